@@ -1,6 +1,6 @@
 #include "base/base64.h"
 
-static int value_of(char c) {
+static int base64_value_of(char c) {
     return c >= 'A' && c <= 'Z'   ? c - 'A'
            : c >= 'a' && c <= 'z' ? c - 'a' + 26
            : c >= '0' && c <= '9' ? c - '0' + 52
@@ -21,7 +21,7 @@ quire_err base64_decode(str text, strbuf *out) {
     }
     TRY(strbuf_reserve(out, text.n / 4 * 3 + 3));
     for (size_t i = 0; i < text.n; i++) {
-        int v = value_of(text.p[i]);
+        int v = base64_value_of(text.p[i]);
         if (v < 0) {
             return QUIRE_BAD_FILE;
         }

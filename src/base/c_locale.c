@@ -8,12 +8,12 @@
 static pthread_once_t made = PTHREAD_ONCE_INIT;
 static locale_t plain; /* 0, which changes nothing, if it could not be made */
 
-static void make(void) {
+static void c_locale_make(void) {
     plain = newlocale(LC_ALL_MASK, "C", (locale_t)0);
 }
 
 locale_t c_locale_enter(void) {
-    (void)pthread_once(&made, make);
+    (void)pthread_once(&made, c_locale_make);
     return uselocale(plain);
 }
 

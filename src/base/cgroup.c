@@ -28,7 +28,7 @@ static FILE *open_in(const char *directory, const char *name) {
 }
 
 /* Reads a file's first line. */
-static bool read_line(const char *directory, const char *name, char text[NUMBER_BYTES]) {
+static bool cgroup_read_line(const char *directory, const char *name, char text[NUMBER_BYTES]) {
     FILE *f = open_in(directory, name);
     bool ok = f != NULL && fgets(text, NUMBER_BYTES, f) != NULL;
     if (f != NULL) {
@@ -47,9 +47,9 @@ static int64_t parse_bytes(const char *text) {
     return is_number && errno == 0 && v < (unsigned long long)NO_LIMIT ? (int64_t)v : -1;
 }
 
-static int64_t read_bytes(const char *directory, const char *name) {
+static int64_t cgroup_read_bytes(const char *directory, const char *name) {
     char text[NUMBER_BYTES];
-    return read_line(directory, name, text) ? parse_bytes(text) : -1;
+    return cgroup_read_line(directory, name, text) ? parse_bytes(text) : -1;
 }
 
 /* The sum of two lines "name N" of a group's memory.stat. */
@@ -74,7 +74,7 @@ static int64_t read_cached(const char *directory, const char *inactive, const ch
 /* ---- the process's groups ---- */
 
 /* Whether `word` is one of those in a list with commas between. */
-static bool has_word(const char *list, const char *word) {
+static bool cgroup_has_word(const char *list, const char *word) {
     size_t n = strlen(word);
     for (const char *p = list; p != NULL; p = strchr(p, ','), p = p != NULL ? p + 1 : NULL) {
         if (strncmp(p, word, n) == 0 && (p[n] == ',' || p[n] == '\0')) {
@@ -104,7 +104,9 @@ static void groups_read(const char *root, const char *controller, groups *out) {
         }
         *path++ = '\0';
         path[strcspn(path, "\n")] = '\0';
-        char **to = *++controllers == '\0' ? &out->v2 : has_word(controllers, controller) ? &out->v1 : NULL;
+        char **to = *++controllers == '\0'                     ? &out->v2
+                    : cgroup_has_word(controllers, controller) ? &out->v1
+                                                               : NULL;
         if (to != NULL && *to == NULL) {
             *to = mem_dup(path, strlen(path));
         }
@@ -160,8 +162,8 @@ static bool parse_mount(char *line, const char *controller, mount *out) {
     (void)next_word(&rest);
     const char *options = next_word(&rest);
     out->is_v2 = strcmp(type, "cgroup2") == 0;
-    if ((!out->is_v2 && (strcmp(type, "cgroup") != 0 || !has_word(options, controller))) || top[0] != '/' ||
-        point[0] != '/') {
+    if ((!out->is_v2 && (strcmp(type, "cgroup") != 0 || !cgroup_has_word(options, controller))) ||
+        top[0] != '/' || point[0] != '/') {
         return false;
     }
     unescape(top);
@@ -232,7 +234,7 @@ static bool visit_mounts(const char *root, const char *controller, const groups 
     return any;
 }
 
-static void visit(const char *root, const char *controller, visit_fn *fn, void *context) {
+static void cgroup_visit(const char *root, const char *controller, visit_fn *fn, void *context) {
     groups own;
     groups_read(root, controller, &own);
     if (!visit_mounts(root, controller, &own, true, fn, context)) {
@@ -269,22 +271,22 @@ static void note_limit(const memory_search *s, const char *directory, const char
 }
 
 static void visit_memory(void *context, const char *directory, bool is_v2) {
-    int64_t used = read_bytes(directory, is_v2 ? "memory.current" : "memory.usage_in_bytes");
+    int64_t used = cgroup_read_bytes(directory, is_v2 ? "memory.current" : "memory.usage_in_bytes");
     int64_t cached = is_v2 ? read_cached(directory, "inactive_file", "active_file")
                            : read_cached(directory, "total_inactive_file", "total_active_file");
     used = used > cached ? used - cached : 0;
     if (is_v2) {
-        note_limit(context, directory, "memory.max", read_bytes(directory, "memory.max"), used);
-        note_limit(context, directory, "memory.high", read_bytes(directory, "memory.high"), used);
+        note_limit(context, directory, "memory.max", cgroup_read_bytes(directory, "memory.max"), used);
+        note_limit(context, directory, "memory.high", cgroup_read_bytes(directory, "memory.high"), used);
     } else {
         note_limit(context, directory, "memory.limit_in_bytes",
-                   read_bytes(directory, "memory.limit_in_bytes"), used);
+                   cgroup_read_bytes(directory, "memory.limit_in_bytes"), used);
     }
 }
 
 void cgroup_memory_read(const char *root, cgroup_memory *out) {
     *out = (cgroup_memory){.limit = -1};
-    visit(root, "memory", visit_memory, &(memory_search){out, strlen(root)});
+    cgroup_visit(root, "memory", visit_memory, &(memory_search){out, strlen(root)});
 }
 
 /* ---- processors ---- */
@@ -294,8 +296,8 @@ void cgroup_memory_read(const char *root, cgroup_memory *out) {
 static void visit_cpu(void *context, const char *directory, bool is_v2) {
     char quota[NUMBER_BYTES], period[NUMBER_BYTES] = "";
     double *least = context;
-    if (!read_line(directory, is_v2 ? "cpu.max" : "cpu.cfs_quota_us", quota) ||
-        (!is_v2 && !read_line(directory, "cpu.cfs_period_us", period))) {
+    if (!cgroup_read_line(directory, is_v2 ? "cpu.max" : "cpu.cfs_quota_us", quota) ||
+        (!is_v2 && !cgroup_read_line(directory, "cpu.cfs_period_us", period))) {
         return;
     }
     char *behind = is_v2 ? strchr(quota, ' ') : NULL;
@@ -310,6 +312,6 @@ static void visit_cpu(void *context, const char *directory, bool is_v2) {
 
 double cgroup_cpus(const char *root, double most) {
     double least = most;
-    visit(root, "cpu", visit_cpu, &least);
+    cgroup_visit(root, "cpu", visit_cpu, &least);
     return least;
 }

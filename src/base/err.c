@@ -24,8 +24,8 @@ const char *quire_err_text(quire_err e) {
     return (unsigned)e < QUIRE_N_ERRORS ? texts[e] : "unknown error";
 }
 
-static void fill(quire_error *err, quire_err code, int64_t position, const char *param, const char *format,
-                 va_list args) {
+static void err_fill(quire_error *err, quire_err code, int64_t position, const char *param,
+                     const char *format, va_list args) {
     if (err == NULL) {
         return;
     }
@@ -40,7 +40,7 @@ static void fill(quire_error *err, quire_err code, int64_t position, const char 
 quire_err err_set(quire_error *err, quire_err code, int64_t position, const char *format, ...) {
     va_list args;
     va_start(args, format);
-    fill(err, code, position, "", format, args);
+    err_fill(err, code, position, "", format, args);
     va_end(args);
     return code;
 }
@@ -48,7 +48,7 @@ quire_err err_set(quire_error *err, quire_err code, int64_t position, const char
 quire_err err_set_param(quire_error *err, quire_err code, const char *param, const char *format, ...) {
     va_list args;
     va_start(args, format);
-    fill(err, code, -1, param, format, args);
+    err_fill(err, code, -1, param, format, args);
     va_end(args);
     return code;
 }

@@ -23,7 +23,7 @@ void log_set_format(log_format format) {
     atomic_store_explicit(&line_format, (int)format, memory_order_relaxed);
 }
 
-static bool is_wanted(log_level level) {
+static bool log_is_wanted(log_level level) {
     return (int)level <= atomic_load_explicit(&max_level, memory_order_relaxed);
 }
 
@@ -38,7 +38,7 @@ static quire_err add_visible(strbuf *line, str text) {
 
 /* The same on one line, with backslashes before quotes and backslashes if the text is
  * quoted. */
-static quire_err add_escaped(strbuf *line, str text, bool quoted) {
+static quire_err log_add_escaped(strbuf *line, str text, bool quoted) {
     strbuf shown = {0};
     quire_err e = add_visible(&shown, text);
     for (size_t i = 0; e == QUIRE_OK && i < shown.n; i++) {
@@ -54,14 +54,14 @@ static quire_err add_escaped(strbuf *line, str text, bool quoted) {
     return e;
 }
 
-static quire_err add_quoted(strbuf *line, str text) {
+static quire_err log_add_quoted(strbuf *line, str text) {
     TRY(strbuf_add_char(line, '"'));
-    TRY(add_escaped(line, text, true));
+    TRY(log_add_escaped(line, text, true));
     return strbuf_add_char(line, '"');
 }
 
 /* Whether a value can stand in a line without quotes. */
-static bool is_bare(const char *value) {
+static bool log_is_bare(const char *value) {
     for (const char *p = value; *p != '\0'; p++) {
         if (*p <= ' ' || *p > '~' || *p == '"' || *p == '\\' || *p == '=') {
             return false;
@@ -90,44 +90,46 @@ static quire_err add_text_fields(strbuf *line, const log_field *fields, size_t n
         const char *value = fields[i].value;
         if (value != NULL) {
             TRY(strbuf_addf(line, " %s=", fields[i].name));
-            TRY(is_bare(value) ? strbuf_add_str(line, value) : add_quoted(line, str_of(value)));
+            TRY(log_is_bare(value) ? strbuf_add_str(line, value) : log_add_quoted(line, str_of(value)));
         }
     }
     return QUIRE_OK;
 }
 
-static quire_err write_plain(strbuf *line, str message) {
+static quire_err log_write_plain(strbuf *line, str message) {
     TRY(strbuf_add_str(line, "quire: "));
     return isatty(STDERR_FILENO) ? add_visible(line, message) : strbuf_add(line, message.p, message.n);
 }
 
-static quire_err write_text(strbuf *line, log_level level, str message) {
+static quire_err log_write_text(strbuf *line, log_level level, str message) {
     TRY(add_time(line));
     TRY(strbuf_addf(line, " %s quire: ", level_names[level]));
-    return add_escaped(line, message, false);
+    return log_add_escaped(line, message, false);
 }
 
-static quire_err write_json(strbuf *line, log_level level, str message, const log_field *fields, size_t n) {
+static quire_err log_write_json(strbuf *line, log_level level, str message, const log_field *fields,
+                                size_t n) {
     TRY(strbuf_add_str(line, "{\"time\":\""));
     TRY(add_time(line));
     TRY(strbuf_addf(line, "\",\"level\":\"%s\",\"message\":", level_names[level]));
-    TRY(add_quoted(line, message));
+    TRY(log_add_quoted(line, message));
     for (size_t i = 0; i < n; i++) {
         const char *value = fields[i].value;
         if (value != NULL) {
             TRY(strbuf_addf(line, ",\"%s\":", fields[i].name));
-            TRY(fields[i].is_number ? strbuf_add_str(line, value) : add_quoted(line, str_of(value)));
+            TRY(fields[i].is_number ? strbuf_add_str(line, value) : log_add_quoted(line, str_of(value)));
         }
     }
     return strbuf_add_char(line, '}');
 }
 
-static quire_err write_line(strbuf *line, log_level level, str message, const log_field *fields, size_t n) {
+static quire_err log_write_line(strbuf *line, log_level level, str message, const log_field *fields,
+                                size_t n) {
     log_format format = (log_format)atomic_load_explicit(&line_format, memory_order_relaxed);
     if (format == LOG_JSON) {
-        TRY(write_json(line, level, message, fields, n));
+        TRY(log_write_json(line, level, message, fields, n));
     } else {
-        TRY(format == LOG_TEXT ? write_text(line, level, message) : write_plain(line, message));
+        TRY(format == LOG_TEXT ? log_write_text(line, level, message) : log_write_plain(line, message));
         TRY(add_text_fields(line, fields, n));
     }
     return strbuf_add_char(line, '\n');
@@ -139,8 +141,9 @@ static int64_t put_lost(int64_t n_lost) {
     char number[24];
     snprintf(number, sizeof number, "%" PRId64, n_lost);
     const log_field lines = {.name = "lines", .value = number, .is_number = true};
-    if (write_line(&line, LOG_WARN, str_of("lines of the log were lost: standard error was read too slowly"),
-                   &lines, 1) != QUIRE_OK) {
+    if (log_write_line(&line, LOG_WARN,
+                       str_of("lines of the log were lost: standard error was read too slowly"), &lines,
+                       1) != QUIRE_OK) {
         strbuf_clear(&line);
     }
     return log_writer_put(&line, n_lost);
@@ -148,10 +151,10 @@ static int64_t put_lost(int64_t n_lost) {
 
 void log_event(log_level level, const char *message, const log_field *fields, size_t n_fields) {
     strbuf line = {0};
-    if (!is_wanted(level)) {
+    if (!log_is_wanted(level)) {
         return;
     }
-    if (write_line(&line, level, str_of(message), fields, n_fields) != QUIRE_OK) {
+    if (log_write_line(&line, level, str_of(message), fields, n_fields) != QUIRE_OK) {
         strbuf_clear(&line);
     }
     for (int64_t n_lost = log_writer_put(&line, 0); n_lost > 0;) {
@@ -161,7 +164,7 @@ void log_event(log_level level, const char *message, const log_field *fields, si
 
 void log_line(log_level level, const char *format, ...) {
     char message[LINE_BYTES - sizeof "quire: "];
-    if (!is_wanted(level)) {
+    if (!log_is_wanted(level)) {
         return;
     }
     va_list args;

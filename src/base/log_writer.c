@@ -65,7 +65,7 @@ static void write_when_ready(const char *p, size_t n) {
 /* ---- the thread ---- */
 
 /* Takes the next line, and waits for it; false at the end. */
-static bool take(strbuf *line) {
+static bool log_writer_take(strbuf *line) {
     pthread_mutex_lock(&writer.lock);
     while (writer.n == 0 && writer.is_running) {
         pthread_cond_wait(&writer.changed, &writer.lock);
@@ -80,9 +80,9 @@ static bool take(strbuf *line) {
     return got;
 }
 
-static void *run(void *arg) {
+static void *log_writer_run(void *arg) {
     (void)arg;
-    for (strbuf line; take(&line); strbuf_deinit(&line)) {
+    for (strbuf line; log_writer_take(&line); strbuf_deinit(&line)) {
         write_when_ready(line.p, line.n);
     }
     return NULL;
@@ -94,7 +94,7 @@ quire_err log_start(void) {
     pthread_mutex_lock(&writer.lock); /* the thread waits for it */
     atomic_store(&writer.stop_at_us, 0);
     pthread_sigmask(SIG_SETMASK, &all, &before); /* signals are for the threads that wait for them */
-    bool failed = pthread_create(&writer.thread, NULL, run, NULL) != 0;
+    bool failed = pthread_create(&writer.thread, NULL, log_writer_run, NULL) != 0;
     pthread_sigmask(SIG_SETMASK, &before, NULL);
     writer.is_running = !failed;
     pthread_mutex_unlock(&writer.lock);

@@ -21,7 +21,7 @@ static uint32_t rotated(uint32_t x, int n) {
     return x >> n | x << (32 - n);
 }
 
-static void add_block(uint32_t h[8], const uint8_t *p) {
+static void sha256_add_block(uint32_t h[8], const uint8_t *p) {
     uint32_t w[64], v[8];
     for (int i = 0; i < 16; i++) {
         w[i] = (uint32_t)p[4 * i] << 24 | (uint32_t)p[4 * i + 1] << 16 | (uint32_t)p[4 * i + 2] << 8 |
@@ -63,12 +63,12 @@ void sha256_add(sha256_sum *s, const void *bytes, size_t n) {
         if (s->n_rest < BLOCK) {
             return;
         }
-        add_block(s->h, s->rest);
+        sha256_add_block(s->h, s->rest);
         p += taken;
         n -= taken;
     }
     for (; n >= BLOCK; n -= BLOCK, p += BLOCK) {
-        add_block(s->h, p);
+        sha256_add_block(s->h, p);
     }
     mem_copy(s->rest, p, n);
     s->n_rest = n;
@@ -83,7 +83,7 @@ void sha256_end(sha256_sum *s, uint8_t out[SHA256_BYTES]) {
         end[n_end - 1 - i] = (uint8_t)(s->n << 3 >> 8 * i);
     }
     for (size_t at = 0; at < n_end; at += BLOCK) {
-        add_block(s->h, end + at);
+        sha256_add_block(s->h, end + at);
     }
     for (int i = 0; i < SHA256_BYTES; i++) {
         out[i] = (uint8_t)(s->h[i / 4] >> (24 - 8 * (i % 4)));

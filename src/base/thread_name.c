@@ -19,7 +19,7 @@ static void make_key(void) {
     has_key = pthread_key_create(&key, drop_name) == 0;
 }
 
-static int32_t take_name(void) {
+static int32_t thread_name_take_name(void) {
     uint64_t used = atomic_load_explicit(&in_use, memory_order_relaxed), unused;
     pthread_once(&once, make_key);
     do {
@@ -39,7 +39,7 @@ static int32_t take_name(void) {
 int32_t thread_name(void) {
     static _Thread_local int32_t name;
     if (name == 0) {
-        name = take_name();
+        name = thread_name_take_name();
     }
     return name;
 }

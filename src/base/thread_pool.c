@@ -64,11 +64,11 @@ struct thread_pool {
     cpu_mask before; /* the processors that the entered thread might use before */
 };
 
-static inline uint64_t run_of(uint64_t pair) {
+static inline uint64_t thread_pool_run_of(uint64_t pair) {
     return pair >> TASK_BITS;
 }
 
-static inline int32_t number_of(uint64_t pair) {
+static inline int32_t thread_pool_number_of(uint64_t pair) {
     return (int32_t)(pair & TASK_MASK);
 }
 
@@ -93,16 +93,17 @@ static void set_float_environment(void) {
 
 /* Takes the next task of a share in the published run. -1: none is left, or the run is
  * over. */
-static int32_t take(thread_pool *t, int32_t share, uint64_t published) {
+static int32_t thread_pool_take(thread_pool *t, int32_t share, uint64_t published) {
     _Atomic uint64_t *word = &t->workers[share].next;
     uint64_t next = atomic_load_explicit(word, memory_order_relaxed);
     for (;;) {
-        if (run_of(next) > run_of(published)) {
+        if (thread_pool_run_of(next) > thread_pool_run_of(published)) {
             return -1;
         }
-        uint64_t taken = run_of(next) == run_of(published) ? next : published & ~TASK_MASK;
-        int64_t task = share + (int64_t)number_of(taken) * t->n_workers;
-        if (task >= number_of(published)) {
+        uint64_t taken =
+            thread_pool_run_of(next) == thread_pool_run_of(published) ? next : published & ~TASK_MASK;
+        int64_t task = share + (int64_t)thread_pool_number_of(taken) * t->n_workers;
+        if (task >= thread_pool_number_of(published)) {
             return -1;
         }
         if (atomic_compare_exchange_weak_explicit(word, &next, taken + 1, memory_order_acquire,
@@ -115,7 +116,7 @@ static int32_t take(thread_pool *t, int32_t share, uint64_t published) {
 /* Runs what is left of a share. Returns how many tasks. */
 static int32_t run_share(thread_pool *t, int32_t share, uint64_t published, int32_t number) {
     int32_t n = 0;
-    for (int32_t task; (task = take(t, share, published)) >= 0; n++) {
+    for (int32_t task; (task = thread_pool_take(t, share, published)) >= 0; n++) {
         t->fn(t->context, task, number);
     }
     return n;
@@ -123,7 +124,7 @@ static int32_t run_share(thread_pool *t, int32_t share, uint64_t published, int3
 
 /* Runs tasks of the published run until none are left, as a worker other than 0. Returns
  * the run. */
-static uint64_t work(thread_pool *t, int32_t number) {
+static uint64_t thread_pool_work(thread_pool *t, int32_t number) {
     uint64_t published = atomic_load_explicit(&t->published, memory_order_acquire);
     for (int32_t i = 0; i < t->n_workers; i++) {
         int32_t n = run_share(t, (number + i) % t->n_workers, published, number);
@@ -131,11 +132,11 @@ static uint64_t work(thread_pool *t, int32_t number) {
             atomic_fetch_add_explicit(&t->n_done, (uint64_t)n, memory_order_release);
         }
     }
-    return run_of(published);
+    return thread_pool_run_of(published);
 }
 
 static bool has_news(const thread_pool *t, uint64_t seen_run) {
-    return run_of(atomic_load(&t->published)) != seen_run || atomic_load(&t->closing);
+    return thread_pool_run_of(atomic_load(&t->published)) != seen_run || atomic_load(&t->closing);
 }
 
 static bool spin(const thread_pool *t, uint64_t seen_run) {
@@ -180,7 +181,7 @@ static void *worker_main(void *argument) {
         if (!spin(m->thread_pool, seen_run)) {
             sleep_until_news(m->thread_pool, seen_run);
         }
-        seen_run = work(m->thread_pool, m->number);
+        seen_run = thread_pool_work(m->thread_pool, m->number);
     }
     return NULL;
 }
@@ -299,7 +300,7 @@ void thread_pool_run(thread_pool *t, thread_pool_fn fn, void *context, int32_t n
         return;
     }
     uint64_t published =
-        ((run_of(atomic_load_explicit(&t->published, memory_order_relaxed)) + 1) << TASK_BITS) +
+        ((thread_pool_run_of(atomic_load_explicit(&t->published, memory_order_relaxed)) + 1) << TASK_BITS) +
         (uint64_t)n_tasks;
     t->fn = fn;
     t->context = context;

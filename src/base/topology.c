@@ -100,7 +100,8 @@ bool cpu_mask_set(pthread_t thread, const cpu_mask *m) {
 
 /* Reads root/devices/system/<kind><number><rest>, a list of processors. False: it is
  * missing or invalid. */
-static bool read_list(const char *root, const char *kind, int32_t number, const char *rest, cpu_mask *out) {
+static bool topology_read_list(const char *root, const char *kind, int32_t number, const char *rest,
+                               cpu_mask *out) {
     char path[FILE_BYTES], text[FILE_BYTES + 1];
     int n = snprintf(path, sizeof path, "%s/devices/system/%s%d%s", root, kind, (int)number, rest);
     FILE *f = n > 0 && (size_t)n < sizeof path ? fopen(path, "re") : NULL;
@@ -119,7 +120,7 @@ static bool read_list(const char *root, const char *kind, int32_t number, const 
 static int32_t read_sibling(const char *root, int32_t cpu, const cpu_mask *allowed) {
     cpu_mask core;
     int32_t before = 0;
-    if (read_list(root, "cpu/cpu", cpu, "/topology/thread_siblings_list", &core)) {
+    if (topology_read_list(root, "cpu/cpu", cpu, "/topology/thread_siblings_list", &core)) {
         for (int32_t i = 0; i < cpu; i++) {
             before += cpu_mask_has(&core, i) && cpu_mask_has(allowed, i);
         }
@@ -146,7 +147,7 @@ void topology_read(const char *root, const cpu_mask *allowed, topology *out) {
     }
     for (int32_t node = 1; node < TOPOLOGY_MAX_NODES; node++) {
         cpu_mask near;
-        bool is_known = read_list(root, "node/node", node, "/cpulist", &near);
+        bool is_known = topology_read_list(root, "node/node", node, "/cpulist", &near);
         for (int32_t i = 0; is_known && i < out->n_cpus; i++) {
             if (cpu_mask_has(&near, out->cpus[i].cpu)) {
                 out->cpus[i].node = node;

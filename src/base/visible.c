@@ -11,7 +11,7 @@ static bool acts(int32_t c) {
     return (c >= 0x7f && c < 0xa0) || (c >= 0x202a && c <= 0x202e) || (c >= 0x2066 && c <= 0x2069);
 }
 
-static quire_err add_bytes(strbuf *out, const char *p, size_t n) {
+static quire_err visible_add_bytes(strbuf *out, const char *p, size_t n) {
     for (size_t i = 0; i < n; i++) {
         TRY(strbuf_addf(out, "\\x%02x", (unsigned)(unsigned char)p[i]));
     }
@@ -21,14 +21,14 @@ static quire_err add_bytes(strbuf *out, const char *p, size_t n) {
 /* Appends one character of n bytes, or, where c is -1, n bytes that are none. */
 static quire_err add_one(strbuf *out, int32_t c, const char *p, size_t n) {
     if (c < 0 || (acts(c) && c < 0x80)) {
-        return add_bytes(out, p, n);
+        return visible_add_bytes(out, p, n);
     }
     return acts(c) ? strbuf_addf(out, "\\u%04x", (unsigned)c) : strbuf_add(out, p, n);
 }
 
 /* Completes the kept character with text[0..n), its rest or a part of it; *used bytes of
  * text were taken. */
-static quire_err complete(visible *v, const char *text, size_t n, strbuf *out, size_t *used) {
+static quire_err visible_complete(visible *v, const char *text, size_t n, strbuf *out, size_t *used) {
     char whole[sizeof v->held];
     size_t have = v->n_held, length;
     size_t more = n < sizeof whole - have ? n : sizeof whole - have;
@@ -50,7 +50,7 @@ static quire_err complete(visible *v, const char *text, size_t n, strbuf *out, s
 quire_err visible_add(visible *v, const char *text, size_t n, strbuf *out) {
     size_t at = 0, length;
     if (v->n_held > 0 && n > 0) {
-        TRY(complete(v, text, n, out, &at));
+        TRY(visible_complete(v, text, n, out, &at));
     }
     for (; at < n; at += length) {
         int32_t c = utf8_decode(text + at, n - at, &length);
@@ -67,5 +67,5 @@ quire_err visible_add(visible *v, const char *text, size_t n, strbuf *out) {
 quire_err visible_end(visible *v, strbuf *out) {
     size_t n = v->n_held;
     v->n_held = 0;
-    return add_bytes(out, v->held, n);
+    return visible_add_bytes(out, v->held, n);
 }

@@ -12,7 +12,7 @@ void work_room_fill(work_room *r, uint32_t most, int64_t us) {
 }
 
 /* Takes the time since the last look from the room. Returns what is left. */
-static int64_t spend(work_meter *m) {
+static int64_t work_room_spend(work_meter *m) {
     int64_t now = clock_thread_us(), us = m->from_us == 0 ? 0 : now - m->from_us;
     m->from_us = now;
     return atomic_fetch_sub(&m->room->left_us, us) - us;
@@ -23,7 +23,7 @@ bool work_look(work_meter *m, uint32_t n) {
         m->n += n;
         return true;
     }
-    m->is_over = m->is_over || m->n + n > m->room->most || spend(m) <= 0;
+    m->is_over = m->is_over || m->n + n > m->room->most || work_room_spend(m) <= 0;
     if (m->is_over) {
         m->next = 0;
         return false;
@@ -37,7 +37,7 @@ void work_end(work_meter *m) {
     if (m->room == NULL || m->from_us == 0) {
         return;
     }
-    (void)spend(m);
+    (void)work_room_spend(m);
     uint32_t n = (uint32_t)m->n, largest = atomic_load(&m->room->largest);
     while (n > largest && !atomic_compare_exchange_weak(&m->room->largest, &largest, n)) {
     }

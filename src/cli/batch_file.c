@@ -70,13 +70,13 @@ static void on_stop(int signal_number) {
     signal(SIGTERM, SIG_DFL);
 }
 
-static job *job_of(const batch *b, size_t index) {
+static job *batch_file_job_of(const batch *b, size_t index) {
     return &b->jobs[index % BATCH_AHEAD];
 }
 
 /* ---- responses ---- */
 
-static quire_err write_plain(batch *b, const strbuf *line, quire_error *err) {
+static quire_err batch_file_write_plain(batch *b, const strbuf *line, quire_error *err) {
     bool good = fwrite(line->p, 1, line->n, b->file) == line->n && fputc('\n', b->file) != EOF &&
                 fflush(b->file) == 0;
     return good
@@ -85,11 +85,11 @@ static quire_err write_plain(batch *b, const strbuf *line, quire_error *err) {
 }
 
 /* Advances past the oldest prompts that have their responses. */
-static quire_err advance(batch *b, quire_error *err) {
-    for (job *j; b->oldest < b->in.n_lines && (j = job_of(b, b->oldest))->state == JOB_ANSWERED;
+static quire_err batch_file_advance(batch *b, quire_error *err) {
+    for (job *j; b->oldest < b->in.n_lines && (j = batch_file_job_of(b, b->oldest))->state == JOB_ANSWERED;
          b->oldest++) {
         if (j->written.n > 0) {
-            TRY(write_plain(b, &j->written, err));
+            TRY(batch_file_write_plain(b, &j->written, err));
             b->held_bytes -= j->written.n;
         }
         strbuf_deinit(&j->written);
@@ -116,7 +116,7 @@ static quire_err answered(batch *b, job *j, quire_error *err) {
     if (b->keeps) {
         TRY(batch_part_add(&b->part, j->index, (str){to->p, to->n}, err));
     }
-    return advance(b, err);
+    return batch_file_advance(b, err);
 }
 
 /* ---- prompts ---- */
@@ -124,7 +124,7 @@ static quire_err answered(batch *b, job *j, quire_error *err) {
 static quire_err read_job(batch *b, quire_error *err) {
     str text;
     size_t index = b->in.n_read;
-    job *j = job_of(b, index);
+    job *j = batch_file_job_of(b, index);
     TRY(batch_input_next(&b->in, &text, err));
     if (j->state == JOB_ANSWERED) { /* by the run before */
         return QUIRE_OK;
@@ -173,7 +173,7 @@ static quire_err end_job(batch *b, job *j, quire_error *err) {
 /* Submits all waiting jobs, as long as the engine accepts them. */
 static quire_err send_jobs(batch *b, quire_error *err) {
     for (size_t i = b->oldest; i < b->in.n_read && b->n_waiting > 0 && b->n_running < b->most_running; i++) {
-        job *j = job_of(b, i);
+        job *j = batch_file_job_of(b, i);
         if (j->state != JOB_WAITING) {
             continue;
         }
@@ -189,7 +189,7 @@ static quire_err send_jobs(batch *b, quire_error *err) {
     return QUIRE_OK;
 }
 
-static quire_err take_event(batch *b, const quire_event *ev, quire_error *err) {
+static quire_err batch_file_take_event(batch *b, const quire_event *ev, quire_error *err) {
     job *j = (job *)((char *)ev->user - offsetof(job, response));
     b->n_tokens += ev->kind == QUIRE_EVENT_DELTA ? ev->n_tokens : 0;
     response_add(&j->response, ev);
@@ -202,7 +202,7 @@ static quire_err take_event(batch *b, const quire_event *ev, quire_error *err) {
 
 /* ---- running ---- */
 
-static void show_progress(batch *b, bool last) {
+static void batch_file_show_progress(batch *b, bool last) {
     int64_t now = clock_us();
     if (b->o->quiet || !isatty(STDERR_FILENO) || (!last && now - b->shown_us < PROGRESS_US)) {
         return;
@@ -218,14 +218,14 @@ static void show_progress(batch *b, bool last) {
 static void drop_jobs(batch *b) {
     size_t n_begun = 0;
     for (size_t i = b->oldest; i < b->in.n_read; i++) {
-        job *j = job_of(b, i);
+        job *j = batch_file_job_of(b, i);
         if (j->state == JOB_RUNNING && !j->response.has_begun) {
             j->dropped = true;
             quire_stream_cancel(j->response.stream);
         }
         n_begun += j->state == JOB_RUNNING && !j->dropped;
     }
-    show_progress(b, true);
+    batch_file_show_progress(b, true);
     log_line(LOG_WARN, "%zu of %zu are answered, %zu more that have begun are finished; %s stops at once",
              b->n_answered, b->in.n_lines, n_begun,
              stopped_by == SIGINT ? "another Ctrl-C" : "another signal");
@@ -246,37 +246,37 @@ static quire_err run_jobs(batch *b, quire_error *err) {
             TRY(send_jobs(b, err));
         }
         if (b->oldest == b->in.n_lines || (stopping && b->n_running == 0)) {
-            show_progress(b, true);
+            batch_file_show_progress(b, true);
             return QUIRE_OK;
         }
         if (quire_queue_next(b->s->queue, &ev)) {
-            TRY(take_event(b, &ev, err));
+            TRY(batch_file_take_event(b, &ev, err));
         } else if (b->n_running > 0) {
             quire_queue_wait(b->s->queue, LOOK_US);
         }
-        show_progress(b, false);
+        batch_file_show_progress(b, false);
     }
 }
 
 /* ---- the files ---- */
 
 /* Marks the prompts that the part has responses for. */
-static quire_err take_part(batch *b, quire_error *err) {
+static quire_err batch_file_take_part(batch *b, quire_error *err) {
     size_t index;
     bool is_error, more;
     TRY(batch_part_next(&b->part, &index, &is_error, &more, err));
     while (more) {
         if (index < b->oldest || index >= b->in.n_lines || index - b->oldest >= BATCH_AHEAD ||
-            job_of(b, index)->state == JOB_ANSWERED) {
+            batch_file_job_of(b, index)->state == JOB_ANSWERED) {
             return err_set(err, QUIRE_BAD_FILE, -1,
                            "%s: line %zu answers prompt %zu, which cannot stand there: the file is damaged; "
                            "delete it to begin anew",
                            b->part.path.p, b->part.n, index);
         }
-        job_of(b, index)->state = JOB_ANSWERED;
+        batch_file_job_of(b, index)->state = JOB_ANSWERED;
         b->n_before++;
         b->n_failed += is_error;
-        TRY(advance(b, err));
+        TRY(batch_file_advance(b, err));
         TRY(batch_part_next(&b->part, &index, &is_error, &more, err));
     }
     b->n_answered = b->n_before;
@@ -295,12 +295,12 @@ static quire_err open_out(batch *b, quire_error *err) {
     quire_err e = batch_about(b->o, b->s, b->in.digest, &about, err);
     e = e == QUIRE_OK ? batch_part_open(b->o->out, b->o->resume, (str){about.p, about.n}, &b->part, err) : e;
     strbuf_deinit(&about);
-    return e == QUIRE_OK ? take_part(b, err) : e;
+    return e == QUIRE_OK ? batch_file_take_part(b, err) : e;
 }
 
 /* The error of a batch that was stopped: where its responses are and the command to
  * resume. */
-static quire_err stopped(const batch *b, quire_error *err) {
+static quire_err batch_file_stopped(const batch *b, quire_error *err) {
     if (!b->keeps) {
         return err_set(err, QUIRE_CANCELLED, -1, "stopped: %zu of %zu answers are written", b->n_answered,
                        b->in.n_lines);
@@ -317,17 +317,17 @@ static quire_err stopped(const batch *b, quire_error *err) {
 /* Writes responses that wait behind missing ones: a pipe gets them all the same. */
 static quire_err write_rest(batch *b, quire_error *err) {
     for (size_t i = b->oldest; !b->keeps && i < b->in.n_read; i++) {
-        if (job_of(b, i)->written.n > 0) {
-            TRY(write_plain(b, &job_of(b, i)->written, err));
+        if (batch_file_job_of(b, i)->written.n > 0) {
+            TRY(batch_file_write_plain(b, &batch_file_job_of(b, i)->written, err));
         }
     }
     return QUIRE_OK;
 }
 
-static quire_err finish(batch *b, quire_error *err) {
+static quire_err batch_file_finish(batch *b, quire_error *err) {
     TRY(write_rest(b, err));
     if (b->oldest < b->in.n_lines) {
-        return stopped(b, err);
+        return batch_file_stopped(b, err);
     }
     if (b->keeps) {
         TRY(batch_part_finish(&b->part, err));
@@ -378,7 +378,7 @@ quire_err batch_file_run(const cli_options *o, session *s, quire_error *err) {
         e = run_jobs(&b, err);
         sigaction(SIGINT, &interrupt, NULL);
         sigaction(SIGTERM, &terminate, NULL);
-        e = e == QUIRE_OK ? finish(&b, err) : e;
+        e = e == QUIRE_OK ? batch_file_finish(&b, err) : e;
     }
     return close_batch(&b, e, err);
 }

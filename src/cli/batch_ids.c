@@ -17,7 +17,7 @@ typedef struct seen_ids {
     size_t n, n_slots; /* n_slots: a power of two, or 0 */
 } seen_ids;
 
-static seen_id *slot_of(const seen_ids *s, const uint8_t *digest) {
+static seen_id *batch_ids_slot_of(const seen_ids *s, const uint8_t *digest) {
     uint64_t at;
     memcpy(&at, digest, sizeof at);
     at &= s->n_slots - 1;
@@ -28,7 +28,7 @@ static seen_id *slot_of(const seen_ids *s, const uint8_t *digest) {
 }
 
 /* Makes room for one more; two thirds are used at most. */
-static quire_err grow(seen_ids *s) {
+static quire_err batch_ids_grow(seen_ids *s) {
     if (3 * (s->n + 1) <= 2 * s->n_slots) {
         return QUIRE_OK;
     }
@@ -37,7 +37,7 @@ static quire_err grow(seen_ids *s) {
     TRY(mem_check(larger.slots));
     for (size_t i = 0; i < s->n_slots; i++) {
         if (s->slots[i].line != 0) {
-            *slot_of(&larger, s->slots[i].digest) = s->slots[i];
+            *batch_ids_slot_of(&larger, s->slots[i].digest) = s->slots[i];
         }
     }
     mem_free(s->slots);
@@ -66,7 +66,8 @@ static quire_err find_id(str line, strbuf *scratch, str *out) {
 
 /* Adds the id of the line that was read last. *earlier: the line that has it already, or
  * 0. */
-static quire_err add_line(seen_ids *s, str line, size_t number, str *id, strbuf *scratch, uint32_t *earlier) {
+static quire_err batch_ids_add_line(seen_ids *s, str line, size_t number, str *id, strbuf *scratch,
+                                    uint32_t *earlier) {
     uint8_t digest[SHA256_BYTES];
     *earlier = 0;
     TRY(find_id(line, scratch, id));
@@ -76,9 +77,9 @@ static quire_err add_line(seen_ids *s, str line, size_t number, str *id, strbuf 
     if (number > UINT32_MAX) {
         return QUIRE_TOO_LARGE;
     }
-    TRY(grow(s));
+    TRY(batch_ids_grow(s));
     sha256(id->p, id->n, digest);
-    seen_id *slot = slot_of(s, digest);
+    seen_id *slot = batch_ids_slot_of(s, digest);
     *earlier = slot->line;
     if (slot->line == 0) {
         memcpy(slot->digest, digest, sizeof slot->digest);
@@ -100,7 +101,7 @@ quire_err batch_ids_check(batch_input *in, quire_error *err) {
         if (e != QUIRE_OK) {
             break;
         }
-        e = add_line(&s, line, in->number, &id, &scratch, &earlier);
+        e = batch_ids_add_line(&s, line, in->number, &id, &scratch, &earlier);
         if (e != QUIRE_OK) {
             err_set(err, e, -1, "%s: line %zu: %s", in->path, in->number, quire_err_text(e));
         } else if (earlier != 0) {

@@ -44,7 +44,7 @@ static quire_err copy_all(batch_input *in, FILE *from, quire_error *err) {
     return ferror(from) ? files_failed(in->path, err) : QUIRE_OK;
 }
 
-static quire_err open_file(batch_input *in, const char *beside, quire_error *err) {
+static quire_err batch_input_open_file(batch_input *in, const char *beside, quire_error *err) {
     bool standard = strcmp(in->path, "-") == 0;
     FILE *f = standard ? stdin : fopen(in->path, "rb");
     if (f == NULL) {
@@ -107,7 +107,7 @@ static quire_err read_once(batch_input *in, quire_error *err) {
 
 quire_err batch_input_open(const char *path, const char *beside, batch_input *in, quire_error *err) {
     *in = (batch_input){.path = path};
-    quire_err e = open_file(in, beside, err);
+    quire_err e = batch_input_open_file(in, beside, err);
     e = e == QUIRE_OK ? read_once(in, err) : e;
     if (e != QUIRE_OK) {
         batch_input_close(in);

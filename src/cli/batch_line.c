@@ -40,7 +40,7 @@ static quire_err find_parts(str text, line_parts *out) {
 }
 
 /* The text of a string; empty for other values. */
-static str text_of(str span, strbuf *scratch) {
+static str batch_line_text_of(str span, strbuf *scratch) {
     str text;
     json_scan s = {.text = span};
     return json_scan_string(&s, scratch, &text) == QUIRE_OK ? text : (str){"", 0};
@@ -50,7 +50,7 @@ static str text_of(str span, strbuf *scratch) {
 static quire_err read_openai(const line_parts *line, batch_line *l, quire_error *fault, quire_error *err) {
     enum { SHOWN = 60 };
     strbuf of_url = {0}, of_method = {0};
-    str url = text_of(line->url, &of_url), method = text_of(line->method, &of_method);
+    str url = batch_line_text_of(line->url, &of_url), method = batch_line_text_of(line->method, &of_method);
     l->is_openai = true;
     if (method.n > 0 && !str_is(method, "POST")) {
         err_set_param(fault, QUIRE_BAD_REQUEST, "method", "method is %.*s; it must be POST",
@@ -76,7 +76,7 @@ static quire_err read_openai(const line_parts *line, batch_line *l, quire_error 
 }
 
 /* Adds the line's own members except "id". "ids" is another name for a prompt of ids. */
-static quire_err add_members(str text, body *b) {
+static quire_err batch_line_add_members(str text, body *b) {
     json_scan s = {.text = text};
     strbuf scratch = {0}, name = {0};
     bool more = true;
@@ -96,12 +96,12 @@ static quire_err add_members(str text, body *b) {
 }
 
 /* Reads the flags' fields, overridden by the line's own. */
-static quire_err read_plain(const cli_options *o, const session *s, str text, const line_parts *line,
-                            batch_line *l, quire_error *err) {
+static quire_err batch_line_read_plain(const cli_options *o, const session *s, str text,
+                                       const line_parts *line, batch_line *l, quire_error *err) {
     body b = {0};
     l->endpoint = line->messages.n > 0 ? QUIRE_CHAT : QUIRE_COMPLETIONS;
     quire_err e = request_begin(o, &b, err);
-    if (e == QUIRE_OK && add_members(text, &b) != QUIRE_OK) {
+    if (e == QUIRE_OK && batch_line_add_members(text, &b) != QUIRE_OK) {
         e = err_set(err, QUIRE_NO_MEMORY, -1, "out of memory");
     }
     e = e == QUIRE_OK ? request_complete(s, l->endpoint, &b, err) : e;
@@ -135,7 +135,7 @@ quire_err batch_line_read(const cli_options *o, const session *s, size_t number,
     if (e != QUIRE_OK) {
         return err_set(err, e, -1, "out of memory for line %zu", number);
     }
-    return is_openai ? read_openai(&line, l, fault, err) : read_plain(o, s, text, &line, l, err);
+    return is_openai ? read_openai(&line, l, fault, err) : batch_line_read_plain(o, s, text, &line, l, err);
 }
 
 /* ---- answering ---- */
@@ -223,7 +223,8 @@ static void plain_response(json_out *o, const response *a, size_t index, const s
 }
 
 /* Adds the body of an OpenAI response: a completion, or an error. */
-static void add_body(json_out *o, const batch_line *l, size_t index, const response *a, const char *model) {
+static void batch_line_add_body(json_out *o, const batch_line *l, size_t index, const response *a,
+                                const char *model) {
     int status = status_of(&a->error);
     bool chat = l->endpoint == QUIRE_CHAT;
     char id[48];
@@ -253,7 +254,7 @@ static void openai_response(json_out *o, const batch_line *l, size_t index, cons
     json_int(json_name(o, "status_code"), status_of(&a->error));
     snprintf(id, sizeof id, "req-%zu", index);
     json_cstr(json_name(o, "request_id"), id);
-    add_body(o, l, index, a, model);
+    batch_line_add_body(o, l, index, a, model);
     json_end(o, '}');
     json_raw(json_name(o, "error"), "null");
     json_end(o, '}');

@@ -13,7 +13,7 @@
 #include "cli/files.h"
 #include "json/json.h"
 
-static quire_err failed(const char *path, quire_error *err) {
+static quire_err batch_part_failed(const char *path, quire_error *err) {
     return err_set(err, QUIRE_IO, -1, "--out %s: %s", path, strerror(errno));
 }
 
@@ -41,7 +41,7 @@ static quire_err set_names(const char *out, batch_part *p, quire_error *err) {
     return e == QUIRE_OK ? e : err_set(err, e, -1, "--out %s: out of memory", out);
 }
 
-static quire_err check(const batch_part *p, bool resume, quire_error *err) {
+static quire_err cli_batch_part_check(const batch_part *p, bool resume, quire_error *err) {
     struct stat part, target;
     bool has_part = stat(p->path.p, &part) == 0 && part.st_size > 0;
     if (has_part && !resume) {
@@ -67,7 +67,7 @@ quire_err batch_part_check(const char *out, bool resume, quire_error *err) {
                       : QUIRE_OK;
     }
     quire_err e = set_names(out, &p, err);
-    e = e == QUIRE_OK ? check(&p, resume, err) : e;
+    e = e == QUIRE_OK ? cli_batch_part_check(&p, resume, err) : e;
     batch_part_close(&p);
     return e;
 }
@@ -75,12 +75,12 @@ quire_err batch_part_check(const char *out, bool resume, quire_error *err) {
 /* ---- opening ---- */
 
 /* Locks the part. The lock ends with the process, or when the part is closed. */
-static quire_err lock(batch_part *p, quire_error *err) {
+static quire_err batch_part_lock(batch_part *p, quire_error *err) {
     struct flock l = {.l_type = F_WRLCK, .l_whence = SEEK_SET};
     if (fcntl(fileno(p->file), F_SETLK, &l) != 0) {
         return errno == EACCES || errno == EAGAIN
                    ? err_set(err, QUIRE_BUSY, -1, "%s: another process is writing it", p->path.p)
-                   : failed(p->path.p, err);
+                   : batch_part_failed(p->path.p, err);
     }
     return QUIRE_OK;
 }
@@ -96,15 +96,15 @@ static void take_mode(FILE *f, const char *from) {
 static quire_err write_about(const batch_part *p, str about, quire_error *err) {
     FILE *f = fopen(p->info.p, "wb");
     if (f == NULL) {
-        return failed(p->info.p, err);
+        return batch_part_failed(p->info.p, err);
     }
     bool good = fwrite(about.p, 1, about.n, f) == about.n && fputc('\n', f) != EOF;
-    return fclose(f) == 0 && good ? QUIRE_OK : failed(p->info.p, err);
+    return fclose(f) == 0 && good ? QUIRE_OK : batch_part_failed(p->info.p, err);
 }
 
 /* Compares the settings of the run that is resumed with those of this one. */
-static quire_err compare(const batch_part *p, const json_value *then, const json_value *now,
-                         quire_error *err) {
+static quire_err batch_part_compare(const batch_part *p, const json_value *then, const json_value *now,
+                                    quire_error *err) {
     for (json_member m = {0}; json_next(now, &m);) {
         if (strcmp(m.name, "prompts") == 0 || json_same(json_get(then, m.name), m.value)) {
             continue;
@@ -131,7 +131,7 @@ static quire_err check_about(const batch_part *p, str about, quire_error *err) {
         e = err_set(err, QUIRE_BAD_FILE, -1, "%s: does not say what %s answers; delete both to begin anew",
                     p->info.p, p->path.p);
     } else if (e == QUIRE_OK) {
-        e = compare(p, then, now, err);
+        e = batch_part_compare(p, then, now, err);
     }
     json_drop(now);
     json_drop(then);
@@ -140,15 +140,15 @@ static quire_err check_about(const batch_part *p, str about, quire_error *err) {
 }
 
 /* Opens the part of a new or a resumed run. */
-static quire_err open_file(batch_part *p, bool resume, str about, quire_error *err) {
+static quire_err batch_part_open_file(batch_part *p, bool resume, str about, quire_error *err) {
     struct stat s;
     int fd = open(p->path.p, O_RDWR | O_CREAT | O_CLOEXEC, 0666);
     p->file = fd >= 0 ? fdopen(fd, "r+b") : NULL;
     if (p->file == NULL) {
-        return failed(p->path.p, err);
+        return batch_part_failed(p->path.p, err);
     }
-    TRY(lock(p, err));
-    TRY(check(p, resume, err)); /* again: another process may have been faster */
+    TRY(batch_part_lock(p, err));
+    TRY(cli_batch_part_check(p, resume, err)); /* again: another process may have been faster */
     p->is_ours = true;
     if (fstat(fd, &s) == 0 && s.st_size > 0) {
         return check_about(p, about, err);
@@ -159,7 +159,7 @@ static quire_err open_file(batch_part *p, bool resume, str about, quire_error *e
 
 quire_err batch_part_open(const char *out, bool resume, str about, batch_part *p, quire_error *err) {
     quire_err e = set_names(out, p, err);
-    e = e == QUIRE_OK ? open_file(p, resume, about, err) : e;
+    e = e == QUIRE_OK ? batch_part_open_file(p, resume, about, err) : e;
     if (e != QUIRE_OK) {
         batch_part_close(p);
     }
@@ -213,17 +213,17 @@ static bool read_response(str line, size_t *index, bool *is_error) {
 }
 
 /* Reads a whole line at the current offset, with its newline; *n is 0 at the end. */
-static quire_err read_line(batch_part *p, size_t *n, quire_error *err) {
+static quire_err batch_part_read_line(batch_part *p, size_t *n, quire_error *err) {
     errno = 0;
     ssize_t length = getline(&p->line, &p->cap, p->file);
     *n = length > 0 && p->line[length - 1] == '\n' ? (size_t)length : 0;
-    return length < 0 && !feof(p->file) ? failed(p->path.p, err) : QUIRE_OK;
+    return length < 0 && !feof(p->file) ? batch_part_failed(p->path.p, err) : QUIRE_OK;
 }
 
 quire_err batch_part_next(batch_part *p, size_t *index, bool *is_error, bool *more, quire_error *err) {
     off_t before = ftello(p->file);
     size_t n;
-    TRY(read_line(p, &n, err));
+    TRY(batch_part_read_line(p, &n, err));
     *more = n > 0;
     if (n > 0) {
         if (!read_response((str){p->line, n - 1}, index, is_error)) {
@@ -236,7 +236,7 @@ quire_err batch_part_next(batch_part *p, size_t *index, bool *is_error, bool *mo
     /* The bytes after the last newline are an incomplete line. */
     return fseeko(p->file, before, SEEK_SET) == 0 && ftruncate(fileno(p->file), before) == 0
                ? QUIRE_OK
-               : failed(p->path.p, err);
+               : batch_part_failed(p->path.p, err);
 }
 
 quire_err batch_part_add(batch_part *p, size_t index, str line, quire_error *err) {
@@ -259,10 +259,10 @@ quire_err batch_part_add(batch_part *p, size_t index, str line, quire_error *err
 static quire_err copy_line(batch_part *p, off_t at, FILE *to, quire_error *err) {
     size_t n;
     if (fseeko(p->file, at, SEEK_SET) != 0) {
-        return failed(p->path.p, err);
+        return batch_part_failed(p->path.p, err);
     }
-    TRY(read_line(p, &n, err));
-    return n > 0 && fwrite(p->line, 1, n, to) == n ? QUIRE_OK : failed(p->target.p, err);
+    TRY(batch_part_read_line(p, &n, err));
+    return n > 0 && fwrite(p->line, 1, n, to) == n ? QUIRE_OK : batch_part_failed(p->target.p, err);
 }
 
 /* Copies the lines to `to` in the order of their prompts. A line that comes too early is
@@ -275,9 +275,9 @@ static quire_err copy_in_order(batch_part *p, FILE *to, quire_error *err) {
     off_t at = 0;
     for (p->n_read = 0; p->n_read < p->n; p->n_read++) {
         if (fseeko(p->file, at, SEEK_SET) != 0) {
-            return failed(p->path.p, err);
+            return batch_part_failed(p->path.p, err);
         }
-        TRY(read_line(p, &n, err));
+        TRY(batch_part_read_line(p, &n, err));
         if (n == 0 || !read_response((str){p->line, n - 1}, &index, &is_error) || index < next ||
             index - next >= BATCH_AHEAD) {
             return no_response(p, err);
@@ -293,22 +293,22 @@ static quire_err copy_in_order(batch_part *p, FILE *to, quire_error *err) {
 }
 
 /* Writes the responses in order to a file of their own, which replaces the part. */
-static quire_err put_in_order(batch_part *p, quire_error *err) {
+static quire_err batch_part_put_in_order(batch_part *p, quire_error *err) {
     strbuf path = {0};
     FILE *f = NULL;
     quire_err e = strbuf_addf(&path, "%s.sorted", p->path.p) == QUIRE_OK
                       ? QUIRE_OK
                       : err_set(err, QUIRE_NO_MEMORY, -1, "out of memory");
     if (e == QUIRE_OK && (f = fopen(path.p, "w+b")) == NULL) {
-        e = failed(path.p, err);
+        e = batch_part_failed(path.p, err);
     }
     e = e == QUIRE_OK ? copy_in_order(p, f, err) : e;
     if (e == QUIRE_OK && (fflush(f) != 0 || fsync(fileno(f)) != 0)) {
-        e = failed(path.p, err);
+        e = batch_part_failed(path.p, err);
     }
     if (e == QUIRE_OK) {
         take_mode(f, p->path.p);
-        e = rename(path.p, p->path.p) == 0 ? QUIRE_OK : failed(path.p, err);
+        e = rename(path.p, p->path.p) == 0 ? QUIRE_OK : batch_part_failed(path.p, err);
     }
     if (f != NULL) {
         (void)fclose(f);
@@ -321,10 +321,10 @@ static quire_err put_in_order(batch_part *p, quire_error *err) {
 }
 
 quire_err batch_part_finish(batch_part *p, quire_error *err) {
-    quire_err e = p->in_order ? (fsync(fileno(p->file)) == 0 ? QUIRE_OK : failed(p->path.p, err))
-                              : put_in_order(p, err);
+    quire_err e = p->in_order ? (fsync(fileno(p->file)) == 0 ? QUIRE_OK : batch_part_failed(p->path.p, err))
+                              : batch_part_put_in_order(p, err);
     if (e == QUIRE_OK && rename(p->path.p, p->target.p) != 0) {
-        e = failed(p->target.p, err);
+        e = batch_part_failed(p->target.p, err);
     }
     if (e == QUIRE_OK) {
         (void)unlink(p->info.p);

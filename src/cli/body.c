@@ -15,7 +15,7 @@ void body_deinit(body *b) {
     *b = (body){0};
 }
 
-static body_member *find(const body *b, const char *name) {
+static body_member *body_find(const body *b, const char *name) {
     for (size_t i = 0; i < b->n; i++) {
         if (strcmp(b->members[i].name, name) == 0) {
             return &b->members[i];
@@ -25,16 +25,16 @@ static body_member *find(const body *b, const char *name) {
 }
 
 bool body_has(const body *b, const char *name) {
-    return find(b, name) != NULL;
+    return body_find(b, name) != NULL;
 }
 
 str body_get(const body *b, const char *name) {
-    const body_member *m = find(b, name);
+    const body_member *m = body_find(b, name);
     return m != NULL ? (str){m->json.p, m->json.n} : (str){"", 0};
 }
 
 void body_unset(body *b, const char *name) {
-    body_member *m = find(b, name);
+    body_member *m = body_find(b, name);
     if (m != NULL) {
         mem_free(m->name);
         strbuf_deinit(&m->json);
@@ -45,8 +45,8 @@ void body_unset(body *b, const char *name) {
 }
 
 /* Takes over json, also on failure. */
-static quire_err put(body *b, const char *name, strbuf json) {
-    body_member *m = find(b, name);
+static quire_err body_put(body *b, const char *name, strbuf json) {
+    body_member *m = body_find(b, name);
     char *copy = m != NULL ? NULL : mem_dup(name, strlen(name));
     if (m == NULL &&
         (copy == NULL || mem_grow(&b->members, &b->cap, b->n + 1, sizeof *b->members) != QUIRE_OK)) {
@@ -66,7 +66,7 @@ static quire_err put(body *b, const char *name, strbuf json) {
 quire_err body_set(body *b, const char *name, str json) {
     strbuf copy = {0};
     TRY(strbuf_add(&copy, json.p, json.n));
-    return put(b, name, copy);
+    return body_put(b, name, copy);
 }
 
 quire_err body_set_int(body *b, const char *name, int64_t v) {
@@ -83,11 +83,11 @@ quire_err body_set_text(body *b, const char *name, str text) {
         strbuf_deinit(&json);
         return o.err;
     }
-    return put(b, name, json);
+    return body_put(b, name, json);
 }
 
 quire_err body_add_text(body *b, const char *name, const char *text) {
-    const body_member *m = find(b, name);
+    const body_member *m = body_find(b, name);
     strbuf json = {0};
     json_out o = {.to = &json};
     o.err = m != NULL ? strbuf_add(&json, m->json.p, m->json.n - 1) : strbuf_add_char(&json, '[');
@@ -97,11 +97,11 @@ quire_err body_add_text(body *b, const char *name, const char *text) {
         strbuf_deinit(&json);
         return o.err;
     }
-    return put(b, name, json);
+    return body_put(b, name, json);
 }
 
 quire_err body_add_number(body *b, const char *name, const char *key, double v) {
-    const body_member *m = find(b, name);
+    const body_member *m = body_find(b, name);
     json_value *object = m != NULL ? json_document((str){m->json.p, m->json.n}) : NULL;
     strbuf json = {0};
     json_out o = {.to = &json};
@@ -118,7 +118,7 @@ quire_err body_add_number(body *b, const char *name, const char *key, double v) 
         strbuf_deinit(&json);
         return o.err;
     }
-    return put(b, name, json);
+    return body_put(b, name, json);
 }
 
 quire_err body_set_all(body *b, const body *from) {

@@ -18,7 +18,7 @@ typedef struct chat_command {
     quire_err (*run)(chat_state *c, str argument, quire_error *err);
 } chat_command;
 
-static quire_err say(const char *text, quire_error *err) {
+static quire_err chat_commands_say(const char *text, quire_error *err) {
     return text_out_print(str_of(text), err);
 }
 
@@ -30,7 +30,7 @@ static quire_err clear(chat_state *c, str argument, quire_error *err) {
     return QUIRE_OK;
 }
 
-static quire_err end(chat_state *c, str argument, quire_error *err) {
+static quire_err chat_commands_end(chat_state *c, str argument, quire_error *err) {
     (void)argument;
     (void)err;
     c->is_over = true;
@@ -70,8 +70,9 @@ static quire_err set(chat_state *c, str argument, quire_error *err) {
 
 static quire_err set_system(chat_state *c, str argument, quire_error *err) {
     if (argument.n == 0) {
-        return c->talk.has_system ? text_out_print((str){c->talk.system.p, c->talk.system.n}, err)
-                                  : say("There is no system message; /system TEXT sets one.", err);
+        return c->talk.has_system
+                   ? text_out_print((str){c->talk.system.p, c->talk.system.n}, err)
+                   : chat_commands_say("There is no system message; /system TEXT sets one.", err);
     }
     str text = str_is(argument, "\"\"") ? (str){"", 0} : argument;
     quire_err e = conversation_set_system(&c->talk, text);
@@ -116,11 +117,11 @@ static quire_err save(chat_state *c, str argument, quire_error *err) {
     return with_path(c, argument, save_new, err);
 }
 
-static quire_err replace(chat_state *c, str argument, quire_error *err) {
+static quire_err chat_commands_replace(chat_state *c, str argument, quire_error *err) {
     return with_path(c, argument, save_over, err);
 }
 
-static quire_err load(chat_state *c, str argument, quire_error *err) {
+static quire_err chat_commands_load(chat_state *c, str argument, quire_error *err) {
     return with_path(c, argument, load_from, err);
 }
 
@@ -133,9 +134,9 @@ static const chat_command commands[] = {
     {"/set", "[NAME VALUE]", "how answers are sampled; alone: show the values", 0, set},
     {"/system", "[TEXT]", "replace the system message; alone: show it; \"\": remove it", TALKS, set_system},
     {"/save", "FILE", "write the conversation to a new file, as JSON", TALKS | NEEDS_ARGUMENT, save},
-    {"/save!", "FILE", "the same, replacing a file", TALKS | NEEDS_ARGUMENT, replace},
-    {"/load", "FILE", "go on with a conversation that was saved", TALKS | NEEDS_ARGUMENT, load},
-    {"/exit /quit /bye", NULL, "end; so does Ctrl-D", 0, end},
+    {"/save!", "FILE", "the same, replacing a file", TALKS | NEEDS_ARGUMENT, chat_commands_replace},
+    {"/load", "FILE", "go on with a conversation that was saved", TALKS | NEEDS_ARGUMENT, chat_commands_load},
+    {"/exit /quit /bye", NULL, "end; so does Ctrl-D", 0, chat_commands_end},
 };
 enum { N_COMMANDS = sizeof commands / sizeof *commands };
 
@@ -162,7 +163,7 @@ static quire_err help(chat_state *c, str argument, quire_error *err) {
     return e;
 }
 
-static const chat_command *find_command(str name) {
+static const chat_command *chat_commands_find_command(str name) {
     for (int i = 0; i < N_COMMANDS; i++) {
         for (const char *p = commands[i].names; *p;) {
             size_t n = strcspn(p, " ");
@@ -187,23 +188,23 @@ static quire_err unknown(str name, quire_error *err) {
         near.best.n ? near.best.p : "", near.best.n ? "? " : "");
 }
 
-static bool is_blank(char c) {
+static bool chat_commands_is_blank(char c) {
     return c == ' ' || c == '\t' || c == '\n';
 }
 
 quire_err chat_commands_run(chat_state *c, str line, quire_error *err) {
     size_t n = 0;
-    while (n < line.n && !is_blank(line.p[n])) {
+    while (n < line.n && !chat_commands_is_blank(line.p[n])) {
         n++;
     }
     str name = {line.p, n}, argument = {line.p + n, line.n - n};
-    while (argument.n > 0 && is_blank(argument.p[0])) {
+    while (argument.n > 0 && chat_commands_is_blank(argument.p[0])) {
         argument = (str){argument.p + 1, argument.n - 1};
     }
-    while (argument.n > 0 && is_blank(argument.p[argument.n - 1])) {
+    while (argument.n > 0 && chat_commands_is_blank(argument.p[argument.n - 1])) {
         argument.n--;
     }
-    const chat_command *k = find_command(name);
+    const chat_command *k = chat_commands_find_command(name);
     if (!k) {
         return unknown(name, err);
     }

@@ -22,7 +22,7 @@ static bool is_field(const flag *f) {
 
 /* Whether a name of a flag or field is the wanted one: without leading dashes, - and _
  * being equal. */
-static bool is_same(str name, str wanted) {
+static bool chat_settings_is_same(str name, str wanted) {
     while (name.n > 0 && name.p[0] == '-') {
         name = (str){name.p + 1, name.n - 1};
     }
@@ -34,12 +34,12 @@ static bool is_same(str name, str wanted) {
     return same;
 }
 
-static void look_at(setting_search *s, const flag *f) {
+static void chat_settings_look_at(setting_search *s, const flag *f) {
     nearest_offer(&s->near, str_of(f->field));
-    bool same = is_same(str_of(f->field), s->wanted);
+    bool same = chat_settings_is_same(str_of(f->field), s->wanted);
     for (const char *p = f->names; *p && !same;) {
         size_t n = strcspn(p, " ");
-        same = is_same((str){p, n}, s->wanted);
+        same = chat_settings_is_same((str){p, n}, s->wanted);
         p += n + (p[n] == ' ');
     }
     s->found = same ? f : s->found;
@@ -47,11 +47,11 @@ static void look_at(setting_search *s, const flag *f) {
 
 static const flag *find_setting(str name, quire_error *err) {
     setting_search s = {.wanted = name, .near = {.wanted = name}};
-    look_at(&s, &max_tokens);
+    chat_settings_look_at(&s, &max_tokens);
     for (const flag *const *group = command_run.flags; *group; group++) {
         for (const flag *f = *group; f->names; f++) {
             if (is_field(f)) {
-                look_at(&s, f);
+                chat_settings_look_at(&s, f);
             }
         }
     }
@@ -82,7 +82,7 @@ static quire_err set_value(const flag *f, str value, body *fields, quire_error *
 }
 
 /* Checks the fields as the API does, in a request that is not made. */
-static quire_err check(const chat_state *c, const body *fields, quire_error *err) {
+static quire_err chat_settings_check(const chat_state *c, const body *fields, quire_error *err) {
     body b = {0};
     strbuf text = {0};
     quire_request *request = NULL;
@@ -116,7 +116,7 @@ quire_err chat_settings_set(chat_state *c, str name, str value, quire_error *err
     } else {
         e = e == QUIRE_OK ? set_value(f, value, &changed, err) : err_set(err, e, -1, "out of memory");
     }
-    e = e == QUIRE_OK ? check(c, &changed, err) : e;
+    e = e == QUIRE_OK ? chat_settings_check(c, &changed, err) : e;
     if (e != QUIRE_OK) {
         body_deinit(&changed);
         return e;
@@ -126,7 +126,7 @@ quire_err chat_settings_set(chat_state *c, str name, str value, quire_error *err
     return QUIRE_OK;
 }
 
-static quire_err add_line(const flag *f, const body *used, strbuf *out) {
+static quire_err chat_settings_add_line(const flag *f, const body *used, strbuf *out) {
     str value = body_get(used, f->field);
     return strbuf_addf(out, "  %-22s %-12.*s %s\n", f->field, (int)(value.n ? value.n : 7),
                        value.n ? value.p : "default", f->meaning);
@@ -138,10 +138,10 @@ quire_err chat_settings_print(const chat_state *c, quire_error *err) {
     const char *own = quire_engine_info(c->session->engine)->generation_defaults;
     quire_err e = body_set_all(&used, &c->fields);
     e = e == QUIRE_OK ? request_complete(c->session, QUIRE_CHAT, &used, err) : e;
-    e = e == QUIRE_OK ? add_line(&max_tokens, &used, &out) : e;
+    e = e == QUIRE_OK ? chat_settings_add_line(&max_tokens, &used, &out) : e;
     for (const flag *const *group = command_run.flags; *group; group++) {
         for (const flag *f = *group; f->names && e == QUIRE_OK; f++) {
-            e = is_field(f) ? add_line(f, &used, &out) : e;
+            e = is_field(f) ? chat_settings_add_line(f, &used, &out) : e;
         }
     }
     if (e == QUIRE_OK && own[0]) {

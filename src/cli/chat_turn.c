@@ -23,7 +23,7 @@ static quire_err build_request(const chat_state *c, const context_fit *fit, body
                          : err_set(err, e, -1, "out of memory");
 }
 
-static bool is_too_long(const quire_error *err) {
+static bool chat_turn_is_too_long(const quire_error *err) {
     return err->code == QUIRE_CONTEXT_LENGTH || strcmp(err->param, "truncate_prompt_tokens") == 0;
 }
 
@@ -55,7 +55,7 @@ static void announce_left_out(void *user) {
 }
 
 /* The speed of an answer, and why it ended where that is not the model's own end. */
-static void report(const chat_state *c, const response *a) {
+static void chat_turn_report(const chat_state *c, const response *a) {
     int32_t n = a->completion_tokens, limit = quire_engine_info(c->session->engine)->max_model_len;
     bool at_once = a->tokens_us < 1000; /* they were read together: only the whole time is known */
     double speed = at_once ? n / (double)(a->first_us + a->tokens_us + 1) : (n - 1) / (double)a->tokens_us;
@@ -102,7 +102,7 @@ static quire_err keep_answer(chat_state *c, const context_fit *fit, const respon
 }
 
 /* How many tokens the message's text alone has; 0 if that is unknown. */
-static size_t count_tokens(const chat_state *c, const conversation_message *m) {
+static size_t chat_turn_count_tokens(const chat_state *c, const conversation_message *m) {
     int32_t *ids = NULL;
     size_t n = 0;
     if (quire_tokenize(c->session->engine, m->text.n > 0 ? m->text.p : "", m->text.n, false, &ids, &n,
@@ -117,7 +117,8 @@ static size_t count_tokens(const chat_state *c, const conversation_message *m) {
  * within the plan's limit. */
 static size_t first_that_may_fit(const chat_state *c, const context_fit *fit) {
     size_t i = c->talk.n, n = 0;
-    while (i > fit->from && (n += count_tokens(c, &c->talk.messages[i - 1])) <= (size_t)fit->limit) {
+    while (i > fit->from &&
+           (n += chat_turn_count_tokens(c, &c->talk.messages[i - 1])) <= (size_t)fit->limit) {
         i--;
     }
     return i;
@@ -140,12 +141,12 @@ static quire_err answer(chat_state *c, quire_error *err) {
     context_fit fit = context_fit_begin(&c->talk, context, max_tokens(c));
     response a = {0};
     quire_err e = run_plan(c, &fit, &a, err);
-    while (e != QUIRE_OK && is_too_long(err) && next_plan(c, context, &fit)) {
+    while (e != QUIRE_OK && chat_turn_is_too_long(err) && next_plan(c, context, &fit)) {
         response_deinit(&a);
         e = run_plan(c, &fit, &a, err);
     }
     if (e == QUIRE_OK) {
-        report(c, &a);
+        chat_turn_report(c, &a);
         e = keep_answer(c, &fit, &a, err);
     }
     response_deinit(&a);
@@ -196,7 +197,7 @@ quire_err chat_turn_complete(chat_state *c, str text, quire_error *err) {
                       : err_set(err, e, -1, "out of memory");
     e = e == QUIRE_OK ? response_run(&a, c->session, QUIRE_COMPLETIONS, &b, &how, err) : e;
     if (e == QUIRE_OK) {
-        report(c, &a);
+        chat_turn_report(c, &a);
     }
     response_deinit(&a);
     body_deinit(&b);

@@ -14,7 +14,7 @@
 #include "cli/files.h"
 #include "json/json_out.h"
 
-static void forget(conversation *c) {
+static void conversation_forget(conversation *c) {
     for (size_t i = 0; i < c->n; i++) {
         strbuf_deinit(&c->messages[i].text);
     }
@@ -22,14 +22,14 @@ static void forget(conversation *c) {
 }
 
 void conversation_deinit(conversation *c) {
-    forget(c);
+    conversation_forget(c);
     mem_free(c->messages);
     strbuf_deinit(&c->system);
     *c = (conversation){0};
 }
 
 void conversation_clear(conversation *c) {
-    forget(c);
+    conversation_forget(c);
 }
 
 quire_err conversation_set_system(conversation *c, str text) {
@@ -65,7 +65,7 @@ size_t conversation_next_turn(const conversation *c, size_t at) {
 
 /* ---- as JSON ---- */
 
-static void write_message(json_out *o, const char *role, const strbuf *text) {
+static void conversation_write_message(json_out *o, const char *role, const strbuf *text) {
     json_begin(json_item(o), '{');
     json_cstr(json_name(o, "role"), role);
     json_text(json_name(o, "content"), text->n > 0 ? text->p : "", text->n);
@@ -75,11 +75,11 @@ static void write_message(json_out *o, const char *role, const strbuf *text) {
 static void write_messages(const conversation *c, size_t from, json_out *o) {
     json_begin(o, '[');
     if (c->has_system) {
-        write_message(o, "system", &c->system);
+        conversation_write_message(o, "system", &c->system);
     }
     for (size_t i = from; i < c->n; i++) {
-        write_message(o, c->messages[i].role == CONVERSATION_USER ? "user" : "assistant",
-                      &c->messages[i].text);
+        conversation_write_message(o, c->messages[i].role == CONVERSATION_USER ? "user" : "assistant",
+                                   &c->messages[i].text);
     }
     json_end(o, ']');
 }
@@ -90,7 +90,7 @@ quire_err conversation_write(const conversation *c, size_t from, strbuf *out) {
     return o.err;
 }
 
-static quire_err write_file(int fd, str text) {
+static quire_err conversation_write_file(int fd, str text) {
     while (text.n > 0) {
         ssize_t n = write(fd, text.p, text.n);
         if (n < 0 && errno == EINTR) {
@@ -108,7 +108,7 @@ static quire_err write_file(int fd, str text) {
  * reason. */
 static bool write_and_close(int fd, str text) {
     /* EINVAL: a device */
-    bool written = write_file(fd, text) == QUIRE_OK && (fsync(fd) == 0 || errno == EINVAL);
+    bool written = conversation_write_file(fd, text) == QUIRE_OK && (fsync(fd) == 0 || errno == EINVAL);
     int cause = errno;
     bool closed = close(fd) == 0;
     errno = written ? errno : cause;
@@ -134,7 +134,7 @@ static bool replace_file(const char *path, str text) {
 }
 
 /* Writes a file that is not there, or a device or pipe that is. */
-static bool write_plain(const char *path, str text, bool may_exist) {
+static bool conversation_write_plain(const char *path, str text, bool may_exist) {
     struct stat is;
     bool exists = stat(path, &is) == 0;
     int fd = open(path, O_WRONLY | O_CREAT | O_CLOEXEC | (may_exist ? 0 : O_EXCL), 0600);
@@ -154,7 +154,7 @@ static quire_err save_text(const char *path, str text, bool replace, quire_error
     bool may = !is_file || access(path, W_OK) == 0;
     bool done = !may      ? false
                 : is_file ? replace_file(target ? target : path, text)
-                          : write_plain(path, text, replace);
+                          : conversation_write_plain(path, text, replace);
     int cause = errno;
     free(target);
     if (!done && !replace && cause == EEXIST) {

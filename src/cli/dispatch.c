@@ -33,7 +33,7 @@ static void print_command_help(const command *c, bool all) {
 }
 
 /* Runs c with options that have been read; the exit status. */
-static int run_command(const command *c, const cli_options *o) {
+static int dispatch_run_command(const command *c, const cli_options *o) {
     quire_error err = {.code = QUIRE_OK, .position = -1};
     if (o->help || o->help_all) {
         print_command_help(c, o->help_all);
@@ -83,14 +83,14 @@ static int resolve_and_run(const command *c, cli_options *o) {
     quire_err e = takes_model && c->begin ? c->begin(o, &err) : QUIRE_OK;
     e = e == QUIRE_OK && takes_model ? hub_resolve_models(o, &err) : e;
     if (e == QUIRE_OK) {
-        return run_command(c, o);
+        return dispatch_run_command(c, o);
     }
     log_line(LOG_ERROR, "%s", err.message[0] ? err.message : quire_err_text(e));
     return e == QUIRE_INVALID ? 2 : 1;
 }
 
 /* Parses the flags and runs the command; returns the exit status. */
-static int read_and_run(const program *p, const command *c, int argc, char **argv) {
+static int dispatch_read_and_run(const program *p, const command *c, int argc, char **argv) {
     quire_error err = {.code = QUIRE_OK, .position = -1};
     cli_options *o = command_options_new(c);
     if (o == NULL) {
@@ -120,7 +120,7 @@ void dispatch_list(const command *const *commands) {
 }
 
 /* The command whose name the arguments begin with, or NULL. */
-static const command *find_command(const program *p, int argc, char **argv) {
+static const command *dispatch_find_command(const program *p, int argc, char **argv) {
     const command *found = NULL;
     for (const command *const *c = p->commands; *c; c++) {
         /* the last: that of two words */
@@ -152,7 +152,7 @@ static int refuse_rest(const char *rest, const char *before) {
 /* `help`, `help all` and `help COMMAND`: argv is what follows. */
 static int print_help_of(const program *p, int argc, char **argv) {
     bool all = argc > 0 && strcmp(argv[0], "all") == 0;
-    const command *found = find_command(p, argc, argv);
+    const command *found = dispatch_find_command(p, argc, argv);
     if (argc > 0 && !all && !found) {
         return unknown_command(p, argv[0]);
     }
@@ -178,7 +178,7 @@ static int print_made_of_rows(const program *p, int argc, char **argv) {
         e = help_json_write(p->commands, &text);
     } else if (strcmp(argv[0], "--man") == 0) {
         bool all = argc > 1 && strcmp(argv[1], "all") == 0;
-        const command *found = argc > 1 && !all ? find_command(p, argc - 1, argv + 1) : NULL;
+        const command *found = argc > 1 && !all ? dispatch_find_command(p, argc - 1, argv + 1) : NULL;
         if (argc > 1 && !all && !found) {
             return unknown_command(p, argv[1]);
         }
@@ -215,10 +215,10 @@ int dispatch(const program *p, int argc, char **argv) {
         printf("%s %s\n", p->name, quire_version());
         return 0;
     }
-    const command *found = find_command(p, argc - 1, argv + 1);
+    const command *found = dispatch_find_command(p, argc - 1, argv + 1);
     if (!found) {
         return unknown_command(p, name);
     }
     int n_words = 1 + dispatch_count_words(found->name, argc - 1, argv + 1);
-    return read_and_run(p, found, argc - n_words, argv + n_words);
+    return dispatch_read_and_run(p, found, argc - n_words, argv + n_words);
 }

@@ -17,15 +17,15 @@ void embed_inputs_deinit(embed_inputs *in) {
     *in = (embed_inputs){0};
 }
 
-static quire_err no_memory(quire_error *err) {
+static quire_err embed_input_no_memory(quire_error *err) {
     return err_set(err, QUIRE_NO_MEMORY, -1, "out of memory for an input");
 }
 
 /* Adds an empty input, to be filled in place. */
-static quire_err add(embed_inputs *in, quire_input **out, quire_error *err) {
+static quire_err embed_input_add(embed_inputs *in, quire_input **out, quire_error *err) {
     if (mem_grow(&in->list, &in->cap, in->n + 1, sizeof *in->list) != QUIRE_OK ||
         mem_grow(&in->pairs, &in->cap_pairs, in->n + 1, sizeof *in->pairs) != QUIRE_OK) {
-        return no_memory(err);
+        return embed_input_no_memory(err);
     }
     *out = &in->list[in->n++];
     **out = (quire_input){0};
@@ -34,34 +34,35 @@ static quire_err add(embed_inputs *in, quire_input **out, quire_error *err) {
 
 /* Gives the input that was added last its second text. */
 static quire_err set_pair(embed_inputs *in, str text, quire_error *err) {
-    return strbuf_add(&in->pairs[in->n - 1], text.p, text.n) == QUIRE_OK ? QUIRE_OK : no_memory(err);
+    return strbuf_add(&in->pairs[in->n - 1], text.p, text.n) == QUIRE_OK ? QUIRE_OK
+                                                                         : embed_input_no_memory(err);
 }
 
-static quire_err set_text(quire_input *to, str text, quire_error *err) {
+static quire_err embed_input_set_text(quire_input *to, str text, quire_error *err) {
     to->text = mem_dup(text.p, text.n);
     to->n_text = text.n;
-    return to->text != NULL ? QUIRE_OK : no_memory(err);
+    return to->text != NULL ? QUIRE_OK : embed_input_no_memory(err);
 }
 
-static quire_err add_text(const cli_options *o, embed_inputs *in, quire_error *err) {
+static quire_err embed_input_add_text(const cli_options *o, embed_inputs *in, quire_error *err) {
     strbuf text = {0};
     quire_input *to;
     quire_err e = prompt_read(o, &text, err);
-    e = e == QUIRE_OK ? add(in, &to, err) : e;
-    e = e == QUIRE_OK ? set_text(to, (str){text.n > 0 ? text.p : "", text.n}, err) : e;
+    e = e == QUIRE_OK ? embed_input_add(in, &to, err) : e;
+    e = e == QUIRE_OK ? embed_input_set_text(to, (str){text.n > 0 ? text.p : "", text.n}, err) : e;
     e = e == QUIRE_OK && o->text_pair != NULL ? set_pair(in, str_of(o->text_pair), err) : e;
     strbuf_deinit(&text);
     return e;
 }
 
-static quire_err add_ids(const cli_options *o, embed_inputs *in, quire_error *err) {
+static quire_err embed_input_add_ids(const cli_options *o, embed_inputs *in, quire_error *err) {
     id_list ids = {0}, types = {0};
     quire_input *to;
     quire_err e = id_list_parse(o->ids, &ids, err);
     if (e != QUIRE_OK) {
         return err_prefix(err, e, "--ids");
     }
-    e = add(in, &to, err);
+    e = embed_input_add(in, &to, err);
     if (e != QUIRE_OK) {
         id_list_deinit(&ids);
         return e;
@@ -90,7 +91,7 @@ static quire_err read_numbers(const json_value *v, const char *name, const int32
     int32_t *numbers = mem_new(*n + 1, sizeof *numbers);
     *out = numbers;
     if (numbers == NULL) {
-        return no_memory(err);
+        return embed_input_no_memory(err);
     }
     for (size_t i = 0; i < *n; i++) {
         int64_t number;
@@ -104,14 +105,15 @@ static quire_err read_numbers(const json_value *v, const char *name, const int32
 
 static quire_err set_input(quire_input *to, const json_value *v, quire_error *err) {
     if (json_is(v, JSON_KIND_TEXT)) {
-        return set_text(to, json_str(v), err);
+        return embed_input_set_text(to, json_str(v), err);
     }
     return json_is(v, JSON_KIND_ARRAY)
                ? read_numbers(v, "the input", &to->ids, &to->n_ids, err)
                : err_set(err, QUIRE_BAD_FILE, -1, "the input is neither a text nor an array of token ids");
 }
 
-static quire_err read_object(embed_inputs *in, quire_input *to, const json_value *v, quire_error *err) {
+static quire_err embed_input_read_object(embed_inputs *in, quire_input *to, const json_value *v,
+                                         quire_error *err) {
     size_t n_types;
     bool has_input = false;
     for (json_member m = {0}; json_next(v, &m);) {
@@ -145,18 +147,18 @@ static quire_err read_object(embed_inputs *in, quire_input *to, const json_value
                          "token_type_ids must have one for each id of an input that is given as ids");
 }
 
-static quire_err add_line(embed_inputs *in, str line, quire_error *err) {
+static quire_err embed_input_add_line(embed_inputs *in, str line, quire_error *err) {
     quire_input *to;
-    TRY(add(in, &to, err));
+    TRY(embed_input_add(in, &to, err));
     json_value *v = json_document(line);
     quire_err e = v == NULL                      ? err_set(err, QUIRE_BAD_FILE, -1, "this is no JSON text")
-                  : json_is(v, JSON_KIND_OBJECT) ? read_object(in, to, v, err)
+                  : json_is(v, JSON_KIND_OBJECT) ? embed_input_read_object(in, to, v, err)
                                                  : set_input(to, v, err);
     json_drop(v);
     return e;
 }
 
-static quire_err add_lines(const char *path, embed_inputs *in, quire_error *err) {
+static quire_err embed_input_add_lines(const char *path, embed_inputs *in, quire_error *err) {
     batch_input file;
     char where[300];
     TRY(batch_input_open(path, NULL, &file, err));
@@ -164,7 +166,7 @@ static quire_err add_lines(const char *path, embed_inputs *in, quire_error *err)
     while (e == QUIRE_OK && file.n_read < file.n_lines) {
         str line;
         e = batch_input_next(&file, &line, err);
-        if (e == QUIRE_OK && (e = add_line(in, line, err)) != QUIRE_OK) {
+        if (e == QUIRE_OK && (e = embed_input_add_line(in, line, err)) != QUIRE_OK) {
             (void)snprintf(where, sizeof where, "%.200s: line %zu", path, file.n_read);
             e = err_prefix(err, e, where);
         }
@@ -197,7 +199,7 @@ quire_err embed_inputs_read(const cli_options *o, embed_inputs *in, quire_error 
     if (o->types != NULL && o->ids == NULL) {
         return err_set(err, QUIRE_INVALID, -1, "--types: they are the types of --ids; give those too");
     }
-    return o->prompts != NULL ? add_lines(o->prompts, in, err)
-           : o->ids != NULL   ? add_ids(o, in, err)
-                              : add_text(o, in, err);
+    return o->prompts != NULL ? embed_input_add_lines(o->prompts, in, err)
+           : o->ids != NULL   ? embed_input_add_ids(o, in, err)
+                              : embed_input_add_text(o, in, err);
 }

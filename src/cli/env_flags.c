@@ -78,7 +78,7 @@ static bool set_the_same(const flag *a, const flag *b) {
                                 : has_offset(a) && has_offset(b) && a->offset == b->offset && a->of == b->of;
 }
 
-static bool is_given(const flag *f, const flag *const *given) {
+static bool env_flags_is_given(const flag *f, const flag *const *given) {
     bool found = false;
     for (; *given; given++) {
         found = found || set_the_same(f, *given);
@@ -121,7 +121,7 @@ static quire_err read_variable(cli_options *o, const flag *f, const char *name, 
     return set_flag(o, f, name, value, err);
 }
 
-static quire_err read_flag(cli_options *o, const flag *f, char **environment, quire_error *err) {
+static quire_err env_flags_read_flag(cli_options *o, const flag *f, char **environment, quire_error *err) {
     char *variable = find_variable(f, environment), name[64];
     size_t n = variable ? strcspn(variable, "=") : 0;
     if (!variable || n >= sizeof name || is_service_link(variable, variable + n + 1)) {
@@ -138,8 +138,8 @@ quire_err env_flags_read(cli_options *o, const command *c, const flag *const *gi
                          quire_error *err) {
     for (const flag *const *group = c->flags; environment && *group; group++) {
         for (const flag *f = *group; f->names; f++) {
-            bool is_read = has_variable(f) && !is_given(f, given);
-            TRY(is_read ? read_flag(o, f, environment, err) : QUIRE_OK);
+            bool is_read = has_variable(f) && !env_flags_is_given(f, given);
+            TRY(is_read ? env_flags_read_flag(o, f, environment, err) : QUIRE_OK);
             if (f->secret) {
                 erase(f, environment); /* of a flag that was given too */
             }

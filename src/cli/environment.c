@@ -7,7 +7,8 @@
 
 /* Writes the path of `name` in the directory that the variable names or, where it names
  * none, in ~/fallback. NULL: there is neither. */
-static const char *find_place(const char *variable, const char *fallback, const char *name, char path[4096]) {
+static const char *environment_find_place(const char *variable, const char *fallback, const char *name,
+                                          char path[4096]) {
     const char *place = getenv(variable), *home = getenv("HOME");
     bool by_place = place && place[0] == '/'; /* others are to be ignored */
     int n = by_place ? snprintf(path, 4096, "%s/%s", place, name)
@@ -16,15 +17,15 @@ static const char *find_place(const char *variable, const char *fallback, const 
 }
 
 /* A variable's value; NULL where it is missing or empty. */
-static const char *value_of(const char *variable) {
+static const char *environment_value_of(const char *variable) {
     const char *value = getenv(variable);
     return value && value[0] ? value : NULL;
 }
 
 /* The path in a variable, with the home directory in place of a ~ before / or the end;
  * NULL where it is missing or empty. */
-static const char *path_of(const char *variable, char path[4096]) {
-    const char *value = value_of(variable), *home = value_of("HOME");
+static const char *environment_path_of(const char *variable, char path[4096]) {
+    const char *value = environment_value_of(variable), *home = environment_value_of("HOME");
     bool is_at_home = value && home && value[0] == '~' && (value[1] == 0 || value[1] == '/');
     int n = is_at_home ? snprintf(path, 4096, "%s%s", home, value + 1) : -1;
     return n > 0 && n < 4096 ? path : value;
@@ -41,7 +42,7 @@ static bool is_on(const char *value) {
 }
 
 /* Writes directory/name. NULL: there is no directory, or the path is too long. */
-static const char *join(const char *directory, const char *name, char path[4096]) {
+static const char *environment_join(const char *directory, const char *name, char path[4096]) {
     int n = directory ? snprintf(path, 4096, "%s/%s", directory, name) : -1;
     return n > 0 && n < 4096 ? path : NULL;
 }
@@ -49,24 +50,25 @@ static const char *join(const char *directory, const char *name, char path[4096]
 void environment_read_hub(cli_environment *out) {
     static char own_home[4096], given_home[4096], cache[4096], given_cache[4096], token_file[4096],
         given_token_file[4096];
-    const char *home = path_of("HF_HOME", given_home);
-    home = home ? home : find_place("XDG_CACHE_HOME", ".cache", "huggingface", own_home);
-    out->hub_cache = path_of("HF_HUB_CACHE", given_cache);
-    out->hub_cache = out->hub_cache ? out->hub_cache : join(home, "hub", cache);
-    out->hub_token = value_of("HF_TOKEN");
-    out->hub_token_file = path_of("HF_TOKEN_PATH", given_token_file);
-    out->hub_token_file = out->hub_token_file ? out->hub_token_file : join(home, "token", token_file);
-    out->hub_endpoint = value_of("HF_ENDPOINT");
-    out->hub_ca_file = value_of("SSL_CERT_FILE");
-    out->hub_timeout = value_of("HF_HUB_DOWNLOAD_TIMEOUT");
-    out->hub_offline = is_on(value_of("HF_HUB_OFFLINE"));
+    const char *home = environment_path_of("HF_HOME", given_home);
+    home = home ? home : environment_find_place("XDG_CACHE_HOME", ".cache", "huggingface", own_home);
+    out->hub_cache = environment_path_of("HF_HUB_CACHE", given_cache);
+    out->hub_cache = out->hub_cache ? out->hub_cache : environment_join(home, "hub", cache);
+    out->hub_token = environment_value_of("HF_TOKEN");
+    out->hub_token_file = environment_path_of("HF_TOKEN_PATH", given_token_file);
+    out->hub_token_file =
+        out->hub_token_file ? out->hub_token_file : environment_join(home, "token", token_file);
+    out->hub_endpoint = environment_value_of("HF_ENDPOINT");
+    out->hub_ca_file = environment_value_of("SSL_CERT_FILE");
+    out->hub_timeout = environment_value_of("HF_HUB_DOWNLOAD_TIMEOUT");
+    out->hub_offline = is_on(environment_value_of("HF_HUB_OFFLINE"));
 }
 
 void environment_read(cli_environment *out) {
     static char history[4096], cache[4096];
     const char *term = getenv("TERM");
-    out->history_file = find_place("XDG_STATE_HOME", ".local/state", "quire/history", history);
-    out->pack_cache = find_place("XDG_CACHE_HOME", ".cache", "quire", cache);
+    out->history_file = environment_find_place("XDG_STATE_HOME", ".local/state", "quire/history", history);
+    out->pack_cache = environment_find_place("XDG_CACHE_HOME", ".cache", "quire", cache);
     out->plain_terminal = !term || !term[0] || strcmp(term, "dumb") == 0;
     environment_read_hub(out);
 }

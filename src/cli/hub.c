@@ -13,7 +13,7 @@
 /* ---- options ---- */
 
 /* Removes white space around a token. */
-static void trim(strbuf *token) {
+static void hub_trim(strbuf *token) {
     static const char blank[] = " \t\r\n";
     while (token->n > 0 && strchr(blank, token->p[token->n - 1])) {
         token->p[--token->n] = 0;
@@ -26,7 +26,7 @@ static void trim(strbuf *token) {
 }
 
 /* Reads the token's file, if there is one. */
-static quire_err read_token(const char *path, strbuf *out, quire_error *err) {
+static quire_err hub_read_token(const char *path, strbuf *out, quire_error *err) {
     out->max = MAX_TOKEN_FILE;
     quire_err e = path ? files_read(path, out, err) : QUIRE_NOT_FOUND;
     if (e != QUIRE_OK && e != QUIRE_NOT_FOUND) {
@@ -36,15 +36,15 @@ static quire_err read_token(const char *path, strbuf *out, quire_error *err) {
 }
 
 /* The flag's token, else that of the variable, else the file's. Empty: there is none. */
-static quire_err find_token(const cli_options *o, strbuf *out, quire_error *err) {
+static quire_err hub_find_token(const cli_options *o, strbuf *out, quire_error *err) {
     const char *given = o->hf_token ? o->hf_token : o->environment.hub_token;
     if (given && strbuf_add_str(out, given) != QUIRE_OK) {
         return err_set(err, QUIRE_NO_MEMORY, -1, "out of memory for the hub's token");
     }
-    trim(out);
+    hub_trim(out);
     if (out->n == 0 && !o->hf_token) {
-        TRY(read_token(o->environment.hub_token_file, out, err));
-        trim(out);
+        TRY(hub_read_token(o->environment.hub_token_file, out, err));
+        hub_trim(out);
     }
     return QUIRE_OK;
 }
@@ -71,7 +71,7 @@ quire_err hub_open(const cli_options *o, hub_setup *out, quire_error *err) {
     out->options.endpoint = env->hub_endpoint;
     out->options.ca_file = env->hub_ca_file;
     out->options.offline = o->offline || env->hub_offline;
-    TRY(find_token(o, &out->token, err));
+    TRY(hub_find_token(o, &out->token, err));
     /* an empty flag is refused */
     out->options.token = out->token.n > 0 ? out->token.p : o->hf_token ? "" : NULL;
     return read_timeout(env->hub_timeout, &out->options.stall_s, err);
@@ -116,12 +116,12 @@ static quire_err whole_name(const cli_options *o, strbuf *out, quire_error *err)
 }
 
 /* Whether a model is one of the hub: no file here, and a name. */
-static bool is_name(const char *model) {
+static bool hub_is_name(const char *model) {
     return access(model, F_OK) != 0 && quire_hub_is_name(model);
 }
 
 /* Says of a failure that the name may have been meant as a path. */
-static quire_err explain(quire_err e, quire_error *err) {
+static quire_err hub_explain(quire_err e, quire_error *err) {
     return e == QUIRE_NOT_FOUND || e == QUIRE_IO
                ? err_prefix(err, e, "there is no such file here; at the hub")
                : e;
@@ -129,17 +129,17 @@ static quire_err explain(quire_err e, quire_error *err) {
 
 void hub_name_server(cli_options *o) {
     const char *model = o->engine.model;
-    if (model != NULL && (o->hf_repo || is_name(model)) && o->server.n_served_model_names == 0) {
+    if (model != NULL && (o->hf_repo || hub_is_name(model)) && o->server.n_served_model_names == 0) {
         o->served_names[0] = model;
         o->server.n_served_model_names = 1;
         o->server.served_model_names = o->served_names;
     }
 }
 
-static quire_err resolve_model(cli_options *o, quire_error *err) {
+static quire_err hub_resolve_model(cli_options *o, quire_error *err) {
     const char *model = o->engine.model;
     strbuf name = {0};
-    if (!o->hf_repo && !is_name(model)) {
+    if (!o->hf_repo && !hub_is_name(model)) {
         return o->hf_file || o->revision
                    ? err_set(err, QUIRE_INVALID, -1,
                              "%s: --hf-file and --revision go with ORG/NAME of the hub", model)
@@ -149,7 +149,7 @@ static quire_err resolve_model(cli_options *o, quire_error *err) {
     e = e == QUIRE_OK ? hub_fetch_model(o, name.p, QUIRE_HUB_MISSING, &o->model_path, err) : e;
     strbuf_deinit(&name);
     if (e != QUIRE_OK) {
-        return o->hf_repo ? e : explain(e, err);
+        return o->hf_repo ? e : hub_explain(e, err);
     }
     o->engine.model = o->model_path;
     return QUIRE_OK;
@@ -179,9 +179,9 @@ static quire_err resolve_draft(cli_options *o, quire_error *err) {
     str model = json_get_str(config, "model");
     char *name = mem_dup(model.p, model.n), *path = NULL;
     quire_err e = mem_check_for(name, "a model's name", err);
-    if (e == QUIRE_OK && strlen(name) == model.n && is_name(name)) {
+    if (e == QUIRE_OK && strlen(name) == model.n && hub_is_name(name)) {
         e = hub_fetch_model(o, name, QUIRE_HUB_MISSING, &path, err);
-        e = e == QUIRE_OK ? replace_model(config, path, &o->draft_config) : explain(e, err);
+        e = e == QUIRE_OK ? replace_model(config, path, &o->draft_config) : hub_explain(e, err);
         o->engine.speculative_config = e == QUIRE_OK ? o->draft_config.p : o->engine.speculative_config;
     }
     quire_free(path);
@@ -191,6 +191,6 @@ static quire_err resolve_draft(cli_options *o, quire_error *err) {
 }
 
 quire_err hub_resolve_models(cli_options *o, quire_error *err) {
-    TRY(o->engine.model ? resolve_model(o, err) : QUIRE_OK);
+    TRY(o->engine.model ? hub_resolve_model(o, err) : QUIRE_OK);
     return resolve_draft(o, err);
 }

@@ -10,7 +10,7 @@
 #include "cli/files.h"
 
 /* Makes the directories that lead to path. What fails shows when the file is opened. */
-static void make_directories(char *path) {
+static void input_history_make_directories(char *path) {
     for (char *p = strchr(path + 1, '/'); p; p = strchr(p + 1, '/')) {
         *p = 0;
         (void)mkdir(path, 0700);
@@ -19,7 +19,7 @@ static void make_directories(char *path) {
 }
 
 /* Opens and locks the file; -1, with errno, where that fails. */
-static int open_locked(const char *path, bool writes) {
+static int input_history_open_locked(const char *path, bool writes) {
     int fd = open(path, O_CLOEXEC | O_NONBLOCK | (writes ? O_RDWR | O_CREAT : O_RDONLY), 0600);
     int locked = -1;
     while (fd >= 0 && (locked = flock(fd, writes ? LOCK_EX : LOCK_SH)) != 0 && errno == EINTR) {
@@ -46,7 +46,7 @@ static bool write_at(int fd, off_t at, const strbuf *text) {
 
 /* Appends the last bytes of a file of `size` bytes to out: at most `most`, from the
  * beginning of a line on. */
-static quire_err read_end(int fd, size_t size, size_t most, strbuf *out) {
+static quire_err input_history_read_end(int fd, size_t size, size_t most, strbuf *out) {
     size_t from = size > most ? size - most - 1 : 0, n = 0; /* the byte before, too: it may end a line */
     TRY(strbuf_reserve(out, size - from + 1));
     while (n < size - from) {
@@ -73,7 +73,7 @@ static quire_err read_end(int fd, size_t size, size_t most, strbuf *out) {
 
 /* ---- reading ---- */
 
-static quire_err decode(str line, strbuf *scratch, strbuf *entry) {
+static quire_err input_history_decode(str line, strbuf *scratch, strbuf *entry) {
     strbuf_clear(scratch);
     strbuf_clear(entry);
     for (size_t i = 0; i < line.n; i++) {
@@ -90,7 +90,7 @@ static quire_err take_lines(str text, input_history_take take, void *user) {
     while (e == QUIRE_OK && text.n > 0) {
         const char *end = memchr(text.p, '\n', text.n);
         str line = {text.p, end ? (size_t)(end - text.p) : text.n};
-        e = decode(line, &scratch, &entry);
+        e = input_history_decode(line, &scratch, &entry);
         e = e == QUIRE_OK && entry.n > 0 ? take(user, (str){entry.p, entry.n}) : e;
         size_t used = line.n + (end != NULL);
         text = (str){text.p + used, text.n - used};
@@ -103,13 +103,13 @@ static quire_err take_lines(str text, input_history_take take, void *user) {
 quire_err input_history_read(const char *path, input_history_take take, void *user, quire_error *err) {
     struct stat is;
     strbuf text = {0};
-    int fd = open_locked(path, false);
+    int fd = input_history_open_locked(path, false);
     if (fd < 0) {
         return errno == ENOENT ? QUIRE_OK : files_failed(path, err);
     }
     quire_err e = fstat(fd, &is) == 0 ? QUIRE_OK : QUIRE_IO;
     if (e == QUIRE_OK && S_ISREG(is.st_mode)) {
-        e = read_end(fd, (size_t)is.st_size, INPUT_HISTORY_MAX_BYTES, &text);
+        e = input_history_read_end(fd, (size_t)is.st_size, INPUT_HISTORY_MAX_BYTES, &text);
     }
     e = e == QUIRE_IO ? files_failed(path, err) : e;
     close(fd); /* before the entries are used: others may write */
@@ -120,7 +120,7 @@ quire_err input_history_read(const char *path, input_history_take take, void *us
 
 /* ---- writing ---- */
 
-static quire_err encode(str entry, bool after_half_line, strbuf *line) {
+static quire_err input_history_encode(str entry, bool after_half_line, strbuf *line) {
     if (after_half_line) {
         TRY(strbuf_add_char(line, '\n'));
     }
@@ -136,7 +136,7 @@ static quire_err encode(str entry, bool after_half_line, strbuf *line) {
  * cut, so nothing new is lost where the process ends in between. */
 static quire_err shorten(int fd, size_t size) {
     strbuf kept = {0};
-    quire_err e = read_end(fd, size, INPUT_HISTORY_MAX_BYTES / 2, &kept);
+    quire_err e = input_history_read_end(fd, size, INPUT_HISTORY_MAX_BYTES / 2, &kept);
     if (e == QUIRE_OK && (!write_at(fd, 0, &kept) || ftruncate(fd, (off_t)kept.n) != 0)) {
         e = QUIRE_IO;
     }
@@ -156,7 +156,7 @@ static quire_err add_locked(int fd, str entry) {
     if (is_file && is.st_size > 0 && pread(fd, &last, 1, is.st_size - 1) != 1) {
         return QUIRE_IO;
     }
-    quire_err e = encode(entry, last != '\n', &line);
+    quire_err e = input_history_encode(entry, last != '\n', &line);
     e = e == QUIRE_OK && !write_at(fd, is.st_size, &line) ? QUIRE_IO : e;
     size_t size = (size_t)is.st_size + line.n;
     strbuf_deinit(&line);
@@ -167,14 +167,14 @@ quire_err input_history_add(const char *path, str entry, quire_error *err) {
     if (entry.n == 0 || entry.n > INPUT_HISTORY_ENTRY_BYTES) {
         return QUIRE_OK;
     }
-    int fd = open_locked(path, true);
+    int fd = input_history_open_locked(path, true);
     if (fd < 0 && errno == ENOENT) {
         strbuf copy = {0};
         if (strbuf_add_str(&copy, path) == QUIRE_OK) {
-            make_directories(copy.p);
+            input_history_make_directories(copy.p);
         }
         strbuf_deinit(&copy);
-        fd = open_locked(path, true);
+        fd = input_history_open_locked(path, true);
     }
     if (fd < 0) {
         return files_failed(path, err);

@@ -2,7 +2,7 @@
 #include "cli/commands.h"
 #include "cli/text_out.h"
 
-static quire_err run(const cli_options *o, quire_error *err) {
+static quire_err inspect_run(const cli_options *o, quire_error *err) {
     char *text;
     TRY(quire_inspect(&o->engine, o->json, &text, err));
     size_t n = strlen(text);
@@ -23,5 +23,5 @@ const command command_inspect = {
     .argument = ARGUMENT_MODEL,
     .flags = groups,
     .options_size = sizeof(cli_options),
-    .run = run,
+    .run = inspect_run,
 };

@@ -191,7 +191,7 @@ static bool keep_draft(line_editor *e) {
 
 /* Replaces the line by an entry, or by the draft. libedit's own keys for this lose a
  * draft's characters past the 1,024th. */
-static unsigned char show_entry(line_editor *e, int n_back) {
+static unsigned char line_editor_show_entry(line_editor *e, int n_back) {
     const LineInfoW *now = el_wline(e->el);
     int length = (int)(now->lastchar - now->buffer);
     if (n_back < 0 || (e->n_back == 0 && !keep_draft(e))) {
@@ -209,12 +209,12 @@ static unsigned char show_entry(line_editor *e, int n_back) {
 
 static unsigned char show_older(EditLine *el, wint_t key) {
     (void)key;
-    return show_entry(editor_of(el), editor_of(el)->n_back + 1);
+    return line_editor_show_entry(editor_of(el), editor_of(el)->n_back + 1);
 }
 
 static unsigned char show_newer(EditLine *el, wint_t key) {
     (void)key;
-    return show_entry(editor_of(el), editor_of(el)->n_back - 1);
+    return line_editor_show_entry(editor_of(el), editor_of(el)->n_back - 1);
 }
 
 /* ---- the editor ---- */
@@ -274,7 +274,7 @@ void line_editor_close(line_editor *e) {
 }
 
 /* Appends n characters but NULs, and without the line's end. */
-static quire_err add_line(strbuf *line, const wchar_t *text, int n) {
+static quire_err line_editor_add_line(strbuf *line, const wchar_t *text, int n) {
     n -= n > 0 && text[n - 1] == L'\n';
     for (int i = 0; i < n; i++) {
         TRY(text[i] ? utf8_add(line, (int32_t)text[i]) : QUIRE_OK);
@@ -293,7 +293,7 @@ quire_err line_editor_read(line_editor *e, const char *prompt, strbuf *line, lin
     const wchar_t *typed = el_wgets(e->el, &n);
     tty_rest();
     *end = e->end != LINE_READ ? e->end : typed && n > 0 ? LINE_READ : LINE_CLOSED;
-    return typed && n > 0 ? add_line(line, typed, n) : QUIRE_OK;
+    return typed && n > 0 ? line_editor_add_line(line, typed, n) : QUIRE_OK;
 }
 
 quire_err line_editor_remember(line_editor *e, str entry) {

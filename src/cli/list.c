@@ -28,7 +28,7 @@ static void write_forms(const lists *l, json_out *o) {
     }
 }
 
-static quire_err write_json(const lists *l, strbuf *out) {
+static quire_err list_write_json(const lists *l, strbuf *out) {
     json_out writer = {.to = out}, *o = &writer;
     const quire_hub_model *models = l->models;
     json_begin(o, '[');
@@ -120,29 +120,29 @@ static quire_err write_tables(const hub_setup *s, lists *l, strbuf *out) {
     return l->n_forms > 0 ? write_forms_table(l, out) : QUIRE_OK;
 }
 
-static quire_err print(const cli_options *o, const hub_setup *s, lists *l, quire_error *err) {
+static quire_err list_print(const cli_options *o, const hub_setup *s, lists *l, quire_error *err) {
     strbuf out = {0};
-    quire_err e = o->json ? write_json(l, &out) : write_tables(s, l, &out);
+    quire_err e = o->json ? list_write_json(l, &out) : write_tables(s, l, &out);
     e = e == QUIRE_OK ? text_out_print((str){out.p, out.n}, err)
                       : err_set(err, e, -1, "out of memory for the list");
     strbuf_deinit(&out);
     return e;
 }
 
-static quire_err run(const cli_options *o, quire_error *err) {
+static quire_err list_run(const cli_options *o, quire_error *err) {
     hub_setup s;
     lists l = {0};
     quire_err e = hub_open(o, &s, err);
     e = e == QUIRE_OK ? quire_hub_list(&s.options, &l.models, &l.n_models, err) : e;
     e = e == QUIRE_OK ? quire_packed_list(o->engine.pack_cache, &l.forms, &l.n_forms, err) : e;
-    e = e == QUIRE_OK ? print(o, &s, &l, err) : e;
+    e = e == QUIRE_OK ? list_print(o, &s, &l, err) : e;
     quire_free(l.models);
     quire_free(l.forms);
     hub_close(&s);
     return e;
 }
 
-static void defaults(cli_options *o) {
+static void list_defaults(cli_options *o) {
     o->engine.pack_cache = "auto";
 }
 
@@ -157,6 +157,6 @@ const command command_list = {
     .argument = ARGUMENT_NONE,
     .flags = groups,
     .options_size = sizeof(cli_options),
-    .defaults = defaults,
-    .run = run,
+    .defaults = list_defaults,
+    .run = list_run,
 };

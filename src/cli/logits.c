@@ -52,8 +52,8 @@ static quire_err await_streams(session *s, size_t n, quire_error *err) {
 
 /* Submits the strangers first, so that they run when the prompt comes. Started streams
  * are always awaited: they write to logits. */
-static quire_err run_all(session *s, const id_list *prompt, const id_list *strangers, size_t n_strangers,
-                         float *logits, quire_error *err) {
+static quire_err logits_run_all(session *s, const id_list *prompt, const id_list *strangers,
+                                size_t n_strangers, float *logits, quire_error *err) {
     quire_err e = QUIRE_OK;
     quire_stream *stream;
     size_t n_sent = 0;
@@ -84,7 +84,7 @@ static quire_err logits_of(const cli_options *o, const id_list *prompt, const id
                                    "%zu x %zu logits do not fit into memory; take a shorter prompt",
                                    prompt->n, n_vocab);
     if (e == QUIRE_OK) {
-        e = run_all(&s, prompt, strangers, n_strangers, logits, err);
+        e = logits_run_all(&s, prompt, strangers, n_strangers, logits, err);
     }
     if (e == QUIRE_OK) {
         e = npy_write(o->out, logits, prompt->n, n_vocab, err);
@@ -94,7 +94,7 @@ static quire_err logits_of(const cli_options *o, const id_list *prompt, const id
     return e;
 }
 
-static quire_err run(const cli_options *o, quire_error *err) {
+static quire_err logits_run(const cli_options *o, quire_error *err) {
     if (!o->out) {
         return err_set(err, QUIRE_INVALID, -1, "quire logits needs --out FILE.npy");
     }
@@ -145,5 +145,5 @@ const command command_logits = {
     .argument = ARGUMENT_MODEL,
     .flags = groups,
     .options_size = sizeof(cli_options),
-    .run = run,
+    .run = logits_run,
 };

@@ -12,7 +12,7 @@
 
 extern char **environ;
 
-static void print_help(bool all) {
+static void main_print_help(bool all) {
     const command *const usual[] = {
         &command_run,  &command_serve, &command_inspect, &command_pack, &command_tokenize,
         &command_pull, &command_list,  &command_rm,      lab_rows[0],   NULL};
@@ -48,7 +48,7 @@ int main(int argc, char **argv) {
                      "runs and serves language models",
                      quire_commands,
                      lab_rows,
-                     print_help,
+                     main_print_help,
                      environ,
                      {.history_file = NULL}};
     int n_before = argc > 1 && strcmp(argv[1], "help") == 0 ? 2 : 1; /* words before a command's name */

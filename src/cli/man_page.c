@@ -17,21 +17,21 @@ typedef struct page {
     const program *of;
 } page;
 
-static void add(page *p, const char *text) {
+static void man_page_add(page *p, const char *text) {
     p->e = p->e == QUIRE_OK ? strbuf_add(p->to, text, strlen(text)) : p->e;
 }
 
 /* Text as roff shows it: no escape, no request at a line's beginning, no hyphen that is
  * set as a dash. */
-static void add_text(page *p, str s) {
+static void man_page_add_text(page *p, str s) {
     bool begins = p->to->n == 0 || p->to->p[p->to->n - 1] == '\n';
     for (size_t i = 0; i < s.n && p->e == QUIRE_OK; i++) {
         char c = s.p[i];
         if (begins && (c == '.' || c == '\'')) {
-            add(p, "\\&");
+            man_page_add(p, "\\&");
         }
         if (c == '\\' || c == '-') {
-            add(p, c == '-' ? "\\-" : "\\e");
+            man_page_add(p, c == '-' ? "\\-" : "\\e");
         } else {
             p->e = strbuf_add(p->to, &c, 1);
         }
@@ -40,80 +40,80 @@ static void add_text(page *p, str s) {
 }
 
 /* A paragraph's text, in lines of some 70 bytes. */
-static void add_line(page *p, const char *text) {
+static void man_page_add_line(page *p, const char *text) {
     for (size_t column = 0; *text;) {
         size_t n = strcspn(text, " ");
         if (column > 0) {
-            add(p, column + n > LINE_BYTES ? "\n" : " ");
+            man_page_add(p, column + n > LINE_BYTES ? "\n" : " ");
             column = column + n > LINE_BYTES ? 0 : column + 1;
         }
-        add_text(p, (str){text, n});
+        man_page_add_text(p, (str){text, n});
         column += n;
         text += n + (text[n] == ' ');
     }
-    add(p, "\n");
+    man_page_add(p, "\n");
 }
 
 static void add_upper(page *p, const char *text) {
     for (; *text && p->e == QUIRE_OK; text++) {
         char c = (char)toupper((unsigned char)*text);
-        add_text(p, (str){c == ' ' ? "-" : &c, 1});
+        man_page_add_text(p, (str){c == ' ' ? "-" : &c, 1});
     }
 }
 
 /* The title, and the name with what it is. */
-static void begin(page *p, const char *name, const char *summary) {
-    add(p, ".TH ");
+static void man_page_begin(page *p, const char *name, const char *summary) {
+    man_page_add(p, ".TH ");
     add_upper(p, name);
-    add(p, " 1 " QUIRE_MAN_DATE " \"quire ");
-    add(p, quire_version());
-    add(p, "\" \"User Commands\"\n.nh\n.ad l\n.SH NAME\n");
+    man_page_add(p, " 1 " QUIRE_MAN_DATE " \"quire ");
+    man_page_add(p, quire_version());
+    man_page_add(p, "\" \"User Commands\"\n.nh\n.ad l\n.SH NAME\n");
     for (; *name; name++) {
-        add_text(p, (str){*name == ' ' ? "-" : name, 1});
+        man_page_add_text(p, (str){*name == ' ' ? "-" : name, 1});
     }
-    add(p, " \\- ");
-    add_line(p, summary);
+    man_page_add(p, " \\- ");
+    man_page_add_line(p, summary);
 }
 
 /* ---- flags ---- */
 
 static void add_value(page *p, const flag *f) {
     if (f->value) {
-        add(p, " \\fI");
-        add_text(p, str_of(f->value));
-        add(p, "\\fR");
+        man_page_add(p, " \\fI");
+        man_page_add_text(p, str_of(f->value));
+        man_page_add(p, "\\fR");
     }
     const char *between = " ";
     for (const flag_choice *c = f->choices; c && c->spelling; c++) {
         if (flag_choice_is_shown(f, c)) {
-            add(p, between);
-            add_text(p, str_of(c->spelling));
+            man_page_add(p, between);
+            man_page_add_text(p, str_of(c->spelling));
             between = "|";
         }
     }
 }
 
-static void add_flag(page *p, const flag *f, cli_options *defaults) {
+static void man_page_add_flag(page *p, const flag *f, cli_options *defaults) {
     char meaning[COMMAND_MEANING_BYTES];
     strbuf variable = {0};
-    add(p, ".TP\n");
+    man_page_add(p, ".TP\n");
     for (const char *names = f->names; *names;) {
         str name = flag_next_name(&names);
-        add(p, "\\fB");
-        add_text(p, name);
-        add(p, *names ? "\\fR, " : "\\fR");
+        man_page_add(p, "\\fB");
+        man_page_add_text(p, name);
+        man_page_add(p, *names ? "\\fR, " : "\\fR");
         if (p->of->variables && variable.n == 0 && f != flags_help && f != flags_help_all) {
             (void)env_flags_name(name, &variable, &p->e);
         }
     }
     add_value(p, f);
-    add(p, "\n");
+    man_page_add(p, "\n");
     command_meaning(defaults, f, meaning, sizeof meaning);
-    add_line(p, meaning);
+    man_page_add_line(p, meaning);
     if (variable.n > 0) {
-        add(p, "(\\fB");
-        add_text(p, (str){variable.p, variable.n});
-        add(p, "\\fR)\n");
+        man_page_add(p, "(\\fB");
+        man_page_add_text(p, (str){variable.p, variable.n});
+        man_page_add(p, "\\fR)\n");
     }
     strbuf_deinit(&variable);
 }
@@ -123,7 +123,7 @@ static void add_flags(page *p, const command *c) {
     for (const flag *const *group = c->flags; group && *group; group++) {
         for (const flag *f = *group; f->names; f++) {
             if (flag_is_own(f)) {
-                add_flag(p, f, defaults);
+                man_page_add_flag(p, f, defaults);
             }
         }
     }
@@ -131,9 +131,9 @@ static void add_flags(page *p, const command *c) {
 }
 
 static void add_examples(page *p, const char *examples) {
-    add(p, ".nf\n");
-    add_text(p, str_of(examples));
-    add(p, ".fi\n");
+    man_page_add(p, ".nf\n");
+    man_page_add_text(p, str_of(examples));
+    man_page_add(p, ".fi\n");
 }
 
 /* ---- what all pages end with ---- */
@@ -142,70 +142,76 @@ static void add_environment(page *p) {
     if (!p->of->variables) {
         return;
     }
-    add(p, ".SH ENVIRONMENT\n");
-    add_line(p,
-             "Each flag can be given as a variable too: QUIRE_ and its long name in capitals, with _ for -.");
-    add_line(p, "A flag on the command line goes before its variable, and an empty variable counts as none.");
-    add_line(p, "A flag without a value is on with 1, true, yes or on, and off with 0, false, no or off.");
-    add_line(p, "The variables of keys are erased from the process's environment once they are read.");
-    add(p, ".PP\n.B NOTIFY_SOCKET\n");
-    add_line(p, "is where systemd is told that a server is ready.");
+    man_page_add(p, ".SH ENVIRONMENT\n");
+    man_page_add_line(
+        p, "Each flag can be given as a variable too: QUIRE_ and its long name in capitals, with _ for -.");
+    man_page_add_line(
+        p, "A flag on the command line goes before its variable, and an empty variable counts as none.");
+    man_page_add_line(
+        p, "A flag without a value is on with 1, true, yes or on, and off with 0, false, no or off.");
+    man_page_add_line(p,
+                      "The variables of keys are erased from the process's environment once they are read.");
+    man_page_add(p, ".PP\n.B NOTIFY_SOCKET\n");
+    man_page_add_line(p, "is where systemd is told that a server is ready.");
 }
 
 static void add_exit_status(page *p) {
-    add(p, ".SH EXIT STATUS\n");
-    add_line(p, "0: done. 1: failed. 2: the command line, or a variable, was not understood. Standard error "
-                "says why.");
+    man_page_add(p, ".SH EXIT STATUS\n");
+    man_page_add_line(
+        p, "0: done. 1: failed. 2: the command line, or a variable, was not understood. Standard error "
+           "says why.");
 }
 
 /* The pages of quire's commands, but for that of the name, and of the other program. */
 static void add_see_also(page *p, const char *but) {
     const command *const *commands = p->of->variables ? p->of->commands : p->of->others;
-    add(p, ".SH SEE ALSO\n");
+    man_page_add(p, ".SH SEE ALSO\n");
     for (; *commands; commands++) {
         if (!but || strcmp((*commands)->name, but) != 0) {
-            add(p, "\\fBquire\\-");
-            add_text(p, str_of((*commands)->name));
-            add(p, "\\fR(1),\n");
+            man_page_add(p, "\\fBquire\\-");
+            man_page_add_text(p, str_of((*commands)->name));
+            man_page_add(p, "\\fR(1),\n");
         }
     }
-    add(p, p->of->variables ? "\\fBquire\\-lab\\fR(1)\n" : "\\fBquire\\fR(1)\n");
+    man_page_add(p, p->of->variables ? "\\fBquire\\-lab\\fR(1)\n" : "\\fBquire\\fR(1)\n");
 }
 
 /* ---- pages ---- */
 
-static void add_command(page *p, const command *c, bool all) {
-    add(p, all ? ".SS " : ".TP\n\\fB");
-    add_text(p, str_of(c->name));
-    add(p, all ? "\n" : "\\fR\n");
-    add_line(p, c->summary);
+static void man_page_add_command(page *p, const command *c, bool all) {
+    man_page_add(p, all ? ".SS " : ".TP\n\\fB");
+    man_page_add_text(p, str_of(c->name));
+    man_page_add(p, all ? "\n" : "\\fR\n");
+    man_page_add_line(p, c->summary);
     if (all && c->flags) {
-        add(p, ".PP\n\\fB");
-        add_text(p, str_of(c->usage));
-        add(p, "\\fR\n");
+        man_page_add(p, ".PP\n\\fB");
+        man_page_add_text(p, str_of(c->usage));
+        man_page_add(p, "\\fR\n");
         add_flags(p, c);
-        add(p, ".PP\n");
+        man_page_add(p, ".PP\n");
         add_examples(p, c->examples);
     }
 }
 
 quire_err man_page_program(const program *of, bool all, strbuf *to) {
     page p = {.to = to, .of = of};
-    begin(&p, of->name, of->summary);
-    add(&p, ".SH SYNOPSIS\n.B ");
-    add_text(&p, str_of(of->name));
-    add(&p, "\n.I COMMAND\n[\\fIMODEL\\fR] [flags]\n.SH DESCRIPTION\n");
-    add_line(&p, "MODEL is a .gguf file, a Hugging Face directory, a packed model (quire pack), builtin, a "
-                 "tiny model inside the program, or "
-                 "ORG/NAME[:QUANT] of the Hugging Face hub, which is fetched where it is not there yet.");
-    add_line(&p, "`quire help COMMAND` lists a command's flags, `quire help all` all commands; `quire "
-                 "--version` prints the version.");
-    add(&p, ".SH COMMANDS\n");
+    man_page_begin(&p, of->name, of->summary);
+    man_page_add(&p, ".SH SYNOPSIS\n.B ");
+    man_page_add_text(&p, str_of(of->name));
+    man_page_add(&p, "\n.I COMMAND\n[\\fIMODEL\\fR] [flags]\n.SH DESCRIPTION\n");
+    man_page_add_line(
+        &p, "MODEL is a .gguf file, a Hugging Face directory, a packed model (quire pack), builtin, a "
+            "tiny model inside the program, or "
+            "ORG/NAME[:QUANT] of the Hugging Face hub, which is fetched where it is not there yet.");
+    man_page_add_line(&p,
+                      "`quire help COMMAND` lists a command's flags, `quire help all` all commands; `quire "
+                      "--version` prints the version.");
+    man_page_add(&p, ".SH COMMANDS\n");
     for (const command *const *c = of->commands; *c; c++) {
-        add_command(&p, *c, all);
+        man_page_add_command(&p, *c, all);
     }
     for (const command *const *c = all ? NULL : of->others; c && *c; c++) {
-        add_command(&p, *c, false);
+        man_page_add_command(&p, *c, false);
     }
     add_environment(&p);
     add_exit_status(&p);
@@ -217,14 +223,14 @@ quire_err man_page_command(const program *of, const command *c, strbuf *to) {
     page p = {.to = to, .of = of};
     char name[64];
     (void)snprintf(name, sizeof name, "quire %s", c->name);
-    begin(&p, name, c->summary);
-    add(&p, ".SH SYNOPSIS\n.B ");
-    add_line(&p, c->usage);
-    add(&p, ".SH OPTIONS\n");
+    man_page_begin(&p, name, c->summary);
+    man_page_add(&p, ".SH SYNOPSIS\n.B ");
+    man_page_add_line(&p, c->usage);
+    man_page_add(&p, ".SH OPTIONS\n");
     add_flags(&p, c);
     add_environment(&p);
     add_exit_status(&p);
-    add(&p, ".SH EXAMPLES\n");
+    man_page_add(&p, ".SH EXAMPLES\n");
     add_examples(&p, c->examples);
     add_see_also(&p, c->name);
     return p.e;

@@ -5,7 +5,7 @@
 #include "base/log.h"
 #include "cli/commands.h"
 
-static quire_err run(const cli_options *o, quire_error *err) {
+static quire_err pack_run(const cli_options *o, quire_error *err) {
     int64_t start = clock_us(), n_bytes;
     if (!o->out) {
         return err_set(err, QUIRE_INVALID, -1, "quire pack needs -o FILE, where the packed model goes");
@@ -39,5 +39,5 @@ const command command_pack = {
     .argument = ARGUMENT_MODEL,
     .flags = groups,
     .options_size = sizeof(cli_options),
-    .run = run,
+    .run = pack_run,
 };

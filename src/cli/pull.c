@@ -3,7 +3,7 @@
 #include "cli/hub.h"
 #include "cli/text_out.h"
 
-static quire_err run(const cli_options *o, quire_error *err) {
+static quire_err pull_run(const cli_options *o, quire_error *err) {
     char *path;
     if (!o->argument) {
         return err_set(
@@ -28,5 +28,5 @@ const command command_pull = {
     .argument = ARGUMENT_NAME,
     .flags = groups,
     .options_size = sizeof(cli_options),
-    .run = run,
+    .run = pull_run,
 };

@@ -18,7 +18,7 @@ void pull_progress_init(pull_progress *p, const char *name, bool quiet, bool pla
 }
 
 /* "4.68 GB", "512 MB", "3 KB" */
-static const char *show_bytes(double bytes, char out[24]) {
+static const char *pull_progress_show_bytes(double bytes, char out[24]) {
     static const char *const units[] = {"bytes", "KB", "MB", "GB", "TB"};
     size_t unit = 0;
     while (bytes >= 999.5 && unit + 1 < sizeof units / sizeof *units) {
@@ -57,11 +57,13 @@ static void update_rate(pull_progress *p, const quire_hub_progress *now) {
 static void rewrite_line(pull_progress *p, const quire_hub_progress *now) {
     char done[24], total[24], rate[24], left[32], line[200];
     double missing = (double)(now->total_bytes - now->bytes);
-    int n = snprintf(line, sizeof line, "%s of %s, %d of %d files", show_bytes((double)now->bytes, done),
-                     show_bytes((double)now->total_bytes, total), (int)now->n_files, (int)now->n_total_files);
+    int n = snprintf(line, sizeof line, "%s of %s, %d of %d files",
+                     pull_progress_show_bytes((double)now->bytes, done),
+                     pull_progress_show_bytes((double)now->total_bytes, total), (int)now->n_files,
+                     (int)now->n_total_files);
     if (p->rate >= 1 && n > 0) {
-        n += snprintf(line + n, sizeof line - (size_t)n, ", %s/s, %s left", show_bytes(p->rate, rate),
-                      show_seconds(missing / p->rate, left));
+        n += snprintf(line + n, sizeof line - (size_t)n, ", %s/s, %s left",
+                      pull_progress_show_bytes(p->rate, rate), show_seconds(missing / p->rate, left));
     }
     if (now->is_waiting && n > 0) {
         (void)snprintf(line + n, sizeof line - (size_t)n, ", waiting for another process");
@@ -80,7 +82,8 @@ void pull_progress_show(void *user, const quire_hub_progress *now) {
     }
     if (!p->has_begun) {
         log_line(LOG_INFO, "%s: fetching %d file%s, %s", p->name, (int)now->n_total_files,
-                 now->n_total_files == 1 ? "" : "s", show_bytes((double)now->total_bytes, total));
+                 now->n_total_files == 1 ? "" : "s",
+                 pull_progress_show_bytes((double)now->total_bytes, total));
         if (now->others != NULL) {
             log_line(LOG_INFO, "%s: the cache has it already as %s; name that with :QUANT to use it", p->name,
                      now->others);
@@ -102,7 +105,7 @@ void pull_progress_end(pull_progress *p, bool done) {
     }
     if (done && p->has_begun) {
         double fetched = (double)p->last.fetched_bytes;
-        log_line(LOG_INFO, "%s: %s in %s (%s/s)", p->name, show_bytes(fetched, bytes), show_seconds(s, time),
-                 show_bytes(fetched / (s > 0 ? s : 1), rate));
+        log_line(LOG_INFO, "%s: %s in %s (%s/s)", p->name, pull_progress_show_bytes(fetched, bytes),
+                 show_seconds(s, time), pull_progress_show_bytes(fetched / (s > 0 ? s : 1), rate));
     }
 }

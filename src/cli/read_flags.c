@@ -122,7 +122,8 @@ static quire_err parse_flag(cli_options *o, const flag *f, str name, int argc, c
 }
 
 /* What follows the flags: `positional` is the one argument that is none, or NULL. */
-static quire_err resolve_model(cli_options *o, const command *c, const char *positional, quire_error *err) {
+static quire_err read_flags_resolve_model(cli_options *o, const command *c, const char *positional,
+                                          quire_error *err) {
     /* --served-model-name NAME MODEL */
     if (!positional && !o->engine.model && !o->hf_repo && o->server.n_served_model_names > 1) {
         positional = o->served_names[--o->server.n_served_model_names];
@@ -201,8 +202,8 @@ static quire_err read_arguments(cli_options *o, const command *c, const command 
     return QUIRE_OK;
 }
 
-static quire_err read_all(cli_options *o, const command *c, const read_flags_from *from, command_line *line,
-                          quire_error *err) {
+static quire_err read_flags_read_all(cli_options *o, const command *c, const read_flags_from *from,
+                                     command_line *line, quire_error *err) {
     TRY(read_arguments(o, c, from->commands, from->others, from->argc, from->argv, line, err));
     if (o->help || o->help_all) {
         return QUIRE_OK;
@@ -222,7 +223,7 @@ static quire_err read_all(cli_options *o, const command *c, const read_flags_fro
     } else if (c->argument == ARGUMENT_MODEL_FILE) {
         o->argument = line->file;
     }
-    return c->argument >= ARGUMENT_MODEL ? resolve_model(o, c, line->positional, err) : QUIRE_OK;
+    return c->argument >= ARGUMENT_MODEL ? read_flags_resolve_model(o, c, line->positional, err) : QUIRE_OK;
 }
 
 quire_err read_flags(cli_options *o, const command *c, const read_flags_from *from, quire_error *err) {
@@ -230,8 +231,8 @@ quire_err read_flags(cli_options *o, const command *c, const read_flags_from *fr
     o->arguments = from->argv;
     /* each argument, the model, NULL */
     command_line line = {.given = mem_new((size_t)from->argc + 2, sizeof *line.given)};
-    quire_err e =
-        line.given ? read_all(o, c, from, &line, err) : err_set(err, QUIRE_NO_MEMORY, -1, "out of memory");
+    quire_err e = line.given ? read_flags_read_all(o, c, from, &line, err)
+                             : err_set(err, QUIRE_NO_MEMORY, -1, "out of memory");
     o->given = line.given;
     return e;
 }

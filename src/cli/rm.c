@@ -41,7 +41,7 @@ static bool names_forms(const char *name) {
     return strcmp(name, "packed") == 0 || strncmp(name, "packed:", strlen("packed:")) == 0;
 }
 
-static quire_err run(const cli_options *o, quire_error *err) {
+static quire_err rm_run(const cli_options *o, quire_error *err) {
     hub_setup s = {0};
     int64_t bytes = 0;
     quire_err e;
@@ -62,7 +62,7 @@ static quire_err run(const cli_options *o, quire_error *err) {
     return e;
 }
 
-static void defaults(cli_options *o) {
+static void rm_defaults(cli_options *o) {
     o->engine.pack_cache = "auto";
 }
 
@@ -78,6 +78,6 @@ const command command_rm = {
     .argument = ARGUMENT_NAME,
     .flags = groups,
     .options_size = sizeof(cli_options),
-    .defaults = defaults,
-    .run = run,
+    .defaults = rm_defaults,
+    .run = rm_run,
 };

@@ -78,7 +78,7 @@ static quire_err print_other_choices(const response *a, quire_error *err) {
     return QUIRE_OK;
 }
 
-static quire_err run_prompt(const cli_options *o, session *s, str prompt, quire_error *err) {
+static quire_err run_run_prompt(const cli_options *o, session *s, str prompt, quire_error *err) {
     body b = {0};
     response a = {0};
     const response_printing how = {.before = o->echo ? prompt : (str){"", 0}};
@@ -99,18 +99,18 @@ static quire_err run_prompt(const cli_options *o, session *s, str prompt, quire_
     return e;
 }
 
-static quire_err run_on(const cli_options *o, session *s, bool has_prompt, const strbuf *prompt,
-                        quire_error *err) {
+static quire_err run_run_on(const cli_options *o, session *s, bool has_prompt, const strbuf *prompt,
+                            quire_error *err) {
     if (o->prompts) {
         return batch_file_run(o, s, err);
     }
-    return has_prompt ? run_prompt(o, s, (str){prompt->n ? prompt->p : "", prompt->n}, err)
+    return has_prompt ? run_run_prompt(o, s, (str){prompt->n ? prompt->p : "", prompt->n}, err)
                       : chat_loop(o, s, err);
 }
 
 /* Opens the session, and before the weights are loaded checks the fields that all
  * requests will have. */
-static quire_err open_checked(const cli_options *o, session *s, quire_error *err) {
+static quire_err run_open_checked(const cli_options *o, session *s, quire_error *err) {
     cli_options own = *o;
     body b = {0};
     strbuf text = {0};
@@ -127,7 +127,7 @@ static quire_err open_checked(const cli_options *o, session *s, quire_error *err
     return e;
 }
 
-static quire_err run(const cli_options *o, quire_error *err) {
+static quire_err run_run(const cli_options *o, quire_error *err) {
     /* else the user is prompted */
     bool has_prompt = !o->prompts && (o->prompt || o->prompt_file || !isatty(STDIN_FILENO));
     strbuf prompt = {0};
@@ -142,10 +142,10 @@ static quire_err run(const cli_options *o, quire_error *err) {
     TRY(files_check_readable("--prompts", o->prompts, err));
     TRY(files_check_writable("--out", o->out, err));
     quire_err e = has_prompt ? prompt_read(o, &prompt, err) : QUIRE_OK;
-    e = e == QUIRE_OK ? open_checked(o, &s, err) : e;
+    e = e == QUIRE_OK ? run_open_checked(o, &s, err) : e;
     if (e == QUIRE_OK) {
         announce_custom(o, &s);
-        e = run_on(o, &s, has_prompt, &prompt, err);
+        e = run_run_on(o, &s, has_prompt, &prompt, err);
         session_close(&s);
     }
     strbuf_deinit(&prompt);
@@ -194,7 +194,7 @@ static const flag *const groups[] = {FLAGS_MODEL,
                                      flags_carried,
                                      NULL};
 
-static void defaults(cli_options *o) {
+static void run_defaults(cli_options *o) {
     o->engine.generation_config = "auto";
     o->engine.pack_cache = "auto";
 }
@@ -209,6 +209,6 @@ const command command_run = {
     .argument = ARGUMENT_MODEL_OR_BUILTIN,
     .flags = groups,
     .options_size = sizeof(cli_options),
-    .defaults = defaults,
-    .run = run,
+    .defaults = run_defaults,
+    .run = run_run,
 };

@@ -16,7 +16,8 @@ typedef struct row_file {
     FILE *file;
 } row_file;
 
-static quire_err write_row(const row_file *to, const float *row, size_t n, strbuf *line, quire_error *err) {
+static quire_err run_embed_write_row(const row_file *to, const float *row, size_t n, strbuf *line,
+                                     quire_error *err) {
     json_out o = {.to = line};
     strbuf_clear(line);
     json_begin(&o, '[');
@@ -51,7 +52,7 @@ static quire_err write_rows(const cli_options *o, session *s, const embed_inputs
             err_prefix(err, e, where);
         }
         for (size_t i = 0; e == QUIRE_OK && i < n; i++) {
-            e = write_row(to, rows + i * n_row, n_row, &line, err);
+            e = run_embed_write_row(to, rows + i * n_row, n_row, &line, err);
         }
         quire_free(rows);
     }
@@ -59,7 +60,8 @@ static quire_err write_rows(const cli_options *o, session *s, const embed_inputs
     return e;
 }
 
-static quire_err write_all(const cli_options *o, session *s, const embed_inputs *in, quire_error *err) {
+static quire_err run_embed_write_all(const cli_options *o, session *s, const embed_inputs *in,
+                                     quire_error *err) {
     bool standard = o->out == NULL || strcmp(o->out, "-") == 0;
     row_file to = {standard ? "standard output" : o->out, standard ? stdout : fopen(o->out, "wb")};
     if (to.file == NULL) {
@@ -111,7 +113,7 @@ static quire_err write_settings(const cli_options *o, strbuf *out) {
 }
 
 /* Opens the session, once the model's metadata agree with the settings. */
-static quire_err open_checked(const cli_options *o, session *s, quire_error *err) {
+static quire_err run_embed_open_checked(const cli_options *o, session *s, quire_error *err) {
     cli_options own = *o;
     strbuf text = {0};
     quire_err e = write_settings(o, &text);
@@ -132,10 +134,10 @@ quire_err embed_run(const cli_options *o, quire_error *err) {
     TRY(files_check_readable("--prompts", o->prompts, err));
     TRY(files_check_writable("--out", o->out, err));
     quire_err e = embed_inputs_read(o, &in, err);
-    e = e == QUIRE_OK ? open_checked(o, &s, err) : e;
+    e = e == QUIRE_OK ? run_embed_open_checked(o, &s, err) : e;
     if (e == QUIRE_OK) {
         e = embed_inputs_join(&in, s.engine, err);
-        e = e == QUIRE_OK ? write_all(o, &s, &in, err) : e;
+        e = e == QUIRE_OK ? run_embed_write_all(o, &s, &in, err) : e;
         session_close(&s);
     }
     embed_inputs_deinit(&in);

@@ -57,13 +57,13 @@ static void say_ends(const quire_info *i) {
 
 /* Before a model is fetched and loaded: what the server would fail at is found, and
  * probes are answered. */
-static quire_err begin(cli_options *o, quire_error *err) {
+static quire_err serve_begin(cli_options *o, quire_error *err) {
     signal(SIGHUP, SIG_IGN); /* until the server handles it */
     signal(SIGUSR1, SIG_IGN);
     return server_open(NULL, &o->server, &o->front, err);
 }
 
-static quire_err serve(cli_options *o, quire_error *err) {
+static quire_err serve_do(cli_options *o, quire_error *err) {
     session s;
     const char *why = choose_schedule(o, server_count_keys(o->front));
     TRY(session_open(o, &s, err));
@@ -78,7 +78,7 @@ static quire_err serve(cli_options *o, quire_error *err) {
     return e;
 }
 
-static quire_err run(const cli_options *o, quire_error *err) {
+static quire_err serve_run(const cli_options *o, quire_error *err) {
     cli_options own = *o;
     body defaults = {0};
     strbuf text = {0};
@@ -88,7 +88,7 @@ static quire_err run(const cli_options *o, quire_error *err) {
                                                      : err_set(err, QUIRE_NO_MEMORY, -1, "out of memory");
         own.engine.request_defaults = text.p;
     }
-    e = e == QUIRE_OK ? serve(&own, err) : e;
+    e = e == QUIRE_OK ? serve_do(&own, err) : e;
     strbuf_deinit(&text);
     body_deinit(&defaults);
     return e;
@@ -173,7 +173,7 @@ static const flag *const groups[] = {FLAGS_MODEL,
                                      flags_carried,
                                      NULL};
 
-static void defaults(cli_options *o) {
+static void serve_defaults(cli_options *o) {
     o->engine.generation_config = "auto";
     o->engine.pack_cache = "auto";
     o->engine.max_answer_bytes = (int64_t)64 << 20;
@@ -190,7 +190,7 @@ const command command_serve = {
     .argument = ARGUMENT_MODEL,
     .flags = groups,
     .options_size = sizeof(cli_options),
-    .defaults = defaults,
-    .begin = begin,
-    .run = run,
+    .defaults = serve_defaults,
+    .begin = serve_begin,
+    .run = serve_run,
 };

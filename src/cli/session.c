@@ -99,7 +99,7 @@ quire_err response_submit(response *a, session *s, quire_endpoint endpoint, cons
     return e;
 }
 
-static bool add_tokens(response_choice *c, const int32_t *more, int32_t n) {
+static bool session_add_tokens(response_choice *c, const int32_t *more, int32_t n) {
     if (mem_grow(&c->tokens, &c->tokens_cap, c->n_tokens + (size_t)n, sizeof *c->tokens) != QUIRE_OK) {
         return false;
     }
@@ -108,14 +108,14 @@ static bool add_tokens(response_choice *c, const int32_t *more, int32_t n) {
     return true;
 }
 
-static bool take_event(response *a, const quire_event *ev) {
+static bool session_take_event(response *a, const quire_event *ev) {
     response_choice *c = &a->choices[ev->choice];
     bool good = true;
     if (ev->kind == QUIRE_EVENT_START) {
         a->has_begun = true;
     } else if (ev->kind == QUIRE_EVENT_DELTA) {
         good = strbuf_add(&c->text, ev->text, ev->n_text) == QUIRE_OK &&
-               add_tokens(c, ev->tokens, ev->n_tokens) &&
+               session_add_tokens(c, ev->tokens, ev->n_tokens) &&
                answer_parts_take(&c->parts, ev, &c->content) == QUIRE_OK;
     } else if (ev->kind == QUIRE_EVENT_END) {
         c->finish = ev->finish;
@@ -132,7 +132,7 @@ void response_add(response *a, const quire_event *ev) {
     static const quire_error no_memory = {
         .code = QUIRE_NO_MEMORY, .position = -1, .message = "out of memory for the answer"};
     if (ev->kind != QUIRE_EVENT_DONE) {
-        if (!take_event(a, ev)) {
+        if (!session_take_event(a, ev)) {
             a->error = no_memory;
             quire_stream_cancel(a->stream);
         }

@@ -26,7 +26,7 @@ static quire_err take_without_effect(cli_options *o, const flag *f, const char *
 
 /* Request fields as a JSON object, with vLLM's name of max_tokens in
  * generation_config.json too. */
-static quire_err set_fields(const char *name, const char *text, body *fields, quire_error *err) {
+static quire_err set_flag_set_fields(const char *name, const char *text, body *fields, quire_error *err) {
     json_value *all = json_document(str_of(text));
     quire_err e = QUIRE_OK;
     if (!json_is(all, JSON_KIND_OBJECT)) {
@@ -101,7 +101,7 @@ quire_err flag_set_text(const char *field, str text, body *fields, quire_error *
     return e;
 }
 
-static quire_err refuse_choice(const flag *f, const char *name, const char *text, quire_error *err) {
+static quire_err set_flag_refuse_choice(const flag *f, const char *name, const char *text, quire_error *err) {
     char all[128];
     flag_list_choices(f, true, all, sizeof all);
     return err_set(err, QUIRE_INVALID, -1, "%s %s: must be one of %s", name, text, all);
@@ -134,7 +134,7 @@ static quire_err set_field(const flag *f, const char *name, const char *text, bo
     } else if (f->type == FLAG_FIELD_CHOICE) {
         const flag_choice *choice = flag_choice_find(f->choices, text);
         e = choice != NULL ? body_set(fields, f->field, str_of(choice->text))
-                           : refuse_choice(f, name, text, err);
+                           : set_flag_refuse_choice(f, name, text, err);
     } else if (f->type == FLAG_FIELD_IDS) {
         e = set_ids(f->field, name, text, fields, err);
     } else if (f->type == FLAG_FIELD_BIAS) {
@@ -171,7 +171,7 @@ quire_err set_flag(cli_options *o, const flag *f, const char *name, const char *
         o->served_names[o->server.n_served_model_names++] = text;
         return QUIRE_OK;
     case FLAG_FIELDS:
-        return set_fields(name, text, &o->fields, err);
+        return set_flag_set_fields(name, text, &o->fields, err);
     case FLAG_TAKEN:
     case FLAG_TAKEN_VALUE:
     case FLAG_TAKEN_CHOICE:

@@ -6,7 +6,7 @@
 
 #define QUOTE "\\'"
 
-static void add_flag(script *s, const command *c, const flag *f) {
+static void shell_completions_fish_add_flag(script *s, const command *c, const flag *f) {
     script_add(s, "complete -c quire -n '__quire_is %s'", c->name);
     for (const char *names = f->names; *names;) {
         str name = flag_next_name(&names);
@@ -29,7 +29,7 @@ static void add_flag(script *s, const command *c, const flag *f) {
     script_add(s, "'\n");
 }
 
-static void add_command(script *s, const command *c) {
+static void shell_completions_fish_add_command(script *s, const command *c) {
     const char *space = strchr(c->name, ' ');
     script_add(s, "complete -c quire -n '");
     if (space) {
@@ -41,7 +41,7 @@ static void add_command(script *s, const command *c) {
     script_add_quoted(s, c->summary, QUOTE);
     script_add(s, "'\n");
     for (int i = 0; script_flag(c, i); i++) {
-        add_flag(s, c, script_flag(c, i));
+        shell_completions_fish_add_flag(s, c, script_flag(c, i));
     }
     if (script_takes_file(c)) {
         script_add(s, "complete -c quire -n '__quire_is %s' -F\n", c->name);
@@ -68,6 +68,6 @@ void completions_fish(script *s) {
                   "complete -c quire -f\n"
                   "complete -c quire -n '__quire_is' -a help -d 'lists a command" QUOTE "s flags'\n");
     for (int i = 0; script_command(s, i); i++) {
-        add_command(s, script_command(s, i));
+        shell_completions_fish_add_command(s, script_command(s, i));
     }
 }

@@ -7,7 +7,7 @@
 #define QUOTE "'\\''"
 
 /* Text of a specification: brackets and colons end parts of it. */
-static void add_text(script *s, const char *text) {
+static void shell_completions_zsh_add_text(script *s, const char *text) {
     for (; *text; text++) {
         if (strchr("[]:\\", *text)) {
             script_add(s, "\\%c", *text);
@@ -18,7 +18,7 @@ static void add_text(script *s, const char *text) {
 }
 
 /* A specification for each name, which excludes the others. */
-static void add_flag(script *s, const flag *f) {
+static void shell_completions_zsh_add_flag(script *s, const flag *f) {
     for (const char *names = f->names; *names;) {
         str name = flag_next_name(&names);
         bool is_long = str_begins(name, "--");
@@ -27,11 +27,11 @@ static void add_flag(script *s, const flag *f) {
                    : is_long         ? "="
                    : name.n == 2     ? "+"
                                      : "");
-        add_text(s, f->meaning);
+        shell_completions_zsh_add_text(s, f->meaning);
         script_add(s, "]");
         if (!flag_is_switch(f)) {
             script_add(s, ":");
-            add_text(s, f->value ? f->value : "value");
+            shell_completions_zsh_add_text(s, f->value ? f->value : "value");
             script_add(s, ":");
         }
         if (script_completed(f) == COMPLETED_WORDS) {
@@ -45,10 +45,10 @@ static void add_flag(script *s, const flag *f) {
     }
 }
 
-static void add_command(script *s, const command *c) {
+static void shell_completions_zsh_add_command(script *s, const command *c) {
     script_add(s, "    '%s')\n        _arguments -S \\\n", c->name);
     for (int i = 0; script_flag(c, i); i++) {
-        add_flag(s, script_flag(c, i));
+        shell_completions_zsh_add_flag(s, script_flag(c, i));
     }
     script_add(s, "            %s ;;\n", script_takes_file(c) ? "'*:MODEL:_files'" : "&& return");
 }
@@ -61,7 +61,7 @@ static void add_entries(script *s, const char *first) {
         bool fits = first ? strncmp(c->name, first, n) == 0 && c->name[n] == ' ' : !strchr(c->name, ' ');
         if (fits) {
             script_add(s, "        '%s:", c->name + (first ? n + 1 : 0));
-            add_text(s, c->summary);
+            shell_completions_zsh_add_text(s, c->summary);
             script_add(s, "'\n");
         }
     }
@@ -85,7 +85,7 @@ void completions_zsh(script *s) {
                   "    shift name_words words\n    (( CURRENT -= name_words ))\n"
                   "    case $command in\n");
     for (int i = 0; script_command(s, i); i++) {
-        add_command(s, script_command(s, i));
+        shell_completions_zsh_add_command(s, script_command(s, i));
     }
     script_add(s, "    esac\n}\n\n_quire \"$@\"\n");
 }

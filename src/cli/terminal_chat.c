@@ -22,7 +22,7 @@ typedef struct terminal_chat {
 
 /* ---- reading ---- */
 
-static str text_of(const strbuf *b) {
+static str terminal_chat_text_of(const strbuf *b) {
     return (str){b->n > 0 ? b->p : "", b->n};
 }
 
@@ -56,9 +56,9 @@ static bool is_closed(str s, size_t at) {
 /* Reads what the user sends into t->typed: a line, or several between quotes. */
 static quire_err read_typed(terminal_chat *t, line_end *end) {
     TRY(line_editor_read(t->editor, "> ", &t->typed, end));
-    size_t at = find_quotes(text_of(&t->typed));
+    size_t at = find_quotes(terminal_chat_text_of(&t->typed));
     bool has_quotes = at < t->typed.n;
-    while (*end == LINE_READ && has_quotes && !is_closed(text_of(&t->typed), at)) {
+    while (*end == LINE_READ && has_quotes && !is_closed(terminal_chat_text_of(&t->typed), at)) {
         TRY(line_editor_read(t->editor, "... ", &t->line, end));
         TRY(strbuf_add_char(&t->typed, '\n'));
         TRY(strbuf_add(&t->typed, t->line.n ? t->line.p : "", t->line.n));
@@ -71,9 +71,9 @@ static quire_err read_typed(terminal_chat *t, line_end *end) {
 }
 
 /* Adds what was typed to the history. A file that fails is named once. */
-static quire_err remember(terminal_chat *t) {
+static quire_err terminal_chat_remember(terminal_chat *t) {
     quire_error err;
-    str entry = trim_end(text_of(&t->typed));
+    str entry = trim_end(terminal_chat_text_of(&t->typed));
     TRY(line_editor_remember(t->editor, entry));
     if (t->history && input_history_add(t->history, entry, &err) != QUIRE_OK) {
         log_line(LOG_WARN, "the history of lines is not kept: %s", err.message);
@@ -82,13 +82,13 @@ static quire_err remember(terminal_chat *t) {
     return QUIRE_OK;
 }
 
-static quire_err take_entry(void *user, str entry) {
+static quire_err terminal_chat_take_entry(void *user, str entry) {
     return line_editor_remember(user, entry);
 }
 
 static void load_history(terminal_chat *t) {
     quire_error err;
-    if (t->history && input_history_read(t->history, take_entry, t->editor, &err) != QUIRE_OK) {
+    if (t->history && input_history_read(t->history, terminal_chat_take_entry, t->editor, &err) != QUIRE_OK) {
         log_line(LOG_WARN, "the history of lines is not kept: %s", err.message);
         t->history = NULL;
     }
@@ -98,7 +98,7 @@ static void load_history(terminal_chat *t) {
 
 /* Removes the quotes; the text without them is in t->line. */
 static quire_err unquote(terminal_chat *t, size_t at) {
-    str s = trim_end(text_of(&t->typed));
+    str s = trim_end(terminal_chat_text_of(&t->typed));
     size_t begin = at + strlen(QUOTES), n = s.n - begin - strlen(QUOTES);
     strbuf_clear(&t->line);
     TRY(strbuf_add(&t->line, s.p, at));
@@ -107,7 +107,7 @@ static quire_err unquote(terminal_chat *t, size_t at) {
 
 /* Runs what was typed: a command, or a message. */
 static quire_err run_typed(terminal_chat *t, quire_error *err) {
-    str s = trim_end(text_of(&t->typed));
+    str s = trim_end(terminal_chat_text_of(&t->typed));
     size_t at = find_quotes(s);
     bool quoted = at < s.n;
     if (quoted) {
@@ -115,7 +115,7 @@ static quire_err run_typed(terminal_chat *t, quire_error *err) {
         if (e != QUIRE_OK) {
             return err_set(err, e, -1, "out of memory");
         }
-        s = text_of(&t->line);
+        s = terminal_chat_text_of(&t->line);
     }
     if (str_begins(s, "/") && (!quoted || at > 0)) {
         return chat_commands_run(&t->state, s, err);
@@ -136,7 +136,7 @@ static void interrupt(terminal_chat *t) {
     }
 }
 
-static quire_err read_and_run(terminal_chat *t, quire_error *err) {
+static quire_err terminal_chat_read_and_run(terminal_chat *t, quire_error *err) {
     line_end end;
     quire_err e = read_typed(t, &end);
     if (e != QUIRE_OK) {
@@ -148,11 +148,11 @@ static quire_err read_and_run(terminal_chat *t, quire_error *err) {
     }
     t->state.is_over = end != LINE_READ;
     t->may_end = false;
-    if (end != LINE_READ || trim_end(text_of(&t->typed)).n == 0) {
+    if (end != LINE_READ || trim_end(terminal_chat_text_of(&t->typed)).n == 0) {
         return QUIRE_OK;
     }
     quire_error wrong = {.code = QUIRE_OK, .position = -1};
-    e = remember(t);
+    e = terminal_chat_remember(t);
     if (e == QUIRE_OK && run_typed(t, &wrong) != QUIRE_OK) {
         log_line(LOG_ERROR, "%s", wrong.message);
     }
@@ -170,7 +170,7 @@ static quire_err chat_on(terminal_chat *t, const cli_options *o, FILE *out, quir
         load_history(t);
     }
     while (e == QUIRE_OK && !t->state.is_over) {
-        e = read_and_run(t, err);
+        e = terminal_chat_read_and_run(t, err);
     }
     line_editor_close(t->editor);
     conversation_deinit(&t->state.talk);

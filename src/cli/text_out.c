@@ -13,7 +13,7 @@ void text_out_deinit(text_out *t) {
     *t = (text_out){0};
 }
 
-static quire_err print(str text, quire_error *err) {
+static quire_err cli_text_out_print(str text, quire_error *err) {
     if ((text.n == 0 || fwrite(text.p, 1, text.n, stdout) == text.n) && fflush(stdout) == 0) {
         return QUIRE_OK;
     }
@@ -22,13 +22,13 @@ static quire_err print(str text, quire_error *err) {
 
 quire_err text_out_add(text_out *t, str piece, quire_error *err) {
     if (!t->is_terminal) {
-        return print(piece, err);
+        return cli_text_out_print(piece, err);
     }
     strbuf_clear(&t->shown);
     if (visible_add(&t->seen, piece.p, piece.n, &t->shown) != QUIRE_OK) {
         return err_set(err, QUIRE_NO_MEMORY, -1, "out of memory for what is printed");
     }
-    return t->shown.n > 0 ? print((str){t->shown.p, t->shown.n}, err) : QUIRE_OK;
+    return t->shown.n > 0 ? cli_text_out_print((str){t->shown.p, t->shown.n}, err) : QUIRE_OK;
 }
 
 quire_err text_out_end_line(text_out *t, quire_error *err) {
@@ -36,7 +36,7 @@ quire_err text_out_end_line(text_out *t, quire_error *err) {
     if (visible_end(&t->seen, &t->shown) != QUIRE_OK || strbuf_add_char(&t->shown, '\n') != QUIRE_OK) {
         return err_set(err, QUIRE_NO_MEMORY, -1, "out of memory for what is printed");
     }
-    return print((str){t->shown.p, t->shown.n}, err);
+    return cli_text_out_print((str){t->shown.p, t->shown.n}, err);
 }
 
 quire_err text_out_print(str text, quire_error *err) {

@@ -25,7 +25,7 @@ static quire_err write_ids(const quire_tokenizer *t, const int32_t *ids, size_t 
     return QUIRE_OK;
 }
 
-static quire_err decode(const quire_tokenizer *t, const char *text, quire_error *err) {
+static quire_err tokenize_decode(const quire_tokenizer *t, const char *text, quire_error *err) {
     id_list list;
     quire_err e = id_list_parse(text, &list, err);
     if (e != QUIRE_OK) {
@@ -42,7 +42,7 @@ static quire_err decode(const quire_tokenizer *t, const char *text, quire_error 
     return e;
 }
 
-static quire_err encode(const cli_options *o, const quire_tokenizer *t, str text, quire_error *err) {
+static quire_err tokenize_encode(const cli_options *o, const quire_tokenizer *t, str text, quire_error *err) {
     strbuf out = {0};
     int32_t *ids;
     size_t n;
@@ -58,7 +58,7 @@ static quire_err encode(const cli_options *o, const quire_tokenizer *t, str text
     return e;
 }
 
-static quire_err run(const cli_options *o, quire_error *err) {
+static quire_err tokenize_run(const cli_options *o, quire_error *err) {
     quire_tokenizer *t = NULL;
     strbuf text = {0};
     TRY(prompt_check(o, err));
@@ -66,7 +66,8 @@ static quire_err run(const cli_options *o, quire_error *err) {
     quire_err e = o->ids ? QUIRE_OK : prompt_read(o, &text, err);
     e = e == QUIRE_OK ? quire_tokenizer_open(o->engine.model, &t, err) : e;
     if (e == QUIRE_OK) {
-        e = o->ids ? decode(t, o->ids, err) : encode(o, t, (str){text.n ? text.p : "", text.n}, err);
+        e = o->ids ? tokenize_decode(t, o->ids, err)
+                   : tokenize_encode(o, t, (str){text.n ? text.p : "", text.n}, err);
     }
     quire_tokenizer_close(t);
     strbuf_deinit(&text);
@@ -92,5 +93,5 @@ const command command_tokenize = {
     .argument = ARGUMENT_MODEL,
     .flags = groups,
     .options_size = sizeof(cli_options),
-    .run = run,
+    .run = tokenize_run,
 };

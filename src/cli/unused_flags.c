@@ -68,7 +68,7 @@ static int ways_of(const flag *f) {
     return RUN_TEXT | RUN_ROWS;
 }
 
-static quire_err refuse(const flag *f, int way, quire_error *err) {
+static quire_err cli_unused_flags_refuse(const flag *f, int way, quire_error *err) {
     str name = own_name(f);
     const char *reason = "";
     for (size_t i = 0; i < sizeof reasons / sizeof *reasons; i++) {
@@ -97,7 +97,7 @@ quire_err unused_flags_check_run(const cli_options *o, bool has_prompt, quire_er
               : o->complete ? RUN_LINES
                             : RUN_CHAT;
     for (const flag *const *f = o->given; f && *f; f++) {
-        TRY((ways_of(*f) & way) != 0 ? QUIRE_OK : refuse(*f, way, err));
+        TRY((ways_of(*f) & way) != 0 ? QUIRE_OK : cli_unused_flags_refuse(*f, way, err));
     }
     return QUIRE_OK;
 }

@@ -82,7 +82,7 @@ int32_t batch_first_wanted(const sequence *s) {
 
 /* Fills n rows of tokens[0..n), the first of which is at s's index p0: tokens, positions,
  * slots, and which logits are wanted. */
-static void fill_rows(engine *e, const sequence *s, const int32_t *tokens, int32_t p0, int32_t n) {
+static void batch_fill_rows(engine *e, const sequence *s, const int32_t *tokens, int32_t p0, int32_t n) {
     step_arrays *a = &e->step;
     int32_t row0 = a->rows.n_rows, wanted = batch_first_wanted(s) - p0;
     a->rows.n_rows += n;
@@ -124,9 +124,9 @@ static void fill_item(engine *e, int32_t item) {
     bool branches = false;
     a->out0[item] = a->rows.n_out;
     a->uses[item] = use_of(e, s, it);
-    fill_rows(e, s, s->task.tokens + s->task.kv.n_computed, s->task.kv.n_computed, n_own);
+    batch_fill_rows(e, s, s->task.tokens + s->task.kv.n_computed, s->task.kv.n_computed, n_own);
     if (n_drafts > 0) {
-        fill_rows(e, s, tree->tokens, s->task.n_known, n_drafts);
+        batch_fill_rows(e, s, tree->tokens, s->task.n_known, n_drafts);
     }
     for (int32_t i = 0; i < n_drafts; i++) {
         a->parents[row0 + n_own + i] = n_own + tree->parents[i];

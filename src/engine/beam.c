@@ -18,7 +18,7 @@ static bool has_pages(const beam *b) {
     return b->seq->task.state == TASK_PREFILL || b->seq->task.state == TASK_DECODE;
 }
 
-static bool is_ready(const beam *b) {
+static bool beam_is_ready(const beam *b) {
     return has_pages(b) && b->seq->task.kv.n_computed == b->seq->task.n_known;
 }
 
@@ -31,7 +31,7 @@ static bool some_run(const beams *g) {
 }
 
 /* Releases the pages of s, which is in no list, and its path in the prefix cache. */
-static void let_go(engine *e, sequence *s, kv_keep keep) {
+static void beam_let_go(engine *e, sequence *s, kv_keep keep) {
     kv_seq_release(&e->kv, &s->task.kv, s->task.tokens, keep);
     kv_seq_close(&e->kv, &s->task.kv);
     s->task.state = TASK_WAITING;
@@ -67,8 +67,8 @@ bool beam_is_cancelled(const engine *e, const beams *g) {
 /* ---- the end ---- */
 
 /* Copies the tokens after the prompt, and their log-probabilities. */
-static void copy_tokens(const beams *g, int32_t n, const int32_t *tokens, const token_logprob *logprobs,
-                        int32_t *to, token_logprob *to_logprobs) {
+static void beam_copy_tokens(const beams *g, int32_t n, const int32_t *tokens, const token_logprob *logprobs,
+                             int32_t *to, token_logprob *to_logprobs) {
     memcpy(to, tokens, (size_t)n * sizeof *to);
     mem_copy(to_logprobs, logprobs, (size_t)n * (size_t)g->width * sizeof *to_logprobs);
 }
@@ -108,7 +108,7 @@ static finish_reason deliver(engine *e, beams *g, sequence *s, const beam_result
     if (r == NULL) {
         return FINISH_STOP;
     }
-    copy_tokens(g, r->n_tokens, r->tokens, r->logprobs, s->task.tokens + s->task.n_prompt, s->logprobs);
+    beam_copy_tokens(g, r->n_tokens, r->tokens, r->logprobs, s->task.tokens + s->task.n_prompt, s->logprobs);
     s->task.n_known += r->n_tokens;
     s->beam_score = r->score;
     s->beam_sum = r->sum;
@@ -123,7 +123,7 @@ static finish_reason deliver(engine *e, beams *g, sequence *s, const beam_result
 }
 
 /* Whether what s has computed is the beginning of a result. */
-static bool is_wanted(const beams *g, const sequence *s) {
+static bool beam_is_wanted(const beams *g, const sequence *s) {
     int32_t at[PARAMS_MAX_BEAMS] = {0}, n = s->task.kv.n_computed - s->task.n_prompt;
     bool wanted = false;
     for (int32_t k = 0; k < g->n_results && !wanted; k++) {
@@ -145,7 +145,7 @@ void beam_finish(engine *e, beams *g, finish_reason reason, quire_err error) {
         sequence *s = g->beams[i].seq;
         is_listed[i] = has_pages(&g->beams[i]) || (waits && s == g->listed);
         kv_tiering_forget(e->tiering, &s->task.kv);
-        let_go(e, s, reason == FINISH_LENGTH && is_wanted(g, s) ? KV_KEEP : KV_DROP);
+        beam_let_go(e, s, reason == FINISH_LENGTH && beam_is_wanted(g, s) ? KV_KEEP : KV_DROP);
     }
     service_counters_leave(&e->sched.service, g->beams[0].seq->task.tenant_slot);
     let_tell(g, g->beams[0].seq);
@@ -232,8 +232,8 @@ static int32_t fill_choices(const beams *g, const beam_set *set) {
 
 /* Writes entry `entry` of b's list, with its log-probabilities, as the token after its
  * `n` generated ones. */
-static void write_token(const beams *g, const beam *b, int32_t entry, int32_t n, int32_t *tokens,
-                        token_logprob *logprobs) {
+static void beam_write_token(const beams *g, const beam *b, int32_t entry, int32_t n, int32_t *tokens,
+                             token_logprob *logprobs) {
     tokens[n] = b->list[entry].token;
     if (g->width > 0) {
         token_logprob *to = logprobs + (size_t)n * (size_t)g->width;
@@ -250,9 +250,9 @@ static void keep_result(const beams *g, beam_set *set, const beam_choice *choice
     if (r != NULL) {
         r->sum = b->sum + b->list[choice->place].logprob;
         r->n_tokens = g->n_generated;
-        copy_tokens(g, r->n_tokens - 1, s->task.tokens + s->task.n_prompt, s->logprobs, r->tokens,
-                    r->logprobs);
-        write_token(g, b, choice->place, r->n_tokens - 1, r->tokens, r->logprobs);
+        beam_copy_tokens(g, r->n_tokens - 1, s->task.tokens + s->task.n_prompt, s->logprobs, r->tokens,
+                         r->logprobs);
+        beam_write_token(g, b, choice->place, r->n_tokens - 1, r->tokens, r->logprobs);
     }
 }
 
@@ -290,7 +290,7 @@ static void choose_set(beams *g, beam_set *set) {
 }
 
 /* Pages of s that others hold too, without those that all n_all beams share. */
-static int32_t shared_pages(const engine *e, const sequence *s, int32_t n_all) {
+static int32_t beam_shared_pages(const engine *e, const sequence *s, int32_t n_all) {
     int32_t n = 0;
     for (int32_t g = 0; g < s->task.kv.n_tables; g++) {
         for (int32_t i = 0; i < s->task.kv.tables[g].n_pages; i++) {
@@ -304,7 +304,7 @@ static int32_t shared_pages(const engine *e, const sequence *s, int32_t n_all) {
 /* With forks that share nothing (for comparison), s copies its shared pages, if there is
  * room for all of them. */
 static void stop_sharing(engine *e, sequence *s) {
-    int32_t n = e->options.ablations.no_fork_sharing ? shared_pages(e, s, 0) : 0;
+    int32_t n = e->options.ablations.no_fork_sharing ? beam_shared_pages(e, s, 0) : 0;
     kv_cache_make_free(&e->kv, n);
     if (kv_pool_counts(e->kv.pool).n_free < n) {
         return;
@@ -327,8 +327,8 @@ static void stop_sharing(engine *e, sequence *s) {
 static void fork_beam(engine *e, const beams *g, const beam *from, beam *to) {
     sequence *s = to->seq;
     const sequence *f = from->seq;
-    copy_tokens(g, f->task.n_known - f->task.n_prompt, f->task.tokens + f->task.n_prompt, f->logprobs,
-                s->task.tokens + s->task.n_prompt, s->logprobs);
+    beam_copy_tokens(g, f->task.n_known - f->task.n_prompt, f->task.tokens + f->task.n_prompt, f->logprobs,
+                     s->task.tokens + s->task.n_prompt, s->logprobs);
     s->task.n_known = f->task.n_known;
     if (f->constraint != NULL) {
         memcpy(s->constraint_states, f->constraint_states, f->constraint->state_bytes);
@@ -358,7 +358,7 @@ static void place_children(engine *e, beams *g) {
         sequence *s = g->beams[i].seq;
         if (!g->beams[i].is_taken && has_pages(&g->beams[i])) {
             scheduler_stop(&e->sched, &s->task);
-            let_go(e, s, KV_DROP);
+            beam_let_go(e, s, KV_DROP);
         }
     }
     int32_t free_place = 0;
@@ -382,8 +382,8 @@ static quire_err write_children(beams *g) {
         const beam_child *c = &g->children[i];
         sequence *s = c->place->seq;
         TRY(sample_accept(&s->context, c->parent->list[c->entry].token));
-        write_token(g, c->parent, c->entry, s->task.n_known - s->task.n_prompt,
-                    s->task.tokens + s->task.n_prompt, s->logprobs);
+        beam_write_token(g, c->parent, c->entry, s->task.n_known - s->task.n_prompt,
+                         s->task.tokens + s->task.n_prompt, s->logprobs);
         s->task.n_known++;
         c->place->score = c->score;
         c->place->sum = c->sum;
@@ -394,7 +394,7 @@ static quire_err write_children(beams *g) {
 }
 
 /* Chooses the next tokens of all live beams, which all have their logits. */
-static void choose(engine *e, beams *g) {
+static void engine_beam_choose(engine *e, beams *g) {
     if (g->n_generated++ == 0) {
         g->n_cached = g->beams[0].seq->task.n_cached;
     }
@@ -438,10 +438,10 @@ void beam_take(engine *e, sequence *s, float *logits) {
     }
     bool all = true;
     for (int32_t i = 0; i < g->n_beams && all; i++) {
-        all = !g->beams[i].is_live || is_ready(&g->beams[i]);
+        all = !g->beams[i].is_live || beam_is_ready(&g->beams[i]);
     }
     if (all) {
-        choose(e, g);
+        engine_beam_choose(e, g);
     }
 }
 
@@ -459,7 +459,7 @@ static int32_t common_tokens(const sequence *from, const sequence *s, int32_t mo
 
 /* Resumes s: it shares the pages of `from`'s first n tokens, or (NULL) takes what the
  * prefix cache has. */
-static void join(engine *e, const beam *from, sequence *s, int32_t n) {
+static void beam_join(engine *e, const beam *from, sequence *s, int32_t n) {
     if (from == NULL) {
         cache_enter(e, s);
         scheduler_admit(&e->sched, &s->task);
@@ -484,7 +484,7 @@ static void join_next(engine *e, beams *g) {
         best = best == NULL ? s : best;
         for (int32_t k = 0; k < g->n_beams; k++) {
             const beam *from = &g->beams[k];
-            int32_t n = is_ready(from) ? common_tokens(from->seq, s, from->seq->task.kv.n_computed) : -1;
+            int32_t n = beam_is_ready(from) ? common_tokens(from->seq, s, from->seq->task.kv.n_computed) : -1;
             if (n > best_n && kv_seq_can_truncate(&e->kv, &from->seq->task.kv, n)) {
                 best_from = from;
                 best = s;
@@ -492,7 +492,7 @@ static void join_next(engine *e, beams *g) {
             }
         }
     }
-    join(e, best_from, best, best_n);
+    beam_join(e, best_from, best, best_n);
 }
 
 /* Pages that s's next row takes to copy shared ones, without those that other beams of
@@ -515,7 +515,7 @@ static int32_t copies(const engine *e, const sequence *s) {
             bool here = other->n_pages > 0 && other->pages[other->n_pages - 1].v == tail.v;
             n_here += here;
             is_last = is_last && (!here || i <= s->beam);
-            others = others || (here && is_ready(&g->beams[i]));
+            others = others || (here && beam_is_ready(&g->beams[i]));
         }
         others = others || kv_pool_count(e->kv.pool, tail) > n_here;
         n += others || (!is_last && n_here > 1);
@@ -563,7 +563,7 @@ void beam_describe(const engine *e, const sequence *s, sched_seq *d) {
         n_most += g->sets[i].is_open ? g->rules.n : 0;
     }
     bool is_first = n_running == 0 || s == g->beams[first].seq;
-    d->n_shared = shared_pages(e, s, is_first ? n_running : 0);
+    d->n_shared = beam_shared_pages(e, s, is_first ? n_running : 0);
     int32_t n_copies = copies(e, s); /* they will be taken again */
     d->n_pages -= n_copies;
     d->n_shared -= n_copies < d->n_shared ? n_copies : d->n_shared;
@@ -603,7 +603,7 @@ void beam_preempt(engine *e, sequence *s) {
     s->n_preempted++;
     e->sched.counts.preemptions++;
     if (some_run(g)) {
-        let_go(e, s, KV_KEEP);
+        beam_let_go(e, s, KV_KEEP);
         return;
     }
     list_beam(e, g, s);
@@ -613,7 +613,7 @@ void beam_preempt(engine *e, sequence *s) {
 }
 
 /* Releases the pages of all of g's beams. */
-static void give_up(engine *e, beams *g) {
+static void beam_give_up(engine *e, beams *g) {
     for (int32_t i = 0; i < g->n_beams; i++) {
         if (has_pages(&g->beams[i])) {
             scheduler_stop(&e->sched, &g->beams[i].seq->task);
@@ -634,7 +634,7 @@ void beam_settle(engine *e) {
     for (int32_t i = 0; i < e->sched.n_running;) {
         beams *g = running_at(e, i)->beams;
         if (g != NULL && g->is_short && !is_planned(e, g)) {
-            give_up(e, g);
+            beam_give_up(e, g);
             i = 0;
         } else {
             i++;
@@ -649,7 +649,7 @@ void beam_resume(engine *e) {
         for (int32_t k = 0; g != NULL && k < g->n_beams; k++) {
             const beam *b = &g->beams[k];
             some_lack = some_lack || (b->is_live && !has_pages(b));
-            all_ready = all_ready && (!has_pages(b) || is_ready(b));
+            all_ready = all_ready && (!has_pages(b) || beam_is_ready(b));
         }
         if (some_lack && all_ready && e->sched.n_running < e->sched.limits.max_seqs) {
             join_next(e, g);

@@ -21,7 +21,7 @@ int64_t beam_pages_own(const engine *e, int32_t n_prompt, int32_t n_max) {
 }
 
 /* The most tokens with which `width` beams fit into the pool. */
-static int64_t most_tokens(const engine *e, int32_t width, int32_t n_prompt) {
+static int64_t beam_open_most_tokens(const engine *e, int32_t width, int32_t n_prompt) {
     int64_t shared = (int64_t)beam_pages_shared(e, n_prompt) * e->layout.n_groups;
     return kv_most_tokens(&e->sched.limits.most, shared + (e->options.n_pages - shared) / width);
 }
@@ -42,7 +42,7 @@ quire_err beam_check(const engine *e, const engine_request *r, int32_t n, int32_
                              "beam_width is %d; at most %d sequences run at once here", (int)p->width,
                              (int)e->sched.limits.max_seqs);
     }
-    int64_t fits = most_tokens(e, p->width, r->n_tokens);
+    int64_t fits = beam_open_most_tokens(e, p->width, r->n_tokens);
     if (r->sampling.max_tokens < 0 && fits < *n_max) {
         *n_max = (int32_t)fits;
     }

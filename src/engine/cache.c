@@ -83,7 +83,7 @@ quire_err swap_open(engine *e, quire_error *err) {
 /* Whether to swap s out, n_pages of it, from token `from` on. Not while its prompt's
  * logits are collected, since then all of it is computed again. Other holders keep what
  * precedes `from`: it costs nothing either way. */
-static bool swap_pays(const engine *e, const sequence *s, int32_t from, int32_t n_pages) {
+static bool cache_swap_pays(const engine *e, const sequence *s, int32_t from, int32_t n_pages) {
     const sched_limits *l = &e->sched.limits;
     sched_cost cost = step_cost_fit(&e->sched.step_cost);
     preempt_case c = {.n_pages = n_pages,
@@ -114,7 +114,7 @@ void swap_out(engine *e, sequence *s) {
     }
     kv_seq_swap_drop(&e->kv, &s->task.kv);
     int32_t n_pages = kv_seq_swap_pages(&e->kv, &s->task.kv, &from);
-    if (swap_pays(e, s, from, n_pages)) {
+    if (cache_swap_pays(e, s, from, n_pages)) {
         did = kv_seq_swap_out(&e->kv, &s->task.kv, from);
     }
     if (did.n_pages > 0) {

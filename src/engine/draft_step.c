@@ -111,7 +111,7 @@ void draft_step_propose(engine *e) {
 
 /* Moves what was computed of s's next token, at index `place` of its tables, to the slot
  * of its position. */
-static void take_place(engine *e, const sequence *s, int32_t place) {
+static void draft_step_take_place(engine *e, const sequence *s, int32_t place) {
     kv_move_pair pairs[KV_MAX_GROUPS];
     for (int32_t g = 0; g < s->task.kv.n_tables; g++) {
         pairs[g] = (kv_move_pair){.src = {kv_seq_slot(&e->kv, &s->task.kv, g, place)},
@@ -129,7 +129,7 @@ static void note_guess(engine *e, const draft_outcome *o) {
 }
 
 /* Adapts the depth and the counters to the result. s may have ended with these tokens. */
-static void report(engine *e, sequence *s, const draft_outcome *o) {
+static void draft_step_report(engine *e, sequence *s, const draft_outcome *o) {
     quire_stats *st = &e->stats;
     explain_drafted(s, o->n_accepted, o->is_jump_forward);
     if (o->is_jump_forward) {
@@ -152,7 +152,7 @@ static void report(engine *e, sequence *s, const draft_outcome *o) {
 }
 
 /* Commits a jump-forward token. */
-static void take_forced(engine *e, sequence *s, int32_t token) {
+static void draft_step_take_forced(engine *e, sequence *s, int32_t token) {
     sample_result r = {.token = token};
     end_kind end;
     if (!step_take_sampled(s, &r, &end)) {
@@ -168,7 +168,7 @@ static void take_forced(engine *e, sequence *s, int32_t token) {
 
 /* Whether the next token can be processed: it was already, or its rule is ready or
  * becomes so. Else the rest of the draft is dropped. */
-static bool goes_on(sequence *s) {
+static bool draft_step_goes_on(sequence *s) {
     return s->n_line > 0 || rule_step_prepare(s);
 }
 
@@ -181,15 +181,16 @@ void draft_step_verify(engine *e, int32_t item, int32_t out) {
     for (;;) {
         int32_t known = s->task.n_known, behind = verify_row(&w, out);
         if (behind < 0) {
-            take_forced(e, s, s->draft.tree.tokens[w.at + 1]);
+            draft_step_take_forced(e, s, s->draft.tree.tokens[w.at + 1]);
         } else {
             step_sample(e, s, e->b->ops->logits(e->b, behind), &w);
         }
-        bool is_over = n == 0 || s->task.n_known == known || (s->task.state != TASK_DONE && !goes_on(s));
+        bool is_over =
+            n == 0 || s->task.n_known == known || (s->task.state != TASK_DONE && !draft_step_goes_on(s));
         if (is_over || !verify_advance(&w, s->task.tokens[known]) || s->task.state == TASK_DONE) {
             break;
         }
-        take_place(e, s, place + w.at);
+        draft_step_take_place(e, s, place + w.at);
         kv_seq_advance(&s->task.kv, 1);
         quire_err checked = step_check_rows(e, s, row + w.at, 1, verify_row(&w, out));
         if (checked != QUIRE_OK) {
@@ -202,13 +203,13 @@ void draft_step_verify(engine *e, int32_t item, int32_t out) {
     if (n == 0) {
         return; /* the tables hold no more than what was computed */
     }
-    report(e, s, &w.outcome);
+    draft_step_report(e, s, &w.outcome);
     if (s->task.state != TASK_DONE) {
         kv_seq_trim(&e->kv, &s->task.kv);
     }
 }
 
-static void forget(engine *e, sequence *s, bool over) {
+static void draft_step_forget(engine *e, sequence *s, bool over) {
     s->draft.tree.n = s->draft.n_jump_forward = 0;
     s->draft.n_known = s->task.n_known;
     if (e->drafter && e->drafter->ops->forget) {
@@ -217,9 +218,9 @@ static void forget(engine *e, sequence *s, bool over) {
 }
 
 void draft_step_preempted(engine *e, sequence *s) {
-    forget(e, s, false);
+    draft_step_forget(e, s, false);
 }
 
 void draft_step_ended(engine *e, sequence *s) {
-    forget(e, s, true);
+    draft_step_forget(e, s, true);
 }

@@ -43,7 +43,7 @@ quire_err engine_view_open(engine *e, engine_view **out) {
     return QUIRE_OK;
 }
 
-static void drop(engine_view *w) {
+static void engine_view_drop(engine_view *w) {
     if (atomic_fetch_sub(&w->holders, 1) == 1) {
         quire_kv_view_close(w->view);
         wake_deinit(&w->reader);
@@ -53,7 +53,7 @@ static void drop(engine_view *w) {
 
 void engine_view_close(engine_view *w) {
     if (w != NULL) {
-        drop(w);
+        engine_view_drop(w);
     }
 }
 
@@ -81,7 +81,7 @@ const quire_kv_view *engine_view_get(engine_view *w) {
     return atomic_load(&w->state) == VIEW_FILLED ? w->view : NULL;
 }
 
-static void fill(const engine *e, quire_kv_view *v) {
+static void engine_view_fill(const engine *e, quire_kv_view *v) {
     kv_view_begin(v, e->kv.pool, e->layout.page_tokens, e->kv.n_token_groups);
     for (int32_t i = 0; i < e->sched.n_running; i++) {
         const sequence *s = running_at(e, i);
@@ -100,11 +100,11 @@ void engine_view_response(engine *e) {
     while (w != NULL) {
         engine_view *next = w->next;
         if (atomic_load(&w->holders) > 1) { /* its owner has not closed it */
-            fill(e, w->view);
+            engine_view_fill(e, w->view);
             atomic_store(&w->state, VIEW_FILLED);
             wake_ring(&w->reader);
         }
-        drop(w);
+        engine_view_drop(w);
         w = next;
     }
 }

@@ -13,7 +13,7 @@ void explain_entered(engine *e, sequence *s) {
 }
 
 /* Counts the time since the last cut, and cuts here. */
-static void cut(sequence *s, int64_t now_us) {
+static void explain_cut(sequence *s, int64_t now_us) {
     explain *x = s->explain;
     int64_t since_us = x->since_us > 0 ? x->since_us : s->task.submitted_us;
     /* a step's tokens have the step's time, which may be before an earlier cut */
@@ -69,7 +69,7 @@ void explain_waiting(engine *e) {
         if (!s->explain) {
             continue;
         }
-        cut(s, now_us);
+        explain_cut(s, now_us);
         quire_wait own = s->task.kv.tier_wait == KV_TIER_WAITS ? QUIRE_WAIT_TIER : common;
         wait_for(s, prefix_wait_blocks(&e->sched, &s->task) ? QUIRE_WAIT_PREFIX : own);
     }
@@ -77,7 +77,7 @@ void explain_waiting(engine *e) {
 
 void explain_admitted(engine *e, sequence *s) {
     if (s->explain) {
-        cut(s, atomic_load(&e->step_started_us));
+        explain_cut(s, atomic_load(&e->step_started_us));
         s->explain->stage = EXPLAIN_PREFILL;
     }
 }
@@ -86,7 +86,7 @@ void explain_shared(sequence *s, quire_wait wait) {
     explain *x = s->explain;
     if (x) {
         wait_for(s, wait);
-        cut(s, clock_us());
+        explain_cut(s, clock_us());
         x->stage = EXPLAIN_PREFILL;
         x->report.shared = s->task.kv.n_computed;
     }
@@ -100,7 +100,7 @@ static quire_explain_preemption *last_preemption(explain *x) {
 }
 
 /* Adds to the last preemption, and to the sums. */
-static void add_cost(explain *x, quire_explain_preemption cost) {
+static void explain_add_cost(explain *x, quire_explain_preemption cost) {
     quire_explain_preemption *to[] = {&x->report.preempted, last_preemption(x)};
     for (int i = 0; i < 2 && to[i] != NULL; i++) {
         to[i]->recomputed += cost.recomputed;
@@ -110,9 +110,9 @@ static void add_cost(explain *x, quire_explain_preemption cost) {
 }
 
 /* Ends the preemption of s: as much is computed again. */
-static void come_back(explain *x, int64_t now_us) {
+static void explain_come_back(explain *x, int64_t now_us) {
     if (x->preempted_us > 0) {
-        add_cost(x, (quire_explain_preemption){.us = now_us - x->preempted_us});
+        explain_add_cost(x, (quire_explain_preemption){.us = now_us - x->preempted_us});
         x->preempted_us = 0;
     }
 }
@@ -124,9 +124,9 @@ void explain_preempted(engine *e, sequence *s) {
         return;
     }
     int64_t now_us = clock_us();
-    cut(s, now_us);
+    explain_cut(s, now_us);
     wait_for(s, QUIRE_WAIT_PAGES);
-    come_back(x, now_us); /* an earlier preemption */
+    explain_come_back(x, now_us); /* an earlier preemption */
     x->report.n_preemptions++;
     x->preempted_us = now_us;
     x->was_computed = s->task.kv.n_computed > x->was_computed ? s->task.kv.n_computed : x->was_computed;
@@ -145,9 +145,9 @@ void explain_computed(engine *e, sequence *s, int32_t n) {
     if (x->preempted_us > 0) {
         int32_t again =
             (s->task.kv.n_computed < x->was_computed ? s->task.kv.n_computed : x->was_computed) - before;
-        add_cost(x, (quire_explain_preemption){.recomputed = again > 0 ? again : 0});
+        explain_add_cost(x, (quire_explain_preemption){.recomputed = again > 0 ? again : 0});
         if (s->task.kv.n_computed >= x->was_computed) {
-            come_back(x, clock_us());
+            explain_come_back(x, clock_us());
         }
     }
     if (s->task.state == TASK_DECODE) {
@@ -163,7 +163,7 @@ void explain_computed(engine *e, sequence *s, int32_t n) {
 void explain_token(engine *e, sequence *s, int64_t now_us) {
     (void)e;
     if (s->explain && s->explain->stage != EXPLAIN_DECODE) {
-        cut(s, now_us);
+        explain_cut(s, now_us);
         s->explain->stage = EXPLAIN_DECODE;
     }
 }
@@ -182,14 +182,14 @@ void explain_promoted(sequence *s, int32_t n_tokens) {
 
 void explain_swapped(sequence *s, int64_t bytes) {
     if (s->explain) {
-        add_cost(s->explain, (quire_explain_preemption){.swapped_bytes = bytes});
+        explain_add_cost(s->explain, (quire_explain_preemption){.swapped_bytes = bytes});
     }
 }
 
 void explain_ended(engine *e, sequence *s) {
     if (s->explain) {
-        cut(s, s->ended_us);
-        come_back(s->explain, s->ended_us);
+        explain_cut(s, s->ended_us);
+        explain_come_back(s->explain, s->ended_us);
         e->n_explained -= s->explain->is_counted ? 1 : 0;
     }
 }

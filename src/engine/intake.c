@@ -7,7 +7,7 @@
 #include "engine/fork.h"
 
 /* Prefetches a sequence that another processor has just made. */
-static void prefetch(const sequence *s) {
+static void intake_prefetch(const sequence *s) {
     for (size_t at = 0; at < sizeof *s; at += MEM_ALIGN) {
         __builtin_prefetch((const char *)s + at, 1);
     }
@@ -35,7 +35,7 @@ bool intake_new(engine *e) {
     sequence *s;
     bool some_cancelled = false;
     while (e->sched.n_waiting + e->sched.n_running < e->options.max_requests && ring_pop(e->in, &s)) {
-        prefetch(s);
+        intake_prefetch(s);
         some_cancelled = any_is_cancelled(e, s) || some_cancelled;
         for (sequence *child = s; child != NULL; child = child->next_child) {
             event_entered(e, child);

@@ -128,7 +128,7 @@ static kv_fence read_page(void *b, page_id page, void *host) {
     return 0;
 }
 
-static kv_fence write_page(void *b, page_id page, const void *host) {
+static kv_fence lifecycle_write_page(void *b, page_id page, const void *host) {
     ((backend *)b)->ops->kv_write_page(b, page.v, host);
     return 0;
 }
@@ -139,7 +139,7 @@ static bool discard_pages(void *b, page_id first, int32_t n) {
 }
 
 /* Backends copy pages before the call returns. */
-static bool is_done(void *b, kv_fence fence) {
+static bool lifecycle_is_done(void *b, kv_fence fence) {
     (void)b, (void)fence;
     return true;
 }
@@ -228,7 +228,7 @@ static void limit_length(engine *e) {
     e->options.max_model_len = holds < e->options.max_model_len ? (int32_t)holds : e->options.max_model_len;
 }
 
-static quire_err open_parts(engine *e, const kv_layout *layout, quire_error *err) {
+static quire_err lifecycle_open_parts(engine *e, const kv_layout *layout, quire_error *err) {
     const engine_options *o = &e->options;
     e->layout = *layout;
     e->desc = model_description(e->m);
@@ -236,9 +236,9 @@ static quire_err open_parts(engine *e, const kv_layout *layout, quire_error *err
                           .page_bytes = layout->page_bytes,
                           .copy = copy_pages,
                           .read = read_page,
-                          .write = write_page,
+                          .write = lifecycle_write_page,
                           .discard = discard_pages,
-                          .done = is_done};
+                          .done = lifecycle_is_done};
     TRY(open_tables(e));
     TRY(ring_open(sizeof(sequence *), size_power_of_two((size_t)o->max_requests), &e->in));
     TRY(cache_open(e));
@@ -288,7 +288,7 @@ quire_err engine_open(model *m, backend *b, const kv_layout *layout, const engin
     atomic_init(&e->views, NULL);
     quire_err r = wake_init(&e->in_wake);
     *err = (quire_error){0};
-    r = r ? r : open_parts(e, layout, err);
+    r = r ? r : lifecycle_open_parts(e, layout, err);
     if (r != QUIRE_OK) {
         engine_close(e);
         return err->code != QUIRE_OK

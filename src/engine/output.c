@@ -10,7 +10,7 @@
 
 #define WORD_ENDED (UINT64_C(1) << 63)
 
-static uint64_t word_of(int32_t n, int32_t newest, bool ended) {
+static uint64_t output_word_of(int32_t n, int32_t newest, bool ended) {
     return (ended ? WORD_ENDED : 0) | (uint64_t)(uint32_t)n << 32 | (uint32_t)newest;
 }
 
@@ -77,7 +77,7 @@ void engine_out_close(engine_out *o) {
 void out_enter(sequence *s) {
     engine_out *o = s->out;
     uint32_t index = s->id.index;
-    atomic_store_explicit(&o->words[index], word_of(s->n_read, 0, false), memory_order_relaxed);
+    atomic_store_explicit(&o->words[index], output_word_of(s->n_read, 0, false), memory_order_relaxed);
     atomic_store_explicit(&o->sequences[index], s, memory_order_release);
 }
 
@@ -87,7 +87,7 @@ void out_publish(sequence *s, finish_reason reason) {
     o->has_fresh = true;
     o->fresh[index / DIRTY_BITS] |= UINT64_C(1) << index % DIRTY_BITS;
     o->fresh_words[index] =
-        word_of(s->task.n_known, s->task.tokens[s->task.n_known - 1], reason != FINISH_NONE);
+        output_word_of(s->task.n_known, s->task.tokens[s->task.n_known - 1], reason != FINISH_NONE);
     if (reason != FINISH_NONE) {
         s->finish = reason; /* only then: the reader writes that cache line */
         s->n_ended_before = o->e->n_ended++;
@@ -144,7 +144,7 @@ static void fill_times(const sequence *s, engine_event *event) {
     event->first_token_us = atomic_load_explicit(&s->first_token_us, memory_order_relaxed);
 }
 
-static void take_end(sequence *s, engine_event *event) {
+static void output_take_end(sequence *s, engine_event *event) {
     event->finish = s->finish;
     /* else the prompt may not have been computed */
     bool is_whole = s->finish == FINISH_STOP || s->finish == FINISH_LENGTH;
@@ -172,7 +172,7 @@ static void take_end(sequence *s, engine_event *event) {
 }
 
 /* The next event of s; false when it has none. */
-static bool next_of(sequence *s, engine_event *event) {
+static bool output_next_of(sequence *s, engine_event *event) {
     uint64_t word = atomic_load_explicit(&s->out->words[s->id.index], memory_order_acquire);
     int32_t n = word_tokens(word);
     *event = (engine_event){
@@ -191,7 +191,7 @@ static bool next_of(sequence *s, engine_event *event) {
         return true;
     }
     if ((word & WORD_ENDED) != 0) {
-        take_end(s, event);
+        output_take_end(s, event);
         return true;
     }
     return false;
@@ -224,7 +224,7 @@ bool engine_out_pop(engine_out *o, engine_event *event) {
     o->ended_logprobs = NULL;
     while (o->current != NULL || (o->current = next_dirty(o)) != NULL) {
         sequence *s = o->current;
-        if (next_of(s, event)) {
+        if (output_next_of(s, event)) {
             if (event->finish != FINISH_NONE) {
                 o->current = NULL;
                 leave_table(s);

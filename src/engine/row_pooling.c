@@ -40,12 +40,12 @@ quire_err row_pooling_open(const engine_request *r, const model *m, sequence *s)
     return QUIRE_OK;
 }
 
-static void read_row(const engine *e, int32_t row, float *out) {
+static void row_pooling_read_row(const engine *e, int32_t row, float *out) {
     e->b->ops->buffer_read(e->b, model_hidden(e->m), row, 1, out);
 }
 
-static void add_row(const engine *e, row_pooling *p, int32_t row) {
-    read_row(e, row, p->row);
+static void row_pooling_add_row(const engine *e, row_pooling *p, int32_t row) {
+    row_pooling_read_row(e, row, p->row);
     for (int32_t i = 0; i < e->desc->d_model; i++) {
         p->sum[i] += (double)p->row[i];
     }
@@ -59,17 +59,17 @@ void row_pooling_gather(engine *e, sequence *s, int32_t from, int32_t n, int32_t
         int32_t row = row0 + at - from;
         switch (p->params.kind) {
         case POOLING_MEAN:
-            add_row(e, p, row);
+            row_pooling_add_row(e, p, row);
             break;
         case POOLING_CLS:
             if (at == 0) {
-                read_row(e, row, p->row);
+                row_pooling_read_row(e, row, p->row);
             }
             break;
         case POOLING_LAST:
         case POOLING_NONE:
             if (at == s->task.n_prompt - 1) {
-                read_row(e, row, p->row);
+                row_pooling_read_row(e, row, p->row);
             }
             break;
         }

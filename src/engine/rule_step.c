@@ -31,7 +31,7 @@ static void give_outside(engine *e, sequence *s) {
 }
 
 /* Takes s's rule back, if it is. */
-static void take_back(engine *e, sequence *s) {
+static void rule_step_take_back(engine *e, sequence *s) {
     if (atomic_load(&s->rule_place) == RULE_BACK) {
         atomic_store(&s->rule_place, RULE_HERE);
         e->n_rules_outside--;
@@ -49,8 +49,8 @@ bool rule_step_prepare(sequence *s) {
 }
 
 /* Makes what is missing, here or outside. False: s has to wait for it, or fails. */
-static bool make_ready(engine *e, sequence *s) {
-    take_back(e, s);
+static bool rule_step_make_ready(engine *e, sequence *s) {
+    rule_step_take_back(e, s);
     if (atomic_load(&s->rule_place) != RULE_HERE || s->rule_error != QUIRE_OK) {
         return false;
     }
@@ -73,7 +73,7 @@ static bool has_failed(const sequence *s) {
 }
 
 bool rule_step_may_run(engine *e, sequence *s) {
-    bool may = s->constraint == NULL || make_ready(e, s);
+    bool may = s->constraint == NULL || rule_step_make_ready(e, s);
     e->some_rule_failed = e->some_rule_failed || (s->constraint != NULL && has_failed(s));
     return may;
 }
@@ -99,14 +99,14 @@ void rule_step_planning(engine *e) {
     for (int32_t i = 0; i < e->sched.n_running; i++) {
         sequence *s = running_at(e, i);
         if (s->constraint != NULL) {
-            s->task.sits_out = !make_ready(e, s);
+            s->task.sits_out = !rule_step_make_ready(e, s);
             some_failed = some_failed || has_failed(s);
         }
     }
     for (int32_t i = 0; i < e->sched.n_waiting && e->n_rules_outside > 0; i++) {
         sequence *s = waiting_at(e, i);
         if (s->constraint != NULL) {
-            take_back(e, s);
+            rule_step_take_back(e, s);
             some_failed = some_failed || has_failed(s);
         }
     }

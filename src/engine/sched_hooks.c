@@ -5,14 +5,14 @@
 #include "engine/features.h"
 #include "engine/rule_step.h"
 
-static bool is_ready(void *context, sched_task *t) {
+static bool sched_hooks_is_ready(void *context, sched_task *t) {
     engine *e = context;
     return rule_step_may_run(e, sequence_of(t)) &&
            !kv_tiering_waits(e->tiering, &t->kv, t->tokens, task_reusable(t), e->sched.now_us,
                              e->options.tiers.wait_us);
 }
 
-static void describe(void *context, const sched_task *t, sched_seq *d) {
+static void sched_hooks_describe(void *context, const sched_task *t, sched_seq *d) {
     const sequence *s = sequence_of(t);
     d->n_drafts = t->state == TASK_WAITING ? 0 : s->draft.tree.n;
     d->is_jump_forward = d->n_drafts > 0 && s->draft.n_jump_forward > 0;
@@ -25,7 +25,7 @@ static void admitted(void *context, sched_task *t) {
     event_admitted(context, sequence_of(t));
 }
 
-static bool preempt(void *context, sched_task *t) {
+static bool sched_hooks_preempt(void *context, sched_task *t) {
     sequence *s = sequence_of(t);
     if (s->beams != NULL) {
         beam_preempt(context, s);
@@ -36,7 +36,7 @@ static bool preempt(void *context, sched_task *t) {
     return false;
 }
 
-static void settle(void *context) {
+static void sched_hooks_settle(void *context) {
     beam_settle(context);
 }
 
@@ -51,7 +51,7 @@ static void reserved(void *context, const sched_task *t, int32_t n_rows, int32_t
 }
 
 /* Ends the sequence and all samples of its prompt. */
-static void refuse(void *context, sched_task *t, int32_t after_s) {
+static void sched_hooks_refuse(void *context, sched_task *t, int32_t after_s) {
     engine *e = context;
     sequence *s = sequence_of(t);
     while (s->next_child != NULL) {
@@ -68,8 +68,8 @@ static void refuse(void *context, sched_task *t, int32_t after_s) {
 }
 
 #define HOOKS                                                                                                \
-    .is_ready = is_ready, .describe = describe, .admitted = admitted, .preempt = preempt, .settle = settle,  \
-    .refuse = refuse
+    .is_ready = sched_hooks_is_ready, .describe = sched_hooks_describe, .admitted = admitted,                \
+    .preempt = sched_hooks_preempt, .settle = sched_hooks_settle, .refuse = sched_hooks_refuse
 
 const sched_hooks *sched_hooks_of(bool audits) {
     static const sched_hooks plain = {HOOKS}, audited = {HOOKS, .reserved = reserved};

@@ -5,7 +5,7 @@
 #include "engine/state.h"
 #include "sched/prefix_wait.h"
 
-static void add(engine *e, quire_histogram_kind kind, int64_t value) {
+static void stats_add(engine *e, quire_histogram_kind kind, int64_t value) {
     histogram_add(&e->stats.histograms[kind], kind, value);
 }
 
@@ -32,7 +32,7 @@ void stats_token(engine *e, sequence *s, int64_t now_us) {
         count_prompt(e, s);
         atomic_store_explicit(&s->first_token_us, now_us, memory_order_relaxed);
     } else {
-        add(e, QUIRE_HISTOGRAM_TOKEN_GAP, now_us - s->last_token_us);
+        stats_add(e, QUIRE_HISTOGRAM_TOKEN_GAP, now_us - s->last_token_us);
     }
     s->last_token_us = now_us;
     st->generation_tokens++;
@@ -42,11 +42,11 @@ void stats_step(engine *e, int64_t us) {
     e->stats.steps++;
     e->stats.step_rows += e->step.rows.n_rows;
     e->stats.step_us += us;
-    add(e, QUIRE_HISTOGRAM_STEP_TOKENS, e->step.rows.n_rows);
+    stats_add(e, QUIRE_HISTOGRAM_STEP_TOKENS, e->step.rows.n_rows);
 }
 
 /* Tokens that the running sequences have slots for. */
-static int64_t count_tokens(const engine *e) {
+static int64_t stats_count_tokens(const engine *e) {
     int64_t n = 0;
     for (int32_t i = 0; i < e->sched.n_running; i++) {
         n += running_at(e, i)->task.kv.tables[0].n_tokens;
@@ -60,7 +60,7 @@ void stats_pages(engine *e) {
     if (held < p->n_pages_held_most) {
         return;
     }
-    int64_t tokens = count_tokens(e);
+    int64_t tokens = stats_count_tokens(e);
     p->n_tokens_held_most =
         held > p->n_pages_held_most || tokens > p->n_tokens_held_most ? tokens : p->n_tokens_held_most;
     p->n_pages_held_most = held;

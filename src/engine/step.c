@@ -5,7 +5,7 @@
 #include "sched/deadline.h"
 
 /* Plans a step and reserves its pages. False: nothing can be computed now. */
-static bool plan(engine *e, int64_t now_us) {
+static bool engine_step_plan(engine *e, int64_t now_us) {
     if (deadline_check(&e->sched, now_us) > 0) {
         intake_drop_done(e->sched.waiting, &e->sched.n_waiting);
     }
@@ -18,7 +18,7 @@ static bool plan(engine *e, int64_t now_us) {
     return has_items;
 }
 
-static bool submit(engine *e) {
+static bool engine_step_submit(engine *e) {
     int64_t start_ns = clock_ns();
     intake_drop_cancelled(e, intake_new(e));
     event_polled(e);
@@ -28,7 +28,7 @@ static bool submit(engine *e) {
     int64_t now_us = clock_us();
     atomic_store(&e->step_started_us, now_us);
     kv_cache_set_time(&e->kv, now_us);
-    if (!plan(e, now_us)) {
+    if (!engine_step_plan(e, now_us)) {
         atomic_store(&e->step_started_us, 0);
         return false;
     }
@@ -42,7 +42,7 @@ static bool submit(engine *e) {
 bool step_submit(engine *e) {
     rule_step_begin(e);
     work_room *had = work_room_enter(&e->rule_room);
-    bool submitted = submit(e);
+    bool submitted = engine_step_submit(e);
     (void)work_room_enter(had);
     return submitted;
 }

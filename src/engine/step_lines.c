@@ -11,16 +11,16 @@
 
 /* Rows of logits that a line samples from: after its last known token and after each
  * draft. Of jump-forward tokens only the last of all is followed by one. */
-static int32_t count_rows(const draft_line *line) {
+static int32_t step_lines_count_rows(const draft_line *line) {
     int32_t n_forced = line->s->draft.n_jump_forward;
     return n_forced == 0 ? line->n_drafts + 1 : n_forced == line->n_drafts ? 1 : 0;
 }
 
 /* Fills the rows of a line from row `out` of the logits on, and returns how many there
  * are. */
-static int32_t fill_rows(const engine *e, int32_t out, const draft_line *line) {
+static int32_t step_lines_fill_rows(const engine *e, int32_t out, const draft_line *line) {
     const sequence *s = line->s;
-    int32_t n = count_rows(line);
+    int32_t n = step_lines_count_rows(line);
     bool takes =
         e->b->ops->argmax != NULL && sampler_takes_argmax(&s->sampling, s->task.n_known - s->task.n_prompt);
     for (int32_t i = 0; i < n; i++) {
@@ -35,8 +35,8 @@ static int32_t fill_rows(const engine *e, int32_t out, const draft_line *line) {
 
 /* A token of the line, which is forced or sampled from `row`; n of its tokens are before
  * it. */
-static void take_token(engine *e, sequence *s, int32_t worker, int32_t n, const verify_walk *w,
-                       sample_row *row, sample_result *result) {
+static void step_lines_take_token(engine *e, sequence *s, int32_t worker, int32_t n, const verify_walk *w,
+                                  sample_row *row, sample_result *result) {
     *result = NOT_SAMPLED;
     if (row == NULL) {
         result->token = s->draft.tree.tokens[w->at + 1];
@@ -50,9 +50,9 @@ static void take_token(engine *e, sequence *s, int32_t worker, int32_t n, const 
 
 /* Checks all rows of a line before it is sampled, as step_check_rows requires; here
  * threads share the work. */
-static void check_line(engine *e, const draft_line *line, int32_t worker) {
+static void step_lines_check_line(engine *e, const draft_line *line, int32_t worker) {
     sequence *s = line->s;
-    int32_t n_logits = step_may_publish(e, s, line->n_rows) ? count_rows(line) : 0;
+    int32_t n_logits = step_may_publish(e, s, line->n_rows) ? step_lines_count_rows(line) : 0;
     s->is_checked = step_rows_are_finite(e, worker, line->row0, line->n_rows);
     for (int32_t i = 0; s->is_checked && i < n_logits; i++) {
         s->is_checked = step_logits_are_finite(e, line->rows[i].logits);
@@ -76,11 +76,11 @@ static void sample_line(void *context, int32_t task, int32_t worker) {
     verify_walk w = verify_begin(&s->draft, line->n_drafts, false);
     int32_t n = 0;
     work_room *had = work_room_enter(&e->rule_room);
-    check_line(e, line, worker);
+    step_lines_check_line(e, line, worker);
     for (bool goes_on = true; goes_on; n++) {
         int32_t row = verify_row(&w, 0);
         sample_result *r = &line->results[n];
-        take_token(e, s, worker, n, &w, row < 0 ? NULL : &line->rows[row], r);
+        step_lines_take_token(e, s, worker, n, &w, row < 0 ? NULL : &line->rows[row], r);
         if (r->error == QUIRE_BUSY && n > 0) {
             break; /* a jump-forward token that could not be taken: it is proposed again */
         }
@@ -106,7 +106,7 @@ static void sample_line(void *context, int32_t task, int32_t worker) {
 
 /* Whether nothing remains to be done for a line of one row but to take the argmax. With
  * mirostat, mu has to be kept for branches. */
-static bool is_known(const draft_line *line) {
+static bool step_lines_is_known(const draft_line *line) {
     return line->n_drafts == 0 && line->s->draft.n_jump_forward == 0 && line->rows[0].knows_argmax &&
            line->s->constraint == NULL && line->s->logprobs == NULL && line->s->mus == NULL;
 }
@@ -142,8 +142,8 @@ void step_lines_sample(engine *e) {
                              .rows = a->line_rows + n_rows,
                              .results = a->line_results + n_results};
         n_results += line->n_drafts + 1;
-        int32_t filled = fill_rows(e, a->out0[i], line);
-        if (is_known(line)) {
+        int32_t filled = step_lines_fill_rows(e, a->out0[i], line);
+        if (step_lines_is_known(line)) {
             line->results[0] = (sample_result){line->rows[0].argmax, QUIRE_OK};
             s->line = line->results;
             s->n_line = 1;

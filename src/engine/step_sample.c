@@ -8,7 +8,7 @@
 #include "base/finite.h"
 #include "engine/branch.h"
 
-static void run_tasks(void *threads, thread_pool_fn fn, void *context, int32_t n_tasks) {
+static void step_sample_run_tasks(void *threads, thread_pool_fn fn, void *context, int32_t n_tasks) {
     backend *b = threads;
     b->ops->run_tasks(b, fn, context, n_tasks);
 }
@@ -16,8 +16,8 @@ static void run_tasks(void *threads, thread_pool_fn fn, void *context, int32_t n
 quire_err step_sample_open(engine *e) {
     const backend_ops *ops = e->b->ops;
     int32_t n_workers = ops->run_tasks != NULL ? ops->n_workers(e->b) : 1;
-    return sample_pool_open(e->desc->n_vocab, e->options.max_model_len, n_workers, run_tasks, e->b,
-                            &e->samples);
+    return sample_pool_open(e->desc->n_vocab, e->options.max_model_len, n_workers, step_sample_run_tasks,
+                            e->b, &e->samples);
 }
 
 sample_context step_sample_context(const sequence *s) {

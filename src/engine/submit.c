@@ -12,17 +12,17 @@
 #include "engine/row_pooling.h"
 #include "engine/state.h"
 
-static bool is_pooled(const engine_request *r) {
+static bool submit_is_pooled(const engine_request *r) {
     return r->pooling.kind != POOLING_NONE;
 }
 
-static quire_err check_length(const engine *e, const engine_request *r, quire_error *err) {
+static quire_err submit_check_length(const engine *e, const engine_request *r, quire_error *err) {
     int32_t most = e->options.max_model_len, most_rows = e->sched.limits.max_rows;
     if (r->n_tokens < 1) {
         return err_set_param(err, QUIRE_BAD_REQUEST, "prompt",
                              "the prompt is empty; it must have at least one token");
     }
-    if (!is_pooled(r) && r->n_tokens >= most) {
+    if (!submit_is_pooled(r) && r->n_tokens >= most) {
         return err_set_param(err, QUIRE_TOO_LARGE, "prompt",
                              "the prompt has %d tokens; with at least one token to generate that is over the "
                              "maximum of %d tokens",
@@ -44,9 +44,9 @@ static quire_err check_length(const engine *e, const engine_request *r, quire_er
 
 /* Tokens come of a model with a head whose rows see earlier ones only; pooled rows of
  * any. */
-static quire_err check_kind(const engine *e, const engine_request *r, quire_error *err) {
+static quire_err submit_check_kind(const engine *e, const engine_request *r, quire_error *err) {
     const pooling_params *p = &r->pooling;
-    if (!is_pooled(r)) {
+    if (!submit_is_pooled(r)) {
         return desc_gives_tokens(e->desc)
                    ? QUIRE_OK
                    : err_set(err, QUIRE_UNSUPPORTED, -1, "this model gives embeddings, no text: it %s",
@@ -77,7 +77,8 @@ static quire_err check_constraint(const engine *e, const engine_request *r, quir
     if (c == NULL) {
         return QUIRE_OK;
     }
-    if (is_pooled(r) || c->n_vocab != e->desc->n_vocab || c->state_bytes > CONSTRAINT_MAX_STATE_BYTES) {
+    if (submit_is_pooled(r) || c->n_vocab != e->desc->n_vocab ||
+        c->state_bytes > CONSTRAINT_MAX_STATE_BYTES) {
         return err_set(err, QUIRE_INVALID, -1,
                        "a constraint over %d tokens with states of %zu bytes; the model has %d tokens",
                        (int)c->n_vocab, c->state_bytes, (int)e->desc->n_vocab);
@@ -113,9 +114,9 @@ quire_err engine_constraint_state(const engine *e, const engine_request *r, void
     return QUIRE_OK;
 }
 
-static quire_err check_request(const engine *e, const engine_request *r, quire_error *err) {
-    TRY(check_kind(e, r, err));
-    TRY(check_length(e, r, err));
+static quire_err submit_check_request(const engine *e, const engine_request *r, quire_error *err) {
+    TRY(submit_check_kind(e, r, err));
+    TRY(submit_check_length(e, r, err));
     TRY(check_constraint(e, r, err));
     if (r->logprobs_width - 1 > e->desc->n_vocab || r->prompt_logprobs_width - 1 > e->desc->n_vocab) {
         return err_set_param(err, QUIRE_BAD_REQUEST, "logprobs",
@@ -165,7 +166,7 @@ static quire_err check_branch(const engine_request *r, int32_t n, int32_t n_prom
 
 /* Takes entries in the table for the first n of a group, which have readers, and pushes
  * its parent into the in-ring; false when too few entries are free. */
-static bool enter(engine *e, sequence *parent, int32_t n, request_id *ids) {
+static bool submit_enter(engine *e, sequence *parent, int32_t n, request_id *ids) {
     pthread_mutex_lock(&e->lock);
     bool has_places = e->n_free_entries >= n;
     int32_t k = 0;
@@ -226,22 +227,23 @@ static quire_err make_group(const engine *e, const engine_request *r, int32_t n,
         s->user = k < n ? users[k] : NULL;
         s->next_child = *parent;
         *parent = s;
-        TRY(is_pooled(r) ? row_pooling_open(r, e->m, s) : QUIRE_OK);
+        TRY(submit_is_pooled(r) ? row_pooling_open(r, e->m, s) : QUIRE_OK);
     }
     return QUIRE_OK;
 }
 
 quire_err engine_submit_samples(engine *e, const engine_request *r, int32_t n, void *const *users,
                                 request_id *ids, quire_error *err) {
-    TRY(check_request(e, r, err));
+    TRY(submit_check_request(e, r, err));
     bool by_beams = r->beams.width > 0;
-    if (n < 1 || (n > 1 && !by_beams && (r->logits_out || r->prompt_logprobs_width > 0 || is_pooled(r)))) {
+    if (n < 1 ||
+        (n > 1 && !by_beams && (r->logits_out || r->prompt_logprobs_width > 0 || submit_is_pooled(r)))) {
         return err_set(err, QUIRE_INVALID, -1,
                        "%d samples with logits of their prompt, or one row made of it", (int)n);
     }
     int32_t n_prompt = r->n_prompt > 0 ? r->n_prompt : r->n_tokens;
     int32_t room = e->options.max_model_len - n_prompt, wanted = r->sampling.max_tokens;
-    int32_t n_max = n_prompt + (is_pooled(r) ? 0 : wanted < 0 || wanted > room ? room : wanted);
+    int32_t n_max = n_prompt + (submit_is_pooled(r) ? 0 : wanted < 0 || wanted > room ? room : wanted);
     TRY(check_branch(r, n, n_prompt, n_max, err));
     if (by_beams) {
         TRY(beam_check(e, r, n, &n_max, err));
@@ -262,7 +264,7 @@ quire_err engine_submit_samples(engine *e, const engine_request *r, int32_t n, v
         atomic_fetch_add(&r->fork_from->holders, 1);
         parent->fork_from = r->fork_from;
     }
-    if (!enter(e, parent, n, ids)) {
+    if (!submit_enter(e, parent, n, ids)) {
         drop_group(parent);
         return err_set(err, QUIRE_BUSY, -1,
                        "%d requests are waiting or running, the most this server takes; try again later",

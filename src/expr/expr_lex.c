@@ -20,21 +20,21 @@ quire_err expr_error(quire_error *err, int32_t column, const char *format, ...) 
     return err_set(err, QUIRE_INVALID, column, "column %d: %s", (int)column, message);
 }
 
-static bool is_digit(char c) {
+static bool expr_lex_is_digit(char c) {
     return c >= '0' && c <= '9';
 }
 
-static bool is_letter(char c) {
+static bool expr_lex_is_letter(char c) {
     return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_';
 }
 
 /* The character n behind the current one; 0 at the end. */
-static char peek(const expr_lexer *l, size_t n) {
+static char expr_lex_peek(const expr_lexer *l, size_t n) {
     return l->at + n < l->text.n ? l->text.p[l->at + n] : '\0';
 }
 
 static void skip_digits(expr_lexer *l) {
-    while (is_digit(peek(l, 0))) {
+    while (expr_lex_is_digit(expr_lex_peek(l, 0))) {
         l->at++;
     }
 }
@@ -73,26 +73,27 @@ static quire_err read_float(const expr_lexer *l, expr_word *out) {
 }
 
 /* 12, 1.5, .5, 2., 1e-3 */
-static quire_err read_number(expr_lexer *l, expr_word *out) {
+static quire_err expr_lex_read_number(expr_lexer *l, expr_word *out) {
     size_t start = l->at;
     bool is_float = false;
     skip_digits(l);
-    if (peek(l, 0) == '.') {
+    if (expr_lex_peek(l, 0) == '.') {
         is_float = true;
         l->at++;
         skip_digits(l);
     }
-    if (peek(l, 0) == 'e' || peek(l, 0) == 'E') {
-        size_t sign = peek(l, 1) == '+' || peek(l, 1) == '-';
-        if (!is_digit(peek(l, 1 + sign))) {
+    if (expr_lex_peek(l, 0) == 'e' || expr_lex_peek(l, 0) == 'E') {
+        size_t sign = expr_lex_peek(l, 1) == '+' || expr_lex_peek(l, 1) == '-';
+        if (!expr_lex_is_digit(expr_lex_peek(l, 1 + sign))) {
             return expr_error(l->err, (int32_t)l->at + 1, "an exponent has no digits");
         }
         is_float = true;
         l->at += 1 + sign;
         skip_digits(l);
     }
-    if (is_letter(peek(l, 0)) || peek(l, 0) == '.') {
-        return expr_error(l->err, (int32_t)l->at + 1, "'%c' cannot stand behind a number", peek(l, 0));
+    if (expr_lex_is_letter(expr_lex_peek(l, 0)) || expr_lex_peek(l, 0) == '.') {
+        return expr_error(l->err, (int32_t)l->at + 1, "'%c' cannot stand behind a number",
+                          expr_lex_peek(l, 0));
     }
     out->text = (str){l->text.p + start, l->at - start};
     return is_float ? read_float(l, out) : read_integer(l, out);
@@ -129,21 +130,21 @@ static quire_err read_operator(expr_lexer *l, expr_word *out) {
 }
 
 quire_err expr_next(expr_lexer *l, expr_word *out) {
-    char c = peek(l, 0);
+    char c = expr_lex_peek(l, 0);
     while (c == ' ' || c == '\t' || c == '\n' || c == '\r') {
         l->at++;
-        c = peek(l, 0);
+        c = expr_lex_peek(l, 0);
     }
     *out = (expr_word){.token = EXPR_END, .text = {l->text.p + l->at, 0}};
     if (l->at == l->text.n) {
         return QUIRE_OK;
     }
-    if (is_digit(c) || (c == '.' && is_digit(peek(l, 1)))) {
-        return read_number(l, out);
+    if (expr_lex_is_digit(c) || (c == '.' && expr_lex_is_digit(expr_lex_peek(l, 1)))) {
+        return expr_lex_read_number(l, out);
     }
-    if (is_letter(c)) {
+    if (expr_lex_is_letter(c)) {
         size_t start = l->at;
-        while (is_letter(peek(l, 0)) || is_digit(peek(l, 0))) {
+        while (expr_lex_is_letter(expr_lex_peek(l, 0)) || expr_lex_is_digit(expr_lex_peek(l, 0))) {
             l->at++;
         }
         out->token = EXPR_NAME;

@@ -53,23 +53,23 @@ static quire_err check_arrays(const expr_mods *from, size_t *n_bytes, quire_erro
     return QUIRE_OK;
 }
 
-static void add_text(sha256_sum *s, str text) {
+static void expr_mods_add_text(sha256_sum *s, str text) {
     uint64_t n = text.n;
     sha256_add(s, &n, sizeof n);
     sha256_add(s, text.p, text.n);
 }
 
 /* Digests everything that what attention computes depends on. */
-static void digest(const expr_mods *from, uint8_t out[SHA256_BYTES]) {
+static void expr_mods_digest(const expr_mods *from, uint8_t out[SHA256_BYTES]) {
     sha256_sum s;
     sha256_begin(&s);
-    add_text(&s, from->mask);
-    add_text(&s, from->score);
+    expr_mods_add_text(&s, from->mask);
+    expr_mods_add_text(&s, from->score);
     for (int32_t i = 0; i < from->n_arrays; i++) {
         const attn_array *a = &from->arrays[i];
         size_t n = 0;
         (void)count_bytes(a, &n, NULL);
-        add_text(&s, str_of(a->name));
+        expr_mods_add_text(&s, str_of(a->name));
         sha256_add(&s, &a->is_float, sizeof a->is_float);
         sha256_add(&s, &a->n_dims, sizeof a->n_dims);
         sha256_add(&s, a->dims, sizeof *a->dims * (size_t)a->n_dims);
@@ -92,8 +92,8 @@ static void copy_arrays(const expr_mods *from, attn_mods *mods, attn_array *own)
     }
 }
 
-static quire_err compile(expr_kind kind, str text, const attn_array *arrays, int32_t n_arrays,
-                         attn_program **out, quire_error *err) {
+static quire_err expr_mods_compile(expr_kind kind, str text, const attn_array *arrays, int32_t n_arrays,
+                                   attn_program **out, quire_error *err) {
     if (text.n == 0) {
         return QUIRE_OK;
     }
@@ -103,15 +103,15 @@ static quire_err compile(expr_kind kind, str text, const attn_array *arrays, int
                    kind == EXPR_MASK ? "mask_mod" : "score_mod");
 }
 
-static quire_err fill(const expr_mods *from, size_t n_bytes, attn_mods *mods, quire_error *err) {
+static quire_err expr_mods_fill(const expr_mods *from, size_t n_bytes, attn_mods *mods, quire_error *err) {
     attn_array own[ATTN_PROGRAM_ARRAYS];
     mods->data = n_bytes > 0 ? mem_new(n_bytes, 1) : NULL;
     TRY(n_bytes > 0 ? mem_check_for(mods->data, "the arrays of attention", err) : QUIRE_OK);
     copy_arrays(from, mods, own);
-    TRY(compile(EXPR_MASK, from->mask, own, from->n_arrays, &mods->mask, err));
-    TRY(compile(EXPR_SCORE, from->score, own, from->n_arrays, &mods->score, err));
+    TRY(expr_mods_compile(EXPR_MASK, from->mask, own, from->n_arrays, &mods->mask, err));
+    TRY(expr_mods_compile(EXPR_SCORE, from->score, own, from->n_arrays, &mods->score, err));
     mods->uses_b = (mods->mask != NULL && mods->mask->uses_b) || (mods->score != NULL && mods->score->uses_b);
-    digest(from, mods->digest);
+    expr_mods_digest(from, mods->digest);
     return QUIRE_OK;
 }
 
@@ -124,7 +124,7 @@ quire_err expr_compile_mods(const expr_mods *from, attn_mods **out, quire_error 
     }
     attn_mods *mods = attn_mods_new();
     TRY(mem_check_for(mods, "an attention program", err));
-    quire_err e = fill(from, n_bytes, mods, err);
+    quire_err e = expr_mods_fill(from, n_bytes, mods, err);
     if (e != QUIRE_OK) {
         attn_mods_drop(mods);
         return e;

@@ -37,7 +37,7 @@ static bool takes_integers(expr_token t) {
            t == EXPR_BIT_NOT;
 }
 
-static quire_err advance(parser *p) {
+static quire_err expr_parse_advance(parser *p) {
     return expr_next(&p->lexer, &p->word);
 }
 
@@ -45,7 +45,7 @@ static int32_t column(const parser *p) {
     return expr_column(&p->lexer, p->word.text.p);
 }
 
-static quire_err expected(parser *p, const char *what) {
+static quire_err expr_parse_expected(parser *p, const char *what) {
     if (p->word.token == EXPR_END) {
         return expr_error(p->lexer.err, column(p), "%s is expected where the expression ends", what);
     }
@@ -53,8 +53,8 @@ static quire_err expected(parser *p, const char *what) {
     return expr_error(p->lexer.err, column(p), "%s is expected, not '%.*s'", what, n, p->word.text.p);
 }
 
-static quire_err take(parser *p, expr_token token, const char *what) {
-    return p->word.token == token ? advance(p) : expected(p, what);
+static quire_err expr_parse_take(parser *p, expr_token token, const char *what) {
+    return p->word.token == token ? expr_parse_advance(p) : expr_parse_expected(p, what);
 }
 
 static quire_err add_node(parser *p, expr_node node, int32_t *out) {
@@ -67,7 +67,7 @@ static quire_err add_node(parser *p, expr_node node, int32_t *out) {
     return QUIRE_OK;
 }
 
-static bool is_float(const parser *p, int32_t node) {
+static bool expr_parse_is_float(const parser *p, int32_t node) {
     return p->tree->nodes[node].type == EXPR_FLOAT;
 }
 
@@ -81,7 +81,7 @@ static quire_err add_operator(parser *p, expr_token token, str text, int32_t n, 
     bool any_float = false;
     for (int32_t i = 0; i < n; i++) {
         node.child[i] = child[i];
-        any_float = any_float || (is_float(p, child[i]) && !(token == EXPR_QUESTION && i == 0));
+        any_float = any_float || (expr_parse_is_float(p, child[i]) && !(token == EXPR_QUESTION && i == 0));
     }
     if (any_float && takes_integers(token)) {
         return expr_error(p->lexer.err, node.column, "'%.*s' takes integers, and an operand is a float",
@@ -130,14 +130,14 @@ static quire_err parse_element(parser *p, const expr_word *name, int32_t array, 
                               "'%s' has %d dimensions, and %d indices stand behind it", a->name,
                               (int)a->n_dims, (int)i);
         }
-        TRY(advance(p));
+        TRY(expr_parse_advance(p));
         int32_t at = column(p);
         TRY(parse_inner(p, &node.child[i]));
-        if (is_float(p, node.child[i])) {
+        if (expr_parse_is_float(p, node.child[i])) {
             return expr_error(p->lexer.err, at, "an index of '%s' must be an integer, and this is a float",
                               a->name);
         }
-        TRY(take(p, EXPR_CLOSE_INDEX, "']'"));
+        TRY(expr_parse_take(p, EXPR_CLOSE_INDEX, "']'"));
     }
     if (p->word.token == EXPR_OPEN_INDEX) {
         return expr_error(p->lexer.err, column(p), "'%s' has %d dimensions, and more indices stand behind it",
@@ -146,29 +146,29 @@ static quire_err parse_element(parser *p, const expr_word *name, int32_t array, 
     return add_node(p, node, out);
 }
 
-static quire_err parse_call(parser *p, const expr_word *name, int32_t function, int32_t *out) {
+static quire_err expr_parse_call(parser *p, const expr_word *name, int32_t function, int32_t *out) {
     expr_node node = {.form = EXPR_CALL,
                       .which = (uint8_t)function,
                       .column = expr_column(&p->lexer, name->text.p),
                       .n_children = functions[function].n_arguments};
     bool any_float = false,
          keeps_integers = function == EXPR_FN_ABS || function == EXPR_FN_MIN || function == EXPR_FN_MAX;
-    TRY(take(p, EXPR_OPEN, "'(' behind a function's name"));
+    TRY(expr_parse_take(p, EXPR_OPEN, "'(' behind a function's name"));
     for (int32_t i = 0; i < node.n_children; i++) {
         if (i > 0) {
-            TRY(take(p, EXPR_COMMA, "',' and a second argument"));
+            TRY(expr_parse_take(p, EXPR_COMMA, "',' and a second argument"));
         }
         TRY(parse_inner(p, &node.child[i]));
-        any_float = any_float || is_float(p, node.child[i]);
+        any_float = any_float || expr_parse_is_float(p, node.child[i]);
     }
-    TRY(take(p, EXPR_CLOSE, "')' behind the last argument"));
+    TRY(expr_parse_take(p, EXPR_CLOSE, "')' behind the last argument"));
     node.type = keeps_integers && !any_float ? EXPR_INT : EXPR_FLOAT;
     return add_node(p, node, out);
 }
 
-static quire_err parse_name(parser *p, int32_t *out) {
+static quire_err expr_parse_name(parser *p, int32_t *out) {
     expr_word name = p->word;
-    TRY(advance(p));
+    TRY(expr_parse_advance(p));
     for (int32_t i = 0; i < N_EXPR_VARIABLES; i++) {
         if (str_is(name.text, variable_names[i])) {
             if (i == EXPR_VAR_SCORE && p->kind == EXPR_MASK) {
@@ -185,7 +185,7 @@ static quire_err parse_name(parser *p, int32_t *out) {
     }
     for (int32_t i = 0; i < N_EXPR_FUNCTIONS; i++) {
         if (str_is(name.text, functions[i].name)) {
-            return parse_call(p, &name, i, out);
+            return expr_parse_call(p, &name, i, out);
         }
     }
     for (int32_t i = 0; i < p->tree->n_arrays; i++) {
@@ -204,16 +204,16 @@ static quire_err parse_primary(parser *p, int32_t *out) {
     case EXPR_TOKEN_INT:
     case EXPR_TOKEN_FLOAT:
         number.type = w.token == EXPR_TOKEN_FLOAT ? EXPR_FLOAT : EXPR_INT;
-        TRY(advance(p));
+        TRY(expr_parse_advance(p));
         return add_node(p, number, out);
     case EXPR_NAME:
-        return parse_name(p, out);
+        return expr_parse_name(p, out);
     case EXPR_OPEN:
-        TRY(advance(p));
+        TRY(expr_parse_advance(p));
         TRY(parse_inner(p, out));
-        return take(p, EXPR_CLOSE, "')'");
+        return expr_parse_take(p, EXPR_CLOSE, "')'");
     default:
-        return expected(p, "a number, a name or '('");
+        return expr_parse_expected(p, "a number, a name or '('");
     }
 }
 
@@ -223,26 +223,26 @@ static quire_err deeper(parser *p) {
                : expr_error(p->lexer.err, column(p), "the expression is over %d levels deep", EXPR_MAX_DEPTH);
 }
 
-static quire_err parse_unary(parser *p, int32_t *out) {
+static quire_err expr_parse_unary(parser *p, int32_t *out) {
     expr_word w = p->word;
     if (w.token != EXPR_MINUS && w.token != EXPR_NOT && w.token != EXPR_BIT_NOT && w.token != EXPR_PLUS) {
         return parse_primary(p, out);
     }
     int32_t operand;
     TRY(deeper(p));
-    TRY(advance(p));
-    TRY(parse_unary(p, &operand));
+    TRY(expr_parse_advance(p));
+    TRY(expr_parse_unary(p, &operand));
     p->depth--;
     return add_operator(p, w.token, w.text, 1, &operand, out);
 }
 
 /* Operators that bind at least as tightly as `least`, from left to right. */
 static quire_err parse_binary(parser *p, int32_t least, int32_t *out) {
-    TRY(parse_unary(p, out));
+    TRY(expr_parse_unary(p, out));
     while (binds[p->word.token] >= least) {
         expr_word w = p->word;
         int32_t child[2] = {*out};
-        TRY(advance(p));
+        TRY(expr_parse_advance(p));
         TRY(parse_binary(p, binds[w.token] + 1, &child[1]));
         TRY(add_operator(p, w.token, w.text, 2, child, out));
     }
@@ -256,9 +256,9 @@ static quire_err parse_condition(parser *p, int32_t *out) {
     if (p->word.token == EXPR_QUESTION) {
         expr_word w = p->word;
         int32_t child[3] = {*out};
-        TRY(advance(p));
+        TRY(expr_parse_advance(p));
         TRY(parse_inner(p, &child[1]));
-        TRY(take(p, EXPR_COLON, "':' and what holds otherwise"));
+        TRY(expr_parse_take(p, EXPR_COLON, "':' and what holds otherwise"));
         TRY(parse_inner(p, &child[2]));
         TRY(add_operator(p, w.token, w.text, 3, child, out));
     }
@@ -320,7 +320,7 @@ quire_err expr_parse(expr_kind kind, str text, const attn_array *arrays, int32_t
     for (int32_t i = 0; i < n_arrays; i++) {
         TRY(check_array(&arrays[i], err));
     }
-    TRY(advance(&p));
+    TRY(expr_parse_advance(&p));
     TRY(parse_condition(&p, &out->root));
-    return p.word.token == EXPR_END ? QUIRE_OK : expected(&p, "an operator or the end");
+    return p.word.token == EXPR_END ? QUIRE_OK : expr_parse_expected(&p, "an operator or the end");
 }

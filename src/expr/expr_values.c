@@ -19,7 +19,7 @@ static bool same(const expr_value *x, const expr_value *y) {
 }
 
 /* The value, or the equal one that there is already. */
-static quire_err add(lowering *l, expr_value v, int32_t *out) {
+static quire_err expr_values_add(lowering *l, expr_value v, int32_t *out) {
     expr_values *s = l->values;
     for (int32_t i = 0; i < s->n; i++) {
         if (same(&s->at[i], &v)) {
@@ -35,33 +35,33 @@ static quire_err add(lowering *l, expr_value v, int32_t *out) {
     return QUIRE_OK;
 }
 
-static quire_err add_int(lowering *l, int64_t integer, int32_t *out) {
-    return add(l,
-               (expr_value){.op = ATTN_INT,
-                            .is_truth = integer == 0 || integer == 1,
-                            .a = EXPR_NONE,
-                            .b = EXPR_NONE,
-                            .c = EXPR_NONE,
-                            .integer = integer},
-               out);
+static quire_err expr_values_add_int(lowering *l, int64_t integer, int32_t *out) {
+    return expr_values_add(l,
+                           (expr_value){.op = ATTN_INT,
+                                        .is_truth = integer == 0 || integer == 1,
+                                        .a = EXPR_NONE,
+                                        .b = EXPR_NONE,
+                                        .c = EXPR_NONE,
+                                        .integer = integer},
+                           out);
 }
 
 static quire_err add_float(lowering *l, float number, int32_t *out) {
-    return add(l,
-               (expr_value){.op = ATTN_FLOAT,
-                            .is_float = true,
-                            .a = EXPR_NONE,
-                            .b = EXPR_NONE,
-                            .c = EXPR_NONE,
-                            .number = number},
-               out);
+    return expr_values_add(l,
+                           (expr_value){.op = ATTN_FLOAT,
+                                        .is_float = true,
+                                        .a = EXPR_NONE,
+                                        .b = EXPR_NONE,
+                                        .c = EXPR_NONE,
+                                        .number = number},
+                           out);
 }
 
 static const expr_value *value_at(const lowering *l, int32_t v) {
     return &l->values->at[v];
 }
 
-static bool is_constant(const lowering *l, int32_t v, int64_t integer) {
+static bool expr_values_is_constant(const lowering *l, int32_t v, int64_t integer) {
     return value_at(l, v)->op == ATTN_INT && value_at(l, v)->integer == integer;
 }
 
@@ -182,14 +182,14 @@ static quire_err operate(lowering *l, attn_op op, int32_t a, int32_t b, int32_t 
                  ((op == ATTN_AND || op == ATTN_OR || op == ATTN_XOR) && value_at(l, a)->is_truth &&
                   value_at(l, b)->is_truth);
     if (fold(l, &v, &folded)) {
-        return add(l, folded, out);
+        return expr_values_add(l, folded, out);
     }
     const int32_t operands[3] = {a, b, c};
     for (int i = 0; i < 3; i++) {
         v.by |= operands[i] >= 0 ? value_at(l, operands[i])->by : 0;
     }
     v.by = v.by == 0 ? EXPR_BY_ROW : v.by;
-    return add(l, v, out);
+    return expr_values_add(l, v, out);
 }
 
 static quire_err to_float(lowering *l, int32_t v, int32_t *out) {
@@ -211,18 +211,18 @@ static quire_err to_truth(lowering *l, int32_t v, int32_t *out) {
         TRY(add_float(l, 0.0f, &zero));
         return operate(l, ATTN_FNE, v, zero, EXPR_NONE, out);
     }
-    TRY(add_int(l, 0, &zero));
+    TRY(expr_values_add_int(l, 0, &zero));
     return operate(l, ATTN_NE, v, zero, EXPR_NONE, out);
 }
 
 /* 0 or 1: whether v is 0. */
-static quire_err negate(lowering *l, int32_t v, int32_t *out) {
+static quire_err expr_values_negate(lowering *l, int32_t v, int32_t *out) {
     int32_t zero;
     if (value_at(l, v)->is_float) {
         TRY(add_float(l, 0.0f, &zero));
         return operate(l, ATTN_FEQ, v, zero, EXPR_NONE, out);
     }
-    TRY(add_int(l, 0, &zero));
+    TRY(expr_values_add_int(l, 0, &zero));
     return operate(l, ATTN_EQ, v, zero, EXPR_NONE, out);
 }
 
@@ -235,13 +235,13 @@ static quire_err both(lowering *l, int32_t condition, int32_t also, int32_t *out
     return operate(l, ATTN_AND, condition, also, EXPR_NONE, out);
 }
 
-static quire_err lower(lowering *l, int32_t node, int32_t condition, int32_t *out);
+static quire_err expr_values_lower(lowering *l, int32_t node, int32_t condition, int32_t *out);
 
 /* Children as floats if the node computes in floats. */
 static quire_err lower_children(lowering *l, const expr_node *n, bool floats, int32_t condition,
                                 int32_t *out) {
     for (int32_t i = 0; i < n->n_children; i++) {
-        TRY(lower(l, n->child[i], condition, &out[i]));
+        TRY(expr_values_lower(l, n->child[i], condition, &out[i]));
         if (floats) {
             TRY(to_float(l, out[i], &out[i]));
         }
@@ -253,9 +253,9 @@ static quire_err lower_children(lowering *l, const expr_node *n, bool floats, in
 static quire_err lower_logical(lowering *l, const expr_node *n, int32_t condition, int32_t *out) {
     bool is_and = n->which == EXPR_AND_ALSO;
     int32_t a, b, open;
-    TRY(lower(l, n->child[0], condition, &a));
+    TRY(expr_values_lower(l, n->child[0], condition, &a));
     TRY(to_truth(l, a, &a));
-    if (value_at(l, a)->op == ATTN_INT && is_constant(l, a, !is_and)) {
+    if (value_at(l, a)->op == ATTN_INT && expr_values_is_constant(l, a, !is_and)) {
         *out = a;
         return QUIRE_OK;
     }
@@ -264,10 +264,10 @@ static quire_err lower_logical(lowering *l, const expr_node *n, int32_t conditio
     } else if (is_and) {
         TRY(both(l, condition, a, &open));
     } else {
-        TRY(negate(l, a, &open));
+        TRY(expr_values_negate(l, a, &open));
         TRY(both(l, condition, open, &open));
     }
-    TRY(lower(l, n->child[1], open, &b));
+    TRY(expr_values_lower(l, n->child[1], open, &b));
     TRY(to_truth(l, b, &b));
     if (value_at(l, a)->op == ATTN_INT) {
         *out = b;
@@ -278,17 +278,17 @@ static quire_err lower_logical(lowering *l, const expr_node *n, int32_t conditio
 
 static quire_err lower_choice(lowering *l, const expr_node *n, int32_t condition, int32_t *out) {
     int32_t chosen, not_chosen, arm[2], open[2];
-    TRY(lower(l, n->child[0], condition, &chosen));
+    TRY(expr_values_lower(l, n->child[0], condition, &chosen));
     TRY(to_truth(l, chosen, &chosen));
     if (value_at(l, chosen)->op == ATTN_INT) {
-        TRY(lower(l, n->child[is_constant(l, chosen, 1) ? 1 : 2], condition, out));
+        TRY(expr_values_lower(l, n->child[expr_values_is_constant(l, chosen, 1) ? 1 : 2], condition, out));
         return n->type == EXPR_FLOAT ? to_float(l, *out, out) : QUIRE_OK;
     }
-    TRY(negate(l, chosen, &not_chosen));
+    TRY(expr_values_negate(l, chosen, &not_chosen));
     TRY(both(l, condition, chosen, &open[0]));
     TRY(both(l, condition, not_chosen, &open[1]));
     for (int i = 0; i < 2; i++) {
-        TRY(lower(l, n->child[1 + i], open[i], &arm[i]));
+        TRY(expr_values_lower(l, n->child[1 + i], open[i], &arm[i]));
         if (n->type == EXPR_FLOAT) {
             TRY(to_float(l, arm[i], &arm[i]));
         }
@@ -298,15 +298,15 @@ static quire_err lower_choice(lowering *l, const expr_node *n, int32_t condition
 
 static quire_err lower_unary(lowering *l, const expr_node *n, int32_t condition, int32_t *out) {
     int32_t v, zero;
-    TRY(lower(l, n->child[0], condition, &v));
+    TRY(expr_values_lower(l, n->child[0], condition, &v));
     switch ((expr_token)n->which) {
     case EXPR_PLUS:
         *out = v;
         return QUIRE_OK;
     case EXPR_NOT:
-        return negate(l, v, out);
+        return expr_values_negate(l, v, out);
     case EXPR_BIT_NOT:
-        TRY(add_int(l, -1, &zero));
+        TRY(expr_values_add_int(l, -1, &zero));
         return operate(l, ATTN_XOR, v, zero, EXPR_NONE, out);
     default:
         if (value_at(l, v)->is_float) {
@@ -314,7 +314,7 @@ static quire_err lower_unary(lowering *l, const expr_node *n, int32_t condition,
             TRY(add_float(l, -1.0f, &zero));
             return operate(l, ATTN_FMUL, v, zero, EXPR_NONE, out);
         }
-        TRY(add_int(l, 0, &zero));
+        TRY(expr_values_add_int(l, 0, &zero));
         return operate(l, ATTN_SUB, zero, v, EXPR_NONE, out);
     }
 }
@@ -352,7 +352,7 @@ static quire_err lower_binary(lowering *l, const expr_node *n, int32_t condition
                        EXPR_NONE, out);
     }
     l->column = n->column;
-    if (is_constant(l, v[1], 0)) {
+    if (expr_values_is_constant(l, v[1], 0)) {
         return expr_error(l->err, n->column, "an integer is divided by 0");
     }
     return operate(l, op, v[0], v[1], value_at(l, v[1])->op == ATTN_INT ? EXPR_NONE : condition, out);
@@ -381,12 +381,12 @@ static quire_err lower_element(lowering *l, const expr_node *n, int32_t conditio
             .op = ATTN_CHECK, .a = v[i], .b = EXPR_NONE, .c = condition, .integer = a->dims[i]};
         check.by = (uint8_t)(value_at(l, v[i])->by | (condition >= 0 ? value_at(l, condition)->by : 0u));
         check.by = check.by == 0 ? EXPR_BY_ROW : check.by;
-        TRY(add(l, check, &v[i]));
+        TRY(expr_values_add(l, check, &v[i]));
         if (at == EXPR_NONE) {
             at = v[i];
             continue;
         }
-        TRY(add_int(l, a->dims[i], &dim));
+        TRY(expr_values_add_int(l, a->dims[i], &dim));
         TRY(operate(l, ATTN_MUL, at, dim, EXPR_NONE, &at));
         TRY(operate(l, ATTN_ADD, at, v[i], EXPR_NONE, &at));
     }
@@ -397,31 +397,31 @@ static quire_err lower_element(lowering *l, const expr_node *n, int32_t conditio
                        .b = EXPR_NONE,
                        .c = EXPR_NONE,
                        .array = n->array};
-    return add(l, load, out);
+    return expr_values_add(l, load, out);
 }
 
 static quire_err lower_variable(lowering *l, const expr_node *n, int32_t *out) {
     bool by_key = n->which == EXPR_VAR_KV_IDX, score = n->which == EXPR_VAR_SCORE;
-    return add(l,
-               (expr_value){.op = (uint8_t)(N_ATTN_OPS + n->which),
-                            .by = score    ? EXPR_BY_ROW | EXPR_BY_KEY
-                                  : by_key ? EXPR_BY_KEY
-                                           : EXPR_BY_ROW,
-                            .is_float = score,
-                            .a = EXPR_NONE,
-                            .b = EXPR_NONE,
-                            .c = EXPR_NONE},
-               out);
+    return expr_values_add(l,
+                           (expr_value){.op = (uint8_t)(N_ATTN_OPS + n->which),
+                                        .by = score    ? EXPR_BY_ROW | EXPR_BY_KEY
+                                              : by_key ? EXPR_BY_KEY
+                                                       : EXPR_BY_ROW,
+                                        .is_float = score,
+                                        .a = EXPR_NONE,
+                                        .b = EXPR_NONE,
+                                        .c = EXPR_NONE},
+                           out);
 }
 
 /* The value of a node. condition: under which C would evaluate it, or EXPR_NONE:
  * always. */
-static quire_err lower(lowering *l, int32_t node, int32_t condition, int32_t *out) {
+static quire_err expr_values_lower(lowering *l, int32_t node, int32_t condition, int32_t *out) {
     const expr_node *n = &l->tree->nodes[node];
     l->column = n->column;
     switch ((expr_form)n->form) {
     case EXPR_NUMBER:
-        return n->type == EXPR_FLOAT ? add_float(l, n->number, out) : add_int(l, n->integer, out);
+        return n->type == EXPR_FLOAT ? add_float(l, n->number, out) : expr_values_add_int(l, n->integer, out);
     case EXPR_VARIABLE:
         return lower_variable(l, n, out);
     case EXPR_ELEMENT:
@@ -443,7 +443,7 @@ static quire_err lower(lowering *l, int32_t node, int32_t condition, int32_t *ou
 quire_err expr_evaluate(expr_kind kind, const expr_tree *tree, expr_values *out, quire_error *err) {
     lowering l = {.tree = tree, .values = out, .err = err};
     out->n = 0;
-    TRY(lower(&l, tree->root, EXPR_NONE, &out->result));
+    TRY(expr_values_lower(&l, tree->root, EXPR_NONE, &out->result));
     return kind == EXPR_SCORE ? to_float(&l, out->result, &out->result)
                               : to_truth(&l, out->result, &out->result);
 }

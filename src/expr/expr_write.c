@@ -73,7 +73,7 @@ static quire_err take_vector(writer *w, int32_t *out) {
                    ATTN_PROGRAM_VECTORS - N_ATTN_KEY_INPUTS);
 }
 
-static quire_err append(writer *w, attn_code *code, attn_instruction at) {
+static quire_err expr_write_append(writer *w, attn_code *code, attn_instruction at) {
     if (code->n == ATTN_PROGRAM_CODE) {
         return err_set(w->err, QUIRE_INVALID, -1, "the expression takes over %d operations",
                        ATTN_PROGRAM_CODE);
@@ -95,7 +95,7 @@ static attn_instruction instruction(const expr_value *v, const int32_t *where, i
 }
 
 /* Row code: what depends on the query only, and the constants that it reads. */
-static quire_err write_row(writer *w) {
+static quire_err expr_write_row(writer *w) {
     for (int32_t i = 0; i < w->values->n; i++) {
         const expr_value *v = &w->values->at[i];
         if (!w->in_row[i]) {
@@ -111,7 +111,7 @@ static quire_err write_row(writer *w) {
                            ATTN_PROGRAM_ROW_REGS - N_ATTN_ROW_INPUTS);
         }
         w->row_reg[i] = w->p->n_row_regs++;
-        TRY(append(w, &w->p->row, instruction(v, w->row_reg, w->row_reg[i])));
+        TRY(expr_write_append(w, &w->p->row, instruction(v, w->row_reg, w->row_reg[i])));
     }
     return QUIRE_OK;
 }
@@ -137,7 +137,7 @@ static void free_operands(writer *w, int32_t user, bool tile) {
 
 /* Key code: what depends on the key only, and the constants of vectors; of those that
  * only tile code reads, the first. */
-static quire_err write_key(writer *w) {
+static quire_err expr_write_key(writer *w) {
     for (int32_t i = 0; i < w->values->n; i++) {
         const expr_value *v = &w->values->at[i];
         if (!w->in_vector[i] || by_row_only(v) || in_tile(v)) {
@@ -155,7 +155,7 @@ static quire_err write_key(writer *w) {
             continue;
         }
         TRY(take_vector(w, &w->vector[i]));
-        TRY(append(w, &w->p->key, instruction(v, w->vector, w->vector[i])));
+        TRY(expr_write_append(w, &w->p->key, instruction(v, w->vector, w->vector[i])));
         free_operands(w, i, false);
     }
     return QUIRE_OK;
@@ -170,15 +170,15 @@ static quire_err spread(writer *w, int32_t value) {
     }
     TRY(take_vector(w, &w->vector[value]));
     if (w->is_late[value]) {
-        return append(w, &w->p->tile, instruction(v, w->vector, w->vector[value]));
+        return expr_write_append(w, &w->p->tile, instruction(v, w->vector, w->vector[value]));
     }
-    return append(w, &w->p->tile,
-                  (attn_instruction){.op = ATTN_SPREAD,
-                                     .array = v->is_float,
-                                     .dst = (int16_t)w->vector[value],
-                                     .a = (int16_t)w->row_reg[value],
-                                     .b = EXPR_NONE,
-                                     .c = EXPR_NONE});
+    return expr_write_append(w, &w->p->tile,
+                             (attn_instruction){.op = ATTN_SPREAD,
+                                                .array = v->is_float,
+                                                .dst = (int16_t)w->vector[value],
+                                                .a = (int16_t)w->row_reg[value],
+                                                .b = EXPR_NONE,
+                                                .c = EXPR_NONE});
 }
 
 static quire_err write_tile(writer *w) {
@@ -198,7 +198,7 @@ static quire_err write_tile(writer *w) {
             }
         }
         TRY(take_vector(w, &w->vector[i]));
-        TRY(append(w, &w->p->tile, instruction(v, w->vector, w->vector[i])));
+        TRY(expr_write_append(w, &w->p->tile, instruction(v, w->vector, w->vector[i])));
         free_operands(w, i, true);
     }
     return spread(w, w->values->result);
@@ -217,8 +217,8 @@ static quire_err write_program(expr_kind kind, const expr_tree *tree, writer *w)
     }
     memset(w->vector, 0xff, sizeof w->vector);
     mark(w);
-    TRY(write_row(w));
-    TRY(write_key(w));
+    TRY(expr_write_row(w));
+    TRY(expr_write_key(w));
     TRY(write_tile(w));
     p->result = w->vector[w->values->result];
     for (int32_t i = 0; i < w->values->n; i++) {

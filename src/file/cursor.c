@@ -14,7 +14,7 @@ quire_err cursor_take(cursor *c, uint64_t n, const char *what, const uint8_t **o
     return QUIRE_OK;
 }
 
-static quire_err copy(cursor *c, const char *what, void *out, size_t n) {
+static quire_err cursor_copy(cursor *c, const char *what, void *out, size_t n) {
     const uint8_t *p;
     TRY(cursor_take(c, n, what, &p));
     memcpy(out, p, n);
@@ -22,11 +22,11 @@ static quire_err copy(cursor *c, const char *what, void *out, size_t n) {
 }
 
 quire_err cursor_u32(cursor *c, const char *what, uint32_t *out) {
-    return copy(c, what, out, sizeof *out);
+    return cursor_copy(c, what, out, sizeof *out);
 }
 
 quire_err cursor_u64(cursor *c, const char *what, uint64_t *out) {
-    return copy(c, what, out, sizeof *out);
+    return cursor_copy(c, what, out, sizeof *out);
 }
 
 quire_err cursor_str(cursor *c, const char *what, str *out) {

@@ -46,7 +46,7 @@ static const char *foreign_type_name(uint32_t ggml_type) {
     return "of no known name";
 }
 
-static quire_err bad(cursor *c, size_t at, str key, const char *what) {
+static quire_err gguf_bad(cursor *c, size_t at, str key, const char *what) {
     return err_set(c->err, QUIRE_BAD_FILE, (int64_t)at,
                    "%s: key %s at byte %s: %s; the file is damaged or wrongly converted", c->file,
                    show_name(key).text, show_count(at).text, what);
@@ -57,7 +57,7 @@ static quire_err bad(cursor *c, size_t at, str key, const char *what) {
 static quire_err check_bools(cursor *c, str key, const uint8_t *p, size_t n) {
     for (size_t i = 0; i < n; i++) {
         if (p[i] > 1) {
-            return bad(c, (size_t)(p + i - c->p), key, "a bool is neither 0 nor 1");
+            return gguf_bad(c, (size_t)(p + i - c->p), key, "a bool is neither 0 nor 1");
         }
     }
     return QUIRE_OK;
@@ -65,7 +65,7 @@ static quire_err check_bools(cursor *c, str key, const uint8_t *p, size_t n) {
 
 static quire_err read_strings(cursor *c, str key, gguf_value *v) {
     if (v->n > (c->n - c->at) / sizeof(uint64_t)) {
-        return bad(c, c->at, key, "the array has more strings than the file has room for");
+        return gguf_bad(c, c->at, key, "the array has more strings than the file has room for");
     }
     v->strings = mem_new(v->n, sizeof *v->strings);
     if (v->strings == NULL) {
@@ -77,30 +77,30 @@ static quire_err read_strings(cursor *c, str key, gguf_value *v) {
     return QUIRE_OK;
 }
 
-static quire_err read_array(cursor *c, str key, int depth, gguf_value *v);
+static quire_err gguf_read_array(cursor *c, str key, int depth, gguf_value *v);
 
 /* Checks and skips the elements of nested arrays. */
 static quire_err skip_arrays(cursor *c, str key, int depth, size_t n) {
     for (size_t i = 0; i < n; i++) {
         gguf_value inner = {0};
-        quire_err e = read_array(c, key, depth + 1, &inner);
+        quire_err e = gguf_read_array(c, key, depth + 1, &inner);
         mem_free(inner.strings);
         TRY(e);
     }
     return QUIRE_OK;
 }
 
-static quire_err read_array(cursor *c, str key, int depth, gguf_value *v) {
+static quire_err gguf_read_array(cursor *c, str key, int depth, gguf_value *v) {
     uint32_t item_type;
     uint64_t n;
     size_t at = c->at, n_bytes;
     if (depth > MAX_ARRAY_DEPTH) {
-        return bad(c, at, key, "arrays are nested too deep");
+        return gguf_bad(c, at, key, "arrays are nested too deep");
     }
     TRY(cursor_u32(c, "an array's type", &item_type));
     TRY(cursor_u64(c, "an array's length", &n));
     if (item_type >= N_GGUF_TYPES) {
-        return bad(c, at, key, "the array's elements have a type that GGUF does not define");
+        return gguf_bad(c, at, key, "the array's elements have a type that GGUF does not define");
     }
     v->type = GGUF_ARRAY;
     v->item_type = (gguf_type)item_type;
@@ -113,22 +113,22 @@ static quire_err read_array(cursor *c, str key, int depth, gguf_value *v) {
         return skip_arrays(c, key, depth, v->n);
     }
     if (!size_mul(v->n, types[item_type].bytes, &n_bytes)) {
-        return bad(c, at, key, "the array's length is absurd");
+        return gguf_bad(c, at, key, "the array's length is absurd");
     }
     TRY(cursor_take(c, n_bytes, "an array", &v->data));
     return item_type == GGUF_BOOL ? check_bools(c, key, v->data, v->n) : QUIRE_OK;
 }
 
-static quire_err read_value(cursor *c, str key, gguf_value *v) {
+static quire_err gguf_read_value(cursor *c, str key, gguf_value *v) {
     uint32_t type;
     size_t at = c->at;
     TRY(cursor_u32(c, "a value's type", &type));
     if (type >= N_GGUF_TYPES) {
-        return bad(c, at, key, "its value has a type that GGUF does not define");
+        return gguf_bad(c, at, key, "its value has a type that GGUF does not define");
     }
     v->type = (gguf_type)type;
     if (type == GGUF_ARRAY) {
-        return read_array(c, key, 1, v);
+        return gguf_read_array(c, key, 1, v);
     }
     if (type == GGUF_STRING) {
         str s;
@@ -160,17 +160,17 @@ static quire_err read_keys(cursor *c, gguf *g, uint64_t n) {
         size_t at = c->at;
         TRY(cursor_str(c, "a key", &k->name));
         if (k->name.n == 0 || k->name.n > MAX_KEY_BYTES) {
-            return bad(c, at, k->name, "a key has 1 to 65,535 bytes");
+            return gguf_bad(c, at, k->name, "a key has 1 to 65,535 bytes");
         }
         g->n_keys = i + 1;
         g->by_name[i] = (name_ref){k->name, i};
-        TRY(read_value(c, k->name, &k->value));
+        TRY(gguf_read_value(c, k->name, &k->value));
     }
     int32_t twice = names_sort(g->by_name, g->n_keys);
     if (twice >= 0) {
         str name = g->keys[twice].name;
-        return bad(c, (size_t)((const uint8_t *)name.p - c->p) - sizeof(uint64_t), name,
-                   "the key occurs twice");
+        return gguf_bad(c, (size_t)((const uint8_t *)name.p - c->p) - sizeof(uint64_t), name,
+                        "the key occurs twice");
     }
     return QUIRE_OK;
 }
@@ -186,8 +186,8 @@ static quire_err read_alignment(cursor *c, const gguf *g, size_t *out) {
         memcpy(&a, v->data, sizeof a);
     }
     if (a == 0 || (a & (a - 1)) != 0) {
-        return bad(c, (size_t)(v->data - c->p), str_of("general.alignment"),
-                   "it must be a u32, a power of two");
+        return gguf_bad(c, (size_t)(v->data - c->p), str_of("general.alignment"),
+                        "it must be a u32, a power of two");
     }
     *out = a;
     return QUIRE_OK;
@@ -202,7 +202,7 @@ static quire_err bad_tensor(cursor *c, size_t at, str name, const char *what) {
 }
 
 /* Reads one entry of the directory. The offset of its data stays relative. */
-static quire_err read_tensor(cursor *c, str *name, tensor_view *t, uint64_t *offset) {
+static quire_err gguf_read_tensor(cursor *c, str *name, tensor_view *t, uint64_t *offset) {
     size_t at = c->at;
     uint32_t n_dims, type;
     TRY(cursor_str(c, "a tensor's name", name));
@@ -259,13 +259,13 @@ static quire_err place_tensor(cursor *c, size_t start, size_t alignment, uint64_
     return QUIRE_OK;
 }
 
-static quire_err read_tensors(cursor *c, uint64_t n, size_t alignment, int32_t part, tensor_dir *dir,
-                              uint64_t *offsets) {
+static quire_err gguf_read_tensors(cursor *c, uint64_t n, size_t alignment, int32_t part, tensor_dir *dir,
+                                   uint64_t *offsets) {
     int32_t first = dir->n;
     for (size_t i = 0; i < n; i++) {
         str name = {0};
         tensor_view t;
-        TRY(read_tensor(c, &name, &t, &offsets[i]));
+        TRY(gguf_read_tensor(c, &name, &t, &offsets[i]));
         quire_err e = tensor_dir_add(dir, name, &t, part);
         if (e != QUIRE_OK) {
             return err_set(c->err, e, -1, "%s: no memory for its %s tensors", c->file, show_count(n).text);
@@ -281,7 +281,7 @@ static quire_err read_tensors(cursor *c, uint64_t n, size_t alignment, int32_t p
 
 /* ---- the file ---- */
 
-static quire_err read_header(cursor *c, uint64_t *n_tensors, uint64_t *n_keys) {
+static quire_err gguf_read_header(cursor *c, uint64_t *n_tensors, uint64_t *n_keys) {
     const uint8_t *magic;
     uint32_t version;
     TRY(cursor_take(c, 4, "GGUF's mark", &magic));
@@ -312,7 +312,7 @@ quire_err gguf_parse(gguf *g, const void *bytes, size_t n, const char *file, int
     cursor c = {.file = file, .p = bytes, .n = n, .err = err};
     uint64_t n_tensors, n_keys;
     size_t alignment;
-    TRY(read_header(&c, &n_tensors, &n_keys));
+    TRY(gguf_read_header(&c, &n_tensors, &n_keys));
     TRY(read_keys(&c, g, n_keys));
     TRY(read_alignment(&c, g, &alignment));
     if (dir == NULL) {
@@ -329,7 +329,7 @@ quire_err gguf_parse(gguf *g, const void *bytes, size_t n, const char *file, int
         return err_set(err, QUIRE_NO_MEMORY, -1, "%s: no memory for %s tensors", file,
                        show_count(n_tensors).text);
     }
-    quire_err e = read_tensors(&c, n_tensors, alignment, part, dir, offsets);
+    quire_err e = gguf_read_tensors(&c, n_tensors, alignment, part, dir, offsets);
     mem_free(offsets);
     return e;
 }

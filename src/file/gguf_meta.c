@@ -10,7 +10,7 @@ static meta_value of_int(int64_t i) {
     return (meta_value){.kind = META_INT, .i = i, .f = (double)i};
 }
 
-static meta_value of_float(double f) {
+static meta_value gguf_meta_of_float(double f) {
     return (meta_value){.kind = META_FLOAT, .f = f};
 }
 
@@ -31,10 +31,10 @@ static meta_value scalar_at(gguf_type type, const uint8_t *p) {
         NUMBER(I16, int16_t, of_int(v))
         NUMBER(U32, uint32_t, of_int(v))
         NUMBER(I32, int32_t, of_int(v))
-        NUMBER(U64, uint64_t, v <= INT64_MAX ? of_int((int64_t)v) : of_float((double)v))
+        NUMBER(U64, uint64_t, v <= INT64_MAX ? of_int((int64_t)v) : gguf_meta_of_float((double)v))
         NUMBER(I64, int64_t, of_int(v))
-        NUMBER(F32, float, of_float((double)v))
-        NUMBER(F64, double, of_float(v))
+        NUMBER(F32, float, gguf_meta_of_float((double)v))
+        NUMBER(F64, double, gguf_meta_of_float(v))
 #undef NUMBER
     default:
         return (meta_value){.kind = META_OTHER};

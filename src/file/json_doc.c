@@ -8,8 +8,8 @@
 
 /* ---- parsing ---- */
 
-static quire_err parse(json_doc *out, str text, json_names names, json_kind kind, const char *file,
-                       quire_error *err) {
+static quire_err file_json_doc_parse(json_doc *out, str text, json_names names, json_kind kind,
+                                     const char *file, quire_error *err) {
     json_value *root;
     json_fault fault;
     quire_err e = json_read(text, names == JSON_NAMES_LAST ? &json_limits_model : &json_limits_file,
@@ -33,11 +33,11 @@ static quire_err parse(json_doc *out, str text, json_names names, json_kind kind
 }
 
 quire_err json_doc_parse(json_doc *out, str text, json_names names, const char *file, quire_error *err) {
-    return parse(out, text, names, JSON_KIND_OBJECT, file, err);
+    return file_json_doc_parse(out, text, names, JSON_KIND_OBJECT, file, err);
 }
 
 quire_err json_doc_parse_list(json_doc *out, str text, const char *file, quire_error *err) {
-    return parse(out, text, JSON_NAMES_LAST, JSON_KIND_ARRAY, file, err);
+    return file_json_doc_parse(out, text, JSON_NAMES_LAST, JSON_KIND_ARRAY, file, err);
 }
 
 void json_doc_deinit(json_doc *d) {
@@ -49,7 +49,7 @@ void json_doc_deinit(json_doc *d) {
 
 /* *has: whether the object is there that has the path's last name as a member; its value
  * is NULL too where it is null. */
-static json_value *find(const json_doc *d, const char *path, bool *has) {
+static json_value *file_json_doc_find(const json_doc *d, const char *path, bool *has) {
     json_value *v = d->root;
     *has = false;
     while (v != NULL && json_is(v, JSON_KIND_OBJECT)) {
@@ -73,12 +73,12 @@ static json_value *find(const json_doc *d, const char *path, bool *has) {
 
 json_value *json_doc_find(const json_doc *d, const char *path) {
     bool has;
-    return find(d, path, &has);
+    return file_json_doc_find(d, path, &has);
 }
 
 bool json_doc_is_null(const json_doc *d, const char *path) {
     bool has;
-    return find(d, path, &has) == NULL && has;
+    return file_json_doc_find(d, path, &has) == NULL && has;
 }
 
 /* The number that transformers writes as {"__float__": "Infinity"}, or META_OTHER. */

@@ -20,7 +20,7 @@ meta_value open_file_meta(const model_file *f, const char *key) {
     return json_doc_meta(json_doc_find(&f->config, key));
 }
 
-static meta_value item(const meta_value *array, size_t i) {
+static meta_value metadata_item(const meta_value *array, size_t i) {
     return array->in_json ? json_doc_item(array->node, i) : gguf_item(array->node, i);
 }
 
@@ -43,7 +43,7 @@ static quire_err to_i64(const meta_value *v, int64_t *out) {
     return QUIRE_OK;
 }
 
-static quire_err to_f32(const meta_value *v, float *out) {
+static quire_err metadata_to_f32(const meta_value *v, float *out) {
     if (v->kind != META_INT) {
         TRY(missing_or(v, META_FLOAT));
     }
@@ -61,7 +61,7 @@ quire_err model_file_i64(const model_file *f, const char *key, int64_t *out) {
 
 quire_err model_file_f32(const model_file *f, const char *key, float *out) {
     meta_value v = open_file_meta(f, key);
-    return to_f32(&v, out);
+    return metadata_to_f32(&v, out);
 }
 
 quire_err model_file_bool(const model_file *f, const char *key, bool *out) {
@@ -101,13 +101,13 @@ static quire_err to_i64s(const meta_value *v, int64_t *out, size_t max, size_t *
         return QUIRE_OK;
     }
     for (size_t i = 0; i < v->n; i++) {
-        meta_value x = item(v, i);
+        meta_value x = metadata_item(v, i);
         if (to_number(&x, &one) != QUIRE_OK) {
             return QUIRE_BAD_FILE;
         }
     }
     for (size_t i = 0; i < v->n && i < max; i++) {
-        meta_value x = item(v, i);
+        meta_value x = metadata_item(v, i);
         TRY(to_number(&x, &out[i]));
     }
     *n = v->n;
@@ -123,9 +123,9 @@ quire_err model_file_f32s(const model_file *f, const char *key, float *out, size
     meta_value v = open_file_meta(f, key);
     TRY(missing_or(&v, META_ARRAY));
     for (size_t i = 0; i < v.n; i++) {
-        meta_value x = item(&v, i);
+        meta_value x = metadata_item(&v, i);
         float one;
-        if (to_f32(&x, i < max ? &out[i] : &one) != QUIRE_OK) {
+        if (metadata_to_f32(&x, i < max ? &out[i] : &one) != QUIRE_OK) {
             return QUIRE_BAD_FILE;
         }
     }
@@ -142,7 +142,7 @@ quire_err model_file_str_at(const model_file *f, const char *key, size_t i, str 
     if (i >= v.n) {
         return QUIRE_NOT_FOUND;
     }
-    meta_value x = item(&v, i);
+    meta_value x = metadata_item(&v, i);
     if (x.kind != META_STR) {
         return QUIRE_BAD_FILE;
     }

@@ -115,7 +115,7 @@ static quire_err open_any(model_file *f, const char *path, quire_error *err) {
 }
 
 /* Gives f to the caller when e is success, else closes it. */
-static quire_err finish(model_file *f, quire_err e, model_file **out) {
+static quire_err model_file_finish(model_file *f, quire_err e, model_file **out) {
     if (e != QUIRE_OK) {
         model_file_close(f);
         return e;
@@ -135,7 +135,7 @@ quire_err model_file_open_with(const char *path, const model_overrides *set, mod
     if (f == NULL) {
         return err_set(err, QUIRE_NO_MEMORY, -1, "%s: no memory to open it", path);
     }
-    return finish(f, open_any(f, f->path, err), out);
+    return model_file_finish(f, open_any(f, f->path, err), out);
 }
 
 /* A tokenizer file alone, with tokenizer_config.json if that is beside it. */
@@ -182,7 +182,7 @@ quire_err model_file_open_vocabulary(const char *path, model_file **out, quire_e
     if (f == NULL) {
         return err_set(err, QUIRE_NO_MEMORY, -1, "%s: no memory to open it", path);
     }
-    return finish(f, open_vocabulary(f, f->path, err), out);
+    return model_file_finish(f, open_vocabulary(f, f->path, err), out);
 }
 
 quire_err model_file_open(const char *path, model_file **out, quire_error *err) {
@@ -196,7 +196,8 @@ quire_err model_file_open_memory_with(const void *bytes, size_t n, const char *n
         return err_set(err, QUIRE_NO_MEMORY, -1, "%s: no memory to open it", name);
     }
     file_map map = {.p = bytes, .n = n};
-    return finish(f, packed_is(map) ? packed_open(f, map, err) : gguf_open_memory(f, bytes, n, err), out);
+    return model_file_finish(
+        f, packed_is(map) ? packed_open(f, map, err) : gguf_open_memory(f, bytes, n, err), out);
 }
 
 quire_err model_file_open_memory(const void *bytes, size_t n, const char *name, model_file **out,

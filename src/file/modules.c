@@ -11,13 +11,13 @@
 #define MAX_BYTES ((size_t)1 << 20)
 
 /* "DIRECTORY/NAME". */
-static quire_err join(const file_module *m, const char *name, strbuf *out, quire_error *err) {
+static quire_err modules_join(const file_module *m, const char *name, strbuf *out, quire_error *err) {
     return open_file_join(out, m->path, name, err);
 }
 
 static quire_err read_config(model_file *f, file_module *m, quire_error *err) {
     strbuf name = {0};
-    TRY(join(m, "config.json", &name, err));
+    TRY(modules_join(m, "config.json", &name, err));
     quire_err e = hf_read_json(f, name.p, MAX_BYTES, &m->config_text, &m->config, err);
     strbuf_deinit(&name);
     return e;
@@ -83,7 +83,8 @@ static quire_err check_pickle(const model_file *f, const file_module *m, quire_e
     return e;
 }
 
-static quire_err add_weights(model_file *f, const file_module *m, int32_t part, quire_error *err) {
+static quire_err file_modules_add_weights(model_file *f, const file_module *m, int32_t part,
+                                          quire_error *err) {
     strbuf path = {0};
     file_map map = {0};
     quire_error why = {0};
@@ -109,7 +110,8 @@ static quire_err add_weights(model_file *f, const file_module *m, int32_t part, 
 
 quire_err modules_add_weights(model_file *f, int32_t part, quire_error *err) {
     for (int32_t i = 0; i < f->n_modules; i++) {
-        TRY(f->modules[i].path[0] != 0 ? add_weights(f, &f->modules[i], part + i, err) : QUIRE_OK);
+        TRY(f->modules[i].path[0] != 0 ? file_modules_add_weights(f, &f->modules[i], part + i, err)
+                                       : QUIRE_OK);
     }
     return QUIRE_OK;
 }

@@ -2,7 +2,7 @@
 
 #include <stdlib.h>
 
-static int compare_names(str a, str b) {
+static int names_compare(str a, str b) {
     size_t n = a.n < b.n ? a.n : b.n;
     int order = n > 0 ? memcmp(a.p, b.p, n) : 0;
     if (order != 0) {
@@ -13,7 +13,7 @@ static int compare_names(str a, str b) {
 
 static int compare_refs(const void *a, const void *b) {
     const name_ref *x = a, *y = b;
-    int order = compare_names(x->name, y->name);
+    int order = names_compare(x->name, y->name);
     return order != 0 ? order : (x->i > y->i) - (x->i < y->i);
 }
 
@@ -33,7 +33,7 @@ int32_t names_find(const name_ref *refs, int32_t n, str name) {
     int32_t low = 0, high = n;
     while (low < high) {
         int32_t middle = low + (high - low) / 2;
-        int order = compare_names(refs[middle].name, name);
+        int order = names_compare(refs[middle].name, name);
         if (order == 0) {
             return refs[middle].i;
         }

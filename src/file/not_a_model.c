@@ -354,7 +354,7 @@ static bool is_repository(const char *text) {
 
 /* Writes the model that a value of YAML names, which may be a list's item and quoted;
  * nothing where it is no name. */
-static void read_base(str value, char out[FOREIGN_BASE_BYTES]) {
+static void not_a_model_read_base(str value, char out[FOREIGN_BASE_BYTES]) {
     char text[FOREIGN_BASE_BYTES];
     while (value.n > 0 && strchr(" -\"'\t[", value.p[0]) != NULL) {
         value = (str){value.p + 1, value.n - 1};
@@ -382,7 +382,7 @@ void foreign_base_of_card(str readme, char out[FOREIGN_BASE_BYTES]) {
             return; /* no head, or its end */
         }
         if (is_item || str_begins(line, key.p)) {
-            read_base(is_item ? line : (str){line.p + key.n, line.n - key.n}, out);
+            not_a_model_read_base(is_item ? line : (str){line.p + key.n, line.n - key.n}, out);
             is_item = !is_item; /* a list's first item is on the next line */
         }
     }

@@ -63,7 +63,7 @@ static quire_err bad_member(const reader *r, const member *m, const char *what) 
 }
 
 /* The text after 'key': in a header, spaces skipped; empty when it is not there. */
-static str value_of(str header, const char *key) {
+static str npz_value_of(str header, const char *key) {
     size_t n = strlen(key);
     for (size_t i = 0; i + n <= header.n; i++) {
         if (memcmp(header.p + i, key, n) == 0) {
@@ -77,14 +77,14 @@ static str value_of(str header, const char *key) {
     return (str){header.p, 0};
 }
 
-static bool begins(str text, const char *with) {
+static bool npz_begins(str text, const char *with) {
     return text.n >= strlen(with) && memcmp(text.p, with, strlen(with)) == 0;
 }
 
 /* "(80, 256)" to dims; false for anything else and for too many. */
 static bool parse_shape(str text, attn_array *a) {
     size_t i = 1;
-    if (!begins(text, "(")) {
+    if (!npz_begins(text, "(")) {
         return false;
     }
     for (a->n_dims = 0; i < text.n && text.p[i] != ')';) {
@@ -132,7 +132,7 @@ static int64_t integer_at(const struct element_type *t, const uint8_t *p, size_t
     }
 }
 
-static float float_at(const struct element_type *t, const uint8_t *p, size_t i) {
+static float npz_float_at(const struct element_type *t, const uint8_t *p, size_t i) {
     double wide;
     uint64_t bits;
     p += i * t->bytes;
@@ -145,12 +145,12 @@ static float float_at(const struct element_type *t, const uint8_t *p, size_t i) 
 }
 
 /* Converts n elements into *out, which is owned. */
-static quire_err convert(const reader *r, const member *m, const struct element_type *t, const uint8_t *from,
-                         size_t n, void **out) {
+static quire_err npz_convert(const reader *r, const member *m, const struct element_type *t,
+                             const uint8_t *from, size_t n, void **out) {
     uint32_t *to = mem_new(n > 0 ? n : 1, sizeof *to);
     TRY(mem_check_for(to, "an array", r->err));
     for (size_t i = 0; i < n; i++) {
-        float f = t->is_float ? float_at(t, from, i) : 0.0f;
+        float f = t->is_float ? npz_float_at(t, from, i) : 0.0f;
         int64_t v = t->is_float ? 0 : integer_at(t, from, i);
         if (v < INT32_MIN || v > INT32_MAX) {
             mem_free(to);
@@ -182,17 +182,17 @@ static quire_err read_npy(const reader *r, const member *m, attn_array *a) {
     str header;
     size_t start = 0, n = 1, n_bytes;
     TRY(find_header(r, m, &header, &start));
-    str descr = value_of(header, "'descr'");
+    str descr = npz_value_of(header, "'descr'");
     for (size_t i = 0; i < sizeof element_types / sizeof *element_types; i++) {
-        t = begins(descr, element_types[i].name) ? &element_types[i] : t;
+        t = npz_begins(descr, element_types[i].name) ? &element_types[i] : t;
     }
     if (t == NULL) {
         return bad_member(r, m, "has elements that are neither integers, bool nor floats, little-endian");
     }
-    if (!begins(value_of(header, "'fortran_order'"), "False")) {
+    if (!npz_begins(npz_value_of(header, "'fortran_order'"), "False")) {
         return bad_member(r, m, "is in Fortran order; numpy.ascontiguousarray changes that");
     }
-    if (!parse_shape(value_of(header, "'shape'"), a)) {
+    if (!parse_shape(npz_value_of(header, "'shape'"), a)) {
         return bad_member(r, m, "has no shape of up to 4 dimensions");
     }
     for (int32_t i = 0; i < a->n_dims; i++) {
@@ -205,7 +205,7 @@ static quire_err read_npy(const reader *r, const member *m, attn_array *a) {
     }
     a->is_float = t->is_float;
     void *data = NULL;
-    TRY(convert(r, m, t, m->p + start, n, &data));
+    TRY(npz_convert(r, m, t, m->p + start, n, &data));
     a->data = data;
     return QUIRE_OK;
 }
@@ -238,7 +238,7 @@ static quire_err find_member(const reader *r, const uint8_t *entry, member *m) {
 }
 
 /* The record at the end, which a comment may follow; NULL: none. */
-static const uint8_t *find_end(const reader *r) {
+static const uint8_t *npz_find_end(const reader *r) {
     for (size_t back = END_BYTES; back <= r->n && back <= END_BYTES + MOST_COMMENT; back++) {
         const uint8_t *end = r->p + r->n - back;
         if (u32_at(end) == END_SIGNATURE && u16_at(end + 20) == back - END_BYTES) {
@@ -248,8 +248,8 @@ static const uint8_t *find_end(const reader *r) {
     return NULL;
 }
 
-static quire_err read_members(const reader *r, npz *out) {
-    const uint8_t *end = find_end(r);
+static quire_err npz_read_members(const reader *r, npz *out) {
+    const uint8_t *end = npz_find_end(r);
     if (end == NULL) {
         return no_npz(r, "it has no zip directory");
     }
@@ -287,7 +287,7 @@ static quire_err read_members(const reader *r, npz *out) {
 quire_err npz_parse(const char *name, const void *bytes, size_t n, npz *out, quire_error *err) {
     const reader r = {name, bytes, n, err};
     *out = (npz){0};
-    quire_err e = read_members(&r, out);
+    quire_err e = npz_read_members(&r, out);
     if (e != QUIRE_OK) {
         npz_close(out);
     }

@@ -10,7 +10,8 @@
 #define SUFFIX_BYTES 20 /* "-00001-of-00003.gguf" */
 
 /* Reads split.no and split.count: 0 and 1 for a file that is not split. */
-static quire_err read_split(const gguf *g, const char *file, int64_t *no, int64_t *count, quire_error *err) {
+static quire_err open_gguf_read_split(const gguf *g, const char *file, int64_t *no, int64_t *count,
+                                      quire_error *err) {
     meta_value v = gguf_meta(gguf_find(g, "split.no"));
     meta_value w = gguf_meta(gguf_find(g, "split.count"));
     *no = v.kind == META_INT ? v.i : 0;
@@ -39,7 +40,8 @@ static quire_err part_path(const char *first, int64_t no, int64_t count, strbuf 
     return e == QUIRE_OK ? e : err_set(err, e, -1, "%s: no memory for a path", first);
 }
 
-static quire_err add_part(model_file *f, const char *path, int64_t no, int64_t count, quire_error *err) {
+static quire_err open_gguf_add_part(model_file *f, const char *path, int64_t no, int64_t count,
+                                    quire_error *err) {
     file_map map;
     gguf g = {0};
     int64_t its_no = 0, its_count = 0;
@@ -51,7 +53,7 @@ static quire_err add_part(model_file *f, const char *path, int64_t no, int64_t c
     TRY(e);
     e = gguf_parse(&g, map.p, map.n, path, (int32_t)no, &f->tensors, err);
     if (e == QUIRE_OK) {
-        e = read_split(&g, path, &its_no, &its_count, err);
+        e = open_gguf_read_split(&g, path, &its_no, &its_count, err);
     }
     gguf_deinit(&g);
     TRY(e);
@@ -71,15 +73,15 @@ static quire_err check_first(const model_file *f, int64_t no, int64_t count, qui
 }
 
 /* Opens the other parts of a split model. */
-static quire_err add_parts(model_file *f, quire_error *err) {
+static quire_err open_gguf_add_parts(model_file *f, quire_error *err) {
     int64_t no, count, n_tensors;
-    TRY(read_split(&f->gguf, f->path, &no, &count, err));
+    TRY(open_gguf_read_split(&f->gguf, f->path, &no, &count, err));
     TRY(check_first(f, no, count, err));
     for (int64_t i = 1; i < count; i++) {
         strbuf path = {0};
         quire_err e = part_path(f->path, i, count, &path, err);
         if (e == QUIRE_OK) {
-            e = add_part(f, path.p, i, count, err);
+            e = open_gguf_add_part(f, path.p, i, count, err);
         }
         strbuf_deinit(&path);
         TRY(e);
@@ -94,14 +96,14 @@ static quire_err add_parts(model_file *f, quire_error *err) {
     return QUIRE_OK;
 }
 
-static str text_of(const gguf *g, const char *key) {
+static str open_gguf_text_of(const gguf *g, const char *key) {
     meta_value v = gguf_meta(gguf_find(g, key));
     return v.kind == META_STR ? v.s : (str){"", 0};
 }
 
-static quire_err check_kind(const model_file *f, quire_error *err) {
-    foreign is =
-        foreign_of_gguf(text_of(&f->gguf, "general.type"), text_of(&f->gguf, "general.architecture"));
+static quire_err open_gguf_check_kind(const model_file *f, quire_error *err) {
+    foreign is = foreign_of_gguf(open_gguf_text_of(&f->gguf, "general.type"),
+                                 open_gguf_text_of(&f->gguf, "general.architecture"));
     return is.what == NULL ? QUIRE_OK
                            : err_set(err, QUIRE_UNSUPPORTED, -1, "%s: %s; %s", f->path, is.what, is.instead);
 }
@@ -109,8 +111,8 @@ static quire_err check_kind(const model_file *f, quire_error *err) {
 quire_err gguf_open(model_file *f, file_map first, quire_error *err) {
     f->format = MODEL_GGUF;
     TRY(gguf_parse(&f->gguf, first.p, first.n, f->path, 0, &f->tensors, err));
-    TRY(check_kind(f, err));
-    TRY(add_parts(f, err));
+    TRY(open_gguf_check_kind(f, err));
+    TRY(open_gguf_add_parts(f, err));
     TRY(tensor_dir_finish(&f->tensors, f->path, err));
     return gguf_read_vocab(f, err);
 }
@@ -119,7 +121,7 @@ quire_err gguf_open_vocabulary(model_file *f, file_map first, quire_error *err) 
     int64_t no, count;
     f->format = MODEL_GGUF;
     TRY(gguf_parse(&f->gguf, first.p, first.n, f->path, 0, NULL, err));
-    TRY(read_split(&f->gguf, f->path, &no, &count, err));
+    TRY(open_gguf_read_split(&f->gguf, f->path, &no, &count, err));
     TRY(check_first(f, no, count, err));
     return gguf_read_vocab(f, err);
 }
@@ -128,7 +130,7 @@ quire_err gguf_open_memory(model_file *f, const void *bytes, size_t n, quire_err
     int64_t no, count;
     f->format = MODEL_GGUF;
     TRY(gguf_parse(&f->gguf, bytes, n, f->path, 0, &f->tensors, err));
-    TRY(read_split(&f->gguf, f->path, &no, &count, err));
+    TRY(open_gguf_read_split(&f->gguf, f->path, &no, &count, err));
     if (count > 1) {
         return err_set(err, QUIRE_UNSUPPORTED, -1,
                        "%s: one part of a split model cannot be opened from memory", f->path);

@@ -56,8 +56,8 @@ quire_err hf_read_text(model_file *f, const char *name, size_t max_bytes, str *o
 }
 
 /* Parses text, the content of dir/name; an absent file (p NULL) leaves *out absent. */
-static quire_err parse(const char *dir, const char *name, str text, json_names names, json_doc *out,
-                       quire_error *err) {
+static quire_err open_hf_parse(const char *dir, const char *name, str text, json_names names, json_doc *out,
+                               quire_error *err) {
     strbuf path = {0};
     if (text.p == NULL) {
         return QUIRE_OK;
@@ -71,7 +71,7 @@ static quire_err parse(const char *dir, const char *name, str text, json_names n
 quire_err hf_read_json(model_file *f, const char *name, size_t max_bytes, str *text, json_doc *out,
                        quire_error *err) {
     TRY(read_optional(f, f->path, name, max_bytes, text, err));
-    return parse(f->path, name, *text, JSON_NAMES_LAST, out, err);
+    return open_hf_parse(f->path, name, *text, JSON_NAMES_LAST, out, err);
 }
 
 quire_err hf_read_list(model_file *f, const char *name, size_t max_bytes, str *text, json_doc *out,
@@ -109,7 +109,7 @@ static quire_err join_quantisation(strbuf *out, str config, const char *method, 
 
 /* Reads quantization_config from a file of its own where config.json has none. A packed
  * model has it in its config.json. */
-static quire_err read_quantisation(model_file *f, quire_error *err) {
+static quire_err open_hf_read_quantisation(model_file *f, quire_error *err) {
     json_member first = {0}, of_quantisation = {0};
     bool has_members = json_next(f->config.root, &first);
     for (size_t i = 0; i < sizeof quant_files / sizeof *quant_files && has_members; i++) {
@@ -131,7 +131,7 @@ static quire_err read_quantisation(model_file *f, quire_error *err) {
         f->config_text = (str){f->config_joined.p, f->config_joined.n};
         json_doc_deinit(&f->config);
         f->config.root = NULL;
-        return parse(f->path, "config.json", f->config_text, JSON_NAMES_LAST, &f->config, err);
+        return open_hf_parse(f->path, "config.json", f->config_text, JSON_NAMES_LAST, &f->config, err);
     }
     return QUIRE_OK;
 }
@@ -141,7 +141,7 @@ quire_err hf_read_texts(model_file *f, quire_error *err) {
     const char *dir = f->path;
     vocab_init(v);
     TRY(hf_read_json(f, "config.json", MAX_JSON_BYTES, &f->config_text, &f->config, err));
-    TRY(read_quantisation(f, err));
+    TRY(open_hf_read_quantisation(f, err));
     TRY(open_file_overrides(f, err));
     TRY(hf_read_json(f, "generation_config.json", MAX_JSON_BYTES, &f->generation_text, &f->generation, err));
     TRY(hf_read_json(f, "tokenizer_config.json", MAX_JSON_BYTES, &v->tokenizer_config_json,
@@ -170,7 +170,7 @@ static void shards_deinit(shard_list *l) {
     mem_free(l->names);
 }
 
-static int compare_texts(const void *a, const void *b) {
+static int open_hf_compare_texts(const void *a, const void *b) {
     return strcmp(*(char *const *)a, *(char *const *)b);
 }
 
@@ -186,7 +186,8 @@ static bool shards_add(shard_list *l, const char *name) {
 }
 
 static int32_t shards_find(const shard_list *l, const char *name) {
-    char *const *at = l->n > 0 ? bsearch(&name, l->names, l->n, sizeof *l->names, compare_texts) : NULL;
+    char *const *at =
+        l->n > 0 ? bsearch(&name, l->names, l->n, sizeof *l->names, open_hf_compare_texts) : NULL;
     return at == NULL ? -1 : (int32_t)(at - l->names);
 }
 
@@ -224,7 +225,7 @@ static void shards_unique(shard_list *l) {
     if (l->n == 0) {
         return;
     }
-    qsort(l->names, l->n, sizeof *l->names, compare_texts);
+    qsort(l->names, l->n, sizeof *l->names, open_hf_compare_texts);
     size_t n = 1;
     for (size_t i = 1; i < l->n; i++) {
         if (strcmp(l->names[i], l->names[n - 1]) == 0) {
@@ -255,7 +256,7 @@ static quire_err check_index(const model_file *f, const json_doc *index, const s
 }
 
 /* Lists every model*.safetensors of the directory. */
-static quire_err list_directory(const model_file *f, shard_list *out, quire_error *err) {
+static quire_err open_hf_list_directory(const model_file *f, shard_list *out, quire_error *err) {
     DIR *d = opendir(f->path);
     if (d == NULL) {
         return err_set(err, QUIRE_IO, -1, "%s: %s", f->path, strerror(errno));
@@ -299,7 +300,7 @@ static quire_err check_quantised(model_file *f, quire_error *err) {
     return foreign_weights_check(f->config.root, &f->tensors, f->path, base, err);
 }
 
-static quire_err add_shards(model_file *f, const shard_list *l, quire_error *err) {
+static quire_err open_hf_add_shards(model_file *f, const shard_list *l, quire_error *err) {
     if (l->n > MAX_SHARDS) {
         return err_set(err, QUIRE_BAD_FILE, -1, "%s: %d files of weights are more than any model has",
                        f->path, (int)l->n);
@@ -326,23 +327,23 @@ static quire_err add_shards(model_file *f, const shard_list *l, quire_error *err
 static quire_err open_indexed(model_file *f, shard_list *l, quire_error *err) {
     str text;
     TRY(read_optional(f, f->path, "model.safetensors.index.json", MAX_JSON_BYTES, &text, err));
-    TRY(parse(f->path, "model.safetensors.index.json", text, JSON_NAMES_UNIQUE, &f->index, err));
+    TRY(open_hf_parse(f->path, "model.safetensors.index.json", text, JSON_NAMES_UNIQUE, &f->index, err));
     quire_err e = list_indexed(f, &f->index, l, err);
     shards_unique(l);
     TRY(e);
-    TRY(add_shards(f, l, err));
+    TRY(open_hf_add_shards(f, l, err));
     return check_index(f, &f->index, l, err);
 }
 
-static quire_err open_listed(model_file *f, shard_list *l, quire_error *err) {
-    TRY(list_directory(f, l, err));
+static quire_err open_hf_open_listed(model_file *f, shard_list *l, quire_error *err) {
+    TRY(open_hf_list_directory(f, l, err));
     foreign is = l->n == 0 ? foreign_of_directory(f->path) : (foreign){.what = NULL};
     if (is.what != NULL) {
         return err_set(err, QUIRE_UNSUPPORTED, -1, "%s: no model*.safetensors, but %s; %s", f->path, is.what,
                        is.instead);
     }
     TRY(check_complete(f, l, err));
-    return add_shards(f, l, err);
+    return open_hf_add_shards(f, l, err);
 }
 
 /* Opens model.safetensors, else the shards of the index, else every
@@ -352,12 +353,12 @@ static quire_err open_weights(model_file *f, quire_error *err) {
     quire_err e;
     if (exists(f->path, "model.safetensors")) {
         e = shards_add(&shards, "model.safetensors")
-                ? add_shards(f, &shards, err)
+                ? open_hf_add_shards(f, &shards, err)
                 : err_set(err, QUIRE_NO_MEMORY, -1, "%s: no memory for its files", f->path);
     } else if (exists(f->path, "model.safetensors.index.json")) {
         e = open_indexed(f, &shards, err);
     } else {
-        e = open_listed(f, &shards, err);
+        e = open_hf_open_listed(f, &shards, err);
     }
     shards_deinit(&shards);
     return e;

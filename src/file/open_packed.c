@@ -15,7 +15,7 @@ bool packed_is(file_map map) {
     return map.n >= strlen(PACKED_MAGIC) && memcmp(map.p, PACKED_MAGIC, strlen(PACKED_MAGIC)) == 0;
 }
 
-static quire_err bad(const model_file *f, const char *what, quire_error *err) {
+static quire_err open_packed_bad(const model_file *f, const char *what, quire_error *err) {
     return err_set(err, QUIRE_BAD_FILE, -1, "%s: %s: the file is damaged; pack the model again", f->path,
                    what);
 }
@@ -36,7 +36,7 @@ static quire_err check_header(const model_file *f, file_map map, packed_header *
     }
     sha256(h, offsetof(packed_header, header_digest), digest);
     if (memcmp(digest, h->header_digest, sizeof digest) != 0) {
-        return bad(f, "its first bytes are not those that were written", err);
+        return open_packed_bad(f, "its first bytes are not those that were written", err);
     }
     if (h->file_bytes != map.n) {
         return err_set(err, QUIRE_BAD_FILE, (int64_t)map.n,
@@ -45,12 +45,12 @@ static quire_err check_header(const model_file *f, file_map map, packed_header *
     }
     if (h->format > MODEL_HF || h->compute > COMPUTE_INT8 || h->packing == 0 || h->directory_at > map.n ||
         h->directory_bytes > map.n - h->directory_at) {
-        return bad(f, "its header contradicts itself", err);
+        return open_packed_bad(f, "its header contradicts itself", err);
     }
     sha256((const uint8_t *)map.p + h->directory_at, (size_t)h->directory_bytes, digest);
     return memcmp(digest, h->directory_digest, sizeof digest) == 0
                ? QUIRE_OK
-               : bad(f, "its directory is not what was written", err);
+               : open_packed_bad(f, "its directory is not what was written", err);
 }
 
 /* Reads the location of a section or tensor: *data and *n, inside the file. */
@@ -59,7 +59,7 @@ static quire_err read_place(cursor *c, const model_file *f, file_map map, const 
     TRY(cursor_u64(c, "an offset", &at));
     TRY(cursor_u64(c, "a size", &bytes));
     if (at % PACKED_ALIGN != 0 || at > map.n || bytes > map.n - at) {
-        return bad(f, "a part of it lies outside", c->err);
+        return open_packed_bad(f, "a part of it lies outside", c->err);
     }
     *data = (const char *)map.p + at;
     *n = (size_t)bytes;
@@ -68,15 +68,16 @@ static quire_err read_place(cursor *c, const model_file *f, file_map map, const 
 
 /* Reads a count of entries and checks that the rest of the directory has room for
  * them. */
-static quire_err read_count(cursor *c, const model_file *f, uint32_t *n) {
+static quire_err open_packed_read_count(cursor *c, const model_file *f, uint32_t *n) {
     TRY(cursor_u32(c, "a count", n));
-    return *n <= (c->n - c->at) / MIN_ENTRY_BYTES ? QUIRE_OK
-                                                  : bad(f, "its directory counts more than it lists", c->err);
+    return *n <= (c->n - c->at) / MIN_ENTRY_BYTES
+               ? QUIRE_OK
+               : open_packed_bad(f, "its directory counts more than it lists", c->err);
 }
 
 static quire_err read_sections(cursor *c, model_file *f, file_map map) {
     uint32_t n;
-    TRY(read_count(c, f, &n));
+    TRY(open_packed_read_count(c, f, &n));
     f->sections = mem_new(n, sizeof *f->sections);
     if (f->sections == NULL) {
         return err_set(c->err, QUIRE_NO_MEMORY, -1, "%s: no memory for its directory", f->path);
@@ -90,7 +91,7 @@ static quire_err read_sections(cursor *c, model_file *f, file_map map) {
     return QUIRE_OK;
 }
 
-static bool type_of(str name, dtype *out) {
+static bool open_packed_type_of(str name, dtype *out) {
     for (int t = 0; t < N_DTYPES; t++) {
         if (str_is(name, dtype_name((dtype)t))) {
             *out = (dtype)t;
@@ -100,7 +101,7 @@ static bool type_of(str name, dtype *out) {
     return false;
 }
 
-static quire_err read_tensor(cursor *c, model_file *f, file_map map, uint32_t packing) {
+static quire_err open_packed_read_tensor(cursor *c, model_file *f, file_map map, uint32_t packing) {
     str name, type;
     const char *data;
     uint32_t is_packed, n_dims;
@@ -112,8 +113,8 @@ static quire_err read_tensor(cursor *c, model_file *f, file_map map, uint32_t pa
     TRY(cursor_u32(c, "a tensor's number of dimensions", &n_dims));
     bool has_suffix = name.n > n_suffix && memcmp(name.p + name.n - n_suffix, PACKED_SUFFIX, n_suffix) == 0;
     if (name.n == 0 || name.n > MAX_NAME_BYTES || memchr(name.p, 0, name.n) != NULL ||
-        !type_of(type, &t.type) || n_dims > TENSOR_MAX_DIMS || is_packed != has_suffix) {
-        return bad(f, "its directory describes a tensor that cannot be", c->err);
+        !open_packed_type_of(type, &t.type) || n_dims > TENSOR_MAX_DIMS || is_packed != has_suffix) {
+        return open_packed_bad(f, "its directory describes a tensor that cannot be", c->err);
     }
     t.n_dims = (int32_t)n_dims;
     for (uint32_t i = 0; i < n_dims; i++) {
@@ -123,7 +124,7 @@ static quire_err read_tensor(cursor *c, model_file *f, file_map map, uint32_t pa
     }
     TRY(read_place(c, f, map, &data, &t.n_bytes));
     if (!tensor_bytes(t.type, t.dims, t.n_dims, &n_bytes) || (is_packed == 0 && n_bytes != t.n_bytes)) {
-        return bad(f, "a tensor's size is not that of its shape", c->err);
+        return open_packed_bad(f, "a tensor's size is not that of its shape", c->err);
     }
     t.data = data;
     t.packing = is_packed != 0 ? packing : 0;
@@ -131,11 +132,11 @@ static quire_err read_tensor(cursor *c, model_file *f, file_map map, uint32_t pa
     return e == QUIRE_OK ? e : err_set(c->err, e, -1, "%s: no memory for its tensors", f->path);
 }
 
-static quire_err read_tensors(cursor *c, model_file *f, file_map map, uint32_t packing) {
+static quire_err open_packed_read_tensors(cursor *c, model_file *f, file_map map, uint32_t packing) {
     uint32_t n;
-    TRY(read_count(c, f, &n));
+    TRY(open_packed_read_count(c, f, &n));
     for (uint32_t i = 0; i < n; i++) {
-        TRY(read_tensor(c, f, map, packing));
+        TRY(open_packed_read_tensor(c, f, map, packing));
     }
     return tensor_dir_finish(&f->tensors, f->path, c->err);
 }
@@ -167,6 +168,6 @@ quire_err packed_open(model_file *f, file_map map, quire_error *err) {
     f->whole = map;
     f->compute = (compute_mode)h.compute;
     TRY(read_sections(&c, f, map));
-    TRY(read_tensors(&c, f, map, h.packing));
+    TRY(open_packed_read_tensors(&c, f, map, h.packing));
     return f->format == MODEL_GGUF ? read_gguf(f, err) : hf_read_texts(f, err);
 }

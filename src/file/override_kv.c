@@ -15,7 +15,7 @@
 static const json_limits limits = {
     .max_depth = 4, .max_values = 1 << 16, .max_containers = 64, .max_names = 0};
 
-static quire_err bad(str key, const char *what, quire_error *err) {
+static quire_err override_kv_bad(str key, const char *what, quire_error *err) {
     return err_set(err, QUIRE_INVALID, -1, FLAG " %s: %s", show_name(key).text, what);
 }
 
@@ -36,17 +36,17 @@ static quire_err write_int(str key, str text, json_out *to, quire_error *err) {
     errno = 0;
     long long v = copy_number(text, number) ? strtoll(number, &end, 10) : 0;
     if (end == number || *end != 0 || errno == ERANGE) {
-        return bad(key, "an int is a whole number of 64 bits", err);
+        return override_kv_bad(key, "an int is a whole number of 64 bits", err);
     }
     json_int(to, v);
     return QUIRE_OK;
 }
 
-static quire_err write_float(str key, str text, json_out *to, quire_error *err) {
+static quire_err override_kv_write_float(str key, str text, json_out *to, quire_error *err) {
     char number[LONGEST_NUMBER + 1], *end = number;
     double v = copy_number(text, number) ? c_locale_strtod(number, &end) : 0.0;
     if (end == number || *end != 0 || !isfinite(v)) {
-        return bad(key, "a float is a finite number", err);
+        return override_kv_bad(key, "a float is a finite number", err);
     }
     json_exact(to, v);
     return QUIRE_OK;
@@ -54,14 +54,14 @@ static quire_err write_float(str key, str text, json_out *to, quire_error *err) 
 
 static quire_err write_bool(str key, str text, json_out *to, quire_error *err) {
     if (!str_is(text, "true") && !str_is(text, "false")) {
-        return bad(key, "a bool is true or false", err);
+        return override_kv_bad(key, "a bool is true or false", err);
     }
     json_bool(to, str_is(text, "true"));
     return QUIRE_OK;
 }
 
 /* The JSON value at the start of *rest, which is moved after it. */
-static quire_err take_json(str key, str *rest, json_value **out, quire_error *err) {
+static quire_err override_kv_take_json(str key, str *rest, json_value **out, quire_error *err) {
     size_t n = 0;
     json_fault fault = {0};
     quire_err e = json_check_value(*rest, &n, &limits, NULL, &fault);
@@ -85,35 +85,36 @@ static quire_err take_plain(str key, str type, str *rest, json_value **out, quir
     if (str_is(type, "int")) {
         e = write_int(key, text, &to, err);
     } else if (str_is(type, "float")) {
-        e = write_float(key, text, &to, err);
+        e = override_kv_write_float(key, text, &to, err);
     } else if (str_is(type, "bool")) {
         e = write_bool(key, text, &to, err);
     } else if (utf8_is_valid(text)) {
         json_text(&to, text.p, text.n);
     } else {
-        e = bad(key, "its text is no UTF-8", err);
+        e = override_kv_bad(key, "its text is no UTF-8", err);
     }
     written = (str){json.p, json.n};
     if (e == QUIRE_OK) {
         e = to.err != QUIRE_OK ? err_set(err, to.err, -1, FLAG ": out of memory")
-                               : take_json(key, &written, out, err);
+                               : override_kv_take_json(key, &written, out, err);
     }
     strbuf_deinit(&json);
     *rest = (str){rest->p + text.n, rest->n - text.n};
     return e;
 }
 
-static quire_err take_value(str key, str type, str *rest, json_value **out, quire_error *err) {
+static quire_err override_kv_take_value(str key, str type, str *rest, json_value **out, quire_error *err) {
     bool is_text = str_is(type, "str");
     if (str_is(type, "arr")) {
-        TRY(take_json(key, rest, out, err));
-        return json_is(*out, JSON_KIND_ARRAY) ? QUIRE_OK : bad(key, "an arr is a JSON list: [1,2]", err);
+        TRY(override_kv_take_json(key, rest, out, err));
+        return json_is(*out, JSON_KIND_ARRAY) ? QUIRE_OK
+                                              : override_kv_bad(key, "an arr is a JSON list: [1,2]", err);
     }
     if (is_text && rest->n > 0 && rest->p[0] == '"') {
-        return take_json(key, rest, out, err);
+        return override_kv_take_json(key, rest, out, err);
     }
     if (!is_text && !str_is(type, "int") && !str_is(type, "float") && !str_is(type, "bool")) {
-        return bad(key, "its type must be int, float, bool, str or arr: KEY=int:4096", err);
+        return override_kv_bad(key, "its type must be int, float, bool, str or arr: KEY=int:4096", err);
     }
     return take_plain(key, type, rest, out, err);
 }
@@ -123,17 +124,18 @@ quire_err override_kv_next(str *rest, str *key, json_value **value, quire_error 
     const char *colon = equals != NULL ? memchr(equals, ':', (size_t)(end - equals)) : NULL;
     *value = NULL;
     if (colon == NULL || equals == rest->p) {
-        return bad(*rest, "must be KEY=TYPE:VALUE, with commas between several", err);
+        return override_kv_bad(*rest, "must be KEY=TYPE:VALUE, with commas between several", err);
     }
     *key = (str){rest->p, (size_t)(equals - rest->p)};
     if (!utf8_is_valid(*key)) {
-        return bad(*key, "a key is UTF-8", err);
+        return override_kv_bad(*key, "a key is UTF-8", err);
     }
     *rest = (str){colon + 1, (size_t)(end - colon - 1)};
-    quire_err e = take_value(*key, (str){equals + 1, (size_t)(colon - equals - 1)}, rest, value, err);
+    quire_err e =
+        override_kv_take_value(*key, (str){equals + 1, (size_t)(colon - equals - 1)}, rest, value, err);
     if (e == QUIRE_OK && rest->n > 0) {
-        e = rest->p[0] != ',' ? bad(*key, "a comma must follow its value, or nothing", err)
-            : rest->n == 1    ? bad(*key, "nothing follows the comma behind its value", err)
+        e = rest->p[0] != ',' ? override_kv_bad(*key, "a comma must follow its value, or nothing", err)
+            : rest->n == 1    ? override_kv_bad(*key, "nothing follows the comma behind its value", err)
                               : QUIRE_OK;
         *rest = (str){rest->p + 1, rest->n - 1};
     }

@@ -44,15 +44,15 @@ const char *overrides_flag(model_format format) {
     return format == MODEL_GGUF ? "--override-kv" : "--hf-overrides";
 }
 
-static quire_err no_memory(const overrides *o, quire_error *err) {
+static quire_err overrides_no_memory(const overrides *o, quire_error *err) {
     return err_set(err, QUIRE_NO_MEMORY, -1, "%s: out of memory", o->flag);
 }
 
-static quire_err bad(const overrides *o, const char *key, const char *what, quire_error *err) {
+static quire_err overrides_bad(const overrides *o, const char *key, const char *what, quire_error *err) {
     return err_set(err, QUIRE_INVALID, -1, "%s %s: %s", o->flag, show_name(str_of(key)).text, what);
 }
 
-static quire_err too_long(const overrides *o, const char *key, size_t n, quire_error *err) {
+static quire_err overrides_too_long(const overrides *o, const char *key, size_t n, quire_error *err) {
     return err_set(err, QUIRE_INVALID, -1, "%s %s: a key of %s bytes; at most %d", o->flag,
                    show_name(str_of(key)).text, show_count(n).text, MAX_KEY);
 }
@@ -73,11 +73,11 @@ static void remove_at(overrides *o, size_t i) {
 
 /* Adds a key, and shares its value. What a packed model carries for it, or inside or
  * around it, goes. */
-static quire_err add(overrides *o, str key, json_value *value, bool is_carried, quire_error *err) {
+static quire_err overrides_add(overrides *o, str key, json_value *value, bool is_carried, quire_error *err) {
     char name[MAX_KEY + 1];
     (void)snprintf(name, sizeof name, "%.*s", (int)(key.n < MAX_KEY ? key.n : MAX_KEY), key.p);
     if (key.n > MAX_KEY) {
-        return too_long(o, name, key.n, err);
+        return overrides_too_long(o, name, key.n, err);
     }
     for (size_t i = o->n; i-- > 0;) {
         const override *other = &o->all[i];
@@ -86,7 +86,7 @@ static quire_err add(overrides *o, str key, json_value *value, bool is_carried, 
             (same || lies_inside(o, name, other->key) || lies_inside(o, other->key, name))) {
             remove_at(o, i);
         } else if (same) {
-            return bad(o, name, "is given twice", err);
+            return overrides_bad(o, name, "is given twice", err);
         }
     }
     if (o->n == MAX_OVERRIDES) {
@@ -95,7 +95,7 @@ static quire_err add(overrides *o, str key, json_value *value, bool is_carried, 
     char *copy =
         mem_grow(&o->all, &o->cap, o->n + 1, sizeof *o->all) == QUIRE_OK ? mem_dup(name, key.n) : NULL;
     if (copy == NULL) {
-        return no_memory(o, err);
+        return overrides_no_memory(o, err);
     }
     o->all[o->n++] = (override){.key = copy, .value = json_share(value), .is_carried = is_carried};
     return QUIRE_OK;
@@ -103,27 +103,28 @@ static quire_err add(overrides *o, str key, json_value *value, bool is_carried, 
 
 /* Adds the members of an object at a path, and those of objects in it. n: the path's
  * bytes, 0 at the root. */
-static quire_err add_members(overrides *o, char path[MAX_KEY + 1], size_t n, const json_value *object,
-                             quire_error *err) {
+static quire_err overrides_add_members(overrides *o, char path[MAX_KEY + 1], size_t n,
+                                       const json_value *object, quire_error *err) {
     for (json_member m = {0}; json_next(object, &m);) {
         size_t n_name = strlen(m.name), end = n + (n > 0) + n_name;
         if (n_name == 0 || strchr(m.name, '.') != NULL) {
-            return bad(o, m.name,
-                       "no name in config.json is empty or has a dot; {\"text_config\":{\"hidden_size\":64}} "
-                       "is a path",
-                       err);
+            return overrides_bad(
+                o, m.name,
+                "no name in config.json is empty or has a dot; {\"text_config\":{\"hidden_size\":64}} "
+                "is a path",
+                err);
         }
         if (end > MAX_KEY) {
-            return too_long(o, m.name, end, err);
+            return overrides_too_long(o, m.name, end, err);
         }
         memcpy(path + n, ".", n > 0);
         memcpy(path + end - n_name, m.name, n_name + 1);
         bool is_object = json_is(m.value, JSON_KIND_OBJECT) && json_doc_meta(m.value).kind == META_OTHER;
         if (is_object && json_length(m.value) == 0) {
-            return bad(o, path, "is an empty object, which changes nothing", err);
+            return overrides_bad(o, path, "is an empty object, which changes nothing", err);
         }
-        TRY(is_object ? add_members(o, path, end, m.value, err)
-                      : add(o, (str){path, end}, m.value, false, err));
+        TRY(is_object ? overrides_add_members(o, path, end, m.value, err)
+                      : overrides_add(o, (str){path, end}, m.value, false, err));
         path[n] = 0;
     }
     return QUIRE_OK;
@@ -135,7 +136,7 @@ static quire_err add_hf(overrides *o, str text, quire_error *err) {
     char path[MAX_KEY + 1] = "";
     quire_err e = json_read(text, &limits, JSON_WIDE_REAL, &root, &fault);
     if (e == QUIRE_NO_MEMORY) {
-        return no_memory(o, err);
+        return overrides_no_memory(o, err);
     }
     if (e != QUIRE_OK || !json_is(root, JSON_KIND_OBJECT)) {
         e = e == QUIRE_OK ? err_set(err, QUIRE_INVALID, -1,
@@ -143,13 +144,13 @@ static quire_err add_hf(overrides *o, str text, quire_error *err) {
                           : err_set(err, QUIRE_INVALID, -1, "%s: byte %zu: no valid JSON (%s)", o->flag,
                                     fault.at, fault.what);
     } else {
-        e = add_members(o, path, 0, root, err);
+        e = overrides_add_members(o, path, 0, root, err);
     }
     json_drop(root);
     return e;
 }
 
-static quire_err add_kv(overrides *o, str rest, quire_error *err) {
+static quire_err overrides_add_kv(overrides *o, str rest, quire_error *err) {
     if (rest.n == 0) {
         return err_set(err, QUIRE_INVALID, -1, "%s: is empty; KEY=TYPE:VALUE sets a key", o->flag);
     }
@@ -157,7 +158,7 @@ static quire_err add_kv(overrides *o, str rest, quire_error *err) {
         str key;
         json_value *value;
         TRY(override_kv_next(&rest, &key, &value, err));
-        quire_err e = add(o, key, value, false, err);
+        quire_err e = overrides_add(o, key, value, false, err);
         json_drop(value);
         TRY(e);
     }
@@ -172,12 +173,12 @@ static quire_err add_carried(overrides *o, const char *file, str text, quire_err
         text.n <= MAX_BYTES ? json_read(text, &limits, JSON_WIDE_REAL, &root, &fault) : QUIRE_TOO_LARGE;
     e = e == QUIRE_OK && !json_is(root, JSON_KIND_OBJECT) ? QUIRE_BAD_FILE : e;
     for (json_member m = {0}; e == QUIRE_OK && json_next(root, &m);) {
-        e = add(o, str_of(m.name), m.value, true, &why);
+        e = overrides_add(o, str_of(m.name), m.value, true, &why);
     }
     json_drop(root);
     return e == QUIRE_OK ? e
            : e == QUIRE_NO_MEMORY
-               ? no_memory(o, err)
+               ? overrides_no_memory(o, err)
                : err_set(err, QUIRE_BAD_FILE, -1,
                          "%s: the overrides that it was packed with are damaged; pack it again", file);
 }
@@ -186,7 +187,7 @@ static int compare_keys(const void *a, const void *b) {
     return strcmp(((const override *)a)->key, ((const override *)b)->key);
 }
 
-static quire_err write_text(overrides *o) {
+static quire_err overrides_write_text(overrides *o) {
     json_out out = {.to = &o->text};
     qsort(o->all, o->n, sizeof *o->all, compare_keys);
     json_begin(&out, '{');
@@ -197,21 +198,21 @@ static quire_err write_text(overrides *o) {
     return out.err;
 }
 
-static quire_err fill(overrides *o, const char *file, str given, str carried, quire_error *err) {
+static quire_err overrides_fill(overrides *o, const char *file, str given, str carried, quire_error *err) {
     if (given.n > MAX_BYTES) {
         return err_set(err, QUIRE_INVALID, -1, "%s: %s bytes; at most %s", o->flag, show_count(given.n).text,
                        show_count(MAX_BYTES).text);
     }
     TRY(carried.n > 0 ? add_carried(o, file, carried, err) : QUIRE_OK);
     if (given.p != NULL) {
-        TRY(o->by_path ? add_hf(o, given, err) : add_kv(o, given, err));
+        TRY(o->by_path ? add_hf(o, given, err) : overrides_add_kv(o, given, err));
     }
-    return o->n == 0 || write_text(o) == QUIRE_OK ? QUIRE_OK : no_memory(o, err);
+    return o->n == 0 || overrides_write_text(o) == QUIRE_OK ? QUIRE_OK : overrides_no_memory(o, err);
 }
 
 /* The text of the flag that belongs to the format; the other one must not be given. */
-static quire_err choose(model_format format, const char *file, const model_overrides *given, str *out,
-                        quire_error *err) {
+static quire_err overrides_choose(model_format format, const char *file, const model_overrides *given,
+                                  str *out, quire_error *err) {
     const char *mine = given == NULL ? NULL : format == MODEL_GGUF ? given->kv : given->hf;
     const char *other = given == NULL ? NULL : format == MODEL_GGUF ? given->hf : given->kv;
     if (other != NULL) {
@@ -227,7 +228,7 @@ quire_err overrides_open(model_format format, const char *file, const model_over
                          overrides **out, quire_error *err) {
     str text = {0};
     *out = NULL;
-    TRY(choose(format, file, given, &text, err));
+    TRY(overrides_choose(format, file, given, &text, err));
     if (text.p == NULL && carried.n == 0) {
         return QUIRE_OK;
     }
@@ -238,7 +239,7 @@ quire_err overrides_open(model_format format, const char *file, const model_over
     o->by_path = format == MODEL_HF;
     o->flag = overrides_flag(format);
     pthread_mutex_init(&o->mutex, NULL);
-    quire_err e = fill(o, file, text, carried, err);
+    quire_err e = overrides_fill(o, file, text, carried, err);
     if (e != QUIRE_OK || o->n == 0) {
         overrides_close(o);
         return e;

@@ -32,13 +32,13 @@ typedef struct entry_path {
 } entry_path;
 
 /* False: too long. */
-static bool path_of(const pack_cache *c, const char *name, const char *suffix, entry_path *out) {
+static bool pack_cache_path_of(const pack_cache *c, const char *name, const char *suffix, entry_path *out) {
     int n = snprintf(out->text, sizeof out->text, "%s/%s%s", c->dir, name, suffix);
     return n > 0 && (size_t)n < sizeof out->text;
 }
 
 /* True for KEY and this suffix. */
-static bool is_named(const char *name, const char *suffix) {
+static bool pack_cache_is_named(const char *name, const char *suffix) {
     return strspn(name, "0123456789abcdef") == KEY_DIGITS && strcmp(name + KEY_DIGITS, suffix) == 0;
 }
 
@@ -138,7 +138,7 @@ bool pack_cache_can_name(const model_file *source) {
 
 /* ---- reading ---- */
 
-static quire_err check_entry(const model_file *f, const char *key, quire_error *err) {
+static quire_err pack_cache_check_entry(const model_file *f, const char *key, quire_error *err) {
     const file_stamp *s = &f->whole.stamp;
     if (!f->is_packed || s->owner != geteuid() || (s->mode & (S_IWGRP | S_IWOTH)) != 0) {
         return err_set(err, QUIRE_UNSUPPORTED, -1, "%s: is no packed model that only this user may write",
@@ -155,11 +155,11 @@ static quire_err check_entry(const model_file *f, const char *key, quire_error *
 quire_err pack_cache_find(const pack_cache *c, const char *key, model_file **out, quire_error *err) {
     entry_path path;
     model_file *f = NULL;
-    if (!path_of(c, key, SUFFIX, &path) || access(path.text, F_OK) != 0) {
+    if (!pack_cache_path_of(c, key, SUFFIX, &path) || access(path.text, F_OK) != 0) {
         return QUIRE_NOT_FOUND;
     }
     quire_err e = model_file_open(path.text, &f, err);
-    e = e != QUIRE_OK ? e : check_entry(f, key, err);
+    e = e != QUIRE_OK ? e : pack_cache_check_entry(f, key, err);
     if (e != QUIRE_OK) {
         model_file_close(f);
         pack_cache_remove(c, key);
@@ -173,7 +173,7 @@ quire_err pack_cache_find(const pack_cache *c, const char *key, model_file **out
 
 void pack_cache_remove(const pack_cache *c, const char *key) {
     entry_path path;
-    if (path_of(c, key, SUFFIX, &path)) {
+    if (pack_cache_path_of(c, key, SUFFIX, &path)) {
         (void)unlink(path.text);
     }
 }
@@ -192,7 +192,7 @@ typedef struct listing {
     int64_t n_bytes;
 } listing;
 
-static bool list_entry(listing *l, const char *name, const struct stat *st) {
+static bool pack_cache_list_entry(listing *l, const char *name, const struct stat *st) {
     bool ok = mem_grow(&l->entries, &l->cap, l->n + 1, sizeof *l->entries) == QUIRE_OK;
     if (ok) {
         listed *e = &l->entries[l->n++];
@@ -224,15 +224,15 @@ static quire_err list_all(const pack_cache *c, listing *l, quire_error *err) {
     for (struct dirent *entry = readdir(d); entry != NULL && ok; entry = readdir(d)) {
         entry_path path;
         struct stat st;
-        bool is_part = is_named(entry->d_name, PART_SUFFIX);
-        if ((!is_part && !is_named(entry->d_name, SUFFIX)) || !path_of(c, entry->d_name, "", &path) ||
-            lstat(path.text, &st) != 0) {
+        bool is_part = pack_cache_is_named(entry->d_name, PART_SUFFIX);
+        if ((!is_part && !pack_cache_is_named(entry->d_name, SUFFIX)) ||
+            !pack_cache_path_of(c, entry->d_name, "", &path) || lstat(path.text, &st) != 0) {
             continue;
         }
         if (is_part) {
             remove_left(path.text);
         } else {
-            ok = list_entry(l, entry->d_name, &st);
+            ok = pack_cache_list_entry(l, entry->d_name, &st);
         }
     }
     closedir(d);
@@ -259,7 +259,7 @@ quire_err pack_cache_list(const pack_cache *c, pack_form **out, size_t *n, quire
 
 bool pack_cache_path(const pack_cache *c, const char *key, char *out, size_t n_out) {
     entry_path path;
-    bool fits = path_of(c, key, SUFFIX, &path) && strlen(path.text) < n_out;
+    bool fits = pack_cache_path_of(c, key, SUFFIX, &path) && strlen(path.text) < n_out;
     (void)snprintf(out, n_out, "%s", fits ? path.text : "");
     return fits;
 }
@@ -300,7 +300,7 @@ static quire_err remove_for(const pack_cache *c, listing *l, int64_t n_bytes, qu
     return QUIRE_OK;
 }
 
-static quire_err make_room(const pack_cache *c, int64_t n_bytes, quire_error *err) {
+static quire_err pack_cache_make_room(const pack_cache *c, int64_t n_bytes, quire_error *err) {
     listing l = {0};
     quire_err e = list_all(c, &l, err);
     e = e != QUIRE_OK ? e : remove_for(c, &l, n_bytes, err);
@@ -315,7 +315,7 @@ struct pack_entry {
     entry_path part, path;
 };
 
-static quire_err failed(const pack_entry *e, quire_error *err) {
+static quire_err pack_cache_failed(const pack_entry *e, quire_error *err) {
     return err_set(err, QUIRE_IO, -1, "%s: could not be written: %s", e->part.text, strerror(errno));
 }
 
@@ -325,7 +325,7 @@ static quire_err lock_part(pack_entry *e, quire_error *err) {
     struct stat ours, there;
     e->fd = open(e->part.text, O_WRONLY | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
     if (e->fd < 0) {
-        return failed(e, err);
+        return pack_cache_failed(e, err);
     }
     if (flock(e->fd, LOCK_EX | LOCK_NB) != 0 || fstat(e->fd, &ours) != 0 ||
         lstat(e->part.text, &there) != 0 || ours.st_ino != there.st_ino) {
@@ -333,20 +333,21 @@ static quire_err lock_part(pack_entry *e, quire_error *err) {
         e->fd = -1;
         return err_set(err, QUIRE_BUSY, -1, "%s: another process writes it", e->path.text);
     }
-    return ftruncate(e->fd, 0) == 0 ? QUIRE_OK : failed(e, err);
+    return ftruncate(e->fd, 0) == 0 ? QUIRE_OK : pack_cache_failed(e, err);
 }
 
 quire_err pack_entry_open(const pack_cache *c, const char *key, int64_t n_bytes, pack_entry **out,
                           quire_error *err) {
-    TRY(make_room(c, n_bytes, err));
+    TRY(pack_cache_make_room(c, n_bytes, err));
     pack_entry *e = mem_new(1, sizeof *e);
     if (e == NULL) {
         return err_set(err, QUIRE_NO_MEMORY, -1, "%s: out of memory", c->dir);
     }
     e->fd = -1;
-    quire_err r = path_of(c, key, SUFFIX, &e->path) && path_of(c, key, PART_SUFFIX, &e->part)
-                      ? lock_part(e, err)
-                      : err_set(err, QUIRE_IO, -1, "%s: the path is too long", c->dir);
+    quire_err r =
+        pack_cache_path_of(c, key, SUFFIX, &e->path) && pack_cache_path_of(c, key, PART_SUFFIX, &e->part)
+            ? lock_part(e, err)
+            : err_set(err, QUIRE_IO, -1, "%s: the path is too long", c->dir);
     if (r != QUIRE_OK) {
         pack_entry_discard(e);
         return r;
@@ -357,12 +358,13 @@ quire_err pack_entry_open(const pack_cache *c, const char *key, int64_t n_bytes,
 
 quire_err pack_entry_write(pack_entry *e, const packed_image *image, uint64_t from, uint64_t n,
                            quire_error *err) {
-    return packed_image_write(image, e->fd, from, n) == QUIRE_OK ? QUIRE_OK : failed(e, err);
+    return packed_image_write(image, e->fd, from, n) == QUIRE_OK ? QUIRE_OK : pack_cache_failed(e, err);
 }
 
 quire_err pack_entry_finish(pack_entry *e, quire_error *err) {
-    quire_err r =
-        fdatasync(e->fd) == 0 && rename(e->part.text, e->path.text) == 0 ? QUIRE_OK : failed(e, err);
+    quire_err r = fdatasync(e->fd) == 0 && rename(e->part.text, e->path.text) == 0
+                      ? QUIRE_OK
+                      : pack_cache_failed(e, err);
     if (r == QUIRE_OK) {
         (void)close(e->fd); /* all is written; this gives the lock back */
         e->fd = -1;

@@ -12,7 +12,7 @@
 #define PREFIX "packed:"
 
 /* Fills in the entry's own data. */
-static void describe(const pack_cache *c, const pack_form *from, quire_packed_form *out) {
+static void pack_cache_list_describe(const pack_cache *c, const pack_form *from, quire_packed_form *out) {
 
     char path[4096];
     model_file *f = NULL;
@@ -33,7 +33,7 @@ static void describe(const pack_cache *c, const pack_form *from, quire_packed_fo
     model_file_close(f);
 }
 
-static int compare(const void *a, const void *b) {
+static int pack_cache_list_compare(const void *a, const void *b) {
     const quire_packed_form *x = a, *y = b;
     int order = strcmp(x->source, y->source);
     return order != 0 ? order : strcmp(x->name, y->name);
@@ -58,10 +58,10 @@ quire_err quire_packed_list(const char *dir, quire_packed_form **forms, size_t *
     }
     *n = e == QUIRE_OK ? *n : 0;
     for (size_t i = 0; i < *n; i++) {
-        describe(&c, &found[i], &(*forms)[i]);
+        pack_cache_list_describe(&c, &found[i], &(*forms)[i]);
     }
     if (*n > 0) {
-        qsort(*forms, *n, sizeof **forms, compare);
+        qsort(*forms, *n, sizeof **forms, pack_cache_list_compare);
     }
     mem_free(found);
     pack_cache_close(&c);

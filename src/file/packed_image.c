@@ -34,38 +34,38 @@ struct packed_image {
 
 /* ---- the directory's entries ---- */
 
-static quire_err put_u32(strbuf *b, uint32_t v) {
+static quire_err packed_image_put_u32(strbuf *b, uint32_t v) {
     return strbuf_add(b, &v, sizeof v);
 }
 
-static quire_err put_u64(strbuf *b, uint64_t v) {
+static quire_err packed_image_put_u64(strbuf *b, uint64_t v) {
     return strbuf_add(b, &v, sizeof v);
 }
 
 static quire_err put_str(strbuf *b, str s) {
-    TRY(put_u64(b, s.n));
+    TRY(packed_image_put_u64(b, s.n));
     return strbuf_add(b, s.p, s.n);
 }
 
-static quire_err put_tensor(strbuf *b, const tensor_view *t, uint64_t at) {
+static quire_err packed_image_put_tensor(strbuf *b, const tensor_view *t, uint64_t at) {
     const char *suffix = t->packing != 0 ? PACKED_SUFFIX : "";
-    TRY(put_u64(b, strlen(t->name) + strlen(suffix)));
+    TRY(packed_image_put_u64(b, strlen(t->name) + strlen(suffix)));
     TRY(strbuf_add_str(b, t->name));
     TRY(strbuf_add_str(b, suffix));
     TRY(put_str(b, str_of(dtype_name(t->type))));
-    TRY(put_u32(b, t->packing != 0));
-    TRY(put_u32(b, (uint32_t)t->n_dims));
+    TRY(packed_image_put_u32(b, t->packing != 0));
+    TRY(packed_image_put_u32(b, (uint32_t)t->n_dims));
     for (int32_t i = 0; i < t->n_dims; i++) {
-        TRY(put_u64(b, (uint64_t)t->dims[i]));
+        TRY(packed_image_put_u64(b, (uint64_t)t->dims[i]));
     }
-    TRY(put_u64(b, at));
-    return put_u64(b, t->n_bytes);
+    TRY(packed_image_put_u64(b, at));
+    return packed_image_put_u64(b, t->n_bytes);
 }
 
 /* ---- pieces ---- */
 
 /* Adds a piece at the next multiple of PACKED_ALIGN. */
-static quire_err add_piece(packed_image *i, const void *p, size_t n, bool is_owned) {
+static quire_err packed_image_add_piece(packed_image *i, const void *p, size_t n, bool is_owned) {
     TRY(mem_grow(&i->pieces, &i->cap_pieces, i->n_pieces + 1, sizeof *i->pieces));
     piece *last = &i->pieces[i->n_pieces++];
     *last = (piece){.at = i->at + (-i->at & (PACKED_ALIGN - 1)), .p = p, .n = n, .is_owned = is_owned};
@@ -74,10 +74,10 @@ static quire_err add_piece(packed_image *i, const void *p, size_t n, bool is_own
 }
 
 quire_err packed_image_add(packed_image *i, const tensor_view *view) {
-    TRY(add_piece(i, view->data, view->n_bytes, false));
+    TRY(packed_image_add_piece(i, view->data, view->n_bytes, false));
     i->header.packing = view->packing != 0 ? view->packing : i->header.packing;
     i->n_tensors++;
-    return put_tensor(&i->tensors, view, i->pieces[i->n_pieces - 1].at);
+    return packed_image_put_tensor(&i->tensors, view, i->pieces[i->n_pieces - 1].at);
 }
 
 static quire_err add_section(packed_image *i, const char *name, str data) {
@@ -85,32 +85,32 @@ static quire_err add_section(packed_image *i, const char *name, str data) {
         return QUIRE_OK; /* the source has no such file */
     }
     char *copy = mem_dup(data.p, data.n);
-    quire_err e = copy != NULL ? add_piece(i, copy, data.n, true) : QUIRE_NO_MEMORY;
+    quire_err e = copy != NULL ? packed_image_add_piece(i, copy, data.n, true) : QUIRE_NO_MEMORY;
     if (e != QUIRE_OK) {
         mem_free(copy);
         return e;
     }
     i->n_sections++;
     TRY(put_str(&i->sections, str_of(name)));
-    TRY(put_u64(&i->sections, i->pieces[i->n_pieces - 1].at));
-    return put_u64(&i->sections, data.n);
+    TRY(packed_image_put_u64(&i->sections, i->pieces[i->n_pieces - 1].at));
+    return packed_image_put_u64(&i->sections, data.n);
 }
 
 /* ---- metadata ---- */
 
 static quire_err put_items(strbuf *b, const gguf_value *v) {
-    TRY(put_u32(b, v->item_type));
-    TRY(put_u64(b, v->n));
+    TRY(packed_image_put_u32(b, v->item_type));
+    TRY(packed_image_put_u64(b, v->n));
     for (size_t i = 0; v->item_type == GGUF_STRING && i < v->n; i++) {
         TRY(put_str(b, v->strings[i]));
     }
     return strbuf_add(b, v->data, v->n * gguf_type_bytes(v->item_type));
 }
 
-static quire_err put_key(strbuf *b, const gguf_key *k) {
+static quire_err packed_image_put_key(strbuf *b, const gguf_key *k) {
     const gguf_value *v = &k->value;
     TRY(put_str(b, k->name));
-    TRY(put_u32(b, v->type));
+    TRY(packed_image_put_u32(b, v->type));
     if (v->type == GGUF_ARRAY) {
         return put_items(b, v);
     }
@@ -120,7 +120,7 @@ static quire_err put_key(strbuf *b, const gguf_key *k) {
 
 /* True for the lists that the tables replace, and for arrays of arrays, which nothing
  * reads. */
-static bool is_left_out(const gguf_key *k, bool has_tables) {
+static bool packed_image_is_left_out(const gguf_key *k, bool has_tables) {
     static const char *const lists[] = {"tokenizer.ggml.tokens", "tokenizer.ggml.scores",
                                         "tokenizer.ggml.merges"};
     bool listed = false;
@@ -134,24 +134,25 @@ static quire_err put_gguf(strbuf *b, const gguf *g, bool has_tables) {
     const gguf_value *tokens = gguf_find(g, "tokenizer.ggml.tokens");
     uint64_t n = has_tables;
     for (int32_t i = 0; i < g->n_keys; i++) {
-        n += !is_left_out(&g->keys[i], has_tables);
+        n += !packed_image_is_left_out(&g->keys[i], has_tables);
     }
     TRY(strbuf_add(b, "GGUF", 4));
-    TRY(put_u32(b, 3));
-    TRY(put_u64(b, 0));
-    TRY(put_u64(b, n));
+    TRY(packed_image_put_u32(b, 3));
+    TRY(packed_image_put_u64(b, 0));
+    TRY(packed_image_put_u64(b, n));
     for (int32_t i = 0; i < g->n_keys; i++) {
-        TRY(is_left_out(&g->keys[i], has_tables) ? QUIRE_OK : put_key(b, &g->keys[i]));
+        TRY(packed_image_is_left_out(&g->keys[i], has_tables) ? QUIRE_OK
+                                                              : packed_image_put_key(b, &g->keys[i]));
     }
     if (has_tables) {
         TRY(put_str(b, str_of(PACKED_N_TOKENS)));
-        TRY(put_u32(b, GGUF_U32));
-        TRY(put_u32(b, tokens != NULL ? (uint32_t)tokens->n : 0));
+        TRY(packed_image_put_u32(b, GGUF_U32));
+        TRY(packed_image_put_u32(b, tokens != NULL ? (uint32_t)tokens->n : 0));
     }
     return QUIRE_OK;
 }
 
-static quire_err add_gguf(packed_image *i, const gguf *g, bool has_tables) {
+static quire_err packed_image_add_gguf(packed_image *i, const gguf *g, bool has_tables) {
     strbuf b = {0};
     quire_err e = put_gguf(&b, g, has_tables);
     e = e == QUIRE_OK ? add_section(i, PACKED_GGUF, (str){b.p, b.n}) : e;
@@ -159,7 +160,7 @@ static quire_err add_gguf(packed_image *i, const gguf *g, bool has_tables) {
     return e;
 }
 
-static quire_err add_templates(packed_image *i, const model_file *f) {
+static quire_err packed_image_add_templates(packed_image *i, const model_file *f) {
     for (size_t k = 0; k < f->n_templates; k++) {
         char name[sizeof TEMPLATES_DIRECTORY + MAX_TEMPLATE_NAME + sizeof ".jinja"];
         (void)snprintf(name, sizeof name, TEMPLATES_DIRECTORY "/%s.jinja", f->templates[k].name);
@@ -185,7 +186,7 @@ quire_err packed_image_metadata(packed_image *i, const model_file *f, str tables
     TRY(add_section(i, PACKED_TABLES, tables.n > 0 ? tables : (str){0}));
     TRY(add_section(i, PACKED_OVERRIDES, model_file_overrides(f)));
     if (f->format == MODEL_GGUF) {
-        return add_gguf(i, &f->gguf, tables.n > 0);
+        return packed_image_add_gguf(i, &f->gguf, tables.n > 0);
     }
     TRY(add_section(i, "config.json", f->config_text));
     TRY(add_section(i, "generation_config.json", f->generation_text));
@@ -195,7 +196,7 @@ quire_err packed_image_metadata(packed_image *i, const model_file *f, str tables
     TRY(add_section(i, VOCAB_MODEL_SECTION, v->model_bytes));
     TRY(add_section(i, "chat_template.jinja", f->template_text));
     TRY(add_section(i, "chat_template.json", f->template_json_text));
-    TRY(add_templates(i, f));
+    TRY(packed_image_add_templates(i, f));
     return add_modules(i, f);
 }
 
@@ -210,7 +211,7 @@ quire_err packed_image_key(packed_image *i, const char *key, const char *source)
 typedef bool (*take_bytes)(void *context, const void *p, size_t n);
 
 /* The first piece that ends after `at`. */
-static size_t find_piece(const packed_image *i, uint64_t at) {
+static size_t packed_image_find_piece(const packed_image *i, uint64_t at) {
     size_t low = 0, high = i->n_pieces;
     while (low < high) {
         size_t middle = low + (high - low) / 2;
@@ -224,9 +225,10 @@ static size_t find_piece(const packed_image *i, uint64_t at) {
 }
 
 /* Passes bytes from..to on, in order. False: take did not want them. */
-static bool read_bytes(const packed_image *i, uint64_t from, uint64_t to, take_bytes take, void *context) {
+static bool packed_image_read_bytes(const packed_image *i, uint64_t from, uint64_t to, take_bytes take,
+                                    void *context) {
     static const uint8_t zeros[PACKED_ALIGN];
-    for (size_t k = find_piece(i, from); from < to;) {
+    for (size_t k = packed_image_find_piece(i, from); from < to;) {
         const piece *p = k < i->n_pieces ? &i->pieces[k] : NULL;
         uint64_t begin = p != NULL ? p->at : to, end = p != NULL ? p->at + p->n : to;
         const void *bytes = zeros;
@@ -264,7 +266,7 @@ static bool take_write(void *context, const void *p, size_t n) {
 }
 
 quire_err packed_image_write(const packed_image *i, int fd, uint64_t from, uint64_t n) {
-    return read_bytes(i, from, from + n, take_write, &fd) ? QUIRE_OK : QUIRE_IO;
+    return packed_image_read_bytes(i, from, from + n, take_write, &fd) ? QUIRE_OK : QUIRE_IO;
 }
 
 uint64_t packed_image_data_bytes(const packed_image *i) {
@@ -295,7 +297,8 @@ void packed_image_hash(packed_image *i, int32_t block) {
     uint64_t from = PACKED_ALIGN + (uint64_t)block * PACKED_BLOCK, end = i->checksums[0];
     XXH3_state_t state;
     XXH3_64bits_reset(&state);
-    (void)read_bytes(i, from, end - from < PACKED_BLOCK ? end : from + PACKED_BLOCK, take_hash, &state);
+    (void)packed_image_read_bytes(i, from, end - from < PACKED_BLOCK ? end : from + PACKED_BLOCK, take_hash,
+                                  &state);
     i->checksums[1 + block] = XXH3_64bits_digest(&state);
 }
 
@@ -305,13 +308,14 @@ static quire_err add_checksums(packed_image *i) {
     return add_section(i, PACKED_CHECKSUMS, (str){(const char *)i->checksums, n + sizeof *i->checksums});
 }
 
-static quire_err add_directory(packed_image *i) {
+static quire_err packed_image_add_directory(packed_image *i) {
     strbuf b = {0};
     packed_header *h = &i->header;
-    bool ok =
-        put_u32(&b, i->n_sections) == QUIRE_OK && strbuf_add(&b, i->sections.p, i->sections.n) == QUIRE_OK &&
-        put_u32(&b, i->n_tensors) == QUIRE_OK && strbuf_add(&b, i->tensors.p, i->tensors.n) == QUIRE_OK &&
-        add_piece(i, b.p, b.n, true) == QUIRE_OK;
+    bool ok = packed_image_put_u32(&b, i->n_sections) == QUIRE_OK &&
+              strbuf_add(&b, i->sections.p, i->sections.n) == QUIRE_OK &&
+              packed_image_put_u32(&b, i->n_tensors) == QUIRE_OK &&
+              strbuf_add(&b, i->tensors.p, i->tensors.n) == QUIRE_OK &&
+              packed_image_add_piece(i, b.p, b.n, true) == QUIRE_OK;
     if (!ok) {
         strbuf_deinit(&b);
         return QUIRE_NO_MEMORY;
@@ -325,7 +329,7 @@ static quire_err add_directory(packed_image *i) {
 
 quire_err packed_image_seal(packed_image *i) {
     TRY(add_checksums(i));
-    TRY(add_directory(i));
+    TRY(packed_image_add_directory(i));
     sha256(&i->header, offsetof(packed_header, header_digest), i->header.header_digest);
     return QUIRE_OK;
 }
@@ -348,7 +352,7 @@ quire_err packed_image_open(compute_mode compute, packed_image **out) {
     }
     i->header = (packed_header){.version = PACKED_VERSION, .compute = (uint32_t)compute};
     memcpy(i->header.magic, PACKED_MAGIC, sizeof i->header.magic);
-    quire_err e = add_piece(i, &i->header, sizeof i->header, false);
+    quire_err e = packed_image_add_piece(i, &i->header, sizeof i->header, false);
     if (e != QUIRE_OK) {
         packed_image_close(i);
         return e;

@@ -15,11 +15,11 @@ struct packed_writer {
     int fd;                /* -1: not open */
 };
 
-static quire_err failed(const packed_writer *w, quire_error *err) {
+static quire_err packed_write_failed(const packed_writer *w, quire_error *err) {
     return err_set(err, QUIRE_IO, -1, "%s: could not be written: %s", w->own_path, strerror(errno));
 }
 
-static quire_err no_memory(const char *path, quire_error *err) {
+static quire_err packed_write_no_memory(const char *path, quire_error *err) {
     return err_set(err, QUIRE_NO_MEMORY, -1, "%s: out of memory", path);
 }
 
@@ -47,7 +47,7 @@ static quire_err create(packed_writer *w, quire_error *err) {
         strbuf own = {0};
         if (strbuf_addf(&own, "%s.%d.part", w->path, i) != QUIRE_OK) {
             strbuf_deinit(&own);
-            return no_memory(w->path, err);
+            return packed_write_no_memory(w->path, err);
         }
         mem_free(w->own_path);
         w->own_path = own.p;
@@ -56,18 +56,18 @@ static quire_err create(packed_writer *w, quire_error *err) {
             break;
         }
     }
-    return w->fd >= 0 ? QUIRE_OK : failed(w, err);
+    return w->fd >= 0 ? QUIRE_OK : packed_write_failed(w, err);
 }
 
 quire_err packed_writer_open(const char *path, packed_writer **out, quire_error *err) {
     TRY(check_place(path, err));
     packed_writer *w = mem_new(1, sizeof *w);
     if (w == NULL) {
-        return no_memory(path, err);
+        return packed_write_no_memory(path, err);
     }
     w->fd = -1;
     w->path = mem_dup(path, strlen(path));
-    quire_err e = w->path != NULL ? create(w, err) : no_memory(path, err);
+    quire_err e = w->path != NULL ? create(w, err) : packed_write_no_memory(path, err);
     if (e != QUIRE_OK) {
         packed_writer_discard(w);
         return e;
@@ -78,7 +78,7 @@ quire_err packed_writer_open(const char *path, packed_writer **out, quire_error 
 
 quire_err packed_writer_finish(packed_writer *w, const packed_image *i, quire_error *err) {
     bool written = packed_image_write(i, w->fd, 0, packed_image_bytes(i)) == QUIRE_OK && fsync(w->fd) == 0;
-    quire_err e = written && rename(w->own_path, w->path) == 0 ? QUIRE_OK : failed(w, err);
+    quire_err e = written && rename(w->own_path, w->path) == 0 ? QUIRE_OK : packed_write_failed(w, err);
     if (e == QUIRE_OK) {
         (void)close(w->fd); /* all data is written already */
         w->fd = -1;

@@ -7,22 +7,22 @@
 
 #define KEY "tokenizer.ggml."
 
-static quire_err bad(const model_file *f, const char *key, const char *what, quire_error *err) {
+static quire_err read_vocab_bad(const model_file *f, const char *key, const char *what, quire_error *err) {
     return err_set(err, QUIRE_BAD_FILE, -1, "%s: %s %s; the file is damaged or wrongly converted", f->path,
                    key, what);
 }
 
 /* Reads an optional string; *out stays empty when there is none. */
-static quire_err read_text(const model_file *f, const char *key, str *out, quire_error *err) {
+static quire_err read_vocab_read_text(const model_file *f, const char *key, str *out, quire_error *err) {
     if (model_file_str(f, key, out) == QUIRE_BAD_FILE) {
-        return bad(f, key, "is no string", err);
+        return read_vocab_bad(f, key, "is no string", err);
     }
     return QUIRE_OK;
 }
 
 /* Reads an optional array of item_type; *out is NULL when there is none. */
-static quire_err read_array(const model_file *f, const char *key, gguf_type item_type, const gguf_value **out,
-                            quire_error *err) {
+static quire_err read_vocab_read_array(const model_file *f, const char *key, gguf_type item_type,
+                                       const gguf_value **out, quire_error *err) {
     const gguf_value *v = gguf_find(&f->gguf, key);
     *out = v;
     if (v == NULL) {
@@ -34,20 +34,20 @@ static quire_err read_array(const model_file *f, const char *key, gguf_type item
                        "%s: %s is no array of %s; the file is damaged or wrongly converted", f->path, key,
                        gguf_type_name(item_type));
     }
-    return v->n > INT32_MAX ? bad(f, key, "is absurdly long", err) : QUIRE_OK;
+    return v->n > INT32_MAX ? read_vocab_bad(f, key, "is absurdly long", err) : QUIRE_OK;
 }
 
 /* Reads an optional array with a number of 4 bytes for each token. It is copied because a
  * file may be unaligned. *out is NULL when there is none. */
-static quire_err copy_numbers(const model_file *f, const char *key, gguf_type item_type, int32_t n,
-                              void **out, quire_error *err) {
+static quire_err read_vocab_copy_numbers(const model_file *f, const char *key, gguf_type item_type, int32_t n,
+                                         void **out, quire_error *err) {
     const gguf_value *v;
-    TRY(read_array(f, key, item_type, &v, err));
+    TRY(read_vocab_read_array(f, key, item_type, &v, err));
     if (v == NULL) {
         return QUIRE_OK;
     }
     if (v->n != (size_t)n) {
-        return bad(f, key, "has another length than " KEY "tokens", err);
+        return read_vocab_bad(f, key, "has another length than " KEY "tokens", err);
     }
     *out = mem_dup(v->data, v->n * 4);
     return *out != NULL ? QUIRE_OK
@@ -56,10 +56,10 @@ static quire_err copy_numbers(const model_file *f, const char *key, gguf_type it
 
 /* Reads a special token's id, -1 when it is missing. Some published files have an id
  * outside the vocabulary: that is logged, and counts as missing. */
-static quire_err read_id(const model_file *f, const char *key, int32_t *out, quire_error *err) {
+static quire_err read_vocab_read_id(const model_file *f, const char *key, int32_t *out, quire_error *err) {
     int64_t id = -1;
     if (model_file_i64(f, key, &id) == QUIRE_BAD_FILE) {
-        return bad(f, key, "is no integer", err);
+        return read_vocab_bad(f, key, "is no integer", err);
     }
     *out = -1;
     if (id >= 0 && id < f->vocab.n_tokens) {
@@ -70,11 +70,11 @@ static quire_err read_id(const model_file *f, const char *key, int32_t *out, qui
     return QUIRE_OK;
 }
 
-static quire_err read_flag(const model_file *f, const char *key, int32_t *out, quire_error *err) {
+static quire_err read_vocab_read_flag(const model_file *f, const char *key, int32_t *out, quire_error *err) {
     bool flag;
     quire_err e = model_file_bool(f, key, &flag);
     if (e == QUIRE_BAD_FILE) {
-        return bad(f, key, "is no bool", err);
+        return read_vocab_bad(f, key, "is no bool", err);
     }
     *out = e == QUIRE_OK ? flag : -1;
     return QUIRE_OK;
@@ -86,13 +86,13 @@ static quire_err read_tokens(model_file *f, quire_error *err) {
     vocab *v = &f->vocab;
     const gguf_value *tokens;
     int64_t n = 0;
-    TRY(read_array(f, KEY "tokens", GGUF_STRING, &tokens, err));
+    TRY(read_vocab_read_array(f, KEY "tokens", GGUF_STRING, &tokens, err));
     if (tokens != NULL) {
         v->tokens = tokens->strings;
         n = (int64_t)tokens->n;
     } else if (v->tables.n > 0 &&
                (model_file_i64(f, PACKED_N_TOKENS, &n) != QUIRE_OK || n < 1 || n > INT32_MAX)) {
-        return bad(f, PACKED_N_TOKENS, "is no number of tokens", err);
+        return read_vocab_bad(f, PACKED_N_TOKENS, "is no number of tokens", err);
     }
     v->n_tokens = (int32_t)n;
     v->source = n > 0 ? VOCAB_GGUF : VOCAB_NONE;
@@ -103,18 +103,18 @@ static quire_err read_token_arrays(model_file *f, quire_error *err) {
     vocab *v = &f->vocab;
     const gguf_value *merges;
     void *scores = NULL, *types = NULL;
-    quire_err e = copy_numbers(f, KEY "scores", GGUF_F32, v->n_tokens, &scores, err);
+    quire_err e = read_vocab_copy_numbers(f, KEY "scores", GGUF_F32, v->n_tokens, &scores, err);
     v->scores = f->scores = scores;
     TRY(e);
-    e = copy_numbers(f, KEY "token_type", GGUF_I32, v->n_tokens, &types, err);
+    e = read_vocab_copy_numbers(f, KEY "token_type", GGUF_I32, v->n_tokens, &types, err);
     v->types = f->types = types;
     TRY(e);
     for (int32_t i = 0; f->types != NULL && i < v->n_tokens; i++) {
         if (f->types[i] < VOCAB_UNDEFINED || f->types[i] > VOCAB_BYTE) {
-            return bad(f, KEY "token_type", "has a value that GGUF does not define", err);
+            return read_vocab_bad(f, KEY "token_type", "has a value that GGUF does not define", err);
         }
     }
-    TRY(read_array(f, KEY "merges", GGUF_STRING, &merges, err));
+    TRY(read_vocab_read_array(f, KEY "merges", GGUF_STRING, &merges, err));
     if (merges != NULL) {
         v->merges = merges->strings;
         v->n_merges = (int32_t)merges->n;
@@ -145,7 +145,7 @@ static quire_err read_charsmap(model_file *f, quire_error *err) {
         return QUIRE_OK;
     }
     if (v->type != GGUF_ARRAY || (v->item_type != GGUF_U8 && v->item_type != GGUF_I8)) {
-        return bad(f, KEY "precompiled_charsmap", "is no array of bytes", err);
+        return read_vocab_bad(f, KEY "precompiled_charsmap", "is no array of bytes", err);
     }
     f->vocab.charsmap = (str){(const char *)v->data, v->n};
     return QUIRE_OK;
@@ -161,19 +161,19 @@ quire_err gguf_read_vocab(model_file *f, quire_error *err) {
     if (v->source == VOCAB_NONE) {
         return QUIRE_OK;
     }
-    TRY(read_text(f, KEY "model", &v->model, err));
-    TRY(read_text(f, KEY "pre", &v->pre, err));
+    TRY(read_vocab_read_text(f, KEY "model", &v->model, err));
+    TRY(read_vocab_read_text(f, KEY "pre", &v->pre, err));
     TRY(read_token_arrays(f, err));
-    TRY(read_id(f, KEY "bos_token_id", &v->bos, err));
-    TRY(read_id(f, KEY "eos_token_id", &v->eos, err));
-    TRY(read_id(f, KEY "unknown_token_id", &v->unk, err));
-    TRY(read_id(f, KEY "padding_token_id", &v->pad, err));
-    TRY(read_flag(f, KEY "add_bos_token", &v->add_bos, err));
-    TRY(read_flag(f, KEY "add_eos_token", &v->add_eos, err));
-    TRY(read_id(f, KEY "seperator_token_id", &v->sep, err)); /* as it is spelled there */
-    TRY(read_flag(f, KEY "remove_extra_whitespaces", &v->remove_extra_whitespaces, err));
-    TRY(read_flag(f, KEY "normalizer.lowercase", &v->lowercase, err));
-    TRY(read_flag(f, KEY "normalizer.strip_accents", &v->strip_accents, err));
+    TRY(read_vocab_read_id(f, KEY "bos_token_id", &v->bos, err));
+    TRY(read_vocab_read_id(f, KEY "eos_token_id", &v->eos, err));
+    TRY(read_vocab_read_id(f, KEY "unknown_token_id", &v->unk, err));
+    TRY(read_vocab_read_id(f, KEY "padding_token_id", &v->pad, err));
+    TRY(read_vocab_read_flag(f, KEY "add_bos_token", &v->add_bos, err));
+    TRY(read_vocab_read_flag(f, KEY "add_eos_token", &v->add_eos, err));
+    TRY(read_vocab_read_id(f, KEY "seperator_token_id", &v->sep, err)); /* as it is spelled there */
+    TRY(read_vocab_read_flag(f, KEY "remove_extra_whitespaces", &v->remove_extra_whitespaces, err));
+    TRY(read_vocab_read_flag(f, KEY "normalizer.lowercase", &v->lowercase, err));
+    TRY(read_vocab_read_flag(f, KEY "normalizer.strip_accents", &v->strip_accents, err));
     TRY(read_charsmap(f, err));
-    return read_flag(f, KEY "add_space_prefix", &v->add_space_prefix, err);
+    return read_vocab_read_flag(f, KEY "add_space_prefix", &v->add_space_prefix, err);
 }

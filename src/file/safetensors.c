@@ -33,13 +33,13 @@ typedef struct reader {
     quire_error *err;
 } reader;
 
-static quire_err bad(const reader *r, const char *name, const char *what) {
+static quire_err safetensors_bad(const reader *r, const char *name, const char *what) {
     return err_set(r->err, QUIRE_BAD_FILE, -1, "%s: tensor %s: %s; the file is damaged, download it again",
                    r->file, show_name(str_of(name)).text, what);
 }
 
 /* True for a whole number from 0 on. */
-static bool whole(meta_value v, uint64_t *out) {
+static bool safetensors_whole(meta_value v, uint64_t *out) {
     if (v.kind != META_INT || v.i < 0) {
         return false;
     }
@@ -47,12 +47,12 @@ static bool whole(meta_value v, uint64_t *out) {
     return true;
 }
 
-static quire_err read_range(reader *r, const char *name, json_value *entry, byte_range *out) {
+static quire_err safetensors_read_range(reader *r, const char *name, json_value *entry, byte_range *out) {
     json_value *offsets = json_get(entry, "data_offsets");
     if (!json_is(offsets, JSON_KIND_ARRAY) || json_length(offsets) != 2 ||
-        !whole(json_doc_item(offsets, 0), &out->begin) || !whole(json_doc_item(offsets, 1), &out->end) ||
-        out->begin > out->end) {
-        return bad(r, name, "data_offsets is not [begin, end]");
+        !safetensors_whole(json_doc_item(offsets, 0), &out->begin) ||
+        !safetensors_whole(json_doc_item(offsets, 1), &out->end) || out->begin > out->end) {
+        return safetensors_bad(r, name, "data_offsets is not [begin, end]");
     }
     if (out->end > r->n_data) {
         return err_set(
@@ -65,18 +65,19 @@ static quire_err read_range(reader *r, const char *name, json_value *entry, byte
 }
 
 /* Reads the shape into dims[0..*rank), up to MAX_RANK, and the number of elements. */
-static quire_err read_shape(reader *r, const char *name, json_value *entry, int64_t *dims, size_t *rank,
-                            size_t *n_elements) {
+static quire_err safetensors_read_shape(reader *r, const char *name, json_value *entry, int64_t *dims,
+                                        size_t *rank, size_t *n_elements) {
     json_value *shape = json_get(entry, "shape");
     if (!json_is(shape, JSON_KIND_ARRAY) || json_length(shape) > MAX_RANK) {
-        return bad(r, name, "shape is no array of dimensions");
+        return safetensors_bad(r, name, "shape is no array of dimensions");
     }
     *rank = json_length(shape);
     *n_elements = 1;
     for (size_t i = 0; i < *rank; i++) {
         uint64_t dim;
-        if (!whole(json_doc_item(shape, i), &dim) || !size_mul(*n_elements, (size_t)dim, n_elements)) {
-            return bad(r, name, "shape has a dimension that is absurd");
+        if (!safetensors_whole(json_doc_item(shape, i), &dim) ||
+            !size_mul(*n_elements, (size_t)dim, n_elements)) {
+            return safetensors_bad(r, name, "shape has a dimension that is absurd");
         }
         dims[i] = (int64_t)dim;
     }
@@ -97,20 +98,20 @@ static const char *why_unread(bool known, const char *dtype_text, size_t rank, s
 static quire_err add_tensor(reader *r, const char *name, json_value *entry) {
     str dtype_text = json_get_str(entry, "dtype");
     if (dtype_text.n == 0 || memchr(dtype_text.p, 0, dtype_text.n) != NULL) {
-        return bad(r, name, "it has no dtype");
+        return safetensors_bad(r, name, "it has no dtype");
     }
     int64_t dims[MAX_RANK];
     size_t rank = 0, n_elements = 0, n_bytes;
     byte_range range = {0};
-    TRY(read_range(r, name, entry, &range));
-    TRY(read_shape(r, name, entry, dims, &rank, &n_elements));
+    TRY(safetensors_read_range(r, name, entry, &range));
+    TRY(safetensors_read_shape(r, name, entry, dims, &rank, &n_elements));
     r->ranges[r->n_ranges++] = range;
 
     dtype type = DTYPE_F32;
     bool known = dtype_from_name(dtype_text.p, dtype_text.n, &type) && !dtype_is_quantised(type);
     if (known && (!size_mul(n_elements, (size_t)dtype_block_bytes(type), &n_bytes) ||
                   n_bytes != range.end - range.begin)) {
-        return bad(r, name, "shape and dtype do not give the bytes of data_offsets");
+        return safetensors_bad(r, name, "shape and dtype do not give the bytes of data_offsets");
     }
     const char *why = why_unread(known, dtype_text.p, rank, n_elements);
     if (why != NULL) {
@@ -125,7 +126,7 @@ static quire_err add_tensor(reader *r, const char *name, json_value *entry) {
     return tensor_dir_add(r->dir, str_of(name), &t, r->part);
 }
 
-static int compare_ranges(const void *a, const void *b) {
+static int safetensors_compare_ranges(const void *a, const void *b) {
     const byte_range *x = a, *y = b;
     int order = (x->begin > y->begin) - (x->begin < y->begin);
     return order != 0 ? order : (x->end > y->end) - (x->end < y->end);
@@ -133,11 +134,11 @@ static int compare_ranges(const void *a, const void *b) {
 
 static quire_err check_overlap(reader *r) {
     if (r->n_ranges > 0) {
-        qsort(r->ranges, r->n_ranges, sizeof *r->ranges, compare_ranges);
+        qsort(r->ranges, r->n_ranges, sizeof *r->ranges, safetensors_compare_ranges);
     }
     for (size_t i = 1; i < r->n_ranges; i++) {
         if (r->ranges[i].begin < r->ranges[i - 1].end) {
-            return bad(r, r->ranges[i].name, "its data overlap another tensor's");
+            return safetensors_bad(r, r->ranges[i].name, "its data overlap another tensor's");
         }
     }
     return QUIRE_OK;
@@ -152,7 +153,8 @@ static quire_err add_tensors(reader *r, json_value *root) {
         if (strcmp(m.name, "__metadata__") == 0) {
             continue;
         }
-        quire_err e = m.name[0] == 0 ? bad(r, m.name, "the name is empty") : add_tensor(r, m.name, m.value);
+        quire_err e =
+            m.name[0] == 0 ? safetensors_bad(r, m.name, "the name is empty") : add_tensor(r, m.name, m.value);
         if (e == QUIRE_NO_MEMORY) {
             return err_set(r->err, e, -1, "%s: no memory for its tensors", r->file);
         }

@@ -37,7 +37,8 @@ static double shortest(double v) {
 }
 
 /* Reads field i from its value in the file. key is its name there. */
-static quire_err take(sampling_defaults *d, int i, const meta_value *v, const char *key, quire_error *err) {
+static quire_err sampling_defaults_take(sampling_defaults *d, int i, const meta_value *v, const char *key,
+                                        quire_error *err) {
     static const char *const kinds[] = {[META_BOOL] = "true or false",
                                         [META_STR] = "a text",
                                         [META_ARRAY] = "a list",
@@ -54,10 +55,10 @@ static quire_err take(sampling_defaults *d, int i, const meta_value *v, const ch
     return QUIRE_OK;
 }
 
-static quire_err take_json(sampling_defaults *d, const json_doc *doc, quire_error *err) {
+static quire_err sampling_defaults_take_json(sampling_defaults *d, const json_doc *doc, quire_error *err) {
     for (int i = 0; i < SAMPLING_DEFAULT_FIELDS; i++) {
         meta_value v = json_doc_meta(json_doc_find(doc, fields[i].name));
-        TRY(take(d, i, &v, fields[i].name, err));
+        TRY(sampling_defaults_take(d, i, &v, fields[i].name, err));
     }
     return QUIRE_OK;
 }
@@ -65,7 +66,7 @@ static quire_err take_json(sampling_defaults *d, const json_doc *doc, quire_erro
 static quire_err take_gguf(sampling_defaults *d, const model_file *f, quire_error *err) {
     for (int i = 0; i < SAMPLING_DEFAULT_FIELDS; i++) {
         meta_value v = open_file_meta(f, fields[i].gguf);
-        TRY(take(d, i, &v, fields[i].gguf, err));
+        TRY(sampling_defaults_take(d, i, &v, fields[i].gguf, err));
         d->values[i] = shortest(d->values[i]);
     }
     return QUIRE_OK;
@@ -79,7 +80,8 @@ quire_err sampling_defaults_of_model(const model_file *f, sampling_defaults *out
     if (e == QUIRE_NO_MEMORY) {
         err_set(err, e, -1, "%s: out of memory", f->path);
     } else if (e == QUIRE_OK) {
-        e = f->format == MODEL_HF ? take_json(&d, &f->generation, err) : take_gguf(&d, f, err);
+        e = f->format == MODEL_HF ? sampling_defaults_take_json(&d, &f->generation, err)
+                                  : take_gguf(&d, f, err);
     }
     if (e != QUIRE_OK) {
         sampling_defaults_deinit(&d);
@@ -88,12 +90,12 @@ quire_err sampling_defaults_of_model(const model_file *f, sampling_defaults *out
     return e;
 }
 
-static quire_err read_file(sampling_defaults *d, quire_error *err) {
+static quire_err sampling_defaults_read_file(sampling_defaults *d, quire_error *err) {
     file_map map;
     json_doc doc = {0};
     TRY(file_map_open(d->source.p, MAX_BYTES, &map, err));
     quire_err e = json_doc_parse(&doc, file_map_text(&map), JSON_NAMES_LAST, d->source.p, err);
-    e = e == QUIRE_OK ? take_json(d, &doc, err) : e;
+    e = e == QUIRE_OK ? sampling_defaults_take_json(d, &doc, err) : e;
     json_doc_deinit(&doc);
     file_map_close(&map);
     return e;
@@ -105,7 +107,7 @@ quire_err sampling_defaults_read(const char *path, sampling_defaults *out, quire
     bool is_directory = stat(path, &is) == 0 && S_ISDIR(is.st_mode);
     quire_err e =
         is_directory ? open_file_join(&d.source, path, FILE_NAME, err) : strbuf_add_str(&d.source, path);
-    e = e == QUIRE_OK ? read_file(&d, err) : err_set(err, e, -1, "%s: out of memory", path);
+    e = e == QUIRE_OK ? sampling_defaults_read_file(&d, err) : err_set(err, e, -1, "%s: out of memory", path);
     if (e != QUIRE_OK) {
         sampling_defaults_deinit(&d);
     }

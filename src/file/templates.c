@@ -14,7 +14,7 @@
 
 /* Adds a template unless there is one of its name, or no room for its name or for one
  * more. */
-static void add(model_file *f, str name, str text) {
+static void templates_add(model_file *f, str name, str text) {
     bool fits =
         name.n > 0 && name.n < sizeof f->templates[0].name && f->n_templates < MAX_TEMPLATES && text.n > 0;
     for (size_t i = 0; i < f->n_templates; i++) {
@@ -38,17 +38,17 @@ static void add_packed(model_file *f) {
         str s = f->sections[i].name;
         size_t n = strlen(DIRECTORY "/");
         if (str_begins(s, DIRECTORY "/")) {
-            add(f, name_of((str){s.p + n, s.n - n}), f->sections[i].data);
+            templates_add(f, name_of((str){s.p + n, s.n - n}), f->sections[i].data);
         }
     }
 }
 
-static int compare_names(const void *a, const void *b) {
+static int templates_compare_names(const void *a, const void *b) {
     return strcmp(a, b);
 }
 
 /* The names of the directory's templates, sorted; at most MAX_TEMPLATES. */
-static size_t list_directory(const model_file *f, char names[MAX_TEMPLATES][MAX_TEMPLATE_NAME]) {
+static size_t templates_list_directory(const model_file *f, char names[MAX_TEMPLATES][MAX_TEMPLATE_NAME]) {
     strbuf path = {0};
     DIR *d = open_file_join(&path, f->path, DIRECTORY, NULL) == QUIRE_OK ? opendir(path.p) : NULL;
     strbuf_deinit(&path);
@@ -63,25 +63,25 @@ static size_t list_directory(const model_file *f, char names[MAX_TEMPLATES][MAX_
     if (d != NULL) {
         closedir(d);
     }
-    qsort(names, n, MAX_TEMPLATE_NAME, compare_names);
+    qsort(names, n, MAX_TEMPLATE_NAME, templates_compare_names);
     return n;
 }
 
-static quire_err add_directory(model_file *f, quire_error *err) {
+static quire_err templates_add_directory(model_file *f, quire_error *err) {
     char names[MAX_TEMPLATES][MAX_TEMPLATE_NAME], file[sizeof DIRECTORY + MAX_TEMPLATE_NAME + sizeof ENDING];
-    size_t n = list_directory(f, names);
+    size_t n = templates_list_directory(f, names);
     for (size_t i = 0; i < n; i++) {
         str text = {0};
         (void)snprintf(file, sizeof file, "%s/%.*s%s", DIRECTORY, MAX_TEMPLATE_NAME - 1, names[i], ENDING);
         TRY(hf_read_text(f, file, MAX_TEMPLATE_BYTES, &text, err));
-        add(f, str_of(names[i]), text);
+        templates_add(f, str_of(names[i]), text);
     }
     return QUIRE_OK;
 }
 
 /* The templates of tokenizer_config.json or chat_template.json: one string, or several of
  * names. */
-static void add_configured(model_file *f, const json_doc *doc) {
+static void templates_add_configured(model_file *f, const json_doc *doc) {
     json_value *v = json_doc_find(doc, "chat_template");
     meta_value whole = json_doc_meta(v);
     if (whole.kind == META_STR && f->chat_template.n == 0) {
@@ -95,7 +95,7 @@ static void add_configured(model_file *f, const json_doc *doc) {
         if (text.kind == META_STR && strcmp(name, "default") == 0 && f->chat_template.n == 0) {
             f->chat_template = text.s;
         } else if (text.kind == META_STR) {
-            add(f, str_of(name), text.s);
+            templates_add(f, str_of(name), text.s);
         }
     }
 }
@@ -106,12 +106,12 @@ quire_err hf_read_templates(model_file *f, quire_error *err) {
     if (f->is_packed) {
         add_packed(f);
     } else {
-        TRY(add_directory(f, err));
+        TRY(templates_add_directory(f, err));
     }
-    add_configured(f, &f->tokenizer_config);
+    templates_add_configured(f, &f->tokenizer_config);
     TRY(hf_read_json(f, "chat_template.json", MAX_TEMPLATE_BYTES, &f->template_json_text, &f->template_json,
                      err));
-    add_configured(f, &f->template_json); /* checkpoints with images have theirs there */
+    templates_add_configured(f, &f->template_json); /* checkpoints with images have theirs there */
     return QUIRE_OK;
 }
 
@@ -131,7 +131,7 @@ static void add_gguf_list(model_file *f, const meta_value *list) {
             str_is(name, "default")) {
             f->chat_template = f->chat_template.n == 0 ? text : f->chat_template;
         } else if (is_named) {
-            add(f, name, text);
+            templates_add(f, name, text);
         }
     }
     f->chat_template = f->chat_template.n == 0 ? first : f->chat_template;
@@ -159,7 +159,7 @@ void gguf_read_templates(model_file *f) {
         meta_value v = gguf_meta(&k->value);
         if (str_begins(k->name, GGUF_KEY) && v.kind == META_STR) {
             size_t n = strlen(GGUF_KEY);
-            add(f, (str){k->name.p + n, k->name.n - n}, v.s);
+            templates_add(f, (str){k->name.p + n, k->name.n - n}, v.s);
         }
     }
 }

@@ -17,7 +17,7 @@ void tensor_dir_deinit(tensor_dir *d) {
 }
 
 /* Appends the prefix, name and a 0 to names. */
-static quire_err add_name(tensor_dir *d, str name) {
+static quire_err tensors_add_name(tensor_dir *d, str name) {
     size_t was = d->names.n;
     quire_err e = d->prefix != NULL ? strbuf_add_str(&d->names, d->prefix) : QUIRE_OK;
     e = e == QUIRE_OK ? strbuf_add(&d->names, name.p, name.n) : e;
@@ -37,7 +37,7 @@ quire_err tensor_dir_add(tensor_dir *d, str name, const tensor_view *view, int32
     TRY(mem_grow(&d->parts, &d->cap_parts, i + 1, sizeof *d->parts));
     TRY(mem_grow(&d->name_at, &d->cap_name_at, i + 1, sizeof *d->name_at));
     size_t at = d->names.n;
-    TRY(add_name(d, name));
+    TRY(tensors_add_name(d, name));
     d->views[i] = *view;
     d->parts[i] = part;
     d->name_at[i] = at;
@@ -48,7 +48,7 @@ quire_err tensor_dir_add(tensor_dir *d, str name, const tensor_view *view, int32
 quire_err tensor_dir_add_unread(tensor_dir *d, str name, const char *why) {
     TRY(mem_grow(&d->unread, &d->cap_unread, d->n_unread + 1, sizeof *d->unread));
     size_t at = d->names.n;
-    TRY(add_name(d, name));
+    TRY(tensors_add_name(d, name));
     unread_tensor *u = &d->unread[d->n_unread++];
     u->name_at = at;
     snprintf(u->why, sizeof u->why, "%s", why);

@@ -38,7 +38,7 @@ vocab_source vocab_files_format(str bytes) {
     return is_ranks(bytes) ? VOCAB_RANKS : VOCAB_NONE;
 }
 
-static void use(model_file *f, str bytes, vocab_source format) {
+static void vocab_files_use(model_file *f, str bytes, vocab_source format) {
     f->vocab.source = format;
     *(format == VOCAB_TOKENIZER_JSON ? &f->vocab.tokenizer_json : &f->vocab.model_bytes) = bytes;
 }
@@ -56,7 +56,7 @@ static bool is_vocab_name(str name) {
 }
 
 /* The usual names first, then the others in alphabetical order. */
-static int rank_of(const char *name) {
+static int vocab_files_rank_of(const char *name) {
     static const char *const usual[] = {"tokenizer.model", "spiece.model", "sentencepiece.bpe.model",
                                         "tiktoken.model"};
     int n = (int)(sizeof usual / sizeof *usual);
@@ -68,13 +68,13 @@ static int rank_of(const char *name) {
     return n;
 }
 
-static int compare(const void *x, const void *y) {
+static int vocab_files_compare(const void *x, const void *y) {
     const char *a = *(char *const *)x, *b = *(char *const *)y;
-    int c = rank_of(a) - rank_of(b);
+    int c = vocab_files_rank_of(a) - vocab_files_rank_of(b);
     return c != 0 ? c : strcmp(a, b);
 }
 
-static quire_err list_names(const char *dir, name_list *out, quire_error *err) {
+static quire_err vocab_files_list_names(const char *dir, name_list *out, quire_error *err) {
     DIR *d = opendir(dir);
     if (d == NULL) {
         return err_set(err, QUIRE_IO, -1, "%s: %s", dir, strerror(errno));
@@ -89,7 +89,7 @@ static quire_err list_names(const char *dir, name_list *out, quire_error *err) {
         }
     }
     closedir(d);
-    qsort(out->names, out->n, sizeof *out->names, compare);
+    qsort(out->names, out->n, sizeof *out->names, vocab_files_compare);
     return ok ? QUIRE_OK : err_set(err, QUIRE_NO_MEMORY, -1, "%s: no memory for its files", dir);
 }
 
@@ -112,7 +112,7 @@ static quire_err use_best(model_file *f, const name_list *l, quire_error *err) {
     }
     for (int k = 0; k < 3 && f->vocab.source == VOCAB_NONE; k++) {
         if (found[k].p != NULL) {
-            use(f, found[k], order[k]);
+            vocab_files_use(f, found[k], order[k]);
         }
     }
     return QUIRE_OK;
@@ -125,11 +125,11 @@ quire_err vocab_files_read(model_file *f, quire_error *err) {
     }
     if (f->is_packed) {
         str bytes = packed_section(f, VOCAB_MODEL_SECTION);
-        use(f, bytes, vocab_files_format(bytes));
+        vocab_files_use(f, bytes, vocab_files_format(bytes));
         return QUIRE_OK;
     }
     name_list l = {.n = 0};
-    quire_err e = list_names(f->path, &l, err);
+    quire_err e = vocab_files_list_names(f->path, &l, err);
     e = e != QUIRE_OK ? e : use_best(f, &l, err);
     for (size_t i = 0; i < l.n; i++) {
         mem_free(l.names[i]);
@@ -146,6 +146,6 @@ quire_err vocab_files_open(model_file *f, const char *path, file_map map, quire_
                        "rank file or tekken.json",
                        path);
     }
-    use(f, file_map_text(&map), format);
+    vocab_files_use(f, file_map_text(&map), format);
     return QUIRE_OK;
 }

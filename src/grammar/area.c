@@ -48,7 +48,7 @@ static bool account_take(area_account *a, size_t n) {
     return false;
 }
 
-static bool take(area_budget *b, size_t n) {
+static bool area_take(area_budget *b, size_t n) {
     if (b->account == NULL || b->used + n <= b->taken) {
         return true;
     }
@@ -69,7 +69,7 @@ area_result area_use(area *a, area_budget *budget, size_t bytes) {
     if (bytes > a->reserved) {
         return AREA_PAST_RESERVE;
     }
-    if (!take(budget, n)) {
+    if (!area_take(budget, n)) {
         return AREA_PAST_SHARE;
     }
     budget->used += n;

@@ -5,11 +5,11 @@
 #include "grammar/parts.h"
 #include "grammar/value_shape.h"
 
-static uint32_t literal(schema *s, const char *text, uint32_t next) {
+static uint32_t argument_text_literal(schema *s, const char *text, uint32_t next) {
     return build_bytes(s->b, str_of(text), next);
 }
 
-static uint32_t special(schema *s, str text, uint32_t next) {
+static uint32_t argument_text_special(schema *s, str text, uint32_t next) {
     return parts_emit_text(s->parts, text, next);
 }
 
@@ -34,31 +34,35 @@ static uint32_t text_rule(schema *s) {
 }
 
 static uint32_t json(schema *s, uint32_t rule) {
-    uint32_t end = literal(s, "\"", schema_space(s, literal(s, "}", NFA_RETURN_NODE)));
-    uint32_t value = schema_space(s, literal(s, "\"", build_call(s->b, rule, end)));
-    uint32_t name = schema_json_name(s, s->arguments->member, schema_space(s, literal(s, ":", value)));
-    return literal(s, "{", schema_space(s, name));
+    uint32_t end =
+        argument_text_literal(s, "\"", schema_space(s, argument_text_literal(s, "}", NFA_RETURN_NODE)));
+    uint32_t value = schema_space(s, argument_text_literal(s, "\"", build_call(s->b, rule, end)));
+    uint32_t name =
+        schema_json_name(s, s->arguments->member, schema_space(s, argument_text_literal(s, ":", value)));
+    return argument_text_literal(s, "{", schema_space(s, name));
 }
 
 static uint32_t tagged(schema *s, uint32_t rule) {
     const grammar_arguments *a = s->arguments;
-    uint32_t end =
-        a->has_elements ? special(s, a->member, literal(s, ">", NFA_RETURN_NODE)) : NFA_RETURN_NODE;
-    uint32_t value = build_call(s->b, rule, special(s, a->behind, end));
-    uint32_t node = special(s, a->string_middle.n > 0 ? a->string_middle : a->middle, value);
-    return special(s, a->before, special(s, a->member, node));
+    uint32_t end = a->has_elements
+                       ? argument_text_special(s, a->member, argument_text_literal(s, ">", NFA_RETURN_NODE))
+                       : NFA_RETURN_NODE;
+    uint32_t value = build_call(s->b, rule, argument_text_special(s, a->behind, end));
+    uint32_t node = argument_text_special(s, a->string_middle.n > 0 ? a->string_middle : a->middle, value);
+    return argument_text_special(s, a->before, argument_text_special(s, a->member, node));
 }
 
 static uint32_t gemma(schema *s, uint32_t rule) {
     const grammar_arguments *a = s->arguments;
-    uint32_t end = special(s, a->quote, literal(s, "}", NFA_RETURN_NODE));
-    uint32_t value = special(s, a->quote, build_call(s->b, rule, end));
-    return literal(s, "{", special(s, a->member, literal(s, ":", schema_space(s, value))));
+    uint32_t end = argument_text_special(s, a->quote, argument_text_literal(s, "}", NFA_RETURN_NODE));
+    uint32_t value = argument_text_special(s, a->quote, build_call(s->b, rule, end));
+    return argument_text_literal(
+        s, "{", argument_text_special(s, a->member, argument_text_literal(s, ":", schema_space(s, value))));
 }
 
 static uint32_t python(schema *s, uint32_t rule) {
-    uint32_t value = build_call(s->b, rule, literal(s, "\"", NFA_RETURN_NODE));
-    return special(s, s->arguments->member, literal(s, "=\"", value));
+    uint32_t value = build_call(s->b, rule, argument_text_literal(s, "\"", NFA_RETURN_NODE));
+    return argument_text_special(s, s->arguments->member, argument_text_literal(s, "=\"", value));
 }
 
 uint32_t argument_text(schema *s) {

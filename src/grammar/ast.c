@@ -85,7 +85,7 @@ uint32_t ast_alt(ast *t, ast_list l) {
     return list_node(t, l, AST_ALT);
 }
 
-static int compare_ranges(const void *x, const void *y) {
+static int ast_compare_ranges(const void *x, const void *y) {
     const nfa_range *a = x, *b = y;
     return a->lo != b->lo ? (a->lo < b->lo ? -1 : 1) : a->hi < b->hi ? -1 : a->hi > b->hi;
 }
@@ -100,7 +100,7 @@ static void push_range(ast *t, uint32_t lo, uint32_t hi) {
 uint32_t ast_class(ast *t, nfa_range *ranges, uint32_t n, bool negated) {
     uint32_t first = t->ranges.n, kept = 0, from = 0;
     if (n > 1) {
-        qsort(ranges, n, sizeof *ranges, compare_ranges);
+        qsort(ranges, n, sizeof *ranges, ast_compare_ranges);
     }
     for (uint32_t i = 0; i < n; i++) {
         if (kept > 0 && ranges[i].lo <= ranges[kept - 1].hi + 1) {
@@ -128,7 +128,7 @@ uint32_t ast_char(ast *t, uint32_t c) {
 }
 
 /* Whether the counts are those of * + or ? */
-static bool is_plain(uint32_t min, uint32_t max) {
+static bool ast_is_plain(uint32_t min, uint32_t max) {
     return min <= 1 && (max == 1 || max == NFA_NONE);
 }
 
@@ -137,7 +137,7 @@ uint32_t ast_repeat(ast *t, uint32_t child, uint32_t min, uint32_t max) {
         return child;
     }
     ast_node *inner = &t->nodes.p[child];
-    if (inner->kind == AST_REPEAT && is_plain(min, max) && is_plain(inner->min, inner->max) &&
+    if (inner->kind == AST_REPEAT && ast_is_plain(min, max) && ast_is_plain(inner->min, inner->max) &&
         build_step(t->b, 1)) {
         inner->min = min * inner->min; /* one of them is enough */
         inner->max = max == 1 ? inner->max : NFA_NONE;
@@ -242,7 +242,7 @@ static uint32_t emit_alt(ast *t, const ast_node *n, uint32_t next, unsigned edge
     return split;
 }
 
-static uint32_t emit_repeat(ast *t, const ast_node *n, uint32_t next, unsigned edges) {
+static uint32_t ast_emit_repeat(ast *t, const ast_node *n, uint32_t next, unsigned edges) {
     uint32_t rounds = n->max == NFA_NONE ? n->min : n->max;
     edges = n->min <= 1 && n->max == 1 ? edges : 0; /* an optional part stands where it stands */
     if (n->max == 0) {
@@ -288,7 +288,7 @@ uint32_t ast_emit(ast *t, uint32_t node, uint32_t next, unsigned edges) {
     case AST_ALT:
         return emit_alt(t, &n, next, edges);
     case AST_REPEAT:
-        return emit_repeat(t, &n, next, edges);
+        return ast_emit_repeat(t, &n, next, edges);
     case AST_MARK:
         return build_node(t->b, NFA_MARK, NFA_RAW, n.first, 0, next);
     case AST_RULE:

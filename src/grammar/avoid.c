@@ -46,7 +46,7 @@ static void unroll(build *b, uint32_t i) {
 
 /* ---- copies ---- */
 
-static uint64_t key_of(uint32_t x, uint32_t state, uint32_t end) {
+static uint64_t avoid_key_of(uint32_t x, uint32_t state, uint32_t end) {
     return (uint64_t)x << 16 | (uint64_t)state << 8 | end;
 }
 
@@ -56,7 +56,7 @@ static uint32_t node_copy(product *p, uint32_t node, uint32_t state, uint32_t en
     if (node == NFA_RETURN_NODE) {
         return state == end ? NFA_RETURN_NODE : NFA_FAIL_NODE;
     }
-    uint32_t i = product_find(p, &p->nodes, key_of(node, state, end), &is_new);
+    uint32_t i = product_find(p, &p->nodes, avoid_key_of(node, state, end), &is_new);
     if (is_new) {
         uint32_t to = build_node(p->b, NFA_FAIL, NFA_RAW, 0, 0, NFA_FAIL_NODE),
                  *todo = NFA_PUSH(p->b, p->todo);
@@ -70,7 +70,7 @@ static uint32_t node_copy(product *p, uint32_t node, uint32_t state, uint32_t en
 
 static uint32_t rule_copy(product *p, uint32_t rule, uint32_t state, uint32_t end) {
     bool is_new;
-    uint32_t i = product_find(p, &p->rules, key_of(rule, state, end), &is_new);
+    uint32_t i = product_find(p, &p->rules, avoid_key_of(rule, state, end), &is_new);
     if (is_new) {
         uint32_t to = build_rule(p->b);
         p->rules.list.p[i].to = to;
@@ -79,7 +79,7 @@ static uint32_t rule_copy(product *p, uint32_t rule, uint32_t state, uint32_t en
     return p->b->failed == QUIRE_OK ? p->rules.list.p[i].to : 0;
 }
 
-static void push_way(product *p, uint32_t node) {
+static void avoid_push_way(product *p, uint32_t node) {
     uint32_t *way = NFA_PUSH(p->b, p->ways);
     if (way != NULL) {
         *way = node;
@@ -88,7 +88,7 @@ static void push_way(product *p, uint32_t node) {
 
 /* Takes the pieces that lead where the first one left does, as ranges; their state,
  * NFA_NONE: none are left. */
-static uint32_t take_pieces(product *p) {
+static uint32_t avoid_take_pieces(product *p) {
     uint32_t to = NFA_NONE;
     p->ranges.n = 0;
     for (uint32_t i = 0; i < p->pieces.n; i++) {
@@ -112,7 +112,7 @@ static uint32_t take_pieces(product *p) {
  * sees chains at once. */
 static void push_reader(product *p, nfa_node reads, uint32_t next, uint32_t state, uint32_t end) {
     uint32_t node = build_node(p->b, (nfa_op)reads.op, NFA_RAW, reads.arg, reads.n, NFA_FAIL_NODE);
-    push_way(p, node);
+    avoid_push_way(p, node);
     next = node_copy(p, next, state, end);
     if (p->b->failed == QUIRE_OK) {
         p->b->a.nodes.p[node].next = next;
@@ -122,7 +122,7 @@ static void push_reader(product *p, nfa_node reads, uint32_t next, uint32_t stat
 /* The copy of a class: a way for each state that its characters lead to. */
 static void copy_class(product *p, const nfa_node *node, uint32_t state, uint32_t end) {
     product_cut(p, node, state);
-    for (uint32_t to; (to = take_pieces(p)) != NFA_NONE && build_step(p->b, 1);) {
+    for (uint32_t to; (to = avoid_take_pieces(p)) != NFA_NONE && build_step(p->b, 1);) {
         uint32_t class = build_class(p->b, p->ranges.p, p->ranges.n);
         push_reader(p, (nfa_node){.op = NFA_CLASS, .arg = class}, node->next, to, end);
     }
@@ -143,7 +143,7 @@ static void copy_call(product *p, const nfa_node *node, uint32_t state, uint32_t
 }
 
 /* Fills copy i: it becomes one of several ways. */
-static void fill(product *p, uint32_t i) {
+static void avoid_fill(product *p, uint32_t i) {
     build *b = p->b;
     pair c = p->nodes.list.p[i];
     uint32_t state = (uint32_t)(c.key >> 8 & 0xFF), end = (uint32_t)(c.key & 0xFF);
@@ -152,7 +152,7 @@ static void fill(product *p, uint32_t i) {
     switch ((nfa_op)node.op) {
     case NFA_SPLIT:
         for (uint32_t k = 0; k < node.n; k++) {
-            push_way(p, node_copy(p, b->a.targets.p[node.arg + k], state, end));
+            avoid_push_way(p, node_copy(p, b->a.targets.p[node.arg + k], state, end));
         }
         break;
     case NFA_BYTES: {
@@ -172,7 +172,7 @@ static void fill(product *p, uint32_t i) {
         break;
     }
     if (p->ways.n > 0 && b->failed == QUIRE_OK) {
-        push_way(p, NFA_FAIL_NODE); /* a split of two at least, which is a node of its own */
+        avoid_push_way(p, NFA_FAIL_NODE); /* a split of two at least, which is a node of its own */
         uint32_t split = build_split(b, p->ways.p, p->ways.n);
         b->a.nodes.p[c.to] = b->a.nodes.p[split];
     }
@@ -236,7 +236,7 @@ uint32_t avoid_rule(dfa_pool *pool, uint32_t rule, uint32_t first, uint32_t x) {
                              "each of its texts holds what ends a value of this format");
         }
         while (p.todo.n > 0 && build_step(b, 1)) {
-            fill(&p, p.todo.p[--p.todo.n]);
+            avoid_fill(&p, p.todo.p[--p.todo.n]);
         }
         build_rule_set(b, made, start);
     }

@@ -6,7 +6,7 @@ enum { SLOTS = 1024 };
 
 /* ---- tables ---- */
 
-static uint32_t slot_of(const table *c, uint64_t key) {
+static uint32_t avoid_ends_slot_of(const table *c, uint64_t key) {
     uint32_t at = (uint32_t)(key * 0x9E3779B97F4A7C15u >> 32) & (c->n_slots - 1);
     while (c->slots[at] != 0 && c->list.p[c->slots[at] - 1].key != key) {
         at = (at + 1) & (c->n_slots - 1);
@@ -14,7 +14,7 @@ static uint32_t slot_of(const table *c, uint64_t key) {
     return at;
 }
 
-static bool grow_slots(product *p, table *c) {
+static bool avoid_ends_grow_slots(product *p, table *c) {
     uint32_t n = c->n_slots > 0 ? c->n_slots * 2 : SLOTS;
     uint32_t *slots = mem_new(n, sizeof *slots);
     if (slots == NULL) {
@@ -25,7 +25,7 @@ static bool grow_slots(product *p, table *c) {
     c->slots = slots;
     c->n_slots = n;
     for (uint32_t i = 0; i < c->list.n; i++) {
-        c->slots[slot_of(c, c->list.p[i].key)] = i + 1;
+        c->slots[avoid_ends_slot_of(c, c->list.p[i].key)] = i + 1;
     }
     return true;
 }
@@ -33,10 +33,10 @@ static bool grow_slots(product *p, table *c) {
 /* The number of a key in the list; a new one, whose `to` is not set, where *is_new. */
 uint32_t product_find(product *p, table *c, uint64_t key, bool *is_new) {
     *is_new = false;
-    if (p->b->failed != QUIRE_OK || ((c->list.n + 1) * 2 > c->n_slots && !grow_slots(p, c))) {
+    if (p->b->failed != QUIRE_OK || ((c->list.n + 1) * 2 > c->n_slots && !avoid_ends_grow_slots(p, c))) {
         return 0;
     }
-    uint32_t at = slot_of(c, key);
+    uint32_t at = avoid_ends_slot_of(c, key);
     if (c->slots[at] == 0) {
         pair *new = NFA_PUSH(p->b, c->list);
         if (new == NULL) {
@@ -52,7 +52,7 @@ uint32_t product_find(product *p, table *c, uint64_t key, bool *is_new) {
 /* ---- characters ---- */
 
 /* The state after a character; NFA_NONE: the dfa accepts nothing there. */
-static uint32_t step_of(const product *p, uint32_t state, uint32_t c) {
+static uint32_t avoid_ends_step_of(const product *p, uint32_t state, uint32_t c) {
     const nfa_dstate *s = &p->d->states.p[state];
     for (uint32_t i = 0; i < s->n; i++) {
         const dfa_edge *e = &p->d->edges.p[s->first + i];
@@ -71,13 +71,13 @@ uint32_t product_behind(product *p, const nfa_node *node, uint32_t state) {
         return NFA_NONE;
     }
     for (size_t at = 0, len; at < node->n && state != NFA_NONE && build_step(p->b, 1); at += len) {
-        state = step_of(p, state, (uint32_t)utf8_next(bytes + at, &len));
+        state = avoid_ends_step_of(p, state, (uint32_t)utf8_next(bytes + at, &len));
     }
     return state;
 }
 
 /* Adds a piece of a class to the others that lead to the same state. */
-static void add_piece(product *p, uint32_t lo, uint32_t hi, uint32_t to) {
+static void avoid_ends_add_piece(product *p, uint32_t lo, uint32_t hi, uint32_t to) {
     piece *x = to != NFA_NONE ? NFA_PUSH(p->b, p->pieces) : NULL;
     if (x != NULL) {
         *x = (piece){{lo, hi}, to};
@@ -100,13 +100,13 @@ void product_cut(product *p, const nfa_node *node, uint32_t state) {
                 continue;
             }
             if (e.lo > at) {
-                add_piece(p, at, e.lo - 1, s->other);
+                avoid_ends_add_piece(p, at, e.lo - 1, s->other);
             }
-            add_piece(p, e.lo > at ? e.lo : at, e.hi < r.hi ? e.hi : r.hi, e.to);
+            avoid_ends_add_piece(p, e.lo > at ? e.lo : at, e.hi < r.hi ? e.hi : r.hi, e.to);
             at = e.hi + 1;
         }
         if (at <= r.hi) {
-            add_piece(p, at, r.hi, s->other);
+            avoid_ends_add_piece(p, at, r.hi, s->other);
         }
     }
 }

@@ -284,7 +284,7 @@ static void keep_heights(build *b, const uint8_t *heights) {
     a->heights.cap = a->heights.n = a->nodes.n;
 }
 
-static void finish(build *b, bool *empty, uint8_t *heights) {
+static void build_finish_do(build *b, bool *empty, uint8_t *heights) {
     nfa *a = &b->a;
     memset(heights, NFA_ENDLESS, a->nodes.n);
     build_find_empty(b, empty);
@@ -304,7 +304,7 @@ quire_err build_finish(build *b) {
     if (b->failed == QUIRE_OK && (empty == NULL || heights == NULL)) {
         (void)build_fail(b, QUIRE_NO_MEMORY, -1, "out of memory for the grammar");
     } else if (b->failed == QUIRE_OK) {
-        finish(b, empty, heights);
+        build_finish_do(b, empty, heights);
     }
     mem_free(empty);
     mem_free(heights);

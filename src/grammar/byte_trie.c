@@ -101,7 +101,7 @@ typedef struct builder {
 
 /* Makes the children at a depth for keys first .. first + n, which are longer and equal
  * up to there. */
-static void add_children(builder *b, uint32_t first, uint32_t n, size_t depth) {
+static void byte_trie_add_children(builder *b, uint32_t first, uint32_t n, size_t depth) {
     vocab_trie *t = b->t;
     level *l = &b->levels[depth];
     l->at = t->n;
@@ -138,9 +138,9 @@ static uint32_t end_keys(builder *b, uint32_t node, size_t depth) {
     return n;
 }
 
-static void add_all(builder *b, uint32_t n) {
+static void byte_trie_add_all(builder *b, uint32_t n) {
     size_t depth = 0;
-    add_children(b, 0, n, 0);
+    byte_trie_add_children(b, 0, n, 0);
     b->t->n_roots = b->t->n;
     for (;;) {
         level *l = &b->levels[depth];
@@ -153,7 +153,7 @@ static void add_all(builder *b, uint32_t n) {
         }
         uint32_t node = l->at, ended = end_keys(b, node, depth), rest = b->t->under[node].n - ended;
         b->t->nodes[node].child = b->t->n;
-        add_children(b, b->t->under[node].first + ended, rest, ++depth);
+        byte_trie_add_children(b, b->t->under[node].first + ended, rest, ++depth);
         b->t->nodes[node].n = (uint16_t)(b->t->n - b->t->nodes[node].child);
     }
 }
@@ -169,7 +169,7 @@ quire_err trie_build(const trie_groups *g, const trie_key *keys, size_t n, int32
         for (size_t i = 0; i < n; i++) {
             out->tokens[i] = keys[i].token;
         }
-        add_all(b, (uint32_t)n);
+        byte_trie_add_all(b, (uint32_t)n);
     }
     mem_free(b);
     return e;

@@ -83,7 +83,7 @@ void dfa_add_edge(dfa_pool *p, uint32_t x, uint32_t lo, uint32_t hi, uint32_t to
     d->edges.n = s->first + n;
 }
 
-static uint32_t step(const dfa *d, uint32_t state, uint32_t c, uint32_t *until) {
+static uint32_t dfa_step(const dfa *d, uint32_t state, uint32_t c, uint32_t *until) {
     const nfa_dstate *s = &d->states.p[state];
     *until = NFA_MAX_CHAR;
     for (uint32_t i = 0; i < s->n; i++) {
@@ -151,7 +151,7 @@ bool dfa_accepts(const dfa_pool *p, uint32_t x, str text) {
     const dfa *d = &p->all.p[x];
     uint32_t s = 0, until;
     for (size_t i = 0, len; i < text.n && s != NFA_NONE; i += len) {
-        s = step(d, s, (uint32_t)utf8_next(text.p + i, &len), &until);
+        s = dfa_step(d, s, (uint32_t)utf8_next(text.p + i, &len), &until);
     }
     return s != NFA_NONE && d->states.p[s].accepts;
 }
@@ -232,8 +232,8 @@ uint32_t dfa_make_combined(dfa_pool *p, uint32_t x, uint32_t y, dfa_op op) {
         dfa_add_state(p, out, op == DFA_AND ? ax && ay : op == DFA_OR ? ax || ay : ax && !ay);
         for (uint32_t c = 0; c <= NFA_MAX_CHAR && build_step(p->b, 1);) {
             uint32_t until_x = NFA_MAX_CHAR, until_y = NFA_MAX_CHAR;
-            uint32_t to_x = at.x != NFA_NONE ? step(dx, at.x, c, &until_x) : NFA_NONE;
-            uint32_t to_y = at.y != NFA_NONE ? step(dy, at.y, c, &until_y) : NFA_NONE;
+            uint32_t to_x = at.x != NFA_NONE ? dfa_step(dx, at.x, c, &until_x) : NFA_NONE;
+            uint32_t to_y = at.y != NFA_NONE ? dfa_step(dy, at.y, c, &until_y) : NFA_NONE;
             uint32_t until = until_x < until_y ? until_x : until_y;
             dfa_add_edge(p, out, c, until, pair_target(&q, to_x, to_y, op));
             c = until + 1;
@@ -247,7 +247,7 @@ uint32_t dfa_make_combined(dfa_pool *p, uint32_t x, uint32_t y, dfa_op op) {
 
 /* ---- names, lengths ---- */
 
-static int compare_names(const void *x, const void *y) {
+static int dfa_compare_names(const void *x, const void *y) {
     const str *a = x, *b = y;
     int c = memcmp(a->p, b->p, a->n < b->n ? a->n : b->n);
     return c != 0 ? c : a->n < b->n ? -1 : a->n > b->n;
@@ -271,7 +271,7 @@ uint32_t dfa_make_names(dfa_pool *p, const str *names, uint32_t n) {
     if (root != NULL) {
         *root = (name_group){0, n, 0, 0};
         mem_copy(sorted, names, n * sizeof *names);
-        qsort(sorted, n, sizeof *sorted, compare_names);
+        qsort(sorted, n, sizeof *sorted, dfa_compare_names);
     }
     for (uint32_t g = 0; g < groups.n && build_step(p->b, 1); g++) {
         name_group at = groups.p[g];
@@ -318,7 +318,7 @@ uint32_t dfa_make_length(dfa_pool *p, uint32_t min, uint32_t max) {
 /* Adds the edges for characters lo to hi from a state of x: to twice what x's lead to. */
 static void add_doubled(dfa_pool *p, uint32_t out, uint32_t x, uint32_t state, uint32_t lo, uint32_t hi) {
     for (uint32_t c = lo, until; c <= hi && build_step(p->b, 1); c = until + 1) {
-        uint32_t to = step(&p->all.p[x], state, c, &until);
+        uint32_t to = dfa_step(&p->all.p[x], state, c, &until);
         until = until < hi ? until : hi;
         dfa_add_edge(p, out, c, until, to != NFA_NONE ? to * 2 : NFA_NONE);
     }
@@ -341,7 +341,7 @@ uint32_t dfa_make_quoted(dfa_pool *p, uint32_t x, char quote) {
         }
         uint32_t from = 0;
         for (int k = 0; escaped[k] != 0; k++) {
-            uint32_t c = (uint32_t)escaped[k], to = step(&p->all.p[x], i, (uint32_t)meant[k], &until);
+            uint32_t c = (uint32_t)escaped[k], to = dfa_step(&p->all.p[x], i, (uint32_t)meant[k], &until);
             dfa_add_edge(p, out, from, c - 1, NFA_NONE);
             dfa_add_edge(p, out, c, c, to != NFA_NONE ? to * 2 : NFA_NONE);
             from = c + 1;
@@ -373,7 +373,7 @@ static bool stays_open(const nfa *a, const nfa_dstate *d, bool all) {
 
 /* Finds the states of which it holds: all but those from which a dead end can be
  * reached. */
-static void find_open(dfa_pool *p, uint32_t base, uint32_t n, bool all) {
+static void dfa_find_open(dfa_pool *p, uint32_t base, uint32_t n, bool all) {
     nfa *a = &p->b->a;
     for (bool changed = true; changed && p->b->failed == QUIRE_OK;) {
         changed = false;
@@ -430,8 +430,8 @@ uint32_t dfa_place(dfa_pool *p, uint32_t x) {
             *edge = nfa_dedge_of(e.lo, e.hi, e.to != NFA_NONE ? e.to + base : 0);
         }
     }
-    find_open(p, base, d->states.n, false);
-    find_open(p, base, d->states.n, true);
+    dfa_find_open(p, base, d->states.n, false);
+    dfa_find_open(p, base, d->states.n, true);
     d->placed = a->dfas.n;
     return a->dfas.n - 1;
 }

@@ -7,7 +7,7 @@
 
 enum { MOST_SETS = 4096, MOST_WORDS = 1 << 17 };
 
-static bool has(const uint64_t *set, uint32_t state) {
+static bool dfa_lengths_has(const uint64_t *set, uint32_t state) {
     return (set[state / 64] >> (state % 64) & 1) != 0;
 }
 
@@ -16,7 +16,7 @@ static bool has(const uint64_t *set, uint32_t state) {
 static bool leads(const dfa *d, const nfa_dstate *s, const uint64_t *behind, const uint64_t *now) {
     for (uint32_t k = 0; k <= s->n; k++) {
         uint32_t to = k < s->n ? d->edges.p[s->first + k].to : s->other;
-        if (to != NFA_NONE && has(d->states.p[to].silent ? now : behind, to)) {
+        if (to != NFA_NONE && dfa_lengths_has(d->states.p[to].silent ? now : behind, to)) {
             return true;
         }
     }
@@ -41,9 +41,9 @@ static void first_set(const dfa *d, uint64_t *set) {
     }
 }
 
-static bool is_full(const uint64_t *set, uint32_t n) {
+static bool dfa_lengths_is_full(const uint64_t *set, uint32_t n) {
     for (uint32_t i = 0; i < n; i++) {
-        if (!has(set, i)) {
+        if (!dfa_lengths_has(set, i)) {
             return false;
         }
     }
@@ -59,8 +59,8 @@ static void find_bounds(const dfa *d, dfa_lengths *l, uint64_t *seen) {
         for (uint32_t w = 0; w < l->words; w++) {
             seen[w] |= l->sets[(size_t)i * l->words + w];
         }
-        l->far = l->far == NFA_NONE && is_full(seen, d->states.n) ? i : l->far;
-        full = full && (i < l->loop || is_full(l->sets + (size_t)i * l->words, d->states.n));
+        l->far = l->far == NFA_NONE && dfa_lengths_is_full(seen, d->states.n) ? i : l->far;
+        full = full && (i < l->loop || dfa_lengths_is_full(l->sets + (size_t)i * l->words, d->states.n));
     }
     l->rich = full ? l->loop : NFA_NONE;
 }

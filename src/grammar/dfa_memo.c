@@ -12,20 +12,20 @@ typedef struct dfa_key {
 
 typedef enum memo_kind { MEMO_PATTERN, MEMO_NAMES, MEMO_LENGTH, MEMO_COMBINE, MEMO_QUOTED } memo_kind;
 
-static dfa_key key_of(const dfa_pool *p, const dfa_made *m) {
+static dfa_key dfa_memo_key_of(const dfa_pool *p, const dfa_made *m) {
     const char *text = m->n_text > 0 ? (const char *)p->made_texts.p + m->text : "";
     return (dfa_key){m->kind, m->x, m->y, {text, m->n_text}};
 }
 
-static uint64_t hash_of(const dfa_key *k) {
+static uint64_t dfa_memo_hash_of(const dfa_key *k) {
     const uint32_t words[] = {k->kind, k->x, k->y};
     return str_hash(str_hash(STR_HASH_START, (str){(const char *)words, sizeof words}), k->text);
 }
 
-static uint32_t slot_of(const dfa_pool *p, const dfa_key *k) {
-    uint32_t at = (uint32_t)hash_of(k) & (p->n_slots - 1);
+static uint32_t dfa_memo_slot_of(const dfa_pool *p, const dfa_key *k) {
+    uint32_t at = (uint32_t)dfa_memo_hash_of(k) & (p->n_slots - 1);
     for (; p->slots[at] != 0 && build_step(p->b, 1); at = (at + 1) & (p->n_slots - 1)) {
-        dfa_key other = key_of(p, &p->made.p[p->slots[at] - 1]);
+        dfa_key other = dfa_memo_key_of(p, &p->made.p[p->slots[at] - 1]);
         if (other.kind == k->kind && other.x == k->x && other.y == k->y && str_eq(other.text, k->text)) {
             break;
         }
@@ -34,11 +34,11 @@ static uint32_t slot_of(const dfa_pool *p, const dfa_key *k) {
 }
 
 /* Whether it was made before; *x: its number. */
-static bool find(const dfa_pool *p, const dfa_key *k, uint32_t *x) {
+static bool dfa_memo_find(const dfa_pool *p, const dfa_key *k, uint32_t *x) {
     if (p->n_slots == 0 || p->b->failed != QUIRE_OK) {
         return false;
     }
-    uint32_t at = slot_of(p, k);
+    uint32_t at = dfa_memo_slot_of(p, k);
     if (p->slots[at] == 0 || p->b->failed != QUIRE_OK) {
         return false;
     }
@@ -46,7 +46,7 @@ static bool find(const dfa_pool *p, const dfa_key *k, uint32_t *x) {
     return true;
 }
 
-static bool grow_slots(dfa_pool *p) {
+static bool dfa_memo_grow_slots(dfa_pool *p) {
     uint32_t n = p->n_slots > 0 ? p->n_slots * 2 : FIRST_SLOTS;
     uint32_t *slots = mem_new(n, sizeof *slots);
     if (slots == NULL) {
@@ -57,14 +57,14 @@ static bool grow_slots(dfa_pool *p) {
     p->slots = slots;
     p->n_slots = n;
     for (uint32_t i = 0; i < p->made.n; i++) {
-        dfa_key k = key_of(p, &p->made.p[i]);
-        p->slots[slot_of(p, &k)] = i + 1;
+        dfa_key k = dfa_memo_key_of(p, &p->made.p[i]);
+        p->slots[dfa_memo_slot_of(p, &k)] = i + 1;
     }
     return true;
 }
 
 /* Notes what was made; returns x. */
-static uint32_t note(dfa_pool *p, const dfa_key *k, uint32_t x) {
+static uint32_t dfa_memo_note(dfa_pool *p, const dfa_key *k, uint32_t x) {
     uint32_t first = p->made_texts.n;
     for (size_t i = 0; i < k->text.n; i++) {
         uint8_t *byte = NFA_PUSH(p->b, p->made_texts);
@@ -72,13 +72,13 @@ static uint32_t note(dfa_pool *p, const dfa_key *k, uint32_t x) {
             *byte = (uint8_t)k->text.p[i];
         }
     }
-    if (p->b->failed != QUIRE_OK || ((p->made.n + 1) * 2 > p->n_slots && !grow_slots(p))) {
+    if (p->b->failed != QUIRE_OK || ((p->made.n + 1) * 2 > p->n_slots && !dfa_memo_grow_slots(p))) {
         return x;
     }
     dfa_made *m = NFA_PUSH(p->b, p->made);
     if (m != NULL) {
         *m = (dfa_made){k->kind, k->x, k->y, first, (uint32_t)k->text.n, x};
-        p->slots[slot_of(p, k)] = p->made.n;
+        p->slots[dfa_memo_slot_of(p, k)] = p->made.n;
     }
     return x;
 }
@@ -86,7 +86,7 @@ static uint32_t note(dfa_pool *p, const dfa_key *k, uint32_t x) {
 uint32_t dfa_pattern(dfa_pool *p, str regex) {
     const dfa_key k = {MEMO_PATTERN, 0, 0, regex};
     uint32_t x;
-    return find(p, &k, &x) ? x : note(p, &k, dfa_make_pattern(p, regex));
+    return dfa_memo_find(p, &k, &x) ? x : dfa_memo_note(p, &k, dfa_make_pattern(p, regex));
 }
 
 uint32_t dfa_names(dfa_pool *p, const str *names, uint32_t n) {
@@ -101,7 +101,7 @@ uint32_t dfa_names(dfa_pool *p, const str *names, uint32_t n) {
         (void)build_fail(p->b, QUIRE_NO_MEMORY, -1, "out of memory for the grammar");
     } else {
         const dfa_key k = {MEMO_NAMES, n, 0, {text.p != NULL ? text.p : "", text.n}};
-        x = find(p, &k, &x) ? x : note(p, &k, dfa_make_names(p, names, n));
+        x = dfa_memo_find(p, &k, &x) ? x : dfa_memo_note(p, &k, dfa_make_names(p, names, n));
     }
     strbuf_deinit(&text);
     return x;
@@ -110,17 +110,17 @@ uint32_t dfa_names(dfa_pool *p, const str *names, uint32_t n) {
 uint32_t dfa_length(dfa_pool *p, uint32_t min, uint32_t max) {
     const dfa_key k = {MEMO_LENGTH, min, max, {"", 0}};
     uint32_t x;
-    return find(p, &k, &x) ? x : note(p, &k, dfa_make_length(p, min, max));
+    return dfa_memo_find(p, &k, &x) ? x : dfa_memo_note(p, &k, dfa_make_length(p, min, max));
 }
 
 uint32_t dfa_combine(dfa_pool *p, uint32_t x, uint32_t y, dfa_op op) {
     const dfa_key k = {MEMO_COMBINE + ((uint32_t)op << 8), x, y, {"", 0}};
     uint32_t both;
-    return find(p, &k, &both) ? both : note(p, &k, dfa_make_combined(p, x, y, op));
+    return dfa_memo_find(p, &k, &both) ? both : dfa_memo_note(p, &k, dfa_make_combined(p, x, y, op));
 }
 
 uint32_t dfa_quoted(dfa_pool *p, uint32_t x, char quote) {
     const dfa_key k = {MEMO_QUOTED, x, (uint8_t)quote, {"", 0}};
     uint32_t q;
-    return find(p, &k, &q) ? q : note(p, &k, dfa_make_quoted(p, x, quote));
+    return dfa_memo_find(p, &k, &q) ? q : dfa_memo_note(p, &k, dfa_make_quoted(p, x, quote));
 }

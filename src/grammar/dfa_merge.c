@@ -13,7 +13,7 @@ typedef struct merge {
     uint32_t n_slots;
 } merge;
 
-static uint32_t mix(uint32_t h, uint32_t v) {
+static uint32_t dfa_merge_mix(uint32_t h, uint32_t v) {
     h = (h ^ v) * 0x9E3779B1u;
     return h ^ (h >> 15);
 }
@@ -26,15 +26,15 @@ static uint32_t seen(const merge *m, uint32_t state, uint32_t to) {
 
 static uint32_t hash_state(const merge *m, uint32_t i) {
     const nfa_dstate *s = &m->d->states.p[i];
-    uint32_t h = mix(mix(s->n, s->accepts | s->silent << 1), seen(m, i, s->other));
+    uint32_t h = dfa_merge_mix(dfa_merge_mix(s->n, s->accepts | s->silent << 1), seen(m, i, s->other));
     for (uint32_t k = 0; k < s->n; k++) {
         const dfa_edge *e = &m->d->edges.p[s->first + k];
-        h = mix(mix(mix(h, e->lo), e->hi), seen(m, i, e->to));
+        h = dfa_merge_mix(dfa_merge_mix(dfa_merge_mix(h, e->lo), e->hi), seen(m, i, e->to));
     }
     return h;
 }
 
-static bool is_same(const merge *m, uint32_t i, uint32_t j) {
+static bool dfa_merge_is_same(const merge *m, uint32_t i, uint32_t j) {
     const nfa_dstate *a = &m->d->states.p[i], *b = &m->d->states.p[j];
     bool same = a->n == b->n && a->accepts == b->accepts && a->silent == b->silent &&
                 seen(m, i, a->other) == seen(m, j, b->other);
@@ -48,7 +48,7 @@ static bool is_same(const merge *m, uint32_t i, uint32_t j) {
 static void find_same(build *b, merge *m) {
     for (uint32_t i = m->d->states.n; i-- > 0 && build_step(b, 1 + m->d->states.p[i].n);) {
         uint32_t at = hash_state(m, i) & (m->n_slots - 1);
-        while (m->slots[at] != 0 && !is_same(m, i, m->slots[at] - 1)) {
+        while (m->slots[at] != 0 && !dfa_merge_is_same(m, i, m->slots[at] - 1)) {
             at = (at + 1) & (m->n_slots - 1);
         }
         m->slots[at] = m->slots[at] != 0 ? m->slots[at] : i + 1;
@@ -58,7 +58,7 @@ static void find_same(build *b, merge *m) {
 
 /* Appends the state that represents `to` to the new order, if it is not there;
  * number[state]: its place there, plus 1. */
-static void reach(const merge *m, uint32_t to, uint32_t *number, uint32_t *order, uint32_t *n) {
+static void dfa_merge_reach(const merge *m, uint32_t to, uint32_t *number, uint32_t *order, uint32_t *n) {
     if (to != NFA_NONE && number[m->map[to]] == 0) {
         order[*n] = m->map[to];
         number[m->map[to]] = ++*n;
@@ -72,13 +72,13 @@ static uint32_t moved(const merge *m, const uint32_t *number, uint32_t to) {
 /* Writes the states that are reached, in the order in which they are, to out. */
 static void rebuild(dfa_pool *p, const merge *m, uint32_t *number, uint32_t *order, dfa *out) {
     uint32_t n = 0;
-    reach(m, 0, number, order, &n);
+    dfa_merge_reach(m, 0, number, order, &n);
     for (uint32_t i = 0; i < n && p->b->failed == QUIRE_OK; i++) {
         const nfa_dstate *s = &m->d->states.p[order[i]];
         for (uint32_t k = 0; k < s->n; k++) {
-            reach(m, m->d->edges.p[s->first + k].to, number, order, &n);
+            dfa_merge_reach(m, m->d->edges.p[s->first + k].to, number, order, &n);
         }
-        reach(m, s->other, number, order, &n);
+        dfa_merge_reach(m, s->other, number, order, &n);
         nfa_dstate *state = NFA_PUSH(p->b, out->states);
         if (state == NULL) {
             return;

@@ -32,7 +32,7 @@ static uint32_t child_of(const search *s, uint32_t state, uint32_t c) {
     return i;
 }
 
-static uint32_t add_child(search *s, uint32_t state, uint32_t c) {
+static uint32_t dfa_search_add_child(search *s, uint32_t state, uint32_t c) {
     uint32_t i = child_of(s, state, c);
     if (i != 0) {
         return i;
@@ -103,7 +103,7 @@ static void search_open(search *s, build *b, const str *texts, uint32_t n, uint3
         }
         uint32_t at = 0;
         for (size_t k = 0, len; k < texts[i].n && build_step(b, 1); k += len) {
-            at = add_child(s, at, (uint32_t)utf8_next(texts[i].p + k, &len));
+            at = dfa_search_add_child(s, at, (uint32_t)utf8_next(texts[i].p + k, &len));
         }
         s->states.p[at].text = i + 1;
         s->states.p[at].wanted = s->states.p[at].wanted || i == wanted;
@@ -128,7 +128,8 @@ static void search_close(search *s) {
 }
 
 /* Adds a state with its edges. */
-static void write_state(const search *s, dfa_pool *p, uint32_t x, uint32_t state, dfa_found found) {
+static void dfa_search_write_state(const search *s, dfa_pool *p, uint32_t x, uint32_t state,
+                                   dfa_found found) {
     const prefix *at = &s->states.p[state];
     bool ends = found == DFA_FIRST && at->found;
     uint32_t from = 0;
@@ -152,7 +153,7 @@ uint32_t dfa_search(dfa_pool *p, const str *texts, uint32_t n, uint32_t wanted, 
     uint32_t x = dfa_new(p);
     search_open(&s, p->b, texts, n, wanted);
     for (uint32_t i = 0; i < s.states.n && build_step(p->b, 1); i++) {
-        write_state(&s, p, x, i, found);
+        dfa_search_write_state(&s, p, x, i, found);
     }
     search_close(&s);
     dfa_trim(p, x);

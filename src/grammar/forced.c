@@ -121,7 +121,7 @@ static void add_spellings(guess *g, int32_t parent, size_t at, float probability
 
 /* Takes the likeliest of what may be added, of equal ones the first. False: no guess is
  * likely enough. */
-static bool take_likeliest(guess *g, spelling *out) {
+static bool forced_take_likeliest(guess *g, spelling *out) {
     int32_t best = 0;
     for (int32_t i = 1; i < g->n_pool; i++) {
         best = g->pool[i].probability > g->pool[best].probability ? i : best;
@@ -188,7 +188,7 @@ int32_t grammar_guess(grammar_run *r, grammar_state s, const grammar_guess_bound
     known_bytes known = {s.id, &g};
     (void)run_do(r, bytes_op, &known);
     add_spellings(&g, -1, 0, 1.0f);
-    while (n < most && take_likeliest(&g, &next)) {
+    while (n < most && forced_take_likeliest(&g, &next)) {
         if (is_worth(&g, &next)) {
             tokens[n] = next.token;
             parents[n] = next.parent;

@@ -27,7 +27,7 @@ typedef struct free_text {
     const grammar_part *pattern_other;
 } free_text;
 
-static void push_way(free_text *f, uint32_t node) {
+static void free_text_push_way(free_text *f, uint32_t node) {
     uint32_t *way = NFA_PUSH(f->p->b, f->ways);
     if (way != NULL) {
         *way = node;
@@ -79,7 +79,7 @@ static uint32_t add_trigger(free_text *f, trigger t) {
 
 /* Texts that free text does not contain; a special token in one is then none of its
  * tokens. */
-static void watch(free_text *f, const str *texts, size_t n) {
+static void free_text_watch(free_text *f, const str *texts, size_t n) {
     for (size_t i = 0; i < n && build_step(f->p->b, 1); i++) {
         trigger t = trigger_of(f->p, texts[i]);
         t.rest = (str){0};
@@ -132,7 +132,7 @@ static void push_pattern(free_text *f, uint32_t loop, uint32_t behind) {
     if (!dfa_is_empty(dfas, until)) {
         uint32_t tag = build_call(f->p->b, f->pattern_rule, behind),
                  other = parts_emit(f->p, f->pattern_other, loop);
-        push_way(f, emit_string(f, until, build_split2(f->p->b, tag, other)));
+        free_text_push_way(f, emit_string(f, until, build_split2(f->p->b, tag, other)));
     }
 }
 
@@ -142,7 +142,7 @@ static void push_trigger(free_text *f, const trigger *t, uint32_t without, uint3
     if (t->mark >= 0) {
         uint32_t ends = dfa_combine(dfas, dfa_search(dfas, &t->letters, 1, 0, DFA_LAST), without, DFA_AND);
         if (!dfa_is_empty(dfas, ends)) {
-            push_way(f, emit_string(f, ends, parts_emit_mark(f->p, t->mark, next)));
+            free_text_push_way(f, emit_string(f, ends, parts_emit_mark(f->p, t->mark, next)));
         }
         return;
     }
@@ -152,7 +152,7 @@ static void push_trigger(free_text *f, const trigger *t, uint32_t without, uint3
     }
     uint32_t until = without_pattern(f, dfa_search(dfas, f->watched.p, f->watched.n, i, DFA_FIRST));
     if (!dfa_is_empty(dfas, until)) {
-        push_way(f, emit_string(f, until, next));
+        free_text_push_way(f, emit_string(f, until, next));
     }
 }
 
@@ -166,16 +166,16 @@ static void emit_loop(free_text *f, uint32_t loop, grammar_specials specials, co
         f->watched.n > 0 ? dfa_search(&f->p->dfas, f->watched.p, f->watched.n, 0, DFA_NEVER) : DFA_ANY;
     without = without_pattern(f, without);
     f->ways.n = 0;
-    push_way(f, out);
-    push_way(f, emit_specials(f, specials, loop));
+    free_text_push_way(f, out);
+    free_text_push_way(f, emit_specials(f, specials, loop));
     for (uint32_t i = 0; i < f->triggers.n; i++) {
         if (f->triggers.p[i].letters.n == 0 && targets[i] != NFA_FAIL_NODE) {
-            push_way(f, parts_emit_mark(f->p, f->triggers.p[i].mark, targets[i]));
+            free_text_push_way(f, parts_emit_mark(f->p, f->triggers.p[i].mark, targets[i]));
         }
     }
     uint32_t behind = b->failed == QUIRE_OK ? build_split(b, f->ways.p, f->ways.n) : NFA_FAIL_NODE;
     f->ways.n = 0;
-    push_way(f, emit_string(f, without, behind));
+    free_text_push_way(f, emit_string(f, without, behind));
     for (uint32_t i = 0; i < f->triggers.n && build_step(b, 1); i++) {
         if (f->triggers.p[i].letters.n > 0 && targets[i] != NFA_FAIL_NODE) {
             push_trigger(f, &f->triggers.p[i], without, targets[i]);
@@ -197,7 +197,7 @@ static uint32_t emit_until(free_text *f, const grammar_part *part, uint32_t next
         (void)add_trigger(f, trigger_of(f->p, part->texts[i]));
     }
     uint32_t n = f->triggers.n;
-    watch(f, part->never, part->n_never);
+    free_text_watch(f, part->never, part->n_never);
     uint32_t *targets = mem_new((size_t)f->triggers.n + 1, sizeof *targets);
     if (targets == NULL) {
         (void)build_fail(b, QUIRE_NO_MEMORY, -1, "out of memory for the grammar");
@@ -258,7 +258,7 @@ static void emit_tags(free_text *f, const grammar_part *part) {
         f->ways.n = 0;
         for (uint32_t i = 0; i < ways.n && build_step(b, 1); i++) {
             if (of.p[i] == t) {
-                push_way(f, ways.p[i]);
+                free_text_push_way(f, ways.p[i]);
             }
         }
         if (f->ways.n > 0) {
@@ -314,8 +314,8 @@ static uint32_t emit_tagged_text(free_text *f, const grammar_part *part, uint32_
     if (part->pattern.n > 0) {
         open_pattern(f, part);
     }
-    watch(f, part->texts, part->n_texts);
-    watch(f, part->never, part->n_never);
+    free_text_watch(f, part->texts, part->n_texts);
+    free_text_watch(f, part->never, part->n_never);
     if (part->at_least_one && !part->stop_after_first) {
         more = build_loop(b);
         emit_tagged(f, part, more, more, next);

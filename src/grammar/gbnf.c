@@ -19,7 +19,7 @@ typedef struct parser {
     named_rules rules;
 } parser;
 
-static uint32_t fail(parser *p, quire_err e, const char *what) {
+static uint32_t gbnf_fail(parser *p, quire_err e, const char *what) {
     uint32_t line = 1;
     for (size_t i = 0; i < p->at && i < p->text.n; i++) {
         line += p->text.p[i] == '\n';
@@ -28,16 +28,16 @@ static uint32_t fail(parser *p, quire_err e, const char *what) {
     return 0;
 }
 
-static bool ok(const parser *p) {
+static bool gbnf_ok(const parser *p) {
     return p->t->b->failed == QUIRE_OK;
 }
 
-static char peek(const parser *p) {
+static char gbnf_peek(const parser *p) {
     return p->at < p->text.n ? p->text.p[p->at] : 0;
 }
 
 /* White space, newlines and comments. */
-static void skip(parser *p) {
+static void gbnf_skip(parser *p) {
     while (p->at < p->text.n) {
         char c = p->text.p[p->at];
         if (p->w3c && c == '/' && p->text.n - p->at > 1 && p->text.p[p->at + 1] == '*') {
@@ -58,13 +58,13 @@ static void skip(parser *p) {
     }
 }
 
-static bool is_name(char c) {
+static bool gbnf_is_name(char c) {
     return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '-' || c == '_';
 }
 
-static str take_name(parser *p) {
+static str gbnf_take_name(parser *p) {
     size_t from = p->at;
-    while (p->at < p->text.n && is_name(p->text.p[p->at])) {
+    while (p->at < p->text.n && gbnf_is_name(p->text.p[p->at])) {
         p->at++;
     }
     return (str){p->text.p + from, p->at - from};
@@ -76,9 +76,9 @@ static void skip_number(parser *p) {
     while (at < p->text.n && p->text.p[at] >= '0' && p->text.p[at] <= '9') {
         at++;
     }
-    if (p->w3c && peek(p) == '[' && at > p->at + 1 && at < p->text.n && p->text.p[at] == ']') {
+    if (p->w3c && gbnf_peek(p) == '[' && at > p->at + 1 && at < p->text.n && p->text.p[at] == ']') {
         p->at = at + 1;
-        skip(p);
+        gbnf_skip(p);
     }
 }
 
@@ -86,94 +86,94 @@ static void skip_number(parser *p) {
 static bool at_head(parser *p) {
     size_t from = p->at;
     skip_number(p);
-    bool head = take_name(p).n > 0;
-    skip(p);
+    bool head = gbnf_take_name(p).n > 0;
+    gbnf_skip(p);
     head = head && p->text.n - p->at >= 3 && memcmp(p->text.p + p->at, "::=", 3) == 0;
     p->at = from;
     return head;
 }
 
-static uint32_t take_char(parser *p, nfa_range set[8], uint32_t *n_set) {
+static uint32_t gbnf_take_char(parser *p, nfa_range set[8], uint32_t *n_set) {
     size_t len;
     *n_set = 0;
-    if (p->w3c && p->text.n - p->at > 2 && peek(p) == '#' && p->text.p[p->at + 1] == 'x' &&
+    if (p->w3c && p->text.n - p->at > 2 && gbnf_peek(p) == '#' && p->text.p[p->at + 1] == 'x' &&
         hex_digit(p->text.p[p->at + 2]) >= 0) {
         uint32_t code = 0;
-        for (p->at += 2; code <= NFA_MAX_CHAR && hex_digit(peek(p)) >= 0; p->at++) {
-            code = code << 4 | (uint32_t)hex_digit(peek(p));
+        for (p->at += 2; code <= NFA_MAX_CHAR && hex_digit(gbnf_peek(p)) >= 0; p->at++) {
+            code = code << 4 | (uint32_t)hex_digit(gbnf_peek(p));
         }
-        return code <= NFA_MAX_CHAR ? code : fail(p, QUIRE_INVALID, "a character beyond #x10FFFF");
+        return code <= NFA_MAX_CHAR ? code : gbnf_fail(p, QUIRE_INVALID, "a character beyond #x10FFFF");
     }
-    if (peek(p) == '\\' && !p->w3c) {
+    if (gbnf_peek(p) == '\\' && !p->w3c) {
         p->at++;
         return regex_escape(p->t, p->text, &p->at, set, n_set);
     }
     int32_t c = utf8_decode(p->text.p + p->at, p->text.n - p->at, &len);
     p->at += len;
-    return c < 0 ? fail(p, QUIRE_INVALID, "bytes that are not UTF-8") : (uint32_t)c;
+    return c < 0 ? gbnf_fail(p, QUIRE_INVALID, "bytes that are not UTF-8") : (uint32_t)c;
 }
 
-static uint32_t parse_string(parser *p, char quote) {
+static uint32_t gbnf_parse_string(parser *p, char quote) {
     nfa_range set[8];
     uint32_t n_set;
     ast_list l = {0};
-    while (ok(p) && p->at < p->text.n && peek(p) != quote) {
-        bool as_it_is = p->w3c && peek(p) == '#';
+    while (gbnf_ok(p) && p->at < p->text.n && gbnf_peek(p) != quote) {
+        bool as_it_is = p->w3c && gbnf_peek(p) == '#';
         p->at += as_it_is;
-        uint32_t c = as_it_is ? '#' : take_char(p, set, &n_set);
+        uint32_t c = as_it_is ? '#' : gbnf_take_char(p, set, &n_set);
         n_set = as_it_is ? 0 : n_set;
         ast_add(p->t, &l, n_set > 0 ? ast_class(p->t, set, n_set, false) : ast_char(p->t, c));
     }
-    if (ok(p) && peek(p) != quote) {
-        return fail(p, QUIRE_INVALID, "a string without its closing quote");
+    if (gbnf_ok(p) && gbnf_peek(p) != quote) {
+        return gbnf_fail(p, QUIRE_INVALID, "a string without its closing quote");
     }
     p->at++;
     return ast_cat(p->t, l);
 }
 
-static uint32_t parse_class(parser *p) {
+static uint32_t gbnf_parse_class(parser *p) {
     nfa_range ranges[MAX_RANGES], set[8];
     uint32_t n = 0, n_set;
-    bool negated = peek(p) == '^';
+    bool negated = gbnf_peek(p) == '^';
     p->at += negated;
-    while (ok(p) && p->at < p->text.n && peek(p) != ']') {
-        uint32_t lo = take_char(p, set, &n_set), hi = lo;
+    while (gbnf_ok(p) && p->at < p->text.n && gbnf_peek(p) != ']') {
+        uint32_t lo = gbnf_take_char(p, set, &n_set), hi = lo;
         if (n + 9 > MAX_RANGES) {
-            return fail(p, QUIRE_TOO_LARGE, "a class of more than 500 ranges");
+            return gbnf_fail(p, QUIRE_TOO_LARGE, "a class of more than 500 ranges");
         }
         if (n_set > 0) {
             memcpy(ranges + n, set, n_set * sizeof *set);
             n += n_set;
             continue;
         }
-        if (p->text.n - p->at > 1 && peek(p) == '-' && p->text.p[p->at + 1] != ']') {
+        if (p->text.n - p->at > 1 && gbnf_peek(p) == '-' && p->text.p[p->at + 1] != ']') {
             p->at++;
-            hi = take_char(p, set, &n_set);
-            if (ok(p) && (n_set > 0 || hi < lo)) {
-                return fail(p, QUIRE_INVALID, "a range whose end is before its beginning");
+            hi = gbnf_take_char(p, set, &n_set);
+            if (gbnf_ok(p) && (n_set > 0 || hi < lo)) {
+                return gbnf_fail(p, QUIRE_INVALID, "a range whose end is before its beginning");
             }
         }
         ranges[n++] = (nfa_range){lo, hi};
     }
-    if (ok(p) && peek(p) != ']') {
-        return fail(p, QUIRE_INVALID, "a class without its ]");
+    if (gbnf_ok(p) && gbnf_peek(p) != ']') {
+        return gbnf_fail(p, QUIRE_INVALID, "a class without its ]");
     }
     p->at++;
     return ast_class(p->t, ranges, n, negated);
 }
 
-static uint32_t parse_alt(parser *p);
+static uint32_t gbnf_parse_alt(parser *p);
 
-static uint32_t parse_atom(parser *p) {
-    char c = peek(p);
+static uint32_t gbnf_parse_atom(parser *p) {
+    char c = gbnf_peek(p);
     if (c == '(') {
         if (++p->depth > AST_MAX_DEPTH) {
-            return fail(p, QUIRE_TOO_LARGE, "groups nest too deep");
+            return gbnf_fail(p, QUIRE_TOO_LARGE, "groups nest too deep");
         }
         p->at++;
-        uint32_t inside = parse_alt(p);
-        if (ok(p) && peek(p) != ')') {
-            return fail(p, QUIRE_INVALID, "a ( without its )");
+        uint32_t inside = gbnf_parse_alt(p);
+        if (gbnf_ok(p) && gbnf_peek(p) != ')') {
+            return gbnf_fail(p, QUIRE_INVALID, "a ( without its )");
         }
         p->at++;
         p->depth--;
@@ -181,11 +181,11 @@ static uint32_t parse_atom(parser *p) {
     }
     if (c == '"' || c == '\'') {
         p->at++;
-        return parse_string(p, c);
+        return gbnf_parse_string(p, c);
     }
     if (c == '[') {
         p->at++;
-        return parse_class(p);
+        return gbnf_parse_class(p);
     }
     if (c == '.') {
         p->at++;
@@ -193,67 +193,68 @@ static uint32_t parse_atom(parser *p) {
     }
     if (p->w3c && c == '#') {
         nfa_range set[8];
-        uint32_t n_set, code = take_char(p, set, &n_set);
+        uint32_t n_set, code = gbnf_take_char(p, set, &n_set);
         return ast_char(p->t, code);
     }
-    if (is_name(c) && c != '-') {
+    if (gbnf_is_name(c) && c != '-') {
         size_t from = p->at;
-        return named_rules_call(&p->rules, named_rules_find(&p->rules, take_name(p), from));
+        return named_rules_call(&p->rules, named_rules_find(&p->rules, gbnf_take_name(p), from));
     }
-    return fail(p, QUIRE_INVALID, "a string, class, group or rule's name should stand here");
+    return gbnf_fail(p, QUIRE_INVALID, "a string, class, group or rule's name should stand here");
 }
 
-static uint32_t take_number(parser *p, uint32_t otherwise) {
+static uint32_t gbnf_take_number(parser *p, uint32_t otherwise) {
     uint64_t v = 0;
     bool given = false;
-    skip(p);
-    for (; peek(p) >= '0' && peek(p) <= '9'; p->at++, given = true) {
-        v = v < UINT32_MAX ? v * 10 + (uint64_t)(peek(p) - '0') : v;
+    gbnf_skip(p);
+    for (; gbnf_peek(p) >= '0' && gbnf_peek(p) <= '9'; p->at++, given = true) {
+        v = v < UINT32_MAX ? v * 10 + (uint64_t)(gbnf_peek(p) - '0') : v;
     }
-    skip(p);
+    gbnf_skip(p);
     if (v > 100000) {
-        return fail(p, QUIRE_TOO_LARGE, "a count over 100000");
+        return gbnf_fail(p, QUIRE_TOO_LARGE, "a count over 100000");
     }
     return given ? (uint32_t)v : otherwise;
 }
 
-static uint32_t parse_counts(parser *p, uint32_t node) {
-    uint32_t min = take_number(p, 0), max = min;
-    if (peek(p) == ',') {
+static uint32_t gbnf_parse_counts(parser *p, uint32_t node) {
+    uint32_t min = gbnf_take_number(p, 0), max = min;
+    if (gbnf_peek(p) == ',') {
         p->at++;
-        max = take_number(p, NFA_NONE);
+        max = gbnf_take_number(p, NFA_NONE);
     }
-    if (ok(p) && (peek(p) != '}' || min > max)) {
-        return fail(p, QUIRE_INVALID, "a repeat is {n}, {n,} or {n,m}");
+    if (gbnf_ok(p) && (gbnf_peek(p) != '}' || min > max)) {
+        return gbnf_fail(p, QUIRE_INVALID, "a repeat is {n}, {n,} or {n,m}");
     }
     p->at++;
     return ast_repeat(p->t, node, min, max);
 }
 
-static uint32_t parse_repeat(parser *p) {
-    uint32_t node = parse_atom(p);
+static uint32_t gbnf_parse_repeat(parser *p) {
+    uint32_t node = gbnf_parse_atom(p);
     for (;;) {
-        char c = peek(p);
-        if (!ok(p) || c == 0 || strchr("*+?{", c) == NULL) {
+        char c = gbnf_peek(p);
+        if (!gbnf_ok(p) || c == 0 || strchr("*+?{", c) == NULL) {
             return node;
         }
         p->at++;
-        node = c == '{' ? parse_counts(p, node) : ast_repeat(p->t, node, c == '+', c == '?' ? 1 : NFA_NONE);
+        node =
+            c == '{' ? gbnf_parse_counts(p, node) : ast_repeat(p->t, node, c == '+', c == '?' ? 1 : NFA_NONE);
     }
 }
 
 /* Alternatives up to a closing parenthesis, the next rule's head or the end. */
-static uint32_t parse_alt(parser *p) {
+static uint32_t gbnf_parse_alt(parser *p) {
     ast_list all = {0}, one = {0};
-    for (skip(p); ok(p) && p->at < p->text.n && peek(p) != ')'; skip(p)) {
-        if (peek(p) == '|') {
+    for (gbnf_skip(p); gbnf_ok(p) && p->at < p->text.n && gbnf_peek(p) != ')'; gbnf_skip(p)) {
+        if (gbnf_peek(p) == '|') {
             p->at++;
             ast_add(p->t, &all, ast_cat(p->t, one));
             one = (ast_list){0};
         } else if (p->depth == 0 && at_head(p)) {
             break;
         } else {
-            ast_add(p->t, &one, parse_repeat(p));
+            ast_add(p->t, &one, gbnf_parse_repeat(p));
         }
     }
     if (all.n == 0) {
@@ -267,29 +268,29 @@ static void parse_rules(parser *p) {
     if (!p->w3c) {
         (void)named_rules_find(&p->rules, str_of("root"), 0);
     }
-    for (skip(p); ok(p) && p->at < p->text.n; skip(p)) {
+    for (gbnf_skip(p); gbnf_ok(p) && p->at < p->text.n; gbnf_skip(p)) {
         if (!at_head(p)) {
-            (void)fail(p, QUIRE_INVALID, "a rule's head should stand here: name ::=");
+            (void)gbnf_fail(p, QUIRE_INVALID, "a rule's head should stand here: name ::=");
             return;
         }
         skip_number(p);
         size_t from = p->at;
-        uint32_t rule = named_rules_find(&p->rules, take_name(p), from);
-        skip(p);
+        uint32_t rule = named_rules_find(&p->rules, gbnf_take_name(p), from);
+        gbnf_skip(p);
         p->at += 3;
-        if (ok(p) && named_rules_has(&p->rules, rule)) {
-            (void)fail(p, QUIRE_INVALID, "the rule is defined twice");
+        if (gbnf_ok(p) && named_rules_has(&p->rules, rule)) {
+            (void)gbnf_fail(p, QUIRE_INVALID, "the rule is defined twice");
             return;
         }
-        uint32_t root = parse_alt(p);
-        if (ok(p) && peek(p) == ')') {
-            (void)fail(p, QUIRE_INVALID, "a ) without its (");
+        uint32_t root = gbnf_parse_alt(p);
+        if (gbnf_ok(p) && gbnf_peek(p) == ')') {
+            (void)gbnf_fail(p, QUIRE_INVALID, "a ) without its (");
         }
         named_rules_define(&p->rules, rule, root);
     }
 }
 
-static const char *kind_of(str name) {
+static const char *gbnf_kind_of(str name) {
     (void)name;
     return "rule";
 }
@@ -303,7 +304,7 @@ void compile_ebnf(build *b, str text, bool w3c) {
     if (p.rules.list.n == 0) {
         (void)build_fail(b, QUIRE_INVALID, 0, "the grammar has no rules");
     }
-    named_rules_emit(&p.rules, kind_of);
+    named_rules_emit(&p.rules, gbnf_kind_of);
     named_rules_deinit(&p.rules);
     ast_deinit(&t);
 }

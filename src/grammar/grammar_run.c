@@ -66,7 +66,7 @@ static quire_err core_new(const run_opening *o, run_core **out) {
     return QUIRE_OK;
 }
 
-static bool has_room(run_core *r) {
+static bool grammar_run_has_room(run_core *r) {
     (void)pthread_mutex_lock(&r->lock);
     bool room = r->m.budget.used + r->mask_budget.used < r->max_bytes / 2;
     (void)pthread_mutex_unlock(&r->lock);
@@ -86,7 +86,7 @@ static void core_remove(grammar *g, run_core *r) {
 
 /* Whether a core may be shared with whom o is for. */
 static bool is_for(run_core *r, const run_opening *o) {
-    return r->v == o->v && r->share == o->share && has_room(r);
+    return r->v == o->v && r->share == o->share && grammar_run_has_room(r);
 }
 
 /* The core that there is with room, or a new one; counted up. The grammar's lock is
@@ -111,7 +111,7 @@ static grammar_state state_at(const machine *m, uint32_t s) {
     return (grammar_state){s, (at->final ? 1u : 0u) | (at->over ? 2u : 0u)};
 }
 
-static quire_err open_run(const run_opening *o, grammar_run **out) {
+static quire_err grammar_run_open_run(const run_opening *o, grammar_run **out) {
     grammar_run *r = mem_new(1, sizeof *r);
     *out = NULL;
     TRY(mem_check(r));
@@ -133,7 +133,7 @@ static quire_err open_run(const run_opening *o, grammar_run **out) {
 
 quire_err grammar_run_open(grammar *g, grammar_vocab *v, size_t max_bytes, grammar_run **out) {
     const run_opening o = {g, v, max_bytes > 0 ? max_bytes : GRAMMAR_RUN_BYTES, NULL};
-    return open_run(&o, out);
+    return grammar_run_open_run(&o, out);
 }
 
 quire_err grammar_run_open_in(grammar *g, grammar_vocab *v, grammar_memory *m, uint64_t tenant,
@@ -141,7 +141,7 @@ quire_err grammar_run_open_in(grammar *g, grammar_vocab *v, grammar_memory *m, u
     run_opening o = {g, v, GRAMMAR_RUN_BYTES, NULL};
     *out = NULL;
     TRY(m != NULL ? memory_share_take(m, tenant, &o.share) : QUIRE_OK);
-    quire_err e = open_run(&o, out);
+    quire_err e = grammar_run_open_run(&o, out);
     memory_share_drop(o.share); /* the core has one of its own */
     return e;
 }
@@ -200,7 +200,7 @@ static quire_err attempt(grammar_run *r, run_op op, void *context) {
 
 /* Gives addresses to what had too few. The lock is held, and the thread is outside of
  * steps. */
-static quire_err grow(run_core *core) {
+static quire_err grammar_run_grow(run_core *core) {
     if (core->wants_masks > core->masks.reserved) {
         size_t twice = 2 * core->masks.reserved;
         TRY(area_grow(&core->masks, core->wants_masks > twice ? core->wants_masks : twice));
@@ -222,7 +222,7 @@ quire_err run_do(grammar_run *r, run_op op, void *context) {
     for (;;) {
         atomic_fetch_add(&core->n_outside, 1);
         (void)pthread_mutex_lock(&core->lock);
-        quire_err e = attempt(r, op, context), grown = grow(core);
+        quire_err e = attempt(r, op, context), grown = grammar_run_grow(core);
         (void)pthread_mutex_unlock(&core->lock);
         atomic_fetch_sub(&core->n_outside, 1);
         if (e != QUIRE_BUSY || grown != QUIRE_OK) {
@@ -283,7 +283,7 @@ quire_err grammar_accept_bytes(grammar_run *r, grammar_state *s, str bytes, size
     return e;
 }
 
-static bool is_end(const grammar_vocab *v, int32_t token) {
+static bool grammar_run_is_end(const grammar_vocab *v, int32_t token) {
     for (int32_t i = 0; i < v->n_ends; i++) {
         if (v->ends[i] == token) {
             return true;
@@ -297,7 +297,7 @@ quire_err grammar_accept(grammar_run *r, grammar_state *s, int32_t token) {
     if (token < 0 || token >= v->n_tokens) {
         return QUIRE_INVALID;
     }
-    if (is_end(v, token)) {
+    if (grammar_run_is_end(v, token)) {
         return grammar_is_final(r, *s) ? QUIRE_OK : QUIRE_INVALID;
     }
     str text = vocab_text(v, token);

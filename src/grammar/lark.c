@@ -25,7 +25,7 @@ typedef struct parser {
 /* Numbers in `rules` of what every grammar has; no name in a text begins with %. */
 enum { RULE_ALL, RULE_IGNORED, RULE_START };
 
-static uint32_t fail(parser *p, quire_err e, const char *what) {
+static uint32_t lark_fail(parser *p, quire_err e, const char *what) {
     uint32_t line = 1;
     for (size_t i = 0; i < p->at && i < p->text.n; i++) {
         line += p->text.p[i] == '\n';
@@ -34,7 +34,7 @@ static uint32_t fail(parser *p, quire_err e, const char *what) {
     return 0;
 }
 
-static bool ok(const parser *p) {
+static bool lark_ok(const parser *p) {
     return p->t->b->failed == QUIRE_OK;
 }
 
@@ -42,31 +42,31 @@ static char peek_at(const parser *p, size_t ahead) {
     return p->text.n - p->at > ahead ? p->text.p[p->at + ahead] : 0;
 }
 
-static char peek(const parser *p) {
+static char lark_peek(const parser *p) {
     return peek_at(p, 0);
 }
 
-static bool begins(const parser *p, const char *what) {
+static bool lark_begins(const parser *p, const char *what) {
     size_t n = strlen(what);
     return p->text.n - p->at >= n && memcmp(p->text.p + p->at, what, n) == 0;
 }
 
-static bool take(parser *p, const char *what) {
-    bool taken = begins(p, what);
+static bool lark_take(parser *p, const char *what) {
+    bool taken = lark_begins(p, what);
     p->at += taken ? strlen(what) : 0;
     return taken;
 }
 
 /* Blanks and comments; newlines too where `lines`. */
-static void skip(parser *p, bool lines) {
+static void lark_skip(parser *p, bool lines) {
     while (p->at < p->text.n) {
-        char c = peek(p);
-        if (c == '#' || begins(p, "//")) {
-            while (p->at < p->text.n && peek(p) != '\n') {
+        char c = lark_peek(p);
+        if (c == '#' || lark_begins(p, "//")) {
+            while (p->at < p->text.n && lark_peek(p) != '\n') {
                 p->at++;
             }
         } else if (c == ' ' || c == '\t' || c == '\r' || c == '\f' || (lines && c == '\n') ||
-                   begins(p, "\\\n")) {
+                   lark_begins(p, "\\\n")) {
             p->at += c == '\\' ? 2 : 1;
         } else {
             return;
@@ -74,17 +74,17 @@ static void skip(parser *p, bool lines) {
     }
 }
 
-static bool is_upper(char c) {
+static bool lark_is_upper(char c) {
     return c >= 'A' && c <= 'Z';
 }
 
-static bool is_name(char c) {
-    return is_upper(c) || (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9') || c == '_';
+static bool lark_is_name(char c) {
+    return lark_is_upper(c) || (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9') || c == '_';
 }
 
-static str take_name(parser *p) {
+static str lark_take_name(parser *p) {
     size_t from = p->at;
-    while (p->at < p->text.n && is_name(peek(p))) {
+    while (p->at < p->text.n && lark_is_name(lark_peek(p))) {
         p->at++;
     }
     return (str){p->text.p + from, p->at - from};
@@ -94,24 +94,24 @@ static str take_name(parser *p) {
 static bool is_terminal(str name) {
     for (size_t i = 0; i < name.n; i++) {
         if (name.p[i] != '_') {
-            return is_upper(name.p[i]);
+            return lark_is_upper(name.p[i]);
         }
     }
     return false;
 }
 
-static uint32_t rule_of(parser *p, str name) {
+static uint32_t lark_rule_of(parser *p, str name) {
     return named_rules_find(&p->rules, name, p->at);
 }
 
 /* A leaf that calls a rule of `rules`. */
-static uint32_t call_of(parser *p, uint32_t rule) {
+static uint32_t lark_call_of(parser *p, uint32_t rule) {
     return named_rules_call(&p->rules, rule);
 }
 
 static void define(parser *p, uint32_t rule, uint32_t root) {
-    if (ok(p) && named_rules_has(&p->rules, rule)) {
-        (void)fail(p, QUIRE_INVALID, "the rule or terminal is defined twice");
+    if (lark_ok(p) && named_rules_has(&p->rules, rule)) {
+        (void)lark_fail(p, QUIRE_INVALID, "the rule or terminal is defined twice");
     }
     named_rules_define(&p->rules, rule, root);
 }
@@ -125,24 +125,24 @@ static uint32_t terminal(parser *p, uint32_t node) {
         return node;
     }
     ast_add(p->t, &l, node);
-    ast_add(p->t, &l, call_of(p, RULE_IGNORED));
+    ast_add(p->t, &l, lark_call_of(p, RULE_IGNORED));
     return ast_cat(p->t, l);
 }
 
-static uint32_t take_char(parser *p) {
+static uint32_t lark_take_char(parser *p) {
     nfa_range set[8];
     uint32_t n_set = 0;
     size_t len;
-    if (peek(p) == '\\') {
+    if (lark_peek(p) == '\\') {
         p->at++;
         uint32_t c = regex_escape(p->t, p->text, &p->at, set, &n_set);
         return n_set == 0 ? c
-                          : fail(p, QUIRE_INVALID,
-                                 "an escape that stands for several characters; write a regex: /\\d/");
+                          : lark_fail(p, QUIRE_INVALID,
+                                      "an escape that stands for several characters; write a regex: /\\d/");
     }
     int32_t c = utf8_decode(p->text.p + p->at, p->text.n - p->at, &len);
     p->at += len;
-    return c < 0 ? fail(p, QUIRE_INVALID, "bytes that are not UTF-8") : (uint32_t)c;
+    return c < 0 ? lark_fail(p, QUIRE_INVALID, "bytes that are not UTF-8") : (uint32_t)c;
 }
 
 static uint32_t char_of_case(parser *p, uint32_t c, bool ignore_case) {
@@ -155,52 +155,53 @@ static uint32_t char_of_case(parser *p, uint32_t c, bool ignore_case) {
 
 /* Moves after the string's closing quote; returns where its text ends. */
 static size_t string_end(parser *p) {
-    while (p->at < p->text.n && peek(p) != '"' && peek(p) != '\n') {
-        p->at += peek(p) == '\\' && peek_at(p, 1) != 0 ? 2 : 1;
+    while (p->at < p->text.n && lark_peek(p) != '"' && lark_peek(p) != '\n') {
+        p->at += lark_peek(p) == '\\' && peek_at(p, 1) != 0 ? 2 : 1;
     }
     size_t end = p->at;
-    if (!take(p, "\"")) {
-        (void)fail(p, QUIRE_INVALID, "a string without its closing quote");
+    if (!lark_take(p, "\"")) {
+        (void)lark_fail(p, QUIRE_INVALID, "a string without its closing quote");
     }
     return end;
 }
 
 /* Behind the opening quote of the range's second string. */
 static uint32_t parse_range(parser *p, uint32_t lo) {
-    uint32_t hi = p->at < p->text.n ? take_char(p) : 0;
-    if (ok(p) && (!take(p, "\"") || hi < lo)) {
-        return fail(p, QUIRE_INVALID,
-                    "a range is \"a\"..\"z\", of one character each, the smaller one first");
+    uint32_t hi = p->at < p->text.n ? lark_take_char(p) : 0;
+    if (lark_ok(p) && (!lark_take(p, "\"") || hi < lo)) {
+        return lark_fail(p, QUIRE_INVALID,
+                         "a range is \"a\"..\"z\", of one character each, the smaller one first");
     }
     return ast_class(p->t, (nfa_range[]){{lo, hi}}, 1, false);
 }
 
-static uint32_t parse_string(parser *p) {
+static uint32_t lark_parse_string(parser *p) {
     ast_list l = {0};
     size_t from = ++p->at, end = string_end(p);
-    bool ignore_case = take(p, "i");
+    bool ignore_case = lark_take(p, "i");
     size_t behind = p->at;
     uint32_t c = 0, n = 0;
-    for (p->at = from; ok(p) && p->at < end; n++) {
-        c = take_char(p);
+    for (p->at = from; lark_ok(p) && p->at < end; n++) {
+        c = lark_take_char(p);
         ast_add(p->t, &l, char_of_case(p, c, ignore_case));
     }
     p->at = behind;
-    if (ok(p) && begins(p, "..\"")) {
+    if (lark_ok(p) && lark_begins(p, "..\"")) {
         p->at += 3;
         return n == 1 ? parse_range(p, c)
-                      : fail(p, QUIRE_INVALID, "a range is \"a\"..\"z\", of one character each");
+                      : lark_fail(p, QUIRE_INVALID, "a range is \"a\"..\"z\", of one character each");
     }
     return ast_cat(p->t, l);
 }
 
 /* Parses a regex of its own text, with flags in front of it. */
-static uint32_t regex_of(parser *p, str body, bool ignore_case, bool dot_all) {
+static uint32_t lark_regex_of(parser *p, str body, bool ignore_case, bool dot_all) {
     strbuf text = {0};
     quire_err e = ignore_case ? strbuf_add_str(&text, "(?i)") : QUIRE_OK;
     e = e == QUIRE_OK && dot_all ? strbuf_add_str(&text, "(?s)") : e;
     e = e == QUIRE_OK ? strbuf_add(&text, body.p, body.n) : e;
-    uint32_t node = e == QUIRE_OK ? regex_parse(p->t, (str){text.p, text.n}) : fail(p, e, "out of memory");
+    uint32_t node =
+        e == QUIRE_OK ? regex_parse(p->t, (str){text.p, text.n}) : lark_fail(p, e, "out of memory");
     strbuf_deinit(&text);
     return node;
 }
@@ -208,91 +209,92 @@ static uint32_t regex_of(parser *p, str body, bool ignore_case, bool dot_all) {
 static uint32_t parse_regex(parser *p) {
     size_t from = ++p->at;
     bool ignore_case = false, dot_all = false;
-    while (p->at < p->text.n && peek(p) != '/' && peek(p) != '\n') {
-        p->at += peek(p) == '\\' && peek_at(p, 1) != 0 && peek_at(p, 1) != '\n' ? 2 : 1;
+    while (p->at < p->text.n && lark_peek(p) != '/' && lark_peek(p) != '\n') {
+        p->at += lark_peek(p) == '\\' && peek_at(p, 1) != 0 && peek_at(p, 1) != '\n' ? 2 : 1;
     }
     str body = {p->text.p + from, p->at - from};
-    if (peek(p) != '/' || body.n == 0) {
-        return fail(p, QUIRE_INVALID, "a regex without its closing /");
+    if (lark_peek(p) != '/' || body.n == 0) {
+        return lark_fail(p, QUIRE_INVALID, "a regex without its closing /");
     }
-    for (p->at++; peek(p) != 0 && strchr("imslux", peek(p)) != NULL; p->at++) {
-        if (strchr("mlx", peek(p)) != NULL) {
-            return fail(p, QUIRE_UNSUPPORTED, "of a regex's flags only i, s and u are supported");
+    for (p->at++; lark_peek(p) != 0 && strchr("imslux", lark_peek(p)) != NULL; p->at++) {
+        if (strchr("mlx", lark_peek(p)) != NULL) {
+            return lark_fail(p, QUIRE_UNSUPPORTED, "of a regex's flags only i, s and u are supported");
         }
-        ignore_case = ignore_case || peek(p) == 'i';
-        dot_all = dot_all || peek(p) == 's';
+        ignore_case = ignore_case || lark_peek(p) == 'i';
+        dot_all = dot_all || lark_peek(p) == 's';
     }
-    return regex_of(p, body, ignore_case, dot_all);
+    return lark_regex_of(p, body, ignore_case, dot_all);
 }
 
 /* ---- expansions ---- */
 
-static uint32_t parse_alt(parser *p, bool lines);
+static uint32_t lark_parse_alt(parser *p, bool lines);
 
-static uint32_t parse_group(parser *p, const char *close) {
+static uint32_t lark_parse_group(parser *p, const char *close) {
     if (++p->depth > AST_MAX_DEPTH) {
-        return fail(p, QUIRE_TOO_LARGE, "groups nest too deep");
+        return lark_fail(p, QUIRE_TOO_LARGE, "groups nest too deep");
     }
     p->at++;
-    uint32_t inside = parse_alt(p, true);
-    if (ok(p) && !take(p, close)) {
-        return fail(p, QUIRE_INVALID, close[0] == ')' ? "a ( without its )" : "a [ without its ]");
+    uint32_t inside = lark_parse_alt(p, true);
+    if (lark_ok(p) && !lark_take(p, close)) {
+        return lark_fail(p, QUIRE_INVALID, close[0] == ')' ? "a ( without its )" : "a [ without its ]");
     }
     p->depth--;
     return inside;
 }
 
 static uint32_t parse_reference(parser *p) {
-    str name = take_name(p);
+    str name = lark_take_name(p);
     bool names_terminal = is_terminal(name);
-    if (peek(p) == '{') {
-        return fail(p, QUIRE_UNSUPPORTED, "templates are not supported; write the rule out");
+    if (lark_peek(p) == '{') {
+        return lark_fail(p, QUIRE_UNSUPPORTED, "templates are not supported; write the rule out");
     }
     if (!names_terminal && !p->in_rule) {
-        return fail(p, QUIRE_INVALID, "a terminal cannot name a rule");
+        return lark_fail(p, QUIRE_INVALID, "a terminal cannot name a rule");
     }
-    uint32_t node = call_of(p, rule_of(p, name));
+    uint32_t node = lark_call_of(p, lark_rule_of(p, name));
     return names_terminal ? terminal(p, node) : node;
 }
 
-static uint32_t parse_atom(parser *p) {
-    char c = peek(p);
+static uint32_t lark_parse_atom(parser *p) {
+    char c = lark_peek(p);
     switch (c) {
     case '(':
-        return parse_group(p, ")");
+        return lark_parse_group(p, ")");
     case '[':
-        return ast_repeat(p->t, parse_group(p, "]"), 0, 1);
+        return ast_repeat(p->t, lark_parse_group(p, "]"), 0, 1);
     case '"':
-        return terminal(p, parse_string(p));
+        return terminal(p, lark_parse_string(p));
     case '/':
         return terminal(p, parse_regex(p));
     case '%':
-        return fail(p, QUIRE_UNSUPPORTED, "%json and other grammars inside a grammar are not supported");
+        return lark_fail(p, QUIRE_UNSUPPORTED, "%json and other grammars inside a grammar are not supported");
     case '<':
-        return fail(p, QUIRE_UNSUPPORTED, "tokens by name are not supported; write their text");
+        return lark_fail(p, QUIRE_UNSUPPORTED, "tokens by name are not supported; write their text");
     default:
-        return is_name(c) ? parse_reference(p)
-                          : fail(p, QUIRE_INVALID, "a string, regex, group or name should stand here");
+        return lark_is_name(c)
+                   ? parse_reference(p)
+                   : lark_fail(p, QUIRE_INVALID, "a string, regex, group or name should stand here");
     }
 }
 
 static uint32_t take_count(parser *p) {
     uint32_t v = 0;
-    skip(p, false);
-    if (peek(p) < '0' || peek(p) > '9') {
-        return fail(p, QUIRE_INVALID, "a repeat is ~ n or ~ n..m");
+    lark_skip(p, false);
+    if (lark_peek(p) < '0' || lark_peek(p) > '9') {
+        return lark_fail(p, QUIRE_INVALID, "a repeat is ~ n or ~ n..m");
     }
-    for (; peek(p) >= '0' && peek(p) <= '9'; p->at++) {
-        v = v > 100000 ? v : v * 10 + (uint32_t)(peek(p) - '0');
+    for (; lark_peek(p) >= '0' && lark_peek(p) <= '9'; p->at++) {
+        v = v > 100000 ? v : v * 10 + (uint32_t)(lark_peek(p) - '0');
     }
-    return v <= 100000 ? v : fail(p, QUIRE_TOO_LARGE, "a count over 100000");
+    return v <= 100000 ? v : lark_fail(p, QUIRE_TOO_LARGE, "a count over 100000");
 }
 
-static uint32_t parse_repeat(parser *p) {
-    uint32_t node = parse_atom(p);
-    skip(p, false);
-    char c = peek(p);
-    if (!ok(p) || c == 0 || strchr("*+?~", c) == NULL) {
+static uint32_t lark_parse_repeat(parser *p) {
+    uint32_t node = lark_parse_atom(p);
+    lark_skip(p, false);
+    char c = lark_peek(p);
+    if (!lark_ok(p) || c == 0 || strchr("*+?~", c) == NULL) {
         return node;
     }
     p->at++;
@@ -300,37 +302,37 @@ static uint32_t parse_repeat(parser *p) {
         return ast_repeat(p->t, node, c == '+', c == '?' ? 1 : NFA_NONE);
     }
     uint32_t min = take_count(p), max = min;
-    skip(p, false);
-    max = ok(p) && take(p, "..") ? take_count(p) : max;
-    return ok(p) && min > max ? fail(p, QUIRE_INVALID, "a repeat's second number is smaller")
-                              : ast_repeat(p->t, node, min, max);
+    lark_skip(p, false);
+    max = lark_ok(p) && lark_take(p, "..") ? take_count(p) : max;
+    return lark_ok(p) && min > max ? lark_fail(p, QUIRE_INVALID, "a repeat's second number is smaller")
+                                   : ast_repeat(p->t, node, min, max);
 }
 
 /* Whether the next line goes on with another alternative. */
-static bool goes_on(parser *p) {
+static bool lark_goes_on(parser *p) {
     size_t from = p->at;
-    skip(p, true);
-    bool does = peek(p) == '|';
+    lark_skip(p, true);
+    bool does = lark_peek(p) == '|';
     p->at = does ? p->at : from;
     return does;
 }
 
 /* Alternatives up to a closing bracket, or to the end of the line unless `lines`. */
-static uint32_t parse_alt(parser *p, bool lines) {
+static uint32_t lark_parse_alt(parser *p, bool lines) {
     ast_list all = {0}, one = {0};
-    for (skip(p, lines); ok(p) && p->at < p->text.n; skip(p, lines)) {
-        char c = peek(p);
-        if (c == '|' || (c == '\n' && goes_on(p))) {
+    for (lark_skip(p, lines); lark_ok(p) && p->at < p->text.n; lark_skip(p, lines)) {
+        char c = lark_peek(p);
+        if (c == '|' || (c == '\n' && lark_goes_on(p))) {
             p->at++;
             ast_add(p->t, &all, ast_cat(p->t, one));
             one = (ast_list){0};
         } else if (c == ')' || c == ']' || c == '\n') {
             break;
-        } else if (take(p, "->")) {
-            skip(p, false);
-            (void)take_name(p);
+        } else if (lark_take(p, "->")) {
+            lark_skip(p, false);
+            (void)lark_take_name(p);
         } else {
-            ast_add(p->t, &one, parse_repeat(p));
+            ast_add(p->t, &one, lark_parse_repeat(p));
         }
     }
     if (all.n == 0) {
@@ -346,107 +348,108 @@ static uint32_t parse_alt(parser *p, bool lines) {
 static void import(parser *p, str name, str as) {
     const char *regex = lark_common(name);
     if (regex == NULL) {
-        (void)fail(p, QUIRE_UNSUPPORTED, "common has no terminal of that name here");
+        (void)lark_fail(p, QUIRE_UNSUPPORTED, "common has no terminal of that name here");
         return;
     }
-    define(p, rule_of(p, as), regex_of(p, str_of(regex), false, false));
+    define(p, lark_rule_of(p, as), lark_regex_of(p, str_of(regex), false, false));
 }
 
 /* "%import common.NAME [-> AS]" or "%import common (NAME, NAME)". */
-static void parse_import(parser *p) {
-    skip(p, false);
-    if (!take(p, "common")) {
-        (void)fail(p, QUIRE_UNSUPPORTED, "only terminals of common can be imported");
+static void lark_parse_import(parser *p) {
+    lark_skip(p, false);
+    if (!lark_take(p, "common")) {
+        (void)lark_fail(p, QUIRE_UNSUPPORTED, "only terminals of common can be imported");
         return;
     }
-    if (take(p, ".")) {
-        str name = take_name(p), as = name;
-        skip(p, false);
-        if (take(p, "->")) {
-            skip(p, false);
-            as = take_name(p);
+    if (lark_take(p, ".")) {
+        str name = lark_take_name(p), as = name;
+        lark_skip(p, false);
+        if (lark_take(p, "->")) {
+            lark_skip(p, false);
+            as = lark_take_name(p);
         }
         import(p, name, as);
         return;
     }
-    skip(p, false);
-    bool more = take(p, "(");
+    lark_skip(p, false);
+    bool more = lark_take(p, "(");
     if (!more) {
-        (void)fail(p, QUIRE_INVALID, "%import is common.NAME or common (NAME, NAME)");
+        (void)lark_fail(p, QUIRE_INVALID, "%import is common.NAME or common (NAME, NAME)");
     }
-    while (more && ok(p)) {
-        skip(p, true);
-        str name = take_name(p);
+    while (more && lark_ok(p)) {
+        lark_skip(p, true);
+        str name = lark_take_name(p);
         import(p, name, name);
-        skip(p, true);
-        more = take(p, ",");
+        lark_skip(p, true);
+        more = lark_take(p, ",");
     }
-    if (ok(p) && !take(p, ")")) {
-        (void)fail(p, QUIRE_INVALID, "a ( without its )");
+    if (lark_ok(p) && !lark_take(p, ")")) {
+        (void)lark_fail(p, QUIRE_INVALID, "a ( without its )");
     }
 }
 
 static void parse_directive(parser *p) {
-    if (take(p, "%import")) {
-        parse_import(p);
-    } else if (take(p, "%ignore")) {
+    if (lark_take(p, "%import")) {
+        lark_parse_import(p);
+    } else if (lark_take(p, "%ignore")) {
         p->in_rule = false;
-        ast_add(p->t, &p->ignored, parse_alt(p, false));
+        ast_add(p->t, &p->ignored, lark_parse_alt(p, false));
     } else {
-        (void)fail(p, QUIRE_UNSUPPORTED, "of the directives only %import and %ignore are supported");
+        (void)lark_fail(p, QUIRE_UNSUPPORTED, "of the directives only %import and %ignore are supported");
     }
 }
 
 static void parse_definition(parser *p) {
-    while (take(p, "?") || take(p, "!")) { /* they shape the tree only */
+    while (lark_take(p, "?") || lark_take(p, "!")) { /* they shape the tree only */
     }
-    str name = take_name(p);
+    str name = lark_take_name(p);
     if (name.n == 0) {
-        (void)fail(p, QUIRE_INVALID, "a rule should stand here: name: parts");
+        (void)lark_fail(p, QUIRE_INVALID, "a rule should stand here: name: parts");
         return;
     }
-    uint32_t rule = rule_of(p, name);
+    uint32_t rule = lark_rule_of(p, name);
     p->in_rule = !is_terminal(name);
-    skip(p, false);
-    if (take(p, ".")) {
-        take(p, "-");
+    lark_skip(p, false);
+    if (lark_take(p, ".")) {
+        lark_take(p, "-");
         (void)take_count(p);
-        skip(p, false);
+        lark_skip(p, false);
     }
-    if (peek(p) == '{' || peek(p) == '[') {
-        (void)fail(p, QUIRE_UNSUPPORTED,
-                   "templates and attributes of rules are not supported; write the rule out");
-    } else if (ok(p) && !take(p, ":")) {
-        (void)fail(p, QUIRE_INVALID, "a rule is name: parts");
+    if (lark_peek(p) == '{' || lark_peek(p) == '[') {
+        (void)lark_fail(p, QUIRE_UNSUPPORTED,
+                        "templates and attributes of rules are not supported; write the rule out");
+    } else if (lark_ok(p) && !lark_take(p, ":")) {
+        (void)lark_fail(p, QUIRE_INVALID, "a rule is name: parts");
     }
-    define(p, rule, ok(p) ? parse_alt(p, false) : 0);
+    define(p, rule, lark_ok(p) ? lark_parse_alt(p, false) : 0);
 }
 
 static void parse_statements(parser *p) {
-    (void)rule_of(p, str_of("%all"));
-    (void)rule_of(p, str_of("%ignored"));
-    (void)rule_of(p, str_of("start"));
-    for (skip(p, true); ok(p) && p->at < p->text.n; skip(p, true)) {
-        if (peek(p) == '%') {
+    (void)lark_rule_of(p, str_of("%all"));
+    (void)lark_rule_of(p, str_of("%ignored"));
+    (void)lark_rule_of(p, str_of("start"));
+    for (lark_skip(p, true); lark_ok(p) && p->at < p->text.n; lark_skip(p, true)) {
+        if (lark_peek(p) == '%') {
             parse_directive(p);
         } else {
             parse_definition(p);
         }
-        skip(p, false);
-        if (ok(p) && p->at < p->text.n && peek(p) != '\n') {
-            (void)fail(p, QUIRE_INVALID,
-                       peek(p) == ')' || peek(p) == ']' ? "a closing bracket without its opening one"
-                                                        : "a statement ends with its line");
+        lark_skip(p, false);
+        if (lark_ok(p) && p->at < p->text.n && lark_peek(p) != '\n') {
+            (void)lark_fail(p, QUIRE_INVALID,
+                            lark_peek(p) == ')' || lark_peek(p) == ']'
+                                ? "a closing bracket without its opening one"
+                                : "a statement ends with its line");
         }
     }
     ast_list all = {0};
-    ast_add(p->t, &all, call_of(p, RULE_IGNORED));
-    ast_add(p->t, &all, call_of(p, RULE_START));
+    ast_add(p->t, &all, lark_call_of(p, RULE_IGNORED));
+    ast_add(p->t, &all, lark_call_of(p, RULE_START));
     define(p, RULE_ALL, ast_cat(p->t, all));
     define(p, RULE_IGNORED, p->ignored.n == 0 ? 0 : ast_repeat(p->t, ast_alt(p->t, p->ignored), 0, NFA_NONE));
 }
 
-static const char *kind_of(str name) {
+static const char *lark_kind_of(str name) {
     return is_terminal(name) ? "terminal" : "rule";
 }
 
@@ -456,7 +459,7 @@ void compile_lark(build *b, str text) {
     parser p = {.t = &t, .text = text};
     named_rules_init(&p.rules, &t);
     parse_statements(&p);
-    named_rules_emit(&p.rules, kind_of);
+    named_rules_emit(&p.rules, lark_kind_of);
     named_rules_deinit(&p.rules);
     ast_deinit(&t);
 }

@@ -47,7 +47,7 @@ typedef enum scan_bodies { BODIES_TOO, NO_BODIES } scan_bodies;
 
 /* Lists what a rule may begin with, from `start`; its calls are added to l->calls.
  * `bodies`: what a counted repeat begins with is listed beside the repeat. */
-static void scan(leftmost *l, uint32_t rule, uint32_t start, scan_bodies bodies) {
+static void left_recursion_scan(leftmost *l, uint32_t rule, uint32_t start, scan_bodies bodies) {
     nfa *a = &l->b->a;
     l->now++;
     l->firsts.n = l->work.n = 0;
@@ -82,7 +82,7 @@ static void scan(leftmost *l, uint32_t rule, uint32_t start, scan_bodies bodies)
 }
 
 /* Marks in seen[] which rules `rule` may begin with, through others too. */
-static void reach(leftmost *l, uint32_t rule, bool *seen) {
+static void left_recursion_reach(leftmost *l, uint32_t rule, bool *seen) {
     memset(seen, 0, l->b->a.rules.n * sizeof *seen);
     l->work.n = 0;
     for (uint32_t at = rule;;) {
@@ -104,7 +104,7 @@ static void reach(leftmost *l, uint32_t rule, bool *seen) {
 
 /* The copy of a node in map[], made when it is first needed; what it leads to is copied
  * later (copy_rest). */
-static uint32_t copy_of(leftmost *l, uint32_t *map, uint32_t node) {
+static uint32_t left_recursion_copy_of(leftmost *l, uint32_t *map, uint32_t node) {
     if (node == NFA_FAIL_NODE) {
         return node;
     }
@@ -125,13 +125,14 @@ static void copy_rest(leftmost *l, uint32_t *map) {
         uint32_t i = l->work.p[--l->work.n];
         nfa_node n = a->nodes.p[i];
         if (n.op != NFA_SPLIT) {
-            uint32_t next = copy_of(l, map, n.next);
+            uint32_t next = left_recursion_copy_of(l, map, n.next);
             a->nodes.p[i].next = next;
             continue;
         }
         uint32_t first = a->targets.n;
         for (uint32_t t = 0; t < n.n; t++) {
-            uint32_t to = copy_of(l, map, a->targets.p[n.arg + t]), *slot = NFA_PUSH(l->b, a->targets);
+            uint32_t to = left_recursion_copy_of(l, map, a->targets.p[n.arg + t]),
+                     *slot = NFA_PUSH(l->b, a->targets);
             if (slot != NULL) {
                 *slot = to;
             }
@@ -160,7 +161,7 @@ static uint32_t index_in(const circle *c, uint32_t rule) {
 static uint32_t first_copy(leftmost *l, uint32_t *map, uint32_t node) {
     nfa_node n = l->b->a.nodes.p[node];
     if (n.op != NFA_CALL && n.op != NFA_REPEAT) {
-        return copy_of(l, map, node);
+        return left_recursion_copy_of(l, map, node);
     }
     uint32_t copy = build_node(l->b, (nfa_op)n.op, (nfa_mode)n.mode, n.arg, 1, n.next),
              *w = NFA_PUSH(l->b, l->work);
@@ -176,7 +177,8 @@ static uint32_t first_copy(leftmost *l, uint32_t *map, uint32_t node) {
 static uint32_t beginning(leftmost *l, const circle *c, uint32_t i) {
     nfa *a = &l->b->a;
     uint32_t n_calls = l->calls.n, n = 0;
-    scan(l, c->rules[i], c->starts[c->rules[i]], NO_BODIES); /* a round of a repeat is not all of it */
+    /* a round of a repeat is not all of it */
+    left_recursion_scan(l, c->rules[i], c->starts[c->rules[i]], NO_BODIES);
     l->calls.n = n_calls;
     for (uint32_t k = 0; k < l->firsts.n; k++) {
         const nfa_node *node = &a->nodes.p[l->firsts.p[k]];
@@ -204,7 +206,7 @@ static void lead_on(leftmost *l, const circle *c, uint32_t i, bool wanted) {
         uint32_t from = index_in(c, l->calls.p[k].from);
         if (l->calls.p[k].to == c->rules[i] && from < c->n) {
             l->work.n = 0;
-            uint32_t next = copy_of(l, c->maps[from], l->calls.p[k].next);
+            uint32_t next = left_recursion_copy_of(l, c->maps[from], l->calls.p[k].next);
             copy_rest(l, c->maps[from]);
             push_first(l, next);
         }
@@ -254,7 +256,7 @@ static void check_repeats(leftmost *l, const circle *c) {
     nfa *a = &l->b->a;
     for (uint32_t i = 0; i < c->n; i++) {
         uint32_t n_calls = l->calls.n;
-        scan(l, c->rules[i], c->starts[c->rules[i]], BODIES_TOO);
+        left_recursion_scan(l, c->rules[i], c->starts[c->rules[i]], BODIES_TOO);
         l->calls.n = n_calls;
         uint32_t n = l->firsts.n;
         for (uint32_t k = 0; k < n && l->b->failed == QUIRE_OK; k++) {
@@ -262,7 +264,7 @@ static void check_repeats(leftmost *l, const circle *c) {
                 continue;
             }
             uint32_t body = a->repeats.p[a->nodes.p[l->firsts.p[k]].arg].body;
-            scan(l, c->rules[i], body, BODIES_TOO);
+            left_recursion_scan(l, c->rules[i], body, BODIES_TOO);
             for (uint32_t j = n_calls; j < l->calls.n; j++) {
                 if (index_in(c, l->calls.p[j].to) < c->n) {
                     (void)build_fail(l->b, QUIRE_UNSUPPORTED, -1,
@@ -270,14 +272,14 @@ static void check_repeats(leftmost *l, const circle *c) {
                 }
             }
             l->calls.n = n_calls;
-            scan(l, c->rules[i], c->starts[c->rules[i]], BODIES_TOO);
+            left_recursion_scan(l, c->rules[i], c->starts[c->rules[i]], BODIES_TOO);
             l->calls.n = n_calls;
         }
     }
 }
 
 /* A map for one more member, counted as what the grammar takes. */
-static void add_member(leftmost *l, circle *c, uint32_t rule) {
+static void left_recursion_add_member(leftmost *l, circle *c, uint32_t rule) {
     size_t bytes = l->n_nodes * sizeof **c->maps;
     l->b->bytes -= (int64_t)bytes;
     if (l->b->bytes < 0) {
@@ -300,7 +302,7 @@ static void free_members(leftmost *l, circle *c) {
 /* Rewrites `rule` if it is in a circle. */
 static void rewrite_rule(leftmost *l, uint32_t rule, uint32_t *starts, bool *seen, bool *back) {
     uint32_t n_rules = l->b->a.rules.n;
-    reach(l, rule, seen);
+    left_recursion_reach(l, rule, seen);
     if (!seen[rule]) {
         return;
     }
@@ -311,10 +313,10 @@ static void rewrite_rule(leftmost *l, uint32_t rule, uint32_t *starts, bool *see
     bool ok = c.rules != NULL && c.maps != NULL && c.ends != NULL;
     for (uint32_t r = 0; r < n_rules && ok && l->b->failed == QUIRE_OK; r++) {
         if (seen[r]) {
-            reach(l, r, back);
+            left_recursion_reach(l, r, back);
         }
         if (seen[r] && back[rule]) {
-            add_member(l, &c, r);
+            left_recursion_add_member(l, &c, r);
         }
     }
     if (!ok) {
@@ -339,7 +341,7 @@ void build_left_recursion(build *b) {
         build_find_empty(b, empty);
         for (uint32_t r = 0; r < n_rules; r++) {
             starts[r] = b->a.rules.p[r].start;
-            scan(&l, r, starts[r], BODIES_TOO);
+            left_recursion_scan(&l, r, starts[r], BODIES_TOO);
         }
         for (uint32_t r = 0; r < n_rules && b->failed == QUIRE_OK; r++) {
             rewrite_rule(&l, r, starts, seen, seen + n_rules);

@@ -21,7 +21,7 @@ typedef struct machine_seen {
 
 /* ---- tables ---- */
 
-static uint32_t mix(uint32_t h, uint32_t v) {
+static uint32_t machine_mix(uint32_t h, uint32_t v) {
     h = (h ^ v) * 0x9E3779B1u;
     return h ^ (h >> 15);
 }
@@ -29,7 +29,7 @@ static uint32_t mix(uint32_t h, uint32_t v) {
 static uint32_t hash_words(const void *p, size_t n_bytes, uint32_t h) {
     const uint32_t *w = p;
     for (size_t i = 0; i < n_bytes / sizeof *w; i++) {
-        h = mix(h, w[i]);
+        h = machine_mix(h, w[i]);
     }
     return h;
 }
@@ -40,7 +40,7 @@ static uint32_t cell_hash(const machine *m, uint32_t i) {
 static uint32_t tally_hash(const machine *m, uint32_t i) {
     const machine_tally *t = (const machine_tally *)m->tallies.p + i;
     return hash_words((const uint64_t *)m->words.p + t->first, t->n * sizeof(uint64_t),
-                      mix(mix(2, t->count), t->other));
+                      machine_mix(machine_mix(2, t->count), t->other));
 }
 static uint32_t state_hash(const machine *m, uint32_t i) {
     const machine_state *s = machine_state_at(m, i);
@@ -66,7 +66,7 @@ bool machine_use(machine *m, area *a, area_budget *budget, size_t bytes) {
     return false;
 }
 
-static bool use(machine *m, area *a, size_t bytes) {
+static bool grammar_machine_use(machine *m, area *a, size_t bytes) {
     return machine_use(m, a, &m->budget, bytes) && !m->failed;
 }
 
@@ -85,7 +85,7 @@ static bool table_put(machine *m, machine_table *t, uint32_t i, uint32_t first,
     uint32_t from = i;
     if ((i + 1) * 2 > t->n_slots) {
         uint32_t n = t->n_slots == 0 ? FIRST_SLOTS : t->n_slots * 2;
-        if (!use(m, &t->slots, n * sizeof(uint32_t)) || !do_work(m, i - first + 1)) {
+        if (!grammar_machine_use(m, &t->slots, n * sizeof(uint32_t)) || !do_work(m, i - first + 1)) {
             return false;
         }
         memset(t->slots.p, 0, n * sizeof(uint32_t));
@@ -122,7 +122,7 @@ uint32_t machine_number(machine *m, machine_cell c) {
     if (there != NFA_NONE) {
         return there;
     }
-    if (!use(m, &m->cells, (m->n_cells + 1) * sizeof c)) {
+    if (!grammar_machine_use(m, &m->cells, (m->n_cells + 1) * sizeof c)) {
         return 0;
     }
     ((machine_cell *)m->cells.p)[m->n_cells] = c;
@@ -139,7 +139,7 @@ uint32_t machine_push(machine *m, uint32_t node, uint32_t data, uint32_t below) 
 }
 
 uint32_t machine_tally_of(machine *m, machine_tally t, const uint64_t *words) {
-    uint32_t h = hash_words(words, t.n * sizeof *words, mix(mix(2, t.count), t.other));
+    uint32_t h = hash_words(words, t.n * sizeof *words, machine_mix(machine_mix(2, t.count), t.other));
     TABLE_EACH(m->tally_table, h, i) {
         const machine_tally *o = (const machine_tally *)m->tallies.p + i - 1;
         if (o->count == t.count && o->other == t.other && o->n == t.n &&
@@ -147,8 +147,8 @@ uint32_t machine_tally_of(machine *m, machine_tally t, const uint64_t *words) {
             return i - 1;
         }
     }
-    if (!use(m, &m->tallies, (m->n_tallies + 1) * sizeof t) ||
-        !use(m, &m->words, (m->n_words + t.n) * sizeof *words)) {
+    if (!grammar_machine_use(m, &m->tallies, (m->n_tallies + 1) * sizeof t) ||
+        !grammar_machine_use(m, &m->words, (m->n_words + t.n) * sizeof *words)) {
         return 0;
     }
     t.first = m->n_words;
@@ -164,7 +164,7 @@ uint32_t machine_tally_of(machine *m, machine_tally t, const uint64_t *words) {
 /* ---- one transition ---- */
 
 /* Counts configurations of the transition under way. */
-static bool look_at(machine *m, uint32_t n) {
+static bool machine_look_at(machine *m, uint32_t n) {
     m->looked += n;
     if (m->looked > MACHINE_MAX_WORK) {
         machine_fail(m, MACHINE_AMBIGUOUS);
@@ -176,14 +176,14 @@ void machine_add(machine *m, machine_config c) {
     if (m->n_next >= MACHINE_MAX_CONFIGS) {
         machine_fail(m, MACHINE_AMBIGUOUS);
     }
-    if (!look_at(m, 1) || !use(m, &m->next, (m->n_next + 1) * sizeof c)) {
+    if (!machine_look_at(m, 1) || !grammar_machine_use(m, &m->next, (m->n_next + 1) * sizeof c)) {
         return;
     }
     ((machine_config *)m->next.p)[m->n_next++] = c;
 }
 
 /* Whether w is new in this transition. */
-static bool visit(machine *m, const machine_work *w) {
+static bool machine_visit(machine *m, const machine_work *w) {
     machine_seen *seen = m->visited.p;
     uint32_t last = m->n_slots - 1, at = hash_words(w, sizeof *w, 4) & last;
     while (seen[at].stamp == m->stamp) {
@@ -202,13 +202,14 @@ static bool visit(machine *m, const machine_work *w) {
 
 void machine_follow(machine *m, uint32_t node, uint32_t at, uint32_t stack, uint32_t fresh) {
     machine_work w = {node, at, stack, fresh};
-    if (m->failed || !nfa_fits(machine_room(m, stack), node) || !look_at(m, 1) || !visit(m, &w)) {
+    if (m->failed || !nfa_fits(machine_room(m, stack), node) || !machine_look_at(m, 1) ||
+        !machine_visit(m, &w)) {
         return;
     }
     if (m->n_work >= MAX_WORK) {
         machine_fail(m, MACHINE_AMBIGUOUS);
     }
-    if (m->failed || !use(m, &m->work, (m->n_work + 1) * sizeof w)) {
+    if (m->failed || !grammar_machine_use(m, &m->work, (m->n_work + 1) * sizeof w)) {
         return;
     }
     ((machine_work *)m->work.p)[m->n_work++] = w;
@@ -345,7 +346,7 @@ static void follow_one(machine *m, const machine_work *w) {
     }
 }
 
-static void read_byte(machine *m, const machine_config *c, uint8_t byte) {
+static void machine_read_byte(machine *m, const machine_config *c, uint8_t byte) {
     const nfa_node *node = &m->a->nodes.p[c->node];
     switch ((nfa_op)node->op) {
     case NFA_BYTES:
@@ -466,8 +467,8 @@ static uint32_t state_of_set(machine *m) {
             return i - 1;
         }
     }
-    if (!use(m, &m->configs, (m->n_configs + m->n_next) * sizeof(machine_config)) ||
-        !use(m, &m->states, (m->n_states + 1) * sizeof(machine_state))) {
+    if (!grammar_machine_use(m, &m->configs, (m->n_configs + m->n_next) * sizeof(machine_config)) ||
+        !grammar_machine_use(m, &m->states, (m->n_states + 1) * sizeof(machine_state))) {
         return MACHINE_FULL;
     }
     memcpy((machine_config *)m->configs.p + m->n_configs, m->next.p, bytes);
@@ -499,8 +500,8 @@ uint32_t machine_state_of(machine *m, const machine_config *set, uint32_t n) {
 /* Fills next with the configurations after a byte. */
 static void read_set(machine *m, uint32_t state, uint8_t byte, uint32_t n_slots) {
     begin_set(m, n_slots);
-    for (uint32_t i = 0, n = machine_state_at(m, state)->n; i < n && look_at(m, 1); i++) {
-        read_byte(m, machine_configs(m, state) + i, byte);
+    for (uint32_t i = 0, n = machine_state_at(m, state)->n; i < n && machine_look_at(m, 1); i++) {
+        machine_read_byte(m, machine_configs(m, state) + i, byte);
     }
     close_set(m);
 }
@@ -517,7 +518,7 @@ static bool may_begin(machine *m) {
 
 /* Charges a finished transition to the mask that needed it: a count that no pause
  * changes. */
-static void charge(machine *m) {
+static void machine_charge(machine *m) {
     m->made += m->looked;
     if (m->account != 0) {
         machine_state_at(m, m->account)->spent += m->looked; /* no more is added past MACHINE_MAX_SPENT */
@@ -544,7 +545,7 @@ static uint32_t build_next(machine *m, uint32_t state, uint8_t byte) {
     if (m->failed) {
         return MACHINE_FULL;
     }
-    charge(m);
+    machine_charge(m);
     return to;
 }
 
@@ -586,14 +587,14 @@ uint32_t machine_next(machine *m, uint32_t state, uint8_t byte) {
             &(m)->cell_table.slots, &(m)->tally_table.slots, &(m)->state_table.slots                         \
     }
 
-static size_t smaller(size_t a, size_t b) {
+static size_t machine_smaller(size_t a, size_t b) {
     return a < b ? a : b;
 }
 
 static quire_err open_areas(machine *m, size_t max_bytes) {
     area *all[] = GROWING_AREAS(m);
     for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
-        TRY(area_open(all[i], smaller(max_bytes, FIRST_BYTES)));
+        TRY(area_open(all[i], machine_smaller(max_bytes, FIRST_BYTES)));
     }
     TRY(area_open(&m->next, MACHINE_MAX_CONFIGS * sizeof(machine_config)));
     TRY(area_open(&m->work, MAX_WORK * sizeof(machine_work)));
@@ -601,11 +602,11 @@ static quire_err open_areas(machine *m, size_t max_bytes) {
 }
 
 /* Makes the first state. */
-static quire_err begin(machine *m) {
+static quire_err grammar_machine_begin(machine *m) {
     machine_begin(m, UINT64_MAX);
     begin_set(m, N_VISITED);
-    if (use(m, &m->cells, sizeof(machine_cell)) &&
-        use(m, &m->states, MACHINE_FIRST * sizeof(machine_state))) {
+    if (grammar_machine_use(m, &m->cells, sizeof(machine_cell)) &&
+        grammar_machine_use(m, &m->states, MACHINE_FIRST * sizeof(machine_state))) {
         (void)machine_tally_of(m, (machine_tally){0}, NULL); /* 0: nothing seen */
         machine_follow(m, m->a->rules.p[0].start, 0, 0, 0);
         close_set(m);
@@ -627,7 +628,7 @@ quire_err machine_init(machine *m, const nfa *a, size_t max_bytes, area_account 
                    .n_states = MACHINE_FIRST};
     quire_err e = open_areas(m, max_bytes);
     work_room *room = work_room_enter(NULL);
-    while (e == QUIRE_OK && (e = begin(m)) == QUIRE_BUSY) {
+    while (e == QUIRE_OK && (e = grammar_machine_begin(m)) == QUIRE_BUSY) {
         e = machine_grow(m);
     }
     (void)work_room_enter(room);

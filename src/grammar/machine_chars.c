@@ -53,13 +53,13 @@ static fit class_fit(const nfa *a, const nfa_class *c, uint32_t lo, uint32_t hi)
 
 /* How many of a text's characters are read, after one more; what is over does not
  * matter. */
-static uint32_t one_more(uint32_t at, uint32_t min, uint32_t max) {
+static uint32_t machine_chars_one_more(uint32_t at, uint32_t min, uint32_t max) {
     return max == NFA_NONE && at >= min ? min : at + 1;
 }
 
 /* How many characters a text has in state `to`, which `count` of them were before. */
 static uint32_t count_at(const nfa *a, const nfa_text *t, uint32_t count, uint32_t to) {
-    return a->dstates.p[to].silent ? count : one_more(count, t->min, t->max);
+    return a->dstates.p[to].silent ? count : machine_chars_one_more(count, t->min, t->max);
 }
 
 /* Of a text of which `count` characters are read: `to`, or NFA_NONE where it is too long
@@ -124,7 +124,7 @@ static fit range_fit(const reader *r, uint32_t lo, uint32_t hi, uint32_t *to) {
     }
     default: {
         const nfa_count *n = &a->counts.p[r->node->arg];
-        *to = one_more(r->c.at, n->min, n->max);
+        *to = machine_chars_one_more(r->c.at, n->min, n->max);
         return FIT_ALL;
     }
     }
@@ -159,7 +159,7 @@ static void done(reader *r, uint32_t c, uint32_t to) {
     }
 }
 
-static void complete(reader *r, uint32_t c, bool escaped) {
+static void machine_chars_complete(reader *r, uint32_t c, bool escaped) {
     uint32_t to;
     if ((escaped ? escaped_fit(r, c, c, &to) : range_fit(r, c, c, &to)) == FIT_ALL) {
         done(r, c, to);
@@ -221,7 +221,7 @@ static void next_byte(reader *r, phase p, uint32_t bits, uint8_t byte) {
         go_on(r, RAW_4_1, bits, bits << 6, (bits << 6) + 0x3F, false, true);
         break;
     default:
-        complete(r, bits, false);
+        machine_chars_complete(r, bits, false);
     }
 }
 
@@ -274,7 +274,7 @@ static void hex_byte(reader *r, phase p, uint32_t bits) {
     } else if (n >= 2 && lo >= 0xDC00 && lo < 0xE000) {
         return;
     } else if (n == 4) {
-        complete(r, bits, true);
+        machine_chars_complete(r, bits, true);
     } else {
         go_on(r, (phase)(HEX_0 + n), bits, lo, hi, true, true);
     }
@@ -296,7 +296,7 @@ static void low_byte(reader *r, phase p, uint32_t bits, uint8_t byte) {
     bits = p == LOW_1 ? bits << 2 | ((uint32_t)digit - 0xC) : bits << 4 | (uint32_t)digit;
     uint32_t left = p == LOW_1 ? 8 : p == LOW_2 ? 4 : 0, lo = 0x10000 + (bits << left);
     if (p == LOW_3) {
-        complete(r, lo, true);
+        machine_chars_complete(r, lo, true);
     } else {
         go_on(r, (phase)(p + 1), bits, lo, lo + (1u << left) - 1, true, true);
     }
@@ -330,7 +330,7 @@ static phase settled_next(phase p, uint8_t byte) {
     return right ? next[p] : (phase)(LOW_3 + 1);
 }
 
-static void first_byte(reader *r, uint8_t byte) {
+static void machine_chars_first_byte(reader *r, uint8_t byte) {
     bool json = r->node->mode != NFA_RAW;
     if (byte >= 0x80) {
         lead_byte(r, byte);
@@ -340,7 +340,7 @@ static void first_byte(reader *r, uint8_t byte) {
             machine_add(r->m, r->c);
         }
     } else if (!json || (byte >= 0x20 && byte != '"')) {
-        complete(r, byte, false);
+        machine_chars_complete(r, byte, false);
     }
 }
 
@@ -357,7 +357,7 @@ void machine_read_char(machine *m, const machine_config *c, uint8_t byte) {
             machine_add(m, r.c);
         }
     } else if (p == BEGIN) {
-        first_byte(&r, byte);
+        machine_chars_first_byte(&r, byte);
     } else if (p <= RAW_4_1) {
         next_byte(&r, p, bits, byte);
     } else if (p == ESCAPE) {

@@ -26,7 +26,7 @@ typedef struct seen_set {
 } seen_set;
 
 /* stack: below the object or array. */
-static void load(const machine *m, uint32_t tally, uint32_t stack, seen_set *s) {
+static void machine_members_load(const machine *m, uint32_t tally, uint32_t stack, seen_set *s) {
     s->room = machine_room(m, stack);
     s->room.levels--;
     s->t = ((const machine_tally *)m->tallies.p)[tally];
@@ -34,12 +34,12 @@ static void load(const machine *m, uint32_t tally, uint32_t stack, seen_set *s) 
     mem_copy(s->words, (const uint64_t *)m->words.p + s->t.first, s->t.n * sizeof *s->words);
 }
 
-static bool has(const seen_set *s, uint32_t i) {
+static bool machine_members_has(const seen_set *s, uint32_t i) {
     return (s->words[i / 64] >> (i % 64) & 1) != 0;
 }
 
-static void enter(machine *m, uint32_t node, const machine_tally *t, const uint64_t *words, uint32_t stack,
-                  uint32_t entry) {
+static void machine_members_enter(machine *m, uint32_t node, const machine_tally *t, const uint64_t *words,
+                                  uint32_t stack, uint32_t entry) {
     uint32_t tally = machine_tally_of(m, *t, words);
     machine_follow(m, entry, 0, machine_push(m, node, tally << 1 | 1, stack), 1);
 }
@@ -76,7 +76,7 @@ static uint32_t next_name(const nfa_object *o, const seen_set *s) {
     uint32_t next = s->t.other & BELOW;
     return o->any_order ? 0 : next < o->n_names ? next : o->n_names;
 }
-static uint32_t next_part(const nfa_object *o, const seen_set *s) {
+static uint32_t machine_members_next_part(const nfa_object *o, const seen_set *s) {
     return o->n == o->n_names ? next_name(o, s) : 0;
 }
 
@@ -96,14 +96,14 @@ static bool remembers(const nfa_object *o, const seen_set *s) {
 /* Whether a listed part is allowed: its name has not occurred, and the order allows
  * it. */
 static bool is_left(const nfa_object *o, const nfa_part *p, const seen_set *s) {
-    return o->any_order ? !has(s, p->name) : p->name >= next_name(o, s);
+    return o->any_order ? !machine_members_has(s, p->name) : p->name >= next_name(o, s);
 }
 
 /* Listed names that may still come, or of them those that must. */
 static uint32_t names_left(const nfa *a, const nfa_object *o, const seen_set *s, bool required) {
     const nfa_part *p = &a->parts.p[o->first];
     uint32_t n = 0, last = NFA_NONE;
-    for (uint32_t i = next_part(o, s); i < o->n; i++) {
+    for (uint32_t i = machine_members_next_part(o, s); i < o->n; i++) {
         if (p[i].name != last && (required ? p[i].required : nfa_fits(s->room, p[i].entry)) &&
             is_left(o, &p[i], s)) {
             n++;
@@ -157,7 +157,8 @@ static bool take_listed(const nfa *a, const nfa_object *o, const nfa_part *p, se
     if (!is_left(o, p, to)) {
         return false;
     }
-    for (const nfa_part *k = &a->parts.p[o->first + next_part(o, to)]; !o->any_order && k < p; k++) {
+    for (const nfa_part *k = &a->parts.p[o->first + machine_members_next_part(o, to)]; !o->any_order && k < p;
+         k++) {
         if (k->required && k->name < p->name && k->name >= next_name(o, to)) {
             return false;
         }
@@ -209,7 +210,7 @@ static bool take_member(const nfa *a, const nfa_object *o, const seen_set *s, ui
 void machine_object_next(machine *m, uint32_t node, uint32_t tally, uint32_t stack, uint32_t fresh) {
     const nfa_object *o = &m->a->objects.p[m->a->nodes.p[node].arg];
     seen_set s, to;
-    load(m, tally, stack, &s);
+    machine_members_load(m, tally, stack, &s);
     bool more = false,
          end = s.t.count >= o->min && satisfied(o, &s) == o->rules && names_left(m->a, o, &s, true) == 0;
     for (uint32_t i = 0; i < o->n + o->n_open && !more; i++) {
@@ -222,13 +223,13 @@ void machine_object_part(machine *m, uint32_t node, uint32_t tally, uint32_t sta
     const nfa_object *o = &m->a->objects.p[m->a->nodes.p[node].arg];
     seen_set s, to;
     (void)fresh;
-    load(m, tally, stack, &s);
-    for (uint32_t i = next_part(o, &s); i < o->n + o->n_open; i++) {
+    machine_members_load(m, tally, stack, &s);
+    for (uint32_t i = machine_members_next_part(o, &s); i < o->n + o->n_open; i++) {
         const nfa_part *p = &m->a->parts.p[o->first + i];
         if (take_member(m->a, o, &s, i, &to)) {
             /* counted when its name is complete */
             to.t.count = i >= o->n && p->remembers ? s.t.count : to.t.count;
-            enter(m, node, &to.t, to.words, stack, p->entry);
+            machine_members_enter(m, node, &to.t, to.words, stack, p->entry);
         } else if (!o->any_order && i < o->n && p->required && is_left(o, p, &s) &&
                    (i + 1 == o->n || p[1].name != p->name)) {
             break;
@@ -237,7 +238,7 @@ void machine_object_part(machine *m, uint32_t node, uint32_t tally, uint32_t sta
 }
 
 /* Counts an open member's name, and keeps it where it makes a difference later. */
-static void note_name(const nfa_object *o, seen_set *s, uint64_t name, uint32_t rules) {
+static void machine_members_note_name(const nfa_object *o, seen_set *s, uint64_t name, uint32_t rules) {
     uint32_t first = bit_words(o), n = s->t.n > first ? s->t.n : first, at = first, kept = first;
     while (at < n && s->words[at] >> 8 != name) {
         at++;
@@ -272,9 +273,9 @@ void machine_object_named(machine *m, uint32_t node, uint32_t stack) {
                  object = ((const machine_cell *)m->cells.p)[name.below];
     const nfa_object *o = &m->a->objects.p[m->a->nodes.p[object.node].arg];
     seen_set s;
-    load(m, object.data >> 1, object.below, &s);
+    machine_members_load(m, object.data >> 1, object.below, &s);
     if (remembers(o, &s)) {
-        note_name(o, &s, name.data, named->arg);
+        machine_members_note_name(o, &s, name.data, named->arg);
     }
     uint32_t tally = machine_tally_of(m, s.t, s.words);
     machine_follow(m, named->next, 0, machine_push(m, object.node, tally << 1 | 1, object.below), 0);
@@ -282,16 +283,16 @@ void machine_object_named(machine *m, uint32_t node, uint32_t stack) {
 
 /* ---- arrays ---- */
 
-static const nfa_slot *slot_of(const nfa *a, const nfa_array *r, uint32_t item) {
+static const nfa_slot *machine_members_slot_of(const nfa *a, const nfa_array *r, uint32_t item) {
     return &a->slots.p[r->first + (item < r->n ? item : r->n)];
 }
 
 /* Part i of the item that comes next. */
 static bool take_item(const nfa *a, const nfa_array *r, const seen_set *s, uint32_t i, seen_set *to) {
-    const nfa_part *p = &a->parts.p[slot_of(a, r, s->t.count)->first + i];
+    const nfa_part *p = &a->parts.p[machine_members_slot_of(a, r, s->t.count)->first + i];
     uint32_t cap = r->max != NFA_NONE ? NFA_NONE : r->min > r->n ? r->min : r->n;
     cap = cap > 0 ? cap : 1;
-    if (!nfa_fits(s->room, p->entry) || s->t.count >= r->max || (r->unique && has(s, i))) {
+    if (!nfa_fits(s->room, p->entry) || s->t.count >= r->max || (r->unique && machine_members_has(s, i))) {
         return false;
     }
     *to = *s;
@@ -300,7 +301,7 @@ static bool take_item(const nfa *a, const nfa_array *r, const seen_set *s, uint3
         return false;
     }
     if (r->unique) {
-        to->t.n = (slot_of(a, r, 0)->n + 63) / 64;
+        to->t.n = (machine_members_slot_of(a, r, 0)->n + 63) / 64;
         to->words[i / 64] |= (uint64_t)1 << (i % 64);
     }
     return nfa_items_can_end(a, r, s->room, to->t.count, to->t.other);
@@ -309,9 +310,9 @@ static bool take_item(const nfa *a, const nfa_array *r, const seen_set *s, uint3
 void machine_array_next(machine *m, uint32_t node, uint32_t tally, uint32_t stack, uint32_t fresh) {
     const nfa_array *r = &m->a->arrays.p[m->a->nodes.p[node].arg];
     seen_set s, to;
-    load(m, tally, stack, &s);
+    machine_members_load(m, tally, stack, &s);
     bool more = false;
-    for (uint32_t i = 0, n = slot_of(m->a, r, s.t.count)->n; i < n && !more; i++) {
+    for (uint32_t i = 0, n = machine_members_slot_of(m->a, r, s.t.count)->n; i < n && !more; i++) {
         more = take_item(m->a, r, &s, i, &to);
     }
     end_or_more(m, node, tally, stack, fresh, s.t.count >= r->min && nfa_counts_suffice(r, s.t.other), more,
@@ -322,11 +323,11 @@ void machine_array_part(machine *m, uint32_t node, uint32_t tally, uint32_t stac
     const nfa_array *r = &m->a->arrays.p[m->a->nodes.p[node].arg];
     seen_set s, to;
     (void)fresh;
-    load(m, tally, stack, &s);
-    const nfa_slot *slot = slot_of(m->a, r, s.t.count);
+    machine_members_load(m, tally, stack, &s);
+    const nfa_slot *slot = machine_members_slot_of(m->a, r, s.t.count);
     for (uint32_t i = 0; i < slot->n; i++) {
         if (take_item(m->a, r, &s, i, &to)) {
-            enter(m, node, &to.t, to.words, stack, m->a->parts.p[slot->first + i].entry);
+            machine_members_enter(m, node, &to.t, to.words, stack, m->a->parts.p[slot->first + i].entry);
         }
     }
 }

@@ -155,7 +155,7 @@ static uint32_t count_left(const mask_shape *m) {
     return m->count->max == NFA_NONE ? NFA_NONE : m->count->max - m->chars;
 }
 
-static mask_shape shape_of(const run_core *r, uint32_t s) {
+static mask_shape mask_shape_of(const run_core *r, uint32_t s) {
     const grammar_vocab *v = r->v;
     const machine_config *c = machine_configs(&r->m, s);
     mask_shape m = {.beside = &v->all};
@@ -230,7 +230,7 @@ static bool add_counted(run_core *r, uint32_t s, const mask_shape *m, mask_out *
 /* Fills o from nothing; *base: the mask of the vocabulary that is in it. */
 static bool build_mask(run_core *r, uint32_t s, mask_out *o, uint32_t *base) {
     const grammar_vocab *v = r->v;
-    mask_shape m = shape_of(r, s);
+    mask_shape m = mask_shape_of(r, s);
     *base = m.base;
     begin_mask(v, m.base, o->bits);
     for (int32_t i = 0; machine_state_at(&r->m, s)->final && i < v->n_ends; i++) {
@@ -254,7 +254,7 @@ static bool build_mask(run_core *r, uint32_t s, mask_out *o, uint32_t *base) {
 #define NO_LIST    UINT32_MAX
 #define BASE_SHIFT 26
 
-static void keep(run_core *r, uint32_t s, const mask_out *o, uint32_t base) {
+static void mask_keep(run_core *r, uint32_t s, const mask_out *o, uint32_t base) {
     size_t words = 1 + (o->n <= o->max ? o->n : r->v->n_words * 2),
            bytes = (r->n_mask_words + words) * sizeof(uint32_t);
     area_result kept = area_use(&r->masks, &r->mask_budget, bytes);
@@ -338,7 +338,7 @@ quire_err run_mask(run_core *r, uint32_t s, uint64_t *bits) {
             return machine_error(&r->m);
         }
         r->stats.n_masks++;
-        keep(r, s, &o, base);
+        mask_keep(r, s, &o, base);
         return QUIRE_OK;
     }
     r->stats.n_mask_hits++;

@@ -12,8 +12,9 @@
     X((a)->dedges)                                                                                           \
     X((a)->counts)                                                                                           \
     X((a)->texts)                                                                                            \
-    X((a)->text_sets) X((a)->repeats) X((a)->objects) X((a)->arrays) X((a)->slots) X((a)->parts)             \
-        X((a)->mark_sets) X((a)->mark_ids) X((a)->rules) X((a)->heights)
+    X((a)->text_sets)                                                                                        \
+    X((a)->repeats) X((a)->objects) X((a)->arrays) X((a)->slots) X((a)->parts) X((a)->mark_sets)             \
+        X((a)->mark_ids) X((a)->rules) X((a)->heights)
 
 enum { ALIGN = 8 }; /* of each vector in the block */
 
@@ -38,7 +39,7 @@ void nfa_deinit(nfa *a) {
 
 /* Copies n_bytes of the vector at p to `to`, and sets its address and capacity to the
  * copy's; an empty one has none. */
-static void move(void *p, size_t *cap, size_t n, size_t n_bytes, char *to) {
+static void nfa_move(void *p, size_t *cap, size_t n, size_t n_bytes, char *to) {
     void *old;
     memcpy(&old, p, sizeof old);
     mem_copy(to, old, n_bytes);
@@ -58,7 +59,7 @@ void nfa_shrink(nfa *a) {
     }
     nfa old = *a;
 #define MOVE(vec)                                                                                            \
-    move(&(vec).p, &(vec).cap, (vec).n, (vec).n * sizeof *(vec).p, at);                                      \
+    nfa_move(&(vec).p, &(vec).cap, (vec).n, (vec).n * sizeof *(vec).p, at);                                  \
     at += aligned((vec).n * sizeof *(vec).p);
     EACH_VEC(a, MOVE)
 #undef MOVE

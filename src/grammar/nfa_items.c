@@ -101,7 +101,7 @@ static bool any_suffices(const nfa_array *r, const bool *set) {
 }
 
 /* The counts after one item more; false: none can come. */
-static bool one_more(const nfa_array *r, uint32_t kinds, const bool *set, bool *to) {
+static bool nfa_items_one_more(const nfa_array *r, uint32_t kinds, const bool *set, bool *to) {
     bool any = false;
     memset(to, 0, NFA_MAX_COUNTS);
     for (uint32_t c = 0; c < NFA_MAX_COUNTS; c++) {
@@ -122,7 +122,7 @@ static bool rules_can_end(const nfa *a, const nfa_array *r, nfa_room room, uint3
         if (items >= r->min && any_suffices(r, set)) {
             return true;
         }
-        if (items == r->max || !one_more(r, kinds_of(a, r, room, items), set, to)) {
+        if (items == r->max || !nfa_items_one_more(r, kinds_of(a, r, room, items), set, to)) {
             return false;
         }
         if (items >= r->n && memcmp(set, to, sizeof set) == 0) { /* from here on nothing changes */

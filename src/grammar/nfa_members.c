@@ -5,7 +5,7 @@
 #define N_SETS (1u << NFA_MAX_RULES)
 
 /* to[r | rules of p] is at most one more than from[r]. */
-static void take(const nfa_part *p, uint32_t all, const uint32_t *from, uint32_t *to) {
+static void nfa_members_take(const nfa_part *p, uint32_t all, const uint32_t *from, uint32_t *to) {
     for (uint32_t r = 0; r <= all; r++) {
         uint32_t *one = &to[r | p->rules];
         if (from[r] != NFA_NONE && from[r] + 1 < *one) {
@@ -29,7 +29,7 @@ uint32_t nfa_members_needed(const nfa *a, const nfa_object *o, nfa_room room, ui
         }
         for (end = i; end < o->n && p[end - i].name == p->name; end++) {
             if (may && nfa_fits(room, p[end - i].entry)) {
-                take(&p[end - i], o->rules, least, with);
+                nfa_members_take(&p[end - i], o->rules, least, with);
             }
         }
         memcpy(least, with, sizeof least);
@@ -38,7 +38,7 @@ uint32_t nfa_members_needed(const nfa *a, const nfa_object *o, nfa_room room, ui
     for (uint32_t round = 0; round < NFA_MAX_RULES; round++) {
         for (uint32_t i = o->n; i < o->n + o->n_open; i++) {
             if (nfa_fits(room, a->parts.p[o->first + i].entry)) {
-                take(&a->parts.p[o->first + i], o->rules, least, least);
+                nfa_members_take(&a->parts.p[o->first + i], o->rules, least, least);
             }
         }
     }

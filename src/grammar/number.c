@@ -348,7 +348,7 @@ static bool scan_next(const scanner *s, const scan *from, char ch, scan *to) {
     return true;
 }
 
-static bool is_whole(const scanner *s, const scan *c) {
+static bool grammar_number_is_whole(const scanner *s, const scan *c) {
     const bound *lo = &s->lo[c->negative], *hi = &s->hi[c->negative];
     bool in_frac = c->place == AT_FRAC, int_done = in_frac || c->place == AT_ZERO || c->place == AT_INT;
     int x = in_frac ? c->lo : compare_length(lo, c->lo, c->n_int),
@@ -423,7 +423,7 @@ uint32_t number_dfa(dfa_pool *p, const number_part *n, grammar_numbers spelling)
     (void)scan_number(&s, &begin);
     for (uint32_t i = 0; i < s.scans.n && build_step(p->b, 12); i++) {
         scan from = s.scans.p[i], to;
-        dfa_add_state(p, x, is_whole(&s, &from));
+        dfa_add_state(p, x, grammar_number_is_whole(&s, &from));
         for (const char *c = "-.0123456789"; *c != 0 && p->b->failed == QUIRE_OK; c++) {
             if (scan_next(&s, &from, *c, &to)) {
                 dfa_add_edge(p, x, (uint8_t)*c, (uint8_t)*c, scan_number(&s, &to));

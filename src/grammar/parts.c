@@ -14,7 +14,7 @@ void grammar_mark_spell(int32_t id, char out[GRAMMAR_MARK_BYTES]) {
 /* ---- texts ---- */
 
 /* The longest special token that the text begins with; NULL: none. */
-static const grammar_mark *mark_at(parts *p, str text) {
+static const grammar_mark *parts_mark_at(parts *p, str text) {
     const grammar_mark *best = NULL;
     for (size_t i = 0; i < p->marks.n; i++) {
         const grammar_mark *m = &p->marks.list[i];
@@ -26,9 +26,9 @@ static const grammar_mark *mark_at(parts *p, str text) {
 }
 
 part_piece parts_take(parts *p, str *rest) {
-    const grammar_mark *m = mark_at(p, *rest);
+    const grammar_mark *m = parts_mark_at(p, *rest);
     size_t n = m != NULL ? m->text.n : 1;
-    while (m == NULL && n < rest->n && mark_at(p, (str){rest->p + n, rest->n - n}) == NULL &&
+    while (m == NULL && n < rest->n && parts_mark_at(p, (str){rest->p + n, rest->n - n}) == NULL &&
            build_step(p->b, 1)) {
         n++;
     }
@@ -137,7 +137,7 @@ static uint32_t emit_separated(parts *p, const grammar_part *part, uint32_t next
     return part->min > 0 ? first : build_split2(b, first, next);
 }
 
-static uint32_t emit_repeat(parts *p, const grammar_part *part, uint32_t next) {
+static uint32_t parts_emit_repeat(parts *p, const grammar_part *part, uint32_t next) {
     if (part->max < part->min || part->n_parts == 0 || part->n_parts > 2) {
         (void)build_fail(p->b, QUIRE_INVALID, -1,
                          "a repeat of the grammar has more rounds at least than at most");
@@ -178,7 +178,7 @@ static uint32_t emit_kind(parts *p, const grammar_part *part, uint32_t next) {
     case GRAMMAR_PART_ONE_OF:
         return emit_one_of(p, part, next);
     case GRAMMAR_PART_REPEAT:
-        return emit_repeat(p, part, next);
+        return parts_emit_repeat(p, part, next);
     case GRAMMAR_PART_FREE:
     case GRAMMAR_PART_UNTIL:
     case GRAMMAR_PART_TAGS:

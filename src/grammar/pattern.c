@@ -26,7 +26,7 @@ typedef struct finder {
     uint32_t *stamp, now, n_slots, *slots;
 } finder;
 
-static uint32_t add_step(finder *f, step s) {
+static uint32_t pattern_add_step(finder *f, step s) {
     step *p = NFA_PUSH(f->b, f->steps);
     if (p == NULL) {
         return 0;
@@ -35,12 +35,13 @@ static uint32_t add_step(finder *f, step s) {
     return f->steps.n - 1;
 }
 
-static uint32_t emit(finder *f, uint32_t node, uint32_t next);
+static uint32_t pattern_emit(finder *f, uint32_t node, uint32_t next);
 
-static uint32_t emit_repeat(finder *f, const ast_node *n, uint32_t next) {
+static uint32_t pattern_emit_repeat(finder *f, const ast_node *n, uint32_t next) {
     uint32_t least = n->min;
     if (n->max == NFA_NONE) {
-        uint32_t loop = add_step(f, (step){.kind = STEP_SPLIT, .next = next}), body = emit(f, n->child, loop);
+        uint32_t loop = pattern_add_step(f, (step){.kind = STEP_SPLIT, .next = next}),
+                 body = pattern_emit(f, n->child, loop);
         if (f->b->failed == QUIRE_OK) {
             f->steps.p[loop].first = body;
         }
@@ -50,11 +51,12 @@ static uint32_t emit_repeat(finder *f, const ast_node *n, uint32_t next) {
          * hold all of them */
         uint32_t behind = next;
         for (uint32_t i = n->min; i < n->max && build_step(f->b, 1); i++) {
-            next = add_step(f, (step){.kind = STEP_SPLIT, .first = emit(f, n->child, next), .next = behind});
+            next = pattern_add_step(
+                f, (step){.kind = STEP_SPLIT, .first = pattern_emit(f, n->child, next), .next = behind});
         }
     }
     for (uint32_t i = 0; i < least && build_step(f->b, 1); i++) {
-        next = emit(f, n->child, next);
+        next = pattern_emit(f, n->child, next);
     }
     return next;
 }
@@ -76,37 +78,37 @@ static uint32_t emit_list(finder *f, uint32_t child, uint32_t next) { /* the las
         list[i] = at;
     }
     for (uint32_t i = n; i-- > 0;) {
-        next = emit(f, list[i], next);
+        next = pattern_emit(f, list[i], next);
     }
     mem_free(list);
     return next;
 }
 
-static uint32_t emit(finder *f, uint32_t node, uint32_t next) {
+static uint32_t pattern_emit(finder *f, uint32_t node, uint32_t next) {
     if (!build_step(f->b, 1)) { /* the tree may have no node then */
         return 0;
     }
     ast_node n = f->t->nodes.p[node];
     switch (n.kind) {
     case AST_CLASS:
-        return add_step(f, (step){STEP_CLASS, n.first, n.n, next});
+        return pattern_add_step(f, (step){STEP_CLASS, n.first, n.n, next});
     case AST_CAT:
         return emit_list(f, n.child, next);
     case AST_ALT: {
         uint32_t all = 0;
         bool any = false;
         for (uint32_t c = n.child; c != 0 && build_step(f->b, 1); c = f->t->nodes.p[c].sibling, any = true) {
-            uint32_t one = emit(f, c, next);
-            all = any ? add_step(f, (step){.kind = STEP_SPLIT, .first = one, .next = all}) : one;
+            uint32_t one = pattern_emit(f, c, next);
+            all = any ? pattern_add_step(f, (step){.kind = STEP_SPLIT, .first = one, .next = all}) : one;
         }
         return all;
     }
     case AST_REPEAT:
-        return emit_repeat(f, &n, next);
+        return pattern_emit_repeat(f, &n, next);
     case AST_START:
-        return add_step(f, (step){.kind = STEP_START, .next = next});
+        return pattern_add_step(f, (step){.kind = STEP_START, .next = next});
     case AST_END:
-        return add_step(f, (step){.kind = STEP_END, .next = next});
+        return pattern_add_step(f, (step){.kind = STEP_END, .next = next});
     default:
         return next;
     }
@@ -114,7 +116,7 @@ static uint32_t emit(finder *f, uint32_t node, uint32_t next) {
 
 /* ---- sets ---- */
 
-static void push(finder *f, uint32_t s) {
+static void pattern_push(finder *f, uint32_t s) {
     if (f->stamp[s] != f->now) {
         f->stamp[s] = f->now;
         uint32_t *w = NFA_PUSH(f->b, f->work);
@@ -126,7 +128,7 @@ static void push(finder *f, uint32_t s) {
 
 /* Follows the steps in work; characters' steps and others that need the end go to next.
  * Returns whether the match is found. */
-static bool follow(finder *f, bool at_start, bool at_end) {
+static bool pattern_follow(finder *f, bool at_start, bool at_end) {
     bool found = false;
     f->next.n = 0;
     while (f->work.n > 0 && build_step(f->b, 1)) {
@@ -134,10 +136,10 @@ static bool follow(finder *f, bool at_start, bool at_end) {
         step s = f->steps.p[i];
         found = found || s.kind == STEP_FOUND;
         if (s.kind == STEP_SPLIT) {
-            push(f, s.first);
-            push(f, s.next);
+            pattern_push(f, s.first);
+            pattern_push(f, s.next);
         } else if ((s.kind == STEP_START && at_start) || (s.kind == STEP_END && at_end)) {
-            push(f, s.next);
+            pattern_push(f, s.next);
         }
         if (s.kind == STEP_CLASS || s.kind == STEP_END) {
             uint32_t *n = NFA_PUSH(f->b, f->next);
@@ -154,7 +156,7 @@ static int compare_numbers(const void *x, const void *y) {
     return *a < *b ? -1 : *a > *b;
 }
 
-static uint32_t hash_of(const uint32_t *p, uint32_t n) {
+static uint32_t pattern_hash_of(const uint32_t *p, uint32_t n) {
     uint32_t h = 2166136261u;
     for (uint32_t i = 0; i < n; i++) {
         h = (h ^ p[i]) * 0x9E3779B1u;
@@ -165,7 +167,7 @@ static uint32_t hash_of(const uint32_t *p, uint32_t n) {
 
 /* The number of the set in next; a found match is set 0 (any text may follow), whatever
  * else is in it. */
-static uint32_t set_of(finder *f, bool found) {
+static uint32_t pattern_set_of(finder *f, bool found) {
     if (found) {
         return 0;
     }
@@ -179,7 +181,7 @@ static uint32_t set_of(finder *f, bool found) {
             return 0;
         }
         for (uint32_t i = 1; i < f->sets.n; i++) {
-            uint32_t at = hash_of(f->members.p + f->sets.p[i].first, f->sets.p[i].n) & (n - 1);
+            uint32_t at = pattern_hash_of(f->members.p + f->sets.p[i].first, f->sets.p[i].n) & (n - 1);
             while (slots[at] != 0) {
                 at = (at + 1) & (n - 1);
             }
@@ -189,7 +191,7 @@ static uint32_t set_of(finder *f, bool found) {
         f->slots = slots;
         f->n_slots = n;
     }
-    uint32_t at = hash_of(f->next.p, f->next.n) & (f->n_slots - 1);
+    uint32_t at = pattern_hash_of(f->next.p, f->next.n) & (f->n_slots - 1);
     for (; f->slots[at] != 0; at = (at + 1) & (f->n_slots - 1)) {
         const set *s = &f->sets.p[f->slots[at]];
         if (s->n == f->next.n &&
@@ -231,7 +233,7 @@ static void find_cuts(finder *f, const set *s) {
     }
 }
 
-static bool holds(const finder *f, const step *s, uint32_t c) {
+static bool pattern_holds(const finder *f, const step *s, uint32_t c) {
     for (uint32_t k = 0; s->kind == STEP_CLASS && k < s->n; k++) {
         const nfa_range *r = &f->t->ranges.p[s->first + k];
         if (r->lo <= c && c <= r->hi) {
@@ -247,12 +249,12 @@ static uint32_t target(finder *f, const set *s, uint32_t c) {
     f->work.n = 0;
     for (uint32_t i = 0; i < s->n && build_step(f->b, 1); i++) {
         const step *st = &f->steps.p[f->members.p[s->first + i]];
-        if (holds(f, st, c)) {
-            push(f, st->next);
+        if (pattern_holds(f, st, c)) {
+            pattern_push(f, st->next);
         }
     }
-    bool found = follow(f, false, false);
-    return set_of(f, found);
+    bool found = pattern_follow(f, false, false);
+    return pattern_set_of(f, found);
 }
 
 /* Whether a match is complete where the text ends. */
@@ -260,9 +262,9 @@ static bool at_end(finder *f, const set *s) {
     f->now++;
     f->work.n = 0;
     for (uint32_t i = 0; i < s->n; i++) {
-        push(f, f->members.p[s->first + i]);
+        pattern_push(f, f->members.p[s->first + i]);
     }
-    return follow(f, false, true);
+    return pattern_follow(f, false, true);
 }
 
 /* Set `start` is the dfa's state 0, set 0 its state `start`. */
@@ -273,8 +275,8 @@ static uint32_t renumber(uint32_t s, uint32_t start) {
 static uint32_t determinise(finder *f, dfa_pool *p, uint32_t first) {
     uint32_t x = dfa_new(p);
     f->now++;
-    push(f, first);
-    bool found = follow(f, true, false);
+    pattern_push(f, first);
+    bool found = pattern_follow(f, true, false);
     f->now++;
     f->work.n = 0;
     set *any = NFA_PUSH(f->b, f->sets); /* set 0 */
@@ -284,7 +286,7 @@ static uint32_t determinise(finder *f, dfa_pool *p, uint32_t first) {
     if (found || f->b->failed != QUIRE_OK) {
         return DFA_ANY;
     }
-    uint32_t start = set_of(f, false);
+    uint32_t start = pattern_set_of(f, false);
     for (uint32_t i = 0; i < f->sets.n && build_step(f->b, 1); i++) {
         set s = f->sets.p[renumber(i, start)];
         uint32_t from = 0;
@@ -312,13 +314,14 @@ uint32_t dfa_make_pattern(dfa_pool *p, str regex) {
     ast t;
     ast_init(&t, p->b);
     finder f = {.b = p->b, .t = &t};
-    uint32_t root = regex_parse(&t, regex), found = add_step(&f, (step){.kind = STEP_FOUND});
-    uint32_t body = emit(&f, root, found), x = DFA_ANY;
+    uint32_t root = regex_parse(&t, regex), found = pattern_add_step(&f, (step){.kind = STEP_FOUND});
+    uint32_t body = pattern_emit(&f, root, found), x = DFA_ANY;
     /* the match may begin at any character */
     uint32_t every = ast_class(&t, NULL, 0, true);
     if (p->b->failed == QUIRE_OK) {
-        uint32_t skip = add_step(&f, (step){STEP_CLASS, t.nodes.p[every].first, t.nodes.p[every].n, 0});
-        uint32_t loop = add_step(&f, (step){.kind = STEP_SPLIT, .first = body, .next = skip});
+        uint32_t skip =
+            pattern_add_step(&f, (step){STEP_CLASS, t.nodes.p[every].first, t.nodes.p[every].n, 0});
+        uint32_t loop = pattern_add_step(&f, (step){.kind = STEP_SPLIT, .first = body, .next = skip});
         f.stamp = mem_new(f.steps.n, sizeof *f.stamp);
         if (f.stamp == NULL || p->b->failed != QUIRE_OK) {
             (void)build_fail(p->b, QUIRE_NO_MEMORY, -1, "out of memory for the grammar");

@@ -14,16 +14,16 @@ typedef struct parser {
     bool ignore_case, dot_all;
 } parser;
 
-static uint32_t fail(parser *p, quire_err e, const char *what) {
+static uint32_t regex_syntax_fail(parser *p, quire_err e, const char *what) {
     (void)build_fail(p->t->b, e, (int64_t)p->at, "the regex at byte %zu: %s", p->at, what);
     return 0;
 }
 
-static bool more(const parser *p) {
+static bool regex_syntax_more(const parser *p) {
     return p->t->b->failed == QUIRE_OK && p->at < p->text.n;
 }
 
-static bool take(parser *p, const char *what) {
+static bool regex_syntax_take(parser *p, const char *what) {
     size_t n = strlen(what);
     if (p->text.n - p->at >= n && memcmp(p->text.p + p->at, what, n) == 0) {
         p->at += n;
@@ -143,9 +143,9 @@ uint32_t regex_escape(ast *t, str text, size_t *at, nfa_range ranges[8], uint32_
 
 /* ---- classes ---- */
 
-static bool add_range(parser *p, nfa_range *r, uint32_t *n, uint32_t lo, uint32_t hi) {
+static bool regex_syntax_add_range(parser *p, nfa_range *r, uint32_t *n, uint32_t lo, uint32_t hi) {
     if (*n + 3 > MAX_RANGES) {
-        (void)fail(p, QUIRE_TOO_LARGE, "a class of more than 500 ranges");
+        (void)regex_syntax_fail(p, QUIRE_TOO_LARGE, "a class of more than 500 ranges");
         return false;
     }
     r[(*n)++] = (nfa_range){lo, hi};
@@ -165,26 +165,26 @@ static uint32_t class_char(parser *p, nfa_range set[8], uint32_t *n_set) {
     if (p->text.p[p->at] != '\\') {
         int32_t c = utf8_decode(p->text.p + p->at, p->text.n - p->at, &len);
         p->at += len;
-        return c < 0 ? fail(p, QUIRE_INVALID, "bytes that are not UTF-8") : (uint32_t)c;
+        return c < 0 ? regex_syntax_fail(p, QUIRE_INVALID, "bytes that are not UTF-8") : (uint32_t)c;
     }
     p->at++;
-    if (take(p, "b")) {
+    if (regex_syntax_take(p, "b")) {
         return '\b';
     }
     return regex_escape(p->t, p->text, &p->at, set, n_set);
 }
 
-static uint32_t parse_class(parser *p) {
+static uint32_t regex_syntax_parse_class(parser *p) {
     nfa_range ranges[MAX_RANGES], set[8];
     uint32_t n = 0, n_set;
-    bool negated = take(p, "^"), first = true;
-    for (; more(p) && (first || p->text.p[p->at] != ']'); first = false) {
+    bool negated = regex_syntax_take(p, "^"), first = true;
+    for (; regex_syntax_more(p) && (first || p->text.p[p->at] != ']'); first = false) {
         if (p->text.n - p->at > 1 && p->text.p[p->at] == '[' && p->text.p[p->at + 1] == ':') {
-            return fail(p, QUIRE_UNSUPPORTED, "classes like [:alpha:] are not supported");
+            return regex_syntax_fail(p, QUIRE_UNSUPPORTED, "classes like [:alpha:] are not supported");
         }
         uint32_t lo = class_char(p, set, &n_set), hi = lo;
         for (uint32_t i = 0; i < n_set; i++) {
-            if (!add_range(p, ranges, &n, set[i].lo, set[i].hi)) {
+            if (!regex_syntax_add_range(p, ranges, &n, set[i].lo, set[i].hi)) {
                 return 0;
             }
         }
@@ -195,74 +195,74 @@ static uint32_t parse_class(parser *p) {
             p->at++;
             hi = class_char(p, set, &n_set);
             if (n_set > 0 || hi < lo) {
-                return fail(p, QUIRE_INVALID, "a range whose end is before its beginning");
+                return regex_syntax_fail(p, QUIRE_INVALID, "a range whose end is before its beginning");
             }
         }
-        if (!add_range(p, ranges, &n, lo, hi)) {
+        if (!regex_syntax_add_range(p, ranges, &n, lo, hi)) {
             return 0;
         }
     }
-    if (!take(p, "]")) {
-        return fail(p, QUIRE_INVALID, "a class without its ]");
+    if (!regex_syntax_take(p, "]")) {
+        return regex_syntax_fail(p, QUIRE_INVALID, "a class without its ]");
     }
     return ast_class(p->t, ranges, n, negated);
 }
 
 /* ---- groups, repeats ---- */
 
-static uint32_t parse_alt(parser *p);
+static uint32_t regex_syntax_parse_alt(parser *p);
 
-static uint32_t parse_group(parser *p) {
+static uint32_t regex_syntax_parse_group(parser *p) {
     if (++p->depth > AST_MAX_DEPTH) {
-        return fail(p, QUIRE_TOO_LARGE, "groups nest too deep");
+        return regex_syntax_fail(p, QUIRE_TOO_LARGE, "groups nest too deep");
     }
-    if (take(p, "?")) {
-        if (take(p, "P<") || (p->text.n - p->at > 1 && p->text.p[p->at] == '<' &&
-                              p->text.p[p->at + 1] != '=' && p->text.p[p->at + 1] != '!')) {
-            while (more(p) && p->text.p[p->at] != '>') {
+    if (regex_syntax_take(p, "?")) {
+        if (regex_syntax_take(p, "P<") || (p->text.n - p->at > 1 && p->text.p[p->at] == '<' &&
+                                           p->text.p[p->at + 1] != '=' && p->text.p[p->at + 1] != '!')) {
+            while (regex_syntax_more(p) && p->text.p[p->at] != '>') {
                 p->at++;
             }
-            if (!take(p, ">")) {
-                return fail(p, QUIRE_INVALID, "a group's name without its >");
+            if (!regex_syntax_take(p, ">")) {
+                return regex_syntax_fail(p, QUIRE_INVALID, "a group's name without its >");
             }
-        } else if (!take(p, ":")) {
-            return fail(p, QUIRE_UNSUPPORTED,
-                        "this kind of group is not supported: (?:..) and named groups are");
+        } else if (!regex_syntax_take(p, ":")) {
+            return regex_syntax_fail(p, QUIRE_UNSUPPORTED,
+                                     "this kind of group is not supported: (?:..) and named groups are");
         }
     }
-    uint32_t inside = parse_alt(p);
-    if (p->t->b->failed == QUIRE_OK && !take(p, ")")) {
-        return fail(p, QUIRE_INVALID, "a ( without its )");
+    uint32_t inside = regex_syntax_parse_alt(p);
+    if (p->t->b->failed == QUIRE_OK && !regex_syntax_take(p, ")")) {
+        return regex_syntax_fail(p, QUIRE_INVALID, "a ( without its )");
     }
     p->depth--;
     return inside;
 }
 
-static uint32_t parse_atom(parser *p) {
+static uint32_t regex_syntax_parse_atom(parser *p) {
     nfa_range set[8];
     uint32_t n_set;
     size_t len;
-    if (take(p, "(")) {
-        return parse_group(p);
+    if (regex_syntax_take(p, "(")) {
+        return regex_syntax_parse_group(p);
     }
-    if (take(p, "[")) {
-        return parse_class(p);
+    if (regex_syntax_take(p, "[")) {
+        return regex_syntax_parse_class(p);
     }
-    if (take(p, ".")) {
+    if (regex_syntax_take(p, ".")) {
         return p->dot_all ? ast_class(p->t, NULL, 0, true)
                           : ast_class(p->t, &(nfa_range){'\n', '\n'}, 1, true);
     }
-    if (take(p, "^") || take(p, "\\A")) {
+    if (regex_syntax_take(p, "^") || regex_syntax_take(p, "\\A")) {
         return ast_leaf(p->t, AST_START, 0);
     }
-    if (take(p, "$") || take(p, "\\Z") || take(p, "\\z")) {
+    if (regex_syntax_take(p, "$") || regex_syntax_take(p, "\\Z") || regex_syntax_take(p, "\\z")) {
         return ast_leaf(p->t, AST_END, 0);
     }
     if (strchr("*+?", p->text.p[p->at]) != NULL && p->text.p[p->at] != 0) {
-        return fail(p, QUIRE_INVALID, "nothing stands before the repeat");
+        return regex_syntax_fail(p, QUIRE_INVALID, "nothing stands before the repeat");
     }
     uint32_t c, n = 0;
-    if (take(p, "\\")) {
+    if (regex_syntax_take(p, "\\")) {
         c = regex_escape(p->t, p->text, &p->at, set, &n_set);
         if (n_set > 0) {
             return ast_class(p->t, set, n_set, false);
@@ -270,17 +270,17 @@ static uint32_t parse_atom(parser *p) {
     } else {
         int32_t code = utf8_decode(p->text.p + p->at, p->text.n - p->at, &len);
         if (code < 0) {
-            return fail(p, QUIRE_INVALID, "bytes that are not UTF-8");
+            return regex_syntax_fail(p, QUIRE_INVALID, "bytes that are not UTF-8");
         }
         p->at += len;
         c = (uint32_t)code;
     }
-    return add_range(p, set, &n, c, c) ? ast_class(p->t, set, n, false) : 0;
+    return regex_syntax_add_range(p, set, &n, c, c) ? ast_class(p->t, set, n, false) : 0;
 }
 
 /* {n}, {n,}, {n,m}, {,m} at p->at, after the brace; false where it isn't one: the brace
  * is a character then. */
-static bool parse_counts(parser *p, uint32_t *min, uint32_t *max) {
+static bool regex_syntax_parse_counts(parser *p, uint32_t *min, uint32_t *max) {
     uint64_t v[2] = {0, 0};
     bool given[2] = {false, false};
     size_t at = p->at;
@@ -303,25 +303,25 @@ static bool parse_counts(parser *p, uint32_t *min, uint32_t *max) {
     *min = (uint32_t)v[0];
     *max = k == 0 ? *min : given[1] ? (uint32_t)v[1] : NFA_NONE;
     if (v[0] > MAX_COUNT || v[1] > MAX_COUNT) {
-        (void)fail(p, QUIRE_TOO_LARGE, "a count over 100000");
+        (void)regex_syntax_fail(p, QUIRE_TOO_LARGE, "a count over 100000");
     } else if (*min > *max) {
-        (void)fail(p, QUIRE_INVALID, "the smaller count is the second one");
+        (void)regex_syntax_fail(p, QUIRE_INVALID, "the smaller count is the second one");
     }
     return true;
 }
 
-static uint32_t parse_repeat(parser *p) {
-    uint32_t node = parse_atom(p);
-    while (more(p)) {
+static uint32_t regex_syntax_parse_repeat(parser *p) {
+    uint32_t node = regex_syntax_parse_atom(p);
+    while (regex_syntax_more(p)) {
         uint32_t min = 0, max = NFA_NONE;
-        if (take(p, "*")) {
-        } else if (take(p, "+")) {
+        if (regex_syntax_take(p, "*")) {
+        } else if (regex_syntax_take(p, "+")) {
             min = 1;
-        } else if (take(p, "?")) {
+        } else if (regex_syntax_take(p, "?")) {
             max = 1;
         } else if (p->text.p[p->at] == '{') {
             p->at++;
-            if (!parse_counts(p, &min, &max)) {
+            if (!regex_syntax_parse_counts(p, &min, &max)) {
                 p->at--;
                 return node;
             }
@@ -329,22 +329,22 @@ static uint32_t parse_repeat(parser *p) {
             return node;
         }
         if (p->at < p->text.n && p->text.p[p->at] == '+') {
-            return fail(p, QUIRE_UNSUPPORTED, "possessive repeats are not supported");
+            return regex_syntax_fail(p, QUIRE_UNSUPPORTED, "possessive repeats are not supported");
         }
-        (void)take(p, "?"); /* lazy: the same texts */
+        (void)regex_syntax_take(p, "?"); /* lazy: the same texts */
         node = ast_repeat(p->t, node, min, max);
     }
     return node;
 }
 
-static uint32_t parse_alt(parser *p) {
+static uint32_t regex_syntax_parse_alt(parser *p) {
     ast_list all = {0}, one = {0};
-    while (more(p) && p->text.p[p->at] != ')') {
-        if (take(p, "|")) {
+    while (regex_syntax_more(p) && p->text.p[p->at] != ')') {
+        if (regex_syntax_take(p, "|")) {
             ast_add(p->t, &all, ast_cat(p->t, one));
             one = (ast_list){0};
         } else {
-            ast_add(p->t, &one, parse_repeat(p));
+            ast_add(p->t, &one, regex_syntax_parse_repeat(p));
         }
     }
     if (all.n == 0) {
@@ -356,13 +356,14 @@ static uint32_t parse_alt(parser *p) {
 
 uint32_t regex_parse(ast *t, str text) {
     parser p = {.t = t, .text = text};
-    while (take(&p, "(?i)") || take(&p, "(?s)") || take(&p, "(?u)") || take(&p, "(?a)")) {
+    while (regex_syntax_take(&p, "(?i)") || regex_syntax_take(&p, "(?s)") || regex_syntax_take(&p, "(?u)") ||
+           regex_syntax_take(&p, "(?a)")) {
         p.ignore_case = p.ignore_case || text.p[p.at - 2] == 'i';
         p.dot_all = p.dot_all || text.p[p.at - 2] == 's';
     }
-    uint32_t root = parse_alt(&p);
-    if (more(&p)) {
-        return fail(&p, QUIRE_INVALID, "a ) without its (");
+    uint32_t root = regex_syntax_parse_alt(&p);
+    if (regex_syntax_more(&p)) {
+        return regex_syntax_fail(&p, QUIRE_INVALID, "a ) without its (");
     }
     return root;
 }

@@ -5,7 +5,7 @@
 
 /* ---- JSON ---- */
 
-static bool is_plain(char c) {
+static bool respell_is_plain(char c) {
     return c >= 0x20 && c <= 0x7E && c != '"' && c != '\\';
 }
 
@@ -23,7 +23,7 @@ static char *copy_bytes(build *b, const nfa_node *node) {
     return bytes;
 }
 
-static void replace(build *b, uint32_t i, uint32_t with) {
+static void respell_replace(build *b, uint32_t i, uint32_t with) {
     if (b->failed == QUIRE_OK) {
         b->a.nodes.p[i] = b->a.nodes.p[with];
     }
@@ -36,13 +36,13 @@ static void respell_bytes_json(build *b, uint32_t i) {
     size_t at = node.n, len;
     while (bytes != NULL && at > 0 && build_step(b, 1)) {
         size_t from = at;
-        while (from > 0 && is_plain(bytes[from - 1])) {
+        while (from > 0 && respell_is_plain(bytes[from - 1])) {
             from--;
         }
         next = build_bytes(b, (str){bytes + from, at - from}, next);
         at = from;
         /* one character, and all like it */
-        while (from > 0 && !is_plain(bytes[from - 1]) && build_step(b, 1)) {
+        while (from > 0 && !respell_is_plain(bytes[from - 1]) && build_step(b, 1)) {
             from--;
             while (from > 0 && ((uint8_t)bytes[from] & 0xC0u) == 0x80u) {
                 from--;
@@ -53,7 +53,7 @@ static void respell_bytes_json(build *b, uint32_t i) {
         }
     }
     mem_free(bytes);
-    replace(b, i, next);
+    respell_replace(b, i, next);
 }
 
 void respell_json(build *b, uint32_t first) {
@@ -103,7 +103,7 @@ static void respell_bytes_python(build *b, uint32_t i) {
     uint32_t with = fits ? build_bytes(b, (str){text.p, text.n}, node.next) : NFA_FAIL_NODE;
     strbuf_deinit(&text);
     mem_free(bytes);
-    replace(b, i, with);
+    respell_replace(b, i, with);
 }
 
 /* Adds the part of a range whose characters are written as themselves: no control
@@ -146,7 +146,7 @@ static void respell_class_python(build *b, uint32_t i) {
         ways[n++] = build_node(b, NFA_CLASS, NFA_RAW, build_class(b, plain, n_plain), 0, node.next);
     }
     mem_free(plain);
-    replace(b, i, n > 0 ? build_split(b, ways, n) : NFA_FAIL_NODE);
+    respell_replace(b, i, n > 0 ? build_split(b, ways, n) : NFA_FAIL_NODE);
 }
 
 void respell_python(build *b, uint32_t first) {

@@ -52,7 +52,7 @@ size_t grammar_memory_used(const grammar_memory *m) {
     return atomic_load(&m->pool.used);
 }
 
-static memory_share *find(grammar_memory *m, uint64_t tenant) {
+static memory_share *run_memory_find(grammar_memory *m, uint64_t tenant) {
     memory_share *s = m->shares;
     while (s != NULL && s->tenant != tenant) {
         s = s->next;
@@ -66,7 +66,7 @@ quire_err memory_share_take(grammar_memory *m, uint64_t tenant, memory_share **o
     TRY(mem_check(fresh));
     *fresh = (memory_share){.account = {.pool = &m->pool}, .of = m, .tenant = tenant};
     (void)pthread_mutex_lock(&m->lock);
-    memory_share *s = find(m, tenant);
+    memory_share *s = run_memory_find(m, tenant);
     if (s == NULL) {
         s = fresh;
         s->next = m->shares;

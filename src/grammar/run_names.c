@@ -47,16 +47,16 @@ static const machine_cell *cell(const run_core *r, uint32_t i) {
     return (const machine_cell *)r->m.cells.p + i;
 }
 
-static uint32_t pair(run_core *r, uint32_t data, uint32_t below, uint32_t beside) {
+static uint32_t run_names_pair(run_core *r, uint32_t data, uint32_t below, uint32_t beside) {
     return machine_number(&r->m, (machine_cell){PAIR, data, below, beside});
 }
 
-static const machine_state *place(const run_core *r, const named *n) {
+static const machine_state *run_names_place(const run_core *r, const named *n) {
     return machine_state_at(&r->m, n->state);
 }
 
 /* Counts work. False: the operation fails. */
-static bool spend(run_core *r, uint32_t n) {
+static bool run_names_spend(run_core *r, uint32_t n) {
     if (!work_add(&r->m.meter, n)) {
         machine_fail(&r->m, MACHINE_LATER);
     }
@@ -69,7 +69,7 @@ uint32_t run_base(const run_core *r, uint32_t s) {
     return s >= RUN_NAMED ? cell(r, s - RUN_NAMED)->data : s;
 }
 
-static named unpack(const run_core *r, uint32_t s) {
+static named run_names_unpack(const run_core *r, uint32_t s) {
     if (s < RUN_NAMED) {
         return (named){.state = s};
     }
@@ -79,11 +79,12 @@ static named unpack(const run_core *r, uint32_t s) {
 }
 
 /* MACHINE_FULL: the budget is used up. */
-static uint32_t pack(run_core *r, const named *n) {
+static uint32_t run_names_pack(run_core *r, const named *n) {
     if (n->objects == 0 && n->name == 0 && n->value == 0) {
         return n->state;
     }
-    uint32_t state = pair(r, n->state, pair(r, n->name, pair(r, n->value, n->objects, 0), 0), 0);
+    uint32_t state = run_names_pair(
+        r, n->state, run_names_pair(r, n->name, run_names_pair(r, n->value, n->objects, 0), 0), 0);
     return r->m.failed ? MACHINE_FULL : RUN_NAMED + state;
 }
 
@@ -110,7 +111,7 @@ static uint32_t set_add(run_core *r, uint32_t set, uint32_t name, uint32_t bit) 
     }
     uint32_t *side = (name >> bit & 1) != 0 ? &c.below : &c.data;
     *side = set_add(r, *side, name, bit + 1);
-    return pair(r, c.data, c.below, 0) * 2;
+    return run_names_pair(r, c.data, c.below, 0) * 2;
 }
 
 /* The names of the object at this depth; NULL: there are none. */
@@ -119,10 +120,11 @@ static const machine_cell *names_at(const run_core *r, const named *n, uint32_t 
     return is_it ? cell(r, n->objects) : NULL;
 }
 
-static void add_name(run_core *r, named *n, uint32_t depth) {
+static void run_names_add_name(run_core *r, named *n, uint32_t depth) {
     const machine_cell *names = names_at(r, n, depth);
-    machine_cell had = names != NULL ? *names : (machine_cell){.below = pair(r, depth, n->objects, 0)};
-    n->objects = pair(r, set_add(r, had.data, n->name, 0), had.below, had.depth + 1);
+    machine_cell had =
+        names != NULL ? *names : (machine_cell){.below = run_names_pair(r, depth, n->objects, 0)};
+    n->objects = run_names_pair(r, set_add(r, had.data, n->name, 0), had.below, had.depth + 1);
 }
 
 static bool is_short(const run_core *r, uint32_t name, uint32_t most) {
@@ -135,7 +137,7 @@ static bool is_short(const run_core *r, uint32_t name, uint32_t most) {
 
 /* Whether n's place is a name that is distinguished from those of its object. */
 static bool is_told_apart(const run_core *r, const named *n) {
-    const machine_state *at = place(r, n);
+    const machine_state *at = run_names_place(r, n);
     const machine_cell *names = names_at(r, n, at->name);
     if (at->is_word || !at->is_roomy) {
         bool is_few = at->is_word || names == NULL || names->depth <= NFA_FEW_NAMES;
@@ -147,18 +149,18 @@ static bool is_told_apart(const run_core *r, const named *n) {
 
 /* Appends a byte; without `adds` a name that no other begins with is only noted as
  * such. */
-static void add_byte(run_core *r, named *n, uint8_t byte, bool adds) {
+static void run_names_add_byte(run_core *r, named *n, uint8_t byte, bool adds) {
     const machine_cell c = {NAME, byte, n->name, 0};
     uint32_t longer = adds ? machine_number(&r->m, c) : n->is_new ? NFA_NONE : machine_find(&r->m, c);
     n->is_new = longer == NFA_NONE;
     n->name = n->is_new ? n->name : longer;
 }
 
-static void add_char(run_core *r, named *n, uint32_t c, bool adds) {
+static void run_names_add_char(run_core *r, named *n, uint32_t c, bool adds) {
     char bytes[4];
     size_t len = utf8_encode((int32_t)c, bytes);
     for (size_t i = 0; i < len; i++) {
-        add_byte(r, n, (uint8_t)bytes[i], adds);
+        run_names_add_byte(r, n, (uint8_t)bytes[i], adds);
     }
     n->value = 0;
 }
@@ -169,9 +171,9 @@ static void add_digit(run_core *r, named *n, uint32_t phase, uint32_t bits, uint
     if (phase == HEX_END && bits >= 0xD800 && bits < 0xDC00) {
         n->value = (uint32_t)LOW_ESCAPE << PHASE_SHIFT | (bits - 0xD800) << 16;
     } else if (phase == HEX_END) {
-        add_char(r, n, bits, adds);
+        run_names_add_char(r, n, bits, adds);
     } else if (phase == LOW_END) {
-        add_char(r, n, 0x10000 + (bits >> 16 << 10) + ((bits & 0xFFFF) - 0xDC00), adds);
+        run_names_add_char(r, n, 0x10000 + (bits >> 16 << 10) + ((bits & 0xFFFF) - 0xDC00), adds);
     } else {
         n->value = phase << PHASE_SHIFT | bits;
     }
@@ -179,11 +181,11 @@ static void add_digit(run_core *r, named *n, uint32_t phase, uint32_t bits, uint
 
 /* A byte of a name, which the machine has taken: escapes are those of JSON and Python,
  * words have no backslash. */
-static void read_byte(run_core *r, named *n, uint8_t byte, bool adds) {
+static void run_names_read_byte(run_core *r, named *n, uint8_t byte, bool adds) {
     static const char letters[] = "\"'\\bfnrt/", meanings[] = "\"'\\\b\f\n\r\t/";
     uint32_t phase = n->value >> PHASE_SHIFT, bits = n->value & ((1u << PHASE_SHIFT) - 1);
     if (phase == PLAIN && byte != '\\') {
-        add_byte(r, n, byte, adds);
+        run_names_add_byte(r, n, byte, adds);
     } else if (phase == PLAIN || phase == LOW_ESCAPE || phase == LOW_U) {
         n->value = (phase + 1) << PHASE_SHIFT | bits;
     } else if (phase != ESCAPE) {
@@ -192,7 +194,7 @@ static void read_byte(run_core *r, named *n, uint8_t byte, bool adds) {
         n->value = (uint32_t)HEX << PHASE_SHIFT;
     } else {
         const char *at = strchr(letters, byte);
-        add_char(r, n, (uint8_t)(at != NULL && byte != 0 ? meanings[at - letters] : byte), adds);
+        run_names_add_char(r, n, (uint8_t)(at != NULL && byte != 0 ? meanings[at - letters] : byte), adds);
     }
 }
 
@@ -201,27 +203,27 @@ static void read_byte(run_core *r, named *n, uint8_t byte, bool adds) {
 /* Whether a byte after which no name is read ends the one before; else that was but the
  * beginning of one that is listed. */
 static bool ends_name(const run_core *r, const named *n, uint8_t byte) {
-    return n->value == 0 && byte == place(r, n)->end;
+    return n->value == 0 && byte == run_names_place(r, n)->end;
 }
 
 /* Moves n over a byte. MACHINE_DEAD: it does not follow, or ends a name that came;
  * MACHINE_FULL. n is undefined then. */
-static uint32_t move(run_core *r, named *n, uint8_t byte, bool adds) {
+static uint32_t run_names_move(run_core *r, named *n, uint8_t byte, bool adds) {
     uint32_t to = machine_next(&r->m, n->state, byte);
     if (to < MACHINE_FIRST) {
         return to;
     }
     const machine_state *at = machine_state_at(&r->m, to);
-    uint32_t depth = place(r, n)->name;
+    uint32_t depth = run_names_place(r, n)->name;
     if (depth != 0 && at->name == depth) {
-        read_byte(r, n, byte, adds);
+        run_names_read_byte(r, n, byte, adds);
     } else if (depth != 0 && ends_name(r, n, byte) && at->least >= depth && is_told_apart(r, n)) {
         const machine_cell *names = names_at(r, n, depth);
         if (!n->is_new && names != NULL && set_has(r, names->data, n->name)) {
             return MACHINE_DEAD;
         }
         if (adds) {
-            add_name(r, n, depth);
+            run_names_add_name(r, n, depth);
         }
     }
     if (at->name != depth) {
@@ -250,24 +252,24 @@ static bool is_respelt(uint32_t phase, uint8_t byte) {
 /* Whether something after n ends a name that has not come, which at most `left`
  * characters more of names that came may begin. `inside`: n is within a character that
  * may be spelt in several ways. A failure counts as such an end. */
-static bool may_end(run_core *r, const named *n, uint32_t left, bool inside) {
-    const uint32_t depth = place(r, n)->name;
+static bool run_names_may_end(run_core *r, const named *n, uint32_t left, bool inside) {
+    const uint32_t depth = run_names_place(r, n)->name;
     for (uint32_t byte = 0; byte < 256; byte++) {
         named to = *n;
         if (!inside && is_respelt(n->value >> PHASE_SHIFT, (uint8_t)byte)) {
             continue;
         }
-        uint32_t s = move(r, &to, (uint8_t)byte, false);
-        if (s == MACHINE_FULL || (s != MACHINE_DEAD && !spend(r, 1))) {
+        uint32_t s = run_names_move(r, &to, (uint8_t)byte, false);
+        if (s == MACHINE_FULL || (s != MACHINE_DEAD && !run_names_spend(r, 1))) {
             return true;
         }
         if (s == MACHINE_DEAD) {
             continue;
         }
-        const machine_state *at = place(r, &to);
+        const machine_state *at = run_names_place(r, &to);
         uint32_t rest = left - (to.name != n->name);
         if (at->name != depth || at->is_roomy || to.is_new || rest == 0 ||
-            may_end(r, &to, rest, inside && to.name == n->name)) {
+            run_names_may_end(r, &to, rest, inside && to.name == n->name)) {
             return true;
         }
     }
@@ -275,15 +277,16 @@ static bool may_end(run_core *r, const named *n, uint32_t left, bool inside) {
 }
 
 /* move, but MACHINE_DEAD too if only names that occurred already could follow. */
-static uint32_t step(run_core *r, named *n, uint8_t byte, bool adds) {
-    uint32_t to = move(r, n, byte, adds);
-    if (to < MACHINE_FIRST || place(r, n)->name == 0 || place(r, n)->is_roomy || n->is_new) {
+static uint32_t run_names_step(run_core *r, named *n, uint8_t byte, bool adds) {
+    uint32_t to = run_names_move(r, n, byte, adds);
+    if (to < MACHINE_FIRST || run_names_place(r, n)->name == 0 || run_names_place(r, n)->is_roomy ||
+        n->is_new) {
         return to;
     }
-    if (names_at(r, n, place(r, n)->name) == NULL || !is_told_apart(r, n)) {
+    if (names_at(r, n, run_names_place(r, n)->name) == NULL || !is_told_apart(r, n)) {
         return to;
     }
-    bool lives = may_end(r, n, MOST_BYTES + 1, n->value != 0);
+    bool lives = run_names_may_end(r, n, MOST_BYTES + 1, n->value != 0);
     return r->m.why != MACHINE_FINE ? MACHINE_FULL : lives ? to : MACHINE_DEAD;
 }
 
@@ -292,28 +295,29 @@ uint32_t run_go(run_core *r, uint32_t s, str text, size_t *n) {
     if (!r->m.a->has_names) {
         return run_walk(r, s, text, n);
     }
-    named at = unpack(r, s);
+    named at = run_names_unpack(r, s);
     r->m.failed = false;
-    for (*n = 0; *n < text.n && (to = step(r, &at, (uint8_t)text.p[*n], true)) >= MACHINE_FIRST; ++*n) {
+    for (*n = 0; *n < text.n && (to = run_names_step(r, &at, (uint8_t)text.p[*n], true)) >= MACHINE_FIRST;
+         ++*n) {
     }
-    return to < MACHINE_FIRST ? to : pack(r, &at);
+    return to < MACHINE_FIRST ? to : run_names_pack(r, &at);
 }
 
 /* ---- masks ---- */
 
 #define TOKENS_A_UNIT 16 /* that take as long to take out as a configuration to look at */
 
-static bool take_out(run_core *r, const vocab_trie *t, const trie_under *u, uint64_t *bits) {
+static bool run_names_take_out(run_core *r, const vocab_trie *t, const trie_under *u, uint64_t *bits) {
     for (uint32_t i = 0; i < u->n; i++) {
         int32_t token = t->tokens[u->first + i];
         bits[token / 64] &= ~((uint64_t)1 << (token % 64));
     }
-    return spend(r, u->n / TOKENS_A_UNIT);
+    return run_names_spend(r, u->n / TOKENS_A_UNIT);
 }
 
 /* Whether a byte leads to a name that none begins with that came. */
 static bool leads_off(const run_core *r, const named *n, uint32_t to, uint8_t byte) {
-    uint32_t depth = place(r, n)->name;
+    uint32_t depth = run_names_place(r, n)->name;
     bool is_char = depth != 0 && machine_state_at(&r->m, to)->name == depth && n->value == 0 && byte != '\\';
     return is_char && machine_find(&r->m, (machine_cell){NAME, byte, n->name, 0}) == NFA_NONE;
 }
@@ -323,25 +327,25 @@ static bool leads_off(const run_core *r, const named *n, uint32_t to, uint8_t by
  * fails. */
 static bool forbid(run_core *r, const vocab_trie *t, uint32_t first, uint32_t end, const named *n, bool adds,
                    uint64_t *bits) {
-    const uint32_t depth = place(r, n)->name;
+    const uint32_t depth = run_names_place(r, n)->name;
     for (uint32_t i = first; i < end; i++) {
         const trie_node *node = &t->nodes[i];
         named to = *n;
         uint32_t next = machine_next(&r->m, n->state, node->byte);
-        if (next == MACHINE_FULL || !spend(r, 1)) {
+        if (next == MACHINE_FULL || !run_names_spend(r, 1)) {
             return false;
         }
         if (next == MACHINE_DEAD || (!adds && leads_off(r, n, next, node->byte))) {
             continue;
         }
-        next = step(r, &to, node->byte, adds && node->n > 0);
-        if (next == MACHINE_FULL || (next == MACHINE_DEAD && !take_out(r, t, &t->under[i], bits))) {
+        next = run_names_step(r, &to, node->byte, adds && node->n > 0);
+        if (next == MACHINE_FULL || (next == MACHINE_DEAD && !run_names_take_out(r, t, &t->under[i], bits))) {
             return false;
         }
         if (next == MACHINE_DEAD) {
             continue;
         }
-        bool ended = depth != 0 && place(r, &to)->name != depth && ends_name(r, n, node->byte);
+        bool ended = depth != 0 && run_names_place(r, &to)->name != depth && ends_name(r, n, node->byte);
         if ((adds || (!to.is_new && !ended)) && node->n > 0 &&
             !forbid(r, t, node->child, node->child + node->n, &to, adds, bits)) {
             return false;
@@ -361,7 +365,7 @@ static unsigned find_names(run_core *r, const vocab_trie *t, uint32_t first, uin
                            bool is_new, bool ended) {
     const uint32_t depth = machine_state_at(&r->m, s)->name;
     unsigned found = 0;
-    for (uint32_t i = first; i < end && spend(r, 1); i++) {
+    for (uint32_t i = first; i < end && run_names_spend(r, 1); i++) {
         const trie_node *node = &t->nodes[i];
         uint32_t to = machine_next(&r->m, s, node->byte);
         if (to < MACHINE_FIRST) {
@@ -385,7 +389,7 @@ static const vocab_trie *trie_of(const run_core *r, unsigned what) {
                                : &v->thrice;
 }
 
-static bool holds(run_core *r, uint32_t s, unsigned what) {
+static bool run_names_holds(run_core *r, uint32_t s, unsigned what) {
     const vocab_trie *quotes = trie_of(r, what), *words = &r->v->words;
     machine_state *at = machine_state_at(&r->m, s);
     if ((at->names & what * KNOWN) == 0) {
@@ -407,15 +411,15 @@ bool run_forbid_names(run_core *r, uint32_t s, uint64_t *bits) {
     if (!r->m.a->has_names) {
         return true;
     }
-    const named n = unpack(r, s);
+    const named n = run_names_unpack(r, s);
     bool ok = true;
     r->m.failed = false;
-    if (names_at(r, &n, place(r, &n)->name) != NULL) {
+    if (names_at(r, &n, run_names_place(r, &n)->name) != NULL) {
         ok = forbid(r, all, 0, all->n_roots, &n, false, bits);
-    } else if (n.objects != 0 && holds(r, n.state, HOLDS_NAME)) {
+    } else if (n.objects != 0 && run_names_holds(r, n.state, HOLDS_NAME)) {
         ok = forbid_in(r, &n, HOLDS_NAME, bits);
     }
-    if (ok && holds(r, n.state, HOLDS_NEXT)) {
+    if (ok && run_names_holds(r, n.state, HOLDS_NEXT)) {
         ok = forbid_in(r, &n, HOLDS_NEXT, bits);
     }
     return ok && r->m.why == MACHINE_FINE && !r->m.failed;

@@ -86,7 +86,7 @@ uint32_t expr_const(schema *s, const json_value *v) {
     return expr_of(s, (expr){.kind = EXPR_IS_CONST, .value = v});
 }
 
-static void add_child(schema *s, expr *x, uint32_t child) {
+static void schema_add_child(schema *s, expr *x, uint32_t child) {
     uint32_t at = 0;
     while (at < x->n && x->children[at] < child) {
         at++;
@@ -113,10 +113,10 @@ static uint32_t join_exprs(schema *s, expr_kind kind, uint32_t x, uint32_t y) {
         uint32_t one = side == 0 ? x : y;
         expr e = s->exprs.p[one];
         for (uint32_t i = 0; e.kind == kind && i < e.n && build_step(s->b, 1); i++) {
-            add_child(s, &both, e.children[i]);
+            schema_add_child(s, &both, e.children[i]);
         }
         if (e.kind != kind) {
-            add_child(s, &both, one);
+            schema_add_child(s, &both, one);
         }
     }
     return expr_of(s, both);
@@ -150,7 +150,7 @@ uint32_t expr_not(schema *s, uint32_t x) {
         return expr_quiet(s, s->exprs.p[x].children[0]);
     }
     expr not = {.kind = EXPR_IS_NOT};
-    add_child(s, &not, x);
+    schema_add_child(s, &not, x);
     return expr_of(s, not );
 }
 
@@ -163,7 +163,7 @@ uint32_t expr_quiet(schema *s, uint32_t x) {
     if (!is_needed) {
         return x;
     }
-    add_child(s, &quiet, x);
+    schema_add_child(s, &quiet, x);
     return expr_of(s, quiet);
 }
 

@@ -165,7 +165,7 @@ void keyword_any_of(schema_reader *r, const char *keyword, const json_value *v) 
 
 /* x without what y allows, unless they are apart already; NULL or why it can't be
  * said. */
-static const char *take_out(schema *s, shape *x, const shape *y) {
+static const char *schema_applied_take_out(schema *s, shape *x, const shape *y) {
     shape both, not ;
     shape_and(s, x, y, &both);
     if (s->b->failed != QUIRE_OK || shape_is_empty(s, &both, ONE_OF_DEPTH)) {
@@ -189,9 +189,9 @@ void keyword_one_of(schema_reader *r, const char *keyword, const json_value *v) 
     for (size_t i = 0; i < n && why == NULL && r->s->b->failed == QUIRE_OK; i++) {
         shape_and(r->s, &r->out, expr_shape(r->s, reader_below_at(r, keyword, i, json_at(v, i))), &one);
         for (size_t k = 0; k < n && why == NULL && r->s->b->failed == QUIRE_OK; k++) {
-            why = k != i
-                      ? take_out(r->s, &one, expr_shape(r->s, reader_below_at(r, keyword, k, json_at(v, k))))
-                      : NULL;
+            why = k != i ? schema_applied_take_out(
+                               r->s, &one, expr_shape(r->s, reader_below_at(r, keyword, k, json_at(v, k))))
+                         : NULL;
         }
         shape_or(r->s, &all, &one, &sum);
         all = sum;

@@ -5,13 +5,13 @@
 
 enum { TAG_NAME_BYTES = 500 }; /* the most that every reader of tags takes */
 
-static uint32_t literal(schema *s, str text, uint32_t next) {
+static uint32_t schema_arguments_literal(schema *s, str text, uint32_t next) {
     return parts_emit_text(s->parts, text, next);
 }
 
 /* ---- what values avoid ---- */
 
-static quire_err add_quoted(strbuf *regex, str text) {
+static quire_err schema_arguments_add_quoted(strbuf *regex, str text) {
     for (size_t i = 0; i < text.n; i++) {
         if (strchr(".^$*+?()[]{}|\\/-", text.p[i]) != NULL) {
             TRY(strbuf_add_char(regex, '\\'));
@@ -24,15 +24,15 @@ static quire_err add_quoted(strbuf *regex, str text) {
 static quire_err write_never(const grammar_arguments *a, strbuf *regex) {
     for (size_t i = 0; i < a->n_never; i++) {
         TRY(strbuf_add_str(regex, regex->n > 0 ? "|" : ""));
-        TRY(add_quoted(regex, a->never[i]));
+        TRY(schema_arguments_add_quoted(regex, a->never[i]));
     }
     if (a->never_first.n > 0) {
         TRY(strbuf_add_str(regex, regex->n > 0 ? "|^" : "^"));
-        TRY(add_quoted(regex, a->never_first));
+        TRY(schema_arguments_add_quoted(regex, a->never_first));
     }
     if (a->quote.n > 0) {
         TRY(strbuf_add_str(regex, regex->n > 0 ? "|" : ""));
-        TRY(add_quoted(regex, a->quote));
+        TRY(schema_arguments_add_quoted(regex, a->quote));
     }
     return QUIRE_OK;
 }
@@ -114,14 +114,15 @@ static uint32_t tagged_value(schema *s, uint32_t x, const json_value *of, uint32
     const shape *sh = expr_shape(s, x);
     unsigned bits = arguments_bits(s, of);
     if (a->has_elements) {
-        return literal(s, a->middle, element_value(s, x, of, end));
+        return schema_arguments_literal(s, a->middle, element_value(s, x, of, end));
     }
     if (a->string_middle.n > 0) {
         uint32_t text = raw_strings(s, sh, GRAMMAR_READS_STRING, end), other = others(s, sh, 0, end);
-        return build_split2(s->b, text == NFA_FAIL_NODE ? text : literal(s, a->string_middle, text),
-                            literal(s, a->middle, other));
+        return build_split2(
+            s->b, text == NFA_FAIL_NODE ? text : schema_arguments_literal(s, a->string_middle, text),
+            schema_arguments_literal(s, a->middle, other));
     }
-    return literal(s, a->middle, arguments_text(s, sh, bits, end));
+    return schema_arguments_literal(s, a->middle, arguments_text(s, sh, bits, end));
 }
 
 /* A value of Gemma's outermost object. */
@@ -131,7 +132,7 @@ static uint32_t gemma_value(schema *s, uint32_t x, unsigned bits) {
         return build_call(s->b, schema_rule(s, x), NFA_RETURN_NODE);
     }
     const shape *sh = expr_shape(s, x);
-    uint32_t end = literal(s, a->quote, NFA_RETURN_NODE), text;
+    uint32_t end = schema_arguments_literal(s, a->quote, NFA_RETURN_NODE), text;
     /* a number or word, in quotes too */
     if ((bits & GRAMMAR_READS_STRING) == 0 && (bits & GRAMMAR_READS_JSON) != 0) {
         const shape scalars = {.null = sh->null, .yes = sh->yes, .no = sh->no, .numbers = sh->numbers};
@@ -139,7 +140,7 @@ static uint32_t gemma_value(schema *s, uint32_t x, unsigned bits) {
     } else {
         text = raw_strings(s, sh, bits, end);
     }
-    return build_split2(s->b, text == NFA_FAIL_NODE ? text : literal(s, a->quote, text),
+    return build_split2(s->b, text == NFA_FAIL_NODE ? text : schema_arguments_literal(s, a->quote, text),
                         others(s, sh, 0, NFA_RETURN_NODE));
 }
 
@@ -168,21 +169,22 @@ static bool is_tag_name(str name) {
 }
 
 /* end: of TAGS, what follows the value. */
-static uint32_t value_of(schema *s, uint32_t x, const json_value *of, uint32_t end) {
+static uint32_t schema_arguments_value_of(schema *s, uint32_t x, const json_value *of, uint32_t end) {
     switch (s->arguments->syntax) {
     case GRAMMAR_SYNTAX_TAGS:
-        return tagged_value(s, x, of, literal(s, s->arguments->behind, end));
+        return tagged_value(s, x, of, schema_arguments_literal(s, s->arguments->behind, end));
     case GRAMMAR_SYNTAX_GEMMA:
-        return literal(s, str_of(":"), schema_space(s, gemma_value(s, x, arguments_bits(s, of))));
+        return schema_arguments_literal(s, str_of(":"),
+                                        schema_space(s, gemma_value(s, x, arguments_bits(s, of))));
     default:
-        return literal(s, str_of("="), build_call(s->b, schema_rule(s, x), NFA_RETURN_NODE));
+        return schema_arguments_literal(s, str_of("="), build_call(s->b, schema_rule(s, x), NFA_RETURN_NODE));
     }
 }
 
 static uint32_t value_behind(schema *s, uint32_t x, const json_value *of, uint32_t end) {
     const char *around = s->writing;
     s->writing = schema_path_of(s, x);
-    uint32_t node = value_of(s, x, of, end);
+    uint32_t node = schema_arguments_value_of(s, x, of, end);
     schema_name_failure(s, s->writing, "pattern", false);
     s->writing = around;
     return node;
@@ -206,10 +208,15 @@ static uint32_t listed(schema *s, str name, uint32_t x) {
     if (!arguments_take(s, name)) {
         return NFA_FAIL_NODE;
     }
-    uint32_t end = s->arguments->has_elements ? literal(s, name, literal(s, str_of(">"), NFA_RETURN_NODE))
-                                              : NFA_RETURN_NODE;
-    uint32_t node = literal(s, name, value_behind(s, x, member_of(s, s->reading, name), end));
-    return s->arguments->syntax == GRAMMAR_SYNTAX_TAGS ? literal(s, s->arguments->before, node) : node;
+    uint32_t end =
+        s->arguments->has_elements
+            ? schema_arguments_literal(s, name, schema_arguments_literal(s, str_of(">"), NFA_RETURN_NODE))
+            : NFA_RETURN_NODE;
+    uint32_t node =
+        schema_arguments_literal(s, name, value_behind(s, x, member_of(s, s->reading, name), end));
+    return s->arguments->syntax == GRAMMAR_SYNTAX_TAGS
+               ? schema_arguments_literal(s, s->arguments->before, node)
+               : node;
 }
 
 /* Whether the reader distinguishes the object whose members are written from an array by
@@ -247,30 +254,32 @@ static uint32_t open_names(schema *s) {
 }
 
 /* w->named is never set: `arguments_members` decides. */
-static uint32_t open_member(schema *s, const open_way *w) {
+static uint32_t schema_arguments_open_member(schema *s, const open_way *w) {
     uint32_t end = NFA_RETURN_NODE;
     if (s->arguments->has_elements) { /* the reader does not compare the two names */
         end = build_node(s->b, NFA_STRING, NFA_RAW, dfa_place(s->dfas, w->names), 0,
-                         literal(s, str_of(">"), end));
+                         schema_arguments_literal(s, str_of(">"), end));
     }
     uint32_t value = value_behind(s, w->value, member_of(s, s->reading, unlisted_name), end);
     uint32_t node = schema_open_name(s, w, w->names, NFA_RAW, value);
-    return s->arguments->syntax == GRAMMAR_SYNTAX_TAGS ? literal(s, s->arguments->before, node) : node;
+    return s->arguments->syntax == GRAMMAR_SYNTAX_TAGS
+               ? schema_arguments_literal(s, s->arguments->before, node)
+               : node;
 }
 
 /* What separates two members. */
 static uint32_t separator(schema *s) {
     const grammar_arguments *a = s->arguments;
     if (a->syntax != GRAMMAR_SYNTAX_TAGS) {
-        return literal(s, str_of(","), schema_space(s, NFA_RETURN_NODE));
+        return schema_arguments_literal(s, str_of(","), schema_space(s, NFA_RETURN_NODE));
     }
-    return literal(s, a->between, NFA_RETURN_NODE);
+    return schema_arguments_literal(s, a->between, NFA_RETURN_NODE);
 }
 
 uint32_t arguments_members(schema *s, const object_part *o, const json_value *of, uint32_t next) {
     s->reading = of;
     const member_writer w = {.listed = listed,
-                             .open = open_member,
+                             .open = schema_arguments_open_member,
                              .names = open_names,
                              .comma = separator(s),
                              .comma_may_miss = s->arguments->between_may_miss,
@@ -281,9 +290,9 @@ uint32_t arguments_members(schema *s, const object_part *o, const json_value *of
 
 static uint32_t object(schema *s, const object_part *o) {
     bool has_braces = s->arguments->syntax == GRAMMAR_SYNTAX_GEMMA;
-    uint32_t end = has_braces ? literal(s, str_of("}"), NFA_RETURN_NODE) : NFA_RETURN_NODE;
+    uint32_t end = has_braces ? schema_arguments_literal(s, str_of("}"), NFA_RETURN_NODE) : NFA_RETURN_NODE;
     uint32_t node = arguments_members(s, o, s->arguments->reader.schema, end);
-    return has_braces && node != NFA_FAIL_NODE ? literal(s, str_of("{"), node) : node;
+    return has_braces && node != NFA_FAIL_NODE ? schema_arguments_literal(s, str_of("{"), node) : node;
 }
 
 /* ---- the part ---- */

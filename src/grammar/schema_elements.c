@@ -10,7 +10,7 @@
 
 static const char item_name[] = "item";
 
-static uint32_t literal(schema *s, str text, uint32_t next) {
+static uint32_t schema_elements_literal(schema *s, str text, uint32_t next) {
     return parts_emit_text(s->parts, text, next);
 }
 
@@ -53,7 +53,7 @@ static bool array_nests(const array_part *a, unsigned bits) {
 
 /* ---- a value ---- */
 
-static uint32_t rule_of(schema *s, uint32_t x, const json_value *of) {
+static uint32_t schema_elements_rule_of(schema *s, uint32_t x, const json_value *of) {
     for (uint32_t i = 0; i < s->elements.n && build_step(s->b, 1); i++) {
         if (s->elements.p[i].x == x && s->elements.p[i].of == of) {
             return s->elements.p[i].rule;
@@ -116,27 +116,31 @@ uint32_t element_value(schema *s, uint32_t x, const json_value *of, uint32_t end
     const shape text = text_shape(s, expr_shape(s, x), bits, &nests, &is_empty);
     uint32_t node = arguments_text(s, &text, bits, end);
     node = is_empty ? build_split2(s->b, nothing_inside(s, end), node) : node;
-    return nests ? build_split2(s->b, build_call(s->b, rule_of(s, x, of), end), node) : node;
+    return nests ? build_split2(s->b, build_call(s->b, schema_elements_rule_of(s, x, of), end), node) : node;
 }
 
 /* ---- objects and arrays ---- */
 
-static uint32_t item(schema *s, uint32_t x) {
+static uint32_t schema_elements_item(schema *s, uint32_t x) {
     const grammar_arguments *a = s->arguments;
     const grammar_reader *r = &a->reader;
     const json_value *of = r->items != NULL ? r->items(r->user, s->reading) : NULL;
-    uint32_t end =
-        literal(s, a->behind, literal(s, str_of(item_name), literal(s, str_of(">"), NFA_RETURN_NODE)));
+    uint32_t end = schema_elements_literal(
+        s, a->behind,
+        schema_elements_literal(s, str_of(item_name),
+                                schema_elements_literal(s, str_of(">"), NFA_RETURN_NODE)));
     uint32_t value = element_value(s, x, of, end);
-    return literal(s, a->before, literal(s, str_of(item_name), literal(s, a->middle, value)));
+    return schema_elements_literal(
+        s, a->before,
+        schema_elements_literal(s, str_of(item_name), schema_elements_literal(s, a->middle, value)));
 }
 
 /* The objects and arrays of at least one member or item. */
 static uint32_t containers(schema *s, const element_rule *e) {
     const shape *x = expr_shape(s, e->x);
     unsigned bits = arguments_bits(s, e->of);
-    const item_writer w = {.item = item,
-                           .comma = literal(s, s->arguments->between, NFA_RETURN_NODE),
+    const item_writer w = {.item = schema_elements_item,
+                           .comma = schema_elements_literal(s, s->arguments->between, NFA_RETURN_NODE),
                            .comma_may_miss = s->arguments->between_may_miss};
     uint32_t *ways = schema_keep(s, (size_t)x->objects.n + x->arrays.n + 1, sizeof *ways), n = 0;
     for (uint32_t i = 0; ways != NULL && i < x->objects.n; i++) {

@@ -3,17 +3,17 @@
 
 #define MAX_PATTERNS 12
 
-static uint32_t literal(schema *s, const char *text, uint32_t next) {
+static uint32_t schema_members_literal(schema *s, const char *text, uint32_t next) {
     return build_bytes(s->b, str_of(text), next);
 }
 
 /* Nodes after a member's name. */
 static uint32_t member_value(schema *s, uint32_t x) {
     uint32_t value = build_call(s->b, schema_rule(s, x), schema_space(s, NFA_RETURN_NODE));
-    return schema_space(s, literal(s, ":", schema_space(s, value)));
+    return schema_space(s, schema_members_literal(s, ":", schema_space(s, value)));
 }
 
-static void add_part(schema *s, nfa_part part) {
+static void schema_members_add_part(schema *s, nfa_part part) {
     nfa_part *p = NFA_PUSH(s->b, s->b->a.parts);
     if (p != NULL) {
         *p = part;
@@ -27,7 +27,7 @@ typedef struct name_list {
     uint32_t n_slots, *slots;
 } name_list;
 
-static void add_name(schema *s, name_list *l, str name) {
+static void schema_members_add_name(schema *s, name_list *l, str name) {
     if ((l->names.n + 1) * 2 > l->n_slots) {
         uint32_t n = l->n_slots > 0 ? l->n_slots * 2 : 16;
         l->slots = schema_keep(s, n, sizeof *l->slots);
@@ -116,7 +116,7 @@ static void add_open(schema *s, open_names *open, uint32_t names, uint32_t at, u
     }
 }
 
-static uint32_t without(schema *s, uint32_t names, const name_list *listed, uint32_t from) {
+static uint32_t schema_members_without(schema *s, uint32_t names, const name_list *listed, uint32_t from) {
     if (listed->names.n <= from) {
         return names;
     }
@@ -125,7 +125,8 @@ static uint32_t without(schema *s, uint32_t names, const name_list *listed, uint
 }
 
 /* writable: a dfa of the names that can be written. */
-static void find_open(schema *s, open_names *open, const name_list *listed, uint32_t writable) {
+static void schema_members_find_open(schema *s, open_names *open, const name_list *listed,
+                                     uint32_t writable) {
     const object_part *o = open->o;
     uint32_t only;
     for (uint32_t i = 0; i < o->layers.n; i++) {
@@ -141,7 +142,7 @@ static void find_open(schema *s, open_names *open, const name_list *listed, uint
     if (open->n == 0 && (open->closed || open_expr(s, o, 0) == EXPR_NEVER)) {
         return;
     }
-    uint32_t names = without(s, writable, listed, 0);
+    uint32_t names = schema_members_without(s, writable, listed, 0);
     for (uint32_t i = 0; i < o->name_exprs.n; i++) {
         if (!shape_strings(s, expr_shape(s, o->name_exprs.p[i]), &only)) {
             return;
@@ -177,14 +178,14 @@ static void list_few(schema *s, open_names *open, name_list *listed) {
         for (uint32_t set = 0; set < 1u << open->o->rules.n && build_step(s->b, 1); set++) {
             bool few = schema_few_texts(s, rule_names(s, open->o, set, open->sets.p[i].dfa), texts, &n);
             for (uint32_t k = 0; few && k < n; k++) {
-                add_name(s, listed, texts[k]);
+                schema_members_add_name(s, listed, texts[k]);
             }
         }
     }
     uint32_t n_left = 0;
     for (uint32_t i = 0; i < open->sets.n; i++) {
         pattern_expr set = open->sets.p[i];
-        set.dfa = without(s, set.dfa, listed, before);
+        set.dfa = schema_members_without(s, set.dfa, listed, before);
         if (!dfa_is_empty(s->dfas, set.dfa)) {
             open->sets.p[n_left++] = set;
         }
@@ -210,7 +211,7 @@ static void add_listed(schema *s, const object_part *o, const member_writer *w, 
         if (may) {
             part.rules = (uint8_t)set;
             part.entry = w->listed(s, name, value);
-            add_part(s, part);
+            schema_members_add_part(s, part);
         }
     }
 }
@@ -233,10 +234,10 @@ static uint32_t write_open(schema *s, const open_names *open, const member_write
             way.value = rule_value(s, open->o, set, open->sets.p[i].expr);
             if (way.value != EXPR_NEVER && !dfa_is_empty(s->dfas, way.names)) {
                 uint32_t most = way.once ? schema_count_texts(s, way.names) : NFA_NONE;
-                add_part(s, (nfa_part){.entry = w->open(s, &way),
-                                       .rules = (uint8_t)set,
-                                       .remembers = named,
-                                       .most = most});
+                schema_members_add_part(s, (nfa_part){.entry = w->open(s, &way),
+                                                      .rules = (uint8_t)set,
+                                                      .remembers = named,
+                                                      .most = most});
             }
         }
     }
@@ -294,7 +295,7 @@ uint32_t schema_open_name(schema *s, const open_way *w, uint32_t names, nfa_mode
     return build_node(s->b, NFA_STRING, mode, placed, bits, next);
 }
 
-static uint32_t open_member(schema *s, const open_way *w) {
+static uint32_t schema_members_open_member(schema *s, const open_way *w) {
     uint32_t value = member_value(s, w->value);
     return style_open_name(s, w, w->named ? build_node(s->b, NFA_NAMED, NFA_RAW, w->rules, 0, value) : value);
 }
@@ -308,17 +309,17 @@ static bool says_rest(const object_part *o) {
     return says;
 }
 
-static void list_names(schema *s, const object_part *o, bool closed, name_list *l) {
+static void schema_members_list_names(schema *s, const object_part *o, bool closed, name_list *l) {
     for (uint32_t i = 0; i < o->layers.n; i++) {
         for (uint32_t k = 0; k < o->layers.p[i].names.n; k++) {
             str name = o->layers.p[i].names.p[k].name;
             if (!closed || !o->layers.p[i].silent || object_holds(s, o, name)) {
-                add_name(s, l, name);
+                schema_members_add_name(s, l, name);
             }
         }
     }
     for (uint32_t i = 0; i < o->required.n; i++) {
-        add_name(s, l, o->required.p[i]);
+        schema_members_add_name(s, l, o->required.p[i]);
     }
 }
 
@@ -356,9 +357,9 @@ uint32_t schema_members(schema *s, const object_part *o, const member_writer *w,
     }
     r.rules = (uint8_t)((1u << o->rules.n) - 1);
     r.distinct = o->min > 1 && o->min > o->required.n + 1; /* else an open member more makes no difference */
-    list_names(s, o, open.closed, &l);
+    schema_members_list_names(s, o, open.closed, &l);
     if (!w->leaves_out || says_rest(o)) {
-        find_open(s, &open, &l, w->names(s));
+        schema_members_find_open(s, &open, &l, w->names(s));
     }
     if (r.rules != 0 || r.distinct) {
         list_few(s, &open, &l);
@@ -385,11 +386,11 @@ uint32_t schema_members(schema *s, const object_part *o, const member_writer *w,
 
 uint32_t schema_object(schema *s, const object_part *o) {
     const member_writer w = {.listed = listed_member,
-                             .open = open_member,
+                             .open = schema_members_open_member,
                              .names = style_open_names,
                              .comma = schema_comma(s),
                              .looks_at_names = s->style == STYLE_JSON,
                              .has_words = s->style == STYLE_GEMMA};
-    uint32_t members = schema_members(s, o, &w, literal(s, "}", NFA_RETURN_NODE));
-    return members == NFA_FAIL_NODE ? members : literal(s, "{", schema_space(s, members));
+    uint32_t members = schema_members(s, o, &w, schema_members_literal(s, "}", NFA_RETURN_NODE));
+    return members == NFA_FAIL_NODE ? members : schema_members_literal(s, "{", schema_space(s, members));
 }

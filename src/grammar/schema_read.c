@@ -115,7 +115,7 @@ static const keyword_rule *find_keyword(const schema *s, const char *name) {
     return NULL;
 }
 
-static void report(schema_reader *r) {
+static void schema_read_report(schema_reader *r) {
     bool alone = schema_ref_alone(r->s, r->e.value);
     for (json_member m = {0}; r->s->b->options->keyword != NULL && json_next(r->e.value, &m);) {
         const keyword_rule *k = find_keyword(r->s, m.name);
@@ -169,7 +169,7 @@ static void join_direct(schema_reader *r) {
 
 /* The keyword that is named where joining the direct ones takes too much: the one whose
  * automaton is the largest. */
-static const char *largest_of(const json_value *v) {
+static const char *schema_read_largest_of(const json_value *v) {
     static const char *const names[] = {"pattern", "format", "multipleOf"};
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
         if (json_has(v, names[i])) {
@@ -185,10 +185,10 @@ void schema_read(schema *s, uint32_t x, shape *out) {
     r.string = (string_part){DFA_ANY, 0, NFA_NONE, false};
     r.array.max = r.object.max = NFA_NONE;
     r.items.rest = r.members.rest = EXPR_ANY;
-    report(&r);
+    schema_read_report(&r);
     read_phase(&r, DIRECT);
     join_direct(&r);
-    schema_name_failure(s, r.e.path, largest_of(r.e.value), false);
+    schema_name_failure(s, r.e.path, schema_read_largest_of(r.e.value), false);
     read_phase(&r, APPLIED);
     *out = r.out;
 }

@@ -38,7 +38,7 @@ static bool has_scheme(str uri) {
     return i > 0 && i < uri.n && uri.p[i] == ':';
 }
 
-static size_t find(str s, char c, size_t from) {
+static size_t schema_ref_find(str s, char c, size_t from) {
     while (from < s.n && s.p[from] != c) {
         from++;
     }
@@ -46,8 +46,8 @@ static size_t find(str s, char c, size_t from) {
 }
 
 /* ref, without a fragment, against a base (RFC 3986, without dot segments). */
-static str resolve(schema *s, str base, str ref) {
-    size_t keep = 0, scheme = find(base, ':', 0);
+static str schema_ref_resolve(schema *s, str base, str ref) {
+    size_t keep = 0, scheme = schema_ref_find(base, ':', 0);
     if (ref.n == 0) {
         return base;
     }
@@ -56,7 +56,7 @@ static str resolve(schema *s, str base, str ref) {
     }
     if (has_scheme(base)) {
         size_t authority = base.n - scheme > 2 && base.p[scheme + 1] == '/' && base.p[scheme + 2] == '/'
-                               ? find(base, '/', scheme + 3)
+                               ? schema_ref_find(base, '/', scheme + 3)
                                : scheme + 1;
         keep = authority;
     }
@@ -101,13 +101,13 @@ static bool holds_values(const char *name) {
            strcmp(name, "examples") == 0;
 }
 
-static void walk(schema *s, const json_value *v, uint32_t resource, bool is_schema) {
+static void schema_ref_walk(schema *s, const json_value *v, uint32_t resource, bool is_schema) {
     if (!build_step(s->b, 1)) {
         return;
     }
     if (json_is(v, JSON_KIND_ARRAY)) {
         for (size_t i = 0; i < json_length(v); i++) {
-            walk(s, json_at(v, i), resource, true);
+            schema_ref_walk(s, json_at(v, i), resource, true);
         }
         return;
     }
@@ -115,13 +115,13 @@ static void walk(schema *s, const json_value *v, uint32_t resource, bool is_sche
         return;
     }
     str id = is_schema ? identifier(s, v) : (str){"", 0};
-    size_t hash = find(id, '#', 0);
+    size_t hash = schema_ref_find(id, '#', 0);
     if (hash > 0 && v != s->resources.p[0].root) {
         schema_resource *r = NFA_PUSH(s->b, s->resources);
         if (r == NULL) {
             return;
         }
-        *r = (schema_resource){resolve(s, s->resources.p[resource].uri, (str){id.p, hash}), v};
+        *r = (schema_resource){schema_ref_resolve(s, s->resources.p[resource].uri, (str){id.p, hash}), v};
         resource = s->resources.n - 1;
     }
     if (is_schema) {
@@ -142,7 +142,7 @@ static void walk(schema *s, const json_value *v, uint32_t resource, bool is_sche
                      strcmp(m.name, "$defs") == 0 || strcmp(m.name, "definitions") == 0 ||
                      strcmp(m.name, "dependentSchemas") == 0 || strcmp(m.name, "dependencies") == 0;
         if (!is_schema || !holds_values(m.name)) {
-            walk(s, m.value, resource, !(is_schema && names));
+            schema_ref_walk(s, m.value, resource, !(is_schema && names));
         }
     }
 }
@@ -153,8 +153,8 @@ void schema_find_resources(schema *s, const json_value *root) {
         return;
     }
     str id = identifier(s, root);
-    *r = (schema_resource){{id.p, find(id, '#', 0)}, root};
-    walk(s, root, 0, true);
+    *r = (schema_resource){{id.p, schema_ref_find(id, '#', 0)}, root};
+    schema_ref_walk(s, root, 0, true);
 }
 
 uint32_t schema_resource_of(const schema *s, const json_value *v, uint32_t base) {
@@ -170,7 +170,7 @@ uint32_t schema_resource_of(const schema *s, const json_value *v, uint32_t base)
 
 /* A fragment without its percent escapes, kept and ended by a 0 byte; false: it holds a 0
  * byte, which no name has. */
-static bool decode(schema *s, str fragment, str *out) {
+static bool schema_ref_decode(schema *s, str fragment, str *out) {
     char *to = schema_keep(s, fragment.n + 1, 1);
     size_t n = 0;
     for (size_t i = 0; to != NULL && i < fragment.n; i++) {
@@ -215,7 +215,7 @@ static bool follow_pointer(schema *s, uint32_t resource, str pointer, uint32_t *
     const json_value *v = s->resources.p[resource].root;
     const char *path = "";
     for (size_t at = 0; at < pointer.n && v != NULL;) {
-        size_t end = find(pointer, '/', at + 1);
+        size_t end = schema_ref_find(pointer, '/', at + 1);
         v = step_into(v, (str){pointer.p + at + 1, end - at - 1}, buffer);
         path = schema_path(s, path, buffer);
         at = end;
@@ -252,7 +252,7 @@ static bool follow_anchor(schema *s, uint32_t resource, str name, bool dynamic, 
 }
 
 bool schema_ref(schema *s, const expr *from, const char *keyword, str ref, uint32_t *out) {
-    size_t hash = find(ref, '#', 0);
+    size_t hash = schema_ref_find(ref, '#', 0);
     str fragment = hash < ref.n ? (str){ref.p + hash + 1, ref.n - hash - 1} : (str){"", 0};
     const char *why = "it names another document, and none is fetched";
     uint32_t resource = from->base, found = UINT32_MAX;
@@ -261,14 +261,14 @@ bool schema_ref(schema *s, const expr *from, const char *keyword, str ref, uint3
     } else if (hash == 0) {
         found = resource;
     } else {
-        str uri = resolve(s, s->resources.p[resource].uri, (str){ref.p, hash});
+        str uri = schema_ref_resolve(s, s->resources.p[resource].uri, (str){ref.p, hash});
         for (uint32_t i = 0; i < s->resources.n && found == UINT32_MAX; i++) {
             found = str_eq(s->resources.p[i].uri, uri) ? i : UINT32_MAX;
         }
     }
     if (found != UINT32_MAX) {
         why = "nothing stands where it points to";
-        bool decoded = decode(s, fragment, &fragment); /* before it is cut (RFC 6901, section 6) */
+        bool decoded = schema_ref_decode(s, fragment, &fragment); /* before it is cut (RFC 6901, section 6) */
         bool pointer = fragment.n == 0 || fragment.p[0] == '/';
         if (!decoded) {
             why = "a 0 byte stands in it";

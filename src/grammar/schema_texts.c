@@ -67,7 +67,7 @@ static uint32_t n_surrogates(uint32_t lo, uint32_t hi) {
 
 /* From state q on, by what is known of the states after it; 0: not yet. As many as
  * NFA_FEW_NAMES + 1 are more. */
-static uint32_t count_from(const dfa *d, uint32_t q, const uint32_t *known) {
+static uint32_t schema_texts_count_from(const dfa *d, uint32_t q, const uint32_t *known) {
     const nfa_dstate *s = &d->states.p[q];
     uint64_t n = s->accepts, others = NFA_MAX_CHAR + 1u - 0x800u;
     for (uint32_t k = 0; k <= s->n; k++) {
@@ -89,7 +89,7 @@ uint32_t schema_count_texts(schema *s, uint32_t x) {
     for (bool changed = known != NULL; changed && known[0] == 0;) { /* states of a circle are never known */
         changed = false;
         for (uint32_t q = d->states.n; q-- > 0 && build_step(s->b, 1 + d->states.p[q].n);) {
-            bool is_new = known[q] == 0 && (known[q] = count_from(d, q, known)) != 0;
+            bool is_new = known[q] == 0 && (known[q] = schema_texts_count_from(d, q, known)) != 0;
             changed = changed || is_new;
         }
     }

@@ -5,7 +5,7 @@
 
 /* ---- tokens of JSON ---- */
 
-static uint32_t literal(schema *s, const char *text, uint32_t next) {
+static uint32_t schema_write_literal(schema *s, const char *text, uint32_t next) {
     return build_bytes(s->b, str_of(text), next);
 }
 
@@ -51,7 +51,7 @@ uint32_t schema_rule(schema *s, uint32_t x) {
 }
 
 uint32_t schema_comma(schema *s) {
-    return literal(s, ",", schema_space(s, NFA_RETURN_NODE));
+    return schema_write_literal(s, ",", schema_space(s, NFA_RETURN_NODE));
 }
 
 /* ---- strings, numbers ---- */
@@ -64,7 +64,7 @@ uint32_t schema_json_name(schema *s, str name, uint32_t next) {
         (void)utf8_next(name.p + i, &len);
         ends[n++] = (uint32_t)i;
     }
-    next = literal(s, "\"", next);
+    next = schema_write_literal(s, "\"", next);
     size_t end = name.n;
     while (n > 0 && ends != NULL && build_step(s->b, 1)) {
         size_t len, from = end;
@@ -83,7 +83,7 @@ uint32_t schema_json_name(schema *s, str name, uint32_t next) {
             end = ends[--n];
         }
     }
-    return literal(s, "\"", next);
+    return schema_write_literal(s, "\"", next);
 }
 
 uint32_t schema_counted(schema *s, uint32_t min, uint32_t max, uint32_t next) {
@@ -92,8 +92,9 @@ uint32_t schema_counted(schema *s, uint32_t min, uint32_t max, uint32_t next) {
         return NFA_FAIL_NODE;
     }
     *c = (nfa_count){min, max};
-    return literal(s, "\"",
-                   build_node(s->b, NFA_COUNTED, NFA_JSON, s->b->a.counts.n - 1, 0, literal(s, "\"", next)));
+    return schema_write_literal(s, "\"",
+                                build_node(s->b, NFA_COUNTED, NFA_JSON, s->b->a.counts.n - 1, 0,
+                                           schema_write_literal(s, "\"", next)));
 }
 
 uint32_t schema_text(schema *s, uint32_t texts, const string_part *p, nfa_mode mode, uint32_t next) {
@@ -140,8 +141,8 @@ static uint32_t string_node(schema *s, const string_part *p) {
         return style_string(s, p, NFA_RETURN_NODE);
     }
     if (p->dfa != DFA_ANY) {
-        uint32_t text = schema_text(s, p->dfa, p, NFA_PLAIN, literal(s, "\"", NFA_RETURN_NODE));
-        return text == NFA_FAIL_NODE ? text : literal(s, "\"", text);
+        uint32_t text = schema_text(s, p->dfa, p, NFA_PLAIN, schema_write_literal(s, "\"", NFA_RETURN_NODE));
+        return text == NFA_FAIL_NODE ? text : schema_write_literal(s, "\"", text);
     }
     if (p->min > 0 || p->max != NFA_NONE) {
         return schema_counted(s, p->min, p->max, NFA_RETURN_NODE);
@@ -193,7 +194,8 @@ static uint32_t item_expr(schema *s, const array_part *a, uint32_t item) {
 }
 
 /* Adds a part that reads x to the slot that ends the list. */
-static void add_item(schema *s, const item_writer *w, nfa_slot *slot, uint32_t x, uint32_t rules) {
+static void schema_write_add_item(schema *s, const item_writer *w, nfa_slot *slot, uint32_t x,
+                                  uint32_t rules) {
     if (x == EXPR_NEVER || s->b->failed != QUIRE_OK) {
         return;
     }
@@ -237,8 +239,9 @@ static void add_unique(schema *s, const item_writer *w, nfa_array *r, nfa_slot *
                                sh->yes ? style_word(s, "true") : NULL,
                                sh->no ? style_word(s, "false") : NULL};
         for (size_t i = 0; i < 3; i++) {
-            uint32_t entry =
-                texts[i] != NULL ? literal(s, texts[i], schema_space(s, NFA_RETURN_NODE)) : NFA_FAIL_NODE;
+            uint32_t entry = texts[i] != NULL
+                                 ? schema_write_literal(s, texts[i], schema_space(s, NFA_RETURN_NODE))
+                                 : NFA_FAIL_NODE;
             nfa_part *p = texts[i] != NULL ? NFA_PUSH(s->b, s->b->a.parts) : NULL;
             if (p != NULL) {
                 *p = (nfa_part){.entry = entry};
@@ -253,7 +256,7 @@ static void add_unique(schema *s, const item_writer *w, nfa_array *r, nfa_slot *
             again = schema_equal(s, json_at(values, k), json_at(values, i));
         }
         if (!again) {
-            add_item(s, w, slot, expr_and(s, x, expr_const(s, json_at(values, i))), 0);
+            schema_write_add_item(s, w, slot, expr_and(s, x, expr_const(s, json_at(values, i))), 0);
         }
     }
 }
@@ -290,7 +293,7 @@ static void add_slot(schema *s, const item_writer *w, const array_part *a, const
             same = same || ((more & set) == set && values[more] == values[set]);
         }
         if (!same) {
-            add_item(s, w, &slot, values[set], set);
+            schema_write_add_item(s, w, &slot, values[set], set);
         }
     }
     if (unique) {
@@ -375,8 +378,8 @@ static uint32_t item_node(schema *s, uint32_t x) {
 
 static uint32_t array_node(schema *s, const array_part *a) {
     const item_writer w = {.item = item_node, .comma = schema_comma(s)};
-    uint32_t items = schema_items_of(s, a, &w, literal(s, "]", NFA_RETURN_NODE));
-    return items == NFA_FAIL_NODE ? items : literal(s, "[", schema_space(s, items));
+    uint32_t items = schema_items_of(s, a, &w, schema_write_literal(s, "]", NFA_RETURN_NODE));
+    return items == NFA_FAIL_NODE ? items : schema_write_literal(s, "[", schema_space(s, items));
 }
 
 /* ---- rules ---- */
@@ -393,13 +396,13 @@ uint32_t schema_value(schema *s, const shape *x) {
         }                                                                                                    \
     } while (0)
     if (x->null) {
-        WAY(literal(s, style_word(s, "null"), NFA_RETURN_NODE), "type");
+        WAY(schema_write_literal(s, style_word(s, "null"), NFA_RETURN_NODE), "type");
     }
     if (x->yes) {
-        WAY(literal(s, style_word(s, "true"), NFA_RETURN_NODE), "type");
+        WAY(schema_write_literal(s, style_word(s, "true"), NFA_RETURN_NODE), "type");
     }
     if (x->no) {
-        WAY(literal(s, style_word(s, "false"), NFA_RETURN_NODE), "type");
+        WAY(schema_write_literal(s, style_word(s, "false"), NFA_RETURN_NODE), "type");
     }
     for (uint32_t i = 0; i < x->numbers.n; i++) {
         WAY(number_node(s, &x->numbers.p[i]), "multipleOf");

@@ -62,7 +62,8 @@ typedef struct state_list {
 } state_list;
 
 /* Adds the states to which these groups lead from q. */
-static void add_behind(const nfa *a, const trie_groups *g, uint32_t q, uint64_t groups, state_list *l) {
+static void taken_texts_add_behind(const nfa *a, const trie_groups *g, uint32_t q, uint64_t groups,
+                                   state_list *l) {
     uint32_t i = 0, from = 0;
     for (char_range e; next_range(a, &a->dstates.p[q], &i, &from, &e);) {
         uint64_t via = groups_between(g, e.lo, e.hi, groups);
@@ -123,7 +124,7 @@ static uint32_t texts_from(const nfa *a, const trie_groups *g, uint32_t q, uint6
         out[n - 1] = (run_texts){groups, chars};
         for (; done < until; done++) {
             if (l.states[done] != NFA_NONE) {
-                add_behind(a, g, l.states[done], groups, &l);
+                taken_texts_add_behind(a, g, l.states[done], groups, &l);
             }
         }
         if (done == l.n && !l.full) { /* nothing new: the same groups lead on for ever */

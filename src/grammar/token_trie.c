@@ -9,7 +9,7 @@
 
 /* ---- plain tokens ---- */
 
-static bool is_end(const grammar_vocab *v, int32_t token) {
+static bool token_trie_is_end(const grammar_vocab *v, int32_t token) {
     for (int32_t i = 0; i < v->n_ends; i++) {
         if (v->ends[i] == token) {
             return true;
@@ -33,14 +33,14 @@ static uint32_t plain_length(str text) {
 static void mark_plain(grammar_vocab *v) {
     for (int32_t t = 0; t < v->n_tokens; t++) {
         str text = vocab_text(v, t);
-        uint32_t n = is_end(v, t) || text.n > VOCAB_MAX_TOKEN ? 0 : plain_length(text);
+        uint32_t n = token_trie_is_end(v, t) || text.n > VOCAB_MAX_TOKEN ? 0 : plain_length(text);
         for (uint32_t k = n; n > 0 && k <= VOCAB_PLAIN; k++) {
             v->plain[k][t / 64] |= (uint64_t)1 << (t % 64);
         }
     }
 }
 
-static bool is_plain(const grammar_vocab *v, int32_t t) {
+static bool token_trie_is_plain(const grammar_vocab *v, int32_t t) {
     return (v->plain[VOCAB_PLAIN][t / 64] >> (t % 64) & 1) != 0;
 }
 
@@ -50,7 +50,7 @@ typedef enum token_kind { STAYS, LEAVES, ODD, NEVER } token_kind; /* ODD: only a
 
 /* What a token does that begins at a character inside a string; *quote: where it leaves;
  * *n_chars: of one that stays, the last one may be unfinished. */
-static token_kind kind_of(str text, size_t *quote, uint32_t *n_chars) {
+static token_kind token_trie_kind_of(str text, size_t *quote, uint32_t *n_chars) {
     *n_chars = 0;
     for (size_t i = 0, len; i < text.n; i += len) {
         ++*n_chars;
@@ -83,7 +83,7 @@ static void set_bit(uint64_t *bits, int32_t t) {
     bits[t / 64] |= (uint64_t)1 << (t % 64);
 }
 
-static void add_body(grammar_vocab *v, int32_t t, uint32_t n_chars) {
+static void token_trie_add_body(grammar_vocab *v, int32_t t, uint32_t n_chars) {
     set_bit(v->body, t);
     for (uint32_t k = n_chars; k <= VOCAB_PLAIN; k++) {
         set_bit(v->within[k], t);
@@ -108,10 +108,10 @@ static quire_err build_string_tries(grammar_vocab *v, const trie_key *keys, size
     TRY(mem_check(own));
     for (size_t i = 0; i < n && v->longer != NULL; i++) {
         uint32_t n_chars;
-        token_kind kind = kind_of(keys[i].text, &quote, &n_chars);
+        token_kind kind = token_trie_kind_of(keys[i].text, &quote, &n_chars);
         int32_t t = keys[i].token;
         if (kind == STAYS) {
-            add_body(v, t, n_chars);
+            token_trie_add_body(v, t, n_chars);
         }
         if (kind == STAYS || kind == NEVER) {
             continue;
@@ -157,19 +157,19 @@ static bool has_beginning(str text) {
     return n_quotes((str){text.p, text.n - 1}) > 0;
 }
 
-static bool is_word(char c) {
+static bool token_trie_is_word(char c) {
     return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_';
 }
 
-static bool has_word(str text) {
+static bool token_trie_has_word(str text) {
     size_t i = 0;
-    while (i < text.n && is_word(text.p[i])) {
+    while (i < text.n && token_trie_is_word(text.p[i])) {
         i++;
     }
-    while (i < text.n && !is_word(text.p[i])) {
+    while (i < text.n && !token_trie_is_word(text.p[i])) {
         i++;
     }
-    while (i < text.n && is_word(text.p[i])) {
+    while (i < text.n && token_trie_is_word(text.p[i])) {
         i++;
     }
     return i < text.n;
@@ -191,7 +191,7 @@ static quire_err build_some(grammar_vocab *v, const trie_key *keys, size_t n, bo
     return e;
 }
 
-static bool is_space(str text) {
+static bool token_trie_is_space(str text) {
     size_t n = 0;
     while (n < text.n && strchr(" \n\t\r", text.p[n]) != NULL && text.p[n] != 0) {
         n++;
@@ -205,7 +205,7 @@ static quire_err build_others(grammar_vocab *v, trie_key *keys, size_t n) {
     v->spaces = mem_new(n, sizeof *v->spaces);
     TRY(mem_check(v->spaces));
     for (size_t i = 0; i < n; i++) {
-        if (is_space(keys[i].text)) {
+        if (token_trie_is_space(keys[i].text)) {
             v->spaces[v->n_spaces++] = keys[i].token;
         } else {
             keys[n_others++] = keys[i];
@@ -220,7 +220,7 @@ static quire_err build_tries(grammar_vocab *v) {
     TRY(mem_check(keys));
     for (int32_t t = 0; t < v->n_tokens; t++) {
         str text = vocab_text(v, t);
-        if (text.n > 0 && text.n <= VOCAB_MAX_TOKEN && !is_end(v, t)) {
+        if (text.n > 0 && text.n <= VOCAB_MAX_TOKEN && !token_trie_is_end(v, t)) {
             keys[n++] = (trie_key){text, t};
             v->longest = text.n > v->longest ? (uint32_t)text.n : v->longest;
         }
@@ -231,7 +231,7 @@ static quire_err build_tries(grammar_vocab *v) {
     trie_key *rest = mem_new(n, sizeof *rest);
     e = e == QUIRE_OK ? mem_check(rest) : e;
     for (size_t i = 0; i < n && e == QUIRE_OK; i++) {
-        if (!is_plain(v, keys[i].token)) {
+        if (!token_trie_is_plain(v, keys[i].token)) {
             rest[n_rest++] = keys[i];
         }
     }
@@ -239,7 +239,7 @@ static quire_err build_tries(grammar_vocab *v) {
     e = e == QUIRE_OK ? build_some(v, keys, n, has_quotes, &v->quotes) : e;
     e = e == QUIRE_OK ? build_some(v, keys, n, has_three, &v->thrice) : e;
     e = e == QUIRE_OK ? build_some(v, keys, n, has_beginning, &v->begins) : e;
-    e = e == QUIRE_OK ? build_some(v, keys, n, has_word, &v->words) : e;
+    e = e == QUIRE_OK ? build_some(v, keys, n, token_trie_has_word, &v->words) : e;
     e = e == QUIRE_OK ? build_others(v, keys, n) : e;
     mem_free(rest);
     mem_free(keys);
@@ -250,7 +250,7 @@ static quire_err build_tries(grammar_vocab *v) {
 
 /* What counts of a token's text: nothing where it has the byte that begins special tokens
  * and is not one of them as a whole, so that no tokens of single bytes spell one. */
-static str counted(str text) {
+static str token_trie_counted(str text) {
     bool is_mark = text.n == 1 + NFA_MARK_DIGITS && (uint8_t)text.p[0] == NFA_MARK_BYTE;
     return text.n == 0 || is_mark || memchr(text.p, (int)NFA_MARK_BYTE, text.n) == NULL ? text : (str){"", 0};
 }
@@ -259,7 +259,7 @@ static quire_err copy_texts(grammar_vocab *v, const str *texts, const int32_t *e
     size_t total = 0;
     for (int32_t t = 0; t < v->n_tokens; t++) {
         v->starts[t] = (uint32_t)total;
-        total += counted(texts[t]).n;
+        total += token_trie_counted(texts[t]).n;
         if (total > UINT32_MAX) {
             return QUIRE_TOO_LARGE;
         }
@@ -268,14 +268,14 @@ static quire_err copy_texts(grammar_vocab *v, const str *texts, const int32_t *e
     v->bytes = mem_new(total, 1);
     TRY(mem_check(v->bytes));
     for (int32_t t = 0; t < v->n_tokens; t++) {
-        str text = counted(texts[t]);
+        str text = token_trie_counted(texts[t]);
         mem_copy(v->bytes + v->starts[t], text.p, text.n);
     }
     mem_copy(v->ends, ends, (size_t)v->n_ends * sizeof *ends);
     return QUIRE_OK;
 }
 
-static quire_err fill(grammar_vocab *v, const str *texts, const int32_t *ends) {
+static quire_err token_trie_fill(grammar_vocab *v, const str *texts, const int32_t *ends) {
     v->ends = mem_new((size_t)v->n_ends, sizeof *v->ends);
     v->same = mem_new((size_t)v->n_tokens, sizeof *v->same);
     v->same_tail = mem_new((size_t)v->n_tokens, sizeof *v->same_tail);
@@ -319,7 +319,7 @@ quire_err grammar_vocab_open(const str *texts, int32_t n, const int32_t *ends, i
     v->refs = 1;
     v->n_tokens = n;
     v->n_ends = n_ends;
-    quire_err e = fill(v, texts, ends);
+    quire_err e = token_trie_fill(v, texts, ends);
     if (e != QUIRE_OK) {
         grammar_vocab_drop(v);
         return e;

@@ -105,7 +105,7 @@ static bool object_is_any(const object_part *p) {
 /* ---- together ---- */
 
 /* The parts are few: each type's are checked against SHAPE_MAX_PARTS. */
-static bool fits(schema *s, uint32_t x, uint32_t y) {
+static bool value_shape_fits(schema *s, uint32_t x, uint32_t y) {
     if ((uint64_t)x * y > SHAPE_MAX_PARTS) {
         (void)build_fail(s->b, QUIRE_UNSUPPORTED, -1,
                          "anyOf, oneOf and allOf combine to over %d alternatives", SHAPE_MAX_PARTS);
@@ -113,10 +113,10 @@ static bool fits(schema *s, uint32_t x, uint32_t y) {
     return s->b->failed == QUIRE_OK;
 }
 
-static uint32_t larger(uint32_t x, uint32_t y) {
+static uint32_t value_shape_larger(uint32_t x, uint32_t y) {
     return x > y ? x : y;
 }
-static uint32_t smaller(uint32_t x, uint32_t y) {
+static uint32_t value_shape_smaller(uint32_t x, uint32_t y) {
     return x < y ? x : y;
 }
 
@@ -136,8 +136,8 @@ static bool may_leap(schema *s, const string_part *p) {
 
 static bool string_and(schema *s, const string_part *x, const string_part *y, string_part *out) {
     bool is_loose = (x->is_loose || y->is_loose) && may_leap(s, x) && may_leap(s, y);
-    *out = (string_part){dfa_combine(s->dfas, x->dfa, y->dfa, DFA_AND), larger(x->min, y->min),
-                         smaller(x->max, y->max), is_loose};
+    *out = (string_part){dfa_combine(s->dfas, x->dfa, y->dfa, DFA_AND), value_shape_larger(x->min, y->min),
+                         value_shape_smaller(x->max, y->max), is_loose};
     if (out->min > out->max || dfa_is_empty(s->dfas, out->dfa)) {
         return out->min <= out->max && out->is_loose;
     }
@@ -156,8 +156,8 @@ static bool array_and(schema *s, const array_part *x, const array_part *y, array
     *out = *x;
     PARTS_JOIN(s, out->layers, y->layers);
     PARTS_JOIN(s, out->contains, y->contains);
-    out->min = larger(x->min, y->min);
-    out->max = smaller(x->max, y->max);
+    out->min = value_shape_larger(x->min, y->min);
+    out->max = value_shape_smaller(x->max, y->max);
     out->unique = x->unique || y->unique;
     return out->min <= out->max;
 }
@@ -233,8 +233,8 @@ static bool object_and(schema *s, const object_part *x, const object_part *y, ob
             PARTS_JOIN(s, out->required, ((PARTS(str)){&y->required.p[i], 1}));
         }
     }
-    out->min = larger(x->min, y->min);
-    out->max = smaller(x->max, y->max);
+    out->min = value_shape_larger(x->min, y->min);
+    out->max = value_shape_smaller(x->max, y->max);
     if (!settle_rules(s, out)) {
         return false;
     }
@@ -248,8 +248,9 @@ static bool object_and(schema *s, const object_part *x, const object_part *y, ob
 
 void shape_and(schema *s, const shape *x, const shape *y, shape *out) {
     *out = (shape){.null = x->null && y->null, .yes = x->yes && y->yes, .no = x->no && y->no};
-    if (!fits(s, x->numbers.n, y->numbers.n) || !fits(s, x->strings.n, y->strings.n) ||
-        !fits(s, x->arrays.n, y->arrays.n) || !fits(s, x->objects.n, y->objects.n)) {
+    if (!value_shape_fits(s, x->numbers.n, y->numbers.n) ||
+        !value_shape_fits(s, x->strings.n, y->strings.n) || !value_shape_fits(s, x->arrays.n, y->arrays.n) ||
+        !value_shape_fits(s, x->objects.n, y->objects.n)) {
         return;
     }
 #define EACH_PAIR(list, type, meet)                                                                          \
@@ -281,7 +282,7 @@ void shape_or(schema *s, const shape *x, const shape *y, shape *out) {
         if (!first && !second) {                                                                             \
             PARTS_JOIN(s, or.list, y->list);                                                                 \
         }                                                                                                    \
-        (void)fits(s, or.list.n, 1);                                                                         \
+        (void)value_shape_fits(s, or.list.n, 1);                                                             \
     } while (0)
     UNITE(numbers, number_is_free);
     UNITE(strings, string_is_any);

@@ -44,7 +44,7 @@ static void push_string(schema *s, shape *out, string_part p) {
 }
 
 /* What the dfa rejects, but for what it is too strict about. */
-static uint32_t outside(schema *s, uint32_t texts, bool is_loose) {
+static uint32_t value_shape_not_outside(schema *s, uint32_t texts, bool is_loose) {
     uint32_t not = dfa_combine(s->dfas, DFA_ANY, texts, DFA_AND_NOT);
     return is_loose ? dfa_combine(s->dfas, not, dfa_pattern(s->dfas, str_of(FORMAT_LEAP)), DFA_AND_NOT)
                     : not ;
@@ -55,7 +55,7 @@ uint32_t strings_outside(schema *s, const shape *x, uint32_t texts) {
     for (uint32_t i = 0; i < x->strings.n; i++) {
         is_loose = is_loose || x->strings.p[i].is_loose;
     }
-    return outside(s, texts, is_loose);
+    return value_shape_not_outside(s, texts, is_loose);
 }
 
 static const char *string_not(schema *s, const string_part *p, shape *out) {
@@ -66,7 +66,7 @@ static const char *string_not(schema *s, const string_part *p, shape *out) {
         push_string(s, out, (string_part){DFA_ANY, p->max + 1, NFA_NONE, false});
     }
     if (p->dfa != DFA_ANY) {
-        uint32_t not = outside(s, p->dfa, p->is_loose);
+        uint32_t not = value_shape_not_outside(s, p->dfa, p->is_loose);
         if (p->is_loose || !dfa_is_empty(s->dfas, not )) {
             push_string(s, out, (string_part){not, 0, NFA_NONE, p->is_loose});
         }

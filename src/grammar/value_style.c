@@ -11,7 +11,7 @@ const char *style_word(const schema *s, const char *json) {
     return !is_python ? json : *json == 'n' ? "None" : *json == 't' ? "True" : "False";
 }
 
-static uint32_t literal(schema *s, str text, uint32_t next) {
+static uint32_t value_style_literal(schema *s, str text, uint32_t next) {
     return build_bytes(s->b, text, next);
 }
 
@@ -35,17 +35,17 @@ static uint32_t python_string(schema *s, const string_part *p, uint32_t next) {
     uint32_t ways[2];
     for (int i = 0; i < 2; i++) {
         str mark = {quotes + i, 1};
-        uint32_t body =
-            schema_text(s, dfa_quoted(s->dfas, p->dfa, quotes[i]), p, NFA_RAW, literal(s, mark, next));
-        ways[i] = body == NFA_FAIL_NODE ? body : literal(s, mark, body);
+        uint32_t body = schema_text(s, dfa_quoted(s->dfas, p->dfa, quotes[i]), p, NFA_RAW,
+                                    value_style_literal(s, mark, next));
+        ways[i] = body == NFA_FAIL_NODE ? body : value_style_literal(s, mark, body);
     }
     return build_split(s->b, ways, 2);
 }
 
 static uint32_t json_string(schema *s, const string_part *p, uint32_t next) {
     uint32_t text = schema_text(s, avoiding(s, p), p, p->dfa == DFA_ANY ? NFA_JSON : NFA_PLAIN,
-                                literal(s, str_of("\""), next));
-    return text == NFA_FAIL_NODE ? text : literal(s, str_of("\""), text);
+                                value_style_literal(s, str_of("\""), next));
+    return text == NFA_FAIL_NODE ? text : value_style_literal(s, str_of("\""), text);
 }
 
 uint32_t style_string(schema *s, const string_part *p, uint32_t next) {
@@ -76,7 +76,7 @@ bool style_is_word(str name) {
 
 uint32_t style_name(schema *s, str name, uint32_t next) {
     if (s->style == STYLE_GEMMA) {
-        return style_is_word(name) ? literal(s, name, next) : NFA_FAIL_NODE;
+        return style_is_word(name) ? value_style_literal(s, name, next) : NFA_FAIL_NODE;
     }
     if (s->style == STYLE_PYTHON) {
         return python_string(s, &(string_part){dfa_names(s->dfas, &name, 1), 0, NFA_NONE, false}, next);
@@ -99,8 +99,9 @@ uint32_t style_open_name(schema *s, const open_way *w, uint32_t next) {
     for (uint32_t i = 0; i < n; i++) {
         str mark = {quotes + i, 1};
         uint32_t names = n > 1 ? dfa_quoted(s->dfas, w->names, quotes[i]) : w->names;
-        uint32_t text = schema_open_name(s, w, names, n > 1 ? NFA_RAW : NFA_JSON, literal(s, mark, next));
-        ways[i] = text == NFA_FAIL_NODE ? text : literal(s, mark, text);
+        uint32_t text =
+            schema_open_name(s, w, names, n > 1 ? NFA_RAW : NFA_JSON, value_style_literal(s, mark, next));
+        ways[i] = text == NFA_FAIL_NODE ? text : value_style_literal(s, mark, text);
     }
     return build_split(s->b, ways, n);
 }

@@ -12,11 +12,11 @@
 
 #define MAX_DEPTH 8
 
-static quire_err failed(const char *path, quire_error *err) {
+static quire_err hub_cache_failed(const char *path, quire_error *err) {
     return err_set(err, QUIRE_IO, -1, "%s: %s", path, strerror(errno));
 }
 
-static quire_err no_memory(quire_err e, const hub_repo *r, quire_error *err) {
+static quire_err hub_cache_no_memory(quire_err e, const hub_repo *r, quire_error *err) {
     return e == QUIRE_OK ? e
                          : err_set(err, e, -1, "%s: out of memory", r->dir != NULL ? r->dir : "the cache");
 }
@@ -38,7 +38,7 @@ quire_err hub_repo_init(const char *cache, const char *repo, hub_repo *out, quir
     }
     strbuf_deinit(&dir);
     strbuf_deinit(&locks);
-    return no_memory(e, out, err);
+    return hub_cache_no_memory(e, out, err);
 }
 
 void hub_repo_deinit(hub_repo *r) {
@@ -49,18 +49,18 @@ void hub_repo_deinit(hub_repo *r) {
 
 quire_err hub_repo_blob(const hub_repo *r, const char *id, const char *suffix, strbuf *out,
                         quire_error *err) {
-    return no_memory(strbuf_addf(out, "%s/blobs/%s%s", r->dir, id, suffix), r, err);
+    return hub_cache_no_memory(strbuf_addf(out, "%s/blobs/%s%s", r->dir, id, suffix), r, err);
 }
 
 quire_err hub_repo_file(const hub_repo *r, const char *commit, const char *path, strbuf *out,
                         quire_error *err) {
-    return no_memory(strbuf_addf(out, "%s/snapshots/%s%s%s", r->dir, commit, path != NULL ? "/" : "",
-                                 path != NULL ? path : ""),
-                     r, err);
+    return hub_cache_no_memory(strbuf_addf(out, "%s/snapshots/%s%s%s", r->dir, commit,
+                                           path != NULL ? "/" : "", path != NULL ? path : ""),
+                               r, err);
 }
 
 /* Makes a directory, or with `parent` that of a file, with those above it. */
-static quire_err make_directories(const char *path, bool parent, quire_error *err) {
+static quire_err hub_cache_make_directories(const char *path, bool parent, quire_error *err) {
     char part[4096];
     size_t n = strlen(path);
     if (n >= sizeof part) {
@@ -73,7 +73,7 @@ static quire_err make_directories(const char *path, bool parent, quire_error *er
         memcpy(part, path, i);
         part[i] = 0;
         if (mkdir(part, 0777) != 0 && errno != EEXIST && (path[i] == 0 || access(part, F_OK) != 0)) {
-            return failed(part, err);
+            return hub_cache_failed(part, err);
         }
     }
     return QUIRE_OK;
@@ -81,11 +81,11 @@ static quire_err make_directories(const char *path, bool parent, quire_error *er
 
 quire_err hub_repo_make(const hub_repo *r, quire_error *err) {
     static const char *const names[] = {"blobs", "refs", "snapshots"};
-    quire_err e = make_directories(r->locks, false, err);
+    quire_err e = hub_cache_make_directories(r->locks, false, err);
     for (size_t i = 0; i < sizeof names / sizeof *names && e == QUIRE_OK; i++) {
         strbuf path = {0};
-        e = no_memory(strbuf_addf(&path, "%s/%s", r->dir, names[i]), r, err);
-        e = e == QUIRE_OK ? make_directories(path.p, false, err) : e;
+        e = hub_cache_no_memory(strbuf_addf(&path, "%s/%s", r->dir, names[i]), r, err);
+        e = e == QUIRE_OK ? hub_cache_make_directories(path.p, false, err) : e;
         strbuf_deinit(&path);
     }
     return e;
@@ -119,12 +119,12 @@ bool hub_repo_commit(const hub_repo *r, const char *revision, char commit[41]) {
  * real one. */
 static quire_err write_ref(const hub_repo *r, const char *path, const char *text, quire_error *err) {
     strbuf part = {0};
-    TRY(no_memory(strbuf_addf(&part, "%s/ref.%ld.incomplete", r->locks, (long)getpid()), r, err));
+    TRY(hub_cache_no_memory(strbuf_addf(&part, "%s/ref.%ld.incomplete", r->locks, (long)getpid()), r, err));
     size_t n = strlen(text);
     int fd = open(part.p, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0666);
     bool fine = fd >= 0 && write(fd, text, n) == (ssize_t)n && fdatasync(fd) == 0;
     fine = (fd < 0 || close(fd) == 0) && fine && rename(part.p, path) == 0;
-    quire_err e = fine ? QUIRE_OK : failed(path, err);
+    quire_err e = fine ? QUIRE_OK : hub_cache_failed(path, err);
     if (!fine) {
         (void)unlink(part.p);
     }
@@ -138,8 +138,8 @@ quire_err hub_repo_set_ref(const hub_repo *r, const char *revision, const char *
     if (strcmp(revision, commit) == 0 || (hub_repo_commit(r, revision, now) && strcmp(now, commit) == 0)) {
         return QUIRE_OK;
     }
-    quire_err e = no_memory(strbuf_addf(&path, "%s/refs/%s", r->dir, revision), r, err);
-    e = e == QUIRE_OK ? make_directories(path.p, true, err) : e;
+    quire_err e = hub_cache_no_memory(strbuf_addf(&path, "%s/refs/%s", r->dir, revision), r, err);
+    e = e == QUIRE_OK ? hub_cache_make_directories(path.p, true, err) : e;
     e = e == QUIRE_OK ? write_ref(r, path.p, commit, err) : e;
     strbuf_deinit(&path);
     return e;
@@ -163,10 +163,10 @@ static int64_t later(time_t a, time_t b) {
     return (int64_t)(a > b ? a : b);
 }
 
-static quire_err list_directory(strbuf *path, size_t n_root, int depth, hub_listing *out);
+static quire_err hub_cache_list_directory(strbuf *path, size_t n_root, int depth, hub_listing *out);
 
 /* Adds one entry of a snapshot, whose path is in `path`. */
-static quire_err list_entry(strbuf *path, size_t n_root, int depth, hub_listing *out) {
+static quire_err hub_cache_list_entry(strbuf *path, size_t n_root, int depth, hub_listing *out) {
     struct stat own, st;
     char target[4096];
     str name = {path->p + n_root + 1, path->n - n_root - 1};
@@ -174,7 +174,7 @@ static quire_err list_entry(strbuf *path, size_t n_root, int depth, hub_listing 
         return QUIRE_OK;
     }
     if (S_ISDIR(own.st_mode)) {
-        return depth < MAX_DEPTH ? list_directory(path, n_root, depth + 1, out) : QUIRE_OK;
+        return depth < MAX_DEPTH ? hub_cache_list_directory(path, n_root, depth + 1, out) : QUIRE_OK;
     }
     if (stat(path->p, &st) != 0 || !S_ISREG(st.st_mode)) {
         return QUIRE_OK;
@@ -184,14 +184,14 @@ static quire_err list_entry(strbuf *path, size_t n_root, int depth, hub_listing 
     return QUIRE_OK;
 }
 
-static quire_err list_directory(strbuf *path, size_t n_root, int depth, hub_listing *out) {
+static quire_err hub_cache_list_directory(strbuf *path, size_t n_root, int depth, hub_listing *out) {
     size_t n = path->n;
     quire_err e = QUIRE_OK;
     DIR *d = opendir(path->p);
     for (struct dirent *entry = d != NULL ? readdir(d) : NULL; entry != NULL && e == QUIRE_OK;
          entry = readdir(d)) {
         e = strbuf_addf(path, "/%s", entry->d_name);
-        e = e == QUIRE_OK ? list_entry(path, n_root, depth, out) : e;
+        e = e == QUIRE_OK ? hub_cache_list_entry(path, n_root, depth, out) : e;
         path->n = n;
         path->p[n] = 0;
     }
@@ -210,10 +210,10 @@ quire_err hub_repo_list(const hub_repo *r, const char *commit, hub_listing *out,
         return QUIRE_NOT_FOUND;
     }
     memcpy(out->commit, commit, 40);
-    quire_err e = list_directory(&path, path.n, 1, out);
+    quire_err e = hub_cache_list_directory(&path, path.n, 1, out);
     hub_listing_sort(out);
     strbuf_deinit(&path);
-    return no_memory(e, r, err);
+    return hub_cache_no_memory(e, r, err);
 }
 
 /* Opens directory `name` in dir, and makes it where it is not there. A link is not
@@ -263,7 +263,7 @@ static bool link_below(int dir, const char *path, const char *id) {
 quire_err hub_repo_link(const hub_repo *r, const char *commit, const hub_file *f, quire_error *err) {
     strbuf path = {0};
     TRY(hub_repo_file(r, commit, NULL, &path, err));
-    quire_err e = make_directories(path.p, false, err);
+    quire_err e = hub_cache_make_directories(path.p, false, err);
     if (e == QUIRE_OK &&
         !link_below(open(path.p, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC), f->path, f->id)) {
         e = err_set(err, QUIRE_IO, -1, "%s/%s: the link to its blob could not be made: %s", path.p, f->path,
@@ -313,9 +313,9 @@ static int lock_file(const char *path, int operation) {
 quire_err hub_lock(const hub_repo *r, const char *name, hub_lock_mode mode, int *fd, quire_error *err) {
     strbuf path = {0};
     *fd = -1;
-    TRY(no_memory(strbuf_addf(&path, "%s/%s.lock", r->locks, name), r, err));
+    TRY(hub_cache_no_memory(strbuf_addf(&path, "%s/%s.lock", r->locks, name), r, err));
     *fd = lock_file(path.p, mode == HUB_LOCK_SHARED ? LOCK_SH : LOCK_EX);
-    quire_err e = *fd >= 0 ? QUIRE_OK : errno == EWOULDBLOCK ? QUIRE_BUSY : failed(path.p, err);
+    quire_err e = *fd >= 0 ? QUIRE_OK : errno == EWOULDBLOCK ? QUIRE_BUSY : hub_cache_failed(path.p, err);
     strbuf_deinit(&path);
     return e;
 }

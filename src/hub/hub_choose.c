@@ -19,7 +19,7 @@ void hub_choice_deinit(hub_choice *c) {
     *c = (hub_choice){.first = -1, .index = -1};
 }
 
-static quire_err add(hub_choice *c, int32_t i, quire_error *err) {
+static quire_err hub_choose_add(hub_choice *c, int32_t i, quire_error *err) {
     if (mem_grow(&c->files, &c->cap, c->n + 1, sizeof *c->files) != QUIRE_OK) {
         return err_set(err, QUIRE_NO_MEMORY, -1, "out of memory for a list of files");
     }
@@ -27,11 +27,11 @@ static quire_err add(hub_choice *c, int32_t i, quire_error *err) {
     return QUIRE_OK;
 }
 
-static str path_of(const hub_listing *l, size_t i) {
+static str hub_choose_path_of(const hub_listing *l, size_t i) {
     return str_of(l->files[i].path);
 }
 
-static bool is_one_of(str path, const char *const *names) {
+static bool hub_choose_is_one_of(str path, const char *const *names) {
     bool is = false;
     for (; *names; names++) {
         is = is || str_is(path, *names);
@@ -42,17 +42,17 @@ static bool is_one_of(str path, const char *const *names) {
 /* ---- GGUF ---- */
 
 /* All parts of the model that file i belongs to. */
-static quire_err add_parts(const hub_listing *l, const char *repo, int32_t i, hub_choice *out,
-                           quire_error *err) {
+static quire_err hub_choose_add_parts(const hub_listing *l, const char *repo, int32_t i, hub_choice *out,
+                                      quire_error *err) {
     hub_gguf wanted, g;
-    (void)hub_gguf_read(path_of(l, (size_t)i), &wanted);
+    (void)hub_gguf_read(hub_choose_path_of(l, (size_t)i), &wanted);
     int32_t next = 1; /* the files are sorted, so the parts are in their order */
     for (size_t k = 0; k < l->n; k++) {
-        if (hub_gguf_read(path_of(l, k), &g) && str_eq(g.stem, wanted.stem) && g.n_parts == wanted.n_parts &&
-            g.part == next) {
+        if (hub_gguf_read(hub_choose_path_of(l, k), &g) && str_eq(g.stem, wanted.stem) &&
+            g.n_parts == wanted.n_parts && g.part == next) {
             out->first = next == 1 ? (int32_t)k : out->first;
             out->has_weights = true;
-            TRY(add(out, (int32_t)k, err));
+            TRY(hub_choose_add(out, (int32_t)k, err));
             next++;
         }
     }
@@ -81,8 +81,8 @@ static bool has_item(const strbuf *text, str item) {
 void hub_list_quants(const hub_listing *l, strbuf *text) {
     hub_gguf g;
     for (size_t i = 0; i < l->n && text->n < 250; i++) {
-        bool is_first = hub_gguf_read(path_of(l, i), &g) && g.part == 1;
-        shown label = show_name(is_first && g.quant.n > 0 ? g.quant : path_of(l, i));
+        bool is_first = hub_gguf_read(hub_choose_path_of(l, i), &g) && g.part == 1;
+        shown label = show_name(is_first && g.quant.n > 0 ? g.quant : hub_choose_path_of(l, i));
         if (is_first && !has_item(text, str_of(label.text))) {
             (void)strbuf_addf(text, "%s%s", text->n > 0 ? ", " : "", label.text);
         }
@@ -109,7 +109,7 @@ static quire_err choose_quant(const hub_listing *l, const char *repo, str quant,
     hub_gguf g, found = {.n_parts = 0};
     int32_t first = -1;
     for (size_t i = 0; i < l->n; i++) {
-        if (!hub_gguf_read(path_of(l, i), &g) || !hub_quant_same(g.quant, quant)) {
+        if (!hub_gguf_read(hub_choose_path_of(l, i), &g) || !hub_quant_same(g.quant, quant)) {
             continue;
         }
         if (first >= 0 && !str_eq(g.stem, found.stem)) {
@@ -121,7 +121,7 @@ static quire_err choose_quant(const hub_listing *l, const char *repo, str quant,
         found = first < 0 ? g : found;
         first = first < 0 ? (int32_t)i : first;
     }
-    return first < 0 ? QUIRE_NOT_FOUND : add_parts(l, repo, first, out, err);
+    return first < 0 ? QUIRE_NOT_FOUND : hub_choose_add_parts(l, repo, first, out, err);
 }
 
 static quire_err choose_file(const hub_listing *l, const char *repo, const char *pick, hub_choice *out,
@@ -139,7 +139,7 @@ static quire_err choose_file(const hub_listing *l, const char *repo, const char 
     if (!hub_gguf_read(str_of(pick), &g)) {
         return err_set(err, QUIRE_UNSUPPORTED, -1, "%s:%s: goes with a model and is none", repo, pick);
     }
-    return add_parts(l, repo, i, out, err);
+    return hub_choose_add_parts(l, repo, i, out, err);
 }
 
 /* The GGUF model when no quantisation is named: by this order, else the first. */
@@ -154,8 +154,8 @@ static quire_err choose_usual(const hub_listing *l, const char *repo, hub_choice
         }
     }
     for (size_t i = 0; i < l->n; i++) {
-        if (hub_gguf_read(path_of(l, i), &g)) {
-            return add_parts(l, repo, (int32_t)i, out, err);
+        if (hub_gguf_read(hub_choose_path_of(l, i), &g)) {
+            return hub_choose_add_parts(l, repo, (int32_t)i, out, err);
         }
     }
     return QUIRE_NOT_FOUND;
@@ -191,7 +191,7 @@ static bool is_text(str path) {
                                         NULL};
     const char *slash = memchr(path.p, '/', path.n);
     if (slash == NULL) {
-        return is_one_of(path, names) || str_ends(path, ".tiktoken");
+        return hub_choose_is_one_of(path, names) || str_ends(path, ".tiktoken");
     }
     str inside = {slash + 1, path.n - (size_t)(slash + 1 - path.p)};
     bool is_module = isdigit((unsigned char)path.p[0]) &&
@@ -207,7 +207,8 @@ bool hub_has_texts(const hub_listing *l) {
         "tiktoken.model", "sentencepiece.bpe.model", "spiece.model", "sentencepiece.model", NULL};
     bool found = false;
     for (size_t i = 0; i < l->n; i++) {
-        found = found || is_one_of(path_of(l, i), tokenizers) || str_ends(path_of(l, i), ".tiktoken");
+        found = found || hub_choose_is_one_of(hub_choose_path_of(l, i), tokenizers) ||
+                str_ends(hub_choose_path_of(l, i), ".tiktoken");
     }
     return found && hub_listing_find(l, str_of("config.json")) >= 0;
 }
@@ -217,24 +218,24 @@ static bool is_listed_shard(str path) {
 }
 
 /* Adds the weights; nothing where there are none. */
-static quire_err add_weights(const hub_listing *l, hub_choice *out, quire_error *err) {
+static quire_err hub_choose_add_weights(const hub_listing *l, hub_choice *out, quire_error *err) {
     int32_t whole = hub_listing_find(l, str_of("model.safetensors"));
     if (whole >= 0) {
-        return add(out, whole, err);
+        return hub_choose_add(out, whole, err);
     }
     out->index = hub_listing_find(l, str_of(HUB_INDEX));
     if (out->index >= 0) {
-        return add(out, out->index, err);
+        return hub_choose_add(out, out->index, err);
     }
     for (size_t i = 0; i < l->n; i++) {
-        TRY(is_listed_shard(path_of(l, i)) ? add(out, (int32_t)i, err) : QUIRE_OK);
+        TRY(is_listed_shard(hub_choose_path_of(l, i)) ? hub_choose_add(out, (int32_t)i, err) : QUIRE_OK);
     }
     return QUIRE_OK;
 }
 
 static quire_err add_texts(const hub_listing *l, hub_choice *out, quire_error *err) {
     for (size_t i = 0; i < l->n; i++) {
-        TRY(is_text(path_of(l, i)) ? add(out, (int32_t)i, err) : QUIRE_OK);
+        TRY(is_text(hub_choose_path_of(l, i)) ? hub_choose_add(out, (int32_t)i, err) : QUIRE_OK);
     }
     return QUIRE_OK;
 }
@@ -242,13 +243,13 @@ static quire_err add_texts(const hub_listing *l, hub_choice *out, quire_error *e
 static foreign foreign_of_listing(const hub_listing *l) {
     foreign found = {.what = NULL};
     for (size_t i = 0; i < l->n; i++) {
-        found = foreign_stronger(found, foreign_of_name(path_of(l, i)));
+        found = foreign_stronger(found, foreign_of_name(hub_choose_path_of(l, i)));
     }
     return found;
 }
 
 static quire_err choose_directory(const hub_listing *l, const char *repo, hub_choice *out, quire_error *err) {
-    TRY(add_weights(l, out, err));
+    TRY(hub_choose_add_weights(l, out, err));
     out->has_weights = out->n > 0;
     if (!out->has_weights) {
         quire_err e = choose_usual(l, repo, out, err);
@@ -286,8 +287,8 @@ quire_err hub_choose(const hub_listing *l, const char *repo, const char *pick, h
 /* ---- the index ---- */
 
 /* taken: of the listing's files, those that the choice has. */
-static quire_err add_shards(const hub_listing *l, const char *repo, const json_value *map, bool *taken,
-                            hub_choice *out, quire_error *err) {
+static quire_err hub_choose_add_shards(const hub_listing *l, const char *repo, const json_value *map,
+                                       bool *taken, hub_choice *out, quire_error *err) {
     for (json_member m = {0}; json_next(map, &m);) {
         str name = json_str(m.value);
         int32_t i = hub_listing_find(l, name);
@@ -295,7 +296,7 @@ static quire_err add_shards(const hub_listing *l, const char *repo, const json_v
             return err_set(err, QUIRE_BAD_FILE, -1, "%s: %s names %s, which is %s", repo, HUB_INDEX,
                            show_name(name).text, i < 0 ? "not there" : "no safetensors file");
         }
-        TRY(taken[i] ? QUIRE_OK : add(out, i, err));
+        TRY(taken[i] ? QUIRE_OK : hub_choose_add(out, i, err));
         taken[i] = true;
     }
     return QUIRE_OK;
@@ -317,7 +318,7 @@ quire_err hub_choose_shards(const hub_listing *l, const char *repo, str index, h
     e = mem_check_for(taken, "a list of shards", err);
     if (e == QUIRE_OK) {
         e = json_is(map, JSON_KIND_OBJECT)
-                ? add_shards(l, repo, map, taken, out, err)
+                ? hub_choose_add_shards(l, repo, map, taken, out, err)
                 : err_set(err, QUIRE_BAD_FILE, -1, "%s: %s has no weight_map", repo, HUB_INDEX);
     }
     mem_free(taken);

@@ -129,7 +129,8 @@ void hub_client_close(hub_client *c) {
 
 /* ---- what an answer means ---- */
 
-static quire_err refuse(const hub_client *c, const hub_target *t, const hub_reply *r, quire_error *err) {
+static quire_err hub_client_refuse(const hub_client *c, const hub_target *t, const hub_reply *r,
+                                   quire_error *err) {
     const char *at = c->endpoint;
     if (strcmp(r->code, "GatedRepo") == 0) {
         return err_set(err, QUIRE_UNAUTHORIZED, -1, "%s is gated: accept its terms at %s/%s%s", t->repo, at,
@@ -155,7 +156,8 @@ static quire_err refuse(const hub_client *c, const hub_target *t, const hub_repl
                    c->token != NULL ? "HF_TOKEN may not read it" : "HF_TOKEN is not set", at, t->repo);
 }
 
-static quire_err not_found(const hub_client *c, const hub_target *t, const hub_reply *r, quire_error *err) {
+static quire_err hub_client_not_found(const hub_client *c, const hub_target *t, const hub_reply *r,
+                                      quire_error *err) {
     if (strcmp(r->code, "RevisionNotFound") == 0) {
         return err_set(err, QUIRE_NOT_FOUND, -1,
                        "%s: has no such branch, tag or commit; %s/%s/refs lists them", t->repo, c->endpoint,
@@ -172,15 +174,15 @@ static quire_err not_found(const hub_client *c, const hub_target *t, const hub_r
 
 /* A status that is neither success nor a redirect. BUSY: another try may succeed, after
  * r->retry_after_s if that is known. */
-static quire_err explain(const hub_client *c, const hub_target *t, const hub_reply *r, bool is_hub,
-                         quire_error *err) {
+static quire_err hub_client_explain(const hub_client *c, const hub_target *t, const hub_reply *r, bool is_hub,
+                                    quire_error *err) {
     bool passes =
         r->status == 408 || r->status == 425 || r->status == 429 || r->status >= 500 || r->status == 416;
     if (is_hub && (r->status == 401 || (r->status == 403))) {
-        return refuse(c, t, r, err);
+        return hub_client_refuse(c, t, r, err);
     }
     if (is_hub && r->status == 404) {
-        return not_found(c, t, r, err);
+        return hub_client_not_found(c, t, r, err);
     }
     /* an address that has expired: the hub gives another one */
     passes = passes || (!is_hub && r->status == 403);
@@ -197,7 +199,7 @@ typedef struct receiving {
     quire_error *err;
 } receiving;
 
-static quire_err on_begin(void *user, const hub_reply *r) {
+static quire_err hub_client_on_begin(void *user, const hub_reply *r) {
     const receiving *x = user;
     const hub_target *t = x->target;
     if (r->status == 206 && t->n_bytes >= 0 && r->range_total >= 0 && r->range_total != t->n_bytes) {
@@ -233,7 +235,7 @@ static quire_err on_add(void *user, const void *p, size_t n) {
 
 /* Whether the file has changed on the hub. What is no hash is not compared: the file's
  * own hash decides. */
-static quire_err check_id(const hub_target *t, const hub_reply *r, quire_error *err) {
+static quire_err hub_client_check_id(const hub_target *t, const hub_reply *r, quire_error *err) {
     if (t->id == NULL || !hub_is_digest(str_of(r->id)) || strcmp(r->id, t->id) == 0) {
         return QUIRE_OK;
     }
@@ -254,8 +256,8 @@ static quire_err check_whole(const hub_target *t, const hub_sink *s, quire_error
 }
 
 /* Takes a redirect's address: *url becomes it. */
-static quire_err follow(const hub_client *c, const hub_target *t, const hub_reply *r, char *url, size_t n,
-                        quire_error *err) {
+static quire_err hub_client_follow(const hub_client *c, const hub_target *t, const hub_reply *r, char *url,
+                                   size_t n, quire_error *err) {
     bool secure = strncmp(c->endpoint, "https://", 8) != 0 || strncmp(r->location, "https://", 8) == 0;
     if (r->location[0] == 0 || !secure) {
         return err_set(err, QUIRE_IO, -1, "%s: the server redirects %s %s", t->repo,
@@ -269,7 +271,7 @@ static quire_err follow(const hub_client *c, const hub_target *t, const hub_repl
 static quire_err try_once(hub_client *c, const hub_target *t, hub_sink *s, hub_reply *r, quire_error *err) {
     char url[sizeof r->location];
     receiving x = {t, s, err};
-    const hub_receiver to = {on_begin, on_add, &x};
+    const hub_receiver to = {hub_client_on_begin, on_add, &x};
     if (snprintf(url, sizeof url, "%s%s", c->endpoint, t->path) >= (int)sizeof url) {
         return err_set(err, QUIRE_INVALID, -1, "%s: its address is too long", t->repo);
     }
@@ -277,7 +279,7 @@ static quire_err try_once(hub_client *c, const hub_target *t, hub_sink *s, hub_r
         bool is_hub = hub_same_origin(c->endpoint, url);
         const hub_http_get get = {url, is_hub ? c->token : NULL, s->at, hub_is_loopback(url)};
         TRY(hub_http_run(c->http, &get, &to, r, err));
-        TRY(is_hub && r->status < 400 ? check_id(t, r, err) : QUIRE_OK);
+        TRY(is_hub && r->status < 400 ? hub_client_check_id(t, r, err) : QUIRE_OK);
         if (r->status == 200 || r->status == 206) {
             return check_whole(t, s, err);
         }
@@ -285,9 +287,9 @@ static quire_err try_once(hub_client *c, const hub_target *t, hub_sink *s, hub_r
             TRY(s->restart(s, err));
         }
         if (r->status < 300 || r->status >= 400) {
-            return explain(c, t, r, is_hub, err);
+            return hub_client_explain(c, t, r, is_hub, err);
         }
-        TRY(follow(c, t, r, url, sizeof url, err));
+        TRY(hub_client_follow(c, t, r, url, sizeof url, err));
     }
     return err_set(err, QUIRE_IO, -1, "%s: over %d redirects for %s", t->repo, MAX_REDIRECTS,
                    show_name(str_of(t->what)).text);
@@ -308,7 +310,7 @@ static quire_err wait_us(const hub_client *c, int64_t us) {
 }
 
 /* The last failure as the error of all tries. */
-static quire_err give_up(const hub_reply *r, const hub_sink *s, int n_tries, quire_error *err) {
+static quire_err hub_client_give_up(const hub_reply *r, const hub_sink *s, int n_tries, quire_error *err) {
     if (err == NULL) {
         return r->status == 429 ? QUIRE_BUSY : QUIRE_IO;
     }
@@ -332,7 +334,7 @@ quire_err hub_client_get(hub_client *c, const hub_target *t, hub_sink *s, quire_
         n_failures = s->at >= most + PROGRESS_BYTES ? 0 : n_failures + 1;
         most = s->at > most ? s->at : most;
         if (n_failures > MAX_FAILURES || r.retry_after_s > MAX_WAIT_S) {
-            return give_up(&r, s, n_tries, err);
+            return hub_client_give_up(&r, s, n_tries, err);
         }
         int64_t wait = r.retry_after_s >= 0 ? (int64_t)r.retry_after_s * 1000000
                                             : (int64_t)FIRST_WAIT_US << (n_failures > 0 ? n_failures - 1 : 0);

@@ -43,7 +43,7 @@ int64_t hub_blob_begun(const hub_repo *r, const hub_file *f) {
     return stat_blob(r, f, PART, &st) && (int64_t)st.st_size <= f->n_bytes ? (int64_t)st.st_size : 0;
 }
 
-static quire_err failed(const fetch *x, const char *what, quire_error *err) {
+static quire_err hub_fetch_failed(const fetch *x, const char *what, quire_error *err) {
     return err_set(err, errno == ENOSPC || errno == EDQUOT ? QUIRE_NO_ROOM : QUIRE_IO, -1, "%s: %s: %s%s",
                    x->part.p, what, strerror(errno),
                    errno == ENOSPC || errno == EDQUOT ? "; make room (quire list, quire rm) and pull again"
@@ -58,7 +58,7 @@ static quire_err restart(hub_sink *s, quire_error *err) {
     s->at = 0;
     s->is_joined = false;
     if (ftruncate(x->fd, 0) != 0 || lseek(x->fd, 0, SEEK_SET) != 0) {
-        return failed(x, "could not be emptied", err);
+        return hub_fetch_failed(x, "could not be emptied", err);
     }
     quire_err e = hub_digest_begin(&x->digest, x->file->id, x->file->n_bytes);
     return e == QUIRE_OK ? e : err_set(err, e, -1, "%s: no hash could be begun", x->part.p);
@@ -71,7 +71,7 @@ static quire_err hash(fetch *x, const void *p, size_t n, quire_error *err) {
     return e == QUIRE_OK ? e : err_set(err, e, -1, "%s: its hash failed", x->part.p);
 }
 
-static quire_err add(hub_sink *s, const void *p, size_t n, quire_error *err) {
+static quire_err hub_fetch_add(hub_sink *s, const void *p, size_t n, quire_error *err) {
     fetch *x = (fetch *)s;
     for (size_t done = 0; done < n;) {
         ssize_t k = write(x->fd, (const char *)p + done, n - done);
@@ -79,7 +79,7 @@ static quire_err add(hub_sink *s, const void *p, size_t n, quire_error *err) {
             continue;
         }
         if (k <= 0) {
-            return failed(x, "could not be written", err);
+            return hub_fetch_failed(x, "could not be written", err);
         }
         TRY(hash(x, (const char *)p + done, (size_t)k, err));
         (void)atomic_fetch_add(&x->meter->fetched, (int64_t)k);
@@ -112,7 +112,7 @@ static quire_err open_part(fetch *x, quire_error *err) {
     x->fd = open(x->part.p, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK, 0666);
     if (x->fd < 0 || fstat(x->fd, &st) != 0 || !S_ISREG(st.st_mode)) {
         errno = x->fd >= 0 ? EEXIST : errno;
-        return failed(x, "could not be opened", err);
+        return hub_fetch_failed(x, "could not be opened", err);
     }
     if ((int64_t)st.st_size > x->file->n_bytes) {
         return restart(&x->sink, err);
@@ -122,7 +122,7 @@ static quire_err open_part(fetch *x, quire_error *err) {
     e = e == QUIRE_OK ? hub_digest_begin(&x->digest, x->file->id, x->file->n_bytes) : e;
     while (e == QUIRE_OK && x->sink.at < (int64_t)st.st_size) {
         ssize_t n = read(x->fd, piece, READ_BYTES);
-        e = n > 0 ? hash(x, piece, (size_t)n, err) : failed(x, "could not be read", err);
+        e = n > 0 ? hash(x, piece, (size_t)n, err) : hub_fetch_failed(x, "could not be read", err);
         e = e == QUIRE_OK && atomic_load(&x->meter->stop) ? QUIRE_CANCELLED : e;
     }
     mem_free(piece);
@@ -143,7 +143,7 @@ static quire_err prove(fetch *x, quire_error *err) {
         return QUIRE_BAD_FILE;
     }
     if (fdatasync(x->fd) != 0 || rename(x->part.p, x->path.p) != 0) {
-        return failed(x, "could not be put in place", err);
+        return hub_fetch_failed(x, "could not be put in place", err);
     }
     return QUIRE_OK;
 }
@@ -179,7 +179,8 @@ static quire_err get(fetch *x, hub_client *c, const char *path, quire_error *err
     }
 }
 
-static quire_err run(fetch *x, hub_client *c, const hub_repo *r, const char *commit, quire_error *err) {
+static quire_err hub_fetch_run(fetch *x, hub_client *c, const hub_repo *r, const char *commit,
+                               quire_error *err) {
     TRY(take_lock(x, r, err));
     if (hub_blob_is_there(r, x->file)) { /* another process was first */
         (void)atomic_fetch_add(&x->meter->bytes, x->file->n_bytes);
@@ -195,7 +196,7 @@ static quire_err run(fetch *x, hub_client *c, const hub_repo *r, const char *com
 
 quire_err hub_fetch(hub_client *c, const hub_repo *r, const char *repo, const char *commit, const hub_file *f,
                     hub_meter *m, quire_error *err) {
-    fetch x = {.sink = {.keeps = true, .restart = restart, .add = add},
+    fetch x = {.sink = {.keeps = true, .restart = restart, .add = hub_fetch_add},
                .file = f,
                .meter = m,
                .repo = repo,
@@ -203,7 +204,7 @@ quire_err hub_fetch(hub_client *c, const hub_repo *r, const char *repo, const ch
                .lock = -1};
     quire_err e = hub_repo_blob(r, f->id, "", &x.path, err);
     e = e == QUIRE_OK ? hub_repo_blob(r, f->id, PART, &x.part, err) : e;
-    e = e == QUIRE_OK ? run(&x, c, r, commit, err) : e;
+    e = e == QUIRE_OK ? hub_fetch_run(&x, c, r, commit, err) : e;
     if (x.fd >= 0) {
         if (e != QUIRE_OK && x.sink.at == 0) {
             (void)unlink(x.part.p); /* nothing came; the lock is still held */

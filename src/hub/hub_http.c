@@ -33,7 +33,7 @@ static bool curl_is_there;
 static pthread_once_t curl_once = PTHREAD_ONCE_INIT;
 
 /* Puts the address of a function into the pointer at `to`, the way that POSIX allows. */
-static bool find(void *library, const char *name, void *to) {
+static bool hub_http_find(void *library, const char *name, void *to) {
     void *found = dlsym(library, name);
     memcpy(to, &found, sizeof found);
     return found != NULL;
@@ -42,16 +42,17 @@ static bool find(void *library, const char *name, void *to) {
 static void load_curl(void) {
     void *l = dlopen("libcurl.so.4", RTLD_NOW | RTLD_LOCAL);
     l = l != NULL ? l : dlopen("libcurl-gnutls.so.4", RTLD_NOW | RTLD_LOCAL);
-    curl_is_there =
-        l != NULL && find(l, "curl_global_init", &curl.global_init) &&
-        find(l, "curl_easy_init", &curl.easy_init) && find(l, "curl_easy_setopt", &curl.easy_setopt) &&
-        find(l, "curl_easy_getinfo", &curl.easy_getinfo) &&
-        find(l, "curl_easy_perform", &curl.easy_perform) && find(l, "curl_easy_reset", &curl.easy_reset) &&
-        find(l, "curl_easy_cleanup", &curl.easy_cleanup) &&
-        find(l, "curl_easy_strerror", &curl.easy_strerror) &&
-        find(l, "curl_slist_append", &curl.slist_append) &&
-        find(l, "curl_slist_free_all", &curl.slist_free_all) &&
-        curl.global_init(CURL_GLOBAL_DEFAULT) == CURLE_OK;
+    curl_is_there = l != NULL && hub_http_find(l, "curl_global_init", &curl.global_init) &&
+                    hub_http_find(l, "curl_easy_init", &curl.easy_init) &&
+                    hub_http_find(l, "curl_easy_setopt", &curl.easy_setopt) &&
+                    hub_http_find(l, "curl_easy_getinfo", &curl.easy_getinfo) &&
+                    hub_http_find(l, "curl_easy_perform", &curl.easy_perform) &&
+                    hub_http_find(l, "curl_easy_reset", &curl.easy_reset) &&
+                    hub_http_find(l, "curl_easy_cleanup", &curl.easy_cleanup) &&
+                    hub_http_find(l, "curl_easy_strerror", &curl.easy_strerror) &&
+                    hub_http_find(l, "curl_slist_append", &curl.slist_append) &&
+                    hub_http_find(l, "curl_slist_free_all", &curl.slist_free_all) &&
+                    curl.global_init(CURL_GLOBAL_DEFAULT) == CURLE_OK;
 }
 
 struct hub_http {
@@ -95,7 +96,7 @@ void hub_http_close(hub_http *h) {
 
 /* ---- the head ---- */
 
-static void copy(str from, char *to, size_t n) {
+static void hub_http_copy(str from, char *to, size_t n) {
     size_t length = from.n < n ? from.n : n - 1;
     memcpy(to, from.p, length);
     to[length] = 0;
@@ -126,7 +127,7 @@ static str bare_etag(str v) {
 }
 
 /* A whole number of at most 18 digits at the beginning of v; -1: there is none. */
-static int64_t read_number(str v, size_t *n_digits) {
+static int64_t hub_http_read_number(str v, size_t *n_digits) {
     int64_t number = 0;
     size_t n = 0;
     for (; n < v.n && n < 18 && v.p[n] >= '0' && v.p[n] <= '9'; n++) {
@@ -137,33 +138,33 @@ static int64_t read_number(str v, size_t *n_digits) {
 }
 
 /* "bytes 100-199/200" */
-static void read_range(str v, hub_reply *r) {
+static void hub_http_read_range(str v, hub_reply *r) {
     size_t n;
     const char *slash = memchr(v.p, '/', v.n);
     if (!str_begins(v, "bytes ") || slash == NULL) {
         return;
     }
-    r->range_from = read_number((str){v.p + 6, v.n - 6}, &n);
-    r->range_total = read_number((str){slash + 1, v.n - (size_t)(slash + 1 - v.p)}, &n);
+    r->range_from = hub_http_read_number((str){v.p + 6, v.n - 6}, &n);
+    r->range_total = hub_http_read_number((str){slash + 1, v.n - (size_t)(slash + 1 - v.p)}, &n);
 }
 
-static void read_header(str line, hub_reply *r, bool *is_linked) {
+static void hub_http_read_header(str line, hub_reply *r, bool *is_linked) {
     str v;
     size_t n;
     if (is_header(line, "X-Linked-Etag", &v)) {
-        copy(bare_etag(v), r->id, sizeof r->id);
+        hub_http_copy(bare_etag(v), r->id, sizeof r->id);
         *is_linked = true;
     } else if (is_header(line, "ETag", &v) && !*is_linked) {
-        copy(bare_etag(v), r->id, sizeof r->id);
+        hub_http_copy(bare_etag(v), r->id, sizeof r->id);
     } else if (is_header(line, "X-Error-Code", &v)) {
-        copy(v, r->code, sizeof r->code);
+        hub_http_copy(v, r->code, sizeof r->code);
     } else if (is_header(line, "X-Error-Message", &v)) {
-        copy(v, r->message, sizeof r->message);
+        hub_http_copy(v, r->message, sizeof r->message);
     } else if (is_header(line, "Retry-After", &v)) {
-        int64_t s = read_number(v, &n);
+        int64_t s = hub_http_read_number(v, &n);
         r->retry_after_s = n == v.n && s >= 0 && s <= INT32_MAX ? (int32_t)s : -1;
     } else if (is_header(line, "Content-Range", &v)) {
-        read_range(v, r);
+        hub_http_read_range(v, r);
     }
 }
 
@@ -181,13 +182,13 @@ static size_t on_header(char *p, size_t size, size_t n, void *user) {
         *h->reply = no_reply;
         h->is_linked = false;
     }
-    read_header(line, h->reply, &h->is_linked);
+    hub_http_read_header(line, h->reply, &h->is_linked);
     return line.n;
 }
 
 /* ---- the body ---- */
 
-static quire_err begin(hub_http *h) {
+static quire_err hub_http_begin(hub_http *h) {
     long status = 0;
     (void)curl.easy_getinfo(h->handle, CURLINFO_RESPONSE_CODE, &status);
     h->reply->status = (int32_t)status;
@@ -197,7 +198,7 @@ static quire_err begin(hub_http *h) {
 
 static size_t on_body(char *p, size_t size, size_t n, void *user) {
     hub_http *h = user;
-    h->result = h->has_begun ? QUIRE_OK : begin(h);
+    h->result = h->has_begun ? QUIRE_OK : hub_http_begin(h);
     bool wanted = h->reply->status == 200 || h->reply->status == 206;
     if (h->result == QUIRE_OK && wanted) {
         h->result = h->to->add(h->to->user, p, size * n);
@@ -304,12 +305,13 @@ static quire_err conclude(hub_http *h, CURLcode code, const char *url, quire_err
                 : "");
     }
     if (!h->has_begun) {
-        h->result = begin(h); /* an empty body */
+        h->result = hub_http_begin(h); /* an empty body */
     }
     char *location = NULL;
     (void)curl.easy_getinfo(h->handle, CURLINFO_REDIRECT_URL, &location);
     str to = location != NULL ? str_of(location) : (str){"", 0};
-    copy(to.n < sizeof h->reply->location ? to : (str){"", 0}, h->reply->location, sizeof h->reply->location);
+    hub_http_copy(to.n < sizeof h->reply->location ? to : (str){"", 0}, h->reply->location,
+                  sizeof h->reply->location);
     return h->result;
 }
 

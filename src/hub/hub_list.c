@@ -28,7 +28,7 @@ typedef struct listing_of_cache {
 } listing_of_cache;
 
 /* Appends a model of this snapshot. */
-static quire_err add(listing_of_cache *x, quire_hub_model **out) {
+static quire_err hub_list_add(listing_of_cache *x, quire_hub_model **out) {
     TRY(mem_grow(&x->models, &x->cap, x->n + 1, sizeof *x->models));
     *out = &x->models[x->n++];
     **out = (quire_hub_model){.is_whole = false};
@@ -36,7 +36,7 @@ static quire_err add(listing_of_cache *x, quire_hub_model **out) {
     return QUIRE_OK;
 }
 
-static void count(quire_hub_model *m, const hub_file *f) {
+static void hub_list_count(quire_hub_model *m, const hub_file *f) {
     m->bytes += f->n_bytes;
     m->used_unix_s = f->used_unix_s > m->used_unix_s ? f->used_unix_s : m->used_unix_s;
 }
@@ -54,7 +54,7 @@ static int count_of_quant(const hub_listing *l, str quant) {
 }
 
 /* Adds the model whose part file i is, unless an earlier file is of it. */
-static quire_err add_gguf(listing_of_cache *x, size_t i, const hub_gguf *g) {
+static quire_err hub_list_add_gguf(listing_of_cache *x, size_t i, const hub_gguf *g) {
     const hub_listing *l = &x->files;
     hub_gguf other;
     quire_hub_model *m;
@@ -64,7 +64,7 @@ static quire_err add_gguf(listing_of_cache *x, size_t i, const hub_gguf *g) {
             return QUIRE_OK;
         }
     }
-    TRY(add(x, &m));
+    TRY(hub_list_add(x, &m));
     bool by_quant = g->quant.n > 0 && count_of_quant(l, g->quant) <= 1;
     str label = by_quant ? g->quant : str_of(l->files[i].path);
     (void)snprintf(m->name, sizeof m->name, "%s:%.*s", x->repo, (int)label.n, label.p);
@@ -73,7 +73,7 @@ static quire_err add_gguf(listing_of_cache *x, size_t i, const hub_gguf *g) {
     for (size_t k = i; k < l->n; k++) {
         if (hub_gguf_read(str_of(l->files[k].path), &other) && str_eq(other.stem, g->stem) &&
             other.n_parts == g->n_parts) {
-            count(m, &l->files[k]);
+            hub_list_count(m, &l->files[k]);
             n_parts++;
         }
     }
@@ -84,7 +84,7 @@ static quire_err add_gguf(listing_of_cache *x, size_t i, const hub_gguf *g) {
 /* ---- safetensors ---- */
 
 /* config.json's quantisation, else its type of weights. */
-static void read_quantisation(const listing_of_cache *x, char *out, size_t n) {
+static void hub_list_read_quantisation(const listing_of_cache *x, char *out, size_t n) {
     strbuf path = {0};
     file_map map = {0};
     bool is_there = hub_repo_file(&x->at, x->commit, "config.json", &path, NULL) == QUIRE_OK &&
@@ -120,7 +120,7 @@ static bool has_all_shards(const listing_of_cache *x, hub_choice *c) {
 }
 
 /* Adds what is no GGUF, where there is a model's config or weights. */
-static quire_err add_directory(listing_of_cache *x) {
+static quire_err hub_list_add_directory(listing_of_cache *x) {
     hub_choice c;
     hub_gguf g;
     quire_hub_model *m;
@@ -132,14 +132,14 @@ static quire_err add_directory(listing_of_cache *x) {
     if (!is_one) {
         return e == QUIRE_NO_MEMORY ? e : QUIRE_OK;
     }
-    TRY(add(x, &m));
+    TRY(hub_list_add(x, &m));
     (void)snprintf(m->name, sizeof m->name, "%s", x->repo);
     for (size_t i = 0; i < x->files.n; i++) {
         if (!hub_gguf_read(str_of(x->files.files[i].path), &g)) {
-            count(m, &x->files.files[i]);
+            hub_list_count(m, &x->files.files[i]);
         }
     }
-    read_quantisation(x, m->quantisation, sizeof m->quantisation);
+    hub_list_read_quantisation(x, m->quantisation, sizeof m->quantisation);
     m->is_whole = is_whole;
     return QUIRE_OK;
 }
@@ -148,14 +148,14 @@ static quire_err add_directory(listing_of_cache *x) {
 
 static quire_err add_snapshot(listing_of_cache *x) {
     hub_gguf g;
-    TRY(add_directory(x));
+    TRY(hub_list_add_directory(x));
     for (size_t i = 0; i < x->files.n; i++) {
-        TRY(hub_gguf_read(str_of(x->files.files[i].path), &g) ? add_gguf(x, i, &g) : QUIRE_OK);
+        TRY(hub_gguf_read(str_of(x->files.files[i].path), &g) ? hub_list_add_gguf(x, i, &g) : QUIRE_OK);
     }
     return QUIRE_OK;
 }
 
-static quire_err visit_snapshot(void *user, const char *name) {
+static quire_err hub_list_visit_snapshot(void *user, const char *name) {
     listing_of_cache *x = user;
     if (!hub_is_hex(str_of(name), 40)) {
         return QUIRE_OK;
@@ -170,14 +170,14 @@ static quire_err visit_snapshot(void *user, const char *name) {
 }
 
 /* Adds up blobs that no snapshot has: of a pull that was interrupted. */
-static quire_err visit_blob(void *user, const char *name) {
+static quire_err hub_list_visit_blob(void *user, const char *name) {
     listing_of_cache *x = user;
     struct stat st;
     strbuf path = {0};
     quire_err e = hub_repo_blob(&x->at, name, "", &path, NULL);
     if (e == QUIRE_OK && lstat(path.p, &st) == 0 && S_ISREG(st.st_mode)) {
         const hub_file f = {.n_bytes = (int64_t)st.st_size, .used_unix_s = (int64_t)st.st_mtime};
-        count(&x->models[x->n - 1], &f);
+        hub_list_count(&x->models[x->n - 1], &f);
     }
     strbuf_deinit(&path);
     return e;
@@ -191,7 +191,7 @@ static quire_err add_interrupted(listing_of_cache *x) {
         quire_hub_model *m = &x->models[x->n++];
         *m = (quire_hub_model){.is_whole = false};
         (void)snprintf(m->name, sizeof m->name, "%s", x->repo);
-        e = hub_visit_all(path.p, visit_blob, x, x->err);
+        e = hub_visit_all(path.p, hub_list_visit_blob, x, x->err);
         x->n -= x->models[x->n - 1].bytes == 0; /* no blob either */
     }
     strbuf_deinit(&path);
@@ -207,14 +207,14 @@ static quire_err visit_repo(void *user, const char *name) {
     x->has_snapshot = false;
     quire_err e = hub_repo_init(x->cache, x->repo, &x->at, x->err);
     e = e == QUIRE_OK ? hub_repo_directory(&x->at, "snapshots", &path) : e;
-    e = e == QUIRE_OK ? hub_visit_all(path.p, visit_snapshot, x, x->err) : e;
+    e = e == QUIRE_OK ? hub_visit_all(path.p, hub_list_visit_snapshot, x, x->err) : e;
     e = e == QUIRE_OK && !x->has_snapshot ? add_interrupted(x) : e;
     strbuf_deinit(&path);
     hub_repo_deinit(&x->at);
     return e;
 }
 
-static int compare(const void *a, const void *b) {
+static int hub_list_compare(const void *a, const void *b) {
     const quire_hub_model *x = a, *y = b;
     int order = strcmp(x->name, y->name);
     return order != 0 ? order : strcmp(x->revision, y->revision);
@@ -234,7 +234,7 @@ quire_err quire_hub_list(const quire_hub_options *o, quire_hub_model **models, s
                                        quire_err_text(e));
     }
     if (x.n > 0) {
-        qsort(x.models, x.n, sizeof *x.models, compare);
+        qsort(x.models, x.n, sizeof *x.models, hub_list_compare);
     }
     *models = x.models;
     *n = x.n;

@@ -32,13 +32,13 @@ quire_err hub_listing_add(hub_listing *l, str path, str id, int64_t n_bytes) {
     return QUIRE_OK;
 }
 
-static int compare(const void *a, const void *b) {
+static int hub_listing_compare(const void *a, const void *b) {
     return strcmp(((const hub_file *)a)->path, ((const hub_file *)b)->path);
 }
 
 void hub_listing_sort(hub_listing *l) {
     if (l->n > 0) {
-        qsort(l->files, l->n, sizeof *l->files, compare);
+        qsort(l->files, l->n, sizeof *l->files, hub_listing_compare);
     }
 }
 
@@ -60,7 +60,7 @@ int32_t hub_listing_find(const hub_listing *l, str path) {
 
 /* ---- the hub's answer ---- */
 
-static quire_err bad(const char *repo, const char *what, quire_error *err) {
+static quire_err hub_listing_bad(const char *repo, const char *what, quire_error *err) {
     return err_set(err, QUIRE_BAD_FILE, -1, "%s: the hub's list of files %s", repo, what);
 }
 
@@ -92,7 +92,7 @@ static quire_err add_sibling(hub_listing *l, const json_value *v, const char *re
 }
 
 /* "cardData": {"base_model": "ORG/NAME" or a list of such}. */
-static void read_base(const json_value *root, char out[194]) {
+static void hub_listing_read_base(const json_value *root, char out[194]) {
     const json_value *base = json_get(json_get(root, "cardData"), "base_model");
     str text = json_str(json_is(base, JSON_KIND_ARRAY) ? json_at(base, 0) : base);
     hub_name name;
@@ -106,17 +106,17 @@ static quire_err read_answer(const json_value *root, const char *repo, hub_listi
     str commit = json_get_str(root, "sha");
     const json_value *files = json_get(root, "siblings");
     if (!hub_is_hex(commit, 40) || !json_is(files, JSON_KIND_ARRAY)) {
-        return bad(repo, "has no commit or no files; is HF_ENDPOINT a hub?", err);
+        return hub_listing_bad(repo, "has no commit or no files; is HF_ENDPOINT a hub?", err);
     }
     memcpy(out->commit, commit.p, commit.n);
-    read_base(root, out->base);
+    hub_listing_read_base(root, out->base);
     for (size_t i = 0; i < json_length(files); i++) {
         TRY(add_sibling(out, json_at(files, i), repo, err));
     }
     hub_listing_sort(out);
     for (size_t i = 1; i < out->n; i++) {
         if (strcmp(out->files[i - 1].path, out->files[i].path) == 0) {
-            return bad(repo, "names a file twice", err);
+            return hub_listing_bad(repo, "names a file twice", err);
         }
     }
     return QUIRE_OK;

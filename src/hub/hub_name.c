@@ -74,7 +74,7 @@ static size_t repo_length(const char *text) {
     return name > 0 && !has_dashes ? n : 0;
 }
 
-static bool copy(str from, char *to, size_t n) {
+static bool hub_name_copy(str from, char *to, size_t n) {
     if (from.n >= n) {
         return false;
     }
@@ -83,7 +83,7 @@ static bool copy(str from, char *to, size_t n) {
     return true;
 }
 
-static bool parse(const char *text, hub_name *out) {
+static bool hub_hub_name_parse(const char *text, hub_name *out) {
     size_t n = repo_length(text);
     const char *rest = text + n, *at = strchr(rest, '@');
     str pick = {rest, at ? (size_t)(at - rest) : strlen(rest)},
@@ -93,13 +93,14 @@ static bool parse(const char *text, hub_name *out) {
     }
     pick = pick.n > 0 ? (str){pick.p + 1, pick.n - 1} : pick;
     return (pick.n == 0 || hub_path_is_safe(pick)) && hub_path_is_safe(revision) &&
-           copy((str){text, n}, out->repo, sizeof out->repo) && copy(pick, out->pick, sizeof out->pick) &&
-           copy(revision, out->revision, sizeof out->revision);
+           hub_name_copy((str){text, n}, out->repo, sizeof out->repo) &&
+           hub_name_copy(pick, out->pick, sizeof out->pick) &&
+           hub_name_copy(revision, out->revision, sizeof out->revision);
 }
 
 quire_err hub_name_parse(const char *text, hub_name *out, quire_error *err) {
     hub_name name = {.repo = ""};
-    if (!parse(text, &name)) {
+    if (!hub_hub_name_parse(text, &name)) {
         return err_set(
             err, QUIRE_INVALID, -1,
             "%s: not a name of a model; it must be ORG/NAME, ORG/NAME:QUANT or ORG/NAME:FILE.gguf, and may "
@@ -117,5 +118,5 @@ bool quire_hub_is_name(const char *text) {
     for (size_t i = 0; i < sizeof files / sizeof *files; i++) {
         is_file = is_file || str_ends(str_of(text), files[i]);
     }
-    return parse(text, &name) && !(is_file && name.pick[0] == 0);
+    return hub_hub_name_parse(text, &name) && !(is_file && name.pick[0] == 0);
 }

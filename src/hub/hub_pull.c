@@ -72,7 +72,7 @@ static quire_err path_of_choice(const pull *x, char **out, quire_error *err) {
     return e == QUIRE_OK ? mem_check_for(*out, "a model's path", err) : e;
 }
 
-static void forget(pull *x) {
+static void hub_pull_forget(pull *x) {
     hub_choice_deinit(&x->choice);
     hub_listing_deinit(&x->listing);
 }
@@ -94,7 +94,7 @@ static quire_err find_cached(pull *x, char **path, quire_error *err) {
         return e;
     }
     if (e != QUIRE_OK || !(is_whole || x->o.offline)) {
-        forget(x);
+        hub_pull_forget(x);
         return QUIRE_NOT_FOUND;
     }
     hub_repo_touch(&x->repo, commit, x->listing.files[x->choice.files[0]].path);
@@ -192,7 +192,7 @@ static quire_err get_text(pull *x, const hub_file *f, strbuf *text, quire_error 
 
 /* Refuses weights that another program has quantised, by config.json, before anything is
  * fetched into the cache. */
-static quire_err check_weights(pull *x, quire_error *err) {
+static quire_err hub_pull_check_weights(pull *x, quire_error *err) {
     int32_t i = hub_listing_find(&x->listing, str_of("config.json"));
     if (i < 0 || x->choice.first >= 0 || !x->choice.has_weights ||
         x->listing.files[i].n_bytes > MAX_CONFIG_BYTES) {
@@ -215,7 +215,7 @@ static int64_t sum_up_to_max(int64_t a, int64_t b) {
     return a > INT64_MAX - b ? INT64_MAX : a + b;
 }
 
-static quire_err check_room(const pull *x, int64_t bytes, quire_error *err) {
+static quire_err hub_pull_check_room(const pull *x, int64_t bytes, quire_error *err) {
     struct statvfs fs;
     if (statvfs(x->repo.dir, &fs) != 0) {
         return err_set(err, QUIRE_IO, -1, "%s: its free space is unknown", x->repo.dir);
@@ -232,7 +232,7 @@ static quire_err check_room(const pull *x, int64_t bytes, quire_error *err) {
 }
 
 /* Lists the files whose blobs are not there. */
-static quire_err plan(pull *x, quire_error *err) {
+static quire_err hub_pull_plan(pull *x, quire_error *err) {
     int64_t missing = 0;
     x->todo = mem_new(x->choice.n, sizeof *x->todo);
     TRY(mem_check_for(x->todo, "a list of files", err));
@@ -244,7 +244,7 @@ static quire_err plan(pull *x, quire_error *err) {
             missing = sum_up_to_max(missing, f->n_bytes - hub_blob_begun(&x->repo, f));
         }
     }
-    return missing > 0 ? check_room(x, missing, err) : QUIRE_OK;
+    return missing > 0 ? hub_pull_check_room(x, missing, err) : QUIRE_OK;
 }
 
 /* ---- threads ---- */
@@ -266,7 +266,7 @@ static int32_t take_next(pull *x) {
     return i;
 }
 
-static void *work(void *user) {
+static void *hub_pull_work(void *user) {
     pull *x = user;
     hub_client *c = NULL;
     quire_error err = {.code = QUIRE_OK, .position = -1};
@@ -322,7 +322,7 @@ static quire_err fetch_all(pull *x, quire_error *err) {
     atomic_store(&x->meter.fetched, 0);
     atomic_store(&x->meter.n_files, 0);
     x->n_running = most;
-    while (n < most && pthread_create(&threads[n], NULL, work, x) == 0) {
+    while (n < most && pthread_create(&threads[n], NULL, hub_pull_work, x) == 0) {
         n++;
     }
     pthread_mutex_lock(&x->mutex);
@@ -375,10 +375,10 @@ static quire_err pull_from_hub(pull *x, char **path, quire_error *err) {
     TRY(hub_client_open(&x->o, &x->meter.stop, &x->client, err));
     TRY(get_listing(x, err));
     TRY(hub_choose(&x->listing, x->name.repo, x->name.pick, &x->choice, err));
-    TRY(check_weights(x, err));
+    TRY(hub_pull_check_weights(x, err));
     TRY(lock_repo(x, err));
     TRY(x->choice.index >= 0 ? get_index(x, err) : QUIRE_OK);
-    TRY(plan(x, err));
+    TRY(hub_pull_plan(x, err));
     tell(x);
     TRY(fetch_all(x, err));
     TRY(link_all(x, err));
@@ -393,7 +393,7 @@ static quire_err not_cached(const pull *x, quire_error *err) {
         x->others.n > 0 ? "; the cache has of it: " : "", x->others.n > 0 ? x->others.p : "");
 }
 
-static quire_err run(pull *x, const char *name, quire_hub_when when, char **path, quire_error *err) {
+static quire_err hub_pull_run(pull *x, const char *name, quire_hub_when when, char **path, quire_error *err) {
     TRY(hub_name_parse(name, &x->name, err));
     TRY(hub_repo_init(x->o.cache, x->name.repo, &x->repo, err));
     if (when == QUIRE_HUB_MISSING || x->o.offline) {
@@ -413,7 +413,7 @@ quire_err quire_hub_pull(const quire_hub_options *o, const char *name, quire_hub
     TRY(hub_options_read(o, &x.o, err));
     pthread_mutex_init(&x.mutex, NULL);
     pthread_cond_init(&x.ended, NULL);
-    quire_err e = run(&x, name, when, path, err);
+    quire_err e = hub_pull_run(&x, name, when, path, err);
     hub_client_close(x.client);
     hub_unlock(x.lock);
     mem_free(x.todo);

@@ -16,7 +16,7 @@ bool hub_quant_same(str a, str b) {
     return same;
 }
 
-static bool begins_with(str s, const char *with) {
+static bool hub_quant_begins_with(str s, const char *with) {
     size_t n = strlen(with);
     return s.n >= n && hub_quant_same((str){s.p, n}, str_of(with));
 }
@@ -32,7 +32,7 @@ static int32_t five_digits(const char *p) {
     return v;
 }
 
-static void read_split(hub_gguf *g) {
+static void hub_quant_read_split(hub_gguf *g) {
     g->part = g->n_parts = 1;
     if (g->stem.n <= SPLIT_BYTES) {
         return;
@@ -56,10 +56,12 @@ static bool is_quant(str word) {
             return true;
         }
     }
-    if (begins_with(word, "MXFP4_")) {
+    if (hub_quant_begins_with(word, "MXFP4_")) {
         return true;
     }
-    size_t q = begins_with(word, "IQ") || begins_with(word, "TQ") ? 2 : begins_with(word, "Q") ? 1 : 0;
+    size_t q = hub_quant_begins_with(word, "IQ") || hub_quant_begins_with(word, "TQ") ? 2
+               : hub_quant_begins_with(word, "Q")                                     ? 1
+                                                                                      : 0;
     bool is = q > 0 && word.n > q && isdigit((unsigned char)word.p[q]) &&
               (word.n == q + 1 || (word.n >= q + 3 && word.p[q + 1] == '_'));
     for (size_t i = q; is && i < word.n; i++) {
@@ -68,7 +70,7 @@ static bool is_quant(str word) {
     return is;
 }
 
-static bool ends_word(char c) {
+static bool hub_quant_ends_word(char c) {
     return c == '-' || c == '.' || c == '/';
 }
 
@@ -77,11 +79,11 @@ static str find_quant(str stem) {
     str found = {0};
     for (size_t from = 0; from < stem.n;) {
         size_t to = from;
-        while (to < stem.n && !ends_word(stem.p[to])) {
+        while (to < stem.n && !hub_quant_ends_word(stem.p[to])) {
             to++;
         }
         if (is_quant((str){stem.p + from, to - from})) {
-            bool dynamic = from >= 3 && begins_with((str){stem.p + from - 3, 3}, "UD-");
+            bool dynamic = from >= 3 && hub_quant_begins_with((str){stem.p + from - 3, 3}, "UD-");
             size_t begin = dynamic ? from - 3 : from;
             found = (str){stem.p + begin, to - begin};
         }
@@ -99,12 +101,12 @@ bool hub_gguf_read(str path, hub_gguf *out) {
         base--;
     }
     str name = {path.p + base, path.n - base};
-    if (begins_with(name, "mmproj") || begins_with(name, "imatrix") ||
+    if (hub_quant_begins_with(name, "mmproj") || hub_quant_begins_with(name, "imatrix") ||
         str_contains(name, str_of("imatrix.gguf"))) {
         return false;
     }
     *out = (hub_gguf){.stem = {path.p, path.n - 5}};
-    read_split(out);
+    hub_quant_read_split(out);
     out->quant = find_quant(out->stem);
     return true;
 }

@@ -71,7 +71,7 @@ static void remove_path(const char *path, removal *x) {
 
 /* ---- links ---- */
 
-static bool is_wanted(const removal *x, const char *path) {
+static bool hub_remove_is_wanted(const removal *x, const char *path) {
     hub_gguf g, wanted;
     if (!hub_path_is_safe(str_of(path)) || !hub_gguf_read(str_of(path), &g)) {
         return false;
@@ -113,7 +113,7 @@ static quire_err visit_entry(void *user, const char *name);
 
 /* Looks at one entry: into a directory, which may be of any name; of others it notes what
  * goes and what is used. */
-static quire_err look_at(const look *l, str path) {
+static quire_err hub_remove_look_at(const look *l, str path) {
     struct stat st;
     removal *x = l->of;
     if (lstat(path.p, &st) != 0) {
@@ -128,7 +128,7 @@ static quire_err look_at(const look *l, str path) {
                    : err_set(l->err, QUIRE_IO, -1, "%s: no model has so many directories in each other",
                              path.p);
     }
-    if (l->loses_links && path.n > l->n_root && is_wanted(x, path.p + l->n_root + 1)) {
+    if (l->loses_links && path.n > l->n_root && hub_remove_is_wanted(x, path.p + l->n_root + 1)) {
         x->n_found++;
         return hub_listing_add(&x->going, path, (str){"", 0}, 0);
     }
@@ -140,13 +140,13 @@ static quire_err visit_entry(void *user, const char *name) {
     const look *l = user;
     strbuf path = {0};
     quire_err e = strbuf_addf(&path, "%s/%s", l->directory, name);
-    e = e == QUIRE_OK ? look_at(l, (str){path.p, path.n}) : e;
+    e = e == QUIRE_OK ? hub_remove_look_at(l, (str){path.p, path.n}) : e;
     strbuf_deinit(&path);
     return e;
 }
 
 /* Notes a snapshot that goes as a whole, or what of it does. */
-static quire_err visit_snapshot(void *user, const char *name) {
+static quire_err hub_remove_visit_snapshot(void *user, const char *name) {
     look l = *(const look *)user;
     removal *x = l.of;
     bool has_pick = x->name.pick[0] != 0, is_it = strcmp(name, x->commit) == 0;
@@ -158,7 +158,7 @@ static quire_err visit_snapshot(void *user, const char *name) {
         x->n_found++;
         e = hub_listing_add(&x->going, (str){path.p, path.n}, (str){"", 0}, 0);
     } else if (e == QUIRE_OK) {
-        e = look_at(&l, (str){path.p, path.n});
+        e = hub_remove_look_at(&l, (str){path.p, path.n});
     }
     strbuf_deinit(&path);
     return e;
@@ -170,7 +170,7 @@ static quire_err look_around(removal *x, quire_error *err) {
     quire_err e = hub_repo_directory(&x->repo, "snapshots", &path);
     if (e == QUIRE_OK) {
         look l = {.of = x, .directory = path.p, .err = err};
-        e = hub_visit_all(path.p, visit_snapshot, &l, err);
+        e = hub_visit_all(path.p, hub_remove_visit_snapshot, &l, err);
     }
     strbuf_deinit(&path);
     hub_listing_sort(&x->used);
@@ -182,7 +182,7 @@ static quire_err look_around(removal *x, quire_error *err) {
 }
 
 /* Removes a reference to the commit that goes. */
-static quire_err visit_ref(void *user, const char *name) {
+static quire_err hub_remove_visit_ref(void *user, const char *name) {
     removal *x = user;
     char commit[41];
     strbuf path = {0};
@@ -196,7 +196,7 @@ static quire_err visit_ref(void *user, const char *name) {
 
 /* ---- blobs ---- */
 
-static quire_err visit_blob(void *user, const char *name) {
+static quire_err hub_remove_visit_blob(void *user, const char *name) {
     removal *x = user;
     strbuf path = {0};
     if (hub_listing_find(&x->used, str_of(name)) < 0) {
@@ -218,7 +218,7 @@ static quire_err visit_in(removal *x, const char *directory, hub_visit visit) {
 
 /* Removes what was found. Blobs stay where a link could not be removed. */
 static quire_err remove_part(removal *x) {
-    TRY(x->name.pick[0] == 0 ? visit_in(x, "refs", visit_ref) : QUIRE_OK);
+    TRY(x->name.pick[0] == 0 ? visit_in(x, "refs", hub_remove_visit_ref) : QUIRE_OK);
     for (size_t i = 0; i < x->going.n; i++) {
         remove_path(x->going.files[i].path, x);
     }
@@ -230,7 +230,7 @@ static quire_err remove_part(removal *x) {
         remove_path(x->repo.dir, x);
         return QUIRE_OK;
     }
-    return visit_in(x, "blobs", visit_blob);
+    return visit_in(x, "blobs", hub_remove_visit_blob);
 }
 
 /* ---- locks ---- */
@@ -276,7 +276,7 @@ static quire_err remove_locked(removal *x, quire_error *err) {
     return QUIRE_OK;
 }
 
-static quire_err run(removal *x, const char *cache, quire_error *err) {
+static quire_err hub_remove_run(removal *x, const char *cache, quire_error *err) {
     struct stat st;
     int lock;
     TRY(hub_repo_init(cache, x->name.repo, &x->repo, err));
@@ -302,7 +302,7 @@ quire_err quire_hub_remove(const quire_hub_options *o, const char *name, int64_t
     *bytes = 0;
     TRY(hub_options_read(o, &own, err));
     TRY(hub_name_parse(name, &x.name, err));
-    quire_err e = run(&x, own.cache, err);
+    quire_err e = hub_remove_run(&x, own.cache, err);
     hub_listing_deinit(&x.going);
     hub_listing_deinit(&x.used);
     hub_repo_deinit(&x.repo);

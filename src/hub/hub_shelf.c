@@ -4,7 +4,7 @@
 #include <errno.h>
 #include <stdio.h>
 
-static quire_err failed(const char *directory, quire_error *err) {
+static quire_err hub_shelf_failed(const char *directory, quire_error *err) {
     return err_set(err, QUIRE_IO, -1, "%s: %s", directory, strerror(errno));
 }
 
@@ -13,7 +13,7 @@ quire_err hub_visit_all(const char *directory, hub_visit visit, void *user, quir
     struct dirent *entry;
     DIR *d = opendir(directory);
     if (d == NULL) {
-        return errno == ENOENT ? QUIRE_OK : failed(directory, err);
+        return errno == ENOENT ? QUIRE_OK : hub_shelf_failed(directory, err);
     }
     errno = 0;
     while (e == QUIRE_OK && (entry = readdir(d)) != NULL) {
@@ -21,7 +21,7 @@ quire_err hub_visit_all(const char *directory, hub_visit visit, void *user, quir
         e = strcmp(name, ".") != 0 && strcmp(name, "..") != 0 ? visit(user, name) : QUIRE_OK;
         errno = 0; /* readdir sets it where it fails */
     }
-    e = e == QUIRE_OK && errno != 0 ? failed(directory, err) : e;
+    e = e == QUIRE_OK && errno != 0 ? hub_shelf_failed(directory, err) : e;
     (void)closedir(d);
     return e;
 }
@@ -46,7 +46,7 @@ typedef struct ref_search {
     char *out;
 } ref_search;
 
-static quire_err visit_ref(void *user, const char *name) {
+static quire_err hub_shelf_visit_ref(void *user, const char *name) {
     const ref_search *x = user;
     char commit[41];
     bool is_it = hub_path_is_safe(str_of(name)) && hub_repo_commit(x->repo, name, commit) &&
@@ -64,7 +64,7 @@ void hub_repo_name_commit(const hub_repo *r, const char *commit, char out[256]) 
     ref_search x = {r, commit, out};
     (void)snprintf(out, 256, "%s", commit);
     if (hub_repo_directory(r, "refs", &path) == QUIRE_OK) {
-        (void)hub_visit_all(path.p, visit_ref, &x, NULL);
+        (void)hub_visit_all(path.p, hub_shelf_visit_ref, &x, NULL);
     }
     strbuf_deinit(&path);
 }

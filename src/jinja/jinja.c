@@ -405,8 +405,8 @@ static quire_err give(jout *text, strbuf *out, jinja_spans *input, quire_error *
     return e == QUIRE_OK ? e : err_set(err, e, -1, "no room for the rendered template");
 }
 
-static quire_err render(const jinja_program *p, str variables_json, const struct tm *now, int64_t *steps_left,
-                        strbuf *out, jinja_spans *input, quire_error *err) {
+static quire_err jinja_jinja_render(const jinja_program *p, str variables_json, const struct tm *now,
+                                    int64_t *steps_left, strbuf *out, jinja_spans *input, quire_error *err) {
     quire_error unwanted;
     jrun r = {.arena = {.max = JINJA_MAX_BYTES},
               .program = p,
@@ -443,7 +443,7 @@ quire_err jinja_render(const jinja_program *p, str variables_json, const struct 
                        jinja_spans *input, quire_error *err) {
     locale_t before = c_locale_enter(); /* numbers and dates are printed as Python does without a locale */
     int64_t steps = JINJA_MAX_STEPS;
-    quire_err e = render(p, variables_json, now, &steps, out, input, err);
+    quire_err e = jinja_jinja_render(p, variables_json, now, &steps, out, input, err);
     c_locale_leave(before);
     return e;
 }
@@ -452,7 +452,7 @@ quire_err jinja_render_within(const jinja_program *p, str variables_json, int64_
                               quire_error *err) {
     assert(*steps_left >= 0 && *steps_left <= JINJA_MAX_STEPS);
     locale_t before = c_locale_enter();
-    quire_err e = render(p, variables_json, NULL, steps_left, out, NULL, err);
+    quire_err e = jinja_jinja_render(p, variables_json, NULL, steps_left, out, NULL, err);
     c_locale_leave(before);
     return e;
 }

@@ -92,7 +92,7 @@ char *jarena_bytes(jarena *a, size_t n, int origin, uint8_t **origins) {
 }
 
 /* The block of a text and its kind; NULL, and the template's: it is outside the arena. */
-static const jtext_block *block_of(const jarena *a, str s, int *kind) {
+static const jtext_block *jinja_arena_block_of(const jarena *a, str s, int *kind) {
     for (int k = JINJA_TEMPLATE; k < N_JARENA_KINDS && s.n > 0; k++) {
         for (const jtext_block *b = a->texts[k]; b != NULL; b = b->next) {
             if ((uintptr_t)s.p >= (uintptr_t)b->bytes && (uintptr_t)s.p < (uintptr_t)b->bytes + b->cap) {
@@ -107,7 +107,7 @@ static const jtext_block *block_of(const jarena *a, str s, int *kind) {
 
 jorigins jarena_origins(const jarena *a, str s) {
     int kind;
-    const jtext_block *b = block_of(a, s, &kind);
+    const jtext_block *b = jinja_arena_block_of(a, s, &kind);
     return kind == JINJA_MIXED ? (jorigins){.of_bytes = (const uint8_t *)s.p + b->cap}
                                : (jorigins){.all = (uint8_t)kind};
 }
@@ -120,7 +120,7 @@ bool jarena_is_input(const jarena *a, str s) {
 
 /* Copies s to `to`, and its origins to origins (NULL: all of it has the origin of the
  * block there). */
-static void put(const jarena *a, char *to, uint8_t *origins, str s) {
+static void jinja_arena_put(const jarena *a, char *to, uint8_t *origins, str s) {
     mem_copy(to, s.p, s.n);
     if (origins != NULL && s.n > 0) {
         jorigins from = jarena_origins(a, s);
@@ -172,7 +172,7 @@ static bool append_in_place(jarena *a, str left, int kind, str right) {
     if (left.p + left.n == a->text_end && right.n <= (size_t)(a->text_limit - a->text_end)) {
         int same;
         to = a->text_end;
-        cap = block_of(a, left, &same)->cap;
+        cap = jinja_arena_block_of(a, left, &same)->cap;
         a->text_end += right.n;
     } else if (b != NULL && left.p + left.n == to && right.n <= b->cap - b->used) {
         b->used += right.n;
@@ -180,14 +180,14 @@ static bool append_in_place(jarena *a, str left, int kind, str right) {
     } else {
         return false;
     }
-    put(a, to, kind == JINJA_MIXED ? (uint8_t *)to + cap : NULL, right);
+    jinja_arena_put(a, to, kind == JINJA_MIXED ? (uint8_t *)to + cap : NULL, right);
     return true;
 }
 
 bool jarena_append(jarena *a, str left, str right, str *out) {
     int left_kind, right_kind;
-    block_of(a, left, &left_kind);
-    block_of(a, right, &right_kind);
+    jinja_arena_block_of(a, left, &left_kind);
+    jinja_arena_block_of(a, right, &right_kind);
     int kind = left.n == 0 ? right_kind : right.n == 0 || left_kind == right_kind ? left_kind : JINJA_MIXED;
     size_t n = left.n + right.n;
     if (left.n == 0 || kind != left_kind || !append_in_place(a, left, kind, right)) {
@@ -197,8 +197,8 @@ bool jarena_append(jarena *a, str left, str right, str *out) {
         if (p == NULL) {
             return false;
         }
-        put(a, p, origins, left);
-        put(a, p + left.n, origins != NULL ? origins + left.n : NULL, right);
+        jinja_arena_put(a, p, origins, left);
+        jinja_arena_put(a, p + left.n, origins != NULL ? origins + left.n : NULL, right);
         if (is_long) {
             a->text_end = p + n;
             a->text_limit = p + 2 * n;
@@ -212,7 +212,7 @@ bool jarena_append(jarena *a, str left, str right, str *out) {
 bool jarena_repeat(jarena *a, str s, size_t times, str *out) {
     int kind;
     uint8_t *origins;
-    block_of(a, s, &kind);
+    jinja_arena_block_of(a, s, &kind);
     if (times > 0 && s.n > a->max / times) {
         a->refused = JARENA_FULL;
         return false;
@@ -222,7 +222,7 @@ bool jarena_repeat(jarena *a, str s, size_t times, str *out) {
         return false;
     }
     for (size_t i = 0; i < times && s.n > 0; i++) {
-        put(a, p + i * s.n, origins != NULL ? origins + i * s.n : NULL, s);
+        jinja_arena_put(a, p + i * s.n, origins != NULL ? origins + i * s.n : NULL, s);
     }
     *out = (str){p, s.n * times};
     return true;

@@ -12,14 +12,14 @@ static jbig *new_big(jarena *a, size_t n) {
     return b;
 }
 
-static void trim(jbig *b) {
+static void jinja_big_trim(jbig *b) {
     while (b->n > 0 && b->limbs[b->n - 1] == 0) {
         b->n--;
     }
 }
 
-static jvalue value_of(jbig *b) {
-    trim(b);
+static jvalue jinja_big_value_of(jbig *b) {
+    jinja_big_trim(b);
     if (b->n > JBIG_MAX_LIMBS) {
         return (jvalue){.kind = J_MISSING};
     }
@@ -48,7 +48,7 @@ const jbig *jbig_of(jarena *a, jvalue v) {
         b->negative = i < 0;
         b->limbs[0] = (uint32_t)m;
         b->limbs[1] = (uint32_t)(m >> 32);
-        trim(b);
+        jinja_big_trim(b);
     }
     return b;
 }
@@ -105,7 +105,7 @@ jvalue jbig_add(jarena *a, const jbig *x, const jbig *y, bool subtract) {
         subtract_magnitudes(swap ? y : x, swap ? x : y, out);
         out->negative = swap ? y_negative : x->negative;
     }
-    return value_of(out);
+    return jinja_big_value_of(out);
 }
 
 jvalue jbig_negate(jarena *a, const jbig *x) {
@@ -127,7 +127,7 @@ jvalue jbig_multiply(jarena *a, const jbig *x, const jbig *y) {
         }
     }
     out->negative = x->negative != y->negative;
-    return value_of(out);
+    return jinja_big_value_of(out);
 }
 
 /* Long division of magnitudes by bits: r = x mod y, q = x / y. q has x->n limbs, r y->n +
@@ -142,13 +142,13 @@ static void divide_magnitudes(const jbig *x, const jbig *y, jbig *q, jbig *r) {
             r->limbs[i] = (r->limbs[i] << 1) | carry;
             carry = top;
         }
-        trim(r);
+        jinja_big_trim(r);
         if (compare_magnitudes(r, y) >= 0) {
             subtract_magnitudes(r, y, r);
             q->limbs[bit / 32] |= (uint32_t)1 << (bit % 32);
         }
     }
-    trim(r);
+    jinja_big_trim(r);
 }
 
 bool jbig_divide(jarena *a, const jbig *x, const jbig *y, jvalue *quotient, jvalue *remainder) {
@@ -160,8 +160,8 @@ bool jbig_divide(jarena *a, const jbig *x, const jbig *y, jvalue *quotient, jval
     q->negative = x->negative != y->negative;
     r->negative = x->negative;
     bool corrects = q->negative && r->n > 0;
-    *quotient = value_of(q);
-    *remainder = value_of(r);
+    *quotient = jinja_big_value_of(q);
+    *remainder = jinja_big_value_of(r);
     if (corrects) { /* down, not towards 0 */
         const jbig *one = jbig_of(a, jint(1)), *floor = jbig_of(a, *quotient), *rest = jbig_of(a, *remainder);
         if (one == NULL || floor == NULL || rest == NULL) {
@@ -199,7 +199,7 @@ jvalue jbig_parse(jarena *a, str digits, uint32_t base, bool negative) {
             multiply_small(b, base, (uint32_t)(c <= '9' ? c - '0' : (c | 0x20) - 'a' + 10));
         }
     }
-    return value_of(b);
+    return jinja_big_value_of(b);
 }
 
 jvalue jbig_from_double(jarena *a, double f) {
@@ -218,7 +218,7 @@ jvalue jbig_from_double(jarena *a, double f) {
     b->limbs[at] = (uint32_t)(m << bits);
     b->limbs[at + 1] = (uint32_t)((m << bits) >> 32);
     b->limbs[at + 2] = bits == 0 ? 0 : (uint32_t)(m >> (64 - bits));
-    return value_of(b);
+    return jinja_big_value_of(b);
 }
 
 static size_t n_bits(const jbig *x) {
@@ -252,7 +252,7 @@ bool jbig_ratio(jarena *a, const jbig *x, const jbig *y, double *out) {
     }
     memcpy(wide->limbs + shift, x->limbs, x->n * sizeof *x->limbs);
     divide_magnitudes(wide, y, q, r);
-    trim(q);
+    jinja_big_trim(q);
     *out = scaled(q, r->n > 0, (int)(32 * shift));
     *out = x->negative != y->negative ? -*out : *out;
     return true;

@@ -8,7 +8,7 @@ typedef struct braces {
     int depth;
 } braces;
 
-static quire_err expand(braces *b, str format, jout *out);
+static quire_err jinja_braces_expand(braces *b, str format, jout *out);
 
 static bool is_number(str s) {
     bool digits = s.n > 0 && s.n < 10;
@@ -18,7 +18,7 @@ static bool is_number(str s) {
     return digits;
 }
 
-static int64_t number_of(str s) {
+static int64_t jinja_braces_number_of(str s) {
     int64_t n = 0;
     for (size_t i = 0; i < s.n && n < JFORMAT_MAX_WIDTH * 10; i++) {
         n = n * 10 + (s.p[i] - '0');
@@ -35,14 +35,14 @@ static str until(str s, const char *stops) {
     return (str){s.p, n};
 }
 
-static str without(str s, size_t n) {
+static str jinja_braces_without(str s, size_t n) {
     return (str){s.p + n, s.n - n};
 }
 
 static quire_err argument(braces *b, str name, jvalue *out) {
     size_t n_positional = b->args->n - b->args->n_named;
     if (name.n == 0 || is_number(name)) {
-        int64_t i = name.n == 0 ? b->next++ : number_of(name);
+        int64_t i = name.n == 0 ? b->next++ : jinja_braces_number_of(name);
         if ((size_t)i >= n_positional) {
             return jrun_fail(b->r, QUIRE_BAD_REQUEST,
                              "Replacement index %lld out of range for positional args tuple", (long long)i);
@@ -60,57 +60,57 @@ static quire_err argument(braces *b, str name, jvalue *out) {
 static quire_err field_value(braces *b, str name, jvalue *v) {
     str first = until(name, ".[");
     TRY(argument(b, first, v));
-    for (name = without(name, first.n); name.n > 0;) {
+    for (name = jinja_braces_without(name, first.n); name.n > 0;) {
         bool key = name.p[0] == '[';
-        name = without(name, 1);
+        name = jinja_braces_without(name, 1);
         str part = until(name, key ? "]" : ".[");
-        name = without(name, part.n + (key && part.n < name.n));
-        TRY(key ? jget_item(b->r, *v, is_number(part) ? jint(number_of(part)) : jstring(part), v)
+        name = jinja_braces_without(name, part.n + (key && part.n < name.n));
+        TRY(key ? jget_item(b->r, *v, is_number(part) ? jint(jinja_braces_number_of(part)) : jstring(part), v)
                 : jget_member(b->r, *v, part, v));
     }
     return QUIRE_OK;
 }
 
-static bool skip(str *s, const char *chars, char *found) {
+static bool jinja_braces_skip(str *s, const char *chars, char *found) {
     if (s->n == 0 || s->p[0] == '\0' || strchr(chars, s->p[0]) == NULL) {
         return false;
     }
     *found = s->p[0];
-    *s = without(*s, 1);
+    *s = jinja_braces_without(*s, 1);
     return true;
 }
 
-static quire_err read_spec(jrun *r, str s, jformat_spec *out) {
+static quire_err jinja_braces_read_spec(jrun *r, str s, jformat_spec *out) {
     *out = (jformat_spec){.fill = str_of(" "), .precision = -1};
     char c;
     size_t size = s.n > 0 ? jchar_size(s.p, s.n) : 0;
     if (s.n > size && strchr("<>=^", s.p[size]) != NULL) {
         out->fill = (str){s.p, size};
-        s = without(s, size);
+        s = jinja_braces_without(s, size);
     }
-    (void)skip(&s, "<>=^", &out->align);
-    (void)skip(&s, "+- ", &out->sign);
-    out->alternate = skip(&s, "#", &c);
-    if (skip(&s, "0", &c) && out->align == 0) {
+    (void)jinja_braces_skip(&s, "<>=^", &out->align);
+    (void)jinja_braces_skip(&s, "+- ", &out->sign);
+    out->alternate = jinja_braces_skip(&s, "#", &c);
+    if (jinja_braces_skip(&s, "0", &c) && out->align == 0) {
         out->fill = str_of("0");
         out->align = '=';
     }
     str digits = s;
     while (s.n > 0 && s.p[0] >= '0' && s.p[0] <= '9') {
-        s = without(s, 1);
+        s = jinja_braces_without(s, 1);
     }
-    out->width = number_of((str){digits.p, digits.n - s.n});
-    (void)skip(&s, ",_", &out->group);
-    if (skip(&s, ".", &c)) {
+    out->width = jinja_braces_number_of((str){digits.p, digits.n - s.n});
+    (void)jinja_braces_skip(&s, ",_", &out->group);
+    if (jinja_braces_skip(&s, ".", &c)) {
         digits = s;
         while (s.n > 0 && s.p[0] >= '0' && s.p[0] <= '9') {
-            s = without(s, 1);
+            s = jinja_braces_without(s, 1);
         }
-        out->precision = number_of((str){digits.p, digits.n - s.n});
+        out->precision = jinja_braces_number_of((str){digits.p, digits.n - s.n});
         TRY(digits.n == s.n ? jrun_fail(r, QUIRE_BAD_REQUEST, "Format specifier missing precision")
                             : QUIRE_OK);
     }
-    (void)skip(&s, "bcdeEfFgGnosxX%", &out->type);
+    (void)jinja_braces_skip(&s, "bcdeEfFgGnosxX%", &out->type);
     return s.n > 0 ? jrun_fail(r, QUIRE_BAD_REQUEST, "Invalid format specifier") : QUIRE_OK;
 }
 
@@ -141,21 +141,21 @@ static quire_err take_spec(jrun *r, const jformat_spec *s, jvalue *v) {
 
 /* One field, without its braces. */
 static quire_err expand_field(braces *b, str field, jout *out) {
-    str name = until(field, "!:"), rest = without(field, name.n);
+    str name = until(field, "!:"), rest = jinja_braces_without(field, name.n);
     char conversion = 's', c;
     bool converts = false;
     jvalue v, spec_text = jstring((str){0});
     TRY(field_value(b, name, &v));
-    if (skip(&rest, "!", &c)) {
-        converts = skip(&rest, "rsa", &conversion);
+    if (jinja_braces_skip(&rest, "!", &c)) {
+        converts = jinja_braces_skip(&rest, "rsa", &conversion);
         TRY(converts && (rest.n == 0 || rest.p[0] == ':')
                 ? QUIRE_OK
                 : jrun_fail(b->r, QUIRE_BAD_REQUEST, "expected ':' after conversion specifier"));
     }
-    if (skip(&rest, ":", &c)) { /* fields inside the specification */
+    if (jinja_braces_skip(&rest, ":", &c)) { /* fields inside the specification */
         jout o = jrun_out(b->r);
         TRY(++b->depth > 2 ? jrun_fail(b->r, QUIRE_BAD_REQUEST, "Max string recursion exceeded") : QUIRE_OK);
-        TRY(jrun_take_text(b->r, expand(b, rest, &o), &o, &spec_text));
+        TRY(jrun_take_text(b->r, jinja_braces_expand(b, rest, &o), &o, &spec_text));
         b->depth--;
     }
     if (converts) {
@@ -165,7 +165,7 @@ static quire_err expand_field(braces *b, str field, jout *out) {
         TRY(conversion == 'a' ? jformat_ascii(b->r, &v) : QUIRE_OK);
     }
     jformat_spec spec;
-    TRY(read_spec(b->r, spec_text.u.s, &spec));
+    TRY(jinja_braces_read_spec(b->r, spec_text.u.s, &spec));
     TRY(spec_text.u.s.n > 0 ? take_spec(b->r, &spec, &v) : QUIRE_OK);
     return jformat_value(b->r, v, &spec, out);
 }
@@ -182,22 +182,22 @@ static size_t field_size(str s) {
     return SIZE_MAX;
 }
 
-static quire_err expand(braces *b, str format, jout *out) {
+static quire_err jinja_braces_expand(braces *b, str format, jout *out) {
     while (format.n > 0) {
         str text = until(format, "{}");
         TRY(jrun_step(b->r, 1));
         TRY(jout_add(out, text) == QUIRE_OK ? QUIRE_OK : jrun_no_memory(b->r));
-        format = without(format, text.n);
+        format = jinja_braces_without(format, text.n);
         if (format.n == 0) {
             break;
         }
         char brace = format.p[0];
         if (format.n > 1 && format.p[1] == brace && b->depth == 0) {
             TRY(jout_add(out, (str){format.p, 1}) == QUIRE_OK ? QUIRE_OK : jrun_no_memory(b->r));
-            format = without(format, 2);
+            format = jinja_braces_without(format, 2);
             continue;
         }
-        size_t n = brace == '{' ? field_size(without(format, 1)) : SIZE_MAX;
+        size_t n = brace == '{' ? field_size(jinja_braces_without(format, 1)) : SIZE_MAX;
         if (n == SIZE_MAX) {
             return jrun_fail(b->r, QUIRE_BAD_REQUEST,
                              format.n == 1 ? "Single '%c' encountered in format string"
@@ -205,7 +205,7 @@ static quire_err expand(braces *b, str format, jout *out) {
                              format.n == 1 ? brace : '}');
         }
         TRY(expand_field(b, (str){format.p + 1, n}, out));
-        format = without(format, n + 2);
+        format = jinja_braces_without(format, n + 2);
     }
     return QUIRE_OK;
 }
@@ -214,7 +214,7 @@ quire_err jformat_braces(jrun *r, jvalue format, const jargs *args, jvalue *out)
     braces b = {.r = r, .args = args};
     jout o = jrun_out(r);
     bool safe = format.safe;
-    TRY(jrun_take_text(r, expand(&b, format.u.s, &o), &o, out));
+    TRY(jrun_take_text(r, jinja_braces_expand(&b, format.u.s, &o), &o, out));
     out->safe = safe;
     return QUIRE_OK;
 }

@@ -44,12 +44,12 @@ static bool is_lower(int32_t c) {
     return jchar_in(c, JCATEGORY(LL)) || (c >= 0x80 && in_ranges(other_lower, COUNT(other_lower), c));
 }
 
-static bool is_upper(int32_t c) {
+static bool jinja_case_is_upper(int32_t c) {
     return jchar_in(c, JCATEGORY(LU)) || (c >= 0x80 && in_ranges(other_upper, COUNT(other_upper), c));
 }
 
 static bool is_cased(int32_t c) {
-    return jchar_in(c, JCATEGORY(LT)) || is_lower(c) || is_upper(c);
+    return jchar_in(c, JCATEGORY(LT)) || is_lower(c) || jinja_case_is_upper(c);
 }
 
 /* Characters between which and a sigma others may stand (Unicode's Case_Ignorable). */
@@ -69,10 +69,10 @@ bool jcase_is(str s, bool upper) {
     bool cased = false;
     for (size_t i = 0, size; i < s.n; i += size) {
         int32_t c = jchar_at(s.p + i, s.n - i, &size);
-        if (jchar_in(c, JCATEGORY(LT)) || (upper ? is_lower(c) : is_upper(c))) {
+        if (jchar_in(c, JCATEGORY(LT)) || (upper ? is_lower(c) : jinja_case_is_upper(c))) {
             return false;
         }
-        cased = cased || (upper ? is_upper(c) : is_lower(c));
+        cased = cased || (upper ? jinja_case_is_upper(c) : is_lower(c));
     }
     return cased;
 }
@@ -81,7 +81,7 @@ bool jcase_is_title(str s) {
     bool cased = false, after_cased = false;
     for (size_t i = 0, size; i < s.n; i += size) {
         int32_t c = jchar_at(s.p + i, s.n - i, &size);
-        bool starts = is_upper(c) || jchar_in(c, JCATEGORY(LT)), goes_on = is_lower(c);
+        bool starts = jinja_case_is_upper(c) || jchar_in(c, JCATEGORY(LT)), goes_on = is_lower(c);
         if ((starts && after_cased) || (goes_on && !after_cased)) {
             return false;
         }
@@ -92,7 +92,7 @@ bool jcase_is_title(str s) {
 }
 
 /* Whether a sigma at s.p[at..next) ends a word: after a letter, and not before one. */
-static bool is_final(str s, size_t at, size_t next) {
+static bool jinja_case_is_final(str s, size_t at, size_t next) {
     size_t size;
     int32_t c = 0;
     while (at > 0) {
@@ -117,7 +117,7 @@ static bool is_final(str s, size_t at, size_t next) {
 
 /* The code points of c's other case; returns their number, at most 3. final: c is a sigma
  * that ends a word. */
-static size_t map_char(int32_t c, jcase how, bool final, int32_t out[3]) {
+static size_t jinja_case_map_char(int32_t c, jcase how, bool final, int32_t out[3]) {
     if (how == CASE_LOWER) {
         out[0] = c == CAPITAL_SIGMA && final ? FINAL_SIGMA : c == CAPITAL_I_DOT ? 'i' : utf8proc_tolower(c);
         out[1] = DOT_ABOVE;
@@ -148,15 +148,16 @@ static size_t map_char(int32_t c, jcase how, bool final, int32_t out[3]) {
 
 /* Adds the character at s.p[at..next) in another case; word: the text in which a sigma is
  * final or not. */
-static quire_err put(jrun *r, str s, size_t at, int32_t c, size_t size, jcase how, size_t word) {
+static quire_err jinja_case_put(jrun *r, str s, size_t at, int32_t c, size_t size, jcase how, size_t word) {
     int32_t to[3];
     char bytes[4];
     uint8_t origin = jrun_origin(r, s, at);
-    bool final = c == CAPITAL_SIGMA && is_final((str){s.p + word, s.n - word}, at - word, at - word + size);
+    bool final =
+        c == CAPITAL_SIGMA && jinja_case_is_final((str){s.p + word, s.n - word}, at - word, at - word + size);
     if (c == CAPITAL_SIGMA) {
         TRY(jrun_step(r, 1));
     }
-    size_t n = map_char(c, how, final, to);
+    size_t n = jinja_case_map_char(c, how, final, to);
     for (size_t i = 0; i < n; i++) {
         TRY(jrun_add_as(r, (str){bytes, jchar_put(to[i], bytes)}, origin));
     }
@@ -164,7 +165,7 @@ static quire_err put(jrun *r, str s, size_t at, int32_t c, size_t size, jcase ho
 }
 
 /* Whether a word of CASE_WORDS ends with c. */
-static bool ends_word(int32_t c) {
+static bool jinja_case_ends_word(int32_t c) {
     return jchar_is_space(c) || (c < 0x80 && c > 0 && strchr("-({[<", c) != NULL);
 }
 
@@ -178,7 +179,7 @@ static jcase case_now(jcase how, bool first, bool after_cased, bool word_starts,
     case CASE_WORDS:
         return word_starts ? CASE_UPPER : CASE_LOWER;
     case CASE_SWAP:
-        return is_upper(c) ? CASE_LOWER : CASE_UPPER;
+        return jinja_case_is_upper(c) ? CASE_LOWER : CASE_UPPER;
     default:
         return how;
     }
@@ -212,11 +213,11 @@ quire_err jcase_map(jrun *r, str s, jcase how, jvalue *out) {
             TRY(jrun_add(r, (str){s.p + i, 1}));
             continue;
         }
-        TRY(put(r, s, i, c, size, case_now(how, i == 0, after_cased, word_starts, c), word));
+        TRY(jinja_case_put(r, s, i, c, size, case_now(how, i == 0, after_cased, word_starts, c), word));
         after_cased = is_cased(c);
         /* its first character was mapped separately */
         word = how == CASE_WORDS && word_starts ? i + size : word;
-        word_starts = ends_word(c);
+        word_starts = jinja_case_ends_word(c);
     }
     return jrun_scratch(r, out);
 }

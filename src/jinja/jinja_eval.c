@@ -45,7 +45,7 @@ static quire_err eval_all(jrun *r, jnode *const *nodes, size_t n, jscope *scope,
 }
 
 /* Adds the arguments that a starred argument expands to. */
-static quire_err unpack(jrun *r, str star, jvalue v, jargs *args, jvalue *values, str *names) {
+static quire_err jinja_eval_unpack(jrun *r, str star, jvalue v, jargs *args, jvalue *values, str *names) {
     const jvalue *items;
     size_t n;
     if (star.n == 2 && !jis(v, J_DICT)) {
@@ -86,7 +86,7 @@ static quire_err eval_unpacked(jrun *r, const jnode *node, jscope *scope, jargs 
             TRY(jeval(r, node->items[i], scope, &v));
             r->at = node;
             if (star) {
-                TRY(unpack(r, name, v, args, values, names));
+                TRY(jinja_eval_unpack(r, name, v, args, values, names));
             } else if (args->n < JINJA_MAX_ARGUMENTS) {
                 names[args->n] = name;
                 values[args->n++] = v;

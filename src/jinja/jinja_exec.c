@@ -63,11 +63,11 @@ static quire_err assign(jrun *r, const jnode *target, jscope *scope, jvalue valu
 /* ---- output ---- */
 
 /* Writes to the current output. */
-static quire_err emit(jrun *r, jvalue v) {
+static quire_err jinja_exec_emit(jrun *r, jvalue v) {
     return r->out == NULL ? QUIRE_OK : jrun_write(r, v, r->out);
 }
 
-static quire_err print(jrun *r, const jnode *node, jscope *scope) {
+static quire_err jinja_exec_print(jrun *r, const jnode *node, jscope *scope) {
     jvalue v;
     if (r->out == NULL) {
         return QUIRE_OK;
@@ -77,7 +77,7 @@ static quire_err print(jrun *r, const jnode *node, jscope *scope) {
     r->folds = false;
     r->at = node;
     TRY(r->autoescape ? jrun_escape(r, v, &v) : QUIRE_OK);
-    return emit(r, v);
+    return jinja_exec_emit(r, v);
 }
 
 quire_err jexec_capture(jrun *r, const jnode *body, jscope *scope, jvalue *out) {
@@ -245,7 +245,7 @@ static quire_err exec_call_block(jrun *r, const jnode *node, jscope *scope) {
     args = (jargs){.values = values, .n = args.n + 1, .names = names, .n_named = args.n_named + 1};
     r->at = call;
     TRY(jcall(r, callee, &args, &result));
-    return emit(r, result);
+    return jinja_exec_emit(r, result);
 }
 
 static quire_err exec_filter_block(jrun *r, const jnode *node, jscope *scope) {
@@ -258,7 +258,7 @@ static quire_err exec_filter_block(jrun *r, const jnode *node, jscope *scope) {
         return jrun_fail(r, QUIRE_BAD_REQUEST, "what a filter makes of a block must be a text, not %s",
                          jvalue_type(value));
     }
-    return emit(r, value);
+    return jinja_exec_emit(r, value);
 }
 
 static quire_err exec_with(jrun *r, const jnode *node, jscope *scope) {
@@ -297,9 +297,9 @@ static quire_err exec_kind(jrun *r, const jnode *node, jscope *scope) {
     case N_BODY:
         return exec_body(r, node, scope);
     case N_DATA:
-        return emit(r, jstring(node->name));
+        return jinja_exec_emit(r, jstring(node->name));
     case N_PRINT:
-        return print(r, node, scope);
+        return jinja_exec_print(r, node, scope);
     case N_IF:
         return exec_if(r, node, scope);
     case N_FOR:

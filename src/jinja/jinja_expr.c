@@ -4,7 +4,7 @@
 #include "jinja/jinja_ast.h"
 #include "jinja/jinja_run.h"
 
-static quire_err parse_unary(jparser *p, bool with_filter, jnode **out);
+static quire_err jinja_expr_parse_unary(jparser *p, bool with_filter, jnode **out);
 
 /* ---- steps ---- */
 
@@ -24,7 +24,7 @@ static quire_err put_left(jparser *p, jnode *node, jnode *left) {
 }
 
 /* left OP right as a node that begins where left does. */
-static quire_err binary(jparser *p, jnode_kind kind, jnode *left, jnode *right, jnode **out) {
+static quire_err jinja_expr_binary(jparser *p, jnode_kind kind, jnode *left, jnode *right, jnode **out) {
     jnode *node;
     TRY(jparse_node(p, kind, p->at, &node));
     node->line = left->line;
@@ -90,7 +90,7 @@ static void note_macro_name(jparser *p, str name) {
     }
 }
 
-static quire_err parse_name(jparser *p, jnode **out) {
+static quire_err jinja_expr_parse_name(jparser *p, jnode **out) {
     str name = p->at->text;
     if (str_is(name, "true") || str_is(name, "True")) {
         return constant(p, jbool(true), out);
@@ -109,7 +109,7 @@ static quire_err parse_name(jparser *p, jnode **out) {
 }
 
 /* Adjacent strings are one. */
-static quire_err parse_string(jparser *p, jnode **out) {
+static quire_err jinja_expr_parse_string(jparser *p, jnode **out) {
     str text = {0};
     const jtoken *first = p->at;
     for (; p->at->kind == T_STRING; p->at++) {
@@ -145,7 +145,7 @@ static quire_err parse_display(jparser *p, jnode_kind kind, jnode **out) {
     return jparse_expect_op(p, close);
 }
 
-static quire_err parse_group(jparser *p, jnode **out) {
+static quire_err jinja_expr_parse_group(jparser *p, jnode **out) {
     const jtoken *open = p->at;
     TRY(jparse_expect_op(p, "("));
     if (jparse_skip_op(p, ")")) {
@@ -158,15 +158,15 @@ static quire_err parse_group(jparser *p, jnode **out) {
 quire_err jparse_primary(jparser *p, jnode **out) {
     switch (p->at->kind) {
     case T_NAME:
-        return parse_name(p, out);
+        return jinja_expr_parse_name(p, out);
     case T_STRING:
-        return parse_string(p, out);
+        return jinja_expr_parse_string(p, out);
     case T_INT:
     case T_FLOAT:
         return constant(p, p->at->value, out);
     case T_OPERATOR:
         if (jparse_is_op(p, "(")) {
-            return parse_group(p, out);
+            return jinja_expr_parse_group(p, out);
         }
         if (jparse_is_op(p, "[")) {
             return parse_display(p, N_LIST, out);
@@ -185,7 +185,7 @@ quire_err jparse_primary(jparser *p, jnode **out) {
 static quire_err parse_member(jparser *p, jnode *object, jnode **out) {
     p->at++;
     if (p->at->kind == T_NAME) {
-        TRY(binary(p, N_MEMBER, object, NULL, out));
+        TRY(jinja_expr_binary(p, N_MEMBER, object, NULL, out));
         (*out)->name = p->at->text;
         p->at++;
         return QUIRE_OK;
@@ -193,7 +193,7 @@ static quire_err parse_member(jparser *p, jnode *object, jnode **out) {
     if (p->at->kind == T_INT) {
         jnode *index;
         TRY(constant(p, p->at->value, &index));
-        return binary(p, N_ITEM, object, index, out);
+        return jinja_expr_binary(p, N_ITEM, object, index, out);
     }
     return jparse_fail(p, QUIRE_INVALID, "expected name or number");
 }
@@ -232,11 +232,11 @@ static quire_err parse_item(jparser *p, jnode *object, jnode **out) {
         return jparse_fail(p, QUIRE_UNSUPPORTED, "several subscripts at once are not supported");
     }
     TRY(jparse_expect_op(p, "]"));
-    return binary(p, N_ITEM, object, index, out);
+    return jinja_expr_binary(p, N_ITEM, object, index, out);
 }
 
-static quire_err parse_call(jparser *p, jnode *callee, jnode **out) {
-    TRY(binary(p, N_CALL, callee, NULL, out));
+static quire_err jinja_expr_parse_call(jparser *p, jnode *callee, jnode **out) {
+    TRY(jinja_expr_binary(p, N_CALL, callee, NULL, out));
     return call_arguments(p, *out);
 }
 
@@ -247,7 +247,7 @@ static quire_err parse_postfix(jparser *p, jnode **node) {
         } else if (jparse_is_op(p, "[")) {
             TRY(parse_item(p, *node, node));
         } else if (jparse_is_op(p, "(")) {
-            TRY(parse_call(p, *node, node));
+            TRY(jinja_expr_parse_call(p, *node, node));
         } else {
             return QUIRE_OK;
         }
@@ -257,7 +257,7 @@ static quire_err parse_postfix(jparser *p, jnode **node) {
 /* ---- filters and tests ---- */
 
 /* Resolves a filter or test. One that Jinja lacks is an error when Jinja reports it. */
-static quire_err resolve(jparser *p, jnode *node, bool test) {
+static quire_err jinja_expr_resolve(jparser *p, jnode *node, bool test) {
     node->function = test ? jinja_find_test(node->name) : jinja_find_filter(node->name);
     if (node->function != NULL) {
         return QUIRE_OK;
@@ -275,7 +275,7 @@ static quire_err parse_filter(jparser *p, jnode *input, jnode **out) {
     if (jparse_is_op(p, ".")) {
         return jparse_fail(p, QUIRE_INVALID, "No filter of that name");
     }
-    TRY(resolve(p, *out, false));
+    TRY(jinja_expr_resolve(p, *out, false));
     return jparse_is_op(p, "(") ? call_arguments(p, *out) : QUIRE_OK;
 }
 
@@ -301,7 +301,7 @@ static quire_err parse_test(jparser *p, jnode *input, jnode **out) {
     TRY(jparse_node(p, N_TEST, p->at, &test));
     TRY(put_left(p, test, input));
     TRY(jparse_expect_name(p, &test->name));
-    TRY(resolve(p, test, true));
+    TRY(jinja_expr_resolve(p, test, true));
     if (jparse_is_op(p, "(")) {
         TRY(call_arguments(p, test));
     } else if (starts_test_argument(p)) {
@@ -319,7 +319,7 @@ static quire_err parse_test(jparser *p, jnode *input, jnode **out) {
         TRY(jparse_check_memory(p, test->names));
     }
     *out = test;
-    return negated ? binary(p, N_NOT, test, NULL, out) : QUIRE_OK;
+    return negated ? jinja_expr_binary(p, N_NOT, test, NULL, out) : QUIRE_OK;
 }
 
 static quire_err parse_filters(jparser *p, jnode **node) {
@@ -329,7 +329,7 @@ static quire_err parse_filters(jparser *p, jnode **node) {
         } else if (jparse_is_name(p, "is")) {
             TRY(parse_test(p, *node, node));
         } else if (jparse_is_op(p, "(")) {
-            TRY(parse_call(p, *node, node));
+            TRY(jinja_expr_parse_call(p, *node, node));
         } else {
             return QUIRE_OK;
         }
@@ -351,14 +351,14 @@ static quire_err parse_sign(jparser *p, jnode **out) {
     jnode *operand;
     p->at++;
     TRY(jparse_enter(p));
-    TRY(parse_unary(p, false, &operand));
+    TRY(jinja_expr_parse_unary(p, false, &operand));
     p->depth--;
     TRY(jparse_node(p, str_is(sign->text, "-") ? N_NEGATE : N_PLUS, sign, out));
     (*out)->a = operand;
     return QUIRE_OK;
 }
 
-static quire_err parse_unary(jparser *p, bool with_filter, jnode **out) {
+static quire_err jinja_expr_parse_unary(jparser *p, bool with_filter, jnode **out) {
     if (jparse_is_op(p, "-") || jparse_is_op(p, "+")) {
         TRY(parse_sign(p, out));
     } else {
@@ -393,13 +393,13 @@ static quire_err parse_level(jparser *p, const level *l, jnode **out) {
         jnode *right;
         p->at++;
         TRY(l->operand(p, &right));
-        TRY(binary(p, l->kind, *out, right, out));
+        TRY(jinja_expr_binary(p, l->kind, *out, right, out));
         (*out)->op = l->operators[i].op;
     }
 }
 
 static quire_err parse_operand(jparser *p, jnode **out) {
-    return parse_unary(p, true, out);
+    return jinja_expr_parse_unary(p, true, out);
 }
 
 static quire_err parse_power(jparser *p, jnode **out) {
@@ -428,7 +428,7 @@ static quire_err parse_concat(jparser *p, jnode **out) {
         TRY(parse_product(p, &item));
         TRY(jparse_add(p, &items, item));
     }
-    TRY(binary(p, N_CONCAT, *out, NULL, out));
+    TRY(jinja_expr_binary(p, N_CONCAT, *out, NULL, out));
     (*out)->a = NULL;
     jnode_set_items(*out, &items);
     return QUIRE_OK;
@@ -471,7 +471,7 @@ static quire_err parse_comparison(jparser *p, jnode **out) {
     if (operands.n == 0) {
         return QUIRE_OK;
     }
-    TRY(binary(p, N_COMPARE, *out, NULL, out));
+    TRY(jinja_expr_binary(p, N_COMPARE, *out, NULL, out));
     jnode_set_items(*out, &operands);
     (*out)->ops = jarena_new(p->arena, operands.n);
     TRY(jparse_check_memory(p, (*out)->ops));
@@ -515,7 +515,7 @@ quire_err jparse_expression(jparser *p, bool with_cond, jnode **out) {
             TRY(jparse_expression(p, true, &otherwise));
         }
         p->soft = soft;
-        TRY(binary(p, N_COND, test, value, out));
+        TRY(jinja_expr_binary(p, N_COND, test, value, out));
         (*out)->c = otherwise;
         TRY(count_height(p, *out, value)); /* of `x if a if b`, which nests to this side */
     }

@@ -7,7 +7,8 @@
 
 static const jvalue absent = {.kind = J_MISSING};
 
-static quire_err key_of(jrun *r, jvalue v, jvalue attribute, bool case_sensitive, jvalue *out);
+static quire_err jinja_filter_lists_key_of(jrun *r, jvalue v, jvalue attribute, bool case_sensitive,
+                                           jvalue *out);
 
 /* A list of the keys by each of several attributes, "a,b". */
 static quire_err keys_of(jrun *r, jvalue v, str attributes, bool case_sensitive, jvalue *out) {
@@ -20,7 +21,7 @@ static quire_err keys_of(jrun *r, jvalue v, str attributes, bool case_sensitive,
     for (size_t i = 0; i < n; i++) {
         size_t end = jstr_find(attributes, str_of(","), 0);
         str part = {attributes.p, end == SIZE_MAX ? attributes.n : end};
-        TRY(key_of(r, v, jstring(part), case_sensitive, &keys[i]));
+        TRY(jinja_filter_lists_key_of(r, v, jstring(part), case_sensitive, &keys[i]));
         attributes = end == SIZE_MAX ? (str){0} : (str){part.p + part.n + 1, attributes.n - part.n - 1};
     }
     return jrun_list(r, J_LIST, keys, n, out);
@@ -28,7 +29,8 @@ static quire_err keys_of(jrun *r, jvalue v, str attributes, bool case_sensitive,
 
 /* The key for sorting and comparing: a member where attribute is given, in lower case
  * unless case counts. */
-static quire_err key_of(jrun *r, jvalue v, jvalue attribute, bool case_sensitive, jvalue *out) {
+static quire_err jinja_filter_lists_key_of(jrun *r, jvalue v, jvalue attribute, bool case_sensitive,
+                                           jvalue *out) {
     *out = v;
     if (jgiven(attribute)) {
         if (jis(attribute, J_STRING) && jstr_find(attribute.u.s, str_of(","), 0) != SIZE_MAX) {
@@ -133,8 +135,8 @@ JFUNCTION(filter_reverse) {
 
 /* Merges two sorted runs of order by keys; stable. descending keeps equals in their order
  * too. */
-static quire_err merge(jrun *r, const jvalue *keys, const size_t *from, size_t *to, size_t mid, size_t n,
-                       bool descending) {
+static quire_err jinja_filter_lists_merge(jrun *r, const jvalue *keys, const size_t *from, size_t *to,
+                                          size_t mid, size_t n, bool descending) {
     size_t left = 0, right = mid;
     for (size_t i = 0; i < n; i++) {
         bool take_right = left == mid;
@@ -167,8 +169,8 @@ static quire_err sort_keyed(jrun *r, const jvalue *items, const jvalue *keys, si
     for (size_t width = 1; width < n; width *= 2) {
         for (size_t start = 0; start < n; start += 2 * width) {
             size_t count = n - start < 2 * width ? n - start : 2 * width;
-            TRY(merge(r, keys, order + start, other + start, width < count ? width : count, count,
-                      descending));
+            TRY(jinja_filter_lists_merge(r, keys, order + start, other + start, width < count ? width : count,
+                                         count, descending));
         }
         size_t *swap = order;
         order = other;
@@ -186,7 +188,7 @@ static quire_err sort_by(jrun *r, const jvalue *items, size_t n, jvalue attribut
     jvalue *keys, *unused;
     TRY(jrun_values(r, n, &keys));
     for (size_t i = 0; i < n; i++) {
-        TRY(key_of(r, items[i], attribute, case_sensitive, &keys[i]));
+        TRY(jinja_filter_lists_key_of(r, items[i], attribute, case_sensitive, &keys[i]));
     }
     return sort_keyed(r, items, keys, n, descending, out, &unused);
 }
@@ -199,7 +201,7 @@ static quire_err sort_by_path(jrun *r, const jvalue *items, size_t n, jvalue pat
     TRY(jrun_values(r, n, &keys));
     for (size_t i = 0; i < n; i++) {
         TRY(jget_path(r, items[i], path, fallback, &keys[i]));
-        TRY(key_of(r, keys[i], absent, case_sensitive, &keys[i]));
+        TRY(jinja_filter_lists_key_of(r, keys[i], absent, case_sensitive, &keys[i]));
     }
     for (size_t i = 0; i < n && n > 1; i++) { /* nothing can be compared with it */
         jvalue key = keys[i < 2 ? 1 - i : i];
@@ -216,7 +218,7 @@ JFUNCTION(filter_sort) {
 }
 
 /* A pair (grouper, list), whose members have these names. */
-static quire_err add_group(jrun *r, jvalue key, jvalue *items, size_t n, jvalue *out) {
+static quire_err jinja_filter_lists_add_group(jrun *r, jvalue key, jvalue *items, size_t n, jvalue *out) {
     jvalue *pair;
     TRY(jrun_values(r, 2, &pair));
     pair[0] = key;
@@ -243,7 +245,8 @@ JFUNCTION(filter_groupby) {
         jvalue key;
         /* as the first of the group spells it */
         TRY(jget_path(r, sorted.u.list->items[start], args[1], args[2], &key));
-        TRY(add_group(r, key, sorted.u.list->items + start, i - start, &groups[n_groups++]));
+        TRY(jinja_filter_lists_add_group(r, key, sorted.u.list->items + start, i - start,
+                                         &groups[n_groups++]));
         start = i;
     }
     return jrun_list(r, J_LIST, groups, n_groups, out);
@@ -297,7 +300,7 @@ JFUNCTION(filter_extreme) {
     }
     for (size_t i = 0; i < n; i++) {
         int order = how;
-        TRY(key_of(r, items[i], args[2], jflag(args[1]), &key));
+        TRY(jinja_filter_lists_key_of(r, items[i], args[2], jflag(args[1]), &key));
         TRY(i > 0 ? jop_order(r, how < 0 ? "<" : ">", key, best, &order) : QUIRE_OK);
         if (order == how) {
             best = key;
@@ -317,7 +320,7 @@ JFUNCTION(filter_unique) {
     TRY(jrun_dict(r, &seen));
     for (size_t i = 0; i < n; i++) {
         size_t before = seen->n;
-        TRY(key_of(r, items[i], args[2], jflag(args[1]), &key));
+        TRY(jinja_filter_lists_key_of(r, items[i], args[2], jflag(args[1]), &key));
         TRY(jrun_set(r, seen, key, jnone()));
         if (seen->n > before) {
             kept[n_kept++] = items[i];

@@ -4,7 +4,7 @@
 
 #include "jinja/jinja_filters.h"
 
-static quire_err add_char(jrun *r, char c, uint8_t origin) {
+static quire_err jinja_filter_texts_add_char(jrun *r, char c, uint8_t origin) {
     return jrun_add_as(r, (str){&c, 1}, origin);
 }
 
@@ -54,17 +54,17 @@ JFUNCTION(filter_truncate) {
 
 /* ---- wordwrap: Python's textwrap without its changes of white space ---- */
 
-static bool is_blank(char c) {
+static bool jinja_filter_texts_is_blank(char c) {
     return c == ' ' || (c >= '\t' && c <= '\r');
 }
 
-static bool is_letter(char c) {
+static bool jinja_filter_texts_is_letter(char c) {
     return (c | 0x20) >= 'a' && (c | 0x20) <= 'z';
 }
 
 /* The character before byte `at`, which goes back to its start; -1 at the line's
  * beginning. */
-static int32_t before(str line, size_t *at) {
+static int32_t jinja_filter_texts_before(str line, size_t *at) {
     if (*at == 0) {
         return -1;
     }
@@ -86,16 +86,16 @@ static int32_t next(str line, size_t *at) {
 }
 
 /* Python's \w, that without digits, and that with punctuation inside words. */
-static bool in_word(int32_t c) {
+static bool jinja_filter_texts_in_word(int32_t c) {
     return c == '_' || jchar_is_alpha(c) || jchar_is_numeric(c);
 }
 
 static bool is_wordly(int32_t c) {
-    return in_word(c) && !jchar_is_decimal(c);
+    return jinja_filter_texts_in_word(c) && !jchar_is_decimal(c);
 }
 
-static bool is_inside(int32_t c) {
-    return in_word(c) || (c > 0 && c < 0x80 && strchr("!\"'&.,?", c) != NULL);
+static bool jinja_filter_texts_is_inside(int32_t c) {
+    return jinja_filter_texts_in_word(c) || (c > 0 && c < 0x80 && strchr("!\"'&.,?", c) != NULL);
 }
 
 /* The bytes of two hyphens or more at `at`, between a word and a word; 0: there are
@@ -106,16 +106,21 @@ static size_t dash_size(str line, size_t at) {
         end++;
     }
     size_t ahead = end;
-    return end - at >= 2 && is_inside(before(line, &back)) && in_word(next(line, &ahead)) ? end - at : 0;
+    return end - at >= 2 && jinja_filter_texts_is_inside(jinja_filter_texts_before(line, &back)) &&
+                   jinja_filter_texts_in_word(next(line, &ahead))
+               ? end - at
+               : 0;
 }
 
 /* Whether a line may break after the hyphen at `at`: after two letters or "a-b", and
  * before two. */
 static bool is_hyphen(str line, size_t at) {
     size_t back = at, ahead = at + 1;
-    int32_t last = before(line, &back), last_but_one = before(line, &back);
+    int32_t last = jinja_filter_texts_before(line, &back),
+            last_but_one = jinja_filter_texts_before(line, &back);
     bool behind = is_wordly(last) && is_wordly(last_but_one);
-    behind = behind || (last_but_one == '-' && is_inside(last) && is_wordly(before(line, &back)));
+    behind = behind || (last_but_one == '-' && jinja_filter_texts_is_inside(last) &&
+                        is_wordly(jinja_filter_texts_before(line, &back)));
     int32_t first = next(line, &ahead), second = next(line, &ahead);
     second = second == '-' ? next(line, &ahead) : second;
     return behind && is_wordly(first) && is_wordly(second);
@@ -125,11 +130,11 @@ static bool is_hyphen(str line, size_t at) {
  * words, or a word up to a hyphen. */
 static size_t piece_size(str line, size_t at, bool at_hyphens) {
     size_t n = 1, dashes = at_hyphens ? dash_size(line, at) : 0;
-    bool blank = is_blank(line.p[at]);
+    bool blank = jinja_filter_texts_is_blank(line.p[at]);
     if (dashes > 0) {
         return dashes;
     }
-    for (; at + n < line.n && is_blank(line.p[at + n]) == blank; n++) {
+    for (; at + n < line.n && jinja_filter_texts_is_blank(line.p[at + n]) == blank; n++) {
         if (!blank && at_hyphens && line.p[at + n] == '-') {
             if (is_hyphen(line, at + n)) {
                 return n + 1;
@@ -170,7 +175,7 @@ static str long_part(const wrapping *w, str word, size_t room) {
  * part. */
 static str wrap_line(const wrapping *w, str text, size_t *at, size_t *piece, bool first) {
     size_t width = 0, start = *at;
-    while (!first && start < text.n && is_blank(text.p[start])) {
+    while (!first && start < text.n && jinja_filter_texts_is_blank(text.p[start])) {
         start++;
     }
     size_t end = start;
@@ -193,7 +198,7 @@ static str wrap_line(const wrapping *w, str text, size_t *at, size_t *piece, boo
     }
     *at = end;
     str line = {text.p + start, end - start};
-    while (!keeps_blanks && line.n > 0 && is_blank(line.p[line.n - 1])) {
+    while (!keeps_blanks && line.n > 0 && jinja_filter_texts_is_blank(line.p[line.n - 1])) {
         line.n--;
     }
     return line;
@@ -240,15 +245,15 @@ JFUNCTION(filter_wordwrap) {
 
 /* Adds s with %XX for what a URL does not have; in a query / is one of these, and a blank
  * is +. */
-static quire_err add_quoted(jrun *r, str s, bool query) {
+static quire_err jinja_filter_texts_add_quoted(jrun *r, str s, bool query) {
     for (size_t i = 0; i < s.n; i++) {
         unsigned char c = (unsigned char)s.p[i];
         char form[4];
-        bool plain = is_letter((char)c) || (c >= '0' && c <= '9') ||
+        bool plain = jinja_filter_texts_is_letter((char)c) || (c >= '0' && c <= '9') ||
                      (c != '\0' && strchr("_.-~", c) != NULL) || (c == '/' && !query);
         (void)snprintf(form, sizeof form, "%%%02X", c);
         TRY(plain               ? jrun_add(r, (str){s.p + i, 1})
-            : c == ' ' && query ? add_char(r, '+', jrun_origin(r, s, i))
+            : c == ' ' && query ? jinja_filter_texts_add_char(r, '+', jrun_origin(r, s, i))
                                 : jrun_add_as(r, str_of(form), jrun_origin(r, s, i)));
     }
     return jrun_step(r, s.n / 16);
@@ -284,7 +289,7 @@ JFUNCTION(filter_urlencode) {
         pairs.safe = false;
         TRY(jrun_to_text(r, pairs, &s));
         jout_clear(&r->scratch);
-        TRY(add_quoted(r, s, false));
+        TRY(jinja_filter_texts_add_quoted(r, s, false));
         return jrun_scratch(r, out);
     }
     if (jis(pairs, J_DICT)) {
@@ -294,8 +299,8 @@ JFUNCTION(filter_urlencode) {
     TRY(pair_texts(r, items, n, &texts));
     jout_clear(&r->scratch);
     for (size_t i = 0; i < 2 * n; i++) {
-        TRY(i > 0 ? add_char(r, i % 2 != 0 ? '=' : '&', JINJA_TEMPLATE) : QUIRE_OK);
-        TRY(add_quoted(r, texts[i].u.s, true));
+        TRY(i > 0 ? jinja_filter_texts_add_char(r, i % 2 != 0 ? '=' : '&', JINJA_TEMPLATE) : QUIRE_OK);
+        TRY(jinja_filter_texts_add_quoted(r, texts[i].u.s, true));
     }
     return jrun_scratch(r, out);
 }
@@ -362,7 +367,7 @@ JFUNCTION(filter_striptags) {
             blank = any;
             continue;
         }
-        TRY(blank ? add_char(r, ' ', jrun_origin(r, s, i - 1)) : QUIRE_OK);
+        TRY(blank ? jinja_filter_texts_add_char(r, ' ', jrun_origin(r, s, i - 1)) : QUIRE_OK);
         blank = false;
         any = true;
         known = c == '&' ? entity(here, &size) : -1;
@@ -390,7 +395,7 @@ JFUNCTION(filter_xmlattr) {
         }
         str name = jis(d->entries[i].key, J_STRING) ? d->entries[i].key.u.s : (str){0};
         for (size_t k = 0; k < name.n && e == QUIRE_OK; k++) {
-            e = is_blank(name.p[k]) || strchr("/>=", name.p[k]) != NULL
+            e = jinja_filter_texts_is_blank(name.p[k]) || strchr("/>=", name.p[k]) != NULL
                     ? jrun_fail(r, QUIRE_BAD_REQUEST, "Invalid character in attribute name")
                     : QUIRE_OK;
         }

@@ -9,7 +9,7 @@
 
 enum { MAX_PRECISION = 500 };
 
-static quire_err add_fill(jout *out, str fill, int64_t n) {
+static quire_err jinja_format_add_fill(jout *out, str fill, int64_t n) {
     for (; n > 0; n--) {
         TRY(jout_add(out, fill));
     }
@@ -22,11 +22,11 @@ static quire_err pad(jrun *r, const jformat_spec *s, char align, str head, str b
     int64_t n = (int64_t)(head.n + jstr_length(body)), blanks = s->width > n ? s->width - n : 0;
     int64_t left = align == '>' ? blanks : align == '^' ? blanks / 2 : 0, inside = align == '=' ? blanks : 0;
     TRY(jrun_step(r, (size_t)blanks));
-    quire_err e = add_fill(out, s->fill, left);
+    quire_err e = jinja_format_add_fill(out, s->fill, left);
     e = e == QUIRE_OK ? jout_add_as(out, head, origin) : e;
-    e = e == QUIRE_OK ? add_fill(out, s->fill, inside) : e;
+    e = e == QUIRE_OK ? jinja_format_add_fill(out, s->fill, inside) : e;
     e = e == QUIRE_OK ? origin == JINJA_INPUT ? jout_add_as(out, body, origin) : jout_add(out, body) : e;
-    e = e == QUIRE_OK ? add_fill(out, s->fill, blanks - left - inside) : e;
+    e = e == QUIRE_OK ? jinja_format_add_fill(out, s->fill, blanks - left - inside) : e;
     return e == QUIRE_OK ? e : jrun_fail(r, QUIRE_TOO_LARGE, "the text is too long");
 }
 
@@ -111,7 +111,7 @@ static quire_err write_integer(jrun *r, jvalue v, const jformat_spec *s, jout *o
 }
 
 /* The magnitude of a float. */
-static quire_err write_digits(jrun *r, double f, const jformat_spec *s, strbuf *digits) {
+static quire_err jinja_format_write_digits(jrun *r, double f, const jformat_spec *s, strbuf *digits) {
     char text[1024], format[16];
     bool percent = s->type == '%', bare = s->type == 0;
     if (!isfinite(f)) {
@@ -140,17 +140,17 @@ static quire_err write_digits(jrun *r, double f, const jformat_spec *s, strbuf *
     return whole ? strbuf_add_str(digits, ".0") : percent ? strbuf_add_char(digits, '%') : QUIRE_OK;
 }
 
-static quire_err write_float(jrun *r, jvalue v, const jformat_spec *s, jout *out) {
+static quire_err jinja_format_write_float(jrun *r, jvalue v, const jformat_spec *s, jout *out) {
     double f = jis(v, J_HUGE) ? jbig_to_double(v.u.big) : jas_double(v);
     bool negative = signbit(f) && !isnan(f);
     strbuf digits = {0};
-    quire_err e = write_digits(r, fabs(f), s, &digits);
+    quire_err e = jinja_format_write_digits(r, fabs(f), s, &digits);
     e = e == QUIRE_OK ? finish_number(r, v, s, negative, "", 3, &digits, out) : jrun_no_memory(r);
     strbuf_deinit(&digits);
     return e;
 }
 
-static quire_err write_text(jrun *r, jvalue v, const jformat_spec *s, jout *out) {
+static quire_err jinja_format_write_text(jrun *r, jvalue v, const jformat_spec *s, jout *out) {
     jvalue text;
     jout o = jrun_out(r);
     TRY(jrun_take_text(r, jrun_write(r, v, &o), &o, &text));
@@ -193,7 +193,7 @@ quire_err jformat_value(jrun *r, jvalue v, const jformat_spec *s, jout *out) {
         return jrun_fail(r, QUIRE_TOO_LARGE, "a width of more than %d characters", JFORMAT_MAX_WIDTH);
     }
     if (number && (as_float || (jis(v, J_FLOAT) && (s->type == 0 || s->type == 'n')))) {
-        return write_float(r, v, s, out);
+        return jinja_format_write_float(r, v, s, out);
     }
     if (jis_whole(v) && (s->type == 0 ? !jis(v, J_BOOL) : strchr("bdinouxX", s->type) != NULL)) {
         return write_integer(r, v, s, out);
@@ -204,5 +204,6 @@ quire_err jformat_value(jrun *r, jvalue v, const jformat_spec *s, jout *out) {
         return pad(r, s, s->align != 0 ? s->align : '<', (str){0}, c,
                    v.is_input ? JINJA_INPUT : JINJA_TEMPLATE, out);
     }
-    return s->type == 0 || (s->type == 's' && !number) ? write_text(r, v, s, out) : wrong_type(r, v, s->type);
+    return s->type == 0 || (s->type == 's' && !number) ? jinja_format_write_text(r, v, s, out)
+                                                       : wrong_type(r, v, s->type);
 }

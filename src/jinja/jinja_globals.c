@@ -57,7 +57,7 @@ static quire_err gather_pairs(jrun *r, jvalue pairs, jdict *d) {
 }
 
 /* Makes a dictionary of another one's members, or of pairs, and the named arguments. */
-static quire_err gather(jrun *r, const jargs *args, jdict **out) {
+static quire_err jinja_globals_gather(jrun *r, const jargs *args, jdict **out) {
     size_t n_positional = args->n - args->n_named;
     TRY(jrun_dict(r, out));
     if (n_positional > 1) {
@@ -77,7 +77,7 @@ static quire_err gather(jrun *r, const jargs *args, jdict **out) {
 
 static JFUNCTION(global_dict) {
     jdict *d;
-    TRY(gather(r, rest, &d));
+    TRY(jinja_globals_gather(r, rest, &d));
     *out = (jvalue){.kind = J_DICT, .u.dict = d};
     return QUIRE_OK;
 }
@@ -107,7 +107,7 @@ quire_err jrun_check_stored(jrun *r, jvalue name) {
 
 static JFUNCTION(global_namespace) {
     jdict *d;
-    TRY(gather(r, rest, &d));
+    TRY(jinja_globals_gather(r, rest, &d));
     for (size_t i = 0; i < d->n; i++) {
         TRY(jrun_check_stored(r, d->entries[i].key));
     }

@@ -24,7 +24,7 @@ static const json_limits limits = {.max_depth = 128, /* under JVALUE_MAX_DEPTH *
                                    .names = JSON_NAMES_LAST,
                                    .takes_nul = true};
 
-static quire_err convert(jrun *r, json_scan *s, jvalue *out);
+static quire_err jinja_json_convert(jrun *r, json_scan *s, jvalue *out);
 
 static quire_err convert_text(jrun *r, json_scan *s, bool is_name, jvalue *out) {
     strbuf scratch = {0};
@@ -49,7 +49,7 @@ static quire_err convert_array(jrun *r, json_scan *s, jvalue *out) {
         }
         TRY(jrun_step(r, 1));
         TRY(jarena_grow(&r->arena, &items, &cap, n, sizeof *items) ? QUIRE_OK : jrun_no_memory(r));
-        TRY(convert(r, s, &items[n]));
+        TRY(jinja_json_convert(r, s, &items[n]));
         n++;
     }
 }
@@ -74,7 +74,7 @@ static quire_err convert_object(jrun *r, json_scan *s, jvalue *out) {
             break;
         }
         TRY(convert_text(r, s, true, &key));
-        TRY(convert(r, s, &value));
+        TRY(jinja_json_convert(r, s, &value));
         TRY(own(r, key.u.s, &value));
         TRY(jrun_set(r, d, key, value));
     }
@@ -125,7 +125,7 @@ static quire_err convert_any(jrun *r, json_scan *s, jvalue *out) {
     }
 }
 
-static quire_err convert(jrun *r, json_scan *s, jvalue *out) {
+static quire_err jinja_json_convert(jrun *r, json_scan *s, jvalue *out) {
     TRY(convert_any(r, s, out));
     out->is_input = true;
     return QUIRE_OK;
@@ -142,7 +142,7 @@ quire_err jjson_read(jrun *r, str text, jvalue *out) {
                          "the variables are not JSON: %s at byte %zu", fault.what, fault.at);
     }
     json_scan s = {.text = text};
-    return convert(r, &s, out);
+    return jinja_json_convert(r, &s, out);
 }
 
 /* ---- writing: Python's json.dumps ---- */
@@ -162,16 +162,16 @@ static quire_err write_escape(int32_t c, jout *out) {
     return jout_f(out, "\\u%04x\\u%04x", 0xd800 + (v >> 10), 0xdc00 + (v & 0x3ff));
 }
 
-static bool is_plain(char c, bool ascii) {
+static bool jinja_json_is_plain(char c, bool ascii) {
     return (unsigned char)c >= 0x20 && c != '"' && c != '\\' && ((unsigned char)c < 0x7f || !ascii);
 }
 
 /* The characters between the quotes; an escape's character has its origin. */
-static quire_err write_inside(str s, bool ascii, jout *out) {
+static quire_err jinja_json_write_inside(str s, bool ascii, jout *out) {
     jorigins origins = jarena_origins(out->arena, s);
     for (size_t i = 0; i < s.n;) {
         size_t start = i, size;
-        while (i < s.n && is_plain(s.p[i], ascii)) {
+        while (i < s.n && jinja_json_is_plain(s.p[i], ascii)) {
             i++;
         }
         TRY(i > start ? jout_add(out, (str){s.p + start, i - start}) : QUIRE_OK);
@@ -188,19 +188,19 @@ static quire_err write_inside(str s, bool ascii, jout *out) {
 static quire_err write_string(str s, bool ascii, jout *out) {
     uint8_t origin = out->origin;
     TRY(jout_char(out, '"'));
-    TRY(write_inside(s, ascii, out));
+    TRY(jinja_json_write_inside(s, ascii, out));
     out->origin = origin;
     return jout_char(out, '"');
 }
 
-static quire_err write_float(double f, jout *out) {
+static quire_err jinja_json_write_float(double f, jout *out) {
     if (isfinite(f)) {
         return jfloat_write(f, out);
     }
     return jout_str(out, isnan(f) ? "NaN" : f > 0 ? "Infinity" : "-Infinity");
 }
 
-static quire_err break_line(const jjson_style *style, int level, jout *out) {
+static quire_err jinja_json_break_line(const jjson_style *style, int level, jout *out) {
     if (!style->indented) {
         return QUIRE_OK;
     }
@@ -217,14 +217,14 @@ static quire_err write_array(jrun *r, const jlist *l, const jjson_style *style, 
     TRY(memory(r, jout_char(out, '[')));
     for (size_t i = 0; i < l->n; i++) {
         TRY(memory(r, i > 0 ? jout_add(out, style->item_separator) : QUIRE_OK));
-        TRY(memory(r, break_line(style, level + 1, out)));
+        TRY(memory(r, jinja_json_break_line(style, level + 1, out)));
         TRY(write_value(r, l->items[i], style, level + 1, out));
     }
-    TRY(memory(r, l->n > 0 ? break_line(style, level, out) : QUIRE_OK));
+    TRY(memory(r, l->n > 0 ? jinja_json_break_line(style, level, out) : QUIRE_OK));
     return memory(r, jout_char(out, ']'));
 }
 
-static quire_err write_key(jrun *r, jvalue key, const jjson_style *style, jout *out) {
+static quire_err jinja_json_write_key(jrun *r, jvalue key, const jjson_style *style, jout *out) {
     switch (key.kind) {
     case J_STRING:
         return memory(r, write_string(key.u.s, style->ascii, out));
@@ -265,19 +265,20 @@ quire_err jjson_order(jrun *r, const jdict *d, bool sort, size_t **order) {
     return QUIRE_OK;
 }
 
-static quire_err write_object(jrun *r, const jdict *d, const jjson_style *style, int level, jout *out) {
+static quire_err jinja_json_write_object(jrun *r, const jdict *d, const jjson_style *style, int level,
+                                         jout *out) {
     size_t *order;
     TRY(jjson_order(r, d, style->sort_keys, &order));
     TRY(memory(r, jout_char(out, '{')));
     for (size_t i = 0; i < d->n; i++) {
         const jentry *entry = &d->entries[order[i]];
         TRY(memory(r, i > 0 ? jout_add(out, style->item_separator) : QUIRE_OK));
-        TRY(memory(r, break_line(style, level + 1, out)));
-        TRY(write_key(r, entry->key, style, out));
+        TRY(memory(r, jinja_json_break_line(style, level + 1, out)));
+        TRY(jinja_json_write_key(r, entry->key, style, out));
         TRY(memory(r, jout_add(out, style->key_separator)));
         TRY(write_value(r, entry->value, style, level + 1, out));
     }
-    TRY(memory(r, d->n > 0 ? break_line(style, level, out) : QUIRE_OK));
+    TRY(memory(r, d->n > 0 ? jinja_json_break_line(style, level, out) : QUIRE_OK));
     return memory(r, jout_char(out, '}'));
 }
 
@@ -290,14 +291,14 @@ static quire_err write_kind(jrun *r, jvalue v, const jjson_style *style, int lev
     case J_INT:
         return memory(r, jout_f(out, "%lld", (long long)v.u.i));
     case J_FLOAT:
-        return memory(r, write_float(v.u.f, out));
+        return memory(r, jinja_json_write_float(v.u.f, out));
     case J_STRING:
         return memory(r, write_string(v.u.s, style->ascii, out));
     case J_LIST:
     case J_TUPLE:
         return write_array(r, v.u.list, style, level, out);
     case J_DICT:
-        return write_object(r, v.u.dict, style, level, out);
+        return jinja_json_write_object(r, v.u.dict, style, level, out);
     case J_HUGE:
         return memory(r, jvalue_write(v, out));
     default:

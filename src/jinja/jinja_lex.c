@@ -60,17 +60,17 @@ static quire_err fail_with(lexer *l, quire_err code, size_t offset, const char *
                        part.n > 0 ? part.p : "");
 }
 
-static quire_err fail(lexer *l, size_t offset, const char *what, str part) {
+static quire_err jinja_lex_fail(lexer *l, size_t offset, const char *what, str part) {
     return fail_with(l, QUIRE_INVALID, offset, what, part);
 }
 
-static quire_err no_memory(lexer *l) {
+static quire_err jinja_lex_no_memory(lexer *l) {
     return err_set(l->err, QUIRE_NO_MEMORY, -1, "out of memory for a template");
 }
 
-static quire_err add(lexer *l, jtoken_kind kind, size_t offset, str text, jvalue value) {
+static quire_err jinja_lex_add(lexer *l, jtoken_kind kind, size_t offset, str text, jvalue value) {
     if (mem_grow(&l->tokens, &l->cap, l->n + 1, sizeof *l->tokens) != QUIRE_OK) {
-        return no_memory(l);
+        return jinja_lex_no_memory(l);
     }
     jtoken *t = &l->tokens[l->n++];
     *t = (jtoken){.kind = kind, .text = text, .value = value};
@@ -78,12 +78,12 @@ static quire_err add(lexer *l, jtoken_kind kind, size_t offset, str text, jvalue
     return QUIRE_OK;
 }
 
-static bool starts(const lexer *l, size_t at, const char *what) {
+static bool jinja_lex_starts(const lexer *l, size_t at, const char *what) {
     size_t n = strlen(what);
     return l->source.n - at >= n && memcmp(l->source.p + at, what, n) == 0;
 }
 
-static size_t skip_space(const lexer *l, size_t at) {
+static size_t jinja_lex_skip_space(const lexer *l, size_t at) {
     size_t size;
     while (at < l->source.n && jchar_is_space(jchar_at(l->source.p + at, l->source.n - at, &size))) {
         at += size;
@@ -107,7 +107,7 @@ static quire_err add_data(lexer *l, size_t from, size_t to, char sign, bool bloc
             text.n = line;
         }
     }
-    return text.n == 0 ? QUIRE_OK : add(l, T_DATA, from, text, jnone());
+    return text.n == 0 ? QUIRE_OK : jinja_lex_add(l, T_DATA, from, text, jnone());
 }
 
 /* The end of a tag's closing at `at` ("%}", "-%}", "+%}" and the blanks dropped after
@@ -115,12 +115,12 @@ static quire_err add_data(lexer *l, size_t from, size_t to, char sign, bool bloc
 static size_t tag_end(const lexer *l, size_t at, const char *close, bool plus, bool trim) {
     bool minus = l->source.p[at] == '-';
     size_t skip = minus || (plus && l->source.p[at] == '+');
-    if (at + skip > l->source.n || !starts(l, at + skip, close)) {
+    if (at + skip > l->source.n || !jinja_lex_starts(l, at + skip, close)) {
         return 0;
     }
     size_t end = at + skip + 2;
     if (minus) {
-        return skip_space(l, end);
+        return jinja_lex_skip_space(l, end);
     }
     return skip == 0 && trim && l->options.trim_blocks && end < l->source.n && l->source.p[end] == '\n'
                ? end + 1
@@ -133,13 +133,13 @@ static char sign_at(const lexer *l, size_t at) {
 
 /* The end of a block tag at `at` that contains only word ("{%", a sign, blanks, word,
  * blanks, an end), else 0. */
-static size_t block_of(const lexer *l, size_t at, const char *word, bool plus, bool trim) {
+static size_t jinja_lex_block_of(const lexer *l, size_t at, const char *word, bool plus, bool trim) {
     size_t i = at + 2;
-    i = skip_space(l, i + (sign_at(l, i) != 0));
-    if (!starts(l, i, word)) {
+    i = jinja_lex_skip_space(l, i + (sign_at(l, i) != 0));
+    if (!jinja_lex_starts(l, i, word)) {
         return 0;
     }
-    i = skip_space(l, i + strlen(word));
+    i = jinja_lex_skip_space(l, i + strlen(word));
     return i < l->source.n ? tag_end(l, i, "%}", plus, trim) : 0;
 }
 
@@ -152,14 +152,14 @@ static void passed(lexer *l, size_t end) {
 static quire_err lex_raw(lexer *l, size_t tag) {
     size_t from = l->at;
     for (size_t i = from; i + 1 < l->source.n; i++) {
-        size_t end = starts(l, i, "{%") ? block_of(l, i, "endraw", true, true) : 0;
+        size_t end = jinja_lex_starts(l, i, "{%") ? jinja_lex_block_of(l, i, "endraw", true, true) : 0;
         if (end > 0) {
             TRY(add_data(l, from, i, sign_at(l, i + 2), true));
             passed(l, end);
             return QUIRE_OK;
         }
     }
-    return from == l->source.n ? QUIRE_OK : fail(l, tag, "Missing end of raw directive", (str){0});
+    return from == l->source.n ? QUIRE_OK : jinja_lex_fail(l, tag, "Missing end of raw directive", (str){0});
 }
 
 static quire_err lex_comment(lexer *l, size_t tag) {
@@ -171,12 +171,12 @@ static quire_err lex_comment(lexer *l, size_t tag) {
             return QUIRE_OK;
         }
     }
-    return fail(l, tag, "Missing end of comment tag", (str){0});
+    return jinja_lex_fail(l, tag, "Missing end of comment tag", (str){0});
 }
 
 /* ---- inside tags ---- */
 
-static bool is_digit(char c) {
+static bool jinja_lex_is_digit(char c) {
     return c >= '0' && c <= '9';
 }
 
@@ -186,7 +186,7 @@ static bool is_digit_of(int base, char c) {
 
 /* Skips digits of a base with single underscores between them, from `at`. Returns the
  * offset after them. */
-static size_t digits(const lexer *l, size_t at, int base) {
+static size_t jinja_lex_digits(const lexer *l, size_t at, int base) {
     size_t i = at;
     while (i < l->source.n) {
         if (is_digit_of(base, l->source.p[i])) {
@@ -206,16 +206,16 @@ static size_t float_end(const lexer *l, size_t at) {
     if (at > 0 && l->source.p[at - 1] == '.') {
         return 0;
     }
-    size_t whole = digits(l, at, 10), i = whole;
-    if (i + 1 < l->source.n && l->source.p[i] == '.' && is_digit(l->source.p[i + 1])) {
-        i = digits(l, i + 1, 10);
+    size_t whole = jinja_lex_digits(l, at, 10), i = whole;
+    if (i + 1 < l->source.n && l->source.p[i] == '.' && jinja_lex_is_digit(l->source.p[i + 1])) {
+        i = jinja_lex_digits(l, i + 1, 10);
     }
     size_t mantissa = i;
     if (i < l->source.n && (l->source.p[i] == 'e' || l->source.p[i] == 'E')) {
         i++;
         i += sign_at(l, i) != 0;
-        if (i < l->source.n && is_digit(l->source.p[i])) {
-            return digits(l, i, 10);
+        if (i < l->source.n && jinja_lex_is_digit(l->source.p[i])) {
+            return jinja_lex_digits(l, i, 10);
         }
     }
     return mantissa > whole ? mantissa : 0;
@@ -235,12 +235,13 @@ static quire_err lex_number(lexer *l) {
                                                 : 10;
         if (base != 10) {
             at += start + 2 < l->source.n && l->source.p[start + 2] == '_' ? 3 : 2;
-            end = digits(l, at, base);
+            end = jinja_lex_digits(l, at, base);
         } else {
-            end = digits(l, start, l->source.p[start] == '0' ? 1 : 10); /* zeros only, after a zero */
+            /* zeros only, after a zero */
+            end = jinja_lex_digits(l, start, l->source.p[start] == '0' ? 1 : 10);
         }
         if (end == at) {
-            return fail(l, start, "malformed number ", (str){l->source.p + start, 2});
+            return jinja_lex_fail(l, start, "malformed number ", (str){l->source.p + start, 2});
         }
     }
     size_t n = 0;
@@ -253,7 +254,7 @@ static quire_err lex_number(lexer *l) {
     l->at = end;
     str token = {l->source.p + start, end - start};
     if (is_float) {
-        return add(l, T_FLOAT, start, token, jfloat(c_locale_strtod(text, NULL)));
+        return jinja_lex_add(l, T_FLOAT, start, token, jfloat(c_locale_strtod(text, NULL)));
     }
     errno = 0;
     long long value = strtoll(text, NULL, base);
@@ -262,9 +263,9 @@ static quire_err lex_number(lexer *l) {
         jvalue big = jbig_parse(l->arena, (str){token.p + prefix, token.n - prefix}, (uint32_t)base, false);
         return jis(big, J_MISSING)
                    ? fail_with(l, QUIRE_TOO_LARGE, start, "an integer of too many digits: ", token)
-                   : add(l, T_INT, start, token, big);
+                   : jinja_lex_add(l, T_INT, start, token, big);
     }
-    return add(l, T_INT, start, token, jint(value));
+    return jinja_lex_add(l, T_INT, start, token, jint(value));
 }
 
 static bool is_name_char(int32_t c, bool first) {
@@ -324,12 +325,12 @@ static quire_err lex_string(lexer *l) {
         end += l->source.p[end] == '\\' ? 2 : 1;
     }
     if (end >= l->source.n) {
-        return fail(l, start, "unexpected char ", (str){l->source.p + start, 1});
+        return jinja_lex_fail(l, start, "unexpected char ", (str){l->source.p + start, 1});
     }
     uint8_t *none;
     char *text = jarena_bytes(l->arena, end - start, JINJA_TEMPLATE, &none);
     if (text == NULL) {
-        return no_memory(l);
+        return jinja_lex_no_memory(l);
     }
     size_t n = 0;
     for (size_t i = start + 1; i < end;) {
@@ -343,14 +344,14 @@ static quire_err lex_string(lexer *l) {
         }
         size_t written, read = unescape_one(l->source.p + i, end - i, text + n, &written);
         if (read == 0) {
-            return fail(l, i, "malformed or unknown escape ",
-                        (str){l->source.p + i, end - i < 6 ? end - i : 6});
+            return jinja_lex_fail(l, i, "malformed or unknown escape ",
+                                  (str){l->source.p + i, end - i < 6 ? end - i : 6});
         }
         i += read;
         n += written;
     }
     l->at = end + 1;
-    return add(l, T_STRING, start, (str){text, n}, jnone());
+    return jinja_lex_add(l, T_STRING, start, (str){text, n}, jnone());
 }
 
 static quire_err lex_operator(lexer *l) {
@@ -358,48 +359,49 @@ static quire_err lex_operator(lexer *l) {
     size_t start = l->at, n = 1;
     char c = l->source.p[start];
     for (size_t i = 0; i < sizeof two / sizeof two[0]; i++) {
-        n = starts(l, start, two[i]) ? 2 : n;
+        n = jinja_lex_starts(l, start, two[i]) ? 2 : n;
     }
     if (n == 1 && (c == '\0' || strchr("+-/*%~[](){}><=.:|,;", c) == NULL)) {
-        return fail(l, start, "unexpected char ",
-                    (str){l->source.p + start, jchar_size(l->source.p + start, l->source.n - start)});
+        return jinja_lex_fail(
+            l, start, "unexpected char ",
+            (str){l->source.p + start, jchar_size(l->source.p + start, l->source.n - start)});
     }
     if (c == '(' || c == '[' || c == '{') {
         if (l->n_brackets == MAX_BRACKETS) {
-            return fail(l, start, "brackets nested too deeply", (str){0});
+            return jinja_lex_fail(l, start, "brackets nested too deeply", (str){0});
         }
         l->brackets[l->n_brackets++] = c == '(' ? ')' : c == '[' ? ']' : '}';
     } else if (c == ')' || c == ']' || c == '}') {
         if (l->n_brackets == 0 || l->brackets[l->n_brackets - 1] != c) {
-            return fail(l, start, "unexpected ", (str){l->source.p + start, 1});
+            return jinja_lex_fail(l, start, "unexpected ", (str){l->source.p + start, 1});
         }
         l->n_brackets--;
     }
     l->at += n;
-    return add(l, T_OPERATOR, start, (str){l->source.p + start, n}, jnone());
+    return jinja_lex_add(l, T_OPERATOR, start, (str){l->source.p + start, n}, jnone());
 }
 
 /* Reads the tokens from after a tag's opening to after its end. */
 static quire_err lex_tag(lexer *l, size_t tag, bool block) {
-    TRY(add(l, block ? T_BLOCK_BEGIN : T_PRINT_BEGIN, tag, (str){0}, jnone()));
+    TRY(jinja_lex_add(l, block ? T_BLOCK_BEGIN : T_PRINT_BEGIN, tag, (str){0}, jnone()));
     l->at = tag + 2 + (sign_at(l, tag + 2) != 0);
     l->n_brackets = 0;
     for (;;) {
-        l->at = skip_space(l, l->at);
+        l->at = jinja_lex_skip_space(l, l->at);
         if (l->at >= l->source.n) {
-            return fail(l, tag,
-                        block ? "the block's end %} is missing" : "the expression's end }} is missing",
-                        (str){0});
+            return jinja_lex_fail(
+                l, tag, block ? "the block's end %} is missing" : "the expression's end }} is missing",
+                (str){0});
         }
         size_t end = l->n_brackets > 0 ? 0 : tag_end(l, l->at, block ? "%}" : "}}", block, block);
         if (end > 0) {
-            TRY(add(l, block ? T_BLOCK_END : T_PRINT_END, l->at, (str){0}, jnone()));
+            TRY(jinja_lex_add(l, block ? T_BLOCK_END : T_PRINT_END, l->at, (str){0}, jnone()));
             passed(l, end);
             return QUIRE_OK;
         }
         size_t size, start = l->at;
         int32_t c = jchar_at(l->source.p + start, l->source.n - start, &size);
-        if (is_digit((char)c) && c < 0x80) {
+        if (jinja_lex_is_digit((char)c) && c < 0x80) {
             TRY(lex_number(l));
         } else if (c == '"' || c == '\'') {
             TRY(lex_string(l));
@@ -408,7 +410,7 @@ static quire_err lex_tag(lexer *l, size_t tag, bool block) {
                 l->at += size;
                 c = l->at < l->source.n ? jchar_at(l->source.p + l->at, l->source.n - l->at, &size) : 0;
             } while (c > 0 && is_name_char(c, false));
-            TRY(add(l, T_NAME, start, (str){l->source.p + start, l->at - start}, jnone()));
+            TRY(jinja_lex_add(l, T_NAME, start, (str){l->source.p + start, l->at - start}, jnone()));
         } else {
             TRY(lex_operator(l));
         }
@@ -424,13 +426,13 @@ static quire_err lex_all(lexer *l) {
             tag++;
         }
         if (tag + 1 >= l->source.n) {
-            TRY(add(l, T_DATA, l->at, (str){l->source.p + l->at, l->source.n - l->at}, jnone()));
+            TRY(jinja_lex_add(l, T_DATA, l->at, (str){l->source.p + l->at, l->source.n - l->at}, jnone()));
             l->at = l->source.n;
             break;
         }
         char kind = l->source.p[tag + 1];
         TRY(add_data(l, l->at, tag, sign_at(l, tag + 2), kind != '{'));
-        size_t raw = kind == '%' ? block_of(l, tag, "raw", false, false) : 0;
+        size_t raw = kind == '%' ? jinja_lex_block_of(l, tag, "raw", false, false) : 0;
         if (raw > 0) {
             passed(l, raw);
             TRY(lex_raw(l, tag));
@@ -438,11 +440,11 @@ static quire_err lex_all(lexer *l) {
             TRY(kind == '#' ? lex_comment(l, tag) : lex_tag(l, tag, kind == '%'));
         }
     }
-    return add(l, T_END, l->source.n, (str){0}, jnone());
+    return jinja_lex_add(l, T_END, l->source.n, (str){0}, jnone());
 }
 
 /* Copies the source with \n as the only line end, and without the last line's end. */
-static quire_err normalise(str source, jarena *arena, str *out) {
+static quire_err jinja_lex_normalise(str source, jarena *arena, str *out) {
     uint8_t *none;
     char *text = jarena_bytes(arena, source.n + 1, JINJA_TEMPLATE, &none);
     TRY(mem_check(text));
@@ -461,8 +463,8 @@ static quire_err normalise(str source, jarena *arena, str *out) {
 
 quire_err jinja_lex(str source, jinja_options options, jarena *arena, jtoken **tokens, quire_error *err) {
     lexer l = {.options = options, .arena = arena, .err = err, .line = 1, .line_starting = true};
-    quire_err e = normalise(source, arena, &l.source);
-    e = e != QUIRE_OK ? no_memory(&l) : lex_all(&l);
+    quire_err e = jinja_lex_normalise(source, arena, &l.source);
+    e = e != QUIRE_OK ? jinja_lex_no_memory(&l) : lex_all(&l);
     if (e != QUIRE_OK) {
         mem_free(l.tokens);
         l.tokens = NULL;

@@ -222,7 +222,7 @@ quire_err jget_member(jrun *r, jvalue object, str name, jvalue *out) {
 }
 
 /* The element at an index (negative: from the end), or J_MISSING. */
-static quire_err element(jrun *r, jvalue object, int64_t index, jvalue *out) {
+static quire_err jinja_member_element(jrun *r, jvalue object, int64_t index, jvalue *out) {
     *out = (jvalue){.kind = J_MISSING};
     int64_t n = 0;
     if (jis(object, J_STRING)) {
@@ -274,7 +274,7 @@ quire_err jget_item(jrun *r, jvalue object, jvalue key, jvalue *out) {
         }
     }
     if (jis_integer(key)) {
-        TRY(element(r, object, jas_integer(key), out));
+        TRY(jinja_member_element(r, object, jas_integer(key), out));
         if (!jis(*out, J_MISSING)) {
             return QUIRE_OK;
         }

@@ -32,11 +32,11 @@ static JFUNCTION(str_case) {
     return jcase_map(r, s, (jcase)how, out);
 }
 
-static bool is_space(int32_t c) {
+static bool jinja_methods_is_space(int32_t c) {
     return c >= 0 && jchar_is_space(c);
 }
 
-static bool is_alnum(int32_t c) {
+static bool jinja_methods_is_alnum(int32_t c) {
     return jchar_is_alpha(c) || jchar_is_digit(c) || jchar_is_numeric(c);
 }
 
@@ -44,8 +44,9 @@ enum { KIND_DECIMAL, KIND_DIGIT, KIND_NUMERIC, KIND_ALPHA, KIND_ALNUM, KIND_SPAC
 
 /* True when there are characters and all are of a kind. how: the kind. */
 static JFUNCTION(str_all_are) {
-    static bool (*const kinds[])(int32_t c) = {jchar_is_decimal, jchar_is_digit, jchar_is_numeric,
-                                               jchar_is_alpha,   is_alnum,       is_space};
+    static bool (*const kinds[])(int32_t c) = {jchar_is_decimal,       jchar_is_digit,
+                                               jchar_is_numeric,       jchar_is_alpha,
+                                               jinja_methods_is_alnum, jinja_methods_is_space};
     str s;
     TRY(jarg_self(r, args, &s));
     bool all = s.n > 0;
@@ -171,7 +172,7 @@ static JFUNCTION(str_strip) {
 }
 
 /* end: END_LEFT or END_RIGHT. */
-static bool has_end(str s, str part, int end) {
+static bool jinja_methods_has_end(str s, str part, int end) {
     return part.n <= s.n && str_eq((str){end == END_LEFT ? s.p : s.p + s.n - part.n, part.n}, part);
 }
 
@@ -180,7 +181,7 @@ static JFUNCTION(str_remove_end) {
     str s, part;
     TRY(jarg_self(r, args, &s));
     TRY(jrun_want_text(r, args[1], how == END_LEFT ? "the prefix" : "the suffix", &part));
-    size_t n = has_end(s, part, how) ? part.n : 0;
+    size_t n = jinja_methods_has_end(s, part, how) ? part.n : 0;
     *out = jstring((str){how == END_LEFT ? s.p + n : s.p, s.n - n});
     return QUIRE_OK;
 }
@@ -220,7 +221,7 @@ static JFUNCTION(str_has_end) {
     bool found = false;
     for (size_t i = 0; i < n; i++) {
         TRY(jrun_want_text(r, parts[i], "the argument", &part));
-        found = found || (!beyond && has_end(s, part, how));
+        found = found || (!beyond && jinja_methods_has_end(s, part, how));
     }
     *out = jbool(found);
     return QUIRE_OK;

@@ -8,7 +8,7 @@ typedef struct pieces {
     size_t n, cap;
 } pieces;
 
-static quire_err add_piece(jrun *r, pieces *p, str s) {
+static quire_err jinja_methods_cut_add_piece(jrun *r, pieces *p, str s) {
     if (!jarena_grow(&r->arena, &p->items, &p->cap, p->n, sizeof *p->items)) {
         return jrun_no_memory(r);
     }
@@ -22,7 +22,7 @@ static quire_err split_blanks(jrun *r, str s, int64_t max, bool last, pieces *p)
     s = jstr_strip(s, !last, last);
     while (s.n > 0) {
         if (max-- == 0) {
-            return add_piece(r, p, s); /* the rest keeps the blanks at its far end */
+            return jinja_methods_cut_add_piece(r, p, s); /* the rest keeps the blanks at its far end */
         }
         size_t i = last ? s.n : 0, size;
         for (;;) { /* one word */
@@ -35,7 +35,7 @@ static quire_err split_blanks(jrun *r, str s, int64_t max, bool last, pieces *p)
             }
             i = last ? at : at + size;
         }
-        TRY(add_piece(r, p, last ? (str){s.p + i, s.n - i} : (str){s.p, i}));
+        TRY(jinja_methods_cut_add_piece(r, p, last ? (str){s.p + i, s.n - i} : (str){s.p, i}));
         s = jstr_strip(last ? (str){s.p, i} : (str){s.p + i, s.n - i}, !last, last);
     }
     return QUIRE_OK;
@@ -49,10 +49,10 @@ static quire_err split_at(jrun *r, str s, str separator, int64_t max, bool last,
             break;
         }
         str left = {s.p, at}, right = {s.p + at + separator.n, s.n - at - separator.n};
-        TRY(add_piece(r, p, last ? right : left));
+        TRY(jinja_methods_cut_add_piece(r, p, last ? right : left));
         s = last ? left : right;
     }
-    return add_piece(r, p, s);
+    return jinja_methods_cut_add_piece(r, p, s);
 }
 
 /* how: whether the last places count, and not the first. */
@@ -89,7 +89,7 @@ quire_err jstr_split_lines(jrun *r, str s, bool keep_ends, jvalue **lines, size_
         if (ends_line(c) || i + size == s.n) {
             size_t end = ends_line(c) ? i : i + size;
             size += c == '\r' && i + 1 < s.n && s.p[i + 1] == '\n';
-            TRY(add_piece(r, &p, (str){s.p + start, (keep_ends ? i + size : end) - start}));
+            TRY(jinja_methods_cut_add_piece(r, &p, (str){s.p + start, (keep_ends ? i + size : end) - start}));
             start = i + size;
         }
     }
@@ -178,7 +178,7 @@ JFUNCTION(str_replace) {
 
 /* ---- padding ---- */
 
-static quire_err add_fill(jrun *r, str fill, int64_t n) {
+static quire_err jinja_methods_cut_add_fill(jrun *r, str fill, int64_t n) {
     TRY(jrun_step(r, n > 0 ? (size_t)n : 0));
     for (; n > 0; n--) {
         TRY(jrun_add(r, fill));
@@ -200,9 +200,9 @@ JFUNCTION(str_pad) {
     int64_t n = (int64_t)jstr_length(s), blanks = width > n ? width - n : 0;
     int64_t left = how == 'l' ? 0 : how == 'r' ? blanks : blanks / 2 + (blanks & width & 1);
     jout_clear(&r->scratch);
-    TRY(add_fill(r, fill, left));
+    TRY(jinja_methods_cut_add_fill(r, fill, left));
     TRY(jrun_add(r, s));
-    TRY(add_fill(r, fill, blanks - left));
+    TRY(jinja_methods_cut_add_fill(r, fill, blanks - left));
     return jrun_scratch(r, out);
 }
 
@@ -214,7 +214,7 @@ JFUNCTION(str_zfill) {
     size_t sign = s.n > 0 && (s.p[0] == '+' || s.p[0] == '-');
     jout_clear(&r->scratch);
     TRY(jrun_add(r, (str){s.p, sign}));
-    TRY(add_fill(r, str_of("0"), width > 0 ? width - (int64_t)jstr_length(s) : 0));
+    TRY(jinja_methods_cut_add_fill(r, str_of("0"), width > 0 ? width - (int64_t)jstr_length(s) : 0));
     TRY(jrun_add(r, (str){s.p + sign, s.n - sign}));
     return jrun_scratch(r, out);
 }
@@ -229,7 +229,7 @@ JFUNCTION(str_expandtabs) {
         size = jchar_size(s.p + i, s.n - i);
         if (s.p[i] == '\t') {
             int64_t blanks = width > 0 ? width - column % width : 0;
-            TRY(add_fill(r, str_of(" "), blanks));
+            TRY(jinja_methods_cut_add_fill(r, str_of(" "), blanks));
             column += blanks;
         } else {
             TRY(jrun_add(r, (str){s.p + i, size}));

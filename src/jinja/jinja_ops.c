@@ -37,7 +37,7 @@ static quire_err big_of(jrun *r, jvalue v, const jbig **out) {
     return jrun_check_memory(r, *out);
 }
 
-static quire_err multiply(jrun *r, jvalue a, jvalue b, jvalue *out) {
+static quire_err jinja_ops_multiply(jrun *r, jvalue a, jvalue b, jvalue *out) {
     const jbig *x, *y;
     int64_t value;
     if (jis_integer(a) && jis_integer(b) && !__builtin_mul_overflow(jas_integer(a), jas_integer(b), &value)) {
@@ -74,9 +74,9 @@ static quire_err integer_power(jrun *r, jvalue base, jvalue exponent, jvalue *ou
     }
     *out = jint(1);
     while (e > 0) { /* by squares; the highest ones are not needed */
-        TRY((e & 1) != 0 ? multiply(r, *out, base, out) : QUIRE_OK);
+        TRY((e & 1) != 0 ? jinja_ops_multiply(r, *out, base, out) : QUIRE_OK);
         e >>= 1;
-        TRY(e > 0 ? multiply(r, base, base, &base) : QUIRE_OK);
+        TRY(e > 0 ? jinja_ops_multiply(r, base, base, &base) : QUIRE_OK);
     }
     return QUIRE_OK;
 }
@@ -123,7 +123,7 @@ static quire_err integer_op(jrun *r, jop op, jvalue a, jvalue b, jvalue *out) {
         return integer_power(r, a, b, out);
     }
     if (op == OP_MUL) {
-        return multiply(r, a, b, out);
+        return jinja_ops_multiply(r, a, b, out);
     }
     if (jis_integer(a) && jis_integer(b)) {
         int64_t x = jas_integer(a), y = jas_integer(b), value;
@@ -259,7 +259,7 @@ static bool is_sequence(jvalue v) {
     return jis(v, J_STRING) || jis(v, J_LIST) || jis(v, J_TUPLE);
 }
 
-static quire_err binary(jrun *r, jop op, jvalue a, jvalue b, jvalue *out) {
+static quire_err jinja_ops_binary(jrun *r, jop op, jvalue a, jvalue b, jvalue *out) {
     if (jis_whole(a) && jis_whole(b)) {
         return integer_op(r, op, a, b, out);
     }
@@ -288,12 +288,12 @@ static quire_err binary(jrun *r, jop op, jvalue a, jvalue b, jvalue *out) {
 }
 
 quire_err jop_binary(jrun *r, jop op, jvalue a, jvalue b, jvalue *out) {
-    TRY(binary(r, op, a, b, out));
+    TRY(jinja_ops_binary(r, op, a, b, out));
     out->is_input = a.is_input || b.is_input;
     return QUIRE_OK;
 }
 
-static quire_err negate(jrun *r, bool minus, jvalue a, jvalue *out) {
+static quire_err jinja_ops_negate(jrun *r, bool minus, jvalue a, jvalue *out) {
     if (jis(a, J_UNDEFINED)) {
         return jrun_undefined(r, a);
     }
@@ -316,7 +316,7 @@ static quire_err negate(jrun *r, bool minus, jvalue a, jvalue *out) {
 }
 
 quire_err jop_negate(jrun *r, bool minus, jvalue a, jvalue *out) {
-    TRY(negate(r, minus, a, out));
+    TRY(jinja_ops_negate(r, minus, a, out));
     out->is_input = a.is_input;
     return QUIRE_OK;
 }

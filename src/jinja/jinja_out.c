@@ -21,7 +21,8 @@ void jout_clear(jout *o) {
 
 /* The next capacity of an array of elements of size bytes that is to hold `needed`;
  * counted. The caller releases the last one. */
-static quire_err more(jout *o, size_t cap, size_t first, size_t needed, size_t size, size_t *wanted) {
+static quire_err jinja_out_more(jout *o, size_t cap, size_t first, size_t needed, size_t size,
+                                size_t *wanted) {
     *wanted = cap == 0 ? first : 2 * cap;
     *wanted = needed > *wanted ? needed : *wanted;
     return jarena_charge(o->arena, *wanted * size) ? QUIRE_OK : QUIRE_TOO_LARGE;
@@ -32,12 +33,12 @@ static quire_err beyond_output(jout *o) {
     return QUIRE_TOO_LARGE;
 }
 
-static quire_err reserve(jout *o, size_t n) {
+static quire_err jinja_out_reserve(jout *o, size_t n) {
     size_t cap = o->text.cap, wanted;
     if (n < cap - o->text.n) { /* with the zero after it */
         return QUIRE_OK;
     }
-    TRY(more(o, cap, FIRST_BYTES, o->text.n + n + 1, 1, &wanted));
+    TRY(jinja_out_more(o, cap, FIRST_BYTES, o->text.n + n + 1, 1, &wanted));
     quire_err e = strbuf_reserve(&o->text, wanted - 1 - o->text.n);
     jarena_release(o->arena, e == QUIRE_OK ? cap + wanted - o->text.cap : wanted);
     return e;
@@ -52,7 +53,7 @@ static quire_err add_span(jout *o, size_t start, size_t end) {
     }
     if (in->n == cap) {
         TRY(cap >= JINJA_MAX_OUTPUT / sizeof *in->spans ? beyond_output(o) : QUIRE_OK);
-        TRY(more(o, cap, FIRST_SPANS, in->n + 1, sizeof *in->spans, &wanted));
+        TRY(jinja_out_more(o, cap, FIRST_SPANS, in->n + 1, sizeof *in->spans, &wanted));
         quire_err e = mem_grow(&in->spans, &in->cap, wanted, sizeof *in->spans);
         jarena_release(o->arena, (e == QUIRE_OK ? cap + wanted - in->cap : wanted) * sizeof *in->spans);
         TRY(e);
@@ -70,9 +71,9 @@ static quire_err poll(jout *o) {
     return e;
 }
 
-static quire_err append(jout *o, str s) {
+static quire_err jinja_out_append(jout *o, str s) {
     TRY(poll(o));
-    TRY(s.n > JINJA_MAX_OUTPUT - o->text.n ? beyond_output(o) : reserve(o, s.n));
+    TRY(s.n > JINJA_MAX_OUTPUT - o->text.n ? beyond_output(o) : jinja_out_reserve(o, s.n));
     return strbuf_add(&o->text, s.p, s.n);
 }
 
@@ -80,7 +81,7 @@ quire_err jout_add_as(jout *o, str s, uint8_t origin) {
     if (s.n == 0) {
         return QUIRE_OK;
     }
-    TRY(append(o, s));
+    TRY(jinja_out_append(o, s));
     return origin == JINJA_INPUT ? add_span(o, o->text.n - s.n, o->text.n) : QUIRE_OK;
 }
 
@@ -90,7 +91,7 @@ quire_err jout_add(jout *o, str s) {
         return jout_add_as(o, s, origins.all);
     }
     size_t at = o->text.n;
-    TRY(append(o, s));
+    TRY(jinja_out_append(o, s));
     for (size_t i = 0; i < s.n;) {
         const uint8_t *from = memchr(origins.of_bytes + i, JINJA_INPUT, s.n - i);
         if (from == NULL) {

@@ -98,19 +98,19 @@ static const char *next_in_words(const jparser *p, char buf[48]) {
     }
 }
 
-static quire_err expected(jparser *p, const char *what) {
+static quire_err jinja_parse_expected(jparser *p, const char *what) {
     char buf[48];
     return jparse_fail(p, QUIRE_INVALID, "expected token '%s', got '%s'", what, next_in_words(p, buf));
 }
 
 quire_err jparse_expect_op(jparser *p, const char *op) {
-    return jparse_skip_op(p, op) ? QUIRE_OK : expected(p, op);
+    return jparse_skip_op(p, op) ? QUIRE_OK : jinja_parse_expected(p, op);
 }
 
 /* Skips a token of a kind, which what describes. */
 static quire_err expect_kind(jparser *p, jtoken_kind kind, const char *what) {
     if (p->at->kind != kind) {
-        return expected(p, what);
+        return jinja_parse_expected(p, what);
     }
     p->at++;
     return QUIRE_OK;
@@ -213,7 +213,7 @@ static quire_err parse_for(jparser *p, jnode **out) {
         return jparse_fail(p, QUIRE_INVALID, "Can't assign to special loop variable in for-loop target");
     }
     if (!jparse_skip_name(p, "in")) {
-        return expected(p, "in");
+        return jinja_parse_expected(p, "in");
     }
     p->soft = false;
     TRY(jparse_tuple(p, false, "recursive", &(*out)->b));
@@ -428,9 +428,9 @@ static quire_err parse_include(jparser *p, jnode **out) {
     return QUIRE_OK;
 }
 
-static quire_err parse_import(jparser *p, jnode **out) {
+static quire_err jinja_parse_import(jparser *p, jnode **out) {
     TRY(parse_other(p, N_IMPORT, out));
-    TRY(jparse_skip_name(p, "as") ? QUIRE_OK : expected(p, "as"));
+    TRY(jparse_skip_name(p, "as") ? QUIRE_OK : jinja_parse_expected(p, "as"));
     TRY(jparse_expect_name(p, &(*out)->name));
     parse_context(p, *out, false);
     return QUIRE_OK;
@@ -440,7 +440,7 @@ static quire_err parse_from(jparser *p, jnode **out) {
     jnodes targets = {0};
     str names[JINJA_MAX_ARGUMENTS];
     TRY(parse_other(p, N_FROM, out));
-    TRY(jparse_skip_name(p, "import") ? QUIRE_OK : expected(p, "import"));
+    TRY(jparse_skip_name(p, "import") ? QUIRE_OK : jinja_parse_expected(p, "import"));
     do {
         jnode *target;
         if (targets.n > 0 && p->at->kind != T_NAME) {
@@ -467,17 +467,17 @@ static quire_err parse_from(jparser *p, jnode **out) {
 /* Whether Jinja computes an expression when it compiles: it has no names, no calls, and
  * none of the filters that see the template's. levels: how deep it may be; no render
  * evaluates a deeper one. */
-static bool is_constant(const jnode *node, int levels) {
+static bool jinja_parse_is_constant(const jnode *node, int levels) {
     static const char *const see[] = {"map", "select", "reject", "selectattr", "rejectattr", "random"};
     if (node == NULL) {
         return true;
     }
     bool all = levels > 0 && node->kind != N_NAME && node->kind != N_CALL &&
                !(node->kind == N_FILTER && jname_in(node->name, see, sizeof see / sizeof see[0])) &&
-               is_constant(node->a, levels - 1) && is_constant(node->b, levels - 1) &&
-               is_constant(node->c, levels - 1);
+               jinja_parse_is_constant(node->a, levels - 1) && jinja_parse_is_constant(node->b, levels - 1) &&
+               jinja_parse_is_constant(node->c, levels - 1);
     for (size_t i = 0; i < node->n && all; i++) {
-        all = is_constant(node->items[i], levels - 1);
+        all = jinja_parse_is_constant(node->items[i], levels - 1);
     }
     return all;
 }
@@ -486,7 +486,7 @@ static quire_err parse_print(jparser *p, const jtoken *at, jnode **out) {
     TRY(jparse_node(p, N_PRINT, at, out));
     p->at++;
     TRY(jparse_tuple(p, true, NULL, &(*out)->a));
-    (*out)->folds = is_constant((*out)->a, JINJA_MAX_DEPTH);
+    (*out)->folds = jinja_parse_is_constant((*out)->a, JINJA_MAX_DEPTH);
     return QUIRE_OK;
 }
 
@@ -508,14 +508,22 @@ static quire_err parse_statement(jparser *p, jnode **out) {
         const char *name;
         quire_err (*parse)(jparser *p, jnode **out);
     } statements[] = {
-        {"if", parse_if},           {"for", parse_for},
-        {"set", parse_set},         {"macro", parse_macro},
-        {"call", parse_call_block}, {"filter", parse_filter_block},
-        {"with", parse_with},       {"generation", parse_generation},
-        {"break", parse_jump},      {"continue", parse_jump},
-        {"block", parse_block_tag}, {"autoescape", parse_autoescape},
-        {"extends", parse_extends}, {"include", parse_include},
-        {"import", parse_import},   {"from", parse_from},
+        {"if", parse_if},
+        {"for", parse_for},
+        {"set", parse_set},
+        {"macro", parse_macro},
+        {"call", parse_call_block},
+        {"filter", parse_filter_block},
+        {"with", parse_with},
+        {"generation", parse_generation},
+        {"break", parse_jump},
+        {"continue", parse_jump},
+        {"block", parse_block_tag},
+        {"autoescape", parse_autoescape},
+        {"extends", parse_extends},
+        {"include", parse_include},
+        {"import", jinja_parse_import},
+        {"from", parse_from},
         {"print", parse_print_tag},
     };
     if (p->at->kind != T_NAME) {

@@ -9,7 +9,7 @@ typedef struct percent {
     bool named;    /* a name was looked up */
 } percent;
 
-static char take(percent *p) {
+static char jinja_percent_take(percent *p) {
     char c = p->rest.n > 0 ? p->rest.p[0] : '\0';
     p->rest.p += p->rest.n > 0;
     p->rest.n -= p->rest.n > 0;
@@ -46,15 +46,15 @@ static quire_err named_value(percent *p, jvalue *out) {
 }
 
 /* A number of digits, or * for an argument. */
-static quire_err count(percent *p, int64_t *out) {
+static quire_err jinja_percent_count(percent *p, int64_t *out) {
     jvalue v;
     if (p->rest.n > 0 && p->rest.p[0] == '*') {
-        (void)take(p);
+        (void)jinja_percent_take(p);
         TRY(next_value(p, &v));
         return jrun_want_integer(p->r, v, "*", out);
     }
     for (*out = 0; p->rest.n > 0 && p->rest.p[0] >= '0' && p->rest.p[0] <= '9';) {
-        *out = *out * 10 + (take(p) - '0');
+        *out = *out * 10 + (jinja_percent_take(p) - '0');
         TRY(*out > JFORMAT_MAX_WIDTH
                 ? jrun_fail(p->r, QUIRE_TOO_LARGE, "a width of more than %d characters", JFORMAT_MAX_WIDTH)
                 : QUIRE_OK);
@@ -65,21 +65,22 @@ static quire_err count(percent *p, int64_t *out) {
 static quire_err flags(percent *p, jformat_spec *s) {
     *s = (jformat_spec){.fill = str_of(" "), .align = '>', .precision = -1};
     bool zero = false, left = false;
-    for (; p->rest.n > 0 && p->rest.p[0] != '\0' && strchr("-+ #0", p->rest.p[0]) != NULL; (void)take(p)) {
+    for (; p->rest.n > 0 && p->rest.p[0] != '\0' && strchr("-+ #0", p->rest.p[0]) != NULL;
+         (void)jinja_percent_take(p)) {
         char c = p->rest.p[0];
         left = left || c == '-';
         zero = zero || c == '0';
         s->alternate = s->alternate || c == '#';
         s->sign = c == '+' || (c == ' ' && s->sign != '+') ? c : s->sign;
     }
-    TRY(count(p, &s->width));
+    TRY(jinja_percent_count(p, &s->width));
     if (s->width < 0) {
         left = true;
         s->width = -s->width;
     }
     if (p->rest.n > 0 && p->rest.p[0] == '.') {
-        (void)take(p);
-        TRY(count(p, &s->precision));
+        (void)jinja_percent_take(p);
+        TRY(jinja_percent_count(p, &s->precision));
     }
     s->align = left ? '<' : zero ? '=' : '>';
     s->fill = str_of(zero && !left ? "0" : " ");
@@ -87,7 +88,7 @@ static quire_err flags(percent *p, jformat_spec *s) {
 }
 
 /* A text for %s, %r and %a, or a number that the type takes. */
-static quire_err write(percent *p, jvalue v, jformat_spec *s, jout *out) {
+static quire_err jinja_percent_write(percent *p, jvalue v, jformat_spec *s, jout *out) {
     bool text = s->type == 's' || s->type == 'r' || s->type == 'a';
     bool number = jis_whole(v) || jis(v, J_FLOAT);
     if (text) {
@@ -120,14 +121,14 @@ static quire_err expand_one(percent *p, jout *out) {
     jvalue v = {.kind = J_MISSING};
     jformat_spec s;
     if (p->rest.n > 0 && p->rest.p[0] == '(') {
-        (void)take(p);
+        (void)jinja_percent_take(p);
         TRY(named_value(p, &v));
     }
     TRY(flags(p, &s));
     while (p->rest.n > 0 && (p->rest.p[0] == 'l' || p->rest.p[0] == 'h' || p->rest.p[0] == 'L')) {
-        (void)take(p);
+        (void)jinja_percent_take(p);
     }
-    s.type = take(p);
+    s.type = jinja_percent_take(p);
     if (s.type == '\0') {
         return jrun_fail(p->r, QUIRE_BAD_REQUEST, "incomplete format");
     }
@@ -138,10 +139,10 @@ static quire_err expand_one(percent *p, jout *out) {
         return jrun_fail(p->r, QUIRE_BAD_REQUEST, "unsupported format character '%c'", s.type);
     }
     TRY(jis(v, J_MISSING) ? next_value(p, &v) : QUIRE_OK);
-    return write(p, v, &s, out);
+    return jinja_percent_write(p, v, &s, out);
 }
 
-static quire_err expand(percent *p, jout *out) {
+static quire_err jinja_percent_expand(percent *p, jout *out) {
     while (p->rest.n > 0) {
         size_t at = jstr_find(p->rest, str_of("%"), 0);
         str text = {p->rest.p, at == SIZE_MAX ? p->rest.n : at};
@@ -149,7 +150,7 @@ static quire_err expand(percent *p, jout *out) {
         TRY(jout_add(out, text) == QUIRE_OK ? QUIRE_OK : jrun_no_memory(p->r));
         p->rest = (str){text.p + text.n, p->rest.n - text.n};
         if (at != SIZE_MAX) {
-            (void)take(p);
+            (void)jinja_percent_take(p);
             TRY(expand_one(p, out));
         }
     }
@@ -165,7 +166,7 @@ quire_err jformat_percent(jrun *r, jvalue format, jvalue args, jvalue *out) {
     percent p = {.r = r, .rest = format.u.s, .args = args};
     jout o = jrun_out(r);
     bool safe = format.safe;
-    TRY(jrun_take_text(r, expand(&p, &o), &o, out));
+    TRY(jrun_take_text(r, jinja_percent_expand(&p, &o), &o, out));
     out->safe = safe;
     return QUIRE_OK;
 }

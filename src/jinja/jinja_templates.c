@@ -8,7 +8,7 @@ enum { MAX_EXTENDED = 100 /* templates in a row */ };
 /* ---- finding a template ---- */
 
 /* The template of a name; NULL: there is none of it. */
-static quire_err find(jrun *r, jvalue name, const jinja_program **out) {
+static quire_err jinja_templates_find(jrun *r, jvalue name, const jinja_program **out) {
     const jinja_set *set = r->program->set;
     str s;
     *out = NULL;
@@ -21,7 +21,7 @@ static quire_err find(jrun *r, jvalue name, const jinja_program **out) {
 }
 
 /* The error of a name, or of a list of names, none of which there is. */
-static quire_err not_found(jrun *r, jvalue name) {
+static quire_err jinja_templates_not_found(jrun *r, jvalue name) {
     const jinja_set *set = r->program->set;
     char names[200];
     size_t n = 0;
@@ -37,7 +37,8 @@ static quire_err not_found(jrun *r, jvalue name) {
 }
 
 /* The template that an expression names; of a list, the first that there is. */
-static quire_err find_any(jrun *r, const jnode *node, jscope *scope, const jinja_program **out) {
+static quire_err jinja_templates_find_any(jrun *r, const jnode *node, jscope *scope,
+                                          const jinja_program **out) {
     jvalue name;
     const jvalue *names = &name;
     size_t n = 1;
@@ -46,9 +47,9 @@ static quire_err find_any(jrun *r, const jnode *node, jscope *scope, const jinja
     TRY(jis(name, J_LIST) || jis(name, J_TUPLE) ? jrun_items(r, name, &names, &n) : QUIRE_OK);
     *out = NULL;
     for (size_t i = 0; i < n && *out == NULL; i++) {
-        TRY(find(r, names[i], out));
+        TRY(jinja_templates_find(r, names[i], out));
     }
-    return *out != NULL || node->ignores_missing ? QUIRE_OK : not_found(r, name);
+    return *out != NULL || node->ignores_missing ? QUIRE_OK : jinja_templates_not_found(r, name);
 }
 
 /* ---- executing one ---- */
@@ -87,7 +88,7 @@ quire_err jexec_template(jrun *r, const jinja_program *p, jscope *root) {
 quire_err jexec_extends(jrun *r, const jnode *node, jscope *scope) {
     const jinja_program *parent;
     TRY(r->template->parent != NULL ? jrun_fail(r, QUIRE_BAD_REQUEST, "extended multiple times") : QUIRE_OK);
-    TRY(find_any(r, node, scope, &parent));
+    TRY(jinja_templates_find_any(r, node, scope, &parent));
     r->template->parent = parent;
     r->out = NULL;
     return QUIRE_OK;
@@ -101,7 +102,7 @@ static quire_err other_root(jrun *r, const jnode *node, jscope *scope, jscope **
 quire_err jexec_include(jrun *r, const jnode *node, jscope *scope) {
     const jinja_program *p;
     jscope *root;
-    TRY(find_any(r, node, scope, &p));
+    TRY(jinja_templates_find_any(r, node, scope, &p));
     TRY(other_root(r, node, scope, &root));
     return p == NULL || r->out == NULL ? QUIRE_OK : jexec_template(r, p, root);
 }
@@ -114,7 +115,7 @@ static quire_err load_module(jrun *r, const jnode *node, jscope *scope, jmodule 
     jout written = jrun_out(r), *before = r->out;
     jmodule *m = jarena_new(&r->arena, sizeof *m);
     TRY(jrun_check_memory(r, m));
-    TRY(find_any(r, node, scope, &p));
+    TRY(jinja_templates_find_any(r, node, scope, &p));
     TRY(other_root(r, node, scope, &root));
     r->out = &written;
     quire_err e = jexec_template(r, p, root);
@@ -156,7 +157,7 @@ quire_err jexec_import(jrun *r, const jnode *node, jscope *scope) {
 /* ---- blocks ---- */
 
 /* The first block of a name from an index on, or n_blocks. */
-static size_t find_block(const jtemplate *t, str name, size_t from) {
+static size_t jinja_templates_find_block(const jtemplate *t, str name, size_t from) {
     while (from < t->n_blocks && !str_eq(t->blocks[from]->name, name)) {
         from++;
     }
@@ -172,13 +173,13 @@ static quire_err make_ref(jrun *r, jkind kind, jtemplate *t, size_t block, jvalu
 }
 
 /* Executes a block, in which super is the one that it overrides. */
-static quire_err run_block(jrun *r, jtemplate *t, size_t block, jscope *around) {
+static quire_err jinja_templates_run_block(jrun *r, jtemplate *t, size_t block, jscope *around) {
     const jnode *node = t->blocks[block];
-    size_t above = find_block(t, node->name, block + 1);
+    size_t above = jinja_templates_find_block(t, node->name, block + 1);
     jscope *scope;
     jvalue super;
     int n = (int)(node->name.n < 80 ? node->name.n : 80);
-    if (node->required && above == t->n_blocks && find_block(t, node->name, 0) == block) {
+    if (node->required && above == t->n_blocks && jinja_templates_find_block(t, node->name, 0) == block) {
         return jrun_fail(r, QUIRE_BAD_REQUEST, "Required block '%.*s' not found", n, node->name.p);
     }
     TRY(jscope_new(r, around, &scope));
@@ -194,7 +195,8 @@ quire_err jexec_block(jrun *r, const jnode *node, jscope *scope) {
     if (r->out == NULL) { /* of a template that extends another: where that one has it */
         return QUIRE_OK;
     }
-    return run_block(r, t, find_block(t, node->name, 0), node->scoped ? scope : t->root);
+    return jinja_templates_run_block(r, t, jinja_templates_find_block(t, node->name, 0),
+                                     node->scoped ? scope : t->root);
 }
 
 quire_err jblock_self(jrun *r, jvalue *out) {
@@ -205,7 +207,8 @@ quire_err jblock_member(jrun *r, jvalue object, str name, jvalue *out) {
     jtemplate *t = object.u.block->template;
     bool super = jis(object, J_BLOCK);
     size_t at = object.u.block->block,
-           found = super ? find_block(t, t->blocks[at]->name, at + 1) : find_block(t, name, 0);
+           found = super ? jinja_templates_find_block(t, t->blocks[at]->name, at + 1)
+                         : jinja_templates_find_block(t, name, 0);
     *out = (jvalue){.kind = J_MISSING};
     return found < t->n_blocks ? make_ref(r, J_BLOCK, t, found, out) : QUIRE_OK;
 }
@@ -215,7 +218,7 @@ quire_err jblock_call(jrun *r, const jblock_ref *b, const jargs *args, jvalue *o
     TRY(args->n > 0 ? jrun_fail(r, QUIRE_BAD_REQUEST, "a block takes no arguments") : QUIRE_OK);
     r->out = &text;
     quire_err e = jrun_enter(r, b->template->blocks[b->block]);
-    e = e == QUIRE_OK ? run_block(r, b->template, b->block, b->template->root) : e;
+    e = e == QUIRE_OK ? jinja_templates_run_block(r, b->template, b->block, b->template->root) : e;
     r->depth--;
     r->out = before;
     TRY(jrun_take_text(r, e, &text, out));

@@ -156,7 +156,7 @@ static quire_err write_escaped(int32_t c, jout *out) {
 }
 
 /* The characters between the quotes; an escape's character has its origin. */
-static quire_err write_inside(str s, char quote, jout *out) {
+static quire_err jinja_text_write_inside(str s, char quote, jout *out) {
     jorigins origins = jarena_origins(out->arena, s);
     size_t done = 0;
     for (size_t i = 0, size; i < s.n; i += size) {
@@ -178,7 +178,7 @@ static quire_err write_string_repr(str s, jout *out) {
     char quote = has_single && !has_double ? '"' : '\'';
     uint8_t origin = out->origin;
     TRY(jout_char(out, quote));
-    TRY(write_inside(s, quote, out));
+    TRY(jinja_text_write_inside(s, quote, out));
     out->origin = origin;
     return jout_char(out, quote);
 }
@@ -218,7 +218,7 @@ static quire_err write_big(const jbig *b, jout *out) {
 }
 
 /* What Python prints with its place in memory has none here. */
-static quire_err write_object(jvalue v, jout *out) {
+static quire_err jinja_text_write_object(jvalue v, jout *out) {
     switch (v.kind) {
     case J_NAMESPACE:
         TRY(jout_str(out, "<Namespace "));
@@ -239,7 +239,7 @@ static quire_err write_object(jvalue v, jout *out) {
     }
 }
 
-static quire_err write(jvalue v, jout *out) {
+static quire_err jinja_text_write(jvalue v, jout *out) {
     switch (v.kind) {
     case J_UNDEFINED:
         return QUIRE_OK;
@@ -267,7 +267,7 @@ static quire_err write(jvalue v, jout *out) {
     case J_HUGE:
         return write_big(v.u.big, out);
     default:
-        return write_object(v, out);
+        return jinja_text_write_object(v, out);
     }
 }
 
@@ -283,7 +283,7 @@ static quire_err write_repr(jvalue v, jout *out) {
         }
         return write_string_repr(v.u.s, out);
     default:
-        return write(v, out);
+        return jinja_text_write(v, out);
     }
 }
 
@@ -291,7 +291,7 @@ static quire_err write_repr(jvalue v, jout *out) {
 static quire_err write_as(jvalue v, bool repr, jout *out) {
     uint8_t around = out->origin;
     out->origin = v.is_input ? JINJA_INPUT : JINJA_TEMPLATE;
-    TRY(repr ? write_repr(v, out) : write(v, out));
+    TRY(repr ? write_repr(v, out) : jinja_text_write(v, out));
     out->origin = around;
     return QUIRE_OK;
 }

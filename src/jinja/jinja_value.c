@@ -57,13 +57,13 @@ static quire_err dicts_equal(jsteps *s, const jdict *a, const jdict *b, bool *ou
 }
 
 /* Counts work on a text; most are short. */
-static inline quire_err take_text(jsteps *s, size_t n) {
+static inline quire_err jinja_value_take_text(jsteps *s, size_t n) {
     return n < 64 ? QUIRE_OK : jsteps_take(s, n / 64);
 }
 
 static inline quire_err texts_equal(jsteps *s, str a, str b, bool *out) {
     *out = a.n == b.n && (a.n == 0 || a.p == b.p || memcmp(a.p, b.p, a.n) == 0);
-    return a.n != b.n || a.p == b.p ? QUIRE_OK : take_text(s, a.n);
+    return a.n != b.n || a.p == b.p ? QUIRE_OK : jinja_value_take_text(s, a.n);
 }
 
 static bool ranges_equal(const jrange *a, const jrange *b) {
@@ -200,7 +200,7 @@ jdict *jdict_new(jarena *a) {
     return d;
 }
 
-static uint64_t mix(uint64_t h, uint64_t v) {
+static uint64_t jinja_value_mix(uint64_t h, uint64_t v) {
     h = (h ^ v) * 0x9e3779b97f4a7c15u;
     return h ^ (h >> 32);
 }
@@ -208,11 +208,11 @@ static uint64_t mix(uint64_t h, uint64_t v) {
 static uint64_t hash_double(uint64_t h, double f) {
     uint64_t bits;
     if (f >= -0x1p63 && f < 0x1p63 && f == floor(f)) {
-        return mix(h, (uint64_t)(int64_t)f); /* as the equal integer */
+        return jinja_value_mix(h, (uint64_t)(int64_t)f); /* as the equal integer */
     }
     f = isnan(f) ? (double)NAN : f;
     memcpy(&bits, &f, sizeof bits);
-    return mix(h, bits);
+    return jinja_value_mix(h, bits);
 }
 
 /* As an equal double. */
@@ -222,29 +222,29 @@ static uint64_t hash_big(uint64_t h, const jbig *b) {
     if (jbig_equals_double(b, f)) {
         memcpy(&bits, &f, sizeof bits);
     }
-    return mix(h, bits);
+    return jinja_value_mix(h, bits);
 }
 
-static quire_err hash_of(jsteps *s, jvalue v, uint64_t *out);
+static quire_err jinja_value_hash_of(jsteps *s, jvalue v, uint64_t *out);
 
 static quire_err hash_tuple(jsteps *s, uint64_t h, const jlist *l, uint64_t *out) {
     for (size_t i = 0; i < l->n; i++) {
         uint64_t part;
         TRY(jsteps_take(s, 1));
-        TRY(hash_of(s, l->items[i], &part));
-        h = mix(h, part);
+        TRY(jinja_value_hash_of(s, l->items[i], &part));
+        h = jinja_value_mix(h, part);
     }
     *out = h;
     return QUIRE_OK;
 }
 
 /* QUIRE_BAD_REQUEST: Python cannot hash it. Each part is a step. */
-static quire_err hash_of(jsteps *s, jvalue v, uint64_t *out) {
+static quire_err jinja_value_hash_of(jsteps *s, jvalue v, uint64_t *out) {
     const uint64_t h = 0x51ed270b;
     switch (v.kind) {
     case J_BOOL:
     case J_INT:
-        *out = mix(h, (uint64_t)jas_integer(v));
+        *out = jinja_value_mix(h, (uint64_t)jas_integer(v));
         return QUIRE_OK;
     case J_FLOAT:
         *out = hash_double(h, v.u.f);
@@ -253,8 +253,8 @@ static quire_err hash_of(jsteps *s, jvalue v, uint64_t *out) {
         *out = hash_big(h, v.u.big);
         return QUIRE_OK;
     case J_STRING:
-        *out = mix(str_hash(h, v.u.s), v.u.s.n);
-        return take_text(s, v.u.s.n);
+        *out = jinja_value_mix(str_hash(h, v.u.s), v.u.s.n);
+        return jinja_value_take_text(s, v.u.s.n);
     case J_TUPLE:
         return hash_tuple(s, h, v.u.list, out);
     case J_LIST:
@@ -264,17 +264,18 @@ static quire_err hash_of(jsteps *s, jvalue v, uint64_t *out) {
         return QUIRE_BAD_REQUEST;
     case J_NONE:
     case J_UNDEFINED:
-        *out = mix(h, v.kind);
+        *out = jinja_value_mix(h, v.kind);
         return QUIRE_OK;
     default:
-        *out = mix(h, (uint64_t)(uintptr_t)v.u.list);
+        *out = jinja_value_mix(h, (uint64_t)(uintptr_t)v.u.list);
         return QUIRE_OK;
     }
 }
 
 /* The entry number + 1 of a key, or 0. *slot is its slot in the index, or the slot to
  * insert it. */
-static quire_err find(jsteps *s, const jdict *d, jvalue key, uint64_t hash, size_t *entry, size_t *slot) {
+static quire_err jinja_value_find(jsteps *s, const jdict *d, jvalue key, uint64_t hash, size_t *entry,
+                                  size_t *slot) {
     bool matches = false;
     *entry = 0;
     if (d->index == NULL) {
@@ -300,14 +301,14 @@ static quire_err find(jsteps *s, const jdict *d, jvalue key, uint64_t hash, size
 quire_err jdict_get(jsteps *s, const jdict *d, jvalue key, const jvalue **out) {
     uint64_t hash;
     size_t slot, entry;
-    TRY(hash_of(s, key, &hash));
-    TRY(find(s, d, key, hash, &entry, &slot));
+    TRY(jinja_value_hash_of(s, key, &hash));
+    TRY(jinja_value_find(s, d, key, hash, &entry, &slot));
     *out = entry == 0 ? NULL : &d->entries[entry - 1].value;
     return QUIRE_OK;
 }
 
 /* Ensures room for one more entry, and an index that is at most half full. */
-static bool grow(jarena *a, jdict *d) {
+static bool jinja_value_grow(jarena *a, jdict *d) {
     if (d->n < d->cap) {
         return true;
     }
@@ -341,12 +342,12 @@ static bool grow(jarena *a, jdict *d) {
 quire_err jdict_set(jarena *a, jsteps *s, jdict *d, jvalue key, jvalue value) {
     uint64_t hash;
     size_t slot = 0, entry;
-    TRY(hash_of(s, key, &hash));
-    TRY(find(s, d, key, hash, &entry, &slot));
+    TRY(jinja_value_hash_of(s, key, &hash));
+    TRY(jinja_value_find(s, d, key, hash, &entry, &slot));
     if (entry == 0) {
         bool moves = d->n == d->cap;
-        TRY(grow(a, d) ? QUIRE_OK : QUIRE_NO_MEMORY);
-        TRY(moves ? find(s, d, key, hash, &entry, &slot) : QUIRE_OK);
+        TRY(jinja_value_grow(a, d) ? QUIRE_OK : QUIRE_NO_MEMORY);
+        TRY(moves ? jinja_value_find(s, d, key, hash, &entry, &slot) : QUIRE_OK);
         d->entries[d->n] = (jentry){key, value, hash};
         d->n++;
         if (d->index != NULL) {

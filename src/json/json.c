@@ -31,7 +31,7 @@ static quire_err add_nonfinite(strbuf *out, str word) {
 
 /* Copies text, which was checked, with a real for every integer that an int64 does not
  * hold: the nearest, or any where its digits are put there afterwards. */
-static quire_err widen(str text, json_wide wide, strbuf *out) {
+static quire_err json_widen(str text, json_wide wide, strbuf *out) {
     size_t done = 0;
     for (size_t at = 0; at < text.n;) {
         const char *what;
@@ -150,7 +150,7 @@ quire_err json_read_counted(str text, const json_limits *limits, json_wide wide,
     }
     bool is_widened = counts->n_wide > 0 || counts->n_nonfinite > 0;
     if (is_widened) {
-        quire_err e = widen(text, wide, &widened);
+        quire_err e = json_widen(text, wide, &widened);
         if (e != QUIRE_OK) {
             strbuf_deinit(&widened);
             return given_up(e, fault);

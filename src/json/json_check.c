@@ -42,41 +42,42 @@ typedef struct walk {
     } frames[JSON_MAX_DEPTH];
 } walk;
 
-static quire_err fail(walk *w, quire_err code, size_t at, const char *what) {
+static quire_err json_check_fail(walk *w, quire_err code, size_t at, const char *what) {
     *w->fault = (json_fault){.at = at};
     snprintf(w->fault->what, sizeof w->fault->what, "%s", what);
     return code;
 }
 
-static quire_err no_memory(walk *w) {
-    return fail(w, QUIRE_NO_MEMORY, w->at, "out of memory");
+static quire_err json_check_no_memory(walk *w) {
+    return json_check_fail(w, QUIRE_NO_MEMORY, w->at, "out of memory");
 }
 
 /* ---- bytes ---- */
 
-static size_t counted(const walk *w) {
+static size_t json_check_counted(const walk *w) {
     return w->at - w->n_free;
 }
 
 /* Bounds what follows; 0: no bound. */
 static void set_bound(walk *w, size_t max_bytes) {
     w->max_bytes = max_bytes;
-    w->end = max_bytes > 0 && max_bytes < SIZE_MAX - counted(w) ? counted(w) + max_bytes : SIZE_MAX;
+    w->end = max_bytes > 0 && max_bytes < SIZE_MAX - json_check_counted(w) ? json_check_counted(w) + max_bytes
+                                                                           : SIZE_MAX;
 }
 
-static quire_err too_long(walk *w) {
+static quire_err json_check_too_long(walk *w) {
     char what[sizeof w->fault->what];
     snprintf(what, sizeof what, "over %zu bytes", w->max_bytes);
-    quire_err e = fail(w, QUIRE_TOO_LARGE, w->at, what);
+    quire_err e = json_check_fail(w, QUIRE_TOO_LARGE, w->at, what);
     w->fault->max_bytes = w->max_bytes;
     return e;
 }
 
 static quire_err check_bound(walk *w) {
-    return counted(w) <= w->end ? QUIRE_OK : too_long(w);
+    return json_check_counted(w) <= w->end ? QUIRE_OK : json_check_too_long(w);
 }
 
-static void skip_space(walk *w) {
+static void json_check_skip_space(walk *w) {
     size_t at = json_lex_space(w->text, w->at);
     w->n_free += at - w->at;
     w->at = at;
@@ -85,10 +86,10 @@ static void skip_space(walk *w) {
 static quire_err take_string(walk *w) {
     json_letters letters;
     const char *what = NULL;
-    size_t start = w->at, left = w->end > counted(w) ? w->end - counted(w) : 0;
+    size_t start = w->at, left = w->end > json_check_counted(w) ? w->end - json_check_counted(w) : 0;
     quire_err e = json_lex_string(w->text, &w->at, left, &letters, &what);
     if (e != QUIRE_OK) {
-        return what != NULL ? fail(w, e, w->at, what) : too_long(w);
+        return what != NULL ? json_check_fail(w, e, w->at, what) : json_check_too_long(w);
     }
     w->n_free += w->at - start - letters.n_bytes;
     return QUIRE_OK;
@@ -97,21 +98,21 @@ static quire_err take_string(walk *w) {
 /* ---- names ---- */
 
 /* The name whose opening quote is at `at`, as json_lex_text. */
-static quire_err name_at(const walk *w, size_t at, strbuf *scratch, str *out) {
+static quire_err json_check_name_at(const walk *w, size_t at, strbuf *scratch, str *out) {
     return json_lex_text(w->text, &at, scratch, out);
 }
 
 /* Records the name whose opening quote is at start. */
-static quire_err note_name(walk *w, size_t start) {
+static quire_err json_check_note_name(walk *w, size_t start) {
     str name;
-    if (name_at(w, start, &w->scratch, &name) != QUIRE_OK) {
-        return no_memory(w);
+    if (json_check_name_at(w, start, &w->scratch, &name) != QUIRE_OK) {
+        return json_check_no_memory(w);
     }
     if (!w->limits->takes_nul && name.n > 0 && memchr(name.p, 0, name.n) != NULL) {
-        return fail(w, QUIRE_BAD_FILE, start, "a name with a NUL character");
+        return json_check_fail(w, QUIRE_BAD_FILE, start, "a name with a NUL character");
     }
     if (mem_grow(&w->names, &w->cap_names, w->n_names + 1, sizeof *w->names) != QUIRE_OK) {
-        return no_memory(w);
+        return json_check_no_memory(w);
     }
     w->names[w->n_names++] = (name_seen){str_hash(STR_HASH_START, name), start};
     return QUIRE_OK;
@@ -120,14 +121,14 @@ static quire_err note_name(walk *w, size_t start) {
 /* Bounds the member of the outermost object whose name's opening quote is at start. */
 static quire_err bound_member(walk *w, size_t start) {
     str name;
-    if (name_at(w, start, &w->scratch, &name) != QUIRE_OK) {
-        return no_memory(w);
+    if (json_check_name_at(w, start, &w->scratch, &name) != QUIRE_OK) {
+        return json_check_no_memory(w);
     }
     set_bound(w, w->limits->member_bytes(w->limits->user, name));
     return QUIRE_OK;
 }
 
-static quire_err take_name(walk *w) {
+static quire_err json_check_take_name(walk *w) {
     size_t start = w->at;
     bool is_bounded = w->depth == 1 && w->limits->member_bytes != NULL;
     if (is_bounded) {
@@ -135,17 +136,17 @@ static quire_err take_name(walk *w) {
     }
     TRY(take_string(w));
     if (++w->counts.n_names > w->limits->max_names) {
-        return fail(w, QUIRE_TOO_LARGE, start, "too many members of objects");
+        return json_check_fail(w, QUIRE_TOO_LARGE, start, "too many members of objects");
     }
     if (w->limits->names == JSON_NAMES_UNIQUE) {
-        TRY(note_name(w, start));
+        TRY(json_check_note_name(w, start));
     }
-    skip_space(w);
+    json_check_skip_space(w);
     if (w->at == w->text.n || w->text.p[w->at] != ':') {
-        return fail(w, QUIRE_BAD_FILE, w->at, "no colon behind a name");
+        return json_check_fail(w, QUIRE_BAD_FILE, w->at, "no colon behind a name");
     }
     w->at++;
-    skip_space(w);
+    json_check_skip_space(w);
     return is_bounded ? bound_member(w, start) : QUIRE_OK;
 }
 
@@ -161,23 +162,23 @@ static quire_err check_name(walk *w, const name_seen *n, size_t i) {
     str a, b;
     for (size_t k = i; k > 0 && n[k - 1].hash == n[i].hash; k--) {
         if (i - k == MOST_OF_A_HASH) {
-            return fail(w, QUIRE_TOO_LARGE, n[i].at, "too many names that are made to look alike");
+            return json_check_fail(w, QUIRE_TOO_LARGE, n[i].at, "too many names that are made to look alike");
         }
-        if (name_at(w, n[k - 1].at, &w->other, &a) != QUIRE_OK ||
-            name_at(w, n[i].at, &w->scratch, &b) != QUIRE_OK) {
-            return no_memory(w);
+        if (json_check_name_at(w, n[k - 1].at, &w->other, &a) != QUIRE_OK ||
+            json_check_name_at(w, n[i].at, &w->scratch, &b) != QUIRE_OK) {
+            return json_check_no_memory(w);
         }
         if (str_eq(a, b)) {
             char what[sizeof w->fault->what];
             snprintf(what, sizeof what, "the name \"%.*s\" a second time", (int)(b.n < 40 ? b.n : 0), b.p);
-            return fail(w, QUIRE_BAD_FILE, n[i].at, b.n < 40 ? what : "a name a second time");
+            return json_check_fail(w, QUIRE_BAD_FILE, n[i].at, b.n < 40 ? what : "a name a second time");
         }
     }
     return QUIRE_OK;
 }
 
 /* Checks a complete object: no name may occur twice. */
-static quire_err check_names(walk *w, size_t first) {
+static quire_err json_check_names(walk *w, size_t first) {
     size_t count = w->n_names - first;
     if (count < 2) {
         w->n_names = first;
@@ -194,13 +195,13 @@ static quire_err check_names(walk *w, size_t first) {
 
 /* ---- values ---- */
 
-static quire_err take_number(walk *w) {
+static quire_err json_check_take_number(walk *w) {
     json_number number;
     const char *what;
     size_t start = w->at;
     quire_err e = json_lex_number(w->text, &w->at, &number, &what);
     if (e != QUIRE_OK) {
-        return fail(w, e, w->at, what);
+        return json_check_fail(w, e, w->at, what);
     }
     w->counts.n_long += number.is_long;
     if (number.is_integer && !number.fits && w->counts.n_wide++ == 0) {
@@ -212,10 +213,10 @@ static quire_err take_number(walk *w) {
 /* Opens the array or object whose bracket is at w->at. */
 static quire_err open_container(walk *w, bool is_object) {
     if (w->depth >= w->limits->max_depth || w->depth >= JSON_MAX_DEPTH) {
-        return fail(w, QUIRE_TOO_LARGE, w->at, "nested too deeply");
+        return json_check_fail(w, QUIRE_TOO_LARGE, w->at, "nested too deeply");
     }
     if (++w->counts.n_containers > w->limits->max_containers) {
-        return fail(w, QUIRE_TOO_LARGE, w->at, "too many arrays and objects");
+        return json_check_fail(w, QUIRE_TOO_LARGE, w->at, "too many arrays and objects");
     }
     w->frames[w->depth].is_object = is_object;
     w->frames[w->depth++].first_name = w->n_names;
@@ -224,18 +225,18 @@ static quire_err open_container(walk *w, bool is_object) {
 }
 
 /* Reads a scalar, or opens a container; *scalar is true for a scalar. */
-static quire_err take_value(walk *w, bool *scalar) {
+static quire_err json_check_take_value(walk *w, bool *scalar) {
     const char *what;
     *scalar = true;
     quire_err e = turn_poll(1);
     if (e != QUIRE_OK) {
-        return fail(w, e, w->at, "given up");
+        return json_check_fail(w, e, w->at, "given up");
     }
     if (w->at == w->text.n) {
-        return fail(w, QUIRE_BAD_FILE, w->at, "the text ends where a value must be");
+        return json_check_fail(w, QUIRE_BAD_FILE, w->at, "the text ends where a value must be");
     }
     if (++w->counts.n_values > w->limits->max_values) {
-        return fail(w, QUIRE_TOO_LARGE, w->at, "too many values");
+        return json_check_fail(w, QUIRE_TOO_LARGE, w->at, "too many values");
     }
     char c = w->text.p[w->at];
     if (c == '{' || c == '[') {
@@ -252,11 +253,11 @@ static quire_err take_value(walk *w, bool *scalar) {
         return check_bound(w);
     }
     if (c == '-' || (c >= '0' && c <= '9')) {
-        TRY(take_number(w));
+        TRY(json_check_take_number(w));
         return check_bound(w);
     }
     e = json_lex_word(w->text, &w->at, &what);
-    return e == QUIRE_OK ? check_bound(w) : fail(w, e, w->at, what);
+    return e == QUIRE_OK ? check_bound(w) : json_check_fail(w, e, w->at, what);
 }
 
 /* After a value: closes every container that ends here. *more: another member of an open
@@ -265,21 +266,21 @@ static quire_err close_containers(walk *w, bool *more) {
     *more = false;
     while (w->depth > 0) {
         bool is_object = w->frames[w->depth - 1].is_object;
-        skip_space(w);
+        json_check_skip_space(w);
         char c = w->at < w->text.n ? w->text.p[w->at] : '\0';
         if (c == ',') {
             w->at++;
-            skip_space(w);
+            json_check_skip_space(w);
             *more = true;
             return QUIRE_OK;
         }
         if (c != (is_object ? '}' : ']')) {
-            return fail(w, QUIRE_BAD_FILE, w->at,
-                        w->at == w->text.n ? "the text ends inside an array or object"
-                                           : "neither a comma nor the closing bracket");
+            return json_check_fail(w, QUIRE_BAD_FILE, w->at,
+                                   w->at == w->text.n ? "the text ends inside an array or object"
+                                                      : "neither a comma nor the closing bracket");
         }
         if (is_object) {
-            TRY(check_names(w, w->frames[w->depth - 1].first_name));
+            TRY(json_check_names(w, w->frames[w->depth - 1].first_name));
         }
         w->at++;
         w->depth--;
@@ -294,7 +295,7 @@ static quire_err walk_value(walk *w) {
         bool scalar;
         if (w->depth > 0) {
             bool is_object = w->frames[w->depth - 1].is_object;
-            skip_space(w);
+            json_check_skip_space(w);
             if (first && w->at < w->text.n && w->text.p[w->at] == (is_object ? '}' : ']')) {
                 first = false;
                 TRY(close_containers(w, &more));
@@ -302,12 +303,12 @@ static quire_err walk_value(walk *w) {
             }
             if (is_object) {
                 if (w->at == w->text.n || w->text.p[w->at] != '"') {
-                    return fail(w, QUIRE_BAD_FILE, w->at, "a name in double quotes must be here");
+                    return json_check_fail(w, QUIRE_BAD_FILE, w->at, "a name in double quotes must be here");
                 }
-                TRY(take_name(w));
+                TRY(json_check_take_name(w));
             }
         }
-        TRY(take_value(w, &scalar));
+        TRY(json_check_take_value(w, &scalar));
         first = !scalar;
         if (scalar) {
             TRY(close_containers(w, &more));

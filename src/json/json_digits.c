@@ -15,7 +15,7 @@ struct json_digits {
     size_t n_slots; /* a power of two */
 };
 
-static entry *slot_of(const json_digits *d, const json_value *v) {
+static entry *json_digits_slot_of(const json_digits *d, const json_value *v) {
     size_t at = (size_t)(((uint64_t)(uintptr_t)v * 0x9E3779B97F4A7C15u) >> 32) & (d->n_slots - 1);
     while (d->slots[at].value != NULL && d->slots[at].value != v) {
         at = (at + 1) & (d->n_slots - 1);
@@ -25,13 +25,13 @@ static entry *slot_of(const json_digits *d, const json_value *v) {
 
 /* The digits of a number that the double next to it does not say. Of an object's equal
  * names the last one counts: what an earlier one has left is replaced. */
-static quire_err take_number(void *user, str digits, const json_number *number, json_place place,
-                             const json_value *v) {
+static quire_err json_digits_take_number(void *user, str digits, const json_number *number, json_place place,
+                                         const json_value *v) {
     (void)place;
     if (!json_is(v, JSON_KIND_REAL)) {
         return QUIRE_OK;
     }
-    entry *e = slot_of(user, v);
+    entry *e = json_digits_slot_of(user, v);
     if (number->is_long) {
         *e = (entry){v, digits};
     } else {
@@ -52,7 +52,7 @@ quire_err json_digits_find(str text, const json_value *root, size_t n_long, json
         return QUIRE_NO_MEMORY;
     }
     d->n_slots = n_slots;
-    quire_err e = json_pair(text, root, take_number, d);
+    quire_err e = json_pair(text, root, json_digits_take_number, d);
     if (e != QUIRE_OK) {
         json_digits_drop(d);
         *out = NULL;
@@ -68,5 +68,5 @@ void json_digits_drop(json_digits *d) {
 }
 
 str json_digits_of(const json_digits *d, const json_value *v) {
-    return d != NULL && v != NULL ? slot_of(d, v)->text : (str){"", 0};
+    return d != NULL && v != NULL ? json_digits_slot_of(d, v)->text : (str){"", 0};
 }

@@ -26,7 +26,7 @@ size_t json_lex_space(str text, size_t at) {
     return at;
 }
 
-static quire_err fail(const char **what, const char *phrase) {
+static quire_err json_lex_fail(const char **what, const char *phrase) {
     *what = phrase;
     return QUIRE_BAD_FILE;
 }
@@ -68,11 +68,11 @@ static int32_t unicode_escape(str text, size_t at, size_t *n) {
 /* Skips an escape, and adds to *n_saved the bytes that the character is shorter. */
 static quire_err pass_escape(str text, size_t *at, size_t *n_saved, const char **what) {
     if (text.n - *at < 2) {
-        return fail(what, "a string without its closing quote");
+        return json_lex_fail(what, "a string without its closing quote");
     }
     if (text.p[*at + 1] != 'u') {
         if (text.p[*at + 1] == '\0' || strchr("\"\\/bfnrt", text.p[*at + 1]) == NULL) {
-            return fail(what, "an escape that JSON does not have");
+            return json_lex_fail(what, "an escape that JSON does not have");
         }
         *at += 2;
         *n_saved += 1;
@@ -82,7 +82,8 @@ static quire_err pass_escape(str text, size_t *at, size_t *n_saved, const char *
     size_t n;
     int32_t c = unicode_escape(text, *at, &n);
     if (c < 0) {
-        return fail(what, c == -2 ? "half of a surrogate pair" : "\\u without four hexadecimal digits");
+        return json_lex_fail(what,
+                             c == -2 ? "half of a surrogate pair" : "\\u without four hexadecimal digits");
     }
     *at += n;
     *n_saved += n - utf8_encode(c, bytes);
@@ -106,7 +107,7 @@ quire_err json_lex_string(str text, size_t *at, size_t max_bytes, json_letters *
             return out->n_bytes <= max_bytes ? QUIRE_OK : QUIRE_TOO_LARGE;
         }
         if (c < 0x20) {
-            return fail(what, "a control character in a string");
+            return json_lex_fail(what, "a control character in a string");
         }
         if (c == '\\') {
             out->escaped = true;
@@ -116,12 +117,12 @@ quire_err json_lex_string(str text, size_t *at, size_t max_bytes, json_letters *
         } else {
             size_t n;
             if (utf8_decode(text.p + *at, text.n - *at, &n) < 0) {
-                return fail(what, "not UTF-8");
+                return json_lex_fail(what, "not UTF-8");
             }
             *at += n;
         }
     }
-    return fail(what, "a string without its closing quote");
+    return json_lex_fail(what, "a string without its closing quote");
 }
 
 quire_err json_lex_unescape(str s, strbuf *out) {
@@ -148,17 +149,17 @@ quire_err json_lex_unescape(str s, strbuf *out) {
 
 /* ---- numbers and words ---- */
 
-static bool is_digit(str text, size_t at) {
+static bool json_lex_is_digit(str text, size_t at) {
     return at < text.n && text.p[at] >= '0' && text.p[at] <= '9';
 }
 
 /* Skips one digit or more. */
 static quire_err pass_digits(str text, size_t *at, const char **what) {
-    if (!is_digit(text, *at)) {
-        return fail(what, "a number without a digit where one must be");
+    if (!json_lex_is_digit(text, *at)) {
+        return json_lex_fail(what, "a number without a digit where one must be");
     }
     size_t polled = *at;
-    while (is_digit(text, *at)) {
+    while (json_lex_is_digit(text, *at)) {
         ++*at;
         TRY(poll_run(*at, &polled, what));
     }
@@ -188,7 +189,7 @@ quire_err json_lex_number(str text, size_t *at, json_number *out, const char **w
     TRY(pass_digits(text, at, what));
     if (text.p[first] == '0' && *at > first + 1) {
         *at = first + 1;
-        return fail(what, "a number that begins with 0");
+        return json_lex_fail(what, "a number that begins with 0");
     }
     *out = (json_number){.is_integer = true};
     size_t n_digits = *at - first;
@@ -230,9 +231,9 @@ quire_err json_lex_word(str text, size_t *at, const char **what) {
         }
     }
     char c = text.p[*at];
-    return fail(what, c == '\0'              ? "a NUL byte"
-                      : c == 'N' || c == 'I' ? "NaN and Infinity are no JSON"
-                                             : "unexpected character");
+    return json_lex_fail(what, c == '\0'              ? "a NUL byte"
+                               : c == 'N' || c == 'I' ? "NaN and Infinity are no JSON"
+                                                      : "unexpected character");
 }
 
 quire_err json_lex_text(str text, size_t *at, strbuf *scratch, str *out) {

@@ -8,7 +8,7 @@
 
 #define NUMBER_BYTES 21 /* of an int64, with its sign and a comma */
 
-static void add(json_out *o, const char *p, size_t n) {
+static void json_out_add(json_out *o, const char *p, size_t n) {
     if (o->err == QUIRE_OK) {
         bool fits = o->max == 0 || (o->to->n <= o->max && n <= o->max - o->to->n);
         o->err = fits ? strbuf_add(o->to, p, n) : QUIRE_TOO_LARGE;
@@ -16,26 +16,26 @@ static void add(json_out *o, const char *p, size_t n) {
 }
 
 void json_raw(json_out *o, const char *json) {
-    add(o, json, strlen(json));
+    json_out_add(o, json, strlen(json));
 }
 
 void json_raw_part(json_out *o, str json) {
-    add(o, json.p, json.n);
+    json_out_add(o, json.p, json.n);
 }
 
 /* ---- arrays and objects ---- */
 
-static void break_line(json_out *o) {
+static void json_out_break_line(json_out *o) {
     if (o->indent > 0) {
-        add(o, "\n", 1);
+        json_out_add(o, "\n", 1);
         for (int i = 0; i < o->indent * o->depth; i++) {
-            add(o, " ", 1);
+            json_out_add(o, " ", 1);
         }
     }
 }
 
 void json_begin(json_out *o, char bracket) {
-    add(o, &bracket, 1);
+    json_out_add(o, &bracket, 1);
     o->depth++;
 }
 
@@ -43,29 +43,29 @@ void json_end(json_out *o, char bracket) {
     bool empty = o->to->n > 0 && strchr("{[", o->to->p[o->to->n - 1]) != NULL;
     o->depth--;
     if (!empty) {
-        break_line(o);
+        json_out_break_line(o);
     }
-    add(o, &bracket, 1);
+    json_out_add(o, &bracket, 1);
 }
 
 json_out *json_item(json_out *o) {
     if (o->to->n > 0 && strchr("{[,", o->to->p[o->to->n - 1]) == NULL) {
-        add(o, ", ", o->is_spaced ? 2 : 1);
+        json_out_add(o, ", ", o->is_spaced ? 2 : 1);
     }
-    break_line(o);
+    json_out_break_line(o);
     return o;
 }
 
 json_out *json_name(json_out *o, const char *name) {
     json_item(o);
     json_cstr(o, name);
-    add(o, ": ", o->indent > 0 || o->is_spaced ? 2 : 1);
+    json_out_add(o, ": ", o->indent > 0 || o->is_spaced ? 2 : 1);
     return o;
 }
 
 /* ---- texts and numbers ---- */
 
-static bool is_plain(unsigned char c) {
+static bool json_out_is_plain(unsigned char c) {
     return c >= 0x20 && c < 0x80 && c != '"' && c != '\\';
 }
 
@@ -73,38 +73,38 @@ static bool is_plain(unsigned char c) {
 static void escape(json_out *o, unsigned char c) {
     switch (c) {
     case '"':
-        add(o, "\\\"", 2);
+        json_out_add(o, "\\\"", 2);
         return;
     case '\\':
-        add(o, "\\\\", 2);
+        json_out_add(o, "\\\\", 2);
         return;
     case '\n':
-        add(o, "\\n", 2);
+        json_out_add(o, "\\n", 2);
         return;
     case '\r':
-        add(o, "\\r", 2);
+        json_out_add(o, "\\r", 2);
         return;
     case '\t':
-        add(o, "\\t", 2);
+        json_out_add(o, "\\t", 2);
         return;
     default:
         break;
     }
     char text[8];
     int n = snprintf(text, sizeof(text), "\\u%04x", c);
-    add(o, text, (size_t)n);
+    json_out_add(o, text, (size_t)n);
 }
 
 /* Writes the contents of a string, without the quotes. */
-static void add_text(json_out *o, const char *text, size_t n) {
+static void json_out_add_text(json_out *o, const char *text, size_t n) {
     const unsigned char *p = (const unsigned char *)text;
     for (size_t i = 0; i < n;) {
         size_t run = i;
-        while (run < n && is_plain(p[run])) {
+        while (run < n && json_out_is_plain(p[run])) {
             run++;
         }
         if (run > i) {
-            add(o, text + i, run - i);
+            json_out_add(o, text + i, run - i);
             i = run;
         } else if (p[i] < 0x80) {
             escape(o, p[i]);
@@ -113,7 +113,7 @@ static void add_text(json_out *o, const char *text, size_t n) {
             size_t length;
             bool valid = utf8_decode(text + i, n - i, &length) >= 0;
             length = valid ? length : 1;
-            add(o, valid ? text + i : UTF8_REPLACEMENT, valid ? length : 3);
+            json_out_add(o, valid ? text + i : UTF8_REPLACEMENT, valid ? length : 3);
             i += length;
         }
     }
@@ -124,10 +124,10 @@ void json_text(json_out *o, const char *text, size_t n) {
 }
 
 void json_texts(json_out *o, str first, str second) {
-    add(o, "\"", 1);
-    add_text(o, first.p, first.n);
-    add_text(o, second.p, second.n);
-    add(o, "\"", 1);
+    json_out_add(o, "\"", 1);
+    json_out_add_text(o, first.p, first.n);
+    json_out_add_text(o, second.p, second.n);
+    json_out_add(o, "\"", 1);
 }
 
 void json_cstr(json_out *o, const char *s) {
@@ -139,7 +139,7 @@ void json_cstr(json_out *o, const char *s) {
 }
 
 /* Writes v so that it ends before `end`, last digit first. Returns its start. */
-static char *digits(int64_t v, char *end) {
+static char *json_out_digits(int64_t v, char *end) {
     uint64_t left = v < 0 ? 0 - (uint64_t)v : (uint64_t)v;
     do {
         *--end = (char)('0' + left % 10);
@@ -152,8 +152,8 @@ static char *digits(int64_t v, char *end) {
 }
 
 void json_int(json_out *o, int64_t v) {
-    char text[NUMBER_BYTES], *p = digits(v, text + sizeof(text));
-    add(o, p, (size_t)(text + sizeof(text) - p));
+    char text[NUMBER_BYTES], *p = json_out_digits(v, text + sizeof(text));
+    json_out_add(o, p, (size_t)(text + sizeof(text) - p));
 }
 
 void json_number(json_out *o, double v) {
@@ -162,7 +162,7 @@ void json_number(json_out *o, double v) {
         json_raw(o, "null");
         return;
     }
-    add(o, text, (size_t)c_locale_snprintf(text, sizeof(text), "%.9g", v));
+    json_out_add(o, text, (size_t)c_locale_snprintf(text, sizeof(text), "%.9g", v));
 }
 
 void json_exact(json_out *o, double v) {
@@ -175,7 +175,7 @@ void json_exact(json_out *o, double v) {
     }
     json_raw(o, text);
     if (strpbrk(text, ".en") == NULL) { /* so that it is read as a real again */
-        add(o, ".0", 2);
+        json_out_add(o, ".0", 2);
     }
 }
 
@@ -206,10 +206,10 @@ void json_row(json_out *o, const int64_t *v, int32_t n) {
     char text[JSON_ROW_MAX * NUMBER_BYTES + 1], *p = text + sizeof(text);
     *--p = ']';
     for (int32_t i = n - 1; i >= 0; i--) {
-        p = digits(v[i], p);
+        p = json_out_digits(v[i], p);
         *--p = i > 0 ? ',' : '[';
     }
-    add(o, p, (size_t)(text + sizeof(text) - p));
+    json_out_add(o, p, (size_t)(text + sizeof(text) - p));
 }
 
 /* ---- trees ---- */

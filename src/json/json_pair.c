@@ -10,7 +10,7 @@ typedef struct pairing {
     void *user;
 } pairing;
 
-static void skip_space(pairing *p) {
+static void json_pair_skip_space(pairing *p) {
     p->at = json_lex_space(p->text, p->at);
 }
 
@@ -22,7 +22,7 @@ static quire_err pair_number(pairing *p, json_place place, const json_value *v) 
     return p->take(p->user, (str){p->text.p + from, p->at - from}, &number, place, v);
 }
 
-static quire_err pair(pairing *p, json_place place, const json_value *v);
+static quire_err json_pair_do(pairing *p, json_place place, const json_value *v);
 
 /* Reads a member's name, and finds its value in the tree. */
 static quire_err pair_name(pairing *p, const json_value *object, json_place *place,
@@ -35,35 +35,35 @@ static quire_err pair_name(pairing *p, const json_value *object, json_place *pla
     TRY(json_lex_unescape((str){p->text.p + from, p->at - 1 - from}, &p->scratch));
     place->name = p->scratch.n > 0 ? p->scratch.p : "";
     *member = json_get(object, place->name);
-    skip_space(p);
+    json_pair_skip_space(p);
     p->at++; /* the colon */
-    skip_space(p);
+    json_pair_skip_space(p);
     return QUIRE_OK;
 }
 
 /* An array or object: calls itself as deep as the tree is. */
 static quire_err pair_container(pairing *p, const json_value *v, bool is_object) {
     p->at++;
-    skip_space(p);
+    json_pair_skip_space(p);
     for (size_t i = 0; p->text.p[p->at] != (is_object ? '}' : ']'); i++) {
         const json_value *inside = is_object ? NULL : json_at(v, i);
         json_place place = {.parent = v, .index = i};
         if (p->text.p[p->at] == ',') {
             p->at++;
-            skip_space(p);
+            json_pair_skip_space(p);
         }
         if (is_object) {
             TRY(pair_name(p, v, &place, &inside));
         }
-        TRY(pair(p, place, inside));
-        skip_space(p);
+        TRY(json_pair_do(p, place, inside));
+        json_pair_skip_space(p);
     }
     p->at++;
     return QUIRE_OK;
 }
 
 /* The value at p->at is v in the tree, or was replaced by v. */
-static quire_err pair(pairing *p, json_place place, const json_value *v) {
+static quire_err json_pair_do(pairing *p, json_place place, const json_value *v) {
     json_letters letters;
     const char *what;
     char c = p->text.p[p->at];
@@ -80,8 +80,8 @@ static quire_err pair(pairing *p, json_place place, const json_value *v) {
 
 quire_err json_pair(str text, const json_value *root, json_pair_take *take, void *user) {
     pairing p = {.text = text, .take = take, .user = user};
-    skip_space(&p);
-    quire_err e = pair(&p, (json_place){0}, root);
+    json_pair_skip_space(&p);
+    quire_err e = json_pair_do(&p, (json_place){0}, root);
     strbuf_deinit(&p.scratch);
     return e;
 }

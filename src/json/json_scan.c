@@ -8,7 +8,7 @@ char json_scan_peek(json_scan *s) {
     return s->at < s->text.n ? s->text.p[s->at] : '\0';
 }
 
-static quire_err take(json_scan *s, char c) {
+static quire_err json_scan_take(json_scan *s, char c) {
     if (json_scan_peek(s) != c) {
         return QUIRE_BAD_FILE;
     }
@@ -18,14 +18,14 @@ static quire_err take(json_scan *s, char c) {
 
 quire_err json_scan_open(json_scan *s, char bracket) {
     s->begun = true;
-    return take(s, bracket);
+    return json_scan_take(s, bracket);
 }
 
 quire_err json_scan_more(json_scan *s, char closing, bool *more) {
     bool begun = s->begun;
     s->begun = false;
     *more = json_scan_peek(s) != closing;
-    return !*more ? take(s, closing) : begun ? QUIRE_OK : take(s, ',');
+    return !*more ? json_scan_take(s, closing) : begun ? QUIRE_OK : json_scan_take(s, ',');
 }
 
 quire_err json_scan_string(json_scan *s, strbuf *scratch, str *out) {
@@ -34,7 +34,7 @@ quire_err json_scan_string(json_scan *s, strbuf *scratch, str *out) {
 
 quire_err json_scan_key(json_scan *s, strbuf *scratch, str *out) {
     TRY(json_scan_string(s, scratch, out));
-    return take(s, ':');
+    return json_scan_take(s, ':');
 }
 
 quire_err json_scan_number(json_scan *s, json_scan_value *out) {

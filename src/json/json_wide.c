@@ -38,8 +38,8 @@ static json_t *narrow_new(str digits, const json_number *number) {
 }
 
 /* Of an object's equal names the last one counts, and it may be no number. */
-static quire_err take_number(void *user, str digits, const json_number *number, json_place place,
-                             const json_value *v) {
+static quire_err json_wide_take_number(void *user, str digits, const json_number *number, json_place place,
+                                       const json_value *v) {
     json_value **root = user;
     bool wide = number->is_integer && !number->fits;
     if ((!wide && !wide_is(v)) || !json_numeric(v)) {
@@ -61,5 +61,5 @@ static quire_err take_number(void *user, str digits, const json_number *number, 
 }
 
 quire_err wide_place(str text, json_value **root) {
-    return json_pair(text, *root, take_number, root);
+    return json_pair(text, *root, json_wide_take_number, root);
 }

@@ -41,7 +41,7 @@ static void write_bytes(FILE *f, const kv_audit *a) {
             a->live_bytes, a->reserved_bytes, a->wasted_bytes, a->shared_bytes);
 }
 
-static void write_line(FILE *f, const audit_line *l) {
+static void audit_file_write_line(FILE *f, const audit_line *l) {
     fprintf(f, "{\"step\":%" PRId64 ",\"request\":%" PRIu64 ",\"rows\":%d,\"pages\":%d,", l->note.step,
             l->note.request, (int)l->note.n_rows, (int)l->note.n_pages);
     write_bytes(f, &l->all);
@@ -51,10 +51,10 @@ static void write_line(FILE *f, const audit_line *l) {
     fputs("}}\n", f);
 }
 
-static void drain(audit_file *a) {
+static void audit_file_drain(audit_file *a) {
     audit_line l;
     while (ring_pop(a->lines, &l)) {
-        write_line(a->file, &l);
+        audit_file_write_line(a->file, &l);
     }
     long long n_lost = atomic_exchange(&a->n_lost, 0);
     if (n_lost > 0) {
@@ -67,9 +67,9 @@ static void *writer_main(void *arg) {
     audit_file *a = arg;
     while (!atomic_load(&a->stop)) {
         wake_wait(&a->wake, -1);
-        drain(a);
+        audit_file_drain(a);
     }
-    drain(a);
+    audit_file_drain(a);
     return NULL;
 }
 

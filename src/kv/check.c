@@ -4,7 +4,7 @@
 
 #define SMALL_PAGES 4096
 
-static quire_err add_holder(int32_t *holders, int32_t n_pages, page_id id, quire_error *err) {
+static quire_err check_add_holder(int32_t *holders, int32_t n_pages, page_id id, quire_error *err) {
     if (id.v < 0 || id.v >= n_pages) {
         return err_set(err, QUIRE_INTERNAL, -1, "kv: a block table holds page %d of a pool of %d", id.v,
                        n_pages);
@@ -19,12 +19,12 @@ static quire_err check_holders(const kv_pool *pool, int32_t n_pages, int32_t *ho
     for (int32_t t = 0; t < n_tables; t++) {
         for (int32_t i = 0; i < tables[t]->n_pages; i++) {
             if (tables[t]->pages[i].v != PAGE_NONE.v) {
-                TRY(add_holder(holders, n_pages, tables[t]->pages[i], err));
+                TRY(check_add_holder(holders, n_pages, tables[t]->pages[i], err));
             }
         }
     }
     for (int32_t i = 0; i < n_others; i++) {
-        TRY(add_holder(holders, n_pages, others[i], err));
+        TRY(check_add_holder(holders, n_pages, others[i], err));
     }
     for (int32_t page = 0; page < n_pages; page++) {
         int32_t count = kv_pool_count(pool, (page_id){page});

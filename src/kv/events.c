@@ -59,27 +59,28 @@ void kv_events_close(kv_events *ev) {
 
 /* ---- the writer ---- */
 
-static void put(_Atomic uint32_t *words, const uint32_t *from, size_t n) {
+static void events_put(_Atomic uint32_t *words, const uint32_t *from, size_t n) {
     for (size_t i = 0; i < n; i++) {
         atomic_store_explicit(&words[i], from[i], memory_order_release);
     }
 }
 
 /* Writes e, the name and the tokens into the next slot. */
-static void add(kv_events *ev, const head *e, const void *name, const int32_t *tokens) {
+static void events_add(kv_events *ev, const head *e, const void *name, const int32_t *tokens) {
     uint64_t number = atomic_load_explicit(&ev->last, memory_order_relaxed) + 1;
     size_t slot = (size_t)(number & ev->mask), n_name_words = (e->n_namespace + 3) / 4;
     _Atomic uint32_t *words = ev->words + slot * ev->slot_words;
     atomic_store_explicit(&ev->stamps[slot], 0, memory_order_relaxed);
-    put(words,
-        (uint32_t[HEAD_WORDS]){e->kind, e->group, e->n_tokens, e->n_namespace, (uint32_t)e->hash,
-                               (uint32_t)(e->hash >> 32), (uint32_t)e->parent, (uint32_t)(e->parent >> 32)},
-        HEAD_WORDS);
+    events_put(words,
+               (uint32_t[HEAD_WORDS]){e->kind, e->group, e->n_tokens, e->n_namespace, (uint32_t)e->hash,
+                                      (uint32_t)(e->hash >> 32), (uint32_t)e->parent,
+                                      (uint32_t)(e->parent >> 32)},
+               HEAD_WORDS);
     if (e->n_namespace > 0) {
         uint32_t copy[NAME_WORDS];
         copy[n_name_words - 1] = 0;
         memcpy(copy, name, e->n_namespace);
-        put(words + HEAD_WORDS, copy, n_name_words);
+        events_put(words + HEAD_WORDS, copy, n_name_words);
     }
     for (uint32_t i = 0; i < e->n_tokens; i++) {
         atomic_store_explicit(&words[HEAD_WORDS + n_name_words + i], (uint32_t)tokens[i],
@@ -92,15 +93,15 @@ static void add(kv_events *ev, const head *e, const void *name, const int32_t *t
 void kv_events_stored(kv_events *ev, int32_t group, uint64_t hash, uint64_t parent, const int32_t *tokens,
                       const void *name, size_t n_name) {
     head e = {KV_EVENT_STORED, (uint32_t)group, (uint32_t)ev->page_tokens, (uint32_t)n_name, hash, parent};
-    add(ev, &e, name, tokens);
+    events_add(ev, &e, name, tokens);
 }
 
 void kv_events_removed(kv_events *ev, int32_t group, uint64_t hash) {
-    add(ev, &(head){.kind = KV_EVENT_REMOVED, .group = (uint32_t)group, .hash = hash}, NULL, NULL);
+    events_add(ev, &(head){.kind = KV_EVENT_REMOVED, .group = (uint32_t)group, .hash = hash}, NULL, NULL);
 }
 
 void kv_events_cleared(kv_events *ev) {
-    add(ev, &(head){.kind = KV_EVENT_CLEARED}, NULL, NULL);
+    events_add(ev, &(head){.kind = KV_EVENT_CLEARED}, NULL, NULL);
 }
 
 /* ---- readers ---- */
@@ -115,7 +116,7 @@ static uint32_t word(const _Atomic uint32_t *words, size_t i) {
 
 /* Fills *out from a slot that may be overwritten meanwhile; false when its lengths show
  * that it was. */
-static bool copy_out(const kv_events *ev, const _Atomic uint32_t *words, kv_event *out) {
+static bool events_copy_out(const kv_events *ev, const _Atomic uint32_t *words, kv_event *out) {
     out->kind = (kv_event_kind)word(words, 0);
     out->group = (int32_t)word(words, 1);
     out->n_tokens = (int32_t)word(words, 2);
@@ -143,7 +144,7 @@ kv_event_found kv_events_read(const kv_events *ev, uint64_t number, kv_event *ou
         return KV_EVENT_LATER;
     }
     if (atomic_load_explicit(&ev->stamps[slot], memory_order_acquire) != number ||
-        !copy_out(ev, ev->words + slot * ev->slot_words, out) ||
+        !events_copy_out(ev, ev->words + slot * ev->slot_words, out) ||
         atomic_load_explicit(&ev->stamps[slot], memory_order_acquire) != number) {
         return KV_EVENT_LOST;
     }

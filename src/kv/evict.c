@@ -95,7 +95,7 @@ static bool is_candidate(const kv_evict *ev, page_id page) {
 }
 
 /* A page's present level; *next_us is when it will change; 0: never. */
-static int32_t level_of(const kv_evict *ev, page_id page, int64_t *next_us) {
+static int32_t evict_level_of(const kv_evict *ev, page_id page, int64_t *next_us) {
     const entry_note *e = &ev->entries[kv_pool_entry(ev->pool, page)];
     int64_t cached_us = ev->pages[page.v].cached_us, age_us = ev->now_us - cached_us;
     bool dies = e->ttl_us > 0, falls = e->priority_us > 0 && age_us < e->priority_us;
@@ -110,9 +110,9 @@ static int32_t level_of(const kv_evict *ev, page_id page, int64_t *next_us) {
 }
 
 /* Puts a candidate into the heap by its present key. */
-static void put(kv_evict *ev, page_id page) {
+static void evict_put(kv_evict *ev, page_id page) {
     int64_t next_us;
-    int32_t level = level_of(ev, page, &next_us);
+    int32_t level = evict_level_of(ev, page, &next_us);
     kv_heap_put(&ev->order, page.v, (kv_heap_key){level, ev->pages[page.v].score, ev->pages[page.v].stamp});
     if (next_us > 0) {
         kv_heap_put(&ev->deadlines, page.v, (kv_heap_key){.stamp = next_us});
@@ -121,7 +121,7 @@ static void put(kv_evict *ev, page_id page) {
     }
 }
 
-static void take(kv_evict *ev, page_id page) {
+static void evict_take(kv_evict *ev, page_id page) {
     kv_heap_take(&ev->order, page.v);
     kv_heap_take(&ev->deadlines, page.v);
 }
@@ -129,20 +129,20 @@ static void take(kv_evict *ev, page_id page) {
 /* ---- values by the policies ---- */
 
 /* The cost of computing an entry's tokens again, in pages at depth 0. */
-static double cost_of(const kv_evict *ev, int32_t e) {
+static double evict_cost_of(const kv_evict *ev, int32_t e) {
     double size = ev->tree->page_tokens,
            n_tokens = is_other(ev, e) ? size : kv_tree_entry(ev->tree, e)->n_tokens;
     double depth = size * ev->entries[e].use.depth + n_tokens / 2;
     return n_tokens / size * (1 + depth / KV_COST_DEPTH);
 }
 
-static double score_of(const kv_evict *ev, page_id page) {
+static double evict_score_of(const kv_evict *ev, page_id page) {
     int32_t e = kv_pool_entry(ev->pool, page);
     switch (ev->policy) {
     case KV_EVICT_LFU:
         return (double)ev->entries[e].use.n_uses;
     case KV_EVICT_GDSF:
-        return ev->clock + (double)ev->entries[e].use.n_uses * cost_of(ev, e);
+        return ev->clock + (double)ev->entries[e].use.n_uses * evict_cost_of(ev, e);
     case KV_EVICT_LEARNED:
         return kv_learned_value(&ev->learned, &ev->entries[e].use);
     case KV_EVICT_CALLER:
@@ -157,22 +157,22 @@ static void page_changed(void *context, page_id page, bool cached) {
     kv_evict *ev = context;
     page_note *p = &ev->pages[page.v];
     if (!cached) {
-        take(ev, page);
+        evict_take(ev, page);
         /* the next use belonged to the page's content */
         p->said = p->said && kv_pool_entry(ev->pool, page) >= 0;
         return;
     }
-    p->score = score_of(ev, page);
+    p->score = evict_score_of(ev, page);
     p->stamp = ev->n_stamps++;
     p->cached_us = ev->now_us;
     if (is_candidate(ev, page)) {
-        put(ev, page);
+        evict_put(ev, page);
     }
 }
 
 /* Starts to use the heap. Pages that are cached already enter in the order of the pool's
  * queue. */
-static void activate(kv_evict *ev) {
+static void evict_activate(kv_evict *ev) {
     ev->is_active = true;
     for (page_id page = kv_pool_oldest(ev->pool); page.v != PAGE_NONE.v;
          page = kv_pool_younger(ev->pool, page)) {
@@ -203,7 +203,7 @@ quire_err kv_evict_open(kv_pool *pool, const kv_tree *tree, kv_policy policy, co
         return QUIRE_NO_MEMORY;
     }
     if (policy != KV_EVICT_LRU) {
-        activate(ev);
+        evict_activate(ev);
     }
     *out = ev;
     return QUIRE_OK;
@@ -246,7 +246,7 @@ void kv_evict_set_next_use(kv_evict *ev, page_id page, double when) {
     ev->pages[page.v].said = true;
     ev->pages[page.v].score = -ev->pages[page.v].next_use;
     if (kv_heap_has(&ev->order, page.v)) {
-        put(ev, page);
+        evict_put(ev, page);
     }
 }
 
@@ -273,7 +273,7 @@ void kv_evict_retain(kv_evict *ev, int32_t e, const kv_retention *r) {
         if (r->priority == KV_PRIORITY_DEFAULT && r->ttl_us == 0) {
             return; /* the default, which all have */
         }
-        activate(ev);
+        evict_activate(ev);
     }
     ev->entries[e].priority = r->priority - KV_PRIORITY_DEFAULT;
     ev->entries[e].priority_us = r->priority_us;
@@ -287,9 +287,9 @@ void kv_evict_leaf_changed(kv_evict *ev, int32_t e) {
             continue;
         }
         if (!is_candidate(ev, page)) {
-            take(ev, page);
+            evict_take(ev, page);
         } else if (!kv_heap_has(&ev->order, page.v)) {
-            put(ev, page);
+            evict_put(ev, page);
         }
     }
 }
@@ -303,7 +303,7 @@ static void keep_time(kv_evict *ev) {
         if (page.v == HEAP_NONE || kv_heap_key_of(&ev->deadlines, page.v).stamp > ev->now_us) {
             return;
         }
-        put(ev, page);
+        evict_put(ev, page);
     }
 }
 

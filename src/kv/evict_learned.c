@@ -112,17 +112,17 @@ static void teach(kv_learned *l, const kv_trial *t) {
 /* ---- trials ---- */
 
 /* The number of the trial that began at a name's time. */
-static int32_t number_of(const kv_learned *l, uint32_t time) {
+static int32_t evict_learned_number_of(const kv_learned *l, uint32_t time) {
     uint32_t age = (uint32_t)l->now - (time - 1);
     return (int32_t)((l->now - age) % l->cap);
 }
 
 /* Whether a name's trial still runs. */
-static bool is_running(const kv_learned *l, uint32_t time) {
+static bool evict_learned_is_running(const kv_learned *l, uint32_t time) {
     return time != 0 && (uint32_t)l->now - (time - 1) <= (uint32_t)l->cap;
 }
 
-static kv_names *set_of(const kv_learned *l, uint64_t hash) {
+static kv_names *evict_learned_set_of(const kv_learned *l, uint64_t hash) {
     return &l->names[hash & (l->n_sets - 1)];
 }
 
@@ -131,10 +131,11 @@ static uint32_t tag_of(uint64_t hash) {
 }
 
 /* The index of that hash in its set, if a trial of it runs; else KV_NAMES_A_SET. */
-static int32_t find(const kv_learned *l, const kv_names *set, uint64_t hash) {
+static int32_t evict_learned_find(const kv_learned *l, const kv_names *set, uint64_t hash) {
     int32_t i = 0;
-    while (i < KV_NAMES_A_SET && !(set->tags[i] == tag_of(hash) && is_running(l, set->times[i]) &&
-                                   l->trials[number_of(l, set->times[i])].hash == hash)) {
+    while (i < KV_NAMES_A_SET &&
+           !(set->tags[i] == tag_of(hash) && evict_learned_is_running(l, set->times[i]) &&
+             l->trials[evict_learned_number_of(l, set->times[i])].hash == hash)) {
         i++;
     }
     return i;
@@ -144,7 +145,7 @@ static int32_t find(const kv_learned *l, const kv_names *set, uint64_t hash) {
 static int32_t place_for_name(const kv_learned *l, const kv_names *set) {
     int32_t oldest = 0;
     for (int32_t i = 0; i < KV_NAMES_A_SET; i++) {
-        if (!is_running(l, set->times[i])) {
+        if (!evict_learned_is_running(l, set->times[i])) {
             return i;
         }
         oldest = (uint32_t)l->now - set->times[i] > (uint32_t)l->now - set->times[oldest] ? i : oldest;
@@ -154,11 +155,11 @@ static int32_t place_for_name(const kv_learned *l, const kv_names *set) {
 
 /* Starts a trial of u with that number; it takes over the name of the trial before, whose
  * page was used again. */
-static void begin(kv_learned *l, int32_t number, uint64_t hash, const kv_use *u) {
-    kv_names *set = set_of(l, hash);
-    int32_t i = find(l, set, hash);
+static void evict_learned_begin(kv_learned *l, int32_t number, uint64_t hash, const kv_use *u) {
+    kv_names *set = evict_learned_set_of(l, hash);
+    int32_t i = evict_learned_find(l, set, hash);
     if (i < KV_NAMES_A_SET) {
-        kv_trial *before = &l->trials[number_of(l, set->times[i])];
+        kv_trial *before = &l->trials[evict_learned_number_of(l, set->times[i])];
         before->was_used_again = true;
         before->hash = 0;
     } else {
@@ -170,9 +171,9 @@ static void begin(kv_learned *l, int32_t number, uint64_t hash, const kv_use *u)
 }
 
 void kv_learned_made(const kv_learned *l, uint64_t hash, int32_t depth, int32_t tenant, kv_use *u) {
-    const kv_names *set = set_of(l, hash);
-    int32_t i = hash != 0 ? find(l, set, hash) : KV_NAMES_A_SET;
-    *u = i < KV_NAMES_A_SET ? l->trials[number_of(l, set->times[i])].use
+    const kv_names *set = evict_learned_set_of(l, hash);
+    int32_t i = hash != 0 ? evict_learned_find(l, set, hash) : KV_NAMES_A_SET;
+    *u = i < KV_NAMES_A_SET ? l->trials[evict_learned_number_of(l, set->times[i])].use
                             : (kv_use){.depth = depth, .tenant = tenant};
 }
 
@@ -187,7 +188,7 @@ void kv_learned_used(kv_learned *l, uint64_t hash, kv_use *u) {
     u->at = l->now;
     u->n_uses++;
     if (hash != 0) {
-        begin(l, number, hash, u);
+        evict_learned_begin(l, number, hash, u);
     }
 }
 

@@ -159,7 +159,7 @@ static void move_home(free_pages *f, int32_t number, int32_t to) {
 /* Pages came back to a region: takes go on there if it is nearer than where they are.
  * Another thread's region, in which a thread found its last pages, is so left as soon as
  * there are others. */
-static void come_back(free_pages *f, int32_t number, int32_t to) {
+static void free_pages_come_back(free_pages *f, int32_t number, int32_t to) {
     const home *h = &f->homes[number];
     if ((to ^ h->base) < (atomic_load_explicit(&h->region, memory_order_relaxed) ^ h->base)) {
         move_home(f, number, to);
@@ -334,7 +334,7 @@ void free_pages_return(free_pages *f, free_batch *batch) {
     }
     atomic_fetch_add_explicit(&r->account, (UINT64_C(1) << 32) + (uint64_t)__builtin_popcountll(batch->bits),
                               memory_order_release);
-    come_back(f, thread_number(f), at);
+    free_pages_come_back(f, thread_number(f), at);
     batch->bits = 0;
 }
 

@@ -20,7 +20,7 @@ void kv_heap_close(kv_heap *h) {
     h->position = NULL;
 }
 
-static bool is_before(const kv_heap_slot *a, const kv_heap_slot *b) {
+static bool heap_is_before(const kv_heap_slot *a, const kv_heap_slot *b) {
     if (a->level != b->level) {
         return a->level < b->level;
     }
@@ -34,18 +34,18 @@ static void set_slot(kv_heap *h, int32_t at, const kv_heap_slot *slot) {
 
 /* Puts *slot into the hole at `at`: moves the hole up past higher keys or down past lower
  * ones, then fills it. */
-static void fill(kv_heap *h, int32_t at, const kv_heap_slot *slot) {
-    while (at > 0 && (h->n_compared++, is_before(slot, &h->slots[(at - 1) / 2]))) {
+static void heap_fill(kv_heap *h, int32_t at, const kv_heap_slot *slot) {
+    while (at > 0 && (h->n_compared++, heap_is_before(slot, &h->slots[(at - 1) / 2]))) {
         set_slot(h, at, &h->slots[(at - 1) / 2]);
         at = (at - 1) / 2;
     }
     for (int32_t child; at < h->n / 2; at = child) { /* slots from n / 2 on have nothing below them */
         child = 2 * at + 1;
-        if (child + 1 < h->n && (h->n_compared++, is_before(&h->slots[child + 1], &h->slots[child]))) {
+        if (child + 1 < h->n && (h->n_compared++, heap_is_before(&h->slots[child + 1], &h->slots[child]))) {
             child++;
         }
         h->n_compared++;
-        if (!is_before(&h->slots[child], slot)) {
+        if (!heap_is_before(&h->slots[child], slot)) {
             break;
         }
         set_slot(h, at, &h->slots[child]);
@@ -60,7 +60,7 @@ void kv_heap_put(kv_heap *h, int32_t id, kv_heap_key key) {
         at = h->n++;
         h->slots[at] = slot; /* so that the hole compares as its future content */
     }
-    fill(h, at, &slot);
+    heap_fill(h, at, &slot);
 }
 
 void kv_heap_take(kv_heap *h, int32_t id) {
@@ -72,7 +72,7 @@ void kv_heap_take(kv_heap *h, int32_t id) {
     h->n--;
     if (at < h->n) {
         kv_heap_slot last = h->slots[h->n];
-        fill(h, at, &last);
+        heap_fill(h, at, &last);
     }
 }
 
@@ -97,7 +97,7 @@ quire_err kv_heap_check(const kv_heap *h, quire_error *err) {
             return err_set(err, QUIRE_INTERNAL, -1,
                            "kv heap: slot %d holds %d, whose position says otherwise", at, slot->id);
         }
-        if (at > 0 && is_before(slot, &h->slots[(at - 1) / 2])) {
+        if (at > 0 && heap_is_before(slot, &h->slots[(at - 1) / 2])) {
             return err_set(err, QUIRE_INTERNAL, -1, "kv heap: slot %d is below one of a higher key", at);
         }
     }

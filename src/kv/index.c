@@ -30,7 +30,7 @@ static quire_err open_eviction(kv_index *ix) {
     return kv_evict_open(ix->pool, &ix->tree, ix->o.policy, full, ix->snapshots.shape.cap, &ix->evict);
 }
 
-static quire_err open_parts(kv_index *ix) {
+static quire_err index_open_parts(kv_index *ix) {
     const kv_index_options *o = &ix->o;
     int32_t max_entries = entries_for(o, kv_pool_counts(ix->pool).n_pages);
     TRY(kv_tree_open(&ix->tree, o->page_tokens, o->n_groups, max_entries, o->max_namespaces));
@@ -42,7 +42,7 @@ static quire_err open_parts(kv_index *ix) {
     return open_eviction(ix);
 }
 
-static void free_parts(kv_index *ix) {
+static void index_free_parts(kv_index *ix) {
     kv_tree_close(&ix->tree);
     kv_namespaces_close(&ix->namespaces);
     kv_publics_close(&ix->publics);
@@ -64,9 +64,9 @@ quire_err kv_index_open(kv_pool *pool, const kv_index_options *o, kv_index **out
     ix->pool = pool;
     ix->o = *o;
     ix->hash_mask = o->hash_bits == 0 || o->hash_bits == 64 ? UINT64_MAX : ((uint64_t)1 << o->hash_bits) - 1;
-    quire_err e = open_parts(ix);
+    quire_err e = index_open_parts(ix);
     if (e != QUIRE_OK) {
-        free_parts(ix);
+        index_free_parts(ix);
         return e;
     }
     *out = ix;
@@ -98,7 +98,7 @@ void kv_index_close(kv_index *ix) {
     if (ix->o.events != NULL) {
         kv_events_cleared(ix->o.events);
     }
-    free_parts(ix);
+    index_free_parts(ix);
 }
 
 kv_index_counts kv_index_count(const kv_index *ix) {
@@ -174,7 +174,7 @@ static void remove_page(kv_index *ix, int32_t e, int32_t g) {
 }
 
 /* Removes an entry that nothing follows from the tree; its cached pages become free. */
-static void drop_entry(kv_index *ix, int32_t e) {
+static void index_drop_entry(kv_index *ix, int32_t e) {
     for (int32_t g = 0; g < ix->o.n_groups; g++) {
         if (kv_tree_pages(&ix->tree, e)[g] != TREE_NONE) {
             remove_page(ix, e, g);
@@ -216,7 +216,7 @@ static void prune(kv_index *ix, int32_t e) {
         const kv_node *node = &ix->tree.nodes[kv_tree_entry(&ix->tree, e)->node];
         int32_t parent = node->parent;
         bool is_start = ix->tree.nodes[parent].parent == TREE_NONE && node->first == e;
-        drop_entry(ix, e);
+        index_drop_entry(ix, e);
         if (ix->o.n_state_groups > 0) {
             kv_index_drop_bare_tails(ix, parent, is_start ? TREE_NONE : up);
         }
@@ -241,7 +241,8 @@ static void stand_at(kv_index *ix, kv_path *path, int32_t e) {
 }
 
 /* Adds a path to the namespace with that name and `behind`, which is made if need be. */
-static quire_err enter_namespace(kv_index *ix, int32_t behind, const void *name, size_t n, int32_t *out) {
+static quire_err index_enter_namespace(kv_index *ix, int32_t behind, const void *name, size_t n,
+                                       int32_t *out) {
     if (n > KV_NAMESPACE_BYTES) {
         return QUIRE_INVALID;
     }
@@ -258,14 +259,14 @@ static quire_err enter_namespace(kv_index *ix, int32_t behind, const void *name,
     return QUIRE_OK;
 }
 
-static void leave_namespace(kv_index *ix, int32_t namespace) {
+static void index_leave_namespace(kv_index *ix, int32_t namespace) {
     namespace_at(ix, namespace)->n_paths--;
     drop_idle_namespace(ix, namespace);
 }
 
 quire_err kv_index_enter(kv_index *ix, const void *name, size_t n, kv_path *out) {
     int32_t namespace;
-    TRY(enter_namespace(ix, NAMESPACE_PLAIN, name, n, &namespace));
+    TRY(index_enter_namespace(ix, NAMESPACE_PLAIN, name, n, &namespace));
     *out = (kv_path){.namespace = namespace, .entry = TREE_NONE, .public_namespace = NAMESPACE_NONE};
     return QUIRE_OK;
 }
@@ -284,10 +285,10 @@ quire_err kv_index_enter_public(kv_index *ix, const void *scope, size_t n_scope,
         return kv_index_enter(ix, name, n, out);
     }
     int32_t namespace, public_namespace;
-    TRY(enter_namespace(ix, NAMESPACE_PUBLIC, scope, n_scope, &public_namespace));
-    quire_err e = enter_namespace(ix, number, name, n, &namespace);
+    TRY(index_enter_namespace(ix, NAMESPACE_PUBLIC, scope, n_scope, &public_namespace));
+    quire_err e = index_enter_namespace(ix, number, name, n, &namespace);
     if (e != QUIRE_OK) {
-        leave_namespace(ix, public_namespace);
+        index_leave_namespace(ix, public_namespace);
         return e;
     }
     *out = (kv_path){.namespace = namespace,
@@ -311,9 +312,9 @@ kv_path kv_index_fork(kv_index *ix, const kv_path *path) {
 void kv_index_leave(kv_index *ix, kv_path *path) {
     stand_at(ix, path, TREE_NONE);
     path->n_pages = 0;
-    leave_namespace(ix, path->namespace);
+    index_leave_namespace(ix, path->namespace);
     if (path->n_public > 0) {
-        leave_namespace(ix, path->public_namespace);
+        index_leave_namespace(ix, path->public_namespace);
     }
 }
 
@@ -354,7 +355,7 @@ static int32_t first_needed(int32_t window, int32_t n_tokens, int32_t page_token
 }
 
 /* since[g]: how many entries in a row, up to e, have a page of group g. */
-static void count_pages(const kv_index *ix, int32_t e, int32_t *since) {
+static void index_count_pages(const kv_index *ix, int32_t e, int32_t *since) {
     const int32_t *pages = kv_tree_pages(&ix->tree, e);
     for (int32_t g = 0; g < ix->o.n_groups; g++) {
         since[g] = pages[g] != TREE_NONE ? since[g] + 1 : 0;
@@ -379,7 +380,7 @@ int32_t kv_index_best(const kv_index *ix, const kv_path *path, int32_t i, int32_
 }
 
 /* The longest prefix of tokens[0..n) from which every group can continue. */
-static found walk(const kv_index *ix, const kv_path *path, const int32_t *tokens, int32_t n) {
+static found index_walk(const kv_index *ix, const kv_path *path, const int32_t *tokens, int32_t n) {
     const int32_t size = ix->o.page_tokens;
     int32_t since[KV_MAX_GROUPS] = {0};
     found best = {.entry = TREE_NONE, .source = TREE_NONE, .snapshot = SNAPSHOT_NONE};
@@ -391,7 +392,7 @@ static found walk(const kv_index *ix, const kv_path *path, const int32_t *tokens
         if (next == TREE_NONE) {
             return best;
         }
-        count_pages(ix, next, since);
+        index_count_pages(ix, next, since);
         bool whole = n_shared == size;
         if (!whole && ix->o.granularity == KV_GRANULARITY_PAGE) {
             return best;
@@ -417,12 +418,12 @@ static found walk(const kv_index *ix, const kv_path *path, const int32_t *tokens
 }
 
 int32_t kv_index_peek(const kv_index *ix, const kv_path *path, const int32_t *tokens, int32_t n) {
-    return walk(ix, path, tokens, n).n_tokens;
+    return index_walk(ix, path, tokens, n).n_tokens;
 }
 
 int32_t kv_index_peek_held(const kv_index *ix, const kv_path *path, const int32_t *tokens, int32_t n,
                            kv_held *held) {
-    found f = walk(ix, path, tokens, n);
+    found f = index_walk(ix, path, tokens, n);
     *held = (kv_held){0};
     for (int32_t g = 0; g < ix->o.n_groups; g++) {
         int32_t first = first_needed(ix->o.windows[g], f.n_tokens, ix->o.page_tokens),
@@ -466,7 +467,7 @@ static void use_entry(kv_index *ix, const kv_path *path, int32_t e, int32_t i) {
 quire_err kv_index_match(kv_index *ix, kv_path *path, const int32_t *tokens, int32_t n, kv_table *tables,
                          int32_t *n_matched) {
     assert(path->n_pages == 0);
-    found f = walk(ix, path, tokens, n);
+    found f = index_walk(ix, path, tokens, n);
     for (int32_t g = 0; g < ix->o.n_groups; g++) {
         assert(tables[g].n_pages == 0);
         TRY(kv_table_reserve(&tables[g], f.n_pages + 1));
@@ -525,7 +526,7 @@ static quire_err publish_page(kv_index *ix, kv_path *path, const int32_t *tokens
     bool is_new = n_shared < n;
     if (is_new) {
         if (e != TREE_NONE && n_shared == kv_tree_entry(&ix->tree, e)->n_tokens) {
-            drop_entry(ix, e);
+            index_drop_entry(ix, e);
         }
         e = kv_tree_insert(&ix->tree, root, after, path->entry, tokens, n);
         if (e == TREE_NONE) {

@@ -6,7 +6,7 @@
 
 /* Checks entry e: each page it names is indexed under it, and its hash is that of its
  * tokens. Adds the number of pages to *n_pages. */
-static quire_err check_entry(const kv_index *ix, int32_t e, int32_t *n_pages, quire_error *err) {
+static quire_err index_view_check_entry(const kv_index *ix, int32_t e, int32_t *n_pages, quire_error *err) {
     const int32_t *pages = kv_tree_pages(&ix->tree, e);
     int32_t n_before = *n_pages;
     for (int32_t g = 0; g < ix->o.n_groups; g++) {
@@ -37,7 +37,7 @@ quire_err kv_index_check(const kv_index *ix, quire_error *err) {
     int32_t n_named = 0, n_marked = 0, n_pages = kv_pool_counts(ix->pool).n_pages;
     for (int32_t e = 0; e < ix->tree.made_entries; e++) {
         if (kv_tree_entry(&ix->tree, e)->n_tokens > 0) {
-            TRY(check_entry(ix, e, &n_named, err));
+            TRY(index_view_check_entry(ix, e, &n_named, err));
         }
     }
     for (int32_t page = 0; page < n_pages; page++) {
@@ -64,7 +64,7 @@ static void push_siblings(const kv_tree *t, int32_t n, int32_t *stack, int32_t *
     }
 }
 
-static kv_index_entry describe(const kv_index *ix, const kv_namespace *s, int32_t e) {
+static kv_index_entry index_view_describe(const kv_index *ix, const kv_namespace *s, int32_t e) {
     const kv_entry *entry = kv_tree_entry(&ix->tree, e);
     int32_t parent = ix->tree.nodes[entry->node].parent;
     return (kv_index_entry){.namespace = (int32_t)(s - ix->namespaces.slots),
@@ -86,7 +86,7 @@ kv_index_entry kv_index_describe(const kv_index *ix, int32_t e) {
     while (ix->tree.nodes[root].parent != TREE_NONE) {
         root = ix->tree.nodes[root].parent;
     }
-    return describe(ix, &ix->namespaces.slots[ix->tree.nodes[root].last], e);
+    return index_view_describe(ix, &ix->namespaces.slots[ix->tree.nodes[root].last], e);
 }
 
 kv_index_namespace kv_index_describe_namespace(const kv_index *ix, int32_t namespace) {
@@ -98,7 +98,7 @@ kv_index_namespace kv_index_describe_namespace(const kv_index *ix, int32_t names
 static void visit_node(const kv_index *ix, const kv_namespace *s, int32_t n, kv_index_visit_fn *fn,
                        void *context) {
     for (int32_t e = ix->tree.nodes[n].first; e != TREE_NONE; e = kv_tree_entry(&ix->tree, e)->next) {
-        kv_index_entry entry = describe(ix, s, e);
+        kv_index_entry entry = index_view_describe(ix, s, e);
         fn(&entry, context);
     }
 }

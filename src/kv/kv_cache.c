@@ -55,7 +55,7 @@ static quire_err take_groups(kv_cache *c, const kv_cache_options *o) {
     return QUIRE_OK;
 }
 
-static quire_err open_parts(const kv_cache_options *o, kv_cache *c) {
+static quire_err kv_cache_open_parts(const kv_cache_options *o, kv_cache *c) {
     TRY(take_groups(c, o));
     c->n_pages = o->n_pages;
     c->mover = o->mover;
@@ -78,7 +78,7 @@ static quire_err open_parts(const kv_cache_options *o, kv_cache *c) {
 
 quire_err kv_cache_open(const kv_cache_options *o, kv_cache *out) {
     *out = (kv_cache){0};
-    quire_err e = open_parts(o, out);
+    quire_err e = kv_cache_open_parts(o, out);
     if (e != QUIRE_OK) {
         kv_cache_close(out);
     }

@@ -186,7 +186,7 @@ void kv_seq_truncate(kv_cache *c, kv_seq *s, int32_t n) {
 /* Whether no other sequence holds the pages of the last tokens. If they were published
  * all the same, the other holder would have to copy them to write on, and a full pool has
  * no page for that. */
-static bool owns_tail(const kv_cache *c, const kv_seq *s) {
+static bool kv_seq_owns_tail(const kv_cache *c, const kv_seq *s) {
     bool owns = true;
     for (int32_t g = 0; g < c->n_token_groups && s->n_computed % c->page_tokens != 0; g++) {
         page_id tail = s->tables[g].pages[s->n_computed / c->page_tokens];
@@ -197,7 +197,7 @@ static bool owns_tail(const kv_cache *c, const kv_seq *s) {
 
 void kv_seq_release(kv_cache *c, kv_seq *s, const int32_t *tokens, kv_keep keep) {
     if (s->has_path && keep == KV_KEEP && s->n_computed > 0) {
-        bool owns = owns_tail(c, s);
+        bool owns = kv_seq_owns_tail(c, s);
         if (owns && c->n_state_pages > 0) {
             kv_seq_snapshot(c, s, tokens, false, NULL); /* publishes the tail */
         } else {

@@ -6,7 +6,7 @@
 #include "kv/kv_seq.h"
 
 /* Leading whole pages that others hold in every group. */
-static int32_t shared_pages(const kv_cache *c, const kv_seq *s) {
+static int32_t kv_seq_swap_shared_pages(const kv_cache *c, const kv_seq *s) {
     int32_t n = 0;
     for (; n < s->n_computed / c->page_tokens; n++) {
         for (int32_t g = 0; g < s->n_tables; g++) {
@@ -20,16 +20,16 @@ static int32_t shared_pages(const kv_cache *c, const kv_seq *s) {
 
 /* The first entry of group g's table that a swap keeps, where `first` is that of
  * tokens. */
-static int32_t first_of(const kv_cache *c, int32_t g, int32_t first) {
+static int32_t kv_seq_swap_first_of(const kv_cache *c, int32_t g, int32_t first) {
     return g < c->n_token_groups ? first : 0;
 }
 
 /* Its pages from entry `first` of the tables on, without holes before windows, and its
  * states. */
-static int32_t count_pages(const kv_cache *c, const kv_seq *s, int32_t first) {
+static int32_t kv_seq_swap_count_pages(const kv_cache *c, const kv_seq *s, int32_t first) {
     int32_t n = 0;
     for (int32_t g = 0; g < s->n_tables; g++) {
-        for (int32_t i = first_of(c, g, first); i < s->tables[g].n_pages; i++) {
+        for (int32_t i = kv_seq_swap_first_of(c, g, first); i < s->tables[g].n_pages; i++) {
             n += s->tables[g].pages[i].v != PAGE_NONE.v;
         }
     }
@@ -38,9 +38,9 @@ static int32_t count_pages(const kv_cache *c, const kv_seq *s, int32_t first) {
 
 int32_t kv_seq_swap_pages(const kv_cache *c, const kv_seq *s, int32_t *from) {
     /* with states an admission finds no more than a snapshot's tokens, so all are kept */
-    int32_t first = s->has_path && c->n_state_pages == 0 ? shared_pages(c, s) : 0;
+    int32_t first = s->has_path && c->n_state_pages == 0 ? kv_seq_swap_shared_pages(c, s) : 0;
     *from = first * c->page_tokens;
-    return count_pages(c, s, first);
+    return kv_seq_swap_count_pages(c, s, first);
 }
 
 static int64_t us_since(const kv_cache *c, int64_t start_us) {
@@ -49,13 +49,13 @@ static int64_t us_since(const kv_cache *c, int64_t start_us) {
 
 kv_swapped kv_seq_swap_out(kv_cache *c, kv_seq *s, int32_t from) {
     int32_t first = from / c->page_tokens;
-    kv_swapped did = {.n_pages = count_pages(c, s, first)};
+    kv_swapped did = {.n_pages = kv_seq_swap_count_pages(c, s, first)};
     if (did.n_pages > c->swap.n_free) {
         return (kv_swapped){0};
     }
     int64_t start_us = clock_us();
     for (int32_t g = 0; g < s->n_tables; g++) {
-        for (int32_t i = first_of(c, g, first); i < s->tables[g].n_pages; i++) {
+        for (int32_t i = kv_seq_swap_first_of(c, g, first); i < s->tables[g].n_pages; i++) {
             if (s->tables[g].pages[i].v != PAGE_NONE.v) {
                 kv_swap_out(&c->swap, s->tables[g].pages[i], i * s->n_tables + g, &s->swap_frames);
             }
@@ -104,7 +104,7 @@ static void move_windows(kv_cache *c, kv_seq *s) {
 
 /* Reserves pages of group g for s up to swap_tokens: they are free, and the table has
  * room. */
-static void append(kv_cache *c, kv_seq *s, int32_t g) {
+static void kv_seq_swap_append(kv_cache *c, kv_seq *s, int32_t g) {
     kv_copies none = {0}; /* its tokens end with a page: nothing is copied */
     kv_table *t = &s->tables[g];
     quire_err e = QUIRE_OK;
@@ -120,7 +120,7 @@ static void append(kv_cache *c, kv_seq *s, int32_t g) {
 
 /* Reserves pages for s up to swap_tokens where windows see them, in all groups or in
  * none. */
-static quire_err reserve(kv_cache *c, kv_seq *s) {
+static quire_err kv_seq_swap_reserve(kv_cache *c, kv_seq *s) {
     for (int32_t g = c->n_token_groups; g < s->n_tables; g++) {
         kv_table_clear(c->pool, &s->tables[g]); /* its frames take their place as a whole */
     }
@@ -134,17 +134,17 @@ static quire_err reserve(kv_cache *c, kv_seq *s) {
     move_windows(c, s);
     kv_cache_make_free(c, n_pages);
     for (int32_t g = 0; g < s->n_tables; g++) {
-        append(c, s, g);
+        kv_seq_swap_append(c, s, g);
     }
     return QUIRE_OK;
 }
 
 /* Copies the frames in from entry `first` of the tables on. */
-static void copy_in(kv_cache *c, const kv_seq *s, int32_t first, kv_swapped *did) {
+static void kv_seq_swap_copy_in(kv_cache *c, const kv_seq *s, int32_t first, kv_swapped *did) {
     int64_t start_us = clock_us();
     for (int32_t f = s->swap_frames; f != 0; f = c->swap.next[f]) {
         int32_t i = c->swap.tags[f] / s->n_tables, g = c->swap.tags[f] % s->n_tables;
-        if (i >= first_of(c, g, first) && s->tables[g].pages[i].v != PAGE_NONE.v) {
+        if (i >= kv_seq_swap_first_of(c, g, first) && s->tables[g].pages[i].v != PAGE_NONE.v) {
             kv_swap_in(&c->swap, f, s->tables[g].pages[i]);
             did->n_pages++;
         }
@@ -157,8 +157,8 @@ kv_swapped kv_seq_swap_in(kv_cache *c, kv_seq *s) {
     if (kv_seq_swap_peek(c, s, s->n_computed) > s->n_computed) {
         did.n_found -= did.n_found % c->page_tokens;
         kv_seq_truncate(c, s, did.n_found);
-        if (reserve(c, s) == QUIRE_OK) {
-            copy_in(c, s, did.n_found / c->page_tokens, &did);
+        if (kv_seq_swap_reserve(c, s) == QUIRE_OK) {
+            kv_seq_swap_copy_in(c, s, did.n_found / c->page_tokens, &did);
             kv_seq_advance(s, s->swap_tokens - did.n_found);
             s->snapshots.last = s->n_computed;
         } else if (c->n_state_pages > 0 || !kv_seq_sees_back(c, s, did.n_found)) {

@@ -51,13 +51,13 @@ static void land(kv_tiering *t, const frame_move *m) {
     }
 }
 
-static bool is_done(const kv_tiering *t, kv_fence fence) {
+static bool kv_tiering_is_done(const kv_tiering *t, kv_fence fence) {
     return t->c->mover->done(t->c->mover->context, fence);
 }
 
 /* Ends the moves that the device has done. */
-static void settle(kv_tiering *t) {
-    while (t->n_moves > 0 && is_done(t, t->moves[t->first_move].fence)) {
+static void kv_tiering_settle(kv_tiering *t) {
+    while (t->n_moves > 0 && kv_tiering_is_done(t, t->moves[t->first_move].fence)) {
         land(t, &t->moves[t->first_move]);
         t->first_move = (t->first_move + 1) % MAX_MOVES;
         t->n_moves--;
@@ -65,12 +65,12 @@ static void settle(kv_tiering *t) {
 }
 
 void tiering_end_move(kv_tiering *t, const frame_move *m) {
-    if (t->n_moves == 0 && is_done(t, m->fence)) {
+    if (t->n_moves == 0 && kv_tiering_is_done(t, m->fence)) {
         land(t, m);
         return;
     }
     while (t->n_moves == MAX_MOVES) {
-        settle(t);
+        kv_tiering_settle(t);
     }
     t->moves[(t->first_move + t->n_moves++) % MAX_MOVES] = *m;
 }
@@ -166,7 +166,7 @@ static bool write_next(kv_tiering *t) {
 /* Writes some of the queued pages through, the beginning of a prefix first. A transfer
  * that ends wakes the reader, who polls again; if none was begun, since none of the
  * checked pages had to be stored, the reader is woken here for the rest. */
-static void write_some(kv_tiering *t) {
+static void kv_tiering_write_some(kv_tiering *t) {
     const write_queue *q = &t->to_write;
     int32_t n_written = 0;
     for (int32_t k = 0; k < LOOKS_A_STEP && n_written < WRITES_A_STEP && q->n > 0; k++) {
@@ -184,14 +184,14 @@ void kv_tiering_poll(kv_tiering *t, int64_t now_us) {
     if (t == NULL) {
         return;
     }
-    settle(t);
+    kv_tiering_settle(t);
     kv_tiers_poll(t->tiers);
     for (int i = 0; i < MAX_PROMOTIONS; i++) {
         if (t->promotions[i].s != NULL) {
             promotion_advance(t, &t->promotions[i], now_us);
         }
     }
-    write_some(t);
+    kv_tiering_write_some(t);
 }
 
 void kv_tiering_stats(const kv_tiering *t, quire_tier_stats out[KV_N_TIERS]) {
@@ -206,7 +206,7 @@ quire_err kv_tiering_check(const kv_tiering *t, quire_error *err) {
 
 /* ---- open and close ---- */
 
-static quire_err open_arrays(kv_tiering *t, const kv_tiering_options *o) {
+static quire_err kv_tiering_open_arrays(kv_tiering *t, const kv_tiering_options *o) {
     int32_t n_most = (int32_t)kv_pages_for(o->max_tokens, t->c->page_tokens);
     t->names = mem_new((size_t)kv_index_cap_entries(t->c->index), sizeof *t->names);
     t->path = mem_new((size_t)n_most + 1, sizeof *t->path);
@@ -224,8 +224,8 @@ static quire_err open_arrays(kv_tiering *t, const kv_tiering_options *o) {
     return QUIRE_OK;
 }
 
-static quire_err open_parts(kv_tiering *t, const kv_tiering_options *o, quire_error *err) {
-    if (open_arrays(t, o) != QUIRE_OK) {
+static quire_err kv_tiering_open_parts(kv_tiering *t, const kv_tiering_options *o, quire_error *err) {
+    if (kv_tiering_open_arrays(t, o) != QUIRE_OK) {
         return err_set(err, QUIRE_NO_MEMORY, -1, "out of memory");
     }
     kv_tiers_options tiers = o->tiers;
@@ -252,7 +252,7 @@ quire_err kv_tiering_open(kv_cache *c, const kv_tiering_options *o, kv_tiering *
     t->on_promoted = o->on_promoted;
     t->context = o->context;
     t->are_kept = o->tiers.file_path != NULL || o->tiers.redis_url != NULL;
-    quire_err e = open_parts(t, o, err);
+    quire_err e = kv_tiering_open_parts(t, o, err);
     if (e != QUIRE_OK) {
         kv_tiering_close(t);
         return e;
@@ -262,7 +262,7 @@ quire_err kv_tiering_open(kv_cache *c, const kv_tiering_options *o, kv_tiering *
 }
 
 /* Writes cached pages to the tiers that outlive the process, as far as time allows. */
-static void flush(kv_tiering *t) {
+static void kv_tiering_flush(kv_tiering *t) {
     int64_t end_us = clock_us() + FLUSH_US;
     while (kv_pool_counts(t->c->pool).n_cached > 0 && clock_us() < end_us) {
         (void)kv_index_evict(t->c->index, kv_pool_counts(t->c->pool).n_free + 1);
@@ -270,7 +270,7 @@ static void flush(kv_tiering *t) {
             if (t->reader != NULL && t->n_moves == 0) {
                 wake_wait(t->reader, SHORT_WAIT_US);
             }
-            settle(t);
+            kv_tiering_settle(t);
             kv_tiers_poll(t->tiers);
         }
     }
@@ -282,10 +282,10 @@ void kv_tiering_close(kv_tiering *t) {
     }
     t->closes = true;
     if (t->tiers != NULL && t->are_kept) {
-        flush(t);
+        kv_tiering_flush(t);
     }
     while (t->n_moves > 0) {
-        settle(t);
+        kv_tiering_settle(t);
     }
     kv_index_set_watch(t->c->index, NULL);
     kv_tiers_close(t->tiers);

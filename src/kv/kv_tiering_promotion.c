@@ -23,7 +23,7 @@ static void stand(kv_tiering *t, const kv_seq *s, const int32_t *tokens, int32_t
     kv_seq_truncate(t->c, at, at->path.n_pages * t->c->page_tokens);
 }
 
-static void leave(kv_tiering *t, const int32_t *tokens) {
+static void kv_tiering_promotion_leave(kv_tiering *t, const int32_t *tokens) {
     kv_seq_release(t->c, &t->seq, tokens, KV_DROP);
     kv_seq_close(t->c, &t->seq);
 }
@@ -34,7 +34,7 @@ static void stand_to_go_on(kv_tiering *t, const kv_seq *s, const int32_t *tokens
     /* it could from within the next page only */
     while (!kv_seq_sees_back(t->c, &t->seq, t->seq.n_computed)) {
         n = t->seq.n_computed;
-        leave(t, tokens);
+        kv_tiering_promotion_leave(t, tokens);
         stand(t, s, tokens, n); /* it ends before them, or sees back now */
     }
 }
@@ -54,7 +54,7 @@ static void release_frames(kv_tiering *t, const promotion *p, int32_t from, int3
     }
 }
 
-static void finish(kv_tiering *t, promotion *p) {
+static void kv_tiering_promotion_finish(kv_tiering *t, promotion *p) {
     release_frames(t, p, p->n_done, p->n_asked);
     p->s->tier_wait = KV_TIER_WAIT_OVER;
     p->s = NULL;
@@ -86,7 +86,7 @@ static kv_fetch fetch_page(kv_tiering *t, promotion *p) {
     return KV_FETCH_STARTED;
 }
 
-static void fetch_ahead(kv_tiering *t, promotion *p) {
+static void kv_tiering_promotion_fetch_ahead(kv_tiering *t, promotion *p) {
     while (p->n_asked < p->n_total && p->n_asked - p->n_done < WINDOW) {
         kv_fetch f = fetch_page(t, p);
         if (f == KV_FETCH_NOWHERE) {
@@ -119,7 +119,7 @@ static int32_t count_come(kv_tiering *t, promotion *p) {
 /* ---- publishing ---- */
 
 /* Reserves room for n more pages of tokens, in every group. */
-static quire_err reserve(kv_tiering *t, int32_t n) {
+static quire_err kv_tiering_promotion_reserve(kv_tiering *t, int32_t n) {
     kv_copies none = {0}; /* they end with whole pages: nothing is copied */
     kv_cache_make_free(t->c, n * t->c->n_groups);
     return kv_seq_reserve(t->c, &t->seq, n * t->c->page_tokens, &none);
@@ -130,7 +130,7 @@ static quire_err reserve(kv_tiering *t, int32_t n) {
 static bool publish(kv_tiering *t, promotion *p, int32_t n) {
     stand(t, p->s, p->tokens, p->n_done * t->c->page_tokens);
     const kv_mover *mover = t->c->mover;
-    bool fits = t->seq.path.n_pages == p->n_done && reserve(t, n) == QUIRE_OK;
+    bool fits = t->seq.path.n_pages == p->n_done && kv_tiering_promotion_reserve(t, n) == QUIRE_OK;
     release_frames(t, p, p->n_done, fits ? p->n_done : p->n_done + n);
     for (int32_t i = p->n_done; fits && i < p->n_done + n; i++) {
         for (int32_t g = 0; g < t->c->n_groups; g++) {
@@ -145,12 +145,12 @@ static bool publish(kv_tiering *t, promotion *p, int32_t n) {
         kv_seq_publish(t->c, &t->seq, p->tokens);
         fits = t->seq.path.n_pages == p->n_done + n;
     }
-    leave(t, p->tokens);
+    kv_tiering_promotion_leave(t, p->tokens);
     return fits;
 }
 
 void promotion_advance(kv_tiering *t, promotion *p, int64_t now_us) {
-    fetch_ahead(t, p);
+    kv_tiering_promotion_fetch_ahead(t, p);
     int32_t n = count_come(t, p);
     if (n > 0) {
         bool fits = publish(t, p, n);
@@ -159,16 +159,17 @@ void promotion_advance(kv_tiering *t, promotion *p, int64_t now_us) {
         if (fits && t->on_promoted != NULL) {
             t->on_promoted(t->context, p->s, n * t->c->page_tokens);
         }
-        fetch_ahead(t, p);
+        kv_tiering_promotion_fetch_ahead(t, p);
     }
     if (p->n_done >= p->n_total || now_us >= p->s->tier_deadline_us) {
-        finish(t, p);
+        kv_tiering_promotion_finish(t, p);
     }
 }
 
 /* Begins to promote the pages of tokens[0..n) after those in the pool, if these are not
  * all that s can use. */
-static void begin(kv_tiering *t, promotion *p, kv_seq *s, const int32_t *tokens, int32_t n, int64_t now_us) {
+static void kv_tiering_promotion_begin(kv_tiering *t, promotion *p, kv_seq *s, const int32_t *tokens,
+                                       int32_t n, int64_t now_us) {
     int32_t n_total = n / t->c->page_tokens;
     stand_to_go_on(t, s, tokens, n_total * t->c->page_tokens);
     const kv_path *path = &t->seq.path;
@@ -181,7 +182,7 @@ static void begin(kv_tiering *t, promotion *p, kv_seq *s, const int32_t *tokens,
     if (path->n_pages > 0 && path->n_pages < n_total) {
         p->before = tiering_name(t, path->entry);
     }
-    leave(t, tokens);
+    kv_tiering_promotion_leave(t, tokens);
     s->tier_wait = KV_TIER_WAITS;
     promotion_advance(t, p, now_us);
 }
@@ -202,7 +203,7 @@ bool kv_tiering_waits(kv_tiering *t, kv_seq *s, const int32_t *tokens, int32_t n
             p++;
         }
         if (p < t->promotions + MAX_PROMOTIONS) {
-            begin(t, p, s, tokens, n, now_us);
+            kv_tiering_promotion_begin(t, p, s, tokens, n, now_us);
         } else if (now_us >= s->tier_deadline_us) {
             s->tier_wait = KV_TIER_WAIT_OVER;
         }
@@ -213,7 +214,7 @@ bool kv_tiering_waits(kv_tiering *t, kv_seq *s, const int32_t *tokens, int32_t n
 void kv_tiering_forget(kv_tiering *t, kv_seq *s) {
     for (int i = 0; t != NULL && i < MAX_PROMOTIONS; i++) {
         if (t->promotions[i].s == s) {
-            finish(t, &t->promotions[i]);
+            kv_tiering_promotion_finish(t, &t->promotions[i]);
         }
     }
     s->tier_wait = KV_TIER_WAIT_NONE;

@@ -27,18 +27,18 @@ void kv_namespaces_close(kv_namespaces *s) {
     *s = (kv_namespaces){0};
 }
 
-static int32_t *bucket_of(const kv_namespaces *s, int32_t behind, const void *name, size_t n) {
+static int32_t *namespace_bucket_of(const kv_namespaces *s, int32_t behind, const void *name, size_t n) {
     uint64_t h = str_hash(STR_HASH_START ^ (uint32_t)behind, (str){name, n});
     return &s->buckets[h % (uint64_t)s->cap];
 }
 
-static bool is_named(const kv_namespace *slot, int32_t behind, const void *name, size_t n) {
+static bool namespace_is_named(const kv_namespace *slot, int32_t behind, const void *name, size_t n) {
     return slot->behind == behind && slot->n_name == n && (n == 0 || memcmp(slot->name, name, n) == 0);
 }
 
 int32_t kv_namespaces_find(const kv_namespaces *s, int32_t behind, const void *name, size_t n) {
-    int32_t i = *bucket_of(s, behind, name, n);
-    while (i != NAMESPACE_NONE && !is_named(&s->slots[i], behind, name, n)) {
+    int32_t i = *namespace_bucket_of(s, behind, name, n);
+    while (i != NAMESPACE_NONE && !namespace_is_named(&s->slots[i], behind, name, n)) {
         i = s->slots[i].next;
     }
     return i;
@@ -50,7 +50,7 @@ int32_t kv_namespaces_add(kv_namespaces *s, int32_t behind, const void *name, si
         return NAMESPACE_NONE;
     }
     kv_namespace *slot = &s->slots[i];
-    int32_t *bucket = bucket_of(s, behind, name, n);
+    int32_t *bucket = namespace_bucket_of(s, behind, name, n);
     s->unused = slot->next;
     s->n++;
     slot->behind = behind;
@@ -64,7 +64,7 @@ int32_t kv_namespaces_add(kv_namespaces *s, int32_t behind, const void *name, si
 
 void kv_namespaces_remove(kv_namespaces *s, int32_t number) {
     kv_namespace *slot = &s->slots[number];
-    int32_t *link = bucket_of(s, slot->behind, slot->name, slot->n_name);
+    int32_t *link = namespace_bucket_of(s, slot->behind, slot->name, slot->n_name);
     while (*link != number) {
         link = &s->slots[*link].next;
     }

@@ -95,7 +95,7 @@ quire_err kv_pool_reserve(kv_pool *pool, int32_t n, page_id *ids) {
 /* ---- the eviction queue: a ring through the sentinel n_pages, oldest after it, youngest
  * before it ---- */
 
-static void enqueue(kv_pool *pool, int32_t page) {
+static void pool_enqueue(kv_pool *pool, int32_t page) {
     int32_t sentinel = pool->n_pages, youngest = get_prev(pool, sentinel);
     set_next(pool, page, sentinel);
     set_prev(pool, page, youngest);
@@ -107,7 +107,7 @@ static void enqueue(kv_pool *pool, int32_t page) {
     }
 }
 
-static void unqueue(kv_pool *pool, int32_t page) {
+static void pool_unqueue(kv_pool *pool, int32_t page) {
     int32_t older = get_prev(pool, page), younger = get_next(pool, page);
     set_next(pool, older, younger);
     set_prev(pool, younger, older);
@@ -121,13 +121,13 @@ void kv_pool_share(kv_pool *pool, page_id id) {
     int32_t before = atomic_fetch_add_explicit(&pool->page[id.v].count, 1, memory_order_relaxed);
     if (before == 0) {
         assert(get_entry(pool, id.v) >= 0); /* a free page has no content to share */
-        unqueue(pool, id.v);
+        pool_unqueue(pool, id.v);
     }
 }
 
 /* Drops a reference; whether it was the last one. A lone holder needs no exchange: no
  * other thread can share what only it holds. */
-static bool let_go(kv_pool *pool, int32_t page) {
+static bool pool_let_go(kv_pool *pool, int32_t page) {
     _Atomic int32_t *count = &pool->page[page].count;
     if (atomic_load_explicit(count, memory_order_acquire) == 1) {
         atomic_store_explicit(count, 0, memory_order_relaxed);
@@ -155,11 +155,11 @@ void kv_pool_release_all(kv_pool *pool, const page_id *ids, int32_t n) {
         if (page == PAGE_NONE.v) {
             continue;
         }
-        if (!let_go(pool, page)) {
+        if (!pool_let_go(pool, page)) {
             continue;
         }
         if (get_entry(pool, page) >= 0) {
-            enqueue(pool, page);
+            pool_enqueue(pool, page);
             continue;
         }
         free_pages_add(pool->free, &freed, ids[i]);
@@ -195,7 +195,7 @@ void kv_pool_unindex(kv_pool *pool, page_id id) {
     assert(get_entry(pool, id.v) >= 0);
     pool->page[id.v].entry = ~-1;
     if (kv_pool_count(pool, id) == 0) {
-        unqueue(pool, id.v);
+        pool_unqueue(pool, id.v);
         free_batch freed = {0};
         free_pages_add(pool->free, &freed, id);
         free_pages_return(pool->free, &freed);

@@ -18,7 +18,7 @@ static bool is_in_scope(const kv_public *one, const void *scope, size_t n_scope)
     return one->n_scope == n_scope && (n_scope == 0 || memcmp(one->scope, scope, n_scope) == 0);
 }
 
-static bool begins_with(const kv_public *one, const int32_t *tokens, int32_t n) {
+static bool public_begins_with(const kv_public *one, const int32_t *tokens, int32_t n) {
     return one->n <= n && memcmp(one->tokens, tokens, (size_t)one->n * sizeof *tokens) == 0;
 }
 
@@ -53,7 +53,8 @@ int32_t kv_publics_find(const kv_publics *p, const void *scope, size_t n_scope, 
     int32_t best = PUBLIC_NONE;
     for (int32_t i = 0; i < p->n; i++) {
         bool longer = best == PUBLIC_NONE || p->list[i].n > p->list[best].n;
-        if (longer && is_in_scope(&p->list[i], scope, n_scope) && begins_with(&p->list[i], tokens, n)) {
+        if (longer && is_in_scope(&p->list[i], scope, n_scope) &&
+            public_begins_with(&p->list[i], tokens, n)) {
             best = i;
         }
     }

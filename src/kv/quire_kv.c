@@ -153,7 +153,7 @@ static quire_err reserve_copies(quire_kv *kv) {
 
 /* Reserves pages for n tokens after those that have some. What may fail comes before what
  * changes, but for evictions. */
-static quire_err grow(quire_kv_seq *seq, int32_t n) {
+static quire_err quire_kv_grow(quire_kv_seq *seq, int32_t n) {
     quire_kv *kv = seq->kv;
     TRY(reserve_copies(kv));
     if (kv->c.n_state_pages > 0 && kv_seq_needs(&kv->c, &seq->s, n) > kv_cache_available(&kv->c)) {
@@ -173,7 +173,7 @@ static quire_err fill_seq(quire_kv_seq *seq, const int32_t *tokens, int32_t n, i
     TRY(reserve_tokens(seq, n));
     TRY(kv_seq_admit(&seq->kv->c, &seq->s, tokens, n - 1));
     *n_cached = seq->s.n_computed;
-    TRY(grow(seq, n - *n_cached));
+    TRY(quire_kv_grow(seq, n - *n_cached));
     memcpy(seq->tokens, tokens, (size_t)n * sizeof *tokens);
     seq->n = n;
     return QUIRE_OK;
@@ -243,7 +243,7 @@ quire_err quire_kv_seq_append(quire_kv_seq *seq, const int32_t *tokens, int32_t 
         return QUIRE_OK;
     }
     TRY(reserve_tokens(seq, seq->n + n));
-    TRY(grow(seq, n));
+    TRY(quire_kv_grow(seq, n));
     memcpy(seq->tokens + seq->n, tokens, (size_t)n * sizeof *tokens);
     seq->n += n;
     return QUIRE_OK;

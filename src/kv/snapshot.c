@@ -5,7 +5,7 @@
 
 #include "base/mem.h"
 
-static int32_t *pages_of(const kv_snapshots *s, int32_t i) {
+static int32_t *snapshot_pages_of(const kv_snapshots *s, int32_t i) {
     return s->pages + (int64_t)i * s->n_pages;
 }
 
@@ -72,7 +72,7 @@ static void link_youngest(kv_snapshots *s, int32_t i) {
     s->youngest = i;
 }
 
-static void touch(kv_snapshots *s, int32_t i) {
+static void snapshot_touch(kv_snapshots *s, int32_t i) {
     unlink_use(s, i);
     link_youngest(s, i);
 }
@@ -110,7 +110,7 @@ int32_t kv_snapshots_add(kv_snapshots *s, int32_t place, const int32_t *tail, in
                          const kv_table *tables) {
     int32_t i = kv_snapshots_find(s, place, tail, n_tail);
     if (i != SNAPSHOT_NONE) {
-        touch(s, i);
+        snapshot_touch(s, i);
         return SNAPSHOT_NONE;
     }
     if (s->unused == SNAPSHOT_NONE) {
@@ -122,7 +122,7 @@ int32_t kv_snapshots_add(kv_snapshots *s, int32_t place, const int32_t *tail, in
     s->places[place] = i;
     link_youngest(s, i);
     mem_copy(s->tails + (int64_t)i * s->shape.page_tokens, tail, (size_t)n_tail * sizeof *tail);
-    int32_t *pages = pages_of(s, i);
+    int32_t *pages = snapshot_pages_of(s, i);
     for (int32_t g = 0; g < s->shape.n_groups; g++) {
         assert(tables[g].n_pages == s->shape.state_pages[g]);
         for (int32_t p = 0; p < tables[g].n_pages; p++) {
@@ -135,8 +135,8 @@ int32_t kv_snapshots_add(kv_snapshots *s, int32_t place, const int32_t *tail, in
 }
 
 void kv_snapshots_restore(kv_snapshots *s, int32_t snapshot, int32_t n_tokens, kv_table *tables) {
-    const int32_t *pages = pages_of(s, snapshot);
-    touch(s, snapshot);
+    const int32_t *pages = snapshot_pages_of(s, snapshot);
+    snapshot_touch(s, snapshot);
     for (int32_t g = 0; g < s->shape.n_groups; g++) {
         kv_table *t = &tables[g];
         assert(t->n_pages == 0 && t->cap_pages >= s->shape.state_pages[g]);
@@ -157,7 +157,7 @@ void kv_snapshots_drop(kv_snapshots *s, int32_t snapshot) {
     *link = x->next;
     unlink_use(s, snapshot);
     for (int32_t p = 0; p < s->n_pages; p++) {
-        kv_pool_unindex(s->pool, (page_id){pages_of(s, snapshot)[p]});
+        kv_pool_unindex(s->pool, (page_id){snapshot_pages_of(s, snapshot)[p]});
     }
     *x = (kv_snapshot){.place = SNAPSHOT_NONE, .next = s->unused};
     s->unused = snapshot;
@@ -193,7 +193,7 @@ static quire_err check_one(const kv_snapshots *s, int32_t i, int32_t place, quir
     }
     int32_t n_held = 0;
     for (int32_t p = 0; p < s->n_pages; p++) {
-        page_id page = {pages_of(s, i)[p]};
+        page_id page = {snapshot_pages_of(s, i)[p]};
         if (kv_pool_entry(s->pool, page) != s->shape.first_mark + i) {
             return err_set(err, QUIRE_INTERNAL, -1, "kv snapshots: page %d of snapshot %d is marked %d",
                            page.v, i, kv_pool_entry(s->pool, page));

@@ -5,7 +5,7 @@
 
 #include "base/mem.h"
 
-static int32_t pages_for(int32_t n_tokens, int32_t page_tokens) {
+static int32_t table_pages_for(int32_t n_tokens, int32_t page_tokens) {
     return n_tokens / page_tokens + (n_tokens % page_tokens != 0);
 }
 
@@ -45,9 +45,9 @@ typedef struct growth {
 static growth plan_growth(const kv_pool *pool, const kv_table *t, int32_t n_tokens, int32_t page_tokens) {
     int64_t room = (int64_t)t->n_pages * page_tokens;
     assert(n_tokens >= 0 && n_tokens <= INT32_MAX - t->n_tokens &&
-           t->n_pages == pages_for(t->n_tokens, page_tokens));
+           t->n_pages == table_pages_for(t->n_tokens, page_tokens));
     bool fits = t->n_tokens + n_tokens <= room, writes_tail = n_tokens > 0 && t->n_tokens < room;
-    return (growth){.n_new = fits ? 0 : pages_for(t->n_tokens + n_tokens, page_tokens) - t->n_pages,
+    return (growth){.n_new = fits ? 0 : table_pages_for(t->n_tokens + n_tokens, page_tokens) - t->n_pages,
                     .copies_tail = writes_tail && kv_pool_is_shared(pool, t->pages[t->n_pages - 1])};
 }
 
@@ -68,7 +68,8 @@ static void add_copy(kv_copies *copies, page_id src, page_id dst) {
 
 /* Applies the growth: new pages are at the end already, `copy` replaces the shared
  * tail. */
-static void grow(kv_pool *pool, kv_table *t, growth g, page_id copy, int32_t n_tokens, kv_copies *copies) {
+static void table_grow(kv_pool *pool, kv_table *t, growth g, page_id copy, int32_t n_tokens,
+                       kv_copies *copies) {
     if (g.copies_tail) {
         page_id *tail = &t->pages[t->n_pages - 1];
         add_copy(copies, *tail, copy);
@@ -91,7 +92,7 @@ quire_err kv_table_append(kv_pool *pool, kv_table *t, int32_t n_tokens, int32_t 
         TRY(kv_pool_reserve(pool, g.n_new + g.copies_tail, t->pages + t->n_pages));
         copy = t->pages[t->n_pages + g.n_new + g.copies_tail - 1];
     }
-    grow(pool, t, g, copy, n_tokens, copies);
+    table_grow(pool, t, g, copy, n_tokens, copies);
     return QUIRE_OK;
 }
 
@@ -102,7 +103,7 @@ void kv_table_append_reserved(kv_pool *pool, kv_table *t, int32_t n_tokens, int3
     for (int32_t i = 0; i < g.n_new; i++) {
         t->pages[t->n_pages + i] = ids[i];
     }
-    grow(pool, t, g, g.copies_tail ? ids[g.n_new] : PAGE_NONE, n_tokens, copies);
+    table_grow(pool, t, g, g.copies_tail ? ids[g.n_new] : PAGE_NONE, n_tokens, copies);
 }
 
 int32_t kv_table_state_needs(const kv_pool *pool, const kv_table *t, int32_t state_pages) {
@@ -135,7 +136,7 @@ void kv_table_state_append(kv_pool *pool, kv_table *t, int32_t n_tokens, int32_t
 
 void kv_table_truncate(kv_pool *pool, kv_table *t, int32_t n_tokens, int32_t page_tokens) {
     assert(n_tokens >= 0 && n_tokens <= t->n_tokens);
-    int32_t kept = pages_for(n_tokens, page_tokens);
+    int32_t kept = table_pages_for(n_tokens, page_tokens);
     if (kept < t->n_pages) {
         kv_pool_release_all(pool, t->pages + kept, t->n_pages - kept);
         t->n_pages = kept;
@@ -181,7 +182,7 @@ quire_err kv_table_fork(kv_pool *pool, const kv_table *from, kv_table *to) {
 quire_err kv_table_fork_first(kv_pool *pool, const kv_table *from, int32_t n_tokens, int32_t page_tokens,
                               kv_table *to) {
     assert(n_tokens >= 0 && n_tokens <= from->n_tokens);
-    return fork_first(pool, from, pages_for(n_tokens, page_tokens), n_tokens, to);
+    return fork_first(pool, from, table_pages_for(n_tokens, page_tokens), n_tokens, to);
 }
 
 page_id kv_table_replace(kv_pool *pool, kv_table *t, int32_t i, page_id id) {

@@ -113,7 +113,7 @@ static quire_err open_redis_tier(kv_tiers *t, const kv_tiers_options *o, quire_e
     return QUIRE_OK;
 }
 
-static quire_err open_parts(kv_tiers *t, const kv_tiers_options *o) {
+static quire_err tier_open_parts(kv_tiers *t, const kv_tiers_options *o) {
     size_t page_bytes = (size_t)o->shape.page_bytes;
     t->shape = o->shape;
     mem_copy(t->version, o->shape.version, o->shape.n_version);
@@ -137,7 +137,7 @@ quire_err kv_tiers_open(const kv_tiers_options *o, kv_tiers **out, quire_error *
         return err_set(err, QUIRE_INVALID, -1, "tiers: no store has such records");
     }
     kv_tiers *t = mem_new(1, sizeof *t);
-    quire_err e = t != NULL ? open_parts(t, o) : QUIRE_NO_MEMORY;
+    quire_err e = t != NULL ? tier_open_parts(t, o) : QUIRE_NO_MEMORY;
     if (e != QUIRE_OK) {
         (void)err_set(err, e, -1,
                       "no memory for %lld bytes of pages in host memory; lower --kv-tier-host-bytes",

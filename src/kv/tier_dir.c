@@ -36,7 +36,7 @@ void kv_dir_close(kv_dir *d) {
 
 /* ---- the order of use: a ring through the sentinel, oldest after it ---- */
 
-static void enqueue(kv_dir *d, int32_t slot) {
+static void tier_dir_enqueue(kv_dir *d, int32_t slot) {
     int32_t sentinel = d->cap, youngest = d->slots[sentinel].older;
     d->slots[slot].older = youngest;
     d->slots[slot].younger = sentinel;
@@ -44,7 +44,7 @@ static void enqueue(kv_dir *d, int32_t slot) {
     d->slots[sentinel].older = slot;
 }
 
-static void unqueue(kv_dir *d, int32_t slot) {
+static void tier_dir_unqueue(kv_dir *d, int32_t slot) {
     kv_dir_slot *s = &d->slots[slot];
     d->slots[s->older].younger = s->younger;
     d->slots[s->younger].older = s->older;
@@ -53,7 +53,7 @@ static void unqueue(kv_dir *d, int32_t slot) {
 
 /* ---- finding ---- */
 
-static int32_t *bucket_of(const kv_dir *d, kv_tier_id id) {
+static int32_t *tier_dir_bucket_of(const kv_dir *d, kv_tier_id id) {
     return &d->buckets[(id.a & d->hash_mask) % (uint64_t)d->n_buckets];
 }
 
@@ -63,7 +63,7 @@ int32_t kv_dir_find(const kv_dir *d, const kv_tier_key *key) {
         return SLOT_NONE;
     }
     size_t n_bytes = (size_t)d->page_tokens * sizeof *d->tokens;
-    for (int32_t i = *bucket_of(d, key->id); i != SLOT_NONE; i = d->slots[i].next) {
+    for (int32_t i = *tier_dir_bucket_of(d, key->id); i != SLOT_NONE; i = d->slots[i].next) {
         const kv_dir_slot *s = &d->slots[i];
         if (s->namespace == namespace && s->group == key->group && kv_tier_id_equal(s->id, key->id) &&
             kv_tier_id_equal(s->parent, key->parent) &&
@@ -87,35 +87,35 @@ kv_tier_key kv_dir_key(const kv_dir *d, int32_t slot) {
 
 void kv_dir_touch(kv_dir *d, int32_t slot) {
     if (d->slots[slot].n_pins == 0) {
-        unqueue(d, slot);
-        enqueue(d, slot);
+        tier_dir_unqueue(d, slot);
+        tier_dir_enqueue(d, slot);
     }
 }
 
 void kv_dir_pin(kv_dir *d, int32_t slot) {
     if (d->slots[slot].n_pins++ == 0) {
-        unqueue(d, slot);
+        tier_dir_unqueue(d, slot);
     }
 }
 
 void kv_dir_unpin(kv_dir *d, int32_t slot) {
     assert(d->slots[slot].n_pins > 0);
     if (--d->slots[slot].n_pins == 0) {
-        enqueue(d, slot);
+        tier_dir_enqueue(d, slot);
     }
 }
 
 /* ---- filling and dropping ---- */
 
 /* Removes a filled slot from its bucket. */
-static void forget(kv_dir *d, int32_t slot) {
+static void tier_dir_forget(kv_dir *d, int32_t slot) {
     kv_dir_slot *s = &d->slots[slot];
-    int32_t *link = bucket_of(d, s->id);
+    int32_t *link = tier_dir_bucket_of(d, s->id);
     while (*link != slot) {
         link = &d->slots[*link].next;
     }
     *link = s->next;
-    unqueue(d, slot);
+    tier_dir_unqueue(d, slot);
     if (--d->namespaces.slots[s->namespace].n_paths == 0) {
         kv_namespaces_remove(&d->namespaces, s->namespace);
     }
@@ -134,7 +134,7 @@ int32_t kv_dir_take(kv_dir *d, int32_t *was) {
     } else if (d->slots[d->cap].younger != d->cap) {
         slot = d->slots[d->cap].younger;
         *was = d->slots[slot].value;
-        forget(d, slot);
+        tier_dir_forget(d, slot);
     }
     return slot;
 }
@@ -150,7 +150,7 @@ bool kv_dir_fill(kv_dir *d, int32_t slot, const kv_record *record, int32_t value
     }
     d->namespaces.slots[namespace].n_paths++;
     kv_dir_slot *s = &d->slots[slot];
-    int32_t *bucket = bucket_of(d, key->id);
+    int32_t *bucket = tier_dir_bucket_of(d, key->id);
     *s = (kv_dir_slot){.parent = key->parent,
                        .id = key->id,
                        .sum = record->sum,
@@ -164,7 +164,7 @@ bool kv_dir_fill(kv_dir *d, int32_t slot, const kv_record *record, int32_t value
     memcpy(d->tokens + (int64_t)slot * d->page_tokens, key->tokens,
            (size_t)d->page_tokens * sizeof *d->tokens);
     *bucket = slot;
-    enqueue(d, slot);
+    tier_dir_enqueue(d, slot);
     d->n_filled++;
     return true;
 }
@@ -177,7 +177,7 @@ void kv_dir_give(kv_dir *d, int32_t slot) {
 
 void kv_dir_drop(kv_dir *d, int32_t slot) {
     assert(d->slots[slot].is_filled && d->slots[slot].n_pins == 0);
-    forget(d, slot);
+    tier_dir_forget(d, slot);
     kv_dir_give(d, slot);
 }
 

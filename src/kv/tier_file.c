@@ -38,18 +38,18 @@ static int64_t page_at(const kv_file *f, int32_t slot) {
 
 /* ---- the files ---- */
 
-static quire_err fail(quire_error *err, const char *path, const char *what) {
+static quire_err tier_file_fail(quire_error *err, const char *path, const char *what) {
     return err_set(err, QUIRE_IO, -1, "%s: %s: %s", path, what, strerror(errno));
 }
 
 /* Locks the files for one process. The lock ends with the process. */
-static quire_err lock(int fd, const char *path, quire_error *err) {
+static quire_err tier_file_lock(int fd, const char *path, quire_error *err) {
     struct flock l = {.l_type = F_WRLCK, .l_whence = SEEK_SET};
     if (fcntl(fd, F_SETLK, &l) != 0) {
         return errno == EACCES || errno == EAGAIN
                    ? err_set(err, QUIRE_BUSY, -1,
                              "%s: another process has it; give each process a directory of its own", path)
-                   : fail(err, path, "cannot be locked");
+                   : tier_file_fail(err, path, "cannot be locked");
     }
     return QUIRE_OK;
 }
@@ -63,14 +63,15 @@ static void describe_files(const kv_file *f, unsigned char *block) {
     kv_record_write(&f->shape, &r, block);
 }
 
-static quire_err open_file(const char *dir, uint64_t name, const char *ending, int *fd, quire_error *err) {
+static quire_err tier_file_open_file(const char *dir, uint64_t name, const char *ending, int *fd,
+                                     quire_error *err) {
     char path[PATH_BYTES];
     if (snprintf(path, sizeof path, "%s/quire-%016llx.%s", dir, (unsigned long long)name, ending) >=
         (int)sizeof path) {
         return err_set(err, QUIRE_INVALID, -1, "%s: the path is too long", dir);
     }
     *fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
-    return *fd >= 0 ? lock(*fd, path, err) : fail(err, path, "cannot be opened");
+    return *fd >= 0 ? tier_file_lock(*fd, path, err) : tier_file_fail(err, path, "cannot be opened");
 }
 
 /* Empties the files unless their first block is right. */
@@ -83,7 +84,7 @@ static quire_err check_files(kv_file *f, const char *dir, quire_error *err) {
     }
     if (ftruncate(f->heads, 0) != 0 || ftruncate(f->pages, 0) != 0 ||
         pwrite(f->heads, expected, sizeof expected, 0) != BLOCK_BYTES) {
-        return fail(err, dir, "cannot be written");
+        return tier_file_fail(err, dir, "cannot be written");
     }
     return QUIRE_OK;
 }
@@ -91,10 +92,10 @@ static quire_err check_files(kv_file *f, const char *dir, quire_error *err) {
 static quire_err open_files(kv_file *f, const char *dir, quire_error *err) {
     uint64_t name = kv_record_shape_hash(&f->shape);
     if (mkdir(dir, 0700) != 0 && errno != EEXIST) {
-        return fail(err, dir, "cannot be made");
+        return tier_file_fail(err, dir, "cannot be made");
     }
-    TRY(open_file(dir, name, "heads", &f->heads, err));
-    TRY(open_file(dir, name, "pages", &f->pages, err));
+    TRY(tier_file_open_file(dir, name, "heads", &f->heads, err));
+    TRY(tier_file_open_file(dir, name, "pages", &f->pages, err));
     return check_files(f, dir, err);
 }
 
@@ -111,7 +112,7 @@ static int by_stamp(const void *x, const void *y) {
     return (a > b) - (a < b);
 }
 
-static bool read_head(const kv_file *f, int32_t slot, unsigned char *head, kv_record *r) {
+static bool tier_file_read_head(const kv_file *f, int32_t slot, unsigned char *head, kv_record *r) {
     return pread(f->heads, head, f->head_bytes, (off_t)head_at(f, slot)) == (ssize_t)f->head_bytes &&
            kv_record_read(&f->shape, head, r);
 }
@@ -121,7 +122,7 @@ static bool read_head(const kv_file *f, int32_t slot, unsigned char *head, kv_re
 static quire_err cut_files(const kv_file *f, int32_t *n, const char *dir, quire_error *err) {
     struct stat heads, pages;
     if (fstat(f->heads, &heads) != 0 || fstat(f->pages, &pages) != 0) {
-        return fail(err, dir, "cannot be read");
+        return tier_file_fail(err, dir, "cannot be read");
     }
     int64_t n_heads = (heads.st_size - BLOCK_BYTES) / (int64_t)f->head_bytes,
             n_pages = pages.st_size / f->shape.page_bytes;
@@ -129,7 +130,7 @@ static quire_err cut_files(const kv_file *f, int32_t *n, const char *dir, quire_
     *n = least < f->dir.cap ? (int32_t)least : f->dir.cap;
     if ((n_heads > *n && ftruncate(f->heads, (off_t)head_at(f, *n)) != 0) ||
         (n_pages > *n && ftruncate(f->pages, (off_t)page_at(f, *n)) != 0)) {
-        return fail(err, dir, "cannot be cut to its size");
+        return tier_file_fail(err, dir, "cannot be cut to its size");
     }
     return QUIRE_OK;
 }
@@ -141,14 +142,14 @@ static void adopt(kv_file *f, found_slot *found, int32_t n, unsigned char *head)
     for (int32_t i = 0; i < n; i++) {
         int32_t was;
         found[i] = (found_slot){0, kv_dir_take(&f->dir, &was)};
-        if (read_head(f, found[i].slot, head, &r)) {
+        if (tier_file_read_head(f, found[i].slot, head, &r)) {
             found[i].stamp = r.stamp;
         }
     }
     qsort(found, (size_t)n, sizeof *found, by_stamp);
     for (int32_t i = 0; i < n; i++) {
         int32_t slot = found[i].slot;
-        if (!read_head(f, slot, head, &r) || kv_dir_find(&f->dir, &r.key) != SLOT_NONE ||
+        if (!tier_file_read_head(f, slot, head, &r) || kv_dir_find(&f->dir, &r.key) != SLOT_NONE ||
             !kv_dir_fill(&f->dir, slot, &r, slot)) {
             kv_dir_give(&f->dir, slot);
         } else {
@@ -175,7 +176,8 @@ static quire_err adopt_all(kv_file *f, const char *dir, quire_error *err) {
 
 /* ---- open and close ---- */
 
-static quire_err open_parts(kv_file *f, const kv_file_options *o, kv_io_done done, quire_error *err) {
+static quire_err tier_file_open_parts(kv_file *f, const kv_file_options *o, kv_io_done done,
+                                      quire_error *err) {
     int64_t n_slots = (o->bytes - BLOCK_BYTES) / ((int64_t)f->head_bytes + f->shape.page_bytes);
     if (n_slots < 1 || f->head_bytes > BLOCK_BYTES) {
         return err_set(err, QUIRE_INVALID, -1,
@@ -203,7 +205,7 @@ quire_err kv_file_open(const kv_record_shape *shape, const kv_file_options *o, k
     f->shape = *shape;
     f->head_bytes = kv_record_head_bytes(shape);
     f->heads = f->pages = -1;
-    quire_err e = open_parts(f, o, done, err);
+    quire_err e = tier_file_open_parts(f, o, done, err);
     if (e != QUIRE_OK) {
         kv_file_close(f);
         return e;

@@ -105,7 +105,7 @@ static quire_err open_thread(kv_io *io, size_t most, io_thread *t) {
 
 /* ---- both ways ---- */
 
-static quire_err open_way(kv_io *io, kv_io_way way, size_t most) {
+static quire_err tier_io_open_way(kv_io *io, kv_io_way way, size_t most) {
     if (way != KV_IO_THREADS) {
         quire_err e = kv_uring_open(most, io->done, &io->uring);
         if (e == QUIRE_OK || way == KV_IO_URING) {
@@ -125,7 +125,7 @@ quire_err kv_io_open(kv_io_way way, size_t most, const kv_io_calls *calls, kv_io
     io->calls = calls != NULL ? *calls : (kv_io_calls){pread, pwrite};
     io->done = done;
     atomic_init(&io->stop, false);
-    quire_err e = open_way(io, way, most);
+    quire_err e = tier_io_open_way(io, way, most);
     if (e != QUIRE_OK) {
         kv_io_close(io);
         return e;

@@ -30,7 +30,7 @@ _Static_assert(sizeof(head_fields) == 88, "the head's fixed part is written as i
 typedef enum id_of { ID_OF_PAGE, ID_OF_NAMESPACE, ID_OF_PUBLIC_NAMESPACE } id_of;
 
 /* The digest of the kind, the id before it, and n bytes, at most a page of tokens. */
-static kv_tier_id digest(id_of what, kv_tier_id before, const void *bytes, size_t n) {
+static kv_tier_id tier_record_digest(id_of what, kv_tier_id before, const void *bytes, size_t n) {
     struct {
         uint64_t what;
         kv_tier_id before;
@@ -47,11 +47,12 @@ static kv_tier_id digest(id_of what, kv_tier_id before, const void *bytes, size_
 _Static_assert(KV_NAMESPACE_BYTES <= KV_MAX_PAGE_TOKENS * sizeof(int32_t), "a space's name has room");
 
 kv_tier_id kv_tier_id_root(kv_tier_id before, const void *namespace, size_t n_namespace, bool is_public) {
-    return digest(is_public ? ID_OF_PUBLIC_NAMESPACE : ID_OF_NAMESPACE, before, namespace, n_namespace);
+    return tier_record_digest(is_public ? ID_OF_PUBLIC_NAMESPACE : ID_OF_NAMESPACE, before, namespace,
+                              n_namespace);
 }
 
 kv_tier_id kv_tier_id_page(kv_tier_id parent, const int32_t *tokens, int32_t n) {
-    return digest(ID_OF_PAGE, parent, tokens, (size_t)n * sizeof *tokens);
+    return tier_record_digest(ID_OF_PAGE, parent, tokens, (size_t)n * sizeof *tokens);
 }
 
 /* ---- heads ---- */

@@ -166,7 +166,7 @@ static redisReply *command(kv_redis *r, const char *format, ...) {
 }
 
 /* Whether a command got a reply that is not an error. */
-static bool is_done(redisReply *reply) {
+static bool tier_redis_is_done(redisReply *reply) {
     bool ok = reply != NULL && reply->type != REDIS_REPLY_ERROR;
     freeReplyObject(reply);
     return ok;
@@ -174,11 +174,13 @@ static bool is_done(redisReply *reply) {
 
 static bool greet(kv_redis *r) {
     const redis_url *u = &r->url;
-    if (u->password[0] != 0 && !is_done(u->user[0] != 0 ? command(r, "AUTH %s %s", u->user, u->password)
-                                                        : command(r, "AUTH %s", u->password))) {
+    if (u->password[0] != 0 &&
+        !tier_redis_is_done(u->user[0] != 0 ? command(r, "AUTH %s %s", u->user, u->password)
+                                            : command(r, "AUTH %s", u->password))) {
         return false;
     }
-    return (u->number == 0 || is_done(command(r, "SELECT %d", u->number))) && is_done(command(r, "PING"));
+    return (u->number == 0 || tier_redis_is_done(command(r, "SELECT %d", u->number))) &&
+           tier_redis_is_done(command(r, "PING"));
 }
 
 static void try_connect(kv_redis *r) {
@@ -197,16 +199,16 @@ static void try_connect(kv_redis *r) {
     atomic_store(&r->up, true);
 }
 
-static int write_key(const kv_redis *r, kv_tier_id id, int32_t group, char key[KEY_BYTES]) {
+static int tier_redis_write_key(const kv_redis *r, kv_tier_id id, int32_t group, char key[KEY_BYTES]) {
     return snprintf(key, KEY_BYTES, "quire:%016llx:%016llx%016llx:%d", (unsigned long long)r->version_hash,
                     (unsigned long long)id.a, (unsigned long long)id.b, (int)group);
 }
 
 static void delete_key(kv_redis *r, kv_tier_id id, int32_t group) {
     char key[KEY_BYTES];
-    write_key(r, id, group, key);
+    tier_redis_write_key(r, id, group, key);
     if (r->c != NULL) {
-        (void)is_done(command(r, "DEL %s", key));
+        (void)tier_redis_is_done(command(r, "DEL %s", key));
     }
 }
 
@@ -240,7 +242,7 @@ static quire_err write_record(kv_redis *r, const kv_job *job) {
     if (!kv_record_read(&r->shape, job->parts[0].p, &record)) {
         return QUIRE_IO;
     }
-    size_t n_key = (size_t)write_key(r, record.key.id, record.key.group, key);
+    size_t n_key = (size_t)tier_redis_write_key(r, record.key.id, record.key.group, key);
     quire_err e = ask_exists(r, key);
     if (e != QUIRE_NOT_FOUND) {
         return e == QUIRE_OK ? QUIRE_NOT_FOUND : e;
@@ -290,7 +292,7 @@ static void read_records(kv_redis *r, kv_job *jobs, int32_t n) {
     kv_record wanted[MOST_READS];
     for (int32_t i = 0; i < n && r->c != NULL; i++) {
         (void)kv_record_read(&r->shape, jobs[i].parts[0].p, &wanted[i]); /* kv_redis_read has checked it */
-        write_key(r, wanted[i].key.id, wanted[i].key.group, key);
+        tier_redis_write_key(r, wanted[i].key.id, wanted[i].key.group, key);
         /* a byte more than a record has */
         int sent = redisAppendCommand(r->c, "GETRANGE %s 0 %lld", key, (long long)r->record_bytes);
         if (sent != REDIS_OK) {
@@ -316,7 +318,7 @@ static void read_records(kv_redis *r, kv_job *jobs, int32_t n) {
 /* ---- the thread ---- */
 
 /* Does one round of work, reads first; false: there is none. */
-static bool work(kv_redis *r) {
+static bool tier_redis_work(kv_redis *r) {
     kv_job jobs[MOST_READS];
     int32_t n = 0;
     while (n < MOST_READS && ring_pop(r->jobs.reads, &jobs[n])) {
@@ -354,7 +356,7 @@ static void *redis_main(void *arg) {
         if (!stops) {
             try_connect(r);
         }
-        while (work(r)) {
+        while (tier_redis_work(r)) {
         }
         if (stops) {
             return NULL;
@@ -366,7 +368,7 @@ static void *redis_main(void *arg) {
 
 /* ---- the engine's side ---- */
 
-static quire_err open_parts(kv_redis *r, size_t most) {
+static quire_err tier_redis_open_parts(kv_redis *r, size_t most) {
     r->head = mem_new(1, r->head_bytes);
     r->puts = mem_new_huge((size_t)r->cap_puts, sizeof *r->puts);
     TRY(mem_check(r->head));
@@ -405,7 +407,7 @@ quire_err kv_redis_open(const kv_record_shape *shape, const char *url, int64_t b
     } else if (n < 1) {
         e = err_set(err, QUIRE_INVALID, -1, "--kv-tier-redis-bytes %lld: holds no page of %lld bytes",
                     (long long)bytes, (long long)r->record_bytes);
-    } else if (open_parts(r, most) != QUIRE_OK) {
+    } else if (tier_redis_open_parts(r, most) != QUIRE_OK) {
         e = err_set(err, QUIRE_NO_MEMORY, -1, "the thread that talks to Redis could not start");
     }
     if (e != QUIRE_OK) {
@@ -442,7 +444,7 @@ int64_t kv_redis_bytes(const kv_redis *r) {
     return atomic_load(&r->bytes);
 }
 
-static bool submit(kv_redis *r, kv_job_kind kind, int32_t frame, unsigned char *head) {
+static bool tier_redis_submit(kv_redis *r, kv_job_kind kind, int32_t frame, unsigned char *head) {
     kv_job job = {.kind = kind, .frame = frame, .n_parts = 1, .parts = {{-1, head, r->record_bytes, 0}}};
     if (!kv_io_queue_push(&r->jobs, &job)) {
         return false;
@@ -452,10 +454,10 @@ static bool submit(kv_redis *r, kv_job_kind kind, int32_t frame, unsigned char *
 }
 
 bool kv_redis_write(kv_redis *r, int32_t frame, unsigned char *head) {
-    return submit(r, KV_JOB_REDIS_WRITE, frame, head);
+    return tier_redis_submit(r, KV_JOB_REDIS_WRITE, frame, head);
 }
 
 bool kv_redis_read(kv_redis *r, int32_t frame, unsigned char *head) {
     kv_record wanted;
-    return kv_record_read(&r->shape, head, &wanted) && submit(r, KV_JOB_REDIS_READ, frame, head);
+    return kv_record_read(&r->shape, head, &wanted) && tier_redis_submit(r, KV_JOB_REDIS_READ, frame, head);
 }

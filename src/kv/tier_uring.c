@@ -133,7 +133,7 @@ static void *uring_main(void *arg) {
     }
 }
 
-static quire_err open_parts(kv_uring *u, size_t most) {
+static quire_err tier_uring_open_parts(kv_uring *u, size_t most) {
     if (io_uring_queue_init(2 * DEPTH, &u->ring, 0) != 0) {
         return QUIRE_UNSUPPORTED;
     }
@@ -161,7 +161,7 @@ quire_err kv_uring_open(size_t most, kv_io_done done, kv_uring **out) {
     TRY(mem_check(u));
     u->done = done;
     atomic_init(&u->stop, false);
-    quire_err e = open_parts(u, most);
+    quire_err e = tier_uring_open_parts(u, most);
     if (e != QUIRE_OK) {
         kv_uring_close(u);
         return e;

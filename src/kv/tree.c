@@ -41,7 +41,7 @@ void kv_tree_close(kv_tree *t) {
 
 /* ---- slabs ---- */
 
-static int32_t take_entry(kv_tree *t) {
+static int32_t tree_take_entry(kv_tree *t) {
     int32_t e = t->free_entry;
     if (e != TREE_NONE) {
         t->free_entry = kv_tree_entry(t, e)->next;
@@ -93,7 +93,7 @@ static void give_node(kv_tree *t, int32_t n) {
 /* How many tokens an entry shares with tokens[0..n), and in *order the position of
  * these tokens: < 0 before it, 0 equal, > 0 after it. A prefix comes before its
  * continuations. */
-static int32_t compare(const kv_tree *t, int32_t e, const int32_t *tokens, int32_t n, int32_t *order) {
+static int32_t tree_compare(const kv_tree *t, int32_t e, const int32_t *tokens, int32_t n, int32_t *order) {
     const int32_t *own = kv_tree_tokens(t, e);
     int32_t n_own = kv_tree_entry(t, e)->n_tokens, n_both = n < n_own ? n : n_own, i = 0;
     while (i < n_both && own[i] == tokens[i]) {
@@ -115,7 +115,7 @@ static int32_t compare_first(const kv_tree *t, int32_t node, const int32_t *toke
         *order = tokens[0] < key ? -1 : 1;
         return 0;
     }
-    return compare(t, t->nodes[node].first, tokens, n, order);
+    return tree_compare(t, t->nodes[node].first, tokens, n, order);
 }
 
 /* The position of node b's first entry relative to node a's. */
@@ -126,28 +126,28 @@ static int32_t compare_nodes(const kv_tree *t, int32_t a, int32_t b) {
 }
 
 /* Cuts the treap under top into the nodes before and after node n. */
-static void cut(kv_tree *t, int32_t top, int32_t n, int32_t *before, int32_t *behind) {
+static void tree_cut(kv_tree *t, int32_t top, int32_t n, int32_t *before, int32_t *behind) {
     if (top == TREE_NONE) {
         *before = *behind = TREE_NONE;
     } else if (compare_nodes(t, top, n) > 0) {
-        cut(t, t->nodes[top].right, n, &t->nodes[top].right, behind);
+        tree_cut(t, t->nodes[top].right, n, &t->nodes[top].right, behind);
         *before = top;
     } else {
-        cut(t, t->nodes[top].left, n, before, &t->nodes[top].left);
+        tree_cut(t, t->nodes[top].left, n, before, &t->nodes[top].left);
         *behind = top;
     }
 }
 
 /* Joins two treaps; all nodes of the first come before those of the second. */
-static int32_t join(kv_tree *t, int32_t before, int32_t behind) {
+static int32_t tree_join(kv_tree *t, int32_t before, int32_t behind) {
     if (before == TREE_NONE || behind == TREE_NONE) {
         return before == TREE_NONE ? behind : before;
     }
     if (t->nodes[before].priority > t->nodes[behind].priority) {
-        t->nodes[before].right = join(t, t->nodes[before].right, behind);
+        t->nodes[before].right = tree_join(t, t->nodes[before].right, behind);
         return before;
     }
-    t->nodes[behind].left = join(t, before, t->nodes[behind].left);
+    t->nodes[behind].left = tree_join(t, before, t->nodes[behind].left);
     return behind;
 }
 
@@ -162,11 +162,11 @@ static int32_t *find_link(kv_tree *t, int32_t parent, int32_t n) {
 }
 
 /* Makes node n, which has its first entry already, a child of its parent. */
-static void add_child(kv_tree *t, int32_t n) {
+static void tree_add_child(kv_tree *t, int32_t n) {
     kv_node *node = &t->nodes[n];
     node->key = kv_tree_tokens(t, node->first)[0];
     int32_t *link = find_link(t, node->parent, n);
-    cut(t, *link, n, &node->left, &node->right);
+    tree_cut(t, *link, n, &node->left, &node->right);
     *link = n;
 }
 
@@ -174,7 +174,7 @@ static void remove_child(kv_tree *t, int32_t n) {
     kv_node *node = &t->nodes[n];
     int32_t *link = find_link(t, node->parent, n);
     assert(*link == n);
-    *link = join(t, node->left, node->right);
+    *link = tree_join(t, node->left, node->right);
 }
 
 /* ---- the tree ---- */
@@ -196,7 +196,7 @@ int32_t kv_tree_best(const kv_tree *t, int32_t root, int32_t after, const int32_
     *n_shared = 0;
     if (after != TREE_NONE && kv_tree_entry(t, after)->next != TREE_NONE) {
         best = kv_tree_entry(t, after)->next;
-        *n_shared = compare(t, best, tokens, n, &order);
+        *n_shared = tree_compare(t, best, tokens, n, &order);
         return *n_shared > 0 ? best : TREE_NONE;
     }
     int32_t node = after == TREE_NONE ? root : kv_tree_entry(t, after)->node;
@@ -224,9 +224,9 @@ static void split_behind(kv_tree *t, int32_t e) {
     for (int32_t i = t->nodes[upper].first; i != TREE_NONE; i = kv_tree_entry(t, i)->next) {
         kv_tree_entry(t, i)->node = upper;
     }
-    add_child(t, upper);
+    tree_add_child(t, upper);
     t->nodes[lower].parent = upper;
-    add_child(t, lower);
+    tree_add_child(t, lower);
 }
 
 /* The node that an entry following `after` joins: after's own where it ends there without
@@ -246,7 +246,7 @@ static int32_t node_behind(kv_tree *t, int32_t root, int32_t after) {
 int32_t kv_tree_insert(kv_tree *t, int32_t root, int32_t after, int32_t up, const int32_t *tokens,
                        int32_t n) {
     assert(n > 0 && n <= t->page_tokens && (after == TREE_NONE || up == after));
-    int32_t e = take_entry(t);
+    int32_t e = tree_take_entry(t);
     if (e == TREE_NONE) {
         return TREE_NONE;
     }
@@ -265,7 +265,7 @@ int32_t kv_tree_insert(kv_tree *t, int32_t root, int32_t after, int32_t up, cons
     kv_node *node = &t->nodes[entry->node];
     if (node->first == TREE_NONE) {
         node->first = e;
-        add_child(t, entry->node);
+        tree_add_child(t, entry->node);
     } else {
         kv_tree_entry(t, after)->next = e;
     }
@@ -283,7 +283,7 @@ static void merge_with_only_child(kv_tree *t, int32_t upper) {
     kv_tree_entry(t, t->nodes[upper].last)->next = t->nodes[lower].first;
     t->nodes[lower].first = t->nodes[upper].first;
     t->nodes[lower].parent = t->nodes[upper].parent;
-    add_child(t, lower);
+    tree_add_child(t, lower);
     give_node(t, upper);
 }
 

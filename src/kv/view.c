@@ -68,7 +68,7 @@ void kv_view_begin(quire_kv_view *v, const kv_pool *pool, int32_t page_tokens, i
     }
 }
 
-static void add_holder(quire_kv_view_page *p, int32_t seq) {
+static void view_add_holder(quire_kv_view_page *p, int32_t seq) {
     for (int32_t k = 0; k < QUIRE_KV_VIEW_HOLDERS; k++) {
         if (p->holders[k] < 0) {
             p->holders[k] = seq;
@@ -95,7 +95,7 @@ void kv_view_seq(quire_kv_view *v, int64_t id, str owner, quire_kv_view_state st
         for (int32_t i = 0; i < t->n_pages && v->n_walked < MAX_WALKED; i++, v->n_walked++) {
             int32_t page = t->pages[i].v, from = i * v->page_tokens;
             if (page >= 0 && page < v->cap_pages && seq < v->cap_seqs) {
-                add_holder(&v->pages[page], seq);
+                view_add_holder(&v->pages[page], seq);
             }
             if (page >= 0 && page == v->page && g < v->n_groups) {
                 show_tokens(v, tokens + from,
@@ -114,7 +114,7 @@ void kv_view_seq(quire_kv_view *v, int64_t id, str owner, quire_kv_view_state st
 
 /* ---- the tree ---- */
 
-static void show_entry(const kv_index_entry *e, void *context) {
+static void view_show_entry(const kv_index_entry *e, void *context) {
     quire_kv_view *v = context;
     if (v->n_entries_shown == v->cap_entries) {
         return;
@@ -171,7 +171,7 @@ void kv_view_end(quire_kv_view *v, const kv_index *ix, const kv_events *events) 
         v->n_nodes = c.n_nodes - c.n_namespaces;
         v->n_namespaces = c.n_namespaces;
         if (c.n_entries <= v->cap_entries) {
-            (void)kv_index_visit(ix, show_entry, v); /* without memory the tree is not shown */
+            (void)kv_index_visit(ix, view_show_entry, v); /* without memory the tree is not shown */
         }
     }
     if (events != NULL) {

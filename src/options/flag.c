@@ -87,7 +87,7 @@ void flag_list_choices(const flag *f, bool shown, char *out, size_t n) {
     }
 }
 
-static quire_err refuse_choice(const flag *f, const char *name, const char *text, quire_error *err) {
+static quire_err flag_refuse_choice(const flag *f, const char *name, const char *text, quire_error *err) {
     char all[128], others[128];
     flag_list_choices(f, true, all, sizeof all);
     if (f->others == NULL) {
@@ -98,10 +98,10 @@ static quire_err refuse_choice(const flag *f, const char *name, const char *text
                    others);
 }
 
-static quire_err find_choice(const flag *f, const char *name, const char *text, const flag_choice **out,
-                             quire_error *err) {
+static quire_err flag_find_choice(const flag *f, const char *name, const char *text, const flag_choice **out,
+                                  quire_error *err) {
     *out = flag_choice_find(f->choices, text);
-    return *out != NULL ? QUIRE_OK : refuse_choice(f, name, text, err);
+    return *out != NULL ? QUIRE_OK : flag_refuse_choice(f, name, text, err);
 }
 
 /* ---- texts to values ---- */
@@ -127,8 +127,8 @@ quire_err flag_parse_integer(const char *name, const char *text, int64_t *out, q
     return QUIRE_OK;
 }
 
-static quire_err read_count(const flag *f, const char *name, const char *text, int32_t *out,
-                            quire_error *err) {
+static quire_err flag_read_count(const flag *f, const char *name, const char *text, int32_t *out,
+                                 quire_error *err) {
     int64_t v;
     TRY(flag_parse_integer(name, text, &v, err));
     bool power = f->type == FLAG_POWER_OF_TWO;
@@ -151,8 +151,8 @@ static quire_err read_part(const flag *f, const char *name, const char *text, do
     return QUIRE_OK;
 }
 
-static quire_err read_bytes(const flag *f, const char *name, const char *text, int64_t *out,
-                            quire_error *err) {
+static quire_err flag_read_bytes(const flag *f, const char *name, const char *text, int64_t *out,
+                                 quire_error *err) {
     static const char letters[] = "KMGT";
     char *end;
     double v = strtod(text, &end), unit = f->type == FLAG_GIB ? 0x1p30 : 1.0;
@@ -188,7 +188,8 @@ quire_err flag_parse_switch(const char *name, const char *text, bool *out, quire
 }
 
 /* Reads text into *at, the option's member. */
-static quire_err read_value(const flag *f, const char *name, const char *text, void *at, quire_error *err) {
+static quire_err flag_read_value(const flag *f, const char *name, const char *text, void *at,
+                                 quire_error *err) {
     double number;
     const flag_choice *choice = f->choices;
     switch (f->type) {
@@ -196,7 +197,7 @@ static quire_err read_value(const flag *f, const char *name, const char *text, v
         return flag_parse_switch(name, text, at, err);
     case FLAG_COUNT:
     case FLAG_POWER_OF_TWO:
-        return read_count(f, name, text, at, err);
+        return flag_read_count(f, name, text, at, err);
     case FLAG_PART:
         return read_part(f, name, text, at, err);
     case FLAG_SECONDS:
@@ -206,13 +207,13 @@ static quire_err read_value(const flag *f, const char *name, const char *text, v
         return QUIRE_OK;
     case FLAG_BYTES:
     case FLAG_GIB:
-        return read_bytes(f, name, text, at, err);
+        return flag_read_bytes(f, name, text, at, err);
     case FLAG_CHOICE:
-        TRY(find_choice(f, name, text, &choice, err));
+        TRY(flag_find_choice(f, name, text, &choice, err));
         *(int *)at = choice->value;
         return QUIRE_OK;
     case FLAG_NAME:
-        TRY(find_choice(f, name, text, &choice, err));
+        TRY(flag_find_choice(f, name, text, &choice, err));
         *(const char **)at = choice->text;
         return QUIRE_OK;
     case FLAG_SYNONYM:
@@ -230,7 +231,7 @@ static quire_err read_value(const flag *f, const char *name, const char *text, v
 
 quire_err flag_set_option(const flag *f, const char *name, const char *text, void *options,
                           quire_error *err) {
-    return read_value(f, name, text, (char *)options + f->offset, err);
+    return flag_read_value(f, name, text, (char *)options + f->offset, err);
 }
 
 /* ---- defaults and checks ---- */
@@ -263,7 +264,7 @@ void flag_set_default(const flag *f, void *options) {
 }
 
 /* A number of bytes, with the largest letter that leaves a whole number. */
-static void show_bytes(const flag *f, int64_t v, char *out, size_t n) {
+static void flag_show_bytes(const flag *f, int64_t v, char *out, size_t n) {
     static const char letters[] = " KMGT";
     int k = 0;
     while (v != 0 && k < 4 && v % 1024 == 0) {
@@ -293,7 +294,7 @@ bool flag_show_option(const flag *f, const void *options, char *out, size_t n) {
         return true;
     case FLAG_BYTES:
     case FLAG_GIB:
-        show_bytes(f, *(const int64_t *)at, out, n);
+        flag_show_bytes(f, *(const int64_t *)at, out, n);
         return true;
     case FLAG_CHOICE:
         text = flag_choice_name(f->choices, *(const int *)at);
@@ -329,7 +330,7 @@ quire_err flag_check_option(const flag *f, const void *options, quire_error *err
         while (c->spelling != NULL && strcmp(c->text, given) != 0) {
             c++;
         }
-        return c->spelling != NULL ? QUIRE_OK : refuse_choice(f, name, given, err);
+        return c->spelling != NULL ? QUIRE_OK : flag_refuse_choice(f, name, given, err);
     }
     if (is_text || f->type == FLAG_SWITCH) {
         return QUIRE_OK;
@@ -339,7 +340,7 @@ quire_err flag_check_option(const flag *f, const void *options, quire_error *err
     } else {
         (void)flag_show_option(f, options, text, sizeof text);
     }
-    return read_value(f, name, text, &unused, err);
+    return flag_read_value(f, name, text, &unused, err);
 }
 
 void flags_set_defaults(const flag *const *groups, void *options) {

@@ -2,7 +2,7 @@
 
 #include <math.h>
 
-static bool is_before(const beam_choice *a, const beam_choice *b) {
+static bool beam_select_is_before(const beam_choice *a, const beam_choice *b) {
     if (a->score != b->score) {
         return a->score > b->score;
     }
@@ -10,13 +10,13 @@ static bool is_before(const beam_choice *a, const beam_choice *b) {
 }
 
 /* Sifts entry i down a heap whose top comes before all others. */
-static void sift(beam_choice *heap, int32_t n, int32_t i) {
+static void beam_select_sift(beam_choice *heap, int32_t n, int32_t i) {
     beam_choice moved = heap[i];
     for (int32_t child; (child = 2 * i + 1) < n; i = child) {
-        if (child + 1 < n && is_before(&heap[child + 1], &heap[child])) {
+        if (child + 1 < n && beam_select_is_before(&heap[child + 1], &heap[child])) {
             child++;
         }
-        if (!is_before(&heap[child], &moved)) {
+        if (!beam_select_is_before(&heap[child], &moved)) {
             break;
         }
         heap[i] = heap[child];
@@ -35,12 +35,12 @@ static bool ends(const beam_rules *r, int32_t length, const beam_choice *choice)
 void beam_choose(const beam_rules *r, int32_t length, beam_choice *choices, int32_t n, beam_outcome *out) {
     out->n_next = out->n_ended = 0;
     for (int32_t i = n / 2 - 1; i >= 0; i--) {
-        sift(choices, n, i);
+        beam_select_sift(choices, n, i);
     }
     for (int32_t rank = 0; n > 0 && (rank < r->n || out->n_next < r->n); rank++) {
         beam_choice best = choices[0];
         choices[0] = choices[--n];
-        sift(choices, n, 0);
+        beam_select_sift(choices, n, 0);
         if (!ends(r, length, &best)) {
             if (out->n_next < r->n) {
                 out->next[out->n_next++] = best;

@@ -33,7 +33,7 @@ static bool is_behind(const token_logprob *a, const token_logprob *b) {
 }
 
 /* Sifts entry i down a heap of n, whose top ranks behind all others. */
-static void sift(token_logprob *heap, int32_t n, int32_t i) {
+static void logprobs_sift(token_logprob *heap, int32_t n, int32_t i) {
     token_logprob moved = heap[i];
     for (int32_t child; (child = 2 * i + 1) < n; i = child) {
         if (child + 1 < n && is_behind(&heap[child + 1], &heap[child])) {
@@ -80,20 +80,20 @@ void logprobs_top(const float *logits, int32_t n_vocab, double normalizer, int32
         out[i] = (token_logprob){.id = i, .logprob = logits[i]};
     }
     for (int32_t i = n / 2 - 1; i >= 0; i--) {
-        sift(out, n, i);
+        logprobs_sift(out, n, i);
     }
     for (int32_t i = n; i < n_vocab; i++) {
         token_logprob next = {.id = i, .logprob = logits[i]};
         if (is_behind(&out[0], &next)) {
             out[0] = next;
-            sift(out, n, 0);
+            logprobs_sift(out, n, 0);
         }
     }
     for (int32_t end = n - 1; end > 0; end--) { /* moves the last one of the heap to its end */
         token_logprob last = out[0];
         out[0] = out[end];
         out[end] = last;
-        sift(out, end, 0);
+        logprobs_sift(out, end, 0);
     }
     rank_all(logits, n_vocab, n, out);
     for (int32_t i = 0; i < n; i++) {

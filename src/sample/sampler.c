@@ -50,7 +50,7 @@ void sampler_close(sampler *s) {
 
 enum { NOISE_TOKEN = 1, NOISE_XTC = 2 }; /* purposes of a draw besides sample_purpose: part of the counter */
 
-static float draw(sample_key key, uint32_t purpose) {
+static float sample_sampler_draw(sample_key key, uint32_t purpose) {
     uint32_t counter[4] = {key.position, key.sample_index, purpose, 0}, words[4];
     uint32_t seed[2] = {(uint32_t)key.seed, (uint32_t)(key.seed >> 32)};
     rng_philox(counter, seed, words);
@@ -58,11 +58,12 @@ static float draw(sample_key key, uint32_t purpose) {
 }
 
 sample_noise sample_noise_of(sample_key key) {
-    return (sample_noise){.token = draw(key, NOISE_TOKEN), .xtc = draw(key, NOISE_XTC)};
+    return (sample_noise){.token = sample_sampler_draw(key, NOISE_TOKEN),
+                          .xtc = sample_sampler_draw(key, NOISE_XTC)};
 }
 
 float sample_uniform(sample_key key, sample_purpose purpose) {
-    return draw(key, (uint32_t)purpose);
+    return sample_sampler_draw(key, (uint32_t)purpose);
 }
 
 /* The lowest id of the largest logit, after a scan. */
@@ -79,7 +80,7 @@ static int32_t find_max(const sampler *s, const float *logits) {
 }
 
 /* Scans the row; for scale > 0 with the weights of blocks. */
-static quire_err look(sampler *s, const float *logits, float scale) {
+static quire_err sampler_look(sampler *s, const float *logits, float scale) {
     return (scale > 0.0f ? s->rows->scan_masses(s, logits, scale) : s->rows->scan(s, logits)) ? QUIRE_OK
                                                                                               : QUIRE_NUMERIC;
 }
@@ -90,11 +91,12 @@ static quire_err adjust(sampler *s, float *logits, const sample_context *c, floa
         TRY(sampler_constrain(s, c));
         TRY(s->rows->scan_kept(s, logits) ? QUIRE_OK : QUIRE_NUMERIC);
     } else {
-        TRY(look(s, logits, scale));
+        TRY(sampler_look(s, logits, scale));
         s->given_max = s->max;
     }
     bool changed = sampler_change(s, logits, c) || (is_masked && scale > 0.0f);
-    return changed ? look(s, logits, scale) : QUIRE_OK; /* a tiny repetition penalty makes infinities */
+    /* a tiny repetition penalty makes infinities */
+    return changed ? sampler_look(s, logits, scale) : QUIRE_OK;
 }
 
 quire_err sampler_adjust(sampler *s, float *logits, const sample_context *c) {
@@ -120,7 +122,7 @@ static quire_err distribute(sampler *s, float *logits, const sample_context *c) 
         float temperature = sampler_temperature(s, logits, p);
         s->is_greedy = temperature < GREEDY_BELOW; /* it may become 0 */
         s->scale = LOG2_E / temperature;
-        TRY(masses && !s->is_greedy ? look(s, logits, s->scale) : QUIRE_OK);
+        TRY(masses && !s->is_greedy ? sampler_look(s, logits, s->scale) : QUIRE_OK);
     }
     if (s->is_greedy) {
         s->is_whole = false;
@@ -134,7 +136,7 @@ static quire_err distribute(sampler *s, float *logits, const sample_context *c) 
 }
 
 /* Whether nothing is left to draw, after distribute. */
-static bool is_over(const sampler *s) {
+static bool sample_sampler_is_over(const sampler *s) {
     return !s->is_whole && s->n_kept == 0;
 }
 
@@ -144,7 +146,7 @@ bool sampler_takes_argmax(const sampling_params *p, int32_t n_output) {
 
 quire_err sampler_sample(sampler *s, float *logits, const sample_context *c, int32_t *token) {
     TRY(distribute(s, logits, c));
-    if (is_over(s)) {
+    if (sample_sampler_is_over(s)) {
         *token = SAMPLE_OVER;
         return QUIRE_OK;
     }
@@ -158,7 +160,7 @@ quire_err sampler_sample(sampler *s, float *logits, const sample_context *c, int
 
 quire_err sampler_distribution(sampler *s, float *logits, const sample_context *c, float **probs) {
     TRY(distribute(s, logits, c));
-    if (is_over(s)) {
+    if (sample_sampler_is_over(s)) {
         return QUIRE_BAD_REQUEST;
     }
     if (s->is_whole) {

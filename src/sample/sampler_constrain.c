@@ -6,7 +6,7 @@
 #include "sample/end_tokens.h"
 #include "sample/sampler_parts.h"
 
-static bool is_end(const sample_context *c, int32_t token) {
+static bool sampler_constrain_is_end(const sample_context *c, int32_t token) {
     return (!c->params->ignore_eos && end_token_is_one_of(token, c->eos, c->n_eos)) ||
            end_token_is_one_of(token, c->params->stop_tokens, c->params->n_stop_tokens);
 }
@@ -32,7 +32,7 @@ static quire_err accept_prepared(const sample_context *c, int32_t token) {
     if (!has_bit(r->bits, k, token)) {
         return QUIRE_INVALID;
     }
-    if (is_end(c, token)) {
+    if (sampler_constrain_is_end(c, token)) {
         return QUIRE_OK;
     }
     quire_err e = k->ops->accept(k, c->constraint_state, token);
@@ -55,7 +55,7 @@ quire_err sample_accept(const sample_context *c, int32_t token) {
     if (c->rule != NULL && c->rule->pending != SAMPLE_NONE_PENDING) {
         return QUIRE_BUSY;
     }
-    if (is_end(c, token)) {
+    if (sampler_constrain_is_end(c, token)) {
         return k->ops->is_final(k, c->constraint_state) ? QUIRE_OK : accept_last(c, token);
     }
     return k->ops->accept(k, c->constraint_state, token);
@@ -81,7 +81,7 @@ static bool has_others(const uint64_t *bits, int32_t n, const sample_context *c)
     for (int32_t i = 0; i < constraint_words(n); i++) {
         for (uint64_t rest = bits[i]; rest != 0; rest &= rest - 1) {
             int32_t token = 64 * i + __builtin_ctzll(rest);
-            if (token < n && !is_end(c, token)) {
+            if (token < n && !sampler_constrain_is_end(c, token)) {
                 return true;
             }
         }

@@ -181,7 +181,7 @@ bool sampler_wants_masses(const sampling_params *p) {
 }
 
 /* Keeps all tokens that may stay; this does all of min-p. */
-static void begin(sampler *s, const float *logits, const sampling_params *p) {
+static void sampler_cuts_begin(sampler *s, const float *logits, const sampling_params *p) {
     float least = -INFINITY;
     if (!needs_all(p) && has_top_k(s, p)) {
         least = bound_of_top_k(s, p->top_k);
@@ -202,7 +202,7 @@ void sampler_cut(sampler *s, const float *logits, const sample_context *c) {
         }
         return;
     }
-    begin(s, logits, p);
+    sampler_cuts_begin(s, logits, p);
     if (p->mirostat != MIROSTAT_OFF) {
         return;
     }

@@ -54,7 +54,7 @@ static bool open_bucket(sampler *s, int32_t *n, uint32_t least, uint32_t most, m
 }
 
 /* Whether the keys of n > 0 candidates differ; and their range. */
-static bool find_range(const candidate *c, int32_t n, uint32_t *least, uint32_t *most) {
+static bool sampler_order_find_range(const candidate *c, int32_t n, uint32_t *least, uint32_t *most) {
     *least = UINT32_MAX;
     *most = 0;
     for (int32_t i = 0; i < n; i++) {
@@ -83,7 +83,7 @@ bool sampler_find_inside(sampler *s, int32_t n, measure by, double limit, double
     if (n == 0 || above >= limit) {
         return false;
     }
-    while (n > FEW && find_range(s->inside, n, &least, &most)) {
+    while (n > FEW && sampler_order_find_range(s->inside, n, &least, &most)) {
         if (!open_bucket(s, &n, least, most, by, limit, &above) && !reached) {
             return false;
         }
@@ -114,7 +114,7 @@ bool sampler_find_cut(sampler *s, const void *keys, measure by, double limit, ca
 }
 
 /* A key that is larger for larger logits, and equal for equal ones. */
-static uint32_t rank_of(float logit) {
+static uint32_t sampler_order_rank_of(float logit) {
     uint32_t bits = float_bits(logit + 0.0f); /* -0 becomes 0 */
     return bits >> 31 != 0 ? ~bits : bits | 1u << 31;
 }
@@ -124,12 +124,12 @@ void sampler_order_equals(sampler *s, const float *logits, bool ties_stay, candi
     for (int32_t i = 0; i < n; i++) {
         candidate *c = &s->inside[i];
         n_stay += c->place <= last->place;
-        c->key = rank_of(logits[s->ids[c->place]]);
+        c->key = sampler_order_rank_of(logits[s->ids[c->place]]);
     }
     candidate cut;
     if (n_stay < n && sampler_find_inside(s, n, BY_COUNT, n_stay, 0.0, &cut)) {
         for (int32_t i = 0; i < s->n_kept; i++) {
-            uint32_t rank = rank_of(logits[s->ids[i]]);
+            uint32_t rank = sampler_order_rank_of(logits[s->ids[i]]);
             bool stays = rank > cut.key || (rank == cut.key && (ties_stay || i <= cut.place));
             s->weights[i] = float_bits(s->weights[i]) != last->key || stays ? s->weights[i] : 0.0f;
         }

@@ -42,7 +42,7 @@ static int32_t take_sample(sampler *s, const float *logits) {
  * minus so many standard errors. The low end is right above the last sampled token that
  * may be dropped: in a row whose weight is in few tokens that is right above all the
  * others, whether or not the sample has some of the few. */
-static weight_range guess(sampler *s, const float *logits, double weight, double n_errors) {
+static weight_range sampler_top_p_guess(sampler *s, const float *logits, double weight, double n_errors) {
     double share = weight * take_sample(s, logits) / s->n_vocab, below = 0.0, squares = 0.0;
     weight_range r = {float_of_bits((uint32_t)FIRST_BUCKET << FIRST_SHIFT), INFINITY};
     bool is_low = true;
@@ -86,7 +86,7 @@ void sampler_cut_top_p(sampler *s, const float *logits, float top_p) {
     double limit = (double)top_p * s->total;
     candidate last;
     for (int i = 0; i < 2 && s->n_vocab > SMALL_VOCAB; i++) {
-        if (cut_inside(s, logits, guess(s, logits, s->total - limit, n_errors[i]), limit)) {
+        if (cut_inside(s, logits, sampler_top_p_guess(s, logits, s->total - limit, n_errors[i]), limit)) {
             return;
         }
     }

@@ -8,7 +8,7 @@
 #define MAX_ADMIT 16 /* most candidates of a plan: each is looked up in the prefix cache first */
 
 /* The sort key of a waiting task: the least is first. */
-static double key_of(const scheduler *s, const sched_task *t) {
+static double admission_candidates_key_of(const scheduler *s, const sched_task *t) {
     kv_held held;
     if (t->n_preempted >= s->limits.max_preemptions) {
         /* it waits for all pages that it may need, which become free together only if no
@@ -53,7 +53,7 @@ int32_t candidates_order_begin(scheduler *s) {
     int32_t n = by_prefix && s->n_waiting > CANDIDATES_EXAMINED ? CANDIDATES_EXAMINED : s->n_waiting;
     s->last_key = -INFINITY;
     for (int32_t i = 0; i < n; i++) {
-        s->keys[i] = key_of(s, s->waiting[i]);
+        s->keys[i] = admission_candidates_key_of(s, s->waiting[i]);
     }
     return n;
 }

@@ -57,7 +57,8 @@ static bool any_deadline(const scheduler *s) {
 /* Adds the prompt of t to the load before later ones, unless t is late itself: then it is
  * refused, and the result is false. One that was admitted once is computed to its end,
  * late or not. */
-static bool pass(scheduler *s, const sched_limits *l, deadline_load *load, sched_task *t, int64_t now_us) {
+static bool deadline_pass(scheduler *s, const sched_limits *l, deadline_load *load, sched_task *t,
+                          int64_t now_us) {
     deadline_load with = *load;
     add_prompt(s, &with, t, t->n_found);
     double late_us = (double)(now_us - t->deadline_us) + deadline_foretell_us(l, &with);
@@ -81,7 +82,7 @@ int32_t deadline_check(scheduler *s, int64_t now_us) {
     deadline_load load = load_of_running(s);
     int32_t n = candidates_order_begin(s);
     for (int32_t k = 0, i; k < CANDIDATES_EXAMINED && (i = candidates_order_next(s, n)) < n; k++) {
-        if (pass(s, &l, &load, s->waiting[i], now_us)) {
+        if (deadline_pass(s, &l, &load, s->waiting[i], now_us)) {
             candidates_order_served(s, n, s->waiting[i]);
         } else {
             n_refused++;
@@ -89,7 +90,7 @@ int32_t deadline_check(scheduler *s, int64_t now_us) {
     }
     for (int32_t i = 0; i < s->n_waiting; i++) {
         if (i >= n || s->keys[i] == s->keys[i]) { /* not visited yet */
-            n_refused += !pass(s, &l, &load, s->waiting[i], now_us);
+            n_refused += !deadline_pass(s, &l, &load, s->waiting[i], now_us);
         }
     }
     return n_refused;

@@ -21,7 +21,7 @@ static int32_t count_active(const scheduler *s, int32_t slot) {
 /* The newest task that may be preempted of the tenant that runs most, of those that have
  * more requests than t's tenant and run over `ahead` more than it does besides t. NULL:
  * none. */
-static const sched_task *victim_for(const scheduler *s, const sched_task *t, int32_t ahead) {
+static const sched_task *fair_preempt_victim_for(const scheduler *s, const sched_task *t, int32_t ahead) {
     const sched_task *victim = NULL;
     int32_t most = count_running(s, t->tenant_slot, t) + ahead, examined = t->tenant_slot;
     for (int32_t i = s->n_running - 1; i >= 0; i--) {
@@ -47,7 +47,7 @@ static bool may_take_places(const sched_task *t) {
 
 /* Whether a plan may admit t: it waits neither for a prefix nor for tiers. The hook
  * begins to fetch what t lacks. */
-static bool may_go(scheduler *s, sched_task *t) {
+static bool fair_preempt_may_go(scheduler *s, sched_task *t) {
     const sched_hooks *hooks = s->options.hooks;
     return !prefix_wait_blocks(s, t) && (hooks->is_ready == NULL || hooks->is_ready(s->options.context, t));
 }
@@ -66,8 +66,8 @@ static sched_task *head_of_waiting(scheduler *s, bool *is_passed) {
     *is_passed = false;
     for (int32_t k = 0, i; k < CANDIDATES_EXAMINED && (i = candidates_order_next(s, n)) < n; k++) {
         sched_task *t = s->waiting[i];
-        bool gives_nobody = victim_for(s, t, *is_passed && !has_place(s)) == NULL;
-        if (!gives_nobody && may_take_places(t) && may_go(s, t)) {
+        bool gives_nobody = fair_preempt_victim_for(s, t, *is_passed && !has_place(s)) == NULL;
+        if (!gives_nobody && may_take_places(t) && fair_preempt_may_go(s, t)) {
             return t;
         }
         if (gives_nobody || !may_take_places(t)) {
@@ -99,12 +99,12 @@ static int64_t pages_lacking(const scheduler *s, const sched_task *t) {
 static void put_first(scheduler *s, sched_task *t, bool is_passed, int64_t *promised) {
     int32_t n_places = t->state == TASK_WAITING ? 1 : 0;
     int64_t n_pages = *promised + (s->kv != NULL ? pages_lacking(s, t) : 0);
-    t->is_first = may_take_places(t) && victim_for(s, t, is_passed && !has_place(s)) != NULL;
-    const sched_task *victim = t->is_first ? victim_for(s, t, is_passed) : NULL;
+    t->is_first = may_take_places(t) && fair_preempt_victim_for(s, t, is_passed && !has_place(s)) != NULL;
+    const sched_task *victim = t->is_first ? fair_preempt_victim_for(s, t, is_passed) : NULL;
     while (victim != NULL && (s->n_running + n_places > s->limits.max_seqs ||
                               (s->kv != NULL && n_pages > kv_cache_available(s->kv)))) {
         scheduler_preempt_group(s, victim, NULL);
-        victim = victim_for(s, t, is_passed);
+        victim = fair_preempt_victim_for(s, t, is_passed);
     }
     *promised = t->is_first ? n_pages : *promised;
 }

@@ -26,7 +26,7 @@ double preempt_recompute_us(const preempt_case *c, const sched_cost *cost) {
            (pairs_before(c->to) - pairs_before(c->from)) * (cost->pair_us + c->program_pair_us);
 }
 
-static bool is_known(const sched_cost *cost) {
+static bool preempt_cost_is_known(const sched_cost *cost) {
     return cost->step_us + cost->row_us + cost->pair_us > 0.0;
 }
 
@@ -35,5 +35,5 @@ bool preempt_swaps(preempt_mode mode, const preempt_case *c, const copy_cost *ou
     if (mode != PREEMPT_AUTO) {
         return mode == PREEMPT_SWAP;
     }
-    return !is_known(cost) || preempt_swap_us(c, out, in) <= preempt_recompute_us(c, cost);
+    return !preempt_cost_is_known(cost) || preempt_swap_us(c, out, in) <= preempt_recompute_us(c, cost);
 }

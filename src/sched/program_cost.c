@@ -5,7 +5,7 @@
 
 #define FADE 0.9 /* weight of a step against the one after it: ten steps count */
 
-static const program_cost *find(const program_costs *c, uint64_t program) {
+static const program_cost *program_cost_find(const program_costs *c, uint64_t program) {
     for (int32_t i = 0; i < PROGRAM_COSTS; i++) {
         if (c->slots[i].program == program) {
             return &c->slots[i];
@@ -15,7 +15,7 @@ static const program_cost *find(const program_costs *c, uint64_t program) {
 }
 
 /* The program's slot: its own, or the one that was used longest ago. */
-static program_cost *slot_of(program_costs *c, uint64_t program) {
+static program_cost *program_cost_slot_of(program_costs *c, uint64_t program) {
     program_cost *oldest = &c->slots[0];
     for (int32_t i = 0; i < PROGRAM_COSTS; i++) {
         program_cost *s = &c->slots[i];
@@ -29,12 +29,12 @@ static program_cost *slot_of(program_costs *c, uint64_t program) {
 }
 
 double program_pair_us(const program_costs *c, uint64_t program) {
-    const program_cost *s = find(c, program);
+    const program_cost *s = program_cost_find(c, program);
     return s != NULL && s->pairs > 0.0 ? fmax(s->us / s->pairs, s->last_us) : 0.0;
 }
 
 double program_most_pairs(const program_costs *c, uint64_t program) {
-    const program_cost *s = find(c, program);
+    const program_cost *s = program_cost_find(c, program);
     return s != NULL ? fmax(PROGRAM_FIRST_PAIRS, PROGRAM_GROWTH * s->most_pairs) : PROGRAM_FIRST_PAIRS;
 }
 
@@ -52,7 +52,7 @@ void program_costs_note(program_costs *c, const program_work *work, int32_t n, d
         double part = rest > 0.0       ? own + rest * work[i].pairs / pairs
                       : foretold > 0.0 ? own / foretold * us
                                        : 0.0;
-        program_cost *s = slot_of(c, work[i].program);
+        program_cost *s = program_cost_slot_of(c, work[i].program);
         s->pairs = FADE * s->pairs + work[i].pairs;
         s->us = FADE * s->us + part;
         s->last_us = part / work[i].pairs;

@@ -21,7 +21,7 @@ typedef struct planner {
     sched_plan *plan;
 } planner;
 
-static int32_t min_i32(int32_t a, int32_t b) {
+static int32_t sched_min_i32(int32_t a, int32_t b) {
     return a < b ? a : b;
 }
 
@@ -38,7 +38,7 @@ static bool has_aged(const sched_limits *l, const sched_seq *s) {
 }
 
 /* Pairs of the next n_rows of s. */
-static double pairs_of(const sched_seq *s, double n_rows) {
+static double sched_pairs_of(const sched_seq *s, double n_rows) {
     return n_rows * ((double)s->n_computed + (n_rows + 1.0) / 2.0);
 }
 
@@ -61,7 +61,7 @@ static int32_t rows_in_time(const planner *p, const sched_seq *s) {
         return rows_in(s, c->row_us, c->pair_us, p->left.us);
     }
     int32_t known = rows_in(s, 0.0, 1.0, s->program_pairs);
-    return min_i32(known, rows_in(s, c->row_us, c->pair_us + s->program_pair_us, p->left.program_us));
+    return sched_min_i32(known, rows_in(s, c->row_us, c->pair_us + s->program_pair_us, p->left.program_us));
 }
 
 /* Pages that s reserves until it has n_tokens in all. */
@@ -94,16 +94,16 @@ static int32_t pages_promised(const sched_limits *l, const sched_seq *s) {
 
 /* Rows of the remaining ones that s can have; 0: none in this step. */
 static int32_t rows_possible(const planner *p, const sched_seq *s) {
-    int32_t n = min_i32(s->n_known - s->n_computed, min_i32(p->l->max_chunk, p->left.rows));
+    int32_t n = sched_min_i32(s->n_known - s->n_computed, sched_min_i32(p->l->max_chunk, p->left.rows));
     if (p->l->whole_prefills && !s->wants_logits) {
         return n == s->n_known - s->n_computed && (s->no_logits || p->left.out > 0) ? n : 0;
     }
     if (!is_decode(s)) {
         int32_t in_time = rows_in_time(p, s);
-        n = min_i32(n, in_time < 1 && !p->has_prefill ? 1 : in_time); /* one prefill always continues */
+        n = sched_min_i32(n, in_time < 1 && !p->has_prefill ? 1 : in_time); /* one prefill always continues */
     }
     if (s->wants_logits) {
-        return min_i32(n, p->left.out);
+        return sched_min_i32(n, p->left.out);
     }
     bool reaches_end = s->n_computed + n == s->n_known;
     return reaches_end && !s->no_logits && p->left.out == 0 ? n - 1 : n;
@@ -120,7 +120,7 @@ static int32_t out_wanted(const sched_seq *s, int32_t n_rows) {
 static void plan_add(planner *p, const sched_seq *s, int32_t index, int32_t n_rows) {
     sched_plan *plan = p->plan;
     int32_t out = out_wanted(s, n_rows), pages = pages_wanted(p->l, s, s->n_computed + n_rows);
-    double pairs = pairs_of(s, n_rows);
+    double pairs = sched_pairs_of(s, n_rows);
     plan->items[plan->n_items++] = (sched_item){.seq = index, .n_rows = n_rows, .n_out = out};
     plan->n_rows += n_rows;
     plan->n_out += out;
@@ -137,7 +137,7 @@ static void plan_add(planner *p, const sched_seq *s, int32_t index, int32_t n_ro
     }
 }
 
-static bool is_with(const sched_seq *a, const sched_seq *b) {
+static bool sched_is_with(const sched_seq *a, const sched_seq *b) {
     return a == b || (a->group != 0 && a->group == b->group);
 }
 
@@ -145,7 +145,7 @@ static bool is_with(const sched_seq *a, const sched_seq *b) {
 static bool group_is_planned(const planner *p, int32_t i) {
     bool planned = p->plan->decisions[i] == SCHED_PLANNED;
     for (int32_t k = 0; k < p->n_running && p->running[i].group != 0 && !planned; k++) {
-        planned = p->plan->decisions[k] == SCHED_PLANNED && is_with(&p->running[k], &p->running[i]);
+        planned = p->plan->decisions[k] == SCHED_PLANNED && sched_is_with(&p->running[k], &p->running[i]);
     }
     return planned;
 }
@@ -157,9 +157,9 @@ static void preempt_one(planner *p, int32_t i) {
 }
 
 /* Preempts i and its group, none of which is planned. */
-static void preempt(planner *p, int32_t i) {
+static void sched_preempt(planner *p, int32_t i) {
     for (int32_t k = 0; k < p->n_running && p->running[i].group != 0; k++) {
-        if (k != i && p->plan->decisions[k] == SCHED_IDLE && is_with(&p->running[k], &p->running[i])) {
+        if (k != i && p->plan->decisions[k] == SCHED_IDLE && sched_is_with(&p->running[k], &p->running[i])) {
             preempt_one(p, k);
         }
     }
@@ -168,10 +168,10 @@ static void preempt(planner *p, int32_t i) {
 
 /* The sequence to preempt for running sequence i; -1: none. One with rows in the plan
  * stays: its pages are in use this step. */
-static int32_t victim_for(const planner *p, int32_t i) {
+static int32_t sched_victim_for(const planner *p, int32_t i) {
     int32_t victim = -1, n_seen = 0;
     for (int32_t k = p->n_running - 1; k > i && n_seen < NEWEST; k--) {
-        bool idle = p->plan->decisions[k] == SCHED_IDLE && !is_with(&p->running[k], &p->running[i]) &&
+        bool idle = p->plan->decisions[k] == SCHED_IDLE && !sched_is_with(&p->running[k], &p->running[i]) &&
                     !group_is_planned(p, k);
         if (!idle || is_promised(p->l, &p->running[k])) {
             continue;
@@ -201,12 +201,12 @@ static void plan_running_one(planner *p, int32_t i) {
     }
     bool promised = is_promised(p->l, s);
     int32_t pages = pages_wanted(p->l, s, s->n_computed + n);
-    for (int32_t victim; !promised && pages > p->left.pages && (victim = victim_for(p, i)) != -1;) {
-        preempt(p, victim);
+    for (int32_t victim; !promised && pages > p->left.pages && (victim = sched_victim_for(p, i)) != -1;) {
+        sched_preempt(p, victim);
     }
     if (!promised && pages > 0 && pages > p->left.pages) {
         if (gives_way(p, i)) {
-            preempt(p, i);
+            sched_preempt(p, i);
         }
         return;
     }
@@ -233,7 +233,7 @@ static void plan_running(planner *p, phase now) {
 
 /* The time that the step may take: the target, or twice what is planned if that is
  * longer. */
-static double step_us(const planner *p) {
+static double sched_step_us(const planner *p) {
     const sched_plan *plan = p->plan;
     return fmax(p->l->target_us,
                 2.0 * (sched_predict_us(&p->l->cost, plan->n_rows, plan->n_pairs) + plan->program_us));
@@ -246,14 +246,14 @@ static void plan_program_decodes(planner *p) {
     for (int32_t i = 0; i < p->n_running; i++) {
         n += is_decode(&p->running[i]) && p->running[i].has_program;
     }
-    double most_us = step_us(p);
+    double most_us = sched_step_us(p);
     for (int32_t i = 0, first = n > 0 ? (int32_t)(p->l->program_turn % (uint32_t)n) : 0; k < n + first;
          i = (i + 1) % p->n_running) {
         const sched_seq *s = &p->running[i];
         if (!is_decode(s) || !s->has_program || k++ < first || p->plan->decisions[i] != SCHED_IDLE) {
             continue;
         }
-        double us = s->program_pair_us * pairs_of(s, 1.0);
+        double us = s->program_pair_us * sched_pairs_of(s, 1.0);
         double planned_us =
             sched_predict_us(&p->l->cost, p->plan->n_rows + 1, p->plan->n_pairs) + p->plan->program_us;
         if (p->l->target_us > 0.0 && p->plan->n_program_decodes > 0 && planned_us + us > most_us) {
@@ -272,7 +272,7 @@ static void plan_drafts(planner *p, bool others_want_rows) {
     for (int32_t i = 0; i < plan->n_items; i++) {
         sched_item *item = &plan->items[i];
         const sched_seq *s = &p->running[item->seq];
-        int32_t n = min_i32(s->n_drafts, s->is_jump_forward ? room : min_i32(room, p->left.out));
+        int32_t n = sched_min_i32(s->n_drafts, s->is_jump_forward ? room : sched_min_i32(room, p->left.out));
         double one_us = s->program_pair_us * (double)s->n_known,
                fit = one_us > 0.0 ? p->left.program_us / one_us : (double)n;
         n = fit < n ? (int32_t)fmax(fit, 0.0) : n;
@@ -301,7 +301,7 @@ static void fit_drafts(planner *p) {
             item->n_drafts--;
         }
         int32_t more = pages_wanted(p->l, s, n + item->n_drafts) - alone;
-        double pairs = pairs_of(s, item->n_rows + item->n_drafts) - pairs_of(s, item->n_rows);
+        double pairs = sched_pairs_of(s, item->n_rows + item->n_drafts) - sched_pairs_of(s, item->n_rows);
         plan->n_pairs += pairs;
         plan->program_us += pairs * s->program_pair_us;
         item->n_rows += item->n_drafts;
@@ -318,7 +318,7 @@ static void leave_time(planner *p) {
     const sched_limits *l = p->l;
     double decodes_us = sched_predict_us(&l->cost, p->plan->n_rows, p->plan->n_pairs) + p->plan->program_us;
     if (l->target_us > 0.0) {
-        p->left.program_us = step_us(p) - decodes_us;
+        p->left.program_us = sched_step_us(p) - decodes_us;
         p->left.us = p->plan->n_items > 0 ? p->left.program_us : INFINITY;
     }
 }
@@ -344,7 +344,7 @@ static bool plan_waiting(planner *p, const sched_seq *waiting, int32_t first, in
             continue;
         }
         int32_t n = rows_possible(p, s);
-        int32_t whole = sched_pages_claimed(l, s, min_i32(s->n_known + 1, s->n_most)) + s->n_behind;
+        int32_t whole = sched_pages_claimed(l, s, sched_min_i32(s->n_known + 1, s->n_most)) + s->n_behind;
         int32_t claimed = has_aged(l, s) ? pages_promised(l, s) : whole;
         /* then all pages that it will need are available */
         bool alone = p->n_running + plan->n_admitted == 0;

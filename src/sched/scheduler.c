@@ -133,14 +133,15 @@ void scheduler_preempt_marked(scheduler *s) {
 }
 
 /* Whether t is `other`, or of its group. */
-static bool is_with(const sched_task *t, const sched_task *other) {
+static bool scheduler_is_with(const sched_task *t, const sched_task *other) {
     return t == other || (t->group != 0 && t->group == other->group);
 }
 
 void scheduler_preempt_group(scheduler *s, const sched_task *victim, const sched_task *spared) {
     s->plan.n_preempted = 0;
     for (int32_t i = 0; i < s->n_running; i++) {
-        bool goes = is_with(s->running[i], victim) && (spared == NULL || !is_with(s->running[i], spared));
+        bool goes = scheduler_is_with(s->running[i], victim) &&
+                    (spared == NULL || !scheduler_is_with(s->running[i], spared));
         s->plan.decisions[i] = goes ? SCHED_PREEMPTED : SCHED_IDLE;
         s->plan.n_preempted += goes;
     }

@@ -21,7 +21,7 @@ static double foretold(const step_cost *p, const double *terms) {
 
 /* Minimises over each factor in turn. If all steps were alike the factors cannot be
  * separated, and stay near their old values. */
-static void solve(step_cost *p) {
+static void step_cost_solve(step_cost *p) {
     for (int sweep = 0; sweep < SWEEPS; sweep++) {
         for (int i = 0; i < STEP_COST_TERMS; i++) {
             double rest = p->sums[i];
@@ -42,7 +42,7 @@ void step_cost_note(step_cost *p, double n_rows, double n_pairs, double us) {
         }
         p->sums[i] = FADE * p->sums[i] + terms[i] * us;
     }
-    solve(p);
+    step_cost_solve(p);
     p->n_steps++;
 }
 

@@ -16,7 +16,7 @@
 /* ---- describe ---- */
 
 /* Fills *d in place, since a copy of it would stall on what was just written. */
-static void describe(const scheduler *s, const sched_task *t, sched_seq *d) {
+static void step_plan_describe(const scheduler *s, const sched_task *t, sched_seq *d) {
     memset(d, 0, sizeof *d);
     d->n_known = t->n_known;
     d->n_computed = t->kv.n_computed;
@@ -47,7 +47,7 @@ static void describe(const scheduler *s, const sched_task *t, sched_seq *d) {
 
 /* Pages of t that preempting it does not free, since others hold them too; without tails
  * that are not among d's pages. */
-static int32_t shared_pages(const scheduler *s, const sched_task *t, const sched_seq *d) {
+static int32_t step_plan_shared_pages(const scheduler *s, const sched_task *t, const sched_seq *d) {
     int32_t n = 0;
     for (int32_t g = 0; g < s->kv->n_token_groups; g++) {
         const kv_table *table = &t->kv.tables[g];
@@ -61,7 +61,7 @@ static int32_t shared_pages(const scheduler *s, const sched_task *t, const sched
 
 /* Counts what preempting each running task frees, where pages are so few that one may be
  * preempted. */
-static void describe_shares(scheduler *s) {
+static void step_plan_describe_shares(scheduler *s) {
     int32_t n_growing = s->limits.max_rows / s->limits.page_tokens + 2 * (s->n_running + s->n_candidates + 1);
     if (s->kv == NULL ||
         kv_cache_available(s->kv) >= n_growing * (s->options.n_groups + s->kv->n_state_pages)) {
@@ -69,7 +69,7 @@ static void describe_shares(scheduler *s) {
     }
     for (int32_t i = 0; i < s->n_running; i++) {
         if (s->running[i]->group == 0) {
-            s->running_seqs[i].n_shared = shared_pages(s, s->running[i], &s->running_seqs[i]);
+            s->running_seqs[i].n_shared = step_plan_shared_pages(s, s->running[i], &s->running_seqs[i]);
         }
     }
 }
@@ -77,7 +77,7 @@ static void describe_shares(scheduler *s) {
 static void describe_candidate(scheduler *s, int32_t i) {
     sched_task *t = s->candidates[i];
     sched_seq *d = &s->waiting_seqs[i];
-    describe(s, t, d);
+    step_plan_describe(s, t, d);
     if (s->kv != NULL) {
         kv_held held;
         d->n_computed = kv_seq_peek(s->kv, &t->kv, t->tokens, task_reusable(t), &held);
@@ -168,7 +168,7 @@ static void make_free(scheduler *s) {
 }
 
 /* Reserves pages for n more tokens of t in every group, or in none. */
-static quire_err reserve(scheduler *s, sched_task *t, int32_t n) {
+static quire_err step_plan_reserve(scheduler *s, sched_task *t, int32_t n) {
     bool is_noted = s->options.hooks->reserved != NULL;
     int32_t n_pages = is_noted ? (int32_t)kv_seq_needs(s->kv, &t->kv, n) : 0;
     TRY(kv_seq_reserve(s->kv, &t->kv, n, &s->copies));
@@ -181,18 +181,18 @@ static quire_err reserve(scheduler *s, sched_task *t, int32_t n) {
 /* Reserves pages for one item: without its drafts, or without the shared page that it
  * would copy, where there is no room. */
 static quire_err reserve_item(scheduler *s, sched_task *t, sched_item *item) {
-    quire_err r = reserve(s, t, item->n_rows);
+    quire_err r = step_plan_reserve(s, t, item->n_rows);
     if (r == QUIRE_NO_ROOM && item->n_drafts > 0) {
         item->n_rows -= item->n_drafts;
         item->n_drafts = 0;
-        r = reserve(s, t, item->n_rows);
+        r = step_plan_reserve(s, t, item->n_rows);
     }
     if (r == QUIRE_NO_ROOM && drop_tail(s, t)) {
         make_free(s);
-        r = reserve(s, t, item->n_rows);
+        r = step_plan_reserve(s, t, item->n_rows);
     }
     if (r == QUIRE_NO_ROOM && kv_seq_take_over(s->kv, &t->kv)) {
-        r = reserve(s, t, item->n_rows);
+        r = step_plan_reserve(s, t, item->n_rows);
     }
     return r;
 }
@@ -218,7 +218,7 @@ static void reserve_planned(scheduler *s) {
     s->plan.n_items = kept;
 }
 
-static void settle(scheduler *s) {
+static void step_plan_settle(scheduler *s) {
     if (s->options.hooks->settle != NULL) {
         s->options.hooks->settle(s->options.context);
     }
@@ -233,7 +233,7 @@ static void preempt_newest(scheduler *s) {
     if (s->plan.n_preempted == 0) {
         scheduler_preempt_group(s, s->running[0], NULL);
     }
-    settle(s);
+    step_plan_settle(s);
 }
 
 /* Whether a running task waits for something else than pages. */
@@ -248,7 +248,7 @@ static bool some_sit_out(const scheduler *s) {
 /* Nothing runs in this step: makes room for the next one. A task alone needs no more than
  * the pages that the index shares with it, which is known only here: the plan counts them
  * as pages to copy. */
-static void make_room(scheduler *s) {
+static void step_plan_make_room(scheduler *s) {
     if (s->n_running > 1) {
         preempt_newest(s);
     } else if (s->n_running == 1 && s->kv != NULL) {
@@ -258,7 +258,7 @@ static void make_room(scheduler *s) {
 
 /* ---- what the step will tell of costs ---- */
 
-static void add_work(scheduler *s, uint64_t program, double pairs) {
+static void step_plan_add_work(scheduler *s, uint64_t program, double pairs) {
     for (int32_t i = 0; i < s->n_work; i++) {
         if (s->work[i].program == program) {
             s->work[i].pairs += pairs;
@@ -275,7 +275,7 @@ static void count_work(scheduler *s) {
         const sched_task *t = s->tasks[i];
         if (t->program != 0) {
             double n = s->plan.items[i].n_rows;
-            add_work(s, t->program, n * ((double)t->kv.n_computed + (n + 1.0) / 2.0));
+            step_plan_add_work(s, t->program, n * ((double)t->kv.n_computed + (n + 1.0) / 2.0));
         }
     }
 }
@@ -297,9 +297,9 @@ static void plan_step(scheduler *s) {
     fair_preempt(s);
     s->n_candidates = admission_candidates_find(s);
     for (int32_t i = 0; i < s->n_running; i++) {
-        describe(s, s->running[i], &s->running_seqs[i]);
+        step_plan_describe(s, s->running[i], &s->running_seqs[i]);
     }
-    describe_shares(s);
+    step_plan_describe_shares(s);
     for (int32_t i = 0; i < s->n_candidates; i++) {
         describe_candidate(s, i);
     }
@@ -318,12 +318,12 @@ bool step_plan(scheduler *s, int64_t now_us) {
     s->now_us = now_us;
     plan_step(s);
     scheduler_preempt_marked(s);
-    settle(s);
+    step_plan_settle(s);
     admit_planned(s);
     reserve_planned(s);
     count_work(s);
     if (s->plan.n_items == 0 && s->plan.n_preempted == 0 && !some_sit_out(s)) {
-        make_room(s);
+        step_plan_make_room(s);
     }
     return s->plan.n_items > 0;
 }

@@ -5,7 +5,7 @@
 #include "base/visible.h"
 
 /* Writes a token's text as it may be shown. */
-static void show(const vocab *v, const tokenizer *t, answer_end *e) {
+static void answer_ends_show(const vocab *v, const tokenizer *t, answer_end *e) {
     str text = t != NULL                                  ? tokenizer_piece(t, e->id)
                : v->tokens != NULL && e->id < v->n_tokens ? v->tokens[e->id]
                                                           : (str){"", 0};
@@ -50,7 +50,7 @@ answer_ends answer_ends_find(const vocab *v, const tokenizer *t, const model_des
     for (int32_t i = 0; i < ends.n; i++) {
         ends.list[i] = (answer_end){.id = all.eos[i],
                                     .reason = reason_of(&told, d, v->source == VOCAB_GGUF, all.eos[i])};
-        show(v, t, &ends.list[i]);
+        answer_ends_show(v, t, &ends.list[i]);
     }
     return ends;
 }

@@ -13,7 +13,7 @@
 #define MAX_SIZE   4096 /* a larger size is invalid */
 
 /* The defaults: of rows as they say, of other members 0. */
-static quire_options defaults(void) {
+static quire_options engine_config_defaults(void) {
     quire_options o = {.size = sizeof o};
     flags_set_defaults(engine_flags, &o);
     return o;
@@ -23,7 +23,7 @@ void quire_options_init_sized(quire_options *o, size_t size) {
     if (size < sizeof o->size) {
         return; /* no room for any member: reading it fails */
     }
-    const quire_options own = defaults();
+    const quire_options own = engine_config_defaults();
     memset(o, 0, size);
     memcpy(o, &own, size < sizeof own ? size : sizeof own);
     o->size = size;
@@ -143,8 +143,8 @@ static quire_err list_formats(bool calls, strbuf *out) {
 
 /* Reads the name of a format: *out is as the template has it for "auto", NULL for
  * "none". */
-static quire_err read_format(const char *option, const char *given, bool calls, const char **out,
-                             quire_error *err) {
+static quire_err engine_config_read_format(const char *option, const char *given, bool calls,
+                                           const char **out, quire_error *err) {
     const call_format *c = calls ? call_format_named(given) : NULL;
     const reasoning_format *r = calls ? NULL : reasoning_format_named(given);
     if (strcmp(given, "auto") == 0) {
@@ -164,8 +164,8 @@ static quire_err read_format(const char *option, const char *given, bool calls, 
 }
 
 quire_err options_formats(const quire_options *o, output_formats *out, quire_error *err) {
-    TRY(read_format("--tool-call-parser", o->tool_call_parser, true, &out->tools, err));
-    return read_format("--reasoning-parser", o->reasoning_parser, false, &out->reasoning, err);
+    TRY(engine_config_read_format("--tool-call-parser", o->tool_call_parser, true, &out->tools, err));
+    return engine_config_read_format("--reasoning-parser", o->reasoning_parser, false, &out->reasoning, err);
 }
 
 quire_err options_engine(const quire_options *o, engine_options *out, quire_error *err) {
@@ -207,7 +207,7 @@ bool options_tiers_last(const quire_options *o) {
 }
 
 /* Checks every option that has a row, and what two of them say together. */
-static quire_err check(const quire_options *o, quire_error *err) {
+static quire_err engine_config_check(const quire_options *o, quire_error *err) {
     TRY(flags_check(engine_flags, o, err));
     if ((o->tier_host_bytes > 0 || options_tiers_last(o)) && o->prefix_cache == QUIRE_PREFIX_CACHE_NONE) {
         return err_set(
@@ -234,8 +234,8 @@ quire_err options_read(const quire_options *given, quire_options *out, quire_err
                 size, i, sizeof *out);
         }
     }
-    *out = defaults();
+    *out = engine_config_defaults();
     memcpy(out, given, size < sizeof *out ? size : sizeof *out);
     out->size = sizeof *out;
-    return check(out, err);
+    return engine_config_check(out, err);
 }

@@ -57,7 +57,7 @@ static const model_file *template_files(const engine_parts *p, const model_file 
 
 /* The templates beside the default one. One that is not understood is left out, with a
  * warning. */
-static quire_err add_templates(engine_parts *p, const model_file *f, quire_error *err) {
+static quire_err engine_parts_add_templates(engine_parts *p, const model_file *f, quire_error *err) {
     for (size_t i = 0; i < model_file_n_templates(f); i++) {
         chat_source s;
         quire_error why = {0};
@@ -76,7 +76,7 @@ static quire_err add_templates(engine_parts *p, const model_file *f, quire_error
 
 /* The formats of responses by the marks in the template, and in the one for tools. The
  * forms of our own have none. */
-static void find_formats(engine_parts *p, const quire_options *o, const model_file *f) {
+static void engine_parts_find_formats(engine_parts *p, const quire_options *o, const model_file *f) {
     bool is_own = strcmp(p->chat.name, "model") == 0;
     str text = o->chat_template != NULL ? str_of(o->chat_template)
                : is_own                 ? model_file_chat_template(f)
@@ -147,11 +147,11 @@ static quire_err open_text(engine_parts *p, const quire_options *o, const model_
                  "--chat-template gives another",
                  refused.message, p->chat.name);
     }
-    TRY(o->chat_template == NULL ? add_templates(p, template_files(p, f), err) : QUIRE_OK);
+    TRY(o->chat_template == NULL ? engine_parts_add_templates(p, template_files(p, f), err) : QUIRE_OK);
     if (p->tokenizer != NULL && chat_start_print(&p->chat, p->tokenizer, &p->chat_start) != QUIRE_OK) {
         return err_set(err, QUIRE_NO_MEMORY, -1, "out of memory");
     }
-    find_formats(p, o, template_files(p, f));
+    engine_parts_find_formats(p, o, template_files(p, f));
     return options_formats(o, &p->formats, err);
 }
 
@@ -202,8 +202,9 @@ static quire_err complete_ends(engine_parts *p, model_desc *d, quire_error *err)
 
 /* Opens the text and loads the weights, from the model's own files or their packed form,
  * once check has nothing against it. The weights last: they take the time. */
-static quire_err open_model(engine_parts *p, const quire_options *o, const engine_parts_check *check,
-                            model_file *f, int32_t *max_len, quire_error *err) {
+static quire_err engine_parts_open_model(engine_parts *p, const quire_options *o,
+                                         const engine_parts_check *check, model_file *f, int32_t *max_len,
+                                         quire_error *err) {
     model_desc d;
     TRY(model_describe(f, &d, err));
     TRY(options_max_model_len(o, &d, max_len, err));
@@ -260,7 +261,8 @@ static quire_err plan_pages(engine_parts *p, const quire_options *o, const kv_mo
 
 /* Allocates as many pages as fit; without --max-model-len the longest sequence is limited
  * to what the pool holds. */
-static quire_err open_pages(engine_parts *p, const quire_options *o, int32_t *max_len, quire_error *err) {
+static quire_err engine_parts_open_pages(engine_parts *p, const quire_options *o, int32_t *max_len,
+                                         quire_error *err) {
     backend *b = p->model.b;
     const kv_layout *layout = &p->model.layout;
     step_limits limits = {.max_rows = o->max_batched_tokens,
@@ -300,7 +302,8 @@ typedef struct prefix_list {
 } prefix_list;
 
 /* Appends the ids of one prefix to the empty *out. */
-static quire_err read_ids(const quire_prefix *p, const tokenizer *t, token_list *out, quire_error *err) {
+static quire_err engine_parts_read_ids(const quire_prefix *p, const tokenizer *t, token_list *out,
+                                       quire_error *err) {
     if (!p->ids) {
         if (!t) {
             return err_set(
@@ -346,7 +349,7 @@ static quire_err read_prefixes(const quire_options *o, const tokenizer *t, int32
     }
     for (int32_t i = 0; i < o->n_public_prefixes; i++) {
         token_list *ids = &out->ids[out->n++];
-        TRY(read_ids(&o->public_prefixes[i], t, ids, err));
+        TRY(engine_parts_read_ids(&o->public_prefixes[i], t, ids, err));
         TRY(check_ids(ids, o->page_tokens, n_vocab, err));
         out->list[i] = (engine_prefix){ids->ids, (int32_t)ids->n};
     }
@@ -444,11 +447,11 @@ quire_err engine_parts_open(const quire_options *options, const engine_ablations
     }
     TRY(options_open_file(o, &f, err));
     quire_err r = read_defaults(p, o, f, err);
-    r = r ? r : open_model(p, o, check, f, &max_len, err);
+    r = r ? r : engine_parts_open_model(p, o, check, f, &max_len, err);
     model_file_close(f);
     TRY(r);
     own.max_batched_tokens = options_max_rows(o, max_len);
-    TRY(open_pages(p, o, &max_len, err));
+    TRY(engine_parts_open_pages(p, o, &max_len, err));
     TRY(speculation_open(&p->speculation, o,
                          (int64_t)(p->info.n_pages / p->model.layout.n_groups) * o->page_tokens, max_len,
                          err));

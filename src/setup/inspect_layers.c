@@ -41,7 +41,7 @@ static bool are_places_alike(const model_desc *d, const layer_desc *a, const lay
 
 /* Whether a layer differs from the one in front of it in the number of its cache at
  * most. */
-static bool goes_on(const model_desc *d, int32_t i) {
+static bool inspect_layers_goes_on(const model_desc *d, int32_t i) {
     const layer_desc *a = &d->layers[i - 1], *b = &d->layers[i];
     return a->rope == b->rope && a->n_heads == b->n_heads && a->window == b->window && a->chunk == b->chunk &&
            a->d_ff == b->d_ff && a->n_experts == b->n_experts && are_places_alike(d, a, b, 0) &&
@@ -51,7 +51,7 @@ static bool goes_on(const model_desc *d, int32_t i) {
 /* The last layer of the run that begins with `first`. */
 static int32_t run_end(const model_desc *d, int32_t first) {
     int32_t last = first;
-    while (last + 1 < d->n_layers && goes_on(d, last + 1)) {
+    while (last + 1 < d->n_layers && inspect_layers_goes_on(d, last + 1)) {
         last++;
     }
     return last;
@@ -59,7 +59,7 @@ static int32_t run_end(const model_desc *d, int32_t first) {
 
 /* ---- for people ---- */
 
-static void range(int32_t first, int32_t last, char out[MAX_CELL]) {
+static void inspect_layers_range(int32_t first, int32_t last, char out[MAX_CELL]) {
     (void)snprintf(out, MAX_CELL, first == last ? "%d" : "%d-%d", (int)first, (int)last);
 }
 
@@ -98,7 +98,7 @@ static void caches_of_run(const model_desc *d, int32_t first, int32_t last, char
     for (int k = 0; k < 2; k++) {
         char one[MAX_CELL];
         if (a->caches[k] >= 0) {
-            range(a->caches[k], b->caches[k], one);
+            inspect_layers_range(a->caches[k], b->caches[k], one);
             n += snprintf(out + n, MAX_CELL - (size_t)n, "%s%.24s", n > 0 ? ", " : "", one);
         }
     }
@@ -110,10 +110,10 @@ static quire_err write_layers(strbuf *b, const model_desc *d) {
         const layer_desc *l = &d->layers[i];
         char layers[MAX_CELL], visible[MAX_CELL], rope[MAX_CELL] = "-", caches[MAX_CELL], ff[2 * MAX_CELL];
         int32_t last = run_end(d, i);
-        range(i, last, layers);
+        inspect_layers_range(i, last, layers);
         sees(l, visible);
         if (l->rope >= 0) {
-            range(l->rope, l->rope, rope);
+            inspect_layers_range(l->rope, l->rope, rope);
         }
         caches_of_run(d, i, last, caches);
         feed_forward(d, l, ff);
@@ -136,7 +136,7 @@ static quire_err add_users(strbuf *b, const model_desc *d, int32_t cache) {
         while (last + 1 < d->n_layers && uses(&d->layers[last + 1], cache)) {
             last++;
         }
-        range(i, last, text);
+        inspect_layers_range(i, last, text);
         TRY(strbuf_addf(b, "%s%s", before, text));
         before = ", ";
         i = last;
@@ -181,16 +181,16 @@ static quire_err write_caches(strbuf *b, const model_desc *d, const kv_layout *l
         const cache_desc *c = &d->caches[i];
         char caches[MAX_CELL], window[MAX_CELL] = "-", types[MAX_CELL];
         int32_t last = cache_run_end(d, i);
-        range(i, last, caches);
+        inspect_layers_range(i, last, caches);
         if (c->window > 0) {
-            range(c->window, c->window, window);
+            inspect_layers_range(c->window, c->window, window);
         }
         planes(&l->caches[i], types);
         TRY(strbuf_addf(b, "  %-15s  %-6s  %5d  %3d  %5d  %-6s  %-10s  ", caches, kinds[c->kind],
                         (int)c->n_kv_heads, (int)(c->kind == LAYER_LATENT ? c->d_latent : c->d_key),
                         (int)c->d_value, window, types));
         if (last > i) {
-            range(only_user(d, i), only_user(d, last), caches);
+            inspect_layers_range(only_user(d, i), only_user(d, last), caches);
             TRY(strbuf_add_str(b, caches));
         } else {
             TRY(add_users(b, d, i));
@@ -214,16 +214,16 @@ quire_err inspect_layers_text(strbuf *b, const model_desc *d, const kv_layout *l
 
 /* ---- for programs ---- */
 
-static void add_int(json_out *o, const char *name, int64_t v) {
+static void inspect_layers_add_int(json_out *o, const char *name, int64_t v) {
     json_int(json_name(o, name), v);
 }
 
 static void add_layer(json_out *o, const model_desc *d, const layer_desc *l) {
     json_begin(json_item(o), '{');
-    add_int(o, "n_heads", l->n_heads);
-    add_int(o, "window", l->window);
-    add_int(o, "chunk", l->chunk);
-    add_int(o, "rope", l->rope);
+    inspect_layers_add_int(o, "n_heads", l->n_heads);
+    inspect_layers_add_int(o, "window", l->window);
+    inspect_layers_add_int(o, "chunk", l->chunk);
+    inspect_layers_add_int(o, "rope", l->rope);
     json_begin(json_name(o, "caches"), '[');
     for (int k = 0; k < 2; k++) {
         if (l->caches[k] >= 0) {
@@ -231,9 +231,9 @@ static void add_layer(json_out *o, const model_desc *d, const layer_desc *l) {
         }
     }
     json_end(o, ']');
-    add_int(o, "d_ff", l->d_ff);
-    add_int(o, "n_experts", l->n_experts);
-    add_int(o, "d_expert", l->n_experts > 0 ? d->moe.d_expert : 0);
+    inspect_layers_add_int(o, "d_ff", l->d_ff);
+    inspect_layers_add_int(o, "n_experts", l->n_experts);
+    inspect_layers_add_int(o, "d_expert", l->n_experts > 0 ? d->moe.d_expert : 0);
     json_end(o, '}');
 }
 
@@ -247,12 +247,12 @@ static void add_cache(json_out *o, const model_desc *d, const kv_layout *l, int3
     const cache_desc *c = &d->caches[i];
     json_begin(json_item(o), '{');
     json_cstr(json_name(o, "kind"), kinds[c->kind]);
-    add_int(o, "n_kv_heads", c->n_kv_heads);
-    add_int(o, "d_key", c->d_key);
-    add_int(o, "d_value", c->d_value);
-    add_int(o, "window", c->window);
-    add_int(o, "d_latent", c->d_latent);
-    add_int(o, "state_bytes", c->state_bytes);
+    inspect_layers_add_int(o, "n_kv_heads", c->n_kv_heads);
+    inspect_layers_add_int(o, "d_key", c->d_key);
+    inspect_layers_add_int(o, "d_value", c->d_value);
+    inspect_layers_add_int(o, "window", c->window);
+    inspect_layers_add_int(o, "d_latent", c->d_latent);
+    inspect_layers_add_int(o, "state_bytes", c->state_bytes);
     json_begin(json_name(o, "planes"), '[');
     if (c->kind != LAYER_STATE) {
         add_plane(o, &l->caches[i].key);
@@ -285,7 +285,7 @@ void inspect_layers_json(json_out *o, const model_desc *d, const kv_layout *l) {
         json_begin(json_item(o), '{');
         json_cstr(json_name(o, "kind"), ropes[d->ropes[i].kind]);
         json_number(json_name(o, "base"), (double)d->ropes[i].theta);
-        add_int(o, "n_dims", d->ropes[i].n_dims);
+        inspect_layers_add_int(o, "n_dims", d->ropes[i].n_dims);
         json_end(o, '}');
     }
     json_end(o, ']');

@@ -64,7 +64,7 @@ static quire_err add_vocabulary(strbuf *b, const vocab *v) {
 
 /* The end tokens that an engine takes. Of a vocabulary that this build cannot use, what
  * its file contains. */
-static quire_err fill_ends(const model_file *f, summary *s, quire_error *err) {
+static quire_err model_inspect_fill_ends(const model_file *f, summary *s, quire_error *err) {
     tokenizer *t = NULL;
     quire_error why = {0};
     if (tokenizer_open(model_file_vocab(f), &t, &why) == QUIRE_NO_MEMORY) {
@@ -107,7 +107,7 @@ static quire_err fill_texts(const model_file *f, summary *s) {
 
 /* Adds the plan of a pool after those of larger pages, so that types whose pages are
  * alike follow each other. */
-static void add_kv(const quire_options *o, summary *s, const kv_layout *l) {
+static void model_inspect_add_kv(const quire_options *o, summary *s, const kv_layout *l) {
     const int64_t n = pool_plan_pages(&s->plan, l);
     int at = s->n_kv++;
     for (; at > 0 && s->kv[at - 1].layout.page_bytes < l->page_bytes; at--) {
@@ -130,12 +130,13 @@ static quire_err fill_kv(const quire_options *o, summary *s, quire_error *err) {
             continue;
         }
         TRY(e);
-        add_kv(o, s, &l);
+        model_inspect_add_kv(o, s, &l);
     }
     return QUIRE_OK;
 }
 
-static quire_err fill(const quire_options *o, const model_file *f, summary *s, quire_error *err) {
+static quire_err model_inspect_fill(const quire_options *o, const model_file *f, summary *s,
+                                    quire_error *err) {
     s->f = f;
     s->page_tokens = o->page_tokens;
     TRY(model_describe(f, &s->d, err));
@@ -144,7 +145,7 @@ static quire_err fill(const quire_options *o, const model_file *f, summary *s, q
     TRY(options_max_model_len(o, &s->d, &s->max_len, err));
     s->kv_is_asked = o->kv_dtype != QUIRE_KV_AUTO || o->kv_dtype_values != QUIRE_KV_AUTO;
     fill_plan(o, s);
-    TRY(fill_ends(f, s, err));
+    TRY(model_inspect_fill_ends(f, s, err));
     quire_err e = fill_texts(f, s);
     if (e != QUIRE_OK) {
         return err_set(err, e, -1, "out of memory for the summary");
@@ -254,7 +255,7 @@ static quire_err write_pooling(strbuf *b, const model_desc *d) {
     return strbuf_addf(b, "%s\n", p->normalise ? ", normalised" : "");
 }
 
-static quire_err write_text(strbuf *b, const summary *s) {
+static quire_err model_inspect_write_text(strbuf *b, const summary *s) {
     const model_desc *d = &s->d;
     const layer_desc *l = desc_attention_layer(d);
     const cache_desc *c = l != NULL ? &d->caches[l->caches[0]] : &(const cache_desc){0};
@@ -282,79 +283,79 @@ static quire_err write_text(strbuf *b, const summary *s) {
     return write_memory(b, s);
 }
 
-static void add_int(json_out *o, const char *name, int64_t v) {
+static void model_inspect_add_int(json_out *o, const char *name, int64_t v) {
     json_int(json_name(o, name), v);
 }
 
-static void add_text(json_out *o, const char *name, const char *v) {
+static void model_inspect_add_text(json_out *o, const char *name, const char *v) {
     json_cstr(json_name(o, name), v);
 }
 
 static void write_plan(json_out *o, const summary *s, int i) {
     const kv_layout *l = &s->kv[i].layout;
     json_begin(json_item(o), '{');
-    add_text(o, "kv_dtype", l->type_name);
-    add_int(o, "token_bytes", kv_layout_token_bytes(l));
-    add_int(o, "page_bytes", l->page_bytes);
-    add_int(o, "n_pages", s->kv[i].n_pages);
-    add_int(o, "n_tokens", s->kv[i].n_pages / l->n_groups * l->page_tokens);
-    add_int(o, "full_length_requests", requests_held(s, i, s->max_len));
+    model_inspect_add_text(o, "kv_dtype", l->type_name);
+    model_inspect_add_int(o, "token_bytes", kv_layout_token_bytes(l));
+    model_inspect_add_int(o, "page_bytes", l->page_bytes);
+    model_inspect_add_int(o, "n_pages", s->kv[i].n_pages);
+    model_inspect_add_int(o, "n_tokens", s->kv[i].n_pages / l->n_groups * l->page_tokens);
+    model_inspect_add_int(o, "full_length_requests", requests_held(s, i, s->max_len));
     json_end(o, '}');
 }
 
-static void write_description(json_out *o, const summary *s) {
+static void model_inspect_write_description(json_out *o, const summary *s) {
     const model_desc *d = &s->d;
-    add_text(o, "model", s->path.p);
-    add_text(o, "format", model_file_format(s->f) == MODEL_GGUF ? "gguf" : "huggingface");
+    model_inspect_add_text(o, "model", s->path.p);
+    model_inspect_add_text(o, "format", model_file_format(s->f) == MODEL_GGUF ? "gguf" : "huggingface");
     json_bool(json_name(o, "packed"), d->is_packed);
-    add_text(o, "architecture", d->architecture);
-    add_text(o, "name", s->name.p);
-    add_int(o, "n_layers", d->n_layers);
-    add_int(o, "d_model", d->d_model);
+    model_inspect_add_text(o, "architecture", d->architecture);
+    model_inspect_add_text(o, "name", s->name.p);
+    model_inspect_add_int(o, "n_layers", d->n_layers);
+    model_inspect_add_int(o, "d_model", d->d_model);
     const layer_desc *l = desc_attention_layer(d);
     const cache_desc *c = l != NULL ? &d->caches[l->caches[0]] : &(const cache_desc){0};
-    add_int(o, "n_heads", l != NULL ? l->n_heads : 0);
-    add_int(o, "n_kv_heads", c->n_kv_heads);
-    add_int(o, "d_head", c->d_key);
-    add_int(o, "d_ff", desc_widest_ff(d));
-    add_int(o, "n_vocab", d->n_vocab);
-    add_int(o, "max_positions", d->max_positions);
+    model_inspect_add_int(o, "n_heads", l != NULL ? l->n_heads : 0);
+    model_inspect_add_int(o, "n_kv_heads", c->n_kv_heads);
+    model_inspect_add_int(o, "d_head", c->d_key);
+    model_inspect_add_int(o, "d_ff", desc_widest_ff(d));
+    model_inspect_add_int(o, "n_vocab", d->n_vocab);
+    model_inspect_add_int(o, "max_positions", d->max_positions);
     json_bool(json_name(o, "tied_embeddings"), d->tied_embeddings);
-    add_int(o, "n_params", d->n_params);
-    add_int(o, "weight_bytes", d->weight_bytes);
-    add_int(o, "n_next_token_layers", d->n_next_token_layers);
-    add_int(o, "n_left_out", d->n_left_out);
-    add_text(o, "left_out_names", d->left_out_names);
-    add_int(o, "left_out_bytes", d->left_out_bytes);
+    model_inspect_add_int(o, "n_params", d->n_params);
+    model_inspect_add_int(o, "weight_bytes", d->weight_bytes);
+    model_inspect_add_int(o, "n_next_token_layers", d->n_next_token_layers);
+    model_inspect_add_int(o, "n_left_out", d->n_left_out);
+    model_inspect_add_text(o, "left_out_names", d->left_out_names);
+    model_inspect_add_int(o, "left_out_bytes", d->left_out_bytes);
     if (d->pooling.kind != POOLING_NONE) {
-        add_text(o, "pooling", poolings[d->pooling.kind]);
+        model_inspect_add_text(o, "pooling", poolings[d->pooling.kind]);
         json_bool(json_name(o, "normalize"), d->pooling.normalise);
-        add_int(o, "n_row", desc_pooled_width(d));
-        add_int(o, "n_scores", d->pooling.n_scores);
+        model_inspect_add_int(o, "n_row", desc_pooled_width(d));
+        model_inspect_add_int(o, "n_scores", d->pooling.n_scores);
     }
     json_begin(json_name(o, "weight_bytes_by_type"), '{');
     for (int t = 0; t < N_DTYPES; t++) {
         if (s->d.weight_bytes_of[t] > 0) {
-            add_int(o, dtype_flag_name((dtype)t), s->d.weight_bytes_of[t]);
+            model_inspect_add_int(o, dtype_flag_name((dtype)t), s->d.weight_bytes_of[t]);
         }
     }
     json_end(o, '}');
 }
 
-static quire_err write_json(strbuf *b, const summary *s) {
+static quire_err model_inspect_write_json(strbuf *b, const summary *s) {
     json_out o = {.to = b, .indent = 2};
     json_begin(&o, '{');
-    write_description(&o, s);
+    model_inspect_write_description(&o, s);
     inspect_layers_json(&o, &s->d, own_layout(s));
-    add_text(&o, "compute", compute_name(s->compute));
-    add_text(&o, "kv_dtype", own_layout(s)->type_name);
-    add_text(&o, "vocabulary", s->vocabulary.p);
+    model_inspect_add_text(&o, "compute", compute_name(s->compute));
+    model_inspect_add_text(&o, "kv_dtype", own_layout(s)->type_name);
+    model_inspect_add_text(&o, "vocabulary", s->vocabulary.p);
     answer_ends_json(&s->ends, json_name(&o, "end_tokens"));
     json_bool(json_name(&o, "chat_template"), model_file_chat_template(s->f).n > 0);
-    add_int(&o, "page_tokens", s->page_tokens);
-    add_int(&o, "free_bytes", s->plan.room.bytes);
+    model_inspect_add_int(&o, "page_tokens", s->page_tokens);
+    model_inspect_add_int(&o, "free_bytes", s->plan.room.bytes);
     json_number(json_name(&o, "memory_utilization"), s->plan.utilization);
-    add_text(&o, "pool_plan", s->pool_plan.p);
+    model_inspect_add_text(&o, "pool_plan", s->pool_plan.p);
     json_begin(json_name(&o, "memory_plan"), '[');
     for (int i = 0; i < s->n_kv; i++) {
         write_plan(&o, s, i);
@@ -373,9 +374,9 @@ quire_err quire_inspect(const quire_options *given, bool json, char **text, quir
     TRY(options_read(given, o, err));
     TRY(options_open_file(o, &f, err));
     summary s = {0};
-    quire_err e = fill(o, f, &s, err);
+    quire_err e = model_inspect_fill(o, f, &s, err);
     if (e == QUIRE_OK) {
-        e = json ? write_json(&b, &s) : write_text(&b, &s);
+        e = json ? model_inspect_write_json(&b, &s) : model_inspect_write_text(&b, &s);
         if (e != QUIRE_OK) {
             err_set(err, e, -1, "out of memory for the summary");
         }

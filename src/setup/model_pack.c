@@ -4,7 +4,7 @@
 #include "setup/engine_config.h"
 #include "setup/model_image.h"
 
-static quire_err no_memory(quire_error *err) {
+static quire_err model_pack_no_memory(quire_error *err) {
     return err_set(err, QUIRE_NO_MEMORY, -1, "out of memory for the packed model");
 }
 
@@ -23,15 +23,15 @@ static quire_err add_metadata(packed_image *image, const model_file *f, quire_er
 }
 
 /* Loads the model into b and writes it. */
-static quire_err write_model(model_file *f, backend *b, packed_image *image, const char *path,
-                             quire_error *err) {
+static quire_err model_pack_write_model(model_file *f, backend *b, packed_image *image, const char *path,
+                                        quire_error *err) {
     packed_writer *w;
     model *m = NULL;
     TRY(packed_writer_open(path, &w, err)); /* before the time is spent */
     quire_err e = model_open_image(f, b, 1, image, &m, err);
     e = e != QUIRE_OK ? e : add_metadata(image, f, err);
     if (e == QUIRE_OK && packed_image_finish(image) != QUIRE_OK) {
-        e = no_memory(err);
+        e = model_pack_no_memory(err);
     }
     if (e == QUIRE_OK) {
         e = packed_writer_finish(w, image, err);
@@ -42,8 +42,8 @@ static quire_err write_model(model_file *f, backend *b, packed_image *image, con
     return e;
 }
 
-static quire_err pack(const quire_options *o, model_file *f, const char *path, int64_t *n_bytes,
-                      quire_error *err) {
+static quire_err model_pack_do(const quire_options *o, model_file *f, const char *path, int64_t *n_bytes,
+                               quire_error *err) {
     model_desc d;
     compute_mode compute;
     backend *b;
@@ -59,12 +59,12 @@ static quire_err pack(const quire_options *o, model_file *f, const char *path, i
                        "--compute fp8 checks a checkpoint, and packs none: pack it for f32, bf16 or int8");
     }
     if (packed_image_open(compute, &image) != QUIRE_OK) {
-        return no_memory(err);
+        return model_pack_no_memory(err);
     }
     backend_options bo = {.compute = compute, .isa = o->isa, .n_threads = o->n_threads};
     quire_err e = backend_cpu_open(&bo, &b, err);
     if (e == QUIRE_OK) {
-        e = write_model(f, b, image, path, err);
+        e = model_pack_write_model(f, b, image, path, err);
         *n_bytes = (int64_t)packed_image_bytes(image);
         b->ops->close(b);
     }
@@ -77,7 +77,7 @@ quire_err quire_pack(const quire_options *o, const char *path, int64_t *n_bytes,
     quire_options own;
     TRY(options_read(o, &own, err));
     TRY(options_open_file(&own, &f, err));
-    quire_err e = pack(&own, f, path, n_bytes, err);
+    quire_err e = model_pack_do(&own, f, path, n_bytes, err);
     model_file_close(f);
     return e;
 }

@@ -35,7 +35,7 @@ struct pack_keeper {
 
 /* Names the entry, with the absolute path of the model, links unresolved, for listings of
  * the cache. */
-static quire_err add_key(pack_keeper *k) {
+static quire_err pack_keep_add_key(pack_keeper *k) {
     const char *path = model_file_path(k->what.source);
     char here[4096];
     strbuf whole = {0};
@@ -47,19 +47,19 @@ static quire_err add_key(pack_keeper *k) {
     return e;
 }
 
-static quire_err begin(pack_keeper *k) {
+static quire_err pack_keep_begin(pack_keeper *k) {
     TRY(image_metadata(k->what.image, k->what.source, k->what.t, &k->err));
-    TRY(add_key(k));
+    TRY(pack_keep_add_key(k));
     return packed_image_measure(k->what.image, &k->n_blocks);
 }
 
-static quire_err place(pack_keeper *k) {
+static quire_err pack_keep_place(pack_keeper *k) {
     TRY(packed_image_seal(k->what.image));
     return pack_entry_open(k->what.cache, k->what.key, (int64_t)packed_image_bytes(k->what.image), &k->entry,
                            &k->err);
 }
 
-static quire_err write_some(pack_keeper *k) {
+static quire_err pack_keep_write_some(pack_keeper *k) {
     uint64_t left = packed_image_bytes(k->what.image) - k->at, n = left < PACKED_BLOCK ? left : PACKED_BLOCK;
     if (n > 0) {
         TRY(pack_entry_write(k->entry, k->what.image, k->at, n, &k->err));
@@ -75,10 +75,10 @@ static quire_err write_some(pack_keeper *k) {
 }
 
 /* One step of at most PACKED_BLOCK bytes. */
-static quire_err step(pack_keeper *k) {
+static quire_err pack_keep_step(pack_keeper *k) {
     if (k->phase == KEEP_METADATA) {
         k->phase = KEEP_CHECKSUMS;
-        return begin(k);
+        return pack_keep_begin(k);
     }
     if (k->phase == KEEP_CHECKSUMS && k->block < k->n_blocks) {
         packed_image_hash(k->what.image, k->block++);
@@ -86,15 +86,15 @@ static quire_err step(pack_keeper *k) {
     }
     if (k->phase == KEEP_CHECKSUMS) {
         k->phase = KEEP_BYTES;
-        return place(k);
+        return pack_keep_place(k);
     }
-    return write_some(k);
+    return pack_keep_write_some(k);
 }
 
 /* Steps until all is written or failed, or stop is set. */
-static void run(pack_keeper *k, const _Atomic bool *stop) {
+static void pack_keep_run(pack_keeper *k, const _Atomic bool *stop) {
     while (k->phase != KEEP_ENDED && (stop == NULL || !atomic_load(stop))) {
-        quire_err e = step(k);
+        quire_err e = pack_keep_step(k);
         if (e == QUIRE_OK) {
             continue;
         }
@@ -116,12 +116,12 @@ static void wait_before(pack_keeper *k) {
     pthread_mutex_unlock(&k->mutex);
 }
 
-static void *keep(void *argument) {
+static void *pack_keep_do(void *argument) {
     pack_keeper *k = argument;
     /* where the system refuses, it is as any thread */
     (void)pthread_setschedparam(pthread_self(), SCHED_IDLE, &(struct sched_param){0});
     wait_before(k);
-    run(k, &k->stop);
+    pack_keep_run(k, &k->stop);
     return NULL;
 }
 
@@ -136,7 +136,7 @@ pack_keeper *pack_keeper_open(const pack_keep *what) {
     pthread_cond_init(&k->wake, NULL);
     sigfillset(&all);
     pthread_sigmask(SIG_SETMASK, &all, &before); /* the program's threads handle signals */
-    int failed = pthread_create(&k->thread, NULL, keep, k);
+    int failed = pthread_create(&k->thread, NULL, pack_keep_do, k);
     pthread_sigmask(SIG_SETMASK, &before, NULL);
     if (failed != 0) {
         pthread_cond_destroy(&k->wake);
@@ -162,7 +162,7 @@ void pack_keeper_close(pack_keeper *k) {
     pthread_mutex_unlock(&k->mutex);
     pthread_join(k->thread, NULL);
     if (left_of(k) <= PACK_LEFT_BYTES) {
-        run(k, NULL);
+        pack_keep_run(k, NULL);
     } else {
         log_line(LOG_INFO, "the packed form of this model is not kept: %.1f GB of it were not written yet",
                  (double)left_of(k) / 1e9);

@@ -22,7 +22,7 @@ static void check_block(void *context, int32_t task, int32_t worker) {
     }
 }
 
-static bool is_whole(const model_file *f, backend *b) {
+static bool pack_start_is_whole(const model_file *f, backend *b) {
     check c = {.f = f};
     int32_t n = packed_n_blocks(f);
     if (b->ops->run_tasks != NULL) {
@@ -49,7 +49,7 @@ static bool find_entry(pack_start *s, backend *b) {
         log_line(LOG_WARN, "pack cache: %s; it is made again", err.message);
         return false;
     }
-    if (!is_whole(f, b)) {
+    if (!pack_start_is_whole(f, b)) {
         log_line(LOG_WARN, "pack cache: %s: its bytes are not those that were written; it is made again",
                  model_file_path(f));
         pack_cache_remove(&s->cache, s->key);

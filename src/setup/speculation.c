@@ -38,7 +38,7 @@ static const struct {
 };
 #undef AT
 
-static quire_err read_number(const json_member *m, draft_options *out, quire_error *err) {
+static quire_err speculation_read_number(const json_member *m, draft_options *out, quire_error *err) {
     size_t i = 0, n = sizeof numbers / sizeof *numbers;
     while (i < n && strcmp(numbers[i].name, m->name) != 0) {
         i++;
@@ -76,7 +76,7 @@ static quire_err read_choice(const json_member *m, const char *const *names, int
 }
 
 /* Reads the member "model", once the method is known. */
-static quire_err read_model(const json_value *o, speculation *s, quire_error *err) {
+static quire_err speculation_read_model(const json_value *o, speculation *s, quire_error *err) {
     const json_value *v = json_get(o, "model");
     if (s->draft.method != DRAFT_METHOD_MODEL) {
         return json_has(o, "model")
@@ -106,7 +106,7 @@ static quire_err settle_lookup(draft_options *d, quire_error *err) {
     return QUIRE_OK;
 }
 
-static quire_err read_object(const json_value *o, speculation *s, quire_error *err) {
+static quire_err speculation_read_object(const json_value *o, speculation *s, quire_error *err) {
     static const char *const methods[] = {[DRAFT_METHOD_NGRAM] = "ngram",
                                           [DRAFT_METHOD_SUFFIX] = "suffix",
                                           [DRAFT_METHOD_MODEL] = "draft_model"};
@@ -123,7 +123,7 @@ static quire_err read_object(const json_value *o, speculation *s, quire_error *e
         } else if (strcmp(m.name, "rejection_sample_method") == 0) {
             TRY(read_choice(&m, rules, sizeof rules / sizeof *rules, "exact or standard", &rule, err));
         } else if (strcmp(m.name, "model") != 0) {
-            TRY(read_number(&m, &s->draft, err));
+            TRY(speculation_read_number(&m, &s->draft, err));
         }
     }
     if (method == DRAFT_METHOD_NONE) {
@@ -132,7 +132,7 @@ static quire_err read_object(const json_value *o, speculation *s, quire_error *e
     s->draft.method = (draft_method)method;
     s->draft.rule = (draft_rule)rule;
     TRY(settle_lookup(&s->draft, err));
-    return read_model(o, s, err);
+    return speculation_read_model(o, s, err);
 }
 
 quire_err speculation_read(const quire_options *o, speculation *out, quire_error *err) {
@@ -147,15 +147,15 @@ quire_err speculation_read(const quire_options *o, speculation *out, quire_error
         QUIRE_OK) {
         return err_set(err, QUIRE_INVALID, -1, FLAG ": not valid JSON at byte %zu: %s", fault.at, fault.what);
     }
-    quire_err e = read_object(config, out, err);
+    quire_err e = speculation_read_object(config, out, err);
     json_drop(config);
     return e;
 }
 
 /* Loads the model, for sequences as long as the target's or, where it can have fewer
  * tokens, its own. */
-static quire_err open_model(speculation *s, const quire_options *o, model_file *f, int32_t *max_len,
-                            quire_error *err) {
+static quire_err speculation_open_model(speculation *s, const quire_options *o, model_file *f,
+                                        int32_t *max_len, quire_error *err) {
     model_desc d;
     TRY(model_describe(f, &d, err));
     *max_len = d.max_positions < *max_len ? d.max_positions : *max_len;
@@ -174,7 +174,7 @@ quire_err speculation_open(speculation *s, const quire_options *o, int64_t n_tok
     own.kv_dtype = own.kv_dtype_values = QUIRE_KV_AUTO;
     own.hf_overrides = own.override_kv = own.quantization = NULL; /* they are the target's */
     TRY(options_open_file(&own, &f, err));
-    quire_err r = open_model(s, &own, f, &max_len, err);
+    quire_err r = speculation_open_model(s, &own, f, &max_len, err);
     model_file_close(f);
     TRY(r);
     loaded_model *l = &s->model;

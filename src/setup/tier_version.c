@@ -51,7 +51,7 @@ static uint64_t hash_cache(uint64_t h, const cache_desc *c) {
     return hash_text(h, text);
 }
 
-static uint64_t hash_blocks(uint64_t h, const block_desc *b) {
+static uint64_t tier_version_hash_blocks(uint64_t h, const block_desc *b) {
     char text[512];
     (void)snprintf(
         text, sizeof text,
@@ -83,7 +83,7 @@ static uint64_t hash_description(const model_desc *d) {
     (void)snprintf(text, sizeof text, "%s %d %d %d %a %a %d %d", d->architecture, d->n_layers, d->d_model,
                    d->n_vocab, (double)d->norm_eps, (double)d->attention_scale, (int)d->activation,
                    d->tied_embeddings);
-    uint64_t h = hash_moe(hash_blocks(hash_text(0, text), &d->blocks), &d->moe);
+    uint64_t h = hash_moe(tier_version_hash_blocks(hash_text(0, text), &d->blocks), &d->moe);
     for (int32_t i = 0; i < d->n_ropes; i++) {
         h = hash_rope(h, &d->ropes[i]);
     }

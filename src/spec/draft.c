@@ -5,7 +5,7 @@
 
 #define MAX_PAUSES 5 /* doublings of a pause: 1, 2, 4, 8, 16 steps */
 
-static int32_t min_i32(int32_t a, int32_t b) {
+static int32_t draft_min_i32(int32_t a, int32_t b) {
     return a < b ? a : b;
 }
 
@@ -19,7 +19,7 @@ bool draft_by_rejection(const draft_options *o, const sampling_params *p) {
 }
 
 /* Whether tokens can be truncated: a recurrent state cannot be rolled back. */
-static quire_err check_layers(const kv_layout *l, quire_error *err) {
+static quire_err draft_check_layers(const kv_layout *l, quire_error *err) {
     for (int32_t g = 0; g < l->n_groups; g++) {
         layer_kind kind = l->groups[g].kind;
         if (kind != LAYER_FULL && kind != LAYER_WINDOW) {
@@ -44,10 +44,10 @@ quire_err draft_open(const draft_options *o, const draft_target *t, drafter **ou
         return err_set(err, QUIRE_INVALID, -1, "%d speculative tokens: must be from 1 to %d",
                        (int)o->n_tokens, DRAFT_MAX);
     }
-    TRY(check_layers(t->layout, err));
+    TRY(draft_check_layers(t->layout, err));
     switch (o->method) {
     case DRAFT_METHOD_MODEL:
-        TRY(check_layers(o->model.layout, err));
+        TRY(draft_check_layers(o->model.layout, err));
         return draft_model_open(o, t, out, err);
     case DRAFT_METHOD_SUFFIX:
         return draft_suffix_open(o, out);
@@ -64,8 +64,8 @@ bool draft_want(draft_seq *s, const draft_options *o, int32_t room) {
         return false;
     }
     s->length = s->length == 0 ? o->n_tokens : s->length;
-    s->wanted = (draft_bounds){.nodes = min_i32(room, min_i32(o->n_tokens, s->length * width)),
-                               .depth = min_i32(room, s->length),
+    s->wanted = (draft_bounds){.nodes = draft_min_i32(room, draft_min_i32(o->n_tokens, s->length * width)),
+                               .depth = draft_min_i32(room, s->length),
                                .width = width};
     return true;
 }
@@ -86,7 +86,7 @@ static float surely_first(const draft_seq *s) {
 void draft_guess(const draft_seq *s, int32_t most, const guess_worth *worth, draft_tree *out) {
     const constraint *k = s->context->constraint;
     int32_t ids[CONSTRAINT_MAX_GUESSES], parents[CONSTRAINT_MAX_GUESSES];
-    const guess_bounds bounds = {min_i32(most, DRAFT_MAX), surely_first(s), worth->least, worth->row};
+    const guess_bounds bounds = {draft_min_i32(most, DRAFT_MAX), surely_first(s), worth->least, worth->row};
     int32_t n =
         k->ops->guess != NULL ? k->ops->guess(k, s->context->constraint_state, &bounds, ids, parents) : 0;
     for (int32_t i = 0; i < n; i++) {
@@ -114,13 +114,13 @@ void draft_adapt(draft_seq *s, const draft_options *o, const draft_outcome *resu
     }
     if (result->n_accepted > 0) {
         s->n_misses = s->n_pauses = 0;
-        s->length = min_i32(o->n_tokens, result->to_end ? 2 * s->length : result->n_accepted + 1);
+        s->length = draft_min_i32(o->n_tokens, result->to_end ? 2 * s->length : result->n_accepted + 1);
         return;
     }
     s->length = 1;
     s->n_misses++;
     if (s->n_misses >= DRAFT_PATIENCE) {
         s->pause = 1 << s->n_pauses;
-        s->n_pauses = min_i32(s->n_pauses + 1, MAX_PAUSES - 1);
+        s->n_pauses = draft_min_i32(s->n_pauses + 1, MAX_PAUSES - 1);
     }
 }

@@ -94,7 +94,7 @@ static model_seq *take_seq(model_drafter *d, draft_seq *s) {
 }
 
 /* Reserves pages for n more tokens in every group, or in none. */
-static bool reserve(model_drafter *d, model_seq *at, int32_t n) {
+static bool draft_model_reserve(model_drafter *d, model_seq *at, int32_t n) {
     quire_err r = kv_seq_reserve(&d->cache, &at->kv, n, &d->copies);
     while (r == QUIRE_NO_ROOM && leave_idle(d)) {
         r = kv_seq_reserve(&d->cache, &at->kv, n, &d->copies);
@@ -106,7 +106,7 @@ static bool reserve(model_drafter *d, model_seq *at, int32_t n) {
 
 /* Adds a sequence's next n rows to the batch; its pages are reserved. Logits are wanted
  * after the last row when that is the last known token. */
-static void add_rows(model_drafter *d, model_seq *at, int32_t n, int32_t n_tokens) {
+static void draft_model_add_rows(model_drafter *d, model_seq *at, int32_t n, int32_t n_tokens) {
     int32_t row0 = d->rows.n_rows, p0 = at->kv.n_computed;
     batch_seq *q = &d->batch_seqs[d->rows.n_seqs++];
     *q = (batch_seq){.row0 = row0, .n_rows = n, .n_tokens = p0 + n};
@@ -144,7 +144,7 @@ static int32_t n_guessed(const model_seq *at) {
 /* Samples the sequence's next guess; by rejection sampling, draws it from the row's
  * distribution, with its own noise, and keeps the distribution. False when there is
  * none. */
-static bool draw(const model_drafter *d, const model_seq *at, sample_row *row) {
+static bool draft_model_draw(const model_drafter *d, const model_seq *at, sample_row *row) {
     draft_seq *s = at->s;
     size_t n = (size_t)d->target.desc->n_vocab;
     row->goal = draft_by_rejection(&d->options, s->context->params) ? SAMPLE_DISTRIBUTION : SAMPLE_TOKEN;
@@ -191,7 +191,7 @@ static bool sample_draft(model_drafter *d, model_seq *at, int32_t i) {
     row.context.rule = NULL; /* which is of the target's state */
     n_likeliest = n_likeliest < desc->n_vocab ? n_likeliest : desc->n_vocab;
     logprobs_top(row.logits, desc->n_vocab, 0.0, n_likeliest, likeliest);
-    if (!draw(d, at, &row)) {
+    if (!draft_model_draw(d, at, &row)) {
         return false;
     }
     s->tokens[n] = result.token;
@@ -210,8 +210,8 @@ static void catch_up(model_drafter *d, draft_seq *const *seqs, int32_t n) {
         model_seq *at = s->n_known + s->wanted.depth <= d->options.model.max_len ? take_seq(d, s) : NULL;
         int32_t missing = at ? s->n_known - at->kv.n_computed : 0, room = d->target.max_rows - d->rows.n_rows;
         int32_t n_rows = missing < room ? missing : room;
-        if (n_rows > 0 && reserve(d, at, n_rows)) {
-            add_rows(d, at, n_rows, s->n_known);
+        if (n_rows > 0 && draft_model_reserve(d, at, n_rows)) {
+            draft_model_add_rows(d, at, n_rows, s->n_known);
         }
     }
     if (d->rows.n_rows > 0) {
@@ -226,13 +226,13 @@ static void sample_all(model_drafter *d) {
     begin_pass(d);
     for (int32_t i = 0; i < n; i++) {
         model_seq *at = d->drafting[i]; /* entries before i are written, none from i on */
-        if (sample_draft(d, at, i) && reserve(d, at, 1)) {
-            add_rows(d, at, 1, at->s->n_known + n_guessed(at));
+        if (sample_draft(d, at, i) && draft_model_reserve(d, at, 1)) {
+            draft_model_add_rows(d, at, 1, at->s->n_known + n_guessed(at));
         }
     }
 }
 
-static void propose(drafter *head, draft_seq *const *seqs, int32_t n) {
+static void draft_model_propose(drafter *head, draft_seq *const *seqs, int32_t n) {
     model_drafter *d = (model_drafter *)head;
     catch_up(d, seqs, n);
     for (sample_all(d); d->rows.n_rows > 0; sample_all(d)) {
@@ -243,7 +243,7 @@ static void propose(drafter *head, draft_seq *const *seqs, int32_t n) {
     }
 }
 
-static void forget(drafter *head, draft_seq *s, bool over) {
+static void draft_model_forget(drafter *head, draft_seq *s, bool over) {
     model_drafter *d = (model_drafter *)head;
     (void)over;
     if (s->model_seq > 0) {
@@ -273,7 +273,7 @@ static void model_drafter_close(drafter *head) {
     }
 }
 
-static quire_err open_seqs(model_drafter *d) {
+static quire_err draft_model_open_seqs(model_drafter *d) {
     const kv_layout *l = d->options.model.layout;
     kv_cache_options o = kv_cache_options_of(l, d->options.model.n_pages);
     o.no_index = true;
@@ -286,7 +286,7 @@ static quire_err open_seqs(model_drafter *d) {
     return kv_cache_open(&o, &d->cache);
 }
 
-static quire_err open_arrays(model_drafter *d) {
+static quire_err draft_model_open_arrays(model_drafter *d) {
     size_t n_rows = (size_t)d->target.max_rows, n_seqs = (size_t)d->target.max_seqs;
     d->tokens = mem_new(n_rows, sizeof *d->tokens);
     d->positions = mem_new(n_rows, sizeof *d->positions);
@@ -311,7 +311,8 @@ static quire_err open_arrays(model_drafter *d) {
 }
 
 quire_err draft_model_open(const draft_options *o, const draft_target *t, drafter **out, quire_error *err) {
-    static const draft_ops ops = {.propose = propose, .forget = forget, .close = model_drafter_close};
+    static const draft_ops ops = {
+        .propose = draft_model_propose, .forget = draft_model_forget, .close = model_drafter_close};
     int32_t n_vocab = model_description(o->model.m)->n_vocab;
     if (n_vocab != t->desc->n_vocab) {
         return err_set(err, QUIRE_UNSUPPORTED, -1,
@@ -323,8 +324,8 @@ quire_err draft_model_open(const draft_options *o, const draft_target *t, drafte
     d->head.ops = &ops;
     d->options = *o;
     d->target = *t;
-    quire_err r = open_seqs(d);
-    r = r ? r : open_arrays(d);
+    quire_err r = draft_model_open_seqs(d);
+    r = r ? r : draft_model_open_arrays(d);
     if (r == QUIRE_OK && o->rule == DRAFT_RULE_STANDARD) {
         d->distributions =
             mem_new((size_t)t->max_seqs * (size_t)o->n_tokens, (size_t)n_vocab * sizeof *d->distributions);

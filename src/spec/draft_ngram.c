@@ -14,7 +14,7 @@ typedef struct place {
 
 /* Inserts a match among the best, longest first, after equally long ones; not if a better
  * one continues with the same token. Returns how many there are. */
-static int32_t enter(const int32_t *tokens, place found, place *best, int32_t n, int32_t most) {
+static int32_t draft_ngram_enter(const int32_t *tokens, place found, place *best, int32_t n, int32_t most) {
     int32_t at = 0;
     for (; at < n && best[at].length >= found.length; at++) {
         if (tokens[best[at].from] == tokens[found.from]) {
@@ -49,7 +49,7 @@ void draft_ngram(const int32_t *tokens, int32_t n, int32_t lookup_min, int32_t l
             length++;
         }
         if (length >= lookup_min) {
-            n_best = enter(tokens, (place){length, end}, best, n_best, wanted->width);
+            n_best = draft_ngram_enter(tokens, (place){length, end}, best, n_best, wanted->width);
         }
     }
     for (int32_t k = 0; k < n_best; k++) {
@@ -61,7 +61,7 @@ void draft_ngram(const int32_t *tokens, int32_t n, int32_t lookup_min, int32_t l
     }
 }
 
-static void propose(drafter *head, draft_seq *const *seqs, int32_t n) {
+static void draft_ngram_propose(drafter *head, draft_seq *const *seqs, int32_t n) {
     const ngram_drafter *d = (const ngram_drafter *)head;
     for (int32_t i = 0; i < n; i++) {
         draft_ngram(seqs[i]->tokens, seqs[i]->n_known, d->lookup_min, d->lookup_max, &seqs[i]->wanted,
@@ -74,7 +74,7 @@ static void ngram_close(drafter *d) {
 }
 
 quire_err draft_ngram_open(const draft_options *o, drafter **out) {
-    static const draft_ops ops = {.propose = propose, .close = ngram_close};
+    static const draft_ops ops = {.propose = draft_ngram_propose, .close = ngram_close};
     ngram_drafter *d = mem_new(1, sizeof *d);
     TRY(mem_check(d));
     *d = (ngram_drafter){.head = {&ops}, .lookup_min = o->lookup_min, .lookup_max = o->lookup_max};

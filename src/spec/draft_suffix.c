@@ -29,7 +29,7 @@ typedef struct suffix_drafter {
 /* ---- recent outputs ---- */
 
 /* Uncounts a text of a namespace, which ends with the last one. */
-static void leave_namespace(suffix_drafter *d, int32_t i) {
+static void draft_suffix_leave_namespace(suffix_drafter *d, int32_t i) {
     if (--d->namespaces.slots[i].n_paths == 0) {
         suffix_tree_drop(d->tree, d->namespaces.slots[i].root);
         kv_namespaces_remove(&d->namespaces, i);
@@ -39,7 +39,7 @@ static void leave_namespace(suffix_drafter *d, int32_t i) {
 static void drop_oldest(suffix_drafter *d) {
     const text *t = &d->texts[d->first];
     suffix_tree_take(d->tree, d->namespaces.slots[t->namespace].root, d->ring + t->from, t->n, t->n);
-    leave_namespace(d, t->namespace);
+    draft_suffix_leave_namespace(d, t->namespace);
     d->first = (d->first + 1) % MAX_TEXTS;
     d->n_texts--;
 }
@@ -50,7 +50,7 @@ static int32_t find_namespace(const suffix_drafter *d, const draft_seq *s) {
 
 /* Counts a text more in s's namespace, which is made if need be; NAMESPACE_NONE when all
  * are in use. */
-static int32_t enter_namespace(suffix_drafter *d, const draft_seq *s) {
+static int32_t draft_suffix_enter_namespace(suffix_drafter *d, const draft_seq *s) {
     int32_t i = find_namespace(d, s), root = SUFFIX_NONE;
     if (i == NAMESPACE_NONE && d->namespaces.n < MAX_NAMESPACES &&
         (root = suffix_tree_root(d->tree)) != SUFFIX_NONE) {
@@ -86,10 +86,10 @@ static void keep_output(suffix_drafter *d, const draft_seq *s) {
     if (n < MIN_TEXT || d->max_texts == 0) {
         return;
     }
-    int32_t from = ring_place(d, n), in = enter_namespace(d, s);
+    int32_t from = ring_place(d, n), in = draft_suffix_enter_namespace(d, s);
     while (in == NAMESPACE_NONE && d->n_texts > 0) {
         drop_oldest(d);
-        in = enter_namespace(d, s);
+        in = draft_suffix_enter_namespace(d, s);
     }
     if (in == NAMESPACE_NONE) {
         return;
@@ -101,7 +101,7 @@ static void keep_output(suffix_drafter *d, const draft_seq *s) {
     }
     if (put < n) {
         suffix_tree_take(d->tree, root, d->ring + from, n, put);
-        leave_namespace(d, in);
+        draft_suffix_leave_namespace(d, in);
         return;
     }
     d->texts[(d->first + d->n_texts++) % MAX_TEXTS] = (text){from, n, in};
@@ -142,7 +142,7 @@ static bool index_own(suffix_drafter *d, draft_seq *s, int32_t *work) {
 
 /* Guesses from the tree under root, into an empty draft tree; returns the expected number
  * of right tokens. */
-static double guess(const suffix_drafter *d, int32_t root, const draft_seq *s, draft_tree *out) {
+static double draft_suffix_guess(const suffix_drafter *d, int32_t root, const draft_seq *s, draft_tree *out) {
     int32_t length = 0, node = root == SUFFIX_NONE
                                    ? SUFFIX_NONE
                                    : suffix_tree_match(d->tree, root, s->tokens, s->n_known, &length);
@@ -159,14 +159,15 @@ static double guess(const suffix_drafter *d, int32_t root, const draft_seq *s, d
 static void propose_one(const suffix_drafter *d, draft_seq *s) {
     draft_tree own = {0};
     int32_t in = find_namespace(d, s);
-    double own_score = guess(d, s->own.root, s, &own);
-    double score = guess(d, in == NAMESPACE_NONE ? SUFFIX_NONE : d->namespaces.slots[in].root, s, &s->tree);
+    double own_score = draft_suffix_guess(d, s->own.root, s, &own);
+    double score =
+        draft_suffix_guess(d, in == NAMESPACE_NONE ? SUFFIX_NONE : d->namespaces.slots[in].root, s, &s->tree);
     if (own_score >= score) {
         s->tree = own;
     }
 }
 
-static void propose(drafter *head, draft_seq *const *seqs, int32_t n) {
+static void draft_suffix_propose(drafter *head, draft_seq *const *seqs, int32_t n) {
     suffix_drafter *d = (suffix_drafter *)head;
     int32_t work = SUFFIX_WORK;
     for (int32_t i = 0; i < n; i++) {
@@ -176,7 +177,7 @@ static void propose(drafter *head, draft_seq *const *seqs, int32_t n) {
     }
 }
 
-static void forget(drafter *head, draft_seq *s, bool over) {
+static void draft_suffix_forget(drafter *head, draft_seq *s, bool over) {
     suffix_drafter *d = (suffix_drafter *)head;
     if (over) {
         leave_own(d, s);
@@ -194,7 +195,8 @@ static void suffix_close(drafter *head) {
 }
 
 quire_err draft_suffix_open(const draft_options *o, drafter **out) {
-    static const draft_ops ops = {.propose = propose, .forget = forget, .close = suffix_close};
+    static const draft_ops ops = {
+        .propose = draft_suffix_propose, .forget = draft_suffix_forget, .close = suffix_close};
     suffix_drafter *d = mem_new(1, sizeof *d);
     TRY(mem_check(d));
     d->head.ops = &ops;

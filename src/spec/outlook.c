@@ -2,7 +2,7 @@
 
 #include "spec/jump_forward.h"
 
-static int32_t min_i32(int32_t a, int32_t b) {
+static int32_t outlook_min_i32(int32_t a, int32_t b) {
     return a < b ? a : b;
 }
 
@@ -11,7 +11,7 @@ void outlook_find(draft_seq *s, const model_desc *d, int32_t n_known, int32_t mo
     draft_outlook *o = &s->outlook;
     o->n_known = n_known;
     o->tree.n = 0;
-    most = min_i32(most, DRAFT_MAX);
+    most = outlook_min_i32(most, DRAFT_MAX);
     o->is_forced = !s->samples_each && jump_forward_propose(s->context, d, most, &o->tree);
     if (!o->is_forced) {
         draft_guess(s, most, worth, &o->tree);

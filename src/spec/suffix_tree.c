@@ -34,14 +34,14 @@ void suffix_tree_close(suffix_tree *t) {
 
 /* ---- nodes ---- */
 
-static int32_t *bucket_of(const suffix_tree *t, int32_t parent, int32_t token) {
+static int32_t *suffix_tree_bucket_of(const suffix_tree *t, int32_t parent, int32_t token) {
     uint64_t h = ((uint64_t)(uint32_t)parent << 32 | (uint32_t)token) * 0x9e3779b97f4a7c15u;
     h = (h ^ h >> 32) * 0xd6e8feb86659fd93u;
     return &t->buckets[(uint32_t)(h >> 32) & t->mask];
 }
 
 static int32_t find_child(const suffix_tree *t, int32_t parent, int32_t token) {
-    int32_t i = *bucket_of(t, parent, token);
+    int32_t i = *suffix_tree_bucket_of(t, parent, token);
     while (i != SUFFIX_NONE && (t->nodes[i].parent != parent || t->nodes[i].token != token)) {
         i = t->nodes[i].bucket;
     }
@@ -49,7 +49,7 @@ static int32_t find_child(const suffix_tree *t, int32_t parent, int32_t token) {
 }
 
 static void leave_bucket(suffix_tree *t, int32_t i) {
-    int32_t *at = bucket_of(t, t->nodes[i].parent, t->nodes[i].token);
+    int32_t *at = suffix_tree_bucket_of(t, t->nodes[i].parent, t->nodes[i].token);
     while (*at != i) {
         at = &t->nodes[*at].bucket;
     }
@@ -94,7 +94,7 @@ static int32_t new_node(suffix_tree *t, int32_t parent, int32_t token) {
             t->nodes[p->child].previous = i;
         }
         p->child = i;
-        int32_t *bucket = bucket_of(t, parent, token);
+        int32_t *bucket = suffix_tree_bucket_of(t, parent, token);
         n->bucket = *bucket;
         *bucket = i;
     }
@@ -271,7 +271,7 @@ typedef struct guesser {
 
 /* The node of the last `length` tokens that end with `parent`, its ancestors and the
  * sequence before them. */
-static int32_t find_end(const guesser *g, int32_t parent, int32_t length) {
+static int32_t suffix_tree_find_end(const guesser *g, int32_t parent, int32_t length) {
     int32_t run[SUFFIX_MAX_DEPTH], n = g->n;
     for (int32_t i = length - 1; i >= 0; i--) {
         run[i] = parent != DRAFT_ROOT ? g->out->tokens[parent] : g->tokens[--n];
@@ -287,7 +287,7 @@ static void open_children(guesser *g, int32_t i, int32_t parent, double p) {
     guess *first = g->open + g->n_open;
     /* the deepest level has no children: continues from half as many tokens */
     if (nodes[i].best == SUFFIX_NONE && nodes[i].depth == g->t->depth && g->t->depth > 1) {
-        i = find_end(g, parent, g->t->depth / 2);
+        i = suffix_tree_find_end(g, parent, g->t->depth / 2);
     }
     if (i == SUFFIX_NONE || nodes[i].best == SUFFIX_NONE) {
         return;
@@ -313,7 +313,7 @@ static void open_children(guesser *g, int32_t i, int32_t parent, double p) {
 }
 
 /* Removes the likeliest guess; of equal ones the one that was added first. */
-static guess take_likeliest(guesser *g) {
+static guess suffix_tree_take_likeliest(guesser *g) {
     int32_t best = 0;
     for (int32_t i = 1; i < g->n_open; i++) {
         best = g->open[i].p > g->open[best].p ? i : best;
@@ -334,7 +334,7 @@ double suffix_tree_guess(const suffix_tree *t, int32_t root, int32_t i, const in
         open_children(&g, i, DRAFT_ROOT, 1.0);
     }
     while (out->n < most->nodes && g.n_open > 0) {
-        guess next = take_likeliest(&g);
+        guess next = suffix_tree_take_likeliest(&g);
         if (next.p < min_prob) {
             break;
         }

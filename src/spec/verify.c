@@ -28,7 +28,7 @@ static rejection_draft drafted(const draft_seq *d, int32_t i, int32_t n_vocab) {
 }
 
 /* Makes token the row's, which has a probability, so the constraint allows it. */
-static void choose(const sample_row *row, int32_t token) {
+static void verify_choose(const sample_row *row, int32_t token) {
     quire_err accepted = sample_accept(&row->context, token);
     row->result->token = token;
     row->result->error = accepted == QUIRE_INVALID ? QUIRE_INTERNAL : accepted;
@@ -48,10 +48,10 @@ void verify_judge(const verify_walk *w, const sample_pool *p, sample_row *row) {
         rejection_draft draft = drafted(w->draft, i, p->n_vocab);
         float uniform = sample_uniform(sample_key_of(&row->context), (sample_purpose)purpose);
         if ((double)uniform < rejection_accept(row->probs, &draft)) {
-            choose(row, draft.token);
+            verify_choose(row, draft.token);
             return;
         }
         rejection_residual(row->probs, &draft, p->n_vocab);
     }
-    choose(row, rejection_draw(row->probs, p->n_vocab, (double)row->context.noise.token));
+    verify_choose(row, rejection_draw(row->probs, p->n_vocab, (double)row->context.noise.token));
 }

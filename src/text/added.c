@@ -44,7 +44,7 @@ void added_set_deinit(added_set *a) {
 
 /* ---- the trie ---- */
 
-static int compare_texts(str a, str b) {
+static int added_compare_texts(str a, str b) {
     size_t n = a.n < b.n ? a.n : b.n;
     int c = n > 0 ? memcmp(a.p, b.p, n) : 0;
     return c != 0 ? c : (a.n > b.n) - (a.n < b.n);
@@ -52,13 +52,13 @@ static int compare_texts(str a, str b) {
 
 static int compare_patterns(const void *x, const void *y) {
     const added_token *a = *(const added_token *const *)x, *b = *(const added_token *const *)y;
-    int c = compare_texts(a->pattern, b->pattern);
+    int c = added_compare_texts(a->pattern, b->pattern);
     return c != 0 ? c : (a > b) - (a < b);
 }
 
 static int compare_contents(const void *x, const void *y) {
     const added_token *a = *(const added_token *const *)x, *b = *(const added_token *const *)y;
-    return compare_texts(a->content, b->content);
+    return added_compare_texts(a->content, b->content);
 }
 
 /* Patterns sorted[low..high) share their first depth bytes, which lead to node. Pushes
@@ -67,8 +67,8 @@ typedef struct trie_range {
     size_t low, high, depth, node;
 } trie_range;
 
-static quire_err add_children(added_trie *t, const added_token **sorted, const added_token *tokens,
-                              trie_range r, trie_range **stack, size_t *n_stack, size_t *cap_stack) {
+static quire_err added_add_children(added_trie *t, const added_token **sorted, const added_token *tokens,
+                                    trie_range r, trie_range **stack, size_t *n_stack, size_t *cap_stack) {
     /* of equal patterns the first one added counts */
     while (r.low < r.high && sorted[r.low]->pattern.n == r.depth) {
         if (t->nodes[r.node].token < 0 && r.depth > 0) {
@@ -115,7 +115,7 @@ static quire_err build_trie(added_trie *t, const added_set *a, bool normalized) 
         stack[n_stack++] = (trie_range){0, n, 0, 0};
         while (n_stack > 0 && e == QUIRE_OK) {
             trie_range r = stack[--n_stack];
-            e = add_children(t, sorted, a->tokens, r, &stack, &n_stack, &cap_stack);
+            e = added_add_children(t, sorted, a->tokens, r, &stack, &n_stack, &cap_stack);
         }
     }
     mem_free(sorted);

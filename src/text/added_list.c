@@ -5,7 +5,7 @@
 #include "base/mem.h"
 #include "text/tokenizer_config.h"
 
-static int compare_texts(str a, str b) {
+static int added_list_compare_texts(str a, str b) {
     size_t n = a.n < b.n ? a.n : b.n;
     int c = n > 0 ? memcmp(a.p, b.p, n) : 0;
     return c != 0 ? c : (a.n > b.n) - (a.n < b.n);
@@ -19,11 +19,11 @@ static int compare_orders(const void *a, const void *b) {
 /* Entries by their content, of equal ones the first before the others. */
 static int compare_entries(const void *a, const void *b) {
     const added_entry *x = *(const added_entry *const *)a, *y = *(const added_entry *const *)b;
-    int c = compare_texts(x->content, y->content);
+    int c = added_list_compare_texts(x->content, y->content);
     return c != 0 ? c : (x > y) - (x < y);
 }
 
-static quire_err add(added_list *l, const added_entry *e) {
+static quire_err added_list_add(added_list *l, const added_entry *e) {
     TRY(mem_grow(&l->entries, &l->cap, l->n + 1, sizeof *l->entries));
     l->entries[l->n++] = *e;
     return QUIRE_OK;
@@ -36,11 +36,11 @@ typedef struct name_list {
     size_t n, cap;
 } name_list;
 
-static int compare_names(const void *a, const void *b) {
-    return compare_texts(*(const str *)a, *(const str *)b);
+static int added_list_compare_names(const void *a, const void *b) {
+    return added_list_compare_texts(*(const str *)a, *(const str *)b);
 }
 
-static quire_err add_name(name_list *l, str name) {
+static quire_err added_list_add_name(name_list *l, str name) {
     if (name.n > 0) {
         TRY(mem_grow(&l->names, &l->cap, l->n + 1, sizeof *l->names));
         l->names[l->n++] = name;
@@ -54,17 +54,17 @@ static quire_err read_names(json_value *config, name_list *l) {
                                        "pad_token", "cls_token", "mask_token"};
     static const char *const lists[] = {"additional_special_tokens", "extra_special_tokens"};
     for (size_t i = 0; i < sizeof keys / sizeof *keys; i++) {
-        TRY(add_name(l, config_special(config, keys[i])));
+        TRY(added_list_add_name(l, config_special(config, keys[i])));
     }
     for (size_t i = 0; i < sizeof lists / sizeof *lists; i++) {
         json_value *list = json_get(config, lists[i]);
         for (size_t k = 0; json_is(list, JSON_KIND_ARRAY) && k < json_length(list); k++) {
             str s = json_str(json_at(list, k));
-            TRY(add_name(l, s.n > 0 ? s : json_get_str(json_at(list, k), "content")));
+            TRY(added_list_add_name(l, s.n > 0 ? s : json_get_str(json_at(list, k), "content")));
         }
     }
     if (l->n > 0) {
-        qsort(l->names, l->n, sizeof *l->names, compare_names);
+        qsort(l->names, l->n, sizeof *l->names, added_list_compare_names);
     }
     return QUIRE_OK;
 }
@@ -76,7 +76,7 @@ static quire_err mark_special(added_list *l, json_value *config) {
     for (size_t i = 0; e == QUIRE_OK && names.n > 0 && i < l->n; i++) {
         added_entry *a = &l->entries[i];
         bool is_named = a->by_config && bsearch(&a->content, names.names, names.n, sizeof *names.names,
-                                                compare_names) != NULL;
+                                                added_list_compare_names) != NULL;
         a->special = a->special || is_named;
     }
     mem_free(names.names);
@@ -91,7 +91,7 @@ static quire_err read_decoder(added_list *l, json_value *config) {
             .flags = m.value, .content = json_get_str(m.value, "content"), .id = -1, .by_config = true};
         if (e.content.n > 0 && config_token_id(m.name, &e.order)) {
             e.special = json_get_bool(m.value, "special", false);
-            TRY(add(l, &e));
+            TRY(added_list_add(l, &e));
         }
     }
     if (l->n > l->n_file) { /* else there may be no entries at all */
@@ -102,7 +102,7 @@ static quire_err read_decoder(added_list *l, json_value *config) {
 
 /* Drops each of the decoder's entries whose content is an earlier one's, which gets its
  * flags. */
-static void merge(added_list *l, const added_entry **sorted) {
+static void added_list_merge(added_list *l, const added_entry **sorted) {
     size_t n = l->n_file;
     for (size_t i = 0; i < l->n; i++) {
         sorted[i] = &l->entries[i];
@@ -145,11 +145,11 @@ quire_err added_list_read(added_list *l, json_value *added, json_value *config) 
     *l = (added_list){0};
     for (size_t i = 0; added != NULL && i < json_length(added); i++) {
         json_value *o = json_at(added, i);
-        TRY(add(l, &(added_entry){.flags = o,
-                                  .content = json_get_str(o, "content"),
-                                  .id = json_get_int32(o, "id", -1),
-                                  .order = -1,
-                                  .special = json_get_bool(o, "special", false)}));
+        TRY(added_list_add(l, &(added_entry){.flags = o,
+                                             .content = json_get_str(o, "content"),
+                                             .id = json_get_int32(o, "id", -1),
+                                             .order = -1,
+                                             .special = json_get_bool(o, "special", false)}));
     }
     l->n_file = l->n;
     TRY(read_decoder(l, config));
@@ -158,7 +158,7 @@ quire_err added_list_read(added_list *l, json_value *added, json_value *config) 
     }
     const added_entry **sorted = mem_new(l->n, sizeof *sorted);
     TRY(mem_check(sorted));
-    merge(l, sorted);
+    added_list_merge(l, sorted);
     quire_err e = sort_open(l, sorted);
     mem_free(sorted);
     return e == QUIRE_OK ? mark_special(l, config) : e;
@@ -179,7 +179,7 @@ void added_list_note(added_list *l, str piece, int32_t id) {
     while (low < high) {
         size_t middle = low + (high - low) / 2;
         added_entry *e = &l->entries[l->by_content[middle]];
-        int c = compare_texts(e->content, piece);
+        int c = added_list_compare_texts(e->content, piece);
         if (c == 0) {
             e->id = id;
             return;

@@ -63,7 +63,7 @@ static bool has_all_bytes(const bpe *b, str text) {
  * bytes, or else the unknown token; several in a row become one with fuse_unk. A pending
  * unknown token is written when the next known character comes, and so after fallback
  * bytes, as in the tokenizers library. */
-static quire_err begin_word(const bpe *b, str word, bpe_scratch *s) {
+static quire_err bpe_begin_word(const bpe *b, str word, bpe_scratch *s) {
     bool affixes = b->prefix != NULL || b->suffix != NULL, pending = false;
     size_t len;
     for (size_t i = 0; i < word.n; i += len) {
@@ -110,7 +110,7 @@ static quire_err write_unknown(const bpe *b, str text, bool after_unknown, token
 
 static quire_err encode_symbols(const bpe *b, str word, bpe_scratch *s, token_list *out) {
     s->n_symbols = 0;
-    TRY(begin_word(b, word, s));
+    TRY(bpe_begin_word(b, word, s));
     TRY(bpe_merge(b, s));
     bool unknown = false;
     for (size_t i = 0; i < s->n_symbols; i++) {
@@ -124,7 +124,7 @@ static quire_err encode_symbols(const bpe *b, str word, bpe_scratch *s, token_li
 
 /* Encodes a stretch of text that no merge crosses. Most are one token: whether a token's
  * text encodes to itself is computed once. */
-static quire_err encode_stretch(const bpe *b, str word, bpe_scratch *s, token_list *out) {
+static quire_err bpe_encode_stretch(const bpe *b, str word, bpe_scratch *s, token_list *out) {
     int32_t id = b->prefix != NULL || b->suffix != NULL ? -1 : piece_table_find(b->vocab, word);
     uint8_t whole = id < 0 ? WHOLE_OTHERS : atomic_load_explicit(&b->whole[id], memory_order_relaxed);
     if (whole == WHOLE_ITSELF) {
@@ -148,14 +148,14 @@ static bool is_newlines(str word) {
 }
 
 /* Encodes a word without user-defined symbols. */
-static quire_err encode_word(const bpe *b, str word, bpe_scratch *s, token_list *out) {
+static quire_err bpe_encode_word(const bpe *b, str word, bpe_scratch *s, token_list *out) {
     bool whole = b->ignore_merges || (b->whole_newlines && is_newlines(word));
     int32_t id = whole ? piece_table_find(b->vocab, word) : -1;
     if (id >= 0) {
         return token_list_add(out, id);
     }
     if (b->neighbours.slots == NULL) {
-        return encode_stretch(b, word, s, out);
+        return bpe_encode_stretch(b, word, s, out);
     }
     /* The word is cut between two known characters that are adjacent in no piece. */
     size_t start = 0, len;
@@ -164,12 +164,12 @@ static quire_err encode_word(const bpe *b, str word, bpe_scratch *s, token_list 
         int32_t c = utf8_next(word.p + i, &len);
         int32_t symbol = symbol_of(b, (str){word.p + i, len}, c);
         if (before >= 0 && symbol >= 0 && pair_table_find(&b->neighbours, before, symbol) == NULL) {
-            TRY(encode_stretch(b, (str){word.p + start, i - start}, s, out));
+            TRY(bpe_encode_stretch(b, (str){word.p + start, i - start}, s, out));
             start = i;
         }
         before = symbol;
     }
-    return encode_stretch(b, (str){word.p + start, word.n - start}, s, out);
+    return bpe_encode_stretch(b, (str){word.p + start, word.n - start}, s, out);
 }
 
 quire_err bpe_encode(const bpe *b, str word, bpe_scratch *s, token_list *out) {
@@ -177,17 +177,17 @@ quire_err bpe_encode(const bpe *b, str word, bpe_scratch *s, token_list *out) {
         return QUIRE_TOO_LARGE;
     }
     if (b->symbols == NULL) {
-        return encode_word(b, word, s, out);
+        return bpe_encode_word(b, word, s, out);
     }
     size_t done = 0, len;
     for (size_t i = 0; i < word.n; i += len) {
         (void)utf8_next(word.p + i, &len);
         int32_t id = piece_trie_longest(b->symbols, PIECE_TRIE_ROOT, (str){word.p + i, word.n - i}, &len);
         if (id >= 0) {
-            TRY(done < i ? encode_word(b, (str){word.p + done, i - done}, s, out) : QUIRE_OK);
+            TRY(done < i ? bpe_encode_word(b, (str){word.p + done, i - done}, s, out) : QUIRE_OK);
             TRY(token_list_add(out, id));
             done = i + len;
         }
     }
-    return done < word.n ? encode_word(b, (str){word.p + done, word.n - done}, s, out) : QUIRE_OK;
+    return done < word.n ? bpe_encode_word(b, (str){word.p + done, word.n - done}, s, out) : QUIRE_OK;
 }

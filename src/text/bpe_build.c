@@ -41,7 +41,7 @@ quire_err bpe_add_merge(bpe *b, uint32_t rank, str left, str right, strbuf *scra
 
 /* Maps scores to ranks as unsigned numbers, highest first. Equal scores have equal ranks;
  * NaN is last. */
-static uint32_t rank_of(float score) {
+static uint32_t bpe_build_rank_of(float score) {
     if (score != score) {
         return UINT32_MAX;
     }
@@ -95,7 +95,7 @@ quire_err bpe_derive_merges(bpe *b, const float *scores) {
             }
             int32_t l = bpe_find_symbol(b, left), r = l < 0 ? -1 : bpe_find_symbol(b, right);
             if (r >= 0) {
-                TRY(pair_table_put(&b->pairs, l, r, rank_of(scores != NULL ? scores[t] : 0.0f), t));
+                TRY(pair_table_put(&b->pairs, l, r, bpe_build_rank_of(scores != NULL ? scores[t] : 0.0f), t));
             }
         }
     }

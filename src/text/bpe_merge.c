@@ -68,7 +68,7 @@ static void merge_few(const bpe *b, bpe_scratch *s) {
 
 /* Merges the pairs of the lowest rank from left to right, as far as none of a rank as low
  * comes up: *all is false then. */
-static quire_err sweep(const bpe *b, bpe_scratch *s, uint32_t rank, bool *all) {
+static quire_err bpe_merge_sweep(const bpe *b, bpe_scratch *s, uint32_t rank, bool *all) {
     bpe_symbol *y = s->symbols;
     bpe_pair *p = s->pairs, bound = {rank, 0};
     size_t n = s->n_symbols, to = 0;
@@ -104,7 +104,7 @@ static quire_err merge_by_sweeps(const bpe *b, bpe_scratch *s) {
         if (best == before) {
             return QUIRE_OK;
         }
-        TRY(sweep(b, s, s->pairs[best].rank, &goes_on));
+        TRY(bpe_merge_sweep(b, s, s->pairs[best].rank, &goes_on));
         goes_on = goes_on && s->n_symbols <= before - before / SWEEP_PART;
     }
     return QUIRE_OK;
@@ -112,7 +112,7 @@ static quire_err merge_by_sweeps(const bpe *b, bpe_scratch *s) {
 
 /* ---- the heap: keys of pairs, the smallest on top ---- */
 
-static uint64_t key_of(uint32_t rank, size_t at) {
+static uint64_t bpe_merge_key_of(uint32_t rank, size_t at) {
     return (uint64_t)rank << 32 | (uint32_t)at;
 }
 
@@ -132,12 +132,12 @@ static void sink(uint64_t *heap, size_t n, size_t i, uint64_t key) {
     heap[i] = key;
 }
 
-static quire_err push(bpe_scratch *s, size_t at) {
+static quire_err bpe_merge_push(bpe_scratch *s, size_t at) {
     if (s->pairs[at].id < 0) {
         return QUIRE_OK;
     }
     TRY(mem_grow(&s->heap, &s->cap_heap, s->n_heap + 1, sizeof *s->heap));
-    uint64_t key = key_of(s->pairs[at].rank, at);
+    uint64_t key = bpe_merge_key_of(s->pairs[at].rank, at);
     size_t i = s->n_heap++;
     for (; i > 0 && s->heap[(i - 1) / HEAP_WAYS] > key; i = (i - 1) / HEAP_WAYS) {
         s->heap[i] = s->heap[(i - 1) / HEAP_WAYS];
@@ -162,7 +162,7 @@ static quire_err fill_heap(bpe_scratch *s) {
     for (size_t i = 0; i < n; i++) {
         s->links[i] = (bpe_link){(int32_t)i - 1, (int32_t)i + 1};
         if (s->pairs[i].id >= 0) {
-            s->heap[s->n_heap++] = key_of(s->pairs[i].rank, i);
+            s->heap[s->n_heap++] = bpe_merge_key_of(s->pairs[i].rank, i);
         }
     }
     for (size_t i = s->n_heap / HEAP_WAYS + 1; i-- > 0;) {
@@ -186,11 +186,11 @@ static quire_err merge_at(const bpe *b, bpe_scratch *s, int32_t i) {
     if (after < n) {
         s->links[after].prev = i;
         s->pairs[i] = find_pair(b, y[i].id, y[after].id);
-        TRY(push(s, (size_t)i));
+        TRY(bpe_merge_push(s, (size_t)i));
     }
     if (before >= 0) {
         s->pairs[before] = find_pair(b, y[before].id, y[i].id);
-        TRY(push(s, (size_t)before));
+        TRY(bpe_merge_push(s, (size_t)before));
     }
     return QUIRE_OK;
 }

@@ -44,7 +44,7 @@ quire_err byte_level_add(strbuf *b, str text) {
 
 /* The byte that text's first character spells, or -1; *len bytes. All of the alphabet has
  * one or two bytes. */
-static int32_t first_byte(str text, size_t *len) {
+static int32_t byte_level_first_byte(str text, size_t *len) {
     uint8_t first = (uint8_t)text.p[0], second = text.n > 1 ? (uint8_t)text.p[1] : 0;
     *len = first < 0x80 ? 1 : 2;
     if (first < 0x80) {
@@ -59,7 +59,7 @@ quire_err byte_level_add_bytes(strbuf *b, str piece) {
     size_t before = b->n, len;
     TRY(strbuf_reserve(b, piece.n)); /* a character spells one byte */
     for (size_t i = 0; i < piece.n; i += len) {
-        int32_t byte = first_byte((str){piece.p + i, piece.n - i}, &len);
+        int32_t byte = byte_level_first_byte((str){piece.p + i, piece.n - i}, &len);
         if (byte < 0) {
             b->n = before;
             return strbuf_add(b, piece.p, piece.n);

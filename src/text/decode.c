@@ -43,7 +43,7 @@ void decode_deinit(decode_state *s) {
     regex_scratch_deinit(&s->scratch);
 }
 
-static quire_err put(decode_state *s, int32_t i, str part, bool begins);
+static quire_err text_decode_put(decode_state *s, int32_t i, str part, bool begins);
 
 /* ---- bytes ---- */
 
@@ -60,7 +60,7 @@ static size_t whole_chars(str text) {
 static quire_err put_part(decode_state *s, int32_t i, str part) {
     bool begins = !s->held[i].begun;
     s->held[i].begun = true;
-    return put(s, i + 1, part, begins);
+    return text_decode_put(s, i + 1, part, begins);
 }
 
 /* Outputs the withheld bytes: whole characters, U+FFFD for each invalid part. Keeps a
@@ -119,13 +119,13 @@ static quire_err end_fallback(decode_state *s, int32_t i) {
         e = put_bytes(s, i, true, true);
     }
     for (; h->text.n > 0 && e == QUIRE_OK; h->text.n--) {
-        e = put(s, i + 1, str_of(UTF8_REPLACEMENT), true);
+        e = text_decode_put(s, i + 1, str_of(UTF8_REPLACEMENT), true);
     }
     h->begun = false;
     return e;
 }
 
-static quire_err put_fallback(decode_state *s, int32_t i, str part) {
+static quire_err decode_put_fallback(decode_state *s, int32_t i, str part) {
     uint8_t byte;
     strbuf *t = &s->held[i].text;
     if (is_byte_token(part, &byte)) {
@@ -135,7 +135,7 @@ static quire_err put_fallback(decode_state *s, int32_t i, str part) {
     if (t->n > 0 || s->held[i].begun) {
         TRY(end_fallback(s, i));
     }
-    return put(s, i + 1, part, true);
+    return text_decode_put(s, i + 1, part, true);
 }
 
 /* ---- texts ---- */
@@ -143,7 +143,7 @@ static quire_err put_fallback(decode_state *s, int32_t i, str part) {
 static quire_err put_replaced(decode_state *s, int32_t i, const matcher *m, str part, str by, bool begins) {
     strbuf_clear(&s->work[i]);
     TRY(matcher_replace(m, &s->scratch, part, by, &s->work[i]));
-    return put(s, i + 1, (str){s->work[i].p, s->work[i].n}, begins);
+    return text_decode_put(s, i + 1, (str){s->work[i].p, s->work[i].n}, begins);
 }
 
 static quire_err put_strip(decode_state *s, int32_t i, str part, bool begins) {
@@ -180,7 +180,7 @@ static quire_err put_strip(decode_state *s, int32_t i, str part, bool begins) {
         }
         part = (str){part.p + len, part.n - len};
     }
-    return put(s, i + 1, (str){w->p, w->n}, begins);
+    return text_decode_put(s, i + 1, (str){w->p, w->n}, begins);
 }
 
 /* A token's suffix is a space, and nothing at the end of all. So what may end in one is
@@ -194,7 +194,7 @@ static quire_err put_suffix(decode_state *s, int32_t i, str token) {
     strbuf_clear(w);
     if (held->n > 0) { /* the withheld text was not the last */
         TRY(matcher_replace(&literal, &s->scratch, (str){held->p, held->n}, (str){" ", 1}, w));
-        TRY(put(s, i + 1, (str){w->p, w->n}, !is_last));
+        TRY(text_decode_put(s, i + 1, (str){w->p, w->n}, !is_last));
     }
     match_iter it = {.subject = token};
     bool found;
@@ -202,7 +202,8 @@ static quire_err put_suffix(decode_state *s, int32_t i, str token) {
     size_t settled = !found ? token.n : is_last ? it.start : 0;
     strbuf_clear(held);
     TRY(strbuf_add(held, token.p + settled, token.n - settled));
-    return settled < token.n && !is_last ? QUIRE_OK : put(s, i + 1, (str){token.p, settled}, true);
+    return settled < token.n && !is_last ? QUIRE_OK
+                                         : text_decode_put(s, i + 1, (str){token.p, settled}, true);
 }
 
 static void swap(strbuf *a, strbuf *b) {
@@ -245,7 +246,7 @@ static quire_err put_wordpiece(decode_state *s, int32_t i, str token, bool first
     if (step->cleanup) {
         TRY(clean_up(s, w, &s->held[i].text));
     }
-    return put(s, i + 1, (str){w->p, w->n}, true);
+    return text_decode_put(s, i + 1, (str){w->p, w->n}, true);
 }
 
 static quire_err put_ctc(decode_state *s, int32_t i, str token) {
@@ -267,14 +268,14 @@ static quire_err put_ctc(decode_state *s, int32_t i, str token) {
         TRY(matcher_replace(&delimiter, &s->scratch, (str){w->p, w->n}, (str){" ", 1}, &s->spare));
         swap(w, &s->spare);
     }
-    return w->n == 0 ? QUIRE_OK : put(s, i + 1, (str){w->p, w->n}, true);
+    return w->n == 0 ? QUIRE_OK : text_decode_put(s, i + 1, (str){w->p, w->n}, true);
 }
 
 quire_err decode_put(decode_state *s, int32_t i, str part, bool begins) {
-    return put(s, i, part, begins);
+    return text_decode_put(s, i, part, begins);
 }
 
-static quire_err put(decode_state *s, int32_t i, str part, bool begins) {
+static quire_err text_decode_put(decode_state *s, int32_t i, str part, bool begins) {
     if (i == s->decoder->n) {
         return strbuf_add(s->out, part.p, part.n);
     }
@@ -291,7 +292,7 @@ quire_err decode_run(decode_state *s, int32_t i, str part, bool begins) {
         TRY(byte_level_add_bytes(&h->text, part));
         return put_bytes(s, i, false, false);
     case DECODE_BYTE_FALLBACK:
-        return put_fallback(s, i, part);
+        return decode_put_fallback(s, i, part);
     case DECODE_REPLACE:
         return put_replaced(s, i, &step->match, part, (str){step->content, step->n_content}, begins);
     case DECODE_METASPACE:
@@ -306,12 +307,12 @@ quire_err decode_run(decode_state *s, int32_t i, str part, bool begins) {
     case DECODE_CTC:
         return put_ctc(s, i, part);
     case DECODE_WORDPIECE:
-        return begins ? put_wordpiece(s, i, part, first) : put(s, i + 1, part, false);
+        return begins ? put_wordpiece(s, i, part, first) : text_decode_put(s, i + 1, part, false);
     case DECODE_SPACED:
         if (!first && begins) {
-            TRY(put(s, i + 1, (str){" ", 1}, true));
+            TRY(text_decode_put(s, i + 1, (str){" ", 1}, true));
         }
-        return put(s, i + 1, part, begins);
+        return text_decode_put(s, i + 1, part, begins);
     default:
         return strbuf_add(s->out, part.p, part.n);
     }
@@ -355,7 +356,7 @@ quire_err decode_add(decode_state *s, str token, piece_class class, strbuf *out)
     if (s->decoder->n > 0 && s->decoder->steps[0].kind == DECODE_SENTENCEPIECE) {
         return add_sentencepiece(s, token, class);
     }
-    return put(s, 0, token, true);
+    return text_decode_put(s, 0, token, true);
 }
 
 static quire_err finish_step(decode_state *s, int32_t i) {

@@ -52,7 +52,7 @@ static quire_err put_literal(decode_state *s, int32_t i, str part, const matcher
 }
 
 /* A byte token is the whole text, or there is none. */
-static quire_err put_fallback(decode_state *s, int32_t i, str part) {
+static quire_err decode_late_put_fallback(decode_state *s, int32_t i, str part) {
     strbuf *held = &s->held[i].text;
     if (s->held[i].begun) {
         return pass_on(s, i, part);
@@ -79,7 +79,7 @@ quire_err decode_put_late(decode_state *s, int32_t i, str part, bool begins) {
     case DECODE_METASPACE:
         return decode_run(s, i, part, begins);
     case DECODE_BYTE_FALLBACK:
-        return put_fallback(s, i, part);
+        return decode_late_put_fallback(s, i, part);
     case DECODE_WORDPIECE:
         if (!step->cleanup) {
             return decode_put(s, i + 1, part, begins);

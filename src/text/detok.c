@@ -47,7 +47,7 @@ static quire_err give_held(detok *d, strbuf *out) {
 
 /* Appends d->piece to *out. Where replacement characters are withheld, those at its end
  * are. */
-static quire_err give_piece(detok *d, strbuf *out) {
+static quire_err detok_give_piece(detok *d, strbuf *out) {
     size_t n = d->piece.n, n_tail = 0, width = strlen(UTF8_REPLACEMENT);
     while (d->holds && n >= width && memcmp(d->piece.p + n - width, UTF8_REPLACEMENT, width) == 0) {
         n -= width;
@@ -80,7 +80,7 @@ quire_err detok_add(detok *d, int32_t id, strbuf *out) {
     }
     strbuf_clear(&d->piece);
     TRY(decode_add(&d->state, text, class, &d->piece));
-    return give_piece(d, out);
+    return detok_give_piece(d, out);
 }
 
 quire_err detok_flush(detok *d, strbuf *out) {

@@ -207,7 +207,7 @@ static const pre_rules table[] = {
                           {RULE_BYTES, 0}}},
 };
 
-static bool is_named(const char *names, str name) {
+static bool gguf_pre_is_named(const char *names, str name) {
     while (*names != '\0') {
         size_t n = strcspn(names, " ");
         if (str_eq((str){names, n}, name)) {
@@ -260,7 +260,7 @@ quire_err tokenizer_apply_pre(tokenizer *t, str pre, pre_start *start, quire_err
     str name = pre.n > 0 ? pre : str_of("default");
     for (size_t i = 0; i < sizeof table / sizeof *table; i++) {
         const pre_rules *p = &table[i];
-        if (!is_named(p->names, name)) {
+        if (!gguf_pre_is_named(p->names, name)) {
             continue;
         }
         *start = p->start;

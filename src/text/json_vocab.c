@@ -61,7 +61,7 @@ static quire_err read_scored_vocab(json_vocab *r, json_scan *s) {
 }
 
 /* {"piece": id, ...} */
-static quire_err read_vocab(json_vocab *r, json_scan *s) {
+static quire_err json_vocab_read_vocab(json_vocab *r, json_scan *s) {
     bool more;
     TRY(json_scan_open(s, '{'));
     for (;;) {
@@ -78,7 +78,7 @@ static quire_err read_vocab(json_vocab *r, json_scan *s) {
 }
 
 /* Reads a string or null, and keeps it in texts[i]. */
-static quire_err read_text(json_vocab *r, json_scan *s, int i, str *out) {
+static quire_err json_vocab_read_text(json_vocab *r, json_scan *s, int i, str *out) {
     str text;
     if (json_scan_peek(s) != '"') {
         return json_scan_span(s, &text);
@@ -90,7 +90,7 @@ static quire_err read_text(json_vocab *r, json_scan *s, int i, str *out) {
     return QUIRE_OK;
 }
 
-static quire_err read_flag(json_scan *s, bool *out) {
+static quire_err json_vocab_read_flag(json_scan *s, bool *out) {
     str span;
     TRY(json_scan_span(s, &span));
     *out = str_is(span, "true");
@@ -102,23 +102,23 @@ static quire_err read_model_member(json_vocab *r, json_scan *s, str key) {
     char first = json_scan_peek(s);
     if (str_is(key, "vocab") && (first == '{' || first == '[') && r->n == 0) {
         size_t start = s->at;
-        TRY(first == '{' ? read_vocab(r, s) : read_scored_vocab(r, s));
+        TRY(first == '{' ? json_vocab_read_vocab(r, s) : read_scored_vocab(r, s));
         r->is_scored = first == '[';
         r->vocab = (str){s->text.p + start, s->at - start};
         return QUIRE_OK;
     }
     if (str_is(key, "type")) {
-        return read_text(r, s, 0, &r->type);
+        return json_vocab_read_text(r, s, 0, &r->type);
     }
     if (str_is(key, "unk_token")) {
-        return read_text(r, s, 1, &r->unk);
+        return json_vocab_read_text(r, s, 1, &r->unk);
     }
     if (str_is(key, "continuing_subword_prefix")) {
         r->has_prefix = first == '"';
-        return read_text(r, s, 2, &r->prefix);
+        return json_vocab_read_text(r, s, 2, &r->prefix);
     }
     if (str_is(key, "end_of_word_suffix")) {
-        return read_text(r, s, 3, &r->suffix);
+        return json_vocab_read_text(r, s, 3, &r->suffix);
     }
     int64_t *number = str_is(key, "unk_id")                     ? &r->unk_id
                       : str_is(key, "max_input_chars_per_word") ? &r->max_chars
@@ -131,7 +131,7 @@ static quire_err read_model_member(json_vocab *r, json_scan *s, str key) {
                  : str_is(key, "ignore_merges") ? &r->ignore_merges
                                                 : NULL;
     if (flag != NULL) {
-        return read_flag(s, flag);
+        return json_vocab_read_flag(s, flag);
     }
     TRY(json_scan_span(s, &span));
     if (str_is(key, "merges")) {
@@ -143,8 +143,8 @@ static quire_err read_model_member(json_vocab *r, json_scan *s, str key) {
     return QUIRE_OK;
 }
 
-static quire_err read_members(json_vocab *r, json_scan *s,
-                              quire_err (*read)(json_vocab *, json_scan *, str)) {
+static quire_err json_vocab_read_members(json_vocab *r, json_scan *s,
+                                         quire_err (*read)(json_vocab *, json_scan *, str)) {
     strbuf name = {.max = 4096};
     bool more = true;
     quire_err e = json_scan_open(s, '{');
@@ -164,7 +164,7 @@ static quire_err read_members(json_vocab *r, json_scan *s,
 static quire_err read_top_member(json_vocab *r, json_scan *s, str key) {
     str span;
     if (str_is(key, "model") && r->type.n == 0) {
-        return read_members(r, s, read_model_member);
+        return json_vocab_read_members(r, s, read_model_member);
     }
     TRY(json_scan_span(s, &span));
     str *to = str_is(key, "added_tokens")     ? &r->added
@@ -182,7 +182,7 @@ static quire_err read_top_member(json_vocab *r, json_scan *s, str key) {
 quire_err json_vocab_read(json_vocab *r, str file, quire_error *err) {
     *r = (json_vocab){.file = file, .max_id = -1, .unk_id = -1, .max_chars = -1};
     json_scan s = {.text = r->file, .of_model = true};
-    quire_err e = read_members(r, &s, read_top_member);
+    quire_err e = json_vocab_read_members(r, &s, read_top_member);
     if (e == QUIRE_OK && json_scan_peek(&s) != '\0') {
         e = QUIRE_BAD_FILE;
     }

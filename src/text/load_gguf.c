@@ -14,7 +14,7 @@ static vocab_type type_at(const vocab *v, int32_t id) {
     return v->types == NULL ? VOCAB_NORMAL : (vocab_type)v->types[id];
 }
 
-static quire_err check(const vocab *v, quire_error *err) {
+static quire_err load_gguf_check(const vocab *v, quire_error *err) {
     if (v->n_tokens < 1 || (v->tokens == NULL && v->tables.n == 0)) {
         return err_set(err, QUIRE_BAD_FILE, -1, "tokenizer.ggml.tokens is missing or empty");
     }
@@ -30,12 +30,12 @@ static quire_err check(const vocab *v, quire_error *err) {
 
 /* True for tokens that ordinary text may become. In SentencePiece neither bytes nor
  * controls; in byte-level BPE only the merges decide. */
-static bool is_findable(const vocab *v, int32_t id, bool sentencepiece) {
+static bool load_gguf_is_findable(const vocab *v, int32_t id, bool sentencepiece) {
     vocab_type k = type_at(v, id);
     return sentencepiece ? k == VOCAB_NORMAL || k == VOCAB_USER_DEFINED || k == VOCAB_UNUSED : true;
 }
 
-static quire_err load_pieces(tokenizer *t, const vocab *v, bool sentencepiece, quire_error *err) {
+static quire_err load_gguf_load_pieces(tokenizer *t, const vocab *v, bool sentencepiece, quire_error *err) {
     size_t n_bytes = 0;
     if (v->tables.n > 0) {
         TRY(tables_take(t, v->tables, err));
@@ -47,13 +47,14 @@ static quire_err load_pieces(tokenizer *t, const vocab *v, bool sentencepiece, q
     TRY(piece_table_init(&t->vocab, v->n_tokens, (size_t)v->n_tokens, n_bytes));
     for (int32_t i = 0; i < v->n_tokens; i++) {
         bool again = type_at(v, i) == VOCAB_USER_DEFINED && piece_table_find(&t->vocab, v->tokens[i]) >= 0;
-        TRY(is_findable(v, i, sentencepiece) && !again ? piece_table_add(&t->vocab, i, v->tokens[i])
-                                                       : piece_table_add_hidden(&t->vocab, i, v->tokens[i]));
+        TRY(load_gguf_is_findable(v, i, sentencepiece) && !again
+                ? piece_table_add(&t->vocab, i, v->tokens[i])
+                : piece_table_add_hidden(&t->vocab, i, v->tokens[i]));
     }
     return QUIRE_OK;
 }
 
-static quire_err load_added(tokenizer *t, const vocab *v) {
+static quire_err load_gguf_load_added(tokenizer *t, const vocab *v) {
     for (int32_t i = 0; i < v->n_tokens; i++) {
         vocab_type k = type_at(v, i);
         bool special = k == VOCAB_CONTROL || k == VOCAB_UNKNOWN;
@@ -93,7 +94,7 @@ static bool split_merge(str line, str *left, str *right) {
     return true;
 }
 
-static quire_err load_merges(tokenizer *t, const vocab *v, quire_error *err) {
+static quire_err load_gguf_load_merges(tokenizer *t, const vocab *v, quire_error *err) {
     strbuf scratch = {0};
     quire_err e = QUIRE_OK;
     for (int32_t i = 0; i < v->n_merges && e == QUIRE_OK; i++) {
@@ -119,11 +120,11 @@ static quire_err load_byte_level(tokenizer *t, const vocab *v, quire_error *err)
                        "tokenizer.ggml.merges is missing: byte-level BPE cannot do without");
     }
     piece_model_init(&t->model, &piece_model_bpe, &t->vocab, -1);
-    TRY(load_pieces(t, v, false, err));
-    TRY(load_added(t, v));
+    TRY(load_gguf_load_pieces(t, v, false, err));
+    TRY(load_gguf_load_added(t, v));
     TRY(tokenizer_apply_pre(t, pre, &start, err));
     TRY(bpe_begin(&t->model.bpe, (size_t)v->n_merges));
-    TRY(load_merges(t, v, err));
+    TRY(load_gguf_load_merges(t, v, err));
     TRY(bpe_finish(&t->model.bpe, t->decoder.n > 0));
     if (t->decoder.n == 0) { /* else the pre-tokenizer has brought its own */
         t->decoder.steps[t->decoder.n++] = (decode_step){.kind = DECODE_BYTE_LEVEL};
@@ -133,7 +134,7 @@ static quire_err load_byte_level(tokenizer *t, const vocab *v, quire_error *err)
 
 /* ---- SentencePiece ---- */
 
-static quire_err load_classes(tokenizer *t, const vocab *v) {
+static quire_err load_gguf_load_classes(tokenizer *t, const vocab *v) {
     t->classes = mem_new((size_t)v->n_tokens, 1);
     TRY(mem_check(t->classes));
     for (int32_t i = 0; i < v->n_tokens; i++) {
@@ -146,7 +147,7 @@ static quire_err load_classes(tokenizer *t, const vocab *v) {
     return QUIRE_OK;
 }
 
-static bool is_byte(const void *context, int32_t id) {
+static bool load_gguf_is_byte(const void *context, int32_t id) {
     return type_at(context, id) == VOCAB_BYTE;
 }
 
@@ -168,11 +169,11 @@ static quire_err add_mark_steps(tokenizer *t, bool prefix) {
 
 static quire_err load_sentencepiece(tokenizer *t, const vocab *v, quire_error *err) {
     piece_model_init(&t->model, &piece_model_bpe, &t->vocab, v->unk);
-    TRY(load_pieces(t, v, true, err));
-    TRY(load_added(t, v));
-    TRY(load_classes(t, v));
+    TRY(load_gguf_load_pieces(t, v, true, err));
+    TRY(load_gguf_load_added(t, v));
+    TRY(load_gguf_load_classes(t, v));
     t->model.bpe.sentencepiece = true;
-    t->model.bpe.byte_fallback = model_find_bytes(&t->vocab, is_byte, v, t->model.bpe.bytes) > 0;
+    t->model.bpe.byte_fallback = model_find_bytes(&t->vocab, load_gguf_is_byte, v, t->model.bpe.bytes) > 0;
     TRY(add_mark_steps(t, v->add_space_prefix != 0));
     TRY(bpe_begin(&t->model.bpe, (size_t)v->n_tokens * 2));
     quire_err e = v->tables.n > 0 ? QUIRE_OK : bpe_derive_merges(&t->model.bpe, v->scores);
@@ -218,20 +219,20 @@ static quire_err load_t5(tokenizer *t, const vocab *v, quire_error *err) {
 
 /* ---- "bert": WordPiece, with a mark before what begins a word ---- */
 
-static quire_err add_step(normalizer *n, norm_kind kind) {
+static quire_err load_gguf_add_step(normalizer *n, norm_kind kind) {
     n->steps[n->n++] = (norm_step){.kind = kind};
     return QUIRE_OK;
 }
 
 static quire_err add_bert_steps(tokenizer *t, const vocab *v, quire_error *err) {
     bool lower = v->lowercase != 0;
-    TRY(add_step(&t->normalizer, NORM_BERT_CLEAN));
-    TRY(add_step(&t->normalizer, NORM_BERT_CHINESE));
+    TRY(load_gguf_add_step(&t->normalizer, NORM_BERT_CLEAN));
+    TRY(load_gguf_add_step(&t->normalizer, NORM_BERT_CHINESE));
     if (v->strip_accents >= 0 ? v->strip_accents == 1 : lower) {
-        TRY(add_step(&t->normalizer, NORM_NFD));
-        TRY(add_step(&t->normalizer, NORM_DROP_NONSPACING));
+        TRY(load_gguf_add_step(&t->normalizer, NORM_NFD));
+        TRY(load_gguf_add_step(&t->normalizer, NORM_DROP_NONSPACING));
     }
-    TRY(lower ? add_step(&t->normalizer, NORM_LOWERCASE) : QUIRE_OK);
+    TRY(lower ? load_gguf_add_step(&t->normalizer, NORM_LOWERCASE) : QUIRE_OK);
     TRY(pretokenizer_add_chars(&t->pretokenizer, CLASS_SPACE, 0, SPLIT_REMOVED, err));
     TRY(pretokenizer_add_chars(&t->pretokenizer, CLASS_PUNCTUATION, 0, SPLIT_ISOLATED, err));
     decode_step *back = &t->decoder.steps[t->decoder.n++];
@@ -261,7 +262,7 @@ static quire_err surround_bert(tokenizer *t, const vocab *v) {
 static quire_err load_bert(tokenizer *t, const vocab *v, quire_error *err) {
     wordpiece *w = &t->model.wordpiece;
     piece_model_init(&t->model, &piece_model_wordpiece, &t->vocab, v->unk);
-    TRY(load_pieces(t, v, true, err));
+    TRY(load_gguf_load_pieces(t, v, true, err));
     for (int32_t i = 0; i < t->vocab.n && t->model.unk < 0; i++) {
         t->model.unk = str_is(piece_table_get(&t->vocab, i), "[UNK]") ? i : -1;
     }
@@ -269,7 +270,7 @@ static quire_err load_bert(tokenizer *t, const vocab *v, quire_error *err) {
         return err_set(err, QUIRE_BAD_FILE, -1,
                        "tokenizer.ggml.tokens: a \"bert\" tokenizer without an unknown token");
     }
-    TRY(load_added(t, v));
+    TRY(load_gguf_load_added(t, v));
     TRY(add_bert_steps(t, v, err));
     w->unk = t->model.unk;
     w->max_chars = MAX_WORD;
@@ -282,7 +283,7 @@ static quire_err load_bert(tokenizer *t, const vocab *v, quire_error *err) {
 }
 
 quire_err tokenizer_load_gguf(tokenizer *t, const vocab *v, quire_error *err) {
-    TRY(check(v, err));
+    TRY(load_gguf_check(v, err));
     if (str_is(v->model, "gpt2") || str_is(v->model, "gemma4")) {
         return load_byte_level(t, v, err);
     }

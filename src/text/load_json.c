@@ -51,8 +51,8 @@ static quire_err build_vocab(tokenizer *t, const json_vocab *r, added_list *adde
     return QUIRE_OK;
 }
 
-static quire_err add_token(tokenizer *t, const added_entry *entry, norm_scratch *ns, regex_scratch *rs,
-                           quire_error *err) {
+static quire_err load_json_add_token(tokenizer *t, const added_entry *entry, norm_scratch *ns,
+                                     regex_scratch *rs, quire_error *err) {
     json_value *o = entry->flags;
     added_token a = {.id = entry->id,
                      .content = entry->content,
@@ -85,7 +85,7 @@ static quire_err build_added(tokenizer *t, const added_list *added, quire_error 
     regex_scratch rs = {0};
     quire_err e = QUIRE_OK;
     for (size_t i = 0; i < added->n && e == QUIRE_OK; i++) {
-        e = add_token(t, &added->entries[i], &ns, &rs, err);
+        e = load_json_add_token(t, &added->entries[i], &ns, &rs, err);
     }
     norm_scratch_deinit(&ns);
     regex_scratch_deinit(&rs);
@@ -133,7 +133,7 @@ static quire_err read_merges(tokenizer *t, str span, strbuf copies[2], strbuf *j
     }
 }
 
-static quire_err load_merges(tokenizer *t, str span, quire_error *err) {
+static quire_err load_json_load_merges(tokenizer *t, str span, quire_error *err) {
     strbuf copies[2] = {{0}, {0}}, joined = {0};
     uint32_t rank = 0;
     quire_err e = read_merges(t, span, copies, &joined, &rank);
@@ -171,7 +171,7 @@ static bool leaves_long_words(const pretokenizer *p) {
     return true;
 }
 
-static quire_err build_bpe(tokenizer *t, const json_vocab *r, quire_error *err) {
+static quire_err load_json_build_bpe(tokenizer *t, const json_vocab *r, quire_error *err) {
     bpe *b = &t->model.bpe;
     if (r->has_dropout) {
         return err_set(err, QUIRE_UNSUPPORTED, -1,
@@ -184,11 +184,11 @@ static quire_err build_bpe(tokenizer *t, const json_vocab *r, quire_error *err) 
     TRY(copy_affix(r->prefix, &b->prefix, &b->n_prefix));
     TRY(copy_affix(r->suffix, &b->suffix, &b->n_suffix));
     TRY(bpe_begin(b, r->n * 2));
-    TRY(r->merges.n == 0 ? QUIRE_OK : load_merges(t, r->merges, err));
+    TRY(r->merges.n == 0 ? QUIRE_OK : load_json_load_merges(t, r->merges, err));
     return bpe_finish(b, leaves_long_words(&t->pretokenizer));
 }
 
-static quire_err build_unigram(tokenizer *t, const json_vocab *r, quire_error *err) {
+static quire_err load_json_build_unigram(tokenizer *t, const json_vocab *r, quire_error *err) {
     unigram *u = &t->model.unigram;
     double lowest = 0;
     (void)err;
@@ -235,13 +235,13 @@ static const struct model_kind {
     quire_err (*build)(tokenizer *t, const json_vocab *r, quire_error *err);
     const char *unk;
     bool needs_unk;
-} kinds[] = {{&piece_model_bpe, build_bpe, "", false},
-             {&piece_model_unigram, build_unigram, "", false},
+} kinds[] = {{&piece_model_bpe, load_json_build_bpe, "", false},
+             {&piece_model_unigram, load_json_build_unigram, "", false},
              {&piece_model_wordpiece, build_wordpiece, "[UNK]", true},
              {&piece_model_wordlevel, build_wordlevel, "<unk>", true}};
 
 /* The kind of model; a file without a type names it by its parts. NULL: none of them. */
-static const struct model_kind *kind_of(const json_vocab *r) {
+static const struct model_kind *load_json_kind_of(const json_vocab *r) {
     str type = r->type.n > 0     ? r->type
                : r->merges.n > 0 ? str_of("BPE")
                : r->is_scored    ? str_of("Unigram")
@@ -298,9 +298,9 @@ static quire_err load_specials(tokenizer *t, json_value *const docs[2]) {
     return is_open ? tokenizer_surround(t, add_bos ? t->bos : -1, add_eos ? t->eos : -1) : QUIRE_OK;
 }
 
-static quire_err build(tokenizer *t, const json_vocab *r, const vocab *v, added_list *added,
-                       json_value *const docs[2], quire_error *err) {
-    const struct model_kind *kind = kind_of(r);
+static quire_err load_json_build(tokenizer *t, const json_vocab *r, const vocab *v, added_list *added,
+                                 json_value *const docs[2], quire_error *err) {
+    const struct model_kind *kind = load_json_kind_of(r);
     if (kind == NULL || (r->is_scored && kind->ops != &piece_model_unigram)) {
         str name = r->type.n > 0 ? r->type : str_of("without a type");
         return err_set(err, QUIRE_UNSUPPORTED, -1,
@@ -326,7 +326,7 @@ static quire_err build_with(tokenizer *t, const json_vocab *r, const vocab *v, j
                            json_model_document(v->special_tokens_map_json)};
     added_list list;
     quire_err e = added_list_read(&list, added, docs[0]);
-    e = e != QUIRE_OK ? e : build(t, r, v, &list, docs, err);
+    e = e != QUIRE_OK ? e : load_json_build(t, r, v, &list, docs, err);
     added_list_deinit(&list);
     json_drop(docs[0]);
     json_drop(docs[1]);

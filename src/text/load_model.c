@@ -9,7 +9,7 @@
 
 /* Adds a token after the file's own; ids between are unused. A symbol of the file's that
  * is special here is a control token. */
-static quire_err add_token(sp_model *m, size_t n_own, int64_t id, str text, bool special) {
+static quire_err load_model_add_token(sp_model *m, size_t n_own, int64_t id, str text, bool special) {
     if (id < (int64_t)n_own && special && m->pieces[id].type == VOCAB_USER_DEFINED &&
         str_eq(m->pieces[id].text, text)) {
         m->pieces[id].type = VOCAB_CONTROL;
@@ -44,15 +44,17 @@ static quire_err check_class(json_value *config, quire_error *err) {
     return QUIRE_OK;
 }
 
-static quire_err load(tokenizer *t, const vocab *v, json_value *config, sp_model *m, quire_error *err) {
+static quire_err load_model_load(tokenizer *t, const vocab *v, json_value *config, sp_model *m,
+                                 quire_error *err) {
     TRY(check_class(config, err));
     TRY(sp_model_read(m, v->model_bytes, err));
     size_t n_own = m->n;
     for (json_member o = {0}; json_next(json_get(config, "added_tokens_decoder"), &o);) {
         int64_t id;
-        quire_err e = config_token_id(o.name, &id) ? add_token(m, n_own, id, json_get_str(o.value, "content"),
-                                                               json_get_bool(o.value, "special", false))
-                                                   : QUIRE_OK;
+        quire_err e = config_token_id(o.name, &id)
+                          ? load_model_add_token(m, n_own, id, json_get_str(o.value, "content"),
+                                                 json_get_bool(o.value, "special", false))
+                          : QUIRE_OK;
         TRY(e == QUIRE_BAD_FILE
                 ? err_set(err, e, -1, "tokenizer_config.json: the added token %.20s is malformed", o.name)
                 : e);
@@ -70,7 +72,7 @@ quire_err tokenizer_load_sentencepiece(tokenizer *t, const vocab *v, quire_error
     sp_model m;
     json_value *config = json_model_document(v->tokenizer_config_json);
     sp_model_init(&m, "tokenizer.model");
-    quire_err e = load(t, v, config, &m, err);
+    quire_err e = load_model_load(t, v, config, &m, err);
     sp_model_deinit(&m);
     json_drop(config);
     return e;

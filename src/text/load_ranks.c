@@ -121,7 +121,7 @@ static quire_err add_rules(const special_rule *rules, rank_model *m) {
 }
 
 /* Reads "base64 rank" from a line; an empty line is none. */
-static quire_err read_line(str line, rank_model *m) {
+static quire_err load_ranks_read_line(str line, rank_model *m) {
     while (line.n > 0 && (line.p[line.n - 1] == '\r' || line.p[line.n - 1] == ' ')) {
         line.n--;
     }
@@ -145,7 +145,7 @@ static quire_err read_ranks(str file, rank_model *m, quire_error *err) {
     for (size_t at = 0, number = 1; at < file.n; number++) {
         const char *end = memchr(file.p + at, '\n', file.n - at);
         size_t n = end != NULL ? (size_t)(end - file.p) - at : file.n - at;
-        quire_err e = read_line((str){file.p + at, n}, m);
+        quire_err e = load_ranks_read_line((str){file.p + at, n}, m);
         if (e == QUIRE_BAD_FILE) {
             return err_set(err, e, (int64_t)at, "%s: line %zu is not a token in base64 and its rank", m->file,
                            number);
@@ -156,7 +156,7 @@ static quire_err read_ranks(str file, rank_model *m, quire_error *err) {
     return QUIRE_OK;
 }
 
-static quire_err add_configured(json_value *config, rank_model *m) {
+static quire_err load_ranks_add_configured(json_value *config, rank_model *m) {
     for (json_member o = {0}; json_next(json_get(config, "added_tokens_decoder"), &o);) {
         int64_t id;
         if (config_token_id(o.name, &id)) {
@@ -167,7 +167,8 @@ static quire_err add_configured(json_value *config, rank_model *m) {
     return QUIRE_OK;
 }
 
-static quire_err load(tokenizer *t, const vocab *v, json_value *config, rank_model *m, quire_error *err) {
+static quire_err load_ranks_load(tokenizer *t, const vocab *v, json_value *config, rank_model *m,
+                                 quire_error *err) {
     const rank_set *set = NULL;
     TRY(read_ranks(v->model_bytes, m, err));
     for (size_t i = 0; i < sizeof sets / sizeof *sets; i++) {
@@ -180,7 +181,7 @@ static quire_err load(tokenizer *t, const vocab *v, json_value *config, rank_mod
                        m->file, m->n);
     }
     m->pattern = v->pattern.n > 0 ? v->pattern : str_of(set->pattern);
-    TRY(add_configured(config, m)); /* of two tokens with one id the first counts */
+    TRY(load_ranks_add_configured(config, m)); /* of two tokens with one id the first counts */
     for (int32_t i = 0; i < v->n_specials; i++) {
         TRY(rank_model_add_special(m, v->specials[i].text, v->specials[i].id, true));
     }
@@ -196,7 +197,7 @@ static quire_err load(tokenizer *t, const vocab *v, json_value *config, rank_mod
 quire_err tokenizer_load_ranks(tokenizer *t, const vocab *v, quire_error *err) {
     rank_model m = {.file = "the rank file"};
     json_value *config = json_model_document(v->tokenizer_config_json);
-    quire_err e = load(t, v, config, &m, err);
+    quire_err e = load_ranks_load(t, v, config, &m, err);
     e = e == QUIRE_BAD_FILE && (err == NULL || err->code != e)
             ? err_set(err, e, -1, "tokenizer_config.json: a malformed added token")
             : e;

@@ -76,7 +76,7 @@ static quire_err read_entry(tekken *k, json_scan *s) {
                                                 : QUIRE_OK;
 }
 
-static quire_err read_vocab(tekken *k, str file) {
+static quire_err load_tekken_read_vocab(tekken *k, str file) {
     str list;
     bool more;
     TRY(json_scan_member(file, "vocab", &list));
@@ -115,7 +115,8 @@ static quire_err read_specials(tekken *k, json_value *list) {
     return QUIRE_OK;
 }
 
-static quire_err load(tokenizer *t, const vocab *v, tekken *k, json_value **docs, quire_error *err) {
+static quire_err load_tekken_load(tokenizer *t, const vocab *v, tekken *k, json_value **docs,
+                                  quire_error *err) {
     str config, specials;
     TRY(json_scan_member(v->model_bytes, "config", &config));
     docs[0] = json_model_document(config);
@@ -128,7 +129,7 @@ static quire_err load(tokenizer *t, const vocab *v, tekken *k, json_value **docs
         k->n_vocab > RANK_MAX_IDS || k->m->pattern.n == 0) {
         return QUIRE_BAD_FILE;
     }
-    TRY(read_vocab(k, v->model_bytes));
+    TRY(load_tekken_read_vocab(k, v->model_bytes));
     TRY(read_specials(k, docs[1]));
     TRY(rank_model_build(k->m, v->tables, t, err));
     t->bos = rank_model_find_special(k->m, str_of(BOS));
@@ -143,7 +144,7 @@ quire_err tokenizer_load_tekken(tokenizer *t, const vocab *v, quire_error *err) 
     tekken k = {.m = &m};
     json_value *docs[2] = {NULL, NULL};
     quire_error why = {0};
-    quire_err e = load(t, v, &k, docs, &why);
+    quire_err e = load_tekken_load(t, v, &k, docs, &why);
     if (e == QUIRE_BAD_FILE || e == QUIRE_NOT_FOUND || e == QUIRE_TOO_LARGE) {
         e = why.code == e ? err_set(err, e, why.position, "%s", why.message)
                           : err_set(err, QUIRE_BAD_FILE, -1, "tekken.json: malformed");

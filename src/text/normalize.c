@@ -231,7 +231,7 @@ static bool is_chinese(int32_t c) {
 }
 
 /* Maps c to at most 3 characters. */
-static int map_char(norm_kind kind, int32_t c, int32_t out[3]) {
+static int normalize_map_char(norm_kind kind, int32_t c, int32_t out[3]) {
     out[0] = c;
     switch (kind) {
     case NORM_LOWERCASE:
@@ -280,7 +280,7 @@ static quire_err map_chars(norm_kind kind, str text, strbuf *out) {
             break;
         }
         int32_t mapped[3];
-        int n = map_char(kind, utf8_next(text.p + i, &len), mapped);
+        int n = normalize_map_char(kind, utf8_next(text.p + i, &len), mapped);
         TRY(turn_poll(1));
         for (int k = 0; k < n; k++) {
             TRY(utf8_add(out, mapped[k]));
@@ -307,7 +307,8 @@ static str strip(const norm_step *step, str text) {
     return text;
 }
 
-static quire_err run_step(const norm_step *step, str text, norm_scratch *s, regex_scratch *rs, strbuf *out) {
+static quire_err normalize_run_step(const norm_step *step, str text, norm_scratch *s, regex_scratch *rs,
+                                    strbuf *out) {
     switch (step->kind) {
     case NORM_NFC:
     case NORM_NFD:
@@ -359,7 +360,7 @@ static quire_err move_front(const norm_step *step, str text, str made, norm_scra
         return replaced_front(step, text, s, rs);
     }
     strbuf_clear(&s->head);
-    TRY(run_step(step, (str){text.p, s->front}, s, rs, &s->head));
+    TRY(normalize_run_step(step, (str){text.p, s->front}, s, rs, &s->head));
     size_t n = s->head.n;
     if (n == 0 ? step->kind == NORM_PRECOMPILED : n > made.n || memcmp(s->head.p, made.p, n) != 0) {
         (void)utf8_next(made.p, &n);
@@ -420,7 +421,7 @@ quire_err normalizer_run(const normalizer *n, str text, norm_scratch *s, regex_s
         } else if (step->kind > NORM_NFKD || !is_plainly_normal(text, step->kind)) {
             strbuf *to = in == &s->a ? &s->b : &s->a;
             strbuf_clear(to);
-            TRY(run_step(step, text, s, rs, to));
+            TRY(normalize_run_step(step, text, s, rs, to));
             str made = {to->n > 0 ? to->p : "", to->n};
             TRY(move_front(step, text, made, s, rs));
             text = made;

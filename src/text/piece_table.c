@@ -4,7 +4,7 @@
 #include "base/rng.h"
 #include "base/size.h"
 
-static uint64_t mix(uint64_t h) {
+static uint64_t piece_table_mix(uint64_t h) {
     h ^= h >> 32;
     h *= 0xD6E8FEB86659FD93u;
     h ^= h >> 32;
@@ -16,17 +16,17 @@ static uint32_t hash_piece(uint64_t seed, str s) {
     while (s.n >= 8) {
         uint64_t word;
         memcpy(&word, s.p, 8);
-        h = mix(h ^ word);
+        h = piece_table_mix(h ^ word);
         s.p += 8;
         s.n -= 8;
     }
     uint64_t tail = 0;
     mem_copy(&tail, s.p, s.n);
-    return (uint32_t)mix(h ^ tail);
+    return (uint32_t)piece_table_mix(h ^ tail);
 }
 
 /* A power of two of which n is at most 3/4; false on overflow. */
-static bool slots_for(size_t n, size_t *out) {
+static bool piece_table_slots_for(size_t n, size_t *out) {
     size_t n_slots = 16;
     while (n_slots / 4 * 3 < n) {
         if (!size_mul(n_slots, 2, &n_slots)) {
@@ -39,7 +39,7 @@ static bool slots_for(size_t n, size_t *out) {
 
 quire_err piece_table_init(piece_table *t, int32_t n_ids, size_t n_pieces, size_t n_bytes) {
     size_t n_slots;
-    if (!slots_for(n_pieces, &n_slots) || n_slots > UINT32_MAX) {
+    if (!piece_table_slots_for(n_pieces, &n_slots) || n_slots > UINT32_MAX) {
         return QUIRE_TOO_LARGE;
     }
     *t = (piece_table){
@@ -64,7 +64,7 @@ void piece_table_deinit(piece_table *t) {
 }
 
 /* The slot that holds piece, or the empty slot to insert it. */
-static piece_slot *slot_of(const piece_table *t, str piece, uint32_t hash) {
+static piece_slot *piece_table_slot_of(const piece_table *t, str piece, uint32_t hash) {
     for (uint32_t i = hash & t->mask;; i = (i + 1) & t->mask) {
         piece_slot *s = &t->slots[i];
         if (s->id_plus_1 == 0 ||
@@ -87,7 +87,7 @@ quire_err piece_table_add_hidden(piece_table *t, int32_t id, str piece) {
 quire_err piece_table_add(piece_table *t, int32_t id, str piece) {
     TRY(piece_table_add_hidden(t, id, piece));
     uint32_t hash = hash_piece(t->seed, piece);
-    *slot_of(t, piece, hash) = (piece_slot){hash, id + 1, t->spans[id]};
+    *piece_table_slot_of(t, piece, hash) = (piece_slot){hash, id + 1, t->spans[id]};
     return QUIRE_OK;
 }
 
@@ -99,16 +99,16 @@ str piece_table_get(const piece_table *t, int32_t id) {
 }
 
 int32_t piece_table_find(const piece_table *t, str piece) {
-    return slot_of(t, piece, hash_piece(t->seed, piece))->id_plus_1 - 1;
+    return piece_table_slot_of(t, piece, hash_piece(t->seed, piece))->id_plus_1 - 1;
 }
 
 static size_t hash_pair(const pair_table *t, int32_t left, int32_t right) {
-    return (size_t)mix(t->seed ^ ((uint64_t)(uint32_t)left << 32 | (uint32_t)right));
+    return (size_t)piece_table_mix(t->seed ^ ((uint64_t)(uint32_t)left << 32 | (uint32_t)right));
 }
 
 quire_err pair_table_init(pair_table *t, size_t n_pairs) {
     size_t n_slots;
-    if (!slots_for(n_pairs, &n_slots)) {
+    if (!piece_table_slots_for(n_pairs, &n_slots)) {
         return QUIRE_TOO_LARGE;
     }
     *t = (pair_table){

@@ -23,7 +23,7 @@ typedef struct builder {
     size_t n_stack, cap_stack;
 } builder;
 
-static int compare(const void *x, const void *y) {
+static int piece_trie_compare(const void *x, const void *y) {
     const trie_piece *a = x, *b = y;
     size_t n = a->text.n < b->text.n ? a->text.n : b->text.n;
     int c = n > 0 ? memcmp(a->text.p, b->text.p, n) : 0;
@@ -32,7 +32,7 @@ static int compare(const void *x, const void *y) {
                                     : (a->id < b->id) - (a->id > b->id);
 }
 
-static quire_err grow(builder *b, size_t n) {
+static quire_err piece_trie_grow(builder *b, size_t n) {
     if (n > MAX_UNITS) {
         return QUIRE_TOO_LARGE;
     }
@@ -50,13 +50,13 @@ static quire_err grow(builder *b, size_t n) {
     return QUIRE_OK;
 }
 
-static void take(builder *b, int32_t unit, int32_t parent) {
+static void piece_trie_take(builder *b, int32_t unit, int32_t parent) {
     b->next[b->prev[unit]] = b->next[unit];
     b->prev[b->next[unit]] = b->prev[unit];
     b->units[unit].parent = parent;
 }
 
-static bool fits(const builder *b, int32_t base, const uint8_t *bytes, size_t n) {
+static bool piece_trie_fits(const builder *b, int32_t base, const uint8_t *bytes, size_t n) {
     for (size_t i = 0; i < n; i++) {
         if (base + bytes[i] >= (int32_t)b->n) {
             return true; /* entries after the array are free */
@@ -74,14 +74,14 @@ static int32_t find_base(const builder *b, const uint8_t *bytes, size_t n) {
     int32_t unit = b->prev[0];
     int32_t best = (int32_t)b->n - bytes[0];
     for (int tries = 0; tries < MAX_TRIES && unit != 0; tries++, unit = b->prev[unit]) {
-        if (unit >= bytes[0] && fits(b, unit - bytes[0], bytes, n)) {
+        if (unit >= bytes[0] && piece_trie_fits(b, unit - bytes[0], bytes, n)) {
             best = unit - bytes[0];
         }
     }
     return best > 0 ? best : 0;
 }
 
-static quire_err add_children(builder *b, struct range r) {
+static quire_err piece_trie_add_children(builder *b, struct range r) {
     uint8_t bytes[WIDTH];
     size_t starts[WIDTH + 1], n = 0;
     for (; r.low < r.high && b->pieces[r.low].text.n == r.depth; r.low++) {
@@ -101,11 +101,11 @@ static quire_err add_children(builder *b, struct range r) {
         return QUIRE_OK;
     }
     int32_t base = find_base(b, bytes, n);
-    TRY(grow(b, (size_t)base + WIDTH > b->n ? (size_t)base + WIDTH : b->n));
+    TRY(piece_trie_grow(b, (size_t)base + WIDTH > b->n ? (size_t)base + WIDTH : b->n));
     TRY(mem_grow(&b->stack, &b->cap_stack, b->n_stack + n, sizeof *b->stack));
     b->units[r.node].base = base;
     for (size_t i = 0; i < n; i++) {
-        take(b, base + bytes[i], r.node);
+        piece_trie_take(b, base + bytes[i], r.node);
     }
     for (size_t i = n; i-- > 0;) {
         b->stack[b->n_stack++] = (struct range){starts[i], starts[i + 1], r.depth + 1, base + bytes[i]};
@@ -116,15 +116,15 @@ static quire_err add_children(builder *b, struct range r) {
 quire_err piece_trie_build(trie_piece *pieces, size_t n, piece_trie *out) {
     builder b = {.pieces = pieces};
     if (n > 1) {
-        qsort(pieces, n, sizeof *pieces, compare);
+        qsort(pieces, n, sizeof *pieces, piece_trie_compare);
     }
-    quire_err e = grow(&b, WIDTH);
+    quire_err e = piece_trie_grow(&b, WIDTH);
     e = e == QUIRE_OK ? mem_grow(&b.stack, &b.cap_stack, 1, sizeof *b.stack) : e;
     if (e == QUIRE_OK) {
         b.stack[b.n_stack++] = (struct range){0, n, 0, PIECE_TRIE_ROOT};
     }
     while (b.n_stack > 0 && e == QUIRE_OK) {
-        e = add_children(&b, b.stack[--b.n_stack]);
+        e = piece_trie_add_children(&b, b.stack[--b.n_stack]);
     }
     mem_free(b.next);
     mem_free(b.prev);

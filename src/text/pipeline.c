@@ -9,11 +9,11 @@ static quire_err unsupported(quire_error *err, const char *component, str what) 
                    component, (int)(what.n < 100 ? what.n : 100), what.p);
 }
 
-static quire_err malformed(quire_error *err, const char *component) {
+static quire_err pipeline_malformed(quire_error *err, const char *component) {
     return err_set(err, QUIRE_BAD_FILE, -1, "tokenizer: the %s is malformed", component);
 }
 
-static str type_of(json_value *o) {
+static str pipeline_type_of(json_value *o) {
     return json_get_str(o, "type");
 }
 
@@ -23,7 +23,7 @@ quire_err pipeline_load_document(str json, const char *component, void *out, pip
         return QUIRE_OK;
     }
     json_value *o = json_model_document(json);
-    quire_err e = o == NULL ? malformed(err, component) : load(o, out, err);
+    quire_err e = o == NULL ? pipeline_malformed(err, component) : load(o, out, err);
     json_drop(o);
     return e == QUIRE_NO_MEMORY ? err_set(err, e, -1, "tokenizer: out of memory for the %s", component) : e;
 }
@@ -32,7 +32,7 @@ quire_err pipeline_load_each(json_value *o, const char *key, const char *compone
                              pipeline_load_fn *load, quire_error *err) {
     json_value *list = json_get(o, key);
     if (!json_is(list, JSON_KIND_ARRAY)) {
-        return malformed(err, component);
+        return pipeline_malformed(err, component);
     }
     for (size_t i = 0; i < json_length(list); i++) {
         TRY(load(json_at(list, i), out, err));
@@ -49,7 +49,7 @@ static quire_err load_pattern(json_value *o, const char *component, matcher *out
     if (json_is(json_get(pattern, "Regex"), JSON_KIND_TEXT)) {
         return regex_open(json_get_str(pattern, "Regex"), &out->re, err);
     }
-    return malformed(err, component);
+    return pipeline_malformed(err, component);
 }
 
 static quire_err copy_content(str s, char **content, size_t *n) {
@@ -100,7 +100,7 @@ static quire_err load_normalizer(json_value *o, void *out, quire_error *err) {
                  {"Lowercase", NORM_LOWERCASE},
                  {"Replace", NORM_REPLACE},
                  {"ByteLevel", NORM_BYTE_LEVEL}};
-    str type = type_of(o);
+    str type = pipeline_type_of(o);
     if (str_is(type, "Sequence")) {
         return pipeline_load_each(o, "normalizers", "normalizer", out, load_normalizer, err);
     }
@@ -111,7 +111,7 @@ static quire_err load_normalizer(json_value *o, void *out, quire_error *err) {
         norm_step *step = NULL;
         TRY(norm_add(out, NORM_PRECOMPILED, &step, err));
         quire_err e = charsmap_open_base64(json_get_str(o, "precompiled_charsmap"), &step->map);
-        return e == QUIRE_BAD_FILE ? malformed(err, "Precompiled normalizer") : e;
+        return e == QUIRE_BAD_FILE ? pipeline_malformed(err, "Precompiled normalizer") : e;
     }
     for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++) {
         if (!str_is(type, kinds[i].name)) {
@@ -165,7 +165,7 @@ static quire_err load_metaspace(json_value *o, pretokenizer *p, quire_error *err
     size_t len = 0;
     int32_t c = mark.n == 0 ? -1 : utf8_decode(mark.p, mark.n, &len);
     if (c < 0 || len != mark.n) {
-        return malformed(err, "Metaspace pre-tokenizer");
+        return pipeline_malformed(err, "Metaspace pre-tokenizer");
     }
     TRY(pre_add(p,
                 (pre_step){.kind = PRE_METASPACE, .delimiter = c, .split = json_get_bool(o, "split", true)},
@@ -236,7 +236,7 @@ static quire_err load_char_pre(json_value *o, str type, pretokenizer *p, quire_e
         str s = json_get_str(o, "delimiter");
         size_t len;
         int32_t c = s.n == 0 ? -1 : utf8_decode(s.p, s.n, &len);
-        return c < 0 ? malformed(err, "CharDelimiterSplit")
+        return c < 0 ? pipeline_malformed(err, "CharDelimiterSplit")
                      : pretokenizer_add_chars(p, CLASS_DELIMITER, c, SPLIT_REMOVED, err);
     }
     return unsupported(err, "the pre-tokenizer", type);
@@ -245,7 +245,7 @@ static quire_err load_char_pre(json_value *o, str type, pretokenizer *p, quire_e
 static quire_err load_pretokenizer(json_value *o, void *out, quire_error *err) {
     pretokenizer *p = out;
     pre_step *step = NULL;
-    str type = type_of(o);
+    str type = pipeline_type_of(o);
     if (str_is(type, "Sequence")) {
         return pipeline_load_each(o, "pretokenizers", "pre-tokenizer", out, load_pretokenizer, err);
     }
@@ -270,7 +270,7 @@ static quire_err load_pretokenizer(json_value *o, void *out, quire_error *err) {
     }
     if (str_is(type, "FixedLength")) {
         int32_t length = json_get_int32(o, "length", 5);
-        return length < 1 ? malformed(err, "FixedLength")
+        return length < 1 ? pipeline_malformed(err, "FixedLength")
                           : pre_add(p, (pre_step){.kind = PRE_FIXED, .length = length}, &step, err);
     }
     if (str_is(type, "UnicodeScripts")) {
@@ -304,7 +304,7 @@ static quire_err load_decoder_step(json_value *o, str type, decode_step *step, q
         step->kind = DECODE_STRIP;
         step->start = json_get_int32(o, "start", 0);
         step->stop = json_get_int32(o, "stop", 0);
-        return content.n == 0 ? malformed(err, "Strip decoder")
+        return content.n == 0 ? pipeline_malformed(err, "Strip decoder")
                               : copy_content(content, &step->content, &step->n_content);
     }
     if (str_is(type, "Metaspace")) {
@@ -336,7 +336,7 @@ static quire_err load_decoder_step(json_value *o, str type, decode_step *step, q
 
 static quire_err load_decoder(json_value *o, void *out, quire_error *err) {
     decoder *d = out;
-    str type = type_of(o);
+    str type = pipeline_type_of(o);
     if (str_is(type, "Sequence")) {
         return pipeline_load_each(o, "decoders", "decoder", out, load_decoder, err);
     }

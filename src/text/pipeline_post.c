@@ -43,7 +43,7 @@ quire_err post_template_add(post_template *t, post_kind kind, int32_t type_id, c
     return QUIRE_OK;
 }
 
-static quire_err malformed(quire_error *err) {
+static quire_err pipeline_post_malformed(quire_error *err) {
     return err_set(err, QUIRE_BAD_FILE, -1, "tokenizer: the post-processor is malformed");
 }
 
@@ -52,7 +52,7 @@ static quire_err malformed(quire_error *err) {
 /* Texts cannot be encoded with it. As in Hugging Face's tokenizers that is no failure of
  * loading, so a fault of the template for two texts does not concern one text. The first
  * reason stays. */
-static quire_err refuse(wrapping *w, const char *why) {
+static quire_err pipeline_post_refuse(wrapping *w, const char *why) {
     if (w->made.refusal == NULL) {
         w->made.refusal = why;
     }
@@ -60,7 +60,7 @@ static quire_err refuse(wrapping *w, const char *why) {
 }
 
 static quire_err refuse_size(wrapping *w) {
-    return refuse(w, "it adds more tokens than this version supports");
+    return pipeline_post_refuse(w, "it adds more tokens than this version supports");
 }
 
 /* Adds the ids that special_tokens has for a name. */
@@ -69,10 +69,10 @@ static quire_err add_named(const post_reader *r, json_value *special_tokens, str
     json_value *token = json_get(special_tokens, name.p), *ids = json_get(token, "ids");
     int32_t values[MAX_NAMED];
     if (token == NULL) {
-        return refuse(to, "it names a token that is not among its special_tokens");
+        return pipeline_post_refuse(to, "it names a token that is not among its special_tokens");
     }
     if (!json_is(ids, JSON_KIND_ARRAY)) {
-        return malformed(err);
+        return pipeline_post_malformed(err);
     }
     size_t n = json_length(ids);
     if (n > MAX_NAMED) {
@@ -81,7 +81,7 @@ static quire_err add_named(const post_reader *r, json_value *special_tokens, str
     for (size_t i = 0; i < n; i++) {
         int64_t id = json_int64(json_at(ids, i));
         if (id < 0 || id >= r->n_ids) {
-            return refuse(to, OUTSIDE);
+            return pipeline_post_refuse(to, OUTSIDE);
         }
         values[i] = (int32_t)id;
     }
@@ -89,7 +89,7 @@ static quire_err add_named(const post_reader *r, json_value *special_tokens, str
 }
 
 /* A text begins. */
-static quire_err begin_text(wrapping *w) {
+static quire_err pipeline_post_begin_text(wrapping *w) {
     if (w->n == MAX_TEXTS) {
         return refuse_size(w);
     }
@@ -113,7 +113,7 @@ static quire_err copy_text(const wrapping *from, size_t i, int32_t type_id, wrap
 /* One or two texts as they are. */
 static quire_err begin_wrapping(bool pair, wrapping *w) {
     for (int i = 0; i <= pair; i++) {
-        TRY(begin_text(w));
+        TRY(pipeline_post_begin_text(w));
         TRY(post_template_add(&w->made, i == 0 ? POST_A : POST_B, i, NULL, 0));
     }
     return QUIRE_OK;
@@ -122,7 +122,7 @@ static quire_err begin_wrapping(bool pair, wrapping *w) {
 /* Reads the segment of a part. */
 static quire_err read_segment(json_value *part, int32_t *type_id, quire_error *err) {
     *type_id = json_get_int32(part, "type_id", -1);
-    return *type_id < 0 ? malformed(err) : QUIRE_OK;
+    return *type_id < 0 ? pipeline_post_malformed(err) : QUIRE_OK;
 }
 
 /* Adds a part of a template: one of the texts that *from has, or tokens. */
@@ -131,24 +131,24 @@ static quire_err apply_part(const post_reader *r, json_value *o, json_value *par
     json_value *text = json_get(part, "Sequence"), *token = json_get(part, "SpecialToken");
     int32_t type_id;
     TRY(read_segment(text != NULL ? text : token, &type_id, err));
-    TRY(begin_text(to));
+    TRY(pipeline_post_begin_text(to));
     str id = json_get_str(text != NULL ? text : token, "id");
     if (text == NULL) {
         return add_named(r, json_get(o, "special_tokens"), id, type_id, to, err);
     }
     size_t which = str_is(id, "B");
     if (which == 0 && !str_is(id, "A")) {
-        return malformed(err);
+        return pipeline_post_malformed(err);
     }
     return which < from->n ? copy_text(from, which, type_id, to)
-                           : refuse(to, "its template for one text names a second one");
+                           : pipeline_post_refuse(to, "its template for one text names a second one");
 }
 
 static quire_err apply_template(const post_reader *r, json_value *o, const char *key, const wrapping *from,
                                 wrapping *to, quire_error *err) {
     json_value *list = json_get(o, key);
     if (!json_is(list, JSON_KIND_ARRAY) || !json_is(json_get(o, "special_tokens"), JSON_KIND_OBJECT)) {
-        return malformed(err);
+        return pipeline_post_malformed(err);
     }
     for (size_t i = 0; i < json_length(list) && to->made.refusal == NULL; i++) {
         TRY(apply_part(r, o, json_at(list, i), from, to, err));
@@ -161,11 +161,11 @@ static quire_err read_token_pair(const post_reader *r, json_value *o, const char
                                  int32_t *id, quire_error *err) {
     json_value *pair = json_get(o, key);
     if (!json_is(pair, JSON_KIND_ARRAY) || json_length(pair) != 2) {
-        return malformed(err);
+        return pipeline_post_malformed(err);
     }
     int64_t value = json_int64(json_at(pair, 1));
     if (value < 0 || value >= r->n_ids) {
-        return refuse(to, OUTSIDE);
+        return pipeline_post_refuse(to, OUTSIDE);
     }
     *id = (int32_t)value;
     return QUIRE_OK;
@@ -180,7 +180,7 @@ static quire_err apply_bert(const post_reader *r, json_value *o, bool roberta, c
     TRY(read_token_pair(r, o, "sep", to, &sep, err));
     for (size_t i = 0; i < from->n && to->made.refusal == NULL; i++) {
         int32_t type_id = i > 0 && !roberta;
-        TRY(begin_text(to));
+        TRY(pipeline_post_begin_text(to));
         if (i == 0 || roberta) {
             TRY(post_template_add(&to->made, POST_TOKENS, type_id, i == 0 ? &cls : &sep, 1));
         }
@@ -196,7 +196,7 @@ static quire_err apply(post_reader *r, json_value *o, str type, bool pair, quire
     bool is_template = str_is(type, "TemplateProcessing");
     quire_err e = from->made.is_set ? QUIRE_OK : begin_wrapping(pair, from);
     if (e == QUIRE_OK && is_template && (from->n < 1 || from->n > 2)) {
-        e = refuse(
+        e = pipeline_post_refuse(
             from, "its steps before a template make no text or over two, and a template has one text or two");
     }
     if (e != QUIRE_OK || from->made.refusal != NULL) {

@@ -42,7 +42,7 @@ void pre_scratch_deinit(pre_scratch *s) {
 }
 
 /* Appends a piece. Empty pieces are dropped. */
-static quire_err list_add(piece_list *l, size_t at, size_t n) {
+static quire_err pretokenize_list_add(piece_list *l, size_t at, size_t n) {
     if (n == 0) {
         return QUIRE_OK;
     }
@@ -153,7 +153,7 @@ static quire_err keep_cuts(pre_scratch *s, split_behavior behavior, bool invert,
     for (size_t i = 0; i < s->n_cuts; i++) {
         TRY(i % 16 == 0 ? turn_poll(1) : QUIRE_OK);
         if (behavior != SPLIT_REMOVED || !s->cuts[i].match) {
-            TRY(list_add(out, offset + s->cuts[i].start, s->cuts[i].end - s->cuts[i].start));
+            TRY(pretokenize_list_add(out, offset + s->cuts[i].start, s->cuts[i].end - s->cuts[i].start));
         }
     }
     return QUIRE_OK;
@@ -166,12 +166,12 @@ static quire_err cut_fixed(const pre_step *step, str text, size_t offset, piece_
         (void)utf8_next(text.p + i, &len);
         TRY(i % 16 == 0 ? turn_poll(1) : QUIRE_OK);
         if (++n == step->length) {
-            TRY(list_add(out, offset + start, i + len - start));
+            TRY(pretokenize_list_add(out, offset + start, i + len - start));
             start = i + len;
             n = 0;
         }
     }
-    return list_add(out, offset + start, text.n - start);
+    return pretokenize_list_add(out, offset + start, text.n - start);
 }
 
 static quire_err cut_scripts(str text, size_t offset, piece_list *out) {
@@ -181,12 +181,12 @@ static quire_err cut_scripts(str text, size_t offset, piece_list *out) {
         TRY(turn_poll(1));
         int32_t script = char_script(utf8_next(text.p + i, &len));
         if (script != 0 && script != last) {
-            TRY(start < i ? list_add(out, offset + start, i - start) : QUIRE_OK);
+            TRY(start < i ? pretokenize_list_add(out, offset + start, i - start) : QUIRE_OK);
             start = i;
             last = script;
         }
     }
-    return list_add(out, offset + start, text.n - start);
+    return pretokenize_list_add(out, offset + start, text.n - start);
 }
 
 /* Notes that the first n_chars characters of what a step has written from start on stand
@@ -219,12 +219,12 @@ static quire_err cut_before(str mark, const strbuf *own, size_t start, piece_lis
         TRY(turn_poll(1));
         bool cut = memcmp(at, mark.p, mark.n) == 0;
         if (cut) {
-            TRY(list_add(out, start, i - start));
+            TRY(pretokenize_list_add(out, start, i - start));
             start = i;
         }
         i += cut ? mark.n : 1;
     }
-    return list_add(out, start, own->n - start);
+    return pretokenize_list_add(out, start, own->n - start);
 }
 
 /* Appends text to *own with metaspace marks, and cuts it before every mark. */
@@ -267,7 +267,7 @@ static quire_err byte_level_piece(const pre_step *step, str text, size_t front, 
     for (size_t i = 0; i < s->n_cuts; i++) {
         size_t start = own->n;
         TRY(byte_level_add(own, (str){text.p + s->cuts[i].start, s->cuts[i].end - s->cuts[i].start}));
-        TRY(list_add(out, start, own->n - start));
+        TRY(pretokenize_list_add(out, start, own->n - start));
     }
     if (front > 0) {
         note_front(s, own, before, front + prepends);
@@ -301,8 +301,8 @@ static quire_err run_piece(const pre_step *step, const piece_list *in, size_t i,
     }
 }
 
-static quire_err run_step(const pre_step *step, const piece_list *in, pre_scratch *s, regex_scratch *rs,
-                          strbuf *own, piece_list *out) {
+static quire_err pretokenize_run_step(const pre_step *step, const piece_list *in, pre_scratch *s,
+                                      regex_scratch *rs, strbuf *own, piece_list *out) {
     out->n = 0;
     s->front = 0;
     strbuf_clear(own);
@@ -323,9 +323,9 @@ quire_err pretokenizer_run(const pretokenizer *p, str text, size_t front, pre_sc
     piece_list *in = &s->a, *to = &s->b;
     int free_text = 0;
     *in = (piece_list){.text = text, .front = front, .pieces = in->pieces, .cap = in->cap};
-    TRY(list_add(in, 0, text.n));
+    TRY(pretokenize_list_add(in, 0, text.n));
     for (int32_t i = 0; i < p->n; i++) {
-        TRY(run_step(&p->steps[i], in, s, rs, &s->texts[free_text], to));
+        TRY(pretokenize_run_step(&p->steps[i], in, s, rs, &s->texts[free_text], to));
         free_text = s->texts[free_text].n > 0 ? 1 - free_text : free_text;
         piece_list *done = to;
         to = in;

@@ -63,7 +63,7 @@ static int32_t count_ids(const rank_model *m) {
 }
 
 /* The tokens spelled in the byte-level alphabet, as for every byte-level vocabulary. */
-static quire_err add_tokens(const rank_model *m, tokenizer *t) {
+static quire_err rank_model_add_tokens(const rank_model *m, tokenizer *t) {
     strbuf spelled = {0};
     quire_err e = piece_table_init(&t->vocab, count_ids(m), m->n, 2 * m->bytes.n);
     for (size_t i = 0; i < m->n && e == QUIRE_OK; i++) {
@@ -123,7 +123,7 @@ quire_err rank_model_build(const rank_model *m, str tables, tokenizer *t, quire_
     if (m->n == 0) {
         return err_set(err, QUIRE_BAD_FILE, -1, "%s: no tokens", m->file);
     }
-    TRY(tables.n > 0 ? tables_take(t, tables, err) : add_tokens(m, t));
+    TRY(tables.n > 0 ? tables_take(t, tables, err) : rank_model_add_tokens(m, t));
     TRY(tables.n > 0 ? model_check_tables(t, count_ids(m), err) : QUIRE_OK);
     TRY(add_specials(m, t));
     b->ignore_merges = true; /* a piece that is a token is that token */

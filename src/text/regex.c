@@ -52,7 +52,7 @@ static str quick_of(str pattern) {
     return pattern;
 }
 
-static quire_err compile(regex *r, const strbuf *source, str pattern, quire_error *err) {
+static quire_err regex_compile(regex *r, const strbuf *source, str pattern, quire_error *err) {
     const uint32_t options =
         PCRE2_UTF | PCRE2_UCP | PCRE2_MULTILINE | PCRE2_NEVER_BACKSLASH_C | PCRE2_USE_OFFSET_LIMIT;
     pcre2_compile_context *context = pcre2_compile_context_create(NULL);
@@ -102,7 +102,7 @@ quire_err regex_open_as(str pattern, regex_syntax syntax, regex **out, quire_err
     str quick = syntax == REGEX_ONIGURUMA ? quick_of(pattern) : pattern;
     quire_err e = r == NULL ? QUIRE_NO_MEMORY : regex_translate(quick, syntax, &source, err);
     if (e == QUIRE_OK) {
-        e = compile(r, &source, pattern, err);
+        e = regex_compile(r, &source, pattern, err);
     }
     strbuf_deinit(&source);
     if (e != QUIRE_OK) {

@@ -24,7 +24,7 @@ typedef struct translator {
     int32_t depth;
 } translator;
 
-static quire_err refuse(const translator *t, const char *what) {
+static quire_err regex_translate_refuse(const translator *t, const char *what) {
     return err_set(t->err, QUIRE_UNSUPPORTED, (int64_t)t->at,
                    "tokenizer: the regular expression %.*s: %s at byte %zu is not supported",
                    (int)(t->in.n < 200 ? t->in.n : 200), t->in.p, what, t->at);
@@ -35,33 +35,34 @@ static bool at_text(const translator *t, const char *s) {
     return t->in.n - t->at >= n && memcmp(t->in.p + t->at, s, n) == 0;
 }
 
-static int peek(const translator *t, size_t ahead) {
+static int regex_translate_peek(const translator *t, size_t ahead) {
     return t->at + ahead < t->in.n ? (unsigned char)t->in.p[t->at + ahead] : -1;
 }
 
-static bool is_digit(int c) {
+static bool regex_translate_is_digit(int c) {
     return c >= '0' && c <= '9';
 }
 
-static bool is_alnum(int c) {
-    return is_digit(c) || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z');
+static bool regex_translate_is_alnum(int c) {
+    return regex_translate_is_digit(c) || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z');
 }
 
 /* Appends c as a literal, inside or outside a class. */
 static quire_err add_literal(strbuf *out, int32_t c) {
-    return c < 0x80 && !is_alnum(c) ? strbuf_addf(out, "\\x{%02x}", (unsigned)c) : utf8_add(out, c);
+    return c < 0x80 && !regex_translate_is_alnum(c) ? strbuf_addf(out, "\\x{%02x}", (unsigned)c)
+                                                    : utf8_add(out, c);
 }
 
 /* Reads hexadecimal digits at t->at, at least 1 and at most max. */
 static quire_err read_hex(translator *t, int32_t max, int32_t *value) {
     int32_t v = 0, n = 0;
-    while (n < max && hex_digit((char)peek(t, 0)) >= 0) {
-        v = v * 16 + hex_digit((char)peek(t, 0));
+    while (n < max && hex_digit((char)regex_translate_peek(t, 0)) >= 0) {
+        v = v * 16 + hex_digit((char)regex_translate_peek(t, 0));
         t->at++;
         n++;
     }
     if (n == 0 || v > 0x10FFFF || (v >= 0xD800 && v <= 0xDFFF)) {
-        return refuse(t, "this character number");
+        return regex_translate_refuse(t, "this character number");
     }
     *value = v;
     return QUIRE_OK;
@@ -71,24 +72,24 @@ static quire_err read_hex(translator *t, int32_t max, int32_t *value) {
  * character (t->at then stays). */
 static quire_err read_char_escape(translator *t, int32_t *c) {
     static const char names[] = "tnrfvae", values[] = "\t\n\r\f\v\a\x1b";
-    int b = peek(t, 0);
+    int b = regex_translate_peek(t, 0);
     *c = -1;
     if (b < 0) {
-        return refuse(t, "a backslash with nothing behind it");
+        return regex_translate_refuse(t, "a backslash with nothing behind it");
     }
     const char *name = memchr(names, b, sizeof names - 1);
     if (name != NULL) {
         t->at++;
         *c = values[name - names];
     } else if (b == 'x' || b == 'u') {
-        bool braces = b == 'x' && peek(t, 1) == '{';
+        bool braces = b == 'x' && regex_translate_peek(t, 1) == '{';
         t->at += braces ? 2 : 1;
         TRY(read_hex(t, b == 'u' ? 4 : braces ? 6 : 2, c));
-        if (braces && peek(t, 0) != '}') {
-            return refuse(t, "this character number");
+        if (braces && regex_translate_peek(t, 0) != '}') {
+            return regex_translate_refuse(t, "this character number");
         }
         t->at += braces;
-    } else if (!is_alnum(b)) {
+    } else if (!regex_translate_is_alnum(b)) {
         size_t len;
         *c = utf8_decode(t->in.p + t->at, t->in.n - t->at, &len);
         t->at += len;
@@ -109,18 +110,18 @@ typedef struct class_union {
  * in both, but for scripts: by their bare names PCRE2 means Script_Extensions, where Han
  * has the ideographic full stop. */
 static quire_err copy_property(translator *t, class_union *u, strbuf *out) {
-    size_t name_at = t->at + 2 + (peek(t, 2) == '^'), end = name_at;
-    if (peek(t, 1) != '{') {
-        return refuse(t, "a property without braces");
+    size_t name_at = t->at + 2 + (regex_translate_peek(t, 2) == '^'), end = name_at;
+    if (regex_translate_peek(t, 1) != '{') {
+        return regex_translate_refuse(t, "a property without braces");
     }
     while (end < t->in.n && t->in.p[end] != '}') {
         end++;
     }
     if (end >= t->in.n) {
-        return refuse(t, "an unfinished property");
+        return regex_translate_refuse(t, "an unfinished property");
     }
     str name = {t->in.p + name_at, end - name_at};
-    bool negated = (peek(t, 0) == 'P') != (peek(t, 2) == '^');
+    bool negated = (regex_translate_peek(t, 0) == 'P') != (regex_translate_peek(t, 2) == '^');
     const char *items = regex_property_items(name, u != NULL);
     t->at = end + 1;
     if (items != NULL && u != NULL) {
@@ -165,14 +166,14 @@ static quire_err add_posix(translator *t, class_union *u, bool *done) {
     if (!*done) {
         return QUIRE_OK;
     }
-    bool negated = peek(t, 2) == '^';
+    bool negated = regex_translate_peek(t, 2) == '^';
     size_t at = t->at + 2 + negated, end = at;
     while (end < t->in.n && t->in.p[end] >= 'a' && t->in.p[end] <= 'z') {
         end++;
     }
     const char *items = regex_bracket_items((str){t->in.p + at, end - at});
     if (items == NULL || t->in.n - end < 2 || memcmp(t->in.p + end, ":]", 2) != 0) {
-        return refuse(t, "this bracket class");
+        return regex_translate_refuse(t, "this bracket class");
     }
     t->at = end + 2;
     return negated ? strbuf_addf(&u->others, "|[^%s]", items) : strbuf_add_str(&u->items, items);
@@ -182,9 +183,9 @@ static quire_err add_posix(translator *t, class_union *u, bool *done) {
  * property (t->at then is after the backslash). */
 static quire_err read_class_char(translator *t, int32_t *c) {
     size_t len;
-    if (peek(t, 0) == '\\') {
+    if (regex_translate_peek(t, 0) == '\\') {
         t->at++;
-        if (peek(t, 0) == 'b') {
+        if (regex_translate_peek(t, 0) == 'b') {
             t->at++;
             *c = '\b';
             return QUIRE_OK;
@@ -193,32 +194,33 @@ static quire_err read_class_char(translator *t, int32_t *c) {
     }
     *c = utf8_decode(t->in.p + t->at, t->in.n - t->at, &len);
     if (*c < 0) {
-        return refuse(t, "text that is not UTF-8");
+        return regex_translate_refuse(t, "text that is not UTF-8");
     }
     t->at += len;
     return QUIRE_OK;
 }
 
-static quire_err add_range(translator *t, class_union *u) {
+static quire_err regex_translate_add_range(translator *t, class_union *u) {
     int32_t low, high;
     TRY(read_class_char(t, &low));
     if (low < 0) {
-        int c = peek(t, 0);
+        int c = regex_translate_peek(t, 0);
         if (c == 'p' || c == 'P') {
             return copy_property(t, u, &u->items);
         }
         t->at++;
         quire_err e = add_shorthand(t, u, c);
-        return e == QUIRE_NOT_FOUND ? refuse(t, "this escape in a class") : e;
+        return e == QUIRE_NOT_FOUND ? regex_translate_refuse(t, "this escape in a class") : e;
     }
     TRY(add_literal(&u->items, low));
-    if (peek(t, 0) != '-' || peek(t, 1) == ']' || peek(t, 1) == '[' || peek(t, 1) < 0) {
+    if (regex_translate_peek(t, 0) != '-' || regex_translate_peek(t, 1) == ']' ||
+        regex_translate_peek(t, 1) == '[' || regex_translate_peek(t, 1) < 0) {
         return QUIRE_OK;
     }
     t->at++;
     TRY(read_class_char(t, &high));
     if (high < low) {
-        return refuse(t, "this range");
+        return regex_translate_refuse(t, "this range");
     }
     TRY(strbuf_add_char(&u->items, '-'));
     return add_literal(&u->items, high);
@@ -227,12 +229,12 @@ static quire_err add_range(translator *t, class_union *u) {
 /* Reads up to && or the closing bracket. */
 static quire_err read_union(translator *t, class_union *u, int32_t depth) {
     for (bool first = true;; first = false) {
-        int c = peek(t, 0);
+        int c = regex_translate_peek(t, 0);
         if (c < 0) {
-            return refuse(t, "an unfinished class");
+            return regex_translate_refuse(t, "an unfinished class");
         }
         if (c == ']' || at_text(t, "&&")) {
-            return first ? refuse(t, "an empty class") : QUIRE_OK;
+            return first ? regex_translate_refuse(t, "an empty class") : QUIRE_OK;
         }
         bool posix = false;
         if (c == '[') {
@@ -242,7 +244,7 @@ static quire_err read_union(translator *t, class_union *u, int32_t depth) {
                 TRY(class_expr(t, &u->others, depth + 1));
             }
         } else {
-            TRY(add_range(t, u));
+            TRY(regex_translate_add_range(t, u));
         }
     }
 }
@@ -264,7 +266,7 @@ static quire_err add_union(const class_union *u, strbuf *out) {
 static quire_err class_operands(translator *t, class_union *u, strbuf *expr, bool negated, strbuf *out,
                                 int32_t depth) {
     TRY(read_union(t, u, depth));
-    bool simple = u->others.n == 0 && peek(t, 0) == ']';
+    bool simple = u->others.n == 0 && regex_translate_peek(t, 0) == ']';
     if (simple) {
         t->at++;
         return strbuf_addf(out, negated ? "[^%s]" : "[%s]", u->items.p);
@@ -286,10 +288,10 @@ static quire_err class_operands(translator *t, class_union *u, strbuf *expr, boo
 /* A class at '[': appends an expression that matches exactly one character. */
 static quire_err class_expr(translator *t, strbuf *out, int32_t depth) {
     if (depth >= MAX_DEPTH) {
-        return refuse(t, "a class this deep");
+        return regex_translate_refuse(t, "a class this deep");
     }
     t->at++;
-    bool negated = peek(t, 0) == '^';
+    bool negated = regex_translate_peek(t, 0) == '^';
     t->at += negated;
     class_union u = {.items = {.max = out->max}, .others = {.max = out->max}};
     strbuf expr = {.max = out->max};
@@ -337,7 +339,7 @@ static quire_err translate_escape(translator *t) {
         return add_literal(out, c);
     }
     t->atom = start;
-    int b = peek(t, 0);
+    int b = regex_translate_peek(t, 0);
     if (b == 'p' || b == 'P') {
         return copy_property(t, NULL, out);
     }
@@ -348,18 +350,18 @@ static quire_err translate_escape(translator *t) {
             return strbuf_add_str(out, rust ? escapes[i].rust : escapes[i].regex);
         }
     }
-    if (b >= '1' && b <= '9' && !is_digit(peek(t, 0))) {
+    if (b >= '1' && b <= '9' && !regex_translate_is_digit(regex_translate_peek(t, 0))) {
         return strbuf_addf(out, "\\%c", b);
     }
     t->at--;
-    return refuse(t, "this escape");
+    return regex_translate_refuse(t, "this escape");
 }
 
 /* Translates the head of a group. Option letters: i is kept; m is PCRE2's s. */
 static quire_err translate_group(translator *t) {
     static const char *const heads[] = {"(?:", "(?=", "(?!", "(?<=", "(?<!", "(?>"};
     if (t->depth == MAX_DEPTH) {
-        return refuse(t, "a group this deep");
+        return regex_translate_refuse(t, "a group this deep");
     }
     size_t start = t->out->n;
     for (size_t i = 0; i < sizeof heads / sizeof *heads; i++) {
@@ -371,19 +373,19 @@ static quire_err translate_group(translator *t) {
     }
     t->at++;
     TRY(strbuf_add_char(t->out, '('));
-    if (peek(t, 0) == '*') {
-        return refuse(t, "a verb");
+    if (regex_translate_peek(t, 0) == '*') {
+        return regex_translate_refuse(t, "a verb");
     }
-    if (peek(t, 0) == '?') {
+    if (regex_translate_peek(t, 0) == '?') {
         t->at++;
         TRY(strbuf_add_char(t->out, '?'));
-        int c = peek(t, 0);
-        for (; c == 'i' || c == 'm' || c == '-'; c = peek(t, 0)) {
+        int c = regex_translate_peek(t, 0);
+        for (; c == 'i' || c == 'm' || c == '-'; c = regex_translate_peek(t, 0)) {
             TRY(strbuf_add_char(t->out, c == 'm' ? 's' : (char)c));
             t->at++;
         }
         if (c != ':' && c != ')') {
-            return refuse(t, "this kind of group");
+            return regex_translate_refuse(t, "this kind of group");
         }
         t->at += c == ':';
         TRY(c == ':' ? strbuf_add_char(t->out, ':') : QUIRE_OK);
@@ -395,19 +397,19 @@ static quire_err translate_group(translator *t) {
 /* At '{': an interval, or an ordinary brace. */
 static quire_err translate_brace(translator *t) {
     size_t i = 1;
-    while (is_digit(peek(t, i))) {
+    while (regex_translate_is_digit(regex_translate_peek(t, i))) {
         i++;
     }
     size_t n_low = i - 1, n_high = 0;
-    bool comma = peek(t, i) == ',';
+    bool comma = regex_translate_peek(t, i) == ',';
     if (comma) {
         i++;
-        while (is_digit(peek(t, i))) {
+        while (regex_translate_is_digit(regex_translate_peek(t, i))) {
             i++;
             n_high++;
         }
     }
-    if (peek(t, i) != '}' || n_low + n_high == 0 || t->atom == SIZE_MAX) {
+    if (regex_translate_peek(t, i) != '}' || n_low + n_high == 0 || t->atom == SIZE_MAX) {
         t->atom = t->out->n;
         t->at++;
         return strbuf_add_str(t->out, "\\{");
@@ -416,7 +418,7 @@ static quire_err translate_brace(translator *t) {
     TRY(strbuf_add(t->out, t->in.p + t->at + 1, i - 1));
     TRY(strbuf_add_char(t->out, '}'));
     t->at += i + 1;
-    int next = peek(t, 0);
+    int next = regex_translate_peek(t, 0);
     if (t->syntax == REGEX_RUST) {
         return QUIRE_OK; /* possessive or lazy, as in PCRE2 */
     }
@@ -435,7 +437,7 @@ static quire_err translate_brace(translator *t) {
 }
 
 static quire_err translate_one(translator *t) {
-    int c = peek(t, 0);
+    int c = regex_translate_peek(t, 0);
     size_t start = t->out->n;
     switch (c) {
     case '\\':
@@ -449,7 +451,7 @@ static quire_err translate_one(translator *t) {
         return translate_group(t);
     case ')':
         if (t->depth == 0) {
-            return refuse(t, "a closing parenthesis without an opening one");
+            return regex_translate_refuse(t, "a closing parenthesis without an opening one");
         }
         t->atom = t->groups[--t->depth];
         break;
@@ -475,7 +477,7 @@ static quire_err translate_one(translator *t) {
     default: {
         size_t len;
         if (utf8_decode(t->in.p + t->at, t->in.n - t->at, &len) < 0) {
-            return refuse(t, "text that is not UTF-8");
+            return regex_translate_refuse(t, "text that is not UTF-8");
         }
         t->atom = start;
         TRY(strbuf_add(t->out, t->in.p + t->at, len));

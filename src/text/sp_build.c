@@ -7,11 +7,11 @@
 #include "text/sp_model.h"
 #include "text/tables.h"
 
-static bool is_findable(vocab_type k) {
+static bool sp_build_is_findable(vocab_type k) {
     return k == VOCAB_NORMAL || k == VOCAB_USER_DEFINED || k == VOCAB_UNUSED;
 }
 
-static quire_err check(const sp_model *m, quire_error *err) {
+static quire_err sp_build_check(const sp_model *m, quire_error *err) {
     if (m->n == 0 || m->n > INT32_MAX / 2) {
         return err_set(err, QUIRE_BAD_FILE, -1, "%s: a vocabulary of %zu pieces", m->file, m->n);
     }
@@ -23,7 +23,7 @@ static quire_err check(const sp_model *m, quire_error *err) {
     return QUIRE_OK;
 }
 
-static quire_err load_pieces(const sp_model *m, str tables, tokenizer *t, quire_error *err) {
+static quire_err sp_build_load_pieces(const sp_model *m, str tables, tokenizer *t, quire_error *err) {
     size_t n_bytes = 0;
     if (tables.n > 0) {
         TRY(tables_take(t, tables, err));
@@ -35,7 +35,7 @@ static quire_err load_pieces(const sp_model *m, str tables, tokenizer *t, quire_
     TRY(piece_table_init(&t->vocab, (int32_t)m->n, m->n, n_bytes));
     for (int32_t i = 0; i < (int32_t)m->n; i++) {
         const sp_piece *p = &m->pieces[i];
-        bool unusable = !is_findable(p->type) || (m->kind == SP_UNIGRAM && p->type == VOCAB_UNUSED);
+        bool unusable = !sp_build_is_findable(p->type) || (m->kind == SP_UNIGRAM && p->type == VOCAB_UNUSED);
         TRY(unusable ? piece_table_add_hidden(&t->vocab, i, p->text)
                      : piece_table_add(&t->vocab, i, p->text));
     }
@@ -44,7 +44,7 @@ static quire_err load_pieces(const sp_model *m, str tables, tokenizer *t, quire_
 
 /* Control tokens and the unknown one are found in the text where special tokens are
  * parsed. */
-static quire_err load_added(const sp_model *m, tokenizer *t) {
+static quire_err sp_build_load_added(const sp_model *m, tokenizer *t) {
     for (size_t i = 0; i < m->n; i++) {
         vocab_type k = m->pieces[i].type;
         str text = piece_table_get(&t->vocab, (int32_t)i);
@@ -57,7 +57,7 @@ static quire_err load_added(const sp_model *m, tokenizer *t) {
     return added_set_finish(&t->added, t->vocab.n);
 }
 
-static quire_err load_classes(const sp_model *m, tokenizer *t) {
+static quire_err sp_build_load_classes(const sp_model *m, tokenizer *t) {
     t->classes = mem_new(m->n, 1);
     TRY(mem_check(t->classes));
     for (size_t i = 0; i < m->n; i++) {
@@ -112,16 +112,16 @@ static quire_err add_steps(const sp_model *m, tokenizer *t, quire_error *err) {
 
 /* ---- the models ---- */
 
-static bool is_byte(const void *context, int32_t id) {
+static bool sp_build_is_byte(const void *context, int32_t id) {
     const sp_model *m = context;
     return m->pieces[id].type == VOCAB_BYTE;
 }
 
-static quire_err build_bpe(const sp_model *m, tokenizer *t, bool has_tables, quire_error *err) {
+static quire_err sp_build_bpe(const sp_model *m, tokenizer *t, bool has_tables, quire_error *err) {
     bpe *b = &t->model.bpe;
     b->sentencepiece = true;
     b->symbols = t->symbols.units != NULL ? &t->symbols : NULL;
-    b->byte_fallback = model_find_bytes(&t->vocab, is_byte, m, b->bytes) > 0 && m->byte_fallback;
+    b->byte_fallback = model_find_bytes(&t->vocab, sp_build_is_byte, m, b->bytes) > 0 && m->byte_fallback;
     TRY(bpe_begin(b, m->n * 2));
     float *scores = m->kind == SP_BPE && !has_tables ? mem_new(m->n, sizeof *scores) : NULL;
     quire_err e = QUIRE_OK;
@@ -142,17 +142,17 @@ static quire_err build_bpe(const sp_model *m, tokenizer *t, bool has_tables, qui
 
 /* The score of a piece. That of a user-defined symbol is more than those of what it could
  * be split into, and grows with its bytes. */
-static double score_of(const sp_piece *p) {
+static double sp_build_score_of(const sp_piece *p) {
     bool defined = p->type == VOCAB_USER_DEFINED && p->text.n > 0;
     return (double)(defined ? (float)(0.1 * (double)(p->text.n - 1)) : p->score);
 }
 
-static quire_err build_unigram(const sp_model *m, tokenizer *t) {
+static quire_err sp_build_unigram(const sp_model *m, tokenizer *t) {
     unigram *u = &t->model.unigram;
     float lowest = 0;
     bool any = false;
     u->sums_float = true;
-    u->byte_fallback = model_find_bytes(&t->vocab, is_byte, m, u->bytes) > 0 && m->byte_fallback;
+    u->byte_fallback = model_find_bytes(&t->vocab, sp_build_is_byte, m, u->bytes) > 0 && m->byte_fallback;
     TRY(model_note_controls(t, u));
     if (u->scores != NULL) {
         return QUIRE_OK;
@@ -167,7 +167,7 @@ static quire_err build_unigram(const sp_model *m, tokenizer *t) {
         }
     }
     for (size_t i = 0; i < m->n; i++) {
-        u->scores[i] = score_of(&m->pieces[i]);
+        u->scores[i] = sp_build_score_of(&m->pieces[i]);
     }
     u->unknown_score = (double)(lowest - (float)UNIGRAM_UNKNOWN_PENALTY);
     return model_build_trie(t, &u->trie);
@@ -176,17 +176,17 @@ static quire_err build_unigram(const sp_model *m, tokenizer *t) {
 static quire_err build_model(const sp_model *m, tokenizer *t, bool has_tables, quire_error *err) {
     switch (m->kind) {
     case SP_UNIGRAM:
-        return build_unigram(m, t);
+        return sp_build_unigram(m, t);
     case SP_WORD:
         if (t->model.unk < 0) {
             return err_set(err, QUIRE_BAD_FILE, -1, "%s: a model of words without an unknown piece", m->file);
         }
         t->model.words.byte_fallback =
-            model_find_bytes(&t->vocab, is_byte, m, t->model.words.bytes) > 0 && m->byte_fallback;
+            model_find_bytes(&t->vocab, sp_build_is_byte, m, t->model.words.bytes) > 0 && m->byte_fallback;
         /* with suffixes too */
         return pretokenizer_add_chars(&t->pretokenizer, CLASS_DELIMITER, 0x2581, SPLIT_MERGED_WITH_NEXT, err);
     default:
-        return build_bpe(m, t, has_tables, err);
+        return sp_build_bpe(m, t, has_tables, err);
     }
 }
 
@@ -194,11 +194,11 @@ quire_err sp_model_build(const sp_model *m, str tables, tokenizer *t, quire_erro
     const piece_model_ops *ops = m->kind == SP_UNIGRAM ? &piece_model_unigram
                                  : m->kind == SP_WORD  ? &piece_model_words
                                                        : &piece_model_bpe;
-    TRY(check(m, err));
+    TRY(sp_build_check(m, err));
     piece_model_init(&t->model, ops, &t->vocab, m->unk);
-    TRY(load_pieces(m, tables, t, err));
-    TRY(load_added(m, t));
-    TRY(load_classes(m, t));
+    TRY(sp_build_load_pieces(m, tables, t, err));
+    TRY(sp_build_load_added(m, t));
+    TRY(sp_build_load_classes(m, t));
     TRY(load_symbols(m, t));
     TRY(add_steps(m, t, err));
     return build_model(m, t, tables.n > 0, err);

@@ -36,7 +36,7 @@ static quire_err read_varint(cursor *c, uint64_t *out) {
     return QUIRE_BAD_FILE;
 }
 
-static quire_err take(cursor *c, uint64_t n, str *out) {
+static quire_err sp_read_take(cursor *c, uint64_t n, str *out) {
     if (n > c->rest.n) {
         return QUIRE_BAD_FILE;
     }
@@ -58,12 +58,12 @@ static quire_err read_field(cursor *c, field *f) {
     case WIRE_VARINT:
         return read_varint(c, &f->value);
     case WIRE_64:
-        return take(c, 8, &f->bytes);
+        return sp_read_take(c, 8, &f->bytes);
     case WIRE_BYTES:
         TRY(read_varint(c, &n));
-        return take(c, n, &f->bytes);
+        return sp_read_take(c, n, &f->bytes);
     case WIRE_32:
-        TRY(take(c, 4, &f->bytes));
+        TRY(sp_read_take(c, 4, &f->bytes));
         memcpy(&f->f, f->bytes.p, 4);
         return QUIRE_OK;
     default: /* groups, which are not written any more */
@@ -140,7 +140,7 @@ static int32_t find_control(const sp_model *m, str name, vocab_type type) {
     return -1;
 }
 
-static quire_err read_model(sp_model *m, str file, size_t *at) {
+static quire_err sp_read_model(sp_model *m, str file, size_t *at) {
     cursor c = {file, file.p};
     while (c.rest.n > 0) {
         field f;
@@ -189,7 +189,7 @@ void sp_model_deinit(sp_model *m) {
 
 quire_err sp_model_read(sp_model *m, str file, quire_error *err) {
     size_t at = 0;
-    quire_err e = read_model(m, file, &at);
+    quire_err e = sp_read_model(m, file, &at);
     if (e == QUIRE_BAD_FILE || e == QUIRE_TOO_LARGE) {
         return err_set(err, e, (int64_t)at, "%s: %s at byte %zu: no SentencePiece model, or a damaged one",
                        m->file, e == QUIRE_TOO_LARGE ? "too many pieces" : "malformed", at);

@@ -10,7 +10,7 @@ void sp_rules_deinit(sp_rules *r) {
 
 /* What the start of text becomes, and how many bytes of it: a symbol, the longest rule,
  * or a character. */
-static str next_part(const sp_rules *r, str text, size_t *n) {
+static str sp_rules_next_part(const sp_rules *r, str text, size_t *n) {
     str to;
     if (r->symbols != NULL && piece_trie_longest(r->symbols, PIECE_TRIE_ROOT, text, n) >= 0) {
         return (str){text.p, *n};
@@ -26,7 +26,7 @@ static quire_err add_space(const sp_rules *r, strbuf *out) {
     return strbuf_add_str(out, r->escape ? SP_MARK : " ");
 }
 
-static quire_err add_part(const sp_rules *r, str part, strbuf *out) {
+static quire_err sp_rules_add_part(const sp_rules *r, str part, strbuf *out) {
     for (size_t i = 0; i < part.n;) {
         const char *space = r->escape ? memchr(part.p + i, ' ', part.n - i) : NULL;
         size_t upto = space != NULL ? (size_t)(space - part.p) : part.n;
@@ -43,7 +43,7 @@ static str rest_of(str text, size_t n) {
 
 quire_err sp_rules_run(const sp_rules *r, str text, strbuf *out) {
     size_t n, before = out->n;
-    while (r->remove_extra && text.n > 0 && str_is(next_part(r, text, &n), " ")) {
+    while (r->remove_extra && text.n > 0 && str_is(sp_rules_next_part(r, text, &n), " ")) {
         TRY(turn_poll(1));
         text = rest_of(text, n);
     }
@@ -53,12 +53,12 @@ quire_err sp_rules_run(const sp_rules *r, str text, strbuf *out) {
     TRY(r->dummy_prefix && !r->suffix ? add_space(r, out) : QUIRE_OK);
     bool after_space = r->remove_extra;
     for (; text.n > 0; text = rest_of(text, n)) {
-        str part = next_part(r, text, &n);
+        str part = sp_rules_next_part(r, text, &n);
         TRY(turn_poll((uint32_t)(n / 16 + 1)));
         while (after_space && part.n > 0 && part.p[0] == ' ') {
             part = rest_of(part, 1);
         }
-        TRY(add_part(r, part, out));
+        TRY(sp_rules_add_part(r, part, out));
         after_space = part.n == 0 ? after_space : r->remove_extra && part.p[part.n - 1] == ' ';
     }
     str space = str_of(r->escape ? SP_MARK : " ");

@@ -26,7 +26,7 @@ static tables_pieces pieces_of(const piece_table *t) {
         .n_ids = (uint64_t)t->n, .n_text = t->bytes.n, .n_slots = n_slots(t), .seed = t->seed};
 }
 
-static tables_pairs pairs_of(const pair_table *t) {
+static tables_pairs tables_pairs_of(const pair_table *t) {
     return (tables_pairs){.n = t->n, .n_slots = n_pair_slots(t), .seed = t->seed};
 }
 
@@ -48,8 +48,8 @@ quire_err tables_write(const tokenizer *t, strbuf *out) {
     tables_header h = {.version = TABLES_VERSION,
                        .vocab = pieces_of(&t->vocab),
                        .inner = pieces_of(&b->inner),
-                       .pairs = pairs_of(&b->pairs),
-                       .neighbours = pairs_of(&b->neighbours),
+                       .pairs = tables_pairs_of(&b->pairs),
+                       .neighbours = tables_pairs_of(&b->neighbours),
                        .n_units = trie->n,
                        .n_scores = is_unigram ? (uint64_t)t->vocab.n : 0,
                        .unknown_score = is_unigram ? m->unigram.unknown_score : 0};
@@ -72,7 +72,7 @@ typedef struct reader {
 
 /* Takes n elements of size bytes at the next multiple of ALIGN; NULL when they do not
  * fit. */
-static void *take(reader *r, uint64_t n, size_t size) {
+static void *text_tables_take(reader *r, uint64_t n, size_t size) {
     size_t at = size_align(r->at, ALIGN), bytes;
     if (n > SIZE_MAX || !size_mul((size_t)n, size, &bytes) || at > r->bytes.n || bytes > r->bytes.n - at) {
         return NULL;
@@ -87,7 +87,7 @@ static bool is_table(uint64_t n, size_t n_used) {
     return n > 0 && (n & (n - 1)) == 0 && n_used <= n / 4 * 3 && n_used < n;
 }
 
-static bool is_inside(piece_span s, const piece_table *t) {
+static bool tables_is_inside(piece_span s, const piece_table *t) {
     return s.at <= t->bytes.n && s.n <= t->bytes.n - s.at;
 }
 
@@ -95,19 +95,20 @@ static bool check_pieces(const piece_table *t, uint64_t n_slots_) {
     size_t n_used = 0;
     bool good = true;
     for (int32_t i = 0; i < t->n; i++) {
-        good &= is_inside(t->spans[i], t);
+        good &= tables_is_inside(t->spans[i], t);
     }
     for (uint64_t i = 0; i < n_slots_; i++) {
         const piece_slot *s = &t->slots[i];
         n_used += s->id_plus_1 != 0;
-        good &= s->id_plus_1 >= 0 && s->id_plus_1 <= t->n && is_inside(s->span, t);
+        good &= s->id_plus_1 >= 0 && s->id_plus_1 <= t->n && tables_is_inside(s->span, t);
     }
     return good && is_table(n_slots_, n_used);
 }
 
-static bool take_pieces(reader *r, tables_pieces h, piece_table *t) {
-    char *text = take(r, h.n_text, 1);
-    void *spans = take(r, h.n_ids, sizeof *t->spans), *slots = take(r, h.n_slots, sizeof *t->slots);
+static bool tables_take_pieces(reader *r, tables_pieces h, piece_table *t) {
+    char *text = text_tables_take(r, h.n_text, 1);
+    void *spans = text_tables_take(r, h.n_ids, sizeof *t->spans),
+         *slots = text_tables_take(r, h.n_slots, sizeof *t->slots);
     if (text == NULL || spans == NULL || slots == NULL || h.n_ids > INT32_MAX - 0x110000 ||
         h.n_text > UINT32_MAX || h.n_slots > (uint64_t)1 << 32) {
         return false;
@@ -128,7 +129,7 @@ static bool take_pieces(reader *r, tables_pieces h, piece_table *t) {
 /* A pair's result need not be a token: bpe.c accepts any number as a symbol, but only
  * tokens' numbers as tokens. */
 static bool take_pairs(reader *r, tables_pairs h, pair_table *t) {
-    pair_slot *slots = take(r, h.n_slots, sizeof *slots);
+    pair_slot *slots = text_tables_take(r, h.n_slots, sizeof *slots);
     size_t n_used = 0;
     if (slots == NULL || h.n_slots == 0) {
         return slots != NULL;
@@ -142,7 +143,7 @@ static bool take_pairs(reader *r, tables_pairs h, pair_table *t) {
 }
 
 static bool take_bpe(reader *r, const tables_header *h, bpe *b) {
-    return take_pieces(r, h->inner, &b->inner) && take_pairs(r, h->pairs, &b->pairs) &&
+    return tables_take_pieces(r, h->inner, &b->inner) && take_pairs(r, h->pairs, &b->pairs) &&
            take_pairs(r, h->neighbours, &b->neighbours) && b->pairs.slots != NULL;
 }
 
@@ -151,7 +152,7 @@ static bool take_trie(reader *r, const tables_header *h, int32_t n_ids, piece_tr
     bpe none = {0};
     bool empty = take_bpe(r, h, &none) ||
                  (none.inner.slots == NULL && none.pairs.slots == NULL && none.neighbours.slots == NULL);
-    trie_unit *units = empty ? take(r, h->n_units, sizeof *units) : NULL;
+    trie_unit *units = empty ? text_tables_take(r, h->n_units, sizeof *units) : NULL;
     if (units == NULL) {
         return false;
     }
@@ -167,7 +168,7 @@ static bool take_unigram(reader *r, const tables_header *h, int32_t n_ids, unigr
     if (!take_trie(r, h, n_ids, &u->trie) || h->n_scores != (uint64_t)n_ids) {
         return false;
     }
-    u->scores = take(r, h->n_scores, sizeof *u->scores);
+    u->scores = text_tables_take(r, h->n_scores, sizeof *u->scores);
     u->borrowed = true;
     u->unknown_score = h->unknown_score;
     return u->scores != NULL;
@@ -182,13 +183,13 @@ static bool take_model(reader *r, const tables_header *h, int32_t n_ids, piece_m
 
 quire_err tables_take(tokenizer *t, str bytes, quire_error *err) {
     reader r = {.bytes = bytes};
-    const tables_header *h = take(&r, 1, sizeof *h);
+    const tables_header *h = text_tables_take(&r, 1, sizeof *h);
     if (h != NULL && h->version != TABLES_VERSION) {
         return err_set(
             err, QUIRE_UNSUPPORTED, -1,
             "the vocabulary's tables were written by another version of quire: pack the model again");
     }
-    bool good = h != NULL && (uintptr_t)bytes.p % ALIGN == 0 && take_pieces(&r, h->vocab, &t->vocab) &&
+    bool good = h != NULL && (uintptr_t)bytes.p % ALIGN == 0 && tables_take_pieces(&r, h->vocab, &t->vocab) &&
                 t->vocab.slots != NULL && take_model(&r, h, t->vocab.n, &t->model);
     if (!good) {
         return err_set(err, QUIRE_BAD_FILE, -1, "the vocabulary's tables are damaged: pack the model again");

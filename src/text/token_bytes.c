@@ -23,7 +23,7 @@ static bool is_byte_piece(str piece, char *byte) {
 
 /* The text has a token's bytes unless they are not whole characters. Then the piece does:
  * a byte's name, or the byte-level alphabet. */
-static quire_err add_bytes(const tokenizer *t, str text, int32_t id, strbuf *out) {
+static quire_err token_bytes_add_bytes(const tokenizer *t, str text, int32_t id, strbuf *out) {
     str piece = tokenizer_piece(t, id);
     char byte;
     if (!has_replacement(text)) {
@@ -33,13 +33,14 @@ static quire_err add_bytes(const tokenizer *t, str text, int32_t id, strbuf *out
 }
 
 quire_err token_bytes_add(const tokenizer *t, const token_texts *texts, int32_t id, strbuf *out) {
-    return tokenizer_is_special(t, id) ? QUIRE_OK : add_bytes(t, token_texts_of(texts, id), id, out);
+    return tokenizer_is_special(t, id) ? QUIRE_OK
+                                       : token_bytes_add_bytes(t, token_texts_of(texts, id), id, out);
 }
 
 quire_err token_bytes_add_one(const tokenizer *t, int32_t id, strbuf *out) {
     strbuf text = {0};
     quire_err e = token_text_add(t, id, &text);
-    e = e == QUIRE_OK ? add_bytes(t, (str){text.p, text.n}, id, out) : e;
+    e = e == QUIRE_OK ? token_bytes_add_bytes(t, (str){text.p, text.n}, id, out) : e;
     strbuf_deinit(&text);
     return e;
 }

@@ -33,8 +33,8 @@ static quire_err find_anchor(const tokenizer *t, strbuf *text, int32_t *anchor) 
 }
 
 /* Appends what id adds after the anchor, whose text is `before`. */
-static quire_err add_behind(const tokenizer *t, int32_t anchor, const strbuf *before, int32_t id,
-                            strbuf *both, strbuf *out) {
+static quire_err token_texts_add_behind(const tokenizer *t, int32_t anchor, const strbuf *before, int32_t id,
+                                        strbuf *both, strbuf *out) {
     int32_t ids[2] = {anchor, id};
     strbuf_clear(both);
     TRY(tokenizer_decode(t, ids, 2, false, both));
@@ -42,12 +42,12 @@ static quire_err add_behind(const tokenizer *t, int32_t anchor, const strbuf *be
     return strbuf_add(out, both->p + both->n - n, n);
 }
 
-static quire_err fill(const tokenizer *t, token_texts *out, strbuf *before, strbuf *both) {
+static quire_err token_texts_fill(const tokenizer *t, token_texts *out, strbuf *before, strbuf *both) {
     int32_t anchor;
     TRY(find_anchor(t, before, &anchor));
     for (int32_t i = 0; i < out->n; i++) {
         size_t start = out->bytes.n, n;
-        TRY(add_behind(t, anchor, before, i, both, &out->bytes));
+        TRY(token_texts_add_behind(t, anchor, before, i, both, &out->bytes));
         out->starts[i + 1] = out->bytes.n;
         n = out->bytes.n - start;
         out->longest = n > out->longest ? n : out->longest;
@@ -62,7 +62,7 @@ quire_err token_texts_open(const tokenizer *t, token_texts **out) {
     if (texts != NULL) {
         texts->n = tokenizer_n_tokens(t);
         texts->starts = mem_new((size_t)texts->n + 1, sizeof *texts->starts);
-        e = texts->starts == NULL ? QUIRE_NO_MEMORY : fill(t, texts, &before, &both);
+        e = texts->starts == NULL ? QUIRE_NO_MEMORY : token_texts_fill(t, texts, &before, &both);
     }
     strbuf_deinit(&before);
     strbuf_deinit(&both);
@@ -79,7 +79,7 @@ quire_err token_text_add(const tokenizer *t, int32_t id, strbuf *out) {
     int32_t anchor;
     quire_err e = find_anchor(t, &before, &anchor);
     e = e == QUIRE_NOT_FOUND ? tokenizer_decode(t, &id, 1, false, out)
-        : e == QUIRE_OK      ? add_behind(t, anchor, &before, id, &both, out)
+        : e == QUIRE_OK      ? token_texts_add_behind(t, anchor, &before, id, &both, out)
                              : e;
     strbuf_deinit(&before);
     strbuf_deinit(&both);

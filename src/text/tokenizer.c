@@ -14,7 +14,7 @@ static quire_err (*const loaders[])(tokenizer *t, const vocab *v, quire_error *e
 };
 
 /* The one token before the text of a post-processor's template, or -1. */
-static int32_t first_of(const post_template *p) {
+static int32_t tokenizer_first_of(const post_template *p) {
     bool is_one = p->is_set && p->n > 1 && p->parts[0].kind == POST_TOKENS && p->parts[0].n_ids == 1 &&
                   p->parts[1].kind == POST_A;
     return is_one ? p->parts[0].ids[0] : -1;
@@ -22,7 +22,7 @@ static int32_t first_of(const post_template *p) {
 
 /* Finds the BOS of chats. */
 static quire_err find_start(tokenizer *t) {
-    int32_t first = first_of(&t->post.single);
+    int32_t first = tokenizer_first_of(&t->post.single);
     first = t->bos < 0 || first == t->bos ? first : -1;
     t->start = t->says_bos < 0 ? first : t->says_bos == 1 ? t->bos : -1;
     if (t->start < 0) {
@@ -113,7 +113,7 @@ static void encode_run_deinit(encode_run *r) {
     model_scratch_deinit(&r->model);
 }
 
-static quire_err check_room(const encode_run *r, const token_list *out) {
+static quire_err tokenizer_check_room(const encode_run *r, const token_list *out) {
     return r->options.max_tokens > 0 && out->n > r->options.max_tokens ? QUIRE_NO_ROOM : QUIRE_OK;
 }
 
@@ -156,7 +156,7 @@ static quire_err encode_pieces(encode_run *r, str text, size_t front, token_list
     for (size_t i = 0; i < pieces->n; i++) {
         TRY(turn_poll((uint32_t)pieces->pieces[i].n));
         TRY(encode_piece(r, (str){pieces->text.p + pieces->pieces[i].at, pieces->pieces[i].n}, out));
-        TRY(check_room(r, out));
+        TRY(tokenizer_check_room(r, out));
     }
     return QUIRE_OK;
 }
@@ -199,7 +199,7 @@ static quire_err move_marks(encode_run *r, size_t offset, str text, str normaliz
 
 /* Encodes a stretch between tokens that were found in the raw text; the stretch begins at
  * offset there. */
-static quire_err encode_stretch(encode_run *r, str text, size_t offset, token_list *out) {
+static quire_err tokenizer_encode_stretch(encode_run *r, str text, size_t offset, token_list *out) {
     const tokenizer *t = r->t;
     text_marks moved = {0};
     added_walk w;
@@ -267,18 +267,19 @@ static quire_err encode_content(encode_run *r, str text, token_list *out) {
             return QUIRE_OK;
         }
         if (w.stretch_n > 0) {
-            TRY(encode_stretch(r, (str){text.p + w.stretch_at, w.stretch_n}, w.stretch_at, out));
+            TRY(tokenizer_encode_stretch(r, (str){text.p + w.stretch_at, w.stretch_n}, w.stretch_at, out));
         }
         if (w.id >= 0) {
             TRY(note_seam(r, &w, out->n));
             TRY(token_list_add(out, w.id));
-            TRY(check_room(r, out));
+            TRY(tokenizer_check_room(r, out));
         }
     }
 }
 
 /* Appends ids with their segment. */
-static quire_err add_all(const int32_t *ids, size_t n, int32_t type, token_list *out, token_list *types) {
+static quire_err tokenizer_add_all(const int32_t *ids, size_t n, int32_t type, token_list *out,
+                                   token_list *types) {
     for (size_t i = 0; i < n; i++) {
         TRY(token_list_add(out, ids[i]));
         if (types != NULL) {
@@ -292,18 +293,18 @@ static quire_err add_all(const int32_t *ids, size_t n, int32_t type, token_list 
 static quire_err add_template(const post_template *p, const token_list *a, const token_list *b, size_t n_skip,
                               token_list *out, token_list *types) {
     if (!p->is_set) {
-        TRY(add_all(a->ids, a->n, 0, out, types));
-        return add_all(b->ids, b->n, 1, out, types);
+        TRY(tokenizer_add_all(a->ids, a->n, 0, out, types));
+        return tokenizer_add_all(b->ids, b->n, 1, out, types);
     }
     for (size_t i = 0; i < p->n; i++) {
         const post_part *part = &p->parts[i];
         if (part->kind == POST_TOKENS) {
             size_t skip = n_skip < part->n_ids ? n_skip : part->n_ids;
-            TRY(add_all(part->ids + skip, part->n_ids - skip, part->type_id, out, types));
+            TRY(tokenizer_add_all(part->ids + skip, part->n_ids - skip, part->type_id, out, types));
             n_skip -= skip;
         } else {
             const token_list *l = part->kind == POST_A ? a : b;
-            TRY(add_all(l->ids, l->n, part->type_id, out, types));
+            TRY(tokenizer_add_all(l->ids, l->n, part->type_id, out, types));
             n_skip = 0;
         }
     }
@@ -383,8 +384,8 @@ static quire_err encode_texts(encode_run *r, str text, const str *pair, around h
     return add_template(p, &lists[0], &lists[1], n_there, out, types);
 }
 
-static quire_err encode(const tokenizer *t, str text, const str *pair, encode_options options, around how,
-                        token_list *out, token_list *types, quire_error *err) {
+static quire_err text_tokenizer_encode(const tokenizer *t, str text, const str *pair, encode_options options,
+                                       around how, token_list *out, token_list *types, quire_error *err) {
     const char *refusal = template_of(t, pair != NULL, how)->refusal;
     if (refusal != NULL) {
         return err_set(err, QUIRE_UNSUPPORTED, -1,
@@ -419,12 +420,13 @@ static quire_err encode(const tokenizer *t, str text, const str *pair, encode_op
 quire_err tokenizer_encode(const tokenizer *t, str text, encode_options options, token_list *out,
                            quire_error *err) {
     around how = options.add_special ? AROUND_ONCE : options.add_bos ? AROUND_BOS : AROUND_NOTHING;
-    return encode(t, text, NULL, options, how, out, NULL, err);
+    return text_tokenizer_encode(t, text, NULL, options, how, out, NULL, err);
 }
 
 quire_err tokenizer_encode_pair(const tokenizer *t, str text, const str *pair, encode_special special,
                                 token_list *out, token_list *types, quire_error *err) {
-    return encode(t, text, pair, (encode_options){.special = special}, AROUND_ALWAYS, out, types, err);
+    return text_tokenizer_encode(t, text, pair, (encode_options){.special = special}, AROUND_ALWAYS, out,
+                                 types, err);
 }
 
 size_t tokenizer_least_tokens(const tokenizer *t, size_t n_bytes) {

@@ -39,7 +39,7 @@ static const char *const texts[] = {
     "<|file_sep|>",
 };
 
-static bool is_listed(str text) {
+static bool turn_ends_is_listed(str text) {
     for (size_t i = 0; i < sizeof texts / sizeof *texts; i++) {
         if (str_is(text, texts[i])) {
             return true;
@@ -48,7 +48,7 @@ static bool is_listed(str text) {
     return false;
 }
 
-static void add(turn_ends *ends, int32_t id, turn_end_reason reason) {
+static void turn_ends_add(turn_ends *ends, int32_t id, turn_end_reason reason) {
     if (ends->n < TURN_ENDS_MAX) {
         ends->tokens[ends->n].id = id;
         ends->tokens[ends->n++].reason = reason;
@@ -56,21 +56,21 @@ static void add(turn_ends *ends, int32_t id, turn_end_reason reason) {
 }
 
 /* The text of a GGUF file's token: a packed model has it in the tokenizer only. */
-static str text_of(const vocab *v, const tokenizer *t, int32_t id) {
+static str turn_ends_text_of(const vocab *v, const tokenizer *t, int32_t id) {
     return v->tokens != NULL ? v->tokens[id] : t != NULL ? tokenizer_piece(t, id) : (str){"", 0};
 }
 
 /* The found token with this text, or -1. */
 static int32_t found(const turn_ends *ends, const vocab *v, const tokenizer *t, const char *text) {
     for (int32_t i = 0; i < ends->n; i++) {
-        if (str_is(text_of(v, t, ends->tokens[i].id), text)) {
+        if (str_is(turn_ends_text_of(v, t, ends->tokens[i].id), text)) {
             return ends->tokens[i].id;
         }
     }
     return -1;
 }
 
-static void drop(turn_ends *ends, int32_t id) {
+static void turn_ends_drop(turn_ends *ends, int32_t id) {
     int32_t n = 0;
     for (int32_t i = 0; i < ends->n; i++) {
         if (ends->tokens[i].id != id) {
@@ -89,8 +89,8 @@ static void drop_those_that_go_on(turn_ends *ends, const vocab *v, const tokeniz
     bool is_markup = found(ends, v, t, "<|tool_response>") >= 0;
     ends->goes_on[0] = has_messages ? found(ends, v, t, "<|end|>") : -1;
     ends->goes_on[1] = is_markup ? found(ends, v, t, "</s>") : -1;
-    drop(ends, ends->goes_on[0]);
-    drop(ends, ends->goes_on[1]);
+    turn_ends_drop(ends, ends->goes_on[0]);
+    turn_ends_drop(ends, ends->goes_on[1]);
 }
 
 turn_ends turn_ends_find(const vocab *v, const tokenizer *t) {
@@ -98,8 +98,8 @@ turn_ends turn_ends_find(const vocab *v, const tokenizer *t) {
     bool has_types = v->source == VOCAB_GGUF && v->types != NULL;
     for (int32_t i = 0; has_types && i < v->n_tokens; i++) {
         bool counts = v->types[i] == VOCAB_CONTROL || v->types[i] == VOCAB_USER_DEFINED;
-        if (counts && is_listed(text_of(v, t, i))) {
-            add(&ends, i, TURN_END_BY_TEXT);
+        if (counts && turn_ends_is_listed(turn_ends_text_of(v, t, i))) {
+            turn_ends_add(&ends, i, TURN_END_BY_TEXT);
         }
     }
     if (has_types) {
@@ -107,7 +107,7 @@ turn_ends turn_ends_find(const vocab *v, const tokenizer *t) {
     }
     int32_t eos = v->source != VOCAB_GGUF && t != NULL ? tokenizer_eos(t) : -1;
     if (eos >= 0) {
-        add(&ends, eos, TURN_END_BY_NAME);
+        turn_ends_add(&ends, eos, TURN_END_BY_NAME);
     }
     return ends;
 }
