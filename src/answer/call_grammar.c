@@ -16,38 +16,34 @@ grammar_part call_parts_one_of(call_parts *m, const grammar_part *parts, size_t 
     return all;
 }
 
-/* What a character of a layout's text stands for; NULL: itself. */
-static const char *regex_of(char c) {
-    switch (c) {
-    case '~':
+/* What a hole of a writing matches. */
+static const char *regex_of(char hole) {
+    switch (hole) {
+    case HOLE_SPACE:
         return " ?";
-    case '^':
+    case HOLE_LINE:
         return "\\n?";
-    case '#':
+    case HOLE_NUMBER:
         return "0|[1-9][0-9]{0,2}";
-    case '%':
+    case HOLE_ID:
         return "[a-zA-Z0-9]{9}";
-    case '$':
+    default: /* HOLE_WORD */
         return "[a-zA-Z0-9_.-]{1,64}";
-    default:
-        return NULL;
     }
 }
 
 enum { MAX_PIECES = 32 };
 
-/* A layout's text. */
-static grammar_part layout_part(call_parts *m, const char *text) {
+/* A writing's text. */
+static grammar_part text_part(call_parts *m, str text) {
     grammar_part parts[MAX_PIECES];
     size_t n = 0;
-    while (*text != 0 && n < MAX_PIECES) {
-        const char *regex = regex_of(*text);
-        size_t length = regex != NULL ? 1 : strcspn(text, "~^#%$");
-        parts[n++] =
-            regex != NULL
-                ? (grammar_part){.part = GRAMMAR_PART_RULE, .kind = GRAMMAR_REGEX, .text = str_of(regex)}
-                : part_text((str){text, length});
-        text += length;
+    str literal;
+    for (char hole; n < MAX_PIECES && writing_next(&text, &literal, &hole);) {
+        parts[n++] = hole != 0 ? (grammar_part){.part = GRAMMAR_PART_RULE,
+                                                .kind = GRAMMAR_REGEX,
+                                                .text = str_of(regex_of(hole))}
+                               : part_text(literal);
     }
     return n == 1 ? parts[0] : part_sequence(&m->arena, parts, n);
 }
@@ -79,66 +75,76 @@ static const json_value *items_read(const void *user, const json_value *schema) 
     return schema_items(schema, tool->parameters);
 }
 
-static void set_never(call_parts *m, const call_format *f, grammar_arguments *a) {
-    const char *text;
-    size_t n = 0;
-    bool first;
-    while (call_layout_never(f, n, &first) != NULL) {
-        n++;
-    }
-    str *never = part_arena_new(&m->arena, n + 1, sizeof *never);
-    for (size_t i = 0; never != NULL && (text = call_layout_never(f, i, &first)) != NULL; i++) {
-        if (first) {
-            a->never_first = str_of(text);
-        } else {
-            never[a->n_never++] = str_of(text);
+/* What no value between tags contains. */
+static void set_never(call_parts *m, const format_shape *shape, grammar_arguments *a) {
+    bool has_next = format_shape_mark(shape, ROLE_NEXT).n > 0;
+    str *never = part_arena_new(&m->arena, FORMAT_MARKS, sizeof *never);
+    for (int i = 0; never != NULL && i < shape->n; i++) {
+        mark_role role = shape->marks[i].role;
+        bool ends =
+            role == ROLE_VALUE_END || role == ROLE_TAG || role == ROLE_NEXT || (has_next && role == ROLE_END);
+        if (ends) {
+            never[a->n_never++] = shape->marks[i].text;
+        }
+        if (role == ROLE_NEXT) { /* after the newline before a value */
+            a->never_first = (str){shape->marks[i].text.p + 1, shape->marks[i].text.n - 1};
         }
     }
     a->never = never;
 }
 
-static str quote_of(const call_format *f) {
-    for (int i = 0; i < FORMAT_MARKS && f->marks[i].text != NULL; i++) {
-        if (f->marks[i].role == ROLE_QUOTE) {
-            return str_of(f->marks[i].text);
-        }
+/* The text between a key and its value, where the value is a string or not. */
+static str middle_of(call_parts *m, str middle, const char *is_text) {
+    strbuf out = {0};
+    str literal;
+    quire_err e = QUIRE_OK;
+    for (char hole; e == QUIRE_OK && writing_next(&middle, &literal, &hole);) {
+        e = hole == HOLE_IS_TEXT ? strbuf_add_str(&out, is_text) : strbuf_add(&out, literal.p, literal.n);
     }
-    return (str){"", 0};
+    m->arena.failed = m->arena.failed != QUIRE_OK ? m->arena.failed : e;
+    return part_arena_take(&m->arena, &out);
+}
+
+static void set_tags(call_parts *m, const call_writing *w, const format_shape *shape, grammar_arguments *a) {
+    char is_text[] = {HOLE_IS_TEXT, 0};
+    a->before = w->tag_before;
+    a->middle = middle_of(m, w->tag_middle, "false");
+    a->behind = w->tag_behind;
+    a->between = str_of("\n");
+    a->string_middle =
+        str_contains(w->tag_middle, str_of(is_text)) ? middle_of(m, w->tag_middle, "true") : (str){"", 0};
+    a->has_elements = w->has_elements;
+    a->between_may_miss = w->tag_between.p[0] == HOLE_LINE;
+    set_never(m, shape, a);
 }
 
 void call_parts_forget(call_parts *m) {
     memset(m->made, 0, m->c->n_tools * sizeof *m->made);
 }
 
-/* Layouts of one format write arguments alike. */
-grammar_part call_parts_arguments(call_parts *m, const call_layout *l, size_t tool) {
-    static const grammar_syntax syntaxes[] = {[LAYOUT_JSON] = GRAMMAR_SYNTAX_JSON,
-                                              [LAYOUT_TAGS] = GRAMMAR_SYNTAX_TAGS,
-                                              [LAYOUT_GEMMA] = GRAMMAR_SYNTAX_GEMMA,
-                                              [LAYOUT_PYTHON] = GRAMMAR_SYNTAX_PYTHON};
-    const call_format *f = call_format_named(l->format);
+/* Writings of one format write arguments alike. */
+grammar_part call_parts_arguments(call_parts *m, const call_writing *w, size_t tool) {
+    static const grammar_syntax syntaxes[] = {
+        [SYNTAX_JSON] = GRAMMAR_SYNTAX_JSON,     [SYNTAX_TAGS] = GRAMMAR_SYNTAX_TAGS,
+        [SYNTAX_ELEMENTS] = GRAMMAR_SYNTAX_TAGS, [SYNTAX_GEMMA] = GRAMMAR_SYNTAX_GEMMA,
+        [SYNTAX_PYTHON] = GRAMMAR_SYNTAX_PYTHON, [SYNTAX_HARMONY] = GRAMMAR_SYNTAX_JSON};
     grammar_arguments *a = part_arena_new(&m->arena, 1, sizeof *a);
     char *where = part_arena_new(&m->arena, 64, 1);
     uint32_t *kept = part_arena_new(&m->arena, 1, sizeof *kept);
     if (a == NULL || where == NULL || kept == NULL) {
         return nothing;
     }
-    *a = (grammar_arguments){.syntax = syntaxes[l->arguments], .schema = m->schemas[tool]};
+    format_shape shape;
+    answer_format_shape(w->format, &shape);
+    *a = (grammar_arguments){.syntax = syntaxes[w->format->syntax], .schema = m->schemas[tool]};
     a->kept = kept;
     a->reader = (grammar_reader){
         reads, member_read, items_read, properties_read, m->c->tools[tool].parameters, &m->c->tools[tool]};
-    if (l->tag != NULL) {
-        a->before = str_of(l->tag->before);
-        a->middle = str_of(l->tag->middle);
-        a->behind = str_of(l->tag->behind);
-        a->between = str_of(l->tag->between);
-        a->string_middle = str_of(l->tag->string_middle != NULL ? l->tag->string_middle : "");
-        a->has_elements = (l->flags & LAYOUT_ELEMENTS) != 0;
-        a->between_may_miss = (l->flags & LAYOUT_GAPS) != 0;
-        set_never(m, f, a);
+    if (a->syntax == GRAMMAR_SYNTAX_TAGS) {
+        set_tags(m, w, &shape, a);
     }
-    a->quote = l->arguments == LAYOUT_GEMMA ? quote_of(f) : a->quote;
-    a->reads_quoted = (f->flags & FORMAT_TYPED_QUOTES) != 0;
+    a->quote = format_shape_mark(&shape, ROLE_QUOTE);
+    a->reads_quoted = (shape.flags & FORMAT_TYPED_QUOTES) != 0;
     if (m->c->tools[tool].lark.n > 0) {
         a->member = str_of(OUTPUT_TOOL_INPUT);
         a->kind = GRAMMAR_LARK;
@@ -153,54 +159,59 @@ grammar_part call_parts_arguments(call_parts *m, const call_layout *l, size_t to
 
 /* ---- calls ---- */
 
-bool call_grammar_takes(const call_grammar *c, const call_layout *l, size_t i) {
-    return (c->only.n == 0 || str_eq(c->only, c->tools[i].name)) && call_layout_takes(l, c->tools[i].name);
+bool call_grammar_takes(const call_grammar *c, const call_writing *w, size_t i) {
+    return (c->only.n == 0 || str_eq(c->only, c->tools[i].name)) && call_writing_takes(w, c->tools[i].name);
 }
 
-static size_t n_taken(const call_grammar *c, const call_layout *l) {
+static size_t n_taken(const call_grammar *c, const call_writing *w) {
     size_t n = 0;
     for (size_t i = 0; i < c->n_tools; i++) {
-        n += call_grammar_takes(c, l, i);
+        n += call_grammar_takes(c, w, i);
     }
     return n;
 }
 
-grammar_part call_parts_call(call_parts *m, const call_layout *l) {
+grammar_part call_parts_call(call_parts *m, const call_writing *w) {
     size_t n = 0;
-    grammar_part *calls = part_arena_new(&m->arena, n_taken(m->c, l), sizeof *calls),
-                 end = layout_part(m, l->end);
+    grammar_part *calls = part_arena_new(&m->arena, n_taken(m->c, w), sizeof *calls),
+                 end = text_part(m, w->end);
     for (size_t i = 0; calls != NULL && i < m->c->n_tools; i++) {
-        if (call_grammar_takes(m->c, l, i)) {
-            const grammar_part parts[] = {part_text(m->c->tools[i].name), layout_part(m, l->name_end),
-                                          call_parts_arguments(m, l, i), end};
+        if (call_grammar_takes(m->c, w, i)) {
+            const grammar_part parts[] = {part_text(m->c->tools[i].name), text_part(m, w->name_end),
+                                          call_parts_arguments(m, w, i), end};
             calls[n++] = part_sequence(&m->arena, parts, 4);
         }
     }
     return (grammar_part){.part = GRAMMAR_PART_ONE_OF, .parts = calls, .n_parts = n};
 }
 
-grammar_part call_parts_calls(call_parts *m, const call_layout *l) {
-    bool one = m->c->is_single || l->between == NULL;
-    const grammar_part round[] = {call_parts_call(m, l), one ? nothing : layout_part(m, l->between)};
-    grammar_part calls = part_sequence(&m->arena, round, one ? 1 : 2), close = layout_part(m, l->close);
+grammar_part call_parts_calls(call_parts *m, const call_writing *w) {
+    bool one = m->c->is_single || !w->repeats;
+    const grammar_part between[] = {text_part(m, w->separator), text_part(m, w->again)};
+    const grammar_part round[] = {call_parts_call(m, w), part_sequence(&m->arena, between, 2)};
+    grammar_part calls = part_sequence(&m->arena, round, one ? 1 : 2), close = text_part(m, w->close);
     calls.part = GRAMMAR_PART_REPEAT;
     calls.min = 1;
     calls.max = one ? 1 : GRAMMAR_NO_MAX;
-    if ((l->flags & LAYOUT_ENDS_EARLY) != 0) {
+    if (w->format->syntax == SYNTAX_HARMONY) { /* its end token may be the answer's */
         const grammar_part ends[] = {close, nothing};
         close = call_parts_one_of(m, ends, 2);
     }
-    const grammar_part parts[] = {layout_part(m, l->before), calls, close};
+    const grammar_part parts[] = {text_part(m, w->before), calls, close};
     return part_sequence(&m->arena, parts, 3);
 }
 
-bool call_grammar_has(const call_grammar *c, const call_layout *l) {
-    return strcmp(l->format, c->format) == 0 && n_taken(c, l) > 0;
+bool call_grammar_next(const call_grammar *c, size_t *i, call_writing *out) {
+    while (call_written_at(c->format, *i, out)) {
+        ++*i;
+        if (n_taken(c, out) > 0) {
+            return true;
+        }
+    }
+    return false;
 }
 
-const call_layout *call_grammar_layout(const call_grammar *c) {
-    const call_layout *l = NULL;
-    for (size_t i = 0; (l = call_layout_at(i)) != NULL && !call_grammar_has(c, l); i++) {
-    }
-    return l;
+bool call_grammar_exists(const call_grammar *c) {
+    call_writing w;
+    return c->format != NULL && call_grammar_next(c, &(size_t){0}, &w);
 }

@@ -1,19 +1,19 @@
-/* The grammar of an answer that may or must call tools: from the format's layout
- * (answer/call_layout.h), the tools and their schemas.
+/* The grammar of an answer that may or must call tools: from the format's writings
+ * (answer_format.h), the tools and their schemas.
  *
  * Free text begins calls by their format's own opening marks; from there on each call is
  * one of the offered functions, with arguments of its schema. */
 #ifndef ANSWER_CALL_GRAMMAR_H
 #define ANSWER_CALL_GRAMMAR_H
 
-#include "answer/call_layout.h"
+#include "answer/answer_format.h"
 #include "answer/output_options.h"
 #include "answer/reasoning_frame.h"
 #include "grammar/grammar_arguments.h"
 #include "grammar/grammar_parts.h"
 
 typedef struct call_grammar {
-    const char *format;       /* of calls */
+    const answer_format *format;
     const output_tool *tools; /* offered ones */
     size_t n_tools;
     str only;         /* the one function that may be called; empty: any */
@@ -22,9 +22,11 @@ typedef struct call_grammar {
     bool *in_haste;   /* set where a schema was loosened because compiling took too long; NULL: nobody asks */
 } call_grammar;
 
-/* The first of the format's layouts in which at least one of the tools can be called;
- * NULL: it has no grammar for them. */
-const call_layout *call_grammar_layout(const call_grammar *c);
+/* The next of the format's writings, from the one of that number on, in which at least
+ * one of the tools can be called; *i is moved past it. false: there is none. */
+bool call_grammar_next(const call_grammar *c, size_t *i, call_writing *out);
+/* Whether there is any. */
+bool call_grammar_exists(const call_grammar *c);
 /* Compiles it, behind what may stand around an answer (frame; NULL: nothing). Where no
  * call is required, a tool without `is_strict` whose schema cannot be enforced is held to
  * the types of its properties. Errors as grammar_compile_parts. */
@@ -50,15 +52,12 @@ void call_parts_forget(call_parts *m);
 /* call_answer.c: the answer, behind what may stand around it. */
 grammar_part call_parts_answer(call_parts *m, const reasoning_frame *frame);
 /* One call, from the name to what stands behind the arguments. */
-grammar_part call_parts_call(call_parts *m, const call_layout *l);
-/* All of a layout's calls but its opening text. */
-grammar_part call_parts_calls(call_parts *m, const call_layout *l);
+grammar_part call_parts_call(call_parts *m, const call_writing *w);
+/* All of a writing's calls but its opening text. */
+grammar_part call_parts_calls(call_parts *m, const call_writing *w);
 /* One of the parts, which are copied. */
 grammar_part call_parts_one_of(call_parts *m, const grammar_part *parts, size_t n);
-/* The arguments of tool i in a layout; and whether it can be called there. */
-grammar_part call_parts_arguments(call_parts *m, const call_layout *l, size_t tool);
-bool call_grammar_takes(const call_grammar *c, const call_layout *l, size_t tool);
-/* Whether the layout is one of the format's in which some tool can be called. */
-bool call_grammar_has(const call_grammar *c, const call_layout *l);
-
+/* The arguments of tool i in a writing; and whether it can be called there. */
+grammar_part call_parts_arguments(call_parts *m, const call_writing *w, size_t tool);
+bool call_grammar_takes(const call_grammar *c, const call_writing *w, size_t tool);
 #endif

@@ -25,13 +25,13 @@ static void note_haste(const call_parts *m, quire_err e) {
     }
 }
 
-/* Whether the schema of tool i alone can be enforced in a layout; *why says why not. */
-static quire_err try_alone(call_parts *m, const call_layout *l, size_t i, const grammar_options *options,
+/* Whether the schema of tool i alone can be enforced in a writing; *why says why not. */
+static quire_err try_alone(call_parts *m, const call_writing *w, size_t i, const grammar_options *options,
                            quire_error *why) {
     grammar *g = NULL;
     call_parts_forget(m);
-    quire_err e = call_grammar_takes(m->c, l, i)
-                      ? compile_part(m, call_parts_arguments(m, l, i), options, &g, why)
+    quire_err e = call_grammar_takes(m->c, w, i)
+                      ? compile_part(m, call_parts_arguments(m, w, i), options, &g, why)
                       : QUIRE_OK;
     grammar_drop(g);
     return e;
@@ -55,7 +55,7 @@ static quire_err loosen(call_parts *m, size_t i, const call_refusals *without, j
 /* Takes out of the schema of tool i, which is refused, what compiling names: first
  * keywords, then all but the types of the properties that they are in, in the end of all
  * of them. */
-static quire_err loosen_tool(call_parts *m, const call_layout *l, size_t i, const grammar_options *options,
+static quire_err loosen_tool(call_parts *m, const call_writing *w, size_t i, const grammar_options *options,
                              int64_t until, json_value **owned, quire_error *err) {
     enum { ROUNDS = 4, ROUNDS_OF_KEYWORDS = 2 };
     call_refusals refused = {.tool = &m->c->tools[i]};
@@ -68,7 +68,7 @@ static quire_err loosen_tool(call_parts *m, const call_layout *l, size_t i, cons
         alone.user = &refused;
         refused.is_new = false;
         refused.whole = round >= ROUNDS_OF_KEYWORDS;
-        quire_err e = alone.max_us > 0 ? try_alone(m, l, i, &alone, &why) : QUIRE_TOO_LARGE;
+        quire_err e = alone.max_us > 0 ? try_alone(m, w, i, &alone, &why) : QUIRE_TOO_LARGE;
         if (e == QUIRE_OK && round > 0) {
             return e;
         }
@@ -85,13 +85,14 @@ static quire_err loosen_tool(call_parts *m, const call_layout *l, size_t i, cons
  * time to see: all schemas together have the time that one compilation has. */
 static quire_err loosen_refused(call_parts *m, const grammar_options *options, json_value **owned,
                                 quire_error *err) {
-    const call_layout *l = call_grammar_layout(m->c);
+    call_writing w;
+    bool has_writing = call_grammar_next(m->c, &(size_t){0}, &w);
     int64_t until = clock_thread_us() + GRAMMAR_MAX_US;
-    for (size_t i = 0; l != NULL && i < m->c->n_tools; i++) {
+    for (size_t i = 0; has_writing && i < m->c->n_tools; i++) {
         quire_error why = {0};
         grammar_options alone = *options;
         alone.max_us = until - clock_thread_us();
-        quire_err e = alone.max_us > 0 ? try_alone(m, l, i, &alone, &why) : QUIRE_TOO_LARGE;
+        quire_err e = alone.max_us > 0 ? try_alone(m, &w, i, &alone, &why) : QUIRE_TOO_LARGE;
         if (e != QUIRE_OK && m->c->tools[i].is_strict) {
             *err = alone.max_us > 0 ? why : *err;
             m->is_own_fault = alone.max_us > 0;
@@ -99,7 +100,7 @@ static quire_err loosen_refused(call_parts *m, const grammar_options *options, j
         }
         TRY(e == QUIRE_OK || is_refusal(e) ? QUIRE_OK : e);
         note_haste(m, e);
-        TRY(e == QUIRE_OK ? e : loosen_tool(m, l, i, options, until, &owned[i], err));
+        TRY(e == QUIRE_OK ? e : loosen_tool(m, &w, i, options, until, &owned[i], err));
     }
     return QUIRE_OK;
 }

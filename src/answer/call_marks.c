@@ -52,8 +52,8 @@ typedef struct checker {
 } checker;
 
 /* Whether the tokens of a text are free to come. */
-static bool can_come(const checker *k, const char *text) {
-    for (mark_scan scan = {.text = str_of(text)}; mark_scan_next(&scan, k->marks);) {
+static bool can_come(const checker *k, str text) {
+    for (mark_scan scan = {.text = text}; mark_scan_next(&scan, k->marks);) {
         if (is_bad_word(k->p, scan.found->id) || is_left_out(k->p, scan.found->id)) {
             return false;
         }
@@ -61,8 +61,8 @@ static bool can_come(const checker *k, const char *text) {
     return true;
 }
 
-static quire_err check_text(const checker *k, const char *text, bool is_last) {
-    for (mark_scan scan = {.text = str_of(text)}; mark_scan_next(&scan, k->marks);) {
+static quire_err check_text(const checker *k, str text, bool is_last) {
+    for (mark_scan scan = {.text = text}; mark_scan_next(&scan, k->marks);) {
         int32_t id = scan.found->id;
         bool ends = end_token_kind(k->p, k->d, id) == END_STOP_TOKEN && !(is_last && scan.at == scan.text.n);
         const char *field = is_bad_word(k->p, id)   ? "bad_words"
@@ -81,28 +81,27 @@ static quire_err check_text(const checker *k, const char *text, bool is_last) {
     return QUIRE_OK;
 }
 
-static quire_err check_layout(const checker *k, const call_layout *l, bool is_single) {
-    const layout_tag *t = l->tag;
-    const char *const tags[] = {t != NULL ? t->before : "", t != NULL ? t->middle : "",
-                                t != NULL ? t->behind : ""};
-    TRY(check_text(k, l->open, false));
-    TRY(check_text(k, l->before, false));
-    TRY(check_text(k, l->name_end, false));
-    for (size_t i = 0; i < sizeof tags / sizeof *tags; i++) {
-        TRY(check_text(k, tags[i], false));
+static quire_err check_writing(const checker *k, const call_writing *w, bool is_single) {
+    const str texts[] = {w->open, w->before, w->name_end, w->tag_before, w->tag_middle, w->tag_behind};
+    bool is_tags = w->format->syntax == SYNTAX_TAGS || w->format->syntax == SYNTAX_ELEMENTS;
+    for (size_t i = 0; i < (is_tags ? 6 : 3); i++) {
+        TRY(check_text(k, texts[i], false));
     }
-    TRY(check_text(k, l->end, *l->close == 0));
-    TRY(check_text(k, is_single || l->between == NULL ? "" : l->between, false));
-    return check_text(k, l->close, true);
+    TRY(check_text(k, w->end, w->close.n == 0));
+    if (!is_single && w->repeats) {
+        TRY(check_text(k, w->separator, false));
+        TRY(check_text(k, w->again, false));
+    }
+    return check_text(k, w->close, true);
 }
 
 quire_err call_marks_check(const call_grammar *c, const grammar_marks *marks, const sampling_params *p,
                            const model_desc *d, quire_error *err) {
     const checker k = {marks, p, d, err};
-    const call_layout *l;
-    for (size_t i = 0; (l = call_layout_at(i)) != NULL; i++) {
-        if (call_grammar_has(c, l) && (c->is_required || can_come(&k, l->open))) {
-            TRY(check_layout(&k, l, c->is_single));
+    call_writing w;
+    for (size_t i = 0; call_grammar_next(c, &i, &w);) {
+        if (c->is_required || can_come(&k, w.open)) {
+            TRY(check_writing(&k, &w, c->is_single));
         }
     }
     return QUIRE_OK;

@@ -1,12 +1,12 @@
 #include "answer/call_reader.h"
 
-enum { PENDING_BYTES = 4096, NAME_BYTES = 256, HELD_LEAST = 2 * MARK_BYTES, CHARACTER_BYTES = 4 };
+enum { PENDING_BYTES = 4096, HELD_LEAST = 2 * MARK_BYTES, CHARACTER_BYTES = 4 };
 
 static const call_machine *const machines[] = {
     [SYNTAX_JSON] = &json_machine,   [SYNTAX_TAGS] = &tag_machine,      [SYNTAX_ELEMENTS] = &element_machine,
     [SYNTAX_GEMMA] = &gemma_machine, [SYNTAX_PYTHON] = &python_machine, [SYNTAX_HARMONY] = &harmony_machine};
 
-quire_err call_reader_init(call_reader *r, const call_format *format, const output_options *options) {
+quire_err call_reader_init(call_reader *r, const answer_format *format, const output_options *options) {
     mark_test test = {options->is_special, options->special_context};
     *r = (call_reader){.format = format, .options = options};
     size_t max = options->max_held > 0 ? options->max_held : OUTPUT_MAX_HELD;
@@ -16,11 +16,14 @@ quire_err call_reader_init(call_reader *r, const call_format *format, const outp
     if (format == NULL) {
         return QUIRE_OK;
     }
+    format_shape shape;
+    answer_format_shape(format, &shape);
     r->machine = machines[format->syntax];
-    for (int i = 0; i < FORMAT_MARKS && format->marks[i].text != NULL; i++) {
-        TRY(mark_set_add(&r->marks, (uint8_t)format->marks[i].role, format->marks[i].text, test));
+    r->flags = shape.flags;
+    for (int i = 0; i < shape.n; i++) {
+        TRY(mark_set_add(&r->marks, (uint8_t)shape.marks[i].role, shape.marks[i].text, test));
     }
-    if (format->syntax == SYNTAX_HARMONY || (format->flags & FORMAT_HEAD_FIRST) != 0) {
+    if (format->syntax == SYNTAX_HARMONY || (r->flags & FORMAT_HEAD_FIRST) != 0) {
         r->inside = true;
         return r->machine->begin(r);
     }
@@ -53,17 +56,6 @@ quire_err call_set(strbuf *b, str s) {
     return strbuf_add(b, s.p, s.n);
 }
 
-bool call_is_name(str s) {
-    for (size_t i = 0; i < s.n; i++) {
-        unsigned char c = (unsigned char)s.p[i];
-        if (c <= ' ' || c == 0x7F || s.p[i] == MARK_BEGIN || s.p[i] == MARK_END ||
-            strchr("\"'`<>{}()[]=,;|\\", c) != NULL) {
-            return false;
-        }
-    }
-    return s.n > 0 && s.n <= NAME_BYTES;
-}
-
 static const output_tool *find_tool(const call_reader *r, str name) {
     for (size_t i = 0; i < r->options->n_tools; i++) {
         if (str_eq(r->options->tools[i].name, name)) {
@@ -83,7 +75,7 @@ bool call_is_empty_list(const call_reader *r) {
 }
 
 bool call_names_first(const call_reader *r) {
-    return (r->format->flags & FORMAT_BARE) != 0 && (r->format->flags & FORMAT_IN_SECTION) == 0 &&
+    return (r->flags & FORMAT_BARE) != 0 && (r->flags & FORMAT_IN_SECTION) == 0 &&
            (r->has_content || r->has_mark);
 }
 
@@ -216,7 +208,7 @@ static quire_err begin_attempt(call_reader *r, str held) {
 
 /* Whether this byte may begin a call by itself. */
 static bool is_bare(const call_reader *r, char c) {
-    unsigned flags = r->format->flags;
+    unsigned flags = r->flags;
     bool is_first = !r->has_content && r->n_calls == 0;
     bool is_forced =
         r->options->choice == OUTPUT_CHOICE_REQUIRED || r->options->choice == OUTPUT_CHOICE_NAMED;
@@ -234,7 +226,7 @@ static quire_err outside_byte(call_reader *r, char c) {
         TRY(begin_attempt(r, (str){&c, 1}));
         return r->machine->byte(r, c);
     }
-    if (c == ';' && r->after_call && (r->format->flags & FORMAT_SEMICOLON) != 0) {
+    if (c == ';' && r->after_call && (r->flags & FORMAT_SEMICOLON) != 0) {
         return strbuf_add_char(&r->pending, c);
     }
     return call_content(r, &c, 1);
@@ -272,13 +264,12 @@ static quire_err outside_mark(call_reader *r, const mark *m) {
  * mark of a code block is one only once, behind a call that such a mark opened: other
  * blocks are content. */
 static bool wants_close(const call_reader *r) {
-    return r->after_call && (r->may_close || (r->format->flags & FORMAT_BARE) == 0);
+    return r->after_call && (r->may_close || (r->flags & FORMAT_BARE) == 0);
 }
 
 static quire_err outside(call_reader *r, char c) {
     uint32_t roles = ROLE(SECTION) | ROLE(SECTION_END) | ROLE(DROP) | (wants_close(r) ? ROLE(CLOSE) : 0);
-    roles |=
-        r->in_section || r->format == NULL || (r->format->flags & FORMAT_IN_SECTION) == 0 ? ROLE(OPEN) : 0;
+    roles |= r->in_section || (r->flags & FORMAT_IN_SECTION) == 0 ? ROLE(OPEN) : 0;
     char text[3 * MARK_BYTES];
     size_t n;
     if (r->format == NULL && r->marks.n == 0) {

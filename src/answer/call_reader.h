@@ -7,10 +7,10 @@
 #ifndef ANSWER_CALL_READER_H
 #define ANSWER_CALL_READER_H
 
+#include "answer/answer_format.h"
 #include "answer/json_stream.h"
 #include "answer/mark_set.h"
 #include "answer/output_events.h"
-#include "answer/output_format.h"
 #include "answer/output_options.h"
 #include "answer/python_literal.h"
 #include "answer/typed_value.h"
@@ -79,7 +79,8 @@ typedef struct harmony_messages {
 } harmony_messages;
 
 struct call_reader {
-    const call_format *format;
+    const answer_format *format;
+    unsigned flags; /* FORMAT_* */
     const call_machine *machine;
     const output_options *options;
     mark_set marks;
@@ -123,7 +124,7 @@ extern const call_machine json_machine, tag_machine, element_machine, gemma_mach
     harmony_machine;
 
 /* format NULL: everything is content. options are borrowed. */
-quire_err call_reader_init(call_reader *r, const call_format *format, const output_options *options);
+quire_err call_reader_init(call_reader *r, const answer_format *format, const output_options *options);
 void call_reader_deinit(call_reader *r);
 quire_err call_reader_push(call_reader *r, char c);
 /* A token without text came: what is held of a mark, or of an attempt none of whose calls
@@ -147,8 +148,6 @@ static inline str call_str(const strbuf *b) {
 }
 /* Sets a buffer; QUIRE_TOO_LARGE past its max. */
 quire_err call_set(strbuf *b, str s);
-/* Whether a text may be a function's name. */
-bool call_is_name(str s);
 bool call_is_offered(const call_reader *r, str name);
 /* Whether what is held is "[]" and no mark: where a bracket in the text begins an
  * attempt, that is text. */

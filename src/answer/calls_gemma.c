@@ -36,7 +36,7 @@ static quire_err end_key(call_reader *r, bool *fits) {
     if (key.n >= 2 && key.p[0] == '"' && key.p[key.n - 1] == '"') {
         key = (str){key.p + 1, key.n - 2};
     }
-    r->u.g.is_typed = (r->format->flags & FORMAT_TYPED_QUOTES) != 0 && r->json.depth == 1;
+    r->u.g.is_typed = (r->flags & FORMAT_TYPED_QUOTES) != 0 && r->json.depth == 1;
     typed_begin(&r->value, schema_types(schema_member(r->schema, r->schema, key), r->schema));
     TRY(put_char(r, '"', fits));
     TRY(*fits ? put_escaped(r, key.p, key.n, fits) : QUIRE_OK);

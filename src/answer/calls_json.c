@@ -23,14 +23,13 @@ enum {
 enum { HEAD_BYTES = 512 };
 
 static quire_err begin(call_reader *r) {
-    r->u.j =
-        (json_calls){.state = (r->format->flags & (FORMAT_HEAD | FORMAT_HEAD_OR_JSON)) != 0 ? HEAD : BODY};
+    r->u.j = (json_calls){.state = (r->flags & FORMAT_HEAD) != 0 ? HEAD : BODY};
     r->json = (json_stream){0};
     return QUIRE_OK;
 }
 
 static bool is_forced_by_name(const call_reader *r) {
-    return r->options->choice == OUTPUT_CHOICE_NAMED && (r->format->flags & FORMAT_FORCED_JSON) != 0;
+    return r->options->choice == OUTPUT_CHOICE_NAMED && (r->flags & FORMAT_FORCED_JSON) != 0;
 }
 
 /* ---- arguments ---- */
@@ -155,7 +154,7 @@ static quire_err begin_member(call_reader *r, char c) {
     json_calls *j = &r->u.j;
     json_stream_result result;
     str key = call_str(&r->text);
-    if ((r->format->flags & FORMAT_KEYED) != 0) {
+    if ((r->flags & FORMAT_KEYED) != 0) {
         TRY(call_set(&r->name, key));
         j->has_name = call_is_name(key);
         return j->has_name && c == '{' ? begin_arguments(r, c) : call_reject(r, &c, 1);
@@ -249,10 +248,9 @@ static quire_err end_object(call_reader *r, char c) {
         j->state = AFTER_MEMBER;
         return QUIRE_OK;
     }
-    bool is_done = (j->has_name && j->has_arguments) || (r->format->flags & FORMAT_KEYED) != 0;
+    bool is_done = (j->has_name && j->has_arguments) || (r->flags & FORMAT_KEYED) != 0;
     if (!is_done) { /* a name alone calls a function that is offered */
-        if (!j->has_name || (r->format->flags & FORMAT_BARE) != 0 ||
-            !call_is_offered(r, call_str(&r->name))) {
+        if (!j->has_name || (r->flags & FORMAT_BARE) != 0 || !call_is_offered(r, call_str(&r->name))) {
             return call_reject(r, &c, 1);
         }
         TRY(call_begin(r));
@@ -338,20 +336,71 @@ static quire_err between(call_reader *r, char c) {
 
 /* ---- heads ---- */
 
-/* The part of s before a text, and what is behind it; all of s and nothing where it has
- * none. */
-static bool split(str s, const char *at, str *before, str *behind) {
-    size_t n = strlen(at);
-    for (size_t i = 0; i + n <= s.n; i++) {
-        if (memcmp(s.p + i, at, n) == 0) {
-            *before = (str){s.p, i};
-            *behind = (str){s.p + i + n, s.n - i - n};
-            return true;
+/* What is read of a head. */
+typedef struct head_parts {
+    str rest, name, id;
+    bool has_mark, begins; /* it has a mark; it begins with one, and more follows */
+} head_parts;
+
+/* Whether a literal of a writing is a mark. Others, as "functions." of Kimi's, are of the
+ * name. */
+static bool head_is_mark(str literal) {
+    size_t n = 0;
+    while (n < literal.n && strchr("<>[]`", literal.p[n]) == NULL) {
+        n++;
+    }
+    return n < literal.n;
+}
+
+/* A code block's fence may end a value. */
+static void head_take(head_parts *h, char hole, str value) {
+    str *to = hole == HOLE_NAME ? &h->name : hole == HOLE_ID ? &h->id : NULL;
+    size_t n = 0;
+    while (n < value.n && !str_begins((str){value.p + n, value.n - n}, "```")) {
+        n++;
+    }
+    if (to != NULL) {
+        *to = call_trim((str){value.p, n});
+    }
+}
+
+/* Takes the rest up to a mark, which is the hole's; all of it where the mark is
+ * missing. */
+static bool head_upto(head_parts *h, char hole, str edge) {
+    for (size_t i = 0; i + edge.n <= h->rest.n; i++) {
+        if (memcmp(h->rest.p + i, edge.p, edge.n) == 0) {
+            bool is_first = !h->has_mark && hole == 0;
+            head_take(h, hole, (str){h->rest.p, i});
+            h->has_mark = true;
+            h->rest = call_trim((str){h->rest.p + i + edge.n, h->rest.n - i - edge.n});
+            h->begins = h->begins || (is_first && i == 0 && h->rest.n > 0);
+            return !is_first || i == 0;
         }
     }
-    *before = s;
-    *behind = (str){s.p + s.n, 0};
-    return false;
+    head_take(h, hole, h->rest);
+    h->rest.n = 0;
+    return hole != 0;
+}
+
+/* Reads a head as a writing has it; the head may end early. false: it has no name
+ * there. */
+static bool head_read(str head, str text, head_parts *h) {
+    str literal;
+    char hole = 0, next;
+    *h = (head_parts){.rest = call_trim(head)};
+    while (writing_next(&text, &literal, &next)) {
+        str edge = call_trim(literal);
+        if (next != 0) {
+            hole = next == HOLE_SPACE || next == HOLE_LINE || next == HOLE_NUMBER ? hole : next;
+        } else if (head_is_mark(edge)) {
+            if (h->rest.n > 0 && !head_upto(h, hole, edge)) {
+                return h->name.n > 0;
+            }
+            hole = 0;
+        }
+    }
+    head_take(h, hole, h->rest);
+    return h->name.n > 0;
 }
 
 /* "functions.NAME:3" is a name with the call's id. */
@@ -370,47 +419,32 @@ static quire_err take_numbered(call_reader *r, str *name) {
     return QUIRE_OK;
 }
 
-/* Finds name and id in the head, which is in r->text. *marked: it has a mark of role
- * HEAD. */
+/* Finds name and id in the head, which is in r->text, as the first writing has them that
+ * gives a name. *marked: it has a mark. */
 static quire_err read_head(call_reader *r, bool *marked) {
-    str head = call_trim(call_str(&r->text)), name = head, rest;
+    str head = call_str(&r->text), name = {"", 0};
+    call_writing w;
+    head_parts h = {0};
     *marked = false;
-    for (int i = 0; i < FORMAT_MARKS && r->format->marks[i].text != NULL; i++) {
-        const format_mark *m = &r->format->marks[i];
-        str before, behind;
-        if (m->role != ROLE_HEAD || !split(head, m->text, &before, &behind)) {
-            continue;
+    for (size_t i = 0; !call_is_name(name) && !h.begins && call_writing_at(r->format, i, &w); i++) {
+        if (w.is_head && head_read(head, w.head, &h)) {
+            name = h.name;
+            *marked = h.has_mark;
+            TRY(call_set(&r->id, h.id));
         }
-        *marked = true;
-        name = call_trim(before);
-        /* DeepSeek V3: the kind of tool stands first */
-        if (str_is(name, "function") && call_trim(behind).n > 0) {
-            name = call_trim(behind);
-        }
-        if (split(behind, "<tool_name>", &rest, &before)) { /* MCP's tags: the server stands first */
-            split(before, "</tool_name>", &name, &rest);
-            break;
-        }
-        if (str_is(str_of(m->text), "[CALL_ID]")) {
-            split(behind, "[ARGS]", &before, &rest);
-            TRY(call_set(&r->id, call_trim(before)));
-        }
-        break;
     }
-    (void)split(name, "```", &name, &rest);
-    name = call_trim(name);
     TRY(take_numbered(r, &name));
     return call_set(&r->name, name);
 }
 
 static quire_err in_head(call_reader *r, char c) {
     json_calls *j = &r->u.j;
-    bool is_json = (r->format->flags & FORMAT_HEAD_OR_JSON) != 0 && call_trim(call_str(&r->text)).n == 0;
+    bool is_json = (r->flags & FORMAT_LISTED) != 0 && call_trim(call_str(&r->text)).n == 0;
     bool marked;
     if (is_json && (c == '[' || c == '{')) {
         return begin_body(r, c);
     }
-    if (c == '\n' && (r->format->flags & FORMAT_HEAD_FIRST) != 0 && str_is(call_str(&r->text), "all")) {
+    if (c == '\n' && (r->flags & FORMAT_HEAD_FIRST) != 0 && str_is(call_str(&r->text), "all")) {
         call_leave(r);
         return QUIRE_OK;
     }

@@ -7,7 +7,7 @@
 enum { LIST, CALL, NAME, FIRST_KEY, KEY, AFTER_KEY, VALUE, AFTER_VALUE, AFTER_CALL };
 
 static quire_err begin(call_reader *r) {
-    r->u.p = (python_calls){.state = (r->format->flags & FORMAT_LINES) != 0 ? CALL : LIST};
+    r->u.p = (python_calls){.state = (r->flags & FORMAT_LINES) != 0 ? CALL : LIST};
     strbuf_clear(&r->text);
     return QUIRE_OK;
 }
@@ -107,7 +107,7 @@ static quire_err close_list(call_reader *r) {
 /* c is no white space. */
 static quire_err between(call_reader *r, char c) {
     python_calls *p = &r->u.p;
-    bool in_lines = (r->format->flags & FORMAT_LINES) != 0;
+    bool in_lines = (r->flags & FORMAT_LINES) != 0;
     switch (p->state) {
     case LIST:
         p->state = CALL;

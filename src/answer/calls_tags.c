@@ -80,7 +80,7 @@ static quire_err begin_value(call_reader *r) {
 
 static quire_err value_text(call_reader *r, char c) {
     tag_calls *t = &r->u.t;
-    bool has_lines = (r->format->flags & FORMAT_VALUE_LINES) != 0;
+    bool has_lines = (r->flags & FORMAT_VALUE_LINES) != 0;
     if (has_lines && !t->has_text && c == '\n') {
         t->has_text = t->has_newline = true;
         return QUIRE_OK;
@@ -100,7 +100,7 @@ static quire_err other_text(call_reader *r, char c, bool *fits) {
     if (*fits && (state == NAME || state == KEY)) {
         TRY(strbuf_add_char(&r->text, c));
     }
-    if (state == NAME && (r->format->flags & FORMAT_NAME_TO_TAG) != 0) {
+    if (state == NAME && (r->flags & FORMAT_NAME_TO_TAG) != 0) {
         str name = call_trim(call_str(&r->text));
         *fits = name.n == 0 || call_is_name(name);
     }
@@ -120,14 +120,9 @@ static quire_err at_mark(call_reader *r, const mark *m) {
         }
     }
     switch ((mark_role)m->role) {
-    case ROLE_NAME_END: {
-        bool has_gap = false;
-        for (int i = 0; i < r->marks.n; i++) {
-            has_gap = has_gap || r->marks.marks[i].role == ROLE_VALUE;
-        }
+    case ROLE_NAME_END:
         t->state = GAP;
-        return has_gap ? QUIRE_OK : begin_value(r);
-    }
+        return (r->flags & FORMAT_VALUE_APART) != 0 ? QUIRE_OK : begin_value(r);
     case ROLE_VALUE:
         return begin_value(r);
     case ROLE_PARAMETER:
@@ -154,15 +149,11 @@ static quire_err at_mark(call_reader *r, const mark *m) {
 }
 
 static mark_roles roles_of(const call_reader *r) {
-    bool has_next = false;
-    for (int i = 0; i < r->marks.n; i++) {
-        has_next = has_next || r->marks.marks[i].role == ROLE_NEXT;
-    }
     uint32_t special = ROLE(END) | ROLE(SECTION_END) | ROLE(CLOSE);
     switch (r->u.t.state) {
     case NAME:
-        return call_roles(
-            (r->format->flags & FORMAT_NAME_TO_TAG) != 0 ? ROLE(PARAMETER) | ROLE(END) : ROLE(NAME_END), 0);
+        return call_roles((r->flags & FORMAT_NAME_TO_TAG) != 0 ? ROLE(PARAMETER) | ROLE(END) : ROLE(NAME_END),
+                          0);
     case BODY:
         return call_roles(ROLE(PARAMETER) | ROLE(END) | (r->in_call ? ROLE(SECTION_END) : 0), 0);
     case KEY:
@@ -170,7 +161,8 @@ static mark_roles roles_of(const call_reader *r) {
     case GAP:
         return call_roles(ROLE(VALUE) | ROLE(END), special);
     default:
-        return call_roles(ROLE(VALUE_END) | ROLE(NEXT) | (has_next ? ROLE(END) : 0), special);
+        return call_roles(
+            ROLE(VALUE_END) | ROLE(NEXT) | ((r->flags & FORMAT_VALUE_LINES) != 0 ? ROLE(END) : 0), special);
     }
 }
 

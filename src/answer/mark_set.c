@@ -19,33 +19,33 @@ static quire_err add_bytes(mark *m, const char *p, size_t n) {
 }
 
 /* The length of the longest special token that text begins with; 0: none. */
-static size_t special_at(const char *text, mark_test test) {
-    if (test.is_special == NULL || strchr(edges, text[0]) == NULL) {
+static size_t special_at(str text, mark_test test) {
+    if (test.is_special == NULL || strchr(edges, text.p[0]) == NULL) {
         return 0;
     }
-    for (size_t n = strlen(text); n > 1; n--) {
-        if (strchr(edges, text[n - 1]) != NULL && test.is_special(test.context, (str){text, n})) {
+    for (size_t n = text.n; n > 1; n--) {
+        if (strchr(edges, text.p[n - 1]) != NULL && test.is_special(test.context, (str){text.p, n})) {
             return n;
         }
     }
     return 0;
 }
 
-quire_err mark_set_add(mark_set *set, uint8_t role, const char *text, mark_test test) {
-    if (set->n == MARK_MAX) {
+quire_err mark_set_add(mark_set *set, uint8_t role, str text, mark_test test) {
+    if (set->n == MARK_MAX || text.n == 0) {
         return QUIRE_INTERNAL;
     }
     mark m = {.role = role, .is_special = special_at(text, test) > 0};
-    while (*text != 0) {
-        size_t n = special_at(text, test);
-        if (n == 0) {
-            TRY(add_byte(&m, *text++));
-            continue;
+    while (text.n > 0) {
+        size_t n = special_at(text, test), taken = n > 0 ? n : 1;
+        if (n > 0) {
+            TRY(add_byte(&m, MARK_BEGIN));
         }
-        TRY(add_byte(&m, MARK_BEGIN));
-        TRY(add_bytes(&m, text, n));
-        TRY(add_byte(&m, MARK_END));
-        text += n;
+        TRY(add_bytes(&m, text.p, taken));
+        if (n > 0) {
+            TRY(add_byte(&m, MARK_END));
+        }
+        text = (str){text.p + taken, text.n - taken};
     }
     uint8_t first = (uint8_t)m.text[0];
     set->firsts[first / 64] |= (uint64_t)1 << first % 64;

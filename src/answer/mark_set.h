@@ -45,7 +45,7 @@ typedef struct mark_test {
 
 /* Adds a mark; its parts that are special tokens are found by the test. A mark that does
  * not fit is a mistake of the table: QUIRE_INTERNAL. */
-quire_err mark_set_add(mark_set *set, uint8_t role, const char *text, mark_test test);
+quire_err mark_set_add(mark_set *set, uint8_t role, str text, mark_test test);
 /* Reads one byte. Returns the index of the mark that it completes, or -1. text[0..*n):
  * bytes that belong to no mark any more, in order. */
 int mark_push(mark_match *m, const mark_set *set, mark_roles roles, char c, char text[MARK_BYTES], size_t *n);

@@ -2,7 +2,7 @@
 #ifndef ANSWER_OUTPUT_OPTIONS_H
 #define ANSWER_OUTPUT_OPTIONS_H
 
-#include "base/str.h"
+#include "answer/answer_format.h"
 #include "json/json.h"
 
 #define OUTPUT_MAX_HELD ((size_t)1 << 20)
@@ -20,13 +20,6 @@ typedef struct output_tool {
 
 #define OUTPUT_TOOL_INPUT "input" /* a custom tool's only argument */
 
-typedef enum output_start {
-    OUTPUT_START_UNKNOWN, /* the format's own rule: most reasoning models begin to think at once */
-    OUTPUT_START_REASONING,
-    OUTPUT_START_CONTENT, /* the prompt holds a closed block; an opening mark begins reasoning all the same */
-    OUTPUT_START_MARKED   /* only an opening mark begins reasoning, and the model is free to write it */
-} output_start;
-
 typedef enum output_choice {
     OUTPUT_CHOICE_AUTO,
     OUTPUT_CHOICE_NONE,     /* nothing is a call */
@@ -35,7 +28,7 @@ typedef enum output_choice {
 } output_choice;
 
 typedef struct output_options {
-    const char *tools_format, *reasoning_format; /* names of output_format.h; NULL: none */
+    const char *tools_format, *reasoning_format; /* names of answer_format.h; NULL: none */
     const output_tool *tools;
     size_t n_tools; /* 0: nothing is a call */
     output_choice choice;

@@ -10,7 +10,7 @@ enum { SPACE_BYTES = 4096 };
 /* The reasoning part comes before the reader's. */
 struct output_parser {
     output_options options;
-    const reasoning_format *reasoning;
+    const answer_format *reasoning;
     uint8_t state;
     bool begins_inside, has_thought, wrote_mark;
     bool has_break; /* a hidden token came before the answer's beginning */
@@ -24,8 +24,8 @@ struct output_parser {
 
 /* ---- opening ---- */
 
-static quire_err find_formats(const output_options *o, const call_format **calls,
-                              const reasoning_format **reasoning, quire_error *err) {
+static quire_err find_formats(const output_options *o, const answer_format **calls,
+                              const answer_format **reasoning, quire_error *err) {
     *calls = o->tools_format != NULL ? call_format_named(o->tools_format) : NULL;
     *reasoning = o->reasoning_format != NULL ? reasoning_format_named(o->reasoning_format) : NULL;
     if (*calls == NULL && o->tools_format != NULL) {
@@ -38,7 +38,7 @@ static quire_err find_formats(const output_options *o, const call_format **calls
                        "reasoning format %s: there is no such format; docs/tools.md lists them",
                        o->reasoning_format);
     }
-    if (*reasoning != NULL && (*reasoning)->rule == REASONING_HARMONY) {
+    if (*reasoning != NULL && (*reasoning)->syntax == REASONING_HARMONY) {
         *calls = call_format_named("openai");
     }
     bool is_harmony = *calls != NULL && (*calls)->syntax == SYNTAX_HARMONY;
@@ -52,41 +52,51 @@ static quire_err find_formats(const output_options *o, const call_format **calls
 
 /* Marks of both parts: the tool part's that are special tokens end the reasoning, and the
  * reasoning's are no content. */
-static quire_err add_marks(output_parser *p, const call_format *calls) {
-    const reasoning_format *f = p->reasoning;
+static quire_err add_marks(output_parser *p, const answer_format *calls) {
     mark_test test = {p->options.is_special, p->options.special_context};
     mark_set *content = &p->reader.marks;
-    for (int i = 0; i < 2; i++) {
-        TRY(f->open[i] != NULL ? mark_set_add(&p->marks, ROLE_THINK, f->open[i], test) : QUIRE_OK);
-        TRY(f->close[i] != NULL ? mark_set_add(&p->marks, ROLE_THINK_END, f->close[i], test) : QUIRE_OK);
-        TRY(f->close[i] != NULL ? mark_set_add(content, ROLE_DROP, f->close[i], test) : QUIRE_OK);
-        if (f->close[i] != NULL && !content->marks[content->n - 1].is_special) {
+    reasoning_marks m;
+    format_shape shape = {0};
+    reasoning_format_marks(p->reasoning, &m);
+    for (int i = 0; i < m.n; i++) {
+        TRY(mark_set_add(&p->marks, ROLE_THINK, m.open[i], test));
+        TRY(mark_set_add(&p->marks, ROLE_THINK_END, m.close[i], test));
+        TRY(mark_set_add(content, ROLE_DROP, m.close[i], test));
+        if (!content->marks[content->n - 1].is_special) {
             content->n--;
         }
     }
-    for (size_t i = 0; i < sizeof f->drops / sizeof *f->drops && f->drops[i] != NULL; i++) {
-        TRY(mark_set_add(content, ROLE_DROP, f->drops[i], test));
+    for (int i = 0; i < REASONING_SPELLINGS; i++) {
+        if (i < m.n_before) {
+            TRY(mark_set_add(content, ROLE_DROP, m.before[i], test));
+        }
+        if (i < m.n_behind) {
+            TRY(mark_set_add(content, ROLE_DROP, m.behind[i], test));
+        }
     }
-    for (int i = 0; calls != NULL && i < FORMAT_MARKS && calls->marks[i].text != NULL; i++) {
-        const format_mark *m = &calls->marks[i];
-        if (m->role == ROLE_OPEN || m->role == ROLE_SECTION) {
-            TRY(mark_set_add(&p->marks, (uint8_t)m->role, m->text, test));
+    if (calls != NULL) {
+        answer_format_shape(calls, &shape);
+    }
+    for (int i = 0; i < shape.n; i++) {
+        const format_mark *k = &shape.marks[i];
+        if (k->role == ROLE_OPEN || k->role == ROLE_SECTION) {
+            TRY(mark_set_add(&p->marks, (uint8_t)k->role, k->text, test));
         }
     }
     return QUIRE_OK;
 }
 
 static quire_err begin(output_parser *p, quire_error *err) {
-    const call_format *calls;
+    const answer_format *calls;
     TRY(find_formats(&p->options, &calls, &p->reasoning, err));
     TRY(call_reader_init(&p->reader, calls, &p->options));
     p->state = p->reasoning == NULL ? ANSWER : p->options.start == OUTPUT_START_REASONING ? THINKING : START;
     if (p->reasoning == NULL) {
         return QUIRE_OK;
     }
-    p->begins_inside = p->reasoning->rule == REASONING_FIRST && p->options.start != OUTPUT_START_CONTENT &&
+    p->begins_inside = p->reasoning->syntax == REASONING_FIRST && p->options.start != OUTPUT_START_CONTENT &&
                        p->options.start != OUTPUT_START_MARKED;
-    if (p->reasoning->rule == REASONING_KEPT) {
+    if (p->reasoning->syntax == REASONING_KEPT) {
         p->state = ANSWER;
         return QUIRE_OK;
     }
@@ -214,12 +224,13 @@ static quire_err push(output_parser *p, char c) {
 /* A format that keeps the reasoning writes its opening mark, which the prompt held,
  * before everything else. */
 static quire_err write_mark(output_parser *p) {
-    if (p->wrote_mark || p->reasoning == NULL || p->reasoning->rule != REASONING_KEPT) {
+    if (p->wrote_mark || p->reasoning == NULL || p->reasoning->syntax != REASONING_KEPT) {
         return QUIRE_OK;
     }
     p->wrote_mark = true;
-    const char *open = p->reasoning->open[0];
-    return call_content(&p->reader, open, strlen(open));
+    reasoning_marks m;
+    reasoning_format_marks(p->reasoning, &m);
+    return call_content(&p->reader, m.open[0].p, m.open[0].n);
 }
 
 quire_err output_parser_feed(output_parser *p, str piece, bool is_special, output_events *out) {

@@ -14,7 +14,7 @@
  * they are completed (strings and brackets are closed), and what follows is content; only
  * an answer that its length cut off leaves them unfinished.
  *
- * A format is data: its marks and one of seven syntaxes (output_format.c has the table).
+ * A format is data: its marks and one of seven syntaxes (answer_format.c has the table).
  * The same rows say what a grammar of calls needs: a call begins with a mark of role OPEN
  * (behind SECTION where the format has one), and the body is a JSON object, a list of
  * such objects, a head with JSON arguments, tags, elements, Gemma's notation, Python

@@ -3,14 +3,14 @@
 #ifndef ANSWER_REASONING_FRAME_H
 #define ANSWER_REASONING_FRAME_H
 
-#include "answer/output_format.h"
+#include "answer/answer_format.h"
 #include "answer/output_options.h"
 #include "answer/part_arena.h"
 
 typedef struct reasoning_frame {
-    const reasoning_format *format; /* NULL: the answer is all */
+    const answer_format *format; /* NULL: the answer is all */
     /* whose opening marks end the reasoning, so that it holds none; NULL: none */
-    const call_format *calls;
+    const answer_format *calls;
     output_start start;
 } reasoning_frame;
 

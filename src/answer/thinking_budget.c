@@ -5,15 +5,11 @@
 
 #include "base/mem.h"
 
-#define MAX_MARKS    2     /* spellings of a mark */
+#define MAX_MARKS    REASONING_SPELLINGS
 #define MAX_SPELT    256   /* bytes of one */
 #define MAX_FORCED   64    /* tokens of the closing mark */
 #define LINE_LEAST   0.51f /* guesses that are as likely are a line */
 #define MOST_WAITING 4     /* tokens until a character is complete */
-
-/* What stands where harmony's reasoning ends and the answer begins. */
-static const char harmony_open[] = "<|channel|>analysis<|message|>", harmony_close[] = "<|end|>";
-static const char harmony_forced[] = "<|end|><|start|>assistant<|channel|>final<|message|>";
 
 /* A mark as bytes, and for each of its prefixes the longest shorter one that ends it
  * (Knuth, Morris and Pratt 1977). */
@@ -328,15 +324,15 @@ static quire_err spell(const tokenizer *t, const grammar_vocab *v, str text, str
 /* Fills the finders of a mark's spellings; one that the vocabulary cannot write stays
  * empty. White space at the ends is the tokenizer's, or no part of what the model must
  * write. */
-static quire_err fill(finder *to, const char *const *texts, size_t most, const tokenizer *t,
-                      const grammar_vocab *v, quire_error *err) {
+static quire_err fill(finder *to, const str *texts, int n, const tokenizer *t, const grammar_vocab *v,
+                      quire_error *err) {
     quire_err e = QUIRE_OK;
-    for (size_t i = 0; i < most && texts[i] != NULL && e == QUIRE_OK; i++) {
+    for (int i = 0; i < n && e == QUIRE_OK; i++) {
         strbuf bytes = {0}, plain = {0};
-        e = spell(t, v, str_of(texts[i]), &bytes, &plain, err);
+        e = spell(t, v, texts[i], &bytes, &plain, err);
         str spelt = trimmed((str){bytes.p, bytes.n});
         if (e == QUIRE_OK && spelt.n <= MAX_SPELT &&
-            str_eq(trimmed((str){plain.p, plain.n}), trimmed(str_of(texts[i])))) {
+            str_eq(trimmed((str){plain.p, plain.n}), trimmed(texts[i]))) {
             finder_init(&to[i], spelt.p, spelt.n);
         }
         strbuf_deinit(&bytes);
@@ -346,9 +342,9 @@ static quire_err fill(finder *to, const char *const *texts, size_t most, const t
 }
 
 /* Tokenises the closing mark; checks that its tokens are found as such. */
-static quire_err fill_forced(thinking_budget *b, const char *text, const tokenizer *t, quire_error *err) {
+static quire_err fill_forced(thinking_budget *b, str text, const tokenizer *t, quire_error *err) {
     token_list ids = {0};
-    quire_err e = tokenizer_encode(t, str_of(text), (encode_options){.special = ENCODE_PARSE}, &ids, err);
+    quire_err e = tokenizer_encode(t, text, (encode_options){.special = ENCODE_PARSE}, &ids, err);
     bool ends = false, has_rows = true; /* of logits */
     uint16_t at = 0;
     for (size_t i = 0; e == QUIRE_OK && has_rows && i < ids.n && i < MAX_FORCED; i++) {
@@ -361,20 +357,36 @@ static quire_err fill_forced(thinking_budget *b, const char *text, const tokeniz
     }
     if (e == QUIRE_OK && (!ends || !has_rows || ids.n > MAX_FORCED)) {
         e = err_set_param(err, QUIRE_UNSUPPORTED, "thinking_token_budget",
-                          "this model's vocabulary cannot write %s, which ends the reasoning", text);
+                          "this model's vocabulary cannot write %.*s, which ends the reasoning", (int)text.n,
+                          text.p);
     }
     token_list_deinit(&ids);
     return e;
 }
 
-static quire_err fill_marks(thinking_budget *b, const reasoning_format *f, const tokenizer *t,
+/* What a spent budget writes: the closing mark, in harmony up to where the answer
+ * begins. */
+static quire_err fill_closing(thinking_budget *b, const reasoning_marks *m, const tokenizer *t,
+                              quire_error *err) {
+    strbuf text = {0};
+    quire_err e = strbuf_add(&text, m->close[0].p, m->close[0].n);
+    if (e == QUIRE_OK && b->reopens) {
+        e = strbuf_add(&text, m->next.p, m->next.n);
+        e = e == QUIRE_OK ? strbuf_add(&text, m->before[0].p, m->before[0].n) : e;
+    }
+    e = e == QUIRE_OK ? fill_forced(b, (str){text.p, text.n}, t, err) : e;
+    strbuf_deinit(&text);
+    return e;
+}
+
+static quire_err fill_marks(thinking_budget *b, const answer_format *f, const tokenizer *t,
                             quire_error *err) {
-    bool is_harmony = f->rule == REASONING_HARMONY;
-    const char *const opens[] = {harmony_open}, *const closes[] = {harmony_close};
-    b->reopens = is_harmony;
-    TRY(fill(b->open, is_harmony ? opens : f->open, is_harmony ? 1 : MAX_MARKS, t, b->vocab, err));
-    TRY(fill(b->close, is_harmony ? closes : f->close, is_harmony ? 1 : MAX_MARKS, t, b->vocab, err));
-    return fill_forced(b, is_harmony ? harmony_forced : f->close[0], t, err);
+    reasoning_marks m;
+    reasoning_format_marks(f, &m);
+    b->reopens = f->syntax == REASONING_HARMONY;
+    TRY(fill(b->open, m.open, m.n, t, b->vocab, err));
+    TRY(fill(b->close, m.close, m.n, t, b->vocab, err));
+    return fill_closing(b, &m, t, err);
 }
 
 static const char *why(const constraint *c) {
@@ -406,7 +418,7 @@ quire_err thinking_budget_open(const reasoning_frame *frame, int32_t budget, con
     b->vocab = grammar_vocab_share(v->vocab);
     b->budget = budget;
     b->begins_inside = reasoning_begins(frame) ||
-                       (frame->format->rule == REASONING_KEPT && frame->start == OUTPUT_START_REASONING);
+                       (frame->format->syntax == REASONING_KEPT && frame->start == OUTPUT_START_REASONING);
     quire_err e = fill_marks(b, frame->format, t, err);
     if (e != QUIRE_OK) {
         constraint_drop(&b->head);

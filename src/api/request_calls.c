@@ -119,7 +119,7 @@ static bool has_lark(const quire_request *r) {
 
 static call_grammar calls_of(const quire_request *r) {
     bool is_named = r->tool_choice == OUTPUT_CHOICE_NAMED;
-    return (call_grammar){.format = r->formats.tools,
+    return (call_grammar){.format = r->formats.tools != NULL ? call_format_named(r->formats.tools) : NULL,
                           .tools = r->offered,
                           .n_tools = r->n_offered,
                           .only = is_named ? r->named_tool : (str){"", 0},
@@ -139,7 +139,7 @@ quire_err request_bind_calls(quire_request *r, quire_error *err) {
                              r->rule.field->name);
     }
     call_grammar c = calls_of(r);
-    bool has_grammar = c.format != NULL && call_grammar_layout(&c) != NULL;
+    bool has_grammar = call_grammar_exists(&c);
     if (is_forced(r) && !has_grammar && !has_lark(r)) {
         return force_list(r, err);
     }
@@ -157,7 +157,7 @@ quire_err request_bind_calls(quire_request *r, quire_error *err) {
 static quire_err write_key(const call_grammar *c, strbuf *out) {
     json_out o = {.to = out};
     json_begin(&o, '[');
-    json_cstr(json_item(&o), c->format);
+    json_cstr(json_item(&o), c->format->names[0]);
     json_text(json_item(&o), c->only.p, c->only.n);
     json_bool(json_item(&o), c->is_required);
     json_bool(json_item(&o), c->is_single);

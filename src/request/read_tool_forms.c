@@ -3,7 +3,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "answer/call_layout.h"
+#include "answer/answer_format.h"
 #include "request/request_read.h"
 #include "json/json_out.h"
 
@@ -14,7 +14,7 @@ quire_err request_check_tool_name(const field_desc *f, const char *where, str na
     if (name.n == 0) {
         return request_range_error(f, err, "%s.name must be a string that is not empty", where);
     }
-    if (!call_layout_is_name(name)) {
+    if (!call_is_name(name)) {
         return request_range_error(f, err,
                                    "%s.name must be a word of at most 256 bytes: without white space, "
                                    "quotes, brackets and = , ; | \\ `",

@@ -3,8 +3,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "answer/call_layout.h"
-#include "answer/output_format.h"
+#include "answer/answer_format.h"
 #include "base/mem.h"
 #include "request/request_read.h"
 #include "json/json_out.h"
@@ -59,7 +58,7 @@ static quire_err list_offered(quire_request *r, quire_error *err) {
         function = function != NULL ? function : tool;
         str name = json_get_str(function, "name");
         bool is_allowed = r->allowed_tools == NULL || tool_names_has(&allowed, name);
-        if (is_allowed && call_layout_is_name(name) && tool_names_add(&met, name)) {
+        if (is_allowed && call_is_name(name) && tool_names_add(&met, name)) {
             const json_value *custom =
                 r->functions == NULL ? request_custom_of(json_at(r->tools_field, i)) : NULL;
             r->offered[r->n_offered++] = (output_tool){
@@ -138,34 +137,11 @@ static bool is_added(const void *context, str text) {
     return id >= 0 && tokenizer_is_added(t, id);
 }
 
-enum { OPENS = 2, CLOSES = 2, DROPS = 4 }; /* of a reasoning format */
-
-/* Mark i of the formats, "" where that one has none; NULL past the last. */
-static const char *mark_at(const output_formats *formats, size_t i) {
-    const reasoning_format *f =
-        formats->reasoning != NULL ? reasoning_format_named(formats->reasoning) : NULL;
-    bool is_harmony = f != NULL && f->rule == REASONING_HARMONY;
-    const call_format *c = is_harmony               ? call_format_named("openai")
-                           : formats->tools != NULL ? call_format_named(formats->tools)
-                                                    : NULL;
-    const char *text = NULL;
-    if (i < FORMAT_MARKS) {
-        text = c != NULL ? c->marks[i].text : NULL;
-    } else if (f != NULL && i < FORMAT_MARKS + OPENS + CLOSES + DROPS) {
-        i -= FORMAT_MARKS;
-        text = i < OPENS            ? f->open[i]
-               : i < OPENS + CLOSES ? f->close[i - OPENS]
-                                    : f->drops[i - OPENS - CLOSES];
-    } else {
-        return NULL;
-    }
-    return text != NULL ? text : "";
-}
-
 bool request_has_mark(const quire_request *r, str token) {
-    const char *mark;
-    for (size_t i = 0; (mark = mark_at(&r->formats, i)) != NULL; i++) {
-        if (str_contains(str_of(mark), token)) {
+    str marks[OUTPUT_FORMAT_MARKS];
+    int n = output_formats_marks(&r->formats, marks);
+    for (int i = 0; i < n; i++) {
+        if (str_contains(marks[i], token)) {
             return true;
         }
     }
@@ -175,10 +151,11 @@ bool request_has_mark(const quire_request *r, str token) {
 /* Whether marks are hidden where special tokens are: none of them is a token that a user
  * defined, whose text is always shown. */
 static bool hides_marks(const quire_request *r) {
-    const char *mark;
+    str marks[OUTPUT_FORMAT_MARKS];
     const tokenizer *t = r->context.tokenizer;
-    for (size_t i = 0; t != NULL && (mark = mark_at(&r->formats, i)) != NULL; i++) {
-        int32_t id = *mark != '\0' ? tokenizer_find(t, str_of(mark)) : -1;
+    int n = t != NULL ? output_formats_marks(&r->formats, marks) : 0;
+    for (int i = 0; i < n; i++) {
+        int32_t id = tokenizer_find(t, marks[i]);
         if (id >= 0 && tokenizer_is_added(t, id) && !tokenizer_is_special(t, id)) {
             return false;
         }

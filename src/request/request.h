@@ -9,7 +9,7 @@
 
 #include <stdatomic.h>
 
-#include "answer/output_detect.h"
+#include "answer/answer_format.h"
 #include "answer/output_parser.h"
 #include "api/request_rule.h"
 #include "base/str.h"

@@ -2,7 +2,7 @@
 
 #include <string.h>
 
-#include "answer/output_format.h"
+#include "answer/answer_format.h"
 #include "base/err.h"
 #include "base/log.h"
 #include "options/engine_flags.h"
@@ -12,7 +12,7 @@
 #define LEAST_SIZE (offsetof(quire_options, model) + sizeof(const char *))
 #define MAX_SIZE   4096 /* a larger size is invalid */
 
-/* The defaults: of rows as they say, of other members 0. */
+/* The engine_config_defaults: of rows as they say, of other members 0. */
 static quire_options engine_config_defaults(void) {
     quire_options o = {.size = sizeof o};
     flags_set_defaults(engine_flags, &o);
@@ -129,28 +129,26 @@ kv_most options_most_pages(const quire_options *o, const model_desc *d, const kv
     return kv_most_of_layout(l, engine_most_rows(&eo, d));
 }
 
-/* Appends the names of all rows of a table of formats. */
+/* Appends the names of all formats of calls, or of reasoning. */
 static quire_err list_formats(bool calls, strbuf *out) {
-    for (size_t i = 0;; i++) {
-        const call_format *c = calls ? call_format_at(i) : NULL;
-        const reasoning_format *r = calls ? NULL : reasoning_format_at(i);
-        if (c == NULL && r == NULL) {
-            return QUIRE_OK;
+    const answer_format *f;
+    for (size_t i = 0; (f = calls ? call_format_at(i) : reasoning_format_at(i)) != NULL; i++) {
+        for (size_t k = 0; k < FORMAT_NAMES && f->names[k] != NULL; k++) {
+            TRY(strbuf_addf(out, ",%s", f->names[k]));
         }
-        TRY(strbuf_addf(out, ",%s", c != NULL ? c->name : r->name));
     }
+    return QUIRE_OK;
 }
 
 /* Reads the name of a format: *out is as the template has it for "auto", NULL for
  * "none". */
 static quire_err engine_config_read_format(const char *option, const char *given, bool calls,
                                            const char **out, quire_error *err) {
-    const call_format *c = calls ? call_format_named(given) : NULL;
-    const reasoning_format *r = calls ? NULL : reasoning_format_named(given);
+    const answer_format *f = calls ? call_format_named(given) : reasoning_format_named(given);
     if (strcmp(given, "auto") == 0) {
         return QUIRE_OK;
     }
-    *out = c != NULL ? c->name : r != NULL ? r->name : NULL;
+    *out = f != NULL ? answer_format_name(f, given) : NULL;
     if (*out != NULL || strcmp(given, "none") == 0) {
         return QUIRE_OK;
     }

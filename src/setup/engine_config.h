@@ -3,7 +3,7 @@
 #ifndef SETUP_ENGINE_CONFIG_H
 #define SETUP_ENGINE_CONFIG_H
 
-#include "answer/output_detect.h"
+#include "answer/answer_format.h"
 #include "core/kv_layout.h"
 #include "core/model_desc.h"
 #include "engine/engine.h"

@@ -4,7 +4,7 @@
 #ifndef SETUP_ENGINE_PARTS_H
 #define SETUP_ENGINE_PARTS_H
 
-#include "answer/output_detect.h"
+#include "answer/answer_format.h"
 #include "chat/chat_form.h"
 #include "engine/engine.h"
 #include "file/sampling_defaults.h"

@@ -5,7 +5,7 @@
 
 #include <assert.h>
 
-#include "answer/output_format.h"
+#include "answer/answer_format.h"
 #include "answer/output_parser.h"
 #include "base/utf8.h"
 #include "grammar/grammar_parts.h"
@@ -111,22 +111,39 @@ static inline void call_vocab_add_mark(call_vocab *v, str text) {
 }
 
 /* Adds what looks like a special token in the format's marks. */
-static inline void call_vocab_add_marks(call_vocab *v, const call_format *f) {
+static inline void call_vocab_add_marks(call_vocab *v, const answer_format *f) {
     static const char *const begins[] = {"<|", "<\xEF\xBD\x9C", "[", "<"};
-    for (size_t i = 0; i < FORMAT_MARKS && f->marks[i].text != NULL; i++) {
-        for (const char *text = f->marks[i].text; *text != 0; text++) {
+    format_shape shape;
+    answer_format_shape(f, &shape);
+    for (int i = 0; i < shape.n; i++) {
+        for (str text = shape.marks[i].text; text.n > 0; text = (str){text.p + 1, text.n - 1}) {
             size_t kind = 0;
-            while (kind < 4 && !str_begins(str_of(text), begins[kind])) {
+            while (kind < 4 && !str_begins(text, begins[kind])) {
                 kind++;
             }
-            const char *end = kind < 4 ? strpbrk(text, kind == 2 ? "]" : ">") : NULL;
-            size_t n = end != NULL ? (size_t)(end - text) + 1 : 0;
-            if (n > 3 && memchr(text, ' ', n) == NULL && memchr(text, '=', n) == NULL) {
-                call_vocab_add_mark(v, (str){text, n});
-                text = end;
+            const char *end = kind < 4 ? memchr(text.p, kind == 2 ? ']' : '>', text.n) : NULL;
+            size_t n = end != NULL ? (size_t)(end - text.p) + 1 : 0;
+            if (n > 3 && memchr(text.p, ' ', n) == NULL && memchr(text.p, '=', n) == NULL) {
+                call_vocab_add_mark(v, (str){text.p, n});
+                text = (str){end, text.n - n + 1};
             }
         }
     }
+}
+
+/* Writing i of all formats that a grammar writes; *is_first: of its format. false: past
+ * the last. */
+static inline bool call_vocab_written(size_t i, call_writing *w, bool *is_first) {
+    const answer_format *f;
+    for (size_t k = 0; (f = call_format_at(k)) != NULL; k++) {
+        for (size_t n = 0; call_written_at(f, n, w); n++) {
+            *is_first = n == 0;
+            if (i-- == 0) {
+                return true;
+            }
+        }
+    }
+    return false;
 }
 
 /* Opens v->vocab of what was added. */

@@ -6,8 +6,8 @@
 #include <stdlib.h>
 #include <time.h>
 
+#include "answer/answer_format.h"
 #include "answer/call_grammar.h"
-#include "answer/call_layout.h"
 #include "answer/call_vocab.h"
 #include "answer/json_stream.h"
 #include "answer/output_parser.h"
@@ -53,7 +53,7 @@ static const char lark[] =
 
 /* The vocabulary of one format, and tools. */
 typedef struct world {
-    const call_format *format;
+    const answer_format *format;
     json_value *tools_value;
     output_tool tools[N_TOOLS];
     call_vocab v;
@@ -61,8 +61,8 @@ typedef struct world {
     uint64_t seed;
 } world;
 
-static void open_world(world *w, const call_layout *l, bool has_specials, uint64_t seed) {
-    *w = (world){.format = call_format_named(l->format), .has_specials = has_specials, .seed = seed};
+static void open_world(world *w, const answer_format *f, bool has_specials, uint64_t seed) {
+    *w = (world){.format = f, .has_specials = has_specials, .seed = seed};
     w->tools_value = json_document(str_of(tools_json));
     for (size_t i = 0; i < 4; i++) {
         const json_value *tool = json_at(w->tools_value, i);
@@ -137,7 +137,7 @@ static void begin_with(world *w, grammar_run *r, grammar_state *s, walk *out, co
             return;
         }
         if (grammar_accept(r, s, best) != QUIRE_OK) {
-            fail_msg("%s: '%s' cannot begin a call", w->format->name, text);
+            fail_msg("%s: '%s' cannot begin a call", w->format->names[0], text);
         }
         out->tokens[out->n++] = best;
         text += n;
@@ -173,7 +173,7 @@ typedef struct calls {
 static void parse(const world *w, const call_grammar *c, const walk *k, calls *out) {
     output_parser *p;
     output_events e = {0};
-    const output_options o = {.tools_format = c->format,
+    const output_options o = {.tools_format = c->format->names[0],
                               .tools = w->tools,
                               .n_tools = N_TOOLS,
                               .choice = c->is_required ? OUTPUT_CHOICE_REQUIRED : OUTPUT_CHOICE_AUTO,
@@ -244,7 +244,7 @@ static bool obeys(const output_tool *tool, str text) {
 }
 
 static void show(const world *w, const walk *k) {
-    printf("%s, %s special tokens: ", w->format->name, w->has_specials ? "with" : "without");
+    printf("%s, %s special tokens: ", w->format->names[0], w->has_specials ? "with" : "without");
     for (int32_t i = 0; i < k->n; i++) {
         bool special;
         str letters = call_vocab_letters(&w->v, k->tokens[i], &special);
@@ -288,7 +288,7 @@ static int32_t check_grammar(world *w, call_grammar c, const char *begin, int32_
     walk *k = mem_new(1, sizeof *k);
     assert_non_null(k);
     if (call_grammar_compile(&c, NULL, &w->v.list, NULL, &g, &err) != QUIRE_OK) {
-        fail_msg("%s: %s", c.format, err.message);
+        fail_msg("%s: %s", c.format->names[0], err.message);
     }
     assert_int_equal(grammar_run_open(g, w->v.vocab, 0, &r), QUIRE_OK);
     for (int i = 0; i < N_WALKS; i++) {
@@ -310,32 +310,34 @@ static uint64_t walk_seed(void) {
 }
 
 /* What begins a call in an answer. */
-static const char *beginning(const call_layout *l) {
-    bool is_head = (l->flags & LAYOUT_HEAD_FIRST) != 0;
-    return strcmp(l->format, "openai") == 0 ? "<|channel|>commentary to=functions."
-           : is_head                        ? "all\nso\n>>>write\n"
-                                            : l->open;
+static const char *beginning(const call_writing *l) {
+    static char open[64];
+    bool is_head = (l->format->flags & FORMAT_HEAD_FIRST) != 0;
+    (void)snprintf(open, sizeof open, "%.*s", (int)l->open.n, l->open.p);
+    return l->format->syntax == SYNTAX_HARMONY ? "<|channel|>commentary to=functions."
+           : is_head                           ? "all\nso\n>>>write\n"
+                                               : open;
 }
 
 static void every_format_s_grammar_writes_calls_that_its_parser_reads(void **state) {
-    const call_layout *l;
+    call_writing l;
+    bool is_new;
     uint64_t seed = walk_seed();
     int32_t n_calls = 0, n_cut = 0, n_formats = 0;
     (void)state;
-    for (size_t i = 0; (l = call_layout_at(i)) != NULL; i++) {
-        bool is_new = i == 0 || strcmp(call_layout_at(i - 1)->format, l->format) != 0;
+    for (size_t i = 0; call_vocab_written(i, &l, &is_new); i++) {
         for (int has_specials = 0; has_specials < 2; has_specials++) {
             world w;
-            open_world(&w, l, has_specials == 1, seed + i);
-            call_grammar c = {.format = l->format, .tools = w.tools, .n_tools = N_TOOLS};
+            open_world(&w, l.format, has_specials == 1, seed + i);
+            call_grammar c = {.format = l.format, .tools = w.tools, .n_tools = N_TOOLS};
             int32_t n = 0;
-            n += check_grammar(&w, c, beginning(l), &n_cut);
-            n += is_new && (w.format->flags & FORMAT_BARE) != 0 && (l->flags & LAYOUT_FIRST) != 0
+            n += check_grammar(&w, c, beginning(&l), &n_cut);
+            n += is_new && w.format->syntax == SYNTAX_JSON && l.is_first
                      ? check_grammar(&w, c, "so [ {\"name\":\"write\"", &n_cut)
                      : 0;
             n += is_new ? check_grammar(&w, c, "", &n_cut) : 0;
             c.only = str_of("write");
-            n += is_new ? check_grammar(&w, c, beginning(l), &n_cut) : 0;
+            n += is_new ? check_grammar(&w, c, beginning(&l), &n_cut) : 0;
             c.only = (str){"", 0};
             c.is_required = true;
             n += is_new ? check_grammar(&w, c, "", &n_cut) : 0;
@@ -355,7 +357,8 @@ static void every_format_s_grammar_writes_calls_that_its_parser_reads(void **sta
 static bool takes_call(const char *format, const char *parameters, str text) {
     json_value *value = json_document(str_of(parameters));
     const output_tool tool = {.name = str_of("f"), .parameters = value};
-    const call_grammar c = {.format = format, .tools = &tool, .n_tools = 1, .is_required = true};
+    const call_grammar c = {
+        .format = call_format_named(format), .tools = &tool, .n_tools = 1, .is_required = true};
     grammar *g;
     grammar_vocab *v;
     grammar_run *r;
@@ -411,7 +414,7 @@ static void write_deepest(world *w, const call_grammar *c, walk *k) {
     assert_int_equal(call_grammar_compile(c, NULL, &w->v.list, NULL, &g, &err), QUIRE_OK);
     assert_int_equal(grammar_run_open(g, w->v.vocab, 0, &r), QUIRE_OK);
     grammar_state s = grammar_start(r);
-    begin_with(w, r, &s, k, strcmp(c->format, "openai") == 0 ? "<|channel|>commentary to=functions." : "");
+    begin_with(w, r, &s, k, c->format->syntax == SYNTAX_HARMONY ? "<|channel|>commentary to=functions." : "");
     while (!grammar_is_final(r, s)) {
         if (k->n == MAX_STEPS) {
             show(w, k);
@@ -433,16 +436,17 @@ static void arguments_are_as_deep_as_their_parser_reads(void **state) {
         "n\"},\"maxItems\":1}}}";
     json_value *schema = json_document(str_of(parameters));
     walk *k = mem_new(1, sizeof *k);
-    const call_layout *l;
+    call_writing l;
+    bool is_new;
     (void)state;
     assert_non_null(k);
-    for (size_t i = 0; (l = call_layout_at(i)) != NULL; i++) {
+    for (size_t i = 0; call_vocab_written(i, &l, &is_new); i++) {
         world w;
         calls found = {0};
-        open_world(&w, l, false, 1);
+        open_world(&w, l.format, false, 1);
         w.tools[0] = (output_tool){.name = str_of("nest"), .parameters = schema};
         const call_grammar c = {
-            .format = l->format, .tools = w.tools, .n_tools = 1, .is_required = true, .is_single = true};
+            .format = l.format, .tools = w.tools, .n_tools = 1, .is_required = true, .is_single = true};
         write_deepest(&w, &c, k);
         parse(&w, &c, k, &found);
         if (found.n != 1 || found.content.n > 0 || depth_of(&found.arguments[0]) != JSON_STREAM_DEPTH ||
@@ -547,7 +551,8 @@ static quire_err try_tool(const char *parameters, bool is_strict, bool is_requir
                           bool *accepted) {
     json_value *value = json_document(str_of(parameters));
     const output_tool tool = {.name = str_of("f"), .parameters = value, .is_strict = is_strict};
-    const call_grammar c = {.format = "hermes", .tools = &tool, .n_tools = 1, .is_required = is_required};
+    const call_grammar c = {
+        .format = call_format_named("hermes"), .tools = &tool, .n_tools = 1, .is_required = is_required};
     const grammar_marks none = {0};
     grammar *g = NULL;
     grammar_vocab *v;
@@ -660,14 +665,15 @@ static void a_grammar_of_lines_fits_into_every_format(void **state) {
                                 "eof_line: \"*** End of File\" LF\n"
                                 "%import common.LF\n";
     const output_tool tool = {.name = str_of("apply_patch"), .is_strict = true, .lark = str_of(patch)};
-    const call_layout *l;
+    call_writing l;
+    bool is_new;
     (void)state;
-    for (size_t i = 0; (l = call_layout_at(i)) != NULL; i++) {
-        const call_grammar c = {.format = l->format, .tools = &tool, .n_tools = 1};
+    for (size_t i = 0; call_vocab_written(i, &l, &is_new); i++) {
+        const call_grammar c = {.format = l.format, .tools = &tool, .n_tools = 1};
         grammar *g = NULL;
         quire_error err = {0};
         if (call_grammar_compile(&c, NULL, &(grammar_marks){0}, NULL, &g, &err) != QUIRE_OK) {
-            fail_msg("%s: %s", l->format, err.message);
+            fail_msg("%s: %s", l.format->names[0], err.message);
         }
         assert_true(grammar_bytes(g) < (size_t)1 << 20);
         grammar_drop(g);
@@ -679,7 +685,8 @@ static void a_grammar_whose_texts_all_hold_the_end_mark_is_refused_for_that(void
         .name = str_of("f"), .is_strict = true, .lark = str_of("start: /[a-z]*/ \"</parameter>\"\n")};
     (void)state;
     for (int i = 0; i < 2; i++) {
-        const call_grammar c = {.format = i == 0 ? "qwen3_coder" : "hermes", .tools = &tool, .n_tools = 1};
+        const call_grammar c = {
+            .format = call_format_named(i == 0 ? "qwen3_coder" : "hermes"), .tools = &tool, .n_tools = 1};
         grammar *g = NULL;
         quire_error err = {0};
         assert_int_equal(call_grammar_compile(&c, NULL, &(grammar_marks){0}, NULL, &g, &err),
@@ -693,20 +700,21 @@ static void a_grammar_whose_texts_all_hold_the_end_mark_is_refused_for_that(void
 
 static bool can_call(const char *format, const char *name) {
     const output_tool tool = {.name = str_of(name)};
-    const call_grammar c = {.format = format, .tools = &tool, .n_tools = 1};
-    return call_grammar_layout(&c) != NULL;
+    const call_grammar c = {.format = call_format_named(format), .tools = &tool, .n_tools = 1};
+    return call_grammar_exists(&c);
 }
 
 TEST(names_that_a_format_reads_as_others_are_not_called) {
     static const char *const never[] = {"",      "a b",   "a\"",      "a{",  "a<b",
                                         "a\x01", "a\x7F", "a\\u0041", "a|b", "a\n"};
-    const call_layout *l;
-    for (size_t i = 0; (l = call_layout_at(i)) != NULL; i++) {
+    call_writing l;
+    bool is_new;
+    for (size_t i = 0; call_vocab_written(i, &l, &is_new); i++) {
         for (size_t k = 0; k < sizeof never / sizeof *never; k++) {
-            assert_false(can_call(l->format, never[k]));
+            assert_false(can_call(l.format->names[0], never[k]));
         }
-        assert_true(can_call(l->format, "gr\xC3\xBC\xC3\x9F") &&
-                    can_call(l->format, "\xE2\x80\xAE_x\xE2\x80\x8B"));
+        assert_true(can_call(l.format->names[0], "gr\xC3\xBC\xC3\x9F") &&
+                    can_call(l.format->names[0], "\xE2\x80\xAE_x\xE2\x80\x8B"));
     }
     assert_true(can_call("hermes", "f:3") && can_call("kimi_k2", "f:3"));
     assert_false(can_call("functionary_v32", "f:3") || can_call("deepseek_v31", "f:3") ||
@@ -745,7 +753,7 @@ static void a_thousand_tools_are_compiled_within_the_budgets(void **state) {
         tools[i] = (output_tool){.name = str_of(names[i]), .parameters = schema};
     }
     for (size_t i = 0; i < sizeof formats / sizeof *formats; i++) {
-        const call_grammar c = {.format = formats[i], .tools = tools, .n_tools = N};
+        const call_grammar c = {.format = call_format_named(formats[i]), .tools = tools, .n_tools = N};
         int64_t us = INT64_MAX;
         /* others disturb a measurement now and then */
         for (int try = 0; try < 8 && us >= TIMES_SLOWER * 6 * GRAMMAR_MAX_US; try++) {
@@ -800,27 +808,28 @@ static void many_tools_of_many_ordinary_properties_fit(void **state) {
     static output_tool tools[N];
     static char names[N][16];
     static json_value *schemas[N];
-    const call_layout *l;
+    call_writing l;
+    bool is_new;
     (void)state;
     for (int i = 0; i < N; i++) {
         schemas[i] = ordinary_schema(i, PROPERTIES);
         (void)snprintf(names[i], sizeof names[i], "f%d", i);
         tools[i] = (output_tool){.name = str_of(names[i]), .parameters = schemas[i], .is_strict = true};
     }
-    for (size_t i = 0; (l = call_layout_at(i)) != NULL; i++) {
-        const call_grammar c = {.format = l->format, .tools = tools, .n_tools = N, .is_required = true};
+    for (size_t i = 0; call_vocab_written(i, &l, &is_new); i++) {
+        const call_grammar c = {.format = l.format, .tools = tools, .n_tools = N, .is_required = true};
         /* a build without optimisation */
         const grammar_options slow = {.max_us = TIMES_SLOWER * 5 * GRAMMAR_MAX_US};
         grammar *g = NULL;
         quire_error err = {0};
         int64_t from = clock_thread_us();
-        if (i > 0 && strcmp(call_layout_at(i - 1)->format, l->format) == 0) {
+        if (!is_new) {
             continue;
         }
         if (call_grammar_compile(&c, NULL, &(grammar_marks){0}, &slow, &g, &err) != QUIRE_OK) {
-            fail_msg("%s: %s", l->format, err.message);
+            fail_msg("%s: %s", l.format->names[0], err.message);
         }
-        printf("%s: %lld ms, %zu KiB\n", l->format, (long long)(clock_thread_us() - from) / 1000,
+        printf("%s: %lld ms, %zu KiB\n", l.format->names[0], (long long)(clock_thread_us() - from) / 1000,
                grammar_bytes(g) >> 10);
         grammar_drop(g);
     }

@@ -5,8 +5,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "answer/answer_format.h"
 #include "answer/call_grammar.h"
-#include "answer/call_layout.h"
 #include "test.h"
 #include "json/json.h"
 #include "json/json_out.h"
@@ -114,7 +114,7 @@ static bool accepts(const golden *g, const char *format, const json_value *recor
     static const grammar_options any = {.space = GRAMMAR_SPACE_ANY, .order = GRAMMAR_ORDER_ANY};
     grammar_mark list[MAX_MARKS];
     grammar_marks marks = {list, 0};
-    const call_grammar c = {.format = format, .tools = g->tools, .n_tools = g->n_tools};
+    const call_grammar c = {.format = call_format_named(format), .tools = g->tools, .n_tools = g->n_tools};
     grammar *made;
     grammar_vocab *v;
     grammar_run *r;
@@ -157,8 +157,8 @@ static void try_case(golden *g, const json_value *record) {
     char format[64];
     size_t at = 0;
     (void)snprintf(format, sizeof format, "%.*s", (int)parser.n, parser.p);
-    const call_grammar c = {.format = format, .tools = g->tools, .n_tools = g->n_tools};
-    if (!is_wanted(g, record) || call_grammar_layout(&c) == NULL) {
+    const call_grammar c = {.format = call_format_named(format), .tools = g->tools, .n_tools = g->n_tools};
+    if (!is_wanted(g, record) || !call_grammar_exists(&c)) {
         return;
     }
     bool fits = accepts(g, format, record, json_get(json_get(g->manifest, "special_tokens"), format), &at);

@@ -29,8 +29,8 @@ static void expect(const mark_set *set, mark_roles roles, const char *text, cons
 
 TEST(marks_are_found_and_other_text_passes) {
     mark_set set = {0};
-    assert_int_equal(mark_set_add(&set, A, "<ab>", (mark_test){0}), QUIRE_OK);
-    assert_int_equal(mark_set_add(&set, B, "aab", (mark_test){0}), QUIRE_OK);
+    assert_int_equal(mark_set_add(&set, A, str_of("<ab>"), (mark_test){0}), QUIRE_OK);
+    assert_int_equal(mark_set_add(&set, B, str_of("aab"), (mark_test){0}), QUIRE_OK);
     mark_roles both = {1u << A | 1u << B, 0}, first = {1u << A, 0};
     expect(&set, both, "x<ab>y<a<ab>aaab<ab", "x(0)y<a(0)a(1)<ab");
     expect(&set, first, "aab<ab>", "aab(0)");
@@ -39,10 +39,10 @@ TEST(marks_are_found_and_other_text_passes) {
 
 TEST(a_special_token_is_a_mark_only_as_a_token) {
     mark_set set = {0};
-    assert_int_equal(mark_set_add(&set, A, "<t> x<u>", (mark_test){is_tag, "<t>"}), QUIRE_OK);
+    assert_int_equal(mark_set_add(&set, A, str_of("<t> x<u>"), (mark_test){is_tag, "<t>"}), QUIRE_OK);
     assert_true(set.marks[0].is_special);
     expect(&set, (mark_roles){0, 1u << A}, "<t> x<u>\xFE<t>\xFF x<u>", "<t> x<u>(0)");
-    assert_int_equal(mark_set_add(&set, B, "[b]", (mark_test){is_tag, "[b]"}), QUIRE_OK);
+    assert_int_equal(mark_set_add(&set, B, str_of("[b]"), (mark_test){is_tag, "[b]"}), QUIRE_OK);
     assert_int_equal(mark_find_special(&set, 1u << B, str_of("[b]")), 1);
     assert_int_equal(mark_find_special(&set, 1u << A, str_of("[b]")), -1);
     assert_int_equal(mark_find_special(&set, 1u << A | 1u << B, str_of("<t>")), -1);
@@ -52,11 +52,11 @@ TEST(a_set_that_is_full_refuses_a_mark) {
     mark_set set = {0};
     char longest[MARK_BYTES + 2] = {0};
     memset(longest, 'x', MARK_BYTES + 1);
-    assert_int_equal(mark_set_add(&set, A, longest, (mark_test){0}), QUIRE_INTERNAL);
+    assert_int_equal(mark_set_add(&set, A, str_of(longest), (mark_test){0}), QUIRE_INTERNAL);
     for (int i = 0; i < MARK_MAX; i++) {
-        assert_int_equal(mark_set_add(&set, A, "x", (mark_test){0}), QUIRE_OK);
+        assert_int_equal(mark_set_add(&set, A, str_of("x"), (mark_test){0}), QUIRE_OK);
     }
-    assert_int_equal(mark_set_add(&set, A, "x", (mark_test){0}), QUIRE_INTERNAL);
+    assert_int_equal(mark_set_add(&set, A, str_of("x"), (mark_test){0}), QUIRE_INTERNAL);
 }
 
 int main(void) {

@@ -8,8 +8,7 @@
 #include <stdlib.h>
 #include <time.h>
 
-#include "answer/output_detect.h"
-#include "answer/output_format.h"
+#include "answer/answer_format.h"
 #include "answer/output_parser.h"
 #include "base/mem.h"
 #include "base/rng.h"
@@ -253,18 +252,15 @@ static size_t in_one(str left) {
 /* The longest mark of a chosen format that could be a special token and that the text
  * begins with; 0: none. */
 static size_t special_at(const output_formats *f, str text) {
-    const call_format *calls = call_format_named(f->tools);
-    const reasoning_format *thinks = f->reasoning != NULL ? reasoning_format_named(f->reasoning) : NULL;
+    str marks[OUTPUT_FORMAT_MARKS];
+    int n_marks = output_formats_marks(f, marks);
     size_t longest = 0;
-    for (int i = 0; i < FORMAT_MARKS + 2; i++) {
-        const char *mark = i < FORMAT_MARKS    ? calls->marks[i].text
-                           : thinks == NULL    ? NULL
-                           : i == FORMAT_MARKS ? thinks->open[0]
-                                               : thinks->close[0];
-        size_t n = mark != NULL ? strlen(mark) : 0;
-        bool is_token = n > 1 && strchr("<[]", mark[0]) != NULL && strchr(">[]", mark[n - 1]) != NULL &&
-                        strpbrk(mark, " \n") == NULL;
-        longest = is_token && n > longest && str_begins(text, mark) ? n : longest;
+    for (int i = 0; i < n_marks; i++) {
+        str m = marks[i];
+        bool is_token = m.n > 1 && strchr("<[]", m.p[0]) != NULL && strchr(">[]", m.p[m.n - 1]) != NULL &&
+                        memchr(m.p, ' ', m.n) == NULL && memchr(m.p, '\n', m.n) == NULL;
+        bool begins = is_token && text.n >= m.n && memcmp(text.p, m.p, m.n) == 0;
+        longest = begins && m.n > longest ? m.n : longest;
     }
     return longest;
 }
@@ -440,8 +436,11 @@ static int count_lost(const jinja_program *p, const template_style *style, const
         /* some leave it out beside calls */
         c.content = str_contains(part, str_of(c.content)) ? c.content : "";
         c.reasoning = f->reasoning != NULL && str_contains(part, str_of(c.reasoning)) ? c.reasoning : "";
-        const char *open = c.reasoning[0] != 0 ? reasoning_format_named(f->reasoning)->open[0] : NULL;
-        bool has_mark = open == NULL || str_contains(part, str_of(open));
+        reasoning_marks marks = {0};
+        if (c.reasoning[0] != 0) {
+            reasoning_format_marks(reasoning_format_named(f->reasoning), &marks);
+        }
+        bool has_mark = marks.open[0].n == 0 || str_contains(part, marks.open[0]);
         output_start start =
             output_start_behind(f->reasoning, tail, has_mark ? OUTPUT_START_CONTENT : prompted);
         n_lost += !comes_back(&c, f, part, start);

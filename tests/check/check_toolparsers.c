@@ -5,8 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "answer/output_detect.h"
-#include "answer/output_format.h"
+#include "answer/answer_format.h"
 #include "answer/output_parser.h"
 #include "base/mem.h"
 #include "base/utf8.h"

@@ -16,11 +16,11 @@ enum { HEAD = 6, MAX_STEPS = 200, MAX_TOOLS = 8, RUN_BYTES = 8 << 20 };
 
 /* The vocabulary of one format. */
 typedef struct world {
-    const call_format *format;
+    const answer_format *format;
     call_vocab v;
 } world;
 
-static void open_world(world *w, const call_format *f, bool has_specials) {
+static void open_world(world *w, const answer_format *f, bool has_specials) {
     w->format = f;
     call_vocab_init(&w->v);
     for (int c = 0x80; c < 0xF5; c++) {
@@ -127,7 +127,7 @@ static bool obeys(const output_tool *tool, str text) {
 
 static void parse(const world *w, const call_grammar *c, const walk *k, output_events *out) {
     output_parser *p;
-    const output_options o = {.tools_format = c->format,
+    const output_options o = {.tools_format = c->format->names[0],
                               .tools = c->tools,
                               .n_tools = c->n_tools,
                               .choice = c->is_required ? OUTPUT_CHOICE_REQUIRED : OUTPUT_CHOICE_AUTO,
@@ -145,7 +145,7 @@ static void check(bool holds, const world *w, const walk *k, const char *what) {
     if (holds) {
         return;
     }
-    fprintf(stderr, "%s, %s: ", w->format->name, what);
+    fprintf(stderr, "%s, %s: ", w->format->names[0], what);
     for (int32_t i = 0; i < k->n; i++) {
         str letters = call_vocab_letters(&w->v, k->tokens[i], &special);
         fprintf(stderr, special ? "{{%.*s}}" : "%.*s", (int)letters.n, letters.p);
@@ -227,12 +227,12 @@ static void try_calls(const world *w, const json_value *list, const uint8_t *dat
     output_tool tools[MAX_TOOLS];
     grammar *g = NULL;
     quire_error err = {0};
-    call_grammar c = {.format = w->format->name,
+    call_grammar c = {.format = w->format,
                       .tools = tools,
                       .n_tools = list_tools(list, (data[1] & 1) != 0, tools),
                       .is_required = (data[1] & 2) != 0,
                       .is_single = (data[1] & 4) != 0};
-    if (c.n_tools == 0 || call_grammar_layout(&c) == NULL) {
+    if (c.n_tools == 0 || !call_grammar_exists(&c)) {
         return;
     }
     quire_err e = call_grammar_compile(&c, NULL, &w->v.list, &limits, &g, &err);

@@ -2,8 +2,7 @@
  * and a finished answer's arguments are JSON. The first bytes choose formats, request and
  * cuts; in the text a special token stands between the bytes 1 and 2. */
 #include "../answer/parse_case.h"
-#include "answer/output_detect.h"
-#include "answer/output_format.h"
+#include "answer/answer_format.h"
 #include "base/mem.h"
 #include "fuzz.h"
 
@@ -79,8 +78,8 @@ static const char *choose_call(uint8_t i) {
     while (call_format_at(n) != NULL) {
         n++;
     }
-    const call_format *f = call_format_at(i % (n + 1));
-    return f != NULL ? f->name : NULL;
+    const answer_format *f = call_format_at(i % (n + 1));
+    return f != NULL ? f->names[0] : NULL;
 }
 
 static const char *choose_reasoning(uint8_t i) {
@@ -88,8 +87,8 @@ static const char *choose_reasoning(uint8_t i) {
     while (reasoning_format_at(n) != NULL) {
         n++;
     }
-    const reasoning_format *f = reasoning_format_at(i % (2 * n));
-    return f != NULL ? f->name : NULL;
+    const answer_format *f = reasoning_format_at(i % (2 * n));
+    return f != NULL ? f->names[0] : NULL;
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
