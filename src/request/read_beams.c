@@ -14,7 +14,7 @@ int32_t request_beam_width(const quire_request *r) {
 
 quire_err request_read_early_stopping(quire_request *r, const field_desc *f, const json_value *v,
                                       quire_error *err) {
-    if (json_is(v, JSON_KIND_BOOL)) {
+    if (v == NULL || json_is(v, JSON_KIND_BOOL)) {
         r->beams.stopping = json_truth(v) ? BEAM_STOPPING_EARLY : BEAM_STOPPING_LIKELY;
         return QUIRE_OK;
     }
@@ -57,20 +57,15 @@ static bool is_given(const quire_request *r, const char *name) {
     return v != NULL;
 }
 
-quire_err request_settle_drawing(quire_request *r, quire_error *err) {
+void request_settle_drawing(quire_request *r) {
     static const char *const names[] = {"temperature", "top_k", "top_p", "min_p"};
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
-        if (request_defaults_find(r->context.defaults, names[i]) == NULL || is_given(r, names[i])) {
-            continue;
-        }
-        const field_desc *f = request_field(names[i], request_endpoint_flag(r));
-        if (r->info.beam_width > 0) {
-            request_store_default(r, f);
-        } else {
-            TRY(request_set_field(r, f, NULL, err));
+        const double *own = request_defaults_find(r->context.defaults, names[i]);
+        if (own != NULL && !is_given(r, names[i])) {
+            const field_desc *f = request_field(names[i], request_dialect(r)->fields);
+            request_store_number(r, f, r->info.beam_width > 0 ? f->number : *own);
         }
     }
-    return QUIRE_OK;
 }
 
 quire_err request_check_beams(const quire_request *r, quire_error *err) {

@@ -16,7 +16,7 @@ quire_err request_copy(const quire_request *r, quire_request **out, quire_error 
         e = is_prompt ? QUIRE_OK : request_set_and_keep(copy, f, r->values[i].value, err);
     }
     for (size_t i = 0; i < sizeof own / sizeof *own && e == QUIRE_OK; i++) {
-        const field_desc *f = request_field(own[i], request_endpoint_flag(copy));
+        const field_desc *f = request_field(own[i], request_dialect(copy)->fields);
         e = f != NULL && !(f->flags & FIELD_LATER) ? request_set_field(copy, f, NULL, err) : QUIRE_OK;
     }
     if (e != QUIRE_OK) {
@@ -38,7 +38,7 @@ quire_err request_change(quire_request *r, const char *fields, size_t n, quire_e
             ? QUIRE_OK
             : err_set_param(err, QUIRE_BAD_REQUEST, "body", "the fields to change must be a JSON object");
     for (json_member m = {0}; e == QUIRE_OK && json_next(body, &m);) {
-        const field_desc *f = request_field(m.name, request_endpoint_flag(r));
+        const field_desc *f = request_field(m.name, request_dialect(r)->fields);
         if (f != NULL && !(f->flags & FIELD_SAMPLING)) {
             e = err_set_param(err, QUIRE_BAD_REQUEST, m.name,
                               "%s cannot be changed while the answer is made; a fork can have another",

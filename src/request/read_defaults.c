@@ -23,11 +23,10 @@ static quire_err add(request_defaults *d, const char *name, double value, quire_
     } else {
         json_exact(&o, value);
     }
-    quire_err e = o.err == QUIRE_OK && json.n >= sizeof d->values->json ? QUIRE_INTERNAL : o.err;
-    e = e == QUIRE_OK ? check_value(name, json.p, err) : e;
+    quire_err e = o.err == QUIRE_OK ? check_value(name, json.p, err) : o.err;
     if (e == QUIRE_OK) {
         d->values[d->n].field = name;
-        memcpy(d->values[d->n++].json, json.p, json.n + 1);
+        d->values[d->n++].value = value;
         e = strbuf_addf(&d->text, "%s%s %s", d->n > 1 ? ", " : "", name, json.p);
     }
     strbuf_deinit(&json);
@@ -96,10 +95,10 @@ void request_defaults_deinit(request_defaults *d) {
     *d = (request_defaults){0};
 }
 
-const char *request_defaults_find(const request_defaults *d, const char *field) {
+const double *request_defaults_find(const request_defaults *d, const char *field) {
     for (int32_t i = 0; d != NULL && i < d->n; i++) {
         if (strcmp(d->values[i].field, field) == 0) {
-            return d->values[i].json;
+            return &d->values[i].value;
         }
     }
     return NULL;

@@ -131,8 +131,9 @@ static quire_err check_field(const field_desc *f, const json_value *v, quire_err
 
 quire_err request_read_seed(quire_request *r, const field_desc *f, const json_value *v, quire_error *err) {
     (void)f, (void)err;
-    int64_t value = -1;
-    r->sampling.has_seed = v != NULL && json_whole(v, &value) && value != -1;
+    const double *own = request_defaults_find(r->context.defaults, "seed");
+    int64_t value = v == NULL && own != NULL ? (int64_t)*own : -1;
+    r->sampling.has_seed = (v == NULL || json_whole(v, &value)) && value != -1;
     r->sampling.seed = r->sampling.has_seed ? (uint64_t)value : 0;
     return QUIRE_OK;
 }
@@ -140,8 +141,8 @@ quire_err request_read_seed(quire_request *r, const field_desc *f, const json_va
 quire_err request_read_add_special(quire_request *r, const field_desc *f, const json_value *v,
                                    quire_error *err) {
     (void)f, (void)err;
-    r->add_special = json_truth(v);
-    r->add_bos = v == NULL;
+    r->add_special = v != NULL ? json_truth(v) : request_dialect(r)->adds_special;
+    r->add_bos = v == NULL && request_dialect(r)->adds_bos;
     return QUIRE_OK;
 }
 
@@ -227,7 +228,7 @@ static quire_err set_stream_options(quire_request *r, const field_desc *f, const
     for (json_member m = {0}; v != NULL && json_next(v, &m);) {
         char name[64];
         snprintf(name, sizeof name, "%s.%s", f->name, m.name);
-        const field_desc *row = request_field(name, request_endpoint_flag(r));
+        const field_desc *row = request_field(name, request_dialect(r)->fields);
         if (row != NULL) {
             TRY(request_set_field(r, row, m.value, err));
         } else if (m.value != NULL && request_ignore(r, "stream_options.", str_of(m.name)) != QUIRE_OK) {
@@ -261,23 +262,11 @@ quire_err request_read_stream_options(quire_request *r, const field_desc *f, con
     return e;
 }
 
-quire_err request_read_template_kwargs(quire_request *r, const field_desc *f, const json_value *v,
-                                       quire_error *err) {
-    static const char *const taken[] = {"messages", "tools", "documents"};
-    for (size_t i = 0; v != NULL && i < sizeof taken / sizeof taken[0]; i++) {
-        if (json_has(v, taken[i])) {
-            return request_range_error(
-                f, err, "chat_template_kwargs may not hold %s; give it as a field of the request", taken[i]);
-        }
-    }
-    r->template_kwargs = v;
-    return QUIRE_OK;
-}
-
-/* Stores a number where the row says, by its type: a float over 0 stays over 0, and one
- * beyond its range becomes the largest. */
-static void store_number(quire_request *r, const field_desc *f, double value) {
+/* By its type: a float over 0 stays over 0, and one beyond its range becomes the
+ * largest. */
+void request_store_number(quire_request *r, const field_desc *f, double value) {
     void *at = (char *)r + f->place;
+    value = (f->flags & FIELD_CUT) != 0 && value > f->maximum ? f->maximum : value;
     if (f->type == FIELD_BOOL) {
         *(bool *)at = value != 0;
     } else if (f->type == FIELD_INT) {
@@ -288,16 +277,35 @@ static void store_number(quire_request *r, const field_desc *f, double value) {
     }
 }
 
-void request_store_default(quire_request *r, const field_desc *f) {
-    if (f->read == NULL) {
-        store_number(r, f, f->number);
+/* Stores a checked value, or for NULL the default. */
+static quire_err store(quire_request *r, const field_desc *f, const json_value *v, quire_error *err) {
+    if (f->read != NULL) {
+        return f->read(r, f, v, err);
     }
+    const double *own = v == NULL ? request_defaults_find(r->context.defaults, f->name) : NULL;
+    double fallback = own != NULL ? *own : f->number;
+    request_store_number(r, f, v == NULL ? fallback : f->type == FIELD_BOOL ? json_truth(v) : json_double(v));
+    return QUIRE_OK;
 }
 
-/* Stores a checked value. */
-static void store(quire_request *r, const field_desc *f, const json_value *v) {
-    double value = f->type == FIELD_BOOL ? json_truth(v) : json_double(v);
-    store_number(r, f, (f->flags & FIELD_CUT) != 0 && value > f->maximum ? f->maximum : value);
+/* Readers have nothing to do: what they make of NULL is 0, or set by request_new; but a
+ * seed is a default of its own. */
+void request_store_defaults(quire_request *r) {
+    const request_defaults *own = r->context.defaults;
+    uint32_t endpoint = request_dialect(r)->fields;
+    int32_t n = 0;
+    const field_desc *fields = request_fields(&n);
+    for (int32_t i = 0; i < n; i++) {
+        if ((fields[i].flags & endpoint) != 0 && fields[i].place > 0) {
+            request_store_number(r, &fields[i], fields[i].number);
+        }
+    }
+    for (int32_t i = 0; own != NULL && i < own->n; i++) {
+        const field_desc *f = request_field(own->values[i].field, endpoint);
+        if (f != NULL) {
+            (void)store(r, f, NULL, NULL); /* of numbers, and of the seed: neither fails */
+        }
+    }
 }
 
 static bool is_default(const json_value *v, const json_value *fallback) {
@@ -318,33 +326,17 @@ static quire_err check_later(const field_desc *f, const json_value *v, quire_err
                                 "%s is not supported yet; leave it out or give %s", f->name, f->fallback);
 }
 
-static quire_err check_and_store(quire_request *r, const field_desc *f, const json_value *v,
-                                 quire_error *err) {
-    TRY(v != NULL ? check_field(f, v, err) : QUIRE_OK);
-    if (f->read != NULL) {
-        TRY(f->read(r, f, v, err));
-    } else if (v != NULL) {
-        store(r, f, v);
-    } else {
-        request_store_default(r, f);
-    }
-    request_count_choices(r);
-    return QUIRE_OK;
-}
-
 quire_err request_set_field(quire_request *r, const field_desc *f, const json_value *v, quire_error *err) {
     r->is_checked = false;
-    if (f->flags & FIELD_IGNORED) {
-        return v == NULL ? QUIRE_OK : check_field(f, v, err);
-    }
     if (f->flags & FIELD_LATER) {
         return check_later(f, v, err);
     }
-    const char *own = v == NULL ? request_defaults_find(r->context.defaults, f->name) : NULL;
-    const char *fallback = own != NULL ? own : v == NULL ? f->fallback : NULL;
-    json_value *value = NULL;
-    TRY(fallback != NULL ? request_read_value(str_of(fallback), 0, f->name, &value, err) : QUIRE_OK);
-    quire_err e = check_and_store(r, f, v != NULL ? v : value, err);
-    json_drop(value);
-    return e;
+    if (v != NULL) {
+        TRY(check_field(f, v, err));
+    }
+    if ((f->flags & FIELD_IGNORED) == 0) {
+        TRY(store(r, f, v, err));
+        request_count_choices(r);
+    }
+    return QUIRE_OK;
 }

@@ -21,7 +21,7 @@ quire_err request_read_tools(quire_request *r, const field_desc *f, const json_v
 
 quire_err quire_request_tools(quire_request *r, const char *json, size_t n, quire_error *err) {
     json_value *tools = NULL;
-    if (r->info.endpoint != QUIRE_CHAT) {
+    if (!request_dialect(r)->is_chat) {
         return err_set(err, QUIRE_UNSUPPORTED, -1, "tools are for chats");
     }
     TRY(request_check_size(request_field("tools", FIELD_CHAT), (str){json, n}, err));
@@ -107,7 +107,7 @@ quire_err request_check_tools(quire_request *r, quire_error *err) {
     bool forced = r->tool_choice == OUTPUT_CHOICE_REQUIRED || r->tool_choice == OUTPUT_CHOICE_NAMED;
     r->formats = (output_formats){0};
     r->info.has_parts = false;
-    if (r->info.endpoint != QUIRE_CHAT) {
+    if (!request_dialect(r)->is_chat) {
         return check_budget(r, err);
     }
     TRY(request_settle_tools(r, err));

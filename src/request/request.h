@@ -38,7 +38,7 @@ typedef struct request_defaults {
     int32_t n;
     struct {
         const char *field;
-        char json[32]; /* the value */
+        double value;
     } values[REQUEST_DEFAULT_FIELDS];
     strbuf text; /* "temperature 0.6, top_k 20" */
 } request_defaults;
@@ -183,14 +183,35 @@ struct quire_request {
     float cache_ttl_s;                   /* 0: no end */
 };
 
+/* What requests of an endpoint differ in beside their fields (dialect.c). */
+typedef struct dialect {
+    uint32_t fields;             /* its flag in the table of fields */
+    bool is_chat;                /* its prompt is one conversation, which a template renders */
+    bool gives_rows;             /* in place of tokens */
+    bool adds_special, adds_bos; /* where add_special_tokens is not given */
+    const char *prompt;          /* what errors call it */
+    int32_t listed_bytes;        /* of a response: a token and its log-probability in a list */
+    quire_err (*check)(quire_request *r, quire_error *err); /* the checks between fields */
+    /* the first of them: what must be given; NULL: among the others */
+    quire_err (*required)(const quire_request *r, quire_error *err);
+    /* Sets the error for a prompt of "at least " (or "") n tokens. */
+    quire_err (*too_long)(const quire_request *r, size_t n, const char *least, quire_error *err);
+} dialect;
+
+extern const dialect request_dialects[]; /* by quire_endpoint */
+
+static inline const dialect *request_dialect(const quire_request *r) {
+    return &request_dialects[r->info.endpoint];
+}
+
 /* Two sources of an empty *d, each value checked as a request's would be; deinit it also
  * after a failure. json: an object, or NULL; INVALID names the field. */
 quire_err request_defaults_read(request_defaults *d, const char *json, quire_error *err);
 /* Adds fields that d has not yet; BAD_FILE names file and field. */
 quire_err request_defaults_add(request_defaults *d, const sampling_defaults *from, quire_error *err);
 void request_defaults_deinit(request_defaults *d);
-/* The JSON of a field's default; NULL: d (which may be NULL) has none. */
-const char *request_defaults_find(const request_defaults *d, const char *field);
+/* A field's default; NULL: d (which may be NULL) has none. */
+const double *request_defaults_find(const request_defaults *d, const char *field);
 
 /* Whether a tool is a custom one (read_tool_forms.c). */
 bool request_is_custom(const quire_request *r, str name);
@@ -288,7 +309,7 @@ void request_count_choices(quire_request *r);
 int32_t request_beam_width(const quire_request *r);
 /* Drops the context's defaults of sampling fields where r is a beam search, which draws
  * no tokens, and restores them where it is not. */
-quire_err request_settle_drawing(quire_request *r, quire_error *err);
+void request_settle_drawing(quire_request *r);
 /* The checks between r's beam search and its other fields. */
 quire_err request_check_beams(const quire_request *r, quire_error *err);
 

@@ -60,13 +60,11 @@ typedef struct field_desc {
      * FIELD_MIN_OPEN. Other types: of the bytes of its JSON, as json_check counts them
      * (max_bytes); a value with more is refused before anything is built of it. */
     double minimum, maximum;
-    size_t place;      /* in the request: a bool, int32_t or float, by type; where there is no reader */
-    field_reader read; /* stores the value; NULL: by place */
-    double number;     /* the default of what is stored by place; -1 where null means that there is none */
-    /* the default of others, as JSON text; what a reader gets for null. A new request is
-     * as if every reader had had it */
-    const char *fallback;
-    const char *meaning; /* one line, for documents */
+    size_t place;         /* in the request: a bool, int32_t or float, by type; where there is no reader */
+    field_reader read;    /* stores the value, or the default for NULL; NULL: by place */
+    double number;        /* the default of what is stored by place; -1 where null means that there is none */
+    const char *fallback; /* the default of a field without effect, as JSON text */
+    const char *meaning;  /* one line, for documents */
 } field_desc;
 
 /* All fields, sorted by name; *n their number. */

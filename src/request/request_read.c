@@ -1,4 +1,5 @@
-/* Requests from bodies: a body is checked whole, then read field by field; then the checks between fields. */
+/* Requests from bodies: a body is checked whole, then read field by field; then the
+ * checks between fields. */
 #include "request/request.h"
 
 #include <stdio.h>
@@ -8,17 +9,6 @@
 #include "request/request_read.h"
 #include "json/json_out.h"
 #include "json/json_scan.h"
-
-static uint32_t flag_of(quire_endpoint endpoint) {
-    static const uint32_t flags[] = {[QUIRE_COMPLETIONS] = FIELD_COMPLETIONS,
-                                     [QUIRE_CHAT] = FIELD_CHAT,
-                                     [QUIRE_EMBEDDINGS] = FIELD_EMBEDDINGS};
-    return flags[endpoint];
-}
-
-uint32_t request_endpoint_flag(const quire_request *r) {
-    return flag_of(r->info.endpoint);
-}
 
 quire_err request_new(const request_context *ctx, quire_endpoint endpoint, quire_request **out,
                       quire_error *err) {
@@ -35,27 +25,11 @@ quire_err request_new(const request_context *ctx, quire_endpoint endpoint, quire
     r->cache_priority = r->pooling_kind = r->dimensions = r->normalize = -1;
     r->json_space = ctx->json_space;
     r->json_additional = ctx->opens_objects ? GRAMMAR_ADDITIONAL_SCHEMA : GRAMMAR_ADDITIONAL_CLOSED;
-    r->add_bos = endpoint == QUIRE_CHAT;
     sampling_params_init(&r->sampling);
-    r->add_special = endpoint != QUIRE_CHAT;
-    quire_err e = QUIRE_OK;
-    int32_t n = 0;
-    const field_desc *fields = request_fields(&n);
-    for (int32_t i = 0; i < n && e == QUIRE_OK; i++) {
-        if ((fields[i].flags & request_endpoint_flag(r)) == 0 ||
-            (fields[i].flags & (FIELD_LATER | FIELD_IGNORED)) != 0) {
-            continue;
-        }
-        request_store_default(r, &fields[i]);
-        if (request_defaults_find(ctx->defaults, fields[i].name) != NULL) {
-            e = request_set_field(r, &fields[i], NULL, NULL);
-        }
-    }
+    r->add_special = request_dialect(r)->adds_special;
+    r->add_bos = request_dialect(r)->adds_bos;
+    request_store_defaults(r);
     request_count_choices(r);
-    if (e != QUIRE_OK) {
-        quire_request_free(r);
-        return err_set(err, QUIRE_NO_MEMORY, -1, "out of memory");
-    }
     *out = r;
     return QUIRE_OK;
 }
@@ -148,7 +122,7 @@ static quire_err read_foreign(quire_request *r, str name, str span, quire_error 
     if (str_is(span, "null")) {
         return QUIRE_OK;
     }
-    if (!foreign_changes_generation(name, request_endpoint_flag(r), &instead)) {
+    if (!foreign_changes_generation(name, request_dialect(r)->fields, &instead)) {
         quire_err e = request_ignore(r, "", name);
         return e == QUIRE_OK ? e : err_set(err, e, -1, "out of memory");
     }
@@ -182,13 +156,13 @@ static quire_err read_members(quire_request *r, str body, strbuf *scratch, quire
         if (!more) {
             return QUIRE_OK;
         }
-        const field_desc *f = request_row(name, request_endpoint_flag(r));
+        const field_desc *f = request_row(name, request_dialect(r)->fields);
         TRY(f != NULL ? read_member(r, f, body, span, err) : read_foreign(r, name, span, err));
     }
 }
 
 quire_err request_look(quire_endpoint endpoint, str begin, quire_error *err) {
-    body_rows rows = {.of = request_row, .endpoint = flag_of(endpoint)};
+    body_rows rows = {.of = request_row, .endpoint = request_dialects[endpoint].fields};
     quire_error found = {0};
     if (request_check_body(begin, &rows, &found) == QUIRE_OK || rows.over == NULL) {
         return QUIRE_OK;
@@ -200,7 +174,7 @@ quire_err request_look(quire_endpoint endpoint, str begin, quire_error *err) {
 static quire_err read_body(quire_request *r, const char *text, size_t n, quire_error *err) {
     str body = {text, n};
     strbuf scratch = {0};
-    body_rows rows = {.of = request_row, .endpoint = request_endpoint_flag(r)};
+    body_rows rows = {.of = request_row, .endpoint = request_dialect(r)->fields};
     TRY(request_check_body(body, &rows, err));
     if (json_scan_peek(&(json_scan){.text = body}) != '{') {
         char brief[JSON_BRIEF_BYTES];
@@ -234,29 +208,11 @@ static quire_err check_required(const quire_request *r, quire_error *err) {
                    : err_set_param(err, QUIRE_BAD_REQUEST, "prompt_logprobs",
                                    "prompt_logprobs is given; a fork does not compute what stands before it");
     }
-    if (r->info.endpoint == QUIRE_COMPLETIONS) {
-        return r->n_prompts > 0 ? QUIRE_OK
-                                : err_set_param(err, QUIRE_BAD_REQUEST, "prompt",
-                                                "prompt is missing; give a text or token ids");
-    }
-    if (!r->context.has_vocabulary) {
-        return err_set(err, QUIRE_BAD_REQUEST, -1,
-                       "this model has no vocabulary, so it cannot chat; use completions with token ids");
-    }
-    if (r->messages.json.n == 0) {
-        return err_set_param(err, QUIRE_BAD_REQUEST, "body.messages",
-                             "messages is missing; give an array of messages");
-    }
-    if (r->continue_final_message && r->add_generation_prompt) {
-        return err_set_param(err, QUIRE_BAD_REQUEST, "continue_final_message",
-                             "continue_final_message and add_generation_prompt exclude each other; set "
-                             "add_generation_prompt to false");
-    }
-    return QUIRE_OK;
+    return request_dialect(r)->required(r, err);
 }
 
 void request_count_choices(quire_request *r) {
-    int32_t n_prompts = r->info.endpoint == QUIRE_CHAT ? 1 : r->n_prompts;
+    int32_t n_prompts = request_dialect(r)->is_chat ? 1 : r->n_prompts;
     r->info.n_best = r->n;
     r->info.beam_width = request_beam_width(r);
     r->info.n_samples = r->best_of > r->n && r->info.beam_width == 0 ? r->best_of : r->n;
@@ -284,8 +240,7 @@ static quire_err check_choices(const quire_request *r, quire_error *err) {
  * well. */
 static quire_err check_logprobs(quire_request *r, quire_error *err) {
     quire_request_info *i = &r->info;
-    bool chat = i->endpoint == QUIRE_CHAT;
-    if (chat && r->n_top_logprobs > 0 && r->n_logprobs < 0) {
+    if (r->n_top_logprobs > 0 && r->n_logprobs < 0) {
         return err_set_param(err, QUIRE_BAD_REQUEST, "top_logprobs",
                              "top_logprobs is given without logprobs; set logprobs to true");
     }
@@ -298,10 +253,9 @@ static quire_err check_logprobs(quire_request *r, quire_error *err) {
         return err_set_param(err, QUIRE_BAD_REQUEST, "prompt_logprobs",
                              "prompt_logprobs cannot be streamed; leave stream out");
     }
-    i->logprobs = chat && r->n_logprobs >= 0 ? r->n_top_logprobs : r->n_logprobs;
-    i->prompt_logprobs =
-        i->echo && !chat && i->logprobs > r->n_prompt_logprobs ? i->logprobs : r->n_prompt_logprobs;
-    /* all of a small vocabulary */
+    /* a chat's logprobs is 0 where it is true, and a completion has no top_logprobs */
+    i->logprobs = r->n_logprobs == 0 ? r->n_top_logprobs : r->n_logprobs;
+    i->prompt_logprobs = i->echo && i->logprobs > r->n_prompt_logprobs ? i->logprobs : r->n_prompt_logprobs;
     i->logprobs = i->logprobs < r->context.n_vocab ? i->logprobs : r->context.n_vocab;
     i->prompt_logprobs = i->prompt_logprobs < r->context.n_vocab ? i->prompt_logprobs : r->context.n_vocab;
     int32_t most = i->logprobs > i->prompt_logprobs ? i->logprobs : i->prompt_logprobs;
@@ -342,10 +296,10 @@ quire_err request_check_lengths(quire_request *r, quire_error *err) {
     return QUIRE_OK;
 }
 
-static quire_err check_generation(quire_request *r, quire_error *err) {
+quire_err request_check_generation(quire_request *r, quire_error *err) {
     TRY(check_required(r, err));
     TRY(check_choices(r, err));
-    TRY(request_settle_drawing(r, err));
+    request_settle_drawing(r);
     TRY(request_check_beams(r, err));
     TRY(check_logprobs(r, err));
     TRY(request_check_lengths(r, err));
@@ -368,8 +322,7 @@ static quire_err check_generation(quire_request *r, quire_error *err) {
 
 quire_err request_check(quire_request *r, quire_error *err) {
     if (!r->is_checked) {
-        TRY(r->info.endpoint == QUIRE_EMBEDDINGS ? request_check_embedding(r, err)
-                                                 : check_generation(r, err));
+        TRY(request_dialect(r)->check(r, err));
     }
     r->is_checked = true;
     return QUIRE_OK;
@@ -429,7 +382,7 @@ quire_err request_ids(const request_context *ctx, const int32_t *ids, size_t n, 
 }
 
 quire_err quire_request_set(quire_request *r, const char *field, const char *json, quire_error *err) {
-    const field_desc *f = request_field(field, request_endpoint_flag(r));
+    const field_desc *f = request_field(field, request_dialect(r)->fields);
     if (f == NULL) {
         return err_set(err, QUIRE_NOT_FOUND, -1, "a request has no field %s", field);
     }

@@ -34,7 +34,6 @@ quire_err request_read_value(str text, size_t at, const char *name, json_value *
 /* A new request of an endpoint, with every field at its default. QUIRE_NO_MEMORY. */
 quire_err request_new(const request_context *ctx, quire_endpoint endpoint, quire_request **out,
                       quire_error *err);
-uint32_t request_endpoint_flag(const quire_request *r);
 
 /* Sets a field as request_set_field does, and keeps v as long as the request (except a
  * conversation and ids, which are copied). */
@@ -44,8 +43,22 @@ quire_err request_set_and_keep(quire_request *r, const field_desc *f, json_value
  * Texts point into v. */
 quire_err request_set_field(quire_request *r, const field_desc *f, const json_value *v, quire_error *err);
 
-/* Stores the default of a field that is stored by place. */
-void request_store_default(quire_request *r, const field_desc *f);
+/* Stores a number where the row of a field says. */
+void request_store_number(quire_request *r, const field_desc *f, double value);
+/* Stores the defaults of all fields of a new request, which are numbers. */
+void request_store_defaults(quire_request *r);
+
+/* Rows of dialect.c: what they must have, and errors of prompts that are too long. */
+quire_err request_check_generation(quire_request *r, quire_error *err);
+quire_err request_require_prompt(const quire_request *r, quire_error *err);
+quire_err request_require_chat(const quire_request *r, quire_error *err);
+quire_err request_long_prompt(const quire_request *r, size_t n, const char *least, quire_error *err);
+/* Of "at least " or "", the number of tokens and the limit. */
+#define REQUEST_TOO_LONG                                                                                     \
+    "the prompt has %s%zu tokens; with at least one token to generate that is over the maximum context "     \
+    "length of %d tokens"
+quire_err request_long_chat(const quire_request *r, size_t n, const char *least, quire_error *err);
+quire_err request_long_input(const quire_request *r, size_t n, const char *least, quire_error *err);
 
 /* The param of errors about a rule that field f names; "" where members stand beside the
  * rule, as in vLLM's responses. */
@@ -73,12 +86,12 @@ quire_err request_read_stream_options(quire_request *r, const field_desc *f, con
                                       quire_error *err);
 quire_err request_read_template_kwargs(quire_request *r, const field_desc *f, const json_value *v,
                                        quire_error *err);
-/* FIELD_PROMPT and FIELD_MESSAGES (read_prompt.c). */
+/* FIELD_PROMPT and FIELD_MESSAGES (read_completions.c). */
 /* Refuses a prompt, given as its part of the body, if a text in it cannot fit by its
  * length, before anything is built of it. */
 quire_err request_check_prompt_length(const quire_request *r, str span, quire_error *err);
 quire_err request_read_prompt(quire_request *r, const field_desc *f, const json_value *v, quire_error *err);
-/* chat_template, reasoning_effort, verbosity and documents (read_prompt.c). */
+/* chat_template, reasoning_effort, verbosity and documents (read_chat.c). */
 quire_err request_read_template(quire_request *r, const field_desc *f, const json_value *v, quire_error *err);
 quire_err request_read_effort(quire_request *r, const field_desc *f, const json_value *v, quire_error *err);
 quire_err request_read_verbosity(quire_request *r, const field_desc *f, const json_value *v,
@@ -147,7 +160,7 @@ quire_err request_read_attention(quire_request *r, const field_desc *f, const js
 /* Fields of beam search (read_beams.c). */
 quire_err request_read_early_stopping(quire_request *r, const field_desc *f, const json_value *v,
                                       quire_error *err);
-/* Fields of embeddings (read_embed.c). */
+/* Fields of embeddings (read_embeddings.c). */
 quire_err request_read_pooling(quire_request *r, const field_desc *f, const json_value *v, quire_error *err);
 quire_err request_read_normalize(quire_request *r, const field_desc *f, const json_value *v,
                                  quire_error *err);

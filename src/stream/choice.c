@@ -368,11 +368,11 @@ quire_err choice_start(choice *c, event_memory *m, quire_event *out) {
     if (!r->info.echo) {
         return e;
     }
-    const request_prompt *prompt =
-        r->info.endpoint == QUIRE_COMPLETIONS ? &r->prompts[c->index / r->info.n_samples] : NULL;
+    /* a completion: no other echoes */
+    const request_prompt *prompt = &r->prompts[c->index / r->info.n_samples];
     strbuf_clear(&m->echo);
     quire_err echoed = QUIRE_OK;
-    if (prompt != NULL && prompt->ids == NULL) {
+    if (prompt->ids == NULL) {
         echoed = strbuf_add(&m->echo, prompt->text.p, prompt->text.n);
     } else if (c->e->tokenizer) {
         echoed = tokenizer_decode(c->e->tokenizer, c->prompt.ids, c->prompt.n, r->skip_special, &m->echo);

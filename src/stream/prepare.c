@@ -16,14 +16,14 @@
 
 /* Whether the engine is asked for rows in place of tokens. */
 static bool gives_rows(const quire_request *r) {
-    return r->info.endpoint == QUIRE_EMBEDDINGS;
+    return request_dialect(r)->gives_rows;
 }
 
 static quire_err need_vocabulary(const stream_engine *e, const quire_request *r, quire_error *err) {
     if (e->tokenizer) {
         return QUIRE_OK;
     }
-    const char *name = gives_rows(r) ? "input" : "prompt";
+    const char *name = request_dialect(r)->prompt;
     return err_set_param(err, QUIRE_UNSUPPORTED, name,
                          "this model has no vocabulary that this server can use; give the %s as token ids",
                          name);
@@ -94,7 +94,7 @@ static quire_err copy_ids(token_list *to, const int32_t *ids, size_t n, quire_er
 static quire_err make_prompt(const stream_engine *e, const quire_request *r, int32_t i, token_list *out,
                              output_start *start, quire_error *err) {
     *start = r->fork_from.start;
-    if (r->info.endpoint == QUIRE_CHAT && r->fork_from.held == NULL) {
+    if (request_dialect(r)->is_chat && r->fork_from.held == NULL) {
         TRY(need_vocabulary(e, r, err));
         return make_chat(e, r, out, start, err);
     }
@@ -111,7 +111,7 @@ static quire_err make_prompt(const stream_engine *e, const quire_request *r, int
 static quire_err check_length(const stream_engine *e, const quire_request *r, const choice *c,
                               quire_error *err) {
     if (c->prompt.n == 0) {
-        return err_set_param(err, QUIRE_BAD_REQUEST, gives_rows(r) ? "input" : "prompt",
+        return err_set_param(err, QUIRE_BAD_REQUEST, request_dialect(r)->prompt,
                              "the prompt is empty; it must have at least one token");
     }
     size_t most = (size_t)e->context.max_model_len - (gives_rows(r) ? 0 : 1);
@@ -121,15 +121,14 @@ static quire_err check_length(const stream_engine *e, const quire_request *r, co
 /* ---- how long a response can become, in bytes of JSON ---- */
 
 enum {
-    TOKEN_BYTES = 8,        /* text, or an id */
-    LISTED_BYTES = 32,      /* a token and its log-probability in a completion's lists */
-    CHAT_LISTED_BYTES = 96, /* the same in a chat's, with its bytes */
+    TOKEN_BYTES = 8, /* text, or an id */
     PROMPT_LISTED_BYTES = 80
 };
 
 /* Bytes of one token of the response, or of the echo. */
-static int64_t token_bytes(const quire_request_info *info) {
-    int64_t listed = info->endpoint == QUIRE_CHAT ? CHAT_LISTED_BYTES : LISTED_BYTES;
+static int64_t token_bytes(const quire_request *r) {
+    const quire_request_info *info = &r->info;
+    int64_t listed = request_dialect(r)->listed_bytes;
     return TOKEN_BYTES + (info->return_token_ids ? TOKEN_BYTES : 0) +
            (info->logprobs >= 0 ? listed * (info->logprobs + 1) : 0);
 }
@@ -140,13 +139,13 @@ static int64_t token_bytes(const quire_request_info *info) {
 static int64_t response_bytes(const quire_request *r, size_t n_prompt) {
     const quire_request_info *info = &r->info;
     int64_t shown = PROMPT_LISTED_BYTES * (int64_t)(info->prompt_logprobs + 1) +
-                    (info->echo ? token_bytes(info) : 0) + (info->return_token_ids ? TOKEN_BYTES : 0);
+                    (info->echo ? token_bytes(r) : 0) + (info->return_token_ids ? TOKEN_BYTES : 0);
     /* a chat shows its prompt once, a completion with every choice */
-    int64_t n_shown = info->endpoint == QUIRE_CHAT ? 1 : info->n_samples;
+    int64_t n_shown = request_dialect(r)->is_chat ? 1 : info->n_samples;
     int64_t n_new = info->stream || r->sampling.max_tokens < 0 ? 0 : r->sampling.max_tokens,
             room = r->context.max_model_len - (int64_t)n_prompt;
     n_new = n_new < room ? n_new : room;
-    return info->n_samples * n_new * token_bytes(info) + n_shown * (int64_t)n_prompt * shown;
+    return info->n_samples * n_new * token_bytes(r) + n_shown * (int64_t)n_prompt * shown;
 }
 
 /* Checks truncate_prompt_tokens, which is accepted where it cuts nothing: prompts are not
@@ -157,7 +156,7 @@ static quire_err check_truncation(const quire_request *r, size_t n_prompt, quire
     }
     return err_set_param(err, QUIRE_BAD_REQUEST, "truncate_prompt_tokens",
                          "the %s has %zu tokens, and truncate_prompt_tokens is %d: prompts are not cut here",
-                         gives_rows(r) ? "input" : "prompt", n_prompt, (int)r->truncate_prompt_tokens);
+                         request_dialect(r)->prompt, n_prompt, (int)r->truncate_prompt_tokens);
 }
 
 /* Adds the bytes of one more prompt's choices to *total. */

@@ -105,7 +105,7 @@ static bool are_counted(const quire_stream *s, const choice *c, int32_t *longest
 /* The tokens that a choice may have, as far as its request and the maximum length
  * allow. */
 static int32_t most_tokens(const choice *c) {
-    bool none = c->prompt_only || c->request->info.endpoint == QUIRE_EMBEDDINGS;
+    bool none = c->prompt_only || request_dialect(c->request)->gives_rows;
     int32_t room = c->e->context.max_model_len - (int32_t)c->prompt.n,
             most = none ? 0 : c->sampling.max_tokens;
     return most < 0 || most > room ? room : most;

@@ -14,7 +14,7 @@ static const quire_request *fields_of(const choice *c) {
 
 /* The running choice of that index. */
 static quire_err find_choice(quire_stream *s, int32_t index, choice **out, quire_error *err) {
-    if (s->request->info.endpoint == QUIRE_EMBEDDINGS) {
+    if (request_dialect(s->request)->gives_rows) {
         return err_set(err, QUIRE_BAD_REQUEST, -1, "an embeddings request has no tokens to go on from");
     }
     if (index < 0 || index >= s->n_choices) {

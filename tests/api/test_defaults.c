@@ -14,7 +14,7 @@
 
 static const request_defaults recommended = {
     .n = 4,
-    .values = {{"temperature", "0.6"}, {"top_k", "20"}, {"top_p", "0.95"}, {"repetition_penalty", "1.1"}}};
+    .values = {{"temperature", 0.6}, {"top_k", 20}, {"top_p", 0.95}, {"repetition_penalty", 1.1}}};
 static const request_context context = {
     .n_vocab = 100, .max_model_len = 64, .has_vocabulary = true, .defaults = &recommended};
 

@@ -93,12 +93,27 @@ TEST(null_means_the_default) {
     }
 }
 
+/* The defaults of fields with readers that are not null. */
+static const char *const read_defaults[][2] = {{"bad_words", "[]"},
+                                               {"early_stopping", "false"},
+                                               {"logit_bias", "{}"},
+                                               {"json_numbers", "\"short\""},
+                                               {"json_property_order", "\"schema\""},
+                                               {"n", "1"},
+                                               {"response_format", "{\"type\":\"text\"}"},
+                                               {"stop", "[]"},
+                                               {"stop_token_ids", "[]"}};
+
 /* A field's default as JSON; null where its number lies outside its range, so that it
  * means that there is none. */
 static const char *default_of(const field_desc *f, char *out, size_t n) {
     bool is_none = f->number < f->minimum || ((f->flags & FIELD_MIN_OPEN) != 0 && f->number <= f->minimum);
-    if (f->fallback != NULL || (f->type != FIELD_BOOL && is_none)) {
-        return f->fallback != NULL ? f->fallback : "null";
+    const char *text = f->fallback;
+    for (size_t i = 0; i < sizeof read_defaults / sizeof *read_defaults; i++) {
+        text = strcmp(read_defaults[i][0], f->name) == 0 ? read_defaults[i][1] : text;
+    }
+    if (text != NULL || f->read != NULL || (f->type != FIELD_BOOL && is_none)) {
+        return text != NULL ? text : "null";
     }
     if (f->type == FIELD_BOOL) {
         return f->number != 0 ? "true" : "false";

@@ -52,7 +52,7 @@ TEST(every_field_has_a_meaning_and_bounds_in_order) {
     for (int32_t i = 0; i < n; i++) {
         const bool is_stored = (f[i].flags & (FIELD_LATER | FIELD_IGNORED)) == 0,
                    by_place = is_stored && f[i].read == NULL;
-        assert_true(strlen(f[i].meaning) > 0 && (f[i].fallback == NULL) == by_place);
+        assert_true(strlen(f[i].meaning) > 0 && (f[i].fallback == NULL) == is_stored);
         assert_true(!by_place || (f[i].place > 0 && (f[i].type == FIELD_BOOL || f[i].type == FIELD_INT ||
                                                      f[i].type == FIELD_NUMBER)));
         assert_true(is_stored || f[i].read == NULL);
@@ -88,7 +88,7 @@ TEST(a_new_request_has_every_default) {
         assert_int_equal(request_new(&context, (quire_endpoint)endpoint, &r, NULL), QUIRE_OK);
         memcpy(&before, r, sizeof before);
         for (int32_t i = 0; i < n; i++) {
-            if ((f[i].flags & request_endpoint_flag(r)) != 0 && f[i].type != FIELD_PROMPT &&
+            if ((f[i].flags & request_dialect(r)->fields) != 0 && f[i].type != FIELD_PROMPT &&
                 f[i].type != FIELD_MESSAGES) {
                 assert_int_equal(request_set_field(r, &f[i], NULL, NULL), QUIRE_OK);
                 if (memcmp(r, &before, sizeof before) != 0) {

@@ -1,4 +1,4 @@
-/* Requests for embeddings: their own fields, how they agree with the model's rows, and
+/* The dialect of embeddings: its fields, how they agree with the model's rows, and
  * requests made without JSON. */
 #include <stdio.h>
 #include <string.h>
@@ -144,6 +144,11 @@ quire_err request_check_embedding(quire_request *r, quire_error *err) {
     }
     TRY(settle_pooling(r, err));
     return take_types(r, err);
+}
+
+quire_err request_long_input(const quire_request *r, size_t n, const char *least, quire_error *err) {
+    return err_set_param(err, QUIRE_BAD_REQUEST, "input", "the input has %s%zu tokens; at most %d are taken",
+                         least, n, (int)r->context.max_model_len);
 }
 
 /* ---- requests without JSON ---- */

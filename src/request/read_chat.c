@@ -1,0 +1,187 @@
+/* The dialect of chats: the conversation, the variables of its template, and what ends an
+ * answer beside the fields. */
+#include "request/request_read.h"
+
+#include "base/turn.h"
+
+quire_err request_read_messages(quire_request *r, const field_desc *f, const json_value *v,
+                                quire_error *err) {
+    if (v == NULL) {
+        return request_range_error(f, err, "messages is null; it must be an array of messages");
+    }
+    if (!json_is(v, JSON_KIND_ARRAY)) {
+        return request_type_error(f, -1, v, "an array of messages", err);
+    }
+    if (json_length(v) == 0) {
+        return request_range_error(f, err, "messages is empty; give at least one message");
+    }
+    chat_messages messages;
+    const chat_form *form = r->context.form;
+    TRY(chat_messages_read(
+        v, form != NULL && form->template != NULL ? chat_template_traits(form->template) : NULL,
+        "body.messages", &messages, err));
+    chat_messages_deinit(&r->messages);
+    r->messages = messages;
+    r->given_messages = v;
+    return QUIRE_OK;
+}
+
+/* Whether a text is a template rather than the name of one. */
+static bool is_template_text(str s) {
+    return str_contains(s, str_of("{{")) || str_contains(s, str_of("{%"));
+}
+
+quire_err request_read_template(quire_request *r, const field_desc *f, const json_value *v,
+                                quire_error *err) {
+    str given = v == NULL ? (str){0} : json_str(v);
+    if (given.n > 0 && is_template_text(given)) {
+        if (!r->context.trusts_templates) {
+            return err_set_param(err, QUIRE_BAD_REQUEST, "",
+                                 "chat_template is a template's text, which this server takes with "
+                                 "--trust-request-chat-template only");
+        }
+    } else if (given.n > 0 && r->context.form != NULL && chat_form_find(r->context.form, given) == NULL) {
+        strbuf names = {0};
+        TRY(chat_form_names(r->context.form, &names));
+        quire_err e = request_range_error(f, err, "chat_template is \"%.*s\"; this model has %s",
+                                          (int)(given.n < 60 ? given.n : 60), given.p, names.p);
+        strbuf_deinit(&names);
+        return e;
+    }
+    r->template_given = given;
+    return QUIRE_OK;
+}
+
+quire_err request_read_effort(quire_request *r, const field_desc *f, const json_value *v, quire_error *err) {
+    (void)f, (void)err;
+    r->reasoning_effort = v == NULL ? (str){0} : json_str(v);
+    return QUIRE_OK;
+}
+
+quire_err request_read_verbosity(quire_request *r, const field_desc *f, const json_value *v,
+                                 quire_error *err) {
+    (void)f, (void)err;
+    r->verbosity = v == NULL ? (str){0} : json_str(v);
+    return QUIRE_OK;
+}
+
+quire_err request_read_documents(quire_request *r, const field_desc *f, const json_value *v,
+                                 quire_error *err) {
+    for (size_t i = 0; v != NULL && i < json_length(v); i++) {
+        if (!json_is(json_at(v, i), JSON_KIND_OBJECT)) {
+            return request_type_error(f, (int64_t)i, json_at(v, i), "an object", err);
+        }
+    }
+    r->documents = v;
+    return QUIRE_OK;
+}
+
+/* Renders with a template. The messages were read for the form's first one, and are read
+ * again for another. */
+static quire_err render_with(const quire_request *r, const chat_template *t, strbuf *out, text_marks *marks,
+                             quire_error *err) {
+    chat_messages read = {0};
+    bool as_read = r->given_messages == NULL || t == r->context.form->template;
+    TRY(as_read
+            ? QUIRE_OK
+            : chat_messages_read(r->given_messages, chat_template_traits(t), "body.messages", &read, err));
+    chat_prompt p = {.messages = as_read ? &r->messages : &read,
+                     .kwargs = r->template_kwargs,
+                     .tools = json_length(r->tools) > 0 ? r->tools : NULL,
+                     .documents = r->documents,
+                     .reasoning_effort = r->reasoning_effort,
+                     .verbosity = r->verbosity,
+                     .add_generation_prompt = r->add_generation_prompt,
+                     .continue_final_message = r->continue_final_message};
+    turn_limit(RENDER_MAX_US);
+    quire_err e = chat_render(t, &p, out, marks, err);
+    turn_limit(0);
+    chat_messages_deinit(&read);
+    if (e == QUIRE_TOO_LARGE) { /* too large for the template only: the body was not */
+        e = err->code = QUIRE_BAD_REQUEST;
+    }
+    return e;
+}
+
+/* Compiles and renders the template that the request brings. */
+static quire_err render_given(const quire_request *r, strbuf *out, text_marks *marks, quire_error *err) {
+    chat_template *t;
+    quire_error why = {0};
+    quire_err e = chat_template_open(r->template_given, &r->context.form->tokens, &t, &why);
+    if (e != QUIRE_OK) {
+        e = e == QUIRE_NO_MEMORY ? e : QUIRE_BAD_REQUEST;
+        return err_set_param(err, e, "chat_template", "chat_template: %s", why.message);
+    }
+    e = render_with(r, t, out, marks, err);
+    chat_template_close(t);
+    return e;
+}
+
+quire_err request_render(const quire_request *r, strbuf *out, text_marks *marks, quire_error *err) {
+    if (is_template_text(r->template_given)) {
+        return render_given(r, out, marks, err);
+    }
+    return render_with(r, chat_form_choose(r->context.form, r->template_given, json_length(r->tools) > 0),
+                       out, marks, err);
+}
+
+quire_err request_read_template_kwargs(quire_request *r, const field_desc *f, const json_value *v,
+                                       quire_error *err) {
+    static const char *const taken[] = {"messages", "tools", "documents"};
+    for (size_t i = 0; v != NULL && i < sizeof taken / sizeof taken[0]; i++) {
+        if (json_has(v, taken[i])) {
+            return request_range_error(
+                f, err, "chat_template_kwargs may not hold %s; give it as a field of the request", taken[i]);
+        }
+    }
+    r->template_kwargs = v;
+    return QUIRE_OK;
+}
+
+quire_err request_require_chat(const quire_request *r, quire_error *err) {
+    if (!r->context.has_vocabulary) {
+        return err_set(err, QUIRE_BAD_REQUEST, -1,
+                       "this model has no vocabulary, so it cannot chat; use completions with token ids");
+    }
+    if (r->messages.json.n == 0) {
+        return err_set_param(err, QUIRE_BAD_REQUEST, "body.messages",
+                             "messages is missing; give an array of messages");
+    }
+    if (r->continue_final_message && r->add_generation_prompt) {
+        return err_set_param(err, QUIRE_BAD_REQUEST, "continue_final_message",
+                             "continue_final_message and add_generation_prompt exclude each other; set "
+                             "add_generation_prompt to false");
+    }
+    return QUIRE_OK;
+}
+
+quire_err request_long_chat(const quire_request *r, size_t n, const char *least, quire_error *err) {
+    return err_set_param(err, QUIRE_CONTEXT_LENGTH, "messages", REQUEST_TOO_LONG, least, n,
+                         (int)r->context.max_model_len);
+}
+
+/* ---- what ends an answer: the beginning of another turn (chat/chat_form.h) ---- */
+
+static bool has_stop_token(const sampling_params *s, int32_t id) {
+    bool has = false;
+    for (int32_t i = 0; i < s->n_stop_tokens && !has; i++) {
+        has = s->stop_tokens[i] == id;
+    }
+    return has;
+}
+
+void request_end_turns(quire_request *r) {
+    const chat_form *form = r->context.form;
+    sampling_params *s = &r->sampling;
+    r->n_stops = r->n_given_stops;
+    if (!request_dialect(r)->is_chat || form == NULL || s->ignore_eos) {
+        return;
+    }
+    for (int32_t i = 0; i < form->n_stops; i++) {
+        r->stops[r->n_stops++] = form->stops[i];
+    }
+    if (form->end_token >= 0 && form->end_token < r->context.n_vocab && !has_stop_token(s, form->end_token)) {
+        /* the array has room for one more than a request may name */
+        s->stop_tokens[s->n_stop_tokens++] = form->end_token;
+    }
+}

@@ -1,0 +1,168 @@
+/* The dialect of completions: the prompt in four forms, which the inputs of embeddings
+ * have too (a text, several, ids, several lists of ids). */
+#include "base/mem.h"
+#include "request/request_read.h"
+#include "json/json_scan.h"
+
+void request_prompts_free(request_prompt *prompts, int32_t n) {
+    for (int32_t i = 0; i < n; i++) {
+        mem_free(prompts[i].ids);
+        mem_free(prompts[i].types);
+    }
+    mem_free(prompts);
+}
+
+/* Checks one id. index is its index in an array of ids, or that of the array that
+ * contains it. */
+static quire_err read_id(const quire_request *r, const field_desc *f, const json_value *v, int64_t index,
+                         int32_t *out, quire_error *err) {
+    int64_t id;
+    if (!json_whole(v, &id) || id < 0) {
+        return request_type_error(f, index, v, "a token id, an integer from 0 on", err);
+    }
+    if (id >= r->context.n_vocab) {
+        return err_set_param(err, QUIRE_BAD_REQUEST, "",
+                             "token id %lld is out of the vocabulary, which has %d ids", (long long)id,
+                             (int)r->context.n_vocab);
+    }
+    *out = (int32_t)id;
+    return QUIRE_OK;
+}
+
+/* Reads an array of ids; index >= 0: it is that element of the prompt array. */
+static quire_err read_ids(const quire_request *r, const field_desc *f, const json_value *v, int64_t index,
+                          request_prompt *out, quire_error *err) {
+    size_t n = json_length(v);
+    if (n == 0) {
+        return request_range_error(f, err, "%s has an empty array; give at least one token id", f->name);
+    }
+    int32_t *ids = mem_new(n, sizeof *ids);
+    if (ids == NULL) {
+        return err_set(err, QUIRE_NO_MEMORY, -1, "out of memory for a prompt of %zu ids", n);
+    }
+    for (size_t i = 0; i < n; i++) {
+        quire_err e = read_id(r, f, json_at(v, i), index < 0 ? (int64_t)i : index, &ids[i], err);
+        if (e != QUIRE_OK) {
+            mem_free(ids);
+            return e;
+        }
+    }
+    out->ids = ids;
+    out->n_ids = (int32_t)n;
+    return QUIRE_OK;
+}
+
+static quire_err read_text(const quire_request *r, const field_desc *f, const json_value *v,
+                           request_prompt *out, quire_error *err) {
+    if (!r->context.has_vocabulary) {
+        return request_range_error(
+            f, err, "this model has no vocabulary; give the %s as an array of token ids", f->name);
+    }
+    out->text = json_str(v);
+    return out->text.n > 0 ? QUIRE_OK
+                           : request_range_error(f, err, "%s is empty; give a text or token ids", f->name);
+}
+
+/* Reads element index of the prompt array (or the whole prompt, index -1). */
+static quire_err read_one(const quire_request *r, const field_desc *f, const json_value *v, int64_t index,
+                          request_prompt *out, quire_error *err) {
+    switch (json_kind_of(v)) {
+    case JSON_KIND_TEXT:
+        return read_text(r, f, v, out, err);
+    case JSON_KIND_ARRAY:
+        return read_ids(r, f, v, index, out, err);
+    default:
+        return request_type_error(f, index, v, "a string or an array of token ids", err);
+    }
+}
+
+/* Checks a text by its length in JSON, whose longest escape has six bytes for one. */
+static quire_err check_text_length(const quire_request *r, str span, quire_error *err) {
+    size_t least =
+        span.n > 2 && span.p[0] == '"' ? tokenizer_least_tokens(r->context.tokenizer, (span.n - 2) / 6) : 0;
+    return least > (size_t)r->context.max_model_len ? request_too_long(r, least, true, err) : QUIRE_OK;
+}
+
+quire_err request_check_prompt_length(const quire_request *r, str span, quire_error *err) {
+    json_scan s = {.text = span};
+    bool more;
+    str item;
+    if (r->context.tokenizer == NULL ||
+        tokenizer_least_tokens(r->context.tokenizer, span.n) <= (size_t)r->context.max_model_len) {
+        return QUIRE_OK;
+    }
+    if (span.p[0] != '[') {
+        return check_text_length(r, span, err);
+    }
+    TRY(json_scan_open(&s, '['));
+    for (;;) {
+        TRY(json_scan_more(&s, ']', &more));
+        if (!more) {
+            return QUIRE_OK;
+        }
+        TRY(json_scan_span(&s, &item));
+        TRY(check_text_length(r, item, err));
+    }
+}
+
+quire_err request_read_prompt(quire_request *r, const field_desc *f, const json_value *v, quire_error *err) {
+    size_t n = 1;
+    bool many = false;
+    if (json_is(v, JSON_KIND_ARRAY)) {
+        const json_value *first = json_length(v) > 0 ? json_at(v, 0) : NULL;
+        many = json_is(first, JSON_KIND_TEXT) || json_is(first, JSON_KIND_ARRAY);
+        n = many ? json_length(v) : 1;
+    }
+    if (n > REQUEST_MAX_PROMPTS) {
+        return request_range_error(f, err, "%s has %zu items; at most %d are taken at once", f->name, n,
+                                   REQUEST_MAX_PROMPTS);
+    }
+    if (v == NULL) {
+        return request_range_error(f, err, "%s is missing; give a text or token ids", f->name);
+    }
+    request_prompt *prompts = mem_new(n, sizeof *prompts);
+    if (prompts == NULL) {
+        return err_set(err, QUIRE_NO_MEMORY, -1, "out of memory for %zu prompts", n);
+    }
+    quire_err e = QUIRE_OK;
+    for (size_t i = 0; i < n && e == QUIRE_OK; i++) {
+        const json_value *item = many ? json_at(v, i) : v;
+        if (many && json_kind_of(item) != json_kind_of(json_at(v, 0))) {
+            e = request_type_error(f, (int64_t)i, item, "of the same type as the first", err);
+        } else {
+            e = read_one(r, f, item, many ? (int64_t)i : -1, &prompts[i], err);
+        }
+    }
+    if (e != QUIRE_OK) {
+        request_prompts_free(prompts, (int32_t)n);
+        return e;
+    }
+    request_prompts_free(r->prompts, r->n_prompts);
+    r->prompts = prompts;
+    r->n_prompts = (int32_t)n;
+    return QUIRE_OK;
+}
+
+size_t request_text_bytes(const quire_request *r) {
+    size_t n = r->messages.json.n;
+    for (int32_t i = 0; i < r->n_prompts; i++) {
+        n += r->prompts[i].text.n;
+    }
+    return n;
+}
+
+quire_err request_require_prompt(const quire_request *r, quire_error *err) {
+    return r->n_prompts > 0 ? QUIRE_OK
+                            : err_set_param(err, QUIRE_BAD_REQUEST, "prompt",
+                                            "prompt is missing; give a text or token ids");
+}
+
+quire_err request_too_long(const quire_request *r, size_t n, bool is_least, quire_error *err) {
+    return request_dialect(r)->too_long(r, n, is_least ? "at least " : "", err);
+}
+
+quire_err request_long_prompt(const quire_request *r, size_t n, const char *least, quire_error *err) {
+    int32_t limit = r->context.max_model_len;
+    return err_set_param(err, QUIRE_BAD_REQUEST, n == (size_t)limit ? "max_tokens" : "input_tokens",
+                         REQUEST_TOO_LONG, least, n, (int)limit);
+}
