@@ -5,7 +5,7 @@
 /* ---- collecting ---- */
 
 /* The call that an event's part is of: the last one, or a new entry. NULL: no memory. */
-static answer_call *call_of(answer_parts *p, int32_t index) {
+static answer_call *answer_call_of(answer_parts *p, int32_t index) {
     if (p->n_calls > 0 && p->calls[p->n_calls - 1].index == index) {
         return &p->calls[p->n_calls - 1];
     }
@@ -17,8 +17,8 @@ static answer_call *call_of(answer_parts *p, int32_t index) {
     return call;
 }
 
-static quire_err take_call(answer_parts *p, const quire_part *part) {
-    answer_call *call = call_of(p, part->call);
+static quire_err answer_take_call(answer_parts *p, const quire_part *part) {
+    answer_call *call = answer_call_of(p, part->call);
     TRY(mem_check(call));
     call->is_custom = part->is_custom;
     p->has_calls = true;
@@ -40,7 +40,7 @@ quire_err answer_parts_take(answer_parts *p, const quire_event *ev, strbuf *cont
             TRY(strbuf_add(&p->reasoning, part->text, part->n_text));
             p->n_bytes += part->n_text;
         } else if (part->kind != QUIRE_PART_CALL_END) {
-            TRY(take_call(p, part));
+            TRY(answer_take_call(p, part));
         }
     }
     return QUIRE_OK;
@@ -75,7 +75,7 @@ const char *answer_parts_finish_name(const answer_parts *p, answer_place at, qui
 
 /* The id of a call: of the response's id, the choice and the call, so that it is the same
  * in each chunk. */
-static void write_id(answer_place at, int32_t index, json_out *o) {
+static void answer_write_id(answer_place at, int32_t index, json_out *o) {
     static const char digits[] = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz";
     char id[CALL_ID_BYTES];
     uint64_t sum = 14695981039346656037u; /* FNV-1a */
@@ -92,67 +92,67 @@ static void write_id(answer_place at, int32_t index, json_out *o) {
     json_text(json_name(o, "id"), id, sizeof id);
 }
 
-static void write_text(json_out *o, const char *name, const strbuf *text) {
+static void answer_write_text(json_out *o, const char *name, const strbuf *text) {
     json_text(json_name(o, name), text->n > 0 ? text->p : "", text->n);
 }
 
 /* The function or custom tool with what it is called with; the name only where the call
  * begins. */
-static void write_called(const answer_call *call, json_out *o) {
+static void answer_write_called(const answer_call *call, json_out *o) {
     json_begin(o, '{');
     if (call->begins) {
-        write_text(o, "name", &call->name);
+        answer_write_text(o, "name", &call->name);
     }
-    write_text(o, call->is_custom ? "input" : "arguments", &call->arguments);
+    answer_write_text(o, call->is_custom ? "input" : "arguments", &call->arguments);
     json_end(o, '}');
 }
 
 /* {"id":..,"type":"function","function":{..}}; in a delta with the index, and the id only
  * where the call begins. */
-static void write_call(const answer_call *call, answer_place at, bool is_delta, json_out *o) {
+static void answer_write_call(const answer_call *call, answer_place at, bool is_delta, json_out *o) {
     const char *type = call->is_custom ? "custom" : "function";
     json_begin(json_item(o), '{');
     if (call->begins) {
-        write_id(at, call->index, o);
+        answer_write_id(at, call->index, o);
         json_cstr(json_name(o, "type"), type);
     }
     if (is_delta) {
         json_int(json_name(o, "index"), call->index);
     }
-    write_called(call, json_name(o, type));
+    answer_write_called(call, json_name(o, type));
     json_end(o, '}');
 }
 
-static void write_calls(const answer_parts *p, answer_place at, bool is_delta, json_out *o) {
+static void answer_write_calls(const answer_parts *p, answer_place at, bool is_delta, json_out *o) {
     if (p->n_calls == 0) {
         return;
     }
     if (at.old_calls) {
-        write_called(&p->calls[0], json_name(o, "function_call"));
+        answer_write_called(&p->calls[0], json_name(o, "function_call"));
         return;
     }
     json_begin(json_name(o, "tool_calls"), '[');
     for (size_t i = 0; i < p->n_calls; i++) {
-        write_call(&p->calls[i], at, is_delta, o);
+        answer_write_call(&p->calls[i], at, is_delta, o);
     }
     json_end(o, ']');
 }
 
-static void write_reasoning(const answer_parts *p, json_out *o) {
+static void answer_write_reasoning(const answer_parts *p, json_out *o) {
     if (p->reasoning.n > 0) {
-        write_text(o, "reasoning", &p->reasoning);
-        write_text(o, "reasoning_content", &p->reasoning);
+        answer_write_text(o, "reasoning", &p->reasoning);
+        answer_write_text(o, "reasoning_content", &p->reasoning);
     }
 }
 
 void answer_parts_write(const answer_parts *p, answer_place at, json_out *o) {
-    write_calls(p, at, false, o);
-    write_reasoning(p, o);
+    answer_write_calls(p, at, false, o);
+    answer_write_reasoning(p, o);
 }
 
 void answer_parts_write_delta(const answer_parts *p, answer_place at, json_out *o) {
-    write_reasoning(p, o);
-    write_calls(p, at, true, o);
+    answer_write_reasoning(p, o);
+    answer_write_calls(p, at, true, o);
 }
 
 void answer_parts_write_message(const answer_parts *p, answer_place at, str echo, str content, json_out *o) {

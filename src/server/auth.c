@@ -31,7 +31,7 @@ struct auth {
     uint8_t operator_digest[SHA256_BYTES];
 };
 
-static quire_err add_key(key_set *a, str tenant, str text, quire_error *err) {
+static quire_err auth_add_key(key_set *a, str tenant, str text, quire_error *err) {
     char *name = mem_dup(tenant.p, tenant.n);
     if (name == NULL || mem_grow(&a->keys, &a->cap, a->n + 1, sizeof(key)) != QUIRE_OK) {
         mem_free(name);
@@ -42,7 +42,7 @@ static quire_err add_key(key_set *a, str tenant, str text, quire_error *err) {
     return QUIRE_OK;
 }
 
-static quire_err read_file(const char *path, strbuf *text, quire_error *err) {
+static quire_err auth_read_file(const char *path, strbuf *text, quire_error *err) {
     FILE *f = fopen(path, "rb");
     if (f == NULL) {
         return err_set(err, QUIRE_IO, -1, "%s: %s", path, strerror(errno));
@@ -64,23 +64,23 @@ static quire_err read_file(const char *path, strbuf *text, quire_error *err) {
                          : err_set(err, e, -1, "%s: more than %u bytes of keys", path, MAX_FILE_BYTES);
 }
 
-static bool is_space(char c) {
+static bool auth_is_space(char c) {
     return c == ' ' || c == '\t' || c == '\r' || c == '\n';
 }
 
 /* Without the white space around it, which a header cannot carry. */
-static str trim(str s) {
-    while (s.n > 0 && is_space(s.p[0])) {
+static str auth_trim(str s) {
+    while (s.n > 0 && auth_is_space(s.p[0])) {
         s = (str){s.p + 1, s.n - 1};
     }
-    while (s.n > 0 && is_space(s.p[s.n - 1])) {
+    while (s.n > 0 && auth_is_space(s.p[s.n - 1])) {
         s.n--;
     }
     return s;
 }
 
-static quire_err add_line(key_set *a, const char *path, int32_t number, str line, quire_error *err) {
-    line = trim(line);
+static quire_err auth_add_line(key_set *a, const char *path, int32_t number, str line, quire_error *err) {
+    line = auth_trim(line);
     if (line.n == 0 || line.p[0] == '#') {
         return QUIRE_OK;
     }
@@ -88,8 +88,8 @@ static quire_err add_line(key_set *a, const char *path, int32_t number, str line
     if (colon == NULL) {
         return err_set(err, QUIRE_BAD_FILE, -1, "%s: line %d: expected tenant:key", path, (int)number);
     }
-    str tenant = trim((str){line.p, (size_t)(colon - line.p)});
-    str text = trim((str){colon + 1, (size_t)(line.p + line.n - colon) - 1});
+    str tenant = auth_trim((str){line.p, (size_t)(colon - line.p)});
+    str text = auth_trim((str){colon + 1, (size_t)(line.p + line.n - colon) - 1});
     if (tenant.n > QUIRE_TENANT_BYTES) {
         return err_set(err, QUIRE_BAD_FILE, -1,
                        "%s: line %d: the tenant's name has %zu bytes; it may have %d", path, (int)number,
@@ -98,27 +98,27 @@ static quire_err add_line(key_set *a, const char *path, int32_t number, str line
     if (tenant.n == 0 || text.n == 0) {
         return err_set(err, QUIRE_BAD_FILE, -1, "%s: line %d: expected tenant:key", path, (int)number);
     }
-    return add_key(a, tenant, text, err);
+    return auth_add_key(a, tenant, text, err);
 }
 
-static quire_err add_lines(key_set *a, const char *path, const strbuf *text, quire_error *err) {
+static quire_err auth_add_lines(key_set *a, const char *path, const strbuf *text, quire_error *err) {
     size_t start = 0;
     int32_t number = 1;
     while (start < text->n) {
         const char *end = memchr(text->p + start, '\n', text->n - start);
         size_t n = end == NULL ? text->n - start : (size_t)(end - text->p) - start;
-        TRY(add_line(a, path, number++, (str){text->p + start, n}, err));
+        TRY(auth_add_line(a, path, number++, (str){text->p + start, n}, err));
         start += n + 1;
     }
     return a->n > 0 ? QUIRE_OK
                     : err_set(err, QUIRE_BAD_FILE, -1, "%s: no key in it: expected lines tenant:key", path);
 }
 
-static quire_err add_file(key_set *a, const char *path, quire_error *err) {
+static quire_err auth_add_file(key_set *a, const char *path, quire_error *err) {
     strbuf text = {0};
-    quire_err e = read_file(path, &text, err);
+    quire_err e = auth_read_file(path, &text, err);
     if (e == QUIRE_OK) {
-        e = add_lines(a, path, &text, err);
+        e = auth_add_lines(a, path, &text, err);
     }
     if (text.p != NULL) {
         OPENSSL_cleanse(text.p, text.n);
@@ -128,20 +128,20 @@ static quire_err add_file(key_set *a, const char *path, quire_error *err) {
 }
 
 /* Adds a key without a tenant's name: it is a tenant of its own, named by its digest. */
-static quire_err add_nameless(key_set *a, const char *text, quire_error *err) {
+static quire_err auth_add_nameless(key_set *a, const char *text, quire_error *err) {
     uint8_t digest[SHA256_BYTES];
     char name[32];
-    str trimmed = trim(str_of(text));
+    str trimmed = auth_trim(str_of(text));
     if (trimmed.n == 0) {
         return err_set(err, QUIRE_INVALID, -1, "--api-key: the key is empty");
     }
     sha256(trimmed.p, trimmed.n, digest);
     snprintf(name, sizeof name, "key-%02x%02x%02x%02x%02x%02x%02x%02x", digest[0], digest[1], digest[2],
              digest[3], digest[4], digest[5], digest[6], digest[7]);
-    return add_key(a, str_of(name), trimmed, err);
+    return auth_add_key(a, str_of(name), trimmed, err);
 }
 
-static void drop_keys(key_set *a) {
+static void auth_drop_keys(key_set *a) {
     for (size_t i = 0; i < a->n; i++) {
         mem_free(a->keys[i].tenant);
     }
@@ -149,17 +149,17 @@ static void drop_keys(key_set *a) {
     *a = (key_set){0};
 }
 
-static quire_err load_keys(key_set *a, const char *const *keys, int32_t n, const char *file,
-                           quire_error *err) {
+static quire_err auth_load_keys(key_set *a, const char *const *keys, int32_t n, const char *file,
+                                quire_error *err) {
     quire_err e = QUIRE_OK;
     for (int32_t i = 0; i < n && e == QUIRE_OK; i++) {
-        e = add_nameless(a, keys[i], err);
+        e = auth_add_nameless(a, keys[i], err);
     }
     if (e == QUIRE_OK && file != NULL) {
-        e = add_file(a, file, err);
+        e = auth_add_file(a, file, err);
     }
     if (e != QUIRE_OK) {
-        drop_keys(a);
+        auth_drop_keys(a);
     }
     return e;
 }
@@ -171,7 +171,7 @@ quire_err auth_load(const char *const *keys, int32_t n, const char *file, auth *
         mem_free(a);
         return err_set(err, QUIRE_NO_MEMORY, -1, "API keys: out of memory");
     }
-    quire_err e = load_keys(&a->set, keys, n, file, err);
+    quire_err e = auth_load_keys(&a->set, keys, n, file, err);
     if (e != QUIRE_OK) {
         auth_free(a);
         return e;
@@ -184,25 +184,25 @@ void auth_free(auth *a) {
     if (a == NULL) {
         return;
     }
-    drop_keys(&a->set);
+    auth_drop_keys(&a->set);
     pthread_rwlock_destroy(&a->lock);
     mem_free(a);
 }
 
 /* Locks the set for reading: a const auth is one whose keys the caller does not
  * change. */
-static const key_set *lock_keys(const auth *a) {
+static const key_set *auth_lock(const auth *a) {
     pthread_rwlock_rdlock((pthread_rwlock_t *)&a->lock);
     return &a->set;
 }
 
-static void unlock_keys(const auth *a) {
+static void auth_unlock(const auth *a) {
     pthread_rwlock_unlock((pthread_rwlock_t *)&a->lock);
 }
 
 int64_t auth_count(const auth *a) {
-    int64_t n = (int64_t)lock_keys(a)->n;
-    unlock_keys(a);
+    int64_t n = (int64_t)auth_lock(a)->n;
+    auth_unlock(a);
     return n;
 }
 
@@ -211,18 +211,18 @@ bool auth_required(const auth *a) {
 }
 
 /* The digest of the key in a header "Bearer KEY"; false when there is none. */
-static bool digest_of_header(str header, uint8_t out[SHA256_BYTES]) {
+static bool auth_digest_of_header(str header, uint8_t out[SHA256_BYTES]) {
     static const char scheme[] = "Bearer ";
     size_t n_scheme = sizeof(scheme) - 1;
     if (header.n <= n_scheme || strncasecmp(header.p, scheme, n_scheme) != 0) {
         return false;
     }
-    str trimmed = trim((str){header.p + n_scheme, header.n - n_scheme});
+    str trimmed = auth_trim((str){header.p + n_scheme, header.n - n_scheme});
     sha256(trimmed.p, trimmed.n, out);
     return true;
 }
 
-static const key *find_key(const key_set *a, const uint8_t digest[SHA256_BYTES]) {
+static const key *auth_find_key(const key_set *a, const uint8_t digest[SHA256_BYTES]) {
     const key *found = NULL;
     for (size_t i = 0; i < a->n; i++) {
         if (CRYPTO_memcmp(a->keys[i].digest, digest, SHA256_BYTES) == 0) {
@@ -234,31 +234,31 @@ static const key *find_key(const key_set *a, const uint8_t digest[SHA256_BYTES])
 
 bool auth_check(const auth *a, str header, char tenant[QUIRE_TENANT_BYTES + 1]) {
     uint8_t digest[SHA256_BYTES];
-    if (!digest_of_header(header, digest)) {
+    if (!auth_digest_of_header(header, digest)) {
         return false;
     }
-    const key *found = find_key(lock_keys(a), digest);
+    const key *found = auth_find_key(auth_lock(a), digest);
     if (found != NULL) {
         snprintf(tenant, QUIRE_TENANT_BYTES + 1, "%s", found->tenant);
     }
-    unlock_keys(a);
+    auth_unlock(a);
     return found != NULL;
 }
 
-static quire_err operator_is_a_tenant(quire_error *err) {
+static quire_err auth_operator_is_tenant(quire_error *err) {
     return err_set(err, QUIRE_INVALID, -1,
                    "--operator-key: it is a tenant's API key too; the operator needs one of its own");
 }
 
 quire_err auth_set_operator(auth *a, const char *text, quire_error *err) {
     uint8_t digest[SHA256_BYTES];
-    str trimmed = trim(str_of(text));
+    str trimmed = auth_trim(str_of(text));
     if (trimmed.n == 0) {
         return err_set(err, QUIRE_INVALID, -1, "--operator-key: the key is empty");
     }
     sha256(trimmed.p, trimmed.n, digest);
-    if (find_key(&a->set, digest) != NULL) {
-        return operator_is_a_tenant(err);
+    if (auth_find_key(&a->set, digest) != NULL) {
+        return auth_operator_is_tenant(err);
     }
     memcpy(a->operator_digest, digest, SHA256_BYTES);
     a->has_operator = true;
@@ -267,16 +267,16 @@ quire_err auth_set_operator(auth *a, const char *text, quire_error *err) {
 
 quire_err auth_reload(auth *a, const char *const *keys, int32_t n, const char *file, quire_error *err) {
     key_set fresh = {0};
-    TRY(load_keys(&fresh, keys, n, file, err));
-    if (a->has_operator && find_key(&fresh, a->operator_digest) != NULL) {
-        drop_keys(&fresh);
-        return operator_is_a_tenant(err);
+    TRY(auth_load_keys(&fresh, keys, n, file, err));
+    if (a->has_operator && auth_find_key(&fresh, a->operator_digest) != NULL) {
+        auth_drop_keys(&fresh);
+        return auth_operator_is_tenant(err);
     }
     pthread_rwlock_wrlock(&a->lock);
     key_set old = a->set;
     a->set = fresh;
     pthread_rwlock_unlock(&a->lock);
-    drop_keys(&old);
+    auth_drop_keys(&old);
     return QUIRE_OK;
 }
 
@@ -286,14 +286,14 @@ bool auth_has_operator(const auth *a) {
 
 bool auth_is_operator(const auth *a, str header) {
     uint8_t digest[SHA256_BYTES];
-    return a->has_operator && digest_of_header(header, digest) &&
+    return a->has_operator && auth_digest_of_header(header, digest) &&
            CRYPTO_memcmp(a->operator_digest, digest, SHA256_BYTES) == 0;
 }
 
 /* ---- the Host header ---- */
 
 /* True for ":8000" or nothing. */
-static bool is_port(str s) {
+static bool host_is_port(str s) {
     for (size_t i = 1; i < s.n; i++) {
         if (s.p[i] < '0' || s.p[i] > '9') {
             return false;
@@ -302,7 +302,7 @@ static bool is_port(str s) {
     return s.n == 0 || (s.p[0] == ':' && s.n <= sizeof ":65535" - 1);
 }
 
-static host_kind parse_v6(const char *text) {
+static host_kind host_parse_v6(const char *text) {
     struct in6_addr at;
     if (inet_pton(AF_INET6, text, &at) != 1) {
         return HOST_MALFORMED;
@@ -310,7 +310,7 @@ static host_kind parse_v6(const char *text) {
     return IN6_IS_ADDR_LOOPBACK(&at) ? HOST_LOOPBACK : HOST_ADDRESS;
 }
 
-static host_kind parse_name(const char *text) {
+static host_kind host_parse_name(const char *text) {
     struct in_addr at;
     if (inet_pton(AF_INET, text, &at) == 1) {
         return ntohl(at.s_addr) >> 24 == 127 ? HOST_LOOPBACK : HOST_ADDRESS;
@@ -334,7 +334,7 @@ host_kind host_parse(str header, str *name) {
     str host = {header.p + bracketed, end == NULL ? header.n : (size_t)(end - header.p) - bracketed};
     str port =
         end == NULL ? (str){"", 0} : (str){end + bracketed, header.n - (size_t)(end - header.p) - bracketed};
-    if (host.n == 0 || host.n >= sizeof text || memchr(host.p, '\0', host.n) != NULL || !is_port(port)) {
+    if (host.n == 0 || host.n >= sizeof text || memchr(host.p, '\0', host.n) != NULL || !host_is_port(port)) {
         return HOST_MALFORMED;
     }
     memcpy(text, host.p, host.n);
@@ -342,5 +342,5 @@ host_kind host_parse(str header, str *name) {
     if (name != NULL) {
         *name = host;
     }
-    return bracketed ? parse_v6(text) : parse_name(text);
+    return bracketed ? host_parse_v6(text) : host_parse_name(text);
 }

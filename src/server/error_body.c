@@ -142,14 +142,14 @@ const foreign_path foreign_paths[] = {
 };
 const size_t n_foreign_paths = sizeof foreign_paths / sizeof *foreign_paths;
 
-static bool is_at_or_below(str path, const char *folder) {
+static bool path_is_at_or_below(str path, const char *folder) {
     size_t n = strlen(folder);
     return str_begins(path, folder) && (path.n == n || path.p[n] == '/');
 }
 
-static const foreign_path *find_foreign(str path) {
+static const foreign_path *path_find_foreign(str path) {
     for (size_t i = 0; i < n_foreign_paths; i++) {
-        if (is_at_or_below(path, foreign_paths[i].path)) {
+        if (path_is_at_or_below(path, foreign_paths[i].path)) {
             return &foreign_paths[i];
         }
     }
@@ -160,7 +160,7 @@ static const foreign_path *find_foreign(str path) {
 
 /* A path as it is usually written: lower case, single slashes, none at the end. Returns
  * its length; 0: it is too long. */
-static size_t normalise(str path, char out[MAX_HINT_BYTES]) {
+static size_t path_normalise(str path, char out[MAX_HINT_BYTES]) {
     size_t n = 0;
     for (size_t i = 0; i < path.n; i++) {
         char c = path.p[i];
@@ -182,7 +182,7 @@ typedef struct path_end {
 } path_end;
 
 /* The end from byte i on; false where none begins there. */
-static bool take_end(str path, size_t i, path_end *out) {
+static bool path_take_end(str path, size_t i, path_end *out) {
     out->text = (str){path.p + i, path.n - i};
     if (out->text.p[0] != '/' || out->text.n < 2) {
         return false;
@@ -200,10 +200,10 @@ typedef struct meant {
 } meant;
 
 /* Finds the longest end of the path that is a route's, perhaps behind "/v1". */
-static bool find_meant(str asked, path_at known, meant *out) {
+static bool path_find_meant(str asked, path_at known, meant *out) {
     path_end end;
     for (size_t i = 0; i < asked.n; i++) {
-        bool is_end = take_end(asked, i, &end);
+        bool is_end = path_take_end(asked, i, &end);
         bool is_route = is_end && path_is_known(known, end.text),
              lacks_base = is_end && !is_route && path_is_known(known, end.with_base);
         if (is_route || lacks_base) {
@@ -216,20 +216,20 @@ static bool find_meant(str asked, path_at known, meant *out) {
 
 /* Finds the longest end of at most n ends of the path that is another API's, perhaps
  * behind "/v1". */
-static const foreign_path *find_foreign_end(str asked, size_t n) {
+static const foreign_path *path_find_foreign_end(str asked, size_t n) {
     const foreign_path *found = NULL;
     path_end end;
     for (size_t i = 0; i < asked.n && i < n && found == NULL; i++) {
-        if (take_end(asked, i, &end)) {
-            found = find_foreign(end.text);
-            found = found == NULL ? find_foreign(end.with_base) : found;
+        if (path_take_end(asked, i, &end)) {
+            found = path_find_foreign(end.text);
+            found = found == NULL ? path_find_foreign(end.with_base) : found;
         }
     }
     return found;
 }
 
 /* True when text is "/v1" once or more often. */
-static bool is_bases(str text) {
+static bool path_is_base(str text) {
     bool is = text.n > 0 && text.n % (sizeof BASE - 1) == 0;
     for (size_t i = 0; is && i < text.n; i += sizeof BASE - 1) {
         is = memcmp(text.p + i, BASE, sizeof BASE - 1) == 0;
@@ -238,9 +238,9 @@ static bool is_bases(str text) {
 }
 
 /* What the client has to change for the path that it meant. */
-static void advise(const meant *m, char *out, size_t size) {
+static void path_advise(const meant *m, char *out, size_t size) {
     char before[SHOWN_PATH_BYTES];
-    bool is_below_base = m->lacks_base || is_at_or_below(m->path, BASE);
+    bool is_below_base = m->lacks_base || path_is_at_or_below(m->path, BASE);
     path_show(m->before, before);
     if (m->before.n == 0 && m->lacks_base) {
         snprintf(out, size, ": set the client's base URL so that it ends in " BASE);
@@ -248,7 +248,7 @@ static void advise(const meant *m, char *out, size_t size) {
         snprintf(out, size, ", in lower case and without further slashes");
     } else if (!is_below_base) {
         snprintf(out, size, ", without %s before it", before);
-    } else if (is_bases(m->before)) {
+    } else if (path_is_base(m->before)) {
         snprintf(out, size,
                  ": " BASE " comes twice; the client's base URL must end in one " BASE
                  ", or in none where the client adds it");
@@ -260,7 +260,7 @@ static void advise(const meant *m, char *out, size_t size) {
 }
 
 /* Writes the routes below a folder, "/v1/models, /v1/completions", as many as fit. */
-static size_t list_below(str folder, path_at known, char *out, size_t size) {
+static size_t path_list_below(str folder, path_at known, char *out, size_t size) {
     size_t n = 0;
     const char *path;
     for (size_t i = 0; (path = known(i)) != NULL; i++) {
@@ -278,17 +278,18 @@ static size_t list_below(str folder, path_at known, char *out, size_t size) {
 
 void unknown_path_explain(const char *method, str path, path_at known, quire_error *err) {
     char text[MAX_HINT_BYTES], shown[SHOWN_PATH_BYTES], found[SHOWN_PATH_BYTES], hint[160], advice[300];
-    str asked = {text, normalise(path, text)};
+    str asked = {text, path_normalise(path, text)};
     nearest near = {.wanted = asked};
     const char *route;
     meant m = {.path = {NULL, 0}};
-    const foreign_path *foreign = find_foreign_end(asked, 1);
-    bool is_found = foreign == NULL && find_meant(asked, known, &m);
+    const foreign_path *foreign = path_find_foreign_end(asked, 1);
+    bool is_found = foreign == NULL && path_find_meant(asked, known, &m);
     path_show(path, shown);
     for (size_t i = 0; (route = known(i)) != NULL; i++) {
         nearest_offer(&near, str_of(route));
     }
-    foreign = foreign == NULL && !is_found && near.best.n == 0 ? find_foreign_end(asked, asked.n) : foreign;
+    foreign =
+        foreign == NULL && !is_found && near.best.n == 0 ? path_find_foreign_end(asked, asked.n) : foreign;
     if (foreign != NULL) {
         err_set(err, QUIRE_NOT_FOUND, -1, "%s %s: %s is not served here; %s", method, shown, foreign->what,
                 foreign->instead);
@@ -296,11 +297,11 @@ void unknown_path_explain(const char *method, str path, path_at known, quire_err
     }
     if (is_found) {
         path_show(m.path, found);
-        advise(&m, advice, sizeof advice);
+        path_advise(&m, advice, sizeof advice);
         snprintf(hint, sizeof hint, "it is %s%s", m.lacks_base ? BASE : "", found);
     } else if (near.best.n > 0) {
         snprintf(hint, sizeof hint, "the nearest is %.*s", (int)near.best.n, near.best.p);
-    } else if (list_below(asked, known, found, sizeof found) > 0) {
+    } else if (path_list_below(asked, known, found, sizeof found) > 0) {
         snprintf(hint, sizeof hint, "below it are %s", found);
     } else {
         snprintf(hint, sizeof hint, "GET / says which there are");

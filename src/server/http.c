@@ -10,7 +10,7 @@
 
 #define MAX_DIGITS 15 /* below 2^60: no overflow */
 
-static bool size_byte(chunked *c, char byte) {
+static bool chunked_size_byte(chunked *c, char byte) {
     int digit = hex_digit(byte);
     if (digit >= 0) {
         c->left = c->left * 16 + (uint64_t)digit;
@@ -21,10 +21,10 @@ static bool size_byte(chunked *c, char byte) {
 }
 
 /* Parses one byte that is not data. */
-static bool framing_byte(chunked *c, char byte, size_t max_extras) {
+static bool chunked_framing_byte(chunked *c, char byte, size_t max_extras) {
     switch (c->state) {
     case CHUNKED_SIZE:
-        return size_byte(c, byte);
+        return chunked_size_byte(c, byte);
     case CHUNKED_EXTENSION:
     case CHUNKED_TRAILER:
         if (byte == '\r') {
@@ -58,7 +58,7 @@ static bool framing_byte(chunked *c, char byte, size_t max_extras) {
 bool chunked_feed(chunked *c, const char *p, size_t n, size_t max_extras, size_t *used, size_t *data) {
     *used = *data = 0;
     while (*used < n && c->state != CHUNKED_DONE && c->state != CHUNKED_DATA) {
-        if (!framing_byte(c, p[(*used)++], max_extras)) {
+        if (!chunked_framing_byte(c, p[(*used)++], max_extras)) {
             return false;
         }
     }
@@ -77,7 +77,7 @@ bool chunked_feed(chunked *c, const char *p, size_t n, size_t max_extras, size_t
 
 /* Records the first reason for refusing the request. Returns the value that makes
  * http-parser stop. */
-static int refuse(http_request *r, int status, const char *message) {
+static int http_refuse(http_request *r, int status, const char *message) {
     if (r->status == 0) {
         r->status = status;
         r->message = message;
@@ -85,13 +85,13 @@ static int refuse(http_request *r, int status, const char *message) {
     return -1;
 }
 
-static int append(http_request *r, strbuf *b, const char *p, size_t n) {
-    return strbuf_add(b, p, n) == QUIRE_OK ? 0 : refuse(r, 500, "out of memory");
+static int http_append(http_request *r, strbuf *b, const char *p, size_t n) {
+    return strbuf_add(b, p, n) == QUIRE_OK ? 0 : http_refuse(r, 500, "out of memory");
 }
 
 /* ---- headers ---- */
 
-static bool is_token(str s) {
+static bool http_is_token(str s) {
     static const char others[] = "!#$%&'*+-.^_`|~";
     for (size_t i = 0; i < s.n; i++) {
         char c = s.p[i];
@@ -103,22 +103,22 @@ static bool is_token(str s) {
     return s.n > 0;
 }
 
-static bool header_is(const http_request *r, const char *name) {
+static bool http_header_is(const http_request *r, const char *name) {
     return r->name.n == strlen(name) && strncasecmp(r->name.p, name, r->name.n) == 0;
 }
 
-static bool value_is(const http_request *r, const char *value) {
+static bool http_value_is(const http_request *r, const char *value) {
     return r->value.n == strlen(value) &&
            (r->value.n == 0 || strncasecmp(r->value.p, value, r->value.n) == 0);
 }
 
-static int keep_value(http_request *r, strbuf *to) {
+static int http_keep_value(http_request *r, strbuf *to) {
     strbuf_clear(to);
-    return append(r, to, r->value.p, r->value.n);
+    return http_append(r, to, r->value.p, r->value.n);
 }
 
 /* Stores the value of a header that a request may have once. */
-static int end_single(http_request *r) {
+static int http_end_single(http_request *r) {
     const struct {
         const char *name;
         strbuf *value;
@@ -130,18 +130,19 @@ static int end_single(http_request *r) {
         {"sec-fetch-site", &r->fetch_site, &r->n_fetch_sites},
     };
     for (size_t i = 0; i < sizeof singles / sizeof *singles; i++) {
-        if (header_is(r, singles[i].name)) {
+        if (http_header_is(r, singles[i].name)) {
             return ++*singles[i].n > 1
-                       ? refuse(r, 400,
-                                "Content-Type, Authorization, Origin and Sec-Fetch-Site may be given once")
-                       : keep_value(r, singles[i].value);
+                       ? http_refuse(
+                             r, 400,
+                             "Content-Type, Authorization, Origin and Sec-Fetch-Site may be given once")
+                       : http_keep_value(r, singles[i].value);
         }
     }
     return 0;
 }
 
 /* Handles a header whose name and value are complete. */
-static int end_header(http_request *r) {
+static int http_end_header(http_request *r) {
     if (!r->in_value) {
         return 0;
     }
@@ -149,93 +150,94 @@ static int end_header(http_request *r) {
     while (r->value.n > 0 && (r->value.p[r->value.n - 1] == ' ' || r->value.p[r->value.n - 1] == '\t')) {
         r->value.p[--r->value.n] = '\0';
     }
-    if (!is_token((str){r->name.p, r->name.n})) {
-        return refuse(r, 400, "malformed header name");
+    if (!http_is_token((str){r->name.p, r->name.n})) {
+        return http_refuse(r, 400, "malformed header name");
     }
-    if (header_is(r, "host")) {
+    if (http_header_is(r, "host")) {
         r->n_hosts++;
-        return keep_value(r, &r->host);
-    } else if (header_is(r, "content-length")) {
+        return http_keep_value(r, &r->host);
+    } else if (http_header_is(r, "content-length")) {
         r->n_lengths++;
-    } else if (header_is(r, "transfer-encoding")) {
+    } else if (http_header_is(r, "transfer-encoding")) {
         r->n_encodings++;
-        r->encoding_is_chunked = value_is(r, "chunked");
-    } else if (header_is(r, "accept") && r->value.n > 0) {
+        r->encoding_is_chunked = http_value_is(r, "chunked");
+    } else if (http_header_is(r, "accept") && r->value.n > 0) {
         r->wants_json =
             strstr(r->value.p, "application/json") != NULL && strstr(r->value.p, "text/html") == NULL;
-    } else if (header_is(r, "x-request-id") && r->request_id.n == 0) {
-        return keep_value(r, &r->request_id);
-    } else if (header_is(r, "expect")) {
-        r->expects_continue = value_is(r, "100-continue");
+    } else if (http_header_is(r, "x-request-id") && r->request_id.n == 0) {
+        return http_keep_value(r, &r->request_id);
+    } else if (http_header_is(r, "expect")) {
+        r->expects_continue = http_value_is(r, "100-continue");
         r->expectation_unknown = !r->expects_continue;
     }
-    return end_single(r);
+    return http_end_single(r);
 }
 
-static int on_begin(http_parser *p) {
+static int http_on_begin(http_parser *p) {
     http_request *r = p->data;
     r->started = true;
     return 0;
 }
 
-static int on_url(http_parser *p, const char *text, size_t n) {
+static int http_on_url(http_parser *p, const char *text, size_t n) {
     http_request *r = p->data;
-    return append(r, &r->target, text, n);
+    return http_append(r, &r->target, text, n);
 }
 
-static int on_name(http_parser *p, const char *text, size_t n) {
+static int http_on_name(http_parser *p, const char *text, size_t n) {
     http_request *r = p->data;
     if (r->in_value) {
-        int e = end_header(r);
+        int e = http_end_header(r);
         if (e != 0) {
             return e;
         }
         strbuf_clear(&r->name);
     }
-    return append(r, &r->name, text, n);
+    return http_append(r, &r->name, text, n);
 }
 
-static int on_value(http_parser *p, const char *text, size_t n) {
+static int http_on_value(http_parser *p, const char *text, size_t n) {
     http_request *r = p->data;
     if (!r->in_value) {
         r->in_value = true;
         strbuf_clear(&r->value);
     }
-    return append(r, &r->value, text, n);
+    return http_append(r, &r->value, text, n);
 }
 
 /* ---- the head as a whole ---- */
 
 /* An absolute target names the host (RFC 9112, 3.2.2); the Host header is then
  * ignored. */
-static int take_authority(http_request *r, const struct http_parser_url *url) {
+static int http_take_authority(http_request *r, const struct http_parser_url *url) {
     const char *host = r->target.p + url->field_data[UF_HOST].off;
     size_t n = url->field_data[UF_HOST].len;
     bool is_v6 = memchr(host, ':', n) != NULL; /* http-parser returns it without its brackets */
     strbuf_clear(&r->host);
-    if (is_v6 && append(r, &r->host, "[", 1) != 0) {
+    if (is_v6 && http_append(r, &r->host, "[", 1) != 0) {
         return -1;
     }
-    return append(r, &r->host, host, n) != 0 || (is_v6 && append(r, &r->host, "]", 1) != 0) ? -1 : 0;
+    return http_append(r, &r->host, host, n) != 0 || (is_v6 && http_append(r, &r->host, "]", 1) != 0) ? -1
+                                                                                                      : 0;
 }
 
 /* The decoded path of the request target: "/a%2Fb?q" or "http://host/a%2Fb?q" give
  * "/a/b". */
-static int decode_path(http_request *r) {
+static int http_decode_path(http_request *r) {
     str t = {r->target.p, r->target.n};
     if (r->method == HTTP_OPTIONS && str_is(t, "*")) {
-        return append(r, &r->path, "*", 1);
+        return http_append(r, &r->path, "*", 1);
     }
     struct http_parser_url url;
     http_parser_url_init(&url);
     if (http_parser_parse_url(t.p, t.n, r->method == HTTP_CONNECT, &url) != 0) {
-        return refuse(r, 400, "malformed request target");
+        return http_refuse(r, 400, "malformed request target");
     }
-    if ((url.field_set & (1 << UF_HOST)) != 0 && take_authority(r, &url) != 0) {
+    if ((url.field_set & (1 << UF_HOST)) != 0 && http_take_authority(r, &url) != 0) {
         return -1;
     }
     if ((url.field_set & (1 << UF_PATH)) == 0) {
-        return append(r, &r->path, "/", 1);
+        return http_append(r, &r->path, "/", 1);
     }
     const char *p = t.p + url.field_data[UF_PATH].off;
     size_t n = url.field_data[UF_PATH].len;
@@ -244,12 +246,12 @@ static int decode_path(http_request *r) {
         if (c == '%') {
             int high = i + 2 < n ? hex_digit(p[i + 1]) : -1, low = i + 2 < n ? hex_digit(p[i + 2]) : -1;
             if (high < 0 || low < 0 || high * 16 + low == 0) {
-                return refuse(r, 400, "malformed percent-encoding in the path");
+                return http_refuse(r, 400, "malformed percent-encoding in the path");
             }
             c = (char)(high * 16 + low);
             i += 2;
         }
-        if (append(r, &r->path, &c, 1) != 0) {
+        if (http_append(r, &r->path, &c, 1) != 0) {
             return -1;
         }
     }
@@ -257,7 +259,7 @@ static int decode_path(http_request *r) {
 }
 
 /* Checks that the request line is exactly what http-parser has parsed. */
-static int check_line(http_request *r) {
+static int http_check_line(http_request *r) {
     const http_parser *p = &r->parser;
     const char *method = http_method_str(r->method);
     char version[16];
@@ -267,39 +269,39 @@ static int check_line(http_request *r) {
     bool same = r->line.n == n_method + 1 + r->target.n + n_version && memcmp(line, method, n_method) == 0 &&
                 line[n_method] == ' ' && memcmp(line + n_method + 1, r->target.p, r->target.n) == 0 &&
                 memcmp(line + r->line.n - n_version, version, n_version) == 0;
-    return same ? 0 : refuse(r, 400, "malformed request line");
+    return same ? 0 : http_refuse(r, 400, "malformed request line");
 }
 
-static int check_head(http_request *r) {
+static int http_check_head(http_request *r) {
     const http_parser *p = &r->parser;
     if (p->http_major != 1 || p->http_minor > 1) {
-        return refuse(r, 505, "only HTTP/1.0 and HTTP/1.1 are spoken here");
+        return http_refuse(r, 505, "only HTTP/1.0 and HTTP/1.1 are spoken here");
     }
-    if (check_line(r) != 0) {
+    if (http_check_line(r) != 0) {
         return -1;
     }
     if (r->n_hosts > 1 || (p->http_minor == 1 && r->n_hosts == 0)) {
-        return refuse(r, 400, "a request must have exactly one Host header");
+        return http_refuse(r, 400, "a request must have exactly one Host header");
     }
     if (r->n_lengths > 1 || (r->n_lengths > 0 && r->n_encodings > 0)) {
-        return refuse(r, 400,
-                      "the length of the body must be given once: by Content-Length or by Transfer-Encoding");
+        return http_refuse(
+            r, 400, "the length of the body must be given once: by Content-Length or by Transfer-Encoding");
     }
     if (r->n_encodings > 0 && (r->n_encodings > 1 || !r->encoding_is_chunked || p->http_minor == 0)) {
-        return refuse(r, 400, "the only Transfer-Encoding understood is chunked, in HTTP/1.1");
+        return http_refuse(r, 400, "the only Transfer-Encoding understood is chunked, in HTTP/1.1");
     }
     if (r->length > r->max_body_bytes) {
-        return refuse(r, 413, "the body is too large");
+        return http_refuse(r, 413, "the body is too large");
     }
     if (r->expectation_unknown) {
-        return refuse(r, 417, "the only expectation understood is 100-continue");
+        return http_refuse(r, 417, "the only expectation understood is 100-continue");
     }
-    return decode_path(r);
+    return http_decode_path(r);
 }
 
-static int on_head(http_parser *p) {
+static int http_on_head(http_parser *p) {
     http_request *r = p->data;
-    if (end_header(r) != 0) {
+    if (http_end_header(r) != 0) {
         return -1;
     }
     p->upgrade = 0; /* an offer of another protocol is ignored */
@@ -313,30 +315,30 @@ static int on_head(http_parser *p) {
     return 1; /* http-parser does not read the body */
 }
 
-static int on_head_end(http_parser *p) {
+static int http_on_head_end(http_parser *p) {
     http_request *r = p->data;
     r->head_done = true;
     http_parser_pause(p, 1);
     return 0;
 }
 
-static const http_parser_settings settings = {
-    .on_message_begin = on_begin,
-    .on_url = on_url,
-    .on_header_field = on_name,
-    .on_header_value = on_value,
-    .on_headers_complete = on_head,
-    .on_message_complete = on_head_end,
+static const http_parser_settings http_settings = {
+    .on_message_begin = http_on_begin,
+    .on_url = http_on_url,
+    .on_header_field = http_on_name,
+    .on_header_value = http_on_value,
+    .on_headers_complete = http_on_head,
+    .on_message_complete = http_on_head_end,
 };
 
-static void start(http_request *r) {
+static void http_start(http_request *r) {
     http_parser_init(&r->parser, HTTP_REQUEST);
     r->parser.data = r;
 }
 
 void http_init(http_request *r, size_t max_head_bytes, size_t max_body_bytes) {
     *r = (http_request){.max_head_bytes = max_head_bytes, .max_body_bytes = max_body_bytes};
-    start(r);
+    http_start(r);
 }
 
 #define N_BUFFERS (sizeof((http_request *)0)->buffers / sizeof(strbuf))
@@ -357,37 +359,37 @@ void http_next(http_request *r) {
         next.buffers[i] = r->buffers[i];
     }
     *r = next;
-    start(r);
+    http_start(r);
 }
 
 /* Why http-parser failed, where none of the callbacks did. */
-static void explain(http_request *r, enum http_errno e) {
+static void http_explain(http_request *r, enum http_errno e) {
     if (e == HPE_HEADER_OVERFLOW) {
-        refuse(r, 431, "the header is too large");
+        http_refuse(r, 431, "the header is too large");
     } else if (e == HPE_UNEXPECTED_CONTENT_LENGTH || e == HPE_INVALID_TRANSFER_ENCODING) {
-        refuse(r, 400,
-               "the length of the body must be given once: by Content-Length or by Transfer-Encoding");
+        http_refuse(r, 400,
+                    "the length of the body must be given once: by Content-Length or by Transfer-Encoding");
     } else if (e == HPE_INVALID_CONTENT_LENGTH) {
-        refuse(r, 400, "malformed Content-Length");
+        http_refuse(r, 400, "malformed Content-Length");
     } else {
-        refuse(r, 400, "malformed HTTP request");
+        http_refuse(r, 400, "malformed HTTP request");
     }
 }
 
 /* Refuses what http-parser accepts in p[0..n) of the head: bare CR or LF, folded lines.
  * Stores the request line. */
-static int check_bytes(http_request *r, const char *p, size_t n) {
+static int http_check_bytes(http_request *r, const char *p, size_t n) {
     for (size_t i = 0; i < n; i++) {
         char before = r->last;
         r->last = p[i];
         if ((p[i] == '\n') != (before == '\r')) {
-            return refuse(r, 400, "lines of the header must end in CRLF");
+            return http_refuse(r, 400, "lines of the header must end in CRLF");
         }
         if (before == '\n' && r->started && (p[i] == ' ' || p[i] == '\t')) {
-            return refuse(r, 400, "folded header lines are not understood");
+            return http_refuse(r, 400, "folded header lines are not understood");
         }
         bool in_line = r->line.n == 0 || r->line.p[r->line.n - 1] != '\n';
-        if (in_line && append(r, &r->line, &p[i], 1) != 0) {
+        if (in_line && http_append(r, &r->line, &p[i], 1) != 0) {
             return -1;
         }
         if (r->line.n == 2 && memcmp(r->line.p, "\r\n", 2) == 0) {
@@ -397,33 +399,33 @@ static int check_bytes(http_request *r, const char *p, size_t n) {
     return 0;
 }
 
-static http_event feed_head(http_request *r, const char *p, size_t n, size_t *used) {
+static http_event http_feed_head(http_request *r, const char *p, size_t n, size_t *used) {
     size_t room = r->max_head_bytes + 1 - r->n_head_bytes;
     http_parser_pause(&r->parser, 0);
-    *used = http_parser_execute(&r->parser, &settings, p, n < room ? n : room);
+    *used = http_parser_execute(&r->parser, &http_settings, p, n < room ? n : room);
     r->n_head_bytes += *used;
     enum http_errno e = HTTP_PARSER_ERRNO(&r->parser);
     if (e != HPE_OK && e != HPE_PAUSED) {
-        explain(r, e);
+        http_explain(r, e);
         return HTTP_REFUSED;
     }
-    if (check_bytes(r, p, *used) != 0 || (r->head_done && check_head(r) != 0)) {
+    if (http_check_bytes(r, p, *used) != 0 || (r->head_done && http_check_head(r) != 0)) {
         return HTTP_REFUSED;
     }
     if (!r->head_done && r->n_head_bytes > r->max_head_bytes) {
-        refuse(r, 431, "the header is too large");
+        http_refuse(r, 431, "the header is too large");
         return HTTP_REFUSED;
     }
     return r->head_done ? (r->has_body ? HTTP_GOT_HEAD : HTTP_GOT_ALL) : HTTP_WANTS_MORE;
 }
 
-static http_event feed_body(http_request *r, const char *p, size_t n, size_t *used) {
+static http_event http_feed_body(http_request *r, const char *p, size_t n, size_t *used) {
     size_t data;
     uint64_t announced = 0; /* bytes of a chunk that are still missing */
     bool done;
     if (r->n_encodings > 0) {
         if (!chunked_feed(&r->chunks, p, n, r->max_head_bytes, used, &data)) {
-            refuse(r, 400, "malformed chunk");
+            http_refuse(r, 400, "malformed chunk");
             return HTTP_REFUSED;
         }
         done = r->chunks.state == CHUNKED_DONE;
@@ -435,18 +437,18 @@ static http_event feed_body(http_request *r, const char *p, size_t n, size_t *us
     }
     size_t room = r->body_limit - r->n_body_bytes;
     if (data > room || announced > room - data) {
-        refuse(r, 413, "the body is too large");
+        http_refuse(r, 413, "the body is too large");
         return HTTP_REFUSED;
     }
     r->n_body_bytes += data;
-    if (!r->drop_body && append(r, &r->body, p + *used - data, data) != 0) {
+    if (!r->drop_body && http_append(r, &r->body, p + *used - data, data) != 0) {
         return HTTP_REFUSED;
     }
     return done ? HTTP_GOT_ALL : HTTP_WANTS_MORE;
 }
 
 http_event http_feed(http_request *r, const char *p, size_t n, size_t *used) {
-    return r->head_done ? feed_body(r, p, n, used) : feed_head(r, p, n, used);
+    return r->head_done ? http_feed_body(r, p, n, used) : http_feed_head(r, p, n, used);
 }
 
 char *http_body_place(const http_request *r, uint64_t *left) {

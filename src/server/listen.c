@@ -21,13 +21,13 @@
 #define OWN_FILES 128 /* descriptors for other things than connections: the model, tiers, loops */
 #define UNIX_MODE 0660
 
-static bool is_listening(int fd) {
+static bool listen_starts(int fd) {
     return listen(fd, BACKLOG) == 0 && evutil_make_socket_nonblocking(fd) == 0 &&
            evutil_make_socket_closeonexec(fd) == 0;
 }
 
 /* Closes fd, if it is open; keeps errno. Returns -1. */
-static int close_failed(int fd) {
+static int listen_close_failed(int fd) {
     int saved = errno;
     if (fd >= 0) {
         close(fd);
@@ -42,10 +42,12 @@ static int listen_at(const struct addrinfo *at) {
     if (fd >= 0) {
         setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on));
     }
-    return fd >= 0 && bind(fd, at->ai_addr, at->ai_addrlen) == 0 && is_listening(fd) ? fd : close_failed(fd);
+    return fd >= 0 && bind(fd, at->ai_addr, at->ai_addrlen) == 0 && listen_starts(fd)
+               ? fd
+               : listen_close_failed(fd);
 }
 
-static bool is_loopback(const struct sockaddr_storage *at) {
+static bool listen_is_loopback(const struct sockaddr_storage *at) {
     if (at->ss_family == AF_INET) {
         return ntohl(((const struct sockaddr_in *)(const void *)at)->sin_addr.s_addr) >> 24 == 127;
     }
@@ -53,7 +55,7 @@ static bool is_loopback(const struct sockaddr_storage *at) {
            IN6_IS_ADDR_LOOPBACK(&((const struct sockaddr_in6 *)(const void *)at)->sin6_addr);
 }
 
-static quire_err note_address(server *s, quire_error *err) {
+static quire_err listen_note_address(server *s, quire_error *err) {
     struct sockaddr_storage at;
     socklen_t n = sizeof(at);
     char host[200], port[16];
@@ -63,7 +65,7 @@ static quire_err note_address(server *s, quire_error *err) {
         return err_set(err, QUIRE_IO, -1, "the listening address can't be read: %s", strerror(errno));
     }
     s->port = atoi(port);
-    s->on_loopback = is_loopback(&at);
+    s->on_loopback = listen_is_loopback(&at);
     snprintf(s->url, sizeof(s->url), at.ss_family == AF_INET6 ? "http://[%s]:%d" : "http://%s:%d", host,
              (int)s->port);
     return QUIRE_OK;
@@ -93,14 +95,14 @@ static quire_err listen_on_port(server *s, quire_error *err) {
                        "can't listen on %s port %s: %s; choose another with --host or --port", host, port,
                        strerror(reason));
     }
-    return note_address(s, err);
+    return listen_note_address(s, err);
 }
 
 /* ---- a socket file ---- */
 
 /* Removes the socket file of a server that is gone. INVALID: another file is there, or a
  * server that answers. */
-static quire_err remove_stale(const struct sockaddr_un *at, quire_error *err) {
+static quire_err listen_remove_stale(const struct sockaddr_un *at, quire_error *err) {
     struct stat file;
     if (lstat(at->sun_path, &file) != 0) {
         return QUIRE_OK;
@@ -112,7 +114,7 @@ static quire_err remove_stale(const struct sockaddr_un *at, quire_error *err) {
     int fd = socket(AF_UNIX, SOCK_STREAM, 0);
     bool is_stale =
         fd >= 0 && connect(fd, (const struct sockaddr *)at, sizeof *at) != 0 && errno == ECONNREFUSED;
-    (void)close_failed(fd);
+    (void)listen_close_failed(fd);
     if (!is_stale) {
         return err_set(err, QUIRE_INVALID, -1, "--host unix:%s: another server listens there", at->sun_path);
     }
@@ -128,14 +130,14 @@ static quire_err listen_on_file(server *s, const char *path, quire_error *err) {
                        sizeof at.sun_path - 1);
     }
     memcpy(at.sun_path, path, n);
-    TRY(remove_stale(&at, err));
+    TRY(listen_remove_stale(&at, err));
     int fd = socket(AF_UNIX, SOCK_STREAM, 0);
     bool is_bound = fd >= 0 && bind(fd, (const struct sockaddr *)&at, sizeof at) == 0;
     /* nobody can connect before it listens */
-    bool is_open = is_bound && chmod(path, UNIX_MODE) == 0 && is_listening(fd);
+    bool is_open = is_bound && chmod(path, UNIX_MODE) == 0 && listen_starts(fd);
     struct stat file;
     if (!is_open || stat(path, &file) != 0) {
-        s->listen_fd = close_failed(fd);
+        s->listen_fd = listen_close_failed(fd);
         err_set(err, QUIRE_IO, -1, "can't listen on unix:%s: %s", path, strerror(errno));
         if (is_bound) {
             unlink(path);

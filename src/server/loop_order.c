@@ -25,14 +25,14 @@ void order_drop(loop_order *o) {
 }
 
 /* The connection's reference goes. */
-static void forget(conn *c) {
+static void order_forget(conn *c) {
     loop_order *o = c->pending_of;
     c->pending = NULL;
     o->conn = NULL;
     order_drop(o);
 }
 
-static const pending_kind order_pending = {.close = forget};
+static const pending_kind order_pending = {.close = order_forget};
 
 void order_begin(loop_order *o) {
     o->conn->pending = &order_pending;
@@ -75,7 +75,7 @@ void order_settle(loop_order **at, const quire_event *ev) {
 }
 
 /* Answers the connection that sent o, if it is still open. */
-static void reply_order(loop_order *o) {
+static void order_reply(loop_order *o) {
     conn *c = o->conn;
     if (c == NULL) {
         return;
@@ -95,7 +95,7 @@ void orders_take(loop *l) {
     for (loop_order *next; o != NULL; o = next) {
         next = o->next;
         if (o->is_back) {
-            reply_order(o);
+            order_reply(o);
             order_drop(o);
         } else {
             o->kind->run(l, o);

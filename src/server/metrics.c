@@ -69,7 +69,7 @@ quire_err metrics_histogram(strbuf *out, const char *name, const char *help, con
 
 /* ---- by route: the names of vLLM's server ---- */
 
-static int compare_rows(const void *a, const void *b) {
+static int metrics_compare_rows(const void *a, const void *b) {
     const http_row *x = a, *y = b;
     int by_handler = strcmp(x->handler, y->handler), by_method = strcmp(x->method, y->method);
     return by_handler != 0 ? by_handler : by_method != 0 ? by_method : x->status_class - y->status_class;
@@ -77,7 +77,7 @@ static int compare_rows(const void *a, const void *b) {
 
 /* How many rows from `from` on, which are sorted, have its handler, and (by_method) its
  * method. */
-static size_t group_of(const http_stats *s, size_t from, bool by_method) {
+static size_t metrics_group_of(const http_stats *s, size_t from, bool by_method) {
     size_t n = 1;
     const http_row *r = &s->rows[from];
     while (from + n < s->n_rows && strcmp(r[n].handler, r->handler) == 0 &&
@@ -87,7 +87,7 @@ static size_t group_of(const http_stats *s, size_t from, bool by_method) {
     return n;
 }
 
-static quire_err write_requests(const http_stats *s, strbuf *out) {
+static quire_err metrics_write_requests(const http_stats *s, strbuf *out) {
     TRY(metrics_describe(out, "http_requests_total", "counter",
                          "HTTP requests answered, by route, method and class of status."));
     for (size_t i = 0; i < s->n_rows; i++) {
@@ -99,12 +99,12 @@ static quire_err write_requests(const http_stats *s, strbuf *out) {
     return QUIRE_OK;
 }
 
-static quire_err write_sizes(const http_stats *s, const char *name, const char *help, bool of_responses,
-                             strbuf *out) {
+static quire_err metrics_write_sizes(const http_stats *s, const char *name, const char *help,
+                                     bool of_responses, strbuf *out) {
     TRY(metrics_describe(out, name, "summary", help));
     for (size_t i = 0, n; i < s->n_rows; i += n) {
         int64_t count = 0, bytes = 0;
-        n = group_of(s, i, false);
+        n = metrics_group_of(s, i, false);
         for (size_t k = i; k < i + n; k++) {
             count += s->rows[k].n;
             bytes += of_responses ? s->rows[k].response_bytes : s->rows[k].request_bytes;
@@ -116,8 +116,8 @@ static quire_err write_sizes(const http_stats *s, const char *name, const char *
 }
 
 /* Buckets, sum and count of a histogram. labels: with a comma behind, or "". */
-static quire_err write_buckets(strbuf *out, const char *name, const char *labels, const double *bounds,
-                               int32_t n, const int64_t *buckets, double sum) {
+static quire_err metrics_write_buckets(strbuf *out, const char *name, const char *labels,
+                                       const double *bounds, int32_t n, const int64_t *buckets, double sum) {
     int64_t up_to = 0;
     for (int32_t i = 0; i <= n; i++) {
         up_to += buckets[i];
@@ -131,7 +131,7 @@ static quire_err write_buckets(strbuf *out, const char *name, const char *labels
     return strbuf_addf(out, "%s_count%s%.*s%s %" PRId64 "\n", name, open, n_labels, labels, close, up_to);
 }
 
-static quire_err write_durations(const http_stats *s, strbuf *out) {
+static quire_err metrics_write_durations(const http_stats *s, strbuf *out) {
     static const char name[] = "http_request_duration_seconds";
     strbuf labels = {0};
     quire_err e = metrics_describe(
@@ -139,7 +139,7 @@ static quire_err write_durations(const http_stats *s, strbuf *out) {
     for (size_t i = 0, n; i < s->n_rows && e == QUIRE_OK; i += n) {
         int64_t buckets[HTTP_N_COARSE + 1] = {0};
         double seconds = 0.0;
-        n = group_of(s, i, true);
+        n = metrics_group_of(s, i, true);
         for (size_t k = i; k < i + n; k++) {
             for (int32_t b = 0; b <= HTTP_N_COARSE; b++) {
                 buckets[b] += s->rows[k].coarse[b];
@@ -148,22 +148,22 @@ static quire_err write_durations(const http_stats *s, strbuf *out) {
         }
         strbuf_clear(&labels);
         e = strbuf_addf(&labels, "handler=\"%s\",method=\"%s\",", s->rows[i].handler, s->rows[i].method);
-        e = e == QUIRE_OK
-                ? write_buckets(out, name, labels.p, http_coarse_bounds, HTTP_N_COARSE, buckets, seconds)
-                : e;
+        e = e == QUIRE_OK ? metrics_write_buckets(out, name, labels.p, http_coarse_bounds, HTTP_N_COARSE,
+                                                  buckets, seconds)
+                          : e;
     }
     strbuf_deinit(&labels);
     TRY(e);
     TRY(metrics_describe(
         out, "http_request_duration_highr_seconds", "histogram",
         "Head of an HTTP request to the end of its response, of all routes, in more buckets."));
-    return write_buckets(out, "http_request_duration_highr_seconds", "", http_fine_bounds, HTTP_N_SECONDS,
-                         s->fine, s->seconds);
+    return metrics_write_buckets(out, "http_request_duration_highr_seconds", "", http_fine_bounds,
+                                 HTTP_N_SECONDS, s->fine, s->seconds);
 }
 
 /* ---- our own ---- */
 
-static quire_err write_statuses(const http_stats *s, strbuf *out) {
+static quire_err metrics_write_statuses(const http_stats *s, strbuf *out) {
     int64_t n_errors = 0;
     TRY(metrics_describe(out, "quire_http_requests_total", "counter",
                          "HTTP requests answered, by status; 499: the client left before."));
@@ -178,8 +178,8 @@ static quire_err write_statuses(const http_stats *s, strbuf *out) {
                        "HTTP requests answered with a status of 400 or more.", "", n_errors);
 }
 
-static quire_err write_tenant(strbuf *out, const char *name, const tenant_row *t, const char *more,
-                              int64_t v) {
+static quire_err metrics_write_tenant(strbuf *out, const char *name, const tenant_row *t, const char *more,
+                                      int64_t v) {
     TRY(strbuf_addf(out, "%s{", name));
     TRY(strbuf_add_str(out, more));
     TRY(strbuf_add_str(out, "tenant=\""));
@@ -187,7 +187,7 @@ static quire_err write_tenant(strbuf *out, const char *name, const tenant_row *t
     return strbuf_addf(out, "\"} %" PRId64 "\n", v);
 }
 
-static quire_err write_tenant_requests(const http_stats *s, strbuf *out) {
+static quire_err metrics_write_tenant_requests(const http_stats *s, strbuf *out) {
     static const char name[] = "quire_tenant_requests_total";
     TRY(metrics_describe(out, name, "counter", "HTTP requests of a tenant, by class of status."));
     for (size_t i = 0; i < s->n_tenants; i++) {
@@ -195,13 +195,13 @@ static quire_err write_tenant_requests(const http_stats *s, strbuf *out) {
         for (int32_t k = 0; k < (int32_t)(sizeof t->n / sizeof *t->n); k++) {
             char more[24];
             snprintf(more, sizeof more, "status=\"%dxx\",", (int)k);
-            TRY(t->n[k] > 0 ? write_tenant(out, name, t, more, t->n[k]) : QUIRE_OK);
+            TRY(t->n[k] > 0 ? metrics_write_tenant(out, name, t, more, t->n[k]) : QUIRE_OK);
         }
     }
     return QUIRE_OK;
 }
 
-static quire_err write_tenants(const http_stats *s, strbuf *out) {
+static quire_err metrics_write_tenants(const http_stats *s, strbuf *out) {
     static const struct {
         const char *name, *help;
         size_t offset;
@@ -214,13 +214,13 @@ static quire_err write_tenants(const http_stats *s, strbuf *out) {
         {"quire_tenant_completion_tokens_total", "Tokens of the answers to a tenant's requests.",
          offsetof(tenant_row, completion_tokens)},
     };
-    TRY(write_tenant_requests(s, out));
+    TRY(metrics_write_tenant_requests(s, out));
     for (size_t k = 0; k < sizeof rows / sizeof *rows; k++) {
         TRY(metrics_describe(out, rows[k].name, "counter", rows[k].help));
         for (size_t i = 0; i < s->n_tenants; i++) {
             const tenant_row *t = &s->tenants[i];
-            TRY(write_tenant(out, rows[k].name, t, "",
-                             *(const int64_t *)(const void *)((const char *)t + rows[k].offset)));
+            TRY(metrics_write_tenant(out, rows[k].name, t, "",
+                                     *(const int64_t *)(const void *)((const char *)t + rows[k].offset)));
         }
     }
     return QUIRE_OK;
@@ -228,22 +228,22 @@ static quire_err write_tenants(const http_stats *s, strbuf *out) {
 
 quire_err http_stats_write(http_stats *s, bool shows_tenants, strbuf *out) {
     if (s->n_rows > 0) {
-        qsort(s->rows, s->n_rows, sizeof *s->rows, compare_rows);
+        qsort(s->rows, s->n_rows, sizeof *s->rows, metrics_compare_rows);
     }
-    TRY(write_requests(s, out));
-    TRY(write_sizes(s, "http_request_size_bytes", "Bytes of the bodies of HTTP requests, by route.", false,
-                    out));
-    TRY(write_sizes(s, "http_response_size_bytes", "Bytes of the bodies of HTTP responses, by route.", true,
-                    out));
-    TRY(write_durations(s, out));
-    TRY(write_statuses(s, out));
-    return shows_tenants ? write_tenants(s, out) : QUIRE_OK;
+    TRY(metrics_write_requests(s, out));
+    TRY(metrics_write_sizes(s, "http_request_size_bytes", "Bytes of the bodies of HTTP requests, by route.",
+                            false, out));
+    TRY(metrics_write_sizes(s, "http_response_size_bytes", "Bytes of the bodies of HTTP responses, by route.",
+                            true, out));
+    TRY(metrics_write_durations(s, out));
+    TRY(metrics_write_statuses(s, out));
+    return shows_tenants ? metrics_write_tenants(s, out) : QUIRE_OK;
 }
 
 /* ---- the server and the process ---- */
 
 /* What the client libraries of Prometheus say of every process. */
-static quire_err write_process(strbuf *out) {
+static quire_err metrics_write_process(strbuf *out) {
     process_numbers p = process_read();
     const struct {
         const char *name, *type, *help;
@@ -264,7 +264,7 @@ static quire_err write_process(strbuf *out) {
     return QUIRE_OK;
 }
 
-static quire_err write_http(const server *s, bool shows_tenants, strbuf *out) {
+static quire_err metrics_write_http(const server *s, bool shows_tenants, strbuf *out) {
     http_stats *all = NULL;
     quire_err e = http_stats_open(&all);
     for (int32_t i = 0; i < s->n_loops && e == QUIRE_OK; i++) {
@@ -275,7 +275,7 @@ static quire_err write_http(const server *s, bool shows_tenants, strbuf *out) {
     return e;
 }
 
-static quire_err write_bodies(server *s, int64_t n_slow, strbuf *out) {
+static quire_err metrics_write_bodies(server *s, int64_t n_slow, strbuf *out) {
     body_room_counts n = body_room_count(&s->bodies);
     TRY(metrics_int(out, "quire_http_body_bytes", "gauge",
                     "Bytes of memory that request bodies over 64 KB hold.", "", (int64_t)n.n_bytes));
@@ -285,7 +285,7 @@ static quire_err write_bodies(server *s, int64_t n_slow, strbuf *out) {
                        "Request bodies refused since they came too slowly.", "", n_slow);
 }
 
-static quire_err write_connections(server *s, strbuf *out) {
+static quire_err metrics_write_connections(server *s, strbuf *out) {
     int64_t disconnects = 0, slow = 0, open = 0, turns = 0, slow_bodies = 0, unread = 0;
     for (int32_t i = 0; i < s->n_loops; i++) {
         const loop *l = &s->loops[i];
@@ -305,12 +305,12 @@ static quire_err write_connections(server *s, strbuf *out) {
                     "Times that an HTTP connection which sends much waited for its turn.", "", turns));
     TRY(metrics_int(out, "quire_http_unread_bytes", "gauge",
                     "Bytes of responses that clients have not read yet.", "", unread));
-    TRY(write_bodies(s, slow_bodies, out));
+    TRY(metrics_write_bodies(s, slow_bodies, out));
     return metrics_int(out, "quire_uptime_seconds", "gauge", "Time since the server began to serve.", "",
                        clock_unix_s() - s->started_s);
 }
 
-static quire_err write_engine(const server *s, const char *model, strbuf *out) {
+static quire_err metrics_write_model(const server *s, const char *model, strbuf *out) {
     quire_stats st;
     strbuf labels = {0};
     quire_engine_stats(s->engine, &st);
@@ -325,10 +325,10 @@ static quire_err write_engine(const server *s, const char *model, strbuf *out) {
 quire_err metrics_write(server *s, bool shows_tenants, strbuf *out) {
     strbuf model = {0};
     quire_err e = metrics_escape(&model, s->model_name);
-    e = e == QUIRE_OK ? write_engine(s, model.n > 0 ? model.p : "", out) : e;
-    e = e == QUIRE_OK ? write_http(s, shows_tenants, out) : e;
-    e = e == QUIRE_OK ? write_connections(s, out) : e;
-    e = e == QUIRE_OK ? write_process(out) : e;
+    e = e == QUIRE_OK ? metrics_write_model(s, model.n > 0 ? model.p : "", out) : e;
+    e = e == QUIRE_OK ? metrics_write_http(s, shows_tenants, out) : e;
+    e = e == QUIRE_OK ? metrics_write_connections(s, out) : e;
+    e = e == QUIRE_OK ? metrics_write_process(out) : e;
     strbuf_deinit(&model);
     return e;
 }

@@ -121,15 +121,16 @@ static const struct {
     {"vllm:iteration_tokens_total", "Tokens that a step computes.", QUIRE_HISTOGRAM_STEP_TOKENS},
 };
 
-static int64_t number_at(const void *from, size_t offset) {
+static int64_t metrics_number_at(const void *from, size_t offset) {
     return *(const int64_t *)(const void *)((const char *)from + offset);
 }
 
-static quire_err write_numbers(const number_row *rows, size_t n, const quire_stats *st, const char *labels,
-                               strbuf *out) {
+static quire_err metrics_write_numbers(const number_row *rows, size_t n, const quire_stats *st,
+                                       const char *labels, strbuf *out) {
     for (size_t i = 0; i < n; i++) {
         TRY(metrics_describe(out, rows[i].name, rows[i].type, rows[i].help));
-        TRY(strbuf_addf(out, "%s%s %" PRId64 "\n", rows[i].name, labels, number_at(st, rows[i].offset)));
+        TRY(strbuf_addf(out, "%s%s %" PRId64 "\n", rows[i].name, labels,
+                        metrics_number_at(st, rows[i].offset)));
     }
     return QUIRE_OK;
 }
@@ -142,8 +143,8 @@ typedef struct labelled {
 } labelled;
 
 /* A metric with a line for each value of one label more. */
-static quire_err write_by(strbuf *out, const char *name, const char *type, const char *help,
-                          const char *labels, const char *label, const labelled *values, size_t n) {
+static quire_err metrics_write_by(strbuf *out, const char *name, const char *type, const char *help,
+                                  const char *labels, const char *label, const labelled *values, size_t n) {
     TRY(metrics_describe(out, name, type, help));
     for (size_t i = 0; i < n; i++) {
         TRY(strbuf_addf(out, "%s{%s,%s=\"%s\"} %" PRId64 "\n", name, labels, label, values[i].value,
@@ -154,22 +155,24 @@ static quire_err write_by(strbuf *out, const char *name, const char *type, const
 
 #define BY(...) (const labelled[]){__VA_ARGS__}, sizeof(const labelled[]){__VA_ARGS__} / sizeof(labelled)
 
-static quire_err write_labelled(const quire_stats *st, const char *labels, const char *model, strbuf *out) {
+static quire_err metrics_write_labelled(const quire_stats *st, const char *labels, const char *model,
+                                        strbuf *out) {
     const int64_t *ends = st->requests_finished;
-    TRY(write_by(out, "vllm:num_requests_waiting_by_reason", "gauge",
-                 "Sequences waiting to run, by reason: capacity, or pages that other requests compute or a "
-                 "tier fetches (deferred).",
-                 labels, "reason",
-                 BY({"capacity", st->n_requests_waiting - st->n_requests_deferred},
-                    {"deferred", st->n_requests_deferred})));
-    TRY(write_by(out, "vllm:prompt_tokens_by_source_total", "counter",
-                 "Prompt tokens by where their keys and values come from.", labels, "source",
-                 BY({"local_compute", st->prompt_tokens - st->prompt_tokens_cached},
-                    {"local_cache_hit", st->prompt_tokens_cached})));
-    TRY(write_by(out, "vllm:request_success_total", "counter",
-                 "Requests that are over, by the reason for their end; each sample counts as one.", labels,
-                 "finished_reason",
-                 BY({"stop", ends[0]}, {"length", ends[1]}, {"abort", ends[2]}, {"error", ends[3]})));
+    TRY(metrics_write_by(
+        out, "vllm:num_requests_waiting_by_reason", "gauge",
+        "Sequences waiting to run, by reason: capacity, or pages that other requests compute or a "
+        "tier fetches (deferred).",
+        labels, "reason",
+        BY({"capacity", st->n_requests_waiting - st->n_requests_deferred},
+           {"deferred", st->n_requests_deferred})));
+    TRY(metrics_write_by(out, "vllm:prompt_tokens_by_source_total", "counter",
+                         "Prompt tokens by where their keys and values come from.", labels, "source",
+                         BY({"local_compute", st->prompt_tokens - st->prompt_tokens_cached},
+                            {"local_cache_hit", st->prompt_tokens_cached})));
+    TRY(metrics_write_by(out, "vllm:request_success_total", "counter",
+                         "Requests that are over, by the reason for their end; each sample counts as one.",
+                         labels, "finished_reason",
+                         BY({"stop", ends[0]}, {"length", ends[1]}, {"abort", ends[2]}, {"error", ends[3]})));
     TRY(metrics_describe(out, "vllm:admission_rejections_total", "counter",
                          "Requests refused because as many wait or run as the engine takes."));
     return strbuf_addf(
@@ -180,7 +183,7 @@ static quire_err write_labelled(const quire_stats *st, const char *labels, const
 
 /* A sequence of n tokens takes pages in every group of layers, so a group's share of the
  * pool is what vLLM's blocks are. */
-static quire_err write_cache_config(const quire_info *i, strbuf *out) {
+static quire_err metrics_write_cache_config(const quire_info *i, strbuf *out) {
     int64_t blocks = i->n_page_groups > 0 ? i->n_pages / i->n_page_groups : 0;
     TRY(metrics_describe(out, "vllm:cache_config_info", "gauge",
                          "The pool of KV pages; a block is one page in each group of layers."));
@@ -193,7 +196,7 @@ static quire_err write_cache_config(const quire_info *i, strbuf *out) {
                        i->n_pages * i->page_bytes, blocks * i->page_tokens, blocks);
 }
 
-static quire_err write_accepted(const quire_stats *st, const char *labels, strbuf *out) {
+static quire_err metrics_write_accepted(const quire_stats *st, const char *labels, strbuf *out) {
     static const char name[] = "vllm:spec_decode_num_accepted_tokens_per_pos_total";
     size_t n = sizeof(st->draft_accepted_at) / sizeof(st->draft_accepted_at[0]);
     while (n > 1 && st->draft_accepted_at[n - 1] == 0) {
@@ -208,7 +211,7 @@ static quire_err write_accepted(const quire_stats *st, const char *labels, strbu
 }
 
 /* A line for each open tier. */
-static quire_err write_tiers(const quire_stats *st, strbuf *out) {
+static quire_err metrics_write_tiers(const quire_stats *st, strbuf *out) {
     static const char *const names[3] = {"host", "file", "redis"};
     for (size_t k = 0; k < sizeof tier_rows / sizeof *tier_rows; k++) {
         const number_row *r = &tier_rows[k];
@@ -216,22 +219,22 @@ static quire_err write_tiers(const quire_stats *st, strbuf *out) {
         for (int i = 0; i < 3; i++) {
             if (st->tiers[i].is_open) {
                 TRY(strbuf_addf(out, "%s{tier=\"%s\"} %" PRId64 "\n", r->name, names[i],
-                                number_at(&st->tiers[i], r->offset)));
+                                metrics_number_at(&st->tiers[i], r->offset)));
             }
         }
     }
     return QUIRE_OK;
 }
 
-static quire_err write_shared(const quire_info *info, const quire_stats *st, const char *labels,
-                              const char *model, const char *braced, strbuf *out) {
+static quire_err metrics_write_shared(const quire_info *info, const quire_stats *st, const char *labels,
+                                      const char *model, const char *braced, strbuf *out) {
     double usage = st->n_pages > 0 ? (double)st->n_pages_held / (double)st->n_pages : 0.0;
-    TRY(write_numbers(shared_rows, sizeof shared_rows / sizeof *shared_rows, st, braced, out));
+    TRY(metrics_write_numbers(shared_rows, sizeof shared_rows / sizeof *shared_rows, st, braced, out));
     TRY(metrics_float(out, "vllm:kv_cache_usage_perc", "gauge",
                       "Part of the KV pages that sequences hold, from 0 to 1.", braced, usage));
-    TRY(write_labelled(st, labels, model, out));
-    TRY(write_accepted(st, labels, out));
-    TRY(write_cache_config(info, out));
+    TRY(metrics_write_labelled(st, labels, model, out));
+    TRY(metrics_write_accepted(st, labels, out));
+    TRY(metrics_write_cache_config(info, out));
     for (size_t i = 0; i < sizeof histograms / sizeof *histograms; i++) {
         TRY(metrics_histogram(out, histograms[i].name, histograms[i].help, labels,
                               &st->histograms[histograms[i].kind], histograms[i].kind));
@@ -245,13 +248,13 @@ quire_err metrics_write_engine(const quire_info *info, const quire_stats *st, co
     quire_err e = strbuf_add_char(&braced, '{');
     e = e == QUIRE_OK ? strbuf_add_str(&braced, labels) : e;
     e = e == QUIRE_OK ? strbuf_add_char(&braced, '}') : e;
-    e = e == QUIRE_OK ? write_shared(info, st, labels, model, braced.p, out) : e;
+    e = e == QUIRE_OK ? metrics_write_shared(info, st, labels, model, braced.p, out) : e;
     strbuf_deinit(&braced);
     TRY(e);
-    TRY(write_numbers(own_rows, sizeof own_rows / sizeof *own_rows, st, "", out));
+    TRY(metrics_write_numbers(own_rows, sizeof own_rows / sizeof *own_rows, st, "", out));
     TRY(metrics_float(out, "quire_step_seconds_total", "counter", "Time in all steps of the engine.", "",
                       (double)st->step_us * 1e-6));
     TRY(metrics_float(out, "quire_swap_seconds_total", "counter",
                       "Time that copies to swap space and back took.", "", (double)st->swap_us * 1e-6));
-    return write_tiers(st, out);
+    return metrics_write_tiers(st, out);
 }

@@ -10,7 +10,7 @@
 #define MAX_NODES       1024       /* of the tree: more cannot be displayed */
 
 /* The keyed hash. 0, the hash of part-filled pages, stays 0. */
-static uint64_t keyed(const uint8_t key[POOL_KEY_BYTES], uint64_t hash) {
+static uint64_t pool_keyed_hash(const uint8_t key[POOL_KEY_BYTES], uint64_t hash) {
     uint8_t message[POOL_KEY_BYTES + sizeof hash], digest[SHA256_BYTES];
     uint64_t out = 0;
     memcpy(message, key, POOL_KEY_BYTES);
@@ -20,13 +20,13 @@ static uint64_t keyed(const uint8_t key[POOL_KEY_BYTES], uint64_t hash) {
     return hash == 0 ? 0 : out;
 }
 
-static void write_hash(const pool_viewer *who, uint64_t hash, json_out *o) {
+static void pool_write_hash(const pool_viewer *who, uint64_t hash, json_out *o) {
     char text[24];
-    snprintf(text, sizeof text, "%016" PRIx64, keyed(who->key, hash));
+    snprintf(text, sizeof text, "%016" PRIx64, pool_keyed_hash(who->key, hash));
     json_cstr(o, text);
 }
 
-static void write_counts(const quire_kv_view *v, json_out *o) {
+static void pool_write_counts(const quire_kv_view *v, json_out *o) {
     const json_named_int counts[] = {
         {"pages", v->n_pages},   {"free", v->n_free},         {"held", v->n_held}, {"cached", v->n_cached},
         {"shared", v->n_shared}, {"unshared", v->n_unshared}, {"seqs", v->n_seqs}, {"entries", v->n_entries},
@@ -36,7 +36,7 @@ static void write_counts(const quire_kv_view *v, json_out *o) {
 }
 
 /* Returns how many sequences were written. */
-static int32_t write_seqs(const quire_kv_view *v, const char *owner, json_out *o) {
+static int32_t pool_write_seqs(const quire_kv_view *v, const char *owner, json_out *o) {
     static const char *const states[] = {"open", "prefill", "decode"};
     int32_t n = 0;
     json_begin(json_name(o, "seqs"), '[');
@@ -58,7 +58,7 @@ static int32_t write_seqs(const quire_kv_view *v, const char *owner, json_out *o
 }
 
 /* Returns how many pages, from the first, were read. */
-static int32_t write_pages(const quire_kv_view *v, json_out *o) {
+static int32_t pool_write_pages(const quire_kv_view *v, json_out *o) {
     int32_t n = v->n_pages < v->cap_pages ? v->n_pages : v->cap_pages, i;
     size_t start = o->to->n;
     json_begin(json_name(o, "pages"), '[');
@@ -79,7 +79,7 @@ static int32_t write_pages(const quire_kv_view *v, json_out *o) {
 }
 
 /* Writes the node whose entries are first..; returns the index behind them. */
-static int32_t write_node(const quire_kv_view *v, int32_t first, const pool_viewer *who, json_out *o) {
+static int32_t pool_write_node(const quire_kv_view *v, int32_t first, const pool_viewer *who, json_out *o) {
     const quire_kv_view_entry *e = &v->entries[first];
     int32_t i = first, n_pins = 0;
     int64_t n_tokens = 0;
@@ -101,7 +101,7 @@ static int32_t write_node(const quire_kv_view *v, int32_t first, const pool_view
     json_end(o, ']');
     json_int(json_name(o, "tokens"), n_tokens);
     json_int(json_name(o, "pins"), n_pins);
-    write_hash(who, v->entries[i - 1].hash, json_name(o, "hash"));
+    pool_write_hash(who, v->entries[i - 1].hash, json_name(o, "hash"));
     if (who->text != NULL) {
         json_name(o, "text");
         who->text->write(who->text->context, e->label,
@@ -112,11 +112,11 @@ static int32_t write_node(const quire_kv_view *v, int32_t first, const pool_view
 }
 
 /* Returns how many nodes were written. */
-static int32_t write_tree(const quire_kv_view *v, const pool_viewer *who, json_out *o) {
+static int32_t pool_write_tree(const quire_kv_view *v, const pool_viewer *who, json_out *o) {
     int32_t n = 0;
     json_begin(json_name(o, "tree"), '[');
     for (int32_t i = 0; i < v->n_entries_shown && n < MAX_NODES; n++) {
-        i = write_node(v, i, who, o);
+        i = pool_write_node(v, i, who, o);
     }
     json_end(o, ']');
     return n;
@@ -125,13 +125,13 @@ static int32_t write_tree(const quire_kv_view *v, const pool_viewer *who, json_o
 void pool_json_state(const quire_kv_view *v, const pool_viewer *who, json_out *o) {
     json_int(json_name(o, "page_tokens"), v->page_tokens);
     json_int(json_name(o, "groups"), v->n_groups);
-    write_counts(v, o);
-    int32_t n_seqs = write_seqs(v, who->owner, o), n_pages = 0, n_nodes = 0;
+    pool_write_counts(v, o);
+    int32_t n_seqs = pool_write_seqs(v, who->owner, o), n_pages = 0, n_nodes = 0;
     if (who->owner != NULL) {
         json_raw(o, ",\"pages\":[],\"tree\":[]");
     } else {
-        n_pages = write_pages(v, o);
-        n_nodes = write_tree(v, who, o);
+        n_pages = pool_write_pages(v, o);
+        n_nodes = pool_write_tree(v, who, o);
     }
     json_begin(json_name(o, "shown"), '{');
     json_int(json_name(o, "pages"), n_pages);
@@ -160,11 +160,11 @@ void pool_json_events(const quire_kv_view *v, const pool_viewer *who, uint64_t a
         json_cstr(json_name(o, "kind"), kinds[e->kind]);
         if (e->kind != QUIRE_KV_CLEARED) {
             json_int(json_name(o, "group"), e->group);
-            write_hash(who, e->hash, json_name(o, "hash"));
+            pool_write_hash(who, e->hash, json_name(o, "hash"));
         }
         if (e->kind == QUIRE_KV_STORED) {
             json_int(json_name(o, "tokens"), e->n_tokens);
-            write_hash(who, e->parent, json_name(o, "parent"));
+            pool_write_hash(who, e->parent, json_name(o, "parent"));
         }
         json_end(o, '}');
     }

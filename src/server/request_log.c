@@ -10,7 +10,7 @@
 
 #define STATUS_CLIENT_LEFT 499
 
-static bool is_valid_id(str id) {
+static bool request_is_valid_id(str id) {
     for (size_t i = 0; i < id.n; i++) {
         if (id.p[i] <= ' ' || id.p[i] > '~') {
             return false;
@@ -21,7 +21,7 @@ static bool is_valid_id(str id) {
 
 void request_record_open(request_record *r, str id, loop *l) {
     *r = (request_record){.is_open = true, .begun_us = clock_us(), .number = loop_new_id(l)};
-    if (is_valid_id(id)) {
+    if (request_is_valid_id(id)) {
         memcpy(r->id, id.p, id.n);
     } else {
         snprintf(r->id, sizeof r->id, "req-%016" PRIx64, r->number);
@@ -35,7 +35,7 @@ void request_record_token(request_record *r, int64_t queue_us) {
 
 /* Copies the reason, but between its first and last double quote, which may enclose a
  * part of the field's value. */
-static void copy_reason(const char *message, char *out, size_t size) {
+static void request_copy_reason(const char *message, char *out, size_t size) {
     const char *first = strchr(message, '"'), *last = strrchr(message, '"');
     int n = first == NULL ? (int)strlen(message) : (int)(first - message);
     snprintf(out, size, "%.*s%s%s", n, message, first == NULL ? "" : "\"..",
@@ -49,7 +49,7 @@ void request_record_fail(request_record *r, const api_error *e) {
     r->error_status = e->status;
     snprintf(r->param, sizeof r->param, "%s", e->param != NULL ? e->param : "");
     if (r->param[0] != '\0') {
-        copy_reason(e->message, r->error, sizeof r->error);
+        request_copy_reason(e->message, r->error, sizeof r->error);
     } else {
         snprintf(r->error, sizeof r->error, "%s", e->message);
     }
@@ -65,22 +65,22 @@ typedef struct line {
     size_t n;
 } line;
 
-static void add_text(line *l, const char *name, const char *value) {
+static void log_add_text(line *l, const char *name, const char *value) {
     l->fields[l->n++] = (log_field){.name = name, .value = value};
 }
 
 /* Adds a text unless it is empty. */
-static void add_some(line *l, const char *name, const char *value) {
-    add_text(l, name, value[0] != '\0' ? value : NULL);
+static void log_add_some(line *l, const char *name, const char *value) {
+    log_add_text(l, name, value[0] != '\0' ? value : NULL);
 }
 
-static void add_int(line *l, const char *name, int64_t v) {
+static void log_add_int(line *l, const char *name, int64_t v) {
     char *text = l->numbers[l->n];
     snprintf(text, sizeof l->numbers[0], "%" PRId64, v);
     l->fields[l->n++] = (log_field){.name = name, .value = text, .is_number = true};
 }
 
-static void add_ms(line *l, const char *name, int64_t us) {
+static void log_add_ms(line *l, const char *name, int64_t us) {
     char *text = l->numbers[l->n];
     us = us > 0 ? us : 0;
     snprintf(text, sizeof l->numbers[0], "%" PRId64 ".%03d", us / 1000, (int)(us % 1000));
@@ -88,7 +88,7 @@ static void add_ms(line *l, const char *name, int64_t us) {
 }
 
 /* How the choices ended: "stop", "stop,length". */
-static void name_finishes(unsigned finishes, char *out, size_t size) {
+static void request_name_finishes(unsigned finishes, char *out, size_t size) {
     static const char *const names[] = {[QUIRE_FINISH_STOP] = "stop",
                                         [QUIRE_FINISH_LENGTH] = "length",
                                         [QUIRE_FINISH_CANCELLED] = "abort",
@@ -106,7 +106,7 @@ int32_t request_status(const request_record *r) {
     return r->status > 0 ? r->status : STATUS_CLIENT_LEFT;
 }
 
-static log_level level_of(const request_record *r) {
+static log_level request_level_of(const request_record *r) {
     if (r->is_probe && r->is_expected) {
         return LOG_DEBUG;
     }
@@ -119,30 +119,30 @@ static log_level level_of(const request_record *r) {
 void request_log(const request_record *r, const char *tenant) {
     char finishes[40];
     line l = {.n = 0};
-    add_text(&l, "id", r->id);
-    add_text(&l, "client", r->client);
-    add_text(&l, "tenant", tenant);
-    add_text(&l, "method", r->method);
-    add_text(&l, "endpoint", r->endpoint);
-    add_some(&l, "path", r->path);
-    add_int(&l, "status", request_status(r));
+    log_add_text(&l, "id", r->id);
+    log_add_text(&l, "client", r->client);
+    log_add_text(&l, "tenant", tenant);
+    log_add_text(&l, "method", r->method);
+    log_add_text(&l, "endpoint", r->endpoint);
+    log_add_some(&l, "path", r->path);
+    log_add_int(&l, "status", request_status(r));
     if (r->is_generation) {
-        add_int(&l, "prompt_tokens", r->prompt_tokens);
-        add_int(&l, "completion_tokens", r->completion_tokens);
-        add_int(&l, "cached_tokens", r->cached_tokens);
+        log_add_int(&l, "prompt_tokens", r->prompt_tokens);
+        log_add_int(&l, "completion_tokens", r->completion_tokens);
+        log_add_int(&l, "cached_tokens", r->cached_tokens);
     }
     if (r->first_token_us > 0) {
-        add_ms(&l, "queue_ms", r->queue_us);
-        add_ms(&l, "first_token_ms", r->first_token_us - r->begun_us);
+        log_add_ms(&l, "queue_ms", r->queue_us);
+        log_add_ms(&l, "first_token_ms", r->first_token_us - r->begun_us);
     }
-    add_ms(&l, "total_ms", clock_us() - r->begun_us);
+    log_add_ms(&l, "total_ms", clock_us() - r->begun_us);
     if (r->is_generation) {
-        name_finishes(r->finishes, finishes, sizeof finishes);
-        add_text(&l, "finish_reason", finishes);
+        request_name_finishes(r->finishes, finishes, sizeof finishes);
+        log_add_text(&l, "finish_reason", finishes);
     }
-    add_some(&l, "param", r->param);
-    add_some(&l, "error", r->error);
-    log_event(level_of(r), "request", l.fields, l.n);
+    log_add_some(&l, "param", r->param);
+    log_add_some(&l, "error", r->error);
+    log_event(request_level_of(r), "request", l.fields, l.n);
 }
 
 /* ---- statistics ---- */
@@ -176,7 +176,7 @@ void http_stats_close(http_stats *s) {
 
 /* ---- counting ---- */
 
-static int32_t bucket_of(const double *bounds, int32_t n, double v) {
+static int32_t http_stats_bucket_of(const double *bounds, int32_t n, double v) {
     int32_t i = 0;
     while (i < n && v > bounds[i]) {
         i++;
@@ -185,7 +185,8 @@ static int32_t bucket_of(const double *bounds, int32_t n, double v) {
 }
 
 /* The row of a route, method and class, added where there is none; NULL: no memory. */
-static http_row *row_of(http_stats *s, const char *handler, const char *method, int32_t status_class) {
+static http_row *http_stats_row_of(http_stats *s, const char *handler, const char *method,
+                                   int32_t status_class) {
     for (size_t i = 0; i < s->n_rows; i++) {
         http_row *r = &s->rows[i];
         if (r->status_class == status_class && strcmp(r->handler, handler) == 0 &&
@@ -200,7 +201,7 @@ static http_row *row_of(http_stats *s, const char *handler, const char *method, 
     return &s->rows[s->n_rows++];
 }
 
-static tenant_row *tenant_of(http_stats *s, const char *name) {
+static tenant_row *http_stats_tenant_of(http_stats *s, const char *name) {
     for (size_t i = 0; i < s->n_tenants; i++) {
         if (strcmp(s->tenants[i].name, name) == 0) {
             return &s->tenants[i];
@@ -216,14 +217,14 @@ static tenant_row *tenant_of(http_stats *s, const char *name) {
     return &s->tenants[s->n_tenants++];
 }
 
-static void note_route(http_stats *s, const request_record *r, int32_t status, double seconds) {
-    http_row *row = row_of(s, r->endpoint != NULL ? r->endpoint : "none",
-                           r->method != NULL ? r->method : "none", status / 100);
+static void http_stats_note_route(http_stats *s, const request_record *r, int32_t status, double seconds) {
+    http_row *row = http_stats_row_of(s, r->endpoint != NULL ? r->endpoint : "none",
+                                      r->method != NULL ? r->method : "none", status / 100);
     if (row != NULL) {
         row->n++;
         row->request_bytes += (int64_t)r->request_bytes;
         row->response_bytes += (int64_t)r->response_bytes;
-        row->coarse[bucket_of(http_coarse_bounds, HTTP_N_COARSE, seconds)]++;
+        row->coarse[http_stats_bucket_of(http_coarse_bounds, HTTP_N_COARSE, seconds)]++;
         row->seconds += seconds;
     }
 }
@@ -233,10 +234,10 @@ void http_stats_note(http_stats *s, const request_record *r, const char *tenant)
     double seconds = (double)(clock_us() - r->begun_us) * 1e-6;
     pthread_mutex_lock(&s->lock);
     s->statuses[status]++;
-    s->fine[bucket_of(http_fine_bounds, HTTP_N_SECONDS, seconds)]++;
+    s->fine[http_stats_bucket_of(http_fine_bounds, HTTP_N_SECONDS, seconds)]++;
     s->seconds += seconds;
-    note_route(s, r, status, seconds);
-    tenant_row *t = tenant != NULL ? tenant_of(s, tenant) : NULL;
+    http_stats_note_route(s, r, status, seconds);
+    tenant_row *t = tenant != NULL ? http_stats_tenant_of(s, tenant) : NULL;
     if (t != NULL) {
         t->n[status / 100]++;
         t->prompt_tokens += r->prompt_tokens;
@@ -246,14 +247,14 @@ void http_stats_note(http_stats *s, const request_record *r, const char *tenant)
     pthread_mutex_unlock(&s->lock);
 }
 
-static void add_all(int64_t *to, const int64_t *from, size_t n) {
+static void http_stats_add_buckets(int64_t *to, const int64_t *from, size_t n) {
     for (size_t i = 0; i < n; i++) {
         to[i] += from[i];
     }
 }
 
-static quire_err add_row(http_stats *to, const http_row *from) {
-    http_row *row = row_of(to, from->handler, from->method, from->status_class);
+static quire_err http_stats_add_row(http_stats *to, const http_row *from) {
+    http_row *row = http_stats_row_of(to, from->handler, from->method, from->status_class);
     if (row == NULL) {
         return QUIRE_NO_MEMORY;
     }
@@ -261,16 +262,16 @@ static quire_err add_row(http_stats *to, const http_row *from) {
     row->request_bytes += from->request_bytes;
     row->response_bytes += from->response_bytes;
     row->seconds += from->seconds;
-    add_all(row->coarse, from->coarse, HTTP_N_COARSE + 1);
+    http_stats_add_buckets(row->coarse, from->coarse, HTTP_N_COARSE + 1);
     return QUIRE_OK;
 }
 
-static quire_err add_tenant(http_stats *to, const tenant_row *from) {
-    tenant_row *t = tenant_of(to, from->name);
+static quire_err http_stats_add_tenant(http_stats *to, const tenant_row *from) {
+    tenant_row *t = http_stats_tenant_of(to, from->name);
     if (t == NULL) {
         return QUIRE_NO_MEMORY;
     }
-    add_all(t->n, from->n, sizeof t->n / sizeof *t->n);
+    http_stats_add_buckets(t->n, from->n, sizeof t->n / sizeof *t->n);
     t->prompt_tokens += from->prompt_tokens;
     t->cached_tokens += from->cached_tokens;
     t->completion_tokens += from->completion_tokens;
@@ -280,14 +281,14 @@ static quire_err add_tenant(http_stats *to, const tenant_row *from) {
 quire_err http_stats_add(http_stats *to, http_stats *from) {
     quire_err e = QUIRE_OK;
     pthread_mutex_lock(&from->lock);
-    add_all(to->statuses, from->statuses, HTTP_STATUS_END);
-    add_all(to->fine, from->fine, HTTP_N_SECONDS + 1);
+    http_stats_add_buckets(to->statuses, from->statuses, HTTP_STATUS_END);
+    http_stats_add_buckets(to->fine, from->fine, HTTP_N_SECONDS + 1);
     to->seconds += from->seconds;
     for (size_t i = 0; i < from->n_rows && e == QUIRE_OK; i++) {
-        e = add_row(to, &from->rows[i]);
+        e = http_stats_add_row(to, &from->rows[i]);
     }
     for (size_t i = 0; i < from->n_tenants && e == QUIRE_OK; i++) {
-        e = add_tenant(to, &from->tenants[i]);
+        e = http_stats_add_tenant(to, &from->tenants[i]);
     }
     pthread_mutex_unlock(&from->lock);
     return e;

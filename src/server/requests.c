@@ -17,7 +17,7 @@
  * 5xx */
 #define STATUS_CANCELLED 410
 
-static bool is_operators(conn *c) {
+static bool requests_may_see(conn *c) {
     if (!c->is_operator) {
         conn_reply_error(c, 403, NULL,
                          "requests in progress are for the operator's key only (--operator-key)", NULL);
@@ -27,7 +27,7 @@ static bool is_operators(conn *c) {
 
 /* True for a connection with a request that a client may cancel by leaving: one for the
  * model. */
-static bool is_in_progress(const conn *c) {
+static bool requests_in_progress(const conn *c) {
     const char *endpoint = c->record.endpoint;
     bool is_open =
         c->record.is_open && c->refusal == 0 && (c->body.state != BODY_NONE || c->state == CONN_RESPONSE);
@@ -37,7 +37,7 @@ static bool is_in_progress(const conn *c) {
 /* ---- the list ---- */
 
 /* The choices of a response, added up; a prompt counts once. */
-static request_record counts_of(const response *a) {
+static request_record requests_counts_of(const response *a) {
     request_record r = {0};
     for (int32_t i = 0; a != NULL && i < a->n_choices; i++) {
         const response_choice *c = &a->choices[i];
@@ -48,7 +48,7 @@ static request_record counts_of(const response *a) {
     return r;
 }
 
-static const char *state_of(const conn *c, const response *a, const request_record *counts) {
+static const char *requests_state_of(const conn *c, const response *a, const request_record *counts) {
     if (c->body.state != BODY_NONE) {
         return "receiving"; /* its body, or waiting for room for it */
     }
@@ -58,9 +58,9 @@ static const char *state_of(const conn *c, const response *a, const request_reco
     return a->is_done ? "sending" : c->record.first_token_us > 0 ? "running" : "waiting";
 }
 
-static void write_request(const conn *c, json_out *o) {
+static void requests_write_one(const conn *c, json_out *o) {
     const response *a = response_of(c);
-    request_record counts = counts_of(a);
+    request_record counts = requests_counts_of(a);
     char made[40];
     snprintf(made, sizeof made, "req-%016" PRIx64, c->record.number);
     json_begin(o, '{');
@@ -69,7 +69,7 @@ static void write_request(const conn *c, json_out *o) {
     json_cstr(json_name(o, "tenant"), c->has_tenant ? c->tenant : NULL);
     json_cstr(json_name(o, "client"), c->record.client);
     json_cstr(json_name(o, "endpoint"), c->record.endpoint);
-    json_cstr(json_name(o, "state"), state_of(c, a, &counts));
+    json_cstr(json_name(o, "state"), requests_state_of(c, a, &counts));
     json_number(json_name(o, "age_s"), (double)((clock_us() - c->record.begun_us) / 1000) * 1e-3);
     json_bool(json_name(o, "stream"), a != NULL && a->info != NULL && a->info->stream);
     json_int(json_name(o, "choices"), a != NULL ? a->n_choices : 0);
@@ -80,11 +80,11 @@ static void write_request(const conn *c, json_out *o) {
 }
 
 /* Adds this loop's requests and goes on to the next loop. */
-static void list_loop(loop *l, loop_order *o) {
+static void requests_list_loop(loop *l, loop_order *o) {
     json_out out = {.to = &o->rows};
     int32_t next = (int32_t)(l - l->server->loops) + 1;
     for (const conn *c = l->conns; c != NULL; c = c->next) {
-        if (!is_in_progress(c)) {
+        if (!requests_in_progress(c)) {
             continue;
         }
         if (o->n_rows == MAX_ROWS) {
@@ -92,7 +92,7 @@ static void list_loop(loop *l, loop_order *o) {
             continue;
         }
         json_raw(&out, o->n_rows++ > 0 ? "," : "");
-        write_request(c, &out);
+        requests_write_one(c, &out);
     }
     if (out.err != QUIRE_OK) {
         err_set(&o->err, out.err, -1, "out of memory");
@@ -104,7 +104,7 @@ static void list_loop(loop *l, loop_order *o) {
     }
 }
 
-static void reply_list(conn *c, loop_order *o) {
+static void requests_reply_list(conn *c, loop_order *o) {
     json_out out = conn_begin_json(c);
     json_raw(&out, "{\"object\":\"list\",\"data\":[");
     json_raw(&out, o->rows.n > 0 ? o->rows.p : "");
@@ -114,10 +114,10 @@ static void reply_list(conn *c, loop_order *o) {
     conn_reply_json(c, &out, "Cache-Control: no-store\r\n");
 }
 
-static const order_kind list_kind = {.run = list_loop, .reply = reply_list};
+static const order_kind requests_listing = {.run = requests_list_loop, .reply = requests_reply_list};
 
 void requests_list(conn *c) {
-    loop_order *o = is_operators(c) ? order_new(c, &list_kind) : NULL;
+    loop_order *o = requests_may_see(c) ? order_new(c, &requests_listing) : NULL;
     if (o != NULL) {
         o->to = &c->loop->server->loops[0];
         order_begin(o);
@@ -128,26 +128,26 @@ void requests_list(conn *c) {
 
 /* ---- cancelling ---- */
 
-static conn *find(const loop *l, const char *id) {
+static conn *requests_find(const loop *l, const char *id) {
     uint64_t number;
     bool is_number = loop_read_id(id, &number);
     for (conn *c = l->conns; is_number && c != NULL; c = c->next) {
-        if (is_in_progress(c) && c->record.number == number) {
+        if (requests_in_progress(c) && c->record.number == number) {
             return c;
         }
     }
     return NULL;
 }
 
-static void set_unknown(quire_error *err) {
+static void requests_set_unknown(quire_error *err) {
     err_set(err, QUIRE_NOT_FOUND, -1,
             "no request of this id is in progress; GET /debug/requests lists those that are");
 }
 
-static void cancel(loop *l, loop_order *o) {
-    conn *c = find(l, o->id);
+static void requests_cancel_one(loop *l, loop_order *o) {
+    conn *c = requests_find(l, o->id);
     if (c == NULL) {
-        set_unknown(&o->err);
+        requests_set_unknown(&o->err);
     } else {
         static const api_error why = {.status = STATUS_CANCELLED,
                                       .code = "request_cancelled",
@@ -157,7 +157,7 @@ static void cancel(loop *l, loop_order *o) {
     order_send_back(o);
 }
 
-static void reply_cancelled(conn *c, loop_order *o) {
+static void requests_reply_cancelled(conn *c, loop_order *o) {
     json_out out = conn_begin_json(c);
     json_begin(&out, '{');
     json_cstr(json_name(&out, "id"), o->id);
@@ -166,15 +166,15 @@ static void reply_cancelled(conn *c, loop_order *o) {
     conn_reply_json(c, &out, NULL);
 }
 
-static const order_kind cancel_kind = {.run = cancel, .reply = reply_cancelled};
+static const order_kind requests_cancelling = {.run = requests_cancel_one, .reply = requests_reply_cancelled};
 
 void requests_cancel(conn *c) {
-    if (!is_operators(c)) {
+    if (!requests_may_see(c)) {
         return;
     }
     str id = c->parameter;
     quire_error err = {0};
-    loop_order *o = order_new(c, &cancel_kind);
+    loop_order *o = order_new(c, &requests_cancelling);
     if (o == NULL) {
         err_set(&err, QUIRE_NO_MEMORY, -1, "out of memory");
     } else {
@@ -185,7 +185,7 @@ void requests_cancel(conn *c) {
             order_begin(o);
             return;
         }
-        set_unknown(&err);
+        requests_set_unknown(&err);
         order_drop(o);
     }
     conn_reply_failure(c, error_of(&err));

@@ -8,20 +8,20 @@
 #include "base/mem.h"
 
 /* A dialect of the API has a row here, and a file that writes its responses. */
-static const response_writer *const writers[] = {
+static const response_writer *const response_writers[] = {
     [QUIRE_COMPLETIONS] = &completions_writer,
     [QUIRE_CHAT] = &chat_writer,
     [QUIRE_EMBEDDINGS] = NULL, /* no route */
 };
 
 const response_writer *response_writer_of(quire_endpoint endpoint) {
-    assert(endpoint < sizeof writers / sizeof *writers);
-    return writers[endpoint];
+    assert(endpoint < sizeof response_writers / sizeof *response_writers);
+    return response_writers[endpoint];
 }
 
 /* ---- opening and closing ---- */
 
-static void free_parts(response *a) {
+static void response_free_parts(response *a) {
     for (int32_t i = 0; i < a->n_choices; i++) {
         response_choice *c = &a->choices[i];
         strbuf_deinit(&c->text);
@@ -43,7 +43,7 @@ static void free_parts(response *a) {
 }
 
 /* Notes for the log what was computed and how the choices ended. */
-static void record_tokens(const response *a) {
+static void response_record_tokens(const response *a) {
     request_record *r = &a->conn->record;
     r->is_generation = true;
     for (int32_t i = 0; i < a->n_choices; i++) {
@@ -62,7 +62,7 @@ void response_close(response *a) {
         order_settle(&a->choices[i].order, NULL);
     }
     response_count(a, -(int64_t)a->n_bytes);
-    record_tokens(a);
+    response_record_tokens(a);
     if (a->stream != NULL) {
         quire_stream_release(a->stream);
     }
@@ -72,39 +72,39 @@ void response_close(response *a) {
             break;
         }
     }
-    free_parts(a);
+    response_free_parts(a);
     a->conn->pending = NULL;
     mem_free(a);
 }
 
 /* ---- the generation as what a connection waits for ---- */
 
-static void close_generation(conn *c) {
+static void response_on_close(conn *c) {
     response_close(c->pending_of);
 }
 
-static void end_generation(conn *c, const api_error *why) {
+static void response_on_end(conn *c, const api_error *why) {
     response_fail(c->pending_of, *why);
 }
 
-static void send_more(conn *c) {
+static void response_on_drained(conn *c) {
     response_drained(c->pending_of);
 }
 
-static void cut_generation(conn *c) {
+static void response_on_cut(conn *c) {
     response_cut(c->pending_of, "the client took nothing of the stream for too long");
 }
 
-static const pending_kind generation = {
-    .close = close_generation,
-    .end = end_generation,
-    .drained = send_more,
-    .cut = cut_generation,
+static const pending_kind response_pending = {
+    .close = response_on_close,
+    .end = response_on_end,
+    .drained = response_on_drained,
+    .cut = response_on_cut,
     .counts_disconnects = true,
 };
 
 response *response_of(const conn *c) {
-    return c->pending == &generation ? c->pending_of : NULL;
+    return c->pending == &response_pending ? c->pending_of : NULL;
 }
 
 static response *response_new(conn *c, const quire_request_info *info) {
@@ -129,7 +129,7 @@ static response *response_new(conn *c, const quire_request_info *info) {
         choices[i].stop_token = -1;
     }
     snprintf(a->id, sizeof(a->id), "%s-%016" PRIx64, a->writer->id_prefix, c->record.number);
-    c->pending = &generation;
+    c->pending = &response_pending;
     c->pending_of = a;
     return a;
 }
@@ -138,7 +138,7 @@ static response *response_new(conn *c, const quire_request_info *info) {
 
 /* More bytes are unsent than a response may have: of a stream because its client is slow,
  * else because the response is too large. */
-static void too_large(response *a, size_t limit) {
+static void response_too_large(response *a, size_t limit) {
     quire_error err;
     if (a->info->stream) {
         err_set(&err, QUIRE_BUSY, -1, "the client is %zu bytes behind the stream; --max-answer-bytes is %zu",
@@ -153,7 +153,7 @@ static void too_large(response *a, size_t limit) {
     response_fail(a, (api_error){.status = 400, .param = "max_tokens", .message = err.message});
 }
 
-static void out_of_memory(response *a) {
+static void response_fail_memory(response *a) {
     response_fail_with(a, 500, "out of memory");
 }
 
@@ -161,7 +161,7 @@ static void out_of_memory(response *a) {
 
 /* Headers that say what the body does not: the dialect's, and fields that have no
  * effect. */
-static void note_headers(conn *c, const quire_request_info *info) {
+static void response_note_headers(conn *c, const quire_request_info *info) {
     const response_writer *w = response_writer_of(info->endpoint);
     const quire_info *engine = quire_engine_info(c->loop->server->engine);
     int n = w->headers != NULL ? w->headers(engine, c->headers, sizeof c->headers) : 0;
@@ -175,7 +175,7 @@ void response_start(conn *c, quire_request *r) {
     server *s = c->loop->server;
     quire_error err = {0};
     const quire_request_info *info = quire_request_describe(r);
-    note_headers(c, info);
+    response_note_headers(c, info);
     if (info->model != NULL && !server_answers_to(s, str_of(info->model))) {
         err_set(&err, QUIRE_NOT_FOUND, -1, "The model `%.200s` does not exist; this server has `%.200s`.",
                 info->model, s->model_name);
@@ -205,7 +205,7 @@ void response_start(conn *c, quire_request *r) {
 
 /* ---- events ---- */
 
-static bool add_ids(int32_t **ids, size_t *n, size_t *cap, const int32_t *more, int32_t n_more) {
+static bool response_add_ids(int32_t **ids, size_t *n, size_t *cap, const int32_t *more, int32_t n_more) {
     if (mem_grow(ids, cap, *n + (size_t)n_more, sizeof(int32_t)) != QUIRE_OK) {
         return false;
     }
@@ -214,33 +214,32 @@ static bool add_ids(int32_t **ids, size_t *n, size_t *cap, const int32_t *more, 
     return true;
 }
 
-static size_t prompt_bytes(const response_prompt *p) {
+static size_t response_prompt_bytes(const response_prompt *p) {
     return p->n_ids * sizeof *p->ids + p->text.n + p->prompt_logprobs.n +
            response_logprobs_bytes(&p->logprobs);
 }
 
 /* The first START of a prompt's choices: computes the parts that all of them show. */
-static bool take_prompt(response *a, response_prompt *p, const quire_event *ev) {
-    size_t cap = 0, before = prompt_bytes(p);
-    bool taken =
-        p->taken ||
-        ((!a->info->return_token_ids || add_ids(&p->ids, &p->n_ids, &cap, ev->tokens, ev->n_tokens)) &&
-         strbuf_add(&p->text, ev->text, ev->n_text) == QUIRE_OK);
+static bool response_take_prompt(response *a, response_prompt *p, const quire_event *ev) {
+    size_t cap = 0, before = response_prompt_bytes(p);
+    bool taken = p->taken || ((!a->info->return_token_ids ||
+                               response_add_ids(&p->ids, &p->n_ids, &cap, ev->tokens, ev->n_tokens)) &&
+                              strbuf_add(&p->text, ev->text, ev->n_text) == QUIRE_OK);
     p->taken = true;
     /* a choice that failed has none; another may */
     if (!p->has_logprobs && (ev->logprobs != NULL || ev->n_tokens == 1)) {
         p->has_logprobs = true;
         taken = taken && response_take_prompt_logprobs(a, p, ev) == QUIRE_OK;
     }
-    response_count(a, (int64_t)(prompt_bytes(p) - before));
+    response_count(a, (int64_t)(response_prompt_bytes(p) - before));
     return taken;
 }
 
-static void on_start(response *a, response_choice *c, const quire_event *ev) {
+static void response_begin(response *a, response_choice *c, const quire_event *ev) {
     response_prompt *p = response_prompt_of(a, c);
     c->prompt_tokens = ev->prompt_tokens;
-    if (!take_prompt(a, p, ev)) {
-        out_of_memory(a);
+    if (!response_take_prompt(a, p, ev)) {
+        response_fail_memory(a);
         return;
     }
     c->logprobs.n_chars = c->logprobs.n_prompt_chars = p->logprobs.n_chars;
@@ -252,34 +251,35 @@ static void on_start(response *a, response_choice *c, const quire_event *ev) {
     }
 }
 
-static size_t choice_bytes(const response_choice *c) {
+static size_t response_choice_bytes(const response_choice *c) {
     return c->text.n + c->parts.n_bytes + c->n_tokens * sizeof *c->tokens +
            response_logprobs_bytes(&c->logprobs);
 }
 
-static quire_err take_text(const response *a, response_choice *c, const quire_event *ev) {
+static quire_err response_take_text(const response *a, response_choice *c, const quire_event *ev) {
     return a->info->has_parts ? answer_parts_take(&c->parts, ev, &c->text)
                               : strbuf_add(&c->text, ev->text, ev->n_text);
 }
 
-static void on_delta(response *a, response_choice *c, const quire_event *ev) {
+static void response_delta(response *a, response_choice *c, const quire_event *ev) {
     if (c->held && !response_send_held(a, ev->choice)) {
         return;
     }
-    size_t before = choice_bytes(c),
+    size_t before = response_choice_bytes(c),
            limit = quire_engine_info(a->conn->loop->server->engine)->max_answer_bytes;
     bool ids_fit = !a->info->return_token_ids ||
-                   add_ids(&c->tokens, &c->n_tokens, &c->cap_tokens, ev->tokens, ev->n_tokens);
-    if (!ids_fit || take_text(a, c, ev) != QUIRE_OK || response_take_logprobs(a, c, ev) != QUIRE_OK) {
-        out_of_memory(a);
+                   response_add_ids(&c->tokens, &c->n_tokens, &c->cap_tokens, ev->tokens, ev->n_tokens);
+    if (!ids_fit || response_take_text(a, c, ev) != QUIRE_OK ||
+        response_take_logprobs(a, c, ev) != QUIRE_OK) {
+        response_fail_memory(a);
         return;
     }
-    response_count(a, (int64_t)(choice_bytes(c) - before));
+    response_count(a, (int64_t)(response_choice_bytes(c) - before));
     c->completion_tokens = ev->completion_tokens;
     c->cached_tokens = ev->cached_tokens;
     request_record_token(&a->conn->record, ev->queue_us);
     if (limit > 0 && a->n_bytes > limit) {
-        too_large(a, limit);
+        response_too_large(a, limit);
     } else if (a->info->stream) {
         response_hold(a, ev->choice);
     }
@@ -288,17 +288,17 @@ static void on_delta(response *a, response_choice *c, const quire_event *ev) {
 /* Sent text cannot be withdrawn, so the client gets the length that remains valid. A
  * withheld chunk goes first, room or not: what comes behind this event continues the text
  * that it names. */
-static void on_rollback(response *a, response_choice *c, const quire_event *ev) {
+static void response_rollback(response *a, response_choice *c, const quire_event *ev) {
     if (c->held && !response_send_now(a, ev->choice)) {
         return;
     }
     c->completion_tokens = ev->completion_tokens;
-    size_t before = choice_bytes(c);
+    size_t before = response_choice_bytes(c);
     if (response_rollback_logprobs(a, c, ev) != QUIRE_OK) {
-        out_of_memory(a);
+        response_fail_memory(a);
         return;
     }
-    response_count(a, (int64_t)(choice_bytes(c) - before));
+    response_count(a, (int64_t)(response_choice_bytes(c) - before));
     json_out o = conn_begin_json(a->conn);
     json_raw(&o, "data: {");
     response_write_head(a, a->writer->chunk_object, &o);
@@ -312,7 +312,7 @@ static void on_rollback(response *a, response_choice *c, const quire_event *ev) 
     (void)response_send_piece(a, &o);
 }
 
-static void on_end(response *a, response_choice *c, const quire_event *ev) {
+static void response_end(response *a, response_choice *c, const quire_event *ev) {
     c->finish = ev->finish;
     c->stop_token = ev->stop_token;
     c->sum_logprob = ev->sum_logprob;
@@ -322,19 +322,19 @@ static void on_end(response *a, response_choice *c, const quire_event *ev) {
     c->prompt_tokens = ev->prompt_tokens;
     c->completion_tokens = ev->completion_tokens;
     c->cached_tokens = ev->cached_tokens;
-    size_t before = choice_bytes(c);
+    size_t before = response_choice_bytes(c);
     if ((ev->stop_string != NULL && strbuf_add_str(&c->stop_string, ev->stop_string) != QUIRE_OK) ||
         response_end_logprobs(a, c) != QUIRE_OK) {
-        out_of_memory(a);
+        response_fail_memory(a);
         return;
     }
-    response_count(a, (int64_t)(choice_bytes(c) - before));
+    response_count(a, (int64_t)(response_choice_bytes(c) - before));
     if (a->info->stream && a->started) { /* else it failed before it began, and DONE has the error */
         (void)response_send_held(a, ev->choice);
     }
 }
 
-static void on_done(response *a, const quire_event *ev) {
+static void response_done(response *a, const quire_event *ev) {
     if (ev->finish == QUIRE_FINISH_ERROR) {
         quire_error err = {.code = QUIRE_INTERNAL, .message = "internal error"};
         if (ev->error != NULL) {
@@ -358,7 +358,7 @@ void response_event(const quire_event *ev) {
     response *a = ev->user;
     body_give_room(&a->conn->body);
     if (ev->kind == QUIRE_EVENT_DONE) {
-        on_done(a, ev);
+        response_done(a, ev);
         return;
     }
     if (ev->choice < 0 || ev->choice >= a->n_choices) {
@@ -366,14 +366,14 @@ void response_event(const quire_event *ev) {
     }
     response_choice *c = &a->choices[ev->choice];
     if (ev->kind == QUIRE_EVENT_START) {
-        on_start(a, c, ev);
+        response_begin(a, c, ev);
     } else if (ev->kind == QUIRE_EVENT_DELTA) {
-        on_delta(a, c, ev);
+        response_delta(a, c, ev);
     } else if (ev->kind == QUIRE_EVENT_ROLLBACK) {
-        on_rollback(a, c, ev);
+        response_rollback(a, c, ev);
     } else if (ev->kind == QUIRE_EVENT_REFUSED) {
         order_settle(&c->order, ev);
     } else {
-        on_end(a, c, ev);
+        response_end(a, c, ev);
     }
 }

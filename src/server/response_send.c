@@ -6,7 +6,7 @@
 
 /* ---- unsent bytes ---- */
 
-static bool has_room(const response *a) {
+static bool response_has_room(const response *a) {
     return conn_unsent(a->conn) < a->conn->loop->server->options.max_output_bytes;
 }
 
@@ -18,7 +18,7 @@ void response_count(response *a, int64_t delta) {
 }
 
 /* Clears what was written of a choice. */
-static void clear_choice(response *a, response_choice *c) {
+static void response_clear_choice(response *a, response_choice *c) {
     size_t n_logprobs = response_logprobs_bytes(&c->logprobs);
     response_clear_logprobs(c);
     n_logprobs -= response_logprobs_bytes(&c->logprobs);
@@ -73,7 +73,8 @@ bool response_send_piece(response *a, const json_out *o) {
     return true;
 }
 
-static bool send_chunk(response *a, int32_t i, void (*write)(const response *, int32_t, json_out *)) {
+static bool response_send_chunk(response *a, int32_t i,
+                                void (*write)(const response *, int32_t, json_out *)) {
     json_out o = conn_begin_json(a->conn);
     json_raw(&o, "data: ");
     write(a, i, &o);
@@ -85,7 +86,7 @@ bool response_send_head(response *a) {
     a->started = true;
     conn_stream_begin(a->conn, "text/event-stream; charset=utf-8");
     for (int32_t i = 0; a->writer->first != NULL && i < a->n_choices; i++) {
-        if (!send_chunk(a, i, a->writer->first)) {
+        if (!response_send_chunk(a, i, a->writer->first)) {
             return false;
         }
     }
@@ -93,7 +94,7 @@ bool response_send_head(response *a) {
 }
 
 /* True when the chunk of c has content. */
-static bool is_worth_sending(const response *a, const response_choice *c) {
+static bool response_is_worth_sending(const response *a, const response_choice *c) {
     bool echoes = !c->prompt_sent && response_prompt_of(a, c)->text.n > 0;
     bool has_text = echoes || c->text.n > 0 || c->parts.n_bytes > 0;
     return !a->writer->skips_empty || has_text || c->logprobs.content.n > 0 || a->info->return_token_ids ||
@@ -102,18 +103,18 @@ static bool is_worth_sending(const response *a, const response_choice *c) {
 
 bool response_send_now(response *a, int32_t i) {
     response_choice *c = &a->choices[i];
-    if (is_worth_sending(a, c) && !send_chunk(a, i, a->writer->chunk)) {
+    if (response_is_worth_sending(a, c) && !response_send_chunk(a, i, a->writer->chunk)) {
         return false;
     }
     c->prompt_sent = true;
     c->held = false;
-    clear_choice(a, c);
+    response_clear_choice(a, c);
     return true;
 }
 
 bool response_send_held(response *a, int32_t i) {
     a->choices[i].held = true;
-    return !has_room(a) || response_send_now(a, i); /* without room response_drained continues */
+    return !response_has_room(a) || response_send_now(a, i); /* without room response_drained continues */
 }
 
 void response_hold(response *a, int32_t i) {
@@ -126,7 +127,7 @@ void response_hold(response *a, int32_t i) {
 }
 
 /* Sends withheld chunks as long as there is room; false when a was freed. */
-static bool send_all_held(response *a) {
+static bool response_send_all_held(response *a) {
     for (int32_t i = 0; i < a->n_choices; i++) {
         if (a->choices[i].held && !response_send_held(a, i)) {
             return false;
@@ -140,12 +141,12 @@ void response_flush_unsent(loop *l) {
         response *a = l->unsent;
         l->unsent = a->next_unsent;
         a->listed = false;
-        (void)send_all_held(a);
+        (void)response_send_all_held(a);
     }
 }
 
 /* Ends the stream when all of it is sent. */
-static void finish_stream(response *a) {
+static void response_finish_stream(response *a) {
     for (int32_t i = 0; i < a->n_choices; i++) {
         if (a->choices[i].held) {
             return;
@@ -168,13 +169,13 @@ static void finish_stream(response *a) {
 /* ---- whole responses ---- */
 
 /* The mean log-probability of a choice's tokens. */
-static double merit(const response_choice *c) {
+static double response_merit(const response_choice *c) {
     return c->completion_tokens > 0 ? c->sum_logprob / c->completion_tokens : 0.0;
 }
 
 /* Orders the n_best of each prompt's samples, the best first; all of them in order of
  * index where all are wanted. */
-static bool choose_shown(response *a) {
+static bool response_choose_shown(response *a) {
     int32_t n_samples = a->info->n_samples, n_best = a->info->n_best;
     a->shown = mem_new((size_t)a->n_choices, sizeof *a->shown);
     if (a->shown == NULL) {
@@ -184,7 +185,8 @@ static bool choose_shown(response *a) {
         int32_t *best = a->shown + a->n_shown, n = 0;
         for (int32_t i = first; i < first + n_samples; i++) {
             int32_t at = n++; /* an insertion sort; equal ones keep their order */
-            for (; n_best < n_samples && at > 0 && merit(&a->choices[best[at - 1]]) < merit(&a->choices[i]);
+            for (; n_best < n_samples && at > 0 &&
+                   response_merit(&a->choices[best[at - 1]]) < response_merit(&a->choices[i]);
                  at--) {
                 best[at] = best[at - 1];
             }
@@ -196,7 +198,7 @@ static bool choose_shown(response *a) {
 }
 
 /* The approximate size of the whole response. */
-static size_t whole_bytes(const response *a) {
+static size_t response_whole_bytes(const response *a) {
     size_t n = a->n_bytes;
     for (int32_t i = 0; i < a->n_shown; i++) {
         const response_prompt *p = response_prompt_of(a, &a->choices[a->shown[i]]);
@@ -206,7 +208,7 @@ static size_t whole_bytes(const response *a) {
     return n;
 }
 
-static void send_whole(response *a) {
+static void response_send_whole(response *a) {
     conn *c = a->conn;
     json_out o = conn_begin_json(c);
     response_write_begin(a, a->writer->object, &o);
@@ -220,14 +222,14 @@ static void send_whole(response *a) {
 
 /* Writes choices while there is room, and clears each. Ends the response after the
  * last. */
-static void send_parts(response *a) {
+static void response_send_parts(response *a) {
     conn *c = a->conn;
     json_out o;
-    while (a->next_shown < a->n_shown && has_room(a)) {
+    while (a->next_shown < a->n_shown && response_has_room(a)) {
         response_choice *choice = &a->choices[a->shown[a->next_shown]];
         o = conn_begin_json(a->conn);
         a->writer->choice(a, a->next_shown++, &o);
-        clear_choice(a, choice);
+        response_clear_choice(a, choice);
         response_deinit_logprobs(&choice->logprobs);
         answer_parts_deinit(&choice->parts);
         strbuf_deinit(&choice->text);
@@ -246,13 +248,13 @@ static void send_parts(response *a) {
     }
 }
 
-static void send_long(response *a) {
+static void response_send_long(response *a) {
     a->is_long = true;
     conn_stream_begin(a->conn, "application/json");
     json_out o = conn_begin_json(a->conn);
     response_write_begin(a, a->writer->object, &o);
     if (response_send_piece(a, &o)) {
-        send_parts(a);
+        response_send_parts(a);
     }
 }
 
@@ -264,20 +266,20 @@ void response_finish(response *a) {
     }
     a->is_done = true;
     if (a->started) {
-        finish_stream(a);
-    } else if (!choose_shown(a)) {
+        response_finish_stream(a);
+    } else if (!response_choose_shown(a)) {
         response_fail_with(a, 500, "out of memory");
-    } else if (whole_bytes(a) <= WHOLE_BYTES) {
-        send_whole(a);
+    } else if (response_whole_bytes(a) <= WHOLE_BYTES) {
+        response_send_whole(a);
     } else {
-        send_long(a);
+        response_send_long(a);
     }
 }
 
 void response_drained(response *a) {
     if (a->is_long) {
-        send_parts(a);
-    } else if (a->started && send_all_held(a) && a->is_done) {
-        finish_stream(a);
+        response_send_parts(a);
+    } else if (a->started && response_send_all_held(a) && a->is_done) {
+        response_finish_stream(a);
     }
 }

@@ -78,7 +78,7 @@ void response_write_text(const response *a, const response_choice *c, json_out *
     json_texts(o, response_echo(a, c), (str){c->text.p, c->text.n});
 }
 
-static void begin_usage(int32_t prompt_tokens, int32_t completion_tokens, json_out *o) {
+static void response_begin_usage(int32_t prompt_tokens, int32_t completion_tokens, json_out *o) {
     json_begin(json_name(o, "usage"), '{');
     json_int(json_name(o, "prompt_tokens"), prompt_tokens);
     json_int(json_name(o, "total_tokens"), (int64_t)prompt_tokens + completion_tokens);
@@ -86,14 +86,14 @@ static void begin_usage(int32_t prompt_tokens, int32_t completion_tokens, json_o
 }
 
 /* The usage of all choices, at DONE, without its closing brace. */
-static void begin_whole_usage(const response *a, json_out *o) {
-    begin_usage(a->prompt_tokens, a->completion_tokens, o);
+static void response_begin_whole_usage(const response *a, json_out *o) {
+    response_begin_usage(a->prompt_tokens, a->completion_tokens, o);
     json_begin(json_name(o, "prompt_tokens_details"), '{');
     json_int(json_name(o, "cached_tokens"), a->cached_tokens);
     json_end(o, '}');
 }
 
-static void write_fingerprint(json_out *o) {
+static void response_write_fingerprint(json_out *o) {
     json_cstr(json_name(o, "system_fingerprint"), "quire-" QUIRE_VERSION);
 }
 
@@ -101,19 +101,19 @@ void response_write_last_chunk(const response *a, json_out *o) {
     json_begin(o, '{');
     response_write_head(a, a->writer->chunk_object, o);
     json_raw(json_name(o, "choices"), "[]");
-    begin_whole_usage(a, o);
+    response_begin_whole_usage(a, o);
     json_end(o, '}');
-    write_fingerprint(o);
+    response_write_fingerprint(o);
     json_end(o, '}');
 }
 
 void response_end_chunk(const response *a, const response_choice *c, json_out *o) {
     if (a->info->continuous_usage) {
-        begin_usage(c->prompt_tokens, c->completion_tokens, o);
+        response_begin_usage(c->prompt_tokens, c->completion_tokens, o);
         json_end(o, '}');
     }
     if (c->finish != QUIRE_FINISH_NONE && !a->info->include_usage) {
-        write_fingerprint(o);
+        response_write_fingerprint(o);
     }
     if (c->finish != QUIRE_FINISH_NONE) {
         response_write_explain(a, c, o);
@@ -123,8 +123,8 @@ void response_end_chunk(const response *a, const response_choice *c, json_out *o
 
 void response_write_tail(const response *a, json_out *o) {
     json_raw(json_name(o, "service_tier"), "null");
-    write_fingerprint(o);
-    begin_whole_usage(a, o);
+    response_write_fingerprint(o);
+    response_begin_whole_usage(a, o);
     json_raw(json_name(o, "completion_tokens_details"), "null");
     json_end(o, '}');
     response_write_explain(a, NULL, o);
@@ -297,7 +297,7 @@ void response_write_prompt_logprobs(const response *a, const response_choice *c,
 /* ---- "explain": what each choice waited for, what it reused, its chunks and
  * preemptions, and where its time went ---- */
 
-static void write_waits(const quire_explain *x, json_out *o) {
+static void explain_write_waits(const quire_explain *x, json_out *o) {
     static const char *const causes[QUIRE_N_WAITS] = {
         [QUIRE_WAIT_TURN] = "turn",     [QUIRE_WAIT_PAGES] = "pages",   [QUIRE_WAIT_SLOT] = "slot",
         [QUIRE_WAIT_BUDGET] = "budget", [QUIRE_WAIT_PREFIX] = "prefix", [QUIRE_WAIT_TIER] = "tier",
@@ -315,7 +315,7 @@ static void write_waits(const quire_explain *x, json_out *o) {
     json_end(o, ']');
 }
 
-static void write_reuse(const quire_explain *x, json_out *o) {
+static void explain_write_reuse(const quire_explain *x, json_out *o) {
     const json_named_int counts[] = {
         {"matched_tokens", x->matched},
         {"copied_page_tokens", x->copied},
@@ -326,7 +326,7 @@ static void write_reuse(const quire_explain *x, json_out *o) {
     json_named_ints(json_name(o, "reused"), counts);
 }
 
-static void write_chunks(const quire_explain *x, json_out *o) {
+static void explain_write_chunks(const quire_explain *x, json_out *o) {
     json_begin(json_name(o, "chunks"), '[');
     for (int32_t i = 0; i < x->n_chunks && i < QUIRE_EXPLAIN_CHUNKS; i++) {
         const json_named_int counts[] = {
@@ -338,23 +338,23 @@ static void write_chunks(const quire_explain *x, json_out *o) {
     json_int(json_name(o, "n_decode_steps"), x->n_decodes);
 }
 
-static void write_cost(const quire_explain_preemption *p, json_out *o) {
+static void explain_write_cost(const quire_explain_preemption *p, json_out *o) {
     const json_named_int counts[] = {
         {"recomputed_tokens", p->recomputed}, {"swapped_bytes", p->swapped_bytes}, {"us", p->us}, {NULL, 0}};
     json_named_ints(o, counts);
 }
 
-static void write_preemptions(const quire_explain *x, json_out *o) {
+static void explain_write_preemptions(const quire_explain *x, json_out *o) {
     json_begin(json_name(o, "preemptions"), '[');
     for (int32_t i = 0; i < x->n_preemptions && i < QUIRE_EXPLAIN_PREEMPTIONS; i++) {
-        write_cost(&x->preemptions[i], json_item(o));
+        explain_write_cost(&x->preemptions[i], json_item(o));
     }
     json_end(o, ']');
     json_int(json_name(o, "n_preemptions"), x->n_preemptions);
-    write_cost(&x->preempted, json_name(o, "preempted"));
+    explain_write_cost(&x->preempted, json_name(o, "preempted"));
 }
 
-static void write_rule(const quire_explain *x, json_out *o) {
+static void explain_write_rule(const quire_explain *x, json_out *o) {
     json_begin(json_name(o, "rule"), '{');
     json_int(json_name(o, "compile_us"), x->compile_us);
     json_int(json_name(o, "mask_us"), x->mask_us);
@@ -364,17 +364,17 @@ static void write_rule(const quire_explain *x, json_out *o) {
     json_end(o, '}');
 }
 
-static void write_choice(int32_t index, const response_choice *c, json_out *o) {
+static void explain_write_choice(int32_t index, const response_choice *c, json_out *o) {
     const quire_explain *x = c->explain;
     json_begin(json_item(o), '{');
     json_int(json_name(o, "index"), index);
     if (x != NULL) {
-        write_waits(x, o);
-        write_reuse(x, o);
-        write_chunks(x, o);
-        write_preemptions(x, o);
+        explain_write_waits(x, o);
+        explain_write_reuse(x, o);
+        explain_write_chunks(x, o);
+        explain_write_preemptions(x, o);
         if (x->rule != NULL) {
-            write_rule(x, o);
+            explain_write_rule(x, o);
         }
         const json_named_int stages[] = {
             {"tokenise", x->tokenise_us}, {"queue", x->queue_us},           {"prefill", x->prefill_us},
@@ -392,10 +392,10 @@ void response_write_explain(const response *a, const response_choice *c, json_ou
     json_begin(json_name(o, "explain"), '{');
     json_begin(json_name(o, "choices"), '[');
     if (c != NULL) {
-        write_choice((int32_t)(c - a->choices), c, o);
+        explain_write_choice((int32_t)(c - a->choices), c, o);
     }
     for (int32_t i = 0; c == NULL && i < a->n_shown; i++) {
-        write_choice(i, &a->choices[a->shown[i]], o);
+        explain_write_choice(i, &a->choices[a->shown[i]], o);
     }
     json_end(o, ']');
     json_end(o, '}');

@@ -23,7 +23,7 @@ typedef struct route {
     size_t max_body_bytes; /* 0: the server's limit */
 } route;
 
-static void get_health(conn *c) {
+static void route_health(conn *c) {
     if (quire_engine_healthy(c->loop->server->engine)) {
         conn_reply(c, &(reply){.status = 200});
     } else {
@@ -33,10 +33,10 @@ static void get_health(conn *c) {
 }
 
 /* Whether a load balancer should send requests here. */
-static void get_ready(conn *c) {
+static void route_ready(conn *c) {
     const server *s = c->loop->server;
     if (!quire_engine_healthy(s->engine)) {
-        get_health(c);
+        route_health(c);
     } else if (atomic_load(&s->is_leaving) || c->loop->stops_seen > 0) {
         c->record.is_expected = true;
         conn_reply_error(c, 503, NULL, CONN_SHUTTING_DOWN, NULL);
@@ -45,13 +45,13 @@ static void get_ready(conn *c) {
     }
 }
 
-static void get_version(conn *c) {
+static void route_version(conn *c) {
     json_out o = conn_begin_json(c);
     json_raw(&o, "{\"version\":\"" QUIRE_VERSION "\"}");
     conn_reply_json(c, &o, NULL);
 }
 
-static void get_metrics(conn *c) {
+static void route_metrics(conn *c) {
     strbuf *out = &c->loop->scratch;
     strbuf_clear(out);
     if (metrics_write(c->loop->server, c->is_operator, out) != QUIRE_OK) {
@@ -63,7 +63,7 @@ static void get_metrics(conn *c) {
                            .body = {out->p, out->n}});
 }
 
-static void write_model(const server *s, str name, json_out *o) {
+static void route_write_model(const server *s, str name, json_out *o) {
     json_begin(o, '{');
     json_text(json_name(o, "id"), name.p, name.n);
     json_cstr(json_name(o, "object"), "model");
@@ -75,20 +75,20 @@ static void write_model(const server *s, str name, json_out *o) {
     json_end(o, '}');
 }
 
-static void list_models(conn *c) {
+static void route_models(conn *c) {
     json_out o = conn_begin_json(c);
     const server *s = c->loop->server;
     json_raw(&o, "{\"object\":\"list\",\"data\":[");
-    write_model(s, str_of(s->model_name), &o);
+    route_write_model(s, str_of(s->model_name), &o);
     for (int32_t i = 1; i < s->options.n_served_model_names; i++) {
         json_raw(&o, ",");
-        write_model(s, str_of(s->options.served_model_names[i]), &o);
+        route_write_model(s, str_of(s->options.served_model_names[i]), &o);
     }
     json_raw(&o, "]}");
     conn_reply_json(c, &o, NULL);
 }
 
-static void get_model(conn *c) {
+static void route_model(conn *c) {
     const server *s = c->loop->server;
     str name = c->parameter;
     if (!server_answers_to(s, name)) {
@@ -99,29 +99,29 @@ static void get_model(conn *c) {
         return;
     }
     json_out o = conn_begin_json(c);
-    write_model(s, name, &o);
+    route_write_model(s, name, &o);
     conn_reply_json(c, &o, NULL);
 }
 
-static void post_completions(conn *c) {
+static void route_completions(conn *c) {
     body_parse(c, QUIRE_COMPLETIONS);
 }
 
-static void post_chat(conn *c) {
+static void route_chat(conn *c) {
     body_parse(c, QUIRE_CHAT);
 }
 
-static bool look_at_completions(conn *c) {
+static bool route_look_at_completions(conn *c) {
     return body_look(c, QUIRE_COMPLETIONS);
 }
 
-static bool look_at_chat(conn *c) {
+static bool route_look_at_chat(conn *c) {
     return body_look(c, QUIRE_CHAT);
 }
 
 /* ---- requests about the pool ---- */
 
-static void get_pool(conn *c) {
+static void route_pool(conn *c) {
     if (c->request.method == HTTP_HEAD) {
         conn_reply(c, &(reply){.status = 200,
                                .content_type = "text/event-stream; charset=utf-8",
@@ -131,7 +131,7 @@ static void get_pool(conn *c) {
     }
 }
 
-static void get_pool_page_text(conn *c) {
+static void route_pool_page_text(conn *c) {
     str number = c->parameter;
     int64_t page = 0;
     for (size_t i = 0; i < number.n && page >= 0; i++) {
@@ -149,7 +149,7 @@ static void get_pool_page_text(conn *c) {
     }
 }
 
-static void get_page(conn *c) {
+static void route_pool_page(conn *c) {
     const web_page *p = c->loop->server->pool_page;
     conn_reply(c, &(reply){.status = 200,
                            .content_type = "text/html; charset=utf-8",
@@ -157,7 +157,7 @@ static void get_page(conn *c) {
                            .body = page_body(p)});
 }
 
-static void get_home(conn *c) {
+static void route_home(conn *c) {
     const server *s = c->loop->server;
     json_out o = conn_begin_json(c);
     strbuf headers = {0};
@@ -178,11 +178,11 @@ static void get_home(conn *c) {
 }
 
 /* Browsers ask for it beside every page: there is none, which is no error. */
-static void get_icon(conn *c) {
+static void route_icon(conn *c) {
     conn_reply(c, &(reply){.status = 204});
 }
 
-static void post_sandbox(conn *c) {
+static void route_sandbox(conn *c) {
     quire_error err = {0};
     json_out o = conn_begin_json(c);
     const strbuf *body = &c->request.body;
@@ -196,7 +196,7 @@ static void post_sandbox(conn *c) {
 }
 
 /* vLLM's name and answer. */
-static void post_reset(conn *c) {
+static void route_reset(conn *c) {
     if (c->is_operator) {
         quire_engine_drop_cache(c->loop->server->engine);
         conn_reply(c, &(reply){.status = 200});
@@ -208,39 +208,39 @@ static void post_reset(conn *c) {
 #define READ             "GET, HEAD"
 #define CHECK_BODY_BYTES ((size_t)4 << 20) /* a schema has 1 MiB at most */
 
-static const route table[] = {
-    {.path = "/", .allow = READ, .run = get_home},
-    {.path = "/health", .allow = READ, .run = get_health, .is_probe = true},
-    {.path = "/ready", .allow = READ, .run = get_ready, .is_probe = true},
-    {.path = "/ping", .allow = READ ", POST", .run = get_health, .is_probe = true},
-    {.path = "/version", .allow = READ, .run = get_version},
-    {.path = "/metrics", .allow = READ, .run = get_metrics, .is_probe = true},
-    {.path = "/favicon.ico", .allow = READ, .run = get_icon, .is_probe = true},
-    {.path = "/pool", .allow = READ, .run = get_page},
+static const route route_table[] = {
+    {.path = "/", .allow = READ, .run = route_home},
+    {.path = "/health", .allow = READ, .run = route_health, .is_probe = true},
+    {.path = "/ready", .allow = READ, .run = route_ready, .is_probe = true},
+    {.path = "/ping", .allow = READ ", POST", .run = route_health, .is_probe = true},
+    {.path = "/version", .allow = READ, .run = route_version},
+    {.path = "/metrics", .allow = READ, .run = route_metrics, .is_probe = true},
+    {.path = "/favicon.ico", .allow = READ, .run = route_icon, .is_probe = true},
+    {.path = "/pool", .allow = READ, .run = route_pool_page},
     {.path = "/pool/sandbox",
      .allow = "POST",
-     .run = post_sandbox,
+     .run = route_sandbox,
      .takes_json = true,
      .max_body_bytes = SANDBOX_BODY_BYTES},
-    {.path = "/reset_prefix_cache", .allow = "POST", .run = post_reset},
-    {.path = "/debug/pool", .allow = READ, .run = get_pool},
+    {.path = "/reset_prefix_cache", .allow = "POST", .run = route_reset},
+    {.path = "/debug/pool", .allow = READ, .run = route_pool},
     {.path = "/debug/pool/state", .allow = READ, .run = watch_state},
     {.path = "/debug/requests", .allow = READ, .run = requests_list},
     {.path = "/debug/requests/", .allow = "DELETE", .run = requests_cancel, .is_prefix = true},
-    {.path = "/debug/pool/pages/", .allow = READ, .run = get_pool_page_text, .is_prefix = true},
-    {.path = "/v1/models", .allow = READ, .run = list_models},
-    {.path = "/v1/models/", .allow = READ, .run = get_model, .is_prefix = true},
+    {.path = "/debug/pool/pages/", .allow = READ, .run = route_pool_page_text, .is_prefix = true},
+    {.path = "/v1/models", .allow = READ, .run = route_models},
+    {.path = "/v1/models/", .allow = READ, .run = route_model, .is_prefix = true},
     {.path = "/v1/completions",
      .allow = "POST",
-     .run = post_completions,
+     .run = route_completions,
      .takes_json = true,
-     .look = look_at_completions},
+     .look = route_look_at_completions},
     {.path = "/v1/streams/", .allow = "POST", .run = streams_post, .is_prefix = true, .takes_json = true},
     {.path = "/v1/chat/completions",
      .allow = "POST",
-     .run = post_chat,
+     .run = route_chat,
      .takes_json = true,
-     .look = look_at_chat},
+     .look = route_look_at_chat},
     {.path = "/v1/schemas/check",
      .allow = "POST",
      .run = body_check,
@@ -248,22 +248,22 @@ static const route table[] = {
      .max_body_bytes = CHECK_BODY_BYTES},
 };
 
-static const route *find(str path) {
-    for (size_t i = 0; i < sizeof(table) / sizeof(table[0]); i++) {
-        bool fits = str_is(path, table[i].path);
-        fits = table[i].is_prefix ? !fits && str_begins(path, table[i].path) : fits;
+static const route *route_find(str path) {
+    for (size_t i = 0; i < sizeof(route_table) / sizeof(route_table[0]); i++) {
+        bool fits = str_is(path, route_table[i].path);
+        fits = route_table[i].is_prefix ? !fits && str_begins(path, route_table[i].path) : fits;
         if (fits) {
-            return &table[i];
+            return &route_table[i];
         }
     }
     return NULL;
 }
 
 const char *routes_path(size_t i) {
-    return i < sizeof(table) / sizeof(table[0]) ? table[i].path : NULL;
+    return i < sizeof(route_table) / sizeof(route_table[0]) ? route_table[i].path : NULL;
 }
 
-static bool allows(const route *r, enum http_method method) {
+static bool route_allows(const route *r, enum http_method method) {
     const char *name = http_method_str(method);
     size_t n = strlen(name);
     for (const char *p = r->allow; (p = strstr(p, name)) != NULL; p += n) {
@@ -274,14 +274,14 @@ static bool allows(const route *r, enum http_method method) {
     return false;
 }
 
-static void refuse(conn *c, int status, const char *message, const char *headers) {
+static void route_refuse(conn *c, int status, const char *message, const char *headers) {
     c->refusal = status;
     c->refusal_text = message;
     c->refusal_headers = headers;
 }
 
 /* True for the media type of JSON; parameters such as charset are ignored. */
-static bool is_json(str type) {
+static bool route_is_json(str type) {
     static const char json[] = "application/json";
     size_t n = 0;
     while (n < type.n && type.p[n] != ';' && type.p[n] != ' ') {
@@ -291,19 +291,19 @@ static bool is_json(str type) {
 }
 
 /* True when path is `folder` or below it. */
-static bool path_is_in(str path, const char *folder) {
+static bool route_path_is_in(str path, const char *folder) {
     size_t n = strlen(folder);
     return str_begins(path, folder) && (path.n == n || path.p[n] == '/');
 }
 
 /* The page at /pool is the same for all clients and contains no data: a browser can open
  * it without a header. */
-static bool needs_key(str path) {
+static bool route_needs_key(str path) {
     return str_begins(path, "/v1/") || str_begins(path, "/debug/") || str_begins(path, "/pool/");
 }
 
 /* True when the operator allows requests to this name (--allowed-hosts, --host). */
-static bool is_allowed(const server_options *o, str name) {
+static bool route_allows_host(const server_options *o, str name) {
     if (strlen(o->host) == name.n && strncasecmp(o->host, name.p, name.n) == 0) {
         return true;
     }
@@ -319,17 +319,18 @@ static bool is_allowed(const server_options *o, str name) {
 
 /* True when no web page can have chosen the name that the request is for. A request
  * without one does not come from a browser. */
-static bool has_safe_host(const conn *c) {
+static bool route_has_safe_host(const conn *c) {
     str name = {"", 0};
     if (c->request.n_hosts == 0) {
         return true;
     }
     host_kind kind = host_parse((str){c->request.host.p, c->request.host.n}, &name);
-    return kind != HOST_MALFORMED && (kind != HOST_NAME || is_allowed(&c->loop->server->options, name));
+    return kind != HOST_MALFORMED &&
+           (kind != HOST_NAME || route_allows_host(&c->loop->server->options, name));
 }
 
 /* True when a browser reports that a page of another site sent the request. */
-static bool is_cross_site(const conn *c) {
+static bool route_is_cross_site(const conn *c) {
     str site = {c->request.fetch_site.p, c->request.fetch_site.n};
     return site.n > 0 && !str_is(site, "same-origin") && !str_is(site, "none");
 }
@@ -337,7 +338,7 @@ static bool is_cross_site(const conn *c) {
 /* True when the request may see the contents of pages: it carries the operator's key. Or
  * no keys are set, only this machine can connect, the request is for this machine by its
  * address, and it does not come from another web page through a browser here. */
-static bool is_operator(const conn *c, str authorization) {
+static bool route_is_operator(const conn *c, str authorization) {
     const server *s = c->loop->server;
     if (auth_has_operator(s->keys)) {
         return auth_is_operator(s->keys, authorization);
@@ -348,26 +349,27 @@ static bool is_operator(const conn *c, str authorization) {
 
 /* Refuses requests without access: without a key where keys are set; where none are, from
  * a page that reached this server by a name of its own. */
-static bool may_enter(conn *c, str path, str authorization) {
+static bool route_may_enter(conn *c, str path, str authorization) {
     const auth *keys = c->loop->server->keys;
-    bool shows_inside = path_is_in(path, "/pool") || path_is_in(path, "/debug");
-    if (shows_inside && is_cross_site(c)) {
-        refuse(c, 403, "the request comes from a page of another site", NULL);
+    bool shows_inside = route_path_is_in(path, "/pool") || route_path_is_in(path, "/debug");
+    if (shows_inside && route_is_cross_site(c)) {
+        route_refuse(c, 403, "the request comes from a page of another site", NULL);
         return false;
     }
-    if (!auth_required(keys) && (shows_inside || path_is_in(path, "/v1")) && !has_safe_host(c)) {
-        refuse(c, 403,
-               "the request names a host that this server does not know as its own: use an address, allow "
-               "the name with --allowed-hosts, "
-               "or set --api-key",
-               NULL);
+    if (!auth_required(keys) && (shows_inside || route_path_is_in(path, "/v1")) && !route_has_safe_host(c)) {
+        route_refuse(
+            c, 403,
+            "the request names a host that this server does not know as its own: use an address, allow "
+            "the name with --allowed-hosts, "
+            "or set --api-key",
+            NULL);
         return false;
     }
-    if (needs_key(path) && auth_required(keys)) {
+    if (route_needs_key(path) && auth_required(keys)) {
         c->has_tenant = auth_check(keys, authorization, c->tenant);
         if (!c->has_tenant && (str_begins(path, "/v1/") || !c->is_operator)) {
-            refuse(c, 401, "missing or wrong API key; send it as \"Authorization: Bearer KEY\"",
-                   "WWW-Authenticate: Bearer\r\n");
+            route_refuse(c, 401, "missing or wrong API key; send it as \"Authorization: Bearer KEY\"",
+                         "WWW-Authenticate: Bearer\r\n");
             return false;
         }
     }
@@ -376,35 +378,35 @@ static bool may_enter(conn *c, str path, str authorization) {
 
 /* Checks the head of a request: sets c->tenant, c->look and the body's limit, or
  * c->refusal. */
-static void check(conn *c) {
+static void route_check(conn *c) {
     http_request *r = &c->request;
     str path = {r->path.p, r->path.n};
     if (r->method == HTTP_OPTIONS) {
         return;
     }
-    const route *to = find(path);
+    const route *to = route_find(path);
     c->record.endpoint = to != NULL ? to->path : NULL;
     c->record.is_probe = to != NULL && to->is_probe;
     c->look = to != NULL ? to->look : NULL;
     str authorization = {r->authorization.p, r->authorization.n};
-    c->is_operator = is_operator(c, authorization);
-    if (!may_enter(c, path, authorization)) {
+    c->is_operator = route_is_operator(c, authorization);
+    if (!route_may_enter(c, path, authorization)) {
         return;
     }
     if (to == NULL) {
         unknown_path_explain(http_method_str(r->method), path, routes_path, &c->refusal_error);
-        refuse(c, 404, c->refusal_error.message, NULL);
-    } else if (!allows(to, r->method)) {
+        route_refuse(c, 404, c->refusal_error.message, NULL);
+    } else if (!route_allows(to, r->method)) {
         char shown[SHOWN_PATH_BYTES];
         path_show(path, shown);
         err_set(&c->refusal_error, QUIRE_BAD_REQUEST, -1, "%s %s: this path takes %s",
                 http_method_str(r->method), shown, to->allow);
         snprintf(c->headers, sizeof c->headers, "Allow: %s\r\n", to->allow);
-        refuse(c, 405, c->refusal_error.message, NULL);
-    } else if (to->takes_json && !is_json((str){r->content_type.p, r->content_type.n})) {
-        refuse(c, 400, "the body must be sent as content-type application/json", NULL);
+        route_refuse(c, 405, c->refusal_error.message, NULL);
+    } else if (to->takes_json && !route_is_json((str){r->content_type.p, r->content_type.n})) {
+        route_refuse(c, 400, "the body must be sent as content-type application/json", NULL);
     } else if (to->max_body_bytes > 0 && r->length > to->max_body_bytes) {
-        refuse(c, 413, "the body is too large", NULL);
+        route_refuse(c, 413, "the body is too large", NULL);
     } else if (to->max_body_bytes > 0 && to->max_body_bytes < r->body_limit) {
         r->body_limit = to->max_body_bytes; /* of a body in chunks, whose length is not known yet */
     }
@@ -412,7 +414,7 @@ static void check(conn *c) {
 
 /* Answers a browser's preflight request, which comes before a page from elsewhere may
  * post here. */
-static void response_options(conn *c) {
+static void route_options(conn *c) {
     bool allowed = c->loop->server->options.allow_origin != NULL;
     conn_reply(
         c,
@@ -425,25 +427,26 @@ static void response_options(conn *c) {
                                 "Access-Control-Max-Age: 600\r\n"});
 }
 
-static void run(conn *c) {
+static void route_run(conn *c) {
     if (c->request.method == HTTP_OPTIONS) {
-        response_options(c);
+        route_options(c);
         return;
     }
     str path = {c->request.path.p, c->request.path.n};
-    const route *to = find(path);
+    const route *to = route_find(path);
     size_t n = strlen(to->path);
     c->parameter = (str){path.p + n, path.n - n};
     to->run(c);
 }
 
-static void refuse_while_loading(conn *c) {
-    const route *to = find((str){c->request.path.p, c->request.path.n});
+static void route_refuse_while_loading(conn *c) {
+    const route *to = route_find((str){c->request.path.p, c->request.path.n});
     c->record.endpoint = to != NULL ? to->path : NULL;
     c->record.is_probe = to != NULL && to->is_probe;
     c->record.is_expected = true;
-    refuse(c, 503, "the model is being loaded; GET /ready says 200 when it is there", "Retry-After: 1\r\n");
+    route_refuse(c, 503, "the model is being loaded; GET /ready says 200 when it is there",
+                 "Retry-After: 1\r\n");
 }
 
-const conn_handler routes_while_loading = {.check = refuse_while_loading, .run = NULL};
-const conn_handler routes = {.check = check, .run = run};
+const conn_handler routes_while_loading = {.check = route_refuse_while_loading, .run = NULL};
+const conn_handler routes = {.check = route_check, .run = route_run};

@@ -69,7 +69,7 @@ static const char own_words[] = "then the door opened and somebody came in from 
                                 "we agreed that it meant the bridge was open again";
 
 /* Word number n of a text, which repeats after its end. */
-static str word_of(const char *text, int32_t n) {
+static str sandbox_word(const char *text, int32_t n) {
     int32_t n_words = 1;
     for (const char *p = text; *p != '\0'; p++) {
         n_words += *p == ' ';
@@ -81,14 +81,14 @@ static str word_of(const char *text, int32_t n) {
     return (str){at, strcspn(at, " ")};
 }
 
-static void write_words(const void *context, const int32_t *tokens, int32_t n, json_out *o) {
+static void sandbox_write_words(const void *context, const int32_t *tokens, int32_t n, json_out *o) {
     (void)context;
     strbuf text = {0};
     quire_err e = QUIRE_OK;
     for (int32_t i = 0; i < n && e == QUIRE_OK; i++) {
-        str word = tokens[i] >= OWN_TOKENS
-                       ? word_of(own_words, tokens[i] - OWN_TOKENS)
-                       : word_of(stories[tokens[i] / STORY_TOKENS % N_STORIES], tokens[i] % STORY_TOKENS);
+        str word = tokens[i] >= OWN_TOKENS ? sandbox_word(own_words, tokens[i] - OWN_TOKENS)
+                                           : sandbox_word(stories[tokens[i] / STORY_TOKENS % N_STORIES],
+                                                          tokens[i] % STORY_TOKENS);
         e = i > 0 ? strbuf_add_char(&text, ' ') : QUIRE_OK;
         e = e != QUIRE_OK ? e : strbuf_add(&text, word.p, word.n);
     }
@@ -97,7 +97,7 @@ static void write_words(const void *context, const int32_t *tokens, int32_t n, j
     strbuf_deinit(&text);
 }
 
-static const pool_text words = {write_words, NULL};
+static const pool_text sandbox_texts = {sandbox_write_words, NULL};
 
 /* ---- entries ---- */
 
@@ -116,7 +116,7 @@ quire_err sandboxes_open(sandboxes **out) {
     return QUIRE_OK;
 }
 
-static void empty(sandbox *b) {
+static void sandbox_empty(sandbox *b) {
     quire_kv_close(b->kv);
     *b = (sandbox){.id = ""};
 }
@@ -126,14 +126,14 @@ void sandboxes_close(sandboxes *s) {
         return;
     }
     for (int32_t i = 0; i < SANDBOX_MAX; i++) {
-        empty(&s->places[i]);
+        sandbox_empty(&s->places[i]);
     }
     pthread_mutex_destroy(&s->lock);
     quire_kv_view_close(s->view);
     mem_free(s);
 }
 
-static quire_err fill(sandbox *b) {
+static quire_err sandbox_fill(sandbox *b) {
     quire_kv_options o;
     quire_kv_options_init(&o);
     o.n_pages = N_PAGES;
@@ -146,17 +146,17 @@ static quire_err fill(sandbox *b) {
 
 /* Opens a sandbox in a free entry, or in that of the one unused longest. Those idle for
  * long are closed first. */
-static quire_err take_place(sandboxes *s, int64_t now_us, sandbox **out) {
+static quire_err sandbox_take_place(sandboxes *s, int64_t now_us, sandbox **out) {
     sandbox *oldest = &s->places[0];
     for (int32_t i = 0; i < SANDBOX_MAX; i++) {
         sandbox *b = &s->places[i];
         if (b->kv != NULL && now_us - b->used_us > SANDBOX_IDLE_US) {
-            empty(b);
+            sandbox_empty(b);
         }
         oldest = b->kv == NULL || (oldest->kv != NULL && b->used_us < oldest->used_us) ? b : oldest;
     }
-    empty(oldest);
-    TRY(fill(oldest));
+    sandbox_empty(oldest);
+    TRY(sandbox_fill(oldest));
     snprintf(oldest->id, sizeof oldest->id, "%016" PRIx64 "%016" PRIx64, rng_os_seed(), rng_next(&s->random));
     oldest->used_us = now_us;
     *out = oldest;
@@ -174,7 +174,8 @@ typedef struct command {
 } command;
 
 /* Reads a required whole number in least..most. */
-static quire_err read_number(const command *c, const char *name, int64_t least, int64_t most, int64_t *out) {
+static quire_err sandbox_read_number(const command *c, const char *name, int64_t least, int64_t most,
+                                     int64_t *out) {
     const json_value *v = json_get(c->fields, name);
     if (!json_is(v, JSON_KIND_INT)) {
         return err_set_param(c->err, QUIRE_BAD_REQUEST, name,
@@ -190,7 +191,7 @@ static quire_err read_number(const command *c, const char *name, int64_t least, 
     return QUIRE_OK;
 }
 
-static quire_err no_room(const command *c, quire_err e) {
+static quire_err sandbox_no_room(const command *c, quire_err e) {
     if (e != QUIRE_NO_ROOM) {
         return err_set(c->err, e, -1, "the sandbox failed: %s", quire_err_text(e));
     }
@@ -202,9 +203,9 @@ static quire_err no_room(const command *c, quire_err e) {
 }
 
 /* Finds the sequence of b that "seq" names. */
-static quire_err find_seq(const command *c, int32_t *out) {
+static quire_err sandbox_find_seq(const command *c, int32_t *out) {
     int64_t id;
-    TRY(read_number(c, "seq", 1, INT64_MAX, &id));
+    TRY(sandbox_read_number(c, "seq", 1, INT64_MAX, &id));
     for (int32_t i = 0; i < c->b->n_seqs; i++) {
         if (quire_kv_seq_id(c->b->seqs[i]) == id) {
             *out = i;
@@ -217,58 +218,58 @@ static quire_err find_seq(const command *c, int32_t *out) {
 
 /* Commits computed tokens, as an engine does: copies are done, full pages can be
  * found. */
-static void commit(quire_kv_seq *seq) {
+static void sandbox_commit(quire_kv_seq *seq) {
     /* with a full tree the pages cannot be found, no more */
     (void)quire_kv_seq_commit(seq, quire_kv_seq_length(seq), QUIRE_KV_PAGES);
 }
 
-static quire_err do_new(command *c) {
+static quire_err sandbox_new(command *c) {
     int32_t tokens[MAX_TOKENS], n_cached;
     int64_t n, story;
-    TRY(read_number(c, "tokens", 1, MAX_TOKENS, &n));
-    TRY(read_number(c, "story", 0, N_STORIES - 1, &story));
+    TRY(sandbox_read_number(c, "tokens", 1, MAX_TOKENS, &n));
+    TRY(sandbox_read_number(c, "story", 0, N_STORIES - 1, &story));
     for (int32_t i = 0; i < n; i++) {
         tokens[i] = (int32_t)story * STORY_TOKENS + i;
     }
     quire_kv_seq *seq;
     quire_err e = quire_kv_seq_open(c->b->kv, "sandbox", 7, tokens, (int32_t)n, &seq, &n_cached);
     if (e != QUIRE_OK) {
-        return no_room(c, e);
+        return sandbox_no_room(c, e);
     }
-    commit(seq);
+    sandbox_commit(seq);
     c->b->seqs[c->b->n_seqs++] = seq;
     return QUIRE_OK;
 }
 
-static quire_err append(command *c, quire_kv_seq *seq, int32_t n) {
+static quire_err sandbox_append_words(command *c, quire_kv_seq *seq, int32_t n) {
     int32_t tokens[MAX_TOKENS];
     for (int32_t i = 0; i < n; i++) {
         tokens[i] = OWN_TOKENS + (c->b->next_token + i) % LAST_TOKEN;
     }
     quire_err e = quire_kv_seq_append(seq, tokens, n);
     if (e != QUIRE_OK) {
-        return no_room(c, e);
+        return sandbox_no_room(c, e);
     }
     c->b->next_token = (c->b->next_token + n) % LAST_TOKEN;
-    commit(seq);
+    sandbox_commit(seq);
     return QUIRE_OK;
 }
 
-static quire_err do_append(command *c) {
+static quire_err sandbox_append(command *c) {
     int32_t i;
     int64_t n;
-    TRY(find_seq(c, &i));
-    TRY(read_number(c, "tokens", 1, MAX_TOKENS, &n));
-    return append(c, c->b->seqs[i], (int32_t)n);
+    TRY(sandbox_find_seq(c, &i));
+    TRY(sandbox_read_number(c, "tokens", 1, MAX_TOKENS, &n));
+    return sandbox_append_words(c, c->b->seqs[i], (int32_t)n);
 }
 
-static quire_err do_fork(command *c) {
+static quire_err sandbox_fork(command *c) {
     int32_t i;
     int64_t n;
-    TRY(find_seq(c, &i));
-    TRY(read_number(c, "n", 1, MAX_SEQS, &n));
+    TRY(sandbox_find_seq(c, &i));
+    TRY(sandbox_read_number(c, "n", 1, MAX_SEQS, &n));
     if (c->b->n_seqs + n > MAX_SEQS) {
-        return no_room(c, QUIRE_NO_ROOM);
+        return sandbox_no_room(c, QUIRE_NO_ROOM);
     }
     int32_t n_before = c->b->n_seqs;
     for (; n > 0; n--) {
@@ -277,7 +278,7 @@ static quire_err do_fork(command *c) {
             while (c->b->n_seqs > n_before) {
                 quire_kv_seq_close(c->b->seqs[--c->b->n_seqs]);
             }
-            return no_room(c, e);
+            return sandbox_no_room(c, e);
         }
         c->b->n_seqs++;
     }
@@ -285,7 +286,7 @@ static quire_err do_fork(command *c) {
 }
 
 /* True when the last page of seq can be written without another page. */
-static bool owns_tail(command *c, const quire_kv_seq *seq) {
+static bool sandbox_owns_tail(command *c, const quire_kv_seq *seq) {
     int32_t n;
     const int32_t *pages = quire_kv_seq_pages(seq, 0, &n);
     quire_kv_look(c->b->kv, c->all->view);
@@ -293,21 +294,21 @@ static bool owns_tail(command *c, const quire_kv_seq *seq) {
     return tail->count == 1 && tail->entry < 0;
 }
 
-static quire_err do_write(command *c) {
+static quire_err sandbox_write(command *c) {
     int32_t i;
-    TRY(find_seq(c, &i));
+    TRY(sandbox_find_seq(c, &i));
     quire_kv_seq *seq = c->b->seqs[i];
     quire_kv_counts n = quire_kv_count(c->b->kv);
-    if (n.n_free + n.n_cached == 0 && !owns_tail(c, seq)) {
-        return no_room(c, QUIRE_NO_ROOM);
+    if (n.n_free + n.n_cached == 0 && !sandbox_owns_tail(c, seq)) {
+        return sandbox_no_room(c, QUIRE_NO_ROOM);
     }
     quire_err e = quire_kv_seq_truncate(seq, quire_kv_seq_length(seq) - 1);
-    return e == QUIRE_OK ? append(c, seq, 1) : no_room(c, e);
+    return e == QUIRE_OK ? sandbox_append_words(c, seq, 1) : sandbox_no_room(c, e);
 }
 
-static quire_err do_finish(command *c) {
+static quire_err sandbox_finish(command *c) {
     int32_t i;
-    TRY(find_seq(c, &i));
+    TRY(sandbox_find_seq(c, &i));
     quire_kv_seq *seq = c->b->seqs[i];
     (void)quire_kv_seq_commit(seq, quire_kv_seq_length(seq), QUIRE_KV_PAGES_AND_TAIL);
     quire_kv_seq_close(seq);
@@ -315,21 +316,21 @@ static quire_err do_finish(command *c) {
     return QUIRE_OK;
 }
 
-static quire_err do_evict(command *c) {
+static quire_err sandbox_evict(command *c) {
     int64_t n;
-    TRY(read_number(c, "n", 1, N_PAGES, &n));
+    TRY(sandbox_read_number(c, "n", 1, N_PAGES, &n));
     quire_kv_counts k = quire_kv_count(c->b->kv);
     int32_t n_out = n < k.n_cached ? (int32_t)n : k.n_cached;
     quire_err e = quire_kv_evict(c->b->kv, k.n_free + n_out);
-    return e == QUIRE_OK ? e : no_room(c, e);
+    return e == QUIRE_OK ? e : sandbox_no_room(c, e);
 }
 
-static quire_err do_reset(command *c) {
+static quire_err sandbox_reset(command *c) {
     quire_kv *before = c->b->kv;
-    quire_err e = fill(c->b);
+    quire_err e = sandbox_fill(c->b);
     if (e != QUIRE_OK) {
         c->b->kv = before;
-        return no_room(c, e);
+        return sandbox_no_room(c, e);
     }
     quire_kv_close(before);
     c->b->n_seqs = c->b->next_token = 0;
@@ -337,23 +338,23 @@ static quire_err do_reset(command *c) {
     return QUIRE_OK;
 }
 
-static quire_err do_nothing(command *c) {
+static quire_err sandbox_look(command *c) {
     (void)c;
     return QUIRE_OK;
 }
 
-static quire_err write_page(command *c) {
+static quire_err sandbox_write_page(command *c) {
     int64_t page;
-    TRY(read_number(c, "page", 0, N_PAGES - 1, &page));
+    TRY(sandbox_read_number(c, "page", 0, N_PAGES - 1, &page));
     c->all->view->page = (int32_t)page;
     quire_kv_look(c->b->kv, c->all->view);
-    pool_json_page(c->all->view, &words, c->o);
+    pool_json_page(c->all->view, &sandbox_texts, c->o);
     return QUIRE_OK;
 }
 
-static void write_state(command *c) {
+static void sandbox_write_state(command *c) {
     quire_kv_view *v = c->all->view;
-    pool_viewer who = {.key = c->all->key, .text = &words};
+    pool_viewer who = {.key = c->all->key, .text = &sandbox_texts};
     const quire_kv_copy *copies;
     int32_t n_copies = quire_kv_copies(c->b->kv, &copies);
     v->page = -1;
@@ -377,10 +378,11 @@ static void write_state(command *c) {
 static const struct {
     const char *name;
     quire_err (*run)(command *c);
-} commands[] = {{"new", do_new},       {"append", do_append}, {"fork", do_fork},   {"write", do_write},
-                {"finish", do_finish}, {"evict", do_evict},   {"reset", do_reset}, {"state", do_nothing}};
+} commands[] = {{"new", sandbox_new},     {"append", sandbox_append}, {"fork", sandbox_fork},
+                {"write", sandbox_write}, {"finish", sandbox_finish}, {"evict", sandbox_evict},
+                {"reset", sandbox_reset}, {"state", sandbox_look}};
 
-static quire_err find_sandbox(command *c, int64_t now_us) {
+static quire_err sandbox_find(command *c, int64_t now_us) {
     str id = json_get_str(c->fields, "sandbox");
     for (int32_t i = 0; i < SANDBOX_MAX; i++) {
         sandbox *b = &c->all->places[i];
@@ -395,24 +397,24 @@ static quire_err find_sandbox(command *c, int64_t now_us) {
 }
 
 /* Runs a parsed command; the caller holds the lock. */
-static quire_err run(command *c, int64_t now_us) {
+static quire_err sandbox_run(command *c, int64_t now_us) {
     str what = json_get_str(c->fields, "do");
     if (str_is(what, "open")) {
-        quire_err e = take_place(c->all, now_us, &c->b);
+        quire_err e = sandbox_take_place(c->all, now_us, &c->b);
         if (e != QUIRE_OK) {
             return err_set(c->err, e, -1, "a sandbox could not be made: %s", quire_err_text(e));
         }
-        write_state(c);
+        sandbox_write_state(c);
         return QUIRE_OK;
     }
-    TRY(find_sandbox(c, now_us));
+    TRY(sandbox_find(c, now_us));
     if (str_is(what, "page")) {
-        return write_page(c);
+        return sandbox_write_page(c);
     }
     for (size_t i = 0; i < sizeof commands / sizeof *commands; i++) {
         if (str_is(what, commands[i].name)) {
             TRY(commands[i].run(c));
-            write_state(c);
+            sandbox_write_state(c);
             return QUIRE_OK;
         }
     }
@@ -421,13 +423,13 @@ static quire_err run(command *c, int64_t now_us) {
         "do must be one of open, new, append, fork, write, finish, evict, page, state, reset");
 }
 
-static const json_limits limits = {.max_depth = 3,
-                                   .max_values = SANDBOX_BODY_BYTES,
-                                   .max_containers = SANDBOX_BODY_BYTES,
-                                   .max_names = SANDBOX_BODY_BYTES};
+static const json_limits sandbox_limits = {.max_depth = 3,
+                                           .max_values = SANDBOX_BODY_BYTES,
+                                           .max_containers = SANDBOX_BODY_BYTES,
+                                           .max_names = SANDBOX_BODY_BYTES};
 
 /* Parses a JSON object; NULL with err on failure. */
-static json_value *parse(str body, quire_error *err) {
+static json_value *sandbox_parse(str body, quire_error *err) {
     json_value *o = NULL;
     json_fault fault;
     if (body.n > SANDBOX_BODY_BYTES) {
@@ -435,7 +437,8 @@ static json_value *parse(str body, quire_error *err) {
                 SANDBOX_BODY_BYTES);
         return NULL;
     }
-    if (json_read(body, &limits, JSON_WIDE_REAL, &o, &fault) != QUIRE_OK || !json_is(o, JSON_KIND_OBJECT)) {
+    if (json_read(body, &sandbox_limits, JSON_WIDE_REAL, &o, &fault) != QUIRE_OK ||
+        !json_is(o, JSON_KIND_OBJECT)) {
         json_drop(o);
         err_set(err, QUIRE_BAD_REQUEST, -1, "the body must be one JSON object, as in {\"do\":\"open\"}");
         return NULL;
@@ -445,13 +448,13 @@ static json_value *parse(str body, quire_error *err) {
 
 quire_err sandboxes_run(sandboxes *s, str body, int64_t now_us, strbuf *out, quire_error *err) {
     json_out o = {.to = out};
-    json_value *fields = parse(body, err);
+    json_value *fields = sandbox_parse(body, err);
     if (fields == NULL) {
         return err->code;
     }
     command c = {.all = s, .fields = fields, .o = &o, .err = err};
     pthread_mutex_lock(&s->lock);
-    quire_err e = run(&c, now_us);
+    quire_err e = sandbox_run(&c, now_us);
     pthread_mutex_unlock(&s->lock);
     json_drop(fields);
     if (e == QUIRE_OK && o.err != QUIRE_OK) {

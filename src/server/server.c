@@ -19,7 +19,7 @@
 
 /* The served name: that of the model's file, with its suffix, as for llama-server; for a
  * directory or a built-in model the model's own, or its path where it has none. */
-static const char *name_of_model(const quire_engine *e, const server_options *o) {
+static const char *server_model_name(const quire_engine *e, const server_options *o) {
     const quire_info *info = quire_engine_info(e);
     struct stat file;
     if (o->n_served_model_names > 0) {
@@ -40,7 +40,7 @@ bool server_answers_to(const server *s, str name) {
     return found;
 }
 
-static quire_err open_loops(server *s, int32_t n, quire_error *err) {
+static quire_err server_open_loops(server *s, int32_t n, quire_error *err) {
     for (; s->n_loops < n; s->n_loops++) {
         quire_err e = loop_open(&s->loops[s->n_loops], s);
         if (e != QUIRE_OK) {
@@ -50,14 +50,14 @@ static quire_err open_loops(server *s, int32_t n, quire_error *err) {
     return QUIRE_OK;
 }
 
-static quire_err load_keys(server *s, quire_error *err) {
+static quire_err server_load_keys(server *s, quire_error *err) {
     const server_options *o = &s->options;
     TRY(auth_load(o->api_keys, o->n_api_keys, o->api_key_file, &s->keys, err));
     return o->operator_key != NULL ? auth_set_operator(s->keys, o->operator_key, err) : QUIRE_OK;
 }
 
-static quire_err open_parts(server *s, quire_error *err) {
-    TRY(load_keys(s, err));
+static quire_err server_open_parts(server *s, quire_error *err) {
+    TRY(server_load_keys(s, err));
     if (RAND_bytes(s->pool_key, sizeof s->pool_key) != 1) {
         return err_set(err, QUIRE_INTERNAL, -1, "server: no random numbers for the key of page hashes");
     }
@@ -67,10 +67,10 @@ static quire_err open_parts(server *s, quire_error *err) {
     TRY(listen_open(s, err));
     s->loops = mem_new((size_t)s->options.n_loops, sizeof(loop));
     TRY(mem_check_for(s->loops, "a server", err));
-    return open_loops(s, 1, err);
+    return server_open_loops(s, 1, err);
 }
 
-static void *run_thread(void *arg) {
+static void *server_run_loop(void *arg) {
     loop *l = arg;
     /* what a step has made is sent before the next is over, though all processors
      * compute */
@@ -79,15 +79,15 @@ static void *run_thread(void *arg) {
     return NULL;
 }
 
-static quire_err start_waiting(server *s, quire_error *err) {
-    int failure = pthread_create(&s->loops[0].thread, NULL, run_thread, &s->loops[0]);
+static quire_err server_start_waiting(server *s, quire_error *err) {
+    int failure = pthread_create(&s->loops[0].thread, NULL, server_run_loop, &s->loops[0]);
     s->is_waiting = failure == 0;
     return failure == 0 ? QUIRE_OK
                         : err_set(err, QUIRE_NO_MEMORY, -1, "server: a thread can't be started: %s",
                                   strerror(failure));
 }
 
-static void stop_waiting(server *s) {
+static void server_stop_waiting(server *s) {
     if (s->is_waiting) {
         atomic_store(&s->stops_waiting, true);
         loop_wake_all(s);
@@ -96,7 +96,7 @@ static void stop_waiting(server *s) {
     }
 }
 
-static void ring_loops(void *arg) {
+static void server_ring_loops(void *arg) {
     loop_wake_all(arg);
 }
 
@@ -107,13 +107,13 @@ quire_err server_open(quire_engine *e, const server_options *o, server **out, qu
     TRY(mem_check_for(s, "a server", err));
     *s = (server){
         .options = *o, .handler = &routes_while_loading, .listen_fd = -1, .started_s = clock_unix_s()};
-    if (body_room_open(&s->bodies, o->max_bodies_bytes, ring_loops, s) != QUIRE_OK) {
+    if (body_room_open(&s->bodies, o->max_bodies_bytes, server_ring_loops, s) != QUIRE_OK) {
         mem_free(s);
         return err_set(err, QUIRE_NO_MEMORY, -1, "server: out of memory");
     }
     signal(SIGPIPE, SIG_IGN); /* a write to a closed connection is an error, not the end of the process */
-    quire_err r = open_parts(s, err);
-    r = r != QUIRE_OK ? r : e != NULL ? server_attach(s, e, err) : start_waiting(s, err);
+    quire_err r = server_open_parts(s, err);
+    r = r != QUIRE_OK ? r : e != NULL ? server_attach(s, e, err) : server_start_waiting(s, err);
     if (r != QUIRE_OK) {
         server_close(s);
         return r;
@@ -122,8 +122,8 @@ quire_err server_open(quire_engine *e, const server_options *o, server **out, qu
     return QUIRE_OK;
 }
 
-static void close_loops(server *s) {
-    stop_waiting(s);
+static void server_close_loops(server *s) {
+    server_stop_waiting(s);
     for (int32_t i = 0; i < s->n_loops; i++) {
         loop_close(&s->loops[i]);
     }
@@ -131,12 +131,12 @@ static void close_loops(server *s) {
 }
 
 quire_err server_attach(server *s, quire_engine *e, quire_error *err) {
-    stop_waiting(s);
+    server_stop_waiting(s);
     s->engine = e;
-    s->model_name = name_of_model(e, &s->options);
+    s->model_name = server_model_name(e, &s->options);
     s->started_s = clock_unix_s();
     s->handler = &routes;
-    TRY(open_loops(s, s->options.n_loops, err));
+    TRY(server_open_loops(s, s->options.n_loops, err));
     for (int32_t i = 0; i < s->n_loops; i++) {
         quire_err r = loop_attach(&s->loops[i]);
         if (r != QUIRE_OK) {
@@ -150,7 +150,7 @@ void server_close(server *s) {
     if (s == NULL) {
         return;
     }
-    close_loops(s);
+    server_close_loops(s);
     listen_close(s);
     sandboxes_close(s->sandboxes);
     page_close(s->pool_page);
@@ -179,13 +179,13 @@ quire_err server_serve(server *s, quire_error *err) {
     int32_t n_started = 1;
     int failure = 0;
     for (; n_started < s->n_loops && failure == 0; n_started++) {
-        failure = pthread_create(&s->loops[n_started].thread, NULL, run_thread, &s->loops[n_started]);
+        failure = pthread_create(&s->loops[n_started].thread, NULL, server_run_loop, &s->loops[n_started]);
     }
     if (failure != 0) {
         n_started--;
         server_stop(s);
     }
-    run_thread(&s->loops[0]);
+    server_run_loop(&s->loops[0]);
     quire_err e = s->loops[0].failure;
     for (int32_t i = 1; i < n_started; i++) {
         pthread_join(s->loops[i].thread, NULL);
@@ -198,7 +198,7 @@ quire_err server_serve(server *s, quire_error *err) {
 }
 
 /* A stop by hand. One that comes while a delayed drain is awaited is the second. */
-static LOOP_CALLBACK(on_stop_signal) {
+static LOOP_CALLBACK(server_on_stop) {
     server *s = arg;
     if (atomic_load(&s->is_leaving) && atomic_load(&s->stops) == 0) {
         server_stop(s);
@@ -206,7 +206,7 @@ static LOOP_CALLBACK(on_stop_signal) {
     server_stop(s);
 }
 
-static LOOP_CALLBACK(on_leave) {
+static LOOP_CALLBACK(server_on_leave) {
     server *s = arg;
     if (atomic_load(&s->stops) == 0) {
         server_stop(s);
@@ -214,11 +214,11 @@ static LOOP_CALLBACK(on_leave) {
 }
 
 /* SIGTERM: a service is stopped. */
-static LOOP_CALLBACK(on_term_signal) {
+static LOOP_CALLBACK(server_on_term) {
     server *s = arg;
     int64_t delay_us = s->options.drain_delay_us;
     if (delay_us == 0 || atomic_load(&s->is_leaving) || atomic_load(&s->stops) > 0) {
-        on_stop_signal(-1, 0, s);
+        server_on_stop(-1, 0, s);
         return;
     }
     atomic_store(&s->is_leaving, true);
@@ -228,7 +228,7 @@ static LOOP_CALLBACK(on_term_signal) {
 }
 
 /* Handles SIGHUP. */
-static LOOP_CALLBACK(on_reload_signal) {
+static LOOP_CALLBACK(server_on_reload) {
     server *s = arg;
     const server_options *o = &s->options;
     quire_error err = {0};
@@ -241,22 +241,22 @@ static LOOP_CALLBACK(on_reload_signal) {
     }
 }
 
-static LOOP_CALLBACK(on_other_signal) {
+static LOOP_CALLBACK(server_on_other_signal) {
     (void)arg;
 }
 
 static const struct {
     int number;
     event_callback_fn run;
-} caught[] = {{SIGINT, on_stop_signal},
-              {SIGTERM, on_term_signal},
-              {SIGHUP, on_reload_signal},
-              {SIGUSR1, on_other_signal}};
+} caught[] = {{SIGINT, server_on_stop},
+              {SIGTERM, server_on_term},
+              {SIGHUP, server_on_reload},
+              {SIGUSR1, server_on_other_signal}};
 
 enum { N_CAUGHT = sizeof caught / sizeof *caught };
 
-static bool catch_signals(server *s, struct event *events[N_CAUGHT]) {
-    s->on_leave = evtimer_new(s->loops[0].base, on_leave, s);
+static bool server_catch_signals(server *s, struct event *events[N_CAUGHT]) {
+    s->on_leave = evtimer_new(s->loops[0].base, server_on_leave, s);
     if (s->on_leave == NULL) {
         return false;
     }
@@ -269,7 +269,7 @@ static bool catch_signals(server *s, struct event *events[N_CAUGHT]) {
     return true;
 }
 
-static void warn_if_open(const server *s) {
+static void server_warn_if_open(const server *s) {
     if (!s->on_loopback && !auth_required(s->keys)) {
         log_line(LOG_WARN,
                  "anybody who reaches %s can use the model: --host opens it to other machines and no key is "
@@ -284,15 +284,15 @@ quire_err server_run(server *s, quire_engine *e, quire_error *err) {
     quire_err r = server_attach(s, e, err);
     listen_raise_files(&s->options);
     if (r != QUIRE_OK) {
-        close_loops(s);
+        server_close_loops(s);
         return r;
     }
     if (log_start() != QUIRE_OK) {
         r = err_set(err, QUIRE_NO_MEMORY, -1, "server: the log's thread can't be started");
-    } else if (!catch_signals(s, events)) {
+    } else if (!server_catch_signals(s, events)) {
         r = err_set(err, QUIRE_NO_MEMORY, -1, "server: signals can't be caught");
     } else {
-        warn_if_open(s);
+        server_warn_if_open(s);
         log_line(LOG_INFO, "listening on %s", s->url);
         notify_manager("READY=1");
         r = server_serve(s, err);
@@ -302,7 +302,7 @@ quire_err server_run(server *s, quire_engine *e, quire_error *err) {
         loop_free_event(events[i]);
     }
     loop_free_event(s->on_leave);
-    close_loops(s);
+    server_close_loops(s);
     listen_close(s);
     log_stop();
     return r;

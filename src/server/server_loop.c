@@ -19,21 +19,21 @@
 
 /* ---- accepting ---- */
 
-static void on_accept(struct evconnlistener *listener, evutil_socket_t fd, struct sockaddr *from, int n_from,
-                      void *arg) {
+static void loop_on_accept(struct evconnlistener *listener, evutil_socket_t fd, struct sockaddr *from,
+                           int n_from, void *arg) {
     (void)listener;
     conn_open(arg, fd, from, (socklen_t)n_from);
 }
 
 /* Out of descriptors or memory: waits before the next accept instead of spinning on a
  * socket that stays readable. */
-static void on_accept_failed(struct evconnlistener *listener, void *arg) {
+static void loop_on_accept_failed(struct evconnlistener *listener, void *arg) {
     loop *l = arg;
     evconnlistener_disable(listener);
     loop_set_timer(l->on_retry, RETRY_US);
 }
 
-static LOOP_CALLBACK(on_retry) {
+static LOOP_CALLBACK(loop_on_retry) {
     loop *l = arg;
     if (l->listener != NULL) {
         evconnlistener_enable(l->listener);
@@ -42,7 +42,7 @@ static LOOP_CALLBACK(on_retry) {
 
 /* ---- the engine's events: one wake-up for all that a step produced ---- */
 
-static LOOP_CALLBACK(on_queue) {
+static LOOP_CALLBACK(loop_on_queue) {
     loop *l = arg;
     quire_event ev;
     while (quire_queue_next(l->queue, &ev)) {
@@ -56,12 +56,12 @@ static LOOP_CALLBACK(on_queue) {
 
 /* ---- what the log says of the whole server: the first loop's ---- */
 
-static bool is_first(const loop *l) {
+static bool loop_is_first(const loop *l) {
     return l == l->server->loops;
 }
 
 /* A line for each tier whose errors have become more. */
-static void log_tiers(server *s) {
+static void loop_log_tiers(server *s) {
     static const char *const names[3] = {"host", "file", "redis"};
     quire_stats st;
     quire_engine_stats(s->engine, &st);
@@ -77,22 +77,22 @@ static void log_tiers(server *s) {
     }
 }
 
-static LOOP_CALLBACK(on_look) {
+static LOOP_CALLBACK(loop_on_look) {
     loop *l = arg;
-    log_tiers(l->server);
+    loop_log_tiers(l->server);
     if (l->stops_seen == 1) {
         log_line(LOG_INFO, "draining: requests left: %lld", (long long)loop_count_busy(l->server));
     }
 }
 
-static bool start_looking(loop *l) {
-    l->on_look = event_new(l->base, -1, EV_PERSIST, on_look, l);
+static bool loop_start_looking(loop *l) {
+    l->on_look = event_new(l->base, -1, EV_PERSIST, loop_on_look, l);
     return l->on_look != NULL && event_add(l->on_look, &(struct timeval){.tv_sec = LOOK_S}) == 0;
 }
 
-static void log_stop_stage(const loop *l, int stage) {
+static void loop_log_stop_stage(const loop *l, int stage) {
     long long n = loop_count_busy(l->server);
-    if (!is_first(l)) {
+    if (!loop_is_first(l)) {
         return;
     }
     if (stage == 1) {
@@ -106,16 +106,16 @@ static void log_stop_stage(const loop *l, int stage) {
 
 /* ---- shutting down ---- */
 
-static void stop_accepting(loop *l) {
+static void loop_stop_accepting(loop *l) {
     if (l->listener != NULL) {
         evconnlistener_free(l->listener);
         l->listener = NULL;
     }
 }
 
-static void drain(loop *l) {
-    stop_accepting(l);
-    if (is_first(l)) {
+static void loop_drain(loop *l) {
+    loop_stop_accepting(l);
+    if (loop_is_first(l)) {
         /* refuses further clients at once, which would wait for the end of the drain */
         shutdown(l->server->listen_fd, SHUT_RD);
     }
@@ -127,7 +127,7 @@ static void drain(loop *l) {
 }
 
 /* Cancels what still runs and sends errors to its clients. */
-static void cut_short(loop *l) {
+static void loop_cut_short(loop *l) {
     for (conn *c = l->conns, *next; c != NULL; c = next) {
         next = c->next;
         conn_shut_down(c);
@@ -136,14 +136,14 @@ static void cut_short(loop *l) {
 }
 
 /* Advances the shutdown by one stage: 1 drain, 2 cancel, 3 leave. */
-static void go_to_stop(loop *l, int stop) {
+static void loop_go_to_stop(loop *l, int stop) {
     while (l->stops_seen < stop && l->stops_seen < 3) {
         l->stops_seen++;
-        log_stop_stage(l, l->stops_seen);
+        loop_log_stop_stage(l, l->stops_seen);
         if (l->stops_seen == 1) {
-            drain(l);
+            loop_drain(l);
         } else if (l->stops_seen == 2) {
-            cut_short(l);
+            loop_cut_short(l);
         } else {
             event_base_loopbreak(l->base);
         }
@@ -153,7 +153,7 @@ static void go_to_stop(loop *l, int stop) {
     }
 }
 
-static LOOP_CALLBACK(on_wake) {
+static LOOP_CALLBACK(loop_on_wake) {
     loop *l = arg;
     wake_wait(&l->bell, 0);
     orders_take(l);
@@ -161,17 +161,17 @@ static LOOP_CALLBACK(on_wake) {
     if (l->queue == NULL && atomic_load(&l->server->stops_waiting)) {
         event_base_loopbreak(l->base);
     }
-    go_to_stop(l, atomic_load(&l->server->stops));
+    loop_go_to_stop(l, atomic_load(&l->server->stops));
 }
 
-static LOOP_CALLBACK(on_deadline) {
+static LOOP_CALLBACK(loop_on_deadline) {
     loop *l = arg;
-    go_to_stop(l, l->stops_seen + 1);
+    loop_go_to_stop(l, l->stops_seen + 1);
 }
 
 /* ---- opening and closing ---- */
 
-static struct event_base *new_base(void) {
+static struct event_base *loop_new_base(void) {
     struct event_config *config = event_config_new();
     struct event_base *base = NULL;
     if (config != NULL) {
@@ -186,30 +186,30 @@ quire_err loop_open(loop *l, server *s) {
     *l = (loop){.server = s, .random = rng_os_seed()};
     TRY(wake_init(&l->bell));
     quire_err e = http_stats_open(&l->http);
-    l->base = e == QUIRE_OK ? new_base() : NULL;
+    l->base = e == QUIRE_OK ? loop_new_base() : NULL;
     if (l->base == NULL) {
         loop_close(l);
         return e == QUIRE_OK ? QUIRE_NO_MEMORY : e;
     }
     e = watch_open(l);
-    l->listener = evconnlistener_new(l->base, on_accept, l, LEV_OPT_CLOSE_ON_EXEC, 0, s->listen_fd);
-    l->on_wake = event_new(l->base, l->bell.fd, EV_READ | EV_PERSIST, on_wake, l);
-    l->on_deadline = evtimer_new(l->base, on_deadline, l);
-    l->on_retry = evtimer_new(l->base, on_retry, l);
+    l->listener = evconnlistener_new(l->base, loop_on_accept, l, LEV_OPT_CLOSE_ON_EXEC, 0, s->listen_fd);
+    l->on_wake = event_new(l->base, l->bell.fd, EV_READ | EV_PERSIST, loop_on_wake, l);
+    l->on_deadline = evtimer_new(l->base, loop_on_deadline, l);
+    l->on_retry = evtimer_new(l->base, loop_on_retry, l);
     if (e != QUIRE_OK || l->listener == NULL || l->on_wake == NULL || l->on_deadline == NULL ||
         l->on_retry == NULL || !body_turns_open(&l->turns, l->base) || event_add(l->on_wake, NULL) != 0) {
         loop_close(l);
         return QUIRE_NO_MEMORY;
     }
-    evconnlistener_set_error_cb(l->listener, on_accept_failed);
+    evconnlistener_set_error_cb(l->listener, loop_on_accept_failed);
     return QUIRE_OK;
 }
 
 quire_err loop_attach(loop *l) {
     TRY(quire_queue_open(l->server->engine, &l->queue));
-    l->on_queue = event_new(l->base, quire_queue_fd(l->queue), EV_READ | EV_PERSIST, on_queue, l);
+    l->on_queue = event_new(l->base, quire_queue_fd(l->queue), EV_READ | EV_PERSIST, loop_on_queue, l);
     bool is_added = l->on_queue != NULL && event_add(l->on_queue, NULL) == 0;
-    return is_added && (!is_first(l) || start_looking(l)) ? QUIRE_OK : QUIRE_NO_MEMORY;
+    return is_added && (!loop_is_first(l) || loop_start_looking(l)) ? QUIRE_OK : QUIRE_NO_MEMORY;
 }
 
 void loop_close(loop *l) {
@@ -217,7 +217,7 @@ void loop_close(loop *l) {
         conn_close(l->conns);
     }
     orders_shut(l);
-    stop_accepting(l);
+    loop_stop_accepting(l);
     watch_shut(l);
     struct event *events[] = {l->on_queue, l->on_wake, l->on_deadline, l->on_retry, l->on_look};
     for (size_t i = 0; i < sizeof(events) / sizeof(events[0]); i++) {

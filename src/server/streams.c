@@ -13,19 +13,19 @@
 #include "server/routes.h"
 
 /* The commands. */
-static const order_kind fork_kind, rollback_kind, steer_kind;
+static const order_kind stream_forking, stream_rolling_back, stream_steering;
 
 /* Limits of a command, which a loop's thread parses: as many ids as a long context has,
  * in milliseconds. */
-static const json_limits limits = {.max_depth = 64,
-                                   .max_values = (size_t)1 << 18,
-                                   .max_containers = (size_t)1 << 12,
-                                   .max_names = (size_t)1 << 12};
+static const json_limits stream_limits = {.max_depth = 64,
+                                          .max_values = (size_t)1 << 18,
+                                          .max_containers = (size_t)1 << 12,
+                                          .max_names = (size_t)1 << 12};
 
 /* ---- sending an order ---- */
 
 /* Reads an integer member; false when it is something else. */
-static bool read_int(const json_value *body, const char *name, int32_t *out, quire_error *err) {
+static bool stream_read_int(const json_value *body, const char *name, int32_t *out, quire_error *err) {
     if (!json_has(body, name)) {
         return true;
     }
@@ -39,7 +39,7 @@ static bool read_int(const json_value *body, const char *name, int32_t *out, qui
     return true;
 }
 
-static quire_err take_ids(loop_order *o, const json_value *v, quire_error *err) {
+static quire_err stream_take_ids(loop_order *o, const json_value *v, quire_error *err) {
     o->n_ids = json_is(v, JSON_KIND_ARRAY) ? json_length(v) : 0;
     o->ids = mem_new(o->n_ids, sizeof *o->ids);
     bool valid = json_is(v, JSON_KIND_ARRAY) && o->ids != NULL;
@@ -54,14 +54,14 @@ static quire_err take_ids(loop_order *o, const json_value *v, quire_error *err) 
 }
 
 /* Reads the replacement of the tail: a text or ids. */
-static quire_err take_tail(loop_order *o, quire_error *err) {
+static quire_err stream_take_tail(loop_order *o, quire_error *err) {
     const json_value *text = json_get(o->body, "text"), *ids = json_get(o->body, "tokens");
     if ((text == NULL) == (ids == NULL)) {
         return err_set_param(err, QUIRE_BAD_REQUEST, "text",
                              "give the new tail as text or as tokens, one of the two");
     }
     if (ids != NULL) {
-        return take_ids(o, ids, err);
+        return stream_take_ids(o, ids, err);
     }
     if (!json_is(text, JSON_KIND_TEXT)) {
         return err_set_param(err, QUIRE_BAD_REQUEST, "text", "text must be a string");
@@ -73,7 +73,7 @@ static quire_err take_tail(loop_order *o, quire_error *err) {
 
 /* Writes the members that are fields of a request, as a JSON object in *out; nothing
  * where there are none. */
-static quire_err write_fields(const json_value *body, strbuf *out) {
+static quire_err stream_write_fields(const json_value *body, strbuf *out) {
     static const char *const own[] = {"index", "position", "text", "tokens"};
     json_out o = {.to = out};
     json_begin(&o, '{');
@@ -95,7 +95,7 @@ static quire_err write_fields(const json_value *body, strbuf *out) {
 
 /* Refuses members that only steer accepts, because they have no meaning for the other
  * commands. */
-static quire_err refuse_tail(const loop_order *o, quire_error *err) {
+static quire_err stream_refuse_tail(const loop_order *o, quire_error *err) {
     const char *given = json_get(o->body, "text") != NULL     ? "text"
                         : json_get(o->body, "tokens") != NULL ? "tokens"
                                                               : NULL;
@@ -104,9 +104,9 @@ static quire_err refuse_tail(const loop_order *o, quire_error *err) {
                                          "%s is given; only a steer takes a new tail", given);
 }
 
-static quire_err read_order(loop_order *o, const char *text, size_t n, quire_error *err) {
+static quire_err stream_read_order(loop_order *o, const char *text, size_t n, quire_error *err) {
     json_fault fault;
-    if (json_read((str){text, n}, &limits, JSON_WIDE_KEPT, &o->body, &fault) != QUIRE_OK) {
+    if (json_read((str){text, n}, &stream_limits, JSON_WIDE_KEPT, &o->body, &fault) != QUIRE_OK) {
         return err_set_param(err, QUIRE_BAD_REQUEST, "body", "the body is not valid JSON at byte %zu: %s",
                              fault.at, fault.what);
     }
@@ -114,24 +114,25 @@ static quire_err read_order(loop_order *o, const char *text, size_t n, quire_err
         return err_set_param(err, QUIRE_BAD_REQUEST, "body", "the body must be a JSON object");
     }
     o->position = QUIRE_HERE;
-    if (!read_int(o->body, "index", &o->index, err) || !read_int(o->body, "position", &o->position, err)) {
+    if (!stream_read_int(o->body, "index", &o->index, err) ||
+        !stream_read_int(o->body, "position", &o->position, err)) {
         return err->code;
     }
-    if (o->kind == &rollback_kind && o->position == QUIRE_HERE) {
+    if (o->kind == &stream_rolling_back && o->position == QUIRE_HERE) {
         return err_set_param(err, QUIRE_BAD_REQUEST, "position",
                              "position is missing; it counts tokens from the start of the prompt");
     }
-    TRY(o->kind == &steer_kind ? take_tail(o, err) : refuse_tail(o, err));
-    quire_err e = write_fields(o->body, &o->fields);
+    TRY(o->kind == &stream_steering ? stream_take_tail(o, err) : stream_refuse_tail(o, err));
+    quire_err e = stream_write_fields(o->body, &o->fields);
     return e == QUIRE_OK ? e : err_set(err, e, -1, "out of memory");
 }
 
 /* Reads the path's parameter, {id}/{verb}, and the tenant of the request. */
-static bool read_path(const conn *c, loop_order *o) {
+static bool stream_read_path(const conn *c, loop_order *o) {
     static const struct {
         const char *name;
         const order_kind *kind;
-    } verbs[] = {{"fork", &fork_kind}, {"rollback", &rollback_kind}, {"steer", &steer_kind}};
+    } verbs[] = {{"fork", &stream_forking}, {"rollback", &stream_rolling_back}, {"steer", &stream_steering}};
     const char *id = c->parameter.p, *end = id + c->parameter.n, *slash = memchr(id, '/', (size_t)(end - id));
     if (slash == NULL || (size_t)(slash - id) >= sizeof o->id) {
         return false;
@@ -157,7 +158,7 @@ void streams_post(conn *c) {
         return;
     }
     const strbuf *body = &c->request.body;
-    if (!read_path(c, o)) {
+    if (!stream_read_path(c, o)) {
         order_drop(o);
         conn_reply_error(c, 404, NULL,
                          "a command to a stream is POST /v1/streams/ID/fork, /v1/streams/ID/rollback or "
@@ -165,7 +166,7 @@ void streams_post(conn *c) {
                          NULL);
         return;
     }
-    quire_err e = read_order(o, body->n > 0 ? body->p : "", body->n, &err);
+    quire_err e = stream_read_order(o, body->n > 0 ? body->p : "", body->n, &err);
     e = e == QUIRE_OK && o->to == NULL
             ? err_set(&err, QUIRE_NOT_FOUND, -1, "there is no running stream of this id")
             : e;
@@ -180,7 +181,7 @@ void streams_post(conn *c) {
 /* ---- on the stream's loop ---- */
 
 /* Finds the stream of that id, if it is the tenant's. */
-static response *find(const loop *l, const loop_order *o) {
+static response *stream_find(const loop *l, const loop_order *o) {
     for (const conn *c = l->conns; c != NULL; c = c->next) {
         response *a = response_of(c);
         if (a != NULL && a->started && strcmp(a->id, o->id) == 0) {
@@ -192,29 +193,29 @@ static response *find(const loop *l, const loop_order *o) {
     return NULL;
 }
 
-static quire_err run_fork(loop_order *o, const response *a) {
+static quire_err stream_run_fork(loop_order *o, const response *a) {
     TRY(quire_stream_fork(a->stream, o->index, o->position, &o->fork, &o->err));
     return o->fields.n > 0 ? quire_request_set_all(o->fork, o->fields.p, o->fields.n, &o->err) : QUIRE_OK;
 }
 
 /* Runs what can be done at once; a rollback or steer returns with its event. */
-static void run_order(loop *l, loop_order *o) {
-    response *a = find(l, o);
+static void stream_run_order(loop *l, loop_order *o) {
+    response *a = stream_find(l, o);
     quire_err e;
     if (a == NULL) {
         e = err_set(&o->err, QUIRE_NOT_FOUND, -1, "there is no running stream of this id");
-    } else if (o->kind == &fork_kind) {
-        e = run_fork(o, a);
+    } else if (o->kind == &stream_forking) {
+        e = stream_run_fork(o, a);
     } else if (conn_unsent(a->conn) >= l->server->options.max_output_bytes) {
         e = err_set(&o->err, QUIRE_BUSY, -1,
                     "the stream's client is behind with reading; try again when it has read");
-    } else if (o->kind == &rollback_kind) {
+    } else if (o->kind == &stream_rolling_back) {
         e = quire_stream_rollback(a->stream, o->index, o->position, o->fields.p, o->fields.n, &o->err);
     } else {
         quire_tail tail = {.text = o->text, .n_text = o->n_text, .ids = o->ids, .n_ids = o->n_ids};
         e = quire_stream_steer(a->stream, o->index, o->position, &tail, o->fields.p, o->fields.n, &o->err);
     }
-    if (e == QUIRE_OK && o->kind != &fork_kind) {
+    if (e == QUIRE_OK && o->kind != &stream_forking) {
         a->choices[o->index].order = o; /* the API takes one at a time */
     } else {
         order_send_back(o);
@@ -223,23 +224,23 @@ static void run_order(loop *l, loop_order *o) {
 
 /* ---- back on the sender's loop ---- */
 
-static void reply_done(conn *c, loop_order *o) {
+static void stream_reply_done(conn *c, loop_order *o) {
     json_out out = conn_begin_json(c);
     json_begin(&out, '{');
     json_cstr(json_name(&out, "id"), o->id);
-    json_cstr(json_name(&out, "object"), o->kind == &steer_kind ? "stream.steer" : "stream.rollback");
+    json_cstr(json_name(&out, "object"), o->kind == &stream_steering ? "stream.steer" : "stream.rollback");
     json_int(json_name(&out, "index"), o->index);
     json_int(json_name(&out, "position"), o->position);
     json_end(&out, '}');
     conn_reply_json(c, &out, NULL);
 }
 
-static void reply_fork(conn *c, loop_order *o) {
+static void stream_reply_fork(conn *c, loop_order *o) {
     quire_request *r = o->fork;
     o->fork = NULL;
     response_start(c, r);
 }
 
-static const order_kind fork_kind = {.run = run_order, .reply = reply_fork};
-static const order_kind rollback_kind = {.run = run_order, .reply = reply_done};
-static const order_kind steer_kind = {.run = run_order, .reply = reply_done};
+static const order_kind stream_forking = {.run = stream_run_order, .reply = stream_reply_fork};
+static const order_kind stream_rolling_back = {.run = stream_run_order, .reply = stream_reply_done};
+static const order_kind stream_steering = {.run = stream_run_order, .reply = stream_reply_done};

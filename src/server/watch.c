@@ -38,7 +38,7 @@ typedef struct watch {
 
 /* ---- requesting a state ---- */
 
-static void ask(loop *l) {
+static void watch_ask(loop *l) {
     watch *h = l->watch;
     uint64_t after = UINT64_MAX;
     int32_t page = PAGE_NONE;
@@ -52,7 +52,7 @@ static void ask(loop *l) {
 }
 
 /* True when the engine has done anything since the last request. */
-static bool has_changed(const loop *l) {
+static bool watch_has_changed(const loop *l) {
     const quire_stats *b = &l->watch->before;
     quire_stats s;
     quire_engine_stats(l->server->engine, &s);
@@ -62,7 +62,7 @@ static bool has_changed(const loop *l) {
 }
 
 /* Frees a watcher whose connection closes or has its response. */
-static void remove_watcher(watcher *w) {
+static void watcher_remove(watcher *w) {
     watch *h = w->conn->loop->watch;
     for (watcher **p = &h->first; *p != NULL; p = &(*p)->next) {
         if (*p == w) {
@@ -77,7 +77,7 @@ static void remove_watcher(watcher *w) {
 
 /* ---- sending ---- */
 
-static void write_text(const void *context, const int32_t *tokens, int32_t n, json_out *o) {
+static void watch_write_text(const void *context, const int32_t *tokens, int32_t n, json_out *o) {
     quire_error err;
     char *text = NULL;
     size_t n_text = 0;
@@ -91,7 +91,7 @@ static void write_text(const void *context, const int32_t *tokens, int32_t n, js
 
 /* The operator sees everything; without keys everyone sees everything except texts; a
  * tenant sees its own. */
-static pool_viewer viewer_of(const conn *c, const pool_text *text) {
+static pool_viewer watcher_viewer(const conn *c, const pool_text *text) {
     const server *s = c->loop->server;
     return (pool_viewer){.key = s->pool_key,
                          .text = c->is_operator ? text : NULL,
@@ -100,7 +100,7 @@ static pool_viewer viewer_of(const conn *c, const pool_text *text) {
 
 /* The state as `who` may see it; a state that several watchers may see is written
  * once. */
-static str state_text(loop *l, const quire_kv_view *v, const pool_viewer *who) {
+static str watch_state_text(loop *l, const quire_kv_view *v, const pool_viewer *who) {
     watch *h = l->watch;
     strbuf *b = who->owner != NULL ? &h->own : &h->text[who->text != NULL];
     if (who->owner != NULL) {
@@ -118,10 +118,10 @@ static str state_text(loop *l, const quire_kv_view *v, const pool_viewer *who) {
 }
 
 /* Sends w the state. A watcher of one state is then gone. */
-static void send_state(loop *l, const quire_kv_view *v, watcher *w, int64_t now_us) {
-    pool_text text = {write_text, l->server->engine};
-    pool_viewer who = viewer_of(w->conn, &text);
-    str state = state_text(l, v, &who);
+static void watcher_send_state(loop *l, const quire_kv_view *v, watcher *w, int64_t now_us) {
+    pool_text text = {watch_write_text, l->server->engine};
+    pool_viewer who = watcher_viewer(w->conn, &text);
+    str state = watch_state_text(l, v, &who);
     json_out o = conn_begin_json(w->conn);
     json_raw(&o, w->kind == WATCH_STREAM ? "data: {" : "{");
     if (o.err == QUIRE_OK && state.n > 0) {
@@ -136,7 +136,7 @@ static void send_state(loop *l, const quire_kv_view *v, watcher *w, int64_t now_
         return;
     }
     if (w->kind != WATCH_STREAM) {
-        remove_watcher(w);
+        watcher_remove(w);
         conn_reply_json(c, &o, no_store);
         return;
     }
@@ -147,16 +147,16 @@ static void send_state(loop *l, const quire_kv_view *v, watcher *w, int64_t now_
     conn_stream_add(c, (str){l->scratch.p, l->scratch.n});
 }
 
-static void send_page(const loop *l, const quire_kv_view *v, watcher *w) {
+static void watcher_send_page(const loop *l, const quire_kv_view *v, watcher *w) {
     conn *c = w->conn;
-    pool_text text = {write_text, l->server->engine};
+    pool_text text = {watch_write_text, l->server->engine};
     json_out o = conn_begin_json(c);
-    remove_watcher(w);
+    watcher_remove(w);
     pool_json_page(v, &text, &o);
     conn_reply_json(c, &o, no_store);
 }
 
-static LOOP_CALLBACK(on_view) {
+static LOOP_CALLBACK(watch_on_view) {
     loop *l = arg;
     watch *h = l->watch;
     const quire_kv_view *v = quire_pool_view_get(h->view);
@@ -171,20 +171,20 @@ static LOOP_CALLBACK(on_view) {
     for (watcher *w = h->first, *next; w != NULL; w = next) {
         next = w->next;
         if (w->kind == WATCH_PAGE && w->page == v->page) {
-            send_page(l, v, w);
+            watcher_send_page(l, v, w);
         } else if (w->kind == WATCH_PAGE) {
             again = true;
         } else if (conn_unsent(w->conn) > 0 && w->started) {
             w->behind = true;
         } else {
-            send_state(l, v, w, now_us);
+            watcher_send_state(l, v, w, now_us);
         }
     }
     int64_t spent_us = clock_us() - now_us;
     int64_t pause_us = spent_us * SPARE > TICK_US ? spent_us * SPARE : TICK_US;
     h->next_us = now_us + pause_us;
     if (again) {
-        ask(l);
+        watch_ask(l);
     } else if (h->first != NULL) {
         loop_set_timer(h->on_tick, pause_us);
     }
@@ -192,7 +192,7 @@ static LOOP_CALLBACK(on_view) {
 
 /* Sends a comment to watchers that have received nothing for long, so that proxies keep
  * the connection open. */
-static void beat(watch *h, int64_t now_us) {
+static void watch_beat(watch *h, int64_t now_us) {
     for (watcher *w = h->first, *next; w != NULL; w = next) {
         next = w->next;
         if (w->kind == WATCH_STREAM && w->started && now_us - w->spoke_us > BEAT_US &&
@@ -203,7 +203,7 @@ static void beat(watch *h, int64_t now_us) {
     }
 }
 
-static LOOP_CALLBACK(on_tick) {
+static LOOP_CALLBACK(watch_on_tick) {
     loop *l = arg;
     watch *h = l->watch;
     bool behind = false;
@@ -213,11 +213,11 @@ static LOOP_CALLBACK(on_tick) {
     for (const watcher *w = h->first; w != NULL; w = w->next) {
         behind = behind || !w->started || (w->behind && conn_unsent(w->conn) == 0);
     }
-    if (behind || has_changed(l)) {
-        ask(l);
+    if (behind || watch_has_changed(l)) {
+        watch_ask(l);
         return;
     }
-    beat(h, clock_us());
+    watch_beat(h, clock_us());
     if (h->first != NULL) {
         loop_set_timer(h->on_tick, TICK_US);
     }
@@ -228,18 +228,18 @@ static LOOP_CALLBACK(on_tick) {
 quire_err watch_open(loop *l) {
     l->watch = mem_new(1, sizeof *l->watch);
     TRY(mem_check(l->watch));
-    l->watch->on_tick = evtimer_new(l->base, on_tick, l);
+    l->watch->on_tick = evtimer_new(l->base, watch_on_tick, l);
     return l->watch->on_tick != NULL ? QUIRE_OK : QUIRE_NO_MEMORY;
 }
 
 /* Opens the view for the first watcher. */
-static quire_err open_view(loop *l) {
+static quire_err watch_open_view(loop *l) {
     watch *h = l->watch;
     if (h->view != NULL) {
         return QUIRE_OK;
     }
     TRY(quire_pool_view_open(l->server->engine, &h->view));
-    h->on_view = event_new(l->base, quire_pool_view_fd(h->view), EV_READ | EV_PERSIST, on_view, l);
+    h->on_view = event_new(l->base, quire_pool_view_fd(h->view), EV_READ | EV_PERSIST, watch_on_view, l);
     if (h->on_view == NULL || event_add(h->on_view, NULL) != 0) {
         loop_free_event(h->on_view);
         quire_pool_view_close(h->view);
@@ -267,24 +267,24 @@ void watch_shut(loop *l) {
 
 /* ---- watchers ---- */
 
-static void close_watcher(conn *c) {
-    remove_watcher(c->pending_of);
+static void watcher_close(conn *c) {
+    watcher_remove(c->pending_of);
 }
 
-static void end_stream(conn *c, const api_error *why) {
+static void watcher_end(conn *c, const api_error *why) {
     (void)why;
-    remove_watcher(c->pending_of);
+    watcher_remove(c->pending_of);
     conn_stream_end(c);
 }
 
-static const pending_kind stream_pending = {
-    .close = close_watcher, .end = end_stream, .ends_at_drain = true, .is_endless = true};
-static const pending_kind reply_pending = {.close = close_watcher, .ends_at_drain = true};
+static const pending_kind watcher_stream = {
+    .close = watcher_close, .end = watcher_end, .ends_at_drain = true, .is_endless = true};
+static const pending_kind watcher_reply = {.close = watcher_close, .ends_at_drain = true};
 
 /* Adds a watcher and schedules a state for it. False on a failure: c has its response
  * then. A stream waits for its turn, so that opening and closing streams costs the engine
  * no more than one stream. */
-static bool add(conn *c, watch_kind kind, int32_t page) {
+static bool watch_add(conn *c, watch_kind kind, int32_t page) {
     loop *l = c->loop;
     watch *h = l->watch;
     if (h->n == WATCH_MAX) {
@@ -293,7 +293,7 @@ static bool add(conn *c, watch_kind kind, int32_t page) {
                          "Retry-After: 5\r\n");
         return false;
     }
-    watcher *w = open_view(l) == QUIRE_OK ? mem_new(1, sizeof *w) : NULL;
+    watcher *w = watch_open_view(l) == QUIRE_OK ? mem_new(1, sizeof *w) : NULL;
     if (w == NULL) {
         conn_reply_error(c, 500, NULL, "out of memory", NULL);
         return false;
@@ -301,7 +301,7 @@ static bool add(conn *c, watch_kind kind, int32_t page) {
     *w = (watcher){.conn = c, .next = h->first, .kind = kind, .page = page};
     h->first = w;
     h->n++;
-    c->pending = kind == WATCH_STREAM ? &stream_pending : &reply_pending;
+    c->pending = kind == WATCH_STREAM ? &watcher_stream : &watcher_reply;
     c->pending_of = w;
     if (!h->asked) {
         int64_t wait_us = h->next_us - clock_us();
@@ -311,15 +311,15 @@ static bool add(conn *c, watch_kind kind, int32_t page) {
 }
 
 void watch_stream(conn *c) {
-    if (add(c, WATCH_STREAM, PAGE_NONE)) {
+    if (watch_add(c, WATCH_STREAM, PAGE_NONE)) {
         conn_stream_begin(c, "text/event-stream; charset=utf-8");
     }
 }
 
 void watch_state(conn *c) {
-    (void)add(c, WATCH_STATE, PAGE_NONE);
+    (void)watch_add(c, WATCH_STATE, PAGE_NONE);
 }
 
 void watch_page(conn *c, int32_t page) {
-    (void)add(c, WATCH_PAGE, page);
+    (void)watch_add(c, WATCH_PAGE, page);
 }

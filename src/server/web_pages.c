@@ -34,8 +34,8 @@ str page_body(const web_page *p) {
 
 /* Adds the directive with 'sha256-...' of the text between an opening tag and its end;
  * nothing where html has no such tag. */
-static quire_err add_hash(strbuf *to, const char *html, const char *directive, const char *open,
-                          const char *close) {
+static quire_err page_add_hash(strbuf *to, const char *html, const char *directive, const char *open,
+                               const char *close) {
     uint8_t digest[SHA256_BYTES], text[64];
     const char *from = strstr(html, open);
     const char *end = from == NULL ? NULL : strstr(from, close);
@@ -53,8 +53,8 @@ quire_err page_write_headers(const char *html, strbuf *to) {
         to,
         "Content-Security-Policy: default-src 'none'; connect-src 'self'; img-src data:; base-uri 'none'; "
         "form-action 'none'; frame-ancestors 'none'"));
-    TRY(add_hash(to, html, "script-src", "<script>", "</script>"));
-    TRY(add_hash(to, html, "style-src", "<style>", "</style>"));
+    TRY(page_add_hash(to, html, "script-src", "<script>", "</script>"));
+    TRY(page_add_hash(to, html, "style-src", "<style>", "</style>"));
     return strbuf_add_str(
         to,
         "\r\nX-Content-Type-Options: nosniff\r\nReferrer-Policy: no-referrer\r\nCache-Control: no-cache\r\n");
@@ -105,7 +105,7 @@ static const struct {
 enum { N_LINKS = sizeof links / sizeof *links };
 
 /* True for a host and port in plain characters, which mean nothing to HTML or a shell. */
-static bool is_plain_host(str host) {
+static bool home_is_plain_host(str host) {
     bool is = host.n > 0 && host.n < 256 && host_parse(host, NULL) != HOST_MALFORMED;
     for (size_t i = 0; is && i < host.n; i++) {
         is = isalnum((unsigned char)host.p[i]) || (host.p[i] != '\0' && strchr(".-:_[]", host.p[i]) != NULL);
@@ -115,8 +115,8 @@ static bool is_plain_host(str host) {
 
 /* "http://HOST/v1", by the name that the client has for this server. A strange name is
  * not repeated. */
-static quire_err add_base_url(const server *s, str host, strbuf *to) {
-    if (is_plain_host(host)) {
+static quire_err home_add_base_url(const server *s, str host, strbuf *to) {
+    if (home_is_plain_host(host)) {
         return strbuf_addf(to, "http://%.*s/v1", (int)host.n, host.p);
     }
     return s->socket_file != NULL ? strbuf_add_str(to, "http://localhost/v1")
@@ -124,7 +124,7 @@ static quire_err add_base_url(const server *s, str host, strbuf *to) {
 }
 
 /* Appends a text between single quotes of a shell. */
-static quire_err add_shell_text(strbuf *to, const strbuf *text) {
+static quire_err home_add_shell_text(strbuf *to, const strbuf *text) {
     TRY(strbuf_add_char(to, '\''));
     for (size_t i = 0; i < text->n; i++) {
         TRY(text->p[i] == '\'' ? strbuf_add_str(to, "'\\''") : strbuf_add_char(to, text->p[i]));
@@ -132,7 +132,7 @@ static quire_err add_shell_text(strbuf *to, const strbuf *text) {
     return strbuf_add_char(to, '\'');
 }
 
-static quire_err write_curl(const server *s, str host, strbuf *out) {
+static quire_err home_write_curl(const server *s, str host, strbuf *out) {
     strbuf body = {0};
     json_out o = {.to = &body};
     json_begin(&o, '{');
@@ -142,17 +142,17 @@ static quire_err write_curl(const server *s, str host, strbuf *out) {
     quire_err e = o.err;
     e = e == QUIRE_OK ? strbuf_add_str(out, s->socket_file != NULL ? "curl --unix-socket FILE " : "curl ")
                       : e;
-    e = e == QUIRE_OK ? add_base_url(s, host, out) : e;
+    e = e == QUIRE_OK ? home_add_base_url(s, host, out) : e;
     e = e == QUIRE_OK ? strbuf_add_str(out, "/chat/completions -H 'Content-Type: application/json' ") : e;
     e = e == QUIRE_OK && auth_required(s->keys) ? strbuf_add_str(out, "-H \"Authorization: Bearer $KEY\" ")
                                                 : e;
     e = e == QUIRE_OK ? strbuf_add_str(out, "-d ") : e;
-    e = e == QUIRE_OK ? add_shell_text(out, &body) : e;
+    e = e == QUIRE_OK ? home_add_shell_text(out, &body) : e;
     strbuf_deinit(&body);
     return e;
 }
 
-static quire_err add_escaped(strbuf *to, const char *text) {
+static quire_err home_add_escaped(strbuf *to, const char *text) {
     for (; *text != '\0'; text++) {
         const char *entity = *text == '&'   ? "&amp;"
                              : *text == '<' ? "&lt;"
@@ -165,7 +165,7 @@ static quire_err add_escaped(strbuf *to, const char *text) {
 }
 
 /* "3 d 04:05:06" */
-static quire_err add_uptime(strbuf *to, int64_t s) {
+static quire_err home_add_uptime(strbuf *to, int64_t s) {
     if (s >= 86400) {
         TRY(strbuf_addf(to, "%" PRId64 " d ", s / 86400));
     }
@@ -173,20 +173,20 @@ static quire_err add_uptime(strbuf *to, int64_t s) {
 }
 
 /* What a client is given: the base URL, and a request to try. */
-static quire_err add_first_steps(const server *s, const home_request *r, strbuf *to) {
+static quire_err home_add_first_steps(const server *s, const home_request *r, strbuf *to) {
     strbuf text = {0};
-    quire_err e = add_base_url(s, r->host, &text);
+    quire_err e = home_add_base_url(s, r->host, &text);
     e = e == QUIRE_OK ? strbuf_add_str(to, "<p>Base URL for OpenAI's clients: <code>") : e;
-    e = e == QUIRE_OK ? add_escaped(to, text.p) : e;
+    e = e == QUIRE_OK ? home_add_escaped(to, text.p) : e;
     strbuf_clear(&text);
-    e = e == QUIRE_OK ? write_curl(s, r->host, &text) : e;
+    e = e == QUIRE_OK ? home_write_curl(s, r->host, &text) : e;
     e = e == QUIRE_OK ? strbuf_add_str(to, "</code></p>\n<pre>") : e;
-    e = e == QUIRE_OK ? add_escaped(to, text.p) : e;
+    e = e == QUIRE_OK ? home_add_escaped(to, text.p) : e;
     strbuf_deinit(&text);
     return e == QUIRE_OK ? strbuf_add_str(to, "</pre>\n") : e;
 }
 
-static quire_err add_paths(const home_request *r, strbuf *to) {
+static quire_err home_add_paths(const home_request *r, strbuf *to) {
     const char *path;
     TRY(strbuf_add_str(to, "<p>All paths:"));
     for (size_t i = 0; (path = r->known(i)) != NULL; i++) {
@@ -201,21 +201,21 @@ quire_err home_write_html(const server *s, const home_request *r, strbuf *to) {
     TRY(strbuf_add_str(to,
                        "<!doctype html>\n<html lang=\"en\">\n<meta charset=\"utf-8\">\n<title>" TITLE
                        "</title>\n<style>" STYLE "</style>\n<h1>" TITLE "</h1>\n<dl>\n<dt>model</dt><dd>"));
-    TRY(add_escaped(to, s->model_name));
+    TRY(home_add_escaped(to, s->model_name));
     TRY(strbuf_add_str(to, "</dd>\n<dt>version</dt><dd>" QUIRE_VERSION "</dd>\n<dt>uptime</dt><dd>"));
-    TRY(add_uptime(to, clock_unix_s() - s->started_s));
+    TRY(home_add_uptime(to, clock_unix_s() - s->started_s));
     TRY(strbuf_addf(to,
                     "</dd>\n<dt>sequences running</dt><dd>%" PRId64 "</dd>\n<dt>waiting</dt><dd>%" PRId64
                     "</dd>\n</dl>\n",
                     (int64_t)st.n_requests_running, (int64_t)st.n_requests_waiting));
-    TRY(add_first_steps(s, r, to));
+    TRY(home_add_first_steps(s, r, to));
     TRY(strbuf_add_str(to, "<ul>\n"));
     for (int i = 0; i < N_LINKS; i++) {
         TRY(strbuf_addf(to, "<li><a href=\"%s\">%s</a>: %s</li>\n", links[i].path, links[i].path,
                         links[i].meaning));
     }
     TRY(strbuf_add_str(to, "</ul>\n"));
-    TRY(add_paths(r, to));
+    TRY(home_add_paths(r, to));
     if (auth_required(s->keys)) {
         TRY(strbuf_add_str(to, "<p>Requests below /v1 need an API key, sent as the header "
                                "<code>Authorization: Bearer KEY</code>. "
@@ -224,9 +224,9 @@ quire_err home_write_html(const server *s, const home_request *r, strbuf *to) {
     return strbuf_add_str(to, "</html>\n");
 }
 
-static void write_base_url(const server *s, str host, json_out *o) {
+static void home_write_base_url(const server *s, str host, json_out *o) {
     strbuf url = {0};
-    quire_err e = add_base_url(s, host, &url);
+    quire_err e = home_add_base_url(s, host, &url);
     o->err = o->err != QUIRE_OK ? o->err : e;
     json_cstr(json_name(o, "base_url"), url.p);
     strbuf_deinit(&url);
@@ -243,7 +243,7 @@ void home_write_json(const server *s, const home_request *r, json_out *o) {
     json_int(json_name(o, "running"), st.n_requests_running);
     json_int(json_name(o, "waiting"), st.n_requests_waiting);
     json_bool(json_name(o, "needs_key"), auth_required(s->keys));
-    write_base_url(s, r->host, o);
+    home_write_base_url(s, r->host, o);
     json_begin(json_name(o, "links"), '[');
     for (int i = 0; i < N_LINKS; i++) {
         json_cstr(json_item(o), links[i].path);
