@@ -42,23 +42,23 @@ static void body_await_job(conn *c, quire_err e, quire_parse *job) {
 
 /* ---- parsing ---- */
 
-static void body_parse_later(conn *c, quire_endpoint endpoint) {
+static void body_parse_later(conn *c) {
     strbuf body = body_hand_over(c);
     quire_parse *job = NULL;
-    quire_err e = quire_parse_start(c->loop->queue, endpoint, body.p, body.n, body_tenant(c), c, &job);
+    quire_err e = quire_parse_start(c->loop->queue, c->endpoint, body.p, body.n, body_tenant(c), c, &job);
     body_await_job(c, e, job);
 }
 
-void body_parse(conn *c, quire_endpoint endpoint) {
+void body_parse(conn *c) {
     const strbuf *body = &c->request.body;
     quire_request *r = NULL;
     quire_error err = {0};
     if (body->n > BODY_SMALL_BYTES) {
-        body_parse_later(c, endpoint);
+        body_parse_later(c);
         return;
     }
-    quire_err e =
-        quire_request_parse(c->loop->server->engine, endpoint, body->n > 0 ? body->p : "", body->n, &r, &err);
+    quire_err e = quire_request_parse(c->loop->server->engine, c->endpoint, body->n > 0 ? body->p : "",
+                                      body->n, &r, &err);
     strbuf_deinit(&c->request.body);
     if (e != QUIRE_OK) {
         conn_reply_failure(c, error_of(&err));
@@ -100,12 +100,12 @@ static void body_checked(conn *c, const quire_event *ev) {
 
 /* ---- looks ---- */
 
-bool body_look(conn *c, quire_endpoint endpoint) {
+bool body_look(conn *c) {
     assert(c->pending == NULL && c->body.state == BODY_READING);
     quire_parse *job;
     c->look_room = c->request.body.cap;
     strbuf body = body_hand_over(c);
-    if (quire_look_start(c->loop->queue, endpoint, body.p, body.n, body_tenant(c), c, &job) != QUIRE_OK) {
+    if (quire_look_start(c->loop->queue, c->endpoint, body.p, body.n, body_tenant(c), c, &job) != QUIRE_OK) {
         quire_error err;
         err_set(&err, QUIRE_NO_MEMORY, -1, "out of memory");
         conn_drop_body(c, &err);

@@ -109,24 +109,32 @@ static void body_drop(body_reader *b) {
     body_turn_leave(&b->loop->turns, &b->turn);
 }
 
-/* What an event does in a state, and the state after it; act NULL: a state does not have
- * the event. */
 static const struct body_step {
+    body_state from;
+    body_event event;
+    body_state to;
     void (*act)(body_reader *b);
-    body_state next;
-} body_steps[BODY_N_STATES][BODY_N_EVENTS] = {
-    [BODY_NONE] = {[BODY_BEGINS] = {body_begin, BODY_READING},
-                   [BODY_ENDS] = {body_do_nothing, BODY_NONE},
-                   [BODY_IS_DROPPED] = {body_drop, BODY_NONE}},
-    [BODY_READING] = {[BODY_LACKS_ROOM] = {body_wait_in_line, BODY_IN_LINE},
-                      [BODY_LOOK_BEGINS] = {body_wait_for_look, BODY_LOOKED_OVER},
-                      [BODY_ENDS] = {body_do_nothing, BODY_NONE},
-                      [BODY_IS_DROPPED] = {body_drop, BODY_NONE}},
-    [BODY_IN_LINE] =
-        {[BODY_GETS_ROOM] = {body_get_room, BODY_READING}, [BODY_IS_DROPPED] = {body_drop, BODY_NONE}},
-    [BODY_LOOKED_OVER] =
-        {[BODY_LOOK_ENDS] = {body_read_on, BODY_READING}, [BODY_IS_DROPPED] = {body_drop, BODY_NONE}},
+} body_steps[] = {
+    {BODY_NONE, BODY_BEGINS, BODY_READING, body_begin},
+    {BODY_READING, BODY_LACKS_ROOM, BODY_IN_LINE, body_wait_in_line},
+    {BODY_IN_LINE, BODY_GETS_ROOM, BODY_READING, body_get_room},
+    {BODY_READING, BODY_LOOK_BEGINS, BODY_LOOKED_OVER, body_wait_for_look},
+    {BODY_LOOKED_OVER, BODY_LOOK_ENDS, BODY_READING, body_read_on},
+    {BODY_NONE, BODY_ENDS, BODY_NONE, body_do_nothing},
+    {BODY_READING, BODY_ENDS, BODY_NONE, body_do_nothing},
+    {BODY_NONE, BODY_IS_DROPPED, BODY_NONE, body_drop},
+    {BODY_READING, BODY_IS_DROPPED, BODY_NONE, body_drop},
+    {BODY_IN_LINE, BODY_IS_DROPPED, BODY_NONE, body_drop},
+    {BODY_LOOKED_OVER, BODY_IS_DROPPED, BODY_NONE, body_drop},
 };
+
+static const struct body_step *body_find_step(body_state s, body_event e) {
+    const struct body_step *found = NULL;
+    for (size_t i = 0; i < sizeof body_steps / sizeof *body_steps; i++) {
+        found = body_steps[i].from == s && body_steps[i].event == e ? &body_steps[i] : found;
+    }
+    return found;
+}
 
 void body_open(body_reader *b, loop *l, http_request *r, struct bufferevent *bev, struct event *deadline) {
     assert(l != NULL && r != NULL && bev != NULL && deadline != NULL);
@@ -134,13 +142,13 @@ void body_open(body_reader *b, loop *l, http_request *r, struct bufferevent *bev
 }
 
 bool body_has_event(body_state s, body_event e) {
-    return body_steps[s][e].act != NULL;
+    return body_find_step(s, e) != NULL;
 }
 
 void body_on(body_reader *b, body_event e) {
-    assert(body_has_event(b->state, e));
-    const struct body_step *step = &body_steps[b->state][e];
-    b->state = step->next;
+    const struct body_step *step = body_find_step(b->state, e);
+    assert(step != NULL);
+    b->state = step->to;
     step->act(b);
 }
 
@@ -151,10 +159,6 @@ void body_note_input(body_reader *b) {
         body_count_anew(b);
     }
     b->has_waited = false;
-}
-
-void body_count(body_reader *b, size_t n) {
-    b->turn.n_bytes += n;
 }
 
 void body_end_turn_if_due(body_reader *b) {
@@ -292,6 +296,6 @@ bool body_receive(body_reader *b, size_t n, http_event *e) {
     }
     *e = to != piece ? http_body_received(b->request, (size_t)got)
                      : http_feed(b->request, piece, (size_t)got, &used);
-    body_count(b, (size_t)got);
+    b->turn.n_bytes += (size_t)got;
     return true;
 }

@@ -64,8 +64,6 @@ void body_on(body_reader *b, body_event e);
 
 /* The connection has something to read. */
 void body_note_input(body_reader *b);
-/* n bytes were received or skipped: they count for the connection's turn. */
-void body_count(body_reader *b, size_t n);
 /* Ends the connection's turn at receiving if it has had its share. Not while the body
  * waits for something else. */
 void body_end_turn_if_due(body_reader *b);

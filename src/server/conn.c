@@ -245,7 +245,7 @@ static void conn_feed(conn *c, const char *p, size_t n) {
     bool was_started = c->request.started;
     size_t used;
     http_event e = http_feed(&c->request, p, n, &used);
-    body_count(&c->body, used);
+    c->body.turn.n_bytes += used;
     evbuffer_drain(bufferevent_get_input(c->bev), used);
     if (!was_started && c->request.started && e != HTTP_GOT_ALL) {
         loop_set_timer(c->deadline, conn_options(c)->header_deadline_us);
@@ -421,7 +421,7 @@ static void conn_read_request(conn *c) {
 
 static void conn_drop_input(conn *c) {
     size_t n = conn_unread_input(c);
-    body_count(&c->body, n);
+    c->body.turn.n_bytes += n;
     evbuffer_drain(bufferevent_get_input(c->bev), n);
     body_end_turn_if_due(&c->body);
 }
@@ -537,33 +537,20 @@ static void conn_do_nothing(conn *c) {
     (void)c;
 }
 
-static void (*const conn_actions[CONN_N_STATES][CONN_N_EVENTS])(conn *c) = {
-    [CONN_REQUEST] = {[CONN_READABLE] = conn_read_request,
-                      [CONN_WRITTEN] = conn_process,
-                      [CONN_TAKEN] = conn_idle_again,
-                      [CONN_EOF] = conn_half_close_request,
-                      [CONN_LOST] = conn_close,
-                      [CONN_LATE] = conn_late_request,
-                      [CONN_DRAIN] = conn_drain_request},
-    [CONN_RESPONSE] = {[CONN_READABLE] = conn_read_ahead,
-                       [CONN_WRITTEN] = conn_send_more,
-                       [CONN_TAKEN] = conn_await_reader,
-                       [CONN_EOF] = conn_half_close_response,
-                       [CONN_LOST] = conn_lose_response,
-                       [CONN_LATE] = conn_late_response,
-                       [CONN_DRAIN] = conn_drain_response},
-    [CONN_CLOSING] = {[CONN_READABLE] = conn_drop_input,
-                      [CONN_WRITTEN] = conn_shut_if_sent,
-                      [CONN_TAKEN] = conn_await_last_read,
-                      [CONN_EOF] = conn_half_close_last,
-                      [CONN_LOST] = conn_close,
-                      [CONN_LATE] = conn_late_last,
-                      [CONN_DRAIN] = conn_do_nothing},
+static void (*const conn_actions[CONN_N_EVENTS][CONN_N_STATES])(conn *c) = {
+    /* CONN_REQUEST, CONN_RESPONSE, CONN_CLOSING */
+    [CONN_READABLE] = {conn_read_request, conn_read_ahead, conn_drop_input},
+    [CONN_WRITTEN] = {conn_process, conn_send_more, conn_shut_if_sent},
+    [CONN_TAKEN] = {conn_idle_again, conn_await_reader, conn_await_last_read},
+    [CONN_EOF] = {conn_half_close_request, conn_half_close_response, conn_half_close_last},
+    [CONN_LOST] = {conn_close, conn_lose_response, conn_close},
+    [CONN_LATE] = {conn_late_request, conn_late_response, conn_late_last},
+    [CONN_DRAIN] = {conn_drain_request, conn_drain_response, conn_do_nothing},
 };
 
 static void conn_on(conn *c, conn_event e) {
     assert(c->state < CONN_N_STATES && e < CONN_N_EVENTS);
-    conn_actions[c->state][e](c);
+    conn_actions[e][c->state](c);
 }
 
 void conn_drain(conn *c) {

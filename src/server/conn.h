@@ -87,13 +87,14 @@ struct conn {
     /* has the beginning of a long body looked over, until conn_resume_body; false: it is
      * over already. NULL: never */
     bool (*look)(conn *c);
-    size_t look_room; /* of the body that is looked over: the size of its memory */
-    bool half_closed; /* the client has shut down its sending side; it may still read */
-    bool is_shut;     /* our side is shut down, in CONN_CLOSING; the client may still read */
-    bool is_surplus;  /* over server_options.max_connections: it is answered 503 and closed */
-    bool is_slow;     /* counted among the slow readers */
-    bool processing;  /* a caller further up the stack is taking requests from the input */
-    int64_t taken_us; /* when CONN_TAKEN was last the case */
+    size_t look_room;        /* of the body that is looked over: the size of its memory */
+    quire_endpoint endpoint; /* of the route, where it is a generation's */
+    bool half_closed;        /* the client has shut down its sending side; it may still read */
+    bool is_shut;            /* our side is shut down, in CONN_CLOSING; the client may still read */
+    bool is_surplus;         /* over server_options.max_connections: it is answered 503 and closed */
+    bool is_slow;            /* counted among the slow readers */
+    bool processing;         /* a caller further up the stack is taking requests from the input */
+    int64_t taken_us;        /* when CONN_TAKEN was last the case */
     /* a status chosen at the head, or by what the body begins with, and sent after the
      * rest is skipped; or 0 */
     int refusal;

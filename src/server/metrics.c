@@ -1,5 +1,6 @@
 #include "server/metrics.h"
 
+#include <assert.h>
 #include <inttypes.h>
 #include <stddef.h>
 #include <stdio.h>
@@ -48,26 +49,36 @@ quire_err metrics_bound(strbuf *out, double v) {
     return strpbrk(text, ".e") == NULL ? strbuf_add_str(out, ".0") : QUIRE_OK;
 }
 
+/* Buckets, sum and count of a histogram. labels: `a="b",c="d"`, or "". */
+static quire_err metrics_write_buckets(strbuf *out, const char *name, const char *labels,
+                                       const double *bounds, int32_t n, const int64_t *buckets, double sum) {
+    int64_t up_to = 0;
+    const char *comma = labels[0] != '\0' ? "," : "", *open = comma[0] != '\0' ? "{" : "",
+               *close = comma[0] != '\0' ? "}" : "";
+    for (int32_t i = 0; i <= n; i++) {
+        up_to += buckets[i];
+        TRY(strbuf_addf(out, "%s_bucket{%s%sle=\"", name, labels, comma));
+        TRY(i < n ? metrics_bound(out, bounds[i]) : strbuf_add_str(out, "+Inf"));
+        TRY(strbuf_addf(out, "\"} %" PRId64 "\n", up_to));
+    }
+    TRY(strbuf_addf(out, "%s_sum%s%s%s %.15g\n", name, open, labels, close, sum));
+    return strbuf_addf(out, "%s_count%s%s%s %" PRId64 "\n", name, open, labels, close, up_to);
+}
+
 quire_err metrics_histogram(strbuf *out, const char *name, const char *help, const char *labels,
                             const quire_histogram *h, quire_histogram_kind kind) {
     int32_t n;
     const int64_t *bounds = quire_histogram_bounds(kind, &n);
-    double unit = quire_histogram_is_time(kind) ? 1e6 : 1.0;
-    int64_t up_to = 0;
-    TRY(metrics_describe(out, name, "histogram", help));
-    for (int32_t i = 0; i <= n; i++) {
-        up_to += h->buckets[i];
-        TRY(strbuf_addf(out, "%s_bucket{%s,le=\"", name, labels));
-        TRY(i < n ? metrics_bound(out, (double)bounds[i] / unit) : strbuf_add_str(out, "+Inf"));
-        TRY(strbuf_addf(out, "\"} %" PRId64 "\n", up_to));
+    double unit = quire_histogram_is_time(kind) ? 1e6 : 1.0, upper[QUIRE_HISTOGRAM_BUCKETS];
+    assert(labels[0] != '\0' && n < QUIRE_HISTOGRAM_BUCKETS);
+    for (int32_t i = 0; i < n; i++) {
+        upper[i] = (double)bounds[i] / unit;
     }
-    TRY(strbuf_addf(out, "%s_sum{%s} %.15g\n", name, labels, (double)h->sum / unit));
-    return strbuf_addf(out, "%s_count{%s} %" PRId64 "\n", name, labels, h->count);
+    TRY(metrics_describe(out, name, "histogram", help));
+    return metrics_write_buckets(out, name, labels, upper, n, h->buckets, (double)h->sum / unit);
 }
 
-/* ---- HTTP requests ---- */
-
-/* ---- by route: the names of vLLM's server ---- */
+/* ---- HTTP requests by route, under the names of vLLM's server ---- */
 
 static int metrics_compare_rows(const void *a, const void *b) {
     const http_row *x = a, *y = b;
@@ -115,22 +126,6 @@ static quire_err metrics_write_sizes(const http_stats *s, const char *name, cons
     return QUIRE_OK;
 }
 
-/* Buckets, sum and count of a histogram. labels: with a comma behind, or "". */
-static quire_err metrics_write_buckets(strbuf *out, const char *name, const char *labels,
-                                       const double *bounds, int32_t n, const int64_t *buckets, double sum) {
-    int64_t up_to = 0;
-    for (int32_t i = 0; i <= n; i++) {
-        up_to += buckets[i];
-        TRY(strbuf_addf(out, "%s_bucket{%sle=\"", name, labels));
-        TRY(i < n ? metrics_bound(out, bounds[i]) : strbuf_add_str(out, "+Inf"));
-        TRY(strbuf_addf(out, "\"} %" PRId64 "\n", up_to));
-    }
-    int n_labels = labels[0] != '\0' ? (int)strlen(labels) - 1 : 0;
-    const char *open = n_labels > 0 ? "{" : "", *close = n_labels > 0 ? "}" : "";
-    TRY(strbuf_addf(out, "%s_sum%s%.*s%s %.15g\n", name, open, n_labels, labels, close, sum));
-    return strbuf_addf(out, "%s_count%s%.*s%s %" PRId64 "\n", name, open, n_labels, labels, close, up_to);
-}
-
 static quire_err metrics_write_durations(const http_stats *s, strbuf *out) {
     static const char name[] = "http_request_duration_seconds";
     strbuf labels = {0};
@@ -147,7 +142,7 @@ static quire_err metrics_write_durations(const http_stats *s, strbuf *out) {
             seconds += s->rows[k].seconds;
         }
         strbuf_clear(&labels);
-        e = strbuf_addf(&labels, "handler=\"%s\",method=\"%s\",", s->rows[i].handler, s->rows[i].method);
+        e = strbuf_addf(&labels, "handler=\"%s\",method=\"%s\"", s->rows[i].handler, s->rows[i].method);
         e = e == QUIRE_OK ? metrics_write_buckets(out, name, labels.p, http_coarse_bounds, HTTP_N_COARSE,
                                                   buckets, seconds)
                           : e;
@@ -242,13 +237,25 @@ quire_err http_stats_write(http_stats *s, bool shows_tenants, strbuf *out) {
 
 /* ---- the server and the process ---- */
 
+/* A metric with one value. */
+typedef struct metric_row {
+    const char *name, *type, *help;
+    double v; /* below 0: unknown, and not written */
+} metric_row;
+
+static quire_err metrics_write_rows(const metric_row *rows, size_t n, strbuf *out) {
+    for (size_t i = 0; i < n; i++) {
+        if (rows[i].v >= 0) {
+            TRY(metrics_float(out, rows[i].name, rows[i].type, rows[i].help, "", rows[i].v));
+        }
+    }
+    return QUIRE_OK;
+}
+
 /* What the client libraries of Prometheus say of every process. */
 static quire_err metrics_write_process(strbuf *out) {
     process_numbers p = process_read();
-    const struct {
-        const char *name, *type, *help;
-        double v;
-    } rows[] = {
+    const metric_row rows[] = {
         {"process_cpu_seconds_total", "counter", "User and system CPU time of the process.", p.cpu_s},
         {"process_start_time_seconds", "gauge", "Start of the process in unix time.", p.started_s},
         {"process_virtual_memory_bytes", "gauge", "Virtual memory of the process.", (double)p.virtual_bytes},
@@ -257,11 +264,7 @@ static quire_err metrics_write_process(strbuf *out) {
         {"process_open_fds", "gauge", "Open file descriptors.", (double)p.n_files},
         {"process_max_fds", "gauge", "Most file descriptors that may be open.", (double)p.max_files},
     };
-    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
-        TRY(rows[i].v >= 0 ? metrics_float(out, rows[i].name, rows[i].type, rows[i].help, "", rows[i].v)
-                           : QUIRE_OK);
-    }
-    return QUIRE_OK;
+    return metrics_write_rows(rows, sizeof rows / sizeof *rows, out);
 }
 
 static quire_err metrics_write_http(const server *s, bool shows_tenants, strbuf *out) {
@@ -275,48 +278,46 @@ static quire_err metrics_write_http(const server *s, bool shows_tenants, strbuf 
     return e;
 }
 
-static quire_err metrics_write_bodies(server *s, int64_t n_slow, strbuf *out) {
-    body_room_counts n = body_room_count(&s->bodies);
-    TRY(metrics_int(out, "quire_http_body_bytes", "gauge",
-                    "Bytes of memory that request bodies over 64 KB hold.", "", (int64_t)n.n_bytes));
-    TRY(metrics_int(out, "quire_http_bodies_waiting", "gauge",
-                    "Request bodies that wait until others free their memory.", "", n.n_waiting));
-    return metrics_int(out, "quire_http_slow_bodies_total", "counter",
-                       "Request bodies refused since they came too slowly.", "", n_slow);
+/* The sum of a counter of all loops. */
+static double metrics_sum(const server *s, size_t offset) {
+    int64_t n = 0;
+    for (int32_t i = 0; i < s->n_loops; i++) {
+        n += atomic_load((const atomic_llong *)(const void *)((const char *)&s->loops[i] + offset));
+    }
+    return n > 0 ? (double)n : 0.0;
 }
 
 static quire_err metrics_write_connections(server *s, strbuf *out) {
-    int64_t disconnects = 0, slow = 0, open = 0, turns = 0, slow_bodies = 0, unread = 0;
-    for (int32_t i = 0; i < s->n_loops; i++) {
-        const loop *l = &s->loops[i];
-        disconnects += atomic_load(&l->n_disconnects);
-        slow += atomic_load(&l->n_slow_readers);
-        open += atomic_load(&l->n_open);
-        turns += atomic_load(&l->turns.n_waits);
-        slow_bodies += atomic_load(&l->n_slow_bodies);
-        unread += atomic_load(&l->n_unread);
-    }
-    TRY(metrics_int(out, "quire_http_connections", "gauge", "Open HTTP connections.", "", open));
-    TRY(metrics_int(out, "quire_http_disconnects_total", "counter",
-                    "HTTP clients that left before their response was complete.", "", disconnects));
-    TRY(metrics_int(out, "quire_http_slow_readers_total", "counter",
-                    "HTTP connections closed because the client did not read.", "", slow));
-    TRY(metrics_int(out, "quire_http_receive_turns_total", "counter",
-                    "Times that an HTTP connection which sends much waited for its turn.", "", turns));
-    TRY(metrics_int(out, "quire_http_unread_bytes", "gauge",
-                    "Bytes of responses that clients have not read yet.", "", unread));
-    TRY(metrics_write_bodies(s, slow_bodies, out));
-    return metrics_int(out, "quire_uptime_seconds", "gauge", "Time since the server began to serve.", "",
-                       clock_unix_s() - s->started_s);
+#define SUM(counter) metrics_sum(s, offsetof(loop, counter))
+    body_room_counts bodies = body_room_count(&s->bodies);
+    const metric_row rows[] = {
+        {"quire_http_connections", "gauge", "Open HTTP connections.", SUM(n_open)},
+        {"quire_http_disconnects_total", "counter",
+         "HTTP clients that left before their response was complete.", SUM(n_disconnects)},
+        {"quire_http_slow_readers_total", "counter",
+         "HTTP connections closed because the client did not read.", SUM(n_slow_readers)},
+        {"quire_http_receive_turns_total", "counter",
+         "Times that an HTTP connection which sends much waited for its turn.", SUM(turns.n_waits)},
+        {"quire_http_unread_bytes", "gauge", "Bytes of responses that clients have not read yet.",
+         SUM(n_unread)},
+        {"quire_http_body_bytes", "gauge", "Bytes of memory that request bodies over 64 KB hold.",
+         (double)bodies.n_bytes},
+        {"quire_http_bodies_waiting", "gauge", "Request bodies that wait until others free their memory.",
+         (double)bodies.n_waiting},
+        {"quire_http_slow_bodies_total", "counter", "Request bodies refused since they came too slowly.",
+         SUM(n_slow_bodies)},
+        {"quire_uptime_seconds", "gauge", "Time since the server began to serve.",
+         (double)(clock_unix_s() - s->started_s)},
+    };
+#undef SUM
+    return metrics_write_rows(rows, sizeof rows / sizeof *rows, out);
 }
 
 static quire_err metrics_write_model(const server *s, const char *model, strbuf *out) {
     quire_stats st;
     strbuf labels = {0};
     quire_engine_stats(s->engine, &st);
-    quire_err e = strbuf_add_str(&labels, "engine=\"0\",model_name=\"");
-    e = e == QUIRE_OK ? strbuf_add_str(&labels, model) : e;
-    e = e == QUIRE_OK ? strbuf_add_str(&labels, "\"") : e;
+    quire_err e = strbuf_addf(&labels, "engine=\"0\",model_name=\"%s\"", model);
     e = e == QUIRE_OK ? metrics_write_engine(quire_engine_info(s->engine), &st, labels.p, model, out) : e;
     strbuf_deinit(&labels);
     return e;

@@ -245,9 +245,7 @@ static quire_err metrics_write_shared(const quire_info *info, const quire_stats 
 quire_err metrics_write_engine(const quire_info *info, const quire_stats *st, const char *labels,
                                const char *model, strbuf *out) {
     strbuf braced = {0};
-    quire_err e = strbuf_add_char(&braced, '{');
-    e = e == QUIRE_OK ? strbuf_add_str(&braced, labels) : e;
-    e = e == QUIRE_OK ? strbuf_add_char(&braced, '}') : e;
+    quire_err e = strbuf_addf(&braced, "{%s}", labels);
     e = e == QUIRE_OK ? metrics_write_shared(info, st, labels, model, braced.p, out) : e;
     strbuf_deinit(&braced);
     TRY(e);

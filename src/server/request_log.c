@@ -1,5 +1,6 @@
 #include "server/request_log.h"
 
+#include <assert.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
@@ -217,36 +218,6 @@ static tenant_row *http_stats_tenant_of(http_stats *s, const char *name) {
     return &s->tenants[s->n_tenants++];
 }
 
-static void http_stats_note_route(http_stats *s, const request_record *r, int32_t status, double seconds) {
-    http_row *row = http_stats_row_of(s, r->endpoint != NULL ? r->endpoint : "none",
-                                      r->method != NULL ? r->method : "none", status / 100);
-    if (row != NULL) {
-        row->n++;
-        row->request_bytes += (int64_t)r->request_bytes;
-        row->response_bytes += (int64_t)r->response_bytes;
-        row->coarse[http_stats_bucket_of(http_coarse_bounds, HTTP_N_COARSE, seconds)]++;
-        row->seconds += seconds;
-    }
-}
-
-void http_stats_note(http_stats *s, const request_record *r, const char *tenant) {
-    int32_t status = request_status(r);
-    double seconds = (double)(clock_us() - r->begun_us) * 1e-6;
-    pthread_mutex_lock(&s->lock);
-    s->statuses[status]++;
-    s->fine[http_stats_bucket_of(http_fine_bounds, HTTP_N_SECONDS, seconds)]++;
-    s->seconds += seconds;
-    http_stats_note_route(s, r, status, seconds);
-    tenant_row *t = tenant != NULL ? http_stats_tenant_of(s, tenant) : NULL;
-    if (t != NULL) {
-        t->n[status / 100]++;
-        t->prompt_tokens += r->prompt_tokens;
-        t->cached_tokens += r->cached_tokens;
-        t->completion_tokens += r->completion_tokens;
-    }
-    pthread_mutex_unlock(&s->lock);
-}
-
 static void http_stats_add_buckets(int64_t *to, const int64_t *from, size_t n) {
     for (size_t i = 0; i < n; i++) {
         to[i] += from[i];
@@ -255,9 +226,7 @@ static void http_stats_add_buckets(int64_t *to, const int64_t *from, size_t n) {
 
 static quire_err http_stats_add_row(http_stats *to, const http_row *from) {
     http_row *row = http_stats_row_of(to, from->handler, from->method, from->status_class);
-    if (row == NULL) {
-        return QUIRE_NO_MEMORY;
-    }
+    TRY(mem_check(row));
     row->n += from->n;
     row->request_bytes += from->request_bytes;
     row->response_bytes += from->response_bytes;
@@ -266,16 +235,41 @@ static quire_err http_stats_add_row(http_stats *to, const http_row *from) {
     return QUIRE_OK;
 }
 
-static quire_err http_stats_add_tenant(http_stats *to, const tenant_row *from) {
-    tenant_row *t = http_stats_tenant_of(to, from->name);
-    if (t == NULL) {
-        return QUIRE_NO_MEMORY;
-    }
+static quire_err http_stats_add_tenant(http_stats *to, const char *name, const tenant_row *from) {
+    tenant_row *t = http_stats_tenant_of(to, name);
+    TRY(mem_check(t));
     http_stats_add_buckets(t->n, from->n, sizeof t->n / sizeof *t->n);
     t->prompt_tokens += from->prompt_tokens;
     t->cached_tokens += from->cached_tokens;
     t->completion_tokens += from->completion_tokens;
     return QUIRE_OK;
+}
+
+void http_stats_note(http_stats *s, const request_record *r, const char *tenant) {
+    assert(r->is_open);
+    int32_t status = request_status(r);
+    double seconds = (double)(clock_us() - r->begun_us) * 1e-6;
+    http_row row = {.handler = r->endpoint != NULL ? r->endpoint : "none",
+                    .method = r->method != NULL ? r->method : "none",
+                    .status_class = status / 100,
+                    .n = 1,
+                    .request_bytes = (int64_t)r->request_bytes,
+                    .response_bytes = (int64_t)r->response_bytes,
+                    .seconds = seconds};
+    tenant_row t = {.prompt_tokens = r->prompt_tokens,
+                    .cached_tokens = r->cached_tokens,
+                    .completion_tokens = r->completion_tokens};
+    row.coarse[http_stats_bucket_of(http_coarse_bounds, HTTP_N_COARSE, seconds)] = 1;
+    t.n[status / 100] = 1;
+    pthread_mutex_lock(&s->lock);
+    s->statuses[status]++;
+    s->fine[http_stats_bucket_of(http_fine_bounds, HTTP_N_SECONDS, seconds)]++;
+    s->seconds += seconds;
+    (void)http_stats_add_row(s, &row);
+    if (tenant != NULL) {
+        (void)http_stats_add_tenant(s, tenant, &t);
+    }
+    pthread_mutex_unlock(&s->lock);
 }
 
 quire_err http_stats_add(http_stats *to, http_stats *from) {
@@ -288,7 +282,7 @@ quire_err http_stats_add(http_stats *to, http_stats *from) {
         e = http_stats_add_row(to, &from->rows[i]);
     }
     for (size_t i = 0; i < from->n_tenants && e == QUIRE_OK; i++) {
-        e = http_stats_add_tenant(to, &from->tenants[i]);
+        e = http_stats_add_tenant(to, from->tenants[i].name, &from->tenants[i]);
     }
     pthread_mutex_unlock(&from->lock);
     return e;

@@ -20,7 +20,8 @@ typedef struct route {
     bool is_probe; /* monitoring asks it all the time: the log has its requests at level debug */
     /* looks over the beginning of a long body (conn.look); NULL: nothing in it decides */
     bool (*look)(conn *c);
-    size_t max_body_bytes; /* 0: the server's limit */
+    size_t max_body_bytes;   /* 0: the server's limit */
+    quire_endpoint endpoint; /* of a generation */
 } route;
 
 static void route_health(conn *c) {
@@ -101,22 +102,6 @@ static void route_model(conn *c) {
     json_out o = conn_begin_json(c);
     route_write_model(s, name, &o);
     conn_reply_json(c, &o, NULL);
-}
-
-static void route_completions(conn *c) {
-    body_parse(c, QUIRE_COMPLETIONS);
-}
-
-static void route_chat(conn *c) {
-    body_parse(c, QUIRE_CHAT);
-}
-
-static bool route_look_at_completions(conn *c) {
-    return body_look(c, QUIRE_COMPLETIONS);
-}
-
-static bool route_look_at_chat(conn *c) {
-    return body_look(c, QUIRE_CHAT);
 }
 
 /* ---- requests about the pool ---- */
@@ -205,7 +190,9 @@ static void route_reset(conn *c) {
     }
 }
 
-#define READ             "GET, HEAD"
+#define READ "GET, HEAD"
+#define GENERATION(of)                                                                                       \
+    .allow = "POST", .run = body_parse, .look = body_look, .takes_json = true, .endpoint = of
 #define CHECK_BODY_BYTES ((size_t)4 << 20) /* a schema has 1 MiB at most */
 
 static const route route_table[] = {
@@ -230,17 +217,9 @@ static const route route_table[] = {
     {.path = "/debug/pool/pages/", .allow = READ, .run = route_pool_page_text, .is_prefix = true},
     {.path = "/v1/models", .allow = READ, .run = route_models},
     {.path = "/v1/models/", .allow = READ, .run = route_model, .is_prefix = true},
-    {.path = "/v1/completions",
-     .allow = "POST",
-     .run = route_completions,
-     .takes_json = true,
-     .look = route_look_at_completions},
+    {.path = "/v1/completions", GENERATION(QUIRE_COMPLETIONS)},
     {.path = "/v1/streams/", .allow = "POST", .run = streams_post, .is_prefix = true, .takes_json = true},
-    {.path = "/v1/chat/completions",
-     .allow = "POST",
-     .run = route_chat,
-     .takes_json = true,
-     .look = route_look_at_chat},
+    {.path = "/v1/chat/completions", GENERATION(QUIRE_CHAT)},
     {.path = "/v1/schemas/check",
      .allow = "POST",
      .run = body_check,
@@ -388,6 +367,7 @@ static void route_check(conn *c) {
     c->record.endpoint = to != NULL ? to->path : NULL;
     c->record.is_probe = to != NULL && to->is_probe;
     c->look = to != NULL ? to->look : NULL;
+    c->endpoint = to != NULL ? to->endpoint : QUIRE_COMPLETIONS;
     str authorization = {r->authorization.p, r->authorization.n};
     c->is_operator = route_is_operator(c, authorization);
     if (!route_may_enter(c, path, authorization)) {

@@ -10,6 +10,7 @@
 #include "base/rng.h"
 #include "quire_kv.h"
 #include "server/pool_json.h"
+#include "server/web_pages.h"
 #include "json/json_out.h"
 
 #define N_PAGES     64
@@ -46,39 +47,26 @@ struct sandboxes {
 
 /* ---- words ---- */
 
-static const char *const stories[N_STORIES] = {
-    "You are a helpful librarian who knows where every book stands and answers in one short sentence . The "
-    "reader asks which shelf holds "
-    "the maps of the northern islands and whether they may be taken home for a week or only read by the "
-    "window",
-    "Translate into plain English . sea => the wide water ; loaf => a whole bread ; dusk => the end of the "
-    "day ; quire => twenty four "
-    "sheets "
-    "of paper folded together ; tide => the water that comes and goes ; now the next word is",
-    "A train leaves the harbour at nine with twelve wagons of salt and at each of the four stations it "
-    "leaves two and takes on one more . "
-    "Think step by step and say how many wagons arrive in the evening when the lamps are lit",
-    "Once upon a time an old printer lived above his shop and every night he counted the sheets that were "
-    "left . One evening there was one "
-    "sheet too many and on it stood in letters that he had never cast the beginning of this story",
-};
-static const char own_words[] = "then the door opened and somebody came in from the rain with a lantern and "
-                                "a folded letter which nobody had asked for so we read it "
-                                "twice "
-                                "under the stairs while the clock went on and the cat slept and after supper "
-                                "we agreed that it meant the bridge was open again";
-
-/* Word number n of a text, which repeats after its end. */
-static str sandbox_word(const char *text, int32_t n) {
+/* Word number n of a line of the texts, which repeats after its end. */
+static str sandbox_word(int32_t line, int32_t n) {
+    const char *at = page_sandbox_texts();
     int32_t n_words = 1;
-    for (const char *p = text; *p != '\0'; p++) {
+    for (; line > 0; line--) {
+        at = strchr(at, '\n') + 1;
+    }
+    for (const char *p = at; *p != '\n'; p++) {
         n_words += *p == ' ';
     }
-    const char *at = text;
     for (n %= n_words; n > 0; n--) {
         at = strchr(at, ' ') + 1;
     }
-    return (str){at, strcspn(at, " ")};
+    return (str){at, strcspn(at, " \n")};
+}
+
+/* The word of a token. */
+static str sandbox_token_word(int32_t token) {
+    return token >= OWN_TOKENS ? sandbox_word(N_STORIES, token - OWN_TOKENS)
+                               : sandbox_word(token / STORY_TOKENS % N_STORIES, token % STORY_TOKENS);
 }
 
 static void sandbox_write_words(const void *context, const int32_t *tokens, int32_t n, json_out *o) {
@@ -86,9 +74,7 @@ static void sandbox_write_words(const void *context, const int32_t *tokens, int3
     strbuf text = {0};
     quire_err e = QUIRE_OK;
     for (int32_t i = 0; i < n && e == QUIRE_OK; i++) {
-        str word = tokens[i] >= OWN_TOKENS ? sandbox_word(own_words, tokens[i] - OWN_TOKENS)
-                                           : sandbox_word(stories[tokens[i] / STORY_TOKENS % N_STORIES],
-                                                          tokens[i] % STORY_TOKENS);
+        str word = sandbox_token_word(tokens[i]);
         e = i > 0 ? strbuf_add_char(&text, ' ') : QUIRE_OK;
         e = e != QUIRE_OK ? e : strbuf_add(&text, word.p, word.n);
     }
@@ -168,6 +154,8 @@ static quire_err sandbox_take_place(sandboxes *s, int64_t now_us, sandbox **out)
 typedef struct command {
     sandboxes *all;
     sandbox *b;
+    int32_t seq; /* the index of the sequence that it names, and its number, where it has them */
+    int64_t n;
     json_value *fields;
     json_out *o;
     quire_error *err;
@@ -202,13 +190,13 @@ static quire_err sandbox_no_room(const command *c, quire_err e) {
                    (int)n.n_free, (int)n.n_cached, (int)n.n_seqs, MAX_SEQS);
 }
 
-/* Finds the sequence of b that "seq" names. */
-static quire_err sandbox_find_seq(const command *c, int32_t *out) {
+/* Finds the sequence that "seq" names. */
+static quire_err sandbox_find_seq(command *c) {
     int64_t id;
     TRY(sandbox_read_number(c, "seq", 1, INT64_MAX, &id));
     for (int32_t i = 0; i < c->b->n_seqs; i++) {
         if (quire_kv_seq_id(c->b->seqs[i]) == id) {
-            *out = i;
+            c->seq = i;
             return QUIRE_OK;
         }
     }
@@ -225,14 +213,13 @@ static void sandbox_commit(quire_kv_seq *seq) {
 
 static quire_err sandbox_new(command *c) {
     int32_t tokens[MAX_TOKENS], n_cached;
-    int64_t n, story;
-    TRY(sandbox_read_number(c, "tokens", 1, MAX_TOKENS, &n));
+    int64_t story;
     TRY(sandbox_read_number(c, "story", 0, N_STORIES - 1, &story));
-    for (int32_t i = 0; i < n; i++) {
+    for (int32_t i = 0; i < c->n; i++) {
         tokens[i] = (int32_t)story * STORY_TOKENS + i;
     }
     quire_kv_seq *seq;
-    quire_err e = quire_kv_seq_open(c->b->kv, "sandbox", 7, tokens, (int32_t)n, &seq, &n_cached);
+    quire_err e = quire_kv_seq_open(c->b->kv, "sandbox", 7, tokens, (int32_t)c->n, &seq, &n_cached);
     if (e != QUIRE_OK) {
         return sandbox_no_room(c, e);
     }
@@ -256,24 +243,16 @@ static quire_err sandbox_append_words(command *c, quire_kv_seq *seq, int32_t n) 
 }
 
 static quire_err sandbox_append(command *c) {
-    int32_t i;
-    int64_t n;
-    TRY(sandbox_find_seq(c, &i));
-    TRY(sandbox_read_number(c, "tokens", 1, MAX_TOKENS, &n));
-    return sandbox_append_words(c, c->b->seqs[i], (int32_t)n);
+    return sandbox_append_words(c, c->b->seqs[c->seq], (int32_t)c->n);
 }
 
 static quire_err sandbox_fork(command *c) {
-    int32_t i;
-    int64_t n;
-    TRY(sandbox_find_seq(c, &i));
-    TRY(sandbox_read_number(c, "n", 1, MAX_SEQS, &n));
-    if (c->b->n_seqs + n > MAX_SEQS) {
+    if (c->b->n_seqs + c->n > MAX_SEQS) {
         return sandbox_no_room(c, QUIRE_NO_ROOM);
     }
     int32_t n_before = c->b->n_seqs;
-    for (; n > 0; n--) {
-        quire_err e = quire_kv_seq_fork(c->b->seqs[i], &c->b->seqs[c->b->n_seqs]);
+    for (int64_t n = c->n; n > 0; n--) {
+        quire_err e = quire_kv_seq_fork(c->b->seqs[c->seq], &c->b->seqs[c->b->n_seqs]);
         if (e != QUIRE_OK) {
             while (c->b->n_seqs > n_before) {
                 quire_kv_seq_close(c->b->seqs[--c->b->n_seqs]);
@@ -295,9 +274,7 @@ static bool sandbox_owns_tail(command *c, const quire_kv_seq *seq) {
 }
 
 static quire_err sandbox_write(command *c) {
-    int32_t i;
-    TRY(sandbox_find_seq(c, &i));
-    quire_kv_seq *seq = c->b->seqs[i];
+    quire_kv_seq *seq = c->b->seqs[c->seq];
     quire_kv_counts n = quire_kv_count(c->b->kv);
     if (n.n_free + n.n_cached == 0 && !sandbox_owns_tail(c, seq)) {
         return sandbox_no_room(c, QUIRE_NO_ROOM);
@@ -307,20 +284,16 @@ static quire_err sandbox_write(command *c) {
 }
 
 static quire_err sandbox_finish(command *c) {
-    int32_t i;
-    TRY(sandbox_find_seq(c, &i));
-    quire_kv_seq *seq = c->b->seqs[i];
+    quire_kv_seq *seq = c->b->seqs[c->seq];
     (void)quire_kv_seq_commit(seq, quire_kv_seq_length(seq), QUIRE_KV_PAGES_AND_TAIL);
     quire_kv_seq_close(seq);
-    c->b->seqs[i] = c->b->seqs[--c->b->n_seqs];
+    c->b->seqs[c->seq] = c->b->seqs[--c->b->n_seqs];
     return QUIRE_OK;
 }
 
 static quire_err sandbox_evict(command *c) {
-    int64_t n;
-    TRY(sandbox_read_number(c, "n", 1, N_PAGES, &n));
     quire_kv_counts k = quire_kv_count(c->b->kv);
-    int32_t n_out = n < k.n_cached ? (int32_t)n : k.n_cached;
+    int32_t n_out = c->n < k.n_cached ? (int32_t)c->n : k.n_cached;
     quire_err e = quire_kv_evict(c->b->kv, k.n_free + n_out);
     return e == QUIRE_OK ? e : sandbox_no_room(c, e);
 }
@@ -375,12 +348,31 @@ static void sandbox_write_state(command *c) {
 
 /* ---- running ---- */
 
-static const struct {
+static const struct sandbox_command {
     const char *name;
     quire_err (*run)(command *c);
-} commands[] = {{"new", sandbox_new},     {"append", sandbox_append}, {"fork", sandbox_fork},
-                {"write", sandbox_write}, {"finish", sandbox_finish}, {"evict", sandbox_evict},
-                {"reset", sandbox_reset}, {"state", sandbox_look}};
+    bool names_seq;     /* in "seq" */
+    const char *number; /* the name of its number, from 1 to most; NULL: it has none */
+    int64_t most;
+} commands[] = {
+    {"new", sandbox_new, false, "tokens", MAX_TOKENS}, {"append", sandbox_append, true, "tokens", MAX_TOKENS},
+    {"fork", sandbox_fork, true, "n", MAX_SEQS},       {"write", sandbox_write, true, NULL, 0},
+    {"finish", sandbox_finish, true, NULL, 0},         {"evict", sandbox_evict, false, "n", N_PAGES},
+    {"reset", sandbox_reset, false, NULL, 0},          {"state", sandbox_look, false, NULL, 0},
+};
+
+/* Reads what a command names, runs it, and writes the state after it. */
+static quire_err sandbox_run_row(command *c, const struct sandbox_command *row) {
+    if (row->names_seq) {
+        TRY(sandbox_find_seq(c));
+    }
+    if (row->number != NULL) {
+        TRY(sandbox_read_number(c, row->number, 1, row->most, &c->n));
+    }
+    TRY(row->run(c));
+    sandbox_write_state(c);
+    return QUIRE_OK;
+}
 
 static quire_err sandbox_find(command *c, int64_t now_us) {
     str id = json_get_str(c->fields, "sandbox");
@@ -413,9 +405,7 @@ static quire_err sandbox_run(command *c, int64_t now_us) {
     }
     for (size_t i = 0; i < sizeof commands / sizeof *commands; i++) {
         if (str_is(what, commands[i].name)) {
-            TRY(commands[i].run(c));
-            sandbox_write_state(c);
-            return QUIRE_OK;
+            return sandbox_run_row(c, &commands[i]);
         }
     }
     return err_set_param(

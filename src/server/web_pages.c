@@ -10,18 +10,20 @@
 
 /* ---- /pool ---- */
 
-/* The assembler includes the file; QUIRE_POOL_PAGE_PATH comes from the build. */
-__asm__(".section .rodata, \"a\"\n"
-        ".global quire_pool_page_begin\n"
-        "quire_pool_page_begin:\n"
-        ".incbin \"" QUIRE_POOL_PAGE_PATH "\"\n"
-        ".global quire_pool_page_end\n"
-        "quire_pool_page_end:\n"
-        ".byte 0\n"
-        ".previous\n");
+/* The assembler includes a file, with a 0 byte after it; QUIRE_PAGES_PATH comes from the
+ * build. */
+#define EMBED(symbol, file)                                                                                  \
+    __asm__(".section .rodata, \"a\"\n"                                                                      \
+            ".global " symbol "\n" symbol ":\n"                                                              \
+            ".incbin \"" QUIRE_PAGES_PATH "/" file "\"\n"                                                    \
+            ".global " symbol "_end\n" symbol "_end:\n"                                                      \
+            ".byte 0\n"                                                                                      \
+            ".previous\n")
 
-extern const char quire_pool_page_begin[];
-extern const char quire_pool_page_end[];
+EMBED("quire_pool_page", "pool.html");
+EMBED("quire_sandbox_texts", "sandbox.txt");
+
+extern const char quire_pool_page[], quire_pool_page_end[], quire_sandbox_texts[];
 
 struct web_page {
     strbuf headers;
@@ -29,7 +31,11 @@ struct web_page {
 
 str page_body(const web_page *p) {
     (void)p;
-    return (str){quire_pool_page_begin, (size_t)(quire_pool_page_end - quire_pool_page_begin)};
+    return (str){quire_pool_page, (size_t)(quire_pool_page_end - quire_pool_page)};
+}
+
+const char *page_sandbox_texts(void) {
+    return quire_sandbox_texts;
 }
 
 /* Adds the directive with 'sha256-...' of the text between an opening tag and its end;
@@ -63,7 +69,7 @@ quire_err page_write_headers(const char *html, strbuf *to) {
 quire_err page_open(web_page **out) {
     web_page *p = mem_new(1, sizeof *p);
     TRY(mem_check(p));
-    quire_err e = page_write_headers(quire_pool_page_begin, &p->headers);
+    quire_err e = page_write_headers(quire_pool_page, &p->headers);
     if (e != QUIRE_OK) {
         page_close(p);
         return e;
@@ -132,24 +138,22 @@ static quire_err home_add_shell_text(strbuf *to, const strbuf *text) {
     return strbuf_add_char(to, '\'');
 }
 
-static quire_err home_write_curl(const server *s, str host, strbuf *out) {
-    strbuf body = {0};
-    json_out o = {.to = &body};
+/* body: scratch. */
+static quire_err home_write_curl(const server *s, str host, strbuf *body, strbuf *out) {
+    json_out o = {.to = body};
     json_begin(&o, '{');
     json_cstr(json_name(&o, "model"), s->model_name);
     json_raw(json_name(&o, "messages"), "[{\"role\":\"user\",\"content\":\"Hello!\"}]");
     json_end(&o, '}');
-    quire_err e = o.err;
-    e = e == QUIRE_OK ? strbuf_add_str(out, s->socket_file != NULL ? "curl --unix-socket FILE " : "curl ")
-                      : e;
-    e = e == QUIRE_OK ? home_add_base_url(s, host, out) : e;
-    e = e == QUIRE_OK ? strbuf_add_str(out, "/chat/completions -H 'Content-Type: application/json' ") : e;
-    e = e == QUIRE_OK && auth_required(s->keys) ? strbuf_add_str(out, "-H \"Authorization: Bearer $KEY\" ")
-                                                : e;
-    e = e == QUIRE_OK ? strbuf_add_str(out, "-d ") : e;
-    e = e == QUIRE_OK ? home_add_shell_text(out, &body) : e;
-    strbuf_deinit(&body);
-    return e;
+    TRY(o.err);
+    TRY(strbuf_add_str(out, s->socket_file != NULL ? "curl --unix-socket FILE " : "curl "));
+    TRY(home_add_base_url(s, host, out));
+    TRY(strbuf_add_str(out, "/chat/completions -H 'Content-Type: application/json' "));
+    if (auth_required(s->keys)) {
+        TRY(strbuf_add_str(out, "-H \"Authorization: Bearer $KEY\" "));
+    }
+    TRY(strbuf_add_str(out, "-d "));
+    return home_add_shell_text(out, body);
 }
 
 static quire_err home_add_escaped(strbuf *to, const char *text) {
@@ -172,18 +176,17 @@ static quire_err home_add_uptime(strbuf *to, int64_t s) {
     return strbuf_addf(to, "%02d:%02d:%02d", (int)(s / 3600 % 24), (int)(s / 60 % 60), (int)(s % 60));
 }
 
-/* What a client is given: the base URL, and a request to try. */
-static quire_err home_add_first_steps(const server *s, const home_request *r, strbuf *to) {
-    strbuf text = {0};
-    quire_err e = home_add_base_url(s, r->host, &text);
-    e = e == QUIRE_OK ? strbuf_add_str(to, "<p>Base URL for OpenAI's clients: <code>") : e;
-    e = e == QUIRE_OK ? home_add_escaped(to, text.p) : e;
-    strbuf_clear(&text);
-    e = e == QUIRE_OK ? home_write_curl(s, r->host, &text) : e;
-    e = e == QUIRE_OK ? strbuf_add_str(to, "</code></p>\n<pre>") : e;
-    e = e == QUIRE_OK ? home_add_escaped(to, text.p) : e;
-    strbuf_deinit(&text);
-    return e == QUIRE_OK ? strbuf_add_str(to, "</pre>\n") : e;
+/* What a client is given: the base URL, and a request to try. text, body: scratch. */
+static quire_err home_add_first_steps(const server *s, const home_request *r, strbuf *text, strbuf *body,
+                                      strbuf *to) {
+    TRY(home_add_base_url(s, r->host, text));
+    TRY(strbuf_add_str(to, "<p>Base URL for OpenAI's clients: <code>"));
+    TRY(home_add_escaped(to, text->p));
+    strbuf_clear(text);
+    TRY(home_write_curl(s, r->host, body, text));
+    TRY(strbuf_add_str(to, "</code></p>\n<pre>"));
+    TRY(home_add_escaped(to, text->p));
+    return strbuf_add_str(to, "</pre>\n");
 }
 
 static quire_err home_add_paths(const home_request *r, strbuf *to) {
@@ -208,7 +211,11 @@ quire_err home_write_html(const server *s, const home_request *r, strbuf *to) {
                     "</dd>\n<dt>sequences running</dt><dd>%" PRId64 "</dd>\n<dt>waiting</dt><dd>%" PRId64
                     "</dd>\n</dl>\n",
                     (int64_t)st.n_requests_running, (int64_t)st.n_requests_waiting));
-    TRY(home_add_first_steps(s, r, to));
+    strbuf text = {0}, body = {0};
+    quire_err e = home_add_first_steps(s, r, &text, &body, to);
+    strbuf_deinit(&text);
+    strbuf_deinit(&body);
+    TRY(e);
     TRY(strbuf_add_str(to, "<ul>\n"));
     for (int i = 0; i < N_LINKS; i++) {
         TRY(strbuf_addf(to, "<li><a href=\"%s\">%s</a>: %s</li>\n", links[i].path, links[i].path,

@@ -23,6 +23,9 @@ void page_close(web_page *p);
  * attributes. */
 quire_err page_write_headers(const char *html, strbuf *to);
 str page_body(const web_page *p);
+/* The sandbox's texts: a line for each story, and one of words that differ from all
+ * others. */
+const char *page_sandbox_texts(void);
 /* Header lines, valid as long as p. */
 const char *page_headers(const web_page *p);
 
