@@ -1,5 +1,7 @@
 #include "server/answer_parts.h"
 
+#include <assert.h>
+
 #include "base/mem.h"
 
 /* ---- collecting ---- */
@@ -18,6 +20,7 @@ static answer_call *answer_call_of(answer_parts *p, int32_t index) {
 }
 
 static quire_err answer_take_call(answer_parts *p, const quire_part *part) {
+    assert(part->call >= 0);
     answer_call *call = answer_call_of(p, part->call);
     TRY(mem_check(call));
     call->is_custom = part->is_custom;

@@ -7,8 +7,8 @@
 #include "quire.h"
 #include "json/json_out.h"
 
-/* A tool call of an answer, or, in a withheld chunk of a stream, what of it is not sent
- * yet. */
+/* A tool call of an answer, or, in a withheld chunk of a stream, the unsent part of
+ * it. */
 typedef struct answer_call {
     int32_t index;  /* among the calls of its choice */
     bool begins;    /* with its name */
@@ -16,8 +16,8 @@ typedef struct answer_call {
     strbuf name, arguments;
 } answer_call;
 
-/* The parts of one choice beside its content: of all of it, or of the withheld chunk.
- * Zero-initialised is empty. */
+/* The parts of one choice other than its content: all of them, or those of the withheld
+ * chunk. Zero-initialised is empty. */
 typedef struct answer_parts {
     strbuf reasoning;
     answer_call *calls;
@@ -26,8 +26,8 @@ typedef struct answer_parts {
     bool has_calls; /* a call came, now or before a clear */
 } answer_parts;
 
-/* Where parts stand. Ids of calls are made of the response's id and the choice, so that a
- * call has the same id in each chunk. */
+/* The place of parts. Ids of calls are made from the response's id and the choice, so
+ * that a call has the same id in each chunk. */
 typedef struct answer_place {
     const char *response_id;
     size_t choice;
@@ -45,8 +45,8 @@ void answer_parts_deinit(answer_parts *p);
  * and ended by a stop; else NULL. */
 const char *answer_parts_finish_name(const answer_parts *p, answer_place at, quire_finish finish);
 
-/* Writes a whole message {"role":"assistant","content":..,..}; its content is echo and
- * content, one behind the other, or null where there is nothing but parts. */
+/* Writes a whole message {"role":"assistant","content":..,..}; its content is echo
+ * followed by content, or null if there are only parts. */
 void answer_parts_write_message(const answer_parts *p, answer_place at, str echo, str content, json_out *o);
 /* Writes those of the members "tool_calls" (or "function_call"), "reasoning" and
  * "reasoning_content" that there are. */

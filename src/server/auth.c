@@ -1,6 +1,7 @@
 #include "server/auth.h"
 
 #include <arpa/inet.h>
+#include <assert.h>
 #include <errno.h>
 #include <openssl/crypto.h>
 #include <pthread.h>
@@ -233,6 +234,7 @@ static const key *auth_find_key(const key_set *a, const uint8_t digest[SHA256_BY
 }
 
 bool auth_check(const auth *a, str header, char tenant[QUIRE_TENANT_BYTES + 1]) {
+    assert(header.p != NULL || header.n == 0);
     uint8_t digest[SHA256_BYTES];
     if (!auth_digest_of_header(header, digest)) {
         return false;
@@ -251,6 +253,7 @@ static quire_err auth_operator_is_tenant(quire_error *err) {
 }
 
 quire_err auth_set_operator(auth *a, const char *text, quire_error *err) {
+    assert(!a->has_operator);
     uint8_t digest[SHA256_BYTES];
     str trimmed = auth_trim(str_of(text));
     if (trimmed.n == 0) {

@@ -3,8 +3,9 @@
  *
  * Owner: the server. Any thread may check, also while another reloads.
  *
- * And the Host header: a web page can make its own DNS name resolve to this machine (DNS
- * rebinding) and then read responses as same-origin. The header still carries that name.
+ * Also parses the Host header: a web page can make its own DNS name resolve to this
+ * machine (DNS rebinding) and then read responses as same-origin. The header still
+ * carries that name.
  * An address, or a name without a dot, cannot be a page's DNS name. */
 #ifndef SERVER_AUTH_H
 #define SERVER_AUTH_H

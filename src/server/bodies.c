@@ -3,6 +3,7 @@
 #include <assert.h>
 
 quire_err body_room_open(body_room *r, size_t max_bytes, void (*ring)(void *arg), void *ring_arg) {
+    assert(max_bytes > 0 && ring != NULL);
     *r = (body_room){.max_bytes = max_bytes, .ring = ring, .ring_arg = ring_arg};
     return pthread_mutex_init(&r->lock, NULL) == 0 ? QUIRE_OK : QUIRE_NO_MEMORY;
 }
@@ -31,15 +32,15 @@ static body_share *body_share_of(body_room *r, uint64_t tenant) {
     return found;
 }
 
-/* Whether as much stays free as the tenant then holds. */
+/* True when at least as much stays free as the tenant then holds. */
 static bool body_fits_share(const body_room *r, const body_claim *c) {
     size_t left = r->max_bytes - r->n_bytes;
     return c->wanted <= left && c->share->held <= left - c->wanted &&
            c->wanted <= left - c->wanted - c->share->held;
 }
 
-/* Whether c, which stands in line, may go on: it has the lane, or it is the first of its
- * tenant and has room or can have the lane. */
+/* True when c, which waits in line, may go on: it has the lane, or it is the first of its
+ * tenant and there is room, or the lane is free. */
 static bool body_may_go_on(const body_room *r, const body_claim *c) {
     bool is_stuck = c->share->n_waiting == c->share->n_claims;
     return r->lane == c || (!c->share->is_passed && (body_fits_share(r, c) || (r->lane == NULL && is_stuck)));
@@ -79,8 +80,8 @@ static void body_leave_line(body_room *r, body_claim *c) {
     }
 }
 
-/* Lets those in line go on that may. True: one besides own did, whose thread has to be
- * told. */
+/* Lets the claims in line go on that may. True: one other than own did, so its thread
+ * must be woken. */
 static bool body_walk_line(body_room *r, const body_claim *own) {
     bool others = false;
     for (body_claim **at = &r->first; *at != NULL;) {
@@ -104,6 +105,7 @@ static bool body_walk_line(body_room *r, const body_claim *own) {
 /* ---- memory: the calls ---- */
 
 bool body_room_take(body_room *r, body_claim *c, str tenant, uint64_t whole, size_t n) {
+    assert(n > 0 && !atomic_load(&c->waits));
     pthread_mutex_lock(&r->lock);
     if (c->share == NULL) {
         c->share = body_share_of(r, str_hash(STR_HASH_START, tenant));
@@ -187,6 +189,7 @@ void body_turns_close(body_turns *t) {
 }
 
 void body_turn_end_if_due(body_turns *t, body_turn *turn, struct bufferevent *bev) {
+    assert(bev != NULL && t->timer != NULL);
     if (turn->n_bytes < TURN_BYTES || turn->waits) {
         return;
     }

@@ -47,11 +47,11 @@
 /* ---- memory ---- */
 
 #define BODY_SMALL_BYTES ((size_t)64 << 10)
-/* tenants with a share of their own; further ones at the same time share the last one */
+/* tenants with a share of their own; more tenants at the same time share the last one */
 #define BODY_SHARES 256
 
-/* A tenant's: what its bodies hold, the lane aside, and how many of them hold room or
- * want some, and stand in line. */
+/* A tenant's share: what its bodies hold outside the lane, how many of them hold or want
+ * room, and how many wait in line. */
 typedef struct body_share {
     uint64_t tenant; /* a hash of its name */
     size_t held;
@@ -59,10 +59,10 @@ typedef struct body_share {
     bool is_passed;              /* within a walk along the line: one of the tenant stays in it */
 } body_share;
 
-/* A body's. Zeroed memory: it has no room and wants none. */
+/* A body's claim. Zeroed: it holds no room and wants none. */
 typedef struct body_claim {
     size_t held;       /* bytes that the body may have; the owner reads it while it does not wait */
-    atomic_bool waits; /* it stands in line; another thread may end that, and rings */
+    atomic_bool waits; /* in line; another thread may end the wait, and rings */
     body_share *share; /* NULL: no claim */
     size_t in_lane;    /* of held: beyond the share */
     size_t wanted;     /* while it waits: bytes more */
@@ -76,7 +76,7 @@ typedef struct body_room {
     uint64_t n_taken;          /* bytes taken since the opening */
     body_claim *first;         /* in line */
     body_claim *lane;          /* the one in the lane, or NULL */
-    /* claims of other connections have got room: their threads are to look at them */
+    /* other claims have got room: wakes their threads */
     void (*ring)(void *arg);
     void *ring_arg;
     body_share shares[BODY_SHARES];
@@ -105,7 +105,7 @@ body_room_counts body_room_count(body_room *r);
 #define TURN_BYTES ((size_t)512 << 10)
 #define TURN_US    1000
 
-/* A connection's. */
+/* A connection's turn. */
 typedef struct body_turn {
     size_t n_bytes; /* received since its last turn; the connection counts them */
     bool waits;
@@ -113,11 +113,11 @@ typedef struct body_turn {
     struct body_turn *next;  /* in line */
 } body_turn;
 
-/* A loop's: those that wait, the first one first. */
+/* A loop's queue of connections that wait for their turn. */
 typedef struct body_turns {
     body_turn *first;
     struct event *timer;
-    atomic_llong n_waits; /* how often one has come to wait; any thread reads it */
+    atomic_llong n_waits; /* waits so far; any thread reads it */
 } body_turns;
 
 /* Makes the timer; false: no memory. */
@@ -127,8 +127,8 @@ void body_turns_close(body_turns *t);
 /* Ends a connection's turn if it has received its share: bev reads on when its next one
  * comes. */
 void body_turn_end_if_due(body_turns *t, body_turn *turn, struct bufferevent *bev);
-/* It waits for no turn any more: what it sends next is its first share. Whether it reads
- * is the caller's concern. */
+/* Takes the connection out of the queue: its next bytes begin a new share. The caller
+ * decides whether it reads. */
 void body_turn_leave(body_turns *t, body_turn *turn);
 
 #endif

@@ -10,13 +10,13 @@
 
 #include "server/conn.h"
 
-/* Parses c's body, and submits the request (response.h): at once, or after a text thread
- * has parsed it, which a large one is left to. */
+/* Parses c's body, and submits the request (response.h): at once, or, if it is large,
+ * after a text thread has parsed it. */
 void body_parse(conn *c);
 /* POST /v1/schemas/check: starts the check of c's body. */
 void body_check(conn *c);
-/* Starts a look, during which a text thread owns what the body has; false: there is no
- * memory for it, and the body is dropped. */
+/* Starts a look, during which a text thread owns the body's memory; false: out of memory,
+ * and the body is dropped. */
 bool body_look(conn *c);
 /* Handles the event of such a job; false: the event is of another kind. */
 bool body_job_event(const quire_event *ev);

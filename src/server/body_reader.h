@@ -1,5 +1,5 @@
 /* The body of a request while it arrives: a machine of its own, which the connection
- * (conn.h) feeds with events.
+ * (conn.h) feeds with events. Its table is in body_reader.c.
  *
  *   BODY_NONE -BEGINS-> BODY_READING -LACKS_ROOM-> BODY_IN_LINE     -GETS_ROOM->  BODY_READING
  *                       BODY_READING -LOOK_BEGINS-> BODY_LOOKED_OVER -LOOK_ENDS-> BODY_READING
@@ -23,17 +23,17 @@ typedef enum body_state {
     BODY_NONE,        /* no body is arriving */
     BODY_READING,     /* its bytes are read */
     BODY_IN_LINE,     /* it waits for room for its next piece */
-    BODY_LOOKED_OVER, /* a text thread reads what is there */
+    BODY_LOOKED_OVER, /* a text thread reads what has come so far */
     BODY_N_STATES
 } body_state;
 
 typedef enum body_event {
     BODY_BEGINS,      /* the head was read: the body may come */
-    BODY_LACKS_ROOM,  /* its next piece finds no room: it stands in line */
-    BODY_GETS_ROOM,   /* that room is there */
-    BODY_LOOK_BEGINS, /* a text thread looks over what is there */
+    BODY_LACKS_ROOM,  /* its next piece finds no room */
+    BODY_GETS_ROOM,   /* the room that it waited for is granted */
+    BODY_LOOK_BEGINS, /* a text thread begins to read what has come */
     BODY_LOOK_ENDS,
-    BODY_ENDS,       /* all of it is there; it keeps its room */
+    BODY_ENDS,       /* all of it has come; it keeps its room */
     BODY_IS_DROPPED, /* no more of it is wanted: gives up its room, its place in line and its turn */
     BODY_N_EVENTS
 } body_event;
@@ -48,12 +48,12 @@ typedef struct body_reader {
     body_state state;
     body_claim room;               /* what it holds of server.bodies, until the first token of the response */
     body_turn turn;                /* the connection's at receiving, in loop.turns */
-    size_t look_bytes;             /* so many bytes are there when it is looked over next */
+    size_t look_bytes;             /* when so many bytes have come, it is looked over next */
     int64_t time_us, time_from_us; /* it may take time_us from then on */
-    /* since then its bytes are counted, which have to come at the least rate */
+    /* start of the interval over which its rate is measured, and the bytes before it */
     int64_t pace_from_us;
     uint64_t pace_from_bytes;
-    bool has_waited; /* for its turn, since pace_from_us: its bytes are counted anew */
+    bool has_waited; /* for its turn, since pace_from_us: the interval begins again */
 } body_reader;
 
 /* b belongs to a connection from here on. */
@@ -62,7 +62,7 @@ void body_open(body_reader *b, loop *l, http_request *r, struct bufferevent *bev
 bool body_has_event(body_state s, body_event e);
 void body_on(body_reader *b, body_event e);
 
-/* The connection has something to read. */
+/* There is input: if the body waited for its turn, its rate is measured from now on. */
 void body_note_input(body_reader *b);
 /* Ends the connection's turn at receiving if it has had its share. Not while the body
  * waits for something else. */
@@ -74,13 +74,13 @@ size_t body_take_room(body_reader *b, str tenant);
  * in large pieces, since a body of megabytes would otherwise take thousands of rounds of
  * the loop. False: nothing was there. *e: as of http_feed. */
 bool body_receive(body_reader *b, size_t n, http_event *e);
-/* True when as much of the body is there as is looked over, and at least as much may
- * still come. Once for each length. */
+/* True when enough has come to be looked over, and at least as much may still come. Once
+ * for each length. */
 bool body_is_look_due(body_reader *b);
 /* The deadline is over. True: the body is given up, for the reason in *why, whose text
  * err holds. False: it has time yet. */
 bool body_is_late(body_reader *b, quire_error *err, api_error *why);
-/* Frees what is there; the rest is skipped as it comes. */
+/* Frees what has come; the rest is skipped as it comes. */
 void body_skip_rest(body_reader *b);
 /* Gives back the room that the body holds: it is gone, or its response has begun. Nothing
  * where it has none. */

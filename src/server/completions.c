@@ -1,4 +1,5 @@
 /* The dialect of POST /v1/completions: writes its responses. */
+#include <assert.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -16,7 +17,7 @@ static int64_t completions_count_chars(const char *text, size_t n) {
 }
 
 /* The name of token i in top_logprobs, which no other has: its text or, where one before
- * it has the same, token_id:7, as vLLM names tokens by their ids. */
+ * it has the same, token_id:7, vLLM's form for a token's id. */
 static void completions_write_token_name(const response *a, const quire_logprob *p, int32_t i, json_out *o) {
     str text = response_token_text(a, p[i].token);
     bool is_taken = false;
@@ -68,6 +69,7 @@ static quire_err completions_add_text(response_logprobs *l, str text) {
 
 /* Adds the first waiting token's text, the first n bytes of what is shown. */
 static quire_err completions_settle_first(response_logprobs *l, size_t n) {
+    assert(l->first_waiting < l->n_waiting && n <= l->shown.n);
     token_waiting *w = &l->waiting[l->first_waiting];
     TRY(completions_add_text(l, (str){l->shown.n > 0 ? l->shown.p : "", n}));
     l->n_values = w->n_values;
@@ -85,9 +87,9 @@ static quire_err completions_settle_first(response_logprobs *l, size_t n) {
     return QUIRE_OK;
 }
 
-/* Takes text that is shown, and adds the tokens to whose end it reaches. */
+/* Takes shown text, and lists the tokens that it completes. */
 static quire_err completions_take_shown(response_logprobs *l, const char *text, size_t n) {
-    /* behind a rollback: of settled tokens */
+    /* after a rollback: bytes of settled tokens */
     size_t known = l->base + l->shown.n, again = l->n_shown < known ? known - l->n_shown : 0;
     again = again < n ? again : n;
     l->n_shown += n;
@@ -147,6 +149,7 @@ static void completions_forget_waiting(response_logprobs *l, size_t n) {
 }
 
 static quire_err completions_roll_back(response_choice *c, const quire_event *ev) {
+    assert(ev->n_tokens >= 0);
     response_logprobs *l = &c->logprobs;
     size_t n = (size_t)ev->n_tokens;
     if (n <= l->n_settled) {

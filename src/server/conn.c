@@ -10,8 +10,8 @@
 #include "base/clock.h"
 #include "base/mem.h"
 
-#define AHEAD_BYTES    (1u << 20)  /* a client may send so much ahead of the responses that it waits for */
-#define PIPELINE_BYTES (64u << 10) /* with this much output waiting, the next request waits too */
+#define AHEAD_BYTES    (1u << 20)  /* that a client may send ahead of its responses */
+#define PIPELINE_BYTES (64u << 10) /* with more unsent output than this, the next request waits */
 #define PIECES         4           /* of a body, received before other connections have their turn */
 #define PROBE_US       250000      /* between checks whether a client that half-closed is still connected */
 #define LINGER_US      2000000     /* a client's time to read the last response of a closing connection */
@@ -120,8 +120,7 @@ static void conn_send_refusal(conn *c) {
     conn_reply_error(c, c->refusal, c->refusal_param, c->refusal_text, c->refusal_headers);
 }
 
-/* Answers a request of which no more is read: with its refusal, where it was refused
- * before. */
+/* Answers a request whose rest is not read: with its refusal if it was refused before. */
 static void conn_give_up_request(conn *c, const api_error *why) {
     c->keep_alive = false;
     body_on(&c->body, BODY_IS_DROPPED);
@@ -136,6 +135,7 @@ static void conn_give_up_request(conn *c, const api_error *why) {
 }
 
 void conn_end(conn *c, const api_error *why) {
+    assert(why->status >= 400);
     if (c->pending != NULL && c->pending->end != NULL) {
         c->pending->end(c, why);
     } else if (c->pending != NULL) {
@@ -222,7 +222,7 @@ static void conn_look_if_due(conn *c) {
     }
 }
 
-/* Goes on as the request stands after more bytes. */
+/* Acts on what http_feed has found. */
 static void conn_go_on(conn *c, http_event e) {
     if (e == HTTP_WANTS_MORE) {
         conn_look_if_due(c);
@@ -310,11 +310,12 @@ static void conn_receive_body(conn *c) {
 }
 
 void conn_finish(conn *c) {
+    assert(c->state != CONN_CLOSING && c->pending == NULL);
     body_give_room(&c->body);
     body_on(&c->body, BODY_ENDS);
     conn_end_request(c);
     if (!c->keep_alive) {
-        /* what is there of it, where no more was read: it has no room any more */
+        /* a part of it, if the rest was not read; its room is given back */
         strbuf_deinit(&c->request.body);
         conn_start_closing(c);
         return;
@@ -333,6 +334,7 @@ void conn_finish(conn *c) {
 }
 
 void conn_resume_body(conn *c) {
+    assert(c->body.state == BODY_LOOKED_OVER && c->pending == NULL);
     body_on(&c->body, BODY_LOOK_ENDS);
     conn_process(c);
 }
@@ -348,6 +350,7 @@ void conn_resume_bodies(loop *l) {
 }
 
 void conn_drop_body(conn *c, const quire_error *err) {
+    assert(err->code != QUIRE_OK && c->refusal == 0);
     api_error e = error_of(err);
     c->refusal_error = *err;
     c->refusal = e.status;
@@ -403,8 +406,8 @@ void conn_relieve(loop *l) {
 /* ---- what each event does in each state; it may close the connection, and free it
  * ---- */
 
-/* Reading never pauses during a response, so that a disconnect is noticed: who sends too
- * much ahead is cut. */
+/* Reading never pauses during a response, so that a disconnect is noticed. A client that
+ * sends too much ahead is cut off. */
 static void conn_read_ahead(conn *c) {
     body_end_turn_if_due(&c->body);
     if (conn_unread_input(c) > AHEAD_BYTES) {
@@ -658,6 +661,7 @@ static conn *conn_new(loop *l, evutil_socket_t fd) {
 }
 
 void conn_open(loop *l, evutil_socket_t fd, const struct sockaddr *from, socklen_t n_from) {
+    assert(fd >= 0 && l->server->handler != NULL);
     const server_options *o = &l->server->options;
     int64_t n_surplus;
     int on = 1;

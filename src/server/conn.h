@@ -26,7 +26,7 @@ typedef enum conn_state {
 } conn_state;
 
 typedef enum conn_event {
-    CONN_READABLE, /* there is input */
+    CONN_READABLE, /* there is input; of a request, or of those after it */
     CONN_WRITTEN,  /* the output was sent, but for a rest that is small */
     CONN_TAKEN,    /* the client read some of the output, or output was added to an empty buffer */
     CONN_EOF,      /* the client has shut down its sending side, and perhaps both */
@@ -72,7 +72,7 @@ struct conn {
     conn_state state;
     http_request request;
     body_reader body;
-    char client[64];             /* its address and port, "" for a socket file */
+    char client[64];             /* the peer's address and port, "" for a socket file */
     str parameter;               /* the path after the route's prefix; valid as long as the request */
     const pending_kind *pending; /* what the response, or a body that is looked over, waits for; or NULL */
     void *pending_of;            /* its object */
@@ -123,12 +123,12 @@ void conn_end(conn *c, const api_error *why);
 /* The same because the server shuts down. */
 void conn_shut_down(conn *c);
 
-/* There is room for some bodies that stood in line: connections of the loop that have got
- * it read on. */
+/* Some bodies in line were granted room: the connections of the loop that wait for it
+ * read on. */
 void conn_resume_bodies(loop *l);
 /* Ends a look: reading goes on, in the time that the body has left. */
 void conn_resume_body(conn *c);
-/* The body is refused whatever follows: what is there is freed, and the rest is skipped
+/* The body is refused whatever follows: what has come is freed, and the rest is skipped
  * before the response. Copies err. */
 void conn_drop_body(conn *c, const quire_error *err);
 

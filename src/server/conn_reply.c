@@ -71,6 +71,7 @@ json_out conn_begin_json(const conn *c) {
 }
 
 void conn_fail(conn *c, const api_error *e, const char *headers) {
+    assert(e->status >= 400 && e->message != NULL);
     conn_begin_request(c); /* one whose head was refused */
     request_record_fail(&c->record, e);
     if (e->status == 404) {

@@ -193,13 +193,14 @@ static bool path_take_end(str path, size_t i, path_end *out) {
     return true;
 }
 
-/* A route's path inside the asked one. */
+/* A route's path inside the one that was requested. */
 typedef struct meant {
-    str before, path; /* the asked path is `before` and `path` */
+    str before, path; /* the requested path is `before` and `path` */
     bool lacks_base;  /* the route's is "/v1" and `path` */
 } meant;
 
-/* Finds the longest end of the path that is a route's, perhaps behind "/v1". */
+/* Finds the longest suffix of the path that is a route, or is one with "/v1" before
+ * it. */
 static bool path_find_meant(str asked, path_at known, meant *out) {
     path_end end;
     for (size_t i = 0; i < asked.n; i++) {
@@ -214,8 +215,7 @@ static bool path_find_meant(str asked, path_at known, meant *out) {
     return false;
 }
 
-/* Finds the longest end of at most n ends of the path that is another API's, perhaps
- * behind "/v1". */
+/* The same for paths of other APIs, over the n longest suffixes. */
 static const foreign_path *path_find_foreign_end(str asked, size_t n) {
     const foreign_path *found = NULL;
     path_end end;

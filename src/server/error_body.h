@@ -44,7 +44,7 @@ bool path_is_known(path_at known, str path);
 void unknown_path_explain(const char *method, str path, path_at known, quire_error *err);
 
 /* A path of another API, or of one that this server does not have yet, and what to use
- * instead. A path that continues behind a '/' is one too. */
+ * instead. A longer path that continues with '/' counts too. */
 typedef struct foreign_path {
     const char *path, *what, *instead;
 } foreign_path;

@@ -1,5 +1,6 @@
 #include "server/http.h"
 
+#include <assert.h>
 #include <stdio.h>
 #include <strings.h>
 
@@ -56,6 +57,7 @@ static bool chunked_framing_byte(chunked *c, char byte, size_t max_extras) {
 }
 
 bool chunked_feed(chunked *c, const char *p, size_t n, size_t max_extras, size_t *used, size_t *data) {
+    assert(n > 0 && c->state != CHUNKED_DONE);
     *used = *data = 0;
     while (*used < n && c->state != CHUNKED_DONE && c->state != CHUNKED_DATA) {
         if (!chunked_framing_byte(c, p[(*used)++], max_extras)) {
@@ -448,17 +450,20 @@ static http_event http_feed_body(http_request *r, const char *p, size_t n, size_
 }
 
 http_event http_feed(http_request *r, const char *p, size_t n, size_t *used) {
+    assert(n > 0 && r->status == 0);
     return r->head_done ? http_feed_body(r, p, n, used) : http_feed_head(r, p, n, used);
 }
 
 char *http_body_place(const http_request *r, uint64_t *left) {
+    assert(r->head_done && r->n_encodings == 0);
     *left = r->length - r->n_body_bytes;
-    /* with a 0 byte behind it */
+    /* with a 0 byte after it */
     bool fits = !r->drop_body && r->body.p != NULL && *left < r->body.cap - r->body.n;
     return fits ? r->body.p + r->body.n : NULL;
 }
 
 http_event http_body_received(http_request *r, size_t n) {
+    assert(n > 0 && n <= r->length - r->n_body_bytes);
     if (!r->drop_body) {
         r->body.n += n;
         r->body.p[r->body.n] = '\0';

@@ -7,7 +7,7 @@
  *   any time: HTTP_REFUSED (status and message say why; the bytes that follow can't be
  *             trusted, so the connection must close)
  *
- * Owner: a connection; one thread. It never consumes a byte behind the request's end, so
+ * Owner: a connection; one thread. It never consumes a byte after the request's end, so
  * pipelined requests stay with the caller. */
 #ifndef SERVER_HTTP_H
 #define SERVER_HTTP_H
@@ -19,8 +19,8 @@
 
 #include "base/str.h"
 
-/* ---- the chunked transfer coding, parsed strictly: sizes are plain hexadecimal, lines
- * end in CRLF, data ends where its size says ---- */
+/* The chunked transfer coding, parsed strictly: sizes are plain hexadecimal, lines end in
+ * CRLF, data ends where its size says. */
 
 typedef enum chunked_state {
     CHUNKED_SIZE,
@@ -29,7 +29,7 @@ typedef enum chunked_state {
     CHUNKED_DATA,
     CHUNKED_DATA_CR,
     CHUNKED_DATA_LF,
-    CHUNKED_LINE, /* at the start of a line behind the last chunk: a trailer or the end */
+    CHUNKED_LINE, /* at the start of a line after the last chunk: a trailer or the end */
     CHUNKED_TRAILER,
     CHUNKED_TRAILER_LF,
     CHUNKED_END_LF,

@@ -100,8 +100,8 @@ static quire_err listen_on_port(server *s, quire_error *err) {
 
 /* ---- a socket file ---- */
 
-/* Removes the socket file of a server that is gone. INVALID: another file is there, or a
- * server that answers. */
+/* Removes the socket file of a server that no longer runs. INVALID: another file is
+ * there, or a server that answers. */
 static quire_err listen_remove_stale(const struct sockaddr_un *at, quire_error *err) {
     struct stat file;
     if (lstat(at->sun_path, &file) != 0) {

@@ -1,5 +1,6 @@
 #include "server/loop.h"
 
+#include <assert.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
@@ -11,6 +12,7 @@
 #define ID_DIGITS 16
 
 void loop_set_timer(struct event *timer, int64_t us) {
+    assert(timer != NULL && us >= 0);
     struct timeval t = {.tv_sec = (time_t)(us / 1000000), .tv_usec = (suseconds_t)(us % 1000000)};
     event_add(timer, &t);
 }
@@ -56,6 +58,7 @@ loop *loop_of_id(server *s, const char *id) {
 }
 
 uint64_t loop_new_id(loop *l) {
+    assert(l->server->n_loops <= 1 << LOOP_BITS);
     uint64_t mine = (uint64_t)(l - l->server->loops), mask = (1u << LOOP_BITS) - 1;
     return (rng_next(&l->random) & ~mask) | mine;
 }

@@ -1,7 +1,7 @@
 /* An event loop: one thread, one event base, one quire_queue, and the connections that it
  * accepted. And the server: what all loops share.
  *
- * All loops share the listening socket; a loop that is free accepts (loop_run.h). Only
+ * All loops share the listening socket; a loop that is free accepts (server_loop.c). Only
  * its own thread touches a loop's objects. Other threads ring its wake, and read its
  * counters. */
 #ifndef SERVER_LOOP_H
@@ -47,7 +47,7 @@ typedef struct loop {
     struct evconnlistener *listener;
     /* on_retry: accept again after running out of descriptors */
     struct event *on_queue, *on_wake, *on_deadline, *on_retry;
-    struct event *on_look; /* of the first loop: what the log says of the whole server, now and then */
+    struct event *on_look; /* the first loop's: logs tier errors and the progress of a drain */
     quire_queue *queue;
     wake bell;
     pthread_t thread;
@@ -91,16 +91,16 @@ struct server {
     atomic_bool stops_waiting; /* that thread is to end */
     atomic_bool is_leaving;    /* a drain will begin: /ready says 503 */
     struct event *on_leave;    /* begins it */
-    const char *socket_file;   /* to be removed at the end (listen.h); NULL: none */
+    const char *socket_file;   /* to be removed at the end (listen.c); NULL: none */
     dev_t socket_device;       /* of that file, with its inode */
     ino_t socket_inode;
     loop *loops;
     int32_t n_loops;          /* of open loops */
     atomic_int stops;         /* calls of server_stop so far */
-    int64_t n_tier_errors[3]; /* the tiers' errors of which the log has told; the first loop's */
+    int64_t n_tier_errors[3]; /* errors of each tier that were logged; the first loop's */
 };
 
-/* The head of a function that an event calls: `arg` is its object. */
+/* The head of a function that libevent calls: `arg` is its object. */
 #define LOOP_CALLBACK(name)                                                                                  \
     void name(__attribute__((unused)) evutil_socket_t fd, __attribute__((unused)) short what, void *arg)
 
@@ -116,16 +116,16 @@ void loop_wake_all(const server *s);
 int64_t loop_count_busy(const server *s);
 /* A new number for a request of l: the lowest LOOP_BITS bits are the loop's index. */
 uint64_t loop_new_id(loop *l);
-/* The number that an id of a request or response ends with, in 16 hexadecimal digits;
- * false: it ends with none. */
+/* The number at the end of an id of a request or response, 16 hexadecimal digits; false:
+ * there is none. */
 bool loop_read_id(const char *id, uint64_t *number);
 /* The loop that made the number of an id; NULL: none of s did. */
 loop *loop_of_id(server *s, const char *id);
 
-/* Tells a service manager such as systemd how the server is, by sd_notify's protocol
- * without its library. */
-/* Sends "READY=1" or "STOPPING=1" to the socket that NOTIFY_SOCKET names; does nothing
- * where that is not set. A manager that does not take it is no failure. Any thread; does
+/* Tells a service manager such as systemd the server's state, by sd_notify's protocol
+ * without its library: sends "READY=1" or "STOPPING=1" to the socket that NOTIFY_SOCKET
+ * names; does nothing where that is not set. A manager that does not take it is no
+ * failure. Any thread; does
  * not block. */
 void notify_manager(const char *state);
 
@@ -152,7 +152,7 @@ quire_err loop_run(loop *l);
  * err says what to do, and nothing is left. */
 quire_err listen_open(server *s, quire_error *err);
 /* Closes the descriptor, and removes the socket file unless another has taken its place.
- * Once more does nothing. */
+ * A second call does nothing. */
 void listen_close(server *s);
 /* Raises the soft limit of open files to what max_connections needs; warns where the hard
  * limit is lower. */

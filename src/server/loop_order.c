@@ -1,5 +1,7 @@
 #include "server/loop_order.h"
 
+#include <assert.h>
+
 #include "base/mem.h"
 
 loop_order *order_new(conn *c, const order_kind *kind) {
@@ -14,6 +16,7 @@ loop_order *order_new(conn *c, const order_kind *kind) {
 }
 
 void order_drop(loop_order *o) {
+    assert(atomic_load(&o->holders) > 0);
     if (atomic_fetch_sub(&o->holders, 1) == 1) {
         json_drop(o->body);
         mem_free(o->ids);
@@ -35,6 +38,7 @@ static void order_forget(conn *c) {
 static const pending_kind order_pending = {.close = order_forget};
 
 void order_begin(loop_order *o) {
+    assert(o->to != NULL && o->kind != NULL && o->conn->pending == NULL);
     o->conn->pending = &order_pending;
     o->conn->pending_of = o;
     atomic_store(&o->holders, 2);

@@ -14,6 +14,7 @@
 /* ---- the lines of one metric ---- */
 
 quire_err metrics_describe(strbuf *out, const char *name, const char *type, const char *help) {
+    assert(name[0] != '\0' && help[0] != '\0');
     return strbuf_addf(out, "# HELP %s %s\n# TYPE %s %s\n", name, help, name, type);
 }
 

@@ -1,5 +1,6 @@
 #include "server/pool_json.h"
 
+#include <assert.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
@@ -78,7 +79,7 @@ static int32_t pool_write_pages(const quire_kv_view *v, json_out *o) {
     return i;
 }
 
-/* Writes the node whose entries are first..; returns the index behind them. */
+/* Writes the node whose entries are first..; returns the index after them. */
 static int32_t pool_write_node(const quire_kv_view *v, int32_t first, const pool_viewer *who, json_out *o) {
     const quire_kv_view_entry *e = &v->entries[first];
     int32_t i = first, n_pins = 0;
@@ -172,6 +173,7 @@ void pool_json_events(const quire_kv_view *v, const pool_viewer *who, uint64_t a
 }
 
 void pool_json_page(const quire_kv_view *v, const pool_text *text, json_out *o) {
+    assert(v->page >= 0 && v->page < v->n_pages);
     const quire_kv_view_page *p = &v->pages[v->page];
     json_begin(o, '{');
     json_int(json_name(o, "page"), v->page);

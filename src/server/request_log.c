@@ -46,6 +46,7 @@ static void request_copy_reason(const char *message, char *out, size_t size) {
 }
 
 void request_record_fail(request_record *r, const api_error *e) {
+    assert(e->status >= 400 && e->message != NULL);
     r->finishes = 1u << QUIRE_FINISH_ERROR;
     r->error_status = e->status;
     snprintf(r->param, sizeof r->param, "%s", e->param != NULL ? e->param : "");
@@ -246,8 +247,8 @@ static quire_err http_stats_add_tenant(http_stats *to, const char *name, const t
 }
 
 void http_stats_note(http_stats *s, const request_record *r, const char *tenant) {
-    assert(r->is_open);
     int32_t status = request_status(r);
+    assert(status > 0 && status < HTTP_STATUS_END);
     double seconds = (double)(clock_us() - r->begun_us) * 1e-6;
     http_row row = {.handler = r->endpoint != NULL ? r->endpoint : "none",
                     .method = r->method != NULL ? r->method : "none",

@@ -21,7 +21,7 @@
 typedef struct request_record {
     bool is_open;
     bool is_probe;    /* of monitoring: at level debug unless it failed */
-    bool is_expected; /* a probe that fails for a reason of which the log has told: at level debug too */
+    bool is_expected; /* a probe that fails for a reason that was logged before: at level debug too */
     bool is_generation;
     uint64_t number;               /* unique in this process (loop_new_id) */
     char id[REQUEST_ID_BYTES + 1]; /* the client's X-Request-Id, or "req-" and the number */
@@ -47,8 +47,8 @@ void request_record_open(request_record *r, str id, loop *l);
 void request_record_token(request_record *r, int64_t queue_us);
 /* The response is an error, or its stream ends with one. */
 void request_record_fail(request_record *r, const api_error *e);
-/* The status as sent. A client that left before anything was sent has status 499, as in
- * nginx. */
+/* The status that was sent. A client that left before anything was sent has status 499,
+ * as in nginx. */
 int32_t request_status(const request_record *r);
 /* Writes the line. tenant: NULL: none. */
 void request_log(const request_record *r, const char *tenant);

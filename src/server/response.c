@@ -57,6 +57,7 @@ static void response_record_tokens(const response *a) {
 }
 
 void response_close(response *a) {
+    assert(response_of(a->conn) == a);
     loop *l = a->conn->loop;
     for (int32_t i = 0; i < a->n_choices; i++) {
         order_settle(&a->choices[i].order, NULL);
@@ -172,6 +173,7 @@ static void response_note_headers(conn *c, const quire_request_info *info) {
 }
 
 void response_start(conn *c, quire_request *r) {
+    assert(r != NULL && c->pending == NULL && c->state == CONN_RESPONSE);
     server *s = c->loop->server;
     quire_error err = {0};
     const quire_request_info *info = quire_request_describe(r);
@@ -286,7 +288,7 @@ static void response_delta(response *a, response_choice *c, const quire_event *e
 }
 
 /* Sent text cannot be withdrawn, so the client gets the length that remains valid. A
- * withheld chunk goes first, room or not: what comes behind this event continues the text
+ * withheld chunk goes first, room or not: what follows this event continues the text
  * that it names. */
 static void response_rollback(response *a, response_choice *c, const quire_event *ev) {
     if (c->held && !response_send_now(a, ev->choice)) {

@@ -152,9 +152,9 @@ void response_event(const quire_event *ev);
 void response_flush_unsent(loop *l);
 /* The generation that c has in progress, or NULL. */
 response *response_of(const conn *c);
-/* Cancels the stream of a client that reads too slowly. Behind the unsent output comes an
- * error event or, in a whole response, the connection's end. Neither a nor its connection
- * may be used afterwards. */
+/* Cancels the stream of a client that reads too slowly. After the unsent output come an
+ * error event or, in a whole response, the end of the connection. Neither a nor its
+ * connection may be used afterwards. */
 void response_cut(response *a, const char *reason);
 /* Sends nothing more: cancels the stream if it still runs, and frees a. The connection
  * has no response then. */
@@ -190,7 +190,7 @@ void response_count(response *a, int64_t delta);
 void response_write_head(const response *a, const char *object, json_out *o);
 /* The same after the brace that opens a response or a chunk, and "choices":[ */
 void response_write_begin(const response *a, const char *object, json_out *o);
-/* Where c's parts stand. */
+/* The place of c's parts (answer_parts.h). */
 answer_place response_place(const response *a, const response_choice *c);
 /* "finish_reason":..,"stop_reason":.. and, of a result of beam search, "beam_score":.. */
 void response_write_finish(const response *a, const response_choice *c, json_out *o);
@@ -199,7 +199,7 @@ void response_write_token_ids(const response *a, const response_choice *c, json_
 void response_write_prompt_ids(const response *a, const response_choice *c, json_out *o);
 /* The prompt's echo where it is not sent yet, else an empty text. */
 str response_echo(const response *a, const response_choice *c);
-/* The text behind its echo. */
+/* The echo and the text. */
 void response_write_text(const response *a, const response_choice *c, json_out *o);
 /* The prompt of c. */
 response_prompt *response_prompt_of(const response *a, const response_choice *c);

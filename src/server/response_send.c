@@ -1,6 +1,8 @@
 /* Sends a response, as much of it as the client reads. */
 #include "base/mem.h"
+
 #include "server/response.h"
+#include <assert.h>
 
 #define WHOLE_BYTES ((size_t)1 << 20) /* a longer whole response is written choice by choice */
 
@@ -11,6 +13,7 @@ static bool response_has_room(const response *a) {
 }
 
 void response_count(response *a, int64_t delta) {
+    assert(delta >= 0 || a->n_bytes >= (size_t)-delta);
     a->n_bytes = (size_t)((int64_t)a->n_bytes + delta);
     if (a->is_done || (a->info != NULL && a->info->stream)) {
         a->conn->loop->n_unread += delta;
@@ -83,6 +86,7 @@ static bool response_send_chunk(response *a, int32_t i,
 }
 
 bool response_send_head(response *a) {
+    assert(!a->started && a->info->stream);
     a->started = true;
     conn_stream_begin(a->conn, "text/event-stream; charset=utf-8");
     for (int32_t i = 0; a->writer->first != NULL && i < a->n_choices; i++) {
@@ -102,6 +106,7 @@ static bool response_is_worth_sending(const response *a, const response_choice *
 }
 
 bool response_send_now(response *a, int32_t i) {
+    assert(a->started && i >= 0 && i < a->n_choices);
     response_choice *c = &a->choices[i];
     if (response_is_worth_sending(a, c) && !response_send_chunk(a, i, a->writer->chunk)) {
         return false;
@@ -118,6 +123,7 @@ bool response_send_held(response *a, int32_t i) {
 }
 
 void response_hold(response *a, int32_t i) {
+    assert(i >= 0 && i < a->n_choices);
     a->choices[i].held = true;
     if (!a->listed) {
         a->listed = true;
@@ -261,6 +267,7 @@ static void response_send_long(response *a) {
 /* ---- both ---- */
 
 void response_finish(response *a) {
+    assert(!a->is_done);
     if (!a->info->stream) {
         a->conn->loop->n_unread += (int64_t)a->n_bytes;
     }

@@ -218,7 +218,7 @@ quire_err response_end_logprobs(const response *a, response_choice *c) {
     return a->writer->logprobs.end != NULL ? a->writer->logprobs.end(c) : QUIRE_OK;
 }
 
-/* Removes the first n bytes, and the comma behind them. */
+/* Removes the first n bytes and the comma after them. */
 static void response_drop_first(strbuf *b, size_t n) {
     n += n > 0 && n < b->n;
     if (n > 0) {

@@ -1,5 +1,6 @@
 #include "server/routes.h"
 
+#include <assert.h>
 #include <stdio.h>
 #include <strings.h>
 
@@ -17,8 +18,9 @@ typedef struct route {
     void (*run)(conn *c);
     bool is_prefix; /* the path continues with a parameter */
     bool takes_json;
-    bool is_probe; /* monitoring asks it all the time: the log has its requests at level debug */
-    /* looks over the beginning of a long body (conn.look); NULL: nothing in it decides */
+    bool is_probe; /* for monitoring: its requests are logged at level debug */
+    /* looks over the beginning of a long body (conn.look); NULL: only the whole body is
+     * read */
     bool (*look)(conn *c);
     size_t max_body_bytes;   /* 0: the server's limit */
     quire_endpoint endpoint; /* of a generation */
@@ -162,7 +164,7 @@ static void route_home(conn *c) {
     strbuf_deinit(&headers);
 }
 
-/* Browsers ask for it beside every page: there is none, which is no error. */
+/* Browsers request it with every page; there is none, and that is no error. */
 static void route_icon(conn *c) {
     conn_reply(c, &(reply){.status = 204});
 }
@@ -254,6 +256,7 @@ static bool route_allows(const route *r, enum http_method method) {
 }
 
 static void route_refuse(conn *c, int status, const char *message, const char *headers) {
+    assert(status >= 400 && c->refusal == 0);
     c->refusal = status;
     c->refusal_text = message;
     c->refusal_headers = headers;

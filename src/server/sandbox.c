@@ -1,5 +1,6 @@
 #include "server/sandbox.h"
 
+#include <assert.h>
 #include <inttypes.h>
 #include <openssl/rand.h>
 #include <pthread.h>
@@ -49,6 +50,7 @@ struct sandboxes {
 
 /* Word number n of a line of the texts, which repeats after its end. */
 static str sandbox_word(int32_t line, int32_t n) {
+    assert(line >= 0 && line <= N_STORIES && n >= 0);
     const char *at = page_sandbox_texts();
     int32_t n_words = 1;
     for (; line > 0; line--) {
@@ -229,6 +231,7 @@ static quire_err sandbox_new(command *c) {
 }
 
 static quire_err sandbox_append_words(command *c, quire_kv_seq *seq, int32_t n) {
+    assert(n > 0 && n <= MAX_TOKENS);
     int32_t tokens[MAX_TOKENS];
     for (int32_t i = 0; i < n; i++) {
         tokens[i] = OWN_TOKENS + (c->b->next_token + i) % LAST_TOKEN;

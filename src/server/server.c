@@ -1,5 +1,6 @@
 #include "server/server.h"
 
+#include <assert.h>
 #include <openssl/rand.h>
 #include <signal.h>
 #include <string.h>
@@ -131,6 +132,7 @@ static void server_close_loops(server *s) {
 }
 
 quire_err server_attach(server *s, quire_engine *e, quire_error *err) {
+    assert(e != NULL && s->engine == NULL);
     server_stop_waiting(s);
     s->engine = e;
     s->model_name = server_model_name(e, &s->options);
@@ -176,6 +178,7 @@ void server_stop(server *s) {
 }
 
 quire_err server_serve(server *s, quire_error *err) {
+    assert(s->engine != NULL && s->n_loops > 0);
     int32_t n_started = 1;
     int failure = 0;
     for (; n_started < s->n_loops && failure == 0; n_started++) {

@@ -1,6 +1,7 @@
 /* Runs a loop: accepts connections, hands out the engine's events, and shuts down in
  * stages. */
 
+#include <assert.h>
 #include <event2/util.h>
 #include <sys/socket.h>
 
@@ -206,6 +207,7 @@ quire_err loop_open(loop *l, server *s) {
 }
 
 quire_err loop_attach(loop *l) {
+    assert(l->server->engine != NULL && l->queue == NULL);
     TRY(quire_queue_open(l->server->engine, &l->queue));
     l->on_queue = event_new(l->base, quire_queue_fd(l->queue), EV_READ | EV_PERSIST, loop_on_queue, l);
     bool is_added = l->on_queue != NULL && event_add(l->on_queue, NULL) == 0;
@@ -241,6 +243,7 @@ void loop_close(loop *l) {
 }
 
 quire_err loop_run(loop *l) {
+    assert(l->base != NULL);
     int r = event_base_dispatch(l->base);
     return r >= 0 ? QUIRE_OK : QUIRE_IO;
 }

@@ -1,4 +1,4 @@
-/* Options of the server: where it listens, who may ask, and its limits. Strings are
+/* Options of the server: where it listens, who may use it, and its limits. Strings are
  * borrowed until server_close. */
 #ifndef SERVER_SERVER_OPTIONS_H
 #define SERVER_SERVER_OPTIONS_H
@@ -23,8 +23,8 @@ typedef struct server_options {
     const char *const *api_keys; /* with none here and no file, requests need no key */
     int32_t n_api_keys;
     const char *api_key_file; /* lines tenant:key; NULL: none */
-    /* gives access to the internals; NULL: nobody has it, or, without any keys, clients
-     * on this machine */
+    /* gives access to the internals; NULL: no client has it, or, if there are no keys at
+     * all, clients on this machine do */
     const char *operator_key;
     /* origin whose web pages may send requests: "*" or one origin; NULL: none */
     const char *allow_origin;

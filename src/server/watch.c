@@ -1,11 +1,13 @@
 #include "server/watch.h"
 
+#include <assert.h>
+
 #include "base/clock.h"
 #include "base/mem.h"
 #include "server/pool_json.h"
 
 #define TICK_US   200000   /* between states */
-#define SPARE     19       /* parts of the time that remain for other work beside writing states */
+#define SPARE     19       /* of 20 parts of the loop's time, those for other work than writing states */
 #define BEAT_US   15000000 /* between keep-alive comments while nothing changes */
 #define PAGE_NONE (-1)
 
@@ -19,7 +21,7 @@ typedef struct watcher {
     watch_kind kind;
     int32_t page;     /* WATCH_PAGE */
     bool started;     /* has received a state */
-    bool behind;      /* has not received the last one */
+    bool behind;      /* has not been sent the last state */
     uint64_t seen;    /* events up to this number */
     int64_t spoke_us; /* when something was last sent */
 } watcher;
@@ -285,6 +287,7 @@ static const pending_kind watcher_reply = {.close = watcher_close, .ends_at_drai
  * then. A stream waits for its turn, so that opening and closing streams costs the engine
  * no more than one stream. */
 static bool watch_add(conn *c, watch_kind kind, int32_t page) {
+    assert(c->pending == NULL && c->state == CONN_RESPONSE);
     loop *l = c->loop;
     watch *h = l->watch;
     if (h->n == WATCH_MAX) {
@@ -321,5 +324,6 @@ void watch_state(conn *c) {
 }
 
 void watch_page(conn *c, int32_t page) {
+    assert(page >= 0);
     (void)watch_add(c, WATCH_PAGE, page);
 }

@@ -1,5 +1,6 @@
 #include "server/web_pages.h"
 
+#include <assert.h>
 #include <ctype.h>
 #include <inttypes.h>
 #include <openssl/evp.h>
@@ -86,6 +87,7 @@ void page_close(web_page *p) {
 }
 
 const char *page_headers(const web_page *p) {
+    assert(p->headers.p != NULL);
     return p->headers.p;
 }
 

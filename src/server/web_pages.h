@@ -31,7 +31,7 @@ const char *page_headers(const web_page *p);
 
 /* ---- / ---- */
 
-/* How the page is asked for. */
+/* A request for the page. */
 typedef struct home_request {
     str host;      /* the Host header; empty: there is none */
     path_at known; /* the paths of all routes */
