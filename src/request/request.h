@@ -11,7 +11,6 @@
 
 #include "answer/answer_format.h"
 #include "answer/output_parser.h"
-#include "api/request_rule.h"
 #include "base/str.h"
 #include "chat/chat_form.h"
 #include "chat/render.h"
@@ -20,6 +19,7 @@
 #include "file/sampling_defaults.h"
 #include "quire.h"
 #include "request/request_field.h"
+#include "request/request_rule.h"
 #include "text/tokenizer.h"
 #include "json/json.h"
 
@@ -274,7 +274,7 @@ quire_err request_check_tools(quire_request *r, quire_error *err);
  * NULL: none is kept. Not on a server's loop. */
 quire_err request_check_grammars(const quire_request *r, grammar_cache *cache, uint64_t tenant,
                                  quire_error *err);
-/* request_calls.c: makes the calls of r's tools its rule, unless another field names one;
+/* bind_calls.c: makes the calls of r's tools its rule, unless another field names one;
  * where a call is forced, that is an error. Sets the format of calls that are forced and
  * have none. */
 quire_err request_bind_calls(quire_request *r, quire_error *err);

@@ -3,8 +3,8 @@
 #ifndef REQUEST_REQUEST_READ_H
 #define REQUEST_REQUEST_READ_H
 
-#include "api/tool_names.h"
 #include "request/request.h"
+#include "request/tool_names.h"
 #include "json/json_out.h"
 
 /* The rows of the table by which a body's members are validated. */
@@ -26,10 +26,6 @@ const field_desc *request_row(str name, uint32_t endpoint);
 quire_err request_check_body(str text, body_rows *rows, quire_error *err);
 /* The same bound for a value that comes alone; one that is no JSON passes here. */
 quire_err request_check_size(const field_desc *f, str text, quire_error *err);
-/* Parses the value in text, which is checked like a body without rows; NULL for null. at:
- * offset of text in the body. name: the field whose value it is, for errors of a single
- * value, or NULL. */
-quire_err request_read_value(str text, size_t at, const char *name, json_value **out, quire_error *err);
 
 /* A new request of an endpoint, with every field at its default. QUIRE_NO_MEMORY. */
 quire_err request_new(const request_context *ctx, quire_endpoint endpoint, quire_request **out,
@@ -139,7 +135,7 @@ quire_err request_check_n_tools(const field_desc *f, const char *where, const js
 quire_err request_check_tool(const field_desc *f, size_t i, const json_value *tool, quire_error *err);
 /* Sets r->tools: what the fields have, as functions. */
 quire_err request_settle_tools(quire_request *r, quire_error *err);
-/* A tool's custom part; NULL: it is no custom tool (request_custom.c). */
+/* A tool's custom part; NULL: it is no custom tool (custom_tools.c). */
 const json_value *request_custom_of(const json_value *tool);
 /* Whether its text obeys a grammar, and that grammar where it is one of Lark's; empty: it
  * is not. */

@@ -12,7 +12,7 @@
 
 #include "answer/call_limit.h"
 #include "answer/output_parser.h"
-#include "api/custom_input.h"
+#include "answer/custom_input.h"
 #include "engine/explain.h"
 #include "stream/stream_engine.h"
 #include "text/detok.h"

@@ -3,7 +3,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "api/custom_input.h"
+#include "answer/custom_input.h"
 #include "base/clock.h"
 #include "request/request.h"
 #include "test.h"

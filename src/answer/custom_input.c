@@ -1,4 +1,4 @@
-#include "api/custom_input.h"
+#include "answer/custom_input.h"
 
 #include <string.h>
 

@@ -1,7 +1,7 @@
-#include "api/request_rule.h"
+#include "request/request_rule.h"
 
 #include "answer/structural_tag.h"
-#include "request/request_read.h"
+#include "core/params.h"
 #include "json/json_out.h"
 
 bool request_rule_is_marked(const request_rule *rule, const reasoning_frame *frame) {

@@ -1,6 +1,6 @@
 /* The names of a request's tools, each once, found by hash. */
-#ifndef API_TOOL_NAMES_H
-#define API_TOOL_NAMES_H
+#ifndef REQUEST_TOOL_NAMES_H
+#define REQUEST_TOOL_NAMES_H
 
 #include "request/request.h"
 

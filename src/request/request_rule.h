@@ -1,7 +1,7 @@
 /* The rule that a response must obey, from the fields that can name one: response_format,
  * structured_outputs, and the names of other servers. */
-#ifndef API_REQUEST_RULE_H
-#define API_REQUEST_RULE_H
+#ifndef REQUEST_REQUEST_RULE_H
+#define REQUEST_REQUEST_RULE_H
 
 #include "answer/grammar_cache.h"
 #include "answer/reasoning_frame.h"

@@ -2,8 +2,8 @@
  * string, read while they stream.
  *
  * Arguments of another form are the input as they stand. Owner: the choice. */
-#ifndef API_CUSTOM_INPUT_H
-#define API_CUSTOM_INPUT_H
+#ifndef ANSWER_CUSTOM_INPUT_H
+#define ANSWER_CUSTOM_INPUT_H
 
 #include <stdint.h>
 
