@@ -4,20 +4,13 @@
 #include <string.h>
 
 #include "base/mem.h"
+#include "base/text_pattern.h"
 
 #define MAX_MARKS    REASONING_SPELLINGS
 #define MAX_SPELT    256   /* bytes of one */
 #define MAX_FORCED   64    /* tokens of the closing mark */
 #define LINE_LEAST   0.51f /* guesses that are as likely are a line */
 #define MOST_WAITING 4     /* tokens until a character is complete */
-
-/* A mark as bytes, and for each of its prefixes the longest shorter one that ends it
- * (Knuth, Morris and Pratt 1977). */
-typedef struct finder {
-    uint8_t bytes[MAX_SPELT];
-    uint16_t shorter[MAX_SPELT + 1];
-    uint16_t n; /* 0: no mark */
-} finder;
 
 typedef enum phase { BEFORE, INSIDE, CLOSING, DONE } phase;
 
@@ -37,7 +30,7 @@ typedef struct thinking_budget {
     int32_t budget;
     bool begins_inside;
     bool reopens; /* the opening mark counts anywhere, else at the beginning only */
-    finder open[MAX_MARKS], close[MAX_MARKS];
+    text_pattern open[MAX_MARKS], close[MAX_MARKS]; /* empty: none */
     int32_t forced[MAX_FORCED];
     int32_t n_forced;
 } thinking_budget;
@@ -60,25 +53,10 @@ static const void *inner_const(const void *state) {
 
 /* ---- marks ---- */
 
-static void finder_init(finder *f, const char *spelt, size_t n) {
-    memcpy(f->bytes, spelt, n);
-    f->n = (uint16_t)n;
-    for (uint16_t i = 1, k = 0; i < f->n; i++) {
-        while (k > 0 && f->bytes[i] != f->bytes[k]) {
-            k = f->shorter[k];
-        }
-        k = (uint16_t)(k + (f->bytes[i] == f->bytes[k]));
-        f->shorter[i + 1] = k;
-    }
-}
-
 /* Moves on by a byte; true: the mark is complete. */
-static bool find(const finder *f, uint16_t *at, uint8_t byte) {
-    while (*at > 0 && (*at == f->n || f->bytes[*at] != byte)) {
-        *at = f->shorter[*at];
-    }
-    *at = (uint16_t)(*at + (f->n > 0 && f->bytes[*at] == byte));
-    return f->n > 0 && *at == f->n;
+static bool find(const text_pattern *p, uint16_t *at, uint8_t byte) {
+    *at = (uint16_t)text_pattern_step(p, *at, (char)byte);
+    return p->n > 0 && *at == p->n;
 }
 
 static bool is_space(uint8_t byte) {
@@ -90,9 +68,9 @@ static bool is_space(uint8_t byte) {
 static void read_before(const thinking_budget *b, budget_state *s, uint8_t byte) {
     bool may_come = false, is_first = s->at[0] == 0 && s->at[1] == 0;
     for (int i = 0; i < MAX_MARKS; i++) {
-        const finder *f = &b->open[i];
-        bool goes_on =
-            b->reopens || (f->n > s->at[i] && f->bytes[s->at[i]] == byte && (is_first || s->at[i] > 0));
+        const text_pattern *f = &b->open[i];
+        bool goes_on = b->reopens ||
+                       (f->n > s->at[i] && (uint8_t)f->text[s->at[i]] == byte && (is_first || s->at[i] > 0));
         if (goes_on ? find(f, &s->at[i], byte) : false) {
             *s = (budget_state){.count = s->count, .phase = INSIDE};
             return;
@@ -290,6 +268,10 @@ static void close_budget(constraint *c) {
     thinking_budget *b = (thinking_budget *)c;
     constraint_drop(b->inner);
     grammar_vocab_drop(b->vocab);
+    for (int i = 0; i < MAX_MARKS; i++) {
+        text_pattern_deinit(&b->open[i]);
+        text_pattern_deinit(&b->close[i]);
+    }
     mem_free(b);
 }
 
@@ -321,10 +303,10 @@ static quire_err spell(const tokenizer *t, const grammar_vocab *v, str text, str
     return e;
 }
 
-/* Fills the finders of a mark's spellings; one that the vocabulary cannot write stays
+/* Fills the patterns of a mark's spellings; one that the vocabulary cannot write stays
  * empty. White space at the ends is the tokenizer's, or no part of what the model must
  * write. */
-static quire_err fill(finder *to, const str *texts, int n, const tokenizer *t, const grammar_vocab *v,
+static quire_err fill(text_pattern *to, const str *texts, int n, const tokenizer *t, const grammar_vocab *v,
                       quire_error *err) {
     quire_err e = QUIRE_OK;
     for (int i = 0; i < n && e == QUIRE_OK; i++) {
@@ -333,7 +315,7 @@ static quire_err fill(finder *to, const str *texts, int n, const tokenizer *t, c
         str spelt = trimmed((str){bytes.p, bytes.n});
         if (e == QUIRE_OK && spelt.n <= MAX_SPELT &&
             str_eq(trimmed((str){plain.p, plain.n}), trimmed(texts[i]))) {
-            finder_init(&to[i], spelt.p, spelt.n);
+            e = text_pattern_init(&to[i], spelt);
         }
         strbuf_deinit(&bytes);
         strbuf_deinit(&plain);

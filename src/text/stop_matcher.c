@@ -1,14 +1,11 @@
-/* One Knuth-Morris-Pratt automaton a string (Knuth, Morris, Pratt 1977). Its state is the
- * length of the longest suffix of the text that begins the string, which is the text to
+/* One automaton a string (base/text_pattern.h). Its state is the length of the text to
  * withhold. */
 #include "text/stop_matcher.h"
 
-#include "base/mem.h"
+#include "base/text_pattern.h"
 
 typedef struct automaton {
-    char *text;
-    size_t n;
-    size_t *border; /* [n] border[k]: the longest proper prefix of text[0..k] that is its suffix too */
+    text_pattern text;
     size_t state;
 } automaton;
 
@@ -19,25 +16,6 @@ struct stop_matcher {
     size_t shown;
     bool matched;
 };
-
-static size_t automaton_step(const automaton *a, size_t state, char c) {
-    while (state > 0 && (state == a->n || a->text[state] != c)) {
-        state = a->border[state - 1];
-    }
-    return a->text[state] == c ? state + 1 : 0;
-}
-
-static quire_err automaton_init(automaton *a, str text) {
-    a->text = mem_dup(text.p, text.n);
-    a->border = mem_new(text.n, sizeof *a->border);
-    TRY(mem_check(a->text));
-    TRY(mem_check(a->border));
-    a->n = text.n;
-    for (size_t k = 1; k < text.n; k++) {
-        a->border[k] = automaton_step(a, a->border[k - 1], text.p[k]);
-    }
-    return QUIRE_OK;
-}
 
 quire_err stop_matcher_open(const str *stops, size_t n, stop_matcher **out) {
     *out = NULL;
@@ -55,7 +33,7 @@ quire_err stop_matcher_open(const str *stops, size_t n, stop_matcher **out) {
     }
     s->n = n;
     for (size_t i = 0; i < n; i++) {
-        if (automaton_init(&s->automata[i], stops[i]) != QUIRE_OK) {
+        if (text_pattern_init(&s->automata[i].text, stops[i]) != QUIRE_OK) {
             stop_matcher_close(s);
             return QUIRE_NO_MEMORY;
         }
@@ -69,8 +47,7 @@ void stop_matcher_close(stop_matcher *s) {
         return;
     }
     for (size_t i = 0; i < s->n; i++) {
-        mem_free(s->automata[i].text);
-        mem_free(s->automata[i].border);
+        text_pattern_deinit(&s->automata[i].text);
     }
     mem_free(s->automata);
     strbuf_deinit(&s->held);
@@ -97,8 +74,8 @@ static int32_t step_all(stop_matcher *s, char c) {
     int32_t best = -1;
     for (size_t i = 0; i < s->n; i++) {
         automaton *a = &s->automata[i];
-        a->state = automaton_step(a, a->state, c);
-        if (a->state == a->n && (best < 0 || a->n > s->automata[best].n)) {
+        a->state = text_pattern_step(&a->text, a->state, c);
+        if (a->state == a->text.n && (best < 0 || a->text.n > s->automata[best].text.n)) {
             best = (int32_t)i;
         }
     }
@@ -130,7 +107,7 @@ quire_err stop_matcher_feed(stop_matcher *s, str piece, bool include, strbuf *ou
             size_t end = base + i + 1;
             s->matched = true;
             *match = found;
-            return show_until(s, include ? end : end - s->automata[found].n, out);
+            return show_until(s, include ? end : end - s->automata[found].text.n, out);
         }
     }
     return show_until(s, s->held.n - longest_begun(s), out);
@@ -146,7 +123,7 @@ quire_err stop_matcher_pass(stop_matcher *s, str piece, strbuf *out) {
     }
     for (size_t i = 0; i < s->n; i++) {
         automaton *a = &s->automata[i];
-        a->state = a->state == a->n ? a->border[a->n - 1] : a->state;
+        a->state = a->state == a->text.n ? a->text.border[a->text.n - 1] : a->state;
     }
     return show_until(s, s->held.n - longest_begun(s), out);
 }
