@@ -5,6 +5,8 @@
 
 #include "base/mem.h"
 #include "base/thread_pool.h"
+#include "expr/expr_mods.h"
+#include "file/npz.h"
 #include "setup/engine_config.h"
 #include "setup/memory_limits.h"
 #include "stream/stream.h"
@@ -41,13 +43,25 @@ typedef struct early_check {
     const quire_options *o;
 } early_check;
 
+/* Adds what a model's makers recommend. */
+static quire_err add_recommended(request_defaults *d, const sampling_defaults *from, quire_error *err) {
+    request_default added[SAMPLING_DEFAULT_FIELDS];
+    int32_t n = 0;
+    for (int i = 0; i < SAMPLING_DEFAULT_FIELDS; i++) {
+        if (from->names[i] != NULL) {
+            added[n++] = (request_default){from->names[i], from->values[i]};
+        }
+    }
+    return request_defaults_add(d, added, n, from->source.p, err);
+}
+
 /* Before the weights are loaded: numbers of defaults, and numbers and rule of the request
  * that options show. */
 static quire_err check_early(void *user, const engine_parts *p, const model_desc *d, int32_t max_len,
                              quire_error *err) {
     const early_check *c = user;
     quire_request *r;
-    TRY(request_defaults_add(&c->e->defaults, &p->defaults, err));
+    TRY(add_recommended(&c->e->defaults, &p->defaults, err));
     if (c->o->request_check == NULL) {
         return QUIRE_OK;
     }
@@ -84,6 +98,22 @@ static int32_t text_threads(const quire_options *o, int32_t n_compute) {
     return o->n_text_threads > 0 ? o->n_text_threads : left < LEAST ? LEAST : left > MOST ? MOST : left;
 }
 
+/* The mask and change of scores that options give to all requests, with one reference;
+ * NULL: none. INVALID and BAD_FILE name the option's part. */
+static quire_err default_attention(const quire_options *o, attn_mods **out, quire_error *err) {
+    npz arrays = {0};
+    *out = NULL;
+    if (o->attention_arrays != NULL) {
+        TRY(npz_open(o->attention_arrays, &arrays, err));
+    }
+    const expr_mods from = {o->mask_mod != NULL ? str_of(o->mask_mod) : (str){NULL, 0},
+                            o->score_mod != NULL ? str_of(o->score_mod) : (str){NULL, 0}, arrays.arrays,
+                            arrays.n};
+    quire_err e = expr_compile_mods(&from, out, err);
+    npz_close(&arrays);
+    return e;
+}
+
 static quire_err open_all(quire_engine *e, const quire_options *given, const engine_ablations *ablations,
                           quire_error *err) {
     quire_options o;
@@ -91,7 +121,7 @@ static quire_err open_all(quire_engine *e, const quire_options *given, const eng
     quire_info *i = &p->info;
     TRY(options_read(given, &o, err));
     TRY(request_defaults_read(&e->defaults, o.request_defaults, err));
-    TRY(request_default_attention(&o, &e->mods, err));
+    TRY(default_attention(&o, &e->mods, err));
     int32_t n_given = e->defaults.n;
     const engine_parts_check check = {check_early, &(early_check){e, &o}};
     TRY(engine_parts_open(&o, ablations, &check, p, err));

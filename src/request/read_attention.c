@@ -6,7 +6,6 @@
 #include "base/mem.h"
 #include "base/size.h"
 #include "expr/expr_mods.h"
-#include "file/npz.h"
 #include "request/request_read.h"
 
 /* What is read of the field; close it with spec_close. */
@@ -148,18 +147,4 @@ quire_err request_read_attention(quire_request *r, const field_desc *f, const js
     r->mods = mods;
     r->has_attention = v != NULL;
     return QUIRE_OK;
-}
-
-quire_err request_default_attention(const quire_options *o, attn_mods **out, quire_error *err) {
-    npz arrays = {0};
-    *out = NULL;
-    if (o->attention_arrays != NULL) {
-        TRY(npz_open(o->attention_arrays, &arrays, err));
-    }
-    const expr_mods from = {o->mask_mod != NULL ? str_of(o->mask_mod) : (str){NULL, 0},
-                            o->score_mod != NULL ? str_of(o->score_mod) : (str){NULL, 0}, arrays.arrays,
-                            arrays.n};
-    quire_err e = expr_compile_mods(&from, out, err);
-    npz_close(&arrays);
-    return e;
 }

@@ -20,7 +20,7 @@ quire_err request_copy(const quire_request *r, quire_request **out, quire_error 
         e = f != NULL && !(f->flags & FIELD_LATER) ? request_set_field(copy, f, NULL, err) : QUIRE_OK;
     }
     if (e != QUIRE_OK) {
-        quire_request_free(copy);
+        request_free(copy);
         return e;
     }
     copy->best_of = copy->n_prompt_logprobs = -1;

@@ -11,7 +11,7 @@ static quire_err check_value(const char *name, const char *json, quire_error *er
     quire_request *r;
     TRY(request_ids(&nothing, (const int32_t[]){0}, 1, &r, err));
     quire_err e = quire_request_set(r, name, json, err);
-    quire_request_free(r);
+    request_free(r);
     return e;
 }
 
@@ -33,17 +33,17 @@ static quire_err add(request_defaults *d, const char *name, double value, quire_
     return e;
 }
 
-quire_err request_defaults_add(request_defaults *d, const sampling_defaults *from, quire_error *err) {
-    for (int i = 0; i < SAMPLING_DEFAULT_FIELDS; i++) {
+quire_err request_defaults_add(request_defaults *d, const request_default *from, int32_t n,
+                               const char *source, quire_error *err) {
+    for (int32_t i = 0; i < n; i++) {
         quire_error why = {.message = ""};
-        bool is_new = from->names[i] != NULL && request_defaults_find(d, from->names[i]) == NULL;
-        quire_err e = is_new ? add(d, from->names[i], from->values[i], &why) : QUIRE_OK;
+        bool is_new = request_defaults_find(d, from[i].field) == NULL;
+        quire_err e = is_new ? add(d, from[i].field, from[i].value, &why) : QUIRE_OK;
         if (e == QUIRE_BAD_REQUEST) {
             return err_set(err, QUIRE_BAD_FILE, -1,
-                           "%s: %s; repair it, or start with --generation-config none", from->source.p,
-                           why.message);
+                           "%s: %s; repair it, or start with --generation-config none", source, why.message);
         }
-        TRY(e == QUIRE_OK ? e : err_set(err, e, -1, "%s: %s", from->source.p, quire_err_text(e)));
+        TRY(e == QUIRE_OK ? e : err_set(err, e, -1, "%s: %s", source, quire_err_text(e)));
     }
     return QUIRE_OK;
 }

@@ -247,7 +247,7 @@ quire_err request_embed(const request_context *ctx, const quire_input *inputs, s
     quire_err e = take_inputs(r, inputs + first, n, err);
     e = e == QUIRE_OK ? request_check(r, err) : e;
     if (e != QUIRE_OK) {
-        quire_request_free(r);
+        request_free(r);
         return e;
     }
     *out = r;

@@ -14,9 +14,8 @@
 #include "base/str.h"
 #include "chat/chat_form.h"
 #include "chat/render.h"
+#include "core/attn_mods.h"
 #include "core/params.h"
-#include "engine/engine.h"
-#include "file/sampling_defaults.h"
 #include "quire.h"
 #include "request/request_field.h"
 #include "request/request_rule.h"
@@ -34,12 +33,14 @@
 
 /* The defaults of fields that an option gives, and of sampling fields that the model's
  * makers recommend, or those of another generation_config.json. */
+typedef struct request_default {
+    const char *field; /* borrowed */
+    double value;
+} request_default;
+
 typedef struct request_defaults {
     int32_t n;
-    struct {
-        const char *field;
-        double value;
-    } values[REQUEST_DEFAULT_FIELDS];
+    request_default values[REQUEST_DEFAULT_FIELDS];
     strbuf text; /* "temperature 0.6, top_k 20" */
 } request_defaults;
 
@@ -80,15 +81,6 @@ typedef struct request_prompt {
     int32_t n_ids;
     int32_t *types; /* [n_ids] their token types, mem_new'd, or NULL: all 0 */
 } request_prompt;
-
-/* The fork parent of a request, whose one prompt is the parent's tokens. held NULL:
- * none. */
-typedef struct request_fork {
-    engine_fork *held;
-    const engine *core; /* whose it is: to compare, since that engine may be closed */
-    int32_t n_prompt;   /* how many of the tokens were a prompt; the others were generated */
-    output_start start; /* how the text behind the prompt begins */
-} request_fork;
 
 /* A field that was set, for copies of the request. */
 typedef struct request_value {
@@ -161,16 +153,13 @@ struct quire_request {
     pooling_params pooling;
     size_t first_input; /* the number of its first input among all that its maker has */
     char *texts;        /* of the prompts, mem_new'd, where the request was made without JSON; else NULL */
-    request_fork fork_from;
+    /* the stream room's, which its one prompt continues; NULL: it is no fork */
+    struct stream_fork *fork_from;
     request_rule rule;        /* that the response must obey */
     grammar_space json_space; /* of the JSON that a rule describes */
     grammar_order json_order;
     grammar_numbers json_numbers;
     grammar_additional json_additional;
-    strbuf rule_keywords; /* with explain: how each of its keywords is enforced, as JSON */
-    int64_t compile_us;   /* of the rule */
-    /* made of it before the request is submitted, with one reference; or NULL */
-    constraint *constraint;
     /* of its field `attention`, a reference; or NULL: neither mask nor change of
      * scores */
     attn_mods *mods;
@@ -208,7 +197,8 @@ static inline const dialect *request_dialect(const quire_request *r) {
  * after a failure. json: an object, or NULL; INVALID names the field. */
 quire_err request_defaults_read(request_defaults *d, const char *json, quire_error *err);
 /* Adds fields that d has not yet; BAD_FILE names file and field. */
-quire_err request_defaults_add(request_defaults *d, const sampling_defaults *from, quire_error *err);
+quire_err request_defaults_add(request_defaults *d, const request_default *from, int32_t n,
+                               const char *source, quire_error *err);
 void request_defaults_deinit(request_defaults *d);
 /* A field's default; NULL: d (which may be NULL) has none. */
 const double *request_defaults_find(const request_defaults *d, const char *field);
@@ -216,9 +206,8 @@ const double *request_defaults_find(const request_defaults *d, const char *field
 /* Whether a tool is a custom one (read_tool_forms.c). */
 bool request_is_custom(const quire_request *r, str name);
 
-/* The mask and change of scores that options give to all requests, with one reference;
- * NULL: none. INVALID and BAD_FILE name the option's part (read_attention.c). */
-quire_err request_default_attention(const quire_options *o, attn_mods **out, quire_error *err);
+/* quire_request_free of a request that is no fork. */
+void request_free(quire_request *r);
 
 /* As quire_request_parse and quire_request_ids, with a context in place of an engine. */
 quire_err request_parse(const request_context *ctx, quire_endpoint endpoint, const char *body, size_t n,

@@ -34,7 +34,7 @@ quire_err request_new(const request_context *ctx, quire_endpoint endpoint, quire
     return QUIRE_OK;
 }
 
-void quire_request_free(quire_request *r) {
+void request_free(quire_request *r) {
     if (r == NULL) {
         return;
     }
@@ -46,15 +46,12 @@ void quire_request_free(quire_request *r) {
     json_drop(r->forced_schema);
     mem_free(r->offered);
     strbuf_deinit(&r->ignored);
-    strbuf_deinit(&r->rule_keywords);
     sampling_lists_drop(r->sampling.lists);
     attn_mods_drop(r->mods);
-    constraint_drop(r->constraint);
     for (size_t i = 0; i < r->n_values; i++) {
         json_drop(r->values[i].value);
     }
     mem_free(r->values);
-    engine_fork_release(r->fork_from.held);
     mem_free(r);
 }
 
@@ -80,11 +77,11 @@ static str worth_building(const field_desc *f, str span) {
 /* Reads one member of a body, whose value is span. */
 static quire_err read_member(quire_request *r, const field_desc *f, str body, str span, quire_error *err) {
     json_value *v;
-    TRY(f->type == FIELD_PROMPT && r->fork_from.held == NULL ? request_check_prompt_length(r, span, err)
-                                                             : QUIRE_OK);
+    TRY(f->type == FIELD_PROMPT && r->fork_from == NULL ? request_check_prompt_length(r, span, err)
+                                                        : QUIRE_OK);
     TRY(request_read_value(worth_building(f, span), (size_t)(span.p - body.p), f->name, &v, err));
     quire_err e;
-    if (r->fork_from.held != NULL && v != NULL && (f->type == FIELD_PROMPT || f->type == FIELD_MESSAGES)) {
+    if (r->fork_from != NULL && v != NULL && (f->type == FIELD_PROMPT || f->type == FIELD_MESSAGES)) {
         e = err_set_param(err, QUIRE_BAD_REQUEST, f->name,
                           "%s is given; a fork has the prompt of what it was forked from", f->name);
     } else {
@@ -198,7 +195,7 @@ static quire_err check_required(const quire_request *r, quire_error *err) {
         return err_set(err, QUIRE_BAD_REQUEST, -1,
                        "this model gives embeddings and no text: quire run --embed, quire_embed");
     }
-    if (r->fork_from.held != NULL) {
+    if (r->fork_from != NULL) {
         if (r->info.beam_width > 0) {
             return err_set_param(err, QUIRE_BAD_REQUEST, "beam_width",
                                  "beam_width is given; a fork goes on by sampling");
@@ -266,7 +263,7 @@ static quire_err check_logprobs(quire_request *r, quire_error *err) {
             (int)most, (int)r->context.max_logprobs);
     }
     /* prompt_logprobs itself was refused before */
-    if (r->fork_from.held != NULL && i->prompt_logprobs >= 0) {
+    if (r->fork_from != NULL && i->prompt_logprobs >= 0) {
         return err_set_param(err, QUIRE_BAD_REQUEST, "echo",
                              "echo with logprobs asks for those of what stands before the fork, which it "
                              "does not compute; leave echo out, "
@@ -313,7 +310,7 @@ quire_err request_check_generation(quire_request *r, quire_error *err) {
         return err_set_param(err, QUIRE_BAD_REQUEST, "max_tokens",
                              "max_tokens is 0; it must be at least 1, or echo must be true");
     }
-    if (r->logits_out != NULL && (r->n_prompts != 1 || r->fork_from.held != NULL)) {
+    if (r->logits_out != NULL && (r->n_prompts != 1 || r->fork_from != NULL)) {
         return err_set(err, QUIRE_INVALID, -1,
                        "logits can be had of a single prompt only, and not by a fork");
     }
@@ -336,7 +333,7 @@ quire_err request_parse(const request_context *ctx, quire_endpoint endpoint, con
     quire_err e = read_body(r, body, n, err);
     e = e == QUIRE_OK ? request_check(r, err) : e;
     if (e != QUIRE_OK) {
-        quire_request_free(r);
+        request_free(r);
         return e;
     }
     *out = r;
@@ -374,7 +371,7 @@ quire_err request_ids(const request_context *ctx, const int32_t *ids, size_t n, 
     void *copy = mem_dup(ids, n * sizeof *ids);
     quire_err e = request_take_ids(r, copy, (int32_t)n, err);
     if (e != QUIRE_OK) {
-        quire_request_free(r);
+        request_free(r);
         return e;
     }
     *out = r;

@@ -275,7 +275,7 @@ quire_err request_schema_check(const request_context *ctx, str body, strbuf *out
     if (e == QUIRE_OK && check(r, false, out) != QUIRE_OK) {
         e = err_set(err, QUIRE_NO_MEMORY, -1, "out of memory for a check");
     }
-    quire_request_free(r);
+    request_free(r);
     json_drop(v);
     return e;
 }

@@ -21,10 +21,12 @@ void event_memory_deinit(event_memory *m) {
     mem_free(m->ends);
 }
 
-void choice_init(choice *c, stream_engine *e, quire_stream *s, const quire_request *r, int32_t index) {
+void choice_init(choice *c, stream_engine *e, quire_stream *s, const quire_request *r,
+                 const stream_rule *rule, int32_t index) {
     *c = (choice){.e = e,
                   .stream = s,
                   .request = r,
+                  .rule = rule,
                   .index = index,
                   .stop_token = -1,
                   .stop_string = -1,
@@ -129,8 +131,8 @@ quire_err choice_feed(const choice *c, const sampling_params *p, choice_text *t,
 }
 
 int32_t choice_first_prompt(const choice *c) {
-    const request_fork *from = &c->request->fork_from;
-    return from->held != NULL ? from->n_prompt : (int32_t)c->prompt.n;
+    const stream_fork *from = c->request->fork_from;
+    return from != NULL ? from->n_prompt : (int32_t)c->prompt.n;
 }
 
 quire_err choice_open_text(const choice *c, choice_text *out) {
@@ -491,10 +493,10 @@ void choice_end(const choice *c, quire_event *out) {
     if (c->explain) {
         c->explain->report.tokenise_us = c->tokenise_us;
         c->explain->report.detokenise_us = c->detokenise_us;
-        if (c->request->constraint != NULL) {
-            c->explain->report.rule = c->request->rule_keywords.p;
-            c->explain->report.compile_us = c->request->compile_us;
-            const constraint *rule = thinking_budget_inner(c->request->constraint);
+        if (c->rule->constraint != NULL) {
+            c->explain->report.rule = c->rule->keywords.p;
+            c->explain->report.compile_us = c->rule->compile_us;
+            const constraint *rule = thinking_budget_inner(c->rule->constraint);
             c->explain->report.mask_us = rule != NULL ? grammar_constraint_mask_us(rule) : 0;
         }
         out->explain = &c->explain->report;

@@ -11,9 +11,10 @@
 #define STREAM_CHOICE_H
 
 #include "answer/call_limit.h"
-#include "answer/output_parser.h"
 #include "answer/custom_input.h"
+#include "answer/output_parser.h"
 #include "engine/explain.h"
+#include "sample/constraint.h"
 #include "stream/stream_engine.h"
 #include "text/detok.h"
 #include "text/stop_matcher.h"
@@ -30,10 +31,26 @@ typedef struct choice_text {
     size_t n_before;
 } choice_text;
 
+/* What the response obeys, made on the text thread. */
+typedef struct stream_rule {
+    constraint *constraint; /* of the rule and of the budget of reasoning, with one reference; NULL: none */
+    strbuf keywords;        /* with explain: how each keyword of the rule is enforced, as JSON */
+    int64_t compile_us;     /* of the rule */
+} stream_rule;
+
+/* What a forked request goes on from: its one prompt is the parent's tokens. */
+typedef struct stream_fork {
+    engine_fork *held;
+    const engine *core; /* whose it is: to compare, since that engine may be closed */
+    int32_t n_prompt;   /* how many of the tokens were a prompt; the others were generated */
+    output_start start; /* how the text behind the prompt begins */
+} stream_fork;
+
 typedef struct choice {
     stream_engine *e;
     quire_stream *stream;
     const quire_request *request; /* the stream's */
+    const stream_rule *rule;      /* the stream's */
     int32_t index;
     /* set by the text thread before the choice is submitted to the engine */
     token_list prompt;
@@ -96,7 +113,8 @@ typedef struct event_memory {
 
 void event_memory_deinit(event_memory *m);
 
-void choice_init(choice *c, stream_engine *e, quire_stream *s, const quire_request *r, int32_t index);
+void choice_init(choice *c, stream_engine *e, quire_stream *s, const quire_request *r,
+                 const stream_rule *rule, int32_t index);
 void choice_deinit(choice *c);
 /* How many of c's prompt tokens were a prompt from the beginning, and not the response of
  * its fork parent. */

@@ -93,8 +93,8 @@ static quire_err copy_ids(token_list *to, const int32_t *ids, size_t n, quire_er
 /* The ids of prompt i, and how the text behind it begins. */
 static quire_err make_prompt(const stream_engine *e, const quire_request *r, int32_t i, token_list *out,
                              output_start *start, quire_error *err) {
-    *start = r->fork_from.start;
-    if (request_dialect(r)->is_chat && r->fork_from.held == NULL) {
+    *start = r->fork_from != NULL ? r->fork_from->start : OUTPUT_START_UNKNOWN;
+    if (request_dialect(r)->is_chat && r->fork_from == NULL) {
         TRY(need_vocabulary(e, r, err));
         return make_chat(e, r, out, start, err);
     }
@@ -259,8 +259,9 @@ static void add_work(void *context, engine_work *w) {
     text_pool_add(context, job_of(w));
 }
 
-engine_request stream_engine_request(const quire_request *r, int32_t prompt,
-                                     uint8_t namespace[ENGINE_NAMESPACE_BYTES], const quire_queue *q) {
+engine_request stream_engine_request(const quire_stream *s, int32_t prompt,
+                                     uint8_t namespace[ENGINE_NAMESPACE_BYTES]) {
+    const quire_request *r = s->request;
     bool ranked = r->info.n_samples > r->info.n_best; /* ranked by the log-probabilities of their tokens */
     engine_request made = {.priority = r->priority,
                            .deadline_us = (int64_t)((double)r->ttft_deadline_ms * 1e3),
@@ -268,7 +269,7 @@ engine_request stream_engine_request(const quire_request *r, int32_t prompt,
                            .prompt_logprobs_width = r->info.prompt_logprobs + 1,
                            .beams = r->beams,
                            .logits_out = r->logits_out,
-                           .constraint = r->constraint,
+                           .constraint = s->rule.constraint,
                            .mods = mods_of(r),
                            .mods_b = prompt,
                            .mods_are_own = r->has_attention,
@@ -277,15 +278,15 @@ engine_request stream_engine_request(const quire_request *r, int32_t prompt,
                            .retains = r->cache_priority >= 0 || r->cache_ttl_s > 0,
                            .retention = retention_of(r),
                            .explain = r->info.explain,
-                           .outside = {add_work, q->e->text, text_tenant(r->tenant)},
-                           .out = q->out};
+                           .outside = {add_work, s->q->e->text, text_tenant(r->tenant)},
+                           .out = s->q->out};
     made.beams.width = r->info.beam_width;
     return made;
 }
 
 /* Converts the limits of a forked request: its fields count from the fork position, the
  * engine from the prompt's end. */
-static void add_fork(const request_fork *fork_from, engine_request *r) {
+static void add_fork(const stream_fork *fork_from, engine_request *r) {
     int32_t n = r->n_tokens - fork_from->n_prompt;
     r->fork_from = fork_from->held;
     r->fork_position = r->n_tokens;
@@ -305,7 +306,7 @@ static quire_err submit_samples(quire_stream *s, choice *c, int32_t n, request_i
     }
     memcpy(tokens, c->prompt.ids, c->prompt.n * sizeof *tokens);
     uint8_t namespace[ENGINE_NAMESPACE_BYTES];
-    engine_request r = stream_engine_request(q, c->index / q->info.n_samples, namespace, s->q);
+    engine_request r = stream_engine_request(s, c->index / q->info.n_samples, namespace);
     r.tokens = tokens;
     r.n_tokens = (int32_t)c->prompt.n;
     r.sampling = c->sampling;
@@ -315,8 +316,8 @@ static quire_err submit_samples(quire_stream *s, choice *c, int32_t n, request_i
     if (s->watch != NULL) {
         r.ending = (engine_ending){beam_stop_matcher_is_over, s->watch};
     }
-    if (q->fork_from.held != NULL) {
-        add_fork(&q->fork_from, &r);
+    if (q->fork_from != NULL) {
+        add_fork(q->fork_from, &r);
     }
     for (int32_t k = 0; k < n; k++) {
         users[k] = c + k;
@@ -368,8 +369,9 @@ static quire_err submit_all(quire_stream *s, quire_error *err) {
 }
 
 /* Compiles the rule of r, which has one, over the vocabulary that it needs. */
-static quire_err make_rule(stream_engine *e, quire_request *r, const reasoning_frame *frame,
-                           quire_error *err) {
+static quire_err make_rule(quire_stream *s, const reasoning_frame *frame, quire_error *err) {
+    stream_engine *e = s->q->e;
+    const quire_request *r = s->request;
     grammar_vocab *v;
     grammar *g;
     const grammar_marks none = {0}, *marks = &none;
@@ -399,33 +401,35 @@ static quire_err make_rule(stream_engine *e, quire_request *r, const reasoning_f
                             .n_ends = end_tokens_list(&r->sampling, d, ends)};
     TRY(r->rule.form == RULE_CALLS ? request_calls_compile(r, &c, &g, err)
                                    : request_rule_compile(&r->rule, &c, &g, err));
-    r->compile_us = clock_us() - began_us;
-    quire_err opened = grammar_constraint_open(g, v, e->rule_memory, c.tenant, &r->constraint);
+    s->rule.compile_us = clock_us() - began_us;
+    quire_err opened = grammar_constraint_open(g, v, e->rule_memory, c.tenant, &s->rule.constraint);
     grammar_drop(g);
-    opened = opened == QUIRE_OK && r->info.explain ? request_list_keywords(r, &r->rule_keywords) : opened;
+    opened = opened == QUIRE_OK && r->info.explain ? request_list_keywords(r, &s->rule.keywords) : opened;
     return opened == QUIRE_OK ? opened : request_rule_outgrown(&r->rule, opened, NULL, err);
 }
 
-/* Puts the budget of r's reasoning around what binds the response besides. */
-static quire_err make_budget(stream_engine *e, quire_request *r, const reasoning_frame *frame,
-                             quire_error *err) {
+/* Puts the budget of reasoning around what binds the response besides. */
+static quire_err make_budget(quire_stream *s, const reasoning_frame *frame, quire_error *err) {
+    stream_engine *e = s->q->e;
+    const quire_request *r = s->request;
     const marked_vocab *marked;
     quire_err had = stream_engine_marked(e, &marked);
     TRY(had == QUIRE_OK ? had : err_set(err, had, -1, "out of memory for the vocabulary"));
-    constraint *inner = r->constraint;
-    r->constraint = NULL;
-    TRY(thinking_budget_open(frame, r->thinking_budget, e->tokenizer, marked, inner, &r->constraint, err));
-    return thinking_budget_check(r->constraint, &r->sampling, e->model, err);
+    constraint *inner = s->rule.constraint, **made = &s->rule.constraint;
+    *made = NULL;
+    TRY(thinking_budget_open(frame, r->thinking_budget, e->tokenizer, marked, inner, made, err));
+    return thinking_budget_check(*made, &r->sampling, e->model, err);
 }
 
 /* Makes the constraint of a request whose response begins as `start` says: of its rule,
  * and of the budget of its reasoning. */
-static quire_err make_constraint(stream_engine *e, quire_request *r, output_start start, quire_error *err) {
+static quire_err make_constraint(quire_stream *s, output_start start, quire_error *err) {
+    stream_engine *e = s->q->e;
+    const quire_request *r = s->request;
     const field_desc *f =
         r->rule.field != NULL ? r->rule.field : request_field("thinking_token_budget", FIELD_CHAT);
-    TRY(r->constraint == NULL ? request_check_grammars(r, e->grammars, text_tenant(r->tenant), err)
-                              : QUIRE_OK);
-    if ((r->rule.field == NULL && r->thinking_budget < 0) || r->constraint != NULL) {
+    TRY(request_check_grammars(r, e->grammars, text_tenant(r->tenant), err));
+    if (r->rule.field == NULL && r->thinking_budget < 0) {
         return QUIRE_OK;
     }
     if (e->tokenizer == NULL) {
@@ -441,8 +445,10 @@ static quire_err make_constraint(stream_engine *e, quire_request *r, output_star
                              obstacle, f->name);
     }
     reasoning_frame frame = request_frame(r, start);
-    TRY(r->rule.field != NULL ? make_rule(e, r, &frame, err) : QUIRE_OK);
-    return r->thinking_budget >= 0 ? make_budget(e, r, &frame, err) : QUIRE_OK;
+    if (r->rule.field != NULL) {
+        TRY(make_rule(s, &frame, err));
+    }
+    return r->thinking_budget >= 0 ? make_budget(s, &frame, err) : QUIRE_OK;
 }
 
 quire_err stream_prepare(quire_stream *s, quire_error *err) {
@@ -461,6 +467,6 @@ quire_err stream_prepare(quire_stream *s, quire_error *err) {
         beam_stop_matcher_open(s->q->e, s->request, &s->watch) != QUIRE_OK) {
         return err_set(err, QUIRE_NO_MEMORY, -1, "out of memory for stop strings");
     }
-    TRY(make_constraint(s->q->e, s->request, s->choices[0].start, err));
+    TRY(make_constraint(s, s->choices[0].start, err));
     return submit_all(s, err);
 }

@@ -102,8 +102,8 @@ static void set_refused(quire_stream *s, const engine_event *event) {
     }
     const quire_request *r = s->request;
     bool is_rule = event->error == QUIRE_TOO_LARGE || event->error == QUIRE_NO_MEMORY;
-    if (is_rule && r->constraint != NULL && r->rule.field != NULL) {
-        request_rule_outgrown(&r->rule, event->error, constraint_why(r->constraint), &s->error);
+    if (is_rule && s->rule.constraint != NULL && r->rule.field != NULL) {
+        request_rule_outgrown(&r->rule, event->error, constraint_why(s->rule.constraint), &s->error);
     }
     if (event->error == QUIRE_BUSY) {
         s->error.retry_after_s = event->retry_after_s;

@@ -14,7 +14,7 @@ static quire_stream *new_stream(quire_queue *q, quire_request *r, void *user) {
     s->user = user;
     s->n_choices = r->info.n_choices;
     for (int32_t i = 0; i < s->n_choices; i++) {
-        choice_init(&s->choices[i], q->e, s, r, i);
+        choice_init(&s->choices[i], q->e, s, r, &s->rule, i);
     }
     return s;
 }
@@ -24,6 +24,8 @@ static void free_stream(quire_stream *s) {
         choice_deinit(&s->choices[i]);
     }
     beam_stop_matcher_close(s->watch);
+    constraint_drop(s->rule.constraint);
+    strbuf_deinit(&s->rule.keywords);
     quire_request_free(s->request);
     mem_free(s);
 }
@@ -40,7 +42,7 @@ static void run_prepare(text_job *job) {
 
 /* A fork shares the pages of a sequence of its engine. */
 static quire_err check_engine(const quire_queue *q, const quire_request *r, quire_error *err) {
-    return r->fork_from.held == NULL || r->fork_from.core == q->e->core
+    return r->fork_from == NULL || r->fork_from->core == q->e->core
                ? QUIRE_OK
                : err_set(
                      err, QUIRE_INVALID, -1,

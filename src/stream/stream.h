@@ -17,6 +17,7 @@ struct quire_stream {
     text_job job; /* first member: a job* is a stream* */
     quire_queue *q;
     quire_request *request;
+    stream_rule rule;
     void *user;
     int64_t submitted_us;
     quire_stream *next, *prev; /* the queue's list */
@@ -65,10 +66,10 @@ struct quire_queue {
 /* Renders, tokenises, opens detokenizers and submits every choice to the engine; after a
  * failure some of them may be submitted already. */
 quire_err stream_prepare(quire_stream *s, quire_error *err);
-/* The engine's request for prompt number `prompt` of r, without tokens, users and
+/* The engine's request for prompt number `prompt` of s, without tokens, users and
  * sampling parameters. The name of its namespace is written to `namespace`. */
-engine_request stream_engine_request(const quire_request *r, int32_t prompt,
-                                     uint8_t namespace[ENGINE_NAMESPACE_BYTES], const quire_queue *q);
+engine_request stream_engine_request(const quire_stream *s, int32_t prompt,
+                                     uint8_t namespace[ENGINE_NAMESPACE_BYTES]);
 
 /* ---- queue.c ---- */
 /* quire_queue_open of an engine. */

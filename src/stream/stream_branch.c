@@ -94,6 +94,27 @@ static void count_from(quire_request *r, const choice *c, int32_t n_kept) {
     r->sampling.min_tokens = c->sampling.min_tokens > n_kept ? c->sampling.min_tokens - n_kept : 0;
 }
 
+/* Makes r a fork of c where it stands. */
+static quire_err hold_fork(const choice *c, quire_request *r, quire_error *err) {
+    stream_fork *f = mem_new(1, sizeof *f);
+    TRY(mem_check_for(f, "a request", err));
+    *f = (stream_fork){.core = c->e->core, .n_prompt = choice_first_prompt(c), .start = c->start};
+    if (engine_fork_acquire(c->e->core, c->current, &f->held) != QUIRE_OK) {
+        mem_free(f);
+        return err_set(err, QUIRE_NOT_FOUND, -1, "choice %d of the stream has ended", (int)c->index);
+    }
+    r->fork_from = f;
+    return QUIRE_OK;
+}
+
+void quire_request_free(quire_request *r) {
+    if (r != NULL && r->fork_from != NULL) {
+        engine_fork_release(r->fork_from->held);
+        mem_free(r->fork_from);
+    }
+    request_free(r);
+}
+
 quire_err quire_stream_fork(quire_stream *s, int32_t choice_index, int32_t position, quire_request **out,
                             quire_error *err) {
     choice *c;
@@ -104,16 +125,11 @@ quire_err quire_stream_fork(quire_stream *s, int32_t choice_index, int32_t posit
     TRY(find_position(c, position, &n_kept, err));
     TRY(request_copy(fields_of(c), &r, err));
     quire_err e = request_take_ids(r, copy_tokens(c, n_kept, 0), (int32_t)c->prompt.n + n_kept, err);
-    if (e == QUIRE_OK && engine_fork_acquire(s->q->e->core, c->current, &r->fork_from.held) != QUIRE_OK) {
-        e = err_set(err, QUIRE_NOT_FOUND, -1, "choice %d of the stream has ended", (int)choice_index);
-    }
+    e = e == QUIRE_OK ? hold_fork(c, r, err) : e;
     if (e != QUIRE_OK) {
         quire_request_free(r);
         return e;
     }
-    r->fork_from.core = s->q->e->core;
-    r->fork_from.n_prompt = choice_first_prompt(c);
-    r->fork_from.start = c->start;
     count_from(r, c, n_kept);
     r->sampling.has_seed = true;
     r->sampling.seed = forked_seed(c->sampling.seed, ++c->n_forks);
@@ -188,7 +204,7 @@ static quire_err append_tokens(stream_command *m, quire_error *err) {
     token_list all = {0};
     engine_request r = {.n_prompt = choice_first_prompt(c),
                         .sampling = m->fields != NULL ? m->fields->sampling : c->sampling,
-                        .constraint = c->stream->request->constraint};
+                        .constraint = c->stream->rule.constraint};
     if (r.constraint == NULL) {
         return QUIRE_OK;
     }
@@ -302,8 +318,7 @@ static quire_err submit_branch(stream_command *m, request_id *id, quire_error *e
     int32_t n_kept = (int32_t)m->kept.n, n_prompt = choice_first_prompt(c),
             generated = (int32_t)c->prompt.n - n_prompt;
     uint8_t namespace[ENGINE_NAMESPACE_BYTES];
-    engine_request r =
-        stream_engine_request(s->request, c->index / s->request->info.n_samples, namespace, s->q);
+    engine_request r = stream_engine_request(s, c->index / s->request->info.n_samples, namespace);
     r.prompt_logprobs_width = 0;
     r.logits_out = NULL;
     r.deadline_us = 0;

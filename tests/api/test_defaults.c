@@ -13,8 +13,7 @@
 #include "file/sampling_defaults.h"
 
 static const request_defaults recommended = {
-    .n = 4,
-    .values = {{"temperature", 0.6}, {"top_k", 20}, {"top_p", 0.95}, {"repetition_penalty", 1.1}}};
+    .n = 4, .values = {{"temperature", 0.6}, {"top_k", 20}, {"top_p", 0.95}, {"repetition_penalty", 1.1}}};
 static const request_context context = {
     .n_vocab = 100, .max_model_len = 64, .has_vocabulary = true, .defaults = &recommended};
 
@@ -202,8 +201,7 @@ static void read_refused(const char *json, const char *words) {
 }
 
 TEST(an_option_gives_defaults_of_seed_and_length_too) {
-    static const sampling_defaults of_model = {
-        .names = {"temperature", "top_k"}, .values = {0.6, 20}, .source = {.p = "file"}};
+    static const request_default of_model[] = {{"temperature", 0.6}, {"top_k", 20}};
     request_defaults d;
     quire_error err = {0};
     const char *twice = "{\"temperature\":0.25,\"seed\":7,\"max_tokens\":9,\"temperature\":1}";
@@ -211,7 +209,7 @@ TEST(an_option_gives_defaults_of_seed_and_length_too) {
     request_defaults_deinit(&d);
     assert_int_equal(request_defaults_read(&d, "{\"temperature\":0.25,\"seed\":7,\"max_tokens\":9}", &err),
                      QUIRE_OK);
-    assert_int_equal(request_defaults_add(&d, &of_model, &err), QUIRE_OK);
+    assert_int_equal(request_defaults_add(&d, of_model, 2, "file", &err), QUIRE_OK);
     assert_string_equal(d.text.p, "temperature 0.25, seed 7, max_tokens 9, top_k 20");
     request_context own = context;
     own.defaults = &d;
