@@ -224,12 +224,6 @@ void body_give_room(body_reader *b) {
     body_room_give(&b->loop->server->bodies, &b->room);
 }
 
-void body_skip_rest(body_reader *b) {
-    b->request->drop_body = true;
-    strbuf_deinit(&b->request->body);
-    body_give_room(b);
-}
-
 /* Takes room for the next piece of a large body; false: it stands in line. A body of
  * unknown length is taken for one of the largest allowed size. */
 static bool body_take_piece(body_reader *b, str tenant) {

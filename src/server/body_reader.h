@@ -80,8 +80,6 @@ bool body_is_look_due(body_reader *b);
 /* The deadline is over. True: the body is given up, for the reason in *why, whose text
  * err holds. False: it has time yet. */
 bool body_is_late(body_reader *b, quire_error *err, api_error *why);
-/* Frees what has come; the rest is skipped as it comes. */
-void body_skip_rest(body_reader *b);
 /* Gives back the room that the body holds: it is gone, or its response has begun. Nothing
  * where it has none. */
 void body_give_room(body_reader *b);

@@ -356,7 +356,9 @@ void conn_drop_body(conn *c, const quire_error *err) {
     c->refusal = e.status;
     c->refusal_text = c->refusal_error.message;
     c->refusal_param = c->refusal_error.param;
-    body_skip_rest(&c->body);
+    c->request.drop_body = true;
+    strbuf_deinit(&c->request.body);
+    body_give_room(&c->body);
 }
 
 /* ---- clients that do not read ---- */

@@ -191,7 +191,9 @@ static quire_err metrics_write_tenant_requests(const http_stats *s, strbuf *out)
         for (int32_t k = 0; k < (int32_t)(sizeof t->n / sizeof *t->n); k++) {
             char more[24];
             snprintf(more, sizeof more, "status=\"%dxx\",", (int)k);
-            TRY(t->n[k] > 0 ? metrics_write_tenant(out, name, t, more, t->n[k]) : QUIRE_OK);
+            if (t->n[k] > 0) {
+                TRY(metrics_write_tenant(out, name, t, more, t->n[k]));
+            }
         }
     }
     return QUIRE_OK;
@@ -314,23 +316,21 @@ static quire_err metrics_write_connections(server *s, strbuf *out) {
     return metrics_write_rows(rows, sizeof rows / sizeof *rows, out);
 }
 
-static quire_err metrics_write_model(const server *s, const char *model, strbuf *out) {
+static quire_err metrics_write_all(server *s, const char *model, bool shows_tenants, strbuf *out) {
     quire_stats st;
-    strbuf labels = {0};
     quire_engine_stats(s->engine, &st);
-    quire_err e = strbuf_addf(&labels, "engine=\"0\",model_name=\"%s\"", model);
-    e = e == QUIRE_OK ? metrics_write_engine(quire_engine_info(s->engine), &st, labels.p, model, out) : e;
-    strbuf_deinit(&labels);
-    return e;
+    TRY(metrics_write_engine(quire_engine_info(s->engine), &st, model, out));
+    TRY(metrics_write_http(s, shows_tenants, out));
+    TRY(metrics_write_connections(s, out));
+    return metrics_write_process(out);
 }
 
 quire_err metrics_write(server *s, bool shows_tenants, strbuf *out) {
     strbuf model = {0};
     quire_err e = metrics_escape(&model, s->model_name);
-    e = e == QUIRE_OK ? metrics_write_model(s, model.n > 0 ? model.p : "", out) : e;
-    e = e == QUIRE_OK ? metrics_write_http(s, shows_tenants, out) : e;
-    e = e == QUIRE_OK ? metrics_write_connections(s, out) : e;
-    e = e == QUIRE_OK ? metrics_write_process(out) : e;
+    if (e == QUIRE_OK) {
+        e = metrics_write_all(s, model.n > 0 ? model.p : "", shows_tenants, out);
+    }
     strbuf_deinit(&model);
     return e;
 }

@@ -13,10 +13,8 @@
 quire_err metrics_write(server *s, bool shows_tenants, strbuf *out);
 
 /* ---- metrics_engine.c ---- */
-/* Appends what the engine counts. labels: `engine="0",model_name="..."`; model: the name
- * alone, escaped. */
-quire_err metrics_write_engine(const quire_info *info, const quire_stats *st, const char *labels,
-                               const char *model, strbuf *out);
+/* Appends what the engine counts. model: its name, escaped. */
+quire_err metrics_write_engine(const quire_info *info, const quire_stats *st, const char *model, strbuf *out);
 
 /* ---- parts of it ---- */
 

@@ -226,8 +226,8 @@ static quire_err metrics_write_tiers(const quire_stats *st, strbuf *out) {
     return QUIRE_OK;
 }
 
-static quire_err metrics_write_shared(const quire_info *info, const quire_stats *st, const char *labels,
-                                      const char *model, const char *braced, strbuf *out) {
+static quire_err metrics_write_shared(const quire_info *info, const quire_stats *st, const char *model,
+                                      const char *braced, const char *labels, strbuf *out) {
     double usage = st->n_pages > 0 ? (double)st->n_pages_held / (double)st->n_pages : 0.0;
     TRY(metrics_write_numbers(shared_rows, sizeof shared_rows / sizeof *shared_rows, st, braced, out));
     TRY(metrics_float(out, "vllm:kv_cache_usage_perc", "gauge",
@@ -242,11 +242,13 @@ static quire_err metrics_write_shared(const quire_info *info, const quire_stats 
     return QUIRE_OK;
 }
 
-quire_err metrics_write_engine(const quire_info *info, const quire_stats *st, const char *labels,
-                               const char *model, strbuf *out) {
-    strbuf braced = {0};
-    quire_err e = strbuf_addf(&braced, "{%s}", labels);
-    e = e == QUIRE_OK ? metrics_write_shared(info, st, labels, model, braced.p, out) : e;
+quire_err metrics_write_engine(const quire_info *info, const quire_stats *st, const char *model,
+                               strbuf *out) {
+    strbuf labels = {0}, braced = {0};
+    quire_err e = strbuf_addf(&labels, "engine=\"0\",model_name=\"%s\"", model);
+    e = e == QUIRE_OK ? strbuf_addf(&braced, "{%s}", labels.p) : e;
+    e = e == QUIRE_OK ? metrics_write_shared(info, st, model, braced.p, labels.p, out) : e;
+    strbuf_deinit(&labels);
     strbuf_deinit(&braced);
     TRY(e);
     TRY(metrics_write_numbers(own_rows, sizeof own_rows / sizeof *own_rows, st, "", out));

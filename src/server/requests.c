@@ -36,18 +36,6 @@ static bool requests_in_progress(const conn *c) {
 
 /* ---- the list ---- */
 
-/* The choices of a response, added up; a prompt counts once. */
-static request_record requests_counts_of(const response *a) {
-    request_record r = {0};
-    for (int32_t i = 0; a != NULL && i < a->n_choices; i++) {
-        const response_choice *c = &a->choices[i];
-        r.prompt_tokens += i % a->n_samples == 0 ? c->prompt_tokens : 0;
-        r.cached_tokens += i % a->n_samples == 0 ? c->cached_tokens : 0;
-        r.completion_tokens += c->completion_tokens;
-    }
-    return r;
-}
-
 static const char *requests_state_of(const conn *c, const response *a, const request_record *counts) {
     if (c->body.state != BODY_NONE) {
         return "receiving"; /* its body, or waiting for room for it */
@@ -60,9 +48,12 @@ static const char *requests_state_of(const conn *c, const response *a, const req
 
 static void requests_write_one(const conn *c, json_out *o) {
     const response *a = response_of(c);
-    request_record counts = requests_counts_of(a);
+    request_record counts = {0};
     char made[40];
     snprintf(made, sizeof made, "req-%016" PRIx64, c->record.number);
+    if (a != NULL) {
+        response_count_tokens(a, &counts);
+    }
     json_begin(o, '{');
     json_cstr(json_name(o, "id"), a != NULL ? a->id : made);
     json_cstr(json_name(o, "request_id"), c->record.id);

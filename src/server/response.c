@@ -42,10 +42,7 @@ static void response_free_parts(response *a) {
     mem_free(a->shown);
 }
 
-/* Notes for the log what was computed and how the choices ended. */
-static void response_record_tokens(const response *a) {
-    request_record *r = &a->conn->record;
-    r->is_generation = true;
+void response_count_tokens(const response *a, request_record *r) {
     for (int32_t i = 0; i < a->n_choices; i++) {
         const response_choice *c = &a->choices[i];
         bool first = i % a->n_samples == 0; /* samples share their prompt */
@@ -63,7 +60,8 @@ void response_close(response *a) {
         order_settle(&a->choices[i].order, NULL);
     }
     response_count(a, -(int64_t)a->n_bytes);
-    response_record_tokens(a);
+    a->conn->record.is_generation = true;
+    response_count_tokens(a, &a->conn->record);
     if (a->stream != NULL) {
         quire_stream_release(a->stream);
     }

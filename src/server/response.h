@@ -150,6 +150,8 @@ void response_start(conn *c, quire_request *r);
 void response_event(const quire_event *ev);
 /* The queue is drained: sends the withheld chunks. */
 void response_flush_unsent(loop *l);
+/* Adds what was computed to a record, and how the choices have ended. */
+void response_count_tokens(const response *a, request_record *r);
 /* The generation that c has in progress, or NULL. */
 response *response_of(const conn *c);
 /* Cancels the stream of a client that reads too slowly. After the unsent output come an

@@ -398,16 +398,14 @@ static void route_check(conn *c) {
 /* Answers a browser's preflight request, which comes before a page from elsewhere may
  * post here. */
 static void route_options(conn *c) {
-    bool allowed = c->loop->server->options.allow_origin != NULL;
-    conn_reply(
-        c,
-        &(reply){.status = 204,
-                 .headers =
-                     !allowed ? "Allow: GET, HEAD, POST, OPTIONS\r\n"
-                              : "Allow: GET, HEAD, POST, OPTIONS\r\n"
-                                "Access-Control-Allow-Methods: GET, HEAD, POST, OPTIONS\r\n"
-                                "Access-Control-Allow-Headers: Authorization, Content-Type, X-Request-Id\r\n"
-                                "Access-Control-Max-Age: 600\r\n"});
+    static const char methods[] = "Allow: GET, HEAD, POST, OPTIONS\r\n",
+                      allowed[] =
+                          "Allow: GET, HEAD, POST, OPTIONS\r\n"
+                          "Access-Control-Allow-Methods: GET, HEAD, POST, OPTIONS\r\n"
+                          "Access-Control-Allow-Headers: Authorization, Content-Type, X-Request-Id\r\n"
+                          "Access-Control-Max-Age: 600\r\n";
+    bool is_allowed = c->loop->server->options.allow_origin != NULL;
+    conn_reply(c, &(reply){.status = 204, .headers = is_allowed ? allowed : methods});
 }
 
 static void route_run(conn *c) {

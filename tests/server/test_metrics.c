@@ -19,7 +19,7 @@ TEST(buckets_are_cumulated_and_times_are_seconds) {
     quire_info info = {
         .n_pages = 100, .page_tokens = 16, .page_bytes = 4096, .n_page_groups = 2, .kv_dtype = "f32"};
     strbuf out = {0};
-    assert_int_equal(metrics_write_engine(&info, &st, "engine=\"0\",model_name=\"m\"", "m", &out), QUIRE_OK);
+    assert_int_equal(metrics_write_engine(&info, &st, "m", &out), QUIRE_OK);
     expect_in(&out,
               "# TYPE vllm:time_to_first_token_seconds histogram\n"
               "vllm:time_to_first_token_seconds_bucket{engine=\"0\",model_name=\"m\",le=\"0.001\"} 3\n"
