@@ -102,10 +102,8 @@ static void set_slots(const bare *b, const bare_part *p, const int32_t *pages, k
 static void add_part(bare *b, const bare_part *p) {
     int32_t row0 = b->rows.n_rows;
     batch_seq *q = &b->seqs[b->rows.n_seqs++];
-    *q = (batch_seq){.row0 = row0,
-                     .n_rows = p->n_rows,
-                     .n_tokens = p->first + p->n_rows,
-                     .two_sided = b->desc->blocks.two_sided};
+    *q = (batch_seq){
+        .row0 = row0, .n_rows = p->n_rows, .n_tokens = p->first + p->n_rows, .two_sided = b->desc->two_sided};
     for (int32_t i = 0; i < p->n_rows; i++) {
         b->tokens[row0 + i] = p->tokens[p->first + i];
         b->positions[row0 + i] = p->first + i;

@@ -99,7 +99,7 @@ bool desc_scales_by_length(const model_desc *d) {
 }
 
 bool desc_gives_tokens(const model_desc *d) {
-    return !d->no_head && !d->blocks.two_sided;
+    return !d->no_head && !d->two_sided;
 }
 
 int32_t desc_pooled_width(const model_desc *d) {
@@ -140,9 +140,8 @@ static quire_err check_shape(const model_desc *d, quire_error *err) {
     TRY(check_count("the number of caches", d->n_caches, DESC_MAX_CACHES, err));
     TRY(check_count("the hidden size", d->d_model, MAX_WIDTH, err));
     TRY(check_count("the vocabulary size", d->n_vocab, MAX_VOCAB, err));
-    if (d->blocks.d_embedding != 0) {
-        TRY(check_count("the width of embeddings", d->blocks.positions ? d->blocks.d_embedding : 0, MAX_WIDTH,
-                        err));
+    if (d->embed.width != 0) {
+        TRY(check_count("the width of embeddings", d->embed.positions ? d->embed.width : 0, MAX_WIDTH, err));
     }
     return check_count("the number of positions", d->max_positions, MAX_POSITIONS, err);
 }
@@ -334,8 +333,8 @@ quire_err desc_check(const model_desc *d, quire_error *err) {
     TRY(check_ropes(d, err));
     TRY(check_layers(d, err));
     TRY(check_positive("the attention scale", d->attention_scale, err));
-    if (d->blocks.temperature != 0.0f) {
-        TRY(check_count("the length of the queries' temperature", d->blocks.temperature_length, INT32_MAX,
+    if (d->attend.temperature != 0.0f) {
+        TRY(check_count("the length of the queries' temperature", d->attend.temperature_length, INT32_MAX,
                         err));
     }
     return check_tokens(d, err);

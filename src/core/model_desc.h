@@ -87,7 +87,12 @@ typedef struct cache_desc {
 #define NO_CACHE (-1)
 #define NO_ROPE  (-1)
 
+typedef struct layer_step layer_step;
+
 typedef struct layer_desc {
+    /* what it computes, in order (model/steps.h); static. NULL: no model is behind the
+     * description */
+    const layer_step *steps;
     int16_t caches[2]; /* numbers in the list of caches, or NO_CACHE. The first is attention's */
     int16_t rope;      /* number of its rotary table, or NO_ROPE */
     int32_t n_heads;   /* of queries; 0: the layer does not attend */
@@ -105,63 +110,61 @@ typedef enum qk_norm_kind {
     QK_NORM_HEAD,  /* over each head, one weight for all heads */
     QK_NORM_HEADS, /* over each head, a weight for each */
     QK_NORM_ROW,   /* over all heads */
+    QK_NORM_BARE,  /* over each head, without weights, in layers with rotary embedding */
 } qk_norm_kind;
 
 /* How the rows of a checkpoint's query_key_value lie: all of q, then k, then v; or for
  * each KV head its queries, its key, its value. GGUF has the first. */
 typedef enum qkv_order { QKV_STACKED, QKV_GROUPED } qkv_order;
 
-/* How a decoder's layers are put together. All 0: as Llama's. */
-typedef struct block_desc {
-    norm_kind norm, qk_norm_type;
-    bool norm_add_one; /* weights are stored as w - 1 */
-    bool norm_bare;    /* norms have no weights */
-    bool parallel;     /* attention and feed-forward read the same residual */
-    bool one_norm;     /* parallel: and through the same norm */
-    bool ungated;      /* the feed-forward part has no gate */
-    bool conv1d;       /* a checkpoint's matrices are stored as [n_in, n_out] */
-    bool two_sided;    /* rows see later positions too */
-    /* the residual goes through a layer's norms behind its halves, as in the first
-     * Transformer */
-    bool norm_behind;
-    bool norm_ahead; /* it goes through them before its halves: what they add to is normed too */
-    bool bare_start; /* the first layer's attention reads the residual without a norm */
-    bool bare_end;   /* no norm stands behind the last layer */
-    bool sinks;      /* each head has a logit that nothing is read from */
+/* The norms on rows of the model's width. All 0: as Llama's. */
+typedef struct norm_desc {
+    norm_kind kind;
+    bool add_one; /* weights are stored as w - 1 */
+    bool bare;    /* they have no weights */
+} norm_desc;
+
+/* How layers attend, besides their numbers. All 0: as Llama's. */
+typedef struct attend_desc {
     qkv_order order;
     qk_norm_kind qk_norm;
-    bool qk_norm_after_rope;
-    /* queries and keys of rotary layers go through a norm of each head without weights */
-    bool qk_norm_bare;
-    bool v_norm; /* values go through a norm of each head without weights */
+    norm_kind qk_norm_type;
+    bool norm_after_rope; /* of queries and keys */
+    bool v_norm;          /* values go through a norm of each head without weights */
     /* with v_norm: layers without a window and a weight for values take their keys as the
      * product gives them */
     bool values_are_keys;
-    bool qk_norm_by_head; /* QK_NORM_HEADS: a checkpoint has a tensor for each head */
-    bool scale_by_layer;  /* the scores of layer i, counted from 1, are divided by i */
-    float embedding_scale, residual_scale, logits_scale; /* 0: 1 */
-    /* layers without rotary embedding multiply the query at position p by */
-    float temperature;
+    bool sinks;          /* each head has a logit that nothing is read from */
+    bool scale_by_layer; /* the scores of layer i, counted from 1, are divided by i */
+    float temperature;   /* layers without rotary embedding multiply the query at position p by */
     /* 1 + temperature * ln(1 + floor((p + 1) / temperature_length)); 0: they do not */
     int32_t temperature_length;
-    /* all layers do, by floor(p / temperature_length) in its place */
-    bool temperature_on_all;
-    float attention_cap, logits_cap; /* 0: none */
-    float clip;                      /* of q, k and v; 0: none */
-    float alibi;                     /* the largest exponent of ALiBi's slopes; 0: none */
-    float alibi_scale;               /* of the slopes; 0: 1 */
-    bool alibi_bf16;                 /* slopes are rounded to BF16 */
-    bool positions;                  /* learned positions are added to the embeddings */
+    bool temperature_on_all; /* all layers do, by floor(p / temperature_length) in its place */
+    float cap;               /* of scores; 0: none */
+    float clip;              /* of q, k and v; 0: none */
+    float alibi;             /* the largest exponent of ALiBi's slopes; 0: none */
+    float alibi_scale;       /* of the slopes; 0: 1 */
+    bool alibi_bf16;         /* slopes are rounded to BF16 */
+} attend_desc;
+
+/* What rows begin with. All 0: as Llama's. */
+typedef struct embed_desc {
+    float scale; /* of tokens' rows; 0: 1 */
+    /* of tokens' rows; a product widens them to d_model, another narrows for the head. 0:
+     * d_model */
+    int32_t width;
+    bool positions; /* learned positions are added */
     int32_t position_offset;
-    bool skips_padding; /* tokens of id position_offset - 1 are padding, which positions do not count */
-    /* rows of the table of token types, which are added to the embeddings; 0: there is
-     * none */
-    int32_t n_token_types;
-    /* width of tokens' rows; a product widens them to d_model, another narrows for the
-     * head. 0: d_model */
-    int32_t d_embedding;
+    bool skips_padding;    /* tokens of id position_offset - 1 are padding, which positions do not count */
+    int32_t n_token_types; /* rows of the table of token types, which are added; 0: there is none */
     int32_t d_layer_input; /* width of the input that each layer has of its own; 0: none */
-} block_desc;
+} embed_desc;
+
+/* What follows the last layer. All 0: as Llama's. */
+typedef struct head_desc {
+    float scale, cap; /* of logits; 0: 1, none */
+    bool bare;        /* no norm comes before it */
+} head_desc;
 
 /* What a row's logits become before experts are chosen, and what weighs their results.
  *   ROUTE_SOFTMAX         a softmax over all experts
@@ -188,6 +191,9 @@ typedef struct moe_desc {
     float scale; /* of the weights; 0: 1 */
     float jitter_eps;
     float limit; /* of the experts' activation */
+    /* the router reads the row before the experts' norm, through a norm of its own;
+     * experts have scales */
+    bool router_norm;
     activation activation;
     bool interleaved; /* a checkpoint's gate and up rows alternate */
     bool transposed;  /* a checkpoint's stacked experts are [n_in, n_out] */
@@ -243,7 +249,11 @@ typedef struct model_desc {
     int32_t max_positions;
     float norm_eps;
     float attention_scale; /* multiplies q . k; 1 / sqrt(head width) for Llama */
-    activation activation;
+    float residual_scale;  /* of what a layer adds; 0: 1 */
+    activation activation; /* of the dense feed-forward part */
+    bool ungated;          /* which has no gate */
+    bool conv1d;           /* a checkpoint's matrices are stored as [n_in, n_out] */
+    bool two_sided;        /* rows see later positions too */
     bool tied_embeddings;
     bool no_head; /* it gives rows and no logits: an encoder, or a decoder's checkpoint without its head */
     pooling_desc pooling;
@@ -266,7 +276,10 @@ typedef struct model_desc {
     int64_t left_out_bytes;
     bool is_packed; /* its weights are in the backend's layout, for one compute mode only: */
     compute_mode packed_compute;
-    block_desc blocks;
+    norm_desc norm;
+    attend_desc attend;
+    embed_desc embed;
+    head_desc head;
     moe_desc moe;
     rope_desc ropes[DESC_MAX_ROPES];
     cache_desc caches[DESC_MAX_CACHES];

@@ -138,7 +138,7 @@ static void fill_item(engine *e, int32_t item) {
     q->row0 = row0;
     q->n_rows = n;
     q->n_tokens = s->task.kv.n_computed + n;
-    q->two_sided = e->desc->blocks.two_sided;
+    q->two_sided = e->desc->two_sided;
     q->parents = branches ? a->parents + row0 : NULL;
     q->mods = s->mods;
     q->b = s->mods_b;

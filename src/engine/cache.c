@@ -31,7 +31,7 @@ quire_err cache_open(engine *e) {
 
 void cache_enter(engine *e, sequence *s) {
     bool has_types = s->pooling != NULL && s->pooling->types != NULL;
-    if (e->desc->blocks.two_sided || has_types) {
+    if (e->desc->two_sided || has_types) {
         /* keys and values depend on more than the tokens before them: no other prompt
          * could use them */
         return;

@@ -187,7 +187,7 @@ static quire_err open_tables(engine *e) {
 
 /* Rows of a prompt that a step computes at most. */
 static int32_t chunk_of(const engine_options *o, const model_desc *d) {
-    bool chunked = o->prefill_chunk > 0 && !o->no_chunked_prefill && !d->blocks.two_sided;
+    bool chunked = o->prefill_chunk > 0 && !o->no_chunked_prefill && !d->two_sided;
     return chunked ? o->prefill_chunk : o->max_batched_tokens;
 }
 
@@ -202,7 +202,7 @@ static quire_err open_scheduler(engine *e) {
                                       .max_out = draft_max_out(&o->draft, o->max_seqs, o->max_batched_tokens),
                                       .max_seqs = o->max_seqs,
                                       .max_chunk = chunk_of(o, e->desc),
-                                      .whole_prefills = o->no_chunked_prefill || e->desc->blocks.two_sided,
+                                      .whole_prefills = o->no_chunked_prefill || e->desc->two_sided,
                                       .page_tokens = o->page_tokens,
                                       .max_preemptions = SCHED_MAX_PREEMPTIONS,
                                       .target_us = (double)o->step_target_us},
@@ -222,7 +222,7 @@ static quire_err open_scheduler(engine *e) {
  * never released. */
 static void limit_length(engine *e) {
     int64_t holds = kv_most_tokens(&e->sched.limits.most, e->options.n_pages);
-    if (e->desc->blocks.two_sided && holds >= e->sched.limits.max_rows) {
+    if (e->desc->two_sided && holds >= e->sched.limits.max_rows) {
         return; /* longer ones are refused: a step computes it whole */
     }
     e->options.max_model_len = holds < e->options.max_model_len ? (int32_t)holds : e->options.max_model_len;

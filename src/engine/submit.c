@@ -32,7 +32,7 @@ static quire_err submit_check_length(const engine *e, const engine_request *r, q
         return err_set_param(err, QUIRE_TOO_LARGE, "input", "the input has %d tokens; at most %d are taken",
                              (int)r->n_tokens, (int)most);
     }
-    if (e->desc->blocks.two_sided && r->n_tokens > most_rows) {
+    if (e->desc->two_sided && r->n_tokens > most_rows) {
         return err_set_param(err, QUIRE_TOO_LARGE, "input",
                              "the input has %d tokens; this model reads both ways, so a step computes all of "
                              "them, and a step has %d rows: "
@@ -58,7 +58,7 @@ static quire_err submit_check_kind(const engine *e, const engine_request *r, qui
                              (int)desc_pooled_width(e->desc));
     }
     for (int32_t i = 0; r->types != NULL && i < r->n_tokens; i++) {
-        int32_t n = e->desc->blocks.n_token_types > 0 ? e->desc->blocks.n_token_types : 1;
+        int32_t n = e->desc->embed.n_token_types > 0 ? e->desc->embed.n_token_types : 1;
         if (r->types[i] < 0 || r->types[i] >= n) {
             return err_set_param(err, QUIRE_BAD_REQUEST, "token_type_ids",
                                  "token type %d; this model has %d, from 0 on", (int)r->types[i], (int)n);

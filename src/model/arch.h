@@ -8,6 +8,7 @@
 #include "model/loader.h"
 #include "model/model.h"
 #include "model/pooling.h"
+#include "model/steps.h"
 #include "model/weight_names.h"
 
 #define ARCH_MAX_NAMES 6
@@ -22,12 +23,6 @@ typedef struct arch {
      * architecture and name. */
     quire_err (*describe)(const config *c, model_desc *d);
     const score_head *scores; /* of its ..ForSequenceClassification; NULL: they are not supported */
-    /* The rest is NULL for a decoder made of blocks (decoder.h). */
-    /* loads weights, reserves activations */
-    quire_err (*load)(loader *l, const model_desc *d, const arch_names *names, void **weights);
-    void (*forward)(const model *m, const batch *rows);
-    buffer (*hidden)(const model *m);
-    void (*close)(void *weights); /* frees what load made; NULL is allowed as weights */
 } arch;
 
 struct model {
@@ -35,7 +30,7 @@ struct model {
     backend *b;
     const arch *arch;
     model_file *file; /* shared while b uses its bytes, else NULL */
-    void *weights;
+    struct decoder *decoder;
     pooled_layers *pooling; /* NULL: nothing follows the pooling */
 };
 

@@ -47,10 +47,11 @@ static quire_err describe_common(const config *c, const char *own_activation, mo
     TRY(config_check_two_sided(c));
     TRY(config_decoder(c, &s, d));
     d->no_head = true;
-    d->blocks.norm = NORM_LAYER;
-    d->blocks.two_sided = d->blocks.norm_behind = true;
-    d->blocks.n_token_types = config_table_rows(c, "token_types.weight");
-    return config_i32(c, NULL, "type_vocab_size", &d->blocks.n_token_types);
+    steps_set(d, steps_post_norm);
+    d->norm.kind = NORM_LAYER;
+    d->two_sided = true;
+    d->embed.n_token_types = config_table_rows(c, "token_types.weight");
+    return config_i32(c, NULL, "type_vocab_size", &d->embed.n_token_types);
 }
 
 static quire_err describe_bert(const config *c, model_desc *d) {
@@ -66,7 +67,7 @@ static quire_err describe_bert(const config *c, model_desc *d) {
     if (kind.n > 0 && !str_is(kind, "absolute")) {
         return config_unsupported(c, "position_embedding_type other than \"absolute\" is not supported");
     }
-    d->blocks.positions = d->blocks.ungated = true;
+    d->embed.positions = d->ungated = true;
     return QUIRE_OK;
 }
 
@@ -78,9 +79,9 @@ static quire_err describe_roberta(const config *c, model_desc *d) {
     if (padding >= d->max_positions - 1) {
         return config_bad(c, "pad_token_id", "leaves no position of max_position_embeddings to a text");
     }
-    d->blocks.position_offset = padding + 1;
-    d->blocks.skips_padding = true;
-    d->max_positions -= d->blocks.position_offset;
+    d->embed.position_offset = padding + 1;
+    d->embed.skips_padding = true;
+    d->max_positions -= d->embed.position_offset;
     return QUIRE_OK;
 }
 

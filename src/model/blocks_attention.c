@@ -1,25 +1,44 @@
-/* Attention: queries, keys and values of a layer, its cache, and what comes behind.
+/* Attention: queries, keys and values of a layer, its cache, and the product after it.
  * Grouped queries: Ainslie et al. 2023, arXiv:2305.13245. */
-#include "model/decoder.h"
+#include <math.h>
 
 #include "base/mem.h"
-
-#include <math.h>
+#include "model/decoder.h"
 
 #define LARGEST_KV_SCALE 1e30f
 
+/* A layer's attention as its ops get it. */
+typedef struct attention {
+    linear_use products[3]; /* q, k, v */
+    int32_t n_products;     /* 1: another layer writes the cache; 2: values are the keys */
+    kv_store_use store;
+    const norm *value_norm; /* with 2 products: of keys into values */
+    attn_spec mask;
+    buffer rows;
+} attention;
+
+/* A layer's weights while they are loaded. */
+typedef struct attention_weights {
+    linear *q, *k, *v, *o;
+    norm *q_norm, *k_norm, *v_norm;
+    float *k_scales, *v_scales, *sinks;
+} attention_weights;
+
+/* What the layer's numbers say. */
+typedef struct attention_shape {
+    const layer_desc *layer;
+    const cache_desc *cache;
+    int32_t q_width, kv_width;
+    bool writes_cache; /* else an earlier layer does */
+} attention_shape;
+
 /* q, k and v out of one tensor: stacked, or group by group as some checkpoints have
  * them. */
-static quire_err load_fused(loader *l, const model_desc *d, const arch_names *names, int32_t i,
-                            decoder_layer *to) {
-    const layer_desc *layer = &d->layers[i];
-    const cache_desc *cache = &d->caches[layer->caches[0]];
-    bool is_gguf = model_file_format(l->file) == MODEL_GGUF,
-         grouped = d->blocks.order == QKV_GROUPED && !is_gguf;
-    int64_t e = cache->d_key, n_q = layer->n_heads * e, n_kv = cache->n_kv_heads * e,
-            group = n_q / cache->n_kv_heads;
+static quire_err attention_load_fused(binding *b, const attention_shape *s, attention_weights *w) {
+    bool is_gguf = binding_is_gguf(b), grouped = b->d->attend.order == QKV_GROUPED && !is_gguf;
+    int64_t e = s->cache->d_key, n_q = s->q_width, n_kv = s->kv_width, group = n_q / s->cache->n_kv_heads;
     weight_part q = {.suffix = "q", .n_rows = n_q + 2 * n_kv, .block = n_q, .step = n_q};
-    q.transposed = d->blocks.conv1d && !is_gguf;
+    q.transposed = b->d->conv1d && !is_gguf;
     weight_part k = q, v = q;
     k.suffix = "k";
     v.suffix = "v";
@@ -33,91 +52,96 @@ static quire_err load_fused(loader *l, const model_desc *d, const arch_names *na
         k.first = group;
         v.first = group + e;
     }
-    weight_name name = weight_name_of(names, W_QKV);
-    TRY(loader_linear(l, name, i, &q, n_q, d->d_model, &to->q));
-    TRY(loader_linear(l, name, i, &k, n_kv, d->d_model, &to->k));
-    return loader_linear(l, name, i, &v, n_kv, d->d_model, &to->v);
-}
-
-/* A norm of n heads of width e. */
-static quire_err load_qk_norm(loader *l, const model_desc *d, const arch_names *names, weight_role role,
-                              int32_t i, int32_t n, int32_t e, norm **out) {
-    const block_desc *blocks = &d->blocks;
-    bool row = blocks->qk_norm == QK_NORM_ROW, is_gguf = model_file_format(l->file) == MODEL_GGUF;
-    norm_spec spec = {.kind = blocks->qk_norm_type, .width = row ? n * e : e, .eps = d->norm_eps};
-    spec.add_one = blocks->norm_add_one && !is_gguf;
-    if (blocks->qk_norm_by_head && !is_gguf) {
-        return loader_norm_by_head(l, weight_name_of(names, role), i, &spec, n, out);
-    }
-    return loader_norm(l, weight_name_of(names, role), i, &spec, blocks->qk_norm == QK_NORM_HEAD ? e : n * e,
-                       out);
-}
-
-/* Norms without weights: of queries and keys where the layer rotates them, of values. */
-static quire_err load_bare_norms(loader *l, const model_desc *d, int32_t e, bool rotates, decoder_layer *to) {
-    const norm_spec spec = {.kind = NORM_RMS, .width = e, .eps = d->norm_eps};
-    if (d->blocks.qk_norm_bare && rotates) {
-        TRY(l->b->ops->norm_load(l->b, &spec, &to->q_norm, l->err));
-        to->k_norm = to->q_norm;
-    }
-    return d->blocks.v_norm ? l->b->ops->norm_load(l->b, &spec, &to->v_norm, l->err) : QUIRE_OK;
+    weight_name name = binding_name(b, W_QKV);
+    TRY(loader_linear(b->l, name, b->layer, &q, n_q, b->d->d_model, &w->q));
+    TRY(loader_linear(b->l, name, b->layer, &k, n_kv, b->d->d_model, &w->k));
+    return loader_linear(b->l, name, b->layer, &v, n_kv, b->d->d_model, &w->v);
 }
 
 /* Keys and values of a layer. Where another layer writes the cache, files may have them
  * all the same; nothing reads them. */
-static quire_err load_kv(loader *l, const model_desc *d, const arch_names *names, int32_t i, int32_t kv_width,
-                         decoder_layer *to) {
-    const tensor_view *unread;
-    if (!to->writes_cache) {
-        TRY(loader_find(l, weight_name_of(names, W_K), i, ".weight", &unread));
-        TRY(loader_find(l, weight_name_of(names, W_V), i, ".weight", &unread));
-        return loader_find(l, weight_name_of(names, W_K_NORM), i, ".weight", &unread);
+static quire_err attention_load_kv(binding *b, const attention_shape *s, attention_weights *w) {
+    static const weight_role unread[] = {W_K, W_V, W_K_NORM};
+    const tensor_view *t;
+    for (size_t i = 0; !s->writes_cache && i < sizeof unread / sizeof *unread; i++) {
+        TRY(loader_find(b->l, binding_name(b, unread[i]), b->layer, ".weight", &t));
     }
-    TRY(decoder_linear(l, d, names, W_K, i, kv_width, d->d_model, &to->k));
-    bool may_have_v =
-        /* GGUF files do not say it */
-        model_file_format(l->file) == MODEL_GGUF && loader_has(l, weight_name_of(names, W_V), i);
-    if (d->blocks.values_are_keys && d->layers[i].window == 0 && !may_have_v) {
+    if (!s->writes_cache) {
         return QUIRE_OK;
     }
-    return decoder_linear(l, d, names, W_V, i, kv_width, d->d_model, &to->v);
+    TRY(binding_linear(b, W_K, s->kv_width, b->d->d_model, &w->k));
+    bool may_have_v = binding_is_gguf(b) && binding_has(b, W_V); /* GGUF files do not say it */
+    if (b->d->attend.values_are_keys && s->layer->window == 0 && !may_have_v) {
+        return QUIRE_OK;
+    }
+    return binding_linear(b, W_V, s->kv_width, b->d->d_model, &w->v);
+}
+
+/* A norm of n heads of width e. */
+static quire_err attention_load_norm(binding *b, weight_role role, int32_t n, int32_t e, norm **out) {
+    const attend_desc *a = &b->d->attend;
+    const weight_name name = binding_name(b, role);
+    norm_spec spec = {
+        .kind = a->qk_norm_type, .width = a->qk_norm == QK_NORM_ROW ? n * e : e, .eps = b->d->norm_eps};
+    spec.add_one = b->d->norm.add_one && !binding_is_gguf(b);
+    if (weight_name_is_list(name) && !binding_is_gguf(b)) {
+        return loader_norm_by_head(b->l, name, b->layer, &spec, n, out);
+    }
+    return loader_norm(b->l, name, b->layer, &spec, a->qk_norm == QK_NORM_HEAD ? e : n * e, out);
+}
+
+/* Norms of queries and keys, and of values. */
+static quire_err attention_load_norms(binding *b, const attention_shape *s, attention_weights *w) {
+    const qk_norm_kind kind = b->d->attend.qk_norm;
+    const int32_t e = s->cache->d_key;
+    const norm_spec bare = {.kind = NORM_RMS, .width = e, .eps = b->d->norm_eps};
+    if (kind == QK_NORM_BARE && s->layer->rope >= 0) {
+        TRY(b->l->b->ops->norm_load(b->l->b, &bare, &w->q_norm, b->l->err));
+        w->k_norm = w->q_norm;
+    } else if (kind != QK_NORM_BARE && kind != QK_NORM_NONE) {
+        TRY(attention_load_norm(b, W_Q_NORM, s->layer->n_heads, e, &w->q_norm));
+        if (s->writes_cache) {
+            TRY(attention_load_norm(b, W_K_NORM, s->cache->n_kv_heads, e, &w->k_norm));
+        }
+    }
+    return b->d->attend.v_norm ? b->l->b->ops->norm_load(b->l->b, &bare, &w->v_norm, b->l->err) : QUIRE_OK;
 }
 
 /* The scales of keys or values of a layer, by head: the checkpoint's, one for all heads
  * or one for each. Such as are not above 0, which checkpoints have where nothing was
  * measured, are none. */
-static quire_err load_kv_scales(loader *l, const arch_names *names, weight_role role, int32_t i,
-                                int32_t n_heads, float **out) {
-    const weight_name name = weight_name_of(names, role);
-    const tensor_view *t = loader_look(l, name, i, "");
+static quire_err attention_load_scales(binding *b, weight_role role, int32_t n_heads, float **out) {
+    const weight_name name = binding_name(b, role);
+    const tensor_view *t = loader_look(b->l, name, b->layer, "");
     int64_t n = 1;
     float *read;
     for (int32_t k = 0; t != NULL && k < t->n_dims; k++) {
         n = t->dims[k] == n_heads ? n_heads : n;
     }
-    TRY(loader_vector(l, name, i, "", n, &read));
-    bool are_some = read != NULL;
-    for (int64_t h = 0; are_some && h < n; h++) {
-        if (!(fabsf(read[h]) <= LARGEST_KV_SCALE)) {
-            quire_err e = err_set(l->err, QUIRE_BAD_FILE, -1,
-                                  "%s: tensor %s: scale %g of keys or values is no number that they can have",
-                                  model_file_path(l->file), t->name, (double)read[h]);
-            mem_free(read);
-            return e;
-        }
-        are_some = read[h] > 0.0f;
+    TRY(loader_vector(b->l, name, b->layer, "", n, &read));
+    if (read == NULL) {
+        return QUIRE_OK;
     }
-    *out = are_some ? mem_new((size_t)n_heads, sizeof **out) : NULL;
-    for (int32_t h = 0; *out != NULL && h < n_heads; h++) {
+    TRY(binding_keep(b, read));
+    for (int64_t h = 0; h < n; h++) {
+        if (!(fabsf(read[h]) <= LARGEST_KV_SCALE)) {
+            return err_set(b->l->err, QUIRE_BAD_FILE, -1,
+                           "%s: tensor %s: scale %g of keys or values is no number that they can have",
+                           model_file_path(b->l->file), t->name, (double)read[h]);
+        }
+        if (read[h] <= 0.0f) {
+            return QUIRE_OK;
+        }
+    }
+    TRY(binding_new(b, (size_t)n_heads, sizeof **out, out));
+    for (int32_t h = 0; h < n_heads; h++) {
         (*out)[h] = read[n == 1 ? 0 : h];
     }
-    mem_free(read);
-    return are_some && *out == NULL ? err_set(l->err, QUIRE_NO_MEMORY, -1, "out of memory while loading")
-                                    : QUIRE_OK;
+    return QUIRE_OK;
 }
 
 /* Whether an earlier layer writes the cache. */
-static bool is_shared(const model_desc *d, int32_t layer) {
+static bool attention_is_shared(const model_desc *d, int32_t layer) {
     for (int32_t i = 0; i < layer; i++) {
         if (d->layers[i].caches[0] == d->layers[layer].caches[0]) {
             return true;
@@ -126,80 +150,92 @@ static bool is_shared(const model_desc *d, int32_t layer) {
     return false;
 }
 
-quire_err attention_load(loader *l, const model_desc *d, const arch_names *names, int32_t i, decoder *w) {
-    const layer_desc *layer = &d->layers[i];
-    const cache_desc *cache = &d->caches[layer->caches[0]];
-    decoder_layer *to = &w->layers[i];
-    int32_t q_width = layer->n_heads * cache->d_key, kv_width = cache->n_kv_heads * cache->d_key;
-    to->writes_cache = !is_shared(d, i);
-    if (loader_has(l, weight_name_of(names, W_QKV), i)) {
-        TRY(load_fused(l, d, names, i, to));
+static quire_err attention_load(binding *b, const attention_shape *s, attention_weights *w) {
+    if (binding_has(b, W_QKV)) {
+        TRY(attention_load_fused(b, s, w));
     } else {
-        TRY(decoder_linear(l, d, names, W_Q, i, q_width, d->d_model, &to->q));
-        TRY(load_kv(l, d, names, i, kv_width, to));
+        TRY(binding_linear(b, W_Q, s->q_width, b->d->d_model, &w->q));
+        TRY(attention_load_kv(b, s, w));
     }
-    if (to->writes_cache && model_file_format(l->file) == MODEL_HF) {
-        TRY(load_kv_scales(l, names, W_K_SCALE, i, cache->n_kv_heads, &to->k_scales));
-        TRY(load_kv_scales(l, names, W_V_SCALE, i, cache->n_kv_heads, &to->v_scales));
+    if (s->writes_cache && model_file_format(b->l->file) == MODEL_HF) {
+        TRY(attention_load_scales(b, W_K_SCALE, s->cache->n_kv_heads, &w->k_scales));
+        TRY(attention_load_scales(b, W_V_SCALE, s->cache->n_kv_heads, &w->v_scales));
     }
-    TRY(decoder_linear(l, d, names, W_O, i, d->d_model, q_width, &to->o));
-    if (d->blocks.qk_norm != QK_NORM_NONE) {
-        TRY(load_qk_norm(l, d, names, W_Q_NORM, i, layer->n_heads, cache->d_key, &to->q_norm));
-        if (to->writes_cache) {
-            TRY(load_qk_norm(l, d, names, W_K_NORM, i, cache->n_kv_heads, cache->d_key, &to->k_norm));
-        }
-    }
-    TRY(load_bare_norms(l, d, cache->d_key, layer->rope >= 0, to));
-    if (d->blocks.sinks) {
-        weight_name name = weight_name_of(names, W_SINKS);
-        TRY(loader_vector(l, name, i, model_file_format(l->file) == MODEL_GGUF ? ".weight" : "",
-                          layer->n_heads, &to->sinks));
-        if (to->sinks == NULL) {
-            return err_set(l->err, QUIRE_BAD_FILE, -1,
-                           "%s: layer %d has no attention sinks: the file is incomplete",
-                           model_file_path(l->file), i);
-        }
-    }
-    TRY(decoder_buffer(l, w, BUFFER_Q, q_width, &to->q_rows));
-    TRY(decoder_buffer(l, w, BUFFER_K, kv_width, &to->k_rows));
-    TRY(decoder_buffer(l, w, BUFFER_V, kv_width, &to->v_rows));
-    return decoder_buffer(l, w, BUFFER_A, q_width, &to->a_rows);
+    TRY(binding_linear(b, W_O, b->d->d_model, s->q_width, &w->o));
+    TRY(attention_load_norms(b, s, w));
+    return b->d->attend.sinks
+               ? binding_vector(b, W_SINKS, ".weight", "attention sinks", s->layer->n_heads, &w->sinks)
+               : QUIRE_OK;
 }
 
-void attention_run(const pass *p, int32_t i, buffer in, const norm *nm) {
-    const decoder_layer *l = &p->w->layers[i];
-    const layer_desc *layer = &p->d->layers[i];
-    const block_desc *blocks = &p->d->blocks;
-    int32_t n_products = l->k == NULL ? 1 : l->v == NULL ? 2 : 3;
-    p->op->norm_linears(p->b, in, nm, (linear_use[]){{l->q, l->q_rows}, {l->k, l->k_rows}, {l->v, l->v_rows}},
-                        n_products);
-    if (n_products == 2) {
-        p->op->norm_rows(p->b, l->k_rows, l->v_norm, l->v_rows);
+static quire_err attention_reserve(binding *b, const attention_shape *s, const attention_weights *w,
+                                   attention *to) {
+    buffer q, k, v;
+    TRY(binding_buffer(b, BUFFER_Q, s->q_width, &q));
+    TRY(binding_buffer(b, BUFFER_K, s->kv_width, &k));
+    TRY(binding_buffer(b, BUFFER_V, s->kv_width, &v));
+    to->products[0] = (linear_use){w->q, q};
+    to->products[1] = (linear_use){w->k, k};
+    to->products[2] = (linear_use){w->v, v};
+    to->n_products = w->k == NULL ? 1 : w->v == NULL ? 2 : 3;
+    return binding_buffer(b, BUFFER_A, s->q_width, &to->rows);
+}
+
+/* What the backend is told of the layer. */
+static void attention_describe(const binding *b, const attention_shape *s, const attention_weights *w,
+                               attention *to) {
+    const attend_desc *a = &b->d->attend;
+    const layer_desc *layer = s->layer;
+    to->value_norm = w->v_norm;
+    to->store =
+        (kv_store_use){.cache = layer->caches[0],
+                       .q = to->products[0].out,
+                       .k = s->writes_cache ? to->products[1].out : BUFFER_NONE,
+                       .v = to->products[2].out,
+                       .q_norm = w->q_norm,
+                       .k_norm = w->k_norm,
+                       .v_norm = w->v != NULL ? w->v_norm : NULL,
+                       .norm_after_rope = a->norm_after_rope,
+                       .rope = layer->rope >= 0 ? b->w->ropes[layer->rope] : NULL,
+                       .k_scales = w->k_scales,
+                       .v_scales = w->v_scales,
+                       .clip = a->clip,
+                       .scale_slope = layer->rope < 0 || a->temperature_on_all ? a->temperature : 0.0f,
+                       .scale_offset = a->temperature_on_all ? 0 : 1,
+                       .scale_length = a->temperature_length};
+    to->mask =
+        (attn_spec){.scale = b->d->attention_scale / (a->scale_by_layer ? (float)(b->layer + 1) : 1.0f),
+                    .causal = !b->d->two_sided,
+                    .window = layer->window,
+                    .chunk = layer->chunk,
+                    .soft_cap = a->cap,
+                    .sinks = w->sinks,
+                    .alibi_slopes = b->w->slopes};
+}
+
+static void attention_run(const pass *p, const decoder_op *o) {
+    const attention *a = o->own;
+    p->op->norm_linears(p->b, o->in, o->nm, a->products, a->n_products);
+    if (a->n_products == 2) {
+        p->op->norm_rows(p->b, a->products[1].out, a->value_norm, a->products[2].out);
     }
-    p->op->kv_store(p->b, &(kv_store_use){.cache = layer->caches[0],
-                                          .q = l->q_rows,
-                                          .k = l->writes_cache ? l->k_rows : BUFFER_NONE,
-                                          .v = l->v_rows,
-                                          .q_norm = l->q_norm,
-                                          .k_norm = l->k_norm,
-                                          .v_norm = l->v != NULL ? l->v_norm : NULL,
-                                          .norm_after_rope = blocks->qk_norm_after_rope,
-                                          .rope = layer->rope >= 0 ? p->w->ropes[layer->rope] : NULL,
-                                          .k_scales = l->k_scales,
-                                          .v_scales = l->v_scales,
-                                          .clip = blocks->clip,
-                                          .scale_slope = layer->rope < 0 || blocks->temperature_on_all
-                                                             ? blocks->temperature
-                                                             : 0.0f,
-                                          .scale_offset = blocks->temperature_on_all ? 0 : 1,
-                                          .scale_length = blocks->temperature_length});
-    const attn_spec mask = {.scale = p->d->attention_scale / (blocks->scale_by_layer ? (float)(i + 1) : 1.0f),
-                            .causal = !blocks->two_sided,
-                            .window = layer->window,
-                            .chunk = layer->chunk,
-                            .soft_cap = blocks->attention_cap,
-                            .sinks = l->sinks,
-                            .alibi_slopes = p->w->slopes};
-    p->op->attention(p->b, layer->caches[0], l->q_rows, &mask, l->a_rows);
-    branch_add(p, l->a_rows, l->o, l->attn_post_norm);
+    p->op->kv_store(p->b, &a->store);
+    p->op->attention(p->b, a->store.cache, a->store.q, &a->mask, a->rows);
+}
+
+quire_err attention_bind(binding *b, const layer_step *step) {
+    const layer_desc *layer = &b->d->layers[b->layer];
+    const cache_desc *cache = &b->d->caches[layer->caches[0]];
+    const attention_shape s = {layer, cache, layer->n_heads * cache->d_key, cache->n_kv_heads * cache->d_key,
+                               !attention_is_shared(b->d, b->layer)};
+    attention_weights w = {0};
+    attention *to;
+    row_value in;
+    TRY(binding_new(b, 1, sizeof *to, &to));
+    TRY(attention_load(b, &s, &w));
+    TRY(attention_reserve(b, &s, &w, to));
+    attention_describe(b, &s, &w, to);
+    TRY(binding_read(b, step->from, &in));
+    b->rows[step->to] = (row_value){.at = to->rows, .product = w.o};
+    return binding_emit(b, (decoder_op){.run = attention_run, .in = in.at, .nm = in.nm, .own = to});
 }

@@ -1,10 +1,21 @@
 /* A mixture of experts: a router, the experts that it chooses for each row, and a shared
  * one that every row goes through. */
+#include <assert.h>
+#include <math.h>
 #include <stdio.h>
 #include <string.h>
 
 #include "base/mem.h"
 #include "model/decoder.h"
+
+typedef struct moe_block {
+    linear *router;
+    const norm *router_norm; /* NULL: the router reads what the experts read */
+    routing how;
+    experts_use use;
+    linear *shared_gate, *shared_up, *shared_down, *shared_router; /* NULL: there is none */
+    buffer logits, shared, shared_logit;
+} moe_block;
 
 /* How an expert's weight lies in the file. */
 typedef struct expert_place {
@@ -15,102 +26,42 @@ typedef struct expert_place {
 } expert_place;
 
 /* Loads one weight of expert e: a slab of a stacked tensor, or a tensor of its own. */
-static quire_err load_weight(loader *l, const model_desc *d, const arch_names *names, int32_t layer,
-                             int32_t e, expert_place at, linear **out) {
+static quire_err moe_load_weight(binding *b, int32_t e, expert_place at, linear **out) {
     char memory[WEIGHT_NAME_BYTES], suffix[24];
-    bool is_gguf = model_file_format(l->file) == MODEL_GGUF;
-    weight_name name = weight_name_of(names, at.role);
-    bool stacked =
-        is_gguf || strstr(name.hf, "%d") == NULL || strstr(strstr(name.hf, "%d") + 2, "%d") == NULL;
-    if (!stacked) {
-        return loader_linear(l, weight_name_at(name, layer, e, memory), layer, NULL, at.n_out, at.n_in, out);
+    weight_name name = binding_name(b, at.role);
+    if (!binding_is_gguf(b) && weight_name_is_list(name)) {
+        return loader_linear(b->l, weight_name_at(name, b->layer, e, memory), b->layer, NULL, at.n_out,
+                             at.n_in, out);
     }
     (void)snprintf(suffix, sizeof suffix, "%d.%s", (int)e, at.what);
-    weight_part p = {.suffix = suffix,
-                     .n_rows = at.n_out,
-                     .block = at.n_out,
-                     .step = at.n_out,
-                     .slab = e,
-                     .n_slabs = d->layers[layer].n_experts};
-    p.transposed = d->moe.transposed && !is_gguf;
+    weight_part p = {.suffix = suffix, .n_rows = at.n_out, .block = at.n_out, .step = at.n_out, .slab = e};
+    p.n_slabs = b->d->layers[b->layer].n_experts;
+    p.transposed = b->d->moe.transposed && !binding_is_gguf(b);
     if (at.half >= 0) {
         p.n_rows = 2 * at.n_out;
         p.first = at.half * at.n_out;
-        if (d->moe.interleaved && !is_gguf) {
+        if (b->d->moe.interleaved && !binding_is_gguf(b)) {
             p.first = at.half;
             p.block = 1;
             p.step = 2;
         }
     }
-    return loader_linear(l, name, layer, &p, at.n_out, at.n_in, out);
+    return loader_linear(b->l, name, b->layer, &p, at.n_out, at.n_in, out);
 }
 
-static quire_err load_expert(loader *l, const model_desc *d, const arch_names *names, int32_t layer,
-                             int32_t e, linear **gate, linear **up, linear **down) {
-    int64_t f = d->moe.d_expert, width = d->d_model;
-    bool pair = loader_has(l, weight_name_of(names, W_EXPERT_GATE_UP), layer);
+static quire_err moe_load_expert(binding *b, int32_t e, linear **gate, linear **up, linear **down) {
+    int64_t f = b->d->moe.d_expert, width = b->d->d_model;
+    bool pair = binding_has(b, W_EXPERT_GATE_UP);
     weight_role gate_role = pair ? W_EXPERT_GATE_UP : W_EXPERT_GATE,
                 up_role = pair ? W_EXPERT_GATE_UP : W_EXPERT_UP;
-    TRY(load_weight(l, d, names, layer, e, (expert_place){gate_role, "gate", pair ? 0 : -1, f, width}, gate));
-    TRY(load_weight(l, d, names, layer, e, (expert_place){up_role, "up", pair ? 1 : -1, f, width}, up));
-    return load_weight(l, d, names, layer, e, (expert_place){W_EXPERT_DOWN, "down", -1, width, f}, down);
+    TRY(moe_load_weight(b, e, (expert_place){gate_role, "gate", pair ? 0 : -1, f, width}, gate));
+    TRY(moe_load_weight(b, e, (expert_place){up_role, "up", pair ? 1 : -1, f, width}, up));
+    return moe_load_weight(b, e, (expert_place){W_EXPERT_DOWN, "down", -1, width, f}, down);
 }
 
-static quire_err load_shared(loader *l, const model_desc *d, const arch_names *names, int32_t i, decoder *w) {
-    moe_block *m = &w->layers[i].moe;
-    int64_t f = d->moe.d_shared;
-    if (f == 0) {
-        return QUIRE_OK;
-    }
-    if (loader_has(l, weight_name_of(names, W_SHARED_GATE_UP), i)) {
-        TRY(decoder_pair(l, names, W_SHARED_GATE_UP, i, f, d->d_model, &m->shared_gate, &m->shared_up));
-    } else {
-        TRY(decoder_linear(l, d, names, W_SHARED_GATE, i, f, d->d_model, &m->shared_gate));
-        TRY(decoder_linear(l, d, names, W_SHARED_UP, i, f, d->d_model, &m->shared_up));
-    }
-    TRY(decoder_linear(l, d, names, W_SHARED_DOWN, i, d->d_model, f, &m->shared_down));
-    TRY(decoder_buffer(l, w, BUFFER_SHARED, (int32_t)f, &w->shared));
-    if (!d->moe.shared_gate) {
-        return QUIRE_OK;
-    }
-    TRY(loader_router(l, weight_name_of(names, W_SHARED_ROUTER), i, 1, d->d_model, &m->shared_router));
-    return decoder_buffer(l, w, BUFFER_GATE, 1, &w->gate);
-}
-
-static quire_err load_router(loader *l, const model_desc *d, const arch_names *names, int32_t i, decoder *w) {
-    moe_block *m = &w->layers[i].moe;
-    const moe_desc *moe = &d->moe;
-    int32_t n = d->layers[i].n_experts;
-    TRY(loader_router(l, weight_name_of(names, W_ROUTER), i, n, d->d_model, &m->router));
-    TRY(decoder_buffer(l, w, BUFFER_ROUTER, n, &w->router));
-    if (moe->correction_bias) {
-        bool is_gguf = model_file_format(l->file) == MODEL_GGUF;
-        TRY(loader_vector(l, weight_name_of(names, W_ROUTER_BIAS), i, is_gguf ? ".bias" : "", n,
-                          &m->correction));
-        if (m->correction == NULL) {
-            return err_set(l->err, QUIRE_BAD_FILE, -1,
-                           "%s: layer %d has no correction bias for its experts: the file is incomplete",
-                           model_file_path(l->file), i);
-        }
-    }
-    m->how = (routing){.n_experts = n,
-                       .n_used = moe->n_used,
-                       .n_groups = moe->n_groups,
-                       .n_groups_used = moe->n_groups_used,
-                       .score = moe->score,
-                       .group_by_best_two = moe->group_by_best_two,
-                       .bias = m->correction,
-                       .renormalise = moe->renormalise,
-                       .scale = moe->scale == 0.0f ? 1.0f : moe->scale,
-                       .scale_inputs = moe->scale_inputs,
-                       .jitter_eps = moe->jitter_eps};
-    return QUIRE_OK;
-}
-
-quire_err moe_load(loader *l, const model_desc *d, const arch_names *names, int32_t i, decoder *w) {
-    moe_block *m = &w->layers[i].moe;
-    int32_t n = d->layers[i].n_experts;
-    TRY(load_router(l, d, names, i, w));
+static quire_err moe_load_experts(binding *b, const routing *how, experts **out) {
+    loader *l = b->l;
+    int32_t n = how->n_experts;
     linear **all = mem_new(3 * (size_t)n, sizeof(linear *));
     if (all == NULL) {
         return err_set(l->err, QUIRE_NO_MEMORY, -1, "out of memory while loading");
@@ -118,50 +69,127 @@ quire_err moe_load(loader *l, const model_desc *d, const arch_names *names, int3
     linear **gate = all, **up = all + n, **down = all + 2 * n;
     quire_err e = QUIRE_OK;
     for (int32_t x = 0; x < n && e == QUIRE_OK; x++) {
-        e = load_expert(l, d, names, i, x, &gate[x], &up[x], &down[x]);
+        e = moe_load_expert(b, x, &gate[x], &up[x], &down[x]);
     }
-    const experts_weights weights = {.routing = &m->how, .gate = gate, .up = up, .down = down};
-    e = e ? e : l->b->ops->experts_load(l->b, &weights, &m->experts, l->err);
+    const experts_weights weights = {.routing = how, .gate = gate, .up = up, .down = down};
+    e = e ? e : l->b->ops->experts_load(l->b, &weights, out, l->err);
     mem_free(all);
-    return e ? e : load_shared(l, d, names, i, w);
+    return e;
 }
 
-/* y += shared(nm(in)), times the sigmoid of its own logit where it has one. */
-static void run_shared(const pass *p, const moe_block *m, buffer in, const norm *nm, float scale, buffer y) {
-    const decoder *w = p->w;
-    p->op->feed_forward(p->b, &(feed_forward_use){.x = in,
-                                                  .nm = nm,
+static quire_err moe_load_shared(binding *b, moe_block *m) {
+    int32_t f = b->d->moe.d_shared, width = b->d->d_model;
+    if (f == 0) {
+        return QUIRE_OK;
+    }
+    if (binding_has(b, W_SHARED_GATE_UP)) {
+        TRY(binding_pair(b, W_SHARED_GATE_UP, f, width, &m->shared_gate, &m->shared_up));
+    } else {
+        TRY(binding_linear(b, W_SHARED_GATE, f, width, &m->shared_gate));
+        TRY(binding_linear(b, W_SHARED_UP, f, width, &m->shared_up));
+    }
+    TRY(binding_linear(b, W_SHARED_DOWN, width, f, &m->shared_down));
+    TRY(binding_buffer(b, BUFFER_SHARED, f, &m->shared));
+    if (!b->d->moe.shared_gate) {
+        return QUIRE_OK;
+    }
+    TRY(loader_router(b->l, binding_name(b, W_SHARED_ROUTER), b->layer, 1, width, &m->shared_router));
+    return binding_buffer(b, BUFFER_GATE, 1, &m->shared_logit);
+}
+
+/* The router's own norm: its weights are the file's over the root of their number. */
+static quire_err moe_load_router_norm(binding *b, const norm **out) {
+    const int32_t width = b->d->d_model;
+    norm *made;
+    float *scale;
+    TRY(binding_vector(b, W_ROUTER_NORM, "", "scale of its router", width, &scale));
+    for (int32_t i = 0; i < width; i++) {
+        scale[i] /= sqrtf((float)width);
+    }
+    tensor_view weight = {
+        .name = "router.scale", .type = DTYPE_F32, .n_dims = 1, .dims = {width, 1, 1, 1}, .data = scale};
+    weight.n_bytes = (size_t)width * sizeof *scale;
+    const norm_spec spec = {.kind = NORM_RMS, .width = width, .eps = b->d->norm_eps, .weight = &weight};
+    TRY(b->l->b->ops->norm_load(b->l->b, &spec, &made, b->l->err));
+    *out = made;
+    return QUIRE_OK;
+}
+
+static quire_err moe_load_router(binding *b, moe_block *m) {
+    const moe_desc *moe = &b->d->moe;
+    int32_t n = b->d->layers[b->layer].n_experts;
+    float *correction = NULL, *scales = NULL;
+    TRY(loader_router(b->l, binding_name(b, W_ROUTER), b->layer, n, b->d->d_model, &m->router));
+    TRY(binding_buffer(b, BUFFER_ROUTER, n, &m->logits));
+    if (moe->correction_bias) {
+        TRY(binding_vector(b, W_ROUTER_BIAS, ".bias", "correction bias for its experts", n, &correction));
+    }
+    if (moe->router_norm) {
+        TRY(moe_load_router_norm(b, &m->router_norm));
+        TRY(binding_vector(b, W_EXPERT_SCALES, "", "scales of its experts", n, &scales));
+    }
+    m->how = (routing){.n_experts = n,
+                       .n_used = moe->n_used,
+                       .n_groups = moe->n_groups,
+                       .n_groups_used = moe->n_groups_used,
+                       .score = moe->score,
+                       .group_by_best_two = moe->group_by_best_two,
+                       .bias = correction,
+                       .renormalise = moe->renormalise,
+                       .scale = moe->scale == 0.0f ? 1.0f : moe->scale,
+                       .expert_scales = scales,
+                       .scale_inputs = moe->scale_inputs,
+                       .jitter_eps = moe->jitter_eps};
+    return QUIRE_OK;
+}
+
+/* sum += shared(norm(in)), times the sigmoid of its own logit where it has one. */
+static void moe_run_shared(const pass *p, const moe_block *m) {
+    const experts_use *use = &m->use;
+    p->op->feed_forward(p->b, &(feed_forward_use){.x = use->x,
+                                                  .nm = use->nm,
                                                   .gate = m->shared_gate,
                                                   .up = m->shared_up,
                                                   .f = p->d->activation,
-                                                  .h = w->shared,
+                                                  .h = m->shared,
                                                   .reader = m->shared_router ? NULL : m->shared_down});
     if (m->shared_router != NULL) {
-        p->op->norm_linears(p->b, in, nm, &(linear_use){m->shared_router, w->gate}, 1);
-        p->op->multiply(p->b, &(multiply_use){ACT_SIGMOID, w->gate, w->shared, 0, w->shared});
+        p->op->norm_linears(p->b, use->x, use->nm, &(linear_use){m->shared_router, m->shared_logit}, 1);
+        p->op->multiply(p->b, &(multiply_use){ACT_SIGMOID, m->shared_logit, m->shared, 0, m->shared});
     }
-    p->op->linear_add(p->b, w->shared, &(linear_use){m->shared_down, y}, scale, y);
+    p->op->linear_add(p->b, m->shared, &(linear_use){m->shared_down, use->y}, 1.0f, use->y);
 }
 
-/* All of a layer's experts read the same rows, so the sum is collected in a row of its
- * own where they read the residual itself. */
-void moe_run(const pass *p, int32_t i, buffer in, const norm *nm) {
-    const decoder *w = p->w;
-    const decoder_layer *l = &w->layers[i];
-    float scale = p->d->blocks.residual_scale == 0.0f ? 1.0f : p->d->blocks.residual_scale;
-    p->op->norm_linears(p->b, in, nm, &(linear_use){l->moe.router, w->router}, 1);
-    p->op->route(p->b, &l->moe.how, w->router);
-    buffer sum = in.id == w->z.id ? w->y : w->z;
-    p->op->experts(p->b, &(experts_use){.x = in,
-                                        .nm = nm,
-                                        .w = l->moe.experts,
-                                        .f = p->d->moe.activation,
-                                        .limit = p->d->moe.limit,
-                                        .scale = 1.0f,
-                                        .overwrite = true,
-                                        .y = sum});
-    if (l->moe.shared_up != NULL) {
-        run_shared(p, &l->moe, in, nm, 1.0f, sum);
+static void moe_run(const pass *p, const decoder_op *o) {
+    const moe_block *m = o->own;
+    const norm *nm = m->router_norm != NULL ? m->router_norm : m->use.nm;
+    p->op->norm_linears(p->b, m->use.x, nm, &(linear_use){m->router, m->logits}, 1);
+    p->op->route(p->b, &m->how, m->logits);
+    p->op->experts(p->b, &m->use);
+    if (m->shared_up != NULL) {
+        moe_run_shared(p, m);
     }
-    p->op->norm_add(p->b, sum, l->ffn_post_norm, scale, w->x);
+}
+
+/* All of a layer's experts read the same rows, so their sum is collected in a row of its
+ * own. */
+quire_err moe_bind(binding *b, const layer_step *s) {
+    const moe_desc *moe = &b->d->moe;
+    moe_block *m;
+    experts *all;
+    row_value in;
+    buffer sum;
+    TRY(binding_new(b, 1, sizeof *m, &m));
+    TRY(moe_load_router(b, m));
+    TRY(moe_load_experts(b, &m->how, &all));
+    TRY(moe_load_shared(b, m));
+    TRY(binding_read(b, s->from, &in));
+    TRY(binding_row(b, s->to, &sum));
+    assert(in.at.id != sum.id && (in.nm != NULL || m->router_norm == NULL));
+    m->use = (experts_use){.x = in.at, .nm = in.nm, .w = all, .f = moe->activation, .limit = moe->limit};
+    m->use.scale = 1.0f;
+    m->use.overwrite = true;
+    m->use.y = sum;
+    b->rows[s->to] = (row_value){.at = sum};
+    return binding_emit(b, (decoder_op){.run = moe_run, .own = m});
 }

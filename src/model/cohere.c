@@ -3,19 +3,18 @@
  * which has no positions. */
 #include "model/architectures.h"
 
-static const arch_names cohere_names = {.hf = {[W_FFN_NORM] = NO_WEIGHT}};
-
 static quire_err describe_common(const config *c, model_desc *d) {
     decoder_shape s = {0};
     bool qk_norm = c->is_gguf && model_file_find(c->f, "blk.0.attn_q_norm.weight") != NULL;
     d->tied_embeddings = true;
     d->norm_eps = 1e-5f;
     TRY(config_decoder(c, &s, d));
-    d->blocks = (block_desc){.norm = NORM_LAYER, .parallel = true, .one_norm = true, .logits_scale = 0.0625f};
+    steps_set(d, steps_parallel);
+    d->norm.kind = d->attend.qk_norm_type = NORM_LAYER;
+    d->head.scale = 0.0625f;
     TRY(config_bool(c, NULL, "use_qk_norm", &qk_norm));
-    d->blocks.qk_norm = qk_norm ? QK_NORM_HEADS : QK_NORM_NONE;
-    d->blocks.qk_norm_type = NORM_LAYER;
-    TRY(config_f32_or_none(c, "logit_scale", "logit_scale", &d->blocks.logits_scale));
+    d->attend.qk_norm = qk_norm ? QK_NORM_HEADS : QK_NORM_NONE;
+    TRY(config_f32_or_none(c, "logit_scale", "logit_scale", &d->head.scale));
     return config_rotary(c, d, ROPE_NEIGHBOURS, ROPE_NEIGHBOURS, 1.0f);
 }
 
@@ -33,7 +32,5 @@ static quire_err describe_cohere2(const config *c, model_desc *d) {
     return QUIRE_OK;
 }
 
-const arch arch_cohere = {
-    .gguf = {"command-r"}, .hf = {"CohereForCausalLM"}, .names = &cohere_names, .describe = describe_common};
-const arch arch_cohere2 = {
-    .gguf = {"cohere2"}, .hf = {"Cohere2ForCausalLM"}, .names = &cohere_names, .describe = describe_cohere2};
+const arch arch_cohere = {.gguf = {"command-r"}, .hf = {"CohereForCausalLM"}, .describe = describe_common};
+const arch arch_cohere2 = {.gguf = {"cohere2"}, .hf = {"Cohere2ForCausalLM"}, .describe = describe_cohere2};

@@ -143,7 +143,8 @@ quire_err config_rotary(const config *c, model_desc *d, rope_pairs hf, rope_pair
  * architecture's defaults, and gives every layer its experts in place of the dense part.
  * A model without experts: nothing changes. */
 quire_err config_moe(const config *c, model_desc *d);
-/* Gives a layer its dense feed-forward part back. */
+/* Gives a layer n experts in place of its dense feed-forward part, and that part back. */
+void config_set_experts(model_desc *d, int32_t layer, int32_t n);
 void config_set_dense(model_desc *d, int32_t layer, int32_t d_ff);
 
 #endif

@@ -3,10 +3,18 @@
 
 #include "model/config.h"
 #include "model/published.h"
+#include "model/steps.h"
+
+void config_set_experts(model_desc *d, int32_t layer, int32_t n) {
+    d->layers[layer].n_experts = n;
+    d->layers[layer].d_ff = 0;
+    d->layers[layer].steps = steps_pre_norm_moe;
+}
 
 void config_set_dense(model_desc *d, int32_t layer, int32_t d_ff) {
     d->layers[layer].n_experts = 0;
     d->layers[layer].d_ff = d_ff;
+    d->layers[layer].steps = steps_pre_norm;
 }
 
 /* GGUF's expert_gating_func, config.json's scoring_func. */
@@ -79,8 +87,7 @@ quire_err config_moe(const config *c, model_desc *d) {
     TRY(read_shared(c, d, m));
     m->activation = d->activation;
     for (int32_t i = 0; i < d->n_layers; i++) {
-        d->layers[i].n_experts = n;
-        d->layers[i].d_ff = 0;
+        config_set_experts(d, i, n);
     }
     return QUIRE_OK;
 }

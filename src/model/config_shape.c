@@ -6,6 +6,7 @@
 #include "file/packed.h"
 #include "model/config.h"
 #include "model/published.h"
+#include "model/steps.h"
 
 /* A number that must be there, unless *out has the published one. */
 static quire_err usual_or_needed(const config *c, const char *gguf, const char *hf, int32_t *out) {
@@ -263,8 +264,11 @@ quire_err config_decoder(const config *c, decoder_shape *s, model_desc *d) {
     for (int32_t i = 0; i < s->n_layers; i++) {
         const cache_desc cache = {
             .kind = LAYER_FULL, .n_kv_heads = n_kv_heads[i], .d_key = s->d_head, .d_value = s->d_head};
-        const layer_desc layer = {
-            .caches = {NO_CACHE, NO_CACHE}, .rope = NO_ROPE, .n_heads = s->n_heads, .d_ff = d_ff[i]};
+        const layer_desc layer = {.steps = steps_pre_norm,
+                                  .caches = {NO_CACHE, NO_CACHE},
+                                  .rope = NO_ROPE,
+                                  .n_heads = s->n_heads,
+                                  .d_ff = d_ff[i]};
         desc_add_layer(d, layer, &cache);
     }
     d->attention_scale = 1.0f / sqrtf((float)s->d_head);

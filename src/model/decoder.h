@@ -1,5 +1,6 @@
-/* What the decoders share: weights by role, buffers, and a forward pass over blocks. An
- * architecture's file describes what is its own.
+/* A decoder: what every architecture is made of. Loading binds the steps of its layers
+ * (steps.h) to weights and buffers: out comes one list of ops, which a forward pass runs
+ * between the embeddings and the head.
  *
  * x: [M, d_model], the residual; q: [M, H E]; k, v: [M, G E]; a: [M, H E], attention's
  * result; h: [M, F]. */
@@ -8,33 +9,33 @@
 
 #include "model/arch.h"
 
-/* One mixture of experts. */
-typedef struct moe_block {
-    linear *router;
-    experts *experts;
-    routing how;
-    float *correction;                                             /* [n_experts], owned */
-    linear *shared_gate, *shared_up, *shared_down, *shared_router; /* NULL: there is none */
-} moe_block;
+typedef struct decoder decoder;
 
-typedef struct decoder_layer {
-    norm *attn_norm, *attn_post_norm, *ffn_norm, *ffn_post_norm; /* NULL: there is none */
-    norm *q_norm, *k_norm, *v_norm;
-    /* k and v NULL: another layer writes the cache; v NULL: values are the keys */
-    linear *q, *k, *v, *o;
-    linear *gate, *up, *down;   /* gate NULL: ungated; up NULL: no dense part */
-    moe_block moe;              /* experts NULL: none */
-    float *sinks;               /* [H], owned, or NULL */
-    float *k_scales, *v_scales; /* [G] of keys and values kept as FP8, owned; NULL: the checkpoint has none */
-    buffer q_rows, k_rows, v_rows, a_rows, h_rows;
-    bool writes_cache; /* else an earlier layer has written its cache */
-} decoder_layer;
+/* One forward pass. */
+typedef struct pass {
+    backend *b;
+    const backend_ops *op;
+    const model_desc *d;
+    const decoder *w;
+} pass;
+
+/* One op of a forward pass. What it computes depends on run; members that run does not
+ * read are 0. */
+typedef struct decoder_op decoder_op;
+struct decoder_op {
+    void (*run)(const pass *p, const decoder_op *o);
+    buffer in, out;
+    const norm *nm; /* it reads norm(in); NULL: in */
+    const linear *w;
+    float scale;
+    const void *own; /* weights of a block */
+};
 
 /* Buffers by what they hold and how wide they are: layers of one width share one. */
 typedef enum buffer_role {
-    BUFFER_X,
-    BUFFER_Y,
-    BUFFER_Z,
+    BUFFER_ROW, /* of the model's width: X, A and B */
+    BUFFER_ROW_A,
+    BUFFER_ROW_B,
     BUFFER_Q,
     BUFFER_K,
     BUFFER_V,
@@ -50,70 +51,88 @@ typedef enum buffer_role {
 
 #define DECODER_MAX_BUFFERS 48
 
-typedef struct decoder {
+struct decoder {
     embedding *tokens, *positions, *types; /* positions, types NULL: there are none */
     norm *embed_norm, *out_norm;
     linear *embed_in, *embed_out; /* NULL: embeddings are as wide as the model */
     linear *head;
     rope *ropes[DESC_MAX_ROPES];
-    float *slopes; /* [H], owned, or NULL */
+    float *slopes; /* of ALiBi, [H], or NULL */
     struct {
         buffer_role role;
         int32_t width;
         buffer id;
     } buffers[DECODER_MAX_BUFFERS];
-    int32_t n_buffers, n_layers;
-    buffer x, y, z; /* the residual, and two rows of its width */
-    buffer narrow;  /* rows of the embeddings' width, with embed_in */
-    buffer shared, router, gate;
-    decoder_layer layers[];
-} decoder;
+    int32_t n_buffers;
+    buffer x;      /* the residual */
+    buffer narrow; /* rows of the embeddings' width, with embed_in */
+    buffer inputs; /* rows of all layers' inputs */
+    decoder_op *ops;
+    size_t n_ops, cap_ops;
+    void **memory; /* what lives as long as the decoder */
+    size_t n_memory, cap_memory;
+};
 
-/* One forward pass. */
-typedef struct pass {
-    backend *b;
-    const backend_ops *op;
+/* What a row of a list of steps holds while the list is bound. Its reader does what is
+ * left to do, so that both are one op. */
+typedef struct row_value {
+    buffer at;
+    const norm *nm;        /* the row is norm(at); NULL: at */
+    const linear *product; /* the row is at W^T; NULL: at. Never beside nm */
+} row_value;
+
+/* The steps of a decoder's layers on their way to ops. */
+typedef struct binding {
+    loader *l;
     const model_desc *d;
-    const decoder *w;
-} pass;
+    decoder *w;
+    int32_t layer; /* or NO_LAYER */
+    row_value rows[N_STEP_ROWS];
+} binding;
 
+/* ---- decoder_layers.c ---- */
+/* Binds the steps of all layers, and what comes before the first. */
+quire_err decoder_bind_layers(binding *b);
+/* What a block reads: the row as it is, or a norm of it. The block's op norms it. */
+quire_err binding_read(binding *b, step_row row, row_value *out);
+/* The buffer in which a row is kept. */
+quire_err binding_row(binding *b, step_row row, buffer *out);
+quire_err binding_emit(binding *b, decoder_op op);
+/* Memory that lives as long as the decoder: n zeroed elements; or a block of mem_new,
+ * which is freed where this fails. */
+quire_err binding_new(binding *b, size_t n, size_t size, void *out);
+quire_err binding_keep(binding *b, void *block);
 /* The buffer of a role and width: a new one, or that of an earlier call. */
-quire_err decoder_buffer(loader *l, decoder *w, buffer_role role, int32_t width, buffer *out);
-/* A norm of the model's kind over rows of `width` elements; NULL where the architecture
- * has no such weight. */
-quire_err decoder_norm(loader *l, const model_desc *d, const arch_names *names, weight_role role,
-                       int32_t layer, int32_t width, norm **out);
-/* w of a role, whole or with its kind of storage. */
-quire_err decoder_linear(loader *l, const model_desc *d, const arch_names *names, weight_role role,
-                         int32_t layer, int64_t n_out, int64_t n_in, linear **out);
-/* Two weights [n_out, n_in] that lie in one tensor, the second behind the first. */
-quire_err decoder_pair(loader *l, const arch_names *names, weight_role role, int32_t layer, int64_t n_out,
-                       int64_t n_in, linear **first, linear **second);
+quire_err binding_buffer(binding *b, buffer_role role, int32_t width, buffer *out);
 
-/* ---- blocks_attention.c ---- */
-quire_err attention_load(loader *l, const model_desc *d, const arch_names *names, int32_t layer, decoder *w);
-/* x += attention(nm(in)), through the layer's norm behind it. nm NULL: none. */
-void attention_run(const pass *p, int32_t layer, buffer in, const norm *nm);
+/* Weights of the layer by role. */
+weight_name binding_name(const binding *b, weight_role role);
+bool binding_has(const binding *b, weight_role role);
+bool binding_is_gguf(const binding *b);
+/* A norm of the model's kind over rows of its width. replaces: as in norm_spec. */
+quire_err binding_norm(binding *b, weight_role role, bool replaces, norm **out);
+quire_err binding_linear(binding *b, weight_role role, int64_t n_out, int64_t n_in, linear **out);
+/* Two weights [n_out, n_in] that lie in one tensor, the second after the first. */
+quire_err binding_pair(binding *b, weight_role role, int64_t n_out, int64_t n_in, linear **first,
+                       linear **second);
+/* A vector that the layer cannot do without. suffix: of its name in a GGUF file. The
+ * decoder owns it. what: "attention sinks". */
+quire_err binding_vector(binding *b, weight_role role, const char *suffix, const char *what, int64_t n,
+                         float **out);
 
-/* ---- blocks_mlp.c ---- */
-quire_err mlp_load(loader *l, const model_desc *d, const arch_names *names, int32_t layer, decoder *w);
-/* x += feed_forward(nm(in)): the layer's dense part or its experts, through the layer's
- * norm behind it. */
-void mlp_run(const pass *p, int32_t layer, buffer in, const norm *nm);
-/* x += scale * post(a W^T). post NULL: none. */
-void branch_add(const pass *p, buffer a, const linear *w, const norm *post);
-
-/* ---- blocks_moe.c ---- */
-quire_err moe_load(loader *l, const model_desc *d, const arch_names *names, int32_t layer, decoder *w);
-void moe_run(const pass *p, int32_t layer, buffer in, const norm *nm);
+/* ---- blocks_attention.c, blocks_mlp.c, blocks_moe.c, blocks_input.c: the blocks' steps
+ * ---- */
+quire_err attention_bind(binding *b, const layer_step *s);
+quire_err mlp_bind(binding *b, const layer_step *s);
+quire_err moe_bind(binding *b, const layer_step *s);
+quire_err input_bind(binding *b, const layer_step *s);
+/* Before the first layer: makes the inputs that each layer has of its own. */
+quire_err inputs_bind(binding *b);
 
 /* ---- decoder.c ---- */
-quire_err decoder_load(loader *l, const model_desc *d, const arch_names *names, void **weights);
-void decoder_forward(const model *m, const batch *rows);
-/* The parts of a forward pass before its first layer and behind its last. */
-void decoder_begin(const pass *p, const batch *rows);
-void decoder_end(const pass *p, const batch *rows);
-buffer decoder_hidden(const model *m);
-void decoder_close(void *weights);
+quire_err decoder_load(loader *l, const model_desc *d, decoder **out);
+void decoder_forward(const decoder *w, const model_desc *d, backend *b, const batch *rows);
+/* NULL is allowed. */
+void decoder_close(decoder *w);
 
 #endif

@@ -9,9 +9,7 @@
 static const arch_names ernie_moe_names = {
     .hf = {[W_ROUTER_BIAS] = "model.layers.%d.mlp.moe_statics.e_score_correction_bias"}};
 static const arch_names exaone4_names = {
-    .hf = {[W_ATTN_NORM] = NO_WEIGHT,
-           [W_ATTN_POST_NORM] = "model.layers.%d.post_attention_layernorm",
-           [W_FFN_NORM] = NO_WEIGHT,
+    .hf = {[W_ATTN_POST_NORM] = "model.layers.%d.post_attention_layernorm",
            [W_FFN_POST_NORM] = "model.layers.%d.post_feedforward_layernorm"},
 };
 static const arch_names hunyuan_names = {
@@ -94,7 +92,8 @@ static quire_err describe_exaone4(const config *c, model_desc *d) {
     d->norm_eps = 1e-5f;
     TRY(config_decoder(c, &s, d));
     TRY(config_rotary(c, d, ROPE_HALVES, ROPE_HALVES, 1.0f));
-    d->blocks.qk_norm = QK_NORM_HEAD;
+    steps_set(d, steps_branch_norm);
+    d->attend.qk_norm = QK_NORM_HEAD;
     TRY(config_window(c, &window));
     TRY(read_period(c, &period));
     if (window == 0) {
@@ -132,8 +131,8 @@ static quire_err describe_hunyuan(const config *c, model_desc *d) {
     TRY(config_rope(c, NULL, d, &r));
     TRY(read_alpha(c, d, &r));
     TRY(config_add_rope(c, d, &r));
-    d->blocks.qk_norm = QK_NORM_HEAD;
-    d->blocks.qk_norm_after_rope = true;
+    d->attend.qk_norm = QK_NORM_HEAD;
+    d->attend.norm_after_rope = true;
     return QUIRE_OK;
 }
 
@@ -151,8 +150,7 @@ static quire_err read_hunyuan_experts(const config *c, model_desc *d) {
     m->d_expert = m->d_shared = d->layers[0].d_ff;
     m->activation = d->activation;
     for (int32_t i = 0; i < d->n_layers; i++) {
-        d->layers[i].n_experts = n;
-        d->layers[i].d_ff = 0;
+        config_set_experts(d, i, n);
     }
     return QUIRE_OK;
 }
@@ -178,7 +176,7 @@ static quire_err describe_minimax_m2(const config *c, model_desc *d) {
     r.n_dims = rotary > 0 ? rotary : r.n_dims;
     TRY(config_rope(c, NULL, d, &r));
     TRY(config_add_rope(c, d, &r));
-    d->blocks.qk_norm = QK_NORM_ROW;
+    d->attend.qk_norm = QK_NORM_ROW;
     d->moe = (moe_desc){.score = ROUTE_SIGMOID, .correction_bias = true, .renormalise = true};
     return config_moe(c, d);
 }

@@ -43,8 +43,8 @@ static quire_err describe_shape(const config *c, model_desc *d, int32_t n_kv_hea
     s.d_ff = d->d_model <= INT32_MAX / 4 ? 4 * d->d_model : 0;
     d->activation = ACT_GELU;
     d->tied_embeddings = true;
-    d->blocks.norm = NORM_LAYER;
-    d->blocks.ungated = true;
+    d->norm.kind = NORM_LAYER;
+    d->ungated = true;
     d->norm_eps = 1e-5f;
     TRY(config_decoder(c, &s, d));
     return config_ff_of_tensor(c, d);
@@ -73,25 +73,34 @@ static quire_err describe_falcon(const config *c, model_desc *d) {
     for (int32_t i = 0; i < d->n_caches && n_kv_heads > 0; i++) {
         d->caches[i].n_kv_heads = n_kv_heads;
     }
-    d->blocks.parallel = is_new || parallel;
-    d->blocks.one_norm = d->blocks.parallel && !(is_new && n_norms != 1);
-    d->blocks.order = is_new || !multi_query ? QKV_GROUPED : QKV_STACKED;
+    if (is_new || parallel) {
+        steps_set(d, is_new && n_norms != 1 ? steps_parallel_norms : steps_parallel);
+    }
+    d->attend.order = is_new || !multi_query ? QKV_GROUPED : QKV_STACKED;
     if (alibi) { /* the slopes are rounded, and scaled as the scores are */
-        d->blocks.alibi = 8.0f;
-        d->blocks.alibi_bf16 = true;
-        d->blocks.alibi_scale = d->attention_scale;
+        d->attend.alibi = 8.0f;
+        d->attend.alibi_bf16 = true;
+        d->attend.alibi_scale = d->attention_scale;
         return QUIRE_OK;
     }
     return config_rotary(c, d, ROPE_HALVES, ROPE_HALVES, 1.0f);
 }
 
+/* x = norm(x); x += attend(x); x = norm(x); x += mlp(x): what the halves add to is normed
+ * too. */
+static const layer_step bloom_normed[] = {
+    NORM(W_ATTN_NORM, X, X), ATTEND(X, A), ADD(A, X), NORM(W_FFN_NORM, X, X), MLP(X, A), ADD(A, X), END};
+
 static quire_err describe_bloom(const config *c, model_desc *d) {
+    bool normed = false;
     d->max_positions = 2048;
     TRY(describe_shape(c, d, 0));
     d->activation = ACT_GELU_TANH;
-    d->blocks.alibi = 8.0f;
-    d->blocks.order = QKV_GROUPED;
-    return config_bool(c, NULL, "apply_residual_connection_post_layernorm", &d->blocks.norm_ahead);
+    d->attend.alibi = 8.0f;
+    d->attend.order = QKV_GROUPED;
+    TRY(config_bool(c, NULL, "apply_residual_connection_post_layernorm", &normed));
+    steps_set(d, normed ? bloom_normed : steps_pre_norm);
+    return QUIRE_OK;
 }
 
 static quire_err describe_mpt(const config *c, model_desc *d) {
@@ -105,9 +114,9 @@ static quire_err describe_mpt(const config *c, model_desc *d) {
         return config_unsupported(c, "MPT without ALiBi or with norms of queries and keys is not supported");
     }
     d->attention_scale = scale > 0.0f ? scale : d->attention_scale;
-    d->blocks.alibi = 8.0f;
-    TRY(config_f32(c, "attention.max_alibi_bias", "attn_config.alibi_bias_max", &d->blocks.alibi));
-    return config_f32_or_none(c, "attention.clamp_kqv", "attn_config.clip_qkv", &d->blocks.clip);
+    d->attend.alibi = 8.0f;
+    TRY(config_f32(c, "attention.max_alibi_bias", "attn_config.alibi_bias_max", &d->attend.alibi));
+    return config_f32_or_none(c, "attention.clamp_kqv", "attn_config.clip_qkv", &d->attend.clip);
 }
 
 const arch arch_falcon = {.gguf = {"falcon"},

@@ -27,8 +27,8 @@ static quire_err describe_common(const config *c, model_desc *d) {
     d->tied_embeddings = true;
     d->activation = ACT_GELU_TANH;
     TRY(config_decoder(c, &s, d));
-    d->blocks.norm_add_one = true;
-    d->blocks.embedding_scale = sqrtf((float)d->d_model);
+    d->norm.add_one = true;
+    d->embed.scale = sqrtf((float)d->d_model);
     return QUIRE_OK;
 }
 
@@ -43,7 +43,7 @@ static quire_err read_scales(const config *c, model_desc *d) {
         return config_bad(c, "query_pre_attn_scalar", "must be over 0");
     }
     d->attention_scale = scalar > 0.0f ? 1.0f / sqrtf(scalar) : d->attention_scale;
-    return read_cap(c, "final_logit_softcapping", &d->blocks.logits_cap);
+    return read_cap(c, "final_logit_softcapping", &d->head.cap);
 }
 
 /* A decoder's rows see what is before them only. */
@@ -79,15 +79,21 @@ static quire_err read_windows(const config *c, model_desc *d, int32_t period) {
     return QUIRE_OK;
 }
 
-static quire_err describe_gemma2(const config *c, model_desc *d) {
-    d->blocks.attention_cap = 50.0f;
-    d->blocks.logits_cap = 30.0f;
+static quire_err describe_vaultgemma(const config *c, model_desc *d) {
+    d->attend.cap = 50.0f;
+    d->head.cap = 30.0f;
     TRY(check_one_sided(c));
     TRY(describe_common(c, d));
     TRY(read_scales(c, d));
-    TRY(read_cap(c, "attn_logit_softcapping", &d->blocks.attention_cap));
+    TRY(read_cap(c, "attn_logit_softcapping", &d->attend.cap));
     TRY(config_rotary(c, d, ROPE_HALVES, ROPE_HALVES, 1.0f));
     return read_windows(c, d, GEMMA2_PERIOD);
+}
+
+static quire_err describe_gemma2(const config *c, model_desc *d) {
+    TRY(describe_vaultgemma(c, d));
+    steps_set(d, steps_sandwich);
+    return QUIRE_OK;
 }
 
 /* The second table is that of layers with windows: no scaling, a base of its own. */
@@ -120,7 +126,8 @@ static quire_err describe_gemma3_text(const config *c, model_desc *d) {
     TRY(config_rope(c, by_type ? "rope_parameters.full_attention" : NULL, d, &global));
     TRY(config_add_rope(c, d, &global));
     TRY(read_windows(c, d, GEMMA3_PERIOD));
-    d->blocks.qk_norm = QK_NORM_HEAD;
+    steps_set(d, steps_sandwich);
+    d->attend.qk_norm = QK_NORM_HEAD;
     return read_local_rope(c, d);
 }
 
@@ -141,7 +148,7 @@ static quire_err describe_embedding(const config *c, model_desc *d) {
                                      "that sees all");
     }
     d->no_head = true;
-    d->blocks.two_sided = two_sided;
+    d->two_sided = two_sided;
     for (int32_t i = 0; i < d->n_layers && two_sided; i++) {
         int32_t window = d->layers[i].window;
         config_set_window(d, i, window > 0 ? window / 2 + 1 : 0);
@@ -155,7 +162,7 @@ const arch arch_gemma2 = {
 const arch arch_vaultgemma = {.gguf = {"vaultgemma"},
                               .hf = {"VaultGemmaForCausalLM"},
                               .names = &vaultgemma_names,
-                              .describe = describe_gemma2};
+                              .describe = describe_vaultgemma};
 const arch arch_gemma3 = {.gguf = {"gemma3"},
                           .hf = {"Gemma3ForCausalLM", "Gemma3ForConditionalGeneration"},
                           .names = &gemma2_names,

@@ -3,9 +3,9 @@
  * In the small models each layer also has an input of its own, made from the token; in
  * the model of experts these stand beside the MLP. */
 #include <math.h>
+#include <stdio.h>
 
 #include "model/architectures.h"
-#include "model/gemma4.h"
 
 static const arch_names gemma4_names = {
     .hf = {[W_ATTN_POST_NORM] = "model.layers.%d.post_attention_layernorm",
@@ -13,87 +13,227 @@ static const arch_names gemma4_names = {
            [W_FFN_POST_NORM] = "model.layers.%d.post_feedforward_layernorm",
            [W_ROUTER] = "model.layers.%d.router.proj",
            [W_EXPERT_GATE_UP] = "model.layers.%d.experts.gate_up_proj",
-           [W_EXPERT_DOWN] = "model.layers.%d.experts.down_proj"},
+           [W_EXPERT_DOWN] = "model.layers.%d.experts.down_proj",
+           [W_ROUTER_NORM] = "model.layers.%d.router.scale",
+           [W_EXPERT_SCALES] = "model.layers.%d.router.per_expert_scale",
+           [W_LAYER_SCALE] = "model.layers.%d.layer_scalar",
+           [W_MLP_POST_NORM] = "model.layers.%d.post_feedforward_layernorm_1",
+           [W_EXPERTS_NORM] = "model.layers.%d.pre_feedforward_layernorm_2",
+           [W_EXPERTS_POST_NORM] = "model.layers.%d.post_feedforward_layernorm_2",
+           [W_INPUT_TABLE] = "model.embed_tokens_per_layer",
+           [W_INPUT_PROJECTION] = "model.per_layer_model_projection",
+           [W_INPUT_PROJECTION_NORM] = "model.per_layer_projection_norm",
+           [W_INPUT_GATE] = "model.layers.%d.per_layer_input_gate",
+           [W_INPUT_OUT] = "model.layers.%d.per_layer_projection",
+           [W_INPUT_POST_NORM] = "model.layers.%d.post_per_layer_input_norm"},
 };
 
-/* The layers' inputs: (norm(x W^T / sqrt(D)) + sqrt(P) * the token's row) / sqrt(2), each
- * layer's part normed by itself. */
-static void make_inputs(const pass *p, const gemma4 *g) {
-    float root = sqrtf((float)p->d->blocks.d_layer_input);
-    p->op->embed(p->b, &(embed_use){.tokens = g->inputs, .scale = root, .x = g->input_rows});
-    p->op->norm_linears(p->b, p->w->x, NULL, &(linear_use){g->projection, g->projected_rows}, 1);
-    p->op->scale_rows(p->b, 1.0f / sqrtf((float)p->d->d_model), g->projected_rows);
-    p->op->norm_add(p->b, g->projected_rows, g->projection_norm, 1.0f, g->input_rows);
-    p->op->scale_rows(p->b, sqrtf(0.5f), g->input_rows);
+/* An override of one layer in config.json's "per_layer_config", whose numbers of layers
+ * are padded to one width ("05"). */
+static quire_err read_override(const config *c, int32_t layer, const char *name, int32_t *out) {
+    char key[240];
+    (void)snprintf(key, sizeof key,
+                   "per_layer_config.%d.%s|per_layer_config.%02d.%s|per_layer_config.%03d.%s", (int)layer,
+                   name, (int)layer, name, (int)layer, name);
+    return config_i32(c, NULL, key, out);
 }
 
-/* x += post(mlp_post(MLP(x)) + experts_post(experts(x))). The router reads x through a
- * norm of its own. */
-static void run_mlp_and_experts(const pass *p, const gemma4_layer *own, const decoder_layer *l) {
-    const decoder *w = p->w;
-    p->op->feed_forward(p->b, &(feed_forward_use){.x = w->x,
-                                                  .nm = l->ffn_norm,
-                                                  .gate = l->gate,
-                                                  .up = l->up,
-                                                  .f = p->d->activation,
-                                                  .h = l->h_rows,
-                                                  .reader = l->down});
-    p->op->norm_linears(p->b, l->h_rows, NULL, &(linear_use){l->down, w->y}, 1);
-    p->op->norm_rows(p->b, w->y, own->mlp_post_norm, w->y);
-    p->op->norm_linears(p->b, w->x, own->router_norm, &(linear_use){l->moe.router, w->router}, 1);
-    p->op->route(p->b, &l->moe.how, w->router);
-    p->op->experts(p->b, &(experts_use){.x = w->x,
-                                        .nm = own->experts_norm,
-                                        .w = l->moe.experts,
-                                        .f = p->d->moe.activation,
-                                        .scale = 1.0f,
-                                        .overwrite = true,
-                                        .y = w->z});
-    p->op->norm_add(p->b, w->z, own->experts_post_norm, 1.0f, w->y);
-    p->op->norm_add(p->b, w->y, l->ffn_post_norm, 1.0f, w->x);
+/* A head's width that the file gave under a key. */
+static quire_err check_width(const config *c, const char *key, int32_t width) {
+    bool fits = width >= 1 && width <= DESC_MAX_HEAD;
+    return fits ? QUIRE_OK : config_bad(c, key, "must be from 1 to 512, the widest head");
 }
 
-/* x += post((f(x gate^T) * input) out^T). */
-static void add_input(const pass *p, const gemma4 *g, const gemma4_layer *own, int32_t i) {
-    int32_t column = i * p->d->blocks.d_layer_input;
-    p->op->norm_linears(p->b, p->w->x, NULL, &(linear_use){own->input_gate, g->gate_rows}, 1);
-    p->op->multiply(p->b,
-                    &(multiply_use){p->d->activation, g->gate_rows, g->input_rows, column, g->gate_rows});
-    branch_add(p, g->gate_rows, own->input_out, own->input_post_norm);
-}
-
-static void forward(const model *m, const batch *rows) {
-    const gemma4 *g = m->weights;
-    const pass p = {m->b, m->b->ops, &m->desc, g->w};
-    decoder_begin(&p, rows);
-    if (g->inputs != NULL) {
-        make_inputs(&p, g);
+/* Layers with windows, and the width and number of the others' heads. */
+static quire_err read_heads(const config *c, model_desc *d) {
+    int32_t window = 512, narrow = d->caches[0].d_key, wide = c->is_gguf ? narrow : 512, n_wide = 0;
+    bool is_window[DESC_MAX_LAYERS];
+    TRY(config_window(c, &window));
+    TRY(config_i32(c, "attention.key_length_swa", NULL, &narrow));
+    TRY(check_width(c, "attention.key_length_swa", narrow));
+    int32_t narrow_value = narrow;
+    TRY(config_i32(c, "attention.value_length_swa", NULL, &narrow_value));
+    if (narrow_value != narrow) {
+        return config_unsupported(c, "keys and values of different widths are not supported");
     }
-    for (int32_t i = 0; i < g->n_layers; i++) {
-        const decoder_layer *l = &g->w->layers[i];
-        attention_run(&p, i, g->w->x, l->attn_norm);
-        if (l->moe.experts != NULL) {
-            run_mlp_and_experts(&p, &g->layers[i], l);
-        } else {
-            mlp_run(&p, i, g->w->x, l->ffn_norm);
-        }
-        if (g->inputs != NULL) {
-            add_input(&p, g, &g->layers[i], i);
-        }
-        p.op->scale_rows(p.b, g->layers[i].scale[0], g->w->x);
+    TRY(config_i32(c, NULL, "global_head_dim", &wide));
+    TRY(check_width(c, "global_head_dim", wide));
+    if (d->attend.values_are_keys) {
+        TRY(config_i32(c, NULL, "num_global_key_value_heads", &n_wide));
     }
-    decoder_end(&p, rows);
+    TRY(config_window_layers(c, d, 6, 5, is_window));
+    /* the last layer of a checkpoint sees all, whatever it says */
+    is_window[d->n_layers - 1] = is_window[d->n_layers - 1] && c->is_gguf;
+    for (int32_t i = 0; i < d->n_layers; i++) {
+        cache_desc *cache = &d->caches[d->layers[i].caches[0]];
+        cache->d_key = is_window[i] ? narrow : wide;
+        cache->n_kv_heads = is_window[i] || n_wide == 0 ? cache->n_kv_heads : n_wide;
+        TRY(read_override(c, i, "head_dim", &cache->d_key));
+        TRY(check_width(c, "per_layer_config.*.head_dim", cache->d_key));
+        TRY(read_override(c, i, "num_key_value_heads", &cache->n_kv_heads));
+        cache->d_value = cache->d_key;
+        config_set_window(d, i, is_window[i] ? window : 0);
+    }
+    return QUIRE_OK;
 }
 
-static buffer hidden(const model *m) {
-    return ((const gemma4 *)m->weights)->w->x;
+/* The last layers have no keys and values: each reads the cache of the last layer of its
+ * kind that has some. Their MLP may be twice as wide. */
+static quire_err share_caches(const config *c, model_desc *d) {
+    int32_t n_shared = 0;
+    bool is_double = false;
+    TRY(config_i32(c, "attention.shared_kv_layers", "num_kv_shared_layers", &n_shared));
+    TRY(config_bool(c, NULL, "use_double_wide_mlp", &is_double));
+    if (n_shared >= d->n_layers) {
+        return config_bad(c, "num_kv_shared_layers", "must leave a layer with keys and values of its own");
+    }
+    int32_t n_own = d->n_layers - n_shared;
+    for (int32_t i = n_own; i < d->n_layers; i++) {
+        layer_desc *layer = &d->layers[i];
+        int32_t from = n_own - 1;
+        while (from >= 0 && d->layers[from].window != layer->window) {
+            from--;
+        }
+        if (from < 0) {
+            return config_bad(c, "num_kv_shared_layers",
+                              "has a layer read a cache that no earlier layer of its kind writes");
+        }
+        layer->caches[0] = d->layers[from].caches[0];
+        layer->d_ff = is_double && layer->d_ff <= INT32_MAX / 2 ? 2 * layer->d_ff : layer->d_ff;
+    }
+    d->n_caches = n_own;
+    return QUIRE_OK;
+}
+
+/* The published table of the layers without windows: a quarter of each head rotates, as
+ * if all did. */
+static void set_published(rope_desc *r) {
+    r->has_factors = true;
+    for (int32_t i = 0; i < r->n_dims / 2 && i < DESC_MAX_HEAD / 2; i++) {
+        r->factors[i] = i < r->n_dims / 8 ? 1.0f : 1e30f;
+    }
+}
+
+/* The rotary table of the layers with windows, or of the others, which rotate only a part
+ * of each head. */
+static quire_err add_rope(const config *c, model_desc *d, bool has_window) {
+    const char *object = has_window ? "rope_parameters.sliding_attention" : "rope_parameters.full_attention";
+    rope_desc r = config_plain_rope(c, d);
+    r.pairs = ROPE_HALVES;
+    r.theta = has_window ? 1e4f : 1e6f;
+    r.n_dims = 0;
+    for (int32_t i = 0; i < d->n_layers; i++) {
+        if ((d->layers[i].window > 0) == has_window) {
+            r.n_dims = d->caches[d->layers[i].caches[0]].d_key;
+            d->layers[i].rope = (int16_t)d->n_ropes;
+        }
+    }
+    if (r.n_dims == 0) {
+        return QUIRE_OK;
+    }
+    if (!c->is_gguf && !config_has(c, NULL, "rope_parameters")) {
+        if (!has_window) {
+            set_published(&r);
+        }
+    } else if (c->is_gguf && has_window) {
+        TRY(config_f32(c, "rope.freq_base_swa", NULL, &r.theta));
+        TRY(config_i32(c, "rope.dimension_count_swa", NULL, &r.n_dims));
+    } else {
+        int32_t width = r.n_dims;
+        TRY(config_rope(c, object, d, &r));
+        TRY(r.n_dims != width && !c->is_gguf
+                ? config_unsupported(c, "a part of each head rotates by rope_type \"proportional\" only")
+                : QUIRE_OK);
+    }
+    d->ropes[d->n_ropes++] = r;
+    return QUIRE_OK;
+}
+
+/* Experts stand beside the MLP, which keeps its width. */
+static quire_err read_experts(const config *c, model_desc *d) {
+    bool has_experts = c->is_gguf;
+    int32_t d_ff[DESC_MAX_LAYERS];
+    TRY(config_bool(c, NULL, "enable_moe_block", &has_experts));
+    if (!has_experts) {
+        return QUIRE_OK;
+    }
+    for (int32_t i = 0; i < d->n_layers; i++) {
+        d_ff[i] = d->layers[i].d_ff;
+    }
+    d->moe = (moe_desc){.score = ROUTE_SOFTMAX, .renormalise = true, .router_norm = true};
+    TRY(config_moe(c, d));
+    for (int32_t i = 0; i < d->n_layers; i++) {
+        d->layers[i].d_ff = d_ff[i];
+    }
+    return QUIRE_OK;
+}
+
+enum { MOST_INPUTS = 1 << 20 }; /* of all layers together */
+
+static quire_err read_layer_inputs(const config *c, model_desc *d) {
+    int32_t *width = &d->embed.d_layer_input;
+    *width = c->is_gguf ? 0 : 256;
+    TRY(config_i32(c, "embedding_length_per_layer_input", "hidden_size_per_layer_input", width));
+    return *width <= MOST_INPUTS / d->n_layers ? QUIRE_OK
+                                               : config_bad(c, "hidden_size_per_layer_input", "is too large");
+}
+
+#define ATTEND_HALF NORM(W_ATTN_NORM, X, A), ATTEND(A, A), NORM(W_ATTN_POST_NORM, A, A), ADD(A, X)
+#define MLP_HALF    NORM(W_FFN_NORM, X, A), MLP(A, A), NORM(W_FFN_POST_NORM, A, A), ADD(A, X)
+/* x += post(mlp_post(mlp(norm(x))) + experts_post(experts(norm(x)))) */
+#define EXPERTS_HALF                                                                                         \
+    NORM(W_FFN_NORM, X, A), MLP(A, A), NORM(W_MLP_POST_NORM, A, A), NORM(W_EXPERTS_NORM, X, B), MOE(B, B),   \
+        NORM(W_EXPERTS_POST_NORM, B, B), ADD(B, A), NORM(W_FFN_POST_NORM, A, A), ADD(A, X)
+#define OWN_INPUT INPUT(X, A), NORM(W_INPUT_POST_NORM, A, A), ADD(A, X)
+
+static const layer_step steps_plain[] = {ATTEND_HALF, MLP_HALF, SCALE(X), END};
+static const layer_step steps_inputs[] = {ATTEND_HALF, MLP_HALF, OWN_INPUT, SCALE(X), END};
+static const layer_step steps_experts[] = {ATTEND_HALF, EXPERTS_HALF, SCALE(X), END};
+static const layer_step steps_experts_inputs[] = {ATTEND_HALF, EXPERTS_HALF, OWN_INPUT, SCALE(X), END};
+
+static void set_steps(model_desc *d) {
+    bool has_inputs = d->embed.d_layer_input > 0;
+    if (d->layers[0].n_experts > 0) {
+        steps_set(d, has_inputs ? steps_experts_inputs : steps_experts);
+    } else {
+        steps_set(d, has_inputs ? steps_inputs : steps_plain);
+    }
+}
+
+static quire_err describe_gemma4(const config *c, model_desc *d) {
+    decoder_shape s = {.d_head = 256};
+    str two_sided = {0};
+    d->tied_embeddings = true;
+    d->activation = ACT_GELU_TANH;
+    TRY(config_decoder(c, &s, d));
+    d->attention_scale = 1.0f;
+    d->attend.qk_norm = QK_NORM_HEAD;
+    d->attend.v_norm = true;
+    d->attend.values_are_keys = c->is_gguf;
+    d->embed.scale = sqrtf((float)d->d_model);
+    TRY(config_bool(c, NULL, "attention_k_eq_v", &d->attend.values_are_keys));
+    TRY(config_f32_or_none(c, "final_logit_softcapping", "final_logit_softcapping", &d->head.cap));
+    TRY(config_str(c, NULL, "use_bidirectional_attention", &two_sided));
+    if (two_sided.n > 0 && !str_is(two_sided, "vision")) {
+        return config_unsupported(
+            c, "use_bidirectional_attention other than \"vision\" is not supported for this architecture");
+    }
+    if (!c->is_gguf && config_has(c, NULL, "rope_parameters") &&
+        !config_has(c, NULL,
+                    "rope_parameters.full_attention.rope_type|rope_parameters.full_attention.rope_theta")) {
+        return config_bad(c, "rope_parameters", "must have a table for \"full_attention\" layers");
+    }
+    TRY(read_heads(c, d));
+    TRY(share_caches(c, d));
+    TRY(add_rope(c, d, false));
+    TRY(add_rope(c, d, true));
+    TRY(read_experts(c, d));
+    TRY(read_layer_inputs(c, d));
+    set_steps(d);
+    return QUIRE_OK;
 }
 
 const arch arch_gemma4 = {.gguf = {"gemma4"},
                           .hf = {"Gemma4ForCausalLM", "Gemma4ForConditionalGeneration"},
                           .names = &gemma4_names,
-                          .describe = gemma4_describe,
-                          .load = gemma4_load,
-                          .forward = forward,
-                          .hidden = hidden,
-                          .close = gemma4_close};
+                          .describe = describe_gemma4};

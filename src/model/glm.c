@@ -27,10 +27,11 @@ static quire_err read_pairs(const config *c, rope_pairs *pairs) {
 }
 
 /* rotary: the usual part of a head that rotates. */
-static quire_err describe_dense(const config *c, float rotary, model_desc *d) {
+static quire_err describe_dense(const config *c, float rotary, const layer_step *steps, model_desc *d) {
     decoder_shape s = {0};
     rope_pairs pairs;
     TRY(config_decoder(c, &s, d));
+    steps_set(d, steps);
     TRY(read_pairs(c, &pairs));
     TRY(config_rotary(c, d, ROPE_NEIGHBOURS, pairs, rotary));
     int32_t usual = d->d_model / s.n_heads;
@@ -43,12 +44,16 @@ static quire_err describe_dense(const config *c, float rotary, model_desc *d) {
 }
 
 static quire_err describe_glm(const config *c, model_desc *d) {
-    return describe_dense(c, 0.5f, d);
+    return describe_dense(c, 0.5f, steps_pre_norm, d);
+}
+
+static quire_err describe_glm4(const config *c, model_desc *d) {
+    return describe_dense(c, 0.5f, steps_sandwich, d);
 }
 
 /* The text of GLM-4.1V, whose positions have three axes: without an image one number. */
 static quire_err describe_glm4v(const config *c, model_desc *d) {
-    return describe_dense(c, 1.0f, d);
+    return describe_dense(c, 1.0f, steps_sandwich, d);
 }
 
 /* A sigmoid mixture behind n_dense dense layers. */
@@ -73,7 +78,7 @@ static quire_err describe_glm4_moe(const config *c, model_desc *d) {
     bool qk_norm = c->is_gguf && model_file_find(c->f, "blk.0.attn_q_norm.weight") != NULL;
     TRY(describe_mixture(c, 0.5f, 1, true, d));
     TRY(config_bool(c, NULL, "use_qk_norm", &qk_norm));
-    d->blocks.qk_norm = qk_norm ? QK_NORM_HEAD : QK_NORM_NONE;
+    d->attend.qk_norm = qk_norm ? QK_NORM_HEAD : QK_NORM_NONE;
     return QUIRE_OK;
 }
 
@@ -82,7 +87,7 @@ static quire_err describe_dots1(const config *c, model_desc *d) {
     bool is_window[DESC_MAX_LAYERS], are_listed = config_has(c, NULL, "layer_types");
     int32_t window = c->is_gguf ? 0 : 4096, first = 62;
     TRY(describe_mixture(c, 1.0f, 0, false, d));
-    d->blocks.qk_norm = QK_NORM_HEAD;
+    d->attend.qk_norm = QK_NORM_HEAD;
     TRY(config_window(c, &window));
     TRY(config_i32(c, NULL, "max_window_layers", &first));
     TRY(config_window_layers(c, d, 0, 0, is_window));
@@ -99,7 +104,7 @@ static quire_err describe_solar_open(const config *c, model_desc *d) {
 const arch arch_glm = {
     .gguf = {"chatglm"}, .hf = {"GlmForCausalLM"}, .names = &glm_names, .describe = describe_glm};
 const arch arch_glm4 = {
-    .gguf = {"glm4"}, .hf = {"Glm4ForCausalLM"}, .names = &glm4_names, .describe = describe_glm};
+    .gguf = {"glm4"}, .hf = {"Glm4ForCausalLM"}, .names = &glm4_names, .describe = describe_glm4};
 const arch arch_glm4v = {.gguf = {"glm4v"},
                          .hf = {"Glm4vForConditionalGeneration"},
                          .names = &glm4_names,

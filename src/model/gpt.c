@@ -64,8 +64,8 @@ static quire_err describe_shape(const config *c, model_desc *d, int32_t n_kv_hea
     decoder_shape s = {.n_kv_heads = n_kv_heads};
     TRY(config_need_i32(c, "embedding_length", "hidden_size|n_embd", &d->d_model));
     s.d_ff = d->d_model <= INT32_MAX / 4 ? 4 * d->d_model : 0;
-    d->blocks.norm = NORM_LAYER;
-    d->blocks.ungated = true;
+    d->norm.kind = NORM_LAYER;
+    d->ungated = true;
     d->norm_eps = 1e-5f;
     TRY(config_decoder(c, &s, d));
     return config_ff_of_tensor(c, d);
@@ -77,9 +77,9 @@ static quire_err describe_gpt2(const config *c, model_desc *d) {
     d->activation = ACT_GELU_TANH;
     TRY(describe_shape(c, d, 0));
     TRY(config_bool(c, NULL, "scale_attn_weights", &scaled));
-    TRY(config_bool(c, NULL, "scale_attn_by_inverse_layer_idx", &d->blocks.scale_by_layer));
+    TRY(config_bool(c, NULL, "scale_attn_by_inverse_layer_idx", &d->attend.scale_by_layer));
     d->attention_scale = scaled ? d->attention_scale : 1.0f;
-    d->blocks.positions = d->blocks.conv1d = true;
+    d->embed.positions = d->conv1d = true;
     return QUIRE_OK;
 }
 
@@ -91,8 +91,8 @@ static quire_err describe_bigcode(const config *c, model_desc *d) {
     TRY(describe_shape(c, d, multi_query ? 1 : 0));
     TRY(config_bool(c, NULL, "scale_attn_weights", &scaled));
     d->attention_scale = scaled ? d->attention_scale : 1.0f;
-    d->blocks.positions = true;
-    d->blocks.order = multi_query ? QKV_STACKED : QKV_GROUPED;
+    d->embed.positions = true;
+    d->attend.order = multi_query ? QKV_STACKED : QKV_GROUPED;
     return QUIRE_OK;
 }
 
@@ -100,7 +100,7 @@ static quire_err describe_gptj(const config *c, model_desc *d) {
     int32_t n_dims = 64;
     d->activation = ACT_GELU_TANH;
     TRY(describe_shape(c, d, 0));
-    d->blocks.parallel = d->blocks.one_norm = true;
+    steps_set(d, steps_parallel);
     TRY(config_rotary_dim(c, d, &n_dims));
     rope_desc r = config_plain_rope(c, d);
     r.n_dims = n_dims;
@@ -109,11 +109,12 @@ static quire_err describe_gptj(const config *c, model_desc *d) {
 }
 
 static quire_err describe_neox(const config *c, model_desc *d) {
+    bool parallel = true;
     d->activation = ACT_GELU;
-    d->blocks.parallel = true;
     TRY(describe_shape(c, d, 0));
-    TRY(config_bool(c, "use_parallel_residual", "use_parallel_residual", &d->blocks.parallel));
-    d->blocks.order = QKV_GROUPED;
+    TRY(config_bool(c, "use_parallel_residual", "use_parallel_residual", &parallel));
+    steps_set(d, parallel ? steps_parallel_norms : steps_pre_norm);
+    d->attend.order = QKV_GROUPED;
     rope_desc r = config_plain_rope(c, d);
     r.pairs = ROPE_HALVES;
     r.n_dims = r.n_dims / 4;
@@ -136,12 +137,12 @@ static quire_err describe_opt(const config *c, model_desc *d) {
     if (width < 1) {
         return config_bad(c, "word_embed_proj_dim", "must be at least 1");
     }
-    d->blocks.d_embedding = width != d->d_model ? width : 0;
-    d->blocks.norm_behind = !before;
-    d->blocks.bare_end = !before || no_end;
-    d->blocks.norm_bare = !has_weights;
-    d->blocks.positions = true;
-    d->blocks.position_offset = 2;
+    d->embed.width = width != d->d_model ? width : 0;
+    steps_set(d, before ? steps_pre_norm : steps_post_norm);
+    d->head.bare = !before || no_end;
+    d->norm.bare = !has_weights;
+    d->embed.positions = true;
+    d->embed.position_offset = 2;
     return QUIRE_OK;
 }
 

@@ -48,7 +48,7 @@ static quire_err describe_gpt_oss(const config *c, model_desc *d) {
     for (int32_t i = 0; i < d->n_layers; i++) {
         config_set_window(d, i, is_window[i] ? window : 0);
     }
-    d->blocks.sinks = true;
+    d->attend.sinks = true;
     d->moe =
         (moe_desc){.score = ROUTE_SOFTMAX_CHOSEN, .interleaved = true, .transposed = true, .limit = 7.0f};
     TRY(config_moe(c, d));

@@ -24,8 +24,8 @@ static quire_err describe_factors(const config *c, float usual_attention, model_
     *logits = 1.0f;
     TRY(config_decoder(c, &s, d));
     d->attention_scale = c->is_gguf || usual_attention == 0.0f ? d->attention_scale : usual_attention;
-    TRY(config_f32_or_none(c, "embedding_scale", "embedding_multiplier", &d->blocks.embedding_scale));
-    TRY(config_f32_or_none(c, "residual_scale", "residual_multiplier", &d->blocks.residual_scale));
+    TRY(config_f32_or_none(c, "embedding_scale", "embedding_multiplier", &d->embed.scale));
+    TRY(config_f32_or_none(c, "residual_scale", "residual_multiplier", &d->residual_scale));
     TRY(config_f32_or_none(c, "attention.scale", "attention_multiplier", &d->attention_scale));
     TRY(config_f32_or_none(c, "logit_scale", "logits_scaling", logits));
     if (!(*logits > 0.0f)) {
@@ -37,31 +37,29 @@ static quire_err describe_factors(const config *c, float usual_attention, model_
 static quire_err describe_granite(const config *c, model_desc *d) {
     float logits;
     TRY(describe_factors(c, 1.0f, d, &logits));
-    d->blocks.logits_scale = 1.0f / logits;
+    d->head.scale = 1.0f / logits;
     return QUIRE_OK;
 }
 
 /* GGUF files have Granite's factors; older ones none, which are MiniCPM 2B's. */
 static quire_err describe_minicpm(const config *c, model_desc *d) {
     decoder_shape s = {0};
-    block_desc *b = &d->blocks;
     float depth = c->is_gguf ? 1.4f : 1.0f, base = c->is_gguf ? 256.0f : 1.0f, logits;
     d->tied_embeddings = !c->is_gguf;
     TRY(config_decoder(c, &s, d));
     TRY(config_f32(c, NULL, "scale_depth", &depth));
     TRY(config_f32(c, NULL, "dim_model_base", &base));
-    b->embedding_scale = c->is_gguf ? 12.0f : 1.0f;
-    TRY(config_f32(c, "embedding_scale", "scale_emb", &b->embedding_scale));
-    b->residual_scale = depth / sqrtf((float)d->n_layers);
-    TRY(config_f32(c, "residual_scale", NULL, &b->residual_scale));
+    d->embed.scale = c->is_gguf ? 12.0f : 1.0f;
+    TRY(config_f32(c, "embedding_scale", "scale_emb", &d->embed.scale));
+    d->residual_scale = depth / sqrtf((float)d->n_layers);
+    TRY(config_f32(c, "residual_scale", NULL, &d->residual_scale));
     logits = (float)d->d_model / base;
     TRY(config_f32(c, "logit_scale", NULL, &logits));
-    if (!(logits > 0.0f) || !isfinite(logits) || !(b->embedding_scale > 0.0f) ||
-        !(b->residual_scale > 0.0f)) {
+    if (!(logits > 0.0f) || !isfinite(logits) || !(d->embed.scale > 0.0f) || !(d->residual_scale > 0.0f)) {
         return config_bad(c, c->is_gguf ? "logit_scale" : "dim_model_base",
                           "and the factors beside it must be over 0");
     }
-    b->logits_scale = 1.0f / logits;
+    d->head.scale = 1.0f / logits;
     return config_rotary(c, d, ROPE_HALVES, ROPE_NEIGHBOURS, 1.0f);
 }
 
@@ -71,7 +69,9 @@ static quire_err describe_hyperclovax(const config *c, model_desc *d) {
     if (!post_norm) {
         return config_unsupported(c, "use_post_norm false is not supported");
     }
-    return describe_factors(c, 0.0f, d, &d->blocks.logits_scale);
+    TRY(describe_factors(c, 0.0f, d, &d->head.scale));
+    steps_set(d, steps_sandwich);
+    return QUIRE_OK;
 }
 
 static quire_err describe_granite_moe(const config *c, model_desc *d) {

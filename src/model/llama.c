@@ -26,19 +26,19 @@ static quire_err read_temperature(const config *c, bool needed, model_desc *d) {
     const char *beta = "rope_parameters.llama_4_scaling_beta|rope_scaling.llama_4_scaling_beta";
     const char *length =
         "rope_parameters.original_max_position_embeddings|rope_scaling.original_max_position_embeddings";
-    block_desc *b = &d->blocks;
-    TRY(config_f32(c, "attention.temperature_scale", beta, &b->temperature));
-    TRY(config_i32(c, "rope.scaling.original_context_length", length, &b->temperature_length));
+    attend_desc *a = &d->attend;
+    TRY(config_f32(c, "attention.temperature_scale", beta, &a->temperature));
+    TRY(config_i32(c, "rope.scaling.original_context_length", length, &a->temperature_length));
     if (needed && !config_has(c, "attention.temperature_scale", beta)) {
         return config_bad(c, "rope_parameters.llama_4_scaling_beta", "is missing from the metadata");
     }
-    if (b->temperature != 0.0f && b->temperature_length < 1) {
+    if (a->temperature != 0.0f && a->temperature_length < 1) {
         return c->is_gguf ? config_bad(c, "attention.temperature_scale",
                                        "needs rope.scaling.original_context_length, at least 1")
                           : config_bad(c, "llama_4_scaling_beta",
                                        "needs original_max_position_embeddings beside it, at least 1");
     }
-    b->temperature_on_all = b->temperature != 0.0f;
+    a->temperature_on_all = a->temperature != 0.0f;
     return QUIRE_OK;
 }
 
@@ -71,7 +71,7 @@ static quire_err describe_mixtral(const config *c, model_desc *d) {
 static quire_err describe_arcee(const config *c, model_desc *d) {
     d->activation = ACT_RELU2;
     TRY(describe_llama(c, d));
-    d->blocks.ungated = true;
+    d->ungated = true;
     return QUIRE_OK;
 }
 
@@ -90,8 +90,6 @@ static quire_err describe_cwm(const config *c, model_desc *d) {
     return QUIRE_OK;
 }
 
-static const arch_names arcee_names = {.hf = {[W_GATE] = NO_WEIGHT}};
-
 const arch arch_llama = {.gguf = {"llama"},
                          .hf = {"LlamaForCausalLM", "LLaMAForCausalLM", "AquilaForCausalLM", "AquilaModel",
                                 "InternLM3ForCausalLM", "XverseForCausalLM"},
@@ -103,6 +101,5 @@ const arch arch_mistral = {.gguf = {"mistral", "mistral3"},
                            .describe = describe_mistral};
 const arch arch_mixtral = {
     .gguf = {"mixtral"}, .hf = {"MixtralForCausalLM"}, .names = &mixtral_names, .describe = describe_mixtral};
-const arch arch_arcee = {
-    .gguf = {"arcee"}, .hf = {"ArceeForCausalLM"}, .names = &arcee_names, .describe = describe_arcee};
+const arch arch_arcee = {.gguf = {"arcee"}, .hf = {"ArceeForCausalLM"}, .describe = describe_arcee};
 const arch arch_cwm = {.gguf = {"cwm"}, .hf = {"CwmForCausalLM"}, .describe = describe_cwm};

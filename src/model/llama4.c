@@ -51,22 +51,23 @@ static quire_err read_layers(const config *c, model_desc *d) {
  * their position. GGUF files do not say whether there are norms: of the published models
  * only the one of 128 experts has none. */
 static quire_err read_attention(const config *c, model_desc *d) {
-    bool has_temperature = true;
+    bool has_temperature = true, has_norm;
     int32_t n_experts = 0;
-    block_desc *b = &d->blocks;
+    attend_desc *a = &d->attend;
     TRY(config_i32(c, "expert_count", NULL, &n_experts));
-    b->qk_norm_bare = n_experts != 128;
-    b->qk_norm_after_rope = true;
-    TRY(config_bool(c, NULL, "use_qk_norm", &b->qk_norm_bare));
-    b->temperature = 0.1f;
-    b->temperature_length = 8192;
-    TRY(config_f32(c, NULL, "attn_scale", &b->temperature));
-    TRY(config_i32(c, NULL, "floor_scale", &b->temperature_length));
+    has_norm = n_experts != 128;
+    a->norm_after_rope = true;
+    TRY(config_bool(c, NULL, "use_qk_norm", &has_norm));
+    a->qk_norm = has_norm ? QK_NORM_BARE : QK_NORM_NONE;
+    a->temperature = 0.1f;
+    a->temperature_length = 8192;
+    TRY(config_f32(c, NULL, "attn_scale", &a->temperature));
+    TRY(config_i32(c, NULL, "floor_scale", &a->temperature_length));
     TRY(config_bool(c, NULL, "attn_temperature_tuning", &has_temperature));
-    if (b->temperature_length < 1) {
+    if (a->temperature_length < 1) {
         return config_bad(c, "floor_scale", "must be at least 1");
     }
-    b->temperature = has_temperature ? b->temperature : 0.0f;
+    a->temperature = has_temperature ? a->temperature : 0.0f;
     return QUIRE_OK;
 }
 

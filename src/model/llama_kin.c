@@ -27,7 +27,6 @@ static const arch_names exaone_names = {
            [W_UP] = "transformer.h.%d.mlp.c_fc_1",
            [W_DOWN] = "transformer.h.%d.mlp.c_proj"},
 };
-static const arch_names jais2_names = {.hf = {[W_GATE] = NO_WEIGHT}};
 
 static quire_err describe_with(const config *c, rope_pairs hf, rope_pairs gguf, model_desc *d) {
     decoder_shape s = {0};
@@ -45,7 +44,7 @@ static quire_err describe_exaone(const config *c, model_desc *d) {
 
 static quire_err describe_internlm2(const config *c, model_desc *d) {
     TRY(describe_with(c, ROPE_HALVES, ROPE_NEIGHBOURS, d));
-    d->blocks.order = QKV_GROUPED;
+    d->attend.order = QKV_GROUPED;
     return QUIRE_OK;
 }
 
@@ -56,7 +55,8 @@ static quire_err describe_helium(const config *c, model_desc *d) {
 static quire_err describe_jais2(const config *c, model_desc *d) {
     d->activation = ACT_RELU2;
     TRY(describe_with(c, ROPE_HALVES, ROPE_HALVES, d));
-    d->blocks = (block_desc){.norm = NORM_LAYER, .ungated = true};
+    d->norm.kind = NORM_LAYER;
+    d->ungated = true;
     return QUIRE_OK;
 }
 
@@ -69,5 +69,4 @@ const arch arch_internlm2 = {.gguf = {"internlm2"},
                              .names = &internlm2_names,
                              .describe = describe_internlm2};
 const arch arch_helium = {.gguf = {"helium"}, .hf = {"HeliumForCausalLM"}, .describe = describe_helium};
-const arch arch_jais2 = {
-    .gguf = {"jais2"}, .hf = {"Jais2ForCausalLM"}, .names = &jais2_names, .describe = describe_jais2};
+const arch arch_jais2 = {.gguf = {"jais2"}, .hf = {"Jais2ForCausalLM"}, .describe = describe_jais2};

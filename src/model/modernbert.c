@@ -59,6 +59,10 @@ static quire_err read_ropes(const config *c, model_desc *d) {
     return QUIRE_OK;
 }
 
+/* The first layer's attention reads the residual without a norm. */
+static const layer_step first_layer[] = {ATTEND(X, A), ADD(A, X), NORM(W_FFN_NORM, X, A),
+                                         MLP(A, A),    ADD(A, X), END};
+
 static quire_err describe_modernbert(const config *c, model_desc *d) {
     decoder_shape s = {0};
     d->activation = ACT_GELU;
@@ -66,8 +70,9 @@ static quire_err describe_modernbert(const config *c, model_desc *d) {
     TRY(config_check_two_sided(c));
     TRY(config_decoder(c, &s, d));
     d->no_head = true;
-    d->blocks.norm = NORM_LAYER;
-    d->blocks.two_sided = d->blocks.bare_start = true;
+    d->norm.kind = NORM_LAYER;
+    d->two_sided = true;
+    d->layers[0].steps = first_layer;
     TRY(read_windows(c, d));
     return read_ropes(c, d);
 }

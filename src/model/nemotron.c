@@ -3,8 +3,6 @@
  * has no positions. Seed-OSS. */
 #include "model/architectures.h"
 
-static const arch_names nemotron_names = {.hf = {[W_GATE] = NO_WEIGHT}};
-
 static const arch_names stablelm_names = {
     .hf = {[W_Q_NORM] = "model.layers.%d.self_attn.q_layernorm.norms.%d",
            [W_K_NORM] = "model.layers.%d.self_attn.k_layernorm.norms.%d"},
@@ -15,7 +13,8 @@ static quire_err describe_nemotron(const config *c, model_desc *d) {
     d->activation = ACT_RELU2;
     d->norm_eps = 1e-5f;
     TRY(config_decoder(c, &s, d));
-    d->blocks = (block_desc){.norm = NORM_LAYER, .norm_add_one = true, .ungated = true};
+    d->norm = (norm_desc){.kind = NORM_LAYER, .add_one = true};
+    d->ungated = true;
     TRY(config_rotary(c, d, ROPE_HALVES, ROPE_HALVES, 0.5f));
     bool is_of_file = c->is_gguf && config_has(c, "rope.dimension_count", NULL);
     is_of_file = is_of_file && model_file_set_by(c->f, "nemotron.rope.dimension_count") == NULL;
@@ -40,10 +39,9 @@ static quire_err describe_stablelm(const config *c, model_desc *d) {
         parallel = model_file_find(c->f, "blk.0.ffn_norm.weight") == NULL;
         qk_norm = model_file_find(c->f, "blk.0.attn_q_norm.weight") != NULL;
     }
-    d->blocks = (block_desc){
-        .norm = NORM_LAYER, .parallel = parallel, .one_norm = parallel, .qk_norm_type = NORM_LAYER};
-    d->blocks.qk_norm = qk_norm ? QK_NORM_HEADS : QK_NORM_NONE;
-    d->blocks.qk_norm_by_head = true;
+    steps_set(d, parallel ? steps_parallel : steps_pre_norm);
+    d->norm.kind = d->attend.qk_norm_type = NORM_LAYER;
+    d->attend.qk_norm = qk_norm ? QK_NORM_HEADS : QK_NORM_NONE;
     return config_rotary(c, d, ROPE_HALVES, ROPE_HALVES, 0.25f);
 }
 
@@ -92,10 +90,8 @@ static quire_err describe_seed(const config *c, model_desc *d) {
 
 static const arch_names seed_names = {.gguf = {[W_FFN_NORM] = "blk.%d.post_attention_norm|blk.%d.ffn_norm"}};
 
-const arch arch_nemotron = {.gguf = {"nemotron"},
-                            .hf = {"NemotronForCausalLM"},
-                            .names = &nemotron_names,
-                            .describe = describe_nemotron};
+const arch arch_nemotron = {
+    .gguf = {"nemotron"}, .hf = {"NemotronForCausalLM"}, .describe = describe_nemotron};
 const arch arch_stablelm = {.gguf = {"stablelm"},
                             .hf = {"StableLmForCausalLM", "StableLMEpochForCausalLM"},
                             .names = &stablelm_names,

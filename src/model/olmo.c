@@ -4,9 +4,7 @@
 #include "model/architectures.h"
 
 static const arch_names olmo2_names = {
-    .hf = {[W_ATTN_NORM] = NO_WEIGHT,
-           [W_ATTN_POST_NORM] = "model.layers.%d.post_attention_layernorm",
-           [W_FFN_NORM] = NO_WEIGHT,
+    .hf = {[W_ATTN_POST_NORM] = "model.layers.%d.post_attention_layernorm",
            [W_FFN_POST_NORM] = "model.layers.%d.post_feedforward_layernorm"},
 };
 
@@ -14,9 +12,8 @@ static quire_err describe_olmo(const config *c, model_desc *d) {
     decoder_shape s = {0};
     TRY(config_decoder(c, &s, d));
     d->norm_eps = c->is_gguf ? d->norm_eps : 1e-5f; /* config.json has no say in it */
-    d->blocks.norm = NORM_LAYER;
-    d->blocks.norm_bare = true;
-    TRY(config_f32_or_none(c, "attention.clamp_kqv", "clip_qkv", &d->blocks.clip));
+    d->norm = (norm_desc){.kind = NORM_LAYER, .bare = true};
+    TRY(config_f32_or_none(c, "attention.clamp_kqv", "clip_qkv", &d->attend.clip));
     return config_rotary(c, d, ROPE_HALVES, ROPE_NEIGHBOURS, 1.0f);
 }
 
@@ -32,7 +29,8 @@ static quire_err describe_olmo2(const config *c, model_desc *d) {
     bool is_window[DESC_MAX_LAYERS], by_type = is_olmo3 && config_has(c, NULL, types);
     d->norm_eps = 1e-5f;
     TRY(config_decoder(c, &s, d));
-    d->blocks.qk_norm = QK_NORM_ROW;
+    steps_set(d, steps_branch_norm);
+    d->attend.qk_norm = QK_NORM_ROW;
     rope_desc full = config_plain_rope(c, d), local = full;
     full.pairs = local.pairs = ROPE_HALVES;
     full.theta = local.theta = is_olmo3 ? 5e5f : full.theta;
@@ -63,8 +61,8 @@ static quire_err describe_olmoe(const config *c, model_desc *d) {
     decoder_shape s = {0};
     d->norm_eps = 1e-5f;
     TRY(config_decoder(c, &s, d));
-    d->blocks.qk_norm = QK_NORM_ROW;
-    TRY(config_f32_or_none(c, "attention.clamp_kqv", "clip_qkv", &d->blocks.clip));
+    d->attend.qk_norm = QK_NORM_ROW;
+    TRY(config_f32_or_none(c, "attention.clamp_kqv", "clip_qkv", &d->attend.clip));
     TRY(config_rotary(c, d, ROPE_HALVES, ROPE_HALVES, 1.0f));
     d->moe = (moe_desc){.score = ROUTE_SOFTMAX};
     return config_moe(c, d);

@@ -81,8 +81,8 @@ static quire_err find_arch(const model_file *f, const arch **out, str *name, qui
 /* A decoder's file may say that rows see later ones too. What windows, chunks and ALiBi
  * are then, no file says. */
 static quire_err read_direction(const config *c, model_desc *d) {
-    bool causal = true, is_plain = d->blocks.alibi == 0.0f;
-    if (d->blocks.two_sided) {
+    bool causal = true, is_plain = d->attend.alibi == 0.0f;
+    if (d->two_sided) {
         return config_check_two_sided(c);
     }
     TRY(config_bool(c, "attention.causal", "is_causal", &causal));
@@ -95,7 +95,7 @@ static quire_err read_direction(const config *c, model_desc *d) {
                    ? "attention.causal false is not supported for a decoder with windows, chunks or ALiBi"
                    : "is_causal false is not supported for a decoder with windows, chunks or ALiBi");
     }
-    d->blocks.two_sided = !causal;
+    d->two_sided = !causal;
     return QUIRE_OK;
 }
 
@@ -162,7 +162,7 @@ static quire_err open_model(model_file *f, backend *b, int32_t max_positions, pa
     e = e ? e : model_describe(f, &m->desc, err);
     e = e ? e : loader_init(&l, f, m->arch->names, b, max_positions, err);
     l.quantise_to = m->desc.quantise_to;
-    e = e ? e : (m->arch->load ? m->arch->load : decoder_load)(&l, &m->desc, m->arch->names, &m->weights);
+    e = e ? e : decoder_load(&l, &m->desc, &m->decoder);
     e = e ? e : pooling_load(&l, &m->desc, &m->pooling);
     e = name_file(f, e, err);
     e = e ? e : loader_finish(&l, &m->desc);
@@ -192,7 +192,7 @@ void model_close(model *m) {
     if (m) {
         model_file_close(m->file);
         pooling_close(m->pooling);
-        (m->arch != NULL && m->arch->close != NULL ? m->arch->close : decoder_close)(m->weights);
+        decoder_close(m->decoder);
         mem_free(m);
     }
 }
@@ -209,11 +209,11 @@ void model_set_ends(model *m, const int32_t *ids, int32_t n) {
 }
 
 void model_forward(model *m, const batch *rows) {
-    (m->arch->forward != NULL ? m->arch->forward : decoder_forward)(m, rows);
+    decoder_forward(m->decoder, &m->desc, m->b, rows);
 }
 
 buffer model_hidden(const model *m) {
-    return (m->arch->hidden != NULL ? m->arch->hidden : decoder_hidden)(m);
+    return m->decoder->x;
 }
 
 void model_pooled(const model *m, const float *row, float *out) {

@@ -31,9 +31,10 @@ static quire_err describe_phi(const config *c, model_desc *d) {
     TRY(config_decoder(c, &s, d));
     TRY(config_ff_of_tensor(c, d));
     config_kv_heads_of_tensor(c, d);
-    d->blocks = (block_desc){
-        .norm = NORM_LAYER, .qk_norm_type = NORM_LAYER, .parallel = true, .one_norm = true, .ungated = true};
-    d->blocks.qk_norm = qk_norm ? QK_NORM_HEAD : QK_NORM_NONE;
+    steps_set(d, steps_parallel);
+    d->norm.kind = d->attend.qk_norm_type = NORM_LAYER;
+    d->ungated = true;
+    d->attend.qk_norm = qk_norm ? QK_NORM_HEAD : QK_NORM_NONE;
     return config_rotary(c, d, ROPE_HALVES, ROPE_HALVES, 0.5f);
 }
 
@@ -52,7 +53,7 @@ static quire_err describe_phimoe(const config *c, model_desc *d) {
     TRY(describe_phi3(c, d));
     /* The reference implementation takes the short factors at every length. */
     memcpy(d->ropes[0].long_factors, d->ropes[0].factors, sizeof d->ropes[0].factors);
-    d->blocks.norm = NORM_LAYER;
+    d->norm.kind = NORM_LAYER;
     d->moe = (moe_desc){.score = ROUTE_SPARSE_MIXER, .jitter_eps = 0.01f};
     TRY(config_f32(c, NULL, "router_jitter_noise", &d->moe.jitter_eps));
     TRY(config_moe(c, d));

@@ -72,16 +72,13 @@ static bool is_any(const model_file *f, const arch_names *names, const char *roo
 
 matrix_use quantise_use_of(const model_file *f, const arch_names *names, const char *root,
                            const tensor_view *t) {
-    static const weight_role kept[] = {W_POSITIONS, W_TYPES, W_ROUTER, W_SHARED_ROUTER, W_Q_NORM, W_K_NORM};
-    static const weight_role head[] = {W_HEAD}, table[] = {W_TOKENS};
-    const bool is_gguf = model_file_format(f) == MODEL_GGUF;
-    if (t->n_dims < 2 || is_any(f, names, root, t->name, kept, sizeof kept / sizeof *kept) ||
-        weight_is_named(root, is_gguf ? "per_layer_model_proj" : "model.per_layer_model_projection",
-                        t->name)) {
+    static const weight_role kept[] = {W_POSITIONS, W_TYPES,  W_ROUTER,          W_SHARED_ROUTER,
+                                       W_Q_NORM,    W_K_NORM, W_INPUT_PROJECTION};
+    static const weight_role head[] = {W_HEAD}, table[] = {W_TOKENS, W_INPUT_TABLE};
+    if (t->n_dims < 2 || is_any(f, names, root, t->name, kept, sizeof kept / sizeof *kept)) {
         return MATRIX_KEPT;
     }
-    if (is_any(f, names, root, t->name, table, 1) ||
-        weight_is_named(root, is_gguf ? "per_layer_token_embd" : "model.embed_tokens_per_layer", t->name)) {
+    if (is_any(f, names, root, t->name, table, sizeof table / sizeof *table)) {
         return MATRIX_TABLE;
     }
     return is_any(f, names, root, t->name, head, 1) ? MATRIX_HEAD : MATRIX_PRODUCT;

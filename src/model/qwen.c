@@ -63,7 +63,7 @@ static quire_err describe_qwen2(const config *c, model_desc *d) {
 
 static quire_err describe_qwen3(const config *c, model_desc *d) {
     TRY(describe_common(c, WINDOWED_LAST, d));
-    d->blocks.qk_norm = QK_NORM_HEAD;
+    d->attend.qk_norm = QK_NORM_HEAD;
     d->no_head = config_is(c, "Qwen3Model");
     return QUIRE_OK;
 }
@@ -101,7 +101,7 @@ static quire_err describe_qwen2_moe(const config *c, model_desc *d) {
 
 static quire_err describe_qwen3_moe(const config *c, model_desc *d) {
     TRY(describe_common(c, WINDOWED_ALL, d));
-    d->blocks.qk_norm = QK_NORM_HEAD;
+    d->attend.qk_norm = QK_NORM_HEAD;
     d->moe = (moe_desc){.score = ROUTE_SOFTMAX, .renormalise = c->is_gguf};
     return describe_experts(c, d);
 }

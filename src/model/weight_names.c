@@ -45,6 +45,18 @@ static const weight_name usual[N_WEIGHT_ROLES] = {
     [W_SHARED_UP] = {"blk.%d.ffn_up_shexp", "model.layers.%d.mlp.shared_experts.up_proj"},
     [W_SHARED_DOWN] = {"blk.%d.ffn_down_shexp", "model.layers.%d.mlp.shared_experts.down_proj"},
     [W_SHARED_ROUTER] = {"blk.%d.ffn_gate_inp_shexp", NULL},
+    [W_ROUTER_NORM] = {"blk.%d.ffn_gate_inp.scale", NULL},
+    [W_EXPERT_SCALES] = {"blk.%d.ffn_down_exps.scale", NULL},
+    [W_LAYER_SCALE] = {"blk.%d.layer_output_scale.weight", NULL},
+    [W_MLP_POST_NORM] = {"blk.%d.post_ffw_norm_1", NULL},
+    [W_EXPERTS_NORM] = {"blk.%d.pre_ffw_norm_2", NULL},
+    [W_EXPERTS_POST_NORM] = {"blk.%d.post_ffw_norm_2", NULL},
+    [W_INPUT_TABLE] = {"per_layer_token_embd", NULL},
+    [W_INPUT_PROJECTION] = {"per_layer_model_proj", NULL},
+    [W_INPUT_PROJECTION_NORM] = {"per_layer_proj_norm", NULL},
+    [W_INPUT_GATE] = {"blk.%d.inp_gate", NULL},
+    [W_INPUT_OUT] = {"blk.%d.proj", NULL},
+    [W_INPUT_POST_NORM] = {"blk.%d.post_norm", NULL},
 };
 
 weight_name weight_name_of(const arch_names *names, weight_role role) {
@@ -59,8 +71,18 @@ weight_name weight_name_of(const arch_names *names, weight_role role) {
     return n;
 }
 
+/* The second %d of a name without alternatives, or NULL. */
+static const char *name_second(const char *hf) {
+    const char *first = strchr(hf, '|') == NULL ? strstr(hf, "%d") : NULL;
+    return first != NULL ? strstr(first + 2, "%d") : NULL;
+}
+
+bool weight_name_is_list(weight_name name) {
+    return name_second(name.hf) != NULL;
+}
+
 weight_name weight_name_at(weight_name name, int32_t layer, int32_t i, char memory[WEIGHT_NAME_BYTES]) {
-    const char *first = strstr(name.hf, "%d"), *second = first ? strstr(first + 2, "%d") : NULL;
+    const char *first = strstr(name.hf, "%d"), *second = name_second(name.hf);
     if (second == NULL) {
         return name;
     }

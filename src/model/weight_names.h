@@ -51,6 +51,18 @@ typedef enum weight_role {
     W_SHARED_UP,
     W_SHARED_DOWN,
     W_SHARED_ROUTER, /* one logit: how much the shared expert counts */
+    W_ROUTER_NORM,   /* Gemma 4: whole names, without ".weight" */
+    W_EXPERT_SCALES,
+    W_LAYER_SCALE,
+    W_MLP_POST_NORM, /* of the MLP and of the experts beside it */
+    W_EXPERTS_NORM,
+    W_EXPERTS_POST_NORM,
+    W_INPUT_TABLE, /* of the inputs that each layer has of its own */
+    W_INPUT_PROJECTION,
+    W_INPUT_PROJECTION_NORM,
+    W_INPUT_GATE,
+    W_INPUT_OUT,
+    W_INPUT_POST_NORM,
     N_WEIGHT_ROLES
 } weight_role;
 
@@ -74,6 +86,9 @@ weight_name weight_name_of(const arch_names *names, weight_role role);
  * %d of the checkpoint's name is i; *memory holds it. */
 #define WEIGHT_NAME_BYTES 160
 weight_name weight_name_at(weight_name name, int32_t layer, int32_t i, char memory[WEIGHT_NAME_BYTES]);
+/* Whether a checkpoint has such a weight for each expert or head: its hf name has a
+ * second %d. */
+bool weight_name_is_list(weight_name name);
 /* Whether a tensor's name begins as a pattern, or one of its alternatives, up to its end
  * or a dot. %d is any number; root: what "model." is in the file (find_weight.h). */
 bool weight_is_named(const char *root, const char *pattern, const char *name);

@@ -100,7 +100,7 @@ quire_err options_max_model_len(const quire_options *o, const model_desc *d, int
         return err_set(err, QUIRE_INVALID, -1, "--max-model-len %d: must be at least 2",
                        (int)o->max_model_len);
     }
-    if (o->max_model_len > d->max_positions && d->blocks.positions) {
+    if (o->max_model_len > d->max_positions && d->embed.positions) {
         return err_set(err, QUIRE_INVALID, -1, "--max-model-len %d: the model was made for %d tokens",
                        (int)o->max_model_len, (int)d->max_positions);
     }

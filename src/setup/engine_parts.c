@@ -271,14 +271,14 @@ static quire_err engine_parts_open_pages(engine_parts *p, const quire_options *o
                               draft_max_out(&p->speculation.draft, o->max_seqs, o->max_batched_tokens)};
     desc_heads(model_description(p->model.m), &limits.fewest_heads, &limits.most_heads);
     TRY(b->ops->step_open(b, &limits, layout, model_description(p->model.m)->n_vocab, err));
-    bool is_long = o->max_model_len > 0 && !model_description(p->model.m)->blocks.two_sided;
+    bool is_long = o->max_model_len > 0 && !model_description(p->model.m)->two_sided;
     int32_t n_pages, least = is_long ? *max_len : 2;
     bool exceeds = false;
     kv_most most = options_most_pages(o, model_description(p->model.m), layout, o->max_batched_tokens);
     TRY(plan_pages(p, o, &most, least, &n_pages, &exceeds, err));
     int64_t holds = kv_most_tokens(&most, n_pages);
     /* its inputs are bounded by the rows of a step, with a reason */
-    bool is_encoder = model_description(p->model.m)->blocks.two_sided;
+    bool is_encoder = model_description(p->model.m)->two_sided;
     *max_len =
         holds < *max_len && !(is_encoder && holds >= o->max_batched_tokens) ? (int32_t)holds : *max_len;
     TRY(b->ops->kv_open(b, n_pages, err));

@@ -30,7 +30,7 @@ int64_t pool_plan_rules(const pool_plan *p) {
 }
 
 void pool_plan_encoder(pool_plan *p, const quire_options *o, const model_desc *d, int32_t max_rows) {
-    p->step_rows = d->blocks.two_sided ? max_rows : 0;
+    p->step_rows = d->two_sided ? max_rows : 0;
     p->step_seqs = o->max_seqs;
 }
 

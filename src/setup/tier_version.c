@@ -9,6 +9,7 @@
 #include "base/err.h"
 #include "core/kv_layout.h"
 #include "kv/hash.h"
+#include "model/steps.h"
 
 static uint64_t hash_text(uint64_t h, const char *text) {
     return kv_hash_root(h, text, strlen(text));
@@ -38,9 +39,10 @@ static uint64_t hash_rope(uint64_t h, const rope_desc *r) {
 }
 
 static uint64_t hash_layer(uint64_t h, const layer_desc *l) {
-    char text[256];
-    (void)snprintf(text, sizeof text, "layer %d %d %d %d %d %d %d %d", l->caches[0], l->caches[1], l->rope,
-                   l->n_heads, l->window, l->chunk, l->d_ff, l->n_experts);
+    char text[256], steps[128];
+    steps_text(l->steps, steps, sizeof steps);
+    (void)snprintf(text, sizeof text, "layer %s %d %d %d %d %d %d %d %d", steps, l->caches[0], l->caches[1],
+                   l->rope, l->n_heads, l->window, l->chunk, l->d_ff, l->n_experts);
     return hash_text(h, text);
 }
 
@@ -51,39 +53,41 @@ static uint64_t hash_cache(uint64_t h, const cache_desc *c) {
     return hash_text(h, text);
 }
 
-static uint64_t tier_version_hash_blocks(uint64_t h, const block_desc *b) {
-    char text[512];
-    (void)snprintf(
-        text, sizeof text,
-        "blocks %d %d %d %d %d %d %d %d %d %d %d %d %d %d | %a %a %a %a %d %a %a %a %a %a %d %d %d %d | "
-        "%d %d %d %d %d %d %d %d %d",
-        (int)b->norm, (int)b->qk_norm_type, b->norm_add_one, b->norm_bare, b->parallel, b->one_norm,
-        b->ungated, b->two_sided, b->sinks, (int)b->qk_norm, b->qk_norm_after_rope, b->qk_norm_bare,
-        b->v_norm, b->values_are_keys, (double)b->embedding_scale, (double)b->residual_scale,
-        (double)b->logits_scale, (double)b->temperature, b->temperature_length, (double)b->attention_cap,
-        (double)b->logits_cap, (double)b->clip, (double)b->alibi, (double)b->alibi_scale, b->alibi_bf16,
-        b->positions, b->position_offset, b->d_layer_input, b->norm_behind, b->bare_start, b->bare_end,
-        b->n_token_types, b->d_embedding, b->norm_ahead, b->scale_by_layer, b->temperature_on_all,
-        b->skips_padding);
+static uint64_t hash_attend(uint64_t h, const attend_desc *a) {
+    char text[256];
+    (void)snprintf(text, sizeof text, "attend %d %d %d %d %d %d %d %a %d %d %a %a %a %a %d", (int)a->qk_norm,
+                   (int)a->qk_norm_type, a->norm_after_rope, a->v_norm, a->values_are_keys, a->sinks,
+                   a->scale_by_layer, (double)a->temperature, a->temperature_length, a->temperature_on_all,
+                   (double)a->cap, (double)a->clip, (double)a->alibi, (double)a->alibi_scale, a->alibi_bf16);
+    return hash_text(h, text);
+}
+
+static uint64_t hash_embed(uint64_t h, const embed_desc *e) {
+    char text[256];
+    (void)snprintf(text, sizeof text, "embed %a %d %d %d %d %d %d", (double)e->scale, e->width, e->positions,
+                   e->position_offset, e->skips_padding, e->n_token_types, e->d_layer_input);
     return hash_text(h, text);
 }
 
 static uint64_t hash_moe(uint64_t h, const moe_desc *m) {
     char text[256];
-    (void)snprintf(text, sizeof text, "moe %d %d %d %d %d %d %d %d %d %d %d %a %a %a %d", m->n_used,
+    (void)snprintf(text, sizeof text, "moe %d %d %d %d %d %d %d %d %d %d %d %d %a %a %a %d", m->n_used,
                    m->d_expert, m->d_shared, m->n_groups, m->n_groups_used, (int)m->score,
                    m->group_by_best_two, m->correction_bias, m->renormalise, m->scale_inputs, m->shared_gate,
-                   (double)m->scale, (double)m->jitter_eps, (double)m->limit, (int)m->activation);
+                   m->router_norm, (double)m->scale, (double)m->jitter_eps, (double)m->limit,
+                   (int)m->activation);
     return hash_text(h, text);
 }
 
 /* Hashes the numbers of a description that affect a layer's results. */
 static uint64_t hash_description(const model_desc *d) {
     char text[512];
-    (void)snprintf(text, sizeof text, "%s %d %d %d %a %a %d %d", d->architecture, d->n_layers, d->d_model,
-                   d->n_vocab, (double)d->norm_eps, (double)d->attention_scale, (int)d->activation,
-                   d->tied_embeddings);
-    uint64_t h = hash_moe(tier_version_hash_blocks(hash_text(0, text), &d->blocks), &d->moe);
+    (void)snprintf(text, sizeof text, "%s %d %d %d %a %a %d %d %d %d %d %d %d %a %a %a", d->architecture,
+                   d->n_layers, d->d_model, d->n_vocab, (double)d->norm_eps, (double)d->attention_scale,
+                   (int)d->activation, d->tied_embeddings, (int)d->norm.kind, d->norm.add_one, d->norm.bare,
+                   d->ungated, d->two_sided, (double)d->residual_scale, (double)d->head.scale,
+                   (double)d->head.cap);
+    uint64_t h = hash_moe(hash_embed(hash_attend(hash_text(0, text), &d->attend), &d->embed), &d->moe);
     for (int32_t i = 0; i < d->n_ropes; i++) {
         h = hash_rope(h, &d->ropes[i]);
     }

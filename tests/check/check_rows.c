@@ -29,7 +29,7 @@ static quire_err run(model *m, backend *b, const int32_t *prompt, int32_t n, con
     TRY(b->ops->step_open(b, &(step_limits){.max_rows = n, .max_seqs = 1, .max_out = 1}, &layout, d->n_vocab,
                           err));
     TRY(b->ops->kv_open(b, n_pages * layout.n_groups, err));
-    batch_seq seq = {.n_rows = n, .n_tokens = n, .two_sided = d->blocks.two_sided};
+    batch_seq seq = {.n_rows = n, .n_tokens = n, .two_sided = d->two_sided};
     batch q = {.n_rows = n,
                .n_seqs = 1,
                .wants_rows = true,

@@ -53,19 +53,19 @@ static bool is_fast(cpu_isa isa, const struct operation *o) {
 
 /* Which operations a model has. */
 static void mark(const model_desc *d, bool used[N_OPERATIONS]) {
-    const block_desc *b = &d->blocks;
+    const attend_desc *a = &d->attend;
+    const bool norms_heads = a->qk_norm != QK_NORM_NONE;
     bool has_experts = d->moe.n_used > 0 && desc_attention_layer(d) != NULL,
          has_dense = desc_widest_ff(d) > 0;
-    bool has_caps =
-        b->attention_cap > 0 || b->logits_cap > 0 || b->embedding_scale != 0 || b->logits_scale != 0;
+    bool has_caps = a->cap > 0 || d->head.cap > 0 || d->embed.scale != 0 || d->head.scale != 0;
     const bool has[N_OPERATIONS] = {
         true,
         true,
-        b->norm == NORM_RMS || (b->qk_norm != QK_NORM_NONE && b->qk_norm_type == NORM_RMS) || b->v_norm,
-        b->norm == NORM_LAYER || (b->qk_norm != QK_NORM_NONE && b->qk_norm_type == NORM_LAYER),
+        d->norm.kind == NORM_RMS || (norms_heads && a->qk_norm_type == NORM_RMS) || a->v_norm,
+        d->norm.kind == NORM_LAYER || (norms_heads && a->qk_norm_type == NORM_LAYER),
         d->n_ropes > 0,
-        !b->ungated || has_experts,
-        b->ungated && has_dense,
+        !d->ungated || has_experts,
+        d->ungated && has_dense,
         has_caps,
         has_experts,
         true,

@@ -79,7 +79,7 @@ TEST(numbers_that_are_not_finite_or_out_of_range_are_refused) {
     REFUSED_WITH(ropes[0].kind, ROPE_LINEAR);
     REFUSED_WITH(ropes[0].kind, ROPE_YARN);
     REFUSED_WITH(ropes[0].kind, (rope_kind)77);
-    REFUSED_WITH(blocks.temperature, 0.1f); /* without a length */
+    REFUSED_WITH(attend.temperature, 0.1f); /* without a length */
     model_desc d = llama();
     d.ropes[0].has_factors = true;
     d.ropes[0].factors[0] = 1.0f; /* the others are 0 */

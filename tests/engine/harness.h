@@ -143,9 +143,9 @@ static inline void harness_open(const harness_options *o, harness *h) {
     if (r == QUIRE_OK) {
         /* the test's, while no engine runs it */
         model_desc *own = (model_desc *)(uintptr_t)model_description(h->m);
-        own->blocks.two_sided = own->blocks.two_sided || o->two_sided;
+        own->two_sided = own->two_sided || o->two_sided;
         own->no_head = own->no_head || o->no_head;
-        own->blocks.n_token_types = o->n_token_types > 0 ? o->n_token_types : own->blocks.n_token_types;
+        own->embed.n_token_types = o->n_token_types > 0 ? o->n_token_types : own->embed.n_token_types;
     }
     step_limits limits = {.max_rows = o->max_rows,
                           .max_seqs = o->max_seqs,

@@ -41,7 +41,7 @@ static inline float *run_prompt(model *m, backend *b, size_t *n, quire_error *er
     int32_t tokens[N], positions[N], rows[N], pages[KV_MAX_GROUPS];
     kv_slot slots[KV_MAX_GROUPS][N];
     attn_item work[N];
-    batch_seq seq = {.n_rows = n_rows, .n_tokens = n_rows, .two_sided = d->blocks.two_sided};
+    batch_seq seq = {.n_rows = n_rows, .n_tokens = n_rows, .two_sided = d->two_sided};
     batch q = {.n_rows = n_rows,
                .n_seqs = 1,
                .n_out = d->no_head ? 0 : n_rows,

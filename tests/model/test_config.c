@@ -319,11 +319,11 @@ TEST(a_table_of_one_token_type_may_be_stored_as_a_vector) {
     model_plan p;
     plan_scores(&p, "bert");
     set_tensor(&p, "cls.weight", 64, 64);
-    assert_int_equal(described(&p).blocks.n_token_types, 0);
+    assert_int_equal(described(&p).embed.n_token_types, 0);
     set_tensor(&p, "token_types.weight", 64, 0);
-    assert_int_equal(described(&p).blocks.n_token_types, 1);
+    assert_int_equal(described(&p).embed.n_token_types, 1);
     set_tensor(&p, "token_types.weight", 2, 64);
-    assert_int_equal(described(&p).blocks.n_token_types, 2);
+    assert_int_equal(described(&p).embed.n_token_types, 2);
 }
 
 /* ---- rows that see both ways ---- */
@@ -333,17 +333,17 @@ TEST(a_gguf_decoder_may_see_both_ways) {
     plan_llama(&p);
     key_of(&p, "llama.attention.causal")->type = GGUF_BOOL;
     model_desc d = described(&p);
-    assert_true(d.blocks.two_sided);
+    assert_true(d.two_sided);
     assert_false(desc_gives_tokens(&d));
     set_u32(&p, "llama.attention.sliding_window", 8);
     refused(&p, "attention.causal false is not supported for a decoder with windows");
     key_of(&p, "llama.attention.causal")->i = 1;
-    assert_false(described(&p).blocks.two_sided);
+    assert_false(described(&p).two_sided);
     plan_llama(&p);
     plan_rename(&p, "gemma-embedding");
     set_u32(&p, "gemma-embedding.attention.sliding_window_pattern", 2);
     key_of(&p, "gemma-embedding.attention.causal")->type = GGUF_BOOL;
-    assert_true(described(&p).blocks.two_sided);
+    assert_true(described(&p).two_sided);
     key_of(&p, "gemma-embedding.attention.causal")->i = 1;
     refused(&p, "attention.causal true is not supported");
 }

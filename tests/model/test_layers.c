@@ -97,16 +97,16 @@ TEST(llama_4_attends_in_chunks_where_it_rotates) {
 
 TEST(llama_4_scales_queries_unless_it_says_otherwise) {
     model_desc d = described("Llama4ForCausalLM", LLAMA4);
-    assert_true(d.blocks.temperature == 0.1f);
-    assert_int_equal(d.blocks.temperature_length, 8192);
-    assert_true(d.blocks.qk_norm_bare);
+    assert_true(d.attend.temperature == 0.1f);
+    assert_int_equal(d.attend.temperature_length, 8192);
+    assert_int_equal(d.attend.qk_norm, QK_NORM_BARE);
     d = described("Llama4ForCausalLM",
                   LLAMA4 ", \"attn_temperature_tuning\": 4, \"attn_scale\": 0.5, \"floor_scale\": 8");
-    assert_true(d.blocks.temperature == 0.5f);
-    assert_int_equal(d.blocks.temperature_length, 8);
+    assert_true(d.attend.temperature == 0.5f);
+    assert_int_equal(d.attend.temperature_length, 8);
     d = described("Llama4ForCausalLM", LLAMA4 ", \"attn_temperature_tuning\": false, \"use_qk_norm\": false");
-    assert_true(d.blocks.temperature == 0.0f);
-    assert_false(d.blocks.qk_norm_bare);
+    assert_true(d.attend.temperature == 0.0f);
+    assert_int_equal(d.attend.qk_norm, QK_NORM_NONE);
     refused("Llama4ForCausalLM", LLAMA4 ", \"floor_scale\": 0", "floor_scale");
     refused("Llama4ForCausalLM", LLAMA4 ", \"attn_temperature_tuning\": \"no\"", "attn_temperature_tuning");
 }
@@ -120,15 +120,15 @@ TEST(llama_4_scales_queries_unless_it_says_otherwise) {
 TEST(ministral_3_scales_all_queries) {
     model_desc d = described("MistralForCausalLM", MINISTRAL
                              "\"original_max_position_embeddings\": 32, \"llama_4_scaling_beta\": 0.1}");
-    assert_true(d.blocks.temperature == 0.1f && d.blocks.temperature_on_all);
-    assert_int_equal(d.blocks.temperature_length, 32);
+    assert_true(d.attend.temperature == 0.1f && d.attend.temperature_on_all);
+    assert_int_equal(d.attend.temperature_length, 32);
     assert_int_equal(d.layers[0].window, 0); /* unlike Mistral, where nothing is said */
     d = described("MistralForCausalLM", "\"intermediate_size\": 48");
-    assert_true(d.blocks.temperature == 0.0f && !d.blocks.temperature_on_all);
+    assert_true(d.attend.temperature == 0.0f && !d.attend.temperature_on_all);
     assert_int_equal(d.layers[0].window, 4096);
     d = described("Ministral3ForCausalLM",
                   MINISTRAL "\"original_max_position_embeddings\": 32, \"llama_4_scaling_beta\": 0.1}");
-    assert_true(d.blocks.temperature == 0.1f && d.blocks.temperature_on_all);
+    assert_true(d.attend.temperature == 0.1f && d.attend.temperature_on_all);
     refused("MistralForCausalLM", MINISTRAL "\"original_max_position_embeddings\": 32}",
             "llama_4_scaling_beta is missing");
     refused("MistralForCausalLM",
@@ -151,8 +151,8 @@ TEST(ministral_3_is_read_from_gguf) {
     plan_file f = plan_open(&p);
     assert_int_equal(model_describe(f.f, &d, &err), QUIRE_OK);
     plan_close(&f);
-    assert_true(d.blocks.temperature == 0.1f && d.blocks.temperature_on_all);
-    assert_int_equal(d.blocks.temperature_length, 32);
+    assert_true(d.attend.temperature == 0.1f && d.attend.temperature_on_all);
+    assert_int_equal(d.attend.temperature_length, 32);
     assert_int_equal(d.ropes[0].kind, ROPE_YARN);
     assert_true(d.ropes[0].attention_factor == 1.0f); /* YaRN's own growth is taken back */
     assert_int_equal(d.layers[0].window, 0);

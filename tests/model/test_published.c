@@ -192,14 +192,14 @@ TEST(a_window_is_where_the_published_model_has_it) {
 
 TEST(null_says_that_there_is_no_cap) {
     model_desc d = described("Gemma2ForCausalLM", SIZES);
-    assert_true(d.blocks.attention_cap == 50.0f && d.blocks.logits_cap == 30.0f);
+    assert_true(d.attend.cap == 50.0f && d.head.cap == 30.0f);
     d = described("Gemma2ForCausalLM",
                   SIZES ", \"attn_logit_softcapping\": null, \"final_logit_softcapping\": null");
-    assert_true(d.blocks.attention_cap == 0.0f && d.blocks.logits_cap == 0.0f);
+    assert_true(d.attend.cap == 0.0f && d.head.cap == 0.0f);
     d = described("Gemma3ForCausalLM",
                   SIZES ", \"attn_logit_softcapping\": 4.0, \"final_logit_softcapping\": 5.0");
     /* Gemma 3's attention has no cap, whatever is said */
-    assert_true(d.blocks.attention_cap == 0.0f && d.blocks.logits_cap == 5.0f);
+    assert_true(d.attend.cap == 0.0f && d.head.cap == 5.0f);
     refused("Gemma2ForCausalLM", SIZES ", \"attn_logit_softcapping\": -4.0",
             "attn_logit_softcapping must be over 0");
     refused("Gemma2ForCausalLM", SIZES ", \"query_pre_attn_scalar\": 0",
@@ -313,13 +313,13 @@ TEST(a_decoder_may_see_both_ways) {
     const char *plain = SIZES ", \"num_attention_heads\": 4, \"is_causal\": ";
     char numbers[256];
     (void)snprintf(numbers, sizeof numbers, "%sfalse", plain);
-    assert_true(described("LlamaForCausalLM", numbers).blocks.two_sided);
+    assert_true(described("LlamaForCausalLM", numbers).two_sided);
     refused("MistralForCausalLM", numbers, "is_causal false is not supported for a decoder with windows");
     refused("BloomForCausalLM", numbers,
             "is_causal false is not supported for a decoder with windows, chunks or ALiBi");
     refused("Llama4ForCausalLM", numbers, "is_causal false is not supported");
     (void)snprintf(numbers, sizeof numbers, "%strue", plain);
-    assert_false(described("LlamaForCausalLM", numbers).blocks.two_sided);
+    assert_false(described("LlamaForCausalLM", numbers).two_sided);
     (void)snprintf(numbers, sizeof numbers, "%s\"no\"", plain);
     refused("LlamaForCausalLM", numbers, "is_causal must be true or false");
 }

@@ -281,7 +281,7 @@ TEST(an_encoder_gets_the_pages_of_one_step) {
     p.room = (memory_room){.bytes = 64 * GIB, .bound = MEMORY_OF_MACHINE};
     pool_plan_encoder(&p, &o, &d, 512);
     assert_true(pool_plan_pages(&p, &l) * l.page_bytes > 31 * GIB); /* a decoder keeps what it has computed */
-    d.blocks.two_sided = true;
+    d.two_sided = true;
     pool_plan_encoder(&p, &o, &d, 512);
     assert_int_equal(pool_plan_pages(&p, &l), (512 / o.page_tokens + o.max_seqs) * l.n_groups);
     o.max_seqs = 1 << 16;

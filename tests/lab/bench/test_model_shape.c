@@ -121,8 +121,8 @@ TEST(a_shape_is_the_model_that_its_name_says) {
         assert_int_equal(d->layers[0].window, expected[i].window);
         assert_int_equal(d->tied_embeddings, expected[i].tied);
         assert_int_equal(d->no_head, expected[i].no_head);
-        assert_int_equal(d->blocks.sinks, expected[i].sinks);
-        assert_int_equal(d->blocks.qk_norm, expected[i].qk_norm);
+        assert_int_equal(d->attend.sinks, expected[i].sinks);
+        assert_int_equal(d->attend.qk_norm, expected[i].qk_norm);
         assert_int_equal(d->activation, expected[i].f);
         bare_close(&b);
     }

@@ -1,0 +1,223 @@
+/* Binds the steps of a decoder's layers to weights and ops.
+ *
+ * A norm is left to the reader of its row, and the product at a block's end to the step
+ * after it: so a norm and the products that read it are one op, and so are a product and
+ * the sum that it goes to. Rows get a buffer only where neither is so. */
+#include <string.h>
+
+#include "base/mem.h"
+#include "model/decoder.h"
+
+/* ---- memory and buffers ---- */
+
+static quire_err binding_no_memory(const binding *b) {
+    return err_set(b->l->err, QUIRE_NO_MEMORY, -1, "out of memory while loading");
+}
+
+quire_err binding_keep(binding *b, void *block) {
+    decoder *w = b->w;
+    if (block == NULL ||
+        mem_grow(&w->memory, &w->cap_memory, w->n_memory + 1, sizeof *w->memory) != QUIRE_OK) {
+        mem_free(block);
+        return binding_no_memory(b);
+    }
+    w->memory[w->n_memory++] = block;
+    return QUIRE_OK;
+}
+
+quire_err binding_new(binding *b, size_t n, size_t size, void *out) {
+    void *block = mem_new(n, size);
+    TRY(binding_keep(b, block));
+    memcpy(out, &block, sizeof block);
+    return QUIRE_OK;
+}
+
+quire_err binding_buffer(binding *b, buffer_role role, int32_t width, buffer *out) {
+    decoder *w = b->w;
+    for (int32_t i = 0; i < w->n_buffers; i++) {
+        if (w->buffers[i].role == role && w->buffers[i].width == width) {
+            *out = w->buffers[i].id;
+            return QUIRE_OK;
+        }
+    }
+    *out = w->n_buffers < DECODER_MAX_BUFFERS ? b->l->b->ops->buffer_reserve(b->l->b, width) : BUFFER_NONE;
+    if (out->id == BUFFER_NONE.id) {
+        return err_set(b->l->err, QUIRE_UNSUPPORTED, -1, "%s: the layers have too many different widths",
+                       model_file_path(b->l->file));
+    }
+    w->buffers[w->n_buffers].role = role;
+    w->buffers[w->n_buffers].width = width;
+    w->buffers[w->n_buffers++].id = *out;
+    return QUIRE_OK;
+}
+
+/* ---- weights ---- */
+
+weight_name binding_name(const binding *b, weight_role role) {
+    return weight_name_of(b->l->names, role);
+}
+
+bool binding_has(const binding *b, weight_role role) {
+    return loader_has(b->l, binding_name(b, role), b->layer);
+}
+
+bool binding_is_gguf(const binding *b) {
+    return model_file_format(b->l->file) == MODEL_GGUF;
+}
+
+quire_err binding_norm(binding *b, weight_role role, bool replaces, norm **out) {
+    const norm_desc *n = &b->d->norm;
+    norm_spec spec = {.kind = n->kind, .width = b->d->d_model, .eps = b->d->norm_eps, .replaces = replaces};
+    if (n->bare) {
+        return b->l->b->ops->norm_load(b->l->b, &spec, out, b->l->err);
+    }
+    spec.add_one = n->add_one && !binding_is_gguf(b); /* GGUF files have the 1 added */
+    return loader_norm(b->l, binding_name(b, role), b->layer, &spec, spec.width, out);
+}
+
+quire_err binding_linear(binding *b, weight_role role, int64_t n_out, int64_t n_in, linear **out) {
+    weight_part conv = {.suffix = "t", .n_rows = n_out, .block = n_out, .step = n_out, .transposed = true};
+    bool transposed = b->d->conv1d && !binding_is_gguf(b);
+    return loader_linear(b->l, binding_name(b, role), b->layer, transposed ? &conv : NULL, n_out, n_in, out);
+}
+
+quire_err binding_pair(binding *b, weight_role role, int64_t n_out, int64_t n_in, linear **first,
+                       linear **second) {
+    weight_part part = {.suffix = "gate", .n_rows = 2 * n_out, .block = n_out, .step = n_out};
+    TRY(loader_linear(b->l, binding_name(b, role), b->layer, &part, n_out, n_in, first));
+    part.suffix = "up";
+    part.first = n_out;
+    return loader_linear(b->l, binding_name(b, role), b->layer, &part, n_out, n_in, second);
+}
+
+quire_err binding_vector(binding *b, weight_role role, const char *suffix, const char *what, int64_t n,
+                         float **out) {
+    TRY(loader_vector(b->l, binding_name(b, role), b->layer, binding_is_gguf(b) ? suffix : "", n, out));
+    if (*out == NULL) {
+        return err_set(b->l->err, QUIRE_BAD_FILE, -1, "%s: layer %d has no %s: the file is incomplete",
+                       model_file_path(b->l->file), (int)b->layer, what);
+    }
+    return binding_keep(b, *out);
+}
+
+/* ---- ops ---- */
+
+static void norm_rows_run(const pass *p, const decoder_op *o) {
+    p->op->norm_rows(p->b, o->in, o->nm, o->out);
+}
+
+static void product_run(const pass *p, const decoder_op *o) {
+    p->op->norm_linears(p->b, o->in, NULL, &(linear_use){o->w, o->out}, 1);
+}
+
+static void product_add_run(const pass *p, const decoder_op *o) {
+    p->op->linear_add(p->b, o->in, &(linear_use){o->w, o->out}, o->scale, o->out);
+}
+
+static void norm_add_run(const pass *p, const decoder_op *o) {
+    p->op->norm_add(p->b, o->in, o->nm, o->scale, o->out);
+}
+
+static void scale_run(const pass *p, const decoder_op *o) {
+    p->op->scale_rows(p->b, o->scale, o->out);
+}
+
+quire_err binding_emit(binding *b, decoder_op op) {
+    decoder *w = b->w;
+    if (mem_grow(&w->ops, &w->cap_ops, w->n_ops + 1, sizeof *w->ops) != QUIRE_OK) {
+        return binding_no_memory(b);
+    }
+    w->ops[w->n_ops++] = op;
+    return QUIRE_OK;
+}
+
+/* ---- rows ---- */
+
+quire_err binding_row(binding *b, step_row row, buffer *out) {
+    return binding_buffer(b, BUFFER_ROW + row, b->d->d_model, out);
+}
+
+/* Queues the product that a row is. */
+static quire_err binding_multiply(binding *b, step_row row) {
+    row_value *v = &b->rows[row];
+    buffer out;
+    if (v->product == NULL) {
+        return QUIRE_OK;
+    }
+    TRY(binding_row(b, row, &out));
+    TRY(binding_emit(b, (decoder_op){.run = product_run, .in = v->at, .w = v->product, .out = out}));
+    *v = (row_value){.at = out};
+    return QUIRE_OK;
+}
+
+quire_err binding_read(binding *b, step_row row, row_value *out) {
+    TRY(binding_multiply(b, row));
+    *out = b->rows[row];
+    if (row == X) {
+        b->rows[X].nm = NULL; /* a norm of the residual replaces it as it is read */
+    }
+    return QUIRE_OK;
+}
+
+/* Queues all that is left to do for a row: its buffer then holds it. */
+static quire_err binding_settle(binding *b, step_row row) {
+    row_value *v = &b->rows[row];
+    buffer out;
+    TRY(binding_multiply(b, row));
+    if (v->nm == NULL) {
+        return QUIRE_OK;
+    }
+    TRY(binding_row(b, row, &out));
+    TRY(binding_emit(b, (decoder_op){.run = norm_rows_run, .in = v->at, .nm = v->nm, .out = out}));
+    *v = (row_value){.at = out};
+    return QUIRE_OK;
+}
+
+/* ---- steps ---- */
+
+static quire_err norm_bind(binding *b, const layer_step *s) {
+    norm *nm;
+    TRY(binding_settle(b, s->from));
+    TRY(binding_norm(b, s->norm, s->to == X, &nm));
+    b->rows[s->to] = (row_value){.at = b->rows[s->from].at, .nm = nm};
+    return step_is_kept(s) ? binding_settle(b, s->to) : QUIRE_OK;
+}
+
+static quire_err add_bind(binding *b, const layer_step *s) {
+    const row_value *from = &b->rows[s->from], *to = &b->rows[s->to];
+    TRY(binding_settle(b, s->to));
+    decoder_op op = {.run = norm_add_run, .in = from->at, .nm = from->nm, .out = to->at};
+    op.scale = s->to == X && b->d->residual_scale != 0.0f ? b->d->residual_scale : 1.0f;
+    if (from->product != NULL) {
+        op.run = product_add_run;
+        op.w = from->product;
+    }
+    return binding_emit(b, op);
+}
+
+static quire_err scale_bind(binding *b, const layer_step *s) {
+    float *scale;
+    TRY(binding_settle(b, s->to));
+    TRY(binding_vector(b, W_LAYER_SCALE, "", "scale", 1, &scale));
+    return binding_emit(b, (decoder_op){.run = scale_run, .scale = *scale, .out = b->rows[s->to].at});
+}
+
+/* What each kind of step is. */
+static quire_err (*const bind_step[N_STEP_KINDS])(binding *b, const layer_step *s) = {
+    [STEP_NORM] = norm_bind,  [STEP_ATTEND] = attention_bind, [STEP_MLP] = mlp_bind,
+    [STEP_MOE] = moe_bind,    [STEP_INPUT] = input_bind,      [STEP_ADD] = add_bind,
+    [STEP_SCALE] = scale_bind};
+
+quire_err decoder_bind_layers(binding *b) {
+    b->rows[X] = (row_value){.at = b->w->x};
+    if (b->d->embed.d_layer_input > 0) {
+        TRY(inputs_bind(b));
+    }
+    for (b->layer = 0; b->layer < b->d->n_layers; b->layer++) {
+        for (const layer_step *s = b->d->layers[b->layer].steps; s->kind != STEP_END; s++) {
+            TRY(bind_step[s->kind](b, s));
+        }
+    }
+    b->layer = NO_LAYER;
+    return binding_settle(b, X);
+}

@@ -1,0 +1,65 @@
+/* Lists of steps that several families share, and what a list says. */
+#include "model/steps.h"
+
+#include <stdio.h>
+#include <string.h>
+
+const layer_step steps_pre_norm[] = {
+    NORM(W_ATTN_NORM, X, A), ATTEND(A, A), ADD(A, X), NORM(W_FFN_NORM, X, A), MLP(A, A), ADD(A, X), END};
+
+const layer_step steps_pre_norm_moe[] = {
+    NORM(W_ATTN_NORM, X, A), ATTEND(A, A), ADD(A, X), NORM(W_FFN_NORM, X, A), MOE(A, A), ADD(A, X), END};
+
+const layer_step steps_sandwich[] = {NORM(W_ATTN_NORM, X, A),
+                                     ATTEND(A, A),
+                                     NORM(W_ATTN_POST_NORM, A, A),
+                                     ADD(A, X),
+                                     NORM(W_FFN_NORM, X, A),
+                                     MLP(A, A),
+                                     NORM(W_FFN_POST_NORM, A, A),
+                                     ADD(A, X),
+                                     END};
+
+const layer_step steps_branch_norm[] = {ATTEND(X, A), NORM(W_ATTN_POST_NORM, A, A), ADD(A, X),
+                                        MLP(X, A),    NORM(W_FFN_POST_NORM, A, A),  ADD(A, X),
+                                        END};
+
+const layer_step steps_post_norm[] = {
+    ATTEND(X, A), ADD(A, X), NORM(W_ATTN_NORM, X, X), MLP(X, A), ADD(A, X), NORM(W_FFN_NORM, X, X), END};
+
+const layer_step steps_parallel[] = {
+    NORM(W_ATTN_NORM, X, A), ATTEND(A, B), ADD(B, X), MLP(A, B), ADD(B, X), END};
+
+const layer_step steps_parallel_norms[] = {
+    NORM(W_ATTN_NORM, X, A), NORM(W_FFN_NORM, X, B), ATTEND(A, A), ADD(A, X), MLP(B, B), ADD(B, X), END};
+
+void steps_set(model_desc *d, const layer_step *steps) {
+    for (int32_t i = 0; i < d->n_layers; i++) {
+        d->layers[i].steps = steps;
+    }
+}
+
+bool step_is_kept(const layer_step *norm) {
+    bool changed = false;
+    for (const layer_step *s = norm + 1; s->kind != STEP_END; s++) {
+        if (changed && s->from == norm->to) {
+            return true;
+        }
+        if (s->to == norm->to) {
+            return false;
+        }
+        changed = changed || s->to == norm->from;
+    }
+    return false;
+}
+
+void steps_text(const layer_step *steps, char *out, size_t n) {
+    static const char *const names[N_STEP_KINDS] = {
+        [STEP_NORM] = "norm",   [STEP_ATTEND] = "attend", [STEP_MLP] = "mlp",    [STEP_MOE] = "moe",
+        [STEP_INPUT] = "input", [STEP_ADD] = "add",       [STEP_SCALE] = "scale"};
+    out[0] = 0;
+    for (const layer_step *s = steps; s->kind != STEP_END; s++) {
+        size_t at = strlen(out);
+        (void)snprintf(out + at, n - at, "%s%s", at > 0 ? " " : "", names[s->kind]);
+    }
+}

@@ -1,0 +1,80 @@
+/* The steps of a layer: what it computes, in order. `describe` gives every layer such a
+ * list; decoder_layers.c binds
+ * the lists to weights and to the backend's ops.
+ *
+ * A list works on three rows of the model's width: X, the residual, and A and B, its
+ * branches, which last as long as
+ * the layer. A step reads one row and writes one; ADD adds to it.
+ *
+ *   NORM(role, X, A)  ATTEND(A, A)  ADD(A, X)     x += attend(norm(x))
+ *   NORM(role, X, X)                              the residual itself is normed
+ *
+ * Steps say the order alone. Numbers of a layer are in layer_desc; what all layers share
+ * is in model_desc: norm, attend, moe, activation, residual_scale.
+ *
+ * A new kind of layer is a new kind of step: a value of step_kind, and its function and
+ * name in decoder_layers.c's table. */
+#ifndef MODEL_STEPS_H
+#define MODEL_STEPS_H
+
+#include "core/model_desc.h"
+#include "model/weight_names.h"
+
+typedef enum step_kind {
+    STEP_END,
+    STEP_NORM,
+    STEP_ATTEND,
+    STEP_MLP,
+    STEP_MOE,   /* a mixture of experts, with its shared expert */
+    STEP_INPUT, /* f(row gate^T) * the layer's own input, out^T (Gemma 4) */
+    STEP_ADD,   /* to the residual: times model_desc.residual_scale */
+    STEP_SCALE, /* by a number of the file (Gemma 4) */
+    N_STEP_KINDS
+} step_kind;
+
+typedef enum step_row { X, A, B, N_STEP_ROWS } step_row;
+
+struct layer_step {
+    step_kind kind;
+    step_row from, to;
+    weight_role norm; /* of STEP_NORM */
+};
+
+#define NORM(role, from, to)                                                                                 \
+    { STEP_NORM, from, to, role }
+#define ATTEND(from, to)                                                                                     \
+    { STEP_ATTEND, from, to, 0 }
+#define MLP(from, to)                                                                                        \
+    { STEP_MLP, from, to, 0 }
+#define MOE(from, to)                                                                                        \
+    { STEP_MOE, from, to, 0 }
+#define INPUT(from, to)                                                                                      \
+    { STEP_INPUT, from, to, 0 }
+#define ADD(from, to)                                                                                        \
+    { STEP_ADD, from, to, 0 }
+#define SCALE(row)                                                                                           \
+    { STEP_SCALE, row, row, 0 }
+#define END                                                                                                  \
+    { STEP_END, X, X, 0 }
+
+/* Lists of several families; those of one are in its file. */
+extern const layer_step steps_pre_norm[];     /* x += attend(norm(x)); x += mlp(norm(x)): Llama */
+extern const layer_step steps_pre_norm_moe[]; /* the same with experts: Mixtral */
+/* x += norm(attend(norm(x))); x += norm(mlp(norm(x))): Gemma 2 */
+extern const layer_step steps_sandwich[];
+extern const layer_step steps_branch_norm[];    /* x += norm(attend(x)); x += norm(mlp(x)): OLMo 2 */
+extern const layer_step steps_post_norm[];      /* x = norm(x + attend(x)); x = norm(x + mlp(x)): BERT */
+extern const layer_step steps_parallel[];       /* h = norm(x); x += attend(h) + mlp(h): GPT-J */
+extern const layer_step steps_parallel_norms[]; /* x += attend(norm(x)) + mlp(norm(x)): GPT-NeoX */
+
+/* Gives every layer a list. It is static: descriptions are copied. */
+void steps_set(model_desc *d, const layer_step *steps);
+
+/* Whether the row of a norm, a step of a list, is read after the row that it norms has
+ * changed: it is then kept, else each reader norms. */
+bool step_is_kept(const layer_step *norm);
+
+/* The kinds in order: "norm attend add norm mlp add". Cut to n bytes. */
+void steps_text(const layer_step *steps, char *out, size_t n);
+
+#endif
