@@ -87,11 +87,10 @@ typedef struct cache_desc {
 #define NO_CACHE (-1)
 #define NO_ROPE  (-1)
 
-typedef struct layer_step layer_step;
+typedef struct layer_step layer_step; /* model/steps.h */
 
 typedef struct layer_desc {
-    /* what it computes, in order (model/steps.h); static. NULL: no model is behind the
-     * description */
+    /* what it computes, in order: a static list; or NULL, for plans without a model */
     const layer_step *steps;
     int16_t caches[2]; /* numbers in the list of caches, or NO_CACHE. The first is attention's */
     int16_t rope;      /* number of its rotary table, or NO_ROPE */
@@ -150,7 +149,7 @@ typedef struct attend_desc {
 /* What rows begin with. All 0: as Llama's. */
 typedef struct embed_desc {
     float scale; /* of tokens' rows; 0: 1 */
-    /* of tokens' rows; a product widens them to d_model, another narrows for the head. 0:
+    /* of tokens' rows, which products widen to d_model, and narrow for the head. 0:
      * d_model */
     int32_t width;
     bool positions; /* learned positions are added */
@@ -190,10 +189,8 @@ typedef struct moe_desc {
     bool group_by_best_two, correction_bias, renormalise, scale_inputs, shared_gate;
     float scale; /* of the weights; 0: 1 */
     float jitter_eps;
-    float limit; /* of the experts' activation */
-    /* the router reads the row before the experts' norm, through a norm of its own;
-     * experts have scales */
-    bool router_norm;
+    float limit;      /* of the experts' activation */
+    bool router_norm; /* the router reads through a norm of its own, and experts have scales (Gemma 4) */
     activation activation;
     bool interleaved; /* a checkpoint's gate and up rows alternate */
     bool transposed;  /* a checkpoint's stacked experts are [n_in, n_out] */

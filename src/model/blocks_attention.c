@@ -17,26 +17,22 @@ typedef struct attention {
     buffer rows;
 } attention;
 
-/* A layer's weights while they are loaded. */
-typedef struct attention_weights {
-    linear *q, *k, *v, *o;
-    norm *q_norm, *k_norm, *v_norm;
-    float *k_scales, *v_scales, *sinks;
-} attention_weights;
-
-/* What the layer's numbers say. */
-typedef struct attention_shape {
+/* A layer's numbers and weights while they are loaded. */
+typedef struct attention_parts {
     const layer_desc *layer;
     const cache_desc *cache;
     int32_t q_width, kv_width;
     bool writes_cache; /* else an earlier layer does */
-} attention_shape;
+    linear *q, *k, *v, *o;
+    norm *q_norm, *k_norm, *v_norm;
+    float *k_scales, *v_scales, *sinks;
+} attention_parts;
 
 /* q, k and v out of one tensor: stacked, or group by group as some checkpoints have
  * them. */
-static quire_err attention_load_fused(binding *b, const attention_shape *s, attention_weights *w) {
+static quire_err attention_load_fused(binding *b, attention_parts *w) {
     bool is_gguf = binding_is_gguf(b), grouped = b->d->attend.order == QKV_GROUPED && !is_gguf;
-    int64_t e = s->cache->d_key, n_q = s->q_width, n_kv = s->kv_width, group = n_q / s->cache->n_kv_heads;
+    int64_t e = w->cache->d_key, n_q = w->q_width, n_kv = w->kv_width, group = n_q / w->cache->n_kv_heads;
     weight_part q = {.suffix = "q", .n_rows = n_q + 2 * n_kv, .block = n_q, .step = n_q};
     q.transposed = b->d->conv1d && !is_gguf;
     weight_part k = q, v = q;
@@ -60,21 +56,21 @@ static quire_err attention_load_fused(binding *b, const attention_shape *s, atte
 
 /* Keys and values of a layer. Where another layer writes the cache, files may have them
  * all the same; nothing reads them. */
-static quire_err attention_load_kv(binding *b, const attention_shape *s, attention_weights *w) {
+static quire_err attention_load_kv(binding *b, attention_parts *w) {
     static const weight_role unread[] = {W_K, W_V, W_K_NORM};
     const tensor_view *t;
-    for (size_t i = 0; !s->writes_cache && i < sizeof unread / sizeof *unread; i++) {
+    for (size_t i = 0; !w->writes_cache && i < sizeof unread / sizeof *unread; i++) {
         TRY(loader_find(b->l, binding_name(b, unread[i]), b->layer, ".weight", &t));
     }
-    if (!s->writes_cache) {
+    if (!w->writes_cache) {
         return QUIRE_OK;
     }
-    TRY(binding_linear(b, W_K, s->kv_width, b->d->d_model, &w->k));
+    TRY(binding_linear(b, W_K, w->kv_width, b->d->d_model, &w->k));
     bool may_have_v = binding_is_gguf(b) && binding_has(b, W_V); /* GGUF files do not say it */
-    if (b->d->attend.values_are_keys && s->layer->window == 0 && !may_have_v) {
+    if (b->d->attend.values_are_keys && w->layer->window == 0 && !may_have_v) {
         return QUIRE_OK;
     }
-    return binding_linear(b, W_V, s->kv_width, b->d->d_model, &w->v);
+    return binding_linear(b, W_V, w->kv_width, b->d->d_model, &w->v);
 }
 
 /* A norm of n heads of width e. */
@@ -91,17 +87,17 @@ static quire_err attention_load_norm(binding *b, weight_role role, int32_t n, in
 }
 
 /* Norms of queries and keys, and of values. */
-static quire_err attention_load_norms(binding *b, const attention_shape *s, attention_weights *w) {
+static quire_err attention_load_norms(binding *b, attention_parts *w) {
     const qk_norm_kind kind = b->d->attend.qk_norm;
-    const int32_t e = s->cache->d_key;
+    const int32_t e = w->cache->d_key;
     const norm_spec bare = {.kind = NORM_RMS, .width = e, .eps = b->d->norm_eps};
-    if (kind == QK_NORM_BARE && s->layer->rope >= 0) {
+    if (kind == QK_NORM_BARE && w->layer->rope >= 0) {
         TRY(b->l->b->ops->norm_load(b->l->b, &bare, &w->q_norm, b->l->err));
         w->k_norm = w->q_norm;
     } else if (kind != QK_NORM_BARE && kind != QK_NORM_NONE) {
-        TRY(attention_load_norm(b, W_Q_NORM, s->layer->n_heads, e, &w->q_norm));
-        if (s->writes_cache) {
-            TRY(attention_load_norm(b, W_K_NORM, s->cache->n_kv_heads, e, &w->k_norm));
+        TRY(attention_load_norm(b, W_Q_NORM, w->layer->n_heads, e, &w->q_norm));
+        if (w->writes_cache) {
+            TRY(attention_load_norm(b, W_K_NORM, w->cache->n_kv_heads, e, &w->k_norm));
         }
     }
     return b->d->attend.v_norm ? b->l->b->ops->norm_load(b->l->b, &bare, &w->v_norm, b->l->err) : QUIRE_OK;
@@ -150,47 +146,45 @@ static bool attention_is_shared(const model_desc *d, int32_t layer) {
     return false;
 }
 
-static quire_err attention_load(binding *b, const attention_shape *s, attention_weights *w) {
+static quire_err attention_load(binding *b, attention_parts *w) {
     if (binding_has(b, W_QKV)) {
-        TRY(attention_load_fused(b, s, w));
+        TRY(attention_load_fused(b, w));
     } else {
-        TRY(binding_linear(b, W_Q, s->q_width, b->d->d_model, &w->q));
-        TRY(attention_load_kv(b, s, w));
+        TRY(binding_linear(b, W_Q, w->q_width, b->d->d_model, &w->q));
+        TRY(attention_load_kv(b, w));
     }
-    if (s->writes_cache && model_file_format(b->l->file) == MODEL_HF) {
-        TRY(attention_load_scales(b, W_K_SCALE, s->cache->n_kv_heads, &w->k_scales));
-        TRY(attention_load_scales(b, W_V_SCALE, s->cache->n_kv_heads, &w->v_scales));
+    if (w->writes_cache && model_file_format(b->l->file) == MODEL_HF) {
+        TRY(attention_load_scales(b, W_K_SCALE, w->cache->n_kv_heads, &w->k_scales));
+        TRY(attention_load_scales(b, W_V_SCALE, w->cache->n_kv_heads, &w->v_scales));
     }
-    TRY(binding_linear(b, W_O, b->d->d_model, s->q_width, &w->o));
-    TRY(attention_load_norms(b, s, w));
+    TRY(binding_linear(b, W_O, b->d->d_model, w->q_width, &w->o));
+    TRY(attention_load_norms(b, w));
     return b->d->attend.sinks
-               ? binding_vector(b, W_SINKS, ".weight", "attention sinks", s->layer->n_heads, &w->sinks)
+               ? binding_vector(b, W_SINKS, ".weight", "attention sinks", w->layer->n_heads, &w->sinks)
                : QUIRE_OK;
 }
 
-static quire_err attention_reserve(binding *b, const attention_shape *s, const attention_weights *w,
-                                   attention *to) {
+static quire_err attention_reserve(binding *b, const attention_parts *w, attention *to) {
     buffer q, k, v;
-    TRY(binding_buffer(b, BUFFER_Q, s->q_width, &q));
-    TRY(binding_buffer(b, BUFFER_K, s->kv_width, &k));
-    TRY(binding_buffer(b, BUFFER_V, s->kv_width, &v));
+    TRY(binding_buffer(b, BUFFER_Q, w->q_width, &q));
+    TRY(binding_buffer(b, BUFFER_K, w->kv_width, &k));
+    TRY(binding_buffer(b, BUFFER_V, w->kv_width, &v));
     to->products[0] = (linear_use){w->q, q};
     to->products[1] = (linear_use){w->k, k};
     to->products[2] = (linear_use){w->v, v};
     to->n_products = w->k == NULL ? 1 : w->v == NULL ? 2 : 3;
-    return binding_buffer(b, BUFFER_A, s->q_width, &to->rows);
+    return binding_buffer(b, BUFFER_A, w->q_width, &to->rows);
 }
 
-/* What the backend is told of the layer. */
-static void attention_describe(const binding *b, const attention_shape *s, const attention_weights *w,
-                               attention *to) {
+/* What the backend's ops get. */
+static void attention_fill(const binding *b, const attention_parts *w, attention *to) {
     const attend_desc *a = &b->d->attend;
-    const layer_desc *layer = s->layer;
+    const layer_desc *layer = w->layer;
     to->value_norm = w->v_norm;
     to->store =
         (kv_store_use){.cache = layer->caches[0],
                        .q = to->products[0].out,
-                       .k = s->writes_cache ? to->products[1].out : BUFFER_NONE,
+                       .k = w->writes_cache ? to->products[1].out : BUFFER_NONE,
                        .v = to->products[2].out,
                        .q_norm = w->q_norm,
                        .k_norm = w->k_norm,
@@ -223,19 +217,20 @@ static void attention_run(const pass *p, const decoder_op *o) {
     p->op->attention(p->b, a->store.cache, a->store.q, &a->mask, a->rows);
 }
 
-quire_err attention_bind(binding *b, const layer_step *step) {
+quire_err attention_bind(binding *b, const layer_step *s) {
     const layer_desc *layer = &b->d->layers[b->layer];
     const cache_desc *cache = &b->d->caches[layer->caches[0]];
-    const attention_shape s = {layer, cache, layer->n_heads * cache->d_key, cache->n_kv_heads * cache->d_key,
-                               !attention_is_shared(b->d, b->layer)};
-    attention_weights w = {0};
+    attention_parts w = {
+        .layer = layer, .cache = cache, .writes_cache = !attention_is_shared(b->d, b->layer)};
     attention *to;
     row_value in;
+    w.q_width = layer->n_heads * cache->d_key;
+    w.kv_width = cache->n_kv_heads * cache->d_key;
     TRY(binding_new(b, 1, sizeof *to, &to));
-    TRY(attention_load(b, &s, &w));
-    TRY(attention_reserve(b, &s, &w, to));
-    attention_describe(b, &s, &w, to);
-    TRY(binding_read(b, step->from, &in));
-    b->rows[step->to] = (row_value){.at = to->rows, .product = w.o};
+    TRY(attention_load(b, &w));
+    TRY(attention_reserve(b, &w, to));
+    attention_fill(b, &w, to);
+    TRY(binding_read(b, s->from, &in));
+    b->rows[s->to] = (row_value){.at = to->rows, .product = w.o};
     return binding_emit(b, (decoder_op){.run = attention_run, .in = in.at, .nm = in.nm, .own = to});
 }

@@ -33,7 +33,7 @@ struct decoder_op {
 
 /* Buffers by what they hold and how wide they are: layers of one width share one. */
 typedef enum buffer_role {
-    BUFFER_ROW, /* of the model's width: X, A and B */
+    BUFFER_ROW_X, /* rows of lists: X, A, B */
     BUFFER_ROW_A,
     BUFFER_ROW_B,
     BUFFER_Q,

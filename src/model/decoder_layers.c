@@ -134,7 +134,7 @@ quire_err binding_emit(binding *b, decoder_op op) {
 /* ---- rows ---- */
 
 quire_err binding_row(binding *b, step_row row, buffer *out) {
-    return binding_buffer(b, BUFFER_ROW + row, b->d->d_model, out);
+    return binding_buffer(b, BUFFER_ROW_X + row, b->d->d_model, out);
 }
 
 /* Queues the product that a row is. */

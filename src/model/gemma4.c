@@ -178,27 +178,22 @@ static quire_err read_layer_inputs(const config *c, model_desc *d) {
                                                : config_bad(c, "hidden_size_per_layer_input", "is too large");
 }
 
+/* clang-format off */
 #define ATTEND_HALF NORM(W_ATTN_NORM, X, A), ATTEND(A, A), NORM(W_ATTN_POST_NORM, A, A), ADD(A, X)
-#define MLP_HALF    NORM(W_FFN_NORM, X, A), MLP(A, A), NORM(W_FFN_POST_NORM, A, A), ADD(A, X)
+#define MLP_HALF NORM(W_FFN_NORM, X, A), MLP(A, A), NORM(W_FFN_POST_NORM, A, A), ADD(A, X)
 /* x += post(mlp_post(mlp(norm(x))) + experts_post(experts(norm(x)))) */
-#define EXPERTS_HALF                                                                                         \
-    NORM(W_FFN_NORM, X, A), MLP(A, A), NORM(W_MLP_POST_NORM, A, A), NORM(W_EXPERTS_NORM, X, B), MOE(B, B),   \
-        NORM(W_EXPERTS_POST_NORM, B, B), ADD(B, A), NORM(W_FFN_POST_NORM, A, A), ADD(A, X)
+#define MOE_HALF \
+    NORM(W_FFN_NORM, X, A), MLP(A, A), NORM(W_MLP_POST_NORM, A, A), \
+    NORM(W_EXPERTS_NORM, X, B), MOE(B, B), NORM(W_EXPERTS_POST_NORM, B, B), \
+    ADD(B, A), NORM(W_FFN_POST_NORM, A, A), ADD(A, X)
 #define OWN_INPUT INPUT(X, A), NORM(W_INPUT_POST_NORM, A, A), ADD(A, X)
+/* clang-format on */
 
-static const layer_step steps_plain[] = {ATTEND_HALF, MLP_HALF, SCALE(X), END};
-static const layer_step steps_inputs[] = {ATTEND_HALF, MLP_HALF, OWN_INPUT, SCALE(X), END};
-static const layer_step steps_experts[] = {ATTEND_HALF, EXPERTS_HALF, SCALE(X), END};
-static const layer_step steps_experts_inputs[] = {ATTEND_HALF, EXPERTS_HALF, OWN_INPUT, SCALE(X), END};
-
-static void set_steps(model_desc *d) {
-    bool has_inputs = d->embed.d_layer_input > 0;
-    if (d->layers[0].n_experts > 0) {
-        steps_set(d, has_inputs ? steps_experts_inputs : steps_experts);
-    } else {
-        steps_set(d, has_inputs ? steps_inputs : steps_plain);
-    }
-}
+/* With experts beside the MLP or without, with an input of their own or without. */
+static const layer_step steps_dense[] = {ATTEND_HALF, MLP_HALF, SCALE(X), END};
+static const layer_step steps_dense_input[] = {ATTEND_HALF, MLP_HALF, OWN_INPUT, SCALE(X), END};
+static const layer_step steps_moe[] = {ATTEND_HALF, MOE_HALF, SCALE(X), END};
+static const layer_step steps_moe_input[] = {ATTEND_HALF, MOE_HALF, OWN_INPUT, SCALE(X), END};
 
 static quire_err describe_gemma4(const config *c, model_desc *d) {
     decoder_shape s = {.d_head = 256};
@@ -229,7 +224,9 @@ static quire_err describe_gemma4(const config *c, model_desc *d) {
     TRY(add_rope(c, d, true));
     TRY(read_experts(c, d));
     TRY(read_layer_inputs(c, d));
-    set_steps(d);
+    const bool has_experts = d->layers[0].n_experts > 0, has_input = d->embed.d_layer_input > 0;
+    steps_set(d, has_experts ? (has_input ? steps_moe_input : steps_moe)
+                             : (has_input ? steps_dense_input : steps_dense));
     return QUIRE_OK;
 }
 

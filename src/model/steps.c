@@ -4,34 +4,33 @@
 #include <stdio.h>
 #include <string.h>
 
+/* clang-format off */
 const layer_step steps_pre_norm[] = {
-    NORM(W_ATTN_NORM, X, A), ATTEND(A, A), ADD(A, X), NORM(W_FFN_NORM, X, A), MLP(A, A), ADD(A, X), END};
+    NORM(W_ATTN_NORM, X, A), ATTEND(A, A), ADD(A, X),
+    NORM(W_FFN_NORM, X, A), MLP(A, A), ADD(A, X), END};
 
 const layer_step steps_pre_norm_moe[] = {
-    NORM(W_ATTN_NORM, X, A), ATTEND(A, A), ADD(A, X), NORM(W_FFN_NORM, X, A), MOE(A, A), ADD(A, X), END};
+    NORM(W_ATTN_NORM, X, A), ATTEND(A, A), ADD(A, X),
+    NORM(W_FFN_NORM, X, A), MOE(A, A), ADD(A, X), END};
 
-const layer_step steps_sandwich[] = {NORM(W_ATTN_NORM, X, A),
-                                     ATTEND(A, A),
-                                     NORM(W_ATTN_POST_NORM, A, A),
-                                     ADD(A, X),
-                                     NORM(W_FFN_NORM, X, A),
-                                     MLP(A, A),
-                                     NORM(W_FFN_POST_NORM, A, A),
-                                     ADD(A, X),
-                                     END};
+const layer_step steps_sandwich[] = {
+    NORM(W_ATTN_NORM, X, A), ATTEND(A, A), NORM(W_ATTN_POST_NORM, A, A), ADD(A, X),
+    NORM(W_FFN_NORM, X, A), MLP(A, A), NORM(W_FFN_POST_NORM, A, A), ADD(A, X), END};
 
-const layer_step steps_branch_norm[] = {ATTEND(X, A), NORM(W_ATTN_POST_NORM, A, A), ADD(A, X),
-                                        MLP(X, A),    NORM(W_FFN_POST_NORM, A, A),  ADD(A, X),
-                                        END};
+const layer_step steps_branch_norm[] = {
+    ATTEND(X, A), NORM(W_ATTN_POST_NORM, A, A), ADD(A, X),
+    MLP(X, A), NORM(W_FFN_POST_NORM, A, A), ADD(A, X), END};
 
 const layer_step steps_post_norm[] = {
-    ATTEND(X, A), ADD(A, X), NORM(W_ATTN_NORM, X, X), MLP(X, A), ADD(A, X), NORM(W_FFN_NORM, X, X), END};
+    ATTEND(X, A), ADD(A, X), NORM(W_ATTN_NORM, X, X),
+    MLP(X, A), ADD(A, X), NORM(W_FFN_NORM, X, X), END};
 
 const layer_step steps_parallel[] = {
     NORM(W_ATTN_NORM, X, A), ATTEND(A, B), ADD(B, X), MLP(A, B), ADD(B, X), END};
 
 const layer_step steps_parallel_norms[] = {
     NORM(W_ATTN_NORM, X, A), NORM(W_FFN_NORM, X, B), ATTEND(A, A), ADD(A, X), MLP(B, B), ADD(B, X), END};
+/* clang-format on */
 
 void steps_set(model_desc *d, const layer_step *steps) {
     for (int32_t i = 0; i < d->n_layers; i++) {
@@ -60,6 +59,7 @@ void steps_text(const layer_step *steps, char *out, size_t n) {
     out[0] = 0;
     for (const layer_step *s = steps; s->kind != STEP_END; s++) {
         size_t at = strlen(out);
-        (void)snprintf(out + at, n - at, "%s%s", at > 0 ? " " : "", names[s->kind]);
+        (void)snprintf(out + at, n - at, "%s%s%s", at > 0 ? " " : "", names[s->kind],
+                       s->kind == STEP_NORM && s->to == X ? "(x)" : "");
     }
 }

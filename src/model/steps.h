@@ -1,10 +1,9 @@
 /* The steps of a layer: what it computes, in order. `describe` gives every layer such a
- * list; decoder_layers.c binds
- * the lists to weights and to the backend's ops.
+ * list; decoder_layers.c binds the lists to weights and to the backend's ops.
  *
  * A list works on three rows of the model's width: X, the residual, and A and B, its
- * branches, which last as long as
- * the layer. A step reads one row and writes one; ADD adds to it.
+ * branches, which last as long as the layer. A step reads one row and writes one; ADD
+ * adds to it.
  *
  *   NORM(role, X, A)  ATTEND(A, A)  ADD(A, X)     x += attend(norm(x))
  *   NORM(role, X, X)                              the residual itself is normed
@@ -12,8 +11,8 @@
  * Steps say the order alone. Numbers of a layer are in layer_desc; what all layers share
  * is in model_desc: norm, attend, moe, activation, residual_scale.
  *
- * A new kind of layer is a new kind of step: a value of step_kind, and its function and
- * name in decoder_layers.c's table. */
+ * A new kind of layer is a new kind of step: a value of step_kind, a name in steps.c, and
+ * a function in decoder_layers.c's table. */
 #ifndef MODEL_STEPS_H
 #define MODEL_STEPS_H
 
@@ -40,22 +39,16 @@ struct layer_step {
     weight_role norm; /* of STEP_NORM */
 };
 
-#define NORM(role, from, to)                                                                                 \
-    { STEP_NORM, from, to, role }
-#define ATTEND(from, to)                                                                                     \
-    { STEP_ATTEND, from, to, 0 }
-#define MLP(from, to)                                                                                        \
-    { STEP_MLP, from, to, 0 }
-#define MOE(from, to)                                                                                        \
-    { STEP_MOE, from, to, 0 }
-#define INPUT(from, to)                                                                                      \
-    { STEP_INPUT, from, to, 0 }
-#define ADD(from, to)                                                                                        \
-    { STEP_ADD, from, to, 0 }
-#define SCALE(row)                                                                                           \
-    { STEP_SCALE, row, row, 0 }
-#define END                                                                                                  \
-    { STEP_END, X, X, 0 }
+/* clang-format off */
+#define NORM(role, from, to) {STEP_NORM, from, to, role}
+#define ATTEND(from, to)     {STEP_ATTEND, from, to, 0}
+#define MLP(from, to)        {STEP_MLP, from, to, 0}
+#define MOE(from, to)        {STEP_MOE, from, to, 0}
+#define INPUT(from, to)      {STEP_INPUT, from, to, 0}
+#define ADD(from, to)        {STEP_ADD, from, to, 0}
+#define SCALE(row)           {STEP_SCALE, row, row, 0}
+#define END                  {STEP_END, X, X, 0}
+/* clang-format on */
 
 /* Lists of several families; those of one are in its file. */
 extern const layer_step steps_pre_norm[];     /* x += attend(norm(x)); x += mlp(norm(x)): Llama */
@@ -74,7 +67,8 @@ void steps_set(model_desc *d, const layer_step *steps);
  * changed: it is then kept, else each reader norms. */
 bool step_is_kept(const layer_step *norm);
 
-/* The kinds in order: "norm attend add norm mlp add". Cut to n bytes. */
+/* The kinds in order: "norm attend add norm mlp add"; "norm(x)" for one of the residual
+ * itself. Cut to n bytes. */
 void steps_text(const layer_step *steps, char *out, size_t n);
 
 #endif

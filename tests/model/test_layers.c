@@ -1,36 +1,15 @@
 /* Models whose layers differ: lists with a number for each layer, Llama 4's chunks, Gemma
  * 4's two head widths and shared caches. */
-#include "make_model.h"
-
-#include "model/model.h"
-
-static quire_err describe(const char *config, model_desc *d, quire_error *err) {
-    static const char *const names[] = {"config.json", "model.safetensors", NULL};
-    temp_dir dir = temp_new();
-    strbuf tensors = {0};
-    model_file *f;
-    write_text(&dir, names[0], config);
-    make_safetensors(&tensors, "{\"x\": {\"dtype\": \"F32\", \"shape\": [1], \"data_offsets\": [0, 4]}}", 4);
-    write_file(temp_path(&dir, names[1]), tensors.p, tensors.n);
-    strbuf_deinit(&tensors);
-    quire_err e = model_file_open(dir.path, &f, err);
-    if (e == QUIRE_OK) {
-        e = model_describe(f, d, err);
-        model_file_close(f);
-    }
-    temp_delete(&dir, names);
-    return e;
-}
+#include "describe_config.h"
 
 /* The description of a model of four layers of 4 heads; more: the rest of config.json. */
 static quire_err describe_four(const char *architecture, const char *more, model_desc *d, quire_error *err) {
-    char config[2048];
-    snprintf(config, sizeof config,
-             "{\"architectures\": [\"%s\"], \"num_hidden_layers\": 4, \"hidden_size\": 32, "
-             "\"num_attention_heads\": 4, \"head_dim\": 8, "
-             "\"num_key_value_heads\": null, \"vocab_size\": 40, \"max_position_embeddings\": 128, %s}",
-             architecture, more);
-    return describe(config, d, err);
+    char numbers[2048];
+    snprintf(numbers, sizeof numbers,
+             "\"num_hidden_layers\": 4, \"hidden_size\": 32, \"num_attention_heads\": 4, \"head_dim\": 8, "
+             "\"num_key_value_heads\": null, \"vocab_size\": 40, \"max_position_embeddings\": 128, %s",
+             more);
+    return describe_config(architecture, numbers, "x", d, err);
 }
 
 static model_desc described(const char *architecture, const char *more) {

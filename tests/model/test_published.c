@@ -3,37 +3,15 @@
  * expected values were read from the transformers library's own configurations. */
 #include <math.h>
 
+#include "describe_config.h"
 #include "golden_model.h"
 
 #define SIZES "\"hidden_size\": 32, \"num_hidden_layers\": 6, \"intermediate_size\": 64, \"vocab_size\": 40"
 
-/* Describes a config.json beside a file with one tensor. */
-static quire_err describe(const char *architecture, const char *numbers, const char *tensor, model_desc *d,
-                          quire_error *err) {
-    temp_dir dir = temp_new();
-    char config[2048], header[256];
-    strbuf tensors = {0};
-    model_file *f;
-    (void)snprintf(config, sizeof config, "{\"architectures\": [\"%s\"], %s}", architecture, numbers);
-    (void)snprintf(header, sizeof header,
-                   "{\"%s\": {\"dtype\": \"F32\", \"shape\": [1], \"data_offsets\": [0, 4]}}", tensor);
-    write_text(&dir, "config.json", config);
-    make_safetensors(&tensors, header, 4);
-    write_file(temp_path(&dir, "model.safetensors"), tensors.p, tensors.n);
-    strbuf_deinit(&tensors);
-    quire_err e = model_file_open(dir.path, &f, err);
-    if (e == QUIRE_OK) {
-        e = model_describe(f, d, err);
-        model_file_close(f);
-    }
-    temp_delete(&dir, golden_files);
-    return e;
-}
-
 static model_desc described(const char *architecture, const char *numbers) {
     model_desc d;
     quire_error err = {0};
-    if (describe(architecture, numbers, "x", &d, &err) != QUIRE_OK) {
+    if (describe_config(architecture, numbers, "x", &d, &err) != QUIRE_OK) {
         fail_msg("%s, %s: %s", architecture, numbers, err.message);
     }
     return d;
@@ -43,7 +21,8 @@ static void refused_beside(const char *architecture, const char *numbers, const 
                            const char *what) {
     model_desc d;
     quire_error err = {0};
-    if (describe(architecture, numbers, tensor, &d, &err) == QUIRE_OK || strstr(err.message, what) == NULL) {
+    if (describe_config(architecture, numbers, tensor, &d, &err) == QUIRE_OK ||
+        strstr(err.message, what) == NULL) {
         fail_msg("%s, %s: expected a refusal about \"%s\": \"%s\"", architecture, numbers, what, err.message);
     }
 }
@@ -337,7 +316,7 @@ TEST(a_text_model_by_itself_gives_rows) {
         model_desc d;
         quire_error err = {0};
         (void)snprintf(numbers, sizeof numbers, SIZES "%s", cases[i].more);
-        assert_int_equal(describe("Qwen3ForCausalLM", numbers, cases[i].tensor, &d, &err), QUIRE_OK);
+        assert_int_equal(describe_config("Qwen3ForCausalLM", numbers, cases[i].tensor, &d, &err), QUIRE_OK);
         assert_int_equal(d.no_head, cases[i].no_head);
     }
 }
@@ -386,11 +365,11 @@ TEST(biases_are_as_config_json_says) {
     quire_error err;
     (void)snprintf(numbers, sizeof numbers, "%s\"attention_bias\": true", llama);
     refused("LlamaForCausalLM", numbers, "true, and no tensor named ...q_proj.bias is in the file");
-    assert_int_equal(describe("LlamaForCausalLM", numbers, q, &d, &err), QUIRE_OK);
+    assert_int_equal(describe_config("LlamaForCausalLM", numbers, q, &d, &err), QUIRE_OK);
     (void)snprintf(numbers, sizeof numbers, "%s\"attention_bias\": false", llama);
     refused_beside("LlamaForCausalLM", numbers, q,
                    "false, and the file has model.layers.0.self_attn.q_proj.bias");
-    assert_int_equal(describe("LlamaForCausalLM", numbers, "x", &d, &err), QUIRE_OK);
+    assert_int_equal(describe_config("LlamaForCausalLM", numbers, "x", &d, &err), QUIRE_OK);
     (void)snprintf(numbers, sizeof numbers, "%s\"mlp_bias\": true", llama);
     refused("LlamaForCausalLM", numbers, "mlp_bias true, and no tensor");
 }
@@ -445,8 +424,9 @@ TEST(keys_mean_what_their_class_makes_of_them) {
     (void)snprintf(numbers, sizeof numbers, "%s\"num_experts\": 1", heads);
     assert_int_equal(described("HunYuanDenseV1ForCausalLM", numbers).layers[0].n_experts, 0);
     (void)snprintf(numbers, sizeof numbers, "%s\"attention_bias\": false", heads);
-    assert_int_equal(describe("Qwen2ForCausalLM", numbers, "model.layers.0.self_attn.q_proj.bias", &d, &err),
-                     QUIRE_OK);
+    assert_int_equal(
+        describe_config("Qwen2ForCausalLM", numbers, "model.layers.0.self_attn.q_proj.bias", &d, &err),
+        QUIRE_OK);
     (void)snprintf(numbers, sizeof numbers, "%s\"no_rope_layers\": [1, 0, 1, 1, 1, 1, 1, 0]", heads);
     d = described("SmolLM3ForCausalLM", numbers);
     assert_true(d.layers[0].rope != NO_ROPE && d.layers[1].rope == NO_ROPE && d.layers[5].rope != NO_ROPE);

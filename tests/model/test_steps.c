@@ -1,0 +1,115 @@
+/* The steps of layers: what each family's lists say, and when a norm is kept. */
+#include "describe_config.h"
+
+#include "model/steps.h"
+
+#define SIZES                                                                                                \
+    "\"num_hidden_layers\": 2, \"hidden_size\": 32, \"num_attention_heads\": 4, \"num_key_value_heads\": "   \
+    "null, "                                                                                                 \
+    "\"intermediate_size\": 64, \"vocab_size\": 40, \"max_position_embeddings\": 128"
+
+#define PRE_NORM       "norm attend add norm mlp add"
+#define EXPERTS        "norm attend add norm moe add"
+#define SANDWICH       "norm attend norm add norm mlp norm add"
+#define BRANCH_NORM    "attend norm add mlp norm add"
+#define POST_NORM      "attend add norm(x) mlp add norm(x)"
+#define PARALLEL       "norm attend add mlp add"
+#define PARALLEL_NORMS "norm norm attend add mlp add"
+
+static void expect_layer(const char *architecture, const char *more, int32_t layer, const char *expected) {
+    char numbers[1024], text[256];
+    model_desc d;
+    quire_error err = {0};
+    (void)snprintf(numbers, sizeof numbers, SIZES "%s%s", more[0] != 0 ? ", " : "", more);
+    if (describe_config(architecture, numbers, "x", &d, &err) != QUIRE_OK) {
+        fail_msg("%s, %s: %s", architecture, more, err.message);
+    }
+    steps_text(d.layers[layer].steps, text, sizeof text);
+    if (strcmp(text, expected) != 0) {
+        fail_msg("%s, %s, layer %d: \"%s\", expected \"%s\"", architecture, more, (int)layer, text, expected);
+    }
+}
+
+TEST(a_familys_list_reads_like_its_paper) {
+    static const struct {
+        const char *architecture, *more, *steps;
+    } rows[] = {
+        {"LlamaForCausalLM", "", PRE_NORM},
+        {"MixtralForCausalLM", "", EXPERTS},
+        {"Qwen3MoeForCausalLM", "", EXPERTS},
+        {"GPT2LMHeadModel", "", PRE_NORM},
+        {"GPTJForCausalLM", "\"rotary_dim\": 4", PARALLEL},
+        {"PhiForCausalLM", "", PARALLEL},
+        {"CohereForCausalLM", "", PARALLEL},
+        {"GPTNeoXForCausalLM", "", PARALLEL_NORMS},
+        {"GPTNeoXForCausalLM", "\"use_parallel_residual\": false", PRE_NORM},
+        {"StableLmForCausalLM", "\"use_parallel_residual\": true", PARALLEL},
+        {"StableLmForCausalLM", "", PRE_NORM},
+        {"FalconForCausalLM", "", PARALLEL},
+        {"FalconForCausalLM", "\"new_decoder_architecture\": true", PARALLEL_NORMS},
+        {"FalconForCausalLM", "\"new_decoder_architecture\": true, \"num_ln_in_parallel_attn\": 1", PARALLEL},
+        {"FalconForCausalLM", "\"alibi\": true, \"parallel_attn\": false", PRE_NORM},
+        {"BloomForCausalLM", "", PRE_NORM},
+        {"BloomForCausalLM", "\"apply_residual_connection_post_layernorm\": true",
+         "norm(x) attend add norm(x) mlp add"},
+        {"GemmaForCausalLM", "", PRE_NORM},
+        {"VaultGemmaForCausalLM", "", PRE_NORM},
+        {"Gemma2ForCausalLM", "", SANDWICH},
+        {"Gemma3ForCausalLM", "", SANDWICH},
+        {"GlmForCausalLM", "", PRE_NORM},
+        {"Glm4ForCausalLM", "", SANDWICH},
+        {"HyperCLOVAXForCausalLM", "", SANDWICH},
+        {"Olmo2ForCausalLM", "", BRANCH_NORM},
+        {"Exaone4ForCausalLM", "", BRANCH_NORM},
+        {"OPTForCausalLM", "", PRE_NORM},
+        {"OPTForCausalLM", "\"do_layer_norm_before\": false", POST_NORM},
+        {"BertModel", "", POST_NORM},
+        {"NomicBertModel", "", POST_NORM},
+        {"Gemma4ForCausalLM", "\"hidden_size_per_layer_input\": 0", SANDWICH " scale"},
+        {"Gemma4ForCausalLM", "", SANDWICH " input norm add scale"},
+        {"Gemma4ForCausalLM",
+         "\"enable_moe_block\": true, \"num_experts\": 4, \"top_k_experts\": 1, \"moe_intermediate_size\": 8",
+         "norm attend norm add norm mlp norm norm moe norm add norm add input norm add scale"},
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        expect_layer(rows[i].architecture, rows[i].more, 0, rows[i].steps);
+        expect_layer(rows[i].architecture, rows[i].more, 1, rows[i].steps);
+    }
+}
+
+TEST(layers_of_one_model_may_have_different_lists) {
+    expect_layer("ModernBertModel", "", 0, "attend add norm mlp add");
+    expect_layer("ModernBertModel", "", 1, PRE_NORM);
+    expect_layer("Llama4ForCausalLM", "\"interleave_moe_layer_step\": 2", 0, PRE_NORM);
+    expect_layer("Llama4ForCausalLM", "\"interleave_moe_layer_step\": 2", 1, EXPERTS);
+    expect_layer("Glm4MoeForCausalLM", "", 0, PRE_NORM);
+    expect_layer("Glm4MoeForCausalLM", "", 1, EXPERTS);
+}
+
+TEST(a_norm_is_kept_that_is_read_after_the_residual_changed) {
+    assert_true(step_is_kept(&steps_parallel[0]));
+    assert_false(step_is_kept(&steps_parallel_norms[0]));
+    assert_true(step_is_kept(&steps_parallel_norms[1]));
+    for (size_t i = 0; steps_sandwich[i].kind != STEP_END; i++) {
+        assert_false(steps_sandwich[i].kind == STEP_NORM && step_is_kept(&steps_sandwich[i]));
+    }
+    for (size_t i = 0; steps_post_norm[i].kind != STEP_END; i++) {
+        assert_false(steps_post_norm[i].kind == STEP_NORM && step_is_kept(&steps_post_norm[i]));
+    }
+}
+
+TEST(a_text_is_cut_to_its_room) {
+    char text[12];
+    steps_text(steps_pre_norm, text, sizeof text);
+    assert_string_equal(text, "norm attend");
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_familys_list_reads_like_its_paper),
+        cmocka_unit_test(layers_of_one_model_may_have_different_lists),
+        cmocka_unit_test(a_norm_is_kept_that_is_read_after_the_residual_changed),
+        cmocka_unit_test(a_text_is_cut_to_its_room),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
