@@ -2,6 +2,7 @@
  * on in bytes, the first of two in the high half, with a scale for each block of them,
  * mostly 64. "Double" quantisation stores the scales as bytes into a table, with scales
  * of their own for each 256. What their numbers are stands in a tensor of JSON. */
+#include <math.h>
 #include <string.h>
 
 #include "file/json_doc.h"
@@ -30,15 +31,19 @@ static quire_err parse_state(quant_linear *q, const char *suffix, const tensor_v
     TRY(json_doc_parse(&doc, (str){t->data, t->n_bytes}, JSON_NAMES_LAST, t->name, q->l->err));
     meta_value block = json_doc_meta(json_doc_find(&doc, "blocksize")),
                nested = json_doc_meta(json_doc_find(&doc, "nested_blocksize"));
-    meta_value offset = json_doc_meta(json_doc_find(&doc, "nested_offset"));
+    const json_value *given = json_doc_find(&doc, "nested_offset");
+    meta_value offset = json_doc_meta(given);
+    bool is_number = offset.kind == META_FLOAT || offset.kind == META_INT;
     out->block = block.kind == META_INT ? block.i : 0;
     out->nested_block = nested.kind == META_INT ? nested.i : 256;
-    out->offset = offset.kind == META_FLOAT || offset.kind == META_INT ? (float)offset.f : 0.0f;
+    out->offset = is_number ? (float)offset.f : 0.0f;
     json_doc_deinit(&doc);
-    return out->block > 0 && out->block <= INT32_MAX && out->nested_block > 0 &&
-                   out->nested_block <= INT32_MAX
-               ? QUIRE_OK
-               : quant_error(q, suffix, "it has no valid blocksize");
+    if (out->block <= 0 || out->block > INT32_MAX || out->nested_block <= 0 ||
+        out->nested_block > INT32_MAX) {
+        return quant_error(q, suffix, "it has no valid blocksize");
+    }
+    bool fits = given == NULL || (is_number && isfinite(out->offset));
+    return fits ? QUIRE_OK : quant_error(q, suffix, "its nested_offset must be a finite number");
 }
 
 static quire_err read_state(quant_linear *q, bnb_state *out) {

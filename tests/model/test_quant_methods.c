@@ -576,13 +576,15 @@ TEST(a_state_of_bitsandbytes_is_checked) {
             p->t.dims[0] = (int64_t)n;
             assert_refused(c, "cut state");
         }
-        static const char *const offsets[] = {"NaN", "Infinity", "1e300", "\"0\"", "null", "-1"};
+        static const char *const offsets[] = {"1e300", "\"0\"", "{}", "true", "[0]"};
         for (size_t k = 0; k < sizeof offsets / sizeof *offsets; k++) {
             char text[128];
             p->t.dims[0] = snprintf(text, sizeof text, "{\"blocksize\":64,\"nested_offset\":%s}", offsets[k]);
             strbuf_deinit(&p->bytes);
             put(&p->bytes, text, strlen(text));
-            (void)runs(c, &why);
+            if (runs(c, &why) || strstr(why.message, "nested_offset") == NULL) {
+                fail_msg("nested_offset %s: \"%s\"", offsets[k], why.message);
+            }
         }
         checkpoint_free(c);
     }
