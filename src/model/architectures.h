@@ -22,4 +22,7 @@ extern const arch arch_ernie4_5, arch_ernie4_5_moe, arch_exaone4, arch_hunyuan, 
 extern const arch arch_gpt_oss, arch_llama4, arch_gemma4;
 extern const arch arch_bert, arch_roberta, arch_nomic_bert, arch_modernbert, arch_gemma_embedding;
 
+/* Weights' names that two families have. */
+extern const arch_names mixtral_names;
+
 #endif

@@ -4,18 +4,16 @@
 #include "model/architectures.h"
 
 static quire_err describe_common(const config *c, model_desc *d) {
-    decoder_shape s = {0};
     bool qk_norm = c->is_gguf && model_file_find(c->f, "blk.0.attn_q_norm.weight") != NULL;
     d->tied_embeddings = true;
     d->norm_eps = 1e-5f;
-    TRY(config_decoder(c, &s, d));
+    TRY(config_llama(c, ROPE_NEIGHBOURS, ROPE_NEIGHBOURS, d));
     steps_set(d, steps_parallel);
     d->norm.kind = d->attend.qk_norm_type = NORM_LAYER;
     d->head.scale = 0.0625f;
     TRY(config_bool(c, NULL, "use_qk_norm", &qk_norm));
     d->attend.qk_norm = qk_norm ? QK_NORM_HEADS : QK_NORM_NONE;
-    TRY(config_f32_or_none(c, "logit_scale", "logit_scale", &d->head.scale));
-    return config_rotary(c, d, ROPE_NEIGHBOURS, ROPE_NEIGHBOURS, 1.0f);
+    return config_f32_or_none(c, "logit_scale", "logit_scale", &d->head.scale);
 }
 
 static quire_err describe_cohere2(const config *c, model_desc *d) {

@@ -113,6 +113,8 @@ quire_err config_period(const config *c, const char *gguf, const char *hf, int32
  * the model's layers. */
 quire_err config_window_layers(const config *c, const model_desc *d, int32_t period, int32_t full_at,
                                bool *is_window);
+/* Gives these layers the window, and the others none. */
+quire_err config_windows(const config *c, int32_t window, int32_t period, int32_t full_at, model_desc *d);
 
 /* Refuses a GGUF file whose rows see what is before them only. */
 quire_err config_check_two_sided(const config *c);
@@ -136,6 +138,9 @@ quire_err config_add_rope(const config *c, model_desc *d, const rope_desc *r);
  * rotate together in checkpoints of either form. fraction: of a head's elements that
  * rotate where the file does not say it. */
 quire_err config_rotary(const config *c, model_desc *d, rope_pairs hf, rope_pairs gguf, float fraction);
+/* config_decoder of a shape without assumptions, and config_rotary of whole heads:
+ * Llama's description. */
+quire_err config_llama(const config *c, rope_pairs hf, rope_pairs gguf, model_desc *d);
 
 /* ---- config_moe.c ---- */
 

@@ -73,6 +73,15 @@ quire_err config_window_layers(const config *c, const model_desc *d, int32_t per
     return check_types(c, d);
 }
 
+quire_err config_windows(const config *c, int32_t window, int32_t period, int32_t full_at, model_desc *d) {
+    bool is_window[DESC_MAX_LAYERS];
+    TRY(config_window_layers(c, d, period, full_at, is_window));
+    for (int32_t i = 0; i < d->n_layers; i++) {
+        config_set_window(d, i, is_window[i] ? window : 0);
+    }
+    return QUIRE_OK;
+}
+
 quire_err config_check_two_sided(const config *c) {
     bool causal = false;
     TRY(config_bool(c, "attention.causal", NULL, &causal));

@@ -318,3 +318,8 @@ quire_err config_rotary(const config *c, model_desc *d, rope_pairs hf, rope_pair
     TRY(config_rope(c, NULL, d, &r));
     return config_add_rope(c, d, &r);
 }
+
+quire_err config_llama(const config *c, rope_pairs hf, rope_pairs gguf, model_desc *d) {
+    TRY(config_decoder(c, &(decoder_shape){0}, d));
+    return config_rotary(c, d, hf, gguf, 1.0f);
+}

@@ -29,11 +29,9 @@ static const arch_names minimax_names = {
 };
 
 static quire_err describe_ernie(const config *c, model_desc *d) {
-    decoder_shape s = {0};
     d->tied_embeddings = true;
     d->norm_eps = 1e-5f;
-    TRY(config_decoder(c, &s, d));
-    return config_rotary(c, d, ROPE_NEIGHBOURS, ROPE_NEIGHBOURS, 1.0f);
+    return config_llama(c, ROPE_NEIGHBOURS, ROPE_NEIGHBOURS, d);
 }
 
 /* The sum of the chosen experts' weights is never under what each had if all were alike:
@@ -86,12 +84,9 @@ static quire_err read_period(const config *c, int32_t *period) {
 }
 
 static quire_err describe_exaone4(const config *c, model_desc *d) {
-    decoder_shape s = {0};
     int32_t window = c->is_gguf ? 0 : 4096, period = 4;
-    bool is_window[DESC_MAX_LAYERS];
     d->norm_eps = 1e-5f;
-    TRY(config_decoder(c, &s, d));
-    TRY(config_rotary(c, d, ROPE_HALVES, ROPE_HALVES, 1.0f));
+    TRY(config_llama(c, ROPE_HALVES, ROPE_HALVES, d));
     steps_set(d, steps_branch_norm);
     d->attend.qk_norm = QK_NORM_HEAD;
     TRY(config_window(c, &window));
@@ -99,10 +94,9 @@ static quire_err describe_exaone4(const config *c, model_desc *d) {
     if (window == 0) {
         return QUIRE_OK;
     }
-    TRY(config_window_layers(c, d, period, period - 1, is_window));
+    TRY(config_windows(c, window, period, period - 1, d));
     for (int32_t i = 0; i < d->n_layers; i++) {
-        config_set_window(d, i, is_window[i] ? window : 0);
-        d->layers[i].rope = is_window[i] ? d->layers[i].rope : NO_ROPE;
+        d->layers[i].rope = d->layers[i].window > 0 ? d->layers[i].rope : NO_ROPE;
     }
     return QUIRE_OK;
 }

@@ -69,14 +69,9 @@ enum { GEMMA2_PERIOD = 2, GEMMA3_PERIOD = 6 };
 static quire_err read_windows(const config *c, model_desc *d, int32_t period) {
     /* Gemma 3's files without windows do not name one */
     int32_t window = c->is_gguf && period == GEMMA3_PERIOD ? 0 : 4096;
-    bool is_window[DESC_MAX_LAYERS];
     TRY(config_window(c, &window));
     TRY(config_period(c, NULL, "sliding_window_pattern", &period));
-    TRY(config_window_layers(c, d, period, period - 1, is_window));
-    for (int32_t i = 0; i < d->n_layers; i++) {
-        config_set_window(d, i, is_window[i] ? window : 0);
-    }
-    return QUIRE_OK;
+    return config_windows(c, window, period, period - 1, d);
 }
 
 static quire_err describe_vaultgemma(const config *c, model_desc *d) {

@@ -40,14 +40,10 @@ static quire_err check_alpha(const config *c) {
 static quire_err describe_gpt_oss(const config *c, model_desc *d) {
     decoder_shape s = {0};
     int32_t window = 128;
-    bool is_window[DESC_MAX_LAYERS];
     TRY(config_decoder(c, &s, d));
     TRY(read_rope(c, d));
     TRY(config_window(c, &window));
-    TRY(config_window_layers(c, d, 2, 1, is_window));
-    for (int32_t i = 0; i < d->n_layers; i++) {
-        config_set_window(d, i, is_window[i] ? window : 0);
-    }
+    TRY(config_windows(c, window, 2, 1, d));
     d->attend.sinks = true;
     d->moe =
         (moe_desc){.score = ROUTE_SOFTMAX_CHOSEN, .interleaved = true, .transposed = true, .limit = 7.0f};

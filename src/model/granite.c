@@ -20,9 +20,8 @@ static const arch_names hyperclovax_names = {
 
 /* *logits: what they are divided or multiplied by. */
 static quire_err describe_factors(const config *c, float usual_attention, model_desc *d, float *logits) {
-    decoder_shape s = {0};
     *logits = 1.0f;
-    TRY(config_decoder(c, &s, d));
+    TRY(config_llama(c, ROPE_HALVES, ROPE_NEIGHBOURS, d));
     d->attention_scale = c->is_gguf || usual_attention == 0.0f ? d->attention_scale : usual_attention;
     TRY(config_f32_or_none(c, "embedding_scale", "embedding_multiplier", &d->embed.scale));
     TRY(config_f32_or_none(c, "residual_scale", "residual_multiplier", &d->residual_scale));
@@ -31,7 +30,7 @@ static quire_err describe_factors(const config *c, float usual_attention, model_
     if (!(*logits > 0.0f)) {
         return config_bad(c, "logits_scaling", "must be over 0");
     }
-    return config_rotary(c, d, ROPE_HALVES, ROPE_NEIGHBOURS, 1.0f);
+    return QUIRE_OK;
 }
 
 static quire_err describe_granite(const config *c, model_desc *d) {
@@ -43,10 +42,9 @@ static quire_err describe_granite(const config *c, model_desc *d) {
 
 /* GGUF files have Granite's factors; older ones none, which are MiniCPM 2B's. */
 static quire_err describe_minicpm(const config *c, model_desc *d) {
-    decoder_shape s = {0};
     float depth = c->is_gguf ? 1.4f : 1.0f, base = c->is_gguf ? 256.0f : 1.0f, logits;
     d->tied_embeddings = !c->is_gguf;
-    TRY(config_decoder(c, &s, d));
+    TRY(config_llama(c, ROPE_HALVES, ROPE_NEIGHBOURS, d));
     TRY(config_f32(c, NULL, "scale_depth", &depth));
     TRY(config_f32(c, NULL, "dim_model_base", &base));
     d->embed.scale = c->is_gguf ? 12.0f : 1.0f;
@@ -60,7 +58,7 @@ static quire_err describe_minicpm(const config *c, model_desc *d) {
                           "and the factors beside it must be over 0");
     }
     d->head.scale = 1.0f / logits;
-    return config_rotary(c, d, ROPE_HALVES, ROPE_NEIGHBOURS, 1.0f);
+    return QUIRE_OK;
 }
 
 static quire_err describe_hyperclovax(const config *c, model_desc *d) {

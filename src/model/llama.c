@@ -4,7 +4,7 @@
  * layers. */
 #include "model/architectures.h"
 
-static const arch_names mixtral_names = {
+const arch_names mixtral_names = {
     .hf = {[W_ROUTER] = "model.layers.%d.block_sparse_moe.gate",
            [W_EXPERT_GATE] = "model.layers.%d.block_sparse_moe.experts.%d.w1",
            [W_EXPERT_UP] = "model.layers.%d.block_sparse_moe.experts.%d.w3",
@@ -12,9 +12,7 @@ static const arch_names mixtral_names = {
 };
 
 static quire_err describe_llama(const config *c, model_desc *d) {
-    decoder_shape s = {0};
-    TRY(config_decoder(c, &s, d));
-    TRY(config_rotary(c, d, ROPE_HALVES, ROPE_NEIGHBOURS, 1.0f));
+    TRY(config_llama(c, ROPE_HALVES, ROPE_NEIGHBOURS, d));
     TRY(c->is_gguf ? config_window_on_all(c, 0, d) : QUIRE_OK); /* GGUF calls Mistral llama too */
     d->moe = (moe_desc){.score = ROUTE_SOFTMAX, .renormalise = true};
     return config_moe(c, d); /* and Mixtral */
@@ -76,18 +74,13 @@ static quire_err describe_arcee(const config *c, model_desc *d) {
 }
 
 static quire_err describe_cwm(const config *c, model_desc *d) {
-    bool is_window[DESC_MAX_LAYERS];
     int32_t window = 8192;
     if (!c->is_gguf && !config_has(c, NULL, "rope_parameters") && !config_has(c, NULL, "rope_scaling")) {
         return config_bad(c, "rope_scaling", "is missing from the metadata");
     }
     TRY(describe_llama(c, d));
     TRY(config_window(c, &window));
-    TRY(config_window_layers(c, d, 4, 0, is_window));
-    for (int32_t i = 0; i < d->n_layers; i++) {
-        config_set_window(d, i, is_window[i] ? window : 0);
-    }
-    return QUIRE_OK;
+    return config_windows(c, window, 4, 0, d);
 }
 
 const arch arch_llama = {.gguf = {"llama"},

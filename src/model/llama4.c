@@ -98,10 +98,8 @@ static quire_err read_experts(const config *c, model_desc *d) {
 }
 
 static quire_err describe_llama4(const config *c, model_desc *d) {
-    decoder_shape s = {0};
     d->norm_eps = 1e-5f;
-    TRY(config_decoder(c, &s, d));
-    TRY(config_rotary(c, d, ROPE_NEIGHBOURS, ROPE_NEIGHBOURS, 1.0f));
+    TRY(config_llama(c, ROPE_NEIGHBOURS, ROPE_NEIGHBOURS, d));
     TRY(read_layers(c, d));
     TRY(read_attention(c, d));
     return read_experts(c, d);

@@ -28,33 +28,27 @@ static const arch_names exaone_names = {
            [W_DOWN] = "transformer.h.%d.mlp.c_proj"},
 };
 
-static quire_err describe_with(const config *c, rope_pairs hf, rope_pairs gguf, model_desc *d) {
-    decoder_shape s = {0};
-    TRY(config_decoder(c, &s, d));
-    return config_rotary(c, d, hf, gguf, 1.0f);
-}
-
 static quire_err describe_iquestcoder(const config *c, model_desc *d) {
-    return describe_with(c, ROPE_HALVES, ROPE_NEIGHBOURS, d);
+    return config_llama(c, ROPE_HALVES, ROPE_NEIGHBOURS, d);
 }
 
 static quire_err describe_exaone(const config *c, model_desc *d) {
-    return describe_with(c, ROPE_HALVES, ROPE_HALVES, d);
+    return config_llama(c, ROPE_HALVES, ROPE_HALVES, d);
 }
 
 static quire_err describe_internlm2(const config *c, model_desc *d) {
-    TRY(describe_with(c, ROPE_HALVES, ROPE_NEIGHBOURS, d));
+    TRY(config_llama(c, ROPE_HALVES, ROPE_NEIGHBOURS, d));
     d->attend.order = QKV_GROUPED;
     return QUIRE_OK;
 }
 
 static quire_err describe_helium(const config *c, model_desc *d) {
-    return describe_with(c, ROPE_NEIGHBOURS, ROPE_NEIGHBOURS, d);
+    return config_llama(c, ROPE_NEIGHBOURS, ROPE_NEIGHBOURS, d);
 }
 
 static quire_err describe_jais2(const config *c, model_desc *d) {
     d->activation = ACT_RELU2;
-    TRY(describe_with(c, ROPE_HALVES, ROPE_HALVES, d));
+    TRY(config_llama(c, ROPE_HALVES, ROPE_HALVES, d));
     d->norm.kind = NORM_LAYER;
     d->ungated = true;
     return QUIRE_OK;

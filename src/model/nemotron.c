@@ -64,12 +64,10 @@ static quire_err read_windows(const config *c, model_desc *d) {
 }
 
 static quire_err describe_smollm3(const config *c, model_desc *d) {
-    decoder_shape s = {0};
     int32_t period = 4, has[DESC_MAX_LAYERS];
     size_t n;
     d->tied_embeddings = true;
-    TRY(config_decoder(c, &s, d));
-    TRY(config_rotary(c, d, ROPE_HALVES, ROPE_NEIGHBOURS, 1.0f));
+    TRY(config_llama(c, ROPE_HALVES, ROPE_NEIGHBOURS, d));
     TRY(config_i32(c, NULL, "no_rope_layer_interval", &period));
     TRY(config_i32s(c, NULL, "no_rope_layers", has, DESC_MAX_LAYERS, &n));
     if (n != 0 && n < (size_t)d->n_layers) {
@@ -83,9 +81,7 @@ static quire_err describe_smollm3(const config *c, model_desc *d) {
 }
 
 static quire_err describe_seed(const config *c, model_desc *d) {
-    decoder_shape s = {0};
-    TRY(config_decoder(c, &s, d));
-    return config_rotary(c, d, ROPE_HALVES, ROPE_HALVES, 1.0f);
+    return config_llama(c, ROPE_HALVES, ROPE_HALVES, d);
 }
 
 static const arch_names seed_names = {.gguf = {[W_FFN_NORM] = "blk.%d.post_attention_norm|blk.%d.ffn_norm"}};

@@ -9,12 +9,10 @@ static const arch_names olmo2_names = {
 };
 
 static quire_err describe_olmo(const config *c, model_desc *d) {
-    decoder_shape s = {0};
-    TRY(config_decoder(c, &s, d));
+    TRY(config_llama(c, ROPE_HALVES, ROPE_NEIGHBOURS, d));
     d->norm_eps = c->is_gguf ? d->norm_eps : 1e-5f; /* config.json has no say in it */
     d->norm = (norm_desc){.kind = NORM_LAYER, .bare = true};
-    TRY(config_f32_or_none(c, "attention.clamp_kqv", "clip_qkv", &d->attend.clip));
-    return config_rotary(c, d, ROPE_HALVES, ROPE_NEIGHBOURS, 1.0f);
+    return config_f32_or_none(c, "attention.clamp_kqv", "clip_qkv", &d->attend.clip);
 }
 
 /* OLMo 3 is called olmo2 in GGUF, where its window tells it apart. Layers with windows
@@ -26,7 +24,7 @@ static quire_err describe_olmo2(const config *c, model_desc *d) {
     const char *types =
         "rope_parameters.full_attention.rope_type|rope_parameters.sliding_attention.rope_type|"
         "rope_parameters.full_attention.rope_theta|rope_parameters.sliding_attention.rope_theta";
-    bool is_window[DESC_MAX_LAYERS], by_type = is_olmo3 && config_has(c, NULL, types);
+    bool by_type = is_olmo3 && config_has(c, NULL, types);
     d->norm_eps = 1e-5f;
     TRY(config_decoder(c, &s, d));
     steps_set(d, steps_branch_norm);
@@ -48,22 +46,19 @@ static quire_err describe_olmo2(const config *c, model_desc *d) {
         TRY(config_f32(c, "rope.freq_base_swa", NULL, &local.theta));
     }
     d->ropes[d->n_ropes] = local;
-    TRY(config_window_layers(c, d, 4, 3, is_window));
+    TRY(config_windows(c, window, 4, 3, d));
     for (int32_t i = 0; i < d->n_layers; i++) {
-        config_set_window(d, i, is_window[i] ? window : 0);
-        d->layers[i].rope = (int16_t)(is_window[i] ? d->n_ropes : 0);
+        d->layers[i].rope = (int16_t)(d->layers[i].window > 0 ? d->n_ropes : 0);
     }
     d->n_ropes++;
     return QUIRE_OK;
 }
 
 static quire_err describe_olmoe(const config *c, model_desc *d) {
-    decoder_shape s = {0};
     d->norm_eps = 1e-5f;
-    TRY(config_decoder(c, &s, d));
+    TRY(config_llama(c, ROPE_HALVES, ROPE_HALVES, d));
     d->attend.qk_norm = QK_NORM_ROW;
     TRY(config_f32_or_none(c, "attention.clamp_kqv", "clip_qkv", &d->attend.clip));
-    TRY(config_rotary(c, d, ROPE_HALVES, ROPE_HALVES, 1.0f));
     d->moe = (moe_desc){.score = ROUTE_SOFTMAX};
     return config_moe(c, d);
 }

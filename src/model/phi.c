@@ -16,12 +16,6 @@ static const arch_names phi3_names = {
     .gguf = {[W_GATE_UP] = "blk.%d.ffn_up"},
     .hf = {[W_QKV] = "model.layers.%d.self_attn.qkv_proj", [W_GATE_UP] = "model.layers.%d.mlp.gate_up_proj"},
 };
-static const arch_names phimoe_names = {
-    .hf = {[W_ROUTER] = "model.layers.%d.block_sparse_moe.gate",
-           [W_EXPERT_GATE] = "model.layers.%d.block_sparse_moe.experts.%d.w1",
-           [W_EXPERT_UP] = "model.layers.%d.block_sparse_moe.experts.%d.w3",
-           [W_EXPERT_DOWN] = "model.layers.%d.block_sparse_moe.experts.%d.w2"},
-};
 
 static quire_err describe_phi(const config *c, model_desc *d) {
     decoder_shape s = {0};
@@ -67,5 +61,5 @@ const arch arch_phi3 = {
     .gguf = {"phi3"}, .hf = {"Phi3ForCausalLM"}, .names = &phi3_names, .describe = describe_phi3};
 const arch arch_phimoe = {.gguf = {"phimoe"},
                           .hf = {"PhiMoEForCausalLM", "PhimoeForCausalLM"},
-                          .names = &phimoe_names,
+                          .names = &mixtral_names,
                           .describe = describe_phimoe};

@@ -51,9 +51,7 @@ static quire_err read_windows(const config *c, windowed which, model_desc *d) {
 }
 
 static quire_err describe_common(const config *c, windowed which, model_desc *d) {
-    decoder_shape s = {0};
-    TRY(config_decoder(c, &s, d));
-    TRY(config_rotary(c, d, ROPE_HALVES, ROPE_HALVES, 1.0f));
+    TRY(config_llama(c, ROPE_HALVES, ROPE_HALVES, d));
     return read_windows(c, which, d);
 }
 
