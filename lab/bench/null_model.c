@@ -4,7 +4,7 @@
 #include <time.h>
 
 #include "base/mem.h"
-#include "model/arch.h"
+#include "model/decoder.h"
 
 enum { N_VOCAB = 32, WIDTH = 16, ARGMAX = 3 };
 
@@ -27,8 +27,9 @@ static int32_t lesser(int32_t a, int32_t b) {
     return a < b ? a : b;
 }
 
-static void forward(const model *m, const batch *rows) {
-    null_backend *b = (null_backend *)m->b;
+/* A forward pass is its beginning: the model has no ops. */
+static void step_begin(backend *base, const batch *rows) {
+    null_backend *b = (null_backend *)base;
     null_model *n = b->owner;
     int64_t wall = now_ns(CLOCK_MONOTONIC), cpu = now_ns(CLOCK_THREAD_CPUTIME_ID);
     if (b->began_ns > 0 && n->n_steps < n->cap) {
@@ -44,9 +45,12 @@ static void forward(const model *m, const batch *rows) {
     b->began_ns = now_ns(CLOCK_MONOTONIC);
 }
 
-static buffer hidden(const model *m) {
-    (void)m;
-    return BUFFER_NONE;
+static void embed(backend *b, const embed_use *use) {
+    (void)b, (void)use;
+}
+
+static void head(backend *b, buffer x, const norm *nm, const linear *w, float scale, float soft_cap) {
+    (void)b, (void)x, (void)nm, (void)w, (void)scale, (void)soft_cap;
 }
 
 static void step_wait(backend *b) {
@@ -76,8 +80,11 @@ static void kv_copy(backend *b, const kv_copy_pair *pairs, int32_t n) {
     (void)b, (void)pairs, (void)n;
 }
 
-static const arch null_arch = {.forward = forward, .hidden = hidden};
+static decoder null_decoder;
 static const backend_ops null_ops = {.name = "null",
+                                     .step_begin = step_begin,
+                                     .embed = embed,
+                                     .head = head,
                                      .step_wait = step_wait,
                                      .logits = logits,
                                      .argmax = argmax,
@@ -99,7 +106,7 @@ quire_err null_model_open(int32_t max_steps, null_model **out) {
     b->head.ops = &null_ops;
     b->owner = n;
     b->logits[ARGMAX] = 1.0f;
-    *m = (model){.b = &b->head, .arch = &null_arch};
+    *m = (model){.b = &b->head, .decoder = &null_decoder};
     m->desc = desc_plain(1, 1, 1, WIDTH, 0);
     m->desc.d_model = WIDTH;
     m->desc.n_vocab = N_VOCAB;
