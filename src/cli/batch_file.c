@@ -308,8 +308,8 @@ static quire_err batch_file_stopped(const batch *b, quire_error *err) {
     strbuf line = {0};
     bool fits =
         batch_about_resume(b->o, &line) == QUIRE_OK && line.n + b->part.path.n + 80 < sizeof err->message;
-    err_set(err, QUIRE_CANCELLED, -1, "stopped: %zu of %zu answers are in %s; go on with: %s", b->n_answered,
-            b->in.n_lines, b->part.path.p, fits ? line.p : "the same command and --resume");
+    err_set(err, QUIRE_CANCELLED, -1, "stopped: %zu of %zu answers are in %s; continue with: %s",
+            b->n_answered, b->in.n_lines, b->part.path.p, fits ? line.p : "the same command and --resume");
     strbuf_deinit(&line);
     return QUIRE_CANCELLED;
 }
@@ -355,7 +355,7 @@ static quire_err close_batch(batch *b, quire_err e, quire_error *err) {
 quire_err batch_file_check(const cli_options *o, quire_error *err) {
     if (!o->prompts) {
         return o->resume ? err_set(err, QUIRE_INVALID, -1,
-                                   "--resume: goes on with --prompts and --out, which are missing")
+                                   "--resume: continues --prompts with --out, which are missing")
                          : QUIRE_OK;
     }
     if (!o->out) {

@@ -45,15 +45,14 @@ static quire_err cli_batch_part_check(const batch_part *p, bool resume, quire_er
     struct stat part, target;
     bool has_part = stat(p->path.p, &part) == 0 && part.st_size > 0;
     if (has_part && !resume) {
-        return err_set(
-            err, QUIRE_INVALID, -1,
-            "%s holds the answers of a run that did not end: --resume goes on with them; or delete it",
-            p->path.p);
+        return err_set(err, QUIRE_INVALID, -1,
+                       "%s holds the answers of a run that did not end: continue with --resume, or delete it",
+                       p->path.p);
     }
     if (!has_part && resume && stat(p->target.p, &target) == 0) {
         return err_set(err, QUIRE_INVALID, -1,
-                       "--resume: there is %s, but no %s to go on with: that run has ended; without --resume "
-                       "it is done anew",
+                       "--resume: there is %s, but no %s to continue: that run has ended; without --resume "
+                       "it starts anew",
                        p->target.p, p->path.p);
     }
     return QUIRE_OK;
@@ -114,10 +113,10 @@ static quire_err batch_part_compare(const batch_part *p, const json_value *then,
                            "--resume: %s answers other prompts (%s, as it was then); delete it to begin anew",
                            p->path.p, json_get_str(then, "prompts").p);
         }
-        return err_set(err, QUIRE_INVALID, -1,
-                       "--resume: %s was begun with another %s (%s says which); give the same, or delete %s "
-                       "to begin anew",
-                       p->path.p, m.name, p->info.p, p->path.p);
+        return err_set(
+            err, QUIRE_INVALID, -1,
+            "--resume: %s was begun with another %s (see %s); give the same, or delete %s to begin anew",
+            p->path.p, m.name, p->info.p, p->path.p);
     }
     return QUIRE_OK;
 }
@@ -243,10 +242,9 @@ quire_err batch_part_add(batch_part *p, size_t index, str line, quire_error *err
     bool good =
         fwrite(line.p, 1, line.n, p->file) == line.n && fputc('\n', p->file) != EOF && fflush(p->file) == 0;
     if (!good) {
-        return err_set(
-            err, QUIRE_IO, -1,
-            "--out %s: could not be written: %s; it keeps %zu answers, and --resume goes on with them",
-            p->path.p, strerror(errno), p->n);
+        return err_set(err, QUIRE_IO, -1,
+                       "--out %s: could not be written: %s; it keeps %zu answers; continue with --resume",
+                       p->path.p, strerror(errno), p->n);
     }
     p->in_order = p->in_order && index == p->n;
     p->n++;

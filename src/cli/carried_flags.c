@@ -69,8 +69,8 @@ const flag flags_carried[] = {
     TAKEN("--disable-hybrid-kv-cache-manager", "layers of every kind have their own pages"),
     TAKEN_ANY("--ignore-patterns", "only files that are read are ever fetched"),
     TAKEN_IF("--tokenizer-revision --code-revision", main_branch, "all files are of --revision"),
-    TAKEN_IF("--load-format", load_formats, "the file itself says its format"),
-    TAKEN_IF("--config-format", config_formats, "the file itself says its format"),
+    TAKEN_IF("--load-format", load_formats, "the format is detected from the file"),
+    TAKEN_IF("--config-format", config_formats, "the format is detected from the file"),
     TAKEN_IF("--tokenizer-mode", tokenizer_modes, "there is one tokenizer"),
     TAKEN_IF("--runner", runners, "models generate text"),
     TAKEN_IF("--convert", conversions, "models generate text"),
@@ -92,8 +92,8 @@ const flag flags_carried[] = {
     TAKEN("--enable-auto-tool-choice", "tool_choice auto is always taken"),
     TAKEN_IF("--response-role", ONLY("assistant"), "the role of answers"),
     TAKEN_IF("--reasoning-format", reasoning_formats,
-             "thoughts are not in the answer's content, unless --reasoning-parser none"),
-    TAKEN_IF("--reasoning-budget", ONLY("-1"), "the request's thinking_token_budget has it"),
+             "reasoning is not part of the answer's content, unless --reasoning-parser none"),
+    TAKEN_IF("--reasoning-budget", ONLY("-1"), "use the request's thinking_token_budget"),
     TAKEN("--enable-prompt-tokens-details", "usage always has prompt_tokens_details"),
     TAKEN_IF("--allowed-methods --allowed-headers", ONLY("[\"*\"]"),
              "pages of --allow-origin may use all that the API has"),
@@ -107,10 +107,10 @@ const flag flags_carried[] = {
           "--lora-init-without-apply",
           "LoRA adapters"),
     LATER("--tool-parser-plugin --exclude-tools-when-tool-choice-none",
-          "tool parsers of one's own, and templates without tools"),
+          "custom tool parsers, and templates without tools"),
     LATER("--structured-outputs-config", "settings of structured output"),
     LATER("--ssl-keyfile --ssl-certfile --ssl-ca-certs --ssl-cert-reqs --ssl-key-file --ssl-cert-file",
-          "TLS; a reverse proxy in front of it speaks it"),
+          "TLS; use a reverse proxy"),
     LATER("--embedding --embeddings --pooling --pooler-config --reranking --rerank",
           "embeddings and ranking"),
     LATER("--skip-tokenizer-init", "a tokenizer is always opened where there is one"),
@@ -119,15 +119,14 @@ const flag flags_carried[] = {
     LATER("--otlp-traces-endpoint --collect-detailed-traces", "traces"),
     LATER("--kv-transfer-config --kv-events-config", "pages between servers"),
     LATER("--config", "a file of flags"),
-    LATER("--enable-force-include-usage", "the request's stream_options.include_usage has it"),
-    LATER("--return-tokens-as-token-ids", "the request's return_token_ids is the nearest"),
+    LATER("--enable-force-include-usage", "use the request's stream_options.include_usage"),
+    LATER("--return-tokens-as-token-ids", "use the request's return_token_ids"),
     LATER("--logprobs-mode", "log-probabilities of another stage of sampling"),
-    LATER("--check-tensors", "a look at every weight"),
+    LATER("--check-tensors", "a check of every weight"),
     LATER("--control-vector", "control vectors"),
-    LATER("--chat-template-kwargs", "the request's chat_template_kwargs has them"),
-    LATER("--api-prefix --root-path", "paths behind a prefix; a reverse proxy can remove it"),
-    LATER("--log-file --log-config-file --log-prefix",
-          "a file of log lines; standard error can be directed to one"),
+    LATER("--chat-template-kwargs", "use the request's chat_template_kwargs"),
+    LATER("--api-prefix --root-path", "paths under a prefix; a reverse proxy can remove it"),
+    LATER("--log-file --log-config-file --log-prefix", "a log file; redirect standard error"),
     /* other ways to the same */
     REFUSED("--model-url -mu",
             "models come from the hub by name, ORG/NAME[:QUANT]; fetch others and give their path"),
@@ -152,24 +151,23 @@ const flag flags_carried[] = {
     REFUSED("--device", "there is the CPU only"),
     REFUSED("--long-prefill-token-threshold --max-num-partial-prefills --max-long-partial-prefills",
             "--chunk N and --step-target-ms MS do it"),
-    REFUSED(
-        "--typical --dry-multiplier --dry-base --dry-allowed-length --dry-penalty-last-n "
-        "--dry-sequence-breaker "
-        "--xtc-probability --xtc-threshold --mirostat --mirostat-lr --mirostat-ent --dynatemp-range "
-        "--dynatemp-exp --logit-bias -l "
-        "--ignore-eos --special -sp --prefill-assistant --grammar --grammar-file --json-schema -j "
-        "--json-schema-file -jf",
-        "a request has it as a field; --override-generation-config has the defaults that a server can set"),
-    REFUSED("--repeat-last-n", "penalties look at all tokens; a request's dry_penalty_last_n is the nearest"),
+    REFUSED("--typical --dry-multiplier --dry-base --dry-allowed-length --dry-penalty-last-n "
+            "--dry-sequence-breaker "
+            "--xtc-probability --xtc-threshold --mirostat --mirostat-lr --mirostat-ent --dynatemp-range "
+            "--dynatemp-exp --logit-bias -l "
+            "--ignore-eos --special -sp --prefill-assistant --grammar --grammar-file --json-schema -j "
+            "--json-schema-file -jf",
+            "requests set it as a field; --override-generation-config sets the defaults of a server"),
+    REFUSED("--repeat-last-n", "penalties count all tokens; requests have dry_penalty_last_n"),
     REFUSED("--samplers --sampler-seq", "samplers have one order (docs/http.md)"),
-    REFUSED("--escape -e", "texts are taken as they are; the API's are JSON strings, which have escapes"),
+    REFUSED("--escape -e", "texts are used unchanged; the API's are JSON strings, which have escapes"),
     REFUSED("--context-shift --swa-full --disable-sliding-window",
-            "attention is as the model has it; --max-model-len bounds a sequence"),
+            "attention is the model's own; --max-model-len bounds a sequence"),
     REFUSED("--models-dir --models-max --tags --sleep-idle-seconds", "one process serves one model"),
     REFUSED("--node-rank --master-addr --master-port --data-parallel-address --data-parallel-rank --headless",
             "one process on one machine"),
     REFUSED("--load-mode -lm --model-loader-extra-config",
-            "the format decides how a model is loaded; quire pack makes the fastest"),
+            "the file's format decides how a model is loaded; quire pack makes the fastest"),
     REFUSED("--middleware --h11-max-incomplete-event-size --enable-server-load-tracking "
             "--show-hidden-metrics-for-version",
             "the server is in C and has its own limits and metrics (docs/http.md)"),

@@ -135,7 +135,7 @@ static const chat_command commands[] = {
     {"/system", "[TEXT]", "replace the system message; alone: show it; \"\": remove it", TALKS, set_system},
     {"/save", "FILE", "write the conversation to a new file, as JSON", TALKS | NEEDS_ARGUMENT, save},
     {"/save!", "FILE", "the same, replacing a file", TALKS | NEEDS_ARGUMENT, chat_commands_replace},
-    {"/load", "FILE", "go on with a conversation that was saved", TALKS | NEEDS_ARGUMENT, chat_commands_load},
+    {"/load", "FILE", "continue a conversation that was saved", TALKS | NEEDS_ARGUMENT, chat_commands_load},
     {"/exit /quit /bye", NULL, "end; so does Ctrl-D", 0, chat_commands_end},
 };
 enum { N_COMMANDS = sizeof commands / sizeof *commands };

@@ -55,7 +55,7 @@ static void say_what_was_taken(const program *p, const cli_options *o) {
         log_line(LOG_INFO, "from the environment: %s", o->from_environment.p);
     }
     if (o->without_effect.n && !o->quiet) {
-        log_line(LOG_INFO, "%s: taken without effect (docs/flags.md says why)", o->without_effect.p);
+        log_line(LOG_INFO, "%s: accepted without effect (docs/flags.md has the reason)", o->without_effect.p);
     }
 }
 

@@ -7,9 +7,9 @@
 const flag flags_hub[] = {
     {"--download-dir", "DIR", "the cache of models by name (HF_HUB_CACHE, else ~/.cache/huggingface/hub)",
      FLAG_TEXT, AT(download_dir), .rare = true},
-    {"--offline", NULL, "fetch nothing (as HF_HUB_OFFLINE=1): models by name are those of the cache",
+    {"--offline", NULL, "fetch nothing (as HF_HUB_OFFLINE=1): use only models that are in the cache",
      FLAG_SWITCH, AT(offline), .rare = true},
-    {"--hf-token -hft", "TOKEN", "shown to the hub (HF_TOKEN, else the file that `hf auth login` writes)",
+    {"--hf-token -hft", "TOKEN", "token for the hub (HF_TOKEN, else the file that `hf auth login` writes)",
      FLAG_TEXT, AT(hf_token), .rare = true, .secret = true},
     {0},
 };
@@ -23,12 +23,12 @@ const flag flags_hub_model[] = {
     {0},
 };
 const flag flags_prompt[] = {
-    {"--prompt -p", "TEXT", "the text to go on from", FLAG_TEXT, AT(prompt)},
-    {"--file -f", "FILE", "read it from FILE instead (- is standard input)", FLAG_TEXT, AT(prompt_file)},
+    {"--prompt -p", "TEXT", "the prompt", FLAG_TEXT, AT(prompt)},
+    {"--file -f", "FILE", "read the prompt from FILE (- is standard input)", FLAG_TEXT, AT(prompt_file)},
     {0},
 };
 const flag flags_out[] = {
-    {"--out -o", "FILE", "where answers go, as JSON Lines (logits: a .npy file)", FLAG_TEXT, AT(out)},
+    {"--out -o", "FILE", "file for the answers, as JSON Lines (logits: a .npy file)", FLAG_TEXT, AT(out)},
     {0},
 };
 const flag flags_chat_template[] = {
@@ -37,11 +37,11 @@ const flag flags_chat_template[] = {
     {0},
 };
 const flag flags_json[] = {
-    {"--json", NULL, "for programs: JSON", FLAG_SWITCH, AT(json)},
+    {"--json", NULL, "print JSON, for programs", FLAG_SWITCH, AT(json)},
     {0},
 };
 const flag flags_quiet[] = {
-    {"--quiet -q", NULL, "say less on standard error", FLAG_SWITCH, AT(quiet)},
+    {"--quiet -q", NULL, "print less on standard error", FLAG_SWITCH, AT(quiet)},
     {0},
 };
 const flag flags_help[] = {
@@ -49,6 +49,7 @@ const flag flags_help[] = {
     {0},
 };
 const flag flags_help_all[] = {
-    {"--help-all", NULL, "the flags that are seldom needed too", FLAG_SWITCH, AT(help_all), .rare = true},
+    {"--help-all", NULL, "all flags, also those that are seldom needed", FLAG_SWITCH, AT(help_all),
+     .rare = true},
     {0},
 };

@@ -20,7 +20,7 @@
 const command *const lab_rows[] = {
     ROW("bench", "prefill and decode speed against what memory and arithmetic allow"),
     ROW("sim", "what a prefix cache of some size and policy finds in a trace of requests"),
-    ROW("bench speed", "a 1.1B model by type of weights, attention, memory: beside limits and goals"),
+    ROW("bench speed", "a 1.1B model by type of weights, attention, memory: with limits and goals"),
     ROW("bench roofline", "what this machine can read and compute at best"),
     ROW("bench profile", "where the time of a step goes, stage by stage"),
     ROW("bench kv", "time of the page pool's and the index's operations"),

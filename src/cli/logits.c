@@ -125,7 +125,7 @@ static quire_err logits_run(const cli_options *o, quire_error *err) {
 static const flag own_flags[] = {
     {"--ids", "1,2,3", "the prompt", FLAG_TEXT, AT(ids)},
     {"--ids-file", "FILE", "the prompt as JSON: [1,2,3] or {\"prompt\": [1,2,3]}", FLAG_TEXT, AT(ids_file)},
-    {"--batch-with", "FILE", "JSON list of id lists that run in the same batch", FLAG_TEXT, AT(batch_with)},
+    {"--batch-with", "FILE", "a JSON list of id lists that run in the same batch", FLAG_TEXT, AT(batch_with)},
     {0},
 };
 

@@ -23,8 +23,8 @@ static void main_print_help(bool all) {
         dispatch_list(lab_rows);
     }
     printf("\nMODEL is a .gguf file, a Hugging Face directory, a packed model (quire pack), `builtin`, a "
-           "tiny model in here, or\n"
-           "ORG/NAME[:QUANT] of the Hugging Face hub, which is fetched where it is not there yet.\n"
+           "tiny model in it, or\n"
+           "ORG/NAME[:QUANT] of the Hugging Face hub, which is fetched if it is not there yet.\n"
            "`quire help COMMAND` lists a command's flags, `quire help all` all commands; `quire --version` "
            "prints the version.\n"
            "A flag can be a variable too: QUIRE_MAX_NUM_SEQS=8 is --max-num-seqs 8 (man quire).\n\n"

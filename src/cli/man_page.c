@@ -152,14 +152,13 @@ static void add_environment(page *p) {
     man_page_add_line(p,
                       "The variables of keys are erased from the process's environment once they are read.");
     man_page_add(p, ".PP\n.B NOTIFY_SOCKET\n");
-    man_page_add_line(p, "is where systemd is told that a server is ready.");
+    man_page_add_line(p, "is the socket at which systemd is notified that a server is ready.");
 }
 
 static void add_exit_status(page *p) {
     man_page_add(p, ".SH EXIT STATUS\n");
-    man_page_add_line(
-        p, "0: done. 1: failed. 2: the command line, or a variable, was not understood. Standard error "
-           "says why.");
+    man_page_add_line(p, "0: done. 1: failed. 2: the command line, or a variable, was not understood. The "
+                         "reason is on standard error.");
 }
 
 /* The pages of quire's commands, but for that of the name, and of the other program. */
@@ -202,7 +201,7 @@ quire_err man_page_program(const program *of, bool all, strbuf *to) {
     man_page_add_line(
         &p, "MODEL is a .gguf file, a Hugging Face directory, a packed model (quire pack), builtin, a "
             "tiny model inside the program, or "
-            "ORG/NAME[:QUANT] of the Hugging Face hub, which is fetched where it is not there yet.");
+            "ORG/NAME[:QUANT] of the Hugging Face hub, which is fetched if it is not there yet.");
     man_page_add_line(&p,
                       "`quire help COMMAND` lists a command's flags, `quire help all` all commands; `quire "
                       "--version` prints the version.");

@@ -156,14 +156,14 @@ static quire_err run_run(const cli_options *o, quire_error *err) {
 
 static const flag task_flags[] = {
     {"--system -sys", "TEXT", "the system message of a chat", FLAG_TEXT, AT(system)},
-    {"--complete -no-cnv", NULL, "complete text even where the model has a chat template", FLAG_SWITCH,
-     AT(complete)},
-    {"--no-history", NULL, "a chat neither reads nor writes the history of lines", FLAG_SWITCH,
-     AT(no_history), .rare = true},
+    {"--complete -no-cnv", NULL, "complete the prompt as text even if the model has a chat template",
+     FLAG_SWITCH, AT(complete)},
+    {"--no-history", NULL, "do not read or write the history of chat lines", FLAG_SWITCH, AT(no_history),
+     .rare = true},
     {"--echo", NULL, "print the prompt before its continuation", FLAG_SWITCH, AT(echo), .rare = true},
     {"--prompts", "FILE", "run every line of a JSON Lines file, at once; needs --out", FLAG_TEXT,
      AT(prompts)},
-    {"--resume", NULL, "go on with --prompts that were stopped; what is answered stays", FLAG_SWITCH,
+    {"--resume", NULL, "continue --prompts that were stopped; keep the answers that exist", FLAG_SWITCH,
      AT(resume)},
     {0},
 };
@@ -201,7 +201,7 @@ static void run_defaults(cli_options *o) {
 
 const command command_run = {
     .name = "run",
-    .summary = "go on from a prompt, chat, answer a file of prompts, or embed",
+    .summary = "continue a prompt, chat, answer a file of prompts, or embed",
     .usage = "quire run [MODEL] [-p TEXT | -f FILE | --prompts FILE --out FILE] [--embed]",
     .examples = "  quire run -p \"The prince looked at her and\" -n 80 --seed 7\n"
                 "  quire run model.gguf                                   chat on this terminal\n"

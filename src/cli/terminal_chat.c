@@ -193,11 +193,10 @@ quire_err chat_loop(const cli_options *o, session *s, quire_error *err) {
     }
     if (!t.state.completes && strcmp(info->chat_form, "plain") == 0) {
         log_line(LOG_INFO, "the model has no chat template: turns are written \"user:\" and \"assistant:\"; "
-                           "--chat-template gives one, and with "
-                           "--complete it goes on from each text");
+                           "--chat-template gives one, and with --complete it continues each text");
     }
     fprintf(out, "%s\n",
-            t.state.completes ? "Each line is completed by itself: the model goes on from what you type. "
+            t.state.completes ? "Each line is completed on its own: the model continues what you type. "
                                 "/help lists commands, Ctrl-D ends."
                               : "Chat: /help lists commands, Ctrl-C stops an answer, Ctrl-D ends.");
     TRY(tty_open(out, o->environment.plain_terminal, err));

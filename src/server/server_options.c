@@ -14,14 +14,14 @@ const flag flags_listen[] = {
 };
 const flag flags_keys[] = {
     {"--api-key-file", "FILE", "keys, one tenant:key a line", FLAG_TEXT, AT(api_key_file)},
-    {"--operator-key", "KEY", "the key that shows what KV pages hold (/pool) and may drop them", FLAG_TEXT,
-     AT(operator_key), .secret = true},
+    {"--operator-key", "KEY", "key of the operator, for /pool in full and /debug, and to drop the cache",
+     FLAG_TEXT, AT(operator_key), .secret = true},
     {0},
 };
 const flag flags_origins[] = {
     {"--allow-origin", "ORIGIN", "web pages that may use the API: * or one origin; without: none", FLAG_TEXT,
      AT(allow_origin)},
-    {"--allowed-hosts", "NAMES", "without keys: names with dots by which clients may call the server",
+    {"--allowed-hosts", "NAMES", "names with dots by which clients may reach a server without keys",
      FLAG_TEXT, AT(allowed_hosts), .rare = true},
     {0},
 };

@@ -74,7 +74,7 @@ def test_what_is_taken_without_effect_is_named_in_one_line(quire):
     assert done.returncode == 0 and done.stdout == plain.stdout != ""
     lines = [line for line in done.stderr.split("\n") if "without effect" in line]
     assert len(lines) == 1
-    assert "--enforce-eager, -ngl 99, -fa, -ub 512, --jinja, --metrics, -tp 1, -fa on, --trust-remote-code: taken" in lines[0]
+    assert "--enforce-eager, -ngl 99, -fa, -ub 512, --jinja, --metrics, -tp 1, -fa on, --trust-remote-code: accepted" in lines[0]
     assert "without effect" not in plain.stderr + run("run", "-p", "The", "-n", "1", "-q", *flags).stderr
 
 
@@ -171,7 +171,7 @@ def test_the_part_of_a_gpus_memory_has_no_effect_and_the_log_says_so(quire, serv
     s = Server("builtin", "--gpu-memory-utilization", "0.9", "--jump-forward", "off")
     try:
         said = "".join(s.said)
-        assert "--gpu-memory-utilization 0.9: taken without effect" in said and "KV pool: 50% (--memory-utilization, 0.5 by default)" in said
+        assert "--gpu-memory-utilization 0.9: accepted without effect" in said and "KV pool: 50% (--memory-utilization, 0.5 by default)" in said
         rule = {"response_format": {"type": "json_schema", "json_schema": {"name": "x", "schema": {"type": "object", "properties": {"a long name": {"enum": ["one value"]}}, "required": ["a long name"]}}}}
         answers = []
         for one in (s, server):

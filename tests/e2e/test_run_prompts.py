@@ -121,7 +121,7 @@ def test_a_signal_finishes_what_runs_and_the_printed_command_goes_on(whole, fold
     assert (folder / "out.jsonl.part").read_bytes().endswith(b"\n") and f"{len(kept)} of {N} answers are in out.jsonl.part" in said
     assert set(kept) < set(whole.split(b"\n")) and len(set(kept)) == len(kept)
     assert "cancelled" not in (folder / "out.jsonl.part").read_text()
-    printed = shlex.split(said.strip().split("go on with: ")[1])
+    printed = shlex.split(said.strip().split("continue with: ")[1])
     assert printed[:2] == ["quire", "run"] and printed[-1] == "--resume"
     done = subprocess.run([BINARY, *printed[1:]], cwd=folder, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=SECONDS)
     assert done.returncode == 0, done.stderr

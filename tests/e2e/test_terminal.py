@@ -156,7 +156,7 @@ def said(*texts):
 
 def test_without_a_chat_each_line_is_completed(start):
     terminal = start("run", "builtin", "--complete", "-n", "12", "--temp", "0")
-    assert "goes on from what you type" in terminal.read_until("> ")
+    assert "continues what you type" in terminal.read_until("> ")
     wanted = subprocess.run([QUIRE, "run", "-p", "The prince", "-n", "12", "--temp", "0"], capture_output=True, text=True, stdin=subprocess.DEVNULL).stdout
     assert wanted in terminal.ask("The prince")
     assert "no conversation" in terminal.ask("/clear")
