@@ -29,8 +29,8 @@ static quire_err submit_check_length(const engine *e, const engine_request *r, q
                              (int)r->n_tokens, (int)most);
     }
     if (r->n_tokens > most) {
-        return err_set_param(err, QUIRE_TOO_LARGE, "input", "the input has %d tokens; at most %d are taken",
-                             (int)r->n_tokens, (int)most);
+        return err_set_param(err, QUIRE_TOO_LARGE, "input",
+                             "the input has %d tokens; at most %d are accepted", (int)r->n_tokens, (int)most);
     }
     if (e->desc->two_sided && r->n_tokens > most_rows) {
         return err_set_param(err, QUIRE_TOO_LARGE, "input",

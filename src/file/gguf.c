@@ -145,10 +145,10 @@ static quire_err gguf_read_value(cursor *c, str key, gguf_value *v) {
 
 static quire_err read_keys(cursor *c, gguf *g, uint64_t n) {
     if (n > (c->n - c->at) / MIN_KEY_BYTES || n > INT32_MAX) {
-        return err_set(
-            c->err, QUIRE_BAD_FILE, 16,
-            "%s: the header says %s keys, more than the file has room for: it is damaged; download it again",
-            c->file, show_count(n).text);
+        return err_set(c->err, QUIRE_BAD_FILE, 16,
+                       "%s: the header claims %s keys, more than the file has room for: it is damaged; "
+                       "download it again",
+                       c->file, show_count(n).text);
     }
     g->keys = mem_new((size_t)n, sizeof *g->keys);
     g->by_name = mem_new((size_t)n, sizeof *g->by_name);
@@ -320,7 +320,7 @@ quire_err gguf_parse(gguf *g, const void *bytes, size_t n, const char *file, int
     }
     if (n_tensors > (c.n - c.at) / MIN_TENSOR_BYTES || n_tensors > (uint64_t)(INT32_MAX - dir->n)) {
         return err_set(err, QUIRE_BAD_FILE, 8,
-                       "%s: the header says %s tensors, more than the file has room for: it is damaged; "
+                       "%s: the header claims %s tensors, more than the file has room for: it is damaged; "
                        "download it again",
                        file, show_count(n_tensors).text);
     }

@@ -201,7 +201,7 @@ static quire_err read_npy(const reader *r, const member *m, attn_array *a) {
         }
     }
     if (!size_mul(n, t->bytes, &n_bytes) || n_bytes != m->n - start) {
-        return bad_member(r, m, "has another number of bytes than its shape says");
+        return bad_member(r, m, "has another number of bytes than its shape needs");
     }
     a->is_float = t->is_float;
     void *data = NULL;
@@ -229,7 +229,7 @@ static quire_err find_member(const reader *r, const uint8_t *entry, member *m) {
     }
     const uint8_t *local = bytes_at(r, at, LOCAL_BYTES);
     if (local == NULL || u32_at(local) != LOCAL_SIGNATURE) {
-        return bad_member(r, m, "is not where the directory says");
+        return bad_member(r, m, "is not where the directory has it");
     }
     uint64_t data = (uint64_t)at + LOCAL_BYTES + u16_at(local + 26) + u16_at(local + 28);
     m->p = bytes_at(r, data, n);

@@ -59,7 +59,7 @@ static quire_err open_gguf_add_part(model_file *f, const char *path, int64_t no,
     TRY(e);
     if (its_no != no || its_count != count) {
         return err_set(err, QUIRE_BAD_FILE, -1,
-                       "%s: says that it is part %d of %d; its name is wrong, or it belongs to another model",
+                       "%s: claims to be part %d of %d; its name is wrong, or it belongs to another model",
                        path, (int)its_no + 1, (int)its_count);
     }
     return QUIRE_OK;
@@ -89,7 +89,7 @@ static quire_err open_gguf_add_parts(model_file *f, quire_error *err) {
     if (count > 1 && model_file_i64(f, "split.tensors.count", &n_tensors) == QUIRE_OK &&
         n_tensors != f->tensors.n) {
         return err_set(err, QUIRE_BAD_FILE, -1,
-                       "%s: its parts have %d tensors together, split.tensors.count says %lld: the parts are "
+                       "%s: its parts have %d tensors together, split.tensors.count is %lld: the parts are "
                        "of different models",
                        f->path, (int)f->tensors.n, (long long)n_tensors);
     }

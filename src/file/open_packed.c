@@ -59,7 +59,7 @@ static quire_err read_place(cursor *c, const model_file *f, file_map map, const 
     TRY(cursor_u64(c, "an offset", &at));
     TRY(cursor_u64(c, "a size", &bytes));
     if (at % PACKED_ALIGN != 0 || at > map.n || bytes > map.n - at) {
-        return open_packed_bad(f, "a part of it lies outside", c->err);
+        return open_packed_bad(f, "a part of it is outside", c->err);
     }
     *data = (const char *)map.p + at;
     *n = (size_t)bytes;

@@ -135,7 +135,7 @@ quire_err override_kv_next(str *rest, str *key, json_value **value, quire_error 
         override_kv_take_value(*key, (str){equals + 1, (size_t)(colon - equals - 1)}, rest, value, err);
     if (e == QUIRE_OK && rest->n > 0) {
         e = rest->p[0] != ',' ? override_kv_bad(*key, "a comma must follow its value, or nothing", err)
-            : rest->n == 1    ? override_kv_bad(*key, "nothing follows the comma behind its value", err)
+            : rest->n == 1    ? override_kv_bad(*key, "nothing follows the comma after its value", err)
                               : QUIRE_OK;
         *rest = (str){rest->p + 1, rest->n - 1};
     }

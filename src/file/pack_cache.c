@@ -74,7 +74,7 @@ static quire_err check_directory(const char *dir, quire_error *err) {
         return err_set(err, QUIRE_IO, -1, "%s: not a directory", dir);
     }
     if (st.st_uid != geteuid() || (st.st_mode & (S_IWGRP | S_IWOTH)) != 0) {
-        return err_set(err, QUIRE_UNSUPPORTED, -1, "%s: %s, so what lies there cannot be trusted", dir,
+        return err_set(err, QUIRE_UNSUPPORTED, -1, "%s: %s, so its content cannot be trusted", dir,
                        st.st_uid != geteuid() ? "belongs to another user" : "others may write there");
     }
     return access(dir, W_OK | X_OK) == 0 ? QUIRE_OK

@@ -136,9 +136,9 @@ static uint32_t lark_take_char(parser *p) {
     if (lark_peek(p) == '\\') {
         p->at++;
         uint32_t c = regex_escape(p->t, p->text, &p->at, set, &n_set);
-        return n_set == 0 ? c
-                          : lark_fail(p, QUIRE_INVALID,
-                                      "an escape that stands for several characters; write a regex: /\\d/");
+        return n_set == 0
+                   ? c
+                   : lark_fail(p, QUIRE_INVALID, "an escape for several characters; write a regex: /\\d/");
     }
     int32_t c = utf8_decode(p->text.p + p->at, p->text.n - p->at, &len);
     p->at += len;

@@ -259,7 +259,7 @@ static uint32_t regex_syntax_parse_atom(parser *p) {
         return ast_leaf(p->t, AST_END, 0);
     }
     if (strchr("*+?", p->text.p[p->at]) != NULL && p->text.p[p->at] != 0) {
-        return regex_syntax_fail(p, QUIRE_INVALID, "nothing stands before the repeat");
+        return regex_syntax_fail(p, QUIRE_INVALID, "nothing precedes the repeat");
     }
     uint32_t c, n = 0;
     if (regex_syntax_take(p, "\\")) {

@@ -106,7 +106,7 @@ static void schema_add_child(schema *s, expr *x, uint32_t child) {
     }
 }
 
-/* One expression of both: what they are of the same kind of is taken apart. */
+/* One expression of both: expressions of the same kind are taken apart. */
 static uint32_t join_exprs(schema *s, expr_kind kind, uint32_t x, uint32_t y) {
     expr both = {.kind = kind};
     for (int side = 0; side < 2; side++) {
@@ -219,7 +219,7 @@ const shape *expr_shape(schema *s, uint32_t x) {
     }
     if (s->exprs.p[x].open) {
         (void)build_fail(s->b, QUIRE_INVALID, -1,
-                         "the schema at \"%s\": $ref leads back to itself, so it says nothing",
+                         "the schema at \"%s\": $ref leads back to itself, so it constrains nothing",
                          path != NULL ? path : "");
         return &empty;
     }

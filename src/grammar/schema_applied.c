@@ -75,7 +75,7 @@ void schema_read_const(schema *s, const json_value *v, shape *out) {
             *p = (number_part){.exact = true};
             if (!schema_decimal(s, v, &p->lo)) {
                 (void)build_fail(s->b, QUIRE_UNSUPPORTED, -1,
-                                 "enum and const: a number has over %d digits before or behind the point",
+                                 "enum and const: a number has over %d digits before or after the point",
                                  DECIMAL_DIGITS);
             }
         }
@@ -161,7 +161,7 @@ void keyword_any_of(schema_reader *r, const char *keyword, const json_value *v) 
     and_shape(r, &all);
 }
 
-#define ONE_OF_DEPTH 4 /* of required members that are looked at to tell alternatives apart */
+#define ONE_OF_DEPTH 4 /* of required members that are compared to distinguish alternatives */
 
 /* x without what y allows, unless they are apart already; NULL or why it can't be
  * said. */

@@ -1,4 +1,4 @@
-/* Keywords that say something about one value by themselves. */
+/* Keywords that constrain a value directly. */
 #include <float.h>
 #include <stdio.h>
 
@@ -7,7 +7,7 @@
 
 /* ---- the draft ---- */
 
-/* A dialect of one's own may give keywords another meaning or none. */
+/* A custom dialect may give keywords another meaning or none. */
 void keyword_dialect(schema_reader *r, const char *keyword, const json_value *v) {
     str uri = json_str(v);
     bool known = !str_contains(uri, str_of("://")) || str_contains(uri, str_of("//json-schema.org/")) ||
@@ -19,7 +19,7 @@ void keyword_dialect(schema_reader *r, const char *keyword, const json_value *v)
     }
 }
 
-/* ---- one value by itself ---- */
+/* ---- a single value ---- */
 
 void keyword_type(schema_reader *r, const char *keyword, const json_value *v) {
     bool list = json_is(v, JSON_KIND_ARRAY), number = false, integer = false;
@@ -54,7 +54,7 @@ void keyword_type(schema_reader *r, const char *keyword, const json_value *v) {
     r->number.integer = integer && !number;
 }
 
-#define TOO_LONG "the number has over 350 digits before or behind the point"
+#define TOO_LONG "the number has over 350 digits before or after the point"
 
 void keyword_bound(schema_reader *r, const char *keyword, const json_value *v) {
     bool low = strstr(keyword, "inimum") != NULL, exclusive = keyword[0] == 'e';

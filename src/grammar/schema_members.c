@@ -223,7 +223,7 @@ static bool comes_once(const open_names *open, const member_writer *w) {
     return open->o->rules.n == 0 && (!w->has_words || (open->n == 0 && open->o->name_exprs.n == 0));
 }
 
-/* The ways of open members; with `named` their names are looked at. */
+/* The edges of open members; with `named` their names are recorded. */
 static uint32_t write_open(schema *s, const open_names *open, const member_writer *w, bool named) {
     uint32_t first = s->b->a.parts.n;
     for (uint32_t i = 0; i < open->sets.n; i++) {
@@ -252,10 +252,10 @@ static uint32_t write_all_open(schema *s, const open_names *open, const member_w
     }
     if (looked_at && !w->looks_at_names) {
         schema_refuse(s, s->writing, counted ? "minProperties" : "not",
-                      "names of members that are not listed are not told apart in this format");
+                      "names of members that are not listed cannot be distinguished in this format");
     } else if (counted && open->o->min > NFA_MAX_KEPT - NFA_MAX_RULES) {
         schema_refuse(s, s->writing, "minProperties",
-                      "over 44 names that are not listed would have to be told apart");
+                      "over 44 names that are not listed would have to be distinguished");
     }
     uint32_t first = s->b->a.parts.n, n = looked_at ? write_open(s, open, w, true) : 0;
     n += r->rules == 0 ? write_open(s, open, w, false) : 0;
@@ -344,7 +344,7 @@ static bool write_listed(schema *s, const object_part *o, const member_writer *w
     return true;
 }
 
-#define MOST_RULED 384 /* ways of members of an object with rules: a mask looks at all of them for each */
+#define MOST_RULED 384 /* ways of members of an object with rules: a mask visits all of them for each */
 
 uint32_t schema_members(schema *s, const object_part *o, const member_writer *w, uint32_t next) {
     nfa_object r = {.min = o->min, .max = o->max, .any_order = s->b->options->order == GRAMMAR_ORDER_ANY};

@@ -121,7 +121,7 @@ static void schema_read_report(schema_reader *r) {
         const keyword_rule *k = find_keyword(r->s, m.name);
         if (alone && strcmp(m.name, "$ref") != 0) {
             schema_note(r->s, r->e.path, m.name, GRAMMAR_ANNOTATION,
-                        "in this draft nothing beside $ref counts");
+                        "in this draft all keywords beside $ref are ignored");
         } else if (k == NULL) {
             schema_note(r->s, r->e.path, m.name, GRAMMAR_ANNOTATION, "says nothing about the value");
         } else if (k->phase != NOTHING && k->how != NULL &&

@@ -267,11 +267,11 @@ bool schema_ref(schema *s, const expr *from, const char *keyword, str ref, uint3
         }
     }
     if (found != UINT32_MAX) {
-        why = "nothing stands where it points to";
+        why = "it points to nothing";
         bool decoded = schema_ref_decode(s, fragment, &fragment); /* before it is cut (RFC 6901, section 6) */
         bool pointer = fragment.n == 0 || fragment.p[0] == '/';
         if (!decoded) {
-            why = "a 0 byte stands in it";
+            why = "it contains a 0 byte";
         } else if (pointer
                        ? follow_pointer(s, found, fragment, out)
                        : follow_anchor(s, found, fragment, strcmp(keyword, "$dynamicRef") == 0, &why, out)) {

@@ -137,7 +137,7 @@ static quire_err choose_file(const hub_listing *l, const char *repo, const char 
         return e;
     }
     if (!hub_gguf_read(str_of(pick), &g)) {
-        return err_set(err, QUIRE_UNSUPPORTED, -1, "%s:%s: goes with a model and is none", repo, pick);
+        return err_set(err, QUIRE_UNSUPPORTED, -1, "%s:%s: belongs to a model but is none", repo, pick);
     }
     return hub_choose_add_parts(l, repo, i, out, err);
 }

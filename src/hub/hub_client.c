@@ -151,8 +151,9 @@ static quire_err hub_client_refuse(const hub_client *c, const hub_target *t, con
                        "expired; look at %s/%s and %s/settings/tokens",
                        t->repo, at, t->repo, at);
     }
-    return err_set(err, QUIRE_UNAUTHORIZED, -1, "%s: the hub answers 403%s%s: %s; %s/%s says who may read it",
-                   t->repo, r->message[0] != 0 ? ": " : "", show_name(str_of(r->message)).text,
+    return err_set(err, QUIRE_UNAUTHORIZED, -1,
+                   "%s: the hub answers 403%s%s: %s; see %s/%s for who may read it", t->repo,
+                   r->message[0] != 0 ? ": " : "", show_name(str_of(r->message)).text,
                    c->token != NULL ? "HF_TOKEN may not read it" : "HF_TOKEN is not set", at, t->repo);
 }
 
@@ -204,7 +205,7 @@ static quire_err hub_client_on_begin(void *user, const hub_reply *r) {
     const hub_target *t = x->target;
     if (r->status == 206 && t->n_bytes >= 0 && r->range_total >= 0 && r->range_total != t->n_bytes) {
         return err_set(x->err, QUIRE_BAD_FILE, -1,
-                       "%s: %s has %s bytes and the hub's list says %s: it has changed; pull again", t->repo,
+                       "%s: %s has %s bytes and %s in the hub's list: it has changed; pull again", t->repo,
                        show_name(str_of(t->what)).text, show_count((uint64_t)r->range_total).text,
                        show_count((uint64_t)t->n_bytes).text);
     }

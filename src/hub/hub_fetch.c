@@ -170,11 +170,11 @@ static quire_err get(fetch *x, hub_client *c, const char *path, quire_error *err
         bool is_joined = x->sink.is_joined;
         TRY(restart(&x->sink, err));
         if (again || !is_joined) {
-            return err_set(
-                err, QUIRE_BAD_FILE, -1,
-                "%s: what came as %s has not the hash that the hub says (%.12s..); it was dropped: pull "
-                "again, and if that fails too, the hub's copy is damaged",
-                x->repo, show_name(str_of(x->file->path)).text, x->file->id);
+            return err_set(err, QUIRE_BAD_FILE, -1,
+                           "%s: what came as %s does not have the hash that the hub lists (%.12s..); it was "
+                           "dropped: pull "
+                           "again, and if that fails too, the hub's copy is damaged",
+                           x->repo, show_name(str_of(x->file->path)).text, x->file->id);
         }
     }
 }

@@ -143,7 +143,7 @@ static quire_err json_check_take_name(walk *w) {
     }
     json_check_skip_space(w);
     if (w->at == w->text.n || w->text.p[w->at] != ':') {
-        return json_check_fail(w, QUIRE_BAD_FILE, w->at, "no colon behind a name");
+        return json_check_fail(w, QUIRE_BAD_FILE, w->at, "no colon after a name");
     }
     w->at++;
     json_check_skip_space(w);
@@ -162,7 +162,7 @@ static quire_err check_name(walk *w, const name_seen *n, size_t i) {
     str a, b;
     for (size_t k = i; k > 0 && n[k - 1].hash == n[i].hash; k--) {
         if (i - k == MOST_OF_A_HASH) {
-            return json_check_fail(w, QUIRE_TOO_LARGE, n[i].at, "too many names that are made to look alike");
+            return json_check_fail(w, QUIRE_TOO_LARGE, n[i].at, "too many names that are made to collide");
         }
         if (json_check_name_at(w, n[k - 1].at, &w->other, &a) != QUIRE_OK ||
             json_check_name_at(w, n[i].at, &w->scratch, &b) != QUIRE_OK) {

@@ -346,7 +346,7 @@ static quire_err check_page(const kv_evict *ev, page_id page, quire_error *err) 
     bool same = !(key.score < ev->pages[page.v].score) && !(key.score > ev->pages[page.v].score);
     if (!same || key.stamp != ev->pages[page.v].stamp || key.level < LEVEL_OVER ||
         key.level > KV_PRIORITY_MAX) {
-        return err_set(err, QUIRE_INTERNAL, -1, "kv evict: page %d stands under a key that is not its own",
+        return err_set(err, QUIRE_INTERNAL, -1, "kv evict: page %d is filed under a key that is not its own",
                        page.v);
     }
     return QUIRE_OK;

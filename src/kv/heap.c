@@ -95,7 +95,7 @@ quire_err kv_heap_check(const kv_heap *h, quire_error *err) {
         const kv_heap_slot *slot = &h->slots[at];
         if (slot->id < 0 || slot->id >= h->cap || h->position[slot->id] != at + 1) {
             return err_set(err, QUIRE_INTERNAL, -1,
-                           "kv heap: slot %d holds %d, whose position says otherwise", at, slot->id);
+                           "kv heap: slot %d holds %d, whose recorded position differs", at, slot->id);
         }
         if (at > 0 && heap_is_before(slot, &h->slots[(at - 1) / 2])) {
             return err_set(err, QUIRE_INTERNAL, -1, "kv heap: slot %d is below one of a higher key", at);

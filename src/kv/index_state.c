@@ -155,7 +155,7 @@ quire_err kv_index_check_snapshots(const kv_index *ix, int32_t *n_pages, quire_e
         }
         if (namespace < 0 ? kv_tree_entry(&ix->tree, place)->n_tokens < ix->o.page_tokens : n_tail == 0) {
             return err_set(err, QUIRE_INTERNAL, -1,
-                           "kv index: snapshot %d stands at place %d, where nothing can end", i, place);
+                           "kv index: snapshot %d is at place %d, where nothing can end", i, place);
         }
         int32_t n_shared = 0, root = namespace < 0 ? TREE_NONE : ix->namespaces.slots[namespace].root,
                 after = namespace < 0 ? place : TREE_NONE;

@@ -26,7 +26,7 @@ static quire_err index_view_check_entry(const kv_index *ix, int32_t e, int32_t *
     }
     if (*n_pages == n_before && kv_index_is_useless(ix, e)) {
         return err_set(err, QUIRE_INTERNAL, -1,
-                       "kv index: entry %d has no page, no path and nothing behind it, and was not dropped",
+                       "kv index: entry %d has no page, no path and nothing after it, and was not dropped",
                        e);
     }
     return QUIRE_OK;

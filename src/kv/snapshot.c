@@ -188,7 +188,7 @@ static quire_err check_one(const kv_snapshots *s, int32_t i, int32_t place, quir
     if (x->place != place || x->n_tail < 0 || x->n_tail >= s->shape.page_tokens ||
         kv_snapshots_find(s, place, kv_snapshots_tail(s, i), x->n_tail) != i) {
         return err_set(err, QUIRE_INTERNAL, -1,
-                       "kv snapshots: %d stands at place %d with a tail of %d, not at %d or not alone", i,
+                       "kv snapshots: %d is at place %d with a tail of %d, not at %d or not alone", i,
                        x->place, x->n_tail, place);
     }
     int32_t n_held = 0;

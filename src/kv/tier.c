@@ -443,7 +443,8 @@ quire_err kv_tiers_check(const kv_tiers *t, quire_error *err) {
     }
     for (int32_t i = 0; i < t->host.made; i++) {
         if (t->host.slots[i].is_filled && t->frames[t->host.slots[i].value].n_holders < 1) {
-            return err_set(err, QUIRE_INTERNAL, -1, "tiers: the host tier keeps frame %d, which nobody holds",
+            return err_set(err, QUIRE_INTERNAL, -1,
+                           "tiers: the host tier keeps frame %d, which has no holder",
                            t->host.slots[i].value);
         }
     }

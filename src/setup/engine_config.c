@@ -105,10 +105,9 @@ quire_err options_max_model_len(const quire_options *o, const model_desc *d, int
                        (int)o->max_model_len, (int)d->max_positions);
     }
     if (o->max_model_len > d->max_positions && !desc_scales_by_length(d)) {
-        log_line(
-            LOG_WARN,
-            "--max-model-len %d: the model was made for %d tokens, and what it says behind them may be poor",
-            (int)o->max_model_len, (int)d->max_positions);
+        log_line(LOG_WARN,
+                 "--max-model-len %d: the model was made for %d tokens, and its text after them may be poor",
+                 (int)o->max_model_len, (int)d->max_positions);
     }
     *out = o->max_model_len;
     return QUIRE_OK;

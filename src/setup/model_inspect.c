@@ -240,7 +240,7 @@ static quire_err write_pooling(strbuf *b, const model_desc *d) {
     const pooling_desc *p = &d->pooling;
     if (p->kind == POOLING_NONE) {
         return desc_gives_tokens(d) ? QUIRE_OK
-                                    : strbuf_add_str(b, "pooling         none named: --pooling says it\n");
+                                    : strbuf_add_str(b, "pooling         none named: give --pooling\n");
     }
     TRY(strbuf_addf(b, "pooling         %s", poolings[p->kind]));
     for (int32_t i = 0; i < p->n_steps; i++) {

@@ -20,21 +20,21 @@ static const char *step_obstacle(const decode_step *s, bool is_bytes) {
         return "BPEDecoder, where the end of a word is a space unless it is the last";
     case DECODE_REPLACE:
         return joins && (s->match.re != NULL || !is_within_tokens(s->match.literal, s->match.n_literal))
-                   ? "Replace behind a step that joins tokens"
+                   ? "Replace after a step that joins tokens"
                    : NULL;
     case DECODE_METASPACE:
         return joins && !is_within_tokens(s->content, s->n_content)
-                   ? "Metaspace behind a step that joins bytes"
+                   ? "Metaspace after a step that joins bytes"
                    : NULL;
     case DECODE_STRIP:
         return s->late && (s->stop > 0 || s->start > 1)
                    ? "Strip of more of the whole text than its first character"
-               : is_bytes && !s->late ? "Strip behind ByteFallback"
+               : is_bytes && !s->late ? "Strip after ByteFallback"
                                       : NULL;
     case DECODE_BYTE_FALLBACK:
-        return s->late ? "ByteFallback behind a step that joins tokens" : NULL;
+        return s->late ? "ByteFallback after a step that joins tokens" : NULL;
     case DECODE_WORDPIECE:
-        return joins && s->cleanup ? "WordPiece's cleanup behind a step that joins tokens" : NULL;
+        return joins && s->cleanup ? "WordPiece's cleanup after a step that joins tokens" : NULL;
     default:
         return NULL;
     }

@@ -75,7 +75,7 @@ static quire_err read_char_escape(translator *t, int32_t *c) {
     int b = regex_translate_peek(t, 0);
     *c = -1;
     if (b < 0) {
-        return regex_translate_refuse(t, "a backslash with nothing behind it");
+        return regex_translate_refuse(t, "a backslash with nothing after it");
     }
     const char *name = memchr(names, b, sizeof names - 1);
     if (name != NULL) {

@@ -358,7 +358,7 @@ def test_a_server_that_answers_otherwise_the_second_time(hub, machine, fault):
 def test_content_that_is_not_what_the_list_says_gets_no_name(hub, machine):
     hub.add("org/m", {"m.gguf": large(10000), "config.json": b"{}", "n-Q8_0.gguf": large(100)})
     hub.faults["m.gguf"] = [Fault("other")]
-    machine.refused("org/m:m.gguf", "m.gguf", "has not the hash")
+    machine.refused("org/m:m.gguf", "m.gguf", "does not have the hash")
     assert machine.blobs() == []
     hub.faults["m.gguf"] = [Fault("long", 10)]
     machine.refused("org/m:m.gguf", "longer than")

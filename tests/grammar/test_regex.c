@@ -77,7 +77,7 @@ TEST(anchors_count_at_the_edges_alone) {
     case_refused(GRAMMAR_REGEX, "(a", QUIRE_INVALID, "( without");
     case_refused(GRAMMAR_REGEX, "a)", QUIRE_INVALID, ") without");
     case_refused(GRAMMAR_REGEX, "[b-a]", QUIRE_INVALID, "range");
-    case_refused(GRAMMAR_REGEX, "*a", QUIRE_INVALID, "nothing stands");
+    case_refused(GRAMMAR_REGEX, "*a", QUIRE_INVALID, "nothing precedes");
     case_refused(GRAMMAR_REGEX, "[^\\x00-\\U0010ffff]", QUIRE_INVALID, "matches no text");
 }
 
