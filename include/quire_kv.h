@@ -132,7 +132,7 @@ quire_err quire_kv_seq_commit(quire_kv_seq *seq, int32_t n, quire_kv_commit what
  * committing takes one; INT32_MAX: none is, since there are no states. A later commit
  * takes it then. */
 int32_t quire_kv_seq_next_snapshot(const quire_kv_seq *seq);
-/* Drops all tokens from n on. QUIRE_INVALID when n is more than the length, when a page
+/* Drops all tokens from n on. QUIRE_INVALID when n is more than the length, if a page
  * that a window sees from there was released, or when there are states and no snapshot
  * after n tokens (n neither 0 nor the length). */
 quire_err quire_kv_seq_truncate(quire_kv_seq *seq, int32_t n);

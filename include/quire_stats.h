@@ -32,8 +32,8 @@ typedef enum quire_histogram_kind {
     QUIRE_HISTOGRAM_E2E,         /* submission to end */
     /* until its admission, or its end where it was never admitted; without tokenising */
     QUIRE_HISTOGRAM_QUEUE,
-    QUIRE_HISTOGRAM_PREFILL,    /* admission to first token, where there is one */
-    QUIRE_HISTOGRAM_DECODE,     /* first token to end, where there is one */
+    QUIRE_HISTOGRAM_PREFILL,    /* admission to first token, if there is one */
+    QUIRE_HISTOGRAM_DECODE,     /* first token to end, if there is one */
     QUIRE_HISTOGRAM_INFERENCE,  /* admission to end, where it was admitted */
     QUIRE_HISTOGRAM_TOKEN_TIME, /* decode time by token after the first, where there are two tokens */
     /* numbers */
