@@ -60,7 +60,7 @@ quire_err turn_hold(size_t n);
 void turn_let_go(size_t n);
 
 /* From now on the thread's turn has us microseconds of processor time, after which
- * turn_poll gives QUIRE_TOO_LARGE; 0: no limit. Nothing where there is no turn. */
+ * turn_poll gives QUIRE_TOO_LARGE; 0: no limit. Nothing if there is no turn. */
 void turn_limit(int64_t us);
 
 #endif
