@@ -63,9 +63,9 @@ quire_err kv_seq_init(kv_seq *s, int32_t n_groups, int32_t cap_pages);
 /* Frees the tables, whose pages were released before. Any thread. */
 void kv_seq_deinit(kv_seq *s);
 /* Gives s a path in the namespace of that name, after the longest public prefix of the
- * scope with which tokens[0..n_tokens) begin. Where there is no free namespace the
- * least valuable pages are evicted for one. Without an index: nothing. QUIRE_NO_ROOM
- * when every namespace is in use, QUIRE_INVALID for a name that is too long: s works
+ * scope with which tokens[0..n_tokens) begin. If there is no free namespace the least
+ * valuable pages are evicted for one. Without an index: nothing. QUIRE_NO_ROOM when
+ * every namespace is in use, QUIRE_INVALID for a name that is too long: s works
  * without reuse. */
 quire_err kv_seq_open(kv_cache *c, kv_seq *s, const void *scope, size_t n_scope, const void *name,
                       size_t n_name, const int32_t *tokens, int32_t n_tokens);
@@ -131,10 +131,10 @@ void kv_seq_publish_tail(kv_cache *c, kv_seq *s, const int32_t *tokens);
 static inline int32_t kv_seq_until_snapshot(const kv_cache *c, const kv_seq *s) {
     return c->n_state_pages > 0 && s->has_path ? kv_snapshot_next(&s->snapshots) - s->n_computed : INT32_MAX;
 }
-/* Takes a snapshot of the recurrent states after the computed tokens, where there is
- * room. goes_on: more tokens have pages and are computed without another reservation, so
- * s gets states of its own here, whose copies are added to copies. copies must have room
- * for n_state_pages more. Needs state groups and a path. */
+/* Takes a snapshot of the recurrent states after the computed tokens, if there is room.
+ * goes_on: more tokens have pages and are computed without another reservation, so s gets
+ * states of its own here, whose copies are added to copies. copies must have room for
+ * n_state_pages more. Needs state groups and a path. */
 void kv_seq_snapshot(kv_cache *c, kv_seq *s, const int32_t *tokens, bool goes_on, kv_copies *copies);
 /* Releases the pages that no window of its groups sees from n_computed on. */
 static inline void kv_seq_forget(kv_cache *c, kv_seq *s) {
