@@ -179,7 +179,7 @@ static quire_err step_plan_reserve(scheduler *s, sched_task *t, int32_t n) {
 }
 
 /* Reserves pages for one item: without its drafts, or without the shared page that it
- * would copy, where there is no room. */
+ * would copy, if there is no room. */
 static quire_err reserve_item(scheduler *s, sched_task *t, sched_item *item) {
     quire_err r = step_plan_reserve(s, t, item->n_rows);
     if (r == QUIRE_NO_ROOM && item->n_drafts > 0) {
