@@ -62,7 +62,7 @@ typedef struct draft_model_options {
 typedef struct draft_options {
     draft_method method;
     draft_rule rule;
-    /* most drafts a sequence and step, 1..DRAFT_MAX; 0 where there is no method */
+    /* most drafts a sequence and step, 1..DRAFT_MAX; 0 if there is no method */
     int32_t n_tokens;
     /* most children of one token, up to DRAFT_MAX_WIDTH; 0 or 1: one, so drafts are
      * lines */

@@ -22,7 +22,7 @@ static bool propose_allowed(const sampling_params *p, const model_desc *d, int32
 }
 
 /* Not beside other rules that could forbid what the constraint forces. Nor is an end
- * token forced: whether it may come is the sampler's business (sample_accept). */
+ * token forced: the sampler decides whether it is allowed (sample_accept). */
 static bool propose_forced(const sample_context *c, const model_desc *d, int32_t most, draft_tree *out) {
     const sampling_params *p = c->params;
     const constraint *k = c->constraint;

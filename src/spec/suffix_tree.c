@@ -125,7 +125,7 @@ static void free_node(suffix_tree *t, int32_t i) {
     t->n_free++;
 }
 
-/* Counts the child once more, and makes it where there is none. */
+/* Counts the child once more, and makes it if there is none. */
 static int32_t count_child(suffix_tree *t, int32_t parent, int32_t token) {
     int32_t i = find_child(t, parent, token);
     i = i != SUFFIX_NONE ? i : new_node(t, parent, token);
