@@ -37,7 +37,7 @@ typedef struct forced_tokens {
 
 static quire_err forced_op(run_core *r, void *context) {
     forced_tokens *f = context;
-    /* names that came leave some way, so they do not matter where there is one */
+    /* names that came leave some way, so they do not matter if there is one */
     uint32_t s = run_base(r, f->s);
     f->n = 0;
     while (f->n < f->max && only_byte(r, s) >= 0) {

@@ -220,7 +220,7 @@ static inline bool grammar_is_over(const grammar_run *r, grammar_state s) {
 
 /* Tokens that are certain: each is the only one that the mask after the one before
  * allows. Writes at most max of them; returns how many. An end token isn't among them.
- * Fewer where it fails. To take them changes no answer, nor its tokens. */
+ * Fewer if it fails. To take them changes no answer, nor its tokens. */
 int32_t grammar_forced(grammar_run *r, grammar_state s, int32_t *tokens, int32_t max);
 #define GRAMMAR_MAX_GUESSES 32 /* tokens */
 #define GRAMMAR_GUESS_WIDTH 8  /* of them after one token */

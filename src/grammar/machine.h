@@ -91,8 +91,8 @@ typedef struct machine {
     uint32_t looked;      /* configurations visited */
     /* one operation, from machine_begin to machine_end */
     work_meter meter; /* of configurations */
-    /* of them, those of finished transitions; after slice it is MACHINE_LATER where there
-     * is no room */
+    /* of them, those of finished transitions; after slice it is MACHINE_LATER if there is
+     * no room */
     uint64_t slice, made;
     uint32_t account; /* the state whose mask it makes; 0: none */
     machine_why why;

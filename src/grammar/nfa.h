@@ -168,8 +168,8 @@ typedef struct nfa_slot {
 #define NFA_MAX_COUNTS 256
 /* Items: item i is of slots[first + i], or of slots[first + n] for all i >= n. With
  * `unique` each part of that last slot is allowed once (and n is 0). Of each rule `min`
- * to `max` items count, and only up to max, or min where there is no max; several counts
- * are one number, the first rule's digit the lowest. */
+ * to `max` items count, and only up to max, or min if there is no max; several counts are
+ * one number, the first rule's digit the lowest. */
 typedef struct nfa_array {
     uint32_t first, n, min, max;
     uint32_t comma;
