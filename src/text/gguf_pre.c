@@ -120,9 +120,9 @@ typedef struct pre_rules {
 #define O200K_DIGIT                                                                                          \
     LEAD UPPER "*" LOWER "+" CONTRACTIONS "?|" LEAD UPPER "+" LOWER "*" CONTRACTIONS "?|\\p{N}" CASED_TAIL
 #define THREES "\\p{N}{1,3}(?=(?:\\p{N}{3})*(?!\\p{N}))" /* digits by threes from the right */
-/* Cuts where threes are left to the right. Matches are threes before others, and where
- * there are none the last three's empty start: cuts are what counts. A match ends after
- * three digits, so one pass along the digits finds all. */
+/* Cuts where threes are left to the right. Matches are threes before others, and if there
+ * are none the last three's empty start: cuts are what counts. A match ends after three
+ * digits, so one pass along the digits finds all. */
 #define CUT_THREES "(?<!\\d{3})\\d{3}(?=(?:\\d{3})++(?!\\d))|(?<=\\d{3})\\d{3}(?=\\d{3})|(?=\\d{3}(?!\\d))"
 #define NOT_POINTS " ?[^(\\s|.,!?\\x{2026}\\x{3002}\\x{ff0c}\\x{3001}\\x{964}\\x{6d4}\\x{60c})]+"
 #define LINES      "[^\\n]+|[\\n]+"

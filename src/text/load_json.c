@@ -228,8 +228,7 @@ static quire_err build_wordlevel(tokenizer *t, const json_vocab *r, quire_error 
     return QUIRE_OK;
 }
 
-/* The models by their names, and the name of the unknown token where the file has
- * none. */
+/* The models by their names, and the name of the unknown token if the file has none. */
 static const struct model_kind {
     const piece_model_ops *ops;
     quire_err (*build)(tokenizer *t, const json_vocab *r, quire_error *err);

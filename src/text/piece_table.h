@@ -25,7 +25,7 @@ typedef struct piece_slot {
  * the later id. */
 typedef struct piece_table {
     strbuf bytes;
-    piece_span *spans; /* [n]; n 0 where there is no piece */
+    piece_span *spans; /* [n]; n 0 if there is no piece */
     int32_t n;
     piece_slot *slots;
     uint32_t mask;

@@ -71,7 +71,7 @@ static quire_err regex_compile(regex *r, const strbuf *source, str pattern, quir
     uint32_t all = 0;
     (void)pcre2_pattern_info(r->code, PCRE2_INFO_ALLOPTIONS, &all);
     r->anchored = (all & PCRE2_ANCHORED) != 0;
-    /* where there is none, the interpreter gives the same matches */
+    /* if there is none, the interpreter gives the same matches */
     (void)pcre2_jit_compile(r->code, PCRE2_JIT_COMPLETE);
     return QUIRE_OK;
 }

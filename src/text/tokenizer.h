@@ -59,8 +59,8 @@ quire_err tokenizer_encode(const tokenizer *t, str text, encode_options options,
 quire_err tokenizer_encode_pair(const tokenizer *t, str text, const str *pair, encode_special special,
                                 token_list *out, token_list *types, quire_error *err);
 
-/* A lower bound of the number of tokens of a text of n_bytes. 0 where there is none,
- * because the tokenizer may delete characters. O(1). */
+/* A lower bound of the number of tokens of a text of n_bytes. 0 if there is none, because
+ * the tokenizer may delete characters. O(1). */
 size_t tokenizer_least_tokens(const tokenizer *t, size_t n_bytes);
 
 /* Appends the text of all ids together (the tokenizer's own decoder: leading space rules,

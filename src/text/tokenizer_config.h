@@ -6,8 +6,8 @@
 #include "text/tokenizer_impl.h"
 #include "json/json.h"
 
-/* The text of "bos_token": "<s>", or of {"content": "<s>", ...}; borrowed, empty where
- * there is none. */
+/* The text of "bos_token": "<s>", or of {"content": "<s>", ...}; borrowed, empty if there
+ * is none. */
 str config_special(json_value *config, const char *key);
 /* Reads a name of added_tokens_decoder, which is an id. */
 bool config_token_id(const char *name, int64_t *id);

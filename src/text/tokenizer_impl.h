@@ -47,7 +47,7 @@ typedef enum pre_start { PRE_AS_SAID, PRE_STARTS, PRE_ALWAYS_STARTS } pre_start;
  * QUIRE_UNSUPPORTED for an unknown name. */
 quire_err tokenizer_apply_pre(tokenizer *t, str pre, pre_start *start, quire_error *err);
 
-/* Computes max_bytes, after everything else is built. *max is 0 where there is no bound.
+/* Computes max_bytes, after everything else is built. *max is 0 if there is no bound.
  * QUIRE_NO_MEMORY. */
 quire_err tokenizer_find_max_bytes(const tokenizer *t, size_t *max);
 
