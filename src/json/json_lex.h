@@ -27,8 +27,8 @@ typedef struct json_letters {
  * runs; the next poll returns the same. */
 size_t json_lex_space(str text, size_t at);
 /* Skips a string with its quotes: well-formed UTF-8, no control characters, surrogates in
- * pairs. QUIRE_TOO_LARGE where its text has more than max_bytes: *at is then a KB past
- * the last of them at most, and *what as it was. */
+ * pairs. QUIRE_TOO_LARGE if its text has more than max_bytes: *at is then a KB past the
+ * last of them at most, and *what as it was. */
 quire_err json_lex_string(str text, size_t *at, size_t max_bytes, json_letters *out, const char **what);
 /* Reads a number. QUIRE_CANCELLED, QUIRE_TOO_LARGE: a poll of the turn said so. */
 quire_err json_lex_number(str text, size_t *at, json_number *out, const char **what);
@@ -40,7 +40,7 @@ quire_err json_lex_word(str text, size_t *at, const char **what);
  * QUIRE_NO_MEMORY, QUIRE_TOO_LARGE. */
 quire_err json_lex_unescape(str inside, strbuf *out);
 /* Skips the string whose opening quote is at *at, and decodes it: *out borrows the text,
- * or scratch where it has escapes. Errors of both calls above. */
+ * or scratch if it has escapes. Errors of both calls above. */
 quire_err json_lex_text(str text, size_t *at, strbuf *scratch, str *out);
 
 #endif

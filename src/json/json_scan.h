@@ -24,8 +24,8 @@ typedef struct json_scan_value {
     int64_t value;
 } json_scan_value;
 
-/* All calls: QUIRE_BAD_FILE where the text does not hold the expected token; s->at is
- * near the error. */
+/* All calls: QUIRE_BAD_FILE if the text does not have the expected token; s->at is near
+ * the error. */
 
 /* Reads '{' or '['. */
 quire_err json_scan_open(json_scan *s, char bracket);
@@ -47,8 +47,8 @@ quire_err json_scan_span(json_scan *s, str *span);
 /* Reads the next member of an object that was opened: its name, as json_scan_string, and
  * its value as json_scan_span. *more false: the object's end was read. */
 quire_err json_scan_next(json_scan *s, strbuf *scratch, str *name, str *span, bool *more);
-/* Finds a member of the object in text. *span is its value as written. QUIRE_NOT_FOUND
- * where there is none. */
+/* Finds a member of the object in text. *span is its value as written. QUIRE_NOT_FOUND if
+ * there is none. */
 quire_err json_scan_member(str text, const char *name, str *span);
 /* The next value's first character ('"', '[', 't' ...), or 0 at the end. */
 char json_scan_peek(json_scan *s);
