@@ -16,7 +16,7 @@ int32_t model_file_n_modules(const model_file *f);
 str model_module_type(const model_file *f, int32_t i);
 /* Its directory: "1_Pooling". */
 const char *model_module_path(const model_file *f, int32_t i);
-/* A value of its config.json, by dotted path; META_ABSENT also where there is no such
+/* A value of its config.json, by dotted path; META_ABSENT also if there is no such
  * file. */
 meta_value model_module_value(const model_file *f, int32_t i, const char *key);
 

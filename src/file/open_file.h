@@ -106,8 +106,8 @@ str packed_section(const model_file *f, const char *name);
 quire_err hf_read_texts(model_file *f, quire_error *err);
 /* True for a plain file name, which cannot lead out of the directory. */
 bool hf_is_plain_name(str name);
-/* Reads one of these files, an object or a list, and parses it; both stay absent where
- * there is none. name may be "DIRECTORY/NAME". */
+/* Reads one of these files, an object or a list, and parses it; both stay absent if there
+ * is none. name may be "DIRECTORY/NAME". */
 /* Reads the bytes of a file of the directory; empty when it is absent. */
 quire_err hf_read_text(model_file *f, const char *name, size_t max_bytes, str *out, quire_error *err);
 /* Reads chat_template.jinja and the others; tokenizer_config has been read. */

@@ -13,7 +13,7 @@
 typedef struct overrides overrides;
 
 /* Reads what the operator gives and what a packed model carries (overrides_text of its
- * source, or empty). *out is NULL where both are empty. QUIRE_INVALID: err names the flag
+ * source, or empty). *out is NULL if both are empty. QUIRE_INVALID: err names the flag
  * and the key, or the flag that belongs to this format; QUIRE_BAD_FILE: what is carried
  * is damaged. file is used in messages. */
 quire_err overrides_open(model_format format, const char *file, const model_overrides *given, str carried,

@@ -80,8 +80,8 @@ static quire_err read_vocab_read_flag(const model_file *f, const char *key, int3
     return QUIRE_OK;
 }
 
-/* Reads the tokens of a file, or their number in a packed model. VOCAB_NONE where there
- * are none. */
+/* Reads the tokens of a file, or their number in a packed model. VOCAB_NONE if there are
+ * none. */
 static quire_err read_tokens(model_file *f, quire_error *err) {
     vocab *v = &f->vocab;
     const gguf_value *tokens;

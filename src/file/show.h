@@ -18,7 +18,7 @@ typedef struct shown {
 
 /* 91226112 is "91,226,112". */
 shown show_count(uint64_t v);
-/* The name with '?' for every byte outside printable ASCII, cut with "..." where it is
+/* The name with '?' for every byte outside printable ASCII, cut with "..." if it is
  * long. */
 shown show_name(str name);
 
