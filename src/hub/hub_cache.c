@@ -216,7 +216,7 @@ quire_err hub_repo_list(const hub_repo *r, const char *commit, hub_listing *out,
     return hub_cache_no_memory(e, r, err);
 }
 
-/* Opens directory `name` in dir, and makes it where it is not there. A link is not
+/* Opens directory `name` in dir, and makes it if it is missing. A link is not
  * followed. */
 static int open_below(int dir, const char *name) {
     if (mkdirat(dir, name, 0777) != 0 && errno != EEXIST) {

@@ -26,7 +26,7 @@ typedef struct hub_repo {
  * case. */
 quire_err hub_repo_init(const char *cache, const char *repo, hub_repo *out, quire_error *err);
 void hub_repo_deinit(hub_repo *r);
-/* Makes its directories where they are not there. */
+/* Makes its directories if they are missing. */
 quire_err hub_repo_make(const hub_repo *r, quire_error *err);
 
 /* Appends the path of a blob, of its beginning, or of a snapshot's file (path NULL: the

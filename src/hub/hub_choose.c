@@ -217,7 +217,7 @@ static bool is_listed_shard(str path) {
     return str_begins(path, "model") && str_ends(path, ".safetensors") && memchr(path.p, '/', path.n) == NULL;
 }
 
-/* Adds the weights; nothing where there are none. */
+/* Adds the weights; nothing if there are none. */
 static quire_err hub_choose_add_weights(const hub_listing *l, hub_choice *out, quire_error *err) {
     int32_t whole = hub_listing_find(l, str_of("model.safetensors"));
     if (whole >= 0) {

@@ -235,7 +235,8 @@ static quire_err remove_part(removal *x) {
 
 /* ---- locks ---- */
 
-/* Sees whether another program writes a blob, and removes what a killed process left. */
+/* Checks whether another program writes a blob, and removes what a killed process
+ * left. */
 static quire_err visit_lock(void *user, const char *name) {
     removal *x = user;
     char id[HUB_DIGEST_BYTES];

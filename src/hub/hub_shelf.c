@@ -19,7 +19,7 @@ quire_err hub_visit_all(const char *directory, hub_visit visit, void *user, quir
     while (e == QUIRE_OK && (entry = readdir(d)) != NULL) {
         const char *name = entry->d_name;
         e = strcmp(name, ".") != 0 && strcmp(name, "..") != 0 ? visit(user, name) : QUIRE_OK;
-        errno = 0; /* readdir sets it where it fails */
+        errno = 0; /* readdir sets it if it fails */
     }
     e = e == QUIRE_OK && errno != 0 ? hub_shelf_failed(directory, err) : e;
     (void)closedir(d);
