@@ -86,7 +86,7 @@ void jinja_spans_deinit(jinja_spans *s);
 quire_err jinja_render(const jinja_program *p, str variables_json, const struct tm *now, strbuf *out,
                        jinja_spans *input, quire_error *err);
 /* The same, at the local time and without spans, in *steps_left steps at most (from 0 to
- * JINJA_MAX_STEPS), of which it takes those that it did, also where it fails. */
+ * JINJA_MAX_STEPS), of which it takes those that it did, also if it fails. */
 quire_err jinja_render_within(const jinja_program *p, str variables_json, int64_t *steps_left, strbuf *out,
                               quire_error *err);
 

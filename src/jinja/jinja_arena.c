@@ -163,8 +163,8 @@ bool jarena_grow(jarena *a, void *p, size_t *cap, size_t n, size_t size) {
     return true;
 }
 
-/* Appends right after left where there is room: left is the newest text of its block, or
- * the long text appended to last. */
+/* Appends right after left if there is room: left is the newest text of its block, or the
+ * long text appended to last. */
 static bool append_in_place(jarena *a, str left, int kind, str right) {
     jtext_block *b = a->texts[kind];
     char *to = b == NULL ? NULL : b->bytes + b->used;

@@ -27,8 +27,8 @@ static quire_err keys_of(jrun *r, jvalue v, str attributes, bool case_sensitive,
     return jrun_list(r, J_LIST, keys, n, out);
 }
 
-/* The key for sorting and comparing: a member where attribute is given, in lower case
- * unless case counts. */
+/* The key for sorting and comparing: a member if attribute is given, in lower case unless
+ * case counts. */
 static quire_err jinja_filter_lists_key_of(jrun *r, jvalue v, jvalue attribute, bool case_sensitive,
                                            jvalue *out) {
     *out = v;

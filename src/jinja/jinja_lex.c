@@ -111,7 +111,7 @@ static quire_err add_data(lexer *l, size_t from, size_t to, char sign, bool bloc
 }
 
 /* The end of a tag's closing at `at` ("%}", "-%}", "+%}" and the blanks dropped after
- * it), or 0 where there is none. */
+ * it), or 0 if there is none. */
 static size_t tag_end(const lexer *l, size_t at, const char *close, bool plus, bool trim) {
     bool minus = l->source.p[at] == '-';
     size_t skip = minus || (plus && l->source.p[at] == '+');

@@ -272,7 +272,7 @@ quire_err jstr_split_lines(jrun *r, str s, bool keep_ends, jvalue **lines, size_
 /* A SecurityError for a name that a namespace may not have (jinja_globals.c). */
 quire_err jrun_check_stored(jrun *r, jvalue name);
 
-/* ---- tables: NULL where there is none of that name ---- */
+/* ---- tables: NULL if there is none of that name ---- */
 
 const jfunction *jinja_find_filter(str name);
 const jfunction *jinja_find_test(str name);
