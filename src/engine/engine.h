@@ -77,7 +77,7 @@ typedef struct engine_options {
     int32_t n_prefixes;
     /* the file that records each allocation of pages (audit_file.h); NULL: none */
     const char *audit_path;
-    int32_t page_tokens, n_pages, max_model_len; /* a sequence ends earlier where the pool holds less */
+    int32_t page_tokens, n_pages, max_model_len; /* a sequence ends earlier if the pool holds less */
     int32_t max_batched_tokens, max_seqs, prefill_chunk;
     /* no step runs before engine_release: requests submitted until then start together */
     bool starts_paused;
@@ -90,7 +90,7 @@ typedef struct engine_options {
     engine_tiers tiers;
     draft_options draft;
     int64_t swap_bytes;   /* host memory for preempted sequences; 0: they are computed again */
-    preempt_mode preempt; /* whether they are swapped out where there is room */
+    preempt_mode preempt; /* whether they are swapped out if there is room */
     /* waiting, running, or ended and not yet read; further ones are refused with
      * QUIRE_BUSY */
     int32_t max_requests;
@@ -292,7 +292,7 @@ quire_err engine_constraint_state(const engine *e, const engine_request *r, void
  * Else n samples of one prompt, as n requests that differ in sample_index (r's and those
  * that follow) and in users. The prompt is computed once and its pages are shared. All
  * are submitted or none. Errors as above, and QUIRE_INVALID for options of one sample
- * only (logits and log-probabilities of the prompt) where n > 1. */
+ * only (logits and log-probabilities of the prompt) if n > 1. */
 quire_err engine_submit_samples(engine *e, const engine_request *r, int32_t n, void *const *users,
                                 request_id *ids, quire_error *err);
 /* Takes a reference to a request, so that it can be a fork parent even after it ended.
