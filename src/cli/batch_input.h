@@ -33,7 +33,7 @@ typedef struct batch_input {
 quire_err batch_input_open(const char *path, const char *beside, batch_input *in, quire_error *err);
 void batch_input_close(batch_input *in);
 /* Reads the next line without its end, borrowed until the next call, while n_read <
- * n_lines. IO; BAD_FILE where the file has become shorter. */
+ * n_lines. IO; BAD_FILE if the file has become shorter. */
 quire_err batch_input_next(batch_input *in, str *line, quire_error *err);
 /* Begins with the first line again. */
 void batch_input_rewind(batch_input *in);

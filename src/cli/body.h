@@ -25,17 +25,17 @@ void body_deinit(body *b);
 quire_err body_set(body *b, const char *name, str json);
 quire_err body_set_int(body *b, const char *name, int64_t v);
 quire_err body_set_text(body *b, const char *name, str text);
-/* Adds a text to the member's array, which is created where there is none. */
+/* Adds a text to the member's array, which is created if there is none. */
 quire_err body_add_text(body *b, const char *name, const char *text);
-/* Adds a number by its name to the member's object, which is created where there is none.
- * A later one of the same name wins. */
+/* Adds a number by its name to the member's object, which is created if there is none. A
+ * later one of the same name wins. */
 quire_err body_add_number(body *b, const char *name, const char *key, double v);
 /* Adds all members of `from`. */
 quire_err body_set_all(body *b, const body *from);
-/* Removes the member, where there is one. */
+/* Removes the member, if there is one. */
 void body_unset(body *b, const char *name);
 bool body_has(const body *b, const char *name);
-/* The member's JSON, valid until b changes; empty where there is none. */
+/* The member's JSON, valid until b changes; empty if there is none. */
 str body_get(const body *b, const char *name);
 /* Appends the body as a JSON object. */
 quire_err body_write(const body *b, strbuf *out);

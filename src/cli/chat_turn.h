@@ -10,7 +10,7 @@
  * was said so far. A turn that fails, or was stopped before anything was said, leaves the
  * conversation as it was. CONTEXT_LENGTH: the message has no room even alone. */
 quire_err chat_turn_take(chat_state *c, str message, quire_error *err);
-/* Replaces the last answer by another one. Where there is none: INVALID. Failures as
+/* Replaces the last answer by another one. If there is none: INVALID. Failures as
  * above. */
 quire_err chat_turn_again(chat_state *c, quire_error *err);
 /* Prints the model's continuation of a text. */

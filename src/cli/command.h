@@ -42,7 +42,7 @@ cli_options *command_options_new(const command *c);
 void command_options_free(cli_options *o);
 
 /* Writes the flag's default in `defaults`, a command's new options, as a command line has
- * it. Returns false where there is none to show. */
+ * it. Returns false if there is none to show. */
 bool command_default(cli_options *defaults, const flag *f, char *out, size_t n);
 /* Writes the flag's meaning, with its default; defaults may be NULL: without. */
 void command_meaning(cli_options *defaults, const flag *f, char *out, size_t n);

@@ -35,10 +35,10 @@ extern const flag flags_embed[];
 quire_err embed_check(const cli_options *o, quire_error *err);
 quire_err embed_run(const cli_options *o, quire_error *err);
 
-/* prompt.c: INVALID where more than one of -p, -f and other sources of text is given, or
- * where -p is not UTF-8. */
+/* prompt.c: INVALID if more than one of -p, -f and other sources of text is given, or if
+ * -p is not UTF-8. */
 quire_err prompt_check(const cli_options *o, quire_error *err);
-/* Appends the prompt from -p, -f, or standard input. BAD_FILE where it is not UTF-8. */
+/* Appends the prompt from -p, -f, or standard input. BAD_FILE if it is not UTF-8. */
 quire_err prompt_read(const cli_options *o, strbuf *out, quire_error *err);
 
 /* run.c: request_begin starts a request's body with the flags' fields and -n.

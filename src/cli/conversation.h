@@ -34,7 +34,7 @@ quire_err conversation_add(conversation *c, conversation_role role, str text);
 /* Removes the last message, which is not before `first`. */
 void conversation_drop_last(conversation *c);
 /* The index of the first message of the turn after the one that message `at` belongs to;
- * n where that is the last one. */
+ * n if that is the last one. */
 size_t conversation_next_turn(const conversation *c, size_t at);
 
 /* Appends the messages as JSON, [{"role": "user", "content": ".."}, ..]: the system
@@ -45,8 +45,8 @@ quire_err conversation_write(const conversation *c, size_t from, strbuf *out);
  * INVALID: the file exists and is not to be replaced; IO, NOT_FOUND: it could not be
  * written, and a file that was there is as before, one that was not is not there. */
 quire_err conversation_save(const conversation *c, const char *path, bool replace, quire_error *err);
-/* Reads such a file, or the list alone, into *c, whose content it replaces. BAD_FILE
- * where something else is in it: *c is unchanged. */
+/* Reads such a file, or the list alone, into *c, whose content it replaces. BAD_FILE if
+ * something else is in it: *c is unchanged. */
 quire_err conversation_load(conversation *c, const char *path, quire_error *err);
 
 #endif

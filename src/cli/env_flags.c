@@ -24,7 +24,7 @@ bool env_flags_name(str spelling, strbuf *to, quire_err *e) {
     return true;
 }
 
-/* Whether variable, "QUIRE_X" of n bytes, is the spelling's. */
+/* Whether variable, "QUIRE_X" of n bytes, belongs to the spelling. */
 static bool is_variable_of(const char *variable, size_t n, str spelling) {
     bool same = str_begins(spelling, "--") && n == N_PREFIX + spelling.n - 2;
     for (size_t i = 2; same && i < spelling.n; i++) {
@@ -86,7 +86,7 @@ static bool env_flags_is_given(const flag *f, const flag *const *given) {
     return found;
 }
 
-/* Copies a secret into o, and erases it where it stood. */
+/* Copies a secret into o, and erases the original. */
 static quire_err take_secret(cli_options *o, const char *name, char **value, quire_error *err) {
     size_t n = strlen(*value);
     char *copy = mem_dup(*value, n);

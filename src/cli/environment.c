@@ -16,14 +16,14 @@ static const char *environment_find_place(const char *variable, const char *fall
     return (by_place || (home && home[0] == '/')) && n > 0 && n < 4096 ? path : NULL;
 }
 
-/* A variable's value; NULL where it is missing or empty. */
+/* A variable's value; NULL if it is missing or empty. */
 static const char *environment_value_of(const char *variable) {
     const char *value = getenv(variable);
     return value && value[0] ? value : NULL;
 }
 
 /* The path in a variable, with the home directory in place of a ~ before / or the end;
- * NULL where it is missing or empty. */
+ * NULL if it is missing or empty. */
 static const char *environment_path_of(const char *variable, char path[4096]) {
     const char *value = environment_value_of(variable), *home = environment_value_of("HOME");
     bool is_at_home = value && home && value[0] == '~' && (value[1] == 0 || value[1] == '/');

@@ -14,7 +14,7 @@ quire_err files_failed(const char *path, quire_error *err);
  * file. */
 quire_err files_read(const char *path, strbuf *out, quire_error *err);
 
-/* The same for text: BAD_FILE where it is not UTF-8; err names the byte. */
+/* The same for text: BAD_FILE if it is not UTF-8; err names the byte. */
 quire_err files_read_text(const char *path, strbuf *out, quire_error *err);
 /* Checks that text is UTF-8. `where` is its name in the error; code is the error to
  * return. */

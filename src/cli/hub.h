@@ -21,8 +21,8 @@ void hub_close(hub_setup *s);
 quire_err hub_fetch_model(const cli_options *o, const char *name, quire_hub_when when, char **path,
                           quire_error *err);
 
-/* Where o's model is no file here and has the form of a name: makes it the name that a
- * server goes by, unless flags give one. */
+/* If o's model is no file here and has the form of a name: makes it the server's model
+ * name, unless flags give one. */
 void hub_name_server(cli_options *o);
 
 /* Where o's model is no file here and has the form of a name, or came as -hf: puts its

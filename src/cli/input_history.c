@@ -18,7 +18,7 @@ static void input_history_make_directories(char *path) {
     }
 }
 
-/* Opens and locks the file; -1, with errno, where that fails. */
+/* Opens and locks the file; -1, with errno, if that fails. */
 static int input_history_open_locked(const char *path, bool writes) {
     int fd = open(path, O_CLOEXEC | O_NONBLOCK | (writes ? O_RDWR | O_CREAT : O_RDONLY), 0600);
     int locked = -1;

@@ -34,8 +34,7 @@ static void main_print_help(bool all) {
            "  quire inspect model.gguf                       what it holds and the memory it needs\n");
 }
 
-/* Characters are UTF-8, also where nothing is said about them: in a container the locale
- * is often C. */
+/* Characters are UTF-8, also without a locale for them: in a container it is often C. */
 static void use_locale(void) {
     const char *name = setlocale(LC_CTYPE, ""); /* NULL: one that is not installed */
     if (!name || strcmp(name, "C") == 0 || strcmp(name, "POSIX") == 0) {

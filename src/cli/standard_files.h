@@ -7,8 +7,8 @@
  * Makes a write to a pipe without a reader end the program at once with a message and
  * status 1. A write to a closed socket remains an error of the call. */
 void standard_files_open(void);
-/* The exit status: 1, with a message, where a command would have ended with 0 but could
- * not print all of its output. */
+/* The exit status: 1, with a message, if a command would have ended with 0 but could not
+ * print all of its output. */
 int standard_files_finish(int status);
 
 #endif

@@ -39,8 +39,8 @@ void tty_rest(void);
 tty_event tty_wait(void);
 /* Stops the program until it is continued, outside of tty_edit meanwhile. */
 void tty_suspend(void);
-/* Moves to the beginning of the row, and clears the screen from there on where the
- * terminal can. */
+/* Moves to the beginning of the row, and clears the screen from there on if the terminal
+ * can. */
 void tty_clear_line(void);
 /* Non-zero from a SIGINT, SIGTERM or SIGHUP on that tty_wait did not return, until
  * tty_forget_interrupt; SIGTERM and SIGHUP stay. */
