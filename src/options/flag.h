@@ -130,8 +130,8 @@ quire_err flag_check_option(const flag *f, const void *options, quire_error *err
 /* The first fault of all options of the groups. */
 quire_err flags_check(const flag *const *groups, const void *options, quire_error *err);
 /* Writes the option's value as a command line would have it into out, of n bytes; returns
- * false where there is none to write: a switch, a text that is NULL, an enum's value that
- * no choice has. */
+ * false if there is none to write: a switch, a text that is NULL, an enum's value that no
+ * choice has. */
 bool flag_show_option(const flag *f, const void *options, char *out, size_t n);
 
 #endif
