@@ -129,7 +129,7 @@ static quire_err open_text(engine_parts *p, const quire_options *o, const model_
                            quire_error *err) {
     TRY(o->tokenizer != NULL ? open_other_tokenizer(p, o, n_vocab, err) : open_own_tokenizer(p, f, err));
     p->parses_messages = o->special_tokens_in_messages == QUIRE_MESSAGE_TOKENS_PARSE;
-    TRY(options_formats(o, &(output_formats){0}, err)); /* names are checked also where there is no chat */
+    TRY(options_formats(o, &(output_formats){0}, err)); /* names are checked also if there is no chat */
     chat_tokens tokens = {.tokenizer = p->tokenizer};
     if (p->tokenizer != NULL) {
         tokens.bos = tokenizer_bos_text(p->tokenizer);

@@ -21,7 +21,7 @@ typedef struct pack_keep {
 /* Starts the thread. NULL: there is no memory or no thread for it, and nothing will be
  * kept. */
 pack_keeper *pack_keeper_open(const pack_keep *what);
-/* Ends the thread. What is not written then is written now where it is at most
+/* Ends the thread. What is not written then is written now if it is at most
  * PACK_LEFT_BYTES, else given up. NULL is allowed. */
 #define PACK_LEFT_BYTES ((uint64_t)2 << 30)
 void pack_keeper_close(pack_keeper *k);
