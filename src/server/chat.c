@@ -72,7 +72,7 @@ static void chat_write_end(const response *a, json_out *o) {
 
 /* Writes everything up to the delta's members. */
 static void chat_begin_chunk(const response *a, int32_t choice, json_out *o) {
-    response_write_begin(a, a->writer->chunk_object, o);
+    response_begin_chunk(a, o);
     json_begin(o, '{');
     json_int(json_name(o, "index"), choice);
     json_begin(json_name(o, "delta"), '{');
@@ -113,10 +113,13 @@ const response_writer chat_writer = {
     .object = "chat.completion",
     .chunk_object = "chat.completion.chunk",
     .skips_empty = true,
+    .begin = response_write_begin,
     .choice = chat_write_choice,
     .end = chat_write_end,
     .first = chat_write_role,
     .chunk = chat_write_chunk,
     .headers = chat_write_headers,
+    .last = response_write_last,
+    .error = response_write_error,
     .logprobs = {.token = chat_list_token, .write = chat_write_logprobs},
 };

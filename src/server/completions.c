@@ -202,7 +202,7 @@ static void completions_write_end(const response *a, json_out *o) {
 
 static void completions_write_chunk(const response *a, int32_t choice, json_out *o) {
     const response_choice *c = &a->choices[choice];
-    response_write_begin(a, a->writer->chunk_object, o);
+    response_begin_chunk(a, o);
     completions_begin_choice(a, c, choice, o);
     response_write_prompt_ids(a, c, json_name(o, "prompt_token_ids"));
     response_write_token_ids(a, c, json_name(o, "token_ids"));
@@ -215,9 +215,12 @@ const response_writer completions_writer = {
     .id_prefix = "cmpl",
     .object = "text_completion",
     .chunk_object = "text_completion",
+    .begin = response_write_begin,
     .choice = completions_write_choice,
     .end = completions_write_end,
     .chunk = completions_write_chunk,
+    .last = response_write_last,
+    .error = response_write_error,
     .logprobs = {completions_list_prompt, completions_list_token, completions_roll_back,
                  completions_end_logprobs, completions_write_logprobs},
 };

@@ -101,14 +101,18 @@ typedef struct logprob_writer {
 typedef struct response_writer {
     const char *id_prefix, *object, *chunk_object; /* of ids; "object" in whole responses and in chunks */
     bool skips_empty;                              /* a chunk without text is not sent */
-    /* A whole response: the choice shown at index i, and everything after the choices. */
+    /* A whole response: everything before its choices, the choice shown at index i, and
+     * everything after them. */
+    void (*begin)(const response *a, json_out *o);
     void (*choice)(const response *a, int32_t i, json_out *o);
     void (*end)(const response *a, json_out *o);
-    /* The first chunk of a choice; NULL: none. Those of all choices are sent together,
-     * when the first one starts. */
+    /* Server-sent events: the first one of a choice (NULL: none; those of all choices are
+     * sent together, when the first one starts); the withheld chunk (with choice.finish
+     * set, the last of its choice); what ends a stream; and what ends one that fails. */
     void (*first)(const response *a, int32_t choice, json_out *o);
-    /* The withheld chunk; with choice.finish set, the last of its choice. */
     void (*chunk)(const response *a, int32_t choice, json_out *o);
+    void (*last)(const response *a, json_out *o);
+    void (*error)(const api_error *e, json_out *o);
     /* Writes header lines that say what the body does not, and returns their length;
      * NULL: none. */
     int (*headers)(const quire_info *engine, char *out, size_t size);
@@ -190,8 +194,14 @@ void response_count(response *a, int64_t delta);
 
 /* "id":..,"object":..,"created":..,"model":.. */
 void response_write_head(const response *a, const char *object, json_out *o);
-/* The same after the brace that opens a response or a chunk, and "choices":[ */
-void response_write_begin(const response *a, const char *object, json_out *o);
+/* What OpenAI's dialects share. The brace that opens a response, the same and
+ * "choices":[; of a chunk also "data: " before it. */
+void response_write_begin(const response *a, json_out *o);
+void response_begin_chunk(const response *a, json_out *o);
+/* The end of a stream: a chunk with the usage of all choices, if requested, and [DONE];
+ * the error that ends one, and [DONE]. */
+void response_write_last(const response *a, json_out *o);
+void response_write_error(const api_error *e, json_out *o);
 /* The place of c's parts (answer_parts.h). */
 answer_place response_place(const response *a, const response_choice *c);
 /* "finish_reason":..,"stop_reason":.. and, of a result of beam search, "beam_score":.. */
@@ -205,10 +215,7 @@ str response_echo(const response *a, const response_choice *c);
 void response_write_text(const response *a, const response_choice *c, json_out *o);
 /* The prompt of c. */
 response_prompt *response_prompt_of(const response *a, const response_choice *c);
-/* A stream's last chunk, at DONE: no choices, but
- * {"prompt_tokens":..,"total_tokens":..,"completion_tokens":..,"prompt_tokens_details":
- * {"cached_tokens":..}} as "usage" */
-void response_write_last_chunk(const response *a, json_out *o);
+
 /* ---- log-probabilities ---- */
 
 /* Adds those of a DELTA's token, or of the prompt, at the first START of its choices. */
@@ -242,7 +249,7 @@ void response_write_lists(const char *name, const strbuf *of_prompt, const strbu
 void response_write_explain(const response *a, const response_choice *c, json_out *o);
 /* "usage":{..} if requested in every chunk, and "system_fingerprint":.. in a choice's
  * last one when no usage chunk follows, and there "explain":{..} if requested; the
- * chunk's closing brace */
+ * end of the chunk */
 void response_end_chunk(const response *a, const response_choice *c, json_out *o);
 /* "service_tier":null,"system_fingerprint":..,"usage":{..}: the end of a whole
  * response */

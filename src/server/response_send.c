@@ -46,9 +46,7 @@ void response_fail(response *a, api_error e) {
         return;
     }
     json_out o = conn_begin_json(a->conn);
-    json_raw(&o, "data: ");
-    error_body(&o, &e);
-    json_raw(&o, "\n\ndata: [DONE]\n\n");
+    a->writer->error(&e, &o);
     conn_stream_take(c, &c->loop->scratch);
     response_close(a);
     request_record_fail(&c->record, &e);
@@ -79,9 +77,7 @@ bool response_send_piece(response *a, const json_out *o) {
 static bool response_send_chunk(response *a, int32_t i,
                                 void (*write)(const response *, int32_t, json_out *)) {
     json_out o = conn_begin_json(a->conn);
-    json_raw(&o, "data: ");
     write(a, i, &o);
-    json_raw(&o, "\n\n");
     return response_send_piece(a, &o);
 }
 
@@ -159,12 +155,7 @@ static void response_finish_stream(response *a) {
         }
     }
     json_out o = conn_begin_json(a->conn);
-    if (a->info->include_usage) {
-        json_raw(&o, "data: ");
-        response_write_last_chunk(a, &o);
-        json_raw(&o, "\n\n");
-    }
-    json_raw(&o, "data: [DONE]\n\n");
+    a->writer->last(a, &o);
     if (response_send_piece(a, &o)) {
         conn *c = a->conn;
         response_close(a);
@@ -217,7 +208,7 @@ static size_t response_whole_bytes(const response *a) {
 static void response_send_whole(response *a) {
     conn *c = a->conn;
     json_out o = conn_begin_json(c);
-    response_write_begin(a, a->writer->object, &o);
+    a->writer->begin(a, &o);
     for (int32_t i = 0; i < a->n_shown; i++) {
         a->writer->choice(a, i, &o);
     }
@@ -258,7 +249,7 @@ static void response_send_long(response *a) {
     a->is_long = true;
     conn_stream_begin(a->conn, "application/json");
     json_out o = conn_begin_json(a->conn);
-    response_write_begin(a, a->writer->object, &o);
+    a->writer->begin(a, &o);
     if (response_send_piece(a, &o)) {
         response_send_parts(a);
     }

@@ -15,10 +15,19 @@ void response_write_head(const response *a, const char *object, json_out *o) {
     json_cstr(json_name(o, "model"), a->conn->loop->server->model_name);
 }
 
-void response_write_begin(const response *a, const char *object, json_out *o) {
+static void response_begin_object(const response *a, const char *object, json_out *o) {
     json_begin(o, '{');
     response_write_head(a, object, o);
     json_begin(json_name(o, "choices"), '[');
+}
+
+void response_write_begin(const response *a, json_out *o) {
+    response_begin_object(a, a->writer->object, o);
+}
+
+void response_begin_chunk(const response *a, json_out *o) {
+    json_raw(o, "data: ");
+    response_begin_object(a, a->writer->chunk_object, o);
 }
 
 answer_place response_place(const response *a, const response_choice *c) {
@@ -97,14 +106,26 @@ static void response_write_fingerprint(json_out *o) {
     json_cstr(json_name(o, "system_fingerprint"), "quire-" QUIRE_VERSION);
 }
 
-void response_write_last_chunk(const response *a, json_out *o) {
-    json_begin(o, '{');
-    response_write_head(a, a->writer->chunk_object, o);
-    json_raw(json_name(o, "choices"), "[]");
+static void response_write_usage_chunk(const response *a, json_out *o) {
+    response_begin_chunk(a, o);
+    json_end(o, ']');
     response_begin_whole_usage(a, o);
     json_end(o, '}');
     response_write_fingerprint(o);
-    json_end(o, '}');
+    json_raw(o, "}\n\n");
+}
+
+void response_write_last(const response *a, json_out *o) {
+    if (a->info->include_usage) {
+        response_write_usage_chunk(a, o);
+    }
+    json_raw(o, "data: [DONE]\n\n");
+}
+
+void response_write_error(const api_error *e, json_out *o) {
+    json_raw(o, "data: ");
+    error_body(o, e);
+    json_raw(o, "\n\ndata: [DONE]\n\n");
 }
 
 void response_end_chunk(const response *a, const response_choice *c, json_out *o) {
@@ -118,7 +139,7 @@ void response_end_chunk(const response *a, const response_choice *c, json_out *o
     if (c->finish != QUIRE_FINISH_NONE) {
         response_write_explain(a, c, o);
     }
-    json_end(o, '}');
+    json_raw(o, "}\n\n");
 }
 
 void response_write_tail(const response *a, json_out *o) {

@@ -24,7 +24,8 @@ TEST(every_endpoint_with_a_route_has_a_writer) {
         assert_int_equal(w != NULL, path_is_known(routes_path, str_of(path_of(e))));
         if (w != NULL) {
             assert_true(w->id_prefix != NULL && w->object != NULL && w->chunk_object != NULL);
-            assert_true(w->choice != NULL && w->end != NULL && w->chunk != NULL);
+            assert_true(w->begin != NULL && w->choice != NULL && w->end != NULL);
+            assert_true(w->chunk != NULL && w->last != NULL && w->error != NULL);
             assert_true(w->logprobs.token != NULL && w->logprobs.write != NULL);
         }
     }
