@@ -1,7 +1,8 @@
-# Files of a room for one instruction set, by name: *_avx2.c, *_avx512.c, *_avx512bf16.c, *_amx.c, *_neon.c and *_i8mm.c are compiled
+# Files of a room for one instruction set, by name: *_avx2.c, *_avxvnni.c, *_avx512.c, *_avx512bf16.c, *_amx.c, *_neon.c and *_i8mm.c are compiled
 # for what their names say and called only where the processor has it. Each processor builds its own ones, and the plain files.
 include(CheckCCompilerFlag)
 set(isa_avx2_flags -mavx2 -mfma -mf16c)
+set(isa_avxvnni_flags ${isa_avx2_flags} -mavxvnni)
 set(isa_avx512_flags ${isa_avx2_flags} -mavx512f -mavx512bw -mavx512dq -mavx512vl -mavx512vnni)
 set(isa_avx512bf16_flags ${isa_avx512_flags} -mavx512bf16)
 set(isa_amx_flags ${isa_avx512_flags} -mavx512vbmi -mamx-tile -mamx-int8)
@@ -10,6 +11,10 @@ set(isa_i8mm_flags ${isa_neon_flags}+i8mm)
 set(isa_native)
 if(CMAKE_SYSTEM_PROCESSOR MATCHES "^(x86_64|AMD64|amd64)$")
     set(isa_native avx2 avx512 avx512bf16)
+    check_c_compiler_flag("-mavxvnni" QUIRE_COMPILES_AVXVNNI)
+    if(QUIRE_COMPILES_AVXVNNI)
+        list(APPEND isa_native avxvnni)
+    endif()
     check_c_compiler_flag("-mamx-tile -mamx-int8" QUIRE_COMPILES_AMX)
     if(QUIRE_COMPILES_AMX)
         list(APPEND isa_native amx)
@@ -29,7 +34,7 @@ endif()
 # Call it where the room is made: a file's options belong to a directory of CMake's.
 function(quire_isa room path)
     get_target_property(files quire_${room} SOURCES)
-    foreach(isa avx2 avx512 avx512bf16 amx neon i8mm)
+    foreach(isa avx2 avxvnni avx512 avx512bf16 amx neon i8mm)
         file(GLOB of_isa ${CMAKE_SOURCE_DIR}/${path}/*_${isa}.c)
         if(NOT isa IN_LIST isa_native)
             list(REMOVE_ITEM files ${of_isa})
@@ -46,9 +51,12 @@ quire_isa(cpu src/backend/cpu)
 if(avx512 IN_LIST isa_native)
     set_property(SOURCE ${CMAKE_SOURCE_DIR}/src/backend/cpu/linear_grids_avx512.c APPEND PROPERTY COMPILE_OPTIONS -mavx512vbmi)
 endif()
-if(amx IN_LIST isa_native) # isa.c then has its kernels
-    set_property(SOURCE ${CMAKE_SOURCE_DIR}/src/backend/cpu/isa.c APPEND PROPERTY COMPILE_DEFINITIONS QUIRE_AMX)
-endif()
+foreach(isa avxvnni amx) # isa.c then has their kernels
+    if(isa IN_LIST isa_native)
+        string(TOUPPER QUIRE_${isa} isa_is_here)
+        set_property(SOURCE ${CMAKE_SOURCE_DIR}/src/backend/cpu/isa.c APPEND PROPERTY COMPILE_DEFINITIONS ${isa_is_here})
+    endif()
+endforeach()
 
 # AMX's kernels over a model of its instructions, which need AVX2: in trees with tests.
 set(isa_amx_model ${CMAKE_SOURCE_DIR}/src/backend/cpu/linear_amx_model.c)

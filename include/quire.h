@@ -166,7 +166,9 @@ typedef struct quire_options {
     /* a file that records live, reserved and wasted bytes at each allocation of pages;
      * NULL: none */
     const char *audit;
-    const char *isa;           /* "auto", "plain", "avx2", "avx512", "amx", "avx512bf16", "neon", "i8mm" */
+    /* "auto", "plain", "avx2", "avxvnni", "avx512", "amx", "avx512bf16", "neon",
+     * "i8mm" */
+    const char *isa;
     const char *chat_template; /* the template's text, or NULL: the model's own */
     int32_t n_threads;         /* 0: one for each core that the process may use */
     /* "none": the system places threads; "auto": each is bound to a processor, where they

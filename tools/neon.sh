@@ -28,7 +28,7 @@ compile() {
 
 objects=()
 for file in src/base/*.c src/core/*.c src/expr/*.c src/json/*.c src/backend/cpu/*.c; do
-    case $file in *_avx2.c | *_avx512.c | *_avx512bf16.c | *_amx.c | *_amx_model.c) continue ;; esac
+    case $file in *_avx2.c | *_avxvnni.c | *_avx512.c | *_avx512bf16.c | *_amx.c | *_amx_model.c) continue ;; esac
     object=$out/$(tr / _ <<<"${file%.c}").o
     objects+=("$object")
     compile "$file" "$object" &

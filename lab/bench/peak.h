@@ -34,7 +34,7 @@ typedef struct peak_kernels {
     peak_loop int8_small;
 } peak_kernels;
 
-extern const peak_kernels peak_plain, peak_avx2, peak_avx512, peak_avx512bf16, peak_amx;
+extern const peak_kernels peak_plain, peak_avx2, peak_avxvnni, peak_avx512, peak_avx512bf16, peak_amx;
 
 /* Those of the instruction set that a CPU backend runs with. */
 const peak_kernels *peak_of(const backend *b);

@@ -1,6 +1,6 @@
-/* The loops for AVX2 and FMA. There is no dot product of int8 here that adds to int32:
- * one is made of a multiplication and additions, as the product kernels make it
- * (backend/cpu/simd_int.h). */
+/* The loops for AVX2 and FMA, and AVX-VNNI's. Without that there is no dot product of
+ * int8 here that adds to int32: one is made of a multiplication and additions, as the
+ * product kernels make it (backend/cpu/simd_int.h). */
 #include "backend/cpu/simd.h"
 #include "lab/bench/peak.h"
 
@@ -106,3 +106,27 @@ const peak_kernels peak_avx2 = {
     .int8 = {"vpxor, vpmaddubsw, vpmaddwd, vpaddd, 256 bits", int8_avx2, SUMS * 32 * 2},
     .int8_small = {"8 vpmaddubsw + vpaddw, then vpmaddwd, 256 bits", int8_small_avx2, TOGETHER *RUN * 32 * 2},
 };
+
+#if defined(QUIRE_AVXVNNI)
+static float int8_avxvnni(int32_t n) {
+    __m256i a[FLOAT_SUMS], x = _mm256_set1_epi8(3), w = _mm256_set1_epi8(5);
+    UNROLL
+    for (int i = 0; i < FLOAT_SUMS; i++) {
+        a[i] = _mm256_set1_epi32(i);
+    }
+    for (int32_t r = 0; r < n; r++) {
+        UNROLL
+        for (int i = 0; i < FLOAT_SUMS; i++) {
+            __asm__ volatile("%{vex%} vpdpbusd %2, %1, %0" : "+x"(a[i]) : "x"(w), "x"(x));
+        }
+    }
+    return sum_of(a, FLOAT_SUMS);
+}
+
+const peak_kernels peak_avxvnni = {
+    .read = read_memory,
+    .f32 = {"vfmadd, 256 bits", f32_avx2, FLOAT_SUMS * 8 * 2},
+    .int8 = {"vpdpbusd, 256 bits", int8_avxvnni, FLOAT_SUMS * 32 * 2},
+    .int8_small = {"vpdpbusd, 256 bits", int8_avxvnni, FLOAT_SUMS * 32 * 2},
+};
+#endif

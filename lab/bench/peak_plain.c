@@ -74,6 +74,10 @@ const peak_kernels *peak_of(const backend *b) {
 #endif
     case ISA_AVX512:
         return &peak_avx512;
+#if defined(QUIRE_AVXVNNI)
+    case ISA_AVXVNNI:
+        return &peak_avxvnni;
+#endif
     case ISA_AVX2:
     case ISA_AMX_MODEL:
         return &peak_avx2;

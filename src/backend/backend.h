@@ -236,7 +236,9 @@ typedef struct step_limits {
 /* How to open a backend: the numeric configuration and the machine. */
 typedef struct backend_options {
     compute_mode compute;
-    const char *isa;      /* "auto", "plain", "avx2", "avx512", "amx", "avx512bf16", "neon", "i8mm" */
+    /* "auto", "plain", "avx2", "avxvnni", "avx512", "amx", "avx512bf16", "neon",
+     * "i8mm" */
+    const char *isa;
     int32_t n_threads;    /* 0: one for each core that the process may use */
     const char *cpu_bind; /* "auto", "none" (or NULL), or processors to which threads are bound: "0-3,8" */
 } backend_options;

@@ -41,13 +41,15 @@ typedef enum quant_scale {
 } quant_scale;
 
 /* The forms: value = scale * number, plus or minus a min where there is one. A code's
- * number is code - zero, that of a code of 8 bits the signed byte, or table[code]. What
- * is multiplied is number + zero: so many bits without sign, or 8 with it. In a grid, a
- * code stands for a row of 4 or 8 magnitudes; of the forms with the fewest bits, every 8
- * elements have an even number of minus signs, so 7 are stored. X(name, elements of a
- * group, bits of a code, 1: has a table, 2: of a grid, zero, bits of what is multiplied,
- * how scales are stored, elements that a code stands for) */
+ * number is code - zero, that of a code of 8 bits the signed byte, or table[code]; a code
+ * of 1 bit is 0 or 2. What is multiplied is number + zero: so many bits without sign, or
+ * 8 with it. In a grid, a code stands for a row of 4 or 8 magnitudes; of the forms with
+ * the fewest bits, every 8 elements have an even number of minus signs, so 7 are stored.
+ *
+ * X(name, elements of a group, bits of a code, 1: has a table, 2: of a grid, zero, bits
+ * of what is multiplied, how scales are stored, elements that a code stands for) */
 #define FORM_LIST(X)                                                                                         \
+    X(W1, 32, 1, 0, 1, 2, SCALE_F16, 1)                                                                      \
     X(W2, 32, 2, 0, 2, 2, SCALE_F16, 1)                                                                      \
     X(W3, 32, 3, 0, 4, 3, SCALE_F16, 1)                                                                      \
     X(W4, 32, 4, 0, 8, 4, SCALE_F16, 1)                                                                      \
@@ -66,17 +68,17 @@ typedef enum quant_scale {
     X(W6_EIGHT, 16, 6, 0, 32, 6, SCALE_EIGHT, 1)                                                             \
     X(T4, 32, 4, 1, 0, 8, SCALE_F16, 1)                                                                      \
     X(T4_SIX, 32, 4, 1, 0, 8, SCALE_SIX, 1)                                                                  \
-    X(T4_E8M0, 32, 4, 1, 12, 5, SCALE_E8M0, 1)                                                               \
-    X(T4_E4M3, 16, 4, 1, 12, 5, SCALE_E4M3, 1)                                                               \
-    X(T4_ODD, 32, 4, 1, 15, 5, SCALE_ODD, 1)                                                                 \
-    X(T4_WIDE_ODD, 32, 4, 1, 62, 7, SCALE_ODD, 1)                                                            \
-    X(T3_ODD, 32, 3, 1, 43, 7, SCALE_ODD, 1)                                                                 \
-    X(T3_SHORT_ODD, 16, 3, 1, 43, 7, SCALE_ODD, 1)                                                           \
-    X(GRID8_8, 32, 8, 2, 43, 7, SCALE_ODD_SPARE, 8)                                                          \
-    X(GRID8_9, 16, 9, 2, 43, 7, SCALE_ODD, 8)                                                                \
-    X(GRID8_10, 16, 10, 2, 43, 7, SCALE_ODD, 8)                                                              \
-    X(GRID4_8, 32, 8, 2, 62, 7, SCALE_ODD_SPARE, 4)                                                          \
-    X(GRID4_9, 32, 9, 2, 15, 5, SCALE_ODD, 4)
+    X(T4_E8M0, 32, 4, 1, 16, 5, SCALE_E8M0, 1)                                                               \
+    X(T4_E4M3, 16, 4, 1, 16, 5, SCALE_E4M3, 1)                                                               \
+    X(T4_ODD, 32, 4, 1, 16, 5, SCALE_ODD, 1)                                                                 \
+    X(T4_WIDE_ODD, 32, 4, 1, 64, 7, SCALE_ODD, 1)                                                            \
+    X(T3_ODD, 32, 3, 1, 64, 7, SCALE_ODD, 1)                                                                 \
+    X(T3_SHORT_ODD, 16, 3, 1, 64, 7, SCALE_ODD, 1)                                                           \
+    X(GRID8_8, 32, 8, 2, 64, 7, SCALE_ODD_SPARE, 8)                                                          \
+    X(GRID8_9, 16, 9, 2, 64, 7, SCALE_ODD, 8)                                                                \
+    X(GRID8_10, 16, 10, 2, 64, 7, SCALE_ODD, 8)                                                              \
+    X(GRID4_8, 32, 8, 2, 64, 7, SCALE_ODD_SPARE, 4)                                                          \
+    X(GRID4_9, 32, 9, 2, 16, 5, SCALE_ODD, 4)
 
 typedef enum quant_form {
 #define FORM_NAME(name, group, bits, table, zero, dot, scale, run) FORM_##name,
@@ -158,7 +160,7 @@ typedef struct quant_rule {
     X(TQ1_0, W2_ZERO, NONE, 1.0f, 3)                                                                         \
     X(TQ2_0, W2_ZERO, NONE, 1.0f, 3)                                                                         \
     X(Q2_0, W2_ZERO, NONE, 1.0f, 1)                                                                          \
-    X(Q1_0, W2_ZERO, NONE, 1.0f, 2)
+    X(Q1_0, W1, NONE, 1.0f, 2)
 
 /* The rule of a type of QUANT_LIST; NULL for others. */
 const quant_rule *quant_rule_of(dtype t);

@@ -55,10 +55,16 @@ const flag_choice choices_eviction[] = {{"lru", NULL, QUIRE_EVICTION_LRU},
                                         {"gdsf", NULL, QUIRE_EVICTION_GDSF},
                                         {"learned", NULL, QUIRE_EVICTION_LEARNED},
                                         {0}};
-const flag_choice choices_isa[] = {
-    {"auto", "auto", 0},     {"plain", "plain", 0}, {"avx2", "avx2", 0},
-    {"avx512", "avx512", 0}, {"amx", "amx", 0},     {"avx512bf16", "avx512bf16", 0},
-    {"neon", "neon", 0},     {"i8mm", "i8mm", 0},   {0}};
+const flag_choice choices_isa[] = {{"auto", "auto", 0},
+                                   {"plain", "plain", 0},
+                                   {"avx2", "avx2", 0},
+                                   {"avxvnni", "avxvnni", 0},
+                                   {"avx512", "avx512", 0},
+                                   {"amx", "amx", 0},
+                                   {"avx512bf16", "avx512bf16", 0},
+                                   {"neon", "neon", 0},
+                                   {"i8mm", "i8mm", 0},
+                                   {0}};
 static const flag_choice quantizations[] = {
     {"q8_0", "q8_0", 0},
     {"q6_k", "q6_k", 0},

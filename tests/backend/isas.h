@@ -14,14 +14,14 @@
 #include "test.h"
 
 /* The first N_MATH_ISAS have kernels of their own beside those of products; the others
- * have the last one's (test_math.c). */
+ * have the last one's, avxvnni those of avx2 (test_math.c). */
 #if defined(__aarch64__)
 static const char *const ISAS[] = {"plain", "neon", "i8mm"};
 #define N_TEST_ISAS 3
 #define N_MATH_ISAS 2
 #else
-static const char *const ISAS[] = {"plain", "avx2", "avx512", "amx", "avx512bf16"};
-#define N_TEST_ISAS 5
+static const char *const ISAS[] = {"plain", "avx2", "avx512", "avxvnni", "amx", "avx512bf16"};
+#define N_TEST_ISAS 6
 #define N_MATH_ISAS 3
 #endif
 

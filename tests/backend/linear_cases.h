@@ -20,8 +20,8 @@ static const dtype weight_types[N_WEIGHT_TYPES] = {
     DTYPE_Q8_0,    DTYPE_Q2_K,  DTYPE_Q3_K,  DTYPE_Q4_K,  DTYPE_Q5_K,    DTYPE_Q6_K,  DTYPE_IQ4_NL,
     DTYPE_IQ4_XS,  DTYPE_MXFP4, DTYPE_NVFP4, DTYPE_IQ3_S, DTYPE_IQ3_XXS, DTYPE_IQ2_S, DTYPE_IQ2_XS,
     DTYPE_IQ2_XXS, DTYPE_IQ1_M, DTYPE_IQ1_S, DTYPE_TQ1_0, DTYPE_TQ2_0,   DTYPE_Q2_0,  DTYPE_Q1_0};
-static const char *const isa_names[N_ISAS] = {"plain",     "avx2",       "avx512", "amx",
-                                              "amx-model", "avx512bf16", "neon",   "i8mm"};
+static const char *const isa_names[N_ISAS] = {"plain",     "avx2",       "avxvnni", "avx512", "amx",
+                                              "amx-model", "avx512bf16", "neon",    "i8mm"};
 
 /* Even in -1..1, in steps that f32 holds exactly. */
 static inline float random_float(uint64_t *seed) {

@@ -268,8 +268,6 @@ static size_t unpacked_bytes(dtype t) {
         return 102;
     case DTYPE_Q2_0:
         return 72;
-    case DTYPE_Q1_0:
-        return 68;
     case DTYPE_TQ1_0:
     case DTYPE_TQ2_0:
         return 66;

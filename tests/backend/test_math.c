@@ -192,7 +192,8 @@ static void sets_that_differ_in_products_only_share_the_rest(void **unused) {
     for (int i = N_MATH_ISAS; i < N_TEST_ISAS; i++) {
         const math_kernels *k = kernels(ISAS[i]);
         if (k != NULL) {
-            assert_ptr_equal(k, kernels(ISAS[N_MATH_ISAS - 1]));
+            const bool is_avx2 = strcmp(ISAS[i], "avxvnni") == 0;
+            assert_ptr_equal(k, kernels(is_avx2 ? "avx2" : ISAS[N_MATH_ISAS - 1]));
         }
     }
 }

@@ -64,7 +64,7 @@ def offered(scripts, tmp_path):
     ("quire run m", ["model.gguf"]),
     ("quire run -p x -m mod", ["model.gguf"]),
     ("quire bench kv --thr", ["--threads"]),
-    ("quire bench speed --isa avx", ["avx2", "avx512", "avx512bf16"]),
+    ("quire bench speed --isa avx", ["avx2", "avx512", "avx512bf16", "avxvnni"]),
     ("quire sim ", ["a name.json", "model.gguf"]),
     ("quire bench m", ["memory"]),
     ("quire bench mo", ["model.gguf"]),

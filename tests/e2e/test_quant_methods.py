@@ -409,7 +409,7 @@ def test_floats_of_8_and_4_bits_have_the_same_bits_however_they_are_computed(qui
     """The dot instruction of bf16 has bits of its own."""
     model = llama(form).write(tmp_path / "q", True)
     of_isa = {}
-    for isa in ("plain", "avx2", "avx512", "amx", "avx512bf16", "neon", "i8mm"):
+    for isa in ("plain", "avx2", "avxvnni", "avx512", "amx", "avx512bf16", "neon", "i8mm"):
         done = subprocess.run([quire, "logits", model, "--ids", IDS, "--out", tmp_path / "o.npy", "-q", "--compute", compute, "--isa", isa], capture_output=True, text=True)
         if done.returncode != 0:
             assert "--isa" in done.stderr, done.stderr

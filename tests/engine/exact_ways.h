@@ -103,7 +103,8 @@ static inline void all_ways(const harness_options *o, outcome *base) {
 }
 
 /* Instruction sets that have the same bits. */
-static const char *const equal_isas[] = {"plain", "avx2", "avx512", "amx", "amx-model", "avx512bf16"};
+static const char *const equal_isas[] = {"plain", "avx2",      "avxvnni",   "avx512",
+                                         "amx",   "amx-model", "avx512bf16"};
 static inline int n_equal_isas(compute_mode compute) {
     const int n = (int)(sizeof equal_isas / sizeof *equal_isas);
     return compute == COMPUTE_BF16 ? n - 1 : n; /* the dot instruction of bf16 has bits of its own */

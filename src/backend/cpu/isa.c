@@ -9,8 +9,9 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#define CPUID_AMX  (3u << 24) /* of leaf 7, edx: AMX_TILE and AMX_INT8 */
-#define XCR0_TILES (3u << 17) /* their configuration and their data */
+#define CPUID_AVXVNNI (1u << 4)  /* of leaf 7.1, eax */
+#define CPUID_AMX     (3u << 24) /* of leaf 7, edx: AMX_TILE and AMX_INT8 */
+#define XCR0_TILES    (3u << 17) /* their configuration and their data */
 /* of arch_prctl: asks for a state that a process has only when it asked, Linux 5.16 */
 #define ARCH_REQ_XCOMP_PERM 0x1023
 #define XFEATURE_XTILEDATA  18
@@ -38,6 +39,13 @@ static bool has_avx2(void) {
     return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") &&
            __get_cpuid(1, &a, &b, &c, &d) && (c & bit_F16C) != 0;
 }
+
+#if defined(QUIRE_AVXVNNI) /* the compiler knows it */
+static bool has_avxvnni(void) {
+    unsigned a, b, c, d;
+    return has_avx2() && __get_cpuid_count(7, 1, &a, &b, &c, &d) && (a & CPUID_AVXVNNI) != 0;
+}
+#endif
 
 #ifdef SIMD_EMULATE /* AVX-512 goes through SIMDe, for tests that name it */
 #define EMULATED true
@@ -107,10 +115,16 @@ static const isa_entry ISAS[N_ISAS] = {
     [ISA_PLAIN] = {"plain", always, always, &math_plain, &linear_plain},
 #if defined(__x86_64__)
     [ISA_AVX2] = {"avx2", has_avx2, always, &math_avx2, &linear_avx2},
+#if defined(QUIRE_AVXVNNI)
+    [ISA_AVXVNNI] = {"avxvnni", has_avxvnni, is_native, &math_avx2, &linear_avxvnni},
+#else
+    [ISA_AVXVNNI] = {.name = "avxvnni"},
+#endif
     [ISA_AVX512] = {"avx512", has_avx512, is_native, &math_avx512, &linear_avx512},
     [ISA_AVX512_BF16] = {"avx512bf16", has_avx512bf16, is_dot_bf16_fast, &math_avx512, &linear_avx512bf16},
 #else
     [ISA_AVX2] = {.name = "avx2"},
+    [ISA_AVXVNNI] = {.name = "avxvnni"},
     [ISA_AVX512] = {.name = "avx512"},
     [ISA_AVX512_BF16] = {.name = "avx512bf16"},
 #endif
@@ -159,7 +173,8 @@ quire_err cpu_isa_choose(const char *name, cpu_isa *out, quire_error *err) {
         }
     }
     return err_set(err, QUIRE_INVALID, -1,
-                   "--isa %s: must be auto, plain, avx2, avx512, amx, avx512bf16, neon or i8mm", name);
+                   "--isa %s: must be auto, plain, avx2, avxvnni, avx512, amx, avx512bf16, neon or i8mm",
+                   name);
 }
 
 const char *cpu_isa_name(cpu_isa isa) {

@@ -9,6 +9,7 @@
 typedef enum cpu_isa {
     ISA_PLAIN,
     ISA_AVX2,
+    ISA_AVXVNNI, /* AVX2, and its dot product of int8 */
     ISA_AVX512,
     ISA_AMX,       /* AVX512, and tiles for products of int8 */
     ISA_AMX_MODEL, /* AVX2, and a plain C model of those tiles; for tests */

@@ -117,9 +117,11 @@ typedef struct linear_kernels {
 extern const linear_kernels linear_plain;
 #if defined(__x86_64__)
 extern const linear_kernels linear_avx2, linear_avx512, linear_avx512bf16;
+extern const linear_kernels linear_avxvnni;               /* where the build has it (cmake/isa.cmake) */
 extern const linear_kernels linear_amx, linear_amx_model; /* where the build has them (cmake/isa.cmake) */
 /* Parts of them: grouped weights. */
 linear_product linear_integers_avx2, linear_tables_avx2, linear_grids_avx2;
+linear_product linear_integers_avxvnni, linear_tables_avxvnni;
 linear_product linear_integers_avx512, linear_tables_avx512, linear_grids_avx512; /* the last with VBMI too */
 linear_product linear_groups_amx, linear_groups_amx_model;
 #elif defined(__aarch64__)

@@ -95,16 +95,25 @@ INLINE ni packed_quad(int bits, const uint8_t *p, int t) {
         v = n_or(v, bits_at(n_load(p + t / 4 * 64), t % 4 * 2, bits == 6 ? 4 : 0, bits == 6 ? 0x30 : 3));
         p += 2 * 64;
     }
-    if (bits == 3 || bits == 5) {
-        v = n_or(v, bits_at(n_load(p), t, bits == 5 ? 4 : 2, bits == 5 ? 16 : 4));
+    if (bits % 2 == 1) {
+        v = n_or(v, bits_at(n_load(p), pack_single_at(t), pack_single_bit(bits), 1 << pack_single_bit(bits)));
     }
     return v;
+}
+
+/* Codes of 3 bits of quads t and t + 2, or of t - 2 and t, in nibbles: quad t's in the
+ * lower ones. */
+INLINE ni short_codes(const uint8_t *p, int t) {
+    const int odd = t % 2, first = t - t % 4 + odd;
+    const ni pairs = bits_at(n_load(p + t / 4 * 64), 2 * odd, 0, 0x33);
+    const ni codes = n_or(pairs, bits_at(n_load(p + 2 * 64), pack_single_at(first), 2, 0x44));
+    return t == first ? codes : n_shr(codes, 4);
 }
 
 /* Quad t in the form that is multiplied: unsigned numbers, or signed bytes where dot_bits
  * is 8. */
 INLINE ni group_quad(group_format f, const uint8_t *p, int t) {
-    ni v = packed_quad(f.bits, p, t);
+    ni v = f.has_table && f.bits == 3 ? short_codes(p, t) : packed_quad(f.bits, p, t);
     return f.has_table ? n_lookup(v, f.table) : v;
 }
 

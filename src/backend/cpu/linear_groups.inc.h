@@ -160,22 +160,18 @@ INLINE void unpack_groups(group_format f, int n_regs, const group_columns *colum
 
 /* ---- tiles ---- */
 
-/* The start value of the sums of a part (16 or 32 of k) of a group. */
+/* The start value of the sums of a part (16 or 32 of k) of a group: the zero, a power of
+ * two, times the sum of x, negative. */
 INLINE ni start_of(group_format f, const row_group *x, int part) {
-    switch (f.zero) {
-    case 4:
-        return n_set1(f.group == PACK_GROUP ? x->times_8 / 2 : x->times_4[part]);
-    case 8:
-        return n_set1(x->times_8);
-    case 16:
-        return n_shl(n_set1(x->times_8), 1);
-    case 32:
-        return n_shl(n_set1(x->times_4[part]), 3);
-    case 0:
-        return n_set1(0);
-    default:
-        return n_set1(f.group == PACK_GROUP ? x->times_8 / 8 * f.zero : x->times_4[part] / 4 * f.zero);
+    const bool is_whole = f.group == PACK_GROUP;
+    const int has = is_whole ? 8 : 4, times = is_whole ? x->times_8 : x->times_4[part];
+    if (f.zero == 0 || f.zero == 128) {
+        return n_set1(f.zero == 0 ? 0 : x->times_128);
     }
+    if (f.zero <= has) {
+        return n_set1(times / (has / f.zero));
+    }
+    return n_shl(n_set1(times), __builtin_ctz((unsigned)(f.zero / has)));
 }
 
 /* The numbers and scales of one group: packed, or in a record (f.unpacked). */
@@ -667,15 +663,27 @@ INLINE void direct_part(group_format f, const linear_part *part, row_view x, int
     }
 }
 
+/* What the numbers of codes are raised by: with dot instructions, which take any unsigned
+ * bytes, those of a table by what rows have ready. */
+INLINE int zero_of(int has_table, int group, int zero) {
+#ifdef N_DPBUSD
+    return has_table && zero > 0 && group == PACK_GROUP ? 128 : zero;
+#else
+    (void)has_table, (void)group;
+    return zero;
+#endif
+}
+
 #define GROUP_PRODUCT_HERE(name, group_, bits_, table_, zero_, dot_, scale_, run_)                           \
     static void product_##name(const linear_part *part, row_view x, int32_t n_rows, float *y,                \
                                int32_t y_stride, void *scratch) {                                            \
         const quant_rule *rule = &part->w->layout.rule;                                                      \
+        const int zero = zero_of(table_, group_, zero_);                                                     \
         int8_t table[16];                                                                                    \
         for (int i = 0; i < 16; i++) {                                                                       \
             const int code = run_ == 8 ? (i & 3) | i >> 3 << 2                                               \
                                        : i; /* of rows of 8 bit 3 is the sign, and bit 2 anything */         \
-            table[i] = (int8_t)(quant_tables[rule->table][code] + zero_);                                    \
+            table[i] = (int8_t)(quant_tables[rule->table][code] + zero);                                     \
         }                                                                                                    \
         n_grid grid;                                                                                         \
         if (run_ > 1) {                                                                                      \
@@ -684,7 +692,7 @@ INLINE void direct_part(group_format f, const linear_part *part, row_view x, int
         const group_format f = {.group = group_,                                                             \
                                 .bits = bits_,                                                               \
                                 .has_table = table_,                                                         \
-                                .zero = zero_,                                                               \
+                                .zero = zero,                                                                \
                                 .dot_bits = dot_,                                                            \
                                 .coding = scale_,                                                            \
                                 .run = run_,                                                                 \

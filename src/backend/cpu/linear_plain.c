@@ -209,8 +209,8 @@ static int32_t code_at(int bits, const uint8_t *p, int i, int c) {
         value |= (p[quad / 4 * 64 + at] >> (2 * (quad % 4)) & 3) << (bits == 6 ? 4 : 0);
         p += 2 * 64;
     }
-    if (bits == 3 || bits == 5) {
-        value |= (p[at] >> quad & 1) << (bits == 5 ? 4 : 2);
+    if (bits % 2 == 1) {
+        value |= (p[at] >> pack_single_at(quad) & 1) << pack_single_bit(bits);
     }
     return value;
 }

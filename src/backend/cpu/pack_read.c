@@ -153,8 +153,8 @@ static void read_planes(int bits, const uint8_t *p, int c, uint32_t out[8]) {
         }
         p += 2 * 64;
     }
-    for (int t = 0; t < 8 && (bits == 3 || bits == 5); t++) {
-        out[t] |= (word_at(p, 0, c) >> t & 0x01010101u) << (bits == 5 ? 4 : 2);
+    for (int t = 0; t < 8 && bits % 2 == 1; t++) {
+        out[t] |= (word_at(p, 0, c) >> pack_single_at(t) & 0x01010101u) << pack_single_bit(bits);
     }
 }
 

@@ -416,7 +416,7 @@ static void join_bits(group_quads q, int at_bit, uint32_t plane[PLANE_WORDS]) {
     for (int c = 0; c < PLANE_WORDS; c++) {
         uint32_t word = 0;
         for (int t = 0; t < QUADS; t++) {
-            word |= (q[t][c] >> at_bit & 0x01010101u) << t;
+            word |= (q[t][c] >> at_bit & 0x01010101u) << pack_single_at(t);
         }
         plane[c] = word;
     }
@@ -440,8 +440,8 @@ static void join_planes(int bits, const quant_codes columns[PACK_LANES], int32_t
         join_pairs(quads, bits == 6 ? 4 : 0, planes + n);
         n += 2;
     }
-    if (bits == 3 || bits == 5) {
-        join_bits(quads, bits == 5 ? 4 : 2, planes[n]);
+    if (bits % 2 == 1) {
+        join_bits(quads, pack_single_bit(bits), planes[n]);
         n++;
     }
     memcpy(out, planes, (size_t)n * sizeof planes[0]);
@@ -564,14 +564,14 @@ static bool is_simple(dtype t) {
 }
 
 /* The fifth bits of 16 columns: bit 4t + j of a column's word is that of byte j of quad
- * t, and goes to bit t of byte j of its plane word. */
+ * t, and goes to bit pack_single_at(t) of byte j of its plane word. */
 static void spread_fifth_bits(const uint8_t *const columns[PACK_LANES], size_t at,
                               uint32_t plane[PLANE_WORDS]) {
     for (int c = 0; c < PACK_LANES; c++) {
         uint32_t bits, word = 0;
         memcpy(&bits, columns[c] + at, sizeof bits);
         for (int t = 0; t < QUADS; t++) {
-            word |= ((bits >> (4 * t) & 15u) * 0x00204081u & 0x01010101u) << t;
+            word |= ((bits >> (4 * t) & 15u) * 0x00204081u & 0x01010101u) << pack_single_at(t);
         }
         plane[c] = word;
     }

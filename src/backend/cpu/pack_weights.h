@@ -17,11 +17,12 @@
  *   nibbles (4 planes): plane v has quad v in the low bits and quad v + 4 in the high
  *   ones
  *   pairs   (2 planes): plane v has quad 4v + j at bits 2j and 2j + 1
- *   bits    (1 plane):  quad t at bit t
- * A code of b bits takes: 2 pairs; 3 pairs + bits; 4 nibbles; 5 nibbles + bits; 6 nibbles
- * + pairs; 8 the 8 unchanged quads. value = scale
- * * number + min (core/quant.h), one scale and min for every `group` of k (16 or 32), or
- *   for several:
+ *   bits    (1 plane):  quad t at bit pack_single_at(t)
+ * A code of b bits takes: 1 bits; 2 pairs; 3 pairs + bits; 4 nibbles; 5 nibbles + bits;
+ * 6 nibbles + pairs; 8 the 8 unchanged quads.
+ *
+ * value = scale * number + min (core/quant.h), one scale and min for every `group` of k
+ * (16 or 32), or for several:
  *   SCALE_F16      scales [k/32 >> shift, rounded up][16] f16
  *   SCALE_F16_ZERO the same, and supers [..][16] bytes: the zeros of 4 groups of 2 bits,
  *   the first in the lowest; of 2 groups, a nibble
@@ -70,7 +71,7 @@
  * Behind all blocks lie the numbers of T4_FLOAT, [16] f32 by code, and of T4_NESTED then
  * [256] f32 by code of a scale, and the offset.
  *
- * So a form takes as many bits as in its file, but for IQ1, TQ1_0 and Q1_0, whose codes
+ * So a form takes as many bits as in its file, but for IQ1 and TQ1_0, whose codes
  * are unpacked, and for grids on processors that find rows slowly (quant_unpacked). Every
  * d * code is exact in f32. dmin is stored unchanged; the reader flips its sign. */
 #ifndef CPU_PACK_H
@@ -86,7 +87,7 @@
 
 /* of this layout, and of what linear_ops_load.c puts at its end; stored packed weights
  * record it */
-#define PACK_VERSION 5
+#define PACK_VERSION 6
 #define PACK_LANES   16
 #define PACK_GROUP   32 /* k of one activation scale */
 
@@ -143,6 +144,17 @@ static inline size_t pack_group_bytes(const quant_format *f) {
         return (size_t)(64 * (8 / f->run) + 64 + (quant_has_even_signs(f) ? 0 : PACK_LANES));
     }
     return (size_t)f->bits * PACK_GROUP * PACK_LANES / 8;
+}
+
+/* Where a plane of single bits has quad t: t and t + 2 are a nibble apart, so that one
+ * mask leaves a bit of each beside its pair. */
+static inline int pack_single_at(int t) {
+    return (t & 1) | (t & 2) << 1 | (t & 4) >> 1;
+}
+
+/* Which bit of a code of 1, 3 or 5 bits its plane of single bits holds. */
+static inline int pack_single_bit(int bits) {
+    return bits == 1 ? 1 : bits - 1;
 }
 
 /* The bit of element i of eight j (of a group's four) in a column's word of signs. */

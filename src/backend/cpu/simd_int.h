@@ -5,15 +5,16 @@
  * integers, a lane is one column's quad: 4 int8 of successive k. It is multiplied with
  * the same quad of a row in every lane, and the products are added in int32, exactly:
  *
- *   unsigned numbers of b bits (n_dot): AVX-512 by dpbusd. AVX2 by maddubs, whose int16
- *     pairs are added up as long as they cannot overflow: |x| <= 127, so
- *     2 * 127 * (2^b - 1) * run <= 32767 for run 8 (b <= 4), 4 (b = 5), 2 (b = 6), 1 (b =
- *     7).
- *   signed bytes (n_quad): AVX-512 as unsigned bytes plus 128, by dpbusd, minus 128 times
- *     the sum of x. AVX2 by maddubs of the weights' magnitudes with x under the weights'
- *     signs. Where many rows pass, x is complemented instead of negated, which runs on
- *     more execution units: |w| ~x = -|w| x - |w|. The difference, the sum of |w| over
- *     negative w, is the same for all rows (n_quad_lack). */
+ *   unsigned numbers of b bits (n_dot): AVX-512 and AVX-VNNI by dpbusd. AVX2 by maddubs,
+ *     whose int16 pairs are added up as long as they cannot overflow: |x| <= 127, so
+ *     2 * 127 * (2^b - 1) * run <= 32767
+ *     for run 8 (b <= 4), 4 (b = 5), 2 (b = 6), 1 (b = 7).
+ *   signed bytes (n_quad): AVX-512 and AVX-VNNI as unsigned bytes plus 128, by dpbusd,
+ *     minus 128 times the sum of x.
+ *     AVX2 by maddubs of the weights' magnitudes with x under the weights' signs. Where
+ *     many rows pass, x is complemented instead of negated, which runs on more execution
+ *     units: |w| ~x = -|w| x - |w|. The difference, the sum of |w| over negative w, is the
+ *     same for all rows (n_quad_lack). */
 #ifndef CPU_SIMD_INT_H
 #define CPU_SIMD_INT_H
 
@@ -72,6 +73,8 @@ INLINE int32_t quad_of(const int8_t *x) {
 /* plain formats of so many bits are unpacked from 32 rows on, others from 64; measured on
  * Zen 4 */
 #define N_PLAIN_UNPACKED 16
+
+#define N_DPBUSD _mm512_dpbusd_epi32
 
 typedef __m512 nf;
 typedef __m512i ni;
@@ -134,11 +137,11 @@ INLINE ni n_shr(ni v, int n) {
 INLINE ni n_select(ni mask, ni a, ni b) {
     return _mm512_ternarylogic_epi32(mask, a, b, 0xca);
 }
-/* Replaces each byte (0..15) of v by table's entry. */
-INLINE ni n_lookup(ni v, const int8_t table[16]) {
-    return _mm512_shuffle_epi8(_mm512_broadcast_i32x4(_mm_loadu_si128((const __m128i *)(const void *)table)),
-                               v);
+/* A table of 16 bytes, and its entries by the low four bits of bytes whose bit 7 is 0. */
+INLINE ni n_table(const int8_t table[16]) {
+    return _mm512_broadcast_i32x4(_mm_loadu_si128((const __m128i *)(const void *)table));
 }
+REGISTER_2(ni, n_pick, ni, _mm512_shuffle_epi8)
 /* N_LANES bytes as integers. */
 INLINE ni n_load_i8(const uint8_t *p) {
     return i_load_i8((const int8_t *)p).v;
@@ -163,66 +166,6 @@ INLINE n_bytes n_bytes_of(const ni v[2]) {
         _mm512_permutexvar_epi32(_mm512_setr_epi32(0, 4, 8, 12, 1, 5, 9, 13, 0, 0, 0, 0, 0, 0, 0, 0), bytes));
 }
 
-/* A sum of products of unsigned numbers: open, n_dot_add for at most n_run quads,
- * close. */
-INLINE int n_run(int bits) {
-    (void)bits;
-    return QUADS;
-}
-INLINE ni n_dot_open(ni start) {
-    return start;
-}
-INLINE ni n_dot_add(ni sum, ni w, ni x) {
-    return _mm512_dpbusd_epi32(sum, w, x);
-}
-/* start + the sum. */
-INLINE ni n_dot_close(ni sum, ni start) {
-    (void)start;
-    return sum;
-}
-
-/* A quad of signed bytes of the weights, converted for the product with a quad of a
- * row. */
-typedef struct n_quad {
-    ni v;
-} n_quad;
-INLINE n_quad n_quad_of(ni w) {
-    return (n_quad){_mm512_xor_si512(w, n_set1_bytes(-128))};
-}
-/* n_quad_of(n_lookup(v, table)): only the table is converted, which does not change in a
- * loop. */
-INLINE n_quad n_quad_lookup(ni v, const int8_t table[16]) {
-    const ni bytes = _mm512_broadcast_i32x4(_mm_loadu_si128((const __m128i *)(const void *)table));
-    return (n_quad){_mm512_shuffle_epi8(n_quad_of(bytes).v, v)};
-}
-INLINE n_sum n_quad_add(n_sum sum, n_quad w, ni x) {
-    return (n_sum)_mm512_dpbusd_epi32((ni)sum, w.v, x);
-}
-/* Converts quads once for many rows, to the form in which products cost least.
- * N_QUADS_LACK: their sums lack what n_quad_lack counts. */
-#define N_QUADS_LACK     0
-INLINE void n_quad_keep(void *to, ni w) {
-    n_store(to, n_quad_of(w).v);
-}
-INLINE n_quad n_quad_kept(const void *from) {
-    return (n_quad){n_load(from)};
-}
-INLINE n_sum n_quad_add_kept(n_sum sum, n_quad w, ni x) {
-    return n_quad_add(sum, w, x);
-}
-INLINE ni n_quad_lack(ni lack, ni w) {
-    (void)w;
-    return lack;
-}
-/* sum + quads of unsigned numbers of 7 bits times quads of signed bytes. */
-INLINE n_sum n_add_small(n_sum sum, ni small, ni x) {
-    return (n_sum)_mm512_dpbusd_epi32((ni)sum, small, x);
-}
-/* The start value of a sum of n_quad_add, from -128 times the sum of x. */
-INLINE n_sum n_quad_start(int32_t times_128) {
-    return (n_sum)n_set1(times_128);
-}
-
 #else
 
 #define N_LANES      8
@@ -239,11 +182,19 @@ INLINE n_sum n_quad_start(int32_t times_128) {
 #define INT8_BLOCKS     1
 #define INT8_FEW_BLOCKS 2
 #define INT8_CHUNK      1024 /* 16 KB: half of the nearest cache */
-#define INT8_KEPT_ROWS  4    /* 8 sums, 4 registers of weights */
+#ifdef __AVXVNNI__
+#define INT8_KEPT_ROWS 6
+#else
+#define INT8_KEPT_ROWS 4 /* 8 sums, 4 registers of weights */
+#endif
 
 #define N_GROUP_ROWS     4
 #define GROUP_CHUNK      32
 #define N_PLAIN_UNPACKED 8
+
+#ifdef __AVXVNNI__
+#define N_DPBUSD _mm256_dpbusd_avx_epi32
+#endif
 
 typedef __m256 nf;
 typedef __m256i ni;
@@ -314,10 +265,10 @@ INLINE void n_widen(ni v, ni out[2]) {
     out[0] = _mm256_unpacklo_epi8(v, _mm256_setzero_si256());
     out[1] = _mm256_unpackhi_epi8(v, _mm256_setzero_si256());
 }
-INLINE ni n_lookup(ni v, const int8_t table[16]) {
-    return _mm256_shuffle_epi8(
-        _mm256_broadcastsi128_si256(_mm_loadu_si128((const __m128i *)(const void *)table)), v);
+INLINE ni n_table(const int8_t table[16]) {
+    return _mm256_broadcastsi128_si256(_mm_loadu_si128((const __m128i *)(const void *)table));
 }
+REGISTER_2(ni, n_pick, ni, _mm256_shuffle_epi8)
 INLINE ni n_load_u8(const uint8_t *p) {
     return _mm256_cvtepu8_epi32(_mm_loadl_epi64((const __m128i *)(const void *)p));
 }
@@ -331,6 +282,79 @@ INLINE n_bytes n_bytes_of(const ni v[4]) {
     ni bytes = _mm256_packs_epi16(_mm256_packs_epi32(v[0], v[1]), _mm256_packs_epi32(v[2], v[3]));
     return _mm256_permutevar8x32_epi32(bytes, _mm256_setr_epi32(0, 4, 1, 5, 2, 6, 3, 7));
 }
+
+#endif
+
+#if !defined(__aarch64__)
+/* Replaces each byte of v by the entry of its low four bits; bit 7 is 0, the others may
+ * be anything. */
+INLINE ni n_lookup(ni v, const int8_t table[16]) {
+    return n_pick(n_table(table), v);
+}
+#endif
+
+#if defined(N_DPBUSD)
+
+/* A sum of products of unsigned numbers: open, n_dot_add for at most n_run quads,
+ * close. */
+INLINE int n_run(int bits) {
+    (void)bits;
+    return QUADS;
+}
+INLINE ni n_dot_open(ni start) {
+    return start;
+}
+INLINE ni n_dot_add(ni sum, ni w, ni x) {
+    return N_DPBUSD(sum, w, x);
+}
+/* start + the sum. */
+INLINE ni n_dot_close(ni sum, ni start) {
+    (void)start;
+    return sum;
+}
+
+/* A quad of signed bytes of the weights, converted for the product with a quad of a
+ * row. */
+typedef struct n_quad {
+    ni v;
+} n_quad;
+INLINE n_quad n_quad_of(ni w) {
+    return (n_quad){n_xor(w, n_set1_bytes(-128))};
+}
+/* n_quad_of(n_lookup(v, table)): only the table is converted, which does not change in a
+ * loop. */
+INLINE n_quad n_quad_lookup(ni v, const int8_t table[16]) {
+    return (n_quad){n_pick(n_quad_of(n_table(table)).v, v)};
+}
+INLINE n_sum n_quad_add(n_sum sum, n_quad w, ni x) {
+    return (n_sum)N_DPBUSD((ni)sum, w.v, x);
+}
+/* Converts quads once for many rows, to the form in which products cost least.
+ * N_QUADS_LACK: their sums lack what n_quad_lack counts. */
+#define N_QUADS_LACK 0
+INLINE void n_quad_keep(void *to, ni w) {
+    n_store(to, n_quad_of(w).v);
+}
+INLINE n_quad n_quad_kept(const void *from) {
+    return (n_quad){n_load(from)};
+}
+INLINE n_sum n_quad_add_kept(n_sum sum, n_quad w, ni x) {
+    return n_quad_add(sum, w, x);
+}
+INLINE ni n_quad_lack(ni lack, ni w) {
+    (void)w;
+    return lack;
+}
+/* sum + quads of unsigned numbers of 7 bits times quads of signed bytes. */
+INLINE n_sum n_add_small(n_sum sum, ni small, ni x) {
+    return (n_sum)N_DPBUSD((ni)sum, small, x);
+}
+/* The start value of a sum of n_quad_add, from -128 times the sum of x. */
+INLINE n_sum n_quad_start(int32_t times_128) {
+    return (n_sum)n_set1(times_128);
+}
+
+#elif !defined(__aarch64__)
 
 INLINE int n_run(int bits) {
     return bits == 7 ? 1 : bits == 6 ? 2 : bits == 5 ? 4 : 8;

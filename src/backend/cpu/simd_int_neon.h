@@ -75,7 +75,8 @@ INLINE void n_widen(ni v, ni out[2]) {
     out[1] = vreinterpretq_s32_u16(vmovl_u8(vget_high_u8(vreinterpretq_u8_s32(v))));
 }
 INLINE ni n_lookup(ni v, const int8_t table[16]) {
-    return vreinterpretq_s32_s8(vqtbl1q_s8(vld1q_s8(table), vreinterpretq_u8_s32(v)));
+    return vreinterpretq_s32_s8(
+        vqtbl1q_s8(vld1q_s8(table), vreinterpretq_u8_s32(n_and(v, n_set1_bytes(15)))));
 }
 INLINE ni n_load_u8(const uint8_t *p) {
     uint32_t bytes;

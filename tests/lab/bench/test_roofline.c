@@ -4,11 +4,11 @@
 #include <string.h>
 
 #include "base/mem.h"
-#include "lab/bench/roofline.h"
 #include "lab/bench/peak.h"
+#include "lab/bench/roofline.h"
 #include "test.h"
 
-static const char *const isas[] = {"plain", "avx2", "avx512", "amx", "avx512bf16", "auto"};
+static const char *const isas[] = {"plain", "avx2", "avxvnni", "avx512", "amx", "avx512bf16", "auto"};
 static const roofline_effort little = {.megabytes = 1, .milliseconds = 1};
 
 /* NULL when this processor (or build) lacks the instruction set. */
