@@ -79,10 +79,10 @@ static quire_err check_early(void *user, const engine_parts *p, const model_desc
     e = is_given ? request_rule_compile(&r->rule,
                                         &(rule_context){.frame = &frame,
                                                         .marks = &marks,
-                                                        .space = r->json_space,
-                                                        .order = r->json_order,
-                                                        .numbers = r->json_numbers,
-                                                        .additional = r->json_additional},
+                                                        .space = r->g.json_space,
+                                                        .order = r->g.json_order,
+                                                        .numbers = r->g.json_numbers,
+                                                        .additional = r->g.json_additional},
                                         &g, err)
                  : QUIRE_OK;
     grammar_drop(g);

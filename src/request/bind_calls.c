@@ -50,7 +50,7 @@ static quire_err write_forced_schema(const quire_request *r, strbuf *out) {
     json_begin(&o, '{');
     json_cstr(json_name(&o, "type"), "array");
     json_int(json_name(&o, "minItems"), 1);
-    if (is_named || !r->parallel_calls) {
+    if (is_named || !r->g.parallel_calls) {
         json_int(json_name(&o, "maxItems"), 1);
     }
     json_begin(json_name(&o, "items"), '{');
@@ -124,7 +124,7 @@ static call_grammar calls_of(const quire_request *r) {
                           .n_tools = r->n_offered,
                           .only = is_named ? r->named_tool : (str){"", 0},
                           .is_required = is_forced(r),
-                          .is_single = is_named || !r->parallel_calls};
+                          .is_single = is_named || !r->g.parallel_calls};
 }
 
 quire_err request_bind_calls(quire_request *r, quire_error *err) {
@@ -204,7 +204,7 @@ quire_err request_calls_compile(const quire_request *r, const rule_context *cont
     quire_error why = {0};
     call_grammar c = calls_of(r);
     if (context->model != NULL) {
-        TRY(call_marks_check(&c, context->marks, &r->sampling, context->model, err));
+        TRY(call_marks_check(&c, context->marks, &r->g.sampling, context->model, err));
     }
     return request_rule_error(&r->rule, compile_calls(&c, context, out, &why), &why, err);
 }

@@ -143,8 +143,8 @@ quire_err request_read_attention(quire_request *r, const field_desc *f, const js
     }
     spec_close(&s);
     TRY(e);
-    attn_mods_drop(r->mods);
-    r->mods = mods;
-    r->has_attention = v != NULL;
+    attn_mods_drop(r->g.mods);
+    r->g.mods = mods;
+    r->g.has_attention = v != NULL;
     return QUIRE_OK;
 }

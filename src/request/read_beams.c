@@ -3,8 +3,8 @@
 #include "request/request_read.h"
 
 int32_t request_beam_width(const quire_request *r) {
-    if (r->beams.width > 1 || (r->beams.width == 1 && r->use_beam_search)) {
-        return r->beams.width;
+    if (r->beam_width > 1 || (r->beam_width == 1 && r->use_beam_search)) {
+        return r->beam_width;
     }
     if (!r->use_beam_search) {
         return 0;
@@ -15,11 +15,11 @@ int32_t request_beam_width(const quire_request *r) {
 quire_err request_read_early_stopping(quire_request *r, const field_desc *f, const json_value *v,
                                       quire_error *err) {
     if (v == NULL || json_is(v, JSON_KIND_BOOL)) {
-        r->beams.stopping = json_truth(v) ? BEAM_STOPPING_EARLY : BEAM_STOPPING_LIKELY;
+        r->g.beams.stopping = json_truth(v) ? BEAM_STOPPING_EARLY : BEAM_STOPPING_LIKELY;
         return QUIRE_OK;
     }
     if (json_is(v, JSON_KIND_TEXT) && strcmp(json_str(v).p, "never") == 0) {
-        r->beams.stopping = BEAM_STOPPING_NEVER;
+        r->g.beams.stopping = BEAM_STOPPING_NEVER;
         return QUIRE_OK;
     }
     return request_type_error(f, -1, v, "true, false or \"never\"", err);
@@ -62,14 +62,14 @@ void request_settle_drawing(quire_request *r) {
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
         const double *own = request_defaults_find(r->context.defaults, names[i]);
         if (own != NULL && !is_given(r, names[i])) {
-            const field_desc *f = request_field(names[i], request_dialect(r)->fields);
-            request_store_number(r, f, r->info.beam_width > 0 ? f->number : *own);
+            const field_desc *f = request_field(names[i], dialect_of(&r->g)->fields);
+            request_store_number(r, f, r->g.info.beam_width > 0 ? f->number : *own);
         }
     }
 }
 
 quire_err request_check_beams(const quire_request *r, quire_error *err) {
-    int32_t width = r->info.beam_width;
+    int32_t width = r->g.info.beam_width;
     if (width == 0) {
         return QUIRE_OK;
     }
@@ -81,21 +81,21 @@ quire_err request_check_beams(const quire_request *r, quire_error *err) {
         return err_set_param(err, QUIRE_BAD_REQUEST, "n", "n is %d; %d beams have at most as many results",
                              (int)r->n, (int)width);
     }
-    if (r->best_of >= 0 && r->beams.width > 0 && r->best_of != r->beams.width) {
+    if (r->best_of >= 0 && r->beam_width > 0 && r->best_of != r->beam_width) {
         return err_set_param(err, QUIRE_BAD_REQUEST, "best_of",
                              "best_of is %d and beam_width %d; with beam search both are the number of beams",
-                             (int)r->best_of, (int)r->beams.width);
+                             (int)r->best_of, (int)r->beam_width);
     }
-    if (width % r->beams.n_groups != 0) {
+    if (width % r->g.beams.n_groups != 0) {
         return err_set_param(err, QUIRE_BAD_REQUEST, "num_beam_groups",
                              "num_beam_groups is %d; it must divide the number of beams, which is %d",
-                             (int)r->beams.n_groups, (int)width);
+                             (int)r->g.beams.n_groups, (int)width);
     }
-    if (r->beams.diversity_penalty > 0.0f && r->beams.n_groups == 1) {
+    if (r->g.beams.diversity_penalty > 0.0f && r->g.beams.n_groups == 1) {
         return err_set_param(err, QUIRE_BAD_REQUEST, "diversity_penalty",
                              "diversity_penalty is given without groups of beams; set num_beam_groups");
     }
-    const char *field = drawing_field(&r->sampling);
+    const char *field = drawing_field(&r->g.sampling);
     if (field != NULL) {
         return err_set_param(err, QUIRE_BAD_REQUEST, field, "beam search draws no tokens: leave %s out%s",
                              field, strcmp(field, "temperature") == 0 ? ", or give 0 or 1" : "");

@@ -20,8 +20,8 @@ quire_err request_read_messages(quire_request *r, const field_desc *f, const jso
     TRY(chat_messages_read(
         v, form != NULL && form->template != NULL ? chat_template_traits(form->template) : NULL,
         "body.messages", &messages, err));
-    chat_messages_deinit(&r->messages);
-    r->messages = messages;
+    chat_messages_deinit(&r->g.messages);
+    r->g.messages = messages;
     r->given_messages = v;
     return QUIRE_OK;
 }
@@ -54,14 +54,14 @@ quire_err request_read_template(quire_request *r, const field_desc *f, const jso
 
 quire_err request_read_effort(quire_request *r, const field_desc *f, const json_value *v, quire_error *err) {
     (void)f, (void)err;
-    r->reasoning_effort = v == NULL ? (str){0} : json_str(v);
+    r->g.reasoning_effort = v == NULL ? (str){0} : json_str(v);
     return QUIRE_OK;
 }
 
 quire_err request_read_verbosity(quire_request *r, const field_desc *f, const json_value *v,
                                  quire_error *err) {
     (void)f, (void)err;
-    r->verbosity = v == NULL ? (str){0} : json_str(v);
+    r->g.verbosity = v == NULL ? (str){0} : json_str(v);
     return QUIRE_OK;
 }
 
@@ -85,14 +85,14 @@ static quire_err render_with(const quire_request *r, const chat_template *t, str
     TRY(as_read
             ? QUIRE_OK
             : chat_messages_read(r->given_messages, chat_template_traits(t), "body.messages", &read, err));
-    chat_prompt p = {.messages = as_read ? &r->messages : &read,
+    chat_prompt p = {.messages = as_read ? &r->g.messages : &read,
                      .kwargs = r->template_kwargs,
                      .tools = json_length(r->tools) > 0 ? r->tools : NULL,
                      .documents = r->documents,
-                     .reasoning_effort = r->reasoning_effort,
-                     .verbosity = r->verbosity,
-                     .add_generation_prompt = r->add_generation_prompt,
-                     .continue_final_message = r->continue_final_message};
+                     .reasoning_effort = r->g.reasoning_effort,
+                     .verbosity = r->g.verbosity,
+                     .add_generation_prompt = r->g.add_generation_prompt,
+                     .continue_final_message = r->g.continue_final_message};
     turn_limit(RENDER_MAX_US);
     quire_err e = chat_render(t, &p, out, marks, err);
     turn_limit(0);
@@ -143,11 +143,11 @@ quire_err request_require_chat(const quire_request *r, quire_error *err) {
         return err_set(err, QUIRE_BAD_REQUEST, -1,
                        "this model has no vocabulary, so it cannot chat; use completions with token ids");
     }
-    if (r->messages.json.n == 0) {
+    if (r->g.messages.json.n == 0) {
         return err_set_param(err, QUIRE_BAD_REQUEST, "body.messages",
                              "messages is missing; give an array of messages");
     }
-    if (r->continue_final_message && r->add_generation_prompt) {
+    if (r->g.continue_final_message && r->g.add_generation_prompt) {
         return err_set_param(err, QUIRE_BAD_REQUEST, "continue_final_message",
                              "continue_final_message and add_generation_prompt exclude each other; set "
                              "add_generation_prompt to false");
@@ -155,9 +155,8 @@ quire_err request_require_chat(const quire_request *r, quire_error *err) {
     return QUIRE_OK;
 }
 
-quire_err request_long_chat(const quire_request *r, size_t n, const char *least, quire_error *err) {
-    return err_set_param(err, QUIRE_CONTEXT_LENGTH, "messages", REQUEST_TOO_LONG, least, n,
-                         (int)r->context.max_model_len);
+quire_err request_long_chat(int32_t limit, size_t n, const char *least, quire_error *err) {
+    return err_set_param(err, QUIRE_CONTEXT_LENGTH, "messages", REQUEST_TOO_LONG, least, n, (int)limit);
 }
 
 /* ---- what ends an answer: the beginning of another turn (chat/chat_form.h) ---- */
@@ -172,13 +171,13 @@ static bool has_stop_token(const sampling_params *s, int32_t id) {
 
 void request_end_turns(quire_request *r) {
     const chat_form *form = r->context.form;
-    sampling_params *s = &r->sampling;
-    r->n_stops = r->n_given_stops;
-    if (!request_dialect(r)->is_chat || form == NULL || s->ignore_eos) {
+    sampling_params *s = &r->g.sampling;
+    r->g.n_stops = r->n_given_stops;
+    if (!dialect_of(&r->g)->is_chat || form == NULL || s->ignore_eos) {
         return;
     }
     for (int32_t i = 0; i < form->n_stops; i++) {
-        r->stops[r->n_stops++] = form->stops[i];
+        r->g.stops[r->g.n_stops++] = form->stops[i];
     }
     if (form->end_token >= 0 && form->end_token < r->context.n_vocab && !has_stop_token(s, form->end_token)) {
         /* the array has room for one more than a request may name */

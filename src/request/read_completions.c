@@ -80,7 +80,8 @@ static quire_err read_one(const quire_request *r, const field_desc *f, const jso
 static quire_err check_text_length(const quire_request *r, str span, quire_error *err) {
     size_t least =
         span.n > 2 && span.p[0] == '"' ? tokenizer_least_tokens(r->context.tokenizer, (span.n - 2) / 6) : 0;
-    return least > (size_t)r->context.max_model_len ? request_too_long(r, least, true, err) : QUIRE_OK;
+    int32_t limit = r->context.max_model_len;
+    return least > (size_t)limit ? generation_too_long(&r->g, limit, least, true, err) : QUIRE_OK;
 }
 
 quire_err request_check_prompt_length(const quire_request *r, str span, quire_error *err) {
@@ -137,32 +138,31 @@ quire_err request_read_prompt(quire_request *r, const field_desc *f, const json_
         request_prompts_free(prompts, (int32_t)n);
         return e;
     }
-    request_prompts_free(r->prompts, r->n_prompts);
-    r->prompts = prompts;
-    r->n_prompts = (int32_t)n;
+    request_prompts_free(r->g.prompts, r->g.n_prompts);
+    r->g.prompts = prompts;
+    r->g.n_prompts = (int32_t)n;
     return QUIRE_OK;
 }
 
 size_t request_text_bytes(const quire_request *r) {
-    size_t n = r->messages.json.n;
-    for (int32_t i = 0; i < r->n_prompts; i++) {
-        n += r->prompts[i].text.n;
+    size_t n = r->g.messages.json.n;
+    for (int32_t i = 0; i < r->g.n_prompts; i++) {
+        n += r->g.prompts[i].text.n;
     }
     return n;
 }
 
 quire_err request_require_prompt(const quire_request *r, quire_error *err) {
-    return r->n_prompts > 0 ? QUIRE_OK
-                            : err_set_param(err, QUIRE_BAD_REQUEST, "prompt",
-                                            "prompt is missing; give a text or token ids");
+    return r->g.n_prompts > 0 ? QUIRE_OK
+                              : err_set_param(err, QUIRE_BAD_REQUEST, "prompt",
+                                              "prompt is missing; give a text or token ids");
 }
 
-quire_err request_too_long(const quire_request *r, size_t n, bool is_least, quire_error *err) {
-    return request_dialect(r)->too_long(r, n, is_least ? "at least " : "", err);
+quire_err generation_too_long(const generation *g, int32_t limit, size_t n, bool is_least, quire_error *err) {
+    return dialect_of(g)->too_long(limit, n, is_least ? "at least " : "", err);
 }
 
-quire_err request_long_prompt(const quire_request *r, size_t n, const char *least, quire_error *err) {
-    int32_t limit = r->context.max_model_len;
+quire_err request_long_prompt(int32_t limit, size_t n, const char *least, quire_error *err) {
     return err_set_param(err, QUIRE_BAD_REQUEST, n == (size_t)limit ? "max_tokens" : "input_tokens",
                          REQUEST_TOO_LONG, least, n, (int)limit);
 }

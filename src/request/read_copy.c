@@ -8,7 +8,7 @@ quire_err request_copy(const quire_request *r, quire_request **out, quire_error 
     static const char *const own[] = {"stream", "n", "best_of", "echo", "prompt_logprobs"};
     quire_request *copy;
     *out = NULL;
-    TRY(request_new(&r->context, r->info.endpoint, &copy, err));
+    TRY(request_new(&r->context, r->g.info.endpoint, &copy, err));
     quire_err e = QUIRE_OK;
     for (size_t i = 0; i < r->n_values && e == QUIRE_OK; i++) {
         const field_desc *f = r->values[i].field;
@@ -16,7 +16,7 @@ quire_err request_copy(const quire_request *r, quire_request **out, quire_error 
         e = is_prompt ? QUIRE_OK : request_set_and_keep(copy, f, r->values[i].value, err);
     }
     for (size_t i = 0; i < sizeof own / sizeof *own && e == QUIRE_OK; i++) {
-        const field_desc *f = request_field(own[i], request_dialect(copy)->fields);
+        const field_desc *f = request_field(own[i], dialect_of(&copy->g)->fields);
         e = f != NULL && !(f->flags & FIELD_LATER) ? request_set_field(copy, f, NULL, err) : QUIRE_OK;
     }
     if (e != QUIRE_OK) {
@@ -24,8 +24,8 @@ quire_err request_copy(const quire_request *r, quire_request **out, quire_error 
         return e;
     }
     copy->best_of = copy->n_prompt_logprobs = -1;
-    copy->has_stream_options = copy->info.include_usage = copy->info.continuous_usage = false;
-    memcpy(copy->tenant, r->tenant, sizeof copy->tenant);
+    copy->has_stream_options = copy->g.info.include_usage = copy->g.info.continuous_usage = false;
+    memcpy(copy->g.tenant, r->g.tenant, sizeof copy->g.tenant);
     *out = copy;
     return QUIRE_OK;
 }
@@ -38,7 +38,7 @@ quire_err request_change(quire_request *r, const char *fields, size_t n, quire_e
             ? QUIRE_OK
             : err_set_param(err, QUIRE_BAD_REQUEST, "body", "the fields to change must be a JSON object");
     for (json_member m = {0}; e == QUIRE_OK && json_next(body, &m);) {
-        const field_desc *f = request_field(m.name, request_dialect(r)->fields);
+        const field_desc *f = request_field(m.name, dialect_of(&r->g)->fields);
         if (f != NULL && !(f->flags & FIELD_SAMPLING)) {
             e = err_set_param(err, QUIRE_BAD_REQUEST, m.name,
                               "%s cannot be changed while the answer is made; a fork can have another",

@@ -93,13 +93,13 @@ static quire_err take_types(quire_request *r, quire_error *err) {
         return QUIRE_OK;
     }
     bool many = json_length(v) > 0 && json_is(json_at(v, 0), JSON_KIND_ARRAY);
-    if (many ? json_length(v) != (size_t)r->n_prompts : r->n_prompts != 1) {
+    if (many ? json_length(v) != (size_t)r->g.n_prompts : r->g.n_prompts != 1) {
         return err_set_param(err, QUIRE_BAD_REQUEST, "token_type_ids",
                              "token_type_ids has %zu items for %d inputs; give an array for each",
-                             json_length(v), (int)r->n_prompts);
+                             json_length(v), (int)r->g.n_prompts);
     }
-    for (int32_t i = 0; i < r->n_prompts; i++) {
-        TRY(read_types(r, many ? json_at(v, (size_t)i) : v, &r->prompts[i], err));
+    for (int32_t i = 0; i < r->g.n_prompts; i++) {
+        TRY(read_types(r, many ? json_at(v, (size_t)i) : v, &r->g.prompts[i], err));
     }
     return QUIRE_OK;
 }
@@ -128,7 +128,7 @@ static quire_err settle_pooling(quire_request *r, quire_error *err) {
                              (int)r->context.n_row);
     }
     bool by_default = says_nothing || own->normalise;
-    r->pooling =
+    r->g.pooling =
         (pooling_params){.kind = r->pooling_kind < 0 || is_rank ? own->kind : (pooling_kind)r->pooling_kind,
                          .dimensions = r->dimensions > 0 ? r->dimensions : 0,
                          .normalise = !scores && (r->normalize < 0 ? by_default : r->normalize > 0)};
@@ -136,7 +136,7 @@ static quire_err settle_pooling(quire_request *r, quire_error *err) {
 }
 
 quire_err request_check_embedding(quire_request *r, quire_error *err) {
-    if (r->n_prompts == 0) {
+    if (r->g.n_prompts == 0) {
         return err_set_param(err, QUIRE_BAD_REQUEST, "input", "input is missing; give a text or token ids");
     }
     if (r->logits_out != NULL) {
@@ -146,9 +146,9 @@ quire_err request_check_embedding(quire_request *r, quire_error *err) {
     return take_types(r, err);
 }
 
-quire_err request_long_input(const quire_request *r, size_t n, const char *least, quire_error *err) {
+quire_err request_long_input(int32_t limit, size_t n, const char *least, quire_error *err) {
     return err_set_param(err, QUIRE_BAD_REQUEST, "input", "the input has %s%zu tokens; at most %d are taken",
-                         least, n, (int)r->context.max_model_len);
+                         least, n, (int)limit);
 }
 
 /* ---- requests without JSON ---- */
@@ -195,10 +195,10 @@ static quire_err take_input(quire_request *r, const quire_input *in, char *text,
 
 quire_err request_name_input(const quire_request *r, int32_t i, quire_err e, quire_error *err) {
     char name[40];
-    if (r->n_prompts == 1 && r->first_input == 0) {
+    if (r->g.n_prompts == 1 && r->g.first_input == 0) {
         return e;
     }
-    (void)snprintf(name, sizeof name, "input[%zu]", r->first_input + (size_t)i);
+    (void)snprintf(name, sizeof name, "input[%zu]", r->g.first_input + (size_t)i);
     return err_prefix(err, e, name);
 }
 
@@ -211,17 +211,17 @@ static quire_err take_inputs(quire_request *r, const quire_input *inputs, size_t
     for (size_t i = 0; i < n; i++) {
         n_text += inputs[i].ids == NULL ? inputs[i].n_text : 0;
     }
-    r->prompts = mem_new(n, sizeof *r->prompts);
+    r->g.prompts = mem_new(n, sizeof *r->g.prompts);
     r->texts = mem_new(n_text + 1, 1);
-    if (r->prompts == NULL || r->texts == NULL) {
+    if (r->g.prompts == NULL || r->texts == NULL) {
         return err_set(err, QUIRE_NO_MEMORY, -1, "out of memory for %zu inputs", n);
     }
-    r->n_prompts = (int32_t)n;
+    r->g.n_prompts = (int32_t)n;
     request_count_choices(r);
     for (size_t i = 0, at = 0; i < n; i++) {
-        quire_err e = take_input(r, &inputs[i], r->texts + at, &r->prompts[i], err);
+        quire_err e = take_input(r, &inputs[i], r->texts + at, &r->g.prompts[i], err);
         TRY(e == QUIRE_OK ? e : request_name_input(r, (int32_t)i, e, err));
-        at += r->prompts[i].text.n;
+        at += r->g.prompts[i].text.n;
     }
     return QUIRE_OK;
 }
@@ -243,7 +243,7 @@ quire_err request_embed(const request_context *ctx, const quire_input *inputs, s
     r->pooling_kind = kind;
     r->dimensions = o->dimensions > 0 ? o->dimensions : -1;
     r->normalize = o->normalize;
-    r->first_input = first;
+    r->g.first_input = first;
     quire_err e = take_inputs(r, inputs + first, n, err);
     e = e == QUIRE_OK ? request_check(r, err) : e;
     if (e != QUIRE_OK) {

@@ -133,22 +133,22 @@ quire_err request_read_seed(quire_request *r, const field_desc *f, const json_va
     (void)f, (void)err;
     const double *own = request_defaults_find(r->context.defaults, "seed");
     int64_t value = v == NULL && own != NULL ? (int64_t)*own : -1;
-    r->sampling.has_seed = (v == NULL || json_whole(v, &value)) && value != -1;
-    r->sampling.seed = r->sampling.has_seed ? (uint64_t)value : 0;
+    r->g.sampling.has_seed = (v == NULL || json_whole(v, &value)) && value != -1;
+    r->g.sampling.seed = r->g.sampling.has_seed ? (uint64_t)value : 0;
     return QUIRE_OK;
 }
 
 quire_err request_read_add_special(quire_request *r, const field_desc *f, const json_value *v,
                                    quire_error *err) {
     (void)f, (void)err;
-    r->add_special = v != NULL ? json_truth(v) : request_dialect(r)->adds_special;
-    r->add_bos = v == NULL && request_dialect(r)->adds_bos;
+    r->g.add_special = v != NULL ? json_truth(v) : dialect_of(&r->g)->adds_special;
+    r->g.add_bos = v == NULL && dialect_of(&r->g)->adds_bos;
     return QUIRE_OK;
 }
 
 quire_err request_read_model(quire_request *r, const field_desc *f, const json_value *v, quire_error *err) {
     (void)f, (void)err;
-    r->info.model = v != NULL && json_str(v).n > 0 ? json_str(v).p : NULL;
+    r->g.info.model = v != NULL && json_str(v).n > 0 ? json_str(v).p : NULL;
     return QUIRE_OK;
 }
 
@@ -184,7 +184,7 @@ quire_err request_read_salt(quire_request *r, const field_desc *f, const json_va
                                        PARAMS_MAX_SALT_BYTES);
         }
     }
-    r->cache_salt = salt;
+    r->g.cache_salt = salt;
     return QUIRE_OK;
 }
 
@@ -202,8 +202,8 @@ quire_err request_read_stop(quire_request *r, const field_desc *f, const json_va
                                        "stop has an empty string; each must have at least one character");
         }
     }
-    memcpy(r->stops, stops, n * sizeof *stops);
-    r->n_stops = r->n_given_stops = (int32_t)n;
+    memcpy(r->g.stops, stops, n * sizeof *stops);
+    r->g.n_stops = r->n_given_stops = (int32_t)n;
     return QUIRE_OK;
 }
 
@@ -216,19 +216,19 @@ quire_err request_read_stop_tokens(quire_request *r, const field_desc *f, const 
     }
     int32_t ids[PARAMS_MAX_STOP_TOKENS];
     TRY(request_read_ids(r, f, v, n, ids, err));
-    memcpy(r->sampling.stop_tokens, ids, n * sizeof *ids);
-    r->sampling.n_stop_tokens = (int32_t)n;
+    memcpy(r->g.sampling.stop_tokens, ids, n * sizeof *ids);
+    r->g.sampling.n_stop_tokens = (int32_t)n;
     return QUIRE_OK;
 }
 
 static quire_err set_stream_options(quire_request *r, const field_desc *f, const json_value *v,
                                     quire_error *err) {
     r->has_stream_options = v != NULL;
-    r->info.include_usage = r->info.continuous_usage = false;
+    r->g.info.include_usage = r->g.info.continuous_usage = false;
     for (json_member m = {0}; v != NULL && json_next(v, &m);) {
         char name[64];
         snprintf(name, sizeof name, "%s.%s", f->name, m.name);
-        const field_desc *row = request_field(name, request_dialect(r)->fields);
+        const field_desc *row = request_field(name, dialect_of(&r->g)->fields);
         if (row != NULL) {
             TRY(request_set_field(r, row, m.value, err));
         } else if (m.value != NULL && request_ignore(r, "stream_options.", str_of(m.name)) != QUIRE_OK) {
@@ -243,20 +243,21 @@ static void forget_ignored(quire_request *r, size_t n) {
     if (r->ignored.n > n) {
         r->ignored.n = n;
         r->ignored.p[n] = '\0';
-        r->info.ignored = n > 0 ? r->ignored.p : NULL;
+        r->g.info.ignored = n > 0 ? r->ignored.p : NULL;
     }
 }
 
 /* Takes all of them, or none. */
 quire_err request_read_stream_options(quire_request *r, const field_desc *f, const json_value *v,
                                       quire_error *err) {
-    bool had = r->has_stream_options, usage = r->info.include_usage, continuous = r->info.continuous_usage;
+    bool had = r->has_stream_options, usage = r->g.info.include_usage,
+         continuous = r->g.info.continuous_usage;
     size_t n_ignored = r->ignored.n;
     quire_err e = set_stream_options(r, f, v, err);
     if (e != QUIRE_OK) {
         r->has_stream_options = had;
-        r->info.include_usage = usage;
-        r->info.continuous_usage = continuous;
+        r->g.info.include_usage = usage;
+        r->g.info.continuous_usage = continuous;
         forget_ignored(r, n_ignored);
     }
     return e;
@@ -292,7 +293,7 @@ static quire_err store(quire_request *r, const field_desc *f, const json_value *
  * seed is a default of its own. */
 void request_store_defaults(quire_request *r) {
     const request_defaults *own = r->context.defaults;
-    uint32_t endpoint = request_dialect(r)->fields;
+    uint32_t endpoint = dialect_of(&r->g)->fields;
     int32_t n = 0;
     const field_desc *fields = request_fields(&n);
     for (int32_t i = 0; i < n; i++) {

@@ -19,12 +19,12 @@ static quire_err no_memory(quire_error *err) {
     return err_set(err, QUIRE_NO_MEMORY, -1, "out of memory for a request");
 }
 
-/* Makes r->sampling.lists if need be. */
+/* Makes r->g.sampling.lists if need be. */
 static quire_err need_lists(quire_request *r, quire_error *err) {
-    if (r->sampling.lists == NULL) {
-        r->sampling.lists = sampling_lists_new();
+    if (r->g.sampling.lists == NULL) {
+        r->g.sampling.lists = sampling_lists_new();
     }
-    return r->sampling.lists != NULL ? QUIRE_OK : no_memory(err);
+    return r->g.sampling.lists != NULL ? QUIRE_OK : no_memory(err);
 }
 
 /* ---- ids ---- */
@@ -75,7 +75,7 @@ quire_err request_read_logit_bias(quire_request *r, const field_desc *f, const j
         return request_range_error(f, err, "logit_bias has %d ids; at most %d are allowed", (int)n,
                                    MAX_BIASES);
     }
-    if (n == 0 && r->sampling.lists == NULL) {
+    if (n == 0 && r->g.sampling.lists == NULL) {
         return QUIRE_OK;
     }
     int32_t *ids = mem_new((size_t)n + 1, sizeof *ids);
@@ -86,7 +86,7 @@ quire_err request_read_logit_bias(quire_request *r, const field_desc *f, const j
             e = e == QUIRE_OK ? read_bias(r, f, m.name, m.value, &ids[i], &bias[i], err) : e;
         }
     }
-    if (e == QUIRE_OK && sampling_lists_set_bias(r->sampling.lists, ids, bias, n) != QUIRE_OK) {
+    if (e == QUIRE_OK && sampling_lists_set_bias(r->g.sampling.lists, ids, bias, n) != QUIRE_OK) {
         e = no_memory(err);
     }
     mem_free(ids);
@@ -96,8 +96,8 @@ quire_err request_read_logit_bias(quire_request *r, const field_desc *f, const j
 
 quire_err request_read_allowed(quire_request *r, const field_desc *f, const json_value *v, quire_error *err) {
     if (v == NULL) {
-        if (r->sampling.lists != NULL) {
-            r->sampling.lists->has_allowed = false;
+        if (r->g.sampling.lists != NULL) {
+            r->g.sampling.lists->has_allowed = false;
         }
         return QUIRE_OK;
     }
@@ -109,7 +109,7 @@ quire_err request_read_allowed(quire_request *r, const field_desc *f, const json
     int32_t *ids = mem_new(n, sizeof *ids);
     quire_err e = ids == NULL ? no_memory(err) : need_lists(r, err);
     e = e == QUIRE_OK ? request_read_ids(r, f, v, n, ids, err) : e;
-    if (e == QUIRE_OK && sampling_lists_set_allowed(r->sampling.lists, ids, (int32_t)n) != QUIRE_OK) {
+    if (e == QUIRE_OK && sampling_lists_set_allowed(r->g.sampling.lists, ids, (int32_t)n) != QUIRE_OK) {
         e = no_memory(err);
     }
     mem_free(ids);
@@ -196,7 +196,7 @@ static quire_err encode_word(const tokenizer *t, str word, size_t max_tokens, to
 /* Bans a word as it is, and also with a space before it where that gives as many tokens
  * with another first one (vLLM's rule). */
 static quire_err add_bad_word(quire_request *r, const tokenizer *t, str word, quire_error *err) {
-    token_seqs *words = &r->sampling.lists->bad_words;
+    token_seqs *words = &r->g.sampling.lists->bad_words;
     token_list plain = {0}, spaced = {0};
     strbuf text = {0};
     size_t n_before = words->n > 0 ? (size_t)words->starts[words->n] : 0;
@@ -251,7 +251,7 @@ static quire_err add_spelt(const quire_request *r, const tokenizer *t, const ato
                 MAX_SPELT_TOKENS);
         }
         TRY(e);
-        TRY(spelt->n > 1 ? add_sequence(r, &r->sampling.lists->dry_breakers, spelt, err) : QUIRE_OK);
+        TRY(spelt->n > 1 ? add_sequence(r, &r->g.sampling.lists->dry_breakers, spelt, err) : QUIRE_OK);
     }
     return QUIRE_OK;
 }
@@ -259,7 +259,7 @@ static quire_err add_spelt(const quire_request *r, const tokenizer *t, const ato
 /* Adds every token whose text contains a breaker. */
 static quire_err add_holders(const quire_request *r, const tokenizer *t, const atomic_bool *stop,
                              strbuf *piece, quire_error *err) {
-    token_seqs *breakers = &r->sampling.lists->dry_breakers;
+    token_seqs *breakers = &r->g.sampling.lists->dry_breakers;
     size_t n = n_breakers(r);
     for (int32_t id = 0; id < tokenizer_n_tokens(t) && id < r->context.n_vocab; id++) {
         size_t i = 0;
@@ -291,7 +291,7 @@ static quire_err add_breakers(const quire_request *r, const tokenizer *t, const 
 
 quire_err request_tokenize_lists(quire_request *r, const tokenizer *t, const atomic_bool *stop,
                                  quire_error *err) {
-    bool repeats = r->sampling.dry_multiplier != 0.0f;
+    bool repeats = r->g.sampling.dry_multiplier != 0.0f;
     if (t == NULL || (r->bad_words == NULL && !repeats)) {
         return r->bad_words == NULL ? QUIRE_OK
                                     : err_set_param(err, QUIRE_BAD_REQUEST, "bad_words",

@@ -216,31 +216,32 @@ quire_err request_read_space(quire_request *r, const field_desc *f, const json_v
     if (v != NULL && !str_is(json_str(v), space_words[found])) {
         return request_range_error(f, err, "%s must be \"compact\", \"lines\" or \"any\"", f->name);
     }
-    r->json_space = found;
+    r->g.json_space = found;
     return QUIRE_OK;
 }
 
 quire_err request_read_order(quire_request *r, const field_desc *f, const json_value *v, quire_error *err) {
     bool any;
     TRY(read_any(f, v, "schema", &any, err));
-    r->json_order = any ? GRAMMAR_ORDER_ANY : GRAMMAR_ORDER_SCHEMA;
+    r->g.json_order = any ? GRAMMAR_ORDER_ANY : GRAMMAR_ORDER_SCHEMA;
     return QUIRE_OK;
 }
 
 quire_err request_read_numbers(quire_request *r, const field_desc *f, const json_value *v, quire_error *err) {
     bool any;
     TRY(read_any(f, v, "short", &any, err));
-    r->json_numbers = any ? GRAMMAR_NUMBERS_ANY : GRAMMAR_NUMBERS_SHORT;
+    r->g.json_numbers = any ? GRAMMAR_NUMBERS_ANY : GRAMMAR_NUMBERS_SHORT;
     return QUIRE_OK;
 }
 
 quire_err request_read_additional(quire_request *r, const field_desc *f, const json_value *v,
                                   quire_error *err) {
     if (v == NULL) {
-        r->json_additional = r->context.opens_objects ? GRAMMAR_ADDITIONAL_SCHEMA : GRAMMAR_ADDITIONAL_CLOSED;
+        r->g.json_additional =
+            r->context.opens_objects ? GRAMMAR_ADDITIONAL_SCHEMA : GRAMMAR_ADDITIONAL_CLOSED;
         return QUIRE_OK;
     }
-    return read_additional(v, &r->json_additional)
+    return read_additional(v, &r->g.json_additional)
                ? QUIRE_OK
                : request_range_error(f, err, "%s must be \"closed\" or \"schema\"", f->name);
 }

@@ -215,7 +215,7 @@ quire_err request_settle_tools(quire_request *r, quire_error *err) {
         return err_set_param(err, QUIRE_BAD_REQUEST, "functions",
                              "functions and tools are given; give tools alone");
     }
-    r->info.old_calls = !is_plain;
+    r->g.info.old_calls = !is_plain;
     r->has_custom = false;
     for (size_t i = 0; i < json_length(r->tools_field); i++) {
         r->has_custom = r->has_custom || request_custom_of(json_at(r->tools_field, i)) != NULL;

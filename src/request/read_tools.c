@@ -21,7 +21,7 @@ quire_err request_read_tools(quire_request *r, const field_desc *f, const json_v
 
 quire_err quire_request_tools(quire_request *r, const char *json, size_t n, quire_error *err) {
     json_value *tools = NULL;
-    if (!request_dialect(r)->is_chat) {
+    if (!dialect_of(&r->g)->is_chat) {
         return err_set(err, QUIRE_UNSUPPORTED, -1, "tools are for chats");
     }
     TRY(request_check_size(request_field("tools", FIELD_CHAT), (str){json, n}, err));
@@ -94,7 +94,7 @@ static output_formats choose_formats(const quire_request *r) {
 }
 
 static quire_err check_budget(const quire_request *r, quire_error *err) {
-    return r->thinking_budget < 0 || r->formats.reasoning != NULL
+    return r->g.thinking_budget < 0 || r->formats.reasoning != NULL
                ? QUIRE_OK
                : err_set_param(err, QUIRE_BAD_REQUEST, "thinking_token_budget",
                                "thinking_token_budget is given, and the response has no reasoning that this "
@@ -106,8 +106,8 @@ static quire_err check_budget(const quire_request *r, quire_error *err) {
 quire_err request_check_tools(quire_request *r, quire_error *err) {
     bool forced = r->tool_choice == OUTPUT_CHOICE_REQUIRED || r->tool_choice == OUTPUT_CHOICE_NAMED;
     r->formats = (output_formats){0};
-    r->info.has_parts = false;
-    if (!request_dialect(r)->is_chat) {
+    r->g.info.has_parts = false;
+    if (!dialect_of(&r->g)->is_chat) {
         return check_budget(r, err);
     }
     TRY(request_settle_tools(r, err));
@@ -124,8 +124,8 @@ quire_err request_check_tools(quire_request *r, quire_error *err) {
     r->formats = choose_formats(r);
     r->formats.tools = r->n_offered == 0 || r->tool_choice == OUTPUT_CHOICE_NONE ? NULL : r->formats.tools;
     TRY(request_bind_calls(r, err));
-    r->info.names_call = r->tool_choice == OUTPUT_CHOICE_NAMED;
-    r->info.has_parts = r->formats.tools != NULL || r->formats.reasoning != NULL;
+    r->g.info.names_call = r->tool_choice == OUTPUT_CHOICE_NAMED;
+    r->g.info.has_parts = r->formats.tools != NULL || r->formats.reasoning != NULL;
     return check_budget(r, err);
 }
 
@@ -160,7 +160,7 @@ static bool hides_marks(const quire_request *r) {
             return false;
         }
     }
-    return r->skip_special;
+    return r->g.skip_special;
 }
 
 reasoning_frame request_frame(const quire_request *r, output_start start) {

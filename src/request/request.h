@@ -1,9 +1,9 @@
-/* A parsed request is the result of quire_request_parse: a JSON body's fields, checked
- * and stored, before anything is tokenised.
+/* A parsed request is the result of quire_request_parse: what it asks, a generation, and
+ * the JSON from which that was read, with what is as given in it.
  *
  * Its maker owns it until quire_submit takes it. It owns all its texts. The table of
- * fields drives the parsing (core/params.h): a field is validated by its row, then stored
- * by its binding (read_field.c). */
+ * fields drives the parsing: a field is validated by its row, then stored by its place or
+ * reader (read_field.c). The generation is final once request_check has passed. */
 #ifndef REQUEST_REQUEST_H
 #define REQUEST_REQUEST_H
 
@@ -17,6 +17,7 @@
 #include "core/attn_mods.h"
 #include "core/params.h"
 #include "quire.h"
+#include "request/generation.h"
 #include "request/request_field.h"
 #include "request/request_rule.h"
 #include "text/tokenizer.h"
@@ -74,14 +75,6 @@ typedef struct request_context {
     bool opens_objects;
 } request_context;
 
-/* One prompt: a text, or ids where ids is not NULL. */
-typedef struct request_prompt {
-    str text;
-    int32_t *ids; /* mem_new'd */
-    int32_t n_ids;
-    int32_t *types; /* [n_ids] their token types, mem_new'd, or NULL: all 0 */
-} request_prompt;
-
 /* A field that was set, for copies of the request. */
 typedef struct request_value {
     const field_desc *field;
@@ -89,87 +82,56 @@ typedef struct request_value {
 } request_value;
 
 struct quire_request {
-    quire_request_info info;
+    generation g;
     request_context context; /* as when the request was made */
     request_value *values;   /* the fields that were set, in order; the texts below point into it */
     size_t n_values, cap_values;
+    bool is_checked; /* request_check passed, and nothing was set since */
 
-    /* Completions: n_prompts >= 1 (== info.n_choices). Chat: the conversation in the
-     * template's form. */
-    request_prompt *prompts;
-    int32_t n_prompts;
-    chat_messages messages;
-    const json_value *given_messages;              /* the array in values that they were read from */
+    /* As given, -1 where a field was not or is null; request_check computes the
+     * generation's from them. */
+    int32_t n, best_of, beam_width;
+    bool use_beam_search;
+    int32_t n_logprobs, n_top_logprobs, n_prompt_logprobs;
+    int32_t max_completion_tokens;
+    int32_t pooling_kind, dimensions, normalize; /* of embeddings */
+    int32_t n_given_stops;                       /* the request's own stops are the first */
+    bool has_stream_options;
+    const json_value *token_types; /* in values, or NULL */
+
+    /* The template's variables. */
+    str template_given;                            /* in values; empty: not given */
+    const json_value *given_messages;              /* the array in values that messages were read from */
     const json_value *template_kwargs, *documents; /* in values, or NULL */
     const json_value *tools;                       /* an array, or NULL */
-    /* the fields, in values; tools has them all as functions */
-    const json_value *tools_field, *functions;
-    const json_value *allowed_tools; /* of tool_choice, in values; NULL: all */
+
+    /* Tools: what a client gives, and what request_check_tools makes of it for the
+     * model's formats. */
+    const json_value *tools_field, *functions; /* in values; tools has them all as functions */
+    const json_value *allowed_tools;           /* of tool_choice, in values; NULL: all */
     /* the value of tools where the fields have another form: owned */
     json_value *plain_tools;
-    bool has_custom; /* some are custom tools */
     /* of quire_request_tools: owned; NULL: tools_field is in values */
     json_value *given_tools;
+    bool has_custom; /* some are custom tools */
     /* that sets the next: tool_choice or function_call; NULL: none does */
     const field_desc *choice_field;
     output_choice tool_choice;
-    str named_tool; /* of OUTPUT_CHOICE_NAMED; in values */
-    bool include_reasoning, parallel_calls;
-    int32_t max_tool_calls;    /* calls of an answer; -1: as the context has it */
-    int32_t thinking_budget;   /* tokens of reasoning; -1: no bound */
-    output_formats formats;    /* in which the response is split, by request_check_tools; NULLs: it is not */
+    str named_tool;            /* of OUTPUT_CHOICE_NAMED; in values */
+    output_formats formats;    /* in which the response is split; NULLs: it is not */
     json_value *forced_schema; /* of the calls that tool_choice forces: the value of rule; owned */
     output_tool *offered;      /* [n_offered] the functions among tools, mem_new'd */
     size_t n_offered;
-    str template_given, reasoning_effort, verbosity; /* in values; empty: not given */
-    bool add_special, add_generation_prompt, continue_final_message;
-    bool add_bos; /* of a chat that says nothing of add_special_tokens */
+    request_rule rule; /* that the response must obey */
 
-    sampling_params sampling;
-    float ttft_deadline_ms; /* 0: none */
-    int32_t priority;       /* the lower is admitted first, under that policy */
-    int32_t n, best_of;     /* best_of -1: not given */
-    bool use_beam_search;
-    /* width: as given, -1 where it was not; info has the resulting one */
-    beam_params beams;
-    /* as given: -1 for null; request_check computes info's from them */
-    int32_t n_logprobs, n_top_logprobs, n_prompt_logprobs;
-    /* -1: not given, or as many as fit; a longer prompt is refused, since none is
-     * truncated */
-    int32_t truncate_prompt_tokens;
-    /* -1: not given; request_check moves it into sampling.max_tokens */
-    int32_t max_completion_tokens;
     /* in values, or NULL: request_tokenize_lists makes tokens of them */
     const json_value *bad_words, *dry_breakers;
-    str stops[PARAMS_MAX_STOP + CHAT_FORM_STOPS];
-    int32_t n_stops, n_given_stops; /* the request's own are the first */
-    bool include_stop, skip_special;
-    bool has_stream_options;
-    bool is_checked; /* request_check passed, and nothing was set since */
-    /* Embeddings: as given, -1 where they were not; request_check_embedding makes
-     * `pooling` and the prompts' types of them. */
-    int32_t pooling_kind, dimensions, normalize;
-    const json_value *token_types; /* in values, or NULL */
-    pooling_params pooling;
-    size_t first_input; /* the number of its first input among all that its maker has */
-    char *texts;        /* of the prompts, mem_new'd, where the request was made without JSON; else NULL */
+    /* of the prompts, mem_new'd, where the request was made without JSON; else NULL */
+    char *texts;
+    strbuf ignored; /* names of unknown members, as in g.info */
     /* the stream room's, which its one prompt continues; NULL: it is no fork */
     struct stream_fork *fork_from;
-    request_rule rule;        /* that the response must obey */
-    grammar_space json_space; /* of the JSON that a rule describes */
-    grammar_order json_order;
-    grammar_numbers json_numbers;
-    grammar_additional json_additional;
-    /* of its field `attention`, a reference; or NULL: neither mask nor change of
-     * scores */
-    attn_mods *mods;
-    bool has_attention;                  /* the field is given: mods go before the engine's */
-    float *logits_out;                   /* the caller's; see quire_request_logits */
-    strbuf ignored;                      /* names of unknown members, as in info */
-    char tenant[QUIRE_TENANT_BYTES + 1]; /* 0-terminated; see quire_request_tenant */
-    str cache_salt;                      /* empty: none */
-    int32_t cache_priority;              /* -1: not given */
-    float cache_ttl_s;                   /* 0: no end */
+    float *logits_out; /* the caller's; see quire_request_logits */
 };
 
 /* What requests of an endpoint differ in beside their fields (dialect.c). */
@@ -183,14 +145,15 @@ typedef struct dialect {
     quire_err (*check)(quire_request *r, quire_error *err); /* the checks between fields */
     /* the first of them: what must be given; NULL: among the others */
     quire_err (*required)(const quire_request *r, quire_error *err);
-    /* Sets the error for a prompt of "at least " (or "") n tokens. */
-    quire_err (*too_long)(const quire_request *r, size_t n, const char *least, quire_error *err);
+    /* Sets the error for a prompt of "at least " (or "") n tokens, where `limit` is the
+     * most. */
+    quire_err (*too_long)(int32_t limit, size_t n, const char *least, quire_error *err);
 } dialect;
 
 extern const dialect request_dialects[]; /* by quire_endpoint */
 
-static inline const dialect *request_dialect(const quire_request *r) {
-    return &request_dialects[r->info.endpoint];
+static inline const dialect *dialect_of(const generation *g) {
+    return &request_dialects[g->info.endpoint];
 }
 
 /* Two sources of an empty *d, each value checked as a request's would be; deinit it also
@@ -244,7 +207,7 @@ quire_err request_change(quire_request *r, const char *fields, size_t n, quire_e
 
 /* Sets the error for a prompt of n tokens, or of at least so many, which leave no room
  * for one more. */
-quire_err request_too_long(const quire_request *r, size_t n, bool is_least, quire_error *err);
+quire_err generation_too_long(const generation *g, int32_t limit, size_t n, bool is_least, quire_error *err);
 
 /* The checks between fields. request_parse makes them; quire_submit makes them again
  * where fields were set since. */
@@ -302,8 +265,8 @@ void request_settle_drawing(quire_request *r);
 /* The checks between r's beam search and its other fields. */
 quire_err request_check_beams(const quire_request *r, quire_error *err);
 
-/* The checks of an embeddings request between its fields and the model's rows; r->pooling
- * is final afterwards. */
+/* The checks of an embeddings request between its fields and the model's rows;
+ * r->g.pooling is final afterwards. */
 quire_err request_check_embedding(quire_request *r, quire_error *err);
 /* As quire_request_embed, of n inputs from `first` on, with a context in place of an
  * engine. */
@@ -312,7 +275,7 @@ quire_err request_embed(const request_context *ctx, const quire_input *inputs, s
 /* Puts the input's number before the error e; not where there is one only. Returns e. */
 quire_err request_name_input(const quire_request *r, int32_t i, quire_err e, quire_error *err);
 
-/* Tokenises bad_words and dry_sequence_breakers into r->sampling.lists. Called once,
+/* Tokenises bad_words and dry_sequence_breakers into r->g.sampling.lists. Called once,
  * before the request is submitted. QUIRE_CANCELLED between two of them once *stop is true
  * (NULL: never), which any thread may set. */
 quire_err request_tokenize_lists(quire_request *r, const tokenizer *t, const atomic_bool *stop,

@@ -16,18 +16,18 @@ quire_err request_new(const request_context *ctx, quire_endpoint endpoint, quire
     quire_request *r = mem_new(1, sizeof *r);
     TRY(mem_check_for(r, "a request", err));
     r->context = *ctx;
-    r->info.endpoint = endpoint;
+    r->g.info.endpoint = endpoint;
     r->n = 1;
-    r->best_of = r->beams.width = -1;
+    r->best_of = r->beam_width = -1;
     request_count_choices(r);
-    r->truncate_prompt_tokens = r->max_completion_tokens = r->thinking_budget = r->max_tool_calls =
-        r->n_logprobs = r->n_prompt_logprobs = r->info.logprobs = r->info.prompt_logprobs = -1;
-    r->cache_priority = r->pooling_kind = r->dimensions = r->normalize = -1;
-    r->json_space = ctx->json_space;
-    r->json_additional = ctx->opens_objects ? GRAMMAR_ADDITIONAL_SCHEMA : GRAMMAR_ADDITIONAL_CLOSED;
-    sampling_params_init(&r->sampling);
-    r->add_special = request_dialect(r)->adds_special;
-    r->add_bos = request_dialect(r)->adds_bos;
+    r->g.truncate_prompt_tokens = r->max_completion_tokens = r->g.thinking_budget = r->g.max_tool_calls =
+        r->n_logprobs = r->n_prompt_logprobs = r->g.info.logprobs = r->g.info.prompt_logprobs = -1;
+    r->g.cache_priority = r->pooling_kind = r->dimensions = r->normalize = -1;
+    r->g.json_space = ctx->json_space;
+    r->g.json_additional = ctx->opens_objects ? GRAMMAR_ADDITIONAL_SCHEMA : GRAMMAR_ADDITIONAL_CLOSED;
+    sampling_params_init(&r->g.sampling);
+    r->g.add_special = dialect_of(&r->g)->adds_special;
+    r->g.add_bos = dialect_of(&r->g)->adds_bos;
     request_store_defaults(r);
     request_count_choices(r);
     *out = r;
@@ -38,16 +38,16 @@ void request_free(quire_request *r) {
     if (r == NULL) {
         return;
     }
-    request_prompts_free(r->prompts, r->n_prompts);
+    request_prompts_free(r->g.prompts, r->g.n_prompts);
     mem_free(r->texts);
-    chat_messages_deinit(&r->messages);
+    chat_messages_deinit(&r->g.messages);
     json_drop(r->given_tools);
     json_drop(r->plain_tools);
     json_drop(r->forced_schema);
     mem_free(r->offered);
     strbuf_deinit(&r->ignored);
-    sampling_lists_drop(r->sampling.lists);
-    attn_mods_drop(r->mods);
+    sampling_lists_drop(r->g.sampling.lists);
+    attn_mods_drop(r->g.mods);
     for (size_t i = 0; i < r->n_values; i++) {
         json_drop(r->values[i].value);
     }
@@ -61,7 +61,7 @@ quire_err request_set_and_keep(quire_request *r, const field_desc *f, json_value
         return err_set(err, QUIRE_NO_MEMORY, -1, "out of memory");
     }
     TRY(request_set_field(r, f, v, err));
-    if (!copied && !(f->type == FIELD_PROMPT && r->prompts[0].ids != NULL)) {
+    if (!copied && !(f->type == FIELD_PROMPT && r->g.prompts[0].ids != NULL)) {
         r->values[r->n_values++] = (request_value){f, json_share(v)};
     }
     return QUIRE_OK;
@@ -109,7 +109,7 @@ static quire_err add_ignored(quire_request *r, const char *before, str name) {
 
 quire_err request_ignore(quire_request *r, const char *before, str name) {
     quire_err e = add_ignored(r, before, name);
-    r->info.ignored = r->ignored.p;
+    r->g.info.ignored = r->ignored.p;
     return e;
 }
 
@@ -119,7 +119,7 @@ static quire_err read_foreign(quire_request *r, str name, str span, quire_error 
     if (str_is(span, "null")) {
         return QUIRE_OK;
     }
-    if (!foreign_changes_generation(name, request_dialect(r)->fields, &instead)) {
+    if (!foreign_changes_generation(name, dialect_of(&r->g)->fields, &instead)) {
         quire_err e = request_ignore(r, "", name);
         return e == QUIRE_OK ? e : err_set(err, e, -1, "out of memory");
     }
@@ -153,7 +153,7 @@ static quire_err read_members(quire_request *r, str body, strbuf *scratch, quire
         if (!more) {
             return QUIRE_OK;
         }
-        const field_desc *f = request_row(name, request_dialect(r)->fields);
+        const field_desc *f = request_row(name, dialect_of(&r->g)->fields);
         TRY(f != NULL ? read_member(r, f, body, span, err) : read_foreign(r, name, span, err));
     }
 }
@@ -171,7 +171,7 @@ quire_err request_look(quire_endpoint endpoint, str begin, quire_error *err) {
 static quire_err read_body(quire_request *r, const char *text, size_t n, quire_error *err) {
     str body = {text, n};
     strbuf scratch = {0};
-    body_rows rows = {.of = request_row, .endpoint = request_dialect(r)->fields};
+    body_rows rows = {.of = request_row, .endpoint = dialect_of(&r->g)->fields};
     TRY(request_check_body(body, &rows, err));
     if (json_scan_peek(&(json_scan){.text = body}) != '{') {
         char brief[JSON_BRIEF_BYTES];
@@ -196,7 +196,7 @@ static quire_err check_required(const quire_request *r, quire_error *err) {
                        "this model gives embeddings and no text: quire run --embed, quire_embed");
     }
     if (r->fork_from != NULL) {
-        if (r->info.beam_width > 0) {
+        if (r->g.info.beam_width > 0) {
             return err_set_param(err, QUIRE_BAD_REQUEST, "beam_width",
                                  "beam_width is given; a fork goes on by sampling");
         }
@@ -205,15 +205,16 @@ static quire_err check_required(const quire_request *r, quire_error *err) {
                    : err_set_param(err, QUIRE_BAD_REQUEST, "prompt_logprobs",
                                    "prompt_logprobs is given; a fork does not compute what stands before it");
     }
-    return request_dialect(r)->required(r, err);
+    return dialect_of(&r->g)->required(r, err);
 }
 
 void request_count_choices(quire_request *r) {
-    int32_t n_prompts = request_dialect(r)->is_chat ? 1 : r->n_prompts;
-    r->info.n_best = r->n;
-    r->info.beam_width = request_beam_width(r);
-    r->info.n_samples = r->best_of > r->n && r->info.beam_width == 0 ? r->best_of : r->n;
-    r->info.n_choices = n_prompts * r->info.n_samples; /* at most REQUEST_MAX_PROMPTS * PARAMS_MAX_CHOICES */
+    int32_t n_prompts = dialect_of(&r->g)->is_chat ? 1 : r->g.n_prompts;
+    r->g.info.n_best = r->n;
+    r->g.info.beam_width = r->g.beams.width = request_beam_width(r);
+    r->g.info.n_samples = r->best_of > r->n && r->g.info.beam_width == 0 ? r->best_of : r->n;
+    /* at most REQUEST_MAX_PROMPTS * PARAMS_MAX_CHOICES */
+    r->g.info.n_choices = n_prompts * r->g.info.n_samples;
 }
 
 static quire_err check_choices(const quire_request *r, quire_error *err) {
@@ -221,14 +222,14 @@ static quire_err check_choices(const quire_request *r, quire_error *err) {
         return err_set_param(err, QUIRE_BAD_REQUEST, "best_of",
                              "best_of is %d; it must be at least n, which is %d", (int)r->best_of, (int)r->n);
     }
-    if (r->info.n_samples > r->n && r->info.stream) {
+    if (r->g.info.n_samples > r->n && r->g.info.stream) {
         return err_set_param(err, QUIRE_BAD_REQUEST, "best_of",
                              "the best of several cannot be streamed; leave best_of or stream out");
     }
-    if (r->info.n_choices > PARAMS_MAX_CHOICES) {
+    if (r->g.info.n_choices > PARAMS_MAX_CHOICES) {
         return err_set_param(err, QUIRE_BAD_REQUEST, "n",
                              "the request asks for %d answers in all; at most %d are given",
-                             (int)r->info.n_choices, PARAMS_MAX_CHOICES);
+                             (int)r->g.info.n_choices, PARAMS_MAX_CHOICES);
     }
     return QUIRE_OK;
 }
@@ -236,7 +237,7 @@ static quire_err check_choices(const quire_request *r, quire_error *err) {
 /* Sets what is reported beside tokens: echo with logprobs reports the prompt's as
  * well. */
 static quire_err check_logprobs(quire_request *r, quire_error *err) {
-    quire_request_info *i = &r->info;
+    quire_request_info *i = &r->g.info;
     if (r->n_top_logprobs > 0 && r->n_logprobs < 0) {
         return err_set_param(err, QUIRE_BAD_REQUEST, "top_logprobs",
                              "top_logprobs is given without logprobs; set logprobs to true");
@@ -273,7 +274,7 @@ static quire_err check_logprobs(quire_request *r, quire_error *err) {
 }
 
 quire_err request_check_lengths(quire_request *r, quire_error *err) {
-    sampling_params *s = &r->sampling;
+    sampling_params *s = &r->g.sampling;
     if (r->max_completion_tokens >= 0) {
         s->max_tokens = r->max_completion_tokens;
     }
@@ -302,15 +303,15 @@ quire_err request_check_generation(quire_request *r, quire_error *err) {
     TRY(request_check_lengths(r, err));
     TRY(request_check_tools(r, err));
     request_end_turns(r);
-    if (r->has_stream_options && !r->info.stream) {
+    if (r->has_stream_options && !r->g.info.stream) {
         return err_set_param(err, QUIRE_BAD_REQUEST, "stream_options",
                              "stream_options is given without stream; set stream to true");
     }
-    if (r->sampling.max_tokens == 0 && !r->info.echo) {
+    if (r->g.sampling.max_tokens == 0 && !r->g.info.echo) {
         return err_set_param(err, QUIRE_BAD_REQUEST, "max_tokens",
                              "max_tokens is 0; it must be at least 1, or echo must be true");
     }
-    if (r->logits_out != NULL && (r->n_prompts != 1 || r->fork_from != NULL)) {
+    if (r->logits_out != NULL && (r->g.n_prompts != 1 || r->fork_from != NULL)) {
         return err_set(err, QUIRE_INVALID, -1,
                        "logits can be had of a single prompt only, and not by a fork");
     }
@@ -319,7 +320,7 @@ quire_err request_check_generation(quire_request *r, quire_error *err) {
 
 quire_err request_check(quire_request *r, quire_error *err) {
     if (!r->is_checked) {
-        TRY(request_dialect(r)->check(r, err));
+        TRY(dialect_of(&r->g)->check(r, err));
     }
     r->is_checked = true;
     return QUIRE_OK;
@@ -341,13 +342,13 @@ quire_err request_parse(const request_context *ctx, quire_endpoint endpoint, con
 }
 
 quire_err request_take_ids(quire_request *r, int32_t *ids, int32_t n, quire_error *err) {
-    r->prompts = ids != NULL ? mem_new(1, sizeof *r->prompts) : NULL;
-    if (r->prompts == NULL) {
+    r->g.prompts = ids != NULL ? mem_new(1, sizeof *r->g.prompts) : NULL;
+    if (r->g.prompts == NULL) {
         mem_free(ids);
         return err_set(err, QUIRE_NO_MEMORY, -1, "out of memory for a prompt of %d ids", (int)n);
     }
-    r->prompts[0] = (request_prompt){.ids = ids, .n_ids = n};
-    r->n_prompts = 1;
+    r->g.prompts[0] = (request_prompt){.ids = ids, .n_ids = n};
+    r->g.n_prompts = 1;
     r->is_checked = false;
     request_count_choices(r);
     return QUIRE_OK;
@@ -379,7 +380,7 @@ quire_err request_ids(const request_context *ctx, const int32_t *ids, size_t n, 
 }
 
 quire_err quire_request_set(quire_request *r, const char *field, const char *json, quire_error *err) {
-    const field_desc *f = request_field(field, request_dialect(r)->fields);
+    const field_desc *f = request_field(field, dialect_of(&r->g)->fields);
     if (f == NULL) {
         return err_set(err, QUIRE_NOT_FOUND, -1, "a request has no field %s", field);
     }
@@ -400,7 +401,7 @@ quire_err quire_request_tenant(quire_request *r, const char *tenant) {
     if (n > QUIRE_TENANT_BYTES) {
         return QUIRE_INVALID;
     }
-    memcpy(r->tenant, tenant, n + 1);
+    memcpy(r->g.tenant, tenant, n + 1);
     return QUIRE_OK;
 }
 
@@ -410,5 +411,5 @@ void quire_request_logits(quire_request *r, float *out) {
 }
 
 const quire_request_info *quire_request_describe(const quire_request *r) {
-    return &r->info;
+    return &r->g.info;
 }

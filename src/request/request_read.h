@@ -48,13 +48,13 @@ void request_store_defaults(quire_request *r);
 quire_err request_check_generation(quire_request *r, quire_error *err);
 quire_err request_require_prompt(const quire_request *r, quire_error *err);
 quire_err request_require_chat(const quire_request *r, quire_error *err);
-quire_err request_long_prompt(const quire_request *r, size_t n, const char *least, quire_error *err);
+quire_err request_long_prompt(int32_t limit, size_t n, const char *least, quire_error *err);
 /* Of "at least " or "", the number of tokens and the limit. */
 #define REQUEST_TOO_LONG                                                                                     \
     "the prompt has %s%zu tokens; with at least one token to generate that is over the maximum context "     \
     "length of %d tokens"
-quire_err request_long_chat(const quire_request *r, size_t n, const char *least, quire_error *err);
-quire_err request_long_input(const quire_request *r, size_t n, const char *least, quire_error *err);
+quire_err request_long_chat(int32_t limit, size_t n, const char *least, quire_error *err);
+quire_err request_long_input(int32_t limit, size_t n, const char *least, quire_error *err);
 
 /* The param of errors about a rule that field f names; "" where members stand beside the
  * rule, as in vLLM's responses. */

@@ -140,9 +140,9 @@ static quire_err compile(const quire_request *r, grammar_additional additional, 
     if (!is_text && rule->value != NULL) {
         json_add(&text, rule->value);
     }
-    const grammar_options options = {.space = request_rule_space(rule, r->json_space),
-                                     .order = r->json_order,
-                                     .numbers = r->json_numbers,
+    const grammar_options options = {.space = request_rule_space(rule, r->g.json_space),
+                                     .order = r->g.json_order,
+                                     .numbers = r->g.json_numbers,
                                      .additional = additional,
                                      .whitespace_pattern = rule->whitespace_pattern,
                                      .keyword = note_keyword,
@@ -164,7 +164,7 @@ static quire_err check_rule(const quire_request *r, bool list_only, report *x, s
     quire_error why = {0};
     grammar *g = NULL;
     int64_t began_us = clock_us(), n[3] = {0};
-    grammar_additional additional = request_rule_additional(rule, r->json_additional);
+    grammar_additional additional = request_rule_additional(rule, r->g.json_additional);
     quire_err e = compile(r, additional, x, &g, &why);
     const outcome done = {.is_accepted = e == QUIRE_OK,
                           .reason = e == QUIRE_OK ? NULL : why.message,

@@ -6,7 +6,7 @@
 #include "text/token_texts.h"
 
 struct beam_stop_matcher {
-    const quire_request *request;
+    const generation *asked;
     const tokenizer *tokenizer;
     const token_texts *texts;
     size_t cap;
@@ -28,17 +28,17 @@ static quire_err texts_of(stream_engine *e, const token_texts **out) {
     return QUIRE_OK;
 }
 
-quire_err beam_stop_matcher_open(stream_engine *e, const quire_request *r, beam_stop_matcher **out) {
+quire_err beam_stop_matcher_open(stream_engine *e, const generation *g, beam_stop_matcher **out) {
     const token_texts *texts;
     TRY(texts_of(e, &texts));
     size_t longest_stop = 0;
-    for (int32_t i = 0; i < r->n_stops; i++) {
-        longest_stop = r->stops[i].n > longest_stop ? r->stops[i].n : longest_stop;
+    for (int32_t i = 0; i < g->n_stops; i++) {
+        longest_stop = g->stops[i].n > longest_stop ? g->stops[i].n : longest_stop;
     }
     size_t cap = longest_stop + token_texts_longest(texts);
     *out = mem_new(1, sizeof **out + cap);
     TRY(mem_check(*out));
-    **out = (beam_stop_matcher){.request = r, .tokenizer = e->tokenizer, .texts = texts, .cap = cap};
+    **out = (beam_stop_matcher){.asked = g, .tokenizer = e->tokenizer, .texts = texts, .cap = cap};
     return QUIRE_OK;
 }
 
@@ -47,7 +47,7 @@ void beam_stop_matcher_close(beam_stop_matcher *w) {
 }
 
 static str text_of(const beam_stop_matcher *w, int32_t token) {
-    bool hidden = w->request->skip_special && tokenizer_is_special(w->tokenizer, token);
+    bool hidden = w->asked->skip_special && tokenizer_is_special(w->tokenizer, token);
     return hidden ? (str){"", 0} : token_texts_of(w->texts, token);
 }
 
@@ -78,8 +78,8 @@ bool beam_stop_matcher_is_over(void *watch, const int32_t *tokens, int32_t n_pro
     beam_stop_matcher *w = watch;
     size_t n_last = text_of(w, tokens[n - 1]).n, length = n_last > 0 ? write_tail(w, tokens, n_prompt, n) : 0;
     bool is_over = false;
-    for (int32_t i = 0; i < w->request->n_stops && !is_over; i++) {
-        is_over = ends_in(w, w->request->stops[i], length, n_last);
+    for (int32_t i = 0; i < w->asked->n_stops && !is_over; i++) {
+        is_over = ends_in(w, w->asked->stops[i], length, n_last);
     }
     return is_over;
 }

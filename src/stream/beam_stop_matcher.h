@@ -8,13 +8,13 @@
 #ifndef STREAM_BEAM_STOP_MATCHER_H
 #define STREAM_BEAM_STOP_MATCHER_H
 
-#include "request/request.h"
+#include "request/generation.h"
 #include "stream/stream_engine.h"
 
 typedef struct beam_stop_matcher beam_stop_matcher;
 
-/* Opens a matcher for r's stop strings. r and the engine outlive it. */
-quire_err beam_stop_matcher_open(stream_engine *e, const quire_request *r, beam_stop_matcher **out);
+/* Opens a matcher for g's stop strings. g and the engine outlive it. */
+quire_err beam_stop_matcher_open(stream_engine *e, const generation *g, beam_stop_matcher **out);
 void beam_stop_matcher_close(beam_stop_matcher *w);
 /* engine_ending.is_over: whether the last of tokens[n_prompt..n) completes a stop string
  * in their text. One thread at a time; allocates nothing. */

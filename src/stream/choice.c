@@ -31,7 +31,7 @@ void choice_init(choice *c, stream_engine *e, quire_stream *s, const quire_reque
                   .stop_token = -1,
                   .stop_string = -1,
                   .last_token = -1};
-    int32_t server_most = r->context.max_tool_calls, most = r->max_tool_calls;
+    int32_t server_most = r->context.max_tool_calls, most = r->g.max_tool_calls;
     c->calls.most = most > 0 && (server_most == 0 || most < server_most) ? most : server_most;
     c->calls.is_distinct = r->tool_choice == OUTPUT_CHOICE_REQUIRED;
 }
@@ -63,7 +63,7 @@ static quire_err show(const choice *c, choice_text *t, str piece, bool may_end, 
     if (t->stops == NULL) {
         TRY(strbuf_add(out, piece.p, piece.n));
     } else if (may_end) {
-        TRY(stop_matcher_feed(t->stops, piece, c->request->include_stop, out, match));
+        TRY(stop_matcher_feed(t->stops, piece, c->request->g.include_stop, out, match));
     } else {
         TRY(stop_matcher_pass(t->stops, piece, out));
     }
@@ -104,7 +104,7 @@ quire_err choice_feed(const choice *c, const sampling_params *p, choice_text *t,
     t->n_last = 0;
     end_kind end = end_token_kind(p, c->e->model, token);
     /* an end token's text is not shown */
-    if (t->detok == NULL || (end != END_NONE && !c->request->include_stop)) {
+    if (t->detok == NULL || (end != END_NONE && !c->request->g.include_stop)) {
         return QUIRE_OK;
     }
     if (t->stops == NULL && t->parser == NULL) {
@@ -118,7 +118,7 @@ quire_err choice_feed(const choice *c, const sampling_params *p, choice_text *t,
     bool is_mark = t->parser != NULL && marked_vocab_is_mark(tokens, token) &&
                    request_has_mark(c->request, tokenizer_piece(tokens, token));
     bool is_hidden =
-        t->parser != NULL && !is_mark && c->request->skip_special && tokenizer_is_special(tokens, token);
+        t->parser != NULL && !is_mark && c->request->g.skip_special && tokenizer_is_special(tokens, token);
     quire_err e = detok_add(t->detok, token, &piece);
     str text = {piece.p, piece.n};
     count_decoded(t, piece.n);
@@ -142,20 +142,20 @@ quire_err choice_open_text(const choice *c, choice_text *out) {
     output_events found = {0};
     quire_err e = QUIRE_OK;
     if (c->e->tokenizer) {
-        TRY(detok_open(c->e->tokenizer, r->skip_special, &out->detok));
+        TRY(detok_open(c->e->tokenizer, r->g.skip_special, &out->detok));
         detok_hold_replacements(out->detok);
         e = detok_prime(out->detok, c->prompt.ids, n_prompt);
     }
-    if (e == QUIRE_OK && r->n_stops > 0) {
-        e = stop_matcher_open(r->stops, (size_t)r->n_stops, &out->stops);
+    if (e == QUIRE_OK && r->g.n_stops > 0) {
+        e = stop_matcher_open(r->g.stops, (size_t)r->g.n_stops, &out->stops);
     }
-    if (e == QUIRE_OK && r->info.has_parts) {
+    if (e == QUIRE_OK && r->g.info.has_parts) {
         e = request_open_parser(r, c->start, &out->parser);
     }
     for (size_t i = n_prompt; i < c->prompt.n && e == QUIRE_OK; i++) {
         int32_t match;
         output_events_clear(&found);
-        e = choice_feed(c, &r->sampling, out, c->prompt.ids[i], false, &shown, &found, &match);
+        e = choice_feed(c, &r->g.sampling, out, c->prompt.ids[i], false, &shown, &found, &match);
     }
     out->n_before = out->n_decoded - shown.n;
     out->n_decoded = 0;
@@ -169,7 +169,7 @@ quire_err choice_open_text(const choice *c, choice_text *out) {
 /* Appends the token to the history. */
 static quire_err remember(choice *c, int32_t token) {
     TRY(token_list_add(&c->history, token));
-    if (c->request->info.logprobs >= 0) {
+    if (c->request->g.info.logprobs >= 0) {
         TRY(mem_grow(&c->sums, &c->cap_sums, c->history.n, sizeof *c->sums));
         c->sums[c->history.n - 1] = c->sum_logprob;
     }
@@ -184,7 +184,7 @@ static void end_here(choice *c) {
 }
 
 quire_err choice_take_token(choice *c, const engine_event *event, event_memory *m) {
-    int64_t began_us = c->request->info.explain ? clock_us() : 0;
+    int64_t began_us = c->request->g.info.explain ? clock_us() : 0;
     strbuf_clear(&m->text);
     output_events_clear(&m->found);
     if (c->prompt_only) {
@@ -209,7 +209,7 @@ quire_err choice_take_token(choice *c, const engine_event *event, event_memory *
         c->stop_string = match;
         end_here(c);
     }
-    c->detokenise_us += c->request->info.explain ? clock_us() - began_us : 0;
+    c->detokenise_us += c->request->g.info.explain ? clock_us() - began_us : 0;
     return e;
 }
 
@@ -223,7 +223,7 @@ void choice_take_end(choice *c, const engine_event *event) {
     c->row = event->row;
     c->n_row = event->n_row;
     c->beam_score = event->beam_score;
-    c->sum_logprob = c->request->info.beam_width > 0 ? event->beam_sum : c->sum_logprob;
+    c->sum_logprob = c->request->g.info.beam_width > 0 ? event->beam_sum : c->sum_logprob;
     if (c->finish == QUIRE_FINISH_NONE) {
         c->finish = c->prompt_only && event->finish == FINISH_STOP ? QUIRE_FINISH_LENGTH
                                                                    : (quire_finish)event->finish;
@@ -234,7 +234,7 @@ void choice_take_end(choice *c, const engine_event *event) {
 }
 
 bool choice_end_waits(const choice *c) {
-    bool engine_has_more = c->request->info.explain || c->request->info.beam_width > 0;
+    bool engine_has_more = c->request->g.info.explain || c->request->g.info.beam_width > 0;
     return c->command != NULL || (engine_has_more && !c->gone);
 }
 
@@ -349,7 +349,7 @@ static quire_err echo_ends(const tokenizer *t, const int32_t *ids, size_t n, str
 
 /* Says where in the echo the prompt's tokens end. */
 static quire_err fill_ends(const choice *c, event_memory *m, quire_event *out) {
-    if (c->request->info.logprobs < 0 || c->e->tokenizer == NULL) {
+    if (c->request->g.info.logprobs < 0 || c->e->tokenizer == NULL) {
         return QUIRE_OK;
     }
     TRY(mem_grow(&m->ends, &m->cap_ends, c->prompt.n, sizeof *m->ends));
@@ -365,19 +365,19 @@ quire_err choice_start(choice *c, event_memory *m, quire_event *out) {
     out->tokens = c->prompt.ids;
     out->n_tokens = (int32_t)c->prompt.n;
     c->started = true;
-    int32_t width = r->info.prompt_logprobs + 1;
+    int32_t width = r->g.info.prompt_logprobs + 1;
     quire_err e = fill_logprobs(m, c->prompt_logprobs, (c->prompt.n - 1) * (size_t)width, width, out);
-    if (!r->info.echo) {
+    if (!r->g.info.echo) {
         return e;
     }
     /* a completion: no other echoes */
-    const request_prompt *prompt = &r->prompts[c->index / r->info.n_samples];
+    const request_prompt *prompt = &r->g.prompts[c->index / r->g.info.n_samples];
     strbuf_clear(&m->echo);
     quire_err echoed = QUIRE_OK;
     if (prompt->ids == NULL) {
         echoed = strbuf_add(&m->echo, prompt->text.p, prompt->text.n);
     } else if (c->e->tokenizer) {
-        echoed = tokenizer_decode(c->e->tokenizer, c->prompt.ids, c->prompt.n, r->skip_special, &m->echo);
+        echoed = tokenizer_decode(c->e->tokenizer, c->prompt.ids, c->prompt.n, r->g.skip_special, &m->echo);
     }
     set_text(&m->echo, out);
     echoed = echoed != QUIRE_OK ? echoed : fill_ends(c, m, out);
@@ -386,11 +386,11 @@ quire_err choice_start(choice *c, event_memory *m, quire_event *out) {
 
 /* Whether the request has no use for a part: reasoning that it leaves out, calls behind
  * the only one. */
-static bool is_left_out(const quire_request *r, const output_event *e) {
+static bool is_left_out(const generation *g, const output_event *e) {
     bool is_of_call = e->kind >= OUTPUT_CALL_BEGIN;
     bool is_further = is_of_call && e->call > 0;
-    return (e->kind == OUTPUT_REASONING && !r->include_reasoning) ||
-           (is_further && (!r->parallel_calls || r->info.old_calls));
+    return (e->kind == OUTPUT_REASONING && !g->include_reasoning) ||
+           (is_further && (!g->parallel_calls || g->info.old_calls));
 }
 
 /* Copies what was found, with inputs in place of custom tools' arguments. */
@@ -430,7 +430,7 @@ static quire_err fill_parts(choice *c, event_memory *m, quire_event *out) {
         is_custom = e->kind == OUTPUT_CALL_BEGIN
                         ? c->request->has_custom && request_is_custom(c->request, text)
                         : is_custom;
-        if (!is_left_out(c->request, e)) {
+        if (!is_left_out(&c->request->g, e)) {
             m->parts[out->n_parts++] = (quire_part){.kind = (quire_part_kind)e->kind,
                                                     .call = e->call,
                                                     .text = text.p,
@@ -450,8 +450,8 @@ quire_err choice_delta(choice *c, bool with_token, event_memory *m, quire_event 
     out->tokens = &c->last_token;
     out->n_tokens = with_token ? 1 : 0;
     out->n_decoded = with_token ? c->text.n_last : 0;
-    TRY(c->request->info.has_parts ? fill_parts(c, m, out) : QUIRE_OK);
-    int32_t width = c->request->info.logprobs + 1;
+    TRY(c->request->g.info.has_parts ? fill_parts(c, m, out) : QUIRE_OK);
+    int32_t width = c->request->g.info.logprobs + 1;
     return fill_logprobs(m, with_token ? c->logprobs : NULL, (size_t)width, width, out);
 }
 
@@ -505,5 +505,5 @@ void choice_end(const choice *c, quire_event *out) {
     out->sum_logprob = c->sum_logprob;
     out->beam_score = c->beam_score;
     out->stop_token = c->stop_token;
-    out->stop_string = c->stop_string >= 0 ? c->request->stops[c->stop_string].p : NULL;
+    out->stop_string = c->stop_string >= 0 ? c->request->g.stops[c->stop_string].p : NULL;
 }

@@ -15,15 +15,15 @@
 #include "stream/stream.h"
 
 /* Whether the engine is asked for rows in place of tokens. */
-static bool gives_rows(const quire_request *r) {
-    return request_dialect(r)->gives_rows;
+static bool gives_rows(const generation *g) {
+    return dialect_of(g)->gives_rows;
 }
 
-static quire_err need_vocabulary(const stream_engine *e, const quire_request *r, quire_error *err) {
+static quire_err need_vocabulary(const stream_engine *e, const generation *g, quire_error *err) {
     if (e->tokenizer) {
         return QUIRE_OK;
     }
-    const char *name = request_dialect(r)->prompt;
+    const char *name = dialect_of(g)->prompt;
     return err_set_param(err, QUIRE_UNSUPPORTED, name,
                          "this model has no vocabulary that this server can use; give the %s as token ids",
                          name);
@@ -31,29 +31,29 @@ static quire_err need_vocabulary(const stream_engine *e, const quire_request *r,
 
 /* Tokenises a text. One that cannot fit is refused by its length, where that is certain,
  * and no more is tokenised than can fit. */
-static quire_err encode(const stream_engine *e, const quire_request *r, str text, encode_options options,
+static quire_err encode(const stream_engine *e, const generation *g, str text, encode_options options,
                         token_list *out, quire_error *err) {
     size_t limit = (size_t)e->context.max_model_len, least = tokenizer_least_tokens(e->tokenizer, text.n);
     if (least > limit) {
-        return request_too_long(r, least, true, err);
+        return generation_too_long(g, e->context.max_model_len, least, true, err);
     }
     options.special = ENCODE_PARSE;
-    options.add_special = r->add_special;
-    options.add_bos = r->add_bos;
+    options.add_special = g->add_special;
+    options.add_bos = g->add_bos;
     options.max_tokens = limit;
     quire_err er = tokenizer_encode(e->tokenizer, text, options, out, err);
-    return er == QUIRE_NO_ROOM ? request_too_long(r, limit + 1, true, err) : er;
+    return er == QUIRE_NO_ROOM ? generation_too_long(g, e->context.max_model_len, limit + 1, true, err) : er;
 }
 
 /* Tokenises a conversation's text. Of one that continues an earlier one only what is new
  * is encoded. */
-static quire_err encode_chat(const stream_engine *e, const quire_request *r, str text,
-                             const text_marks *marks, token_list *out, quire_error *err) {
+static quire_err encode_chat(const stream_engine *e, const generation *g, str text, const text_marks *marks,
+                             token_list *out, quire_error *err) {
     prompt_start start = {0};
-    uint64_t tenant = text_tenant(r->tenant);
+    uint64_t tenant = text_tenant(g->tenant);
     const text_marks *counts = e->parses_messages ? NULL : marks; /* of one engine always or never */
     if (e->prompts == NULL) {
-        return encode(e, r, text, (encode_options){.marks = counts}, out, err);
+        return encode(e, g, text, (encode_options){.marks = counts}, out, err);
     }
     if (prompt_cache_find(e->prompts, tenant, text, marks, &start) != QUIRE_OK) {
         prompt_start_deinit(&start); /* no memory for it: the text is encoded whole */
@@ -61,7 +61,7 @@ static quire_err encode_chat(const stream_engine *e, const quire_request *r, str
     bool is_known = start.at > 0;
     encode_options options = {
         .marks = counts, .seams = &start.seams, .known = is_known ? &start.ids : NULL, .from = start.at};
-    quire_err er = encode(e, r, text, options, out, err);
+    quire_err er = encode(e, g, text, options, out, err);
     if (er == QUIRE_OK) {
         size_t first = start.seams.first;
         prompt_cache_keep(e->prompts, tenant, text, marks, out->ids + first, out->n - first, &start.seams);
@@ -77,9 +77,9 @@ static quire_err make_chat(const stream_engine *e, const quire_request *r, token
     strbuf text = {0};
     text_marks marks = {0};
     quire_err er = request_render(r, &text, &marks, err);
-    *start = er == QUIRE_OK && r->info.has_parts ? request_output_start(r, (str){text.p, text.n}, &marks)
-                                                 : OUTPUT_START_UNKNOWN;
-    er = er == QUIRE_OK ? encode_chat(e, r, (str){text.p, text.n}, &marks, out, err) : er;
+    *start = er == QUIRE_OK && r->g.info.has_parts ? request_output_start(r, (str){text.p, text.n}, &marks)
+                                                   : OUTPUT_START_UNKNOWN;
+    er = er == QUIRE_OK ? encode_chat(e, &r->g, (str){text.p, text.n}, &marks, out, err) : er;
     text_marks_deinit(&marks);
     strbuf_deinit(&text);
     return er;
@@ -94,28 +94,29 @@ static quire_err copy_ids(token_list *to, const int32_t *ids, size_t n, quire_er
 static quire_err make_prompt(const stream_engine *e, const quire_request *r, int32_t i, token_list *out,
                              output_start *start, quire_error *err) {
     *start = r->fork_from != NULL ? r->fork_from->start : OUTPUT_START_UNKNOWN;
-    if (request_dialect(r)->is_chat && r->fork_from == NULL) {
-        TRY(need_vocabulary(e, r, err));
+    if (dialect_of(&r->g)->is_chat && r->fork_from == NULL) {
+        TRY(need_vocabulary(e, &r->g, err));
         return make_chat(e, r, out, start, err);
     }
-    const request_prompt *p = &r->prompts[i];
+    const request_prompt *p = &r->g.prompts[i];
     if (!p->ids) {
-        TRY(need_vocabulary(e, r, err));
-        return encode(e, r, p->text, (encode_options){0}, out, err);
+        TRY(need_vocabulary(e, &r->g, err));
+        return encode(e, &r->g, p->text, (encode_options){0}, out, err);
     }
     return copy_ids(out, p->ids, (size_t)p->n_ids, err);
 }
 
 /* Checks the prompt's length. The engine cuts a max_tokens that exceeds the rest, as vLLM
  * does. */
-static quire_err check_length(const stream_engine *e, const quire_request *r, const choice *c,
+static quire_err check_length(const stream_engine *e, const generation *g, const choice *c,
                               quire_error *err) {
     if (c->prompt.n == 0) {
-        return err_set_param(err, QUIRE_BAD_REQUEST, request_dialect(r)->prompt,
+        return err_set_param(err, QUIRE_BAD_REQUEST, dialect_of(g)->prompt,
                              "the prompt is empty; it must have at least one token");
     }
-    size_t most = (size_t)e->context.max_model_len - (gives_rows(r) ? 0 : 1);
-    return c->prompt.n > most ? request_too_long(r, c->prompt.n, false, err) : QUIRE_OK;
+    size_t most = (size_t)e->context.max_model_len - (gives_rows(g) ? 0 : 1);
+    return c->prompt.n > most ? generation_too_long(g, e->context.max_model_len, c->prompt.n, false, err)
+                              : QUIRE_OK;
 }
 
 /* ---- how long a response can become, in bytes of JSON ---- */
@@ -126,9 +127,9 @@ enum {
 };
 
 /* Bytes of one token of the response, or of the echo. */
-static int64_t token_bytes(const quire_request *r) {
-    const quire_request_info *info = &r->info;
-    int64_t listed = request_dialect(r)->listed_bytes;
+static int64_t token_bytes(const generation *g) {
+    const quire_request_info *info = &g->info;
+    int64_t listed = dialect_of(g)->listed_bytes;
     return TOKEN_BYTES + (info->return_token_ids ? TOKEN_BYTES : 0) +
            (info->logprobs >= 0 ? listed * (info->logprobs + 1) : 0);
 }
@@ -136,40 +137,40 @@ static int64_t token_bytes(const quire_request *r) {
 /* Bytes of the choices of a prompt of n tokens: the echo and, in a whole response, as
  * many tokens as the request names. A max_tokens that is left out does not count: the
  * response is cut where it grows too long. */
-static int64_t response_bytes(const quire_request *r, size_t n_prompt) {
-    const quire_request_info *info = &r->info;
+static int64_t response_bytes(const stream_engine *e, const generation *g, size_t n_prompt) {
+    const quire_request_info *info = &g->info;
     int64_t shown = PROMPT_LISTED_BYTES * (int64_t)(info->prompt_logprobs + 1) +
-                    (info->echo ? token_bytes(r) : 0) + (info->return_token_ids ? TOKEN_BYTES : 0);
+                    (info->echo ? token_bytes(g) : 0) + (info->return_token_ids ? TOKEN_BYTES : 0);
     /* a chat shows its prompt once, a completion with every choice */
-    int64_t n_shown = request_dialect(r)->is_chat ? 1 : info->n_samples;
-    int64_t n_new = info->stream || r->sampling.max_tokens < 0 ? 0 : r->sampling.max_tokens,
-            room = r->context.max_model_len - (int64_t)n_prompt;
+    int64_t n_shown = dialect_of(g)->is_chat ? 1 : info->n_samples;
+    int64_t n_new = info->stream || g->sampling.max_tokens < 0 ? 0 : g->sampling.max_tokens,
+            room = e->context.max_model_len - (int64_t)n_prompt;
     n_new = n_new < room ? n_new : room;
-    return info->n_samples * n_new * token_bytes(r) + n_shown * (int64_t)n_prompt * shown;
+    return info->n_samples * n_new * token_bytes(g) + n_shown * (int64_t)n_prompt * shown;
 }
 
 /* Checks truncate_prompt_tokens, which is accepted where it cuts nothing: prompts are not
  * truncated. */
-static quire_err check_truncation(const quire_request *r, size_t n_prompt, quire_error *err) {
-    if (r->truncate_prompt_tokens < 0 || n_prompt <= (size_t)r->truncate_prompt_tokens) {
+static quire_err check_truncation(const generation *g, size_t n_prompt, quire_error *err) {
+    if (g->truncate_prompt_tokens < 0 || n_prompt <= (size_t)g->truncate_prompt_tokens) {
         return QUIRE_OK;
     }
     return err_set_param(err, QUIRE_BAD_REQUEST, "truncate_prompt_tokens",
                          "the %s has %zu tokens, and truncate_prompt_tokens is %d: prompts are not cut here",
-                         request_dialect(r)->prompt, n_prompt, (int)r->truncate_prompt_tokens);
+                         dialect_of(g)->prompt, n_prompt, (int)g->truncate_prompt_tokens);
 }
 
 /* Adds the bytes of one more prompt's choices to *total. */
-static quire_err count_response(const stream_engine *e, const quire_request *r, size_t n_prompt,
-                                int64_t *total, quire_error *err) {
+static quire_err count_response(const stream_engine *e, const generation *g, size_t n_prompt, int64_t *total,
+                                quire_error *err) {
     int64_t limit = (int64_t)e->max_answer_bytes;
-    *total += response_bytes(r, n_prompt);
-    if (limit == 0 || gives_rows(r) || *total <= limit) {
+    *total += response_bytes(e, g, n_prompt);
+    if (limit == 0 || gives_rows(g) || *total <= limit) {
         return QUIRE_OK;
     }
     return err_set_param(err, QUIRE_BAD_REQUEST,
-                         r->info.n_samples > 1   ? "n"
-                         : r->info.logprobs >= 0 ? "logprobs"
+                         g->info.n_samples > 1   ? "n"
+                         : g->info.logprobs >= 0 ? "logprobs"
                                                  : "max_tokens",
                          "the answer could take %lld bytes, and --max-answer-bytes is %lld: ask for fewer "
                          "choices, tokens or logprobs, or for no echo",
@@ -179,9 +180,9 @@ static quire_err count_response(const stream_engine *e, const quire_request *r, 
 /* Takes the ids of c's prompt and how its text begins: made for its first sample, copied
  * for the others. */
 static quire_err take_prompt(const stream_engine *e, const quire_request *r, choice *c, quire_error *err) {
-    int32_t k = c->index % r->info.n_samples;
+    int32_t k = c->index % r->g.info.n_samples;
     if (k == 0) {
-        return make_prompt(e, r, c->index / r->info.n_samples, &c->prompt, &c->start, err);
+        return make_prompt(e, r, c->index / r->g.info.n_samples, &c->prompt, &c->start, err);
     }
     c->start = (c - k)->start;
     const token_list *made = &(c - k)->prompt;
@@ -190,11 +191,11 @@ static quire_err take_prompt(const stream_engine *e, const quire_request *r, cho
 
 static quire_err open_choice(const stream_engine *e, const quire_request *r, choice *c, quire_error *err) {
     TRY(take_prompt(e, r, c, err));
-    c->sampling = r->sampling;
-    c->prompt_only = r->sampling.max_tokens == 0;
+    c->sampling = r->g.sampling;
+    c->prompt_only = r->g.sampling.max_tokens == 0;
     c->sampling.max_tokens = c->prompt_only ? 1 : c->sampling.max_tokens;
-    TRY(check_length(e, r, c, err));
-    quire_err er = gives_rows(r) ? QUIRE_OK : choice_open_text(c, &c->text);
+    TRY(check_length(e, &r->g, c, err));
+    quire_err er = gives_rows(&r->g) ? QUIRE_OK : choice_open_text(c, &c->text);
     return er == QUIRE_OK ? er : err_set(err, er, -1, "out of memory for a request");
 }
 
@@ -202,22 +203,23 @@ _Static_assert(QUIRE_TENANT_BYTES + 1 + 2 * SHA256_BYTES <= ENGINE_NAMESPACE_BYT
                "a namespace's name fits");
 
 /* A request's own mask and change of scores, else those of all. */
-static attn_mods *mods_of(const quire_request *r) {
-    return r->has_attention ? r->mods : r->context.mods;
+static attn_mods *mods_of(const stream_engine *e, const generation *g) {
+    return g->has_attention ? g->mods : e->context.mods;
 }
 
 /* Writes the name of r's namespace: its tenant and, behind a zero byte, which no tenant's
  * name has, a digest of its salt (zeros for none) and, where there is some, a digest of
  * its mask and change of scores, with the b that they read. */
-static size_t write_namespace(const quire_request *r, int32_t b, uint8_t out[ENGINE_NAMESPACE_BYTES]) {
-    const attn_mods *mods = mods_of(r);
-    size_t n = strlen(r->tenant);
-    memcpy(out, r->tenant, n);
-    if (r->cache_salt.n > 0 || mods != NULL) {
+static size_t write_namespace(const stream_engine *e, const generation *g, int32_t b,
+                              uint8_t out[ENGINE_NAMESPACE_BYTES]) {
+    const attn_mods *mods = mods_of(e, g);
+    size_t n = strlen(g->tenant);
+    memcpy(out, g->tenant, n);
+    if (g->cache_salt.n > 0 || mods != NULL) {
         memset(out + n, 0, 1 + SHA256_BYTES);
         n++;
-        if (r->cache_salt.n > 0) {
-            sha256(r->cache_salt.p, r->cache_salt.n, out + n);
+        if (g->cache_salt.n > 0) {
+            sha256(g->cache_salt.p, g->cache_salt.n, out + n);
         }
         n += SHA256_BYTES;
     }
@@ -232,11 +234,11 @@ static size_t write_namespace(const quire_request *r, int32_t b, uint8_t out[ENG
     return n;
 }
 
-static kv_retention retention_of(const quire_request *r) {
+static kv_retention retention_of(const generation *g) {
     kv_retention keep = KV_RETENTION_DEFAULT;
-    keep.priority = r->cache_priority >= 0 ? r->cache_priority : keep.priority;
-    keep.ttl_us = (int64_t)((double)r->cache_ttl_s * 1e6);
-    keep.ttl_us = r->cache_ttl_s > 0 && keep.ttl_us == 0 ? 1 : keep.ttl_us;
+    keep.priority = g->cache_priority >= 0 ? g->cache_priority : keep.priority;
+    keep.ttl_us = (int64_t)((double)g->cache_ttl_s * 1e6);
+    keep.ttl_us = g->cache_ttl_s > 0 && keep.ttl_us == 0 ? 1 : keep.ttl_us;
     return keep;
 }
 
@@ -262,26 +264,25 @@ static void add_work(void *context, engine_work *w) {
 engine_request stream_engine_request(const quire_stream *s, int32_t prompt,
                                      uint8_t namespace[ENGINE_NAMESPACE_BYTES]) {
     const quire_request *r = s->request;
-    bool ranked = r->info.n_samples > r->info.n_best; /* ranked by the log-probabilities of their tokens */
-    engine_request made = {.priority = r->priority,
-                           .deadline_us = (int64_t)((double)r->ttft_deadline_ms * 1e3),
-                           .logprobs_width = ranked && r->info.logprobs < 0 ? 1 : r->info.logprobs + 1,
-                           .prompt_logprobs_width = r->info.prompt_logprobs + 1,
-                           .beams = r->beams,
-                           .logits_out = r->logits_out,
-                           .constraint = s->rule.constraint,
-                           .mods = mods_of(r),
-                           .mods_b = prompt,
-                           .mods_are_own = r->has_attention,
-                           .namespace = namespace,
-                           .n_namespace = write_namespace(r, prompt, namespace),
-                           .retains = r->cache_priority >= 0 || r->cache_ttl_s > 0,
-                           .retention = retention_of(r),
-                           .explain = r->info.explain,
-                           .outside = {add_work, s->q->e->text, text_tenant(r->tenant)},
-                           .out = s->q->out};
-    made.beams.width = r->info.beam_width;
-    return made;
+    /* ranked by the log-probabilities of their tokens */
+    bool ranked = r->g.info.n_samples > r->g.info.n_best;
+    return (engine_request){.priority = r->g.priority,
+                            .deadline_us = (int64_t)((double)r->g.ttft_deadline_ms * 1e3),
+                            .logprobs_width = ranked && r->g.info.logprobs < 0 ? 1 : r->g.info.logprobs + 1,
+                            .prompt_logprobs_width = r->g.info.prompt_logprobs + 1,
+                            .beams = r->g.beams,
+                            .logits_out = r->logits_out,
+                            .constraint = s->rule.constraint,
+                            .mods = mods_of(s->q->e, &r->g),
+                            .mods_b = prompt,
+                            .mods_are_own = r->g.has_attention,
+                            .namespace = namespace,
+                            .n_namespace = write_namespace(s->q->e, &r->g, prompt, namespace),
+                            .retains = r->g.cache_priority >= 0 || r->g.cache_ttl_s > 0,
+                            .retention = retention_of(&r->g),
+                            .explain = r->g.info.explain,
+                            .outside = {add_work, s->q->e->text, text_tenant(r->g.tenant)},
+                            .out = s->q->out};
 }
 
 /* Converts the limits of a forked request: its fields count from the fork position, the
@@ -306,13 +307,13 @@ static quire_err submit_samples(quire_stream *s, choice *c, int32_t n, request_i
     }
     memcpy(tokens, c->prompt.ids, c->prompt.n * sizeof *tokens);
     uint8_t namespace[ENGINE_NAMESPACE_BYTES];
-    engine_request r = stream_engine_request(s, c->index / q->info.n_samples, namespace);
+    engine_request r = stream_engine_request(s, c->index / q->g.info.n_samples, namespace);
     r.tokens = tokens;
     r.n_tokens = (int32_t)c->prompt.n;
     r.sampling = c->sampling;
-    r.pooling = q->pooling;
-    r.types = gives_rows(q) ? q->prompts[c->index].types : NULL;
-    r.sample_index = (uint32_t)(c->index % q->info.n_samples);
+    r.pooling = q->g.pooling;
+    r.types = gives_rows(&q->g) ? q->g.prompts[c->index].types : NULL;
+    r.sample_index = (uint32_t)(c->index % q->g.info.n_samples);
     if (s->watch != NULL) {
         r.ending = (engine_ending){beam_stop_matcher_is_over, s->watch};
     }
@@ -341,7 +342,7 @@ static quire_err submit_samples(quire_stream *s, choice *c, int32_t n, request_i
 /* Submits all choices. Samples share the computation of their prompt, unless each reports
  * on the whole prompt. */
 static quire_err submit_all(quire_stream *s, quire_error *err) {
-    const quire_request_info *info = &s->request->info;
+    const quire_request_info *info = &s->request->g.info;
     bool alone = info->beam_width == 0 && (info->prompt_logprobs >= 0 || s->request->logits_out);
     int32_t group = alone ? 1 : info->n_samples;
     request_id *ids = mem_new((size_t)group, sizeof *ids);
@@ -359,7 +360,7 @@ static quire_err submit_all(quire_stream *s, quire_error *err) {
             c[k].tokenise_us = tokenise_us;
         }
         e = submit_samples(s, c, group, ids, users, err);
-        e = e != QUIRE_OK && e != QUIRE_BUSY && gives_rows(s->request)
+        e = e != QUIRE_OK && e != QUIRE_BUSY && gives_rows(&s->request->g)
                 ? request_name_input(s->request, i, e, err)
                 : e;
     }
@@ -390,21 +391,21 @@ static quire_err make_rule(quire_stream *s, const reasoning_frame *frame, quire_
     int32_t ends[DESC_MAX_EOS + PARAMS_MAX_STOP_TOKENS + 1];
     const rule_context c = {.frame = frame,
                             .marks = marks,
-                            .space = r->json_space,
-                            .order = r->json_order,
-                            .numbers = r->json_numbers,
-                            .additional = r->json_additional,
+                            .space = r->g.json_space,
+                            .order = r->g.json_order,
+                            .numbers = r->g.json_numbers,
+                            .additional = r->g.json_additional,
                             .cache = e->grammars,
-                            .tenant = text_tenant(r->tenant),
+                            .tenant = text_tenant(r->g.tenant),
                             .model = d,
                             .ends = ends,
-                            .n_ends = end_tokens_list(&r->sampling, d, ends)};
+                            .n_ends = end_tokens_list(&r->g.sampling, d, ends)};
     TRY(r->rule.form == RULE_CALLS ? request_calls_compile(r, &c, &g, err)
                                    : request_rule_compile(&r->rule, &c, &g, err));
     s->rule.compile_us = clock_us() - began_us;
     quire_err opened = grammar_constraint_open(g, v, e->rule_memory, c.tenant, &s->rule.constraint);
     grammar_drop(g);
-    opened = opened == QUIRE_OK && r->info.explain ? request_list_keywords(r, &s->rule.keywords) : opened;
+    opened = opened == QUIRE_OK && r->g.info.explain ? request_list_keywords(r, &s->rule.keywords) : opened;
     return opened == QUIRE_OK ? opened : request_rule_outgrown(&r->rule, opened, NULL, err);
 }
 
@@ -417,8 +418,8 @@ static quire_err make_budget(quire_stream *s, const reasoning_frame *frame, quir
     TRY(had == QUIRE_OK ? had : err_set(err, had, -1, "out of memory for the vocabulary"));
     constraint *inner = s->rule.constraint, **made = &s->rule.constraint;
     *made = NULL;
-    TRY(thinking_budget_open(frame, r->thinking_budget, e->tokenizer, marked, inner, made, err));
-    return thinking_budget_check(*made, &r->sampling, e->model, err);
+    TRY(thinking_budget_open(frame, r->g.thinking_budget, e->tokenizer, marked, inner, made, err));
+    return thinking_budget_check(*made, &r->g.sampling, e->model, err);
 }
 
 /* Makes the constraint of a request whose response begins as `start` says: of its rule,
@@ -428,8 +429,8 @@ static quire_err make_constraint(quire_stream *s, output_start start, quire_erro
     const quire_request *r = s->request;
     const field_desc *f =
         r->rule.field != NULL ? r->rule.field : request_field("thinking_token_budget", FIELD_CHAT);
-    TRY(request_check_grammars(r, e->grammars, text_tenant(r->tenant), err));
-    if (r->rule.field == NULL && r->thinking_budget < 0) {
+    TRY(request_check_grammars(r, e->grammars, text_tenant(r->g.tenant), err));
+    if (r->rule.field == NULL && r->g.thinking_budget < 0) {
         return QUIRE_OK;
     }
     if (e->tokenizer == NULL) {
@@ -448,7 +449,7 @@ static quire_err make_constraint(quire_stream *s, output_start start, quire_erro
     if (r->rule.field != NULL) {
         TRY(make_rule(s, &frame, err));
     }
-    return r->thinking_budget >= 0 ? make_budget(s, &frame, err) : QUIRE_OK;
+    return r->g.thinking_budget >= 0 ? make_budget(s, &frame, err) : QUIRE_OK;
 }
 
 quire_err stream_prepare(quire_stream *s, quire_error *err) {
@@ -457,14 +458,14 @@ quire_err stream_prepare(quire_stream *s, quire_error *err) {
     for (int32_t i = 0; i < s->n_choices; i++) {
         TRY(atomic_load(&s->released) ? err_set(err, QUIRE_CANCELLED, -1, "cancelled") : QUIRE_OK);
         quire_err e = open_choice(s->q->e, s->request, &s->choices[i], err);
-        TRY(e != QUIRE_OK && gives_rows(s->request) ? request_name_input(s->request, i, e, err) : e);
-        if (i % s->request->info.n_samples == 0) {
-            TRY(check_truncation(s->request, s->choices[i].prompt.n, err));
-            TRY(count_response(s->q->e, s->request, s->choices[i].prompt.n, &n_bytes, err));
+        TRY(e != QUIRE_OK && gives_rows(&s->request->g) ? request_name_input(s->request, i, e, err) : e);
+        if (i % s->request->g.info.n_samples == 0) {
+            TRY(check_truncation(&s->request->g, s->choices[i].prompt.n, err));
+            TRY(count_response(s->q->e, &s->request->g, s->choices[i].prompt.n, &n_bytes, err));
         }
     }
-    if (s->request->info.beam_width > 0 && s->request->n_stops > 0 && s->q->e->tokenizer != NULL &&
-        beam_stop_matcher_open(s->q->e, s->request, &s->watch) != QUIRE_OK) {
+    if (s->request->g.info.beam_width > 0 && s->request->g.n_stops > 0 && s->q->e->tokenizer != NULL &&
+        beam_stop_matcher_open(s->q->e, &s->request->g, &s->watch) != QUIRE_OK) {
         return err_set(err, QUIRE_NO_MEMORY, -1, "out of memory for stop strings");
     }
     TRY(make_constraint(s, s->choices[0].start, err));

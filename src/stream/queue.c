@@ -116,7 +116,7 @@ static void set_refused(quire_stream *s, const engine_event *event) {
 static void fill_done(quire_stream *s, quire_event *out) {
     *out = (quire_event){.stream = s, .user = s->user, .kind = QUIRE_EVENT_DONE, .stop_token = -1};
     for (int32_t i = 0; i < s->n_choices; i++) {
-        bool first = i % s->request->info.n_samples == 0; /* samples share their prompt */
+        bool first = i % s->request->g.info.n_samples == 0; /* samples share their prompt */
         out->prompt_tokens += first ? (int32_t)s->choices[i].prompt.n : 0;
         out->cached_tokens += first ? s->choices[i].n_cached : 0;
         out->completion_tokens += s->choices[i].n_completion;

@@ -5,14 +5,14 @@
 #include "stream/beam_stop_matcher.h"
 
 static quire_stream *new_stream(quire_queue *q, quire_request *r, void *user) {
-    quire_stream *s = mem_new(1, sizeof *s + (size_t)r->info.n_choices * sizeof *s->choices);
+    quire_stream *s = mem_new(1, sizeof *s + (size_t)r->g.info.n_choices * sizeof *s->choices);
     if (!s) {
         return NULL;
     }
     s->q = q;
     s->request = r;
     s->user = user;
-    s->n_choices = r->info.n_choices;
+    s->n_choices = r->g.info.n_choices;
     for (int32_t i = 0; i < s->n_choices; i++) {
         choice_init(&s->choices[i], q->e, s, r, &s->rule, i);
     }
@@ -65,7 +65,7 @@ quire_err quire_submit(quire_queue *q, quire_request *r, void *user, quire_strea
     q->streams = s;
     s->job = (text_job){.run = run_prepare,
                         .take = queue_take_prepared,
-                        .tenant = text_tenant(r->tenant),
+                        .tenant = text_tenant(r->g.tenant),
                         .n_bytes = request_text_bytes(r),
                         .is_off = &s->released};
     s->submitted_us = clock_us();
@@ -93,7 +93,7 @@ void stream_settle(choice *c) {
 
 /* Whether all completions of c's prompt are counted, and the tokens of the longest. */
 static bool are_counted(const quire_stream *s, const choice *c, int32_t *longest) {
-    int32_t n = s->request->info.n_samples;
+    int32_t n = s->request->g.info.n_samples;
     const choice *first = c - c->index % n;
     bool all = true;
     *longest = 0;
@@ -107,7 +107,7 @@ static bool are_counted(const quire_stream *s, const choice *c, int32_t *longest
 /* The tokens that a choice may have, as far as its request and the maximum length
  * allow. */
 static int32_t most_tokens(const choice *c) {
-    bool none = c->prompt_only || request_dialect(c->request)->gives_rows;
+    bool none = c->prompt_only || dialect_of(&c->request->g)->gives_rows;
     int32_t room = c->e->context.max_model_len - (int32_t)c->prompt.n,
             most = none ? 0 : c->sampling.max_tokens;
     return most < 0 || most > room ? room : most;
@@ -132,7 +132,7 @@ void stream_count(choice *c) {
                          .max_tokens = most_tokens(c)};
     int32_t longest;
     bool all = are_counted(s, c, &longest);
-    request_stats_over(s->q->e->requests, c->finish, &t, &n, all ? s->request->info.n_best : 0, longest);
+    request_stats_over(s->q->e->requests, c->finish, &t, &n, all ? s->request->g.info.n_best : 0, longest);
 }
 
 void stream_free_if_over(quire_stream *s) {
@@ -170,5 +170,5 @@ void quire_stream_release(quire_stream *s) {
 }
 
 const quire_request_info *quire_stream_describe(const quire_stream *s) {
-    return &s->request->info;
+    return &s->request->g.info;
 }

@@ -14,7 +14,7 @@ static const quire_request *fields_of(const choice *c) {
 
 /* The running choice of that index. */
 static quire_err find_choice(quire_stream *s, int32_t index, choice **out, quire_error *err) {
-    if (request_dialect(s->request)->gives_rows) {
+    if (dialect_of(&s->request->g)->gives_rows) {
         return err_set(err, QUIRE_BAD_REQUEST, -1, "an embeddings request has no tokens to go on from");
     }
     if (index < 0 || index >= s->n_choices) {
@@ -26,7 +26,7 @@ static quire_err find_choice(quire_stream *s, int32_t index, choice **out, quire
         return err_set(err, QUIRE_BUSY, -1, "another rollback or steer of choice %d is under way",
                        (int)index);
     }
-    if (s->request->info.beam_width > 0) {
+    if (s->request->g.info.beam_width > 0) {
         return err_set_param(err, QUIRE_BAD_REQUEST, "beam_width",
                              "beams are kept and dropped by the search, so none of them can be branched");
     }
@@ -89,9 +89,9 @@ static uint64_t forked_seed(uint64_t seed, int32_t n) {
 
 /* Changes the fields of r, a copy of c's, so that they count from after n_kept tokens. */
 static void count_from(quire_request *r, const choice *c, int32_t n_kept) {
-    r->sampling.max_tokens = c->sampling.max_tokens >= 0 ? c->sampling.max_tokens - n_kept : -1;
+    r->g.sampling.max_tokens = c->sampling.max_tokens >= 0 ? c->sampling.max_tokens - n_kept : -1;
     r->max_completion_tokens = -1;
-    r->sampling.min_tokens = c->sampling.min_tokens > n_kept ? c->sampling.min_tokens - n_kept : 0;
+    r->g.sampling.min_tokens = c->sampling.min_tokens > n_kept ? c->sampling.min_tokens - n_kept : 0;
 }
 
 /* Makes r a fork of c where it stands. */
@@ -131,8 +131,8 @@ quire_err quire_stream_fork(quire_stream *s, int32_t choice_index, int32_t posit
         return e;
     }
     count_from(r, c, n_kept);
-    r->sampling.has_seed = true;
-    r->sampling.seed = forked_seed(c->sampling.seed, ++c->n_forks);
+    r->g.sampling.has_seed = true;
+    r->g.sampling.seed = forked_seed(c->sampling.seed, ++c->n_forks);
     *out = r;
     return QUIRE_OK;
 }
@@ -171,12 +171,12 @@ static quire_err fill_command(stream_command *m, int32_t n_kept, const quire_tai
         return QUIRE_OK;
     }
     TRY(request_copy(fields_of(c), &m->fields, err));
-    m->fields->sampling.has_seed = true;
-    m->fields->sampling.seed = c->sampling.seed;
+    m->fields->g.sampling.has_seed = true;
+    m->fields->g.sampling.seed = c->sampling.seed;
     TRY(request_change(m->fields, fields, n_fields, err));
-    if (!m->fields->sampling.has_seed) { /* null: a new random seed */
-        m->fields->sampling.seed = rng_os_seed();
-        m->fields->sampling.has_seed = true;
+    if (!m->fields->g.sampling.has_seed) { /* null: a new random seed */
+        m->fields->g.sampling.seed = rng_os_seed();
+        m->fields->g.sampling.has_seed = true;
     }
     return QUIRE_OK;
 }
@@ -203,7 +203,7 @@ static quire_err append_tokens(stream_command *m, quire_error *err) {
     const token_list *parts[] = {&c->prompt, &m->kept, &m->tail};
     token_list all = {0};
     engine_request r = {.n_prompt = choice_first_prompt(c),
-                        .sampling = m->fields != NULL ? m->fields->sampling : c->sampling,
+                        .sampling = m->fields != NULL ? m->fields->g.sampling : c->sampling,
                         .constraint = c->stream->rule.constraint};
     if (r.constraint == NULL) {
         return QUIRE_OK;
@@ -262,7 +262,7 @@ static quire_err begin_command(quire_stream *s, int32_t index, int32_t position,
     int32_t n_kept;
     TRY(find_choice(s, index, &c, err));
     TRY(find_position(c, position, &n_kept, err));
-    const quire_request_info *info = &s->request->info;
+    const quire_request_info *info = &s->request->g.info;
     if (info->n_samples > info->n_best) {
         return err_set(err, QUIRE_BAD_REQUEST, -1,
                        "the best of several is chosen in the end, so none of them can be steered");
@@ -284,7 +284,7 @@ static quire_err begin_command(quire_stream *s, int32_t index, int32_t position,
     }
     m->job = (text_job){.run = run_command,
                         .take = queue_take_command,
-                        .tenant = text_tenant(s->request->tenant),
+                        .tenant = text_tenant(s->request->g.tenant),
                         .n_bytes = m->tail_text.n,
                         .is_off = &s->released};
     c->command = m;
@@ -318,7 +318,7 @@ static quire_err submit_branch(stream_command *m, request_id *id, quire_error *e
     int32_t n_kept = (int32_t)m->kept.n, n_prompt = choice_first_prompt(c),
             generated = (int32_t)c->prompt.n - n_prompt;
     uint8_t namespace[ENGINE_NAMESPACE_BYTES];
-    engine_request r = stream_engine_request(s, c->index / s->request->info.n_samples, namespace);
+    engine_request r = stream_engine_request(s, c->index / s->request->g.info.n_samples, namespace);
     r.prompt_logprobs_width = 0;
     r.logits_out = NULL;
     r.deadline_us = 0;
@@ -327,10 +327,10 @@ static quire_err submit_branch(stream_command *m, request_id *id, quire_error *e
     r.n_prompt = n_prompt;
     r.fork_position = (int32_t)c->prompt.n + n_kept;
     r.fork_replaces = true;
-    r.sampling = m->fields != NULL ? m->fields->sampling : c->sampling;
+    r.sampling = m->fields != NULL ? m->fields->g.sampling : c->sampling;
     r.sampling.max_tokens += r.sampling.max_tokens >= 0 ? generated : 0;
     r.sampling.min_tokens += generated;
-    r.sample_index = (uint32_t)(c->index % s->request->info.n_samples);
+    r.sample_index = (uint32_t)(c->index % s->request->g.info.n_samples);
     r.user = c;
     r.constraint_state = m->constraint_state;
     TRY(mem_check_for(r.tokens, "a prompt", err));
@@ -359,7 +359,7 @@ quire_err stream_command_do(stream_command *m, quire_error *err) {
     choice_truncate(c, m->kept.n, m->shows);
     m->shows = (choice_text){0};
     if (m->fields != NULL) {
-        c->sampling = m->fields->sampling;
+        c->sampling = m->fields->g.sampling;
         quire_request_free(c->changed);
         c->changed = m->fields;
         m->fields = NULL;

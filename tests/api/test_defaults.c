@@ -28,11 +28,11 @@ static quire_request *parse(quire_endpoint endpoint, const char *body) {
 
 static void samples_with(const quire_request *r, float temperature, int32_t top_k, float top_p,
                          float repetition_penalty) {
-    assert_true(r->sampling.temperature == temperature);
-    assert_int_equal(r->sampling.top_k, top_k);
-    assert_true(r->sampling.top_p == top_p);
-    assert_true(r->sampling.repetition_penalty == repetition_penalty);
-    assert_true(r->sampling.min_p == 0.0f); /* of which nothing is recommended */
+    assert_true(r->g.sampling.temperature == temperature);
+    assert_int_equal(r->g.sampling.top_k, top_k);
+    assert_true(r->g.sampling.top_p == top_p);
+    assert_true(r->g.sampling.repetition_penalty == repetition_penalty);
+    assert_true(r->g.sampling.min_p == 0.0f); /* of which nothing is recommended */
 }
 
 TEST(what_a_request_leaves_out_is_as_recommended) {
@@ -90,7 +90,7 @@ static const char *const names[] = {"config.json",
                                     NULL};
 
 /* The small built-in model as a directory, with this generation_config.json. */
-static temp_dir model_with(const char *generation) {
+static temp_dir model_with(const char *config) {
     temp_dir d = temp_new();
     for (int i = 0; names[i] != NULL; i++) {
         char here[PATH_MAX], from[PATH_MAX + 96];
@@ -100,7 +100,7 @@ static temp_dir model_with(const char *generation) {
             assert_int_equal(symlink(from, temp_path(&d, names[i])), 0);
         }
     }
-    write_text(&d, "generation_config.json", generation);
+    write_text(&d, "generation_config.json", config);
     return d;
 }
 
@@ -127,8 +127,8 @@ static void engine_has(const char *path, const char *from, const char *defaults,
     assert_string_equal(quire_engine_info(e)->generation_defaults, defaults);
     assert_int_equal(quire_engine_info(e)->generation_config != NULL, defaults[0] != 0);
     assert_int_equal(quire_request_parse(e, QUIRE_COMPLETIONS, "{\"prompt\":[1]}", 14, &r, &err), QUIRE_OK);
-    assert_true(r->sampling.temperature == temperature);
-    assert_int_equal(r->sampling.top_k, top_k);
+    assert_true(r->g.sampling.temperature == temperature);
+    assert_int_equal(r->g.sampling.top_k, top_k);
     quire_request_free(r);
     quire_engine_close(e);
 }
@@ -228,10 +228,10 @@ TEST(an_option_gives_defaults_of_seed_and_length_too) {
         quire_request *r;
         assert_int_equal(
             request_parse(&own, cases[i].endpoint, cases[i].body, strlen(cases[i].body), &r, &err), QUIRE_OK);
-        assert_true(r->sampling.temperature == 0.25f && r->sampling.top_k == 20);
-        assert_int_equal(r->sampling.has_seed, cases[i].has_seed);
-        assert_int_equal(r->sampling.seed, cases[i].has_seed ? 7 : 0);
-        assert_int_equal(r->sampling.max_tokens, cases[i].max_tokens);
+        assert_true(r->g.sampling.temperature == 0.25f && r->g.sampling.top_k == 20);
+        assert_int_equal(r->g.sampling.has_seed, cases[i].has_seed);
+        assert_int_equal(r->g.sampling.seed, cases[i].has_seed ? 7 : 0);
+        assert_int_equal(r->g.sampling.max_tokens, cases[i].max_tokens);
         quire_request_free(r);
     }
     request_defaults_deinit(&d);

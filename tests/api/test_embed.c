@@ -323,13 +323,14 @@ TEST(scores_are_neither_cut_nor_normalised) {
                                 "{\"input\": [[1,2,3],[4,5]], \"token_type_ids\": [[0,0,1],[1,0]]}", &r,
                                 &err),
                      QUIRE_OK);
-    assert_true(r->pooling.kind == POOLING_CLS && r->pooling.dimensions == 0 && !r->pooling.normalise);
-    assert_true(r->prompts[0].types[2] == 1 && r->prompts[1].types[0] == 1 && r->prompts[1].types[1] == 0);
+    assert_true(r->g.pooling.kind == POOLING_CLS && r->g.pooling.dimensions == 0 && !r->g.pooling.normalise);
+    assert_true(r->g.prompts[0].types[2] == 1 && r->g.prompts[1].types[0] == 1 &&
+                r->g.prompts[1].types[1] == 0);
     quire_request_free(r);
     assert_int_equal(
         parse_with(&scorer, QUIRE_EMBEDDINGS, "{\"input\": [1,2], \"pooling\": \"rank\"}", &r, &err),
         QUIRE_OK);
-    assert_true(r->pooling.kind == POOLING_CLS);
+    assert_true(r->g.pooling.kind == POOLING_CLS);
     quire_request_free(r);
     assert_int_equal(
         parse_with(&scorer, QUIRE_EMBEDDINGS, "{\"input\": [1,2], \"token_type_ids\": [0,2]}", &r, &err),
@@ -355,13 +356,13 @@ TEST(the_models_own_way_is_the_default) {
     for (int own = 0; own < 2; own++) {
         c.pooling.normalise = own;
         assert_int_equal(parse_with(&c, QUIRE_EMBEDDINGS, "{\"input\": [1,2]}", &r, &err), QUIRE_OK);
-        assert_true(r->pooling.kind == POOLING_MEAN && r->pooling.normalise == (bool)own);
+        assert_true(r->g.pooling.kind == POOLING_MEAN && r->g.pooling.normalise == (bool)own);
         quire_request_free(r);
         assert_int_equal(parse_with(&c, QUIRE_EMBEDDINGS,
                                     "{\"input\": [1,2], \"pooling\": \"last\", \"normalize\": false}", &r,
                                     &err),
                          QUIRE_OK);
-        assert_true(r->pooling.kind == POOLING_LAST && !r->pooling.normalise);
+        assert_true(r->g.pooling.kind == POOLING_LAST && !r->g.pooling.normalise);
         quire_request_free(r);
     }
 }

@@ -119,7 +119,7 @@ TEST(what_objects_may_hold_is_the_engines_to_say_unless_a_request_does) {
         quire_request *r = NULL;
         snprintf(body, sizeof body, "{\"prompt\":\"x\"%s}", cases[i].field);
         assert_int_equal(request_parse(&context, QUIRE_COMPLETIONS, body, strlen(body), &r, NULL), QUIRE_OK);
-        assert_int_equal(request_rule_additional(&r->rule, r->json_additional), cases[i].wanted);
+        assert_int_equal(request_rule_additional(&r->rule, r->g.json_additional), cases[i].wanted);
         quire_request_free(r);
     }
 }
@@ -149,7 +149,7 @@ TEST(white_space_is_the_engines_to_say_unless_a_request_does) {
         quire_request *r = NULL;
         snprintf(body, sizeof body, "{\"prompt\":\"x\"%s}", cases[i].field);
         assert_int_equal(request_parse(&context, QUIRE_COMPLETIONS, body, strlen(body), &r, NULL), QUIRE_OK);
-        assert_int_equal(request_rule_space(&r->rule, r->json_space), cases[i].wanted);
+        assert_int_equal(request_rule_space(&r->rule, r->g.json_space), cases[i].wanted);
         quire_request_free(r);
     }
 }

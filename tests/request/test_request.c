@@ -5,27 +5,28 @@
 
 TEST(a_bare_completion_has_the_defaults) {
     quire_request *r = parse(QUIRE_COMPLETIONS, "{\"prompt\":\"Once\"}");
-    assert_int_equal(r->n_prompts, 1);
-    assert_int_equal(r->info.n_choices, 1);
-    assert_true(str_is(r->prompts[0].text, "Once"));
-    assert_null(r->prompts[0].ids);
-    assert_true(r->sampling.temperature == 1.0f && r->sampling.top_p == 1.0f && r->sampling.min_p == 0.0f);
-    assert_int_equal(r->sampling.max_tokens, 16);
-    assert_int_equal(r->sampling.top_k, 0);
-    assert_false(r->sampling.has_seed);
-    assert_true(r->add_special && r->skip_special);
-    assert_false(r->info.stream || r->info.echo || r->include_stop || r->info.return_token_ids);
-    assert_null(r->info.model);
+    assert_int_equal(r->g.n_prompts, 1);
+    assert_int_equal(r->g.info.n_choices, 1);
+    assert_true(str_is(r->g.prompts[0].text, "Once"));
+    assert_null(r->g.prompts[0].ids);
+    assert_true(r->g.sampling.temperature == 1.0f && r->g.sampling.top_p == 1.0f &&
+                r->g.sampling.min_p == 0.0f);
+    assert_int_equal(r->g.sampling.max_tokens, 16);
+    assert_int_equal(r->g.sampling.top_k, 0);
+    assert_false(r->g.sampling.has_seed);
+    assert_true(r->g.add_special && r->g.skip_special);
+    assert_false(r->g.info.stream || r->g.info.echo || r->g.include_stop || r->g.info.return_token_ids);
+    assert_null(r->g.info.model);
     quire_request_free(r);
 }
 
 TEST(a_bare_chat_has_the_defaults) {
     quire_request *r = parse(QUIRE_CHAT, "{" USER "}");
-    assert_string_equal(r->messages.json.p, "[{\"role\":\"user\",\"content\":\"Hi\"}]");
-    assert_int_equal(r->sampling.max_tokens, -1);
-    assert_true(r->add_generation_prompt);
-    assert_false(r->add_special || r->continue_final_message);
-    assert_int_equal(r->info.n_choices, 1);
+    assert_string_equal(r->g.messages.json.p, "[{\"role\":\"user\",\"content\":\"Hi\"}]");
+    assert_int_equal(r->g.sampling.max_tokens, -1);
+    assert_true(r->g.add_generation_prompt);
+    assert_false(r->g.add_special || r->g.continue_final_message);
+    assert_int_equal(r->g.info.n_choices, 1);
     assert_null(r->template_kwargs);
     quire_request_free(r);
 }
@@ -41,31 +42,33 @@ TEST(every_working_field_arrives) {
               "\"echo\":true,"
               "\"skip_special_tokens\":false,\"return_token_ids\":true,\"add_special_tokens\":false,\"user\":"
               "\"u\",\"n\":1.0}");
-    assert_string_equal(r->info.model, "tiny");
-    assert_int_equal(r->sampling.max_tokens, 7);
-    assert_true(r->sampling.temperature == 0.5f && r->sampling.top_p == 0.25f && r->sampling.min_p == 0.125f);
-    assert_int_equal(r->sampling.top_k, 3);
-    assert_true(r->sampling.has_seed && r->sampling.seed == (uint64_t)-5);
-    assert_int_equal(r->n_stops, 2);
-    assert_true(str_is(r->stops[0], "a"));
-    assert_true(str_eq(r->stops[1], (str){"b\0c", 3}));
-    assert_int_equal(r->sampling.n_stop_tokens, 2);
-    assert_int_equal(r->sampling.stop_tokens[1], 2047);
-    assert_true(r->sampling.ignore_eos && r->include_stop && r->info.echo && r->info.return_token_ids);
-    assert_int_equal(r->sampling.min_tokens, 2);
-    assert_true(r->info.stream && r->info.include_usage && r->info.continuous_usage);
-    assert_false(r->skip_special || r->add_special);
+    assert_string_equal(r->g.info.model, "tiny");
+    assert_int_equal(r->g.sampling.max_tokens, 7);
+    assert_true(r->g.sampling.temperature == 0.5f && r->g.sampling.top_p == 0.25f &&
+                r->g.sampling.min_p == 0.125f);
+    assert_int_equal(r->g.sampling.top_k, 3);
+    assert_true(r->g.sampling.has_seed && r->g.sampling.seed == (uint64_t)-5);
+    assert_int_equal(r->g.n_stops, 2);
+    assert_true(str_is(r->g.stops[0], "a"));
+    assert_true(str_eq(r->g.stops[1], (str){"b\0c", 3}));
+    assert_int_equal(r->g.sampling.n_stop_tokens, 2);
+    assert_int_equal(r->g.sampling.stop_tokens[1], 2047);
+    assert_true(r->g.sampling.ignore_eos && r->g.include_stop && r->g.info.echo &&
+                r->g.info.return_token_ids);
+    assert_int_equal(r->g.sampling.min_tokens, 2);
+    assert_true(r->g.info.stream && r->g.info.include_usage && r->g.info.continuous_usage);
+    assert_false(r->g.skip_special || r->g.add_special);
     quire_request_free(r);
 
     r = parse(QUIRE_CHAT, "{" USER ",\"max_tokens\":9,\"max_completion_tokens\":4,\"add_generation_prompt\":"
                           "false,\"continue_final_message\":true,"
                           "\"chat_template_kwargs\":{\"x\":1},\"stop\":\"end\",\"metadata\":{\"a\":\"b\"}}");
-    assert_int_equal(r->sampling.max_tokens, 4);
-    assert_true(r->continue_final_message);
-    assert_false(r->add_generation_prompt);
+    assert_int_equal(r->g.sampling.max_tokens, 4);
+    assert_true(r->g.continue_final_message);
+    assert_false(r->g.add_generation_prompt);
     assert_int_equal(json_get_int32(r->template_kwargs, "x", 0), 1);
-    assert_int_equal(r->n_stops, 1);
-    assert_true(str_is(r->stops[0], "end"));
+    assert_int_equal(r->g.n_stops, 1);
+    assert_true(str_is(r->g.stops[0], "end"));
     quire_request_free(r);
 }
 
@@ -84,10 +87,10 @@ TEST(null_means_the_default) {
         quire_request *with = parse(chat ? QUIRE_CHAT : QUIRE_COMPLETIONS, body);
         quire_request *without =
             parse(chat ? QUIRE_CHAT : QUIRE_COMPLETIONS, chat ? "{" USER "}" : "{\"prompt\":\"x\"}");
-        assert_memory_equal(&with->sampling, &without->sampling, sizeof with->sampling);
-        assert_memory_equal(&with->info, &without->info, sizeof with->info);
-        assert_int_equal(with->add_generation_prompt, without->add_generation_prompt);
-        assert_int_equal(with->skip_special, without->skip_special);
+        assert_memory_equal(&with->g.sampling, &without->g.sampling, sizeof with->g.sampling);
+        assert_memory_equal(&with->g.info, &without->g.info, sizeof with->g.info);
+        assert_int_equal(with->g.add_generation_prompt, without->g.add_generation_prompt);
+        assert_int_equal(with->g.skip_special, without->g.skip_special);
         quire_request_free(with);
         quire_request_free(without);
     }
@@ -155,7 +158,7 @@ TEST(lists_of_tokens_are_checked_against_the_vocabulary) {
     quire_request *r =
         parse(QUIRE_COMPLETIONS,
               "{\"prompt\":\"x\",\"logit_bias\":{\"3\":250,\"1\":-0.5},\"allowed_token_ids\":[3,1]}");
-    const sampling_lists *l = r->sampling.lists;
+    const sampling_lists *l = r->g.sampling.lists;
     assert_int_equal(l->n_bias, 2);
     assert_true(l->bias_ids[0] == 3 && l->bias[0] == 100.0f && l->bias_ids[1] == 1 && l->bias[1] == -0.5f);
     assert_true(l->has_allowed && l->n_allowed == 2 && l->allowed[0] == 3);
@@ -165,15 +168,15 @@ TEST(lists_of_tokens_are_checked_against_the_vocabulary) {
 TEST(logprobs_are_a_number_in_completions_and_a_flag_in_chat) {
     quire_request *r =
         parse(QUIRE_COMPLETIONS, "{\"prompt\":\"x\",\"logprobs\":2,\"echo\":true,\"max_tokens\":0}");
-    assert_int_equal(r->info.logprobs, 2);
-    assert_int_equal(r->info.prompt_logprobs, 2);
+    assert_int_equal(r->g.info.logprobs, 2);
+    assert_int_equal(r->g.info.prompt_logprobs, 2);
     quire_request_free(r);
     r = parse(QUIRE_CHAT, "{" USER ",\"logprobs\":true,\"top_logprobs\":3,\"prompt_logprobs\":1}");
-    assert_int_equal(r->info.logprobs, 3);
-    assert_int_equal(r->info.prompt_logprobs, 1);
+    assert_int_equal(r->g.info.logprobs, 3);
+    assert_int_equal(r->g.info.prompt_logprobs, 1);
     quire_request_free(r);
     r = parse(QUIRE_CHAT, "{" USER ",\"logprobs\":false}");
-    assert_int_equal(r->info.logprobs, -1);
+    assert_int_equal(r->g.info.logprobs, -1);
     quire_request_free(r);
     refuse(QUIRE_COMPLETIONS, "{\"prompt\":\"x\",\"logprobs\":21}", "logprobs", "from 0 to 20");
     refuse(QUIRE_CHAT, "{" USER ",\"top_logprobs\":2}", "top_logprobs", "set logprobs to true");
@@ -184,10 +187,10 @@ TEST(logprobs_are_a_number_in_completions_and_a_flag_in_chat) {
 
 TEST(n_and_best_of_multiply_the_choices) {
     quire_request *r = parse(QUIRE_COMPLETIONS, "{\"prompt\":[\"x\",\"y\"],\"n\":2,\"best_of\":5}");
-    assert_true(r->info.n_choices == 10 && r->info.n_samples == 5 && r->info.n_best == 2);
+    assert_true(r->g.info.n_choices == 10 && r->g.info.n_samples == 5 && r->g.info.n_best == 2);
     quire_request_free(r);
     r = parse(QUIRE_CHAT, "{" USER ",\"n\":3,\"stream\":true}");
-    assert_true(r->info.n_choices == 3 && r->info.n_samples == 3 && r->info.n_best == 3);
+    assert_true(r->g.info.n_choices == 3 && r->g.info.n_samples == 3 && r->g.info.n_best == 3);
     quire_request_free(r);
     refuse(QUIRE_COMPLETIONS, "{\"prompt\":\"x\",\"n\":0}", "", "n is 0");
     refuse(QUIRE_COMPLETIONS, "{\"prompt\":\"x\",\"n\":3,\"best_of\":2}", "best_of",
@@ -206,8 +209,8 @@ static void expect_beams(const char *members, int32_t width, int32_t n) {
             continue; /* completions only */
         }
         quire_request *r = parse(chat ? QUIRE_CHAT : QUIRE_COMPLETIONS, body);
-        assert_int_equal(r->info.beam_width, width);
-        assert_true(r->info.n_samples == n && r->info.n_best == n && r->info.n_choices == n);
+        assert_int_equal(r->g.info.beam_width, width);
+        assert_true(r->g.info.n_samples == n && r->g.info.n_best == n && r->g.info.n_choices == n);
         quire_request_free(r);
     }
 }
@@ -228,9 +231,9 @@ TEST(beam_search_goes_by_the_names_of_vllm_and_transformers) {
     expect_beams("\"length_penalty\":0.5,\"early_stopping\":true,\"temperature\":0.7", 0, 1);
     quire_request *r = parse(QUIRE_COMPLETIONS, "{\"prompt\":\"x\",\"beam_width\":6,\"num_beam_groups\":3,"
                                                 "\"diversity_penalty\":0.5,\"length_penalty\":-1}");
-    assert_true(r->beams.n_groups == 3 && r->beams.diversity_penalty == 0.5f &&
-                r->beams.length_penalty == -1.0f);
-    assert_int_equal(r->beams.stopping, BEAM_STOPPING_LIKELY);
+    assert_true(r->g.beams.n_groups == 3 && r->g.beams.diversity_penalty == 0.5f &&
+                r->g.beams.length_penalty == -1.0f);
+    assert_int_equal(r->g.beams.stopping, BEAM_STOPPING_LIKELY);
     quire_request_free(r);
     static const struct {
         const char *value;
@@ -244,8 +247,8 @@ TEST(beam_search_goes_by_the_names_of_vllm_and_transformers) {
         snprintf(body, sizeof body, "{\"prompt\":\"x\",\"beam_width\":2,\"early_stopping\":%s}",
                  words[i].value);
         r = parse(QUIRE_COMPLETIONS, body);
-        assert_int_equal(r->beams.stopping, words[i].stopping);
-        assert_true(r->beams.length_penalty == 1.0f && r->beams.n_groups == 1);
+        assert_int_equal(r->g.beams.stopping, words[i].stopping);
+        assert_true(r->g.beams.length_penalty == 1.0f && r->g.beams.n_groups == 1);
         quire_request_free(r);
     }
 }
@@ -310,7 +313,7 @@ TEST(values_that_clients_always_send_and_that_mean_nothing_are_taken) {
         char body[256];
         snprintf(body, sizeof body, "{" USER ",%s}", harmless[i]);
         quire_request *r = parse(QUIRE_CHAT, body);
-        assert_null(r->info.ignored);
+        assert_null(r->g.info.ignored);
         quire_request_free(r);
     }
     refuse(QUIRE_CHAT, "{" USER ",\"reasoning_effort\":5}", "body.reasoning_effort", "must be a string");
@@ -328,10 +331,10 @@ TEST(other_unknown_members_are_named_and_mean_nothing) {
     quire_request *r =
         parse(QUIRE_COMPLETIONS, "{\"prompt\":\"x\",\"unknown_field\":[1],\"stream_options.include_usage\":5,"
                                  "\"a\\r\\nSet-Cookie: b\":1,\"absent\":null}");
-    assert_string_equal(r->info.ignored, "unknown_field, stream_options.include_usage, a??Set-Cookie:?b");
+    assert_string_equal(r->g.info.ignored, "unknown_field, stream_options.include_usage, a??Set-Cookie:?b");
     quire_request_free(r);
     r = parse(QUIRE_CHAT, "{" USER ",\"prompt\":5,\"stream\":true,\"stream_options\":{\"x\":1}}");
-    assert_string_equal(r->info.ignored, "prompt, stream_options.x");
+    assert_string_equal(r->g.info.ignored, "prompt, stream_options.x");
     quire_request_free(r);
     char body[8000] = "{\"prompt\":\"x\"";
     for (int i = 0; i < 300; i++) {
@@ -339,7 +342,7 @@ TEST(other_unknown_members_are_named_and_mean_nothing) {
     }
     strcat(body, "}");
     r = parse(QUIRE_COMPLETIONS, body);
-    assert_true(strlen(r->info.ignored) <= 200);
+    assert_true(strlen(r->g.info.ignored) <= 200);
     quire_request_free(r);
 }
 
@@ -407,11 +410,11 @@ TEST(a_max_tokens_over_the_context_is_cut) {
         char text[128];
         snprintf(text, sizeof text, "{\"prompt\":\"x\",\"min_tokens\":1000,\"max_tokens\":%s}", given[i]);
         quire_request *r = parse(QUIRE_COMPLETIONS, text);
-        assert_int_equal(r->sampling.max_tokens, 1024);
+        assert_int_equal(r->g.sampling.max_tokens, 1024);
         quire_request_free(r);
         snprintf(text, sizeof text, "{" USER ",\"max_tokens\":7,\"max_completion_tokens\":%s}", given[i]);
         r = parse(QUIRE_CHAT, text);
-        assert_int_equal(r->sampling.max_tokens, 1024);
+        assert_int_equal(r->g.sampling.max_tokens, 1024);
         quire_request_free(r);
     }
 }

@@ -6,18 +6,18 @@
 
 TEST(prompts_come_as_text_or_ids_one_or_many) {
     quire_request *r = parse(QUIRE_COMPLETIONS, "{\"prompt\":[\"Once\",\"There was\"]}");
-    assert_int_equal(r->info.n_choices, 2);
-    assert_true(str_is(r->prompts[1].text, "There was"));
+    assert_int_equal(r->g.info.n_choices, 2);
+    assert_true(str_is(r->g.prompts[1].text, "There was"));
     quire_request_free(r);
     r = parse(QUIRE_COMPLETIONS, "{\"prompt\":[5,6.0,2047]}");
-    assert_int_equal(r->n_prompts, 1);
-    assert_int_equal(r->prompts[0].n_ids, 3);
-    assert_int_equal(r->prompts[0].ids[2], 2047);
+    assert_int_equal(r->g.n_prompts, 1);
+    assert_int_equal(r->g.prompts[0].n_ids, 3);
+    assert_int_equal(r->g.prompts[0].ids[2], 2047);
     quire_request_free(r);
     r = parse(QUIRE_COMPLETIONS, "{\"prompt\":[[5,6],[7,8,9]]}");
-    assert_int_equal(r->n_prompts, 2);
-    assert_int_equal(r->prompts[0].n_ids, 2);
-    assert_int_equal(r->prompts[1].ids[2], 9);
+    assert_int_equal(r->g.n_prompts, 2);
+    assert_int_equal(r->g.prompts[0].n_ids, 2);
+    assert_int_equal(r->g.prompts[1].ids[2], 9);
     quire_request_free(r);
 }
 
@@ -145,19 +145,19 @@ TEST(a_request_of_ids_is_set_by_name) {
     quire_request *r;
     quire_error err;
     assert_int_equal(request_ids(&context, ids, 3, &r, &err), QUIRE_OK);
-    assert_int_equal(r->prompts[0].ids[2], 7);
+    assert_int_equal(r->g.prompts[0].ids[2], 7);
     assert_int_equal(quire_request_set(r, "temperature", "0", &err), QUIRE_OK);
     assert_int_equal(quire_request_set(r, "stop", "[\"a\"]", &err), QUIRE_OK);
     assert_int_equal(quire_request_set(r, "stop", "[\"b\",\"\"]", &err), QUIRE_BAD_REQUEST);
     assert_int_equal(quire_request_set(r, "max_tokens", "x", &err), QUIRE_BAD_REQUEST);
     assert_int_equal(quire_request_set(r, "min_tokens", "99999", &err), QUIRE_OK);
     assert_int_equal(quire_request_set(r, "nonsense", "1", &err), QUIRE_NOT_FOUND);
-    assert_true(r->sampling.temperature == 0.0f);
-    assert_true(str_is(r->stops[0], "a"));
+    assert_true(r->g.sampling.temperature == 0.0f);
+    assert_true(str_is(r->g.stops[0], "a"));
     assert_int_equal(request_check(r, &err), QUIRE_BAD_REQUEST);
     assert_int_equal(quire_request_set(r, "min_tokens", "null", &err), QUIRE_OK);
     assert_int_equal(quire_request_set(r, "max_tokens", "null", &err), QUIRE_OK);
-    assert_int_equal(r->sampling.max_tokens, 16);
+    assert_int_equal(r->g.sampling.max_tokens, 16);
     assert_int_equal(request_check(r, &err), QUIRE_OK);
     assert_int_equal(quire_request_set(r, "stream_options.include_usage", "true", &err), QUIRE_OK);
     assert_true(quire_request_describe(r)->include_usage);
@@ -174,12 +174,12 @@ TEST(a_failed_set_leaves_the_request_as_it_was) {
     assert_int_equal(quire_request_set(r, "stream_options",
                                        "{\"include_usage\":false,\"continuous_usage_stats\":7}", NULL),
                      QUIRE_BAD_REQUEST);
-    assert_true(str_is(r->prompts[0].text, "keep"));
-    assert_true(r->info.include_usage);
+    assert_true(str_is(r->g.prompts[0].text, "keep"));
+    assert_true(r->g.info.include_usage);
     assert_true(r->has_stream_options);
     assert_int_equal(quire_request_set(r, "stream_options", "{\"x\":1,\"continuous_usage_stats\":7}", NULL),
                      QUIRE_BAD_REQUEST);
-    assert_null(r->info.ignored);
+    assert_null(r->g.info.ignored);
     quire_request_free(r);
 }
 

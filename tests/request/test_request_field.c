@@ -88,7 +88,7 @@ TEST(a_new_request_has_every_default) {
         assert_int_equal(request_new(&context, (quire_endpoint)endpoint, &r, NULL), QUIRE_OK);
         memcpy(&before, r, sizeof before);
         for (int32_t i = 0; i < n; i++) {
-            if ((f[i].flags & request_dialect(r)->fields) != 0 && f[i].type != FIELD_PROMPT &&
+            if ((f[i].flags & dialect_of(&r->g)->fields) != 0 && f[i].type != FIELD_PROMPT &&
                 f[i].type != FIELD_MESSAGES) {
                 assert_int_equal(request_set_field(r, &f[i], NULL, NULL), QUIRE_OK);
                 if (memcmp(r, &before, sizeof before) != 0) {
@@ -110,7 +110,7 @@ TEST(a_new_request_samples_as_the_engine_does_by_default) {
         sampling_params_init(&p);
         p.max_tokens = endpoint == QUIRE_COMPLETIONS ? 16 : p.max_tokens;
         assert_int_equal(request_new(&context, (quire_endpoint)endpoint, &r, NULL), QUIRE_OK);
-        assert_memory_equal(&r->sampling, &p, sizeof p);
+        assert_memory_equal(&r->g.sampling, &p, sizeof p);
         quire_request_free(r);
     }
 }

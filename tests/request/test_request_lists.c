@@ -74,8 +74,8 @@ TEST(bad_words_have_a_bound_in_bytes_and_in_tokens) {
     /* the first begins with c, so it counts twice */
     assert_int_equal(parse_texts("bad_words", 15, 1024, &r, &err), QUIRE_OK);
     assert_int_equal(request_tokenize_lists(r, letters, NULL, &err), QUIRE_OK);
-    assert_int_equal(r->sampling.lists->bad_words.n, 16);
-    assert_int_equal(r->sampling.lists->bad_words.starts[16], 16384);
+    assert_int_equal(r->g.sampling.lists->bad_words.n, 16);
+    assert_int_equal(r->g.sampling.lists->bad_words.starts[16], 16384);
     quire_request_free(r);
     const size_t shapes[][2] = {{17, 1000}, {1, 8193}, {1, 16385}, {1024, 17}, {15, 1025}};
     for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++) {
@@ -83,8 +83,8 @@ TEST(bad_words_have_a_bound_in_bytes_and_in_tokens) {
         assert_int_equal(request_tokenize_lists(r, letters, NULL, &err), QUIRE_BAD_REQUEST);
         assert_string_equal(err.param, "bad_words");
         assert_non_null(strstr(err.message, "more than 16384 tokens"));
-        assert_true(r->sampling.lists->bad_words.n == 0 ||
-                    r->sampling.lists->bad_words.starts[r->sampling.lists->bad_words.n] <= 16384);
+        assert_true(r->g.sampling.lists->bad_words.n == 0 ||
+                    r->g.sampling.lists->bad_words.starts[r->g.sampling.lists->bad_words.n] <= 16384);
         quire_request_free(r);
     }
 }
@@ -97,8 +97,8 @@ TEST(a_cancelled_request_stops_between_two_texts) {
         quire_error err = {0};
         assert_int_equal(parse_texts(fields[i], 10, 5, &r, &err), QUIRE_OK);
         assert_int_equal(request_tokenize_lists(r, letters, &stop, &err), QUIRE_CANCELLED);
-        assert_int_equal(r->sampling.lists->bad_words.n, 0);
-        assert_int_equal(r->sampling.lists->dry_breakers.n, 0);
+        assert_int_equal(r->g.sampling.lists->bad_words.n, 0);
+        assert_int_equal(r->g.sampling.lists->dry_breakers.n, 0);
         quire_request_free(r);
     }
 }
@@ -121,7 +121,7 @@ TEST(a_breaker_is_every_token_that_holds_it_once_and_what_spells_it) {
     quire_error err = {0};
     assert_int_equal(request_parse(&context, QUIRE_COMPLETIONS, body, strlen(body), &r, &err), QUIRE_OK);
     assert_int_equal(request_tokenize_lists(r, letters, NULL, &err), QUIRE_OK);
-    const token_seqs *s = &r->sampling.lists->dry_breakers;
+    const token_seqs *s = &r->g.sampling.lists->dry_breakers;
     assert_int_equal(s->n, 5);
     const int32_t xy[] = {10 + 'x' - 'a', 10 + 'y' - 'a'}, singles[] = {1, 2, 3, 10};
     assert_true(has(s, xy, 2));
@@ -143,7 +143,7 @@ TEST(ids_that_the_model_lacks_are_left_out) {
     quire_error err = {0};
     assert_int_equal(request_parse(&context, QUIRE_COMPLETIONS, body, strlen(body), &r, &err), QUIRE_OK);
     assert_int_equal(request_tokenize_lists(r, letters, NULL, &err), QUIRE_OK);
-    const sampling_lists *l = r->sampling.lists;
+    const sampling_lists *l = r->g.sampling.lists;
     const int32_t de[] = {13, 14};
     assert_int_equal(l->dry_breakers.n, 2);
     assert_true(has(&l->dry_breakers, de, 1) && has(&l->dry_breakers, de, 2));

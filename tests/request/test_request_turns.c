@@ -29,10 +29,10 @@ TEST(the_next_turn_ends_an_answer) {
     }
     strcat(sixteen, "]}");
     quire_request *r = parse_by(&ctx, QUIRE_CHAT, sixteen);
-    assert_int_equal(r->n_stops, PARAMS_MAX_STOP + 1);
-    assert_true(str_is(r->stops[0], "a") && str_is(r->stops[PARAMS_MAX_STOP], "\nuser:"));
-    assert_int_equal(r->sampling.n_stop_tokens, 1);
-    assert_int_equal(r->sampling.stop_tokens[0], 7);
+    assert_int_equal(r->g.n_stops, PARAMS_MAX_STOP + 1);
+    assert_true(str_is(r->g.stops[0], "a") && str_is(r->g.stops[PARAMS_MAX_STOP], "\nuser:"));
+    assert_int_equal(r->g.sampling.n_stop_tokens, 1);
+    assert_int_equal(r->g.sampling.stop_tokens[0], 7);
     quire_request_free(r);
     char ids[1024] = "{" USER ",\"stop_token_ids\":[8";
     for (int i = 1; i < PARAMS_MAX_STOP_TOKENS; i++) {
@@ -40,15 +40,15 @@ TEST(the_next_turn_ends_an_answer) {
     }
     strcat(ids, "]}");
     r = parse_by(&ctx, QUIRE_CHAT, ids);
-    assert_int_equal(r->sampling.n_stop_tokens, PARAMS_MAX_STOP_TOKENS + 1);
+    assert_int_equal(r->g.sampling.n_stop_tokens, PARAMS_MAX_STOP_TOKENS + 1);
     quire_request_free(r);
     r = parse_by(&ctx, QUIRE_CHAT,
                  "{" USER ",\"ignore_eos\":true,\"stop\":\"a\",\"add_special_tokens\":false}");
-    assert_int_equal(r->n_stops, 1);
-    assert_int_equal(r->sampling.n_stop_tokens, 0);
+    assert_int_equal(r->g.n_stops, 1);
+    assert_int_equal(r->g.sampling.n_stop_tokens, 0);
     quire_request_free(r);
     r = parse_by(&ctx, QUIRE_COMPLETIONS, "{\"prompt\":\"x\"}");
-    assert_int_equal(r->n_stops + r->sampling.n_stop_tokens, 0);
+    assert_int_equal(r->g.n_stops + r->g.sampling.n_stop_tokens, 0);
     quire_request_free(r);
 }
 

@@ -1,0 +1,66 @@
+/* A generation: what is asked, plain and final. No JSON, and nothing of an engine; texts
+ * are borrowed from the request that holds it. */
+#ifndef REQUEST_GENERATION_H
+#define REQUEST_GENERATION_H
+
+#include "base/str.h"
+#include "chat/chat_form.h"
+#include "chat/messages.h"
+#include "core/attn_mods.h"
+#include "core/params.h"
+#include "grammar/grammar.h"
+#include "quire.h"
+
+/* One prompt: a text, or ids where ids is not NULL. */
+typedef struct request_prompt {
+    str text;
+    int32_t *ids; /* mem_new'd */
+    int32_t n_ids;
+    int32_t *types; /* [n_ids] their token types, mem_new'd, or NULL: all 0 */
+} request_prompt;
+
+typedef struct generation {
+    quire_request_info info;
+
+    /* Completions and embeddings: n_prompts >= 1. Chat: the conversation in the
+     * template's form. */
+    request_prompt *prompts;
+    int32_t n_prompts;
+    size_t first_input; /* of embeddings: the number of its first input among all that its maker has */
+    chat_messages messages;
+    str reasoning_effort, verbosity; /* empty: not given */
+    bool add_generation_prompt, continue_final_message;
+    /* special tokens of the tokenizer: all, or BOS alone where its texts begin with
+     * one */
+    bool add_special, add_bos;
+    /* -1: as many as fit; a longer prompt is refused, since none is truncated */
+    int32_t truncate_prompt_tokens;
+
+    sampling_params sampling;
+    beam_params beams;      /* width 0: no beam search */
+    pooling_params pooling; /* of embeddings */
+    /* of its field `attention`, a reference; or NULL: neither mask nor change of
+     * scores */
+    attn_mods *mods;
+    bool has_attention; /* the field is given: mods go before the engine's */
+
+    str stops[PARAMS_MAX_STOP + CHAT_FORM_STOPS];
+    int32_t n_stops;
+    bool include_stop, skip_special;
+    bool include_reasoning, parallel_calls;
+    int32_t max_tool_calls;   /* calls of an answer; -1: as the server has it */
+    int32_t thinking_budget;  /* tokens of reasoning; -1: no bound */
+    grammar_space json_space; /* of the JSON that a rule describes */
+    grammar_order json_order;
+    grammar_numbers json_numbers;
+    grammar_additional json_additional;
+
+    float ttft_deadline_ms;              /* 0: none */
+    int32_t priority;                    /* the lower is admitted first, under that policy */
+    char tenant[QUIRE_TENANT_BYTES + 1]; /* 0-terminated; see quire_request_tenant */
+    str cache_salt;                      /* empty: none */
+    int32_t cache_priority;              /* -1: not given */
+    float cache_ttl_s;                   /* 0: no end */
+} generation;
+
+#endif
