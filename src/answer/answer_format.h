@@ -132,14 +132,15 @@ str format_shape_mark(const format_shape *s, mark_role role);
 typedef struct call_writing {
     const answer_format *format;
     str open, before, name_end, end, separator, again, close;
-    str head;          /* of is_head: from the opening mark of a call to its arguments */
-    bool only_read;    /* no grammar writes it */
-    bool repeats;      /* false: one call */
-    bool is_first;     /* it begins with a bracket: a call only where the answer begins with it */
-    bool is_head;      /* json: the name stands before the arguments */
-    bool has_tags;     /* the arguments are [tag_before KEY tag_middle VALUE tag_behind tag_between]* */
-    bool has_elements; /* tag_behind goes on with the key and > */
+    str head;       /* of is_head: from the opening mark of a call to its arguments */
+    bool only_read; /* no grammar writes it */
+    bool repeats;   /* false: one call */
+    bool is_first;  /* it begins with a bracket: a call only where the answer begins with it */
+    bool is_head;   /* json: the name stands before the arguments */
+    bool has_tags;  /* the arguments are [tag_before KEY tag_middle VALUE tag_behind tag_between]* */
+    /* arguments as tags: [tag_before KEY tag_middle VALUE tag_behind tag_between]* */
     str tag_before, tag_middle, tag_behind, tag_between;
+    bool has_elements; /* tag_behind goes on with the key and > */
 } call_writing;
 /* Writing i of a format of calls; false: it has no more. */
 bool call_writing_at(const answer_format *calls, size_t i, call_writing *out);
@@ -148,6 +149,8 @@ bool call_written_at(const answer_format *calls, size_t i, call_writing *out);
 /* Takes the next piece off *text: a literal (then *hole is 0) or a hole. false: there is
  * none. */
 bool writing_next(str *text, str *literal, char *hole);
+/* The first literal; empty: none. */
+str writing_first(str text);
 
 /* Whether some format writes and reads a function of that name: at most 256 bytes without
  * white space, quotes, brackets and = , ; | \ ` */

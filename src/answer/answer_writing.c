@@ -56,8 +56,7 @@ static str writing_trim(str s, const char *edges) {
     return s;
 }
 
-/* The first literal of a text; empty: none. */
-static str writing_first(str text) {
+str writing_first(str text) {
     str literal = {"", 0};
     for (char hole; literal.n == 0 && writing_next(&text, &literal, &hole);) {
     }
@@ -73,7 +72,6 @@ static bool writing_is_section(const call_writing *w) {
 }
 
 static void writing_read_tags(str *s, call_writing *w) {
-    w->has_tags = true;
     w->tag_before = writing_upto(s, (char[]){HOLE_KEY, 0});
     w->tag_middle = writing_upto(s, (char[]){HOLE_VALUE, 0});
     w->tag_behind = writing_upto(s, (char[]){HOLE_KEY, EDGE_BETWEEN, 0});
@@ -86,10 +84,8 @@ static void writing_read_tags(str *s, call_writing *w) {
 
 /* What stands around the arguments: in Gemma's notation the braces are theirs. */
 static void writing_read_arguments(str *s, call_writing *w) {
-    const char *after;
     w->name_end = writing_upto(s, (char[]){HOLE_ARGUMENTS, EDGE_EACH, 0});
-    after = s->p;
-    if (after[-1] == EDGE_EACH) {
+    if (s->p[-1] == EDGE_EACH) {
         writing_read_tags(s, w);
     }
     if (w->format->syntax == SYNTAX_GEMMA) {
@@ -288,7 +284,7 @@ static void shape_add_writing(format_shape *s, const call_writing *w) {
         return;
     case SYNTAX_GEMMA:
         shape_add_calls(s, w);
-        shape_add(s, ROLE_QUOTE, (str){w->tag_behind.p, w->tag_behind.n});
+        shape_add(s, ROLE_QUOTE, w->tag_behind);
         return;
     default:
         s->flags |= w->format->syntax == SYNTAX_JSON ? flags_of_json(w) : flags_of_python(w);

@@ -87,6 +87,20 @@ static quire_err open_element(call_reader *r, str name) {
     return schema_types(e->open[e->depth - 1].schema, r->schema) == TYPE_STRING ? begin_leaf(r) : QUIRE_OK;
 }
 
+/* Whether a closing tag is the call's or the section's: theirs have the mark before
+ * it. */
+static bool element_ends_call(const call_reader *r, str tag) {
+    call_writing w;
+    bool ends = false;
+    (void)call_writing_at(r->format, 0, &w);
+    const str texts[] = {writing_first(w.end), writing_first(w.close)};
+    for (size_t i = 0; i < 2; i++) {
+        size_t n = texts[i].n > tag.n ? texts[i].n - tag.n : 0;
+        ends = ends || (n > 0 && memcmp(texts[i].p + n, tag.p, tag.n) == 0);
+    }
+    return ends;
+}
+
 /* A whole tag behind its mark, "<NAME>" or "</NAME>", is in r->name. */
 static quire_err end_tag(call_reader *r) {
     element_calls *e = &r->u.e;
@@ -94,7 +108,7 @@ static quire_err end_tag(call_reader *r) {
     bool closes = tag.n > 2 && tag.p[1] == '/';
     str name = closes ? (str){tag.p + 2, tag.n - 3} : (str){tag.p + 1, tag.n - 2};
     e->state = BODY;
-    if (closes && (str_is(name, "invoke") || str_is(name, "tool_call"))) {
+    if (closes && element_ends_call(r, tag)) {
         TRY(finish_call(r));
         call_leave(r);
         return QUIRE_OK;

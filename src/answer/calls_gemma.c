@@ -90,12 +90,14 @@ static quire_err in_head(call_reader *r, char c, bool *fits) {
         *fits = r->text.n < HEAD_BYTES;
         return *fits ? strbuf_add_char(&r->text, c) : QUIRE_OK;
     }
-    str head = call_trim(call_str(&r->text));
-    *fits = str_begins(head, "call:");
+    call_writing w;
+    (void)call_writing_at(r->format, 0, &w);
+    str head = call_trim(call_str(&r->text)), before = call_trim(w.before); /* "call:" */
+    *fits = head.n >= before.n && memcmp(head.p, before.p, before.n) == 0;
     if (!*fits) {
         return QUIRE_OK;
     }
-    str name = call_trim((str){head.p + 5, head.n - 5});
+    str name = call_trim((str){head.p + before.n, head.n - before.n});
     *fits = call_is_name(name);
     TRY(*fits ? call_set(&r->name, name) : QUIRE_OK);
     TRY(*fits ? call_begin(r) : QUIRE_OK);

@@ -14,11 +14,8 @@
  * they are completed (strings and brackets are closed), and what follows is content; only
  * an answer that its length cut off leaves them unfinished.
  *
- * A format is data: its marks and one of seven syntaxes (answer_format.c has the table).
- * The same rows say what a grammar of calls needs: a call begins with a mark of role OPEN
- * (behind SECTION where the format has one), and the body is a JSON object, a list of
- * such objects, a head with JSON arguments, tags, elements, Gemma's notation, Python
- * calls, or harmony's messages.
+ * A format is a row of answer_format.h, whose writings give the marks that are looked for
+ * and which of seven syntaxes reads a call.
  *
  * Time: linear in the text. Memory: at most max_held bytes are held back; a call attempt
  * beyond that is content. One thread. */
