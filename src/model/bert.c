@@ -41,7 +41,7 @@ static const arch_names nomic_names = {
     .left_out = {"model.pooler", "model.embeddings.position_ids", "cls"},
 };
 
-static quire_err describe_common(const config *c, const char *own_activation, model_desc *d) {
+static quire_err bert_describe_common(const config *c, const char *own_activation, model_desc *d) {
     decoder_shape s = {.own_activation = own_activation};
     d->norm_eps = 1e-12f;
     TRY(config_check_two_sided(c));
@@ -62,7 +62,7 @@ static quire_err describe_bert(const config *c, model_desc *d) {
         return config_unsupported(c, "is_decoder true is not supported: rows see each other both ways here");
     }
     d->activation = ACT_GELU;
-    TRY(describe_common(c, NULL, d));
+    TRY(bert_describe_common(c, NULL, d));
     TRY(config_str(c, NULL, "position_embedding_type", &kind));
     if (kind.n > 0 && !str_is(kind, "absolute")) {
         return config_unsupported(c, "position_embedding_type other than \"absolute\" is not supported");
@@ -110,7 +110,7 @@ static quire_err check_nomic(const config *c) {
 static quire_err describe_nomic(const config *c, model_desc *d) {
     d->activation = ACT_SILU;
     TRY(check_nomic(c));
-    TRY(describe_common(c, "swiglu", d));
+    TRY(bert_describe_common(c, "swiglu", d));
     rope_desc r = config_plain_rope(c, d);
     r.pairs = ROPE_HALVES;
     r.theta = 1000.0f;

@@ -3,7 +3,7 @@
  * which has no positions. */
 #include "model/architectures.h"
 
-static quire_err describe_common(const config *c, model_desc *d) {
+static quire_err cohere_describe_common(const config *c, model_desc *d) {
     bool qk_norm = c->is_gguf && model_file_find(c->f, "blk.0.attn_q_norm.weight") != NULL;
     d->tied_embeddings = true;
     d->norm_eps = 1e-5f;
@@ -19,7 +19,7 @@ static quire_err describe_common(const config *c, model_desc *d) {
 static quire_err describe_cohere2(const config *c, model_desc *d) {
     int32_t window = 4096, period = 4;
     bool is_window[DESC_MAX_LAYERS];
-    TRY(describe_common(c, d));
+    TRY(cohere_describe_common(c, d));
     TRY(config_window(c, &window));
     TRY(config_period(c, NULL, "sliding_window_pattern|_sliding_window_pattern", &period));
     TRY(config_window_layers(c, d, period, period - 1, is_window));
@@ -30,5 +30,6 @@ static quire_err describe_cohere2(const config *c, model_desc *d) {
     return QUIRE_OK;
 }
 
-const arch arch_cohere = {.gguf = {"command-r"}, .hf = {"CohereForCausalLM"}, .describe = describe_common};
+const arch arch_cohere = {
+    .gguf = {"command-r"}, .hf = {"CohereForCausalLM"}, .describe = cohere_describe_common};
 const arch arch_cohere2 = {.gguf = {"cohere2"}, .hf = {"Cohere2ForCausalLM"}, .describe = describe_cohere2};

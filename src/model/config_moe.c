@@ -42,7 +42,7 @@ static quire_err read_score(const config *c, moe_desc *m) {
     return QUIRE_OK;
 }
 
-static quire_err read_shared(const config *c, const model_desc *d, moe_desc *m) {
+static quire_err config_read_shared(const config *c, const model_desc *d, moe_desc *m) {
     int32_t n_shared = m->d_shared > 0 ? 1 : 0;
     TRY(config_same_i32(c, "expert_shared_count", "n_shared_experts|moe_num_shared_experts|num_shared_expert",
                         &n_shared));
@@ -84,7 +84,7 @@ quire_err config_moe(const config *c, model_desc *d) {
         return config_bad(c, "the groups of experts", "must be 1 or more, of which a row uses 1 to all");
     }
     TRY(read_score(c, m));
-    TRY(read_shared(c, d, m));
+    TRY(config_read_shared(c, d, m));
     m->activation = d->activation;
     for (int32_t i = 0; i < d->n_layers; i++) {
         config_set_experts(d, i, n);

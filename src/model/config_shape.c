@@ -13,7 +13,7 @@ static quire_err usual_or_needed(const config *c, const char *gguf, const char *
     return *out > 0 ? config_i32(c, gguf, hf, out) : config_need_i32(c, gguf, hf, out);
 }
 
-static quire_err read_vocabulary(const config *c, model_desc *d) {
+static quire_err config_read_vocabulary(const config *c, model_desc *d) {
     const tensor_view *t = c->is_gguf ? model_file_find(c->f, "token_embd.weight") : NULL;
     /* of a tied model */
     t = t == NULL && c->is_gguf ? model_file_find(c->f, "token_embd.weight" PACKED_SUFFIX) : t;
@@ -86,8 +86,8 @@ quire_err config_activation(const config *c, const char *hf, model_desc *d) {
 
 /* A number for each layer, or for the next-token layers behind them too: a list, or one
  * for all. The first comes in as what counts where the file has none. */
-static quire_err read_layers(const config *c, const char *gguf, const char *hf, const model_desc *d,
-                             int32_t n_layers, int32_t *out) {
+static quire_err config_read_layers(const config *c, const char *gguf, const char *hf, const model_desc *d,
+                                    int32_t n_layers, int32_t *out) {
     size_t n = 0, n_all = (size_t)n_layers + (size_t)d->n_next_token_layers;
     TRY(config_i32s(c, gguf, hf, out, n_all, &n));
     for (int32_t i = 1; n <= 1 && i < n_layers; i++) {
@@ -168,7 +168,7 @@ static quire_err read_layer_counts(const config *c, decoder_shape *s, model_desc
     return QUIRE_OK;
 }
 
-static quire_err read_heads(const config *c, decoder_shape *s, model_desc *d, int32_t *n_kv_heads) {
+static quire_err config_read_heads(const config *c, decoder_shape *s, model_desc *d, int32_t *n_kv_heads) {
     TRY(read_layer_counts(c, s, d));
     const published *usual = published_of(c->is_gguf ? "" : d->architecture);
     const char *hf_kv = "num_key_value_heads|num_kv_heads";
@@ -182,7 +182,7 @@ static quire_err read_heads(const config *c, decoder_shape *s, model_desc *d, in
     }
     s->n_kv_heads = s->n_kv_heads == 0 && !config_is_null(c, hf_kv) ? usual->n_kv_heads : s->n_kv_heads;
     n_kv_heads[0] = s->n_kv_heads == 0 ? s->n_heads : s->n_kv_heads;
-    TRY(read_layers(c, "attention.head_count_kv", hf_kv, d, s->n_layers, n_kv_heads));
+    TRY(config_read_layers(c, "attention.head_count_kv", hf_kv, d, s->n_layers, n_kv_heads));
     s->n_kv_heads = n_kv_heads[0];
     bool is_usual = usual->d_head > 0 && !config_is_null(c, "head_dim");
     s->d_head = is_usual ? usual->d_head : head_of_tensor(c, s, d->d_model);
@@ -207,7 +207,7 @@ static quire_err read_ff(const config *c, decoder_shape *s, const model_desc *d,
     s->d_ff = s->d_ff == 0 && !c->is_gguf ? published_of(d->architecture)->d_ff : s->d_ff;
     d_ff[0] = s->d_ff;
     TRY(s->d_ff > 0 || config_has(c, "feed_forward_length", hf)
-            ? read_layers(c, "feed_forward_length", hf, d, s->n_layers, d_ff)
+            ? config_read_layers(c, "feed_forward_length", hf, d, s->n_layers, d_ff)
             : config_need_i32(c, "feed_forward_length", hf, d_ff));
     for (int32_t i = 0; i < s->n_layers; i++) {
         if (d_ff[i] < 1) {
@@ -247,13 +247,13 @@ quire_err config_decoder(const config *c, decoder_shape *s, model_desc *d) {
     int32_t n_kv_heads[DESC_MAX_LAYERS], d_ff[DESC_MAX_LAYERS];
     d->d_model = c->has_text ? published_of(d->architecture)->d_model : 0;
     TRY(usual_or_needed(c, "embedding_length", "hidden_size|n_embd|n_embed|d_model", &d->d_model));
-    TRY(read_heads(c, s, d, n_kv_heads));
+    TRY(config_read_heads(c, s, d, n_kv_heads));
     TRY(read_ff(c, s, d, d_ff));
     const char *positions = "max_position_embeddings|n_positions|max_seq_len|seq_length";
     const published *usual = published_of(c->is_gguf ? "" : d->architecture);
     d->max_positions = d->max_positions > 0 ? d->max_positions : usual->max_positions;
     TRY(usual_or_needed(c, "context_length", positions, &d->max_positions));
-    TRY(read_vocabulary(c, d));
+    TRY(config_read_vocabulary(c, d));
     d->norm_eps = usual->norm_eps > 0.0f ? usual->norm_eps : d->norm_eps > 0.0f ? d->norm_eps : 1e-6f;
     TRY(config_f32(c, "attention.layer_norm_rms_epsilon",
                    "rms_norm_eps|layer_norm_eps|layer_norm_epsilon|norm_eps|norm_epsilon", &d->norm_eps));

@@ -37,7 +37,7 @@ static const arch_names mpt_names = {
            [W_DOWN] = "transformer.blocks.%d.ffn.down_proj"},
 };
 
-static quire_err describe_shape(const config *c, model_desc *d, int32_t n_kv_heads) {
+static quire_err falcon_describe_shape(const config *c, model_desc *d, int32_t n_kv_heads) {
     decoder_shape s = {.n_kv_heads = n_kv_heads};
     TRY(config_need_i32(c, "embedding_length", "hidden_size|n_embed|d_model", &d->d_model));
     s.d_ff = d->d_model <= INT32_MAX / 4 ? 4 * d->d_model : 0;
@@ -61,7 +61,7 @@ static quire_err describe_falcon(const config *c, model_desc *d) {
     TRY(config_bool(c, NULL, "parallel_attn", &parallel));
     TRY(config_i32(c, NULL, "num_ln_in_parallel_attn", &n_norms));
     TRY(config_same_i32(c, "attention.head_count_kv", "num_kv_heads", &n_kv_heads));
-    TRY(describe_shape(c, d, n_kv_heads));
+    TRY(falcon_describe_shape(c, d, n_kv_heads));
     TRY(config_activation(c, "activation", d));
     if (c->is_gguf) {
         is_new = model_file_find(c->f, "blk.0.attn_norm_2.weight") != NULL;
@@ -94,7 +94,7 @@ static const layer_step bloom_normed[] = {
 static quire_err describe_bloom(const config *c, model_desc *d) {
     bool normed = false;
     d->max_positions = 2048;
-    TRY(describe_shape(c, d, 0));
+    TRY(falcon_describe_shape(c, d, 0));
     d->activation = ACT_GELU_TANH;
     d->attend.alibi = 8.0f;
     d->attend.order = QKV_GROUPED;
@@ -106,7 +106,7 @@ static quire_err describe_bloom(const config *c, model_desc *d) {
 static quire_err describe_mpt(const config *c, model_desc *d) {
     bool alibi = true, qk_norm = false;
     float scale = 0.0f;
-    TRY(describe_shape(c, d, 0));
+    TRY(falcon_describe_shape(c, d, 0));
     TRY(config_bool(c, NULL, "attn_config.alibi", &alibi));
     TRY(config_bool(c, NULL, "attn_config.qk_ln", &qk_norm));
     TRY(config_f32(c, NULL, "attn_config.softmax_scale", &scale));

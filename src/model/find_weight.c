@@ -36,8 +36,8 @@ const char *loader_root(const model_file *f, const arch_names *names) {
 
 /* The full name of a tensor, in the file's own convention. pattern: the first of
  * alternatives with '|' between them. */
-static void spell(const loader *l, const char *pattern, int32_t layer, const char *suffix,
-                  char out[LOADER_NAME_BYTES]) {
+static void find_weight_spell(const loader *l, const char *pattern, int32_t layer, const char *suffix,
+                              char out[LOADER_NAME_BYTES]) {
     int n = (int)strcspn(pattern, "|"), skip = 0;
     const char *hole = strstr(pattern, "%d"), *root = "";
     if (strncmp(pattern, MODEL_ROOT, strlen(MODEL_ROOT)) == 0) {
@@ -58,12 +58,12 @@ void loader_full_name(const loader *l, weight_name name, int32_t layer, const ch
     const char *first = model_file_format(l->file) == MODEL_GGUF ? name.gguf : name.hf;
     for (const char *pattern = first; pattern != NULL; pattern = strchr(pattern, '|')) {
         pattern += *pattern == '|';
-        spell(l, pattern, layer, suffix, out);
+        find_weight_spell(l, pattern, layer, suffix, out);
         if (model_file_find(l->file, out) || model_file_why_unread(l->file, out)) {
             return;
         }
     }
-    spell(l, first, layer, suffix, out);
+    find_weight_spell(l, first, layer, suffix, out);
 }
 
 used_tensor *loader_use(loader *l, const tensor_view *t) {

@@ -22,7 +22,7 @@ static quire_err read_cap(const config *c, const char *name, float *cap) {
 
 /* What all have: norms by 1 + w, embeddings times the root of their width (rounded to
  * BF16 as in training), a tied head. */
-static quire_err describe_common(const config *c, model_desc *d) {
+static quire_err gemma_describe_common(const config *c, model_desc *d) {
     decoder_shape s = {0};
     d->tied_embeddings = true;
     d->activation = ACT_GELU_TANH;
@@ -33,7 +33,7 @@ static quire_err describe_common(const config *c, model_desc *d) {
 }
 
 /* What scales the scores of Gemma 2 and 3, and what the logits are capped at. */
-static quire_err read_scales(const config *c, model_desc *d) {
+static quire_err gemma_read_scales(const config *c, model_desc *d) {
     int32_t n = d->n_layers;
     /* the 27B models scale by another width; GGUF says nothing */
     bool is_27b = c->is_gguf && (n == 46 || n == 62);
@@ -57,7 +57,7 @@ static quire_err check_one_sided(const config *c) {
 
 static quire_err describe_gemma(const config *c, model_desc *d) {
     TRY(check_one_sided(c));
-    TRY(describe_common(c, d));
+    TRY(gemma_describe_common(c, d));
     /* files say gelu and mean its approximation */
     d->activation = d->activation == ACT_GELU ? ACT_GELU_TANH : d->activation;
     return config_rotary(c, d, ROPE_HALVES, ROPE_HALVES, 1.0f);
@@ -66,7 +66,7 @@ static quire_err describe_gemma(const config *c, model_desc *d) {
 enum { GEMMA2_PERIOD = 2, GEMMA3_PERIOD = 6 };
 
 /* period: of how many layers all but the last have a window. */
-static quire_err read_windows(const config *c, model_desc *d, int32_t period) {
+static quire_err gemma_read_windows(const config *c, model_desc *d, int32_t period) {
     /* Gemma 3's files without windows do not name one */
     int32_t window = c->is_gguf && period == GEMMA3_PERIOD ? 0 : 4096;
     TRY(config_window(c, &window));
@@ -78,11 +78,11 @@ static quire_err describe_vaultgemma(const config *c, model_desc *d) {
     d->attend.cap = 50.0f;
     d->head.cap = 30.0f;
     TRY(check_one_sided(c));
-    TRY(describe_common(c, d));
-    TRY(read_scales(c, d));
+    TRY(gemma_describe_common(c, d));
+    TRY(gemma_read_scales(c, d));
     TRY(read_cap(c, "attn_logit_softcapping", &d->attend.cap));
     TRY(config_rotary(c, d, ROPE_HALVES, ROPE_HALVES, 1.0f));
-    return read_windows(c, d, GEMMA2_PERIOD);
+    return gemma_read_windows(c, d, GEMMA2_PERIOD);
 }
 
 static quire_err describe_gemma2(const config *c, model_desc *d) {
@@ -111,8 +111,8 @@ static quire_err read_local_rope(const config *c, model_desc *d) {
 }
 
 static quire_err describe_gemma3_text(const config *c, model_desc *d) {
-    TRY(describe_common(c, d));
-    TRY(read_scales(c, d));
+    TRY(gemma_describe_common(c, d));
+    TRY(gemma_read_scales(c, d));
     rope_desc global = config_plain_rope(c, d);
     const char *own = "rope_parameters.full_attention.rope_type|rope_parameters.full_attention.rope_theta";
     bool by_type = !c->is_gguf && config_has(c, NULL, own);
@@ -120,7 +120,7 @@ static quire_err describe_gemma3_text(const config *c, model_desc *d) {
     global.theta = 1e6f;
     TRY(config_rope(c, by_type ? "rope_parameters.full_attention" : NULL, d, &global));
     TRY(config_add_rope(c, d, &global));
-    TRY(read_windows(c, d, GEMMA3_PERIOD));
+    TRY(gemma_read_windows(c, d, GEMMA3_PERIOD));
     steps_set(d, steps_sandwich);
     d->attend.qk_norm = QK_NORM_HEAD;
     return read_local_rope(c, d);

@@ -45,7 +45,7 @@ static quire_err check_width(const config *c, const char *key, int32_t width) {
 }
 
 /* Layers with windows, and the width and number of the others' heads. */
-static quire_err read_heads(const config *c, model_desc *d) {
+static quire_err gemma4_read_heads(const config *c, model_desc *d) {
     int32_t window = 512, narrow = d->caches[0].d_key, wide = c->is_gguf ? narrow : 512, n_wide = 0;
     bool is_window[DESC_MAX_LAYERS];
     TRY(config_window(c, &window));
@@ -150,7 +150,7 @@ static quire_err add_rope(const config *c, model_desc *d, bool has_window) {
 }
 
 /* Experts stand beside the MLP, which keeps its width. */
-static quire_err read_experts(const config *c, model_desc *d) {
+static quire_err gemma4_read_experts(const config *c, model_desc *d) {
     bool has_experts = c->is_gguf;
     int32_t d_ff[DESC_MAX_LAYERS];
     TRY(config_bool(c, NULL, "enable_moe_block", &has_experts));
@@ -218,11 +218,11 @@ static quire_err describe_gemma4(const config *c, model_desc *d) {
                     "rope_parameters.full_attention.rope_type|rope_parameters.full_attention.rope_theta")) {
         return config_bad(c, "rope_parameters", "must have a table for \"full_attention\" layers");
     }
-    TRY(read_heads(c, d));
+    TRY(gemma4_read_heads(c, d));
     TRY(share_caches(c, d));
     TRY(add_rope(c, d, false));
     TRY(add_rope(c, d, true));
-    TRY(read_experts(c, d));
+    TRY(gemma4_read_experts(c, d));
     TRY(read_layer_inputs(c, d));
     const bool has_experts = d->layers[0].n_experts > 0, has_input = d->embed.d_layer_input > 0;
     steps_set(d, has_experts ? (has_input ? steps_moe_input : steps_moe)

@@ -27,7 +27,7 @@ static quire_err read_pairs(const config *c, rope_pairs *pairs) {
 }
 
 /* rotary: the usual part of a head that rotates. */
-static quire_err describe_dense(const config *c, float rotary, const layer_step *steps, model_desc *d) {
+static quire_err glm_describe_dense(const config *c, float rotary, const layer_step *steps, model_desc *d) {
     decoder_shape s = {0};
     rope_pairs pairs;
     TRY(config_decoder(c, &s, d));
@@ -44,16 +44,16 @@ static quire_err describe_dense(const config *c, float rotary, const layer_step 
 }
 
 static quire_err describe_glm(const config *c, model_desc *d) {
-    return describe_dense(c, 0.5f, steps_pre_norm, d);
+    return glm_describe_dense(c, 0.5f, steps_pre_norm, d);
 }
 
 static quire_err describe_glm4(const config *c, model_desc *d) {
-    return describe_dense(c, 0.5f, steps_sandwich, d);
+    return glm_describe_dense(c, 0.5f, steps_sandwich, d);
 }
 
 /* The text of GLM-4.1V, whose positions have three axes: without an image one number. */
 static quire_err describe_glm4v(const config *c, model_desc *d) {
-    return describe_dense(c, 1.0f, steps_sandwich, d);
+    return glm_describe_dense(c, 1.0f, steps_sandwich, d);
 }
 
 /* A sigmoid mixture behind n_dense dense layers. */

@@ -60,7 +60,7 @@ static const arch_names starcoder2_names = {
 
 /* A feed-forward part four times as wide as the model, unless config.json says otherwise;
  * GGUF files say it of other widths too. */
-static quire_err describe_shape(const config *c, model_desc *d, int32_t n_kv_heads) {
+static quire_err gpt_describe_shape(const config *c, model_desc *d, int32_t n_kv_heads) {
     decoder_shape s = {.n_kv_heads = n_kv_heads};
     TRY(config_need_i32(c, "embedding_length", "hidden_size|n_embd", &d->d_model));
     s.d_ff = d->d_model <= INT32_MAX / 4 ? 4 * d->d_model : 0;
@@ -75,7 +75,7 @@ static quire_err describe_gpt2(const config *c, model_desc *d) {
     bool scaled = true;
     d->tied_embeddings = true;
     d->activation = ACT_GELU_TANH;
-    TRY(describe_shape(c, d, 0));
+    TRY(gpt_describe_shape(c, d, 0));
     TRY(config_bool(c, NULL, "scale_attn_weights", &scaled));
     TRY(config_bool(c, NULL, "scale_attn_by_inverse_layer_idx", &d->attend.scale_by_layer));
     d->attention_scale = scaled ? d->attention_scale : 1.0f;
@@ -88,7 +88,7 @@ static quire_err describe_bigcode(const config *c, model_desc *d) {
     d->tied_embeddings = true;
     d->activation = ACT_GELU_TANH;
     TRY(config_bool(c, NULL, "multi_query", &multi_query));
-    TRY(describe_shape(c, d, multi_query ? 1 : 0));
+    TRY(gpt_describe_shape(c, d, multi_query ? 1 : 0));
     TRY(config_bool(c, NULL, "scale_attn_weights", &scaled));
     d->attention_scale = scaled ? d->attention_scale : 1.0f;
     d->embed.positions = true;
@@ -99,7 +99,7 @@ static quire_err describe_bigcode(const config *c, model_desc *d) {
 static quire_err describe_gptj(const config *c, model_desc *d) {
     int32_t n_dims = 64;
     d->activation = ACT_GELU_TANH;
-    TRY(describe_shape(c, d, 0));
+    TRY(gpt_describe_shape(c, d, 0));
     steps_set(d, steps_parallel);
     TRY(config_rotary_dim(c, d, &n_dims));
     rope_desc r = config_plain_rope(c, d);
@@ -111,7 +111,7 @@ static quire_err describe_gptj(const config *c, model_desc *d) {
 static quire_err describe_neox(const config *c, model_desc *d) {
     bool parallel = true;
     d->activation = ACT_GELU;
-    TRY(describe_shape(c, d, 0));
+    TRY(gpt_describe_shape(c, d, 0));
     TRY(config_bool(c, "use_parallel_residual", "use_parallel_residual", &parallel));
     steps_set(d, parallel ? steps_parallel_norms : steps_pre_norm);
     d->attend.order = QKV_GROUPED;
@@ -128,7 +128,7 @@ static quire_err describe_opt(const config *c, model_desc *d) {
     int32_t width;
     d->tied_embeddings = true;
     d->activation = ACT_RELU;
-    TRY(describe_shape(c, d, 0));
+    TRY(gpt_describe_shape(c, d, 0));
     width = d->d_model;
     TRY(config_bool(c, NULL, "do_layer_norm_before", &before));
     TRY(config_bool(c, NULL, "_remove_final_layer_norm", &no_end));
@@ -149,7 +149,7 @@ static quire_err describe_opt(const config *c, model_desc *d) {
 static quire_err describe_starcoder2(const config *c, model_desc *d) {
     d->tied_embeddings = true;
     d->activation = ACT_GELU_TANH;
-    TRY(describe_shape(c, d, 0));
+    TRY(gpt_describe_shape(c, d, 0));
     TRY(config_window_on_all(c, 0, d));
     return config_rotary(c, d, ROPE_HALVES, ROPE_HALVES, 1.0f);
 }

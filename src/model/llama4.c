@@ -25,7 +25,7 @@ static void set_chunk(model_desc *d, int32_t layer, int32_t chunk) {
 
 /* Which layers rotate, and which of them attend within chunks. GGUF files do not say it;
  * where theirs has a window of 0, none does. */
-static quire_err read_layers(const config *c, model_desc *d) {
+static quire_err llama4_read_layers(const config *c, model_desc *d) {
     int32_t interval = 4, chunk = 8192, window = 1, rotates[DESC_MAX_LAYERS];
     size_t n;
     TRY(config_i32(c, "attention.sliding_window", NULL, &window));
@@ -72,7 +72,7 @@ static quire_err read_attention(const config *c, model_desc *d) {
 }
 
 /* config.json calls the experts' width intermediate_size, GGUF the dense layers'. */
-static quire_err read_experts(const config *c, model_desc *d) {
+static quire_err llama4_read_experts(const config *c, model_desc *d) {
     int32_t step = 1, d_ff = d->layers[0].d_ff, listed[DESC_MAX_LAYERS];
     size_t n;
     bool is_moe[DESC_MAX_LAYERS] = {0};
@@ -100,9 +100,9 @@ static quire_err read_experts(const config *c, model_desc *d) {
 static quire_err describe_llama4(const config *c, model_desc *d) {
     d->norm_eps = 1e-5f;
     TRY(config_llama(c, ROPE_NEIGHBOURS, ROPE_NEIGHBOURS, d));
-    TRY(read_layers(c, d));
+    TRY(llama4_read_layers(c, d));
     TRY(read_attention(c, d));
-    return read_experts(c, d);
+    return llama4_read_experts(c, d);
 }
 
 const arch arch_llama4 = {.gguf = {"llama4"},

@@ -72,8 +72,8 @@ static bool fits(const loader *l, const tensor_view *t, int32_t n_dims, const in
     return same;
 }
 
-static quire_err check_shape(const loader *l, const tensor_view *t, int32_t n_dims, int64_t d0, int64_t d1,
-                             int64_t d2) {
+static quire_err loader_check_shape(const loader *l, const tensor_view *t, int32_t n_dims, int64_t d0,
+                                    int64_t d1, int64_t d2) {
     const int64_t want[] = {d0, d1, d2};
     if (fits(l, t, n_dims, want)) {
         return QUIRE_OK;
@@ -100,7 +100,7 @@ static tensor_view as_matrix(const tensor_view *t, int64_t n_out, int64_t n_in) 
 }
 
 /* Bytes of n elements of a type, which are whole blocks. */
-static size_t bytes_of(dtype type, int64_t n) {
+static size_t loader_bytes_of(dtype type, int64_t n) {
     return (size_t)(n / dtype_block_elements(type)) * (size_t)dtype_block_bytes(type);
 }
 
@@ -114,7 +114,7 @@ static int64_t part_row(const weight_part *p, int64_t r) {
 /* Copies the part's rows, [n_out, n_in], out of one slab of a tensor. */
 static void copy_rows(const weight_part *p, const uint8_t *from, dtype type, int64_t n_out, int64_t n_in,
                       uint8_t *to) {
-    size_t row = bytes_of(type, n_in), size = (size_t)dtype_block_bytes(type);
+    size_t row = loader_bytes_of(type, n_in), size = (size_t)dtype_block_bytes(type);
     for (int64_t r = 0; r < n_out; r++) {
         int64_t at = part_row(p, r);
         if (!p->transposed) {
@@ -137,10 +137,10 @@ static quire_err take_part(const loader *l, const tensor_view *t, const weight_p
     int32_t n_slabs = p->n_slabs > 0 ? 1 : 0;
     *copy = NULL;
     if (is_vector) {
-        TRY(check_shape(l, t, 1 + n_slabs, n_slabs ? p->n_slabs : n_rows, n_rows, 1));
+        TRY(loader_check_shape(l, t, 1 + n_slabs, n_slabs ? p->n_slabs : n_rows, n_rows, 1));
     } else {
         int64_t d0 = p->transposed ? n_in : n_rows, d1 = p->transposed ? n_rows : n_in;
-        TRY(check_shape(l, t, 2 + n_slabs, n_slabs ? p->n_slabs : d0, n_slabs ? d0 : d1, d1));
+        TRY(loader_check_shape(l, t, 2 + n_slabs, n_slabs ? p->n_slabs : d0, n_slabs ? d0 : d1, d1));
     }
     if (p->transposed && !is_vector && dtype_block_elements(t->type) != 1) {
         return err_set(l->err, QUIRE_UNSUPPORTED, -1,
@@ -153,16 +153,16 @@ static quire_err take_part(const loader *l, const tensor_view *t, const weight_p
                        model_file_path(l->file), t->name, dtype_name(t->type));
     }
     const uint8_t *slab =
-        (const uint8_t *)t->data + (n_slabs ? (size_t)p->slab * bytes_of(t->type, n_rows * width) : 0);
+        (const uint8_t *)t->data + (n_slabs ? (size_t)p->slab * loader_bytes_of(t->type, n_rows * width) : 0);
     *out = *t;
     out->n_dims = is_vector ? 1 : 2;
     out->dims[0] = n_out;
     out->dims[1] = width;
     out->dims[2] = 1;
-    out->n_bytes = bytes_of(t->type, n_out * width);
+    out->n_bytes = loader_bytes_of(t->type, n_out * width);
     bool whole = (!p->transposed || is_vector) && p->block >= n_out;
     if (whole) {
-        out->data = slab + bytes_of(t->type, p->first * width);
+        out->data = slab + loader_bytes_of(t->type, p->first * width);
         return QUIRE_OK;
     }
     uint8_t *memory = mem_new(out->n_bytes, 1);
@@ -216,14 +216,14 @@ static quire_err load_linear(loader *l, const tensor_view *w, const tensor_view 
                             model_file_path(l->file), w->name)
                   : take_part(l, w, p, n_out, n_in, &weight, &copy);
     } else {
-        e = check_shape(l, w, 2, n_out, n_in, 1);
+        e = loader_check_shape(l, w, 2, n_out, n_in, 1);
         weight = as_matrix(w, n_out, n_in);
     }
     weight.scale = scale;
     if (e == QUIRE_OK && bias != NULL) {
         loader_use(l, bias)->as_is = true;
         e = p ? take_part(l, bias, p, n_out, 0, &bias_view, &bias_copy)
-              : check_shape(l, bias, 1, n_out, 1, 1);
+              : loader_check_shape(l, bias, 1, n_out, 1, 1);
         bias = p ? &bias_view : bias;
     }
     e = e ? e : quantise_matrix(l, kind.use, &weight, &q);
@@ -263,7 +263,7 @@ static quire_err load_quantised(loader *l, const quant_linear *q, const tensor_v
     if (bias != NULL) {
         loader_use(l, bias)->as_is = true;
         e = q->part ? take_part(l, bias, q->part, n_out, 0, &bias_view, &bias_copy)
-                    : check_shape(l, bias, 1, n_out, 1, 1);
+                    : loader_check_shape(l, bias, 1, n_out, 1, 1);
         bias = q->part ? &bias_view : bias;
     }
     e = e ? e
@@ -356,14 +356,14 @@ quire_err loader_norm(loader *l, weight_name name, int32_t layer, const norm_spe
         flat.dims[0] = n;
         flat.dims[1] = 1;
     }
-    TRY(check_shape(l, &flat, 1, n, 1, 1));
+    TRY(loader_check_shape(l, &flat, 1, n, 1, 1));
     loader_use(l, w)->as_is = true;
     s.weight = &flat;
     if (s.kind == NORM_LAYER) {
         TRY(find_norm(l, name, layer, s.kind, true, &s.bias));
     }
     if (s.bias) {
-        TRY(check_shape(l, s.bias, 1, n, 1, 1));
+        TRY(loader_check_shape(l, s.bias, 1, n, 1, 1));
         loader_use(l, s.bias)->as_is = true;
     }
     return l->b->ops->norm_load(l->b, &s, out, l->err);
@@ -412,7 +412,7 @@ static quire_err find_rows(loader *l, weight_name name, const weight_name *or_na
     if (!*whole) {
         return missing(l, name, NO_LAYER);
     }
-    TRY(check_shape(l, *whole, 2, n_rows, width, 1));
+    TRY(loader_check_shape(l, *whole, 2, n_rows, width, 1));
     *out = as_matrix(*whole, n_rows, width);
     return QUIRE_OK;
 }
@@ -484,7 +484,7 @@ quire_err loader_vector(loader *l, weight_name name, int32_t layer, const char *
         flat.n_dims = 1;
         flat.dims[0] = n;
     }
-    TRY(check_shape(l, &flat, 1, n, 1, 1));
+    TRY(loader_check_shape(l, &flat, 1, n, 1, 1));
     float *v = mem_new((size_t)n, sizeof *v);
     if (v == NULL) {
         return err_set(l->err, QUIRE_NO_MEMORY, -1, "out of memory while loading");
@@ -515,7 +515,7 @@ quire_err loader_matrix(loader *l, weight_name name, int64_t n_out, int64_t n_in
     if (t == NULL) {
         return missing(l, name, NO_LAYER);
     }
-    TRY(check_shape(l, t, 2, n_out, n_in, 1));
+    TRY(loader_check_shape(l, t, 2, n_out, n_in, 1));
     loader_use(l, t)->as_is = true;
     float *rows = size_mul((size_t)n_out, (size_t)n_in, &n) ? mem_new(n, sizeof *rows) : NULL;
     if (rows == NULL) {

@@ -12,7 +12,7 @@ static bool is_mark(char c) {
     return c == '_' || c == '-' || c == '.';
 }
 
-static char lower(char c) {
+static char model_type_lower(char c) {
     return c >= 'A' && c <= 'Z' ? (char)(c + ('a' - 'A')) : c;
 }
 
@@ -26,7 +26,7 @@ static bool spells(str a, str b) {
         while (k < b.n && is_mark(b.p[k])) {
             k++;
         }
-        if (i == a.n || k == b.n || lower(a.p[i]) != lower(b.p[k])) {
+        if (i == a.n || k == b.n || model_type_lower(a.p[i]) != model_type_lower(b.p[k])) {
             return i == a.n && k == b.n;
         }
     }
@@ -39,7 +39,7 @@ static bool is_class_of(const char *class, str type, const char *ending) {
 }
 
 /* The class of the type with this ending, or NULL. */
-static const char *find(str type, const char *ending) {
+static const char *model_type_find(str type, const char *ending) {
     const arch *a;
     const char *class;
     for (size_t i = 0; (a = arch_at(i)) != NULL; i++) {
@@ -61,10 +61,10 @@ str model_type_class(str type, bool has_text) {
     static const char part[] = "_text"; /* the text part by itself: gemma3_text */
     size_t n = sizeof endings / sizeof *endings;
     str whole = str_ends(type, part) ? (str){type.p, type.n - strlen(part)} : type;
-    const char *class = has_text ? find(type, endings[PARTS_ENDING]) : NULL;
+    const char *class = has_text ? model_type_find(type, endings[PARTS_ENDING]) : NULL;
     for (size_t i = 0; i < n && class == NULL; i++) {
-        class = find(whole, endings[i]);
-        class = class == NULL ? find(type, endings[i]) : class;
+        class = model_type_find(whole, endings[i]);
+        class = class == NULL ? model_type_find(type, endings[i]) : class;
     }
     return class != NULL ? str_of(class) : (str){"", 0};
 }

@@ -20,7 +20,7 @@ static const arch_names modernbert_names = {
 
 /* A window of n tokens reaches n / 2 to either side. The layers 0, period, 2 period ..
  * see all. */
-static quire_err read_windows(const config *c, model_desc *d) {
+static quire_err modernbert_read_windows(const config *c, model_desc *d) {
     int32_t window = 128, period = 3;
     bool is_window[DESC_MAX_LAYERS];
     TRY(config_i32(c, "attention.sliding_window", "local_attention", &window));
@@ -73,7 +73,7 @@ static quire_err describe_modernbert(const config *c, model_desc *d) {
     d->norm.kind = NORM_LAYER;
     d->two_sided = true;
     d->layers[0].steps = first_layer;
-    TRY(read_windows(c, d));
+    TRY(modernbert_read_windows(c, d));
     return read_ropes(c, d);
 }
 

@@ -47,7 +47,7 @@ static quire_err describe_stablelm(const config *c, model_desc *d) {
 
 /* Where windows are used, the layers without positions have one, unless layer_types says
  * otherwise. */
-static quire_err read_windows(const config *c, model_desc *d) {
+static quire_err nemotron_read_windows(const config *c, model_desc *d) {
     bool use = false, is_window[DESC_MAX_LAYERS];
     int32_t window = 0;
     TRY(config_bool(c, NULL, "use_sliding_window", &use));
@@ -77,7 +77,7 @@ static quire_err describe_smollm3(const config *c, model_desc *d) {
         bool rotates = (size_t)i < n ? has[i] != 0 : period < 1 || (i + 1) % period != 0;
         d->layers[i].rope = rotates ? d->layers[i].rope : NO_ROPE;
     }
-    return read_windows(c, d);
+    return nemotron_read_windows(c, d);
 }
 
 static quire_err describe_seed(const config *c, model_desc *d) {

@@ -147,8 +147,8 @@ static quire_err name_file(const model_file *f, quire_err e, quire_error *err) {
 }
 
 /* image: gets the tensors, or NULL. */
-static quire_err open_model(model_file *f, backend *b, int32_t max_positions, packed_image *image,
-                            model **out, quire_error *err) {
+static quire_err model_open_with(model_file *f, backend *b, int32_t max_positions, packed_image *image,
+                                 model **out, quire_error *err) {
     *out = NULL;
     model *m = mem_new(1, sizeof *m);
     if (!m) {
@@ -180,12 +180,12 @@ static quire_err open_model(model_file *f, backend *b, int32_t max_positions, pa
 }
 
 quire_err model_open(model_file *f, backend *b, int32_t max_positions, model **out, quire_error *err) {
-    return open_model(f, b, max_positions, NULL, out, err);
+    return model_open_with(f, b, max_positions, NULL, out, err);
 }
 
 quire_err model_open_image(model_file *f, backend *b, int32_t max_positions, packed_image *image, model **out,
                            quire_error *err) {
-    return open_model(f, b, max_positions, image, out, err);
+    return model_open_with(f, b, max_positions, image, out, err);
 }
 
 void model_close(model *m) {

@@ -14,7 +14,8 @@ typedef struct module_at {
     int32_t width; /* of the rows that it gets */
 } module_at;
 
-static quire_err refuse(const module_at *m, quire_err code, const char *key, str value, const char *what) {
+static quire_err pooling_refuse(const module_at *m, quire_err code, const char *key, str value,
+                                const char *what) {
     return err_set(m->c->err, code, -1, "%s/%s/config.json: %s%s%.*s %s", model_file_path(m->c->f),
                    model_module_path(m->c->f, m->i), key, value.n > 0 ? " " : "",
                    (int)(value.n < 60 ? value.n : 60), value.p != NULL ? value.p : "", what);
@@ -28,13 +29,13 @@ static quire_err read_width(const module_at *m, const char *key, int32_t expecte
         return QUIRE_OK;
     }
     if (v.kind != META_INT || v.i < 1 || v.i > INT32_MAX) {
-        return refuse(m, QUIRE_BAD_FILE, key, (str){0}, "must be a whole number from 1 on");
+        return pooling_refuse(m, QUIRE_BAD_FILE, key, (str){0}, "must be a whole number from 1 on");
     }
     if (expected > 0 && v.i != expected) {
         char text[80];
         (void)snprintf(text, sizeof text, "is %lld; the rows that it gets have %d elements", (long long)v.i,
                        (int)expected);
-        return refuse(m, QUIRE_BAD_FILE, key, (str){0}, text);
+        return pooling_refuse(m, QUIRE_BAD_FILE, key, (str){0}, text);
     }
     *out = (int32_t)v.i;
     return QUIRE_OK;
@@ -43,11 +44,12 @@ static quire_err read_width(const module_at *m, const char *key, int32_t expecte
 static quire_err set_pooling(const module_at *m, const char *key, str value, pooling_kind kind,
                              model_desc *d) {
     if (kind == POOLING_NONE) {
-        return refuse(m, QUIRE_UNSUPPORTED, key, value, "is not supported; mean, cls and lasttoken are");
+        return pooling_refuse(m, QUIRE_UNSUPPORTED, key, value,
+                              "is not supported; mean, cls and lasttoken are");
     }
     if (d->pooling.kind != POOLING_NONE) {
-        return refuse(m, QUIRE_UNSUPPORTED, key, value,
-                      "beside another kind: rows that are joined are not supported");
+        return pooling_refuse(m, QUIRE_UNSUPPORTED, key, value,
+                              "beside another kind: rows that are joined are not supported");
     }
     d->pooling.kind = kind;
     return QUIRE_OK;
@@ -74,7 +76,7 @@ static quire_err describe_pooling(const module_at *m, model_desc *d) {
     const model_file *f = m->c->f;
     int32_t width = 0;
     if (d->pooling.kind != POOLING_NONE) {
-        return refuse(m, QUIRE_UNSUPPORTED, "a second Pooling module", (str){0}, "is not supported");
+        return pooling_refuse(m, QUIRE_UNSUPPORTED, "a second Pooling module", (str){0}, "is not supported");
     }
     TRY(read_width(m, "word_embedding_dimension", m->width, &width));
     TRY(read_width(m, "embedding_dimension", m->width, &width));
@@ -83,20 +85,20 @@ static quire_err describe_pooling(const module_at *m, model_desc *d) {
         return set_pooling(m, "pooling_mode", mode.s, kind_of_mode(mode.s), d);
     }
     if (mode.kind != META_ABSENT) {
-        return refuse(m, QUIRE_UNSUPPORTED, "pooling_mode", (str){0},
-                      "is no text: rows that are joined are not supported");
+        return pooling_refuse(m, QUIRE_UNSUPPORTED, "pooling_mode", (str){0},
+                              "is no text: rows that are joined are not supported");
     }
     for (size_t k = 0; k < sizeof flags / sizeof *flags; k++) {
         meta_value v = model_module_value(f, m->i, flags[k].key);
         if (v.kind != META_ABSENT && v.kind != META_BOOL) {
-            return refuse(m, QUIRE_BAD_FILE, flags[k].key, (str){0}, "must be true or false");
+            return pooling_refuse(m, QUIRE_BAD_FILE, flags[k].key, (str){0}, "must be true or false");
         }
         TRY(v.kind == META_BOOL && v.i != 0 ? set_pooling(m, flags[k].key, (str){0}, flags[k].kind, d)
                                             : QUIRE_OK);
     }
     return d->pooling.kind != POOLING_NONE
                ? QUIRE_OK
-               : refuse(m, QUIRE_BAD_FILE, "it", (str){0}, "names no kind of pooling");
+               : pooling_refuse(m, QUIRE_BAD_FILE, "it", (str){0}, "names no kind of pooling");
 }
 
 quire_err pooling_add_step(const config *c, const pooled_step *step, model_desc *d) {
@@ -108,7 +110,7 @@ quire_err pooling_add_step(const config *c, const pooled_step *step, model_desc 
     return QUIRE_OK;
 }
 
-static quire_err read_function(const module_at *m, row_function *out) {
+static quire_err pooling_read_function(const module_at *m, row_function *out) {
     static const char *const names[N_ROW_FUNCTIONS] = {[ROW_PLAIN] = ".Identity",
                                                        [ROW_TANH] = ".Tanh",
                                                        [ROW_GELU] = ".GELU",
@@ -125,23 +127,23 @@ static quire_err read_function(const module_at *m, row_function *out) {
             return QUIRE_OK;
         }
     }
-    return refuse(m, QUIRE_UNSUPPORTED, "activation_function", v.kind == META_STR ? v.s : (str){0},
-                  "is not supported; Identity, Tanh, GELU, ReLU and Sigmoid of torch.nn are");
+    return pooling_refuse(m, QUIRE_UNSUPPORTED, "activation_function", v.kind == META_STR ? v.s : (str){0},
+                          "is not supported; Identity, Tanh, GELU, ReLU and Sigmoid of torch.nn are");
 }
 
-static quire_err describe_dense(const module_at *m, model_desc *d) {
+static quire_err pooling_describe_dense(const module_at *m, model_desc *d) {
     pooled_step step = {.kind = POOLED_DENSE, .n_in = m->width, .has_bias = true};
     meta_value bias = model_module_value(m->c->f, m->i, "bias");
     TRY(read_width(m, "in_features", m->width, &step.n_in));
     TRY(read_width(m, "out_features", 0, &step.n_out));
     if (step.n_out == 0) {
-        return refuse(m, QUIRE_BAD_FILE, "out_features", (str){0}, "is missing");
+        return pooling_refuse(m, QUIRE_BAD_FILE, "out_features", (str){0}, "is missing");
     }
     if (bias.kind != META_ABSENT && bias.kind != META_BOOL) {
-        return refuse(m, QUIRE_BAD_FILE, "bias", (str){0}, "must be true or false");
+        return pooling_refuse(m, QUIRE_BAD_FILE, "bias", (str){0}, "must be true or false");
     }
     step.has_bias = bias.kind == META_ABSENT || bias.i != 0;
-    TRY(read_function(m, &step.f));
+    TRY(pooling_read_function(m, &step.f));
     (void)snprintf(step.name, sizeof step.name, "%s/linear", model_module_path(m->c->f, m->i));
     return pooling_add_step(m->c, &step, d);
 }
@@ -172,7 +174,7 @@ static quire_err describe_module(const config *c, int32_t i, model_desc *d) {
         return describe_pooling(&m, d);
     }
     if (is_behind) {
-        return str_is(name, "Dense") ? describe_dense(&m, d)
+        return str_is(name, "Dense") ? pooling_describe_dense(&m, d)
                                      : pooling_add_step(c, &(pooled_step){.kind = POOLED_LENGTH}, d);
     }
     return str_is(name, "Dropout") && i > 0 /* which is for training */
@@ -224,7 +226,7 @@ static quire_err describe_gguf_dense(const config *c, model_desc *d) {
 }
 
 /* Rows are divided by their length, as llama.cpp does where it is not told otherwise. */
-static quire_err describe_gguf(const config *c, const score_head *head, model_desc *d) {
+static quire_err pooling_describe_gguf(const config *c, const score_head *head, model_desc *d) {
     static const pooling_kind kinds[] = {POOLING_NONE, POOLING_MEAN, POOLING_CLS, POOLING_LAST};
     const int32_t n_kinds = (int32_t)(sizeof kinds / sizeof *kinds);
     int32_t type = 0;
@@ -243,7 +245,7 @@ static quire_err describe_gguf(const config *c, const score_head *head, model_de
 
 quire_err pooling_describe(const config *c, const score_head *head, model_desc *d) {
     if (c->is_gguf) {
-        return describe_gguf(c, head, d);
+        return pooling_describe_gguf(c, head, d);
     }
     TRY(describe_modules(c, d));
     return score_head_is(c) ? score_head_describe(c, head, d) : QUIRE_OK;

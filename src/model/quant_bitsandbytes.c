@@ -46,7 +46,7 @@ static quire_err parse_state(quant_linear *q, const char *suffix, const tensor_v
     return fits ? QUIRE_OK : quant_error(q, suffix, "its nested_offset must be a finite number");
 }
 
-static quire_err read_state(quant_linear *q, bnb_state *out) {
+static quire_err bnb_read_state(quant_linear *q, bnb_state *out) {
     static const char *const suffixes[] = {".weight.quant_state.bitsandbytes__nf4",
                                            ".weight.quant_state.bitsandbytes__fp4"};
     for (size_t i = 0; i < sizeof suffixes / sizeof *suffixes; i++) {
@@ -87,7 +87,7 @@ static quire_err read_bnb(quant_linear *q) {
     tensor_view codes, absmax;
     int64_t n_values = q->n_out * q->n_in;
     TRY(quant_need(q, ".weight", DTYPE_U8, (n_values + 1) / 2, 1, &codes));
-    TRY(read_state(q, &s));
+    TRY(bnb_read_state(q, &s));
     int64_t n_scales = (n_values + s.block - 1) / s.block;
     TRY(read_map(q, ".weight.quant_map", 16, &q->m.table));
     TRY(quant_find(q, ".weight.absmax", &absmax));

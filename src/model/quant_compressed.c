@@ -27,7 +27,7 @@ static quire_err check_written_shape(quant_linear *q) {
 
 /* Zero points, packed along the outputs, the offset added: words [n_out / (32 /
  * bits)][groups]. */
-static quire_err read_zeros(quant_linear *q) {
+static quire_err compressed_read_zeros(quant_linear *q) {
     tensor_view t;
     int64_t a_word = 32 / q->m.bits, n_groups = q->m.n_groups;
     TRY(quant_find(q, ".weight_zero_point", &t));
@@ -75,7 +75,7 @@ static quire_err read_integers(quant_linear *q) {
     int64_t n_groups = scales.n_dims == 2 ? scales.dims[1] : 1;
     TRY(quant_scales(q, ".weight_scale", &scales, q->n_out, n_groups, false));
     TRY(quant_groups(q, ".weight_scale", n_groups));
-    TRY(read_zeros(q));
+    TRY(compressed_read_zeros(q));
     return quant_group_index(q, ".weight_g_idx");
 }
 
@@ -112,7 +112,7 @@ static quire_err read_nvfp4(quant_linear *q) {
     return QUIRE_OK;
 }
 
-static quire_err read_mxfp4(quant_linear *q) {
+static quire_err compressed_read_mxfp4(quant_linear *q) {
     if (quant_rounds_rows(q, 4)) {
         q->rounding = (row_rounding){.to = ROUND_E2M1, .scale = ROUND_POWER, .group = 32};
     }
@@ -135,6 +135,7 @@ static quire_err read_modelopt(quant_linear *q) {
 const quant_method quant_int_packed = {.suffix = ".weight_packed", .type = DTYPE_I32, .read = read_integers};
 const quant_method quant_nvfp4_packed = {
     .suffix = ".weight_packed", .type = DTYPE_U8, .beside = ".weight_global_scale", .read = read_nvfp4};
-const quant_method quant_mxfp4_packed = {.suffix = ".weight_packed", .type = DTYPE_U8, .read = read_mxfp4};
+const quant_method quant_mxfp4_packed = {
+    .suffix = ".weight_packed", .type = DTYPE_U8, .read = compressed_read_mxfp4};
 const quant_method quant_nvfp4_modelopt = {
     .suffix = ".weight", .type = DTYPE_U8, .beside = ".weight_scale_2", .read = read_modelopt};

@@ -72,7 +72,7 @@ bool quant_rounds_rows(const quant_linear *q, int32_t bits) {
 }
 
 /* Spells the value of a key as the rules do. */
-static void spell(const model_file *f, const char *key, char value[MAX_VALUE]) {
+static void quant_spell(const model_file *f, const char *key, char value[MAX_VALUE]) {
     str text;
     int64_t number;
     bool flag;
@@ -89,7 +89,7 @@ static void spell(const model_file *f, const char *key, char value[MAX_VALUE]) {
     }
 }
 
-static bool is_one_of(const char *value, const char *values) {
+static bool quant_is_one_of(const char *value, const char *values) {
     size_t n = strlen(value);
     for (const char *at = values; at != NULL; at = strchr(at, '|') != NULL ? strchr(at, '|') + 1 : NULL) {
         if (strcspn(at, "|") == n && memcmp(at, value, n) == 0) {
@@ -99,29 +99,30 @@ static bool is_one_of(const char *value, const char *values) {
     return false;
 }
 
-static quire_err check_value(const model_file *f, const char *key, const char *values, quire_error *err) {
+static quire_err quant_check_value(const model_file *f, const char *key, const char *values,
+                                   quire_error *err) {
     char value[MAX_VALUE];
-    spell(f, key, value);
-    return is_one_of(value, values)
+    quant_spell(f, key, value);
+    return quant_is_one_of(value, values)
                ? QUIRE_OK
                : err_set(err, QUIRE_UNSUPPORTED, -1, "%s: %s is %s; this version reads %s",
                          model_file_path(f), key, value, values);
 }
 
 /* One rule, of each config group where its key has a "*". */
-static quire_err check_rule(const model_file *f, const quant_rule *rule, quire_error *err) {
+static quire_err quant_check_rule(const model_file *f, const quant_rule *rule, quire_error *err) {
     const char *star = strchr(rule->key, '*');
     char key[160];
     if (star == NULL) {
         (void)snprintf(key, sizeof key, QUANT_CONFIG ".%s", rule->key);
-        return check_value(f, key, rule->values, err);
+        return quant_check_value(f, key, rule->values, err);
     }
     for (int group = 0; group < MAX_GROUPS; group++) {
         (void)snprintf(key, sizeof key, QUANT_CONFIG ".config_groups.group_%d", group);
         if (model_file_is_object(f, key)) {
             (void)snprintf(key, sizeof key, QUANT_CONFIG ".%.*sgroup_%d%s", (int)(star - rule->key),
                            rule->key, group, star + 1);
-            TRY(check_value(f, key, rule->values, err));
+            TRY(quant_check_value(f, key, rule->values, err));
         }
     }
     return QUIRE_OK;
@@ -170,7 +171,7 @@ quire_err quant_check(const model_file *f, quire_error *err) {
                        model_file_path(f), (int)(method.n < 60 ? method.n : 60), method.p);
     }
     for (const quant_rule *rule = rules; rule->key != NULL; rule++) {
-        TRY(check_rule(f, rule, err));
+        TRY(quant_check_rule(f, rule, err));
     }
     return QUIRE_OK;
 }

@@ -6,7 +6,7 @@
 
 /* The zero points: words [groups][n_out * bits / 32], the first output in the lowest
  * bits; of 3 bits some lie in two words. */
-static quire_err read_zeros(quant_linear *q, int64_t n_groups) {
+static quire_err gptq_read_zeros(quant_linear *q, int64_t n_groups) {
     int32_t bits = q->m.bits;
     int64_t words = (q->n_out * bits + 31) / 32;
     str format;
@@ -46,7 +46,7 @@ static quire_err read_gptq(quant_linear *q) {
     int64_t n_groups = scales.n_dims == 2 ? scales.dims[0] : 0;
     TRY(quant_scales(q, ".scales", &scales, q->n_out, n_groups, true));
     TRY(quant_groups(q, ".scales", n_groups));
-    TRY(read_zeros(q, n_groups));
+    TRY(gptq_read_zeros(q, n_groups));
     return quant_group_index(q, ".g_idx");
 }
 

@@ -127,8 +127,8 @@ quire_err quant_find(quant_linear *q, const char *suffix, tensor_view *out) {
 
 /* Checks that t is there, and [rows, columns]: trailing dimensions may be split
  * further. */
-static quire_err check_shape(const quant_linear *q, const char *suffix, const tensor_view *t, int64_t rows,
-                             int64_t columns) {
+static quire_err quant_check_shape(const quant_linear *q, const char *suffix, const tensor_view *t,
+                                   int64_t rows, int64_t columns) {
     int64_t inside = 1;
     for (int32_t i = 1; i < t->n_dims; i++) {
         inside *= t->dims[i];
@@ -151,15 +151,15 @@ static quire_err check_shape(const quant_linear *q, const char *suffix, const te
 quire_err quant_need(quant_linear *q, const char *suffix, dtype type, int64_t rows, int64_t columns,
                      tensor_view *out) {
     TRY(quant_find(q, suffix, out));
-    TRY(check_shape(q, suffix, out, rows, columns));
+    TRY(quant_check_shape(q, suffix, out, rows, columns));
     return out->type == type ? QUIRE_OK
                              : quant_error(q, suffix, "its type is %s, must be %s", dtype_name(out->type),
                                            dtype_name(type));
 }
 
 /* U8 is E8M0 where it stands for a scale. */
-static quire_err read_floats(const quant_linear *q, const char *suffix, const tensor_view *t, size_t n,
-                             float *out) {
+static quire_err quant_read_floats(const quant_linear *q, const char *suffix, const tensor_view *t, size_t n,
+                                   float *out) {
     dtype type = t->type == DTYPE_U8 ? DTYPE_F8_E8M0 : t->type;
     bool is_float = type == DTYPE_F32 || type == DTYPE_F16 || type == DTYPE_BF16 || type == DTYPE_F8_E4M3 ||
                     type == DTYPE_F8_E8M0;
@@ -171,7 +171,7 @@ static quire_err read_floats(const quant_linear *q, const char *suffix, const te
 
 quire_err quant_scales(quant_linear *q, const char *suffix, const tensor_view *t, int64_t rows,
                        int64_t columns, bool down) {
-    TRY(check_shape(q, suffix, t, down ? columns : rows, down ? rows : columns));
+    TRY(quant_check_shape(q, suffix, t, down ? columns : rows, down ? rows : columns));
     size_t n = (size_t)rows * (size_t)columns;
     float *scales = quant_memory(q, n, sizeof *scales),
           *stored = down && scales != NULL ? mem_new(n, sizeof *stored) : scales;
@@ -179,7 +179,7 @@ quire_err quant_scales(quant_linear *q, const char *suffix, const tensor_view *t
         return scales == NULL ? QUIRE_NO_MEMORY
                               : err_set(q->l->err, QUIRE_NO_MEMORY, -1, "out of memory while loading");
     }
-    quire_err e = read_floats(q, suffix, t, n, stored);
+    quire_err e = quant_read_floats(q, suffix, t, n, stored);
     for (size_t i = 0; i < n && down && e == QUIRE_OK; i++) {
         scales[i % (size_t)rows * (size_t)columns + i / (size_t)rows] = stored[i];
     }
@@ -201,7 +201,8 @@ quire_err quant_factor(quant_linear *q, const char *suffix, float *out) {
     if (t.data == NULL) {
         return QUIRE_OK;
     }
-    return n == 1 ? read_floats(q, suffix, &t, 1, out) : quant_error(q, suffix, "it must have one element");
+    return n == 1 ? quant_read_floats(q, suffix, &t, 1, out)
+                  : quant_error(q, suffix, "it must have one element");
 }
 
 int32_t quant_shared_by(int64_t n, int64_t n_scales, int64_t size) {

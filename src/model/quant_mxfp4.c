@@ -3,7 +3,7 @@
  * outputs, unlike those of the same checkpoint in 16 bits. */
 #include "model/quant_method.h"
 
-static quire_err read_mxfp4(quant_linear *q) {
+static quire_err mxfp4_read(quant_linear *q) {
     tensor_view codes, scales;
     int64_t n_groups = q->n_in / 32;
     if (q->n_in % 32 != 0) {
@@ -22,4 +22,4 @@ static quire_err read_mxfp4(quant_linear *q) {
 }
 
 const quant_method quant_mxfp4_stacked = {
-    .suffix = "_blocks", .type = DTYPE_U8, .beside = "_scales", .read = read_mxfp4};
+    .suffix = "_blocks", .type = DTYPE_U8, .beside = "_scales", .read = mxfp4_read};

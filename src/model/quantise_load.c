@@ -33,7 +33,7 @@ static const quantise_row rows[] = {
     {"fp8", DTYPE_F8_E4M3, DTYPE_F32, DTYPE_F32},
 };
 
-static const quantise_row *row_of(dtype to) {
+static const quantise_row *quantise_row_of(dtype to) {
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         if (rows[i].to == to) {
             return &rows[i];
@@ -47,13 +47,13 @@ static bool is_float(dtype t) {
 }
 
 dtype quantise_type(dtype to, matrix_use use, dtype from, int64_t n) {
-    const quantise_row *row = row_of(to);
+    const quantise_row *row = quantise_row_of(to);
     if (row == NULL || use == MATRIX_KEPT || !is_float(from) || (to == DTYPE_I8 && use == MATRIX_TABLE)) {
         return from;
     }
     dtype type = use == MATRIX_PRODUCT ? row->to : row->ends;
     if (n % dtype_block_elements(type) != 0) {
-        type = row_of(type)->instead;
+        type = quantise_row_of(type)->instead;
     }
     return type != DTYPE_F32 && n % dtype_block_elements(type) == 0 ? type : from;
 }
@@ -212,7 +212,7 @@ typedef struct quantise_job {
 
 #define TASK_ROWS 16
 
-static size_t row_bytes(dtype type, int64_t n) {
+static size_t quantise_row_bytes(dtype type, int64_t n) {
     return (size_t)(n / dtype_block_elements(type)) * (size_t)dtype_block_bytes(type);
 }
 
@@ -245,16 +245,16 @@ static float quantise_e4m3(const float *x, int64_t n, uint8_t *codes) {
     return scale;
 }
 
-static void quantise_rows(void *context, int32_t task, int32_t worker) {
+static void quantise_load_rows(void *context, int32_t task, int32_t worker) {
     quantise_job *job = context;
     const tensor_view *w = job->w;
     const int64_t n = w->dims[1], end = (int64_t)(task + 1) * TASK_ROWS;
     float *x = job->scratch + (int64_t)worker * n;
     for (int64_t r = (int64_t)task * TASK_ROWS; r < end && r < w->dims[0]; r++) {
         /* floats */
-        (void)quant_dequantise(w->type, (const uint8_t *)w->data + (size_t)r * row_bytes(w->type, n),
+        (void)quant_dequantise(w->type, (const uint8_t *)w->data + (size_t)r * quantise_row_bytes(w->type, n),
                                (size_t)n, x);
-        uint8_t *to = job->blocks + (size_t)r * row_bytes(job->type, n);
+        uint8_t *to = job->blocks + (size_t)r * quantise_row_bytes(job->type, n);
         if (!is_usable(x, n)) {
             note_bad(job, r);
         } else if (job->type == DTYPE_F8_E4M3) {
@@ -266,7 +266,7 @@ static void quantise_rows(void *context, int32_t task, int32_t worker) {
 }
 
 /* Runs the job on the backend's threads. */
-static quire_err run_job(loader *l, quantise_job *job) {
+static quire_err quantise_run_job(loader *l, quantise_job *job) {
     const tensor_view *w = job->w;
     const int32_t n_tasks = (int32_t)((w->dims[0] + TASK_ROWS - 1) / TASK_ROWS);
     const bool has_threads = l->b->ops->run_tasks != NULL;
@@ -279,10 +279,10 @@ static quire_err run_job(loader *l, quantise_job *job) {
     }
     job->first_bad = w->dims[0];
     if (has_threads) {
-        l->b->ops->run_tasks(l->b, quantise_rows, job, n_tasks);
+        l->b->ops->run_tasks(l->b, quantise_load_rows, job, n_tasks);
     }
     for (int32_t i = 0; i < n_tasks && !has_threads; i++) {
-        quantise_rows(job, i, 0);
+        quantise_load_rows(job, i, 0);
     }
     mem_free(job->scratch);
     if (job->first_bad < w->dims[0]) {
@@ -331,19 +331,19 @@ quire_err quantise_matrix(loader *l, matrix_use use, tensor_view *w, quantised *
         return QUIRE_OK;
     }
     if (w->dims[0] < 1 || w->dims[0] > INT32_MAX || w->dims[1] > INT32_MAX ||
-        row_bytes(w->type, w->dims[1]) > w->n_bytes / (size_t)w->dims[0]) {
+        quantise_row_bytes(w->type, w->dims[1]) > w->n_bytes / (size_t)w->dims[0]) {
         return err_set(l->err, QUIRE_BAD_FILE, -1, "%s: tensor %s: its data is shorter than its shape says",
                        model_file_path(l->file), w->name);
     }
     const size_t n_scales = type == DTYPE_F8_E4M3 ? (size_t)w->dims[0] * sizeof(float) : 0;
-    const size_t n_bytes = (size_t)w->dims[0] * row_bytes(type, w->dims[1]); /* less than w has */
+    const size_t n_bytes = (size_t)w->dims[0] * quantise_row_bytes(type, w->dims[1]); /* less than w has */
     uint8_t *memory = mem_new(n_scales + n_bytes, 1);
     if (memory == NULL) {
         return err_set(l->err, QUIRE_NO_MEMORY, -1, "%s: tensor %s: out of memory", model_file_path(l->file),
                        w->name);
     }
     quantise_job job = {.w = w, .type = type, .blocks = memory + n_scales, .scales = (float *)(void *)memory};
-    quire_err e = run_job(l, &job);
+    quire_err e = quantise_run_job(l, &job);
     if (e != QUIRE_OK) {
         mem_free(memory);
         return e;

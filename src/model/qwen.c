@@ -28,7 +28,7 @@ static int32_t usual_first(const config *c, const model_desc *d) {
 }
 
 /* Layers with a window, where use_sliding_window says that any has. */
-static quire_err read_windows(const config *c, windowed which, model_desc *d) {
+static quire_err qwen_read_windows(const config *c, windowed which, model_desc *d) {
     bool use = false, is_window[DESC_MAX_LAYERS];
     int32_t window = c->is_gguf ? 0 : 4096, first = usual_first(c, d);
     TRY(config_bool(c, NULL, "use_sliding_window", &use));
@@ -50,17 +50,17 @@ static quire_err read_windows(const config *c, windowed which, model_desc *d) {
     return QUIRE_OK;
 }
 
-static quire_err describe_common(const config *c, windowed which, model_desc *d) {
+static quire_err qwen_describe_common(const config *c, windowed which, model_desc *d) {
     TRY(config_llama(c, ROPE_HALVES, ROPE_HALVES, d));
-    return read_windows(c, which, d);
+    return qwen_read_windows(c, which, d);
 }
 
 static quire_err describe_qwen2(const config *c, model_desc *d) {
-    return describe_common(c, WINDOWED_LAST, d);
+    return qwen_describe_common(c, WINDOWED_LAST, d);
 }
 
 static quire_err describe_qwen3(const config *c, model_desc *d) {
-    TRY(describe_common(c, WINDOWED_LAST, d));
+    TRY(qwen_describe_common(c, WINDOWED_LAST, d));
     d->attend.qk_norm = QK_NORM_HEAD;
     d->no_head = config_is(c, "Qwen3Model");
     return QUIRE_OK;
@@ -92,13 +92,13 @@ static quire_err describe_experts(const config *c, model_desc *d) {
 }
 
 static quire_err describe_qwen2_moe(const config *c, model_desc *d) {
-    TRY(describe_common(c, WINDOWED_EVEN, d));
+    TRY(qwen_describe_common(c, WINDOWED_EVEN, d));
     d->moe = (moe_desc){.score = ROUTE_SOFTMAX, .shared_gate = true, .d_shared = d->layers[0].d_ff};
     return describe_experts(c, d);
 }
 
 static quire_err describe_qwen3_moe(const config *c, model_desc *d) {
-    TRY(describe_common(c, WINDOWED_ALL, d));
+    TRY(qwen_describe_common(c, WINDOWED_ALL, d));
     d->attend.qk_norm = QK_NORM_HEAD;
     d->moe = (moe_desc){.score = ROUTE_SOFTMAX, .renormalise = c->is_gguf};
     return describe_experts(c, d);

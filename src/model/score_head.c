@@ -42,7 +42,7 @@ static quire_err add_out(const config *c, const char *name, row_function f, mode
 
 /* The function that sentence-transformers was told to use on the scores. Without one they
  * are as the head gives them. */
-static quire_err read_function(const config *c, row_function *out) {
+static quire_err score_head_read_function(const config *c, row_function *out) {
     static const char *const keys[] = {"sentence_transformers.activation_fn",
                                        "sbert_ce_default_activation_function"};
     str name = {0};
@@ -78,7 +78,7 @@ static quire_err read_choices(const config *c, pooling_kind *kind, row_function 
     return QUIRE_OK;
 }
 
-static quire_err describe_gguf(const config *c, const score_head *head, model_desc *d) {
+static quire_err score_head_describe_gguf(const config *c, const score_head *head, model_desc *d) {
     bool has_dense = model_file_find(c->f, "cls.weight") != NULL;
     d->pooling.kind = head->gguf_kind;
     if (head->dense != NULL && !has_dense) { /* conversions of BERT leave its pooler out */
@@ -100,7 +100,7 @@ quire_err score_head_describe(const config *c, const score_head *head, model_des
         return config_unsupported(c, "a head of scores is not supported for this architecture");
     }
     if (c->is_gguf) {
-        return describe_gguf(c, head, d);
+        return score_head_describe_gguf(c, head, d);
     }
     if (d->pooling.kind != POOLING_NONE) {
         return config_unsupported(
@@ -110,7 +110,7 @@ quire_err score_head_describe(const config *c, const score_head *head, model_des
     d->no_head = true;
     f = head->f;
     TRY(read_choices(c, &d->pooling.kind, &f));
-    TRY(read_function(c, &scores));
+    TRY(score_head_read_function(c, &scores));
     TRY(head->dense != NULL ? add_dense(c, head->dense, d->d_model, f, d) : QUIRE_OK);
     TRY(head->norm != NULL ? add_norm(c, head->norm, d) : QUIRE_OK);
     return add_out(c, head->out, scores, d);
