@@ -137,7 +137,6 @@ typedef struct call_writing {
     bool repeats;   /* false: one call */
     bool is_first;  /* it begins with a bracket: a call only where the answer begins with it */
     bool is_head;   /* json: the name stands before the arguments */
-    bool has_tags;  /* the arguments are [tag_before KEY tag_middle VALUE tag_behind tag_between]* */
     /* arguments as tags: [tag_before KEY tag_middle VALUE tag_behind tag_between]* */
     str tag_before, tag_middle, tag_behind, tag_between;
     bool has_elements; /* tag_behind goes on with the key and > */

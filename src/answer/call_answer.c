@@ -256,7 +256,7 @@ static grammar_part calls_or_text(call_parts *m) {
     return m->c->is_required ? one_of_writings(m, false, true) : is_first ? bracket_part(m) : tags_part(m);
 }
 
-/* The same behind the reasoning; harmony's messages are the answer's own. */
+/* The same after the reasoning; harmony's messages are the answer's own. */
 grammar_part call_parts_answer(call_parts *m, const reasoning_frame *frame) {
     grammar_part answer = calls_or_text(m);
     bool is_bare = frame == NULL || m->c->format->syntax == SYNTAX_HARMONY;

@@ -27,7 +27,7 @@ typedef struct call_grammar {
 bool call_grammar_next(const call_grammar *c, size_t *i, call_writing *out);
 /* Whether there is any. */
 bool call_grammar_exists(const call_grammar *c);
-/* Compiles it, behind what may stand around an answer (frame; NULL: nothing). Where no
+/* Compiles it, after what may stand around an answer (frame; NULL: nothing). Where no
  * call is required, a tool without `is_strict` whose schema cannot be enforced is held to
  * the types of its properties. Errors as grammar_compile_parts. */
 quire_err call_grammar_compile(const call_grammar *c, const reasoning_frame *frame,
@@ -49,9 +49,9 @@ typedef struct call_parts {
 /* The next parts are of another compilation. */
 void call_parts_forget(call_parts *m);
 
-/* call_answer.c: the answer, behind what may stand around it. */
+/* call_answer.c: the answer, after what may stand around it. */
 grammar_part call_parts_answer(call_parts *m, const reasoning_frame *frame);
-/* One call, from the name to what stands behind the arguments. */
+/* One call, from the name to what stands after the arguments. */
 grammar_part call_parts_call(call_parts *m, const call_writing *w);
 /* All of a writing's calls but its opening text. */
 grammar_part call_parts_calls(call_parts *m, const call_writing *w);

@@ -23,7 +23,7 @@ static const char *const named[] = {"properties",       "patternProperties", "$d
                                     "dependentSchemas", "dependencies",      NULL};
 static const char *const listed[] = {"allOf", "anyOf", "prefixItems", "items", NULL};
 
-/* The token behind a slash; *at moves behind it. */
+/* The token after a slash; *at moves after it. */
 static str next_token(const char *path, size_t *at) {
     size_t from = *at + 1, n = strcspn(path + from, "/");
     *at = from + n;

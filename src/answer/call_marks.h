@@ -8,7 +8,7 @@
 #include "core/params.h"
 
 /* The special tokens in a text, the longest at each place: mark_scan_next finds the next
- * one and moves behind it. */
+ * one and moves after it. */
 typedef struct mark_scan {
     str text;
     size_t at;

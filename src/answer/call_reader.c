@@ -252,7 +252,7 @@ static quire_err outside_mark(call_reader *r, const mark *m) {
         }
         r->in_section = r->section_is_new = r->section_has_calls = false;
         return QUIRE_OK;
-    case ROLE_CLOSE: /* behind a call */
+    case ROLE_CLOSE: /* after a call */
         r->may_close = false;
         return QUIRE_OK;
     default:
@@ -261,7 +261,7 @@ static quire_err outside_mark(call_reader *r, const mark *m) {
 }
 
 /* Whether closing marks are looked for. Where brackets begin calls by themselves, the
- * mark of a code block is one only once, behind a call that such a mark opened: other
+ * mark of a code block is one only once, after a call that such a mark opened: other
  * blocks are content. */
 static bool wants_close(const call_reader *r) {
     return r->after_call && (r->may_close || (r->flags & FORMAT_BARE) == 0);
@@ -281,7 +281,7 @@ static quire_err outside(call_reader *r, char c) {
         if (!r->inside) {
             continue;
         }
-        /* An attempt began at this byte: what is behind it belongs to the attempt. */
+        /* An attempt began at this byte: what is after it belongs to the attempt. */
         if (found >= 0) {
             memcpy(text + n, r->marks.marks[found].text, r->marks.marks[found].n);
             n += r->marks.marks[found].n;

@@ -19,7 +19,7 @@ typedef struct call_reader call_reader;
 
 /* A syntax. */
 typedef struct call_machine {
-    /* An attempt begins, behind a mark of role OPEN. */
+    /* An attempt begins, after a mark of role OPEN. */
     quire_err (*begin)(call_reader *r);
     /* Reads one byte. It was added to r->held, unless a call is open. */
     quire_err (*byte)(call_reader *r, char c);
@@ -46,7 +46,7 @@ typedef struct tag_calls {
     uint8_t state;
     bool has_members;                /* of the arguments */
     bool has_text;                   /* of the value */
-    bool has_newline, waits_newline; /* before it; one that may be behind it */
+    bool has_newline, waits_newline; /* before it; one that may be after it */
 } tag_calls;
 
 #define ELEMENT_DEPTH (JSON_STREAM_DEPTH + 1) /* of objects and lists, and a value inside */
@@ -92,7 +92,7 @@ struct call_reader {
     bool after_call; /* a call has ended, and only white space and closing marks came since */
     /* that call, or one before it, was opened by a mark whose closing one has not come */
     bool may_close;
-    bool in_section;     /* behind ROLE_SECTION */
+    bool in_section;     /* after ROLE_SECTION */
     bool section_is_new; /* and nothing came since */
     bool section_has_calls;
     bool has_content;     /* that is not white space */

@@ -1,4 +1,4 @@
-/* Calls as nested elements (MiniMax M3): every tag stands behind a mark, objects and
+/* Calls as nested elements (MiniMax M3): every tag stands after a mark, objects and
  * lists are elements within elements.
  *
  * MARK<invoke
@@ -101,7 +101,7 @@ static bool element_ends_call(const call_reader *r, str tag) {
     return ends;
 }
 
-/* A whole tag behind its mark, "<NAME>" or "</NAME>", is in r->name. */
+/* A whole tag after its mark, "<NAME>" or "</NAME>", is in r->name. */
 static quire_err end_tag(call_reader *r) {
     element_calls *e = &r->u.e;
     str tag = call_str(&r->name);

@@ -22,7 +22,7 @@ static quire_err begin(call_reader *r) {
 
 /* ---- headers ---- */
 
-/* The word behind a text in the header, up to white space or a mark; empty: the header
+/* The word after a text in the header, up to white space or a mark; empty: the header
  * does not have it. */
 static str word_behind(str header, const char *what) {
     size_t n = strlen(what);

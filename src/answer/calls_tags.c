@@ -34,7 +34,7 @@ static quire_err break_off(call_reader *r, const char *text, size_t n) {
 
 /* ---- names ---- */
 
-/* A name with or without quotes. *rest: what is behind the quotes. */
+/* A name with or without quotes. *rest: what is after the quotes. */
 static str unquoted(str s, str *rest) {
     s = call_trim(s);
     *rest = (str){s.p + s.n, 0};

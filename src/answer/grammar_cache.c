@@ -5,7 +5,7 @@
 #include "base/mem.h"
 
 typedef struct entry {
-    grammar_key key; /* its texts lie behind the entry */
+    grammar_key key; /* its texts lie after the entry */
     uint64_t hash, last_used;
     size_t n_bytes;
     grammar *g;

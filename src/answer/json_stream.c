@@ -50,7 +50,7 @@ static json_stream_result after(json_stream *s) {
     return s->depth == 0 ? JSON_STREAM_DONE : JSON_STREAM_MORE;
 }
 
-/* Writes the comma that waits, with the white space behind it. */
+/* Writes the comma that waits, with the white space after it. */
 static quire_err write_comma(json_stream *s, strbuf *out) {
     if (s->has_comma) {
         TRY(strbuf_add_char(out, ','));
@@ -155,7 +155,7 @@ static quire_err write_word(json_stream *s, const word *w, strbuf *out) {
     return strbuf_add_str(out, w->write);
 }
 
-/* The state of a number behind c; the state itself where c does not continue it. */
+/* The state of a number after c; the state itself where c does not continue it. */
 static uint8_t number_state(uint8_t state, char c) {
     bool digit = c >= '0' && c <= '9';
     switch (state) {

@@ -12,7 +12,7 @@
 #include "base/str.h"
 
 #define JSON_STREAM_DEPTH 60 /* of nested brackets: the arguments around it count among the 64 of a request */
-#define JSON_STREAM_SPACE 64 /* bytes of white space that are kept behind a comma */
+#define JSON_STREAM_SPACE 64 /* bytes of white space that are kept after a comma */
 
 typedef enum json_stream_result {
     JSON_STREAM_MORE,

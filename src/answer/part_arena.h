@@ -27,7 +27,7 @@ void part_arena_deinit(part_arena *a);
 
 grammar_part part_text(str text);
 grammar_part part_rule(grammar_kind kind, str text, const char *where);
-/* Parts one behind the other; copied. */
+/* Parts one after the other; copied. */
 grammar_part part_sequence(part_arena *a, const grammar_part *parts, size_t n);
 /* The part min to max times; copied. */
 grammar_part part_repeat(part_arena *a, grammar_part part, uint32_t min, uint32_t max);

@@ -132,7 +132,7 @@ static quire_err read_text_rule(reader *r, const json_value *format, const char 
     return QUIRE_OK;
 }
 
-/* Lists of texts, one behind the other. */
+/* Lists of texts, one after the other. */
 static const str *join_texts(part_arena *a, const str *x, size_t n_x, const str *y, size_t n_y) {
     str *all = part_arena_new(a, n_x + n_y, sizeof *all);
     for (size_t i = 0; all != NULL && i < n_x + n_y; i++) {

@@ -82,7 +82,7 @@ static bool is_end(const walker *w, int32_t id) {
     return false;
 }
 
-/* Checks a text behind which everything may be empty, where `last`. */
+/* Checks a text after which everything may be empty, where `last`. */
 static quire_err check_text(const walker *w, str text, bool last, const char *name) {
     for (mark_scan scan = {.text = text}; mark_scan_next(&scan, w->marks);) {
         str found = scan.found->text;
@@ -132,7 +132,7 @@ static quire_err check_tag(walker *w, const json_value *v, bool last) {
 
 static quire_err check_list(walker *w, const json_value *list, const char *name, bool is_sequence,
                             bool last) {
-    /* from the last on, to know whether what is behind may be empty */
+    /* from the last on, to know whether what is after may be empty */
     for (size_t i = json_length(list); i-- > 0;) {
         TRY(check_member(w, json_at(list, i), name, (int64_t)i, last));
         last = last && (!is_sequence || may_be_empty(json_at(list, i)));

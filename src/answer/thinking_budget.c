@@ -25,7 +25,7 @@ typedef struct budget_state {
 
 typedef struct thinking_budget {
     constraint head;
-    constraint *inner; /* whose state stands behind a budget_state, or NULL */
+    constraint *inner; /* whose state stands after a budget_state, or NULL */
     grammar_vocab *vocab;
     int32_t budget;
     bool begins_inside;

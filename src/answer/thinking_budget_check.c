@@ -26,7 +26,7 @@ static bool has_all(const int32_t *allowed, int32_t n_allowed, const int32_t *ma
     return i == n;
 }
 
-/* Whether the answer may end behind the mark. A rule that does not take the mark first
+/* Whether the answer may end after the mark. A rule that does not take the mark first
  * thing is asked when it comes. */
 static bool may_end(const constraint *inner, const int32_t *mark, int32_t n) {
     alignas(max_align_t) uint8_t state[CONSTRAINT_MAX_STATE_BYTES];

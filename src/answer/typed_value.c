@@ -6,7 +6,7 @@
 
 enum { MAX_SCHEMA_DEPTH = 16, MAX_SCHEMA_BRANCHES = 64, NULL_BYTES = 16 };
 
-/* A local reference: "#" or a JSON pointer behind it. NULL: it leads nowhere. */
+/* A local reference: "#" or a JSON pointer after it. NULL: it leads nowhere. */
 static const json_value *follow(const json_value *root, str pointer) {
     const json_value *at = root;
     char name[256];

@@ -21,7 +21,7 @@ static inline bool unescape_is_open(const unescape *u) {
     return u->n == 1;
 }
 /* Reads one byte of a string. out[0..return value): the text that is complete now. A
- * backslash that begins no escape stays, with the byte behind it; \' is one everywhere,
+ * backslash that begins no escape stays, with the byte after it; \' is one everywhere,
  * as in JavaScript and Python; a surrogate alone becomes U+FFFD. */
 size_t unescape_push(unescape *u, escape_kind kind, char c, char out[UNESCAPE_BYTES]);
 /* The string ends: what looked like the beginning of an escape stays as it is. */

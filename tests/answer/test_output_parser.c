@@ -378,6 +378,13 @@ TEST(a_call_beyond_the_budget_ends_with_a_whole_character) {
     }
 }
 
+TEST(a_server_s_name_is_no_function) {
+    static const char text[] = "<server_name>s</server_name><arguments>{}</arguments>";
+    expect(TOOLS("mcp_tags"), "<server_name>s</server_name><tool_name>f</tool_name><arguments>{}</arguments>",
+           "F:f{};");
+    expect(TOOLS("mcp_tags"), text, "C:<server_name>s</server_name><arguments>{}</arguments>");
+}
+
 TEST(arguments_come_before_they_are_whole) {
     output_tool tool = {.name = str_of("f")};
     output_options o = {.tools_format = "hermes", .tools = &tool, .n_tools = 1};
@@ -505,6 +512,7 @@ int main(void) {
         cmocka_unit_test(a_choice_decides_what_is_a_call),
         cmocka_unit_test(an_attempt_beyond_the_budget_is_content),
         cmocka_unit_test(a_call_beyond_the_budget_ends_with_a_whole_character),
+        cmocka_unit_test(a_server_s_name_is_no_function),
         cmocka_unit_test(arguments_come_before_they_are_whole),
         cmocka_unit_test(every_pair_of_formats_opens),
         cmocka_unit_test(a_format_that_does_not_exist_is_named),
