@@ -198,7 +198,7 @@ static bool open_product(product *p, uint32_t first, uint32_t dfa_number, dfa_po
 
 static void close_table(build *b, table *t) {
     NFA_FREE(b, t->list);
-    mem_free(t->slots);
+    hash_index_deinit(&t->index);
 }
 
 static void close_product(product *p) {

@@ -2,51 +2,24 @@
 #include "base/utf8.h"
 #include "grammar/avoid_product.h"
 
-enum { SLOTS = 1024 };
-
 /* ---- tables ---- */
-
-static uint32_t avoid_ends_slot_of(const table *c, uint64_t key) {
-    uint32_t at = (uint32_t)(key * 0x9E3779B97F4A7C15u >> 32) & (c->n_slots - 1);
-    while (c->slots[at] != 0 && c->list.p[c->slots[at] - 1].key != key) {
-        at = (at + 1) & (c->n_slots - 1);
-    }
-    return at;
-}
-
-static bool avoid_ends_grow_slots(product *p, table *c) {
-    uint32_t n = c->n_slots > 0 ? c->n_slots * 2 : SLOTS;
-    uint32_t *slots = mem_new(n, sizeof *slots);
-    if (slots == NULL) {
-        (void)build_fail(p->b, QUIRE_NO_MEMORY, -1, "out of memory for the grammar");
-        return false;
-    }
-    mem_free(c->slots);
-    c->slots = slots;
-    c->n_slots = n;
-    for (uint32_t i = 0; i < c->list.n; i++) {
-        c->slots[avoid_ends_slot_of(c, c->list.p[i].key)] = i + 1;
-    }
-    return true;
-}
 
 /* The number of a key in the list; a new one, whose `to` is not set, where *is_new. */
 uint32_t product_find(product *p, table *c, uint64_t key, bool *is_new) {
+    uint32_t hash = (uint32_t)(key * 0x9E3779B97F4A7C15u >> 32);
     *is_new = false;
-    if (p->b->failed != QUIRE_OK || ((c->list.n + 1) * 2 > c->n_slots && !avoid_ends_grow_slots(p, c))) {
+    HASH_INDEX_EACH(&c->index, hash, i) {
+        if (c->list.p[i].key == key) {
+            return i;
+        }
+    }
+    pair *new = NFA_PUSH(p->b, c->list);
+    if (new == NULL || !build_index(p->b, &c->index, hash, c->list.n - 1)) {
         return 0;
     }
-    uint32_t at = avoid_ends_slot_of(c, key);
-    if (c->slots[at] == 0) {
-        pair *new = NFA_PUSH(p->b, c->list);
-        if (new == NULL) {
-            return 0;
-        }
-        *new = (pair){key, 0};
-        c->slots[at] = c->list.n;
-        *is_new = true;
-    }
-    return c->slots[at] - 1;
+    *new = (pair){key, 0};
+    *is_new = true;
+    return c->list.n - 1;
 }
 
 /* ---- characters ---- */

@@ -32,7 +32,7 @@ typedef struct pair {
 /* A table of numbers by key. */
 typedef struct table {
     NFA_VEC(pair) list;
-    uint32_t *slots, n_slots; /* plus 1; 0: free */
+    hash_index index; /* of list */
 } table;
 
 typedef struct visit {

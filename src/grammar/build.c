@@ -57,6 +57,11 @@ bool build_step(build *b, int64_t n) {
     return b->failed == QUIRE_OK;
 }
 
+bool build_index(build *b, hash_index *x, uint32_t hash, uint32_t entry) {
+    return hash_index_add(x, hash, entry) == QUIRE_OK ||
+           build_fail(b, QUIRE_NO_MEMORY, -1, "out of memory for the grammar") == QUIRE_OK;
+}
+
 bool build_grow(build *b, void *p, size_t *cap, size_t n, size_t size) {
     if (!build_step(b, 1)) {
         return false;

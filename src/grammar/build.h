@@ -6,6 +6,7 @@
 #ifndef GRAMMAR_BUILD_H
 #define GRAMMAR_BUILD_H
 
+#include "base/hash_index.h"
 #include "grammar/grammar.h"
 #include "grammar/nfa.h"
 
@@ -26,6 +27,8 @@ quire_err build_fail(build *b, quire_err code, int64_t position, const char *for
     __attribute__((format(printf, 4, 5)));
 /* Takes n steps from the budget; false: the build has failed. */
 bool build_step(build *b, int64_t n);
+/* hash_index_add, whose failure fails the build; false then. */
+bool build_index(build *b, hash_index *x, uint32_t hash, uint32_t entry);
 /* Makes room for one more element after n of them; counts the growth against the
  * budget. */
 bool build_grow(build *b, void *p, size_t *cap, size_t n, size_t size);

@@ -21,7 +21,7 @@ void dfa_pool_deinit(dfa_pool *p) {
     NFA_FREE(p->b, p->all);
     NFA_FREE(p->b, p->made);
     NFA_FREE(p->b, p->made_texts);
-    mem_free(p->slots);
+    hash_index_deinit(&p->index);
     *p = (dfa_pool){0};
 }
 
@@ -165,33 +165,14 @@ typedef struct pair {
 typedef struct product {
     dfa_pool *p;
     NFA_VEC(pair) pairs;
-    uint32_t *slots, n_slots; /* numbers of pairs plus 1 */
+    hash_index index; /* of pairs */
 } product;
 
 static uint32_t pair_of(product *q, uint32_t x, uint32_t y) {
-    if ((q->pairs.n + 1) * 2 > q->n_slots) {
-        uint32_t n = q->n_slots > 0 ? q->n_slots * 2 : 64;
-        uint32_t *slots = mem_new(n, sizeof *slots);
-        if (slots == NULL) {
-            (void)build_fail(q->p->b, QUIRE_NO_MEMORY, -1, "out of memory for the grammar");
-            return 0;
-        }
-        for (uint32_t i = 0; i < q->pairs.n; i++) {
-            uint32_t at = (q->pairs.p[i].x * 0x9E3779B1u ^ q->pairs.p[i].y * 0x85EBCA6Bu) & (n - 1);
-            while (slots[at] != 0) {
-                at = (at + 1) & (n - 1);
-            }
-            slots[at] = i + 1;
-        }
-        mem_free(q->slots);
-        q->slots = slots;
-        q->n_slots = n;
-    }
-    uint32_t at = (x * 0x9E3779B1u ^ y * 0x85EBCA6Bu) & (q->n_slots - 1);
-    for (; q->slots[at] != 0; at = (at + 1) & (q->n_slots - 1)) {
-        const pair *o = &q->pairs.p[q->slots[at] - 1];
-        if (o->x == x && o->y == y) {
-            return q->slots[at] - 1;
+    uint32_t hash = x * 0x9E3779B1u ^ y * 0x85EBCA6Bu;
+    HASH_INDEX_EACH(&q->index, hash, i) {
+        if (q->pairs.p[i].x == x && q->pairs.p[i].y == y) {
+            return i;
         }
     }
     pair *n = NFA_PUSH(q->p->b, q->pairs);
@@ -199,8 +180,7 @@ static uint32_t pair_of(product *q, uint32_t x, uint32_t y) {
         return 0;
     }
     *n = (pair){x, y, 0};
-    q->slots[at] = q->pairs.n;
-    return q->pairs.n - 1;
+    return build_index(q->p->b, &q->index, hash, q->pairs.n - 1) ? q->pairs.n - 1 : 0;
 }
 
 static bool accepts(const dfa *d, uint32_t s) {
@@ -240,7 +220,7 @@ uint32_t dfa_make_combined(dfa_pool *p, uint32_t x, uint32_t y, dfa_op op) {
         }
     }
     NFA_FREE(p->b, q.pairs);
-    mem_free(q.slots);
+    hash_index_deinit(&q.index);
     dfa_trim(p, out);
     return p->b->failed == QUIRE_OK ? out : DFA_ANY;
 }

@@ -39,7 +39,7 @@ typedef struct dfa_pool {
     NFA_VEC(dfa) all;
     NFA_VEC(dfa_made) made;
     NFA_VEC(uint8_t) made_texts;
-    uint32_t *slots, n_slots; /* numbers in made, plus 1 */
+    hash_index index; /* of made */
 } dfa_pool;
 
 #define DFA_ANY        0u

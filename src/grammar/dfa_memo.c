@@ -2,8 +2,6 @@
  * of many tools share them. */
 #include "grammar/dfa.h"
 
-enum { FIRST_SLOTS = 64 };
-
 /* What was requested. */
 typedef struct dfa_key {
     uint32_t kind, x, y;
@@ -17,50 +15,28 @@ static dfa_key dfa_memo_key_of(const dfa_pool *p, const dfa_made *m) {
     return (dfa_key){m->kind, m->x, m->y, {text, m->n_text}};
 }
 
-static uint64_t dfa_memo_hash_of(const dfa_key *k) {
+static uint32_t dfa_memo_hash_of(const dfa_key *k) {
     const uint32_t words[] = {k->kind, k->x, k->y};
-    return str_hash(str_hash(STR_HASH_START, (str){(const char *)words, sizeof words}), k->text);
-}
-
-static uint32_t dfa_memo_slot_of(const dfa_pool *p, const dfa_key *k) {
-    uint32_t at = (uint32_t)dfa_memo_hash_of(k) & (p->n_slots - 1);
-    for (; p->slots[at] != 0 && build_step(p->b, 1); at = (at + 1) & (p->n_slots - 1)) {
-        dfa_key other = dfa_memo_key_of(p, &p->made.p[p->slots[at] - 1]);
-        if (other.kind == k->kind && other.x == k->x && other.y == k->y && str_eq(other.text, k->text)) {
-            break;
-        }
-    }
-    return at;
+    return (uint32_t)str_hash(str_hash(STR_HASH_START, (str){(const char *)words, sizeof words}), k->text);
 }
 
 /* Whether it was made before; *x: its number. */
 static bool dfa_memo_find(const dfa_pool *p, const dfa_key *k, uint32_t *x) {
-    if (p->n_slots == 0 || p->b->failed != QUIRE_OK) {
+    uint32_t hash = dfa_memo_hash_of(k);
+    if (p->b->failed != QUIRE_OK) {
         return false;
     }
-    uint32_t at = dfa_memo_slot_of(p, k);
-    if (p->slots[at] == 0 || p->b->failed != QUIRE_OK) {
-        return false;
+    HASH_INDEX_EACH(&p->index, hash, i) {
+        dfa_key other = dfa_memo_key_of(p, &p->made.p[i]);
+        if (!build_step(p->b, 1)) {
+            return false;
+        }
+        if (other.kind == k->kind && other.x == k->x && other.y == k->y && str_eq(other.text, k->text)) {
+            *x = p->made.p[i].dfa;
+            return true;
+        }
     }
-    *x = p->made.p[p->slots[at] - 1].dfa;
-    return true;
-}
-
-static bool dfa_memo_grow_slots(dfa_pool *p) {
-    uint32_t n = p->n_slots > 0 ? p->n_slots * 2 : FIRST_SLOTS;
-    uint32_t *slots = mem_new(n, sizeof *slots);
-    if (slots == NULL) {
-        (void)build_fail(p->b, QUIRE_NO_MEMORY, -1, "out of memory for the grammar");
-        return false;
-    }
-    mem_free(p->slots);
-    p->slots = slots;
-    p->n_slots = n;
-    for (uint32_t i = 0; i < p->made.n; i++) {
-        dfa_key k = dfa_memo_key_of(p, &p->made.p[i]);
-        p->slots[dfa_memo_slot_of(p, &k)] = i + 1;
-    }
-    return true;
+    return false;
 }
 
 /* Notes what was made; returns x. */
@@ -72,13 +48,10 @@ static uint32_t dfa_memo_note(dfa_pool *p, const dfa_key *k, uint32_t x) {
             *byte = (uint8_t)k->text.p[i];
         }
     }
-    if (p->b->failed != QUIRE_OK || ((p->made.n + 1) * 2 > p->n_slots && !dfa_memo_grow_slots(p))) {
-        return x;
-    }
     dfa_made *m = NFA_PUSH(p->b, p->made);
     if (m != NULL) {
         *m = (dfa_made){k->kind, k->x, k->y, first, (uint32_t)k->text.n, x};
-        p->slots[dfa_memo_slot_of(p, k)] = p->made.n;
+        (void)build_index(p->b, &p->index, dfa_memo_hash_of(k), p->made.n - 1);
     }
     return x;
 }

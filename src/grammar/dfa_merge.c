@@ -9,8 +9,8 @@
 
 typedef struct merge {
     dfa *d;
-    uint32_t *map, *slots; /* map[state]: the one that represents it; slots: an open table of those, plus 1 */
-    uint32_t n_slots;
+    uint32_t *map;    /* map[state]: the one that represents it */
+    hash_index index; /* of those */
 } merge;
 
 static uint32_t dfa_merge_mix(uint32_t h, uint32_t v) {
@@ -47,12 +47,17 @@ static bool dfa_merge_is_same(const merge *m, uint32_t i, uint32_t j) {
 
 static void find_same(build *b, merge *m) {
     for (uint32_t i = m->d->states.n; i-- > 0 && build_step(b, 1 + m->d->states.p[i].n);) {
-        uint32_t at = hash_state(m, i) & (m->n_slots - 1);
-        while (m->slots[at] != 0 && !dfa_merge_is_same(m, i, m->slots[at] - 1)) {
-            at = (at + 1) & (m->n_slots - 1);
+        uint32_t hash = hash_state(m, i);
+        m->map[i] = i;
+        HASH_INDEX_EACH(&m->index, hash, other) {
+            if (dfa_merge_is_same(m, i, other)) {
+                m->map[i] = other;
+                break;
+            }
         }
-        m->slots[at] = m->slots[at] != 0 ? m->slots[at] : i + 1;
-        m->map[i] = m->slots[at] - 1;
+        if (m->map[i] == i && !build_index(b, &m->index, hash, i)) {
+            return;
+        }
     }
 }
 
@@ -110,20 +115,15 @@ void dfa_merge(dfa_pool *p, uint32_t x) {
     }
     dfa *d = &p->all.p[x], made = {.placed = d->placed, .merged = true};
     uint32_t n = d->states.n;
-    merge m = {.d = d, .n_slots = 16};
-    while (m.n_slots < 2 * n) {
-        m.n_slots *= 2;
-    }
-    m.map = mem_new(n, sizeof *m.map);
-    m.slots = mem_new((size_t)m.n_slots + 2 * (size_t)n, sizeof *m.slots);
-    if (m.map == NULL || m.slots == NULL) {
+    merge m = {.d = d, .map = mem_new(3 * (size_t)n, sizeof *m.map)};
+    if (m.map == NULL) {
         (void)build_fail(p->b, QUIRE_NO_MEMORY, -1, "out of memory for the grammar");
     } else {
         find_same(p->b, &m);
-        rebuild(p, &m, m.slots + m.n_slots, m.slots + m.n_slots + n, &made);
+        rebuild(p, &m, m.map + n, m.map + 2 * (size_t)n, &made);
     }
     mem_free(m.map);
-    mem_free(m.slots);
+    hash_index_deinit(&m.index);
     dfa old = *d;
     if (p->b->failed == QUIRE_OK) {
         *d = made;

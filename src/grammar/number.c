@@ -257,7 +257,7 @@ typedef struct scanner {
     bool no_point;
     uint32_t max_int, max_frac;
     NFA_VEC(scan) scans;
-    uint32_t *slots, n_slots;
+    hash_index index; /* of scans */
 } scanner;
 
 static void set_bounds(scanner *s) {
@@ -371,21 +371,21 @@ static bool grammar_number_is_whole(const scanner *s, const scan *c) {
     return ok;
 }
 
-static uint32_t scan_hash(const scan *c, uint32_t n_slots) {
+static uint32_t scan_hash(const scan *c) {
     uint32_t h = 1, words[sizeof *c / sizeof(uint32_t)];
     memcpy(words, c, sizeof words);
     for (size_t i = 0; i < sizeof words / sizeof *words; i++) {
         h = (h ^ words[i]) * 0x9E3779B1u;
         h ^= h >> 15;
     }
-    return h & (n_slots - 1);
+    return h;
 }
 
 static uint32_t scan_number(scanner *s, const scan *c) {
-    uint32_t at = scan_hash(c, s->n_slots);
-    for (; s->slots[at] != 0; at = (at + 1) & (s->n_slots - 1)) {
-        if (memcmp(&s->scans.p[s->slots[at] - 1], c, sizeof *c) == 0) {
-            return s->slots[at] - 1;
+    uint32_t hash = scan_hash(c);
+    HASH_INDEX_EACH(&s->index, hash, i) {
+        if (memcmp(&s->scans.p[i], c, sizeof *c) == 0) {
+            return i;
         }
     }
     scan *new_scan = s->scans.n < DFA_MAX_STATES ? NFA_PUSH(s->p->b, s->scans) : NULL;
@@ -395,8 +395,7 @@ static uint32_t scan_number(scanner *s, const scan *c) {
         return 0;
     }
     *new_scan = *c;
-    s->slots[at] = s->scans.n;
-    return s->scans.n - 1;
+    return build_index(s->p->b, &s->index, hash, s->scans.n - 1) ? s->scans.n - 1 : 0;
 }
 
 /* Whether all that satisfy it are integers: multiples of one are, too. */
@@ -409,15 +408,9 @@ static bool is_integral(const number_part *n) {
 }
 
 uint32_t number_dfa(dfa_pool *p, const number_part *n, grammar_numbers spelling) {
-    scanner s = {
-        .p = p, .n = n, .n_slots = 65536, .no_point = is_integral(n) && spelling == GRAMMAR_NUMBERS_SHORT};
+    scanner s = {.p = p, .n = n, .no_point = is_integral(n) && spelling == GRAMMAR_NUMBERS_SHORT};
     uint32_t x = dfa_new(p);
     set_bounds(&s);
-    s.slots = mem_new(s.n_slots, sizeof *s.slots);
-    if (s.slots == NULL) {
-        (void)build_fail(p->b, QUIRE_NO_MEMORY, -1, "out of memory for the grammar");
-        return DFA_ANY;
-    }
     scan begin;
     memset(&begin, 0, sizeof begin);
     (void)scan_number(&s, &begin);
@@ -431,7 +424,7 @@ uint32_t number_dfa(dfa_pool *p, const number_part *n, grammar_numbers spelling)
         }
     }
     NFA_FREE(p->b, s.scans);
-    mem_free(s.slots);
+    hash_index_deinit(&s.index);
     dfa_trim(p, x);
     return p->b->failed == QUIRE_OK ? x : DFA_ANY;
 }

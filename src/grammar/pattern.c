@@ -23,7 +23,8 @@ typedef struct finder {
     NFA_VEC(step) steps;
     NFA_VEC(set) sets;
     NFA_VEC(uint32_t) members, work, next, cuts;
-    uint32_t *stamp, now, n_slots, *slots;
+    uint32_t *stamp, now;
+    hash_index index; /* of sets from 1 on */
 } finder;
 
 static uint32_t pattern_add_step(finder *f, step s) {
@@ -174,29 +175,12 @@ static uint32_t pattern_set_of(finder *f, bool found) {
     if (f->next.n > 1) {
         qsort(f->next.p, f->next.n, sizeof *f->next.p, compare_numbers);
     }
-    if ((f->sets.n + 1) * 2 > f->n_slots) {
-        uint32_t n = f->n_slots > 0 ? f->n_slots * 2 : 64, *slots = mem_new(n, sizeof *slots);
-        if (slots == NULL) {
-            (void)build_fail(f->b, QUIRE_NO_MEMORY, -1, "out of memory for the grammar");
-            return 0;
-        }
-        for (uint32_t i = 1; i < f->sets.n; i++) {
-            uint32_t at = pattern_hash_of(f->members.p + f->sets.p[i].first, f->sets.p[i].n) & (n - 1);
-            while (slots[at] != 0) {
-                at = (at + 1) & (n - 1);
-            }
-            slots[at] = i;
-        }
-        mem_free(f->slots);
-        f->slots = slots;
-        f->n_slots = n;
-    }
-    uint32_t at = pattern_hash_of(f->next.p, f->next.n) & (f->n_slots - 1);
-    for (; f->slots[at] != 0; at = (at + 1) & (f->n_slots - 1)) {
-        const set *s = &f->sets.p[f->slots[at]];
-        if (s->n == f->next.n &&
-            (s->n == 0 || memcmp(f->members.p + s->first, f->next.p, s->n * sizeof *f->next.p) == 0)) {
-            return f->slots[at];
+    uint32_t hash = pattern_hash_of(f->next.p, f->next.n);
+    HASH_INDEX_EACH(&f->index, hash, i) {
+        const set *o = &f->sets.p[i];
+        if (o->n == f->next.n &&
+            (o->n == 0 || memcmp(f->members.p + o->first, f->next.p, o->n * sizeof *f->next.p) == 0)) {
+            return i;
         }
     }
     set *s = NFA_PUSH(f->b, f->sets);
@@ -210,8 +194,7 @@ static uint32_t pattern_set_of(finder *f, bool found) {
             *m = f->next.p[i];
         }
     }
-    f->slots[at] = f->sets.n - 1;
-    return f->sets.n - 1;
+    return build_index(f->b, &f->index, hash, f->sets.n - 1) ? f->sets.n - 1 : 0;
 }
 
 /* Characters at which the set's classes begin, or one after their ends: cuts,
@@ -337,7 +320,7 @@ uint32_t dfa_make_pattern(dfa_pool *p, str regex) {
     NFA_FREE(p->b, f.next);
     NFA_FREE(p->b, f.cuts);
     mem_free(f.stamp);
-    mem_free(f.slots);
+    hash_index_deinit(&f.index);
     ast_deinit(&t);
     return x;
 }

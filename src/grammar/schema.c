@@ -25,35 +25,14 @@ static bool expr_same(const expr *x, const expr *y) {
            (x->n == 0 || memcmp(x->children, y->children, x->n * sizeof *x->children) == 0);
 }
 
-static void slots_put(schema *s, uint32_t i) {
-    uint32_t at = expr_hash(&s->exprs.p[i]) & (s->n_expr_slots - 1);
-    while (s->expr_slots[at] != 0) {
-        at = (at + 1) & (s->n_expr_slots - 1);
-    }
-    s->expr_slots[at] = i + 1;
-}
-
 static uint32_t expr_of(schema *s, expr x) {
     if (s->b->failed != QUIRE_OK) {
         return EXPR_NEVER;
     }
-    if ((s->exprs.n + 1) * 2 > s->n_expr_slots) {
-        uint32_t n = s->n_expr_slots > 0 ? s->n_expr_slots * 2 : 256, *slots = mem_new(n, sizeof *slots);
-        if (slots == NULL) {
-            (void)build_fail(s->b, QUIRE_NO_MEMORY, -1, "out of memory for the schema");
-            return EXPR_NEVER;
-        }
-        mem_free(s->expr_slots);
-        s->expr_slots = slots;
-        s->n_expr_slots = n;
-        for (uint32_t i = 0; i < s->exprs.n; i++) {
-            slots_put(s, i);
-        }
-    }
-    for (uint32_t at = expr_hash(&x) & (s->n_expr_slots - 1); s->expr_slots[at] != 0;
-         at = (at + 1) & (s->n_expr_slots - 1)) {
-        if (expr_same(&s->exprs.p[s->expr_slots[at] - 1], &x)) {
-            return s->expr_slots[at] - 1;
+    uint32_t hash = expr_hash(&x);
+    HASH_INDEX_EACH(&s->expr_index, hash, i) {
+        if (expr_same(&s->exprs.p[i], &x)) {
+            return i;
         }
     }
     expr *p = NFA_PUSH(s->b, s->exprs);
@@ -61,8 +40,7 @@ static uint32_t expr_of(schema *s, expr x) {
         return EXPR_NEVER;
     }
     *p = x;
-    slots_put(s, s->exprs.n - 1);
-    return s->exprs.n - 1;
+    return build_index(s->b, &s->expr_index, hash, s->exprs.n - 1) ? s->exprs.n - 1 : EXPR_NEVER;
 }
 
 uint32_t expr_schema(schema *s, const json_value *v, uint32_t base, const char *path) {
@@ -341,7 +319,7 @@ void schema_close(schema *s) {
         dfa_pool_deinit(&s->own_dfas);
     }
     NFA_FREE(s->b, s->exprs);
-    mem_free(s->expr_slots);
+    hash_index_deinit(&s->expr_index);
     NFA_FREE(s->b, s->queue);
     NFA_FREE(s->b, s->shapes);
     NFA_FREE(s->b, s->elements);

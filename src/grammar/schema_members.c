@@ -24,35 +24,20 @@ static void schema_members_add_part(schema *s, nfa_part part) {
  * lists. */
 typedef struct name_list {
     PARTS(str) names;
-    uint32_t n_slots, *slots;
+    hash_index index;
 } name_list;
 
 static void schema_members_add_name(schema *s, name_list *l, str name) {
-    if ((l->names.n + 1) * 2 > l->n_slots) {
-        uint32_t n = l->n_slots > 0 ? l->n_slots * 2 : 16;
-        l->slots = schema_keep(s, n, sizeof *l->slots);
-        l->n_slots = l->slots != NULL ? n : 0;
-        for (uint32_t i = 0; i < l->names.n && l->slots != NULL; i++) {
-            uint32_t at = (uint32_t)str_hash(STR_HASH_START, l->names.p[i]) & (n - 1);
-            while (l->slots[at] != 0) {
-                at = (at + 1) & (n - 1);
-            }
-            l->slots[at] = i + 1;
-        }
-    }
-    if (l->slots == NULL) {
-        return;
-    }
-    uint32_t at = (uint32_t)str_hash(STR_HASH_START, name) & (l->n_slots - 1);
-    for (; l->slots[at] != 0 && build_step(s->b, 1); at = (at + 1) & (l->n_slots - 1)) {
-        if (str_eq(l->names.p[l->slots[at] - 1], name)) {
+    uint32_t hash = (uint32_t)str_hash(STR_HASH_START, name);
+    HASH_INDEX_EACH(&l->index, hash, i) {
+        if (!build_step(s->b, 1) || str_eq(l->names.p[i], name)) {
             return;
         }
     }
     str *to = PART_PUSH(s, l->names);
     if (to != NULL) {
         *to = name;
-        l->slots[at] = l->names.n;
+        (void)build_index(s->b, &l->index, hash, l->names.n - 1);
     }
 }
 
@@ -346,9 +331,9 @@ static bool write_listed(schema *s, const object_part *o, const member_writer *w
 
 #define MOST_RULED 384 /* ways of members of an object with rules: a mask visits all of them for each */
 
-uint32_t schema_members(schema *s, const object_part *o, const member_writer *w, uint32_t next) {
+static uint32_t schema_members_write(schema *s, const object_part *o, const member_writer *w, name_list *l,
+                                     uint32_t next) {
     nfa_object r = {.min = o->min, .max = o->max, .any_order = s->b->options->order == GRAMMAR_ORDER_ANY};
-    name_list l = {0};
     open_names open = {.o = o, .closed = object_is_closed(s, o)};
     if (o->rules.n > NFA_MAX_RULES) {
         schema_refuse(s, s->writing, "not",
@@ -357,17 +342,17 @@ uint32_t schema_members(schema *s, const object_part *o, const member_writer *w,
     }
     r.rules = (uint8_t)((1u << o->rules.n) - 1);
     r.distinct = o->min > 1 && o->min > o->required.n + 1; /* else an open member more makes no difference */
-    schema_members_list_names(s, o, open.closed, &l);
+    schema_members_list_names(s, o, open.closed, l);
     if (!w->leaves_out || says_rest(o)) {
-        schema_members_find_open(s, &open, &l, w->names(s));
+        schema_members_find_open(s, &open, l, w->names(s));
     }
     if (r.rules != 0 || r.distinct) {
-        list_few(s, &open, &l);
+        list_few(s, &open, l);
     }
     r.comma = w->comma;
     r.comma_may_miss = w->comma_may_miss;
     r.first = s->b->a.parts.n;
-    if (!write_listed(s, o, w, &l, &r)) {
+    if (!write_listed(s, o, w, l, &r)) {
         return NFA_FAIL_NODE;
     }
     r.n_open = write_all_open(s, &open, w, &r);
@@ -382,6 +367,13 @@ uint32_t schema_members(schema *s, const object_part *o, const member_writer *w,
     }
     *to = r;
     return build_node(s->b, NFA_OBJECT, NFA_RAW, s->b->a.objects.n - 1, 0, next);
+}
+
+uint32_t schema_members(schema *s, const object_part *o, const member_writer *w, uint32_t next) {
+    name_list l = {0};
+    uint32_t node = schema_members_write(s, o, w, &l, next);
+    hash_index_deinit(&l.index);
+    return node;
 }
 
 uint32_t schema_object(schema *s, const object_part *o) {

@@ -154,7 +154,7 @@ typedef struct schema {
     dfa_pool *dfas, own_dfas;                  /* dfas: those of all schemas of a grammar, or own ones */
     kept_block *blocks;
     NFA_VEC(expr) exprs;
-    uint32_t *expr_slots, n_expr_slots;
+    hash_index expr_index;
     NFA_VEC(uint32_t) queue;    /* expressions whose rules are to be written */
     NFA_VEC(shape_rule) shapes; /* and shapes */
     NFA_VEC(element_rule) elements;
