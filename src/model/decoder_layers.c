@@ -3,6 +3,7 @@
  * A norm is left to the reader of its row, and the product at a block's end to the step
  * after it: so a norm and the products that read it are one op, and so are a product and
  * the sum that it goes to. Rows get a buffer only where neither is so. */
+#include <assert.h>
 #include <string.h>
 
 #include "base/mem.h"
@@ -163,6 +164,7 @@ quire_err binding_read(binding *b, step_row row, row_value *out) {
 static quire_err binding_settle(binding *b, step_row row) {
     row_value *v = &b->rows[row];
     buffer out;
+    assert(v->at.id != BUFFER_NONE.id && (v->nm == NULL || v->product == NULL));
     TRY(binding_multiply(b, row));
     if (v->nm == NULL) {
         return QUIRE_OK;
@@ -185,6 +187,7 @@ static quire_err norm_bind(binding *b, const layer_step *s) {
 
 static quire_err add_bind(binding *b, const layer_step *s) {
     const row_value *from = &b->rows[s->from], *to = &b->rows[s->to];
+    assert(s->from != s->to && s->from != X);
     TRY(binding_settle(b, s->to));
     decoder_op op = {.run = norm_add_run, .in = from->at, .nm = from->nm, .out = to->at};
     op.scale = s->to == X && b->d->residual_scale != 0.0f ? b->d->residual_scale : 1.0f;
@@ -214,6 +217,8 @@ quire_err decoder_bind_layers(binding *b) {
         TRY(inputs_bind(b));
     }
     for (b->layer = 0; b->layer < b->d->n_layers; b->layer++) {
+        b->rows[A] = b->rows[B] = (row_value){.at = BUFFER_NONE};
+        assert(b->d->layers[b->layer].steps != NULL);
         for (const layer_step *s = b->d->layers[b->layer].steps; s->kind != STEP_END; s++) {
             TRY(bind_step[s->kind](b, s));
         }
