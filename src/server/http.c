@@ -56,7 +56,10 @@ static bool chunked_framing_byte(chunked *c, char byte, size_t max_extras) {
     }
 }
 
-bool chunked_feed(chunked *c, const char *p, size_t n, size_t max_extras, size_t *used, size_t *data) {
+/* Parses p[0..n), n > 0. *used: how many bytes it consumed. *data: how many of them, the
+ * last ones, belong to the body. False: malformed, or more than max_extras bytes of
+ * extensions and trailers. Call until state is CHUNKED_DONE. */
+static bool chunked_feed(chunked *c, const char *p, size_t n, size_t max_extras, size_t *used, size_t *data) {
     assert(n > 0 && c->state != CHUNKED_DONE);
     *used = *data = 0;
     while (*used < n && c->state != CHUNKED_DONE && c->state != CHUNKED_DATA) {

@@ -44,11 +44,6 @@ typedef struct chunked {
     size_t n_extras; /* bytes of extensions and trailers so far */
 } chunked;
 
-/* Parses p[0..n), n > 0. *used: how many bytes it consumed. *data: how many of them, the
- * last ones, belong to the body. False: malformed, or more than max_extras bytes of
- * extensions and trailers. Call until state is CHUNKED_DONE. */
-bool chunked_feed(chunked *c, const char *p, size_t n, size_t max_extras, size_t *used, size_t *data);
-
 /* ---- requests ---- */
 
 typedef enum http_event { HTTP_WANTS_MORE, HTTP_GOT_HEAD, HTTP_GOT_ALL, HTTP_REFUSED } http_event;

@@ -18,12 +18,6 @@ quire_err metrics_describe(strbuf *out, const char *name, const char *type, cons
     return strbuf_addf(out, "# HELP %s %s\n# TYPE %s %s\n", name, help, name, type);
 }
 
-quire_err metrics_int(strbuf *out, const char *name, const char *type, const char *help, const char *labels,
-                      int64_t v) {
-    TRY(metrics_describe(out, name, type, help));
-    return strbuf_addf(out, "%s%s %" PRId64 "\n", name, labels, v);
-}
-
 quire_err metrics_float(strbuf *out, const char *name, const char *type, const char *help, const char *labels,
                         double v) {
     TRY(metrics_describe(out, name, type, help));
@@ -43,7 +37,8 @@ quire_err metrics_escape(strbuf *out, const char *text) {
     return e;
 }
 
-quire_err metrics_bound(strbuf *out, double v) {
+/* Appends a number as Prometheus' clients write the bounds of buckets: "0.3", "1.0". */
+static quire_err metrics_bound(strbuf *out, double v) {
     char text[32];
     snprintf(text, sizeof text, "%.15g", v);
     TRY(strbuf_add_str(out, text));
@@ -170,8 +165,8 @@ static quire_err metrics_write_statuses(const http_stats *s, strbuf *out) {
                             s->statuses[i]));
         }
     }
-    return metrics_int(out, "quire_http_errors_total", "counter",
-                       "HTTP requests answered with a status of 400 or more.", "", n_errors);
+    return metrics_float(out, "quire_http_errors_total", "counter",
+                         "HTTP requests answered with a status of 400 or more.", "", (double)n_errors);
 }
 
 static quire_err metrics_write_tenant(strbuf *out, const char *name, const tenant_row *t, const char *more,

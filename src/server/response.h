@@ -244,9 +244,6 @@ void response_write_token_text(const response *a, int32_t token, json_out *o);
 void response_write_lists(const char *name, const strbuf *of_prompt, const strbuf *list, size_t n,
                           json_out *o);
 
-/* "explain":{"choices":[..]}: of the one choice, or, with NULL, of all that are shown;
- * nothing unless requested */
-void response_write_explain(const response *a, const response_choice *c, json_out *o);
 /* "usage":{..} if requested in every chunk, and "system_fingerprint":.. in a choice's
  * last one when no usage chunk follows, and there "explain":{..} if requested; the
  * end of the chunk */

@@ -128,6 +128,117 @@ void response_write_error(const api_error *e, json_out *o) {
     json_raw(o, "\n\ndata: [DONE]\n\n");
 }
 
+/* ---- "explain": what each choice waited for, what it reused, its chunks and
+ * preemptions, and where its time went ---- */
+
+static void explain_write_waits(const quire_explain *x, json_out *o) {
+    static const char *const causes[QUIRE_N_WAITS] = {
+        [QUIRE_WAIT_TURN] = "turn",     [QUIRE_WAIT_PAGES] = "pages",   [QUIRE_WAIT_SLOT] = "slot",
+        [QUIRE_WAIT_BUDGET] = "budget", [QUIRE_WAIT_PREFIX] = "prefix", [QUIRE_WAIT_TIER] = "tier",
+    };
+    json_begin(json_name(o, "waits"), '[');
+    for (int i = 0; i < QUIRE_N_WAITS; i++) {
+        if (x->n_waits[i] > 0) {
+            json_begin(json_item(o), '{');
+            json_cstr(json_name(o, "cause"), causes[i]);
+            json_int(json_name(o, "us"), x->wait_us[i]);
+            json_int(json_name(o, "times"), x->n_waits[i]);
+            json_end(o, '}');
+        }
+    }
+    json_end(o, ']');
+}
+
+static void explain_write_reuse(const quire_explain *x, json_out *o) {
+    const json_named_int counts[] = {
+        {"matched_tokens", x->matched},
+        {"copied_page_tokens", x->copied},
+        {"tier_tokens", x->tier},
+        {"shared_tokens", x->shared},
+        {NULL, 0},
+    };
+    json_named_ints(json_name(o, "reused"), counts);
+}
+
+static void explain_write_chunks(const quire_explain *x, json_out *o) {
+    json_begin(json_name(o, "chunks"), '[');
+    for (int32_t i = 0; i < x->n_chunks && i < QUIRE_EXPLAIN_CHUNKS; i++) {
+        const json_named_int counts[] = {
+            {"step", x->chunks[i].step}, {"tokens", x->chunks[i].tokens}, {NULL, 0}};
+        json_named_ints(json_item(o), counts);
+    }
+    json_end(o, ']');
+    json_int(json_name(o, "n_chunks"), x->n_chunks);
+    json_int(json_name(o, "n_decode_steps"), x->n_decodes);
+}
+
+static void explain_write_cost(const quire_explain_preemption *p, json_out *o) {
+    const json_named_int counts[] = {
+        {"recomputed_tokens", p->recomputed}, {"swapped_bytes", p->swapped_bytes}, {"us", p->us}, {NULL, 0}};
+    json_named_ints(o, counts);
+}
+
+static void explain_write_preemptions(const quire_explain *x, json_out *o) {
+    json_begin(json_name(o, "preemptions"), '[');
+    for (int32_t i = 0; i < x->n_preemptions && i < QUIRE_EXPLAIN_PREEMPTIONS; i++) {
+        explain_write_cost(&x->preemptions[i], json_item(o));
+    }
+    json_end(o, ']');
+    json_int(json_name(o, "n_preemptions"), x->n_preemptions);
+    explain_write_cost(&x->preempted, json_name(o, "preempted"));
+}
+
+static void explain_write_rule(const quire_explain *x, json_out *o) {
+    json_begin(json_name(o, "rule"), '{');
+    json_int(json_name(o, "compile_us"), x->compile_us);
+    json_int(json_name(o, "mask_us"), x->mask_us);
+    json_int(json_name(o, "forced_tokens"), x->n_forced);
+    json_int(json_name(o, "guessed_tokens"), x->n_guessed);
+    json_raw(json_name(o, "keywords"), x->rule);
+    json_end(o, '}');
+}
+
+static void explain_write_choice(int32_t index, const response_choice *c, json_out *o) {
+    const quire_explain *x = c->explain;
+    json_begin(json_item(o), '{');
+    json_int(json_name(o, "index"), index);
+    if (x != NULL) {
+        explain_write_waits(x, o);
+        explain_write_reuse(x, o);
+        explain_write_chunks(x, o);
+        explain_write_preemptions(x, o);
+        if (x->rule != NULL) {
+            explain_write_rule(x, o);
+        }
+        const json_named_int stages[] = {
+            {"tokenise", x->tokenise_us}, {"queue", x->queue_us},           {"prefill", x->prefill_us},
+            {"decode", x->decode_us},     {"detokenise", x->detokenise_us}, {NULL, 0},
+        };
+        json_named_ints(json_name(o, "stages_us"), stages);
+    }
+    json_end(o, '}');
+}
+
+/* "explain":{"choices":[..]}: of the one choice, or, with NULL, of all that are shown;
+ * nothing unless requested */
+static void response_write_explain(const response *a, const response_choice *c, json_out *o) {
+    if (!a->info->explain) {
+        return;
+    }
+    json_begin(json_name(o, "explain"), '{');
+    json_begin(json_name(o, "choices"), '[');
+    if (c != NULL) {
+        explain_write_choice((int32_t)(c - a->choices), c, o);
+    }
+    for (int32_t i = 0; c == NULL && i < a->n_shown; i++) {
+        explain_write_choice(i, &a->choices[a->shown[i]], o);
+    }
+    json_end(o, ']');
+    json_end(o, '}');
+}
+
+/* ---- ends ---- */
+
 void response_end_chunk(const response *a, const response_choice *c, json_out *o) {
     if (a->info->continuous_usage) {
         response_begin_usage(c->prompt_tokens, c->completion_tokens, o);
@@ -313,111 +424,4 @@ void response_write_prompt_logprobs(const response *a, const response_choice *c,
     json_raw(o, "[null");
     json_raw(o, list->n > 0 ? list->p : "");
     json_end(o, ']');
-}
-
-/* ---- "explain": what each choice waited for, what it reused, its chunks and
- * preemptions, and where its time went ---- */
-
-static void explain_write_waits(const quire_explain *x, json_out *o) {
-    static const char *const causes[QUIRE_N_WAITS] = {
-        [QUIRE_WAIT_TURN] = "turn",     [QUIRE_WAIT_PAGES] = "pages",   [QUIRE_WAIT_SLOT] = "slot",
-        [QUIRE_WAIT_BUDGET] = "budget", [QUIRE_WAIT_PREFIX] = "prefix", [QUIRE_WAIT_TIER] = "tier",
-    };
-    json_begin(json_name(o, "waits"), '[');
-    for (int i = 0; i < QUIRE_N_WAITS; i++) {
-        if (x->n_waits[i] > 0) {
-            json_begin(json_item(o), '{');
-            json_cstr(json_name(o, "cause"), causes[i]);
-            json_int(json_name(o, "us"), x->wait_us[i]);
-            json_int(json_name(o, "times"), x->n_waits[i]);
-            json_end(o, '}');
-        }
-    }
-    json_end(o, ']');
-}
-
-static void explain_write_reuse(const quire_explain *x, json_out *o) {
-    const json_named_int counts[] = {
-        {"matched_tokens", x->matched},
-        {"copied_page_tokens", x->copied},
-        {"tier_tokens", x->tier},
-        {"shared_tokens", x->shared},
-        {NULL, 0},
-    };
-    json_named_ints(json_name(o, "reused"), counts);
-}
-
-static void explain_write_chunks(const quire_explain *x, json_out *o) {
-    json_begin(json_name(o, "chunks"), '[');
-    for (int32_t i = 0; i < x->n_chunks && i < QUIRE_EXPLAIN_CHUNKS; i++) {
-        const json_named_int counts[] = {
-            {"step", x->chunks[i].step}, {"tokens", x->chunks[i].tokens}, {NULL, 0}};
-        json_named_ints(json_item(o), counts);
-    }
-    json_end(o, ']');
-    json_int(json_name(o, "n_chunks"), x->n_chunks);
-    json_int(json_name(o, "n_decode_steps"), x->n_decodes);
-}
-
-static void explain_write_cost(const quire_explain_preemption *p, json_out *o) {
-    const json_named_int counts[] = {
-        {"recomputed_tokens", p->recomputed}, {"swapped_bytes", p->swapped_bytes}, {"us", p->us}, {NULL, 0}};
-    json_named_ints(o, counts);
-}
-
-static void explain_write_preemptions(const quire_explain *x, json_out *o) {
-    json_begin(json_name(o, "preemptions"), '[');
-    for (int32_t i = 0; i < x->n_preemptions && i < QUIRE_EXPLAIN_PREEMPTIONS; i++) {
-        explain_write_cost(&x->preemptions[i], json_item(o));
-    }
-    json_end(o, ']');
-    json_int(json_name(o, "n_preemptions"), x->n_preemptions);
-    explain_write_cost(&x->preempted, json_name(o, "preempted"));
-}
-
-static void explain_write_rule(const quire_explain *x, json_out *o) {
-    json_begin(json_name(o, "rule"), '{');
-    json_int(json_name(o, "compile_us"), x->compile_us);
-    json_int(json_name(o, "mask_us"), x->mask_us);
-    json_int(json_name(o, "forced_tokens"), x->n_forced);
-    json_int(json_name(o, "guessed_tokens"), x->n_guessed);
-    json_raw(json_name(o, "keywords"), x->rule);
-    json_end(o, '}');
-}
-
-static void explain_write_choice(int32_t index, const response_choice *c, json_out *o) {
-    const quire_explain *x = c->explain;
-    json_begin(json_item(o), '{');
-    json_int(json_name(o, "index"), index);
-    if (x != NULL) {
-        explain_write_waits(x, o);
-        explain_write_reuse(x, o);
-        explain_write_chunks(x, o);
-        explain_write_preemptions(x, o);
-        if (x->rule != NULL) {
-            explain_write_rule(x, o);
-        }
-        const json_named_int stages[] = {
-            {"tokenise", x->tokenise_us}, {"queue", x->queue_us},           {"prefill", x->prefill_us},
-            {"decode", x->decode_us},     {"detokenise", x->detokenise_us}, {NULL, 0},
-        };
-        json_named_ints(json_name(o, "stages_us"), stages);
-    }
-    json_end(o, '}');
-}
-
-void response_write_explain(const response *a, const response_choice *c, json_out *o) {
-    if (!a->info->explain) {
-        return;
-    }
-    json_begin(json_name(o, "explain"), '{');
-    json_begin(json_name(o, "choices"), '[');
-    if (c != NULL) {
-        explain_write_choice((int32_t)(c - a->choices), c, o);
-    }
-    for (int32_t i = 0; c == NULL && i < a->n_shown; i++) {
-        explain_write_choice(i, &a->choices[a->shown[i]], o);
-    }
-    json_end(o, ']');
-    json_end(o, '}');
 }

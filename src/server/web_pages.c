@@ -55,7 +55,11 @@ static quire_err page_add_hash(strbuf *to, const char *html, const char *directi
     return strbuf_addf(to, "; %s 'sha256-%s'", directive, (const char *)text);
 }
 
-quire_err page_write_headers(const char *html, strbuf *to) {
+/* Writes the header lines of an HTML page: a Content-Security-Policy that allows the
+ * script and the style in `html`, where it has them, data: images and requests to this
+ * server, and nothing else. They occur once at most, with tags that have no
+ * attributes. */
+static quire_err page_write_headers(const char *html, strbuf *to) {
     TRY(strbuf_add_str(
         to,
         "Content-Security-Policy: default-src 'none'; connect-src 'self'; img-src data:; base-uri 'none'; "

@@ -17,11 +17,6 @@ typedef struct web_page web_page;
 quire_err page_open(web_page **out);
 /* NULL does nothing. */
 void page_close(web_page *p);
-/* Writes the header lines of an HTML page: a Content-Security-Policy that allows the
- * script and the style in `html`, where it has them, data: images and requests to this
- * server, and nothing else. They occur once at most, with tags that have no
- * attributes. */
-quire_err page_write_headers(const char *html, strbuf *to);
 str page_body(const web_page *p);
 /* The sandbox's texts: a line for each story, and one of words that differ from all
  * others. */
