@@ -11,7 +11,7 @@ trap 'rm -rf "$work"' EXIT
 DESTDIR=$work "$cmake" --install "$build" --prefix /usr/local >"$work/install.log"
 root=$work/usr/local
 libraries=$(dirname "$(find "$root" -name libquire.a)")
-export PKG_CONFIG_PATH="$libraries/pkgconfig"
+export PKG_CONFIG_LIBDIR="$libraries/pkgconfig" # no other: quire.pc needs the .pc file of no -dev package
 
 # pkg-config's answers hold the prefix that the tree was configured with; the files are below DESTDIR.
 ask() { pkg-config --define-variable=prefix="$root" --define-variable=libdir="$libraries" "$@" quire; }
