@@ -16,11 +16,21 @@ static const kernel_type types[] = {
     {"tq2_0", DTYPE_TQ2_0, COMPUTE_INT8},     {"fp8", DTYPE_F8_E4M3, COMPUTE_BF16},
     {"nf4", DTYPE_U8, COMPUTE_BF16},          {"int8", DTYPE_BF16, COMPUTE_INT8},
     {"bf16", DTYPE_BF16, COMPUTE_BF16},       {"f16", DTYPE_F16, COMPUTE_F32},
-    {"f32", DTYPE_F32, COMPUTE_F32}};
+    {"f32", DTYPE_F32, COMPUTE_F32},          {"q1_0", DTYPE_Q1_0, COMPUTE_INT8},
+    {"int4", DTYPE_I32, COMPUTE_INT8}};
 enum { N_TYPES = (int)(sizeof types / sizeof types[0]) };
 
-/* Scales of 2^-7, the same for all rows; a row that would need more has one. */
-enum { MOST_SCALES = 4096 };
+/* Scales of 2^-7, of INT4 for each row, else the same for all; rows that would need more
+ * have one. */
+enum { MOST_SCALES = 1 << 17 };
+
+static code_kind code_kind_of(dtype t) {
+    return t == DTYPE_U8 ? CODE_TABLE : t == DTYPE_I32 ? CODE_INTEGER : CODE_E4M3;
+}
+
+static code_place code_place_of(dtype t) {
+    return t == DTYPE_U8 ? CODES_NIBBLES : t == DTYPE_I32 ? CODES_WORDS : CODES_BYTES;
+}
 
 tensor_view kernel_type_matrix(dtype t, const void *weights, int32_t n_out, int32_t n_in, quant_matrix *m) {
     static float scales[MOST_SCALES], table[16];
@@ -28,19 +38,19 @@ tensor_view kernel_type_matrix(dtype t, const void *weights, int32_t n_out, int3
     tensor_view view = {
         .name = "weights", .type = t, .n_dims = 2, .dims = {n_out, n_in, 1, 1}, .data = weights};
     view.n_bytes = (size_t)(n / dtype_block_elements(t) * dtype_block_bytes(t));
-    if (t != DTYPE_F8_E4M3 && t != DTYPE_U8) {
+    if (t != DTYPE_F8_E4M3 && t != DTYPE_U8 && t != DTYPE_I32) {
         return view;
     }
-    const int32_t wanted = t == DTYPE_U8 ? 64 : 128, group = n_in / wanted < MOST_SCALES ? wanted : n_in;
-    *m = (quant_matrix){.place = t == DTYPE_U8 ? CODES_NIBBLES : CODES_BYTES,
-                        .kind = t == DTYPE_U8 ? CODE_TABLE : CODE_E4M3};
-    m->bits = t == DTYPE_U8 ? 4 : 8;
+    const int32_t wanted = t == DTYPE_U8 ? 64 : 128, scaled_rows = t == DTYPE_I32 ? n_out : 1;
+    const int32_t group = (int64_t)scaled_rows * n_in / wanted < MOST_SCALES ? wanted : n_in;
+    *m = (quant_matrix){.place = code_place_of(t), .kind = code_kind_of(t), .zero = 8};
+    m->bits = t == DTYPE_F8_E4M3 ? 8 : 4;
     m->codes = weights;
     m->n_rows = m->block = m->step = n_out;
     m->n_in = n_in;
     m->table = table;
     m->scales = scales;
-    m->scale_rows = n_out;
+    m->scale_rows = n_out / scaled_rows;
     m->group = group;
     m->n_groups = (n_in + group - 1) / group;
     m->factor = 1.0f;

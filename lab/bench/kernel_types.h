@@ -9,11 +9,12 @@
 
 #define KERNEL_TYPES "q4_0,q8_0,q4_k,int8,bf16,f16,f32"
 /* Taken too, but not measured unasked. */
-#define KERNEL_TYPES_MORE ",iq4_xs,mxfp4,nvfp4,iq3_s,iq3_xxs,iq2_s,iq2_xs,iq2_xxs,iq1_s,tq2_0,fp8,nf4"
+#define KERNEL_TYPES_MORE                                                                                    \
+    ",iq4_xs,mxfp4,nvfp4,iq3_s,iq3_xxs,iq2_s,iq2_xs,iq2_xxs,iq1_s,tq2_0,q1_0,fp8,nf4,int4"
 
 typedef struct kernel_type {
     const char *name;
-    dtype from; /* of the weights before they are packed; of fp8 and nf4 their codes' */
+    dtype from; /* of the weights before they are packed; of fp8, nf4 and int4 their codes' */
     compute_mode compute;
 } kernel_type;
 
