@@ -134,7 +134,7 @@ struct quire_request {
     float *logits_out; /* the caller's; see quire_request_logits */
 };
 
-/* What requests of an endpoint differ in beside their fields (dialect.c). */
+/* What requests of an endpoint differ in beside their fields (request_read.c). */
 typedef struct dialect {
     uint32_t fields;             /* its flag in the table of fields */
     bool is_chat;                /* its prompt is one conversation, which a template renders */
