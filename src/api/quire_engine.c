@@ -5,6 +5,7 @@
 
 #include "base/mem.h"
 #include "base/thread_pool.h"
+#include "engine/engine_view.h"
 #include "expr/expr_mods.h"
 #include "file/npz.h"
 #include "setup/engine_config.h"
@@ -215,4 +216,34 @@ void quire_engine_stats(const quire_engine *e, quire_stats *out) {
     out->max_rule_bytes = (int64_t)grammar_memory_max(e->streams.rule_memory);
     /* as their readers saw them: a stop string is a cancelled request of the engine */
     request_stats_read(e->streams.requests, out);
+}
+
+/* ---- snapshots of pages: engine/engine_view.h under the public names ---- */
+
+/* A quire_pool_view is an engine_view. */
+static engine_view *view_of(quire_pool_view *v) {
+    return (engine_view *)(void *)v;
+}
+
+quire_err quire_pool_view_open(quire_engine *e, quire_pool_view **out) {
+    engine_view *w;
+    TRY(engine_view_open(e->parts.core, &w));
+    *out = (quire_pool_view *)(void *)w;
+    return QUIRE_OK;
+}
+
+void quire_pool_view_close(quire_pool_view *v) {
+    engine_view_close(view_of(v));
+}
+
+int quire_pool_view_fd(const quire_pool_view *v) {
+    return engine_view_reader((const engine_view *)(const void *)v)->fd;
+}
+
+void quire_pool_view_ask(quire_pool_view *v, int32_t page, uint64_t after) {
+    engine_view_ask(view_of(v), page, after);
+}
+
+const quire_kv_view *quire_pool_view_get(quire_pool_view *v) {
+    return engine_view_get(view_of(v));
 }

@@ -188,7 +188,9 @@ static quire_err take_input(quire_request *r, const quire_input *in, char *text,
                                  "token id %d is out of the vocabulary, which has %d ids", (int)p->ids[i],
                                  (int)r->context.n_vocab);
         }
-        TRY(p->types != NULL ? check_type(r, p->types[i], err) : QUIRE_OK);
+        if (p->types != NULL) {
+            TRY(check_type(r, p->types[i], err));
+        }
     }
     return QUIRE_OK;
 }

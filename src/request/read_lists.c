@@ -251,7 +251,9 @@ static quire_err add_spelt(const quire_request *r, const tokenizer *t, const ato
                 MAX_SPELT_TOKENS);
         }
         TRY(e);
-        TRY(spelt->n > 1 ? add_sequence(r, &r->g.sampling.lists->dry_breakers, spelt, err) : QUIRE_OK);
+        if (spelt->n > 1) {
+            TRY(add_sequence(r, &r->g.sampling.lists->dry_breakers, spelt, err));
+        }
     }
     return QUIRE_OK;
 }
@@ -263,7 +265,9 @@ static quire_err add_holders(const quire_request *r, const tokenizer *t, const a
     size_t n = n_breakers(r);
     for (int32_t id = 0; id < tokenizer_n_tokens(t) && id < r->context.n_vocab; id++) {
         size_t i = 0;
-        TRY(id % 1024 == 0 ? stopped(stop, err) : QUIRE_OK);
+        if (id % 1024 == 0) {
+            TRY(stopped(stop, err));
+        }
         strbuf_clear(piece);
         if (tokenizer_decode(t, &id, 1, false, piece) != QUIRE_OK) {
             return no_memory(err);

@@ -52,7 +52,9 @@ static quire_err list_offered(quire_request *r, quire_error *err) {
     mem_free(r->offered);
     r->n_offered = 0;
     r->offered = n > 0 ? mem_new(n, sizeof *r->offered) : NULL;
-    TRY(n > 0 ? mem_check_for(r->offered, "a request's tools", err) : QUIRE_OK);
+    if (n > 0) {
+        TRY(mem_check_for(r->offered, "a request's tools", err));
+    }
     for (size_t i = 0; i < n; i++) {
         const json_value *tool = json_at(r->tools, i), *function = json_get(tool, "function");
         function = function != NULL ? function : tool;

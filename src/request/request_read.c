@@ -110,8 +110,9 @@ static str worth_building(const field_desc *f, str span) {
 /* Reads one member of a body, whose value is span. */
 static quire_err read_member(quire_request *r, const field_desc *f, str body, str span, quire_error *err) {
     json_value *v;
-    TRY(f->type == FIELD_PROMPT && r->fork_from == NULL ? request_check_prompt_length(r, span, err)
-                                                        : QUIRE_OK);
+    if (f->type == FIELD_PROMPT && r->fork_from == NULL) {
+        TRY(request_check_prompt_length(r, span, err));
+    }
     TRY(request_read_value(worth_building(f, span), (size_t)(span.p - body.p), f->name, &v, err));
     quire_err e;
     if (r->fork_from != NULL && v != NULL && (f->type == FIELD_PROMPT || f->type == FIELD_MESSAGES)) {

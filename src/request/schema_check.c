@@ -234,7 +234,9 @@ static quire_err read_rule(quire_request *r, const json_value *body, quire_error
             return err_set_param(err, QUIRE_BAD_REQUEST, name,
                                  "%s is no part of a check; give schema or a field that names a rule", name);
         }
-        TRY(f != NULL ? request_set_field(r, f, m.value, err) : QUIRE_OK);
+        if (f != NULL) {
+            TRY(request_set_field(r, f, m.value, err));
+        }
     }
     if (r->rule.form == RULE_STRUCTURAL_TAG) {
         return err_set_param(err, QUIRE_BAD_REQUEST, r->rule.field->name,

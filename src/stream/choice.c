@@ -88,7 +88,9 @@ static quire_err show_mark(const choice *c, choice_text *t, int32_t token, str p
         TRY(stop_matcher_restart(t->stops, out));
         TRY(output_parser_feed(t->parser, (str){out->p + shown, out->n - shown}, false, found));
     }
-    TRY(is_shown ? strbuf_add(out, mark.p, mark.n) : QUIRE_OK);
+    if (is_shown) {
+        TRY(strbuf_add(out, mark.p, mark.n));
+    }
     return output_parser_feed(t->parser, mark, true, found);
 }
 
@@ -421,9 +423,13 @@ static quire_err fill_parts(choice *c, event_memory *m, quire_event *out) {
                        (int)OUTPUT_CALL_END == (int)QUIRE_PART_CALL_END,
                    "in the same order");
     bool is_custom = c->is_custom;
-    TRY(c->request->has_custom ? make_plain(c, m) : QUIRE_OK);
+    if (c->request->has_custom) {
+        TRY(make_plain(c, m));
+    }
     const output_events *found = c->request->has_custom ? &m->plain : &m->found;
-    TRY(found->n > 0 ? mem_grow(&m->parts, &m->cap_parts, found->n, sizeof *m->parts) : QUIRE_OK);
+    if (found->n > 0) {
+        TRY(mem_grow(&m->parts, &m->cap_parts, found->n, sizeof *m->parts));
+    }
     for (size_t i = 0; i < found->n; i++) {
         const output_event *e = &found->items[i];
         str text = output_event_text(found, i);
@@ -450,7 +456,9 @@ quire_err choice_delta(choice *c, bool with_token, event_memory *m, quire_event 
     out->tokens = &c->last_token;
     out->n_tokens = with_token ? 1 : 0;
     out->n_decoded = with_token ? c->text.n_last : 0;
-    TRY(c->request->g.info.has_parts ? fill_parts(c, m, out) : QUIRE_OK);
+    if (c->request->g.info.has_parts) {
+        TRY(fill_parts(c, m, out));
+    }
     int32_t width = c->request->g.info.logprobs + 1;
     return fill_logprobs(m, with_token ? c->logprobs : NULL, (size_t)width, width, out);
 }

@@ -456,7 +456,9 @@ quire_err stream_prepare(quire_stream *s, quire_error *err) {
     int64_t n_bytes = 0;
     TRY(request_tokenize_lists(s->request, s->q->e->tokenizer, &s->released, err));
     for (int32_t i = 0; i < s->n_choices; i++) {
-        TRY(atomic_load(&s->released) ? err_set(err, QUIRE_CANCELLED, -1, "cancelled") : QUIRE_OK);
+        if (atomic_load(&s->released)) {
+            TRY(err_set(err, QUIRE_CANCELLED, -1, "cancelled"));
+        }
         quire_err e = open_choice(s->q->e, s->request, &s->choices[i], err);
         TRY(e != QUIRE_OK && gives_rows(&s->request->g) ? request_name_input(s->request, i, e, err) : e);
         if (i % s->request->g.info.n_samples == 0) {

@@ -233,8 +233,9 @@ static quire_err make_ready(stream_command *m, quire_error *err) {
         TRY(tokenise_tail(m, e, err));
     }
     TRY(append_tokens(m, err));
-    TRY(m->fields != NULL ? request_tokenize_lists(m->fields, e->tokenizer, &c->stream->released, err)
-                          : QUIRE_OK);
+    if (m->fields != NULL) {
+        TRY(request_tokenize_lists(m->fields, e->tokenizer, &c->stream->released, err));
+    }
     quire_err er = choice_open_text(c, &m->shows);
     output_events found = {0}; /* the client has the text that they are of */
     for (size_t i = 0; i < m->kept.n && er == QUIRE_OK; i++) {
