@@ -1,5 +1,5 @@
-/* A generation: what is asked, plain and final. No JSON, and nothing of an engine; texts
- * are borrowed from the request that holds it. */
+/* A generation: what a request asks for, plain and final. It holds no JSON and nothing of
+ * an engine. Its texts belong to the request that contains it. */
 #ifndef REQUEST_GENERATION_H
 #define REQUEST_GENERATION_H
 

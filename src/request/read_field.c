@@ -289,8 +289,8 @@ static quire_err store(quire_request *r, const field_desc *f, const json_value *
     return QUIRE_OK;
 }
 
-/* Readers have nothing to do: what they make of NULL is 0, or set by request_new; but a
- * seed is a default of its own. */
+/* A field with a reader needs nothing here: its default is zero, or request_new sets it.
+ * A default seed goes through its reader. */
 void request_store_defaults(quire_request *r) {
     const request_defaults *own = r->context.defaults;
     uint32_t endpoint = dialect_of(&r->g)->fields;

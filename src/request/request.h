@@ -1,9 +1,10 @@
-/* A parsed request is the result of quire_request_parse: what it asks, a generation, and
- * the JSON from which that was read, with what is as given in it.
+/* A parsed request, the result of quire_request_parse: the generation that it asks for,
+ * the JSON that it was read from, and fields as given, of which request_check makes the
+ * generation final.
  *
  * Its maker owns it until quire_submit takes it. It owns all its texts. The table of
- * fields drives the parsing: a field is validated by its row, then stored by its place or
- * reader (read_field.c). The generation is final once request_check has passed. */
+ * fields drives the parsing: a field is checked by its row, then stored by its place or
+ * reader (read_field.c). */
 #ifndef REQUEST_REQUEST_H
 #define REQUEST_REQUEST_H
 

@@ -44,7 +44,8 @@ void request_store_number(quire_request *r, const field_desc *f, double value);
 /* Stores the defaults of all fields of a new request, which are numbers. */
 void request_store_defaults(quire_request *r);
 
-/* Rows of request_read.c: what they must have, and errors of prompts that are too long. */
+/* Rows of request_read.c: what they must have, and errors of prompts that are too
+ * long. */
 quire_err request_check_generation(quire_request *r, quire_error *err);
 quire_err request_require_prompt(const quire_request *r, quire_error *err);
 quire_err request_require_chat(const quire_request *r, quire_error *err);
