@@ -319,7 +319,7 @@ static const flag *const bench_groups[] = {
 
 const command command_bench = {
     .name = "bench",
-    .summary = "prefill and decode speed against what memory and arithmetic allow",
+    .summary = "prefill and decode speed, with the limits of memory and arithmetic",
     .usage = "quire bench MODEL",
     .examples = "  quire bench model.gguf --batch 1,16 --context 128,1024\n",
     .argument = ARGUMENT_MODEL,

@@ -404,7 +404,7 @@ static quire_err bench_attention_run(const cli_options *o, quire_error *err) {
 
 const command command_bench_attention = {
     .name = "bench attention",
-    .summary = "how fast attention is by itself, and what pages cost it",
+    .summary = "speed of attention alone, and the cost of pages",
     .usage = "quire bench attention",
     .examples = "  quire bench attention --context 1024,32768 --threads 1 --json\n",
     .argument = ARGUMENT_NONE,

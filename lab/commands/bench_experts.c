@@ -303,7 +303,7 @@ static const flag *const bench_experts_groups[] = {bench_experts_flags, flags_js
 
 const command command_bench_experts = {
     .name = "bench experts",
-    .summary = "a mixture of experts beside dense products of the same bytes",
+    .summary = "a mixture of experts compared with dense products of the same bytes",
     .usage = "quire bench experts",
     .examples = "  quire bench experts --types q4_0 --rows 1,8,32 --threads 2\n",
     .argument = ARGUMENT_NONE,

@@ -220,7 +220,7 @@ static const flag *const bench_latency_groups[] = {
 
 const command command_bench_latency = {
     .name = "bench latency",
-    .summary = "what a token takes by those before it: paged, contiguous, no cache",
+    .summary = "time of a token by context: paged, contiguous, no cache",
     .usage = "quire bench latency",
     .examples = "  quire bench latency --context 128,1024,8192 -t 1\n",
     .argument = ARGUMENT_NONE,

@@ -204,7 +204,7 @@ static const flag *const bench_memory_groups[] = {bench_memory_flags, flags_json
 
 const command command_bench_memory = {
     .name = "bench memory",
-    .summary = "memory that pages take over the least that would do",
+    .summary = "memory of pages over the least possible",
     .usage = "quire bench memory",
     .examples = "  quire bench memory\n"
                 "  quire bench memory --shape 32,8,128 --weights 16060522496 --pages 16,64 --json\n",

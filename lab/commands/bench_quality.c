@@ -641,7 +641,7 @@ static quire_err bench_quality_run(const cli_options *o, quire_error *err) {
 
 const command command_bench_quality = {
     .name = "bench quality",
-    .summary = "what types of weights, keys and values cost in truth, on a text",
+    .summary = "accuracy, memory and speed of types of weights, keys and values, on a text",
     .usage =
         "quire bench quality MODEL TEXT [--types LIST] [--against FILES] [--compute LIST] [--kv-types LIST]",
     .examples =

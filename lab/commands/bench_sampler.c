@@ -259,7 +259,7 @@ static const flag *const bench_sampler_groups[] = {bench_sampler_flags, flags_js
 
 const command command_bench_sampler = {
     .name = "bench sampler",
-    .summary = "what choosing a token costs",
+    .summary = "time of sampling a token",
     .usage = "quire bench sampler",
     .examples = "  quire bench sampler --vocabulary 32000 --rows 256\n",
     .argument = ARGUMENT_NONE,

@@ -631,7 +631,7 @@ static quire_err bench_speed_run(const cli_options *o, quire_error *err) {
 
 const command command_bench_speed = {
     .name = "bench speed",
-    .summary = "a 1.1B model by type of weights, attention, memory: beside limits and goals",
+    .summary = "a 1.1B model by type of weights, attention, memory: with limits and goals",
     .usage = "quire bench speed",
     .examples =
         "  quire bench speed\n"

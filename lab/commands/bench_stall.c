@@ -1,4 +1,4 @@
-/* `quire bench stall`: how much a long prompt slows the streams beside it, with a target
+/* `quire bench stall`: how much a long prompt slows other streams, with a target
  * time of a step and without. */
 #include <stdbool.h>
 #include <stddef.h>
@@ -219,7 +219,7 @@ static const flag *const bench_stall_groups[] = {
 
 const command command_bench_stall = {
     .name = "bench stall",
-    .summary = "how much a long prompt slows the streams beside it",
+    .summary = "how much a long prompt slows other streams",
     .usage = "quire bench stall MODEL",
     .examples = "  quire bench stall model.gguf --step-target-ms 50 --prompt 8192\n",
     .argument = ARGUMENT_MODEL,

@@ -310,7 +310,7 @@ static const flag *const bench_start_groups[] = {FLAGS_MODEL,   bench_start_flag
 
 const command command_bench_start = {
     .name = "bench start",
-    .summary = "from exec to a model's first token, the first time and later ones",
+    .summary = "time from exec to the first token, at first and later starts",
     .usage = "quire bench start MODEL",
     .examples = "  quire bench start model.quire\n"
                 "  quire bench start model.gguf --compute int8 --runs 20 --json\n",

@@ -286,7 +286,7 @@ static const flag *const bench_tiers_groups[] = {
 
 const command command_bench_tiers = {
     .name = "bench tiers",
-    .summary = "first tokens of prompts that come back from host memory, file, Redis",
+    .summary = "time to the first token of prompts restored from host memory, file, Redis",
     .usage = "quire bench tiers MODEL",
     .examples = "  quire bench tiers builtin\n"
                 "  quire bench tiers model.gguf --kv-tier-file /nvme/tier --kv-tier-redis redis://127.0.0.1 "

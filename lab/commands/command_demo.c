@@ -61,7 +61,7 @@ static quire_err run(const cli_options *o, quire_error *err) {
 
 const command command_demo = {
     .name = "demo",
-    .summary = "what paging and continuous batching are for, shown",
+    .summary = "demonstrations of paging and continuous batching",
     .usage = "quire demo [NAME]",
     .examples = "  quire demo                                             lists the demonstrations\n"
                 "  quire demo radix --page-size 4\n"

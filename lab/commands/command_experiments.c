@@ -133,7 +133,7 @@ const command command_bench_sharing = {
 
 const command command_bench_prefix = {
     .name = "bench prefix",
-    .summary = "what the prefix index costs strangers, and what it saves",
+    .summary = "cost of the prefix index for unrelated prompts, and what it saves",
     .usage = "quire bench prefix",
     .examples = "  quire bench prefix --runs 15 --threads 1\n",
     .argument = ARGUMENT_NAME,

@@ -303,7 +303,7 @@ static quire_err perplexity_run(const cli_options *o, quire_error *err) {
 
 const command command_perplexity = {
     .name = "perplexity",
-    .summary = "how well a model predicts a text, paged and not, to the same bits",
+    .summary = "how well a model predicts a text, paged and contiguous with the same bits",
     .usage = "quire perplexity MODEL FILE [--kv paged,contiguous,none] [--step N]",
     .examples = "  quire perplexity model.gguf wiki.test.raw --context 512\n"
                 "  quire perplexity builtin README.md --kv paged,contiguous,none --step 37\n"

@@ -451,7 +451,7 @@ static quire_err sim_command(const cli_options *cli, quire_error *err) {
 
 const command command_sim = {
     .name = "sim",
-    .summary = "what a prefix cache of some size and policy finds in a trace of requests",
+    .summary = "hit rate of a prefix cache by size and policy, on a trace of requests",
     .usage = "quire sim TRACE [--pages LIST] [--policy LIST|all]",
     .examples =
         "  quire sim conversation.jsonl --pages 100000,400000 --policy all --svg hits.svg\n"

@@ -151,7 +151,7 @@ static const flag *const groups[] = {flags_hub,  flags_pack_cache, flags_json,
 
 const command command_list = {
     .name = "list",
-    .summary = "models of the hub in the cache, and packed forms that starts have kept: size, last use",
+    .summary = "models of the hub in the cache, and packed forms of models: size, last use",
     .usage = "quire list",
     .examples = "  quire list --json\n",
     .argument = ARGUMENT_NONE,
