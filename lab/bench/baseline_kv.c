@@ -128,14 +128,17 @@ static void kv_piece_store(const kv_planes *l, kv_piece *p, const float *key, co
  * block. */
 static void kv_piece_find(const kv_planes *l, const kv_piece *p, int32_t head, int32_t base,
                           attn_tile *tile) {
-    size_t row = row_bytes(l);
+    size_t row = row_bytes(l), n_blocks = (size_t)l->n_heads * (size_t)kv_piece_blocks(p->cap);
     tile->fetch_k_bytes = tile->fetch_v_bytes = (int32_t)row * CPU_KV_BLOCK;
     for (int32_t i = 0; i < ATTN_BLOCKS && base / CPU_KV_BLOCK + i < kv_piece_blocks(p->cap); i++) {
         size_t block = (size_t)head * (size_t)kv_piece_blocks(p->cap) + (size_t)(base / CPU_KV_BLOCK + i);
         tile->k_blocks[i] = p->k + row * CPU_KV_BLOCK * block;
         tile->v_blocks[i] = p->v + row * ((size_t)head * (size_t)p->cap + (size_t)(base + i * CPU_KV_BLOCK));
-        /* the processor foresees what comes behind them */
-        tile->fetch_k[i] = tile->fetch_v[i] = tile->v_blocks[i];
+        /* as over pages (attn_pages_fetch_next): its own values, then the keys a chunk
+         * ahead, which are the next head's behind the last chunk */
+        size_t ahead = block + ATTN_BLOCKS < n_blocks ? block + ATTN_BLOCKS : block;
+        tile->fetch_k[i] = tile->v_blocks[i];
+        tile->fetch_v[i] = p->k + row * CPU_KV_BLOCK * ahead;
     }
 }
 

@@ -3,12 +3,15 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "answer/grammar_constraint.h"
 #include "base/err.h"
 #include "core/kv_layout.h"
+#include "file/model_file.h"
 #include "lab/bench/experiment.h"
-#include "lab/bench/trial.h"
+#include "lab/bench/variant.h"
 #include "lab/bench/workload.h"
 #include "options/engine_flags.h"
+#include "setup/engine_config.h"
 
 static int32_t runs_of(const experiment_options *o) {
     return o->n_runs > 0 ? o->n_runs : 1;
@@ -19,8 +22,8 @@ static int32_t plenty(const workload *w, int32_t page_tokens) {
     return w->n * (int32_t)(kv_pages_for(w->max_len, page_tokens) + 1) * 2;
 }
 
-static trial trial_of(const experiment_options *o, workload *w) {
-    trial t = {
+static variant trial_of(const experiment_options *o, workload *w) {
+    variant t = {
         .options = o->engine, .requests = w->requests, .n = w->n, .at_once = w->n, .max_len = w->max_len};
     t.options.max_seqs = w->max_seqs;
     t.options.max_batched_tokens = w->max_rows;
@@ -50,7 +53,7 @@ static const struct way {
             {QUIRE_PREFIX_CACHE_TOKEN, QUIRE_SCHEDULE_FCFS, QUIRE_EVICTION_GDSF, true},
             {QUIRE_PREFIX_CACHE_TOKEN, QUIRE_SCHEDULE_FCFS, QUIRE_EVICTION_LEARNED, true},
             {QUIRE_PREFIX_CACHE_TOKEN, QUIRE_SCHEDULE_PREFIX, QUIRE_EVICTION_LRU, true}};
-enum { N_WAYS = (int)(sizeof ways / sizeof *ways), WAY_WHOLE = 2 };
+enum { N_WAYS = (int)(sizeof ways / sizeof *ways), WAY_WHOLE = 2, SHORT_RUNS = 5 };
 
 /* A pool that holds less than what could be found again, but what runs. */
 static int32_t short_pool(const workload *w, const lab_result *whole, int32_t page_tokens) {
@@ -59,40 +62,37 @@ static int32_t short_pool(const workload *w, const lab_result *whole, int32_t pa
     return kept > least ? kept : least;
 }
 
-static void workload_row(const sheet *s, const workload *w, int way, const trial *t) {
-    const lab_result *r = &t->best;
-    sheet_row(s, (sheet_cell[]){{w->name, 0},
-                                {flag_choice_name(choices_prefix_cache, (int)ways[way].cache), 0},
-                                {flag_choice_name(choices_schedule, (int)ways[way].schedule), 0},
-                                {flag_choice_name(choices_eviction, (int)ways[way].eviction), 0},
-                                {NULL, ways[way].is_short ? t->options.n_pages : SHEET_ABSENT},
-                                {NULL, (double)r->n_prompt},
-                                {NULL, (double)r->n_prompt_computed},
-                                {NULL, hit_rate(r)},
-                                {NULL, 100 * (1 - (double)w->n_new / (double)w->n_prompt)},
-                                {NULL, (double)r->n_pages_most},
-                                {NULL, trial_speed(r)},
-                                {NULL, r->first_ms},
-                                {NULL, r->token_ms},
-                                {NULL, (double)r->n_preemptions}});
+static void workload_row(const bench_table *s, const workload *w, int way, variant *t) {
+    double spread = TABLE_ABSENT;
+    const lab_result *r = ways[way].is_short ? variant_median(t, &spread) : &t->best;
+    TABLE_ROW(s, TXT(w->name), TXT(flag_choice_name(choices_prefix_cache, (int)ways[way].cache)),
+              TXT(flag_choice_name(choices_schedule, (int)ways[way].schedule)),
+              TXT(flag_choice_name(choices_eviction, (int)ways[way].eviction)),
+              NUM(ways[way].is_short ? t->options.n_pages : TABLE_ABSENT), NUM(r->n_prompt),
+              NUM(r->n_prompt_computed), NUM(hit_rate(r)),
+              NUM(100 * (1 - (double)w->n_new / (double)w->n_prompt)), NUM(r->n_pages_most),
+              NUM(variant_speed(r)), NUM(r->first_ms), NUM(r->token_ms), NUM(r->n_preemptions));
 }
 
-static quire_err run_workload(const experiment_options *o, const sheet *s, workload *w, quire_error *err) {
-    trial trials[N_WAYS];
+static quire_err run_workload(const experiment_options *o, const bench_table *s, workload *w,
+                              quire_error *err) {
+    variant variants[N_WAYS];
     for (int i = 0; i < N_WAYS; i++) {
-        trials[i] = trial_of(o, w);
-        trials[i].options.prefix_cache = ways[i].cache;
-        trials[i].options.schedule = ways[i].schedule;
-        trials[i].options.eviction_policy = ways[i].eviction;
+        variants[i] = trial_of(o, w);
+        variants[i].options.prefix_cache = ways[i].cache;
+        variants[i].options.schedule = ways[i].schedule;
+        variants[i].options.eviction_policy = ways[i].eviction;
     }
-    TRY(trials_run(trials, WAY_WHOLE + 1, runs_of(o), false, err));
+    TRY(variants_run(variants, WAY_WHOLE + 1, runs_of(o), false, err));
     for (int i = WAY_WHOLE + 1; i < N_WAYS; i++) {
-        trials[i].options.n_pages = short_pool(w, &trials[WAY_WHOLE].best, o->engine.page_tokens);
+        variants[i].options.n_pages = short_pool(w, &variants[WAY_WHOLE].best, o->engine.page_tokens);
     }
-    TRY(trials_run(trials + WAY_WHOLE + 1, N_WAYS - WAY_WHOLE - 1, runs_of(o), true, err));
+    /* whom a short pool preempts is a race */
+    int32_t n_runs = runs_of(o) > SHORT_RUNS ? runs_of(o) : SHORT_RUNS;
+    TRY(variants_run(variants + WAY_WHOLE + 1, N_WAYS - WAY_WHOLE - 1, n_runs, true, err));
     for (int i = 0; i < N_WAYS; i++) {
-        workload_row(s, w, i, &trials[i]);
-        if (trials[i].best.digest != trials[0].best.digest) {
+        workload_row(s, w, i, &variants[i]);
+        if (variants[i].best.digest != variants[0].best.digest) {
             return err_set(err, QUIRE_INTERNAL, -1, "%s: the cache changed an answer", w->name);
         }
     }
@@ -100,10 +100,10 @@ static quire_err run_workload(const experiment_options *o, const sheet *s, workl
 }
 
 quire_err experiment_workload(const experiment_options *o, quire_error *err) {
-    static const sheet_column columns[] = {{"workload", "workload", 8, SHEET_TEXT, NULL},
-                                           {"cache", "cache", 5, SHEET_TEXT, NULL},
-                                           {"schedule", "order", 6, SHEET_TEXT, NULL},
-                                           {"eviction", "evicts", 7, SHEET_TEXT, NULL},
+    static const table_column columns[] = {{"workload", "workload", 8, TABLE_TEXT, NULL},
+                                           {"cache", "cache", 5, TABLE_TEXT, NULL},
+                                           {"schedule", "order", 6, TABLE_TEXT, NULL},
+                                           {"eviction", "evicts", 7, TABLE_TEXT, NULL},
                                            {"pool", "pool", 5, 0, NULL},
                                            {"prompt", "prompt", 7, 0, "tokens"},
                                            {"computed", "computed", 8, 0, "tokens"},
@@ -111,11 +111,12 @@ quire_err experiment_workload(const experiment_options *o, quire_error *err) {
                                            {"ideal", "ideal %", 7, 1, "%"},
                                            {"pages_most", "pages", 6, 0, "pages"},
                                            {"speed", "tokens/s", 8, 0, "tokens/s"},
+                                           {"speed_spread", "+-", 6, 0, "tokens/s"},
                                            {"first_token", "first ms", 9, 1, "ms"},
                                            {"token", "ms/token", 8, 2, "ms"},
                                            {"preemptions", "preempted", 9, 0, "times"}};
     char machine[160];
-    sheet s = {"workload", EXPERIMENT_COLUMNS(columns), o->json};
+    bench_table s = {"workload", TABLE_COLUMNS(columns), o->json};
     TRY(lab_describe(&o->engine, machine, sizeof machine, err));
     bool any = false;
     for (int32_t i = 0; workload_name(i) != NULL; i++) {
@@ -123,23 +124,24 @@ quire_err experiment_workload(const experiment_options *o, quire_error *err) {
         workload w;
         TRY(workload_make(name, 256, &w, err));
         if (!any) {
-            sheet_begin(&s, "Requests sent at once, run by the engine; pool: pages, where they are short "
+            table_begin(&s, "Requests sent at once, run by the engine; pool: pages, where they are short "
                             "(\"-\": plenty); ideal: found if "
                             "nothing is ever evicted; pages: held at most");
         }
         any = true;
         quire_err e = run_workload(o, &s, &w, err);
-        sheet_note(&s, "%s: %s", w.name, w.line);
+        table_note(&s, "%s: %s", w.name, w.line);
         workload_free(&w);
         TRY(e);
         if (o->name != NULL) {
             break;
         }
     }
-    sheet_note(&s,
-               "%s; tokens and pages counted (exact where the pool is plenty), times the fastest of %d runs "
-               "in turns (measured)",
-               machine, (int)runs_of(o));
+    table_note(&s,
+               "%s; tokens and pages counted (exact where the pool is plenty), times measured: the "
+               "fastest of %d runs in turns; where the pool is short, which is a race, the median of %d and "
+               "the largest distance from it",
+               machine, (int)runs_of(o), runs_of(o) > SHORT_RUNS ? (int)runs_of(o) : SHORT_RUNS);
     return QUIRE_OK;
 }
 
@@ -173,7 +175,7 @@ typedef struct load {
     /* 0: plenty; else so few that the order of admission matters: all on has --schedule
      * prefix */
     int32_t n_pages;
-    bool forced;  /* the rules leave one token, as a grammar often does */
+    bool ruled;   /* answers obey SCHEMA, whose names and choices leave one token at most positions */
     bool guesses; /* all on speculates */
 } load;
 
@@ -189,7 +191,7 @@ static bool concerns(const load *l, mechanism m) {
     case BY_ARRIVAL:
         return l->n_pages > 0;
     case NO_JUMPS:
-        return l->forced;
+        return l->ruled;
     case NO_GUESSES:
     case FIXED_GUESSES:
         return l->guesses;
@@ -198,9 +200,43 @@ static bool concerns(const load *l, mechanism m) {
     }
 }
 
-enum { FORCED_TOKEN = 7 };
+/* Objects whose names and literals are most of the text; no answer of a load is that
+ * long. */
+static const char SCHEMA[] =
+    "{\"type\":\"array\",\"minItems\":1000,\"items\":{\"type\":\"object\",\"properties\":{"
+    "\"contains_offensive_language\":{\"type\":\"boolean\"},\"event_type\":{\"enum\":[\"user_login\","
+    "\"password_changed\"]},"
+    "\"confidence_percent\":{\"type\":\"integer\",\"minimum\":0,\"maximum\":100}},"
+    "\"required\":[\"contains_offensive_language\",\"event_type\",\"confidence_percent\"],"
+    "\"additionalProperties\":false}}";
 
-static void switch_off(mechanism m, trial *t) {
+static quire_err rule_compile(const tokenizer *t, int32_t n_vocab, constraint **out, quire_error *err) {
+    const grammar_options compact = {.space = GRAMMAR_SPACE_COMPACT};
+    grammar_vocab *v = NULL;
+    grammar *g;
+    TRY(grammar_compile(GRAMMAR_SCHEMA, str_of(SCHEMA), &compact, &g, err));
+    quire_err e = grammar_constraint_vocab(t, n_vocab, NULL, &v);
+    e = e == QUIRE_OK ? grammar_constraint_open(g, v, NULL, 0, out) : e;
+    grammar_vocab_drop(v);
+    grammar_drop(g);
+    return e == QUIRE_OK ? e : err_set(err, e, -1, "the rule of the answers: %s", quire_err_text(e));
+}
+
+/* SCHEMA as a constraint over the vocabulary of o's model. */
+static quire_err rule_open(const quire_options *o, constraint **out, quire_error *err) {
+    model_file *f = NULL;
+    model_desc d;
+    tokenizer *t = NULL;
+    TRY(options_open_file(o, &f, err));
+    quire_err e = model_describe(f, &d, err);
+    e = e == QUIRE_OK ? tokenizer_open(model_file_vocab(f), &t, err) : e;
+    e = e == QUIRE_OK ? rule_compile(t, d.n_vocab, out, err) : e;
+    tokenizer_close(t);
+    model_file_close(f);
+    return e;
+}
+
+static void switch_off(mechanism m, variant *t) {
     quire_options *o = &t->options;
     o->prefix_cache = m == CACHE_PAGE   ? QUIRE_PREFIX_CACHE_PAGE
                       : m == CACHE_NONE ? QUIRE_PREFIX_CACHE_NONE
@@ -214,19 +250,23 @@ static void switch_off(mechanism m, trial *t) {
     o->max_seqs = m == ONE_BY_ONE ? 1 : o->max_seqs;
 }
 
-static quire_err ablate(const experiment_options *o, const sheet *s, const load *l, quire_error *err) {
+static quire_err ablate(const experiment_options *o, const bench_table *s, const load *l, quire_error *err) {
     workload w;
+    constraint *rule = NULL;
+    if (l->ruled) {
+        TRY(rule_open(&o->engine, &rule, err));
+    }
     TRY(workload_make(l->workload, 256, &w, err));
-    trial trials[N_MECHANISMS];
+    variant variants[N_MECHANISMS];
     int n = 0, of[N_MECHANISMS];
     for (int32_t i = 0; i < w.n; i++) {
         w.requests[i].n_samples = l->n_samples;
         w.requests[i].temperature = l->n_samples > 1 ? 1.0f : 0.0f;
-        w.requests[i].forced = l->forced ? FORCED_TOKEN : 0;
+        w.requests[i].rule = rule;
     }
     for (int m = 0; m < N_MECHANISMS; m++) {
         if (concerns(l, (mechanism)m)) {
-            trial *t = &trials[n];
+            variant *t = &variants[n];
             *t = trial_of(o, &w);
             t->options.max_batched_tokens = 512;
             t->options.max_seqs = w.max_seqs * l->n_samples;
@@ -238,29 +278,26 @@ static quire_err ablate(const experiment_options *o, const sheet *s, const load 
             of[n++] = m;
         }
     }
-    quire_err e = trials_run(trials, n, runs_of(o), true, err);
+    quire_err e = variants_run(variants, n, runs_of(o), true, err);
     for (int i = 0; e == QUIRE_OK && i < n; i++) {
-        const lab_result *r = &trials[i].best, *all = &trials[0].best;
+        const lab_result *r = &variants[i].best, *all = &variants[0].best;
         e = r->digest == all->digest
                 ? QUIRE_OK
                 : err_set(err, QUIRE_INTERNAL, -1, "%s, %s: an answer changed", l->name, switches[of[i]]);
-        sheet_row(s, (sheet_cell[]){{l->name, 0},
-                                    {switches[of[i]], 0},
-                                    {NULL, (double)r->n_prompt_computed},
-                                    {NULL, (double)r->n_pages_most},
-                                    {NULL, (double)r->n_steps},
-                                    {NULL, trial_speed(r)},
-                                    {NULL, trial_speed(r) / trial_speed(all)},
-                                    {NULL, r->first_ms},
-                                    {NULL, r->token_ms}});
+        TABLE_ROW(s, TXT(l->name), TXT(switches[of[i]]), NUM(r->n_prompt_computed), NUM(r->n_pages_most),
+                  NUM(r->n_steps), NUM(variant_speed(r)), NUM(variant_speed(r) / variant_speed(all)),
+                  NUM(r->first_ms), NUM(r->token_ms));
+    }
+    if (rule != NULL) {
+        constraint_drop(rule);
     }
     workload_free(&w);
     return e;
 }
 
 quire_err experiment_ablation(const experiment_options *o, quire_error *err) {
-    static const sheet_column columns[] = {{"workload", "workload", 8, SHEET_TEXT, NULL},
-                                           {"switch", "", 21, SHEET_TEXT, NULL},
+    static const table_column columns[] = {{"workload", "workload", 8, TABLE_TEXT, NULL},
+                                           {"switch", "", 21, TABLE_TEXT, NULL},
                                            {"computed", "prompt computed", 15, 0, "tokens"},
                                            {"pages_most", "pages", 6, 0, "pages"},
                                            {"steps", "steps", 6, 0, "steps"},
@@ -269,7 +306,7 @@ quire_err experiment_ablation(const experiment_options *o, quire_error *err) {
                                            {"first_token", "first ms", 9, 1, "ms"},
                                            {"token", "ms/token", 8, 2, "ms"}};
     char machine[160];
-    sheet s = {"ablation", EXPERIMENT_COLUMNS(columns), o->json};
+    bench_table s = {"ablation", TABLE_COLUMNS(columns), o->json};
     bool any = false;
     TRY(lab_describe(&o->engine, machine, sizeof machine, err));
     for (size_t i = 0; i < sizeof loads / sizeof *loads; i++) {
@@ -277,7 +314,7 @@ quire_err experiment_ablation(const experiment_options *o, quire_error *err) {
             continue;
         }
         if (!any) {
-            sheet_begin(&s, "Workloads with one mechanism switched off; the answers are the same, to the "
+            table_begin(&s, "Workloads with one mechanism switched off; the answers are the same, to the "
                             "token (checked)");
         }
         any = true;
@@ -292,10 +329,10 @@ quire_err experiment_ablation(const experiment_options *o, quire_error *err) {
     if (!any) {
         return experiment_batching(o, machine, err);
     }
-    sheet_note(&s,
+    table_note(&s,
                "samples: 4 answers to each of the json prompts; long: 148 pages for documents of 200, all on "
-               "with --schedule prefix; forced: "
-               "unique, where one token is allowed; guesses: chat, with ngram speculation; 512 "
+               "with --schedule prefix; forced: unique, whose answers obey a JSON Schema of mostly literal "
+               "text; guesses: chat, with ngram speculation; 512 "
                "rows a step; %s; times the fastest of %d runs in turns (measured)",
                machine, (int)runs_of(o));
     return o->name == NULL ? experiment_batching(o, machine, err) : QUIRE_OK;

@@ -6,7 +6,7 @@
 #include "base/mem.h"
 #include "core/kv_layout.h"
 #include "lab/bench/experiment.h"
-#include "lab/bench/trial.h"
+#include "lab/bench/variant.h"
 
 /* ---- pages ---- */
 
@@ -21,46 +21,43 @@ static int64_t pages_of(const lab_request *requests, int32_t n, int32_t page_tok
     return pages;
 }
 
-static double waste_of(const trial *t) {
+static double waste_of(const variant *t) {
     double held = (double)pages_of(t->requests, t->n, t->options.page_tokens) * t->options.page_tokens;
-    return 100 * (1 - (double)trial_live_tokens(t->requests, t->n) / held);
+    return 100 * (1 - (double)variant_live_tokens(t->requests, t->n) / held);
 }
 
-static void report_sizes(const experiment_options *o, const trial *trials, int32_t n, int32_t n_runs,
+static void report_sizes(const experiment_options *o, const variant *variants, int32_t n, int32_t n_runs,
                          const char *machine) {
-    static const sheet_column columns[] = {
+    static const table_column columns[] = {
         {"page_tokens", "page", 5, 0, NULL},     {"speed", "tokens/s", 9, 0, "tokens/s"},
         {"relative", "of best", 8, 3, "x"},      {"pages", "pages", 7, 0, "pages"},
         {"tail", "tail slots", 10, 1, "slots"},  {"wasted", "wasted %", 9, 2, "%"},
         {"table", "table bytes", 11, 0, "bytes"}};
-    sheet s = {"pages", EXPERIMENT_COLUMNS(columns), o->json};
+    bench_table s = {"pages", TABLE_COLUMNS(columns), o->json};
     double fastest = 0;
     int32_t best = -1;
     for (int32_t i = 0; i < n; i++) {
-        fastest = fmax(fastest, trial_speed(&trials[i].best));
-        if (waste_of(&trials[i]) <= MOST_WASTE &&
-            (best < 0 || trial_speed(&trials[i].best) > trial_speed(&trials[best].best))) {
+        fastest = fmax(fastest, variant_speed(&variants[i].best));
+        if (waste_of(&variants[i]) <= MOST_WASTE &&
+            (best < 0 || variant_speed(&variants[i].best) > variant_speed(&variants[best].best))) {
             best = i;
         }
     }
-    sheet_begin(&s, "16 requests of 65 to 640 tokens and answers of 48, all at once, by page size");
+    table_begin(&s, "16 requests of 65 to 640 tokens and answers of 48, all at once, by page size");
     for (int32_t i = 0; i < n; i++) {
-        const trial *t = &trials[i];
+        const variant *t = &variants[i];
         int64_t pages = pages_of(t->requests, t->n, t->options.page_tokens);
-        double tail = (double)(pages * t->options.page_tokens - trial_live_tokens(t->requests, t->n)) / t->n;
-        sheet_row(&s, (sheet_cell[]){{NULL, t->options.page_tokens},
-                                     {NULL, trial_speed(&t->best)},
-                                     {NULL, trial_speed(&t->best) / fastest},
-                                     {NULL, (double)pages},
-                                     {NULL, tail},
-                                     {NULL, waste_of(t)},
-                                     {NULL, (double)pages * 4}});
+        double tail =
+            (double)(pages * t->options.page_tokens - variant_live_tokens(t->requests, t->n)) / t->n;
+        TABLE_ROW(&s, NUM(t->options.page_tokens), NUM(variant_speed(&t->best)),
+                  NUM(variant_speed(&t->best) / fastest), NUM(pages), NUM(tail), NUM(waste_of(t)),
+                  NUM((double)pages * 4));
     }
-    sheet_note(&s,
+    table_note(&s,
                "best: %d (the fastest of those that waste at most %.0f%%); %s; speeds: fastest of %d runs in "
                "turns (measured); the rest "
                "counted, exact",
-               best >= 0 ? (int)trials[best].options.page_tokens : 0, MOST_WASTE, machine, (int)n_runs);
+               best >= 0 ? (int)variants[best].options.page_tokens : 0, MOST_WASTE, machine, (int)n_runs);
 }
 
 quire_err experiment_pages(const experiment_options *o, quire_error *err) {
@@ -72,7 +69,7 @@ quire_err experiment_pages(const experiment_options *o, quire_error *err) {
         lengths[i] = 65 + i * 115 / 3 + i % 3;
     }
     lab_request requests[N_REQUESTS];
-    trial trials[MAX_SIZES] = {{.n = 0}};
+    variant variants[MAX_SIZES] = {{.n = 0}};
     for (int32_t i = 0; i < n_sizes; i++) {
         if (n_sizes > MAX_SIZES || sizes[i] > KV_MAX_PAGE_TOKENS || (sizes[i] & (sizes[i] - 1)) != 0) {
             return err_set(err, QUIRE_INVALID, -1, "--pages %s: at most %d powers of two from 1 to %d",
@@ -80,25 +77,25 @@ quire_err experiment_pages(const experiment_options *o, quire_error *err) {
         }
     }
     TRY(lab_describe(&o->engine, machine, sizeof machine, err));
-    int32_t *tokens = trial_prompts(lengths, N_REQUESTS, N_OUTPUT, requests);
+    int32_t *tokens = variant_prompts(lengths, N_REQUESTS, N_OUTPUT, requests);
     if (tokens == NULL) {
         return err_set(err, QUIRE_NO_MEMORY, -1, "out of memory");
     }
     for (int32_t i = 0; i < n_sizes; i++) {
-        trial *t = &trials[i];
-        *t = (trial){.options = o->engine,
-                     .requests = requests,
-                     .n = N_REQUESTS,
-                     .at_once = N_REQUESTS,
-                     .max_len = lengths[N_REQUESTS - 1] + N_OUTPUT};
+        variant *t = &variants[i];
+        *t = (variant){.options = o->engine,
+                       .requests = requests,
+                       .n = N_REQUESTS,
+                       .at_once = N_REQUESTS,
+                       .max_len = lengths[N_REQUESTS - 1] + N_OUTPUT};
         t->options.page_tokens = sizes[i];
         t->options.max_seqs = N_REQUESTS;
         t->options.prefix_cache = QUIRE_PREFIX_CACHE_NONE;
         t->options.n_pages = (int32_t)pages_of(requests, N_REQUESTS, sizes[i]) + N_REQUESTS;
     }
-    quire_err e = trials_run(trials, n_sizes, n_runs, false, err);
+    quire_err e = variants_run(variants, n_sizes, n_runs, false, err);
     if (e == QUIRE_OK) {
-        report_sizes(o, trials, n_sizes, n_runs, machine);
+        report_sizes(o, variants, n_sizes, n_runs, machine);
     }
     mem_free(tokens);
     return e;
@@ -123,18 +120,18 @@ enum { WITH_FORKS, APART, APART_THERE, N_SHARE_WAYS };
 
 typedef struct sharing {
     const experiment_options *o;
-    sheet sheet;
+    bench_table table;
     int32_t n_runs;
 } sharing;
 
 static void share_trials(const sharing *sh, const share_kind *k, int32_t n_samples, lab_request *requests,
-                         trial t[N_SHARE_WAYS]) {
+                         variant t[N_SHARE_WAYS]) {
     for (int i = 0; i < N_SHARE_WAYS; i++) {
-        t[i] = (trial){.options = sh->o->engine,
-                       .requests = requests,
-                       .n = k->n,
-                       .at_once = k->n,
-                       .max_len = k->prompt + k->output};
+        t[i] = (variant){.options = sh->o->engine,
+                         .requests = requests,
+                         .n = k->n,
+                         .at_once = k->n,
+                         .max_len = k->prompt + k->output};
         t[i].options.max_seqs = k->n * n_samples;
         /* all prompts in one step, so that all run abreast */
         t[i].options.max_batched_tokens = k->n * n_samples * (k->prompt + 1);
@@ -146,25 +143,16 @@ static void share_trials(const sharing *sh, const share_kind *k, int32_t n_sampl
 }
 
 static void share_report(const sharing *sh, const share_kind *k, bool beams, int32_t n_samples,
-                         const trial t[N_SHARE_WAYS]) {
+                         const variant t[N_SHARE_WAYS]) {
     const lab_result *with = &t[WITH_FORKS].best, *without = &t[APART].best;
-    double shared = trial_speed(with), apart = trial_speed(without),
-           there = beams ? SHEET_ABSENT : trial_speed(&t[APART_THERE].best);
-    sheet_row(&sh->sheet,
-              (sheet_cell[]){{k->name, 0},
-                             {beams ? "beams" : "samples", 0},
-                             {NULL, n_samples},
-                             {NULL, (double)without->n_pages_most},
-                             {NULL, (double)with->n_pages_most},
-                             {NULL, 100 * (1 - (double)with->n_pages_most / (double)without->n_pages_most)},
-                             {NULL, beams ? SHEET_ABSENT : (double)without->n_prompt_computed},
-                             {NULL, beams ? SHEET_ABSENT : (double)with->n_prompt_computed},
-                             {NULL, shared},
-                             {NULL, apart},
-                             {NULL, there},
-                             {NULL, shared / apart},
-                             {NULL, apart / there},
-                             {NULL, shared / there}});
+    double shared = variant_speed(with), apart = variant_speed(without),
+           there = beams ? TABLE_ABSENT : variant_speed(&t[APART_THERE].best);
+    TABLE_ROW(&sh->table, TXT(k->name), TXT(beams ? "beams" : "samples"), NUM(n_samples),
+              NUM(without->n_pages_most), NUM(with->n_pages_most),
+              NUM(100 * (1 - (double)with->n_pages_most / (double)without->n_pages_most)),
+              NUM(beams ? TABLE_ABSENT : (double)without->n_prompt_computed),
+              NUM(beams ? TABLE_ABSENT : (double)with->n_prompt_computed), NUM(shared), NUM(apart),
+              NUM(there), NUM(shared / apart), NUM(apart / there), NUM(shared / there));
 }
 
 /* One kind and number of answers, samples or beams, in all ways. Rows of beams that were
@@ -177,7 +165,7 @@ static quire_err share_row(const sharing *sh, const share_kind *k, bool beams, i
     for (int32_t i = 0; i < k->n; i++) {
         lengths[i] = k->prompt;
     }
-    int32_t *tokens = trial_prompts(lengths, k->n, k->output, requests);
+    int32_t *tokens = variant_prompts(lengths, k->n, k->output, requests);
     if (tokens == NULL) {
         return err_set(err, QUIRE_NO_MEMORY, -1, "out of memory");
     }
@@ -186,11 +174,11 @@ static quire_err share_row(const sharing *sh, const share_kind *k, bool beams, i
         requests[i].beam_width = beams ? n_samples : 0;
         requests[i].temperature = beams ? 0.0f : 1.0f;
     }
-    trial t[N_SHARE_WAYS];
+    variant t[N_SHARE_WAYS];
     share_trials(sh, k, n_samples, requests, t);
-    quire_err e = trials_run(t, APART_THERE, sh->n_runs, beams, err);
+    quire_err e = variants_run(t, APART_THERE, sh->n_runs, beams, err);
     t[APART_THERE].options.n_pages = (int32_t)t[WITH_FORKS].best.n_pages_most;
-    e = e == QUIRE_OK && !beams ? trials_run(t + APART_THERE, 1, sh->n_runs, true, err) : e;
+    e = e == QUIRE_OK && !beams ? variants_run(t + APART_THERE, 1, sh->n_runs, true, err) : e;
     mem_free(tokens);
     TRY(e);
     if (t[WITH_FORKS].best.digest != t[APART].best.digest ||
@@ -215,8 +203,8 @@ static quire_err share_rows(const sharing *sh, const share_kind *k, const int32_
 }
 
 quire_err experiment_sharing(const experiment_options *o, quire_error *err) {
-    static const sheet_column columns[] = {{"lengths", "lengths", 9, SHEET_TEXT, NULL},
-                                           {"way", "", 7, SHEET_TEXT, NULL},
+    static const table_column columns[] = {{"lengths", "lengths", 9, TABLE_TEXT, NULL},
+                                           {"way", "", 7, TABLE_TEXT, NULL},
                                            {"samples", "n", 3, 0, NULL},
                                            {"pages_apart", "pages apart", 11, 0, "pages"},
                                            {"pages_shared", "shared", 7, 0, "pages"},
@@ -238,15 +226,15 @@ quire_err experiment_sharing(const experiment_options *o, quire_error *err) {
     TRY(figures_parse_list("--samples", o->samples != NULL ? o->samples : "2,4,6", samples, &n, err));
     TRY(lab_describe(&o->engine, machine, sizeof machine, err));
     sharing sh = {.o = o,
-                  .sheet = {"sharing", EXPERIMENT_COLUMNS(columns), o->json},
+                  .table = {"sharing", TABLE_COLUMNS(columns), o->json},
                   .n_runs = o->n_runs > 0 ? o->n_runs : 2};
-    sheet_begin(&sh.sheet, "n answers to each prompt: by forks of one sequence; apart, each computing the "
+    table_begin(&sh.table, "n answers to each prompt: by forks of one sequence; apart, each computing the "
                            "prompt into pages of its own; and so "
                            "in no more pages than the forks hold");
     for (int i = 0; i < (o->n_prompt > 0 ? 1 : N_KINDS); i++) {
         TRY(share_rows(&sh, o->n_prompt > 0 ? &given : &kinds[i], samples, n, err));
     }
-    sheet_note(&sh.sheet,
+    table_note(&sh.table,
                "%s; page %d; %s; pages: held at most; by prompts: what computing a prompt once gains; by "
                "pages: what more room gains; pages "
                "and tokens counted, exact; speeds fastest of %d runs in turns (measured)",

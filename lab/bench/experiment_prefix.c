@@ -6,7 +6,7 @@
 #include "base/mem.h"
 #include "core/kv_layout.h"
 #include "lab/bench/experiment.h"
-#include "lab/bench/trial.h"
+#include "lab/bench/variant.h"
 
 enum {
     N_STRANGERS = 64,
@@ -65,33 +65,29 @@ static quire_err run_once(measured *m, quire_error *err) {
 }
 
 /* Both ways in turns, each the first of a turn every other time; then a line for each. */
-static quire_err compare(const sheet *s, measured *ways, int32_t n_runs, quire_error *err) {
+static quire_err compare(const bench_table *s, measured *ways, int32_t n_runs, quire_error *err) {
     for (int32_t run = 0; run < n_runs * N_WAYS; run++) {
         TRY(run_once(&ways[(run + run / N_WAYS) % N_WAYS], err));
     }
     for (int32_t i = 0; i < N_WAYS; i++) {
         const measured *m = &ways[i];
-        sheet_row(s, (sheet_cell[]){{m->name, 0},
-                                    {NULL, m->n},
-                                    {NULL, (double)m->n_prompt},
-                                    {NULL, (double)m->n_cached},
-                                    {NULL, (double)m->n_computed},
-                                    {NULL, m->cpu_ms},
-                                    {NULL, m->cpu_ms / ways[0].cpu_ms}});
+        TABLE_ROW(s, TXT(m->name), NUM(m->n), NUM(m->n_prompt), NUM(m->n_cached), NUM(m->n_computed),
+                  NUM(m->cpu_ms), NUM(m->cpu_ms / ways[0].cpu_ms));
     }
     return QUIRE_OK;
 }
 
 /* Prompts that share nothing, in a pool that holds half of what they leave behind: the
  * index looks up, publishes and evicts, and finds nothing. */
-static quire_err strangers(const experiment_options *o, const sheet *s, int32_t n_runs, quire_error *err) {
+static quire_err strangers(const experiment_options *o, const bench_table *s, int32_t n_runs,
+                           quire_error *err) {
     lab_request requests[N_STRANGERS];
     int32_t lengths[N_STRANGERS],
         pages = (int32_t)kv_pages_for(STRANGER + STRANGER_OUTPUT, o->engine.page_tokens) + 1;
     for (int32_t i = 0; i < N_STRANGERS; i++) {
         lengths[i] = STRANGER;
     }
-    int32_t *tokens = trial_prompts(lengths, N_STRANGERS, STRANGER_OUTPUT, requests);
+    int32_t *tokens = variant_prompts(lengths, N_STRANGERS, STRANGER_OUTPUT, requests);
     if (tokens == NULL) {
         return err_set(err, QUIRE_NO_MEMORY, -1, "out of memory for %d prompts", N_STRANGERS);
     }
@@ -116,12 +112,13 @@ static quire_err strangers(const experiment_options *o, const sheet *s, int32_t 
     return e;
 }
 
-static quire_err together(const experiment_options *o, const sheet *s, int32_t n_runs, quire_error *err) {
+static quire_err together(const experiment_options *o, const bench_table *s, int32_t n_runs,
+                          quire_error *err) {
     lab_request requests[N_TOGETHER];
     int32_t *tokens = mem_new((size_t)N_TOGETHER * (SHARED + N_TOGETHER), sizeof *tokens);
     int32_t shared = SHARED;
     lab_request prefix;
-    int32_t *drawn = trial_prompts(&shared, 1, TOGETHER_OUTPUT, &prefix);
+    int32_t *drawn = variant_prompts(&shared, 1, TOGETHER_OUTPUT, &prefix);
     quire_err e = tokens != NULL && drawn != NULL
                       ? QUIRE_OK
                       : err_set(err, QUIRE_NO_MEMORY, -1, "out of memory for %d prompts", N_TOGETHER);
@@ -155,19 +152,19 @@ static quire_err together(const experiment_options *o, const sheet *s, int32_t n
 }
 
 quire_err experiment_prefix(const experiment_options *o, quire_error *err) {
-    static const sheet_column columns[] = {
-        {"case", "", 20, SHEET_TEXT, NULL},       {"requests", "requests", 8, 0, NULL},
+    static const table_column columns[] = {
+        {"case", "", 20, TABLE_TEXT, NULL},       {"requests", "requests", 8, 0, NULL},
         {"prompt", "prompt", 8, 0, "tokens"},     {"cached", "cached", 8, 0, "tokens"},
         {"computed", "computed", 8, 0, "tokens"}, {"cpu", "CPU ms", 9, 1, "ms"},
         {"to_first", "to first", 8, 3, "x"}};
-    sheet s = {.what = "prefix", .columns = EXPERIMENT_COLUMNS(columns), .json = o->json};
+    bench_table s = {"prefix", TABLE_COLUMNS(columns), o->json};
     int32_t n_runs = o->n_runs > 0 ? o->n_runs : N_RUNS;
     char machine[256];
     TRY(lab_describe(&o->engine, machine, sizeof machine, err));
-    sheet_begin(&s, NULL);
+    table_begin(&s, NULL);
     TRY(strangers(o, &s, n_runs, err));
     TRY(together(o, &s, n_runs, err));
-    sheet_note(&s,
+    table_note(&s,
                "%s. Processor time, the least of %d runs of each way, in turns. Strangers: %d prompts of %d "
                "tokens that share nothing, %d "
                "at once, answers of %d. "

@@ -11,7 +11,7 @@
 #include "lab/bench/experiment.h"
 #include "lab/bench/resident.h"
 #include "lab/bench/synthetic.h"
-#include "lab/bench/trial.h"
+#include "lab/bench/variant.h"
 
 enum { MAX_REQUESTS = FIGURES_MAX_POINTS, SEED = 31, MIB = 1 << 20, MAX_ROWS = 512 };
 
@@ -71,10 +71,10 @@ static quire_err read_play(const experiment_options *o, const scenario *s, play 
     return figures_parse_list("--lengths", o->lengths, p->lengths, &p->s.n, err);
 }
 
-static quire_err make_trial(const experiment_options *o, play *p, trial *t, quire_error *err) {
+static quire_err make_trial(const experiment_options *o, play *p, variant *t, quire_error *err) {
     const scenario *c = &p->s;
     int64_t rows = 0, longest = 0;
-    *t = (trial){.options = o->engine, .requests = p->requests, .n = c->n, .at_once = c->n};
+    *t = (variant){.options = o->engine, .requests = p->requests, .n = c->n, .at_once = c->n};
     for (int32_t i = 0; i < c->n; i++) {
         p->requests[i].after = c->follows ? i - 1 : -1;
         int64_t length = (int64_t)p->lengths[i] + c->n_output;
@@ -93,35 +93,28 @@ static quire_err make_trial(const experiment_options *o, play *p, trial *t, quir
     return QUIRE_OK;
 }
 
-static void scenario_row(const sheet *s, const trial *t, const char *name, const kv_layout *l) {
+static void scenario_row(const bench_table *s, const variant *t, const char *name, const kv_layout *l) {
     const lab_result *r = &t->best;
     double kv = (double)(r->n_pages_most * l->page_bytes),
            least = (double)(r->n_tokens_most * kv_layout_token_bytes(l)), fixed = (double)t->peak_bytes - kv;
-    sheet_row(s,
-              (sheet_cell[]){{name, 0},
-                             {NULL, t->n},
-                             {NULL, (double)r->n_tokens_most},
-                             {NULL, t->resident_bytes >= 0 ? (double)t->resident_bytes / MIB : SHEET_ABSENT},
-                             {NULL, (double)t->peak_bytes / MIB},
-                             {NULL, kv / MIB},
-                             {NULL, 100 * (kv / least - 1)},
-                             {NULL, 100 * ((fixed + kv) / (fixed + least) - 1)},
-                             {NULL, r->first_ms},
-                             {NULL, r->steady_ms},
-                             {NULL, (double)r->n_output / r->seconds}});
+    TABLE_ROW(s, TXT(name), NUM(t->n), NUM(r->n_tokens_most),
+              NUM(t->resident_bytes >= 0 ? (double)t->resident_bytes / MIB : TABLE_ABSENT),
+              NUM((double)t->peak_bytes / MIB), NUM(kv / MIB), NUM(100 * (kv / least - 1)),
+              NUM(100 * ((fixed + kv) / (fixed + least) - 1)), NUM(r->first_ms), NUM(r->token_ms),
+              NUM((double)r->n_output / r->seconds));
 }
 
 static quire_err run_once(void *context, quire_error *err) {
-    return trials_run(context, 1, 1, false, err);
+    return variants_run(context, 1, 1, false, err);
 }
 
-static quire_err run_scenario(const experiment_options *o, const sheet *s, const scenario *c, int32_t n_runs,
-                              quire_error *err) {
+static quire_err run_scenario(const experiment_options *o, const bench_table *s, const scenario *c,
+                              int32_t n_runs, quire_error *err) {
     play p;
-    trial t;
+    variant t;
     lab l;
     TRY(read_play(o, c, &p, err));
-    int32_t *tokens = trial_prompts(p.lengths, p.s.n, p.s.n_output, p.requests);
+    int32_t *tokens = variant_prompts(p.lengths, p.s.n, p.s.n_output, p.requests);
     if (tokens == NULL) {
         return err_set(err, QUIRE_NO_MEMORY, -1, "out of memory for %d prompts", (int)p.s.n);
     }
@@ -132,7 +125,7 @@ static quire_err run_scenario(const experiment_options *o, const sheet *s, const
     e = e == QUIRE_OK ? lab_open(&t.options, t.off, t.max_len, &l, err) : e;
     if (e == QUIRE_OK) {
         scenario_row(s, &t, c->name, &l.layout);
-        sheet_note(s, "%s: %s, answers of %d", c->name, p.has_lengths ? "lengths as given" : c->line,
+        table_note(s, "%s: %s, answers of %d", c->name, p.has_lengths ? "lengths as given" : c->line,
                    (int)p.s.n_output);
         lab_close(&l);
     }
@@ -141,7 +134,7 @@ static quire_err run_scenario(const experiment_options *o, const sheet *s, const
 }
 
 static quire_err run_scenarios(const experiment_options *o, quire_error *err) {
-    static const sheet_column columns[] = {{"scenario", "scenario", 12, SHEET_TEXT, NULL},
+    static const table_column columns[] = {{"scenario", "scenario", 12, TABLE_TEXT, NULL},
                                            {"requests", "requests", 8, 0, NULL},
                                            {"tokens", "tokens", 7, 0, NULL},
                                            {"resident", "resident MiB", 12, 1, "MiB"},
@@ -155,17 +148,17 @@ static quire_err run_scenarios(const experiment_options *o, quire_error *err) {
     const scenario *scenarios = o->small ? miniatures : published;
     char machine[160];
     int32_t n_runs = o->n_runs > 0 ? o->n_runs : o->small ? 2 : 1;
-    sheet s = {"scenario", EXPERIMENT_COLUMNS(columns), o->json};
+    bench_table s = {"scenario", TABLE_COLUMNS(columns), o->json};
     TRY(lab_describe(&o->engine, machine, sizeof machine, err));
     for (int i = 0; i < N_SCENARIOS; i++) {
         if (o->name != NULL && strcmp(o->name, scenarios[i].name) == 0) {
             play p;
-            trial t;
+            variant t;
             TRY(read_play(o, &scenarios[i], &p, err));
             TRY(make_trial(o, &p, &t, err));
         }
     }
-    sheet_begin(&s, "A model really run. tokens: in pages when most are held; resident: the most that "
+    table_begin(&s, "A model really run. tokens: in pages when most are held; resident: the most that "
                     "the system counts for a process that does nothing else; counted: "
                     "weights, buffers and those pages; over: what pages take beyond their tokens");
     for (int i = 0; i < N_SCENARIOS; i++) {
@@ -173,11 +166,12 @@ static quire_err run_scenarios(const experiment_options *o, quire_error *err) {
             TRY(run_scenario(o, &s, &scenarios[i], n_runs, err));
         }
     }
-    sheet_note(&s,
-               "page %d; %s; pages and tokens counted, exact; resident memory and times measured, the "
-               "fastest of %d runs; first ms: with "
-               "all prompts sent at once; ms/token: of an answer's last %d tokens",
-               (int)o->engine.page_tokens, machine, (int)n_runs, LAB_STEADY);
+    table_note(
+        &s,
+        "page %d; %s; pages and tokens counted, exact; resident memory and times measured, the "
+        "fastest of %d runs; first ms: with "
+        "all prompts sent at once; ms/token: between the first token and the last, by the engine's clock",
+        (int)o->engine.page_tokens, machine, (int)n_runs);
     return QUIRE_OK;
 }
 

@@ -29,7 +29,7 @@ typedef enum headline_way {
 const char *headline_way_name(headline_way w);
 
 typedef struct headline_course {
-    bare *b;
+    model_runner *b;
     const trace *t;
     trace *drawn; /* t, if its arrivals are drawn anew; NULL if they stay */
     int32_t n_draws;
@@ -72,7 +72,7 @@ typedef struct headline_case {
 } headline_case;
 
 typedef struct headline_case_options {
-    bare *b;
+    model_runner *b;
     trace *t;                 /* arrivals of about one a second; drawn anew where there are several draws */
     const trace *many;        /* the same kind, so many that a queue can grow: for the device's rates */
     const cost_model *device; /* the described one's */

@@ -28,13 +28,13 @@ typedef struct measure {
 } measure;
 
 typedef struct measuring {
-    bare *b;
+    model_runner *b;
     const headline_cost_options *o;
     int32_t knots[COST_MAX_POINTS], n_knots;
     measure measures[MAX_MEASURES];
     int32_t n;
     int32_t *tokens, *tables; /* [max_len]; [n_pages] */
-    bare_part *parts;         /* [max_seqs] */
+    runner_part *parts;       /* [max_seqs] */
 } measuring;
 
 static int32_t pages_for(int32_t n_tokens) {
@@ -69,15 +69,15 @@ static void choose(measuring *k) {
 static quire_err run_step(measuring *k, const measure *m) {
     int32_t rows = m->decodes ? 1 : m->n_rows, each = pages_for(m->first + rows);
     for (int32_t i = 0; i < m->n_seqs; i++) {
-        k->parts[i] = (bare_part){.tokens = k->tokens,
-                                  .first = m->first,
-                                  .n_rows = rows,
-                                  .pages = k->tables + (size_t)i * (size_t)each,
-                                  .n_logits = 1};
+        k->parts[i] = (runner_part){.tokens = k->tokens,
+                                    .first = m->first,
+                                    .n_rows = rows,
+                                    .pages = k->tables + (size_t)i * (size_t)each,
+                                    .n_logits = 1};
     }
-    TRY(bare_forward(k->b, k->parts, m->n_seqs));
+    TRY(model_runner_forward(k->b, k->parts, m->n_seqs));
     for (int32_t i = 0; i < m->n_seqs; i++) {
-        k->tokens[0] = bare_greedy(k->b, i);
+        k->tokens[0] = model_runner_greedy(k->b, i);
     }
     return QUIRE_OK;
 }
@@ -101,8 +101,8 @@ static quire_err fill_pages(measuring *k) {
     for (int32_t i = 0; i < k->o->n_pages; i++) {
         k->tables[i] = i;
     }
-    TRY(bare_prefill(k->b, k->tokens, HEADLINE_PAGE < k->o->max_len ? HEADLINE_PAGE : k->o->max_len,
-                     k->tables));
+    TRY(model_runner_prefill(k->b, k->tokens, HEADLINE_PAGE < k->o->max_len ? HEADLINE_PAGE : k->o->max_len,
+                             k->tables));
     for (int32_t i = 1; i < k->o->n_pages; i++) {
         kv_copy_pair pair = {0, i};
         k->b->b->ops->kv_copy(k->b->b, &pair, 1);
@@ -162,7 +162,7 @@ static quire_err measure_all(measuring *k) {
     return QUIRE_OK;
 }
 
-quire_err headline_cost_measure(bare *b, const headline_cost_options *o, cost_model *out, double *off,
+quire_err headline_cost_measure(model_runner *b, const headline_cost_options *o, cost_model *out, double *off,
                                 quire_error *err) {
     measuring *k = mem_new(1, sizeof *k);
     TRY(mem_check_for(k, "the measurements of steps", err));
@@ -172,7 +172,7 @@ quire_err headline_cost_measure(bare *b, const headline_cost_options *o, cost_mo
     k->parts = mem_new((size_t)o->max_seqs, sizeof *k->parts);
     quire_err e = k->tokens && k->tables && k->parts ? QUIRE_OK : QUIRE_NO_MEMORY;
     if (e == QUIRE_OK) {
-        bare_prompt(b, 1, o->max_len, k->tokens);
+        model_runner_prompt(b, 1, o->max_len, k->tokens);
         choose(k);
         e = measure_all(k);
     }

@@ -5,7 +5,7 @@
 #ifndef LAB_BENCH_HEADLINE_COST_H
 #define LAB_BENCH_HEADLINE_COST_H
 
-#include "lab/bench/bare.h"
+#include "lab/bench/model_runner.h"
 #include "lab/sim/cost.h"
 
 typedef struct headline_cost_options {
@@ -15,7 +15,7 @@ typedef struct headline_cost_options {
 
 /* *off: the mean square of the fit's relative errors, its root. b's pages are
  * overwritten. */
-quire_err headline_cost_measure(bare *b, const headline_cost_options *o, cost_model *out, double *off,
+quire_err headline_cost_measure(model_runner *b, const headline_cost_options *o, cost_model *out, double *off,
                                 quire_error *err);
 
 #endif

@@ -19,7 +19,7 @@ typedef struct asked {
 } asked;
 
 typedef struct course {
-    bare *b;
+    model_runner *b;
     const trace *t;
     const serving_options *o;
     int64_t swap_bytes;
@@ -131,6 +131,9 @@ static quire_err take_events(course *c, quire_error *err) {
                            "a request ended early: %s", quire_err_text(ev.error));
         }
         serving_note(c->r, a->q, a->arrival, a->first, c->now);
+        if (c->o->end_us != NULL) {
+            c->o->end_us[a - c->asked] = c->now;
+        }
         c->digest += lab_digest(a->answer, a->n);
     }
     return QUIRE_OK;
@@ -222,7 +225,7 @@ static void close_all(course *c) {
     mem_free(c->text);
 }
 
-quire_err headline_engine_run(bare *b, const trace *t, const serving_options *o, int64_t swap_bytes,
+quire_err headline_engine_run(model_runner *b, const trace *t, const serving_options *o, int64_t swap_bytes,
                               serving_result *out, uint64_t *digest, quire_error *err) {
     serving_result r = {.n_requests = t->n_requests};
     course c = {.b = b, .t = t, .o = o, .swap_bytes = swap_bytes, .r = &r};

@@ -19,9 +19,9 @@ static quire_err flush(headline_execution *x) {
     if (x->n_parts == 0) {
         return QUIRE_OK;
     }
-    TRY(bare_forward(x->b, x->parts, x->n_parts));
+    TRY(model_runner_forward(x->b, x->parts, x->n_parts));
     for (int32_t i = 0; i < x->n_askers; i++) {
-        tokens_of(x, x->askers[i])[x->askers_at[i]] = bare_greedy(x->b, i);
+        tokens_of(x, x->askers[i])[x->askers_at[i]] = model_runner_greedy(x->b, i);
     }
     x->n_parts = x->n_askers = x->n_rows = 0;
     return QUIRE_OK;
@@ -39,8 +39,8 @@ static quire_err add_rows(headline_execution *x, const int32_t *tokens, int32_t 
         }
         int32_t room = x->b->max_rows - x->n_rows, rows = room < n ? room : n;
         bool wants = asker != NOBODY && rows == n;
-        x->parts[x->n_parts++] =
-            (bare_part){.tokens = tokens, .first = first, .n_rows = rows, .pages = pages, .n_logits = wants};
+        x->parts[x->n_parts++] = (runner_part){
+            .tokens = tokens, .first = first, .n_rows = rows, .pages = pages, .n_logits = wants};
         if (wants) {
             x->askers[x->n_askers] = asker;
             x->askers_at[x->n_askers++] = at;
@@ -173,7 +173,7 @@ static quire_err open_all(headline_execution *x) {
     return x->tables && x->zeros && x->parts && x->askers && x->askers_at ? QUIRE_OK : QUIRE_NO_MEMORY;
 }
 
-quire_err headline_execution_open(bare *b, const trace *t, int32_t n_pages, int32_t max_len,
+quire_err headline_execution_open(model_runner *b, const trace *t, int32_t n_pages, int32_t max_len,
                                   headline_execution *out) {
     *out = (headline_execution){
         .hooks = {.context = out, .begin = begin, .move = move, .step = step, .batch_step = batch_step},

@@ -15,12 +15,12 @@
 #ifndef LAB_BENCH_HEADLINE_EXECUTE_H
 #define LAB_BENCH_HEADLINE_EXECUTE_H
 
-#include "lab/bench/bare.h"
+#include "lab/bench/model_runner.h"
 #include "lab/sim/serving.h"
 
 typedef struct headline_execution {
     serving_execution hooks; /* whose context this is */
-    bare *b;
+    model_runner *b;
     const trace *t;
     int32_t *tokens;          /* of all requests: prompt and answer, and room for a dead row's */
     int64_t *offsets;         /* [n_requests] where a request's begin */
@@ -28,7 +28,7 @@ typedef struct headline_execution {
     int32_t max_len, per_seq; /* tokens, pages of the longest sequence */
     int32_t *tables;          /* [2 max_seqs][per_seq] block tables of pieces, and of padding */
     int32_t *zeros;           /* [max_len] the tokens of padding */
-    bare_part *parts;         /* of the pass being gathered: [max_seqs] */
+    runner_part *parts;       /* of the pass being gathered: [max_seqs] */
     int32_t *askers;          /* [max_seqs] the request that takes the token of a wanted row */
     int32_t *askers_at;       /* [max_seqs] and its place in the request's tokens */
     int32_t n_parts, n_askers, n_rows;
@@ -42,7 +42,7 @@ int32_t headline_padding_pages(int32_t n_pages, int32_t max_len);
  * max_rows rows and max_seqs sequences. b and t outlive *out, which is not moved:
  * hooks.context points at it. QUIRE_NO_MEMORY. */
 enum { HEADLINE_PAGE = 16 };
-quire_err headline_execution_open(bare *b, const trace *t, int32_t n_pages, int32_t max_len,
+quire_err headline_execution_open(model_runner *b, const trace *t, int32_t n_pages, int32_t max_len,
                                   headline_execution *out);
 void headline_execution_close(headline_execution *x);
 /* Of all answers, as lab_digest: equal where they are. */

@@ -1,5 +1,6 @@
 #include "lab/bench/lab.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -110,8 +111,8 @@ typedef struct course {
     lab_request *requests;
     int32_t n, n_sent, n_open, n_ended, n_runners, n_going;
     lab_result *result;
-    double first_sum, gap_sum, steady_sum;
-    int64_t n_gaps, n_steady;
+    double first_sum, decode_sum; /* microseconds by the engine's clock */
+    int64_t n_decoded, decode_from_us, decode_to_us;
 } course;
 
 /* One sample of a request on its way: the engine's `user`. */
@@ -119,7 +120,6 @@ typedef struct runner {
     lab_request *request;
     bool leads; /* the first sample: its tokens are kept */
     int32_t n_tokens;
-    int64_t last_us;
     uint64_t digest;
 } runner;
 
@@ -183,11 +183,7 @@ static quire_err send_request(course *c, lab_request *r, runner *runners, quire_
     q.sampling.ignore_eos = true;
     q.sampling.has_seed = true;
     q.sampling.seed = SEED;
-    if (r->forced > 0) {
-        q.sampling.lists = sampling_lists_new();
-        e = q.sampling.lists != NULL ? sampling_lists_set_allowed(q.sampling.lists, &r->forced, 1)
-                                     : QUIRE_NO_MEMORY;
-    }
+    q.constraint = r->rule;
     q.beams = (beam_params){.width = r->beam_width, .n_groups = 1, .length_penalty = 1.0f};
     void *users[MAX_SAMPLES];
     request_id ids[MAX_SAMPLES];
@@ -198,9 +194,7 @@ static quire_err send_request(course *c, lab_request *r, runner *runners, quire_
     r->sent_us = clock_us();
     r->n_left = samples_of(r);
     r->is_sent = true;
-    e = e == QUIRE_OK ? engine_submit_samples(c->l->e, &q, samples_of(r), users, ids, err)
-                      : err_set(err, e, -1, "out of memory for a request");
-    sampling_lists_drop(q.sampling.lists);
+    e = engine_submit_samples(c->l->e, &q, samples_of(r), users, ids, err);
     if (e != QUIRE_OK) {
         mem_free(prompt);
     }
@@ -208,23 +202,9 @@ static quire_err send_request(course *c, lab_request *r, runner *runners, quire_
 }
 
 static void take_token(course *c, runner *u, int32_t token) {
-    lab_request *r = u->request;
-    int64_t now = clock_us();
-    if (u->last_us == 0) {
-        r->first_us = r->first_us == 0 ? now : r->first_us;
-        c->first_sum += (double)(now - r->sent_us);
-    } else {
-        c->gap_sum += (double)(now - u->last_us);
-        c->n_gaps++;
-        if (u->n_tokens >= r->n_output - LAB_STEADY) {
-            c->steady_sum += (double)(now - u->last_us);
-            c->n_steady++;
-        }
-    }
-    u->last_us = r->last_us = now;
     u->digest = add_to_digest(u->digest, token);
     if (u->leads) {
-        r->whole[r->n_whole++] = token;
+        u->request->whole[u->request->n_whole++] = token;
     }
     c->result->n_output++;
     c->n_going += ++u->n_tokens == LAB_GOING;
@@ -233,11 +213,26 @@ static void take_token(course *c, runner *u, int32_t token) {
     }
 }
 
+/* When a sample's first and last token were committed: by the engine's clock, since this
+ * thread may wake long after. */
+static void take_times(course *c, const runner *u, const engine_event *ev) {
+    lab_request *r = u->request;
+    int64_t first_us = ev->first_token_us > 0 ? ev->first_token_us : ev->ended_us;
+    r->first_us = r->first_us == 0 || first_us < r->first_us ? first_us : r->first_us;
+    r->last_us = ev->ended_us > r->last_us ? ev->ended_us : r->last_us;
+    c->first_sum += (double)(first_us - r->sent_us);
+    c->decode_sum += (double)(ev->ended_us - first_us);
+    c->n_decoded += u->n_tokens - 1;
+    c->decode_from_us = c->decode_from_us == 0 || first_us < c->decode_from_us ? first_us : c->decode_from_us;
+    c->decode_to_us = ev->ended_us > c->decode_to_us ? ev->ended_us : c->decode_to_us;
+}
+
 static quire_err take_end(course *c, const runner *u, const engine_event *ev, quire_error *err) {
     lab_request *r = u->request;
     if (u->leads) {
         r->n_cached = ev->n_cached;
     }
+    take_times(c, u, ev);
     c->result->n_prompt += r->n_prompt;
     c->result->digest += end_digest(u->digest);
     if (--r->n_left == 0) {
@@ -319,8 +314,10 @@ static void fill_result(course *c, int64_t start_us) {
     r->n_steps = s.steps;
     r->seconds = (double)(figures_time_us(c->l->n_threads) - start_us) * 1e-6;
     r->first_ms = c->first_sum / n_answers / 1000;
-    r->token_ms = c->n_gaps > 0 ? c->gap_sum / (double)c->n_gaps / 1000 : 0;
-    r->steady_ms = c->n_steady > 0 ? c->steady_sum / (double)c->n_steady / 1000 : 0;
+    r->token_ms = c->n_decoded > 0 ? c->decode_sum / (double)c->n_decoded / 1000 : 0;
+    r->decode_speed = c->n_decoded > 0 ? (double)c->n_decoded /
+                                             (fmax(1, (double)(c->decode_to_us - c->decode_from_us)) * 1e-6)
+                                       : 0;
 }
 
 quire_err lab_run(lab *l, lab_request *requests, int32_t n, int32_t at_once, lab_result *out,
@@ -364,7 +361,7 @@ void lab_forget(lab_request *requests, int32_t n) {
                            .tenant = r->tenant,
                            .beam_width = r->beam_width,
                            .temperature = r->temperature,
-                           .forced = r->forced};
+                           .rule = r->rule};
     }
 }
 

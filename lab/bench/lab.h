@@ -32,14 +32,13 @@ typedef struct lab_request {
     const char *tenant; /* NULL: everybody's */
     int32_t beam_width; /* 0: none; else the best of so many beams is the answer, and n_samples is 1 */
     float temperature;
-    /* over 0: the only token that is allowed, so that answers are known before they are
-     * computed */
-    int32_t forced;
+    constraint *rule; /* that answers obey, the caller's; NULL: none */
     /* found */
-    int32_t n_prompt, n_cached;         /* of the first sample */
-    int64_t sent_us, first_us, last_us; /* clock_us; last_us: of its last token, in all samples */
-    int32_t n_left;                     /* samples that run */
-    int32_t *whole;                     /* [n_whole] prompt and the first sample's answer */
+    int32_t n_prompt, n_cached; /* of the first sample */
+    /* clock_us; when the engine committed the first and the last token, of all samples */
+    int64_t sent_us, first_us, last_us;
+    int32_t n_left; /* samples that run */
+    int32_t *whole; /* [n_whole] prompt and the first sample's answer */
     int32_t n_whole;
     bool is_sent;
 } lab_request;
@@ -47,8 +46,6 @@ typedef struct lab_request {
 /* Tokens after which a sample's steps are like each other: its pages are copied, the
  * system has given memory for the next. */
 #define LAB_GOING 3
-/* Tokens at an answer's end over which its steady speed is taken. */
-#define LAB_STEADY 256
 
 typedef struct lab_result {
     int64_t n_prompt, n_output; /* tokens; each sample's prompt counts */
@@ -63,10 +60,12 @@ typedef struct lab_result {
     double seconds; /* from the first sent to the last token, by figures_time_us */
     /* of these, the thread's that sends requests and reads tokens; 0 by wall time */
     double reader_seconds;
-    double first_ms, token_ms; /* wall time, means: to the first token; between tokens */
-    /* the same between an answer's last LAB_STEADY tokens, or of all where it has no
-     * more */
-    double steady_ms;
+    /* By the engine's clock, means: from sending to the first token; between tokens */
+    double first_ms, token_ms;
+    /* tokens a second after each answer's first, from the earliest of these to the
+     * last end; where all begin in one step, times token_ms / 1000 it is the number of
+     * answers */
+    double decode_speed;
     uint64_t digest; /* of all answers: equal where they are */
     /* the engine's times when the last sample had LAB_GOING tokens; zeros where some had
      * fewer */

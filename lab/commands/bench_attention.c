@@ -12,7 +12,7 @@
 #include "lab/bench/attention_measure.h"
 #include "lab/bench/figures.h"
 #include "lab/bench/read_pieces.h"
-#include "lab/bench/sheet.h"
+#include "lab/bench/result_table.h"
 #include "lab/commands/lab_commands.h"
 
 typedef struct bench_attention_options {
@@ -77,7 +77,7 @@ static quire_err parse_types(const char *text, dtype *list, int32_t *n, quire_er
                   : err_set(err, QUIRE_INVALID, -1, "--kv-dtype: must be some of f32,f16,bf16,fp8,int8,int4");
 }
 
-static quire_err report(const bench_attention_options *o, const sheet *t, const char *work,
+static quire_err report(const bench_attention_options *o, const bench_table *t, const char *work,
                         const attention_shape *shape, quire_error *err) {
     const attention_machine m = {
         .compute = COMPUTE_F32, .isa = o->isa, .n_threads = o->n_threads, .n_runs = o->n_runs};
@@ -86,23 +86,17 @@ static quire_err report(const bench_attention_options *o, const sheet *t, const 
     TRY(attention_measure(shape, &m, &speed, err));
     snprintf(heads, sizeof heads, "%d/%d x %d", (int)shape->n_heads, (int)shape->n_kv_heads,
              (int)shape->d_head);
-    sheet_row(t, (sheet_cell[]){{work, 0},
-                                {dtype_name(shape->type), 0},
-                                {heads, 0},
-                                {NULL, shape->n_seqs},
-                                {NULL, shape->n_tokens},
-                                {NULL, speed.paged_us},
-                                {NULL, (double)attention_bytes(shape) / speed.paged_us / 1e3},
-                                {NULL, attention_operations(shape) / speed.paged_us / 1e3},
-                                {NULL, speed.paged_us / speed.contiguous_us},
-                                {NULL, (double)attention_bytes(shape) / 1e6},
-                                {NULL, SHEET_ABSENT}});
+    TABLE_ROW(
+        t, TXT(work), TXT(dtype_name(shape->type)), TXT(heads), NUM(shape->n_seqs), NUM(shape->n_tokens),
+        NUM(speed.paged_us), NUM((double)attention_bytes(shape) / speed.paged_us / 1e3),
+        NUM(attention_operations(shape) / speed.paged_us / 1e3), NUM(speed.paged_us / speed.contiguous_us),
+        NUM((double)attention_bytes(shape) / 1e6), NUM(TABLE_ABSENT));
     return QUIRE_OK;
 }
 
 /* Sequences behind a common prefix, decoding: with cascade attention and without. */
-static quire_err report_shared(const bench_attention_options *o, const sheet *t, const attention_shape *like,
-                               quire_error *err) {
+static quire_err report_shared(const bench_attention_options *o, const bench_table *t,
+                               const attention_shape *like, quire_error *err) {
     const attention_machine m = {
         .compute = COMPUTE_F32, .isa = o->isa, .n_threads = o->n_threads, .n_runs = o->n_runs};
     attention_shape shape = *like;
@@ -117,24 +111,17 @@ static quire_err report_shared(const bench_attention_options *o, const sheet *t,
     for (int w = 0; w < 2; w++) {
         double us = w == 0 ? speed.each_us : speed.cascade_us,
                bytes = (double)(w == 0 ? speed.each_bytes : speed.cascade_bytes);
-        sheet_row(t, (sheet_cell[]){{w == 0 ? "shared" : "cascade", 0},
-                                    {dtype_name(shape.type), 0},
-                                    {heads, 0},
-                                    {NULL, shape.n_seqs},
-                                    {NULL, shape.n_tokens},
-                                    {NULL, us},
-                                    {NULL, bytes / us / 1e3},
-                                    {NULL, attention_operations(&shape) / us / 1e3},
-                                    {NULL, SHEET_ABSENT},
-                                    {NULL, bytes / 1e6},
-                                    {NULL, speed.each_us / us}});
+        TABLE_ROW(t, TXT(w == 0 ? "shared" : "cascade"), TXT(dtype_name(shape.type)), TXT(heads),
+                  NUM(shape.n_seqs), NUM(shape.n_tokens), NUM(us), NUM(bytes / us / 1e3),
+                  NUM(attention_operations(&shape) / us / 1e3), NUM(TABLE_ABSENT), NUM(bytes / 1e6),
+                  NUM(speed.each_us / us));
     }
     return QUIRE_OK;
 }
 
 /* A causal mask and a window, as a layer's own and as expressions: time, and how many
  * times that of the layer's own. */
-static quire_err report_mods(const bench_attention_options *o, const sheet *t, const char *work,
+static quire_err report_mods(const bench_attention_options *o, const bench_table *t, const char *work,
                              const attention_shape *shape, quire_error *err) {
     const attention_machine m = {
         .compute = COMPUTE_F32, .isa = o->isa, .n_threads = o->n_threads, .n_runs = o->n_runs};
@@ -152,17 +139,9 @@ static quire_err report_mods(const bench_attention_options *o, const sheet *t, c
              (int)shape->d_head);
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         snprintf(name, sizeof name, "%s %s", work, rows[i].name);
-        sheet_row(t, (sheet_cell[]){{name, 0},
-                                    {dtype_name(shape->type), 0},
-                                    {heads, 0},
-                                    {NULL, shape->n_seqs},
-                                    {NULL, shape->n_tokens},
-                                    {NULL, rows[i].us},
-                                    {NULL, SHEET_ABSENT},
-                                    {NULL, SHEET_ABSENT},
-                                    {NULL, SHEET_ABSENT},
-                                    {NULL, SHEET_ABSENT},
-                                    {NULL, rows[i].us / rows[i].own_us}});
+        TABLE_ROW(t, TXT(name), TXT(dtype_name(shape->type)), TXT(heads), NUM(shape->n_seqs),
+                  NUM(shape->n_tokens), NUM(rows[i].us), NUM(TABLE_ABSENT), NUM(TABLE_ABSENT),
+                  NUM(TABLE_ABSENT), NUM(TABLE_ABSENT), NUM(rows[i].us / rows[i].own_us));
     }
     return QUIRE_OK;
 }
@@ -170,7 +149,7 @@ static quire_err report_mods(const bench_attention_options *o, const sheet *t, c
 /* Windows and soft caps of published models, beside plain attention in which rows see as
  * many keys. A decode under a window: the mean of PLACES positions of a chunk, since a
  * window that crosses chunks costs more. */
-static quire_err report_bounds(const bench_attention_options *o, const sheet *t, const char *work,
+static quire_err report_bounds(const bench_attention_options *o, const bench_table *t, const char *work,
                                const attention_shape *like, quire_error *err) {
     static const struct {
         int32_t window;
@@ -203,22 +182,15 @@ static quire_err report_bounds(const bench_attention_options *o, const sheet *t,
                   ? snprintf(name + at, sizeof name - (size_t)at, " window %d", (int)cases[i].window)
                   : 0;
         (void)(cases[i].soft_cap > 0 ? snprintf(name + at, sizeof name - (size_t)at, " cap") : 0);
-        sheet_row(t, (sheet_cell[]){{name, 0},
-                                    {dtype_name(shape.type), 0},
-                                    {heads, 0},
-                                    {NULL, shape.n_seqs},
-                                    {NULL, shape.n_tokens},
-                                    {NULL, speed.bound_us},
-                                    {NULL, SHEET_ABSENT},
-                                    {NULL, SHEET_ABSENT},
-                                    {NULL, SHEET_ABSENT},
-                                    {NULL, SHEET_ABSENT},
-                                    {NULL, speed.bound_us / speed.plain_us}});
+        TABLE_ROW(t, TXT(name), TXT(dtype_name(shape.type)), TXT(heads), NUM(shape.n_seqs),
+                  NUM(shape.n_tokens), NUM(speed.bound_us), NUM(TABLE_ABSENT), NUM(TABLE_ABSENT),
+                  NUM(TABLE_ABSENT), NUM(TABLE_ABSENT), NUM(speed.bound_us / speed.plain_us));
     }
     return QUIRE_OK;
 }
 
-static quire_err run_type(const bench_attention_options *o, const sheet *t, dtype type, quire_error *err) {
+static quire_err run_type(const bench_attention_options *o, const bench_table *t, dtype type,
+                          quire_error *err) {
     int32_t contexts[FIGURES_MAX_POINTS], n;
     TRY(figures_parse_list("--context", o->contexts, contexts, &n, err));
     for (int i = 0; i < N_SHAPES; i++) {
@@ -255,8 +227,8 @@ static quire_err run_type(const bench_attention_options *o, const sheet *t, dtyp
 }
 
 /* One decoded token by page size and by where pages lie. */
-static quire_err report_pages(const bench_attention_options *o, const sheet *t, const attention_shape *shape,
-                              int32_t page_tokens, quire_error *err) {
+static quire_err report_pages(const bench_attention_options *o, const bench_table *t,
+                              const attention_shape *shape, int32_t page_tokens, quire_error *err) {
     attention_machine m = {
         .compute = COMPUTE_F32, .isa = o->isa, .n_threads = o->n_threads, .n_runs = o->n_runs};
     attention_speed scattered, in_order, reading;
@@ -269,24 +241,18 @@ static quire_err report_pages(const bench_attention_options *o, const sheet *t, 
     snprintf(heads, sizeof heads, "%d/%d x %d", (int)shape->n_heads, (int)shape->n_kv_heads,
              (int)shape->d_head);
     int64_t bytes = attention_bytes(shape) * page_tokens / (2 * (int64_t)shape->n_kv_heads * shape->n_tokens);
-    sheet_row(t, (sheet_cell[]){{dtype_name(shape->type), 0},
-                                {heads, 0},
-                                {NULL, shape->n_tokens},
-                                {NULL, page_tokens},
-                                {NULL, scattered.paged_us},
-                                {NULL, scattered.paged_us / scattered.contiguous_us},
-                                {NULL, in_order.paged_us},
-                                {NULL, in_order.paged_us / in_order.contiguous_us},
-                                {NULL, (double)bytes / 1024},
-                                {NULL, reading.paged_us},
-                                {NULL, reading.paged_us / reading.contiguous_us}});
+    TABLE_ROW(t, TXT(dtype_name(shape->type)), TXT(heads), NUM(shape->n_tokens), NUM(page_tokens),
+              NUM(scattered.paged_us), NUM(scattered.paged_us / scattered.contiguous_us),
+              NUM(in_order.paged_us), NUM(in_order.paged_us / in_order.contiguous_us),
+              NUM((double)bytes / 1024), NUM(reading.paged_us),
+              NUM(reading.paged_us / reading.contiguous_us));
     return QUIRE_OK;
 }
 
 static quire_err run_pages(const bench_attention_options *o, const dtype *list, int32_t n_types,
                            quire_error *err) {
-    static const sheet_column columns[] = {{"kv_dtype", "KV", 5, SHEET_TEXT, NULL},
-                                           {"heads", "heads", 11, SHEET_TEXT, NULL},
+    static const table_column columns[] = {{"kv_dtype", "KV", 5, TABLE_TEXT, NULL},
+                                           {"heads", "heads", 11, TABLE_TEXT, NULL},
                                            {"context", "context", 8, 0, NULL},
                                            {"page_tokens", "page", 5, 0, NULL},
                                            {"scattered", "no order us", 12, 1, "us/layer"},
@@ -296,10 +262,7 @@ static quire_err run_pages(const bench_attention_options *o, const dtype *list, 
                                            {"piece", "piece KiB", 10, 1, "KiB"},
                                            {"reading", "reading us", 11, 1, "us/layer"},
                                            {"reading_ratio", "/contiguous", 11, 3, "x"}};
-    const sheet t = {.what = "attention pages",
-                     .columns = columns,
-                     .n_columns = (int32_t)(sizeof columns / sizeof *columns),
-                     .json = o->cli.json};
+    const bench_table t = {"attention pages", TABLE_COLUMNS(columns), o->cli.json};
     int32_t contexts[FIGURES_MAX_POINTS], pages[FIGURES_MAX_POINTS], n_contexts, n_pages;
     TRY(figures_parse_list("--context", o->contexts, contexts, &n_contexts, err));
     TRY(figures_parse_list("--pages", o->pages, pages, &n_pages, err));
@@ -309,7 +272,7 @@ static quire_err run_pages(const bench_attention_options *o, const dtype *list, 
                            o->pages, (int)pages[i]);
         }
     }
-    sheet_begin(&t, NULL);
+    table_begin(&t, NULL);
     for (int32_t i = 0; i < n_types * N_SHAPES * n_contexts * n_pages; i++) {
         int32_t c = i / n_pages, s = c / n_contexts;
         const int32_t *heads = shapes[s % N_SHAPES];
@@ -322,7 +285,7 @@ static quire_err run_pages(const bench_attention_options *o, const dtype *list, 
                                        .n_rows = 1};
         TRY(report_pages(o, &t, &shape, pages[i % n_pages], err));
     }
-    sheet_note(&t,
+    table_note(&t,
                "A decoded token's attention, one layer, by tokens a page; contiguous: pages of 256 in a row; "
                "least of %d runs (%s). Piece: what "
                "lies together of a head's keys or values. Reading: one thread only loads from each cache "
@@ -334,9 +297,9 @@ static quire_err run_pages(const bench_attention_options *o, const dtype *list, 
 }
 
 static quire_err bench_attention_measure(const bench_attention_options *o, quire_error *err) {
-    static const sheet_column columns[] = {{"work", "work", -22, SHEET_TEXT, NULL},
-                                           {"kv_dtype", "KV", -5, SHEET_TEXT, NULL},
-                                           {"heads", "heads", -11, SHEET_TEXT, NULL},
+    static const table_column columns[] = {{"work", "work", -22, TABLE_TEXT, NULL},
+                                           {"kv_dtype", "KV", -5, TABLE_TEXT, NULL},
+                                           {"heads", "heads", -11, TABLE_TEXT, NULL},
                                            {"batch", "batch", 6, 0, NULL},
                                            {"context", "context", 8, 0, NULL},
                                            {"time", "us a layer", 11, 1, "us/layer"},
@@ -345,21 +308,18 @@ static quire_err bench_attention_measure(const bench_attention_options *o, quire
                                            {"paged_over_contiguous", "paged/contiguous", 17, 3, "x"},
                                            {"read", "MB read", 9, 1, "MB"},
                                            {"speedup", "times", 6, 2, "x"}};
-    const sheet t = {.what = "attention",
-                     .columns = columns,
-                     .n_columns = (int32_t)(sizeof columns / sizeof *columns),
-                     .json = o->cli.json};
+    const bench_table t = {"attention", TABLE_COLUMNS(columns), o->cli.json};
     dtype list[MAX_TYPES];
     int32_t n;
     TRY(parse_types(o->types, list, &n, err));
     if (o->pages != NULL) {
         return run_pages(o, list, n, err);
     }
-    sheet_begin(&t, NULL);
+    table_begin(&t, NULL);
     for (int32_t i = 0; i < n; i++) {
         TRY(run_type(o, &t, list[i], err));
     }
-    sheet_note(
+    table_note(
         &t,
         "Attention of one layer over pages of 16 tokens in no order, least of %d runs (%s); GB/s: keys and "
         "values once. Chunks of "

@@ -20,7 +20,7 @@
 #include "lab/bench/cost_fit.h"
 #include "lab/bench/figures.h"
 #include "lab/bench/pool_size.h"
-#include "lab/bench/sheet.h"
+#include "lab/bench/result_table.h"
 #include "lab/commands/ablation_flags.h"
 #include "lab/commands/lab_commands.h"
 #include "lab/commands/measures.h"
@@ -275,36 +275,29 @@ static double predicted_us(const calibration *k, const cost_model *c, const meas
 
 /* ---- reporting ---- */
 
-static const sheet_column columns[] = {
-    {"what", "what", 8, SHEET_TEXT, NULL}, {"sequences", "sequences", 9, 0, NULL},
+static const table_column columns[] = {
+    {"what", "what", 8, TABLE_TEXT, NULL}, {"sequences", "sequences", 9, 0, NULL},
     {"prompt", "prompt", 7, 0, NULL},      {"measured", "measured us", 12, 1, "us"},
     {"model", "model us", 12, 1, "us"},    {"off", "off %", 7, 1, "%"},
 };
 
 static void report(const calibration *k, const cost_model *c) {
-    sheet s = {.what = "calibrate",
-               .columns = columns,
-               .n_columns = (int32_t)(sizeof columns / sizeof *columns),
-               .json = k->o->cli.json};
+    bench_table s = {"calibrate", TABLE_COLUMNS(columns), k->o->cli.json};
     char heading[320];
     double squares = 0;
     snprintf(
         heading, sizeof heading,
         "%s on %s: time of a step in which all decode, or from a prompt to its first token; means of %d runs",
         c->model, c->device, (int)k->o->n_runs);
-    sheet_begin(&s, heading);
+    table_begin(&s, heading);
     for (int32_t i = 0; i < k->n; i++) {
         const measure *m = &k->measures[i];
         double us = predicted_us(k, c, m), off = us / m->mean_us - 1;
         squares += off * off;
-        sheet_row(&s, (sheet_cell[]){{.text = m->decodes ? "decode" : "prompt"},
-                                     {.number = m->n_seqs},
-                                     {.number = m->n_prompt},
-                                     {.number = m->mean_us},
-                                     {.number = us},
-                                     {.number = 100 * off}});
+        TABLE_ROW(&s, TXT(m->decodes ? "decode" : "prompt"), NUM(m->n_seqs), NUM(m->n_prompt),
+                  NUM(m->mean_us), NUM(us), NUM(100 * off));
     }
-    sheet_note(&s,
+    table_note(&s,
                "a step: %.1f us with 1 row, %.1f with %d; %.3f us a row of logits, %.5f a pair of a decode, "
                "%.5f of a prefill; a request's "
                "way %.1f us; off by %.1f%% in the mean square",

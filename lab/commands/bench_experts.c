@@ -12,7 +12,7 @@
 #include "base/rng.h"
 #include "lab/bench/figures.h"
 #include "lab/bench/kernel_types.h"
-#include "lab/bench/sheet.h"
+#include "lab/bench/result_table.h"
 #include "lab/commands/lab_commands.h"
 
 typedef struct bench_experts_options {
@@ -192,7 +192,7 @@ static void time_both(experts_run *r, double *mixture, double *dense) {
     *dense = best[1] > 0 ? (double)best[1] : 1.0;
 }
 
-static quire_err measure(experts_run *r, const sheet *t, quire_error *err) {
+static quire_err measure(experts_run *r, const bench_table *t, quire_error *err) {
     int64_t n_choices = (int64_t)r->n_rows * r->o->n_used;
     r->n_active = (int32_t)(n_choices < r->o->n_experts ? n_choices : r->o->n_experts);
     r->rows_each = (int32_t)((n_choices + r->n_active - 1) / r->n_active);
@@ -200,11 +200,11 @@ static quire_err measure(experts_run *r, const sheet *t, quire_error *err) {
     if (e == QUIRE_OK) {
         double mixture, dense;
         time_both(r, &mixture, &dense);
-        const sheet_cell cells[] = {{r->type->name, 0}, {NULL, r->n_threads},
+        const table_cell cells[] = {{r->type->name, 0}, {NULL, r->n_threads},
                                     {NULL, r->n_rows},  {NULL, r->n_active},
                                     {NULL, mixture},    {NULL, (double)r->bytes / mixture * 1e-3},
                                     {NULL, dense},      {NULL, mixture / dense}};
-        sheet_row(t, cells);
+        table_row(t, cells);
     }
     mem_free(r->scores);
     mem_free(r->order);
@@ -236,7 +236,7 @@ static quire_err check_options(const bench_experts_options *o, quire_error *err)
 
 static quire_err bench_experts_run(const cli_options *cli, quire_error *err) {
     const bench_experts_options *o = (const void *)cli;
-    static const sheet_column columns[] = {{"type", "type", 6, SHEET_TEXT, NULL},
+    static const table_column columns[] = {{"type", "type", 6, TABLE_TEXT, NULL},
                                            {"threads", "threads", 7, 0, NULL},
                                            {"rows", "rows", 5, 0, NULL},
                                            {"experts", "experts", 7, 0, NULL},
@@ -244,10 +244,7 @@ static quire_err bench_experts_run(const cli_options *cli, quire_error *err) {
                                            {"read_rate", "GB/s", 7, 2, "GB/s"},
                                            {"dense_time", "dense us", 9, 0, "us"},
                                            {"of_dense", "of dense", 8, 3, "x"}};
-    const sheet t = {.what = "experts",
-                     .columns = columns,
-                     .n_columns = (int32_t)(sizeof columns / sizeof *columns),
-                     .json = o->cli.json};
+    const bench_table t = {"experts", TABLE_COLUMNS(columns), o->cli.json};
     int32_t rows[FIGURES_MAX_POINTS], n_rows, threads[FIGURES_MAX_POINTS] = {thread_pool_cpus()},
                                               n_threads = 1;
     TRY(figures_parse_list("--rows", o->rows, rows, &n_rows, err));
@@ -255,7 +252,7 @@ static quire_err bench_experts_run(const cli_options *cli, quire_error *err) {
         TRY(figures_parse_list("--threads", o->threads, threads, &n_threads, err));
     }
     TRY(check_options(o, err));
-    sheet_begin(&t, NULL);
+    table_begin(&t, NULL);
     for (const char *list = o->types; *list != '\0';) {
         const kernel_type *type = kernel_type_next(&list);
         void *weights =
@@ -273,7 +270,7 @@ static quire_err bench_experts_run(const cli_options *cli, quire_error *err) {
         mem_free(weights);
         TRY(e);
     }
-    sheet_note(&t,
+    table_note(&t,
                "%d experts of [%d, %d], %d a row, spread evenly; dense: one layer as wide as the experts "
                "with rows. The best of %d ms; %s.",
                (int)o->n_experts, (int)o->d_hidden, (int)o->d_model, (int)o->n_used, (int)o->run_ms,

@@ -13,8 +13,8 @@
 #include "grammar/grammar.h"
 #include "lab/bench/figures.h"
 #include "lab/bench/grammar_keep.h"
+#include "lab/bench/result_table.h"
 #include "lab/bench/schema_lines.h"
-#include "lab/bench/sheet.h"
 #include "lab/commands/lab_commands.h"
 #include "text/token_texts.h"
 #include "json/json.h"
@@ -217,7 +217,7 @@ static quire_err run_schema(void *user, json_value *record) {
 
 /* ---- the report ---- */
 
-static void report_times(const sheet *s, const char *what, times *t) {
+static void report_times(const bench_table *s, const char *what, times *t) {
     double sum = 0;
     if (t->n == 0) {
         return;
@@ -226,25 +226,21 @@ static void report_times(const sheet *s, const char *what, times *t) {
     for (size_t i = 0; i < t->n; i++) {
         sum += t->us[i];
     }
-    sheet_row(s, (sheet_cell[]){{.text = what},
-                                {.number = (double)t->n},
-                                {.number = sum / (double)t->n},
-                                {.number = figures_percentile(t->us, n, 0.5)},
-                                {.number = figures_percentile(t->us, n, 0.99)},
-                                {.number = figures_percentile(t->us, n, 0.999)}});
+    TABLE_ROW(s, TXT(what), NUM(t->n), NUM(sum / (double)t->n), NUM(figures_percentile(t->us, n, 0.5)),
+              NUM(figures_percentile(t->us, n, 0.99)), NUM(figures_percentile(t->us, n, 0.999)));
 }
 
 static void report(bench *b) {
-    static const sheet_column columns[] = {
-        {"what", "what", 22, SHEET_TEXT, NULL}, {"n", "n", 9, 0, "count"},
+    static const table_column columns[] = {
+        {"what", "what", 22, TABLE_TEXT, NULL}, {"n", "n", 9, 0, "count"},
         {"mean", "mean us", 10, 2, "us"},       {"p50", "50% us", 10, 2, "us"},
         {"p99", "99% us", 10, 1, "us"},         {"p99.9", "99.9% us", 10, 1, "us"}};
-    sheet s = {"grammar", columns, sizeof columns / sizeof *columns, b->o->cli.json};
-    sheet_begin(&s, NULL);
+    bench_table s = {"grammar", TABLE_COLUMNS(columns), b->o->cli.json};
+    table_begin(&s, NULL);
     report_times(&s, "compile", &b->compile);
     report_times(&s, "first mask, compiled", &b->first);
     report_times(&s, "mask", &b->masks);
-    sheet_note(&s, "%lld schemas, %lld refused, %.0f bytes a grammar; %d tokens", (long long)b->n_schemas,
+    table_note(&s, "%lld schemas, %lld refused, %.0f bytes a grammar; %d tokens", (long long)b->n_schemas,
                (long long)b->n_refused,
                (double)b->grammar_bytes /
                    (double)(b->n_schemas > b->n_refused ? b->n_schemas - b->n_refused : 1),
@@ -252,18 +248,15 @@ static void report(bench *b) {
 }
 
 static void report_kept(const bench *b, const grammar_kept *k) {
-    static const sheet_column columns[] = {{"what", "what", 22, SHEET_TEXT, NULL},
+    static const table_column columns[] = {{"what", "what", 22, TABLE_TEXT, NULL},
                                            {"schemas", "schemas", 9, 0, "count"},
                                            {"grammar_bytes", "grammars MB", 12, 1, "MB"},
                                            {"resident", "resident MB", 12, 1, "MB"}};
-    sheet s = {"grammar", columns, sizeof columns / sizeof *columns, b->o->cli.json};
+    bench_table s = {"grammar", TABLE_COLUMNS(columns), b->o->cli.json};
     if (k->n > 0) {
-        sheet_begin(&s, NULL);
-        sheet_row(&s, (sheet_cell[]){
-                          {.text = "kept at a time"},
-                          {.number = (double)k->n},
-                          {.number = (double)k->grammar_bytes * 1e-6},
-                          {.number = k->growth_bytes >= 0 ? (double)k->growth_bytes * 1e-6 : SHEET_ABSENT}});
+        table_begin(&s, NULL);
+        TABLE_ROW(&s, TXT("kept at a time"), NUM(k->n), NUM((double)k->grammar_bytes * 1e-6),
+                  NUM(k->growth_bytes >= 0 ? (double)k->growth_bytes * 1e-6 : TABLE_ABSENT));
     }
 }
 

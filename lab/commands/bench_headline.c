@@ -21,9 +21,9 @@
 #include "lab/bench/figures.h"
 #include "lab/bench/headline_case.h"
 #include "lab/bench/model_shape.h"
-#include "lab/bench/sheet.h"
+#include "lab/bench/result_table.h"
 #include "lab/bench/synthetic.h"
-#include "lab/bench/trial.h"
+#include "lab/bench/variant.h"
 #include "lab/commands/lab_commands.h"
 #include "lab/commands/plot.h"
 #include "lab/sim/arrivals.h"
@@ -36,18 +36,18 @@ static const char NAME[] = "headline";
 /* ---- ways ---- */
 
 static double over(double a, double b) {
-    return a > 0 && b > 0 ? a / b : SHEET_ABSENT; /* 0: was not run */
+    return a > 0 && b > 0 ? a / b : TABLE_ABSENT; /* 0: was not run */
 }
 
 /* Absent where no rate that was tried is beyond the bound, or none within it. */
 static double highest_of(const headline_sweep *s) {
-    return s->n_loads > 0 && s->is_between ? s->highest : SHEET_ABSENT;
+    return s->n_loads > 0 && s->is_between ? s->highest : TABLE_ABSENT;
 }
 
 static void print_ways(const headline_case *c, const char *requests, bool json) {
-    static const sheet_column columns[] = {{"lengths", "", 9, SHEET_TEXT, NULL},
+    static const table_column columns[] = {{"lengths", "", 9, TABLE_TEXT, NULL},
                                            {"share", "%", 3, 0, NULL},
-                                           {"way", "way", 19, SHEET_TEXT, NULL},
+                                           {"way", "way", 19, TABLE_TEXT, NULL},
                                            {"steps", "steps", 6, 0, "steps"},
                                            {"rows", "rows", 7, 0, "rows"},
                                            {"at_once", "at once", 7, 2, "sequences"},
@@ -60,34 +60,25 @@ static void print_ways(const headline_case *c, const char *requests, bool json) 
                                            {"highest_rate", "highest/s", 9, 3, "requests/s"},
                                            {"simulated_rate", "simulated", 9, 3, "requests/s"},
                                            {"rate_off", "off %", 6, 1, "%"}};
-    sheet s = {NAME, EXPERIMENT_COLUMNS(columns), json};
+    bench_table s = {NAME, TABLE_COLUMNS(columns), json};
     char heading[768];
     snprintf(heading, sizeof heading,
              "\n%s: memory for %lld tokens, %.0f%% of what all take fully reserved. All at once: counts and "
              "speed; then the highest rate "
              "of arrivals with %.2f ms a token",
              requests, (long long)c->server.kv_tokens, c->share, c->bound * 1e3);
-    sheet_begin(&s, heading);
+    table_begin(&s, heading);
     for (headline_way w = 0; w < HEADLINE_N_WAYS; w++) {
         const headline_sweep *r = &c->real[w], *m = &c->simulated[w];
         double rate = highest_of(r), simulated = highest_of(m);
-        sheet_row(&s, (sheet_cell[]){{.text = c->lengths},
-                                     {.number = c->share},
-                                     {.text = headline_way_name(w)},
-                                     {.number = r->burst.n_steps},
-                                     {.number = r->burst.work.rows},
-                                     {.number = r->burst.at_once},
-                                     {.number = 100 * r->burst.live},
-                                     {.number = r->burst.n_preemptions},
-                                     {.number = r->burst.work.copied},
-                                     {.number = r->burst.tokens_s},
-                                     {.number = m->burst.tokens_s > 0 ? m->burst.tokens_s : SHEET_ABSENT},
-                                     {.number = 100 * (over(m->burst.tokens_s, r->burst.tokens_s) - 1)},
-                                     {.number = rate},
-                                     {.number = simulated},
-                                     {.number = 100 * (over(simulated, rate) - 1)}});
+        TABLE_ROW(&s, TXT(c->lengths), NUM(c->share), TXT(headline_way_name(w)), NUM(r->burst.n_steps),
+                  NUM(r->burst.work.rows), NUM(r->burst.at_once), NUM(100 * r->burst.live),
+                  NUM(r->burst.n_preemptions), NUM(r->burst.work.copied), NUM(r->burst.tokens_s),
+                  NUM(m->burst.tokens_s > 0 ? m->burst.tokens_s : TABLE_ABSENT),
+                  NUM(100 * (over(m->burst.tokens_s, r->burst.tokens_s) - 1)), NUM(rate), NUM(simulated),
+                  NUM(100 * (over(simulated, rate) - 1)));
     }
-    sheet_note(&s, "published, live: 20.4 to 38.2%% with pieces, near 100%% with pages (R6); waste 60-80%% "
+    table_note(&s, "published, live: 20.4 to 38.2%% with pieces, near 100%% with pages (R6); waste 60-80%% "
                    "and under 4%% (W1)");
 }
 
@@ -122,11 +113,11 @@ static double reached(const headline_case *c, headline_way w) {
 }
 
 static void print_gains(const headline_case *c, bool json) {
-    static const sheet_column columns[] = {{"lengths", "", 9, SHEET_TEXT, NULL},
+    static const table_column columns[] = {{"lengths", "", 9, TABLE_TEXT, NULL},
                                            {"share", "%", 3, 0, NULL},
-                                           {"of", "gain of", 19, SHEET_TEXT, NULL},
-                                           {"than", "over", 18, SHEET_TEXT, NULL},
-                                           {"published", "published", 23, SHEET_TEXT, ""},
+                                           {"of", "gain of", 19, TABLE_TEXT, NULL},
+                                           {"than", "over", 18, TABLE_TEXT, NULL},
+                                           {"published", "published", 23, TABLE_TEXT, ""},
                                            {"at_once_gain", "at once", 7, 2, "x"},
                                            {"speed_gain", "tokens/s", 8, 2, "x"},
                                            {"allowed_gain", "allowed", 7, 2, "x"},
@@ -136,28 +127,20 @@ static void print_gains(const headline_case *c, bool json) {
                                            {"rate_gain", "highest/s", 9, 2, "x"},
                                            {"simulated_rate_gain", "simulated", 9, 2, "x"},
                                            {"device_rate_gain", "A100", 6, 2, "x"}};
-    sheet s = {NAME, EXPERIMENT_COLUMNS(columns), json};
-    sheet_begin(&s, "");
+    bench_table s = {NAME, TABLE_COLUMNS(columns), json};
+    table_begin(&s, "");
     for (int i = 0; i < N_GAINS; i++) {
         const struct gain *g = &gains[i];
         const headline_load *a = &c->real[g->of].burst, *b = &c->real[g->than].burst;
         double allowed = over(headline_allowed_us(&c->cost, b), headline_allowed_us(&c->cost, a));
-        sheet_row(&s, (sheet_cell[]){{.text = c->lengths},
-                                     {.number = c->share},
-                                     {.text = headline_way_name(g->of)},
-                                     {.text = headline_way_name(g->than)},
-                                     {.text = g->published},
-                                     {.number = over(a->at_once, b->at_once)},
-                                     {.number = speed_gain(c->real, g)},
-                                     {.number = allowed},
-                                     {.number = over(reached(c, g->of), reached(c, g->than))},
-                                     {.number = speed_gain(c->simulated, g)},
-                                     {.number = speed_gain(c->device, g)},
-                                     {.number = rate_gain(c->real, g)},
-                                     {.number = rate_gain(c->simulated, g)},
-                                     {.number = rate_gain(c->device, g)}});
+        TABLE_ROW(&s, TXT(c->lengths), NUM(c->share), TXT(headline_way_name(g->of)),
+                  TXT(headline_way_name(g->than)), TXT(g->published), NUM(over(a->at_once, b->at_once)),
+                  NUM(speed_gain(c->real, g)), NUM(allowed),
+                  NUM(over(reached(c, g->of), reached(c, g->than))), NUM(speed_gain(c->simulated, g)),
+                  NUM(speed_gain(c->device, g)), NUM(rate_gain(c->real, g)), NUM(rate_gain(c->simulated, g)),
+                  NUM(rate_gain(c->device, g)));
     }
-    sheet_note(&s, "allowed: by what a step costs here for the work that each did (counted); reached: of "
+    table_note(&s, "allowed: by what a step costs here for the work that each did (counted); reached: of "
                    "that, by what steps cost right "
                    "before and after each; A100: opt-13b on a100-40gb, simulated, in as many tokens of "
                    "memory, its rates with more such "
@@ -174,33 +157,27 @@ static double simulated_latency(const headline_sweep *s, double rate) {
             return s->loads[i].latency;
         }
     }
-    return SHEET_ABSENT;
+    return TABLE_ABSENT;
 }
 
 static void print_loads(const headline_case *c, bool json) {
-    static const sheet_column columns[] = {{"lengths", "", 9, SHEET_TEXT, NULL},
+    static const table_column columns[] = {{"lengths", "", 9, TABLE_TEXT, NULL},
                                            {"share", "%", 3, 0, NULL},
-                                           {"way", "way", 19, SHEET_TEXT, NULL},
+                                           {"way", "way", 19, TABLE_TEXT, NULL},
                                            {"rate", "rate/s", 9, 3, NULL},
                                            {"latency", "ms a token", 10, 2, "ms"},
                                            {"simulated_latency", "simulated", 10, 2, "ms"},
                                            {"load_at_once", "at once", 7, 2, "sequences"},
                                            {"load_speed", "tokens/s", 9, 1, "tokens/s"},
                                            {"load_preemptions", "preempted", 9, 0, "times"}};
-    sheet s = {NAME, EXPERIMENT_COLUMNS(columns), json};
-    sheet_begin(&s, "");
+    bench_table s = {NAME, TABLE_COLUMNS(columns), json};
+    table_begin(&s, "");
     for (headline_way w = 0; w < HEADLINE_N_WAYS; w++) {
         for (int32_t i = 0; i < c->real[w].n_loads; i++) {
             const headline_load *r = &c->real[w].loads[i];
-            sheet_row(&s, (sheet_cell[]){{.text = c->lengths},
-                                         {.number = c->share},
-                                         {.text = headline_way_name(w)},
-                                         {.number = r->rate},
-                                         {.number = r->latency * 1e3},
-                                         {.number = simulated_latency(&c->simulated[w], r->rate) * 1e3},
-                                         {.number = r->at_once},
-                                         {.number = r->tokens_s},
-                                         {.number = r->n_preemptions}});
+            TABLE_ROW(&s, TXT(c->lengths), NUM(c->share), TXT(headline_way_name(w)), NUM(r->rate),
+                      NUM(r->latency * 1e3), NUM(simulated_latency(&c->simulated[w], r->rate) * 1e3),
+                      NUM(r->at_once), NUM(r->tokens_s), NUM(r->n_preemptions));
         }
     }
 }
@@ -208,27 +185,23 @@ static void print_loads(const headline_case *c, bool json) {
 /* ---- what a step costs ---- */
 
 static void print_cost(const headline_case *c, bool json) {
-    static const sheet_column columns[] = {
-        {"lengths", "", 9, SHEET_TEXT, NULL}, {"share", "%", 3, 0, NULL},
+    static const table_column columns[] = {
+        {"lengths", "", 9, TABLE_TEXT, NULL}, {"share", "%", 3, 0, NULL},
         {"step_rows", "rows", 6, 0, NULL},    {"step", "step us", 10, 1, "us"},
         {"row", "us a row", 10, 1, "us"},     {"gain", "of one row", 10, 2, "x"}};
-    sheet s = {NAME, EXPERIMENT_COLUMNS(columns), json};
+    bench_table s = {NAME, TABLE_COLUMNS(columns), json};
     const cost_model *m = &c->cost;
     double alone = cost_of(m, &(step_work){.rows = 1, .out = 1});
-    sheet_begin(&s, "\nWhat a step costs here by rows that decode, without attention, and how many times the "
+    table_begin(&s, "\nWhat a step costs here by rows that decode, without attention, and how many times the "
                     "tokens a second of one row it "
                     "gives");
     for (int32_t i = 0; cost_knot(i) <= 64; i++) {
         int32_t rows = cost_knot(i);
         double us = cost_of(m, &(step_work){.rows = rows, .out = rows});
-        sheet_row(&s, (sheet_cell[]){{.text = c->lengths},
-                                     {.number = c->share},
-                                     {.number = rows},
-                                     {.number = us},
-                                     {.number = us / rows},
-                                     {.number = rows * alone / us}});
+        TABLE_ROW(&s, TXT(c->lengths), NUM(c->share), NUM(rows), NUM(us), NUM(us / rows),
+                  NUM(rows * alone / us));
     }
-    sheet_note(&s,
+    table_note(&s,
                "fitted to steps of known content, measured before and after each load, off by %.1f%%; a row "
                "and a token that it attends to %.4f "
                "us more when it decodes, %.4f in a prompt; a token's keys and values moved %.3f us; %d of %d "
@@ -292,7 +265,7 @@ static headline_options filled(const headline_options *given) {
 
 typedef struct headline {
     headline_options o;
-    bare b;
+    model_runner b;
     trace traces[MAX_CASES], many[MAX_CASES]; /* many: MANY of the same kind; of a file the same */
     char names[MAX_CASES][32];                /* of the lengths, in the order of the traces */
     int32_t n_traces;
@@ -394,13 +367,13 @@ static quire_err open_model(headline *h, quire_error *err) {
         n += headline_padding_pages(n, h->o.cli.engine.max_model_len);
         n_pages = n > n_pages ? n : n_pages;
     }
-    bare_options b = {.engine = &h->o.cli.engine,
-                      .page_tokens = HEADLINE_PAGE,
-                      .n_pages = n_pages,
-                      .max_rows = h->o.cli.engine.max_batched_tokens,
-                      .max_seqs = h->o.cli.engine.max_seqs,
-                      .max_len = h->o.cli.engine.max_model_len};
-    TRY(bare_open(&b, &h->b, err));
+    model_runner_options b = {.engine = &h->o.cli.engine,
+                              .page_tokens = HEADLINE_PAGE,
+                              .n_pages = n_pages,
+                              .max_rows = h->o.cli.engine.max_batched_tokens,
+                              .max_seqs = h->o.cli.engine.max_seqs,
+                              .max_len = h->o.cli.engine.max_model_len};
+    TRY(model_runner_open(&b, &h->b, err));
     snprintf(h->machine, sizeof h->machine, "%s, compute %s, KV %s, %s, %s", h->b.desc->name,
              compute_name(h->b.b->compute), h->b.layout.type_name, h->b.b->ops->describe(h->b.b),
              figures_time_name(h->o.cli.engine.n_threads));
@@ -518,7 +491,7 @@ static quire_err bench_headline_measure(const headline_options *o, quire_error *
     TRY(mem_check_for(h, "the cases", err));
     h->o = filled(o);
     quire_err e = run_on(h, err);
-    bare_close(&h->b);
+    model_runner_close(&h->b);
     for (int32_t i = 0; i < MAX_CASES; i++) {
         trace_deinit(&h->traces[i]);
         trace_deinit(&h->many[i]);

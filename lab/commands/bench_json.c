@@ -13,8 +13,8 @@
 #include "engine/ablations.h"
 #include "lab/bench/client.h"
 #include "lab/bench/pool_size.h"
+#include "lab/bench/result_table.h"
 #include "lab/bench/shape.h"
-#include "lab/bench/sheet.h"
 #include "lab/bench/synthetic.h"
 #include "lab/commands/ablation_flags.h"
 #include "lab/commands/lab_commands.h"
@@ -130,18 +130,12 @@ static quire_err decode(client *c, int32_t first, int32_t n, bool is_free, int32
 /* The ways in which sequences decode. JUMPS: under schemas, with jump-forward. */
 typedef enum way { FREE, RULED, JUMPS, N_WAYS } way;
 
-static void print_row(const sheet *sh, int32_t n, const step_cost *costs) {
+static void print_row(const bench_table *sh, int32_t n, const step_cost *costs) {
     const step_cost *plain = &costs[FREE], *ruled = &costs[RULED];
     double added = ruled->sample_us - plain->sample_us;
-    sheet_row(sh, (sheet_cell[]){{NULL, n},
-                                 {NULL, plain->step_us * 1e-3},
-                                 {NULL, plain->sample_us},
-                                 {NULL, ruled->sample_us},
-                                 {NULL, 100 * added / plain->step_us},
-                                 {NULL, plain->own_us},
-                                 {NULL, ruled->own_us},
-                                 {NULL, ruled->own_us - plain->own_us},
-                                 {NULL, costs[JUMPS].own_us - plain->own_us}});
+    TABLE_ROW(sh, NUM(n), NUM(plain->step_us * 1e-3), NUM(plain->sample_us), NUM(ruled->sample_us),
+              NUM(100 * added / plain->step_us), NUM(plain->own_us), NUM(ruled->own_us),
+              NUM(ruled->own_us - plain->own_us), NUM(costs[JUMPS].own_us - plain->own_us));
 }
 
 /* Opens an engine for two of the ways, since jump-forward is a setting of its own, or for
@@ -169,7 +163,7 @@ static quire_err run_ways(const quire_options *o, engine_ablations off, way from
 }
 
 static quire_err run_rows(const quire_options *given, engine_ablations off, int32_t n, int32_t n_steps,
-                          const sheet *sh, quire_error *err) {
+                          const bench_table *sh, quire_error *err) {
     quire_options o = *given;
     step_cost costs[N_WAYS];
     o.max_seqs = n;
@@ -187,7 +181,7 @@ static quire_err run_rows(const quire_options *given, engine_ablations off, int3
  * has for itself. */
 static quire_err json_steps_run(const quire_options *given, engine_ablations off, const char *rows,
                                 int32_t n_steps, bool json, quire_error *err) {
-    static const sheet_column columns[] = {{"sequences", "sequences", 9, 0, NULL},
+    static const table_column columns[] = {{"sequences", "sequences", 9, 0, NULL},
                                            {"step", "step ms", 9, 2, "ms"},
                                            {"sampling", "sampling us", 12, 1, "us"},
                                            {"sampling_ruled", "under schemas", 14, 1, "us"},
@@ -196,14 +190,14 @@ static quire_err json_steps_run(const quire_options *given, engine_ablations off
                                            {"own_ruled", "under schemas", 14, 1, "us"},
                                            {"own_added", "added us", 9, 1, "us"},
                                            {"own_jumps", "jumping us", 11, 1, "us"}};
-    const sheet sh = {"json", columns, (int32_t)(sizeof columns / sizeof *columns), json};
+    const bench_table sh = {"json", TABLE_COLUMNS(columns), json};
     int32_t n[FIGURES_MAX_POINTS], n_points;
     TRY(figures_parse_list("--rows", rows, n, &n_points, err));
-    sheet_begin(&sh, "A step of sequences under schemas");
+    table_begin(&sh, "A step of sequences under schemas");
     for (int32_t i = 0; i < n_points; i++) {
         TRY(run_rows(given, off, n[i], n_steps, &sh, err));
     }
-    sheet_note(&sh, "Every sequence has a schema of its own, each new, so its masks are made in these steps; "
+    table_note(&sh, "Every sequence has a schema of its own, each new, so its masks are made in these steps; "
                     "by the engine's timers. own: "
                     "planning, filling the batch, committing; added, and with jump-forward (where a step has "
                     "more rows). added %%: of the step "
@@ -354,21 +348,15 @@ static quire_err compare(client *jumps, client *plain, int32_t schema, int32_t s
     return QUIRE_OK;
 }
 
-static void print_tally(const sheet *sh, const char *name, const tally *t) {
+static void print_tally(const bench_table *sh, const char *name, const tally *t) {
     double n = (double)t->n_tokens;
-    sheet_row(sh, (sheet_cell[]){{name, 0},
-                                 {NULL, n},
-                                 {NULL, 100 * (double)t->n_forced / n},
-                                 {NULL, 100 * (double)t->n_guessed / n},
-                                 {NULL, n / t->seconds[0]},
-                                 {NULL, n / t->seconds[1]},
-                                 {NULL, n / t->seconds[2]},
-                                 {NULL, t->seconds[1] / t->seconds[2]},
-                                 {"equal", 0}});
+    TABLE_ROW(sh, TXT(name), NUM(n), NUM(100 * (double)t->n_forced / n), NUM(100 * (double)t->n_guessed / n),
+              NUM(n / t->seconds[0]), NUM(n / t->seconds[1]), NUM(n / t->seconds[2]),
+              NUM(t->seconds[1] / t->seconds[2]), TXT("equal"));
 }
 
 static quire_err run_schemas(const bench_json_options *o, client *jumps, client *plain, quire_error *err) {
-    static const sheet_column columns[] = {{"schema", "schema", -10, SHEET_TEXT, NULL},
+    static const table_column columns[] = {{"schema", "schema", -10, TABLE_TEXT, NULL},
                                            {"tokens", "tokens", 7, 0, "tokens"},
                                            {"forced", "forced %", 9, 1, "%"},
                                            {"guessed", "guessed %", 10, 1, "%"},
@@ -376,11 +364,11 @@ static quire_err run_schemas(const bench_json_options *o, client *jumps, client 
                                            {"constrained", "constrained", 12, 1, "tokens/s"},
                                            {"jump_forward", "jump-forward", 13, 1, "tokens/s"},
                                            {"gain", "gain", 6, 2, "x"},
-                                           {"output", "output", 0, SHEET_TEXT, ""}};
-    const sheet sh = {"json", columns, (int32_t)(sizeof columns / sizeof *columns), o->cli.json};
+                                           {"output", "output", 0, TABLE_TEXT, ""}};
+    const bench_table sh = {"json", TABLE_COLUMNS(columns), o->cli.json};
     tally sum = {0}, warm = {0};
     TRY(compare(jumps, plain, 0, 1, &warm, err));
-    sheet_begin(&sh, NULL);
+    table_begin(&sh, NULL);
     for (int32_t i = 0; i < N_SCHEMAS; i++) {
         tally t = {0};
         for (int32_t k = 0; k < o->n_each; k++) {
@@ -395,7 +383,7 @@ static quire_err run_schemas(const bench_json_options *o, client *jumps, client 
         }
     }
     print_tally(&sh, "all", &sum);
-    sheet_note(&sh,
+    table_note(&sh,
                "%s, compute %s, %d threads: one request at a time, %d answers a schema, each by every way in "
                "turn, from submission to "
                "end; free text has as many tokens. gain: jump-forward over constrained.",

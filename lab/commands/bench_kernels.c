@@ -10,7 +10,7 @@
 #include "base/mem.h"
 #include "lab/bench/figures.h"
 #include "lab/bench/kernel_types.h"
-#include "lab/bench/sheet.h"
+#include "lab/bench/result_table.h"
 #include "lab/commands/lab_commands.h"
 
 typedef struct bench_kernels_options {
@@ -109,7 +109,7 @@ static double time_pair(const bench_kernels_options *o, kernels_run *r, int32_t 
 }
 
 static quire_err run_type(const bench_kernels_options *o, kernels_run *r, const int32_t *rows, int32_t n,
-                          const sheet *t, quire_error *err) {
+                          const bench_table *t, quire_error *err) {
     int32_t max_rows = 1;
     for (int32_t i = 0; i < n; i++) {
         max_rows = rows[i] > max_rows ? rows[i] : max_rows;
@@ -121,13 +121,13 @@ static quire_err run_type(const bench_kernels_options *o, kernels_run *r, const 
     for (int32_t i = 0; e == QUIRE_OK && i < n; i++) {
         double us = time_pair(o, r, rows[i]);
         double operations = 2.0 * 2.0 * NARROW * WIDE * rows[i];
-        const sheet_cell cells[] = {{r->type->name, 0},
+        const table_cell cells[] = {{r->type->name, 0},
                                     {NULL, r->n_threads},
                                     {NULL, rows[i]},
                                     {NULL, us},
                                     {NULL, (double)r->pair_bytes / us * 1e-3},
                                     {NULL, operations / us * 1e-3}};
-        sheet_row(t, cells);
+        table_row(t, cells);
     }
     if (r->b != NULL) {
         r->b->ops->close(r->b);
@@ -137,14 +137,11 @@ static quire_err run_type(const bench_kernels_options *o, kernels_run *r, const 
 
 static quire_err bench_kernels_run(const cli_options *cli, quire_error *err) {
     const bench_kernels_options *o = (const void *)cli;
-    static const sheet_column columns[] = {
-        {"type", "type", 6, SHEET_TEXT, NULL}, {"threads", "threads", 7, 0, NULL},
+    static const table_column columns[] = {
+        {"type", "type", 6, TABLE_TEXT, NULL}, {"threads", "threads", 7, 0, NULL},
         {"rows", "rows", 5, 0, NULL},          {"time", "us", 9, 0, "us"},
         {"read_rate", "GB/s", 7, 2, "GB/s"},   {"compute_rate", "GOP/s", 8, 1, "GOP/s"}};
-    sheet t = {.what = "kernels",
-               .columns = columns,
-               .n_columns = (int32_t)(sizeof columns / sizeof *columns),
-               .json = o->cli.json};
+    bench_table t = {"kernels", TABLE_COLUMNS(columns), o->cli.json};
     int32_t rows[FIGURES_MAX_POINTS], n_rows, threads[FIGURES_MAX_POINTS] = {thread_pool_cpus()},
                                               n_threads = 1;
     TRY(figures_parse_list("--rows", o->rows, rows, &n_rows, err));
@@ -157,14 +154,14 @@ static quire_err bench_kernels_run(const cli_options *cli, quire_error *err) {
                            "--types %s: must be some of " KERNEL_TYPES KERNEL_TYPES_MORE, o->types);
         }
     }
-    sheet_begin(&t, NULL);
+    table_begin(&t, NULL);
     for (int32_t i = 0; i < n_threads; i++) {
         for (const char *list = o->types; *list != '\0';) {
             kernels_run r = {.type = kernel_type_next(&list), .n_threads = threads[i]};
             TRY(run_type(o, &r, rows, n_rows, &t, err));
         }
     }
-    sheet_note(&t,
+    table_note(&t,
                "[%d, %d] and [%d, %d] weights, %d MiB of them in turn, rows prepared each time; the best of "
                "at least %d ms; %s.",
                WIDE, NARROW, NARROW, WIDE, (int)o->weights_mib, (int)o->run_ms,

@@ -8,12 +8,12 @@
 #include "base/err.h"
 #include "base/mem.h"
 #include "base/rng.h"
-#include "lab/bench/bare.h"
 #include "lab/bench/baseline_kv.h"
 #include "lab/bench/figures.h"
-#include "lab/bench/sheet.h"
+#include "lab/bench/model_runner.h"
+#include "lab/bench/result_table.h"
 #include "lab/bench/synthetic.h"
-#include "lab/bench/trial.h"
+#include "lab/bench/variant.h"
 #include "lab/commands/lab_commands.h"
 
 typedef struct bench_latency_options {
@@ -35,7 +35,7 @@ static void bench_latency_defaults(cli_options *cli) {
 enum { PAGED, CONTIGUOUS, N_KEPT };
 
 typedef struct latency {
-    bare b;
+    model_runner b;
     int32_t n_steps, n_runs;
     int32_t *tokens, *pages; /* [longest + n_steps]; the pages of a long used pool: in no order */
     uint64_t digest[N_KEPT]; /* of the tokens that the last run's logits chose */
@@ -64,14 +64,14 @@ static double ms_since(const latency *l, int64_t start) {
 static quire_err decode(latency *l, int way, int32_t n, double *first_ms, double *token_ms) {
     const int32_t *pages = way == PAGED ? l->pages : NULL;
     int64_t start = figures_time_us(l->b.n_threads);
-    TRY(bare_prefill(&l->b, l->tokens, n, pages));
+    TRY(model_runner_prefill(&l->b, l->tokens, n, pages));
     *first_ms = ms_since(l, start);
     l->digest[way] = 0;
     start = figures_time_us(l->b.n_threads);
     for (int32_t i = 0; i < l->n_steps; i++) {
-        bare_part p = {l->tokens, n + i, 1, pages, 1, NULL};
-        TRY(bare_forward(&l->b, &p, 1));
-        l->digest[way] = l->digest[way] * 31 + (uint64_t)bare_greedy(&l->b, 0);
+        runner_part p = {l->tokens, n + i, 1, pages, 1, NULL};
+        TRY(model_runner_forward(&l->b, &p, 1));
+        l->digest[way] = l->digest[way] * 31 + (uint64_t)model_runner_greedy(&l->b, 0);
     }
     *token_ms = ms_since(l, start) / l->n_steps;
     return QUIRE_OK;
@@ -90,7 +90,7 @@ static quire_err decode_contiguous(latency *l, int32_t n, double *token_ms) {
 /* The token at position n by computing all n + 1. */
 static quire_err recompute(latency *l, int32_t n, double *ms) {
     int64_t start = figures_time_us(l->b.n_threads);
-    TRY(bare_prefill(&l->b, l->tokens, n + 1, l->pages));
+    TRY(model_runner_prefill(&l->b, l->tokens, n + 1, l->pages));
     *ms = ms_since(l, start);
     return QUIRE_OK;
 }
@@ -105,60 +105,52 @@ static quire_err measure(latency *l, int32_t n, length_times *t) {
     return QUIRE_OK;
 }
 
-static void report(const sheet *s, const latency *l, int32_t n, const length_times *t) {
+static void report(const bench_table *s, const latency *l, int32_t n, const length_times *t) {
     figure paged = figure_of(t->token[PAGED], l->n_runs),
            contiguous = figure_of(t->token[CONTIGUOUS], l->n_runs), first = figure_of(t->first, l->n_runs),
            again = figure_of(t->recomputed, l->n_runs);
-    sheet_row(s, (sheet_cell[]){{NULL, n},
-                                {NULL, first.mean},
-                                {NULL, first.spread},
-                                {NULL, paged.mean},
-                                {NULL, paged.spread},
-                                {NULL, contiguous.mean},
-                                {NULL, contiguous.spread},
-                                {NULL, paged.mean / contiguous.mean},
-                                {NULL, again.mean},
-                                {NULL, again.spread},
-                                {NULL, again.mean / paged.mean}});
+    TABLE_ROW(s, NUM(n), NUM(first.mean), NUM(first.spread), NUM(paged.mean), NUM(paged.spread),
+              NUM(contiguous.mean), NUM(contiguous.spread), NUM(paged.mean / contiguous.mean),
+              NUM(again.mean), NUM(again.spread), NUM(again.mean / paged.mean));
 }
 
 static quire_err open_latency(const bench_latency_options *o, int32_t longest, latency *l, quire_error *err) {
     int32_t most = longest + o->n_steps, n_pages = (int32_t)kv_pages_for(most, PAGE_TOKENS);
-    bare_options bo = {.engine = &o->cli.engine,
-                       .page_tokens = PAGE_TOKENS,
-                       .n_pages = n_pages,
-                       .max_rows = MAX_ROWS,
-                       .max_seqs = 1,
-                       .max_len = most};
+    model_runner_options bo = {.engine = &o->cli.engine,
+                               .page_tokens = PAGE_TOKENS,
+                               .n_pages = n_pages,
+                               .max_rows = MAX_ROWS,
+                               .max_seqs = 1,
+                               .max_len = most};
     *l = (latency){.n_steps = o->n_steps, .n_runs = o->n_runs};
-    TRY(bare_open(&bo, &l->b, err));
+    TRY(model_runner_open(&bo, &l->b, err));
     l->tokens = mem_new((size_t)most, sizeof *l->tokens);
     l->pages = mem_new((size_t)n_pages, sizeof *l->pages);
     if (l->tokens == NULL || l->pages == NULL) {
         return err_set(err, QUIRE_NO_MEMORY, -1, "out of memory for %d tokens", (int)most);
     }
     draw_order(n_pages, l->pages);
-    bare_prompt(&l->b, SEED, most, l->tokens);
+    model_runner_prompt(&l->b, SEED, most, l->tokens);
     return QUIRE_OK;
 }
 
 static void close_latency(latency *l) {
     mem_free(l->tokens);
     mem_free(l->pages);
-    bare_close(&l->b);
+    model_runner_close(&l->b);
 }
 
 static quire_err run_lengths(const bench_latency_options *o, const int32_t *contexts, int32_t n, latency *l,
                              quire_error *err) {
-    static const sheet_column columns[] = {
+    static const table_column columns[] = {
         {"context", "tokens before", 13, 0, NULL},   {"first", "first ms", 9, 2, "ms"},
         {"first_spread", "+-", 6, 2, "ms"},          {"paged", "paged ms/token", 14, 4, "ms"},
         {"paged_spread", "+-", 7, 4, "ms"},          {"contiguous", "contiguous", 10, 4, "ms"},
         {"contiguous_spread", "+-", 7, 4, "ms"},     {"ratio", "ratio", 6, 3, "x"},
         {"recomputed", "all again ms", 12, 2, "ms"}, {"recomputed_spread", "+-", 6, 2, "ms"},
         {"recomputed_ratio", "to paged", 8, 1, "x"}};
-    sheet s = {"latency", EXPERIMENT_COLUMNS(columns), o->cli.json};
-    sheet_begin(&s, "Tokens one by one behind so many: keys and values in pages that lie in no order, in one "
+    bench_table s = {"latency", TABLE_COLUMNS(columns), o->cli.json};
+    table_begin(&s, "Tokens one by one behind so many: keys and values in pages that lie in no order, in one "
                     "piece with room from the start, "
                     "and one token with all before it computed again");
     for (int32_t i = 0; i < n; i++) {
@@ -171,7 +163,7 @@ static quire_err run_lengths(const bench_latency_options *o, const int32_t *cont
         }
         report(&s, l, contexts[i], &t);
     }
-    sheet_note(&s,
+    table_note(&s,
                "%s, compute %s, KV %s, page %d, %s, %s; mean and spread of %d runs in turns, each of %d "
                "tokens (measured); all choose the "
                "same tokens",

@@ -10,9 +10,9 @@
 #include "base/err.h"
 #include "base/mem.h"
 #include "base/rng.h"
-#include "lab/bench/bare.h"
 #include "lab/bench/figures.h"
-#include "lab/bench/sheet.h"
+#include "lab/bench/model_runner.h"
+#include "lab/bench/result_table.h"
 #include "lab/commands/lab_commands.h"
 
 typedef struct bench_preempt_options {
@@ -32,7 +32,7 @@ static void bench_preempt_defaults(cli_options *cli) {
 
 /* One page size: the model, a pool, and swap space for the longest sequence. */
 typedef struct preempt_bench {
-    bare b;
+    model_runner b;
     int32_t max_len, n_pages;
     int32_t *tokens; /* [max_len] */
     /* [n_pages] the pool's pages in no order, as a pool that has been in use gives them
@@ -64,19 +64,19 @@ static void close_bench(preempt_bench *p) {
     mem_free(p->memory);
     mem_free(p->zeros);
     mem_free(p->logits);
-    bare_close(&p->b);
+    model_runner_close(&p->b);
 }
 
 static quire_err open_bench(const bench_preempt_options *o, int32_t page_tokens, int32_t max_len,
                             preempt_bench *p, quire_error *err) {
     *p = (preempt_bench){.max_len = max_len, .n_pages = (int32_t)kv_pages_for(max_len, page_tokens)};
-    bare_options bo = {.engine = &o->cli.engine,
-                       .page_tokens = page_tokens,
-                       .n_pages = p->n_pages,
-                       .max_rows = o->cli.engine.max_batched_tokens,
-                       .max_seqs = 1,
-                       .max_len = max_len};
-    TRY(bare_open(&bo, &p->b, err));
+    model_runner_options bo = {.engine = &o->cli.engine,
+                               .page_tokens = page_tokens,
+                               .n_pages = p->n_pages,
+                               .max_rows = o->cli.engine.max_batched_tokens,
+                               .max_seqs = 1,
+                               .max_len = max_len};
+    TRY(model_runner_open(&bo, &p->b, err));
     p->tokens = mem_new((size_t)max_len, sizeof *p->tokens);
     p->pages = mem_new((size_t)p->n_pages, sizeof *p->pages);
     p->frames = mem_new((size_t)p->n_pages, sizeof *p->frames);
@@ -87,7 +87,7 @@ static quire_err open_bench(const bench_preempt_options *o, int32_t page_tokens,
         close_bench(p);
         return err_set(err, QUIRE_NO_MEMORY, -1, "no memory to swap a sequence of %d tokens", (int)max_len);
     }
-    bare_prompt(&p->b, SEED, max_len, p->tokens);
+    model_runner_prompt(&p->b, SEED, max_len, p->tokens);
     shuffle(SEED, p->n_pages, p->pages);
     shuffle(SEED + 1, p->n_pages, p->frames);
     return QUIRE_OK;
@@ -123,9 +123,10 @@ static void lose_pages(preempt_bench *p, int32_t n) {
 
 /* Whether the last of n tokens, computed again over the pages, has the logits it had. */
 static quire_err check(preempt_bench *p, int32_t n, quire_error *err) {
-    bare_part last = {p->tokens, n - 1, 1, p->pages, 1, NULL};
-    TRY(bare_forward(&p->b, &last, 1));
-    bool same = memcmp(bare_logits(&p->b, 0), p->logits, (size_t)p->b.desc->n_vocab * sizeof *p->logits) == 0;
+    runner_part last = {p->tokens, n - 1, 1, p->pages, 1, NULL};
+    TRY(model_runner_forward(&p->b, &last, 1));
+    bool same =
+        memcmp(model_runner_logits(&p->b, 0), p->logits, (size_t)p->b.desc->n_vocab * sizeof *p->logits) == 0;
     return same ? QUIRE_OK
                 : err_set(err, QUIRE_INTERNAL, -1,
                           "a sequence of %d tokens is not what it was after it was swapped out and in",
@@ -135,16 +136,16 @@ static quire_err check(preempt_bench *p, int32_t n, quire_error *err) {
 static quire_err run_once(preempt_bench *p, int32_t n, preempt_times *out, quire_error *err) {
     int32_t n_pages = (int32_t)kv_pages_for(n, p->b.layout.page_tokens);
     int64_t start = clock_us();
-    TRY(bare_prefill(&p->b, p->tokens, n, p->pages));
+    TRY(model_runner_prefill(&p->b, p->tokens, n, p->pages));
     out->compute = (double)(clock_us() - start);
-    memcpy(p->logits, bare_logits(&p->b, 0), (size_t)p->b.desc->n_vocab * sizeof *p->logits);
+    memcpy(p->logits, model_runner_logits(&p->b, 0), (size_t)p->b.desc->n_vocab * sizeof *p->logits);
     out->out = copy_out(p, n_pages);
     lose_pages(p, n_pages);
     out->in = copy_in(p, n_pages);
     return check(p, n, err);
 }
 
-static quire_err measure(const bench_preempt_options *o, preempt_bench *p, int32_t n, const sheet *s,
+static quire_err measure(const bench_preempt_options *o, preempt_bench *p, int32_t n, const bench_table *s,
                          quire_error *err) {
     double compute[FIGURES_MAX_RUNS], out[FIGURES_MAX_RUNS], in[FIGURES_MAX_RUNS], swap[FIGURES_MAX_RUNS];
     preempt_times t;
@@ -159,19 +160,10 @@ static quire_err measure(const bench_preempt_options *o, preempt_bench *p, int32
     figure fc = figure_of(compute, o->n_runs), fo = figure_of(out, o->n_runs), fi = figure_of(in, o->n_runs),
            fs = figure_of(swap, o->n_runs);
     int64_t n_pages = kv_pages_for(n, p->b.layout.page_tokens), bytes = n_pages * p->b.layout.page_bytes;
-    sheet_row(s, (sheet_cell[]){{NULL, p->b.layout.page_tokens},
-                                {NULL, n},
-                                {NULL, (double)n_pages},
-                                {NULL, (double)bytes / 1e6},
-                                {NULL, fc.mean},
-                                {NULL, fc.spread},
-                                {NULL, fs.mean},
-                                {NULL, fs.spread},
-                                {NULL, fo.mean},
-                                {NULL, fi.mean},
-                                {NULL, fs.mean * 1e3 / (double)n_pages},
-                                {NULL, fc.mean / fs.mean},
-                                {fs.mean <= fc.mean ? "swap" : "recompute", 0}});
+    TABLE_ROW(s, NUM(p->b.layout.page_tokens), NUM(n), NUM(n_pages), NUM((double)bytes / 1e6), NUM(fc.mean),
+              NUM(fc.spread), NUM(fs.mean), NUM(fs.spread), NUM(fo.mean), NUM(fi.mean),
+              NUM(fs.mean * 1e3 / (double)n_pages), NUM(fc.mean / fs.mean),
+              TXT(fs.mean <= fc.mean ? "swap" : "recompute"));
     return QUIRE_OK;
 }
 
@@ -191,7 +183,7 @@ static quire_err check_points(const bench_preempt_options *o, const int32_t *pag
 
 static quire_err bench_preempt_run(const cli_options *cli, quire_error *err) {
     const bench_preempt_options *o = (const void *)cli;
-    static const sheet_column columns[] = {{"page_tokens", "page", 5, 0, NULL},
+    static const table_column columns[] = {{"page_tokens", "page", 5, 0, NULL},
                                            {"tokens", "tokens", 7, 0, NULL},
                                            {"pages", "pages", 7, 0, NULL},
                                            {"size", "MB", 8, 2, "MB"},
@@ -203,7 +195,7 @@ static quire_err bench_preempt_run(const cli_options *cli, quire_error *err) {
                                            {"in", "in", 8, 3, "ms"},
                                            {"swap_page", "us a page", 10, 2, "us"},
                                            {"recompute_over_swap", "ratio", 8, 2, "x"},
-                                           {"cheaper", "cheaper", 10, SHEET_TEXT, ""}};
+                                           {"cheaper", "cheaper", 10, TABLE_TEXT, ""}};
     int32_t pages[FIGURES_MAX_POINTS], lengths[FIGURES_MAX_POINTS], n_pages, n_lengths, longest = 0;
     TRY(figures_parse_list("--pages", o->pages, pages, &n_pages, err));
     TRY(figures_parse_list("--lengths", o->lengths, lengths, &n_lengths, err));
@@ -211,12 +203,12 @@ static quire_err bench_preempt_run(const cli_options *cli, quire_error *err) {
     for (int32_t i = 0; i < n_lengths; i++) {
         longest = lengths[i] > longest ? lengths[i] : longest;
     }
-    sheet s = {"preempt", columns, (int32_t)(sizeof columns / sizeof *columns), o->cli.json};
+    bench_table s = {"preempt", TABLE_COLUMNS(columns), o->cli.json};
     for (int32_t i = 0; i < n_pages; i++) {
         preempt_bench p;
         TRY(open_bench(o, pages[i], longest, &p, err));
         if (i == 0) {
-            sheet_begin(&s, "A preempted sequence brought back: computed again, or copied out to host memory "
+            table_begin(&s, "A preempted sequence brought back: computed again, or copied out to host memory "
                             "and back in");
         }
         quire_err e = QUIRE_OK;
@@ -224,7 +216,7 @@ static quire_err bench_preempt_run(const cli_options *cli, quire_error *err) {
             e = measure(o, &p, lengths[k], &s, err);
         }
         if (e == QUIRE_OK && i == n_pages - 1) {
-            sheet_note(&s,
+            table_note(&s,
                        "%s, compute %s, KV %s, %s; prefill of %d rows a step, pages in no order; mean and "
                        "spread of %d runs (measured); "
                        "after each, the last token's "

@@ -15,8 +15,8 @@
 #include "cli/unused_flags.h"
 #include "lab/bench/bench_line.h"
 #include "lab/bench/lab.h"
-#include "lab/bench/sheet.h"
-#include "lab/bench/stages.h"
+#include "lab/bench/op_profile.h"
+#include "lab/bench/result_table.h"
 #include "lab/bench/synthetic.h"
 #include "lab/commands/lab_commands.h"
 #include "lab/commands/measures.h"
@@ -121,13 +121,13 @@ static quire_err run_phase(profile *p, int32_t n_output, int32_t at_once, step_c
     lab_forget(p->requests, o->batch);
     TRY(e);
     double steps = after.steps > from->steps ? (double)(after.steps - from->steps) : 1;
-    out->n_rows = stages_most_rows(p->trace.ops, p->trace.n);
-    stages_add(p->trace.ops, p->trace.n, out);
+    out->n_rows = op_profile_most_rows(p->trace.ops, p->trace.n);
+    op_profile_add(p->trace.ops, p->trace.n, out);
     /* between single tokens the engine waits to be asked again */
     out->n_gaps = n_output > 1 ? out->n_gaps : 0;
-    stages_finish(out, (double)(after.plan_ns - from->plan_ns) / steps * 1e-3,
-                  (double)(after.sample_ns - from->sample_ns) / steps * 1e-3,
-                  (double)(after.commit_ns - from->commit_ns) / steps * 1e-3);
+    op_profile_finish(out, (double)(after.plan_ns - from->plan_ns) / steps * 1e-3,
+                      (double)(after.sample_ns - from->sample_ns) / steps * 1e-3,
+                      (double)(after.commit_ns - from->commit_ns) / steps * 1e-3);
     return QUIRE_OK;
 }
 
@@ -178,11 +178,11 @@ static void close_profile(profile *p) {
 static double fraction(const stage_cost *c, const roofline *r, double peak) {
     double bytes_us = c->bytes / r->read.best * 1e6, operations_us = c->operations / peak * 1e6;
     return c->us > 0 && c->bytes > 0 ? (bytes_us > operations_us ? bytes_us : operations_us) / c->us
-                                     : SHEET_ABSENT;
+                                     : TABLE_ABSENT;
 }
 
 static double rate(double amount, double us) {
-    return amount > 0 && us > 0 ? amount / us * 1e-3 : SHEET_ABSENT;
+    return amount > 0 && us > 0 ? amount / us * 1e-3 : TABLE_ABSENT;
 }
 
 /* A stage as JSON lines. part: what the machine's limit is of the time, NAN where the
@@ -205,17 +205,14 @@ static void print_lines(const char *phase, const char *name, const stage_cost *c
     }
 }
 
-static void print_row(const sheet *t, const char *name, const stage_cost *c, double whole_us, double part) {
+static void print_row(const bench_table *t, const char *name, const stage_cost *c, double whole_us,
+                      double part) {
     if (t->json) {
         print_lines(t->what, name, c, whole_us, part);
         return;
     }
-    sheet_row(t, (sheet_cell[]){{.text = name},
-                                {.number = c->us},
-                                {.number = 100 * c->us / whole_us},
-                                {.number = rate(c->bytes, c->us)},
-                                {.number = rate(c->operations, c->us)},
-                                {.number = 100 * part}});
+    TABLE_ROW(t, TXT(name), NUM(c->us), NUM(100 * c->us / whole_us), NUM(rate(c->bytes, c->us)),
+              NUM(rate(c->operations, c->us)), NUM(100 * part));
 }
 
 /* Keys and values of int8 are multiplied as such, all others in f32. */
@@ -225,18 +222,15 @@ static double attention_peak(const profile *p, const roofline *r) {
 
 static void print_step(const profile *p, const step_costs *c, const roofline *r, const char *what,
                        double peak) {
-    static const sheet_column columns[] = {
-        {"stage", "stage", 20, SHEET_TEXT, NULL}, {"time", "us/step", 9, 1, "us"},
+    static const table_column columns[] = {
+        {"stage", "stage", 20, TABLE_TEXT, NULL}, {"time", "us/step", 9, 1, "us"},
         {"share", "share %", 7, 1, "%"},          {"read_rate", "GB/s", 6, 1, "GB/s"},
         {"compute_rate", "GOP/s", 7, 1, "GOP/s"}, {"limit", "of limit %", 10, 0, "%"}};
     char heading[160];
-    sheet t = {.what = what,
-               .columns = columns,
-               .n_columns = (int32_t)(sizeof columns / sizeof *columns),
-               .json = p->o->cli.json};
+    bench_table t = {what, TABLE_COLUMNS(columns), p->o->cli.json};
     snprintf(heading, sizeof heading, "\n%s: steps of %d rows, the mean of the faster half (%d)", what,
              (int)c->n_rows, (int)c->n_steps);
-    sheet_begin(&t, heading);
+    table_begin(&t, heading);
     stage_cost all = {0};
     for (stage s = 0; s < N_STAGES; s++) {
         const stage_cost *k = &c->stages[s];
@@ -245,23 +239,20 @@ static void print_step(const profile *p, const step_costs *c, const roofline *r,
         all = (stage_cost){all.us + k->us, all.bytes + k->bytes, all.operations + k->operations};
     }
     print_row(&t, "all", &all, c->us, fraction(&all, r, peak));
-    sheet_note(&t, "products %.1f%%, attention %.1f%%, sampling %.1f%%, everything else %.1f%%",
-               100 * stages_share(c, STAGE_IS_PRODUCT), 100 * stages_share(c, STAGE_IS_ATTENTION),
-               100 * stages_share(c, STAGE_IS_SAMPLING), 100 * stages_share(c, STAGE_IS_OTHER));
+    table_note(&t, "products %.1f%%, attention %.1f%%, sampling %.1f%%, everything else %.1f%%",
+               100 * op_profile_share(c, STAGE_IS_PRODUCT), 100 * op_profile_share(c, STAGE_IS_ATTENTION),
+               100 * op_profile_share(c, STAGE_IS_SAMPLING), 100 * op_profile_share(c, STAGE_IS_OTHER));
 }
 
 static void print_layers(const profile *p) {
-    static const sheet_column columns[] = {
+    static const table_column columns[] = {
         {"layer", "layer", 5, 0, NULL},     {"qkv", "q k v", 8, 1, "us"},
         {"rope", "rope", 7, 1, "us"},       {"attention", "attention", 9, 1, "us"},
         {"output", "output", 8, 1, "us"},   {"gate_up", "gate up", 8, 1, "us"},
         {"down", "down", 8, 1, "us"},       {"all", "all", 9, 1, "us"},
         {"read_rate", "GB/s", 6, 1, "GB/s"}};
-    sheet t = {.what = "profile",
-               .columns = columns,
-               .n_columns = (int32_t)(sizeof columns / sizeof *columns),
-               .json = p->o->cli.json};
-    sheet_begin(&t, "\ndecode, microseconds a layer, each product with its rows");
+    bench_table t = {"profile", TABLE_COLUMNS(columns), p->o->cli.json};
+    table_begin(&t, "\ndecode, microseconds a layer, each product with its rows");
     for (int32_t i = 0; i < p->decode.n_layers; i++) {
         const stage_cost *l = p->decode.layers + (size_t)i * N_STAGES;
         double us = 0, bytes = 0;
@@ -269,15 +260,10 @@ static void print_layers(const profile *p) {
             us += l[s].us;
             bytes += l[s].bytes;
         }
-        sheet_row(&t, (sheet_cell[]){{.number = i},
-                                     {.number = l[STAGE_QKV_ROWS].us + l[STAGE_QKV].us},
-                                     {.number = l[STAGE_ROPE_STORE].us},
-                                     {.number = l[STAGE_ATTENTION].us},
-                                     {.number = l[STAGE_OUTPUT_ROWS].us + l[STAGE_OUTPUT].us},
-                                     {.number = l[STAGE_GATE_UP_ROWS].us + l[STAGE_GATE_UP].us},
-                                     {.number = l[STAGE_DOWN_ROWS].us + l[STAGE_DOWN].us},
-                                     {.number = us},
-                                     {.number = rate(bytes, us)}});
+        TABLE_ROW(&t, NUM(i), NUM(l[STAGE_QKV_ROWS].us + l[STAGE_QKV].us), NUM(l[STAGE_ROPE_STORE].us),
+                  NUM(l[STAGE_ATTENTION].us), NUM(l[STAGE_OUTPUT_ROWS].us + l[STAGE_OUTPUT].us),
+                  NUM(l[STAGE_GATE_UP_ROWS].us + l[STAGE_GATE_UP].us),
+                  NUM(l[STAGE_DOWN_ROWS].us + l[STAGE_DOWN].us), NUM(us), NUM(rate(bytes, us)));
     }
 }
 

@@ -28,10 +28,10 @@
 #include "cli/read_flags.h"
 #include "lab/bench/bench_line.h"
 #include "lab/bench/figures.h"
+#include "lab/bench/logprob_scorer.h"
 #include "lab/bench/quality_stats.h"
-#include "lab/bench/score.h"
+#include "lab/bench/result_table.h"
 #include "lab/bench/score_text.h"
-#include "lab/bench/sheet.h"
 #include "lab/commands/scored_text.h"
 #include "setup/engine_config.h"
 
@@ -54,7 +54,7 @@ typedef struct bench_quality_options {
 } bench_quality_options;
 
 enum { MAX_NAMES = 16, LEAST_CONTEXT = 4, KV_NAME_BYTES = 16 };
-_Static_assert((int)QUALITY_SEQS <= (int)SCORE_MAX_SEQS,
+_Static_assert((int)QUALITY_SEQS <= (int)LOGPROB_MAX_SEQS,
                "a scorer holds the sequences whose speed is measured");
 
 static void bench_quality_defaults(cli_options *cli) {
@@ -79,9 +79,9 @@ typedef struct names {
 /* A model that is open, and what is said of it. */
 typedef struct side {
     const char *name; /* of the row */
-    scorer s;
+    logprob_scorer s;
     quality_stats stats; /* of a row */
-    double speeds[2];    /* tokens a second of 1 row and of QUALITY_SEQS; SHEET_ABSENT: not measured */
+    double speeds[2];    /* tokens a second of 1 row and of QUALITY_SEQS; TABLE_ABSENT: not measured */
 } side;
 
 typedef struct quality {
@@ -95,7 +95,7 @@ typedef struct quality {
     quality_row *rows;          /* [QUALITY_ROWS] of a pass */
     side reference, candidates[QUALITY_MAX_AT_ONCE];
     int32_t n_candidates; /* open */
-    sheet table;
+    bench_table table;
 } quality;
 
 /* ---- what is asked ---- */
@@ -220,17 +220,17 @@ static quire_err read_options(quality *g, quire_error *err) {
 /* ---- models ---- */
 
 static quire_err open_side(const quality *g, const quire_options *o, side *out, quire_error *err) {
-    out->speeds[0] = out->speeds[1] = SHEET_ABSENT;
-    score_options so = {.engine = o,
-                        .step = QUALITY_ROWS,
-                        .max_tokens = g->context,
-                        .max_len = g->context,
-                        .n_seqs = g->o->n_steps > 0 ? QUALITY_SEQS : 1};
-    return score_open(&so, &out->s, err);
+    out->speeds[0] = out->speeds[1] = TABLE_ABSENT;
+    logprob_scorer_options so = {.engine = o,
+                                 .step = QUALITY_ROWS,
+                                 .max_tokens = g->context,
+                                 .max_len = g->context,
+                                 .n_seqs = g->o->n_steps > 0 ? QUALITY_SEQS : 1};
+    return logprob_scorer_open(&so, &out->s, err);
 }
 
 static void close_side(side *m) {
-    score_close(&m->s);
+    logprob_scorer_close(&m->s);
     quality_stats_deinit(&m->stats);
 }
 
@@ -276,16 +276,17 @@ typedef struct comparison {
 
 static void compare_row(void *context, int32_t task, int32_t worker) {
     const comparison *c = context;
-    const bare *reference = &c->g->reference.s.b;
+    const model_runner *reference = &c->g->reference.s.b;
     (void)worker;
-    c->g->rows[task] = quality_compare(bare_logits(reference, task), bare_logits(&c->candidate->s.b, task),
-                                       reference->desc->n_vocab, c->targets[task]);
+    c->g->rows[task] =
+        quality_compare(model_runner_logits(reference, task), model_runner_logits(&c->candidate->s.b, task),
+                        reference->desc->n_vocab, c->targets[task]);
 }
 
 /* n rows of both, the first of them behind token `at` of the window. */
 static quire_err compare_rows(quality *g, side *m, int32_t at, int32_t n, quire_error *err) {
     comparison c = {g, m, g->window + at + 1};
-    score_run_tasks(&m->s, compare_row, &c, n);
+    logprob_scorer_run_tasks(&m->s, compare_row, &c, n);
     for (int32_t i = 0; i < n; i++) {
         const quality_row *r = &g->rows[i];
         if (!isfinite(r->kl) || !isfinite(r->loss[0]) || !isfinite(r->loss[1])) {
@@ -300,7 +301,7 @@ static quire_err compare_rows(quality *g, side *m, int32_t at, int32_t n, quire_
 }
 
 static quire_err pass(const quality *g, side *m, int32_t n, int32_t n_scored, quire_error *err) {
-    quire_err e = score_pass(&m->s, g->window, n, n_scored);
+    quire_err e = logprob_scorer_pass(&m->s, g->window, n, n_scored);
     return e == QUIRE_OK ? e
                          : err_set(err, e, -1, "%s, windows of %d tokens: %s", m->name, (int)g->context,
                                    quire_err_text(e));
@@ -321,11 +322,12 @@ static quire_err compare_pass(quality *g, int32_t at, int32_t n, int32_t first, 
 /* ---- speed ---- */
 
 /* By the fastest of n_steps, which what else runs on the machine disturbs least. */
-static quire_err time_decodes(const quality *g, scorer *s, int32_t n_rows, double *speed, quire_error *err) {
+static quire_err time_decodes(const quality *g, logprob_scorer *s, int32_t n_rows, double *speed,
+                              quire_error *err) {
     int64_t least = INT64_MAX;
     for (int32_t i = 0; i < g->o->n_steps; i++) {
         int64_t start = figures_time_us(s->b.n_threads);
-        quire_err e = score_decode(s, g->window, n_rows);
+        quire_err e = logprob_scorer_decode(s, g->window, n_rows);
         TRY(e == QUIRE_OK ? e
                           : err_set(err, e, -1, "%d rows behind %d tokens: %s", (int)n_rows, (int)g->context,
                                     quire_err_text(e)));
@@ -341,7 +343,7 @@ static quire_err measure_speed(const quality *g, side *m, quire_error *err) {
     if (g->o->n_steps == 0 || !isnan(m->speeds[0])) {
         return QUIRE_OK;
     }
-    quire_err e = score_copy(&m->s);
+    quire_err e = logprob_scorer_copy(&m->s);
     TRY(e == QUIRE_OK ? e
                       : err_set(err, e, -1, "%d sequences of %d tokens: %s", QUALITY_SEQS, (int)g->context,
                                 quire_err_text(e)));
@@ -364,10 +366,10 @@ static quire_err compare_window(quality *g, bool is_last, quire_error *err) {
 /* The pages of all go back, whatever is wrong: *err is that of the first that fails its
  * audit. */
 static quire_err end_window(quality *g, quire_error *err) {
-    quire_err e = score_end(&g->reference.s, g->window, err);
+    quire_err e = logprob_scorer_end(&g->reference.s, g->window, err);
     for (int32_t i = 0; i < g->n_candidates; i++) {
         quire_error own;
-        quire_err end = score_end(&g->candidates[i].s, g->window, &own);
+        quire_err end = logprob_scorer_end(&g->candidates[i].s, g->window, &own);
         if (e == QUIRE_OK && end != QUIRE_OK) {
             *err = own;
             e = end;
@@ -411,9 +413,9 @@ static quire_err compare_windows(quality *g, int32_t first_row, quire_error *err
 
 /* ---- the table ---- */
 
-static const sheet_column columns[] = {{"weights", "weights", 10, SHEET_TEXT, NULL},
-                                       {"compute", "compute", 7, SHEET_TEXT, NULL},
-                                       {"kv_dtype", "KV", 9, SHEET_TEXT, NULL},
+static const table_column columns[] = {{"weights", "weights", 10, TABLE_TEXT, NULL},
+                                       {"compute", "compute", 7, TABLE_TEXT, NULL},
+                                       {"kv_dtype", "KV", 9, TABLE_TEXT, NULL},
                                        {"context", "context", 7, 0, NULL},
                                        {"bits", "bits", 6, 2, "bits"},
                                        {"memory", "MB", 7, 0, "MB"},
@@ -424,7 +426,7 @@ static const sheet_column columns[] = {{"weights", "weights", 10, SHEET_TEXT, NU
                                        {"same", "same %", 7, 3, "%"},
                                        {"tokens_per_s_1", "1 row t/s", 9, 1, "tokens/s"},
                                        {"tokens_per_s_16", "16 rows t/s", 11, 1, "tokens/s"},
-                                       {"types", "weights by type", 0, SHEET_TEXT, ""}};
+                                       {"types", "weights by type", 0, TABLE_TEXT, ""}};
 
 /* The weights of type t, in percent of all. */
 static double share_of(const model_desc *d, int32_t t) {
@@ -475,23 +477,15 @@ static void describe_shares(const model_desc *d, char *out, size_t n) {
 
 static void print_side(const quality *g, const side *m, double perplexity, const quality_figures *f) {
     char types[160];
-    const bare *b = &m->s.b;
+    const model_runner *b = &m->s.b;
     describe_shares(b->desc, types, sizeof types);
-    sheet_row(&g->table,
-              (sheet_cell[]){{m->name, 0},
-                             {compute_name(b->b->compute), 0},
-                             {b->layout.type_name, 0},
-                             {NULL, g->context},
-                             {NULL, 8.0 * (double)b->desc->weight_bytes / (double)b->desc->n_params},
-                             {NULL, (double)b->b->ops->weight_bytes(b->b) / 1e6},
-                             {NULL, (double)kv_layout_token_bytes(&b->layout)},
-                             {NULL, perplexity},
-                             {NULL, f != NULL ? f->mean_kl : SHEET_ABSENT},
-                             {NULL, f != NULL ? f->p99_kl : SHEET_ABSENT},
-                             {NULL, f != NULL ? f->same_percent : SHEET_ABSENT},
-                             {NULL, m->speeds[0]},
-                             {NULL, m->speeds[1]},
-                             {types, 0}});
+    TABLE_ROW(&g->table, TXT(m->name), TXT(compute_name(b->b->compute)), TXT(b->layout.type_name),
+              NUM(g->context), NUM(8.0 * (double)b->desc->weight_bytes / (double)b->desc->n_params),
+              NUM((double)b->b->ops->weight_bytes(b->b) / 1e6),
+              NUM((double)kv_layout_token_bytes(&b->layout)), NUM(perplexity),
+              NUM(f != NULL ? f->mean_kl : TABLE_ABSENT), NUM(f != NULL ? f->p99_kl : TABLE_ABSENT),
+              NUM(f != NULL ? f->same_percent : TABLE_ABSENT), NUM(m->speeds[0]), NUM(m->speeds[1]),
+              TXT(types));
     print_shares(g, m);
 }
 
@@ -526,13 +520,13 @@ static quire_err measure_rows(quality *g, int32_t first_row, int32_t n, quire_er
 }
 
 static void print_note(const quality *g) {
-    const bare *b = &g->reference.s.b;
+    const model_runner *b = &g->reference.s.b;
     char speed[96] = "";
     if (g->o->n_steps > 0) {
         snprintf(speed, sizeof speed, "; t/s of the fastest of %d decodes behind a window, %s",
                  (int)g->o->n_steps, figures_time_name(b->n_threads));
     }
-    sheet_note(&g->table,
+    table_note(&g->table,
                "%s: %d window%s of %d tokens of %s%s, the second half of each scored (%lld tokens); "
                "reference: the file as it is, computed in "
                "f32 with KV f32; bits by their types, MB in memory%s; %s",
@@ -575,8 +569,8 @@ static quire_err run(quality *g, quire_error *err) {
     g->rows = mem_new(QUALITY_ROWS, sizeof *g->rows);
     TRY(g->rows != NULL ? QUIRE_OK
                         : err_set(err, QUIRE_NO_MEMORY, -1, "no memory for %d rows", QUALITY_ROWS));
-    g->table = (sheet){"quality", columns, (int32_t)(sizeof columns / sizeof *columns), g->o->cli.json};
-    sheet_begin(&g->table, NULL);
+    g->table = (bench_table){"quality", TABLE_COLUMNS(columns), g->o->cli.json};
+    table_begin(&g->table, NULL);
     for (int32_t i = 0; i < g->n_contexts; i++) {
         TRY(measure_context(g, g->contexts[i], err));
     }

@@ -8,13 +8,13 @@
 
 #include "base/err.h"
 #include "base/mem.h"
-#include "lab/bench/bare.h"
 #include "lab/bench/baseline_kv.h"
 #include "lab/bench/figures.h"
+#include "lab/bench/model_runner.h"
 #include "lab/bench/resident.h"
-#include "lab/bench/sheet.h"
+#include "lab/bench/result_table.h"
 #include "lab/bench/synthetic.h"
-#include "lab/bench/trial.h"
+#include "lab/bench/variant.h"
 #include "lab/commands/lab_commands.h"
 
 typedef struct bench_resident_options {
@@ -52,10 +52,10 @@ typedef struct resident_case {
 
 /* A case on its way. */
 typedef struct holder {
-    bare b;
+    model_runner b;
     kv_cache kv;
     kv_seq seqs[MAX_BATCH];
-    bare_part parts[MAX_BATCH];
+    runner_part parts[MAX_BATCH];
     int32_t *tokens; /* [length], the same for all */
     baseline_kv *pieces;
     int64_t piece_bytes; /* the most at a time */
@@ -70,14 +70,14 @@ static quire_err feed(const resident_case *c, holder *h, int32_t from, int32_t n
             TRY(kv_seq_reserve(&h->kv, &h->seqs[s], n, &none));
             kv_seq_advance(&h->seqs[s], n);
         }
-        h->parts[s] = (bare_part){h->tokens,
-                                  from,
-                                  n,
-                                  c->way == KEEP_PAGED ? &h->seqs[s].tables[0].pages->v : NULL,
-                                  from + n == c->length,
-                                  NULL};
+        h->parts[s] = (runner_part){h->tokens,
+                                    from,
+                                    n,
+                                    c->way == KEEP_PAGED ? &h->seqs[s].tables[0].pages->v : NULL,
+                                    from + n == c->length,
+                                    NULL};
     }
-    TRY(bare_forward(&h->b, h->parts, c->n_seqs));
+    TRY(model_runner_forward(&h->b, h->parts, c->n_seqs));
     int64_t bytes = h->pieces != NULL ? baseline_kv_bytes(h->pieces) : 0;
     h->piece_bytes = bytes > h->piece_bytes ? bytes : h->piece_bytes;
     return h->pieces != NULL ? baseline_kv_error(h->pieces) : QUIRE_OK;
@@ -100,7 +100,7 @@ static quire_err open_holder(const resident_case *c, holder *h) {
     if (h->tokens == NULL) {
         return QUIRE_NO_MEMORY;
     }
-    bare_prompt(&h->b, SEED, c->length, h->tokens);
+    model_runner_prompt(&h->b, SEED, c->length, h->tokens);
     if (c->way != KEEP_PAGED) {
         return baseline_kv_attach(h->b.b, c->way == KEEP_GROWING ? BASELINE_GROWING : BASELINE_RESERVED,
                                   c->n_seqs, c->way == KEEP_GROWING ? c->length : c->max_len, &h->pieces);
@@ -131,14 +131,14 @@ static void count(const resident_case *c, const holder *h, footprint *f) {
 static quire_err run_case(void *context, quire_error *err) {
     resident_case *c = context;
     static holder h;
-    const bare_options bo = {
+    const model_runner_options bo = {
         .engine = &c->o->cli.engine,
         .page_tokens = PAGE_TOKENS,
         .n_pages = c->way == KEEP_PAGED ? c->n_seqs * (int32_t)kv_pages_for(c->length, PAGE_TOKENS) : 1,
         .max_rows = MAX_ROWS,
         .max_seqs = c->n_seqs,
         .max_len = c->max_len};
-    TRY(bare_open(&bo, &h.b, err));
+    TRY(model_runner_open(&bo, &h.b, err));
     quire_err e = open_holder(c, &h);
     e = e == QUIRE_OK ? fill(c, &h) : e;
     count(c, &h, &c->found);
@@ -147,26 +147,20 @@ static quire_err run_case(void *context, quire_error *err) {
                                    (int)c->n_seqs, (int)c->length, quire_err_text(e));
 }
 
-static void report(const sheet *s, const resident_case *c) {
+static void report(const bench_table *s, const resident_case *c) {
     const footprint *f = &c->found;
     double counted = (double)(f->weights + f->buffers + f->kv + f->metadata);
-    sheet_row(s, (sheet_cell[]){{keeping_names[c->way], 0},
-                                {NULL, c->n_seqs},
-                                {NULL, c->length},
-                                {NULL, f->resident >= 0 ? (double)f->resident / MIB : SHEET_ABSENT},
-                                {NULL, counted / MIB},
-                                {NULL, (double)f->weights / MIB},
-                                {NULL, (double)f->buffers / MIB},
-                                {NULL, (double)f->kv / MIB},
-                                {NULL, (double)f->live / MIB},
-                                {NULL, (double)(f->kv - f->live) / MIB},
-                                {NULL, 100 * (double)(f->kv - f->live) / (double)f->live},
-                                {NULL, c->way == KEEP_PAGED ? (double)f->metadata / 1024 : SHEET_ABSENT}});
+    TABLE_ROW(s, TXT(keeping_names[c->way]), NUM(c->n_seqs), NUM(c->length),
+              NUM(f->resident >= 0 ? (double)f->resident / MIB : TABLE_ABSENT), NUM(counted / MIB),
+              NUM((double)f->weights / MIB), NUM((double)f->buffers / MIB), NUM((double)f->kv / MIB),
+              NUM((double)f->live / MIB), NUM((double)(f->kv - f->live) / MIB),
+              NUM(100 * (double)(f->kv - f->live) / (double)f->live),
+              NUM(c->way == KEEP_PAGED ? (double)f->metadata / 1024 : TABLE_ABSENT));
 }
 
 static quire_err run_cases(const bench_resident_options *o, int64_t file_bytes, quire_error *err) {
-    static const sheet_column columns[] = {
-        {"way", "", 8, SHEET_TEXT, NULL},        {"batch", "batch", 5, 0, NULL},
+    static const table_column columns[] = {
+        {"way", "", 8, TABLE_TEXT, NULL},        {"batch", "batch", 5, 0, NULL},
         {"length", "length", 6, 0, NULL},        {"resident", "resident MiB", 12, 1, "MiB"},
         {"counted", "counted", 8, 2, "MiB"},     {"weights", "weights", 7, 2, "MiB"},
         {"buffers", "buffers", 7, 2, "MiB"},     {"kv", "KV MiB", 8, 3, "MiB"},
@@ -174,7 +168,7 @@ static quire_err run_cases(const bench_resident_options *o, int64_t file_bytes, 
         {"wasted_part", "of live %", 9, 2, "%"}, {"metadata", "metadata KiB", 12, 1, "KiB"}};
     int32_t lengths[FIGURES_MAX_POINTS], batches[FIGURES_MAX_POINTS], n_lengths, n_batches, longest = 0;
     char machine[160];
-    sheet s = {"resident", EXPERIMENT_COLUMNS(columns), o->cli.json};
+    bench_table s = {"resident", TABLE_COLUMNS(columns), o->cli.json};
     TRY(figures_parse_list("--lengths", o->lengths, lengths, &n_lengths, err));
     TRY(figures_parse_list("--batch", o->batches, batches, &n_batches, err));
     for (int32_t i = 0; i < n_lengths; i++) {
@@ -190,7 +184,7 @@ static quire_err run_cases(const bench_resident_options *o, int64_t file_bytes, 
         }
     }
     TRY(lab_describe(&o->cli.engine, machine, sizeof machine, err));
-    sheet_begin(&s, "A model really run, each case by a process of its own. resident: its peak, as the "
+    table_begin(&s, "A model really run, each case by a process of its own. resident: its peak, as the "
                     "system counts it; counted: weights, "
                     "buffers, keys and values, metadata, each as allocated; live: the bytes of tokens");
     for (int32_t i = 0; i < n_batches * n_lengths * N_KEEPINGS; i++) {
@@ -202,7 +196,7 @@ static quire_err run_cases(const bench_resident_options *o, int64_t file_bytes, 
         TRY(resident_apart(run_case, &c, &c, sizeof c, err));
         report(&s, &c);
     }
-    sheet_note(&s,
+    table_note(&s,
                "%s; growing and reserved: one piece for each sequence and layer, as long as it, or of %d "
                "tokens; a model file of %.2f MiB "
                "is mapped "

@@ -11,7 +11,7 @@
 #include "base/rng.h"
 #include "base/thread_pool.h"
 #include "lab/bench/figures.h"
-#include "lab/bench/sheet.h"
+#include "lab/bench/result_table.h"
 #include "lab/commands/lab_commands.h"
 #include "sample/sampler.h"
 
@@ -127,18 +127,15 @@ static void fill(shape kind, float *logits, size_t n, int32_t n_vocab) {
     }
 }
 
-static void report(const sampling_run *r, const char *kind, shape logits, const figure *ns, const sheet *t) {
-    sheet_row(t, (sheet_cell[]){{kind, 0},
-                                {SHAPE_NAMES[logits], 0},
-                                {NULL, r->n_vocab},
-                                {NULL, ns->mean},
-                                {NULL, ns->spread},
-                                {NULL, ns->mean * r->n_vocab * r->n_rows * 1e-6}});
+static void report(const sampling_run *r, const char *kind, shape logits, const figure *ns,
+                   const bench_table *t) {
+    TABLE_ROW(t, TXT(kind), TXT(SHAPE_NAMES[logits]), NUM(r->n_vocab), NUM(ns->mean), NUM(ns->spread),
+              NUM(ns->mean * r->n_vocab * r->n_rows * 1e-6));
 }
 
 /* The constrained kinds change the logits: each gets new ones. */
 static quire_err report_constrained(const bench_sampler_options *o, sampling_run *r, shape logits,
-                                    const sheet *t) {
+                                    const bench_table *t) {
     static const struct {
         const char *name;
         float temperature;
@@ -161,7 +158,8 @@ static quire_err report_constrained(const bench_sampler_options *o, sampling_run
     return QUIRE_OK;
 }
 
-static quire_err report_kinds(const bench_sampler_options *o, sampling_run *r, shape logits, const sheet *t) {
+static quire_err report_kinds(const bench_sampler_options *o, sampling_run *r, shape logits,
+                              const bench_table *t) {
     static const struct {
         const char *name;
         float temperature, top_p;
@@ -184,7 +182,7 @@ static quire_err report_kinds(const bench_sampler_options *o, sampling_run *r, s
 }
 
 static quire_err run_vocabulary(const bench_sampler_options *o, int32_t n_vocab, thread_pool *threads,
-                                const sheet *t) {
+                                const bench_table *t) {
     size_t n = (size_t)n_vocab * (size_t)o->n_rows, n_workers = (size_t)thread_pool_size(threads);
     sampling_run r = {.n_vocab = n_vocab, .n_rows = o->n_rows, .threads = threads};
     r.logits = mem_new_huge(n, sizeof *r.logits); /* as the engine's lie */
@@ -211,14 +209,11 @@ static quire_err run_vocabulary(const bench_sampler_options *o, int32_t n_vocab,
 
 static quire_err bench_sampler_run(const cli_options *cli, quire_error *err) {
     const bench_sampler_options *o = (const void *)cli;
-    static const sheet_column columns[] = {
-        {"kind", "", -14, SHEET_TEXT, NULL},       {"logits", "logits", -6, SHEET_TEXT, NULL},
+    static const table_column columns[] = {
+        {"kind", "", -14, TABLE_TEXT, NULL},       {"logits", "logits", -6, TABLE_TEXT, NULL},
         {"vocabulary", "vocabulary", 10, 0, NULL}, {"time", "ns a logit", 10, 3, "ns/logit"},
         {"time_spread", "+-", 7, 3, "ns/logit"},   {"step", "ms a step", 10, 2, "ms"}};
-    sheet t = {.what = "sampler",
-               .columns = columns,
-               .n_columns = (int32_t)(sizeof columns / sizeof *columns),
-               .json = o->cli.json};
+    bench_table t = {"sampler", TABLE_COLUMNS(columns), o->cli.json};
     int32_t sizes[FIGURES_MAX_POINTS], n;
     thread_pool *threads;
     TRY(figures_parse_list("--vocabulary", o->vocabularies, sizes, &n, err));
@@ -226,12 +221,12 @@ static quire_err bench_sampler_run(const cli_options *cli, quire_error *err) {
     if (e != QUIRE_OK) {
         return err_set(err, e, -1, "%d threads: %s", (int)o->n_threads, quire_err_text(e));
     }
-    sheet_begin(&t, NULL);
+    table_begin(&t, NULL);
     for (int32_t i = 0; e == QUIRE_OK && i < n; i++) {
         e = run_vocabulary(o, sizes[i], threads, &t);
     }
     if (e == QUIRE_OK) {
-        sheet_note(&t,
+        table_note(&t,
                    "%d rows of normal logits with standard deviation %.0f, and of Zipf's law with exponent "
                    "%.1f; %d threads, mean of %d runs. "
                    "half, few: under a constraint whose mask leaves one token in 2, in 1,000.",

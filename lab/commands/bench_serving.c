@@ -18,7 +18,7 @@
 #include "lab/bench/client.h"
 #include "lab/bench/figures.h"
 #include "lab/bench/pool_size.h"
-#include "lab/bench/sheet.h"
+#include "lab/bench/result_table.h"
 #include "lab/commands/lab_commands.h"
 #include "lab/commands/measures.h"
 #include "lab/commands/served_flags.h"
@@ -173,8 +173,8 @@ static quire_err run_open(real_run *run, const serving_options *o, quire_error *
 
 /* ---- measured beside predicted ---- */
 
-static const sheet_column columns[] = {
-    {"what", "", 34, SHEET_TEXT, NULL},     {"measured", "measured", 12, 4, ""},
+static const table_column columns[] = {
+    {"what", "", 34, TABLE_TEXT, NULL},     {"measured", "measured", 12, 4, ""},
     {"spread_percent", "+- %", 8, 1, NULL}, {"predicted", "predicted", 12, 4, NULL},
     {"off_percent", "off %", 8, 1, NULL},
 };
@@ -223,7 +223,7 @@ static void list_figures(serving_result *r, double *out) {
 }
 
 static double off_percent(double measured, double predicted) {
-    return measured > 0 ? 100 * (predicted / measured - 1) : SHEET_ABSENT;
+    return measured > 0 ? 100 * (predicted / measured - 1) : TABLE_ABSENT;
 }
 
 /* What the simulation says of the same requests, on the engine's memory and limits. */
@@ -273,7 +273,7 @@ static void print_lines(const real_run *run, int i, figure measured, double pred
     }
 }
 
-static quire_err print_figures(const real_run *run, const rounds *f, const sheet *s, quire_error *err) {
+static quire_err print_figures(const real_run *run, const rounds *f, const bench_table *s, quire_error *err) {
     double predicted[N_FIGURES];
     if (f->n_costs > 0) {
         serving_result p;
@@ -283,21 +283,17 @@ static quire_err print_figures(const real_run *run, const rounds *f, const sheet
     }
     for (int i = 0; i < N_FIGURES; i++) {
         figure m = figure_of(f->figures[i], f->n);
-        double p = f->n_costs > 0 ? predicted[i] : SHEET_ABSENT;
-        double spread = f->n > 1 && m.mean > 0 ? 100 * m.spread / m.mean : SHEET_ABSENT;
+        double p = f->n_costs > 0 ? predicted[i] : TABLE_ABSENT;
+        double spread = f->n > 1 && m.mean > 0 ? 100 * m.spread / m.mean : TABLE_ABSENT;
         if (s->json) {
             print_lines(run, i, m, p);
             continue;
         }
-        sheet_row(s, (sheet_cell[]){{.text = figures[i].title},
-                                    {.number = m.mean},
-                                    {.number = spread},
-                                    {.number = p},
-                                    {.number = off_percent(m.mean, p)}});
+        TABLE_ROW(s, TXT(figures[i].title), NUM(m.mean), NUM(spread), NUM(p), NUM(off_percent(m.mean, p)));
     }
     if (run->o->calibrate) {
         figure cost = figure_of(f->longest_us, f->n_costs);
-        sheet_note(s,
+        table_note(s,
                    "steps cost what they did on average of %d calibrations, before and after each run: with "
                    "%.0f rows %.0f us, at most %.0f away",
                    (int)f->n_costs, f->cost.rows[f->cost.n_points - 1], cost.mean, cost.spread);
@@ -305,7 +301,7 @@ static quire_err print_figures(const real_run *run, const rounds *f, const sheet
     return QUIRE_OK;
 }
 
-static void print_head(const real_run *run, const sheet *s) {
+static void print_head(const real_run *run, const bench_table *s) {
     const bench_serving_options *o = run->o;
     const trace *t = run->t;
     const quire_info *info = run->c.info;
@@ -316,7 +312,7 @@ static void print_head(const real_run *run, const sheet *s) {
              name, (int)t->n_requests, (double)t->n_prompt_tokens / t->n_requests,
              (double)t->n_output_tokens / t->n_requests, o->server.speed, info->model_name, info->compute,
              info->kv_dtype, info->backend);
-    sheet_begin(s, heading);
+    table_begin(s, heading);
 }
 
 /* What steps cost, as told or as measured now. */
@@ -387,10 +383,7 @@ static quire_err run_rounds(real_run *run, rounds *f, quire_error *err) {
 }
 
 static quire_err run_engine(real_run *run, quire_error *err) {
-    sheet s = {.what = "serving",
-               .columns = columns,
-               .n_columns = (int32_t)(sizeof columns / sizeof *columns),
-               .json = run->o->cli.json};
+    bench_table s = {"serving", TABLE_COLUMNS(columns), run->o->cli.json};
     rounds *f = mem_new(1, sizeof *f);
     if (f == NULL) {
         return err_set(err, QUIRE_NO_MEMORY, -1, "out of memory");

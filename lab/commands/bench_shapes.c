@@ -17,10 +17,10 @@
 
 #include "base/mem.h"
 #include "kv/kv_seq.h"
-#include "lab/bench/bare.h"
 #include "lab/bench/bench_speed_report.h"
 #include "lab/bench/figures.h"
-#include "lab/bench/sheet.h"
+#include "lab/bench/model_runner.h"
+#include "lab/bench/result_table.h"
 #include "lab/bench/synthetic.h"
 #include "lab/commands/measures.h"
 
@@ -29,12 +29,12 @@ enum { MIN_PASSES = 3, SHORT_US = 30000, DECODE_ROUNDS = 4, MAX_ROUNDS = DECODE_
 
 /* A model, its tokens and pages, and the trace of its last pass. */
 typedef struct runner {
-    bare b;
+    model_runner b;
     op_trace trace;
     int32_t *tokens; /* [PROMPT] */
     int32_t n_seqs;
     kv_seq seqs[MAX_BATCH]; /* each with pages for PROMPT tokens */
-    bare_part parts[MAX_BATCH];
+    runner_part parts[MAX_BATCH];
 } runner;
 
 /* What a kind of pass took at best in a round. */
@@ -50,7 +50,7 @@ typedef struct work {
 /* ---- a model that runs ---- */
 
 static void runner_close(runner *r) {
-    bare_close(&r->b);
+    model_runner_close(&r->b);
     mem_free(r->trace.ops);
     mem_free(r->tokens);
     for (int32_t i = 0; i < r->n_seqs; i++) {
@@ -79,14 +79,14 @@ static quire_err open_passes(runner *r, int32_t most, quire_error *err) {
     if (r->trace.ops == NULL || r->tokens == NULL) {
         return err_set(err, QUIRE_NO_MEMORY, -1, "out of memory for a trace");
     }
-    bare_prompt(&r->b, 1, PROMPT, r->tokens);
+    model_runner_prompt(&r->b, 1, PROMPT, r->tokens);
     for (int32_t i = 0; i < most; i++) {
         TRY(open_sequence(r, i, err));
     }
     /* sequences that differ, so that experts do */
     for (int32_t i = 0; i < most && !r->b.desc->no_head; i++) {
-        const bare_part p = {.tokens = r->tokens + i, .n_rows = CONTEXT, .n_logits = 1, .seq = &r->seqs[i]};
-        TRY(bare_forward(&r->b, &p, 1));
+        const runner_part p = {.tokens = r->tokens + i, .n_rows = CONTEXT, .n_logits = 1, .seq = &r->seqs[i]};
+        TRY(model_runner_forward(&r->b, &p, 1));
     }
     return QUIRE_OK;
 }
@@ -102,14 +102,14 @@ static quire_err runner_open(const bench_shapes_options *o, const model_shape *s
     e.compute = speed_type_compute(type);
     e.n_threads = o->n_threads;
     e.isa = o->isa;
-    const bare_options bo = {.engine = &e,
-                             .page_tokens = PAGE_TOKENS,
-                             .n_pages = most * (PROMPT / PAGE_TOKENS),
-                             .max_rows = PROMPT,
-                             .max_seqs = most,
-                             .max_len = PROMPT,
-                             .has_groups = true};
-    quire_err result = bare_open(&bo, &r->b, err);
+    const model_runner_options bo = {.engine = &e,
+                                     .page_tokens = PAGE_TOKENS,
+                                     .n_pages = most * (PROMPT / PAGE_TOKENS),
+                                     .max_rows = PROMPT,
+                                     .max_seqs = most,
+                                     .max_len = PROMPT,
+                                     .has_groups = true};
+    quire_err result = model_runner_open(&bo, &r->b, err);
     synthetic_close(&made);
     return result == QUIRE_OK ? open_passes(r, most, err) : result;
 }
@@ -119,15 +119,15 @@ static quire_err runner_open(const bench_shapes_options *o, const model_shape *s
 static quire_err pass(runner *r, const work *w) {
     int32_t n = w->is_prompt ? 1 : w->rows;
     for (int32_t i = 0; i < n; i++) {
-        r->parts[i] = (bare_part){.tokens = r->tokens + i,
-                                  .first = w->is_prompt ? 0 : CONTEXT,
-                                  .n_rows = w->is_prompt ? w->rows : 1,
-                                  .n_logits = r->b.desc->no_head ? 0 : 1,
-                                  .seq = &r->seqs[i]};
+        r->parts[i] = (runner_part){.tokens = r->tokens + i,
+                                    .first = w->is_prompt ? 0 : CONTEXT,
+                                    .n_rows = w->is_prompt ? w->rows : 1,
+                                    .n_logits = r->b.desc->no_head ? 0 : 1,
+                                    .seq = &r->seqs[i]};
     }
     r->trace.n = 0;
     r->b.b->ops->trace(r->b.b, &r->trace);
-    quire_err e = bare_forward(&r->b, r->parts, n);
+    quire_err e = model_runner_forward(&r->b, r->parts, n);
     r->b.b->ops->trace(r->b.b, NULL);
     return e;
 }
@@ -198,24 +198,17 @@ static quire_err measure_pace(runner *llama, int32_t rows, shape_pace *g, quire_
 
 typedef struct shapes_bench {
     const bench_shapes_options *o;
-    sheet t;
+    bench_table t;
     runner llama;
     int32_t batches[FIGURES_MAX_POINTS], n_batches, most;
 } shapes_bench;
 
 static void print_work(const shapes_bench *b, const model_shape *s, const speed_type *type, const work *w) {
     double us = w->pass_us - w->attention_us;
-    sheet_row(&b->t, (sheet_cell[]){{s->name, 0},
-                                    {type->name, 0},
-                                    {w->is_prompt ? "prefill" : "decode", 0},
-                                    {NULL, w->rows},
-                                    {NULL, 1e6 * w->rows / w->pass_us},
-                                    {NULL, w->bytes / 1e6},
-                                    {NULL, w->operations / 1e9},
-                                    {NULL, 100 * w->attention_us / w->pass_us},
-                                    {NULL, us / 1e3},
-                                    {NULL, w->llama_us / 1e3},
-                                    {NULL, us / w->llama_us}});
+    TABLE_ROW(&b->t, TXT(s->name), TXT(type->name), TXT(w->is_prompt ? "prefill" : "decode"), NUM(w->rows),
+              NUM(1e6 * w->rows / w->pass_us), NUM(w->bytes / 1e6), NUM(w->operations / 1e9),
+              NUM(100 * w->attention_us / w->pass_us), NUM(us / 1e3), NUM(w->llama_us / 1e3),
+              NUM(us / w->llama_us));
 }
 
 static double of_llama(const work *w) {
@@ -314,27 +307,23 @@ static quire_err parse_batches(shapes_bench *b, quire_error *err) {
 }
 
 quire_err bench_shapes_run(const bench_shapes_options *o, quire_error *err) {
-    static const sheet_column columns[] = {
-        {"shape", "shape", -10, SHEET_TEXT, NULL}, {"type", "type", -5, SHEET_TEXT, NULL},
-        {"work", "work", -8, SHEET_TEXT, NULL},    {"rows", "rows", 5, 0, NULL},
+    static const table_column columns[] = {
+        {"shape", "shape", -10, TABLE_TEXT, NULL}, {"type", "type", -5, TABLE_TEXT, NULL},
+        {"work", "work", -8, TABLE_TEXT, NULL},    {"rows", "rows", 5, 0, NULL},
         {"speed", "tokens/s", 9, 1, "tokens/s"},   {"weights_read", "MB read", 9, 1, "MB"},
         {"operations", "GOP", 8, 2, "GOP"},        {"attention", "attention %", 11, 1, "%"},
         {"rest_time", "rest ms", 9, 3, "ms"},      {"llama_time", "Llama ms", 9, 3, "ms"},
         {"of_llama", "of Llama", 8, 3, "x"}};
-    shapes_bench b = {.o = o,
-                      .t = {.what = "speed",
-                            .columns = columns,
-                            .n_columns = (int32_t)(sizeof columns / sizeof *columns),
-                            .json = o->json}};
+    shapes_bench b = {.o = o, .t = {"speed", TABLE_COLUMNS(columns), o->json}};
     TRY(parse_batches(&b, err));
     TRY(check_shapes(&b, err));
-    sheet_begin(&b.t, NULL);
+    table_begin(&b.t, NULL);
     for (const char *list = o->types; *list != '\0';) {
         size_t n = strcspn(list, ",");
         TRY(run_type(&b, speed_type_find(list, n), err));
         list += n + (list[n] == ',');
     }
-    sheet_note(&b.t,
+    table_note(&b.t,
                "Passes of the model alone; decodes at a context of %d. In each of %d rounds, four times as "
                "many of a decode, Llama's passes and "
                "the model's take turns, and the best of each counts; a row is the round whose ratio is the "

@@ -12,7 +12,7 @@
 #include "engine/ablations.h"
 #include "lab/bench/client.h"
 #include "lab/bench/figures.h"
-#include "lab/bench/sheet.h"
+#include "lab/bench/result_table.h"
 #include "lab/commands/ablation_flags.h"
 #include "lab/commands/lab_commands.h"
 #include "json/json.h"
@@ -393,7 +393,7 @@ static quire_err answer_by_all(speculation *b, int32_t line, quire_error *err) {
 /* ---- figures ---- */
 
 static double over(double a, double b) {
-    return b > 0 ? a / b : SHEET_ABSENT;
+    return b > 0 ? a / b : TABLE_ABSENT;
 }
 
 static void add_tally(tally *sum, const tally *t) {
@@ -407,34 +407,31 @@ static void add_tally(tally *sum, const tally *t) {
     sum->seconds += t->seconds;
 }
 
-static void print_tally(const sheet *sh, const char *category, const way *w, const tally *t,
+static void print_tally(const bench_table *sh, const char *category, const way *w, const tally *t,
                         const tally *plain) {
     double speed = over((double)t->n_timed, t->seconds);
-    sheet_row(sh, (sheet_cell[]){{category, 0},
-                                 {w->name, 0},
-                                 {NULL, (double)t->n_prompts},
-                                 {NULL, w->speculative_config != NULL ? (double)t->n_guessed : SHEET_ABSENT},
-                                 {NULL, 100.0 * over((double)t->n_accepted, (double)t->n_guessed)},
-                                 {NULL, over((double)t->n_tokens, (double)t->n_steps)},
-                                 {NULL, speed},
-                                 {NULL, over(speed, over((double)plain->n_timed, plain->seconds))},
-                                 {w->speculative_config != NULL ? "equal" : "", 0}});
+    TABLE_ROW(sh, TXT(category), TXT(w->name), NUM(t->n_prompts),
+              NUM(w->speculative_config != NULL ? (double)t->n_guessed : TABLE_ABSENT),
+              NUM(100.0 * over((double)t->n_accepted, (double)t->n_guessed)),
+              NUM(over((double)t->n_tokens, (double)t->n_steps)), NUM(speed),
+              NUM(over(speed, over((double)plain->n_timed, plain->seconds))),
+              TXT(w->speculative_config != NULL ? "equal" : ""));
 }
 
 static void print_all(const speculation *b) {
-    static const sheet_column columns[] = {{"category", "prompts of", 18, SHEET_TEXT, NULL},
-                                           {"method", "method", 8, SHEET_TEXT, NULL},
+    static const table_column columns[] = {{"category", "prompts of", 18, TABLE_TEXT, NULL},
+                                           {"method", "method", 8, TABLE_TEXT, NULL},
                                            {"prompts", "prompts", 7, 0, NULL},
                                            {"guessed", "guessed", 8, 0, "tokens"},
                                            {"accepted", "accepted %", 10, 1, "%"},
                                            {"tokens_per_step", "tokens/step", 11, 2, "tokens/step"},
                                            {"speed", "tokens/s", 9, 1, "tokens/s"},
                                            {"of_none", "of none", 7, 2, "x"},
-                                           {"output", "output", 0, SHEET_TEXT, ""}};
-    const sheet sh = {"speculation", columns, (int32_t)(sizeof columns / sizeof *columns), b->o->cli.json};
+                                           {"output", "output", 0, TABLE_TEXT, ""}};
+    const bench_table sh = {"speculation", TABLE_COLUMNS(columns), b->o->cli.json};
     const quire_info *info = b->ways[0].client.info;
     tally sums[MAX_WAYS] = {0};
-    sheet_begin(&sh, NULL);
+    table_begin(&sh, NULL);
     for (int32_t k = 0; k < b->prompts.n_categories; k++) {
         char name[64];
         str category = b->prompts.categories[k];
@@ -451,7 +448,7 @@ static void print_all(const speculation *b) {
     for (int32_t i = 0; i < b->n_ways; i++) {
         print_tally(&sh, "all", &b->ways[i], &sums[i], &sums[0]);
     }
-    sheet_note(&sh,
+    table_note(&sh,
                "%s: %d prompts, %d tokens behind each at temperature %g, one request at a time, each prompt "
                "by every way in turn; %s, compute "
                "%s, KV %s; %s. tokens/step and tokens/s: behind the first token. Every output compared with "
@@ -460,7 +457,7 @@ static void print_all(const speculation *b) {
                b->o->temperature, info->model_name != NULL ? info->model_name : b->o->cli.engine.model,
                info->compute, info->kv_dtype, info->backend);
     if (sums[0].n_late > 0) {
-        sheet_note(&sh,
+        table_note(&sh,
                    "tokens/s: without the %d prompts to which some answer was found many tokens at a time, "
                    "as on a busy machine, or where "
                    "a step takes less time than it takes to wake the thread that reads.",

@@ -19,7 +19,7 @@
 #include "lab/bench/bench_speed_report.h"
 #include "lab/bench/client.h"
 #include "lab/bench/model_shape.h"
-#include "lab/bench/stages.h"
+#include "lab/bench/op_profile.h"
 #include "lab/bench/synthetic.h"
 #include "lab/bench/temporary.h"
 #include "lab/commands/lab_commands.h"
@@ -523,7 +523,7 @@ static quire_err run_overhead(const bench_speed_options *o, quire_error *err) {
     speed_report(&(speed_line){.name = "overhead",
                                .type = "q4_0",
                                .batch = c.n_rows,
-                               .value = {100 * stages_share(&c, STAGE_IS_OTHER), 0},
+                               .value = {100 * op_profile_share(&c, STAGE_IS_OTHER), 0},
                                .unit = "% of step",
                                .less_is_better = true,
                                .goal = 3},

@@ -9,7 +9,7 @@
 #include "engine/ablations.h"
 #include "lab/bench/client.h"
 #include "lab/bench/figures.h"
-#include "lab/bench/sheet.h"
+#include "lab/bench/result_table.h"
 #include "lab/commands/ablation_flags.h"
 #include "lab/commands/lab_commands.h"
 
@@ -82,7 +82,7 @@ static void take_gaps(stall *b, int64_t from_us, int64_t to_us) {
 }
 
 static double gap_at(gaps *g, double part) {
-    return g->n > 0 ? figures_percentile(g->ms, g->n, part) : SHEET_ABSENT;
+    return g->n > 0 ? figures_percentile(g->ms, g->n, part) : TABLE_ABSENT;
 }
 
 static double mean_gap(const gaps *g) {
@@ -90,23 +90,17 @@ static double mean_gap(const gaps *g) {
     for (int32_t i = 0; i < g->n; i++) {
         sum += g->ms[i];
     }
-    return g->n > 0 ? sum / g->n : SHEET_ABSENT;
+    return g->n > 0 ? sum / g->n : TABLE_ABSENT;
 }
 
-static void report(const sheet *t, double target_ms, double alone_ms, gaps *beside, double first_ms) {
+static void report(const bench_table *t, double target_ms, double alone_ms, gaps *beside, double first_ms) {
     double mean = mean_gap(beside);
-    sheet_row(t, (sheet_cell[]){{NULL, target_ms},
-                                {NULL, alone_ms},
-                                {NULL, mean},
-                                {NULL, mean / alone_ms},
-                                {NULL, gap_at(beside, 0.5)},
-                                {NULL, gap_at(beside, 0.99)},
-                                {NULL, gap_at(beside, 1.0)},
-                                {NULL, first_ms}});
+    TABLE_ROW(t, NUM(target_ms), NUM(alone_ms), NUM(mean), NUM(mean / alone_ms), NUM(gap_at(beside, 0.5)),
+              NUM(gap_at(beside, 0.99)), NUM(gap_at(beside, 1.0)), NUM(first_ms));
 }
 
 /* Streams alone, then beside the prompt. */
-static quire_err measure(stall *b, const sheet *t, double target_ms, quire_error *err) {
+static quire_err measure(stall *b, const bench_table *t, double target_ms, quire_error *err) {
     const bench_stall_options *o = b->options;
     sent prompt = {0};
     for (int32_t i = 0; i < o->n_streams; i++) {
@@ -136,7 +130,7 @@ static quire_err measure(stall *b, const sheet *t, double target_ms, quire_error
     return QUIRE_OK;
 }
 
-static quire_err measure_client(stall *b, const sheet *t, double target_ms, quire_error *err) {
+static quire_err measure_client(stall *b, const bench_table *t, double target_ms, quire_error *err) {
     const bench_stall_options *o = b->options;
     int32_t longest = b->client.info->max_model_len;
     if (o->n_prompt + 2 > longest || STREAM_PROMPT + 2 > longest) {
@@ -150,12 +144,12 @@ static quire_err measure_client(stall *b, const sheet *t, double target_ms, quir
                        (int)o->n_streams, (int)b->n_longest);
     }
     if (target_ms == 0.0) {
-        sheet_begin(t, "gaps between tokens of streams, alone and beside a prompt");
+        table_begin(t, "gaps between tokens of streams, alone and beside a prompt");
     }
     return measure(b, t, target_ms, err);
 }
 
-static quire_err measure_target(stall *b, const sheet *t, double target_ms, quire_error *err) {
+static quire_err measure_target(stall *b, const bench_table *t, double target_ms, quire_error *err) {
     quire_options engine = b->options->cli.engine;
     engine.step_target_us = (int64_t)(target_ms * 1e3);
     engine.prefix_cache = QUIRE_PREFIX_CACHE_NONE;
@@ -169,7 +163,7 @@ static quire_err measure_target(stall *b, const sheet *t, double target_ms, quir
 
 static quire_err bench_stall_run(const cli_options *cli, quire_error *err) {
     const bench_stall_options *o = (const void *)cli;
-    static const sheet_column columns[] = {{"target_ms", "target ms", 9, 0, NULL},
+    static const table_column columns[] = {{"target_ms", "target ms", 9, 0, NULL},
                                            {"gap_alone", "alone ms", 9, 2, "ms"},
                                            {"gap", "beside ms", 9, 2, "ms"},
                                            {"gap_ratio", "ratio", 6, 2, "x"},
@@ -177,10 +171,7 @@ static quire_err bench_stall_run(const cli_options *cli, quire_error *err) {
                                            {"gap_p99", "p99 ms", 8, 2, "ms"},
                                            {"gap_max", "longest", 8, 2, "ms"},
                                            {"first_token", "first token of the prompt, ms", 30, 0, "ms"}};
-    sheet t = {.what = "stall",
-               .columns = columns,
-               .n_columns = (int32_t)(sizeof columns / sizeof *columns),
-               .json = o->cli.json};
+    bench_table t = {"stall", TABLE_COLUMNS(columns), o->cli.json};
     const double targets[] = {0.0, (double)o->cli.engine.step_target_us * 1e-3};
     stall b = {.options = o, .draw = 1, .gaps = {.ms = mem_new(MAX_GAPS, sizeof(double))}};
     b.streams = mem_new((size_t)o->n_streams, sizeof *b.streams);
@@ -191,7 +182,7 @@ static quire_err bench_stall_run(const cli_options *cli, quire_error *err) {
         e = measure_target(&b, &t, targets[i], err);
     }
     if (e == QUIRE_OK) {
-        sheet_note(&t,
+        table_note(&t,
                    "%d streams of %s decode; then a prompt of %d tokens comes. Mean gaps, their ratio, and "
                    "how long gaps beside the prompt "
                    "were, as a client sees them.",

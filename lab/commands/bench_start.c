@@ -18,7 +18,7 @@
 #include "lab/bench/bench_line.h"
 #include "lab/bench/client.h"
 #include "lab/bench/figures.h"
-#include "lab/bench/sheet.h"
+#include "lab/bench/result_table.h"
 #include "lab/bench/temporary.h"
 #include "lab/commands/lab_commands.h"
 #include "lab/commands/measures.h"
@@ -257,35 +257,30 @@ static void print_lines(const bench_start_options *o, const start_times *t) {
     print_line(o, "token", t->token_ms);
 }
 
-static void print_row(const sheet *t, const char *which, const start_figure *f, double token_ms) {
-    sheet_row(t, (sheet_cell[]){{which, 0},
-                                {NULL, f->least_ms},
-                                {NULL, f->median_ms},
-                                {NULL, token_ms},
-                                {NULL, f->least_ms - token_ms}});
+static void print_row(const bench_table *t, const char *which, const start_figure *f, double token_ms) {
+    TABLE_ROW(t, TXT(which), NUM(f->least_ms), NUM(f->median_ms), NUM(token_ms), NUM(f->least_ms - token_ms));
 }
 
 static quire_err bench_start_run(const cli_options *cli, quire_error *err) {
     const bench_start_options *o = (const void *)cli;
-    static const sheet_column columns[] = {{"which", "", 8, SHEET_TEXT, NULL},
+    static const table_column columns[] = {{"which", "", 8, TABLE_TEXT, NULL},
                                            {"first_token_ms", "first token ms", 15, 1, NULL},
                                            {"median_ms", "median ms", 10, 1, NULL},
                                            {"token_ms", "token alone ms", 15, 1, NULL},
                                            {"start_ms", "start ms", 9, 1, NULL}};
-    const sheet t = {
-        .what = "start", .columns = columns, .n_columns = (int32_t)(sizeof columns / sizeof *columns)};
+    const bench_table t = {"start", TABLE_COLUMNS(columns), false};
     start_times s;
     TRY(measure_start(o, &s, err));
     if (o->cli.json) {
         print_lines(o, &s);
         return QUIRE_OK;
     }
-    sheet_begin(&t, "from exec to the first token of a prompt of one token");
+    table_begin(&t, "from exec to the first token of a prompt of one token");
     print_row(&t, s.has_second ? "first" : "start", &s.first, s.token_ms);
     if (s.has_second) {
         print_row(&t, "second", &s.second, s.token_ms);
     }
-    sheet_note(&t,
+    table_note(&t,
                "%s: least of %d starts with the files in the page cache, their median, the same request in "
                "an engine that is open, and "
                "what the start adds to it.%s",

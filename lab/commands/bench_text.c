@@ -11,7 +11,7 @@
 #include "file/model_file.h"
 #include "lab/bench/figures.h"
 #include "lab/bench/made_vocab.h"
-#include "lab/bench/sheet.h"
+#include "lab/bench/result_table.h"
 #include "lab/bench/text_samples.h"
 #include "lab/commands/lab_commands.h"
 #include "setup/engine_config.h"
@@ -44,7 +44,7 @@ static void bench_text_defaults(cli_options *cli) {
 /* One tokenizer and one text. */
 typedef struct text_run {
     const bench_text_options *options;
-    const sheet *sheet;
+    const bench_table *table;
     const tokenizer *t;
     const char *kind, *name;
     str text;
@@ -106,27 +106,22 @@ static quire_err measure_steps(text_run *r, quire_error *err) {
     TRY(measure(r, stream, &streaming, err));
     double n_bytes = (double)r->text.n, n_ids = r->ids.n > 0 ? (double)r->ids.n : 1,
            speed = n_bytes / encoding.mean;
-    sheet_row(r->sheet, (sheet_cell[]){{r->kind, 0},
-                                       {r->name, 0},
-                                       {NULL, n_bytes / n_ids},
-                                       {NULL, speed},
-                                       {NULL, speed * encoding.spread / encoding.mean},
-                                       {NULL, n_bytes / decoding.mean},
-                                       {NULL, streaming.mean / n_ids},
-                                       {NULL, SHEET_ABSENT}});
+    TABLE_ROW(r->table, TXT(r->kind), TXT(r->name), NUM(n_bytes / n_ids), NUM(speed),
+              NUM(speed * encoding.spread / encoding.mean), NUM(n_bytes / decoding.mean),
+              NUM(streaming.mean / n_ids), NUM(TABLE_ABSENT));
     return QUIRE_OK;
 }
 
-static quire_err measure_text(const bench_text_options *o, const sheet *s, const tokenizer *t,
+static quire_err measure_text(const bench_text_options *o, const bench_table *s, const tokenizer *t,
                               const char *kind, const char *name, str text, quire_error *err) {
-    text_run r = {.options = o, .sheet = s, .t = t, .kind = kind, .name = name, .text = text};
+    text_run r = {.options = o, .table = s, .t = t, .kind = kind, .name = name, .text = text};
     quire_err e = measure_steps(&r, err);
     token_list_deinit(&r.ids);
     strbuf_deinit(&r.out);
     return e;
 }
 
-static quire_err measure_sample(const bench_text_options *o, const sheet *s, const tokenizer *t,
+static quire_err measure_sample(const bench_text_options *o, const bench_table *s, const tokenizer *t,
                                 const char *kind, sample_kind sample, quire_error *err) {
     strbuf text = {0};
     quire_err e = no_memory(sample_make(sample, (size_t)o->n_kib << 10, &text), err);
@@ -135,7 +130,7 @@ static quire_err measure_sample(const bench_text_options *o, const sheet *s, con
     return e;
 }
 
-static quire_err measure_tokenizer(const bench_text_options *o, const sheet *s, const tokenizer *t,
+static quire_err measure_tokenizer(const bench_text_options *o, const bench_table *s, const tokenizer *t,
                                    const char *kind, quire_error *err) {
     for (sample_kind sample = 0; sample < N_SAMPLES; sample++) {
         TRY(measure_sample(o, s, t, kind, sample, err));
@@ -183,24 +178,18 @@ static quire_err make_messages(const chat_traits *traits, chat_messages *out, qu
     return e;
 }
 
-static quire_err measure_render(const bench_text_options *o, const sheet *s, const tokenizer *t,
+static quire_err measure_render(const bench_text_options *o, const bench_table *s, const tokenizer *t,
                                 const char *kind, str source, quire_error *err) {
     chat_template *template;
     figure us;
     chat_tokens tokens = {.tokenizer = t, .bos = tokenizer_bos_text(t), .eos = tokenizer_eos_text(t)};
     TRY(chat_template_open(source.n > 0 ? source : str_of(CHATML), &tokens, &template, err));
-    render_run r = {.run = {.options = o, .sheet = s}, .template = template};
+    render_run r = {.run = {.options = o, .table = s}, .template = template};
     quire_err e = make_messages(chat_template_traits(template), &r.messages, err);
     e = e != QUIRE_OK ? e : measure(&r.run, render, &us, err);
     if (e == QUIRE_OK) {
-        sheet_row(s, (sheet_cell[]){{kind, 0},
-                                    {source.n > 0 ? "its template" : "ChatML", 0},
-                                    {NULL, SHEET_ABSENT},
-                                    {NULL, SHEET_ABSENT},
-                                    {NULL, SHEET_ABSENT},
-                                    {NULL, SHEET_ABSENT},
-                                    {NULL, SHEET_ABSENT},
-                                    {NULL, us.mean}});
+        TABLE_ROW(s, TXT(kind), TXT(source.n > 0 ? "its template" : "ChatML"), NUM(TABLE_ABSENT),
+                  NUM(TABLE_ABSENT), NUM(TABLE_ABSENT), NUM(TABLE_ABSENT), NUM(TABLE_ABSENT), NUM(us.mean));
     }
     chat_messages_deinit(&r.messages);
     strbuf_deinit(&r.run.out);
@@ -218,7 +207,7 @@ static const char *kind_of(const vocab *v) {
                                               : "GGUF";
 }
 
-static quire_err measure_made(const bench_text_options *o, const sheet *s, const tokenizer *from,
+static quire_err measure_made(const bench_text_options *o, const bench_table *s, const tokenizer *from,
                               quire_error *err) {
     for (made_kind kind = 0; kind < N_MADE; kind++) {
         tokenizer *t;
@@ -230,7 +219,7 @@ static quire_err measure_made(const bench_text_options *o, const sheet *s, const
     return QUIRE_OK;
 }
 
-static quire_err measure_open(const bench_text_options *o, const sheet *s, const model_file *f,
+static quire_err measure_open(const bench_text_options *o, const bench_table *s, const model_file *f,
                               const tokenizer *t, quire_error *err) {
     const char *kind = o->path != NULL ? kind_of(model_file_vocab(f)) : "byte-level BPE";
     TRY(measure_tokenizer(o, s, t, kind, err));
@@ -238,7 +227,7 @@ static quire_err measure_open(const bench_text_options *o, const sheet *s, const
     return measure_render(o, s, t, kind, model_file_chat_template(f), err);
 }
 
-static quire_err measure_all(const bench_text_options *o, const sheet *s, quire_error *err) {
+static quire_err measure_all(const bench_text_options *o, const bench_table *s, quire_error *err) {
     size_t n = 0;
     model_file *f;
     tokenizer *t;
@@ -256,21 +245,18 @@ static quire_err measure_all(const bench_text_options *o, const sheet *s, quire_
 }
 
 static quire_err bench_text_measure(const bench_text_options *o, quire_error *err) {
-    static const sheet_column columns[] = {{"tokenizer", "tokenizer", -16, SHEET_TEXT, NULL},
-                                           {"text", "text", -12, SHEET_TEXT, NULL},
+    static const table_column columns[] = {{"tokenizer", "tokenizer", -16, TABLE_TEXT, NULL},
+                                           {"text", "text", -12, TABLE_TEXT, NULL},
                                            {"bytes", "bytes/token", 11, 2, "bytes/token"},
                                            {"encode", "encode MB/s", 11, 2, "MB/s"},
                                            {"encode_spread", "+-", 6, 2, "MB/s"},
                                            {"decode", "decode MB/s", 11, 2, "MB/s"},
                                            {"stream", "stream us/token", 15, 3, "us/token"},
                                            {"render", "render us", 9, 0, "us"}};
-    sheet s = {.what = "text",
-               .columns = columns,
-               .n_columns = (int32_t)(sizeof columns / sizeof *columns),
-               .json = o->cli.json};
-    sheet_begin(&s, NULL);
+    bench_table s = {"text", TABLE_COLUMNS(columns), o->cli.json};
+    table_begin(&s, NULL);
     TRY(measure_all(o, &s, err));
-    sheet_note(&s,
+    table_note(&s,
                "Texts of %d KiB, one thread's processor time, mean of %d runs; a chat of %d messages of 200 "
                "bytes is rendered.",
                (int)o->n_kib, (int)o->n_runs, N_MESSAGES);

@@ -11,7 +11,7 @@
 #include "base/rng.h"
 #include "lab/bench/figures.h"
 #include "lab/bench/pool_size.h"
-#include "lab/bench/sheet.h"
+#include "lab/bench/result_table.h"
 #include "lab/bench/temporary.h"
 #include "lab/commands/lab_commands.h"
 
@@ -127,7 +127,7 @@ static quire_err run_new(tiers_bench *b, int32_t n, double *ms, quire_error *err
                                              (int)cached, (int)n, tier_names[b->tier]);
 }
 
-static quire_err measure(tiers_bench *b, int32_t n, int32_t n_runs, const sheet *s, quire_error *err) {
+static quire_err measure(tiers_bench *b, int32_t n, int32_t n_runs, const bench_table *s, quire_error *err) {
     double computed[FIGURES_MAX_RUNS], pool[FIGURES_MAX_RUNS], back[FIGURES_MAX_RUNS];
     int32_t cached, from_tier = n;
     for (int32_t i = 0; i < n_runs; i++) {
@@ -141,16 +141,8 @@ static quire_err measure(tiers_bench *b, int32_t n, int32_t n_runs, const sheet 
     figure fc = figure_of(computed, n_runs), fp = figure_of(pool, n_runs), fb = figure_of(back, n_runs);
     double bytes =
         (double)from_tier * b->info->n_page_groups * (double)b->info->page_bytes / b->info->page_tokens;
-    sheet_row(s, (sheet_cell[]){{tier_names[b->tier], 0},
-                                {NULL, n},
-                                {NULL, from_tier},
-                                {NULL, bytes / 1e6},
-                                {NULL, fc.mean},
-                                {NULL, fc.spread},
-                                {NULL, fp.mean},
-                                {NULL, fb.mean},
-                                {NULL, fb.spread},
-                                {NULL, fc.mean / fb.mean}});
+    TABLE_ROW(s, TXT(tier_names[b->tier]), NUM(n), NUM(from_tier), NUM(bytes / 1e6), NUM(fc.mean),
+              NUM(fc.spread), NUM(fp.mean), NUM(fb.mean), NUM(fb.spread), NUM(fc.mean / fb.mean));
     return QUIRE_OK;
 }
 
@@ -190,7 +182,7 @@ static void close_engine(tiers_bench *b) {
 }
 
 static quire_err measure_tier(const bench_tiers_options *o, int32_t tier, const char *directory,
-                              const int32_t *lengths, int32_t n_lengths, const sheet *s, tiers_bench *b,
+                              const int32_t *lengths, int32_t n_lengths, const bench_table *s, tiers_bench *b,
                               quire_error *err) {
     double ms;
     int32_t cached;
@@ -204,7 +196,7 @@ static quire_err measure_tier(const bench_tiers_options *o, int32_t tier, const 
         e = measure(b, lengths[i], o->n_runs, s, err);
     }
     if (e == QUIRE_OK && tier == (o->cli.engine.tier_redis ? TIER_REDIS : TIER_FILE)) {
-        sheet_note(s,
+        table_note(s,
                    "%s, compute %s, KV %s, %s, pages of %d; milliseconds to the first token, mean and spread "
                    "of %d runs (measured); the "
                    "file is read through "
@@ -226,8 +218,8 @@ static uint64_t first_draw(const bench_tiers_options *o) {
 
 static quire_err bench_tiers_run(const cli_options *cli, quire_error *err) {
     const bench_tiers_options *o = (const void *)cli;
-    static const sheet_column columns[] = {
-        {"tier", "tier", 6, SHEET_TEXT, NULL},  {"tokens", "tokens", 7, 0, NULL},
+    static const table_column columns[] = {
+        {"tier", "tier", 6, TABLE_TEXT, NULL},  {"tokens", "tokens", 7, 0, NULL},
         {"found", "found", 6, 0, "tokens"},     {"size", "MB", 7, 2, "MB"},
         {"computed", "computed", 9, 2, "ms"},   {"computed_spread", "+-", 8, 2, "ms"},
         {"pool", "pool", 8, 2, "ms"},           {"from_tier", "tier", 8, 2, "ms"},
@@ -252,11 +244,11 @@ static quire_err bench_tiers_run(const cli_options *cli, quire_error *err) {
     quire_err e = b.prompt && b.filler ? QUIRE_OK
                                        : err_set(err, QUIRE_NO_MEMORY, -1,
                                                  "out of memory for prompts of %d tokens", (int)b.longest);
-    sheet s = {"tiers", columns, (int32_t)(sizeof columns / sizeof *columns), o->cli.json};
+    bench_table s = {"tiers", TABLE_COLUMNS(columns), o->cli.json};
     for (int32_t tier = TIER_HOST; e == QUIRE_OK && tier < (o->cli.engine.tier_redis ? N_TIERS : TIER_REDIS);
          tier++) {
         if (tier == TIER_HOST) {
-            sheet_begin(
+            table_begin(
                 &s,
                 "Time to the first token: the prompt computed, found in the pool, brought back from a tier");
         }

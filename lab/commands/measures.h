@@ -2,7 +2,7 @@
 #ifndef LAB_COMMANDS_MEASURES_H
 #define LAB_COMMANDS_MEASURES_H
 
-#include "lab/bench/stages.h"
+#include "lab/bench/op_profile.h"
 #include "lab/sim/cost.h"
 #include "quire.h"
 

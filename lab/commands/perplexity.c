@@ -16,9 +16,9 @@
 #include "base/err.h"
 #include "base/mem.h"
 #include "lab/bench/figures.h"
-#include "lab/bench/score.h"
+#include "lab/bench/logprob_scorer.h"
+#include "lab/bench/result_table.h"
 #include "lab/bench/score_text.h"
-#include "lab/bench/sheet.h"
 #include "lab/commands/scored_text.h"
 #include "setup/engine_config.h"
 
@@ -37,15 +37,15 @@ enum { USUAL_CONTEXT = 1024, USUAL_STEP = 128 };
 /* A text on its way to its figures. */
 typedef struct scoring {
     const perplexity_options *o;
-    score_way ways[N_SCORE_WAYS];
+    kv_way ways[N_KV_WAYS];
     int32_t n_ways;
     token_list ids;
     int32_t context, max_len;
     bool has_bos;   /* later chunks begin with ids[0] */
     int32_t *chunk; /* [context + 1] */
     int64_t n_scored, n_chunks;
-    double *logprobs[N_SCORE_WAYS]; /* [n_scored] of each of the ways, in their order */
-    scorer s;
+    double *logprobs[N_KV_WAYS]; /* [n_scored] of each of the ways, in their order */
+    logprob_scorer s;
 } scoring;
 
 static void perplexity_defaults(cli_options *cli) {
@@ -60,17 +60,17 @@ static quire_err parse_ways(const char *text, scoring *g, quire_error *err) {
     for (const char *p = text; *p != '\0';) {
         size_t length = strcspn(p, ",");
         int32_t way = 0, twice = 0;
-        while (way < N_SCORE_WAYS &&
-               (strlen(score_way_name(way)) != length || strncmp(score_way_name(way), p, length) != 0)) {
+        while (way < N_KV_WAYS &&
+               (strlen(kv_way_name(way)) != length || strncmp(kv_way_name(way), p, length) != 0)) {
             way++;
         }
         for (int32_t i = 0; i < g->n_ways; i++) {
             twice += (int32_t)g->ways[i] == way;
         }
-        if (way == N_SCORE_WAYS || twice > 0) {
+        if (way == N_KV_WAYS || twice > 0) {
             break;
         }
-        g->ways[g->n_ways++] = (score_way)way;
+        g->ways[g->n_ways++] = (kv_way)way;
         p += length + (p[length] == ',');
         if (*p == '\0') {
             return QUIRE_OK;
@@ -144,19 +144,19 @@ static quire_err open_scoring(scoring *g, quire_error *err) {
     TRY(open_arrays(g, err));
     bool recomputes = false;
     for (int32_t i = 0; i < g->n_ways; i++) {
-        recomputes = recomputes || g->ways[i] == SCORE_NONE;
+        recomputes = recomputes || g->ways[i] == KV_WAY_NONE;
     }
     int32_t longest = g->context + (int32_t)(g->has_bos && g->n_chunks > 1);
-    score_options so = {.engine = &o->cli.engine,
-                        .step = o->step,
-                        .max_tokens = longest,
-                        .max_len = g->max_len,
-                        .recomputes = recomputes};
-    return score_open(&so, &g->s, err);
+    logprob_scorer_options so = {.engine = &o->cli.engine,
+                                 .step = o->step,
+                                 .max_tokens = longest,
+                                 .max_len = g->max_len,
+                                 .recomputes = recomputes};
+    return logprob_scorer_open(&so, &g->s, err);
 }
 
 static void close_scoring(scoring *g) {
-    score_close(&g->s);
+    logprob_scorer_close(&g->s);
     for (int32_t i = 0; i < g->n_ways; i++) {
         mem_free(g->logprobs[i]);
     }
@@ -172,8 +172,8 @@ static quire_err compare_ways(const scoring *g, int64_t from, int64_t n, quire_e
             if (memcmp(&g->logprobs[0][k], &g->logprobs[i][k], sizeof(double)) != 0) {
                 return err_set(err, QUIRE_INTERNAL, k,
                                "scored token %lld: %s gives %.17g, %s %.17g; they must be the same bits",
-                               (long long)k, score_way_name(g->ways[0]), g->logprobs[0][k],
-                               score_way_name(g->ways[i]), g->logprobs[i][k]);
+                               (long long)k, kv_way_name(g->ways[0]), g->logprobs[0][k],
+                               kv_way_name(g->ways[i]), g->logprobs[i][k]);
             }
         }
     }
@@ -188,10 +188,10 @@ static quire_err score_all(scoring *g, quire_error *err) {
         int32_t n = take_chunk(g, chunk);
         for (int32_t i = 0; n > 1 && i < g->n_ways; i++) {
             if (g->o->shows_progress) {
-                fprintf(stderr, "\r\033[K%s: %lld of %lld tokens", score_way_name(g->ways[i]), (long long)at,
+                fprintf(stderr, "\r\033[K%s: %lld of %lld tokens", kv_way_name(g->ways[i]), (long long)at,
                         (long long)g->n_scored);
             }
-            TRY(score_chunk(&g->s, g->ways[i], g->chunk, n, g->logprobs[i] + at, err));
+            TRY(logprob_scorer_chunk(&g->s, g->ways[i], g->chunk, n, g->logprobs[i] + at, err));
         }
         TRY(compare_ways(g, at, n - 1, err));
         at += n - 1;
@@ -219,7 +219,7 @@ static quire_err write_logprobs(const scoring *g, quire_error *err) {
 }
 
 static void print_scores(const scoring *g) {
-    static const sheet_column columns[] = {{"kv", "keys, values", 12, SHEET_TEXT, NULL},
+    static const table_column columns[] = {{"kv", "keys, values", 12, TABLE_TEXT, NULL},
                                            {"perplexity", "perplexity", 12, 4, NULL},
                                            {"mean_loss", "mean loss", 10, 6, NULL},
                                            {"scored", "scored", 8, 0, NULL},
@@ -227,29 +227,23 @@ static void print_scores(const scoring *g) {
                                            {"step", "step", 6, 0, NULL},
                                            {"seconds", "seconds", 9, 3, NULL},
                                            {"tokens_per_s", "tokens/s", 9, 1, NULL},
-                                           {"bits", "bits", 0, SHEET_TEXT, NULL}};
-    const sheet sh = {"perplexity", columns, (int32_t)(sizeof columns / sizeof *columns) - (g->n_ways == 1),
-                      g->o->cli.json};
+                                           {"bits", "bits", 0, TABLE_TEXT, NULL}};
+    const bench_table sh = {"perplexity", columns,
+                            (int32_t)(sizeof columns / sizeof *columns) - (g->n_ways == 1), g->o->cli.json};
     double sum = 0.0;
     for (int64_t k = 0; k < g->n_scored; k++) {
         sum -= g->logprobs[0][k];
     }
     double mean = sum / (double)g->n_scored;
-    sheet_begin(&sh, NULL);
+    table_begin(&sh, NULL);
     for (int32_t i = 0; i < g->n_ways; i++) {
         double seconds = (double)g->s.us[g->ways[i]] / 1e6;
-        sheet_row(&sh, (sheet_cell[]){{score_way_name(g->ways[i]), 0},
-                                      {NULL, exp(mean)},
-                                      {NULL, mean},
-                                      {NULL, (double)g->n_scored},
-                                      {NULL, (double)g->n_chunks},
-                                      {NULL, g->s.step},
-                                      {NULL, seconds},
-                                      {NULL, (double)g->n_scored / seconds},
-                                      {"equal", 0}});
+        TABLE_ROW(&sh, TXT(kv_way_name(g->ways[i])), NUM(exp(mean)), NUM(mean), NUM(g->n_scored),
+                  NUM(g->n_chunks), NUM(g->s.step), NUM(seconds), NUM((double)g->n_scored / seconds),
+                  TXT("equal"));
     }
-    const bare *b = &g->s.b;
-    sheet_note(&sh, "%s, %zu tokens in chunks of %d%s; %s, compute %s, KV %s; %s, %s%s", g->o->text.name,
+    const model_runner *b = &g->s.b;
+    table_note(&sh, "%s, %zu tokens in chunks of %d%s; %s, compute %s, KV %s; %s, %s%s", g->o->text.name,
                g->ids.n, (int)g->context, g->has_bos && g->n_chunks > 1 ? ", later ones behind a BOS" : "",
                b->desc->name, compute_name(b->b->compute), b->layout.type_name, b->b->ops->describe(b->b),
                figures_time_name(b->n_threads),

@@ -1,5 +1,5 @@
 /* waste, latency, schedule: batches of requests in steps. The continuous side is planned
- * by the engine's planner (dry_run.h), the static side is counted. */
+ * by the engine's planner (lab/sim/serving.h), the static side is counted. */
 #include <stdio.h>
 
 #include "base/err.h"
@@ -7,9 +7,9 @@
 #include "core/kv_layout.h"
 #include "lab/bench/baseline.h"
 #include "lab/bench/baseline_serve.h"
-#include "lab/bench/dry_run.h"
-#include "lab/bench/trial.h"
+#include "lab/bench/lab.h"
 #include "lab/demo/demo_parts.h"
+#include "lab/sim/serving.h"
 
 enum { PAGE_TOKENS = 16, MAX_REQUESTS = FIGURES_MAX_POINTS, MAX_PREEMPTIONS = 8, CAP = 200, PASS_ROWS = 512 };
 
@@ -24,74 +24,129 @@ static int64_t sum_of(const int32_t *v, int32_t n) {
 /* ---- waste ---- */
 
 static void show_pads(const demo_options *o, const demo_numbers *prompts) {
-    static const sheet_column columns[] = {{"prompt", "prompt", 6, 0, NULL},
+    static const table_column columns[] = {{"prompt", "prompt", 6, 0, NULL},
                                            {"tokens", "tokens", 7, 0, NULL},
                                            {"pads", "pads", 7, 0, NULL},
                                            {"wasted", "wasted %", 9, 1, NULL}};
-    sheet s = {"demo waste prompts", DEMO_COLUMNS(columns), o->json};
+    bench_table s = {"demo waste prompts", TABLE_COLUMNS(columns), o->json};
     int64_t pads = baseline_pads(prompts->v, prompts->n), slots = pads + sum_of(prompts->v, prompts->n),
             widest = slots / prompts->n;
-    sheet_begin(&s, "A static batch pads prompts on the left to the length of the longest");
+    table_begin(&s, "A static batch pads prompts on the left to the length of the longest");
     for (int32_t i = 0; i < prompts->n; i++) {
         double own = (double)(widest - prompts->v[i]);
-        sheet_row(&s,
-                  (sheet_cell[]){
-                      {NULL, i + 1}, {NULL, prompts->v[i]}, {NULL, own}, {NULL, 100 * own / (double)widest}});
+        TABLE_ROW(&s, NUM(i + 1), NUM(prompts->v[i]), NUM(own), NUM(100 * own / (double)widest));
     }
-    sheet_note(
+    table_note(
         &s,
         "%lld pads of %lld slots, %.1f%%; paged, with rows of any length side by side: 0 (counted, exact)\n",
         (long long)pads, (long long)slots, 100.0 * (double)pads / (double)slots);
 }
 
-/* Steps that the planner gives requests of these lengths, all at once: prompts of one
- * token, so that a request of n tokens takes n steps. */
-static quire_err plan_all(const int32_t *lengths, int32_t n, int32_t slots, dry_run *d, quire_error *err) {
-    dry_request requests[MAX_REQUESTS];
-    int64_t n_pages = 0;
+/* Requests of known lengths, all there from the start, served without a model by the
+ * simulator; each step takes a microsecond, so times are counts of steps. */
+typedef struct planned {
+    trace_request requests[MAX_REQUESTS];
+    trace_run runs[MAX_REQUESTS];
+    int32_t n;
+    double end_us[MAX_REQUESTS];            /* the step at which each ends */
+    int32_t n_steps, started[MAX_REQUESTS]; /* steps so far; the first with rows of each, from 1 */
+    /* of those that have begun; they stay where they are */
+    const sched_task *tasks[MAX_REQUESTS];
+    int32_t n_preempted[MAX_REQUESTS]; /* before the step */
+    const bench_table *table;          /* a row for each step; NULL: none */
+} planned;
+
+static void planned_init(planned *p, const int32_t *prompts, const int32_t *outputs, int32_t n) {
+    *p = (planned){.n = n};
     for (int32_t i = 0; i < n; i++) {
-        requests[i] = (dry_request){.n_prompt = 1, .n_output = lengths[i]};
+        p->runs[i] = (trace_run){.first = 0, .n = prompts != NULL ? prompts[i] : 1};
+        p->requests[i] =
+            (trace_request){.first_run = i, .n_runs = 1, .n_prompt = p->runs[i].n, .n_output = outputs[i]};
+    }
+}
+
+static void show_step(const planned *p, const scheduler *s);
+
+static void planned_note(void *context, const scheduler *s) {
+    planned *p = context;
+    p->n_steps++;
+    for (int32_t i = 0; i < s->plan.n_items; i++) {
+        int32_t request = (int32_t)s->tasks[i]->arrival;
+        p->tasks[request] = s->tasks[i];
+        p->started[request] = p->started[request] == 0 ? p->n_steps : p->started[request];
+    }
+    if (p->table != NULL) {
+        show_step(p, s);
+    }
+    for (int32_t i = 0; i < p->n; i++) {
+        p->n_preempted[i] = p->tasks[i] != NULL ? p->tasks[i]->n_preempted : 0;
+    }
+}
+
+/* Serves them with so many rows a step, sequences at once, and pages of page_tokens.
+ * INVALID names a request that never fits. */
+static quire_err planned_run(planned *p, int32_t rows, int32_t slots, int64_t n_pages, int32_t page_tokens,
+                             serving_result *r, quire_error *err) {
+    static const cost_model a_step = {.n_points = 2, .rows = {0, 1}, .us = {1, 1}};
+    trace t = {.requests = p->requests, .runs = p->runs, .n_requests = p->n, .n_tenants = 1};
+    for (int32_t i = 0; i < p->n; i++) {
+        int32_t n = p->requests[i].n_prompt + p->requests[i].n_output;
+        int64_t needs = kv_pages_for(n, page_tokens);
+        if (needs > n_pages) {
+            return err_set(err, QUIRE_INVALID, -1, "request %d needs %lld pages, the pool has %lld",
+                           (int)i + 1, (long long)needs, (long long)n_pages);
+        }
+        t.longest = n > t.longest ? n : t.longest;
+        t.n_prompt_tokens += p->requests[i].n_prompt;
+        t.n_output_tokens += p->requests[i].n_output;
+    }
+    const serving_options o = {.cost = &a_step,
+                               .batching = BATCH_ITERATION,
+                               .reservation = RESERVE_PAGED,
+                               .kv_tokens = n_pages * page_tokens,
+                               .page_tokens = page_tokens,
+                               .max_model_len = t.longest,
+                               .max_rows = rows,
+                               .max_seqs = slots,
+                               .speed = 1,
+                               .on_plan = planned_note,
+                               .context = p,
+                               .end_us = p->end_us};
+    return serving_run(&t, &o, r, err);
+}
+
+/* Prompts of one token, so that a request of n tokens takes n steps. */
+static quire_err plan_all(const int32_t *lengths, int32_t n, int32_t slots, planned *p, quire_error *err) {
+    int64_t n_pages = 0;
+    serving_result r;
+    for (int32_t i = 0; i < n; i++) {
         n_pages += (lengths[i] + PAGE_TOKENS) / PAGE_TOKENS;
     }
-    sched_limits limits = {.max_rows = slots,
-                           .max_out = slots,
-                           .max_seqs = slots,
-                           .max_chunk = slots,
-                           .page_tokens = PAGE_TOKENS,
-                           .max_preemptions = MAX_PREEMPTIONS};
-    TRY(dry_run_open(&limits, (int32_t)n_pages, requests, n, d, err));
-    quire_err e = dry_run_finish(d);
-    if (e != QUIRE_OK) {
-        dry_run_close(d);
-        return err_set(err, e, -1, "the planner stands still");
-    }
+    planned_init(p, NULL, lengths, n);
+    TRY(planned_run(p, slots, slots, n_pages, PAGE_TOKENS, &r, err));
+    serving_result_deinit(&r);
     return QUIRE_OK;
 }
 
 static quire_err show_dead_steps(const demo_options *o, const demo_numbers *lengths, quire_error *err) {
-    static const sheet_column columns[] = {
+    static const table_column columns[] = {
         {"request", "request", 7, 0, NULL},           {"tokens", "tokens", 7, 0, NULL},
         {"batch_steps", "static steps", 12, 0, NULL}, {"dead_steps", "dead steps", 10, 0, NULL},
         {"wasted", "wasted %", 9, 1, NULL},           {"continuous_steps", "continuous steps", 16, 0, NULL}};
-    sheet s = {"demo waste steps", DEMO_COLUMNS(columns), o->json};
+    bench_table s = {"demo waste steps", TABLE_COLUMNS(columns), o->json};
     int64_t ends[MAX_REQUESTS], steps = baseline_static(lengths->v, lengths->n, lengths->n, ends),
                                 useful = sum_of(lengths->v, lengths->n);
-    dry_run d;
+    planned d;
     TRY(plan_all(lengths->v, lengths->n, lengths->n, &d, err));
-    sheet_begin(
+    table_begin(
         &s,
         "A static batch runs until its longest answer ends; a continuous one lets each go when it is done");
     for (int32_t i = 0; i < lengths->n; i++) {
         double dead = (double)(steps - lengths->v[i]);
-        sheet_row(&s, (sheet_cell[]){{NULL, i + 1},
-                                     {NULL, lengths->v[i]},
-                                     {NULL, (double)steps},
-                                     {NULL, dead},
-                                     {NULL, 100 * dead / (double)steps},
-                                     {NULL, d.seqs[i].ended}});
+        TABLE_ROW(&s, NUM(i + 1), NUM(lengths->v[i]), NUM(steps), NUM(dead), NUM(100 * dead / (double)steps),
+                  NUM(d.end_us[i]));
     }
-    dry_run_close(&d);
-    sheet_note(&s,
+    table_note(&s,
                "static: %lld steps, %lld useful slots of %lld, %.1f%% wasted; continuous: none (steps of the "
                "real planner, counted, exact)",
                (long long)steps, (long long)useful, (long long)steps * lengths->n,
@@ -131,10 +186,8 @@ quire_err demo_waste(const demo_options *o, quire_error *err) {
 typedef struct latency {
     demo_numbers prompts, lengths;
     int32_t slots;
-    lab_request requests[MAX_REQUESTS];
     int64_t static_ends[MAX_REQUESTS]; /* steps */
-    double static_ms[MAX_REQUESTS], ms[MAX_REQUESTS];
-    uint64_t digest;
+    double static_us[MAX_REQUESTS], continuous_us[MAX_REQUESTS];
 } latency;
 
 static int32_t most_of(const demo_numbers *v) {
@@ -145,69 +198,43 @@ static int32_t most_of(const demo_numbers *v) {
     return most;
 }
 
-/* Batches of `slots`, padded, each until its longest answer ends: really run. */
-static quire_err run_static(const demo_options *o, latency *l, quire_error *err) {
-    int32_t max_len = most_of(&l->prompts) + most_of(&l->lengths),
-            pages = (int32_t)kv_pages_for(max_len, BASELINE_PAGE);
-    const baseline_options bo = {true, RESERVE_MAX, l->slots * pages, l->slots, max_len, l->static_ms};
-    const bare_options opened = {.engine = &o->engine,
-                                 .page_tokens = BASELINE_PAGE,
-                                 .n_pages = bo.n_pages + baseline_extra_pages(&bo),
-                                 .max_rows = PASS_ROWS,
-                                 .max_seqs = 2 * l->slots,
-                                 .max_len = max_len};
-    baseline_result r;
-    bare b;
-    TRY(bare_open(&opened, &b, err));
-    quire_err e = baseline_serve(&b, &bo, l->requests, l->lengths.n, &r);
-    bare_close(&b);
-    l->digest = r.digest;
-    return e == QUIRE_OK ? e : err_set(err, e, -1, "static batches: %s", quire_err_text(e));
+/* Serves them by batches of `slots`, padded, or by the engine with so many places; when
+ * each answer is whole to end_us, by a clock that runs while steps compute. */
+static quire_err run_served(const demo_options *o, const latency *l, bool is_static, double *end_us,
+                            uint64_t *digest, quire_error *err) {
+    int32_t prompts[MAX_REQUESTS], max_len = most_of(&l->prompts) + most_of(&l->lengths),
+                                   pages = (int32_t)kv_pages_for(max_len, BASELINE_PAGE);
+    const baseline_options bo = {
+        is_static, is_static ? RESERVE_MAX : RESERVE_PAGED, l->slots * pages, l->slots, max_len, end_us};
+    const model_runner_options opened = {.engine = &o->engine,
+                                         .page_tokens = BASELINE_PAGE,
+                                         .n_pages = bo.n_pages + baseline_extra_pages(&bo),
+                                         .max_rows = PASS_ROWS,
+                                         .max_seqs = 2 * l->slots,
+                                         .max_len = max_len};
+    baseline_result r = {0};
+    model_runner b;
+    for (int32_t i = 0; i < l->lengths.n; i++) {
+        prompts[i] = l->prompts.v[i % l->prompts.n];
+    }
+    TRY(model_runner_open(&opened, &b, err));
+    quire_err e = baseline_serve(&b, &bo, prompts, l->lengths.v, l->lengths.n, &r, err);
+    model_runner_close(&b);
+    *digest = r.digest;
+    return e;
 }
 
-/* The engine, with so many places. */
-static quire_err run_continuous(const demo_options *o, latency *l, quire_error *err) {
-    int32_t n = l->lengths.n, max_len = most_of(&l->prompts) + most_of(&l->lengths);
-    quire_options own = o->engine;
-    lab_result r;
-    lab opened;
-    own.max_seqs = l->slots;
-    own.step_target_us = 0;
-    own.prefix_cache = QUIRE_PREFIX_CACHE_NONE;
-    own.n_pages = l->slots * (int32_t)kv_pages_for(max_len, own.page_tokens);
-    TRY(lab_open(&own, (engine_ablations){0}, max_len, &opened, err));
-    quire_err e = lab_run(&opened, l->requests, n, n, &r, err);
-    for (int32_t i = 0; i < n; i++) {
-        l->ms[i] = (double)(l->requests[i].last_us - l->requests[i].sent_us) / 1000;
-    }
-    lab_close(&opened);
-    lab_forget(l->requests, n);
-    TRY(e);
-    return r.digest == l->digest
+static quire_err run_both(const demo_options *o, latency *l, quire_error *err) {
+    uint64_t digests[2];
+    TRY(run_served(o, l, true, l->static_us, &digests[0], err));
+    TRY(run_served(o, l, false, l->continuous_us, &digests[1], err));
+    return digests[0] == digests[1]
                ? QUIRE_OK
                : err_set(err, QUIRE_INTERNAL, -1, "a static batch gives other answers than the engine");
 }
 
-static quire_err run_both(const demo_options *o, latency *l, quire_error *err) {
-    int32_t lengths[MAX_REQUESTS];
-    for (int32_t i = 0; i < l->lengths.n; i++) {
-        lengths[i] = l->prompts.v[i % l->prompts.n];
-    }
-    int32_t *tokens = trial_prompts(lengths, l->lengths.n, 1, l->requests);
-    if (tokens == NULL) {
-        return err_set(err, QUIRE_NO_MEMORY, -1, "out of memory");
-    }
-    for (int32_t i = 0; i < l->lengths.n; i++) {
-        l->requests[i].n_output = l->lengths.v[i];
-    }
-    quire_err e = run_static(o, l, err);
-    e = e == QUIRE_OK ? run_continuous(o, l, err) : e;
-    mem_free(tokens);
-    return e;
-}
-
-static void report_latency(const demo_options *o, const latency *l, const dry_run *d, const char *machine) {
-    static const sheet_column columns[] = {{"request", "request", 7, 0, NULL},
+static void report_latency(const demo_options *o, const latency *l, const planned *d, const char *machine) {
+    static const table_column columns[] = {{"request", "request", 7, 0, NULL},
                                            {"prompt", "prompt", 6, 0, NULL},
                                            {"tokens", "tokens", 7, 0, NULL},
                                            {"static_end", "static end", 10, 0, NULL},
@@ -217,36 +244,28 @@ static void report_latency(const demo_options *o, const latency *l, const dry_ru
                                            {"static_ms", "static ms", 9, 1, NULL},
                                            {"continuous_ms", "continuous ms", 13, 1, NULL},
                                            {"ratio_ms", "ms ratio", 8, 2, NULL}};
-    sheet s = {"demo latency", DEMO_COLUMNS(columns), o->json};
+    bench_table s = {"demo latency", TABLE_COLUMNS(columns), o->json};
     double n = l->lengths.n, sums[4] = {0}, last[4] = {0};
-    sheet_begin(&s, "First come, first served: the step at which an answer is whole, and the milliseconds of "
+    table_begin(&s, "First come, first served: the step at which an answer is whole, and the milliseconds of "
                     "a model really run");
     for (int32_t i = 0; i < l->lengths.n; i++) {
-        const dry_seq *q = &d->seqs[i];
-        const double ends[4] = {(double)l->static_ends[i], q->ended, l->static_ms[i], l->ms[i]};
-        sheet_row(&s, (sheet_cell[]){{NULL, i + 1},
-                                     {NULL, l->prompts.v[i % l->prompts.n]},
-                                     {NULL, l->lengths.v[i]},
-                                     {NULL, ends[0]},
-                                     {NULL, q->started},
-                                     {NULL, ends[1]},
-                                     {NULL, ends[0] / ends[1]},
-                                     {NULL, ends[2]},
-                                     {NULL, ends[3]},
-                                     {NULL, ends[2] / ends[3]}});
+        const double ends[4] = {(double)l->static_ends[i], d->end_us[i], l->static_us[i] / 1000,
+                                l->continuous_us[i] / 1000};
+        TABLE_ROW(&s, NUM(i + 1), NUM(l->prompts.v[i % l->prompts.n]), NUM(l->lengths.v[i]), NUM(ends[0]),
+                  NUM(d->started[i]), NUM(ends[1]), NUM(ends[0] / ends[1]), NUM(ends[2]), NUM(ends[3]),
+                  NUM(ends[2] / ends[3]));
         for (int k = 0; k < 4; k++) {
             sums[k] += ends[k];
             last[k] = fmax(last[k], ends[k]);
         }
     }
-    sheet_note(&s,
+    table_note(&s,
                "all done: static %.0f steps, continuous %.0f, ratio %.2f; mean %.1f and %.1f (steps of the "
                "real planner, counted, exact)",
                last[0], last[1], last[0] / last[1], sums[0] / n, sums[1] / n);
-    sheet_note(&s,
+    table_note(&s,
                "all done: static %.1f ms, continuous %.1f, ratio %.2f; mean %.1f and %.1f, ratio %.2f; %d "
-               "slots; %s (wall time, measured once; "
-               "equal answers)",
+               "slots; %s (steps timed once; equal answers)",
                last[2], last[3], last[2] / last[3], sums[2] / n, sums[3] / n, sums[2] / sums[3],
                (int)l->slots, machine);
 }
@@ -262,13 +281,12 @@ quire_err demo_latency(const demo_options *o, quire_error *err) {
         TRY(demo_read_numbers("--lengths", o->lengths, "9,1269,24,443,23,1592,2,913", &l.lengths, err));
         cap_lengths(&l.lengths, o->n_tokens);
     }
-    dry_run d;
+    planned d;
     TRY(lab_describe(&o->engine, machine, sizeof machine, err));
     (void)baseline_static(l.lengths.v, l.lengths.n, l.slots, l.static_ends);
     TRY(run_both(o, &l, err));
     TRY(plan_all(l.lengths.v, l.lengths.n, l.slots, &d, err));
     report_latency(o, &l, &d, machine);
-    dry_run_close(&d);
     return QUIRE_OK;
 }
 
@@ -276,36 +294,46 @@ quire_err demo_latency(const demo_options *o, quire_error *err) {
 
 enum { STATE_WIDTH = 10 };
 
-/* What a step did for a request: "prefill 8", "decode", ...; "." when it is done. */
-static void name_state(const dry_seq *q, char *out, size_t n) {
-    static const char *const works[] = {[DRY_PREFILL] = "prefill", [DRY_AGAIN] = "again"};
-    static const char *const states[] = {
-        [DRY_AWAY] = "", [DRY_WAITING] = "waits", [DRY_RUNNING] = "stands", [DRY_DONE] = "."};
-    if (q->was_preempted) {
-        snprintf(out, n, "preempted");
-    } else if (q->work == DRY_DECODE) {
-        snprintf(out, n, "decode");
-    } else if (q->work != DRY_NOTHING) {
-        snprintf(out, n, "%s %d", works[q->work], (int)q->n_rows);
-    } else {
-        snprintf(out, n, "%s", states[q->state]);
+/* What the step does for a request: "prefill 8", "decode", ...; "." when it is done. */
+static void name_state(const planned *p, const scheduler *s, int32_t i, char *out, size_t n) {
+    const sched_task *t = p->tasks[i];
+    for (int32_t k = 0; k < s->plan.n_items; k++) {
+        int32_t n_rows = s->plan.items[k].n_rows;
+        if (s->tasks[k] != t) {
+            continue;
+        }
+        bool decodes = t->n_known > t->n_prompt && t->n_known - t->kv.n_computed == 1 && t->kv.n_computed > 0;
+        snprintf(out, n, decodes ? "decode" : "%s %d", t->n_preempted > 0 ? "again" : "prefill", (int)n_rows);
+        return;
     }
+    snprintf(out, n, "%s",
+             t == NULL                            ? "waits"
+             : t->n_known == t->n_max             ? "."
+             : t->n_preempted > p->n_preempted[i] ? "preempted"
+             : t->state == TASK_WAITING           ? "waits"
+                                                  : "stands");
 }
 
-static void show_step(const sheet *s, const dry_run *d) {
+/* A row: the step, and what is running and free after it. */
+static void show_step(const planned *p, const scheduler *s) {
     char states[MAX_REQUESTS][24];
-    sheet_cell cells[MAX_REQUESTS + 4] = {{NULL, d->step},
-                                          {NULL, d->plan.n_rows},
-                                          {NULL, d->n_running},
-                                          {NULL, kv_pool_counts(d->cache.pool).n_free}};
-    for (int32_t i = 0; i < d->n; i++) {
-        name_state(&d->seqs[i], states[i], sizeof states[i]);
-        cells[4 + i] = (sheet_cell){states[i], 0};
+    int32_t n_running = s->n_running, n_free = kv_pool_counts(s->kv->pool).n_free;
+    for (int32_t k = 0; k < s->plan.n_items; k++) {
+        const sched_task *t = s->tasks[k];
+        if (t->kv.n_computed + s->plan.items[k].n_rows == t->n_known && t->n_known + 1 == t->n_max) {
+            n_running--; /* its last token */
+            n_free += kv_seq_pages(&t->kv);
+        }
     }
-    sheet_row(s, cells);
+    table_cell cells[MAX_REQUESTS + 4] = {NUM(p->n_steps), NUM(s->plan.n_rows), NUM(n_running), NUM(n_free)};
+    for (int32_t i = 0; i < p->n; i++) {
+        name_state(p, s, i, states[i], sizeof states[i]);
+        cells[4 + i] = TXT(states[i]);
+    }
+    table_row(p->table, cells);
 }
 
-static quire_err read_requests(const demo_options *o, dry_request *out, int32_t *n, quire_error *err) {
+static quire_err read_requests(const demo_options *o, planned *p, quire_error *err) {
     demo_numbers prompts, lengths;
     TRY(demo_read_numbers("--prompt-lengths", o->prompt_lengths, "10,3,6,12,2", &prompts, err));
     TRY(demo_read_numbers("--lengths", o->lengths, "4,8,3,6,9", &lengths, err));
@@ -314,52 +342,35 @@ static quire_err read_requests(const demo_options *o, dry_request *out, int32_t 
                        "--prompt-lengths has %d numbers, --lengths %d: one of each a request", (int)prompts.n,
                        (int)lengths.n);
     }
-    for (int32_t i = 0; i < prompts.n; i++) {
-        out[i] = (dry_request){prompts.v[i], lengths.v[i], 0};
-    }
-    *n = prompts.n;
+    planned_init(p, prompts.v, lengths.v, prompts.n);
     return QUIRE_OK;
 }
 
 quire_err demo_schedule(const demo_options *o, quire_error *err) {
-    dry_request requests[MAX_REQUESTS];
-    char names[MAX_REQUESTS][8];
-    sheet_column columns[MAX_REQUESTS + 4] = {{"step", "step", 4, 0, NULL},
+    planned p;
+    serving_result r;
+    char names[MAX_REQUESTS][8], heading[160];
+    table_column columns[MAX_REQUESTS + 4] = {{"step", "step", 4, 0, NULL},
                                               {"rows", "rows", 4, 0, NULL},
                                               {"running", "running", 7, 0, NULL},
                                               {"pages_free", "free", 4, 0, NULL}};
-    int32_t n = 0, page_tokens = demo_or(o->page_tokens, 4), n_pages = demo_or(o->n_pages, 6),
+    int32_t page_tokens = demo_or(o->page_tokens, 4), n_pages = demo_or(o->n_pages, 6),
             rows = demo_or(o->n_rows, 8), slots = demo_or(o->slots, 4);
-    TRY(read_requests(o, requests, &n, err));
-    for (int32_t i = 0; i < n; i++) {
+    TRY(read_requests(o, &p, err));
+    for (int32_t i = 0; i < p.n; i++) {
         snprintf(names[i], sizeof names[i], "r%d", (int)i + 1);
-        columns[4 + i] = (sheet_column){names[i], names[i], STATE_WIDTH, SHEET_TEXT, NULL};
+        columns[4 + i] = (table_column){names[i], names[i], STATE_WIDTH, TABLE_TEXT, NULL};
     }
-    sched_limits limits = {.max_rows = rows,
-                           .max_out = slots,
-                           .max_seqs = slots,
-                           .max_chunk = rows,
-                           .page_tokens = page_tokens,
-                           .max_preemptions = MAX_PREEMPTIONS};
-    dry_run d;
-    TRY(dry_run_open(&limits, n_pages, requests, n, &d, err));
-    sheet s = {"demo schedule", columns, n + 4, o->json};
-    char heading[160];
+    const bench_table s = {"demo schedule", columns, p.n + 4, o->json};
     snprintf(heading, sizeof heading, "%d requests; %d rows a step, %d sequences, %d pages of %d tokens",
-             (int)n, (int)rows, (int)slots, (int)n_pages, (int)page_tokens);
-    sheet_begin(&s, heading);
-    quire_err e = QUIRE_OK;
-    int32_t n_preempted = 0;
-    while (e == QUIRE_OK && dry_run_step(&d, &e)) {
-        show_step(&s, &d);
-        n_preempted += d.plan.n_preempted;
-    }
-    if (e == QUIRE_OK) {
-        sheet_note(&s,
-                   "%d steps, %d preemptions; planned by sched_make_plan over a real pool and block tables, "
-                   "without a model (exact)",
-                   (int)d.step, (int)n_preempted);
-    }
-    dry_run_close(&d);
-    return e == QUIRE_OK ? e : err_set(err, e, -1, "the planner stands still");
+             (int)p.n, (int)rows, (int)slots, (int)n_pages, (int)page_tokens);
+    p.table = &s;
+    table_begin(&s, heading);
+    TRY(planned_run(&p, rows, slots, n_pages, page_tokens, &r, err));
+    table_note(&s,
+               "%d steps, %lld preemptions; planned by the engine's scheduler over a real pool and block "
+               "tables, without a model (exact)",
+               (int)p.n_steps, (long long)r.n_preemptions);
+    serving_result_deinit(&r);
+    return QUIRE_OK;
 }

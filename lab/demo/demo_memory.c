@@ -83,7 +83,7 @@ static quire_err read_shape(const char *text, int32_t *token_bytes, quire_error 
     return QUIRE_OK;
 }
 
-static quire_err wall_row(const sheet *s, const wall *w, const int32_t *lengths, int32_t n) {
+static quire_err wall_row(const bench_table *s, const wall *w, const int32_t *lengths, int32_t n) {
     int64_t tokens = 0, reserved = 0, longest = 0, pages;
     for (int32_t i = 0; i < n; i++) {
         reserved_seq q = {.n_now = lengths[i]};
@@ -93,19 +93,14 @@ static quire_err wall_row(const sheet *s, const wall *w, const int32_t *lengths,
     }
     TRY(count_pages(lengths, n, w->page_tokens, &pages));
     double held = (double)pages * w->page_tokens, mib = (double)w->token_bytes / MIB;
-    sheet_row(s, (sheet_cell[]){{NULL, n},
-                                {NULL, (double)tokens / n},
-                                {NULL, (double)reserved * mib},
-                                {NULL, (double)tokens * mib},
-                                {NULL, (double)(tokens + longest - 1) * mib},
-                                {NULL, held * mib},
-                                {NULL, 100 * (1 - (double)tokens / (double)reserved)},
-                                {NULL, 100 * (1 - (double)tokens / held)}});
+    TABLE_ROW(s, NUM(n), NUM((double)tokens / n), NUM((double)reserved * mib), NUM((double)tokens * mib),
+              NUM((double)(tokens + longest - 1) * mib), NUM(held * mib),
+              NUM(100 * (1 - (double)tokens / (double)reserved)), NUM(100 * (1 - (double)tokens / held)));
     return QUIRE_OK;
 }
 
 quire_err demo_wall(const demo_options *o, quire_error *err) {
-    static const sheet_column columns[] = {
+    static const table_column columns[] = {
         {"concurrency", "requests", 8, 0, NULL},           {"mean_tokens", "mean tokens", 11, 1, NULL},
         {"static_mib", "static MiB", 10, 1, NULL},         {"growing_mib", "growing MiB", 11, 1, NULL},
         {"growing_peak_mib", "its peak", 9, 1, NULL},      {"paged_mib", "paged MiB", 9, 1, NULL},
@@ -121,8 +116,8 @@ quire_err demo_wall(const demo_options *o, quire_error *err) {
                            (int)given.v[i], (int)w.max_len);
         }
     }
-    sheet s = {"demo wall", DEMO_COLUMNS(columns), o->json};
-    sheet_begin(&s, "Keys and values of so many sequences at their full length; static: room for the "
+    bench_table s = {"demo wall", TABLE_COLUMNS(columns), o->json};
+    table_begin(&s, "Keys and values of so many sequences at their full length; static: room for the "
                     "longest; growing: one piece each, "
                     "exactly as long");
     for (int32_t i = 0; i < batches.n; i++) {
@@ -141,7 +136,7 @@ quire_err demo_wall(const demo_options *o, quire_error *err) {
             return err_set(err, e, -1, "%d sequences: %s", (int)batches.v[i], quire_err_text(e));
         }
     }
-    sheet_note(&s,
+    table_note(&s,
                "bytes of %s in 16 bits (%d a token), static length %d, page %d; lengths %s (counted in a "
                "real pool, exact)",
                o->shape != NULL ? o->shape : "a 7B shape", (int)w.token_bytes, (int)w.max_len,
@@ -153,8 +148,8 @@ quire_err demo_wall(const demo_options *o, quire_error *err) {
 /* ---- alloc ---- */
 
 /* Rows until the pool is full; what finds no room is shown with 0 pages. */
-static quire_err alloc_rows(const sheet *s, const demo_numbers *requests, kv_pool *pool, kv_table *tables,
-                            int32_t max_len, int32_t page_tokens) {
+static quire_err alloc_rows(const bench_table *s, const demo_numbers *requests, kv_pool *pool,
+                            kv_table *tables, int32_t max_len, int32_t page_tokens) {
     int64_t static_free = kv_pool_counts(pool).n_pages, per_static = kv_pages_for(max_len, page_tokens);
     kv_copies none = {0};
     for (int32_t i = 0; i < requests->n; i++) {
@@ -164,21 +159,16 @@ static quire_err alloc_rows(const sheet *s, const demo_numbers *requests, kv_poo
         }
         bool static_fits = static_free >= per_static;
         static_free -= static_fits ? per_static : 0;
-        sheet_row(s, (sheet_cell[]){
-                         {NULL, i + 1},
-                         {NULL, requests->v[i]},
-                         {NULL, tables[i].n_pages},
-                         {NULL, e == QUIRE_OK ? (double)tables[i].n_pages * page_tokens - requests->v[i] : 0},
-                         {NULL, kv_pool_counts(pool).n_free},
-                         {NULL, static_fits ? (double)per_static : 0},
-                         {NULL, static_fits ? (double)max_len - requests->v[i] : 0},
-                         {NULL, (double)static_free}});
+        TABLE_ROW(s, NUM(i + 1), NUM(requests->v[i]), NUM(tables[i].n_pages),
+                  NUM(e == QUIRE_OK ? (double)tables[i].n_pages * page_tokens - requests->v[i] : 0),
+                  NUM(kv_pool_counts(pool).n_free), NUM(static_fits ? (double)per_static : 0),
+                  NUM(static_fits ? (double)max_len - requests->v[i] : 0), NUM(static_free));
     }
     return QUIRE_OK;
 }
 
 quire_err demo_alloc(const demo_options *o, quire_error *err) {
-    static const sheet_column columns[] = {{"request", "request", 7, 0, NULL},
+    static const table_column columns[] = {{"request", "request", 7, 0, NULL},
                                            {"tokens", "tokens", 7, 0, NULL},
                                            {"pages", "pages", 6, 0, NULL},
                                            {"unused", "unused slots", 12, 0, NULL},
@@ -196,15 +186,15 @@ quire_err demo_alloc(const demo_options *o, quire_error *err) {
     if (e != QUIRE_OK) {
         return err_set(err, e, -1, "a pool of %d pages: %s", (int)n_pages, quire_err_text(e));
     }
-    sheet s = {"demo alloc", DEMO_COLUMNS(columns), o->json};
+    bench_table s = {"demo alloc", TABLE_COLUMNS(columns), o->json};
     char heading[128];
     snprintf(heading, sizeof heading,
              "A pool of %d pages of %d tokens, %d in all; static: %d tokens for everyone", (int)n_pages,
              (int)page_tokens, (int)(n_pages * page_tokens), (int)max_len);
-    sheet_begin(&s, heading);
+    table_begin(&s, heading);
     e = alloc_rows(&s, &requests, pool, tables, max_len, page_tokens);
     kv_counts counts = kv_pool_counts(pool);
-    sheet_note(&s, "%d of %d pages held; 0 pages: no room (a real pool and block tables, exact)",
+    table_note(&s, "%d of %d pages held; 0 pages: no room (a real pool and block tables, exact)",
                (int)counts.n_held, (int)counts.n_pages);
     for (int32_t i = 0; i < requests.n; i++) {
         kv_table_deinit(pool, &tables[i]);
@@ -223,28 +213,24 @@ static quire_err pages_text(const kv_table *t, strbuf *out) {
     return QUIRE_OK;
 }
 
-static quire_err table_row(const sheet *s, const char *what, const kv_pool *pool, const kv_table *t,
-                           int32_t page_tokens, strbuf *text) {
+static quire_err block_table_row(const bench_table *s, const char *what, const kv_pool *pool,
+                                 const kv_table *t, int32_t page_tokens, strbuf *text) {
     int32_t p = t->n_tokens - 1;
     TRY(pages_text(t, text));
-    sheet_row(s, (sheet_cell[]){{what, 0},
-                                {NULL, p >= 0 ? p : SHEET_ABSENT},
-                                {NULL, t->n_tokens},
-                                {NULL, t->n_pages},
-                                {NULL, p >= 0 ? p % page_tokens : SHEET_ABSENT},
-                                {NULL, p >= 0 ? (double)kv_table_slot(t, p, page_tokens) : SHEET_ABSENT},
-                                {NULL, kv_pool_counts(pool).n_free},
-                                {text->n > 0 ? text->p : "none", 0}});
+    TABLE_ROW(s, TXT(what), NUM(p >= 0 ? p : TABLE_ABSENT), NUM(t->n_tokens), NUM(t->n_pages),
+              NUM(p >= 0 ? p % page_tokens : TABLE_ABSENT),
+              NUM(p >= 0 ? (double)kv_table_slot(t, p, page_tokens) : TABLE_ABSENT),
+              NUM(kv_pool_counts(pool).n_free), TXT(text->n > 0 ? text->p : "none"));
     return QUIRE_OK;
 }
 
 /* The prompt at once, then token by token: a row whenever a page fills up or is taken,
  * every row where there are few. */
-static quire_err grow(const sheet *s, kv_pool *pool, kv_table *t, int32_t n_prompt, int32_t n_more,
+static quire_err grow(const bench_table *s, kv_pool *pool, kv_table *t, int32_t n_prompt, int32_t n_more,
                       int32_t page_tokens, strbuf *text) {
     kv_copies none = {0};
     TRY(kv_table_append(pool, t, n_prompt, page_tokens, &none));
-    TRY(table_row(s, "prompt", pool, t, page_tokens, text));
+    TRY(block_table_row(s, "prompt", pool, t, page_tokens, text));
     for (int32_t i = 0; i < n_more; i++) {
         int32_t before = t->n_pages;
         TRY(kv_table_append(pool, t, 1, page_tokens, &none));
@@ -253,19 +239,19 @@ static quire_err grow(const sheet *s, kv_pool *pool, kv_table *t, int32_t n_prom
                            : i == n_more - 1                ? "last"
                                                             : "token";
         if (n_more <= 16 || strcmp(what, "token") != 0) {
-            TRY(table_row(s, what, pool, t, page_tokens, text));
+            TRY(block_table_row(s, what, pool, t, page_tokens, text));
         }
     }
     kv_table_clear(pool, t);
-    return table_row(s, "freed", pool, t, page_tokens, text);
+    return block_table_row(s, "freed", pool, t, page_tokens, text);
 }
 
 quire_err demo_table(const demo_options *o, quire_error *err) {
-    static const sheet_column columns[] = {
-        {"event", "", 10, SHEET_TEXT, NULL}, {"position", "position", 8, 0, NULL},
+    static const table_column columns[] = {
+        {"event", "", 10, TABLE_TEXT, NULL}, {"position", "position", 8, 0, NULL},
         {"tokens", "tokens", 6, 0, NULL},    {"n_pages", "pages", 5, 0, NULL},
         {"offset", "offset", 6, 0, NULL},    {"slot", "slot", 5, 0, NULL},
-        {"pages_free", "free", 4, 0, NULL},  {"pages", "block table", 24, SHEET_TEXT, NULL}};
+        {"pages_free", "free", 4, 0, NULL},  {"pages", "block table", 24, TABLE_TEXT, NULL}};
     demo_numbers prompt, answer;
     int32_t page_tokens = demo_or(o->page_tokens, 16), n_pages = demo_or(o->n_pages, 8),
             n_more = demo_or(o->n_tokens, N_EXTRA);
@@ -281,16 +267,16 @@ quire_err demo_table(const demo_options *o, quire_error *err) {
     if (e != QUIRE_OK) {
         return err_set(err, e, -1, "a pool of %d pages: %s", (int)n_pages, quire_err_text(e));
     }
-    sheet s = {"demo table", DEMO_COLUMNS(columns), o->json};
+    bench_table s = {"demo table", TABLE_COLUMNS(columns), o->json};
     char heading[128];
     snprintf(heading, sizeof heading, "A prompt of %d tokens, then %d more; %d pages of %d tokens",
              (int)prompt.v[0], (int)n_more, (int)n_pages, (int)page_tokens);
-    sheet_begin(&s, heading);
+    table_begin(&s, heading);
     kv_table t = {0};
     strbuf text = {0};
     e = grow(&s, pool, &t, prompt.v[0], n_more, page_tokens, &text);
     if (e == QUIRE_OK) {
-        sheet_note(&s, "slot = page x %d + offset (a real pool and block table, exact)", (int)page_tokens);
+        table_note(&s, "slot = page x %d + offset (a real pool and block table, exact)", (int)page_tokens);
     }
     strbuf_deinit(&text);
     kv_table_deinit(pool, &t);

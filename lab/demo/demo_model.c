@@ -7,8 +7,8 @@
 #include "base/mem.h"
 #include "base/rng.h"
 #include "kv/table.h"
-#include "lab/bench/bare.h"
 #include "lab/bench/baseline_kv.h"
+#include "lab/bench/model_runner.h"
 #include "lab/demo/demo_parts.h"
 
 enum { MAX_ROWS = 512, SEED = 11 };
@@ -17,20 +17,24 @@ enum { MAX_ROWS = 512, SEED = 11 };
 
 /* Two runs over the same tokens: in one piece, and in pages that lie anywhere. */
 typedef struct snapshot {
-    bare b;
+    model_runner b;
     int32_t n_prompt, n_decode;
     int32_t *tokens;           /* [n_prompt + n_decode] */
     float *contiguous, *paged; /* [n_decode][n_vocab] */
 } snapshot;
 
+typedef struct snapshot_counts {
+    int64_t n_tokens, n_pages, n_logits, n_different; /* of all prompts */
+} snapshot_counts;
+
 /* Teacher-forced: the tokens are given, every row of logits behind the prompt is kept. */
 static quire_err collect_logits(snapshot *s, const int32_t *pages, float *out) {
     size_t width = (size_t)s->b.desc->n_vocab;
-    TRY(bare_prefill(&s->b, s->tokens, s->n_prompt, pages));
+    TRY(model_runner_prefill(&s->b, s->tokens, s->n_prompt, pages));
     for (int32_t i = 0; i < s->n_decode; i++) {
-        memcpy(out + (size_t)i * width, bare_logits(&s->b, 0), width * sizeof *out);
-        bare_part p = {s->tokens, s->n_prompt + i, 1, pages, 1, NULL};
-        TRY(bare_forward(&s->b, &p, 1));
+        memcpy(out + (size_t)i * width, model_runner_logits(&s->b, 0), width * sizeof *out);
+        runner_part p = {s->tokens, s->n_prompt + i, 1, pages, 1, NULL};
+        TRY(model_runner_forward(&s->b, &p, 1));
     }
     return QUIRE_OK;
 }
@@ -66,80 +70,100 @@ static quire_err run_paged(snapshot *s, int32_t n_pages) {
     return e;
 }
 
-static quire_err compare_runs(const sheet *sh, snapshot *s, int32_t page_tokens, quire_error *err) {
+/* How the logits of one prompt compare; the counts add up. */
+static quire_err compare_prompt(snapshot *s, int32_t page_tokens, snapshot_counts *c) {
     int32_t n_pages = (int32_t)kv_pages_for(s->n_prompt + s->n_decode, page_tokens);
     size_t n = (size_t)s->n_decode * (size_t)s->b.desc->n_vocab;
-    s->tokens = mem_new((size_t)(s->n_prompt + s->n_decode), sizeof *s->tokens);
+    model_runner_prompt(&s->b, SEED + (uint64_t)s->n_prompt, s->n_prompt + s->n_decode, s->tokens);
+    TRY(run_contiguous(s));
+    TRY(run_paged(s, n_pages));
+    for (size_t i = 0; i < n; i++) {
+        c->n_different += memcmp(&s->contiguous[i], &s->paged[i], sizeof(float)) != 0;
+    }
+    c->n_tokens += s->n_prompt + s->n_decode;
+    c->n_pages += n_pages;
+    c->n_logits += (int64_t)n;
+    return QUIRE_OK;
+}
+
+static quire_err compare_prompts(snapshot *s, const demo_numbers *prompts, int32_t longest,
+                                 int32_t page_tokens, snapshot_counts *c) {
+    size_t n = (size_t)s->n_decode * (size_t)s->b.desc->n_vocab;
+    s->tokens = mem_new((size_t)(longest + s->n_decode), sizeof *s->tokens);
     s->contiguous = mem_new(n, sizeof *s->contiguous);
     s->paged = mem_new(n, sizeof *s->paged);
     quire_err e = s->tokens && s->contiguous && s->paged ? QUIRE_OK : QUIRE_NO_MEMORY;
-    if (e == QUIRE_OK) {
-        bare_prompt(&s->b, SEED, s->n_prompt + s->n_decode, s->tokens);
-        e = run_contiguous(s);
-        e = e == QUIRE_OK ? run_paged(s, n_pages) : e;
+    for (int32_t i = 0; e == QUIRE_OK && i < prompts->n; i++) {
+        s->n_prompt = prompts->v[i];
+        e = compare_prompt(s, page_tokens, c);
     }
-    if (e != QUIRE_OK) {
-        return err_set(err, e, -1, "%s", quire_err_text(e));
-    }
-    int64_t n_different = 0;
-    for (size_t i = 0; i < n; i++) {
-        n_different += memcmp(&s->contiguous[i], &s->paged[i], sizeof(float)) != 0;
-    }
-    sheet_row(sh, (sheet_cell[]){{NULL, page_tokens},
-                                 {NULL, s->n_prompt + s->n_decode},
-                                 {NULL, n_pages},
-                                 {NULL, (double)n},
-                                 {NULL, (double)n_different},
-                                 {n_different == 0 ? "yes" : "no", 0}});
-    return n_different == 0 ? QUIRE_OK
-                            : err_set(err, QUIRE_INTERNAL, -1, "pages of %d tokens change %lld logits",
-                                      (int)page_tokens, (long long)n_different);
+    mem_free(s->tokens);
+    mem_free(s->contiguous);
+    mem_free(s->paged);
+    return e;
 }
 
+/* A row: all prompts with pages of one size. */
+static quire_err snapshot_row(const demo_options *o, const bench_table *sh, const demo_numbers *prompts,
+                              int32_t page_tokens, bool is_last, quire_error *err) {
+    snapshot s = {.n_decode = demo_or(o->n_tokens, 32)};
+    snapshot_counts c = {0};
+    int32_t longest = 0;
+    for (int32_t i = 0; i < prompts->n; i++) {
+        longest = prompts->v[i] > longest ? prompts->v[i] : longest;
+    }
+    model_runner_options bo = {.engine = &o->engine,
+                               .page_tokens = page_tokens,
+                               .n_pages = (int32_t)kv_pages_for(longest + s.n_decode, page_tokens),
+                               .max_rows = MAX_ROWS,
+                               .max_seqs = 1,
+                               .max_len = longest + s.n_decode};
+    TRY(model_runner_open(&bo, &s.b, err));
+    quire_err e = compare_prompts(&s, prompts, longest, page_tokens, &c);
+    if (e != QUIRE_OK) {
+        err_set(err, e, -1, "%s", quire_err_text(e));
+    } else {
+        TABLE_ROW(sh, NUM(page_tokens), NUM(c.n_tokens), NUM(c.n_pages), NUM(c.n_logits), NUM(c.n_different),
+                  TXT(c.n_different == 0 ? "yes" : "no"));
+        if (c.n_different > 0) {
+            e = err_set(err, QUIRE_INTERNAL, -1, "pages of %d tokens change %lld logits", (int)page_tokens,
+                        (long long)c.n_different);
+        } else if (is_last) {
+            table_note(sh,
+                       "%s, compute %s, KV %s: %d prompts of up to %d tokens, then %d tokens one by one; "
+                       "both ways really computed, compared byte for byte (exact)",
+                       s.b.desc->name, compute_name(s.b.b->compute), s.b.layout.type_name, (int)prompts->n,
+                       (int)longest, (int)s.n_decode);
+        }
+    }
+    model_runner_close(&s.b);
+    return e;
+}
+
+/* Four short prompts and four long ones, as published. */
 quire_err demo_snapshot(const demo_options *o, quire_error *err) {
-    static const sheet_column columns[] = {
+    static const table_column columns[] = {
         {"page_tokens", "page", 5, 0, NULL},    {"tokens", "tokens", 7, 0, NULL},
         {"pages", "pages", 6, 0, NULL},         {"logits", "logits compared", 15, 0, NULL},
-        {"different", "different", 9, 0, NULL}, {"equal", "equal bits", 10, SHEET_TEXT, NULL}};
+        {"different", "different", 9, 0, NULL}, {"equal", "equal bits", 10, TABLE_TEXT, NULL}};
     static const int32_t sizes[] = {1, 4, 16, 64, 256};
-    demo_numbers prompt;
-    TRY(demo_read_one("--prompt-lengths", o->prompt_lengths, "300", &prompt, err));
-    int32_t n_decode = demo_or(o->n_tokens, 32);
-    sheet sh = {"demo snapshot", DEMO_COLUMNS(columns), o->json};
-    sheet_begin(
-        &sh,
-        "Logits behind a prompt, keys and values in one growing piece against pages strewn over the pool");
-    quire_err e = QUIRE_OK;
-    for (size_t i = 0; e == QUIRE_OK && i < sizeof sizes / sizeof *sizes; i++) {
-        snapshot s = {.n_prompt = prompt.v[0], .n_decode = n_decode};
-        int32_t n = s.n_prompt + n_decode;
-        bare_options bo = {.engine = &o->engine,
-                           .page_tokens = sizes[i],
-                           .n_pages = (int32_t)kv_pages_for(n, sizes[i]),
-                           .max_rows = MAX_ROWS,
-                           .max_seqs = 1,
-                           .max_len = n};
-        TRY(bare_open(&bo, &s.b, err));
-        e = compare_runs(&sh, &s, sizes[i], err);
-        if (e == QUIRE_OK && i + 1 == sizeof sizes / sizeof *sizes) {
-            sheet_note(&sh,
-                       "%s, compute %s, KV %s: %d tokens of prompt, then %d one by one; both ways really "
-                       "computed, compared byte for byte (exact)",
-                       s.b.desc->name, compute_name(s.b.b->compute), s.b.layout.type_name, (int)s.n_prompt,
-                       (int)n_decode);
-        }
-        bare_close(&s.b);
-        mem_free(s.tokens);
-        mem_free(s.contiguous);
-        mem_free(s.paged);
+    enum { N_SIZES = sizeof sizes / sizeof *sizes };
+    demo_numbers prompts;
+    TRY(demo_read_numbers("--prompt-lengths", o->prompt_lengths, "7,16,21,33,257,300,400,530", &prompts,
+                          err));
+    bench_table sh = {"demo snapshot", TABLE_COLUMNS(columns), o->json};
+    table_begin(
+        &sh, "Logits after prompts, keys and values in one growing piece against pages strewn over the pool");
+    for (int32_t i = 0; i < N_SIZES; i++) {
+        TRY(snapshot_row(o, &sh, &prompts, sizes[i], i + 1 == N_SIZES, err));
     }
-    return e;
+    return QUIRE_OK;
 }
 
 /* ---- cache ---- */
 
 typedef struct cache_demo {
-    bare b;
+    model_runner b;
     int32_t *tokens, *pages; /* [longest + 1]; the identity */
     int32_t n_runs;
 } cache_demo;
@@ -149,15 +173,15 @@ typedef struct cache_demo {
 static quire_err time_token(cache_demo *d, int32_t n, double *with, double *without) {
     double cached[FIGURES_MAX_RUNS], whole[FIGURES_MAX_RUNS];
     for (int32_t run = 0; run < d->n_runs; run++) {
-        TRY(bare_prefill(&d->b, d->tokens, n, d->pages));
+        TRY(model_runner_prefill(&d->b, d->tokens, n, d->pages));
         int64_t start = figures_time_us(d->b.n_threads);
-        bare_part p = {d->tokens, n, 1, d->pages, 1, NULL};
-        TRY(bare_forward(&d->b, &p, 1));
-        int32_t token = bare_greedy(&d->b, 0);
+        runner_part p = {d->tokens, n, 1, d->pages, 1, NULL};
+        TRY(model_runner_forward(&d->b, &p, 1));
+        int32_t token = model_runner_greedy(&d->b, 0);
         cached[run] = (double)(figures_time_us(d->b.n_threads) - start) / 1000;
         start = figures_time_us(d->b.n_threads);
-        TRY(bare_prefill(&d->b, d->tokens, n + 1, d->pages));
-        int32_t again = bare_greedy(&d->b, 0);
+        TRY(model_runner_prefill(&d->b, d->tokens, n + 1, d->pages));
+        int32_t again = model_runner_greedy(&d->b, 0);
         whole[run] = (double)(figures_time_us(d->b.n_threads) - start) / 1000;
         TRY(token == again ? QUIRE_OK : QUIRE_INTERNAL);
     }
@@ -166,18 +190,17 @@ static quire_err time_token(cache_demo *d, int32_t n, double *with, double *with
     return QUIRE_OK;
 }
 
-static quire_err cache_rows(const sheet *s, cache_demo *d, const demo_numbers *contexts) {
+static quire_err cache_rows(const bench_table *s, cache_demo *d, const demo_numbers *contexts) {
     for (int32_t i = 0; i < contexts->n; i++) {
         double with, without;
         TRY(time_token(d, contexts->v[i], &with, &without));
-        sheet_row(
-            s, (sheet_cell[]){{NULL, contexts->v[i]}, {NULL, with}, {NULL, without}, {NULL, without / with}});
+        TABLE_ROW(s, NUM(contexts->v[i]), NUM(with), NUM(without), NUM(without / with));
     }
     return QUIRE_OK;
 }
 
 quire_err demo_cache(const demo_options *o, quire_error *err) {
-    static const sheet_column columns[] = {{"tokens", "tokens before", 13, 0, NULL},
+    static const table_column columns[] = {{"tokens", "tokens before", 13, 0, NULL},
                                            {"cached_ms", "with cache ms", 13, 3, NULL},
                                            {"uncached_ms", "without ms", 10, 3, NULL},
                                            {"ratio", "ratio", 8, 1, NULL}};
@@ -189,28 +212,28 @@ quire_err demo_cache(const demo_options *o, quire_error *err) {
     }
     cache_demo d = {.n_runs = demo_or(o->n_runs, 5)};
     int32_t n_pages = (int32_t)kv_pages_for(longest + 1, 16);
-    bare_options bo = {.engine = &o->engine,
-                       .page_tokens = 16,
-                       .n_pages = n_pages,
-                       .max_rows = longest + 1,
-                       .max_seqs = 1,
-                       .max_len = longest + 1};
-    TRY(bare_open(&bo, &d.b, err));
+    model_runner_options bo = {.engine = &o->engine,
+                               .page_tokens = 16,
+                               .n_pages = n_pages,
+                               .max_rows = longest + 1,
+                               .max_seqs = 1,
+                               .max_len = longest + 1};
+    TRY(model_runner_open(&bo, &d.b, err));
     d.tokens = mem_new((size_t)longest + 1, sizeof *d.tokens);
     d.pages = mem_new((size_t)n_pages, sizeof *d.pages);
     quire_err e = d.tokens && d.pages ? QUIRE_OK : QUIRE_NO_MEMORY;
-    sheet s = {"demo cache", DEMO_COLUMNS(columns), o->json};
+    bench_table s = {"demo cache", TABLE_COLUMNS(columns), o->json};
     if (e == QUIRE_OK) {
         for (int32_t i = 0; i < n_pages; i++) {
             d.pages[i] = i;
         }
-        bare_prompt(&d.b, SEED, longest + 1, d.tokens);
-        sheet_begin(
+        model_runner_prompt(&d.b, SEED, longest + 1, d.tokens);
+        table_begin(
             &s, "The time of one more token: keys and values of those before it kept, or all computed again");
         e = cache_rows(&s, &d, &contexts);
     }
     if (e == QUIRE_OK) {
-        sheet_note(
+        table_note(
             &s,
             "%s, compute %s, %s; %s, fastest of %d runs in turn (measured); both ways choose the same token",
             d.b.desc->name, compute_name(d.b.b->compute), d.b.b->ops->describe(d.b.b),
@@ -221,6 +244,6 @@ quire_err demo_cache(const demo_options *o, quire_error *err) {
     }
     mem_free(d.tokens);
     mem_free(d.pages);
-    bare_close(&d.b);
+    model_runner_close(&d.b);
     return e;
 }

@@ -3,7 +3,7 @@
 #define LAB_DEMO_DEMO_PARTS_H
 
 #include "lab/bench/figures.h"
-#include "lab/bench/sheet.h"
+#include "lab/bench/result_table.h"
 #include "lab/demo/demo.h"
 
 /* demo_batching.c */
@@ -48,7 +48,5 @@ quire_err demo_read_one(const char *flag, const char *given, const char *own, de
 static inline int32_t demo_or(int32_t given, int32_t own) {
     return given > 0 ? given : own;
 }
-
-#define DEMO_COLUMNS(c) (c), (int32_t)(sizeof(c) / sizeof *(c))
 
 #endif

@@ -6,8 +6,8 @@
 #include "base/err.h"
 #include "base/mem.h"
 #include "kv/kv_seq.h"
-#include "lab/bench/bare.h"
 #include "lab/bench/baseline_kv.h"
+#include "lab/bench/model_runner.h"
 #include "lab/demo/demo_parts.h"
 
 enum { MAX_ROWS = 512, SEED = 23, PAGE_TOKENS = 16 };
@@ -17,14 +17,14 @@ enum { MAX_ROWS = 512, SEED = 23, PAGE_TOKENS = 16 };
 enum { WAY_FUSED = BASELINE_PADDED + 1, WAY_ALONE, N_WAYS };
 
 typedef struct tput {
-    bare b;
+    model_runner b;
     kv_cache kv;
     int32_t max_batch, context, n_steps, n_runs;
-    int32_t *tokens;  /* [max_batch][context + n_steps] */
-    int32_t *lengths; /* [max_batch] tokens before the first step: from half the context to all of it */
-    kv_seq *seqs;     /* [max_batch] */
-    bare_part *parts; /* [max_batch] */
-    int64_t copied;   /* bytes, of the last run's steps */
+    int32_t *tokens;    /* [max_batch][context + n_steps] */
+    int32_t *lengths;   /* [max_batch] tokens before the first step: from half the context to all of it */
+    kv_seq *seqs;       /* [max_batch] */
+    runner_part *parts; /* [max_batch] */
+    int64_t copied;     /* bytes, of the last run's steps */
 } tput;
 
 static const int32_t *tokens_of(const tput *t, int32_t s) {
@@ -40,11 +40,11 @@ static quire_err decode(tput *t, int way, int32_t n_seqs, int32_t step) {
             TRY(kv_seq_reserve(&t->kv, &t->seqs[s], 1, &none));
         }
         const int32_t *pages = way != (int)BASELINE_GROWING ? &t->seqs[s].tables[0].pages->v : NULL;
-        t->parts[s] = (bare_part){tokens_of(t, s), t->lengths[s] + step, 1, pages, 1, NULL};
+        t->parts[s] = (runner_part){tokens_of(t, s), t->lengths[s] + step, 1, pages, 1, NULL};
     }
     int32_t at_once = way == WAY_ALONE ? 1 : n_seqs;
     for (int32_t s = 0; s < n_seqs; s += at_once) {
-        TRY(bare_forward(&t->b, t->parts + s, at_once));
+        TRY(model_runner_forward(&t->b, t->parts + s, at_once));
     }
     return QUIRE_OK;
 }
@@ -58,10 +58,10 @@ static quire_err prefill_pieces(tput *t, int32_t n_seqs) {
         for (int32_t s = 0; s < n_seqs; s++) {
             int32_t left = t->lengths[s] - at;
             left = left < 0 ? 0 : left < rows ? left : rows;
-            t->parts[s] = (bare_part){tokens_of(t, s), left > 0 ? at : t->lengths[s], left, NULL, 0, NULL};
+            t->parts[s] = (runner_part){tokens_of(t, s), left > 0 ? at : t->lengths[s], left, NULL, 0, NULL};
             n += left;
         }
-        TRY(n > 0 ? bare_forward(&t->b, t->parts, n_seqs) : QUIRE_OK);
+        TRY(n > 0 ? model_runner_forward(&t->b, t->parts, n_seqs) : QUIRE_OK);
     }
     return QUIRE_OK;
 }
@@ -87,7 +87,7 @@ static quire_err run_steps(tput *t, int way, int32_t n_seqs, double *speed) {
     return e;
 }
 
-static quire_err measure(tput *t, const sheet *s, int32_t n_seqs) {
+static quire_err measure(tput *t, const bench_table *s, int32_t n_seqs) {
     double speeds[N_WAYS][FIGURES_MAX_RUNS], best[N_WAYS], copied[N_WAYS];
     for (int32_t run = 0; run < t->n_runs; run++) {
         for (int way = 0; way < N_WAYS; way++) {
@@ -98,16 +98,10 @@ static quire_err measure(tput *t, const sheet *s, int32_t n_seqs) {
     for (int way = 0; way < N_WAYS; way++) {
         best[way] = figures_percentile(speeds[way], t->n_runs, 1.0);
     }
-    sheet_row(s, (sheet_cell[]){{NULL, n_seqs},
-                                {NULL, best[WAY_ALONE]},
-                                {NULL, best[BASELINE_GROWING]},
-                                {NULL, best[BASELINE_GATHERED]},
-                                {NULL, best[BASELINE_PADDED]},
-                                {NULL, best[WAY_FUSED]},
-                                {NULL, best[WAY_FUSED] / best[BASELINE_GROWING]},
-                                {NULL, best[WAY_FUSED] / best[BASELINE_GATHERED]},
-                                {NULL, copied[BASELINE_GROWING]},
-                                {NULL, copied[BASELINE_GATHERED]}});
+    TABLE_ROW(s, NUM(n_seqs), NUM(best[WAY_ALONE]), NUM(best[BASELINE_GROWING]), NUM(best[BASELINE_GATHERED]),
+              NUM(best[BASELINE_PADDED]), NUM(best[WAY_FUSED]), NUM(best[WAY_FUSED] / best[BASELINE_GROWING]),
+              NUM(best[WAY_FUSED] / best[BASELINE_GATHERED]), NUM(copied[BASELINE_GROWING]),
+              NUM(copied[BASELINE_GATHERED]));
     return QUIRE_OK;
 }
 
@@ -125,12 +119,12 @@ static quire_err open_tput(tput *t) {
     kv_copies none = {0};
     for (int32_t s = 0; s < t->max_batch; s++) {
         t->lengths[s] = t->context - (s * 7 % 8) * t->context / 16;
-        bare_prompt(&t->b, SEED + (uint64_t)s, t->context + t->n_steps,
-                    t->tokens + (size_t)s * (size_t)(t->context + t->n_steps));
+        model_runner_prompt(&t->b, SEED + (uint64_t)s, t->context + t->n_steps,
+                            t->tokens + (size_t)s * (size_t)(t->context + t->n_steps));
         TRY(kv_seq_init(&t->seqs[s], 1, n_pages));
         TRY(kv_seq_reserve(&t->kv, &t->seqs[s], t->lengths[s], &none));
         kv_seq_advance(&t->seqs[s], t->lengths[s]);
-        TRY(bare_prefill(&t->b, tokens_of(t, s), t->lengths[s], &t->seqs[s].tables[0].pages->v));
+        TRY(model_runner_prefill(&t->b, tokens_of(t, s), t->lengths[s], &t->seqs[s].tables[0].pages->v));
     }
     return QUIRE_OK;
 }
@@ -145,11 +139,11 @@ static void close_tput(tput *t) {
     mem_free(t->lengths);
     mem_free(t->seqs);
     mem_free(t->parts);
-    bare_close(&t->b);
+    model_runner_close(&t->b);
 }
 
 quire_err demo_tput(const demo_options *o, quire_error *err) {
-    static const sheet_column columns[] = {
+    static const table_column columns[] = {
         {"batch", "batch", 5, 0, NULL},           {"alone", "pass a seq", 10, 0, NULL},
         {"growing", "growing", 9, 0, NULL},       {"gathered", "gathered", 9, 0, NULL},
         {"padded", "padded", 9, 0, NULL},         {"fused", "fused", 9, 0, NULL},
@@ -167,17 +161,17 @@ quire_err demo_tput(const demo_options *o, quire_error *err) {
                        "at most %d sequences and %d runs, contexts of 2 tokens at least", MAX_ROWS,
                        FIGURES_MAX_RUNS);
     }
-    bare_options bo = {.engine = &o->engine,
-                       .page_tokens = PAGE_TOKENS,
-                       .max_rows = MAX_ROWS,
-                       .max_seqs = t.max_batch,
-                       .max_len = t.context + t.n_steps};
+    model_runner_options bo = {.engine = &o->engine,
+                               .page_tokens = PAGE_TOKENS,
+                               .max_rows = MAX_ROWS,
+                               .max_seqs = t.max_batch,
+                               .max_len = t.context + t.n_steps};
     bo.n_pages = t.max_batch * (int32_t)kv_pages_for(t.context + t.n_steps, PAGE_TOKENS);
-    TRY(bare_open(&bo, &t.b, err));
-    sheet s = {"demo tput", DEMO_COLUMNS(columns), o->json};
+    TRY(model_runner_open(&bo, &t.b, err));
+    bench_table s = {"demo tput", TABLE_COLUMNS(columns), o->json};
     quire_err e = open_tput(&t);
     if (e == QUIRE_OK) {
-        sheet_begin(&s, "Decoding, tokens/s; a pass for each sequence, one growing piece each, pages "
+        table_begin(&s, "Decoding, tokens/s; a pass for each sequence, one growing piece each, pages "
                         "gathered for each, gathered and "
                         "padded in one pass, fused");
     }
@@ -185,7 +179,7 @@ quire_err demo_tput(const demo_options *o, quire_error *err) {
         e = measure(&t, &s, batches.v[i]);
     }
     if (e == QUIRE_OK) {
-        sheet_note(&s,
+        table_note(&s,
                    "%s, compute %s, KV %s, %s; sequences of %d to %d tokens, %d steps, %s, fastest of %d "
                    "runs in turn (measured; MB a step "
                    "counted)",

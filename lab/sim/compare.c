@@ -8,7 +8,7 @@
 
 #include "file/show.h"
 #include "lab/bench/figures.h"
-#include "lab/bench/sheet.h"
+#include "lab/bench/result_table.h"
 #include "options/engine_flags.h"
 
 /* of vLLM then; of this engine */
@@ -200,10 +200,10 @@ static quire_err highest_rate(const trace *t, const serving_options *server, con
 
 /* ---- the table ---- */
 
-static const sheet_column columns[] = {
-    {"batching", "batching", 10, SHEET_TEXT, NULL},
-    {"reservation", "memory", 8, SHEET_TEXT, NULL},
-    {"prefix_cache", "cache", 6, SHEET_TEXT, NULL},
+static const table_column columns[] = {
+    {"batching", "batching", 10, TABLE_TEXT, NULL},
+    {"reservation", "memory", 8, TABLE_TEXT, NULL},
+    {"prefix_cache", "cache", 6, TABLE_TEXT, NULL},
     {"served", "req/s", 8, 3, "requests/s"},
     {"output", "tokens/s", 9, 1, "tokens/s"},
     {"first_token_p50", "first 50%", 10, 4, "s"},
@@ -224,14 +224,14 @@ enum { N_COLUMNS = (int)(sizeof columns / sizeof *columns) };
 static double cost_per_million(const compare_options *o, const serving_result *r, double rate) {
     double tokens_per_s = rate * (double)r->output_tokens / r->times.n;
     return o->cost_per_hour > 0 && rate > 0 && isfinite(rate) ? o->cost_per_hour / 3600 / tokens_per_s * 1e6
-                                                              : SHEET_ABSENT;
+                                                              : TABLE_ABSENT;
 }
 
-static void print_row(const sheet *s, const compare_options *o, const way *w, serving_result *r,
+static void print_row(const bench_table *s, const compare_options *o, const way *w, serving_result *r,
                       double rate) {
     serving_times *t = &r->times;
     double span_s = r->span_us * 1e-6, served = t->n / span_s;
-    sheet_cell cells[N_COLUMNS] = {
+    table_cell cells[N_COLUMNS] = {
         {.text = w->batching_name}, {.text = reservation_name(w->reservation)}, {.text = w->cache_name}};
     double numbers[] = {served,
                         (double)r->output_tokens / span_s,
@@ -249,23 +249,23 @@ static void print_row(const sheet *s, const compare_options *o, const way *w, se
     for (int32_t i = 3; i < N_COLUMNS; i++) {
         cells[i].number = numbers[i - 3];
     }
-    sheet_row(s, cells);
+    table_row(s, cells);
 }
 
 /* What was swapped and guessed. */
-static void note_beyond(const sheet *s, const serving_options *o, const serving_result *r) {
+static void note_beyond(const bench_table *s, const serving_options *o, const serving_result *r) {
     if (o->swap_tokens > 0) {
-        sheet_note(s, "host memory for %lld tokens; keys and values of %lld went there or came back",
+        table_note(s, "host memory for %lld tokens; keys and values of %lld went there or came back",
                    (long long)o->swap_tokens, (long long)r->n_swapped);
     }
     if (o->n_drafts > 0) {
-        sheet_note(s, "up to %d guesses a step and sequence, %lld in all, %.1f%% of them right",
+        table_note(s, "up to %d guesses a step and sequence, %lld in all, %.1f%% of them right",
                    (int)o->n_drafts, (long long)r->n_drafted,
                    r->n_drafted > 0 ? 100.0 * (double)r->n_accepted / (double)r->n_drafted : 0.0);
     }
 }
 
-static quire_err run_way(const sheet *s, const compare_options *o, const trace *t,
+static quire_err run_way(const bench_table *s, const compare_options *o, const trace *t,
                          const serving_options *server, const way *w, double *rate, quire_error *err) {
     serving_options so = *server;
     bounds b;
@@ -275,7 +275,7 @@ static quire_err run_way(const sheet *s, const compare_options *o, const trace *
     so.cache = w->cache;
     so.swap_tokens = w->swaps ? so.swap_tokens : 0;
     so.n_drafts = w->guesses ? so.n_drafts : 0;
-    *rate = SHEET_ABSENT;
+    *rate = TABLE_ABSENT;
     TRY(parse_slo(o->slo, &b, err));
     if (o->slo != NULL) {
         TRY(highest_rate(t, &so, &b, rate, err));
@@ -287,29 +287,29 @@ static quire_err run_way(const sheet *s, const compare_options *o, const trace *
     return QUIRE_OK;
 }
 
-static void print_gains(const sheet *s, const double *rates) {
+static void print_gains(const bench_table *s, const double *rates) {
     double paged = rates[WAY_PAGED], token = rates[WAY_TOKEN], most = rates[WAY_MAX],
            oracle = rates[WAY_ORACLE];
     if (isfinite(paged) && most > 0 && oracle > 0 && isfinite(most) && isfinite(oracle)) {
-        sheet_note(s,
+        table_note(s,
                    "pages stand %.2f times the requests of the same planner with max reserved, %.2f times of "
                    "one that knew the answers' lengths",
                    paged / most, paged / oracle);
     }
     if (isfinite(paged) && isfinite(token) && paged > 0) {
-        sheet_note(s, "the prefix cache stands %.2f times the requests of pages without it", token / paged);
+        table_note(s, "the prefix cache stands %.2f times the requests of pages without it", token / paged);
     }
     if (isfinite(paged) && paged > 0 && isfinite(rates[WAY_SWAPPING])) {
-        sheet_note(s, "swapping stands %.2f times the requests of pages without it",
+        table_note(s, "swapping stands %.2f times the requests of pages without it",
                    rates[WAY_SWAPPING] / paged);
     }
     if (isfinite(paged) && paged > 0 && isfinite(rates[WAY_GUESSING])) {
-        sheet_note(s, "guesses stand %.2f times the requests of pages without them",
+        table_note(s, "guesses stand %.2f times the requests of pages without them",
                    rates[WAY_GUESSING] / paged);
     }
 }
 
-static void print_head(const sheet *s, const compare_options *o, const trace *t,
+static void print_head(const bench_table *s, const compare_options *o, const trace *t,
                        const serving_options *server, const char *name) {
     char heading[512];
     double trace_s =
@@ -323,7 +323,7 @@ static void print_head(const sheet *s, const compare_options *o, const trace *t,
              (double)t->n_output_tokens / t->n_requests, server->cost->model, server->cost->device,
              (long long)server->kv_tokens, (int)server->max_seqs, (int)server->max_rows,
              (int)server->page_tokens);
-    sheet_begin(s, heading);
+    table_begin(s, heading);
 }
 
 quire_err compare_run(const compare_options *o, const trace *t, const char *name, quire_error *err) {
@@ -331,7 +331,7 @@ quire_err compare_run(const compare_options *o, const trace *t, const char *name
     serving_options server;
     bounds b;
     double rates[N_WAYS];
-    sheet s = {.what = "serving", .columns = columns, .n_columns = N_COLUMNS, .json = o->json};
+    bench_table s = {.what = "serving", .columns = columns, .n_columns = N_COLUMNS, .json = o->json};
     TRY(parse_slo(o->slo, &b, err));
     TRY(compare_server(o, &cost, &server, err));
     print_head(&s, o, t, &server, name);

@@ -3,7 +3,7 @@
 #include <math.h>
 #include <stddef.h>
 
-#include "lab/bench/sheet.h"
+#include "lab/bench/result_table.h"
 
 enum { HOURS_OF_YEAR = 8760 };
 
@@ -68,38 +68,34 @@ quire_err plan_make(const plan_options *o, cost_model *cost, plan_row rows[PLAN_
 }
 
 quire_err plan_run(const plan_options *o, quire_error *err) {
-    static const sheet_column columns[] = {
-        {"memory", "memory", 16, SHEET_TEXT, NULL},   {"reserved", "reserved", 9, 0, "tokens"},
+    static const table_column columns[] = {
+        {"memory", "memory", 16, TABLE_TEXT, NULL},   {"reserved", "reserved", 9, 0, "tokens"},
         {"requests", "requests", 9, 0, "requests"},   {"step", "step ms", 8, 1, "ms"},
         {"throughput", "tokens/s", 9, 0, "tokens/s"}, {"per_million", "$/Mtoken", 9, 3, "dollars"},
         {"devices", "devices", 8, 1, "devices"},      {"per_year", "$ a year", 12, 0, "dollars"},
     };
-    static const sheet s_of = {"plan", columns, (int)(sizeof columns / sizeof *columns), false};
-    sheet s = s_of;
+    static const bench_table s_of = {"plan", columns, (int)(sizeof columns / sizeof *columns), false};
+    bench_table s = s_of;
     cost_model cost;
     plan_row rows[PLAN_N_ROWS];
     TRY(plan_make(o, &cost, rows, err));
     s.json = o->json;
-    sheet_note(&s,
+    table_note(&s,
                "%s on %s, computed from published shapes and data sheets: %.1f GB, less a tenth, less %.1f "
                "GB of weights, hold %lld tokens "
                "of %lld bytes",
                o->model, o->device, (double)cost.memory_bytes / 1e9, (double)cost.weight_bytes / 1e9,
                (long long)cost.kv_tokens, (long long)cost.token_bytes);
-    sheet_begin(&s, NULL);
+    table_begin(&s, NULL);
     for (int i = 0; i < PLAN_N_ROWS; i++) {
         const plan_row *r = &rows[i];
         bool fits = r->n_requests > 0;
-        sheet_row(&s, (sheet_cell[]){{r->memory, 0},
-                                     {NULL, (double)r->reserved},
-                                     {NULL, (double)r->n_requests},
-                                     {NULL, fits ? r->step_us * 1e-3 : SHEET_ABSENT},
-                                     {NULL, fits ? r->tokens_per_s : SHEET_ABSENT},
-                                     {NULL, fits ? r->per_million : SHEET_ABSENT},
-                                     {NULL, fits ? r->n_devices : SHEET_ABSENT},
-                                     {NULL, fits ? r->per_year : SHEET_ABSENT}});
+        TABLE_ROW(&s, TXT(r->memory), NUM(r->reserved), NUM(r->n_requests),
+                  NUM(fits ? r->step_us * 1e-3 : TABLE_ABSENT), NUM(fits ? r->tokens_per_s : TABLE_ABSENT),
+                  NUM(fits ? r->per_million : TABLE_ABSENT), NUM(fits ? r->n_devices : TABLE_ABSENT),
+                  NUM(fits ? r->per_year : TABLE_ABSENT));
     }
-    sheet_note(&s,
+    table_note(&s,
                "requests of %d + %d tokens, as many as fit, at all times; part unused: %d%% of what is "
                "reserved; devices and their cost at "
                "%g dollars an hour: for what %d serve with pages",

@@ -262,6 +262,9 @@ static quire_err serving_static_run(const trace *t, const serving_options *o, se
         for (int32_t i = b.first; i < b.first + b.n; i++) {
             if (batch_fits_at_all(o, &t->requests[i])) {
                 serving_note(out, &t->requests[i], serving_arrival(t, o, i), now, now);
+                if (o->end_us != NULL) {
+                    o->end_us[i] = now;
+                }
             }
         }
         out->most_running = b.n_taken > out->most_running ? b.n_taken : out->most_running;
@@ -533,6 +536,9 @@ static void drop(serving *s, sched_task *t) {
 static void finish(serving *s, sched_task *t) {
     const served *a = served_of(t);
     serving_note(s->r, &s->t->requests[t->arrival], a->arrival, a->first, s->now);
+    if (s->o->end_us != NULL) {
+        s->o->end_us[t->arrival] = s->now;
+    }
     if (s->pieces) {
         first_fit_give(&s->room, (int32_t)t->arrival);
     }

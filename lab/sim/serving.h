@@ -89,6 +89,7 @@ typedef struct serving_options {
     /* NULL, or called when a step that computes something was planned */
     void (*on_plan)(void *context, const scheduler *s);
     void *context;
+    double *end_us;                     /* [n_requests] found: when each answer was given; NULL: not wanted */
     const serving_execution *execution; /* NULL: the cost model says what a step takes */
 } serving_options;
 

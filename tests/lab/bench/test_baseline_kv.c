@@ -4,14 +4,14 @@
 
 #include "base/mem.h"
 #include "kv/table.h"
-#include "lab/bench/bare.h"
 #include "lab/bench/baseline_kv.h"
+#include "lab/bench/model_runner.h"
 #include "test.h"
 
 enum { N_SEQS = 3, N_STEPS = 20, MAX_LEN = 600, PAGE = 32, N_PAGES = 3 * 20 };
 
 typedef struct world {
-    bare b;
+    model_runner b;
     quire_options engine;
     kv_pool *pool;
     kv_table tables[N_SEQS];
@@ -25,17 +25,17 @@ static void open_world(quire_kv_dtype kv_dtype, world *w) {
     w->engine.model = "builtin";
     w->engine.kv_dtype = kv_dtype;
     w->engine.n_threads = 2;
-    bare_options o = {.engine = &w->engine,
-                      .page_tokens = PAGE,
-                      .n_pages = N_PAGES,
-                      .max_rows = 1024,
-                      .max_seqs = N_SEQS,
-                      .max_len = MAX_LEN};
-    if (bare_open(&o, &w->b, &err) != QUIRE_OK || kv_pool_open(N_PAGES, &w->pool) != QUIRE_OK) {
+    model_runner_options o = {.engine = &w->engine,
+                              .page_tokens = PAGE,
+                              .n_pages = N_PAGES,
+                              .max_rows = 1024,
+                              .max_seqs = N_SEQS,
+                              .max_len = MAX_LEN};
+    if (model_runner_open(&o, &w->b, &err) != QUIRE_OK || kv_pool_open(N_PAGES, &w->pool) != QUIRE_OK) {
         fail_msg("%s", err.message);
     }
     for (int s = 0; s < N_SEQS; s++) {
-        bare_prompt(&w->b, 7u + (uint64_t)s, MAX_LEN, w->tokens[s]);
+        model_runner_prompt(&w->b, 7u + (uint64_t)s, MAX_LEN, w->tokens[s]);
     }
 }
 
@@ -44,7 +44,7 @@ static void close_world(world *w) {
         kv_table_deinit(w->pool, &w->tables[s]);
     }
     kv_pool_close(w->pool);
-    bare_close(&w->b);
+    model_runner_close(&w->b);
 }
 
 /* A prefill of all and then tokens one by one; each step's logits to
@@ -53,18 +53,18 @@ static void run(world *w, bool has_pages, float *out) {
     size_t width = (size_t)w->b.desc->n_vocab;
     kv_copies none = {0};
     for (int step = 0; step < N_STEPS; step++) {
-        bare_part parts[N_SEQS];
+        runner_part parts[N_SEQS];
         for (int s = 0; s < N_SEQS; s++) {
             int32_t first = step == 0 ? 0 : w->n[s] + step - 1, rows = step == 0 ? w->n[s] : 1;
             if (has_pages) {
                 assert_int_equal(kv_table_append(w->pool, &w->tables[s], rows, PAGE, &none), QUIRE_OK);
             }
             parts[s] =
-                (bare_part){w->tokens[s], first, rows, has_pages ? &w->tables[s].pages->v : NULL, 1, NULL};
+                (runner_part){w->tokens[s], first, rows, has_pages ? &w->tables[s].pages->v : NULL, 1, NULL};
         }
-        assert_int_equal(bare_forward(&w->b, parts, N_SEQS), QUIRE_OK);
+        assert_int_equal(model_runner_forward(&w->b, parts, N_SEQS), QUIRE_OK);
         for (int s = 0; s < N_SEQS; s++) {
-            memcpy(out + ((size_t)step * N_SEQS + (size_t)s) * width, bare_logits(&w->b, s),
+            memcpy(out + ((size_t)step * N_SEQS + (size_t)s) * width, model_runner_logits(&w->b, s),
                    width * sizeof *out);
         }
     }

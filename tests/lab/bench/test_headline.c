@@ -228,7 +228,7 @@ enum { N_PROMPT = 30 + 5 + 17 + 60 + 1 + 33, N_OUTPUT = 10 + 25 + 3 + 12 + 20 + 
 typedef struct world {
     trace t;
     quire_options engine;
-    bare b;
+    model_runner b;
     uint64_t digest; /* of the engine's answers */
 } world;
 
@@ -238,16 +238,16 @@ static void open_world(world *w) {
     quire_options_init(&w->engine);
     w->engine.model = "builtin-small";
     w->engine.n_threads = 1;
-    bare_options o = {&w->engine, HEADLINE_PAGE, 64 + headline_padding_pages(64, MAX_LEN),
-                      MAX_ROWS,   MAX_SEQS,      MAX_LEN,
-                      0,          false};
-    if (bare_open(&o, &w->b, &err) != QUIRE_OK) {
+    model_runner_options o = {&w->engine, HEADLINE_PAGE, 64 + headline_padding_pages(64, MAX_LEN),
+                              MAX_ROWS,   MAX_SEQS,      MAX_LEN,
+                              0,          false};
+    if (model_runner_open(&o, &w->b, &err) != QUIRE_OK) {
         fail_msg("%s", err.message);
     }
 }
 
 static void close_world(world *w) {
-    bare_close(&w->b);
+    model_runner_close(&w->b);
     trace_deinit(&w->t);
 }
 

@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "kv/kv_seq.h"
-#include "lab/bench/bare.h"
+#include "lab/bench/model_runner.h"
 #include "lab/bench/synthetic.h"
 #include "test.h"
 
@@ -12,7 +12,7 @@ enum { N_ROWS = 20, PAGES = 2, PAGE_TOKENS = 16 };
 
 /* Runs N_ROWS rows and returns the number of values that are finite, of all rows' hidden
  * states or of the last row's logits. */
-static int64_t finite_values(bare *b, int64_t *n) {
+static int64_t finite_values(model_runner *b, int64_t *n) {
     int32_t tokens[N_ROWS];
     kv_seq seq;
     assert_int_equal(kv_seq_init(&seq, b->layout.n_groups, PAGES), QUIRE_OK);
@@ -21,17 +21,17 @@ static int64_t finite_values(bare *b, int64_t *n) {
             seq.tables[g].pages[i].v = g * PAGES + i;
         }
     }
-    bare_prompt(b, 1, N_ROWS, tokens);
-    const bare_part part = {
+    model_runner_prompt(b, 1, N_ROWS, tokens);
+    const runner_part part = {
         .tokens = tokens, .n_rows = N_ROWS, .n_logits = b->desc->no_head ? 0 : 1, .seq = &seq};
-    assert_int_equal(bare_forward(b, &part, 1), QUIRE_OK);
+    assert_int_equal(model_runner_forward(b, &part, 1), QUIRE_OK);
     static float rows[N_ROWS * 256];
     const float *values = rows;
     if (b->desc->no_head) {
         assert_int_equal(b->desc->d_model, 256);
         b->b->ops->buffer_read(b->b, model_hidden(b->m), 0, N_ROWS, rows);
     } else {
-        values = bare_logits(b, 0);
+        values = model_runner_logits(b, 0);
     }
     *n = b->desc->no_head ? N_ROWS * 256 : b->desc->n_vocab;
     int64_t finite = 0;
@@ -42,7 +42,7 @@ static int64_t finite_values(bare *b, int64_t *n) {
     return finite;
 }
 
-static void open_shape(const model_shape *s, const speed_type *type, bare *b) {
+static void open_shape(const model_shape *s, const speed_type *type, model_runner *b) {
     synthetic made;
     quire_options engine;
     quire_error err = {.message = ""};
@@ -53,14 +53,14 @@ static void open_shape(const model_shape *s, const speed_type *type, bare *b) {
     engine.model = made.path;
     engine.compute = speed_type_compute(type);
     engine.n_threads = 1;
-    const bare_options o = {.engine = &engine,
-                            .page_tokens = PAGE_TOKENS,
-                            .n_pages = PAGES,
-                            .max_rows = N_ROWS,
-                            .max_seqs = 1,
-                            .max_len = PAGES * PAGE_TOKENS,
-                            .has_groups = true};
-    if (bare_open(&o, b, &err) != QUIRE_OK) {
+    const model_runner_options o = {.engine = &engine,
+                                    .page_tokens = PAGE_TOKENS,
+                                    .n_pages = PAGES,
+                                    .max_rows = N_ROWS,
+                                    .max_seqs = 1,
+                                    .max_len = PAGES * PAGE_TOKENS,
+                                    .has_groups = true};
+    if (model_runner_open(&o, b, &err) != QUIRE_OK) {
         fail_msg("%s %s: %s", s->name, type->name, err.message);
     }
     synthetic_close(&made);
@@ -70,7 +70,7 @@ TEST(every_shape_opens_like_a_file_and_runs_in_every_type) {
     for (int32_t i = 0; i < n_model_shapes; i++) {
         for (int k = 0; k < N_SPEED_TYPES; k++) {
             const model_shape small = model_shape_small(&model_shapes[i]);
-            bare b;
+            model_runner b;
             int64_t n;
             open_shape(&small, &speed_types[k], &b);
             int64_t finite = finite_values(&b, &n);
@@ -78,7 +78,7 @@ TEST(every_shape_opens_like_a_file_and_runs_in_every_type) {
                 fail_msg("%s %s: %d of %d values are finite", small.name, speed_types[k].name, (int)finite,
                          (int)n);
             }
-            bare_close(&b);
+            model_runner_close(&b);
         }
     }
 }
@@ -112,7 +112,7 @@ TEST(a_shape_is_the_model_that_its_name_says) {
         const model_shape *s = model_shape_find(expected[i].name, strlen(expected[i].name));
         assert_ptr_equal(s, &model_shapes[i]);
         const model_shape small = model_shape_small(s);
-        bare b;
+        model_runner b;
         open_shape(&small, &speed_types[0], &b);
         const model_desc *d = b.desc;
         assert_string_equal(d->architecture, expected[i].architecture);
@@ -124,7 +124,7 @@ TEST(a_shape_is_the_model_that_its_name_says) {
         assert_int_equal(d->attend.sinks, expected[i].sinks);
         assert_int_equal(d->attend.qk_norm, expected[i].qk_norm);
         assert_int_equal(d->activation, expected[i].f);
-        bare_close(&b);
+        model_runner_close(&b);
     }
     assert_null(model_shape_find("llama", 5));
 }

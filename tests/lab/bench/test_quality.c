@@ -8,8 +8,8 @@
 #include <time.h>
 
 #include "base/rng.h"
+#include "lab/bench/logprob_scorer.h"
 #include "lab/bench/quality_stats.h"
-#include "lab/bench/score.h"
 #include "test.h"
 
 enum { MOST_VOCAB = 5000, N_ROWS = 250 };
@@ -151,32 +151,32 @@ TEST(copies_of_a_sequence_decode_as_it_does_and_can_be_repeated) {
     quire_options_init(&engine);
     engine.model = "builtin-small";
     engine.n_threads = 2;
-    score_options o = {
+    logprob_scorer_options o = {
         .engine = &engine, .step = 32, .max_tokens = N_TOKENS, .max_len = N_TOKENS, .n_seqs = N_SEQS};
-    scorer s;
-    check(score_open(&o, &s, &err), &err);
+    logprob_scorer s;
+    check(logprob_scorer_open(&o, &s, &err), &err);
     n_vocab = s.b.desc->n_vocab;
     assert_true(n_vocab <= 4096);
-    bare_prompt(&s.b, 3, N_TOKENS, tokens);
+    model_runner_prompt(&s.b, 3, N_TOKENS, tokens);
     for (int32_t at = 0; at < N_TOKENS - 1; at += 32) {
-        check(score_pass(&s, tokens, N_TOKENS - 1 - at < 32 ? N_TOKENS - 1 - at : 32, 0), &err);
+        check(logprob_scorer_pass(&s, tokens, N_TOKENS - 1 - at < 32 ? N_TOKENS - 1 - at : 32, 0), &err);
     }
-    check(score_copy(&s), &err);
+    check(logprob_scorer_copy(&s), &err);
     assert_true(kv_cache_available(&s.cache) == 0 || kv_cache_available(&s.cache) < s.cache.n_pages / N_SEQS);
     for (int repeat = 0; repeat < 2; repeat++) {
-        check(score_decode(&s, tokens, N_SEQS), &err);
+        check(logprob_scorer_decode(&s, tokens, N_SEQS), &err);
         for (int32_t i = 0; i < N_SEQS; i++) {
             if (repeat == 0 && i == 0) {
-                memcpy(first, bare_logits(&s.b, 0), (size_t)n_vocab * sizeof *first);
+                memcpy(first, model_runner_logits(&s.b, 0), (size_t)n_vocab * sizeof *first);
             }
-            assert_memory_equal(first, bare_logits(&s.b, i), (size_t)n_vocab * sizeof *first);
+            assert_memory_equal(first, model_runner_logits(&s.b, i), (size_t)n_vocab * sizeof *first);
         }
     }
-    check(score_pass(&s, tokens, 1, 1), &err); /* the first itself goes on */
-    assert_memory_equal(first, bare_logits(&s.b, 0), (size_t)n_vocab * sizeof *first);
-    check(score_end(&s, tokens, &err), &err);
+    check(logprob_scorer_pass(&s, tokens, 1, 1), &err); /* the first itself goes on */
+    assert_memory_equal(first, model_runner_logits(&s.b, 0), (size_t)n_vocab * sizeof *first);
+    check(logprob_scorer_end(&s, tokens, &err), &err);
     assert_int_equal(kv_cache_available(&s.cache), s.cache.n_pages);
-    score_close(&s);
+    logprob_scorer_close(&s);
 }
 
 int main(void) {

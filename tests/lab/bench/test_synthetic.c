@@ -7,7 +7,7 @@
 
 #include "core/quant.h"
 #include "file/model_file.h"
-#include "lab/bench/bare.h"
+#include "lab/bench/model_runner.h"
 #include "lab/bench/synthetic.h"
 #include "test.h"
 
@@ -63,25 +63,25 @@ TEST(a_model_made_in_memory_runs_and_says_different_things) {
     for (int i = 0; i < N_SPEED_TYPES; i++) {
         synthetic s = open_small(speed_types[i].file);
         quire_options engine;
-        bare b;
+        model_runner b;
         quire_error err;
         quire_options_init(&engine);
         engine.model = s.path;
         engine.compute = speed_type_compute(&speed_types[i]);
         engine.kv_dtype = QUIRE_KV_F32;
         engine.n_threads = 1;
-        const bare_options o = {
+        const model_runner_options o = {
             .engine = &engine, .page_tokens = 16, .n_pages = 4, .max_rows = 8, .max_seqs = 1, .max_len = 64};
-        if (bare_open(&o, &b, &err) != QUIRE_OK) {
+        if (model_runner_open(&o, &b, &err) != QUIRE_OK) {
             fail_msg("%s", err.message);
         }
         synthetic_close(&s); /* the engine has its own copy */
         int32_t tokens[8];
         static const int32_t pages[] = {2};
-        bare_prompt(&b, 1, 8, tokens);
-        const bare_part part = {.tokens = tokens, .n_rows = 8, .pages = pages, .n_logits = 1};
-        assert_int_equal(bare_forward(&b, &part, 1), QUIRE_OK);
-        const float *logits = bare_logits(&b, 0);
+        model_runner_prompt(&b, 1, 8, tokens);
+        const runner_part part = {.tokens = tokens, .n_rows = 8, .pages = pages, .n_logits = 1};
+        assert_int_equal(model_runner_forward(&b, &part, 1), QUIRE_OK);
+        const float *logits = model_runner_logits(&b, 0);
         float least = logits[0], most = logits[0];
         for (int32_t j = 0; j < small.sizes[SIZE_VOCABULARY]; j++) {
             assert_true(isfinite(logits[j]));
@@ -89,7 +89,7 @@ TEST(a_model_made_in_memory_runs_and_says_different_things) {
             most = fmaxf(most, logits[j]);
         }
         assert_true(most - least > 0.1f && most - least < 100.0f);
-        bare_close(&b);
+        model_runner_close(&b);
     }
 }
 

@@ -3,44 +3,44 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "lab/bench/bare.h"
+#include "lab/bench/model_runner.h"
 #include "test.h"
 
 enum { N = 20, MAX_OPS = 400 };
 
-static bare open_model(void) {
+static model_runner open_model(void) {
     quire_options engine;
-    bare b;
+    model_runner b;
     quire_error err;
     quire_options_init(&engine);
     engine.model = "builtin-small";
     engine.compute = QUIRE_COMPUTE_F32;
     engine.kv_dtype = QUIRE_KV_F32;
     engine.n_threads = 2;
-    const bare_options o = {
+    const model_runner_options o = {
         .engine = &engine, .page_tokens = 16, .n_pages = 4, .max_rows = N, .max_seqs = 1, .max_len = 64};
-    if (bare_open(&o, &b, &err) != QUIRE_OK) {
+    if (model_runner_open(&o, &b, &err) != QUIRE_OK) {
         fail_msg("%s", err.message);
     }
     return b;
 }
 
-static void forward(bare *b, int32_t first, int32_t n, const int32_t *tokens, float *logits) {
+static void forward(model_runner *b, int32_t first, int32_t n, const int32_t *tokens, float *logits) {
     static const int32_t pages[] = {3, 1};
-    const bare_part part = {.tokens = tokens, .first = first, .n_rows = n, .pages = pages, .n_logits = 1};
-    assert_int_equal(bare_forward(b, &part, 1), QUIRE_OK);
-    memcpy(logits, bare_logits(b, 0), (size_t)b->desc->n_vocab * sizeof *logits);
+    const runner_part part = {.tokens = tokens, .first = first, .n_rows = n, .pages = pages, .n_logits = 1};
+    assert_int_equal(model_runner_forward(b, &part, 1), QUIRE_OK);
+    memcpy(logits, model_runner_logits(b, 0), (size_t)b->desc->n_vocab * sizeof *logits);
 }
 
 TEST(a_trace_notes_each_op_of_a_pass_and_changes_no_bit) {
-    bare b = open_model();
+    model_runner b = open_model();
     const model_desc *d = b.desc;
     int32_t tokens[N];
     op_time ops[MAX_OPS];
     op_trace trace = {.ops = ops, .cap = MAX_OPS};
     float *plain = calloc((size_t)d->n_vocab, sizeof *plain),
           *traced = calloc((size_t)d->n_vocab, sizeof *traced);
-    bare_prompt(&b, 1, N, tokens);
+    model_runner_prompt(&b, 1, N, tokens);
     forward(&b, 0, N - 2, tokens, plain);
     forward(&b, N - 2, 2, tokens, plain);
     forward(&b, 0, N - 2, tokens, traced);
@@ -78,22 +78,22 @@ TEST(a_trace_notes_each_op_of_a_pass_and_changes_no_bit) {
     assert_int_equal(trace.n, 2 + 6 * d->n_layers);
     free(plain);
     free(traced);
-    bare_close(&b);
+    model_runner_close(&b);
 }
 
 TEST(a_full_trace_takes_no_more) {
-    bare b = open_model();
+    model_runner b = open_model();
     op_time ops[3] = {{.kind = N_OPS}, {.kind = N_OPS}, {.kind = N_OPS}};
     op_trace trace = {.ops = ops, .cap = 2};
     float *logits = calloc((size_t)b.desc->n_vocab, sizeof *logits);
     int32_t tokens[N];
-    bare_prompt(&b, 1, N, tokens);
+    model_runner_prompt(&b, 1, N, tokens);
     b.b->ops->trace(b.b, &trace);
     forward(&b, 0, 3, tokens, logits);
     assert_int_equal(trace.n, 2);
     assert_int_equal(ops[2].kind, N_OPS);
     free(logits);
-    bare_close(&b);
+    model_runner_close(&b);
 }
 
 int main(void) {

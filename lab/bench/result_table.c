@@ -1,4 +1,4 @@
-#include "lab/bench/sheet.h"
+#include "lab/bench/result_table.h"
 
 #include <stdarg.h>
 #include <stdio.h>
@@ -6,7 +6,7 @@
 #include "base/log.h"
 #include "lab/bench/bench_line.h"
 
-void sheet_begin(const sheet *s, const char *heading) {
+void table_begin(const bench_table *s, const char *heading) {
     if (s->json) {
         return;
     }
@@ -14,15 +14,15 @@ void sheet_begin(const sheet *s, const char *heading) {
         printf("%s\n", heading);
     }
     for (int32_t i = 0; i < s->n_columns; i++) {
-        const sheet_column *c = &s->columns[i];
-        printf("%s%*s", i > 0 ? " " : "", c->decimals == SHEET_TEXT ? -c->width : c->width, c->title);
+        const table_column *c = &s->columns[i];
+        printf("%s%*s", i > 0 ? " " : "", c->decimals == TABLE_TEXT ? -c->width : c->width, c->title);
     }
     printf("\n");
 }
 
-static void add_cell(json_out *line, const sheet_column *c, const sheet_cell *v) {
+static void add_cell(json_out *line, const table_column *c, const table_cell *v) {
     json_name(line, c->name);
-    if (c->decimals == SHEET_TEXT) {
+    if (c->decimals == TABLE_TEXT) {
         json_cstr(line, v->text != NULL ? v->text : "");
     } else if (c->decimals == 0 && isfinite(v->number)) {
         json_int(line, (int64_t)llround(v->number));
@@ -31,7 +31,7 @@ static void add_cell(json_out *line, const sheet_column *c, const sheet_cell *v)
     }
 }
 
-static bool has_figures(const sheet *s) {
+static bool has_figures(const bench_table *s) {
     bool has = false;
     for (int32_t i = 0; i < s->n_columns; i++) {
         has = has || s->columns[i].unit != NULL;
@@ -40,9 +40,9 @@ static bool has_figures(const sheet *s) {
 }
 
 /* A line for each figure of a row. */
-static void print_figures(const sheet *s, const sheet_cell *cells) {
+static void print_figures(const bench_table *s, const table_cell *cells) {
     for (int32_t i = 0; i < s->n_columns; i++) {
-        if (s->columns[i].unit == NULL || s->columns[i].decimals == SHEET_TEXT) {
+        if (s->columns[i].unit == NULL || s->columns[i].decimals == TABLE_TEXT) {
             continue;
         }
         json_line l;
@@ -56,7 +56,7 @@ static void print_figures(const sheet *s, const sheet_cell *cells) {
     }
 }
 
-static void print_object(const sheet *s, const sheet_cell *cells) {
+static void print_object(const bench_table *s, const table_cell *cells) {
     json_line l;
     json_out *line = json_line_begin(&l);
     json_cstr(json_name(line, "experiment"), s->what);
@@ -66,14 +66,14 @@ static void print_object(const sheet *s, const sheet_cell *cells) {
     json_line_print(&l);
 }
 
-void sheet_row(const sheet *s, const sheet_cell *cells) {
+void table_row(const bench_table *s, const table_cell *cells) {
     if (s->json) {
         (has_figures(s) ? print_figures : print_object)(s, cells);
         return;
     }
     for (int32_t i = 0; i < s->n_columns; i++) {
-        const sheet_column *c = &s->columns[i];
-        if (c->decimals == SHEET_TEXT) {
+        const table_column *c = &s->columns[i];
+        if (c->decimals == TABLE_TEXT) {
             printf("%s%*s", i > 0 ? " " : "", -c->width, cells[i].text != NULL ? cells[i].text : "");
         } else if (isfinite(cells[i].number)) {
             printf("%s%*.*f", i > 0 ? " " : "", c->width, c->decimals, cells[i].number);
@@ -85,7 +85,7 @@ void sheet_row(const sheet *s, const sheet_cell *cells) {
     fflush(stdout);
 }
 
-void sheet_note(const sheet *s, const char *format, ...) {
+void table_note(const bench_table *s, const char *format, ...) {
     char text[1024];
     va_list args;
     va_start(args, format);

@@ -3,7 +3,7 @@
 #include <math.h>
 #include <string.h>
 
-#include "lab/bench/stages.h"
+#include "lab/bench/op_profile.h"
 #include "test.h"
 
 enum { PASS_OPS = 2 + 2 * 6 };
@@ -41,8 +41,8 @@ TEST(every_op_counts_for_its_stage_and_layer) {
     stage_cost layers[2 * N_STAGES] = {{0, 0, 0}};
     step_costs c = {.n_rows = 4, .layers = layers, .n_layers = 2};
     put_pass(ops, 4, 0, 1000); /* us: 1; 2 3 4 5 6 7; 8 9 10 11 12 13; 14 */
-    stages_add(ops, PASS_OPS, &c);
-    stages_finish(&c, 1.5, 2.5, 0.5);
+    op_profile_add(ops, PASS_OPS, &c);
+    op_profile_finish(&c, 1.5, 2.5, 0.5);
     assert_int_equal(c.n_steps, 1);
     assert_us(c.stages[STAGE_EMBED].us, 1);
     assert_us(c.stages[STAGE_QKV_ROWS].us, 0.2 + 0.8);
@@ -61,11 +61,11 @@ TEST(every_op_counts_for_its_stage_and_layer) {
     assert_us(c.stages[STAGE_PLAN].us, 1.5);
     assert_us(c.stages[STAGE_BETWEEN].us, 0);
     assert_us(c.us, 105 + 4.5);
-    double share = stages_share(&c, STAGE_IS_PRODUCT) + stages_share(&c, STAGE_IS_ATTENTION) +
-                   stages_share(&c, STAGE_IS_SAMPLING) + stages_share(&c, STAGE_IS_OTHER);
+    double share = op_profile_share(&c, STAGE_IS_PRODUCT) + op_profile_share(&c, STAGE_IS_ATTENTION) +
+                   op_profile_share(&c, STAGE_IS_SAMPLING) + op_profile_share(&c, STAGE_IS_OTHER);
     assert_us(share, 1);
-    assert_us(stages_share(&c, STAGE_IS_ATTENTION), 14 / c.us);
-    assert_us(stages_share(&c, STAGE_IS_SAMPLING), 2.5 / c.us);
+    assert_us(op_profile_share(&c, STAGE_IS_ATTENTION), 14 / c.us);
+    assert_us(op_profile_share(&c, STAGE_IS_SAMPLING), 2.5 / c.us);
 }
 
 /* Norms behind attention and feed-forward, an output gate, a router: products are told
@@ -89,8 +89,8 @@ TEST(products_are_known_where_other_ops_stand_between) {
         ops[i] = (op_time){
             .kind = kinds[i], .n_rows = 2, .start_ns = 1 << (i + 10), .ns = 1000 * ((int64_t)1 << i)};
     }
-    stages_add(ops, N_KINDS, &c);
-    stages_finish(&c, 0, 0, 0);
+    op_profile_add(ops, N_KINDS, &c);
+    op_profile_finish(&c, 0, 0, 0);
     assert_us(c.stages[STAGE_QKV].us, (1 << 1) + (1 << 13));
     assert_us(c.stages[STAGE_OUTPUT].us, (1 << 6) + (1 << 16));
     assert_us(c.stages[STAGE_GATE_UP].us, (1 << 8) + (1 << 9) + (1 << 17));
@@ -117,17 +117,17 @@ TEST(only_passes_of_the_asked_rows_count_and_of_those_the_faster_half) {
     op_time last[PASS_OPS];
     put_pass(last, 8, at, 1);
     memcpy(ops + (size_t)6 * PASS_OPS, last, 3 * sizeof *last); /* cut short: no pass */
-    assert_int_equal(stages_most_rows(ops, 6 * PASS_OPS + 3), 8);
+    assert_int_equal(op_profile_most_rows(ops, 6 * PASS_OPS + 3), 8);
     step_costs c = {.n_rows = 8}, held_up = c;
-    stages_add(ops, 6 * PASS_OPS + 3, &c);
+    op_profile_add(ops, 6 * PASS_OPS + 3, &c);
     assert_int_equal(c.n_steps, 2); /* both of unit 100 */
     assert_int_equal(c.n_gaps, 1);  /* behind the second of them stands a pass of three rows */
-    stages_finish(&c, 10, 20, 5);
+    op_profile_finish(&c, 10, 20, 5);
     assert_us(c.stages[STAGE_BETWEEN].us, 50 - 35);
     assert_us(c.us, 10.5 + 50);
-    stages_add(ops, 6 * PASS_OPS + 3, &held_up);
+    op_profile_add(ops, 6 * PASS_OPS + 3, &held_up);
     /* means with a step in them that others held up: the gap of 50 was not that long */
-    stages_finish(&held_up, 900, 60, 40);
+    op_profile_finish(&held_up, 900, 60, 40);
     assert_us(held_up.stages[STAGE_PLAN].us, 45);
     assert_us(held_up.stages[STAGE_SAMPLE].us, 3);
     assert_us(held_up.stages[STAGE_COMMIT].us, 2);
@@ -139,10 +139,10 @@ TEST(a_chunk_of_a_prompt_whose_logits_nobody_wants_is_a_pass_too) {
     op_time ops[2 * PASS_OPS];
     int64_t at = put_pass(ops, 512, 0, 100);
     put_pass(ops + PASS_OPS - 1, 64, at, 100); /* where the head of the first would be */
-    assert_int_equal(stages_most_rows(ops, 2 * PASS_OPS - 1), 512);
+    assert_int_equal(op_profile_most_rows(ops, 2 * PASS_OPS - 1), 512);
     step_costs c = {.n_rows = 512};
-    stages_add(ops, 2 * PASS_OPS - 1, &c);
-    stages_finish(&c, 0, 0, 0);
+    op_profile_add(ops, 2 * PASS_OPS - 1, &c);
+    op_profile_finish(&c, 0, 0, 0);
     assert_int_equal(c.n_steps, 1);
     assert_us(c.stages[STAGE_HEAD].us, 0);
     assert_us(c.us, 0.1 * 91);
@@ -151,13 +151,13 @@ TEST(a_chunk_of_a_prompt_whose_logits_nobody_wants_is_a_pass_too) {
 TEST(a_trace_without_a_pass_has_no_rows) {
     op_time ops[PASS_OPS];
     put_pass(ops, 5, 0, 10);
-    assert_int_equal(stages_most_rows(ops, PASS_OPS - 1), 0);
-    assert_int_equal(stages_most_rows(ops, 0), 0);
+    assert_int_equal(op_profile_most_rows(ops, PASS_OPS - 1), 0);
+    assert_int_equal(op_profile_most_rows(ops, 0), 0);
     step_costs c = {.n_rows = 0};
-    stages_add(ops, PASS_OPS - 1, &c);
-    stages_finish(&c, 0, 0, 0);
+    op_profile_add(ops, PASS_OPS - 1, &c);
+    op_profile_finish(&c, 0, 0, 0);
     assert_int_equal(c.n_steps, 0);
-    assert_us(stages_share(&c, STAGE_IS_OTHER), 0);
+    assert_us(op_profile_share(&c, STAGE_IS_OTHER), 0);
 }
 
 int main(void) {

@@ -6,15 +6,15 @@
  *
  * Owner: one thread. Sequences' pages are the caller's: any list of page ids will do,
  * from a pool or in one piece. */
-#ifndef LAB_BENCH_BARE_H
-#define LAB_BENCH_BARE_H
+#ifndef LAB_BENCH_MODEL_RUNNER_H
+#define LAB_BENCH_MODEL_RUNNER_H
 
 #include "backend/backend.h"
 #include "kv/kv_seq.h"
 #include "model/model.h"
 #include "quire.h"
 
-typedef struct bare_options {
+typedef struct model_runner_options {
     const quire_options *engine; /* model, compute, kv_dtype, isa, n_threads count */
     /* with has_groups: pages of each group. 0: the caller opens them (kv_open), by the
      * layout */
@@ -23,9 +23,9 @@ typedef struct bare_options {
     int32_t max_len;            /* positions that rotary tables reach */
     int32_t max_out;            /* rows of a pass whose logits are wanted; 0: one for each sequence */
     bool has_groups;            /* layers may differ: sequences have a kv_seq in place of one list of pages */
-} bare_options;
+} model_runner_options;
 
-typedef struct bare {
+typedef struct model_runner {
     backend *b;
     model *m;
     const model_desc *desc;
@@ -37,10 +37,10 @@ typedef struct bare {
     batch_seq *seqs;
     attn_item *work;
     batch rows; /* of the last pass */
-} bare;
+} model_runner;
 
 /* Rows of one sequence in a pass: tokens first .. first + n_rows of it. */
-typedef struct bare_part {
+typedef struct runner_part {
     const int32_t *tokens; /* the sequence's, from its start */
     int32_t first, n_rows;
     /* its block table; NULL: keys and values are stored nowhere (a baseline has its own
@@ -49,25 +49,26 @@ typedef struct bare_part {
     int32_t n_logits; /* rows whose logits are wanted: the last ones */
     /* with has_groups: its block tables, which have pages for its rows; NULL: as pages */
     const kv_seq *seq;
-} bare_part;
+} runner_part;
 
 /* QUIRE_UNSUPPORTED for models whose layers are not all alike, unless has_groups; for
  * latents and states in any case. On failure nothing is left open. */
-quire_err bare_open(const bare_options *o, bare *out, quire_error *err);
-void bare_close(bare *b);
+quire_err model_runner_open(const model_runner_options *o, model_runner *out, quire_error *err);
+void model_runner_close(model_runner *b);
 
 /* One forward pass; logits of the wanted rows, in the parts' order, are then in
- * bare_logits. QUIRE_TOO_LARGE when it is more than max_rows, max_seqs or max_out. */
-quire_err bare_forward(bare *b, const bare_part *parts, int32_t n);
+ * model_runner_logits. QUIRE_TOO_LARGE when it is more than max_rows, max_seqs or
+ * max_out. */
+quire_err model_runner_forward(model_runner *b, const runner_part *parts, int32_t n);
 /* Tokens 0..n of a sequence in as many passes as it takes, max_rows rows each; the last
  * row's logits are row 0. */
-quire_err bare_prefill(bare *b, const int32_t *tokens, int32_t n, const int32_t *pages);
+quire_err model_runner_prefill(model_runner *b, const int32_t *tokens, int32_t n, const int32_t *pages);
 /* [n_vocab], valid until the next pass. */
-const float *bare_logits(const bare *b, int32_t i);
+const float *model_runner_logits(const model_runner *b, int32_t i);
 /* The likeliest token of row i, the lowest id of equal ones. */
-int32_t bare_greedy(const bare *b, int32_t i);
+int32_t model_runner_greedy(const model_runner *b, int32_t i);
 
 /* n ids of the vocabulary but 0, the same for the same seed. */
-void bare_prompt(const bare *b, uint64_t seed, int32_t n, int32_t *out);
+void model_runner_prompt(const model_runner *b, uint64_t seed, int32_t n, int32_t *out);
 
 #endif

@@ -1,4 +1,4 @@
-#include "lab/bench/stages.h"
+#include "lab/bench/op_profile.h"
 
 #include <math.h>
 #include <stddef.h>
@@ -89,7 +89,7 @@ static int32_t pass_end(const op_time *ops, int32_t n, int32_t first) {
     return 0;
 }
 
-int32_t stages_most_rows(const op_time *ops, int32_t n) {
+int32_t op_profile_most_rows(const op_time *ops, int32_t n) {
     int32_t most = 0;
     for (int32_t i = 0; i < n; i++) {
         if (ops[i].kind == OP_EMBED && ops[i].n_rows > most && pass_end(ops, n, i) > 0) {
@@ -146,7 +146,7 @@ static double median_us(const op_time *ops, int32_t n, int32_t n_rows) {
     return us;
 }
 
-void stages_add(const op_time *ops, int32_t n, step_costs *out) {
+void op_profile_add(const op_time *ops, int32_t n, step_costs *out) {
     double most_us = median_us(ops, n, out->n_rows);
     for (int32_t i = 0, end; (end = next_pass(ops, n, out->n_rows, &i)) > 0; i = end) {
         if (pass_us(ops + i, end - i) > most_us) {
@@ -161,7 +161,7 @@ void stages_add(const op_time *ops, int32_t n, step_costs *out) {
     }
 }
 
-void stages_finish(step_costs *c, double plan_us, double sample_us, double commit_us) {
+void op_profile_finish(step_costs *c, double plan_us, double sample_us, double commit_us) {
     double n = c->n_steps > 0 ? c->n_steps : 1, gaps = c->n_gaps > 0 ? c->n_gaps : 1;
     for (int32_t i = 0; i < N_STAGES * (c->layers != NULL ? c->n_layers + 1 : 1); i++) {
         stage_cost *s = i < N_STAGES ? &c->stages[i] : &c->layers[i - N_STAGES];
@@ -179,7 +179,7 @@ void stages_finish(step_costs *c, double plan_us, double sample_us, double commi
     }
 }
 
-double stages_share(const step_costs *c, stage_kind kind) {
+double op_profile_share(const step_costs *c, stage_kind kind) {
     double us = 0;
     for (stage s = 0; s < N_STAGES; s++) {
         us += stage_kind_of(s) == kind ? c->stages[s].us : 0;

@@ -1,4 +1,4 @@
-#include "lab/bench/score.h"
+#include "lab/bench/logprob_scorer.h"
 
 #include <math.h>
 
@@ -9,12 +9,12 @@
 #include "lab/bench/figures.h"
 #include "sample/logprobs.h"
 
-const char *score_way_name(score_way way) {
-    static const char *const names[N_SCORE_WAYS] = {"paged", "contiguous", "none"};
+const char *kv_way_name(kv_way way) {
+    static const char *const names[N_KV_WAYS] = {"paged", "contiguous", "none"};
     return names[way];
 }
 
-static quire_err open_seqs(scorer *s, int32_t n_groups) {
+static quire_err open_seqs(logprob_scorer *s, int32_t n_groups) {
     s->seqs = mem_new((size_t)s->n_seqs, sizeof *s->seqs);
     TRY(s->seqs != NULL ? QUIRE_OK : QUIRE_NO_MEMORY);
     for (int32_t i = 0; i < s->n_seqs; i++) {
@@ -25,7 +25,7 @@ static quire_err open_seqs(scorer *s, int32_t n_groups) {
 }
 
 /* Pages for all sequences at their longest. */
-static quire_err open_cache(scorer *s, quire_error *err) {
+static quire_err open_cache(logprob_scorer *s, quire_error *err) {
     kv_most most = kv_most_of_layout(&s->b.layout, s->step);
     int64_t n_pages = kv_most_pages(&most, s->max_tokens) * s->n_seqs;
     if (n_pages > INT32_MAX) {
@@ -41,52 +41,52 @@ static quire_err open_cache(scorer *s, quire_error *err) {
     return s->b.b->ops->kv_open(s->b.b, (int32_t)n_pages, err);
 }
 
-quire_err score_open(const score_options *o, scorer *out, quire_error *err) {
+quire_err logprob_scorer_open(const logprob_scorer_options *o, logprob_scorer *out, quire_error *err) {
     int32_t step = o->step < o->max_tokens ? o->step : o->max_tokens, n_seqs = o->n_seqs > 1 ? o->n_seqs : 1;
     int32_t max_out = step > n_seqs ? step : n_seqs;
-    *out = (scorer){.step = step, .max_tokens = o->max_tokens, .n_seqs = n_seqs};
-    bare_options bo = {.engine = o->engine,
-                       .page_tokens = o->engine->page_tokens,
-                       .max_rows = o->recomputes && o->max_tokens > max_out ? o->max_tokens : max_out,
-                       .max_seqs = n_seqs,
-                       .max_len = o->max_len,
-                       .max_out = max_out,
-                       .has_groups = true};
-    TRY(bare_open(&bo, &out->b, err));
+    *out = (logprob_scorer){.step = step, .max_tokens = o->max_tokens, .n_seqs = n_seqs};
+    model_runner_options bo = {.engine = o->engine,
+                               .page_tokens = o->engine->page_tokens,
+                               .max_rows = o->recomputes && o->max_tokens > max_out ? o->max_tokens : max_out,
+                               .max_seqs = n_seqs,
+                               .max_len = o->max_len,
+                               .max_out = max_out,
+                               .has_groups = true};
+    TRY(model_runner_open(&bo, &out->b, err));
     quire_err e = open_cache(out, err);
     if (e != QUIRE_OK) {
-        score_close(out);
+        logprob_scorer_close(out);
     }
     return e;
 }
 
-void score_close(scorer *s) {
+void logprob_scorer_close(logprob_scorer *s) {
     for (int32_t i = 0; s->seqs != NULL && i < s->n_seqs; i++) {
         kv_seq_deinit(&s->seqs[i]);
     }
     mem_free(s->seqs);
     kv_cache_close(&s->cache);
-    bare_close(&s->b);
-    *s = (scorer){0};
+    model_runner_close(&s->b);
+    *s = (logprob_scorer){0};
 }
 
 /* ---- reading logits ---- */
 
 /* The rows of a pass: task i reads row i. */
 typedef struct readout {
-    const scorer *s;
+    const logprob_scorer *s;
     const int32_t *targets;
     double *out;
 } readout;
 
 static void read_row(void *context, int32_t task, int32_t worker) {
     const readout *r = context;
-    const float *logits = bare_logits(&r->s->b, task);
+    const float *logits = model_runner_logits(&r->s->b, task);
     (void)worker;
     r->out[task] = (double)logits[r->targets[task]] - logprobs_normalizer(logits, r->s->b.desc->n_vocab);
 }
 
-void score_run_tasks(const scorer *s, thread_pool_fn fn, void *context, int32_t n) {
+void logprob_scorer_run_tasks(const logprob_scorer *s, thread_pool_fn fn, void *context, int32_t n) {
     const backend_ops *ops = s->b.b->ops;
     if (ops->run_tasks != NULL) {
         ops->enter(s->b.b);
@@ -101,44 +101,44 @@ void score_run_tasks(const scorer *s, thread_pool_fn fn, void *context, int32_t 
 
 /* ---- ways ---- */
 
-quire_err score_pass(scorer *s, const int32_t *tokens, int32_t n, int32_t n_logits) {
+quire_err logprob_scorer_pass(logprob_scorer *s, const int32_t *tokens, int32_t n, int32_t n_logits) {
     kv_seq *q = s->seqs;
     kv_copies none = {0};
     TRY(kv_seq_reserve(&s->cache, q, n, &none));
-    bare_part p = {.tokens = tokens, .first = q->n_computed, .n_rows = n, .n_logits = n_logits, .seq = q};
-    TRY(bare_forward(&s->b, &p, 1));
+    runner_part p = {.tokens = tokens, .first = q->n_computed, .n_rows = n, .n_logits = n_logits, .seq = q};
+    TRY(model_runner_forward(&s->b, &p, 1));
     kv_seq_advance(q, n);
     kv_seq_forget(&s->cache, q);
     return QUIRE_OK;
 }
 
 /* The pass of tokens at .. at + n. */
-static quire_err forward(scorer *s, score_way way, baseline_kv *pieces, const int32_t *tokens, int32_t at,
-                         int32_t n) {
-    if (way == SCORE_PAGED) {
-        return score_pass(s, tokens, n, n);
+static quire_err forward(logprob_scorer *s, kv_way way, baseline_kv *pieces, const int32_t *tokens,
+                         int32_t at, int32_t n) {
+    if (way == KV_WAY_PAGED) {
+        return logprob_scorer_pass(s, tokens, n, n);
     }
-    bare_part p = {.tokens = tokens, .first = at, .n_rows = n, .n_logits = n};
-    if (way == SCORE_NONE) {
+    runner_part p = {.tokens = tokens, .first = at, .n_rows = n, .n_logits = n};
+    if (way == KV_WAY_NONE) {
         baseline_kv_clear(pieces);
         p.first = 0;
         p.n_rows = at + n;
     }
-    TRY(bare_forward(&s->b, &p, 1));
+    TRY(model_runner_forward(&s->b, &p, 1));
     return baseline_kv_error(pieces);
 }
 
-static quire_err run_passes(scorer *s, score_way way, baseline_kv *pieces, const int32_t *tokens, int32_t n,
-                            double *out, quire_error *err) {
+static quire_err run_passes(logprob_scorer *s, kv_way way, baseline_kv *pieces, const int32_t *tokens,
+                            int32_t n, double *out, quire_error *err) {
     for (int32_t at = 0; at < n - 1; at += s->step) { /* behind the last token nothing is scored */
         int32_t rows = n - 1 - at < s->step ? n - 1 - at : s->step;
         int64_t start = figures_time_us(s->b.n_threads);
         quire_err e = forward(s, way, pieces, tokens, at, rows);
         if (e != QUIRE_OK) {
-            return err_set(err, e, -1, "%s: %s", score_way_name(way), quire_err_text(e));
+            return err_set(err, e, -1, "%s: %s", kv_way_name(way), quire_err_text(e));
         }
         readout r = {s, tokens + at + 1, out + at};
-        score_run_tasks(s, read_row, &r, rows);
+        logprob_scorer_run_tasks(s, read_row, &r, rows);
         s->us[way] += figures_time_us(s->b.n_threads) - start;
         for (int32_t i = at; i < at + rows; i++) {
             if (!isfinite(out[i])) {
@@ -153,8 +153,8 @@ static quire_err run_passes(scorer *s, score_way way, baseline_kv *pieces, const
 
 /* ---- sequences ---- */
 
-quire_err score_end(scorer *s, const int32_t *tokens, quire_error *err) {
-    const kv_table *tables[KV_MAX_GROUPS * SCORE_MAX_SEQS];
+quire_err logprob_scorer_end(logprob_scorer *s, const int32_t *tokens, quire_error *err) {
+    const kv_table *tables[KV_MAX_GROUPS * LOGPROB_MAX_SEQS];
     int32_t n_tables = 0;
     quire_err e = QUIRE_OK;
     for (int32_t i = 0; i < s->n_seqs; i++) {
@@ -169,7 +169,7 @@ quire_err score_end(scorer *s, const int32_t *tokens, quire_error *err) {
 }
 
 /* Pages of its own for a sequence that shares all of them. */
-static quire_err unshare(scorer *s, kv_seq *q) {
+static quire_err unshare(logprob_scorer *s, kv_seq *q) {
     for (int32_t g = 0; g < q->n_tables; g++) {
         for (int32_t i = 0; i < q->tables[g].n_pages; i++) {
             page_id own;
@@ -184,7 +184,7 @@ static quire_err unshare(scorer *s, kv_seq *q) {
     return QUIRE_OK;
 }
 
-quire_err score_copy(scorer *s) {
+quire_err logprob_scorer_copy(logprob_scorer *s) {
     for (int32_t i = 1; i < s->n_seqs; i++) {
         kv_seq_fork(&s->cache, s->seqs, s->seqs->n_computed, &s->seqs[i]);
         TRY(unshare(s, &s->seqs[i]));
@@ -192,17 +192,17 @@ quire_err score_copy(scorer *s) {
     return QUIRE_OK;
 }
 
-quire_err score_decode(scorer *s, const int32_t *tokens, int32_t n) {
-    bare_part parts[SCORE_MAX_SEQS] = {0};
+quire_err logprob_scorer_decode(logprob_scorer *s, const int32_t *tokens, int32_t n) {
+    runner_part parts[LOGPROB_MAX_SEQS] = {0};
     kv_copies none = {0};
     quire_err e = QUIRE_OK;
     for (int32_t i = 0; i < n; i++) {
         kv_seq *q = &s->seqs[i];
         e = e == QUIRE_OK ? kv_seq_reserve(&s->cache, q, 1, &none) : e;
         parts[i] =
-            (bare_part){.tokens = tokens, .first = q->n_computed, .n_rows = 1, .n_logits = 1, .seq = q};
+            (runner_part){.tokens = tokens, .first = q->n_computed, .n_rows = 1, .n_logits = 1, .seq = q};
     }
-    e = e == QUIRE_OK ? bare_forward(&s->b, parts, n) : e;
+    e = e == QUIRE_OK ? model_runner_forward(&s->b, parts, n) : e;
     for (int32_t i = 0; i < n; i++) {
         kv_seq_trim(&s->cache, &s->seqs[i]);
     }
@@ -211,27 +211,26 @@ quire_err score_decode(scorer *s, const int32_t *tokens, int32_t n) {
 
 /* ---- chunks ---- */
 
-quire_err score_chunk(scorer *s, score_way way, const int32_t *tokens, int32_t n, double *out,
-                      quire_error *err) {
+quire_err logprob_scorer_chunk(logprob_scorer *s, kv_way way, const int32_t *tokens, int32_t n, double *out,
+                               quire_error *err) {
     baseline_kv *pieces = NULL;
-    quire_err e = way == SCORE_PAGED
+    quire_err e = way == KV_WAY_PAGED
                       ? QUIRE_OK
                       : baseline_kv_attach(s->b.b, BASELINE_RESERVED, 1, s->max_tokens, &pieces);
     if (e == QUIRE_UNSUPPORTED) {
         return err_set(
             err, e, -1,
             "--kv %s: keeps keys and values as f32, f16 or bf16, not as %s; give another --kv-dtype",
-            score_way_name(way), s->b.layout.type_name);
+            kv_way_name(way), s->b.layout.type_name);
     }
     if (e != QUIRE_OK) {
-        return err_set(err, e, -1, "--kv %s: no memory for %d tokens", score_way_name(way),
-                       (int)s->max_tokens);
+        return err_set(err, e, -1, "--kv %s: no memory for %d tokens", kv_way_name(way), (int)s->max_tokens);
     }
     e = run_passes(s, way, pieces, tokens, n, out, err);
     baseline_kv_detach(pieces);
-    if (way == SCORE_PAGED) {
+    if (way == KV_WAY_PAGED) {
         quire_error audit;
-        quire_err end = score_end(s, tokens, &audit);
+        quire_err end = logprob_scorer_end(s, tokens, &audit);
         if (e == QUIRE_OK && end != QUIRE_OK) {
             *err = audit;
         }

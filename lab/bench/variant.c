@@ -1,4 +1,7 @@
-#include "lab/bench/trial.h"
+#include "lab/bench/variant.h"
+
+#include <math.h>
+#include <stdlib.h>
 
 #include "base/err.h"
 #include "base/mem.h"
@@ -7,7 +10,7 @@
 
 enum { SEED = 77, LEAST_VOCAB = 256 }; /* ids that every model has */
 
-static quire_err run_once(trial *t, bool counts_vary, quire_error *err) {
+static quire_err run_once(variant *t, bool counts_vary, quire_error *err) {
     lab_result r;
     int64_t peak_bytes;
     TRY(lab_once(&t->options, t->off, t->max_len, t->requests, t->n, t->at_once, &r, &peak_bytes, err));
@@ -21,6 +24,9 @@ static quire_err run_once(trial *t, bool counts_vary, quire_error *err) {
                        "two runs of the same requests computed %lld and %lld prompt tokens",
                        (long long)b->n_prompt_computed, (long long)r.n_prompt_computed);
     }
+    if (t->n_done < FIGURES_MAX_RUNS) {
+        t->runs[t->n_done] = r;
+    }
     if (t->n_done++ == 0 || r.seconds < b->seconds) {
         t->best = r;
         t->peak_bytes = peak_bytes;
@@ -29,7 +35,7 @@ static quire_err run_once(trial *t, bool counts_vary, quire_error *err) {
     return QUIRE_OK;
 }
 
-quire_err trials_run(trial *t, int32_t n, int32_t n_runs, bool counts_vary, quire_error *err) {
+quire_err variants_run(variant *t, int32_t n, int32_t n_runs, bool counts_vary, quire_error *err) {
     for (int32_t run = 0; run < n_runs; run++) {
         for (int32_t i = 0; i < n; i++) {
             TRY(run_once(&t[i], counts_vary, err));
@@ -38,7 +44,7 @@ quire_err trials_run(trial *t, int32_t n, int32_t n_runs, bool counts_vary, quir
     return QUIRE_OK;
 }
 
-int32_t *trial_prompts(const int32_t *lengths, int32_t n, int32_t n_output, lab_request *requests) {
+int32_t *variant_prompts(const int32_t *lengths, int32_t n, int32_t n_output, lab_request *requests) {
     size_t n_tokens = 0, at = 0;
     for (int32_t i = 0; i < n; i++) {
         n_tokens += (size_t)lengths[i];
@@ -56,7 +62,7 @@ int32_t *trial_prompts(const int32_t *lengths, int32_t n, int32_t n_output, lab_
     return tokens;
 }
 
-int64_t trial_live_tokens(const lab_request *requests, int32_t n) {
+int64_t variant_live_tokens(const lab_request *requests, int32_t n) {
     int64_t tokens = 0;
     for (int32_t i = 0; i < n; i++) {
         tokens += requests[i].n_tokens + requests[i].n_output - 1;
@@ -64,6 +70,19 @@ int64_t trial_live_tokens(const lab_request *requests, int32_t n) {
     return tokens;
 }
 
-double trial_speed(const lab_result *r) {
+double variant_speed(const lab_result *r) {
     return (double)r->n_output / r->seconds;
+}
+
+static int variant_compare_speeds(const void *a, const void *b) {
+    double x = variant_speed(a), y = variant_speed(b);
+    return (x > y) - (x < y);
+}
+
+const lab_result *variant_median(variant *t, double *spread) {
+    int32_t n = t->n_done < FIGURES_MAX_RUNS ? t->n_done : FIGURES_MAX_RUNS;
+    qsort(t->runs, (size_t)n, sizeof *t->runs, variant_compare_speeds);
+    double median = variant_speed(&t->runs[n / 2]);
+    *spread = fmax(median - variant_speed(&t->runs[0]), variant_speed(&t->runs[n - 1]) - median);
+    return &t->runs[n / 2];
 }

@@ -1,4 +1,4 @@
-#include "lab/bench/bare.h"
+#include "lab/bench/model_runner.h"
 
 #include "base/err.h"
 #include "base/mem.h"
@@ -7,7 +7,7 @@
 
 enum { TILE_ROWS = 16 };
 
-static quire_err open_arrays(bare *b) {
+static quire_err open_arrays(model_runner *b) {
     size_t rows = (size_t)b->max_rows, seqs = (size_t)b->max_seqs;
     b->max_work = b->max_rows / TILE_ROWS + b->max_seqs + 1;
     b->tokens = mem_new(rows, sizeof *b->tokens);
@@ -32,7 +32,7 @@ static quire_err check_layers(const kv_layout *l, bool has_groups, quire_error *
                                          "this experiment is for models whose layers all see everything");
 }
 
-static quire_err open_model(const bare_options *o, model_file *f, bare *b, quire_error *err) {
+static quire_err open_model(const model_runner_options *o, model_file *f, model_runner *b, quire_error *err) {
     model_desc d;
     compute_mode compute;
     TRY(model_describe(f, &d, err));
@@ -58,8 +58,9 @@ static quire_err open_model(const bare_options *o, model_file *f, bare *b, quire
     return n_pages > 0 ? b->b->ops->kv_open(b->b, n_pages, err) : QUIRE_OK;
 }
 
-quire_err bare_open(const bare_options *o, bare *out, quire_error *err) {
-    *out = (bare){.max_rows = o->max_rows, .max_seqs = o->max_seqs, .n_threads = o->engine->n_threads};
+quire_err model_runner_open(const model_runner_options *o, model_runner *out, quire_error *err) {
+    *out =
+        (model_runner){.max_rows = o->max_rows, .max_seqs = o->max_seqs, .n_threads = o->engine->n_threads};
     out->max_out = o->max_out > 0 ? o->max_out : o->max_seqs;
     model_file *f = NULL;
     quire_err e = open_arrays(out);
@@ -70,12 +71,12 @@ quire_err bare_open(const bare_options *o, bare *out, quire_error *err) {
         model_file_close(f);
     }
     if (e != QUIRE_OK) {
-        bare_close(out);
+        model_runner_close(out);
     }
     return e;
 }
 
-void bare_close(bare *b) {
+void model_runner_close(model_runner *b) {
     model_close(b->m);
     if (b->b != NULL) {
         b->b->ops->close(b->b);
@@ -86,11 +87,11 @@ void bare_close(bare *b) {
     mem_free(b->slots);
     mem_free(b->seqs);
     mem_free(b->work);
-    *b = (bare){0};
+    *b = (model_runner){0};
 }
 
 /* Where keys and values of a part's rows go, in the pages of one group. */
-static void set_slots(const bare *b, const bare_part *p, const int32_t *pages, kv_slot *out) {
+static void set_slots(const model_runner *b, const runner_part *p, const int32_t *pages, kv_slot *out) {
     int32_t page_tokens = b->layout.page_tokens;
     for (int32_t i = 0; i < p->n_rows; i++) {
         int32_t at = p->first + i;
@@ -99,7 +100,7 @@ static void set_slots(const bare *b, const bare_part *p, const int32_t *pages, k
     }
 }
 
-static void add_part(bare *b, const bare_part *p) {
+static void add_part(model_runner *b, const runner_part *p) {
     int32_t row0 = b->rows.n_rows;
     batch_seq *q = &b->seqs[b->rows.n_seqs++];
     *q = (batch_seq){
@@ -118,7 +119,7 @@ static void add_part(bare *b, const bare_part *p) {
     }
 }
 
-quire_err bare_forward(bare *b, const bare_part *parts, int32_t n) {
+quire_err model_runner_forward(model_runner *b, const runner_part *parts, int32_t n) {
     int64_t rows = 0, out = 0;
     for (int32_t i = 0; i < n; i++) {
         rows += parts[i].n_rows;
@@ -148,26 +149,26 @@ quire_err bare_forward(bare *b, const bare_part *parts, int32_t n) {
     return QUIRE_OK;
 }
 
-quire_err bare_prefill(bare *b, const int32_t *tokens, int32_t n, const int32_t *pages) {
+quire_err model_runner_prefill(model_runner *b, const int32_t *tokens, int32_t n, const int32_t *pages) {
     for (int32_t at = 0; at < n;) {
         int32_t rows = n - at < b->max_rows ? n - at : b->max_rows;
-        bare_part p = {tokens, at, rows, pages, at + rows == n, NULL};
-        TRY(bare_forward(b, &p, 1));
+        runner_part p = {tokens, at, rows, pages, at + rows == n, NULL};
+        TRY(model_runner_forward(b, &p, 1));
         at += rows;
     }
     return QUIRE_OK;
 }
 
-const float *bare_logits(const bare *b, int32_t i) {
+const float *model_runner_logits(const model_runner *b, int32_t i) {
     return b->b->ops->logits(b->b, i);
 }
 
-int32_t bare_greedy(const bare *b, int32_t i) {
+int32_t model_runner_greedy(const model_runner *b, int32_t i) {
     int32_t noted = b->b->ops->argmax != NULL ? b->b->ops->argmax(b->b, i) : -1;
     if (noted >= 0) {
         return noted;
     }
-    const float *logits = bare_logits(b, i);
+    const float *logits = model_runner_logits(b, i);
     int32_t best = 0;
     for (int32_t v = 1; v < b->desc->n_vocab; v++) {
         best = logits[v] > logits[best] ? v : best;
@@ -175,7 +176,7 @@ int32_t bare_greedy(const bare *b, int32_t i) {
     return best;
 }
 
-void bare_prompt(const bare *b, uint64_t seed, int32_t n, int32_t *out) {
+void model_runner_prompt(const model_runner *b, uint64_t seed, int32_t n, int32_t *out) {
     for (int32_t i = 0; i < n; i++) {
         out[i] = 1 + (int32_t)(rng_next(&seed) % (uint64_t)(b->desc->n_vocab - 1));
     }

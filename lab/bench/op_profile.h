@@ -1,7 +1,7 @@
 /* From a trace of ops to where the time of a step goes: pure arithmetic over op_times
  * (backend/backend.h). */
-#ifndef LAB_BENCH_STAGES_H
-#define LAB_BENCH_STAGES_H
+#ifndef LAB_BENCH_OP_PROFILE_H
+#define LAB_BENCH_OP_PROFILE_H
 
 #include "backend/backend.h"
 
@@ -57,18 +57,18 @@ typedef struct step_costs {
 } step_costs;
 
 /* The most rows that a whole pass in ops[0..n) has; 0: there is none. */
-int32_t stages_most_rows(const op_time *ops, int32_t n);
+int32_t op_profile_most_rows(const op_time *ops, int32_t n);
 /* Adds, of all whole passes of out->n_rows rows, those that took no longer than their
  * median. A pass begins with OP_EMBED and ends with OP_HEAD or, where no logits are
  * wanted, before the next. */
-void stages_add(const op_time *ops, int32_t n, step_costs *out);
+void op_profile_add(const op_time *ops, int32_t n, step_costs *out);
 /* Turns sums into means, and fills the engine's stages (microseconds of a step), given as
  * means over all steps. Between steps of the faster half that followed each other there
  * is a gap, which was measured: where the engine's stages take more than it, what is over
  * belongs to the slower half, and they share the gap in proportion; what they leave of it
  * is STAGE_BETWEEN. Once, after the last stages_add. */
-void stages_finish(step_costs *c, double plan_us, double sample_us, double commit_us);
+void op_profile_finish(step_costs *c, double plan_us, double sample_us, double commit_us);
 /* The part (0..1) of a step that is of this kind. */
-double stages_share(const step_costs *c, stage_kind kind);
+double op_profile_share(const step_costs *c, stage_kind kind);
 
 #endif

@@ -10,64 +10,64 @@
  * By the rule (docs/design.md, Determinism) all give the same bits, for any number of
  * tokens a pass.
  *
- * Who wants the logits themselves makes the passes: score_pass, again and again,
- * score_end. Owner: one thread. */
-#ifndef LAB_BENCH_SCORE_H
-#define LAB_BENCH_SCORE_H
+ * Who wants the logits themselves makes the passes: logprob_scorer_pass, again and again,
+ * logprob_scorer_end. Owner: one thread. */
+#ifndef LAB_BENCH_LOGPROB_SCORER_H
+#define LAB_BENCH_LOGPROB_SCORER_H
 
 #include "kv/kv_seq.h"
-#include "lab/bench/bare.h"
+#include "lab/bench/model_runner.h"
 
-typedef enum score_way { SCORE_PAGED, SCORE_CONTIGUOUS, SCORE_NONE } score_way;
-#define N_SCORE_WAYS (SCORE_NONE + 1)
-enum { SCORE_MAX_SEQS = 16 };
+typedef enum kv_way { KV_WAY_PAGED, KV_WAY_CONTIGUOUS, KV_WAY_NONE } kv_way;
+#define N_KV_WAYS (KV_WAY_NONE + 1)
+enum { LOGPROB_MAX_SEQS = 16 };
 
-const char *score_way_name(score_way way);
+const char *kv_way_name(kv_way way);
 
-typedef struct scorer {
-    bare b;
+typedef struct logprob_scorer {
+    model_runner b;
     kv_cache cache;
     kv_seq *seqs; /* [n_seqs]; the first is a chunk's */
     int32_t n_seqs, step, max_tokens;
-    int64_t us[N_SCORE_WAYS]; /* time of the passes and of reading their logits, by figures_time_us */
-} scorer;
+    int64_t us[N_KV_WAYS]; /* time of the passes and of reading their logits, by figures_time_us */
+} logprob_scorer;
 
 /* What a scorer is opened for: chunks of at most max_tokens tokens (at least 2), `step`
  * of them a pass; recomputes: by SCORE_NONE too, which takes passes of whole chunks.
  * max_len: positions that rotary tables reach. n_seqs: sequences with pages,
  * at most SCORE_MAX_SEQS; 0 counts as 1. */
-typedef struct score_options {
+typedef struct logprob_scorer_options {
     const quire_options *engine;
     int32_t step, max_tokens, max_len, n_seqs;
     bool recomputes;
-} score_options;
+} logprob_scorer_options;
 
 /* err says what is wrong. On failure nothing is left open. */
-quire_err score_open(const score_options *o, scorer *out, quire_error *err);
-void score_close(scorer *s);
+quire_err logprob_scorer_open(const logprob_scorer_options *o, logprob_scorer *out, quire_error *err);
+void logprob_scorer_close(logprob_scorer *s);
 
 /* out[0 .. n - 1): log-probabilities of tokens[1..n) behind those before them, in double
  * precision from a row's logits. 2 <= n <= max_tokens. QUIRE_UNSUPPORTED: pieces cannot
  * hold keys and values of this type. QUIRE_BAD_FILE: a logit is not finite. SCORE_PAGED
  * audits the cache. */
-quire_err score_chunk(scorer *s, score_way way, const int32_t *tokens, int32_t n, double *out,
-                      quire_error *err);
+quire_err logprob_scorer_chunk(logprob_scorer *s, kv_way way, const int32_t *tokens, int32_t n, double *out,
+                               quire_error *err);
 
 /* ---- passes by hand, in pages ---- */
 
-/* The next n tokens (1..step) of the first sequence, tokens being all of it; bare_logits
- * then has the rows of the last n_logits of them. Up to max_tokens tokens. QUIRE_NO_ROOM,
- * QUIRE_NO_MEMORY: the pass was not made. */
-quire_err score_pass(scorer *s, const int32_t *tokens, int32_t n, int32_t n_logits);
+/* The next n tokens (1..step) of the first sequence, tokens being all of it;
+ * model_runner_logits then has the rows of the last n_logits of them. Up to max_tokens
+ * tokens. QUIRE_NO_ROOM, QUIRE_NO_MEMORY: the pass was not made. */
+quire_err logprob_scorer_pass(logprob_scorer *s, const int32_t *tokens, int32_t n, int32_t n_logits);
 /* Gives all other sequences copies of the first one's pages; they are empty before. */
-quire_err score_copy(scorer *s);
+quire_err logprob_scorer_copy(logprob_scorer *s);
 /* One pass of the next token of each of the first n sequences, which are alike, with its
  * logits. They stay as long as they were, so that it can be repeated. Errors as
- * score_pass. */
-quire_err score_decode(scorer *s, const int32_t *tokens, int32_t n);
+ * logprob_scorer_pass. */
+quire_err logprob_scorer_decode(logprob_scorer *s, const int32_t *tokens, int32_t n);
 /* Audits the cache and gives all pages back. QUIRE_INTERNAL: err says what is wrong. */
-quire_err score_end(scorer *s, const int32_t *tokens, quire_error *err);
+quire_err logprob_scorer_end(logprob_scorer *s, const int32_t *tokens, quire_error *err);
 /* fn for each of n tasks, on the model's compute threads where it has some. */
-void score_run_tasks(const scorer *s, thread_pool_fn fn, void *context, int32_t n);
+void logprob_scorer_run_tasks(const logprob_scorer *s, thread_pool_fn fn, void *context, int32_t n);
 
 #endif

@@ -1,49 +1,54 @@
 /* How experiments print: a table with a title for people, or JSON lines for programs.
  *
  * Columns with a unit are figures: JSON has a line for each of a row's (bench_line.h),
- * whose params are the columns without. A sheet that has no unit, as a demonstration's,
- * has a JSON object for each row. */
-#ifndef LAB_BENCH_SHEET_H
-#define LAB_BENCH_SHEET_H
+ * whose params are the columns without. A bench_table that has no unit, as a
+ * demonstration's, has a JSON object for each row. */
+#ifndef LAB_BENCH_RESULT_TABLE_H
+#define LAB_BENCH_RESULT_TABLE_H
 
 #include <math.h>
 #include <stdbool.h>
 #include <stdint.h>
 
-enum { SHEET_TEXT = -1 }; /* decimals of a column of words */
+enum { TABLE_TEXT = -1 }; /* decimals of a column of words */
 
-typedef struct sheet_column {
+typedef struct table_column {
     const char *name;  /* in JSON */
     const char *title; /* in the table */
     int32_t width, decimals;
     /* of a figure; NULL: what tells the rows apart. Words that have one ("") are left out
      * of JSON */
     const char *unit;
-} sheet_column;
+} table_column;
 
-typedef struct sheet {
+typedef struct bench_table {
     const char *what; /* the experiment's name: "bench" in a line, "experiment" in a row's object */
-    const sheet_column *columns;
+    const table_column *columns;
     int32_t n_columns;
     bool json;
-} sheet;
+} bench_table;
+
+#define TABLE_COLUMNS(c) (c), (int32_t)(sizeof(c) / sizeof *(c))
 
 /* One value: text in a column of words, else a number. A number that is not finite is
  * absent: "-" or null. */
-typedef struct sheet_cell {
+typedef struct table_cell {
     const char *text;
     double number;
-} sheet_cell;
+} table_cell;
 
-#define SHEET_ABSENT ((double)NAN)
+#define TABLE_ABSENT ((double)NAN)
+#define NUM(x)       ((table_cell){.number = (double)(x)})
+#define TXT(x)       ((table_cell){.text = (x)})
 
 /* Prints the column titles, under a heading where there is one (NULL: none). JSON has
  * neither. */
-void sheet_begin(const sheet *s, const char *heading);
-/* Prints cells[0..n_columns). */
-void sheet_row(const sheet *s, const sheet_cell *cells);
+void table_begin(const bench_table *s, const char *heading);
+/* Prints cells[0..n_columns); TABLE_ROW takes them one by one, as NUM(..) and TXT(..). */
+void table_row(const bench_table *s, const table_cell *cells);
+#define TABLE_ROW(s, ...) table_row((s), (const table_cell[]){__VA_ARGS__})
 /* Says, in one line, what the table shows and on what it was found. Beside figures in
  * JSON it goes to stderr; beside rows it is {"experiment": .., "note": ..}. */
-void sheet_note(const sheet *s, const char *format, ...) __attribute__((format(printf, 2, 3)));
+void table_note(const bench_table *s, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
 #endif
