@@ -34,17 +34,6 @@ static bool conn_is_arriving(const conn *c) {
 
 /* ---- the request as the log sees it ---- */
 
-void conn_begin_request(conn *c) {
-    loop *l = c->loop;
-    if (!c->record.is_open) {
-        const http_request *r = &c->request;
-        request_record_open(&c->record, (str){r->request_id.p, r->request_id.n}, l);
-        c->record.method = r->head_done ? http_method_str(r->method) : NULL;
-        c->record.client = c->client[0] != '\0' ? c->client : NULL;
-        atomic_fetch_add(&l->n_busy, 1);
-    }
-}
-
 /* Its response is complete, or the connection closes before. */
 static void conn_end_request(conn *c) {
     const server_options *o = conn_options(c);
@@ -309,7 +298,8 @@ static void conn_receive_body(conn *c) {
     c->processing = false;
 }
 
-void conn_finish(conn *c) {
+/* The response is written: goes on to the next request, or to the end. */
+static void conn_finish(conn *c) {
     assert(c->state != CONN_CLOSING && c->pending == NULL);
     body_give_room(&c->body);
     body_on(&c->body, BODY_ENDS);
@@ -644,7 +634,7 @@ static conn *conn_new(loop *l, evutil_socket_t fd) {
         evutil_closesocket(fd);
         return NULL;
     }
-    *c = (conn){.loop = l, .bev = bev, .next = l->conns};
+    *c = (conn){.loop = l, .bev = bev, .next = l->conns, .on_replied = conn_finish};
     c->deadline = evtimer_new(l->base, conn_on_deadline, c);
     if (c->deadline == NULL || evbuffer_add_cb(bufferevent_get_output(bev), conn_on_output, c) == NULL) {
         loop_free_event(c->deadline);

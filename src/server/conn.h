@@ -80,10 +80,11 @@ struct conn {
     char headers[320];           /* for the response in progress: header lines with their ends, or "" */
     bool has_tenant;             /* the request has a key, which belongs to `tenant` */
     char tenant[QUIRE_TENANT_BYTES + 1];
-    bool is_operator; /* it may see the contents of the pool's pages */
-    bool keep_alive;  /* after this response */
-    bool streaming;   /* conn_stream_begin was called for this response */
-    bool chunked;     /* the stream being sent */
+    bool is_operator;            /* it may see the contents of the pool's pages */
+    bool keep_alive;             /* after this response */
+    bool streaming;              /* conn_stream_begin was called for this response */
+    bool chunked;                /* the stream being sent */
+    void (*on_replied)(conn *c); /* the response is written: goes on to the next request, or to the end */
     /* has the beginning of a long body looked over, until conn_resume_body; false: it is
      * over already. NULL: never */
     bool (*look)(conn *c);
@@ -140,6 +141,8 @@ void conn_relieve(loop *l);
 
 /* ---- conn_reply.c: responses ---- */
 
+/* The head is read, or refused: the request counts as being in progress. */
+void conn_begin_request(conn *c);
 /* Answers the request and goes on to the next one, or closes. */
 void conn_reply(conn *c, const reply *r);
 /* The same with OpenAI's error body. headers may be NULL. */
@@ -163,12 +166,5 @@ void conn_stream_add(conn *c, str piece);
  * then empty. */
 void conn_stream_take(conn *c, strbuf *piece);
 void conn_stream_end(conn *c);
-
-/* ---- what conn_reply.c needs of conn.c ---- */
-
-/* The head is read, or refused: the request counts as being in progress. */
-void conn_begin_request(conn *c);
-/* The response is written: goes on to the next request, or to the end. */
-void conn_finish(conn *c);
 
 #endif

@@ -15,6 +15,17 @@ static struct evbuffer *conn_output(const conn *c) {
     return bufferevent_get_output(c->bev);
 }
 
+void conn_begin_request(conn *c) {
+    loop *l = c->loop;
+    if (!c->record.is_open) {
+        const http_request *r = &c->request;
+        request_record_open(&c->record, (str){r->request_id.p, r->request_id.n}, l);
+        c->record.method = r->head_done ? http_method_str(r->method) : NULL;
+        c->record.client = c->client[0] != '\0' ? c->client : NULL;
+        atomic_fetch_add(&l->n_busy, 1);
+    }
+}
+
 /* Whether the connection stays open after this response. */
 static bool conn_keeps_alive(const conn *c) {
     bool is_last = c->half_closed && evbuffer_get_length(bufferevent_get_input(c->bev)) == 0;
@@ -62,7 +73,7 @@ void conn_reply(conn *c, const reply *r) {
             c->record.response_bytes = r->body.n;
         }
     }
-    conn_finish(c);
+    c->on_replied(c);
 }
 
 json_out conn_begin_json(const conn *c) {
@@ -166,5 +177,5 @@ void conn_stream_end(conn *c) {
     if (c->chunked) {
         evbuffer_add(conn_output(c), "0\r\n\r\n", 5);
     }
-    conn_finish(c);
+    c->on_replied(c);
 }

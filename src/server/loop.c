@@ -11,6 +11,14 @@
 
 #define ID_DIGITS 16
 
+bool server_answers_to(const server *s, str name) {
+    bool found = str_is(name, s->model_name);
+    for (int32_t i = 0; i < s->options.n_served_model_names; i++) {
+        found = found || str_is(name, s->options.served_model_names[i]);
+    }
+    return found;
+}
+
 void loop_set_timer(struct event *timer, int64_t us) {
     assert(timer != NULL && us >= 0);
     struct timeval t = {.tv_sec = (time_t)(us / 1000000), .tv_usec = (suseconds_t)(us % 1000000)};

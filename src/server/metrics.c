@@ -18,20 +18,20 @@ quire_err metrics_describe(strbuf *out, const char *name, const char *type, cons
     return strbuf_addf(out, "# HELP %s %s\n# TYPE %s %s\n", name, help, name, type);
 }
 
-quire_err metrics_float(strbuf *out, const char *name, const char *type, const char *help, const char *labels,
-                        double v) {
+quire_err metrics_float(strbuf *out, const char *name, const char *type, const char *help, double v) {
     TRY(metrics_describe(out, name, type, help));
-    return strbuf_addf(out, "%s%s %.15g\n", name, labels, v);
+    return strbuf_addf(out, "%s %.15g\n", name, v);
 }
 
 quire_err metrics_escape(strbuf *out, const char *text) {
     strbuf clean = {0};
     quire_err e = utf8_add_lossy(&clean, str_of(text));
     for (size_t i = 0; i < clean.n && e == QUIRE_OK; i++) {
-        char c = clean.p[i];
-        bool is_escaped = c == '\\' || c == '"' || c == '\n';
-        e = is_escaped ? strbuf_add_char(out, '\\') : QUIRE_OK;
-        e = e == QUIRE_OK ? strbuf_add_char(out, c == '\n' ? 'n' : c) : e;
+        const char *escaped = clean.p[i] == '\\'   ? "\\\\"
+                              : clean.p[i] == '"'  ? "\\\""
+                              : clean.p[i] == '\n' ? "\\n"
+                                                   : NULL;
+        e = escaped != NULL ? strbuf_add_str(out, escaped) : strbuf_add_char(out, clean.p[i]);
     }
     strbuf_deinit(&clean);
     return e;
@@ -122,34 +122,34 @@ static quire_err metrics_write_sizes(const http_stats *s, const char *name, cons
     return QUIRE_OK;
 }
 
-static quire_err metrics_write_durations(const http_stats *s, strbuf *out) {
-    static const char name[] = "http_request_duration_seconds";
-    strbuf labels = {0};
-    quire_err e = metrics_describe(
-        out, name, "histogram", "Head of an HTTP request to the end of its response, by route and method.");
-    for (size_t i = 0, n; i < s->n_rows && e == QUIRE_OK; i += n) {
-        int64_t buckets[HTTP_N_COARSE + 1] = {0};
-        double seconds = 0.0;
-        n = metrics_group_of(s, i, true);
-        for (size_t k = i; k < i + n; k++) {
-            for (int32_t b = 0; b <= HTTP_N_COARSE; b++) {
-                buckets[b] += s->rows[k].coarse[b];
-            }
-            seconds += s->rows[k].seconds;
+/* Of the n rows of one route and method, from `rows` on. */
+static quire_err metrics_write_duration(const char *name, const http_row *rows, size_t n, strbuf *out) {
+    int64_t buckets[HTTP_N_COARSE + 1] = {0};
+    double seconds = 0.0;
+    char labels[200];
+    for (size_t k = 0; k < n; k++) {
+        for (int32_t b = 0; b <= HTTP_N_COARSE; b++) {
+            buckets[b] += rows[k].coarse[b];
         }
-        strbuf_clear(&labels);
-        e = strbuf_addf(&labels, "handler=\"%s\",method=\"%s\"", s->rows[i].handler, s->rows[i].method);
-        e = e == QUIRE_OK ? metrics_write_buckets(out, name, labels.p, http_coarse_bounds, HTTP_N_COARSE,
-                                                  buckets, seconds)
-                          : e;
+        seconds += rows[k].seconds;
     }
-    strbuf_deinit(&labels);
-    TRY(e);
+    snprintf(labels, sizeof labels, "handler=\"%s\",method=\"%s\"", rows->handler, rows->method);
+    return metrics_write_buckets(out, name, labels, http_coarse_bounds, HTTP_N_COARSE, buckets, seconds);
+}
+
+static quire_err metrics_write_durations(const http_stats *s, strbuf *out) {
+    static const char name[] = "http_request_duration_seconds",
+                      finer[] = "http_request_duration_highr_seconds";
+    TRY(metrics_describe(out, name, "histogram",
+                         "Head of an HTTP request to the end of its response, by route and method."));
+    for (size_t i = 0, n; i < s->n_rows; i += n) {
+        n = metrics_group_of(s, i, true);
+        TRY(metrics_write_duration(name, &s->rows[i], n, out));
+    }
     TRY(metrics_describe(
-        out, "http_request_duration_highr_seconds", "histogram",
+        out, finer, "histogram",
         "Head of an HTTP request to the end of its response, of all routes, in more buckets."));
-    return metrics_write_buckets(out, "http_request_duration_highr_seconds", "", http_fine_bounds,
-                                 HTTP_N_SECONDS, s->fine, s->seconds);
+    return metrics_write_buckets(out, finer, "", http_fine_bounds, HTTP_N_SECONDS, s->fine, s->seconds);
 }
 
 /* ---- our own ---- */
@@ -166,7 +166,7 @@ static quire_err metrics_write_statuses(const http_stats *s, strbuf *out) {
         }
     }
     return metrics_float(out, "quire_http_errors_total", "counter",
-                         "HTTP requests answered with a status of 400 or more.", "", (double)n_errors);
+                         "HTTP requests answered with a status of 400 or more.", (double)n_errors);
 }
 
 static quire_err metrics_write_tenant(strbuf *out, const char *name, const tenant_row *t, const char *more,
@@ -244,7 +244,7 @@ typedef struct metric_row {
 static quire_err metrics_write_rows(const metric_row *rows, size_t n, strbuf *out) {
     for (size_t i = 0; i < n; i++) {
         if (rows[i].v >= 0) {
-            TRY(metrics_float(out, rows[i].name, rows[i].type, rows[i].help, "", rows[i].v));
+            TRY(metrics_float(out, rows[i].name, rows[i].type, rows[i].help, rows[i].v));
         }
     }
     return QUIRE_OK;
@@ -267,11 +267,14 @@ static quire_err metrics_write_process(strbuf *out) {
 
 static quire_err metrics_write_http(const server *s, bool shows_tenants, strbuf *out) {
     http_stats *all = NULL;
-    quire_err e = http_stats_open(&all);
+    TRY(http_stats_open(&all));
+    quire_err e = QUIRE_OK;
     for (int32_t i = 0; i < s->n_loops && e == QUIRE_OK; i++) {
         e = http_stats_add(all, s->loops[i].http);
     }
-    e = e == QUIRE_OK ? http_stats_write(all, shows_tenants, out) : e;
+    if (e == QUIRE_OK) {
+        e = http_stats_write(all, shows_tenants, out);
+    }
     http_stats_close(all);
     return e;
 }
@@ -311,21 +314,8 @@ static quire_err metrics_write_connections(server *s, strbuf *out) {
     return metrics_write_rows(rows, sizeof rows / sizeof *rows, out);
 }
 
-static quire_err metrics_write_all(server *s, const char *model, bool shows_tenants, strbuf *out) {
-    quire_stats st;
-    quire_engine_stats(s->engine, &st);
-    TRY(metrics_write_engine(quire_engine_info(s->engine), &st, model, out));
+quire_err metrics_write_server(server *s, bool shows_tenants, strbuf *out) {
     TRY(metrics_write_http(s, shows_tenants, out));
     TRY(metrics_write_connections(s, out));
     return metrics_write_process(out);
-}
-
-quire_err metrics_write(server *s, bool shows_tenants, strbuf *out) {
-    strbuf model = {0};
-    quire_err e = metrics_escape(&model, s->model_name);
-    if (e == QUIRE_OK) {
-        e = metrics_write_all(s, model.n > 0 ? model.p : "", shows_tenants, out);
-    }
-    strbuf_deinit(&model);
-    return e;
 }

@@ -11,24 +11,19 @@
 /* Appends all metrics to out; those that name tenants where shows_tenants. NO_MEMORY: out
  * holds a part of them. Any thread. */
 quire_err metrics_write(server *s, bool shows_tenants, strbuf *out);
-
-/* ---- metrics_engine.c ---- */
-/* Appends what the engine counts. model: its name, escaped. */
+/* The same of what the engine counts alone. model: its name. */
 quire_err metrics_write_engine(const quire_info *info, const quire_stats *st, const char *model, strbuf *out);
 
-/* ---- parts of it ---- */
+/* ---- metrics.c: what the server counts, and the lines of one metric ---- */
 
-/* Appends the metrics, under the names of vLLM's server and quire's own; those of tenants
- * where shows_tenants. NO_MEMORY: a part of them. */
+/* Appends what the server and the process count; HTTP requests alone. */
+quire_err metrics_write_server(server *s, bool shows_tenants, strbuf *out);
 quire_err http_stats_write(http_stats *s, bool shows_tenants, strbuf *out);
-
-/* ---- the lines of one metric ---- */
 
 /* Appends the two lines that say what a metric is. */
 quire_err metrics_describe(strbuf *out, const char *name, const char *type, const char *help);
-/* Appends a metric with one value; labels: "{...}" or "". */
-quire_err metrics_float(strbuf *out, const char *name, const char *type, const char *help, const char *labels,
-                        double v);
+/* Appends a metric with one value and no label. */
+quire_err metrics_float(strbuf *out, const char *name, const char *type, const char *help, double v);
 /* Appends text as a label's value: \, " and newlines escaped, what is not UTF-8
  * replaced. */
 quire_err metrics_escape(strbuf *out, const char *text);

@@ -1,5 +1,5 @@
-/* The metrics of the engine, under vLLM's names where it has them: dashboards made for it
- * work. */
+/* The metrics of the engine, under vLLM's names where it has them, so that dashboards
+ * made for it work, and those of the server after them. */
 #include <inttypes.h>
 #include <stddef.h>
 #include <stdio.h>
@@ -11,6 +11,8 @@ typedef struct number_row {
     const char *name, *type, *help;
     size_t offset;
 } number_row;
+
+#define ENGINE_LABEL "engine=\"0\"," /* before the model's */
 
 #define IN_STATS(field) offsetof(quire_stats, field)
 #define IN_TIER(field)  offsetof(quire_tier_stats, field)
@@ -125,12 +127,13 @@ static int64_t metrics_number_at(const void *from, size_t offset) {
     return *(const int64_t *)(const void *)((const char *)from + offset);
 }
 
+/* labels: without braces, or NULL. */
 static quire_err metrics_write_numbers(const number_row *rows, size_t n, const quire_stats *st,
                                        const char *labels, strbuf *out) {
     for (size_t i = 0; i < n; i++) {
         TRY(metrics_describe(out, rows[i].name, rows[i].type, rows[i].help));
-        TRY(strbuf_addf(out, "%s%s %" PRId64 "\n", rows[i].name, labels,
-                        metrics_number_at(st, rows[i].offset)));
+        TRY(strbuf_addf(out, labels != NULL ? "%s{%s} " : "%s ", rows[i].name, labels));
+        TRY(strbuf_addf(out, "%" PRId64 "\n", metrics_number_at(st, rows[i].offset)));
     }
     return QUIRE_OK;
 }
@@ -155,8 +158,7 @@ static quire_err metrics_write_by(strbuf *out, const char *name, const char *typ
 
 #define BY(...) (const labelled[]){__VA_ARGS__}, sizeof(const labelled[]){__VA_ARGS__} / sizeof(labelled)
 
-static quire_err metrics_write_labelled(const quire_stats *st, const char *labels, const char *model,
-                                        strbuf *out) {
+static quire_err metrics_write_labelled(const quire_stats *st, const char *labels, strbuf *out) {
     const int64_t *ends = st->requests_finished;
     TRY(metrics_write_by(
         out, "vllm:num_requests_waiting_by_reason", "gauge",
@@ -175,10 +177,9 @@ static quire_err metrics_write_labelled(const quire_stats *st, const char *label
                          BY({"stop", ends[0]}, {"length", ends[1]}, {"abort", ends[2]}, {"error", ends[3]})));
     TRY(metrics_describe(out, "vllm:admission_rejections_total", "counter",
                          "Requests refused because as many wait or run as the engine takes."));
-    return strbuf_addf(
-        out,
-        "vllm:admission_rejections_total{model_name=\"%s\",reason=\"max_num_queued_reqs\"} %" PRId64 "\n",
-        model, st->requests_refused);
+    return strbuf_addf(out,
+                       "vllm:admission_rejections_total{%s,reason=\"max_num_queued_reqs\"} %" PRId64 "\n",
+                       labels + sizeof ENGINE_LABEL - 1, st->requests_refused);
 }
 
 /* A sequence of n tokens takes pages in every group of layers, so a group's share of the
@@ -226,13 +227,15 @@ static quire_err metrics_write_tiers(const quire_stats *st, strbuf *out) {
     return QUIRE_OK;
 }
 
-static quire_err metrics_write_shared(const quire_info *info, const quire_stats *st, const char *model,
-                                      const char *braced, const char *labels, strbuf *out) {
+/* Writes what vLLM has too. labels: engine and model, without braces. */
+static quire_err metrics_write_shared(const quire_info *info, const quire_stats *st, const char *labels,
+                                      strbuf *out) {
     double usage = st->n_pages > 0 ? (double)st->n_pages_held / (double)st->n_pages : 0.0;
-    TRY(metrics_write_numbers(shared_rows, sizeof shared_rows / sizeof *shared_rows, st, braced, out));
-    TRY(metrics_float(out, "vllm:kv_cache_usage_perc", "gauge",
-                      "Part of the KV pages that sequences hold, from 0 to 1.", braced, usage));
-    TRY(metrics_write_labelled(st, labels, model, out));
+    TRY(metrics_write_numbers(shared_rows, sizeof shared_rows / sizeof *shared_rows, st, labels, out));
+    TRY(metrics_describe(out, "vllm:kv_cache_usage_perc", "gauge",
+                         "Part of the KV pages that sequences hold, from 0 to 1."));
+    TRY(strbuf_addf(out, "vllm:kv_cache_usage_perc{%s} %.15g\n", labels, usage));
+    TRY(metrics_write_labelled(st, labels, out));
     TRY(metrics_write_accepted(st, labels, out));
     TRY(metrics_write_cache_config(info, out));
     for (size_t i = 0; i < sizeof histograms / sizeof *histograms; i++) {
@@ -242,19 +245,33 @@ static quire_err metrics_write_shared(const quire_info *info, const quire_stats 
     return QUIRE_OK;
 }
 
+/* The labels that vLLM's metrics have. */
+static quire_err metrics_write_labels(const char *model, strbuf *labels) {
+    TRY(strbuf_add_str(labels, ENGINE_LABEL "model_name=\""));
+    TRY(metrics_escape(labels, model));
+    return strbuf_add_char(labels, '"');
+}
+
 quire_err metrics_write_engine(const quire_info *info, const quire_stats *st, const char *model,
                                strbuf *out) {
-    strbuf labels = {0}, braced = {0};
-    quire_err e = strbuf_addf(&labels, "engine=\"0\",model_name=\"%s\"", model);
-    e = e == QUIRE_OK ? strbuf_addf(&braced, "{%s}", labels.p) : e;
-    e = e == QUIRE_OK ? metrics_write_shared(info, st, model, braced.p, labels.p, out) : e;
+    strbuf labels = {0};
+    quire_err e = metrics_write_labels(model, &labels);
+    if (e == QUIRE_OK) {
+        e = metrics_write_shared(info, st, labels.p, out);
+    }
     strbuf_deinit(&labels);
-    strbuf_deinit(&braced);
     TRY(e);
-    TRY(metrics_write_numbers(own_rows, sizeof own_rows / sizeof *own_rows, st, "", out));
-    TRY(metrics_float(out, "quire_step_seconds_total", "counter", "Time in all steps of the engine.", "",
+    TRY(metrics_write_numbers(own_rows, sizeof own_rows / sizeof *own_rows, st, NULL, out));
+    TRY(metrics_float(out, "quire_step_seconds_total", "counter", "Time in all steps of the engine.",
                       (double)st->step_us * 1e-6));
     TRY(metrics_float(out, "quire_swap_seconds_total", "counter",
-                      "Time that copies to swap space and back took.", "", (double)st->swap_us * 1e-6));
+                      "Time that copies to swap space and back took.", (double)st->swap_us * 1e-6));
     return metrics_write_tiers(st, out);
+}
+
+quire_err metrics_write(server *s, bool shows_tenants, strbuf *out) {
+    quire_stats st;
+    quire_engine_stats(s->engine, &st);
+    TRY(metrics_write_engine(quire_engine_info(s->engine), &st, s->model_name, out));
+    return metrics_write_server(s, shows_tenants, out);
 }

@@ -19,63 +19,6 @@ const response_writer *response_writer_of(quire_endpoint endpoint) {
     return response_writers[endpoint];
 }
 
-/* ---- opening and closing ---- */
-
-static void response_free_parts(response *a) {
-    for (int32_t i = 0; i < a->n_choices; i++) {
-        response_choice *c = &a->choices[i];
-        strbuf_deinit(&c->text);
-        strbuf_deinit(&c->stop_string);
-        response_deinit_logprobs(&c->logprobs);
-        answer_parts_deinit(&c->parts);
-        mem_free(c->tokens);
-    }
-    for (int32_t i = 0; i < a->n_choices / a->n_samples; i++) {
-        response_prompt *p = &a->prompts[i];
-        strbuf_deinit(&p->text);
-        strbuf_deinit(&p->prompt_logprobs);
-        response_deinit_logprobs(&p->logprobs);
-        mem_free(p->ids);
-    }
-    mem_free(a->choices);
-    mem_free(a->prompts);
-    mem_free(a->shown);
-}
-
-void response_count_tokens(const response *a, request_record *r) {
-    for (int32_t i = 0; i < a->n_choices; i++) {
-        const response_choice *c = &a->choices[i];
-        bool first = i % a->n_samples == 0; /* samples share their prompt */
-        r->prompt_tokens += first ? c->prompt_tokens : 0;
-        r->cached_tokens += first ? c->cached_tokens : 0;
-        r->completion_tokens += c->completion_tokens;
-        r->finishes |= 1u << (c->finish == QUIRE_FINISH_NONE ? QUIRE_FINISH_CANCELLED : c->finish);
-    }
-}
-
-void response_close(response *a) {
-    assert(response_of(a->conn) == a);
-    loop *l = a->conn->loop;
-    for (int32_t i = 0; i < a->n_choices; i++) {
-        order_settle(&a->choices[i].order, NULL);
-    }
-    response_count(a, -(int64_t)a->n_bytes);
-    a->conn->record.is_generation = true;
-    response_count_tokens(a, &a->conn->record);
-    if (a->stream != NULL) {
-        quire_stream_release(a->stream);
-    }
-    for (response **p = &l->unsent; a->listed && *p != NULL; p = &(*p)->next_unsent) {
-        if (*p == a) {
-            *p = a->next_unsent;
-            break;
-        }
-    }
-    response_free_parts(a);
-    a->conn->pending = NULL;
-    mem_free(a);
-}
-
 /* ---- the generation as what a connection waits for ---- */
 
 static void response_on_close(conn *c) {

@@ -154,20 +154,20 @@ void response_start(conn *c, quire_request *r);
 void response_event(const quire_event *ev);
 /* The queue is drained: sends the withheld chunks. */
 void response_flush_unsent(loop *l);
-/* Adds what was computed to a record, and how the choices have ended. */
-void response_count_tokens(const response *a, request_record *r);
 /* The generation that c has in progress, or NULL. */
 response *response_of(const conn *c);
 /* Cancels the stream of a client that reads too slowly. After the unsent output come an
  * error event or, in a whole response, the end of the connection. Neither a nor its
  * connection may be used afterwards. */
 void response_cut(response *a, const char *reason);
+
+/* ---- response_send.c: output, and its end ---- */
+
+/* Adds what was computed to a record, and how the choices have ended. */
+void response_count_tokens(const response *a, request_record *r);
 /* Sends nothing more: cancels the stream if it still runs, and frees a. The connection
  * has no response then. */
 void response_close(response *a);
-
-/* ---- response_send.c: output ---- */
-
 /* Ends the response with an error: a status when nothing was sent yet, else an event. */
 void response_fail(response *a, api_error e);
 /* The same: a status without a parameter. */

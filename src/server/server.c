@@ -33,14 +33,6 @@ static const char *server_model_name(const quire_engine *e, const server_options
     return info->model_name != NULL && info->model_name[0] != '\0' ? info->model_name : info->model_path;
 }
 
-bool server_answers_to(const server *s, str name) {
-    bool found = str_is(name, s->model_name);
-    for (int32_t i = 0; i < s->options.n_served_model_names; i++) {
-        found = found || str_is(name, s->options.served_model_names[i]);
-    }
-    return found;
-}
-
 static quire_err server_open_loops(server *s, int32_t n, quire_error *err) {
     for (; s->n_loops < n; s->n_loops++) {
         quire_err e = loop_open(&s->loops[s->n_loops], s);
