@@ -303,7 +303,7 @@ quire_err quire_submit(quire_queue *q, quire_request *r, void *user, quire_strea
     return QUIRE_OK;
 }
 
-/* The first of s and those behind it that has events to come: a stream may be kept after
+/* The first of s and those after it that has events to come: a stream may be kept after
  * its DONE. */
 static quire_stream *next_unfinished(quire_stream *s) {
     while (s != NULL && s->phase == 4) {

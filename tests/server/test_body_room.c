@@ -93,7 +93,7 @@ TEST(smaller_bodies_pass_larger_ones_that_wait) {
     assert_false(take(r, &middle, "a", 20, 10));
     assert_false(take(r, &small, "a", 5, 25));
     body_room_give(r, &held);
-    assert_false(atomic_load(&small.waits)); /* the smallest has all of it, and those behind it none */
+    assert_false(atomic_load(&small.waits)); /* the smallest has all of it, and those after it none */
     assert_true(atomic_load(&middle.waits) && atomic_load(&large.waits));
     body_room_give(r, &small);
     assert_false(atomic_load(&middle.waits) || atomic_load(&large.waits));
@@ -152,7 +152,7 @@ TEST(where_all_bodies_of_a_tenant_wait_one_at_a_time_goes_on) {
     close_room(r);
 }
 
-TEST(a_body_larger_than_the_room_is_received_and_the_next_one_behind_it) {
+TEST(a_body_larger_than_the_room_is_received_and_the_next_one_after_it) {
     body_room *r = open_room(100);
     body_claim first = {0}, second = {0};
     assert_true(take(r, &first, "a", 1000, 300));
@@ -352,14 +352,14 @@ TEST(a_tenant_that_holds_its_share_does_not_hold_up_another) {
         expect_answer(s, "kb", 150 * KB);
     }
     assert_int_equal(metric(s, WAITING), N - 2);
-    int behind = dial(s);
-    say_request(behind, "ka", 100 * KB, BODY, CLOSE);
+    int next = dial(s);
+    say_request(next, "ka", 100 * KB, BODY, CLOSE);
     await_metric(s, WAITING, N - 1);
     for (int i = 0; i < N; i++) {
         close(fds[i]);
     }
-    expect_in(hear(behind, NULL), "HTTP/1.1 200");
-    close(behind);
+    expect_in(hear(next, NULL), "HTTP/1.1 200");
+    close(next);
     await_metric(s, HELD, 0);
     stop(s);
 }
@@ -537,7 +537,7 @@ int main(void) {
         cmocka_unit_test(smaller_bodies_pass_larger_ones_that_wait),
         cmocka_unit_test(a_large_body_is_passed_by_no_more_than_its_own_length),
         cmocka_unit_test(where_all_bodies_of_a_tenant_wait_one_at_a_time_goes_on),
-        cmocka_unit_test(a_body_larger_than_the_room_is_received_and_the_next_one_behind_it),
+        cmocka_unit_test(a_body_larger_than_the_room_is_received_and_the_next_one_after_it),
         cmocka_unit_test(bodies_never_hold_more_than_they_may_and_none_stands_still),
         cmocka_unit_test(bodies_that_are_announced_and_do_not_come_hold_no_room),
         cmocka_unit_test(a_tenant_that_holds_its_share_does_not_hold_up_another),

@@ -183,6 +183,20 @@ TEST(slow_bodies_are_cut_off) {
     stop(s);
 }
 
+/* The body is skipped, and what is said about it would say nothing about the request. */
+TEST(a_refused_body_that_comes_too_slowly_gets_its_refusal) {
+    server_options o = only_deadline(offsetof(server_options, body_pace_us), 100000);
+    site *s = start(&o, TICK_US);
+    int slow = dial(s);
+    say(slow, "POST /v1/nothing HTTP/1.1\r\nHost: h\r\nContent-Length: 1000000\r\n\r\n");
+    const char *response = hear(slow, NULL);
+    expect_in(response, "HTTP/1.1 404 ");
+    expect_in(response, "there is no such path");
+    assert_null(strstr(response, "too slowly"));
+    close(slow);
+    stop(s);
+}
+
 TEST(idle_connections_are_closed) {
     server_options o = only_deadline(offsetof(server_options, idle_deadline_us), 100000);
     site *s = start(&o, TICK_US);
@@ -194,7 +208,7 @@ TEST(idle_connections_are_closed) {
 }
 
 /* Deadlines never come: only the half-close can have ended it. */
-TEST(what_is_left_over_behind_a_half_close_is_no_reason_to_wait) {
+TEST(what_is_left_over_after_a_half_close_is_no_reason_to_wait) {
     server_options o = only_deadline(offsetof(server_options, idle_deadline_us), NEVER_US);
     site *s = start(&o, TICK_US);
     static const char half_body[] =
@@ -401,8 +415,9 @@ int main(void) {
         cmocka_unit_test(http_1_0_is_spoken),
         cmocka_unit_test(slow_headers_are_cut_off),
         cmocka_unit_test(slow_bodies_are_cut_off),
+        cmocka_unit_test(a_refused_body_that_comes_too_slowly_gets_its_refusal),
         cmocka_unit_test(idle_connections_are_closed),
-        cmocka_unit_test(what_is_left_over_behind_a_half_close_is_no_reason_to_wait),
+        cmocka_unit_test(what_is_left_over_after_a_half_close_is_no_reason_to_wait),
         cmocka_unit_test(too_many_connections_are_turned_away),
         cmocka_unit_test(a_flood_of_connections_over_the_limit_holds_few_of_them),
         cmocka_unit_test(a_client_that_leaves_cancels_its_stream),

@@ -120,7 +120,7 @@ TEST(a_large_body_is_read_on_a_text_thread_and_a_small_one_is_not) {
     stop();
 }
 
-/* Adds a request whose body has n bytes of white space, and fields behind them. */
+/* Adds a request whose body has n bytes of white space, and fields after them. */
 static void add_request(strbuf *b, size_t n, const char *fields, const char *header) {
     assert_int_equal(
         strbuf_addf(b,
@@ -130,7 +130,7 @@ static void add_request(strbuf *b, size_t n, const char *fields, const char *hea
         QUIRE_OK);
 }
 
-TEST(requests_behind_a_large_body_begin_where_it_ends) {
+TEST(requests_after_a_large_body_begin_where_it_ends) {
     strbuf all = {0};
     start((size_t)64 << 20);
     add_request(&all, 3 * LARGE + 1, "{\"prompt\":\"x\"}", "");
@@ -478,7 +478,7 @@ TEST(a_connection_that_stays_open_holds_no_room_of_bodies_that_were_answered) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_large_body_is_read_on_a_text_thread_and_a_small_one_is_not),
-        cmocka_unit_test(requests_behind_a_large_body_begin_where_it_ends),
+        cmocka_unit_test(requests_after_a_large_body_begin_where_it_ends),
         cmocka_unit_test(a_long_body_is_looked_over_while_as_much_may_still_come),
         cmocka_unit_test(a_body_that_its_beginning_decides_is_skipped_and_the_next_request_answered),
         cmocka_unit_test(only_bodies_of_routes_that_say_so_are_looked_over),

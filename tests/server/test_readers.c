@@ -176,7 +176,7 @@ TEST(a_late_reader_gets_the_whole_stream) {
 }
 
 /* As chunks grow while the buffers are full, one is withheld when the event comes. */
-TEST(a_rollback_comes_behind_what_it_drops_for_a_late_reader_too) {
+TEST(a_rollback_comes_after_what_it_drops_for_a_late_reader_too) {
     server_options o = defaults();
     o.max_output_bytes = 64 << 10;
     site s = start(&o);
@@ -268,7 +268,7 @@ TEST(requests_ahead_of_a_client_that_reads_nothing_are_cut_and_counted) {
 
 /* Of the first response a part stays unread, so little that further requests are taken.
  * The second lasts until nothing more is written, the third for ever. */
-TEST(a_response_behind_an_unread_one_is_cut_too) {
+TEST(a_response_after_an_unread_one_is_cut_too) {
     static const char requests[] =
         POST_COMPLETIONS "Content-Length: 35\r\n\r\n{\"max_tokens\":1,\"text_bytes\":60000}" POST_COMPLETIONS
                          "Content-Length: 17\r\n\r\n{\"max_tokens\":50}" POST_COMPLETIONS
@@ -361,7 +361,7 @@ TEST(a_client_that_half_closes_gets_its_answer) {
     stop(&s);
 }
 
-TEST(pipelined_requests_are_answered_behind_a_half_close) {
+TEST(pipelined_requests_are_answered_after_a_half_close) {
     static const char request[] = "POST /v1/completions HTTP/1.1\r\nHost: h\r\nContent-Type: "
                                   "application/json\r\nContent-Length: 16\r\n\r\n{\"max_tokens\":2}";
     server_options o = defaults();
@@ -382,7 +382,7 @@ TEST(pipelined_requests_are_answered_behind_a_half_close) {
 
 /* More than may wait for its reader: the rest of the requests is taken as the client
  * reads. */
-TEST(requests_that_wait_for_their_reader_are_answered_behind_a_half_close) {
+TEST(requests_that_wait_for_their_reader_are_answered_after_a_half_close) {
     enum { N = 60 };
     char requests[N * 40] = "";
     for (int i = 0; i < N; i++) {
@@ -426,18 +426,18 @@ TEST(a_request_that_ends_too_early_is_told_so) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_late_reader_gets_the_whole_stream),
-        cmocka_unit_test(a_rollback_comes_behind_what_it_drops_for_a_late_reader_too),
+        cmocka_unit_test(a_rollback_comes_after_what_it_drops_for_a_late_reader_too),
         cmocka_unit_test(who_reads_nothing_of_a_stream_is_cut_with_an_error_event),
         cmocka_unit_test(a_long_whole_answer_is_written_as_it_is_read),
         cmocka_unit_test(an_answer_that_nobody_reads_is_cut_and_counted),
         cmocka_unit_test(requests_ahead_of_a_client_that_reads_nothing_are_cut_and_counted),
-        cmocka_unit_test(a_response_behind_an_unread_one_is_cut_too),
+        cmocka_unit_test(a_response_after_an_unread_one_is_cut_too),
         cmocka_unit_test(a_closing_connection_whose_output_is_not_read_is_cut_and_counted),
         cmocka_unit_test(answers_that_nobody_reads_have_a_bound_in_bytes),
         cmocka_unit_test(what_a_client_left_unread_counts_no_more_when_it_is_gone),
         cmocka_unit_test(a_client_that_half_closes_gets_its_answer),
-        cmocka_unit_test(pipelined_requests_are_answered_behind_a_half_close),
-        cmocka_unit_test(requests_that_wait_for_their_reader_are_answered_behind_a_half_close),
+        cmocka_unit_test(pipelined_requests_are_answered_after_a_half_close),
+        cmocka_unit_test(requests_that_wait_for_their_reader_are_answered_after_a_half_close),
         cmocka_unit_test(a_request_that_ends_too_early_is_told_so),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -16,7 +16,7 @@ TEST(a_rule_is_checked_on_a_text_thread) {
     "POST " path                                                                                             \
     " HTTP/1.1\r\nHost: h\r\nContent-Type: application/json\r\nTransfer-Encoding: chunked\r\n\r\n"
 
-/* No byte behind the size is sent: only that can have decided. */
+/* No byte after the size is sent: only that can have decided. */
 TEST(a_routes_own_limit_holds_for_a_body_in_chunks) {
     site *s = start_default();
     int fd = dial(s);

@@ -351,7 +351,7 @@ TEST(pipelined_looks_are_answered_in_order) {
 
 /* Probes whether the client is still there are interim responses, and have no place
  * inside a stream. */
-TEST(a_stream_behind_a_half_close_is_not_probed) {
+TEST(a_stream_after_a_half_close_is_not_probed) {
     site s = start(defaults());
     static const char both[] = "POST /v1/completions HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: "
                                "application/json\r\nContent-Length: 16\r\n\r\n"
@@ -402,7 +402,7 @@ int main(void) {
         cmocka_unit_test(more_watchers_than_allowed_are_turned_away),
         cmocka_unit_test(a_watcher_that_does_not_read_holds_nobody_up),
         cmocka_unit_test(pipelined_looks_are_answered_in_order),
-        cmocka_unit_test(a_stream_behind_a_half_close_is_not_probed),
+        cmocka_unit_test(a_stream_after_a_half_close_is_not_probed),
         cmocka_unit_test(a_sandbox_takes_small_json_bodies_only),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
