@@ -74,7 +74,7 @@ static quire_err fill_buffer(backend *b, buffer a, int32_t width, int32_t n) {
 }
 
 /* Writes page 0 in every layer through the op, then copies it to the others. */
-static void fill_pages(stage *s) {
+static void attention_measure_fill_pages(stage *s) {
     int32_t n = s->layout.page_tokens;
     for (int32_t i = 0; i < n; i++) {
         s->positions[i] = i;
@@ -96,7 +96,7 @@ static void fill_pages(stage *s) {
     }
 }
 
-static quire_err open_arrays(stage *s) {
+static quire_err attention_measure_open_arrays(stage *s) {
     size_t n_seqs = (size_t)s->shape->n_seqs, rows = (size_t)s->max_rows;
     s->pages = mem_new(n_seqs * (size_t)s->pages_each, sizeof *s->pages);
     s->positions = mem_new(rows, sizeof *s->positions);
@@ -136,11 +136,11 @@ static quire_err stage_open(const attention_shape *shape, const attention_machin
     s->out = s->b->ops->buffer_reserve(s->b, q_width);
     TRY(s->b->ops->step_open(s->b, &limits, &s->layout, 0, err));
     TRY(s->b->ops->kv_open(s->b, s->n_pages, err));
-    TRY(open_arrays(s));
+    TRY(attention_measure_open_arrays(s));
     TRY(fill_buffer(s->b, s->q, q_width, s->max_rows));
     TRY(fill_buffer(s->b, s->k, k_width, s->max_rows));
     TRY(fill_buffer(s->b, s->v, k_width, s->max_rows));
-    fill_pages(s);
+    attention_measure_fill_pages(s);
     return shape->n_shared > 0 ? cascade_open(&s->layout,
                                               &(cascade_limits){s->max_rows, shape->n_seqs, TILE_ROWS,
                                                                 s->b->ops->n_workers(s->b)},
@@ -173,7 +173,7 @@ static void step_of(stage *s, int32_t from, int32_t n, batch *step) {
 }
 
 /* One pass over the layers; all rows of the shape. */
-static void pass(stage *s) {
+static void attention_measure_pass(stage *s) {
     int32_t most = rows_of_step(s->shape);
     for (int32_t from = s->shape->n_tokens - s->shape->n_rows; from < s->shape->n_tokens; from += most) {
         batch step;
@@ -192,7 +192,7 @@ static double run_us(stage *s, int32_t n_threads) {
     int64_t start = figures_time_us(n_threads), took = 0;
     int32_t n = 0;
     for (; took < LEAST_US; took = figures_time_us(n_threads) - start) {
-        pass(s);
+        attention_measure_pass(s);
         n += s->layout.n_caches;
     }
     s->b->ops->leave(s->b);
@@ -200,7 +200,7 @@ static double run_us(stage *s, int32_t n_threads) {
 }
 
 /* Pages 0..n_pages in an order that a fixed seed draws. */
-static void scatter(int32_t n_pages, page_id *pages) {
+static void attention_measure_scatter(int32_t n_pages, page_id *pages) {
     uint64_t draw = 1;
     for (int32_t i = 0; i < n_pages; i++) { /* page i goes where another was, which goes to the end */
         int32_t other = (int32_t)(rng_next(&draw) % (uint64_t)(i + 1));
@@ -225,7 +225,8 @@ static quire_err open_ways(const attention_shape *shape, const attention_machine
     }
     if (e == QUIRE_OK) {
         put_in_order(shape->n_seqs * ways[1].pages_each, ways[1].pages);
-        (m->in_order ? put_in_order : scatter)(shape->n_seqs * ways[0].pages_each, ways[0].pages);
+        (m->in_order ? put_in_order : attention_measure_scatter)(shape->n_seqs * ways[0].pages_each,
+                                                                 ways[0].pages);
     } else if (e == QUIRE_NO_MEMORY) {
         err_set(err, e, -1, "out of memory for the keys and values of %d sequences of %d tokens",
                 (int)shape->n_seqs, (int)shape->n_tokens);
@@ -307,7 +308,7 @@ quire_err attention_measure_cascade(const attention_shape *shape, const attentio
     if (e == QUIRE_OK) {
         int64_t token_bytes = kv_layout_token_bytes(&s.layout) / s.layout.n_caches;
         *out = (cascade_speed){INFINITY, INFINITY, 0, 0};
-        scatter(s.n_pages, s.pages);
+        attention_measure_scatter(s.n_pages, s.pages);
         lay_out(&s);
         for (int32_t run = 0; run < 2 * m->n_runs; run++) { /* in turns */
             double *least = run % 2 == 0 ? &out->each_us : &out->cascade_us;
@@ -349,7 +350,7 @@ quire_err attention_measure_mods(const attention_shape *shape, const attention_m
         e = expr_compile_mods(&(expr_mods){.mask = str_of(masks[i])}, &mods[i], err);
     }
     if (e == QUIRE_OK) {
-        scatter(s.n_pages, s.pages);
+        attention_measure_scatter(s.n_pages, s.pages);
         run_mods(&s, m, mods, out);
     }
     attn_mods_drop(mods[0]);
@@ -373,8 +374,8 @@ quire_err attention_measure_bound(const attention_shape *shape, const attention_
     if (e == QUIRE_OK) {
         ways[0].spec.window = window;
         ways[0].spec.soft_cap = soft_cap;
-        scatter(ways[0].n_pages, ways[0].pages);
-        scatter(ways[1].n_pages, ways[1].pages);
+        attention_measure_scatter(ways[0].n_pages, ways[0].pages);
+        attention_measure_scatter(ways[1].n_pages, ways[1].pages);
         for (int32_t run = 0; run < N_WAYS * m->n_runs; run++) {
             double us = run_us(&ways[run % N_WAYS], m->n_threads);
             *least[run % N_WAYS] = us < *least[run % N_WAYS] ? us : *least[run % N_WAYS];

@@ -7,7 +7,7 @@ const char *reservation_name(reservation r) {
     return names[r];
 }
 
-static int64_t power_of_two_from(int64_t n) {
+static int64_t baseline_power_of_two_from(int64_t n) {
     int64_t p = 1;
     while (p < n) {
         p *= 2;
@@ -22,7 +22,7 @@ int64_t reservation_slots(reservation r, const reserved_seq *s, int32_t max_len,
         slots = max_len;
         break;
     case RESERVE_POW2:
-        slots = s->n_prompt + power_of_two_from(s->n_output);
+        slots = s->n_prompt + baseline_power_of_two_from(s->n_output);
         break;
     case RESERVE_ORACLE:
         slots = (int64_t)s->n_prompt + s->n_output;

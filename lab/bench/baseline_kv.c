@@ -100,7 +100,8 @@ static void kv_piece_copy(const kv_planes *l, const kv_piece *from, kv_piece *to
 }
 
 /* x[0..n) to elements index, index + stride, ..., rounded to the cache's type. */
-static void write_row(dtype type, void *plane, size_t index, size_t stride, const float *x, int32_t n) {
+static void baseline_kv_write_row(dtype type, void *plane, size_t index, size_t stride, const float *x,
+                                  int32_t n) {
     for (size_t e = 0; e < (size_t)n; e++) {
         if (type == DTYPE_F32) {
             ((float *)plane)[index + e * stride] = x[e];
@@ -117,9 +118,10 @@ static void kv_piece_store(const kv_planes *l, kv_piece *p, const float *key, co
     size_t d = (size_t)l->key.width, at = (size_t)p->n;
     for (size_t head = 0; head < (size_t)l->n_heads; head++) {
         size_t block = head * (size_t)kv_piece_blocks(p->cap) + at / CPU_KV_BLOCK;
-        write_row(l->key.type, p->k, block * d * CPU_KV_BLOCK + at % CPU_KV_BLOCK, CPU_KV_BLOCK,
-                  key + head * d, l->key.width);
-        write_row(l->key.type, p->v, (head * (size_t)p->cap + at) * d, 1, value + head * d, l->key.width);
+        baseline_kv_write_row(l->key.type, p->k, block * d * CPU_KV_BLOCK + at % CPU_KV_BLOCK, CPU_KV_BLOCK,
+                              key + head * d, l->key.width);
+        baseline_kv_write_row(l->key.type, p->v, (head * (size_t)p->cap + at) * d, 1, value + head * d,
+                              l->key.width);
     }
     p->n++;
 }
@@ -178,7 +180,7 @@ static kv_piece *piece_of(const baseline_kv *k, int32_t cache, int32_t seq) {
 
 /* ---- growing, reserved ---- */
 
-static quire_err grow(baseline_kv *k, const kv_planes *l, kv_piece *p, int32_t n_more) {
+static quire_err baseline_kv_grow(baseline_kv *k, const kv_planes *l, kv_piece *p, int32_t n_more) {
     kv_piece larger = {0};
     if (!kv_piece_new(l, p->n + n_more, &larger)) {
         kv_piece_free(&larger);
@@ -205,7 +207,7 @@ static void store_in_pieces(backend *b, const kv_store_use *use) {
         const batch_seq *seq = &c->batch->seqs[s];
         kv_piece *p = piece_of(k, use->cache, s);
         quire_err e = p->n != seq->n_tokens - seq->n_rows || seq->n_tokens > k->max_len ? QUIRE_INVALID
-                      : k->way == BASELINE_GROWING ? grow(k, l, p, seq->n_rows)
+                      : k->way == BASELINE_GROWING ? baseline_kv_grow(k, l, p, seq->n_rows)
                                                    : QUIRE_OK;
         if (e != QUIRE_OK) {
             k->error = e;
@@ -249,7 +251,7 @@ static void gather_task(void *context, int32_t task, int32_t thread) {
 
 /* ---- attention over a piece ---- */
 
-static int32_t clamp(int32_t v, int32_t high) {
+static int32_t baseline_kv_clamp(int32_t v, int32_t high) {
     return v < 0 ? 0 : v > high ? high : v;
 }
 
@@ -259,8 +261,8 @@ static bool compute_chunk(const job *j, const kv_piece *p, int32_t head, int32_t
                           const int32_t *end, attn_scratch *w) {
     bool any = false;
     for (int32_t t = 0; t < w->tile.n_queries; t++) {
-        w->tile.first[t] = clamp(first[t] - base, ATTN_CHUNK);
-        w->tile.end[t] = clamp(end[t] - base, ATTN_CHUNK);
+        w->tile.first[t] = baseline_kv_clamp(first[t] - base, ATTN_CHUNK);
+        w->tile.end[t] = baseline_kv_clamp(end[t] - base, ATTN_CHUNK);
         any = any || w->tile.first[t] < w->tile.end[t];
     }
     if (!any) {

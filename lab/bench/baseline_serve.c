@@ -6,7 +6,7 @@
 
 enum { MOST_TOKENS = 1 << 16 }; /* of a prompt */
 
-static int32_t pages_of(int64_t slots) {
+static int32_t baseline_serve_pages_of(int64_t slots) {
     return (int32_t)kv_pages_for(slots, BASELINE_PAGE);
 }
 
@@ -15,7 +15,8 @@ int32_t baseline_extra_pages(const baseline_options *o) {
 }
 
 /* The requests as a trace whose members all come at once, each with a text of its own. */
-static quire_err make_trace(const int32_t *prompts, const int32_t *outputs, int32_t n, trace *t) {
+static quire_err baseline_serve_make_trace(const int32_t *prompts, const int32_t *outputs, int32_t n,
+                                           trace *t) {
     *t = (trace){.n_requests = n, .n_tenants = 1};
     t->requests = mem_new((size_t)n, sizeof *t->requests);
     t->runs = mem_new((size_t)n, sizeof *t->runs);
@@ -34,8 +35,8 @@ static quire_err make_trace(const int32_t *prompts, const int32_t *outputs, int3
 /* What was served, counted. A static batch of n members has n x (longest prompt + longest
  * answer - 1) rows and n x longest answer rows of logits, from which its padding and dead
  * rows follow. */
-static void fill_result(const trace *t, const serving_result *s, const model_runner *b, bool is_static,
-                        baseline_result *r) {
+static void baseline_serve_fill_result(const trace *t, const serving_result *s, const model_runner *b,
+                                       bool is_static, baseline_result *r) {
     double first = 0;
     for (int32_t i = 0; i < s->times.n; i++) {
         first += s->times.first[i] / s->times.n;
@@ -76,13 +77,13 @@ static quire_err serve_trace(model_runner *b, const baseline_options *o, const t
                           .pads_unread = true,
                           .piece_tokens = BASELINE_PAGE,
                           .page_tokens = BASELINE_PAGE,
-                          .max_model_len = pages_of(o->max_len) * BASELINE_PAGE,
+                          .max_model_len = baseline_serve_pages_of(o->max_len) * BASELINE_PAGE,
                           .max_rows = b->max_rows,
                           .max_seqs = o->max_seqs,
                           .speed = 1,
                           .end_us = o->end_us};
     serving_result s = {0};
-    if (o->is_static && o->n_pages < pages_of(o->max_len)) {
+    if (o->is_static && o->n_pages < baseline_serve_pages_of(o->max_len)) {
         return err_set(err, QUIRE_TOO_LARGE, -1, "a sequence of %d tokens does not fit into %d pages",
                        (int)o->max_len, (int)o->n_pages);
     }
@@ -91,7 +92,7 @@ static quire_err serve_trace(model_runner *b, const baseline_options *o, const t
     } else {
         TRY(run_without_engine(b, o, t, &so, &s, &r->digest, err));
     }
-    fill_result(t, &s, b, o->is_static, r);
+    baseline_serve_fill_result(t, &s, b, o->is_static, r);
     int32_t n_refused = s.n_refused;
     serving_result_deinit(&s);
     return n_refused == 0
@@ -104,7 +105,7 @@ quire_err baseline_serve(model_runner *b, const baseline_options *o, const int32
                          const int32_t *outputs, int32_t n, baseline_result *out, quire_error *err) {
     trace t;
     *out = (baseline_result){0};
-    quire_err e = make_trace(prompts, outputs, n, &t);
+    quire_err e = baseline_serve_make_trace(prompts, outputs, n, &t);
     e = e == QUIRE_OK ? serve_trace(b, o, &t, out, err)
                       : err_set(err, e, -1, "out of memory for %d requests", (int)n);
     trace_deinit(&t);

@@ -54,7 +54,7 @@ void speed_report_begin(bool json) {
     }
 }
 
-static void print_row(const speed_line *l) {
+static void bench_speed_report_print_row(const speed_line *l) {
     char work[64];
     int n = snprintf(work, sizeof work, "%s%s%s", l->name, l->type != NULL ? " " : "",
                      l->type != NULL ? l->type : "");
@@ -108,7 +108,7 @@ static void add_params(json_out *params, const speed_line *l) {
     }
 }
 
-static void print_lines(const speed_line *l) {
+static void bench_speed_report_print_lines(const speed_line *l) {
     char spread[64];
     json_line line;
     add_params(bench_line_begin(&line, "speed", l->name), l);
@@ -123,9 +123,9 @@ static void print_lines(const speed_line *l) {
 
 void speed_report(const speed_line *l, bool json) {
     if (json) {
-        print_lines(l);
+        bench_speed_report_print_lines(l);
     } else {
-        print_row(l);
+        bench_speed_report_print_row(l);
         fflush(stdout);
     }
 }

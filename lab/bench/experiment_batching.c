@@ -14,7 +14,7 @@
 enum { N_REQUESTS = 32, MAX_SEQS = 16, MAX_LEN = 512, MEMORY_TOKENS = 3072, MAX_ROWS = 512, SEED = 19 };
 
 /* Lengths that differ as people's do: exponential, means 60 and 60. */
-static int32_t draw(uint64_t *seed) {
+static int32_t experiment_batching_draw(uint64_t *seed) {
     double u = ((double)(rng_next(seed) >> 11) + 0.5) * 0x1p-53, v = 1 - 60 * log(u);
     return v > MAX_LEN / 2 ? MAX_LEN / 2 : (int32_t)v;
 }
@@ -72,7 +72,7 @@ static quire_err run_all(batching *x, int32_t n_runs, quire_error *err) {
     return QUIRE_OK;
 }
 
-static void report(const batching *x, const bench_table *s) {
+static void experiment_batching_report(const batching *x, const bench_table *s) {
     for (int i = 0; i < N_WAYS; i++) {
         const baseline_result *r = &x->best[i];
         TABLE_ROW(s, TXT(ways[i].name), NUM(r->most_at_once), NUM(r->n_steps), NUM(r->n_rows),
@@ -94,7 +94,7 @@ quire_err experiment_batching(const experiment_options *o, const char *machine, 
     int32_t n_runs = o->n_runs > 0 ? o->n_runs : 6;
     uint64_t seed = SEED;
     for (int32_t i = 0; i < 2 * N_REQUESTS; i++) {
-        *(i < N_REQUESTS ? &x.prompts[i] : &x.outputs[i - N_REQUESTS]) = draw(&seed);
+        *(i < N_REQUESTS ? &x.prompts[i] : &x.outputs[i - N_REQUESTS]) = experiment_batching_draw(&seed);
     }
     for (int32_t i = 0; i < N_REQUESTS; i++) {
         x.n_output += x.outputs[i];
@@ -103,7 +103,7 @@ quire_err experiment_batching(const experiment_options *o, const char *machine, 
     quire_err e = run_all(&x, n_runs, err);
     if (e == QUIRE_OK) {
         table_begin(&s, "The same requests in the same memory: the engine, and servers without paging");
-        report(&x, &s);
+        experiment_batching_report(&x, &s);
         table_note(&s,
                    "32 requests, exponential lengths of mean 60 and 60, memory for %d tokens, %d places, "
                    "longest %d; all answers equal to "

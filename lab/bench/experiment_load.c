@@ -74,8 +74,8 @@ static void workload_row(const bench_table *s, const workload *w, int way, varia
               NUM(variant_speed(r)), NUM(r->first_ms), NUM(r->token_ms), NUM(r->n_preemptions));
 }
 
-static quire_err run_workload(const experiment_options *o, const bench_table *s, workload *w,
-                              quire_error *err) {
+static quire_err experiment_load_run_workload(const experiment_options *o, const bench_table *s, workload *w,
+                                              quire_error *err) {
     variant variants[N_WAYS];
     for (int i = 0; i < N_WAYS; i++) {
         variants[i] = trial_of(o, w);
@@ -129,7 +129,7 @@ quire_err experiment_workload(const experiment_options *o, quire_error *err) {
                             "nothing is ever evicted; pages: held at most");
         }
         any = true;
-        quire_err e = run_workload(o, &s, &w, err);
+        quire_err e = experiment_load_run_workload(o, &s, &w, err);
         table_note(&s, "%s: %s", w.name, w.line);
         workload_free(&w);
         TRY(e);

@@ -13,7 +13,7 @@
 enum { N_REQUESTS = 16, N_OUTPUT = 48, MAX_SIZES = 16 };
 #define MOST_WASTE 4.0 /* percent: what paging promises to stay under */
 
-static int64_t pages_of(const lab_request *requests, int32_t n, int32_t page_tokens) {
+static int64_t experiment_pages_of(const lab_request *requests, int32_t n, int32_t page_tokens) {
     int64_t pages = 0;
     for (int32_t i = 0; i < n; i++) {
         pages += kv_pages_for(requests[i].n_tokens + requests[i].n_output - 1, page_tokens);
@@ -22,7 +22,8 @@ static int64_t pages_of(const lab_request *requests, int32_t n, int32_t page_tok
 }
 
 static double waste_of(const variant *t) {
-    double held = (double)pages_of(t->requests, t->n, t->options.page_tokens) * t->options.page_tokens;
+    double held =
+        (double)experiment_pages_of(t->requests, t->n, t->options.page_tokens) * t->options.page_tokens;
     return 100 * (1 - (double)variant_live_tokens(t->requests, t->n) / held);
 }
 
@@ -46,7 +47,7 @@ static void report_sizes(const experiment_options *o, const variant *variants, i
     table_begin(&s, "16 requests of 65 to 640 tokens and answers of 48, all at once, by page size");
     for (int32_t i = 0; i < n; i++) {
         const variant *t = &variants[i];
-        int64_t pages = pages_of(t->requests, t->n, t->options.page_tokens);
+        int64_t pages = experiment_pages_of(t->requests, t->n, t->options.page_tokens);
         double tail =
             (double)(pages * t->options.page_tokens - variant_live_tokens(t->requests, t->n)) / t->n;
         TABLE_ROW(&s, NUM(t->options.page_tokens), NUM(variant_speed(&t->best)),
@@ -91,7 +92,7 @@ quire_err experiment_pages(const experiment_options *o, quire_error *err) {
         t->options.page_tokens = sizes[i];
         t->options.max_seqs = N_REQUESTS;
         t->options.prefix_cache = QUIRE_PREFIX_CACHE_NONE;
-        t->options.n_pages = (int32_t)pages_of(requests, N_REQUESTS, sizes[i]) + N_REQUESTS;
+        t->options.n_pages = (int32_t)experiment_pages_of(requests, N_REQUESTS, sizes[i]) + N_REQUESTS;
     }
     quire_err e = variants_run(variants, n_sizes, n_runs, false, err);
     if (e == QUIRE_OK) {

@@ -52,7 +52,7 @@ static quire_err run_tasks(lab *l, measured *m, quire_error *err) {
     return QUIRE_OK;
 }
 
-static quire_err run_once(measured *m, quire_error *err) {
+static quire_err experiment_prefix_run_once(measured *m, quire_error *err) {
     lab l;
     TRY(lab_open(&m->options, (engine_ablations){0}, m->max_len, &l, err));
     double start = cpu_ms();
@@ -65,9 +65,10 @@ static quire_err run_once(measured *m, quire_error *err) {
 }
 
 /* Both ways in turns, each the first of a turn every other time; then a line for each. */
-static quire_err compare(const bench_table *s, measured *ways, int32_t n_runs, quire_error *err) {
+static quire_err experiment_prefix_compare(const bench_table *s, measured *ways, int32_t n_runs,
+                                           quire_error *err) {
     for (int32_t run = 0; run < n_runs * N_WAYS; run++) {
-        TRY(run_once(&ways[(run + run / N_WAYS) % N_WAYS], err));
+        TRY(experiment_prefix_run_once(&ways[(run + run / N_WAYS) % N_WAYS], err));
     }
     for (int32_t i = 0; i < N_WAYS; i++) {
         const measured *m = &ways[i];
@@ -107,7 +108,7 @@ static quire_err strangers(const experiment_options *o, const bench_table *s, in
     ways[1] = ways[0];
     ways[1].name = "strangers, index";
     ways[1].options.prefix_cache = QUIRE_PREFIX_CACHE_TOKEN;
-    quire_err e = compare(s, ways, n_runs, err);
+    quire_err e = experiment_prefix_compare(s, ways, n_runs, err);
     mem_free(tokens);
     return e;
 }
@@ -145,7 +146,7 @@ static quire_err together(const experiment_options *o, const bench_table *s, int
     ways[1] = ways[0];
     ways[1].name = "32 together";
     ways[1].n_first = 0;
-    e = e == QUIRE_OK ? compare(s, ways, n_runs, err) : e;
+    e = e == QUIRE_OK ? experiment_prefix_compare(s, ways, n_runs, err) : e;
     mem_free(drawn);
     mem_free(tokens);
     return e;

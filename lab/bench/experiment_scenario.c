@@ -104,12 +104,12 @@ static void scenario_row(const bench_table *s, const variant *t, const char *nam
               NUM((double)r->n_output / r->seconds));
 }
 
-static quire_err run_once(void *context, quire_error *err) {
+static quire_err experiment_scenario_run_once(void *context, quire_error *err) {
     return variants_run(context, 1, 1, false, err);
 }
 
-static quire_err run_scenario(const experiment_options *o, const bench_table *s, const scenario *c,
-                              int32_t n_runs, quire_error *err) {
+static quire_err experiment_scenario_run_scenario(const experiment_options *o, const bench_table *s,
+                                                  const scenario *c, int32_t n_runs, quire_error *err) {
     play p;
     variant t;
     lab l;
@@ -120,7 +120,7 @@ static quire_err run_scenario(const experiment_options *o, const bench_table *s,
     }
     quire_err e = make_trial(o, &p, &t, err);
     for (int32_t run = 0; e == QUIRE_OK && run < n_runs; run++) {
-        e = resident_apart(run_once, &t, &t, sizeof t, err);
+        e = resident_apart(experiment_scenario_run_once, &t, &t, sizeof t, err);
     }
     e = e == QUIRE_OK ? lab_open(&t.options, t.off, t.max_len, &l, err) : e;
     if (e == QUIRE_OK) {
@@ -163,7 +163,7 @@ static quire_err run_scenarios(const experiment_options *o, quire_error *err) {
                     "weights, buffers and those pages; over: what pages take beyond their tokens");
     for (int i = 0; i < N_SCENARIOS; i++) {
         if (o->name == NULL || strcmp(o->name, scenarios[i].name) == 0) {
-            TRY(run_scenario(o, &s, &scenarios[i], n_runs, err));
+            TRY(experiment_scenario_run_scenario(o, &s, &scenarios[i], n_runs, err));
         }
     }
     table_note(

@@ -102,7 +102,7 @@ static quire_err keep_files(keep *k, const char *files, quire_error *err) {
     return QUIRE_OK;
 }
 
-static quire_err pass(void *user, json_value *record) {
+static quire_err grammar_keep_pass(void *user, json_value *record) {
     (void)user;
     (void)record;
     return QUIRE_OK;
@@ -114,7 +114,7 @@ quire_err grammar_keep_run(const char *files, int32_t n, grammar_kept *out, quir
     /* its pages are not the grammars' */
     memset(k.list, 0, (size_t)n * sizeof *k.list);
     /* nor are what reading leaves free */
-    quire_err e = files != NULL ? schema_lines_each(files, 1, pass, NULL, err) : QUIRE_OK;
+    quire_err e = files != NULL ? schema_lines_each(files, 1, grammar_keep_pass, NULL, err) : QUIRE_OK;
     int64_t before = process_read().resident_bytes;
     e = e != QUIRE_OK ? e : files != NULL ? keep_files(&k, files, err) : keep_made(&k);
     int64_t after = process_read().resident_bytes;

@@ -188,14 +188,14 @@ static quire_err run_steadily(const serving_way *w, double rate, run *out, quire
     return QUIRE_OK;
 }
 
-static quire_err run_load(const serving_way *w, double rate, run *out, quire_error *err) {
+static quire_err headline_case_run_load(const serving_way *w, double rate, run *out, quire_error *err) {
     return w->k.really ? run_steadily(w, rate, out, err) : headline_run_load(&w->k, rate, &out->load, err);
 }
 
 /* Adds a load where its rate belongs. */
 static quire_err add_load(const serving_way *w, double rate, headline_sweep *s, quire_error *err) {
     run r = {0};
-    TRY(run_load(w, rate, &r, err));
+    TRY(headline_case_run_load(w, rate, &r, err));
     int32_t at = 0;
     while (at < s->n_loads && s->loads[at].rate < rate) {
         at++;
@@ -211,7 +211,8 @@ static quire_err add_load(const serving_way *w, double rate, headline_sweep *s, 
 
 /* Higher rates until the queue grows beyond the bound, lower ones until one is within
  * it. */
-static quire_err widen(const serving_way *w, double bound, headline_sweep *s, quire_error *err) {
+static quire_err headline_case_widen(const serving_way *w, double bound, headline_sweep *s,
+                                     quire_error *err) {
     for (int32_t i = 0;
          i < MAX_WIDER && s->loads[s->n_loads - 1].latency <= bound && s->n_loads < HEADLINE_MAX_LOADS; i++) {
         TRY(add_load(w, s->loads[s->n_loads - 1].rate * HIGHER, s, err));
@@ -231,7 +232,7 @@ static quire_err sweep(const serving_way *w, double capacity, double bound, head
     for (int32_t i = 0; i < w->o->n_rates; i++) {
         TRY(add_load(w, capacity * w->o->rates[i] / 100, s, err));
     }
-    return w->o->n_rates > 0 ? widen(w, bound, s, err) : QUIRE_OK;
+    return w->o->n_rates > 0 ? headline_case_widen(w, bound, s, err) : QUIRE_OK;
 }
 
 static double requests_s(const trace *t, const headline_load *burst) {
@@ -251,7 +252,7 @@ static quire_err run_bursts(const serving_way *w, headline_sweep *s, quire_error
     double reached[HEADLINE_MAX_RUNS]; /* part of what the cost allows */
     int32_t n = w->o->n_runs;
     for (int32_t i = 0; i < n; i++) {
-        TRY(run_load(w, INFINITY, &runs[i], err));
+        TRY(headline_case_run_load(w, INFINITY, &runs[i], err));
         reached[i] = headline_allowed_us(&runs[i].cost, &runs[i].load) * runs[i].load.tokens_s;
     }
     const run *taken = &runs[headline_median_run(reached, n)];
@@ -285,7 +286,7 @@ static quire_err simulate_way(serving_way w, quire_error *err) {
         cost_mean(&mean, i, &real->costs[i]);
     }
     w.k.cost = &mean;
-    return s->n_loads > 0 ? widen(&w, w.c->bound, s, err) : QUIRE_OK;
+    return s->n_loads > 0 ? headline_case_widen(&w, w.c->bound, s, err) : QUIRE_OK;
 }
 
 /* The described device, at its own rates, with many requests. */

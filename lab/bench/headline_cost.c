@@ -37,13 +37,13 @@ typedef struct measuring {
     runner_part *parts;       /* [max_seqs] */
 } measuring;
 
-static int32_t pages_for(int32_t n_tokens) {
+static int32_t headline_cost_pages_for(int32_t n_tokens) {
     return (int32_t)kv_pages_for(n_tokens, HEADLINE_PAGE);
 }
 
-static void add_measure(measuring *k, measure m) {
+static void headline_cost_add_measure(measuring *k, measure m) {
     int32_t each = m.first + (m.decodes ? 1 : m.n_rows);
-    if (each <= k->o->max_len && (int64_t)m.n_seqs * pages_for(each) <= k->o->n_pages &&
+    if (each <= k->o->max_len && (int64_t)m.n_seqs * headline_cost_pages_for(each) <= k->o->n_pages &&
         k->n < MAX_MEASURES) {
         k->measures[k->n++] = m;
     }
@@ -51,23 +51,23 @@ static void add_measure(measuring *k, measure m) {
 
 /* Rows up to the limit, alone and behind others; sequences, behind several contexts where
  * their number is a power of two, since what a token of context costs does not bend. */
-static void choose(measuring *k) {
+static void headline_cost_choose(measuring *k) {
     int32_t most = k->o->max_rows, seqs[COST_MAX_POINTS], n_seqs = cost_knots_until(k->o->max_seqs, seqs);
     k->n_knots = cost_knots_until(most, k->knots);
     for (int32_t i = 0; i < k->n_knots; i++) {
-        add_measure(k, (measure){.n_seqs = 1, .n_rows = k->knots[i]});
+        headline_cost_add_measure(k, (measure){.n_seqs = 1, .n_rows = k->knots[i]});
     }
-    add_measure(k, (measure){.n_seqs = 1, .first = most, .n_rows = most});
+    headline_cost_add_measure(k, (measure){.n_seqs = 1, .first = most, .n_rows = most});
     for (int32_t n = 0; n < n_seqs; n++) {
         bool all = (seqs[n] & (seqs[n] - 1)) == 0;
         for (int i = all ? 0 : USUAL; i < (all ? N_CONTEXTS : USUAL + 1); i++) {
-            add_measure(k, (measure){.decodes = true, .n_seqs = seqs[n], .first = contexts[i]});
+            headline_cost_add_measure(k, (measure){.decodes = true, .n_seqs = seqs[n], .first = contexts[i]});
         }
     }
 }
 
-static quire_err run_step(measuring *k, const measure *m) {
-    int32_t rows = m->decodes ? 1 : m->n_rows, each = pages_for(m->first + rows);
+static quire_err headline_cost_run_step(measuring *k, const measure *m) {
+    int32_t rows = m->decodes ? 1 : m->n_rows, each = headline_cost_pages_for(m->first + rows);
     for (int32_t i = 0; i < m->n_seqs; i++) {
         k->parts[i] = (runner_part){.tokens = k->tokens,
                                     .first = m->first,
@@ -82,11 +82,11 @@ static quire_err run_step(measuring *k, const measure *m) {
     return QUIRE_OK;
 }
 
-static quire_err run_some(measuring *k, measure *m) {
+static quire_err headline_cost_run_some(measuring *k, measure *m) {
     int64_t spent = 0;
     for (int32_t i = 0; i < MAX_REPEATS && spent < (i < LEAST_REPEATS ? LONG_US : RUN_US); i++) {
         int64_t start = figures_time_us(k->b->n_threads);
-        TRY(run_step(k, m));
+        TRY(headline_cost_run_step(k, m));
         int64_t us = figures_time_us(k->b->n_threads) - start;
         spent += us;
         m->us += (double)us;
@@ -97,7 +97,7 @@ static quire_err run_some(measuring *k, measure *m) {
 
 /* Finite keys and values everywhere: memory that was never written costs nothing to
  * read. */
-static quire_err fill_pages(measuring *k) {
+static quire_err headline_cost_fill_pages(measuring *k) {
     for (int32_t i = 0; i < k->o->n_pages; i++) {
         k->tables[i] = i;
     }
@@ -123,7 +123,7 @@ static double copy_us(const measuring *k) {
 
 /* ---- fitting ---- */
 
-static step_work work_of(const measure *m) {
+static step_work headline_cost_work_of(const measure *m) {
     double n = m->n_seqs, rows = m->n_rows;
     return m->decodes
                ? (step_work){.rows = n, .out = n, .decode_pairs = n * (m->first + 1)}
@@ -135,7 +135,7 @@ static void fit_cost(const measuring *k, cost_model *c, double *off) {
     fit f = {.n_terms = k->n_knots + COST_FIT_N_OTHERS};
     for (int32_t i = 0; i < k->n; i++) {
         const measure *m = &k->measures[i];
-        step_work w = work_of(m);
+        step_work w = headline_cost_work_of(m);
         memset(terms, 0, sizeof terms);
         cost_fit_add_step(k->knots, k->n_knots, &w, terms);
         fit_add(&f, terms, m->us / m->n);
@@ -144,19 +144,19 @@ static void fit_cost(const measuring *k, cost_model *c, double *off) {
     cost_fit_fill(k->knots, k->n_knots, factors, c);
     for (int32_t i = 0; i < k->n; i++) {
         const measure *m = &k->measures[i];
-        step_work w = work_of(m);
+        step_work w = headline_cost_work_of(m);
         double error = cost_of(c, &w) / (m->us / m->n) - 1;
         squares += error * error;
     }
     *off = sqrt(squares / k->n);
 }
 
-static quire_err measure_all(measuring *k) {
-    TRY(fill_pages(k));
+static quire_err headline_cost_measure_all(measuring *k) {
+    TRY(headline_cost_fill_pages(k));
     for (int32_t run = -1; run < k->o->n_runs; run++) { /* the first warms up */
         for (int32_t i = 0; i < k->n; i++) {
             measure *m = &k->measures[i];
-            TRY(run < 0 ? run_step(k, m) : run_some(k, m));
+            TRY(run < 0 ? headline_cost_run_step(k, m) : headline_cost_run_some(k, m));
         }
     }
     return QUIRE_OK;
@@ -173,8 +173,8 @@ quire_err headline_cost_measure(model_runner *b, const headline_cost_options *o,
     quire_err e = k->tokens && k->tables && k->parts ? QUIRE_OK : QUIRE_NO_MEMORY;
     if (e == QUIRE_OK) {
         model_runner_prompt(b, 1, o->max_len, k->tokens);
-        choose(k);
-        e = measure_all(k);
+        headline_cost_choose(k);
+        e = headline_cost_measure_all(k);
     }
     if (e == QUIRE_OK) {
         *out = (cost_model){.kv_tokens = (int64_t)o->n_pages * HEADLINE_PAGE,

@@ -58,7 +58,7 @@ static quire_err open_requests(course *c) {
     return QUIRE_OK;
 }
 
-static quire_err open_engine(course *c, quire_error *err) {
+static quire_err headline_engine_open_engine(course *c, quire_error *err) {
     const serving_options *o = c->o;
     engine_options k = {.prefix_cache = o->cache == SERVING_CACHE_NONE   ? PREFIX_CACHE_NONE
                                         : o->cache == SERVING_CACHE_PAGE ? PREFIX_CACHE_PAGE
@@ -83,7 +83,7 @@ static quire_err open_engine(course *c, quire_error *err) {
 /* ---- requests in, tokens out: other threads' work in a server, which the clock leaves
  * out ---- */
 
-static quire_err submit(course *c, asked *a, quire_error *err) {
+static quire_err headline_engine_submit(course *c, asked *a, quire_error *err) {
     const trace_request *q = a->q;
     if (q->n_prompt + serving_output(q) > c->o->max_model_len) {
         c->r->n_refused++;
@@ -165,7 +165,7 @@ static void count_step(const course *c) {
 }
 
 /* What the engine's thread does in one round (engine/lifecycle.c). */
-static quire_err run_step(course *c, quire_error *err) {
+static quire_err headline_engine_run_step(course *c, quire_error *err) {
     const backend_ops *ops = c->b->b->ops;
     int32_t n_threads = c->b->n_threads;
     int64_t start = figures_time_us(n_threads);
@@ -188,17 +188,17 @@ static quire_err run_step(course *c, quire_error *err) {
     return take_events(c, err);
 }
 
-static quire_err serve(course *c, quire_error *err) {
+static quire_err headline_engine_serve(course *c, quire_error *err) {
     int32_t n = c->t->n_requests;
     while (c->next < n || c->n_open > 0) {
         if (c->n_open == 0) {
             c->now = fmax(c->now, c->asked[c->next].arrival);
         }
         while (c->next < n && c->asked[c->next].arrival <= c->now) {
-            TRY(submit(c, &c->asked[c->next++], err));
+            TRY(headline_engine_submit(c, &c->asked[c->next++], err));
         }
         if (c->n_open > 0) {
-            TRY(run_step(c, err));
+            TRY(headline_engine_run_step(c, err));
         }
     }
     c->r->span_us = c->now;
@@ -211,11 +211,11 @@ static quire_err serve(course *c, quire_error *err) {
 static void drain(course *c) {
     quire_error ignored;
     while (c->n_open > 0) {
-        (void)run_step(c, &ignored);
+        (void)headline_engine_run_step(c, &ignored);
     }
 }
 
-static void close_all(course *c) {
+static void headline_engine_close_all(course *c) {
     drain(c);
     engine_out_close(c->out);
     engine_close(c->e);
@@ -230,10 +230,10 @@ quire_err headline_engine_run(model_runner *b, const trace *t, const serving_opt
     serving_result r = {.n_requests = t->n_requests};
     course c = {.b = b, .t = t, .o = o, .swap_bytes = swap_bytes, .r = &r};
     quire_err e = open_requests(&c);
-    e = e == QUIRE_OK ? open_engine(&c, err)
+    e = e == QUIRE_OK ? headline_engine_open_engine(&c, err)
                       : err_set(err, e, -1, "out of memory for %d requests", (int)t->n_requests);
-    e = e == QUIRE_OK ? serve(&c, err) : e;
-    close_all(&c);
+    e = e == QUIRE_OK ? headline_engine_serve(&c, err) : e;
+    headline_engine_close_all(&c);
     if (e != QUIRE_OK) {
         serving_result_deinit(&r);
         return e;

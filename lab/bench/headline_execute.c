@@ -11,7 +11,7 @@ int32_t headline_padding_pages(int32_t n_pages, int32_t max_len) {
 
 /* ---- passes ---- */
 
-static int32_t *tokens_of(const headline_execution *x, int64_t request) {
+static int32_t *headline_execute_tokens_of(const headline_execution *x, int64_t request) {
     return x->tokens + x->offsets[request];
 }
 
@@ -21,7 +21,7 @@ static quire_err flush(headline_execution *x) {
     }
     TRY(model_runner_forward(x->b, x->parts, x->n_parts));
     for (int32_t i = 0; i < x->n_askers; i++) {
-        tokens_of(x, x->askers[i])[x->askers_at[i]] = model_runner_greedy(x->b, i);
+        headline_execute_tokens_of(x, x->askers[i])[x->askers_at[i]] = model_runner_greedy(x->b, i);
     }
     x->n_parts = x->n_askers = x->n_rows = 0;
     return QUIRE_OK;
@@ -63,7 +63,7 @@ static const int32_t *table_of(headline_execution *x, int32_t i, int64_t first) 
 
 /* ---- hooks ---- */
 
-static void begin(void *context) {
+static void headline_execute_begin(void *context) {
     headline_execution *x = context;
     x->start_us = figures_time_us(x->b->n_threads);
 }
@@ -88,7 +88,7 @@ static void copy_shared(headline_execution *x, const kv_copies *copies) {
     }
 }
 
-static quire_err step(void *context, const scheduler *s, const int64_t *pieces, double *us) {
+static quire_err headline_execute_step(void *context, const scheduler *s, const int64_t *pieces, double *us) {
     headline_execution *x = context;
     copy_shared(x, &s->copies);
     for (int32_t i = 0; i < s->plan.n_items; i++) {
@@ -97,8 +97,8 @@ static quire_err step(void *context, const scheduler *s, const int64_t *pieces, 
         bool wants = t->kv.n_computed + n_rows == t->n_known;
         const int32_t *pages =
             pieces != NULL ? table_of(x, i, pieces[i] / HEADLINE_PAGE) : &t->kv.tables[0].pages->v;
-        TRY(add_rows(x, tokens_of(x, request), t->kv.n_computed, n_rows, pages, wants ? request : NOBODY,
-                     t->n_known));
+        TRY(add_rows(x, headline_execute_tokens_of(x, request), t->kv.n_computed, n_rows, pages,
+                     wants ? request : NOBODY, t->n_known));
     }
     TRY(flush(x));
     *us = took_us(x);
@@ -111,8 +111,8 @@ static quire_err add_prompts(headline_execution *x, const serving_batch *b) {
         int32_t request = b->first + i, n_prompt = x->t->requests[request].n_prompt;
         const int32_t *pads = table_of(x, x->b->max_seqs + i, x->n_pages + (int64_t)i * x->per_seq);
         TRY(add_rows(x, x->zeros, 0, b->prompt - n_prompt, pads, NOBODY, 0));
-        TRY(add_rows(x, tokens_of(x, request), 0, n_prompt, table_of(x, i, (int64_t)i * x->per_seq), request,
-                     n_prompt));
+        TRY(add_rows(x, headline_execute_tokens_of(x, request), 0, n_prompt,
+                     table_of(x, i, (int64_t)i * x->per_seq), request, n_prompt));
     }
     return QUIRE_OK;
 }
@@ -124,15 +124,15 @@ static quire_err batch_step(void *context, const serving_batch *b, int32_t made,
     if (b->n != b->n_taken) {
         return QUIRE_UNSUPPORTED;
     }
-    begin(x);
+    headline_execute_begin(x);
     if (made == 0) {
         TRY(add_prompts(x, b));
     }
     for (int32_t i = 0; made > 0 && i < b->n; i++) {
         int32_t request = b->first + i, at = x->t->requests[request].n_prompt + made - 1;
         at = at < x->max_len - 1 ? at : x->max_len - 1;
-        TRY(add_rows(x, tokens_of(x, request), at, 1, table_of(x, i, (int64_t)i * x->per_seq), request,
-                     at + 1));
+        TRY(add_rows(x, headline_execute_tokens_of(x, request), at, 1,
+                     table_of(x, i, (int64_t)i * x->per_seq), request, at + 1));
     }
     TRY(flush(x));
     *us = took_us(x);
@@ -153,7 +153,7 @@ static quire_err open_tokens(headline_execution *x) {
     x->tokens = mem_new((size_t)n, sizeof *x->tokens);
     TRY(mem_check(x->tokens));
     for (int32_t i = 0; i < t->n_requests; i++) {
-        int32_t *tokens = tokens_of(x, i);
+        int32_t *tokens = headline_execute_tokens_of(x, i);
         trace_tokens(t, &t->requests[i], tokens);
         for (int32_t k = 0; k < t->requests[i].n_prompt; k++) {
             tokens[k] = trace_token_of(tokens[k], x->b->desc->n_vocab);
@@ -162,7 +162,7 @@ static quire_err open_tokens(headline_execution *x) {
     return QUIRE_OK;
 }
 
-static quire_err open_all(headline_execution *x) {
+static quire_err headline_execute_open_all(headline_execution *x) {
     size_t seqs = (size_t)x->b->max_seqs;
     TRY(open_tokens(x));
     x->tables = mem_new(2 * seqs * (size_t)x->per_seq, sizeof *x->tables);
@@ -175,14 +175,17 @@ static quire_err open_all(headline_execution *x) {
 
 quire_err headline_execution_open(model_runner *b, const trace *t, int32_t n_pages, int32_t max_len,
                                   headline_execution *out) {
-    *out = (headline_execution){
-        .hooks = {.context = out, .begin = begin, .move = move, .step = step, .batch_step = batch_step},
-        .b = b,
-        .t = t,
-        .n_pages = n_pages,
-        .max_len = max_len,
-        .per_seq = (int32_t)kv_pages_for(max_len, HEADLINE_PAGE)};
-    quire_err e = open_all(out);
+    *out = (headline_execution){.hooks = {.context = out,
+                                          .begin = headline_execute_begin,
+                                          .move = move,
+                                          .step = headline_execute_step,
+                                          .batch_step = batch_step},
+                                .b = b,
+                                .t = t,
+                                .n_pages = n_pages,
+                                .max_len = max_len,
+                                .per_seq = (int32_t)kv_pages_for(max_len, HEADLINE_PAGE)};
+    quire_err e = headline_execute_open_all(out);
     if (e != QUIRE_OK) {
         headline_execution_close(out);
     }
@@ -204,7 +207,7 @@ uint64_t headline_execution_digest(const headline_execution *x) {
     uint64_t digest = 0;
     for (int32_t i = 0; i < x->t->n_requests; i++) {
         const trace_request *q = &x->t->requests[i];
-        digest += lab_digest(tokens_of(x, i) + q->n_prompt, serving_output(q));
+        digest += lab_digest(headline_execute_tokens_of(x, i) + q->n_prompt, serving_output(q));
     }
     return digest;
 }

@@ -34,7 +34,7 @@ static int64_t cpu_ns(void) {
     return (int64_t)t.tv_sec * 1000000000 + t.tv_nsec;
 }
 
-static void make_prompt(forest *f, int64_t number) {
+static void kv_index_make_prompt(forest *f, int64_t number) {
     uint64_t common = (uint64_t)number % N_COMMON, own = (uint64_t)number + N_COMMON;
     for (int32_t p = 0; p < f->prompt_tokens; p++) {
         f->tokens[p] = (int32_t)(rng_next(p < f->prompt_tokens / 4 ? &common : &own) % VOCABULARY);
@@ -43,8 +43,8 @@ static void make_prompt(forest *f, int64_t number) {
 
 /* Puts prompt `number` in: finds what is there, takes pages for the rest and publishes
  * them. Adds the time of publishing and its tokens. */
-static quire_err insert(forest *f, int64_t number, int64_t *took_ns, int64_t *n_tokens) {
-    make_prompt(f, number);
+static quire_err kv_index_insert(forest *f, int64_t number, int64_t *took_ns, int64_t *n_tokens) {
+    kv_index_make_prompt(f, number);
     f->copies.n = 0;
     TRY(kv_seq_open(&f->c, &f->seq, NULL, 0, "bench", 5, f->tokens, f->prompt_tokens));
     quire_err e = kv_seq_admit(&f->c, &f->seq, f->tokens, f->prompt_tokens - 1);
@@ -63,9 +63,9 @@ static quire_err insert(forest *f, int64_t number, int64_t *took_ns, int64_t *n_
 }
 
 /* Inserts new prompts while there is room for a whole one. */
-static quire_err fill(forest *f, int64_t *took_ns, int64_t *n_tokens) {
+static quire_err kv_index_fill(forest *f, int64_t *took_ns, int64_t *n_tokens) {
     while (kv_pool_counts(f->c.pool).n_free >= kv_pages_for(f->prompt_tokens, f->page_tokens)) {
-        TRY(insert(f, f->n_made, took_ns, n_tokens));
+        TRY(kv_index_insert(f, f->n_made, took_ns, n_tokens));
         f->n_made++;
     }
     return QUIRE_OK;
@@ -76,7 +76,7 @@ static quire_err match(forest *f, kv_index_times *out) {
     int64_t match_ns = 0, peek_ns = 0, n_tokens = 0,
             n_young = (int64_t)f->n_pages * f->page_tokens / f->prompt_tokens / 2;
     for (int i = 0; i < N_MATCHES; i++) {
-        make_prompt(f, f->n_made - 1 - (int64_t)(rng_next(&f->draw) % (uint64_t)n_young));
+        kv_index_make_prompt(f, f->n_made - 1 - (int64_t)(rng_next(&f->draw) % (uint64_t)n_young));
         TRY(kv_seq_open(&f->c, &f->seq, NULL, 0, "bench", 5, f->tokens, f->prompt_tokens));
         int64_t start = cpu_ns();
         quire_err e = kv_seq_admit(&f->c, &f->seq, f->tokens, f->prompt_tokens - 1);
@@ -101,12 +101,12 @@ static quire_err match(forest *f, kv_index_times *out) {
     return QUIRE_OK;
 }
 
-static quire_err run(forest *f, kv_index_times *out) {
+static quire_err kv_index_run(forest *f, kv_index_times *out) {
     int64_t insert_ns = 0, n_tokens = 0, n_evicted = f->n_pages / CHANGED_PART, start = cpu_ns();
     int32_t n_free = kv_pool_counts(f->c.pool).n_free;
     TRY(kv_index_evict(f->c.index, n_free + (int32_t)n_evicted));
     out->evict_ns = (double)(cpu_ns() - start - f->clock_ns) / (double)n_evicted;
-    TRY(fill(f, &insert_ns, &n_tokens));
+    TRY(kv_index_fill(f, &insert_ns, &n_tokens));
     out->insert_ns = (double)insert_ns / (double)n_tokens;
     return match(f, out);
 }
@@ -136,9 +136,9 @@ quire_err kv_bench_index(int32_t n_pages, int32_t page_tokens, int32_t prompt_to
     forest f = {.n_pages = n_pages, .page_tokens = page_tokens, .prompt_tokens = prompt_tokens};
     int64_t ignored_ns = 0, n_ignored = 0;
     quire_err e = open_forest(&f);
-    e = e == QUIRE_OK ? fill(&f, &ignored_ns, &n_ignored) : e;
+    e = e == QUIRE_OK ? kv_index_fill(&f, &ignored_ns, &n_ignored) : e;
     for (int32_t i = 0; i < n_runs && e == QUIRE_OK; i++) {
-        e = run(&f, &runs[i]);
+        e = kv_index_run(&f, &runs[i]);
     }
     if (e == QUIRE_OK) {
         kv_index_counts c = kv_index_count(f.c.index);

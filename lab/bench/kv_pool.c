@@ -180,7 +180,7 @@ const char *kv_op_name(kv_op op) {
     return names[op];
 }
 
-static int64_t now_ns(clockid_t clock) {
+static int64_t kv_pool_now_ns(clockid_t clock) {
     struct timespec t;
     clock_gettime(clock, &t);
     return (int64_t)t.tv_sec * 1000000000 + t.tv_nsec;
@@ -190,7 +190,7 @@ static int64_t now_ns(clockid_t clock) {
 static int64_t clock_cost(clockid_t clock) {
     int64_t least = INT64_MAX;
     for (int i = 0; i < CLOCK_SAMPLES; i++) {
-        int64_t start = now_ns(clock), took = now_ns(clock) - start;
+        int64_t start = kv_pool_now_ns(clock), took = kv_pool_now_ns(clock) - start;
         least = took < least ? took : least;
     }
     return least;
@@ -217,8 +217,8 @@ typedef struct worker {
     quire_err error;
 } worker;
 
-static void note(worker *w, kv_op op, int64_t start, int64_t n) {
-    w->cpu_ns[op] += now_ns(CLOCK_THREAD_CPUTIME_ID) - start - w->clock_ns;
+static void kv_pool_note(worker *w, kv_op op, int64_t start, int64_t n) {
+    w->cpu_ns[op] += kv_pool_now_ns(CLOCK_THREAD_CPUTIME_ID) - start - w->clock_ns;
     w->n_done[op] += n;
 }
 
@@ -226,51 +226,51 @@ static void note(worker *w, kv_op op, int64_t start, int64_t n) {
 static void reserve_and_release(worker *w, int32_t n, kv_op reserve, kv_op release) {
     page_store *s = w->store;
     int32_t n_pages = w->n_pages - w->n_pages % n;
-    int64_t start = now_ns(CLOCK_THREAD_CPUTIME_ID);
+    int64_t start = kv_pool_now_ns(CLOCK_THREAD_CPUTIME_ID);
     for (int32_t i = 0; i < n_pages && w->error == QUIRE_OK; i += n) {
         w->error = page_store_reserve(s, n, w->ids + i);
     }
-    note(w, reserve, start, n_pages);
+    kv_pool_note(w, reserve, start, n_pages);
     if (w->error != QUIRE_OK) {
         return;
     }
-    start = now_ns(CLOCK_THREAD_CPUTIME_ID);
+    start = kv_pool_now_ns(CLOCK_THREAD_CPUTIME_ID);
     for (int32_t i = 0; i < n_pages; i += n) {
         page_store_release(s, w->ids + i, n);
     }
-    note(w, release, start, n_pages);
+    kv_pool_note(w, release, start, n_pages);
 }
 
 /* Fills the tables page by page side by side, forks each, gives all back. */
 static void append_and_fork(worker *w) {
     page_store *s = w->store;
     int32_t n_done = 0;
-    int64_t start = now_ns(CLOCK_THREAD_CPUTIME_ID);
+    int64_t start = kv_pool_now_ns(CLOCK_THREAD_CPUTIME_ID);
     while (n_done < w->n_pages && w->error == QUIRE_OK) {
         for (int32_t t = 0; t < w->n_tables && n_done < w->n_pages && w->error == QUIRE_OK; t++, n_done++) {
             w->error = page_store_append_page(s, &w->tables[t]);
         }
     }
-    note(w, KV_OP_APPEND, start, n_done);
-    start = now_ns(CLOCK_THREAD_CPUTIME_ID);
+    kv_pool_note(w, KV_OP_APPEND, start, n_done);
+    start = kv_pool_now_ns(CLOCK_THREAD_CPUTIME_ID);
     for (int32_t t = 0; t < w->n_tables && w->error == QUIRE_OK; t++) {
         w->error = page_store_fork(s, &w->tables[t], &w->forks[t]);
     }
-    note(w, KV_OP_FORK, start, n_done);
+    kv_pool_note(w, KV_OP_FORK, start, n_done);
     for (int32_t t = 0; t < w->n_tables; t++) {
         page_store_clear(s, &w->forks[t]);
         page_store_clear(s, &w->tables[t]);
     }
 }
 
-static void *work(void *argument) {
+static void *kv_pool_work(void *argument) {
     worker *w = argument;
     w->clock_ns = clock_cost(CLOCK_THREAD_CPUTIME_ID);
     atomic_fetch_sub(&w->c->n_awaited, 1);
     while (atomic_load(&w->c->n_awaited) > 0 && !atomic_load(&w->c->over)) {
         sched_yield();
     }
-    int64_t wall_start = now_ns(CLOCK_MONOTONIC), cpu_start = now_ns(CLOCK_THREAD_CPUTIME_ID);
+    int64_t wall_start = kv_pool_now_ns(CLOCK_MONOTONIC), cpu_start = kv_pool_now_ns(CLOCK_THREAD_CPUTIME_ID);
     for (int round = 0; w->error == QUIRE_OK; round++) {
         reserve_and_release(w, 1, KV_OP_RESERVE, KV_OP_RELEASE);
         reserve_and_release(w, CALL_PAGES, KV_OP_RESERVE_16, KV_OP_RELEASE_16);
@@ -283,12 +283,12 @@ static void *work(void *argument) {
             break;
         }
     }
-    w->share = (double)(now_ns(CLOCK_THREAD_CPUTIME_ID) - cpu_start) /
-               (double)(now_ns(CLOCK_MONOTONIC) - wall_start);
+    w->share = (double)(kv_pool_now_ns(CLOCK_THREAD_CPUTIME_ID) - cpu_start) /
+               (double)(kv_pool_now_ns(CLOCK_MONOTONIC) - wall_start);
     return NULL;
 }
 
-static quire_err make_worker(contest *c, page_store *store, int32_t n_pages, worker *w) {
+static quire_err kv_pool_make_worker(contest *c, page_store *store, int32_t n_pages, worker *w) {
     int32_t n_tables = (n_pages + TABLE_PAGES - 1) / TABLE_PAGES;
     *w = (worker){.c = c, .store = store, .n_pages = n_pages, .n_tables = n_tables};
     w->ids = mem_new((size_t)n_pages, sizeof *w->ids);
@@ -318,7 +318,7 @@ static void free_worker(worker *w) {
 static quire_err run_contest(contest *c, worker *workers, int32_t n, int32_t wall_ms) {
     int32_t n_made = 0;
     atomic_store(&c->n_awaited, n);
-    while (n_made < n && pthread_create(&workers[n_made].thread, NULL, work, &workers[n_made]) == 0) {
+    while (n_made < n && pthread_create(&workers[n_made].thread, NULL, kv_pool_work, &workers[n_made]) == 0) {
         n_made++;
     }
     if (n_made == n) {
@@ -358,7 +358,7 @@ quire_err kv_bench_ops(page_store *const *stores, int32_t n_stores, int32_t n_pa
     worker workers[MAX_THREADS] = {{0}};
     quire_err e = QUIRE_OK;
     for (int32_t i = 0; i < n_threads && e == QUIRE_OK; i++) {
-        e = make_worker(&c, stores[i % n_stores], n_pages / n_threads, &workers[i]);
+        e = kv_pool_make_worker(&c, stores[i % n_stores], n_pages / n_threads, &workers[i]);
     }
     e = e == QUIRE_OK ? run_contest(&c, workers, n_threads, wall_ms) : e;
     e = e == QUIRE_OK ? sum_up(workers, n_threads, ns, share) : e;
@@ -374,7 +374,7 @@ quire_err kv_bench_ops(page_store *const *stores, int32_t n_stores, int32_t n_pa
 quire_err kv_bench_append_times(page_store *store, int32_t n_seqs, int32_t n_samples, double *ns) {
     contest c = {0};
     worker w;
-    quire_err e = make_worker(&c, store, n_seqs * TABLE_PAGES, &w);
+    quire_err e = kv_pool_make_worker(&c, store, n_seqs * TABLE_PAGES, &w);
     int64_t cost = clock_cost(CLOCK_MONOTONIC);
     /* what is before 0 warms up */
     for (int32_t i = -n_seqs * TABLE_PAGES; i < n_samples && e == QUIRE_OK; i++) {
@@ -382,9 +382,9 @@ quire_err kv_bench_append_times(page_store *store, int32_t n_seqs, int32_t n_sam
         if (t->n_pages == TABLE_PAGES) {
             page_store_clear(store, t);
         }
-        int64_t start = now_ns(CLOCK_MONOTONIC);
+        int64_t start = kv_pool_now_ns(CLOCK_MONOTONIC);
         e = page_store_append_page(store, t);
-        int64_t took = now_ns(CLOCK_MONOTONIC) - start - cost;
+        int64_t took = kv_pool_now_ns(CLOCK_MONOTONIC) - start - cost;
         if (i >= 0) {
             ns[i] = took > 0 ? (double)took : 0;
         }

@@ -15,8 +15,8 @@
 
 enum { MAX_REQUESTS = 4096, MAX_SAMPLES = 64, SEED = 5 };
 
-static quire_err open_model(const quire_options *o, int32_t max_len, model_file *f, lab *l,
-                            quire_error *err) {
+static quire_err lab_open_model(const quire_options *o, int32_t max_len, model_file *f, lab *l,
+                                quire_error *err) {
     model_desc d;
     loaded_model loaded;
     TRY(model_describe(f, &d, err));
@@ -54,8 +54,8 @@ static quire_err read_draft(const quire_options *o, draft_options *out, quire_er
                          "experiments run without draft models; `quire bench speculation` has them");
 }
 
-static quire_err open_engine(const quire_options *o, engine_ablations off, int32_t max_len, lab *l,
-                             quire_error *err) {
+static quire_err lab_open_engine(const quire_options *o, engine_ablations off, int32_t max_len, lab *l,
+                                 quire_error *err) {
     int32_t rows = options_max_rows(o, max_len);
     draft_options draft;
     TRY(read_draft(o, &draft, err));
@@ -84,10 +84,10 @@ quire_err lab_open(const quire_options *o, engine_ablations off, int32_t max_len
     model_file *f = NULL;
     quire_err e = options_open_file(o, &f, err);
     if (e == QUIRE_OK) {
-        e = open_model(o, max_len, f, out, err);
+        e = lab_open_model(o, max_len, f, out, err);
         model_file_close(f);
     }
-    e = e == QUIRE_OK ? open_engine(o, off, max_len, out, err) : e;
+    e = e == QUIRE_OK ? lab_open_engine(o, off, max_len, out, err) : e;
     if (e != QUIRE_OK) {
         lab_close(out);
     }
@@ -146,7 +146,7 @@ static int32_t samples_of(const lab_request *r) {
 
 /* Prompt: what the earlier one said in all, then its own tokens. *out is the engine's to
  * be. */
-static quire_err make_prompt(const course *c, lab_request *r, int32_t **out) {
+static quire_err lab_make_prompt(const course *c, lab_request *r, int32_t **out) {
     const lab_request *before = r->after >= 0 ? &c->requests[r->after] : NULL;
     int32_t n_before = before != NULL ? before->n_whole : 0;
     r->n_prompt = n_before + r->n_tokens;
@@ -167,7 +167,7 @@ static quire_err make_prompt(const course *c, lab_request *r, int32_t **out) {
 
 static quire_err send_request(course *c, lab_request *r, runner *runners, quire_error *err) {
     int32_t *prompt;
-    quire_err e = make_prompt(c, r, &prompt);
+    quire_err e = lab_make_prompt(c, r, &prompt);
     if (e != QUIRE_OK) {
         return err_set(err, e, -1, "out of memory for a prompt");
     }
@@ -215,7 +215,7 @@ static void take_token(course *c, runner *u, int32_t token) {
 
 /* When a sample's first and last token were committed: by the engine's clock, since this
  * thread may wake long after. */
-static void take_times(course *c, const runner *u, const engine_event *ev) {
+static void lab_take_times(course *c, const runner *u, const engine_event *ev) {
     lab_request *r = u->request;
     int64_t first_us = ev->first_token_us > 0 ? ev->first_token_us : ev->ended_us;
     r->first_us = r->first_us == 0 || first_us < r->first_us ? first_us : r->first_us;
@@ -232,7 +232,7 @@ static quire_err take_end(course *c, const runner *u, const engine_event *ev, qu
     if (u->leads) {
         r->n_cached = ev->n_cached;
     }
-    take_times(c, u, ev);
+    lab_take_times(c, u, ev);
     c->result->n_prompt += r->n_prompt;
     c->result->digest += end_digest(u->digest);
     if (--r->n_left == 0) {
@@ -291,7 +291,7 @@ static quire_err run_course(course *c, int32_t at_once, runner *runners, const i
                : e;
 }
 
-static void fill_result(course *c, int64_t start_us) {
+static void lab_fill_result(course *c, int64_t start_us) {
     quire_stats s;
     engine_profile profile;
     do { /* the last step is counted when its events have been read */
@@ -341,7 +341,7 @@ quire_err lab_run(lab *l, lab_request *requests, int32_t n, int32_t at_once, lab
     int64_t start = figures_time_us(l->n_threads), own = figures_own_time_us(l->n_threads);
     e = e == QUIRE_OK ? run_course(&c, at_once, runners, runner0, err) : e;
     if (e == QUIRE_OK) {
-        fill_result(&c, start);
+        lab_fill_result(&c, start);
         out->reader_seconds = (double)(figures_own_time_us(l->n_threads) - own) * 1e-6;
     }
     mem_free(runners);

@@ -79,7 +79,7 @@ typedef struct readout {
     double *out;
 } readout;
 
-static void read_row(void *context, int32_t task, int32_t worker) {
+static void logprob_scorer_read_row(void *context, int32_t task, int32_t worker) {
     const readout *r = context;
     const float *logits = model_runner_logits(&r->s->b, task);
     (void)worker;
@@ -138,7 +138,7 @@ static quire_err run_passes(logprob_scorer *s, kv_way way, baseline_kv *pieces, 
             return err_set(err, e, -1, "%s: %s", kv_way_name(way), quire_err_text(e));
         }
         readout r = {s, tokens + at + 1, out + at};
-        logprob_scorer_run_tasks(s, read_row, &r, rows);
+        logprob_scorer_run_tasks(s, logprob_scorer_read_row, &r, rows);
         s->us[way] += figures_time_us(s->b.n_threads) - start;
         for (int32_t i = at; i < at + rows; i++) {
             if (!isfinite(out[i])) {

@@ -163,7 +163,7 @@ static quire_err fill_ranks(const tokenizer *from, strbuf *file) {
 
 /* ---- through tokenizer.json ---- */
 
-static quire_err add_word(void *context, str piece, bool is_word, int32_t rank) {
+static quire_err made_vocab_add_word(void *context, str piece, bool is_word, int32_t rank) {
     json_out *o = context;
     if (!is_word) {
         return QUIRE_OK;
@@ -188,7 +188,7 @@ static quire_err fill_words(const tokenizer *from, strbuf *json) {
     json_cstr(json_name(&o, "unk_token"), "[UNK]");
     json_begin(json_name(&o, "vocab"), '{');
     json_int(json_name(&o, "[UNK]"), 0);
-    TRY(each_piece(from, add_word, &o));
+    TRY(each_piece(from, made_vocab_add_word, &o));
     json_end(&o, '}');
     json_end(&o, '}');
     json_end(&o, '}');

@@ -174,7 +174,7 @@ static void close_store(store *st) {
     mem_free(st->copies.pairs);
 }
 
-static quire_err append(store *st, kept *k, int32_t n) {
+static quire_err memory_cases_append(store *st, kept *k, int32_t n) {
     TRY(st->c->method == MEMORY_PAGED ? append_to_pages(st, k, n) : append_to_buffer(st, k, n));
     k->n += n;
     st->n_live += n;
@@ -183,7 +183,7 @@ static quire_err append(store *st, kept *k, int32_t n) {
 }
 
 /* All sequences side by side, a token each in turn, until each has all of its own. */
-static quire_err fill(store *st) {
+static quire_err memory_cases_fill(store *st) {
     const struct scenario *s = &scenarios[st->c->scenario];
     for (bool more = true; more;) {
         more = false;
@@ -196,7 +196,7 @@ static quire_err fill(store *st) {
                 (k->n - s->first) % s->turn == 0) {
                 TRY(next_turn(st, k));
             }
-            TRY(append(st, k, k->n < s->first ? s->first - k->n : 1));
+            TRY(memory_cases_append(st, k, k->n < s->first ? s->first - k->n : 1));
             more = true;
         }
     }
@@ -205,7 +205,7 @@ static quire_err fill(store *st) {
 
 /* Nothing was lost: every buffer holds its tokens; every page is accounted for, and the
  * pool's count is what the audit finds. */
-static quire_err check(const store *st, quire_error *err) {
+static quire_err memory_cases_check(const store *st, quire_error *err) {
     const kv_table *tables[MAX_SEQS];
     for (int32_t i = 0; i < st->n_seqs; i++) {
         const kept *k = &st->seqs[i];
@@ -233,7 +233,7 @@ static quire_err check(const store *st, quire_error *err) {
     return QUIRE_OK;
 }
 
-static void fill_result(store *st) {
+static void memory_cases_fill_result(store *st) {
     memory_result *r = &st->result;
     r->live_tokens = st->n_live;
     r->minimum_bytes = st->n_live * st->token_bytes;
@@ -262,12 +262,12 @@ quire_err memory_run(const memory_case *c, const model_desc *shape, dtype type, 
     }
     st.token_bytes = kv_layout_token_bytes(&st.layout);
     quire_err e = open_store(&st);
-    e = e == QUIRE_OK ? fill(&st) : e;
+    e = e == QUIRE_OK ? memory_cases_fill(&st) : e;
     if (e != QUIRE_OK) {
         err_set(err, e, -1, "%s: %s", memory_scenario_name(c->scenario), quire_err_text(e));
     } else {
-        e = check(&st, err);
-        fill_result(&st);
+        e = memory_cases_check(&st, err);
+        memory_cases_fill_result(&st);
         *out = st.result;
     }
     close_store(&st);

@@ -7,7 +7,7 @@
 
 enum { TILE_ROWS = 16 };
 
-static quire_err open_arrays(model_runner *b) {
+static quire_err model_runner_open_arrays(model_runner *b) {
     size_t rows = (size_t)b->max_rows, seqs = (size_t)b->max_seqs;
     b->max_work = b->max_rows / TILE_ROWS + b->max_seqs + 1;
     b->tokens = mem_new(rows, sizeof *b->tokens);
@@ -19,7 +19,7 @@ static quire_err open_arrays(model_runner *b) {
 }
 
 /* Whether its layers are such that sequences of this kind can be computed. */
-static quire_err check_layers(const kv_layout *l, bool has_groups, quire_error *err) {
+static quire_err model_runner_check_layers(const kv_layout *l, bool has_groups, quire_error *err) {
     bool alike = l->n_groups == 1 && l->groups[0].kind == LAYER_FULL;
     for (int32_t g = 0; g < l->n_groups; g++) {
         if (l->groups[g].kind != LAYER_FULL && l->groups[g].kind != LAYER_WINDOW) {
@@ -32,7 +32,8 @@ static quire_err check_layers(const kv_layout *l, bool has_groups, quire_error *
                                          "this experiment is for models whose layers all see everything");
 }
 
-static quire_err open_model(const model_runner_options *o, model_file *f, model_runner *b, quire_error *err) {
+static quire_err model_runner_open_model(const model_runner_options *o, model_file *f, model_runner *b,
+                                         quire_error *err) {
     model_desc d;
     compute_mode compute;
     TRY(model_describe(f, &d, err));
@@ -47,7 +48,7 @@ static quire_err open_model(const model_runner_options *o, model_file *f, model_
     TRY(model_open(f, b->b, o->max_len, &b->m, err));
     b->desc = model_description(b->m);
     TRY(kv_layout_init(b->desc, kv, o->page_tokens, &b->layout, err));
-    TRY(check_layers(&b->layout, o->has_groups, err));
+    TRY(model_runner_check_layers(&b->layout, o->has_groups, err));
     b->slots = mem_new((size_t)b->max_rows, (size_t)b->layout.n_groups * sizeof *b->slots);
     TRY(b->slots != NULL
             ? QUIRE_OK
@@ -63,11 +64,11 @@ quire_err model_runner_open(const model_runner_options *o, model_runner *out, qu
         (model_runner){.max_rows = o->max_rows, .max_seqs = o->max_seqs, .n_threads = o->engine->n_threads};
     out->max_out = o->max_out > 0 ? o->max_out : o->max_seqs;
     model_file *f = NULL;
-    quire_err e = open_arrays(out);
+    quire_err e = model_runner_open_arrays(out);
     e = e == QUIRE_OK ? options_open_file(o->engine, &f, err)
                       : err_set(err, e, -1, "no memory for passes of %d rows", (int)o->max_rows);
     if (e == QUIRE_OK) {
-        e = open_model(o, f, out, err);
+        e = model_runner_open_model(o, f, out, err);
         model_file_close(f);
     }
     if (e != QUIRE_OK) {
@@ -100,7 +101,7 @@ static void set_slots(const model_runner *b, const runner_part *p, const int32_t
     }
 }
 
-static void add_part(model_runner *b, const runner_part *p) {
+static void model_runner_add_part(model_runner *b, const runner_part *p) {
     int32_t row0 = b->rows.n_rows;
     batch_seq *q = &b->seqs[b->rows.n_seqs++];
     *q = (batch_seq){
@@ -139,7 +140,7 @@ quire_err model_runner_forward(model_runner *b, const runner_part *parts, int32_
         b->rows.slots[g] = b->slots + (int64_t)g * b->max_rows;
     }
     for (int32_t i = 0; i < n; i++) {
-        add_part(b, &parts[i]);
+        model_runner_add_part(b, &parts[i]);
     }
     b->rows.n_work = batch_plan_work(b->seqs, n, TILE_ROWS, b->work, b->max_work);
     b->b->ops->enter(b->b);

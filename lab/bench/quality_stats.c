@@ -6,7 +6,7 @@
 #include "base/mem.h"
 #include "lab/bench/figures.h"
 
-static int32_t largest(const float *row, int32_t n) {
+static int32_t quality_stats_largest(const float *row, int32_t n) {
     int32_t best = 0;
     for (int32_t i = 1; i < n; i++) {
         best = row[i] > row[best] ? i : best;
@@ -15,7 +15,8 @@ static int32_t largest(const float *row, int32_t n) {
 }
 
 quality_row quality_compare(const float *reference, const float *candidate, int32_t n_vocab, int32_t target) {
-    int32_t best_p = largest(reference, n_vocab), best_q = largest(candidate, n_vocab);
+    int32_t best_p = quality_stats_largest(reference, n_vocab),
+            best_q = quality_stats_largest(candidate, n_vocab);
     double max_p = (double)reference[best_p], max_q = (double)candidate[best_q], sum_p = 0, sum_q = 0,
            apart = 0;
     for (int32_t i = 0; i < n_vocab; i++) {

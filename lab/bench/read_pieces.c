@@ -8,7 +8,7 @@
 
 enum { LINE = 64, SIDE_BY_SIDE = 4, AHEAD_BYTES = 32768 };
 
-static int32_t divide_up(int32_t a, int32_t b) {
+static int32_t read_pieces_divide_up(int32_t a, int32_t b) {
     return (a + b - 1) / b;
 }
 
@@ -34,7 +34,7 @@ static int32_t list_layer(const cpu_backend *c, int32_t layer, const int32_t *pa
 quire_err pieces_open(struct backend *b, const int32_t *pages, int32_t n_tokens, pieces *out) {
     const cpu_backend *c = (const cpu_backend *)b;
     const kv_planes *l = &c->layout.caches[0];
-    int32_t n_pages = divide_up(n_tokens, l->page_tokens);
+    int32_t n_pages = read_pieces_divide_up(n_tokens, l->page_tokens);
     *out = (pieces){.n_layers = c->layout.n_caches,
                     .n = 2 * l->n_heads * n_pages,
                     .bytes = l->page_tokens * (l->key.row_bytes + l->key.scale_bytes)};
@@ -51,7 +51,7 @@ void pieces_free(pieces *p) {
     *p = (pieces){0};
 }
 
-static uint64_t load(const uint8_t *p) {
+static uint64_t read_pieces_load(const uint8_t *p) {
     uint64_t x;
     memcpy(&x, p, sizeof x);
     return x;
@@ -67,7 +67,7 @@ static inline __attribute__((always_inline)) uint64_t read_together(const pieces
             if (ahead > 0) {
                 __builtin_prefetch(at[s + ahead] + line, 0, 2);
             }
-            sum += load(at[s] + line);
+            sum += read_pieces_load(at[s] + line);
         }
     }
     return sum;

@@ -40,7 +40,7 @@ static bool has_figures(const bench_table *s) {
 }
 
 /* A line for each figure of a row. */
-static void print_figures(const bench_table *s, const table_cell *cells) {
+static void result_table_print_figures(const bench_table *s, const table_cell *cells) {
     for (int32_t i = 0; i < s->n_columns; i++) {
         if (s->columns[i].unit == NULL || s->columns[i].decimals == TABLE_TEXT) {
             continue;
@@ -68,7 +68,7 @@ static void print_object(const bench_table *s, const table_cell *cells) {
 
 void table_row(const bench_table *s, const table_cell *cells) {
     if (s->json) {
-        (has_figures(s) ? print_figures : print_object)(s, cells);
+        (has_figures(s) ? result_table_print_figures : print_object)(s, cells);
         return;
     }
     for (int32_t i = 0; i < s->n_columns; i++) {

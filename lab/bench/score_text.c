@@ -3,7 +3,8 @@
 #include "base/err.h"
 #include "model/model.h"
 
-static quire_err encode(const score_text *s, const model_file *f, token_list *ids, quire_error *err) {
+static quire_err score_text_encode(const score_text *s, const model_file *f, token_list *ids,
+                                   quire_error *err) {
     tokenizer *t;
     quire_error why;
     quire_err e = tokenizer_open(model_file_vocab(f), &t, &why);
@@ -18,7 +19,8 @@ static quire_err encode(const score_text *s, const model_file *f, token_list *id
     return e;
 }
 
-static quire_err copy_ids(const score_text *s, const model_desc *d, token_list *ids, quire_error *err) {
+static quire_err score_text_copy_ids(const score_text *s, const model_desc *d, token_list *ids,
+                                     quire_error *err) {
     for (size_t i = 0; i < s->n_ids; i++) {
         if (s->ids[i] < 0 || s->ids[i] >= d->n_vocab) {
             return err_set(err, QUIRE_INVALID, (int64_t)i,
@@ -38,5 +40,5 @@ quire_err score_text_read(const score_text *t, const model_file *f, model_desc *
     if (!desc_gives_tokens(d)) {
         return err_set(err, QUIRE_UNSUPPORTED, -1, "%s gives rows, no tokens: it predicts no text", d->name);
     }
-    return t->ids != NULL ? copy_ids(t, d, ids, err) : encode(t, f, ids, err);
+    return t->ids != NULL ? score_text_copy_ids(t, d, ids, err) : score_text_encode(t, f, ids, err);
 }

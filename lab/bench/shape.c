@@ -49,7 +49,7 @@ double shape_kv_bytes(const llama_shape *s, dtype kv) {
 
 /* Types whose numbers are unsigned and have at most four bits, whatever offset
  * follows. */
-static bool is_small(dtype t) {
+static bool shape_is_small(dtype t) {
     return t == DTYPE_Q4_0 || t == DTYPE_Q4_1 || t == DTYPE_Q4_K || t == DTYPE_Q3_K || t == DTYPE_Q2_K;
 }
 
@@ -58,11 +58,11 @@ double products_peak(const roofline *r, compute_mode compute, dtype weights, con
         *by = compute == COMPUTE_BF16 ? "bf16" : "f32";
         return compute == COMPUTE_BF16 ? r->bf16.best : r->f32.best;
     }
-    *by = is_small(weights) ? "int8 by 4 bits" : "int8";
-    return is_small(weights) ? r->int8_small.best : r->int8.best;
+    *by = shape_is_small(weights) ? "int8 by 4 bits" : "int8";
+    return shape_is_small(weights) ? r->int8_small.best : r->int8.best;
 }
 
-static speed_limit lower(double bytes_bound, double operations_bound, const char *by) {
+static speed_limit shape_lower(double bytes_bound, double operations_bound, const char *by) {
     return bytes_bound < operations_bound ? (speed_limit){bytes_bound, "bytes"}
                                           : (speed_limit){operations_bound, by};
 }
@@ -70,15 +70,17 @@ static speed_limit lower(double bytes_bound, double operations_bound, const char
 speed_limit shape_prefill_limit(const llama_shape *s, const speed_type *t, const roofline *r, int32_t n) {
     const char *by;
     double peak = products_peak(r, t->compute, t->published, &by);
-    return lower(n * r->read.best / shape_weight_bytes(s, t), n * peak / shape_prompt_operations(s, n), by);
+    return shape_lower(n * r->read.best / shape_weight_bytes(s, t), n * peak / shape_prompt_operations(s, n),
+                       by);
 }
 
 speed_limit shape_decode_limit(const llama_shape *s, const speed_type *t, const roofline *r, int32_t batch,
                                double context, dtype kv) {
     const char *by;
     double peak = products_peak(r, t->compute, t->published, &by);
-    return lower(batch * r->read.best / (shape_weight_bytes(s, t) + batch * context * shape_kv_bytes(s, kv)),
-                 peak / shape_token_operations(s), by);
+    return shape_lower(batch * r->read.best /
+                           (shape_weight_bytes(s, t) + batch * context * shape_kv_bytes(s, kv)),
+                       peak / shape_token_operations(s), by);
 }
 
 double shape_pace_at(const shape_pace *p, double intensity) {

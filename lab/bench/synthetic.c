@@ -67,7 +67,7 @@ static quire_err for_tensors(const model_shape *s, dtype type, tensor_fn fn, voi
     return QUIRE_OK;
 }
 
-static size_t tensor_bytes(const tensor *t) {
+static size_t synthetic_tensor_bytes(const tensor *t) {
     size_t n = (size_t)t->n * (size_t)t->n_out * (size_t)t->n_in;
     return n / (size_t)dtype_block_elements(t->type) * (size_t)dtype_block_bytes(t->type);
 }
@@ -160,7 +160,7 @@ static quire_err put_tensor(void *context, const tensor *t) {
     }
     TRY(put_u32(c->b, ggml_number(t->type)));
     TRY(put_u64(c->b, c->n_data));
-    c->n_data += size_align(tensor_bytes(t), ALIGNMENT);
+    c->n_data += size_align(synthetic_tensor_bytes(t), ALIGNMENT);
     return QUIRE_OK;
 }
 
@@ -235,7 +235,7 @@ static void set_scales(dtype type, uint8_t *block, float deviation) {
 }
 
 static void fill_tensor(const tensor *t, uint64_t seed, uint8_t *to) {
-    size_t n = tensor_bytes(t), block = (size_t)dtype_block_bytes(t->type);
+    size_t n = synthetic_tensor_bytes(t), block = (size_t)dtype_block_bytes(t->type);
     if (t->n_dims == 1) {
         for (int64_t i = 0; i < t->n_in; i++) {
             memcpy(to + (size_t)i * sizeof(float), &(float){1.0f}, sizeof(float));
@@ -262,7 +262,7 @@ typedef struct fill_context {
 static quire_err fill_next(void *context, const tensor *t) {
     fill_context *c = context;
     fill_tensor(t, ++c->seed, c->to);
-    c->to += size_align(tensor_bytes(t), ALIGNMENT);
+    c->to += size_align(synthetic_tensor_bytes(t), ALIGNMENT);
     return QUIRE_OK;
 }
 

@@ -45,29 +45,29 @@ static const char *const PATTERNS[] = {"if (%s != NULL && %s > 0) {\n",
                                        "break;\n"};
 #define N_OF(a) (sizeof(a) / sizeof *(a))
 
-static uint32_t draw(uint64_t *state, size_t n) {
+static uint32_t text_samples_draw(uint64_t *state, size_t n) {
     return (uint32_t)(rng_next(state) % n);
 }
 
 /* An index below n, low ones more often: twice as likely each time that it is halved. */
 static uint32_t draw_frequent(uint64_t *state, size_t n) {
     size_t upto = n;
-    while (upto > 1 && draw(state, 8) != 0) {
+    while (upto > 1 && text_samples_draw(state, 8) != 0) {
         upto = upto / 2 + 1;
-        if (draw(state, 2) == 0) {
+        if (text_samples_draw(state, 2) == 0) {
             break;
         }
     }
-    return draw(state, upto);
+    return text_samples_draw(state, upto);
 }
 
-static quire_err add_word(uint64_t *state, bool capital, strbuf *out) {
+static quire_err text_samples_add_word(uint64_t *state, bool capital, strbuf *out) {
     size_t at = out->n;
-    if (draw(state, 100) < 60) {
+    if (text_samples_draw(state, 100) < 60) {
         TRY(strbuf_add_str(out, COMMON[draw_frequent(state, N_OF(COMMON))]));
     } else {
-        TRY(strbuf_add_str(out, STEMS[draw(state, N_OF(STEMS))]));
-        TRY(strbuf_add_str(out, ENDINGS[draw(state, N_OF(ENDINGS))]));
+        TRY(strbuf_add_str(out, STEMS[text_samples_draw(state, N_OF(STEMS))]));
+        TRY(strbuf_add_str(out, ENDINGS[text_samples_draw(state, N_OF(ENDINGS))]));
     }
     if (capital) {
         out->p[at] = (char)(out->p[at] - 'a' + 'A');
@@ -76,36 +76,40 @@ static quire_err add_word(uint64_t *state, bool capital, strbuf *out) {
 }
 
 static quire_err add_sentence(uint64_t *state, strbuf *out) {
-    uint32_t n = 6 + draw(state, 20);
+    uint32_t n = 6 + text_samples_draw(state, 20);
     for (uint32_t i = 0; i < n; i++) {
-        bool capital = i == 0 || draw(state, 20) == 0;
-        TRY(draw(state, 40) == 0 ? strbuf_addf(out, "%u", 1 + draw(state, 2000))
-                                 : add_word(state, capital, out));
+        bool capital = i == 0 || text_samples_draw(state, 20) == 0;
+        TRY(text_samples_draw(state, 40) == 0 ? strbuf_addf(out, "%u", 1 + text_samples_draw(state, 2000))
+                                              : text_samples_add_word(state, capital, out));
         TRY(i + 1 == n ? QUIRE_OK
-                       : strbuf_add_str(out, draw(state, 10) == 0   ? ", "
-                                             : draw(state, 50) == 0 ? "'s "
-                                                                    : " "));
+                       : strbuf_add_str(out, text_samples_draw(state, 10) == 0   ? ", "
+                                             : text_samples_draw(state, 50) == 0 ? "'s "
+                                                                                 : " "));
     }
-    return strbuf_add_str(out, draw(state, 5) == 0 ? ".\n\n" : draw(state, 12) == 0 ? "? " : ". ");
+    return strbuf_add_str(out, text_samples_draw(state, 5) == 0    ? ".\n\n"
+                               : text_samples_draw(state, 12) == 0 ? "? "
+                                                                   : ". ");
 }
 
-static quire_err add_name(uint64_t *state, strbuf *out) {
-    TRY(strbuf_add_str(out, STEMS[draw(state, N_OF(STEMS))]));
-    return draw(state, 2) == 0 ? QUIRE_OK : strbuf_addf(out, "_%s", COMMON[draw(state, N_OF(COMMON))]);
+static quire_err text_samples_add_name(uint64_t *state, strbuf *out) {
+    TRY(strbuf_add_str(out, STEMS[text_samples_draw(state, N_OF(STEMS))]));
+    return text_samples_draw(state, 2) == 0
+               ? QUIRE_OK
+               : strbuf_addf(out, "_%s", COMMON[text_samples_draw(state, N_OF(COMMON))]);
 }
 
 /* A line: a pattern whose %s are names, or a declaration. */
 static quire_err add_line(uint64_t *state, strbuf *out) {
-    TRY(strbuf_add(out, "                ", 4 * draw(state, 5)));
-    if (draw(state, 4) == 0) {
-        TRY(strbuf_addf(out, "%s ", TYPES[draw(state, N_OF(TYPES))]));
-        TRY(add_name(state, out));
-        return strbuf_addf(out, " = %u;\n", draw(state, 4096));
+    TRY(strbuf_add(out, "                ", 4 * text_samples_draw(state, 5)));
+    if (text_samples_draw(state, 4) == 0) {
+        TRY(strbuf_addf(out, "%s ", TYPES[text_samples_draw(state, N_OF(TYPES))]));
+        TRY(text_samples_add_name(state, out));
+        return strbuf_addf(out, " = %u;\n", text_samples_draw(state, 4096));
     }
-    const char *p = PATTERNS[draw(state, N_OF(PATTERNS))];
+    const char *p = PATTERNS[text_samples_draw(state, N_OF(PATTERNS))];
     for (; *p != '\0'; p++) {
         if (p[0] == '%' && p[1] == 's') {
-            TRY(add_name(state, out));
+            TRY(text_samples_add_name(state, out));
             p++;
         } else {
             TRY(strbuf_add_char(out, *p));
@@ -118,12 +122,12 @@ static quire_err add_line(uint64_t *state, strbuf *out) {
  * of the block of unified ideographs. */
 static quire_err add_chinese(uint64_t *state, strbuf *out) {
     enum { FIRST = 0x4E00, N_CHARS = 20902 };
-    uint32_t n = 4 + draw(state, 16);
+    uint32_t n = 4 + text_samples_draw(state, 16);
     for (uint32_t i = 0; i < n; i++) {
         TRY(utf8_add(out, FIRST + (int32_t)(draw_frequent(state, 4096) * 37 % N_CHARS)));
     }
     /* a full stop, a comma */
-    return strbuf_add_str(out, draw(state, 3) == 0 ? "\xE3\x80\x82" : "\xEF\xBC\x8C");
+    return strbuf_add_str(out, text_samples_draw(state, 3) == 0 ? "\xE3\x80\x82" : "\xEF\xBC\x8C");
 }
 
 static quire_err add_some(sample_kind kind, uint64_t *state, strbuf *out) {

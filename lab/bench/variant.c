@@ -10,7 +10,7 @@
 
 enum { SEED = 77, LEAST_VOCAB = 256 }; /* ids that every model has */
 
-static quire_err run_once(variant *t, bool counts_vary, quire_error *err) {
+static quire_err variant_run_once(variant *t, bool counts_vary, quire_error *err) {
     lab_result r;
     int64_t peak_bytes;
     TRY(lab_once(&t->options, t->off, t->max_len, t->requests, t->n, t->at_once, &r, &peak_bytes, err));
@@ -38,7 +38,7 @@ static quire_err run_once(variant *t, bool counts_vary, quire_error *err) {
 quire_err variants_run(variant *t, int32_t n, int32_t n_runs, bool counts_vary, quire_error *err) {
     for (int32_t run = 0; run < n_runs; run++) {
         for (int32_t i = 0; i < n; i++) {
-            TRY(run_once(&t[i], counts_vary, err));
+            TRY(variant_run_once(&t[i], counts_vary, err));
         }
     }
     return QUIRE_OK;

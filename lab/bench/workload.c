@@ -18,7 +18,8 @@ typedef struct part {
 enum { OWN = 1100, LEAST_VOCAB = 256 };
 
 /* is_new: whether text a was in no prompt before; b always is. */
-static void add(workload *w, int32_t n_vocab, part a, bool is_new, part b, int32_t n_output, int32_t after) {
+static void workload_add(workload *w, int32_t n_vocab, part a, bool is_new, part b, int32_t n_output,
+                         int32_t after) {
     const part parts[] = {a, b};
     lab_request *r = &w->requests[w->n++];
     *r = (lab_request){
@@ -81,8 +82,8 @@ static void build(const shape *s, int32_t n_vocab, workload *w) {
         for (int32_t i = 0; i < s->n; i++) {
             part own = {OWN + turn * s->n + i, turn == 0 ? s->own_tokens : s->turn_tokens},
                  shared = {1 + i % s->n_shared, s->shared_tokens};
-            add(w, n_vocab, turn == 0 ? shared : NOTHING, i < s->n_shared, own, s->output,
-                turn == 0 ? -1 : w->n - s->n);
+            workload_add(w, n_vocab, turn == 0 ? shared : NOTHING, i < s->n_shared, own, s->output,
+                         turn == 0 ? -1 : w->n - s->n);
         }
     }
 }

@@ -76,8 +76,8 @@ static json_out *begin_line(const bench *b, json_line *l, const char *name) {
 }
 
 /* The mean and the spread of one figure. */
-static void print_lines(const bench *b, const char *what, int32_t batch, int32_t context, figure f,
-                        double limit) {
+static void bench_print_lines(const bench *b, const char *what, int32_t batch, int32_t context, figure f,
+                              double limit) {
     const char *const suffixes[] = {"", "_spread"};
     for (int i = 0; i < 2; i++) {
         char name[32];
@@ -117,11 +117,12 @@ static void report_missing(const bench *b, const char *what, int32_t batch, int3
 }
 
 /* One figure: a table's row or JSON lines. A mean of NAN: not measured. */
-static void report(const bench *b, const char *what, int32_t batch, int32_t context, figure f, double limit) {
+static void bench_report(const bench *b, const char *what, int32_t batch, int32_t context, figure f,
+                         double limit) {
     if (isnan(f.mean)) {
         report_missing(b, what, batch, context);
     } else if (b->options->cli.json) {
-        print_lines(b, what, batch, context, f, limit);
+        bench_print_lines(b, what, batch, context, f, limit);
     } else {
         printf("%-8s %6d %8d %12.1f  +-%5.1f%% %12.1f %6.0f%%\n", what, (int)batch, (int)context, f.mean,
                f.mean > 0 ? 100 * f.spread / f.mean : 0, limit, 100 * f.mean / limit);
@@ -157,7 +158,7 @@ static quire_err decode_once(void *context, double *speed, quire_error *err) {
 }
 
 /* Prefill, then decode, at one batch size and context. */
-static quire_err measure(bench *b, sent *requests, int32_t batch, int32_t context, quire_error *err) {
+static quire_err bench_measure(bench *b, sent *requests, int32_t batch, int32_t context, quire_error *err) {
     double prefill[FIGURES_MAX_RUNS];
     int32_t n = b->options->n_decode;
     for (int32_t run = 0; run < b->options->n_runs; run++) {
@@ -166,16 +167,16 @@ static quire_err measure(bench *b, sent *requests, int32_t batch, int32_t contex
         prefill[run] = (double)batch * context / ((double)took * 1e-6);
     }
     llama_shape shape = shape_of(b->client.info);
-    report(b, "prefill", batch, context, figure_of(prefill, b->options->n_runs),
-           context * b->peak / shape_prompt_operations(&shape, context));
+    bench_report(b, "prefill", batch, context, figure_of(prefill, b->options->n_runs),
+                 context * b->peak / shape_prompt_operations(&shape, context));
     figure found;
     TRY(client_measure(decode_once, &(decoding){b, requests, batch, context}, b->options->n_runs, &found,
                        err));
     double mean_context = context + n / 2.0;
     double step_bytes =
         (double)b->client.info->weight_bytes + batch * mean_context * (double)b->client.info->token_bytes;
-    report(b, "decode", batch, context, found,
-           fmin(batch * b->bandwidth / step_bytes, b->peak / shape_token_operations(&shape)));
+    bench_report(b, "decode", batch, context, found,
+                 fmin(batch * b->bandwidth / step_bytes, b->peak / shape_token_operations(&shape)));
     return QUIRE_OK;
 }
 
@@ -216,7 +217,7 @@ static quire_err measure_limits(bench *b, quire_error *err) {
     }
 }
 
-static int32_t largest(const int32_t *values, int32_t n) {
+static int32_t bench_largest(const int32_t *values, int32_t n) {
     int32_t most = 0;
     for (int32_t i = 0; i < n; i++) {
         most = values[i] > most ? values[i] : most;
@@ -230,8 +231,8 @@ typedef struct points {
 
 /* What was asked must fit before anything runs. */
 static quire_err check_fit(const bench *b, const points *p, quire_error *err) {
-    int32_t tokens = largest(p->contexts, p->n_contexts) + b->options->n_decode,
-            batch = largest(p->batches, p->n_batches);
+    int32_t tokens = bench_largest(p->contexts, p->n_contexts) + b->options->n_decode,
+            batch = bench_largest(p->batches, p->n_batches);
     int64_t pages = pool_size_sequence(&b->options->cli.engine, b->client.engine, tokens);
     if (tokens > b->client.info->max_model_len) {
         return err_set(err, QUIRE_INVALID, -1,
@@ -246,9 +247,9 @@ static quire_err check_fit(const bench *b, const points *p, quire_error *err) {
     return QUIRE_OK;
 }
 
-static quire_err measure_all(bench *b, const points *p, quire_error *err) {
+static quire_err bench_measure_all(bench *b, const points *p, quire_error *err) {
     TRY(check_fit(b, p, err));
-    int32_t batch = largest(p->batches, p->n_batches), n = b->options->n_decode;
+    int32_t batch = bench_largest(p->batches, p->n_batches), n = b->options->n_decode;
     sent *requests = mem_new((size_t)batch, sizeof *requests);
     int64_t *times = mem_new((size_t)batch * (size_t)n, sizeof *times);
     int32_t *looks = mem_new((size_t)batch * (size_t)n, sizeof *looks);
@@ -271,7 +272,7 @@ static quire_err measure_all(bench *b, const points *p, quire_error *err) {
     }
     for (int32_t i = 0; e == QUIRE_OK && i < p->n_contexts; i++) {
         for (int32_t j = 0; e == QUIRE_OK && j < p->n_batches; j++) {
-            e = measure(b, requests, p->batches[j], p->contexts[i], err);
+            e = bench_measure(b, requests, p->batches[j], p->contexts[i], err);
         }
     }
     mem_free(times);
@@ -290,12 +291,12 @@ static quire_err bench_run(const cli_options *cli, quire_error *err) {
                        FIGURES_MAX_RUNS);
     }
     quire_options engine = o->cli.engine;
-    int32_t batch = largest(p.batches, p.n_batches);
+    int32_t batch = bench_largest(p.batches, p.n_batches);
     engine.max_seqs = engine.max_seqs > batch ? engine.max_seqs : batch;
     bench b = {.options = o};
     TRY(client_open(&engine, o->off, &b.client, err));
     b.n_threads = b.client.info->n_threads;
-    quire_err e = measure_all(&b, &p, err);
+    quire_err e = bench_measure_all(&b, &p, err);
     client_close(&b.client);
     return e;
 }

@@ -77,8 +77,8 @@ static quire_err parse_types(const char *text, dtype *list, int32_t *n, quire_er
                   : err_set(err, QUIRE_INVALID, -1, "--kv-dtype: must be some of f32,f16,bf16,fp8,int8,int4");
 }
 
-static quire_err report(const bench_attention_options *o, const bench_table *t, const char *work,
-                        const attention_shape *shape, quire_error *err) {
+static quire_err bench_attention_report(const bench_attention_options *o, const bench_table *t,
+                                        const char *work, const attention_shape *shape, quire_error *err) {
     const attention_machine m = {
         .compute = COMPUTE_F32, .isa = o->isa, .n_threads = o->n_threads, .n_runs = o->n_runs};
     attention_speed speed;
@@ -189,8 +189,8 @@ static quire_err report_bounds(const bench_attention_options *o, const bench_tab
     return QUIRE_OK;
 }
 
-static quire_err run_type(const bench_attention_options *o, const bench_table *t, dtype type,
-                          quire_error *err) {
+static quire_err bench_attention_run_type(const bench_attention_options *o, const bench_table *t, dtype type,
+                                          quire_error *err) {
     int32_t contexts[FIGURES_MAX_POINTS], n;
     TRY(figures_parse_list("--context", o->contexts, contexts, &n, err));
     for (int i = 0; i < N_SHAPES; i++) {
@@ -202,16 +202,16 @@ static quire_err run_type(const bench_attention_options *o, const bench_table *t
                                  .n_rows = 1};
         for (int32_t c = 0; c < n; c++) {
             shape.n_tokens = contexts[c];
-            TRY(report(o, t, "decode", &shape, err));
+            TRY(bench_attention_report(o, t, "decode", &shape, err));
         }
         shape.n_seqs = MANY;
         shape.n_tokens = MANY_TOKENS;
-        TRY(report(o, t, "decode", &shape, err));
+        TRY(bench_attention_report(o, t, "decode", &shape, err));
         TRY(report_shared(o, t, &shape, err));
         shape.n_seqs = 1;
         shape.n_tokens = o->n_prompt;
         shape.n_rows = o->n_prompt < ATTENTION_STEP_ROWS ? o->n_prompt : ATTENTION_STEP_ROWS;
-        TRY(report(o, t, "last chunk", &shape, err));
+        TRY(bench_attention_report(o, t, "last chunk", &shape, err));
         attention_shape decode = shape;
         decode.n_rows = 1;
         TRY(report_mods(o, t, "chunk", &shape, err));
@@ -220,7 +220,7 @@ static quire_err run_type(const bench_attention_options *o, const bench_table *t
         TRY(report_bounds(o, t, "decode", &decode, err));
         if (i == 0) {
             shape.n_rows = o->n_prompt;
-            TRY(report(o, t, "prefill", &shape, err));
+            TRY(bench_attention_report(o, t, "prefill", &shape, err));
         }
     }
     return QUIRE_OK;
@@ -249,8 +249,8 @@ static quire_err report_pages(const bench_attention_options *o, const bench_tabl
     return QUIRE_OK;
 }
 
-static quire_err run_pages(const bench_attention_options *o, const dtype *list, int32_t n_types,
-                           quire_error *err) {
+static quire_err bench_attention_run_pages(const bench_attention_options *o, const dtype *list,
+                                           int32_t n_types, quire_error *err) {
     static const table_column columns[] = {{"kv_dtype", "KV", 5, TABLE_TEXT, NULL},
                                            {"heads", "heads", 11, TABLE_TEXT, NULL},
                                            {"context", "context", 8, 0, NULL},
@@ -313,11 +313,11 @@ static quire_err bench_attention_measure(const bench_attention_options *o, quire
     int32_t n;
     TRY(parse_types(o->types, list, &n, err));
     if (o->pages != NULL) {
-        return run_pages(o, list, n, err);
+        return bench_attention_run_pages(o, list, n, err);
     }
     table_begin(&t, NULL);
     for (int32_t i = 0; i < n; i++) {
-        TRY(run_type(o, &t, list[i], err));
+        TRY(bench_attention_run_type(o, &t, list[i], err));
     }
     table_note(
         &t,

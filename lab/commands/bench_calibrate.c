@@ -75,7 +75,7 @@ typedef struct calibration {
 
 /* ---- what is measured ---- */
 
-static void add_measure(calibration *k, bool decodes, int32_t n_seqs, int32_t n_prompt) {
+static void bench_calibrate_add_measure(calibration *k, bool decodes, int32_t n_seqs, int32_t n_prompt) {
     const quire_info *info = k->c.info;
     int32_t answer = decodes ? DECODE_TOKENS : 1;
     if ((int64_t)n_prompt * n_seqs > MAX_PROMPT_TOKENS) {
@@ -89,22 +89,22 @@ static void add_measure(calibration *k, bool decodes, int32_t n_seqs, int32_t n_
 }
 
 /* The knots up to both limits; long contexts behind powers of two. */
-static void choose(calibration *k) {
+static void bench_calibrate_choose(calibration *k) {
     const quire_info *info = k->c.info;
     int32_t longest = info->max_model_len - DECODE_TOKENS, seqs[COST_MAX_POINTS],
             n_seqs = cost_knots_until(info->max_seqs, seqs);
     k->n_knots = cost_knots_until(info->max_batched_tokens, k->knots);
     for (int32_t i = 0; i < k->n_knots; i++) {
-        add_measure(k, false, 1, k->knots[i]);
+        bench_calibrate_add_measure(k, false, 1, k->knots[i]);
     }
     for (int32_t rows = 2 * info->max_batched_tokens; rows <= longest; rows *= 2) {
-        add_measure(k, false, 1, rows);
+        bench_calibrate_add_measure(k, false, 1, rows);
     }
-    add_measure(k, false, 1, longest);
+    bench_calibrate_add_measure(k, false, 1, longest);
     const int32_t prompts[] = {8, longest / 4, longest};
     for (int32_t i = 0; i < n_seqs; i++) {
         for (int p = 0; p < ((seqs[i] & (seqs[i] - 1)) == 0 ? 3 : 1); p++) {
-            add_measure(k, true, seqs[i], prompts[p]);
+            bench_calibrate_add_measure(k, true, seqs[i], prompts[p]);
         }
     }
 }
@@ -158,7 +158,7 @@ static double step_time(const calibration *k, const measure *m) {
     return n_steps > 0 ? (double)(to - from) / (double)n_steps : 0;
 }
 
-static quire_err run_one(calibration *k, measure *m, quire_error *err) {
+static quire_err bench_calibrate_run_one(calibration *k, measure *m, quire_error *err) {
     int32_t n_sent = 0;
     quire_err e = QUIRE_OK;
     int64_t start = clock_us();
@@ -179,10 +179,10 @@ static quire_err run_one(calibration *k, measure *m, quire_error *err) {
 
 /* A run of a measurement: again and again for a while, since what is short is disturbed
  * easily. */
-static quire_err run_some(calibration *k, measure *m, quire_error *err) {
+static quire_err bench_calibrate_run_some(calibration *k, measure *m, quire_error *err) {
     int64_t start = clock_us();
     for (int32_t i = 0; i < MAX_REPEATS && (i == 0 || clock_us() - start < RUN_US); i++) {
-        TRY(run_one(k, m, err));
+        TRY(bench_calibrate_run_one(k, m, err));
     }
     return QUIRE_OK;
 }
@@ -198,12 +198,12 @@ static double usual_us(measure *m) {
 }
 
 /* All in turns, so that a slow spell hits them alike. */
-static quire_err measure_all(calibration *k, quire_error *err) {
+static quire_err bench_calibrate_measure_all(calibration *k, quire_error *err) {
     for (int32_t run = -1; run < k->o->n_runs; run++) { /* the first warms up */
         for (int32_t i = 0; i < k->n; i++) {
             measure *m = &k->measures[i];
             m->n_us = run == 0 ? 0 : m->n_us;
-            TRY(run < 0 ? run_one(k, m, err) : run_some(k, m, err));
+            TRY(run < 0 ? bench_calibrate_run_one(k, m, err) : bench_calibrate_run_some(k, m, err));
         }
     }
     int32_t kept = 0;
@@ -281,7 +281,7 @@ static const table_column columns[] = {
     {"model", "model us", 12, 1, "us"},    {"off", "off %", 7, 1, "%"},
 };
 
-static void report(const calibration *k, const cost_model *c) {
+static void bench_calibrate_report(const calibration *k, const cost_model *c) {
     bench_table s = {"calibrate", TABLE_COLUMNS(columns), k->o->cli.json};
     char heading[320];
     double squares = 0;
@@ -330,9 +330,9 @@ static quire_err calibrate(calibration *k, cost_model *out, quire_error *err) {
     if (!k->seqs || !k->times || !k->prompt) {
         return err_set(err, QUIRE_NO_MEMORY, -1, "out of memory for %d sequences", (int)info->max_seqs);
     }
-    choose(k);
+    bench_calibrate_choose(k);
     TRY(check_choice(k, err));
-    TRY(measure_all(k, err));
+    TRY(bench_calibrate_measure_all(k, err));
     fit_model(k, out);
     out->swap_us = out->copy_us = measure_copy_us(info);
     return QUIRE_OK;
@@ -349,7 +349,7 @@ static quire_err run_calibration(calibration *k, const calibrate_options *o, boo
     TRY(client_open(&o->cli.engine, o->off, &k->c, err));
     quire_err e = calibrate(k, out, err);
     if (e == QUIRE_OK && print) {
-        report(k, out);
+        bench_calibrate_report(k, out);
     }
     client_close(&k->c);
     mem_free(k->seqs);

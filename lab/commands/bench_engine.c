@@ -94,7 +94,7 @@ static void close_world(world *w) {
     null_model_close(w->null);
 }
 
-static quire_err submit(world *w, quire_error *err) {
+static quire_err bench_engine_submit(world *w, quire_error *err) {
     int32_t n = w->options->n_prompt;
     engine_request r = {.tokens = mem_new((size_t)n, sizeof *r.tokens),
                         .n_tokens = n,
@@ -123,13 +123,13 @@ static quire_err submit(world *w, quire_error *err) {
 }
 
 /* Runs the load to its end. */
-static quire_err run_load(world *w, quire_error *err) {
+static quire_err bench_engine_run_load(world *w, quire_error *err) {
     int32_t n_left = w->load == LOAD_DECODE ? 0 : w->n * (N_STEPS / SHORT_OUTPUT), n_running = 0;
     quire_err e = QUIRE_OK;
     /* where they come and go, others wait already */
     int32_t n_first = w->load == LOAD_DECODE ? w->n : 2 * w->n;
     for (; n_running < n_first && e == QUIRE_OK; n_running++) {
-        e = submit(w, err);
+        e = bench_engine_submit(w, err);
     }
     engine_release(w->e);
     while (e == QUIRE_OK && n_running > 0) {
@@ -148,7 +148,7 @@ static quire_err run_load(world *w, quire_error *err) {
         if (n_left > 0) {
             n_left--;
             n_running++;
-            e = submit(w, err);
+            e = bench_engine_submit(w, err);
         }
     }
     return e;
@@ -161,7 +161,7 @@ static bool counts(const world *w, const null_step *s) {
     return full && (w->load == LOAD_TURNOVER || s->n_rows == w->n);
 }
 
-static figures measure(const world *w, double *scratch) {
+static figures bench_engine_measure(const world *w, double *scratch) {
     figures f = {0};
     double *collect = scratch + N_STEPS;
     for (int32_t i = 0; i < w->null->n_steps && f.n_steps < N_STEPS; i++) {
@@ -183,7 +183,7 @@ static figures measure(const world *w, double *scratch) {
     return f;
 }
 
-static void print_lines(const world *w, const figures *f) {
+static void bench_engine_print_lines(const world *w, const figures *f) {
     const struct {
         const char *name;
         double us;
@@ -203,7 +203,7 @@ static void print_lines(const world *w, const figures *f) {
 
 static void print(const world *w, const figures *f) {
     if (w->options->cli.json) {
-        print_lines(w, f);
+        bench_engine_print_lines(w, f);
     } else if (f->n_steps == 0) {
         printf("%8d  %-9s %8d %10s %9s %9s %11s %13s\n", (int)w->n, load_names[w->load], 0, "-", "-", "-",
                "-", "-");
@@ -214,13 +214,13 @@ static void print(const world *w, const figures *f) {
     fflush(stdout);
 }
 
-static quire_err run_one(const bench_engine_options *o, int32_t n, load kind, quire_error *err) {
+static quire_err bench_engine_run_one(const bench_engine_options *o, int32_t n, load kind, quire_error *err) {
     world w = {.options = o, .n = n, .load = kind, .draw = 1};
     double *scratch = mem_new((size_t)2 * N_STEPS, sizeof *scratch);
     quire_err e = scratch ? open_world(&w, err) : err_set(err, QUIRE_NO_MEMORY, -1, "out of memory");
-    e = e == QUIRE_OK ? run_load(&w, err) : e;
+    e = e == QUIRE_OK ? bench_engine_run_load(&w, err) : e;
     if (e == QUIRE_OK) {
-        figures f = measure(&w, scratch);
+        figures f = bench_engine_measure(&w, scratch);
         print(&w, &f);
     }
     close_world(&w);
@@ -261,8 +261,8 @@ static quire_err bench_engine_run(const cli_options *cli, quire_error *err) {
                (int)o->n_prompt, (int)o->page_tokens, (int)SHORT_OUTPUT);
     }
     for (int32_t i = 0; i < n_sizes; i++) {
-        TRY(run_one(o, sizes[i], LOAD_DECODE, err));
-        TRY(run_one(o, sizes[i], LOAD_TURNOVER, err));
+        TRY(bench_engine_run_one(o, sizes[i], LOAD_DECODE, err));
+        TRY(bench_engine_run_one(o, sizes[i], LOAD_TURNOVER, err));
     }
     return QUIRE_OK;
 }

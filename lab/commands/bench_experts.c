@@ -65,8 +65,8 @@ typedef struct experts_run {
     int64_t bytes; /* of the experts with rows */
 } experts_run;
 
-static quire_err load(experts_run *r, int32_t n_out, int32_t n_in, int64_t at, linear **out,
-                      quire_error *err) {
+static quire_err bench_experts_load(experts_run *r, int32_t n_out, int32_t n_in, int64_t at, linear **out,
+                                    quire_error *err) {
     const int64_t unit = dtype_block_bytes(r->type->from), elements = dtype_block_elements(r->type->from);
     quant_matrix codes;
     const tensor_view w = kernel_type_matrix(
@@ -79,9 +79,9 @@ static quire_err load_mixture(experts_run *r, quire_error *err) {
     const bench_experts_options *o = r->o;
     for (int32_t e = 0; e < o->n_experts; e++) {
         int64_t at = (int64_t)e * o->d_hidden * o->d_model;
-        TRY(load(r, o->d_hidden, o->d_model, at, &gate[e], err));
-        TRY(load(r, o->d_hidden, o->d_model, at, &up[e], err));
-        TRY(load(r, o->d_model, o->d_hidden, at, &down[e], err));
+        TRY(bench_experts_load(r, o->d_hidden, o->d_model, at, &gate[e], err));
+        TRY(bench_experts_load(r, o->d_hidden, o->d_model, at, &up[e], err));
+        TRY(bench_experts_load(r, o->d_model, o->d_hidden, at, &down[e], err));
     }
     r->bytes = r->b->ops->weight_bytes(r->b) / o->n_experts * r->n_active;
     return r->b->ops->experts_load(r->b, &(experts_weights){&r->routing, gate, up, down}, &r->mixture, err);
@@ -93,14 +93,14 @@ static quire_err load_dense(experts_run *r, quire_error *err) {
     r->n_sets = o->n_experts / r->n_active < MOST_SETS ? o->n_experts / r->n_active : MOST_SETS;
     for (int32_t i = 0; i < r->n_sets; i++) {
         int64_t at = (int64_t)i * width * o->d_model;
-        TRY(load(r, width, o->d_model, at, &r->sets[i].gate, err));
-        TRY(load(r, width, o->d_model, at, &r->sets[i].up, err));
-        TRY(load(r, o->d_model, width, at, &r->sets[i].down, err));
+        TRY(bench_experts_load(r, width, o->d_model, at, &r->sets[i].gate, err));
+        TRY(bench_experts_load(r, width, o->d_model, at, &r->sets[i].up, err));
+        TRY(bench_experts_load(r, o->d_model, width, at, &r->sets[i].down, err));
     }
     return QUIRE_OK;
 }
 
-static quire_err open_run(experts_run *r, quire_error *err) {
+static quire_err bench_experts_open_run(experts_run *r, quire_error *err) {
     const bench_experts_options *o = r->o;
     const backend_options bo = {.compute = r->type->compute, .isa = o->isa, .n_threads = r->n_threads};
     TRY(backend_cpu_open(&bo, &r->b, err));
@@ -179,7 +179,7 @@ static int64_t time_dense(experts_run *r, int32_t turn) {
 }
 
 /* The best microseconds of both, taken in turn. */
-static void time_both(experts_run *r, double *mixture, double *dense) {
+static void bench_experts_time_both(experts_run *r, double *mixture, double *dense) {
     int64_t best[2] = {INT64_MAX, INT64_MAX}, deadline = clock_us() + (int64_t)r->o->run_ms * 1000;
     r->b->ops->enter(r->b);
     for (int32_t i = 0; i < MIN_TIMES || clock_us() < deadline; i++) {
@@ -192,14 +192,14 @@ static void time_both(experts_run *r, double *mixture, double *dense) {
     *dense = best[1] > 0 ? (double)best[1] : 1.0;
 }
 
-static quire_err measure(experts_run *r, const bench_table *t, quire_error *err) {
+static quire_err bench_experts_measure(experts_run *r, const bench_table *t, quire_error *err) {
     int64_t n_choices = (int64_t)r->n_rows * r->o->n_used;
     r->n_active = (int32_t)(n_choices < r->o->n_experts ? n_choices : r->o->n_experts);
     r->rows_each = (int32_t)((n_choices + r->n_active - 1) / r->n_active);
-    quire_err e = open_run(r, err);
+    quire_err e = bench_experts_open_run(r, err);
     if (e == QUIRE_OK) {
         double mixture, dense;
-        time_both(r, &mixture, &dense);
+        bench_experts_time_both(r, &mixture, &dense);
         const table_cell cells[] = {{r->type->name, 0}, {NULL, r->n_threads},
                                     {NULL, r->n_rows},  {NULL, r->n_active},
                                     {NULL, mixture},    {NULL, (double)r->bytes / mixture * 1e-3},
@@ -214,7 +214,7 @@ static quire_err measure(experts_run *r, const bench_table *t, quire_error *err)
     return e;
 }
 
-static quire_err check_options(const bench_experts_options *o, quire_error *err) {
+static quire_err bench_experts_check_options(const bench_experts_options *o, quire_error *err) {
     if (o->n_experts < 1 || o->n_experts > ROUTE_MAX_EXPERTS || o->n_used < 1 || o->n_used > o->n_experts ||
         o->n_used > ROUTE_MAX_USED) {
         return err_set(err, QUIRE_INVALID, -1,
@@ -251,7 +251,7 @@ static quire_err bench_experts_run(const cli_options *cli, quire_error *err) {
     if (o->threads != NULL) {
         TRY(figures_parse_list("--threads", o->threads, threads, &n_threads, err));
     }
-    TRY(check_options(o, err));
+    TRY(bench_experts_check_options(o, err));
     table_begin(&t, NULL);
     for (const char *list = o->types; *list != '\0';) {
         const kernel_type *type = kernel_type_next(&list);
@@ -265,7 +265,7 @@ static quire_err bench_experts_run(const cli_options *cli, quire_error *err) {
                              .n_rows = rows[i % n_rows],
                              .weights = weights,
                              .seed = 5};
-            e = measure(&r, &t, err);
+            e = bench_experts_measure(&r, &t, err);
         }
         mem_free(weights);
         TRY(e);

@@ -58,7 +58,7 @@ typedef struct bench {
     size_t grammar_bytes;
 } bench;
 
-static quire_err note(times *t, int64_t from_ns) {
+static quire_err bench_grammar_note(times *t, int64_t from_ns) {
     double us = (double)(clock_ns() - from_ns) * 1e-3;
     TRY(mem_grow(&t->us, &t->cap, t->n + 1, sizeof *t->us));
     t->us[t->n++] = us;
@@ -149,9 +149,9 @@ static quire_err walk(bench *b, grammar_run *r, str text, int64_t from_ns, bool 
     for (size_t at = 0; at < text.n;) {
         int64_t mask_ns = clock_ns();
         TRY(grammar_mask(r, s, b->bits));
-        TRY(note(&b->masks, mask_ns));
+        TRY(bench_grammar_note(&b->masks, mask_ns));
         if (*is_first) {
-            TRY(note(&b->first, from_ns));
+            TRY(bench_grammar_note(&b->first, from_ns));
             *is_first = false;
         }
         size_t n = text.n - at < LONGEST ? text.n - at : LONGEST;
@@ -201,7 +201,7 @@ static quire_err run_schema(void *user, json_value *record) {
     b->n_schemas++;
     b->n_refused += e != QUIRE_OK;
     bool refused = e != QUIRE_OK;
-    e = note(&b->compile, from);
+    e = bench_grammar_note(&b->compile, from);
     e = e == QUIRE_OK && !refused ? grammar_run_open(g, b->v, 0, &r) : e;
     b->grammar_bytes += refused ? 0 : grammar_bytes(g);
     for (; has_instance && r != NULL && e == QUIRE_OK;
@@ -230,7 +230,7 @@ static void report_times(const bench_table *s, const char *what, times *t) {
               NUM(figures_percentile(t->us, n, 0.99)), NUM(figures_percentile(t->us, n, 0.999)));
 }
 
-static void report(bench *b) {
+static void bench_grammar_report(bench *b) {
     static const table_column columns[] = {
         {"what", "what", 22, TABLE_TEXT, NULL}, {"n", "n", 9, 0, "count"},
         {"mean", "mean us", 10, 2, "us"},       {"p50", "50% us", 10, 2, "us"},
@@ -275,7 +275,7 @@ static quire_err bench_grammar_run(const cli_options *cli, quire_error *err) {
     grammar_kept kept = {0};
     e = e == QUIRE_OK && o->n_keep > 0 ? grammar_keep_run(o->schemas, o->n_keep, &kept, err) : e;
     if (e == QUIRE_OK) {
-        report(&b);
+        bench_grammar_report(&b);
         report_kept(&b, &kept);
     } else if (err->code != e) {
         (void)err_set(err, e, -1, "bench grammar: %s", quire_err_text(e));

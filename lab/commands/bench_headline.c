@@ -35,7 +35,7 @@ static const char NAME[] = "headline";
 
 /* ---- ways ---- */
 
-static double over(double a, double b) {
+static double bench_headline_over(double a, double b) {
     return a > 0 && b > 0 ? a / b : TABLE_ABSENT; /* 0: was not run */
 }
 
@@ -75,8 +75,8 @@ static void print_ways(const headline_case *c, const char *requests, bool json) 
                   NUM(r->burst.work.rows), NUM(r->burst.at_once), NUM(100 * r->burst.live),
                   NUM(r->burst.n_preemptions), NUM(r->burst.work.copied), NUM(r->burst.tokens_s),
                   NUM(m->burst.tokens_s > 0 ? m->burst.tokens_s : TABLE_ABSENT),
-                  NUM(100 * (over(m->burst.tokens_s, r->burst.tokens_s) - 1)), NUM(rate), NUM(simulated),
-                  NUM(100 * (over(simulated, rate) - 1)));
+                  NUM(100 * (bench_headline_over(m->burst.tokens_s, r->burst.tokens_s) - 1)), NUM(rate),
+                  NUM(simulated), NUM(100 * (bench_headline_over(simulated, rate) - 1)));
     }
     table_note(&s, "published, live: 20.4 to 38.2%% with pieces, near 100%% with pages (R6); waste 60-80%% "
                    "and under 4%% (W1)");
@@ -99,11 +99,11 @@ static const struct gain {
 enum { N_GAINS = (int)(sizeof gains / sizeof *gains) };
 
 static double rate_gain(const headline_sweep *sweeps, const struct gain *g) {
-    return over(highest_of(&sweeps[g->of]), highest_of(&sweeps[g->than]));
+    return bench_headline_over(highest_of(&sweeps[g->of]), highest_of(&sweeps[g->than]));
 }
 
 static double speed_gain(const headline_sweep *sweeps, const struct gain *g) {
-    return over(sweeps[g->of].burst.tokens_s, sweeps[g->than].burst.tokens_s);
+    return bench_headline_over(sweeps[g->of].burst.tokens_s, sweeps[g->than].burst.tokens_s);
 }
 
 /* Part of the speed that steps as they cost around the way's own run allow. */
@@ -112,7 +112,7 @@ static double reached(const headline_case *c, headline_way w) {
     return headline_allowed_us(&c->real[w].burst_cost, load) * load->tokens_s;
 }
 
-static void print_gains(const headline_case *c, bool json) {
+static void bench_headline_print_gains(const headline_case *c, bool json) {
     static const table_column columns[] = {{"lengths", "", 9, TABLE_TEXT, NULL},
                                            {"share", "%", 3, 0, NULL},
                                            {"of", "gain of", 19, TABLE_TEXT, NULL},
@@ -132,13 +132,14 @@ static void print_gains(const headline_case *c, bool json) {
     for (int i = 0; i < N_GAINS; i++) {
         const struct gain *g = &gains[i];
         const headline_load *a = &c->real[g->of].burst, *b = &c->real[g->than].burst;
-        double allowed = over(headline_allowed_us(&c->cost, b), headline_allowed_us(&c->cost, a));
+        double allowed =
+            bench_headline_over(headline_allowed_us(&c->cost, b), headline_allowed_us(&c->cost, a));
         TABLE_ROW(&s, TXT(c->lengths), NUM(c->share), TXT(headline_way_name(g->of)),
-                  TXT(headline_way_name(g->than)), TXT(g->published), NUM(over(a->at_once, b->at_once)),
-                  NUM(speed_gain(c->real, g)), NUM(allowed),
-                  NUM(over(reached(c, g->of), reached(c, g->than))), NUM(speed_gain(c->simulated, g)),
-                  NUM(speed_gain(c->device, g)), NUM(rate_gain(c->real, g)), NUM(rate_gain(c->simulated, g)),
-                  NUM(rate_gain(c->device, g)));
+                  TXT(headline_way_name(g->than)), TXT(g->published),
+                  NUM(bench_headline_over(a->at_once, b->at_once)), NUM(speed_gain(c->real, g)), NUM(allowed),
+                  NUM(bench_headline_over(reached(c, g->of), reached(c, g->than))),
+                  NUM(speed_gain(c->simulated, g)), NUM(speed_gain(c->device, g)), NUM(rate_gain(c->real, g)),
+                  NUM(rate_gain(c->simulated, g)), NUM(rate_gain(c->device, g)));
     }
     table_note(&s, "allowed: by what a step costs here for the work that each did (counted); reached: of "
                    "that, by what steps cost right "
@@ -215,7 +216,7 @@ static void print_cost(const headline_case *c, bool json) {
  * they are, for people. */
 static void headline_print_case(const headline_case *c, const char *requests, bool json) {
     print_ways(c, requests, json);
-    print_gains(c, json);
+    bench_headline_print_gains(c, json);
     print_loads(c, json);
     print_cost(c, json);
 }
@@ -278,8 +279,8 @@ typedef struct headline {
 
 /* ---- requests ---- */
 
-static quire_err make_trace(const headline *h, const char *lengths, int32_t n_requests, trace *out,
-                            quire_error *err) {
+static quire_err bench_headline_make_trace(const headline *h, const char *lengths, int32_t n_requests,
+                                           trace *out, quire_error *err) {
     const headline_options *o = &h->o;
     if (o->trace != NULL) {
         TRY(trace_read(o->trace, o->n_requests, out, err));
@@ -308,9 +309,10 @@ static quire_err make_traces(headline *h, quire_error *err) {
         }
         snprintf(h->names[h->n_traces], sizeof h->names[0], "%.*s", (int)n, p);
         trace *t = &h->traces[h->n_traces];
-        TRY(make_trace(h, h->names[h->n_traces], h->o.n_requests, t, err));
-        TRY(make_trace(h, h->names[h->n_traces], h->o.n_requests > MANY ? h->o.n_requests : MANY,
-                       &h->many[h->n_traces], err));
+        TRY(bench_headline_make_trace(h, h->names[h->n_traces], h->o.n_requests, t, err));
+        TRY(bench_headline_make_trace(h, h->names[h->n_traces],
+                                      h->o.n_requests > MANY ? h->o.n_requests : MANY, &h->many[h->n_traces],
+                                      err));
         h->n_traces++;
         if (t->longest > h->o.cli.engine.max_model_len) {
             return err_set(err, QUIRE_INVALID, -1,
@@ -360,7 +362,7 @@ static quire_err make_cases(headline *h, quire_error *err) {
 
 /* ---- the run ---- */
 
-static quire_err open_model(headline *h, quire_error *err) {
+static quire_err bench_headline_open_model(headline *h, quire_error *err) {
     int32_t n_pages = 0;
     for (int32_t i = 0; i < h->n_cases; i++) {
         int32_t n = (int32_t)(h->cases[i].server.kv_tokens / HEADLINE_PAGE);
@@ -407,7 +409,7 @@ static quire_err draw_cases(headline *h, quire_error *err) {
     return plot_write(h->o.svg, diagrams, h->n_cases, err);
 }
 
-static quire_err run_cases(headline *h, quire_error *err) {
+static quire_err bench_headline_run_cases(headline *h, quire_error *err) {
     for (int32_t i = 0; i < h->n_cases; i++) {
         headline_case *c = &h->cases[i];
         trace *t = &h->traces[i / h->n_shares];
@@ -432,7 +434,7 @@ static quire_err run_cases(headline *h, quire_error *err) {
     return h->o.svg != NULL ? draw_cases(h, err) : QUIRE_OK;
 }
 
-static quire_err run(headline *h, quire_error *err) {
+static quire_err commands_bench_headline_run(headline *h, quire_error *err) {
     if (h->o.cli.engine.max_batched_tokens < h->o.cli.engine.max_seqs) {
         return err_set(err, QUIRE_INVALID, -1,
                        "--max-num-batched-tokens %d: must be at least --max-num-seqs, which is %d",
@@ -454,15 +456,15 @@ static quire_err run(headline *h, quire_error *err) {
     TRY(cost_describe(DEVICE_MODEL, DEVICE, &h->device, err));
     TRY(make_traces(h, err));
     TRY(make_cases(h, err));
-    TRY(open_model(h, err));
-    return run_cases(h, err);
+    TRY(bench_headline_open_model(h, err));
+    return bench_headline_run_cases(h, err);
 }
 
 /* On random weights of a shape, or on a model. */
-static quire_err run_on(headline *h, quire_error *err) {
+static quire_err bench_headline_run_on(headline *h, quire_error *err) {
     const model_shape *shape;
     if (h->o.shape == NULL) {
-        return run(h, err);
+        return commands_bench_headline_run(h, err);
     }
     const speed_type *type = speed_type_find(h->o.type, strlen(h->o.type));
     if (type == NULL) {
@@ -474,7 +476,7 @@ static quire_err run_on(headline *h, quire_error *err) {
     TRY(synthetic_open(shape, type->file, &s, err));
     h->o.cli.engine.model = s.path;
     h->o.cli.engine.compute = speed_type_compute(type);
-    quire_err e = run(h, err);
+    quire_err e = commands_bench_headline_run(h, err);
     synthetic_close(&s);
     return e;
 }
@@ -490,7 +492,7 @@ static quire_err bench_headline_measure(const headline_options *o, quire_error *
     headline *h = mem_new(1, sizeof *h);
     TRY(mem_check_for(h, "the cases", err));
     h->o = filled(o);
-    quire_err e = run_on(h, err);
+    quire_err e = bench_headline_run_on(h, err);
     model_runner_close(&h->b);
     for (int32_t i = 0; i < MAX_CASES; i++) {
         trace_deinit(&h->traces[i]);

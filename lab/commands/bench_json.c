@@ -66,7 +66,7 @@ static quire_err send(client *c, int32_t i, bool is_free, int32_t n_steps, sent 
     return quire_submit(c->queue, r, s, &s->stream, err);
 }
 
-static int32_t most_tokens(int32_t n_steps) {
+static int32_t bench_json_most_tokens(int32_t n_steps) {
     return MOST_A_STEP * n_steps + SPARE_STEPS;
 }
 
@@ -83,19 +83,19 @@ typedef struct moment {
     quire_stats stats;
 } moment;
 
-static void look(const client *c, moment *m) {
+static void bench_json_look(const client *c, moment *m) {
     quire_engine_stats(c->engine, &m->stats);
     engine_profile_read(c->engine->parts.core, &m->profile);
 }
 
 /* Lets n sequences decode together for n_steps, once all of them decode. first: the
  * number of the first one's schema. QUIRE_CANCELLED: they never did. */
-static quire_err decode(client *c, int32_t first, int32_t n, bool is_free, int32_t n_steps, sent *requests,
-                        step_cost *out, quire_error *err) {
+static quire_err bench_json_decode(client *c, int32_t first, int32_t n, bool is_free, int32_t n_steps,
+                                   sent *requests, step_cost *out, quire_error *err) {
     moment from = {0}, to = {0};
     bool begun = false, over = false;
     for (int32_t i = 0; i < n; i++) {
-        TRY(send(c, first + i, is_free, most_tokens(n_steps), &requests[i], err));
+        TRY(send(c, first + i, is_free, bench_json_most_tokens(n_steps), &requests[i], err));
     }
     for (int32_t left = n; left > 0;) {
         left -= client_receive(c, -1);
@@ -104,9 +104,9 @@ static quire_err decode(client *c, int32_t first, int32_t n, bool is_free, int32
         }
         if (!begun && have_all_begun(requests, n)) {
             begun = true;
-            look(c, &from);
+            bench_json_look(c, &from);
         }
-        look(c, &to);
+        bench_json_look(c, &to);
         over = begun && to.stats.steps - from.stats.steps >= n_steps;
         for (int32_t i = 0; i < n && over; i++) {
             quire_stream_cancel(requests[i].stream);
@@ -130,7 +130,7 @@ static quire_err decode(client *c, int32_t first, int32_t n, bool is_free, int32
 /* The ways in which sequences decode. JUMPS: under schemas, with jump-forward. */
 typedef enum way { FREE, RULED, JUMPS, N_WAYS } way;
 
-static void print_row(const bench_table *sh, int32_t n, const step_cost *costs) {
+static void bench_json_print_row(const bench_table *sh, int32_t n, const step_cost *costs) {
     const step_cost *plain = &costs[FREE], *ruled = &costs[RULED];
     double added = ruled->sample_us - plain->sample_us;
     TABLE_ROW(sh, NUM(n), NUM(plain->step_us * 1e-3), NUM(plain->sample_us), NUM(ruled->sample_us),
@@ -153,7 +153,7 @@ static quire_err run_ways(const quire_options *o, engine_ablations off, way from
         for (way w = from; w <= until && e == QUIRE_OK; w++) {
             e = QUIRE_CANCELLED;
             for (int32_t i = 0; i < TRIES && e == QUIRE_CANCELLED; i++) {
-                e = decode(&c, i * n, n, w == FREE, n_steps, requests, &costs[w], err);
+                e = bench_json_decode(&c, i * n, n, w == FREE, n_steps, requests, &costs[w], err);
             }
         }
         client_close(&c);
@@ -167,12 +167,12 @@ static quire_err run_rows(const quire_options *given, engine_ablations off, int3
     quire_options o = *given;
     step_cost costs[N_WAYS];
     o.max_seqs = n;
-    o.max_model_len = most_tokens(n_steps) + 64;
+    o.max_model_len = bench_json_most_tokens(n_steps) + 64;
     TRY(pool_size_sequences(&o, "--rows", n, ((int64_t)o.max_model_len / o.page_tokens + 2) * o.page_tokens,
                             &o.n_pages, err));
     TRY(run_ways(&o, off, FREE, RULED, n, n_steps, costs, err));
     TRY(run_ways(&o, off, JUMPS, JUMPS, n, n_steps, costs, err));
-    print_row(sh, n, costs);
+    bench_json_print_row(sh, n, costs);
     return QUIRE_OK;
 }
 
@@ -270,8 +270,8 @@ typedef struct answer {
     int64_t n_forced, n_guessed; /* tokens of its that were computed before they were sampled */
 } answer;
 
-static quire_err set_fields(quire_request *r, const char *schema, int32_t n_tokens, int32_t seed,
-                            quire_error *err) {
+static quire_err bench_json_set_fields(quire_request *r, const char *schema, int32_t n_tokens, int32_t seed,
+                                       quire_error *err) {
     char number[16];
     snprintf(number, sizeof number, "%d", (int)n_tokens);
     TRY(quire_request_set(r, "max_tokens", number, err));
@@ -285,15 +285,15 @@ static quire_err set_fields(quire_request *r, const char *schema, int32_t n_toke
 }
 
 /* One request, from its submission to its end. */
-static quire_err ask(client *c, const char *schema, int32_t n_tokens, int32_t seed, answer *a,
-                     quire_error *err) {
+static quire_err bench_json_ask(client *c, const char *schema, int32_t n_tokens, int32_t seed, answer *a,
+                                quire_error *err) {
     static const int32_t prompt[] = {1, 2, 3, 4};
     quire_request *r;
     quire_stream *stream;
     quire_stats before, after;
     quire_engine_stats(c->engine, &before);
     TRY(quire_request_ids(c->engine, prompt, sizeof prompt / sizeof *prompt, &r, err));
-    quire_err e = set_fields(r, schema, n_tokens, seed, err);
+    quire_err e = bench_json_set_fields(r, schema, n_tokens, seed, err);
     if (e != QUIRE_OK) {
         quire_request_free(r);
         return e;
@@ -329,12 +329,12 @@ typedef struct tally {
 } tally;
 
 /* An answer to a schema, by every way. */
-static quire_err compare(client *jumps, client *plain, int32_t schema, int32_t seed, tally *t,
-                         quire_error *err) {
+static quire_err bench_json_compare(client *jumps, client *plain, int32_t schema, int32_t seed, tally *t,
+                                    quire_error *err) {
     answer a, b, free_text;
-    TRY(ask(jumps, schemas[schema].schema, MOST_TOKENS, seed, &a, err));
-    TRY(ask(plain, schemas[schema].schema, MOST_TOKENS, seed, &b, err));
-    TRY(ask(plain, NULL, b.n, seed, &free_text, err));
+    TRY(bench_json_ask(jumps, schemas[schema].schema, MOST_TOKENS, seed, &a, err));
+    TRY(bench_json_ask(plain, schemas[schema].schema, MOST_TOKENS, seed, &b, err));
+    TRY(bench_json_ask(plain, NULL, b.n, seed, &free_text, err));
     if (a.n != b.n || memcmp(a.ids, b.ids, (size_t)a.n * sizeof *a.ids) != 0) {
         return err_set(err, QUIRE_INTERNAL, seed, "%s: the answer with jump-forward is another than without",
                        schemas[schema].name);
@@ -348,7 +348,7 @@ static quire_err compare(client *jumps, client *plain, int32_t schema, int32_t s
     return QUIRE_OK;
 }
 
-static void print_tally(const bench_table *sh, const char *name, const tally *t) {
+static void bench_json_print_tally(const bench_table *sh, const char *name, const tally *t) {
     double n = (double)t->n_tokens;
     TABLE_ROW(sh, TXT(name), NUM(n), NUM(100 * (double)t->n_forced / n), NUM(100 * (double)t->n_guessed / n),
               NUM(n / t->seconds[0]), NUM(n / t->seconds[1]), NUM(n / t->seconds[2]),
@@ -367,14 +367,14 @@ static quire_err run_schemas(const bench_json_options *o, client *jumps, client 
                                            {"output", "output", 0, TABLE_TEXT, ""}};
     const bench_table sh = {"json", TABLE_COLUMNS(columns), o->cli.json};
     tally sum = {0}, warm = {0};
-    TRY(compare(jumps, plain, 0, 1, &warm, err));
+    TRY(bench_json_compare(jumps, plain, 0, 1, &warm, err));
     table_begin(&sh, NULL);
     for (int32_t i = 0; i < N_SCHEMAS; i++) {
         tally t = {0};
         for (int32_t k = 0; k < o->n_each; k++) {
-            TRY(compare(jumps, plain, i, k + 1, &t, err));
+            TRY(bench_json_compare(jumps, plain, i, k + 1, &t, err));
         }
-        print_tally(&sh, schemas[i].name, &t);
+        bench_json_print_tally(&sh, schemas[i].name, &t);
         sum.n_tokens += t.n_tokens;
         sum.n_forced += t.n_forced;
         sum.n_guessed += t.n_guessed;
@@ -382,7 +382,7 @@ static quire_err run_schemas(const bench_json_options *o, client *jumps, client 
             sum.seconds[w] += t.seconds[w];
         }
     }
-    print_tally(&sh, "all", &sum);
+    bench_json_print_tally(&sh, "all", &sum);
     table_note(&sh,
                "%s, compute %s, %d threads: one request at a time, %d answers a schema, each by every way in "
                "turn, from submission to "
@@ -411,7 +411,7 @@ static quire_err run_speeds(const bench_json_options *o, const quire_options *gi
     return e;
 }
 
-static quire_err run_on(const bench_json_options *o, quire_error *err) {
+static quire_err bench_json_run_on(const bench_json_options *o, quire_error *err) {
     quire_options own = o->cli.engine;
     own.prefix_cache = QUIRE_PREFIX_CACHE_NONE;
     TRY(o->n_each > 0 ? run_speeds(o, &own, err) : QUIRE_OK);
@@ -425,7 +425,7 @@ static quire_err bench_json_measure(const bench_json_options *o, quire_error *er
     const speed_type *type;
     synthetic s;
     if (o->shape == NULL) {
-        return run_on(o, err);
+        return bench_json_run_on(o, err);
     }
     if (o->cli.engine.tokenizer == NULL) {
         return err_set(err, QUIRE_INVALID, -1,
@@ -440,7 +440,7 @@ static quire_err bench_json_measure(const bench_json_options *o, quire_error *er
     TRY(synthetic_open(shape, type->file, &s, err));
     own.cli.engine.model = s.path;
     own.cli.engine.compute = speed_type_compute(type);
-    quire_err e = run_on(&own, err);
+    quire_err e = bench_json_run_on(&own, err);
     synthetic_close(&s);
     return e;
 }

@@ -64,8 +64,8 @@ static quire_err load_pairs(const bench_kernels_options *o, const void *weights,
     return QUIRE_OK;
 }
 
-static quire_err open_run(const bench_kernels_options *o, int32_t max_rows, const void *weights,
-                          kernels_run *r, quire_error *err) {
+static quire_err bench_kernels_open_run(const bench_kernels_options *o, int32_t max_rows, const void *weights,
+                                        kernels_run *r, quire_error *err) {
     backend_options bo = {.compute = r->type->compute, .isa = o->isa, .n_threads = r->n_threads};
     TRY(backend_cpu_open(&bo, &r->b, err));
     const backend_ops *ops = r->b->ops;
@@ -108,14 +108,14 @@ static double time_pair(const bench_kernels_options *o, kernels_run *r, int32_t 
     return best > 0 ? (double)best : 1.0;
 }
 
-static quire_err run_type(const bench_kernels_options *o, kernels_run *r, const int32_t *rows, int32_t n,
-                          const bench_table *t, quire_error *err) {
+static quire_err bench_kernels_run_type(const bench_kernels_options *o, kernels_run *r, const int32_t *rows,
+                                        int32_t n, const bench_table *t, quire_error *err) {
     int32_t max_rows = 1;
     for (int32_t i = 0; i < n; i++) {
         max_rows = rows[i] > max_rows ? rows[i] : max_rows;
     }
     void *weights = kernel_type_weights(r->type->from, (size_t)NARROW * WIDE);
-    quire_err e = weights != NULL ? open_run(o, max_rows, weights, r, err)
+    quire_err e = weights != NULL ? bench_kernels_open_run(o, max_rows, weights, r, err)
                                   : err_set(err, QUIRE_NO_MEMORY, -1, "no memory for weights");
     mem_free(weights);
     for (int32_t i = 0; e == QUIRE_OK && i < n; i++) {
@@ -158,7 +158,7 @@ static quire_err bench_kernels_run(const cli_options *cli, quire_error *err) {
     for (int32_t i = 0; i < n_threads; i++) {
         for (const char *list = o->types; *list != '\0';) {
             kernels_run r = {.type = kernel_type_next(&list), .n_threads = threads[i]};
-            TRY(run_type(o, &r, rows, n_rows, &t, err));
+            TRY(bench_kernels_run_type(o, &r, rows, n_rows, &t, err));
         }
     }
     table_note(&t,

@@ -92,8 +92,8 @@ static void close_stores(stores *s) {
 
 /* One run of a way: the first of several tries for which all cores were free, or the one
  * that had most of them. */
-static quire_err run_way(const bench_kv_options *o, const stores *s, int32_t n_tries, int32_t n_pages,
-                         int32_t n_threads, double ns[KV_OP_N], double *share) {
+static quire_err bench_kv_run_way(const bench_kv_options *o, const stores *s, int32_t n_tries,
+                                  int32_t n_pages, int32_t n_threads, double ns[KV_OP_N], double *share) {
     *share = -1;
     for (int i = 0; i < n_tries && *share < FREE_CORE; i++) {
         double found[KV_OP_N], had = 0;
@@ -119,7 +119,8 @@ static quire_err measure_ops(const bench_kv_options *o, int32_t n_pages, int32_t
     for (int32_t run = 0; run < o->n_runs; run++) {
         for (int w = 0; w < N_WAYS && e == QUIRE_OK; w++) {
             double ns[KV_OP_N], share = 0;
-            e = run_way(o, &opened[w], w == WAY_MUTEX ? 1 : MAX_TRIES, n_pages, n_threads, ns, &share);
+            e = bench_kv_run_way(o, &opened[w], w == WAY_MUTEX ? 1 : MAX_TRIES, n_pages, n_threads, ns,
+                                 &share);
             out->share[w] = share < out->share[w] ? share : out->share[w];
             for (int op = 0; op < KV_OP_N && e == QUIRE_OK; op++) {
                 runs[w][op][run] = ns[op];
@@ -330,8 +331,8 @@ static quire_err bench_index(const bench_kv_options *o, int32_t n_pages, quire_e
     return QUIRE_OK;
 }
 
-static quire_err check_points(const int32_t *pages, int32_t n_pages, const int32_t *threads,
-                              int32_t n_threads, quire_error *err) {
+static quire_err bench_kv_check_points(const int32_t *pages, int32_t n_pages, const int32_t *threads,
+                                       int32_t n_threads, quire_error *err) {
     for (int32_t t = 0; t < n_threads; t++) {
         for (int32_t p = 0; p < n_pages; p++) {
             if (threads[t] > MAX_THREADS || pages[p] / threads[t] < 16) {
@@ -349,7 +350,7 @@ static quire_err bench_kv_run(const cli_options *cli, quire_error *err) {
     int32_t pages[FIGURES_MAX_POINTS], threads[FIGURES_MAX_POINTS], n_pages, n_threads, most = 0;
     TRY(figures_parse_list("--pages", o->pages, pages, &n_pages, err));
     TRY(figures_parse_list("--threads", o->threads, threads, &n_threads, err));
-    TRY(check_points(pages, n_pages, threads, n_threads, err));
+    TRY(bench_kv_check_points(pages, n_pages, threads, n_threads, err));
     TRY(bench_ops(o, pages, n_pages, threads, n_threads, err));
     TRY(bench_append_times(o, err));
     for (int32_t p = 0; p < n_pages; p++) {

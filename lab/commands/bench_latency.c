@@ -61,7 +61,7 @@ static double ms_since(const latency *l, int64_t start) {
 
 /* A prompt of n tokens and n_steps behind it; the given tokens are fed, whatever the
  * logits choose. */
-static quire_err decode(latency *l, int way, int32_t n, double *first_ms, double *token_ms) {
+static quire_err bench_latency_decode(latency *l, int way, int32_t n, double *first_ms, double *token_ms) {
     const int32_t *pages = way == PAGED ? l->pages : NULL;
     int64_t start = figures_time_us(l->b.n_threads);
     TRY(model_runner_prefill(&l->b, l->tokens, n, pages));
@@ -81,7 +81,7 @@ static quire_err decode_contiguous(latency *l, int32_t n, double *token_ms) {
     baseline_kv *k;
     double first_ms;
     TRY(baseline_kv_attach(l->b.b, BASELINE_RESERVED, 1, n + l->n_steps, &k));
-    quire_err e = decode(l, CONTIGUOUS, n, &first_ms, token_ms);
+    quire_err e = bench_latency_decode(l, CONTIGUOUS, n, &first_ms, token_ms);
     e = e == QUIRE_OK ? baseline_kv_error(k) : e;
     baseline_kv_detach(k);
     return e;
@@ -95,9 +95,9 @@ static quire_err recompute(latency *l, int32_t n, double *ms) {
     return QUIRE_OK;
 }
 
-static quire_err measure(latency *l, int32_t n, length_times *t) {
+static quire_err bench_latency_measure(latency *l, int32_t n, length_times *t) {
     for (int32_t run = 0; run < l->n_runs; run++) {
-        TRY(decode(l, PAGED, n, &t->first[run], &t->token[PAGED][run]));
+        TRY(bench_latency_decode(l, PAGED, n, &t->first[run], &t->token[PAGED][run]));
         TRY(decode_contiguous(l, n, &t->token[CONTIGUOUS][run]));
         TRY(recompute(l, n, &t->recomputed[run]));
         TRY(l->digest[PAGED] == l->digest[CONTIGUOUS] ? QUIRE_OK : QUIRE_INTERNAL);
@@ -105,7 +105,7 @@ static quire_err measure(latency *l, int32_t n, length_times *t) {
     return QUIRE_OK;
 }
 
-static void report(const bench_table *s, const latency *l, int32_t n, const length_times *t) {
+static void bench_latency_report(const bench_table *s, const latency *l, int32_t n, const length_times *t) {
     figure paged = figure_of(t->token[PAGED], l->n_runs),
            contiguous = figure_of(t->token[CONTIGUOUS], l->n_runs), first = figure_of(t->first, l->n_runs),
            again = figure_of(t->recomputed, l->n_runs);
@@ -155,13 +155,13 @@ static quire_err run_lengths(const bench_latency_options *o, const int32_t *cont
                     "and one token with all before it computed again");
     for (int32_t i = 0; i < n; i++) {
         length_times t;
-        quire_err e = measure(l, contexts[i], &t);
+        quire_err e = bench_latency_measure(l, contexts[i], &t);
         if (e != QUIRE_OK) {
             return err_set(err, e, -1, "%d tokens: %s", (int)contexts[i],
                            e == QUIRE_INTERNAL ? "pages and one piece choose different tokens"
                                                : quire_err_text(e));
         }
-        report(&s, l, contexts[i], &t);
+        bench_latency_report(&s, l, contexts[i], &t);
     }
     table_note(&s,
                "%s, compute %s, KV %s, page %d, %s, %s; mean and spread of %d runs in turns, each of %d "

@@ -48,7 +48,7 @@ static dtype stored_type(quire_kv_dtype t) {
 }
 
 /* What a case is called, and what its parameter says. */
-static void describe(const memory_case *c, char *out, size_t n) {
+static void bench_memory_describe(const memory_case *c, char *out, size_t n) {
     switch (c->method) {
     case MEMORY_STATIC:
         snprintf(out, n, "static %d", (int)c->parameter);
@@ -66,7 +66,7 @@ static void print_percent(double part) {
     printf(100 * part < 10 ? " %10.4f%%" : " %10.1f%%", 100 * part);
 }
 
-static void print_lines(const memory_bench *b, const memory_case *c, const memory_result *r) {
+static void bench_memory_print_lines(const memory_bench *b, const memory_case *c, const memory_result *r) {
     static const char *const methods[] = {"static", "contiguous", "paged"};
     static const char *const parameters[] = {"length", "growth_percent", "page_tokens"};
     double least = (double)r->minimum_bytes, all = least + b->o->weight_bytes,
@@ -97,11 +97,11 @@ static void print_lines(const memory_bench *b, const memory_case *c, const memor
     }
 }
 
-static void report_row(const memory_bench *b, const memory_case *c, const memory_result *r) {
+static void bench_memory_report_row(const memory_bench *b, const memory_case *c, const memory_result *r) {
     double over = (double)(r->peak_bytes - r->minimum_bytes), kv = (double)r->minimum_bytes,
            all = kv + b->o->weight_bytes;
     char name[64];
-    describe(c, name, sizeof name);
+    bench_memory_describe(c, name, sizeof name);
     if (!b->o->cli.json) {
         printf("%-18s %10.1f", name, (double)r->peak_bytes / 1e6);
         print_percent(over / kv);
@@ -114,19 +114,19 @@ static void report_row(const memory_bench *b, const memory_case *c, const memory
         printf("\n");
         return;
     }
-    print_lines(b, c, r);
+    bench_memory_print_lines(b, c, r);
 }
 
-static quire_err run_case(const memory_bench *b, memory_scenario scenario, memory_method method,
-                          int32_t parameter, quire_error *err) {
+static quire_err bench_memory_run_case(const memory_bench *b, memory_scenario scenario, memory_method method,
+                                       int32_t parameter, quire_error *err) {
     memory_case c = {scenario, method, parameter};
     memory_result r;
     TRY(memory_run(&c, &b->shape, b->type, &r, err));
-    report_row(b, &c, &r);
+    bench_memory_report_row(b, &c, &r);
     return QUIRE_OK;
 }
 
-static int32_t power_of_two_from(int32_t n) {
+static int32_t bench_memory_power_of_two_from(int32_t n) {
     int32_t p = 1;
     while (p < n) {
         p *= 2;
@@ -134,25 +134,25 @@ static int32_t power_of_two_from(int32_t n) {
     return p;
 }
 
-static quire_err run_scenario(const memory_bench *b, memory_scenario s, const int32_t *pages, int32_t n_pages,
-                              quire_error *err) {
+static quire_err bench_memory_run_scenario(const memory_bench *b, memory_scenario s, const int32_t *pages,
+                                           int32_t n_pages, quire_error *err) {
     int32_t longest = memory_longest(s);
     if (!b->o->cli.json) {
         printf("\n%s: over the least memory that holds the tokens\n%-18s %10s %11s %11s %8s %12s %11s %11s\n",
                memory_scenario_name(s), "", "peak MB", "of KV", "+weights", "pages", "metadata kB", "of KV",
                "+weights");
     }
-    TRY(run_case(b, s, MEMORY_STATIC, longest, err));
-    if (power_of_two_from(longest) != longest) {
-        TRY(run_case(b, s, MEMORY_STATIC, power_of_two_from(longest), err));
+    TRY(bench_memory_run_case(b, s, MEMORY_STATIC, longest, err));
+    if (bench_memory_power_of_two_from(longest) != longest) {
+        TRY(bench_memory_run_case(b, s, MEMORY_STATIC, bench_memory_power_of_two_from(longest), err));
     }
-    if (b->o->max_model_len > power_of_two_from(longest)) {
-        TRY(run_case(b, s, MEMORY_STATIC, b->o->max_model_len, err));
+    if (b->o->max_model_len > bench_memory_power_of_two_from(longest)) {
+        TRY(bench_memory_run_case(b, s, MEMORY_STATIC, b->o->max_model_len, err));
     }
-    TRY(run_case(b, s, MEMORY_CONTIGUOUS, 200, err));
-    TRY(run_case(b, s, MEMORY_CONTIGUOUS, 150, err));
+    TRY(bench_memory_run_case(b, s, MEMORY_CONTIGUOUS, 200, err));
+    TRY(bench_memory_run_case(b, s, MEMORY_CONTIGUOUS, 150, err));
     for (int32_t i = 0; i < n_pages; i++) {
-        TRY(run_case(b, s, MEMORY_PAGED, pages[i], err));
+        TRY(bench_memory_run_case(b, s, MEMORY_PAGED, pages[i], err));
     }
     return QUIRE_OK;
 }
@@ -182,7 +182,7 @@ static quire_err bench_memory_run(const cli_options *cli, quire_error *err) {
                o->weight_bytes / 1e6);
     }
     for (int s = 0; s < MEMORY_N_SCENARIOS; s++) {
-        TRY(run_scenario(&b, (memory_scenario)s, pages, n_pages, err));
+        TRY(bench_memory_run_scenario(&b, (memory_scenario)s, pages, n_pages, err));
     }
     return QUIRE_OK;
 }

@@ -122,7 +122,7 @@ static void lose_pages(preempt_bench *p, int32_t n) {
 }
 
 /* Whether the last of n tokens, computed again over the pages, has the logits it had. */
-static quire_err check(preempt_bench *p, int32_t n, quire_error *err) {
+static quire_err bench_preempt_check(preempt_bench *p, int32_t n, quire_error *err) {
     runner_part last = {p->tokens, n - 1, 1, p->pages, 1, NULL};
     TRY(model_runner_forward(&p->b, &last, 1));
     bool same =
@@ -133,7 +133,7 @@ static quire_err check(preempt_bench *p, int32_t n, quire_error *err) {
                           (int)n);
 }
 
-static quire_err run_once(preempt_bench *p, int32_t n, preempt_times *out, quire_error *err) {
+static quire_err bench_preempt_run_once(preempt_bench *p, int32_t n, preempt_times *out, quire_error *err) {
     int32_t n_pages = (int32_t)kv_pages_for(n, p->b.layout.page_tokens);
     int64_t start = clock_us();
     TRY(model_runner_prefill(&p->b, p->tokens, n, p->pages));
@@ -142,16 +142,16 @@ static quire_err run_once(preempt_bench *p, int32_t n, preempt_times *out, quire
     out->out = copy_out(p, n_pages);
     lose_pages(p, n_pages);
     out->in = copy_in(p, n_pages);
-    return check(p, n, err);
+    return bench_preempt_check(p, n, err);
 }
 
-static quire_err measure(const bench_preempt_options *o, preempt_bench *p, int32_t n, const bench_table *s,
-                         quire_error *err) {
+static quire_err bench_preempt_measure(const bench_preempt_options *o, preempt_bench *p, int32_t n,
+                                       const bench_table *s, quire_error *err) {
     double compute[FIGURES_MAX_RUNS], out[FIGURES_MAX_RUNS], in[FIGURES_MAX_RUNS], swap[FIGURES_MAX_RUNS];
     preempt_times t;
-    TRY(run_once(p, n, &t, err)); /* touches the memory for the first time */
+    TRY(bench_preempt_run_once(p, n, &t, err)); /* touches the memory for the first time */
     for (int32_t run = 0; run < o->n_runs; run++) {
-        TRY(run_once(p, n, &t, err));
+        TRY(bench_preempt_run_once(p, n, &t, err));
         compute[run] = t.compute * 1e-3;
         out[run] = t.out * 1e-3;
         in[run] = t.in * 1e-3;
@@ -167,8 +167,8 @@ static quire_err measure(const bench_preempt_options *o, preempt_bench *p, int32
     return QUIRE_OK;
 }
 
-static quire_err check_points(const bench_preempt_options *o, const int32_t *pages, int32_t n_pages,
-                              quire_error *err) {
+static quire_err bench_preempt_check_points(const bench_preempt_options *o, const int32_t *pages,
+                                            int32_t n_pages, quire_error *err) {
     for (int32_t i = 0; i < n_pages; i++) {
         if (pages[i] > KV_MAX_PAGE_TOKENS || (pages[i] & (pages[i] - 1)) != 0) {
             return err_set(err, QUIRE_INVALID, -1, "--pages %s: %d is not a power of two from 1 to %d",
@@ -199,7 +199,7 @@ static quire_err bench_preempt_run(const cli_options *cli, quire_error *err) {
     int32_t pages[FIGURES_MAX_POINTS], lengths[FIGURES_MAX_POINTS], n_pages, n_lengths, longest = 0;
     TRY(figures_parse_list("--pages", o->pages, pages, &n_pages, err));
     TRY(figures_parse_list("--lengths", o->lengths, lengths, &n_lengths, err));
-    TRY(check_points(o, pages, n_pages, err));
+    TRY(bench_preempt_check_points(o, pages, n_pages, err));
     for (int32_t i = 0; i < n_lengths; i++) {
         longest = lengths[i] > longest ? lengths[i] : longest;
     }
@@ -213,7 +213,7 @@ static quire_err bench_preempt_run(const cli_options *cli, quire_error *err) {
         }
         quire_err e = QUIRE_OK;
         for (int32_t k = 0; k < n_lengths && e == QUIRE_OK; k++) {
-            e = measure(o, &p, lengths[k], &s, err);
+            e = bench_preempt_measure(o, &p, lengths[k], &s, err);
         }
         if (e == QUIRE_OK && i == n_pages - 1) {
             table_note(&s,

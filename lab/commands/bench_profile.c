@@ -66,7 +66,7 @@ static quire_err open_lab(profile *p, const char *path, quire_error *err) {
     return lab_open(&e, (engine_ablations){0}, max_len, &p->l, err);
 }
 
-static quire_err make_room(profile *p, quire_error *err) {
+static quire_err bench_profile_make_room(profile *p, quire_error *err) {
     const bench_profile_options *o = p->o;
     int32_t n_layers = p->l.desc->n_layers;
     int64_t most = o->batch > o->n_steps ? o->batch : o->n_steps,
@@ -133,7 +133,7 @@ static quire_err run_phase(profile *p, int32_t n_output, int32_t at_once, step_c
 
 static quire_err run_model(profile *p, const char *path, quire_error *err) {
     TRY(open_lab(p, path, err));
-    TRY(make_room(p, err));
+    TRY(bench_profile_make_room(p, err));
     TRY(run_phase(p, 1, 1, &p->prompt, err));
     /* the system clears a page of memory when it is first used: not part of a step */
     step_costs first = {.n_layers = p->decode.n_layers};
@@ -187,8 +187,8 @@ static double rate(double amount, double us) {
 
 /* A stage as JSON lines. part: what the machine's limit is of the time, NAN where the
  * stage has none. */
-static void print_lines(const char *phase, const char *name, const stage_cost *c, double whole_us,
-                        double part) {
+static void bench_profile_print_lines(const char *phase, const char *name, const stage_cost *c,
+                                      double whole_us, double part) {
     const struct {
         const char *name, *unit;
         double value, limit, fraction;
@@ -205,10 +205,10 @@ static void print_lines(const char *phase, const char *name, const stage_cost *c
     }
 }
 
-static void print_row(const bench_table *t, const char *name, const stage_cost *c, double whole_us,
-                      double part) {
+static void bench_profile_print_row(const bench_table *t, const char *name, const stage_cost *c,
+                                    double whole_us, double part) {
     if (t->json) {
-        print_lines(t->what, name, c, whole_us, part);
+        bench_profile_print_lines(t->what, name, c, whole_us, part);
         return;
     }
     TABLE_ROW(t, TXT(name), NUM(c->us), NUM(100 * c->us / whole_us), NUM(rate(c->bytes, c->us)),
@@ -234,11 +234,11 @@ static void print_step(const profile *p, const step_costs *c, const roofline *r,
     stage_cost all = {0};
     for (stage s = 0; s < N_STAGES; s++) {
         const stage_cost *k = &c->stages[s];
-        print_row(&t, stage_names[s], k, c->us,
-                  fraction(k, r, s == STAGE_ATTENTION ? attention_peak(p, r) : peak));
+        bench_profile_print_row(&t, stage_names[s], k, c->us,
+                                fraction(k, r, s == STAGE_ATTENTION ? attention_peak(p, r) : peak));
         all = (stage_cost){all.us + k->us, all.bytes + k->bytes, all.operations + k->operations};
     }
-    print_row(&t, "all", &all, c->us, fraction(&all, r, peak));
+    bench_profile_print_row(&t, "all", &all, c->us, fraction(&all, r, peak));
     table_note(&t, "products %.1f%%, attention %.1f%%, sampling %.1f%%, everything else %.1f%%",
                100 * op_profile_share(c, STAGE_IS_PRODUCT), 100 * op_profile_share(c, STAGE_IS_ATTENTION),
                100 * op_profile_share(c, STAGE_IS_SAMPLING), 100 * op_profile_share(c, STAGE_IS_OTHER));

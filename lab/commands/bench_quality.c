@@ -131,7 +131,7 @@ static const char *quantization_of(const char *type) {
     return strcmp(type, "none") == 0 ? NULL : type;
 }
 
-static quire_err check_type(quire_options *e, const char *type, quire_error *err) {
+static quire_err bench_quality_check_type(quire_options *e, const char *type, quire_error *err) {
     model_file *f;
     model_desc d;
     e->quantization = quantization_of(type);
@@ -163,7 +163,7 @@ static quire_err check_names(const quality *g, const model_desc *d, quire_error 
         TRY(set_kv_types(&e, g->kv_types.of[i], err));
     }
     for (int32_t i = 0; i < g->types.n; i++) {
-        TRY(check_type(&e, g->types.of[i], err));
+        TRY(bench_quality_check_type(&e, g->types.of[i], err));
     }
     return QUIRE_OK;
 }
@@ -190,7 +190,7 @@ static quire_err check_context(const quality *g, int32_t context, int32_t max_le
                      (int)context, g->o->text.name, g->ids.n, (int)context);
 }
 
-static quire_err read_text(quality *g, quire_error *err) {
+static quire_err bench_quality_read_text(quality *g, quire_error *err) {
     model_file *f;
     model_desc d;
     int32_t max_len;
@@ -214,7 +214,7 @@ static quire_err read_options(quality *g, quire_error *err) {
     TRY(parse_names("--compute", o->computes, &g->computes, err));
     TRY(parse_names("--kv-types", o->kv_types, &g->kv_types, err));
     TRY(figures_parse_list("--context", o->contexts, g->contexts, &g->n_contexts, err));
-    return read_text(g, err);
+    return bench_quality_read_text(g, err);
 }
 
 /* ---- models ---- */
@@ -300,7 +300,8 @@ static quire_err compare_rows(quality *g, side *m, int32_t at, int32_t n, quire_
     return QUIRE_OK;
 }
 
-static quire_err pass(const quality *g, side *m, int32_t n, int32_t n_scored, quire_error *err) {
+static quire_err bench_quality_pass(const quality *g, side *m, int32_t n, int32_t n_scored,
+                                    quire_error *err) {
     quire_err e = logprob_scorer_pass(&m->s, g->window, n, n_scored);
     return e == QUIRE_OK ? e
                          : err_set(err, e, -1, "%s, windows of %d tokens: %s", m->name, (int)g->context,
@@ -311,9 +312,9 @@ static quire_err pass(const quality *g, side *m, int32_t n, int32_t n_scored, qu
  * scored. */
 static quire_err compare_pass(quality *g, int32_t at, int32_t n, int32_t first, quire_error *err) {
     int32_t n_scored = at + n <= first ? 0 : at < first ? at + n - first : n;
-    TRY(pass(g, &g->reference, n, n_scored, err));
+    TRY(bench_quality_pass(g, &g->reference, n, n_scored, err));
     for (int32_t i = 0; i < g->n_candidates; i++) {
-        TRY(pass(g, &g->candidates[i], n, n_scored, err));
+        TRY(bench_quality_pass(g, &g->candidates[i], n, n_scored, err));
         TRY(compare_rows(g, &g->candidates[i], at + n - n_scored, n_scored, err));
     }
     return QUIRE_OK;
@@ -382,7 +383,7 @@ static int32_t n_rows(const quality *g) {
     return (g->types.n + g->files.n) * g->computes.n * g->kv_types.n;
 }
 
-static void show_progress(const quality *g, int32_t first_row, int32_t window) {
+static void bench_quality_show_progress(const quality *g, int32_t first_row, int32_t window) {
     char rows[48] = "row";
     if (g->n_candidates > 1) {
         snprintf(rows, sizeof rows, "rows %d to", (int)first_row + 1);
@@ -396,7 +397,7 @@ static void show_progress(const quality *g, int32_t first_row, int32_t window) {
 
 static quire_err compare_windows(quality *g, int32_t first_row, quire_error *err) {
     for (int32_t i = 0; i < g->n_windows; i++) {
-        show_progress(g, first_row, i);
+        bench_quality_show_progress(g, first_row, i);
         take_window(g, i);
         quire_error audit;
         quire_err e = compare_window(g, i + 1 == g->n_windows, err), end = end_window(g, &audit);
@@ -535,7 +536,7 @@ static void print_note(const quality *g) {
                (long long)g->n_windows * (g->context - 1 - g->context / 2), speed, b->b->ops->describe(b->b));
 }
 
-static quire_err measure_all(quality *g, quire_error *err) {
+static quire_err bench_quality_measure_all(quality *g, quire_error *err) {
     int32_t n = n_rows(g), at_once = g->o->n_at_once;
     for (int32_t i = 0; i < n; i += at_once) {
         TRY(measure_rows(g, i, n - i < at_once ? n - i : at_once, err));
@@ -557,14 +558,14 @@ static quire_err measure_context(quality *g, int32_t context, quire_error *err) 
     exact.compute = QUIRE_COMPUTE_F32;
     exact.kv_dtype = QUIRE_KV_F32;
     quire_err e = open_side(g, &exact, &g->reference, err);
-    e = e == QUIRE_OK ? measure_all(g, err) : e;
+    e = e == QUIRE_OK ? bench_quality_measure_all(g, err) : e;
     close_side(&g->reference);
     mem_free(g->window);
     g->window = NULL;
     return e;
 }
 
-static quire_err run(quality *g, quire_error *err) {
+static quire_err commands_bench_quality_run(quality *g, quire_error *err) {
     TRY(read_options(g, err));
     g->rows = mem_new(QUALITY_ROWS, sizeof *g->rows);
     TRY(g->rows != NULL ? QUIRE_OK
@@ -579,7 +580,7 @@ static quire_err run(quality *g, quire_error *err) {
 
 static quire_err bench_quality_measure(const bench_quality_options *o, quire_error *err) {
     quality g = {.o = o};
-    quire_err e = run(&g, err);
+    quire_err e = commands_bench_quality_run(&g, err);
     if (e != QUIRE_OK && o->shows_progress) {
         fprintf(stderr, "\r\033[K");
     }

@@ -83,7 +83,7 @@ static quire_err feed(const resident_case *c, holder *h, int32_t from, int32_t n
     return h->pieces != NULL ? baseline_kv_error(h->pieces) : QUIRE_OK;
 }
 
-static quire_err fill(const resident_case *c, holder *h) {
+static quire_err bench_resident_fill(const resident_case *c, holder *h) {
     int32_t rows = MAX_ROWS / c->n_seqs;
     for (int32_t at = 0; at < c->length; at += rows) {
         TRY(feed(c, h, at, c->length - at < rows ? c->length - at : rows));
@@ -112,7 +112,7 @@ static quire_err open_holder(const resident_case *c, holder *h) {
     return QUIRE_OK;
 }
 
-static void count(const resident_case *c, const holder *h, footprint *f) {
+static void bench_resident_count(const resident_case *c, const holder *h, footprint *f) {
     f->weights = h->b.b->ops->weight_bytes(h->b.b);
     f->buffers = h->b.b->ops->step_bytes(h->b.b);
     f->live = (int64_t)c->n_seqs * c->length * kv_layout_token_bytes(&h->b.layout);
@@ -128,7 +128,7 @@ static void count(const resident_case *c, const holder *h, footprint *f) {
 }
 
 /* In its own process, which ends behind it: what is open goes with it. */
-static quire_err run_case(void *context, quire_error *err) {
+static quire_err bench_resident_run_case(void *context, quire_error *err) {
     resident_case *c = context;
     static holder h;
     const model_runner_options bo = {
@@ -140,14 +140,14 @@ static quire_err run_case(void *context, quire_error *err) {
         .max_len = c->max_len};
     TRY(model_runner_open(&bo, &h.b, err));
     quire_err e = open_holder(c, &h);
-    e = e == QUIRE_OK ? fill(c, &h) : e;
-    count(c, &h, &c->found);
+    e = e == QUIRE_OK ? bench_resident_fill(c, &h) : e;
+    bench_resident_count(c, &h, &c->found);
     return e == QUIRE_OK ? e
                          : err_set(err, e, -1, "%s, %d sequences of %d tokens: %s", keeping_names[c->way],
                                    (int)c->n_seqs, (int)c->length, quire_err_text(e));
 }
 
-static void report(const bench_table *s, const resident_case *c) {
+static void bench_resident_report(const bench_table *s, const resident_case *c) {
     const footprint *f = &c->found;
     double counted = (double)(f->weights + f->buffers + f->kv + f->metadata);
     TABLE_ROW(s, TXT(keeping_names[c->way]), NUM(c->n_seqs), NUM(c->length),
@@ -158,7 +158,8 @@ static void report(const bench_table *s, const resident_case *c) {
               NUM(c->way == KEEP_PAGED ? (double)f->metadata / 1024 : TABLE_ABSENT));
 }
 
-static quire_err run_cases(const bench_resident_options *o, int64_t file_bytes, quire_error *err) {
+static quire_err bench_resident_run_cases(const bench_resident_options *o, int64_t file_bytes,
+                                          quire_error *err) {
     static const table_column columns[] = {
         {"way", "", 8, TABLE_TEXT, NULL},        {"batch", "batch", 5, 0, NULL},
         {"length", "length", 6, 0, NULL},        {"resident", "resident MiB", 12, 1, "MiB"},
@@ -193,8 +194,8 @@ static quire_err run_cases(const bench_resident_options *o, int64_t file_bytes, 
                            .n_seqs = batches[i / N_KEEPINGS / n_lengths],
                            .length = lengths[i / N_KEEPINGS % n_lengths],
                            .max_len = max_len};
-        TRY(resident_apart(run_case, &c, &c, sizeof c, err));
-        report(&s, &c);
+        TRY(resident_apart(bench_resident_run_case, &c, &c, sizeof c, err));
+        bench_resident_report(&s, &c);
     }
     table_note(&s,
                "%s; growing and reserved: one piece for each sequence and layer, as long as it, or of %d "
@@ -208,13 +209,13 @@ static quire_err run_cases(const bench_resident_options *o, int64_t file_bytes, 
 static quire_err bench_resident_run(const cli_options *cli, quire_error *err) {
     const bench_resident_options *o = (const void *)cli;
     if (strcmp(o->cli.engine.model, "builtin") != 0) {
-        return run_cases(o, 0, err);
+        return bench_resident_run_cases(o, 0, err);
     }
     bench_resident_options own = *o;
     synthetic made;
     TRY(synthetic_open(&model_shape_builtin, DTYPE_Q8_0, &made, err));
     own.cli.engine.model = made.path;
-    quire_err e = run_cases(&own, made.n_bytes, err);
+    quire_err e = bench_resident_run_cases(&own, made.n_bytes, err);
     synthetic_close(&made);
     return e;
 }

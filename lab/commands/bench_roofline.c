@@ -23,7 +23,8 @@ static void bench_roofline_defaults(cli_options *cli) {
     *o = (bench_roofline_options){.cli = o->cli, .effort = roofline_usual};
 }
 
-static void print_json(const roofline *r, const char *what, const roofline_rate *rate, const char *unit) {
+static void bench_roofline_print_json(const roofline *r, const char *what, const roofline_rate *rate,
+                                      const char *unit) {
     for (int i = 0; i < 2; i++) { /* the best, and the mean beside it */
         char name[32];
         json_line l;
@@ -40,7 +41,7 @@ static void print_json(const roofline *r, const char *what, const roofline_rate 
     }
 }
 
-static void report(const roofline *r, bool json) {
+static void bench_roofline_report(const roofline *r, bool json) {
     const struct {
         const char *what, *name;
         const roofline_rate *rate;
@@ -50,9 +51,9 @@ static void report(const roofline *r, bool json) {
                  {"int8 by 4 bits", "int8_by_4_bits", &r->int8_small}};
     enum { N_PEAKS = (int)(sizeof peaks / sizeof *peaks) };
     if (json) {
-        print_json(r, "read", &r->read, "bytes/s");
+        bench_roofline_print_json(r, "read", &r->read, "bytes/s");
         for (int i = 0; i < N_PEAKS; i++) {
-            print_json(r, peaks[i].name, peaks[i].rate, "operations/s");
+            bench_roofline_print_json(r, peaks[i].name, peaks[i].rate, "operations/s");
         }
     } else {
         printf("%s\n%24s %8s\n", r->machine, "best", "mean");
@@ -100,7 +101,7 @@ static quire_err bench_roofline_run(const cli_options *cli, quire_error *err) {
             return err_set(err, QUIRE_INVALID, -1, "--threads %s: at most %d", o->threads, MAX_THREADS);
         }
         TRY(roofline_measure(o->isa, threads[i], o->cpu_bind, &o->effort, &r, err));
-        report(&r, o->cli.json);
+        bench_roofline_report(&r, o->cli.json);
     }
     return QUIRE_OK;
 }

@@ -94,7 +94,7 @@ static void sample_row(void *context, int32_t row, int32_t worker) {
         sampler_sample(r->samplers[worker], r->logits + (size_t)row * (size_t)r->n_vocab, &c, &token);
 }
 
-static quire_err measure(sampling_run *r, int32_t n_runs, figure *ns) {
+static quire_err bench_sampler_measure(sampling_run *r, int32_t n_runs, figure *ns) {
     double values[FIGURES_MAX_RUNS];
     for (int32_t run = -1; run < n_runs; run++) { /* the first warms up */
         int64_t start = clock_us();
@@ -117,7 +117,7 @@ static const char *const SHAPE_NAMES[N_SHAPES] = {"normal", "zipf"};
 
 /* Normal numbers by Box and Muller's method; or the logarithm of a power of a random
  * rank. */
-static void fill(shape kind, float *logits, size_t n, int32_t n_vocab) {
+static void bench_sampler_fill(shape kind, float *logits, size_t n, int32_t n_vocab) {
     uint64_t seed = 1;
     for (size_t i = 0; i < n; i++) {
         double u = ((double)(rng_next(&seed) >> 11) + 1.0) * 0x1p-53,
@@ -127,8 +127,8 @@ static void fill(shape kind, float *logits, size_t n, int32_t n_vocab) {
     }
 }
 
-static void report(const sampling_run *r, const char *kind, shape logits, const figure *ns,
-                   const bench_table *t) {
+static void bench_sampler_report(const sampling_run *r, const char *kind, shape logits, const figure *ns,
+                                 const bench_table *t) {
     TABLE_ROW(t, TXT(kind), TXT(SHAPE_NAMES[logits]), NUM(r->n_vocab), NUM(ns->mean), NUM(ns->spread),
               NUM(ns->mean * r->n_vocab * r->n_rows * 1e-6));
 }
@@ -145,15 +145,15 @@ static quire_err report_constrained(const bench_sampler_options *o, sampling_run
         stored_mask m;
         figure ns;
         TRY(mask_open(&m, r->n_vocab, kinds[k].sparseness));
-        fill(logits, r->logits, (size_t)r->n_vocab * (size_t)r->n_rows, r->n_vocab);
+        bench_sampler_fill(logits, r->logits, (size_t)r->n_vocab * (size_t)r->n_rows, r->n_vocab);
         sampling_params_init(&r->params);
         r->params.temperature = kinds[k].temperature;
         r->constraint = &m.head;
-        quire_err e = measure(r, o->n_runs, &ns);
+        quire_err e = bench_sampler_measure(r, o->n_runs, &ns);
         r->constraint = NULL;
         mem_free(m.bits);
         TRY(e);
-        report(r, kinds[k].name, logits, &ns, t);
+        bench_sampler_report(r, kinds[k].name, logits, &ns, t);
     }
     return QUIRE_OK;
 }
@@ -175,8 +175,8 @@ static quire_err report_kinds(const bench_sampler_options *o, sampling_run *r, s
         r->params.temperature = kinds[k].temperature;
         r->params.top_p = kinds[k].top_p;
         r->params.top_k = kinds[k].top_k;
-        TRY(measure(r, o->n_runs, &ns));
-        report(r, kinds[k].name, logits, &ns, t);
+        TRY(bench_sampler_measure(r, o->n_runs, &ns));
+        bench_sampler_report(r, kinds[k].name, logits, &ns, t);
     }
     return report_constrained(o, r, logits, t);
 }
@@ -194,7 +194,7 @@ static quire_err run_vocabulary(const bench_sampler_options *o, int32_t n_vocab,
     }
     if (e == QUIRE_OK) {
         for (shape kind = 0; e == QUIRE_OK && kind < N_SHAPES; kind++) {
-            fill(kind, r.logits, n, n_vocab);
+            bench_sampler_fill(kind, r.logits, n, n_vocab);
             e = report_kinds(o, &r, kind, t);
         }
     }

@@ -49,7 +49,8 @@ static void bench_serving_defaults(cli_options *cli) {
 
 /* ---- the requests ---- */
 
-static quire_err make_trace(const bench_serving_options *o, int32_t most, trace *t, quire_error *err) {
+static quire_err bench_serving_make_trace(const bench_serving_options *o, int32_t most, trace *t,
+                                          quire_error *err) {
     int64_t longest = (int64_t)most * o->server.shrink;
     if (o->trace != NULL) {
         TRY(trace_read(o->trace, o->n_requests, t, err));
@@ -133,7 +134,7 @@ static quire_err serve_all(real_run *run, const serving_options *o, quire_error 
     return QUIRE_OK;
 }
 
-static void collect(real_run *run, const serving_options *o) {
+static void bench_serving_collect(real_run *run, const serving_options *o) {
     serving_result *r = &run->r;
     for (int32_t i = 0; i < run->t->n_requests; i++) {
         const sent *s = &run->sent[i];
@@ -162,7 +163,7 @@ static quire_err run_open(real_run *run, const serving_options *o, quire_error *
     quire_stats before, after;
     quire_engine_stats(run->c.engine, &before);
     TRY(serve_all(run, o, err));
-    collect(run, o);
+    bench_serving_collect(run, o);
     quire_engine_stats(run->c.engine, &after);
     r->n_steps = after.steps - before.steps;
     r->n_rows = after.step_rows - before.step_rows;
@@ -254,7 +255,7 @@ typedef struct rounds {
 } rounds;
 
 /* A figure as JSON lines: measured, its spread over the rounds, and predicted. */
-static void print_lines(const real_run *run, int i, figure measured, double predicted) {
+static void bench_serving_print_lines(const real_run *run, int i, figure measured, double predicted) {
     const struct {
         const char *suffix, *source;
         double value;
@@ -273,7 +274,8 @@ static void print_lines(const real_run *run, int i, figure measured, double pred
     }
 }
 
-static quire_err print_figures(const real_run *run, const rounds *f, const bench_table *s, quire_error *err) {
+static quire_err bench_serving_print_figures(const real_run *run, const rounds *f, const bench_table *s,
+                                             quire_error *err) {
     double predicted[N_FIGURES];
     if (f->n_costs > 0) {
         serving_result p;
@@ -286,7 +288,7 @@ static quire_err print_figures(const real_run *run, const rounds *f, const bench
         double p = f->n_costs > 0 ? predicted[i] : TABLE_ABSENT;
         double spread = f->n > 1 && m.mean > 0 ? 100 * m.spread / m.mean : TABLE_ABSENT;
         if (s->json) {
-            print_lines(run, i, m, p);
+            bench_serving_print_lines(run, i, m, p);
             continue;
         }
         TABLE_ROW(s, TXT(figures[i].title), NUM(m.mean), NUM(spread), NUM(p), NUM(off_percent(m.mean, p)));
@@ -301,7 +303,7 @@ static quire_err print_figures(const real_run *run, const rounds *f, const bench
     return QUIRE_OK;
 }
 
-static void print_head(const real_run *run, const bench_table *s) {
+static void bench_serving_print_head(const real_run *run, const bench_table *s) {
     const bench_serving_options *o = run->o;
     const trace *t = run->t;
     const quire_info *info = run->c.info;
@@ -362,7 +364,7 @@ static quire_err run_round(real_run *run, rounds *f, quire_error *err) {
 
 /* The first round's engine is open: the trace was made for it. The others get their own,
  * with nothing in its cache. */
-static quire_err run_rounds(real_run *run, rounds *f, quire_error *err) {
+static quire_err bench_serving_run_rounds(real_run *run, rounds *f, quire_error *err) {
     const bench_serving_options *o = run->o;
     if (o->server.cost != NULL || o->calibrate) {
         TRY(add_cost(o, f, err));
@@ -388,10 +390,10 @@ static quire_err run_engine(real_run *run, quire_error *err) {
     if (f == NULL) {
         return err_set(err, QUIRE_NO_MEMORY, -1, "out of memory");
     }
-    quire_err e = run_rounds(run, f, err);
+    quire_err e = bench_serving_run_rounds(run, f, err);
     if (e == QUIRE_OK) {
-        print_head(run, &s);
-        e = print_figures(run, f, &s, err);
+        bench_serving_print_head(run, &s);
+        e = bench_serving_print_figures(run, f, &s, err);
     }
     mem_free(f);
     return e;
@@ -411,7 +413,7 @@ static quire_err serve_really(const bench_serving_options *o, quire_error *err) 
                              &own.cli.engine.n_pages, err));
     }
     TRY(client_open(&own.cli.engine, (engine_ablations){0}, &run.c, err));
-    quire_err e = make_trace(o, run.c.info->max_model_len, &t, err);
+    quire_err e = bench_serving_make_trace(o, run.c.info->max_model_len, &t, err);
     run.t = &t;
     e = e == QUIRE_OK ? run_engine(&run, err) : e;
     run_free(&run);
@@ -429,7 +431,7 @@ static quire_err simulate(const bench_serving_options *o, quire_error *err) {
     c.all = true;
     c.json = o->cli.json;
     TRY(compare_server(&c, &cost, &simulated, err));
-    TRY(make_trace(o, simulated.max_model_len, &t, err));
+    TRY(bench_serving_make_trace(o, simulated.max_model_len, &t, err));
     name_trace(o, name, sizeof name);
     quire_err e = compare_run(&c, &t, name, err);
     trace_deinit(&t);

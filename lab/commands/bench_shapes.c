@@ -116,7 +116,7 @@ static quire_err runner_open(const bench_shapes_options *o, const model_shape *s
 
 /* ---- passes ---- */
 
-static quire_err pass(runner *r, const work *w) {
+static quire_err bench_shapes_pass(runner *r, const work *w) {
     int32_t n = w->is_prompt ? 1 : w->rows;
     for (int32_t i = 0; i < n; i++) {
         r->parts[i] = (runner_part){.tokens = r->tokens + i,
@@ -138,7 +138,7 @@ static double op_us(const op_time *op) {
 
 /* Keeps the last pass where it is the best of the round so far. g NULL: Llama's time is
  * not computed. */
-static void keep_best(const runner *r, const shape_pace *g, work *w) {
+static void bench_shapes_keep_best(const runner *r, const shape_pace *g, work *w) {
     const op_time *ops = r->trace.ops, *last = &ops[r->trace.n - 1];
     work now = {.is_prompt = w->is_prompt, .rows = w->rows};
     now.pass_us = (double)(last->start_ns + last->ns - ops[0].start_ns) * 1e-3;
@@ -162,15 +162,15 @@ static void keep_best(const runner *r, const shape_pace *g, work *w) {
 }
 
 /* A round of one kind of pass: several, of which *w keeps the best. */
-static quire_err measure(runner *r, const shape_pace *g, work *w, quire_error *err) {
+static quire_err bench_shapes_measure(runner *r, const shape_pace *g, work *w, quire_error *err) {
     double spent_us = 0;
     *w = (work){.is_prompt = w->is_prompt, .rows = w->rows};
     for (int i = 0; i < MIN_PASSES || spent_us < SHORT_US; i++) {
-        quire_err e = pass(r, w);
+        quire_err e = bench_shapes_pass(r, w);
         if (e != QUIRE_OK) {
             return err_set(err, e, -1, "a pass of %d rows failed", (int)w->rows);
         }
-        keep_best(r, g, w);
+        bench_shapes_keep_best(r, g, w);
         spent_us += w->pass_us;
     }
     return QUIRE_OK;
@@ -186,7 +186,7 @@ static quire_err measure_pace(runner *llama, int32_t rows, shape_pace *g, quire_
     double one = 0; /* intensity of one row, head and layers alike */
     for (g->n = 0; g->n == 0 || (g->n < SHAPE_PACE_POINTS && pace_rows[g->n - 1] < rows); g->n++) {
         work w = {.is_prompt = true, .rows = pace_rows[g->n]};
-        TRY(measure(llama, NULL, &w, err));
+        TRY(bench_shapes_measure(llama, NULL, &w, err));
         one = g->n == 0 ? w.operations / w.bytes : one;
         g->intensity[g->n] = one * w.rows;
         g->us_per_byte[g->n] = (w.pass_us - w.attention_us - w.head_us) / (w.bytes - w.head_bytes);
@@ -222,14 +222,14 @@ static int by_ratio(const void *a, const void *b) {
 
 /* Rounds in which Llama's passes and this model's take turns. *w becomes the round whose
  * ratio is the median. */
-static quire_err run_rounds(shapes_bench *b, runner *r, work *w, quire_error *err) {
+static quire_err bench_shapes_run_rounds(shapes_bench *b, runner *r, work *w, quire_error *err) {
     work rounds[MAX_ROUNDS];
     shape_pace g;
     int32_t n = w->is_prompt ? b->o->n_runs : b->o->n_runs * DECODE_ROUNDS;
     for (int32_t i = 0; i < n; i++) {
         rounds[i] = *w;
         TRY(measure_pace(&b->llama, w->rows, &g, err));
-        TRY(measure(r, &g, &rounds[i], err));
+        TRY(bench_shapes_measure(r, &g, &rounds[i], err));
     }
     qsort(rounds, (size_t)n, sizeof *rounds, by_ratio);
     *w = rounds[n / 2];
@@ -240,7 +240,7 @@ static quire_err run_works(shapes_bench *b, runner *r, const model_shape *s, con
                            quire_error *err) {
     for (int32_t i = s->form->no_tokens ? b->n_batches : 0; i <= b->n_batches; i++) {
         work w = i < b->n_batches ? (work){.rows = b->batches[i]} : (work){.is_prompt = true, .rows = PROMPT};
-        TRY(run_rounds(b, r, &w, err));
+        TRY(bench_shapes_run_rounds(b, r, &w, err));
         print_work(b, s, type, &w);
     }
     return QUIRE_OK;
@@ -287,7 +287,7 @@ static quire_err run_list(shapes_bench *b, const speed_type *type, quire_error *
     return QUIRE_OK;
 }
 
-static quire_err run_type(shapes_bench *b, const speed_type *type, quire_error *err) {
+static quire_err bench_shapes_run_type(shapes_bench *b, const speed_type *type, quire_error *err) {
     model_shape llama = b->o->small ? model_shape_small(model_shape_llama) : *model_shape_llama;
     quire_err e = runner_open(b->o, &llama, type, 1, &b->llama, err);
     e = e == QUIRE_OK ? run_list(b, type, err) : e;
@@ -320,7 +320,7 @@ quire_err bench_shapes_run(const bench_shapes_options *o, quire_error *err) {
     table_begin(&b.t, NULL);
     for (const char *list = o->types; *list != '\0';) {
         size_t n = strcspn(list, ",");
-        TRY(run_type(&b, speed_type_find(list, n), err));
+        TRY(bench_shapes_run_type(&b, speed_type_find(list, n), err));
         list += n + (list[n] == ',');
     }
     table_note(&b.t,

@@ -48,7 +48,7 @@ typedef struct reader {
     quire_error *err;
 } reader;
 
-static quire_err fault(const reader *r, const char *what) {
+static quire_err bench_speculation_fault(const reader *r, const char *what) {
     return err_set(r->err, QUIRE_BAD_FILE, r->number, "%s: line %d: %s", r->name, (int)r->number, what);
 }
 
@@ -60,7 +60,7 @@ static quire_err find_category(const reader *r, str name, int32_t *out) {
         }
     }
     if (p->n_categories == PROMPT_MAX_CATEGORIES) {
-        return fault(r, "another category; a file may have 31 of them");
+        return bench_speculation_fault(r, "another category; a file may have 31 of them");
     }
     p->categories[p->n_categories++] = name;
     return QUIRE_OK;
@@ -72,7 +72,7 @@ static quire_err read_object(const reader *r, str text, prompt_line *line) {
     json_value *turns = json_get(line->json, "turns"), *prompt = json_get(line->json, "prompt");
     json_value *found = turns != NULL ? json_at(turns, 0) : prompt;
     if (!json_is(line->json, JSON_KIND_OBJECT) || !json_is(found, JSON_KIND_TEXT) || json_str(found).n == 0) {
-        return fault(
+        return bench_speculation_fault(
             r, "must be a text, or a JSON object with a text as \"prompt\" or as the first of \"turns\"");
     }
     line->text = json_str(found);
@@ -84,7 +84,7 @@ static quire_err read_line(reader *r, str text) {
     quire_err e = text.p[0] == '{' ? read_object(r, text, &line) : QUIRE_OK;
     bool keeps = e == QUIRE_OK && (r->most == 0 || r->n_kept[line.category] < r->most);
     if (keeps && r->out->n == PROMPT_MAX_LINES) {
-        e = fault(r, "a file may have 65,536 prompts");
+        e = bench_speculation_fault(r, "a file may have 65,536 prompts");
         keeps = false;
     }
     r->n_kept[line.category] += keeps;
@@ -276,7 +276,8 @@ static void take_tokens(answer *a, const quire_event *ev, bool is_look) {
     }
 }
 
-static quire_err set_fields(const bench_speculation_options *o, quire_request *r, quire_error *err) {
+static quire_err bench_speculation_set_fields(const bench_speculation_options *o, quire_request *r,
+                                              quire_error *err) {
     char number[16];
     snprintf(number, sizeof number, "%d", (int)o->n_decode);
     TRY(quire_request_set(r, "max_tokens", number, err));
@@ -292,7 +293,7 @@ static quire_err send_prompt(const bench_speculation_options *o, client *c, cons
     quire_request *r;
     quire_stream *stream;
     TRY(quire_request_ids(c->engine, ids, n, &r, err));
-    quire_err e = set_fields(o, r, err);
+    quire_err e = bench_speculation_set_fields(o, r, err);
     if (e != QUIRE_OK) {
         quire_request_free(r);
         return e;
@@ -353,7 +354,7 @@ static quire_err answer_prompt(const speculation *b, way *w, const int32_t *ids,
 
 /* The times of the latest answers, where all of them tell something: speeds are then of
  * the same prompts. */
-static void add_times(speculation *b, int32_t category) {
+static void bench_speculation_add_times(speculation *b, int32_t category) {
     bool is_late = false;
     for (int32_t i = 0; i < b->n_ways; i++) {
         is_late = is_late || b->ways[i].is_late;
@@ -384,7 +385,7 @@ static quire_err answer_by_all(speculation *b, int32_t line, quire_error *err) {
         }
     }
     if (e == QUIRE_OK) {
-        add_times(b, p->category);
+        bench_speculation_add_times(b, p->category);
     }
     quire_free(ids);
     return e;
@@ -392,7 +393,7 @@ static quire_err answer_by_all(speculation *b, int32_t line, quire_error *err) {
 
 /* ---- figures ---- */
 
-static double over(double a, double b) {
+static double bench_speculation_over(double a, double b) {
     return b > 0 ? a / b : TABLE_ABSENT;
 }
 
@@ -407,15 +408,16 @@ static void add_tally(tally *sum, const tally *t) {
     sum->seconds += t->seconds;
 }
 
-static void print_tally(const bench_table *sh, const char *category, const way *w, const tally *t,
-                        const tally *plain) {
-    double speed = over((double)t->n_timed, t->seconds);
-    TABLE_ROW(sh, TXT(category), TXT(w->name), NUM(t->n_prompts),
-              NUM(w->speculative_config != NULL ? (double)t->n_guessed : TABLE_ABSENT),
-              NUM(100.0 * over((double)t->n_accepted, (double)t->n_guessed)),
-              NUM(over((double)t->n_tokens, (double)t->n_steps)), NUM(speed),
-              NUM(over(speed, over((double)plain->n_timed, plain->seconds))),
-              TXT(w->speculative_config != NULL ? "equal" : ""));
+static void bench_speculation_print_tally(const bench_table *sh, const char *category, const way *w,
+                                          const tally *t, const tally *plain) {
+    double speed = bench_speculation_over((double)t->n_timed, t->seconds);
+    TABLE_ROW(
+        sh, TXT(category), TXT(w->name), NUM(t->n_prompts),
+        NUM(w->speculative_config != NULL ? (double)t->n_guessed : TABLE_ABSENT),
+        NUM(100.0 * bench_speculation_over((double)t->n_accepted, (double)t->n_guessed)),
+        NUM(bench_speculation_over((double)t->n_tokens, (double)t->n_steps)), NUM(speed),
+        NUM(bench_speculation_over(speed, bench_speculation_over((double)plain->n_timed, plain->seconds))),
+        TXT(w->speculative_config != NULL ? "equal" : ""));
 }
 
 static void print_all(const speculation *b) {
@@ -441,12 +443,12 @@ static void print_all(const speculation *b) {
             const tally *t = &b->ways[i].tallies[k];
             add_tally(&sums[i], t);
             if (k > 0 && t->n_prompts > 0) {
-                print_tally(&sh, name, &b->ways[i], t, &b->ways[0].tallies[k]);
+                bench_speculation_print_tally(&sh, name, &b->ways[i], t, &b->ways[0].tallies[k]);
             }
         }
     }
     for (int32_t i = 0; i < b->n_ways; i++) {
-        print_tally(&sh, "all", &b->ways[i], &sums[i], &sums[0]);
+        bench_speculation_print_tally(&sh, "all", &b->ways[i], &sums[i], &sums[0]);
     }
     table_note(&sh,
                "%s: %d prompts, %d tokens behind each at temperature %g, one request at a time, each prompt "

@@ -540,7 +540,7 @@ static const speed_type *next_type(const char **list) {
     return speed_type_find(name, n);
 }
 
-static quire_err check(const bench_speed_options *o, quire_error *err) {
+static quire_err bench_speed_check(const bench_speed_options *o, quire_error *err) {
     int32_t batches[FIGURES_MAX_POINTS], n;
     TRY(figures_parse_list("--batch", o->batches, batches, &n, err));
     for (const char *list = o->types; *list != '\0';) {
@@ -596,7 +596,7 @@ static quire_err run_shapes(const bench_speed_options *o, quire_error *err) {
 static quire_err bench_speed_measure(const bench_speed_options *o, quire_error *err) {
     bench_speed_options own = *o;
     own.types = o->types != NULL ? o->types : o->shapes != NULL ? "q4_0" : "q4_0,q8_0,q4_k,int8,bf16";
-    TRY(check(&own, err));
+    TRY(bench_speed_check(&own, err));
     return own.shapes != NULL ? run_shapes(&own, err) : run_limits(&own, err);
 }
 

@@ -93,14 +93,15 @@ static double mean_gap(const gaps *g) {
     return g->n > 0 ? sum / g->n : TABLE_ABSENT;
 }
 
-static void report(const bench_table *t, double target_ms, double alone_ms, gaps *beside, double first_ms) {
+static void bench_stall_report(const bench_table *t, double target_ms, double alone_ms, gaps *beside,
+                               double first_ms) {
     double mean = mean_gap(beside);
     TABLE_ROW(t, NUM(target_ms), NUM(alone_ms), NUM(mean), NUM(mean / alone_ms), NUM(gap_at(beside, 0.5)),
               NUM(gap_at(beside, 0.99)), NUM(gap_at(beside, 1.0)), NUM(first_ms));
 }
 
 /* Streams alone, then beside the prompt. */
-static quire_err measure(stall *b, const bench_table *t, double target_ms, quire_error *err) {
+static quire_err bench_stall_measure(stall *b, const bench_table *t, double target_ms, quire_error *err) {
     const bench_stall_options *o = b->options;
     sent prompt = {0};
     for (int32_t i = 0; i < o->n_streams; i++) {
@@ -126,7 +127,7 @@ static quire_err measure(stall *b, const bench_table *t, double target_ms, quire
         }
     }
     take_gaps(b, from, prompt.first_us);
-    report(t, target_ms, alone, &b->gaps, (double)(prompt.first_us - from) * 1e-3);
+    bench_stall_report(t, target_ms, alone, &b->gaps, (double)(prompt.first_us - from) * 1e-3);
     return QUIRE_OK;
 }
 
@@ -146,7 +147,7 @@ static quire_err measure_client(stall *b, const bench_table *t, double target_ms
     if (target_ms == 0.0) {
         table_begin(t, "gaps between tokens of streams, alone and beside a prompt");
     }
-    return measure(b, t, target_ms, err);
+    return bench_stall_measure(b, t, target_ms, err);
 }
 
 static quire_err measure_target(stall *b, const bench_table *t, double target_ms, quire_error *err) {

@@ -196,8 +196,8 @@ static quire_err time_starts(const bench_start_options *o, const char *cache, st
 
 /* First starts are killed before they keep anything; then one keeps its packed form, and
  * the later ones find that. */
-static quire_err time_both(const bench_start_options *o, const char *cache, start_times *out,
-                           quire_error *err) {
+static quire_err bench_start_time_both(const bench_start_options *o, const char *cache, start_times *out,
+                                       quire_error *err) {
     double ms;
     TRY(time_starts(o, cache, START_KILLED, &out->first, err));
     TRY(time_start(o, cache, START_TO_END, &ms, err));
@@ -224,7 +224,7 @@ static quire_err measure_start(const bench_start_options *o, start_times *out, q
         return time_starts(o, "none", START_TO_END, &out->first, err);
     }
     TRY(temporary_make(&cache, err));
-    quire_err e = time_both(o, cache.path, out, err);
+    quire_err e = bench_start_time_both(o, cache.path, out, err);
     temporary_remove(&cache);
     return e;
 }
@@ -235,7 +235,7 @@ quire_err start_measure(const quire_options *given, int32_t n_runs, start_times 
 
 /* ---- what is printed ---- */
 
-static void print_line(const bench_start_options *o, const char *name, double ms) {
+static void bench_start_print_line(const bench_start_options *o, const char *name, double ms) {
     json_line l;
     json_out *params = bench_line_begin(&l, "start", name);
     json_cstr(json_name(params, "model"), o->cli.engine.model);
@@ -243,21 +243,22 @@ static void print_line(const bench_start_options *o, const char *name, double ms
     bench_line_end(&l, ms, "ms");
 }
 
-static void print_lines(const bench_start_options *o, const start_times *t) {
+static void bench_start_print_lines(const bench_start_options *o, const start_times *t) {
     if (t->has_second) {
-        print_line(o, "first", t->first.least_ms);
-        print_line(o, "first_median", t->first.median_ms);
-        print_line(o, "second", t->second.least_ms);
-        print_line(o, "second_median", t->second.median_ms);
+        bench_start_print_line(o, "first", t->first.least_ms);
+        bench_start_print_line(o, "first_median", t->first.median_ms);
+        bench_start_print_line(o, "second", t->second.least_ms);
+        bench_start_print_line(o, "second_median", t->second.median_ms);
     } else {
-        print_line(o, "start", t->first.least_ms - t->token_ms);
-        print_line(o, "first_token", t->first.least_ms);
-        print_line(o, "first_token_median", t->first.median_ms);
+        bench_start_print_line(o, "start", t->first.least_ms - t->token_ms);
+        bench_start_print_line(o, "first_token", t->first.least_ms);
+        bench_start_print_line(o, "first_token_median", t->first.median_ms);
     }
-    print_line(o, "token", t->token_ms);
+    bench_start_print_line(o, "token", t->token_ms);
 }
 
-static void print_row(const bench_table *t, const char *which, const start_figure *f, double token_ms) {
+static void bench_start_print_row(const bench_table *t, const char *which, const start_figure *f,
+                                  double token_ms) {
     TABLE_ROW(t, TXT(which), NUM(f->least_ms), NUM(f->median_ms), NUM(token_ms), NUM(f->least_ms - token_ms));
 }
 
@@ -272,13 +273,13 @@ static quire_err bench_start_run(const cli_options *cli, quire_error *err) {
     start_times s;
     TRY(measure_start(o, &s, err));
     if (o->cli.json) {
-        print_lines(o, &s);
+        bench_start_print_lines(o, &s);
         return QUIRE_OK;
     }
     table_begin(&t, "from exec to the first token of a prompt of one token");
-    print_row(&t, s.has_second ? "first" : "start", &s.first, s.token_ms);
+    bench_start_print_row(&t, s.has_second ? "first" : "start", &s.first, s.token_ms);
     if (s.has_second) {
-        print_row(&t, "second", &s.second, s.token_ms);
+        bench_start_print_row(&t, "second", &s.second, s.token_ms);
     }
     table_note(&t,
                "%s: least of %d starts with the files in the page cache, their median, the same request in "

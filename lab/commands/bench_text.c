@@ -55,7 +55,7 @@ typedef struct text_run {
 typedef quire_err step_fn(text_run *r, quire_error *err);
 
 /* Microseconds of the calling thread for a step. */
-static quire_err measure(text_run *r, step_fn *step, figure *us, quire_error *err) {
+static quire_err commands_bench_text_measure(text_run *r, step_fn *step, figure *us, quire_error *err) {
     double values[FIGURES_MAX_RUNS];
     for (int32_t run = -1; run < r->options->n_runs; run++) { /* the first warms up */
         int64_t start = clock_thread_us();
@@ -69,18 +69,18 @@ static quire_err measure(text_run *r, step_fn *step, figure *us, quire_error *er
     return QUIRE_OK;
 }
 
-static quire_err no_memory(quire_err e, quire_error *err) {
+static quire_err bench_text_no_memory(quire_err e, quire_error *err) {
     return e == QUIRE_OK ? e : err_set(err, e, -1, "measuring texts: %s", quire_err_text(e));
 }
 
-static quire_err encode(text_run *r, quire_error *err) {
+static quire_err bench_text_encode(text_run *r, quire_error *err) {
     r->ids.n = 0;
     return tokenizer_encode(r->t, r->text, (encode_options){.special = ENCODE_PARSE}, &r->ids, err);
 }
 
-static quire_err decode(text_run *r, quire_error *err) {
+static quire_err bench_text_decode(text_run *r, quire_error *err) {
     strbuf_clear(&r->out);
-    return no_memory(tokenizer_decode(r->t, r->ids.ids, r->ids.n, false, &r->out), err);
+    return bench_text_no_memory(tokenizer_decode(r->t, r->ids.ids, r->ids.n, false, &r->out), err);
 }
 
 static quire_err stream_ids(text_run *r, detok *d) {
@@ -91,19 +91,19 @@ static quire_err stream_ids(text_run *r, detok *d) {
     return detok_flush(d, &r->out);
 }
 
-static quire_err stream(text_run *r, quire_error *err) {
+static quire_err bench_text_stream(text_run *r, quire_error *err) {
     detok *d;
-    TRY(no_memory(detok_open(r->t, false, &d), err));
+    TRY(bench_text_no_memory(detok_open(r->t, false, &d), err));
     quire_err e = stream_ids(r, d);
     detok_close(d);
-    return no_memory(e, err);
+    return bench_text_no_memory(e, err);
 }
 
 static quire_err measure_steps(text_run *r, quire_error *err) {
     figure encoding, decoding, streaming;
-    TRY(measure(r, encode, &encoding, err));
-    TRY(measure(r, decode, &decoding, err));
-    TRY(measure(r, stream, &streaming, err));
+    TRY(commands_bench_text_measure(r, bench_text_encode, &encoding, err));
+    TRY(commands_bench_text_measure(r, bench_text_decode, &decoding, err));
+    TRY(commands_bench_text_measure(r, bench_text_stream, &streaming, err));
     double n_bytes = (double)r->text.n, n_ids = r->ids.n > 0 ? (double)r->ids.n : 1,
            speed = n_bytes / encoding.mean;
     TABLE_ROW(r->table, TXT(r->kind), TXT(r->name), NUM(n_bytes / n_ids), NUM(speed),
@@ -124,7 +124,7 @@ static quire_err measure_text(const bench_text_options *o, const bench_table *s,
 static quire_err measure_sample(const bench_text_options *o, const bench_table *s, const tokenizer *t,
                                 const char *kind, sample_kind sample, quire_error *err) {
     strbuf text = {0};
-    quire_err e = no_memory(sample_make(sample, (size_t)o->n_kib << 10, &text), err);
+    quire_err e = bench_text_no_memory(sample_make(sample, (size_t)o->n_kib << 10, &text), err);
     e = e != QUIRE_OK ? e : measure_text(o, s, t, kind, sample_name(sample), (str){text.p, text.n}, err);
     strbuf_deinit(&text);
     return e;
@@ -146,7 +146,7 @@ typedef struct render_run {
     chat_messages messages;
 } render_run;
 
-static quire_err render(text_run *run, quire_error *err) {
+static quire_err bench_text_render(text_run *run, quire_error *err) {
     render_run *r = (render_run *)run;
     const chat_prompt p = {.messages = &r->messages, .add_generation_prompt = true};
     text_marks marks = {0};
@@ -171,7 +171,7 @@ static quire_err make_messages(const chat_traits *traits, chat_messages *out, qu
     json_end(&o, ']');
     strbuf_deinit(&text);
     json_value *array = e == QUIRE_OK && o.err == QUIRE_OK ? json_document((str){json.p, json.n}) : NULL;
-    e = array == NULL ? no_memory(QUIRE_NO_MEMORY, err)
+    e = array == NULL ? bench_text_no_memory(QUIRE_NO_MEMORY, err)
                       : chat_messages_read(array, traits, "messages", out, err);
     json_drop(array);
     strbuf_deinit(&json);
@@ -186,7 +186,7 @@ static quire_err measure_render(const bench_text_options *o, const bench_table *
     TRY(chat_template_open(source.n > 0 ? source : str_of(CHATML), &tokens, &template, err));
     render_run r = {.run = {.options = o, .table = s}, .template = template};
     quire_err e = make_messages(chat_template_traits(template), &r.messages, err);
-    e = e != QUIRE_OK ? e : measure(&r.run, render, &us, err);
+    e = e != QUIRE_OK ? e : commands_bench_text_measure(&r.run, bench_text_render, &us, err);
     if (e == QUIRE_OK) {
         TABLE_ROW(s, TXT(kind), TXT(source.n > 0 ? "its template" : "ChatML"), NUM(TABLE_ABSENT),
                   NUM(TABLE_ABSENT), NUM(TABLE_ABSENT), NUM(TABLE_ABSENT), NUM(TABLE_ABSENT), NUM(us.mean));
@@ -199,7 +199,7 @@ static quire_err measure_render(const bench_text_options *o, const bench_table *
 
 /* ---- all ---- */
 
-static const char *kind_of(const vocab *v) {
+static const char *bench_text_kind_of(const vocab *v) {
     return v->source == VOCAB_TOKENIZER_JSON  ? "tokenizer.json"
            : v->source == VOCAB_SENTENCEPIECE ? ".model"
            : v->source == VOCAB_RANKS         ? "ranks"
@@ -221,13 +221,13 @@ static quire_err measure_made(const bench_text_options *o, const bench_table *s,
 
 static quire_err measure_open(const bench_text_options *o, const bench_table *s, const model_file *f,
                               const tokenizer *t, quire_error *err) {
-    const char *kind = o->path != NULL ? kind_of(model_file_vocab(f)) : "byte-level BPE";
+    const char *kind = o->path != NULL ? bench_text_kind_of(model_file_vocab(f)) : "byte-level BPE";
     TRY(measure_tokenizer(o, s, t, kind, err));
     TRY(o->path == NULL ? measure_made(o, s, t, err) : QUIRE_OK);
     return measure_render(o, s, t, kind, model_file_chat_template(f), err);
 }
 
-static quire_err measure_all(const bench_text_options *o, const bench_table *s, quire_error *err) {
+static quire_err bench_text_measure_all(const bench_text_options *o, const bench_table *s, quire_error *err) {
     size_t n = 0;
     model_file *f;
     tokenizer *t;
@@ -255,7 +255,7 @@ static quire_err bench_text_measure(const bench_text_options *o, quire_error *er
                                            {"render", "render us", 9, 0, "us"}};
     bench_table s = {"text", TABLE_COLUMNS(columns), o->cli.json};
     table_begin(&s, NULL);
-    TRY(measure_all(o, &s, err));
+    TRY(bench_text_measure_all(o, &s, err));
     table_note(&s,
                "Texts of %d KiB, one thread's processor time, mean of %d runs; a chat of %d messages of 200 "
                "bytes is rendered.",

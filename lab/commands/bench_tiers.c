@@ -49,8 +49,8 @@ static void draw_prompt(tiers_bench *b, int32_t n, int32_t *out) {
     }
 }
 
-static quire_err submit(tiers_bench *b, const int32_t *prompt, int32_t n, quire_stream **out,
-                        quire_error *err) {
+static quire_err bench_tiers_submit(tiers_bench *b, const int32_t *prompt, int32_t n, quire_stream **out,
+                                    quire_error *err) {
     quire_request *r;
     TRY(quire_request_ids(b->engine, prompt, (size_t)n, &r, err));
     quire_err e = quire_request_set(r, "max_tokens", "1", err);
@@ -64,11 +64,11 @@ static quire_err submit(tiers_bench *b, const int32_t *prompt, int32_t n, quire_
 }
 
 /* One request of a token: how long it took, and how many of its tokens were found. */
-static quire_err run(tiers_bench *b, const int32_t *prompt, int32_t n, double *ms, int32_t *cached,
-                     quire_error *err) {
+static quire_err commands_bench_tiers_run(tiers_bench *b, const int32_t *prompt, int32_t n, double *ms,
+                                          int32_t *cached, quire_error *err) {
     quire_stream *stream;
     int64_t start = clock_us();
-    TRY(submit(b, prompt, n, &stream, err));
+    TRY(bench_tiers_submit(b, prompt, n, &stream, err));
     for (;;) {
         quire_event ev;
         if (!quire_queue_next(b->queue, &ev)) {
@@ -96,7 +96,7 @@ static quire_err push_out(tiers_bench *b, quire_error *err) {
     int32_t cached;
     for (int32_t i = 0; i < N_FILLERS; i++) {
         draw_prompt(b, b->longest, b->filler);
-        TRY(run(b, b->filler, b->longest, &ms, &cached, err));
+        TRY(commands_bench_tiers_run(b, b->filler, b->longest, &ms, &cached, err));
     }
     quire_stats before, now;
     int64_t since = clock_us(), still = since;
@@ -119,7 +119,7 @@ static const char *const tier_names[N_TIERS] = {"host", "file", "redis"};
 static quire_err run_new(tiers_bench *b, int32_t n, double *ms, quire_error *err) {
     int32_t cached;
     draw_prompt(b, n, b->prompt);
-    TRY(run(b, b->prompt, n, ms, &cached, err));
+    TRY(commands_bench_tiers_run(b, b->prompt, n, ms, &cached, err));
     return cached <= CHANCE_TOKENS ? QUIRE_OK
                                    : err_set(err, QUIRE_INTERNAL, -1,
                                              "%d tokens of a new prompt of %d were found, so its time is not "
@@ -127,14 +127,15 @@ static quire_err run_new(tiers_bench *b, int32_t n, double *ms, quire_error *err
                                              (int)cached, (int)n, tier_names[b->tier]);
 }
 
-static quire_err measure(tiers_bench *b, int32_t n, int32_t n_runs, const bench_table *s, quire_error *err) {
+static quire_err bench_tiers_measure(tiers_bench *b, int32_t n, int32_t n_runs, const bench_table *s,
+                                     quire_error *err) {
     double computed[FIGURES_MAX_RUNS], pool[FIGURES_MAX_RUNS], back[FIGURES_MAX_RUNS];
     int32_t cached, from_tier = n;
     for (int32_t i = 0; i < n_runs; i++) {
         TRY(run_new(b, n, &computed[i], err));
-        TRY(run(b, b->prompt, n, &pool[i], &cached, err));
+        TRY(commands_bench_tiers_run(b, b->prompt, n, &pool[i], &cached, err));
         TRY(push_out(b, err));
-        TRY(run(b, b->prompt, n, &back[i], &cached, err));
+        TRY(commands_bench_tiers_run(b, b->prompt, n, &back[i], &cached, err));
         from_tier = cached < from_tier ? cached : from_tier;
         TRY(push_out(b, err));
     }
@@ -148,8 +149,8 @@ static quire_err measure(tiers_bench *b, int32_t n, int32_t n_runs, const bench_
 
 /* An engine whose pool holds the longest prompt and little more, over one tier: its
  * fillers push out what is there. */
-static quire_err open_engine(const bench_tiers_options *o, int32_t tier, const char *directory,
-                             tiers_bench *b, quire_error *err) {
+static quire_err bench_tiers_open_engine(const bench_tiers_options *o, int32_t tier, const char *directory,
+                                         tiers_bench *b, quire_error *err) {
     quire_options q = o->cli.engine;
     int32_t size = q.page_tokens, n_pages;
     q.max_model_len = b->longest + 1;
@@ -186,14 +187,14 @@ static quire_err measure_tier(const bench_tiers_options *o, int32_t tier, const 
                               quire_error *err) {
     double ms;
     int32_t cached;
-    quire_err e = open_engine(o, tier, directory, b, err);
+    quire_err e = bench_tiers_open_engine(o, tier, directory, b, err);
     if (e == QUIRE_OK) {
         draw_prompt(b, b->longest, b->filler);
         /* the first of all touches memory for the first time */
-        e = run(b, b->filler, b->longest, &ms, &cached, err);
+        e = commands_bench_tiers_run(b, b->filler, b->longest, &ms, &cached, err);
     }
     for (int32_t i = 0; e == QUIRE_OK && i < n_lengths; i++) {
-        e = measure(b, lengths[i], o->n_runs, s, err);
+        e = bench_tiers_measure(b, lengths[i], o->n_runs, s, err);
     }
     if (e == QUIRE_OK && tier == (o->cli.engine.tier_redis ? TIER_REDIS : TIER_FILE)) {
         table_note(s,

@@ -40,13 +40,13 @@ static const flag own_flags[] = {
 static const flag *const groups[] = {own_flags,  flags_compute, FLAGS_KV, flags_threads,
                                      flags_json, flags_help,    NULL};
 
-static void defaults(cli_options *o) {
+static void command_demo_defaults(cli_options *o) {
     options *all = (void *)o;
     demo_options_init(&all->own);
     o->engine = all->own.engine;
 }
 
-static quire_err run(const cli_options *o, quire_error *err) {
+static quire_err command_demo_run(const cli_options *o, quire_error *err) {
     demo_options own = ((const options *)(const void *)o)->own;
     own.engine = o->engine;
     own.name = o->argument;
@@ -69,6 +69,6 @@ const command command_demo = {
     .argument = ARGUMENT_NAME,
     .flags = groups,
     .options_size = sizeof(options),
-    .defaults = defaults,
-    .run = run,
+    .defaults = command_demo_defaults,
+    .run = command_demo_run,
 };

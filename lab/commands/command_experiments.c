@@ -52,7 +52,7 @@ static const flag *const groups_pages[] = {pages_flags,   own_flags,  flags_comp
 static const flag *const groups_sharing[] = GROUPS(sharing_flags);
 static const flag *const groups_scenario[] = GROUPS(scenario_flags);
 
-static void defaults(cli_options *o) {
+static void command_experiments_defaults(cli_options *o) {
     options *all = (void *)o;
     experiment_options_init(&all->own);
     o->engine = all->own.engine;
@@ -78,7 +78,7 @@ static quire_err run_lone(const cli_options *o,
     return run_named(o, run, err);
 }
 
-static quire_err run_pages(const cli_options *o, quire_error *err) {
+static quire_err command_experiments_run_pages(const cli_options *o, quire_error *err) {
     return run_lone(o, experiment_pages, err);
 }
 
@@ -90,7 +90,7 @@ static quire_err run_prefix(const cli_options *o, quire_error *err) {
     return run_lone(o, experiment_prefix, err);
 }
 
-static quire_err run_workload(const cli_options *o, quire_error *err) {
+static quire_err command_experiments_run_workload(const cli_options *o, quire_error *err) {
     return run_named(o, experiment_workload, err);
 }
 
@@ -102,7 +102,7 @@ static quire_err run_ablation(const cli_options *o, quire_error *err) {
     return run_named(o, experiment_ablation, err);
 }
 
-static quire_err run_scenario(const cli_options *o, quire_error *err) {
+static quire_err command_experiments_run_scenario(const cli_options *o, quire_error *err) {
     return run_named(o, experiment_scenario, err);
 }
 
@@ -114,8 +114,8 @@ const command command_bench_pages = {
     .argument = ARGUMENT_NAME,
     .flags = groups_pages,
     .options_size = sizeof(options),
-    .defaults = defaults,
-    .run = run_pages,
+    .defaults = command_experiments_defaults,
+    .run = command_experiments_run_pages,
 };
 
 const command command_bench_sharing = {
@@ -127,7 +127,7 @@ const command command_bench_sharing = {
     .argument = ARGUMENT_NAME,
     .flags = groups_sharing,
     .options_size = sizeof(options),
-    .defaults = defaults,
+    .defaults = command_experiments_defaults,
     .run = run_sharing,
 };
 
@@ -139,7 +139,7 @@ const command command_bench_prefix = {
     .argument = ARGUMENT_NAME,
     .flags = groups,
     .options_size = sizeof(options),
-    .defaults = defaults,
+    .defaults = command_experiments_defaults,
     .run = run_prefix,
 };
 
@@ -152,8 +152,8 @@ const command command_bench_workload = {
     .argument = ARGUMENT_NAME,
     .flags = groups,
     .options_size = sizeof(options),
-    .defaults = defaults,
-    .run = run_workload,
+    .defaults = command_experiments_defaults,
+    .run = command_experiments_run_workload,
 };
 
 const command command_bench_ablation = {
@@ -164,7 +164,7 @@ const command command_bench_ablation = {
     .argument = ARGUMENT_NAME,
     .flags = groups,
     .options_size = sizeof(options),
-    .defaults = defaults,
+    .defaults = command_experiments_defaults,
     .run = run_ablation,
 };
 
@@ -179,6 +179,6 @@ const command command_bench_scenario = {
     .argument = ARGUMENT_NAME,
     .flags = groups_scenario,
     .options_size = sizeof(options),
-    .defaults = defaults,
-    .run = run_scenario,
+    .defaults = command_experiments_defaults,
+    .run = command_experiments_run_scenario,
 };

@@ -120,7 +120,7 @@ static int32_t take_chunk(const scoring *g, int64_t chunk) {
     return n + before;
 }
 
-static quire_err open_arrays(scoring *g, quire_error *err) {
+static quire_err perplexity_open_arrays(scoring *g, quire_error *err) {
     bool has = (g->chunk = mem_new((size_t)g->context + 1, sizeof *g->chunk)) != NULL;
     for (int32_t i = 0; i < g->n_ways; i++) {
         g->logprobs[i] = mem_new((size_t)g->n_scored + 1, sizeof *g->logprobs[i]);
@@ -141,7 +141,7 @@ static quire_err open_scoring(scoring *g, quire_error *err) {
     model_file_close(f);
     TRY(e);
     TRY(plan_chunks(g, &d, err));
-    TRY(open_arrays(g, err));
+    TRY(perplexity_open_arrays(g, err));
     bool recomputes = false;
     for (int32_t i = 0; i < g->n_ways; i++) {
         recomputes = recomputes || g->ways[i] == KV_WAY_NONE;

@@ -121,7 +121,7 @@ static void print_json_row(const sim_options *o, const sim_row *row) {
 }
 
 /* One line, written at once. IO: standard output is full or closed; errno says why. */
-static quire_err report_row(const sim_options *o, const sim_row *row) {
+static quire_err sim_report_row(const sim_options *o, const sim_row *row) {
     if (o->cli.json) {
         print_json_row(o, row);
     } else {
@@ -217,7 +217,7 @@ static quire_err parse_policies(sim *s, quire_error *err) {
     return *text ? QUIRE_OK : err_set(err, QUIRE_INVALID, -1, "--policy: is empty");
 }
 
-static void show_progress(int32_t n_done, int32_t n_requests, void *context) {
+static void sim_show_progress(int32_t n_done, int32_t n_requests, void *context) {
     const sim_row *row = context;
     fprintf(stderr, "\r%s", sim_row_name(row));
     if (!row->unlimited) {
@@ -227,7 +227,7 @@ static void show_progress(int32_t n_done, int32_t n_requests, void *context) {
 }
 
 /* Adds a row: a replay by a policy, with n_pages or (0) without limit. */
-static quire_err add_row(sim *s, kv_policy policy, int32_t n_pages, quire_error *err) {
+static quire_err sim_add_row(sim *s, kv_policy policy, int32_t n_pages, quire_error *err) {
     sim_row *row = &s->rows[s->n_rows];
     *row = (sim_row){.policy = policy, .unlimited = n_pages == 0, .result.n_pages = n_pages};
     replay_options o = {.policy = policy,
@@ -235,7 +235,7 @@ static quire_err add_row(sim *s, kv_policy policy, int32_t n_pages, quire_error 
                         .page_tokens = s->o->page_tokens,
                         .concurrency = s->o->concurrency,
                         .granularity = s->granularity,
-                        .progress = s->shows_progress ? show_progress : NULL,
+                        .progress = s->shows_progress ? sim_show_progress : NULL,
                         .context = row};
     quire_err e = replay_run(&s->t, &o, &row->result, err);
     if (s->shows_progress) {
@@ -243,7 +243,7 @@ static quire_err add_row(sim *s, kv_policy policy, int32_t n_pages, quire_error 
     }
     TRY(e);
     s->n_rows++;
-    e = report_row(s->o, row);
+    e = sim_report_row(s->o, row);
     return e == QUIRE_OK ? e
                          : err_set(err, e, -1, "standard output could not be written: %s", strerror(errno));
 }
@@ -289,22 +289,22 @@ static quire_err draw_rows(const sim *s, quire_error *err) {
     return plot_write(s->o->svg, &d, 1, err);
 }
 
-static quire_err replay_all(sim *s, quire_error *err) {
+static quire_err sim_replay_all(sim *s, quire_error *err) {
     report_head(s->o, &s->t);
-    TRY(add_row(s, KV_EVICT_LRU, 0, err));
+    TRY(sim_add_row(s, KV_EVICT_LRU, 0, err));
     if (s->o->pages == NULL) {
         choose_capacities(s, s->rows[0].result.peak_pages);
     }
     for (int32_t policy = 0; policy < REPLAY_N_POLICIES; policy++) {
         for (int32_t i = 0; s->policies[policy] && i < s->n_capacities; i++) {
-            TRY(add_row(s, (kv_policy)policy, s->capacities[i], err));
+            TRY(sim_add_row(s, (kv_policy)policy, s->capacities[i], err));
         }
     }
     return s->o->svg != NULL ? draw_rows(s, err) : QUIRE_OK;
 }
 
 /* Serves the trace, simulated. */
-static quire_err serve(const sim_options *o, quire_error *err) {
+static quire_err sim_serve(const sim_options *o, quire_error *err) {
     trace t = {0};
     compare_options c = o->server;
     c.page_tokens = o->page_tokens;
@@ -320,7 +320,7 @@ static quire_err serve(const sim_options *o, quire_error *err) {
 /* Replays and prints to stdout; err says why it could not. */
 static quire_err sim_run(const sim_options *o, quire_error *err) {
     if (o->server.all || o->server.cost != NULL || o->server.described != NULL) {
-        return serve(o, err);
+        return sim_serve(o, err);
     }
     sim *s = mem_new(1, sizeof *s);
     if (s == NULL) {
@@ -332,7 +332,7 @@ static quire_err sim_run(const sim_options *o, quire_error *err) {
     quire_err e = parse_pages(s, err);
     e = e == QUIRE_OK ? parse_policies(s, err) : e;
     e = e == QUIRE_OK ? trace_read(o->trace, o->limit, &s->t, err) : e;
-    e = e == QUIRE_OK ? replay_all(s, err) : e;
+    e = e == QUIRE_OK ? sim_replay_all(s, err) : e;
     trace_deinit(&s->t);
     mem_free(s);
     return e;
@@ -384,7 +384,7 @@ static const char *replay_flag_given(const sim_options *o) {
 }
 
 /* A flag of another of the three: a plan, a server, a replay. */
-static quire_err check_flags(const sim_options *o, quire_error *err) {
+static quire_err sim_check_flags(const sim_options *o, quire_error *err) {
     const compare_options *s = &o->server;
     bool plans = o->plan.model != NULL, serves = s->all || s->cost != NULL || s->described != NULL;
     const char *replays = replay_flag_given(o), *served = served_flag_given(s);
@@ -424,7 +424,7 @@ static quire_err check_flags(const sim_options *o, quire_error *err) {
 
 static quire_err sim_command(const cli_options *cli, quire_error *err) {
     sim_options own = *(const sim_options *)(const void *)cli;
-    TRY(check_flags(&own, err));
+    TRY(sim_check_flags(&own, err));
     if (own.plan.model != NULL) {
         plan_options *plan = &own.plan;
         if (cli->argument == NULL) {

@@ -62,7 +62,7 @@ quire_err demo_read_one(const char *flag, const char *given, const char *own, de
 }
 
 /* Whether the word is among those that `words` has, one space apart. */
-static bool has_word(const char *words, const char *word) {
+static bool demo_has_word(const char *words, const char *word) {
     size_t n = strlen(word);
     for (const char *at = strstr(words, word); at != NULL; at = strstr(at + n, word)) {
         if ((at == words || at[-1] == ' ') && (at[n] == ' ' || at[n] == 0)) {
@@ -73,7 +73,7 @@ static bool has_word(const char *words, const char *word) {
 }
 
 /* A flag that a demonstration would not look at is refused. */
-static quire_err check_flags(const demo_options *o, const char *takes, quire_error *err) {
+static quire_err demo_check_flags(const demo_options *o, const char *takes, quire_error *err) {
     const struct {
         const char *name;
         bool given;
@@ -91,7 +91,7 @@ static quire_err check_flags(const demo_options *o, const char *takes, quire_err
                  {"--page-size", o->page_tokens > 0},
                  {"--kv-pages", o->n_pages > 0}};
     for (size_t i = 0; i < sizeof flags / sizeof *flags; i++) {
-        if (flags[i].given && !has_word(takes, flags[i].name)) {
+        if (flags[i].given && !demo_has_word(takes, flags[i].name)) {
             return err_set(err, QUIRE_INVALID, -1, "demo %s does not use %s; it takes %s", o->name,
                            flags[i].name, takes);
         }
@@ -120,7 +120,7 @@ static quire_err check_model_flags(const demo_options *o, bool only_prompts, qui
 quire_err demo_run(const demo_options *o, quire_error *err) {
     for (int i = 0; i < N_DEMOS; i++) {
         if (strcmp(o->name, demos[i].name) == 0) {
-            TRY(check_flags(o, demos[i].takes, err));
+            TRY(demo_check_flags(o, demos[i].takes, err));
             if (demos[i].runs == RUNS_NEVER || (demos[i].runs == RUNS_PROMPTS && o->prompts == NULL)) {
                 TRY(check_model_flags(o, demos[i].runs == RUNS_PROMPTS, err));
             }

@@ -13,7 +13,7 @@
 
 enum { PAGE_TOKENS = 16, MAX_REQUESTS = FIGURES_MAX_POINTS, MAX_PREEMPTIONS = 8, CAP = 200, PASS_ROWS = 512 };
 
-static int64_t sum_of(const int32_t *v, int32_t n) {
+static int64_t demo_batching_sum_of(const int32_t *v, int32_t n) {
     int64_t sum = 0;
     for (int32_t i = 0; i < n; i++) {
         sum += v[i];
@@ -29,8 +29,8 @@ static void show_pads(const demo_options *o, const demo_numbers *prompts) {
                                            {"pads", "pads", 7, 0, NULL},
                                            {"wasted", "wasted %", 9, 1, NULL}};
     bench_table s = {"demo waste prompts", TABLE_COLUMNS(columns), o->json};
-    int64_t pads = baseline_pads(prompts->v, prompts->n), slots = pads + sum_of(prompts->v, prompts->n),
-            widest = slots / prompts->n;
+    int64_t pads = baseline_pads(prompts->v, prompts->n),
+            slots = pads + demo_batching_sum_of(prompts->v, prompts->n), widest = slots / prompts->n;
     table_begin(&s, "A static batch pads prompts on the left to the length of the longest");
     for (int32_t i = 0; i < prompts->n; i++) {
         double own = (double)(widest - prompts->v[i]);
@@ -135,7 +135,7 @@ static quire_err show_dead_steps(const demo_options *o, const demo_numbers *leng
         {"wasted", "wasted %", 9, 1, NULL},           {"continuous_steps", "continuous steps", 16, 0, NULL}};
     bench_table s = {"demo waste steps", TABLE_COLUMNS(columns), o->json};
     int64_t ends[MAX_REQUESTS], steps = baseline_static(lengths->v, lengths->n, lengths->n, ends),
-                                useful = sum_of(lengths->v, lengths->n);
+                                useful = demo_batching_sum_of(lengths->v, lengths->n);
     planned d;
     TRY(plan_all(lengths->v, lengths->n, lengths->n, &d, err));
     table_begin(

@@ -24,7 +24,7 @@ enum { MAX_CONCURRENCY = 4096, N_EXTRA = 61 };
 
 /* ---- wall ---- */
 
-static int32_t draw(uint64_t *seed, double mean, int32_t most) {
+static int32_t demo_memory_draw(uint64_t *seed, double mean, int32_t most) {
     double u = ((double)(rng_next(seed) >> 11) + 0.5) * 0x1p-53, v = ceil(-log(u) * mean);
     return v > most ? most : (int32_t)v;
 }
@@ -33,8 +33,9 @@ static int32_t draw(uint64_t *seed, double mean, int32_t most) {
 static void draw_lengths(const demo_numbers *given, int32_t max_len, int32_t n, int32_t *out) {
     uint64_t seed = SEED;
     for (int32_t i = 0; i < n; i++) {
-        int32_t prompt = draw(&seed, MEAN_PROMPT, max_len - 1);
-        out[i] = given->n > 0 ? given->v[i % given->n] : prompt + draw(&seed, MEAN_OUTPUT, max_len - prompt);
+        int32_t prompt = demo_memory_draw(&seed, MEAN_PROMPT, max_len - 1);
+        out[i] = given->n > 0 ? given->v[i % given->n]
+                              : prompt + demo_memory_draw(&seed, MEAN_OUTPUT, max_len - prompt);
     }
 }
 
@@ -226,8 +227,8 @@ static quire_err block_table_row(const bench_table *s, const char *what, const k
 
 /* The prompt at once, then token by token: a row whenever a page fills up or is taken,
  * every row where there are few. */
-static quire_err grow(const bench_table *s, kv_pool *pool, kv_table *t, int32_t n_prompt, int32_t n_more,
-                      int32_t page_tokens, strbuf *text) {
+static quire_err demo_memory_grow(const bench_table *s, kv_pool *pool, kv_table *t, int32_t n_prompt,
+                                  int32_t n_more, int32_t page_tokens, strbuf *text) {
     kv_copies none = {0};
     TRY(kv_table_append(pool, t, n_prompt, page_tokens, &none));
     TRY(block_table_row(s, "prompt", pool, t, page_tokens, text));
@@ -274,7 +275,7 @@ quire_err demo_table(const demo_options *o, quire_error *err) {
     table_begin(&s, heading);
     kv_table t = {0};
     strbuf text = {0};
-    e = grow(&s, pool, &t, prompt.v[0], n_more, page_tokens, &text);
+    e = demo_memory_grow(&s, pool, &t, prompt.v[0], n_more, page_tokens, &text);
     if (e == QUIRE_OK) {
         table_note(&s, "slot = page x %d + offset (a real pool and block table, exact)", (int)page_tokens);
     }

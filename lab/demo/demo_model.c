@@ -50,7 +50,7 @@ static quire_err run_contiguous(snapshot *s) {
 
 /* Page ids in an order drawn at random, so that no two neighbours of the sequence are
  * neighbours in memory. */
-static void scatter(int32_t n, int32_t *pages) {
+static void demo_model_scatter(int32_t n, int32_t *pages) {
     uint64_t seed = SEED;
     for (int32_t i = 0; i < n; i++) {
         int32_t other = (int32_t)(rng_next(&seed) % (uint64_t)(i + 1));
@@ -64,7 +64,7 @@ static quire_err run_paged(snapshot *s, int32_t n_pages) {
     if (pages == NULL) {
         return QUIRE_NO_MEMORY;
     }
-    scatter(n_pages, pages);
+    demo_model_scatter(n_pages, pages);
     quire_err e = collect_logits(s, pages, s->paged);
     mem_free(pages);
     return e;

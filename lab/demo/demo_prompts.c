@@ -14,7 +14,7 @@ typedef struct answering {
     demo_numbers *prompts, *lengths;
 } answering;
 
-static quire_err set_fields(quire_request *r, int32_t cap, quire_error *err) {
+static quire_err demo_prompts_set_fields(quire_request *r, int32_t cap, quire_error *err) {
     char number[16];
     snprintf(number, sizeof number, "%d", (int)cap);
     TRY(quire_request_set(r, "max_tokens", number, err));
@@ -23,7 +23,7 @@ static quire_err set_fields(quire_request *r, int32_t cap, quire_error *err) {
 }
 
 /* One line on its way; its number is the stream's user. */
-static quire_err ask(answering *a, const char *text, size_t n, int32_t cap, quire_error *err) {
+static quire_err demo_prompts_ask(answering *a, const char *text, size_t n, int32_t cap, quire_error *err) {
     int32_t *ids, i = a->prompts->n;
     size_t n_ids;
     quire_request *r;
@@ -35,7 +35,7 @@ static quire_err ask(answering *a, const char *text, size_t n, int32_t cap, quir
             : quire_request_ids(a->engine, ids, n_ids, &r, err);
     quire_free(ids);
     TRY(e);
-    e = set_fields(r, cap, err);
+    e = demo_prompts_set_fields(r, cap, err);
     if (e != QUIRE_OK) {
         quire_request_free(r);
         return e;
@@ -56,7 +56,7 @@ static quire_err ask_all(answering *a, FILE *f, int32_t cap, quire_error *err) {
             return err_set(err, QUIRE_INVALID, -1, "--prompts: at most %d lines of %d bytes",
                            FIGURES_MAX_POINTS, MAX_LINE - 2);
         }
-        TRY(n > 0 ? ask(a, line, n, cap, err) : QUIRE_OK);
+        TRY(n > 0 ? demo_prompts_ask(a, line, n, cap, err) : QUIRE_OK);
     }
     return a->prompts->n > 0 ? QUIRE_OK
                              : err_set(err, QUIRE_INVALID, -1, "--prompts: there is no prompt in it");

@@ -91,7 +91,7 @@ static quire_err demo_tree_read(const quire_kv_view *v, demo_tree *out) {
 
 /* Finds an entry of t behind `up` that was not evicted and has e's tokens, with at most
  * n_more others behind them; -1: none. */
-static int32_t find(const demo_tree *t, int32_t up, const demo_entry *e, int32_t n_more) {
+static int32_t demo_radix_find(const demo_tree *t, int32_t up, const demo_entry *e, int32_t n_more) {
     for (int32_t i = 0; i < t->n; i++) {
         const demo_entry *x = &t->entries[i];
         if (x->mark != DEMO_EVICTED && x->up == up && x->n_tokens >= e->n_tokens &&
@@ -130,8 +130,9 @@ static quire_err demo_tree_mark(const demo_tree *before, const demo_path *paths,
     int32_t in_before[DEMO_MAX_ENTRIES], in_now[DEMO_MAX_ENTRIES], n_now = now->n;
     for (int32_t i = 0; i < n_now; i++) {
         demo_entry *e = &now->entries[i];
-        in_before[i] =
-            e->up >= 0 && in_before[e->up] < 0 ? -1 : find(before, e->up < 0 ? -1 : in_before[e->up], e, 0);
+        in_before[i] = e->up >= 0 && in_before[e->up] < 0
+                           ? -1
+                           : demo_radix_find(before, e->up < 0 ? -1 : in_before[e->up], e, 0);
         e->mark = in_before[i] < 0 ? DEMO_NEW : is_on_a_path(now, i, paths, n) ? DEMO_TOUCHED : DEMO_KEPT;
     }
     for (int32_t i = 0; i < before->n; i++) {
@@ -142,7 +143,7 @@ static quire_err demo_tree_mark(const demo_tree *before, const demo_path *paths,
             continue;
         }
         /* a part-filled page that grew is gone from its old entry, but not evicted */
-        in_now[i] = find(now, up, e, QUIRE_KV_VIEW_LABEL);
+        in_now[i] = demo_radix_find(now, up, e, QUIRE_KV_VIEW_LABEL);
         if (in_now[i] >= 0) {
             continue;
         }
@@ -185,7 +186,8 @@ static int32_t first_child(const demo_tree *t, int32_t up, int32_t from) {
 }
 
 /* Collects the line that starts at entry i; *end is its last entry. */
-static quire_err collect(const demo_tree *t, int32_t i, demo_part *parts, int32_t *n_parts, int32_t *end) {
+static quire_err demo_radix_collect(const demo_tree *t, int32_t i, demo_part *parts, int32_t *n_parts,
+                                    int32_t *end) {
     *n_parts = 0;
     for (;;) {
         const demo_entry *e = &t->entries[i];
@@ -219,7 +221,7 @@ static quire_err draw_children(drawing *d, int32_t up, int32_t depth) {
     for (int32_t i = first_child(d->t, up, 0), next; i >= 0; i = next) {
         next = first_child(d->t, up, i + 1);
         d->last[depth] = next < 0;
-        TRY(collect(d->t, i, parts, &n_parts, &end));
+        TRY(demo_radix_collect(d->t, i, parts, &n_parts, &end));
         TRY(d->fn(d->context, depth, d->last, parts, n_parts));
         TRY(draw_children(d, end, depth + 1));
     }
@@ -356,7 +358,7 @@ static quire_err open_ask(demo *d, const ask *a) {
     return QUIRE_OK;
 }
 
-static quire_err say(demo *d, int32_t seq, const char *text) {
+static quire_err demo_radix_say(demo *d, int32_t seq, const char *text) {
     demo_path *path = &d->paths[seq];
     int32_t n_before = path->n;
     TRY(add_words(d, text, path));
@@ -372,7 +374,7 @@ static quire_err play(demo *d, const scene *s) {
     }
     for (int32_t k = 0, seq = 0; k < 2 && s->asks[k].prompt != NULL; k++) {
         for (int32_t i = 0; i < 3 && s->asks[k].responses[i] != NULL; i++) {
-            TRY(say(d, seq++, s->asks[k].responses[i]));
+            TRY(demo_radix_say(d, seq++, s->asks[k].responses[i]));
         }
     }
     for (int32_t i = 0; i < d->n_seqs; i++) {
@@ -394,8 +396,8 @@ static const struct {
              [DEMO_TOUCHED] = {"touched", "*", "\033[34m"},
              [DEMO_EVICTED] = {"evicted", "-", "\033[31m"}};
 
-static quire_err print_line(void *context, int32_t depth, const bool *last, const demo_part *parts,
-                            int32_t n_parts) {
+static quire_err demo_radix_print_line(void *context, int32_t depth, const bool *last, const demo_part *parts,
+                                       int32_t n_parts) {
     const demo *d = context;
     strbuf text = {0};
     quire_err e = QUIRE_OK;
@@ -424,7 +426,7 @@ static quire_err print_state(demo *d, int32_t i) {
            (int)demo_tree_count(&d->now, DEMO_NEW), (int)demo_tree_count(&d->now, DEMO_TOUCHED),
            (int)demo_tree_count(&d->now, DEMO_EVICTED), (int)v->n_free, (int)v->n_pages, (int)v->n_cached,
            (int)v->n_nodes);
-    TRY(demo_tree_draw(&d->now, print_line, d));
+    TRY(demo_tree_draw(&d->now, demo_radix_print_line, d));
     printf("\n");
     return QUIRE_OK;
 }
@@ -453,7 +455,7 @@ static quire_err add_json_line(void *context, int32_t depth, const bool *last, c
     return e;
 }
 
-static quire_err print_json(demo *d, int32_t i) {
+static quire_err demo_radix_print_json(demo *d, int32_t i) {
     const quire_kv_view *v = d->view;
     const struct {
         const char *name;
@@ -488,7 +490,7 @@ static quire_err print_json(demo *d, int32_t i) {
 static quire_err play_all(demo *d, bool json) {
     for (int32_t i = 0; i < N_SCENES; i++) {
         TRY(play(d, &scenes[i]));
-        TRY(json ? print_json(d, i) : print_state(d, i));
+        TRY(json ? demo_radix_print_json(d, i) : print_state(d, i));
     }
     return QUIRE_OK;
 }

@@ -27,20 +27,20 @@ typedef struct tput {
     int64_t copied;     /* bytes, of the last run's steps */
 } tput;
 
-static const int32_t *tokens_of(const tput *t, int32_t s) {
+static const int32_t *demo_tput_tokens_of(const tput *t, int32_t s) {
     return t->tokens + (size_t)s * (size_t)(t->context + t->n_steps);
 }
 
 /* One token for each sequence at its place in the step; a pass for all, or one for
  * each. */
-static quire_err decode(tput *t, int way, int32_t n_seqs, int32_t step) {
+static quire_err demo_tput_decode(tput *t, int way, int32_t n_seqs, int32_t step) {
     kv_copies none = {0};
     for (int32_t s = 0; s < n_seqs; s++) {
         if (way != (int)BASELINE_GROWING) {
             TRY(kv_seq_reserve(&t->kv, &t->seqs[s], 1, &none));
         }
         const int32_t *pages = way != (int)BASELINE_GROWING ? &t->seqs[s].tables[0].pages->v : NULL;
-        t->parts[s] = (runner_part){tokens_of(t, s), t->lengths[s] + step, 1, pages, 1, NULL};
+        t->parts[s] = (runner_part){demo_tput_tokens_of(t, s), t->lengths[s] + step, 1, pages, 1, NULL};
     }
     int32_t at_once = way == WAY_ALONE ? 1 : n_seqs;
     for (int32_t s = 0; s < n_seqs; s += at_once) {
@@ -58,7 +58,8 @@ static quire_err prefill_pieces(tput *t, int32_t n_seqs) {
         for (int32_t s = 0; s < n_seqs; s++) {
             int32_t left = t->lengths[s] - at;
             left = left < 0 ? 0 : left < rows ? left : rows;
-            t->parts[s] = (runner_part){tokens_of(t, s), left > 0 ? at : t->lengths[s], left, NULL, 0, NULL};
+            t->parts[s] =
+                (runner_part){demo_tput_tokens_of(t, s), left > 0 ? at : t->lengths[s], left, NULL, 0, NULL};
             n += left;
         }
         TRY(n > 0 ? model_runner_forward(&t->b, t->parts, n_seqs) : QUIRE_OK);
@@ -75,7 +76,7 @@ static quire_err run_steps(tput *t, int way, int32_t n_seqs, double *speed) {
     quire_err e = way == (int)BASELINE_GROWING ? prefill_pieces(t, n_seqs) : QUIRE_OK;
     int64_t copied = k != NULL ? baseline_kv_copied_bytes(k) : 0, start = figures_time_us(t->b.n_threads);
     for (int32_t step = 0; e == QUIRE_OK && step < t->n_steps; step++) {
-        e = decode(t, way, n_seqs, step);
+        e = demo_tput_decode(t, way, n_seqs, step);
     }
     *speed = (double)n_seqs * t->n_steps / ((double)(figures_time_us(t->b.n_threads) - start) * 1e-6);
     t->copied = k != NULL ? baseline_kv_copied_bytes(k) - copied : 0;
@@ -87,7 +88,7 @@ static quire_err run_steps(tput *t, int way, int32_t n_seqs, double *speed) {
     return e;
 }
 
-static quire_err measure(tput *t, const bench_table *s, int32_t n_seqs) {
+static quire_err demo_tput_measure(tput *t, const bench_table *s, int32_t n_seqs) {
     double speeds[N_WAYS][FIGURES_MAX_RUNS], best[N_WAYS], copied[N_WAYS];
     for (int32_t run = 0; run < t->n_runs; run++) {
         for (int way = 0; way < N_WAYS; way++) {
@@ -124,14 +125,15 @@ static quire_err open_tput(tput *t) {
         TRY(kv_seq_init(&t->seqs[s], 1, n_pages));
         TRY(kv_seq_reserve(&t->kv, &t->seqs[s], t->lengths[s], &none));
         kv_seq_advance(&t->seqs[s], t->lengths[s]);
-        TRY(model_runner_prefill(&t->b, tokens_of(t, s), t->lengths[s], &t->seqs[s].tables[0].pages->v));
+        TRY(model_runner_prefill(&t->b, demo_tput_tokens_of(t, s), t->lengths[s],
+                                 &t->seqs[s].tables[0].pages->v));
     }
     return QUIRE_OK;
 }
 
 static void close_tput(tput *t) {
     for (int32_t s = 0; t->seqs != NULL && s < t->max_batch; s++) {
-        kv_seq_release(&t->kv, &t->seqs[s], tokens_of(t, s), KV_DROP);
+        kv_seq_release(&t->kv, &t->seqs[s], demo_tput_tokens_of(t, s), KV_DROP);
         kv_seq_deinit(&t->seqs[s]);
     }
     kv_cache_close(&t->kv);
@@ -176,7 +178,7 @@ quire_err demo_tput(const demo_options *o, quire_error *err) {
                         "padded in one pass, fused");
     }
     for (int32_t i = 0; e == QUIRE_OK && i < batches.n; i++) {
-        e = measure(&t, &s, batches.v[i]);
+        e = demo_tput_measure(&t, &s, batches.v[i]);
     }
     if (e == QUIRE_OK) {
         table_note(&s,

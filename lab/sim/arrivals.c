@@ -37,7 +37,8 @@ static int32_t draw_length(double mean, double sigma, uint64_t *state) {
     return v < 1 ? 1 : v > 1e6 ? 1000000 : (int32_t)lround(v);
 }
 
-static quire_err add_request(trace_builder *b, const lengths *l, int32_t most, double at_s, uint64_t *state) {
+static quire_err arrivals_add_request(trace_builder *b, const lengths *l, int32_t most, double at_s,
+                                      uint64_t *state) {
     int32_t n_prompt = 1, n_output = most - 1;
     for (int32_t i = 0; i < MAX_DRAWS; i++) {
         int32_t p = draw_length(l->prompt_mean, l->prompt_sigma, state),
@@ -73,7 +74,7 @@ quire_err arrivals_make(const arrivals_options *o, trace *out, quire_error *err)
     double at_s = 0;
     quire_err e = QUIRE_OK;
     for (int32_t i = 0; e == QUIRE_OK && i < o->n; i++) {
-        e = add_request(&b, l, o->most, at_s, &state);
+        e = arrivals_add_request(&b, l, o->most, at_s, &state);
         at_s += -log(uniform(&state)) / o->rate;
     }
     e = e == QUIRE_OK ? trace_build_finish(&b, out) : e;

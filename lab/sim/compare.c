@@ -227,8 +227,8 @@ static double cost_per_million(const compare_options *o, const serving_result *r
                                                               : TABLE_ABSENT;
 }
 
-static void print_row(const bench_table *s, const compare_options *o, const way *w, serving_result *r,
-                      double rate) {
+static void compare_print_row(const bench_table *s, const compare_options *o, const way *w, serving_result *r,
+                              double rate) {
     serving_times *t = &r->times;
     double span_s = r->span_us * 1e-6, served = t->n / span_s;
     table_cell cells[N_COLUMNS] = {
@@ -265,8 +265,9 @@ static void note_beyond(const bench_table *s, const serving_options *o, const se
     }
 }
 
-static quire_err run_way(const bench_table *s, const compare_options *o, const trace *t,
-                         const serving_options *server, const way *w, double *rate, quire_error *err) {
+static quire_err compare_run_way(const bench_table *s, const compare_options *o, const trace *t,
+                                 const serving_options *server, const way *w, double *rate,
+                                 quire_error *err) {
     serving_options so = *server;
     bounds b;
     serving_result r;
@@ -281,13 +282,13 @@ static quire_err run_way(const bench_table *s, const compare_options *o, const t
         TRY(highest_rate(t, &so, &b, rate, err));
     }
     TRY(serving_run(t, &so, &r, err));
-    print_row(s, o, w, &r, *rate);
+    compare_print_row(s, o, w, &r, *rate);
     note_beyond(s, &so, &r);
     serving_result_deinit(&r);
     return QUIRE_OK;
 }
 
-static void print_gains(const bench_table *s, const double *rates) {
+static void compare_print_gains(const bench_table *s, const double *rates) {
     double paged = rates[WAY_PAGED], token = rates[WAY_TOKEN], most = rates[WAY_MAX],
            oracle = rates[WAY_ORACLE];
     if (isfinite(paged) && most > 0 && oracle > 0 && isfinite(most) && isfinite(oracle)) {
@@ -309,8 +310,8 @@ static void print_gains(const bench_table *s, const double *rates) {
     }
 }
 
-static void print_head(const bench_table *s, const compare_options *o, const trace *t,
-                       const serving_options *server, const char *name) {
+static void compare_print_head(const bench_table *s, const compare_options *o, const trace *t,
+                               const serving_options *server, const char *name) {
     char heading[512];
     double trace_s =
         (double)(t->requests[t->n_requests - 1].arrival_us - t->requests[0].arrival_us) * 1e-6 / o->speed;
@@ -334,19 +335,19 @@ quire_err compare_run(const compare_options *o, const trace *t, const char *name
     bench_table s = {.what = "serving", .columns = columns, .n_columns = N_COLUMNS, .json = o->json};
     TRY(parse_slo(o->slo, &b, err));
     TRY(compare_server(o, &cost, &server, err));
-    print_head(&s, o, t, &server, name);
+    compare_print_head(&s, o, t, &server, name);
     if (!o->all) {
         way one = ways[WAY_PAGED + server.cache];
         one.swaps = one.guesses = true;
-        return run_way(&s, o, t, &server, &one, rates, err);
+        return compare_run_way(&s, o, t, &server, &one, rates, err);
     }
     for (int32_t i = 0; i < N_WAYS; i++) {
         bool wanted = (!ways[i].swaps || server.swap_tokens > 0) && (!ways[i].guesses || server.n_drafts > 0);
         rates[i] = NAN;
-        TRY(wanted ? run_way(&s, o, t, &server, &ways[i], &rates[i], err) : QUIRE_OK);
+        TRY(wanted ? compare_run_way(&s, o, t, &server, &ways[i], &rates[i], err) : QUIRE_OK);
     }
     if (o->slo != NULL) {
-        print_gains(&s, rates);
+        compare_print_gains(&s, rates);
     }
     return QUIRE_OK;
 }

@@ -197,7 +197,7 @@ static void describe_rows(const model_facts *m, const device_facts *d, cost_mode
     c->us[2] = 2 * weights_us;
 }
 
-static void describe(const model_facts *m, const device_facts *d, cost_model *c) {
+static void sim_cost_describe(const model_facts *m, const device_facts *d, cost_model *c) {
     *c = (cost_model){.max_model_len = m->max_model_len};
     (void)snprintf(c->model, sizeof c->model, "%s", m->name);
     (void)snprintf(c->device, sizeof c->device, "%s", d->name);
@@ -259,7 +259,7 @@ quire_err cost_describe(const char *model, const char *device, cost_model *out, 
                        m == NULL ? "model" : "device", m == NULL ? model : device, names,
                        m == NULL ? "" : ", also several, as in 4xa100-40gb");
     }
-    describe(m, &d, out);
+    sim_cost_describe(m, &d, out);
     if (out->kv_tokens < 1) {
         return err_set(err, QUIRE_INVALID, -1,
                        "%s on %s: its weights take %.1f GB and leave no memory for keys and values", model,

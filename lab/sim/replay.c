@@ -114,7 +114,7 @@ static void use_tail(belady *b, page_map *m, uint64_t hash, int32_t number) {
     *last = number + 1;
 }
 
-static int32_t pages_of(const belady *b, const trace_request *q) {
+static int32_t replay_pages_of(const belady *b, const trace_request *q) {
     return (q->n_prompt + q->n_output + b->page_tokens - 1) / b->page_tokens;
 }
 
@@ -124,7 +124,7 @@ typedef struct page_maps {
 
 /* One request's pages. Those of the prompt are uses; an answer is computed whether it is
  * cached or not. */
-static void add_request(belady *b, page_maps *m, int32_t number, const int32_t *tokens) {
+static void replay_add_request(belady *b, page_maps *m, int32_t number, const int32_t *tokens) {
     const trace_request *q = &b->t->requests[number];
     int32_t size = b->page_tokens, n = q->n_prompt + q->n_output, n_tail = q->n_prompt % size;
     uint64_t hash = mix((uint64_t)q->tenant + 1);
@@ -148,9 +148,9 @@ static quire_err look_ahead(belady *b, int32_t n_pool_pages) {
     quire_err e = tokens != NULL ? map_open(&m.whole, b->n_pages) : QUIRE_NO_MEMORY;
     e = e == QUIRE_OK ? map_open(&m.tails, b->t->n_requests) : e;
     for (int32_t i = 0; e == QUIRE_OK && i < b->t->n_requests; i++) {
-        if (pages_of(b, &b->t->requests[i]) <= n_pool_pages) {
+        if (replay_pages_of(b, &b->t->requests[i]) <= n_pool_pages) {
             trace_tokens(b->t, &b->t->requests[i], tokens);
-            add_request(b, &m, i, tokens);
+            replay_add_request(b, &m, i, tokens);
         }
     }
     map_close(&m.whole);
@@ -182,7 +182,7 @@ static quire_err belady_init(belady *b, int32_t n_pool_pages) {
     for (int32_t i = 0; i < b->t->n_requests; i++) {
         b->tail_use[i] = BELADY_NEVER;
         b->first_page[i] = b->n_pages;
-        b->n_pages += pages_of(b, &b->t->requests[i]);
+        b->n_pages += replay_pages_of(b, &b->t->requests[i]);
     }
     b->said_by = mem_new_huge((size_t)n_pool_pages, sizeof *b->said_by);
     b->next_use = mem_new_huge((size_t)b->n_pages, sizeof *b->next_use);
@@ -207,7 +207,7 @@ static quire_err belady_open(const trace *t, int32_t page_tokens, int32_t n_page
     return QUIRE_OK;
 }
 
-static void say(const belady *b, kv_index *ix, int32_t number, page_id page, int32_t when) {
+static void replay_say(const belady *b, kv_index *ix, int32_t number, page_id page, int32_t when) {
     b->said_by[page.v] = number + 1;
     kv_index_set_next_use(ix, page, when == BELADY_NEVER ? (double)INFINITY : when);
 }
@@ -219,7 +219,7 @@ static void belady_tell(belady *b, kv_index *ix, const kv_pool *pool, int32_t nu
     int32_t tail = b->t->requests[number].n_prompt / b->page_tokens, tail_use = b->tail_use[number];
     for (int32_t i = 0; i < table->n_pages; i++) {
         bool sooner = i == tail && tail_use < next_use[i];
-        say(b, ix, number, table->pages[i], sooner ? tail_use : next_use[i]);
+        replay_say(b, ix, number, table->pages[i], sooner ? tail_use : next_use[i]);
         /* who comes then may take another page's tail, or a copy: then this one's time
          * has passed */
         if (sooner) {
@@ -232,7 +232,7 @@ static void belady_tell(belady *b, kv_index *ix, const kv_pool *pool, int32_t nu
         page_id page = {b->tail_page[q - 1]};
         int32_t place = b->t->requests[q - 1].n_prompt / b->page_tokens;
         if (b->said_by[page.v] == q && kv_pool_entry(pool, page) >= 0) {
-            say(b, ix, q - 1, page, b->next_use[b->first_page[q - 1] + place]);
+            replay_say(b, ix, q - 1, page, b->next_use[b->first_page[q - 1] + place]);
         }
     }
 }
@@ -266,7 +266,7 @@ typedef struct replay {
     replay_result result;
 } replay;
 
-static int64_t pages_for(int64_t n_tokens, int32_t page_tokens) {
+static int64_t replay_pages_for(int64_t n_tokens, int32_t page_tokens) {
     return (n_tokens + page_tokens - 1) / page_tokens;
 }
 
@@ -275,7 +275,7 @@ static int64_t pages_for(int64_t n_tokens, int32_t page_tokens) {
 static int64_t unlimited_pages(const trace *t, int32_t page_tokens) {
     int64_t n = 0;
     for (int32_t i = 0; i < t->n_requests; i++) {
-        n += pages_for(t->requests[i].n_prompt + t->requests[i].n_output, page_tokens) + 1;
+        n += replay_pages_for(t->requests[i].n_prompt + t->requests[i].n_output, page_tokens) + 1;
     }
     return n < INT32_MAX ? n : INT32_MAX - 1;
 }
@@ -332,7 +332,7 @@ static void end_request(replay *r, open_request *s) {
 
 /* Takes pages for what s has no slots for yet; QUIRE_NO_ROOM when the open requests hold
  * too many. */
-static quire_err grow(replay *r, open_request *s) {
+static quire_err replay_grow(replay *r, open_request *s) {
     int32_t n = s->n - s->kv.n_computed, cached = kv_pool_counts(r->cache.pool).n_cached;
     quire_err e = kv_index_evict(r->cache.index, (int32_t)kv_seq_needs(&r->cache, &s->kv, n));
     r->result.evictions += cached - kv_pool_counts(r->cache.pool).n_cached;
@@ -346,17 +346,17 @@ static quire_err grow(replay *r, open_request *s) {
 /* Grows s; while there is no room the oldest other request ends. What s shares of a page
  * inside which it goes on needs that page and a copy: when even that is too much, it goes
  * on from the page's start, and *n_matched says so. */
-static quire_err make_room(replay *r, open_request *s, int32_t *n_matched) {
-    quire_err e = grow(r, s);
+static quire_err replay_make_room(replay *r, open_request *s, int32_t *n_matched) {
+    quire_err e = replay_grow(r, s);
     for (int32_t i = 1; e == QUIRE_NO_ROOM && i < r->o->concurrency; i++) {
         end_request(r, &r->open[(r->next + i) % r->o->concurrency]);
-        e = grow(r, s);
+        e = replay_grow(r, s);
     }
     int32_t whole = s->kv.n_computed - s->kv.n_computed % r->o->page_tokens;
     if (e == QUIRE_NO_ROOM && whole < s->kv.n_computed) {
         kv_seq_truncate(&r->cache, &s->kv, whole);
         *n_matched = whole;
-        e = grow(r, s);
+        e = replay_grow(r, s);
     }
     return e;
 }
@@ -369,7 +369,7 @@ static void note_peaks(replay *r) {
 }
 
 /* One request from arrival until its answer is complete, as s, which is free. */
-static quire_err serve(replay *r, int32_t number, open_request *s) {
+static quire_err replay_serve(replay *r, int32_t number, open_request *s) {
     const trace_request *q = &r->t->requests[number];
     TRY(mem_grow(&s->tokens, &s->cap_tokens, (size_t)(q->n_prompt + q->n_output), sizeof *s->tokens));
     trace_tokens(r->t, q, s->tokens);
@@ -380,7 +380,7 @@ static quire_err serve(replay *r, int32_t number, open_request *s) {
     s->open = true;
     TRY(kv_seq_admit(&r->cache, &s->kv, s->tokens, q->n_prompt - 1));
     int32_t n_matched = s->kv.n_computed;
-    quire_err e = make_room(r, s, &n_matched);
+    quire_err e = replay_make_room(r, s, &n_matched);
     assert(e != QUIRE_NO_ROOM); /* it fits into the empty pool, and all others are closed */
     TRY(e);
     r->result.hit_tokens += n_matched;
@@ -389,7 +389,7 @@ static quire_err serve(replay *r, int32_t number, open_request *s) {
     return QUIRE_OK;
 }
 
-static quire_err check(const replay *r, quire_error *err) {
+static quire_err replay_check(const replay *r, quire_error *err) {
     const kv_table **tables = mem_new((size_t)r->o->concurrency, sizeof *tables);
     if (tables == NULL) {
         return QUIRE_NO_MEMORY;
@@ -407,18 +407,18 @@ static quire_err replay_one(replay *r, int32_t number, quire_error *err) {
     const trace_request *q = &r->t->requests[number];
     r->result.n_requests++;
     r->result.prompt_tokens += q->n_prompt;
-    if (pages_for(q->n_prompt + q->n_output, r->o->page_tokens) > r->result.n_pages) {
+    if (replay_pages_for(q->n_prompt + q->n_output, r->o->page_tokens) > r->result.n_pages) {
         r->result.n_refused++;
         return QUIRE_OK;
     }
     open_request *s = &r->open[r->next];
     end_request(r, s);
-    TRY(serve(r, number, s));
+    TRY(replay_serve(r, number, s));
     r->next = (r->next + 1) % r->o->concurrency;
-    return r->o->checks ? check(r, err) : QUIRE_OK;
+    return r->o->checks ? replay_check(r, err) : QUIRE_OK;
 }
 
-static quire_err replay_all(replay *r, quire_error *err) {
+static quire_err replay_replay_all(replay *r, quire_error *err) {
     TRY(replay_init(r));
     int64_t start = clock_us();
     for (int32_t i = 0; i < r->t->n_requests; i++) {
@@ -442,7 +442,7 @@ quire_err replay_run(const trace *t, const replay_options *o, replay_result *out
     }
     replay r = {.t = t, .o = o};
     quire_error inner = {.message = ""};
-    quire_err e = replay_all(&r, &inner);
+    quire_err e = replay_replay_all(&r, &inner);
     replay_deinit(&r);
     if (e != QUIRE_OK) {
         return err_set(err, e, -1, "the replay of %d requests failed: %s", t->n_requests,

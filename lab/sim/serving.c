@@ -95,7 +95,7 @@ static bool swap_pays(const serving *s, const sched_task *t, int32_t from, int32
 }
 
 /* Before t releases its pages. */
-static bool swap_out(void *context, sched_task *t) {
+static bool serving_swap_out(void *context, sched_task *t) {
     serving *s = context;
     int32_t from;
     if (s->kv.swap.n_frames == 0) {
@@ -110,7 +110,7 @@ static bool swap_out(void *context, sched_task *t) {
 }
 
 /* After t was admitted. */
-static void swap_in(void *context, sched_task *t) {
+static void serving_swap_in(void *context, sched_task *t) {
     serving *s = context;
     if (t->kv.swap_frames != 0) {
         kv_swapped did = kv_seq_swap_in(&s->kv, &t->kv);
@@ -123,7 +123,7 @@ static void swap_in(void *context, sched_task *t) {
 
 /* As many as are wanted, and as the answer has left behind the token that the step gives
  * anyway. */
-static void describe(void *context, const sched_task *t, sched_seq *d) {
+static void serving_describe(void *context, const sched_task *t, sched_seq *d) {
     const serving *s = context;
     int32_t n_left = t->n_max - t->n_known - 1, n = s->o->n_drafts;
     d->n_drafts = t->state != TASK_DECODE ? 0 : n < n_left ? n : n_left;
@@ -145,7 +145,8 @@ static int32_t serving_accepted(const serving_options *o, uint64_t request, int3
     return accepted;
 }
 
-static const sched_hooks SERVING_PAGES = {.describe = describe, .preempt = swap_out, .admitted = swap_in};
+static const sched_hooks SERVING_PAGES = {
+    .describe = serving_describe, .preempt = serving_swap_out, .admitted = serving_swap_in};
 
 /* Static batches: what served before iteration-level scheduling. Requests wait until the
  * batch before theirs has ended; prompts are padded on the left to the longest, answers
@@ -485,7 +486,7 @@ static quire_err arrive(serving *s, int32_t number) {
 
 /* Rows that verify guesses share what the row before them reads of keys and values, as
  * those of a prompt do. */
-static step_work work_of(const serving *s) {
+static step_work serving_work_of(const serving *s) {
     step_work w = {0};
     for (int32_t i = 0; i < s->sched.plan.n_items; i++) {
         const sched_task *t = s->sched.tasks[i];
@@ -526,14 +527,14 @@ static void note_step(serving *s, const step_work *w, double us) {
 }
 
 /* Gives back what a request has. */
-static void drop(serving *s, sched_task *t) {
+static void serving_drop(serving *s, sched_task *t) {
     kv_seq_close(&s->kv, &t->kv);
     kv_seq_deinit(&t->kv);
     mem_free(t->tokens);
     t->tokens = NULL;
 }
 
-static void finish(serving *s, sched_task *t) {
+static void serving_finish(serving *s, sched_task *t) {
     const served *a = served_of(t);
     serving_note(s->r, &s->t->requests[t->arrival], a->arrival, a->first, s->now);
     if (s->o->end_us != NULL) {
@@ -543,13 +544,13 @@ static void finish(serving *s, sched_task *t) {
         first_fit_give(&s->room, (int32_t)t->arrival);
     }
     kv_seq_release(&s->kv, &t->kv, t->tokens, KV_KEEP);
-    drop(s, t);
+    serving_drop(s, t);
     scheduler_stop(&s->sched, t);
 }
 
 /* Commits an item's rows; the last known token gives the next, and each right guess one
  * more. */
-static void collect(serving *s, int32_t item) {
+static void serving_collect(serving *s, int32_t item) {
     sched_task *t = s->sched.tasks[item];
     int32_t n_rows = s->sched.plan.items[item].n_rows, n_drafts = s->sched.plan.items[item].n_drafts;
     int32_t n_right = serving_accepted(s->o, t->arrival, t->n_known, n_drafts);
@@ -566,12 +567,12 @@ static void collect(serving *s, int32_t item) {
         t->n_known++;
         t->state = TASK_DECODE;
         if (t->n_known == t->n_max) {
-            finish(s, t);
+            serving_finish(s, t);
         }
     }
 }
 
-static quire_err check(const serving *s, quire_error *err) {
+static quire_err serving_check(const serving *s, quire_error *err) {
     if (s->pieces) {
         return QUIRE_OK;
     }
@@ -610,7 +611,7 @@ static quire_err execute(serving *s, const serving_execution *x, double *us) {
 
 /* Plans a step and does it, at s->now, which moves on. false in *did: nothing could be
  * planned. */
-static quire_err step(serving *s, bool *did, quire_error *err) {
+static quire_err serving_step(serving *s, bool *did, quire_error *err) {
     const serving_execution *x = s->o->execution;
     kv_cache_set_time(&s->kv, (int64_t)s->now);
     if (x != NULL) {
@@ -624,7 +625,7 @@ static quire_err step(serving *s, bool *did, quire_error *err) {
         s->o->on_plan(s->o->context, &s->sched);
     }
     const sched_plan *plan = &s->sched.plan;
-    step_work w = work_of(s);
+    step_work w = serving_work_of(s);
     double us = x == NULL ? cost_of(s->o->cost, &w) : 0,
            swap_us = x == NULL ? w.swapped * s->o->cost->swap_us : 0;
     if (x == NULL && has_drafts(s)) {
@@ -636,15 +637,15 @@ static quire_err step(serving *s, bool *did, quire_error *err) {
     note_step(s, &w, us);
     s->now += us;
     for (int32_t i = 0; i < plan->n_items; i++) {
-        collect(s, i);
+        serving_collect(s, i);
     }
     if ((int32_t)w.rows == plan->n_rows) { /* the step computed all that was planned */
         scheduler_note_us(&s->sched, us - swap_us);
     }
-    return s->o->checks ? check(s, err) : QUIRE_OK;
+    return s->o->checks ? serving_check(s, err) : QUIRE_OK;
 }
 
-static quire_err run(serving *s, quire_error *err) {
+static quire_err sim_serving_run(serving *s, quire_error *err) {
     int32_t n = s->t->n_requests, n_idle = 0;
     double delay = s->o->cost->request_us;
     const scheduler *q = &s->sched;
@@ -658,7 +659,7 @@ static quire_err run(serving *s, quire_error *err) {
         }
         bool did = true;
         if (q->n_running + q->n_waiting > 0) {
-            TRY(step(s, &did, err));
+            TRY(serving_step(s, &did, err));
         }
         n_idle = did ? 0 : n_idle + 1;
         if (n_idle > MAX_IDLE_STEPS) {
@@ -696,7 +697,7 @@ static quire_err open_memory(serving *s) {
     return serving_open_swap(s);
 }
 
-static quire_err open_all(serving *s) {
+static quire_err serving_open_all(serving *s) {
     s->seqs = mem_new((size_t)s->t->n_requests, sizeof *s->seqs);
     s->item_pieces = mem_new((size_t)s->o->max_seqs, sizeof *s->item_pieces);
     TRY(s->seqs != NULL && s->item_pieces != NULL ? QUIRE_OK : QUIRE_NO_MEMORY);
@@ -704,11 +705,11 @@ static quire_err open_all(serving *s) {
     return serving_open_scheduler(s);
 }
 
-static void close_all(serving *s) {
+static void serving_close_all(serving *s) {
     for (int32_t i = 0; s->seqs != NULL && i < s->next; i++) {
         sched_task *t = &s->seqs[i].task;
         kv_seq_release(&s->kv, &t->kv, t->tokens, KV_DROP);
-        drop(s, t);
+        serving_drop(s, t);
     }
     scheduler_close(&s->sched);
     kv_cache_close(&s->kv);
@@ -717,7 +718,7 @@ static void close_all(serving *s) {
     mem_free(s->item_pieces);
 }
 
-static quire_err check_options(const serving_options *o, quire_error *err) {
+static quire_err serving_check_options(const serving_options *o, quire_error *err) {
     if (o->page_tokens >= 1 && o->kv_tokens < o->page_tokens) {
         return err_set(err, QUIRE_INVALID, -1, "--kv-tokens %lld: must be at least %d, the tokens of a page",
                        (long long)o->kv_tokens, (int)o->page_tokens);
@@ -737,16 +738,16 @@ quire_err serving_run(const trace *t, const serving_options *o, serving_result *
     serving s = {.t = t, .o = o, .r = &r};
     quire_error inner = {.message = ""};
     size_t n = (size_t)t->n_requests;
-    TRY(check_options(o, err));
+    TRY(serving_check_options(o, err));
     r.times = (serving_times){mem_new(n, sizeof(double)), mem_new(n, sizeof(double)),
                               mem_new(n, sizeof(double)), 0};
     quire_err e = r.times.first && r.times.gap && r.times.per_token ? QUIRE_OK : QUIRE_NO_MEMORY;
     if (e == QUIRE_OK && o->batching == BATCH_STATIC) {
         e = serving_static_run(t, o, &r);
     } else if (e == QUIRE_OK) {
-        e = open_all(&s);
-        e = e == QUIRE_OK ? run(&s, &inner) : e;
-        close_all(&s);
+        e = serving_open_all(&s);
+        e = e == QUIRE_OK ? sim_serving_run(&s, &inner) : e;
+        serving_close_all(&s);
     }
     if (e == QUIRE_OK && r.times.n == 0) {
         e = err_set(&inner, QUIRE_INVALID, -1,

@@ -96,7 +96,7 @@ quire_err trace_build_start(trace_builder *b, int64_t arrival_us, str tenant) {
 }
 
 /* Counts n more tokens to the prompt or the answer. */
-static quire_err count(trace_builder *b, int32_t n) {
+static quire_err trace_build_count(trace_builder *b, int32_t n) {
     int32_t *sum = b->in_answer ? &b->now.n_output : &b->now.n_prompt;
     if (n > TRACE_MAX_TOKENS - *sum) {
         return QUIRE_TOO_LARGE;
@@ -129,7 +129,7 @@ static quire_err new_text(trace_builder *b, int32_t *out) {
 
 /* The first n tokens of a text. */
 static quire_err add_text(trace_builder *b, int32_t text, int32_t n) {
-    TRY(count(b, n));
+    TRY(trace_build_count(b, n));
     b->lengths[text] = n > b->lengths[text] ? n : b->lengths[text];
     return n > 0 ? add_run(b, -1 - text, n) : QUIRE_OK;
 }
@@ -160,7 +160,7 @@ quire_err trace_build_new(trace_builder *b, int32_t n) {
 }
 
 quire_err trace_build_token(trace_builder *b, int32_t id) {
-    TRY(count(b, 1));
+    TRY(trace_build_count(b, 1));
     return add_run(b, id, 1);
 }
 

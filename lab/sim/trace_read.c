@@ -23,7 +23,7 @@ typedef struct reader {
     quire_error *err;
 } reader;
 
-static quire_err fault(const reader *r, const char *key, const char *must) {
+static quire_err trace_read_fault(const reader *r, const char *key, const char *must) {
     return err_set(r->err, QUIRE_BAD_FILE, -1, "%s: %s must be %s; repair that line", r->where, key, must);
 }
 
@@ -52,7 +52,7 @@ static quire_err get_time(const reader *r, const char *key, double unit_us, int6
     bool number = v == NULL || json_is(v, JSON_KIND_INT) || json_is(v, JSON_KIND_REAL);
     double us = number && v != NULL ? json_double(v) * unit_us : 0;
     if (!number || !(us >= 0 && us <= MAX_US)) {
-        return fault(r, key, "a time from 0 on");
+        return trace_read_fault(r, key, "a time from 0 on");
     }
     *out = llround(us);
     return QUIRE_OK;
@@ -63,7 +63,7 @@ static quire_err get_time(const reader *r, const char *key, double unit_us, int6
 static quire_err add_block(const reader *r, json_value *id, int32_t n) {
     int64_t v = json_is(id, JSON_KIND_INT) ? json_int64(id) : -1;
     if (v < 0 || v == INT64_MAX) { /* json-c reads what is larger as the largest */
-        return fault(r, "hash_ids", "whole numbers from 0 to 2^63 - 2");
+        return trace_read_fault(r, "hash_ids", "whole numbers from 0 to 2^63 - 2");
     }
     return refuse(r, trace_build_text(r->b, TEXT_HASH, (str){(const char *)&v, sizeof v}, n), "input_length");
 }
@@ -73,10 +73,10 @@ static quire_err read_mooncake(const reader *r, json_value *ids) {
     int32_t n_prompt, n_output;
     TRY(get_time(r, "timestamp", 1e3, &arrival_us));
     if (!get_count(json_get(r->root, "input_length"), 1, &n_prompt)) {
-        return fault(r, "input_length", "a whole number from 1 on");
+        return trace_read_fault(r, "input_length", "a whole number from 1 on");
     }
     if (!get_count(json_get(r->root, "output_length"), 0, &n_output)) {
-        return fault(r, "output_length", "a whole number from 0 on");
+        return trace_read_fault(r, "output_length", "a whole number from 0 on");
     }
     size_t n_ids = json_length(ids), wanted = (size_t)(n_prompt - 1) / TRACE_BLOCK_TOKENS + 1;
     if (n_ids != wanted) {
@@ -98,7 +98,7 @@ static quire_err read_mooncake(const reader *r, json_value *ids) {
 /* ---- own ---- */
 
 /* A part of a prompt or an answer: ["name", n] or a token id. */
-static quire_err add_part(const reader *r, json_value *part, const char *key) {
+static quire_err trace_read_add_part(const reader *r, json_value *part, const char *key) {
     int32_t n;
     if (get_count(part, 0, &n)) {
         return refuse(r, trace_build_token(r->b, n), key);
@@ -106,11 +106,12 @@ static quire_err add_part(const reader *r, json_value *part, const char *key) {
     bool pair = json_is(part, JSON_KIND_ARRAY) && json_length(part) == 2;
     json_value *name = pair ? json_at(part, 0) : NULL;
     if (!json_is(name, JSON_KIND_TEXT) || !get_count(json_at(part, 1), 0, &n)) {
-        return fault(r, key, "a number of tokens, or a list of [\"name\", n] and token ids from 0 on");
+        return trace_read_fault(r, key,
+                                "a number of tokens, or a list of [\"name\", n] and token ids from 0 on");
     }
     str text = {json_str(name).p, json_str(name).n};
     if (text.n > 254) {
-        return fault(r, key, "made of names of at most 254 bytes");
+        return trace_read_fault(r, key, "made of names of at most 254 bytes");
     }
     return refuse(r, trace_build_text(r->b, TEXT_NAME, text, n), key);
 }
@@ -122,10 +123,11 @@ static quire_err add_parts(const reader *r, const char *key) {
         return refuse(r, trace_build_new(r->b, n), key);
     }
     if (!json_is(v, JSON_KIND_ARRAY)) {
-        return fault(r, key, "a number of tokens, or a list of [\"name\", n] and token ids from 0 on");
+        return trace_read_fault(r, key,
+                                "a number of tokens, or a list of [\"name\", n] and token ids from 0 on");
     }
     for (size_t i = 0; i < json_length(v); i++) {
-        TRY(add_part(r, json_at(v, i), key));
+        TRY(trace_read_add_part(r, json_at(v, i), key));
     }
     return QUIRE_OK;
 }
@@ -135,7 +137,7 @@ static quire_err read_own(const reader *r) {
     TRY(get_time(r, "t", 1e6, &arrival_us));
     json_value *tenant = json_get(r->root, "tenant");
     if (tenant != NULL && !json_is(tenant, JSON_KIND_TEXT)) {
-        return fault(r, "tenant", "a string");
+        return trace_read_fault(r, "tenant", "a string");
     }
     str name = {tenant != NULL ? json_str(tenant).p : "", tenant != NULL ? json_str(tenant).n : 0};
     TRY(refuse(r, trace_build_start(r->b, arrival_us, name), "the line"));
@@ -145,7 +147,8 @@ static quire_err read_own(const reader *r) {
         TRY(add_parts(r, "output"));
     }
     quire_err e = trace_build_end(r->b);
-    return e == QUIRE_INVALID ? fault(r, "prompt", "of at least one token") : refuse(r, e, "the line");
+    return e == QUIRE_INVALID ? trace_read_fault(r, "prompt", "of at least one token")
+                              : refuse(r, e, "the line");
 }
 
 static quire_err trace_json_line(trace_builder *b, str line, const char *where, quire_error *err) {
@@ -159,7 +162,7 @@ static quire_err trace_json_line(trace_builder *b, str line, const char *where, 
     } else if (json_is(ids, JSON_KIND_ARRAY)) {
         e = read_mooncake(&r, ids);
     } else {
-        e = fault(&r, "hash_ids", "a list");
+        e = trace_read_fault(&r, "hash_ids", "a list");
     }
     json_doc_deinit(&doc);
     return e;

@@ -51,7 +51,7 @@ static grammar_part text_part(call_parts *m, str text) {
 /* ---- arguments ---- */
 
 /* How the format's parser types the values of a tool. */
-static unsigned reads(const void *user, const json_value *schema) {
+static unsigned call_grammar_reads(const void *user, const json_value *schema) {
     const output_tool *tool = user;
     unsigned types = schema_types(schema, tool->parameters), bits = 0;
     bits |= (types & TYPE_STRING) != 0 ? GRAMMAR_READS_STRING : types != 0 ? GRAMMAR_READS_JSON : 0u;
@@ -138,8 +138,8 @@ grammar_part call_parts_arguments(call_parts *m, const call_writing *w, size_t t
     answer_format_shape(w->format, &shape);
     *a = (grammar_arguments){.syntax = syntaxes[w->format->syntax], .schema = m->schemas[tool]};
     a->kept = kept;
-    a->reader = (grammar_reader){
-        reads, member_read, items_read, properties_read, m->c->tools[tool].parameters, &m->c->tools[tool]};
+    a->reader = (grammar_reader){call_grammar_reads,           member_read,       items_read, properties_read,
+                                 m->c->tools[tool].parameters, &m->c->tools[tool]};
     if (a->syntax == GRAMMAR_SYNTAX_TAGS) {
         set_tags(m, w, &shape, a);
     }
@@ -163,7 +163,7 @@ bool call_grammar_takes(const call_grammar *c, const call_writing *w, size_t i) 
     return (c->only.n == 0 || str_eq(c->only, c->tools[i].name)) && call_writing_takes(w, c->tools[i].name);
 }
 
-static size_t n_taken(const call_grammar *c, const call_writing *w) {
+static size_t call_grammar_n_taken(const call_grammar *c, const call_writing *w) {
     size_t n = 0;
     for (size_t i = 0; i < c->n_tools; i++) {
         n += call_grammar_takes(c, w, i);
@@ -173,7 +173,7 @@ static size_t n_taken(const call_grammar *c, const call_writing *w) {
 
 grammar_part call_parts_call(call_parts *m, const call_writing *w) {
     size_t n = 0;
-    grammar_part *calls = part_arena_new(&m->arena, n_taken(m->c, w), sizeof *calls),
+    grammar_part *calls = part_arena_new(&m->arena, call_grammar_n_taken(m->c, w), sizeof *calls),
                  end = text_part(m, w->end);
     for (size_t i = 0; calls != NULL && i < m->c->n_tools; i++) {
         if (call_grammar_takes(m->c, w, i)) {
@@ -204,7 +204,7 @@ grammar_part call_parts_calls(call_parts *m, const call_writing *w) {
 bool call_grammar_next(const call_grammar *c, size_t *i, call_writing *out) {
     while (call_written_at(c->format, *i, out)) {
         ++*i;
-        if (n_taken(c, out) > 0) {
+        if (call_grammar_n_taken(c, out) > 0) {
             return true;
         }
     }

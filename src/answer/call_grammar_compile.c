@@ -121,8 +121,9 @@ static quire_err compile_answer(call_parts *m, const reasoning_frame *frame, con
     return compile_part(m, call_parts_answer(m, frame), options, out, err);
 }
 
-static quire_err compile(call_parts *m, const reasoning_frame *frame, const grammar_options *options,
-                         json_value **owned, grammar **out, quire_error *err) {
+static quire_err call_grammar_compile_do(call_parts *m, const reasoning_frame *frame,
+                                         const grammar_options *options, json_value **owned, grammar **out,
+                                         quire_error *err) {
     quire_err e = compile_answer(m, frame, options, out, err);
     for (int round = 0; round < 2 && is_refusal(e) && !m->c->is_required; round++) {
         note_haste(m, e);
@@ -159,7 +160,7 @@ quire_err call_grammar_compile(const call_grammar *c, const reasoning_frame *fra
     for (size_t i = 0; e == QUIRE_OK && i < c->n_tools; i++) {
         m.schemas[i] = c->tools[i].parameters;
     }
-    e = e == QUIRE_OK ? compile(&m, frame, &own, owned, out, err) : e;
+    e = e == QUIRE_OK ? call_grammar_compile_do(&m, frame, &own, owned, out, err) : e;
     if (e == QUIRE_TOO_LARGE && c->n_tools > 1 && !m.is_own_fault && err != NULL) {
         const quire_error at = *err;
         e = err_set(err, e, -1,

@@ -13,7 +13,7 @@ void call_limit_deinit(call_limit *l) {
     *l = (call_limit){.most = l->most, .is_distinct = l->is_distinct};
 }
 
-static str read_text(const strbuf *b) {
+static str call_limit_read_text(const strbuf *b) {
     return (str){b->n > 0 ? b->p : "", b->n};
 }
 
@@ -43,9 +43,9 @@ static bool is_like_earlier(const call_limit *l, bool *is_same) {
     bool is_like = false;
     *is_same = false;
     for (size_t i = 0; i < l->n_earlier; i++) {
-        str one = read_text(&l->earlier[i]);
+        str one = call_limit_read_text(&l->earlier[i]);
         is_like = is_like || (one.n >= l->now.n && memcmp(one.p, l->now.p, l->now.n) == 0);
-        *is_same = *is_same || str_eq(one, read_text(&l->now));
+        *is_same = *is_same || str_eq(one, call_limit_read_text(&l->now));
     }
     return is_like;
 }

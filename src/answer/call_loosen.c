@@ -68,7 +68,7 @@ static bool turns_elsewhere(const json_value *v, bool is_turned) {
     return false;
 }
 
-static void add(call_refusals *r, str path, str keyword) {
+static void call_loosen_add(call_refusals *r, str path, str keyword) {
     for (size_t i = 0; i < r->n; i++) {
         if (str_is(path, r->list[i].path) && str_is(keyword, r->list[i].of)) {
             return;
@@ -92,11 +92,11 @@ void call_refusals_note(void *user, const grammar_keyword *k) {
     if (r->whole && is_property) {
         (void)next_token(k->path, &at);
         (void)next_token(k->path, &at);
-        add(r, (str){k->path, at}, (str){"", 0});
+        call_loosen_add(r, (str){k->path, at}, (str){"", 0});
     } else if (!r->whole && find_turn(k->path, &length, &turn)) {
-        add(r, (str){k->path, length}, turn);
+        call_loosen_add(r, (str){k->path, length}, turn);
     } else if (!r->whole && (is_property || !turns_elsewhere(r->tool->parameters, false))) {
-        add(r, path, keyword);
+        call_loosen_add(r, path, keyword);
     }
 }
 
@@ -165,7 +165,7 @@ typedef struct copy {
     char path[CALL_REFUSAL_BYTES];
 } copy;
 
-static bool is_left_out(const copy *c, size_t n, const char *keyword) {
+static bool call_loosen_is_left_out(const copy *c, size_t n, const char *keyword) {
     for (size_t i = 0; i < c->without->n; i++) {
         if (str_is((str){c->path, n}, c->without->list[i].path) &&
             strcmp(c->without->list[i].of, keyword) == 0) {
@@ -211,14 +211,14 @@ static void copy_value(copy *c, const json_value *v, size_t n) {
         }
     }
     for (json_member m = {0}; json_next(v, &m);) {
-        if (is_left_out(c, n, m.name)) {
+        if (call_loosen_is_left_out(c, n, m.name)) {
             continue;
         }
         size_t more = longer_path(c, n, m.name);
         (void)json_name(c->o, m.name);
         if (more == 0) {
             json_add(c->o, m.value);
-        } else if (is_left_out(c, more, "")) {
+        } else if (call_loosen_is_left_out(c, more, "")) {
             write_types(m.value, c->without->tool->parameters, c->o);
         } else {
             copy_value(c, m.value, more);

@@ -39,7 +39,7 @@ static bool is_bad_word(const sampling_params *p, int32_t id) {
     return false;
 }
 
-static bool is_left_out(const sampling_params *p, int32_t id) {
+static bool call_marks_is_left_out(const sampling_params *p, int32_t id) {
     const sampling_lists *l = p->lists;
     return l != NULL && l->has_allowed && !end_token_is_one_of(id, l->allowed, l->n_allowed);
 }
@@ -54,21 +54,21 @@ typedef struct checker {
 /* Whether the tokens of a text are free to come. */
 static bool can_come(const checker *k, str text) {
     for (mark_scan scan = {.text = text}; mark_scan_next(&scan, k->marks);) {
-        if (is_bad_word(k->p, scan.found->id) || is_left_out(k->p, scan.found->id)) {
+        if (is_bad_word(k->p, scan.found->id) || call_marks_is_left_out(k->p, scan.found->id)) {
             return false;
         }
     }
     return true;
 }
 
-static quire_err check_text(const checker *k, str text, bool is_last) {
+static quire_err call_marks_check_text(const checker *k, str text, bool is_last) {
     for (mark_scan scan = {.text = text}; mark_scan_next(&scan, k->marks);) {
         int32_t id = scan.found->id;
         bool ends = end_token_kind(k->p, k->d, id) == END_STOP_TOKEN && !(is_last && scan.at == scan.text.n);
-        const char *field = is_bad_word(k->p, id)   ? "bad_words"
-                            : is_left_out(k->p, id) ? "allowed_token_ids"
-                            : ends                  ? "stop_token_ids"
-                                                    : NULL;
+        const char *field = is_bad_word(k->p, id)              ? "bad_words"
+                            : call_marks_is_left_out(k->p, id) ? "allowed_token_ids"
+                            : ends                             ? "stop_token_ids"
+                                                               : NULL;
         if (field != NULL) {
             return err_set_param(k->err, QUIRE_BAD_REQUEST, field,
                                  "%s: a tool call is written with %.*s, token %d, which %s", field,
@@ -85,14 +85,14 @@ static quire_err check_writing(const checker *k, const call_writing *w, bool is_
     const str texts[] = {w->open, w->before, w->name_end, w->tag_before, w->tag_middle, w->tag_behind};
     bool is_tags = w->format->syntax == SYNTAX_TAGS || w->format->syntax == SYNTAX_ELEMENTS;
     for (size_t i = 0; i < (is_tags ? 6 : 3); i++) {
-        TRY(check_text(k, texts[i], false));
+        TRY(call_marks_check_text(k, texts[i], false));
     }
-    TRY(check_text(k, w->end, w->close.n == 0));
+    TRY(call_marks_check_text(k, w->end, w->close.n == 0));
     if (!is_single && w->repeats) {
-        TRY(check_text(k, w->separator, false));
-        TRY(check_text(k, w->again, false));
+        TRY(call_marks_check_text(k, w->separator, false));
+        TRY(call_marks_check_text(k, w->again, false));
     }
-    return check_text(k, w->close, true);
+    return call_marks_check_text(k, w->close, true);
 }
 
 quire_err call_marks_check(const call_grammar *c, const grammar_marks *marks, const sampling_params *p,

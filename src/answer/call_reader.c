@@ -312,7 +312,7 @@ static quire_err end_full(call_reader *r, char c) {
     return call_reject(r, bytes, n);
 }
 
-static quire_err inside(call_reader *r, char c) {
+static quire_err call_reader_inside(call_reader *r, char c) {
     if (is_full(r, c)) {
         return end_full(r, c);
     }
@@ -364,7 +364,7 @@ quire_err call_reader_push(call_reader *r, char c) {
         return outside(r, c);
     }
     bool is_special = r->machine->breaks_at_marks && (c == MARK_BEGIN || r->special_is_open);
-    return is_special ? inside_special(r, c) : inside(r, c);
+    return is_special ? inside_special(r, c) : call_reader_inside(r, c);
 }
 
 quire_err call_reader_break(call_reader *r) {

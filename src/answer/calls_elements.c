@@ -10,7 +10,7 @@ enum { NAME, BODY, TAG };
 enum { UNKNOWN, LEAF, OBJECT, ARRAY };
 enum { TEXT_BYTES = 512 };
 
-static quire_err begin(call_reader *r) {
+static quire_err calls_elements_begin(call_reader *r) {
     r->u.e = (element_calls){.state = NAME};
     strbuf_clear(&r->text);
     return QUIRE_OK;
@@ -39,15 +39,15 @@ static quire_err close_element(call_reader *r) {
                         : strbuf_add_char(&r->arguments, kind == OBJECT ? '}' : ']');
 }
 
-static quire_err finish_call(call_reader *r) {
+static quire_err calls_elements_finish_call(call_reader *r) {
     while (r->u.e.depth > 0) {
         TRY(close_element(r));
     }
     return call_end(r);
 }
 
-static quire_err break_off(call_reader *r, const char *text, size_t n) {
-    TRY(r->in_call ? finish_call(r) : QUIRE_OK);
+static quire_err calls_elements_break_off(call_reader *r, const char *text, size_t n) {
+    TRY(r->in_call ? calls_elements_finish_call(r) : QUIRE_OK);
     return call_reject_match(r, text, n);
 }
 
@@ -109,20 +109,20 @@ static quire_err end_tag(call_reader *r) {
     str name = closes ? (str){tag.p + 2, tag.n - 3} : (str){tag.p + 1, tag.n - 2};
     e->state = BODY;
     if (closes && element_ends_call(r, tag)) {
-        TRY(finish_call(r));
+        TRY(calls_elements_finish_call(r));
         call_leave(r);
         return QUIRE_OK;
     }
     if (closes) {
-        return e->depth > 1 ? close_element(r) : break_off(r, tag.p, 0);
+        return e->depth > 1 ? close_element(r) : calls_elements_break_off(r, tag.p, 0);
     }
     if (e->open[e->depth - 1].kind == LEAF || e->depth == ELEMENT_DEPTH || name.n == 0) {
-        return break_off(r, tag.p, 0);
+        return calls_elements_break_off(r, tag.p, 0);
     }
     return open_element(r, name);
 }
 
-static quire_err end_name(call_reader *r) {
+static quire_err calls_elements_end_name(call_reader *r) {
     element_calls *e = &r->u.e;
     str name = call_trim(call_str(&r->text));
     if (name.n > 2 && (name.p[0] == '"' || name.p[0] == '\'') && name.p[name.n - 1] == name.p[0]) {
@@ -166,14 +166,14 @@ static quire_err tag_byte(call_reader *r, char c, bool *fits) {
     return c == '>' ? end_tag(r) : QUIRE_OK;
 }
 
-static quire_err byte(call_reader *r, char c) {
+static quire_err calls_elements_byte(call_reader *r, char c) {
     element_calls *e = &r->u.e;
     char text[MARK_BYTES];
     size_t n;
     bool fits = true;
     if (e->state == NAME) {
         if (c == '>') {
-            return end_name(r);
+            return calls_elements_end_name(r);
         }
         return r->text.n < TEXT_BYTES ? strbuf_add_char(&r->text, c) : call_reject(r, &c, 1);
     }
@@ -181,7 +181,7 @@ static quire_err byte(call_reader *r, char c) {
     for (size_t i = 0; i < n; i++) {
         TRY(e->state == TAG ? tag_byte(r, text[i], &fits) : body_text(r, text[i], &fits));
         if (!fits) {
-            return break_off(r, text + i, n - i);
+            return calls_elements_break_off(r, text + i, n - i);
         }
     }
     if (found >= 0) {
@@ -191,7 +191,7 @@ static quire_err byte(call_reader *r, char c) {
     return r->in_call ? call_flush_arguments(r) : QUIRE_OK;
 }
 
-static quire_err end(call_reader *r, bool cut_off) {
+static quire_err calls_elements_end(call_reader *r, bool cut_off) {
     char text[MARK_BYTES];
     bool fits = true;
     if (!r->in_call) {
@@ -201,7 +201,7 @@ static quire_err end(call_reader *r, bool cut_off) {
     for (size_t i = 0; r->u.e.state == BODY && fits && i < n; i++) {
         TRY(body_text(r, text[i], &fits));
     }
-    return cut_off ? call_end(r) : finish_call(r);
+    return cut_off ? call_end(r) : calls_elements_finish_call(r);
 }
 
-const call_machine element_machine = {begin, byte, end, false};
+const call_machine element_machine = {calls_elements_begin, calls_elements_byte, calls_elements_end, false};

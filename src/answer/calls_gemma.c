@@ -5,7 +5,7 @@
 enum { HEAD, STRUCTURE, KEY, BARE, STRING, QUOTED_KEY, TYPED, JSON_STRING };
 enum { HEAD_BYTES = 512 };
 
-static quire_err begin(call_reader *r) {
+static quire_err calls_gemma_begin(call_reader *r) {
     r->u.g = (gemma_calls){.state = HEAD};
     r->json = (json_stream){0};
     strbuf_clear(&r->text);
@@ -13,7 +13,7 @@ static quire_err begin(call_reader *r) {
 }
 
 /* Writes JSON. *fits false: it does not belong there. */
-static quire_err put(call_reader *r, str json, bool *fits) {
+static quire_err calls_gemma_put(call_reader *r, str json, bool *fits) {
     json_stream_result result;
     size_t n_read;
     TRY(json_stream_add(&r->json, json, &r->arguments, &result, &n_read));
@@ -22,13 +22,13 @@ static quire_err put(call_reader *r, str json, bool *fits) {
 }
 
 static quire_err put_char(call_reader *r, char c, bool *fits) {
-    return put(r, (str){&c, 1}, fits);
+    return calls_gemma_put(r, (str){&c, 1}, fits);
 }
 
 static quire_err put_escaped(call_reader *r, const char *p, size_t n, bool *fits) {
     strbuf_clear(&r->special);
     TRY(escape_add(&r->special, p, n));
-    return put(r, call_str(&r->special), fits);
+    return calls_gemma_put(r, call_str(&r->special), fits);
 }
 
 static quire_err end_key(call_reader *r, bool *fits) {
@@ -54,7 +54,7 @@ static quire_err end_typed(call_reader *r, unsigned types, bool *fits) {
     TRY(typed_end(&r->value, &r->special));
     strbuf_clear(&r->text);
     r->u.g.state = STRUCTURE;
-    return put(r, call_str(&r->special), fits);
+    return calls_gemma_put(r, call_str(&r->special), fits);
 }
 
 static quire_err in_bare(call_reader *r, char c, bool *fits) {
@@ -85,7 +85,7 @@ static quire_err in_structure(call_reader *r, char c, bool *fits) {
     return *fits ? strbuf_add_char(&r->text, c) : QUIRE_OK;
 }
 
-static quire_err in_head(call_reader *r, char c, bool *fits) {
+static quire_err calls_gemma_in_head(call_reader *r, char c, bool *fits) {
     if (c != '{') {
         *fits = r->text.n < HEAD_BYTES;
         return *fits ? strbuf_add_char(&r->text, c) : QUIRE_OK;
@@ -106,10 +106,10 @@ static quire_err in_head(call_reader *r, char c, bool *fits) {
     return *fits ? put_char(r, c, fits) : QUIRE_OK;
 }
 
-static quire_err text_byte(call_reader *r, char c, bool *fits) {
+static quire_err calls_gemma_text_byte(call_reader *r, char c, bool *fits) {
     switch (r->u.g.state) {
     case HEAD:
-        return in_head(r, c, fits);
+        return calls_gemma_in_head(r, c, fits);
     case STRUCTURE:
         return in_structure(r, c, fits);
     case KEY:
@@ -154,7 +154,7 @@ static quire_err at_quote(call_reader *r, bool *fits) {
 }
 
 /* Completes the value that was begun, and the call. */
-static quire_err finish_call(call_reader *r) {
+static quire_err calls_gemma_finish_call(call_reader *r) {
     uint8_t state = r->u.g.state;
     bool fits = true;
     if (state == BARE || state == TYPED) {
@@ -179,15 +179,15 @@ static quire_err complete(call_reader *r, const char *behind, size_t n) {
     return QUIRE_OK;
 }
 
-static quire_err byte(call_reader *r, char c) {
+static quire_err calls_gemma_byte(call_reader *r, char c) {
     char text[MARK_BYTES];
     size_t n;
     bool fits = true;
     int found = mark_push(&r->match, &r->marks, call_roles(ROLE(QUOTE), ROLE(CLOSE)), c, text, &n);
     for (size_t i = 0; i < n; i++) {
-        TRY(text_byte(r, text[i], &fits));
+        TRY(calls_gemma_text_byte(r, text[i], &fits));
         if (!fits) {
-            TRY(r->in_call ? finish_call(r) : QUIRE_OK);
+            TRY(r->in_call ? calls_gemma_finish_call(r) : QUIRE_OK);
             return call_reject_match(r, text + i, n - i);
         }
         if (r->in_call && r->json.depth == 0) {
@@ -199,17 +199,17 @@ static quire_err byte(call_reader *r, char c) {
         TRY(at_quote(r, &fits));
     }
     if (!fits || (m != NULL && m->role == ROLE_CLOSE)) {
-        TRY(r->in_call ? finish_call(r) : QUIRE_OK);
+        TRY(r->in_call ? calls_gemma_finish_call(r) : QUIRE_OK);
         return call_reject(r, m->text, m->n);
     }
     return r->in_call ? call_flush_arguments(r) : QUIRE_OK;
 }
 
-static quire_err end(call_reader *r, bool cut_off) {
+static quire_err calls_gemma_end(call_reader *r, bool cut_off) {
     if (!r->in_call) {
         return QUIRE_OK;
     }
-    return cut_off ? call_end(r) : finish_call(r);
+    return cut_off ? call_end(r) : calls_gemma_finish_call(r);
 }
 
-const call_machine gemma_machine = {begin, byte, end, false};
+const call_machine gemma_machine = {calls_gemma_begin, calls_gemma_byte, calls_gemma_end, false};

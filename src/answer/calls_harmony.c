@@ -14,7 +14,7 @@ static const uint32_t header_roles = ROLE(MESSAGE) | ROLE(CHANNEL) | ROLE(CONSTR
                       body_roles = ROLE(MESSAGE_END) | ROLE(START),
                       after_roles = ROLE(START) | ROLE(CHANNEL) | ROLE(MESSAGE) | ROLE(MESSAGE_END);
 
-static quire_err begin(call_reader *r) {
+static quire_err calls_harmony_begin(call_reader *r) {
     r->u.h = (harmony_messages){.state = HEADER, .is_first = true};
     r->held.max = 0; /* what a header collects is bounded by HEADER_BYTES */
     return QUIRE_OK;
@@ -146,7 +146,7 @@ static quire_err end_message(call_reader *r, bool cut_off) {
 
 /* ---- the machine ---- */
 
-static quire_err at_mark(call_reader *r, const mark *m) {
+static quire_err calls_harmony_at_mark(call_reader *r, const mark *m) {
     harmony_messages *h = &r->u.h;
     if (h->state == TEXT || h->state == CALL) {
         TRY(end_message(r, false));
@@ -170,7 +170,7 @@ static quire_err at_mark(call_reader *r, const mark *m) {
     }
 }
 
-static quire_err text_byte(call_reader *r, char c) {
+static quire_err calls_harmony_text_byte(call_reader *r, char c) {
     harmony_messages *h = &r->u.h;
     switch (h->state) {
     case TEXT:
@@ -190,7 +190,7 @@ static quire_err text_byte(call_reader *r, char c) {
     }
 }
 
-static quire_err byte(call_reader *r, char c) {
+static quire_err calls_harmony_byte(call_reader *r, char c) {
     char text[MARK_BYTES];
     size_t n;
     uint8_t state = r->u.h.state;
@@ -198,16 +198,16 @@ static quire_err byte(call_reader *r, char c) {
     strbuf_clear(&r->held); /* nothing is an attempt: text goes out as it comes */
     int found = mark_push(&r->match, &r->marks, call_roles(roles, 0), c, text, &n);
     for (size_t i = 0; i < n; i++) {
-        TRY(text_byte(r, text[i]));
+        TRY(calls_harmony_text_byte(r, text[i]));
     }
-    return found >= 0 ? at_mark(r, &r->marks.marks[found]) : QUIRE_OK;
+    return found >= 0 ? calls_harmony_at_mark(r, &r->marks.marks[found]) : QUIRE_OK;
 }
 
-static quire_err end(call_reader *r, bool cut_off) {
+static quire_err calls_harmony_end(call_reader *r, bool cut_off) {
     char text[MARK_BYTES];
     size_t n = mark_take(&r->match, text);
     for (size_t i = 0; i < n; i++) {
-        TRY(text_byte(r, text[i]));
+        TRY(calls_harmony_text_byte(r, text[i]));
     }
     strbuf_clear(&r->held);
     if (r->u.h.state == HEADER && r->u.h.is_first) {
@@ -216,4 +216,4 @@ static quire_err end(call_reader *r, bool cut_off) {
     return end_message(r, cut_off);
 }
 
-const call_machine harmony_machine = {begin, byte, end, false};
+const call_machine harmony_machine = {calls_harmony_begin, calls_harmony_byte, calls_harmony_end, false};

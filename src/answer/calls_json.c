@@ -22,7 +22,7 @@ enum {
 };
 enum { HEAD_BYTES = 512 };
 
-static quire_err begin(call_reader *r) {
+static quire_err calls_json_begin(call_reader *r) {
     r->u.j = (json_calls){.state = (r->flags & FORMAT_HEAD) != 0 ? HEAD : BODY};
     r->json = (json_stream){0};
     return QUIRE_OK;
@@ -35,7 +35,7 @@ static bool is_forced_by_name(const call_reader *r) {
 /* ---- arguments ---- */
 
 /* The call's name and the beginning of its arguments are there. */
-static quire_err start_call(call_reader *r) {
+static quire_err calls_json_start_call(call_reader *r) {
     return r->in_call ? QUIRE_OK : call_begin(r);
 }
 
@@ -92,7 +92,7 @@ static quire_err push_decoded(call_reader *r, const char *p, size_t n, bool *fit
             return QUIRE_OK;
         }
         if (is_first && r->u.j.has_name) {
-            TRY(start_call(r));
+            TRY(calls_json_start_call(r));
         }
         TRY(push_arguments(r, p[i], &result));
         *fits = result == JSON_STREAM_MORE || result == JSON_STREAM_DONE;
@@ -114,7 +114,7 @@ static quire_err in_arguments_text(call_reader *r, char c) {
         return break_arguments(r, c);
     }
     if (json_stream_wants_value(&r->json) && r->json.depth == 0) { /* an empty string */
-        TRY(r->u.j.has_name ? start_call(r) : QUIRE_OK);
+        TRY(r->u.j.has_name ? calls_json_start_call(r) : QUIRE_OK);
         TRY(strbuf_add_str(&r->arguments, "{}"));
     } else if (!r->u.j.text_is_whole) {
         TRY(json_stream_close(&r->json, &r->arguments));
@@ -146,7 +146,7 @@ static quire_err begin_arguments(call_reader *r, char c) {
         return call_reject(r, &c, 1);
     }
     r->u.j.state = ARGUMENTS;
-    TRY(r->u.j.has_name ? start_call(r) : QUIRE_OK);
+    TRY(r->u.j.has_name ? calls_json_start_call(r) : QUIRE_OK);
     return push_arguments(r, c, &result);
 }
 
@@ -206,7 +206,7 @@ static quire_err take_name(call_reader *r) {
     return QUIRE_OK;
 }
 
-static quire_err byte(call_reader *r, char c);
+static quire_err calls_json_byte(call_reader *r, char c);
 
 static quire_err in_skipped(call_reader *r, char c) {
     json_calls *j = &r->u.j;
@@ -226,7 +226,7 @@ static quire_err in_skipped(call_reader *r, char c) {
     if (j->is_name_key) {
         TRY(take_name(r));
     }
-    return result == JSON_STREAM_BEFORE ? byte(r, c) : QUIRE_OK;
+    return result == JSON_STREAM_BEFORE ? calls_json_byte(r, c) : QUIRE_OK;
 }
 
 /* ---- objects and lists ---- */
@@ -288,7 +288,7 @@ static quire_err begin_body(call_reader *r, char c) {
     return begin_object(r);
 }
 
-static quire_err in_name(call_reader *r, char c) {
+static quire_err calls_json_in_name(call_reader *r, char c) {
     json_stream_result result;
     r->u.j.is_escaped |= c == '\\';
     TRY(json_stream_push(&r->u.j.skipped, c, &r->text, &result));
@@ -301,7 +301,7 @@ static quire_err in_name(call_reader *r, char c) {
     return QUIRE_OK;
 }
 
-static quire_err between(call_reader *r, char c) {
+static quire_err calls_json_between(call_reader *r, char c) {
     json_calls *j = &r->u.j;
     switch (j->state) {
     case BODY:
@@ -322,7 +322,7 @@ static quire_err between(call_reader *r, char c) {
         j->is_escaped = false;
         j->skipped = (json_stream){0};
         strbuf_clear(&r->text);
-        return c == '"' ? in_name(r, c) : call_reject(r, &c, 1);
+        return c == '"' ? calls_json_in_name(r, c) : call_reject(r, &c, 1);
     case AFTER_NAME:
         j->state = NAME_VALUE;
         return c == ':' ? QUIRE_OK : call_reject(r, &c, 1);
@@ -437,7 +437,7 @@ static quire_err read_head(call_reader *r, bool *marked) {
     return call_set(&r->name, name);
 }
 
-static quire_err in_head(call_reader *r, char c) {
+static quire_err calls_json_in_head(call_reader *r, char c) {
     json_calls *j = &r->u.j;
     bool is_json = (r->flags & FORMAT_LISTED) != 0 && call_trim(call_str(&r->text)).n == 0;
     bool marked;
@@ -459,12 +459,12 @@ static quire_err in_head(call_reader *r, char c) {
 
 /* ---- the machine ---- */
 
-static quire_err byte(call_reader *r, char c) {
+static quire_err calls_json_byte(call_reader *r, char c) {
     switch (r->u.j.state) {
     case HEAD:
-        return in_head(r, c);
+        return calls_json_in_head(r, c);
     case MEMBER:
-        return in_name(r, c);
+        return calls_json_in_name(r, c);
     case SKIPPED:
         return in_skipped(r, c);
     case ARGUMENTS:
@@ -472,11 +472,11 @@ static quire_err byte(call_reader *r, char c) {
     case ARGUMENTS_TEXT:
         return in_arguments_text(r, c);
     default:
-        return call_space(c) ? QUIRE_OK : between(r, c);
+        return call_space(c) ? QUIRE_OK : calls_json_between(r, c);
     }
 }
 
-static quire_err end(call_reader *r, bool cut_off) {
+static quire_err calls_json_end(call_reader *r, bool cut_off) {
     bool marked;
     if (r->in_call) {
         TRY(cut_off ? QUIRE_OK : json_stream_close(&r->json, &r->arguments));
@@ -494,4 +494,4 @@ static quire_err end(call_reader *r, bool cut_off) {
     return QUIRE_OK;
 }
 
-const call_machine json_machine = {begin, byte, end, true};
+const call_machine json_machine = {calls_json_begin, calls_json_byte, calls_json_end, true};

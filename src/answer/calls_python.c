@@ -6,13 +6,13 @@
 
 enum { LIST, CALL, NAME, FIRST_KEY, KEY, AFTER_KEY, VALUE, AFTER_VALUE, AFTER_CALL };
 
-static quire_err begin(call_reader *r) {
+static quire_err calls_python_begin(call_reader *r) {
     r->u.p = (python_calls){.state = (r->flags & FORMAT_LINES) != 0 ? CALL : LIST};
     strbuf_clear(&r->text);
     return QUIRE_OK;
 }
 
-static quire_err finish_call(call_reader *r) {
+static quire_err calls_python_finish_call(call_reader *r) {
     TRY(strbuf_add_str(&r->arguments, r->u.p.has_members ? "}" : "{}"));
     r->u.p.state = AFTER_CALL;
     r->u.p.has_members = false;
@@ -24,30 +24,30 @@ static quire_err close_call(call_reader *r) {
     if (r->u.p.state == VALUE) {
         TRY(python_literal_close(&r->u.p.value, &r->arguments));
     }
-    return finish_call(r);
+    return calls_python_finish_call(r);
 }
 
-static quire_err break_off(call_reader *r, char c) {
+static quire_err calls_python_break_off(call_reader *r, char c) {
     TRY(r->in_call ? close_call(r) : QUIRE_OK);
     return call_reject(r, &c, 1);
 }
 
-static quire_err byte(call_reader *r, char c);
+static quire_err calls_python_byte(call_reader *r, char c);
 
-static quire_err in_value(call_reader *r, char c) {
+static quire_err calls_python_in_value(call_reader *r, char c) {
     json_stream_result result;
     TRY(python_literal_push(&r->u.p.value, c, &r->arguments, &result));
     if (result == JSON_STREAM_MORE) {
         return QUIRE_OK;
     }
     if (result == JSON_STREAM_BROKEN) {
-        return break_off(r, c);
+        return calls_python_break_off(r, c);
     }
     r->u.p.state = AFTER_VALUE;
-    return result == JSON_STREAM_BEFORE ? byte(r, c) : QUIRE_OK;
+    return result == JSON_STREAM_BEFORE ? calls_python_byte(r, c) : QUIRE_OK;
 }
 
-static quire_err begin_value(call_reader *r) {
+static quire_err calls_python_begin_value(call_reader *r) {
     python_calls *p = &r->u.p;
     str key = call_str(&r->text);
     TRY(r->in_call ? QUIRE_OK : call_begin(r));
@@ -69,11 +69,11 @@ static bool is_word(char c) {
 
 static quire_err end_call(call_reader *r) {
     TRY(r->in_call ? QUIRE_OK : call_begin(r));
-    return finish_call(r);
+    return calls_python_finish_call(r);
 }
 
 /* A name, or a key, collects in r->text. */
-static quire_err in_name(call_reader *r, char c) {
+static quire_err calls_python_in_name(call_reader *r, char c) {
     python_calls *p = &r->u.p;
     if (is_word(c) || (p->state == NAME && (c == '.' || c == '-'))) {
         return strbuf_add_char(&r->text, c);
@@ -85,14 +85,14 @@ static quire_err in_name(call_reader *r, char c) {
     }
     if (p->state == KEY && (c == '=' || call_space(c))) {
         p->state = AFTER_KEY;
-        return c == '=' ? begin_value(r) : QUIRE_OK;
+        return c == '=' ? calls_python_begin_value(r) : QUIRE_OK;
     }
-    return break_off(r, c);
+    return calls_python_break_off(r, c);
 }
 
 static quire_err begin_word(call_reader *r, char c, uint8_t state) {
     if (!is_word(c) || isdigit((unsigned char)c)) {
-        return break_off(r, c);
+        return calls_python_break_off(r, c);
     }
     r->u.p.state = state;
     strbuf_clear(&r->text);
@@ -105,14 +105,14 @@ static quire_err close_list(call_reader *r) {
 }
 
 /* c is no white space. */
-static quire_err between(call_reader *r, char c) {
+static quire_err calls_python_between(call_reader *r, char c) {
     python_calls *p = &r->u.p;
     bool in_lines = (r->flags & FORMAT_LINES) != 0;
     switch (p->state) {
     case LIST:
         p->state = CALL;
         p->in_list = true;
-        return c == '[' ? QUIRE_OK : break_off(r, c);
+        return c == '[' ? QUIRE_OK : calls_python_break_off(r, c);
     case CALL:
         if (in_lines && c == '[' && !p->in_list) {
             p->in_list = true;
@@ -122,13 +122,13 @@ static quire_err between(call_reader *r, char c) {
     case FIRST_KEY:
         return c == ')' ? end_call(r) : begin_word(r, c, KEY);
     case AFTER_KEY:
-        return c == '=' ? begin_value(r) : break_off(r, c);
+        return c == '=' ? calls_python_begin_value(r) : calls_python_break_off(r, c);
     case AFTER_VALUE:
         if (c == ',') {
             p->state = FIRST_KEY;
             return QUIRE_OK;
         }
-        return c == ')' ? end_call(r) : break_off(r, c);
+        return c == ')' ? end_call(r) : calls_python_break_off(r, c);
     default: /* AFTER_CALL */
         if (c == ',') {
             p->state = CALL;
@@ -137,30 +137,30 @@ static quire_err between(call_reader *r, char c) {
         if (c == ']' && p->in_list) {
             return close_list(r);
         }
-        return in_lines ? begin_word(r, c, NAME) : break_off(r, c);
+        return in_lines ? begin_word(r, c, NAME) : calls_python_break_off(r, c);
     }
 }
 
-static quire_err byte(call_reader *r, char c) {
+static quire_err calls_python_byte(call_reader *r, char c) {
     switch (r->u.p.state) {
     case NAME:
     case KEY:
-        TRY(in_name(r, c));
+        TRY(calls_python_in_name(r, c));
         break;
     case VALUE:
-        TRY(in_value(r, c));
+        TRY(calls_python_in_value(r, c));
         break;
     default:
-        TRY(call_space(c) ? QUIRE_OK : between(r, c));
+        TRY(call_space(c) ? QUIRE_OK : calls_python_between(r, c));
     }
     return r->in_call ? call_flush_arguments(r) : QUIRE_OK;
 }
 
-static quire_err end(call_reader *r, bool cut_off) {
+static quire_err calls_python_end(call_reader *r, bool cut_off) {
     if (!r->in_call) {
         return QUIRE_OK;
     }
     return cut_off ? call_end(r) : close_call(r);
 }
 
-const call_machine python_machine = {begin, byte, end, true};
+const call_machine python_machine = {calls_python_begin, calls_python_byte, calls_python_end, true};

@@ -9,14 +9,14 @@
 enum { NAME, BODY, KEY, GAP, VALUE };
 enum { TEXT_BYTES = 512 };
 
-static quire_err begin(call_reader *r) {
+static quire_err calls_tags_begin(call_reader *r) {
     r->u.t = (tag_calls){.state = NAME};
     strbuf_clear(&r->text);
     return QUIRE_OK;
 }
 
 /* Completes the open call. */
-static quire_err finish_call(call_reader *r) {
+static quire_err calls_tags_finish_call(call_reader *r) {
     TRY(strbuf_add_str(&r->arguments, r->u.t.has_members ? "}" : "{}"));
     return call_end(r);
 }
@@ -27,8 +27,8 @@ static quire_err end_value(call_reader *r) {
 }
 
 /* Text that fits nowhere. */
-static quire_err break_off(call_reader *r, const char *text, size_t n) {
-    TRY(r->in_call ? finish_call(r) : QUIRE_OK);
+static quire_err calls_tags_break_off(call_reader *r, const char *text, size_t n) {
+    TRY(r->in_call ? calls_tags_finish_call(r) : QUIRE_OK);
     return call_reject_match(r, text, n);
 }
 
@@ -49,7 +49,7 @@ static str unquoted(str s, str *rest) {
     return (str){s.p + 1, (size_t)(close - s.p) - 1};
 }
 
-static quire_err end_name(call_reader *r) {
+static quire_err calls_tags_end_name(call_reader *r) {
     str rest, name = unquoted(call_str(&r->text), &rest);
     if (!call_is_name(name)) {
         return call_reject(r, NULL, 0);
@@ -60,7 +60,7 @@ static quire_err end_name(call_reader *r) {
     return QUIRE_OK;
 }
 
-static quire_err begin_value(call_reader *r) {
+static quire_err calls_tags_begin_value(call_reader *r) {
     tag_calls *t = &r->u.t;
     str rest, key = unquoted(call_str(&r->text), &rest);
     unsigned types = schema_types(schema_member(r->schema, r->schema, key), r->schema);
@@ -107,14 +107,14 @@ static quire_err other_text(call_reader *r, char c, bool *fits) {
     return QUIRE_OK;
 }
 
-static quire_err start_call(call_reader *r) {
+static quire_err calls_tags_start_call(call_reader *r) {
     return r->in_call ? QUIRE_OK : call_begin(r);
 }
 
-static quire_err at_mark(call_reader *r, const mark *m) {
+static quire_err calls_tags_at_mark(call_reader *r, const mark *m) {
     tag_calls *t = &r->u.t;
     if (t->state == NAME) {
-        TRY(end_name(r));
+        TRY(calls_tags_end_name(r));
         if (!r->inside || m->role == ROLE_NAME_END) {
             return QUIRE_OK;
         }
@@ -122,13 +122,13 @@ static quire_err at_mark(call_reader *r, const mark *m) {
     switch ((mark_role)m->role) {
     case ROLE_NAME_END:
         t->state = GAP;
-        return (r->flags & FORMAT_VALUE_APART) != 0 ? QUIRE_OK : begin_value(r);
+        return (r->flags & FORMAT_VALUE_APART) != 0 ? QUIRE_OK : calls_tags_begin_value(r);
     case ROLE_VALUE:
-        return begin_value(r);
+        return calls_tags_begin_value(r);
     case ROLE_PARAMETER:
         t->state = KEY;
         strbuf_clear(&r->text);
-        return start_call(r);
+        return calls_tags_start_call(r);
     case ROLE_VALUE_END:
         return end_value(r);
     case ROLE_NEXT: /* begins with the newline that ends the value */
@@ -138,8 +138,8 @@ static quire_err at_mark(call_reader *r, const mark *m) {
         return QUIRE_OK;
     default: /* the call's end, or the section's */
         TRY(t->state == VALUE ? end_value(r) : QUIRE_OK);
-        TRY(start_call(r));
-        TRY(finish_call(r));
+        TRY(calls_tags_start_call(r));
+        TRY(calls_tags_finish_call(r));
         call_leave(r);
         for (uint8_t i = 0; m->role != ROLE_END && i < m->n; i++) {
             TRY(call_reader_push(r, m->text[i]));
@@ -166,7 +166,7 @@ static mark_roles roles_of(const call_reader *r) {
     }
 }
 
-static quire_err byte(call_reader *r, char c) {
+static quire_err calls_tags_byte(call_reader *r, char c) {
     char text[MARK_BYTES];
     size_t n;
     int found = mark_push(&r->match, &r->marks, roles_of(r), c, text, &n);
@@ -174,14 +174,14 @@ static quire_err byte(call_reader *r, char c) {
         bool fits = true;
         TRY(r->u.t.state == VALUE ? value_text(r, text[i]) : other_text(r, text[i], &fits));
         if (!fits) {
-            return break_off(r, text + i, n - i);
+            return calls_tags_break_off(r, text + i, n - i);
         }
     }
-    TRY(found >= 0 ? at_mark(r, &r->marks.marks[found]) : QUIRE_OK);
+    TRY(found >= 0 ? calls_tags_at_mark(r, &r->marks.marks[found]) : QUIRE_OK);
     return r->in_call ? call_flush_arguments(r) : QUIRE_OK;
 }
 
-static quire_err end(call_reader *r, bool cut_off) {
+static quire_err calls_tags_end(call_reader *r, bool cut_off) {
     char text[MARK_BYTES];
     if (!r->in_call) {
         return QUIRE_OK;
@@ -194,7 +194,7 @@ static quire_err end(call_reader *r, bool cut_off) {
         return call_end(r);
     }
     TRY(r->u.t.state == VALUE ? end_value(r) : QUIRE_OK);
-    return finish_call(r);
+    return calls_tags_finish_call(r);
 }
 
-const call_machine tag_machine = {begin, byte, end, false};
+const call_machine tag_machine = {calls_tags_begin, calls_tags_byte, calls_tags_end, false};

@@ -21,7 +21,7 @@ static quire_err before(custom_input *c, char b, strbuf *out) {
     return QUIRE_OK;
 }
 
-static quire_err inside(custom_input *c, char b, strbuf *out) {
+static quire_err custom_input_inside(custom_input *c, char b, strbuf *out) {
     char text[UNESCAPE_BYTES];
     bool ends = b == '"' && !unescape_is_open(&c->text);
     size_t n = ends ? unescape_end(&c->text, text) : unescape_push(&c->text, ESCAPE_JSON, b, text);
@@ -29,12 +29,12 @@ static quire_err inside(custom_input *c, char b, strbuf *out) {
     return strbuf_add(out, text, n);
 }
 
-static quire_err take(custom_input *c, char b, strbuf *out) {
+static quire_err custom_input_take(custom_input *c, char b, strbuf *out) {
     switch (c->stage) {
     case BEFORE:
         return before(c, b, out);
     case INSIDE:
-        return inside(c, b, out);
+        return custom_input_inside(c, b, out);
     case BEHIND:
         return QUIRE_OK;
     default:
@@ -44,7 +44,7 @@ static quire_err take(custom_input *c, char b, strbuf *out) {
 
 quire_err custom_input_feed(custom_input *c, str piece, strbuf *out) {
     for (size_t i = 0; i < piece.n; i++) {
-        TRY(take(c, piece.p[i], out));
+        TRY(custom_input_take(c, piece.p[i], out));
     }
     return QUIRE_OK;
 }

@@ -64,7 +64,7 @@ static bool is_same(const grammar_key *a, const grammar_key *b) {
            str_eq(a->whitespace_pattern, b->whitespace_pattern) && str_eq(a->text, b->text);
 }
 
-static entry *find(grammar_cache *c, const grammar_key *key, uint64_t hash) {
+static entry *answer_grammar_cache_find(grammar_cache *c, const grammar_key *key, uint64_t hash) {
     for (int32_t i = 0; i < c->n; i++) {
         if (c->entries[i]->hash == hash && is_same(&c->entries[i]->key, key)) {
             c->entries[i]->last_used = ++c->now;
@@ -77,7 +77,7 @@ static entry *find(grammar_cache *c, const grammar_key *key, uint64_t hash) {
 grammar *grammar_cache_find(grammar_cache *c, const grammar_key *key) {
     uint64_t hash = hash_key(key);
     (void)pthread_mutex_lock(&c->lock);
-    entry *e = find(c, key, hash);
+    entry *e = answer_grammar_cache_find(c, key, hash);
     grammar *g = e != NULL ? grammar_share(e->g) : NULL;
     (void)pthread_mutex_unlock(&c->lock);
     return g;
@@ -85,7 +85,7 @@ grammar *grammar_cache_find(grammar_cache *c, const grammar_key *key) {
 
 /* ---- keeping ---- */
 
-static entry *make_entry(const grammar_key *key, grammar *g) {
+static entry *grammar_cache_make_entry(const grammar_key *key, grammar *g) {
     size_t n_bytes = sizeof(entry) + key->text.n + key->whitespace_pattern.n;
     entry *e = mem_new(1, n_bytes);
     if (e != NULL) {
@@ -109,7 +109,7 @@ static size_t tenant_bytes(const grammar_cache *c, uint64_t tenant) {
 }
 
 /* The entry to drop: of the tenant that holds most, the least recently used. */
-static int32_t least_wanted(const grammar_cache *c) {
+static int32_t grammar_cache_least_wanted(const grammar_cache *c) {
     int32_t worst = 0;
     size_t most = tenant_bytes(c, c->entries[0]->key.tenant);
     for (int32_t i = 1; i < c->n; i++) {
@@ -132,7 +132,7 @@ static entry *take_out(grammar_cache *c, int32_t i) {
 
 void grammar_cache_keep(grammar_cache *c, const grammar_key *key, grammar *g) {
     entry *e = grammar_bytes(g) + key->text.n + key->whitespace_pattern.n <= c->max_bytes / 4
-                   ? make_entry(key, g)
+                   ? grammar_cache_make_entry(key, g)
                    : NULL;
     if (e == NULL) {
         return;
@@ -140,9 +140,9 @@ void grammar_cache_keep(grammar_cache *c, const grammar_key *key, grammar *g) {
     size_t least = c->max_bytes / GRAMMAR_CACHE_ENTRIES; /* so the limit of bytes is one of entries too */
     e->n_bytes = e->n_bytes > least ? e->n_bytes : least;
     (void)pthread_mutex_lock(&c->lock);
-    bool is_known = find(c, key, e->hash) != NULL;
+    bool is_known = answer_grammar_cache_find(c, key, e->hash) != NULL;
     while (!is_known && c->n > 0 && c->n_bytes + e->n_bytes > c->max_bytes) {
-        drop_entry(take_out(c, least_wanted(c)));
+        drop_entry(take_out(c, grammar_cache_least_wanted(c)));
     }
     if (!is_known) {
         e->last_used = ++c->now;

@@ -12,7 +12,7 @@ static grammar_run *run_of(const constraint *c) {
     return ((const grammar_constraint *)c)->run;
 }
 
-static grammar_state *state_of(void *state) {
+static grammar_state *grammar_constraint_state_of(void *state) {
     return state;
 }
 
@@ -20,29 +20,29 @@ static grammar_state read_state(const void *state) {
     return *(const grammar_state *)state;
 }
 
-static void init(const constraint *c, void *state) {
-    *state_of(state) = grammar_start(run_of(c));
+static void grammar_constraint_init(const constraint *c, void *state) {
+    *grammar_constraint_state_of(state) = grammar_start(run_of(c));
 }
 
-static quire_err mask(const constraint *c, const void *state, uint64_t *bits) {
+static quire_err grammar_constraint_mask(const constraint *c, const void *state, uint64_t *bits) {
     return grammar_mask(run_of(c), read_state(state), bits);
 }
 
-static quire_err accept(const constraint *c, void *state, int32_t token) {
-    return grammar_accept(run_of(c), state_of(state), token);
+static quire_err grammar_constraint_accept(const constraint *c, void *state, int32_t token) {
+    return grammar_accept(run_of(c), grammar_constraint_state_of(state), token);
 }
 
-static int32_t forced(const constraint *c, const void *state, int32_t *ids, int32_t most) {
+static int32_t grammar_constraint_forced(const constraint *c, const void *state, int32_t *ids, int32_t most) {
     return grammar_forced(run_of(c), read_state(state), ids, most);
 }
 
-static int32_t guess(const constraint *c, const void *state, const guess_bounds *b, int32_t *ids,
-                     int32_t *parents) {
+static int32_t grammar_constraint_guess(const constraint *c, const void *state, const guess_bounds *b,
+                                        int32_t *ids, int32_t *parents) {
     const grammar_guess_bounds bounds = {b->nodes, b->first, b->least, b->row};
     return grammar_guess(run_of(c), read_state(state), &bounds, ids, parents);
 }
 
-static bool is_final(const constraint *c, const void *state) {
+static bool grammar_constraint_is_final(const constraint *c, const void *state) {
     return grammar_is_final(run_of(c), read_state(state));
 }
 
@@ -51,11 +51,14 @@ static void close_constraint(constraint *c) {
     mem_free(c);
 }
 
-static const char *why(const constraint *c) {
+static const char *grammar_constraint_why(const constraint *c) {
     return grammar_run_why(run_of(c));
 }
 
-static const constraint_ops ops = {init, mask, accept, forced, guess, is_final, close_constraint, why};
+static const constraint_ops ops = {grammar_constraint_init,   grammar_constraint_mask,
+                                   grammar_constraint_accept, grammar_constraint_forced,
+                                   grammar_constraint_guess,  grammar_constraint_is_final,
+                                   close_constraint,          grammar_constraint_why};
 
 int64_t grammar_constraint_mask_us(const constraint *c) {
     return c->ops == &ops ? grammar_run_mask_ns(run_of(c)) / 1000 : 0;

@@ -24,7 +24,7 @@ enum {
     DONE
 };
 
-static bool is_space(char c) {
+static bool json_stream_is_space(char c) {
     return c == ' ' || c == '\n' || c == '\t' || c == '\r';
 }
 
@@ -89,7 +89,7 @@ static quire_err begin_string(json_stream *s, bool is_name, strbuf *out) {
     return strbuf_add_char(out, '"');
 }
 
-static quire_err end_string(json_stream *s, strbuf *out, json_stream_result *result) {
+static quire_err json_stream_end_string(json_stream *s, strbuf *out, json_stream_result *result) {
     char text[UNESCAPE_BYTES];
     TRY(escape_add(out, text, unescape_end(&s->escape, text)));
     TRY(strbuf_add_char(out, '"'));
@@ -101,15 +101,15 @@ static quire_err end_string(json_stream *s, strbuf *out, json_stream_result *res
     return QUIRE_OK;
 }
 
-static quire_err in_string(json_stream *s, char c, strbuf *out, json_stream_result *result) {
+static quire_err json_stream_in_string(json_stream *s, char c, strbuf *out, json_stream_result *result) {
     if (c == '"' && !unescape_is_open(&s->escape)) {
-        return end_string(s, out, result);
+        return json_stream_end_string(s, out, result);
     }
     char text[UNESCAPE_BYTES];
     return escape_add(out, text, unescape_push(&s->escape, ESCAPE_JSON, c, text));
 }
 
-static quire_err begin_value(json_stream *s, char c, strbuf *out, json_stream_result *result) {
+static quire_err json_stream_begin_value(json_stream *s, char c, strbuf *out, json_stream_result *result) {
     if (c == '{' || c == '[') {
         return open_bracket(s, c, out, result);
     }
@@ -221,7 +221,7 @@ static quire_err in_word(json_stream *s, char c, strbuf *out, json_stream_result
     return QUIRE_OK;
 }
 
-static quire_err between(json_stream *s, char c, strbuf *out, json_stream_result *result) {
+static quire_err json_stream_between(json_stream *s, char c, strbuf *out, json_stream_result *result) {
     bool object = in_object(s);
     if (s->state == COLON && c == ':') {
         s->state = MEMBER;
@@ -252,9 +252,10 @@ static quire_err white_space(json_stream *s, char c, strbuf *out) {
     return QUIRE_OK;
 }
 
-static quire_err step(json_stream *s, char c, strbuf *out, json_stream_result *result, bool *again) {
+static quire_err json_stream_step(json_stream *s, char c, strbuf *out, json_stream_result *result,
+                                  bool *again) {
     if (s->state == STRING) {
-        return in_string(s, c, out, result);
+        return json_stream_in_string(s, c, out, result);
     }
     if (s->state == WORD) {
         return in_word(s, c, out, result, again);
@@ -266,10 +267,11 @@ static quire_err step(json_stream *s, char c, strbuf *out, json_stream_result *r
         *result = JSON_STREAM_BEFORE;
         return QUIRE_OK;
     }
-    if (is_space(c)) {
+    if (json_stream_is_space(c)) {
         return white_space(s, c, out);
     }
-    return json_stream_wants_value(s) ? begin_value(s, c, out, result) : between(s, c, out, result);
+    return json_stream_wants_value(s) ? json_stream_begin_value(s, c, out, result)
+                                      : json_stream_between(s, c, out, result);
 }
 
 quire_err json_stream_push(json_stream *s, char c, strbuf *out, json_stream_result *result) {
@@ -277,7 +279,7 @@ quire_err json_stream_push(json_stream *s, char c, strbuf *out, json_stream_resu
     *result = JSON_STREAM_MORE;
     while (again) {
         again = false;
-        TRY(step(s, c, out, result, &again));
+        TRY(json_stream_step(s, c, out, result, &again));
     }
     return QUIRE_OK;
 }
@@ -298,7 +300,7 @@ static quire_err close_scalar(json_stream *s, strbuf *out) {
     case STRING: {
         bool is_name = s->in_name;
         unescape_cut(&s->escape);
-        TRY(end_string(s, out, &ignored));
+        TRY(json_stream_end_string(s, out, &ignored));
         return strbuf_add_str(out, is_name ? ":null" : "");
     }
     case COLON:

@@ -5,7 +5,7 @@
 #include "answer/grammar_constraint.h"
 #include "base/mem.h"
 
-static bool is_space(str text) {
+static bool marked_vocab_is_space(str text) {
     size_t n = 0;
     while (n < text.n && text.p[n] != 0 && strchr(" \t\r\n", text.p[n]) != NULL) {
         n++;
@@ -14,7 +14,8 @@ static bool is_space(str text) {
 }
 
 bool marked_vocab_is_mark(const tokenizer *t, int32_t id) {
-    return tokenizer_is_special(t, id) || (tokenizer_is_added(t, id) && !is_space(tokenizer_piece(t, id)));
+    return tokenizer_is_special(t, id) ||
+           (tokenizer_is_added(t, id) && !marked_vocab_is_space(tokenizer_piece(t, id)));
 }
 
 static void list_marks(const tokenizer *t, int32_t n, marked_vocab *v) {

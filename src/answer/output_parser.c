@@ -86,7 +86,7 @@ static quire_err add_marks(output_parser *p, const answer_format *calls) {
     return QUIRE_OK;
 }
 
-static quire_err begin(output_parser *p, quire_error *err) {
+static quire_err output_parser_begin(output_parser *p, quire_error *err) {
     const answer_format *calls;
     TRY(find_formats(&p->options, &calls, &p->reasoning, err));
     TRY(call_reader_init(&p->reader, calls, &p->options));
@@ -108,7 +108,7 @@ quire_err output_parser_open(const output_options *o, output_parser **out, quire
     output_parser *p = mem_new(1, sizeof *p);
     TRY(mem_check_for(p, "a parser of the answer", err));
     p->options = *o;
-    quire_err e = begin(p, err);
+    quire_err e = output_parser_begin(p, err);
     if (e != QUIRE_OK) {
         output_parser_close(p);
         return e;
@@ -155,7 +155,7 @@ static quire_err think(output_parser *p, char c) {
     return call_text(&p->reader, OUTPUT_REASONING, &c, 1);
 }
 
-static quire_err text_byte(output_parser *p, char c) {
+static quire_err output_parser_text_byte(output_parser *p, char c) {
     if (p->state == ANSWER) {
         return call_reader_push(&p->reader, c);
     }
@@ -170,12 +170,12 @@ static quire_err text_byte(output_parser *p, char c) {
     return call_reader_push(&p->reader, c);
 }
 
-static quire_err at_mark(output_parser *p, const mark *m) {
+static quire_err output_parser_at_mark(output_parser *p, const mark *m) {
     switch ((mark_role)m->role) {
     case ROLE_THINK:
         if (p->state == THINKING && !m->is_special) { /* words about the mark */
             for (uint8_t i = 0; i < m->n; i++) {
-                TRY(text_byte(p, m->text[i]));
+                TRY(output_parser_text_byte(p, m->text[i]));
             }
             return QUIRE_OK;
         }
@@ -209,14 +209,14 @@ static quire_err push(output_parser *p, char c) {
     roles |= p->state == START ? ROLE(OPEN) | ROLE(SECTION) : 0;
     int found = mark_push(&p->match, &p->marks, call_roles(roles, ROLE(OPEN) | ROLE(SECTION)), c, text, &n);
     for (size_t i = 0; i < n; i++) {
-        TRY(text_byte(p, text[i]));
+        TRY(output_parser_text_byte(p, text[i]));
     }
     if (p->state == ANSWER) { /* what may have become a mark is the answer's */
         n = mark_take(&p->match, text);
         TRY(push_all(p, text, n));
         return found >= 0 ? push_all(p, p->marks.marks[found].text, p->marks.marks[found].n) : QUIRE_OK;
     }
-    return found >= 0 ? at_mark(p, &p->marks.marks[found]) : QUIRE_OK;
+    return found >= 0 ? output_parser_at_mark(p, &p->marks.marks[found]) : QUIRE_OK;
 }
 
 /* ---- feeding ---- */
@@ -253,7 +253,7 @@ quire_err output_parser_break(output_parser *p, output_events *out) {
     p->reader.out = out;
     size_t n = mark_take(&p->match, text);
     for (size_t i = 0; i < n; i++) {
-        TRY(text_byte(p, text[i]));
+        TRY(output_parser_text_byte(p, text[i]));
     }
     p->has_break = p->state == START;
     return p->state == AFTER || p->state == ANSWER ? call_reader_break(&p->reader) : QUIRE_OK;
@@ -265,7 +265,7 @@ quire_err output_parser_finish(output_parser *p, bool cut_off, output_events *ou
     TRY(write_mark(p));
     size_t n = mark_take(&p->match, text);
     for (size_t i = 0; i < n; i++) {
-        TRY(text_byte(p, text[i]));
+        TRY(output_parser_text_byte(p, text[i]));
     }
     if (p->state == START) { /* nothing but white space */
         TRY(begin_answer(p));

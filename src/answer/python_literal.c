@@ -17,7 +17,7 @@ static quire_err put_decoded(python_literal *p, const char *text, size_t n, strb
     return json_stream_add(&p->json, (str){bytes, n_bytes}, out, &result, &n_read);
 }
 
-static quire_err end_string(python_literal *p, strbuf *out, json_stream_result *result) {
+static quire_err python_literal_end_string(python_literal *p, strbuf *out, json_stream_result *result) {
     char text[UNESCAPE_BYTES];
     TRY(put_decoded(p, text, unescape_end(&p->escape, text), out));
     p->state = VALUE;
@@ -29,10 +29,11 @@ static quire_err string_byte(python_literal *p, char c, strbuf *out) {
     return put_decoded(p, text, unescape_push(&p->escape, ESCAPE_PYTHON, c, text), out);
 }
 
-static quire_err in_string(python_literal *p, char c, strbuf *out, json_stream_result *result) {
+static quire_err python_literal_in_string(python_literal *p, char c, strbuf *out,
+                                          json_stream_result *result) {
     if (c == p->quote && !unescape_is_open(&p->escape)) {
         p->n_quotes++;
-        return p->n_quotes == (p->is_triple ? 3 : 1) ? end_string(p, out, result) : QUIRE_OK;
+        return p->n_quotes == (p->is_triple ? 3 : 1) ? python_literal_end_string(p, out, result) : QUIRE_OK;
     }
     for (; p->n_quotes > 0; p->n_quotes--) { /* quotes that did not end it */
         TRY(string_byte(p, p->quote, out));
@@ -54,9 +55,9 @@ static quire_err in_quotes(python_literal *p, char c, strbuf *out, json_stream_r
     p->state = STRING;
     p->n_quotes = 0;
     if (!is_empty) {
-        return in_string(p, c, out, result);
+        return python_literal_in_string(p, c, out, result);
     }
-    TRY(end_string(p, out, result));
+    TRY(python_literal_end_string(p, out, result));
     if (*result == JSON_STREAM_DONE) {
         *result = JSON_STREAM_BEFORE;
         return QUIRE_OK;
@@ -64,7 +65,7 @@ static quire_err in_quotes(python_literal *p, char c, strbuf *out, json_stream_r
     return python_literal_push(p, c, out, result);
 }
 
-static quire_err in_value(python_literal *p, char c, strbuf *out, json_stream_result *result) {
+static quire_err python_literal_in_value(python_literal *p, char c, strbuf *out, json_stream_result *result) {
     bool is_quote = c == '"' || c == '\'';
     char json = is_quote ? '"' : c == '(' ? '[' : c == ')' && p->json.depth > 0 ? ']' : c;
     TRY(json_stream_push(&p->json, json, out, result));
@@ -82,11 +83,11 @@ quire_err python_literal_push(python_literal *p, char c, strbuf *out, json_strea
     *result = JSON_STREAM_MORE;
     switch (p->state) {
     case STRING:
-        return in_string(p, c, out, result);
+        return python_literal_in_string(p, c, out, result);
     case QUOTES:
         return in_quotes(p, c, out, result);
     default:
-        return in_value(p, c, out, result);
+        return python_literal_in_value(p, c, out, result);
     }
 }
 

@@ -35,7 +35,8 @@ static quire_err fail(const reader *r, quire_err e, const char *format, ...) {
 static quire_err read_format(reader *r, const json_value *v, grammar_part *out);
 
 /* Reads a format at path[name] or path[name][i]; i < 0: no index. */
-static quire_err read_member(reader *r, const json_value *v, const char *name, int64_t i, grammar_part *out) {
+static quire_err structural_tag_read_member(reader *r, const json_value *v, const char *name, int64_t i,
+                                            grammar_part *out) {
     size_t n = strlen(r->path), room = sizeof r->path - n;
     (void)(i < 0 ? snprintf(r->path + n, room, ".%s", name)
                  : snprintf(r->path + n, room, ".%s[%lld]", name, (long long)i));
@@ -46,7 +47,8 @@ static quire_err read_member(reader *r, const json_value *v, const char *name, i
 
 /* ---- texts ---- */
 
-static quire_err take_text(const reader *r, const json_value *format, const char *name, str *out) {
+static quire_err structural_tag_take_text(const reader *r, const json_value *format, const char *name,
+                                          str *out) {
     const json_value *v = json_get(format, name);
     *out = json_str(v);
     return json_is(v, JSON_KIND_TEXT) ? QUIRE_OK : fail(r, QUIRE_INVALID, ".%s must be a string", name);
@@ -123,7 +125,7 @@ static quire_err read_schema(reader *r, const json_value *format, const char *na
 static quire_err read_text_rule(reader *r, const json_value *format, const char *name, grammar_kind kind,
                                 grammar_part *out) {
     str text;
-    TRY(take_text(r, format, name, &text));
+    TRY(structural_tag_take_text(r, format, name, &text));
     if (json_length(json_get(format, "excludes")) > 0) {
         return fail(r, QUIRE_UNSUPPORTED, ".excludes is for any_text and triggered_tags; write it in the %s",
                     name);
@@ -160,7 +162,7 @@ static quire_err read_list(reader *r, const json_value *format, grammar_part_kin
     }
     grammar_part *parts = part_arena_new(r->a, n, sizeof *parts);
     for (size_t i = 0; parts != NULL && i < n; i++) {
-        TRY(read_member(r, json_at(list, i), "elements", (int64_t)i, &parts[i]));
+        TRY(structural_tag_read_member(r, json_at(list, i), "elements", (int64_t)i, &parts[i]));
     }
     *out = (grammar_part){.part = kind, .parts = parts, .n_parts = parts != NULL ? n : 0};
     return QUIRE_OK;
@@ -169,7 +171,7 @@ static quire_err read_list(reader *r, const json_value *format, grammar_part_kin
 static quire_err read_repeat(reader *r, const json_value *format, uint32_t min, uint32_t max,
                              grammar_part *out) {
     grammar_part content = {0};
-    TRY(read_member(r, json_get(format, "content"), "content", -1, &content));
+    TRY(structural_tag_read_member(r, json_get(format, "content"), "content", -1, &content));
     *out = part_repeat(r->a, content, min, max);
     return QUIRE_OK;
 }
@@ -196,7 +198,7 @@ static quire_err read_inside(reader *r, const json_value *content, const str *en
     grammar_part parts[2] = {{0}, {.part = GRAMMAR_PART_ONE_OF}};
     r->ends = n_ends > 0 ? ends : outer;
     r->n_ends = n_ends > 0 ? n_ends : n_outer;
-    TRY(read_member(r, content, "content", -1, &parts[0]));
+    TRY(structural_tag_read_member(r, content, "content", -1, &parts[0]));
     r->ends = outer;
     r->n_ends = n_outer;
     if (is_free) {
@@ -281,12 +283,12 @@ static quire_err read_separated(reader *r, const json_value *format, grammar_par
     bool at_least_one, stop_after_first;
     str separator;
     TRY(take_tags(r, format, &list, &n));
-    TRY(take_text(r, format, "separator", &separator));
+    TRY(structural_tag_take_text(r, format, "separator", &separator));
     TRY(take_flag(r, format, "at_least_one", &at_least_one));
     TRY(take_flag(r, format, "stop_after_first", &stop_after_first));
     grammar_part *tags = part_arena_new(r->a, n, sizeof *tags), *pair = part_arena_new(r->a, 2, sizeof *pair);
     for (size_t i = 0; tags != NULL && i < n; i++) {
-        TRY(read_member(r, json_at(list, i), "tags", (int64_t)i, &tags[i]));
+        TRY(structural_tag_read_member(r, json_at(list, i), "tags", (int64_t)i, &tags[i]));
     }
     if (pair == NULL) {
         return QUIRE_OK; /* the arena has failed */
@@ -303,11 +305,11 @@ static quire_err read_separated(reader *r, const json_value *format, grammar_par
 static quire_err read_type(reader *r, str type, const json_value *v, grammar_part *out) {
     if (str_is(type, "const_string")) {
         *out = (grammar_part){.part = GRAMMAR_PART_TEXT};
-        return take_text(r, v, "value", &out->text);
+        return structural_tag_take_text(r, v, "value", &out->text);
     }
     if (str_is(type, "token")) {
         *out = (grammar_part){.part = GRAMMAR_PART_TEXT};
-        return take_text(r, v, "token", &out->text);
+        return structural_tag_take_text(r, v, "token", &out->text);
     }
     if (str_is(type, "json_schema")) {
         return read_schema(r, v, "json_schema", out);
@@ -377,8 +379,8 @@ static quire_err read_structures(reader *r, const json_value *v, grammar_part *o
         const json_value *s = json_at(list, i);
         grammar_part parts[2];
         (void)snprintf(r->path, sizeof r->path, "structures[%zu]", i);
-        TRY(take_text(r, s, "begin", &tags[i].begin));
-        TRY(take_text(r, s, "end", &parts[1].text));
+        TRY(structural_tag_take_text(r, s, "begin", &tags[i].begin));
+        TRY(structural_tag_take_text(r, s, "end", &parts[1].text));
         parts[1] = part_text(parts[1].text);
         TRY(read_schema(r, s, "schema", &parts[0]));
         rests[i] = part_sequence(r->a, parts, 2);

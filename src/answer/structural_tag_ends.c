@@ -43,7 +43,7 @@ static bool any_may(const json_value *list) {
 }
 
 /* A tag's end of its own: a text, or one of an array. */
-static bool has_end(const json_value *tag) {
+static bool structural_tag_ends_has_end(const json_value *tag) {
     const json_value *end = json_get(tag, "end");
     return !json_is(end, JSON_KIND_TEXT) || json_str(end).n > 0;
 }
@@ -67,7 +67,7 @@ static bool may_be_empty(const json_value *v) {
     if (has_type(v, "triggered_tags") || has_type(v, "tags_with_separator")) {
         return !json_get_bool(v, "at_least_one", false);
     }
-    return has_type(v, "tag") && json_get_str(v, "begin").n == 0 && !has_end(v) &&
+    return has_type(v, "tag") && json_get_str(v, "begin").n == 0 && !structural_tag_ends_has_end(v) &&
            may_be_empty(json_get(v, "content"));
 }
 
@@ -83,7 +83,7 @@ static bool is_end(const walker *w, int32_t id) {
 }
 
 /* Checks a text after which everything may be empty, where `last`. */
-static quire_err check_text(const walker *w, str text, bool last, const char *name) {
+static quire_err structural_tag_ends_check_text(const walker *w, str text, bool last, const char *name) {
     for (mark_scan scan = {.text = text}; mark_scan_next(&scan, w->marks);) {
         str found = scan.found->text;
         if (is_end(w, scan.found->id) && !(last && scan.at == text.n)) {
@@ -96,38 +96,40 @@ static quire_err check_text(const walker *w, str text, bool last, const char *na
 }
 
 /* A text, an array of them, or a token by its text. */
-static quire_err check_texts(const walker *w, const json_value *v, bool last, const char *name) {
+static quire_err structural_tag_ends_check_texts(const walker *w, const json_value *v, bool last,
+                                                 const char *name) {
     if (has_type(v, "token")) {
-        return check_text(w, json_get_str(v, "token"), last, name);
+        return structural_tag_ends_check_text(w, json_get_str(v, "token"), last, name);
     }
     if (!json_is(v, JSON_KIND_ARRAY)) {
-        return check_text(w, json_str(v), last, name);
+        return structural_tag_ends_check_text(w, json_str(v), last, name);
     }
     for (size_t i = 0; i < json_length(v); i++) {
-        TRY(check_text(w, json_str(json_at(v, i)), last, name));
+        TRY(structural_tag_ends_check_text(w, json_str(json_at(v, i)), last, name));
     }
     return QUIRE_OK;
 }
 
 /* ---- formats ---- */
 
-static quire_err check(walker *w, const json_value *v, bool last);
+static quire_err structural_tag_ends_check(walker *w, const json_value *v, bool last);
 
 /* The format at path.name[i]; i < 0: no index. */
 static quire_err check_member(walker *w, const json_value *v, const char *name, int64_t i, bool last) {
     size_t n = strlen(w->path), room = sizeof w->path - n;
     (void)(i < 0 ? snprintf(w->path + n, room, ".%s", name)
                  : snprintf(w->path + n, room, ".%s[%lld]", name, (long long)i));
-    TRY(check(w, v, last));
+    TRY(structural_tag_ends_check(w, v, last));
     w->path[n] = 0;
     return QUIRE_OK;
 }
 
 static quire_err check_tag(walker *w, const json_value *v, bool last) {
     const json_value *content = json_get(v, "content");
-    TRY(check_texts(w, json_get(v, "begin"), last && !has_end(v) && may_be_empty(content), "begin"));
-    TRY(check_member(w, content, "content", -1, last && !has_end(v)));
-    return check_texts(w, json_get(v, "end"), last, "end");
+    TRY(structural_tag_ends_check_texts(
+        w, json_get(v, "begin"), last && !structural_tag_ends_has_end(v) && may_be_empty(content), "begin"));
+    TRY(check_member(w, content, "content", -1, last && !structural_tag_ends_has_end(v)));
+    return structural_tag_ends_check_texts(w, json_get(v, "end"), last, "end");
 }
 
 static quire_err check_list(walker *w, const json_value *list, const char *name, bool is_sequence,
@@ -151,13 +153,13 @@ static quire_err check_tags(walker *w, const json_value *v, bool last) {
     return QUIRE_OK;
 }
 
-static quire_err check(walker *w, const json_value *v, bool last) {
+static quire_err structural_tag_ends_check(walker *w, const json_value *v, bool last) {
     TRY(turn_poll(WORK_A_FORMAT));
     if (has_type(v, "const_string")) {
-        return check_text(w, json_get_str(v, "value"), last, "value");
+        return structural_tag_ends_check_text(w, json_get_str(v, "value"), last, "value");
     }
     if (has_type(v, "token")) {
-        return check_text(w, json_get_str(v, "token"), last, "token");
+        return structural_tag_ends_check_text(w, json_get_str(v, "token"), last, "token");
     }
     if (has_type(v, "sequence") || has_type(v, "or")) {
         return check_list(w, json_get(v, "elements"), "elements", has_type(v, "sequence"), last);
@@ -169,7 +171,7 @@ static quire_err check(walker *w, const json_value *v, bool last) {
         return check_tags(w, v, last);
     }
     if (has_type(v, "tags_with_separator")) {
-        TRY(check_text(w, json_get_str(v, "separator"), false, "separator"));
+        TRY(structural_tag_ends_check_text(w, json_get_str(v, "separator"), false, "separator"));
         return check_list(w, json_get(v, "tags"), "tags", false, last);
     }
     const json_value *content = json_get(v, "content"); /* of a repeat of any kind */
@@ -186,12 +188,12 @@ quire_err structural_tag_check_ends(const json_value *v, const grammar_marks *ma
     }
     if (format != NULL) {
         (void)snprintf(w.path, sizeof w.path, "format");
-        return check(&w, format, true);
+        return structural_tag_ends_check(&w, format, true);
     }
     for (size_t i = 0; i < json_length(list); i++) { /* the older form */
         (void)snprintf(w.path, sizeof w.path, "structures[%zu]", i);
-        TRY(check_text(&w, json_get_str(json_at(list, i), "begin"), false, "begin"));
-        TRY(check_text(&w, json_get_str(json_at(list, i), "end"), true, "end"));
+        TRY(structural_tag_ends_check_text(&w, json_get_str(json_at(list, i), "begin"), false, "begin"));
+        TRY(structural_tag_ends_check_text(&w, json_get_str(json_at(list, i), "end"), true, "end"));
     }
     return QUIRE_OK;
 }

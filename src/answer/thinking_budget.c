@@ -54,12 +54,12 @@ static const void *inner_const(const void *state) {
 /* ---- marks ---- */
 
 /* Moves on by a byte; true: the mark is complete. */
-static bool find(const text_pattern *p, uint16_t *at, uint8_t byte) {
+static bool thinking_budget_find(const text_pattern *p, uint16_t *at, uint8_t byte) {
     *at = (uint16_t)text_pattern_step(p, *at, (char)byte);
     return p->n > 0 && *at == p->n;
 }
 
-static bool is_space(uint8_t byte) {
+static bool thinking_budget_is_space(uint8_t byte) {
     return byte == ' ' || byte == '\n' || byte == '\t' || byte == '\r';
 }
 
@@ -71,14 +71,14 @@ static void read_before(const thinking_budget *b, budget_state *s, uint8_t byte)
         const text_pattern *f = &b->open[i];
         bool goes_on = b->reopens ||
                        (f->n > s->at[i] && (uint8_t)f->text[s->at[i]] == byte && (is_first || s->at[i] > 0));
-        if (goes_on ? find(f, &s->at[i], byte) : false) {
+        if (goes_on ? thinking_budget_find(f, &s->at[i], byte) : false) {
             *s = (budget_state){.count = s->count, .phase = INSIDE};
             return;
         }
         s->at[i] = goes_on ? s->at[i] : 0;
         may_come = may_come || goes_on;
     }
-    s->phase = may_come || (is_first && is_space(byte)) ? BEFORE : DONE;
+    s->phase = may_come || (is_first && thinking_budget_is_space(byte)) ? BEFORE : DONE;
 }
 
 static void end_reasoning(const thinking_budget *b, budget_state *s) {
@@ -96,7 +96,7 @@ static void read_byte(const thinking_budget *b, budget_state *s, uint8_t byte) {
                      : byte >= 0x80 && s->missing > 0 ? (uint8_t)(s->missing - 1)
                                                       : 0;
         for (int i = 0; i < MAX_MARKS; i++) {
-            if (find(&b->close[i], &s->at[i], byte)) {
+            if (thinking_budget_find(&b->close[i], &s->at[i], byte)) {
                 end_reasoning(b, s);
                 return;
             }
@@ -112,7 +112,7 @@ static void spend(const thinking_budget *b, budget_state *s) {
     }
 }
 
-static void read_bytes(const thinking_budget *b, budget_state *s, int32_t token) {
+static void thinking_budget_read_bytes(const thinking_budget *b, budget_state *s, int32_t token) {
     str text =
         token >= 0 && token < grammar_vocab_size(b->vocab) ? grammar_vocab_text(b->vocab, token) : (str){0};
     for (size_t i = 0; i < text.n; i++) {
@@ -122,12 +122,12 @@ static void read_bytes(const thinking_budget *b, budget_state *s, int32_t token)
 
 static void read_token(const thinking_budget *b, budget_state *s, int32_t token) {
     bool inside = s->phase == INSIDE;
-    read_bytes(b, s, token);
+    thinking_budget_read_bytes(b, s, token);
     s->count += inside && s->phase == INSIDE;
     spend(b, s);
 }
 
-static void init(const constraint *c, void *state) {
+static void thinking_budget_init(const constraint *c, void *state) {
     const thinking_budget *b = budget_of(c);
     budget_state *s = state;
     memset(state, 0, c->state_bytes);
@@ -140,7 +140,7 @@ static void init(const constraint *c, void *state) {
 
 /* How many of the closing mark's tokens, from the state's next one on, the inner
  * constraint takes; at most `most`. */
-static int32_t n_taken(const thinking_budget *b, const void *state, int32_t most) {
+static int32_t thinking_budget_n_taken(const thinking_budget *b, const void *state, int32_t most) {
     alignas(max_align_t) uint8_t trial[CONSTRAINT_MAX_STATE_BYTES];
     int32_t from = ((const budget_state *)state)->n_forced, n = 0;
     most = most < b->n_forced - from ? most : b->n_forced - from;
@@ -162,7 +162,8 @@ static bool is_forcing(const thinking_budget *b, const void *state) {
     if (s->phase != CLOSING || s->n_forced > 0) {
         return s->phase == CLOSING;
     }
-    return b->inner == NULL ? s->missing == 0 || s->waited >= MOST_WAITING : n_taken(b, state, 1) > 0;
+    return b->inner == NULL ? s->missing == 0 || s->waited >= MOST_WAITING
+                            : thinking_budget_n_taken(b, state, 1) > 0;
 }
 
 /* Counts a token of the closing mark. The reasoning ends with the last one that the inner
@@ -170,15 +171,15 @@ static bool is_forcing(const thinking_budget *b, const void *state) {
 static void take_forced(const thinking_budget *b, void *state) {
     budget_state *s = state;
     int32_t n = ++s->n_forced;
-    if (n_taken(b, state, 1) == 0) {
+    if (thinking_budget_n_taken(b, state, 1) == 0) {
         end_reasoning(b, s);
         for (int32_t i = 0; i < n; i++) {
-            read_bytes(b, s, b->forced[i]); /* an opening mark may have begun */
+            thinking_budget_read_bytes(b, s, b->forced[i]); /* an opening mark may have begun */
         }
     }
 }
 
-static quire_err mask(const constraint *c, const void *state, uint64_t *bits) {
+static quire_err thinking_budget_mask(const constraint *c, const void *state, uint64_t *bits) {
     const thinking_budget *b = budget_of(c);
     size_t n = (size_t)constraint_words(c->n_vocab) * sizeof *bits;
     if (is_forcing(b, state)) {
@@ -194,7 +195,7 @@ static quire_err mask(const constraint *c, const void *state, uint64_t *bits) {
     return QUIRE_OK;
 }
 
-static quire_err accept(const constraint *c, void *state, int32_t token) {
+static quire_err thinking_budget_accept(const constraint *c, void *state, int32_t token) {
     const thinking_budget *b = budget_of(c);
     budget_state *s = state;
     bool forcing = is_forcing(b, state);
@@ -215,34 +216,34 @@ static quire_err accept(const constraint *c, void *state, int32_t token) {
 }
 
 /* How many of the inner one's n tokens lead to no state in which the budget decides. */
-static int32_t cut(const constraint *c, const void *state, const int32_t *ids, int32_t n) {
+static int32_t thinking_budget_cut(const constraint *c, const void *state, const int32_t *ids, int32_t n) {
     alignas(max_align_t) uint8_t trial[CONSTRAINT_MAX_STATE_BYTES];
     int32_t i = 0;
     memcpy(trial, state, c->state_bytes);
     while (i < n && ((const budget_state *)(const void *)trial)->phase != CLOSING &&
-           accept(c, trial, ids[i]) == QUIRE_OK) {
+           thinking_budget_accept(c, trial, ids[i]) == QUIRE_OK) {
         i++;
     }
     return i;
 }
 
-static int32_t forced(const constraint *c, const void *state, int32_t *ids, int32_t most) {
+static int32_t thinking_budget_forced(const constraint *c, const void *state, int32_t *ids, int32_t most) {
     const thinking_budget *b = budget_of(c);
     const budget_state *s = state;
     if (is_forcing(b, state)) {
-        int32_t n = n_taken(b, state, most);
+        int32_t n = thinking_budget_n_taken(b, state, most);
         memcpy(ids, b->forced + s->n_forced, (size_t)n * sizeof *ids);
         return n;
     }
     if (b->inner == NULL || b->inner->ops->forced == NULL) {
         return 0;
     }
-    return cut(c, state, ids, b->inner->ops->forced(b->inner, inner_const(state), ids, most));
+    return thinking_budget_cut(c, state, ids, b->inner->ops->forced(b->inner, inner_const(state), ids, most));
 }
 
 /* While the budget may decide, a line, which can be cut. */
-static int32_t guess(const constraint *c, const void *state, const guess_bounds *bounds, int32_t *ids,
-                     int32_t *parents) {
+static int32_t thinking_budget_guess(const constraint *c, const void *state, const guess_bounds *bounds,
+                                     int32_t *ids, int32_t *parents) {
     const thinking_budget *b = budget_of(c);
     bool is_over = ((const budget_state *)state)->phase == DONE;
     guess_bounds own = *bounds;
@@ -251,12 +252,12 @@ static int32_t guess(const constraint *c, const void *state, const guess_bounds 
     }
     own.least = is_over || own.least > LINE_LEAST ? own.least : LINE_LEAST;
     int32_t n = b->inner->ops->guess(b->inner, inner_const(state), &own, ids, parents);
-    return is_over ? n : cut(c, state, ids, n);
+    return is_over ? n : thinking_budget_cut(c, state, ids, n);
 }
 
 /* Not where the closing mark must come. A rule that does not take it has no reasoning
  * around it, and ends where it says. */
-static bool is_final(const constraint *c, const void *state) {
+static bool thinking_budget_is_final(const constraint *c, const void *state) {
     const thinking_budget *b = budget_of(c);
     if (b->inner == NULL) {
         return ((const budget_state *)state)->phase != CLOSING;
@@ -277,11 +278,11 @@ static void close_budget(constraint *c) {
 
 /* ---- opening ---- */
 
-static str trimmed(str s) {
-    while (s.n > 0 && is_space((uint8_t)s.p[0])) {
+static str thinking_budget_trimmed(str s) {
+    while (s.n > 0 && thinking_budget_is_space((uint8_t)s.p[0])) {
         s = (str){s.p + 1, s.n - 1};
     }
-    while (s.n > 0 && is_space((uint8_t)s.p[s.n - 1])) {
+    while (s.n > 0 && thinking_budget_is_space((uint8_t)s.p[s.n - 1])) {
         s.n--;
     }
     return s;
@@ -306,15 +307,15 @@ static quire_err spell(const tokenizer *t, const grammar_vocab *v, str text, str
 /* Fills the patterns of a mark's spellings; one that the vocabulary cannot write stays
  * empty. White space at the ends is the tokenizer's, or no part of what the model must
  * write. */
-static quire_err fill(text_pattern *to, const str *texts, int n, const tokenizer *t, const grammar_vocab *v,
-                      quire_error *err) {
+static quire_err thinking_budget_fill(text_pattern *to, const str *texts, int n, const tokenizer *t,
+                                      const grammar_vocab *v, quire_error *err) {
     quire_err e = QUIRE_OK;
     for (int i = 0; i < n && e == QUIRE_OK; i++) {
         strbuf bytes = {0}, plain = {0};
         e = spell(t, v, texts[i], &bytes, &plain, err);
-        str spelt = trimmed((str){bytes.p, bytes.n});
+        str spelt = thinking_budget_trimmed((str){bytes.p, bytes.n});
         if (e == QUIRE_OK && spelt.n <= MAX_SPELT &&
-            str_eq(trimmed((str){plain.p, plain.n}), trimmed(texts[i]))) {
+            str_eq(thinking_budget_trimmed((str){plain.p, plain.n}), thinking_budget_trimmed(texts[i]))) {
             e = text_pattern_init(&to[i], spelt);
         }
         strbuf_deinit(&bytes);
@@ -334,7 +335,7 @@ static quire_err fill_forced(thinking_budget *b, str text, const tokenizer *t, q
         str part = has_rows ? grammar_vocab_text(b->vocab, ids.ids[i]) : (str){0};
         b->forced[b->n_forced++] = ids.ids[i];
         for (size_t k = 0; k < part.n; k++) {
-            ends = find(&b->close[0], &at, (uint8_t)part.p[k]) || ends;
+            ends = thinking_budget_find(&b->close[0], &at, (uint8_t)part.p[k]) || ends;
         }
     }
     if (e == QUIRE_OK && (!ends || !has_rows || ids.n > MAX_FORCED)) {
@@ -366,17 +367,19 @@ static quire_err fill_marks(thinking_budget *b, const answer_format *f, const to
     reasoning_marks m;
     reasoning_format_marks(f, &m);
     b->reopens = f->syntax == REASONING_HARMONY;
-    TRY(fill(b->open, m.open, m.n, t, b->vocab, err));
-    TRY(fill(b->close, m.close, m.n, t, b->vocab, err));
+    TRY(thinking_budget_fill(b->open, m.open, m.n, t, b->vocab, err));
+    TRY(thinking_budget_fill(b->close, m.close, m.n, t, b->vocab, err));
     return fill_closing(b, &m, t, err);
 }
 
-static const char *why(const constraint *c) {
+static const char *thinking_budget_why(const constraint *c) {
     const constraint *inner = budget_of(c)->inner;
     return inner != NULL ? constraint_why(inner) : NULL;
 }
 
-static const constraint_ops ops = {init, mask, accept, forced, guess, is_final, close_budget, why};
+static const constraint_ops ops = {thinking_budget_init,   thinking_budget_mask,  thinking_budget_accept,
+                                   thinking_budget_forced, thinking_budget_guess, thinking_budget_is_final,
+                                   close_budget,           thinking_budget_why};
 
 const constraint *thinking_budget_inner(const constraint *c) {
     return c->ops == &ops ? budget_of(c)->inner : c;

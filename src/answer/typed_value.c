@@ -166,7 +166,7 @@ void typed_begin(typed_value *v, unsigned types) {
 }
 
 /* Writes what came so far as the beginning of a string. */
-static quire_err stream(typed_value *v, strbuf *out) {
+static quire_err typed_value_stream(typed_value *v, strbuf *out) {
     v->is_streaming = true;
     TRY(strbuf_add_char(out, '"'));
     TRY(escape_add(out, v->text.p, v->text.n));
@@ -178,19 +178,19 @@ quire_err typed_add(typed_value *v, const char *p, size_t n, strbuf *out) {
     bool is_string =
         (v->types & TYPE_STRING) != 0 && ((v->types & TYPE_NULL) == 0 || v->text.n + n > NULL_BYTES);
     if (!v->is_streaming && is_string) {
-        TRY(stream(v, out));
+        TRY(typed_value_stream(v, out));
     }
     if (!v->is_streaming) {
         quire_err e = strbuf_add(&v->text, p, n);
         if (e != QUIRE_TOO_LARGE) {
             return e;
         }
-        TRY(stream(v, out));
+        TRY(typed_value_stream(v, out));
     }
     return escape_add(out, p, n);
 }
 
-static str trimmed(str s) {
+static str typed_value_trimmed(str s) {
     while (s.n > 0 && strchr(" \n\t\r", s.p[s.n - 1]) != NULL) {
         s.n--;
     }
@@ -201,7 +201,7 @@ static str trimmed(str s) {
     return s;
 }
 
-static bool reads(str s, const char *word) {
+static bool typed_value_reads(str s, const char *word) {
     return s.n == strlen(word) && strncasecmp(s.p, word, s.n) == 0;
 }
 
@@ -217,9 +217,9 @@ static quire_err add_json(const typed_value *v, str s, strbuf *out, bool *done) 
     json_stream json = {0};
     json_stream_result result;
     size_t before = out->n, n_read;
-    if ((v->types & TYPE_BOOLEAN) != 0 && (reads(s, "true") || reads(s, "false"))) {
+    if ((v->types & TYPE_BOOLEAN) != 0 && (typed_value_reads(s, "true") || typed_value_reads(s, "false"))) {
         *done = true;
-        return strbuf_add_str(out, reads(s, "true") ? "true" : "false");
+        return strbuf_add_str(out, typed_value_reads(s, "true") ? "true" : "false");
     }
     if (s.n == 0 && (v->types & (TYPE_OBJECT | TYPE_ARRAY)) != 0) {
         *done = true;
@@ -253,12 +253,12 @@ static quire_err add_python(str s, strbuf *out, bool *done) {
 }
 
 quire_err typed_end(typed_value *v, strbuf *out) {
-    str s = trimmed((str){v->text.p, v->text.n});
+    str s = typed_value_trimmed((str){v->text.p, v->text.n});
     bool done = false;
     if (v->is_streaming) {
         return strbuf_add_char(out, '"');
     }
-    if ((v->types & TYPE_NULL) != 0 && reads(s, "null")) {
+    if ((v->types & TYPE_NULL) != 0 && typed_value_reads(s, "null")) {
         return strbuf_add_str(out, "null");
     }
     if ((v->types & TYPE_STRING) == 0) {
@@ -270,6 +270,6 @@ quire_err typed_end(typed_value *v, strbuf *out) {
     if (done) {
         return QUIRE_OK;
     }
-    TRY(stream(v, out));
+    TRY(typed_value_stream(v, out));
     return strbuf_add_char(out, '"');
 }

@@ -3,7 +3,7 @@
 #include "answer/mark_set.h"
 #include "base/utf8.h"
 
-static size_t add(char *out, size_t n, const char *p, size_t n_p) {
+static size_t unescape_add(char *out, size_t n, const char *p, size_t n_p) {
     memcpy(out + n, p, n_p);
     return n + n_p;
 }
@@ -14,7 +14,7 @@ static size_t add_char(char *out, size_t n, int32_t c) {
 
 /* A surrogate that waited in vain. */
 static size_t flush_high(unescape *u, char *out) {
-    size_t n = u->high != 0 ? add(out, 0, UTF8_REPLACEMENT, 3) : 0;
+    size_t n = u->high != 0 ? unescape_add(out, 0, UTF8_REPLACEMENT, 3) : 0;
     u->high = 0;
     return n;
 }
@@ -31,7 +31,7 @@ static size_t add_code(unescape *u, char *out, int32_t c) {
         return n;
     }
     bool is_scalar = c >= 0 && c <= 0x10FFFF && !(c >= 0xDC00 && c < 0xE000);
-    return is_scalar ? add_char(out, n, c) : add(out, n, UTF8_REPLACEMENT, 3);
+    return is_scalar ? add_char(out, n, c) : unescape_add(out, n, UTF8_REPLACEMENT, 3);
 }
 
 /* How many digits stand after \x, \u, \U; 0: it is no such escape. */
@@ -84,10 +84,10 @@ size_t unescape_push(unescape *u, escape_kind kind, char c, char out[UNESCAPE_BY
     /* not the digits that it needs: it stays as it is, and c is read anew */
     if (u->n > 1 && hex_digit(c) < 0) {
         size_t n = flush_high(u, out);
-        n = add(out, n, u->seen, u->n > 10 ? 10 : u->n);
+        n = unescape_add(out, n, u->seen, u->n > 10 ? 10 : u->n);
         u->n = 0;
         char last[UNESCAPE_BYTES];
-        return n < UNESCAPE_BYTES ? add(out, n, last, unescape_push(u, kind, c, last)) : n;
+        return n < UNESCAPE_BYTES ? unescape_add(out, n, last, unescape_push(u, kind, c, last)) : n;
     }
     u->seen[u->n++] = c;
     if (u->n == digits_of(kind, u->seen[1]) + 2) {
@@ -99,7 +99,7 @@ size_t unescape_push(unescape *u, escape_kind kind, char c, char out[UNESCAPE_BY
 }
 
 size_t unescape_end(unescape *u, char out[UNESCAPE_BYTES]) {
-    size_t n = add(out, flush_high(u, out), u->seen, u->n);
+    size_t n = unescape_add(out, flush_high(u, out), u->seen, u->n);
     u->n = 0;
     return n;
 }

@@ -28,7 +28,8 @@ static quire_err keep_row(rows_out *o, size_t i, const quire_event *ev, quire_er
 }
 
 /* Reads the events of one request, whose first input is number `first`, to its end. */
-static quire_err collect(quire_queue *q, quire_stream *s, size_t first, rows_out *o, quire_error *err) {
+static quire_err embed_inputs_collect(quire_queue *q, quire_stream *s, size_t first, rows_out *o,
+                                      quire_error *err) {
     quire_event ev;
     quire_err e = QUIRE_OK;
     do {
@@ -47,15 +48,15 @@ static quire_err collect(quire_queue *q, quire_stream *s, size_t first, rows_out
     return e;
 }
 
-static quire_err run(quire_engine *e, quire_queue *q, const quire_input *inputs, const quire_embed_options *o,
-                     rows_out *out, quire_error *err) {
+static quire_err embed_inputs_run(quire_engine *e, quire_queue *q, const quire_input *inputs,
+                                  const quire_embed_options *o, rows_out *out, quire_error *err) {
     for (size_t first = 0; first < out->n; first += INPUTS_A_REQUEST) {
         quire_request *r;
         quire_stream *s;
         size_t n = out->n - first < INPUTS_A_REQUEST ? out->n - first : INPUTS_A_REQUEST;
         TRY(request_embed(&e->streams.context, inputs, first, n, o, &r, err));
         TRY(quire_submit(q, r, NULL, &s, err));
-        TRY(collect(q, s, first, out, err));
+        TRY(embed_inputs_collect(q, s, first, out, err));
     }
     return QUIRE_OK;
 }
@@ -73,7 +74,7 @@ quire_err quire_embed(quire_engine *e, const quire_input *inputs, size_t n, cons
     }
     quire_err r = quire_queue_open(e, &q);
     TRY(r == QUIRE_OK ? r : err_set(err, r, -1, "a queue could not be opened: %s", quire_err_text(r)));
-    r = run(e, q, inputs, o, &out, err);
+    r = embed_inputs_run(e, q, inputs, o, &out, err);
     quire_queue_close(q);
     if (r != QUIRE_OK) {
         mem_free(out.rows);

@@ -115,8 +115,8 @@ static quire_err default_attention(const quire_options *o, attn_mods **out, quir
     return e;
 }
 
-static quire_err open_all(quire_engine *e, const quire_options *given, const engine_ablations *ablations,
-                          quire_error *err) {
+static quire_err quire_engine_open_all(quire_engine *e, const quire_options *given,
+                                       const engine_ablations *ablations, quire_error *err) {
     quire_options o;
     engine_parts *p = &e->parts;
     quire_info *i = &p->info;
@@ -147,7 +147,7 @@ quire_err engine_open_ablated(const quire_options *o, const engine_ablations *ab
     *out = NULL;
     quire_engine *e = mem_new(1, sizeof *e);
     TRY(mem_check_for(e, "an engine", err));
-    quire_err r = open_all(e, o, ablations, err);
+    quire_err r = quire_engine_open_all(e, o, ablations, err);
     if (r != QUIRE_OK) {
         if (r == QUIRE_NO_MEMORY) {
             engine_parts_explain_memory(&e->parts, err);

@@ -197,7 +197,7 @@ static quire_err write_call_members(conversation *c, size_t j, const json_value 
     return QUIRE_OK;
 }
 
-static quire_err write_call(conversation *c, size_t j, const json_value *call) {
+static quire_err messages_calls_write_call(conversation *c, size_t j, const json_value *call) {
     char where[48];
     if (!json_is(call, JSON_KIND_OBJECT)) {
         snprintf(where, sizeof where, "tool_calls.%zu", j);
@@ -245,7 +245,7 @@ quire_err message_write_calls(conversation *c, const json_value *calls, const ch
     json_begin(json_name(&c->o, "tool_calls"), '[');
     TRY(is_old ? write_old_call(c, v) : QUIRE_OK);
     for (size_t j = 0; j < json_length(v) && !is_old; j++) {
-        TRY(write_call(c, j, json_at(v, j)));
+        TRY(messages_calls_write_call(c, j, json_at(v, j)));
     }
     json_end(&c->o, ']');
     return c->o.err;

@@ -56,8 +56,8 @@ static bool has_texts(chat_role role, const json_value *list) {
 }
 
 /* The text of part j: a string, or an object of a text type. The part owns *text. */
-static quire_err part_text(const conversation *c, chat_role role, size_t j, const json_value *part,
-                           const json_value **text) {
+static quire_err messages_content_part_text(const conversation *c, chat_role role, size_t j,
+                                            const json_value *part, const json_value **text) {
     char where[48];
     snprintf(where, sizeof where, "content.%zu", j);
     if (json_is(part, JSON_KIND_TEXT)) {
@@ -112,7 +112,7 @@ static quire_err write_parts(conversation *c, chat_role role, const json_value *
         if (list && is_thought(role, json_at(content, j))) {
             continue;
         }
-        TRY(list ? part_text(c, role, j, json_at(content, j), &text) : QUIRE_OK);
+        TRY(list ? messages_content_part_text(c, role, j, json_at(content, j), &text) : QUIRE_OK);
         json_begin(json_item(&c->o), '{');
         json_cstr(json_name(&c->o, "type"), "text");
         json_name(&c->o, "text");
@@ -132,7 +132,7 @@ static quire_err join_parts(const conversation *c, chat_role role, const json_va
         if (is_thought(role, json_at(content, j))) {
             continue;
         }
-        TRY(part_text(c, role, j, json_at(content, j), &text));
+        TRY(messages_content_part_text(c, role, j, json_at(content, j), &text));
         TRY(n++ > 0 ? strbuf_add_char(joined, '\n') : QUIRE_OK);
         TRY(strbuf_add(joined, json_str(text).p, json_str(text).n));
     }

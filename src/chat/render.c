@@ -20,7 +20,7 @@ static quire_err add_tagged(const chat_prompt *p, strbuf *b, quire_error *err) {
 
 /* A variable of ours, unless kwargs has it. Returns whether its value is to be
  * written. */
-static bool add_name(const chat_prompt *p, json_out *o, const char *name) {
+static bool render_add_name(const chat_prompt *p, json_out *o, const char *name) {
     if (json_has(p->kwargs, name)) {
         return false;
     }
@@ -40,7 +40,7 @@ static quire_err add_variables(const chat_prompt *p, strbuf *b, quire_error *err
     json_name(&o, "messages");
     TRY(p->continue_final_message ? add_tagged(p, b, err)
                                   : strbuf_add(b, p->messages->json.p, p->messages->json.n));
-    if (add_name(p, &o, "add_generation_prompt")) {
+    if (render_add_name(p, &o, "add_generation_prompt")) {
         json_bool(&o, p->add_generation_prompt);
     }
     for (size_t i = 0; i < sizeof lists / sizeof *lists; i++) {
@@ -51,10 +51,10 @@ static quire_err add_variables(const chat_prompt *p, strbuf *b, quire_error *err
             json_raw(&o, "null");
         }
     }
-    if (p->reasoning_effort.n > 0 && add_name(p, &o, "reasoning_effort")) {
+    if (p->reasoning_effort.n > 0 && render_add_name(p, &o, "reasoning_effort")) {
         json_text(&o, p->reasoning_effort.p, p->reasoning_effort.n);
     }
-    if (p->verbosity.n > 0 && add_name(p, &o, "verbosity")) {
+    if (p->verbosity.n > 0 && render_add_name(p, &o, "verbosity")) {
         json_text(&o, p->verbosity.p, p->verbosity.n);
     }
     for (json_member m = {0}; json_next(p->kwargs, &m);) {

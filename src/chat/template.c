@@ -12,7 +12,7 @@ struct chat_template {
 static const char *const roles[] = {"system",  "developer",   "user",        "assistant", "tool", "function",
                                     "ipython", "observation", "environment", "model",     "human"};
 
-static quire_err compile(chat_template *t, str source, const chat_tokens *tokens, quire_error *err) {
+static quire_err template_compile(chat_template *t, str source, const chat_tokens *tokens, quire_error *err) {
     /* As transformers renders chat templates. */
     jinja_options options = {.trim_blocks = true,
                              .lstrip_blocks = true,
@@ -34,7 +34,7 @@ quire_err chat_template_open(str source, const chat_tokens *tokens, chat_templat
     *out = NULL;
     chat_template *t = mem_new(1, sizeof *t);
     TRY(mem_check_for(t, "a chat template", err));
-    quire_err e = compile(t, source, tokens, err);
+    quire_err e = template_compile(t, source, tokens, err);
     if (e != QUIRE_OK) {
         chat_template_close(t);
         return e;

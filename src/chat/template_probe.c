@@ -44,7 +44,7 @@ static bool has(const prober *p, const char *needle) {
     return p->out.n > 0 && strstr(p->out.p, needle) != NULL;
 }
 
-static size_t count(const prober *p, const char *needle) {
+static size_t template_probe_count(const prober *p, const char *needle) {
     size_t n = 0;
     for (const char *at = p->out.n > 0 ? strstr(p->out.p, needle) : NULL; at != NULL;
          at = strstr(at + 1, needle)) {
@@ -54,7 +54,7 @@ static size_t count(const prober *p, const char *needle) {
 }
 
 /* Renders p->messages, with a tool or without, to p->out. */
-static bool render(prober *p, bool with_tools) {
+static bool template_probe_render(prober *p, bool with_tools) {
     strbuf_clear(&p->variables);
     strbuf_clear(&p->out);
     if (p->is_over) {
@@ -86,7 +86,7 @@ static void __attribute__((format(printf, 2, 3))) say(prober *p, const char *for
 /* Some templates render calls only beside tools, others fail without them, a few fail
  * with them. */
 static bool render_either(prober *p, bool tools_first) {
-    return render(p, tools_first) || render(p, !tools_first);
+    return template_probe_render(p, tools_first) || template_probe_render(p, !tools_first);
 }
 
 static outcome render_mark(prober *p, bool tools_first) {
@@ -155,7 +155,8 @@ static call_outcome render_call(prober *p, const char *content, bool as_text) {
     bool is_python = has(p, "'quire_key': 'quire value'"), is_encoded_twice = has(p, "\\\"quire value");
     bool is_object = has(p, "quire value") && !is_python && !is_encoded_twice;
     bool is_written = as_text ? has(p, ARGUMENTS) : is_object;
-    return (call_outcome){is_written ? WRITTEN : LOST, count(p, "None") + count(p, "null"),
+    return (call_outcome){is_written ? WRITTEN : LOST,
+                          template_probe_count(p, "None") + template_probe_count(p, "null"),
                           has(p, "{" ARGUMENTS)};
 }
 
@@ -175,7 +176,8 @@ static void probe_arguments(prober *p, chat_traits *traits, call_outcome by_cont
 }
 
 /* The assistant's message with a call, in the form found so far. */
-static void write_call(const chat_traits *traits, const char *id_member, char *call, size_t n) {
+static void template_probe_write_call(const chat_traits *traits, const char *id_member, char *call,
+                                      size_t n) {
     snprintf(call, n, CALL, traits->no_text == CHAT_NO_TEXT_EMPTY ? "\"\"" : "null", id_member,
              traits->text_arguments ? ARGUMENTS_TEXT : ARGUMENTS);
 }
@@ -189,11 +191,11 @@ static void probe_calls(prober *p, chat_traits *traits) {
     traits->no_text = !takes_null                               ? CHAT_NO_TEXT_EMPTY
                       : by[0].is == LOST && by[1].is == WRITTEN ? CHAT_NO_TEXT_NULL
                                                                 : CHAT_NO_TEXT_GIVEN;
-    write_call(traits, "", call, sizeof call);
+    template_probe_write_call(traits, "", call, sizeof call);
     say(p, USER ",%s," RESULT, call);
     bool is_written = render_either(p, true) && has(p, "quire value");
     traits->needs_ids = (by[0].is == WRITTEN || by[1].is == WRITTEN) && !is_written && !p->is_over;
-    write_call(traits, ID(LONG_ID), call, sizeof call);
+    template_probe_write_call(traits, ID(LONG_ID), call, sizeof call);
     say(p,
         USER ",%s,{\"role\":\"tool\",\"name\":\"quire_tool\",\"tool_call_id\":\"" LONG_ID
              "\",\"content\":\"" MARK "\"}",
@@ -307,7 +309,7 @@ chat_traits chat_template_find_traits(const jinja_program *program) {
     prober p = {.program = program, .steps_left = JINJA_MAX_STEPS};
     char call[CALL_BYTES], before[CALL_BYTES + sizeof USER + 2];
     probe_calls(&p, &traits);
-    write_call(&traits, ID(SHORT_ID), call, sizeof call);
+    template_probe_write_call(&traits, ID(SHORT_ID), call, sizeof call);
     probe_contents(&p, call, &traits);
     snprintf(before, sizeof before, USER ",%s,", call);
     traits.developer = probe_role(&p, "", "developer", "system", "," USER);

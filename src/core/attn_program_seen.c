@@ -26,7 +26,7 @@ static bool is_point(attn_range r) {
     return r.low == r.high;
 }
 
-static bool is_small(attn_range r) {
+static bool attn_program_seen_is_small(attn_range r) {
     return r.low >= -SMALL && r.high <= SMALL;
 }
 
@@ -42,12 +42,12 @@ static attn_range corners(int64_t (*f)(int64_t, int64_t), attn_range a, attn_ran
 
 /* Division by a range without 0; the condition under which it holds is handled by the
  * caller. */
-static attn_range divide(attn_range a, attn_range b) {
-    return is_small(a) && is_small(b) ? corners(attn_div, a, b) : FULL;
+static attn_range attn_program_seen_divide(attn_range a, attn_range b) {
+    return attn_program_seen_is_small(a) && attn_program_seen_is_small(b) ? corners(attn_div, a, b) : FULL;
 }
 
 static attn_range modulo(attn_range a, attn_range b) {
-    if (!is_point(b) || !is_small(b) || b.low < 1) {
+    if (!is_point(b) || !attn_program_seen_is_small(b) || b.low < 1) {
         return FULL;
     }
     int64_t m = b.low;
@@ -97,14 +97,14 @@ static attn_range bits(attn_op op, attn_range a, attn_range b) {
 }
 
 static attn_range shift(attn_op op, attn_range a, attn_range b) {
-    if (!is_point(b) || b.low < 0 || b.low > 31 || !is_small(a)) {
+    if (!is_point(b) || b.low < 0 || b.low > 31 || !attn_program_seen_is_small(a)) {
         return FULL;
     }
     return op == ATTN_SHL ? (attn_range){attn_shl(a.low, b.low), attn_shl(a.high, b.low)}
                           : (attn_range){attn_shr(a.low, b.low), attn_shr(a.high, b.low)};
 }
 
-static attn_range compare(attn_op op, attn_range a, attn_range b) {
+static attn_range attn_program_seen_compare(attn_op op, attn_range a, attn_range b) {
     if (op == ATTN_LT || op == ATTN_LE) {
         bool always = op == ATTN_LT ? a.high < b.low : a.high <= b.low,
              never = op == ATTN_LT ? a.low >= b.high : a.low > b.high;
@@ -117,23 +117,23 @@ static attn_range compare(attn_op op, attn_range a, attn_range b) {
 }
 
 /* A number that is larger for a larger float, equal for equal ones. */
-static int64_t order_of(float v) {
+static int64_t attn_program_seen_order_of(float v) {
     int64_t magnitude = float_bits(v) & 0x7fffffffu;
     return v < 0.0f ? -magnitude : magnitude;
 }
 
 static attn_range of_float(float v) {
-    return isnan(v) ? FULL : point(order_of(v));
+    return isnan(v) ? FULL : point(attn_program_seen_order_of(v));
 }
 
 /* Compares floats, by their order. */
 static attn_range compare_floats(attn_op op, attn_range a, attn_range b) {
     bool are_known = a.low > INT64_MIN && b.low > INT64_MIN;
-    return are_known ? compare((attn_op)(op - ATTN_FEQ + ATTN_EQ), a, b) : TRUTH;
+    return are_known ? attn_program_seen_compare((attn_op)(op - ATTN_FEQ + ATTN_EQ), a, b) : TRUTH;
 }
 
 static attn_range absolute(attn_range a) {
-    if (!is_small(a)) {
+    if (!attn_program_seen_is_small(a)) {
         return FULL;
     }
     int64_t low = attn_abs(a.low), high = attn_abs(a.high), top = low > high ? low : high;
@@ -143,11 +143,16 @@ static attn_range absolute(attn_range a) {
 static attn_range integers(attn_op op, attn_range a, attn_range b) {
     switch (op) {
     case ATTN_ADD:
-        return is_small(a) && is_small(b) ? (attn_range){a.low + b.low, a.high + b.high} : FULL;
+        return attn_program_seen_is_small(a) && attn_program_seen_is_small(b)
+                   ? (attn_range){a.low + b.low, a.high + b.high}
+                   : FULL;
     case ATTN_SUB:
-        return is_small(a) && is_small(b) ? (attn_range){a.low - b.high, a.high - b.low} : FULL;
+        return attn_program_seen_is_small(a) && attn_program_seen_is_small(b)
+                   ? (attn_range){a.low - b.high, a.high - b.low}
+                   : FULL;
     case ATTN_MUL:
-        return is_small(a) && is_small(b) ? corners(attn_mul, a, b) : FULL;
+        return attn_program_seen_is_small(a) && attn_program_seen_is_small(b) ? corners(attn_mul, a, b)
+                                                                              : FULL;
     case ATTN_AND:
     case ATTN_OR:
     case ATTN_XOR:
@@ -159,7 +164,7 @@ static attn_range integers(attn_op op, attn_range a, attn_range b) {
     case ATTN_NE:
     case ATTN_LT:
     case ATTN_LE:
-        return compare(op, a, b);
+        return attn_program_seen_compare(op, a, b);
     case ATTN_MIN:
         return (attn_range){a.low < b.low ? a.low : b.low, a.high < b.high ? a.high : b.high};
     case ATTN_MAX:
@@ -167,7 +172,8 @@ static attn_range integers(attn_op op, attn_range a, attn_range b) {
     case ATTN_ABS:
         return absolute(a);
     case ATTN_TO_FLOAT:
-        return (attn_range){order_of((float)a.low), order_of((float)a.high)};
+        return (attn_range){attn_program_seen_order_of((float)a.low),
+                            attn_program_seen_order_of((float)a.high)};
     case ATTN_FEQ:
     case ATTN_FNE:
     case ATTN_FLT:
@@ -179,7 +185,7 @@ static attn_range integers(attn_op op, attn_range a, attn_range b) {
 }
 
 /* The elements of an array between two indices. */
-static attn_range load(const attn_array *array, attn_range index) {
+static attn_range attn_program_seen_load(const attn_array *array, attn_range index) {
     const int32_t *data = array->data;
     if (index.high - index.low >= MOST_READ) {
         return (attn_range){INT32_MIN, INT32_MAX};
@@ -207,7 +213,7 @@ static attn_range faulting(attn_ranges *s, const attn_instruction *at, const att
     if (has_zero) {
         return FULL;
     }
-    return at->op == ATTN_DIV ? divide(a, b) : modulo(a, b);
+    return at->op == ATTN_DIV ? attn_program_seen_divide(a, b) : modulo(a, b);
 }
 
 static attn_range evaluate(attn_ranges *s, const attn_instruction *at, const attn_range *file) {
@@ -222,7 +228,7 @@ static attn_range evaluate(attn_ranges *s, const attn_instruction *at, const att
     case ATTN_CHECK:
         return faulting(s, at, file);
     case ATTN_LOAD:
-        return load(&s->p->arrays[at->array], file[at->a]);
+        return attn_program_seen_load(&s->p->arrays[at->array], file[at->a]);
     case ATTN_SELECT:
     case ATTN_FSELECT:
         if (is_point(file[at->a]) || file[at->a].low > 0 || file[at->a].high < 0) {

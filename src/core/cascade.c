@@ -50,7 +50,7 @@ static int32_t whole_chunks(const batch_seq *s) {
 
 /* How many whole chunks are in the same pages for a and b in every group of layers.
  * *sign: which of them comes first, below 0 for a. */
-static int32_t compare(const kv_layout *l, const batch_seq *a, const batch_seq *b, int *sign) {
+static int32_t cascade_compare(const kv_layout *l, const batch_seq *a, const batch_seq *b, int *sign) {
     int32_t n_a = whole_chunks(a), n_b = whole_chunks(b), n_pages = ATTN_CHUNK / l->page_tokens;
     size_t n_bytes = (size_t)n_pages * sizeof *a->pages[0];
     for (int32_t chunk = 0; chunk < n_a && chunk < n_b; chunk++) {
@@ -72,11 +72,11 @@ static int32_t compare(const kv_layout *l, const batch_seq *a, const batch_seq *
 }
 
 /* Inserts sequence s into the first n, which are in order. */
-static void insert(cascade *c, const batch *b, int32_t s, int32_t n) {
+static void cascade_insert(cascade *c, const batch *b, int32_t s, int32_t n) {
     int32_t low = 0, high = n, sign;
     while (low < high) {
         int32_t middle = (low + high) / 2;
-        (void)compare(c->layout, &b->seqs[s], &b->seqs[c->order[middle]], &sign);
+        (void)cascade_compare(c->layout, &b->seqs[s], &b->seqs[c->order[middle]], &sign);
         low = sign < 0 ? low : middle + 1;
         high = sign < 0 ? middle : high;
     }
@@ -96,17 +96,17 @@ static void sort_sequences(cascade *c, const batch *b) {
             c->done[n_short++] = s; /* done[] is free to use until then */
             continue;
         }
-        c->common[n] = n > 0 ? compare(c->layout, &b->seqs[s], &b->seqs[c->order[n - 1]], &sign) : 0;
+        c->common[n] = n > 0 ? cascade_compare(c->layout, &b->seqs[s], &b->seqs[c->order[n - 1]], &sign) : 0;
         if (n == 0 || sign >= 0) {
             c->order[n] = s;
         } else {
-            insert(c, b, s, n);
+            cascade_insert(c, b, s, n);
             moved = true;
         }
         n++;
     }
     for (int32_t i = 1; i < n && moved; i++) {
-        c->common[i] = compare(c->layout, &b->seqs[c->order[i]], &b->seqs[c->order[i - 1]], &sign);
+        c->common[i] = cascade_compare(c->layout, &b->seqs[c->order[i]], &b->seqs[c->order[i - 1]], &sign);
     }
     for (int32_t i = 0; i < n_short; i++) {
         c->order[n + i] = c->done[i];

@@ -8,7 +8,7 @@
 /* so that a group's bytes, and the padding of all groups, fit int64_t by far */
 #define MAX_CACHE_BYTES ((int64_t)1 << 40)
 
-static int64_t divide_up(int64_t a, int64_t b) {
+static int64_t kv_layout_divide_up(int64_t a, int64_t b) {
     return (a + b - 1) / b;
 }
 
@@ -24,7 +24,7 @@ static bool has_scales(dtype type) {
     return type == DTYPE_F8_E4M3 || type == DTYPE_I8 || type == DTYPE_I4;
 }
 
-static quire_err check_type(dtype type, quire_error *err) {
+static quire_err kv_layout_check_type(dtype type, quire_error *err) {
     if (type != DTYPE_F32 && type != DTYPE_F16 && type != DTYPE_BF16 && !has_scales(type)) {
         return err_set(err, QUIRE_INVALID, -1,
                        "keys and values of type %s: must be F32, F16, BF16, F8_E4M3, I8 or I4",
@@ -33,21 +33,23 @@ static quire_err check_type(dtype type, quire_error *err) {
     return QUIRE_OK;
 }
 
-static quire_err check_options(kv_types types, int32_t page_tokens, quire_error *err) {
+static quire_err kv_layout_check_options(kv_types types, int32_t page_tokens, quire_error *err) {
     if (page_tokens < 1 || page_tokens > KV_MAX_PAGE_TOKENS || (page_tokens & (page_tokens - 1)) != 0) {
         return err_set(err, QUIRE_INVALID, -1, "a page of %d tokens: must be a power of two from 1 to %d",
                        page_tokens, KV_MAX_PAGE_TOKENS);
     }
-    TRY(check_type(types.key, err));
-    return check_type(types.value, err);
+    TRY(kv_layout_check_type(types.key, err));
+    return kv_layout_check_type(types.value, err);
 }
 
 static int64_t row_bytes_of(dtype type, int32_t width) {
     switch (type) {
     case DTYPE_I8:
-        return divide_up(width, 4) * 4;
+        return kv_layout_divide_up(width, 4) * 4;
     case DTYPE_I4:
-        return divide_up(divide_up(width, dtype_block_elements(type)) * dtype_block_bytes(type), 4) * 4;
+        return kv_layout_divide_up(
+                   kv_layout_divide_up(width, dtype_block_elements(type)) * dtype_block_bytes(type), 4) *
+               4;
     default:
         return width * (int64_t)dtype_block_bytes(type);
     }
@@ -126,7 +128,8 @@ static void sort_caches(const model_desc *d, int16_t *order) {
 /* Cuts the sorted caches into groups of at most `capacity` bytes and sets the layout's
  * groups, page_bytes and each cache's place. *padding: bytes that pages of tokens leave
  * over. false: a cache is larger, or there would be too many groups. */
-static bool cut(const model_desc *d, const int16_t *order, int64_t capacity, kv_layout *l, int64_t *padding) {
+static bool kv_layout_cut(const model_desc *d, const int16_t *order, int64_t capacity, kv_layout *l,
+                          int64_t *padding) {
     int64_t used = 0;
     int32_t n_token_groups = 0;
     l->n_groups = 0;
@@ -167,14 +170,14 @@ static quire_err cut_best(const model_desc *d, const int16_t *order, kv_layout *
         const cache_desc *c = &d->caches[order[i]], *before = i > 0 ? &d->caches[order[i - 1]] : c;
         sum = before->kind == c->kind && before->window == c->window ? sum : 0;
         sum += bytes_of(&l->caches[order[i]]);
-        if (cut(d, order, sum, l, &padding) &&
+        if (kv_layout_cut(d, order, sum, l, &padding) &&
             (padding < least || (padding == least && l->page_bytes > best_page))) {
             best = sum;
             least = padding;
             best_page = l->page_bytes;
         }
     }
-    if (least == INT64_MAX || !cut(d, order, best, l, &padding)) {
+    if (least == INT64_MAX || !kv_layout_cut(d, order, best, l, &padding)) {
         return err_set(err, QUIRE_UNSUPPORTED, -1,
                        "the layers' caches are of too many kinds and sizes for %d groups", KV_MAX_GROUPS);
     }
@@ -183,7 +186,7 @@ static quire_err cut_best(const model_desc *d, const int16_t *order, kv_layout *
 
 quire_err kv_layout_init(const model_desc *d, kv_types types, int32_t page_tokens, kv_layout *out,
                          quire_error *err) {
-    TRY(check_options(types, page_tokens, err));
+    TRY(kv_layout_check_options(types, page_tokens, err));
     if (d->n_caches < 1 || d->n_caches > DESC_MAX_CACHES) {
         return err_set(err, QUIRE_INVALID, -1, "%d caches: must be 1 to %d", d->n_caches, DESC_MAX_CACHES);
     }
@@ -198,7 +201,8 @@ quire_err kv_layout_init(const model_desc *d, kv_types types, int32_t page_token
     TRY(cut_best(d, order, &l, err));
     for (int32_t g = 0; g < l.n_groups; g++) {
         kv_group *group = &l.groups[g];
-        int64_t n_pages = group->kind == LAYER_STATE ? divide_up(group->used_bytes, l.page_bytes) : 0;
+        int64_t n_pages =
+            group->kind == LAYER_STATE ? kv_layout_divide_up(group->used_bytes, l.page_bytes) : 0;
         if (n_pages > INT32_MAX / KV_MAX_GROUPS) {
             return err_set(err, QUIRE_INVALID, -1, "states of %lld bytes in pages of %lld: too many pages",
                            (long long)group->used_bytes, (long long)l.page_bytes);

@@ -293,7 +293,7 @@ static quire_err check_layer(const model_desc *d, int32_t i, quire_error *err) {
     return l->n_heads != 0 ? check_heads(d, l, i, err) : QUIRE_OK;
 }
 
-static quire_err check_layers(const model_desc *d, quire_error *err) {
+static quire_err model_desc_check_layers(const model_desc *d, quire_error *err) {
     for (int32_t i = 0; i < d->n_caches; i++) {
         TRY(check_cache(&d->caches[i], i, err));
     }
@@ -331,7 +331,7 @@ quire_err desc_check(const model_desc *d, quire_error *err) {
         return err_set(err, QUIRE_INVALID, -1, "unknown activation function");
     }
     TRY(check_ropes(d, err));
-    TRY(check_layers(d, err));
+    TRY(model_desc_check_layers(d, err));
     TRY(check_positive("the attention scale", d->attention_scale, err));
     if (d->attend.temperature != 0.0f) {
         TRY(check_count("the length of the queries' temperature", d->attend.temperature_length, INT32_MAX,

@@ -63,7 +63,7 @@ void quant_row_codes(quant_form form, unsigned row, unsigned signs, uint8_t *q) 
 }
 
 /* Codes of 4 bits, low nibbles first. */
-static void put_scales(const uint8_t *b, int n, uint8_t *scale) {
+static void quant_grid_put_scales(const uint8_t *b, int n, uint8_t *scale) {
     for (int i = 0; i < n; i++) {
         scale[i] = b[i / 2] >> (4 * (i % 2)) & 15;
     }
@@ -87,7 +87,7 @@ static void rows_iq2_xs(const uint8_t *b, quant_rows *rows, quant_codes *out) {
         rows->row[i] = word & 511;
         rows->sign[i] = even_signs(word >> 9);
     }
-    put_scales(b + 66, 16, out->scale);
+    quant_grid_put_scales(b + 66, 16, out->scale);
 }
 
 /* d, 32 bytes of rows, 32 of signs, 8 of rows' top two bits, 8 of scales of each 16. */
@@ -96,7 +96,7 @@ static void rows_iq2_s(const uint8_t *b, quant_rows *rows, quant_codes *out) {
         rows->row[i] = (uint16_t)(b[2 + i] | (b[66 + i / 4] >> (2 * (i % 4)) & 3) << 8);
     }
     memcpy(rows->sign, b + 34, N_EIGHTS);
-    put_scales(b + 74, 16, out->scale);
+    quant_grid_put_scales(b + 74, 16, out->scale);
 }
 
 /* d, 64 bytes of rows, 8 words as IQ2_XXS has them. */
@@ -117,7 +117,7 @@ static void rows_iq3_s(const uint8_t *b, quant_rows *rows, quant_codes *out) {
         rows->row[i] = (uint16_t)(b[2 + i] | (b[66 + i / 8] >> (i % 8) & 1) << 8);
     }
     memcpy(rows->sign, b + 74, N_EIGHTS);
-    put_scales(b + 106, 8, out->scale);
+    quant_grid_put_scales(b + 106, 8, out->scale);
 }
 
 void quant_split_rows(dtype t, const uint8_t *block, quant_rows *rows, quant_codes *out) {

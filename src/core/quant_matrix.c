@@ -9,7 +9,7 @@
 
 /* ---- codes ---- */
 
-static void read_codes(const quant_matrix *m, size_t row, size_t i, size_t n, uint8_t *out) {
+static void quant_matrix_read_codes(const quant_matrix *m, size_t row, size_t i, size_t n, uint8_t *out) {
     static const uint8_t awq_shift[8] = {0, 16, 4, 20, 8, 24, 12, 28}; /* of row % 8 */
     size_t n_in = (size_t)m->n_in, at = row * n_in + i, high = m->place == CODES_NIBBLES_HIGH;
     uint32_t bits = (uint32_t)m->bits, used = 32 / bits * bits, shift = awq_shift[row % 8];
@@ -41,12 +41,12 @@ static void read_codes(const quant_matrix *m, size_t row, size_t i, size_t n, ui
 
 uint32_t quant_matrix_code(const quant_matrix *m, int64_t row, int64_t i) {
     uint8_t code;
-    read_codes(m, (size_t)row, (size_t)i, 1, &code);
+    quant_matrix_read_codes(m, (size_t)row, (size_t)i, 1, &code);
     return code;
 }
 
 void quant_matrix_codes(const quant_matrix *m, int64_t r, int64_t i, int64_t n, uint8_t *out) {
-    read_codes(m, (size_t)quant_matrix_row(m, r), (size_t)i, (size_t)n, out);
+    quant_matrix_read_codes(m, (size_t)quant_matrix_row(m, r), (size_t)i, (size_t)n, out);
 }
 
 /* ---- values ---- */
@@ -61,8 +61,8 @@ static size_t find_scale(const quant_matrix *m, size_t row, size_t i, size_t n, 
     return m->group_of != NULL ? 1 : left < n ? left : n;
 }
 
-static void decode(const quant_matrix *m, const uint8_t *codes, size_t n, int32_t zero, float scale,
-                   float *out) {
+static void quant_matrix_decode(const quant_matrix *m, const uint8_t *codes, size_t n, int32_t zero,
+                                float scale, float *out) {
     for (size_t k = 0; k < n && m->kind == CODE_INTEGER; k++) {
         out[k] = (float)((int32_t)codes[k] - zero) * scale;
     }
@@ -79,11 +79,12 @@ void quant_matrix_read(const quant_matrix *m, int64_t r, int64_t i, int64_t n, f
     uint8_t codes[STRETCH];
     for (size_t from = (size_t)i; from < end; from += STRETCH) {
         size_t count = end - from < STRETCH ? end - from : STRETCH, index;
-        read_codes(m, row, from, count, codes);
+        quant_matrix_read_codes(m, row, from, count, codes);
         for (size_t k = 0, run; k < count; k += run) {
             run = find_scale(m, row, from + k, count - k, &index);
             int32_t zero = m->zeros != NULL ? m->zeros[index] : m->zero;
-            decode(m, codes + k, run, zero, m->scales[index] * m->factor, out + (from - (size_t)i) + k);
+            quant_matrix_decode(m, codes + k, run, zero, m->scales[index] * m->factor,
+                                out + (from - (size_t)i) + k);
         }
     }
 }

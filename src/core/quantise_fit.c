@@ -51,7 +51,8 @@ static void look_up(const float *x, float inverse, int n, float *numbers) {
 }
 
 /* The numbers of n elements under a scale of 1 / inverse. */
-static void round_all(const fit_codes *c, float inverse, float min, const float *x, int n, float *numbers) {
+static void quantise_fit_round_all(const fit_codes *c, float inverse, float min, const float *x, int n,
+                                   float *numbers) {
     if (c->is_table) {
         look_up(x, inverse, n, numbers);
         return;
@@ -68,7 +69,7 @@ static float inverse_of(float scale) {
 float fit_round(const fit_codes *c, const fit *f, const float *x, const float *weights, int n,
                 float *numbers) {
     float errors[FIT_LANES] = {0};
-    round_all(c, inverse_of(f->scale), f->min, x, n, numbers);
+    quantise_fit_round_all(c, inverse_of(f->scale), f->min, x, n, numbers);
     for (int i = 0; i < n; i += FIT_LANES) {
         for (int k = 0; k < FIT_LANES; k++) {
             const float error = f->scale * numbers[i + k] - f->min - x[i + k];
@@ -131,7 +132,7 @@ typedef struct search {
  * then the weighted squares of x less `gain`. */
 static void try_guess(search *s, float inverse, float min) {
     float numbers[FIT_MOST];
-    round_all(s->c, inverse, min, s->x, s->n, numbers);
+    quantise_fit_round_all(s->c, inverse, min, s->x, s->n, numbers);
     const fit_sums sums = sum_all(s->x, s->weights, numbers, s->n);
     const fit found = solve(s->c, &sums);
     const float gain = found.scale * sums.xq - found.min * sums.x;

@@ -53,7 +53,7 @@ static void try_codes(k_block *k, int g, float scale, float min, float *least_er
 
 /* Chooses group g's codes among those next to the scale and min that were found for
  * it. */
-static void round_group(k_block *k, int g, const fit *found) {
+static void quantise_k_round_group(k_block *k, int g, const fit *found) {
     const float scale = fit_nearest(ratio(found->scale, k->d), k->least, k->most),
                 min = fit_nearest(ratio(found->min, k->dmin), 0.0f, 63.0f);
     const int min_steps = k->codes->has_min ? 1 : 0;
@@ -92,7 +92,7 @@ static void fit_block(k_block *k, const fit_codes *codes, const float *x, int gr
     k->d = half_of(scale / (least < 0.0f ? least : most));
     k->dmin = half_of(min / 63.0f);
     for (int g = 0; g < n_groups; g++) {
-        round_group(k, g, &found[g]);
+        quantise_k_round_group(k, g, &found[g]);
     }
 }
 
@@ -106,7 +106,7 @@ static void to_codes(const float *numbers, int zero, int *out) {
 /* ---- Q4_K, Q5_K ---- */
 
 /* Bits 4.. of codes of 6 bits go where quant_k.c's split_q45_k reads them. */
-static void put_scales(const k_block *k, uint8_t *b) {
+static void quantise_k_put_scales(const k_block *k, uint8_t *b) {
     memset(b, 0, 12);
     for (int i = 0; i < 8; i++) {
         const unsigned scale = (unsigned)k->scale[i], min = (unsigned)k->min[i];
@@ -130,7 +130,7 @@ static void to_q45_k(const fit_codes *codes, const float *x, uint8_t *b) {
     to_codes(k.numbers, 0, q);
     quant_put_u16(b, f32_to_f16(k.d));
     quant_put_u16(b + 2, f32_to_f16(k.dmin));
-    put_scales(&k, b + 4);
+    quantise_k_put_scales(&k, b + 4);
     for (int i = 0; i < QUANT_SUPER / 2; i++) {
         const int *pair = q + i / 32 * 64 + i % 32;
         nibbles[i] = (uint8_t)((pair[0] & 15) | (pair[32] & 15) << 4);

@@ -20,7 +20,7 @@ static float to_e2m1(float x) {
 }
 
 /* The largest magnitude; NaN where one is not finite. */
-static float largest_of(const float *x, int32_t n) {
+static float row_rounding_largest_of(const float *x, int32_t n) {
     float largest = 0.0f;
     for (int32_t i = 0; i < n; i++) {
         if (!isfinite(x[i])) {
@@ -31,7 +31,7 @@ static float largest_of(const float *x, int32_t n) {
     return largest;
 }
 
-static float scale_of(const row_rounding *r, float largest) {
+static float row_rounding_scale_of(const row_rounding *r, float largest) {
     const float most = r->to == ROUND_E4M3 ? 448.0f : 6.0f;
     int exponent;
     float fraction;
@@ -50,8 +50,9 @@ static float scale_of(const row_rounding *r, float largest) {
     }
 }
 
-static void round_group(const row_rounding *r, float *x, int32_t n) {
-    float largest = largest_of(x, n), scale = largest > 0.0f ? scale_of(r, largest) : largest;
+static void row_rounding_round_group(const row_rounding *r, float *x, int32_t n) {
+    float largest = row_rounding_largest_of(x, n),
+          scale = largest > 0.0f ? row_rounding_scale_of(r, largest) : largest;
     for (int32_t i = 0; i < n; i++) {
         float q = scale > 0.0f ? x[i] / scale : scale;
         x[i] = (r->to == ROUND_E4M3 ? e4m3_to_f32(f32_to_e4m3(q)) : to_e2m1(q)) * scale;
@@ -61,6 +62,6 @@ static void round_group(const row_rounding *r, float *x, int32_t n) {
 void row_round(const row_rounding *r, float *x, int32_t n) {
     const int32_t group = r->group > 0 ? r->group : n;
     for (int32_t i = 0; i < n && r->to != ROUND_NOTHING; i += group) {
-        round_group(r, x + i, n - i < group ? n - i : group);
+        row_rounding_round_group(r, x + i, n - i < group ? n - i : group);
     }
 }

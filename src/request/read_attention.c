@@ -23,8 +23,8 @@ static void spec_close(attention_spec *s) {
 
 /* Finds the dimensions of nested lists from the first ones, and how many numbers they
  * have. */
-static quire_err measure(const field_desc *f, const json_value *v, attn_array *a, size_t *n,
-                         quire_error *err) {
+static quire_err read_attention_measure(const field_desc *f, const json_value *v, attn_array *a, size_t *n,
+                                        quire_error *err) {
     *n = 1;
     for (a->n_dims = 0; json_is(v, JSON_KIND_ARRAY); v = json_at(v, 0)) {
         size_t length = json_length(v);
@@ -81,7 +81,7 @@ static quire_err read_array(const field_desc *f, const json_member *m, attention
     }
     *a = (attn_array){0};
     memcpy(a->name, m->name, strlen(m->name));
-    TRY(measure(f, m->value, a, &n, err));
+    TRY(read_attention_measure(f, m->value, a, &n, err));
     if (!look_through(m->value, a, 0)) {
         return request_range_error(f, err, "attention.arrays.%s must be numbers in lists of equal lengths",
                                    a->name);
@@ -95,7 +95,8 @@ static quire_err read_array(const field_desc *f, const json_member *m, attention
                : request_range_error(f, err, "attention.arrays.%s has an integer beyond 32 bits", a->name);
 }
 
-static quire_err read_text(const field_desc *f, const json_member *m, str *out, quire_error *err) {
+static quire_err read_attention_read_text(const field_desc *f, const json_member *m, str *out,
+                                          quire_error *err) {
     if (m->value != NULL && !json_is(m->value, JSON_KIND_NULL) && !json_is(m->value, JSON_KIND_TEXT)) {
         return request_range_error(f, err, "attention.%s must be a string", m->name);
     }
@@ -107,9 +108,9 @@ static quire_err read_spec(quire_request *r, const field_desc *f, const json_val
                            quire_error *err) {
     for (json_member m = {0}; json_next(v, &m);) {
         if (strcmp(m.name, "mask_mod") == 0) {
-            TRY(read_text(f, &m, &s->mask, err));
+            TRY(read_attention_read_text(f, &m, &s->mask, err));
         } else if (strcmp(m.name, "score_mod") == 0) {
-            TRY(read_text(f, &m, &s->score, err));
+            TRY(read_attention_read_text(f, &m, &s->score, err));
         } else if (strcmp(m.name, "arrays") == 0) {
             if (!json_is(m.value, JSON_KIND_OBJECT)) {
                 return request_range_error(f, err, "attention.arrays must be an object of lists");

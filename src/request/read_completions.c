@@ -52,8 +52,8 @@ static quire_err read_ids(const quire_request *r, const field_desc *f, const jso
     return QUIRE_OK;
 }
 
-static quire_err read_text(const quire_request *r, const field_desc *f, const json_value *v,
-                           request_prompt *out, quire_error *err) {
+static quire_err read_completions_read_text(const quire_request *r, const field_desc *f, const json_value *v,
+                                            request_prompt *out, quire_error *err) {
     if (!r->context.has_vocabulary) {
         return request_range_error(
             f, err, "this model has no vocabulary; give the %s as an array of token ids", f->name);
@@ -68,7 +68,7 @@ static quire_err read_one(const quire_request *r, const field_desc *f, const jso
                           request_prompt *out, quire_error *err) {
     switch (json_kind_of(v)) {
     case JSON_KIND_TEXT:
-        return read_text(r, f, v, out, err);
+        return read_completions_read_text(r, f, v, out, err);
     case JSON_KIND_ARRAY:
         return read_ids(r, f, v, index, out, err);
     default:

@@ -15,7 +15,7 @@ static quire_err check_value(const char *name, const char *json, quire_error *er
     return e;
 }
 
-static quire_err add(request_defaults *d, const char *name, double value, quire_error *err) {
+static quire_err read_defaults_add(request_defaults *d, const char *name, double value, quire_error *err) {
     strbuf json = {0};
     json_out o = {.to = &json};
     if (value == floor(value) && fabs(value) < 0x1p53) {
@@ -38,7 +38,7 @@ quire_err request_defaults_add(request_defaults *d, const request_default *from,
     for (int32_t i = 0; i < n; i++) {
         quire_error why = {.message = ""};
         bool is_new = request_defaults_find(d, from[i].field) == NULL;
-        quire_err e = is_new ? add(d, from[i].field, from[i].value, &why) : QUIRE_OK;
+        quire_err e = is_new ? read_defaults_add(d, from[i].field, from[i].value, &why) : QUIRE_OK;
         if (e == QUIRE_BAD_REQUEST) {
             return err_set(err, QUIRE_BAD_FILE, -1,
                            "%s: %s; repair it, or start with --generation-config none", source, why.message);
@@ -69,7 +69,8 @@ static quire_err add_member(request_defaults *d, const json_member *m, quire_err
     if (strcmp(name, "max_tokens") == 0 && json_double(m->value) < 1) {
         return err_set(err, QUIRE_INVALID, -1, "max_tokens must be at least 1");
     }
-    return request_defaults_find(d, name) == NULL ? add(d, name, json_double(m->value), err) : QUIRE_OK;
+    return request_defaults_find(d, name) == NULL ? read_defaults_add(d, name, json_double(m->value), err)
+                                                  : QUIRE_OK;
 }
 
 quire_err request_defaults_read(request_defaults *d, const char *json, quire_error *err) {

@@ -16,7 +16,7 @@ static const struct {
 enum { N_KINDS = (int)(sizeof kinds / sizeof *kinds) };
 
 /* The kind of that name, or -1. */
-static int32_t kind_of(str name) {
+static int32_t read_embeddings_kind_of(str name) {
     for (int i = 0; i < N_KINDS; i++) {
         if (str_is(name, kinds[i].name)) {
             return (int32_t)kinds[i].kind;
@@ -26,7 +26,7 @@ static int32_t kind_of(str name) {
 }
 
 quire_err request_read_pooling(quire_request *r, const field_desc *f, const json_value *v, quire_error *err) {
-    int32_t kind = v != NULL ? kind_of(json_str(v)) : -1;
+    int32_t kind = v != NULL ? read_embeddings_kind_of(json_str(v)) : -1;
     if (v != NULL && kind < 0) {
         return request_type_error(f, -1, v, "\"mean\", \"cls\", \"last\" or \"rank\"", err);
     }
@@ -49,7 +49,7 @@ quire_err request_read_types(quire_request *r, const field_desc *f, const json_v
 
 /* ---- checks ---- */
 
-static quire_err check_type(const quire_request *r, int64_t type, quire_error *err) {
+static quire_err read_embeddings_check_type(const quire_request *r, int64_t type, quire_error *err) {
     int32_t n = r->context.n_token_types;
     if (type == 0 || (type > 0 && type < n)) {
         return QUIRE_OK;
@@ -80,7 +80,7 @@ static quire_err read_types(const quire_request *r, const json_value *v, request
             return err_set_param(err, QUIRE_BAD_REQUEST, "token_type_ids",
                                  "token_type_ids has an item that is no integer");
         }
-        TRY(check_type(r, type, err));
+        TRY(read_embeddings_check_type(r, type, err));
         types[i] = (int32_t)type;
     }
     return QUIRE_OK;
@@ -189,7 +189,7 @@ static quire_err take_input(quire_request *r, const quire_input *in, char *text,
                                  (int)r->context.n_vocab);
         }
         if (p->types != NULL) {
-            TRY(check_type(r, p->types[i], err));
+            TRY(read_embeddings_check_type(r, p->types[i], err));
         }
     }
     return QUIRE_OK;
@@ -234,7 +234,7 @@ quire_err request_embed(const request_context *ctx, const quire_input *inputs, s
     quire_request *r;
     *out = NULL;
     o = o != NULL ? o : &none;
-    int32_t kind = o->pooling != NULL ? kind_of(str_of(o->pooling)) : -1;
+    int32_t kind = o->pooling != NULL ? read_embeddings_kind_of(str_of(o->pooling)) : -1;
     if (o->dimensions < 0 || (o->pooling != NULL && kind < 0)) {
         return err_set_param(
             err, QUIRE_BAD_REQUEST, o->dimensions < 0 ? "dimensions" : "pooling",

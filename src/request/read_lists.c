@@ -15,7 +15,7 @@ enum {
     MAX_TEXT_BYTES = 256 << 10
 };
 
-static quire_err no_memory(quire_error *err) {
+static quire_err read_lists_no_memory(quire_error *err) {
     return err_set(err, QUIRE_NO_MEMORY, -1, "out of memory for a request");
 }
 
@@ -24,7 +24,7 @@ static quire_err need_lists(quire_request *r, quire_error *err) {
     if (r->g.sampling.lists == NULL) {
         r->g.sampling.lists = sampling_lists_new();
     }
-    return r->g.sampling.lists != NULL ? QUIRE_OK : no_memory(err);
+    return r->g.sampling.lists != NULL ? QUIRE_OK : read_lists_no_memory(err);
 }
 
 /* ---- ids ---- */
@@ -80,14 +80,14 @@ quire_err request_read_logit_bias(quire_request *r, const field_desc *f, const j
     }
     int32_t *ids = mem_new((size_t)n + 1, sizeof *ids);
     float *bias = mem_new((size_t)n + 1, sizeof *bias);
-    quire_err e = ids == NULL || bias == NULL ? no_memory(err) : need_lists(r, err);
+    quire_err e = ids == NULL || bias == NULL ? read_lists_no_memory(err) : need_lists(r, err);
     if (e == QUIRE_OK && n > 0) {
         for (json_member m = {0}; json_next(v, &m); i++) {
             e = e == QUIRE_OK ? read_bias(r, f, m.name, m.value, &ids[i], &bias[i], err) : e;
         }
     }
     if (e == QUIRE_OK && sampling_lists_set_bias(r->g.sampling.lists, ids, bias, n) != QUIRE_OK) {
-        e = no_memory(err);
+        e = read_lists_no_memory(err);
     }
     mem_free(ids);
     mem_free(bias);
@@ -107,10 +107,10 @@ quire_err request_read_allowed(quire_request *r, const field_desc *f, const json
                                    (int)r->context.n_vocab);
     }
     int32_t *ids = mem_new(n, sizeof *ids);
-    quire_err e = ids == NULL ? no_memory(err) : need_lists(r, err);
+    quire_err e = ids == NULL ? read_lists_no_memory(err) : need_lists(r, err);
     e = e == QUIRE_OK ? request_read_ids(r, f, v, n, ids, err) : e;
     if (e == QUIRE_OK && sampling_lists_set_allowed(r->g.sampling.lists, ids, (int32_t)n) != QUIRE_OK) {
-        e = no_memory(err);
+        e = read_lists_no_memory(err);
     }
     mem_free(ids);
     return e;
@@ -127,7 +127,8 @@ size_t request_n_texts(const json_value *v) {
     return v == NULL ? 0 : json_is(v, JSON_KIND_ARRAY) ? json_length(v) : 1;
 }
 
-static quire_err check_texts(const field_desc *f, const json_value *v, size_t max, quire_error *err) {
+static quire_err read_lists_check_texts(const field_desc *f, const json_value *v, size_t max,
+                                        quire_error *err) {
     size_t n = request_n_texts(v);
     if (n > max) {
         return request_range_error(f, err, "%s has %zu texts; at most %zu are allowed", f->name, n, max);
@@ -148,20 +149,21 @@ static quire_err check_texts(const field_desc *f, const json_value *v, size_t ma
 
 quire_err request_read_bad_words(quire_request *r, const field_desc *f, const json_value *v,
                                  quire_error *err) {
-    TRY(check_texts(f, v, MAX_WORDS, err));
+    TRY(read_lists_check_texts(f, v, MAX_WORDS, err));
     r->bad_words = request_n_texts(v) > 0 ? v : NULL;
     return QUIRE_OK;
 }
 
 quire_err request_read_breakers(quire_request *r, const field_desc *f, const json_value *v,
                                 quire_error *err) {
-    TRY(check_texts(f, v, MAX_BREAKERS, err));
+    TRY(read_lists_check_texts(f, v, MAX_BREAKERS, err));
     r->dry_breakers = v;
     return QUIRE_OK;
 }
 
 /* Tokenises a text; max_tokens as in encode_options. */
-static quire_err encode(const tokenizer *t, str text, size_t max_tokens, token_list *out, quire_error *err) {
+static quire_err read_lists_encode(const tokenizer *t, str text, size_t max_tokens, token_list *out,
+                                   quire_error *err) {
     out->n = 0;
     return tokenizer_encode(t, text, (encode_options){.special = ENCODE_PLAIN, .max_tokens = max_tokens}, out,
                             err);
@@ -175,7 +177,7 @@ static quire_err add_sequence(const quire_request *r, token_seqs *to, const toke
             return QUIRE_OK;
         }
     }
-    return token_seqs_add(to, l->ids, (int32_t)l->n) == QUIRE_OK ? QUIRE_OK : no_memory(err);
+    return token_seqs_add(to, l->ids, (int32_t)l->n) == QUIRE_OK ? QUIRE_OK : read_lists_no_memory(err);
 }
 
 /* Tokenises a word without and with a space before it, into lists that the caller frees;
@@ -186,11 +188,11 @@ static quire_err encode_word(const tokenizer *t, str word, size_t max_tokens, to
         word.p++;
         word.n--;
     }
-    TRY(encode(t, word, max_tokens, plain, err));
+    TRY(read_lists_encode(t, word, max_tokens, plain, err));
     if (strbuf_add(text, " ", 1) != QUIRE_OK || strbuf_add(text, word.p, word.n) != QUIRE_OK) {
-        return no_memory(err);
+        return read_lists_no_memory(err);
     }
-    return encode(t, (str){text->p, text->n}, max_tokens, spaced, err);
+    return read_lists_encode(t, (str){text->p, text->n}, max_tokens, spaced, err);
 }
 
 /* Bans a word as it is, and also with a space before it where that gives as many tokens
@@ -242,7 +244,7 @@ static quire_err add_spelt(const quire_request *r, const tokenizer *t, const ato
     size_t n_tokens = 0;
     for (size_t i = 0; i < n_breakers(r); i++) {
         TRY(stopped(stop, err));
-        quire_err e = encode(t, breaker_at(r, i), MAX_SPELT_TOKENS - n_tokens + 1, spelt, err);
+        quire_err e = read_lists_encode(t, breaker_at(r, i), MAX_SPELT_TOKENS - n_tokens + 1, spelt, err);
         n_tokens += spelt->n;
         if (e == QUIRE_NO_ROOM || (e == QUIRE_OK && n_tokens > MAX_SPELT_TOKENS)) {
             return err_set_param(
@@ -270,13 +272,13 @@ static quire_err add_holders(const quire_request *r, const tokenizer *t, const a
         }
         strbuf_clear(piece);
         if (tokenizer_decode(t, &id, 1, false, piece) != QUIRE_OK) {
-            return no_memory(err);
+            return read_lists_no_memory(err);
         }
         while (i < n && !str_contains((str){piece->p, piece->n}, breaker_at(r, i))) {
             i++;
         }
         if (i < n && token_seqs_add(breakers, &id, 1) != QUIRE_OK) {
-            return no_memory(err);
+            return read_lists_no_memory(err);
         }
     }
     return QUIRE_OK;

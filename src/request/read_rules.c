@@ -91,7 +91,7 @@ static bool has_ebnf_head(str text) {
 
 /* The notation of a grammar's text: Lark's has no ::= between a rule's name and its
  * parts. */
-static grammar_kind kind_of(int32_t form, const json_value *v) {
+static grammar_kind read_rules_kind_of(int32_t form, const json_value *v) {
     bool is_lark =
         forms[form].kind == GRAMMAR_EBNF && json_is(v, JSON_KIND_TEXT) && !has_ebnf_head(json_str(v));
     return is_lark ? GRAMMAR_LARK : forms[form].kind;
@@ -110,14 +110,14 @@ quire_err request_read_rule(quire_request *r, const field_desc *f, const json_va
     if (v == NULL) {
         return take_rule(r, f, NULL, err);
     }
-    const request_rule rule = {.field = f, .kind = kind_of(find_form(f->name), v), .value = v};
+    const request_rule rule = {.field = f, .kind = read_rules_kind_of(find_form(f->name), v), .value = v};
     return has_form(rule.kind, v, &wanted) ? take_rule(r, f, &rule, err)
                                            : request_type_error(f, -1, v, wanted, err);
 }
 
 /* A member of structured_outputs that names a rule, as *rule. */
-static quire_err read_member(const field_desc *f, const json_member *m, request_rule *rule,
-                             quire_error *err) {
+static quire_err read_rules_read_member(const field_desc *f, const json_member *m, request_rule *rule,
+                                        quire_error *err) {
     const char *wanted = "a structural tag, an object or its text";
     int32_t form = find_form(m->name);
     if (rule->field != NULL) {
@@ -128,7 +128,7 @@ static quire_err read_member(const field_desc *f, const json_member *m, request_
     if (form < 0) {
         rule->form = RULE_STRUCTURAL_TAG;
     } else {
-        rule->kind = kind_of(form, m->value);
+        rule->kind = read_rules_kind_of(form, m->value);
     }
     /* no param, as in vLLM's response */
     if (form >= 0 && rule->kind == GRAMMAR_CHOICE && json_length(m->value) == 0) {
@@ -164,7 +164,7 @@ quire_err request_read_structured(quire_request *r, const field_desc *f, const j
         bool is_rule = strcmp(m.name, STRUCTURAL_TAG) == 0 || (form >= 0 && forms[form].is_member);
         bool is_off = m.value == NULL || (json_is(m.value, JSON_KIND_BOOL) && !json_truth(m.value));
         if (is_rule && !is_off) {
-            TRY(read_member(f, &m, &rule, err));
+            TRY(read_rules_read_member(f, &m, &rule, err));
         } else if (strcmp(m.name, "whitespace_pattern") == 0 && json_is(m.value, JSON_KIND_TEXT)) {
             rule.whitespace_pattern = json_str(m.value);
         } else if (strcmp(m.name, "disable_any_whitespace") == 0) {

@@ -102,7 +102,7 @@ static size_t reduce(str name, char out[LONGEST + 1], uint64_t *starts) {
     return n;
 }
 
-static bool has_word(const char *reduced, size_t n, uint64_t starts) {
+static bool request_foreign_has_word(const char *reduced, size_t n, uint64_t starts) {
     for (size_t at = 0; at < n; at++) {
         size_t end = at + 1;
         while (end < n && (starts >> end & 1) == 0) {
@@ -156,5 +156,5 @@ bool foreign_changes_generation(str name, uint32_t endpoint, const char **instea
             return true;
         }
     }
-    return has_word(reduced, n, starts);
+    return request_foreign_has_word(reduced, n, starts);
 }

@@ -108,7 +108,8 @@ static str worth_building(const field_desc *f, str span) {
 }
 
 /* Reads one member of a body, whose value is span. */
-static quire_err read_member(quire_request *r, const field_desc *f, str body, str span, quire_error *err) {
+static quire_err request_read_member(quire_request *r, const field_desc *f, str body, str span,
+                                     quire_error *err) {
     json_value *v;
     if (f->type == FIELD_PROMPT && r->fork_from == NULL) {
         TRY(request_check_prompt_length(r, span, err));
@@ -188,7 +189,7 @@ static quire_err read_members(quire_request *r, str body, strbuf *scratch, quire
             return QUIRE_OK;
         }
         const field_desc *f = request_row(name, dialect_of(&r->g)->fields);
-        TRY(f != NULL ? read_member(r, f, body, span, err) : read_foreign(r, name, span, err));
+        TRY(f != NULL ? request_read_member(r, f, body, span, err) : read_foreign(r, name, span, err));
     }
 }
 

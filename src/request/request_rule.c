@@ -30,7 +30,7 @@ static quire_err write_tag(part_arena *a, const json_value *v, json_value **pars
 
 /* The rule's text: what is given, or the value written out, as far as a grammar's text
  * may reach. */
-static quire_err take_text(part_arena *a, const request_rule *rule, str *out, quire_error *why) {
+static quire_err request_rule_take_text(part_arena *a, const request_rule *rule, str *out, quire_error *why) {
     strbuf text = {0};
     json_out o = {.to = &text, .max = GRAMMAR_MAX_TEXT};
     *out = json_is(rule->value, JSON_KIND_TEXT) ? json_str(rule->value) : (str){"", 0};
@@ -55,9 +55,10 @@ static grammar_options options_of(const request_rule *rule, const rule_context *
 }
 
 /* Compiles a rule, which is `answer` where it is marked, behind what stands around it. */
-static quire_err compile(part_arena *a, const request_rule *rule, str text, const grammar_part *answer,
-                         const rule_context *c, const grammar_options *options, grammar **out,
-                         quire_error *why) {
+static quire_err request_request_rule_compile(part_arena *a, const request_rule *rule, str text,
+                                              const grammar_part *answer, const rule_context *c,
+                                              const grammar_options *options, grammar **out,
+                                              quire_error *why) {
     if (!request_rule_is_marked(rule, c->frame)) {
         return grammar_compile(rule->kind, text, options, out, why);
     }
@@ -75,7 +76,7 @@ static quire_err take_grammar(part_arena *a, const request_rule *rule, str text,
     key.kind = rule->kind;
     *out = c->cache != NULL ? grammar_cache_find(c->cache, &key) : NULL;
     if (*out == NULL) {
-        TRY(compile(a, rule, text, answer, c, &options, out, why));
+        TRY(request_request_rule_compile(a, rule, text, answer, c, &options, out, why));
         if (c->cache != NULL) {
             grammar_cache_keep(c->cache, &key, *out);
         }
@@ -106,7 +107,7 @@ quire_err request_rule_compile(const request_rule *rule, const rule_context *c, 
     str text;
     quire_error why = {0};
     *out = NULL;
-    quire_err e = take_text(&a, rule, &text, &why);
+    quire_err e = request_rule_take_text(&a, rule, &text, &why);
     e = e == QUIRE_OK ? check_arena(&a, &why) : e;
     grammar_part answer = part_rule(rule->kind, text, NULL);
     answer.whitespace_pattern = rule->whitespace_pattern;

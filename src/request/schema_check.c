@@ -131,8 +131,8 @@ static void write_report(const report *x, const char *kind, const outcome *done,
 }
 
 /* Compiles the rule and notes its keywords. */
-static quire_err compile(const quire_request *r, grammar_additional additional, report *x, grammar **out,
-                         quire_error *why) {
+static quire_err schema_check_compile(const quire_request *r, grammar_additional additional, report *x,
+                                      grammar **out, quire_error *why) {
     const request_rule *rule = &r->rule;
     strbuf given = {0};
     json_out text = {.to = &given};
@@ -165,7 +165,7 @@ static quire_err check_rule(const quire_request *r, bool list_only, report *x, s
     grammar *g = NULL;
     int64_t began_us = clock_us(), n[3] = {0};
     grammar_additional additional = request_rule_additional(rule, r->g.json_additional);
-    quire_err e = compile(r, additional, x, &g, &why);
+    quire_err e = schema_check_compile(r, additional, x, &g, &why);
     const outcome done = {.is_accepted = e == QUIRE_OK,
                           .reason = e == QUIRE_OK ? NULL : why.message,
                           .additional =
@@ -184,7 +184,7 @@ static quire_err check_rule(const quire_request *r, bool list_only, report *x, s
     return o.err;
 }
 
-static quire_err check(const quire_request *r, bool list_only, strbuf *out) {
+static quire_err schema_check_do(const quire_request *r, bool list_only, strbuf *out) {
     report x = {.list = mem_new(SCHEMA_CHECK_KEYWORDS, sizeof *x.list),
                 .slots = mem_new(SLOTS, sizeof *x.slots)};
     quire_err e = x.list != NULL && x.slots != NULL ? check_rule(r, list_only, &x, out) : QUIRE_NO_MEMORY;
@@ -195,7 +195,7 @@ static quire_err check(const quire_request *r, bool list_only, strbuf *out) {
 }
 
 quire_err request_list_keywords(const quire_request *r, strbuf *out) {
-    return r->rule.kind == GRAMMAR_SCHEMA && r->rule.value != NULL ? check(r, true, out)
+    return r->rule.kind == GRAMMAR_SCHEMA && r->rule.value != NULL ? schema_check_do(r, true, out)
                                                                    : strbuf_add_str(out, "[]");
 }
 
@@ -274,7 +274,7 @@ quire_err request_schema_check(const request_context *ctx, str body, strbuf *out
                       ? request_new(ctx, QUIRE_COMPLETIONS, &r, err)
                       : err_set_param(err, QUIRE_BAD_REQUEST, "body", "the body must be a JSON object");
     e = e == QUIRE_OK ? read_rule(r, v, err) : e;
-    if (e == QUIRE_OK && check(r, false, out) != QUIRE_OK) {
+    if (e == QUIRE_OK && schema_check_do(r, false, out) != QUIRE_OK) {
         e = err_set(err, QUIRE_NO_MEMORY, -1, "out of memory for a check");
     }
     request_free(r);

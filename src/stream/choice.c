@@ -388,7 +388,7 @@ quire_err choice_start(choice *c, event_memory *m, quire_event *out) {
 
 /* Whether the request has no use for a part: reasoning that it leaves out, calls behind
  * the only one. */
-static bool is_left_out(const generation *g, const output_event *e) {
+static bool choice_is_left_out(const generation *g, const output_event *e) {
     bool is_of_call = e->kind >= OUTPUT_CALL_BEGIN;
     bool is_further = is_of_call && e->call > 0;
     return (e->kind == OUTPUT_REASONING && !g->include_reasoning) ||
@@ -436,7 +436,7 @@ static quire_err fill_parts(choice *c, event_memory *m, quire_event *out) {
         is_custom = e->kind == OUTPUT_CALL_BEGIN
                         ? c->request->has_custom && request_is_custom(c->request, text)
                         : is_custom;
-        if (!is_left_out(&c->request->g, e)) {
+        if (!choice_is_left_out(&c->request->g, e)) {
             m->parts[out->n_parts++] = (quire_part){.kind = (quire_part_kind)e->kind,
                                                     .call = e->call,
                                                     .text = text.p,

@@ -31,8 +31,8 @@ static quire_err need_vocabulary(const stream_engine *e, const generation *g, qu
 
 /* Tokenises a text. One that cannot fit is refused by its length, where that is certain,
  * and no more is tokenised than can fit. */
-static quire_err encode(const stream_engine *e, const generation *g, str text, encode_options options,
-                        token_list *out, quire_error *err) {
+static quire_err prepare_encode(const stream_engine *e, const generation *g, str text, encode_options options,
+                                token_list *out, quire_error *err) {
     size_t limit = (size_t)e->context.max_model_len, least = tokenizer_least_tokens(e->tokenizer, text.n);
     if (least > limit) {
         return generation_too_long(g, e->context.max_model_len, least, true, err);
@@ -53,7 +53,7 @@ static quire_err encode_chat(const stream_engine *e, const generation *g, str te
     uint64_t tenant = text_tenant(g->tenant);
     const text_marks *counts = e->parses_messages ? NULL : marks; /* of one engine always or never */
     if (e->prompts == NULL) {
-        return encode(e, g, text, (encode_options){.marks = counts}, out, err);
+        return prepare_encode(e, g, text, (encode_options){.marks = counts}, out, err);
     }
     if (prompt_cache_find(e->prompts, tenant, text, marks, &start) != QUIRE_OK) {
         prompt_start_deinit(&start); /* no memory for it: the text is encoded whole */
@@ -61,7 +61,7 @@ static quire_err encode_chat(const stream_engine *e, const generation *g, str te
     bool is_known = start.at > 0;
     encode_options options = {
         .marks = counts, .seams = &start.seams, .known = is_known ? &start.ids : NULL, .from = start.at};
-    quire_err er = encode(e, g, text, options, out, err);
+    quire_err er = prepare_encode(e, g, text, options, out, err);
     if (er == QUIRE_OK) {
         size_t first = start.seams.first;
         prompt_cache_keep(e->prompts, tenant, text, marks, out->ids + first, out->n - first, &start.seams);
@@ -85,14 +85,14 @@ static quire_err make_chat(const stream_engine *e, const quire_request *r, token
     return er;
 }
 
-static quire_err copy_ids(token_list *to, const int32_t *ids, size_t n, quire_error *err) {
+static quire_err prepare_copy_ids(token_list *to, const int32_t *ids, size_t n, quire_error *err) {
     quire_err e = token_list_add_all(to, ids, n);
     return e == QUIRE_OK ? e : err_set(err, e, -1, "out of memory for a prompt");
 }
 
 /* The ids of prompt i, and how the text behind it begins. */
-static quire_err make_prompt(const stream_engine *e, const quire_request *r, int32_t i, token_list *out,
-                             output_start *start, quire_error *err) {
+static quire_err prepare_make_prompt(const stream_engine *e, const quire_request *r, int32_t i,
+                                     token_list *out, output_start *start, quire_error *err) {
     *start = r->fork_from != NULL ? r->fork_from->start : OUTPUT_START_UNKNOWN;
     if (dialect_of(&r->g)->is_chat && r->fork_from == NULL) {
         TRY(need_vocabulary(e, &r->g, err));
@@ -101,9 +101,9 @@ static quire_err make_prompt(const stream_engine *e, const quire_request *r, int
     const request_prompt *p = &r->g.prompts[i];
     if (!p->ids) {
         TRY(need_vocabulary(e, &r->g, err));
-        return encode(e, &r->g, p->text, (encode_options){0}, out, err);
+        return prepare_encode(e, &r->g, p->text, (encode_options){0}, out, err);
     }
-    return copy_ids(out, p->ids, (size_t)p->n_ids, err);
+    return prepare_copy_ids(out, p->ids, (size_t)p->n_ids, err);
 }
 
 /* Checks the prompt's length. The engine cuts a max_tokens that exceeds the rest, as vLLM
@@ -182,11 +182,11 @@ static quire_err count_response(const stream_engine *e, const generation *g, siz
 static quire_err take_prompt(const stream_engine *e, const quire_request *r, choice *c, quire_error *err) {
     int32_t k = c->index % r->g.info.n_samples;
     if (k == 0) {
-        return make_prompt(e, r, c->index / r->g.info.n_samples, &c->prompt, &c->start, err);
+        return prepare_make_prompt(e, r, c->index / r->g.info.n_samples, &c->prompt, &c->start, err);
     }
     c->start = (c - k)->start;
     const token_list *made = &(c - k)->prompt;
-    return copy_ids(&c->prompt, made->ids, made->n, err);
+    return prepare_copy_ids(&c->prompt, made->ids, made->n, err);
 }
 
 static quire_err open_choice(const stream_engine *e, const quire_request *r, choice *c, quire_error *err) {

@@ -239,7 +239,7 @@ quire_err prompt_cache_find(prompt_cache *c, uint64_t tenant, str text, const te
 /* ---- keeping ---- */
 
 /* Copies n elements of size bytes to *at, which moves on, aligned. */
-static void *put(char **at, const void *from, size_t n, size_t size) {
+static void *prompt_cache_put(char **at, const void *from, size_t n, size_t size) {
     char *to = *at;
     mem_copy(to, from, n * size);
     *at += (n * size + 7) / 8 * 8;
@@ -247,8 +247,8 @@ static void *put(char **at, const void *from, size_t n, size_t size) {
 }
 
 /* A new entry; NULL: out of memory. */
-static entry *make_entry(uint64_t tenant, str text, const text_marks *marks, const int32_t *ids, size_t n_ids,
-                         const encode_seams *seams) {
+static entry *prompt_cache_make_entry(uint64_t tenant, str text, const text_marks *marks, const int32_t *ids,
+                                      size_t n_ids, const encode_seams *seams) {
     size_t n_hashes;
     uint64_t *hashes = hash_blocks(text, &n_hashes);
     size_t n_bytes = sizeof(entry) + text.n + marks->n * sizeof *marks->runs +
@@ -262,20 +262,22 @@ static entry *make_entry(uint64_t tenant, str text, const text_marks *marks, con
         e->n_hashes = n_hashes;
         e->place = -1;
         atomic_init(&e->n_refs, 1);
-        e->hashes = put(&at, hashes, n_hashes, sizeof *hashes);
-        e->seams = (encode_seams){
-            .at = put(&at, seams->at, seams->n, sizeof *seams->at), .n = seams->n, .cap = seams->n};
-        e->marks = (text_marks){
-            .runs = put(&at, marks->runs, marks->n, sizeof *marks->runs), .n = marks->n, .cap = marks->n};
-        e->ids = put(&at, ids, n_ids, sizeof *ids);
-        e->text = (str){put(&at, text.p, text.n, 1), text.n};
+        e->hashes = prompt_cache_put(&at, hashes, n_hashes, sizeof *hashes);
+        e->seams = (encode_seams){.at = prompt_cache_put(&at, seams->at, seams->n, sizeof *seams->at),
+                                  .n = seams->n,
+                                  .cap = seams->n};
+        e->marks = (text_marks){.runs = prompt_cache_put(&at, marks->runs, marks->n, sizeof *marks->runs),
+                                .n = marks->n,
+                                .cap = marks->n};
+        e->ids = prompt_cache_put(&at, ids, n_ids, sizeof *ids);
+        e->text = (str){prompt_cache_put(&at, text.p, text.n, 1), text.n};
     }
     mem_free(hashes);
     return e;
 }
 
 /* Takes entry i out of the lists; its reference goes to `gone`. */
-static void drop(prompt_cache *c, int32_t i, entry_list *gone) {
+static void prompt_cache_drop(prompt_cache *c, int32_t i, entry_list *gone) {
     entry *e = c->entries[i];
     c->n_bytes -= e->n_bytes;
     c->holders[c->holder_of[i]].n_bytes -= e->n_bytes;
@@ -288,7 +290,7 @@ static void drop(prompt_cache *c, int32_t i, entry_list *gone) {
 }
 
 /* The entry to drop: of the tenant that holds most, the least recently used. */
-static int32_t least_wanted(const prompt_cache *c) {
+static int32_t prompt_cache_least_wanted(const prompt_cache *c) {
     int32_t most = 0, worst = -1;
     unsigned long long worst_used = 0;
     for (int32_t i = 1; i < PROMPT_CACHE_ENTRIES; i++) {
@@ -319,11 +321,11 @@ static void replace(prompt_cache *c, entry *e, const entry_list *earlier, entry_
     pthread_mutex_lock(&c->lock);
     for (int32_t i = 0; i < earlier->n; i++) {
         if (earlier->at[i]->place >= 0) { /* nobody else has dropped it meanwhile */
-            drop(c, earlier->at[i]->place, gone);
+            prompt_cache_drop(c, earlier->at[i]->place, gone);
         }
     }
     while (c->n > 0 && (c->n == PROMPT_CACHE_ENTRIES || c->n_bytes + e->n_bytes > c->max_bytes)) {
-        drop(c, least_wanted(c), gone);
+        prompt_cache_drop(c, prompt_cache_least_wanted(c), gone);
     }
     int32_t h = find_holder(c, e->tenant, true);
     c->holders[h].tenant = e->tenant;
@@ -340,7 +342,7 @@ void prompt_cache_keep(prompt_cache *c, uint64_t tenant, str text, const text_ma
     if (text.n < BLOCK || seams->n == 0 || text.n > c->max_bytes / 4) {
         return;
     }
-    entry *e = make_entry(tenant, text, marks, ids, n_ids, seams);
+    entry *e = prompt_cache_make_entry(tenant, text, marks, ids, n_ids, seams);
     if (e == NULL || e->n_bytes > c->max_bytes) {
         mem_free(e);
         return;

@@ -262,7 +262,7 @@ static void take_stale(quire_stream *s, const engine_event *event) {
 }
 
 /* A choice whose sequence was replaced keeps the times of the first one. */
-static void take_times(choice *c, const engine_event *event) {
+static void queue_take_times(choice *c, const engine_event *event) {
     c->admitted_us = c->admitted_us > 0 ? c->admitted_us : event->admitted_us;
     if (c->first_token_us == 0 && event->first_token_us > 0) {
         c->first_token_us = event->first_token_us;
@@ -291,7 +291,7 @@ static void take_event(quire_queue *q, const engine_event *event) {
     c->current = event->id;
     c->n_cached = event->n_cached;
     c->queue_us = event->queue_us;
-    take_times(c, event);
+    queue_take_times(c, event);
     c->logprobs = event->logprobs;
     c->prompt_logprobs = event->prompt_logprobs;
     /* else a stop string has ended it, and later tokens do not count */

@@ -106,7 +106,7 @@ static bool are_counted(const quire_stream *s, const choice *c, int32_t *longest
 
 /* The tokens that a choice may have, as far as its request and the maximum length
  * allow. */
-static int32_t most_tokens(const choice *c) {
+static int32_t stream_most_tokens(const choice *c) {
     bool none = c->prompt_only || dialect_of(&c->request->g)->gives_rows;
     int32_t room = c->e->context.max_model_len - (int32_t)c->prompt.n,
             most = none ? 0 : c->sampling.max_tokens;
@@ -129,7 +129,7 @@ void stream_count(choice *c) {
                          .n_computed = c->n_prefilled,
                          .n_completion = c->n_completion,
                          .n_preempted = c->n_preempted,
-                         .max_tokens = most_tokens(c)};
+                         .max_tokens = stream_most_tokens(c)};
     int32_t longest;
     bool all = are_counted(s, c, &longest);
     request_stats_over(s->q->e->requests, c->finish, &t, &n, all ? s->request->g.info.n_best : 0, longest);

@@ -72,7 +72,7 @@ static quire_err find_position(const choice *c, int32_t position, int32_t *n_kep
 /* ---- fork ---- */
 
 /* Copies c's prompt and the first n_kept tokens of its response. */
-static int32_t *copy_tokens(const choice *c, int32_t n_kept, int32_t n_more) {
+static int32_t *stream_branch_copy_tokens(const choice *c, int32_t n_kept, int32_t n_more) {
     int32_t *ids = mem_new(c->prompt.n + (size_t)n_kept + (size_t)n_more, sizeof *ids);
     if (ids != NULL) {
         memcpy(ids, c->prompt.ids, c->prompt.n * sizeof *ids);
@@ -124,7 +124,8 @@ quire_err quire_stream_fork(quire_stream *s, int32_t choice_index, int32_t posit
     TRY(find_choice(s, choice_index, &c, err));
     TRY(find_position(c, position, &n_kept, err));
     TRY(request_copy(fields_of(c), &r, err));
-    quire_err e = request_take_ids(r, copy_tokens(c, n_kept, 0), (int32_t)c->prompt.n + n_kept, err);
+    quire_err e =
+        request_take_ids(r, stream_branch_copy_tokens(c, n_kept, 0), (int32_t)c->prompt.n + n_kept, err);
     e = e == QUIRE_OK ? hold_fork(c, r, err) : e;
     if (e != QUIRE_OK) {
         quire_request_free(r);
@@ -323,7 +324,7 @@ static quire_err submit_branch(stream_command *m, request_id *id, quire_error *e
     r.prompt_logprobs_width = 0;
     r.logits_out = NULL;
     r.deadline_us = 0;
-    r.tokens = copy_tokens(c, n_kept, (int32_t)m->tail.n);
+    r.tokens = stream_branch_copy_tokens(c, n_kept, (int32_t)m->tail.n);
     r.n_tokens = (int32_t)c->prompt.n + n_kept + (int32_t)m->tail.n;
     r.n_prompt = n_prompt;
     r.fork_position = (int32_t)c->prompt.n + n_kept;

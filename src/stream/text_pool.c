@@ -38,7 +38,7 @@ static worker *find_worker(text_pool *p, worker_state state) {
 
 /* Makes a thread, which has the priority of the calling one. NULL: there is none to be
  * had, and no more are tried until a job is over. */
-static worker *make_worker(text_pool *p) {
+static worker *text_pool_make_worker(text_pool *p) {
     worker *w = find_worker(p, WORKER_NONE);
     w = w == NULL ? &p->workers[p->n_places] : w;
     if (p->n_workers >= p->max_workers || pthread_create(&w->thread, NULL, text_main, w) != 0) {
@@ -56,7 +56,7 @@ static worker *make_worker(text_pool *p) {
 static bool let_look(text_pool *p, bool slow) {
     worker *idle = find_worker(p, WORKER_IDLE), *w = idle;
     if (w == NULL || (w->is_low && !slow)) {
-        w = make_worker(p);
+        w = text_pool_make_worker(p);
         if (w != NULL && idle != NULL) {
             pthread_cond_signal(&idle->go); /* it is not the last one any more */
         }
@@ -70,7 +70,7 @@ static bool let_look(text_pool *p, bool slow) {
 }
 
 /* Lets the best candidates run, as many as may. */
-static void dispatch(text_pool *p) {
+static void text_pool_dispatch(text_pool *p) {
     for (int slow = 0; slow < 2; slow++) {
         while (p->n_running[slow] < p->max_running) {
             candidate c = text_next(p, slow);
@@ -94,7 +94,7 @@ static void wake_all(text_pool *p) {
 
 /* Lowers the calling thread's priority. The system lets no thread raise it again. Where
  * it fails, all stays as it was. */
-static void lower(worker *w) {
+static void text_pool_lower(worker *w) {
     if (!w->is_low) {
         (void)setpriority(PRIO_PROCESS, 0, w->pool->nice + TEXT_SLOW_NICE); /* 0 is the calling thread */
         w->is_low = getpriority(PRIO_PROCESS, 0) > w->pool->nice;
@@ -163,7 +163,7 @@ static void wait_for_turn(worker *w) {
     text_pool *p = w->pool;
     w->state = WORKER_WAITS;
     p->n_running[w->is_slow]--;
-    dispatch(p);
+    text_pool_dispatch(p);
     while (w->state == WORKER_WAITS) {
         pthread_cond_wait(&w->go, &p->lock);
     }
@@ -176,8 +176,8 @@ static void slow_down(worker *w) {
     p->n_running[0]--;
     w->is_slow = true;
     p->n_running[1]++;
-    dispatch(p);
-    lower(w);
+    text_pool_dispatch(p);
+    text_pool_lower(w);
 }
 
 /* turn.over: somebody else goes on, if his turn is before w's. */
@@ -240,7 +240,7 @@ static void end_holding(worker *w) {
 /* Runs the job that w has. Called and left with the lock held. */
 static void run_job(worker *w) {
     if (w->is_slow) {
-        lower(w);
+        text_pool_lower(w);
     }
     pthread_mutex_unlock(&w->pool->lock);
     w->slice_began_us = clock_thread_us();
@@ -252,11 +252,11 @@ static void run_job(worker *w) {
     charge(w);
     end_holding(w);
     text_leave(w);
-    dispatch(w->pool); /* others may have waited for what it held */
+    text_pool_dispatch(w->pool); /* others may have waited for what it held */
 }
 
 /* Runs jobs, until somebody else's turn is before them. */
-static void work(worker *w) {
+static void text_pool_work(worker *w) {
     text_pool *p = w->pool;
     p->n_looking[w->is_slow]--;
     while (take_job(w)) {
@@ -265,7 +265,7 @@ static void work(worker *w) {
     w->state = WORKER_IDLE;
     p->n_running[w->is_slow]--;
     p->max_workers = p->most_workers;
-    dispatch(p);
+    text_pool_dispatch(p);
 }
 
 /* Whether a worker has no more to do. A thread of low priority has not, when its jobs are
@@ -299,7 +299,7 @@ static void *text_main(void *arg) {
     w->is_low = getpriority(PRIO_PROCESS, 0) > w->pool->nice;
     while (!is_over(w)) {
         if (w->state == WORKER_LOOKS) {
-            work(w);
+            text_pool_work(w);
         } else {
             pthread_cond_wait(&w->go, &w->pool->lock);
         }
@@ -410,6 +410,6 @@ void text_leave(worker *w) {
 void text_pool_add(text_pool *p, text_job *job) {
     pthread_mutex_lock(&p->lock);
     text_enter(p, job);
-    dispatch(p);
+    text_pool_dispatch(p);
     pthread_mutex_unlock(&p->lock);
 }

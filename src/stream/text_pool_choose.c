@@ -53,7 +53,7 @@ bool text_is_before(const candidate *a, const candidate *b) {
                                                   : a->turn_us < b->turn_us;
 }
 
-static void keep_best(candidate *best, candidate c) {
+static void text_pool_choose_keep_best(candidate *best, candidate c) {
     if (text_is_nobody(best) || text_is_before(&c, best)) {
         *best = c;
     }
@@ -92,7 +92,7 @@ candidate text_first_job(text_pool *p, bool slow) {
     }
     if (!text_is_nobody(&first_long) &&
         (p->text_bytes == 0 || p->text_bytes + text_counted_bytes(*first_long.job) <= TEXT_LONG_BYTES)) {
-        keep_best(&best, first_long);
+        text_pool_choose_keep_best(&best, first_long);
     }
     return best;
 }
@@ -107,7 +107,7 @@ candidate text_first_waiting(text_pool *p, bool slow) {
     candidate best = nobody;
     for (int32_t i = 0; i < p->n_places; i++) {
         if (p->workers[i].is_slow == slow && may_go_on(p, &p->workers[i])) {
-            keep_best(&best, text_of_worker(&p->workers[i]));
+            text_pool_choose_keep_best(&best, text_of_worker(&p->workers[i]));
         }
     }
     return best;
@@ -118,7 +118,7 @@ candidate text_next(text_pool *p, bool slow) {
     if (p->n_jobs[slow] > p->n_looking[slow] && has_thread(p)) {
         candidate job = text_first_job(p, slow);
         if (!text_is_nobody(&job)) {
-            keep_best(&best, job);
+            text_pool_choose_keep_best(&best, job);
         }
     }
     return best;
