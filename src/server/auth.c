@@ -128,17 +128,22 @@ static quire_err auth_add_file(key_set *a, const char *path, quire_error *err) {
     return e;
 }
 
+/* The digest of an option's key, trimmed. */
+static quire_err auth_digest_of_option(const char *option, const char *text, str *trimmed,
+                                       uint8_t digest[SHA256_BYTES], quire_error *err) {
+    *trimmed = auth_trim(str_of(text));
+    sha256(trimmed->p, trimmed->n, digest);
+    return trimmed->n > 0 ? QUIRE_OK : err_set(err, QUIRE_INVALID, -1, "%s: the key is empty", option);
+}
+
 /* Adds a key without a tenant's name: it is a tenant of its own, named by its digest. */
 static quire_err auth_add_nameless(key_set *a, const char *text, quire_error *err) {
-    uint8_t digest[SHA256_BYTES];
+    uint8_t d[SHA256_BYTES];
     char name[32];
-    str trimmed = auth_trim(str_of(text));
-    if (trimmed.n == 0) {
-        return err_set(err, QUIRE_INVALID, -1, "--api-key: the key is empty");
-    }
-    sha256(trimmed.p, trimmed.n, digest);
-    snprintf(name, sizeof name, "key-%02x%02x%02x%02x%02x%02x%02x%02x", digest[0], digest[1], digest[2],
-             digest[3], digest[4], digest[5], digest[6], digest[7]);
+    str trimmed;
+    TRY(auth_digest_of_option("--api-key", text, &trimmed, d, err));
+    snprintf(name, sizeof name, "key-%02x%02x%02x%02x%02x%02x%02x%02x", d[0], d[1], d[2], d[3], d[4], d[5],
+             d[6], d[7]);
     return auth_add_key(a, str_of(name), trimmed, err);
 }
 
@@ -150,19 +155,13 @@ static void auth_drop_keys(key_set *a) {
     *a = (key_set){0};
 }
 
+/* On a failure a has a part of them. */
 static quire_err auth_load_keys(key_set *a, const char *const *keys, int32_t n, const char *file,
                                 quire_error *err) {
-    quire_err e = QUIRE_OK;
-    for (int32_t i = 0; i < n && e == QUIRE_OK; i++) {
-        e = auth_add_nameless(a, keys[i], err);
+    for (int32_t i = 0; i < n; i++) {
+        TRY(auth_add_nameless(a, keys[i], err));
     }
-    if (e == QUIRE_OK && file != NULL) {
-        e = auth_add_file(a, file, err);
-    }
-    if (e != QUIRE_OK) {
-        auth_drop_keys(a);
-    }
-    return e;
+    return file != NULL ? auth_add_file(a, file, err) : QUIRE_OK;
 }
 
 quire_err auth_load(const char *const *keys, int32_t n, const char *file, auth **out, quire_error *err) {
@@ -255,11 +254,8 @@ static quire_err auth_operator_is_tenant(quire_error *err) {
 quire_err auth_set_operator(auth *a, const char *text, quire_error *err) {
     assert(!a->has_operator);
     uint8_t digest[SHA256_BYTES];
-    str trimmed = auth_trim(str_of(text));
-    if (trimmed.n == 0) {
-        return err_set(err, QUIRE_INVALID, -1, "--operator-key: the key is empty");
-    }
-    sha256(trimmed.p, trimmed.n, digest);
+    str trimmed;
+    TRY(auth_digest_of_option("--operator-key", text, &trimmed, digest, err));
     if (auth_find_key(&a->set, digest) != NULL) {
         return auth_operator_is_tenant(err);
     }
@@ -270,10 +266,13 @@ quire_err auth_set_operator(auth *a, const char *text, quire_error *err) {
 
 quire_err auth_reload(auth *a, const char *const *keys, int32_t n, const char *file, quire_error *err) {
     key_set fresh = {0};
-    TRY(auth_load_keys(&fresh, keys, n, file, err));
-    if (a->has_operator && auth_find_key(&fresh, a->operator_digest) != NULL) {
+    quire_err e = auth_load_keys(&fresh, keys, n, file, err);
+    if (e == QUIRE_OK && a->has_operator && auth_find_key(&fresh, a->operator_digest) != NULL) {
+        e = auth_operator_is_tenant(err);
+    }
+    if (e != QUIRE_OK) {
         auth_drop_keys(&fresh);
-        return auth_operator_is_tenant(err);
+        return e;
     }
     pthread_rwlock_wrlock(&a->lock);
     key_set old = a->set;

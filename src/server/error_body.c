@@ -1,31 +1,27 @@
 #include "server/error_body.h"
 
+#include <assert.h>
 #include <stdio.h>
 #include <string.h>
 
 #include "base/nearest.h"
 
 int error_status(quire_err e) {
-    switch (e) {
-    case QUIRE_INVALID:
-    case QUIRE_BAD_REQUEST:
-    case QUIRE_UNSUPPORTED:
-    case QUIRE_CONTEXT_LENGTH:
-    case QUIRE_FAULT:
-    /* for the pool or the context; a body that is too large is different (error_of) */
-    case QUIRE_TOO_LARGE:
-        return 400;
-    case QUIRE_UNAUTHORIZED:
-        return 401;
-    case QUIRE_NOT_FOUND:
-        return 404;
-    case QUIRE_BUSY:
-        return 429;
-    case QUIRE_NO_MEMORY:
-        return 503;
-    default:
-        return 500;
-    }
+    static const int statuses[QUIRE_N_ERRORS] = {
+        [QUIRE_INVALID] = 400,
+        [QUIRE_BAD_REQUEST] = 400,
+        [QUIRE_UNSUPPORTED] = 400,
+        [QUIRE_CONTEXT_LENGTH] = 400,
+        [QUIRE_FAULT] = 400,
+        /* for the pool or the context; a body that is too large is different (error_of) */
+        [QUIRE_TOO_LARGE] = 400,
+        [QUIRE_UNAUTHORIZED] = 401,
+        [QUIRE_NOT_FOUND] = 404,
+        [QUIRE_BUSY] = 429,
+        [QUIRE_NO_MEMORY] = 503,
+    };
+    assert(e < QUIRE_N_ERRORS);
+    return statuses[e] != 0 ? statuses[e] : 500;
 }
 
 static const char *error_type(int status) {
@@ -142,14 +138,14 @@ const foreign_path foreign_paths[] = {
 };
 const size_t n_foreign_paths = sizeof foreign_paths / sizeof *foreign_paths;
 
-static bool path_is_at_or_below(str path, const char *folder) {
+bool path_is_in(str path, const char *folder) {
     size_t n = strlen(folder);
     return str_begins(path, folder) && (path.n == n || path.p[n] == '/');
 }
 
 static const foreign_path *path_find_foreign(str path) {
     for (size_t i = 0; i < n_foreign_paths; i++) {
-        if (path_is_at_or_below(path, foreign_paths[i].path)) {
+        if (path_is_in(path, foreign_paths[i].path)) {
             return &foreign_paths[i];
         }
     }
@@ -240,7 +236,7 @@ static bool path_is_base(str text) {
 /* What the client has to change for the path that it meant. */
 static void path_advise(const meant *m, char *out, size_t size) {
     char before[SHOWN_PATH_BYTES];
-    bool is_below_base = m->lacks_base || path_is_at_or_below(m->path, BASE);
+    bool is_below_base = m->lacks_base || path_is_in(m->path, BASE);
     path_show(m->before, before);
     if (m->before.n == 0 && m->lacks_base) {
         snprintf(out, size, ": set the client's base URL so that it ends in " BASE);

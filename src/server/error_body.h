@@ -50,5 +50,7 @@ typedef struct foreign_path {
 } foreign_path;
 extern const foreign_path foreign_paths[];
 extern const size_t n_foreign_paths;
+/* True when path is `folder` or below it. */
+bool path_is_in(str path, const char *folder);
 
 #endif

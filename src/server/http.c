@@ -219,11 +219,8 @@ static int http_take_authority(http_request *r, const struct http_parser_url *ur
     size_t n = url->field_data[UF_HOST].len;
     bool is_v6 = memchr(host, ':', n) != NULL; /* http-parser returns it without its brackets */
     strbuf_clear(&r->host);
-    if (is_v6 && http_append(r, &r->host, "[", 1) != 0) {
-        return -1;
-    }
-    return http_append(r, &r->host, host, n) != 0 || (is_v6 && http_append(r, &r->host, "]", 1) != 0) ? -1
-                                                                                                      : 0;
+    bool is_added = strbuf_addf(&r->host, is_v6 ? "[%.*s]" : "%.*s", (int)n, host) == QUIRE_OK;
+    return is_added ? 0 : http_refuse(r, 500, "out of memory");
 }
 
 /* The decoded path of the request target: "/a%2Fb?q" or "http://host/a%2Fb?q" give

@@ -29,7 +29,6 @@ struct watch;
 struct loop_order;
 struct http_stats;
 struct sandboxes;
-struct web_page;
 
 #define LOOP_BITS 12 /* the index of a loop fits: no more can be opened */
 
@@ -79,7 +78,7 @@ struct server {
     auth *keys;
     struct sandboxes *sandboxes;
     body_room bodies;
-    struct web_page *pool_page;
+    strbuf pool_headers;              /* of the page at /pool (web_pages.h) */
     uint8_t pool_key[POOL_KEY_BYTES]; /* for the hashes in /debug/pool */
     bool on_loopback;                 /* only this machine can connect */
     const char *model_name;           /* the first of its served names */

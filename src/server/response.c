@@ -29,10 +29,6 @@ static void response_on_end(conn *c, const api_error *why) {
     response_fail(c->pending_of, *why);
 }
 
-static void response_on_drained(conn *c) {
-    response_drained(c->pending_of);
-}
-
 static void response_on_cut(conn *c) {
     response_cut(c->pending_of, "the client took nothing of the stream for too long");
 }
@@ -40,7 +36,7 @@ static void response_on_cut(conn *c) {
 static const pending_kind response_pending = {
     .close = response_on_close,
     .end = response_on_end,
-    .drained = response_on_drained,
+    .drained = response_drained,
     .cut = response_on_cut,
     .counts_disconnects = true,
 };
@@ -93,10 +89,6 @@ static void response_too_large(response *a, size_t limit) {
             "or logprobs",
             limit);
     response_fail(a, (api_error){.status = 400, .param = "max_tokens", .message = err.message});
-}
-
-static void response_fail_memory(response *a) {
-    response_fail_with(a, 500, "out of memory");
 }
 
 /* ---- starting ---- */
@@ -182,7 +174,7 @@ static void response_begin(response *a, response_choice *c, const quire_event *e
     response_prompt *p = response_prompt_of(a, c);
     c->prompt_tokens = ev->prompt_tokens;
     if (!response_take_prompt(a, p, ev)) {
-        response_fail_memory(a);
+        response_fail_with(a, 500, "out of memory");
         return;
     }
     c->logprobs.n_chars = c->logprobs.n_prompt_chars = p->logprobs.n_chars;
@@ -214,7 +206,7 @@ static void response_delta(response *a, response_choice *c, const quire_event *e
                    response_add_ids(&c->tokens, &c->n_tokens, &c->cap_tokens, ev->tokens, ev->n_tokens);
     if (!ids_fit || response_take_text(a, c, ev) != QUIRE_OK ||
         response_take_logprobs(a, c, ev) != QUIRE_OK) {
-        response_fail_memory(a);
+        response_fail_with(a, 500, "out of memory");
         return;
     }
     response_count(a, (int64_t)(response_choice_bytes(c) - before));
@@ -238,7 +230,7 @@ static void response_rollback(response *a, response_choice *c, const quire_event
     c->completion_tokens = ev->completion_tokens;
     size_t before = response_choice_bytes(c);
     if (response_rollback_logprobs(a, c, ev) != QUIRE_OK) {
-        response_fail_memory(a);
+        response_fail_with(a, 500, "out of memory");
         return;
     }
     response_count(a, (int64_t)(response_choice_bytes(c) - before));
@@ -268,7 +260,7 @@ static void response_end(response *a, response_choice *c, const quire_event *ev)
     size_t before = response_choice_bytes(c);
     if ((ev->stop_string != NULL && strbuf_add_str(&c->stop_string, ev->stop_string) != QUIRE_OK) ||
         response_end_logprobs(a, c) != QUIRE_OK) {
-        response_fail_memory(a);
+        response_fail_with(a, 500, "out of memory");
         return;
     }
     response_count(a, (int64_t)(response_choice_bytes(c) - before));

@@ -185,8 +185,8 @@ bool response_send_piece(response *a, const json_out *o);
 void response_hold(response *a, int32_t i);
 /* DONE came: sends the rest, now or as the client reads. May free a. */
 void response_finish(response *a);
-/* The client has read: sends more. May free a. */
-void response_drained(response *a);
+/* The client of a response has read: sends more. May free it. */
+void response_drained(conn *c);
 /* Adds delta to the unsent bytes of its choices and prompts. */
 void response_count(response *a, int64_t delta);
 

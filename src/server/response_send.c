@@ -332,7 +332,8 @@ void response_finish(response *a) {
     }
 }
 
-void response_drained(response *a) {
+void response_drained(conn *c) {
+    response *a = c->pending_of;
     if (a->is_long) {
         response_send_parts(a);
     } else if (a->started && response_send_all_held(a) && a->is_done) {

@@ -57,21 +57,21 @@ void response_write_finish(const response *a, const response_choice *c, json_out
     }
 }
 
-void response_write_token_ids(const response *a, const response_choice *c, json_out *o) {
-    if (a->info->return_token_ids) {
-        json_ints(o, c->tokens, c->n_tokens);
+static void response_write_ids(bool are_wanted, const int32_t *ids, size_t n, json_out *o) {
+    if (are_wanted) {
+        json_ints(o, ids, n);
     } else {
         json_raw(o, "null");
     }
 }
 
+void response_write_token_ids(const response *a, const response_choice *c, json_out *o) {
+    response_write_ids(a->info->return_token_ids, c->tokens, c->n_tokens, o);
+}
+
 void response_write_prompt_ids(const response *a, const response_choice *c, json_out *o) {
     const response_prompt *p = response_prompt_of(a, c);
-    if (a->info->return_token_ids && !c->prompt_sent) {
-        json_ints(o, p->ids, p->n_ids);
-    } else {
-        json_raw(o, "null");
-    }
+    response_write_ids(a->info->return_token_ids && !c->prompt_sent, p->ids, p->n_ids, o);
 }
 
 response_prompt *response_prompt_of(const response *a, const response_choice *c) {

@@ -137,11 +137,10 @@ static void route_pool_page_text(conn *c) {
 }
 
 static void route_pool_page(conn *c) {
-    const web_page *p = c->loop->server->pool_page;
     conn_reply(c, &(reply){.status = 200,
                            .content_type = "text/html; charset=utf-8",
-                           .headers = page_headers(p),
-                           .body = page_body(p)});
+                           .headers = c->loop->server->pool_headers.p,
+                           .body = page_body()});
 }
 
 static void route_home(conn *c) {
@@ -272,12 +271,6 @@ static bool route_is_json(str type) {
     return n == sizeof(json) - 1 && strncasecmp(type.p, json, n) == 0;
 }
 
-/* True when path is `folder` or below it. */
-static bool route_path_is_in(str path, const char *folder) {
-    size_t n = strlen(folder);
-    return str_begins(path, folder) && (path.n == n || path.p[n] == '/');
-}
-
 /* The page at /pool is the same for all clients and contains no data: a browser can open
  * it without a header. */
 static bool route_needs_key(str path) {
@@ -333,12 +326,12 @@ static bool route_is_operator(const conn *c, str authorization) {
  * a page that reached this server by a name of its own. */
 static bool route_may_enter(conn *c, str path, str authorization) {
     const auth *keys = c->loop->server->keys;
-    bool shows_inside = route_path_is_in(path, "/pool") || route_path_is_in(path, "/debug");
+    bool shows_inside = path_is_in(path, "/pool") || path_is_in(path, "/debug");
     if (shows_inside && route_is_cross_site(c)) {
         route_refuse(c, 403, "the request comes from a page of another site", NULL);
         return false;
     }
-    if (!auth_required(keys) && (shows_inside || route_path_is_in(path, "/v1")) && !route_has_safe_host(c)) {
+    if (!auth_required(keys) && (shows_inside || path_is_in(path, "/v1")) && !route_has_safe_host(c)) {
         route_refuse(
             c, 403,
             "the request names a host that this server does not know as its own: use an address, allow "

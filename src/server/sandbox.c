@@ -77,8 +77,7 @@ static void sandbox_write_words(const void *context, const int32_t *tokens, int3
     quire_err e = QUIRE_OK;
     for (int32_t i = 0; i < n && e == QUIRE_OK; i++) {
         str word = sandbox_token_word(tokens[i]);
-        e = i > 0 ? strbuf_add_char(&text, ' ') : QUIRE_OK;
-        e = e != QUIRE_OK ? e : strbuf_add(&text, word.p, word.n);
+        e = strbuf_addf(&text, "%s%.*s", i > 0 ? " " : "", (int)word.n, word.p);
     }
     json_text(o, text.p != NULL ? text.p : "", text.n);
     o->err = o->err != QUIRE_OK ? o->err : e;
@@ -181,15 +180,16 @@ static quire_err sandbox_read_number(const command *c, const char *name, int64_t
     return QUIRE_OK;
 }
 
-static quire_err sandbox_no_room(const command *c, quire_err e) {
-    if (e != QUIRE_NO_ROOM) {
-        return err_set(c->err, e, -1, "the sandbox failed: %s", quire_err_text(e));
-    }
+/* Passes e on, with an error text unless it is QUIRE_OK. */
+static quire_err sandbox_check(const command *c, quire_err e) {
     quire_kv_counts n = quire_kv_count(c->b->kv);
-    return err_set(c->err, e, -1,
-                   "there is no room for that: %d pages are free, %d more are cached, %d of %d sequences are "
-                   "open; finish one first",
-                   (int)n.n_free, (int)n.n_cached, (int)n.n_seqs, MAX_SEQS);
+    if (e == QUIRE_NO_ROOM) {
+        return err_set(c->err, e, -1,
+                       "there is no room for that: %d pages are free, %d more are cached, %d of %d sequences "
+                       "are open; finish one first",
+                       (int)n.n_free, (int)n.n_cached, (int)n.n_seqs, MAX_SEQS);
+    }
+    return e == QUIRE_OK ? e : err_set(c->err, e, -1, "the sandbox failed: %s", quire_err_text(e));
 }
 
 /* Finds the sequence that "seq" names. */
@@ -221,10 +221,7 @@ static quire_err sandbox_new(command *c) {
         tokens[i] = (int32_t)story * STORY_TOKENS + i;
     }
     quire_kv_seq *seq;
-    quire_err e = quire_kv_seq_open(c->b->kv, "sandbox", 7, tokens, (int32_t)c->n, &seq, &n_cached);
-    if (e != QUIRE_OK) {
-        return sandbox_no_room(c, e);
-    }
+    TRY(sandbox_check(c, quire_kv_seq_open(c->b->kv, "sandbox", 7, tokens, (int32_t)c->n, &seq, &n_cached)));
     sandbox_commit(seq);
     c->b->seqs[c->b->n_seqs++] = seq;
     return QUIRE_OK;
@@ -236,10 +233,7 @@ static quire_err sandbox_append_words(command *c, quire_kv_seq *seq, int32_t n) 
     for (int32_t i = 0; i < n; i++) {
         tokens[i] = OWN_TOKENS + (c->b->next_token + i) % LAST_TOKEN;
     }
-    quire_err e = quire_kv_seq_append(seq, tokens, n);
-    if (e != QUIRE_OK) {
-        return sandbox_no_room(c, e);
-    }
+    TRY(sandbox_check(c, quire_kv_seq_append(seq, tokens, n)));
     c->b->next_token = (c->b->next_token + n) % LAST_TOKEN;
     sandbox_commit(seq);
     return QUIRE_OK;
@@ -251,7 +245,7 @@ static quire_err sandbox_append(command *c) {
 
 static quire_err sandbox_fork(command *c) {
     if (c->b->n_seqs + c->n > MAX_SEQS) {
-        return sandbox_no_room(c, QUIRE_NO_ROOM);
+        return sandbox_check(c, QUIRE_NO_ROOM);
     }
     int32_t n_before = c->b->n_seqs;
     for (int64_t n = c->n; n > 0; n--) {
@@ -260,7 +254,7 @@ static quire_err sandbox_fork(command *c) {
             while (c->b->n_seqs > n_before) {
                 quire_kv_seq_close(c->b->seqs[--c->b->n_seqs]);
             }
-            return sandbox_no_room(c, e);
+            return sandbox_check(c, e);
         }
         c->b->n_seqs++;
     }
@@ -280,10 +274,10 @@ static quire_err sandbox_write(command *c) {
     quire_kv_seq *seq = c->b->seqs[c->seq];
     quire_kv_counts n = quire_kv_count(c->b->kv);
     if (n.n_free + n.n_cached == 0 && !sandbox_owns_tail(c, seq)) {
-        return sandbox_no_room(c, QUIRE_NO_ROOM);
+        return sandbox_check(c, QUIRE_NO_ROOM);
     }
-    quire_err e = quire_kv_seq_truncate(seq, quire_kv_seq_length(seq) - 1);
-    return e == QUIRE_OK ? sandbox_append_words(c, seq, 1) : sandbox_no_room(c, e);
+    TRY(sandbox_check(c, quire_kv_seq_truncate(seq, quire_kv_seq_length(seq) - 1)));
+    return sandbox_append_words(c, seq, 1);
 }
 
 static quire_err sandbox_finish(command *c) {
@@ -297,8 +291,7 @@ static quire_err sandbox_finish(command *c) {
 static quire_err sandbox_evict(command *c) {
     quire_kv_counts k = quire_kv_count(c->b->kv);
     int32_t n_out = c->n < k.n_cached ? (int32_t)c->n : k.n_cached;
-    quire_err e = quire_kv_evict(c->b->kv, k.n_free + n_out);
-    return e == QUIRE_OK ? e : sandbox_no_room(c, e);
+    return sandbox_check(c, quire_kv_evict(c->b->kv, k.n_free + n_out));
 }
 
 static quire_err sandbox_reset(command *c) {
@@ -306,7 +299,7 @@ static quire_err sandbox_reset(command *c) {
     quire_err e = sandbox_fill(c->b);
     if (e != QUIRE_OK) {
         c->b->kv = before;
-        return sandbox_no_room(c, e);
+        return sandbox_check(c, e);
     }
     quire_kv_close(before);
     c->b->n_seqs = c->b->next_token = 0;
@@ -421,30 +414,24 @@ static const json_limits sandbox_limits = {.max_depth = 3,
                                            .max_containers = SANDBOX_BODY_BYTES,
                                            .max_names = SANDBOX_BODY_BYTES};
 
-/* Parses a JSON object; NULL with err on failure. */
-static json_value *sandbox_parse(str body, quire_error *err) {
-    json_value *o = NULL;
+static quire_err sandbox_parse(str body, json_value **out, quire_error *err) {
     json_fault fault;
     if (body.n > SANDBOX_BODY_BYTES) {
-        err_set(err, QUIRE_BAD_REQUEST, -1, "the command has %zu bytes; it may have %d", body.n,
-                SANDBOX_BODY_BYTES);
-        return NULL;
+        return err_set(err, QUIRE_BAD_REQUEST, -1, "the command has %zu bytes; it may have %d", body.n,
+                       SANDBOX_BODY_BYTES);
     }
-    if (json_read(body, &sandbox_limits, JSON_WIDE_REAL, &o, &fault) != QUIRE_OK ||
-        !json_is(o, JSON_KIND_OBJECT)) {
-        json_drop(o);
-        err_set(err, QUIRE_BAD_REQUEST, -1, "the body must be one JSON object, as in {\"do\":\"open\"}");
-        return NULL;
+    if (json_read(body, &sandbox_limits, JSON_WIDE_REAL, out, &fault) == QUIRE_OK &&
+        json_is(*out, JSON_KIND_OBJECT)) {
+        return QUIRE_OK;
     }
-    return o;
+    json_drop(*out);
+    return err_set(err, QUIRE_BAD_REQUEST, -1, "the body must be one JSON object, as in {\"do\":\"open\"}");
 }
 
 quire_err sandboxes_run(sandboxes *s, str body, int64_t now_us, strbuf *out, quire_error *err) {
     json_out o = {.to = out};
-    json_value *fields = sandbox_parse(body, err);
-    if (fields == NULL) {
-        return err->code;
-    }
+    json_value *fields = NULL;
+    TRY(sandbox_parse(body, &fields, err));
     command c = {.all = s, .fields = fields, .o = &o, .err = err};
     pthread_mutex_lock(&s->lock);
     quire_err e = sandbox_run(&c, now_us);

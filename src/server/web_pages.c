@@ -26,12 +26,7 @@ EMBED("quire_sandbox_texts", "sandbox.txt");
 
 extern const char quire_pool_page[], quire_pool_page_end[], quire_sandbox_texts[];
 
-struct web_page {
-    strbuf headers;
-};
-
-str page_body(const web_page *p) {
-    (void)p;
+str page_body(void) {
     return (str){quire_pool_page, (size_t)(quire_pool_page_end - quire_pool_page)};
 }
 
@@ -71,28 +66,8 @@ static quire_err page_write_headers(const char *html, strbuf *to) {
         "\r\nX-Content-Type-Options: nosniff\r\nReferrer-Policy: no-referrer\r\nCache-Control: no-cache\r\n");
 }
 
-quire_err page_open(web_page **out) {
-    web_page *p = mem_new(1, sizeof *p);
-    TRY(mem_check(p));
-    quire_err e = page_write_headers(quire_pool_page, &p->headers);
-    if (e != QUIRE_OK) {
-        page_close(p);
-        return e;
-    }
-    *out = p;
-    return QUIRE_OK;
-}
-
-void page_close(web_page *p) {
-    if (p != NULL) {
-        strbuf_deinit(&p->headers);
-        mem_free(p);
-    }
-}
-
-const char *page_headers(const web_page *p) {
-    assert(p->headers.p != NULL);
-    return p->headers.p;
+quire_err page_headers(strbuf *to) {
+    return page_write_headers(quire_pool_page, to);
 }
 
 /* ---- / ---- */

@@ -11,18 +11,12 @@
 
 /* ---- /pool ---- */
 
-typedef struct web_page web_page;
-
-/* Hashes the page's script and style for its Content-Security-Policy. */
-quire_err page_open(web_page **out);
-/* NULL does nothing. */
-void page_close(web_page *p);
-str page_body(const web_page *p);
+str page_body(void);
+/* Appends its header lines: hashes its script and style for its Content-Security-Policy. */
+quire_err page_headers(strbuf *to);
 /* The sandbox's texts: a line for each story, and one of words that differ from all
  * others. */
 const char *page_sandbox_texts(void);
-/* Header lines, valid as long as p. */
-const char *page_headers(const web_page *p);
 
 /* ---- / ---- */
 
