@@ -76,8 +76,7 @@ const char *answer_parts_finish_name(const answer_parts *p, answer_place at, qui
 
 #define CALL_ID_BYTES 9 /* letters and digits: the templates of some models take no other ids */
 
-/* The id of a call: of the response's id, the choice and the call, so that it is the same
- * in each chunk. */
+/* A call's id: a hash of the response's id, choice and call; the same in each chunk. */
 static void answer_write_id(answer_place at, int32_t index, json_out *o) {
     static const char digits[] = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz";
     char id[CALL_ID_BYTES];
@@ -99,8 +98,7 @@ static void answer_write_text(json_out *o, const char *name, const strbuf *text)
     json_text(json_name(o, name), text->n > 0 ? text->p : "", text->n);
 }
 
-/* The function or custom tool with what it is called with; the name only where the call
- * begins. */
+/* The function or custom tool and its arguments; the name only where the call begins. */
 static void answer_write_called(const answer_call *call, json_out *o) {
     json_begin(o, '{');
     if (call->begins) {

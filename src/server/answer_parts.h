@@ -7,8 +7,7 @@
 #include "quire.h"
 #include "json/json_out.h"
 
-/* A tool call of an answer, or, in a withheld chunk of a stream, the unsent part of
- * it. */
+/* A tool call of an answer, or the unsent part of one in a withheld chunk. */
 typedef struct answer_call {
     int32_t index;  /* among the calls of its choice */
     bool begins;    /* with its name */

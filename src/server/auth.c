@@ -189,8 +189,7 @@ void auth_free(auth *a) {
     mem_free(a);
 }
 
-/* Locks the set for reading: a const auth is one whose keys the caller does not
- * change. */
+/* Locks the set for reading. The caller of a const auth changes no keys. */
 static const key_set *auth_lock(const auth *a) {
     pthread_rwlock_rdlock((pthread_rwlock_t *)&a->lock);
     return &a->set;

@@ -22,16 +22,15 @@ typedef struct auth auth;
 /* Loads n keys, each a tenant of its own (named "key-" and the start of its digest). When
  * file is not NULL, also loads its lines "tenant:key" (empty lines and lines that start
  * with # are skipped). White space around a name or a key is no part of it. BAD_FILE
- * names file and line; INVALID: an empty key; IO: the file can't be read. On failure *out
- * is NULL. */
+ * names file and line; INVALID: an empty key; IO: the file can't be read. Then *out is
+ * NULL. */
 quire_err auth_load(const char *const *keys, int32_t n, const char *file, auth **out, quire_error *err);
 void auth_free(auth *a);
 
 /* False when no key was given: requests need none. */
 bool auth_required(const auth *a);
 int64_t auth_count(const auth *a);
-/* Copies the tenant of an Authorization header's value ("Bearer KEY"); false when no key
- * matches. */
+/* Copies the tenant of an Authorization header ("Bearer KEY"); false: no key matches. */
 bool auth_check(const auth *a, str header, char tenant[QUIRE_TENANT_BYTES + 1]);
 /* Loads the keys again, as auth_load does, and replaces all of them at once, except the
  * operator's. On failure a is unchanged. One thread at a time. */

@@ -80,8 +80,8 @@ static void body_leave_line(body_room *r, body_claim *c) {
     }
 }
 
-/* Lets the claims in line go on that may. True: one other than own did, so its thread
- * must be woken. */
+/* Lets the claims in line go on that may. True: others than own did; wake their
+ * threads. */
 static bool body_walk_line(body_room *r, const body_claim *own) {
     bool others = false;
     for (body_claim **at = &r->first; *at != NULL;) {

@@ -124,8 +124,7 @@ typedef struct body_turns {
 bool body_turns_open(body_turns *t, struct event_base *base);
 /* Frees it. Nobody waits any more. */
 void body_turns_close(body_turns *t);
-/* Ends a connection's turn if it has received its share: bev reads on when its next one
- * comes. */
+/* Ends a connection's turn if it has received its share: bev reads on in its next one. */
 void body_turn_end_if_due(body_turns *t, body_turn *turn, struct bufferevent *bev);
 /* Takes the connection out of the queue: its next bytes begin a new share. The caller
  * decides whether it reads. */

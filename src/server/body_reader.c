@@ -34,8 +34,7 @@ static int64_t body_left_us(const body_reader *b) {
     return us > 1 ? us : 1;
 }
 
-/* Sets the deadline to the end of the body's time, or to us from now where that is
- * earlier. */
+/* Sets the deadline to the end of the body's time, or us from now if that is earlier. */
 static void body_set_deadline(body_reader *b, int64_t us) {
     int64_t left = body_left_us(b);
     loop_set_timer(b->deadline, left < us ? left : us);
@@ -88,8 +87,7 @@ static void body_read_on(body_reader *b) {
     bufferevent_enable(b->bev, EV_READ);
 }
 
-/* Reserves address space for all of a body that has its first room and whose length is
- * known. */
+/* Reserves address space for all of a body with room whose length is known. */
 static void body_reserve(body_reader *b) {
     strbuf *text = &b->request->body;
     if (body_has_length(b) && text->cap <= b->request->length) {

@@ -74,14 +74,12 @@ size_t body_take_room(body_reader *b, str tenant);
  * in large pieces, since a body of megabytes would otherwise take thousands of rounds of
  * the loop. False: nothing was there. *e: as of http_feed. */
 bool body_receive(body_reader *b, size_t n, http_event *e);
-/* True when enough has come to be looked over, and at least as much may still come. Once
- * for each length. */
+/* True when enough has come to be looked over, and as much may follow. Once a length. */
 bool body_is_look_due(body_reader *b);
 /* The deadline is over. True: the body is given up, for the reason in *why, whose text
  * err holds. False: it has time yet. */
 bool body_is_late(body_reader *b, quire_error *err, api_error *why);
-/* Gives back the room that the body holds: it is gone, or its response has begun. Nothing
- * where it has none. */
+/* Gives back the body's room, if it has any: it is gone, or its response has begun. */
 void body_give_room(body_reader *b);
 
 #endif

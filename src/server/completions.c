@@ -32,8 +32,7 @@ static void completions_write_token_name(const response *a, const quire_logprob 
     json_text(o, text.p, text.n);
 }
 
-/* Adds the numbers of one token to the lists; p NULL: it has none, as the prompt's
- * first. */
+/* Adds one token's numbers to the lists; p NULL: it has none, as the prompt's first. */
 static quire_err completions_add_numbers(const response *a, response_logprobs *l, const quire_logprob *p,
                                          int32_t width) {
     json_out values = {.to = &l->values}, tops = {.to = &l->tops};

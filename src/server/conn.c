@@ -86,8 +86,8 @@ void conn_close(conn *c) {
 }
 
 /* Everything is written: shuts down our side and gives the client time to read. Closed at
- * once, the rest of its input would reset the connection. A client that sends nothing
- * more needs no time. */
+ * once, the rest of its input would reset the connection. One that sends no more needs
+ * none. */
 static void conn_shut_side(conn *c) {
     struct evbuffer *in = bufferevent_get_input(c->bev);
     assert(conn_unsent(c) == 0);
@@ -141,8 +141,7 @@ void conn_shut_down(conn *c) {
 
 /* ---- deadlines ---- */
 
-/* Between requests: how long the connection may be idle, less while the client leaves
- * output unread. */
+/* Between requests: how long it may be idle, less while the client has output to read. */
 static void conn_set_idle_deadline(conn *c) {
     const server_options *o = conn_options(c);
     loop_set_timer(c->deadline, conn_unsent(c) > 0 ? o->write_deadline_us : o->idle_deadline_us);
@@ -262,8 +261,7 @@ static void conn_end_input(conn *c) {
     }
 }
 
-/* True when nothing more comes, though the connection is between requests or inside
- * one. */
+/* True when nothing more comes, between requests or inside one. */
 static bool conn_is_at_end(const conn *c) {
     return c->half_closed && c->pending == NULL && c->state == CONN_REQUEST && conn_unread_input(c) == 0;
 }
@@ -370,8 +368,7 @@ static void conn_cut_reader(conn *c) {
     conn_close(c);
 }
 
-/* The connection that has read nothing for longest, and for PATIENT_US at least; NULL:
- * none. */
+/* The connection that has read nothing for longest, at least PATIENT_US; NULL: none. */
 static conn *conn_slowest(const loop *l) {
     conn *found = NULL;
     int64_t latest_us = clock_us() - PATIENT_US;
@@ -395,8 +392,7 @@ void conn_relieve(loop *l) {
     }
 }
 
-/* ---- what each event does in each state; it may close the connection, and free it
- * ---- */
+/* ---- what each event does in each state; it may close and free the connection ---- */
 
 /* Reading never pauses during a response, so that a disconnect is noticed. A client that
  * sends too much ahead is cut off. */

@@ -19,8 +19,7 @@
 typedef enum conn_state {
     CONN_REQUEST,  /* between requests, or one is arriving: its head, or its body (body_reader.h) */
     CONN_RESPONSE, /* the request is complete, its response is in progress */
-    /* the output is sent, our side shuts down, and input is dropped while the client may
-     * still read */
+    /* the output is sent, our side shuts down, input is dropped; the client may read */
     CONN_CLOSING,
     CONN_N_STATES
 } conn_state;
@@ -40,12 +39,10 @@ typedef struct conn conn;
 
 /* What a response waits for when it is not complete as its handler returns: work on its
  * body, a generation, a command to a stream, or a state of the pool; or what a long body
- * waits for while it is looked over. Each has one of these; conn.pending_of is its
- * object. */
+ * waits for while it is looked over. conn.pending_of is its object. */
 typedef struct pending_kind {
     void (*close)(conn *c); /* the connection closes: gives the object up */
-    /* gives it up, and ends the response with an error; NULL: close and an error
-     * response */
+    /* gives it up, ends the response with an error; NULL: close, then such a response */
     void (*end)(conn *c, const api_error *why);
     void (*drained)(conn *c); /* the client has read: sends more; NULL: there is no more */
     /* the client reads too slowly: gives it up, and ends the response; NULL: the
@@ -124,8 +121,7 @@ void conn_end(conn *c, const api_error *why);
 /* The same because the server shuts down. */
 void conn_shut_down(conn *c);
 
-/* Some bodies in line were granted room: the connections of the loop that wait for it
- * read on. */
+/* Bodies in line were granted room: the loop's connections that wait for it read on. */
 void conn_resume_bodies(loop *l);
 /* Ends a look: reading goes on, in the time that the body has left. */
 void conn_resume_body(conn *c);
@@ -153,8 +149,7 @@ void conn_reply_error(conn *c, int status, const char *param, const char *messag
 void conn_reply_failure(conn *c, api_error e);
 /* Starts a JSON document in the loop's scratch buffer, whose contents are lost. */
 json_out conn_begin_json(const conn *c);
-/* Answers with the document that o has written there; 500 when memory was short. headers
- * may be NULL. */
+/* Answers with the document that o wrote there; 500: out of memory. headers: or NULL. */
 void conn_reply_json(conn *c, const json_out *o, const char *headers);
 
 /* A response in pieces: begin, any number of pieces, end. */
@@ -162,8 +157,7 @@ void conn_stream_begin(conn *c, const char *content_type);
 /* Bytes of output that the client has not read yet. */
 size_t conn_unsent(const conn *c);
 void conn_stream_add(conn *c, str piece);
-/* The same without a copy where the piece is large: its memory is moved, and *piece is
- * then empty. */
+/* The same, but a large piece is not copied: its memory moves, *piece is then empty. */
 void conn_stream_take(conn *c, strbuf *piece);
 void conn_stream_end(conn *c);
 

@@ -1,5 +1,4 @@
-/* Responses of a connection: whole ones and streams, with the headers that every response
- * has. */
+/* Responses of a connection, whole ones and streams, with the headers that all have. */
 #include <assert.h>
 #include <event2/buffer.h>
 #include <stdio.h>

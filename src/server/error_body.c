@@ -13,7 +13,8 @@ int error_status(quire_err e) {
         [QUIRE_UNSUPPORTED] = 400,
         [QUIRE_CONTEXT_LENGTH] = 400,
         [QUIRE_FAULT] = 400,
-        /* for the pool or the context; a body that is too large is different (error_of) */
+        /* for the pool or the context; a body that is too large is different
+         * (error_of) */
         [QUIRE_TOO_LARGE] = 400,
         [QUIRE_UNAUTHORIZED] = 401,
         [QUIRE_NOT_FOUND] = 404,
@@ -25,18 +26,12 @@ int error_status(quire_err e) {
 }
 
 static const char *error_type(int status) {
-    switch (status) {
-    case 401:
-        return "authentication_error";
-    case 403:
-        return "permission_error";
-    case 404:
-        return "not_found_error";
-    case 429:
-        return "rate_limit_error";
-    default:
-        return status >= 500 ? "server_error" : "invalid_request_error";
-    }
+    return status == 401   ? "authentication_error"
+           : status == 403 ? "permission_error"
+           : status == 404 ? "not_found_error"
+           : status == 429 ? "rate_limit_error"
+           : status >= 500 ? "server_error"
+                           : "invalid_request_error";
 }
 
 api_error error_of(const quire_error *err) {
@@ -195,8 +190,7 @@ typedef struct meant {
     bool lacks_base;  /* the route's is "/v1" and `path` */
 } meant;
 
-/* Finds the longest suffix of the path that is a route, or is one with "/v1" before
- * it. */
+/* Finds the path's longest suffix that is a route, or is one with "/v1" before it. */
 static bool path_find_meant(str asked, path_at known, meant *out) {
     path_end end;
     for (size_t i = 0; i < asked.n; i++) {

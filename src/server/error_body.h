@@ -22,8 +22,7 @@ typedef struct api_error {
 int error_status(quire_err e);
 /* The error object for a failed request. Borrows err's texts. */
 api_error error_of(const quire_error *err);
-/* Writes {"error":{"message","type","param","code"}}. type is OpenAI's word for the
- * status. */
+/* Writes {"error":{"message","type","param","code"}}; type: OpenAI's for the status. */
 void error_body(json_out *o, const api_error *e);
 
 /* ---- unknown paths ---- */

@@ -80,8 +80,7 @@ static bool chunked_feed(chunked *c, const char *p, size_t n, size_t max_extras,
 
 #define KEEP_BYTES (64u << 10) /* a larger buffer is freed between requests */
 
-/* Records the first reason for refusing the request. Returns the value that makes
- * http-parser stop. */
+/* Records the first reason for a refusal. Returns the value that stops http-parser. */
 static int http_refuse(http_request *r, int status, const char *message) {
     if (r->status == 0) {
         r->status = status;
@@ -108,13 +107,8 @@ static bool http_is_token(str s) {
     return s.n > 0;
 }
 
-static bool http_header_is(const http_request *r, const char *name) {
-    return r->name.n == strlen(name) && strncasecmp(r->name.p, name, r->name.n) == 0;
-}
-
-static bool http_value_is(const http_request *r, const char *value) {
-    return r->value.n == strlen(value) &&
-           (r->value.n == 0 || strncasecmp(r->value.p, value, r->value.n) == 0);
+static bool http_is(const strbuf *b, const char *text) {
+    return b->n == strlen(text) && (b->n == 0 || strncasecmp(b->p, text, b->n) == 0);
 }
 
 static int http_keep_value(http_request *r, strbuf *to) {
@@ -135,7 +129,7 @@ static int http_end_single(http_request *r) {
         {"sec-fetch-site", &r->fetch_site, &r->n_fetch_sites},
     };
     for (size_t i = 0; i < sizeof singles / sizeof *singles; i++) {
-        if (http_header_is(r, singles[i].name)) {
+        if (http_is(&r->name, singles[i].name)) {
             return ++*singles[i].n > 1
                        ? http_refuse(
                              r, 400,
@@ -158,21 +152,21 @@ static int http_end_header(http_request *r) {
     if (!http_is_token((str){r->name.p, r->name.n})) {
         return http_refuse(r, 400, "malformed header name");
     }
-    if (http_header_is(r, "host")) {
+    if (http_is(&r->name, "host")) {
         r->n_hosts++;
         return http_keep_value(r, &r->host);
-    } else if (http_header_is(r, "content-length")) {
+    } else if (http_is(&r->name, "content-length")) {
         r->n_lengths++;
-    } else if (http_header_is(r, "transfer-encoding")) {
+    } else if (http_is(&r->name, "transfer-encoding")) {
         r->n_encodings++;
-        r->encoding_is_chunked = http_value_is(r, "chunked");
-    } else if (http_header_is(r, "accept") && r->value.n > 0) {
+        r->encoding_is_chunked = http_is(&r->value, "chunked");
+    } else if (http_is(&r->name, "accept") && r->value.n > 0) {
         r->wants_json =
             strstr(r->value.p, "application/json") != NULL && strstr(r->value.p, "text/html") == NULL;
-    } else if (http_header_is(r, "x-request-id") && r->request_id.n == 0) {
+    } else if (http_is(&r->name, "x-request-id") && r->request_id.n == 0) {
         return http_keep_value(r, &r->request_id);
-    } else if (http_header_is(r, "expect")) {
-        r->expects_continue = http_value_is(r, "100-continue");
+    } else if (http_is(&r->name, "expect")) {
+        r->expects_continue = http_is(&r->value, "100-continue");
         r->expectation_unknown = !r->expects_continue;
     }
     return http_end_single(r);
@@ -212,8 +206,7 @@ static int http_on_value(http_parser *p, const char *text, size_t n) {
 
 /* ---- the head as a whole ---- */
 
-/* An absolute target names the host (RFC 9112, 3.2.2); the Host header is then
- * ignored. */
+/* An absolute target names the host (RFC 9112, 3.2.2), and the Host header is ignored. */
 static int http_take_authority(http_request *r, const struct http_parser_url *url) {
     const char *host = r->target.p + url->field_data[UF_HOST].off;
     size_t n = url->field_data[UF_HOST].len;
@@ -223,8 +216,7 @@ static int http_take_authority(http_request *r, const struct http_parser_url *ur
     return is_added ? 0 : http_refuse(r, 500, "out of memory");
 }
 
-/* The decoded path of the request target: "/a%2Fb?q" or "http://host/a%2Fb?q" give
- * "/a/b". */
+/* The decoded path of the target: "/a%2Fb?q" or "http://host/a%2Fb?q" give "/a/b". */
 static int http_decode_path(http_request *r) {
     str t = {r->target.p, r->target.n};
     if (r->method == HTTP_OPTIONS && str_is(t, "*")) {

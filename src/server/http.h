@@ -67,8 +67,7 @@ typedef struct http_request {
     bool wants_json;                 /* an Accept header names application/json and not text/html */
     bool keep_alive, chunks_allowed; /* the client's HTTP version allows it */
     bool has_body, expects_continue;
-    /* set by the caller at HTTP_GOT_HEAD or later: skip the body, or what is left of it,
-     * keep nothing */
+    /* set by the caller at HTTP_GOT_HEAD or later: skip what is left of the body */
     bool drop_body;
     /* HTTP_REFUSED: why. */
     int status;

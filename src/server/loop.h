@@ -2,8 +2,7 @@
  * accepted. And the server: what all loops share.
  *
  * All loops share the listening socket; a loop that is free accepts (server_loop.c). Only
- * its own thread touches a loop's objects. Other threads ring its wake, and read its
- * counters. */
+ * its own thread touches a loop's objects. Others ring its wake and read its counters. */
 #ifndef SERVER_LOOP_H
 #define SERVER_LOOP_H
 
@@ -60,8 +59,7 @@ typedef struct loop {
     token_text *token_texts; /* [n_token_texts] by id; NULL until a request needs log-probabilities */
     int32_t n_token_texts;
     uint64_t random; /* state of the generator for ids of responses */
-    /* bytes of responses that clients have not read: of streams, and of complete
-     * responses */
+    /* bytes of streams and of complete responses that clients have not read */
     atomic_llong n_unread;
     int stops_seen; /* 0: serving; 1: draining; 2: cancelling */
     quire_err failure;
@@ -115,8 +113,7 @@ void loop_wake_all(const server *s);
 int64_t loop_count_busy(const server *s);
 /* A new number for a request of l: the lowest LOOP_BITS bits are the loop's index. */
 uint64_t loop_new_id(loop *l);
-/* The number at the end of an id of a request or response, 16 hexadecimal digits; false:
- * there is none. */
+/* The number that ends the id of a request or response, 16 hex digits; false: none. */
 bool loop_read_id(const char *id, uint64_t *number);
 /* The loop that made the number of an id; NULL: none of s did. */
 loop *loop_of_id(server *s, const char *id);
@@ -124,17 +121,14 @@ loop *loop_of_id(server *s, const char *id);
 /* Tells a service manager such as systemd the server's state, by sd_notify's protocol
  * without its library: sends "READY=1" or "STOPPING=1" to the socket that NOTIFY_SOCKET
  * names; does nothing where that is not set. A manager that does not take it is no
- * failure. Any thread; does
- * not block. */
+ * failure. Any thread; does not block. */
 void notify_manager(const char *state);
 
 /* ---- server_loop.c: runs a loop ---- */
 
-/* Initialises l as a loop of s, which needs no engine yet. On failure l needs no
- * loop_close. */
+/* Opens l as a loop of s, which needs no engine yet. A failure leaves nothing open. */
 quire_err loop_open(loop *l, server *s);
-/* Connects l, which does not run, to the server's engine. On failure l can only be
- * closed. */
+/* Connects l, which does not run, to the engine. On failure l can only be closed. */
 quire_err loop_attach(loop *l);
 /* Closes what remains: connections, queue, base. Called after loop_run. */
 void loop_close(loop *l);
@@ -153,8 +147,7 @@ quire_err listen_open(server *s, quire_error *err);
 /* Closes the descriptor, and removes the socket file unless another has taken its place.
  * A second call does nothing. */
 void listen_close(server *s);
-/* Raises the soft limit of open files to what max_connections needs; warns where the hard
- * limit is lower. */
+/* Raises the limit of open files to what max_connections needs; warns if it can't. */
 void listen_raise_files(const server_options *o);
 
 #endif

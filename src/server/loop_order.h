@@ -14,8 +14,7 @@
 typedef struct loop_order loop_order;
 
 typedef struct order_kind {
-    /* on the thread of the loop that it was sent to; sends it on or back, then or
-     * later */
+    /* on the thread of the loop that it was sent to; sends it on or back, now or later */
     void (*run)(loop *l, loop_order *o);
     /* back on the sender's thread: answers o->conn, whose pending response it was */
     void (*reply)(conn *c, loop_order *o);

@@ -82,8 +82,7 @@ static int metrics_compare_rows(const void *a, const void *b) {
     return by_handler != 0 ? by_handler : by_method != 0 ? by_method : x->status_class - y->status_class;
 }
 
-/* How many rows from `from` on, which are sorted, have its handler, and (by_method) its
- * method. */
+/* How many of the sorted rows from `from` on have its handler and (by_method) method. */
 static size_t metrics_group_of(const http_stats *s, size_t from, bool by_method) {
     size_t n = 1;
     const http_row *r = &s->rows[from];

@@ -24,8 +24,7 @@ quire_err http_stats_write(http_stats *s, bool shows_tenants, strbuf *out);
 quire_err metrics_describe(strbuf *out, const char *name, const char *type, const char *help);
 /* Appends a metric with one value and no label. */
 quire_err metrics_float(strbuf *out, const char *name, const char *type, const char *help, double v);
-/* Appends text as a label's value: \, " and newlines escaped, what is not UTF-8
- * replaced. */
+/* Appends text as a label's value: \, " and newlines escaped, invalid UTF-8 replaced. */
 quire_err metrics_escape(strbuf *out, const char *text);
 /* Appends a histogram of the statistics. labels: `a="b",c="d"`, not empty. */
 quire_err metrics_histogram(strbuf *out, const char *name, const char *help, const char *labels,

@@ -39,8 +39,7 @@ typedef struct pool_viewer {
 void pool_json_state(const quire_kv_view *v, const pool_viewer *who, json_out *o);
 /* Writes "events":{..}: those of v with a number above `after`. */
 void pool_json_events(const quire_kv_view *v, const pool_viewer *who, uint64_t after, json_out *o);
-/* Writes {"page","count","entry","holders":[..],"tokens":[..],"text"} for page
- * v->page. */
+/* Writes {"page","count","entry","holders":[..],"tokens":[..],"text"} of v->page. */
 void pool_json_page(const quire_kv_view *v, const pool_text *text, json_out *o);
 
 #endif

@@ -47,8 +47,7 @@ void request_record_open(request_record *r, str id, loop *l);
 void request_record_token(request_record *r, int64_t queue_us);
 /* The response is an error, or its stream ends with one. */
 void request_record_fail(request_record *r, const api_error *e);
-/* The status that was sent. A client that left before anything was sent has status 499,
- * as in nginx. */
+/* The status that was sent; 499, as in nginx: the client left before. */
 int32_t request_status(const request_record *r);
 /* Writes the line. tenant: NULL: none. */
 void request_log(const request_record *r, const char *tenant);
@@ -91,8 +90,7 @@ void http_stats_close(http_stats *s);
 /* Notes a request that is over. tenant: NULL: none. Short of memory, only the sums
  * without labels count it. */
 void http_stats_note(http_stats *s, const request_record *r, const char *tenant);
-/* Adds the numbers of `from` to `to`, which no other thread uses. QUIRE_NO_MEMORY: some
- * of them. */
+/* Adds `from` to `to`, which no other thread uses. QUIRE_NO_MEMORY: a part of it. */
 quire_err http_stats_add(http_stats *to, http_stats *from);
 
 /* Upper bounds of the durations' buckets, in seconds. */

@@ -13,8 +13,7 @@
 #include "server/routes.h"
 
 #define MAX_ROWS 4096 /* of one list */
-/* clients do not send such a request again by themselves, as they do after 409, 429 and
- * 5xx */
+/* clients do not repeat such a request by themselves, as after 409, 429 and 5xx */
 #define STATUS_CANCELLED 410
 
 static bool requests_may_see(conn *c) {
@@ -25,8 +24,7 @@ static bool requests_may_see(conn *c) {
     return c->is_operator;
 }
 
-/* True for a connection with a request that a client may cancel by leaving: one for the
- * model. */
+/* True for a connection with a request for the model, which its client may cancel. */
 static bool requests_in_progress(const conn *c) {
     const char *endpoint = c->record.endpoint;
     bool is_open =

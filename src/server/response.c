@@ -93,8 +93,7 @@ static void response_too_large(response *a, size_t limit) {
 
 /* ---- starting ---- */
 
-/* Headers that say what the body does not: the dialect's, and fields that have no
- * effect. */
+/* Headers that say what the body does not: the dialect's, and fields without effect. */
 static void response_note_headers(conn *c, const quire_request_info *info) {
     const response_writer *w = response_writer_of(info->endpoint);
     const quire_info *engine = quire_engine_info(c->loop->server->engine);
@@ -221,8 +220,8 @@ static void response_delta(response *a, response_choice *c, const quire_event *e
 }
 
 /* Sent text cannot be withdrawn, so the client gets the length that remains valid. A
- * withheld chunk goes first, room or not: what follows this event continues the text
- * that it names. */
+ * withheld chunk goes first, room or not: what follows continues the text that the event
+ * names. */
 static void response_rollback(response *a, response_choice *c, const quire_event *ev) {
     if (c->held && !response_send_now(a, ev->choice)) {
         return;

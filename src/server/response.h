@@ -16,8 +16,7 @@
 #include "server/loop_order.h"
 #include "json/json_out.h"
 
-/* A token of a completion whose text is not all shown yet, since it may begin a stop
- * string. */
+/* A completion's token whose text is not all shown yet: it may begin a stop string. */
 typedef struct token_waiting {
     size_t n_text;           /* bytes of its text */
     size_t n_values, n_tops; /* bytes of these lists up to its numbers */
@@ -56,8 +55,7 @@ typedef struct response_prompt {
 
 typedef struct response_choice {
     response_logprobs logprobs;
-    /* whole responses: all of it; streams: the withheld chunk. Of a response with parts
-     * the content */
+    /* all of it; of streams the withheld chunk; of a response with parts the content */
     strbuf text;
     answer_parts parts;
     strbuf stop_string;
@@ -77,8 +75,7 @@ typedef struct response_choice {
 
 typedef struct response response;
 
-/* How an endpoint shows log-probabilities. They are listed as they come, in strings of
- * response_logprobs. */
+/* How an endpoint shows log-probabilities, listed as they come in response_logprobs. */
 typedef struct logprob_writer {
     /* Lists the prompt's token i, of an echo. p: its numbers, width of them; NULL: it has
      * none. NULL: not shown. */
@@ -89,15 +86,13 @@ typedef struct logprob_writer {
     /* The response was rolled back: drops what waits of tokens that are dropped; offsets
      * continue after those that remain. NULL: nothing waits. */
     quire_err (*roll_back)(response_choice *c, const quire_event *ev);
-    /* No text comes any more: lists the tokens that wait, with what is shown of them.
-     * NULL: as above. */
+    /* No more text comes: lists the waiting tokens as far as shown. NULL: as above. */
     quire_err (*end)(response_choice *c);
     /* Writes the members of "logprobs": the prompt's lists, then the choice's. */
     void (*write)(const response_logprobs *prompt, const response_logprobs *l, json_out *o);
 } logprob_writer;
 
-/* How an endpoint writes its responses: one file each. Functions below write what all of
- * them have. */
+/* How an endpoint writes its responses: one file each, over shared functions below. */
 typedef struct response_writer {
     const char *id_prefix, *object, *chunk_object; /* of ids; "object" in whole responses and in chunks */
     bool skips_empty;                              /* a chunk without text is not sent */
@@ -113,8 +108,7 @@ typedef struct response_writer {
     void (*chunk)(const response *a, int32_t choice, json_out *o);
     void (*last)(const response *a, json_out *o);
     void (*error)(const api_error *e, json_out *o);
-    /* Writes header lines that say what the body does not, and returns their length;
-     * NULL: none. */
+    /* Writes header lines that say what the body does not; their length. NULL: none. */
     int (*headers)(const quire_info *engine, char *out, size_t size);
     logprob_writer logprobs;
 } response_writer;
@@ -139,16 +133,14 @@ struct response {
     bool is_done;       /* DONE came: the rest is sent as the client reads */
     bool is_long;       /* a whole response that is written in pieces */
     int32_t next_shown; /* of these, the next one to write */
-    /* the choices of a whole response, in order: the best of each prompt; NULL before
-     * DONE */
+    /* the choices of a whole response: the best of each prompt; NULL before DONE */
     int32_t *shown, n_shown;
     bool listed; /* in loop.unsent */
     response *next_unsent;
     char id[40];
 };
 
-/* Submits a request, which it takes over. Afterwards c has either sent an error or has
- * its response. */
+/* Submits a request, which it takes over. c then has sent an error, or its response. */
 void response_start(conn *c, quire_request *r);
 /* Handles one event of the loop's queue. */
 void response_event(const quire_event *ev);
@@ -234,13 +226,11 @@ void response_write_logprobs(const response *a, const response_choice *c, json_o
 void response_write_prompt_logprobs(const response *a, const response_choice *c, json_out *o);
 /* The number that the APIs show; theirs for minus infinity is -9999. */
 double response_logprob(float logprob);
-/* The bytes of one token, which may be a part of a character; its text, "" where it is
- * only a part of one. */
+/* A token's bytes, maybe a part of a character; its text, "" where it is only a part. */
 str response_token_bytes(const response *a, int32_t token);
 str response_token_text(const response *a, int32_t token);
 void response_write_token_text(const response *a, int32_t token, json_out *o);
-/* Writes the member `name`: the prompt's list and the first n bytes of another, as
- * one. */
+/* Writes the member `name`: the prompt's list and then the first n bytes of another. */
 void response_write_lists(const char *name, const strbuf *of_prompt, const strbuf *list, size_t n,
                           json_out *o);
 
@@ -248,8 +238,7 @@ void response_write_lists(const char *name, const strbuf *of_prompt, const strbu
  * last one when no usage chunk follows, and there "explain":{..} if requested; the
  * end of the chunk */
 void response_end_chunk(const response *a, const response_choice *c, json_out *o);
-/* "service_tier":null,"system_fingerprint":..,"usage":{..}: the end of a whole
- * response */
+/* "service_tier":null,"system_fingerprint":..,"usage":{..}: ends a whole response */
 void response_write_tail(const response *a, json_out *o);
 
 #endif

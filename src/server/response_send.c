@@ -275,8 +275,7 @@ static void response_send_whole(response *a) {
     conn_reply_json(c, &o, NULL);
 }
 
-/* Writes choices while there is room, and clears each. Ends the response after the
- * last. */
+/* Writes and clears choices while there is room. Ends the response after the last. */
 static void response_send_parts(response *a) {
     conn *c = a->conn;
     json_out o;

@@ -19,8 +19,7 @@ typedef struct route {
     bool is_prefix; /* the path continues with a parameter */
     bool takes_json;
     bool is_probe; /* for monitoring: its requests are logged at level debug */
-    /* looks over the beginning of a long body (conn.look); NULL: only the whole body is
-     * read */
+    /* looks over the beginning of a long body (conn.look); NULL: reads only whole ones */
     bool (*look)(conn *c);
     size_t max_body_bytes;   /* 0: the server's limit */
     quire_endpoint endpoint; /* of a generation */
@@ -191,9 +190,9 @@ static void route_reset(conn *c) {
     }
 }
 
-#define READ "GET, HEAD"
-#define GENERATION(of)                                                                                       \
-    .allow = "POST", .run = body_parse, .look = body_look, .takes_json = true, .endpoint = of
+#define READ             "GET, HEAD"
+#define JSON_POST        .allow = "POST", .takes_json = true
+#define GENERATION(of)   JSON_POST, .run = body_parse, .look = body_look, .endpoint = of
 #define CHECK_BODY_BYTES ((size_t)4 << 20) /* a schema has 1 MiB at most */
 
 static const route route_table[] = {
@@ -205,11 +204,7 @@ static const route route_table[] = {
     {.path = "/metrics", .allow = READ, .run = route_metrics, .is_probe = true},
     {.path = "/favicon.ico", .allow = READ, .run = route_icon, .is_probe = true},
     {.path = "/pool", .allow = READ, .run = route_pool_page},
-    {.path = "/pool/sandbox",
-     .allow = "POST",
-     .run = route_sandbox,
-     .takes_json = true,
-     .max_body_bytes = SANDBOX_BODY_BYTES},
+    {.path = "/pool/sandbox", JSON_POST, .run = route_sandbox, .max_body_bytes = SANDBOX_BODY_BYTES},
     {.path = "/reset_prefix_cache", .allow = "POST", .run = route_reset},
     {.path = "/debug/pool", .allow = READ, .run = route_pool},
     {.path = "/debug/pool/state", .allow = READ, .run = watch_state},
@@ -219,13 +214,9 @@ static const route route_table[] = {
     {.path = "/v1/models", .allow = READ, .run = route_models},
     {.path = "/v1/models/", .allow = READ, .run = route_model, .is_prefix = true},
     {.path = "/v1/completions", GENERATION(QUIRE_COMPLETIONS)},
-    {.path = "/v1/streams/", .allow = "POST", .run = streams_post, .is_prefix = true, .takes_json = true},
+    {.path = "/v1/streams/", JSON_POST, .run = streams_post, .is_prefix = true},
     {.path = "/v1/chat/completions", GENERATION(QUIRE_CHAT)},
-    {.path = "/v1/schemas/check",
-     .allow = "POST",
-     .run = body_check,
-     .takes_json = true,
-     .max_body_bytes = CHECK_BODY_BYTES},
+    {.path = "/v1/schemas/check", JSON_POST, .run = body_check, .max_body_bytes = CHECK_BODY_BYTES},
 };
 
 static const route *route_find(str path) {
@@ -351,8 +342,7 @@ static bool route_may_enter(conn *c, str path, str authorization) {
     return true;
 }
 
-/* Checks the head of a request: sets c->tenant, c->look and the body's limit, or
- * c->refusal. */
+/* Checks a request's head: sets c->tenant, c->look, the body's limit, or c->refusal. */
 static void route_check(conn *c) {
     http_request *r = &c->request;
     str path = {r->path.p, r->path.n};
@@ -388,8 +378,7 @@ static void route_check(conn *c) {
     }
 }
 
-/* Answers a browser's preflight request, which comes before a page from elsewhere may
- * post here. */
+/* Answers a browser's preflight request, sent before a page from elsewhere may post. */
 static void route_options(conn *c) {
     static const char methods[] = "Allow: GET, HEAD, POST, OPTIONS\r\n",
                       allowed[] =

@@ -23,8 +23,7 @@
 #define ID_BYTES    32
 
 /* A word's token. A story's words are numbered by story and index, so that equal
- * beginnings are equal tokens. Appended or written words are all different, so that forks
- * diverge. */
+ * beginnings are equal tokens. Other words are all different, so that forks diverge. */
 #define STORY_TOKENS 100000
 #define OWN_TOKENS   1000000
 #define LAST_TOKEN   1000000000
@@ -206,8 +205,7 @@ static quire_err sandbox_find_seq(command *c) {
                          id);
 }
 
-/* Commits computed tokens, as an engine does: copies are done, full pages can be
- * found. */
+/* Commits tokens as an engine does: copies are done, full pages can be found. */
 static void sandbox_commit(quire_kv_seq *seq) {
     /* with a full tree the pages cannot be found, no more */
     (void)quire_kv_seq_commit(seq, quire_kv_seq_length(seq), QUIRE_KV_PAGES);

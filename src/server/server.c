@@ -65,8 +65,7 @@ static quire_err server_open_parts(server *s, quire_error *err) {
 
 static void *server_run_loop(void *arg) {
     loop *l = arg;
-    /* what a step has made is sent before the next is over, though all processors
-     * compute */
+    /* what a step has made is sent before the next ends, though all processors compute */
     thread_set_slice(LOOP_SLICE_US);
     l->failure = loop_run(l);
     return NULL;

@@ -32,8 +32,7 @@ int32_t server_port(const server *s);
 /* Serves on this thread and n_loops - 1 others until server_stop. Running requests may
  * then finish until shutdown_deadline_us. */
 quire_err server_serve(server *s, quire_error *err);
-/* Makes server_serve return; a second call cancels running requests. Any thread, and
- * signal handlers. */
+/* server_serve returns; a second call cancels requests. Any thread, signal handlers. */
 void server_stop(server *s);
 /* After server_serve or server_run has returned. NULL is allowed. */
 void server_close(server *s);

@@ -1,5 +1,4 @@
-/* Runs a loop: accepts connections, hands out the engine's events, and shuts down in
- * stages. */
+/* Runs a loop: accepts connections, hands out the engine's events, shuts down. */
 
 #include <assert.h>
 #include <event2/util.h>

@@ -16,8 +16,7 @@
 typedef struct server_options {
     const char *host; /* a name, an address, or unix: and the path of a socket file */
     int32_t port;     /* 0: any free one */
-    /* the first is the one in responses; none: the model file's name, else the model's
-     * own */
+    /* the first is in responses; none: the model file's name, else the model's own */
     const char *const *served_model_names;
     int32_t n_served_model_names;
     const char *const *api_keys; /* with none here and no file, requests need no key */
@@ -38,31 +37,26 @@ typedef struct server_options {
     int32_t max_connections; /* more get status 503 */
     size_t max_header_bytes; /* of one request; more gets 431; at most 65,536 */
     size_t max_body_bytes;   /* of one request; more gets 413 */
-    /* of all large bodies together, until their first token; further ones wait
-     * (bodies.h) */
+    /* of all large bodies until their first token; further ones wait (bodies.h) */
     size_t max_bodies_bytes;
     /* unsent in a connection's buffer; while it is full nothing more is written */
     size_t max_output_bytes;
     /* unread bytes of all responses of a loop; past it the connections that have read
      * nothing for longest are closed */
     size_t max_unread_bytes;
-    /* from a request's first byte (or the connection's opening) to the end of its
-     * header */
+    /* from a request's first byte (or the connection's opening) to its header's end */
     int64_t header_deadline_us;
     int64_t body_deadline_us; /* from there to the end of its body */
-    /* bytes a second that a large body brings, over each body_pace_us, or gets 408; 0:
-     * any */
+    /* a large body brings so many bytes/s over each body_pace_us, or gets 408; 0: any */
     int64_t body_least_rate;
     int64_t body_pace_us;
     int64_t idle_deadline_us; /* a connection between requests */
-    /* the longest time in which the client reads none of the waiting output; then the
-     * response is cut */
+    /* how long the client may read none of the output before the response is cut */
     int64_t write_deadline_us;
     int64_t shutdown_deadline_us; /* from server_stop until running requests are cancelled */
 } server_options;
 
-/* The options that a user may set, in groups as commands list them; each ends with a flag
- * without names. */
+/* A user's options, in groups as commands list them; a flag without names ends each. */
 extern const flag flags_listen[], flags_keys[], flags_origins[], flags_server_limits[];
 
 /* Sets the defaults. */

@@ -15,8 +15,7 @@
 /* The commands. */
 static const order_kind stream_forking, stream_rolling_back, stream_steering;
 
-/* Limits of a command, which a loop's thread parses: as many ids as a long context has,
- * in milliseconds. */
+/* Limits of a command, parsed by a loop's thread: the ids of a long context. */
 static const json_limits stream_limits = {.max_depth = 64,
                                           .max_values = (size_t)1 << 18,
                                           .max_containers = (size_t)1 << 12,
@@ -93,8 +92,7 @@ static quire_err stream_write_fields(const json_value *body, strbuf *out) {
     return o.err;
 }
 
-/* Refuses members that only steer accepts, because they have no meaning for the other
- * commands. */
+/* Refuses members that only steer accepts. */
 static quire_err stream_refuse_tail(const loop_order *o, quire_error *err) {
     const char *given = json_get(o->body, "text") != NULL     ? "text"
                         : json_get(o->body, "tokens") != NULL ? "tokens"

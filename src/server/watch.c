@@ -100,8 +100,7 @@ static pool_viewer watcher_viewer(const conn *c, const pool_text *text) {
                          .owner = c->is_operator || !c->has_tenant ? NULL : c->tenant};
 }
 
-/* The state as `who` may see it; a state that several watchers may see is written
- * once. */
+/* The state as `who` may see it, written once for all watchers that may see it. */
 static str watch_state_text(loop *l, const quire_kv_view *v, const pool_viewer *who) {
     watch *h = l->watch;
     strbuf *b = who->owner != NULL ? &h->own : &h->text[who->text != NULL];

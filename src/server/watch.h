@@ -6,8 +6,8 @@
  * is written once and sent to all. A watcher that has not read the last state skips the
  * next one; one that reads nothing at all is closed by its connection's deadline. The
  * time between two states grows with the time that writing one takes, so that a huge pool
- * takes at most a twentieth of the loop. Owner: the loop's thread; a watcher belongs to
- * its connection. */
+ * takes at most a twentieth of the loop. Owner: the loop's thread; of a watcher, its
+ * conn. */
 #ifndef SERVER_WATCH_H
 #define SERVER_WATCH_H
 

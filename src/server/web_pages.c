@@ -11,8 +11,7 @@
 
 /* ---- /pool ---- */
 
-/* The assembler includes a file, with a 0 byte after it; QUIRE_PAGES_PATH comes from the
- * build. */
+/* The assembler includes a file and a 0 byte; QUIRE_PAGES_PATH comes from the build. */
 #define EMBED(symbol, file)                                                                                  \
     __asm__(".section .rodata, \"a\"\n"                                                                      \
             ".global " symbol "\n" symbol ":\n"                                                              \
@@ -52,8 +51,7 @@ static quire_err page_add_hash(strbuf *to, const char *html, const char *directi
 
 /* Writes the header lines of an HTML page: a Content-Security-Policy that allows the
  * script and the style in `html`, where it has them, data: images and requests to this
- * server, and nothing else. They occur once at most, with tags that have no
- * attributes. */
+ * server, and nothing else. They occur once at most, in tags without attributes. */
 static quire_err page_write_headers(const char *html, strbuf *to) {
     TRY(strbuf_add_str(
         to,
@@ -100,8 +98,7 @@ static bool home_is_plain_host(str host) {
     return is;
 }
 
-/* "http://HOST/v1", by the name that the client has for this server. A strange name is
- * not repeated. */
+/* "http://HOST/v1", by the client's name for this server unless that is a strange one. */
 static quire_err home_add_base_url(const server *s, str host, strbuf *to) {
     if (home_is_plain_host(host)) {
         return strbuf_addf(to, "http://%.*s/v1", (int)host.n, host.p);

@@ -12,10 +12,9 @@
 /* ---- /pool ---- */
 
 str page_body(void);
-/* Appends its header lines: hashes its script and style for its Content-Security-Policy. */
+/* Appends its header lines, with hashes of script and style (Content-Security-Policy). */
 quire_err page_headers(strbuf *to);
-/* The sandbox's texts: a line for each story, and one of words that differ from all
- * others. */
+/* The sandbox's texts: a line for each story, and one of words unlike all others. */
 const char *page_sandbox_texts(void);
 
 /* ---- / ---- */
@@ -31,8 +30,7 @@ quire_err home_write_html(const server *s, const home_request *r, strbuf *to);
 /* {"model":..,"version":..,"uptime_s":..,"running":..,"waiting":..,"needs_key":..,
  *  "base_url":..,"links":[..],"paths":[..]} */
 void home_write_json(const server *s, const home_request *r, json_out *o);
-/* Writes the header lines of the page, whose Content-Security-Policy allows its style and
- * nothing else. */
+/* Writes the page's header lines; their Content-Security-Policy allows its style. */
 quire_err home_write_headers(strbuf *to);
 
 #endif
