@@ -350,3 +350,31 @@ output_start output_start_behind(const char *reasoning_format, str tail, output_
     }
     return close > open ? OUTPUT_START_CONTENT : open > 0 ? OUTPUT_START_REASONING : otherwise;
 }
+
+/* ---- marks ---- */
+
+int output_formats_marks(const output_formats *f, str marks[OUTPUT_FORMAT_MARKS]) {
+    const answer_format *r = f->reasoning != NULL ? reasoning_format_named(f->reasoning) : NULL;
+    const answer_format *c = f->tools != NULL ? call_format_named(f->tools) : NULL;
+    bool is_harmony = r != NULL && r->syntax == REASONING_HARMONY; /* whose marks are those of its calls */
+    format_shape shape = {0};
+    reasoning_marks m = {0};
+    int n = 0;
+    c = is_harmony ? call_format_named("openai") : c;
+    if (c != NULL) {
+        answer_format_shape(c, &shape);
+    }
+    if (r != NULL && !is_harmony) {
+        reasoning_format_marks(r, &m);
+    }
+    for (int i = 0; i < shape.n; i++) {
+        marks[n++] = shape.marks[i].text;
+    }
+    const str *const lists[] = {m.open, m.close, m.before, m.behind};
+    const int counts[] = {m.n, m.n, m.n_before, m.n_behind};
+    for (size_t k = 0; k < 4; k++) {
+        memcpy(marks + n, lists[k], (size_t)counts[k] * sizeof *marks);
+        n += counts[k];
+    }
+    return n;
+}

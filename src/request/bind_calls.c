@@ -68,24 +68,6 @@ static quire_err write_forced_schema(const quire_request *r, strbuf *out) {
     return o.err;
 }
 
-quire_err request_name_tool(const request_rule *rule, quire_err e, quire_error *why) {
-    static const char list[] = "\"/items/anyOf/", arguments[] = "/properties/arguments";
-    char *at = rule->form == RULE_OF_KIND && e != QUIRE_OK ? strstr(why->message, list) : NULL;
-    if (at == NULL || strcmp(rule->field->name, "tool_choice") != 0) {
-        return e;
-    }
-    size_t digits = strspn(at + sizeof list - 1, "0123456789");
-    const char *rest = at + sizeof list - 1 + digits;
-    quire_error told = *why;
-    if (str_begins(str_of(rest), arguments)) {
-        (void)snprintf(told.message, sizeof told.message, "the parameters of tools[%.*s]: %.*s\"%s",
-                       (int)digits, at + sizeof list - 1, (int)(at - why->message), why->message,
-                       rest + sizeof arguments - 1);
-        *why = told;
-    }
-    return e;
-}
-
 /* Makes the calls that tool_choice forces a list of JSON. */
 static quire_err force_list(quire_request *r, quire_error *err) {
     strbuf text = {0};

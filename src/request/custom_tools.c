@@ -2,6 +2,7 @@
  * the function that stands for them. */
 #include <stdio.h>
 
+#include "answer/answer_format.h"
 #include "base/clock.h"
 #include "request/request_read.h"
 #include "json/json_out.h"
@@ -27,6 +28,19 @@ bool request_custom_has_grammar(const json_value *custom) {
 
 str request_custom_lark(const json_value *custom) {
     return is_lark(custom) ? json_get_str(grammar_of(custom), "definition") : (str){0};
+}
+
+quire_err request_check_tool_name(const field_desc *f, const char *where, str name, quire_error *err) {
+    if (name.n == 0) {
+        return request_range_error(f, err, "%s.name must be a string that is not empty", where);
+    }
+    if (!call_is_name(name)) {
+        return request_range_error(f, err,
+                                   "%s.name must be a word of at most 256 bytes: without white space, "
+                                   "quotes, brackets and = , ; | \\ `",
+                                   where);
+    }
+    return QUIRE_OK;
 }
 
 quire_err request_check_custom(const field_desc *f, size_t i, const json_value *custom, quire_error *err) {

@@ -313,3 +313,7 @@ size_t request_field_max_bytes(const field_desc *f) {
     bool is_number = f->type == FIELD_INT || f->type == FIELD_NUMBER || f->type == FIELD_INTS;
     return is_number || f->maximum >= FIELD_NO_LIMIT ? 0 : (size_t)f->maximum;
 }
+
+const char *request_rule_param(const field_desc *f) {
+    return f->type == FIELD_OBJECT ? "" : f->name; /* response_format, structured_outputs */
+}

@@ -95,12 +95,3 @@ void request_defaults_deinit(request_defaults *d) {
     strbuf_deinit(&d->text);
     *d = (request_defaults){0};
 }
-
-const double *request_defaults_find(const request_defaults *d, const char *field) {
-    for (int32_t i = 0; d != NULL && i < d->n; i++) {
-        if (strcmp(d->values[i].field, field) == 0) {
-            return &d->values[i].value;
-        }
-    }
-    return NULL;
-}

@@ -129,6 +129,15 @@ static quire_err check_field(const field_desc *f, const json_value *v, quire_err
     }
 }
 
+const double *request_defaults_find(const request_defaults *d, const char *field) {
+    for (int32_t i = 0; d != NULL && i < d->n; i++) {
+        if (strcmp(d->values[i].field, field) == 0) {
+            return &d->values[i].value;
+        }
+    }
+    return NULL;
+}
+
 quire_err request_read_seed(quire_request *r, const field_desc *f, const json_value *v, quire_error *err) {
     (void)f, (void)err;
     const double *own = request_defaults_find(r->context.defaults, "seed");
@@ -188,37 +197,26 @@ quire_err request_read_salt(quire_request *r, const field_desc *f, const json_va
     return QUIRE_OK;
 }
 
-quire_err request_read_stop(quire_request *r, const field_desc *f, const json_value *v, quire_error *err) {
-    size_t n = request_n_texts(v);
-    str stops[PARAMS_MAX_STOP];
-    if (n > PARAMS_MAX_STOP) {
-        return request_range_error(f, err, "stop has %zu strings; at most %d are allowed", n,
-                                   PARAMS_MAX_STOP);
+static quire_err add_ignored(quire_request *r, const char *before, str name) {
+    enum { MOST = 200 }; /* bytes */
+    if (r->ignored.n + strlen(before) + name.n + 2 > MOST) {
+        return QUIRE_OK;
     }
-    for (size_t i = 0; i < n; i++) {
-        stops[i] = request_text_at(v, i);
-        if (stops[i].n == 0) {
-            return request_range_error(f, err,
-                                       "stop has an empty string; each must have at least one character");
-        }
+    if (r->ignored.n > 0) {
+        TRY(strbuf_add_str(&r->ignored, ", "));
     }
-    memcpy(r->g.stops, stops, n * sizeof *stops);
-    r->g.n_stops = r->n_given_stops = (int32_t)n;
+    TRY(strbuf_add_str(&r->ignored, before));
+    for (size_t i = 0; i < name.n; i++) {
+        bool shown = name.p[i] > ' ' && name.p[i] < 0x7f && strchr("\",\\", name.p[i]) == NULL;
+        TRY(strbuf_add_char(&r->ignored, shown ? name.p[i] : '?'));
+    }
     return QUIRE_OK;
 }
 
-quire_err request_read_stop_tokens(quire_request *r, const field_desc *f, const json_value *v,
-                                   quire_error *err) {
-    size_t n = v == NULL ? 0 : json_length(v);
-    if (n > PARAMS_MAX_STOP_TOKENS) {
-        return request_range_error(f, err, "stop_token_ids has %zu ids; at most %d are allowed", n,
-                                   PARAMS_MAX_STOP_TOKENS);
-    }
-    int32_t ids[PARAMS_MAX_STOP_TOKENS];
-    TRY(request_read_ids(r, f, v, n, ids, err));
-    memcpy(r->g.sampling.stop_tokens, ids, n * sizeof *ids);
-    r->g.sampling.n_stop_tokens = (int32_t)n;
-    return QUIRE_OK;
+quire_err request_ignore(quire_request *r, const char *before, str name) {
+    quire_err e = add_ignored(r, before, name);
+    r->g.info.ignored = r->ignored.p;
+    return e;
 }
 
 static quire_err set_stream_options(quire_request *r, const field_desc *f, const json_value *v,
@@ -337,7 +335,6 @@ quire_err request_set_field(quire_request *r, const field_desc *f, const json_va
     }
     if ((f->flags & FIELD_IGNORED) == 0) {
         TRY(store(r, f, v, err));
-        request_count_choices(r);
     }
     return QUIRE_OK;
 }

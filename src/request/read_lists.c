@@ -1,4 +1,4 @@
-/* The fields that name tokens or texts without a small limit: logit_bias,
+/* The fields that list tokens or texts: stop, stop_token_ids, logit_bias,
  * allowed_token_ids, bad_words, dry_sequence_breakers. */
 #include <stdlib.h>
 #include <string.h>
@@ -29,8 +29,10 @@ static quire_err need_lists(quire_request *r, quire_error *err) {
 
 /* ---- ids ---- */
 
-quire_err request_read_ids(const quire_request *r, const field_desc *f, const json_value *v, size_t n,
-                           int32_t *ids, quire_error *err) {
+/* Reads the first n ids of an array, whose items are integers; QUIRE_BAD_REQUEST for one
+ * that the vocabulary does not have. */
+static quire_err read_lists_ids(const quire_request *r, const field_desc *f, const json_value *v, size_t n,
+                                int32_t *ids, quire_error *err) {
     for (size_t i = 0; i < n; i++) {
         int64_t id = -1;
         json_whole(json_at(v, i), &id);
@@ -40,6 +42,20 @@ quire_err request_read_ids(const quire_request *r, const field_desc *f, const js
         }
         ids[i] = (int32_t)id;
     }
+    return QUIRE_OK;
+}
+
+quire_err request_read_stop_tokens(quire_request *r, const field_desc *f, const json_value *v,
+                                   quire_error *err) {
+    size_t n = v == NULL ? 0 : json_length(v);
+    if (n > PARAMS_MAX_STOP_TOKENS) {
+        return request_range_error(f, err, "stop_token_ids has %zu ids; at most %d are allowed", n,
+                                   PARAMS_MAX_STOP_TOKENS);
+    }
+    int32_t ids[PARAMS_MAX_STOP_TOKENS];
+    TRY(read_lists_ids(r, f, v, n, ids, err));
+    memcpy(r->g.sampling.stop_tokens, ids, n * sizeof *ids);
+    r->g.sampling.n_stop_tokens = (int32_t)n;
     return QUIRE_OK;
 }
 
@@ -108,7 +124,7 @@ quire_err request_read_allowed(quire_request *r, const field_desc *f, const json
     }
     int32_t *ids = mem_new(n, sizeof *ids);
     quire_err e = ids == NULL ? read_lists_no_memory(err) : need_lists(r, err);
-    e = e == QUIRE_OK ? request_read_ids(r, f, v, n, ids, err) : e;
+    e = e == QUIRE_OK ? read_lists_ids(r, f, v, n, ids, err) : e;
     if (e == QUIRE_OK && sampling_lists_set_allowed(r->g.sampling.lists, ids, (int32_t)n) != QUIRE_OK) {
         e = read_lists_no_memory(err);
     }
@@ -118,28 +134,48 @@ quire_err request_read_allowed(quire_request *r, const field_desc *f, const json
 
 /* ---- texts ---- */
 
-str request_text_at(const json_value *v, size_t i) {
+/* The texts of a string, of an array of strings, or of NULL: text i, and their number. */
+static str read_lists_text(const json_value *v, size_t i) {
     const json_value *item = json_is(v, JSON_KIND_ARRAY) ? json_at(v, i) : v;
     return json_str(item);
 }
 
-size_t request_n_texts(const json_value *v) {
+static size_t read_lists_n_texts(const json_value *v) {
     return v == NULL ? 0 : json_is(v, JSON_KIND_ARRAY) ? json_length(v) : 1;
+}
+
+quire_err request_read_stop(quire_request *r, const field_desc *f, const json_value *v, quire_error *err) {
+    size_t n = read_lists_n_texts(v);
+    str stops[PARAMS_MAX_STOP];
+    if (n > PARAMS_MAX_STOP) {
+        return request_range_error(f, err, "stop has %zu strings; at most %d are allowed", n,
+                                   PARAMS_MAX_STOP);
+    }
+    for (size_t i = 0; i < n; i++) {
+        stops[i] = read_lists_text(v, i);
+        if (stops[i].n == 0) {
+            return request_range_error(f, err,
+                                       "stop has an empty string; each must have at least one character");
+        }
+    }
+    memcpy(r->g.stops, stops, n * sizeof *stops);
+    r->g.n_stops = r->n_given_stops = (int32_t)n;
+    return QUIRE_OK;
 }
 
 static quire_err read_lists_check_texts(const field_desc *f, const json_value *v, size_t max,
                                         quire_error *err) {
-    size_t n = request_n_texts(v);
+    size_t n = read_lists_n_texts(v);
     if (n > max) {
         return request_range_error(f, err, "%s has %zu texts; at most %zu are allowed", f->name, n, max);
     }
     size_t n_bytes = 0;
     for (size_t i = 0; i < n; i++) {
-        if (request_text_at(v, i).n == 0) {
+        if (read_lists_text(v, i).n == 0) {
             return request_range_error(f, err, "%s has an empty text; each must have at least one character",
                                        f->name);
         }
-        n_bytes += request_text_at(v, i).n;
+        n_bytes += read_lists_text(v, i).n;
     }
     return n_bytes <= MAX_TEXT_BYTES ? QUIRE_OK
                                      : err_set_param(err, QUIRE_BAD_REQUEST, f->name,
@@ -150,7 +186,7 @@ static quire_err read_lists_check_texts(const field_desc *f, const json_value *v
 quire_err request_read_bad_words(quire_request *r, const field_desc *f, const json_value *v,
                                  quire_error *err) {
     TRY(read_lists_check_texts(f, v, MAX_WORDS, err));
-    r->bad_words = request_n_texts(v) > 0 ? v : NULL;
+    r->bad_words = read_lists_n_texts(v) > 0 ? v : NULL;
     return QUIRE_OK;
 }
 
@@ -225,11 +261,11 @@ static quire_err add_bad_word(quire_request *r, const tokenizer *t, str word, qu
 static const char *const usual_breakers[] = {"\n", ":", "\"", "*"};
 
 static str breaker_at(const quire_request *r, size_t i) {
-    return r->dry_breakers != NULL ? request_text_at(r->dry_breakers, i) : str_of(usual_breakers[i]);
+    return r->dry_breakers != NULL ? read_lists_text(r->dry_breakers, i) : str_of(usual_breakers[i]);
 }
 
 static size_t n_breakers(const quire_request *r) {
-    return r->dry_breakers != NULL ? request_n_texts(r->dry_breakers)
+    return r->dry_breakers != NULL ? read_lists_n_texts(r->dry_breakers)
                                    : sizeof usual_breakers / sizeof *usual_breakers;
 }
 
@@ -304,9 +340,9 @@ quire_err request_tokenize_lists(quire_request *r, const tokenizer *t, const ato
                                                     "this model has no vocabulary, so no text can be banned");
     }
     TRY(need_lists(r, err));
-    for (size_t i = 0; i < request_n_texts(r->bad_words); i++) {
+    for (size_t i = 0; i < read_lists_n_texts(r->bad_words); i++) {
         TRY(stopped(stop, err));
-        TRY(add_bad_word(r, t, request_text_at(r->bad_words, i), err));
+        TRY(add_bad_word(r, t, read_lists_text(r->bad_words, i), err));
     }
     return repeats ? add_breakers(r, t, stop, err) : QUIRE_OK;
 }

@@ -3,26 +3,12 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "answer/answer_format.h"
 #include "request/request_read.h"
 #include "json/json_out.h"
 
 /* ---- the fields ---- */
 
 /* Checks a function's description, which error texts call `where`. */
-quire_err request_check_tool_name(const field_desc *f, const char *where, str name, quire_error *err) {
-    if (name.n == 0) {
-        return request_range_error(f, err, "%s.name must be a string that is not empty", where);
-    }
-    if (!call_is_name(name)) {
-        return request_range_error(f, err,
-                                   "%s.name must be a word of at most 256 bytes: without white space, "
-                                   "quotes, brackets and = , ; | \\ `",
-                                   where);
-    }
-    return QUIRE_OK;
-}
-
 static quire_err check_function(const field_desc *f, const char *where, const json_value *function,
                                 quire_error *err) {
     const json_value *parameters = json_get(function, "parameters"), *strict = json_get(function, "strict");

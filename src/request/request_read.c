@@ -94,6 +94,7 @@ quire_err request_set_and_keep(quire_request *r, const field_desc *f, json_value
         return err_set(err, QUIRE_NO_MEMORY, -1, "out of memory");
     }
     TRY(request_set_field(r, f, v, err));
+    request_count_choices(r);
     if (!copied && !(f->type == FIELD_PROMPT && r->g.prompts[0].ids != NULL)) {
         r->values[r->n_values++] = (request_value){f, json_share(v)};
     }
@@ -123,28 +124,6 @@ static quire_err request_read_member(quire_request *r, const field_desc *f, str 
         e = request_set_and_keep(r, f, v, err);
     }
     json_drop(v);
-    return e;
-}
-
-static quire_err add_ignored(quire_request *r, const char *before, str name) {
-    enum { MOST = 200 }; /* bytes */
-    if (r->ignored.n + strlen(before) + name.n + 2 > MOST) {
-        return QUIRE_OK;
-    }
-    if (r->ignored.n > 0) {
-        TRY(strbuf_add_str(&r->ignored, ", "));
-    }
-    TRY(strbuf_add_str(&r->ignored, before));
-    for (size_t i = 0; i < name.n; i++) {
-        bool shown = name.p[i] > ' ' && name.p[i] < 0x7f && strchr("\",\\", name.p[i]) == NULL;
-        TRY(strbuf_add_char(&r->ignored, shown ? name.p[i] : '?'));
-    }
-    return QUIRE_OK;
-}
-
-quire_err request_ignore(quire_request *r, const char *before, str name) {
-    quire_err e = add_ignored(r, before, name);
-    r->g.info.ignored = r->ignored.p;
     return e;
 }
 
@@ -472,6 +451,7 @@ quire_err request_copy(const quire_request *r, quire_request **out, quire_error 
     }
     copy->best_of = copy->n_prompt_logprobs = -1;
     copy->has_stream_options = copy->g.info.include_usage = copy->g.info.continuous_usage = false;
+    request_count_choices(copy);
     memcpy(copy->g.tenant, r->g.tenant, sizeof copy->g.tenant);
     *out = copy;
     return QUIRE_OK;

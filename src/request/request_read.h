@@ -57,10 +57,6 @@ quire_err request_long_prompt(int32_t limit, size_t n, const char *least, quire_
 quire_err request_long_chat(int32_t limit, size_t n, const char *least, quire_error *err);
 quire_err request_long_input(int32_t limit, size_t n, const char *least, quire_error *err);
 
-/* The param of errors about a rule that field f names; "" where members stand beside the
- * rule, as in vLLM's responses. */
-const char *request_rule_param(const field_desc *f);
-
 /* Errors about a field: a value of the wrong type (param "body.NAME", or body.NAME.INDEX
  * for index >= 0), or of the wrong size (param NAME). */
 quire_err request_type_error(const field_desc *f, int64_t index, const json_value *v, const char *what,
@@ -76,9 +72,6 @@ quire_err request_read_model(quire_request *r, const field_desc *f, const json_v
 quire_err request_read_n(quire_request *r, const field_desc *f, const json_value *v, quire_error *err);
 quire_err request_read_salt(quire_request *r, const field_desc *f, const json_value *v, quire_error *err);
 quire_err request_read_seed(quire_request *r, const field_desc *f, const json_value *v, quire_error *err);
-quire_err request_read_stop(quire_request *r, const field_desc *f, const json_value *v, quire_error *err);
-quire_err request_read_stop_tokens(quire_request *r, const field_desc *f, const json_value *v,
-                                   quire_error *err);
 quire_err request_read_stream_options(quire_request *r, const field_desc *f, const json_value *v,
                                       quire_error *err);
 quire_err request_read_template_kwargs(quire_request *r, const field_desc *f, const json_value *v,
@@ -96,14 +89,10 @@ quire_err request_read_verbosity(quire_request *r, const field_desc *f, const js
 quire_err request_read_documents(quire_request *r, const field_desc *f, const json_value *v,
                                  quire_error *err);
 quire_err request_read_messages(quire_request *r, const field_desc *f, const json_value *v, quire_error *err);
-/* The texts of a string, of an array of strings, or of NULL: their number, and text i. */
-size_t request_n_texts(const json_value *v);
-str request_text_at(const json_value *v, size_t i);
-/* Reads the first n ids of an array, whose items are integers; QUIRE_BAD_REQUEST for one
- * that the vocabulary does not have. */
-quire_err request_read_ids(const quire_request *r, const field_desc *f, const json_value *v, size_t n,
-                           int32_t *ids, quire_error *err);
-/* Fields that fill sampling.lists (read_lists.c). */
+/* Fields that list tokens or texts (read_lists.c). */
+quire_err request_read_stop(quire_request *r, const field_desc *f, const json_value *v, quire_error *err);
+quire_err request_read_stop_tokens(quire_request *r, const field_desc *f, const json_value *v,
+                                   quire_error *err);
 quire_err request_read_logit_bias(quire_request *r, const field_desc *f, const json_value *v,
                                   quire_error *err);
 quire_err request_read_allowed(quire_request *r, const field_desc *f, const json_value *v, quire_error *err);

@@ -1,5 +1,8 @@
 #include "request/request_rule.h"
 
+#include <stdio.h>
+#include <string.h>
+
 #include "answer/structural_tag.h"
 #include "core/params.h"
 #include "json/json_out.h"
@@ -100,6 +103,26 @@ grammar_key request_rule_key(request_rule_form form, const rule_context *c, cons
     return key;
 }
 
+/* Names the tool in place of its place in the list of calls that tool_choice forces,
+ * where the error e is about one's schema. Returns e. */
+static quire_err request_rule_name_tool(const request_rule *rule, quire_err e, quire_error *why) {
+    static const char list[] = "\"/items/anyOf/", arguments[] = "/properties/arguments";
+    char *at = rule->form == RULE_OF_KIND && e != QUIRE_OK ? strstr(why->message, list) : NULL;
+    if (at == NULL || strcmp(rule->field->name, "tool_choice") != 0) {
+        return e;
+    }
+    size_t digits = strspn(at + sizeof list - 1, "0123456789");
+    const char *rest = at + sizeof list - 1 + digits;
+    quire_error told = *why;
+    if (str_begins(str_of(rest), arguments)) {
+        (void)snprintf(told.message, sizeof told.message, "the parameters of tools[%.*s]: %.*s\"%s",
+                       (int)digits, at + sizeof list - 1, (int)(at - why->message), why->message,
+                       rest + sizeof arguments - 1);
+        *why = told;
+    }
+    return e;
+}
+
 quire_err request_rule_compile(const request_rule *rule, const rule_context *c, grammar **out,
                                quire_error *err) {
     part_arena a = {0};
@@ -127,11 +150,7 @@ quire_err request_rule_compile(const request_rule *rule, const rule_context *c, 
     }
     part_arena_deinit(&a);
     json_drop(parsed);
-    return request_rule_error(rule, request_name_tool(rule, e, &why), &why, err);
-}
-
-const char *request_rule_param(const field_desc *f) {
-    return f->type == FIELD_OBJECT ? "" : f->name; /* response_format, structured_outputs */
+    return request_rule_error(rule, request_rule_name_tool(rule, e, &why), &why, err);
 }
 
 quire_err request_rule_outgrown(const request_rule *rule, quire_err e, const char *why, quire_error *err) {

@@ -65,9 +65,6 @@ const char *request_additional_word(grammar_additional a);
 /* The key of a rule's text in the cache; frame NULL: nothing stands around it. */
 grammar_key request_rule_key(request_rule_form form, const rule_context *c, const grammar_options *options,
                              const reasoning_frame *frame, str text);
-/* Says the tool in place of its place in the list of calls that tool_choice forces, where
- * the error e is about one's schema. Returns e. */
-quire_err request_name_tool(const request_rule *rule, quire_err e, quire_error *why);
 /* The error of a request whose rule outgrew a budget as its answer was made, or before:
  * QUIRE_TOO_LARGE, or QUIRE_NO_MEMORY for the memory that all rules share. why:
  * constraint_why. */

@@ -38,14 +38,6 @@ typedef struct stream_rule {
     int64_t compile_us;     /* of the rule */
 } stream_rule;
 
-/* What a forked request goes on from: its one prompt is the parent's tokens. */
-typedef struct stream_fork {
-    engine_fork *held;
-    const engine *core; /* whose it is: to compare, since that engine may be closed */
-    int32_t n_prompt;   /* how many of the tokens were a prompt; the others were generated */
-    output_start start; /* how the text behind the prompt begins */
-} stream_fork;
-
 typedef struct choice {
     stream_engine *e;
     quire_stream *stream;

@@ -34,7 +34,7 @@ static void run_parse(text_job *job) {
                    : request_parse(&p->q->e->context, p->endpoint, body.p, body.n, &p->request, &p->error));
         mem_free(p->body);
     }
-    queue_deliver(p->q, job);
+    stream_deliver(p->q, job);
 }
 
 /* The queue keeps the report of a check until its next event; what a look was given is

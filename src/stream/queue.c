@@ -63,15 +63,6 @@ void quire_queue_wait(quire_queue *q, int64_t timeout_us) {
 
 /* ---- jobs that text threads have run ---- */
 
-void queue_deliver(quire_queue *q, text_job *job) {
-    job->next = NULL;
-    pthread_mutex_lock(&q->lock);
-    *q->ran_last = job;
-    q->ran_last = &job->next;
-    wake_ring(&q->wake);
-    pthread_mutex_unlock(&q->lock);
-}
-
 /* The job that was delivered first, or NULL. */
 static text_job *pop_job(quire_queue *q) {
     pthread_mutex_lock(&q->lock);

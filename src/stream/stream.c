@@ -30,6 +30,15 @@ static void free_stream(quire_stream *s) {
     mem_free(s);
 }
 
+void stream_deliver(quire_queue *q, text_job *job) {
+    job->next = NULL;
+    pthread_mutex_lock(&q->lock);
+    *q->ran_last = job;
+    q->ran_last = &job->next;
+    wake_ring(&q->wake);
+    pthread_mutex_unlock(&q->lock);
+}
+
 /* On a text thread. */
 static void run_prepare(text_job *job) {
     quire_stream *s = (quire_stream *)job;
@@ -37,7 +46,7 @@ static void run_prepare(text_job *job) {
     if (stream_prepare(s, &err) != QUIRE_OK) { /* err is valid only then */
         s->verdict = err;
     }
-    queue_deliver(s->q, job);
+    stream_deliver(s->q, job);
 }
 
 /* A fork shares the pages of a sequence of its engine. */

@@ -74,8 +74,6 @@ engine_request stream_engine_request(const quire_stream *s, int32_t prompt,
 /* ---- queue.c ---- */
 /* quire_queue_open of an engine. */
 quire_err queue_open(stream_engine *e, quire_queue **out);
-/* Hands a job that was run to q's thread, and wakes it. A text thread. */
-void queue_deliver(quire_queue *q, text_job *job);
 /* text_job.take of a stream: it is prepared, or failed. */
 bool queue_take_prepared(text_job *job, quire_event *out);
 /* text_job.take of a stream_command: executes and frees it. */
@@ -103,6 +101,8 @@ quire_err stream_command_do(stream_command *m, quire_error *err);
 void stream_command_free(stream_command *m);
 
 /* ---- stream.c ---- */
+/* Hands a job that was run to q's thread, and wakes it. A text thread. */
+void stream_deliver(quire_queue *q, text_job *job);
 /* Counts c as ended, once its finish is known. */
 void stream_settle(choice *c);
 /* Adds c to the statistics once it has ended and the engine is done with it, so that the

@@ -107,14 +107,6 @@ static quire_err hold_fork(const choice *c, quire_request *r, quire_error *err) 
     return QUIRE_OK;
 }
 
-void quire_request_free(quire_request *r) {
-    if (r != NULL && r->fork_from != NULL) {
-        engine_fork_release(r->fork_from->held);
-        mem_free(r->fork_from);
-    }
-    request_free(r);
-}
-
 quire_err quire_stream_fork(quire_stream *s, int32_t choice_index, int32_t position, quire_request **out,
                             quire_error *err) {
     choice *c;
@@ -255,7 +247,7 @@ static void run_command(text_job *job) {
     if (make_ready(m, &err) != QUIRE_OK) {
         m->verdict = err;
     }
-    queue_deliver(m->c->stream->q, job);
+    stream_deliver(m->c->stream->q, job);
 }
 
 static quire_err begin_command(quire_stream *s, int32_t index, int32_t position, const quire_tail *tail,

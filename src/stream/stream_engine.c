@@ -2,6 +2,7 @@
 
 #include "answer/grammar_constraint.h"
 #include "answer/marked_vocab.h"
+#include "base/mem.h"
 #include "text/token_texts.h"
 
 static quire_err stream_engine_open_caches(stream_engine *e, const stream_engine_sizes *sizes) {
@@ -63,4 +64,12 @@ quire_err stream_engine_marked(stream_engine *e, const marked_vocab **out) {
     }
     *out = have;
     return QUIRE_OK;
+}
+
+void quire_request_free(quire_request *r) {
+    if (r != NULL && r->fork_from != NULL) {
+        engine_fork_release(r->fork_from->held);
+        mem_free(r->fork_from);
+    }
+    request_free(r);
 }

@@ -29,6 +29,14 @@ typedef struct stream_engine {
     _Atomic(struct marked_vocab *) marked; /* made at first use (stream_engine_marked) */
 } stream_engine;
 
+/* What a forked request goes on from: its one prompt is the parent's tokens. */
+typedef struct stream_fork {
+    engine_fork *held;
+    const engine *core; /* whose it is: to compare, since that engine may be closed */
+    int32_t n_prompt;   /* how many of the tokens were a prompt; the others were generated */
+    output_start start; /* how the text behind the prompt begins */
+} stream_fork;
+
 typedef struct stream_engine_sizes {
     int32_t n_text_threads;
     size_t text_cache_bytes, rule_bytes; /* text_cache_bytes 0: no prompt cache */

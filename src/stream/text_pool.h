@@ -55,7 +55,7 @@ typedef struct text_pool text_pool;
 struct quire_event;
 
 /* A job; the pool owns nothing in it. The pool uses next while the job waits, and a queue
- * while it waits there (queue_deliver). */
+ * while it waits there (stream_deliver). */
 typedef struct text_job {
     void (*run)(struct text_job *job); /* on a text thread; the pool does not touch the job afterwards */
     /* on the thread of the queue that the job was delivered to, which owns it from then
