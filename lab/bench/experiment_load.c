@@ -71,7 +71,7 @@ static void workload_row(const bench_table *s, const workload *w, int way, varia
               NUM(ways[way].is_short ? t->options.n_pages : TABLE_ABSENT), NUM(r->n_prompt),
               NUM(r->n_prompt_computed), NUM(hit_rate(r)),
               NUM(100 * (1 - (double)w->n_new / (double)w->n_prompt)), NUM(r->n_pages_most),
-              NUM(variant_speed(r)), NUM(r->first_ms), NUM(r->token_ms), NUM(r->n_preemptions));
+              NUM(variant_speed(r)), NUM(spread), NUM(r->first_ms), NUM(r->token_ms), NUM(r->n_preemptions));
 }
 
 static quire_err experiment_load_run_workload(const experiment_options *o, const bench_table *s, workload *w,

@@ -8,6 +8,7 @@
 
 #include <math.h>
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 
 enum { TABLE_TEXT = -1 }; /* decimals of a column of words */
@@ -44,9 +45,12 @@ typedef struct table_cell {
 /* Prints the column titles, under a heading where there is one (NULL: none). JSON has
  * neither. */
 void table_begin(const bench_table *s, const char *heading);
-/* Prints cells[0..n_columns); TABLE_ROW takes them one by one, as NUM(..) and TXT(..). */
-void table_row(const bench_table *s, const table_cell *cells);
-#define TABLE_ROW(s, ...) table_row((s), (const table_cell[]){__VA_ARGS__})
+/* Prints a row: a cell for each column. TABLE_ROW takes them one by one, as NUM(..) and
+ * TXT(..). */
+void table_row(const bench_table *s, const table_cell *cells, size_t n_cells);
+#define TABLE_ROW(s, ...)                                                                                    \
+    table_row((s), (const table_cell[]){__VA_ARGS__},                                                        \
+              sizeof((const table_cell[]){__VA_ARGS__}) / sizeof(table_cell))
 /* Says, in one line, what the table shows and on what it was found. Beside figures in
  * JSON it goes to stderr; beside rows it is {"experiment": .., "note": ..}. */
 void table_note(const bench_table *s, const char *format, ...) __attribute__((format(printf, 2, 3)));

@@ -204,7 +204,7 @@ static quire_err bench_experts_measure(experts_run *r, const bench_table *t, qui
                                     {NULL, r->n_rows},  {NULL, r->n_active},
                                     {NULL, mixture},    {NULL, (double)r->bytes / mixture * 1e-3},
                                     {NULL, dense},      {NULL, mixture / dense}};
-        table_row(t, cells);
+        table_row(t, cells, sizeof cells / sizeof *cells);
     }
     mem_free(r->scores);
     mem_free(r->order);

@@ -127,7 +127,7 @@ static quire_err bench_kernels_run_type(const bench_kernels_options *o, kernels_
                                     {NULL, us},
                                     {NULL, (double)r->pair_bytes / us * 1e-3},
                                     {NULL, operations / us * 1e-3}};
-        table_row(t, cells);
+        table_row(t, cells, sizeof cells / sizeof *cells);
     }
     if (r->b != NULL) {
         r->b->ops->close(r->b);

@@ -330,7 +330,7 @@ static void show_step(const planned *p, const scheduler *s) {
         name_state(p, s, i, states[i], sizeof states[i]);
         cells[4 + i] = TXT(states[i]);
     }
-    table_row(p->table, cells);
+    table_row(p->table, cells, 4 + (size_t)p->n);
 }
 
 static quire_err read_requests(const demo_options *o, planned *p, quire_error *err) {

@@ -249,7 +249,7 @@ static void compare_print_row(const bench_table *s, const compare_options *o, co
     for (int32_t i = 3; i < N_COLUMNS; i++) {
         cells[i].number = numbers[i - 3];
     }
-    table_row(s, cells);
+    table_row(s, cells, N_COLUMNS);
 }
 
 /* What was swapped and guessed. */

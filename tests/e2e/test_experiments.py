@@ -173,6 +173,9 @@ def test_the_chatbot_workload_is_worked_example_24(quire):
     short = [row for row in table if row["pool"] is not None]
     assert {row["eviction"] for row in short} == {"lru", "lfu", "gdsf", "learned"} and {row["schedule"] for row in short} == {"fcfs", "prefix"}
     assert all(row["pages_most"] <= row["pool"] and row["computed"] >= 2240 for row in short)
+    assert all(0 <= row["speed_spread"] < row["speed"] * 100 for row in short)
+    assert all("speed_spread" not in row and row["preemptions"] == 0 for row in table if row["pool"] is None)
+    assert all(0 < row["token"] < 1e4 and row["preemptions"] % 1 == 0 for row in table)
 
 
 def test_sharing_holds_the_prompt_once(quire):
