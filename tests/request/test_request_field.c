@@ -2,6 +2,7 @@
  * each. */
 #include <string.h>
 
+#include "endpoints.h"
 #include "request/request_read.h"
 #include "test.h"
 
@@ -115,6 +116,21 @@ TEST(a_new_request_samples_as_the_engine_does_by_default) {
     }
 }
 
+/* The server's table of writers is held to the same facts
+ * (tests/server/test_writers.c). */
+TEST(every_endpoint_has_a_dialect) {
+    uint32_t fields = 0;
+    for (quire_endpoint e = 0; endpoint_facts_of(e).path != NULL; e++) {
+        const dialect *d = &request_dialects[e];
+        assert_int_equal(!d->gives_rows, endpoint_facts_of(e).gives_text);
+        assert_true(d->prompt != NULL && d->check != NULL && d->too_long != NULL);
+        assert_true((d->required != NULL && d->listed_bytes > 0) || d->gives_rows);
+        assert_true(d->fields != 0 && (d->fields & fields) == 0);
+        fields |= d->fields;
+    }
+    assert_int_equal(fields, FIELD_ALL);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(fields_are_sorted_by_name_and_distinct_on_each_endpoint),
@@ -124,6 +140,7 @@ int main(void) {
         cmocka_unit_test(values_of_which_something_is_compiled_have_a_bound_of_bytes),
         cmocka_unit_test(a_new_request_has_every_default),
         cmocka_unit_test(a_new_request_samples_as_the_engine_does_by_default),
+        cmocka_unit_test(every_endpoint_has_a_dialect),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

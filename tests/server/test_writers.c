@@ -1,27 +1,15 @@
 /* The table of dialects: every endpoint of the API has a writer, or the server has no
  * route for it. */
+#include "endpoints.h"
 #include "server/response.h"
 #include "server/routes.h"
 #include "test.h"
 
-/* The path of each endpoint of the public enum; the compiler names one that is missing
- * here. */
-static const char *path_of(quire_endpoint e) {
-    switch (e) {
-    case QUIRE_COMPLETIONS:
-        return "/v1/completions";
-    case QUIRE_CHAT:
-        return "/v1/chat/completions";
-    case QUIRE_EMBEDDINGS:
-        return "/v1/embeddings";
-    }
-    return NULL;
-}
-
 TEST(every_endpoint_with_a_route_has_a_writer) {
-    for (quire_endpoint e = 0; path_of(e) != NULL; e++) {
+    for (quire_endpoint e = 0; endpoint_facts_of(e).path != NULL; e++) {
         const response_writer *w = response_writer_of(e);
-        assert_int_equal(w != NULL, path_is_known(routes_path, str_of(path_of(e))));
+        assert_int_equal(w != NULL, path_is_known(routes_path, str_of(endpoint_facts_of(e).path)));
+        assert_int_equal(w != NULL, endpoint_facts_of(e).gives_text);
         if (w != NULL) {
             assert_true(w->id_prefix != NULL && w->object != NULL && w->chunk_object != NULL);
             assert_true(w->begin != NULL && w->choice != NULL && w->end != NULL);
