@@ -19,7 +19,9 @@ typedef struct call_grammar {
     str only;         /* the one function that may be called; empty: any */
     bool is_required; /* the answer is calls and nothing else */
     bool is_single;   /* one call at most */
-    bool *in_haste;   /* set where a schema was loosened because compiling took too long; NULL: nobody asks */
+    /* set where a schema was loosened because compiling took too long; NULL: not
+     * reported */
+    bool *in_haste;
 } call_grammar;
 
 /* The next of the format's writings, from the one of that number on, in which at least

@@ -41,7 +41,7 @@ static quire_err python_literal_in_string(python_literal *p, char c, strbuf *out
     return string_byte(p, c, out);
 }
 
-/* Behind an opening quote: a second one makes an empty string, a third one a string of
+/* After an opening quote: a second one makes an empty string, a third one a string of
  * several lines. */
 static quire_err in_quotes(python_literal *p, char c, strbuf *out, json_stream_result *result) {
     if (c == p->quote) {

@@ -155,7 +155,7 @@ static int32_t thinking_budget_n_taken(const thinking_budget *b, const void *sta
 }
 
 /* Whether the next of the closing mark's tokens is all that may come: the state is
- * closing, and no character is cut. Behind the first one a closing state has a next one
+ * closing, and no character is cut. After the first one a closing state has a next one
  * that the inner constraint takes. */
 static bool is_forcing(const thinking_budget *b, const void *state) {
     const budget_state *s = state;

@@ -1,5 +1,5 @@
 /* A constraint that ends a model's reasoning after a number of tokens: then the closing
- * mark is all that may come. Behind it, and beside it, another constraint may bind the
+ * mark is all that may come. After it, and beside it, another constraint may bind the
  * whole output.
  *
  *   before --opening mark--> inside --closing mark--> done          tokens inside are counted

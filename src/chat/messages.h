@@ -10,7 +10,7 @@
 /* Zero-initialised: no conversation. */
 typedef struct chat_messages {
     strbuf json;     /* an array of objects with a role and a content: the template's variable of that name */
-    size_t last_end; /* in json: behind the last message's text, inside its quotes; 0: it has no text */
+    size_t last_end; /* in json: after the last message's text, inside its quotes; 0: it has no text */
 } chat_messages;
 
 /* Reads an array of messages for a template with these traits (NULL: those of zero).

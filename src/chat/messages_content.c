@@ -98,7 +98,7 @@ static void write_reasoning_part(conversation *c, str reasoning) {
     json_end(&c->o, '}');
 }
 
-/* Writes {"type": "text", "text": TEXT} for each part, behind one with the reasoning if
+/* Writes {"type": "text", "text": TEXT} for each part, after one with the reasoning if
  * there is some. */
 static quire_err write_parts(conversation *c, chat_role role, const json_value *content, str reasoning) {
     bool list = json_is(content, JSON_KIND_ARRAY);

@@ -2,11 +2,11 @@
 
 #include "json/json_out.h"
 
-/* Put behind the last message's content to find where that ends in the rendered text; the
+/* Put after the last message's content to find where that ends in the rendered text; the
  * space shows whether the template trims. */
 #define CONTINUE_TAG "QUIRE_CONTINUES_HERE"
 
-/* Appends the messages with the tag behind the last one's text. */
+/* Appends the messages with the tag after the last one's text. */
 static quire_err add_tagged(const chat_prompt *p, strbuf *b, quire_error *err) {
     if (p->messages->last_end == 0) {
         return err_set_param(err, QUIRE_BAD_REQUEST, "continue_final_message",
@@ -75,7 +75,7 @@ static size_t find_tag(str text) {
     return text.n;
 }
 
-/* Cuts text at the tag. Where the template trimmed the space behind the tag, it would
+/* Cuts text at the tag. Where the template trimmed the space after the tag, it would
  * have trimmed the text too. */
 static quire_err cut_at_tag(strbuf *text, quire_error *err) {
     size_t end = find_tag((str){text->p, text->n}), after = end + strlen(CONTINUE_TAG);
@@ -89,7 +89,7 @@ static quire_err cut_at_tag(strbuf *text, quire_error *err) {
         }
     }
     text->p[end] = '\0';
-    text->n = end; /* marks behind it don't matter */
+    text->n = end; /* marks after it don't matter */
     return QUIRE_OK;
 }
 

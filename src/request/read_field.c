@@ -236,7 +236,7 @@ static quire_err set_stream_options(quire_request *r, const field_desc *f, const
     return QUIRE_OK;
 }
 
-/* The names behind the first n bytes are ignored no more. */
+/* Drops the names after the first n bytes. */
 static void forget_ignored(quire_request *r, size_t n) {
     if (r->ignored.n > n) {
         r->ignored.n = n;

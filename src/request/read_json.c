@@ -24,7 +24,7 @@ static size_t bytes_of_row(void *user, str name) {
     return rows->over != NULL ? request_field_max_bytes(rows->over) : 0;
 }
 
-/* What stands behind the first bytes too many is not looked at. */
+/* What comes after the first byte too many is not read. */
 static quire_err size_error(const field_desc *f, quire_error *err) {
     return err_set_param(err, QUIRE_BAD_REQUEST, request_rule_param(f),
                          "%s has over %zu bytes, the most that are read (white space and escapes aside)",

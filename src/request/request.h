@@ -70,8 +70,8 @@ typedef struct request_context {
     pooling_desc pooling;     /* what it says of them */
     int32_t n_row;            /* elements of a pooled row; 0: not known */
     int32_t n_token_types;    /* 0: it has none */
-    grammar_space json_space; /* what a request that says nothing has as json_whitespace */
-    /* what a request that says nothing has as json_additional_properties: "schema", else
+    grammar_space json_space; /* json_whitespace of requests that leave it out */
+    /* json_additional_properties of requests that leave it out is "schema", else
      * "closed" */
     bool opens_objects;
 } request_context;
@@ -241,7 +241,7 @@ bool request_has_mark(const quire_request *r, str token);
 quire_err request_open_parser(const quire_request *r, output_start start, output_parser **out);
 /* What may stand around the answer of a response that begins so. */
 reasoning_frame request_frame(const quire_request *r, output_start start);
-/* How the response to a rendered prompt begins: by what the prompt has behind the last
+/* How the response to a rendered prompt begins: by what the prompt has after the last
  * text of a client. */
 output_start request_output_start(const quire_request *r, str prompt, const text_marks *marks);
 

@@ -75,8 +75,8 @@ const field_desc *request_field(const char *name, uint32_t endpoint);
 /* The most bytes of a field's JSON; 0: no bound of its own. */
 size_t request_field_max_bytes(const field_desc *f);
 
-/* The param of errors about a rule that field f names; "" where members stand beside the
- * rule, as in vLLM's responses. */
+/* The param of errors about a rule that field f names; "" where the object has members
+ * beside the rule, as in vLLM's responses. */
 const char *request_rule_param(const field_desc *f);
 
 /* Parses the value in text, which is checked like a body without rows; NULL for null. at:

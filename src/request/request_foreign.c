@@ -80,7 +80,7 @@ static const char *const words[] = {
     "sampling", "schema",   "speculative", "structured", "xtc",
 };
 
-/* Reduces a name to lower-case letters and digits in out, with a zero byte behind it.
+/* Reduces a name to lower-case letters and digits in out, with a zero byte after it.
  * *starts has a bit for each index at which a word begins. */
 static size_t reduce(str name, char out[LONGEST + 1], uint64_t *starts) {
     size_t n = 0;

@@ -57,7 +57,7 @@ static grammar_options options_of(const request_rule *rule, const rule_context *
                              .whitespace_pattern = rule->whitespace_pattern};
 }
 
-/* Compiles a rule, which is `answer` where it is marked, behind what stands around it. */
+/* Compiles a rule, which is `answer` where it is marked, inside its frame. */
 static quire_err request_request_rule_compile(part_arena *a, const request_rule *rule, str text,
                                               const grammar_part *answer, const rule_context *c,
                                               const grammar_options *options, grammar **out,

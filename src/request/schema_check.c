@@ -1,4 +1,4 @@
-/* What would become of a rule for responses: each keyword of a schema enforced, an
+/* Checks a rule without generating: each keyword of its schema is enforced, an
  * annotation, or refused with the reason. */
 #include <stdio.h>
 #include <string.h>
@@ -249,8 +249,7 @@ static quire_err read_rule(quire_request *r, const json_value *body, quire_error
                      "schema is missing; give a JSON Schema, or a field that names a rule as in a request");
 }
 
-/* Writes the report on a rule that is too large to be read: of what kind it is, nobody
- * looks. */
+/* Writes the report on a rule that is too large to be read; its kind is not parsed. */
 static quire_err report_size(const quire_error *why, strbuf *out) {
     const report none = {0};
     const outcome refused = {.reason = why->message};

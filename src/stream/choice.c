@@ -178,7 +178,7 @@ static quire_err remember(choice *c, int32_t token) {
     return QUIRE_OK;
 }
 
-/* The response ends with the present token, whatever the engine has behind it. */
+/* The response ends with the present token, whatever the engine has after it. */
 static void end_here(choice *c) {
     c->finish = QUIRE_FINISH_STOP;
     c->over_us = clock_us();
@@ -203,7 +203,7 @@ quire_err choice_take_token(choice *c, const engine_event *event, event_memory *
     }
     e = e == QUIRE_OK && m->found.n > 0 ? call_limit_pass(&c->calls, &m->found) : e;
     if (c->calls.is_over && c->finish == QUIRE_FINISH_NONE) {
-        output_parser_close(c->text.parser); /* what stands behind is none of the response */
+        output_parser_close(c->text.parser); /* what comes after is no part of the response */
         c->text.parser = NULL;
         end_here(c);
     }
@@ -386,7 +386,7 @@ quire_err choice_start(choice *c, event_memory *m, quire_event *out) {
     return e != QUIRE_OK ? e : echoed;
 }
 
-/* Whether the request has no use for a part: reasoning that it leaves out, calls behind
+/* Whether the request has no use for a part: reasoning that it leaves out, calls after
  * the only one. */
 static bool choice_is_left_out(const generation *g, const output_event *e) {
     bool is_of_call = e->kind >= OUTPUT_CALL_BEGIN;

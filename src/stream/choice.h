@@ -47,7 +47,7 @@ typedef struct choice {
     /* set by the text thread before the choice is submitted to the engine */
     token_list prompt;
     choice_text text;
-    output_start start; /* how the text behind the prompt begins, where it has parts */
+    output_start start; /* how the text after the prompt begins, where it has parts */
     sampling_params sampling;
     /* max_tokens 0 with echo: the engine generates a token, which is no part of the
      * response */
@@ -111,11 +111,11 @@ void choice_deinit(choice *c);
 /* How many of c's prompt tokens were a prompt from the beginning, and not the response of
  * its fork parent. */
 int32_t choice_first_prompt(const choice *c);
-/* Opens the text of a response behind c's prompt. NO_MEMORY; what was opened is the
+/* Opens the text of a response after c's prompt. NO_MEMORY; what was opened is the
  * caller's to close. */
 quire_err choice_open_text(const choice *c, choice_text *out);
 void choice_text_close(choice_text *t);
-/* Detokenises a token behind the others, and appends to *out the text that can be shown,
+/* Detokenises a token after the others, and appends to *out the text that can be shown,
  * and to *found its parts. *match is the stop string that it completes, or -1; with
  * may_end false none can end here. p has the stop tokens. t is the caller's. No stop
  * string reaches across
@@ -132,7 +132,7 @@ void choice_take_end(choice *c, const engine_event *event);
 /* Whether c's END cannot be delivered yet although its finish is known: a rollback or
  * steer may still undo it, or the engine's end event brings more for it. */
 bool choice_end_waits(const choice *c);
-/* Drops the response behind its first n_kept tokens. text, which has seen those, belongs
+/* Drops the response after its first n_kept tokens. text, which has seen those, belongs
  * to c from then on. */
 void choice_truncate(choice *c, size_t n_kept, choice_text text);
 

@@ -90,7 +90,7 @@ static quire_err prepare_copy_ids(token_list *to, const int32_t *ids, size_t n, 
     return e == QUIRE_OK ? e : err_set(err, e, -1, "out of memory for a prompt");
 }
 
-/* The ids of prompt i, and how the text behind it begins. */
+/* The ids of prompt i, and how the text after it begins. */
 static quire_err prepare_make_prompt(const stream_engine *e, const quire_request *r, int32_t i,
                                      token_list *out, output_start *start, quire_error *err) {
     *start = r->fork_from != NULL ? r->fork_from->start : OUTPUT_START_UNKNOWN;
@@ -207,7 +207,7 @@ static attn_mods *mods_of(const stream_engine *e, const generation *g) {
     return g->has_attention ? g->mods : e->context.mods;
 }
 
-/* Writes the name of r's namespace: its tenant and, behind a zero byte, which no tenant's
+/* Writes the name of r's namespace: its tenant and, after a zero byte, which no tenant's
  * name has, a digest of its salt (zeros for none) and, where there is some, a digest of
  * its mask and change of scores, with the b that they read. */
 static size_t write_namespace(const stream_engine *e, const generation *g, int32_t b,

@@ -91,7 +91,7 @@ typedef struct stream_command {
     token_list kept, tail;  /* tokens of the response that are kept; tokens appended to them */
     choice_text shows;      /* has seen the kept tokens */
     strbuf text;            /* of the kept tokens */
-    void *constraint_state; /* of the request's constraint behind all tokens, mem_new'd; or NULL */
+    void *constraint_state; /* of the request's constraint after all tokens, mem_new'd; or NULL */
     quire_error verdict;
 } stream_command;
 

@@ -34,7 +34,7 @@ typedef struct stream_fork {
     engine_fork *held;
     const engine *core; /* whose it is: to compare, since that engine may be closed */
     int32_t n_prompt;   /* how many of the tokens were a prompt; the others were generated */
-    output_start start; /* how the text behind the prompt begins */
+    output_start start; /* how the text after the prompt begins */
 } stream_fork;
 
 typedef struct stream_engine_sizes {
