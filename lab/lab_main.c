@@ -6,7 +6,7 @@
 #include "base/mem.h"
 #include "cli/commands.h"
 #include "cli/dispatch.h"
-#include "cli/standard_files.h"
+#include "cli/text_out.h"
 #include "lab/commands/lab_commands.h"
 
 static const command *const commands[] = {&command_bench,

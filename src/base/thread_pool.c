@@ -7,6 +7,10 @@
 #include <signal.h>
 #include <stdatomic.h>
 #include <stdbool.h>
+
+#include "base/cgroup.h"
+#include "base/topology.h"
+
 #if defined(__SSE2__)
 #include <xmmintrin.h>
 #endif
@@ -311,4 +315,18 @@ void thread_pool_run(thread_pool *t, thread_pool_fn fn, void *context, int32_t n
     }
     t->n_expected += (uint64_t)n_tasks; /* which others have taken */
     wait_until_done(t);
+}
+
+int32_t thread_pool_cpus(void) {
+    cpu_mask allowed;
+    topology all;
+    double cpus = 1;
+    if (cpu_mask_get(pthread_self(), &allowed)) {
+        topology_read("/sys", &allowed, &all);
+        cpus = all.n_cores;
+    }
+    cpus = cgroup_cpus("", cpus);
+    int32_t whole = (int32_t)cpus;
+    whole += (double)whole < cpus; /* part of a processor is worth a thread */
+    return whole > 1 ? whole : 1;
 }

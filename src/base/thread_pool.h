@@ -8,10 +8,9 @@
 #ifndef BASE_THREAD_POOL_H
 #define BASE_THREAD_POOL_H
 
+#include "base/err.h"
 #include <stdbool.h>
 #include <stdint.h>
-
-#include "base/err.h"
 
 typedef struct thread_pool thread_pool;
 

@@ -6,17 +6,207 @@
 #include <signal.h>
 #include <stddef.h>
 #include <stdio.h>
+#include <string.h>
 #include <unistd.h>
 
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/mem.h"
-#include "cli/batch_about.h"
-#include "cli/batch_ids.h"
+#include "base/sha256.h"
 #include "cli/batch_input.h"
 #include "cli/batch_line.h"
 #include "cli/batch_part.h"
 #include "cli/commands.h"
+#include "cli/session.h"
+#include "json/json_check.h"
+#include "json/json_out.h"
+#include "json/json_scan.h"
+
+/* The custom_id of each line of a file of prompts: whether one occurs twice. */
+
+/* A custom_id by its digest's first bytes, without known collisions. Line 0: none. */
+typedef struct seen_id {
+    uint8_t digest[12];
+    uint32_t line;
+} seen_id;
+
+typedef struct seen_ids {
+    seen_id *slots;
+    size_t n, n_slots; /* n_slots: a power of two, or 0 */
+} seen_ids;
+
+static seen_id *batch_ids_slot_of(const seen_ids *s, const uint8_t *digest) {
+    uint64_t at;
+    memcpy(&at, digest, sizeof at);
+    at &= s->n_slots - 1;
+    while (s->slots[at].line != 0 && memcmp(s->slots[at].digest, digest, sizeof s->slots[at].digest) != 0) {
+        at = (at + 1) & (s->n_slots - 1);
+    }
+    return &s->slots[at];
+}
+
+/* Makes room for one more; two thirds are used at most. */
+static quire_err batch_ids_grow(seen_ids *s) {
+    if (3 * (s->n + 1) <= 2 * s->n_slots) {
+        return QUIRE_OK;
+    }
+    seen_ids larger = {.n = s->n, .n_slots = s->n_slots > 0 ? 2 * s->n_slots : 64};
+    larger.slots = mem_new(larger.n_slots, sizeof *larger.slots);
+    TRY(mem_check(larger.slots));
+    for (size_t i = 0; i < s->n_slots; i++) {
+        if (s->slots[i].line != 0) {
+            *batch_ids_slot_of(&larger, s->slots[i].digest) = s->slots[i];
+        }
+    }
+    mem_free(s->slots);
+    *s = larger;
+    return QUIRE_OK;
+}
+
+/* Finds the id of a line, decoded where it is a string. Empty: it has none. */
+static quire_err find_id(str line, strbuf *scratch, str *out) {
+    json_fault fault;
+    str span;
+    *out = (str){"", 0};
+    bool may = str_contains(line, str_of("custom_id")) || str_contains(line, str_of("\\u"));
+    quire_err e = may ? json_check(line, &json_limits_file, NULL, &fault) : QUIRE_NOT_FOUND;
+    bool is_object = e == QUIRE_OK && json_scan_peek(&(json_scan){.text = line}) == '{';
+    if (e == QUIRE_NO_MEMORY || !is_object || json_scan_member(line, "custom_id", &span) != QUIRE_OK ||
+        str_is(span, "null")) {
+        return e == QUIRE_NO_MEMORY ? e : QUIRE_OK;
+    }
+    if (span.p[0] != '"') {
+        *out = span;
+        return QUIRE_OK;
+    }
+    return json_scan_string(&(json_scan){.text = span}, scratch, out);
+}
+
+/* Adds the id of the line that was read last. *earlier: the line that has it already, or
+ * 0. */
+static quire_err batch_ids_add_line(seen_ids *s, str line, size_t number, str *id, strbuf *scratch,
+                                    uint32_t *earlier) {
+    uint8_t digest[SHA256_BYTES];
+    *earlier = 0;
+    TRY(find_id(line, scratch, id));
+    if (id->n == 0) {
+        return QUIRE_OK;
+    }
+    if (number > UINT32_MAX) {
+        return QUIRE_TOO_LARGE;
+    }
+    TRY(batch_ids_grow(s));
+    sha256(id->p, id->n, digest);
+    seen_id *slot = batch_ids_slot_of(s, digest);
+    *earlier = slot->line;
+    if (slot->line == 0) {
+        memcpy(slot->digest, digest, sizeof slot->digest);
+        slot->line = (uint32_t)number;
+        s->n++;
+    }
+    return QUIRE_OK;
+}
+
+/* Reads all lines of `in`, and begins it again. BAD_FILE if two lines have one custom_id,
+ * so that their answers could not be distinguished, with the numbers of both; IO,
+ * NO_MEMORY, and TOO_LARGE past 2^32 lines. Takes 16 to 48 bytes for each line that has
+ * one. A line that is not valid JSON counts as having none. */
+static quire_err batch_ids_check(batch_input *in, quire_error *err) {
+    enum { SHOWN = 60 };
+    seen_ids s = {0};
+    strbuf scratch = {0};
+    quire_err e = QUIRE_OK;
+    while (e == QUIRE_OK && in->n_read < in->n_lines) {
+        str line, id;
+        uint32_t earlier;
+        e = batch_input_next(in, &line, err);
+        if (e != QUIRE_OK) {
+            break;
+        }
+        e = batch_ids_add_line(&s, line, in->number, &id, &scratch, &earlier);
+        if (e != QUIRE_OK) {
+            err_set(err, e, -1, "%s: line %zu: %s", in->path, in->number, quire_err_text(e));
+        } else if (earlier != 0) {
+            e = err_set(err, QUIRE_BAD_FILE, -1,
+                        "%s: line %zu has the custom_id of line %u, \"%.*s\"; give each line its own",
+                        in->path, in->number, (unsigned)earlier, id.n < SHOWN ? (int)id.n : SHOWN, id.p);
+        }
+    }
+    strbuf_deinit(&scratch);
+    mem_free(s.slots);
+    batch_input_rewind(in);
+    return e;
+}
+
+/* The settings on which a batch's responses depend, and the command that resumes it. One
+ * thread. */
+
+/* Appends a JSON object for batch_part_open: the digest of the prompts, the model, and
+ * the flags that apply to all requests. NO_MEMORY fills err. */
+static quire_err batch_about(const cli_options *o, const session *s, const uint8_t digest[SHA256_BYTES],
+                             strbuf *to, quire_error *err) {
+    const quire_info *info = quire_engine_info(s->engine);
+    static const char digits[] = "0123456789abcdef";
+    char hex[2 * SHA256_BYTES + 1] = "";
+    for (size_t i = 0; i < SHA256_BYTES; i++) {
+        hex[2 * i] = digits[digest[i] >> 4];
+        hex[2 * i + 1] = digits[digest[i] & 15];
+    }
+    body fields = {0};
+    strbuf json = {0};
+    json_out out = {.to = to};
+    quire_err e = request_begin(o, &fields, err);
+    e = e == QUIRE_OK ? body_write(&fields, &json) : e;
+    json_begin(&out, '{');
+    json_cstr(json_name(&out, "prompts"), o->prompts);
+    json_cstr(json_name(&out, "sha256"), hex);
+    json_cstr(json_name(&out, "model"), info->model_path);
+    json_cstr(json_name(&out, "compute"), info->compute);
+    json_cstr(json_name(&out, "kv-dtype"), info->kv_dtype);
+    json_cstr(json_name(&out, "generation-config"), info->generation_defaults);
+    json_cstr(json_name(&out, "chat-template"), o->engine.chat_template);
+    json_cstr(json_name(&out, "tool-call-parser"), o->engine.tool_call_parser);
+    json_cstr(json_name(&out, "reasoning-parser"), o->engine.reasoning_parser);
+    json_cstr(json_name(&out, "tokenizer"), o->engine.tokenizer);
+    json_cstr(json_name(&out, "special-tokens-in-messages"),
+              o->engine.special_tokens_in_messages == QUIRE_MESSAGE_TOKENS_PARSE ? "parse" : "plain");
+    json_cstr(json_name(&out, "hf-overrides"), o->engine.hf_overrides);
+    json_cstr(json_name(&out, "override-kv"), o->engine.override_kv);
+    json_cstr(json_name(&out, "mask-mod"), o->engine.mask_mod);
+    json_cstr(json_name(&out, "score-mod"), o->engine.score_mod);
+    json_cstr(json_name(&out, "attention-arrays"), o->engine.attention_arrays);
+    json_cstr(json_name(&out, "speculative-config"), o->engine.speculative_config);
+    json_int(json_name(&out, "max-model-len"), o->engine.max_model_len);
+    json_raw(json_name(&out, "request"), e == QUIRE_OK ? json.p : "null");
+    json_end(&out, '}');
+    strbuf_deinit(&json);
+    body_deinit(&fields);
+    return e == QUIRE_OK && out.err == QUIRE_OK ? QUIRE_OK
+                                                : err_set(err, QUIRE_NO_MEMORY, -1, "out of memory");
+}
+
+/* Appends an argument, quoted for a shell. */
+static quire_err add_argument(strbuf *to, const char *argument) {
+    static const char plain[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_@%+=:,./-";
+    TRY(strbuf_add_char(to, ' '));
+    if (*argument && argument[strspn(argument, plain)] == 0) {
+        return strbuf_add_str(to, argument);
+    }
+    TRY(strbuf_add_char(to, '\''));
+    for (const char *p = argument; *p; p++) {
+        TRY(*p == '\'' ? strbuf_add_str(to, "'\\''") : strbuf_add_char(to, *p));
+    }
+    return strbuf_add_char(to, '\'');
+}
+
+/* Appends the command as it was given, quoted for a shell, with --resume. */
+static quire_err batch_about_resume(const cli_options *o, strbuf *to) {
+    TRY(strbuf_add_str(to, "quire run"));
+    for (int i = 0; i < o->n_arguments; i++) {
+        TRY(add_argument(to, o->arguments[i]));
+    }
+    return o->resume ? QUIRE_OK : strbuf_add_str(to, " --resume");
+}
 
 enum {
     /* of requests and of responses that wait to be written; another line is read while

@@ -3,7 +3,7 @@
 #include <string.h>
 
 #include "core/float8.h"
-#include "core/quant_words.h"
+#include "core/quant.h"
 
 #define STRETCH 256 /* codes that are decoded at a time */
 

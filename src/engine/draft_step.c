@@ -7,7 +7,6 @@
 #include "engine/step_sample.h"
 #include "spec/draft_constrain.h"
 #include "spec/jump_forward.h"
-#include "spec/outlook.h"
 
 #define GUESSES_KEPT 0.98f /* of engine.guessed, when there is one more */
 #define MOST_DOUBT   2.5f

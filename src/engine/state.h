@@ -30,13 +30,13 @@ typedef enum row_use {
     ROW_NONE,   /* nothing: more known tokens follow in later steps */
     ROW_POOLED, /* every row of the item is part of the pooled row (row_pooling.h) */
     ROW_BEAM,   /* a beam search chooses from it */
-    ROW_LINE,   /* sampling on any thread, by rows of logits that nothing else uses (step_lines.h) */
+    ROW_LINE,   /* sampling on any thread, by rows of logits that nothing else uses (collect.h) */
     /* sampling on the engine's thread: the logits are kept, shared with forks, or judge
      * drafts by rejection */
     ROW_ALONE
 } row_use;
 
-/* What an item samples (step_lines.h). */
+/* What an item samples (collect.h). */
 typedef struct draft_line {
     sequence *s;
     int32_t row0, n_rows; /* its rows of the batch, drafts included */

@@ -34,7 +34,7 @@ typedef struct meta_value {
 
 /* What the operator sets in the metadata: the texts of --hf-overrides (a JSON object that
  * is merged into config.json) and --override-kv (a GGUF file's keys, llama.cpp's form:
- * override_kv.h). NULL: nothing. Beside them the value of --quantization
+ * overrides.h). NULL: nothing. Beside them the value of --quantization
  * (model/quantise_load.h), which a packed model does not carry: it shows in the types of
  * its tensors. */
 typedef struct model_overrides {

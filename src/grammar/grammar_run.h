@@ -2,18 +2,17 @@
 #ifndef GRAMMAR_GRAMMAR_RUN_H
 #define GRAMMAR_GRAMMAR_RUN_H
 
-#include <pthread.h>
-#include <stdatomic.h>
-
+#include "grammar/area.h"
 #include "grammar/grammar.h"
 #include "grammar/machine.h"
-#include "grammar/run_memory.h"
 #include "grammar/token_trie.h"
+#include <pthread.h>
+#include <stdatomic.h>
 
 /* A list of up to n_tokens / RUN_LIST_PART tokens takes at most half of a mask's bits. */
 #define RUN_LIST_PART 64
 
-/* Texts of characters of these groups (byte_trie.h), of at most so many: all may
+/* Texts of characters of these groups (token_trie.h), of at most so many: all may
  * follow. */
 typedef struct run_texts {
     uint64_t groups;
@@ -134,5 +133,21 @@ uint32_t run_find_texts(const run_core *r, uint32_t s, run_texts *out);
 /* The machine's state after a text; MACHINE_DEAD, MACHINE_FULL. *n: bytes that were
  * taken. */
 uint32_t run_walk(run_core *r, uint32_t s, str text, size_t *n);
+
+/* Memory of runs by tenant. Private to this room; grammar.h has its public part. */
+
+/* What a tenant's runs take. */
+typedef struct memory_share {
+    area_account account;
+    grammar_memory *of;
+    uint64_t tenant;
+    int32_t refs; /* guarded by the lock of `of` */
+    struct memory_share *next;
+} memory_share;
+
+/* The share of a tenant, with one reference more; each needs a memory_share_drop.
+ * QUIRE_NO_MEMORY. */
+quire_err memory_share_take(grammar_memory *m, uint64_t tenant, memory_share **out);
+void memory_share_drop(memory_share *s);
 
 #endif

@@ -160,7 +160,7 @@ static inline bool machine_is_name(const machine *m, const machine_config *c) {
     return (node->op == NFA_STRING || node->op == NFA_COUNTED) && (node->n & NFA_ONCE) != 0;
 }
 bool machine_is_roomy(const machine *m, const machine_config *c);
-/* machine_marks.c: a byte for a special token. */
+/* machine.c: a byte for a special token. */
 void machine_read_mark(machine *m, const machine_config *c, uint8_t byte);
 /* machine_members.c: an object or array after a part (or at its beginning), and after a
  * comma. */

@@ -1,5 +1,5 @@
 /* The texts that a state accepts because one of its nodes reads characters: any of some
- * groups of characters (byte_trie.h), up to a number.
+ * groups of characters (token_trie.h), up to a number.
  *
  * From the node's state in its dfa the states after one character, two and so on are
  * followed, as long as some groups lead on from all of them. With the states these groups

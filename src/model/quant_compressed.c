@@ -3,7 +3,7 @@
  * computed as they are (loader.c), its FP8 is quant_fp8.c's. */
 #include <string.h>
 
-#include "core/quant_words.h"
+#include "core/quant.h"
 #include "model/quant_method.h"
 
 const float quant_e2m1[16] = {0.0f,  0.5f,  1.0f,  1.5f,  2.0f,  3.0f,  4.0f,  6.0f,

@@ -1,7 +1,7 @@
 /* GPTQ (arXiv:2210.17323), as AutoGPTQ and GPTQModel store it: codes packed along the
  * inputs, zero points along the outputs. Checkpoints of format "gptq" store a zero point
  * minus 1, those of "gptq_v2" as it is. */
-#include "core/quant_words.h"
+#include "core/quant.h"
 #include "model/quant_method.h"
 
 /* The zero points: words [groups][n_out * bits / 32], the first output in the lowest

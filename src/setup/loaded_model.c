@@ -1,6 +1,8 @@
 #include "setup/loaded_model.h"
 
 #include "setup/engine_config.h"
+#include "text/json_vocab.h"
+#include "text/tables.h"
 
 quire_err loaded_model_begin(const quire_options *o, const model_desc *d, loaded_model *out,
                              quire_error *err) {
@@ -32,4 +34,17 @@ void loaded_model_close(loaded_model *l) {
         l->b->ops->close(l->b);
     }
     *l = (loaded_model){0};
+}
+
+quire_err image_metadata(packed_image *image, const model_file *f, const tokenizer *t, quire_error *err) {
+    const vocab *v = model_file_vocab(f);
+    strbuf tables = {0}, json = {0};
+    quire_err e = t != NULL ? tables_write(t, &tables) : QUIRE_OK;
+    if (e == QUIRE_OK && t != NULL && v->source == VOCAB_TOKENIZER_JSON) {
+        e = json_vocab_strip(v->tokenizer_json, &json, err);
+    }
+    e = e != QUIRE_OK ? e : packed_image_metadata(image, f, (str){tables.p, tables.n}, (str){json.p, json.n});
+    strbuf_deinit(&tables);
+    strbuf_deinit(&json);
+    return e == QUIRE_NO_MEMORY ? err_set(err, e, -1, "out of memory for the packed model") : e;
 }

@@ -6,8 +6,10 @@
 #include "backend/backend.h"
 #include "core/kv_layout.h"
 #include "file/model_file.h"
+#include "file/packed_image.h"
 #include "model/model.h"
 #include "quire.h"
+#include "text/tokenizer.h"
 
 /* All zero: nothing is open. */
 typedef struct loaded_model {
@@ -28,5 +30,11 @@ quire_err loaded_model_load(loaded_model *l, const quire_options *o, model_file 
 quire_err loaded_model_open(const quire_options *o, model_file *f, const model_desc *d, int32_t max_len,
                             loaded_model *out, quire_error *err);
 void loaded_model_close(loaded_model *l);
+
+/* The metadata of a packed image, for `quire pack` and the pack cache. */
+
+/* Adds f's metadata to an image. t: f's open tokenizer, whose tables then replace the
+ * vocabulary's lists; NULL: they are kept. */
+quire_err image_metadata(packed_image *image, const model_file *f, const tokenizer *t, quire_error *err);
 
 #endif

@@ -2,7 +2,7 @@
 #include "file/packed_write.h"
 #include "model/model.h"
 #include "setup/engine_config.h"
-#include "setup/model_image.h"
+#include "setup/loaded_model.h"
 
 static quire_err model_pack_no_memory(quire_error *err) {
     return err_set(err, QUIRE_NO_MEMORY, -1, "out of memory for the packed model");

@@ -13,7 +13,7 @@
 
 #include "base/log.h"
 #include "base/mem.h"
-#include "setup/model_image.h"
+#include "setup/loaded_model.h"
 
 #define WAIT_S 1 /* before it begins: the first request mostly comes at once */
 

@@ -75,7 +75,7 @@ typedef struct draft_options {
     draft_model_options model;      /* model */
 } draft_options;
 
-/* What a constraint allows of the tokens after the first n_known (outlook.h). */
+/* What a constraint allows of the tokens after the first n_known (jump_forward.h). */
 typedef struct draft_outlook {
     int32_t n_known; /* 0: it was not queried yet */
     bool is_forced;  /* else it is a guess */

@@ -8,6 +8,7 @@
 
 #include "core/model_desc.h"
 #include "sample/sampler.h"
+#include "spec/draft.h"
 #include "spec/draft_tree.h"
 
 /* Puts the tokens that must come next after a sequence with this context, at most
@@ -16,5 +17,37 @@
  * nothing is allowed). Pure but for the constraint's caches. O(most), and what the
  * constraint takes. */
 bool jump_forward_propose(const sample_context *c, const model_desc *d, int32_t most, draft_tree *out);
+
+/* The outlook of a sequence under a constraint: what must come after its last token, or
+ * is likely to. It depends on the constraint's state alone, so the thread that has
+ * sampled that token can find it too; then nothing is left to do when drafts are
+ * proposed. */
+
+/* Finds s->outlook after its first n_known tokens, which its constraint's state has
+ * taken: what the constraint forces, else what it guesses, at most `most` tokens, guesses
+ * that are worth so much. One thread a sequence. What the constraint takes. */
+void outlook_find(draft_seq *s, const model_desc *d, int32_t n_known, int32_t most, const guess_worth *worth);
+
+/* Puts the outlook after s's tokens into its empty tree; finds it first where that was
+ * not done. False: there is none. */
+bool outlook_propose(draft_seq *s, const model_desc *d, int32_t most, const guess_worth *worth);
+
+#define OUTLOOK_MOST_ROW 100.0f
+
+/* Which guesses are worth their rows in a step in which n_seqs sequences decode. step_us,
+ * row_us: what a step costs before its rows, and each row, as measured; row_us 0: it is
+ * not known. A guess that is right saves a step, which the sequences share: nothing where
+ * a step costs nothing before its rows. While weights are read anyway, the rows of few
+ * cost little; those of many take their time from others. doubt: how many times less
+ * often guesses were right than they had to be, 1 where they were right often enough. */
+static inline guess_worth outlook_worth(int32_t n_seqs, double step_us, double row_us, float doubt) {
+    float least = 0.18f + 0.07f * (float)n_seqs, row = 0.0f;
+    if (row_us > 0.0) {
+        float part = (float)(row_us / (step_us + row_us)) * doubt;
+        least = part > least ? part : least;
+        row = step_us > 0.0 ? (float)(row_us / step_us) * doubt * (float)n_seqs : OUTLOOK_MOST_ROW;
+    }
+    return (guess_worth){least < 0.9f ? least : 0.9f, row < OUTLOOK_MOST_ROW ? row : OUTLOOK_MOST_ROW};
+}
 
 #endif

@@ -1,9 +1,10 @@
 /* The prompt cache: the ids of conversations that were tokenised, so that the next turn
  * of one costs its new text only.
  *
- * An entry is a rendered text with its marks, its ids, and the seams (text/seams.h) at
- * which its encoding can be taken up again. The longest beginning that a new text shares
- * with an entry of its own tenant gives the ids up to the last seam in it. They are the
+ * An entry is a rendered text with its marks, its ids, and the seams (text/token_list.h)
+ * at which its encoding can be taken up again. The longest beginning that a new text
+ * shares with an entry of its own tenant gives the ids up to the last seam in it. They
+ * are the
  * ids of the whole text, always: bytes and marks are compared, hashes only choose among
  * entries.
  *
@@ -21,7 +22,6 @@
 
 #include "base/str.h"
 #include "text/marks.h"
-#include "text/seams.h"
 #include "text/token_list.h"
 
 /* of a text that is worth an entry; texts are compared by blocks of as many */

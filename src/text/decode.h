@@ -7,11 +7,10 @@
 #ifndef TEXT_DECODE_H
 #define TEXT_DECODE_H
 
-#include <stdbool.h>
-#include <stdint.h>
-
 #include "base/str.h"
 #include "text/regex.h"
+#include <stdbool.h>
+#include <stdint.h>
 
 typedef enum decode_kind {
     DECODE_BYTE_LEVEL,    /* the bytes that the characters spell (byte_level.h), as UTF-8 */
@@ -61,7 +60,7 @@ void decoder_deinit(decoder *d);
 /* When all steps are there: finds the late ones. */
 void decoder_link(decoder *d);
 
-/* Why the text of tokens is not the sum of what each adds after another (decode_sum.c),
+/* Why the text of tokens is not the sum of what each adds after another (decode.c),
  * as a phrase that names the step; NULL: it is that sum, but for the space with which the
  * first one may begin. */
 const char *decoder_sum_obstacle(const decoder *d);

@@ -7,9 +7,75 @@
 #include <stdint.h>
 
 #include "base/mem.h"
+#include "base/str.h"
 #include "text/chars.h"
 #include "text/regex.h"
-#include "text/regex_names.h"
+
+/* Names of sets of characters in regular expressions: those of POSIX, as items of a class
+ * of PCRE2. */
+
+#define SPACE_ITEMS                                                                                          \
+    "\\x09-\\x0d\\x20\\x{85}\\x{a0}\\x{1680}\\x{2000}-\\x{200a}\\x{2028}\\x{2029}\\x{202f}\\x{205f}\\x{"     \
+    "3000}"
+#define WORD_ITEMS "\\p{Alphabetic}\\p{M}\\p{Nd}\\p{Pc}"
+/* outside of classes: Oniguruma has Latin-1's numbers there */
+#define LOOSE_ITEMS WORD_ITEMS "\\x{b2}\\x{b3}\\x{b9}\\x{bc}-\\x{be}"
+#define RUST_ITEMS  WORD_ITEMS "\\x{200c}\\x{200d}"
+#define HEX_ITEMS   "0-9a-fA-F"
+
+#define GRAPH_ITEMS "\\p{L}\\p{M}\\p{N}\\p{P}\\p{S}\\p{Cf}\\p{Co}"
+
+/* bracket: of [:name:]; property: of \p{name}. */
+static const struct {
+    const char *name, *bracket, *property;
+} table[] = {{"alpha", "\\p{Alphabetic}", "\\p{Alphabetic}"},
+             {"digit", "\\p{Nd}", "\\p{Nd}"},
+             {"alnum", "\\p{Alphabetic}\\p{Nd}", "\\p{Alphabetic}\\p{Nd}"},
+             {"upper", "\\p{Uppercase}", "\\p{Uppercase}"},
+             {"lower", "\\p{Lowercase}", "\\p{Lowercase}"},
+             {"space", SPACE_ITEMS, SPACE_ITEMS},
+             {"word", WORD_ITEMS, LOOSE_ITEMS},
+             {"cntrl", "\\p{Cc}", "\\p{Cc}"},
+             {"xdigit", HEX_ITEMS, HEX_ITEMS},
+             {"ascii", "\\x00-\\x7f", "\\x00-\\x7f"},
+             {"punct", "\\p{P}\\p{S}", "\\p{P}"},
+             {"posixpunct", NULL, "\\p{P}\\p{S}"},
+             {"graph", GRAPH_ITEMS, GRAPH_ITEMS},
+             {"print", GRAPH_ITEMS "\\p{Zs}", GRAPH_ITEMS "\\p{Zs}"},
+             {"blank", "\\p{Zs}\\x09", "\\p{Zs}\\x09"}};
+
+/* The items of [:name:], or NULL. */
+static const char *regex_bracket_items(str name) {
+    for (size_t i = 0; i < sizeof table / sizeof *table; i++) {
+        if (str_is(name, table[i].name)) {
+            return table[i].bracket;
+        }
+    }
+    return NULL;
+}
+
+/* The items of \p{name}, where it is one of POSIX's names, or NULL. As everywhere in such
+ * names, case, spaces, '-' and '_' do not count. */
+static const char *regex_property_items(str name, bool in_class) {
+    char plain[16];
+    size_t n = 0;
+    for (size_t i = 0; i < name.n; i++) {
+        char c = name.p[i];
+        if (c == ' ' || c == '-' || c == '_') {
+            continue;
+        }
+        if (n == sizeof plain) {
+            return NULL;
+        }
+        plain[n++] = (char)(c >= 'A' && c <= 'Z' ? c - 'A' + 'a' : c);
+    }
+    for (size_t i = 0; i < sizeof table / sizeof *table; i++) {
+        if (str_is((str){plain, n}, table[i].name)) {
+            return in_class && str_is(str_of(table[i].name), "word") ? WORD_ITEMS : table[i].property;
+        }
+    }
+    return NULL;
+}
 
 #define MAX_DEPTH 64
 

@@ -24,3 +24,14 @@ quire_err token_list_add_all(token_list *l, const int32_t *ids, size_t n) {
     l->n += n;
     return QUIRE_OK;
 }
+
+void encode_seams_deinit(encode_seams *s) {
+    mem_free(s->at);
+    *s = (encode_seams){0};
+}
+
+quire_err encode_seams_add(encode_seams *s, encode_seam seam) {
+    TRY(mem_grow(&s->at, &s->cap, s->n + 1, sizeof *s->at));
+    s->at[s->n++] = seam;
+    return QUIRE_OK;
+}

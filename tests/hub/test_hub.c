@@ -12,7 +12,7 @@
 #include "hub/hub_cache.h"
 #include "hub/hub_choose.h"
 #include "hub/hub_client.h"
-#include "hub/hub_digest.h"
+#include "hub/hub_fetch.h"
 #include "hub/hub_quant.h"
 #include "hub/hub_shelf.h"
 #include "quire_hub.h"

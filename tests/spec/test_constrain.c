@@ -5,7 +5,6 @@
 #include "sample/constraints.h"
 #include "spec/draft_constrain.h"
 #include "spec/jump_forward.h"
-#include "spec/outlook.h"
 #include "spec/verify.h"
 #include "test.h"
 
