@@ -244,3 +244,9 @@ quire_err experiment_sharing(const experiment_options *o, quire_error *err) {
                (int)o->engine.page_tokens, machine, (int)sh.n_runs);
     return QUIRE_OK;
 }
+
+void experiment_options_init(experiment_options *o) {
+    *o = (experiment_options){0};
+    quire_options_init(&o->engine);
+    o->engine.model = "builtin";
+}

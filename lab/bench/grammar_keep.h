@@ -5,7 +5,9 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "base/err.h"
 #include "base/str.h"
+#include "json/json.h"
 
 typedef struct grammar_kept {
     int64_t n;
@@ -24,5 +26,14 @@ quire_err grammar_keep_run(const char *files, int32_t n, grammar_kept *out, quir
 /* Appends the made schema of a number: an object of some of what tools and answers ask
  * for, different for each number. */
 quire_err grammar_keep_schema(int32_t number, strbuf *out);
+
+/* Schemas with instances to measure on: the lines of MaskBench's files, or a few of the
+ * lab's own. */
+
+/* Calls take(user, record) for each `every`-th line of the files (names with commas
+ * between; NULL: the lab's own), in order. A record has `schema` and `tests`; it is
+ * dropped behind the call. The first error ends it. */
+quire_err schema_lines_each(const char *files, int32_t every,
+                            quire_err (*take)(void *user, json_value *record), void *user, quire_error *err);
 
 #endif

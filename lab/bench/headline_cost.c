@@ -6,9 +6,9 @@
 
 #include "base/err.h"
 #include "base/mem.h"
-#include "lab/bench/cost_fit.h"
 #include "lab/bench/figures.h"
 #include "lab/bench/headline_execute.h"
+#include "lab/sim/cost.h"
 
 enum { MAX_MEASURES = 96, N_CONTEXTS = 4 };
 /* A step is repeated for RUN_US; one that takes longer, some times, so that no knot of

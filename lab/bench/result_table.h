@@ -1,6 +1,6 @@
 /* How experiments print: a table with a title for people, or JSON lines for programs.
  *
- * Columns with a unit are figures: JSON has a line for each of a row's (bench_line.h),
+ * Columns with a unit are figures: JSON has a line for each of a row's (below),
  * whose params are the columns without. A bench_table that has no unit, as a
  * demonstration's, has a JSON object for each row. */
 #ifndef LAB_BENCH_RESULT_TABLE_H
@@ -10,6 +10,8 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+
+#include "lab/json_line.h"
 
 enum { TABLE_TEXT = -1 }; /* decimals of a column of words */
 
@@ -54,5 +56,25 @@ void table_row(const bench_table *s, const table_cell *cells, size_t n_cells);
 /* Says, in one line, what the table shows and on what it was found. Beside figures in
  * JSON it goes to stderr; beside rows it is {"experiment": .., "note": ..}. */
 void table_note(const bench_table *s, const char *format, ...) __attribute__((format(printf, 2, 3)));
+
+/* A figure of a benchmark as a line of JSON on stdout, the one form of `quire bench ...
+ * --json`:
+ *
+ *   {"bench":"kv","name":"reserve","params":{"pages":1024,"threads":2},"value":12.5,
+ *    "unit":"ns/page","limit":null,"fraction":null}
+ *
+ * bench is the command's name without "bench", params tells figures of one name apart,
+ * limit is in the value's unit, and fraction is how much of the limit was reached. A
+ * figure that was not measured has no line. */
+
+/* Begins a line and returns the writer for the members of params. */
+json_out *bench_line_begin(json_line *l, const char *bench, const char *name);
+
+/* Ends params and prints the line with a value that has no limit. A value that is not
+ * finite: nothing is printed. */
+void bench_line_end(json_line *l, double value, const char *unit);
+/* The same with a limit in the value's unit; limit and fraction are null where they are
+ * not finite. */
+void bench_line_end_limited(json_line *l, double value, const char *unit, double limit, double fraction);
 
 #endif

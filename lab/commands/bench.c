@@ -11,13 +11,13 @@
 #include "base/log.h"
 #include "base/mem.h"
 #include "engine/ablations.h"
-#include "lab/bench/bench_line.h"
 #include "lab/bench/client.h"
 #include "lab/bench/figures.h"
 #include "lab/bench/pool_size.h"
+#include "lab/bench/result_table.h"
 #include "lab/bench/shape.h"
-#include "lab/commands/ablation_flags.h"
 #include "lab/commands/lab_commands.h"
+#include "lab/commands/ablation_flags.h"
 
 typedef struct bench_options {
     cli_options cli;

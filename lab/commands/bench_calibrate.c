@@ -17,12 +17,11 @@
 #include "cli/files.h"
 #include "engine/ablations.h"
 #include "lab/bench/client.h"
-#include "lab/bench/cost_fit.h"
 #include "lab/bench/figures.h"
 #include "lab/bench/pool_size.h"
 #include "lab/bench/result_table.h"
-#include "lab/commands/ablation_flags.h"
 #include "lab/commands/lab_commands.h"
+#include "lab/commands/ablation_flags.h"
 #include "lab/commands/measures.h"
 #include "lab/sim/cost.h"
 

@@ -13,9 +13,9 @@
 #include "base/mem.h"
 #include "base/rng.h"
 #include "engine/engine.h"
-#include "lab/bench/bench_line.h"
 #include "lab/bench/figures.h"
 #include "lab/bench/null_model.h"
+#include "lab/bench/result_table.h"
 #include "lab/commands/lab_commands.h"
 
 typedef struct bench_engine_options {

@@ -14,7 +14,6 @@
 #include "lab/bench/figures.h"
 #include "lab/bench/grammar_keep.h"
 #include "lab/bench/result_table.h"
-#include "lab/bench/schema_lines.h"
 #include "lab/commands/lab_commands.h"
 #include "text/token_texts.h"
 #include "json/json.h"

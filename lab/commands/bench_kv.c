@@ -10,10 +10,10 @@
 #include "base/err.h"
 #include "base/mem.h"
 #include "core/kv_layout.h"
-#include "lab/bench/bench_line.h"
 #include "lab/bench/figures.h"
 #include "lab/bench/kv_index.h"
 #include "lab/bench/kv_pool.h"
+#include "lab/bench/result_table.h"
 #include "lab/commands/lab_commands.h"
 
 typedef struct bench_kv_options {

@@ -8,9 +8,9 @@
 #include <string.h>
 
 #include "base/err.h"
-#include "lab/bench/bench_line.h"
 #include "lab/bench/figures.h"
 #include "lab/bench/memory_cases.h"
+#include "lab/bench/result_table.h"
 #include "lab/commands/lab_commands.h"
 
 typedef struct bench_memory_options {

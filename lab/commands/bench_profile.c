@@ -13,7 +13,6 @@
 #include "base/mem.h"
 #include "base/rng.h"
 #include "cli/unused_flags.h"
-#include "lab/bench/bench_line.h"
 #include "lab/bench/lab.h"
 #include "lab/bench/op_profile.h"
 #include "lab/bench/result_table.h"

@@ -26,12 +26,10 @@
 #include "base/err.h"
 #include "base/mem.h"
 #include "cli/read_flags.h"
-#include "lab/bench/bench_line.h"
 #include "lab/bench/figures.h"
 #include "lab/bench/logprob_scorer.h"
 #include "lab/bench/quality_stats.h"
 #include "lab/bench/result_table.h"
-#include "lab/bench/score_text.h"
 #include "lab/commands/scored_text.h"
 #include "setup/engine_config.h"
 

@@ -3,8 +3,8 @@
 #include <stdio.h>
 
 #include "backend/backend.h"
-#include "lab/bench/bench_line.h"
 #include "lab/bench/figures.h"
+#include "lab/bench/result_table.h"
 #include "lab/bench/roofline.h"
 #include "lab/commands/lab_commands.h"
 

@@ -15,7 +15,6 @@
 #include "base/beside.h"
 #include "base/clock.h"
 #include "base/err.h"
-#include "lab/bench/bench_line.h"
 #include "lab/bench/client.h"
 #include "lab/bench/figures.h"
 #include "lab/bench/result_table.h"

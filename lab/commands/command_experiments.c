@@ -43,14 +43,8 @@ static const flag scenario_flags[] = {
      .minimum = 1, .maximum = 131072},
     {0},
 };
-#define GROUPS(own)                                                                                          \
-    { own, page_flags, own_flags, flags_compute, FLAGS_KV, flags_threads, flags_json, flags_help, NULL }
-static const flag *const groups[] = {page_flags,    own_flags,  flags_compute, FLAGS_KV,
-                                     flags_threads, flags_json, flags_help,    NULL};
-static const flag *const groups_pages[] = {pages_flags,   own_flags,  flags_compute, FLAGS_KV,
-                                           flags_threads, flags_json, flags_help,    NULL};
-static const flag *const groups_sharing[] = GROUPS(sharing_flags);
-static const flag *const groups_scenario[] = GROUPS(scenario_flags);
+#define GROUPS(...)                                                                                          \
+    __VA_ARGS__, own_flags, flags_compute, FLAGS_KV, flags_threads, flags_json, flags_help, NULL
 
 static void command_experiments_defaults(cli_options *o) {
     options *all = (void *)o;
@@ -58,8 +52,7 @@ static void command_experiments_defaults(cli_options *o) {
     o->engine = all->own.engine;
 }
 
-/* Runs an experiment with what was given; one of which there is only one takes no
- * name. */
+/* Runs an experiment with what was given. */
 static quire_err run_named(const cli_options *o,
                            quire_err (*run)(const experiment_options *o, quire_error *err),
                            quire_error *err) {
@@ -70,28 +63,13 @@ static quire_err run_named(const cli_options *o,
     return run(&own, err);
 }
 
+/* One of which there is only one takes no name. */
 static quire_err run_lone(const cli_options *o,
                           quire_err (*run)(const experiment_options *o, quire_error *err), quire_error *err) {
     if (o->argument) {
         return err_set(err, QUIRE_INVALID, -1, "%s: this experiment takes flags only", o->argument);
     }
     return run_named(o, run, err);
-}
-
-static quire_err command_experiments_run_pages(const cli_options *o, quire_error *err) {
-    return run_lone(o, experiment_pages, err);
-}
-
-static quire_err run_sharing(const cli_options *o, quire_error *err) {
-    return run_lone(o, experiment_sharing, err);
-}
-
-static quire_err run_prefix(const cli_options *o, quire_error *err) {
-    return run_lone(o, experiment_prefix, err);
-}
-
-static quire_err command_experiments_run_workload(const cli_options *o, quire_error *err) {
-    return run_named(o, experiment_workload, err);
 }
 
 static quire_err run_ablation(const cli_options *o, quire_error *err) {
@@ -102,83 +80,51 @@ static quire_err run_ablation(const cli_options *o, quire_error *err) {
     return run_named(o, experiment_ablation, err);
 }
 
-static quire_err command_experiments_run_scenario(const cli_options *o, quire_error *err) {
-    return run_named(o, experiment_scenario, err);
-}
+/* A command and what runs it. groups: its flags before those that all have. */
+#define EXPERIMENT(own, words, does, example, runs, ...)                                                     \
+    const command command_bench_##own = {.name = "bench " #own,                                              \
+                                         .summary = does,                                                    \
+                                         .usage = "quire bench " #own words,                                 \
+                                         .examples = example,                                                \
+                                         .argument = ARGUMENT_NAME,                                          \
+                                         .flags = (const flag *const[]){GROUPS(__VA_ARGS__)},                \
+                                         .options_size = sizeof(options),                                    \
+                                         .defaults = command_experiments_defaults,                           \
+                                         .run = runs}
+#define RUNS(own, how)                                                                                       \
+    static quire_err run_##own(const cli_options *o, quire_error *err) {                                     \
+        return how(o, experiment_##own, err);                                                                \
+    }
 
-const command command_bench_pages = {
-    .name = "bench pages",
-    .summary = "speed, waste and tables by page size",
-    .usage = "quire bench pages",
-    .examples = "  quire bench pages --pages 4,16,64\n",
-    .argument = ARGUMENT_NAME,
-    .flags = groups_pages,
-    .options_size = sizeof(options),
-    .defaults = command_experiments_defaults,
-    .run = command_experiments_run_pages,
-};
+RUNS(pages, run_lone)
+RUNS(sharing, run_lone)
+RUNS(prefix, run_lone)
+RUNS(workload, run_named)
+RUNS(scenario, run_named)
 
-const command command_bench_sharing = {
-    .name = "bench sharing",
-    .summary = "what sharing a prompt's pages among its answers saves",
-    .usage = "quire bench sharing",
-    .examples = "  quire bench sharing --samples 2,4,6\n"
-                "  quire bench sharing --samples 4 --prompt 64 --output 11\n",
-    .argument = ARGUMENT_NAME,
-    .flags = groups_sharing,
-    .options_size = sizeof(options),
-    .defaults = command_experiments_defaults,
-    .run = run_sharing,
-};
+EXPERIMENT(pages, "", "speed, waste and tables by page size", "  quire bench pages --pages 4,16,64\n",
+           run_pages, pages_flags);
 
-const command command_bench_prefix = {
-    .name = "bench prefix",
-    .summary = "cost of the prefix index for unrelated prompts, and what it saves",
-    .usage = "quire bench prefix",
-    .examples = "  quire bench prefix --runs 15 --threads 1\n",
-    .argument = ARGUMENT_NAME,
-    .flags = groups,
-    .options_size = sizeof(options),
-    .defaults = command_experiments_defaults,
-    .run = run_prefix,
-};
+EXPERIMENT(sharing, "", "what sharing a prompt's pages among its answers saves",
+           "  quire bench sharing --samples 2,4,6\n"
+           "  quire bench sharing --samples 4 --prompt 64 --output 11\n",
+           run_sharing, sharing_flags, page_flags);
 
-const command command_bench_workload = {
-    .name = "bench workload",
-    .summary = "speed and hit rate of kinds of requests, by cache and policy",
-    .usage = "quire bench workload [NAME]",
-    .examples = "  quire bench workload chatbot                           also: mmlu5 gsm8k react json long "
-                "chat agents unique\n",
-    .argument = ARGUMENT_NAME,
-    .flags = groups,
-    .options_size = sizeof(options),
-    .defaults = command_experiments_defaults,
-    .run = command_experiments_run_workload,
-};
+EXPERIMENT(prefix, "", "cost of the prefix index for unrelated prompts, and what it saves",
+           "  quire bench prefix --runs 15 --threads 1\n", run_prefix, page_flags);
 
-const command command_bench_ablation = {
-    .name = "bench ablation",
-    .summary = "workloads with one mechanism switched off",
-    .usage = "quire bench ablation [NAME]",
-    .examples = "  quire bench ablation chat --json\n",
-    .argument = ARGUMENT_NAME,
-    .flags = groups,
-    .options_size = sizeof(options),
-    .defaults = command_experiments_defaults,
-    .run = run_ablation,
-};
+EXPERIMENT(workload, " [NAME]", "speed and hit rate of kinds of requests, by cache and policy",
+           "  quire bench workload chatbot                           also: mmlu5 gsm8k react json long chat "
+           "agents unique\n",
+           run_workload, page_flags);
 
-const command command_bench_scenario = {
-    .name = "bench scenario",
-    .summary = "memory and speed of a model, alone and with others",
-    .usage = "quire bench scenario [NAME]",
-    .examples = "  quire bench scenario mixed-random                      also: single mixed chat long\n"
-                "  quire bench scenario long --lengths 100000 --output 257\n"
-                "the built-in model's shape with random weights and 131,072 positions, unless --model or "
-                "--small is given\n",
-    .argument = ARGUMENT_NAME,
-    .flags = groups_scenario,
-    .options_size = sizeof(options),
-    .defaults = command_experiments_defaults,
-    .run = command_experiments_run_scenario,
-};
+EXPERIMENT(ablation, " [NAME]", "workloads with one mechanism switched off",
+           "  quire bench ablation chat --json\n", run_ablation, page_flags);
+
+EXPERIMENT(
+    scenario, " [NAME]", "memory and speed of a model, alone and with others",
+    "  quire bench scenario mixed-random                      also: single mixed chat long\n"
+    "  quire bench scenario long --lengths 100000 --output 257\n"
+    "the built-in model's shape with random weights and 131,072 positions, unless --model or --small is "
+    "given\n",
+    run_scenario, scenario_flags, page_flags);

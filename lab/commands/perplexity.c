@@ -18,7 +18,6 @@
 #include "lab/bench/figures.h"
 #include "lab/bench/logprob_scorer.h"
 #include "lab/bench/result_table.h"
-#include "lab/bench/score_text.h"
 #include "lab/commands/scored_text.h"
 #include "setup/engine_config.h"
 

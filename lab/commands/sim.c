@@ -14,8 +14,8 @@
 #include "cli/unused_flags.h"
 #include "file/show.h"
 #include "lab/commands/lab_commands.h"
+#include "lab/commands/lab_flags.h"
 #include "lab/commands/plot.h"
-#include "lab/commands/served_flags.h"
 #include "lab/json_line.h"
 #include "lab/sim/compare.h"
 #include "lab/sim/plan.h"
@@ -372,54 +372,33 @@ static const flag sim_flags[] = {
 static const flag *const sim_groups[] = {sim_flags,  flags_served_by, flags_served, flags_json,
                                          flags_help, flags_help_all,  NULL};
 
-/* The first given flag of a replay of the prefix cache alone. */
-static const char *replay_flag_given(const sim_options *o) {
-    sim_options none = {.trace = NULL};
-    sim_defaults(&none.cli);
-    return o->pages != NULL                          ? "--pages"
-           : strcmp(o->policies, none.policies) != 0 ? "--policy"
-           : o->svg != NULL                          ? "--svg"
-           : o->concurrency != none.concurrency      ? "--concurrency"
-                                                     : NULL;
-}
-
 /* A flag of another of the three: a plan, a server, a replay. */
 static quire_err sim_check_flags(const sim_options *o, quire_error *err) {
+    const cli_options *c = &o->cli;
     const compare_options *s = &o->server;
-    bool plans = o->plan.model != NULL, serves = s->all || s->cost != NULL || s->described != NULL;
-    const char *replays = replay_flag_given(o), *served = served_flag_given(s);
-    plan_options none;
-    plan_options_init(&none);
-    if (plans && (serves || served != NULL || replays != NULL)) {
-        const char *device = s->all ? "--compare" : s->cost != NULL ? "--cost" : "--described";
-        return err_set(err, QUIRE_INVALID, -1,
-                       "%s does nothing with --plan, which takes --prompt, --output, --unused, --devices, "
-                       "--page-size and --cost-per-hour",
-                       served != NULL    ? served
-                       : replays != NULL ? replays
-                                         : device);
-    }
-    if (plans) {
-        return unused_flags_refuse(&o->cli, "--limit --prefix-cache", "with --plan, which reads no trace",
+    if (o->plan.model != NULL) {
+        return unused_flags_refuse(c,
+                                   "--compare --cost --described --pages --policy --svg --concurrency "
+                                   "--limit --prefix-cache " SERVED_FLAGS,
+                                   "with --plan, which reads no trace and takes --prompt, --output, "
+                                   "--unused, --devices, --page-size "
+                                   "and --cost-per-hour",
                                    err);
     }
-    if (o->plan.n_prompt != none.n_prompt || o->plan.n_output != none.n_output ||
-        o->plan.unused_percent != none.unused_percent || o->plan.n_devices != none.n_devices) {
-        return err_set(err, QUIRE_INVALID, -1, "--prompt, --output, --unused and --devices are of --plan");
+    TRY(unused_flags_refuse(c, "--prompt --output --unused --devices", "without --plan", err));
+    if (!s->all && s->cost == NULL && s->described == NULL) {
+        return unused_flags_refuse(c, SERVED_FLAGS " --cost-per-hour",
+                                   "without a server that is simulated: give --described MODEL,DEVICE or "
+                                   "--cost FILE",
+                                   err);
     }
-    if (serves && replays != NULL) {
-        return err_set(err, QUIRE_INVALID, -1,
-                       "%s is of the prefix cache alone; it does nothing where a server is simulated",
-                       replays);
+    TRY(unused_flags_refuse(c, "--pages --policy --svg --concurrency",
+                            "where a server is simulated: it is of the prefix cache alone", err));
+    if (s->all) {
+        TRY(unused_flags_refuse(c, "--prefix-cache", "with --compare, whose servers have every kind of it",
+                                err));
     }
-    if (!serves && (served != NULL || s->cost_per_hour > 0)) {
-        return err_set(err, QUIRE_INVALID, -1,
-                       "%s is of a server that is simulated: give --described MODEL,DEVICE or --cost FILE",
-                       served != NULL ? served : "--cost-per-hour");
-    }
-    return s->all ? unused_flags_refuse(&o->cli, "--prefix-cache",
-                                        "with --compare, whose servers have every kind of it", err)
-                  : QUIRE_OK;
+    return QUIRE_OK;
 }
 
 static quire_err sim_command(const cli_options *cli, quire_error *err) {

@@ -3,8 +3,6 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "lab/demo/demo_parts.h"
-
 static const struct {
     const char *name, *line;
     quire_err (*run)(const demo_options *o, quire_error *err);

@@ -8,7 +8,7 @@
 #include "lab/bench/baseline.h"
 #include "lab/bench/baseline_serve.h"
 #include "lab/bench/lab.h"
-#include "lab/demo/demo_parts.h"
+#include "lab/demo/demo.h"
 #include "lab/sim/serving.h"
 
 enum { PAGE_TOKENS = 16, MAX_REQUESTS = FIGURES_MAX_POINTS, MAX_PREEMPTIONS = 8, CAP = 200, PASS_ROWS = 512 };

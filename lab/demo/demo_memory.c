@@ -10,7 +10,7 @@
 #include "core/kv_layout.h"
 #include "kv/table.h"
 #include "lab/bench/baseline.h"
-#include "lab/demo/demo_parts.h"
+#include "lab/demo/demo.h"
 
 enum { MAX_CONCURRENCY = 4096, N_EXTRA = 61 };
 

@@ -9,7 +9,7 @@
 #include "kv/table.h"
 #include "lab/bench/baseline_kv.h"
 #include "lab/bench/model_runner.h"
-#include "lab/demo/demo_parts.h"
+#include "lab/demo/demo.h"
 
 enum { MAX_ROWS = 512, SEED = 11 };
 

@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "base/err.h"
-#include "lab/demo/demo_parts.h"
+#include "lab/demo/demo.h"
 
 enum { MAX_LINE = 1 << 16, SEED = 1, CAP = 200 };
 

@@ -10,7 +10,7 @@
 #include "base/err.h"
 #include "base/mem.h"
 #include "base/str.h"
-#include "lab/demo/demo_parts.h"
+#include "lab/demo/demo.h"
 #include "lab/json_line.h"
 #include "quire_kv.h"
 

@@ -6,7 +6,7 @@
 #include "base/mem.h"
 #include "core/kv_layout.h"
 #include "lab/bench/variant.h"
-#include "lab/demo/demo_parts.h"
+#include "lab/demo/demo.h"
 
 enum { MAX_BATCH = 64, MIB = 1 << 20 };
 

@@ -8,7 +8,7 @@
 #include "kv/kv_seq.h"
 #include "lab/bench/baseline_kv.h"
 #include "lab/bench/model_runner.h"
-#include "lab/demo/demo_parts.h"
+#include "lab/demo/demo.h"
 
 enum { MAX_ROWS = 512, SEED = 23, PAGE_TOKENS = 16 };
 

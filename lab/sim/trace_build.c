@@ -8,72 +8,34 @@
 
 struct named {
     size_t at, n; /* in bytes */
-    uint64_t hash;
 };
 
-enum { MAX_NAMES = 1 << 30, FIRST_SLOTS = 64 };
-
-/* FNV-1a, with the upper bits folded in, as the slots take the lower ones. */
-static uint64_t hash_of(str name) {
-    uint64_t h = str_hash(STR_HASH_START, name);
-    return h ^ h >> 32;
-}
-
-/* Where name stands, or would. */
-static size_t slot_of(const numbering *g, str name, uint64_t hash) {
-    size_t i = hash & (g->n_slots - 1);
-    for (; g->slots[i] != 0; i = (i + 1) & (g->n_slots - 1)) {
-        const struct named *other = &g->names[g->slots[i] - 1];
-        if (other->hash == hash && str_eq((str){g->bytes.p + other->at, other->n}, name)) {
-            break;
-        }
-    }
-    return i;
-}
-
-static quire_err double_slots(numbering *g) {
-    size_t n_slots = g->n_slots == 0 ? FIRST_SLOTS : 2 * g->n_slots;
-    int32_t *slots = mem_new(n_slots, sizeof *slots);
-    if (slots == NULL) {
-        return QUIRE_NO_MEMORY;
-    }
-    for (int32_t number = 0; number < g->n; number++) {
-        size_t i = g->names[number].hash & (n_slots - 1);
-        while (slots[i] != 0) {
-            i = (i + 1) & (n_slots - 1);
-        }
-        slots[i] = number + 1;
-    }
-    mem_free(g->slots);
-    g->slots = slots;
-    g->n_slots = n_slots;
-    return QUIRE_OK;
-}
+enum { MAX_NAMES = 1 << 30 };
 
 quire_err numbering_of(numbering *g, str name, int32_t *out) {
-    if ((size_t)g->n + 1 > g->n_slots / 2) {
-        TRY(double_slots(g));
-    }
-    uint64_t hash = hash_of(name);
-    size_t slot = slot_of(g, name, hash);
-    if (g->slots[slot] == 0) {
-        TRY(mem_grow(&g->names, &g->cap_names, (size_t)g->n + 1, sizeof *g->names));
-        if (g->n == MAX_NAMES) {
-            return QUIRE_TOO_LARGE;
+    uint32_t hash = (uint32_t)str_hash(STR_HASH_START, name);
+    HASH_INDEX_EACH(&g->index, hash, i) {
+        if (str_eq((str){g->bytes.p + g->names[i].at, g->names[i].n}, name)) {
+            *out = (int32_t)i;
+            return QUIRE_OK;
         }
-        size_t at = g->bytes.n;
-        TRY(strbuf_add(&g->bytes, name.p, name.n));
-        g->names[g->n] = (struct named){at, name.n, hash};
-        g->slots[slot] = ++g->n;
     }
-    *out = g->slots[slot] - 1;
+    if (g->n == MAX_NAMES) {
+        return QUIRE_TOO_LARGE;
+    }
+    TRY(mem_grow(&g->names, &g->cap_names, (size_t)g->n + 1, sizeof *g->names));
+    size_t at = g->bytes.n;
+    TRY(strbuf_add(&g->bytes, name.p, name.n));
+    TRY(hash_index_add(&g->index, hash, (uint32_t)g->n));
+    g->names[g->n] = (struct named){at, name.n};
+    *out = g->n++;
     return QUIRE_OK;
 }
 
 void numbering_deinit(numbering *g) {
     strbuf_deinit(&g->bytes);
     mem_free(g->names);
-    mem_free(g->slots);
+    hash_index_deinit(&g->index);
     *g = (numbering){0};
 }
 
@@ -222,4 +184,52 @@ quire_err trace_build_finish(trace_builder *b, trace *out) {
     trace_build_deinit(b);
     *out = t;
     return QUIRE_OK;
+}
+
+/* ---- what a trace tells ---- */
+
+void trace_deinit(trace *t) {
+    mem_free(t->requests);
+    mem_free(t->runs);
+    *t = (trace){0};
+}
+
+/* Shortens the runs of one request; its prompt's come first, and none holds tokens of
+ * both prompt and answer. */
+static void shrink_request(trace *t, trace_request *r, int32_t by) {
+    int32_t n_prompt = r->n_prompt, seen = 0;
+    r->n_prompt = r->n_output = 0;
+    for (int32_t i = 0; i < r->n_runs; i++) {
+        trace_run *run = &t->runs[r->first_run + i];
+        bool in_prompt = seen < n_prompt;
+        seen += run->n;
+        run->n = (run->n + by - 1) / by;
+        *(in_prompt ? &r->n_prompt : &r->n_output) += run->n;
+    }
+}
+
+void trace_shrink(trace *t, int32_t by) {
+    t->n_prompt_tokens = t->n_output_tokens = t->longest = 0;
+    for (int32_t i = 0; i < t->n_requests; i++) {
+        trace_request *r = &t->requests[i];
+        shrink_request(t, r, by);
+        t->n_prompt_tokens += r->n_prompt;
+        t->n_output_tokens += r->n_output;
+        t->longest = r->n_prompt + r->n_output > t->longest ? r->n_prompt + r->n_output : t->longest;
+    }
+}
+
+void trace_tokens(const trace *t, const trace_request *r, int32_t *out) {
+    const trace_run *runs = t->runs + r->first_run;
+    for (int32_t i = 0; i < r->n_runs; i++) {
+        for (int32_t j = 0; j < runs[i].n; j++) {
+            *out++ = runs[i].first + j;
+        }
+    }
+}
+
+int32_t trace_token_of(int32_t id, int32_t n_vocab) {
+    uint64_t z = (uint64_t)(uint32_t)id * 0x9e3779b97f4a7c15u;
+    z ^= z >> 32;
+    return (int32_t)(z * 0xd6e8feb86659fd93u >> 33) % n_vocab;
 }

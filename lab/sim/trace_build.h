@@ -11,6 +11,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "base/hash_index.h"
 #include "base/str.h"
 #include "lab/sim/trace.h"
 
@@ -22,10 +23,7 @@ typedef struct numbering {
     struct named *names; /* [n] */
     size_t cap_names;
     int32_t n;
-    /* [n_slots], a power of two: number + 1, or 0 for empty; linear probing, at most half
-     * full */
-    int32_t *slots;
-    size_t n_slots;
+    hash_index index; /* of names */
 } numbering;
 
 /* The number of name, which is added if it is new. QUIRE_NO_MEMORY, or QUIRE_TOO_LARGE

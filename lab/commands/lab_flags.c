@@ -1,8 +1,9 @@
-#include "lab/commands/served_flags.h"
+/* Flags that several commands have. */
+#include "lab/commands/lab_flags.h"
 
 #include <stddef.h>
-#include <string.h>
 
+#include "lab/commands/ablation_flags.h"
 #include "lab/sim/compare.h"
 
 #define AT(member) .offset = offsetof(served_options, member)
@@ -45,29 +46,11 @@ const flag flags_served[] = {
     {0},
 };
 
-const char *served_flag_given(const compare_options *o) {
-    compare_options none;
-    compare_options_init(&none);
-    const struct {
-        const char *name;
-        bool given;
-    } flags[] = {{"--slo", o->slo != NULL},
-                 {"--speed", o->speed > none.speed || o->speed < none.speed},
-                 {"--shrink", o->shrink != none.shrink},
-                 {"--kv-tokens", o->kv_tokens != none.kv_tokens},
-                 {"--max-num-seqs", o->max_seqs != none.max_seqs},
-                 {"--swap-space", o->swap_bytes != none.swap_bytes},
-                 {"--preemption-mode", o->preemption_mode != none.preemption_mode},
-                 {"--acceptance", o->acceptance != NULL},
-                 {"--draft-us", o->draft_us > 0},
-                 {"--max-num-batched-tokens", o->max_rows != none.max_rows},
-                 {"--chunk", o->max_chunk != none.max_chunk},
-                 {"--max-model-len", o->max_model_len != none.max_model_len},
-                 {"--step-target-ms", o->step_target_us != none.step_target_us}};
-    for (size_t i = 0; i < sizeof flags / sizeof *flags; i++) {
-        if (flags[i].given) {
-            return flags[i].name;
-        }
-    }
-    return NULL;
-}
+#define SWITCH(member) FLAG_SWITCH, .offset = offsetof(ablated_options, off.member), .rare = true
+
+const flag flags_ablations[] = {
+    {"--no-fork-sharing", NULL, "samples of one prompt share nothing", SWITCH(no_fork_sharing)},
+    {"--no-jump-forward", NULL, "compute forced tokens one by one", SWITCH(no_jump_forward)},
+    {"--fixed-draft-length", NULL, "always guess num_speculative_tokens", SWITCH(fixed_draft_length)},
+    {0},
+};
