@@ -1,4 +1,5 @@
 #include "lab/bench/baseline.h"
+#include "lab/bench/figures.h"
 
 #include "core/kv_layout.h"
 
@@ -38,17 +39,9 @@ int64_t reservation_slots(reservation r, const reserved_seq *s, int32_t max_len,
     return slots;
 }
 
-static int32_t longest(const int32_t *lengths, int32_t n) {
-    int32_t most = 0;
-    for (int32_t i = 0; i < n; i++) {
-        most = lengths[i] > most ? lengths[i] : most;
-    }
-    return most;
-}
-
 int64_t baseline_pads(const int32_t *lengths, int32_t n) {
     int64_t pads = 0;
-    int32_t to = longest(lengths, n);
+    int32_t to = figures_largest(lengths, n);
     for (int32_t i = 0; i < n; i++) {
         pads += to - lengths[i];
     }
@@ -59,7 +52,7 @@ int64_t baseline_static(const int32_t *lengths, int32_t n, int32_t slots, int64_
     int64_t end = 0;
     for (int32_t i = 0; i < n; i += slots) {
         int32_t size = n - i < slots ? n - i : slots;
-        end += longest(lengths + i, size);
+        end += figures_largest(lengths + i, size);
         for (int32_t k = i; k < i + size; k++) {
             ends[k] = end;
         }

@@ -35,6 +35,14 @@ quire_err figures_parse_list(const char *flag, const char *text, int32_t *out, i
     return *n ? QUIRE_OK : err_set(err, QUIRE_INVALID, -1, "%s: is empty", flag);
 }
 
+int32_t figures_largest(const int32_t *values, int32_t n) {
+    int32_t largest = 0;
+    for (int32_t i = 0; i < n; i++) {
+        largest = values[i] > largest ? values[i] : largest;
+    }
+    return largest;
+}
+
 int64_t figures_time_us(int32_t n_threads) {
     struct timespec t;
     if (n_threads != 1 || clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &t) != 0) {

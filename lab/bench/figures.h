@@ -18,6 +18,8 @@ figure figure_of(const double *values, int32_t n);
 /* "1,4,16" into at most FIGURES_MAX_POINTS numbers of 1 .. FIGURES_MOST; INVALID names
  * the flag. */
 quire_err figures_parse_list(const char *flag, const char *text, int32_t *out, int32_t *n, quire_error *err);
+/* The largest of values[0..n), 0 of none. */
+int32_t figures_largest(const int32_t *values, int32_t n);
 
 /* Microseconds for measuring what compute threads do. With one of them: of this process's
  * processor time, which other programs on the machine do not lengthen; with more, which

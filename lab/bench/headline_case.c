@@ -39,8 +39,7 @@ const char *headline_way_name(headline_way w) {
     return ways[w].name;
 }
 
-static quire_err run_really(const headline_course *k, serving_options *so, serving_result *r,
-                            quire_error *err) {
+static quire_err run_really(const headline_run *k, serving_options *so, serving_result *r, quire_error *err) {
     uint64_t digest;
     if (ways[k->way].by_engine) {
         int64_t swap_bytes = ways[k->way].swaps ? so->kv_tokens * kv_layout_token_bytes(&k->b->layout) : 0;
@@ -76,7 +75,7 @@ static int by_latency(const void *a, const void *b) {
  * it is off. With arrivals preemption can turn such a difference into a large one, so the
  * load of the median latency counts. A step that takes f times as long is one in a clock
  * that runs f times as fast. */
-static quire_err simulate_load(const headline_course *k, serving_options *so, double rate, headline_load *out,
+static quire_err simulate_load(const headline_run *k, serving_options *so, double rate, headline_load *out,
                                quire_error *err) {
     static const double longer[] = {0.96, 0.98, 1, 1.02, 1.04};
     enum { N = sizeof longer / sizeof *longer };
@@ -98,7 +97,7 @@ static quire_err simulate_load(const headline_course *k, serving_options *so, do
 }
 
 /* One load of one draw: the trace's clock runs `rate` times as fast. */
-static quire_err run_draw(const headline_course *k, double rate, headline_load *out, quire_error *err) {
+static quire_err run_draw(const headline_run *k, double rate, headline_load *out, quire_error *err) {
     const struct way *w = &ways[k->way];
     serving_options so = *k->server;
     serving_result r;
@@ -118,7 +117,7 @@ static quire_err run_draw(const headline_course *k, double rate, headline_load *
     return QUIRE_OK;
 }
 
-quire_err headline_run_load(const headline_course *k, double rate, headline_load *out, quire_error *err) {
+quire_err headline_run_load(const headline_run *k, double rate, headline_load *out, quire_error *err) {
     if (isinf(rate) || k->drawn == NULL) {
         return run_draw(k, rate, out, err);
     }
@@ -138,7 +137,7 @@ static const double HIGHER = 1.4, LOWER = 1.6;
 
 /* One way of serving: how its next load is run, and in which case. */
 typedef struct serving_way {
-    headline_course k;
+    headline_run k;
     const headline_case_options *o;
     headline_case *c;
     cost_model *now; /* what steps cost when it was measured last */
@@ -305,14 +304,14 @@ quire_err headline_case_run(const headline_case_options *o, headline_case *c, qu
     uint64_t digest = 0;
     cost_model now;
     serving_way w = {.o = o, .c = c, .now = &now};
-    w.k = (headline_course){.b = o->b,
-                            .t = o->t,
-                            .drawn = o->n_draws > 1 ? o->t : NULL,
-                            .n_draws = o->n_draws,
-                            .seed = o->seed,
-                            .server = &c->server,
-                            .cost = &c->cost,
-                            .digest = &digest};
+    w.k = (headline_run){.b = o->b,
+                         .t = o->t,
+                         .drawn = o->n_draws > 1 ? o->t : NULL,
+                         .n_draws = o->n_draws,
+                         .seed = o->seed,
+                         .server = &c->server,
+                         .cost = &c->cost,
+                         .digest = &digest};
     TRY(measure_cost(o, c, &now, err));
     c->bound = bound_of(o, c, &now);
     c->device_bound = bound_of(o, c, o->device);

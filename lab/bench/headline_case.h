@@ -28,7 +28,7 @@ typedef enum headline_way {
 
 const char *headline_way_name(headline_way w);
 
-typedef struct headline_course {
+typedef struct headline_run {
     model_runner *b;
     const trace *t;
     trace *drawn; /* t, if its arrivals are drawn anew; NULL if they stay */
@@ -39,12 +39,12 @@ typedef struct headline_course {
     bool really;
     const cost_model *cost; /* of a simulation's steps */
     uint64_t *digest;       /* of the answers so far; 0: none yet */
-} headline_course;
+} headline_run;
 
 /* *out: the load at so many requests a second, INFINITY for all at once; the mean over
  * the draws of arrivals, where there is something to draw. QUIRE_INTERNAL when the way
  * gives other answers than those before it. */
-quire_err headline_run_load(const headline_course *k, double rate, headline_load *out, quire_error *err);
+quire_err headline_run_load(const headline_run *k, double rate, headline_load *out, quire_error *err);
 
 enum { HEADLINE_MAX_LOADS = 16, HEADLINE_MAX_RUNS = 64 };
 #define HEADLINE_STEADY 0.05 /* a load runs again where what its work costs changed by more around it */

@@ -11,14 +11,14 @@
 #include "lab/bench/lab.h"
 
 /* A request on its way: the engine's `user`. */
-typedef struct asked {
+typedef struct client_request {
     const trace_request *q;
     int32_t *answer; /* [n_output] */
     int32_t n;
     double arrival, first;
-} asked;
+} client_request;
 
-typedef struct course {
+typedef struct engine_run {
     model_runner *b;
     const trace *t;
     const serving_options *o;
@@ -26,39 +26,39 @@ typedef struct course {
     engine *e;
     engine_out *out;
     wake reader;
-    asked *asked;     /* [n_requests] */
-    int32_t *answers; /* of all */
-    int32_t *text;    /* [longest] */
+    client_request *requests; /* [n_requests] */
+    int32_t *answers;         /* of all */
+    int32_t *text;            /* [longest] */
     int32_t next, n_open;
     double now;
     serving_result *r;
     uint64_t digest;
-} course;
+} engine_run;
 
 /* ---- opening ---- */
 
-static quire_err open_requests(course *c) {
+static quire_err open_requests(engine_run *c) {
     size_t n = (size_t)c->t->n_requests, at = 0;
-    c->asked = mem_new(n, sizeof *c->asked);
+    c->requests = mem_new(n, sizeof *c->requests);
     /* an answer has a token at least */
     c->answers = mem_new((size_t)c->t->n_output_tokens + n, sizeof *c->answers);
     c->text = mem_new((size_t)c->t->longest + 1, sizeof *c->text);
     c->r->times = (serving_times){mem_new(n, sizeof(double)), mem_new(n, sizeof(double)),
                                   mem_new(n, sizeof(double)), 0};
-    if (!c->asked || !c->answers || !c->text || !c->r->times.first || !c->r->times.gap ||
+    if (!c->requests || !c->answers || !c->text || !c->r->times.first || !c->r->times.gap ||
         !c->r->times.per_token) {
         return QUIRE_NO_MEMORY;
     }
     for (size_t i = 0; i < n; i++) {
         const trace_request *q = &c->t->requests[i];
-        c->asked[i] =
-            (asked){.q = q, .answer = c->answers + at, .arrival = serving_arrival(c->t, c->o, (int32_t)i)};
+        c->requests[i] = (client_request){
+            .q = q, .answer = c->answers + at, .arrival = serving_arrival(c->t, c->o, (int32_t)i)};
         at += (size_t)serving_output(q);
     }
     return QUIRE_OK;
 }
 
-static quire_err headline_engine_open_engine(course *c, quire_error *err) {
+static quire_err headline_engine_open_engine(engine_run *c, quire_error *err) {
     const serving_options *o = c->o;
     engine_options k = {.prefix_cache = o->cache == SERVING_CACHE_NONE   ? PREFIX_CACHE_NONE
                                         : o->cache == SERVING_CACHE_PAGE ? PREFIX_CACHE_PAGE
@@ -83,7 +83,7 @@ static quire_err headline_engine_open_engine(course *c, quire_error *err) {
 /* ---- requests in, tokens out: other threads' work in a server, which the clock leaves
  * out ---- */
 
-static quire_err headline_engine_submit(course *c, asked *a, quire_error *err) {
+static quire_err headline_engine_submit(engine_run *c, client_request *a, quire_error *err) {
     const trace_request *q = a->q;
     if (q->n_prompt + serving_output(q) > c->o->max_model_len) {
         c->r->n_refused++;
@@ -116,10 +116,10 @@ static quire_err headline_engine_submit(course *c, asked *a, quire_error *err) {
     return QUIRE_OK;
 }
 
-static quire_err take_events(course *c, quire_error *err) {
+static quire_err take_events(engine_run *c, quire_error *err) {
     engine_event ev;
     while (engine_out_pop(c->out, &ev)) {
-        asked *a = ev.user;
+        client_request *a = ev.user;
         if (ev.finish == FINISH_NONE) {
             a->first = a->n == 0 ? c->now : a->first;
             a->answer[a->n++] = ev.token;
@@ -132,7 +132,7 @@ static quire_err take_events(course *c, quire_error *err) {
         }
         serving_note(c->r, a->q, a->arrival, a->first, c->now);
         if (c->o->end_us != NULL) {
-            c->o->end_us[a - c->asked] = c->now;
+            c->o->end_us[a - c->requests] = c->now;
         }
         c->digest += lab_digest(a->answer, a->n);
     }
@@ -142,7 +142,7 @@ static quire_err take_events(course *c, quire_error *err) {
 /* ---- steps ---- */
 
 /* What runs in the step that is planned, and its memory. */
-static void count_step(const course *c) {
+static void count_step(const engine_run *c) {
     const scheduler *s = &c->e->sched;
     serving_result *r = c->r;
     step_work w = {0};
@@ -165,7 +165,7 @@ static void count_step(const course *c) {
 }
 
 /* What the engine's thread does in one round (engine/lifecycle.c). */
-static quire_err headline_engine_run_step(course *c, quire_error *err) {
+static quire_err headline_engine_run_step(engine_run *c, quire_error *err) {
     const backend_ops *ops = c->b->b->ops;
     int32_t n_threads = c->b->n_threads;
     int64_t start = figures_time_us(n_threads);
@@ -188,14 +188,14 @@ static quire_err headline_engine_run_step(course *c, quire_error *err) {
     return take_events(c, err);
 }
 
-static quire_err headline_engine_serve(course *c, quire_error *err) {
+static quire_err headline_engine_serve(engine_run *c, quire_error *err) {
     int32_t n = c->t->n_requests;
     while (c->next < n || c->n_open > 0) {
         if (c->n_open == 0) {
-            c->now = fmax(c->now, c->asked[c->next].arrival);
+            c->now = fmax(c->now, c->requests[c->next].arrival);
         }
-        while (c->next < n && c->asked[c->next].arrival <= c->now) {
-            TRY(headline_engine_submit(c, &c->asked[c->next++], err));
+        while (c->next < n && c->requests[c->next].arrival <= c->now) {
+            TRY(headline_engine_submit(c, &c->requests[c->next++], err));
         }
         if (c->n_open > 0) {
             TRY(headline_engine_run_step(c, err));
@@ -208,19 +208,19 @@ static quire_err headline_engine_serve(course *c, quire_error *err) {
 }
 
 /* After a failure: what is open still is computed to its end, since events name it. */
-static void drain(course *c) {
+static void drain(engine_run *c) {
     quire_error ignored;
     while (c->n_open > 0) {
         (void)headline_engine_run_step(c, &ignored);
     }
 }
 
-static void headline_engine_close_all(course *c) {
+static void headline_engine_close_all(engine_run *c) {
     drain(c);
     engine_out_close(c->out);
     engine_close(c->e);
     wake_deinit(&c->reader);
-    mem_free(c->asked);
+    mem_free(c->requests);
     mem_free(c->answers);
     mem_free(c->text);
 }
@@ -228,7 +228,7 @@ static void headline_engine_close_all(course *c) {
 quire_err headline_engine_run(model_runner *b, const trace *t, const serving_options *o, int64_t swap_bytes,
                               serving_result *out, uint64_t *digest, quire_error *err) {
     serving_result r = {.n_requests = t->n_requests};
-    course c = {.b = b, .t = t, .o = o, .swap_bytes = swap_bytes, .r = &r};
+    engine_run c = {.b = b, .t = t, .o = o, .swap_bytes = swap_bytes, .r = &r};
     quire_err e = open_requests(&c);
     e = e == QUIRE_OK ? headline_engine_open_engine(&c, err)
                       : err_set(err, e, -1, "out of memory for %d requests", (int)t->n_requests);

@@ -20,30 +20,30 @@ static quire_err flush(headline_execution *x) {
         return QUIRE_OK;
     }
     TRY(model_runner_forward(x->b, x->parts, x->n_parts));
-    for (int32_t i = 0; i < x->n_askers; i++) {
-        headline_execute_tokens_of(x, x->askers[i])[x->askers_at[i]] = model_runner_greedy(x->b, i);
+    for (int32_t i = 0; i < x->n_out; i++) {
+        headline_execute_tokens_of(x, x->out_requests[i])[x->out_at[i]] = model_runner_greedy(x->b, i);
     }
-    x->n_parts = x->n_askers = x->n_rows = 0;
+    x->n_parts = x->n_out = x->n_rows = 0;
     return QUIRE_OK;
 }
 
 enum { NOBODY = -1 };
 
-/* Rows first .. first + n of tokens, in as many passes as it takes. asker: the request
+/* Rows first .. first + n of tokens, in as many passes as it takes. request: the request
  * that gets the last row's token, at place `at`. */
 static quire_err add_rows(headline_execution *x, const int32_t *tokens, int32_t first, int32_t n,
-                          const int32_t *pages, int32_t asker, int32_t at) {
+                          const int32_t *pages, int32_t request, int32_t at) {
     while (n > 0) {
         if (x->n_rows == x->b->max_rows || x->n_parts == x->b->max_seqs) {
             TRY(flush(x));
         }
         int32_t room = x->b->max_rows - x->n_rows, rows = room < n ? room : n;
-        bool wants = asker != NOBODY && rows == n;
+        bool wants = request != NOBODY && rows == n;
         x->parts[x->n_parts++] = (runner_part){
             .tokens = tokens, .first = first, .n_rows = rows, .pages = pages, .n_logits = wants};
         if (wants) {
-            x->askers[x->n_askers] = asker;
-            x->askers_at[x->n_askers++] = at;
+            x->out_requests[x->n_out] = request;
+            x->out_at[x->n_out++] = at;
         }
         x->n_rows += rows;
         first += rows;
@@ -168,9 +168,9 @@ static quire_err headline_execute_open_all(headline_execution *x) {
     x->tables = mem_new(2 * seqs * (size_t)x->per_seq, sizeof *x->tables);
     x->zeros = mem_new((size_t)x->max_len, sizeof *x->zeros);
     x->parts = mem_new(seqs, sizeof *x->parts);
-    x->askers = mem_new(seqs, sizeof *x->askers);
-    x->askers_at = mem_new(seqs, sizeof *x->askers_at);
-    return x->tables && x->zeros && x->parts && x->askers && x->askers_at ? QUIRE_OK : QUIRE_NO_MEMORY;
+    x->out_requests = mem_new(seqs, sizeof *x->out_requests);
+    x->out_at = mem_new(seqs, sizeof *x->out_at);
+    return x->tables && x->zeros && x->parts && x->out_requests && x->out_at ? QUIRE_OK : QUIRE_NO_MEMORY;
 }
 
 quire_err headline_execution_open(model_runner *b, const trace *t, int32_t n_pages, int32_t max_len,
@@ -198,8 +198,8 @@ void headline_execution_close(headline_execution *x) {
     mem_free(x->tables);
     mem_free(x->zeros);
     mem_free(x->parts);
-    mem_free(x->askers);
-    mem_free(x->askers_at);
+    mem_free(x->out_requests);
+    mem_free(x->out_at);
     *x = (headline_execution){0};
 }
 

@@ -29,9 +29,9 @@ typedef struct headline_execution {
     int32_t *tables;          /* [2 max_seqs][per_seq] block tables of pieces, and of padding */
     int32_t *zeros;           /* [max_len] the tokens of padding */
     runner_part *parts;       /* of the pass being gathered: [max_seqs] */
-    int32_t *askers;          /* [max_seqs] the request that takes the token of a wanted row */
-    int32_t *askers_at;       /* [max_seqs] and its place in the request's tokens */
-    int32_t n_parts, n_askers, n_rows;
+    int32_t *out_requests;    /* [max_seqs] the request that takes the token of a wanted row */
+    int32_t *out_at;          /* [max_seqs] and its place in the request's tokens */
+    int32_t n_parts, n_out, n_rows;
     int64_t start_us;
 } headline_execution;
 

@@ -106,22 +106,22 @@ void lab_close(lab *l) {
 }
 
 /* One run: who is on the way. */
-typedef struct course {
+typedef struct lab_job {
     lab *l;
     lab_request *requests;
-    int32_t n, n_sent, n_open, n_ended, n_runners, n_going;
+    int32_t n, n_sent, n_open, n_ended, n_samples_all, n_going;
     lab_result *result;
     double first_sum, decode_sum; /* microseconds by the engine's clock */
     int64_t n_decoded, decode_from_us, decode_to_us;
-} course;
+} lab_job;
 
 /* One sample of a request on its way: the engine's `user`. */
-typedef struct runner {
+typedef struct sample {
     lab_request *request;
     bool leads; /* the first sample: its tokens are kept */
     int32_t n_tokens;
     uint64_t digest;
-} runner;
+} sample;
 
 static uint64_t add_to_digest(uint64_t digest, int32_t token) {
     return (digest ^ (uint64_t)(uint32_t)token) * 0x100000001b3u;
@@ -146,7 +146,7 @@ static int32_t samples_of(const lab_request *r) {
 
 /* Prompt: what the earlier one said in all, then its own tokens. *out is the engine's to
  * be. */
-static quire_err lab_make_prompt(const course *c, lab_request *r, int32_t **out) {
+static quire_err lab_make_prompt(const lab_job *c, lab_request *r, int32_t **out) {
     const lab_request *before = r->after >= 0 ? &c->requests[r->after] : NULL;
     int32_t n_before = before != NULL ? before->n_whole : 0;
     r->n_prompt = n_before + r->n_tokens;
@@ -165,7 +165,7 @@ static quire_err lab_make_prompt(const course *c, lab_request *r, int32_t **out)
     return QUIRE_OK;
 }
 
-static quire_err send_request(course *c, lab_request *r, runner *runners, quire_error *err) {
+static quire_err send_request(lab_job *c, lab_request *r, sample *samples, quire_error *err) {
     int32_t *prompt;
     quire_err e = lab_make_prompt(c, r, &prompt);
     if (e != QUIRE_OK) {
@@ -188,8 +188,8 @@ static quire_err send_request(course *c, lab_request *r, runner *runners, quire_
     void *users[MAX_SAMPLES];
     request_id ids[MAX_SAMPLES];
     for (int32_t k = 0; k < samples_of(r); k++) {
-        runners[k] = (runner){.request = r, .leads = k == 0};
-        users[k] = &runners[k];
+        samples[k] = (sample){.request = r, .leads = k == 0};
+        users[k] = &samples[k];
     }
     r->sent_us = clock_us();
     r->n_left = samples_of(r);
@@ -201,21 +201,21 @@ static quire_err send_request(course *c, lab_request *r, runner *runners, quire_
     return e;
 }
 
-static void take_token(course *c, runner *u, int32_t token) {
+static void take_token(lab_job *c, sample *u, int32_t token) {
     u->digest = add_to_digest(u->digest, token);
     if (u->leads) {
         u->request->whole[u->request->n_whole++] = token;
     }
     c->result->n_output++;
     c->n_going += ++u->n_tokens == LAB_GOING;
-    if (u->n_tokens == LAB_GOING && c->n_going == c->n_runners) {
+    if (u->n_tokens == LAB_GOING && c->n_going == c->n_samples_all) {
         engine_profile_read(c->l->e, &c->result->going);
     }
 }
 
 /* When a sample's first and last token were committed: by the engine's clock, since this
  * thread may wake long after. */
-static void lab_take_times(course *c, const runner *u, const engine_event *ev) {
+static void lab_take_times(lab_job *c, const sample *u, const engine_event *ev) {
     lab_request *r = u->request;
     int64_t first_us = ev->first_token_us > 0 ? ev->first_token_us : ev->ended_us;
     r->first_us = r->first_us == 0 || first_us < r->first_us ? first_us : r->first_us;
@@ -227,7 +227,7 @@ static void lab_take_times(course *c, const runner *u, const engine_event *ev) {
     c->decode_to_us = ev->ended_us > c->decode_to_us ? ev->ended_us : c->decode_to_us;
 }
 
-static quire_err take_end(course *c, const runner *u, const engine_event *ev, quire_error *err) {
+static quire_err take_end(lab_job *c, const sample *u, const engine_event *ev, quire_error *err) {
     lab_request *r = u->request;
     if (u->leads) {
         r->n_cached = ev->n_cached;
@@ -245,16 +245,16 @@ static quire_err take_end(course *c, const runner *u, const engine_event *ev, qu
 }
 
 /* Whether r may be sent: it stands alone, or what it follows has ended. */
-static bool may_go(const course *c, const lab_request *r) {
+static bool may_go(const lab_job *c, const lab_request *r) {
     return !r->is_sent &&
            (r->after < 0 || (c->requests[r->after].is_sent && c->requests[r->after].n_left == 0));
 }
 
-static quire_err send_more(course *c, int32_t at_once, runner *runners, const int32_t *runner0,
+static quire_err send_more(lab_job *c, int32_t at_once, sample *samples, const int32_t *first_sample,
                            quire_error *err) {
     for (int32_t i = 0; i < c->n && c->n_open < at_once; i++) {
         if (may_go(c, &c->requests[i])) {
-            TRY(send_request(c, &c->requests[i], runners + runner0[i], err));
+            TRY(send_request(c, &c->requests[i], samples + first_sample[i], err));
             c->n_open++;
             c->n_sent++;
         }
@@ -262,10 +262,10 @@ static quire_err send_more(course *c, int32_t at_once, runner *runners, const in
     return QUIRE_OK;
 }
 
-/* On an error what is on its way is still awaited: its events name the runners. */
-static quire_err run_course(course *c, int32_t at_once, runner *runners, const int32_t *runner0,
-                            quire_error *err) {
-    quire_err e = send_more(c, at_once, runners, runner0, err);
+/* On an error what is on its way is still awaited: its events name the samples. */
+static quire_err run_job(lab_job *c, int32_t at_once, sample *samples, const int32_t *first_sample,
+                         quire_error *err) {
+    quire_err e = send_more(c, at_once, samples, first_sample, err);
     engine_release(c->l->e);
     while (c->n_open > 0) {
         engine_event ev;
@@ -283,7 +283,7 @@ static quire_err run_course(course *c, int32_t at_once, runner *runners, const i
             e = ended;
             *err = one;
         }
-        e = e == QUIRE_OK ? send_more(c, at_once, runners, runner0, err) : e;
+        e = e == QUIRE_OK ? send_more(c, at_once, samples, first_sample, err) : e;
     }
     return e == QUIRE_OK && c->n_ended < c->n
                ? err_set(err, QUIRE_INTERNAL, -1, "%d requests follow what never ended",
@@ -291,7 +291,7 @@ static quire_err run_course(course *c, int32_t at_once, runner *runners, const i
                : e;
 }
 
-static void lab_fill_result(course *c, int64_t start_us) {
+static void lab_fill_result(lab_job *c, int64_t start_us) {
     quire_stats s;
     engine_profile profile;
     do { /* the last step is counted when its events have been read */
@@ -323,29 +323,29 @@ static void lab_fill_result(course *c, int64_t start_us) {
 quire_err lab_run(lab *l, lab_request *requests, int32_t n, int32_t at_once, lab_result *out,
                   quire_error *err) {
     *out = (lab_result){0};
-    course c = {.l = l, .requests = requests, .n = n, .result = out};
-    int32_t *runner0 = mem_new((size_t)n, sizeof *runner0);
-    for (int32_t i = 0; runner0 != NULL && i < n; i++) {
+    lab_job c = {.l = l, .requests = requests, .n = n, .result = out};
+    int32_t *first_sample = mem_new((size_t)n, sizeof *first_sample);
+    for (int32_t i = 0; first_sample != NULL && i < n; i++) {
         if (requests[i].n_samples > MAX_SAMPLES || requests[i].after >= i) {
-            mem_free(runner0);
+            mem_free(first_sample);
             return err_set(err, QUIRE_INVALID, -1, "request %d: at most %d samples, and after an earlier one",
                            (int)i + 1, MAX_SAMPLES);
         }
-        runner0[i] = c.n_runners;
-        c.n_runners += samples_of(&requests[i]);
+        first_sample[i] = c.n_samples_all;
+        c.n_samples_all += samples_of(&requests[i]);
     }
-    runner *runners = mem_new((size_t)c.n_runners, sizeof *runners);
-    quire_err e = runner0 != NULL && runners != NULL
+    sample *samples = mem_new((size_t)c.n_samples_all, sizeof *samples);
+    quire_err e = first_sample != NULL && samples != NULL
                       ? QUIRE_OK
                       : err_set(err, QUIRE_NO_MEMORY, -1, "out of memory for %d requests", (int)n);
     int64_t start = figures_time_us(l->n_threads), own = figures_own_time_us(l->n_threads);
-    e = e == QUIRE_OK ? run_course(&c, at_once, runners, runner0, err) : e;
+    e = e == QUIRE_OK ? run_job(&c, at_once, samples, first_sample, err) : e;
     if (e == QUIRE_OK) {
         lab_fill_result(&c, start);
         out->reader_seconds = (double)(figures_own_time_us(l->n_threads) - own) * 1e-6;
     }
-    mem_free(runners);
-    mem_free(runner0);
+    mem_free(samples);
+    mem_free(first_sample);
     return e;
 }
 

@@ -182,3 +182,11 @@ void model_runner_prompt(const model_runner *b, uint64_t seed, int32_t n, int32_
         out[i] = 1 + (int32_t)(rng_next(&seed) % (uint64_t)(b->desc->n_vocab - 1));
     }
 }
+
+void model_runner_scatter(uint64_t seed, int32_t n, int32_t *pages) {
+    for (int32_t i = 0; i < n; i++) {
+        int32_t other = (int32_t)(rng_next(&seed) % (uint64_t)(i + 1));
+        pages[i] = pages[other];
+        pages[other] = i;
+    }
+}

@@ -70,5 +70,7 @@ int32_t model_runner_greedy(const model_runner *b, int32_t i);
 
 /* n ids of the vocabulary but 0, the same for the same seed. */
 void model_runner_prompt(const model_runner *b, uint64_t seed, int32_t n, int32_t *out);
+/* The page ids 0..n in an order drawn at random, the same for the same seed. */
+void model_runner_scatter(uint64_t seed, int32_t n, int32_t *pages);
 
 #endif

@@ -45,25 +45,25 @@ static quire_err read_needs(const quire_options *o, int64_t n_tokens, needs *out
 }
 
 /* times: at least 1. */
-static quire_err multiply(const char *asked, int64_t n_pages, int64_t times, int32_t *out, quire_error *err) {
+static quire_err multiply(const char *flags, int64_t n_pages, int64_t times, int32_t *out, quire_error *err) {
     if (n_pages > INT32_MAX / times) {
         return err_set(err, QUIRE_INVALID, -1, "%s: takes %lld times %lld pages; a pool has at most %d",
-                       asked, (long long)times, (long long)n_pages, INT32_MAX);
+                       flags, (long long)times, (long long)n_pages, INT32_MAX);
     }
     *out = (int32_t)(n_pages * times);
     return QUIRE_OK;
 }
 
-quire_err pool_size_sequences(const quire_options *o, const char *asked, int64_t n_seqs, int64_t n_tokens,
+quire_err pool_size_sequences(const quire_options *o, const char *flags, int64_t n_seqs, int64_t n_tokens,
                               int32_t *out, quire_error *err) {
     needs one;
     TRY(read_needs(o, n_tokens, &one, err));
-    return multiply(asked, one.n_pages, n_seqs, out, err);
+    return multiply(flags, one.n_pages, n_seqs, out, err);
 }
 
-quire_err pool_size_groups(const quire_options *o, const char *asked, int64_t n_pages, int32_t *out,
+quire_err pool_size_groups(const quire_options *o, const char *flags, int64_t n_pages, int32_t *out,
                            quire_error *err) {
     needs one;
     TRY(read_needs(o, 1, &one, err));
-    return multiply(asked, n_pages, one.n_groups, out, err);
+    return multiply(flags, n_pages, one.n_groups, out, err);
 }

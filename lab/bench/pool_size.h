@@ -14,11 +14,11 @@ int64_t pool_size_tokens(const quire_info *i);
 
 /* The pages in which n_seqs sequences of n_tokens each have room in an engine of these
  * options, which name a model; only its description is read. INVALID: more than a pool
- * can have; err begins with `asked`, the flags that ask for so many. */
-quire_err pool_size_sequences(const quire_options *o, const char *asked, int64_t n_seqs, int64_t n_tokens,
+ * can have; err begins with `flags`, the flags that ask for so many. */
+quire_err pool_size_sequences(const quire_options *o, const char *flags, int64_t n_seqs, int64_t n_tokens,
                               int32_t *out, quire_error *err);
 /* The pages of a pool of which each group has n_pages. The same otherwise. */
-quire_err pool_size_groups(const quire_options *o, const char *asked, int64_t n_pages, int32_t *out,
+quire_err pool_size_groups(const quire_options *o, const char *flags, int64_t n_pages, int32_t *out,
                            quire_error *err);
 
 #endif

@@ -1,4 +1,4 @@
-/* Trials: the same requests run in several ways, in turns, for the experiments and
+/* Variants: the same requests run in several ways, in turns, for the experiments and
  * demo_sweep.c. */
 #ifndef LAB_BENCH_VARIANT_H
 #define LAB_BENCH_VARIANT_H
@@ -22,7 +22,7 @@ typedef struct variant {
     lab_result runs[FIGURES_MAX_RUNS]; /* [n_done] */
 } variant;
 
-/* n_runs runs of each of the trials, in turns. Counts must be the same in every run, or
+/* n_runs runs of each of the variants, in turns. Counts must be the same in every run, or
  * the way is not what it is taken for: QUIRE_INTERNAL. Only where `counts_vary` (a pool
  * so small that who is preempted depends on time) may they differ. */
 quire_err variants_run(variant *t, int32_t n, int32_t n_runs, bool counts_vary, quire_error *err);

@@ -16,8 +16,8 @@
 #include "lab/bench/pool_size.h"
 #include "lab/bench/result_table.h"
 #include "lab/bench/shape.h"
-#include "lab/commands/lab_commands.h"
 #include "lab/commands/ablation_flags.h"
+#include "lab/commands/lab_commands.h"
 
 typedef struct bench_options {
     cli_options cli;
@@ -217,22 +217,14 @@ static quire_err measure_limits(bench *b, quire_error *err) {
     }
 }
 
-static int32_t bench_largest(const int32_t *values, int32_t n) {
-    int32_t most = 0;
-    for (int32_t i = 0; i < n; i++) {
-        most = values[i] > most ? values[i] : most;
-    }
-    return most;
-}
-
 typedef struct points {
     int32_t batches[FIGURES_MAX_POINTS], contexts[FIGURES_MAX_POINTS], n_batches, n_contexts;
 } points;
 
 /* What was asked must fit before anything runs. */
 static quire_err check_fit(const bench *b, const points *p, quire_error *err) {
-    int32_t tokens = bench_largest(p->contexts, p->n_contexts) + b->options->n_decode,
-            batch = bench_largest(p->batches, p->n_batches);
+    int32_t tokens = figures_largest(p->contexts, p->n_contexts) + b->options->n_decode,
+            batch = figures_largest(p->batches, p->n_batches);
     int64_t pages = pool_size_sequence(&b->options->cli.engine, b->client.engine, tokens);
     if (tokens > b->client.info->max_model_len) {
         return err_set(err, QUIRE_INVALID, -1,
@@ -249,7 +241,7 @@ static quire_err check_fit(const bench *b, const points *p, quire_error *err) {
 
 static quire_err bench_measure_all(bench *b, const points *p, quire_error *err) {
     TRY(check_fit(b, p, err));
-    int32_t batch = bench_largest(p->batches, p->n_batches), n = b->options->n_decode;
+    int32_t batch = figures_largest(p->batches, p->n_batches), n = b->options->n_decode;
     sent *requests = mem_new((size_t)batch, sizeof *requests);
     int64_t *times = mem_new((size_t)batch * (size_t)n, sizeof *times);
     int32_t *looks = mem_new((size_t)batch * (size_t)n, sizeof *looks);
@@ -291,7 +283,7 @@ static quire_err bench_run(const cli_options *cli, quire_error *err) {
                        FIGURES_MAX_RUNS);
     }
     quire_options engine = o->cli.engine;
-    int32_t batch = bench_largest(p.batches, p.n_batches);
+    int32_t batch = figures_largest(p.batches, p.n_batches);
     engine.max_seqs = engine.max_seqs > batch ? engine.max_seqs : batch;
     bench b = {.options = o};
     TRY(client_open(&engine, o->off, &b.client, err));

@@ -43,7 +43,7 @@ typedef enum load { LOAD_DECODE, LOAD_TURNOVER } load;
 
 static const char *const load_names[] = {"decode", "turnover"};
 
-typedef struct world {
+typedef struct engine_bench {
     const bench_engine_options *options;
     int32_t n;
     load load;
@@ -53,7 +53,7 @@ typedef struct world {
     engine_out *out;
     wake reader;
     uint64_t draw;
-} world;
+} engine_bench;
 
 /* What was found, in microseconds; NAN where no step counts. */
 typedef struct figures {
@@ -61,11 +61,11 @@ typedef struct figures {
     double median, p95, cpu, collect; /* cpu: a mean, which the machine's other work does not lengthen */
 } figures;
 
-static int32_t longest_of(const world *w) {
+static int32_t longest_of(const engine_bench *w) {
     return w->options->n_prompt + N_STEPS + N_STEPS / 2;
 }
 
-static quire_err open_world(world *w, quire_error *err) {
+static quire_err bench_engine_open(engine_bench *w, quire_error *err) {
     int32_t size = w->options->page_tokens, rows = w->n + 16 * w->options->n_prompt;
     int32_t n_output = w->load == LOAD_DECODE ? longest_of(w) : w->options->n_prompt + 2 * SHORT_OUTPUT;
     quire_err e = null_model_open(MAX_STEPS, &w->null);
@@ -87,14 +87,14 @@ static quire_err open_world(world *w, quire_error *err) {
     return e == QUIRE_OK ? e : err_set(err, e, -1, "the engine's reader: %s", quire_err_text(e));
 }
 
-static void close_world(world *w) {
+static void bench_engine_close(engine_bench *w) {
     engine_out_close(w->out);
     engine_close(w->e);
     wake_deinit(&w->reader);
     null_model_close(w->null);
 }
 
-static quire_err bench_engine_submit(world *w, quire_error *err) {
+static quire_err bench_engine_submit(engine_bench *w, quire_error *err) {
     int32_t n = w->options->n_prompt;
     engine_request r = {.tokens = mem_new((size_t)n, sizeof *r.tokens),
                         .n_tokens = n,
@@ -123,7 +123,7 @@ static quire_err bench_engine_submit(world *w, quire_error *err) {
 }
 
 /* Runs the load to its end. */
-static quire_err bench_engine_run_load(world *w, quire_error *err) {
+static quire_err bench_engine_run_load(engine_bench *w, quire_error *err) {
     int32_t n_left = w->load == LOAD_DECODE ? 0 : w->n * (N_STEPS / SHORT_OUTPUT), n_running = 0;
     quire_err e = QUIRE_OK;
     /* where they come and go, others wait already */
@@ -156,12 +156,12 @@ static quire_err bench_engine_run_load(world *w, quire_error *err) {
 
 /* Steps in which (nearly, where requests come and go) all sequences took part; decoding
  * ones only, for LOAD_DECODE. */
-static bool counts(const world *w, const null_step *s) {
+static bool counts(const engine_bench *w, const null_step *s) {
     bool full = s->n_seqs >= (w->load == LOAD_DECODE ? w->n : w->n - w->n / 8);
     return full && (w->load == LOAD_TURNOVER || s->n_rows == w->n);
 }
 
-static figures bench_engine_measure(const world *w, double *scratch) {
+static figures bench_engine_measure(const engine_bench *w, double *scratch) {
     figures f = {0};
     double *collect = scratch + N_STEPS;
     for (int32_t i = 0; i < w->null->n_steps && f.n_steps < N_STEPS; i++) {
@@ -183,7 +183,7 @@ static figures bench_engine_measure(const world *w, double *scratch) {
     return f;
 }
 
-static void bench_engine_print_lines(const world *w, const figures *f) {
+static void bench_engine_print_lines(const engine_bench *w, const figures *f) {
     const struct {
         const char *name;
         double us;
@@ -201,7 +201,7 @@ static void bench_engine_print_lines(const world *w, const figures *f) {
     }
 }
 
-static void print(const world *w, const figures *f) {
+static void print(const engine_bench *w, const figures *f) {
     if (w->options->cli.json) {
         bench_engine_print_lines(w, f);
     } else if (f->n_steps == 0) {
@@ -215,15 +215,15 @@ static void print(const world *w, const figures *f) {
 }
 
 static quire_err bench_engine_run_one(const bench_engine_options *o, int32_t n, load kind, quire_error *err) {
-    world w = {.options = o, .n = n, .load = kind, .draw = 1};
+    engine_bench w = {.options = o, .n = n, .load = kind, .draw = 1};
     double *scratch = mem_new((size_t)2 * N_STEPS, sizeof *scratch);
-    quire_err e = scratch ? open_world(&w, err) : err_set(err, QUIRE_NO_MEMORY, -1, "out of memory");
+    quire_err e = scratch ? bench_engine_open(&w, err) : err_set(err, QUIRE_NO_MEMORY, -1, "out of memory");
     e = e == QUIRE_OK ? bench_engine_run_load(&w, err) : e;
     if (e == QUIRE_OK) {
         figures f = bench_engine_measure(&w, scratch);
         print(&w, &f);
     }
-    close_world(&w);
+    bench_engine_close(&w);
     mem_free(scratch);
     return e;
 }

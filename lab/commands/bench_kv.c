@@ -353,9 +353,7 @@ static quire_err bench_kv_run(const cli_options *cli, quire_error *err) {
     TRY(bench_kv_check_points(pages, n_pages, threads, n_threads, err));
     TRY(bench_ops(o, pages, n_pages, threads, n_threads, err));
     TRY(bench_append_times(o, err));
-    for (int32_t p = 0; p < n_pages; p++) {
-        most = pages[p] > most ? pages[p] : most;
-    }
+    most = figures_largest(pages, n_pages);
     int32_t least = 16 * (int32_t)kv_pages_for(o->prompt_tokens, o->page_tokens);
     return bench_index(o, most > least ? most : least, err);
 }

@@ -7,7 +7,6 @@
 
 #include "base/err.h"
 #include "base/mem.h"
-#include "base/rng.h"
 #include "lab/bench/baseline_kv.h"
 #include "lab/bench/figures.h"
 #include "lab/bench/model_runner.h"
@@ -45,15 +44,6 @@ typedef struct latency {
 typedef struct length_times {
     double first[FIGURES_MAX_RUNS], token[N_KEPT][FIGURES_MAX_RUNS], recomputed[FIGURES_MAX_RUNS];
 } length_times;
-
-static void draw_order(int32_t n, int32_t *out) {
-    uint64_t seed = SEED;
-    for (int32_t i = 0; i < n; i++) {
-        int32_t other = (int32_t)(rng_next(&seed) % (uint64_t)(i + 1));
-        out[i] = out[other];
-        out[other] = i;
-    }
-}
 
 static double ms_since(const latency *l, int64_t start) {
     return (double)(figures_time_us(l->b.n_threads) - start) / 1000;
@@ -129,7 +119,7 @@ static quire_err open_latency(const bench_latency_options *o, int32_t longest, l
     if (l->tokens == NULL || l->pages == NULL) {
         return err_set(err, QUIRE_NO_MEMORY, -1, "out of memory for %d tokens", (int)most);
     }
-    draw_order(n_pages, l->pages);
+    model_runner_scatter(SEED, n_pages, l->pages);
     model_runner_prompt(&l->b, SEED, most, l->tokens);
     return QUIRE_OK;
 }
@@ -180,9 +170,7 @@ static quire_err bench_latency_run(const cli_options *cli, quire_error *err) {
     synthetic made = {.fd = -1};
     latency l;
     TRY(figures_parse_list("--context", o->contexts, contexts, &n, err));
-    for (int32_t i = 0; i < n; i++) {
-        longest = contexts[i] > longest ? contexts[i] : longest;
-    }
+    longest = figures_largest(contexts, n);
     if (strcmp(o->cli.engine.model, "builtin") == 0) {
         TRY(synthetic_open(&model_shape_builtin, DTYPE_Q8_0, &made, err));
         own.cli.engine.model = made.path;

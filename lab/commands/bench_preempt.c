@@ -200,9 +200,7 @@ static quire_err bench_preempt_run(const cli_options *cli, quire_error *err) {
     TRY(figures_parse_list("--pages", o->pages, pages, &n_pages, err));
     TRY(figures_parse_list("--lengths", o->lengths, lengths, &n_lengths, err));
     TRY(bench_preempt_check_points(o, pages, n_pages, err));
-    for (int32_t i = 0; i < n_lengths; i++) {
-        longest = lengths[i] > longest ? lengths[i] : longest;
-    }
+    longest = figures_largest(lengths, n_lengths);
     bench_table s = {"preempt", TABLE_COLUMNS(columns), o->cli.json};
     for (int32_t i = 0; i < n_pages; i++) {
         preempt_bench p;

@@ -172,9 +172,7 @@ static quire_err bench_resident_run_cases(const bench_resident_options *o, int64
     bench_table s = {"resident", TABLE_COLUMNS(columns), o->cli.json};
     TRY(figures_parse_list("--lengths", o->lengths, lengths, &n_lengths, err));
     TRY(figures_parse_list("--batch", o->batches, batches, &n_batches, err));
-    for (int32_t i = 0; i < n_lengths; i++) {
-        longest = lengths[i] > longest ? lengths[i] : longest;
-    }
+    longest = figures_largest(lengths, n_lengths);
     int32_t max_len = o->max_len > 0 ? o->max_len : longest;
     for (int32_t i = 0; i < n_batches; i++) {
         if (batches[i] > MAX_BATCH || longest > max_len) {

@@ -28,14 +28,14 @@ enum { CONTEXT = 128, PROMPT = 512, PAGE_TOKENS = 16, OPS_A_LAYER = 24, MAX_BATC
 enum { MIN_PASSES = 3, SHORT_US = 30000, DECODE_ROUNDS = 4, MAX_ROUNDS = DECODE_ROUNDS * FIGURES_MAX_RUNS };
 
 /* A model, its tokens and pages, and the trace of its last pass. */
-typedef struct runner {
+typedef struct shape_model {
     model_runner b;
     op_trace trace;
     int32_t *tokens; /* [PROMPT] */
     int32_t n_seqs;
     kv_seq seqs[MAX_BATCH]; /* each with pages for PROMPT tokens */
     runner_part parts[MAX_BATCH];
-} runner;
+} shape_model;
 
 /* What a kind of pass took at best in a round. */
 typedef struct work {
@@ -49,7 +49,7 @@ typedef struct work {
 
 /* ---- a model that runs ---- */
 
-static void runner_close(runner *r) {
+static void shape_model_close(shape_model *r) {
     model_runner_close(&r->b);
     mem_free(r->trace.ops);
     mem_free(r->tokens);
@@ -59,7 +59,7 @@ static void runner_close(runner *r) {
 }
 
 /* Sequence i gets pages of its own in each group. */
-static quire_err open_sequence(runner *r, int32_t i, quire_error *err) {
+static quire_err open_sequence(shape_model *r, int32_t i, quire_error *err) {
     enum { PAGES = PROMPT / PAGE_TOKENS };
     int32_t n_groups = r->b.layout.n_groups;
     if (kv_seq_init(&r->seqs[i], n_groups, PAGES) != QUIRE_OK) {
@@ -72,7 +72,7 @@ static quire_err open_sequence(runner *r, int32_t i, quire_error *err) {
     return QUIRE_OK;
 }
 
-static quire_err open_passes(runner *r, int32_t most, quire_error *err) {
+static quire_err open_passes(shape_model *r, int32_t most, quire_error *err) {
     r->trace.cap = r->b.desc->n_layers * OPS_A_LAYER + OPS_A_LAYER;
     r->trace.ops = mem_new((size_t)r->trace.cap, sizeof *r->trace.ops);
     r->tokens = mem_new(PROMPT, sizeof *r->tokens);
@@ -92,10 +92,10 @@ static quire_err open_passes(runner *r, int32_t most, quire_error *err) {
 }
 
 static quire_err runner_open(const bench_shapes_options *o, const model_shape *s, const speed_type *type,
-                             int32_t most, runner *r, quire_error *err) {
+                             int32_t most, shape_model *r, quire_error *err) {
     synthetic made;
     quire_options e;
-    *r = (runner){.n_seqs = 0};
+    *r = (shape_model){.n_seqs = 0};
     quire_options_init(&e);
     TRY(synthetic_open(s, type->file, &made, err));
     e.model = made.path;
@@ -116,7 +116,7 @@ static quire_err runner_open(const bench_shapes_options *o, const model_shape *s
 
 /* ---- passes ---- */
 
-static quire_err bench_shapes_pass(runner *r, const work *w) {
+static quire_err bench_shapes_pass(shape_model *r, const work *w) {
     int32_t n = w->is_prompt ? 1 : w->rows;
     for (int32_t i = 0; i < n; i++) {
         r->parts[i] = (runner_part){.tokens = r->tokens + i,
@@ -138,7 +138,7 @@ static double op_us(const op_time *op) {
 
 /* Keeps the last pass where it is the best of the round so far. g NULL: Llama's time is
  * not computed. */
-static void bench_shapes_keep_best(const runner *r, const shape_pace *g, work *w) {
+static void bench_shapes_keep_best(const shape_model *r, const shape_pace *g, work *w) {
     const op_time *ops = r->trace.ops, *last = &ops[r->trace.n - 1];
     work now = {.is_prompt = w->is_prompt, .rows = w->rows};
     now.pass_us = (double)(last->start_ns + last->ns - ops[0].start_ns) * 1e-3;
@@ -162,7 +162,7 @@ static void bench_shapes_keep_best(const runner *r, const shape_pace *g, work *w
 }
 
 /* A round of one kind of pass: several, of which *w keeps the best. */
-static quire_err bench_shapes_measure(runner *r, const shape_pace *g, work *w, quire_error *err) {
+static quire_err bench_shapes_measure(shape_model *r, const shape_pace *g, work *w, quire_error *err) {
     double spent_us = 0;
     *w = (work){.is_prompt = w->is_prompt, .rows = w->rows};
     for (int i = 0; i < MIN_PASSES || spent_us < SHORT_US; i++) {
@@ -182,7 +182,7 @@ static const int32_t pace_rows[SHAPE_PACE_POINTS] = {1, 2, 4, 8, 16, 32, 64, 128
 
 /* g up to so many rows, from one round. The head is left out: of a prompt it has one
  * row. */
-static quire_err measure_pace(runner *llama, int32_t rows, shape_pace *g, quire_error *err) {
+static quire_err measure_pace(shape_model *llama, int32_t rows, shape_pace *g, quire_error *err) {
     double one = 0; /* intensity of one row, head and layers alike */
     for (g->n = 0; g->n == 0 || (g->n < SHAPE_PACE_POINTS && pace_rows[g->n - 1] < rows); g->n++) {
         work w = {.is_prompt = true, .rows = pace_rows[g->n]};
@@ -199,7 +199,7 @@ static quire_err measure_pace(runner *llama, int32_t rows, shape_pace *g, quire_
 typedef struct shapes_bench {
     const bench_shapes_options *o;
     bench_table t;
-    runner llama;
+    shape_model llama;
     int32_t batches[FIGURES_MAX_POINTS], n_batches, most;
 } shapes_bench;
 
@@ -222,7 +222,7 @@ static int by_ratio(const void *a, const void *b) {
 
 /* Rounds in which Llama's passes and this model's take turns. *w becomes the round whose
  * ratio is the median. */
-static quire_err bench_shapes_run_rounds(shapes_bench *b, runner *r, work *w, quire_error *err) {
+static quire_err bench_shapes_run_rounds(shapes_bench *b, shape_model *r, work *w, quire_error *err) {
     work rounds[MAX_ROUNDS];
     shape_pace g;
     int32_t n = w->is_prompt ? b->o->n_runs : b->o->n_runs * DECODE_ROUNDS;
@@ -236,7 +236,7 @@ static quire_err bench_shapes_run_rounds(shapes_bench *b, runner *r, work *w, qu
     return QUIRE_OK;
 }
 
-static quire_err run_works(shapes_bench *b, runner *r, const model_shape *s, const speed_type *type,
+static quire_err run_works(shapes_bench *b, shape_model *r, const model_shape *s, const speed_type *type,
                            quire_error *err) {
     for (int32_t i = s->form->no_tokens ? b->n_batches : 0; i <= b->n_batches; i++) {
         work w = i < b->n_batches ? (work){.rows = b->batches[i]} : (work){.is_prompt = true, .rows = PROMPT};
@@ -247,10 +247,10 @@ static quire_err run_works(shapes_bench *b, runner *r, const model_shape *s, con
 }
 
 static quire_err run_shape(shapes_bench *b, const model_shape *s, const speed_type *type, quire_error *err) {
-    runner r;
+    shape_model r;
     quire_err e = runner_open(b->o, s, type, b->most, &r, err);
     e = e == QUIRE_OK ? run_works(b, &r, s, type, err) : e;
-    runner_close(&r);
+    shape_model_close(&r);
     return e;
 }
 
@@ -291,7 +291,7 @@ static quire_err bench_shapes_run_type(shapes_bench *b, const speed_type *type, 
     model_shape llama = b->o->small ? model_shape_small(model_shape_llama) : *model_shape_llama;
     quire_err e = runner_open(b->o, &llama, type, 1, &b->llama, err);
     e = e == QUIRE_OK ? run_list(b, type, err) : e;
-    runner_close(&b->llama);
+    shape_model_close(&b->llama);
     return e;
 }
 

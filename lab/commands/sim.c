@@ -25,7 +25,7 @@
 #include "quire.h"
 #include "quire_err.h"
 
-/* What `quire sim` is asked for. */
+/* Options of `quire sim`. */
 
 typedef struct sim_options {
     cli_options cli;
@@ -147,7 +147,7 @@ static void sim_defaults(cli_options *cli) {
     plan_options_init(&o->plan);
 }
 
-/* What is asked, understood, and what came of it so far. */
+/* The options as parsed, and the results so far. */
 typedef struct sim {
     const sim_options *o;
     trace t;
@@ -202,9 +202,9 @@ static quire_err parse_policies(sim *s, quire_error *err) {
         bool known = false;
         for (int32_t i = 0; i < REPLAY_N_POLICIES; i++) {
             const char *name = replay_policy_name((kv_policy)i);
-            bool asked = name != NULL && (str_is((str){p, n}, "all") || str_is((str){p, n}, name));
-            s->policies[i] |= asked;
-            known |= asked;
+            bool is_named = name != NULL && (str_is((str){p, n}, "all") || str_is((str){p, n}, name));
+            s->policies[i] |= is_named;
+            known |= is_named;
         }
         if (!known) {
             char names[128];

@@ -190,20 +190,13 @@ typedef struct latency {
     double static_us[MAX_REQUESTS], continuous_us[MAX_REQUESTS];
 } latency;
 
-static int32_t most_of(const demo_numbers *v) {
-    int32_t most = 0;
-    for (int32_t i = 0; i < v->n; i++) {
-        most = v->v[i] > most ? v->v[i] : most;
-    }
-    return most;
-}
-
 /* Serves them by batches of `slots`, padded, or by the engine with so many places; when
  * each answer is whole to end_us, by a clock that runs while steps compute. */
 static quire_err run_served(const demo_options *o, const latency *l, bool is_static, double *end_us,
                             uint64_t *digest, quire_error *err) {
-    int32_t prompts[MAX_REQUESTS], max_len = most_of(&l->prompts) + most_of(&l->lengths),
-                                   pages = (int32_t)kv_pages_for(max_len, BASELINE_PAGE);
+    int32_t prompts[MAX_REQUESTS],
+        max_len = figures_largest(l->prompts.v, l->prompts.n) + figures_largest(l->lengths.v, l->lengths.n),
+        pages = (int32_t)kv_pages_for(max_len, BASELINE_PAGE);
     const baseline_options bo = {
         is_static, is_static ? RESERVE_MAX : RESERVE_PAGED, l->slots * pages, l->slots, max_len, end_us};
     const model_runner_options opened = {.engine = &o->engine,

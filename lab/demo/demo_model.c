@@ -5,7 +5,6 @@
 
 #include "base/err.h"
 #include "base/mem.h"
-#include "base/rng.h"
 #include "kv/table.h"
 #include "lab/bench/baseline_kv.h"
 #include "lab/bench/model_runner.h"
@@ -48,23 +47,12 @@ static quire_err run_contiguous(snapshot *s) {
     return e;
 }
 
-/* Page ids in an order drawn at random, so that no two neighbours of the sequence are
- * neighbours in memory. */
-static void demo_model_scatter(int32_t n, int32_t *pages) {
-    uint64_t seed = SEED;
-    for (int32_t i = 0; i < n; i++) {
-        int32_t other = (int32_t)(rng_next(&seed) % (uint64_t)(i + 1));
-        pages[i] = pages[other];
-        pages[other] = i;
-    }
-}
-
 static quire_err run_paged(snapshot *s, int32_t n_pages) {
     int32_t *pages = mem_new((size_t)n_pages, sizeof *pages);
     if (pages == NULL) {
         return QUIRE_NO_MEMORY;
     }
-    demo_model_scatter(n_pages, pages);
+    model_runner_scatter(SEED, n_pages, pages);
     quire_err e = collect_logits(s, pages, s->paged);
     mem_free(pages);
     return e;
@@ -108,10 +96,7 @@ static quire_err snapshot_row(const demo_options *o, const bench_table *sh, cons
                               int32_t page_tokens, bool is_last, quire_error *err) {
     snapshot s = {.n_decode = demo_or(o->n_tokens, 32)};
     snapshot_counts c = {0};
-    int32_t longest = 0;
-    for (int32_t i = 0; i < prompts->n; i++) {
-        longest = prompts->v[i] > longest ? prompts->v[i] : longest;
-    }
+    int32_t longest = figures_largest(prompts->v, prompts->n);
     model_runner_options bo = {.engine = &o->engine,
                                .page_tokens = page_tokens,
                                .n_pages = (int32_t)kv_pages_for(longest + s.n_decode, page_tokens),
@@ -206,10 +191,7 @@ quire_err demo_cache(const demo_options *o, quire_error *err) {
                                            {"ratio", "ratio", 8, 1, NULL}};
     demo_numbers contexts;
     TRY(demo_read_numbers("--context", o->contexts, "32,64,128,256,512,1024", &contexts, err));
-    int32_t longest = 0;
-    for (int32_t i = 0; i < contexts.n; i++) {
-        longest = contexts.v[i] > longest ? contexts.v[i] : longest;
-    }
+    int32_t longest = figures_largest(contexts.v, contexts.n);
     cache_demo d = {.n_runs = demo_or(o->n_runs, 5)};
     int32_t n_pages = (int32_t)kv_pages_for(longest + 1, 16);
     model_runner_options bo = {.engine = &o->engine,

@@ -155,9 +155,7 @@ quire_err demo_tput(const demo_options *o, quire_error *err) {
     TRY(demo_read_numbers("--batch", o->batches, "1,2,4,8,16,32", &batches, err));
     TRY(demo_read_one("--context", o->contexts, "256", &contexts, err));
     tput t = {.context = contexts.v[0], .n_steps = demo_or(o->n_tokens, 16), .n_runs = demo_or(o->n_runs, 3)};
-    for (int32_t i = 0; i < batches.n; i++) {
-        t.max_batch = batches.v[i] > t.max_batch ? batches.v[i] : t.max_batch;
-    }
+    t.max_batch = figures_largest(batches.v, batches.n);
     if (t.max_batch > MAX_ROWS || t.n_runs > FIGURES_MAX_RUNS || t.context < 2) {
         return err_set(err, QUIRE_INVALID, -1,
                        "at most %d sequences and %d runs, contexts of 2 tokens at least", MAX_ROWS,

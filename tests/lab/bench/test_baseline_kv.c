@@ -10,17 +10,18 @@
 
 enum { N_SEQS = 3, N_STEPS = 20, MAX_LEN = 600, PAGE = 32, N_PAGES = 3 * 20 };
 
-typedef struct world {
+typedef struct fixture {
     model_runner b;
     quire_options engine;
     kv_pool *pool;
     kv_table tables[N_SEQS];
     int32_t tokens[N_SEQS][MAX_LEN], n[N_SEQS];
-} world;
+} fixture;
 
-static void open_world(quire_kv_dtype kv_dtype, world *w) {
+static void fixture_open(quire_kv_dtype kv_dtype, fixture *w) {
     quire_error err = {.message = ""};
-    *w = (world){.n = {270, 40, 520}}; /* over one chunk of positions, under a page or two, over two chunks */
+    *w = (fixture){
+        .n = {270, 40, 520}}; /* over one chunk of positions, under a page or two, over two chunks */
     quire_options_init(&w->engine);
     w->engine.model = "builtin";
     w->engine.kv_dtype = kv_dtype;
@@ -39,7 +40,7 @@ static void open_world(quire_kv_dtype kv_dtype, world *w) {
     }
 }
 
-static void close_world(world *w) {
+static void fixture_close(fixture *w) {
     for (int s = 0; s < N_SEQS; s++) {
         kv_table_deinit(w->pool, &w->tables[s]);
     }
@@ -49,7 +50,7 @@ static void close_world(world *w) {
 
 /* A prefill of all and then tokens one by one; each step's logits to
  * out[N_STEPS][N_SEQS][n_vocab]. */
-static void run(world *w, bool has_pages, float *out) {
+static void run(fixture *w, bool has_pages, float *out) {
     size_t width = (size_t)w->b.desc->n_vocab;
     kv_copies none = {0};
     for (int step = 0; step < N_STEPS; step++) {
@@ -76,8 +77,8 @@ static void run(world *w, bool has_pages, float *out) {
 TEST(every_way_gives_the_same_bits_as_pages) {
     static const quire_kv_dtype types[] = {QUIRE_KV_F32, QUIRE_KV_F16, QUIRE_KV_BF16};
     for (int t = 0; t < 3; t++) {
-        world w;
-        open_world(types[t], &w);
+        fixture w;
+        fixture_open(types[t], &w);
         size_t n = (size_t)N_STEPS * N_SEQS * (size_t)w.b.desc->n_vocab;
         float *paged = mem_new(n, sizeof *paged), *other = mem_new(n, sizeof *other);
         run(&w, true, paged);
@@ -97,16 +98,16 @@ TEST(every_way_gives_the_same_bits_as_pages) {
         assert_memory_equal(paged, other, n * sizeof *other);
         mem_free(paged);
         mem_free(other);
-        close_world(&w);
+        fixture_close(&w);
     }
 }
 
 /* A piece of t tokens becomes one of t + 1: t are copied, in every layer, keys and
  * values. */
 TEST(growing_copies_all_that_was_there_at_every_token) {
-    world w;
+    fixture w;
     baseline_kv *k;
-    open_world(QUIRE_KV_F32, &w);
+    fixture_open(QUIRE_KV_F32, &w);
     float *out = mem_new((size_t)N_STEPS * N_SEQS * (size_t)w.b.desc->n_vocab, sizeof *out);
     assert_int_equal(baseline_kv_attach(w.b.b, BASELINE_GROWING, N_SEQS, MAX_LEN, &k), QUIRE_OK);
     run(&w, false, out);
@@ -121,7 +122,7 @@ TEST(growing_copies_all_that_was_there_at_every_token) {
     assert_int_equal(baseline_kv_bytes(k), 0);
     baseline_kv_detach(k);
     mem_free(out);
-    close_world(&w);
+    fixture_close(&w);
 }
 
 int main(void) {

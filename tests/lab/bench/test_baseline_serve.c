@@ -8,12 +8,12 @@ enum { N = 6, MAX_LEN = 128, MAX_SEQS = 4 };
 
 static const int32_t lengths[N] = {30, 5, 17, 60, 1, 33}, answers[N] = {10, 25, 3, 12, 20, 8};
 
-typedef struct world {
+typedef struct fixture {
     quire_options engine;
     uint64_t digest; /* of the engine's answers */
-} world;
+} fixture;
 
-static baseline_result serve(world *w, bool is_static, reservation how, int32_t n_pages) {
+static baseline_result serve(fixture *w, bool is_static, reservation how, int32_t n_pages) {
     quire_error err = {.message = ""};
     baseline_options o = {is_static, how, n_pages, MAX_SEQS, MAX_LEN, NULL};
     model_runner_options bo = {
@@ -30,8 +30,8 @@ static baseline_result serve(world *w, bool is_static, reservation how, int32_t 
     return r;
 }
 
-static void open_world(world *w) {
-    *w = (world){.digest = 0};
+static void fixture_open(fixture *w) {
+    *w = (fixture){.digest = 0};
     quire_options_init(&w->engine);
     w->engine.model = "builtin";
     w->engine.n_threads = 2;
@@ -40,8 +40,8 @@ static void open_world(world *w) {
 
 /* Batches of 4 and 2: prompts padded to 60 and 33, steps until 25 and 20. */
 TEST(a_static_server_computes_pads_and_dead_rows) {
-    world w;
-    open_world(&w);
+    fixture w;
+    fixture_open(&w);
     baseline_result r = serve(&w, true, RESERVE_MAX, 4 * 8);
     assert_int_equal(r.n_padding, (30 + 55 + 43 + 0) + (32 + 0));
     assert_int_equal(r.n_dead, (15 + 0 + 22 + 13) + (0 + 12));
@@ -51,8 +51,8 @@ TEST(a_static_server_computes_pads_and_dead_rows) {
 }
 
 TEST(by_iteration_a_server_computes_no_row_in_vain) {
-    world w;
-    open_world(&w);
+    fixture w;
+    fixture_open(&w);
     for (reservation how = RESERVE_MAX; how <= RESERVE_GROWING; how++) {
         baseline_result r = serve(&w, false, how, 16);
         assert_int_equal(r.n_padding + r.n_dead, 0);
@@ -66,11 +66,11 @@ TEST(by_iteration_a_server_computes_no_row_in_vain) {
 }
 
 TEST(what_does_not_fit_in_memory_is_refused) {
-    world w;
+    fixture w;
     quire_error err;
     model_runner b;
     baseline_result r;
-    open_world(&w);
+    fixture_open(&w);
     model_runner_options bo = {&w.engine, BASELINE_PAGE, 64, 64, 2 * MAX_SEQS, MAX_LEN, 0, false};
     baseline_options small = {false, RESERVE_MAX, 4, MAX_SEQS, MAX_LEN, NULL},
                      is_static = {true, RESERVE_MAX, 4, MAX_SEQS, MAX_LEN, NULL},

@@ -225,16 +225,16 @@ static const char REQUESTS[] =
     "{\"prompt\": 60, \"output\": 12}\n{\"prompt\": 1, \"output\": 20}\n{\"prompt\": 33, \"output\": 8}\n";
 enum { N_PROMPT = 30 + 5 + 17 + 60 + 1 + 33, N_OUTPUT = 10 + 25 + 3 + 12 + 20 + 8, N_REQUESTS = 6 };
 
-typedef struct world {
+typedef struct fixture {
     trace t;
     quire_options engine;
     model_runner b;
     uint64_t digest; /* of the engine's answers */
-} world;
+} fixture;
 
-static void open_world(world *w) {
+static void fixture_open(fixture *w) {
     quire_error err = {.message = ""};
-    *w = (world){.t = parse(REQUESTS)};
+    *w = (fixture){.t = parse(REQUESTS)};
     quire_options_init(&w->engine);
     w->engine.model = "builtin-small";
     w->engine.n_threads = 1;
@@ -246,12 +246,12 @@ static void open_world(world *w) {
     }
 }
 
-static void close_world(world *w) {
+static void fixture_close(fixture *w) {
     model_runner_close(&w->b);
     trace_deinit(&w->t);
 }
 
-static serving_result by_engine(world *w, int32_t n_pages, int64_t swap_bytes) {
+static serving_result by_engine(fixture *w, int32_t n_pages, int64_t swap_bytes) {
     serving_options o = server(n_pages);
     serving_result r = {0};
     quire_error err = {.message = ""};
@@ -264,7 +264,7 @@ static serving_result by_engine(world *w, int32_t n_pages, int64_t swap_bytes) {
     return r;
 }
 
-static serving_result without_engine(world *w, serving_options o) {
+static serving_result without_engine(fixture *w, serving_options o) {
     headline_execution x;
     assert_int_equal(
         headline_execution_open(&w->b, &w->t, (int32_t)(o.kv_tokens / HEADLINE_PAGE), MAX_LEN, &x), QUIRE_OK);
@@ -278,8 +278,8 @@ static serving_result without_engine(world *w, serving_options o) {
 
 /* The engine, its planner without it, and the simulation: the same steps. */
 TEST(the_engine_takes_the_simulators_steps) {
-    world w;
-    open_world(&w);
+    fixture w;
+    fixture_open(&w);
     for (int32_t n_pages = 8; n_pages <= 64; n_pages *= 2) {
         serving_options o = server(n_pages);
         o.reservation = RESERVE_PAGED;
@@ -303,12 +303,12 @@ TEST(the_engine_takes_the_simulators_steps) {
         serving_result_deinit(&planner);
         serving_result_deinit(&sim);
     }
-    close_world(&w);
+    fixture_close(&w);
 }
 
 TEST(a_swapped_sequence_is_not_computed_again) {
-    world w;
-    open_world(&w);
+    fixture w;
+    fixture_open(&w);
     serving_result r = by_engine(&w, 8, 1 << 24);
     assert_true(r.n_preemptions > 0);
     assert_int_equal(r.n_rows, N_PROMPT + N_OUTPUT - N_REQUESTS);
@@ -327,12 +327,12 @@ TEST(a_swapped_sequence_is_not_computed_again) {
     serving_result_deinit(&r);
     r = by_engine(&w, 64, 0); /* the same answers */
     serving_result_deinit(&r);
-    close_world(&w);
+    fixture_close(&w);
 }
 
 TEST(pieces_give_the_engines_answers_and_waste_no_row) {
-    world w;
-    open_world(&w);
+    fixture w;
+    fixture_open(&w);
     serving_result r = by_engine(&w, 64, 0);
     serving_result_deinit(&r);
     for (reservation how = RESERVE_MAX; how <= RESERVE_GROWING; how++) {
@@ -350,14 +350,14 @@ TEST(pieces_give_the_engines_answers_and_waste_no_row) {
     r = without_engine(&w, small);
     assert_true(r.n_preemptions > 0);
     serving_result_deinit(&r);
-    close_world(&w);
+    fixture_close(&w);
 }
 
 /* 16 pages hold two of the longest: batches of 30 + 5, 17 + 60 and 1 + 33 tokens, padded
  * to 30, 60 and 33, for 25, 12 and 20 steps. */
 TEST(a_static_batch_computes_pads_and_dead_rows) {
-    world w;
-    open_world(&w);
+    fixture w;
+    fixture_open(&w);
     serving_result r = by_engine(&w, 64, 0);
     serving_result_deinit(&r);
     serving_options o = server(16);
@@ -368,15 +368,15 @@ TEST(a_static_batch_computes_pads_and_dead_rows) {
     assert_int_equal(r.n_rows, 2 * 30 + 2 * 60 + 2 * 33 + 2 * (24 + 11 + 19));
     assert_int_equal(r.most_running, 2);
     serving_result_deinit(&r);
-    close_world(&w);
+    fixture_close(&w);
 }
 
 TEST(a_steps_cost_is_measured_and_does_not_fall) {
-    world w;
+    fixture w;
     quire_error err;
     cost_model c;
     double off;
-    open_world(&w);
+    fixture_open(&w);
     headline_cost_options o = {
         .n_pages = 64, .max_rows = MAX_ROWS, .max_seqs = MAX_SEQS, .max_len = MAX_LEN, .n_runs = 1};
     assert_int_equal(headline_cost_measure(&w.b, &o, &c, &off, &err), QUIRE_OK);
@@ -387,7 +387,7 @@ TEST(a_steps_cost_is_measured_and_does_not_fall) {
     }
     assert_true(c.us[11] > c.us[0] && off >= 0 && isfinite(off));
     assert_true(c.copy_us > 0);
-    close_world(&w);
+    fixture_close(&w);
 }
 
 int main(void) {
