@@ -59,8 +59,8 @@ static quire_err parse_ways(const char *text, scoring *g, quire_error *err) {
     for (const char *p = text; *p != '\0';) {
         size_t length = strcspn(p, ",");
         int32_t way = 0, twice = 0;
-        while (way < N_KV_WAYS &&
-               (strlen(kv_way_name(way)) != length || strncmp(kv_way_name(way), p, length) != 0)) {
+        while (way < N_KV_WAYS && (strlen(kv_way_name((kv_way)way)) != length ||
+                                   strncmp(kv_way_name((kv_way)way), p, length) != 0)) {
             way++;
         }
         for (int32_t i = 0; i < g->n_ways; i++) {
