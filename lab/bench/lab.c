@@ -263,8 +263,8 @@ static quire_err send_more(lab_job *c, int32_t at_once, sample *samples, const i
 }
 
 /* On an error what is on its way is still awaited: its events name the samples. */
-static quire_err run_job(lab_job *c, int32_t at_once, sample *samples, const int32_t *first_sample,
-                         quire_error *err) {
+static quire_err lab_run_job(lab_job *c, int32_t at_once, sample *samples, const int32_t *first_sample,
+                             quire_error *err) {
     quire_err e = send_more(c, at_once, samples, first_sample, err);
     engine_release(c->l->e);
     while (c->n_open > 0) {
@@ -339,7 +339,7 @@ quire_err lab_run(lab *l, lab_request *requests, int32_t n, int32_t at_once, lab
                       ? QUIRE_OK
                       : err_set(err, QUIRE_NO_MEMORY, -1, "out of memory for %d requests", (int)n);
     int64_t start = figures_time_us(l->n_threads), own = figures_own_time_us(l->n_threads);
-    e = e == QUIRE_OK ? run_job(&c, at_once, samples, first_sample, err) : e;
+    e = e == QUIRE_OK ? lab_run_job(&c, at_once, samples, first_sample, err) : e;
     if (e == QUIRE_OK) {
         lab_fill_result(&c, start);
         out->reader_seconds = (double)(figures_own_time_us(l->n_threads) - own) * 1e-6;

@@ -238,7 +238,7 @@ static void end_holding(worker *w) {
 }
 
 /* Runs the job that w has. Called and left with the lock held. */
-static void run_job(worker *w) {
+static void text_pool_run_job(worker *w) {
     if (w->is_slow) {
         text_pool_lower(w);
     }
@@ -260,7 +260,7 @@ static void text_pool_work(worker *w) {
     text_pool *p = w->pool;
     p->n_looking[w->is_slow]--;
     while (take_job(w)) {
-        run_job(w);
+        text_pool_run_job(w);
     }
     w->state = WORKER_IDLE;
     p->n_running[w->is_slow]--;

@@ -40,7 +40,8 @@ static void *step_new(cpu_backend *b, size_t n, size_t size) {
 
 /* Allocates a worker's scratch. All kv heads share the memory that is used within one
  * chunk only. widest: the cache of the widest heads. */
-static quire_err scratch_open(cpu_backend *b, const kv_planes *widest, int32_t acc_stride, attn_scratch *s) {
+static quire_err attention_scratch_open(cpu_backend *b, const kv_planes *widest, int32_t acc_stride,
+                                        attn_scratch *s) {
     float *scores = step_new(b, ATTN_TILE * ATTN_CHUNK, sizeof *scores);
     float *sums = step_new(b, 2 * ATTN_TILE, sizeof *sums);
     float *acc = step_new(b, (size_t)ATTN_TILE * (size_t)acc_stride, sizeof *acc);
@@ -122,7 +123,7 @@ quire_err cpu_attention_step_open(cpu_backend *b) {
         return QUIRE_NO_MEMORY;
     }
     for (int32_t i = 0; i < n_workers; i++) {
-        TRY(scratch_open(b, widest, s->acc_stride, &s->scratch[i * MOST_TOGETHER]));
+        TRY(attention_scratch_open(b, widest, s->acc_stride, &s->scratch[i * MOST_TOGETHER]));
     }
     b->attention_state = s;
     return QUIRE_OK;

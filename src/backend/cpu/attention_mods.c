@@ -58,7 +58,7 @@ static void run_query(attn_change *c, int32_t query) {
 }
 
 /* Adds the faults of a query at a lane. */
-static void note_faults(attn_change *c, int32_t query, int32_t lane) {
+static void attention_mods_note_faults(attn_change *c, int32_t query, int32_t lane) {
     c->faults[query] |=
         (uint8_t)(c->regs->row_faults[query] | c->regs->key_faults[lane] | c->regs->faults[lane]);
 }
@@ -99,7 +99,7 @@ void attn_change_scores(const attn_tile *t, int32_t query) {
     memcpy(scores, attn_floats(&key, c->program->result), sizeof *scores * (size_t)c->n);
     for (int32_t p = t->first[query]; c->program->may_fault && p < t->end[query]; p++) {
         if (attn_sees(t, query, p)) {
-            note_faults(c, asked, p - c->lane0);
+            attention_mods_note_faults(c, asked, p - c->lane0);
         }
     }
     check_scores(t, query);
@@ -127,7 +127,7 @@ static bool cut_query(attn_change *c, int32_t query, attn_tile *t, uint16_t *see
     const attn_lanes key = key_lanes(c);
     run_query(c, query);
     for (int32_t p = first; c->program->may_fault && p < end; p++) {
-        note_faults(c, query, p - c->lane0);
+        attention_mods_note_faults(c, query, p - c->lane0);
     }
     memset(seen, 0, sizeof *seen * ATTN_BLOCKS);
     for (int32_t b = first / ATTN_BLOCK; b * ATTN_BLOCK < end; b++) {
@@ -145,7 +145,7 @@ static bool cut_query(attn_change *c, int32_t query, attn_tile *t, uint16_t *see
     return n == 0 || n == high - low;
 }
 
-static void widen(attn_range *r, int64_t v) {
+static void attention_mods_widen(attn_range *r, int64_t v) {
     r->low = v < r->low ? v : r->low;
     r->high = v > r->high ? v : r->high;
 }
@@ -158,9 +158,9 @@ void attn_change_narrow(const attn_program *p, const attn_asked *q, int32_t base
                                 [ATTN_ROW_N_HEADS] = {q->n_heads, q->n_heads},
                                 [ATTN_ROW_N_KV] = {q->n_kv[0], q->n_kv[0]}}};
     for (int32_t i = 1; i < q->n; i++) {
-        widen(&r.row[ATTN_ROW_Q_IDX], q->position[i]);
-        widen(&r.row[ATTN_ROW_H], q->head[i]);
-        widen(&r.row[ATTN_ROW_N_KV], q->n_kv[i]);
+        attention_mods_widen(&r.row[ATTN_ROW_Q_IDX], q->position[i]);
+        attention_mods_widen(&r.row[ATTN_ROW_H], q->head[i]);
+        attention_mods_widen(&r.row[ATTN_ROW_N_KV], q->n_kv[i]);
     }
     for (int32_t step = ATTN_CHUNK / 2; step >= ATTN_BLOCK; step /= 2) {
         r.kv_idx = (attn_range){base + *first, base + *first + step - 1};
@@ -205,7 +205,7 @@ static attn_seen look(const attn_program *p, const batch_seq *seq, attn_range po
                       attn_range heads) {
     int64_t end = chunks.high * ATTN_CHUNK < seq->n_tokens ? chunks.high * ATTN_CHUNK : seq->n_tokens;
     attn_range n_kv = {positions.low + 1, positions.high + 1};
-    widen(&n_kv, seq->n_tokens);
+    attention_mods_widen(&n_kv, seq->n_tokens);
     const attn_rectangle r = {.row = {[ATTN_ROW_Q_IDX] = positions,
                                       [ATTN_ROW_H] = {0, heads.high - 1},
                                       [ATTN_ROW_B] = {seq->b, seq->b},

@@ -138,7 +138,7 @@ static quire_err rows_new(cpu_backend *b, int32_t rows, int32_t width, float **o
 }
 
 /* One scratch row for each worker, each on cache lines of its own. */
-static quire_err scratch_open(cpu_backend *b) {
+static quire_err cpu_scratch_open(cpu_backend *b) {
     int32_t widest = 0;
     for (int32_t i = 0; i < b->n_acts; i++) {
         widest = b->buffers[i].width > widest ? b->buffers[i].width : widest;
@@ -158,7 +158,7 @@ static quire_err buffers_open(cpu_backend *b) {
     for (int32_t i = 0; i < b->n_acts; i++) {
         TRY(rows_new(b, b->limits.max_rows, b->buffers[i].width, &b->buffers[i].rows));
     }
-    TRY(scratch_open(b));
+    TRY(cpu_scratch_open(b));
     if (b->n_vocab > 0) {
         TRY(rows_new(b, b->limits.max_out, b->n_vocab, &b->logits));
     }

@@ -82,7 +82,7 @@ typedef struct embed_job {
 } embed_job;
 
 /* Row `id` of the embedding as f32 [width]. */
-static void read_row(const embedding *e, int64_t id, int32_t width, float *out) {
+static void embed_read_row(const embedding *e, int64_t id, int32_t width, float *out) {
     assert(id >= 0 && id < e->n_rows && width == e->width);
     if (e->weights != NULL) {
         pack_read_row(&e->weights->layout, e->weights->data, (int32_t)id, out);
@@ -103,7 +103,7 @@ static void begin_row(const cpu_backend *b, const embed_use *use, int32_t row, i
         memcpy(out, b->batch->embeddings + (int64_t)(-1 - token) * width, sizeof *out * (size_t)width);
         return;
     }
-    read_row(use->tokens, token, width, out);
+    embed_read_row(use->tokens, token, width, out);
     if (use->scale != 1.0f) {
         b->math->scale_cap(use->scale, 0.0f, width, out);
     }
@@ -111,7 +111,7 @@ static void begin_row(const cpu_backend *b, const embed_use *use, int32_t row, i
 
 static void add_row(const cpu_backend *b, const embedding *e, int64_t id, int32_t width, float *scratch,
                     float *out) {
-    read_row(e, id, width, scratch);
+    embed_read_row(e, id, width, scratch);
     b->math->add_scaled(1.0f, scratch, width, out);
 }
 

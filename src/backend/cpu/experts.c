@@ -166,8 +166,8 @@ static int32_t n_tiles(int32_t width, int32_t task_blocks) {
 
 /* Converts a tile's hidden rows to groups. A row of few groups costs as much as one of
  * GROUPS_AT_ONCE: then the tile is converted as one row, in the second tile. */
-static void store_groups(const experts_job *job, int32_t n_rows, int32_t n, float *y, float *spare,
-                         uint8_t *out) {
+static void experts_store_groups(const experts_job *job, int32_t n_rows, int32_t n, float *y, float *spare,
+                                 uint8_t *out) {
     const size_t row_bytes = (size_t)n / PACK_GROUP * sizeof(row_group);
     const bool is_narrow = n < GROUPS_AT_ONCE * PACK_GROUP;
     if (is_narrow) {
@@ -183,7 +183,8 @@ static void store_groups(const experts_job *job, int32_t n_rows, int32_t n, floa
 }
 
 /* out = f(gate) * up, or f(gate), which is up's product where there is no gate. */
-static void activate(const experts_job *job, const float *gate, const float *up, int32_t n, float *out) {
+static void experts_activate(const experts_job *job, const float *gate, const float *up, int32_t n,
+                             float *out) {
     if (job->w->gate != NULL) {
         job->b->math->gate_up(job->use->f, job->use->limit, gate, up, n, out);
     } else {
@@ -213,13 +214,13 @@ static void hidden_task(void *context, int32_t task, int32_t worker) {
         uint8_t *out = s->hidden + (size_t)place * job->hidden_bytes;
         bool is_groups = w->down[e]->format == ROWS_GROUPS && w->down[e]->order == NULL;
         if (is_groups) {
-            activate(job, c.y, c.up, n_rows * t.stride, c.y);
-            store_groups(job, n_rows, t.n_columns, c.y, c.up,
-                         out + (size_t)t.column0 / PACK_GROUP * sizeof(row_group));
+            experts_activate(job, c.y, c.up, n_rows * t.stride, c.y);
+            experts_store_groups(job, n_rows, t.n_columns, c.y, c.up,
+                                 out + (size_t)t.column0 / PACK_GROUP * sizeof(row_group));
         }
         for (int32_t r = 0; r < n_rows && !is_groups; r++, out += job->hidden_bytes) {
-            activate(job, c.y + r * t.stride, c.up + r * t.stride, t.n_columns,
-                     (float *)(void *)out + t.column0);
+            experts_activate(job, c.y + r * t.stride, c.up + r * t.stride, t.n_columns,
+                             (float *)(void *)out + t.column0);
         }
     }
 }

@@ -10,7 +10,7 @@
 #define SUMS_FLOATS 65536
 
 /* Made at the first call; NULL when out of memory. */
-static cpu_experts_state *state_of(cpu_backend *b) {
+static cpu_experts_state *experts_load_state_of(cpu_backend *b) {
     if (b->experts_state == NULL) {
         b->experts_state = cpu_own(b, 1, sizeof *b->experts_state);
     }
@@ -111,7 +111,7 @@ quire_err cpu_experts_load(backend *base, const experts_weights *from, experts *
     cpu_backend *b = (cpu_backend *)base;
     const routing *r = from->routing;
     TRY(check_routing(r, err));
-    cpu_experts_state *s = state_of(b);
+    cpu_experts_state *s = experts_load_state_of(b);
     experts *w = cpu_own(b, 1, sizeof *w);
     if (s == NULL || w == NULL) {
         return err_set(err, QUIRE_NO_MEMORY, -1, "a mixture of %d experts: out of memory", r->n_experts);

@@ -67,7 +67,7 @@ void cpu_row_get(cpu_row from, uint8_t *bytes) {
 /* ---- numbers ---- */
 
 /* The largest |x|; NaN where some x is NaN. */
-static float largest_of(const float *x, int32_t n) {
+static float kv_rows_largest_of(const float *x, int32_t n) {
     float largest = 0.0f;
     for (int32_t i = 0; i < n; i++) {
         float a = fabsf(x[i]);
@@ -80,9 +80,9 @@ static float largest_of(const float *x, int32_t n) {
 }
 
 float cpu_fp8_encode(const float *x, int32_t n, float fixed, uint8_t *codes) {
-    const float largest = largest_of(x, n), scale = fixed > 0.0f         ? fixed
-                                                    : largest > KV_LEAST ? largest / E4M3_LARGEST
-                                                                         : 0.0f;
+    const float largest = kv_rows_largest_of(x, n), scale = fixed > 0.0f         ? fixed
+                                                            : largest > KV_LEAST ? largest / E4M3_LARGEST
+                                                                                 : 0.0f;
     if (!isfinite(largest) || scale == 0.0f) {
         memset(codes, 0, (size_t)n);
         return isfinite(largest) ? 0.0f : NAN;
@@ -129,7 +129,7 @@ static uint8_t encode_group(const float *u, uint8_t *bytes) {
 }
 
 float cpu_int4_encode(const kv_plane *plane, const float *x, uint8_t *bytes) {
-    const float largest = largest_of(x, plane->width),
+    const float largest = kv_rows_largest_of(x, plane->width),
                 scale = largest > KV_LEAST ? largest / INT4_LARGEST : 0.0f;
     const float inverse = isfinite(largest) && scale > 0.0f ? 1.0f / scale : 0.0f;
     const int32_t n_groups = (plane->width + INT4_GROUP - 1) / INT4_GROUP;

@@ -150,7 +150,7 @@ static int32_t n_cut(const product_job *job) {
     return job->end == END_GATE_UP ? 1 : job->n;
 }
 
-static int32_t divide_up(int32_t n, int32_t by) {
+static int32_t linear_ops_divide_up(int32_t n, int32_t by) {
     return (n + by - 1) / by;
 }
 
@@ -161,8 +161,8 @@ static int32_t n_wide_blocks(const product_job *job, int32_t use) {
 
 static int32_t n_tasks_of(const product_job *job, int32_t use) {
     int32_t n_wide = n_wide_blocks(job, use);
-    return divide_up(n_wide, job->task_blocks) +
-           divide_up(job->weights[use]->layout.n_blocks - n_wide, job->tail_blocks);
+    return linear_ops_divide_up(n_wide, job->task_blocks) +
+           linear_ops_divide_up(job->weights[use]->layout.n_blocks - n_wide, job->tail_blocks);
 }
 
 /* The columns of a task, and of which weights. n_blocks 0: there is no such task. */
@@ -174,7 +174,7 @@ static linear_part part_of_task(const product_job *job, int32_t task, int32_t *u
     if (*use == n_cut(job)) {
         return (linear_part){.n_blocks = 0};
     }
-    const int32_t n_wide = n_wide_blocks(job, *use), n_tasks = divide_up(n_wide, job->task_blocks);
+    const int32_t n_wide = n_wide_blocks(job, *use), n_tasks = linear_ops_divide_up(n_wide, job->task_blocks);
     const bool is_wide = task < n_tasks;
     const int32_t width = is_wide ? job->task_blocks : job->tail_blocks,
                   end = is_wide ? n_wide : job->weights[*use]->layout.n_blocks;
@@ -224,7 +224,7 @@ static void set_tasks(product_job *job) {
                                                     : job->task_blocks;
     const int32_t left = n_blocks - job->task_blocks * thread_pool_size(job->b->thread_pool);
     job->tail_from = job->tail_blocks == job->task_blocks ? n_blocks
-                     : left > 0 ? divide_up(left, job->task_blocks) * job->task_blocks
+                     : left > 0 ? linear_ops_divide_up(left, job->task_blocks) * job->task_blocks
                                 : 0;
 }
 
@@ -324,7 +324,8 @@ static void end_logits(const product_job *job, float *y, int32_t stride, int32_t
 /* Quantises a tile's activations as groups. Kernels quantise GROUPS_AT_ONCE together.
  * Where a row of the tile has fewer, all rows are quantised as one, in the second tile,
  * which is free by then. */
-static void store_groups(const product_job *job, int32_t n_rows, int32_t n, float *y, float *up, float *out) {
+static void linear_ops_store_groups(const product_job *job, int32_t n_rows, int32_t n, float *y, float *up,
+                                    float *out) {
     const int32_t n_floats = n / COLUMNS_A_FLOAT;
     const bool is_narrow = n < GROUPS_AT_ONCE * PACK_GROUP;
     if (job->end == END_ACTIVATE) {
@@ -349,7 +350,7 @@ static row_argmax *worker_argmax(const cpu_backend *b, int32_t worker) {
 }
 
 /* Prefetches the cache lines of a tile's results while they are computed. */
-static void prefetch(const float *out, int32_t n_rows, int32_t n_columns, int32_t width) {
+static void linear_ops_prefetch(const float *out, int32_t n_rows, int32_t n_columns, int32_t width) {
     for (int32_t r = 0; r < n_rows; r++, out += width) {
         for (int32_t c = 0; c < n_columns; c += LINE_FLOATS) {
             __builtin_prefetch(out + c, 1);
@@ -375,7 +376,7 @@ static void product_task(void *context, int32_t task, int32_t worker) {
         int32_t columns_a_float = job->to_groups ? COLUMNS_A_FLOAT : 1, width = job->widths[use];
         float *out = job->out[use] + (int64_t)row0 * width + column0 / columns_a_float;
         if (!job->is_streamed) {
-            prefetch(out, n_rows, n_columns / columns_a_float, width);
+            linear_ops_prefetch(out, n_rows, n_columns / columns_a_float, width);
         }
         const linear_part after = row0 + n_rows < end ? part : part_after(job, task);
         linear_part second = {.w = job->weights[1], .block0 = part.block0, .n_blocks = part.n_blocks};
@@ -386,7 +387,7 @@ static void product_task(void *context, int32_t task, int32_t worker) {
             tile_product(job, 1, &second, row0, n_rows, up, stride, scratch);
         }
         if (job->to_groups) {
-            store_groups(job, n_rows, n_columns, y, up, out);
+            linear_ops_store_groups(job, n_rows, n_columns, y, up, out);
         } else if (job->end == END_LOGITS) {
             end_logits(job, y, stride, n_columns, n_rows, column0, out, worker_argmax(job->b, worker) + row0);
         } else {
@@ -407,7 +408,7 @@ static void run_products(product_job *job, rows_job *rows) {
         job->b->rows_ns = clock_ns() - start_ns;
     }
     set_tasks(job);
-    job->n_parts = divide_up(job->n_rows, TASK_ROWS);
+    job->n_parts = linear_ops_divide_up(job->n_rows, TASK_ROWS);
     int32_t n_tasks = 0;
     for (int32_t i = 0; i < n_cut(job); i++) {
         n_tasks += n_tasks_of(job, i);

@@ -22,7 +22,7 @@ size_t linear_row_bytes(row_format format, int32_t k) {
     return size_align(bytes, 64) | 64;
 }
 
-static quire_err state_of(cpu_backend *b, cpu_linear_state **out) {
+static quire_err linear_ops_load_state_of(cpu_backend *b, cpu_linear_state **out) {
     if (b->linear_state == NULL) {
         b->linear_state = cpu_own(b, 1, sizeof *b->linear_state);
     }
@@ -215,8 +215,9 @@ static void write_end(const linear *l, size_t n_bytes) {
  * quantised matrix keeps its codes where a kind has them exactly; otherwise it is rounded
  * to bf16, and under int8 multiplied with rows of f32, whose bits no instruction set
  * changes. */
-static quire_err choose(const cpu_backend *b, const linear_spec *spec, linear *l, pack_kind *kind,
-                        quant_rule *rule, matrix_plan *plan, quire_error *err) {
+static quire_err linear_ops_load_choose(const cpu_backend *b, const linear_spec *spec, linear *l,
+                                        pack_kind *kind, quant_rule *rule, matrix_plan *plan,
+                                        quire_error *err) {
     const tensor_view *w = spec->weight;
     const bool is_half = w->type == DTYPE_F16 || w->type == DTYPE_BF16,
                is_int8 = b->base.compute == COMPUTE_INT8 && !spec->exact;
@@ -329,11 +330,11 @@ static quire_err load(backend *base, const linear_spec *spec, matrix_plan *plan,
     TRY(check_weight(weight, err));
     TRY(check_scale(weight, err));
     linear *l = cpu_own(b, 1, sizeof *l);
-    if (l == NULL || state_of(b, &s) != QUIRE_OK) {
+    if (l == NULL || linear_ops_load_state_of(b, &s) != QUIRE_OK) {
         return err_set(err, QUIRE_NO_MEMORY, -1, "tensor %s: out of memory", weight->name);
     }
     TRY(weight->packing != 0 ? read_end(b, weight, l, &kind, &rule, &has_order, err)
-                             : choose(b, spec, l, &kind, &rule, plan, err));
+                             : linear_ops_load_choose(b, spec, l, &kind, &rule, plan, err));
     TRY(take_rounding(b, spec, l, err));
     quire_err e = pack_plan(kind, &rule, (int32_t)weight->dims[0], (int32_t)weight->dims[1], &l->layout);
     if (e != QUIRE_OK && weight->packing != 0) {
@@ -384,7 +385,7 @@ void cpu_linear_close(cpu_backend *b) {
 
 quire_err cpu_linear_step_open(cpu_backend *b) {
     cpu_linear_state *s;
-    TRY(state_of(b, &s));
+    TRY(linear_ops_load_state_of(b, &s));
     size_t n_rows = (size_t)(b->limits.max_rows > b->limits.max_out ? b->limits.max_rows : b->limits.max_out);
     size_t workers = (size_t)thread_pool_size(b->thread_pool);
     for (int f = 0; f < N_ROW_FORMATS; f++) {

@@ -21,8 +21,8 @@ static int32_t count_weights(const tensor_view *t, int32_t width) {
 }
 
 /* The elements of any float type as f32, owned by the backend. */
-static quire_err load_weights(cpu_backend *b, const tensor_view *t, int32_t n, float **out,
-                              quire_error *err) {
+static quire_err norm_load_weights(cpu_backend *b, const tensor_view *t, int32_t n, float **out,
+                                   quire_error *err) {
     if (t->n_bytes / (size_t)dtype_block_bytes(t->type) < (size_t)n / (size_t)dtype_block_elements(t->type)) {
         return err_set(err, QUIRE_BAD_FILE, -1, "tensor %s: its data is shorter than its shape says",
                        t->name);
@@ -90,10 +90,10 @@ quire_err cpu_norm_load(backend *b, const norm_spec *spec, norm **out, quire_err
                  .eps = spec->eps,
                  .width = spec->width,
                  .n_weights = n};
-    TRY(spec->weight != NULL ? load_weights(c, spec->weight, n, &nm->weight, err)
+    TRY(spec->weight != NULL ? norm_load_weights(c, spec->weight, n, &nm->weight, err)
                              : load_ones(c, n, &nm->weight, err));
     if (spec->bias != NULL) {
-        TRY(load_weights(c, spec->bias, n, &nm->bias, err));
+        TRY(norm_load_weights(c, spec->bias, n, &nm->bias, err));
     }
     for (int32_t i = 0; spec->add_one && spec->weight != NULL && i < n; i++) {
         nm->weight[i] = 1.0f + nm->weight[i];

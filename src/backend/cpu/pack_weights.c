@@ -272,7 +272,7 @@ static int32_t chunk_length(const pack_layout *plan, int32_t k0) {
 
 /* The largest magnitude of a chunk and `so_far`, compared by bits: in this order NaN is
  * above infinity. */
-static float largest_of(const float x[QUANT_SUPER], float so_far) {
+static float pack_weights_largest_of(const float x[QUANT_SUPER], float so_far) {
     int32_t largest, bits[QUANT_SUPER];
     memcpy(&largest, &so_far, sizeof largest);
     memcpy(bits, x, sizeof bits);
@@ -327,7 +327,7 @@ static void pack_int8(const pack_layout *plan, const tensor_view *w, int32_t blo
         int32_t n = chunk_length(plan, k0);
         read_columns(plan, w, block, k0, n, columns);
         for (int c = 0; c < PACK_LANES; c++) {
-            largest[c] = largest_of(columns[c], largest[c]);
+            largest[c] = pack_weights_largest_of(columns[c], largest[c]);
         }
     }
     for (int c = 0; c < PACK_LANES; c++) {

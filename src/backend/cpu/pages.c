@@ -129,8 +129,8 @@ static void decode_row(const kv_plane *plane, const uint8_t *bytes, float scale,
     }
 }
 
-static void read_row(const cpu_backend *b, int32_t cache, kv_plane_kind kind, int32_t head, kv_slot slot,
-                     float *x) {
+static void pages_read_row(const cpu_backend *b, int32_t cache, kv_plane_kind kind, int32_t head,
+                           kv_slot slot, float *x) {
     _Alignas(float) uint8_t bytes[CPU_MAX_ROW];
     float *scale;
     cpu_row_get(row_at(b, cache, kind, head, slot, &scale), bytes);
@@ -144,8 +144,8 @@ void cpu_kv_gather(backend *b, int32_t cache, const int32_t *pages, int32_t n_to
         const kv_slot slot = {(int64_t)pages[t / l->page_tokens] * l->page_tokens + t % l->page_tokens};
         for (int32_t head = 0; head < l->n_heads; head++) {
             const int64_t row = ((int64_t)t * l->n_heads + head) * l->key.width;
-            read_row(c, cache, KV_PLANE_K, head, slot, k + row);
-            read_row(c, cache, KV_PLANE_V, head, slot, v + row);
+            pages_read_row(c, cache, KV_PLANE_K, head, slot, k + row);
+            pages_read_row(c, cache, KV_PLANE_V, head, slot, v + row);
         }
     }
 }
@@ -184,7 +184,7 @@ static void prepare_row(const store_job *job, buffer a, const norm *nm, const ro
     }
 }
 
-static void scale_row(const store_job *job, int32_t row) {
+static void pages_scale_row(const store_job *job, int32_t row) {
     float *q = cpu_act_row(job->b, job->use->q, row), scale = position_scale(job, row);
     for (int32_t i = 0; i < job->b->buffers[job->use->q.id].width; i++) {
         q[i] *= scale;
@@ -261,7 +261,7 @@ static void store_row(void *context, int32_t row, int32_t worker) {
     (void)worker;
     prepare_row(job, use->q, use->q_norm, use->rope, use->norm_after_rope, row);
     if (use->scale_slope != 0.0f) {
-        scale_row(job, row);
+        pages_scale_row(job, row);
     }
     if (use->k.id == BUFFER_NONE.id) {
         return;

@@ -4,7 +4,7 @@
 
 /* Takes the first n_threads of `all` that are in `in` (NULL: of all). false: there are
  * fewer. */
-static bool take(const topology *all, const cpu_mask *in, cpu_placement *out) {
+static bool placement_take(const topology *all, const cpu_mask *in, cpu_placement *out) {
     int32_t n = 0;
     for (int32_t i = 0; i < all->n_cpus && n < out->n_threads; i++) {
         if (in == NULL || cpu_mask_has(in, all->cpus[i].cpu)) {
@@ -35,10 +35,11 @@ static quire_err take_list(const char *list, const topology *all, cpu_placement 
     }
     int32_t n = cpu_mask_count(&wanted);
     out->n_threads = out->n_threads == 0 ? n : out->n_threads;
-    return take(all, &wanted, out) ? QUIRE_OK
-                                   : err_set(err, QUIRE_INVALID, -1,
-                                             "--cpu-bind %s: %d processor%s for %d threads; lower --threads",
-                                             list, n, n == 1 ? "" : "s", out->n_threads);
+    return placement_take(all, &wanted, out)
+               ? QUIRE_OK
+               : err_set(err, QUIRE_INVALID, -1,
+                         "--cpu-bind %s: %d processor%s for %d threads; lower --threads", list, n,
+                         n == 1 ? "" : "s", out->n_threads);
 }
 
 static uint64_t nodes_of(const topology *all, const cpu_placement *p) {
@@ -64,7 +65,7 @@ quire_err cpu_placement_choose(const char *bind, int32_t n_threads, int32_t n_us
         out->n_threads = n_usual;
     }
     if (is_auto && (out->n_threads == all->n_cores || out->n_threads == all->n_cpus)) {
-        (void)take(all, NULL, out);
+        (void)placement_take(all, NULL, out);
     }
     out->nodes = nodes_of(all, out);
     return QUIRE_OK;

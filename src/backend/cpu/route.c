@@ -16,7 +16,7 @@ static float without_nan(float x) {
 
 /* The n best of scores[0..n_scores), best first, of equal ones the lower first. No score
  * is NaN; n <= n_scores. */
-static void choose(const float *scores, int32_t n_scores, int32_t n, int32_t *out) {
+static void route_choose(const float *scores, int32_t n_scores, int32_t n, int32_t *out) {
     int32_t n_out = 0;
     for (int32_t i = 0; i < n_scores; i++) {
         int32_t at = n_out;
@@ -49,7 +49,7 @@ static float exp_from(const math_kernels *math, float largest, int32_t n, float 
     return sum_of(x, n);
 }
 
-static void softmax(const math_kernels *math, int32_t n, float *x) {
+static void route_softmax(const math_kernels *math, int32_t n, float *x) {
     float largest = -INFINITY;
     for (int32_t i = 0; i < n; i++) {
         largest = x[i] > largest ? x[i] : largest;
@@ -84,7 +84,7 @@ static void close_groups(const routing *r, float *choice) {
         }
         scores[g] = without_nan(r->group_by_best_two && size > 1 ? first + second : first);
     }
-    choose(scores, r->n_groups, r->n_groups_used, best);
+    route_choose(scores, r->n_groups, r->n_groups_used, best);
     for (int32_t i = 0; i < r->n_groups_used; i++) {
         is_open[best[i]] = true;
     }
@@ -104,13 +104,13 @@ static void sort_ascending(int32_t *ids, int32_t n) {
 }
 
 /* The weights of the chosen experts, in their order, from the scores. */
-static void weigh(const math_kernels *math, const routing *r, const float *scores, const int32_t *chosen,
-                  float *weights) {
+static void route_weigh(const math_kernels *math, const routing *r, const float *scores,
+                        const int32_t *chosen, float *weights) {
     for (int32_t i = 0; i < r->n_used; i++) {
         weights[i] = scores[chosen[i]];
     }
     if (r->score == ROUTE_SOFTMAX_CHOSEN) {
-        softmax(math, r->n_used, weights);
+        route_softmax(math, r->n_used, weights);
     }
     if (r->renormalise) {
         float sum = LEAST_SUM;
@@ -129,7 +129,7 @@ static void by_scores(const math_kernels *math, const routing *r, const float *l
     const float *from = r->score == ROUTE_SIGMOID && r->bias == NULL && r->n_groups <= 1 ? logits : scores;
     memcpy(scores, logits, sizeof *scores * (size_t)r->n_experts);
     if (r->score == ROUTE_SOFTMAX) {
-        softmax(math, r->n_experts, scores);
+        route_softmax(math, r->n_experts, scores);
     } else if (r->score == ROUTE_SIGMOID) {
         sigmoid(math, r->n_experts, scores);
     }
@@ -139,9 +139,9 @@ static void by_scores(const math_kernels *math, const routing *r, const float *l
     if (r->n_groups > 1) {
         close_groups(r, choice);
     }
-    choose(choice, r->n_experts, r->n_used, chosen);
+    route_choose(choice, r->n_experts, r->n_used, chosen);
     sort_ascending(chosen, r->n_used);
-    weigh(math, r, scores, chosen, weights);
+    route_weigh(math, r, scores, chosen, weights);
 }
 
 /* The best of the logits but `taken`, of equal ones the lowest; *weight is its part of

@@ -92,7 +92,7 @@ typedef struct scale_job {
     buffer x;
 } scale_job;
 
-static void scale_row(void *context, int32_t row, int32_t worker) {
+static void row_ops_scale_row(void *context, int32_t row, int32_t worker) {
     const scale_job *job = context;
     (void)worker;
     job->b->math->scale_cap(job->scale, 0.0f, job->b->buffers[job->x.id].width,
@@ -101,5 +101,5 @@ static void scale_row(void *context, int32_t row, int32_t worker) {
 
 void cpu_scale_rows(backend *base, float scale, buffer x) {
     const cpu_backend *b = (const cpu_backend *)base;
-    cpu_run_rows(b, scale_row, &(scale_job){b, scale, x}, b->batch->n_rows);
+    cpu_run_rows(b, row_ops_scale_row, &(scale_job){b, scale, x}, b->batch->n_rows);
 }
