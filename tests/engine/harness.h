@@ -70,9 +70,10 @@ typedef struct harness_options {
     engine_ablations ablations;
     bool no_cascade;
     bool no_chunked_prefill, starts_paused;
-    bool two_sided, no_head; /* the description of the model says so */
-    int32_t n_token_types;   /* likewise; 0: as it is */
-    int32_t max_requests;    /* 0: 256 */
+    bool two_sided;        /* a GGUF of Llama is opened as one whose attention is not causal */
+    bool no_head;          /* the description of the model says so */
+    int32_t n_token_types; /* likewise; 0: as it is */
+    int32_t max_requests;  /* 0: 256 */
     /* what the backend does instead, from before the engine starts; NULL: as it is */
     const backend_ops *(*wrap)(const backend_ops *ops, const model_desc *d);
 } harness_options;
@@ -133,7 +134,8 @@ static inline void harness_open(const harness_options *o, harness *h) {
     quire_error err = {0};
     model_file *f;
     backend_options bo = {.compute = o->compute, .isa = o->isa, .n_threads = o->n_threads};
-    quire_err r = model_file_open(o->path, &f, &err);
+    const model_overrides both_ways = {.kv = "llama.attention.causal=bool:false"};
+    quire_err r = model_file_open_with(o->path, o->two_sided ? &both_ways : NULL, &f, &err);
     r = r ? r : backend_cpu_open(&bo, &h->b, &err);
     r = r ? r : model_open(f, h->b, o->max_model_len > 2048 ? o->max_model_len : 2048, &h->m, &err);
     if (r == QUIRE_OK) {
@@ -143,7 +145,6 @@ static inline void harness_open(const harness_options *o, harness *h) {
     if (r == QUIRE_OK) {
         /* the test's, while no engine runs it */
         model_desc *own = (model_desc *)(uintptr_t)model_description(h->m);
-        own->two_sided = own->two_sided || o->two_sided;
         own->no_head = own->no_head || o->no_head;
         own->embed.n_token_types = o->n_token_types > 0 ? o->n_token_types : own->embed.n_token_types;
     }
