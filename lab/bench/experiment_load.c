@@ -253,10 +253,12 @@ static void switch_off(mechanism m, variant *t) {
 static quire_err ablate(const experiment_options *o, const bench_table *s, const load *l, quire_error *err) {
     workload w;
     constraint *rule = NULL;
-    if (l->ruled) {
-        TRY(rule_open(&o->engine, &rule, err));
-    }
     TRY(workload_make(l->workload, 256, &w, err));
+    quire_err e = l->ruled ? rule_open(&o->engine, &rule, err) : QUIRE_OK;
+    if (e != QUIRE_OK) {
+        workload_free(&w);
+        return e;
+    }
     variant variants[N_MECHANISMS];
     int n = 0, of[N_MECHANISMS];
     for (int32_t i = 0; i < w.n; i++) {
@@ -278,7 +280,7 @@ static quire_err ablate(const experiment_options *o, const bench_table *s, const
             of[n++] = m;
         }
     }
-    quire_err e = variants_run(variants, n, runs_of(o), true, err);
+    e = variants_run(variants, n, runs_of(o), true, err);
     for (int i = 0; e == QUIRE_OK && i < n; i++) {
         const lab_result *r = &variants[i].best, *all = &variants[0].best;
         e = r->digest == all->digest

@@ -147,7 +147,8 @@ static bool attention_is_shared(const model_desc *d, int32_t layer) {
 }
 
 static quire_err attention_load(binding *b, attention_parts *w) {
-    if (binding_has(b, W_QKV)) {
+    bool is_fused = !binding_is_gguf(b) && weight_role_is(b->l->names, W_QKV) && !binding_has(b, W_Q);
+    if (is_fused || binding_has(b, W_QKV)) { /* the first: a missing weight is named as it is published */
         TRY(attention_load_fused(b, w));
     } else {
         TRY(binding_linear(b, W_Q, w->q_width, b->d->d_model, &w->q));

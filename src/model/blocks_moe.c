@@ -183,6 +183,9 @@ quire_err moe_bind(binding *b, const layer_step *s) {
     TRY(moe_load_router(b, m));
     TRY(moe_load_experts(b, &m->how, &all));
     TRY(moe_load_shared(b, m));
+    if (s->from == X) { /* router and experts both read it: a norm of it is applied once */
+        TRY(binding_settle(b, X));
+    }
     TRY(binding_read(b, s->from, &in));
     TRY(binding_row(b, s->to, &sum));
     assert(in.at.id != sum.id && (in.nm != NULL || m->router_norm == NULL));

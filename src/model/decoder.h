@@ -95,6 +95,8 @@ typedef struct binding {
 quire_err decoder_bind_layers(binding *b);
 /* What a block reads: the row as it is, or a norm of it. The block's op norms it. */
 quire_err binding_read(binding *b, step_row row, row_value *out);
+/* Queues all that is left to do for a row: its buffer then holds it. */
+quire_err binding_settle(binding *b, step_row row);
 /* The buffer in which a row is kept. */
 quire_err binding_row(binding *b, step_row row, buffer *out);
 quire_err binding_emit(binding *b, decoder_op op);

@@ -160,8 +160,7 @@ quire_err binding_read(binding *b, step_row row, row_value *out) {
     return QUIRE_OK;
 }
 
-/* Queues all that is left to do for a row: its buffer then holds it. */
-static quire_err binding_settle(binding *b, step_row row) {
+quire_err binding_settle(binding *b, step_row row) {
     row_value *v = &b->rows[row];
     buffer out;
     assert(v->at.id != BUFFER_NONE.id && (v->nm == NULL || v->product == NULL));

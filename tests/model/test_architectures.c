@@ -74,6 +74,7 @@ TEST(a_missing_tensor_is_named) {
          "q_layernorm.norms.1.weight is missing"},
         {"bloom", "word_embeddings_layernorm", "word_embeddings_layernorm.weight is missing"},
         {"gpt2", "wpe", "transformer.wpe.weight is missing"},
+        {"gpt2", "h.1.attn.c_attn", "h.1.attn.c_attn.weight is missing"},
         {"mixtral", "layers.0.block_sparse_moe.experts.1.w3", "experts.1.w3.weight is missing"},
         {"qwen2-moe", "layers.1.mlp.shared_expert_gate", "shared_expert_gate.weight is missing"},
         {"gemma2", "layers.0.post_feedforward_layernorm", "post_feedforward_layernorm.weight is missing"}};
