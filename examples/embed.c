@@ -1,7 +1,8 @@
 /* The C API, by example: computes embeddings of texts and prints how similar they are.
  *
  *   cc examples/embed.c $(pkg-config --cflags --libs quire) -o embed
- *   ./embed builtin last "The prince looked at her" "She looked at the prince" "A table" */
+ *   ./embed builtin last "The prince looked at her" "She looked at the prince" "A
+ *   table" */
 #include <stdio.h>
 #include <string.h>
 

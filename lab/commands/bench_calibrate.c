@@ -20,8 +20,8 @@
 #include "lab/bench/figures.h"
 #include "lab/bench/pool_size.h"
 #include "lab/bench/result_table.h"
-#include "lab/commands/lab_commands.h"
 #include "lab/commands/ablation_flags.h"
+#include "lab/commands/lab_commands.h"
 #include "lab/commands/measures.h"
 #include "lab/sim/cost.h"
 

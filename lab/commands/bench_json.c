@@ -16,8 +16,8 @@
 #include "lab/bench/result_table.h"
 #include "lab/bench/shape.h"
 #include "lab/bench/synthetic.h"
-#include "lab/commands/lab_commands.h"
 #include "lab/commands/ablation_flags.h"
+#include "lab/commands/lab_commands.h"
 #include "quire.h"
 
 /* What sequences under schemas add to a decode step, for `quire bench json`. */

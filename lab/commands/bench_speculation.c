@@ -13,8 +13,8 @@
 #include "lab/bench/client.h"
 #include "lab/bench/figures.h"
 #include "lab/bench/result_table.h"
-#include "lab/commands/lab_commands.h"
 #include "lab/commands/ablation_flags.h"
+#include "lab/commands/lab_commands.h"
 #include "json/json.h"
 
 /* Prompts of a file, one a line: a text as it stands, or a JSON object with it as

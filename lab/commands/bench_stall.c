@@ -10,8 +10,8 @@
 #include "lab/bench/client.h"
 #include "lab/bench/figures.h"
 #include "lab/bench/result_table.h"
-#include "lab/commands/lab_commands.h"
 #include "lab/commands/ablation_flags.h"
+#include "lab/commands/lab_commands.h"
 
 typedef struct bench_stall_options {
     cli_options cli;

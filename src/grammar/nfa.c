@@ -14,8 +14,9 @@
     X((a)->texts)                                                                                            \
     X((a)->text_sets)                                                                                        \
     X((a)->repeats)                                                                                          \
-    X((a)->objects) X((a)->arrays) X((a)->slots) X((a)->parts) X((a)->mark_sets) X((a)->mark_ids)            \
-        X((a)->rules) X((a)->heights)
+    X((a)->objects)                                                                                          \
+    X((a)->arrays)                                                                                           \
+    X((a)->slots) X((a)->parts) X((a)->mark_sets) X((a)->mark_ids) X((a)->rules) X((a)->heights)
 
 enum { ALIGN = 8 }; /* of each vector in the block */
 
