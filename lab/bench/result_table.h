@@ -47,8 +47,8 @@ typedef struct table_cell {
 /* Prints the column titles, under a heading where there is one (NULL: none). JSON has
  * neither. */
 void table_begin(const bench_table *s, const char *heading);
-/* Prints a row: a cell for each column. TABLE_ROW takes them one by one, as NUM(..) and
- * TXT(..). */
+/* Prints a row: a cell for each column; cells after the last column are left out.
+ * TABLE_ROW takes them one by one, as NUM(..) and TXT(..). */
 void table_row(const bench_table *s, const table_cell *cells, size_t n_cells);
 #define TABLE_ROW(s, ...)                                                                                    \
     table_row((s), (const table_cell[]){__VA_ARGS__},                                                        \
