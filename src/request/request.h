@@ -144,6 +144,10 @@ typedef struct dialect {
     const char *prompt;          /* what errors call it */
     int32_t listed_bytes;        /* of a response: a token and its log-probability in a list */
     quire_err (*check)(quire_request *r, quire_error *err); /* the checks between fields */
+    /* Before the checks: sets the chat's or completions' fields, by request_set_as, from
+     * those with FIELD_PART, which request_part finds and which are dropped afterwards.
+     * Called where there are any. NULL: the dialect has none. */
+    quire_err (*assemble)(quire_request *r, quire_error *err);
     /* the first of them: what must be given; NULL: among the others */
     quire_err (*required)(const quire_request *r, quire_error *err);
     /* Sets the error for a prompt of "at least " (or "") n tokens, where `limit` is the

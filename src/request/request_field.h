@@ -41,7 +41,13 @@ enum {
     FIELD_SAMPLING = 64, /* affects sampling only: a running choice can change it */
     FIELD_EMBEDDINGS = 128,
     FIELD_ALL = FIELD_BOTH | FIELD_EMBEDDINGS,
-    FIELD_CUT = 256 /* FIELD_INT: a value over the maximum counts as the maximum */
+    FIELD_CUT = 256,  /* FIELD_INT: a value over the maximum counts as the maximum */
+    FIELD_PART = 512, /* of a dialect's conversation: kept as given for dialect.assemble */
+    FIELD_RESPONSES = 1 << 10,
+    FIELD_MESSAGES_API = 1 << 11,
+    FIELD_OLLAMA_CHAT = 1 << 12,
+    FIELD_OLLAMA_GENERATE = 1 << 13,
+    FIELD_LLAMA = 1 << 14 /* llama.cpp's completions */
 };
 
 #define FIELD_NO_LIMIT 1e300 /* a minimum of -FIELD_NO_LIMIT or a maximum of FIELD_NO_LIMIT is no bound */

@@ -2,7 +2,9 @@
  * checks between fields. */
 #include "request/request.h"
 
+#include <assert.h>
 #include <stdio.h>
+#include <string.h>
 
 #include "base/mem.h"
 #include "request/request_foreign.h"
@@ -101,6 +103,60 @@ quire_err request_set_and_keep(quire_request *r, const field_desc *f, json_value
     return QUIRE_OK;
 }
 
+/* ---- dialects whose conversation has other fields ---- */
+
+const json_value *request_part(const quire_request *r, const char *field) {
+    const json_value *found = NULL; /* the last one counts */
+    for (size_t i = 0; i < r->n_values; i++) {
+        bool is = (r->values[i].field->flags & FIELD_PART) && strcmp(r->values[i].field->name, field) == 0;
+        found = is ? r->values[i].value : found;
+    }
+    return found;
+}
+
+quire_err request_read_part(quire_request *r, const field_desc *f, const json_value *v, quire_error *err) {
+    (void)r, (void)f, (void)v, (void)err;
+    return QUIRE_OK;
+}
+
+quire_err request_set_as(quire_request *r, uint32_t endpoint, const char *field, quire_err e,
+                         const strbuf *json, quire_error *err) {
+    const field_desc *f = request_field(field, endpoint);
+    json_value *v;
+    assert(f != NULL);
+    TRY(e == QUIRE_OK ? e : err_set(err, e, -1, "out of memory for %s", field));
+    TRY(request_read_value((str){json->p, json->n}, 0, field, &v, err));
+    e = request_set_and_keep(r, f, v, err);
+    json_drop(v);
+    return e;
+}
+
+/* Makes the conversation of the fields that are parts of it, and drops them. */
+static quire_err request_assemble(quire_request *r, quire_error *err) {
+    size_t n_parts = 0, n = 0;
+    for (size_t i = 0; i < r->n_values; i++) {
+        n_parts += (r->values[i].field->flags & FIELD_PART) != 0;
+    }
+    if (n_parts == 0 || dialect_of(&r->g)->assemble == NULL) {
+        return QUIRE_OK;
+    }
+    TRY(dialect_of(&r->g)->assemble(r, err));
+    for (size_t i = 0; i < r->n_values; i++) {
+        if (r->values[i].field->flags & FIELD_PART) {
+            json_drop(r->values[i].value);
+        } else {
+            r->values[n++] = r->values[i];
+        }
+    }
+    r->n_values = n;
+    return QUIRE_OK;
+}
+
+/* Whether a field is the conversation, or a part of it, which a fork has already. */
+static bool request_is_prompt_field(const field_desc *f) {
+    return f->type == FIELD_PROMPT || f->type == FIELD_MESSAGES || (f->flags & FIELD_PART);
+}
+
 /* A member's text, or a short substitute where only its kind matters, so that nothing
  * large is built without use. */
 static str worth_building(const field_desc *f, str span) {
@@ -117,7 +173,7 @@ static quire_err request_read_member(quire_request *r, const field_desc *f, str 
     }
     TRY(request_read_value(worth_building(f, span), (size_t)(span.p - body.p), f->name, &v, err));
     quire_err e;
-    if (r->fork_from != NULL && v != NULL && (f->type == FIELD_PROMPT || f->type == FIELD_MESSAGES)) {
+    if (r->fork_from != NULL && v != NULL && request_is_prompt_field(f)) {
         e = err_set_param(err, QUIRE_BAD_REQUEST, f->name,
                           "%s is given; a fork has the prompt of what it was forked from", f->name);
     } else {
@@ -334,6 +390,7 @@ quire_err request_check_generation(quire_request *r, quire_error *err) {
 
 quire_err request_check(quire_request *r, quire_error *err) {
     if (!r->is_checked) {
+        TRY(request_assemble(r, err));
         TRY(dialect_of(&r->g)->check(r, err));
     }
     r->is_checked = true;
@@ -438,8 +495,7 @@ quire_err request_copy(const quire_request *r, quire_request **out, quire_error 
     quire_err e = QUIRE_OK;
     for (size_t i = 0; i < r->n_values && e == QUIRE_OK; i++) {
         const field_desc *f = r->values[i].field;
-        bool is_prompt = f->type == FIELD_PROMPT || f->type == FIELD_MESSAGES;
-        e = is_prompt ? QUIRE_OK : request_set_and_keep(copy, f, r->values[i].value, err);
+        e = request_is_prompt_field(f) ? QUIRE_OK : request_set_and_keep(copy, f, r->values[i].value, err);
     }
     for (size_t i = 0; i < sizeof own / sizeof *own && e == QUIRE_OK; i++) {
         const field_desc *f = request_field(own[i], dialect_of(&copy->g)->fields);

@@ -312,6 +312,7 @@ static void conn_finish(conn *c) {
     c->state = CONN_REQUEST;
     c->streaming = false;
     c->refusal = 0;
+    c->error = NULL;
     c->refusal_headers = c->refusal_param = NULL;
     c->has_tenant = false;
     c->is_operator = false;

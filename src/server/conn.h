@@ -77,6 +77,7 @@ struct conn {
     char headers[320];           /* for the response in progress: header lines with their ends, or "" */
     bool has_tenant;             /* the request has a key, which belongs to `tenant` */
     char tenant[QUIRE_TENANT_BYTES + 1];
+    bool is_api;                 /* the path is one of the APIs */
     bool is_operator;            /* it may see the contents of the pool's pages */
     bool keep_alive;             /* after this response */
     bool streaming;              /* conn_stream_begin was called for this response */
@@ -87,6 +88,7 @@ struct conn {
     bool (*look)(conn *c);
     size_t look_room;        /* of the body that is looked over: the size of its memory */
     quire_endpoint endpoint; /* of the route, where it is a generation's */
+    error_writer error;      /* of the route's dialect; NULL: error_body */
     bool half_closed;        /* the client has shut down its sending side; it may still read */
     bool is_shut;            /* our side is shut down, in CONN_CLOSING; the client may still read */
     bool is_surplus;         /* over server_options.max_connections: it is answered 503 and closed */
@@ -141,7 +143,7 @@ void conn_relieve(loop *l);
 void conn_begin_request(conn *c);
 /* Answers the request and goes on to the next one, or closes. */
 void conn_reply(conn *c, const reply *r);
-/* The same with OpenAI's error body. headers may be NULL. */
+/* The same with an error body of the route's dialect. headers may be NULL. */
 void conn_fail(conn *c, const api_error *e, const char *headers);
 /* The same. param and headers may be NULL. */
 void conn_reply_error(conn *c, int status, const char *param, const char *message, const char *headers);

@@ -88,7 +88,9 @@ void conn_fail(conn *c, const api_error *e, const char *headers) {
         path_show((str){c->request.path.p, c->request.path.n}, c->record.path);
     }
     json_out o = conn_begin_json(c);
-    error_body(&o, e);
+    api_error shown = *e;
+    shown.request_id = c->record.id;
+    (c->error != NULL ? c->error : error_body)(&o, &shown);
     conn_reply(c, &(reply){.status = e->status,
                            .content_type = "application/json",
                            .headers = headers,

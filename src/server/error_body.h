@@ -16,7 +16,11 @@ typedef struct api_error {
     const char *param; /* NULL or "": none */
     const char *message;
     int32_t retry_after_s; /* with 429 and 503; 0: unknown */
+    const char *request_id; /* of the response, for dialects that repeat it; NULL: none */
 } api_error;
+
+/* Writes a dialect's error object. */
+typedef void (*error_writer)(json_out *o, const api_error *e);
 
 /* The HTTP status for a failed request. */
 int error_status(quire_err e);

@@ -116,25 +116,34 @@ static int http_keep_value(http_request *r, strbuf *to) {
     return http_append(r, to, r->value.p, r->value.n);
 }
 
+/* Stores a key as the value of an Authorization header that has it. */
+static int http_keep_key(http_request *r, strbuf *to) {
+    strbuf_clear(to);
+    int stop = http_append(r, to, "Bearer ", sizeof "Bearer " - 1);
+    return stop != 0 ? stop : http_append(r, to, r->value.p, r->value.n);
+}
+
 /* Stores the value of a header that a request may have once. */
 static int http_end_single(http_request *r) {
     const struct {
         const char *name;
         strbuf *value;
         int *n;
+        int (*keep)(http_request *r, strbuf *to);
     } singles[] = {
-        {"content-type", &r->content_type, &r->n_types},
-        {"authorization", &r->authorization, &r->n_authorizations},
-        {"origin", &r->origin, &r->n_origins},
-        {"sec-fetch-site", &r->fetch_site, &r->n_fetch_sites},
+        {"content-type", &r->content_type, &r->n_types, http_keep_value},
+        {"authorization", &r->authorization, &r->n_authorizations, http_keep_value},
+        {"x-api-key", &r->api_key, &r->n_api_keys, http_keep_key},
+        {"origin", &r->origin, &r->n_origins, http_keep_value},
+        {"sec-fetch-site", &r->fetch_site, &r->n_fetch_sites, http_keep_value},
     };
     for (size_t i = 0; i < sizeof singles / sizeof *singles; i++) {
         if (http_is(&r->name, singles[i].name)) {
             return ++*singles[i].n > 1
                        ? http_refuse(
                              r, 400,
-                             "Content-Type, Authorization, Origin and Sec-Fetch-Site may be given once")
-                       : http_keep_value(r, singles[i].value);
+                             "Content-Type, Authorization, X-Api-Key, Origin and Sec-Fetch-Site may be given once")
+                       : singles[i].keep(r, singles[i].value);
         }
     }
     return 0;
@@ -163,6 +172,8 @@ static int http_end_header(http_request *r) {
     } else if (http_is(&r->name, "accept") && r->value.n > 0) {
         r->wants_json =
             strstr(r->value.p, "application/json") != NULL && strstr(r->value.p, "text/html") == NULL;
+    } else if (http_is(&r->name, "anthropic-version")) {
+        r->is_anthropic = true;
     } else if (http_is(&r->name, "x-request-id") && r->request_id.n == 0) {
         return http_keep_value(r, &r->request_id);
     } else if (http_is(&r->name, "expect")) {

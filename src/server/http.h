@@ -55,16 +55,18 @@ typedef struct http_request {
      * authority of the request: an absolute target's, else the Host header; n_hosts == 0:
      * there is none. fetch_site: the browser's Sec-Fetch-Site header, about the page that
      * sent the request. request_id: the first X-Request-Id header. The body, complete at
-     * HTTP_GOT_ALL. line, name and value: the request line, and the header being read. */
+     * HTTP_GOT_ALL. api_key: the X-Api-Key header, as "Bearer KEY". line, name and value:
+     * the request line, and the header being read. */
     union {
         struct {
-            strbuf target, path, content_type, authorization, origin, fetch_site, request_id, host, body,
-                line, name, value;
+            strbuf target, path, content_type, authorization, api_key, origin, fetch_site, request_id, host,
+                body, line, name, value;
         };
-        strbuf buffers[12]; /* all of these; small ones are kept for the next request */
+        strbuf buffers[13]; /* all of these; small ones are kept for the next request */
     };
     enum http_method method;
     bool wants_json;                 /* an Accept header names application/json and not text/html */
+    bool is_anthropic;               /* it has an Anthropic-Version header */
     bool keep_alive, chunks_allowed; /* the client's HTTP version allows it */
     bool has_body, expects_continue;
     /* set by the caller at HTTP_GOT_HEAD or later: skip what is left of the body */
@@ -79,7 +81,8 @@ typedef struct http_request {
     uint64_t length;   /* Content-Length */
     size_t body_limit; /* max_body_bytes, or less: set by the caller at HTTP_GOT_HEAD, to length at least */
     chunked chunks;
-    int n_hosts, n_lengths, n_encodings, n_types, n_authorizations, n_origins, n_fetch_sites;
+    int n_hosts, n_lengths, n_encodings, n_types, n_authorizations, n_api_keys, n_origins,
+        n_fetch_sites;
     bool encoding_is_chunked, expectation_unknown;
 } http_request;
 

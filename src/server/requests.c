@@ -26,10 +26,9 @@ static bool requests_may_see(conn *c) {
 
 /* True for a connection with a request for the model, which its client may cancel. */
 static bool requests_in_progress(const conn *c) {
-    const char *endpoint = c->record.endpoint;
     bool is_open =
         c->record.is_open && c->refusal == 0 && (c->body.state != BODY_NONE || c->state == CONN_RESPONSE);
-    return is_open && endpoint != NULL && strncmp(endpoint, "/v1/", 4) == 0;
+    return is_open && c->is_api && c->record.endpoint != NULL;
 }
 
 /* ---- the list ---- */

@@ -47,22 +47,26 @@ response *response_of(const conn *c) {
 
 static response *response_new(conn *c, const quire_request_info *info) {
     int32_t n = info->n_choices, n_samples = info->n_samples > 0 ? info->n_samples : 1;
+    const response_writer *w = response_writer_of(info->endpoint);
     response *a = mem_new(1, sizeof(*a));
+    void *state = mem_new(1, w->state_bytes + 1);
     response_choice *choices = mem_new((size_t)n, sizeof(*choices));
     response_prompt *prompts = mem_new((size_t)(n / n_samples), sizeof(*prompts));
-    if (a == NULL || choices == NULL || prompts == NULL) {
+    if (a == NULL || state == NULL || choices == NULL || prompts == NULL) {
         mem_free(a);
+        mem_free(state);
         mem_free(choices);
         mem_free(prompts);
         return NULL;
     }
     *a = (response){.conn = c,
+                    .writer = w,
+                    .state = state,
                     .choices = choices,
                     .prompts = prompts,
                     .n_choices = n,
                     .n_samples = n_samples,
                     .created_s = clock_unix_s()};
-    a->writer = response_writer_of(info->endpoint);
     for (int32_t i = 0; i < n; i++) {
         choices[i].stop_token = -1;
     }

@@ -95,7 +95,12 @@ typedef struct logprob_writer {
 /* How an endpoint writes its responses: one file each, over shared functions below. */
 typedef struct response_writer {
     const char *id_prefix, *object, *chunk_object; /* of ids; "object" in whole responses and in chunks */
+    const char *stream_type;                       /* media type of streams; NULL: server-sent events */
     bool skips_empty;                              /* a chunk without text is not sent */
+    /* what the writer itself keeps with a response (response.state, zeroed), in bytes; and
+     * how its contents are freed (NULL: it owns nothing) */
+    size_t state_bytes;
+    void (*deinit)(void *state);
     /* A whole response: everything before its choices, the choice shown at index i, and
      * everything after them. */
     void (*begin)(const response *a, json_out *o);
@@ -107,7 +112,8 @@ typedef struct response_writer {
     void (*first)(const response *a, int32_t choice, json_out *o);
     void (*chunk)(const response *a, int32_t choice, json_out *o);
     void (*last)(const response *a, json_out *o);
-    void (*error)(const api_error *e, json_out *o);
+    void (*error)(const response *a, const api_error *e, json_out *o);
+    error_writer error_body; /* of requests that fail before; NULL: OpenAI's */
     /* Writes header lines that say what the body does not; their length. NULL: none. */
     int (*headers)(const quire_info *engine, char *out, size_t size);
     logprob_writer logprobs;
@@ -122,6 +128,7 @@ struct response {
     quire_stream *stream;
     const quire_request_info *info;
     const response_writer *writer;
+    void *state; /* the writer's */
     response_choice *choices;
     response_prompt *prompts; /* [n_choices / n_samples] */
     int32_t n_samples;        /* choices of one prompt */
@@ -193,7 +200,7 @@ void response_begin_chunk(const response *a, json_out *o);
 /* The end of a stream: a chunk with the usage of all choices, if requested, and [DONE];
  * the error that ends one, and [DONE]. */
 void response_write_last(const response *a, json_out *o);
-void response_write_error(const api_error *e, json_out *o);
+void response_write_error(const response *a, const api_error *e, json_out *o);
 /* The place of c's parts (answer_parts.h). */
 answer_place response_place(const response *a, const response_choice *c);
 /* "finish_reason":..,"stop_reason":.. and, of a result of beam search, "beam_score":.. */

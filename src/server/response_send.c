@@ -51,6 +51,10 @@ static void response_free_parts(response *a) {
         response_deinit_logprobs(&p->logprobs);
         mem_free(p->ids);
     }
+    if (a->writer->deinit != NULL) {
+        a->writer->deinit(a->state);
+    }
+    mem_free(a->state);
     mem_free(a->choices);
     mem_free(a->prompts);
     mem_free(a->shown);
@@ -104,7 +108,8 @@ void response_fail(response *a, api_error e) {
         return;
     }
     json_out o = conn_begin_json(a->conn);
-    a->writer->error(&e, &o);
+    e.request_id = c->record.id;
+    a->writer->error(a, &e, &o);
     conn_stream_take(c, &c->loop->scratch);
     response_close(a);
     request_record_fail(&c->record, &e);
@@ -142,7 +147,8 @@ static bool response_send_chunk(response *a, int32_t i,
 bool response_send_head(response *a) {
     assert(!a->started && a->info->stream);
     a->started = true;
-    conn_stream_begin(a->conn, "text/event-stream; charset=utf-8");
+    const char *type = a->writer->stream_type;
+    conn_stream_begin(a->conn, type != NULL ? type : "text/event-stream; charset=utf-8");
     for (int32_t i = 0; a->writer->first != NULL && i < a->n_choices; i++) {
         if (!response_send_chunk(a, i, a->writer->first)) {
             return false;

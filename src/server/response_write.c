@@ -122,7 +122,8 @@ void response_write_last(const response *a, json_out *o) {
     json_raw(o, "data: [DONE]\n\n");
 }
 
-void response_write_error(const api_error *e, json_out *o) {
+void response_write_error(const response *a, const api_error *e, json_out *o) {
+    (void)a;
     json_raw(o, "data: ");
     error_body(o, e);
     json_raw(o, "\n\ndata: [DONE]\n\n");

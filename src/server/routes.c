@@ -18,11 +18,13 @@ typedef struct route {
     void (*run)(conn *c);
     bool is_prefix; /* the path continues with a parameter */
     bool takes_json;
-    bool is_probe; /* for monitoring: its requests are logged at level debug */
+    bool needs_key; /* as all paths below /v1/, /api/, /debug/ and /pool/ */
+    bool is_probe;  /* for monitoring: its requests are logged at level debug */
     /* looks over the beginning of a long body (conn.look); NULL: reads only whole ones */
     bool (*look)(conn *c);
     size_t max_body_bytes;   /* 0: the server's limit */
     quire_endpoint endpoint; /* of a generation */
+    error_writer error;      /* NULL: that of the generation's dialect, or OpenAI's */
 } route;
 
 static void route_health(conn *c) {
@@ -191,7 +193,7 @@ static void route_reset(conn *c) {
 }
 
 #define READ             "GET, HEAD"
-#define JSON_POST        .allow = "POST", .takes_json = true
+#define JSON_POST        .allow = "POST", .takes_json = true, .needs_key = true
 #define GENERATION(of)   JSON_POST, .run = body_parse, .look = body_look, .endpoint = of
 #define CHECK_BODY_BYTES ((size_t)4 << 20) /* a schema has 1 MiB at most */
 
@@ -262,10 +264,15 @@ static bool route_is_json(str type) {
     return n == sizeof(json) - 1 && strncasecmp(type.p, json, n) == 0;
 }
 
+/* Whether a path is one of the APIs, whose clients have keys. */
+static bool route_is_api(const route *to, str path) {
+    return path_is_in(path, "/v1") || path_is_in(path, "/api") || (to != NULL && to->needs_key);
+}
+
 /* The page at /pool is the same for all clients and contains no data: a browser can open
  * it without a header. */
-static bool route_needs_key(str path) {
-    return str_begins(path, "/v1/") || str_begins(path, "/debug/") || str_begins(path, "/pool/");
+static bool route_needs_key(const route *to, str path) {
+    return route_is_api(to, path) || str_begins(path, "/debug/") || str_begins(path, "/pool/");
 }
 
 /* True when the operator allows requests to this name (--allowed-hosts, --host). */
@@ -315,14 +322,14 @@ static bool route_is_operator(const conn *c, str authorization) {
 
 /* Refuses requests without access: without a key where keys are set; where none are, from
  * a page that reached this server by a name of its own. */
-static bool route_may_enter(conn *c, str path, str authorization) {
+static bool route_may_enter(conn *c, const route *to, str path, str authorization) {
     const auth *keys = c->loop->server->keys;
     bool shows_inside = path_is_in(path, "/pool") || path_is_in(path, "/debug");
     if (shows_inside && route_is_cross_site(c)) {
         route_refuse(c, 403, "the request comes from a page of another site", NULL);
         return false;
     }
-    if (!auth_required(keys) && (shows_inside || path_is_in(path, "/v1")) && !route_has_safe_host(c)) {
+    if (!auth_required(keys) && (shows_inside || route_is_api(to, path)) && !route_has_safe_host(c)) {
         route_refuse(
             c, 403,
             "the request names a host that this server does not know as its own: use an address, allow "
@@ -331,15 +338,21 @@ static bool route_may_enter(conn *c, str path, str authorization) {
             NULL);
         return false;
     }
-    if (route_needs_key(path) && auth_required(keys)) {
+    if (route_needs_key(to, path) && auth_required(keys)) {
         c->has_tenant = auth_check(keys, authorization, c->tenant);
-        if (!c->has_tenant && (str_begins(path, "/v1/") || !c->is_operator)) {
+        if (!c->has_tenant && (!shows_inside || !c->is_operator)) {
             route_refuse(c, 401, "missing or wrong API key; send it as \"Authorization: Bearer KEY\"",
                          "WWW-Authenticate: Bearer\r\n");
             return false;
         }
     }
     return true;
+}
+
+/* What writes the errors of a route; NULL: error_body. */
+static error_writer route_error_writer(const route *to) {
+    const response_writer *w = to->run == body_parse ? response_writer_of(to->endpoint) : NULL;
+    return to->error != NULL ? to->error : w != NULL ? w->error_body : NULL;
 }
 
 /* Checks a request's head: sets c->tenant, c->look, the body's limit, or c->refusal. */
@@ -354,9 +367,12 @@ static void route_check(conn *c) {
     c->record.is_probe = to != NULL && to->is_probe;
     c->look = to != NULL ? to->look : NULL;
     c->endpoint = to != NULL ? to->endpoint : QUIRE_COMPLETIONS;
-    str authorization = {r->authorization.p, r->authorization.n};
+    c->is_api = route_is_api(to, path);
+    c->error = to != NULL ? route_error_writer(to) : NULL;
+    const strbuf *key = r->n_authorizations > 0 ? &r->authorization : &r->api_key;
+    str authorization = {key->p, key->n};
     c->is_operator = route_is_operator(c, authorization);
-    if (!route_may_enter(c, path, authorization)) {
+    if (!route_may_enter(c, to, path, authorization)) {
         return;
     }
     if (to == NULL) {
@@ -384,7 +400,8 @@ static void route_options(conn *c) {
                       allowed[] =
                           "Allow: GET, HEAD, POST, OPTIONS\r\n"
                           "Access-Control-Allow-Methods: GET, HEAD, POST, OPTIONS\r\n"
-                          "Access-Control-Allow-Headers: Authorization, Content-Type, X-Request-Id\r\n"
+                          "Access-Control-Allow-Headers: Authorization, Content-Type, X-Request-Id, X-Api-Key, "
+                          "Anthropic-Version, Anthropic-Beta\r\n"
                           "Access-Control-Max-Age: 600\r\n";
     bool is_allowed = c->loop->server->options.allow_origin != NULL;
     conn_reply(c, &(reply){.status = 204, .headers = is_allowed ? allowed : methods});
