@@ -164,6 +164,7 @@ TEST(malformed_requests_are_refused) {
         "GET / HTTP/1.1\r\n\r\n",
         "GET / HTTP/1.1\r\nHost: a\r\nHost: b\r\n\r\n",
         "GET / HTTP/1.1\r\nHost: h\r\nAuthorization: Bearer a\r\nAuthorization: Bearer b\r\n\r\n",
+        "GET / HTTP/1.1\r\nHost: h\r\nX-Api-Key: a\r\nx-api-key: b\r\n\r\n",
         "GET / HTTP/1.1\r\nHost: h\r\nauthorization: Bearer a\r\nX: y\r\nAUTHORIZATION: Bearer a\r\n\r\n",
         "GET / HTTP/1.1\r\nHost: h\r\nContent-Type: application/json\r\nContent-Type: text/plain\r\n\r\n",
         "GET / HTTP/1.1\r\nHost: h\r\nOrigin: http://a\r\nOrigin: http://b\r\n\r\n",

@@ -203,6 +203,10 @@ TEST(keys_guard_v1_alone) {
     expect_in(refused, "\"type\":\"authentication_error\",\"param\":null,\"code\":401}}");
     expect_in(ask(s, post(COMPLETIONS, "{}", CLOSE "Authorization: Bearer k-tesT\r\n")), "HTTP/1.1 401 ");
     expect_in(ask(s, post(COMPLETIONS, "{}", CLOSE "Authorization: Bearer k-test\r\n")), "HTTP/1.1 200 ");
+    expect_in(ask(s, post(COMPLETIONS, "{}", CLOSE "X-Api-Key: k-test\r\n")), "HTTP/1.1 200 ");
+    expect_in(ask(s, post(COMPLETIONS, "{}", CLOSE "X-Api-Key: k-tesT\r\n")), "HTTP/1.1 401 ");
+    expect_in(ask(s, post(COMPLETIONS, "{}", CLOSE "X-Api-Key: k-test\r\nAuthorization: Bearer k\r\n")),
+              "HTTP/1.1 401 ");
     expect_in(ask(s, "GET /v1/models HTTP/1.1\r\nHost: h\r\n" CLOSE "\r\n"), "HTTP/1.1 401 ");
     expect_in(ask(s, "GET /v1/nope HTTP/1.1\r\nHost: h\r\n" CLOSE "\r\n"), "HTTP/1.1 401 ");
     static const char *const open[] = {"/health", "/ping", "/version", "/metrics"};
