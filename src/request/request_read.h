@@ -35,13 +35,14 @@ quire_err request_new(const request_context *ctx, quire_endpoint endpoint, quire
  * conversation and ids, which are copied). */
 quire_err request_set_and_keep(quire_request *r, const field_desc *f, json_value *v, quire_error *err);
 
-/* The value of a field with FIELD_PART, or NULL: it was not given. For dialect.assemble. */
+/* The value of a field with FIELD_PART, or NULL: it was not given. For
+ * dialect.assemble. */
 const json_value *request_part(const quire_request *r, const char *field);
 /* Its reader: the value is kept. */
 quire_err request_read_part(quire_request *r, const field_desc *f, const json_value *v, quire_error *err);
 /* Sets a field of another dialect (FIELD_CHAT, FIELD_COMPLETIONS), which exists, from the
- * JSON text that a dialect's own fields become. Errors name that field; e != QUIRE_OK: that
- * text could not be written, which is the result. */
+ * JSON text that a dialect's own fields become. Errors name that field; e != QUIRE_OK:
+ * that text could not be written, which is the result. */
 quire_err request_set_as(quire_request *r, uint32_t endpoint, const char *field, quire_err e,
                          const strbuf *json, quire_error *err);
 

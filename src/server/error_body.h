@@ -15,7 +15,7 @@ typedef struct api_error {
     const char *code;  /* OpenAI's code; NULL: the status in its place, as in vLLM */
     const char *param; /* NULL or "": none */
     const char *message;
-    int32_t retry_after_s; /* with 429 and 503; 0: unknown */
+    int32_t retry_after_s;  /* with 429 and 503; 0: unknown */
     const char *request_id; /* of the response, for dialects that repeat it; NULL: none */
 } api_error;
 

@@ -139,11 +139,10 @@ static int http_end_single(http_request *r) {
     };
     for (size_t i = 0; i < sizeof singles / sizeof *singles; i++) {
         if (http_is(&r->name, singles[i].name)) {
-            return ++*singles[i].n > 1
-                       ? http_refuse(
-                             r, 400,
-                             "Content-Type, Authorization, X-Api-Key, Origin and Sec-Fetch-Site may be given once")
-                       : singles[i].keep(r, singles[i].value);
+            return ++*singles[i].n > 1 ? http_refuse(r, 400,
+                                                     "Content-Type, Authorization, X-Api-Key, Origin and "
+                                                     "Sec-Fetch-Site may be given once")
+                                       : singles[i].keep(r, singles[i].value);
         }
     }
     return 0;

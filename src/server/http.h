@@ -81,8 +81,7 @@ typedef struct http_request {
     uint64_t length;   /* Content-Length */
     size_t body_limit; /* max_body_bytes, or less: set by the caller at HTTP_GOT_HEAD, to length at least */
     chunked chunks;
-    int n_hosts, n_lengths, n_encodings, n_types, n_authorizations, n_api_keys, n_origins,
-        n_fetch_sites;
+    int n_hosts, n_lengths, n_encodings, n_types, n_authorizations, n_api_keys, n_origins, n_fetch_sites;
     bool encoding_is_chunked, expectation_unknown;
 } http_request;
 

@@ -45,6 +45,7 @@ typedef struct loop {
     struct evconnlistener *listener;
     /* on_retry: accept again after running out of descriptors */
     struct event *on_queue, *on_wake, *on_deadline, *on_retry;
+    struct event *on_ping; /* looks for streams that sent nothing for server_options.ping_us; or NULL */
     struct event *on_look; /* the first loop's: logs tier errors and the progress of a drain */
     quire_queue *queue;
     wake bell;

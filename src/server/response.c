@@ -66,6 +66,7 @@ static response *response_new(conn *c, const quire_request_info *info) {
                     .prompts = prompts,
                     .n_choices = n,
                     .n_samples = n_samples,
+                    .sent_us = clock_us(),
                     .created_s = clock_unix_s()};
     for (int32_t i = 0; i < n; i++) {
         choices[i].stop_token = -1;
@@ -313,5 +314,18 @@ void response_event(const quire_event *ev) {
         order_settle(&c->order, ev);
     } else {
         response_end(a, c, ev);
+    }
+}
+
+void response_ping_all(loop *l) {
+    int64_t before_us = clock_us() - l->server->options.ping_us;
+    for (conn *c = l->conns, *next; c != NULL; c = next) {
+        next = c->next;
+        response *a = response_of(c);
+        bool pings = a != NULL && a->info != NULL && a->info->stream && !a->is_done &&
+                     (a->writer->ping != NULL || a->writer->stream_type == NULL);
+        if (pings && a->sent_us <= before_us && conn_unsent(c) == 0) {
+            response_ping(a);
+        }
     }
 }

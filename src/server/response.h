@@ -97,8 +97,8 @@ typedef struct response_writer {
     const char *id_prefix, *object, *chunk_object; /* of ids; "object" in whole responses and in chunks */
     const char *stream_type;                       /* media type of streams; NULL: server-sent events */
     bool skips_empty;                              /* a chunk without text is not sent */
-    /* what the writer itself keeps with a response (response.state, zeroed), in bytes; and
-     * how its contents are freed (NULL: it owns nothing) */
+    /* what the writer itself keeps with a response (response.state, zeroed), in bytes;
+     * and how its contents are freed (NULL: it owns nothing) */
     size_t state_bytes;
     void (*deinit)(void *state);
     /* A whole response: everything before its choices, the choice shown at index i, and
@@ -113,6 +113,9 @@ typedef struct response_writer {
     void (*chunk)(const response *a, int32_t choice, json_out *o);
     void (*last)(const response *a, json_out *o);
     void (*error)(const response *a, const api_error *e, json_out *o);
+    /* What a stream sends while it has nothing to say; NULL: an SSE comment, or nothing
+     * in streams of another type. */
+    void (*ping)(const response *a, json_out *o);
     error_writer error_body; /* of requests that fail before; NULL: OpenAI's */
     /* Writes header lines that say what the body does not; their length. NULL: none. */
     int (*headers)(const quire_info *engine, char *out, size_t size);
@@ -135,7 +138,9 @@ struct response {
     int64_t created_s;
     size_t n_bytes;                                          /* unsent bytes of its choices and prompts */
     int32_t prompt_tokens, completion_tokens, cached_tokens; /* of all choices, at DONE */
-    bool started;                                            /* the stream's head is sent */
+    bool opened;                                             /* the stream's head is sent */
+    bool started;                                            /* the first chunks are sent */
+    int64_t sent_us;                                         /* when it last sent something, or began */
     int32_t n_choices;
     bool is_done;       /* DONE came: the rest is sent as the client reads */
     bool is_long;       /* a whole response that is written in pieces */
@@ -153,6 +158,9 @@ void response_start(conn *c, quire_request *r);
 void response_event(const quire_event *ev);
 /* The queue is drained: sends the withheld chunks. */
 void response_flush_unsent(loop *l);
+/* Sends a ping on each stream of the loop that sent nothing for server_options.ping_us
+ * and has nothing unsent. */
+void response_ping_all(loop *l);
 /* The generation that c has in progress, or NULL. */
 response *response_of(const conn *c);
 /* Cancels the stream of a client that reads too slowly. After the unsent output come an
@@ -174,6 +182,8 @@ void response_fail_with(response *a, int status, const char *message);
 /* Sends a stream's head and the first chunk of each choice. False: a was freed; the same
  * holds for the next three. */
 bool response_send_head(response *a);
+/* Sends a ping on a stream; its head before it, if that is still unsent. */
+void response_ping(response *a);
 /* Sends choice i's chunk if there is room, else keeps it. */
 bool response_send_held(response *a, int32_t i);
 /* Sends choice i's chunk, even without room. */

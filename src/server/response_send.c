@@ -2,6 +2,7 @@
 
 #include <assert.h>
 
+#include "base/clock.h"
 #include "base/mem.h"
 #include "server/response.h"
 
@@ -102,7 +103,7 @@ void response_fail(response *a, api_error e) {
         conn_close(c);
         return;
     }
-    if (!a->started) {
+    if (!a->opened) {
         response_close(a);
         conn_reply_failure(c, e);
         return;
@@ -134,6 +135,7 @@ bool response_send_piece(response *a, const json_out *o) {
         return false;
     }
     conn_stream_take(a->conn, &a->conn->loop->scratch);
+    a->sent_us = clock_us();
     return true;
 }
 
@@ -144,17 +146,35 @@ static bool response_send_chunk(response *a, int32_t i,
     return response_send_piece(a, &o);
 }
 
+static void response_open_stream(response *a) {
+    const char *type = a->writer->stream_type;
+    if (!a->opened) {
+        a->opened = true;
+        conn_stream_begin(a->conn, type != NULL ? type : "text/event-stream; charset=utf-8");
+    }
+}
+
 bool response_send_head(response *a) {
     assert(!a->started && a->info->stream);
     a->started = true;
-    const char *type = a->writer->stream_type;
-    conn_stream_begin(a->conn, type != NULL ? type : "text/event-stream; charset=utf-8");
+    response_open_stream(a);
     for (int32_t i = 0; a->writer->first != NULL && i < a->n_choices; i++) {
         if (!response_send_chunk(a, i, a->writer->first)) {
             return false;
         }
     }
     return true;
+}
+
+void response_ping(response *a) {
+    json_out o = conn_begin_json(a->conn);
+    response_open_stream(a);
+    if (a->writer->ping != NULL) {
+        a->writer->ping(a, &o);
+    } else {
+        json_raw(&o, ": ping\n\n");
+    }
+    (void)response_send_piece(a, &o);
 }
 
 /* True when the chunk of c has content. */
@@ -326,7 +346,7 @@ void response_finish(response *a) {
         a->conn->loop->n_unread += (int64_t)a->n_bytes;
     }
     a->is_done = true;
-    if (a->started) {
+    if (a->opened) {
         response_finish_stream(a);
     } else if (!response_choose_shown(a)) {
         response_fail_with(a, 500, "out of memory");
@@ -341,7 +361,7 @@ void response_drained(conn *c) {
     response *a = c->pending_of;
     if (a->is_long) {
         response_send_parts(a);
-    } else if (a->started && response_send_all_held(a) && a->is_done) {
+    } else if (a->opened && response_send_all_held(a) && a->is_done) {
         response_finish_stream(a);
     }
 }

@@ -396,13 +396,13 @@ static void route_check(conn *c) {
 
 /* Answers a browser's preflight request, sent before a page from elsewhere may post. */
 static void route_options(conn *c) {
-    static const char methods[] = "Allow: GET, HEAD, POST, OPTIONS\r\n",
-                      allowed[] =
-                          "Allow: GET, HEAD, POST, OPTIONS\r\n"
-                          "Access-Control-Allow-Methods: GET, HEAD, POST, OPTIONS\r\n"
-                          "Access-Control-Allow-Headers: Authorization, Content-Type, X-Request-Id, X-Api-Key, "
-                          "Anthropic-Version, Anthropic-Beta\r\n"
-                          "Access-Control-Max-Age: 600\r\n";
+    static const char
+        methods[] = "Allow: GET, HEAD, POST, OPTIONS\r\n",
+        allowed[] = "Allow: GET, HEAD, POST, OPTIONS\r\n"
+                    "Access-Control-Allow-Methods: GET, HEAD, POST, OPTIONS\r\n"
+                    "Access-Control-Allow-Headers: Authorization, Content-Type, X-Request-Id, X-Api-Key, "
+                    "Anthropic-Version, Anthropic-Beta\r\n"
+                    "Access-Control-Max-Age: 600\r\n";
     bool is_allowed = c->loop->server->options.allow_origin != NULL;
     conn_reply(c, &(reply){.status = 204, .headers = is_allowed ? allowed : methods});
 }

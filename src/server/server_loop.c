@@ -85,6 +85,22 @@ static LOOP_CALLBACK(loop_on_look) {
     }
 }
 
+static LOOP_CALLBACK(loop_on_ping) {
+    response_ping_all(arg);
+}
+
+/* Streams are looked at often enough that a ping is late by a fifth of its time at
+ * most. */
+static bool loop_start_pings(loop *l) {
+    int64_t us = l->server->options.ping_us, every = (us + 4) / 5;
+    if (us == 0) {
+        return true;
+    }
+    struct timeval t = {.tv_sec = (time_t)(every / 1000000), .tv_usec = (suseconds_t)(every % 1000000)};
+    l->on_ping = event_new(l->base, -1, EV_PERSIST, loop_on_ping, l);
+    return l->on_ping != NULL && event_add(l->on_ping, &t) == 0;
+}
+
 static bool loop_start_looking(loop *l) {
     l->on_look = event_new(l->base, -1, EV_PERSIST, loop_on_look, l);
     return l->on_look != NULL && event_add(l->on_look, &(struct timeval){.tv_sec = LOOK_S}) == 0;
@@ -210,6 +226,7 @@ quire_err loop_attach(loop *l) {
     TRY(quire_queue_open(l->server->engine, &l->queue));
     l->on_queue = event_new(l->base, quire_queue_fd(l->queue), EV_READ | EV_PERSIST, loop_on_queue, l);
     bool is_added = l->on_queue != NULL && event_add(l->on_queue, NULL) == 0;
+    is_added = is_added && loop_start_pings(l);
     return is_added && (!loop_is_first(l) || loop_start_looking(l)) ? QUIRE_OK : QUIRE_NO_MEMORY;
 }
 
@@ -220,7 +237,7 @@ void loop_close(loop *l) {
     orders_shut(l);
     loop_stop_accepting(l);
     watch_shut(l);
-    struct event *events[] = {l->on_queue, l->on_wake, l->on_deadline, l->on_retry, l->on_look};
+    struct event *events[] = {l->on_queue, l->on_wake, l->on_deadline, l->on_retry, l->on_ping, l->on_look};
     for (size_t i = 0; i < sizeof(events) / sizeof(events[0]); i++) {
         loop_free_event(events[i]);
     }

@@ -36,6 +36,8 @@ const flag flags_server_limits[] = {
      AT(drain_delay_us), .minimum = 0, .maximum = 1e6, .rare = true},
     {"--server-threads --threads-http", "N", "threads that speak HTTP", FLAG_COUNT, AT(n_loops), .minimum = 1,
      .maximum = 256, .number = 1, .rare = true},
+    {"--sse-ping-s", "S", "seconds after which a stream without output sends a ping; 0: never", FLAG_SECONDS,
+     AT(ping_us), .minimum = 0, .maximum = 1e6, .number = 15 * SECOND, .rare = true},
     {"--header-timeout", "S", "seconds that the header of a request may take", FLAG_SECONDS,
      AT(header_deadline_us), .minimum = 0.01, .maximum = 1e6, .number = 10 * SECOND, .rare = true},
     {"--body-timeout", "S", "seconds that the body of a request may take", FLAG_SECONDS, AT(body_deadline_us),

@@ -53,6 +53,7 @@ typedef struct server_options {
     int64_t idle_deadline_us; /* a connection between requests */
     /* how long the client may read none of the output before the response is cut */
     int64_t write_deadline_us;
+    int64_t ping_us;              /* a stream that sent nothing for so long sends a ping; 0: never */
     int64_t shutdown_deadline_us; /* from server_stop until running requests are cancelled */
 } server_options;
 

@@ -324,6 +324,39 @@ TEST(each_token_of_a_burst_has_its_chunk) {
     stop(s);
 }
 
+TEST(a_stream_that_has_nothing_to_say_sends_pings) {
+    server_options o;
+    server_options_init(&o);
+    o.ping_us = 5000;
+    site *s = start(&o, TICK_US);
+    int fd = dial(s), whole = dial(s);
+    fake_hold(s->engine, true);
+    say(whole, post(COMPLETIONS, "{\"max_tokens\":2}", CLOSE));
+    say(fd, post(COMPLETIONS, "{\"max_tokens\":2,\"stream\":true}", CLOSE));
+    const char *a = hear(fd, "ping\n\n\r\n8\r\n: ping\n\n\r\n");
+    expect_in(a, "HTTP/1.1 200 OK\r\n");
+    expect_in(a, "Content-Type: text/event-stream; charset=utf-8\r\n");
+    assert_null(strstr(a, "data: "));
+    fake_hold(s->engine, false);
+    a = hear(fd, NULL); /* the rest comes as if there had been no ping */
+    expect_in(a, "data: {");
+    expect_in(a, "data: [DONE]\n\n\r\n0\r\n\r\n");
+    a = hear(whole, NULL);
+    expect_in(a, "HTTP/1.1 200 OK\r\n");
+    assert_null(strstr(a, "ping"));
+    close(fd), close(whole);
+    fake_hold(s->engine, true);
+    fd = dial(s); /* it fails after its head: an event says so */
+    say(fd, post(COMPLETIONS, "{\"fail\":\"start\",\"stream\":true}", CLOSE));
+    hear(fd, ": ping\n\n");
+    fake_hold(s->engine, false);
+    a = hear(fd, NULL);
+    expect_in(a, "data: {\"error\":");
+    expect_in(a, "data: [DONE]\n\n\r\n0\r\n\r\n");
+    close(fd);
+    stop(s);
+}
+
 TEST(errors_before_the_stream_have_a_status_and_later_ones_an_event) {
     site *s = start_default();
     const char *a = ask(s, post(COMPLETIONS, "{\"fail\":\"parse\",\"stream\":true}", CLOSE));
@@ -601,6 +634,7 @@ int main(void) {
         cmocka_unit_test(keys_guard_v1_alone),
         cmocka_unit_test(whole_answers_have_the_shape),
         cmocka_unit_test(streams_have_the_order),
+        cmocka_unit_test(a_stream_that_has_nothing_to_say_sends_pings),
         cmocka_unit_test(tokens_are_sent_when_they_come),
         cmocka_unit_test(each_token_of_a_burst_has_its_chunk),
         cmocka_unit_test(errors_before_the_stream_have_a_status_and_later_ones_an_event),
