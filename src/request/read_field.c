@@ -287,20 +287,26 @@ static quire_err store(quire_request *r, const field_desc *f, const json_value *
     return QUIRE_OK;
 }
 
+/* Stores the defaults of the fields with one of these flags that are stored by place. */
+static void store_numbers(quire_request *r, uint32_t flags) {
+    int32_t n = 0;
+    const field_desc *fields = request_fields(&n);
+    for (int32_t i = 0; i < n; i++) {
+        if ((fields[i].flags & flags) != 0 && fields[i].place > 0) {
+            request_store_number(r, &fields[i], fields[i].number);
+        }
+    }
+}
+
 /* A field with a reader needs nothing here: its default is zero, or request_new sets it.
  * A default seed goes through its reader. */
 void request_store_defaults(quire_request *r) {
     const request_defaults *own = r->context.defaults;
-    uint32_t endpoint = dialect_of(&r->g)->fields;
-    int32_t n = 0;
-    const field_desc *fields = request_fields(&n);
-    for (int32_t i = 0; i < n; i++) {
-        if ((fields[i].flags & endpoint) != 0 && fields[i].place > 0) {
-            request_store_number(r, &fields[i], fields[i].number);
-        }
-    }
+    const dialect *d = dialect_of(&r->g);
+    store_numbers(r, d->base);
+    store_numbers(r, d->fields);
     for (int32_t i = 0; own != NULL && i < own->n; i++) {
-        const field_desc *f = request_field(own->values[i].field, endpoint);
+        const field_desc *f = request_field(own->values[i].field, d->base != 0 ? d->base : d->fields);
         if (f != NULL) {
             (void)store(r, f, NULL, NULL); /* of numbers, and of the seed: neither fails */
         }

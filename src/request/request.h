@@ -138,6 +138,7 @@ struct quire_request {
 /* What requests of an endpoint differ in beside their fields (request_read.c). */
 typedef struct dialect {
     uint32_t fields;             /* its flag in the table of fields */
+    uint32_t base;               /* the flag of the fields that `assemble` sets, whose defaults hold; or 0 */
     bool is_chat;                /* its prompt is one conversation, which a template renders */
     bool gives_rows;             /* in place of tokens */
     bool adds_special, adds_bos; /* where add_special_tokens is not given */
