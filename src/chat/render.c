@@ -75,9 +75,9 @@ static size_t find_tag(str text) {
     return text.n;
 }
 
-/* Cuts text at the tag. Where the template trimmed the space after the tag, it would
- * have trimmed the text too. */
-static quire_err cut_at_tag(strbuf *text, quire_error *err) {
+/* Cuts text and marks (NULL: none) at the tag. Where the template trimmed the space after
+ * the tag, it would have trimmed the text too. */
+static quire_err cut_at_tag(strbuf *text, text_marks *marks, quire_error *err) {
     size_t end = find_tag((str){text->p, text->n}), after = end + strlen(CONTINUE_TAG);
     if (end == text->n) {
         return err_set_param(err, QUIRE_BAD_REQUEST, "continue_final_message",
@@ -89,7 +89,10 @@ static quire_err cut_at_tag(strbuf *text, quire_error *err) {
         }
     }
     text->p[end] = '\0';
-    text->n = end; /* marks after it don't matter */
+    text->n = end;
+    if (marks != NULL) {
+        text_marks_cut(marks, end);
+    }
     return QUIRE_OK;
 }
 
@@ -104,7 +107,7 @@ quire_err chat_render(const chat_template *t, const chat_prompt *p, strbuf *out,
         e = chat_template_render(t, (str){variables.p, variables.n}, out, marks, err);
     }
     if (e == QUIRE_OK && p->continue_final_message) {
-        e = cut_at_tag(out, err);
+        e = cut_at_tag(out, marks, err);
         if (e != QUIRE_OK) {
             strbuf_clear(out);
         }

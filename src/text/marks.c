@@ -20,6 +20,15 @@ quire_err text_marks_add(text_marks *m, size_t start, size_t end) {
     return QUIRE_OK;
 }
 
+void text_marks_cut(text_marks *m, size_t n) {
+    while (m->n > 0 && m->runs[m->n - 1].start >= n) {
+        m->n--;
+    }
+    if (m->n > 0 && m->runs[m->n - 1].end > n) {
+        m->runs[m->n - 1].end = n;
+    }
+}
+
 size_t text_marks_find(const text_marks *m, size_t at) {
     size_t low = 0, high = m->n;
     while (low < high) {

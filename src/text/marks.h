@@ -27,6 +27,8 @@ void text_marks_deinit(text_marks *m);
 /* Adds a run, which begins at or after the end of the last one. QUIRE_NO_MEMORY:
  * unchanged. */
 quire_err text_marks_add(text_marks *m, size_t start, size_t end);
+/* Cuts the runs to a text that is `n` bytes long now. */
+void text_marks_cut(text_marks *m, size_t n);
 /* True when a control token is allowed at [start, end). O(log n). */
 bool text_marks_allow(const text_marks *m, size_t start, size_t end);
 /* The first run that ends after `at`: its index, or n. O(log n). */

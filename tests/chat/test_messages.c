@@ -444,8 +444,8 @@ TEST(contents_take_the_form_of_their_role) {
 
 #define BOTH "{% for m in messages %}[{{ m.content }}]{% endfor %}{{ add_generation_prompt }}{{ x }}"
 
-static quire_err render(const char *source, bool continues, const char *kwargs, strbuf *out,
-                        quire_error *err) {
+static quire_err render_marked(const char *source, bool continues, const char *kwargs, strbuf *out,
+                               text_marks *marks, quire_error *err) {
     chat_template *t;
     chat_messages m;
     json_value *more = json_document(str_of(kwargs));
@@ -455,11 +455,16 @@ static quire_err render(const char *source, bool continues, const char *kwargs, 
                       &takes_text, &m, err),
         QUIRE_OK);
     chat_prompt p = {.messages = &m, .kwargs = more, .continue_final_message = continues};
-    quire_err e = chat_render(t, &p, out, NULL, err);
+    quire_err e = chat_render(t, &p, out, marks, err);
     chat_messages_deinit(&m);
     chat_template_close(t);
     json_drop(more);
     return e;
+}
+
+static quire_err render(const char *source, bool continues, const char *kwargs, strbuf *out,
+                        quire_error *err) {
+    return render_marked(source, continues, kwargs, out, NULL, err);
 }
 
 TEST(a_name_twice_in_arguments_is_the_last_one) {
@@ -502,6 +507,23 @@ TEST(a_continued_text_ends_where_the_last_message_does) {
     strbuf_deinit(&out);
 }
 
+TEST(marks_end_where_a_continued_text_does) {
+    static const struct {
+        const char *source;
+        size_t n_runs, end; /* of the last run */
+    } cases[] = {{BOTH, 2, 6}, {"[{{ messages[1].content }}] {{ messages[0].content }}", 1, 3}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        strbuf out = {0};
+        text_marks marks = {0};
+        assert_int_equal(render_marked(cases[i].source, true, "null", &out, &marks, NULL), QUIRE_OK);
+        assert_int_equal(marks.n, cases[i].n_runs);
+        assert_int_equal(marks.runs[marks.n - 1].end, cases[i].end);
+        assert_true(out.n >= cases[i].end);
+        text_marks_deinit(&marks);
+        strbuf_deinit(&out);
+    }
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(content_parts_become_one_text),
@@ -531,6 +553,7 @@ int main(void) {
         cmocka_unit_test(a_name_twice_in_arguments_is_the_last_one),
         cmocka_unit_test(variables_of_the_caller_go_before_the_prompts_own),
         cmocka_unit_test(a_continued_text_ends_where_the_last_message_does),
+        cmocka_unit_test(marks_end_where_a_continued_text_does),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
