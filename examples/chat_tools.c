@@ -1,0 +1,60 @@
+/* The C API, by example: a chat whose model may call a tool. Prints its reasoning, its
+ * calls and its answer, each part as it comes.
+ *
+ *   cc examples/chat_tools.c $(pkg-config --cflags --libs quire) -o chat_tools
+ *   ./chat_tools model.gguf required */
+#include <stdio.h>
+#include <string.h>
+
+#include "quire.h"
+
+static const char body[] =
+    "{\"messages\": [{\"role\": \"user\", \"content\": \"What is the weather in Rome?\"}],"
+    " \"tools\": [{\"type\": \"function\", \"function\": {\"name\": \"get_weather\", \"parameters\": {"
+    " \"type\": \"object\", \"properties\": {\"city\": {\"enum\": [\"Rome\", \"Paris\"]}},"
+    " \"required\": [\"city\"]}}}], \"temperature\": 0, \"max_tokens\": 100}";
+
+static int failed(const quire_error *err) {
+    fprintf(stderr, "chat_tools: %s\n", err->message);
+    return 1;
+}
+
+static void print_part(const quire_part *p) {
+    static const char *const before[] = {"", "", "call ", " with ", "\n"};
+    printf("%s%.*s", before[p->kind], (int)p->n_text, p->text);
+}
+
+int main(int argc, char **argv) {
+    quire_options options;
+    quire_engine *engine;
+    quire_queue *q;
+    quire_request *request;
+    quire_stream *stream;
+    quire_event ev;
+    quire_error err;
+    char choice[40];
+    snprintf(choice, sizeof choice, "\"%s\"", argc == 3 ? argv[2] : "auto");
+    quire_options_init(&options);
+    options.model = argc > 1 ? argv[1] : "builtin";
+    if (quire_engine_open(&options, &engine, &err) != QUIRE_OK || quire_queue_open(engine, &q) != QUIRE_OK) {
+        return failed(&err);
+    }
+    if (quire_request_parse(engine, QUIRE_CHAT, body, strlen(body), &request, &err) != QUIRE_OK ||
+        quire_request_set(request, "tool_choice", choice, &err) != QUIRE_OK ||
+        quire_submit(q, request, NULL, &stream, &err) != QUIRE_OK) {
+        return failed(&err); /* the process ends, so nothing is closed */
+    }
+    do {
+        while (!quire_queue_next(q, &ev)) {
+            quire_queue_wait(q, -1);
+        }
+        for (int i = 0; i < ev.n_parts; i++) {
+            print_part(&ev.parts[i]);
+        }
+    } while (ev.kind != QUIRE_EVENT_DONE);
+    int status = ev.error ? failed(ev.error) : 0;
+    quire_stream_release(ev.stream);
+    quire_queue_close(q);
+    quire_engine_close(engine);
+    return status;
+}

@@ -1,0 +1,4 @@
+"""python -m quire: the program."""
+from ._program import main
+
+main()

@@ -1,0 +1,270 @@
+"""An open engine and the thread that reads its queue.
+
+One thread submits requests, reads events and releases streams, as the library wants it; other threads hand it
+commands. It ends by closing the queue and the engine.
+"""
+from __future__ import annotations
+
+import ctypes
+import os
+import select
+import threading
+from array import array
+from collections import deque
+from ctypes import byref, c_void_p, string_at
+from typing import Callable, Iterable
+
+from . import _native
+from ._answer import Answer
+from ._native import DELTA, DONE, EMBEDDING, END, FINISH, START, Error, Event, lib, unpacker
+from .errors import QuireError
+
+_unpack_delta = unpacker(Event, "user", "kind", "choice", "text", "n_text", "tokens", "n_tokens", "logprobs",
+                         "n_logprobs", "parts", "n_parts")
+
+NO_LIMIT = 1 << 30
+
+
+def _closed() -> QuireError:
+    return QuireError("CANCELLED", "the LLM is closed")
+
+
+class Engine:
+    """Owns the engine at `handle` and a queue of its own. Any thread."""
+
+    def __init__(self, handle: int) -> None:
+        queue = c_void_p()
+        if lib.quire_queue_open(handle, byref(queue)) != 0:
+            lib.quire_engine_close(handle)
+            raise QuireError("NO_MEMORY", "a queue could not be opened")
+        self.handle, self._queue = handle, int(queue.value or 0)
+        self._pid = os.getpid()
+        self._lock = threading.RLock()  # of commands and of closing; a collected stream may cancel inside it
+        self._commands: deque[Callable[[], None]] = deque()
+        self._is_closing = False
+        self._failure: QuireError | None = None
+        self._wake_read, self._wake_write = os.pipe()
+        os.set_blocking(self._wake_read, False)
+        os.set_blocking(self._wake_write, False)
+        # of the reader alone
+        self._running: dict[int, Answer] = {}
+        self._waiting: deque[Answer] = deque()
+        self._most_running = NO_LIMIT  # as many as the engine takes at once, found by trying
+        self._next_key = 1
+        self._event = Event()
+        self._thread = threading.Thread(target=self._run, name="quire", daemon=True)
+        self._thread.start()
+
+    # ---- any thread ----
+
+    def check(self) -> None:
+        """Raises where the engine cannot be used."""
+        if os.getpid() != self._pid:
+            raise QuireError("INVALID", f"the LLM was opened by process {self._pid}; a process that was forked opens its own")
+        if self._is_closing:
+            raise _closed()
+
+    def _command(self, command: Callable[[], None]) -> None:
+        self.check()
+        with self._lock:
+            if self._is_closing:
+                raise _closed()
+            self._commands.append(command)
+            self._wake()
+
+    def _wake(self) -> None:
+        """Under the lock: the pipe is open as long as it is not closing."""
+        try:
+            os.write(self._wake_write, b"\0")
+        except BlockingIOError:
+            pass  # it is full: the reader wakes
+
+    def submit(self, answers: Iterable[Answer]) -> None:
+        """Starts requests, all at once; their requests are parsed. Where it raises, they are the caller's still."""
+        batch = list(answers)
+        self._command(lambda: self._waiting.extend(batch))
+
+    def cancel(self, answers: Iterable[Answer]) -> None:
+        """Ends those that are unfinished: nothing more comes of them."""
+        batch = list(answers)
+        try:
+            self._command(lambda: self._drop(batch))
+        except QuireError:
+            pass  # closed or forked: nothing runs
+
+    def close(self) -> None:
+        """Cancels everything and waits until the engine is closed. Once more does nothing."""
+        if os.getpid() != self._pid:
+            return
+        with self._lock:
+            if not self._is_closing:
+                self._is_closing = True
+                self._wake()
+        if threading.current_thread() is not self._thread:
+            self._thread.join()
+
+    # ---- the reader ----
+
+    def _run(self) -> None:
+        try:
+            self._serve()
+        except BaseException as e:  # a defect of this package: nobody may wait for ever
+            self._failure = QuireError("INTERNAL", f"the thread that reads the queue failed: {e!r}")
+            raise
+        finally:
+            self._end()
+
+    def _serve(self) -> None:
+        poll = select.poll()
+        poll.register(lib.quire_queue_fd(self._queue), select.POLLIN)
+        poll.register(self._wake_read, select.POLLIN)
+        while not self._is_closing:
+            while self._commands:
+                self._commands.popleft()()
+            self._start_waiting()
+            if not self._read_events():
+                poll.poll()
+                try:
+                    os.read(self._wake_read, 4096)
+                except BlockingIOError:
+                    pass
+
+    def _end(self) -> None:
+        with self._lock:
+            self._is_closing = True
+        while self._commands:
+            self._commands.popleft()()
+        for answer in [*self._running.values(), *self._waiting]:
+            self._release(answer)
+            answer.error = self._failure or _closed()
+            self._finish(answer)
+        self._running.clear()
+        self._waiting.clear()
+        lib.quire_queue_close(self._queue)
+        lib.quire_engine_close(self.handle)
+        os.close(self._wake_read)
+        os.close(self._wake_write)
+
+    def _start_waiting(self) -> None:
+        err, stream = Error(), c_void_p()
+        self._most_running = self._most_running if self._waiting else NO_LIMIT
+        while self._waiting and len(self._running) < self._most_running:
+            answer = self._waiting.popleft()
+            request, answer.request = answer.request, None
+            try:
+                request = request or answer.parse(self.handle)
+            except QuireError as e:
+                answer.error = e
+                self._finish(answer)
+                continue
+            key = self._next_key
+            self._next_key += 1
+            if lib.quire_submit(self._queue, request, key, byref(stream), byref(err)) != 0:
+                answer.error = _native.error_of(err)
+                self._finish(answer)
+                continue
+            answer.stream = stream.value
+            self._running[key] = answer
+
+    def _read_events(self) -> bool:
+        """Reads until nothing is left, or somebody waits for the reader: then it returns True."""
+        event, running, read, queue = self._event, self._running, lib.quire_queue_next, self._queue
+        at, commands = ctypes.addressof(event), self._commands
+        while read(queue, at):
+            key, kind, index, text, n_text, tokens, n_tokens, logprobs, n_logprobs, parts, n_parts = _unpack_delta(event)
+            answer = running[key]
+            if kind != DELTA:
+                self._take_event(key, answer, kind, index)
+            elif answer.listener is None:
+                choice = answer.choices[index]
+                choice.texts.append(string_at(text, n_text))
+                choice.ids.append(string_at(tokens, 4 * n_tokens))
+                if n_logprobs:
+                    choice.logprobs.append(string_at(logprobs, 12 * n_logprobs))
+                if n_parts:
+                    choice.add_parts(parts, n_parts)
+            else:
+                with answer.lock:
+                    choice = answer.choices[index]
+                    choice.texts.append(string_at(text, n_text))
+                    choice.ids.append(string_at(tokens, 4 * n_tokens))
+                    if n_logprobs:
+                        choice.logprobs.append(string_at(logprobs, 12 * n_logprobs))
+                    if n_parts:
+                        choice.add_parts(parts, n_parts)
+                    answer.cached = event.cached_tokens
+                answer.listener()
+            if commands or self._is_closing or self._waiting and len(running) < self._most_running:
+                return True
+        return False
+
+    def _take_event(self, key: int, answer: Answer, kind: int, index: int) -> None:
+        """Takes an event that is no DELTA."""
+        event = self._event
+        with answer.lock:
+            choice = answer.choice(index)
+            if kind == START:
+                self._take_start(answer, index)
+            elif kind == EMBEDDING:
+                answer.row = array("f")
+                answer.row.frombytes(string_at(event.row, 4 * event.n_row))
+            elif kind == END:
+                choice.finish = FINISH[event.finish]
+                if event.stop_string is not None:
+                    choice.stop_reason = event.stop_string.decode("utf-8", "replace")
+                elif event.stop_token >= 0:
+                    choice.stop_reason = event.stop_token
+                choice.sum_logprob = event.sum_logprob
+        if kind == DONE:
+            self._take_done(key, answer)
+        elif answer.listener is not None:
+            answer.listener()
+
+    def _take_start(self, answer: Answer, index: int) -> None:
+        event = self._event
+        if index == 0:
+            ids = array("i")
+            ids.frombytes(string_at(event.tokens, 4 * event.n_tokens))
+            answer.prompt_ids = ids.tolist()
+            answer.prompt_logprobs = (string_at(event.logprobs, 12 * event.n_logprobs) if event.n_logprobs
+                                      else b"" if answer.prompt_width else None)
+
+    def _take_done(self, key: int, answer: Answer) -> None:
+        event = self._event
+        del self._running[key]
+        error = _native.error_of(event.error.contents) if event.error else None
+        answer.cached = event.cached_tokens
+        self._release(answer)
+        if error is not None and error.code == "BUSY" and answer.may_wait and self._running:
+            self._most_running = len(self._running)  # the engine is full: it goes on when another has ended
+            answer.choices.clear()
+            self._waiting.appendleft(answer)
+            return
+        answer.error = error
+        self._finish(answer)
+
+    def _release(self, answer: Answer) -> None:
+        if answer.stream is not None:
+            lib.quire_stream_release(answer.stream)
+            answer.stream = None
+        if answer.request is not None:
+            lib.quire_request_free(answer.request)
+            answer.request = None
+
+    def _finish(self, answer: Answer) -> None:
+        with answer.lock:
+            answer.done = True
+        for told in (answer.on_done, answer.listener):
+            if told is not None:
+                told()
+
+    def _drop(self, answers: list[Answer]) -> None:
+        dropped = {id(a) for a in answers if not a.done}
+        for key in [k for k, a in self._running.items() if id(a) in dropped]:
+            del self._running[key]
+        self._waiting = deque(a for a in self._waiting if id(a) not in dropped)
+        for answer in answers:
+            if id(answer) in dropped:
+                self._release(answer)
+                answer.error = QuireError("CANCELLED", "the request was cancelled")
+                self._finish(answer)

@@ -1,0 +1,404 @@
+"""LLM: a model that is open in this process."""
+from __future__ import annotations
+
+import itertools
+import json
+import os
+import threading
+import weakref
+from collections.abc import Mapping, Sequence
+from ctypes import POINTER, byref, c_bool, c_float, c_int32, c_size_t, c_void_p
+from types import TracebackType
+from typing import Any, Callable, Union
+
+from . import _native
+from ._answer import Answer
+from ._engine import Engine
+from ._native import CHAT, COMPLETIONS, EMBEDDINGS, Error, lib
+from ._options import Options, model_path
+from .errors import QuireError, RequestError
+from .outputs import (EmbeddingOutput, EmbeddingRequestOutput, RequestOutput, ScoringOutput, ScoringRequestOutput)
+from .params import PoolingParams, SamplingParams
+from .stream import Stream
+
+__all__ = ["LLM"]
+
+# A text, its token ids, or vLLM's {"prompt": text} and {"prompt_token_ids": ids}.
+Prompt = Union[str, Sequence[int], Mapping[str, Any]]
+Messages = Sequence[Mapping[str, Any]]
+
+
+class LLM:
+    """A model, open for requests from any thread of this process.
+
+    model: a .gguf file, a Hugging Face directory, a packed model, "builtin", or a name on the hub
+    (ORG/NAME[:QUANT]), which is fetched. All other arguments are keywords: vLLM's, as far as there is an option for
+    them, and any option of `quire serve` by its flag's name (kv_dtype="int8", threads=8). An unknown one raises
+    TypeError, a wrong value RequestError.
+
+    gpu_memory_utilization: part of the free host memory, after weights and buffers, for KV pages (0.5).
+    seed: requests without a seed get seeds made from it and their number, so that a program repeats itself.
+    override_generation_config: fields of requests that leave them out, such as {"temperature": 0.2}.
+    download_dir, revision, hf_token: of a model on the hub.
+
+    Close it, or use it in a `with` block; what is not closed is at the end of the process. A process that forks
+    opens its own LLM.
+    """
+
+    def __init__(self, model: str | os.PathLike[str], *, tokenizer: str | None = None, dtype: str | None = None,
+                 quantization: str | None = None, revision: str | None = None, seed: int | None = None,
+                 max_model_len: int | None = None, gpu_memory_utilization: float | None = None,
+                 max_num_seqs: int | None = None, max_num_batched_tokens: int | None = None,
+                 enable_prefix_caching: bool | None = None, kv_cache_dtype: str | None = None,
+                 swap_space: float | None = None, generation_config: str | None = None,
+                 override_generation_config: dict[str, Any] | None = None,
+                 speculative_config: dict[str, Any] | None = None, download_dir: str | None = None,
+                 hf_token: str | None = None, **options: Any) -> None:
+        set_of = Options()
+        # whoever opens a model is who asks it: no other's requests come here, and memory alone bounds an answer
+        given = {"trust_request_chat_template": True, "trust_request_attention": True, "max_answer_bytes": 0,
+                 "tokenizer": tokenizer, "dtype": dtype, "quantization": quantization,
+                 "max_model_len": max_model_len, "gpu_memory_utilization": gpu_memory_utilization,
+                 "max_num_seqs": max_num_seqs, "max_num_batched_tokens": max_num_batched_tokens,
+                 "enable_prefix_caching": enable_prefix_caching, "kv_cache_dtype": kv_cache_dtype,
+                 "swap_space": swap_space, "generation_config": generation_config,
+                 "speculative_config": speculative_config, **options}
+        for name, value in given.items():
+            if value is not None:
+                set_of.set(name, value)
+        set_of.set("model", model_path(os.fspath(model), revision, download_dir, hf_token))
+        handle, err = c_void_p(), Error()
+        if lib.quire_engine_open(set_of.memory, byref(handle), byref(err)) != 0:
+            _native.fail(err)
+        self._engine = Engine(int(handle.value or 0))
+        self.close = weakref.finalize(self, self._engine.close)
+        self._seed, self._defaults = seed, dict(override_generation_config or {})
+        self._numbers = itertools.count()
+        self._token_texts: dict[int, str] = {}
+
+    # ---- life ----
+
+    close: Callable[[], Any]
+    """Cancels what runs, and frees the model. Once more does nothing."""
+
+    def __enter__(self) -> LLM:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        self.close()
+
+    @property
+    def info(self) -> dict[str, Any]:
+        """What was chosen: the members of quire_info (quire.h)."""
+        self._engine.check()
+        info = lib.quire_engine_info(self._engine.handle).contents
+        values = {name: getattr(info, name) for name, *_ in info._fields_}
+        return {name: v.decode("utf-8", "replace") if isinstance(v, bytes) else v for name, v in values.items()}
+
+    # ---- text ----
+
+    def generate(self, prompts: Prompt | Sequence[Prompt],
+                 sampling_params: SamplingParams | Sequence[SamplingParams] | None = None, *,
+                 use_tqdm: bool = False) -> list[RequestOutput]:
+        """Continues each prompt: a text, a list of token ids, {"prompt": ..} or {"prompt_token_ids": ..}, or a list
+        of these. All run at once, as many together as max_num_seqs. Returns when all have ended, in their order.
+
+        sampling_params: for all, or one for each; None: the model's recommendations. use_tqdm: shows progress by the
+        package tqdm. Raises the first error, and cancels the others.
+        """
+        return self._texts(self._completions(prompts, sampling_params), use_tqdm)
+
+    def chat(self, messages: Messages | Sequence[Messages],
+             sampling_params: SamplingParams | Sequence[SamplingParams] | None = None, *, use_tqdm: bool = False,
+             tools: Sequence[Mapping[str, Any]] | None = None, tool_choice: str | Mapping[str, Any] | None = None,
+             chat_template: str | None = None, add_generation_prompt: bool = True,
+             continue_final_message: bool = False,
+             chat_template_kwargs: Mapping[str, Any] | None = None) -> list[RequestOutput]:
+        """Answers a conversation, or each of several: lists of messages as OpenAI's API has them.
+
+        tools, tool_choice: as in OpenAI's API; calls are in CompletionOutput.tool_calls. chat_template: the name of
+        one of the model's templates, or a template's text. Otherwise as generate.
+        """
+        fields = _chat_fields(tools, tool_choice, chat_template, add_generation_prompt, continue_final_message,
+                              chat_template_kwargs)
+        return self._texts(self._chats(messages, sampling_params, fields), use_tqdm)
+
+    def stream(self, prompt: Prompt, sampling_params: SamplingParams | None = None) -> Stream:
+        """Continues one prompt; the answer is read as it comes, with `async for` or `for`."""
+        return self._stream(self._completions([prompt], sampling_params))
+
+    def stream_chat(self, messages: Messages, sampling_params: SamplingParams | None = None, *,
+                    tools: Sequence[Mapping[str, Any]] | None = None,
+                    tool_choice: str | Mapping[str, Any] | None = None, chat_template: str | None = None,
+                    add_generation_prompt: bool = True, continue_final_message: bool = False,
+                    chat_template_kwargs: Mapping[str, Any] | None = None) -> Stream:
+        """Answers one conversation; the answer is read as it comes, with `async for` or `for`."""
+        fields = _chat_fields(tools, tool_choice, chat_template, add_generation_prompt, continue_final_message,
+                              chat_template_kwargs)
+        return self._stream(self._chats([messages], sampling_params, fields))
+
+    # ---- rows ----
+
+    def embed(self, prompts: Prompt | Sequence[Prompt],
+              pooling_params: PoolingParams | Sequence[PoolingParams] | None = None, *,
+              use_tqdm: bool = False) -> list[EmbeddingRequestOutput]:
+        """Computes a row for each input, all at once. Inputs as generate's prompts."""
+        inputs = _prompts(prompts)
+        fields = [p.fields() if p else {} for p in _each(pooling_params, len(inputs), "pooling_params")]
+        answers = [self._answer(EMBEDDINGS, {"input": ids if ids is not None else text, **f}, text)
+                   for (text, ids), f in zip(inputs, fields)]
+        return [EmbeddingRequestOutput(a.request_id, EmbeddingOutput(_row(a)), a.prompt_ids)
+                for a in self._run(answers, use_tqdm)]
+
+    def score(self, data_1: str | Sequence[str], data_2: str | Sequence[str], *,
+              use_tqdm: bool = False) -> list[ScoringRequestOutput]:
+        """Scores pairs: one text with each of several, or as many with as many. By the model's head of scores, as a
+        cross-encoder or reranker has; of other models the cosine of the texts' embeddings."""
+        first = [data_1] if isinstance(data_1, str) else list(data_1)
+        second = [data_2] if isinstance(data_2, str) else list(data_2)
+        if len(first) == 1:
+            first *= len(second)
+        if len(first) != len(second) or not second:
+            raise RequestError("INVALID", f"score: {len(first)} texts and {len(second)}: give one, or as many", "data_2")
+        pairs = list(zip(first, second))
+        try:
+            answers = self._run([self._pair_answer(*pair) for pair in pairs], use_tqdm)
+        except RequestError as e:
+            if e.param != "pooling":
+                raise
+            return self._cosines(pairs, use_tqdm)
+        rows = [_row(a) for a in answers]
+        if len(rows[0]) != 1:
+            raise RequestError("UNSUPPORTED", f"the model's head gives {len(rows[0])} scores for a pair; embed with "
+                                              "PoolingParams(pooling=\"rank\") returns them all")
+        return [ScoringRequestOutput(a.request_id, ScoringOutput(row[0]), a.prompt_ids)
+                for a, row in zip(answers, rows)]
+
+    def logits(self, prompt: Prompt) -> memoryview:
+        """The logits of all tokens of a prompt: 32-bit floats, [tokens, n_vocab], which numpy.asarray takes without a
+        copy. Row i is of what follows token i."""
+        (text, ids), = _prompts([prompt])
+        ids = self.tokenize(text) if ids is None else ids
+        n_vocab = self.info["n_vocab"]
+        answer = self._answer(COMPLETIONS, {"prompt": ids, "max_tokens": 1, "temperature": 0}, None)
+        answer.logits = (c_float * (len(ids) * n_vocab))()
+        self._run([answer], False)
+        return memoryview(answer.logits).cast("B").cast("f", (len(ids), n_vocab))
+
+    # ---- tokens ----
+
+    def tokenize(self, text: str, add_special_tokens: bool = True) -> list[int]:
+        """The token ids of a text. Special tokens in it are parsed; add_special_tokens adds BOS by the model's
+        setting."""
+        self._engine.check()
+        data, ids, n, err = _bytes(text), POINTER(c_int32)(), c_size_t(), Error()
+        if lib.quire_tokenize(self._engine.handle, data, len(data), add_special_tokens, byref(ids), byref(n),
+                              byref(err)) != 0:
+            _native.fail(err)
+        return _native.take_ids(ids, n.value)
+
+    def detokenize(self, token_ids: Sequence[int], skip_special_tokens: bool = True) -> str:
+        """The text of token ids."""
+        self._engine.check()
+        ids, text, n, err = (c_int32 * len(token_ids))(*token_ids), c_void_p(), c_size_t(), Error()
+        if lib.quire_detokenize(self._engine.handle, ids, len(token_ids), skip_special_tokens, byref(text), byref(n),
+                                byref(err)) != 0:
+            _native.fail(err)
+        return _native.take_bytes(text, n.value).decode("utf-8", "replace")
+
+    # ---- requests ----
+
+    def _answer(self, endpoint: int, body: dict[str, Any], prompt: str | None) -> Answer:
+        """A request that is not submitted, with the defaults of this LLM."""
+        number = next(self._numbers)
+        if endpoint != EMBEDDINGS:
+            for name, value in self._defaults.items():
+                body.setdefault(name, value)
+            if self._seed is not None:
+                body.setdefault("seed", (self._seed * 1_000_003 + number) % 2**62)
+        try:
+            data = json.dumps(body, allow_nan=False).encode()
+        except (TypeError, ValueError) as e:
+            raise RequestError("BAD_REQUEST", f"the request cannot be written as JSON: {e}") from e
+        answer = Answer(str(number), endpoint, data, prompt)
+        answer.may_wait = "ttft_deadline_ms" not in body
+        answer.decode = self._token_text
+        return answer
+
+    def _completions(self, prompts: Any, sampling_params: Any) -> list[Answer]:
+        inputs = _prompts(prompts)
+        return [self._answer(COMPLETIONS, {"prompt": text if ids is None else ids, **(p.fields(False) if p else {})}, text)
+                for (text, ids), p in zip(inputs, _each(sampling_params, len(inputs), "sampling_params"))]
+
+    def _chats(self, messages: Any, sampling_params: Any, fields: dict[str, Any]) -> list[Answer]:
+        is_one = bool(messages) and isinstance(messages[0], Mapping)
+        chats = [messages] if is_one else list(messages)
+        return [self._answer(CHAT, {"messages": list(m), **fields, **(p.fields(True) if p else {})}, None)
+                for m, p in zip(chats, _each(sampling_params, len(chats), "sampling_params"))]
+
+    def _pair_answer(self, text: str, pair: str) -> Answer:
+        self._engine.check()
+        a, b, n, err = _bytes(text), _bytes(pair), c_size_t(), Error()
+        ids, types = POINTER(c_int32)(), POINTER(c_int32)()
+        if lib.quire_tokenize_pair(self._engine.handle, a, len(a), b, len(b), byref(ids), byref(types), byref(n),
+                                   byref(err)) != 0:
+            _native.fail(err)
+        body: dict[str, Any] = {"input": _native.take_ids(ids, n.value), "pooling": "rank"}
+        if types:
+            body["token_type_ids"] = _native.take_ids(types, n.value)
+        return self._answer(EMBEDDINGS, body, None)
+
+    def _cosines(self, pairs: list[tuple[str, str]], use_tqdm: bool) -> list[ScoringRequestOutput]:
+        texts = list(dict.fromkeys(itertools.chain(*pairs)))
+        rows = dict(zip(texts, self.embed(texts, PoolingParams(normalize=True), use_tqdm=use_tqdm)))
+        return [ScoringRequestOutput(
+            rows[a].request_id,
+            ScoringOutput(sum(x * y for x, y in zip(rows[a].outputs.embedding, rows[b].outputs.embedding))),
+            rows[a].prompt_token_ids + rows[b].prompt_token_ids) for a, b in pairs]
+
+    def _parse(self, answers: list[Answer]) -> None:
+        """Parses the requests of answers, all of them or none."""
+        self._engine.check()
+        try:
+            for i, answer in enumerate(answers):
+                answer.request = answer.parse(self._engine.handle, f"prompt {i}: " if len(answers) > 1 else "")
+                if answer.logits is not None:
+                    lib.quire_request_logits(answer.request, answer.logits)
+        except BaseException:
+            _free(answers)
+            raise
+
+    def _run(self, answers: list[Answer], use_tqdm: bool) -> list[Answer]:
+        """Runs requests and waits until all have ended. On an error, or when it is interrupted, all are cancelled."""
+        batch = _Batch(answers, use_tqdm)
+        self._parse(answers)
+        try:
+            self._engine.submit(answers)
+        except BaseException:
+            _free(answers)
+            raise
+        try:
+            batch.wait()
+        except BaseException:
+            self._engine.cancel(answers)
+            raise
+        return answers
+
+    def _texts(self, answers: list[Answer], use_tqdm: bool) -> list[RequestOutput]:
+        return [answer.take() for answer in self._run(answers, use_tqdm)]
+
+    def _stream(self, answers: list[Answer]) -> Stream:
+        self._parse(answers)
+        try:
+            return Stream(self._engine, answers[0], self)
+        except BaseException:
+            _free(answers)
+            raise
+
+    def _token_text(self, token: int) -> str:
+        """The text that a token adds, for log-probabilities."""
+        text = self._token_texts.get(token)
+        if text is None:
+            self._engine.check()
+            data, n, err = c_void_p(), c_size_t(), Error()
+            failed = lib.quire_token_bytes(self._engine.handle, token, byref(data), byref(n), byref(err)) != 0
+            text = "" if failed else _native.take_bytes(data, n.value).decode("utf-8", "replace")
+            self._token_texts[token] = text
+        return text
+
+
+class _Batch:
+    """Waits for answers."""
+
+    def __init__(self, answers: list[Answer], use_tqdm: bool) -> None:
+        self._answers, self._n_left = answers, len(answers)
+        self._is_over = threading.Event()
+        self._bar: Any = None
+        if use_tqdm:
+            from tqdm import tqdm
+            self._bar = tqdm(total=len(answers), desc="Processed prompts")
+        if not answers:
+            self._is_over.set()
+        for answer in answers:
+            answer.on_done = lambda answer=answer: self._one_done(answer)
+
+    def _one_done(self, answer: Answer) -> None:
+        """By the reader of the queue."""
+        self._n_left -= 1
+        if self._bar is not None:
+            self._bar.update(1)
+        if self._n_left == 0 or answer.error is not None:
+            self._is_over.set()
+
+    def wait(self) -> None:
+        """Returns when all have ended; raises the first error."""
+        try:
+            self._is_over.wait()
+        finally:
+            if self._bar is not None:
+                self._bar.close()
+        for i, answer in enumerate(self._answers):
+            e = answer.error
+            if e is not None:
+                where = f"prompt {i}: " if len(self._answers) > 1 else ""
+                raise type(e)(e.code, where + e.message, e.param, e.retry_after_s)
+
+
+def _free(answers: list[Answer]) -> None:
+    """Frees requests that were parsed and not submitted."""
+    for answer in answers:
+        if answer.request is not None:
+            lib.quire_request_free(answer.request)
+            answer.request = None
+
+
+def _bytes(text: str) -> bytes:
+    try:
+        return text.encode()
+    except UnicodeEncodeError as e:
+        raise RequestError("BAD_REQUEST", f"the text is not Unicode: {e}") from e
+
+
+def _row(answer: Answer) -> Any:
+    if answer.row is None:
+        raise QuireError("INTERNAL", "an embedding ended without its row")
+    return answer.row
+
+
+def _one_prompt(prompt: Any) -> tuple[str | None, list[int] | None]:
+    """The text or the ids of a prompt."""
+    if isinstance(prompt, str):
+        return prompt, None
+    if isinstance(prompt, Mapping):
+        ids, text = prompt.get("prompt_token_ids"), prompt.get("prompt")
+        unknown = set(prompt) - {"prompt", "prompt_token_ids"}
+        if unknown or (ids is None and not isinstance(text, str)):
+            raise TypeError(f"a prompt's mapping has prompt or prompt_token_ids, not {sorted(map(str, prompt))}")
+        return text, None if ids is None else list(ids)
+    if isinstance(prompt, Sequence) and all(isinstance(i, int) for i in prompt):
+        return None, list(prompt)
+    raise TypeError(f"a prompt must be a text, token ids, or a mapping with one of these, not {type(prompt).__name__}")
+
+
+def _prompts(prompts: Any) -> list[tuple[str | None, list[int] | None]]:
+    """The prompts of a list, or the one that is given."""
+    is_one = isinstance(prompts, (str, Mapping)) or (len(prompts) > 0 and all(isinstance(i, int) for i in prompts))
+    return [_one_prompt(p) for p in ([prompts] if is_one else prompts)]
+
+
+def _each(params: Any, n: int, name: str) -> Sequence[Any]:
+    """One of params for each of n, whether one was given or a list."""
+    if not isinstance(params, (list, tuple)):
+        return [params] * n
+    if len(params) != n:
+        raise RequestError("INVALID", f"{name}: {len(params)} for {n} prompts: give one, or one for each", name)
+    return params
+
+
+def _chat_fields(tools: Any, tool_choice: Any, chat_template: Any, add_generation_prompt: bool,
+                 continue_final_message: bool, chat_template_kwargs: Any) -> dict[str, Any]:
+    fields: dict[str, Any] = {"add_generation_prompt": add_generation_prompt,
+                              "continue_final_message": continue_final_message, "tools": tools and list(tools),
+                              "tool_choice": tool_choice, "chat_template": chat_template,
+                              "chat_template_kwargs": chat_template_kwargs}
+    return {name: value for name, value in fields.items() if value is not None}
