@@ -123,11 +123,9 @@ class Engine:
                 self._commands.popleft()()
             self._start_waiting()
             if not self._read_events():
-                poll.poll()
-                try:
-                    os.read(self._wake_read, 4096)
-                except BlockingIOError:
-                    pass
+                for fd, _ in poll.poll():
+                    if fd == self._wake_read:
+                        os.read(fd, 4096)
 
     def _end(self) -> None:
         with self._lock:
