@@ -2,7 +2,7 @@
  * calls and its answer, each part as it comes.
  *
  *   cc examples/chat_tools.c $(pkg-config --cflags --libs quire) -o chat_tools
- *   ./chat_tools model.gguf required */
+ *   ./chat_tools builtin required hermes    hermes: a format that the model does not know */
 #include <stdio.h>
 #include <string.h>
 
@@ -12,17 +12,15 @@ static const char body[] =
     "{\"messages\": [{\"role\": \"user\", \"content\": \"What is the weather in Rome?\"}],"
     " \"tools\": [{\"type\": \"function\", \"function\": {\"name\": \"get_weather\", \"parameters\": {"
     " \"type\": \"object\", \"properties\": {\"city\": {\"enum\": [\"Rome\", \"Paris\"]}},"
-    " \"required\": [\"city\"]}}}], \"temperature\": 0, \"max_tokens\": 100}";
+    " \"required\": [\"city\"]}}}], \"parallel_tool_calls\": false, \"temperature\": 0, \"max_tokens\": 100}";
 
 static int failed(const quire_error *err) {
     fprintf(stderr, "chat_tools: %s\n", err->message);
     return 1;
 }
 
-static void print_part(const quire_part *p) {
-    static const char *const before[] = {"", "", "call ", " with ", "\n"};
-    printf("%s%.*s", before[p->kind], (int)p->n_text, p->text);
-}
+/* By the kind of a part: what is printed before it and after it. */
+static const char *const before[] = {"", "", "call ", "", "\n"}, *const after[] = {"", "", " with ", "", ""};
 
 int main(int argc, char **argv) {
     quire_options options;
@@ -33,9 +31,10 @@ int main(int argc, char **argv) {
     quire_event ev;
     quire_error err;
     char choice[40];
-    snprintf(choice, sizeof choice, "\"%s\"", argc == 3 ? argv[2] : "auto");
+    snprintf(choice, sizeof choice, "\"%s\"", argc > 2 ? argv[2] : "auto");
     quire_options_init(&options);
     options.model = argc > 1 ? argv[1] : "builtin";
+    options.tool_call_parser = argc > 3 ? argv[3] : options.tool_call_parser;
     if (quire_engine_open(&options, &engine, &err) != QUIRE_OK || quire_queue_open(engine, &q) != QUIRE_OK) {
         return failed(&err);
     }
@@ -49,7 +48,8 @@ int main(int argc, char **argv) {
             quire_queue_wait(q, -1);
         }
         for (int i = 0; i < ev.n_parts; i++) {
-            print_part(&ev.parts[i]);
+            const quire_part *p = &ev.parts[i];
+            printf("%s%.*s%s", before[p->kind], (int)p->n_text, p->text, after[p->kind]);
         }
     } while (ev.kind != QUIRE_EVENT_DONE);
     int status = ev.error ? failed(ev.error) : 0;

@@ -85,6 +85,7 @@ class Answer:
         self.prompt_logprobs: bytes | None = None
         self.logprobs_width = self.prompt_width = 0  # entries a token; 0: not asked for
         self.has_parts = False  # the text is divided into content, reasoning and calls
+        self.n_best = 0  # choices that are returned, the likeliest by token first; 0: all, by index
         self.cached: int | None = None
         self.row: array[float] | None = None
         self.logits: Any = None  # the buffer that quire_request_logits fills
@@ -102,7 +103,10 @@ class Answer:
 
     def take(self, only_new: bool = False) -> RequestOutput:
         """All that has come since the last time; only_new: of choices that have anything new."""
-        outputs = [c.take(i, self) for i, c in enumerate(self.choices) if not only_new or c.texts or c.ids or c.finish]
+        choices = self.choices
+        if self.n_best:
+            choices = sorted(choices, key=lambda c: c.sum_logprob / max(len(c.ids), 1), reverse=True)[:self.n_best]
+        outputs = [c.take(i, self) for i, c in enumerate(choices) if not only_new or c.texts or c.ids or c.finish]
         for c in self.choices if only_new else ():
             c.finish = None  # said once
         first, self.is_shown = not self.is_shown, True
@@ -119,4 +123,5 @@ class Answer:
         info = lib.quire_request_describe(request).contents
         self.logprobs_width, self.prompt_width = info.logprobs + 1, info.prompt_logprobs + 1
         self.has_parts = info.has_parts
+        self.n_best = info.n_best if info.n_best < info.n_samples else 0
         return request

@@ -224,8 +224,9 @@ class Engine:
             ids = array("i")
             ids.frombytes(string_at(event.tokens, 4 * event.n_tokens))
             answer.prompt_ids = ids.tolist()
-            answer.prompt_logprobs = (string_at(event.logprobs, 12 * event.n_logprobs) if event.n_logprobs
-                                      else b"" if answer.prompt_width else None)
+            if answer.prompt_width:  # as many for each token but the first
+                n = event.n_logprobs * (event.n_tokens - 1)
+                answer.prompt_logprobs = string_at(event.logprobs, 12 * n) if n else b""
 
     def _take_done(self, key: int, answer: Answer) -> None:
         event = self._event

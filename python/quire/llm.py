@@ -7,7 +7,8 @@ import os
 import threading
 import weakref
 from collections.abc import Mapping, Sequence
-from ctypes import POINTER, byref, c_bool, c_float, c_int32, c_size_t, c_void_p
+from ctypes import POINTER, byref, c_float, c_int32, c_size_t, c_void_p
+from dataclasses import replace
 from types import TracebackType
 from typing import Any, Callable, Union
 
@@ -151,9 +152,9 @@ class LLM:
                 for a in self._run(answers, use_tqdm)]
 
     def score(self, data_1: str | Sequence[str], data_2: str | Sequence[str], *,
-              use_tqdm: bool = False) -> list[ScoringRequestOutput]:
+              pooling_params: PoolingParams | None = None, use_tqdm: bool = False) -> list[ScoringRequestOutput]:
         """Scores pairs: one text with each of several, or as many with as many. By the model's head of scores, as a
-        cross-encoder or reranker has; of other models the cosine of the texts' embeddings."""
+        cross-encoder or reranker has; of other models the cosine of the texts' embeddings, which pooling_params are for."""
         first = [data_1] if isinstance(data_1, str) else list(data_1)
         second = [data_2] if isinstance(data_2, str) else list(data_2)
         if len(first) == 1:
@@ -166,7 +167,7 @@ class LLM:
         except RequestError as e:
             if e.param != "pooling":
                 raise
-            return self._cosines(pairs, use_tqdm)
+            return self._cosines(pairs, pooling_params or PoolingParams(), use_tqdm)
         rows = [_row(a) for a in answers]
         if len(rows[0]) != 1:
             raise RequestError("UNSUPPORTED", f"the model's head gives {len(rows[0])} scores for a pair; embed with "
@@ -248,9 +249,9 @@ class LLM:
             body["token_type_ids"] = _native.take_ids(types, n.value)
         return self._answer(EMBEDDINGS, body, None)
 
-    def _cosines(self, pairs: list[tuple[str, str]], use_tqdm: bool) -> list[ScoringRequestOutput]:
+    def _cosines(self, pairs: list[tuple[str, str]], how: PoolingParams, use_tqdm: bool) -> list[ScoringRequestOutput]:
         texts = list(dict.fromkeys(itertools.chain(*pairs)))
-        rows = dict(zip(texts, self.embed(texts, PoolingParams(normalize=True), use_tqdm=use_tqdm)))
+        rows = dict(zip(texts, self.embed(texts, replace(how, normalize=True), use_tqdm=use_tqdm)))
         return [ScoringRequestOutput(
             rows[a].request_id,
             ScoringOutput(sum(x * y for x, y in zip(rows[a].outputs.embedding, rows[b].outputs.embedding))),
@@ -290,6 +291,8 @@ class LLM:
     def _stream(self, answers: list[Answer]) -> Stream:
         self._parse(answers)
         try:
+            if answers[0].n_best:
+                raise RequestError("BAD_REQUEST", "best_of: the best are known at the end; generate returns them", "best_of")
             return Stream(self._engine, answers[0], self)
         except BaseException:
             _free(answers)

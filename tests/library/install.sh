@@ -26,12 +26,12 @@ try() { # NAME COMMAND...: prints what the command prints where that is somethin
 }
 
 # shellcheck disable=SC2046
-"$cc" -std=c11 -Wall -Wextra "$@" examples/complete.c tests/library/own_names.c -rdynamic $(ask --cflags --libs) -o "$work/shared"
+"$cc" -std=c11 -Wall -Wextra "$@" examples/generate.c tests/library/own_names.c -rdynamic $(ask --cflags --libs) -o "$work/shared"
 LD_LIBRARY_PATH=$libraries try "with libquire.so" "$work/shared" builtin-small "The prince" 8
 readelf -d "$work/shared" | grep -q 'NEEDED.*libquire\.so\.[0-9]' || { echo "the program does not name libquire.so by version"; exit 1; }
 
 # shellcheck disable=SC2046
-"$cc" -std=c11 -Wall -Wextra "$@" examples/complete.c tests/library/own_names.c $(ask --cflags) -L"$libraries" \
+"$cc" -std=c11 -Wall -Wextra "$@" examples/generate.c tests/library/own_names.c $(ask --cflags) -L"$libraries" \
     $(ask --libs --static | sed "s,-lquire\>,-l:libquire.a,") -o "$work/static"
 try "with libquire.a" "$work/static" builtin-small "The prince" 8
 ! readelf -d "$work/static" | grep -q 'NEEDED.*libquire' || { echo "the program was to have libquire.a inside"; exit 1; }
