@@ -4,10 +4,10 @@
  *   ./streams builtin 20 "The prince" "The king" "Her letter" */
 #include <stdio.h>
 #include <string.h>
+
 #include "quire.h"
 
 enum { MOST = 64 };
-
 typedef struct answer {
     const char *prompt;
     char text[4096];

@@ -175,7 +175,7 @@ def case_streams():
         together = await asyncio.gather(*map(collect, prompts))
         assert together == [o.outputs[0].text for o in llm.generate(prompts, GREEDY)]
         # several choices: each with its own reason, once
-        ends = [(c.index, c.finish_reason) async for out in llm.stream("x", SamplingParams(n=3, max_tokens=5)) for c in out.outputs if c.finish_reason]
+        ends = [(c.index, c.finish_reason) async for out in llm.stream("x", SamplingParams(n=3, max_tokens=5, ignore_eos=True)) for c in out.outputs if c.finish_reason]
         assert sorted(ends) == [(i, "length") for i in range(3)]
         try:
             async for _ in llm.stream("x " * 100000, GREEDY):
