@@ -3,11 +3,12 @@ from __future__ import annotations
 
 import json
 import os
-from ctypes import byref, c_void_p, create_string_buffer, sizeof
+from ctypes import byref, c_void_p, create_string_buffer, sizeof, string_at
 from typing import Any
 
 from . import _native
 from ._native import Error, HubOptions, lib
+from .errors import RequestError
 
 # vLLM's name: the option's, where they differ.
 _RENAMED = {"gpu_memory_utilization": "memory_utilization"}
@@ -53,30 +54,28 @@ class Options:
         if option == name and name in _ONLY:
             if value not in _ONLY[name]:
                 allowed = " or ".join(map(repr, _ONLY[name]))
-                raise _native.RequestError("INVALID", f"{name}={value!r}: must be {allowed}", name)
+                raise RequestError("INVALID", f"{name}={value!r}: must be {allowed}", name)
             return
         err, text = Error(), option_text(value)
         if lib.quire_options_set(self.memory, option.encode(), text, byref(err)) != 0:
             if b"no such option" in err.message:
                 raise TypeError(f"LLM() got an unexpected argument {name!r}")
-            raise _native.RequestError("INVALID", err.message.decode("utf-8", "replace"), name)
+            raise RequestError("INVALID", err.message.decode("utf-8", "replace"), name)
         self._texts.append(text)
 
 
-def _hub_cache(download_dir: str | None) -> str:
-    home = os.environ.get("HF_HOME") or os.path.join(
-        os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache"), "huggingface")
-    return download_dir or os.environ.get("HF_HUB_CACHE") or os.path.join(home, "hub")
+def _hub_home() -> str:
+    """The directory of huggingface_hub, whose variables hold here too."""
+    cache = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")
+    return os.environ.get("HF_HOME") or os.path.join(cache, "huggingface")
 
 
 def _hub_token(given: str | None) -> str | None:
-    """The token that is given, that of the variable, or that of huggingface_hub's file."""
-    home = os.environ.get("HF_HOME") or os.path.join(
-        os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache"), "huggingface")
+    """The token that is given, that of the variable, or that of the file."""
     token = given or os.environ.get("HF_TOKEN")
     if token is None:
         try:
-            with open(os.environ.get("HF_TOKEN_PATH") or os.path.join(home, "token"), encoding="utf-8") as f:
+            with open(os.environ.get("HF_TOKEN_PATH") or os.path.join(_hub_home(), "token"), encoding="utf-8") as f:
                 token = f.read()
         except OSError:
             return None
@@ -91,18 +90,13 @@ def model_path(model: str, revision: str | None, download_dir: str | None, hf_to
     options, path, err = HubOptions(), c_void_p(), Error()
     lib.quire_hub_options_init_sized(byref(options), sizeof(options))
     token, endpoint = _hub_token(hf_token), os.environ.get("HF_ENDPOINT")
-    options.cache = os.fsencode(_hub_cache(download_dir))
+    options.cache = os.fsencode(download_dir or os.environ.get("HF_HUB_CACHE") or os.path.join(_hub_home(), "hub"))
     options.token = token.encode() if token else None
     options.endpoint = endpoint.encode() if endpoint else None
     options.offline = os.environ.get("HF_HUB_OFFLINE", "").lower() in ("1", "on", "yes", "true")
     if lib.quire_hub_pull(byref(options), os.fsencode(name), 0, byref(path), byref(err)) != 0:
         raise _native.error_of(err, f"{model}: there is no such file here; at the hub: ")
-    return os.fsdecode(_take_text(path))
-
-
-def _take_text(path: c_void_p) -> bytes:
-    from ctypes import string_at
     try:
-        return string_at(path)
+        return os.fsdecode(string_at(path))
     finally:
         lib.quire_free(path)

@@ -175,11 +175,11 @@ class LLM:
         return [ScoringRequestOutput(a.request_id, ScoringOutput(row[0]), a.prompt_ids)
                 for a, row in zip(answers, rows)]
 
-    def logits(self, prompt: Prompt) -> memoryview:
+    def logits(self, prompt: Prompt) -> memoryview[float]:
         """The logits of all tokens of a prompt: 32-bit floats, [tokens, n_vocab], which numpy.asarray takes without a
         copy. Row i is of what follows token i."""
-        (text, ids), = _prompts([prompt])
-        ids = self.tokenize(text) if ids is None else ids
+        (text, given), = _prompts([prompt])
+        ids = self.tokenize(text or "") if given is None else given
         n_vocab = self.info["n_vocab"]
         answer = self._answer(COMPLETIONS, {"prompt": ids, "max_tokens": 1, "temperature": 0}, None)
         answer.logits = (c_float * (len(ids) * n_vocab))()
@@ -318,7 +318,7 @@ class _Batch:
         self._is_over = threading.Event()
         self._bar: Any = None
         if use_tqdm:
-            from tqdm import tqdm
+            from tqdm import tqdm  # type: ignore[import-untyped, unused-ignore]
             self._bar = tqdm(total=len(answers), desc="Processed prompts")
         if not answers:
             self._is_over.set()

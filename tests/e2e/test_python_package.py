@@ -16,7 +16,7 @@ from test_embed_text import ids as ids_of, model as bert_with_text  # noqa: F401
 
 SECONDS = 600
 ROOT = pathlib.Path(__file__).resolve().parents[2]
-CASES = ["generate", "logprobs", "stops_and_rules", "chat_with_tools", "embed", "streams", "cancel", "bad_arguments", "defaults_and_seeds",
+CASES = ["generate", "logprobs", "stops_and_rules", "chat_with_tools", "embed", "streams", "bad_arguments", "defaults_and_seeds",
          "more_prompts_than_the_engine_takes", "threads", "close"]
 
 
@@ -61,6 +61,10 @@ def case(python, name, *arguments, **how):
 @pytest.mark.parametrize("name", CASES)
 def test_case(python, name):
     case(python, name)
+
+
+def test_who_leaves_a_stream_cancels_it(python):
+    case(python, "cancel", ROOT / "tests/library/abi.txt")
 
 
 def test_the_structs_are_those_of_the_headers(python):

@@ -198,8 +198,18 @@ def settle(llm):
     llm.generate("x", SamplingParams(max_tokens=1))
 
 
-def case_cancel():
-    """Whoever leaves a stream ends it: the one place for a running sequence is free for the next request."""
+def finished(llm, record):
+    """How many requests the engine has finished: stopped, at their length, cancelled, failed."""
+    rows = dict(line.split("\t")[1:] for line in open(record).read().splitlines() if line.startswith(("struct", "member")))
+    stats = ctypes.create_string_buffer(int(rows["quire_stats"]))
+    own = os.path.join(os.path.dirname(quire.__file__), "libquire.so")
+    get = ctypes.CDLL(own if os.path.exists(own) else "libquire.so.0.1").quire_engine_stats
+    get(ctypes.c_void_p(llm._engine.handle), stats)
+    return list((ctypes.c_int64 * 4).from_buffer(stats, int(rows["quire_stats.requests_finished"].split()[0])))
+
+
+def case_cancel(record):
+    """Whoever leaves a stream ends it."""
     async def leave(llm):
         async for _ in llm.stream("The prince", LONG):
             break
@@ -212,12 +222,14 @@ def case_cancel():
         await stream.aclose()
         assert [out async for out in stream] == []
 
+        begun = asyncio.Event()
+
         async def forever():
             async for _ in llm.stream("The prince", LONG):
-                pass
+                begun.set()
 
         task = asyncio.ensure_future(forever())
-        await asyncio.sleep(0)
+        await begun.wait()
         task.cancel()
         try:
             await task
@@ -235,7 +247,7 @@ def case_cancel():
         del stream
         gc.collect()
         settle(llm)
-        assert running(llm) == 0
+        assert running(llm) == 0 and finished(llm, record) == [0, 1, 7, 0], finished(llm, record)
 
 
 def case_bad_arguments():
@@ -278,10 +290,10 @@ def case_defaults_and_seeds():
 
 def case_more_prompts_than_the_engine_takes():
     """1,024 wait at most; the others go on as places come free."""
-    with small(max_num_seqs=4) as llm:
-        prompts = [f"{i}" for i in range(1500)]
-        out = llm.generate(prompts, SamplingParams(temperature=0, max_tokens=1))
-        assert [o.prompt for o in out] == prompts and all(len(o.outputs[0].token_ids) == 1 for o in out)
+    with small(max_num_seqs=1) as llm:
+        prompts = [f"{i}" for i in range(1300)]
+        out = llm.generate(prompts, SamplingParams(temperature=0, max_tokens=4, ignore_eos=True))
+        assert [o.prompt for o in out] == prompts and all(len(o.outputs[0].token_ids) == 4 for o in out)
         assert running(llm) == 0
 
 
