@@ -11,6 +11,7 @@ import threading
 
 import quire
 from quire import LLM, PoolingParams, QuireError, RequestError, SamplingParams, StructuredOutputsParams
+from quire._engine import NO_LIMIT
 from quire._native import STRUCTS
 
 GREEDY = SamplingParams(temperature=0, max_tokens=24)
@@ -289,11 +290,20 @@ def case_defaults_and_seeds():
 
 
 def case_more_prompts_than_the_engine_takes():
-    """1,024 wait at most; the others go on as places come free."""
-    with small(max_num_seqs=1) as llm:
-        prompts = [f"{i}" for i in range(1300)]
-        out = llm.generate(prompts, SamplingParams(temperature=0, max_tokens=4, ignore_eos=True))
-        assert [o.prompt for o in out] == prompts and all(len(o.outputs[0].token_ids) == 4 for o in out)
+    """1,024 wait at most: the others go on as places come free. Streams hold the one place to run until the engine has been full."""
+    with small(max_num_seqs=1, max_model_len=8192, num_gpu_blocks_override=1024) as llm:
+        prompts, found = [f"{i}" for i in range(1300)], []
+        first = [llm.stream("The prince", LONG) for _ in range(3)]
+        next(first[0])
+        how = SamplingParams(temperature=0, max_tokens=1, ignore_eos=True)
+        thread = threading.Thread(target=lambda: found.extend(llm.generate(prompts, how)))
+        thread.start()
+        while llm._engine._most_running == NO_LIMIT:
+            next(first[0])  # it ends, and the case fails, only after 8,192 tokens
+        for stream in first:
+            stream.close()
+        thread.join()
+        assert [o.prompt for o in found] == prompts and all(len(o.outputs[0].token_ids) == 1 for o in found)
         assert running(llm) == 0
 
 
