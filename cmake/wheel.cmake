@@ -1,11 +1,15 @@
 # quire_wheel_program: the program for a wheel (tools/wheel.py). It needs no library of Debian's but libc's: an executable may hold archives whose objects are
 # not position-independent, as those of jansson, libevent and libedit. A library that has no archive is linked as elsewhere.
 set(quire_wheel_libraries)
-foreach(library event_core event_extra event_pthreads http_parser edit tinfo bsd md jansson pcre2-8 utf8proc uring hiredis crypto)
+set(quire_crypto_needs ${OPENSSL_STATIC_LIBRARIES}) # zlib and the like, where libcrypto was built with them
+list(FILTER quire_crypto_needs EXCLUDE REGEX "^(crypto|dl|pthread|c|m)$")
+foreach(library event_core event_extra event_pthreads http_parser edit tinfo bsd md jansson pcre2-8 utf8proc uring hiredis crypto ${quire_crypto_needs})
     find_library(QUIRE_STATIC_${library} lib${library}.a)
     mark_as_advanced(QUIRE_STATIC_${library})
     if(QUIRE_STATIC_${library})
         list(APPEND quire_wheel_libraries ${QUIRE_STATIC_${library}})
+    elseif(library IN_LIST quire_crypto_needs)
+        list(TRANSFORM quire_wheel_libraries REPLACE "^${QUIRE_STATIC_crypto}$" crypto)
     elseif(NOT library MATCHES "^(tinfo|bsd|md)$") # which a shared libedit brings by itself
         list(APPEND quire_wheel_libraries ${library})
     endif()

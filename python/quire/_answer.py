@@ -4,7 +4,7 @@ from __future__ import annotations
 import struct
 import threading
 from array import array
-from ctypes import sizeof, string_at
+from ctypes import c_int32, sizeof, string_at
 from typing import Any, Callable
 
 from ._native import ARGUMENTS, CALL, CONTENT, REASONING, Logprob as NativeLogprob, Part, lib, parse, unpacker
@@ -23,11 +23,13 @@ def text_of(pieces: list[bytes]) -> str:
 class Choice:
     """One choice: the pieces that have come and were not taken yet."""
 
-    __slots__ = ("texts", "ids", "logprobs", "content", "reasoning", "calls", "finish", "stop_reason", "sum_logprob")
+    __slots__ = ("texts", "ids", "token", "token_at", "logprobs", "content", "reasoning", "calls", "finish", "stop_reason",
+                 "sum_logprob")
 
     def __init__(self) -> None:
         self.texts: list[bytes] = []
-        self.ids: list[bytes] = []
+        self.ids: list[int] = []
+        self.token, self.token_at = c_int32(), 0  # the integer at an address, where the library put a token last
         self.logprobs: list[bytes] = []
         self.content: list[bytes] = []
         self.reasoning: list[bytes] = []
@@ -35,6 +37,11 @@ class Choice:
         self.finish: str | None = None
         self.stop_reason: int | str | None = None
         self.sum_logprob = 0.0
+
+    def add_tokens(self, address: int, n: int) -> None:
+        """Adds the n ids at an address, of which it remembers the first's place."""
+        self.token, self.token_at = c_int32.from_address(address), address
+        self.ids.extend((c_int32 * n).from_address(address))
 
     def add_parts(self, address: int, n: int) -> None:
         """Adds the n parts at an address."""
@@ -54,10 +61,8 @@ class Choice:
 
     def take(self, index: int, answer: Answer) -> CompletionOutput:
         """All that has come since the last time."""
-        ids = array("i")
-        ids.frombytes(b"".join(self.ids))
         text = text_of(self.texts)
-        out = CompletionOutput(index, text, ids.tolist(), finish_reason=self.finish, stop_reason=self.stop_reason,
+        out = CompletionOutput(index, text, self.ids, finish_reason=self.finish, stop_reason=self.stop_reason,
                                content=text_of(self.content) if answer.has_parts else text,
                                reasoning=text_of(self.reasoning), tool_calls=list(self.calls.values()))
         if answer.logprobs_width:
@@ -84,6 +89,7 @@ class Answer:
         self.prompt_ids: list[int] = []
         self.prompt_logprobs: bytes | None = None
         self.logprobs_width = self.prompt_width = 0  # entries a token; 0: not asked for
+        self.is_plain = False  # texts and ids alone come, and nobody looks before it is done
         self.has_parts = False  # the text is divided into content, reasoning and calls
         self.n_best = 0  # choices that are returned, the likeliest by token first; 0: all, by index
         self.cached: int | None = None

@@ -12,16 +12,16 @@ import threading
 from array import array
 from collections import deque
 from ctypes import byref, c_void_p, string_at
-from typing import Callable, Iterable
+from typing import Any, Callable, Iterable
 
 from . import _native
 from ._answer import Answer
 from ._native import DELTA, DONE, EMBEDDING, END, FINISH, START, Error, Event, lib, unpacker
 from .errors import QuireError
 
-_unpack_delta = unpacker(Event, "user", "kind", "choice", "text", "n_text", "tokens", "n_tokens", "logprobs",
-                         "n_logprobs", "parts", "n_parts")
-
+_unpack = unpacker(Event, "user", "kind", "choice", "text", "n_text", "tokens", "n_tokens")
+TEXT_BYTES = 1 << 16
+_texts_at = (ctypes.c_char * TEXT_BYTES).from_address  # slices of it copy what they are of; nothing else is read
 NO_LIMIT = 1 << 30
 
 
@@ -162,39 +162,51 @@ class Engine:
                 self._finish(answer)
                 continue
             answer.stream = stream.value
+            answer.is_plain = answer.listener is None and not answer.logprobs_width and not answer.has_parts
             self._running[key] = answer
 
     def _read_events(self) -> bool:
         """Reads until nothing is left, or somebody waits for the reader: then it returns True."""
         event, running, read, queue = self._event, self._running, lib.quire_queue_next, self._queue
-        at, commands = ctypes.addressof(event), self._commands
+        at, commands, texts_at = ctypes.addressof(event), self._commands, 0
+        texts: Any = _texts_at(0)
         while read(queue, at):
-            key, kind, index, text, n_text, tokens, n_tokens, logprobs, n_logprobs, parts, n_parts = _unpack_delta(event)
+            key, kind, index, text, n_text, tokens, n_tokens = _unpack(event)
             answer = running[key]
             if kind != DELTA:
                 self._take_event(key, answer, kind, index)
-            elif answer.listener is None:
-                choice = answer.choices[index]
-                choice.texts.append(string_at(text, n_text))
-                choice.ids.append(string_at(tokens, 4 * n_tokens))
-                if n_logprobs:
-                    choice.logprobs.append(string_at(logprobs, 12 * n_logprobs))
-                if n_parts:
-                    choice.add_parts(parts, n_parts)
             else:
-                with answer.lock:
+                if text != texts_at:  # the library's own buffer, the same for all
+                    texts_at, texts = text, _texts_at(text)
+                piece = texts[:n_text] if n_text <= TEXT_BYTES else string_at(text, n_text)
+                if answer.is_plain:
                     choice = answer.choices[index]
-                    choice.texts.append(string_at(text, n_text))
-                    choice.ids.append(string_at(tokens, 4 * n_tokens))
-                    if n_logprobs:
-                        choice.logprobs.append(string_at(logprobs, 12 * n_logprobs))
-                    if n_parts:
-                        choice.add_parts(parts, n_parts)
-                    answer.cached = event.cached_tokens
-                answer.listener()
+                    choice.texts.append(piece)
+                    if n_tokens == 1 and tokens == choice.token_at:
+                        choice.ids.append(choice.token.value)
+                    elif n_tokens:
+                        choice.add_tokens(tokens, n_tokens)
+                else:
+                    self._take_delta(answer, index, piece)
             if commands or self._is_closing or self._waiting and len(running) < self._most_running:
                 return True
         return False
+
+    def _take_delta(self, answer: Answer, index: int, piece: bytes) -> None:
+        """Takes a DELTA with log-probabilities or parts, or one that somebody waits for."""
+        event = self._event
+        with answer.lock:
+            choice = answer.choices[index]
+            choice.texts.append(piece)
+            if event.n_tokens:
+                choice.add_tokens(event.tokens, event.n_tokens)
+            if event.n_logprobs:
+                choice.logprobs.append(string_at(event.logprobs, 12 * event.n_logprobs))
+            if event.n_parts:
+                choice.add_parts(event.parts, event.n_parts)
+            answer.cached = event.cached_tokens
+        if answer.listener is not None:
+            answer.listener()
 
     def _take_event(self, key: int, answer: Answer, kind: int, index: int) -> None:
         """Takes an event that is no DELTA."""

@@ -145,9 +145,8 @@ class LLM:
               use_tqdm: bool = False) -> list[EmbeddingRequestOutput]:
         """Computes a row for each input, all at once. Inputs as generate's prompts."""
         inputs = _prompts(prompts)
-        fields = [p.fields() if p else {} for p in _each(pooling_params, len(inputs), "pooling_params")]
-        answers = [self._answer(EMBEDDINGS, {"input": ids if ids is not None else text, **f}, text)
-                   for (text, ids), f in zip(inputs, fields)]
+        answers = [self._answer(EMBEDDINGS, {"input": text if ids is None else ids, **f}, text)
+                   for (text, ids), f in zip(inputs, _fields(pooling_params, len(inputs), "pooling_params"))]
         return [EmbeddingRequestOutput(a.request_id, EmbeddingOutput(_row(a)), a.prompt_ids)
                 for a in self._run(answers, use_tqdm)]
 
@@ -228,14 +227,14 @@ class LLM:
 
     def _completions(self, prompts: Any, sampling_params: Any) -> list[Answer]:
         inputs = _prompts(prompts)
-        return [self._answer(COMPLETIONS, {"prompt": text if ids is None else ids, **(p.fields(False) if p else {})}, text)
-                for (text, ids), p in zip(inputs, _each(sampling_params, len(inputs), "sampling_params"))]
+        return [self._answer(COMPLETIONS, {"prompt": text if ids is None else ids, **f}, text)
+                for (text, ids), f in zip(inputs, _fields(sampling_params, len(inputs), "sampling_params", False))]
 
     def _chats(self, messages: Any, sampling_params: Any, fields: dict[str, Any]) -> list[Answer]:
         is_one = bool(messages) and isinstance(messages[0], Mapping)
         chats = [messages] if is_one else list(messages)
-        return [self._answer(CHAT, {"messages": list(m), **fields, **(p.fields(True) if p else {})}, None)
-                for m, p in zip(chats, _each(sampling_params, len(chats), "sampling_params"))]
+        return [self._answer(CHAT, {"messages": list(m), **fields, **f}, None)
+                for m, f in zip(chats, _fields(sampling_params, len(chats), "sampling_params", True))]
 
     def _pair_answer(self, text: str, pair: str) -> Answer:
         self._engine.check()
@@ -389,13 +388,13 @@ def _prompts(prompts: Any) -> list[tuple[str | None, list[int] | None]]:
     return [_one_prompt(p) for p in ([prompts] if is_one else prompts)]
 
 
-def _each(params: Any, n: int, name: str) -> Sequence[Any]:
-    """One of params for each of n, whether one was given or a list."""
+def _fields(params: Any, n: int, name: str, *how: Any) -> list[dict[str, Any]]:
+    """The fields of each of n requests, whether one object was given for all or a list of them."""
     if not isinstance(params, (list, tuple)):
-        return [params] * n
+        return [params.fields(*how) if params else {}] * n
     if len(params) != n:
         raise RequestError("INVALID", f"{name}: {len(params)} for {n} prompts: give one, or one for each", name)
-    return params
+    return [p.fields(*how) if p else {} for p in params]
 
 
 def _chat_fields(tools: Any, tool_choice: Any, chat_template: Any, add_generation_prompt: bool,
