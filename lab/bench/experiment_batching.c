@@ -83,13 +83,6 @@ static void experiment_batching_report(const batching *x, const bench_table *s) 
 }
 
 quire_err experiment_batching(const experiment_options *o, const char *machine, quire_error *err) {
-    static const table_column columns[] = {
-        {"way", "", 19, TABLE_TEXT, NULL},   {"at_once", "at once", 7, 0, "sequences"},
-        {"steps", "steps", 6, 0, "steps"},   {"rows", "rows", 6, 0, "rows"},
-        {"padding", "pads", 5, 0, "rows"},   {"dead", "dead", 5, 0, "rows"},
-        {"used", "used %", 6, 1, "%"},       {"speed", "tokens/s", 8, 0, "tokens/s"},
-        {"relative", "of all", 6, 2, "x"},   {"first_token", "first ms", 9, 1, "ms"},
-        {"copied", "MB copied", 9, 1, "MB"}, {"dropped", "dropped", 7, 0, "times"}};
     batching x = {.o = o};
     int32_t n_runs = o->n_runs > 0 ? o->n_runs : 6;
     uint64_t seed = SEED;
@@ -99,16 +92,20 @@ quire_err experiment_batching(const experiment_options *o, const char *machine, 
     for (int32_t i = 0; i < N_REQUESTS; i++) {
         x.n_output += x.outputs[i];
     }
-    bench_table s = {"ablation", TABLE_COLUMNS(columns), o->json};
+    TABLE(s, "ablation", o->json, WORD("way", "", 19), FIGURE("at_once", "at once", 7, 0, "sequences"),
+          FIGURE("steps", "steps", 6, 0, "steps"), FIGURE("rows", "rows", 6, 0, "rows"),
+          FIGURE("padding", "pads", 5, 0, "rows"), FIGURE("dead", "dead", 5, 0, "rows"),
+          FIGURE("used", "used %", 6, 1, "%"), FIGURE("speed", "tokens/s", 8, 0, "tokens/s"),
+          FIGURE("relative", "of all", 6, 2, "x"), FIGURE("first_token", "first ms", 9, 1, "ms"),
+          FIGURE("copied", "MB copied", 9, 1, "MB"), FIGURE("dropped", "dropped", 7, 0, "times"));
     quire_err e = run_all(&x, n_runs, err);
     if (e == QUIRE_OK) {
         table_begin(&s, "The same requests in the same memory: the engine, and servers without paging");
         experiment_batching_report(&x, &s);
         table_note(&s,
                    "32 requests, exponential lengths of mean 60 and 60, memory for %d tokens, %d places, "
-                   "longest %d; all answers equal to "
-                   "the engine's (checked); %s; rows counted, exact; "
-                   "times of the steps, fastest of %d runs in turns (measured)",
+                   "longest %d; all answers equal to the engine's (checked); %s; rows counted, exact; times "
+                   "of the steps, fastest of %d runs in turns (measured)",
                    MEMORY_TOKENS, MAX_SEQS, MAX_LEN, machine, (int)n_runs);
     }
     return e;

@@ -100,23 +100,14 @@ static quire_err experiment_load_run_workload(const experiment_options *o, const
 }
 
 quire_err experiment_workload(const experiment_options *o, quire_error *err) {
-    static const table_column columns[] = {{"workload", "workload", 8, TABLE_TEXT, NULL},
-                                           {"cache", "cache", 5, TABLE_TEXT, NULL},
-                                           {"schedule", "order", 6, TABLE_TEXT, NULL},
-                                           {"eviction", "evicts", 7, TABLE_TEXT, NULL},
-                                           {"pool", "pool", 5, 0, NULL},
-                                           {"prompt", "prompt", 7, 0, "tokens"},
-                                           {"computed", "computed", 8, 0, "tokens"},
-                                           {"hit_rate", "hit %", 6, 1, "%"},
-                                           {"ideal", "ideal %", 7, 1, "%"},
-                                           {"pages_most", "pages", 6, 0, "pages"},
-                                           {"speed", "tokens/s", 8, 0, "tokens/s"},
-                                           {"speed_spread", "+-", 6, 0, "tokens/s"},
-                                           {"first_token", "first ms", 9, 1, "ms"},
-                                           {"token", "ms/token", 8, 2, "ms"},
-                                           {"preemptions", "preempted", 9, 0, "times"}};
     char machine[160];
-    bench_table s = {"workload", TABLE_COLUMNS(columns), o->json};
+    TABLE(s, "workload", o->json, WORD("workload", "workload", 8), WORD("cache", "cache", 5),
+          WORD("schedule", "order", 6), WORD("eviction", "evicts", 7), KEY("pool", "pool", 5, 0),
+          FIGURE("prompt", "prompt", 7, 0, "tokens"), FIGURE("computed", "computed", 8, 0, "tokens"),
+          FIGURE("hit_rate", "hit %", 6, 1, "%"), FIGURE("ideal", "ideal %", 7, 1, "%"),
+          FIGURE("pages_most", "pages", 6, 0, "pages"), FIGURE("speed", "tokens/s", 8, 0, "tokens/s"),
+          FIGURE("speed_spread", "+-", 6, 0, "tokens/s"), FIGURE("first_token", "first ms", 9, 1, "ms"),
+          FIGURE("token", "ms/token", 8, 2, "ms"), FIGURE("preemptions", "preempted", 9, 0, "times"));
     TRY(lab_describe(&o->engine, machine, sizeof machine, err));
     bool any = false;
     for (int32_t i = 0; workload_name(i) != NULL; i++) {
@@ -125,8 +116,7 @@ quire_err experiment_workload(const experiment_options *o, quire_error *err) {
         TRY(workload_make(name, 256, &w, err));
         if (!any) {
             table_begin(&s, "Requests sent at once, run by the engine; pool: pages, where they are short "
-                            "(\"-\": plenty); ideal: found if "
-                            "nothing is ever evicted; pages: held at most");
+                            "(\"-\": plenty); ideal: found if nothing is ever evicted; pages: held at most");
         }
         any = true;
         quire_err e = experiment_load_run_workload(o, &s, &w, err);
@@ -138,9 +128,9 @@ quire_err experiment_workload(const experiment_options *o, quire_error *err) {
         }
     }
     table_note(&s,
-               "%s; tokens and pages counted (exact where the pool is plenty), times measured: the "
-               "fastest of %d runs in turns; where the pool is short, which is a race, the median of %d and "
-               "the largest distance from it",
+               "%s; tokens and pages counted (exact where the pool is plenty), times measured: the fastest "
+               "of %d runs in turns; where the pool is short, which is a race, the median of %d and the "
+               "largest distance from it",
                machine, (int)runs_of(o), runs_of(o) > SHORT_RUNS ? (int)runs_of(o) : SHORT_RUNS);
     return QUIRE_OK;
 }
@@ -203,12 +193,10 @@ static bool concerns(const load *l, mechanism m) {
 /* Objects whose names and literals are most of the text; no answer of a load is that
  * long. */
 static const char SCHEMA[] =
-    "{\"type\":\"array\",\"minItems\":1000,\"items\":{\"type\":\"object\",\"properties\":{"
-    "\"contains_offensive_language\":{\"type\":\"boolean\"},\"event_type\":{\"enum\":[\"user_login\","
-    "\"password_changed\"]},"
-    "\"confidence_percent\":{\"type\":\"integer\",\"minimum\":0,\"maximum\":100}},"
-    "\"required\":[\"contains_offensive_language\",\"event_type\",\"confidence_percent\"],"
-    "\"additionalProperties\":false}}";
+    "{\"type\":\"array\",\"minItems\":1000,\"items\":{\"type\":\"object\",\"properties\":{\"contains_"
+    "offensive_language\":{\"type\":\"boolean\"},\"event_type\":{\"enum\":[\"user_login\",\"password_"
+    "changed\"]},\"confidence_percent\":{\"type\":\"integer\",\"minimum\":0,\"maximum\":100}},\"required\":["
+    "\"contains_offensive_language\",\"event_type\",\"confidence_percent\"],\"additionalProperties\":false}}";
 
 static quire_err rule_compile(const tokenizer *t, int32_t n_vocab, constraint **out, quire_error *err) {
     const grammar_options compact = {.space = GRAMMAR_SPACE_COMPACT};
@@ -298,17 +286,12 @@ static quire_err ablate(const experiment_options *o, const bench_table *s, const
 }
 
 quire_err experiment_ablation(const experiment_options *o, quire_error *err) {
-    static const table_column columns[] = {{"workload", "workload", 8, TABLE_TEXT, NULL},
-                                           {"switch", "", 21, TABLE_TEXT, NULL},
-                                           {"computed", "prompt computed", 15, 0, "tokens"},
-                                           {"pages_most", "pages", 6, 0, "pages"},
-                                           {"steps", "steps", 6, 0, "steps"},
-                                           {"speed", "tokens/s", 8, 0, "tokens/s"},
-                                           {"relative", "of all", 7, 2, "x"},
-                                           {"first_token", "first ms", 9, 1, "ms"},
-                                           {"token", "ms/token", 8, 2, "ms"}};
     char machine[160];
-    bench_table s = {"ablation", TABLE_COLUMNS(columns), o->json};
+    TABLE(s, "ablation", o->json, WORD("workload", "workload", 8), WORD("switch", "", 21),
+          FIGURE("computed", "prompt computed", 15, 0, "tokens"),
+          FIGURE("pages_most", "pages", 6, 0, "pages"), FIGURE("steps", "steps", 6, 0, "steps"),
+          FIGURE("speed", "tokens/s", 8, 0, "tokens/s"), FIGURE("relative", "of all", 7, 2, "x"),
+          FIGURE("first_token", "first ms", 9, 1, "ms"), FIGURE("token", "ms/token", 8, 2, "ms"));
     bool any = false;
     TRY(lab_describe(&o->engine, machine, sizeof machine, err));
     for (size_t i = 0; i < sizeof loads / sizeof *loads; i++) {
@@ -334,8 +317,8 @@ quire_err experiment_ablation(const experiment_options *o, quire_error *err) {
     table_note(&s,
                "samples: 4 answers to each of the json prompts; long: 148 pages for documents of 200, all on "
                "with --schedule prefix; forced: unique, whose answers obey a JSON Schema of mostly literal "
-               "text; guesses: chat, with ngram speculation; 512 "
-               "rows a step; %s; times the fastest of %d runs in turns (measured)",
+               "text; guesses: chat, with ngram speculation; 512 rows a step; %s; times the fastest of %d "
+               "runs in turns (measured)",
                machine, (int)runs_of(o));
     return o->name == NULL ? experiment_batching(o, machine, err) : QUIRE_OK;
 }

@@ -29,12 +29,10 @@ static double waste_of(const variant *t) {
 
 static void report_sizes(const experiment_options *o, const variant *variants, int32_t n, int32_t n_runs,
                          const char *machine) {
-    static const table_column columns[] = {
-        {"page_tokens", "page", 5, 0, NULL},     {"speed", "tokens/s", 9, 0, "tokens/s"},
-        {"relative", "of best", 8, 3, "x"},      {"pages", "pages", 7, 0, "pages"},
-        {"tail", "tail slots", 10, 1, "slots"},  {"wasted", "wasted %", 9, 2, "%"},
-        {"table", "table bytes", 11, 0, "bytes"}};
-    bench_table s = {"pages", TABLE_COLUMNS(columns), o->json};
+    TABLE(s, "pages", o->json, KEY("page_tokens", "page", 5, 0),
+          FIGURE("speed", "tokens/s", 9, 0, "tokens/s"), FIGURE("relative", "of best", 8, 3, "x"),
+          FIGURE("pages", "pages", 7, 0, "pages"), FIGURE("tail", "tail slots", 10, 1, "slots"),
+          FIGURE("wasted", "wasted %", 9, 2, "%"), FIGURE("table", "table bytes", 11, 0, "bytes"));
     double fastest = 0;
     int32_t best = -1;
     for (int32_t i = 0; i < n; i++) {
@@ -56,8 +54,7 @@ static void report_sizes(const experiment_options *o, const variant *variants, i
     }
     table_note(&s,
                "best: %d (the fastest of those that waste at most %.0f%%); %s; speeds: fastest of %d runs in "
-               "turns (measured); the rest "
-               "counted, exact",
+               "turns (measured); the rest counted, exact",
                best >= 0 ? (int)variants[best].options.page_tokens : 0, MOST_WASTE, machine, (int)n_runs);
 }
 
@@ -204,20 +201,16 @@ static quire_err share_rows(const sharing *sh, const share_kind *k, const int32_
 }
 
 quire_err experiment_sharing(const experiment_options *o, quire_error *err) {
-    static const table_column columns[] = {{"lengths", "lengths", 9, TABLE_TEXT, NULL},
-                                           {"way", "", 7, TABLE_TEXT, NULL},
-                                           {"samples", "n", 3, 0, NULL},
-                                           {"pages_apart", "pages apart", 11, 0, "pages"},
-                                           {"pages_shared", "shared", 7, 0, "pages"},
-                                           {"saved", "saved %", 8, 1, "%"},
-                                           {"computed_apart", "prompt apart", 12, 0, "tokens"},
-                                           {"computed_shared", "shared", 7, 0, "tokens"},
-                                           {"speed_shared", "tokens/s", 8, 0, "tokens/s"},
-                                           {"speed_apart", "apart", 7, 0, "tokens/s"},
-                                           {"speed_there", "in these pages", 14, 0, "tokens/s"},
-                                           {"by_prompts", "by prompts", 10, 2, "x"},
-                                           {"by_pages", "by pages", 8, 2, "x"},
-                                           {"ratio", "both", 6, 2, "x"}};
+    static const table_column columns[] = TABLE_OF(
+        WORD("lengths", "lengths", 9), WORD("way", "", 7), KEY("samples", "n", 3, 0),
+        FIGURE("pages_apart", "pages apart", 11, 0, "pages"), FIGURE("pages_shared", "shared", 7, 0, "pages"),
+        FIGURE("saved", "saved %", 8, 1, "%"), FIGURE("computed_apart", "prompt apart", 12, 0, "tokens"),
+        FIGURE("computed_shared", "shared", 7, 0, "tokens"),
+        FIGURE("speed_shared", "tokens/s", 8, 0, "tokens/s"),
+        FIGURE("speed_apart", "apart", 7, 0, "tokens/s"),
+        FIGURE("speed_there", "in these pages", 14, 0, "tokens/s"),
+        FIGURE("by_prompts", "by prompts", 10, 2, "x"), FIGURE("by_pages", "by pages", 8, 2, "x"),
+        FIGURE("ratio", "both", 6, 2, "x"));
     const share_kind given = {"given", 1, o->n_prompt, o->n_output};
     int32_t samples[FIGURES_MAX_POINTS], n;
     char machine[160];
@@ -230,15 +223,14 @@ quire_err experiment_sharing(const experiment_options *o, quire_error *err) {
                   .table = {"sharing", TABLE_COLUMNS(columns), o->json},
                   .n_runs = o->n_runs > 0 ? o->n_runs : 2};
     table_begin(&sh.table, "n answers to each prompt: by forks of one sequence; apart, each computing the "
-                           "prompt into pages of its own; and so "
-                           "in no more pages than the forks hold");
+                           "prompt into pages of its own; and so in no more pages than the forks hold");
     for (int i = 0; i < (o->n_prompt > 0 ? 1 : N_KINDS); i++) {
         TRY(share_rows(&sh, o->n_prompt > 0 ? &given : &kinds[i], samples, n, err));
     }
     table_note(&sh.table,
                "%s; page %d; %s; pages: held at most; by prompts: what computing a prompt once gains; by "
-               "pages: what more room gains; pages "
-               "and tokens counted, exact; speeds fastest of %d runs in turns (measured)",
+               "pages: what more room gains; pages and tokens counted, exact; speeds fastest of %d runs in "
+               "turns (measured)",
                o->n_prompt > 0 ? "one prompt as given"
                                : "alpaca: 8 prompts of 19 tokens, answers of 58; sharegpt: 4 of 161 and 338",
                (int)o->engine.page_tokens, machine, (int)sh.n_runs);

@@ -153,12 +153,10 @@ static quire_err together(const experiment_options *o, const bench_table *s, int
 }
 
 quire_err experiment_prefix(const experiment_options *o, quire_error *err) {
-    static const table_column columns[] = {
-        {"case", "", 20, TABLE_TEXT, NULL},       {"requests", "requests", 8, 0, NULL},
-        {"prompt", "prompt", 8, 0, "tokens"},     {"cached", "cached", 8, 0, "tokens"},
-        {"computed", "computed", 8, 0, "tokens"}, {"cpu", "CPU ms", 9, 1, "ms"},
-        {"to_first", "to first", 8, 3, "x"}};
-    bench_table s = {"prefix", TABLE_COLUMNS(columns), o->json};
+    TABLE(s, "prefix", o->json, WORD("case", "", 20), KEY("requests", "requests", 8, 0),
+          FIGURE("prompt", "prompt", 8, 0, "tokens"), FIGURE("cached", "cached", 8, 0, "tokens"),
+          FIGURE("computed", "computed", 8, 0, "tokens"), FIGURE("cpu", "CPU ms", 9, 1, "ms"),
+          FIGURE("to_first", "to first", 8, 3, "x"));
     int32_t n_runs = o->n_runs > 0 ? o->n_runs : N_RUNS;
     char machine[256];
     TRY(lab_describe(&o->engine, machine, sizeof machine, err));
@@ -167,9 +165,8 @@ quire_err experiment_prefix(const experiment_options *o, quire_error *err) {
     TRY(together(o, &s, n_runs, err));
     table_note(&s,
                "%s. Processor time, the least of %d runs of each way, in turns. Strangers: %d prompts of %d "
-               "tokens that share nothing, %d "
-               "at once, answers of %d. "
-               "Together: %d tokens that all share, and tails of 1 to %d tokens.",
+               "tokens that share nothing, %d at once, answers of %d. Together: %d tokens that all share, "
+               "and tails of 1 to %d tokens.",
                machine, (int)n_runs, N_STRANGERS, STRANGER, STRANGERS_AT_ONCE, STRANGER_OUTPUT, SHARED,
                N_TOGETHER);
     return QUIRE_OK;

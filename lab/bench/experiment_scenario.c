@@ -134,21 +134,15 @@ static quire_err experiment_scenario_run_scenario(const experiment_options *o, c
 }
 
 static quire_err run_scenarios(const experiment_options *o, quire_error *err) {
-    static const table_column columns[] = {{"scenario", "scenario", 12, TABLE_TEXT, NULL},
-                                           {"requests", "requests", 8, 0, NULL},
-                                           {"tokens", "tokens", 7, 0, NULL},
-                                           {"resident", "resident MiB", 12, 1, "MiB"},
-                                           {"peak", "counted", 8, 2, "MiB"},
-                                           {"kv", "KV MiB", 8, 2, "MiB"},
-                                           {"overhead", "over KV %", 9, 3, "%"},
-                                           {"overhead_all", "over all %", 10, 3, "%"},
-                                           {"first_token", "first ms", 9, 1, "ms"},
-                                           {"steady", "ms/token", 8, 2, "ms"},
-                                           {"speed", "tokens/s", 8, 1, "tokens/s"}};
     const scenario *scenarios = o->small ? miniatures : published;
     char machine[160];
     int32_t n_runs = o->n_runs > 0 ? o->n_runs : o->small ? 2 : 1;
-    bench_table s = {"scenario", TABLE_COLUMNS(columns), o->json};
+    TABLE(s, "scenario", o->json, WORD("scenario", "scenario", 12), KEY("requests", "requests", 8, 0),
+          KEY("tokens", "tokens", 7, 0), FIGURE("resident", "resident MiB", 12, 1, "MiB"),
+          FIGURE("peak", "counted", 8, 2, "MiB"), FIGURE("kv", "KV MiB", 8, 2, "MiB"),
+          FIGURE("overhead", "over KV %", 9, 3, "%"), FIGURE("overhead_all", "over all %", 10, 3, "%"),
+          FIGURE("first_token", "first ms", 9, 1, "ms"), FIGURE("steady", "ms/token", 8, 2, "ms"),
+          FIGURE("speed", "tokens/s", 8, 1, "tokens/s"));
     TRY(lab_describe(&o->engine, machine, sizeof machine, err));
     for (int i = 0; i < N_SCENARIOS; i++) {
         if (o->name != NULL && strcmp(o->name, scenarios[i].name) == 0) {
@@ -158,20 +152,19 @@ static quire_err run_scenarios(const experiment_options *o, quire_error *err) {
             TRY(make_trial(o, &p, &t, err));
         }
     }
-    table_begin(&s, "A model really run. tokens: in pages when most are held; resident: the most that "
-                    "the system counts for a process that does nothing else; counted: "
-                    "weights, buffers and those pages; over: what pages take beyond their tokens");
+    table_begin(&s, "A model really run. tokens: in pages when most are held; resident: the most that the "
+                    "system counts for a process that does nothing else; counted: weights, buffers and those "
+                    "pages; over: what pages take beyond their tokens");
     for (int i = 0; i < N_SCENARIOS; i++) {
         if (o->name == NULL || strcmp(o->name, scenarios[i].name) == 0) {
             TRY(experiment_scenario_run_scenario(o, &s, &scenarios[i], n_runs, err));
         }
     }
-    table_note(
-        &s,
-        "page %d; %s; pages and tokens counted, exact; resident memory and times measured, the "
-        "fastest of %d runs; first ms: with "
-        "all prompts sent at once; ms/token: between the first token and the last, by the engine's clock",
-        (int)o->engine.page_tokens, machine, (int)n_runs);
+    table_note(&s,
+               "page %d; %s; pages and tokens counted, exact; resident memory and times measured, the "
+               "fastest of %d runs; first ms: with all prompts sent at once; ms/token: between the first "
+               "token and the last, by the engine's clock",
+               (int)o->engine.page_tokens, machine, (int)n_runs);
     return QUIRE_OK;
 }
 

@@ -42,8 +42,7 @@ static quire_err add_property(strbuf *out, uint64_t draw, int32_t number, int32_
         "{\"enum\":[\"open\",\"closed\",\"waiting\",null]}",
         "{\"type\":\"array\",\"items\":{\"type\":\"string\"},\"maxItems\":8}",
         "{\"type\":\"object\",\"properties\":{\"street\":{\"type\":\"string\"},\"zip\":{\"type\":\"string\","
-        "\"pattern\":\"^[0-9]{5}$\"}},"
-        "\"required\":[\"street\"],\"additionalProperties\":false}",
+        "\"pattern\":\"^[0-9]{5}$\"}},\"required\":[\"street\"],\"additionalProperties\":false}",
     };
     return strbuf_addf(out, "%s\"%s_%d_%d\":%s", i > 0 ? "," : "", words[draw % 10], (int)number, (int)i,
                        types[draw / 10 % 10]);
@@ -163,15 +162,12 @@ static quire_err run_lines(const taker *t, str text, const char *where, quire_er
 
 static const char own_schemas[] =
     "{\"schema\":{\"type\":\"object\",\"properties\":{\"name\":{\"type\":\"string\"},\"age\":{\"type\":"
-    "\"integer\",\"minimum\":0},\"tags\":"
-    "{\"type\":\"array\",\"items\":{\"type\":\"string\"}}},\"required\":[\"name\"]},\"tests\":[{\"valid\":"
-    "true,\"data\":{\"name\":\"ann\","
-    "\"age\":31,\"tags\":[\"a\",\"of words\"]}}]}\n"
+    "\"integer\",\"minimum\":0},\"tags\":{\"type\":\"array\",\"items\":{\"type\":\"string\"}}},\"required\":["
+    "\"name\"]},\"tests\":[{\"valid\":true,\"data\":{\"name\":\"ann\",\"age\":31,\"tags\":[\"a\",\"of "
+    "words\"]}}]}\n"
     "{\"schema\":{\"$defs\":{\"n\":{\"type\":\"object\",\"properties\":{\"v\":{\"enum\":[\"x\",\"y\"]},"
-    "\"next\":{\"$ref\":\"#/$defs/n\"}},"
-    "\"additionalProperties\":false}},\"$ref\":\"#/$defs/"
-    "n\"},\"tests\":[{\"valid\":true,\"data\":{\"v\":\"x\",\"next\":{\"v\":\"y\","
-    "\"next\":{}}}}]}\n"
+    "\"next\":{\"$ref\":\"#/$defs/n\"}},\"additionalProperties\":false}},\"$ref\":\"#/$defs/"
+    "n\"},\"tests\":[{\"valid\":true,\"data\":{\"v\":\"x\",\"next\":{\"v\":\"y\",\"next\":{}}}}]}\n"
     "{\"schema\":{\"type\":\"object\"},\"tests\":[{\"valid\":true,\"data\":{\"any\":[1,2.5,null,{\"thing\":"
     "\"at all\"}]}}]}\n";
 

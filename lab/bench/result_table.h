@@ -33,6 +33,24 @@ typedef struct bench_table {
 
 #define TABLE_COLUMNS(c) (c), (int32_t)(sizeof(c) / sizeof *(c))
 
+/* Columns: words and numbers that tell rows apart, figures, and words that only the table
+ * for people has. */
+#define WORD(name, title, width)                                                                             \
+    { name, title, width, TABLE_TEXT, NULL }
+#define KEY(name, title, width, decimals)                                                                    \
+    { name, title, width, decimals, NULL }
+#define FIGURE(name, title, width, decimals, unit)                                                           \
+    { name, title, width, decimals, unit }
+#define REMARK(name, title, width)                                                                           \
+    { name, title, width, TABLE_TEXT, "" }
+#define TABLE_OF(...)                                                                                        \
+    { __VA_ARGS__ }
+
+/* Declares the bench_table `t` of these columns. */
+#define TABLE(t, what, json, ...)                                                                            \
+    static const table_column t##_columns[] = TABLE_OF(__VA_ARGS__);                                         \
+    const bench_table t = {what, TABLE_COLUMNS(t##_columns), json}
+
 /* One value: text in a column of words, else a number. A number that is not finite is
  * absent: "-" or null. */
 typedef struct table_cell {

@@ -1,22 +1,12 @@
 /* `quire bench`: how fast the engine prefills and decodes, measured through the public
  * API as its users see it, beside what memory and arithmetic allow. */
-#include <math.h>
-#include <stdbool.h>
-#include <stddef.h>
-#include <stdio.h>
-#include <string.h>
 
 #include "base/clock.h"
-#include "base/err.h"
 #include "base/log.h"
-#include "base/mem.h"
 #include "engine/ablations.h"
 #include "lab/bench/client.h"
-#include "lab/bench/figures.h"
 #include "lab/bench/pool_size.h"
-#include "lab/bench/result_table.h"
 #include "lab/bench/shape.h"
-#include "lab/commands/ablation_flags.h"
 #include "lab/commands/lab_commands.h"
 
 typedef struct bench_options {
@@ -30,11 +20,7 @@ typedef struct bench_options {
 
 enum { LAST_TOKENS = 256 };
 
-static void bench_defaults(cli_options *cli) {
-    bench_options *o = (void *)cli;
-    *o = (bench_options){
-        .cli = o->cli, .batches = "1,4,16", .contexts = "128,1024", .n_decode = 257, .n_runs = 3};
-}
+LAB_DEFAULTS(bench, .batches = "1,4,16", .contexts = "128,1024", .n_decode = 257, .n_runs = 3)
 
 /* One bench: the open engine, and what its figures are held against. */
 typedef struct bench {
@@ -105,9 +91,9 @@ static void print_bandwidth(const bench *b, int32_t threads, double bytes_per_s)
 
 /* Says that a figure is missing, and why. */
 static void report_missing(const bench *b, const char *what, int32_t batch, int32_t context) {
-    static const char *const why = "not measured: the first answers ended before the last prompts were "
-                                   "computed, or the machine is busy; "
-                                   "ask for more --decode or --step-target-ms 0";
+    static const char *const why =
+        "not measured: the first answers ended before the last prompts were computed, or the machine is "
+        "busy; ask for more --decode or --step-target-ms 0";
     if (b->options->cli.json) {
         log_line(LOG_WARN, "%s, batch %d, context %d: %s", what, (int)batch, (int)context, why);
     } else {
@@ -293,8 +279,6 @@ static quire_err bench_run(const cli_options *cli, quire_error *err) {
     return e;
 }
 
-/* ---- the command ---- */
-
 #define AT(member) .offset = offsetof(bench_options, member)
 
 static const flag bench_flags[] = {
@@ -305,19 +289,9 @@ static const flag bench_flags[] = {
     {"--runs", "N", "runs per figure", FLAG_COUNT, AT(n_runs), .minimum = 1, .maximum = 1000},
     {0},
 };
-static const flag *const bench_groups[] = {
-    FLAGS_MODEL, bench_flags,    flags_ablations,   flags_json,    FLAGS_NUMERIC, flags_eviction,
-    flags_audit, flags_schedule, flags_step_target, FLAGS_MACHINE, FLAGS_BATCH,   FLAGS_MEMORY,
-    NULL};
 
-const command command_bench = {
-    .name = "bench",
-    .summary = "prefill and decode speed, with the limits of memory and arithmetic",
-    .usage = "quire bench MODEL",
-    .examples = "  quire bench model.gguf --batch 1,16 --context 128,1024\n",
-    .argument = ARGUMENT_MODEL,
-    .flags = bench_groups,
-    .options_size = sizeof(bench_options),
-    .defaults = bench_defaults,
-    .run = bench_run,
-};
+LAB_COMMAND(bench, "bench", " MODEL", ARGUMENT_MODEL,
+            "prefill and decode speed, with the limits of memory and arithmetic",
+            "  quire bench model.gguf --batch 1,16 --context 128,1024\n", FLAGS_MODEL, bench_flags,
+            flags_ablations, flags_json, FLAGS_NUMERIC, flags_eviction, flags_audit, flags_schedule,
+            flags_step_target, FLAGS_MACHINE, FLAGS_BATCH, FLAGS_MEMORY);

@@ -1,18 +1,9 @@
 /* `quire bench attention`: how fast attention is by itself, by context, batch, heads and
  * type of keys and values, and what pages cost it. */
-#include <stdbool.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <string.h>
 
-#include "base/err.h"
-#include "cli/unused_flags.h"
 #include "core/batch.h"
 #include "lab/bench/attention_measure.h"
-#include "lab/bench/figures.h"
 #include "lab/bench/read_pieces.h"
-#include "lab/bench/result_table.h"
 #include "lab/commands/lab_commands.h"
 
 typedef struct bench_attention_options {
@@ -46,15 +37,8 @@ static const struct {
 } types[MAX_TYPES] = {{"f32", DTYPE_F32},     {"f16", DTYPE_F16}, {"bf16", DTYPE_BF16},
                       {"fp8", DTYPE_F8_E4M3}, {"int8", DTYPE_I8}, {"int4", DTYPE_I4}};
 
-static void bench_attention_defaults(cli_options *cli) {
-    bench_attention_options *o = (void *)cli;
-    *o = (bench_attention_options){.cli = o->cli,
-                                   .contexts = "1024,8192,32768",
-                                   .types = "bf16,fp8,int8,int4",
-                                   .isa = "auto",
-                                   .n_prompt = 8192,
-                                   .n_runs = 5};
-}
+LAB_DEFAULTS(bench_attention, .contexts = "1024,8192,32768", .types = "bf16,fp8,int8,int4", .isa = "auto",
+             .n_prompt = 8192, .n_runs = 5)
 
 /* "f16,bf16" into list[0..*n). */
 static quire_err parse_types(const char *text, dtype *list, int32_t *n, quire_error *err) {
@@ -251,18 +235,14 @@ static quire_err report_pages(const bench_attention_options *o, const bench_tabl
 
 static quire_err bench_attention_run_pages(const bench_attention_options *o, const dtype *list,
                                            int32_t n_types, quire_error *err) {
-    static const table_column columns[] = {{"kv_dtype", "KV", 5, TABLE_TEXT, NULL},
-                                           {"heads", "heads", 11, TABLE_TEXT, NULL},
-                                           {"context", "context", 8, 0, NULL},
-                                           {"page_tokens", "page", 5, 0, NULL},
-                                           {"scattered", "no order us", 12, 1, "us/layer"},
-                                           {"scattered_ratio", "/contiguous", 11, 3, "x"},
-                                           {"in_order", "in a row us", 12, 1, "us/layer"},
-                                           {"in_order_ratio", "/contiguous", 11, 3, "x"},
-                                           {"piece", "piece KiB", 10, 1, "KiB"},
-                                           {"reading", "reading us", 11, 1, "us/layer"},
-                                           {"reading_ratio", "/contiguous", 11, 3, "x"}};
-    const bench_table t = {"attention pages", TABLE_COLUMNS(columns), o->cli.json};
+    TABLE(t, "attention pages", o->cli.json, WORD("kv_dtype", "KV", 5), WORD("heads", "heads", 11),
+          KEY("context", "context", 8, 0), KEY("page_tokens", "page", 5, 0),
+          FIGURE("scattered", "no order us", 12, 1, "us/layer"),
+          FIGURE("scattered_ratio", "/contiguous", 11, 3, "x"),
+          FIGURE("in_order", "in a row us", 12, 1, "us/layer"),
+          FIGURE("in_order_ratio", "/contiguous", 11, 3, "x"), FIGURE("piece", "piece KiB", 10, 1, "KiB"),
+          FIGURE("reading", "reading us", 11, 1, "us/layer"),
+          FIGURE("reading_ratio", "/contiguous", 11, 3, "x"));
     int32_t contexts[FIGURES_MAX_POINTS], pages[FIGURES_MAX_POINTS], n_contexts, n_pages;
     TRY(figures_parse_list("--context", o->contexts, contexts, &n_contexts, err));
     TRY(figures_parse_list("--pages", o->pages, pages, &n_pages, err));
@@ -287,28 +267,20 @@ static quire_err bench_attention_run_pages(const bench_attention_options *o, con
     }
     table_note(&t,
                "A decoded token's attention, one layer, by tokens a page; contiguous: pages of 256 in a row; "
-               "least of %d runs (%s). Piece: what "
-               "lies together of a head's keys or values. Reading: one thread only loads from each cache "
-               "line of the same pieces, in no order "
-               "too, the quickest of %d ways; what it takes more than for contiguous ones is the machine's "
-               "price of such pieces.",
+               "least of %d runs (%s). Piece: what lies together of a head's keys or values. Reading: one "
+               "thread only loads from each cache line of the same pieces, in no order too, the quickest of "
+               "%d ways; what it takes more than for contiguous ones is the machine's price of such pieces.",
                (int)o->n_runs, figures_time_name(o->n_threads), (int)PIECES_WAYS);
     return QUIRE_OK;
 }
 
 static quire_err bench_attention_measure(const bench_attention_options *o, quire_error *err) {
-    static const table_column columns[] = {{"work", "work", -22, TABLE_TEXT, NULL},
-                                           {"kv_dtype", "KV", -5, TABLE_TEXT, NULL},
-                                           {"heads", "heads", -11, TABLE_TEXT, NULL},
-                                           {"batch", "batch", 6, 0, NULL},
-                                           {"context", "context", 8, 0, NULL},
-                                           {"time", "us a layer", 11, 1, "us/layer"},
-                                           {"read_rate", "GB/s", 7, 2, "GB/s"},
-                                           {"compute_rate", "GOP/s", 8, 1, "GOP/s"},
-                                           {"paged_over_contiguous", "paged/contiguous", 17, 3, "x"},
-                                           {"read", "MB read", 9, 1, "MB"},
-                                           {"speedup", "times", 6, 2, "x"}};
-    const bench_table t = {"attention", TABLE_COLUMNS(columns), o->cli.json};
+    TABLE(t, "attention", o->cli.json, WORD("work", "work", -22), WORD("kv_dtype", "KV", -5),
+          WORD("heads", "heads", -11), KEY("batch", "batch", 6, 0), KEY("context", "context", 8, 0),
+          FIGURE("time", "us a layer", 11, 1, "us/layer"), FIGURE("read_rate", "GB/s", 7, 2, "GB/s"),
+          FIGURE("compute_rate", "GOP/s", 8, 1, "GOP/s"),
+          FIGURE("paged_over_contiguous", "paged/contiguous", 17, 3, "x"),
+          FIGURE("read", "MB read", 9, 1, "MB"), FIGURE("speedup", "times", 6, 2, "x"));
     dtype list[MAX_TYPES];
     int32_t n;
     TRY(parse_types(o->types, list, &n, err));
@@ -319,24 +291,18 @@ static quire_err bench_attention_measure(const bench_attention_options *o, quire
     for (int32_t i = 0; i < n; i++) {
         TRY(bench_attention_run_type(o, &t, list[i], err));
     }
-    table_note(
-        &t,
-        "Attention of one layer over pages of 16 tokens in no order, least of %d runs (%s); GB/s: keys and "
-        "values once. Chunks of "
-        "%d rows. Shared: a prefix of %d "
-        "tokens, in the same pages, read for each sequence; "
-        "cascade: read once, as many times as fast. Causal and window (64): the last chunk's rows, then a "
-        "decode, "
-        "under a layer's mask and under the same as an expression, and how many times the layer's time it "
-        "takes. Window N and cap: "
-        "a window of N tokens and a soft cap of 50 on scores, and how many times the time of plain attention "
-        "in which rows see as "
-        "many keys; decodes under a window: the mean of %d positions of a chunk.",
-        (int)o->n_runs, figures_time_name(o->n_threads), (int)ATTENTION_STEP_ROWS, (int)SHARED, (int)PLACES);
+    table_note(&t,
+               "Attention of one layer over pages of 16 tokens in no order, least of %d runs (%s); GB/s: "
+               "keys and values once. Chunks of %d rows. Shared: a prefix of %d tokens, in the same pages, "
+               "read for each sequence; cascade: read once, as many times as fast. Causal and window (64): "
+               "the last chunk's rows, then a decode, under a layer's mask and under the same as an "
+               "expression, and how many times the layer's time it takes. Window N and cap: a window of N "
+               "tokens and a soft cap of 50 on scores, and how many times the time of plain attention in "
+               "which rows see as many keys; decodes under a window: the mean of %d positions of a chunk.",
+               (int)o->n_runs, figures_time_name(o->n_threads), (int)ATTENTION_STEP_ROWS, (int)SHARED,
+               (int)PLACES);
     return QUIRE_OK;
 }
-
-/* ---- the command ---- */
 
 #define AT(member) .offset = offsetof(bench_attention_options, member)
 
@@ -352,7 +318,6 @@ static const flag bench_attention_flags[] = {
      .maximum = 64},
     {0},
 };
-static const flag *const bench_attention_groups[] = {bench_attention_flags, flags_json, flags_help, NULL};
 
 static quire_err bench_attention_run(const cli_options *o, quire_error *err) {
     bench_attention_options own = *(const bench_attention_options *)(const void *)o;
@@ -362,14 +327,7 @@ static quire_err bench_attention_run(const cli_options *o, quire_error *err) {
     return bench_attention_measure(&own, err);
 }
 
-const command command_bench_attention = {
-    .name = "bench attention",
-    .summary = "speed of attention alone, and the cost of pages",
-    .usage = "quire bench attention",
-    .examples = "  quire bench attention --context 1024,32768 --threads 1 --json\n",
-    .argument = ARGUMENT_NONE,
-    .flags = bench_attention_groups,
-    .options_size = sizeof(bench_attention_options),
-    .defaults = bench_attention_defaults,
-    .run = bench_attention_run,
-};
+LAB_COMMAND(bench_attention, "bench attention", "", ARGUMENT_NONE,
+            "speed of attention alone, and the cost of pages",
+            "  quire bench attention --context 1024,32768 --threads 1 --json\n", bench_attention_flags,
+            flags_json, flags_help);

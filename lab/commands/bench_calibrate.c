@@ -5,31 +5,22 @@
  * prompts that are one step or several. The cost model's factors are those, none
  * negative, whose relative errors over all of them are least in squares. No trace is
  * looked at. */
-#include <math.h>
-#include <stddef.h>
-#include <stdio.h>
-#include <string.h>
 
 #include "base/clock.h"
-#include "base/err.h"
-#include "base/mem.h"
 #include "base/rng.h"
 #include "cli/files.h"
 #include "engine/ablations.h"
 #include "lab/bench/client.h"
-#include "lab/bench/figures.h"
 #include "lab/bench/pool_size.h"
-#include "lab/bench/result_table.h"
-#include "lab/commands/ablation_flags.h"
 #include "lab/commands/lab_commands.h"
 #include "lab/commands/measures.h"
 #include "lab/sim/cost.h"
 
-typedef struct calibrate_options {
+typedef struct bench_calibrate_options {
     cli_options cli;
     engine_ablations off;
     int32_t n_runs; /* of every measurement, in turns */
-} calibrate_options;
+} bench_calibrate_options;
 
 /* Of an answer DECODE_TOKENS are timed, but for SKIPPED_TOKENS at its start. */
 enum {
@@ -43,10 +34,7 @@ enum {
     FREAK = 3
 };
 
-static void bench_calibrate_defaults(cli_options *cli) {
-    calibrate_options *o = (void *)cli;
-    *o = (calibrate_options){.cli = o->cli, .n_runs = 5};
-}
+LAB_DEFAULTS(bench_calibrate, .n_runs = 5)
 
 /* Something that is run and timed: n_seqs prompts of n_prompt tokens, and how many steps
  * of what content the time is of. */
@@ -61,7 +49,7 @@ typedef struct measure {
 } measure;
 
 typedef struct calibration {
-    const calibrate_options *o;
+    const bench_calibrate_options *o;
     client c;
     int32_t knots[COST_MAX_POINTS], n_knots; /* of rows */
     measure measures[MAX_MEASURES];
@@ -274,11 +262,10 @@ static double predicted_us(const calibration *k, const cost_model *c, const meas
 
 /* ---- reporting ---- */
 
-static const table_column columns[] = {
-    {"what", "what", 8, TABLE_TEXT, NULL}, {"sequences", "sequences", 9, 0, NULL},
-    {"prompt", "prompt", 7, 0, NULL},      {"measured", "measured us", 12, 1, "us"},
-    {"model", "model us", 12, 1, "us"},    {"off", "off %", 7, 1, "%"},
-};
+static const table_column columns[] =
+    TABLE_OF(WORD("what", "what", 8), KEY("sequences", "sequences", 9, 0), KEY("prompt", "prompt", 7, 0),
+             FIGURE("measured", "measured us", 12, 1, "us"), FIGURE("model", "model us", 12, 1, "us"),
+             FIGURE("off", "off %", 7, 1, "%"));
 
 static void bench_calibrate_report(const calibration *k, const cost_model *c) {
     bench_table s = {"calibrate", TABLE_COLUMNS(columns), k->o->cli.json};
@@ -298,8 +285,7 @@ static void bench_calibrate_report(const calibration *k, const cost_model *c) {
     }
     table_note(&s,
                "a step: %.1f us with 1 row, %.1f with %d; %.3f us a row of logits, %.5f a pair of a decode, "
-               "%.5f of a prefill; a request's "
-               "way %.1f us; off by %.1f%% in the mean square",
+               "%.5f of a prefill; a request's way %.1f us; off by %.1f%% in the mean square",
                c->us[0], c->us[c->n_points - 1], (int)c->rows[c->n_points - 1], c->out_us, c->decode_pair_us,
                c->prefill_pair_us, c->request_us, 100 * sqrt(squares / k->n));
 }
@@ -338,8 +324,8 @@ static quire_err calibrate(calibration *k, cost_model *out, quire_error *err) {
 }
 
 /* Fills *k, which is the caller's, but for what is freed here. */
-static quire_err run_calibration(calibration *k, const calibrate_options *o, bool print, cost_model *out,
-                                 quire_error *err) {
+static quire_err run_calibration(calibration *k, const bench_calibrate_options *o, bool print,
+                                 cost_model *out, quire_error *err) {
     if (o->n_runs < 1 || o->n_runs > MAX_RUNS / MAX_REPEATS) {
         return err_set(err, QUIRE_INVALID, -1, "--runs %d: must be from 1 to %d", (int)o->n_runs,
                        MAX_RUNS / MAX_REPEATS);
@@ -357,7 +343,8 @@ static quire_err run_calibration(calibration *k, const calibrate_options *o, boo
     return e;
 }
 
-static quire_err calibrate_run(const calibrate_options *o, bool print, cost_model *out, quire_error *err) {
+static quire_err calibrate_run(const bench_calibrate_options *o, bool print, cost_model *out,
+                               quire_error *err) {
     calibration *k = mem_new(1, sizeof *k);
     if (k == NULL) {
         return err_set(err, QUIRE_NO_MEMORY, -1, "out of memory");
@@ -368,23 +355,18 @@ static quire_err calibrate_run(const calibrate_options *o, bool print, cost_mode
 }
 
 quire_err calibrate_cost(const quire_options *given, cost_model *out, quire_error *err) {
-    calibrate_options o = {.cli = {.engine = *given}};
+    bench_calibrate_options o = {.cli = {.engine = *given}};
     bench_calibrate_defaults(&o.cli);
     return calibrate_run(&o, false, out, err);
 }
 
-/* ---- the command ---- */
-
-#define AT(member) .offset = offsetof(calibrate_options, member)
+#define AT(member) .offset = offsetof(bench_calibrate_options, member)
 
 static const flag bench_calibrate_flags[] = {
     {"--out -o", "FILE", "write the costs as JSON, for --cost", FLAG_TEXT, AT(cli.out)},
     {"--runs", "N", "runs per measurement", FLAG_COUNT, AT(n_runs), .minimum = 1, .maximum = 64},
     {0},
 };
-static const flag *const bench_calibrate_groups[] = {
-    FLAGS_MODEL, bench_calibrate_flags, flags_ablations, flags_json,   FLAGS_NUMERIC,
-    flags_audit, FLAGS_MACHINE,         FLAGS_BATCH,     FLAGS_MEMORY, NULL};
 
 static quire_err bench_calibrate_run(const cli_options *o, quire_error *err) {
     cost_model c;
@@ -393,15 +375,9 @@ static quire_err bench_calibrate_run(const cli_options *o, quire_error *err) {
     return o->out != NULL ? cost_write(o->out, &c, err) : QUIRE_OK;
 }
 
-const command command_bench_calibrate = {
-    .name = "bench calibrate",
-    .summary = "what a step of a model costs on this machine",
-    .usage = "quire bench calibrate MODEL [--out FILE]",
-    .examples = "  quire bench calibrate builtin --out cost.json\n"
-                "  quire sim requests.jsonl --cost cost.json --speed 10\n",
-    .argument = ARGUMENT_MODEL,
-    .flags = bench_calibrate_groups,
-    .options_size = sizeof(calibrate_options),
-    .defaults = bench_calibrate_defaults,
-    .run = bench_calibrate_run,
-};
+LAB_COMMAND(bench_calibrate, "bench calibrate", " MODEL [--out FILE]", ARGUMENT_MODEL,
+            "what a step of a model costs on this machine",
+            "  quire bench calibrate builtin --out cost.json\n"
+            "  quire sim requests.jsonl --cost cost.json --speed 10\n",
+            FLAGS_MODEL, bench_calibrate_flags, flags_ablations, flags_json, FLAGS_NUMERIC, flags_audit,
+            FLAGS_MACHINE, FLAGS_BATCH, FLAGS_MEMORY);

@@ -1,21 +1,11 @@
 /* `quire bench engine`: the engine's own work in a step (taking requests in, planning,
  * reserving pages, filling the batch, choosing, telling readers), with the engine's real
  * thread and steps over a model that does nothing. */
-#include <math.h>
-#include <stdbool.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 
-#include "base/err.h"
-#include "base/mem.h"
 #include "base/rng.h"
 #include "engine/engine.h"
-#include "lab/bench/figures.h"
 #include "lab/bench/null_model.h"
-#include "lab/bench/result_table.h"
 #include "lab/commands/lab_commands.h"
 
 typedef struct bench_engine_options {
@@ -34,10 +24,7 @@ enum {
     N_VOCAB = 32
 };
 
-static void bench_engine_defaults(cli_options *cli) {
-    bench_engine_options *o = (void *)cli;
-    *o = (bench_engine_options){.cli = o->cli, .running = "1,16,64,256", .n_prompt = 128, .page_tokens = 16};
-}
+LAB_DEFAULTS(bench_engine, .running = "1,16,64,256", .n_prompt = 128, .page_tokens = 16)
 
 typedef enum load { LOAD_DECODE, LOAD_TURNOVER } load;
 
@@ -267,8 +254,6 @@ static quire_err bench_engine_run(const cli_options *cli, quire_error *err) {
     return QUIRE_OK;
 }
 
-/* ---- the command ---- */
-
 #define AT(member) .offset = offsetof(bench_engine_options, member)
 
 static const flag bench_engine_flags[] = {
@@ -278,17 +263,9 @@ static const flag bench_engine_flags[] = {
      .maximum = 256},
     {0},
 };
-static const flag *const bench_engine_groups[] = {bench_engine_flags, flags_json, flags_help, NULL};
 
-const command command_bench_engine = {
-    .name = "bench engine",
-    .summary = "the engine's own work in a step, without a model",
-    .usage = "quire bench engine",
-    .examples = "  quire bench engine\n"
-                "  quire bench engine --running 256 --prompt 4096 --json\n",
-    .argument = ARGUMENT_NONE,
-    .flags = bench_engine_groups,
-    .options_size = sizeof(bench_engine_options),
-    .defaults = bench_engine_defaults,
-    .run = bench_engine_run,
-};
+LAB_COMMAND(bench_engine, "bench engine", "", ARGUMENT_NONE,
+            "the engine's own work in a step, without a model",
+            "  quire bench engine\n"
+            "  quire bench engine --running 256 --prompt 4096 --json\n",
+            bench_engine_flags, flags_json, flags_help);

@@ -1,18 +1,10 @@
 /* `quire bench experts`: a mixture of experts beside dense products that read the same
  * bytes. */
-#include <stdbool.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <string.h>
 
 #include "backend/backend.h"
 #include "base/clock.h"
-#include "base/err.h"
-#include "base/mem.h"
 #include "base/rng.h"
-#include "lab/bench/figures.h"
 #include "lab/bench/kernel_types.h"
-#include "lab/bench/result_table.h"
 #include "lab/commands/lab_commands.h"
 
 typedef struct bench_experts_options {
@@ -27,17 +19,8 @@ typedef struct bench_experts_options {
 
 enum { MIN_TIMES = 20, MOST_SETS = 64 };
 
-static void bench_experts_defaults(cli_options *cli) {
-    bench_experts_options *o = (void *)cli;
-    *o = (bench_experts_options){.cli = o->cli,
-                                 .types = "q4_0,q8_0,int8,bf16,f32",
-                                 .rows = "1,8,32",
-                                 .n_experts = 64,
-                                 .n_used = 8,
-                                 .d_model = 2048,
-                                 .d_hidden = 768,
-                                 .run_ms = 1000};
-}
+LAB_DEFAULTS(bench_experts, .types = "q4_0,q8_0,int8,bf16,f32", .rows = "1,8,32", .n_experts = 64,
+             .n_used = 8, .d_model = 2048, .d_hidden = 768, .run_ms = 1000)
 
 /* A gated feed-forward. */
 typedef struct feed_forward {
@@ -236,15 +219,10 @@ static quire_err bench_experts_check_options(const bench_experts_options *o, qui
 
 static quire_err bench_experts_run(const cli_options *cli, quire_error *err) {
     const bench_experts_options *o = (const void *)cli;
-    static const table_column columns[] = {{"type", "type", 6, TABLE_TEXT, NULL},
-                                           {"threads", "threads", 7, 0, NULL},
-                                           {"rows", "rows", 5, 0, NULL},
-                                           {"experts", "experts", 7, 0, NULL},
-                                           {"time", "us", 9, 0, "us"},
-                                           {"read_rate", "GB/s", 7, 2, "GB/s"},
-                                           {"dense_time", "dense us", 9, 0, "us"},
-                                           {"of_dense", "of dense", 8, 3, "x"}};
-    const bench_table t = {"experts", TABLE_COLUMNS(columns), o->cli.json};
+    TABLE(t, "experts", o->cli.json, WORD("type", "type", 6), KEY("threads", "threads", 7, 0),
+          KEY("rows", "rows", 5, 0), KEY("experts", "experts", 7, 0), FIGURE("time", "us", 9, 0, "us"),
+          FIGURE("read_rate", "GB/s", 7, 2, "GB/s"), FIGURE("dense_time", "dense us", 9, 0, "us"),
+          FIGURE("of_dense", "of dense", 8, 3, "x"));
     int32_t rows[FIGURES_MAX_POINTS], n_rows, threads[FIGURES_MAX_POINTS] = {thread_pool_cpus()},
                                               n_threads = 1;
     TRY(figures_parse_list("--rows", o->rows, rows, &n_rows, err));
@@ -278,8 +256,6 @@ static quire_err bench_experts_run(const cli_options *cli, quire_error *err) {
     return QUIRE_OK;
 }
 
-/* ---- the command ---- */
-
 #define AT(member) .offset = offsetof(bench_experts_options, member)
 
 static const flag bench_experts_flags[] = {
@@ -296,16 +272,8 @@ static const flag bench_experts_flags[] = {
      .maximum = 100000},
     {0},
 };
-static const flag *const bench_experts_groups[] = {bench_experts_flags, flags_json, flags_help, NULL};
 
-const command command_bench_experts = {
-    .name = "bench experts",
-    .summary = "a mixture of experts compared with dense products of the same bytes",
-    .usage = "quire bench experts",
-    .examples = "  quire bench experts --types q4_0 --rows 1,8,32 --threads 2\n",
-    .argument = ARGUMENT_NONE,
-    .flags = bench_experts_groups,
-    .options_size = sizeof(bench_experts_options),
-    .defaults = bench_experts_defaults,
-    .run = bench_experts_run,
-};
+LAB_COMMAND(bench_experts, "bench experts", "", ARGUMENT_NONE,
+            "a mixture of experts compared with dense products of the same bytes",
+            "  quire bench experts --types q4_0 --rows 1,8,32 --threads 2\n", bench_experts_flags, flags_json,
+            flags_help);

@@ -1,19 +1,11 @@
 /* `quire bench grammar`: what grammars cost: compiling schemas, and masks along
  * instances. */
-#include <stdbool.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
 
 #include "base/clock.h"
-#include "base/err.h"
-#include "base/mem.h"
 #include "base/rng.h"
 #include "file/model_file.h"
 #include "grammar/grammar.h"
-#include "lab/bench/figures.h"
 #include "lab/bench/grammar_keep.h"
-#include "lab/bench/result_table.h"
 #include "lab/commands/lab_commands.h"
 #include "text/token_texts.h"
 #include "json/json.h"
@@ -35,10 +27,7 @@ typedef struct bench_grammar_options {
 
 #define LONGEST 24 /* bytes of a token that is looked for in an instance */
 
-static void bench_grammar_defaults(cli_options *cli) {
-    bench_grammar_options *o = (void *)cli;
-    *o = (bench_grammar_options){.cli = o->cli, .n_tokens = 128000, .every = 1};
-}
+LAB_DEFAULTS(bench_grammar, .n_tokens = 128000, .every = 1)
 
 typedef struct times {
     double *us;
@@ -230,11 +219,9 @@ static void report_times(const bench_table *s, const char *what, times *t) {
 }
 
 static void bench_grammar_report(bench *b) {
-    static const table_column columns[] = {
-        {"what", "what", 22, TABLE_TEXT, NULL}, {"n", "n", 9, 0, "count"},
-        {"mean", "mean us", 10, 2, "us"},       {"p50", "50% us", 10, 2, "us"},
-        {"p99", "99% us", 10, 1, "us"},         {"p99.9", "99.9% us", 10, 1, "us"}};
-    bench_table s = {"grammar", TABLE_COLUMNS(columns), b->o->cli.json};
+    TABLE(s, "grammar", b->o->cli.json, WORD("what", "what", 22), FIGURE("n", "n", 9, 0, "count"),
+          FIGURE("mean", "mean us", 10, 2, "us"), FIGURE("p50", "50% us", 10, 2, "us"),
+          FIGURE("p99", "99% us", 10, 1, "us"), FIGURE("p99.9", "99.9% us", 10, 1, "us"));
     table_begin(&s, NULL);
     report_times(&s, "compile", &b->compile);
     report_times(&s, "first mask, compiled", &b->first);
@@ -247,11 +234,9 @@ static void bench_grammar_report(bench *b) {
 }
 
 static void report_kept(const bench *b, const grammar_kept *k) {
-    static const table_column columns[] = {{"what", "what", 22, TABLE_TEXT, NULL},
-                                           {"schemas", "schemas", 9, 0, "count"},
-                                           {"grammar_bytes", "grammars MB", 12, 1, "MB"},
-                                           {"resident", "resident MB", 12, 1, "MB"}};
-    bench_table s = {"grammar", TABLE_COLUMNS(columns), b->o->cli.json};
+    TABLE(s, "grammar", b->o->cli.json, WORD("what", "what", 22), FIGURE("schemas", "schemas", 9, 0, "count"),
+          FIGURE("grammar_bytes", "grammars MB", 12, 1, "MB"),
+          FIGURE("resident", "resident MB", 12, 1, "MB"));
     if (k->n > 0) {
         table_begin(&s, NULL);
         TABLE_ROW(&s, TXT("kept at a time"), NUM(k->n), NUM((double)k->grammar_bytes * 1e-6),
@@ -291,8 +276,6 @@ static quire_err bench_grammar_run(const cli_options *cli, quire_error *err) {
     return e;
 }
 
-/* ---- the command ---- */
-
 #define AT(member) .offset = offsetof(bench_grammar_options, member)
 
 static const flag bench_grammar_flags[] = {
@@ -307,16 +290,8 @@ static const flag bench_grammar_flags[] = {
      .minimum = 0, .maximum = 1000000},
     {0},
 };
-static const flag *const bench_grammar_groups[] = {bench_grammar_flags, flags_json, flags_help, NULL};
 
-const command command_bench_grammar = {
-    .name = "bench grammar",
-    .summary = "what compiling a JSON Schema and its token masks cost",
-    .usage = "quire bench grammar",
-    .examples = "  quire bench grammar --tokenizer tokenizer.json --schemas schemas.jsonl\n",
-    .argument = ARGUMENT_NONE,
-    .flags = bench_grammar_groups,
-    .options_size = sizeof(bench_grammar_options),
-    .defaults = bench_grammar_defaults,
-    .run = bench_grammar_run,
-};
+LAB_COMMAND(bench_grammar, "bench grammar", "", ARGUMENT_NONE,
+            "what compiling a JSON Schema and its token masks cost",
+            "  quire bench grammar --tokenizer tokenizer.json --schemas schemas.jsonl\n", bench_grammar_flags,
+            flags_json, flags_help);

@@ -9,19 +9,10 @@
  *
  * With one compute thread time is that of the processor: other programs on the machine
  * don't lengthen it, and arrivals are in it. */
-#include <math.h>
-#include <stddef.h>
-#include <stdio.h>
-#include <string.h>
 
-#include "base/err.h"
-#include "base/mem.h"
 #include "cli/files.h"
-#include "cli/unused_flags.h"
-#include "lab/bench/figures.h"
 #include "lab/bench/headline_case.h"
 #include "lab/bench/model_shape.h"
-#include "lab/bench/result_table.h"
 #include "lab/bench/synthetic.h"
 #include "lab/bench/variant.h"
 #include "lab/commands/lab_commands.h"
@@ -45,27 +36,18 @@ static double highest_of(const headline_sweep *s) {
 }
 
 static void print_ways(const headline_case *c, const char *requests, bool json) {
-    static const table_column columns[] = {{"lengths", "", 9, TABLE_TEXT, NULL},
-                                           {"share", "%", 3, 0, NULL},
-                                           {"way", "way", 19, TABLE_TEXT, NULL},
-                                           {"steps", "steps", 6, 0, "steps"},
-                                           {"rows", "rows", 7, 0, "rows"},
-                                           {"at_once", "at once", 7, 2, "sequences"},
-                                           {"live", "live %", 6, 1, "%"},
-                                           {"preemptions", "preempted", 9, 0, "times"},
-                                           {"copied", "copied", 8, 0, "tokens"},
-                                           {"speed", "tokens/s", 9, 1, "tokens/s"},
-                                           {"simulated_speed", "simulated", 9, 1, "tokens/s"},
-                                           {"speed_off", "off %", 6, 1, "%"},
-                                           {"highest_rate", "highest/s", 9, 3, "requests/s"},
-                                           {"simulated_rate", "simulated", 9, 3, "requests/s"},
-                                           {"rate_off", "off %", 6, 1, "%"}};
-    bench_table s = {NAME, TABLE_COLUMNS(columns), json};
+    TABLE(s, NAME, json, WORD("lengths", "", 9), KEY("share", "%", 3, 0), WORD("way", "way", 19),
+          FIGURE("steps", "steps", 6, 0, "steps"), FIGURE("rows", "rows", 7, 0, "rows"),
+          FIGURE("at_once", "at once", 7, 2, "sequences"), FIGURE("live", "live %", 6, 1, "%"),
+          FIGURE("preemptions", "preempted", 9, 0, "times"), FIGURE("copied", "copied", 8, 0, "tokens"),
+          FIGURE("speed", "tokens/s", 9, 1, "tokens/s"),
+          FIGURE("simulated_speed", "simulated", 9, 1, "tokens/s"), FIGURE("speed_off", "off %", 6, 1, "%"),
+          FIGURE("highest_rate", "highest/s", 9, 3, "requests/s"),
+          FIGURE("simulated_rate", "simulated", 9, 3, "requests/s"), FIGURE("rate_off", "off %", 6, 1, "%"));
     char heading[768];
     snprintf(heading, sizeof heading,
              "\n%s: memory for %lld tokens, %.0f%% of what all take fully reserved. All at once: counts and "
-             "speed; then the highest rate "
-             "of arrivals with %.2f ms a token",
+             "speed; then the highest rate of arrivals with %.2f ms a token",
              requests, (long long)c->server.kv_tokens, c->share, c->bound * 1e3);
     table_begin(&s, heading);
     for (headline_way w = 0; w < HEADLINE_N_WAYS; w++) {
@@ -113,21 +95,13 @@ static double reached(const headline_case *c, headline_way w) {
 }
 
 static void bench_headline_print_gains(const headline_case *c, bool json) {
-    static const table_column columns[] = {{"lengths", "", 9, TABLE_TEXT, NULL},
-                                           {"share", "%", 3, 0, NULL},
-                                           {"of", "gain of", 19, TABLE_TEXT, NULL},
-                                           {"than", "over", 18, TABLE_TEXT, NULL},
-                                           {"published", "published", 23, TABLE_TEXT, ""},
-                                           {"at_once_gain", "at once", 7, 2, "x"},
-                                           {"speed_gain", "tokens/s", 8, 2, "x"},
-                                           {"allowed_gain", "allowed", 7, 2, "x"},
-                                           {"reached", "reached", 7, 2, "x"},
-                                           {"simulated_gain", "simulated", 9, 2, "x"},
-                                           {"device_gain", "A100", 6, 2, "x"},
-                                           {"rate_gain", "highest/s", 9, 2, "x"},
-                                           {"simulated_rate_gain", "simulated", 9, 2, "x"},
-                                           {"device_rate_gain", "A100", 6, 2, "x"}};
-    bench_table s = {NAME, TABLE_COLUMNS(columns), json};
+    TABLE(s, NAME, json, WORD("lengths", "", 9), KEY("share", "%", 3, 0), WORD("of", "gain of", 19),
+          WORD("than", "over", 18), REMARK("published", "published", 23),
+          FIGURE("at_once_gain", "at once", 7, 2, "x"), FIGURE("speed_gain", "tokens/s", 8, 2, "x"),
+          FIGURE("allowed_gain", "allowed", 7, 2, "x"), FIGURE("reached", "reached", 7, 2, "x"),
+          FIGURE("simulated_gain", "simulated", 9, 2, "x"), FIGURE("device_gain", "A100", 6, 2, "x"),
+          FIGURE("rate_gain", "highest/s", 9, 2, "x"), FIGURE("simulated_rate_gain", "simulated", 9, 2, "x"),
+          FIGURE("device_rate_gain", "A100", 6, 2, "x"));
     table_begin(&s, "");
     for (int i = 0; i < N_GAINS; i++) {
         const struct gain *g = &gains[i];
@@ -142,12 +116,10 @@ static void bench_headline_print_gains(const headline_case *c, bool json) {
                   NUM(rate_gain(c->simulated, g)), NUM(rate_gain(c->device, g)));
     }
     table_note(&s, "allowed: by what a step costs here for the work that each did (counted); reached: of "
-                   "that, by what steps cost right "
-                   "before and after each; A100: opt-13b on a100-40gb, simulated, in as many tokens of "
-                   "memory, its rates with more such "
-                   "requests and a bound of its own; published requests at once: 2.2x those of the oracle "
-                   "(R5), 4-10x (L9); -: not run, or "
-                   "the queue of so few requests never grows to the bound");
+                   "that, by what steps cost right before and after each; A100: opt-13b on a100-40gb, "
+                   "simulated, in as many tokens of memory, its rates with more such requests and a bound of "
+                   "its own; published requests at once: 2.2x those of the oracle (R5), 4-10x (L9); -: not "
+                   "run, or the queue of so few requests never grows to the bound");
 }
 
 /* ---- loads ---- */
@@ -162,16 +134,12 @@ static double simulated_latency(const headline_sweep *s, double rate) {
 }
 
 static void print_loads(const headline_case *c, bool json) {
-    static const table_column columns[] = {{"lengths", "", 9, TABLE_TEXT, NULL},
-                                           {"share", "%", 3, 0, NULL},
-                                           {"way", "way", 19, TABLE_TEXT, NULL},
-                                           {"rate", "rate/s", 9, 3, NULL},
-                                           {"latency", "ms a token", 10, 2, "ms"},
-                                           {"simulated_latency", "simulated", 10, 2, "ms"},
-                                           {"load_at_once", "at once", 7, 2, "sequences"},
-                                           {"load_speed", "tokens/s", 9, 1, "tokens/s"},
-                                           {"load_preemptions", "preempted", 9, 0, "times"}};
-    bench_table s = {NAME, TABLE_COLUMNS(columns), json};
+    TABLE(s, NAME, json, WORD("lengths", "", 9), KEY("share", "%", 3, 0), WORD("way", "way", 19),
+          KEY("rate", "rate/s", 9, 3), FIGURE("latency", "ms a token", 10, 2, "ms"),
+          FIGURE("simulated_latency", "simulated", 10, 2, "ms"),
+          FIGURE("load_at_once", "at once", 7, 2, "sequences"),
+          FIGURE("load_speed", "tokens/s", 9, 1, "tokens/s"),
+          FIGURE("load_preemptions", "preempted", 9, 0, "times"));
     table_begin(&s, "");
     for (headline_way w = 0; w < HEADLINE_N_WAYS; w++) {
         for (int32_t i = 0; i < c->real[w].n_loads; i++) {
@@ -186,30 +154,26 @@ static void print_loads(const headline_case *c, bool json) {
 /* ---- what a step costs ---- */
 
 static void print_cost(const headline_case *c, bool json) {
-    static const table_column columns[] = {
-        {"lengths", "", 9, TABLE_TEXT, NULL}, {"share", "%", 3, 0, NULL},
-        {"step_rows", "rows", 6, 0, NULL},    {"step", "step us", 10, 1, "us"},
-        {"row", "us a row", 10, 1, "us"},     {"gain", "of one row", 10, 2, "x"}};
-    bench_table s = {NAME, TABLE_COLUMNS(columns), json};
+    TABLE(s, NAME, json, WORD("lengths", "", 9), KEY("share", "%", 3, 0), KEY("step_rows", "rows", 6, 0),
+          FIGURE("step", "step us", 10, 1, "us"), FIGURE("row", "us a row", 10, 1, "us"),
+          FIGURE("gain", "of one row", 10, 2, "x"));
     const cost_model *m = &c->cost;
     double alone = cost_of(m, &(step_work){.rows = 1, .out = 1});
     table_begin(&s, "\nWhat a step costs here by rows that decode, without attention, and how many times the "
-                    "tokens a second of one row it "
-                    "gives");
+                    "tokens a second of one row it gives");
     for (int32_t i = 0; cost_knot(i) <= 64; i++) {
         int32_t rows = cost_knot(i);
         double us = cost_of(m, &(step_work){.rows = rows, .out = rows});
         TABLE_ROW(&s, TXT(c->lengths), NUM(c->share), NUM(rows), NUM(us), NUM(us / rows),
                   NUM(rows * alone / us));
     }
-    table_note(&s,
-               "fitted to steps of known content, measured before and after each load, off by %.1f%%; a row "
-               "and a token that it attends to %.4f "
-               "us more when it decodes, %.4f in a prompt; a token's keys and values moved %.3f us; %d of %d "
-               "loads ran again, since what steps "
-               "cost changed by over %.0f%% around them",
-               100 * c->cost_off, m->decode_pair_us, m->prefill_pair_us, m->copy_us, (int)c->n_again,
-               (int)c->n_loads, 100 * HEADLINE_STEADY);
+    table_note(
+        &s,
+        "fitted to steps of known content, measured before and after each load, off by %.1f%%; a row and a "
+        "token that it attends to %.4f us more when it decodes, %.4f in a prompt; a token's keys and values "
+        "moved %.3f us; %d of %d loads ran again, since what steps cost changed by over %.0f%% around them",
+        100 * c->cost_off, m->decode_pair_us, m->prefill_pair_us, m->copy_us, (int)c->n_again,
+        (int)c->n_loads, 100 * HEADLINE_STEADY);
 }
 
 /* Each way's figures, the gains, the loads, and what a step costs by rows. requests: what
@@ -221,7 +185,7 @@ static void headline_print_case(const headline_case *c, const char *requests, bo
     print_cost(c, json);
 }
 
-typedef struct headline_options {
+typedef struct bench_headline_options {
     cli_options cli;
     /* random weights of a published shape in place of a model, and their type; NULL:
      * none */
@@ -237,21 +201,21 @@ typedef struct headline_options {
     int32_t n_runs;
     bool quick;      /* what was not given is small */
     const char *svg; /* file for the curves; NULL: none */
-} headline_options;
+} bench_headline_options;
 
 enum { MAX_CASES = 16, MANY = 500, LONGEST = 2048, LEAST_SEQUENCES = 2 };
 static const char DEVICE_MODEL[] = "opt-13b", DEVICE[] = "a100-40gb";
 
 static void bench_headline_defaults(cli_options *cli) {
-    headline_options *o = (void *)cli;
-    *o = (headline_options){
+    bench_headline_options *o = (void *)cli;
+    *o = (bench_headline_options){
         .cli = o->cli, .seed = 1, .n_draws = 1, .times_idle = 3, .type = "q4_0", .n_runs = 1, .shrink = 1};
     o->cli.engine.n_threads = 1;
 }
 
 /* What was not given, by how much is to be run. */
-static headline_options filled(const headline_options *given) {
-    headline_options o = *given;
+static bench_headline_options filled(const bench_headline_options *given) {
+    bench_headline_options o = *given;
     bool small = o.quick || o.shape != NULL;
     o.lengths = o.lengths != NULL ? o.lengths : small ? "sharegpt" : "sharegpt,alpaca";
     o.shares = o.shares != NULL ? o.shares : small ? "10" : "5,10,20";
@@ -265,7 +229,7 @@ static headline_options filled(const headline_options *given) {
 }
 
 typedef struct headline {
-    headline_options o;
+    bench_headline_options o;
     model_runner b;
     trace traces[MAX_CASES], many[MAX_CASES]; /* many: MANY of the same kind; of a file the same */
     char names[MAX_CASES][32];                /* of the lengths, in the order of the traces */
@@ -281,7 +245,7 @@ typedef struct headline {
 
 static quire_err bench_headline_make_trace(const headline *h, const char *lengths, int32_t n_requests,
                                            trace *out, quire_error *err) {
-    const headline_options *o = &h->o;
+    const bench_headline_options *o = &h->o;
     if (o->trace != NULL) {
         TRY(trace_read(o->trace, o->n_requests, out, err));
         arrivals_space(out, 1, (uint64_t)o->seed);
@@ -341,8 +305,7 @@ static quire_err make_cases(headline *h, quire_error *err) {
                 kv_tokens < (int64_t)LEAST_SEQUENCES * e->max_model_len) {
                 return err_set(err, QUIRE_INVALID, -1,
                                "--shares %s of %d requests of at most %d tokens: each must hold %d such "
-                               "requests, and there are at most %d "
-                               "cases",
+                               "requests, and there are at most %d cases",
                                h->o.shares, (int)h->traces[i].n_requests, (int)e->max_model_len,
                                LEAST_SEQUENCES, MAX_CASES);
             }
@@ -481,7 +444,7 @@ static quire_err bench_headline_run_on(headline *h, quire_error *err) {
     return e;
 }
 
-static quire_err bench_headline_measure(const headline_options *o, quire_error *err) {
+static quire_err bench_headline_measure(const bench_headline_options *o, quire_error *err) {
     if (o->shape != NULL && o->cli.engine.model != NULL) {
         return err_set(err, QUIRE_INVALID, -1, "a MODEL or --shape is run, not both");
     }
@@ -502,9 +465,7 @@ static quire_err bench_headline_measure(const headline_options *o, quire_error *
     return e;
 }
 
-/* ---- the command ---- */
-
-#define AT(member) .offset = offsetof(headline_options, member)
+#define AT(member) .offset = offsetof(bench_headline_options, member)
 
 static const flag load_flags[] = {
     {"--lengths", "LIST", "of prompts and answers: like sharegpt's, alpaca's ; without: both", FLAG_TEXT,
@@ -542,11 +503,9 @@ static const flag model_flags[] = {
      .minimum = 1, .maximum = 1 << 16},
     {0},
 };
-static const flag *const bench_headline_groups[] = {load_flags, model_flags, flags_compute, FLAGS_KV,
-                                                    flags_isa,  flags_json,  flags_help,    NULL};
 
 /* A flag that would do nothing is refused. */
-static quire_err headline_check_flags(const headline_options *o, quire_error *err) {
+static quire_err headline_check_flags(const bench_headline_options *o, quire_error *err) {
     const cli_options *c = &o->cli;
     if (o->trace != NULL) {
         TRY(unused_flags_refuse(c, "--lengths", "with --trace, whose requests have their own", err));
@@ -558,23 +517,16 @@ static quire_err headline_check_flags(const headline_options *o, quire_error *er
 }
 
 static quire_err bench_headline_run(const cli_options *o, quire_error *err) {
-    const headline_options *own = (const void *)o;
+    const bench_headline_options *own = (const void *)o;
     TRY(headline_check_flags(own, err));
     TRY(files_check_named("--svg", own->svg, err));
     return bench_headline_measure(own, err);
 }
 
-const command command_bench_headline = {
-    .name = "bench headline",
-    .summary = "what paging and continuous batching are worth, really run at rising rates",
-    .usage = "quire bench headline [MODEL]",
-    .examples = "  quire bench headline --quick\n"
-                "  quire bench headline --svg curves.svg\n"
-                "  quire bench headline --shape 1.1b\n"
-                "--shape: " MODEL_SHAPES "\n",
-    .argument = ARGUMENT_MODEL_OR_NONE,
-    .flags = bench_headline_groups,
-    .options_size = sizeof(headline_options),
-    .defaults = bench_headline_defaults,
-    .run = bench_headline_run,
-};
+LAB_COMMAND(bench_headline, "bench headline", " [MODEL]", ARGUMENT_MODEL_OR_NONE,
+            "what paging and continuous batching are worth, really run at rising rates",
+            "  quire bench headline --quick\n"
+            "  quire bench headline --svg curves.svg\n"
+            "  quire bench headline --shape 1.1b\n"
+            "--shape: " MODEL_SHAPES "\n",
+            load_flags, model_flags, flags_compute, FLAGS_KV, flags_isa, flags_json, flags_help);

@@ -1,24 +1,14 @@
 /* `quire bench json`: what answers under JSON Schemas cost: their speed beside free text,
  * with and without jump-forward, and what sequences under them add to a decode step. */
-#include <stdbool.h>
-#include <stddef.h>
-#include <stdio.h>
-#include <string.h>
 
 #include "api/quire_engine.h"
 #include "base/clock.h"
-#include "base/err.h"
-#include "base/mem.h"
-#include "cli/unused_flags.h"
 #include "engine/ablations.h"
 #include "lab/bench/client.h"
 #include "lab/bench/pool_size.h"
-#include "lab/bench/result_table.h"
 #include "lab/bench/shape.h"
 #include "lab/bench/synthetic.h"
-#include "lab/commands/ablation_flags.h"
 #include "lab/commands/lab_commands.h"
-#include "quire.h"
 
 /* What sequences under schemas add to a decode step, for `quire bench json`. */
 
@@ -35,14 +25,12 @@ typedef struct step_cost {
 
 /* A schema that no other sequence has, whose answers are longer than a run. */
 static void write_schema(int32_t i, char *out, size_t n) {
-    snprintf(
-        out, n,
-        "{\"type\":\"array\",\"minItems\":1000,\"items\":{\"type\":\"object\",\"properties\":{\"name_%d\":{"
-        "\"type\":\"string\","
-        "\"minLength\":4,\"maxLength\":%d},\"count\":{\"type\":\"integer\",\"minimum\":0,\"maximum\":%d},"
-        "\"kind\":{\"enum\":[\"a%d\",\"b\"]}},"
-        "\"required\":[\"name_%d\",\"count\",\"kind\"],\"additionalProperties\":false}}",
-        (int)i, (int)(20 + i % 30), (int)(1000 + i), (int)i, (int)i);
+    snprintf(out, n,
+             "{\"type\":\"array\",\"minItems\":1000,\"items\":{\"type\":\"object\",\"properties\":{\"name_%"
+             "d\":{\"type\":\"string\",\"minLength\":4,\"maxLength\":%d},\"count\":{\"type\":\"integer\","
+             "\"minimum\":0,\"maximum\":%d},\"kind\":{\"enum\":[\"a%d\",\"b\"]}},\"required\":[\"name_%d\","
+             "\"count\",\"kind\"],\"additionalProperties\":false}}",
+             (int)i, (int)(20 + i % 30), (int)(1000 + i), (int)i, (int)i);
 }
 
 static quire_err send(client *c, int32_t i, bool is_free, int32_t n_steps, sent *s, quire_error *err) {
@@ -181,16 +169,11 @@ static quire_err run_rows(const quire_options *given, engine_ablations off, int3
  * has for itself. */
 static quire_err json_steps_run(const quire_options *given, engine_ablations off, const char *rows,
                                 int32_t n_steps, bool json, quire_error *err) {
-    static const table_column columns[] = {{"sequences", "sequences", 9, 0, NULL},
-                                           {"step", "step ms", 9, 2, "ms"},
-                                           {"sampling", "sampling us", 12, 1, "us"},
-                                           {"sampling_ruled", "under schemas", 14, 1, "us"},
-                                           {"added", "added %", 8, 2, "%"},
-                                           {"own", "own us", 8, 1, "us"},
-                                           {"own_ruled", "under schemas", 14, 1, "us"},
-                                           {"own_added", "added us", 9, 1, "us"},
-                                           {"own_jumps", "jumping us", 11, 1, "us"}};
-    const bench_table sh = {"json", TABLE_COLUMNS(columns), json};
+    TABLE(sh, "json", json, KEY("sequences", "sequences", 9, 0), FIGURE("step", "step ms", 9, 2, "ms"),
+          FIGURE("sampling", "sampling us", 12, 1, "us"),
+          FIGURE("sampling_ruled", "under schemas", 14, 1, "us"), FIGURE("added", "added %", 8, 2, "%"),
+          FIGURE("own", "own us", 8, 1, "us"), FIGURE("own_ruled", "under schemas", 14, 1, "us"),
+          FIGURE("own_added", "added us", 9, 1, "us"), FIGURE("own_jumps", "jumping us", 11, 1, "us"));
     int32_t n[FIGURES_MAX_POINTS], n_points;
     TRY(figures_parse_list("--rows", rows, n, &n_points, err));
     table_begin(&sh, "A step of sequences under schemas");
@@ -198,10 +181,8 @@ static quire_err json_steps_run(const quire_options *given, engine_ablations off
         TRY(run_rows(given, off, n[i], n_steps, &sh, err));
     }
     table_note(&sh, "Every sequence has a schema of its own, each new, so its masks are made in these steps; "
-                    "by the engine's timers. own: "
-                    "planning, filling the batch, committing; added, and with jump-forward (where a step has "
-                    "more rows). added %%: of the step "
-                    "of free text.");
+                    "by the engine's timers. own: planning, filling the batch, committing; added, and with "
+                    "jump-forward (where a step has more rows). added %%: of the step of free text.");
     return QUIRE_OK;
 }
 
@@ -219,10 +200,7 @@ typedef struct bench_json_options {
 
 enum { MOST_TOKENS = 512 };
 
-static void bench_json_defaults(cli_options *cli) {
-    bench_json_options *o = (void *)cli;
-    *o = (bench_json_options){.cli = o->cli, .type = "q4_0", .rows = "8,256", .n_each = 4, .n_steps = 16};
-}
+LAB_DEFAULTS(bench_json, .type = "q4_0", .rows = "8,256", .n_each = 4, .n_steps = 16)
 
 #define OBJECT(properties, required)                                                                         \
     "{\"type\":\"object\",\"properties\":{" properties "},\"required\":[" required                           \
@@ -238,15 +216,16 @@ static const struct {
     {"sentiment",
      OBJECT(
          "\"sentiment\":{\"enum\":[\"positive\",\"negative\",\"neutral\"]},\"confidence_percent\":" INTEGER(
-             "0", "100") ","
-                         "\"contains_offensive_language\":" BOOLEAN,
+             "0", "100") ",\"contains_offensive_language\":" BOOLEAN,
          "\"sentiment\",\"confidence_percent\",\"contains_offensive_language\"")},
     {"order",
-     OBJECT("\"order_number\":" INTEGER(
-                "1000", "99999") ",\"order_status\":{\"enum\":[\"pending\",\"shipped\",\"delivered\","
-                                 "\"cancelled\"]},\"currency\":{\"enum\":[\"EUR\",\"USD\"]},\"total_amount_"
-                                 "cents\":" INTEGER("0", "100000"),
-            "\"order_number\",\"order_status\",\"currency\",\"total_amount_cents\"")},
+     OBJECT(
+         "\"order_number\":" INTEGER(
+             "1000",
+             "99999") ",\"order_status\":{\"enum\":[\"pending\",\"shipped\",\"delivered\",\"cancelled\"]},"
+                      "\"currency\":{\"enum\":[\"EUR\",\"USD\"]},\"total_amount_cents\":" INTEGER("0",
+                                                                                                  "100000"),
+         "\"order_number\",\"order_status\",\"currency\",\"total_amount_cents\"")},
     {"call", OBJECT("\"location\":" OBJECT(
                         "\"city\":" NAME ",\"country_code\":{\"type\":\"string\",\"pattern\":\"^[A-Z]{2}$\"}",
                         "\"city\",\"country_code\"") ",\"temperature_unit\":{\"enum\":[\"celsius\","
@@ -256,8 +235,8 @@ static const struct {
                       ",\"age\":" INTEGER("0", "120") ",\"is_active_customer\":" BOOLEAN,
                       "\"first_name\",\"last_name\",\"age\",\"is_active_customer\"")},
     {"event", OBJECT("\"event_type\":{\"enum\":[\"user_login\",\"user_logout\",\"password_changed\"]},"
-                     "\"occurred_on\":{\"type\":\"string\","
-                     "\"format\":\"date\"},\"severity_level\":{\"enum\":[\"info\",\"warning\",\"error\"]}",
+                     "\"occurred_on\":{\"type\":\"string\",\"format\":\"date\"},\"severity_level\":{\"enum\":"
+                     "[\"info\",\"warning\",\"error\"]}",
                      "\"event_type\",\"occurred_on\",\"severity_level\"")},
 };
 enum { N_SCHEMAS = sizeof schemas / sizeof *schemas };
@@ -356,16 +335,12 @@ static void bench_json_print_tally(const bench_table *sh, const char *name, cons
 }
 
 static quire_err run_schemas(const bench_json_options *o, client *jumps, client *plain, quire_error *err) {
-    static const table_column columns[] = {{"schema", "schema", -10, TABLE_TEXT, NULL},
-                                           {"tokens", "tokens", 7, 0, "tokens"},
-                                           {"forced", "forced %", 9, 1, "%"},
-                                           {"guessed", "guessed %", 10, 1, "%"},
-                                           {"free", "free tokens/s", 14, 1, "tokens/s"},
-                                           {"constrained", "constrained", 12, 1, "tokens/s"},
-                                           {"jump_forward", "jump-forward", 13, 1, "tokens/s"},
-                                           {"gain", "gain", 6, 2, "x"},
-                                           {"output", "output", 0, TABLE_TEXT, ""}};
-    const bench_table sh = {"json", TABLE_COLUMNS(columns), o->cli.json};
+    TABLE(sh, "json", o->cli.json, WORD("schema", "schema", -10), FIGURE("tokens", "tokens", 7, 0, "tokens"),
+          FIGURE("forced", "forced %", 9, 1, "%"), FIGURE("guessed", "guessed %", 10, 1, "%"),
+          FIGURE("free", "free tokens/s", 14, 1, "tokens/s"),
+          FIGURE("constrained", "constrained", 12, 1, "tokens/s"),
+          FIGURE("jump_forward", "jump-forward", 13, 1, "tokens/s"), FIGURE("gain", "gain", 6, 2, "x"),
+          REMARK("output", "output", 0));
     tally sum = {0}, warm = {0};
     TRY(bench_json_compare(jumps, plain, 0, 1, &warm, err));
     table_begin(&sh, NULL);
@@ -383,12 +358,12 @@ static quire_err run_schemas(const bench_json_options *o, client *jumps, client 
         }
     }
     bench_json_print_tally(&sh, "all", &sum);
-    table_note(&sh,
-               "%s, compute %s, %d threads: one request at a time, %d answers a schema, each by every way in "
-               "turn, from submission to "
-               "end; free text has as many tokens. gain: jump-forward over constrained.",
-               o->shape != NULL ? o->shape : o->cli.engine.model, jumps->info->compute,
-               (int)jumps->info->n_threads, (int)o->n_each);
+    table_note(
+        &sh,
+        "%s, compute %s, %d threads: one request at a time, %d answers a schema, each by every way in turn, "
+        "from submission to end; free text has as many tokens. gain: jump-forward over constrained.",
+        o->shape != NULL ? o->shape : o->cli.engine.model, jumps->info->compute, (int)jumps->info->n_threads,
+        (int)o->n_each);
     return QUIRE_OK;
 }
 
@@ -445,8 +420,6 @@ static quire_err bench_json_measure(const bench_json_options *o, quire_error *er
     return e;
 }
 
-/* ---- the command ---- */
-
 #define AT(member) .offset = offsetof(bench_json_options, member)
 
 static const flag bench_json_flags[] = {
@@ -459,9 +432,6 @@ static const flag bench_json_flags[] = {
     {"--type", "TYPE", "its weights", FLAG_TEXT, AT(type)},
     {0},
 };
-static const flag *const bench_json_groups[] = {
-    FLAGS_MODEL, flags_tokenizer, flags_ablations, bench_json_flags, flags_json, flags_compute,
-    FLAGS_KV,    FLAGS_MACHINE,   FLAGS_BATCH,     FLAGS_MEMORY,     NULL};
 
 /* A flag that would do nothing is refused. */
 static quire_err json_check_flags(const bench_json_options *o, quire_error *err) {
@@ -479,15 +449,9 @@ static quire_err bench_json_run(const cli_options *o, quire_error *err) {
     return bench_json_measure((const void *)o, err);
 }
 
-const command command_bench_json = {
-    .name = "bench json",
-    .summary = "answers under JSON Schemas: their speed, and what they add to a step",
-    .usage = "quire bench json [MODEL]",
-    .examples = "  quire bench json\n"
-                "  quire bench json --shape 1.1b --tokenizer tokenizer.json --rows 8,256\n",
-    .argument = ARGUMENT_MODEL_OR_BUILTIN,
-    .flags = bench_json_groups,
-    .options_size = sizeof(bench_json_options),
-    .defaults = bench_json_defaults,
-    .run = bench_json_run,
-};
+LAB_COMMAND(bench_json, "bench json", " [MODEL]", ARGUMENT_MODEL_OR_BUILTIN,
+            "answers under JSON Schemas: their speed, and what they add to a step",
+            "  quire bench json\n"
+            "  quire bench json --shape 1.1b --tokenizer tokenizer.json --rows 8,256\n",
+            FLAGS_MODEL, flags_tokenizer, flags_ablations, bench_json_flags, flags_json, flags_compute,
+            FLAGS_KV, FLAGS_MACHINE, FLAGS_BATCH, FLAGS_MEMORY);

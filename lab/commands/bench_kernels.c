@@ -1,16 +1,9 @@
 /* `quire bench kernels`: how fast matrix products are, by type of weights and number of
  * rows, through the backend's own op. */
-#include <stdbool.h>
-#include <stddef.h>
-#include <stdint.h>
 
 #include "backend/backend.h"
 #include "base/clock.h"
-#include "base/err.h"
-#include "base/mem.h"
-#include "lab/bench/figures.h"
 #include "lab/bench/kernel_types.h"
-#include "lab/bench/result_table.h"
 #include "lab/commands/lab_commands.h"
 
 typedef struct bench_kernels_options {
@@ -29,14 +22,8 @@ typedef struct bench_kernels_options {
 
 enum { NARROW = 2048, WIDE = 5632, MIN_TIMES = 3, MAX_PAIRS = 256 };
 
-static void bench_kernels_defaults(cli_options *cli) {
-    bench_kernels_options *o = (void *)cli;
-    *o = (bench_kernels_options){.cli = o->cli,
-                                 .types = KERNEL_TYPES,
-                                 .rows = "1,2,4,8,16,32,64,512",
-                                 .weights_mib = 160,
-                                 .run_ms = 200};
-}
+LAB_DEFAULTS(bench_kernels, .types = KERNEL_TYPES, .rows = "1,2,4,8,16,32,64,512", .weights_mib = 160,
+             .run_ms = 200)
 
 /* A backend that holds pairs of projections, and the rows that pass through them. */
 typedef struct kernels_run {
@@ -137,11 +124,9 @@ static quire_err bench_kernels_run_type(const bench_kernels_options *o, kernels_
 
 static quire_err bench_kernels_run(const cli_options *cli, quire_error *err) {
     const bench_kernels_options *o = (const void *)cli;
-    static const table_column columns[] = {
-        {"type", "type", 6, TABLE_TEXT, NULL}, {"threads", "threads", 7, 0, NULL},
-        {"rows", "rows", 5, 0, NULL},          {"time", "us", 9, 0, "us"},
-        {"read_rate", "GB/s", 7, 2, "GB/s"},   {"compute_rate", "GOP/s", 8, 1, "GOP/s"}};
-    bench_table t = {"kernels", TABLE_COLUMNS(columns), o->cli.json};
+    TABLE(t, "kernels", o->cli.json, WORD("type", "type", 6), KEY("threads", "threads", 7, 0),
+          KEY("rows", "rows", 5, 0), FIGURE("time", "us", 9, 0, "us"),
+          FIGURE("read_rate", "GB/s", 7, 2, "GB/s"), FIGURE("compute_rate", "GOP/s", 8, 1, "GOP/s"));
     int32_t rows[FIGURES_MAX_POINTS], n_rows, threads[FIGURES_MAX_POINTS] = {thread_pool_cpus()},
                                               n_threads = 1;
     TRY(figures_parse_list("--rows", o->rows, rows, &n_rows, err));
@@ -169,8 +154,6 @@ static quire_err bench_kernels_run(const cli_options *cli, quire_error *err) {
     return QUIRE_OK;
 }
 
-/* ---- the command ---- */
-
 #define AT(member) .offset = offsetof(bench_kernels_options, member)
 
 static const flag bench_kernels_flags[] = {
@@ -184,16 +167,8 @@ static const flag bench_kernels_flags[] = {
      .maximum = 100000},
     {0},
 };
-static const flag *const bench_kernels_groups[] = {bench_kernels_flags, flags_json, flags_help, NULL};
 
-const command command_bench_kernels = {
-    .name = "bench kernels",
-    .summary = "matrix products by type of weights and number of rows",
-    .usage = "quire bench kernels",
-    .examples = "  quire bench kernels --types int8,q4_0 --rows 1,16,512 --threads 1,2\n",
-    .argument = ARGUMENT_NONE,
-    .flags = bench_kernels_groups,
-    .options_size = sizeof(bench_kernels_options),
-    .defaults = bench_kernels_defaults,
-    .run = bench_kernels_run,
-};
+LAB_COMMAND(bench_kernels, "bench kernels", "", ARGUMENT_NONE,
+            "matrix products by type of weights and number of rows",
+            "  quire bench kernels --types int8,q4_0 --rows 1,16,512 --threads 1,2\n", bench_kernels_flags,
+            flags_json, flags_help);

@@ -1,19 +1,9 @@
 /* `quire bench kv`: what the page pool's and the index's operations cost, alone and from
  * many threads at once, beside the same pool behind a lock. */
-#include <math.h>
-#include <stdbool.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <string.h>
 
-#include "base/err.h"
-#include "base/mem.h"
 #include "core/kv_layout.h"
-#include "lab/bench/figures.h"
 #include "lab/bench/kv_index.h"
 #include "lab/bench/kv_pool.h"
-#include "lab/bench/result_table.h"
 #include "lab/commands/lab_commands.h"
 
 typedef struct bench_kv_options {
@@ -36,16 +26,8 @@ enum {
     MAX_THREADS = KV_BENCH_MAX_THREADS
 };
 
-static void bench_kv_defaults(cli_options *cli) {
-    bench_kv_options *o = (void *)cli;
-    *o = (bench_kv_options){.cli = o->cli,
-                            .threads = "1,2,4,8",
-                            .pages = "256,4096,65536,1000000",
-                            .page_tokens = 16,
-                            .prompt_tokens = 1024,
-                            .run_ms = 20,
-                            .n_runs = 5};
-}
+LAB_DEFAULTS(bench_kv, .threads = "1,2,4,8", .pages = "256,4096,65536,1000000", .page_tokens = 16,
+             .prompt_tokens = 1024, .run_ms = 20, .n_runs = 5)
 
 /* ---- the pool ---- */
 
@@ -358,8 +340,6 @@ static quire_err bench_kv_run(const cli_options *cli, quire_error *err) {
     return bench_index(o, most > least ? most : least, err);
 }
 
-/* ---- the command ---- */
-
 #define AT(member) .offset = offsetof(bench_kv_options, member)
 
 static const flag bench_kv_flags[] = {
@@ -373,17 +353,8 @@ static const flag bench_kv_flags[] = {
     {"--runs", "N", "runs per figure", FLAG_COUNT, AT(n_runs), .minimum = 1, .maximum = 64},
     {0},
 };
-static const flag *const bench_kv_groups[] = {bench_kv_flags, flags_json, flags_help, NULL};
 
-const command command_bench_kv = {
-    .name = "bench kv",
-    .summary = "time of the page pool's and the index's operations",
-    .usage = "quire bench kv",
-    .examples = "  quire bench kv\n"
-                "  quire bench kv --threads 1,8 --pages 1000000 --json\n",
-    .argument = ARGUMENT_NONE,
-    .flags = bench_kv_groups,
-    .options_size = sizeof(bench_kv_options),
-    .defaults = bench_kv_defaults,
-    .run = bench_kv_run,
-};
+LAB_COMMAND(bench_kv, "bench kv", "", ARGUMENT_NONE, "time of the page pool's and the index's operations",
+            "  quire bench kv\n"
+            "  quire bench kv --threads 1,8 --pages 1000000 --json\n",
+            bench_kv_flags, flags_json, flags_help);

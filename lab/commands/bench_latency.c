@@ -1,16 +1,9 @@
 /* `quire bench latency`: what a token takes by how many came before it, for a whole
  * model: keys and values in pages, in one piece, and nowhere, so that all before it is
  * computed again. The ways take turns and choose the same tokens. */
-#include <stdbool.h>
-#include <stddef.h>
-#include <string.h>
 
-#include "base/err.h"
-#include "base/mem.h"
 #include "lab/bench/baseline_kv.h"
-#include "lab/bench/figures.h"
 #include "lab/bench/model_runner.h"
-#include "lab/bench/result_table.h"
 #include "lab/bench/synthetic.h"
 #include "lab/bench/variant.h"
 #include "lab/commands/lab_commands.h"
@@ -132,17 +125,14 @@ static void close_latency(latency *l) {
 
 static quire_err run_lengths(const bench_latency_options *o, const int32_t *contexts, int32_t n, latency *l,
                              quire_error *err) {
-    static const table_column columns[] = {
-        {"context", "tokens before", 13, 0, NULL},   {"first", "first ms", 9, 2, "ms"},
-        {"first_spread", "+-", 6, 2, "ms"},          {"paged", "paged ms/token", 14, 4, "ms"},
-        {"paged_spread", "+-", 7, 4, "ms"},          {"contiguous", "contiguous", 10, 4, "ms"},
-        {"contiguous_spread", "+-", 7, 4, "ms"},     {"ratio", "ratio", 6, 3, "x"},
-        {"recomputed", "all again ms", 12, 2, "ms"}, {"recomputed_spread", "+-", 6, 2, "ms"},
-        {"recomputed_ratio", "to paged", 8, 1, "x"}};
-    bench_table s = {"latency", TABLE_COLUMNS(columns), o->cli.json};
+    TABLE(s, "latency", o->cli.json, KEY("context", "tokens before", 13, 0),
+          FIGURE("first", "first ms", 9, 2, "ms"), FIGURE("first_spread", "+-", 6, 2, "ms"),
+          FIGURE("paged", "paged ms/token", 14, 4, "ms"), FIGURE("paged_spread", "+-", 7, 4, "ms"),
+          FIGURE("contiguous", "contiguous", 10, 4, "ms"), FIGURE("contiguous_spread", "+-", 7, 4, "ms"),
+          FIGURE("ratio", "ratio", 6, 3, "x"), FIGURE("recomputed", "all again ms", 12, 2, "ms"),
+          FIGURE("recomputed_spread", "+-", 6, 2, "ms"), FIGURE("recomputed_ratio", "to paged", 8, 1, "x"));
     table_begin(&s, "Tokens one by one behind so many: keys and values in pages that lie in no order, in one "
-                    "piece with room from the start, "
-                    "and one token with all before it computed again");
+                    "piece with room from the start, and one token with all before it computed again");
     for (int32_t i = 0; i < n; i++) {
         length_times t;
         quire_err e = bench_latency_measure(l, contexts[i], &t);
@@ -155,8 +145,7 @@ static quire_err run_lengths(const bench_latency_options *o, const int32_t *cont
     }
     table_note(&s,
                "%s, compute %s, KV %s, page %d, %s, %s; mean and spread of %d runs in turns, each of %d "
-               "tokens (measured); all choose the "
-               "same tokens",
+               "tokens (measured); all choose the same tokens",
                l->b.desc->name, compute_name(l->b.b->compute), l->b.layout.type_name, PAGE_TOKENS,
                l->b.b->ops->describe(l->b.b), figures_time_name(l->b.n_threads), (int)o->n_runs,
                (int)o->n_steps);
@@ -182,8 +171,6 @@ static quire_err bench_latency_run(const cli_options *cli, quire_error *err) {
     return e;
 }
 
-/* ---- the command ---- */
-
 #define AT(member) .offset = offsetof(bench_latency_options, member)
 
 static const flag bench_latency_flags[] = {
@@ -195,17 +182,8 @@ static const flag bench_latency_flags[] = {
      AT(cli.engine.model)},
     {0},
 };
-static const flag *const bench_latency_groups[] = {
-    bench_latency_flags, flags_compute, flags_kv_dtype, flags_threads, flags_json, flags_help, NULL};
 
-const command command_bench_latency = {
-    .name = "bench latency",
-    .summary = "time of a token by context: paged, contiguous, no cache",
-    .usage = "quire bench latency",
-    .examples = "  quire bench latency --context 128,1024,8192 -t 1\n",
-    .argument = ARGUMENT_NONE,
-    .flags = bench_latency_groups,
-    .options_size = sizeof(bench_latency_options),
-    .defaults = bench_latency_defaults,
-    .run = bench_latency_run,
-};
+LAB_COMMAND(bench_latency, "bench latency", "", ARGUMENT_NONE,
+            "time of a token by context: paged, contiguous, no cache",
+            "  quire bench latency --context 128,1024,8192 -t 1\n", bench_latency_flags, flags_compute,
+            flags_kv_dtype, flags_threads, flags_json, flags_help);

@@ -1,16 +1,7 @@
 /* `quire bench memory`: the most memory that three ways of keeping keys and values take,
  * over the least that would do, in three scenarios. */
-#include <math.h>
-#include <stdbool.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <string.h>
 
-#include "base/err.h"
-#include "lab/bench/figures.h"
 #include "lab/bench/memory_cases.h"
-#include "lab/bench/result_table.h"
 #include "lab/commands/lab_commands.h"
 
 typedef struct bench_memory_options {
@@ -24,15 +15,8 @@ typedef struct bench_memory_options {
 
 #define MODEL_LLAMA_1B_WEIGHTS 2471628800.0 /* 1,235,814,400 parameters of 2 bytes */
 
-static void bench_memory_defaults(cli_options *cli) {
-    bench_memory_options *o = (void *)cli;
-    *o = (bench_memory_options){.cli = o->cli,
-                                .shape = "16,8,64",
-                                .pages = "1,2,4,8,16,32,64,128,256",
-                                .kv_dtype = QUIRE_KV_F16,
-                                .weight_bytes = MODEL_LLAMA_1B_WEIGHTS,
-                                .max_model_len = 131072};
-}
+LAB_DEFAULTS(bench_memory, .shape = "16,8,64", .pages = "1,2,4,8,16,32,64,128,256", .kv_dtype = QUIRE_KV_F16,
+             .weight_bytes = MODEL_LLAMA_1B_WEIGHTS, .max_model_len = 131072)
 
 typedef struct memory_bench {
     const bench_memory_options *o;
@@ -187,8 +171,6 @@ static quire_err bench_memory_run(const cli_options *cli, quire_error *err) {
     return QUIRE_OK;
 }
 
-/* ---- the command ---- */
-
 #define AT(member) .offset = offsetof(bench_memory_options, member)
 
 static const flag bench_memory_flags[] = {
@@ -200,17 +182,8 @@ static const flag bench_memory_flags[] = {
      AT(max_model_len), .minimum = 1, .maximum = 1 << 24},
     {0},
 };
-static const flag *const bench_memory_groups[] = {bench_memory_flags, flags_json, flags_help, NULL};
 
-const command command_bench_memory = {
-    .name = "bench memory",
-    .summary = "memory of pages over the least possible",
-    .usage = "quire bench memory",
-    .examples = "  quire bench memory\n"
-                "  quire bench memory --shape 32,8,128 --weights 16060522496 --pages 16,64 --json\n",
-    .argument = ARGUMENT_NONE,
-    .flags = bench_memory_groups,
-    .options_size = sizeof(bench_memory_options),
-    .defaults = bench_memory_defaults,
-    .run = bench_memory_run,
-};
+LAB_COMMAND(bench_memory, "bench memory", "", ARGUMENT_NONE, "memory of pages over the least possible",
+            "  quire bench memory\n"
+            "  quire bench memory --shape 32,8,128 --weights 16060522496 --pages 16,64 --json\n",
+            bench_memory_flags, flags_json, flags_help);

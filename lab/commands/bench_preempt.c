@@ -1,18 +1,10 @@
 /* `quire bench preempt`: what it costs to bring a preempted sequence back by swapping and
  * by computing it again, by page size and length, on a model that is really run. After
  * each copy out and in, the next token's logits must be the same to the bit. */
-#include <stdbool.h>
-#include <stddef.h>
-#include <stdio.h>
-#include <string.h>
 
 #include "base/clock.h"
-#include "base/err.h"
-#include "base/mem.h"
 #include "base/rng.h"
-#include "lab/bench/figures.h"
 #include "lab/bench/model_runner.h"
-#include "lab/bench/result_table.h"
 #include "lab/commands/lab_commands.h"
 
 typedef struct bench_preempt_options {
@@ -24,11 +16,7 @@ typedef struct bench_preempt_options {
 
 enum { SEED = 29 };
 
-static void bench_preempt_defaults(cli_options *cli) {
-    bench_preempt_options *o = (void *)cli;
-    *o = (bench_preempt_options){
-        .cli = o->cli, .pages = "1,2,4,8,16,32,64,128,256", .lengths = "128,512,1024", .n_runs = 3};
-}
+LAB_DEFAULTS(bench_preempt, .pages = "1,2,4,8,16,32,64,128,256", .lengths = "128,512,1024", .n_runs = 3)
 
 /* One page size: the model, a pool, and swap space for the longest sequence. */
 typedef struct preempt_bench {
@@ -183,25 +171,18 @@ static quire_err bench_preempt_check_points(const bench_preempt_options *o, cons
 
 static quire_err bench_preempt_run(const cli_options *cli, quire_error *err) {
     const bench_preempt_options *o = (const void *)cli;
-    static const table_column columns[] = {{"page_tokens", "page", 5, 0, NULL},
-                                           {"tokens", "tokens", 7, 0, NULL},
-                                           {"pages", "pages", 7, 0, NULL},
-                                           {"size", "MB", 8, 2, "MB"},
-                                           {"recompute", "recompute ms", 13, 3, "ms"},
-                                           {"recompute_spread", "+-", 8, 3, "ms"},
-                                           {"swap", "swap ms", 9, 3, "ms"},
-                                           {"swap_spread", "+-", 8, 3, "ms"},
-                                           {"out", "out", 8, 3, "ms"},
-                                           {"in", "in", 8, 3, "ms"},
-                                           {"swap_page", "us a page", 10, 2, "us"},
-                                           {"recompute_over_swap", "ratio", 8, 2, "x"},
-                                           {"cheaper", "cheaper", 10, TABLE_TEXT, ""}};
     int32_t pages[FIGURES_MAX_POINTS], lengths[FIGURES_MAX_POINTS], n_pages, n_lengths, longest = 0;
     TRY(figures_parse_list("--pages", o->pages, pages, &n_pages, err));
     TRY(figures_parse_list("--lengths", o->lengths, lengths, &n_lengths, err));
     TRY(bench_preempt_check_points(o, pages, n_pages, err));
     longest = figures_largest(lengths, n_lengths);
-    bench_table s = {"preempt", TABLE_COLUMNS(columns), o->cli.json};
+    TABLE(s, "preempt", o->cli.json, KEY("page_tokens", "page", 5, 0), KEY("tokens", "tokens", 7, 0),
+          KEY("pages", "pages", 7, 0), FIGURE("size", "MB", 8, 2, "MB"),
+          FIGURE("recompute", "recompute ms", 13, 3, "ms"), FIGURE("recompute_spread", "+-", 8, 3, "ms"),
+          FIGURE("swap", "swap ms", 9, 3, "ms"), FIGURE("swap_spread", "+-", 8, 3, "ms"),
+          FIGURE("out", "out", 8, 3, "ms"), FIGURE("in", "in", 8, 3, "ms"),
+          FIGURE("swap_page", "us a page", 10, 2, "us"), FIGURE("recompute_over_swap", "ratio", 8, 2, "x"),
+          REMARK("cheaper", "cheaper", 10));
     for (int32_t i = 0; i < n_pages; i++) {
         preempt_bench p;
         TRY(open_bench(o, pages[i], longest, &p, err));
@@ -214,21 +195,18 @@ static quire_err bench_preempt_run(const cli_options *cli, quire_error *err) {
             e = bench_preempt_measure(o, &p, lengths[k], &s, err);
         }
         if (e == QUIRE_OK && i == n_pages - 1) {
-            table_note(&s,
-                       "%s, compute %s, KV %s, %s; prefill of %d rows a step, pages in no order; mean and "
-                       "spread of %d runs (measured); "
-                       "after each, the last token's "
-                       "logits are the same to the bit",
-                       p.b.desc->name, compute_name(p.b.b->compute), p.b.layout.type_name,
-                       p.b.b->ops->describe(p.b.b), (int)o->cli.engine.max_batched_tokens, (int)o->n_runs);
+            table_note(
+                &s,
+                "%s, compute %s, KV %s, %s; prefill of %d rows a step, pages in no order; mean and spread of "
+                "%d runs (measured); after each, the last token's logits are the same to the bit",
+                p.b.desc->name, compute_name(p.b.b->compute), p.b.layout.type_name,
+                p.b.b->ops->describe(p.b.b), (int)o->cli.engine.max_batched_tokens, (int)o->n_runs);
         }
         close_bench(&p);
         TRY(e);
     }
     return QUIRE_OK;
 }
-
-/* ---- the command ---- */
 
 #define AT(member) .offset = offsetof(bench_preempt_options, member)
 
@@ -238,19 +216,10 @@ static const flag bench_preempt_flags[] = {
     {"--runs", "N", "runs per figure", FLAG_COUNT, AT(n_runs), .minimum = 1, .maximum = 64},
     {0},
 };
-static const flag *const bench_preempt_groups[] = {
-    FLAGS_MODEL, bench_preempt_flags, flags_json,      flags_compute, FLAGS_KV,
-    flags_isa,   flags_threads,       flags_step_rows, flags_help,    NULL};
 
-const command command_bench_preempt = {
-    .name = "bench preempt",
-    .summary = "swapping a sequence out and in against computing it again",
-    .usage = "quire bench preempt MODEL",
-    .examples = "  quire bench preempt builtin\n"
-                "  quire bench preempt model.gguf --pages 1,16,256 --lengths 512,4096 --json\n",
-    .argument = ARGUMENT_MODEL,
-    .flags = bench_preempt_groups,
-    .options_size = sizeof(bench_preempt_options),
-    .defaults = bench_preempt_defaults,
-    .run = bench_preempt_run,
-};
+LAB_COMMAND(bench_preempt, "bench preempt", " MODEL", ARGUMENT_MODEL,
+            "swapping a sequence out and in against computing it again",
+            "  quire bench preempt builtin\n"
+            "  quire bench preempt model.gguf --pages 1,16,256 --lengths 512,4096 --json\n",
+            FLAGS_MODEL, bench_preempt_flags, flags_json, flags_compute, FLAGS_KV, flags_isa, flags_threads,
+            flags_step_rows, flags_help);

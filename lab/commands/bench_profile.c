@@ -4,18 +4,10 @@
  * A real engine runs prompts and then decodes them together; the backend notes its ops
  * (op_trace), the engine its own part (engine_profile). Text is not in it: that runs on
  * other threads. */
-#include <stdbool.h>
-#include <stddef.h>
-#include <stdio.h>
-#include <string.h>
 
-#include "base/err.h"
-#include "base/mem.h"
 #include "base/rng.h"
-#include "cli/unused_flags.h"
 #include "lab/bench/lab.h"
 #include "lab/bench/op_profile.h"
-#include "lab/bench/result_table.h"
 #include "lab/bench/synthetic.h"
 #include "lab/commands/lab_commands.h"
 #include "lab/commands/measures.h"
@@ -221,12 +213,10 @@ static double attention_peak(const profile *p, const roofline *r) {
 
 static void print_step(const profile *p, const step_costs *c, const roofline *r, const char *what,
                        double peak) {
-    static const table_column columns[] = {
-        {"stage", "stage", 20, TABLE_TEXT, NULL}, {"time", "us/step", 9, 1, "us"},
-        {"share", "share %", 7, 1, "%"},          {"read_rate", "GB/s", 6, 1, "GB/s"},
-        {"compute_rate", "GOP/s", 7, 1, "GOP/s"}, {"limit", "of limit %", 10, 0, "%"}};
     char heading[160];
-    bench_table t = {what, TABLE_COLUMNS(columns), p->o->cli.json};
+    TABLE(t, what, p->o->cli.json, WORD("stage", "stage", 20), FIGURE("time", "us/step", 9, 1, "us"),
+          FIGURE("share", "share %", 7, 1, "%"), FIGURE("read_rate", "GB/s", 6, 1, "GB/s"),
+          FIGURE("compute_rate", "GOP/s", 7, 1, "GOP/s"), FIGURE("limit", "of limit %", 10, 0, "%"));
     snprintf(heading, sizeof heading, "\n%s: steps of %d rows, the mean of the faster half (%d)", what,
              (int)c->n_rows, (int)c->n_steps);
     table_begin(&t, heading);
@@ -244,13 +234,11 @@ static void print_step(const profile *p, const step_costs *c, const roofline *r,
 }
 
 static void print_layers(const profile *p) {
-    static const table_column columns[] = {
-        {"layer", "layer", 5, 0, NULL},     {"qkv", "q k v", 8, 1, "us"},
-        {"rope", "rope", 7, 1, "us"},       {"attention", "attention", 9, 1, "us"},
-        {"output", "output", 8, 1, "us"},   {"gate_up", "gate up", 8, 1, "us"},
-        {"down", "down", 8, 1, "us"},       {"all", "all", 9, 1, "us"},
-        {"read_rate", "GB/s", 6, 1, "GB/s"}};
-    bench_table t = {"profile", TABLE_COLUMNS(columns), p->o->cli.json};
+    TABLE(t, "profile", p->o->cli.json, KEY("layer", "layer", 5, 0), FIGURE("qkv", "q k v", 8, 1, "us"),
+          FIGURE("rope", "rope", 7, 1, "us"), FIGURE("attention", "attention", 9, 1, "us"),
+          FIGURE("output", "output", 8, 1, "us"), FIGURE("gate_up", "gate up", 8, 1, "us"),
+          FIGURE("down", "down", 8, 1, "us"), FIGURE("all", "all", 9, 1, "us"),
+          FIGURE("read_rate", "GB/s", 6, 1, "GB/s"));
     table_begin(&t, "\ndecode, microseconds a layer, each product with its rows");
     for (int32_t i = 0; i < p->decode.n_layers; i++) {
         const stage_cost *l = p->decode.layers + (size_t)i * N_STAGES;
@@ -307,8 +295,6 @@ quire_err profile_decode(const quire_options *given, int32_t n_seqs, int32_t n_s
     return e;
 }
 
-/* ---- the command ---- */
-
 #define AT(member) .offset = offsetof(bench_profile_options, member)
 
 static const flag bench_profile_flags[] = {
@@ -323,8 +309,6 @@ static const flag bench_profile_flags[] = {
     {"--per-layer", NULL, "every layer of a decode too", FLAG_SWITCH, AT(per_layer)},
     {0},
 };
-static const flag *const bench_profile_groups[] = {
-    bench_profile_flags, flags_compute, FLAGS_KV, FLAGS_MACHINE, flags_json, flags_help, NULL};
 
 /* A flag that would do nothing is refused. */
 static quire_err profile_check_flags(const bench_profile_options *o, quire_error *err) {
@@ -345,15 +329,8 @@ static quire_err bench_profile_run(const cli_options *cli, quire_error *err) {
     return e;
 }
 
-const command command_bench_profile = {
-    .name = "bench profile",
-    .summary = "where the time of a step goes, stage by stage",
-    .usage = "quire bench profile [MODEL]",
-    .examples = "  quire bench profile\n"
-                "  quire bench profile builtin --batch 4 --prompt 64 --per-layer\n",
-    .argument = ARGUMENT_MODEL_OR_NONE,
-    .flags = bench_profile_groups,
-    .options_size = sizeof(bench_profile_options),
-    .defaults = bench_profile_defaults,
-    .run = bench_profile_run,
-};
+LAB_COMMAND(bench_profile, "bench profile", " [MODEL]", ARGUMENT_MODEL_OR_NONE,
+            "where the time of a step goes, stage by stage",
+            "  quire bench profile\n"
+            "  quire bench profile builtin --batch 4 --prompt 64 --per-layer\n",
+            bench_profile_flags, flags_compute, FLAGS_KV, FLAGS_MACHINE, flags_json, flags_help);

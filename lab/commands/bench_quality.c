@@ -15,21 +15,11 @@
  * Memory: the reference and n_at_once rows' models, with the logits of QUALITY_ROWS
  * positions and the pages of one window each; of QUALITY_SEQS windows where speed is
  * measured. */
-#include <math.h>
-#include <stdbool.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <string.h>
 #include <unistd.h>
 
-#include "base/err.h"
-#include "base/mem.h"
 #include "cli/read_flags.h"
-#include "lab/bench/figures.h"
 #include "lab/bench/logprob_scorer.h"
 #include "lab/bench/quality_stats.h"
-#include "lab/bench/result_table.h"
 #include "lab/commands/scored_text.h"
 #include "setup/engine_config.h"
 
@@ -55,17 +45,8 @@ enum { MAX_NAMES = 16, LEAST_CONTEXT = 4, KV_NAME_BYTES = 16 };
 _Static_assert((int)QUALITY_SEQS <= (int)LOGPROB_MAX_SEQS,
                "a scorer holds the sequences whose speed is measured");
 
-static void bench_quality_defaults(cli_options *cli) {
-    bench_quality_options *o = (void *)cli;
-    *o = (bench_quality_options){.cli = o->cli,
-                                 .types = "none",
-                                 .computes = "auto",
-                                 .kv_types = "f32",
-                                 .contexts = "512",
-                                 .n_tokens = 16384,
-                                 .n_steps = 16,
-                                 .n_at_once = 1};
-}
+LAB_DEFAULTS(bench_quality, .types = "none", .computes = "auto", .kv_types = "f32", .contexts = "512",
+             .n_tokens = 16384, .n_steps = 16, .n_at_once = 1)
 
 /* Texts between commas. */
 typedef struct names {
@@ -412,20 +393,13 @@ static quire_err compare_windows(quality *g, int32_t first_row, quire_error *err
 
 /* ---- the table ---- */
 
-static const table_column columns[] = {{"weights", "weights", 10, TABLE_TEXT, NULL},
-                                       {"compute", "compute", 7, TABLE_TEXT, NULL},
-                                       {"kv_dtype", "KV", 9, TABLE_TEXT, NULL},
-                                       {"context", "context", 7, 0, NULL},
-                                       {"bits", "bits", 6, 2, "bits"},
-                                       {"memory", "MB", 7, 0, "MB"},
-                                       {"kv_token", "KV B/token", 10, 0, "bytes"},
-                                       {"perplexity", "perplexity", 11, 4, "perplexity"},
-                                       {"kl", "mean KL", 10, 6, "nats"},
-                                       {"kl_p99", "99% KL", 9, 5, "nats"},
-                                       {"same", "same %", 7, 3, "%"},
-                                       {"tokens_per_s_1", "1 row t/s", 9, 1, "tokens/s"},
-                                       {"tokens_per_s_16", "16 rows t/s", 11, 1, "tokens/s"},
-                                       {"types", "weights by type", 0, TABLE_TEXT, ""}};
+static const table_column columns[] = TABLE_OF(
+    WORD("weights", "weights", 10), WORD("compute", "compute", 7), WORD("kv_dtype", "KV", 9),
+    KEY("context", "context", 7, 0), FIGURE("bits", "bits", 6, 2, "bits"), FIGURE("memory", "MB", 7, 0, "MB"),
+    FIGURE("kv_token", "KV B/token", 10, 0, "bytes"), FIGURE("perplexity", "perplexity", 11, 4, "perplexity"),
+    FIGURE("kl", "mean KL", 10, 6, "nats"), FIGURE("kl_p99", "99% KL", 9, 5, "nats"),
+    FIGURE("same", "same %", 7, 3, "%"), FIGURE("tokens_per_s_1", "1 row t/s", 9, 1, "tokens/s"),
+    FIGURE("tokens_per_s_16", "16 rows t/s", 11, 1, "tokens/s"), REMARK("types", "weights by type", 0));
 
 /* The weights of type t, in percent of all. */
 static double share_of(const model_desc *d, int32_t t) {
@@ -525,13 +499,13 @@ static void print_note(const quality *g) {
         snprintf(speed, sizeof speed, "; t/s of the fastest of %d decodes behind a window, %s",
                  (int)g->o->n_steps, figures_time_name(b->n_threads));
     }
-    table_note(&g->table,
-               "%s: %d window%s of %d tokens of %s%s, the second half of each scored (%lld tokens); "
-               "reference: the file as it is, computed in "
-               "f32 with KV f32; bits by their types, MB in memory%s; %s",
-               g->o->cli.engine.model, (int)g->n_windows, g->n_windows == 1 ? "" : "s", (int)g->context,
-               g->o->text.name, g->has_bos ? ", each begins with BOS" : "",
-               (long long)g->n_windows * (g->context - 1 - g->context / 2), speed, b->b->ops->describe(b->b));
+    table_note(
+        &g->table,
+        "%s: %d window%s of %d tokens of %s%s, the second half of each scored (%lld tokens); reference: the "
+        "file as it is, computed in f32 with KV f32; bits by their types, MB in memory%s; %s",
+        g->o->cli.engine.model, (int)g->n_windows, g->n_windows == 1 ? "" : "s", (int)g->context,
+        g->o->text.name, g->has_bos ? ", each begins with BOS" : "",
+        (long long)g->n_windows * (g->context - 1 - g->context / 2), speed, b->b->ops->describe(b->b));
 }
 
 static quire_err bench_quality_measure_all(quality *g, quire_error *err) {
@@ -591,8 +565,6 @@ static quire_err bench_quality_measure(const bench_quality_options *o, quire_err
     return e;
 }
 
-/* ---- the command ---- */
-
 #define AT(member) .offset = offsetof(bench_quality_options, member)
 
 static const flag bench_quality_flags[] = {
@@ -613,9 +585,6 @@ static const flag bench_quality_flags[] = {
     {"--ids-file", "FILE", "token ids as JSON in place of the text: [1,2,3]", FLAG_TEXT, AT(cli.ids_file)},
     {0},
 };
-static const flag *const bench_quality_groups[] = {
-    FLAGS_MODEL,     bench_quality_flags, flags_json, flags_quiet,    flags_isa, flags_threads,
-    flags_page_size, flags_model_len,     flags_help, flags_help_all, NULL};
 
 static quire_err bench_quality_run(const cli_options *o, quire_error *err) {
     bench_quality_options own = *(const bench_quality_options *)(const void *)o;
@@ -632,24 +601,18 @@ static quire_err bench_quality_run(const cli_options *o, quire_error *err) {
     return e;
 }
 
-const command command_bench_quality = {
-    .name = "bench quality",
-    .summary = "accuracy, memory and speed of types of weights, keys and values, on a text",
-    .usage =
-        "quire bench quality MODEL TEXT [--types LIST] [--against FILES] [--compute LIST] [--kv-types LIST]",
-    .examples =
-        "  quire bench quality model-bf16.gguf wiki.test.raw --types q8_0,q6_k,q4_k --at-once 3\n"
-        "  quire bench quality model-bf16.gguf wiki.test.raw --against model-q4_k_m.gguf,model-q8_0.gguf\n"
-        "  quire bench quality model.gguf wiki.test.raw --compute bf16,int8\n"
-        "  quire bench quality model.gguf wiki.test.raw --kv-types f16,bf16,int8 --context 2048,16384\n"
-        "Rows are compared with the reference: MODEL as it is, computed in f32 with KV f32 (of a file that "
-        "was quantised\n"
-        "before, its quantised weights). Memory: the reference in f32 and --at-once rows' models; of each "
-        "the logits of\n"
-        "128 positions and the pages of a window, of 16 windows where speed is measured.\n",
-    .argument = ARGUMENT_MODEL_FILE,
-    .flags = bench_quality_groups,
-    .options_size = sizeof(bench_quality_options),
-    .defaults = bench_quality_defaults,
-    .run = bench_quality_run,
-};
+LAB_COMMAND(
+    bench_quality, "bench quality",
+    " MODEL TEXT [--types LIST] [--against FILES] [--compute LIST] [--kv-types LIST]", ARGUMENT_MODEL_FILE,
+    "accuracy, memory and speed of types of weights, keys and values, on a text",
+    "  quire bench quality model-bf16.gguf wiki.test.raw --types q8_0,q6_k,q4_k --at-once 3\n"
+    "  quire bench quality model-bf16.gguf wiki.test.raw --against model-q4_k_m.gguf,model-q8_0.gguf\n"
+    "  quire bench quality model.gguf wiki.test.raw --compute bf16,int8\n"
+    "  quire bench quality model.gguf wiki.test.raw --kv-types f16,bf16,int8 --context 2048,16384\n"
+    "Rows are compared with the reference: MODEL as it is, computed in f32 with KV f32 (of a file that was "
+    "quantised\n"
+    "before, its quantised weights). Memory: the reference in f32 and --at-once rows' models; of each the "
+    "logits of\n"
+    "128 positions and the pages of a window, of 16 windows where speed is measured.\n",
+    FLAGS_MODEL, bench_quality_flags, flags_json, flags_quiet, flags_isa, flags_threads, flags_page_size,
+    flags_model_len, flags_help, flags_help_all);

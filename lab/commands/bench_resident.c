@@ -2,17 +2,10 @@
  * batch, with keys and values in pages, in growing pieces and in pieces with room for the
  * longest. Each case runs in a process of its own, whose peak the system counts; beside
  * it every allocation, counted where it is made. */
-#include <stdbool.h>
-#include <stddef.h>
-#include <string.h>
 
-#include "base/err.h"
-#include "base/mem.h"
 #include "lab/bench/baseline_kv.h"
-#include "lab/bench/figures.h"
 #include "lab/bench/model_runner.h"
 #include "lab/bench/resident.h"
-#include "lab/bench/result_table.h"
 #include "lab/bench/synthetic.h"
 #include "lab/bench/variant.h"
 #include "lab/commands/lab_commands.h"
@@ -160,16 +153,14 @@ static void bench_resident_report(const bench_table *s, const resident_case *c) 
 
 static quire_err bench_resident_run_cases(const bench_resident_options *o, int64_t file_bytes,
                                           quire_error *err) {
-    static const table_column columns[] = {
-        {"way", "", 8, TABLE_TEXT, NULL},        {"batch", "batch", 5, 0, NULL},
-        {"length", "length", 6, 0, NULL},        {"resident", "resident MiB", 12, 1, "MiB"},
-        {"counted", "counted", 8, 2, "MiB"},     {"weights", "weights", 7, 2, "MiB"},
-        {"buffers", "buffers", 7, 2, "MiB"},     {"kv", "KV MiB", 8, 3, "MiB"},
-        {"live", "live", 8, 3, "MiB"},           {"wasted", "wasted", 8, 3, "MiB"},
-        {"wasted_part", "of live %", 9, 2, "%"}, {"metadata", "metadata KiB", 12, 1, "KiB"}};
     int32_t lengths[FIGURES_MAX_POINTS], batches[FIGURES_MAX_POINTS], n_lengths, n_batches, longest = 0;
     char machine[160];
-    bench_table s = {"resident", TABLE_COLUMNS(columns), o->cli.json};
+    TABLE(s, "resident", o->cli.json, WORD("way", "", 8), KEY("batch", "batch", 5, 0),
+          KEY("length", "length", 6, 0), FIGURE("resident", "resident MiB", 12, 1, "MiB"),
+          FIGURE("counted", "counted", 8, 2, "MiB"), FIGURE("weights", "weights", 7, 2, "MiB"),
+          FIGURE("buffers", "buffers", 7, 2, "MiB"), FIGURE("kv", "KV MiB", 8, 3, "MiB"),
+          FIGURE("live", "live", 8, 3, "MiB"), FIGURE("wasted", "wasted", 8, 3, "MiB"),
+          FIGURE("wasted_part", "of live %", 9, 2, "%"), FIGURE("metadata", "metadata KiB", 12, 1, "KiB"));
     TRY(figures_parse_list("--lengths", o->lengths, lengths, &n_lengths, err));
     TRY(figures_parse_list("--batch", o->batches, batches, &n_batches, err));
     longest = figures_largest(lengths, n_lengths);
@@ -183,9 +174,10 @@ static quire_err bench_resident_run_cases(const bench_resident_options *o, int64
         }
     }
     TRY(lab_describe(&o->cli.engine, machine, sizeof machine, err));
-    table_begin(&s, "A model really run, each case by a process of its own. resident: its peak, as the "
-                    "system counts it; counted: weights, "
-                    "buffers, keys and values, metadata, each as allocated; live: the bytes of tokens");
+    table_begin(
+        &s,
+        "A model really run, each case by a process of its own. resident: its peak, as the system counts it; "
+        "counted: weights, buffers, keys and values, metadata, each as allocated; live: the bytes of tokens");
     for (int32_t i = 0; i < n_batches * n_lengths * N_KEEPINGS; i++) {
         resident_case c = {.o = o,
                            .way = (keeping)(i % N_KEEPINGS),
@@ -195,12 +187,11 @@ static quire_err bench_resident_run_cases(const bench_resident_options *o, int64
         TRY(resident_apart(bench_resident_run_case, &c, &c, sizeof c, err));
         bench_resident_report(&s, &c);
     }
-    table_note(&s,
-               "%s; growing and reserved: one piece for each sequence and layer, as long as it, or of %d "
-               "tokens; a model file of %.2f MiB "
-               "is mapped "
-               "while it is packed into the weights counted here; page %d",
-               machine, (int)max_len, (double)file_bytes / MIB, PAGE_TOKENS);
+    table_note(
+        &s,
+        "%s; growing and reserved: one piece for each sequence and layer, as long as it, or of %d tokens; a "
+        "model file of %.2f MiB is mapped while it is packed into the weights counted here; page %d",
+        machine, (int)max_len, (double)file_bytes / MIB, PAGE_TOKENS);
     return QUIRE_OK;
 }
 
@@ -218,8 +209,6 @@ static quire_err bench_resident_run(const cli_options *cli, quire_error *err) {
     return e;
 }
 
-/* ---- the command ---- */
-
 #define AT(member) .offset = offsetof(bench_resident_options, member)
 
 static const flag bench_resident_flags[] = {
@@ -231,17 +220,8 @@ static const flag bench_resident_flags[] = {
      AT(cli.engine.model)},
     {0},
 };
-static const flag *const bench_resident_groups[] = {
-    bench_resident_flags, flags_compute, flags_kv_dtype, flags_threads, flags_json, flags_help, NULL};
 
-const command command_bench_resident = {
-    .name = "bench resident",
-    .summary = "memory as measured and as allocated: paged, growing, all reserved",
-    .usage = "quire bench resident",
-    .examples = "  quire bench resident --lengths 128,2048 --batch 1,8\n",
-    .argument = ARGUMENT_NONE,
-    .flags = bench_resident_groups,
-    .options_size = sizeof(bench_resident_options),
-    .defaults = bench_resident_defaults,
-    .run = bench_resident_run,
-};
+LAB_COMMAND(bench_resident, "bench resident", "", ARGUMENT_NONE,
+            "memory as measured and as allocated: paged, growing, all reserved",
+            "  quire bench resident --lengths 128,2048 --batch 1,8\n", bench_resident_flags, flags_compute,
+            flags_kv_dtype, flags_threads, flags_json, flags_help);

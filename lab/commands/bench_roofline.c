@@ -1,10 +1,6 @@
 /* `quire bench roofline`: what this machine can read and compute at best. */
-#include <stddef.h>
-#include <stdio.h>
 
 #include "backend/backend.h"
-#include "lab/bench/figures.h"
-#include "lab/bench/result_table.h"
 #include "lab/bench/roofline.h"
 #include "lab/commands/lab_commands.h"
 
@@ -18,10 +14,7 @@ typedef struct bench_roofline_options {
     roofline_effort effort;
 } bench_roofline_options;
 
-static void bench_roofline_defaults(cli_options *cli) {
-    bench_roofline_options *o = (void *)cli;
-    *o = (bench_roofline_options){.cli = o->cli, .effort = roofline_usual};
-}
+LAB_DEFAULTS(bench_roofline, .effort = roofline_usual)
 
 static void bench_roofline_print_json(const roofline *r, const char *what, const roofline_rate *rate,
                                       const char *unit) {
@@ -119,17 +112,9 @@ static const flag bench_roofline_flags[] = {
      .maximum = 100000},
     {0},
 };
-static const flag *const bench_roofline_groups[] = {bench_roofline_flags, flags_json, flags_help, NULL};
 
-const command command_bench_roofline = {
-    .name = "bench roofline",
-    .summary = "what this machine can read and compute at best",
-    .usage = "quire bench roofline",
-    .examples = "  quire bench roofline\n"
-                "  quire bench roofline --threads 1,2 --isa avx2 --json\n",
-    .argument = ARGUMENT_NONE,
-    .flags = bench_roofline_groups,
-    .options_size = sizeof(bench_roofline_options),
-    .defaults = bench_roofline_defaults,
-    .run = bench_roofline_run,
-};
+LAB_COMMAND(bench_roofline, "bench roofline", "", ARGUMENT_NONE,
+            "what this machine can read and compute at best",
+            "  quire bench roofline\n"
+            "  quire bench roofline --threads 1,2 --isa avx2 --json\n",
+            bench_roofline_flags, flags_json, flags_help);

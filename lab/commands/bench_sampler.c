@@ -1,17 +1,8 @@
 /* `quire bench sampler`: what choosing a token from a row of logits costs. */
-#include <math.h>
-#include <stdbool.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <string.h>
 
 #include "base/clock.h"
-#include "base/err.h"
-#include "base/mem.h"
 #include "base/rng.h"
 #include "base/thread_pool.h"
-#include "lab/bench/figures.h"
-#include "lab/bench/result_table.h"
 #include "lab/commands/lab_commands.h"
 #include "sample/sampler.h"
 
@@ -26,10 +17,7 @@ typedef struct bench_sampler_options {
 #define SPREAD   3.0f /* standard deviation of normal logits: thousands of tokens are likely */
 #define EXPONENT 1.5f /* of Zipf's law: some tens are, as in text */
 
-static void bench_sampler_defaults(cli_options *cli) {
-    bench_sampler_options *o = (void *)cli;
-    *o = (bench_sampler_options){.cli = o->cli, .vocabularies = "32000,151936", .n_rows = 256, .n_runs = 5};
-}
+LAB_DEFAULTS(bench_sampler, .vocabularies = "32000,151936", .n_rows = 256, .n_runs = 5)
 
 typedef struct sampling_run {
     int32_t n_vocab, n_rows;
@@ -209,11 +197,9 @@ static quire_err run_vocabulary(const bench_sampler_options *o, int32_t n_vocab,
 
 static quire_err bench_sampler_run(const cli_options *cli, quire_error *err) {
     const bench_sampler_options *o = (const void *)cli;
-    static const table_column columns[] = {
-        {"kind", "", -14, TABLE_TEXT, NULL},       {"logits", "logits", -6, TABLE_TEXT, NULL},
-        {"vocabulary", "vocabulary", 10, 0, NULL}, {"time", "ns a logit", 10, 3, "ns/logit"},
-        {"time_spread", "+-", 7, 3, "ns/logit"},   {"step", "ms a step", 10, 2, "ms"}};
-    bench_table t = {"sampler", TABLE_COLUMNS(columns), o->cli.json};
+    TABLE(t, "sampler", o->cli.json, WORD("kind", "", -14), WORD("logits", "logits", -6),
+          KEY("vocabulary", "vocabulary", 10, 0), FIGURE("time", "ns a logit", 10, 3, "ns/logit"),
+          FIGURE("time_spread", "+-", 7, 3, "ns/logit"), FIGURE("step", "ms a step", 10, 2, "ms"));
     int32_t sizes[FIGURES_MAX_POINTS], n;
     thread_pool *threads;
     TRY(figures_parse_list("--vocabulary", o->vocabularies, sizes, &n, err));
@@ -228,8 +214,8 @@ static quire_err bench_sampler_run(const cli_options *cli, quire_error *err) {
     if (e == QUIRE_OK) {
         table_note(&t,
                    "%d rows of normal logits with standard deviation %.0f, and of Zipf's law with exponent "
-                   "%.1f; %d threads, mean of %d runs. "
-                   "half, few: under a constraint whose mask leaves one token in 2, in 1,000.",
+                   "%.1f; %d threads, mean of %d runs. half, few: under a constraint whose mask leaves one "
+                   "token in 2, in 1,000.",
                    (int)o->n_rows, (double)SPREAD, (double)EXPONENT, (int)thread_pool_size(threads),
                    (int)o->n_runs);
     } else {
@@ -238,8 +224,6 @@ static quire_err bench_sampler_run(const cli_options *cli, quire_error *err) {
     thread_pool_close(threads);
     return e;
 }
-
-/* ---- the command ---- */
 
 #define AT(member) .offset = offsetof(bench_sampler_options, member)
 
@@ -250,16 +234,7 @@ static const flag bench_sampler_flags[] = {
     {"--runs", "N", "runs per figure", FLAG_COUNT, AT(n_runs), .minimum = 1, .maximum = 64},
     {0},
 };
-static const flag *const bench_sampler_groups[] = {bench_sampler_flags, flags_json, flags_help, NULL};
 
-const command command_bench_sampler = {
-    .name = "bench sampler",
-    .summary = "time of sampling a token",
-    .usage = "quire bench sampler",
-    .examples = "  quire bench sampler --vocabulary 32000 --rows 256\n",
-    .argument = ARGUMENT_NONE,
-    .flags = bench_sampler_groups,
-    .options_size = sizeof(bench_sampler_options),
-    .defaults = bench_sampler_defaults,
-    .run = bench_sampler_run,
-};
+LAB_COMMAND(bench_sampler, "bench sampler", "", ARGUMENT_NONE, "time of sampling a token",
+            "  quire bench sampler --vocabulary 32000 --rows 256\n", bench_sampler_flags, flags_json,
+            flags_help);

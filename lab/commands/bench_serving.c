@@ -1,28 +1,17 @@
 /* `quire bench serving [MODEL]`: requests of a trace, or of a Poisson process, answered.
  * Without a model by the simulation, every way to batch and to give memory beside the
- * others (lab/sim/compare.h); with one by the engine, really, through the public API, and
  * beside it what the simulation predicts from what steps cost, which knows nothing of the
  * run: a cost file, or the mean of calibrations before the run and after it, since the
  * speed of a machine that is shared changes from one minute to the next. The same
  * averaged over several runs in turn with calibrations tells the model's error from the
  * machine's. */
-#include <math.h>
-#include <stddef.h>
-#include <stdio.h>
 
 #include "base/clock.h"
-#include "base/err.h"
-#include "base/mem.h"
-#include "cli/unused_flags.h"
 #include "lab/bench/client.h"
-#include "lab/bench/figures.h"
 #include "lab/bench/pool_size.h"
-#include "lab/bench/result_table.h"
-#include "lab/commands/lab_commands.h"
 #include "lab/commands/lab_flags.h"
 #include "lab/commands/measures.h"
 #include "lab/sim/arrivals.h"
-#include "lab/sim/compare.h"
 #include "lab/sim/trace_read.h"
 
 typedef struct bench_serving_options {
@@ -173,11 +162,9 @@ static quire_err run_open(real_run *run, const serving_options *o, quire_error *
 
 /* ---- measured beside predicted ---- */
 
-static const table_column columns[] = {
-    {"what", "", 34, TABLE_TEXT, NULL},     {"measured", "measured", 12, 4, ""},
-    {"spread_percent", "+- %", 8, 1, NULL}, {"predicted", "predicted", 12, 4, NULL},
-    {"off_percent", "off %", 8, 1, NULL},
-};
+static const table_column columns[] = TABLE_OF(
+    WORD("what", "", 34), FIGURE("measured", "measured", 12, 4, ""), KEY("spread_percent", "+- %", 8, 1),
+    KEY("predicted", "predicted", 12, 4), KEY("off_percent", "off %", 8, 1));
 
 enum { N_FIGURES = 16 };
 static const struct {
@@ -445,8 +432,6 @@ static quire_err bench_serving_measure(const bench_serving_options *o, quire_err
     return o->cli.engine.model != NULL ? serve_really(o, err) : simulate(o, err);
 }
 
-/* ---- the command ---- */
-
 #define AT(member) .offset = offsetof(bench_serving_options, member)
 
 static const flag load_flags[] = {
@@ -472,9 +457,6 @@ static const flag page_flags[] = {
      .minimum = 1, .maximum = 256},
     {0},
 };
-static const flag *const bench_serving_groups[] = {
-    load_flags,    flags_served_by, prediction_flags, flags_served,   page_flags, FLAGS_NUMERIC,
-    flags_threads, flags_json,      flags_help,       flags_help_all, NULL};
 
 /* The same limits for the engine that runs and the server that is simulated; what was not
  * given is as each has it. */
@@ -528,19 +510,13 @@ static quire_err bench_serving_run(const cli_options *o, quire_error *err) {
     return bench_serving_measure(&own, err);
 }
 
-const command command_bench_serving = {
-    .name = "bench serving",
-    .summary = "requests a second under a bound on latency, simulated or really served",
-    .usage = "quire bench serving [MODEL]",
-    .examples =
-        "  quire bench serving --described opt-13b,a100-40gb --lengths sharegpt --rate 2 --slo token=0.2\n"
-        "  quire bench serving builtin --lengths alpaca --rate 30 --requests 500 --cost cost.json\n"
-        "  quire bench serving builtin --trace requests.jsonl --shrink 64 --speed 10 --calibrate\n"
-        "without a MODEL nothing is run: the engine's planner is, on a described device or one that was "
-        "calibrated\n",
-    .argument = ARGUMENT_MODEL_OR_NONE,
-    .flags = bench_serving_groups,
-    .options_size = sizeof(bench_serving_options),
-    .defaults = bench_serving_defaults,
-    .run = bench_serving_run,
-};
+LAB_COMMAND(
+    bench_serving, "bench serving", " [MODEL]", ARGUMENT_MODEL_OR_NONE,
+    "requests a second under a bound on latency, simulated or really served",
+    "  quire bench serving --described opt-13b,a100-40gb --lengths sharegpt --rate 2 --slo token=0.2\n"
+    "  quire bench serving builtin --lengths alpaca --rate 30 --requests 500 --cost cost.json\n"
+    "  quire bench serving builtin --trace requests.jsonl --shrink 64 --speed 10 --calibrate\n"
+    "without a MODEL nothing is run: the engine's planner is, on a described device or one that was "
+    "calibrated\n",
+    load_flags, flags_served_by, prediction_flags, flags_served, page_flags, FLAGS_NUMERIC, flags_threads,
+    flags_json, flags_help, flags_help_all);

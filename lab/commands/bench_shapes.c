@@ -11,16 +11,11 @@
  * g is measured anew right before each model's pass, and the ratio of a row is the median
  * over such rounds. Bytes and operations are those that the ops themselves report, so a
  * mixture counts the experts that have rows. */
-#include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 
-#include "base/mem.h"
 #include "kv/kv_seq.h"
 #include "lab/bench/bench_speed_report.h"
-#include "lab/bench/figures.h"
 #include "lab/bench/model_runner.h"
-#include "lab/bench/result_table.h"
 #include "lab/bench/synthetic.h"
 #include "lab/commands/measures.h"
 
@@ -91,7 +86,7 @@ static quire_err open_passes(shape_model *r, int32_t most, quire_error *err) {
     return QUIRE_OK;
 }
 
-static quire_err runner_open(const bench_shapes_options *o, const model_shape *s, const speed_type *type,
+static quire_err runner_open(const bench_speed_options *o, const model_shape *s, const speed_type *type,
                              int32_t most, shape_model *r, quire_error *err) {
     synthetic made;
     quire_options e;
@@ -197,7 +192,7 @@ static quire_err measure_pace(shape_model *llama, int32_t rows, shape_pace *g, q
 /* ---- the table ---- */
 
 typedef struct shapes_bench {
-    const bench_shapes_options *o;
+    const bench_speed_options *o;
     bench_table t;
     shape_model llama;
     int32_t batches[FIGURES_MAX_POINTS], n_batches, most;
@@ -279,7 +274,7 @@ static quire_err run_list(shapes_bench *b, const speed_type *type, quire_error *
         model_shape shape = b->o->small ? model_shape_small(s) : *s;
         quire_err e = run_shape(b, &shape, type, err);
         if (e == QUIRE_NO_MEMORY || e == QUIRE_UNSUPPORTED) {
-            speed_report_skipped(s->name, type->name, err->message, b->o->json);
+            speed_report_skipped(s->name, type->name, err->message, b->o->cli.json);
         } else if (e != QUIRE_OK) {
             return e;
         }
@@ -306,15 +301,14 @@ static quire_err parse_batches(shapes_bench *b, quire_error *err) {
                                           b->o->batches, (int)MAX_BATCH);
 }
 
-quire_err bench_shapes_run(const bench_shapes_options *o, quire_error *err) {
-    static const table_column columns[] = {
-        {"shape", "shape", -10, TABLE_TEXT, NULL}, {"type", "type", -5, TABLE_TEXT, NULL},
-        {"work", "work", -8, TABLE_TEXT, NULL},    {"rows", "rows", 5, 0, NULL},
-        {"speed", "tokens/s", 9, 1, "tokens/s"},   {"weights_read", "MB read", 9, 1, "MB"},
-        {"operations", "GOP", 8, 2, "GOP"},        {"attention", "attention %", 11, 1, "%"},
-        {"rest_time", "rest ms", 9, 3, "ms"},      {"llama_time", "Llama ms", 9, 3, "ms"},
-        {"of_llama", "of Llama", 8, 3, "x"}};
-    shapes_bench b = {.o = o, .t = {"speed", TABLE_COLUMNS(columns), o->json}};
+quire_err bench_shapes_run(const bench_speed_options *o, quire_error *err) {
+    static const table_column columns[] =
+        TABLE_OF(WORD("shape", "shape", -10), WORD("type", "type", -5), WORD("work", "work", -8),
+                 KEY("rows", "rows", 5, 0), FIGURE("speed", "tokens/s", 9, 1, "tokens/s"),
+                 FIGURE("weights_read", "MB read", 9, 1, "MB"), FIGURE("operations", "GOP", 8, 2, "GOP"),
+                 FIGURE("attention", "attention %", 11, 1, "%"), FIGURE("rest_time", "rest ms", 9, 3, "ms"),
+                 FIGURE("llama_time", "Llama ms", 9, 3, "ms"), FIGURE("of_llama", "of Llama", 8, 3, "x"));
+    shapes_bench b = {.o = o, .t = {"speed", TABLE_COLUMNS(columns), o->cli.json}};
     TRY(parse_batches(&b, err));
     TRY(check_shapes(&b, err));
     table_begin(&b.t, NULL);
@@ -325,12 +319,10 @@ quire_err bench_shapes_run(const bench_shapes_options *o, quire_error *err) {
     }
     table_note(&b.t,
                "Passes of the model alone; decodes at a context of %d. In each of %d rounds, four times as "
-               "many of a decode, Llama's passes and "
-               "the model's take turns, and the best of each counts; a row is the round whose ratio is the "
-               "median. Rest: all but attention. "
-               "Llama: what the 1.1B model takes for as many bytes and operations (the header bench_shapes.h "
-               "has the formula); the goal is at "
-               "most 1.1 of it.",
+               "many of a decode, Llama's passes and the model's take turns, and the best of each counts; a "
+               "row is the round whose ratio is the median. Rest: all but attention. Llama: what the 1.1B "
+               "model takes for as many bytes and operations (the header bench_shapes.h has the formula); "
+               "the goal is at most 1.1 of it.",
                (int)CONTEXT, (int)o->n_runs);
     return QUIRE_OK;
 }

@@ -1,19 +1,9 @@
 /* `quire bench speculation`: what guessing tokens saves on a file of prompts, beside
  * decoding without. The output must be the same. */
-#include <stdbool.h>
-#include <stddef.h>
-#include <stdio.h>
 
 #include "base/clock.h"
-#include "base/err.h"
-#include "base/mem.h"
-#include "base/str.h"
-#include "cli/unused_flags.h"
 #include "engine/ablations.h"
 #include "lab/bench/client.h"
-#include "lab/bench/figures.h"
-#include "lab/bench/result_table.h"
-#include "lab/commands/ablation_flags.h"
 #include "lab/commands/lab_commands.h"
 #include "json/json.h"
 
@@ -157,10 +147,7 @@ static const char built_in_prompts[] =
     "The house stood on a hill, and from its windows\n"
     "\"Where have you been?\" she asked.\n";
 
-static void bench_speculation_defaults(cli_options *cli) {
-    bench_speculation_options *o = (void *)cli;
-    *o = (bench_speculation_options){.cli = o->cli, .methods = "ngram,suffix", .n_decode = 64};
-}
+LAB_DEFAULTS(bench_speculation, .methods = "ngram,suffix", .n_decode = 64)
 
 /* What a way took for the prompts of a category. */
 typedef struct tally {
@@ -421,16 +408,12 @@ static void bench_speculation_print_tally(const bench_table *sh, const char *cat
 }
 
 static void print_all(const speculation *b) {
-    static const table_column columns[] = {{"category", "prompts of", 18, TABLE_TEXT, NULL},
-                                           {"method", "method", 8, TABLE_TEXT, NULL},
-                                           {"prompts", "prompts", 7, 0, NULL},
-                                           {"guessed", "guessed", 8, 0, "tokens"},
-                                           {"accepted", "accepted %", 10, 1, "%"},
-                                           {"tokens_per_step", "tokens/step", 11, 2, "tokens/step"},
-                                           {"speed", "tokens/s", 9, 1, "tokens/s"},
-                                           {"of_none", "of none", 7, 2, "x"},
-                                           {"output", "output", 0, TABLE_TEXT, ""}};
-    const bench_table sh = {"speculation", TABLE_COLUMNS(columns), b->o->cli.json};
+    TABLE(sh, "speculation", b->o->cli.json, WORD("category", "prompts of", 18), WORD("method", "method", 8),
+          KEY("prompts", "prompts", 7, 0), FIGURE("guessed", "guessed", 8, 0, "tokens"),
+          FIGURE("accepted", "accepted %", 10, 1, "%"),
+          FIGURE("tokens_per_step", "tokens/step", 11, 2, "tokens/step"),
+          FIGURE("speed", "tokens/s", 9, 1, "tokens/s"), FIGURE("of_none", "of none", 7, 2, "x"),
+          REMARK("output", "output", 0));
     const quire_info *info = b->ways[0].client.info;
     tally sums[MAX_WAYS] = {0};
     table_begin(&sh, NULL);
@@ -452,18 +435,17 @@ static void print_all(const speculation *b) {
     }
     table_note(&sh,
                "%s: %d prompts, %d tokens behind each at temperature %g, one request at a time, each prompt "
-               "by every way in turn; %s, compute "
-               "%s, KV %s; %s. tokens/step and tokens/s: behind the first token. Every output compared with "
-               "that without guesses.",
+               "by every way in turn; %s, compute %s, KV %s; %s. tokens/step and tokens/s: behind the first "
+               "token. Every output compared with that without guesses.",
                b->o->name != NULL ? b->o->name : "built-in prompts", (int)b->prompts.n, (int)b->o->n_decode,
                b->o->temperature, info->model_name != NULL ? info->model_name : b->o->cli.engine.model,
                info->compute, info->kv_dtype, info->backend);
     if (sums[0].n_late > 0) {
-        table_note(&sh,
-                   "tokens/s: without the %d prompts to which some answer was found many tokens at a time, "
-                   "as on a busy machine, or where "
-                   "a step takes less time than it takes to wake the thread that reads.",
-                   (int)sums[0].n_late);
+        table_note(
+            &sh,
+            "tokens/s: without the %d prompts to which some answer was found many tokens at a time, as on a "
+            "busy machine, or where a step takes less time than it takes to wake the thread that reads.",
+            (int)sums[0].n_late);
     }
 }
 
@@ -495,8 +477,6 @@ static quire_err bench_speculation_measure(const bench_speculation_options *o, q
     return e;
 }
 
-/* ---- the command ---- */
-
 #define AT(member) .offset = offsetof(bench_speculation_options, member)
 
 static const flag bench_speculation_flags[] = {
@@ -512,11 +492,6 @@ static const flag bench_speculation_flags[] = {
      .maximum = 2},
     {0},
 };
-static const flag *const bench_speculation_groups[] = {
-    FLAGS_MODEL,   flags_ablations, bench_speculation_flags,
-    flags_json,    flags_compute,   FLAGS_KV,
-    FLAGS_MACHINE, FLAGS_BATCH,     FLAGS_MEMORY,
-    NULL};
 
 static quire_err bench_speculation_run(const cli_options *o, quire_error *err) {
     if (o->engine.speculative_config != NULL) {
@@ -533,16 +508,10 @@ static quire_err bench_speculation_run(const cli_options *o, quire_error *err) {
     return e;
 }
 
-const command command_bench_speculation = {
-    .name = "bench speculation",
-    .summary = "what guessing tokens saves on a file of prompts, with the same output",
-    .usage = "quire bench speculation [MODEL]",
-    .examples = "  quire bench speculation model.gguf --prompts spec_bench.jsonl --each 4\n"
-                "  quire bench speculation --speculative-config "
-                "'{\"method\":\"suffix\",\"num_speculative_tokens\":8}' --json\n",
-    .argument = ARGUMENT_MODEL_OR_BUILTIN,
-    .flags = bench_speculation_groups,
-    .options_size = sizeof(bench_speculation_options),
-    .defaults = bench_speculation_defaults,
-    .run = bench_speculation_run,
-};
+LAB_COMMAND(bench_speculation, "bench speculation", " [MODEL]", ARGUMENT_MODEL_OR_BUILTIN,
+            "what guessing tokens saves on a file of prompts, with the same output",
+            "  quire bench speculation model.gguf --prompts spec_bench.jsonl --each 4\n"
+            "  quire bench speculation --speculative-config "
+            "'{\"method\":\"suffix\",\"num_speculative_tokens\":8}' --json\n",
+            FLAGS_MODEL, flags_ablations, bench_speculation_flags, flags_json, flags_compute, FLAGS_KV,
+            FLAGS_MACHINE, FLAGS_BATCH, FLAGS_MEMORY);

@@ -2,19 +2,10 @@
  * measured in one run beside the machine's limits found in the same run. The models are
  * of random weights made in memory (lab/bench/synthetic.h): nothing is needed but the
  * program, and for a while a file in /tmp that holds the packed one. */
-#include <math.h>
-#include <stdbool.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <string.h>
 #include <time.h>
 
 #include "base/clock.h"
-#include "base/err.h"
-#include "base/mem.h"
 #include "base/rng.h"
-#include "cli/unused_flags.h"
 #include "lab/bench/attention_measure.h"
 #include "lab/bench/bench_speed_report.h"
 #include "lab/bench/client.h"
@@ -25,20 +16,6 @@
 #include "lab/commands/lab_commands.h"
 #include "lab/commands/measures.h"
 
-typedef struct bench_speed_options {
-    cli_options cli;
-    const char *types;   /* of weights: "q4_0,q8_0,q4_k,int8,bf16"; NULL: these, or with shapes q4_0 */
-    const char *batches; /* sequences that decode together: "1,4,16,32" */
-    /* NULL: the 1.1B model beside limits; else these models beside it:
-     * "qwen3-0.6b,mixtral", "all" */
-    const char *shapes;
-    const char *isa;
-    int32_t n_threads; /* 0: one a core */
-    int32_t n_runs;    /* each figure is the mean and spread of this many */
-    int32_t context;   /* longest of attention alone */
-    bool small;        /* a model of a few million weights: to see that all works */
-} bench_speed_options;
-
 enum { SHARED_BATCH = 32, SHARED_PREFIX = 4096, SHARED_OWN = 256 };
 enum {
     OVERHEAD_BATCH = 32,
@@ -48,11 +25,7 @@ enum {
     LONG_CONTEXT = 32768
 };
 
-static void bench_speed_defaults(cli_options *cli) {
-    bench_speed_options *o = (void *)cli;
-    *o = (bench_speed_options){
-        .cli = o->cli, .batches = "1,4,16,32", .isa = "auto", .n_runs = 3, .context = LONG_CONTEXT};
-}
+LAB_DEFAULTS(bench_speed, .batches = "1,4,16,32", .isa = "auto", .n_runs = 3, .context = LONG_CONTEXT)
 
 /* ---- a model ---- */
 
@@ -581,26 +554,12 @@ static quire_err run_limits(const bench_speed_options *o, quire_error *err) {
     return QUIRE_OK;
 }
 
-static quire_err run_shapes(const bench_speed_options *o, quire_error *err) {
-    const bench_shapes_options s = {.shapes = o->shapes,
-                                    .types = o->types,
-                                    .batches = o->batches,
-                                    .isa = o->isa,
-                                    .n_threads = o->n_threads,
-                                    .n_runs = o->n_runs,
-                                    .small = o->small,
-                                    .json = o->cli.json};
-    return bench_shapes_run(&s, err);
-}
-
 static quire_err bench_speed_measure(const bench_speed_options *o, quire_error *err) {
     bench_speed_options own = *o;
     own.types = o->types != NULL ? o->types : o->shapes != NULL ? "q4_0" : "q4_0,q8_0,q4_k,int8,bf16";
     TRY(bench_speed_check(&own, err));
-    return own.shapes != NULL ? run_shapes(&own, err) : run_limits(&own, err);
+    return own.shapes != NULL ? bench_shapes_run(&own, err) : run_limits(&own, err);
 }
-
-/* ---- the command ---- */
 
 #define AT(member) .offset = offsetof(bench_speed_options, member)
 
@@ -618,7 +577,6 @@ static const flag bench_speed_flags[] = {
     {"--isa", NULL, "instruction set of the kernels", FLAG_NAME, AT(isa), .choices = choices_isa},
     {0},
 };
-static const flag *const bench_speed_groups[] = {bench_speed_flags, flags_json, flags_help, NULL};
 
 static quire_err bench_speed_run(const cli_options *o, quire_error *err) {
     bench_speed_options own = *(const bench_speed_options *)(const void *)o;
@@ -629,21 +587,14 @@ static quire_err bench_speed_run(const cli_options *o, quire_error *err) {
     return bench_speed_measure(&own, err);
 }
 
-const command command_bench_speed = {
-    .name = "bench speed",
-    .summary = "a 1.1B model by type of weights, attention, memory: with limits and goals",
-    .usage = "quire bench speed",
-    .examples =
-        "  quire bench speed\n"
-        "  quire bench speed --types q4_0,int8 --batch 1,32 --json\n"
-        "  quire bench speed --shape gemma-3-1b,mixtral --types q8_0\n"
-        "--shape: " MODEL_SHAPES "\n"
-        "\"of Llama\": a pass without attention, over what Llama takes for its products. For one of B bytes "
-        "and O\n"
-        "operations that is B g(O / B): g(i) is its time for a byte where i operations fall on one.\n",
-    .argument = ARGUMENT_NONE,
-    .flags = bench_speed_groups,
-    .options_size = sizeof(bench_speed_options),
-    .defaults = bench_speed_defaults,
-    .run = bench_speed_run,
-};
+LAB_COMMAND(
+    bench_speed, "bench speed", "", ARGUMENT_NONE,
+    "a 1.1B model by type of weights, attention, memory: with limits and goals",
+    "  quire bench speed\n"
+    "  quire bench speed --types q4_0,int8 --batch 1,32 --json\n"
+    "  quire bench speed --shape gemma-3-1b,mixtral --types q8_0\n"
+    "--shape: " MODEL_SHAPES "\n"
+    "\"of Llama\": a pass without attention, over what Llama takes for its products. For one of B bytes "
+    "and O\n"
+    "operations that is B g(O / B): g(i) is its time for a byte where i operations fall on one.\n",
+    bench_speed_flags, flags_json, flags_help);

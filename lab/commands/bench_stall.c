@@ -1,16 +1,9 @@
 /* `quire bench stall`: how much a long prompt slows other streams, with a target
  * time of a step and without. */
-#include <stdbool.h>
-#include <stddef.h>
 
 #include "base/clock.h"
-#include "base/err.h"
-#include "base/mem.h"
 #include "engine/ablations.h"
 #include "lab/bench/client.h"
-#include "lab/bench/figures.h"
-#include "lab/bench/result_table.h"
-#include "lab/commands/ablation_flags.h"
 #include "lab/commands/lab_commands.h"
 
 typedef struct bench_stall_options {
@@ -30,10 +23,7 @@ enum {
     STREAM_PROMPT = 32
 };
 
-static void bench_stall_defaults(cli_options *cli) {
-    bench_stall_options *o = (void *)cli;
-    *o = (bench_stall_options){.cli = o->cli, .n_streams = 4, .n_prompt = 32768};
-}
+LAB_DEFAULTS(bench_stall, .n_streams = 4, .n_prompt = 32768)
 
 typedef struct gaps {
     double *ms; /* [MAX_GAPS] */
@@ -164,15 +154,11 @@ static quire_err measure_target(stall *b, const bench_table *t, double target_ms
 
 static quire_err bench_stall_run(const cli_options *cli, quire_error *err) {
     const bench_stall_options *o = (const void *)cli;
-    static const table_column columns[] = {{"target_ms", "target ms", 9, 0, NULL},
-                                           {"gap_alone", "alone ms", 9, 2, "ms"},
-                                           {"gap", "beside ms", 9, 2, "ms"},
-                                           {"gap_ratio", "ratio", 6, 2, "x"},
-                                           {"gap_p50", "p50 ms", 8, 2, "ms"},
-                                           {"gap_p99", "p99 ms", 8, 2, "ms"},
-                                           {"gap_max", "longest", 8, 2, "ms"},
-                                           {"first_token", "first token of the prompt, ms", 30, 0, "ms"}};
-    bench_table t = {"stall", TABLE_COLUMNS(columns), o->cli.json};
+    TABLE(t, "stall", o->cli.json, KEY("target_ms", "target ms", 9, 0),
+          FIGURE("gap_alone", "alone ms", 9, 2, "ms"), FIGURE("gap", "beside ms", 9, 2, "ms"),
+          FIGURE("gap_ratio", "ratio", 6, 2, "x"), FIGURE("gap_p50", "p50 ms", 8, 2, "ms"),
+          FIGURE("gap_p99", "p99 ms", 8, 2, "ms"), FIGURE("gap_max", "longest", 8, 2, "ms"),
+          FIGURE("first_token", "first token of the prompt, ms", 30, 0, "ms"));
     const double targets[] = {0.0, (double)o->cli.engine.step_target_us * 1e-3};
     stall b = {.options = o, .draw = 1, .gaps = {.ms = mem_new(MAX_GAPS, sizeof(double))}};
     b.streams = mem_new((size_t)o->n_streams, sizeof *b.streams);
@@ -185,16 +171,13 @@ static quire_err bench_stall_run(const cli_options *cli, quire_error *err) {
     if (e == QUIRE_OK) {
         table_note(&t,
                    "%d streams of %s decode; then a prompt of %d tokens comes. Mean gaps, their ratio, and "
-                   "how long gaps beside the prompt "
-                   "were, as a client sees them.",
+                   "how long gaps beside the prompt were, as a client sees them.",
                    (int)o->n_streams, o->cli.engine.model, (int)o->n_prompt);
     }
     mem_free(b.streams);
     mem_free(b.gaps.ms);
     return e;
 }
-
-/* ---- the command ---- */
 
 #define AT(member) .offset = offsetof(bench_stall_options, member)
 
@@ -205,18 +188,9 @@ static const flag bench_stall_flags[] = {
      .maximum = 1 << 20},
     {0},
 };
-static const flag *const bench_stall_groups[] = {
-    FLAGS_MODEL, flags_ablations,   bench_stall_flags, flags_json,  flags_compute, FLAGS_KV,
-    flags_audit, flags_step_target, FLAGS_MACHINE,     FLAGS_BATCH, FLAGS_MEMORY,  NULL};
 
-const command command_bench_stall = {
-    .name = "bench stall",
-    .summary = "how much a long prompt slows other streams",
-    .usage = "quire bench stall MODEL",
-    .examples = "  quire bench stall model.gguf --step-target-ms 50 --prompt 8192\n",
-    .argument = ARGUMENT_MODEL,
-    .flags = bench_stall_groups,
-    .options_size = sizeof(bench_stall_options),
-    .defaults = bench_stall_defaults,
-    .run = bench_stall_run,
-};
+LAB_COMMAND(bench_stall, "bench stall", " MODEL", ARGUMENT_MODEL,
+            "how much a long prompt slows other streams",
+            "  quire bench stall model.gguf --step-target-ms 50 --prompt 8192\n", FLAGS_MODEL,
+            flags_ablations, bench_stall_flags, flags_json, flags_compute, FLAGS_KV, flags_audit,
+            flags_step_target, FLAGS_MACHINE, FLAGS_BATCH, FLAGS_MEMORY);

@@ -2,26 +2,17 @@
  * pack cache, every later time; and how much of that is the token's own arithmetic. */
 #include <errno.h>
 #include <fcntl.h>
-#include <math.h>
 #include <signal.h>
 #include <spawn.h>
-#include <stdbool.h>
-#include <stddef.h>
-#include <stdio.h>
-#include <string.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include "base/beside.h"
 #include "base/clock.h"
-#include "base/err.h"
 #include "lab/bench/client.h"
-#include "lab/bench/figures.h"
-#include "lab/bench/result_table.h"
 #include "lab/bench/temporary.h"
 #include "lab/commands/lab_commands.h"
 #include "lab/commands/measures.h"
-#include "lab/json_line.h"
 #include "options/engine_flags.h"
 #include "setup/engine_config.h"
 
@@ -35,10 +26,7 @@ typedef struct bench_start_options {
 enum { MOST_ARGUMENTS = 28 }; /* of the program that is started, with the NULL behind them */
 #define N_TOKENS 20           /* requests in the open engine, the fastest of which counts */
 
-static void bench_start_defaults(cli_options *cli) {
-    bench_start_options *o = (void *)cli;
-    *o = (bench_start_options){.cli = o->cli, .n_runs = 9};
-}
+LAB_DEFAULTS(bench_start, .n_runs = 9)
 
 /* ---- the token's arithmetic ---- */
 
@@ -263,12 +251,9 @@ static void bench_start_print_row(const bench_table *t, const char *which, const
 
 static quire_err bench_start_run(const cli_options *cli, quire_error *err) {
     const bench_start_options *o = (const void *)cli;
-    static const table_column columns[] = {{"which", "", 8, TABLE_TEXT, NULL},
-                                           {"first_token_ms", "first token ms", 15, 1, NULL},
-                                           {"median_ms", "median ms", 10, 1, NULL},
-                                           {"token_ms", "token alone ms", 15, 1, NULL},
-                                           {"start_ms", "start ms", 9, 1, NULL}};
-    const bench_table t = {"start", TABLE_COLUMNS(columns), false};
+    TABLE(t, "start", false, WORD("which", "", 8), KEY("first_token_ms", "first token ms", 15, 1),
+          KEY("median_ms", "median ms", 10, 1), KEY("token_ms", "token alone ms", 15, 1),
+          KEY("start_ms", "start ms", 9, 1));
     start_times s;
     TRY(measure_start(o, &s, err));
     if (o->cli.json) {
@@ -282,8 +267,7 @@ static quire_err bench_start_run(const cli_options *cli, quire_error *err) {
     }
     table_note(&t,
                "%s: least of %d starts with the files in the page cache, their median, the same request in "
-               "an engine that is open, and "
-               "what the start adds to it.%s",
+               "an engine that is open, and what the start adds to it.%s",
                o->cli.engine.model, (int)o->n_runs,
                s.has_second ? " First: with an empty pack cache. Second: with the model's packed form there, "
                               "its checksums checked."
@@ -291,27 +275,16 @@ static quire_err bench_start_run(const cli_options *cli, quire_error *err) {
     return QUIRE_OK;
 }
 
-/* ---- the command ---- */
-
 #define AT(member) .offset = offsetof(bench_start_options, member)
 
 static const flag bench_start_flags[] = {
     {"--runs", "N", "starts per figure", FLAG_COUNT, AT(n_runs), .minimum = 1, .maximum = START_MAX_RUNS},
     {0},
 };
-static const flag *const bench_start_groups[] = {FLAGS_MODEL,   bench_start_flags, flags_json,
-                                                 flags_compute, FLAGS_KV,          flags_isa,
-                                                 flags_threads, flags_help,        NULL};
 
-const command command_bench_start = {
-    .name = "bench start",
-    .summary = "time from exec to the first token, at first and later starts",
-    .usage = "quire bench start MODEL",
-    .examples = "  quire bench start model.quire\n"
-                "  quire bench start model.gguf --compute int8 --runs 20 --json\n",
-    .argument = ARGUMENT_MODEL,
-    .flags = bench_start_groups,
-    .options_size = sizeof(bench_start_options),
-    .defaults = bench_start_defaults,
-    .run = bench_start_run,
-};
+LAB_COMMAND(bench_start, "bench start", " MODEL", ARGUMENT_MODEL,
+            "time from exec to the first token, at first and later starts",
+            "  quire bench start model.quire\n"
+            "  quire bench start model.gguf --compute int8 --runs 20 --json\n",
+            FLAGS_MODEL, bench_start_flags, flags_json, flags_compute, FLAGS_KV, flags_isa, flags_threads,
+            flags_help);

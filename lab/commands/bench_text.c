@@ -1,17 +1,11 @@
 /* `quire bench text`: how fast texts become tokens, tokens texts, and conversations
  * prompts. docs/text.md explains the figures. */
-#include <stdbool.h>
-#include <stddef.h>
-#include <stdint.h>
 
 #include "base/clock.h"
-#include "base/str.h"
 #include "chat/render.h"
 #include "cli/files.h"
 #include "file/model_file.h"
-#include "lab/bench/figures.h"
 #include "lab/bench/made_vocab.h"
-#include "lab/bench/result_table.h"
 #include "lab/bench/text_samples.h"
 #include "lab/commands/lab_commands.h"
 #include "setup/engine_config.h"
@@ -36,10 +30,7 @@ enum { N_MESSAGES = 100 };
     "{% for m in messages %}{{ '<|im_start|>' + m.role + '\\n' + m.content + '<|im_end|>\\n' }}{% endfor %}" \
     "{% if add_generation_prompt %}{{ '<|im_start|>assistant\\n' }}{% endif %}"
 
-static void bench_text_defaults(cli_options *cli) {
-    bench_text_options *o = (void *)cli;
-    *o = (bench_text_options){.cli = o->cli, .n_kib = 1024, .n_runs = 3};
-}
+LAB_DEFAULTS(bench_text, .n_kib = 1024, .n_runs = 3)
 
 /* One tokenizer and one text. */
 typedef struct text_run {
@@ -245,15 +236,11 @@ static quire_err bench_text_measure_all(const bench_text_options *o, const bench
 }
 
 static quire_err bench_text_measure(const bench_text_options *o, quire_error *err) {
-    static const table_column columns[] = {{"tokenizer", "tokenizer", -16, TABLE_TEXT, NULL},
-                                           {"text", "text", -12, TABLE_TEXT, NULL},
-                                           {"bytes", "bytes/token", 11, 2, "bytes/token"},
-                                           {"encode", "encode MB/s", 11, 2, "MB/s"},
-                                           {"encode_spread", "+-", 6, 2, "MB/s"},
-                                           {"decode", "decode MB/s", 11, 2, "MB/s"},
-                                           {"stream", "stream us/token", 15, 3, "us/token"},
-                                           {"render", "render us", 9, 0, "us"}};
-    bench_table s = {"text", TABLE_COLUMNS(columns), o->cli.json};
+    TABLE(s, "text", o->cli.json, WORD("tokenizer", "tokenizer", -16), WORD("text", "text", -12),
+          FIGURE("bytes", "bytes/token", 11, 2, "bytes/token"),
+          FIGURE("encode", "encode MB/s", 11, 2, "MB/s"), FIGURE("encode_spread", "+-", 6, 2, "MB/s"),
+          FIGURE("decode", "decode MB/s", 11, 2, "MB/s"),
+          FIGURE("stream", "stream us/token", 15, 3, "us/token"), FIGURE("render", "render us", 9, 0, "us"));
     table_begin(&s, NULL);
     TRY(bench_text_measure_all(o, &s, err));
     table_note(&s,
@@ -263,8 +250,6 @@ static quire_err bench_text_measure(const bench_text_options *o, quire_error *er
     return QUIRE_OK;
 }
 
-/* ---- the command ---- */
-
 #define AT(member) .offset = offsetof(bench_text_options, member)
 
 static const flag bench_text_flags[] = {
@@ -273,7 +258,6 @@ static const flag bench_text_flags[] = {
     {"--runs", "N", "runs per figure", FLAG_COUNT, AT(n_runs), .minimum = 1, .maximum = FIGURES_MAX_RUNS},
     {0},
 };
-static const flag *const bench_text_groups[] = {FLAGS_MODEL, bench_text_flags, flags_json, flags_help, NULL};
 
 static quire_err bench_text_run(const cli_options *o, quire_error *err) {
     bench_text_options own = *(const bench_text_options *)(const void *)o;
@@ -290,15 +274,8 @@ static quire_err bench_text_run(const cli_options *o, quire_error *err) {
     return e;
 }
 
-const command command_bench_text = {
-    .name = "bench text",
-    .summary = "how fast texts are tokenised, tokens decoded and chats rendered",
-    .usage = "quire bench text [MODEL|TOKENIZER]",
-    .examples = "  quire bench text\n"
-                "  quire bench text tokenizer.json --file book.txt --json\n",
-    .argument = ARGUMENT_MODEL_OR_NONE,
-    .flags = bench_text_groups,
-    .options_size = sizeof(bench_text_options),
-    .defaults = bench_text_defaults,
-    .run = bench_text_run,
-};
+LAB_COMMAND(bench_text, "bench text", " [MODEL|TOKENIZER]", ARGUMENT_MODEL_OR_NONE,
+            "how fast texts are tokenised, tokens decoded and chats rendered",
+            "  quire bench text\n"
+            "  quire bench text tokenizer.json --file book.txt --json\n",
+            FLAGS_MODEL, bench_text_flags, flags_json, flags_help);

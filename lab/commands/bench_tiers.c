@@ -1,17 +1,11 @@
 /* `quire bench tiers`: the time to the first token of a prompt whose keys and values are
  * computed, still in the pool, or come back from a tier; through the public API, as its
  * users see it. */
-#include <stdbool.h>
-#include <stddef.h>
 #include <time.h>
 
 #include "base/clock.h"
-#include "base/err.h"
-#include "base/mem.h"
 #include "base/rng.h"
-#include "lab/bench/figures.h"
 #include "lab/bench/pool_size.h"
-#include "lab/bench/result_table.h"
 #include "lab/bench/temporary.h"
 #include "lab/commands/lab_commands.h"
 
@@ -26,10 +20,7 @@ enum { SEED = 31, CHANCE_TOKENS = 4, N_FILLERS = 3, SETTLE_US = 100000, LONGEST_
 /* Their places in quire_stats. */
 enum { TIER_HOST, TIER_FILE, TIER_REDIS, N_TIERS };
 
-static void bench_tiers_defaults(cli_options *cli) {
-    bench_tiers_options *o = (void *)cli;
-    *o = (bench_tiers_options){.cli = o->cli, .lengths = "128,512,1000", .n_runs = 3};
-}
+LAB_DEFAULTS(bench_tiers, .lengths = "128,512,1000", .n_runs = 3)
 
 typedef struct tiers_bench {
     quire_engine *engine;
@@ -199,9 +190,7 @@ static quire_err measure_tier(const bench_tiers_options *o, int32_t tier, const 
     if (e == QUIRE_OK && tier == (o->cli.engine.tier_redis ? TIER_REDIS : TIER_FILE)) {
         table_note(s,
                    "%s, compute %s, KV %s, %s, pages of %d; milliseconds to the first token, mean and spread "
-                   "of %d runs (measured); the "
-                   "file is read through "
-                   "the system's cache",
+                   "of %d runs (measured); the file is read through the system's cache",
                    b->info->model_name, b->info->compute, b->info->kv_dtype, b->info->backend,
                    (int)b->info->page_tokens, (int)o->n_runs);
     }
@@ -219,12 +208,6 @@ static uint64_t first_draw(const bench_tiers_options *o) {
 
 static quire_err bench_tiers_run(const cli_options *cli, quire_error *err) {
     const bench_tiers_options *o = (const void *)cli;
-    static const table_column columns[] = {
-        {"tier", "tier", 6, TABLE_TEXT, NULL},  {"tokens", "tokens", 7, 0, NULL},
-        {"found", "found", 6, 0, "tokens"},     {"size", "MB", 7, 2, "MB"},
-        {"computed", "computed", 9, 2, "ms"},   {"computed_spread", "+-", 8, 2, "ms"},
-        {"pool", "pool", 8, 2, "ms"},           {"from_tier", "tier", 8, 2, "ms"},
-        {"from_tier_spread", "+-", 8, 2, "ms"}, {"computed_over_tier", "gain", 7, 2, "x"}};
     int32_t lengths[FIGURES_MAX_POINTS], n_lengths;
     TRY(figures_parse_list("--lengths", o->lengths, lengths, &n_lengths, err));
     if (o->n_runs < 1 || o->n_runs > FIGURES_MAX_RUNS) {
@@ -245,7 +228,11 @@ static quire_err bench_tiers_run(const cli_options *cli, quire_error *err) {
     quire_err e = b.prompt && b.filler ? QUIRE_OK
                                        : err_set(err, QUIRE_NO_MEMORY, -1,
                                                  "out of memory for prompts of %d tokens", (int)b.longest);
-    bench_table s = {"tiers", TABLE_COLUMNS(columns), o->cli.json};
+    TABLE(s, "tiers", o->cli.json, WORD("tier", "tier", 6), KEY("tokens", "tokens", 7, 0),
+          FIGURE("found", "found", 6, 0, "tokens"), FIGURE("size", "MB", 7, 2, "MB"),
+          FIGURE("computed", "computed", 9, 2, "ms"), FIGURE("computed_spread", "+-", 8, 2, "ms"),
+          FIGURE("pool", "pool", 8, 2, "ms"), FIGURE("from_tier", "tier", 8, 2, "ms"),
+          FIGURE("from_tier_spread", "+-", 8, 2, "ms"), FIGURE("computed_over_tier", "gain", 7, 2, "x"));
     for (int32_t tier = TIER_HOST; e == QUIRE_OK && tier < (o->cli.engine.tier_redis ? N_TIERS : TIER_REDIS);
          tier++) {
         if (tier == TIER_HOST) {
@@ -263,8 +250,6 @@ static quire_err bench_tiers_run(const cli_options *cli, quire_error *err) {
     return e;
 }
 
-/* ---- the command ---- */
-
 #define AT(member) .offset = offsetof(bench_tiers_options, member)
 
 static const flag bench_tiers_flags[] = {
@@ -272,21 +257,11 @@ static const flag bench_tiers_flags[] = {
     {"--runs", "N", "runs per figure", FLAG_COUNT, AT(n_runs), .minimum = 1, .maximum = 64},
     {0},
 };
-static const flag *const bench_tiers_groups[] = {
-    FLAGS_MODEL,   bench_tiers_flags, flags_json,      flags_compute,   FLAGS_KV,         flags_isa,
-    flags_threads, flags_step_rows,   flags_page_size, flags_tier_file, flags_tier_redis, flags_help,
-    NULL};
 
-const command command_bench_tiers = {
-    .name = "bench tiers",
-    .summary = "time to the first token of prompts restored from host memory, file, Redis",
-    .usage = "quire bench tiers MODEL",
-    .examples = "  quire bench tiers builtin\n"
-                "  quire bench tiers model.gguf --kv-tier-file /nvme/tier --kv-tier-redis redis://127.0.0.1 "
-                "--lengths 1000,8000\n",
-    .argument = ARGUMENT_MODEL,
-    .flags = bench_tiers_groups,
-    .options_size = sizeof(bench_tiers_options),
-    .defaults = bench_tiers_defaults,
-    .run = bench_tiers_run,
-};
+LAB_COMMAND(bench_tiers, "bench tiers", " MODEL", ARGUMENT_MODEL,
+            "time to the first token of prompts restored from host memory, file, Redis",
+            "  quire bench tiers builtin\n"
+            "  quire bench tiers model.gguf --kv-tier-file /nvme/tier --kv-tier-redis redis://127.0.0.1 "
+            "--lengths 1000,8000\n",
+            FLAGS_MODEL, bench_tiers_flags, flags_json, flags_compute, FLAGS_KV, flags_isa, flags_threads,
+            flags_step_rows, flags_page_size, flags_tier_file, flags_tier_redis, flags_help);

@@ -121,10 +121,9 @@ EXPERIMENT(workload, " [NAME]", "speed and hit rate of kinds of requests, by cac
 EXPERIMENT(ablation, " [NAME]", "workloads with one mechanism switched off",
            "  quire bench ablation chat --json\n", run_ablation, page_flags);
 
-EXPERIMENT(
-    scenario, " [NAME]", "memory and speed of a model, alone and with others",
-    "  quire bench scenario mixed-random                      also: single mixed chat long\n"
-    "  quire bench scenario long --lengths 100000 --output 257\n"
-    "the built-in model's shape with random weights and 131,072 positions, unless --model or --small is "
-    "given\n",
-    run_scenario, scenario_flags, page_flags);
+EXPERIMENT(scenario, " [NAME]", "memory and speed of a model, alone and with others",
+           "  quire bench scenario mixed-random                      also: single mixed chat long\n"
+           "  quire bench scenario long --lengths 100000 --output 257\n"
+           "the built-in model's shape with random weights and 131,072 positions, unless --model or --small "
+           "is given\n",
+           run_scenario, scenario_flags, page_flags);

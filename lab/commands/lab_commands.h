@@ -1,22 +1,67 @@
-/* quire-lab's commands: one row a command, each in the file of its name. */
+/* quire-lab's commands, each in the file of its name, and the frame that they share: what
+ * such a file begins with, its defaults and its row.
+ *
+ * A command `id` has a struct id_options that begins with a cli_options, and a function
+ * id_run. */
 #ifndef LAB_COMMANDS_LAB_COMMANDS_H
 #define LAB_COMMANDS_LAB_COMMANDS_H
 
-#include "cli/command.h"
+#include <math.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <string.h>
 
-extern const command command_bench, command_sim, command_perplexity, command_demo;
-extern const command command_bench_speed, command_bench_roofline, command_bench_profile, command_bench_kv,
-    command_bench_engine;
-extern const command command_bench_memory, command_bench_preempt, command_bench_attention,
-    command_bench_serving, command_bench_calibrate;
-extern const command command_bench_sampler, command_bench_kernels, command_bench_stall, command_bench_start,
-    command_bench_tiers;
-extern const command command_bench_experts, command_bench_speculation, command_bench_headline;
-/* experiments */
-extern const command command_bench_pages, command_bench_sharing, command_bench_prefix, command_bench_workload;
-extern const command command_bench_ablation, command_bench_scenario;
-extern const command command_bench_latency, command_bench_resident, command_bench_text, command_bench_grammar,
-    command_bench_json;
-extern const command command_bench_quality;
+#include "base/err.h"
+#include "base/mem.h"
+#include "base/str.h"
+#include "cli/command.h"
+#include "cli/unused_flags.h"
+#include "engine/ablations.h"
+#include "lab/bench/figures.h"
+#include "lab/bench/result_table.h"
+#include "quire.h"
+
+/* All of them, in the order of --help, with commas between. */
+#define LAB_COMMANDS(X)                                                                                      \
+    X(bench), X(sim), X(bench_speed), X(bench_roofline), X(bench_profile), X(bench_kv), X(bench_engine),     \
+        X(bench_memory), X(bench_preempt), X(bench_attention), X(bench_serving), X(bench_calibrate),         \
+        X(bench_sampler), X(bench_text), X(bench_kernels), X(bench_experts), X(bench_speculation),           \
+        X(bench_stall), X(bench_start), X(bench_pages), X(bench_sharing), X(bench_prefix),                   \
+        X(bench_workload), X(bench_ablation), X(bench_headline), X(bench_scenario), X(bench_tiers),          \
+        X(bench_latency), X(bench_resident), X(bench_grammar), X(bench_json), X(bench_quality),              \
+        X(perplexity), X(demo)
+#define LAB_COMMAND_NAME(id) command_##id
+extern const command LAB_COMMANDS(LAB_COMMAND_NAME);
+
+/* id_defaults: the options' own members, which are not cli's, as designated here. */
+#define LAB_DEFAULTS(id, ...)                                                                                \
+    static void id##_defaults(cli_options *cli) {                                                            \
+        id##_options *o = (void *)cli;                                                                       \
+        *o = (id##_options){.cli = o->cli, __VA_ARGS__};                                                     \
+    }
+
+/* The row of a command: its words, what may follow them as usage says it and as it is
+ * parsed, what it does, examples, and the groups of its flags. */
+#define LAB_COMMAND(id, words, follows, parsed, does, how, ...)                                              \
+    const command command_##id = {.name = words,                                                             \
+                                  .summary = does,                                                           \
+                                  .usage = "quire " words follows,                                           \
+                                  .examples = how,                                                           \
+                                  .argument = parsed,                                                        \
+                                  .flags = (const flag *const[]){__VA_ARGS__, NULL},                         \
+                                  .options_size = sizeof(id##_options),                                      \
+                                  .defaults = id##_defaults,                                                 \
+                                  .run = id##_run}
+
+/* What the options of commands begin with that can switch mechanisms of the engine off,
+ * and their flags. */
+typedef struct ablated_options {
+    cli_options cli;
+    engine_ablations off;
+} ablated_options;
+
+extern const flag flags_ablations[];
 
 #endif

@@ -1,10 +1,6 @@
 /* Flags that several commands have. */
+
 #include "lab/commands/lab_flags.h"
-
-#include <stddef.h>
-
-#include "lab/commands/ablation_flags.h"
-#include "lab/sim/compare.h"
 
 #define AT(member) .offset = offsetof(served_options, member)
 

@@ -3,7 +3,7 @@
 #ifndef LAB_COMMANDS_LAB_FLAGS_H
 #define LAB_COMMANDS_LAB_FLAGS_H
 
-#include "cli/command.h"
+#include "lab/commands/lab_commands.h"
 #include "lab/sim/compare.h"
 
 /* What the options of both begin with. */

@@ -3,8 +3,8 @@
 #define LAB_COMMANDS_MEASURES_H
 
 #include "lab/bench/op_profile.h"
+#include "lab/commands/lab_commands.h"
 #include "lab/sim/cost.h"
-#include "quire.h"
 
 /* bench calibrate: what a step of o's model costs. */
 quire_err calibrate_cost(const quire_options *o, cost_model *out, quire_error *err);
@@ -32,20 +32,24 @@ typedef struct start_times {
  * o model, compute mode, KV type, threads and instruction set count. */
 quire_err start_measure(const quire_options *o, int32_t n_runs, start_times *out, quire_error *err);
 
-/* bench speed --shape: models of published shapes beside Llama's. */
-typedef struct bench_shapes_options {
-    const char *shapes;  /* "qwen3-0.6b,mixtral", or "all" */
-    const char *types;   /* of weights; each is one of speed_types */
-    const char *batches; /* sequences that decode together: "1,4,16" */
+/* bench speed */
+typedef struct bench_speed_options {
+    cli_options cli;
+    const char *types;   /* of weights: "q4_0,q8_0,q4_k,int8,bf16"; NULL: these, or with shapes q4_0 */
+    const char *batches; /* sequences that decode together: "1,4,16,32" */
+    /* NULL: the 1.1B model beside limits; else these models beside it:
+     * "qwen3-0.6b,mixtral", "all" */
+    const char *shapes;
     const char *isa;
     int32_t n_threads; /* 0: one a core */
-    int32_t n_runs;    /* rounds */
-    bool small;        /* shapes of a few hundred thousand weights: to see that all works */
-    bool json;
-} bench_shapes_options;
+    int32_t n_runs;    /* each figure is the mean and spread of this many */
+    int32_t context;   /* longest of attention alone */
+    bool small;        /* a model of a few million weights: to see that all works */
+} bench_speed_options;
 
-/* Measures and prints to stdout. INVALID names a shape that is not there. What memory
- * does not hold is left out, saying so. */
-quire_err bench_shapes_run(const bench_shapes_options *o, quire_error *err);
+/* bench speed --shape: models of published shapes beside Llama's. Measures and prints to
+ * stdout. INVALID names a shape that is not there. What memory does not hold is left out,
+ * saying so. */
+quire_err bench_shapes_run(const bench_speed_options *o, quire_error *err);
 
 #endif

@@ -6,18 +6,9 @@
  * text begins with BOS, so does each later chunk, in front of its tokens. Every token but
  * a chunk's first is scored; perplexity is exp(mean of -log p). */
 #include <errno.h>
-#include <math.h>
-#include <stdbool.h>
-#include <stddef.h>
-#include <stdio.h>
-#include <string.h>
 #include <unistd.h>
 
-#include "base/err.h"
-#include "base/mem.h"
-#include "lab/bench/figures.h"
 #include "lab/bench/logprob_scorer.h"
-#include "lab/bench/result_table.h"
 #include "lab/commands/scored_text.h"
 #include "setup/engine_config.h"
 
@@ -47,10 +38,7 @@ typedef struct scoring {
     logprob_scorer s;
 } scoring;
 
-static void perplexity_defaults(cli_options *cli) {
-    perplexity_options *o = (void *)cli;
-    *o = (perplexity_options){.cli = o->cli, .kv = "paged", .step = USUAL_STEP};
-}
+LAB_DEFAULTS(perplexity, .kv = "paged", .step = USUAL_STEP)
 
 /* ---- the text ---- */
 
@@ -218,15 +206,11 @@ static quire_err write_logprobs(const scoring *g, quire_error *err) {
 }
 
 static void print_scores(const scoring *g) {
-    static const table_column columns[] = {{"kv", "keys, values", 12, TABLE_TEXT, NULL},
-                                           {"perplexity", "perplexity", 12, 4, NULL},
-                                           {"mean_loss", "mean loss", 10, 6, NULL},
-                                           {"scored", "scored", 8, 0, NULL},
-                                           {"chunks", "chunks", 7, 0, NULL},
-                                           {"step", "step", 6, 0, NULL},
-                                           {"seconds", "seconds", 9, 3, NULL},
-                                           {"tokens_per_s", "tokens/s", 9, 1, NULL},
-                                           {"bits", "bits", 0, TABLE_TEXT, NULL}};
+    static const table_column columns[] =
+        TABLE_OF(WORD("kv", "keys, values", 12), KEY("perplexity", "perplexity", 12, 4),
+                 KEY("mean_loss", "mean loss", 10, 6), KEY("scored", "scored", 8, 0),
+                 KEY("chunks", "chunks", 7, 0), KEY("step", "step", 6, 0), KEY("seconds", "seconds", 9, 3),
+                 KEY("tokens_per_s", "tokens/s", 9, 1), WORD("bits", "bits", 0));
     const bench_table sh = {"perplexity", columns,
                             (int32_t)(sizeof columns / sizeof *columns) - (g->n_ways == 1), g->o->cli.json};
     double sum = 0.0;
@@ -264,8 +248,6 @@ static quire_err perplexity_measure(const perplexity_options *o, quire_error *er
     return e;
 }
 
-/* ---- the command ---- */
-
 #define AT(member) .offset = offsetof(perplexity_options, member)
 
 static const flag perplexity_flags[] = {
@@ -278,9 +260,6 @@ static const flag perplexity_flags[] = {
      AT(cli.out)},
     {0},
 };
-static const flag *const perplexity_groups[] = {
-    FLAGS_MODEL,   perplexity_flags, flags_json,      flags_quiet, flags_compute,  FLAGS_KV,
-    FLAGS_MACHINE, flags_page_size,  flags_model_len, flags_help,  flags_help_all, NULL};
 
 static quire_err perplexity_run(const cli_options *o, quire_error *err) {
     perplexity_options own = *(const perplexity_options *)(const void *)o;
@@ -294,17 +273,11 @@ static quire_err perplexity_run(const cli_options *o, quire_error *err) {
     return e;
 }
 
-const command command_perplexity = {
-    .name = "perplexity",
-    .summary = "how well a model predicts a text, paged and contiguous with the same bits",
-    .usage = "quire perplexity MODEL FILE [--kv paged,contiguous,none] [--step N]",
-    .examples = "  quire perplexity model.gguf wiki.test.raw --context 512\n"
-                "  quire perplexity builtin README.md --kv paged,contiguous,none --step 37\n"
-                "  quire perplexity builtin README.md --step 1 --out 1.txt     the same bytes as with any "
-                "other step\n",
-    .argument = ARGUMENT_MODEL_FILE,
-    .flags = perplexity_groups,
-    .options_size = sizeof(perplexity_options),
-    .defaults = perplexity_defaults,
-    .run = perplexity_run,
-};
+LAB_COMMAND(
+    perplexity, "perplexity", " MODEL FILE [--kv paged,contiguous,none] [--step N]", ARGUMENT_MODEL_FILE,
+    "how well a model predicts a text, paged and contiguous with the same bits",
+    "  quire perplexity model.gguf wiki.test.raw --context 512\n"
+    "  quire perplexity builtin README.md --kv paged,contiguous,none --step 37\n"
+    "  quire perplexity builtin README.md --step 1 --out 1.txt     the same bytes as with any other step\n",
+    FLAGS_MODEL, perplexity_flags, flags_json, flags_quiet, flags_compute, FLAGS_KV, FLAGS_MACHINE,
+    flags_page_size, flags_model_len, flags_help, flags_help_all);

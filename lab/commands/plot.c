@@ -175,12 +175,11 @@ static quire_err plot_add_diagram(strbuf *out, const plot_diagram *d, int32_t i)
 }
 
 static quire_err plot_draw(strbuf *out, const plot_diagram *diagrams, int32_t n) {
-    TRY(strbuf_addf(
-        out,
-        "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"%d\" height=\"%d\" viewBox=\"0 0 %d %d\" "
-        "font-family=\"sans-serif\" font-size=\"12\">\n<rect width=\"100%%\" height=\"100%%\" "
-        "fill=\"white\"/>\n",
-        WIDTH, n * PART, WIDTH, n * PART));
+    TRY(strbuf_addf(out,
+                    "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"%d\" height=\"%d\" viewBox=\"0 0 %d "
+                    "%d\" font-family=\"sans-serif\" font-size=\"12\">\n<rect width=\"100%%\" "
+                    "height=\"100%%\" fill=\"white\"/>\n",
+                    WIDTH, n * PART, WIDTH, n * PART));
     for (int32_t i = 0; i < n; i++) {
         TRY(plot_add_diagram(out, &diagrams[i], i));
     }

@@ -1,35 +1,21 @@
 /* `quire sim`: its flags. */
 #include <errno.h>
-#include <stdbool.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 #include <unistd.h>
 
-#include "base/err.h"
-#include "base/mem.h"
 #include "cli/files.h"
-#include "cli/unused_flags.h"
 #include "file/show.h"
-#include "lab/commands/lab_commands.h"
 #include "lab/commands/lab_flags.h"
 #include "lab/commands/plot.h"
-#include "lab/json_line.h"
-#include "lab/sim/compare.h"
 #include "lab/sim/plan.h"
 #include "lab/sim/replay.h"
 #include "lab/sim/trace_read.h"
 #include "options/engine_flags.h"
-#include "quire.h"
-#include "quire_err.h"
 
 /* Options of `quire sim`. */
 
 typedef struct sim_options {
     cli_options cli;
-    /* where it says what serves: simulate that instead (lab/sim/compare.h) */
     compare_options server;
     plan_options plan;
     const char *trace; /* a file; lab/sim/trace_read.h has the formats */
@@ -318,7 +304,7 @@ static quire_err sim_serve(const sim_options *o, quire_error *err) {
 }
 
 /* Replays and prints to stdout; err says why it could not. */
-static quire_err sim_run(const sim_options *o, quire_error *err) {
+static quire_err sim_all(const sim_options *o, quire_error *err) {
     if (o->server.all || o->server.cost != NULL || o->server.described != NULL) {
         return sim_serve(o, err);
     }
@@ -369,8 +355,6 @@ static const flag sim_flags[] = {
      .maximum = 1 << 24, .rare = true},
     {0},
 };
-static const flag *const sim_groups[] = {sim_flags,  flags_served_by, flags_served, flags_json,
-                                         flags_help, flags_help_all,  NULL};
 
 /* A flag of another of the three: a plan, a server, a replay. */
 static quire_err sim_check_flags(const sim_options *o, quire_error *err) {
@@ -381,16 +365,14 @@ static quire_err sim_check_flags(const sim_options *o, quire_error *err) {
                                    "--compare --cost --described --pages --policy --svg --concurrency "
                                    "--limit --prefix-cache " SERVED_FLAGS,
                                    "with --plan, which reads no trace and takes --prompt, --output, "
-                                   "--unused, --devices, --page-size "
-                                   "and --cost-per-hour",
+                                   "--unused, --devices, --page-size and --cost-per-hour",
                                    err);
     }
     TRY(unused_flags_refuse(c, "--prompt --output --unused --devices", "without --plan", err));
     if (!s->all && s->cost == NULL && s->described == NULL) {
-        return unused_flags_refuse(c, SERVED_FLAGS " --cost-per-hour",
-                                   "without a server that is simulated: give --described MODEL,DEVICE or "
-                                   "--cost FILE",
-                                   err);
+        return unused_flags_refuse(
+            c, SERVED_FLAGS " --cost-per-hour",
+            "without a server that is simulated: give --described MODEL,DEVICE or --cost FILE", err);
     }
     TRY(unused_flags_refuse(c, "--pages --policy --svg --concurrency",
                             "where a server is simulated: it is of the prefix cache alone", err));
@@ -401,7 +383,7 @@ static quire_err sim_check_flags(const sim_options *o, quire_error *err) {
     return QUIRE_OK;
 }
 
-static quire_err sim_command(const cli_options *cli, quire_error *err) {
+static quire_err sim_run(const cli_options *cli, quire_error *err) {
     sim_options own = *(const sim_options *)(const void *)cli;
     TRY(sim_check_flags(&own, err));
     if (own.plan.model != NULL) {
@@ -425,27 +407,20 @@ static quire_err sim_command(const cli_options *cli, quire_error *err) {
     own.trace = cli->argument;
     own.server.prefix_cache = own.prefix_cache;
     own.server.json = cli->json;
-    return sim_run(&own, err);
+    return sim_all(&own, err);
 }
 
-const command command_sim = {
-    .name = "sim",
-    .summary = "hit rate of a prefix cache by size and policy, on a trace of requests",
-    .usage = "quire sim TRACE [--pages LIST] [--policy LIST|all]",
-    .examples =
-        "  quire sim conversation.jsonl --pages 100000,400000 --policy all --svg hits.svg\n"
-        "  quire sim conversation.jsonl --compare --described llama-3-8b,a100-80gb --slo first=5,gap=0.1\n"
-        "  quire sim --plan llama-2-7b a100-40gb\n"
-        "a trace: Mooncake's jsonl (timestamp, input_length, output_length, hash_ids), Azure's csv, or a "
-        "line a request:\n"
-        "  {\"t\": 1.5, \"tenant\": \"a\", \"prompt\": [[\"system\", 2000], [\"user 7\", 30]], \"output\": "
-        "[[\"answer 7\", 150]]}\n"
-        "where [\"name\", n] is the first n tokens of the text of that name, a number in the list a token "
-        "id, and a number\n"
-        "in its place so many tokens that no other request has; t in seconds\n",
-    .argument = ARGUMENT_TRACE,
-    .flags = sim_groups,
-    .options_size = sizeof(sim_options),
-    .defaults = sim_defaults,
-    .run = sim_command,
-};
+LAB_COMMAND(
+    sim, "sim", " TRACE [--pages LIST] [--policy LIST|all]", ARGUMENT_TRACE,
+    "hit rate of a prefix cache by size and policy, on a trace of requests",
+    "  quire sim conversation.jsonl --pages 100000,400000 --policy all --svg hits.svg\n"
+    "  quire sim conversation.jsonl --compare --described llama-3-8b,a100-80gb --slo first=5,gap=0.1\n"
+    "  quire sim --plan llama-2-7b a100-40gb\n"
+    "a trace: Mooncake's jsonl (timestamp, input_length, output_length, hash_ids), Azure's csv, or a "
+    "line a request:\n"
+    "  {\"t\": 1.5, \"tenant\": \"a\", \"prompt\": [[\"system\", 2000], [\"user 7\", 30]], \"output\": "
+    "[[\"answer 7\", 150]]}\n"
+    "where [\"name\", n] is the first n tokens of the text of that name, a number in the list a token "
+    "id, and a number\n"
+    "in its place so many tokens that no other request has; t in seconds\n",
+    sim_flags, flags_served_by, flags_served, flags_json, flags_help, flags_help_all);

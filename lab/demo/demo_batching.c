@@ -24,11 +24,8 @@ static int64_t demo_batching_sum_of(const int32_t *v, int32_t n) {
 /* ---- waste ---- */
 
 static void show_pads(const demo_options *o, const demo_numbers *prompts) {
-    static const table_column columns[] = {{"prompt", "prompt", 6, 0, NULL},
-                                           {"tokens", "tokens", 7, 0, NULL},
-                                           {"pads", "pads", 7, 0, NULL},
-                                           {"wasted", "wasted %", 9, 1, NULL}};
-    bench_table s = {"demo waste prompts", TABLE_COLUMNS(columns), o->json};
+    TABLE(s, "demo waste prompts", o->json, KEY("prompt", "prompt", 6, 0), KEY("tokens", "tokens", 7, 0),
+          KEY("pads", "pads", 7, 0), KEY("wasted", "wasted %", 9, 1));
     int64_t pads = baseline_pads(prompts->v, prompts->n),
             slots = pads + demo_batching_sum_of(prompts->v, prompts->n), widest = slots / prompts->n;
     table_begin(&s, "A static batch pads prompts on the left to the length of the longest");
@@ -129,11 +126,9 @@ static quire_err plan_all(const int32_t *lengths, int32_t n, int32_t slots, plan
 }
 
 static quire_err show_dead_steps(const demo_options *o, const demo_numbers *lengths, quire_error *err) {
-    static const table_column columns[] = {
-        {"request", "request", 7, 0, NULL},           {"tokens", "tokens", 7, 0, NULL},
-        {"batch_steps", "static steps", 12, 0, NULL}, {"dead_steps", "dead steps", 10, 0, NULL},
-        {"wasted", "wasted %", 9, 1, NULL},           {"continuous_steps", "continuous steps", 16, 0, NULL}};
-    bench_table s = {"demo waste steps", TABLE_COLUMNS(columns), o->json};
+    TABLE(s, "demo waste steps", o->json, KEY("request", "request", 7, 0), KEY("tokens", "tokens", 7, 0),
+          KEY("batch_steps", "static steps", 12, 0), KEY("dead_steps", "dead steps", 10, 0),
+          KEY("wasted", "wasted %", 9, 1), KEY("continuous_steps", "continuous steps", 16, 0));
     int64_t ends[MAX_REQUESTS], steps = baseline_static(lengths->v, lengths->n, lengths->n, ends),
                                 useful = demo_batching_sum_of(lengths->v, lengths->n);
     planned d;
@@ -227,17 +222,11 @@ static quire_err run_both(const demo_options *o, latency *l, quire_error *err) {
 }
 
 static void report_latency(const demo_options *o, const latency *l, const planned *d, const char *machine) {
-    static const table_column columns[] = {{"request", "request", 7, 0, NULL},
-                                           {"prompt", "prompt", 6, 0, NULL},
-                                           {"tokens", "tokens", 7, 0, NULL},
-                                           {"static_end", "static end", 10, 0, NULL},
-                                           {"continuous_start", "continuous start", 16, 0, NULL},
-                                           {"continuous_end", "continuous end", 14, 0, NULL},
-                                           {"ratio", "ratio", 7, 2, NULL},
-                                           {"static_ms", "static ms", 9, 1, NULL},
-                                           {"continuous_ms", "continuous ms", 13, 1, NULL},
-                                           {"ratio_ms", "ms ratio", 8, 2, NULL}};
-    bench_table s = {"demo latency", TABLE_COLUMNS(columns), o->json};
+    TABLE(s, "demo latency", o->json, KEY("request", "request", 7, 0), KEY("prompt", "prompt", 6, 0),
+          KEY("tokens", "tokens", 7, 0), KEY("static_end", "static end", 10, 0),
+          KEY("continuous_start", "continuous start", 16, 0), KEY("continuous_end", "continuous end", 14, 0),
+          KEY("ratio", "ratio", 7, 2), KEY("static_ms", "static ms", 9, 1),
+          KEY("continuous_ms", "continuous ms", 13, 1), KEY("ratio_ms", "ms ratio", 8, 2));
     double n = l->lengths.n, sums[4] = {0}, last[4] = {0};
     table_begin(&s, "First come, first served: the step at which an answer is whole, and the milliseconds of "
                     "a model really run");

@@ -101,11 +101,6 @@ static quire_err wall_row(const bench_table *s, const wall *w, const int32_t *le
 }
 
 quire_err demo_wall(const demo_options *o, quire_error *err) {
-    static const table_column columns[] = {
-        {"concurrency", "requests", 8, 0, NULL},           {"mean_tokens", "mean tokens", 11, 1, NULL},
-        {"static_mib", "static MiB", 10, 1, NULL},         {"growing_mib", "growing MiB", 11, 1, NULL},
-        {"growing_peak_mib", "its peak", 9, 1, NULL},      {"paged_mib", "paged MiB", 9, 1, NULL},
-        {"static_wasted", "static wasted %", 15, 2, NULL}, {"paged_wasted", "paged wasted %", 14, 2, NULL}};
     demo_numbers batches, given = {.n = 0};
     wall w = {0, demo_or(o->max_len, 2048), demo_or(o->page_tokens, 16)};
     TRY(read_shape(o->shape != NULL ? o->shape : "32,32,128", &w.token_bytes, err));
@@ -117,10 +112,13 @@ quire_err demo_wall(const demo_options *o, quire_error *err) {
                            (int)given.v[i], (int)w.max_len);
         }
     }
-    bench_table s = {"demo wall", TABLE_COLUMNS(columns), o->json};
+    TABLE(s, "demo wall", o->json, KEY("concurrency", "requests", 8, 0),
+          KEY("mean_tokens", "mean tokens", 11, 1), KEY("static_mib", "static MiB", 10, 1),
+          KEY("growing_mib", "growing MiB", 11, 1), KEY("growing_peak_mib", "its peak", 9, 1),
+          KEY("paged_mib", "paged MiB", 9, 1), KEY("static_wasted", "static wasted %", 15, 2),
+          KEY("paged_wasted", "paged wasted %", 14, 2));
     table_begin(&s, "Keys and values of so many sequences at their full length; static: room for the "
-                    "longest; growing: one piece each, "
-                    "exactly as long");
+                    "longest; growing: one piece each, exactly as long");
     for (int32_t i = 0; i < batches.n; i++) {
         if (batches.v[i] > MAX_CONCURRENCY) {
             return err_set(err, QUIRE_INVALID, -1, "--batch %d: at most %d here", (int)batches.v[i],
@@ -169,14 +167,6 @@ static quire_err alloc_rows(const bench_table *s, const demo_numbers *requests, 
 }
 
 quire_err demo_alloc(const demo_options *o, quire_error *err) {
-    static const table_column columns[] = {{"request", "request", 7, 0, NULL},
-                                           {"tokens", "tokens", 7, 0, NULL},
-                                           {"pages", "pages", 6, 0, NULL},
-                                           {"unused", "unused slots", 12, 0, NULL},
-                                           {"pages_free", "free", 6, 0, NULL},
-                                           {"static_pages", "static pages", 12, 0, NULL},
-                                           {"static_unused", "unused slots", 12, 0, NULL},
-                                           {"static_free", "free", 6, 0, NULL}};
     demo_numbers requests;
     int32_t max_len = demo_or(o->max_len, 2048), page_tokens = demo_or(o->page_tokens, 16),
             n_pages = demo_or(o->n_pages, 512);
@@ -187,7 +177,10 @@ quire_err demo_alloc(const demo_options *o, quire_error *err) {
     if (e != QUIRE_OK) {
         return err_set(err, e, -1, "a pool of %d pages: %s", (int)n_pages, quire_err_text(e));
     }
-    bench_table s = {"demo alloc", TABLE_COLUMNS(columns), o->json};
+    TABLE(s, "demo alloc", o->json, KEY("request", "request", 7, 0), KEY("tokens", "tokens", 7, 0),
+          KEY("pages", "pages", 6, 0), KEY("unused", "unused slots", 12, 0), KEY("pages_free", "free", 6, 0),
+          KEY("static_pages", "static pages", 12, 0), KEY("static_unused", "unused slots", 12, 0),
+          KEY("static_free", "free", 6, 0));
     char heading[128];
     snprintf(heading, sizeof heading,
              "A pool of %d pages of %d tokens, %d in all; static: %d tokens for everyone", (int)n_pages,
@@ -248,11 +241,6 @@ static quire_err demo_memory_grow(const bench_table *s, kv_pool *pool, kv_table 
 }
 
 quire_err demo_table(const demo_options *o, quire_error *err) {
-    static const table_column columns[] = {
-        {"event", "", 10, TABLE_TEXT, NULL}, {"position", "position", 8, 0, NULL},
-        {"tokens", "tokens", 6, 0, NULL},    {"n_pages", "pages", 5, 0, NULL},
-        {"offset", "offset", 6, 0, NULL},    {"slot", "slot", 5, 0, NULL},
-        {"pages_free", "free", 4, 0, NULL},  {"pages", "block table", 24, TABLE_TEXT, NULL}};
     demo_numbers prompt, answer;
     int32_t page_tokens = demo_or(o->page_tokens, 16), n_pages = demo_or(o->n_pages, 8),
             n_more = demo_or(o->n_tokens, N_EXTRA);
@@ -268,7 +256,9 @@ quire_err demo_table(const demo_options *o, quire_error *err) {
     if (e != QUIRE_OK) {
         return err_set(err, e, -1, "a pool of %d pages: %s", (int)n_pages, quire_err_text(e));
     }
-    bench_table s = {"demo table", TABLE_COLUMNS(columns), o->json};
+    TABLE(s, "demo table", o->json, WORD("event", "", 10), KEY("position", "position", 8, 0),
+          KEY("tokens", "tokens", 6, 0), KEY("n_pages", "pages", 5, 0), KEY("offset", "offset", 6, 0),
+          KEY("slot", "slot", 5, 0), KEY("pages_free", "free", 4, 0), WORD("pages", "block table", 24));
     char heading[128];
     snprintf(heading, sizeof heading, "A prompt of %d tokens, then %d more; %d pages of %d tokens",
              (int)prompt.v[0], (int)n_more, (int)n_pages, (int)page_tokens);

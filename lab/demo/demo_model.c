@@ -127,16 +127,14 @@ static quire_err snapshot_row(const demo_options *o, const bench_table *sh, cons
 
 /* Four short prompts and four long ones, as published. */
 quire_err demo_snapshot(const demo_options *o, quire_error *err) {
-    static const table_column columns[] = {
-        {"page_tokens", "page", 5, 0, NULL},    {"tokens", "tokens", 7, 0, NULL},
-        {"pages", "pages", 6, 0, NULL},         {"logits", "logits compared", 15, 0, NULL},
-        {"different", "different", 9, 0, NULL}, {"equal", "equal bits", 10, TABLE_TEXT, NULL}};
     static const int32_t sizes[] = {1, 4, 16, 64, 256};
     enum { N_SIZES = sizeof sizes / sizeof *sizes };
     demo_numbers prompts;
     TRY(demo_read_numbers("--prompt-lengths", o->prompt_lengths, "7,16,21,33,257,300,400,530", &prompts,
                           err));
-    bench_table sh = {"demo snapshot", TABLE_COLUMNS(columns), o->json};
+    TABLE(sh, "demo snapshot", o->json, KEY("page_tokens", "page", 5, 0), KEY("tokens", "tokens", 7, 0),
+          KEY("pages", "pages", 6, 0), KEY("logits", "logits compared", 15, 0),
+          KEY("different", "different", 9, 0), WORD("equal", "equal bits", 10));
     table_begin(
         &sh, "Logits after prompts, keys and values in one growing piece against pages strewn over the pool");
     for (int32_t i = 0; i < N_SIZES; i++) {
@@ -185,10 +183,6 @@ static quire_err cache_rows(const bench_table *s, cache_demo *d, const demo_numb
 }
 
 quire_err demo_cache(const demo_options *o, quire_error *err) {
-    static const table_column columns[] = {{"tokens", "tokens before", 13, 0, NULL},
-                                           {"cached_ms", "with cache ms", 13, 3, NULL},
-                                           {"uncached_ms", "without ms", 10, 3, NULL},
-                                           {"ratio", "ratio", 8, 1, NULL}};
     demo_numbers contexts;
     TRY(demo_read_numbers("--context", o->contexts, "32,64,128,256,512,1024", &contexts, err));
     int32_t longest = figures_largest(contexts.v, contexts.n);
@@ -204,7 +198,9 @@ quire_err demo_cache(const demo_options *o, quire_error *err) {
     d.tokens = mem_new((size_t)longest + 1, sizeof *d.tokens);
     d.pages = mem_new((size_t)n_pages, sizeof *d.pages);
     quire_err e = d.tokens && d.pages ? QUIRE_OK : QUIRE_NO_MEMORY;
-    bench_table s = {"demo cache", TABLE_COLUMNS(columns), o->json};
+    TABLE(s, "demo cache", o->json, KEY("tokens", "tokens before", 13, 0),
+          KEY("cached_ms", "with cache ms", 13, 3), KEY("uncached_ms", "without ms", 10, 3),
+          KEY("ratio", "ratio", 8, 1));
     if (e == QUIRE_OK) {
         for (int32_t i = 0; i < n_pages; i++) {
             d.pages[i] = i;

@@ -37,21 +37,12 @@ static quire_err sweep_row(const demo_options *o, const bench_table *s, int32_t 
     bool fits = at_once <= 1.001 * n && (at_once > 0 || n_output == 1);
     return fits ? QUIRE_OK
                 : err_set(err, QUIRE_INTERNAL, -1,
-                          "%d answers at once, but tokens/s x ms/token / 1000 is %.2f: the "
-                          "times are not of one clock",
+                          "%d answers at once, but tokens/s x ms/token / 1000 is %.2f: the times are not of "
+                          "one clock",
                           (int)n, at_once);
 }
 
 quire_err demo_sweep(const demo_options *o, quire_error *err) {
-    static const table_column columns[] = {{"batch", "batch", 5, 0, NULL},
-                                           {"length", "length", 6, 0, NULL},
-                                           {"answer", "answer", 6, 0, NULL},
-                                           {"tokens_per_s", "tokens/s", 9, 1, NULL},
-                                           {"token_ms", "ms/token", 8, 3, NULL},
-                                           {"at_once", "at once", 7, 2, NULL},
-                                           {"first_token_ms", "first ms", 9, 1, NULL},
-                                           {"pages_most", "pages", 6, 0, NULL},
-                                           {"peak_mib", "peak MiB", 8, 2, NULL}};
     demo_numbers batches, lengths, answers;
     char machine[160];
     TRY(demo_read_numbers("--lengths", o->lengths, "16", &answers, err));
@@ -70,7 +61,11 @@ quire_err demo_sweep(const demo_options *o, quire_error *err) {
     }
     TRY(lab_check_length(&o->engine, longest, err));
     TRY(lab_describe(&o->engine, machine, sizeof machine, err));
-    bench_table s = {"demo sweep", TABLE_COLUMNS(columns), o->json};
+    TABLE(s, "demo sweep", o->json, KEY("batch", "batch", 5, 0), KEY("length", "length", 6, 0),
+          KEY("answer", "answer", 6, 0), KEY("tokens_per_s", "tokens/s", 9, 1),
+          KEY("token_ms", "ms/token", 8, 3), KEY("at_once", "at once", 7, 2),
+          KEY("first_token_ms", "first ms", 9, 1), KEY("pages_most", "pages", 6, 0),
+          KEY("peak_mib", "peak MiB", 8, 2));
     table_begin(&s, "Requests of so many tokens, so many at once; tokens/s: after each answer's first token");
     for (int32_t i = 0; i < lengths.n; i++) {
         for (int32_t j = 0; j < answers.n * batches.n; j++) {
@@ -79,9 +74,8 @@ quire_err demo_sweep(const demo_options *o, quire_error *err) {
     }
     table_note(&s,
                "%s; times measured (fastest of %d runs), pages counted; by the engine's clock, when it "
-               "commits a token; "
-               "at once: tokens/s x ms/token / 1000, less than the batch where prompts take several steps; "
-               "peak: weights, buffers and the pages held at most",
+               "commits a token; at once: tokens/s x ms/token / 1000, less than the batch where prompts take "
+               "several steps; peak: weights, buffers and the pages held at most",
                machine, (int)demo_or(o->n_runs, 1));
     return QUIRE_OK;
 }

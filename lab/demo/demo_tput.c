@@ -145,12 +145,6 @@ static void close_tput(tput *t) {
 }
 
 quire_err demo_tput(const demo_options *o, quire_error *err) {
-    static const table_column columns[] = {
-        {"batch", "batch", 5, 0, NULL},           {"alone", "pass a seq", 10, 0, NULL},
-        {"growing", "growing", 9, 0, NULL},       {"gathered", "gathered", 9, 0, NULL},
-        {"padded", "padded", 9, 0, NULL},         {"fused", "fused", 9, 0, NULL},
-        {"over_growing", "/growing", 8, 2, NULL}, {"over_gathered", "/gathered", 9, 2, NULL},
-        {"growing_mb", "MB copied", 9, 2, NULL},  {"gathered_mb", "MB gathered", 11, 2, NULL}};
     demo_numbers batches, contexts;
     TRY(demo_read_numbers("--batch", o->batches, "1,2,4,8,16,32", &batches, err));
     TRY(demo_read_one("--context", o->contexts, "256", &contexts, err));
@@ -168,12 +162,15 @@ quire_err demo_tput(const demo_options *o, quire_error *err) {
                                .max_len = t.context + t.n_steps};
     bo.n_pages = t.max_batch * (int32_t)kv_pages_for(t.context + t.n_steps, PAGE_TOKENS);
     TRY(model_runner_open(&bo, &t.b, err));
-    bench_table s = {"demo tput", TABLE_COLUMNS(columns), o->json};
+    TABLE(s, "demo tput", o->json, KEY("batch", "batch", 5, 0), KEY("alone", "pass a seq", 10, 0),
+          KEY("growing", "growing", 9, 0), KEY("gathered", "gathered", 9, 0), KEY("padded", "padded", 9, 0),
+          KEY("fused", "fused", 9, 0), KEY("over_growing", "/growing", 8, 2),
+          KEY("over_gathered", "/gathered", 9, 2), KEY("growing_mb", "MB copied", 9, 2),
+          KEY("gathered_mb", "MB gathered", 11, 2));
     quire_err e = open_tput(&t);
     if (e == QUIRE_OK) {
         table_begin(&s, "Decoding, tokens/s; a pass for each sequence, one growing piece each, pages "
-                        "gathered for each, gathered and "
-                        "padded in one pass, fused");
+                        "gathered for each, gathered and padded in one pass, fused");
     }
     for (int32_t i = 0; e == QUIRE_OK && i < batches.n; i++) {
         e = demo_tput_measure(&t, &s, batches.v[i]);
@@ -181,8 +178,7 @@ quire_err demo_tput(const demo_options *o, quire_error *err) {
     if (e == QUIRE_OK) {
         table_note(&s,
                    "%s, compute %s, KV %s, %s; sequences of %d to %d tokens, %d steps, %s, fastest of %d "
-                   "runs in turn (measured; MB a step "
-                   "counted)",
+                   "runs in turn (measured; MB a step counted)",
                    t.b.desc->name, compute_name(t.b.b->compute), t.b.layout.type_name,
                    t.b.b->ops->describe(t.b.b), (int)(t.context - 7 * t.context / 16), (int)t.context,
                    (int)t.n_steps, figures_time_name(t.b.n_threads), (int)t.n_runs);

@@ -200,24 +200,15 @@ static quire_err highest_rate(const trace *t, const serving_options *server, con
 
 /* ---- the table ---- */
 
-static const table_column columns[] = {
-    {"batching", "batching", 10, TABLE_TEXT, NULL},
-    {"reservation", "memory", 8, TABLE_TEXT, NULL},
-    {"prefix_cache", "cache", 6, TABLE_TEXT, NULL},
-    {"served", "req/s", 8, 3, "requests/s"},
-    {"output", "tokens/s", 9, 1, "tokens/s"},
-    {"first_token_p50", "first 50%", 10, 4, "s"},
-    {"first_token_p99", "99%, s", 10, 4, "s"},
-    {"gap_p99", "gap 99%, s", 10, 5, "s"},
-    {"token_mean", "s/token", 9, 5, "s"},
-    {"running", "at once", 8, 2, "sequences"},
-    {"live", "KV live%", 8, 1, "%"},
-    {"hit", "hit %", 6, 1, "%"},
-    {"preemptions", "preempted", 9, 0, "times"},
-    {"refused", "refused", 7, 0, "requests"},
-    {"highest_rate", "slo req/s", 9, 3, "requests/s"},
-    {"cost", "$/M tokens", 10, 3, "$/M tokens"},
-};
+static const table_column columns[] = TABLE_OF(
+    WORD("batching", "batching", 10), WORD("reservation", "memory", 8), WORD("prefix_cache", "cache", 6),
+    FIGURE("served", "req/s", 8, 3, "requests/s"), FIGURE("output", "tokens/s", 9, 1, "tokens/s"),
+    FIGURE("first_token_p50", "first 50%", 10, 4, "s"), FIGURE("first_token_p99", "99%, s", 10, 4, "s"),
+    FIGURE("gap_p99", "gap 99%, s", 10, 5, "s"), FIGURE("token_mean", "s/token", 9, 5, "s"),
+    FIGURE("running", "at once", 8, 2, "sequences"), FIGURE("live", "KV live%", 8, 1, "%"),
+    FIGURE("hit", "hit %", 6, 1, "%"), FIGURE("preemptions", "preempted", 9, 0, "times"),
+    FIGURE("refused", "refused", 7, 0, "requests"), FIGURE("highest_rate", "slo req/s", 9, 3, "requests/s"),
+    FIGURE("cost", "$/M tokens", 10, 3, "$/M tokens"));
 enum { N_COLUMNS = (int)(sizeof columns / sizeof *columns) };
 
 /* Dollars for a million tokens of answers at a rate of requests a second. */
@@ -317,9 +308,8 @@ static void compare_print_head(const bench_table *s, const compare_options *o, c
         (double)(t->requests[t->n_requests - 1].arrival_us - t->requests[0].arrival_us) * 1e-6 / o->speed;
     snprintf(heading, sizeof heading,
              "%.100s: %d requests in %.1f s, mean prompt %.1f, answer %.1f tokens\n%s on %s: %lld tokens of "
-             "memory for keys and values, %d "
-             "sequences and %d rows a step, "
-             "pages of %d; simulated with the engine's planner",
+             "memory for keys and values, %d sequences and %d rows a step, pages of %d; simulated with the "
+             "engine's planner",
              name, (int)t->n_requests, trace_s, (double)t->n_prompt_tokens / t->n_requests,
              (double)t->n_output_tokens / t->n_requests, server->cost->model, server->cost->device,
              (long long)server->kv_tokens, (int)server->max_seqs, (int)server->max_rows,

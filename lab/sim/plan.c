@@ -68,12 +68,12 @@ quire_err plan_make(const plan_options *o, cost_model *cost, plan_row rows[PLAN_
 }
 
 quire_err plan_run(const plan_options *o, quire_error *err) {
-    static const table_column columns[] = {
-        {"memory", "memory", 16, TABLE_TEXT, NULL},   {"reserved", "reserved", 9, 0, "tokens"},
-        {"requests", "requests", 9, 0, "requests"},   {"step", "step ms", 8, 1, "ms"},
-        {"throughput", "tokens/s", 9, 0, "tokens/s"}, {"per_million", "$/Mtoken", 9, 3, "dollars"},
-        {"devices", "devices", 8, 1, "devices"},      {"per_year", "$ a year", 12, 0, "dollars"},
-    };
+    static const table_column columns[] = TABLE_OF(
+        WORD("memory", "memory", 16), FIGURE("reserved", "reserved", 9, 0, "tokens"),
+        FIGURE("requests", "requests", 9, 0, "requests"), FIGURE("step", "step ms", 8, 1, "ms"),
+        FIGURE("throughput", "tokens/s", 9, 0, "tokens/s"),
+        FIGURE("per_million", "$/Mtoken", 9, 3, "dollars"), FIGURE("devices", "devices", 8, 1, "devices"),
+        FIGURE("per_year", "$ a year", 12, 0, "dollars"));
     static const bench_table s_of = {"plan", columns, (int)(sizeof columns / sizeof *columns), false};
     bench_table s = s_of;
     cost_model cost;
@@ -82,8 +82,7 @@ quire_err plan_run(const plan_options *o, quire_error *err) {
     s.json = o->json;
     table_note(&s,
                "%s on %s, computed from published shapes and data sheets: %.1f GB, less a tenth, less %.1f "
-               "GB of weights, hold %lld tokens "
-               "of %lld bytes",
+               "GB of weights, hold %lld tokens of %lld bytes",
                o->model, o->device, (double)cost.memory_bytes / 1e9, (double)cost.weight_bytes / 1e9,
                (long long)cost.kv_tokens, (long long)cost.token_bytes);
     table_begin(&s, NULL);
@@ -97,8 +96,7 @@ quire_err plan_run(const plan_options *o, quire_error *err) {
     }
     table_note(&s,
                "requests of %d + %d tokens, as many as fit, at all times; part unused: %d%% of what is "
-               "reserved; devices and their cost at "
-               "%g dollars an hour: for what %d serve with pages",
+               "reserved; devices and their cost at %g dollars an hour: for what %d serve with pages",
                (int)o->n_prompt, (int)o->n_output, (int)o->unused_percent, o->cost_per_hour,
                (int)o->n_devices);
     return QUIRE_OK;

@@ -239,8 +239,7 @@ static quire_err trace_csv_line(trace_builder *b, str line, const char *where, q
     if (!good || n_prompt < 1) {
         return err_set(err, QUIRE_BAD_FILE, -1,
                        "%s: must be a time, a number of prompt tokens from 1 on and one of answer tokens, as "
-                       "in 2023-11-16 18:17:03.97,4808,10; "
-                       "repair that line",
+                       "in 2023-11-16 18:17:03.97,4808,10; repair that line",
                        where);
     }
     if (n_prompt > TRACE_MAX_TOKENS || n_output > TRACE_MAX_TOKENS) {
