@@ -51,9 +51,7 @@ quire_err client_send(client *c, const int32_t *ids, int32_t n, int32_t n_output
 quire_err client_send_random(client *c, uint64_t *draw, int32_t n, int32_t n_output, sent *s,
                              quire_error *err) {
     int32_t *ids = mem_new((size_t)n, sizeof *ids);
-    if (!ids) {
-        return err_set(err, QUIRE_NO_MEMORY, -1, "out of memory for a prompt of %d tokens", (int)n);
-    }
+    TRY(mem_check_for(ids, "a prompt", err));
     for (int32_t i = 0; i < n; i++) {
         ids[i] = (int32_t)(rng_next(draw) % (uint64_t)c->info->n_vocab);
     }

@@ -76,9 +76,7 @@ quire_err experiment_pages(const experiment_options *o, quire_error *err) {
     }
     TRY(lab_describe(&o->engine, machine, sizeof machine, err));
     int32_t *tokens = variant_prompts(lengths, N_REQUESTS, N_OUTPUT, requests);
-    if (tokens == NULL) {
-        return err_set(err, QUIRE_NO_MEMORY, -1, "out of memory");
-    }
+    TRY(mem_check_for(tokens, "the measurement", err));
     for (int32_t i = 0; i < n_sizes; i++) {
         variant *t = &variants[i];
         *t = (variant){.options = o->engine,
@@ -164,9 +162,7 @@ static quire_err share_row(const sharing *sh, const share_kind *k, bool beams, i
         lengths[i] = k->prompt;
     }
     int32_t *tokens = variant_prompts(lengths, k->n, k->output, requests);
-    if (tokens == NULL) {
-        return err_set(err, QUIRE_NO_MEMORY, -1, "out of memory");
-    }
+    TRY(mem_check_for(tokens, "the measurement", err));
     for (int32_t i = 0; i < k->n; i++) {
         requests[i].n_samples = beams ? 1 : n_samples;
         requests[i].beam_width = beams ? n_samples : 0;

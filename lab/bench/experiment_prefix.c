@@ -89,9 +89,7 @@ static quire_err strangers(const experiment_options *o, const bench_table *s, in
         lengths[i] = STRANGER;
     }
     int32_t *tokens = variant_prompts(lengths, N_STRANGERS, STRANGER_OUTPUT, requests);
-    if (tokens == NULL) {
-        return err_set(err, QUIRE_NO_MEMORY, -1, "out of memory for %d prompts", N_STRANGERS);
-    }
+    TRY(mem_check_for(tokens, "the prompts", err));
     for (int32_t i = 0; i < N_STRANGERS; i++) {
         tokens[i * STRANGER] = 1 + i; /* not even the first token */
     }
@@ -120,9 +118,7 @@ static quire_err together(const experiment_options *o, const bench_table *s, int
     int32_t shared = SHARED;
     lab_request prefix;
     int32_t *drawn = variant_prompts(&shared, 1, TOGETHER_OUTPUT, &prefix);
-    quire_err e = tokens != NULL && drawn != NULL
-                      ? QUIRE_OK
-                      : err_set(err, QUIRE_NO_MEMORY, -1, "out of memory for %d prompts", N_TOGETHER);
+    quire_err e = mem_check_for(tokens && drawn ? tokens : NULL, "the prompts", err);
     for (int32_t i = 0; i < N_TOGETHER && e == QUIRE_OK; i++) {
         int32_t *p = tokens + (size_t)i * (SHARED + N_TOGETHER), n = SHARED + 1 + i;
         for (int32_t k = 0; k < n; k++) {

@@ -115,9 +115,7 @@ static quire_err experiment_scenario_run_scenario(const experiment_options *o, c
     lab l;
     TRY(read_play(o, c, &p, err));
     int32_t *tokens = variant_prompts(p.lengths, p.s.n, p.s.n_output, p.requests);
-    if (tokens == NULL) {
-        return err_set(err, QUIRE_NO_MEMORY, -1, "out of memory for %d prompts", (int)p.s.n);
-    }
+    TRY(mem_check_for(tokens, "the prompts", err));
     quire_err e = make_trial(o, &p, &t, err);
     for (int32_t run = 0; e == QUIRE_OK && run < n_runs; run++) {
         e = resident_apart(experiment_scenario_run_once, &t, &t, sizeof t, err);

@@ -335,9 +335,7 @@ quire_err lab_run(lab *l, lab_request *requests, int32_t n, int32_t at_once, lab
         c.n_samples_all += samples_of(&requests[i]);
     }
     sample *samples = mem_new((size_t)c.n_samples_all, sizeof *samples);
-    quire_err e = first_sample != NULL && samples != NULL
-                      ? QUIRE_OK
-                      : err_set(err, QUIRE_NO_MEMORY, -1, "out of memory for %d requests", (int)n);
+    quire_err e = mem_check_for(first_sample && samples ? first_sample : NULL, "the requests", err);
     int64_t start = figures_time_us(l->n_threads), own = figures_own_time_us(l->n_threads);
     e = e == QUIRE_OK ? lab_run_job(&c, at_once, samples, first_sample, err) : e;
     if (e == QUIRE_OK) {

@@ -221,9 +221,7 @@ static quire_err memory_cases_check(const store *st, quire_error *err) {
     kv_audit_shape shape;
     kv_audit_shape_init(&st->layout, &shape);
     kv_audit_page *scratch = mem_new((size_t)kv_pool_counts(st->kv.pool).n_pages, sizeof *scratch);
-    if (scratch == NULL) {
-        return err_set(err, QUIRE_NO_MEMORY, -1, "out of memory for the audit");
-    }
+    TRY(mem_check_for(scratch, "the audit", err));
     kv_audit a = kv_audit_all(&shape, st->kv.pool, tables, st->n_seqs, scratch);
     mem_free(scratch);
     if (a.live_slots != st->n_live || a.reserved_bytes + a.cached_bytes != taken(st)) {

@@ -50,9 +50,7 @@ static quire_err model_runner_open_model(const model_runner_options *o, model_fi
     TRY(kv_layout_init(b->desc, kv, o->page_tokens, &b->layout, err));
     TRY(model_runner_check_layers(&b->layout, o->has_groups, err));
     b->slots = mem_new((size_t)b->max_rows, (size_t)b->layout.n_groups * sizeof *b->slots);
-    TRY(b->slots != NULL
-            ? QUIRE_OK
-            : err_set(err, QUIRE_NO_MEMORY, -1, "no memory for passes of %d rows", (int)o->max_rows));
+    TRY(mem_check_for(b->slots, "the passes", err));
     step_limits limits = {.max_rows = b->max_rows, .max_seqs = b->max_seqs, .max_out = b->max_out};
     TRY(b->b->ops->step_open(b->b, &limits, &b->layout, b->desc->n_vocab, err));
     int32_t n_pages = o->has_groups ? o->n_pages * b->layout.n_groups : o->n_pages;

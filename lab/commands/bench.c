@@ -231,9 +231,7 @@ static quire_err bench_measure_all(bench *b, const points *p, quire_error *err) 
     sent *requests = mem_new((size_t)batch, sizeof *requests);
     int64_t *times = mem_new((size_t)batch * (size_t)n, sizeof *times);
     int32_t *looks = mem_new((size_t)batch * (size_t)n, sizeof *looks);
-    quire_err e = requests && times && looks
-                      ? QUIRE_OK
-                      : err_set(err, QUIRE_NO_MEMORY, -1, "out of memory for %d requests", (int)batch);
+    quire_err e = mem_check_for(requests && times && looks ? requests : NULL, "the requests", err);
     if (e == QUIRE_OK) {
         for (int32_t i = 0; i < batch; i++) {
             requests[i] =

@@ -312,9 +312,7 @@ static quire_err calibrate(calibration *k, cost_model *out, quire_error *err) {
     k->seqs = mem_new((size_t)info->max_seqs, sizeof *k->seqs);
     k->times = mem_new((size_t)info->max_seqs * DECODE_TOKENS, sizeof *k->times);
     k->prompt = mem_new((size_t)info->max_model_len, sizeof *k->prompt);
-    if (!k->seqs || !k->times || !k->prompt) {
-        return err_set(err, QUIRE_NO_MEMORY, -1, "out of memory for %d sequences", (int)info->max_seqs);
-    }
+    TRY(mem_check_for(k->seqs && k->times && k->prompt ? k->seqs : NULL, "the sequences", err));
     bench_calibrate_choose(k);
     TRY(check_choice(k, err));
     TRY(bench_calibrate_measure_all(k, err));
@@ -346,9 +344,7 @@ static quire_err run_calibration(calibration *k, const bench_calibrate_options *
 static quire_err calibrate_run(const bench_calibrate_options *o, bool print, cost_model *out,
                                quire_error *err) {
     calibration *k = mem_new(1, sizeof *k);
-    if (k == NULL) {
-        return err_set(err, QUIRE_NO_MEMORY, -1, "out of memory");
-    }
+    TRY(mem_check_for(k, "the measurement", err));
     quire_err e = run_calibration(k, o, print, out, err);
     mem_free(k);
     return e;

@@ -88,9 +88,7 @@ static quire_err bench_engine_submit(engine_bench *w, quire_error *err) {
                         .namespace = "bench",
                         .n_namespace = 5,
                         .out = w->out};
-    if (!r.tokens) {
-        return err_set(err, QUIRE_NO_MEMORY, -1, "out of memory for a prompt");
-    }
+    TRY(mem_check_for(r.tokens, "a prompt", err));
     for (int32_t i = 0; i < n; i++) {
         r.tokens[i] = (int32_t)(rng_next(&w->draw) % N_VOCAB);
     }

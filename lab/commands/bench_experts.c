@@ -103,9 +103,7 @@ static quire_err bench_experts_open_run(experts_run *r, quire_error *err) {
                             (size_t)(o->n_experts > o->d_model ? o->n_experts : o->d_model),
                         sizeof *r->scores);
     r->order = mem_new((size_t)o->n_experts, sizeof *r->order);
-    if (r->scores == NULL || r->order == NULL) {
-        return err_set(err, QUIRE_NO_MEMORY, -1, "no memory for %d rows", (int)r->n_rows);
-    }
+    TRY(mem_check_for(r->scores && r->order ? r->scores : NULL, "the rows", err));
     for (int64_t i = 0; i < (int64_t)r->n_rows * o->d_model; i++) {
         r->scores[i] = kernel_type_float(&r->seed);
     }
@@ -235,7 +233,7 @@ static quire_err bench_experts_run(const cli_options *cli, quire_error *err) {
         const kernel_type *type = kernel_type_next(&list);
         void *weights =
             kernel_type_weights(type->from, (size_t)o->n_experts * (size_t)o->d_hidden * (size_t)o->d_model);
-        quire_err e = weights != NULL ? QUIRE_OK : err_set(err, QUIRE_NO_MEMORY, -1, "no memory for weights");
+        quire_err e = mem_check_for(weights, "the weights", err);
         for (int32_t i = 0; e == QUIRE_OK && i < n_threads * n_rows; i++) {
             experts_run r = {.o = o,
                              .type = type,

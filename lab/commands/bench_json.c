@@ -133,9 +133,7 @@ static quire_err run_ways(const quire_options *o, engine_ablations off, way from
     client c;
     off.no_jump_forward = until <= RULED; /* then every step has a row a sequence */
     sent *requests = mem_new((size_t)n, sizeof *requests);
-    if (requests == NULL) {
-        return err_set(err, QUIRE_NO_MEMORY, -1, "out of memory");
-    }
+    TRY(mem_check_for(requests, "the measurement", err));
     quire_err e = client_open(o, off, &c, err);
     if (e == QUIRE_OK) {
         for (way w = from; w <= until && e == QUIRE_OK; w++) {
@@ -219,13 +217,12 @@ static const struct {
              "0", "100") ",\"contains_offensive_language\":" BOOLEAN,
          "\"sentiment\",\"confidence_percent\",\"contains_offensive_language\"")},
     {"order",
-     OBJECT(
-         "\"order_number\":" INTEGER(
-             "1000",
-             "99999") ",\"order_status\":{\"enum\":[\"pending\",\"shipped\",\"delivered\",\"cancelled\"]},"
-                      "\"currency\":{\"enum\":[\"EUR\",\"USD\"]},\"total_amount_cents\":" INTEGER("0",
-                                                                                                  "100000"),
-         "\"order_number\",\"order_status\",\"currency\",\"total_amount_cents\"")},
+     OBJECT("\"order_number\":" INTEGER(
+                "1000",
+                "99999") ",\"order_status\":{\"enum\":[\"pending\",\"shipped\",\"delivered\",\"cancelled\"]},"
+                         "\"currency\":{\"enum\":[\"EUR\",\"USD\"]},\"total_amount_cents\":" INTEGER(
+                             "0", "100000"),
+            "\"order_number\",\"order_status\",\"currency\",\"total_amount_cents\"")},
     {"call", OBJECT("\"location\":" OBJECT(
                         "\"city\":" NAME ",\"country_code\":{\"type\":\"string\",\"pattern\":\"^[A-Z]{2}$\"}",
                         "\"city\",\"country_code\"") ",\"temperature_unit\":{\"enum\":[\"celsius\","

@@ -63,9 +63,7 @@ static quire_err bench_kernels_open_run(const bench_kernels_options *o, int32_t 
     step_limits limits = {.max_rows = max_rows, .max_seqs = 1};
     TRY(ops->step_open(r->b, &limits, NULL, 0, err));
     float *x = mem_new((size_t)max_rows, NARROW * sizeof *x);
-    if (x == NULL) {
-        return err_set(err, QUIRE_NO_MEMORY, -1, "no memory for %d rows", (int)max_rows);
-    }
+    TRY(mem_check_for(x, "the rows", err));
     uint64_t seed = 2;
     for (int64_t i = 0; i < (int64_t)max_rows * NARROW; i++) {
         x[i] = kernel_type_float(&seed);

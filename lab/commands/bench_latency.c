@@ -109,9 +109,7 @@ static quire_err open_latency(const bench_latency_options *o, int32_t longest, l
     TRY(model_runner_open(&bo, &l->b, err));
     l->tokens = mem_new((size_t)most, sizeof *l->tokens);
     l->pages = mem_new((size_t)n_pages, sizeof *l->pages);
-    if (l->tokens == NULL || l->pages == NULL) {
-        return err_set(err, QUIRE_NO_MEMORY, -1, "out of memory for %d tokens", (int)most);
-    }
+    TRY(mem_check_for(l->tokens && l->pages ? l->tokens : NULL, "the tokens", err));
     model_runner_scatter(SEED, n_pages, l->pages);
     model_runner_prompt(&l->b, SEED, most, l->tokens);
     return QUIRE_OK;

@@ -522,9 +522,7 @@ static quire_err measure_context(quality *g, int32_t context, quire_error *err) 
     g->context = context;
     g->n_windows = n_tokens / context;
     g->window = mem_new((size_t)context, sizeof *g->window);
-    TRY(g->window != NULL
-            ? QUIRE_OK
-            : err_set(err, QUIRE_NO_MEMORY, -1, "no memory for windows of %d tokens", (int)context));
+    TRY(mem_check_for(g->window, "the windows", err));
     g->reference = (side){.name = "reference"};
     quire_options exact = g->o->cli.engine;
     exact.compute = QUIRE_COMPUTE_F32;
@@ -540,8 +538,7 @@ static quire_err measure_context(quality *g, int32_t context, quire_error *err) 
 static quire_err commands_bench_quality_run(quality *g, quire_error *err) {
     TRY(read_options(g, err));
     g->rows = mem_new(QUALITY_ROWS, sizeof *g->rows);
-    TRY(g->rows != NULL ? QUIRE_OK
-                        : err_set(err, QUIRE_NO_MEMORY, -1, "no memory for %d rows", QUALITY_ROWS));
+    TRY(mem_check_for(g->rows, "the rows", err));
     g->table = (bench_table){"quality", TABLE_COLUMNS(columns), g->o->cli.json};
     table_begin(&g->table, NULL);
     for (int32_t i = 0; i < g->n_contexts; i++) {

@@ -145,9 +145,10 @@ static quire_err run_open(real_run *run, const serving_options *o, quire_error *
     r->n_requests = run->t->n_requests;
     r->times = (serving_times){mem_new(n, sizeof(double)), mem_new(n, sizeof(double)),
                                mem_new(n, sizeof(double)), 0};
-    if (!run->sent || !run->ids || !run->text || !r->times.first || !r->times.gap || !r->times.per_token) {
-        return err_set(err, QUIRE_NO_MEMORY, -1, "out of memory for %d requests", (int)n);
-    }
+    TRY(mem_check_for(
+        run->sent && run->ids && run->text && r->times.first && r->times.gap && r->times.per_token ? run->sent
+                                                                                                   : NULL,
+        "the requests", err));
     quire_stats before, after;
     quire_engine_stats(run->c.engine, &before);
     TRY(serve_all(run, o, err));
@@ -373,9 +374,7 @@ static quire_err bench_serving_run_rounds(real_run *run, rounds *f, quire_error 
 static quire_err run_engine(real_run *run, quire_error *err) {
     bench_table s = {"serving", TABLE_COLUMNS(columns), run->o->cli.json};
     rounds *f = mem_new(1, sizeof *f);
-    if (f == NULL) {
-        return err_set(err, QUIRE_NO_MEMORY, -1, "out of memory");
-    }
+    TRY(mem_check_for(f, "the measurement", err));
     quire_err e = bench_serving_run_rounds(run, f, err);
     if (e == QUIRE_OK) {
         bench_serving_print_head(run, &s);

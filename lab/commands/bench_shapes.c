@@ -71,9 +71,7 @@ static quire_err open_passes(shape_model *r, int32_t most, quire_error *err) {
     r->trace.cap = r->b.desc->n_layers * OPS_A_LAYER + OPS_A_LAYER;
     r->trace.ops = mem_new((size_t)r->trace.cap, sizeof *r->trace.ops);
     r->tokens = mem_new(PROMPT, sizeof *r->tokens);
-    if (r->trace.ops == NULL || r->tokens == NULL) {
-        return err_set(err, QUIRE_NO_MEMORY, -1, "out of memory for a trace");
-    }
+    TRY(mem_check_for(r->trace.ops && r->tokens ? r->trace.ops : NULL, "a trace", err));
     model_runner_prompt(&r->b, 1, PROMPT, r->tokens);
     for (int32_t i = 0; i < most; i++) {
         TRY(open_sequence(r, i, err));

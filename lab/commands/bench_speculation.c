@@ -225,9 +225,7 @@ static quire_err open_way(speculation *b, way *w, quire_error *err) {
     o.prefix_cache = QUIRE_PREFIX_CACHE_NONE;
     o.memory_utilization /= b->n_ways;
     w->ids = mem_new((size_t)b->o->n_decode, sizeof *w->ids);
-    if (w->ids == NULL) {
-        return err_set(err, QUIRE_NO_MEMORY, -1, "no memory for answers of %d tokens", (int)b->o->n_decode);
-    }
+    TRY(mem_check_for(w->ids, "the answers", err));
     TRY(client_open(&o, b->o->off, &w->client, err));
     w->is_open = true;
     return QUIRE_OK;
@@ -451,9 +449,7 @@ static void print_all(const speculation *b) {
 
 static quire_err bench_speculation_measure(const bench_speculation_options *o, quire_error *err) {
     speculation *b = mem_new(1, sizeof *b);
-    if (b == NULL) {
-        return err_set(err, QUIRE_NO_MEMORY, -1, "out of memory");
-    }
+    TRY(mem_check_for(b, "the measurement", err));
     *b = (speculation){.o = o};
     str text = o->name != NULL ? o->prompts : str_of(built_in_prompts);
     quire_err e = choose_ways(b, err);

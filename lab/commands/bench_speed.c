@@ -201,9 +201,8 @@ static quire_err speed_open(speed_model *m, const char *path, quire_error *err) 
     m->requests = mem_new((size_t)m->most, sizeof *m->requests);
     m->times = mem_new((size_t)m->most * DECODE_TOKENS, sizeof *m->times);
     m->looks = mem_new((size_t)m->most * DECODE_TOKENS, sizeof *m->looks);
-    if (m->prompts == NULL || m->requests == NULL || m->times == NULL || m->looks == NULL) {
-        return err_set(err, QUIRE_NO_MEMORY, -1, "out of memory for %d requests", (int)m->most);
-    }
+    TRY(mem_check_for(m->prompts && m->requests && m->times && m->looks ? m->prompts : NULL, "the requests",
+                      err));
     for (int32_t i = 0; i < m->most * DECODE_PROMPT; i++) {
         m->prompts[i] = (int32_t)(rng_next(&m->draw) % (uint64_t)m->shape.n_vocab);
     }

@@ -130,10 +130,7 @@ static quire_err measure_client(stall *b, const bench_table *t, double target_ms
     }
     b->n_longest = longest - STREAM_PROMPT;
     b->times = mem_new((size_t)o->n_streams * (size_t)b->n_longest, sizeof *b->times);
-    if (!b->times) {
-        return err_set(err, QUIRE_NO_MEMORY, -1, "out of memory for %d streams of %d tokens",
-                       (int)o->n_streams, (int)b->n_longest);
-    }
+    TRY(mem_check_for(b->times, "the streams", err));
     if (target_ms == 0.0) {
         table_begin(t, "gaps between tokens of streams, alone and beside a prompt");
     }
@@ -162,9 +159,7 @@ static quire_err bench_stall_run(const cli_options *cli, quire_error *err) {
     const double targets[] = {0.0, (double)o->cli.engine.step_target_us * 1e-3};
     stall b = {.options = o, .draw = 1, .gaps = {.ms = mem_new(MAX_GAPS, sizeof(double))}};
     b.streams = mem_new((size_t)o->n_streams, sizeof *b.streams);
-    quire_err e = b.gaps.ms && b.streams
-                      ? QUIRE_OK
-                      : err_set(err, QUIRE_NO_MEMORY, -1, "out of memory for %d streams", (int)o->n_streams);
+    quire_err e = mem_check_for(b.gaps.ms && b.streams ? b.gaps.ms : NULL, "the streams", err);
     for (int32_t i = 0; e == QUIRE_OK && i < (targets[1] > 0.0 ? 2 : 1); i++) {
         e = measure_target(&b, &t, targets[i], err);
     }

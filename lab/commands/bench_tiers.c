@@ -225,9 +225,7 @@ static quire_err bench_tiers_run(const cli_options *cli, quire_error *err) {
     const char *directory = o->cli.engine.tier_file != NULL ? o->cli.engine.tier_file : own.path;
     b.prompt = mem_new((size_t)b.longest, sizeof *b.prompt);
     b.filler = mem_new((size_t)b.longest, sizeof *b.filler);
-    quire_err e = b.prompt && b.filler ? QUIRE_OK
-                                       : err_set(err, QUIRE_NO_MEMORY, -1,
-                                                 "out of memory for prompts of %d tokens", (int)b.longest);
+    quire_err e = mem_check_for(b.prompt && b.filler ? b.prompt : NULL, "the prompts", err);
     TABLE(s, "tiers", o->cli.json, WORD("tier", "tier", 6), KEY("tokens", "tokens", 7, 0),
           FIGURE("found", "found", 6, 0, "tokens"), FIGURE("size", "MB", 7, 2, "MB"),
           FIGURE("computed", "computed", 9, 2, "ms"), FIGURE("computed_spread", "+-", 8, 2, "ms"),

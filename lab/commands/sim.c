@@ -309,9 +309,7 @@ static quire_err sim_all(const sim_options *o, quire_error *err) {
         return sim_serve(o, err);
     }
     sim *s = mem_new(1, sizeof *s);
-    if (s == NULL) {
-        return err_set(err, QUIRE_NO_MEMORY, -1, "out of memory");
-    }
+    TRY(mem_check_for(s, "the measurement", err));
     s->o = o;
     s->shows_progress = isatty(STDERR_FILENO);
     s->granularity = o->prefix_cache == QUIRE_PREFIX_CACHE_PAGE ? KV_GRANULARITY_PAGE : KV_GRANULARITY_TOKEN;

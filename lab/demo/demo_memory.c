@@ -125,9 +125,7 @@ quire_err demo_wall(const demo_options *o, quire_error *err) {
                            MAX_CONCURRENCY);
         }
         int32_t *lengths = mem_new((size_t)batches.v[i], sizeof *lengths);
-        if (lengths == NULL) {
-            return err_set(err, QUIRE_NO_MEMORY, -1, "out of memory");
-        }
+        TRY(mem_check_for(lengths, "the measurement", err));
         draw_lengths(&given, w.max_len, batches.v[i], lengths);
         quire_err e = wall_row(&s, &w, lengths, batches.v[i]);
         mem_free(lengths);

@@ -502,9 +502,7 @@ quire_err demo_radix(const demo_options *o, quire_error *err) {
                        (int)o->page_tokens, MAX_PAGE_WORDS);
     }
     demo *d = mem_new(1, sizeof *d);
-    if (d == NULL) {
-        return err_set(err, QUIRE_NO_MEMORY, -1, "out of memory");
-    }
+    TRY(mem_check_for(d, "the measurement", err));
     quire_kv_options_init(&ko);
     ko.page_tokens = o->page_tokens > 0 ? o->page_tokens : 1;
     ko.n_pages = POOL_TOKENS / ko.page_tokens;

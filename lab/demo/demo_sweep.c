@@ -18,9 +18,7 @@ static quire_err sweep_row(const demo_options *o, const bench_table *s, int32_t 
         lengths[i] = length;
     }
     int32_t *tokens = variant_prompts(lengths, n, n_output, requests);
-    if (tokens == NULL) {
-        return err_set(err, QUIRE_NO_MEMORY, -1, "out of memory");
-    }
+    TRY(mem_check_for(tokens, "the measurement", err));
     variant t = {
         .options = o->engine, .requests = requests, .n = n, .at_once = n, .max_len = length + n_output};
     t.options.max_seqs = n;
