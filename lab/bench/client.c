@@ -30,22 +30,35 @@ void client_close(client *c) {
     quire_engine_close(c->engine);
 }
 
-quire_err client_send(client *c, const int32_t *ids, int32_t n, int32_t n_output, sent *s, quire_error *err) {
+static quire_err client_set_fields(quire_request *r, int32_t n_output, const client_field *fields,
+                                   quire_error *err) {
     char number[16];
+    snprintf(number, sizeof number, "%d", (int)n_output);
+    TRY(quire_request_set(r, "max_tokens", number, err));
+    for (; fields->name != NULL; fields++) {
+        TRY(quire_request_set(r, fields->name, fields->value, err));
+    }
+    return QUIRE_OK;
+}
+
+quire_err client_send_fields(client *c, const int32_t *ids, int32_t n, int32_t n_output,
+                             const client_field *fields, sent *s, quire_error *err) {
     quire_request *request;
     s->n_output = n_output;
-    s->n_seen = 0;
+    s->n_seen = s->n_first = s->n_looks = 0;
     s->done = false;
-    snprintf(number, sizeof number, "%d", (int)n_output);
     TRY(quire_request_ids(c->engine, ids, (size_t)n, &request, err));
-    quire_err e = quire_request_set(request, "max_tokens", number, err);
-    e = e == QUIRE_OK ? quire_request_set(request, "ignore_eos", "true", err) : e;
-    e = e == QUIRE_OK ? quire_request_set(request, "temperature", "0", err) : e;
+    quire_err e = client_set_fields(request, n_output, fields, err);
     if (e != QUIRE_OK) {
         quire_request_free(request);
         return e;
     }
     return quire_submit(c->queue, request, s, &s->stream, err);
+}
+
+quire_err client_send(client *c, const int32_t *ids, int32_t n, int32_t n_output, sent *s, quire_error *err) {
+    static const client_field greedy[] = {{"ignore_eos", "true"}, {"temperature", "0"}, {NULL, NULL}};
+    return client_send_fields(c, ids, n, n_output, greedy, s, err);
 }
 
 quire_err client_send_random(client *c, uint64_t *draw, int32_t n, int32_t n_output, sent *s,
@@ -61,9 +74,15 @@ quire_err client_send_random(client *c, uint64_t *draw, int32_t n, int32_t n_out
 }
 
 static void note_tokens(sent *s, const quire_event *ev, int64_t now_us, int32_t look) {
+    s->n_looks += ev->n_tokens > 0 && s->n_first > 0 && look != s->look;
+    s->look = look;
+    s->n_first = s->n_first == 0 ? ev->n_tokens : s->n_first;
     for (int32_t i = 0; i < ev->n_tokens && s->n_seen < s->n_output; i++) {
         s->first_us = s->n_seen == 0 ? now_us : s->first_us;
         s->last_us = now_us;
+        if (s->ids != NULL) {
+            s->ids[s->n_seen] = ev->tokens[i];
+        }
         if (s->times_us != NULL) {
             s->times_us[s->n_seen] = now_us;
         }
@@ -93,11 +112,21 @@ int32_t client_receive(client *c, int64_t wait_us) {
                 c->failure = c->n_failed++ == 0 && ev.error != NULL ? *ev.error : c->failure;
             }
             quire_stream_release(s->stream);
+            s->n_answer = ev.completion_tokens;
             s->done = true;
             n_done++;
         }
     }
     return n_done;
+}
+
+quire_err client_await(client *c, int32_t n, quire_error *err) {
+    while (n > 0) {
+        n -= client_receive(c, -1);
+    }
+    return c->n_failed == 0 ? QUIRE_OK
+                            : err_set(err, c->failure.code != QUIRE_OK ? c->failure.code : QUIRE_INTERNAL, -1,
+                                      "%s", c->failure.message);
 }
 
 int64_t client_steps(const client *c) {

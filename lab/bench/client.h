@@ -18,21 +18,34 @@ typedef struct client {
 /* A request and what came of it. */
 typedef struct sent {
     quire_stream *stream;
+    int32_t *ids;      /* [n_output] the tokens, or NULL: they are only counted */
     int64_t *times_us; /* [n_output] when each token came, or NULL: first and last only */
     int32_t *looks;    /* [n_output] by which look at the queue, with times_us; or NULL */
     int64_t first_us, last_us;
     /* tokens asked for, those that came; prompt tokens found in the cache */
     int32_t n_output, n_seen, n_cached;
+    /* tokens that came first, together; looks at the queue that found tokens after those,
+     * and the latest of them */
+    int32_t n_first, n_looks, look;
+    int32_t n_answer; /* tokens of the answer as the engine counts them, once it is done */
     bool done;
 } sent;
+
+/* A field of a request in JSON; a list of them ends with a name of NULL. */
+typedef struct client_field {
+    const char *name, *value;
+} client_field;
 
 /* One run: *speed as client_decode_speed. */
 typedef quire_err client_run(void *context, double *speed, quire_error *err);
 
 quire_err client_open(const quire_options *o, engine_ablations off, client *out, quire_error *err);
 void client_close(client *c);
-/* Sends ids[0..n) for exactly n_output tokens, greedily; *s stays where it is until it is
- * done. */
+/* Sends ids[0..n) for at most n_output tokens, with these fields; *s stays where it is
+ * until it is done. */
+quire_err client_send_fields(client *c, const int32_t *ids, int32_t n, int32_t n_output,
+                             const client_field *fields, sent *s, quire_error *err);
+/* The same for exactly n_output tokens, greedily. */
 quire_err client_send(client *c, const int32_t *ids, int32_t n, int32_t n_output, sent *s, quire_error *err);
 /* The same with a prompt of n ids drawn from *draw, a generator's state: none is like
  * another. */
@@ -54,5 +67,8 @@ quire_err client_measure(client_run *once, void *context, int32_t n_runs, figure
 /* Takes what came, waiting for at most wait_us (-1: for ever) when nothing has; how many
  * requests ended. */
 int32_t client_receive(client *c, int64_t wait_us);
+/* Takes what comes until n more requests have ended. The first failure, whenever it was,
+ * is the result. */
+quire_err client_await(client *c, int32_t n, quire_error *err);
 
 #endif

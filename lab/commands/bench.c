@@ -40,14 +40,8 @@ static quire_err run_batch(bench *b, sent *requests, int32_t batch, int32_t n_pr
     for (int32_t i = 0; i < batch; i++) {
         TRY(client_send_random(&b->client, &b->draw, n_prompt, n_tokens, &requests[i], err));
     }
-    for (int32_t n = batch; n > 0;) {
-        n -= client_receive(&b->client, -1);
-    }
+    TRY(client_await(&b->client, batch, err));
     *took_us = clock_us() - start;
-    if (b->client.n_failed > 0) {
-        *err = b->client.failure;
-        return err->code;
-    }
     return QUIRE_OK;
 }
 

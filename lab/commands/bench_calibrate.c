@@ -7,7 +7,6 @@
  * looked at. */
 
 #include "base/clock.h"
-#include "base/rng.h"
 #include "cli/files.h"
 #include "engine/ablations.h"
 #include "lab/bench/client.h"
@@ -54,9 +53,8 @@ typedef struct calibration {
     int32_t knots[COST_MAX_POINTS], n_knots; /* of rows */
     measure measures[MAX_MEASURES];
     int32_t n;
-    sent *seqs;      /* [max_seqs] */
-    int64_t *times;  /* [max_seqs * DECODE_TOKENS] */
-    int32_t *prompt; /* [max_model_len] */
+    sent *seqs;     /* [max_seqs] */
+    int64_t *times; /* [max_seqs * DECODE_TOKENS] */
     uint64_t draw;
 } calibration;
 
@@ -112,24 +110,6 @@ static quire_err check_choice(const calibration *k, quire_error *err) {
 
 /* ---- measuring ---- */
 
-static quire_err send_one(calibration *k, int32_t n_prompt, int32_t n_output, sent *s, quire_error *err) {
-    for (int32_t i = 0; i < n_prompt; i++) {
-        k->prompt[i] = (int32_t)(rng_next(&k->draw) % (uint64_t)k->c.info->n_vocab);
-    }
-    return client_send(&k->c, k->prompt, n_prompt, n_output, s, err);
-}
-
-static quire_err await(calibration *k, int32_t n, quire_error *err) {
-    while (n > 0) {
-        n -= client_receive(&k->c, -1);
-    }
-    if (k->c.n_failed > 0) {
-        *err = k->c.failure;
-        return err->code != QUIRE_OK ? err->code : QUIRE_INTERNAL;
-    }
-    return QUIRE_OK;
-}
-
 /* The time of a step while all decode: from when the last has its first tokens until the
  * first has all. */
 static double step_time(const calibration *k, const measure *m) {
@@ -152,9 +132,10 @@ static quire_err bench_calibrate_run_one(calibration *k, measure *m, quire_error
     for (; n_sent < m->n_seqs && e == QUIRE_OK; n_sent += e == QUIRE_OK) {
         k->seqs[n_sent] = (sent){.times_us = k->times + (size_t)n_sent * DECODE_TOKENS};
         start = clock_us();
-        e = send_one(k, m->n_prompt, m->decodes ? DECODE_TOKENS : 1, &k->seqs[n_sent], err);
+        e = client_send_random(&k->c, &k->draw, m->n_prompt, m->decodes ? DECODE_TOKENS : 1, &k->seqs[n_sent],
+                               err);
     }
-    quire_err waited = await(k, n_sent, e == QUIRE_OK ? err : &(quire_error){.message = ""});
+    quire_err waited = client_await(&k->c, n_sent, e == QUIRE_OK ? err : &(quire_error){.message = ""});
     TRY(e);
     TRY(waited);
     double us = m->decodes ? step_time(k, m) : (double)(k->seqs[0].first_us - start);
@@ -311,8 +292,7 @@ static quire_err calibrate(calibration *k, cost_model *out, quire_error *err) {
     const quire_info *info = k->c.info;
     k->seqs = mem_new((size_t)info->max_seqs, sizeof *k->seqs);
     k->times = mem_new((size_t)info->max_seqs * DECODE_TOKENS, sizeof *k->times);
-    k->prompt = mem_new((size_t)info->max_model_len, sizeof *k->prompt);
-    TRY(mem_check_for(k->seqs && k->times && k->prompt ? k->seqs : NULL, "the sequences", err));
+    TRY(mem_check_for(k->seqs && k->times ? k->seqs : NULL, "the sequences", err));
     bench_calibrate_choose(k);
     TRY(check_choice(k, err));
     TRY(bench_calibrate_measure_all(k, err));
@@ -337,7 +317,6 @@ static quire_err run_calibration(calibration *k, const bench_calibrate_options *
     client_close(&k->c);
     mem_free(k->seqs);
     mem_free(k->times);
-    mem_free(k->prompt);
     return e;
 }
 

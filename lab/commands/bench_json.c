@@ -34,24 +34,15 @@ static void write_schema(int32_t i, char *out, size_t n) {
 }
 
 static quire_err send(client *c, int32_t i, bool is_free, int32_t n_steps, sent *s, quire_error *err) {
-    char schema[512], number[16];
+    char schema[512];
     const int32_t prompt[] = {1, 2 + i % 200, 3, 4};
-    quire_request *r;
-    *s = (sent){.n_output = n_steps};
-    TRY(quire_request_ids(c->engine, prompt, sizeof prompt / sizeof *prompt, &r, err));
-    snprintf(number, sizeof number, "%d", (int)n_steps);
     write_schema(i, schema, sizeof schema);
-    quire_err e = quire_request_set(r, "max_tokens", number, err);
-    e = e == QUIRE_OK ? quire_request_set(r, "seed", "1", err) : e;
-    e = e == QUIRE_OK ? quire_request_set(r, "json_whitespace", "\"compact\"", err) : e;
-    e = e == QUIRE_OK
-            ? quire_request_set(r, is_free ? "ignore_eos" : "json_schema", is_free ? "true" : schema, err)
-            : e;
-    if (e != QUIRE_OK) {
-        quire_request_free(r);
-        return e;
-    }
-    return quire_submit(c->queue, r, s, &s->stream, err);
+    const client_field fields[] = {{"seed", "1"},
+                                   {"json_whitespace", "\"compact\""},
+                                   {is_free ? "ignore_eos" : "json_schema", is_free ? "true" : schema},
+                                   {NULL, NULL}};
+    *s = (sent){.n_output = n_steps};
+    return client_send_fields(c, prompt, sizeof prompt / sizeof *prompt, n_steps, fields, s, err);
 }
 
 static int32_t bench_json_most_tokens(int32_t n_steps) {
@@ -246,55 +237,29 @@ typedef struct answer {
     int64_t n_forced, n_guessed; /* tokens of its that were computed before they were sampled */
 } answer;
 
-static quire_err bench_json_set_fields(quire_request *r, const char *schema, int32_t n_tokens, int32_t seed,
-                                       quire_error *err) {
-    char number[16];
-    snprintf(number, sizeof number, "%d", (int)n_tokens);
-    TRY(quire_request_set(r, "max_tokens", number, err));
-    snprintf(number, sizeof number, "%d", (int)seed);
-    TRY(quire_request_set(r, "seed", number, err));
-    if (schema == NULL) {
-        return quire_request_set(r, "ignore_eos", "true", err);
-    }
-    TRY(quire_request_set(r, "json_whitespace", "\"compact\"", err));
-    return quire_request_set(r, "json_schema", schema, err);
-}
-
-/* One request, from its submission to its end. */
+/* One request, from its submission to its end; schema NULL: free text. */
 static quire_err bench_json_ask(client *c, const char *schema, int32_t n_tokens, int32_t seed, answer *a,
                                 quire_error *err) {
     static const int32_t prompt[] = {1, 2, 3, 4};
-    quire_request *r;
-    quire_stream *stream;
+    char number[16];
     quire_stats before, after;
+    sent s = {.ids = a->ids};
+    snprintf(number, sizeof number, "%d", (int)seed);
+    const client_field fields[] = {
+        {"seed", number},
+        {"json_whitespace", "\"compact\""},
+        {schema != NULL ? "json_schema" : "ignore_eos", schema != NULL ? schema : "true"},
+        {NULL, NULL}};
     quire_engine_stats(c->engine, &before);
-    TRY(quire_request_ids(c->engine, prompt, sizeof prompt / sizeof *prompt, &r, err));
-    quire_err e = bench_json_set_fields(r, schema, n_tokens, seed, err);
-    if (e != QUIRE_OK) {
-        quire_request_free(r);
-        return e;
-    }
     int64_t start_us = clock_us();
-    a->n = 0;
-    TRY(quire_submit(c->queue, r, NULL, &stream, err));
-    for (bool done = false; !done;) {
-        quire_event ev;
-        if (!quire_queue_next(c->queue, &ev)) {
-            quire_queue_wait(c->queue, -1);
-            continue;
-        }
-        for (int32_t i = 0; ev.kind == QUIRE_EVENT_DELTA && i < ev.n_tokens && a->n < MOST_TOKENS; i++) {
-            a->ids[a->n++] = ev.tokens[i];
-        }
-        done = ev.kind == QUIRE_EVENT_DONE;
-        e = done && ev.error != NULL ? err_set(err, ev.error->code, -1, "%s", ev.error->message) : e;
-    }
+    TRY(client_send_fields(c, prompt, sizeof prompt / sizeof *prompt, n_tokens, fields, &s, err));
+    TRY(client_await(c, 1, err));
     a->seconds = (double)(clock_us() - start_us) * 1e-6;
-    quire_stream_release(stream);
+    a->n = s.n_seen;
     quire_engine_stats(c->engine, &after);
     a->n_guessed = after.draft_accepted - before.draft_accepted;
     a->n_forced = after.jump_forward_tokens - before.jump_forward_tokens;
-    return e;
+    return QUIRE_OK;
 }
 
 /* ---- speed by schema ---- */

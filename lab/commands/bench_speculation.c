@@ -240,99 +240,37 @@ static void close_way(way *w) {
 
 /* ---- answers ---- */
 
-/* An answer as it comes. */
-typedef struct answer {
-    int32_t *ids;               /* [n_most] */
-    int32_t n, n_most, n_first; /* n_first: tokens that came first, together */
-    int32_t n_looks;            /* at the queue that found tokens behind those */
-    int64_t first_us, last_us;
-} answer;
-
-/* is_look: the queue was found empty before. */
-static void take_tokens(answer *a, const quire_event *ev, bool is_look) {
-    for (int32_t i = 0; i < ev->n_tokens && a->n < a->n_most; i++) {
-        a->ids[a->n++] = ev->tokens[i];
-    }
-    a->last_us = clock_us();
-    a->n_looks += a->n_first > 0 && is_look;
-    if (a->n_first == 0) {
-        a->n_first = a->n;
-        a->first_us = a->last_us;
-    }
-}
-
-static quire_err bench_speculation_set_fields(const bench_speculation_options *o, quire_request *r,
-                                              quire_error *err) {
-    char number[16];
-    snprintf(number, sizeof number, "%d", (int)o->n_decode);
-    TRY(quire_request_set(r, "max_tokens", number, err));
-    TRY(quire_request_set(r, "ignore_eos", "true", err));
-    snprintf(number, sizeof number, "%d", SEED);
-    TRY(quire_request_set(r, "seed", number, err));
-    snprintf(number, sizeof number, "%g", o->temperature);
-    return quire_request_set(r, "temperature", number, err);
-}
-
-static quire_err send_prompt(const bench_speculation_options *o, client *c, const int32_t *ids, size_t n,
-                             quire_error *err) {
-    quire_request *r;
-    quire_stream *stream;
-    TRY(quire_request_ids(c->engine, ids, n, &r, err));
-    quire_err e = bench_speculation_set_fields(o, r, err);
-    if (e != QUIRE_OK) {
-        quire_request_free(r);
-        return e;
-    }
-    return quire_submit(c->queue, r, NULL, &stream, err);
-}
-
-/* Takes events until the one request is done. */
-static quire_err receive_answer(client *c, answer *a, quire_error *err) {
-    for (bool is_look = true;;) {
-        quire_event ev;
-        if (!quire_queue_next(c->queue, &ev)) {
-            quire_queue_wait(c->queue, -1);
-            is_look = true;
-            continue;
-        }
-        if (ev.n_tokens > 0 && ev.kind == QUIRE_EVENT_DELTA) {
-            take_tokens(a, &ev, is_look);
-            is_look = false;
-        } else if (ev.kind == QUIRE_EVENT_DONE) {
-            quire_err e =
-                ev.error != NULL ? err_set(err, ev.error->code, -1, "%s", ev.error->message) : QUIRE_OK;
-            quire_stream_release(ev.stream);
-            return e;
-        }
-    }
-}
-
 /* Answers the prompt and adds to the tally of its category. prompt_steps: steps before
  * the first token, found where it is negative, which needs a way without guesses: a step
  * a token. */
 static quire_err answer_prompt(const speculation *b, way *w, const int32_t *ids, size_t n, int32_t category,
                                int64_t *prompt_steps, quire_error *err) {
     quire_stats before, after;
-    answer a = {.ids = w->ids, .n_most = b->o->n_decode};
+    char seed[16], temperature[16];
+    sent a = {.ids = w->ids};
+    snprintf(seed, sizeof seed, "%d", SEED);
+    snprintf(temperature, sizeof temperature, "%g", b->o->temperature);
+    const client_field fields[] = {
+        {"ignore_eos", "true"}, {"seed", seed}, {"temperature", temperature}, {NULL, NULL}};
     quire_engine_stats(w->client.engine, &before);
-    TRY(send_prompt(b->o, &w->client, ids, n, err));
-    TRY(receive_answer(&w->client, &a, err));
+    TRY(client_send_fields(&w->client, ids, (int32_t)n, b->o->n_decode, fields, &a, err));
+    TRY(client_await(&w->client, 1, err));
     quire_engine_stats(w->client.engine, &after);
-    if (a.n != a.n_most) {
+    if (a.n_seen != a.n_output) {
         return err_set(err, QUIRE_INVALID, -1,
                        "--max-tokens %d: the model has no room for them behind a prompt of %zu tokens",
-                       (int)a.n_most, n);
+                       (int)a.n_output, n);
     }
     int64_t n_steps = after.steps - before.steps;
-    *prompt_steps = *prompt_steps < 0 ? n_steps - (a.n - 1) : *prompt_steps;
+    *prompt_steps = *prompt_steps < 0 ? n_steps - (a.n_seen - 1) : *prompt_steps;
     tally *t = &w->tallies[category];
     t->n_prompts++;
-    t->n_tokens += a.n - a.n_first;
+    t->n_tokens += a.n_seen - a.n_first;
     t->n_steps += n_steps - *prompt_steps;
     t->n_guessed += after.draft_tokens - before.draft_tokens;
     t->n_accepted += after.draft_accepted - before.draft_accepted;
     w->is_late = 2 * a.n_looks < n_steps - *prompt_steps; /* then this thread came late */
-    w->n_timed = a.n - a.n_first;
+    w->n_timed = a.n_seen - a.n_first;
     w->seconds = (double)(a.last_us - a.first_us) * 1e-6;
     return QUIRE_OK;
 }

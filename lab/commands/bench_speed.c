@@ -47,24 +47,13 @@ typedef struct speed_model {
     uint64_t draw;
 } speed_model;
 
-static quire_err speed_await(speed_model *m, int32_t n, quire_error *err) {
-    while (n > 0) {
-        n -= client_receive(&m->c, -1);
-    }
-    if (m->c.n_failed > 0) {
-        *err = m->c.failure;
-        return err->code != QUIRE_OK ? err->code : QUIRE_INTERNAL;
-    }
-    return QUIRE_OK;
-}
-
 static quire_err speed_measure_prefill(speed_model *m, quire_error *err) {
     double speeds[FIGURES_MAX_RUNS];
     for (int32_t i = -1; i < m->o->n_runs; i++) { /* the first warms up */
         sent s = {0};
         int64_t start = clock_us();
         TRY(client_send_random(&m->c, &m->draw, PREFILL_PROMPT, 1, &s, err));
-        TRY(speed_await(m, 1, err));
+        TRY(client_await(&m->c, 1, err));
         speeds[i < 0 ? 0 : i] = PREFILL_PROMPT / ((double)(s.first_us - start) * 1e-6);
     }
     const speed_line line = {.name = "prefill",
@@ -90,7 +79,7 @@ static quire_err speed_decode_once(speed_model *m, int32_t n_seqs, int32_t n_tok
         TRY(client_send(&m->c, m->prompts + (size_t)i * DECODE_PROMPT, DECODE_PROMPT, n_tokens,
                         &m->requests[i], err));
     }
-    return speed_await(m, n_seqs, err);
+    return client_await(&m->c, n_seqs, err);
 }
 
 static quire_err speed_decode_timed(void *context, double *speed, quire_error *err) {

@@ -35,13 +35,7 @@ static quire_err time_tokens(client *c, double *least_ms, quire_error *err) {
         sent s = {0};
         int64_t start = clock_us();
         TRY(client_send(c, &(int32_t){1}, 1, 1, &s, err));
-        while (!s.done) {
-            client_receive(c, -1);
-        }
-        if (c->n_failed > 0) {
-            *err = c->failure;
-            return err->code;
-        }
+        TRY(client_await(c, 1, err));
         double ms = (double)(s.first_us - start) * 1e-3;
         *least_ms = i == 0 || ms < *least_ms ? ms : *least_ms;
     }

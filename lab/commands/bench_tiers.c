@@ -5,6 +5,7 @@
 
 #include "base/clock.h"
 #include "base/rng.h"
+#include "lab/bench/client.h"
 #include "lab/bench/pool_size.h"
 #include "lab/bench/temporary.h"
 #include "lab/commands/lab_commands.h"
@@ -23,9 +24,7 @@ enum { TIER_HOST, TIER_FILE, TIER_REDIS, N_TIERS };
 LAB_DEFAULTS(bench_tiers, .lengths = "128,512,1000", .n_runs = 3)
 
 typedef struct tiers_bench {
-    quire_engine *engine;
-    quire_queue *queue;
-    const quire_info *info;
+    client c;
     int32_t tier, longest;
     uint64_t draw;   /* state of the generator of prompts: none is like another */
     int32_t *prompt; /* [longest] */
@@ -36,48 +35,20 @@ typedef struct tiers_bench {
 
 static void draw_prompt(tiers_bench *b, int32_t n, int32_t *out) {
     for (int32_t i = 0; i < n; i++) {
-        out[i] = 1 + (int32_t)(rng_next(&b->draw) % (uint64_t)(b->info->n_vocab - 1));
+        out[i] = 1 + (int32_t)(rng_next(&b->draw) % (uint64_t)(b->c.info->n_vocab - 1));
     }
-}
-
-static quire_err bench_tiers_submit(tiers_bench *b, const int32_t *prompt, int32_t n, quire_stream **out,
-                                    quire_error *err) {
-    quire_request *r;
-    TRY(quire_request_ids(b->engine, prompt, (size_t)n, &r, err));
-    quire_err e = quire_request_set(r, "max_tokens", "1", err);
-    e = e == QUIRE_OK ? quire_request_set(r, "ignore_eos", "true", err) : e;
-    e = e == QUIRE_OK ? quire_request_set(r, "temperature", "0", err) : e;
-    if (e != QUIRE_OK) {
-        quire_request_free(r);
-        return e;
-    }
-    return quire_submit(b->queue, r, NULL, out, err);
 }
 
 /* One request of a token: how long it took, and how many of its tokens were found. */
-static quire_err commands_bench_tiers_run(tiers_bench *b, const int32_t *prompt, int32_t n, double *ms,
-                                          int32_t *cached, quire_error *err) {
-    quire_stream *stream;
+static quire_err tiers_send(tiers_bench *b, const int32_t *prompt, int32_t n, double *ms, int32_t *cached,
+                            quire_error *err) {
+    sent s = {0};
     int64_t start = clock_us();
-    TRY(bench_tiers_submit(b, prompt, n, &stream, err));
-    for (;;) {
-        quire_event ev;
-        if (!quire_queue_next(b->queue, &ev)) {
-            quire_queue_wait(b->queue, -1);
-            continue;
-        }
-        if (ev.kind == QUIRE_EVENT_DONE) {
-            quire_err e = QUIRE_OK;
-            *ms = (double)(clock_us() - start) * 1e-3;
-            *cached = ev.cached_tokens;
-            if (ev.finish == QUIRE_FINISH_ERROR && ev.error) {
-                *err = *ev.error;
-                e = err->code;
-            }
-            quire_stream_release(stream);
-            return e;
-        }
-    }
+    TRY(client_send(&b->c, prompt, n, 1, &s, err));
+    TRY(client_await(&b->c, 1, err));
+    *ms = (double)(clock_us() - start) * 1e-3;
+    *cached = s.n_cached;
+    return QUIRE_OK;
 }
 
 /* Other prompts take the pool's pages, until nothing of what was there is left; then
@@ -87,14 +58,14 @@ static quire_err push_out(tiers_bench *b, quire_error *err) {
     int32_t cached;
     for (int32_t i = 0; i < N_FILLERS; i++) {
         draw_prompt(b, b->longest, b->filler);
-        TRY(commands_bench_tiers_run(b, b->filler, b->longest, &ms, &cached, err));
+        TRY(tiers_send(b, b->filler, b->longest, &ms, &cached, err));
     }
     quire_stats before, now;
     int64_t since = clock_us(), still = since;
-    quire_engine_stats(b->engine, &before);
+    quire_engine_stats(b->c.engine, &before);
     while (clock_us() - still < SETTLE_US && clock_us() - since < LONGEST_WAIT_US) {
         nanosleep(&(struct timespec){0, 1000000}, NULL);
-        quire_engine_stats(b->engine, &now);
+        quire_engine_stats(b->c.engine, &now);
         still = now.tiers[b->tier].puts != before.tiers[b->tier].puts ? clock_us() : still;
         before = now;
     }
@@ -110,7 +81,7 @@ static const char *const tier_names[N_TIERS] = {"host", "file", "redis"};
 static quire_err run_new(tiers_bench *b, int32_t n, double *ms, quire_error *err) {
     int32_t cached;
     draw_prompt(b, n, b->prompt);
-    TRY(commands_bench_tiers_run(b, b->prompt, n, ms, &cached, err));
+    TRY(tiers_send(b, b->prompt, n, ms, &cached, err));
     return cached <= CHANCE_TOKENS ? QUIRE_OK
                                    : err_set(err, QUIRE_INTERNAL, -1,
                                              "%d tokens of a new prompt of %d were found, so its time is not "
@@ -124,15 +95,15 @@ static quire_err bench_tiers_measure(tiers_bench *b, int32_t n, int32_t n_runs, 
     int32_t cached, from_tier = n;
     for (int32_t i = 0; i < n_runs; i++) {
         TRY(run_new(b, n, &computed[i], err));
-        TRY(commands_bench_tiers_run(b, b->prompt, n, &pool[i], &cached, err));
+        TRY(tiers_send(b, b->prompt, n, &pool[i], &cached, err));
         TRY(push_out(b, err));
-        TRY(commands_bench_tiers_run(b, b->prompt, n, &back[i], &cached, err));
+        TRY(tiers_send(b, b->prompt, n, &back[i], &cached, err));
         from_tier = cached < from_tier ? cached : from_tier;
         TRY(push_out(b, err));
     }
     figure fc = figure_of(computed, n_runs), fp = figure_of(pool, n_runs), fb = figure_of(back, n_runs);
     double bytes =
-        (double)from_tier * b->info->n_page_groups * (double)b->info->page_bytes / b->info->page_tokens;
+        (double)from_tier * b->c.info->n_page_groups * (double)b->c.info->page_bytes / b->c.info->page_tokens;
     TABLE_ROW(s, TXT(tier_names[b->tier]), NUM(n), NUM(from_tier), NUM(bytes / 1e6), NUM(fc.mean),
               NUM(fc.spread), NUM(fp.mean), NUM(fb.mean), NUM(fb.spread), NUM(fc.mean / fb.mean));
     return QUIRE_OK;
@@ -154,23 +125,7 @@ static quire_err bench_tiers_open_engine(const bench_tiers_options *o, int32_t t
     q.tier_redis = tier == TIER_REDIS ? o->cli.engine.tier_redis : NULL;
     q.tier_wait_us = LONGEST_WAIT_US;
     b->tier = tier;
-    TRY(quire_engine_open(&q, &b->engine, err));
-    b->info = quire_engine_info(b->engine);
-    quire_err e = quire_queue_open(b->engine, &b->queue);
-    return e == QUIRE_OK
-               ? e
-               : err_set(err, e, -1, "the engine's queue could not be opened: %s", quire_err_text(e));
-}
-
-static void close_engine(tiers_bench *b) {
-    if (b->queue) {
-        quire_queue_close(b->queue);
-    }
-    if (b->engine) {
-        quire_engine_close(b->engine);
-    }
-    b->queue = NULL;
-    b->engine = NULL;
+    return client_open(&q, (engine_ablations){0}, &b->c, err);
 }
 
 static quire_err measure_tier(const bench_tiers_options *o, int32_t tier, const char *directory,
@@ -178,12 +133,10 @@ static quire_err measure_tier(const bench_tiers_options *o, int32_t tier, const 
                               quire_error *err) {
     double ms;
     int32_t cached;
-    quire_err e = bench_tiers_open_engine(o, tier, directory, b, err);
-    if (e == QUIRE_OK) {
-        draw_prompt(b, b->longest, b->filler);
-        /* the first of all touches memory for the first time */
-        e = commands_bench_tiers_run(b, b->filler, b->longest, &ms, &cached, err);
-    }
+    TRY(bench_tiers_open_engine(o, tier, directory, b, err));
+    draw_prompt(b, b->longest, b->filler);
+    /* the first of all touches memory for the first time */
+    quire_err e = tiers_send(b, b->filler, b->longest, &ms, &cached, err);
     for (int32_t i = 0; e == QUIRE_OK && i < n_lengths; i++) {
         e = bench_tiers_measure(b, lengths[i], o->n_runs, s, err);
     }
@@ -191,10 +144,10 @@ static quire_err measure_tier(const bench_tiers_options *o, int32_t tier, const 
         table_note(s,
                    "%s, compute %s, KV %s, %s, pages of %d; milliseconds to the first token, mean and spread "
                    "of %d runs (measured); the file is read through the system's cache",
-                   b->info->model_name, b->info->compute, b->info->kv_dtype, b->info->backend,
-                   (int)b->info->page_tokens, (int)o->n_runs);
+                   b->c.info->model_name, b->c.info->compute, b->c.info->kv_dtype, b->c.info->backend,
+                   (int)b->c.info->page_tokens, (int)o->n_runs);
     }
-    close_engine(b);
+    client_close(&b->c);
     return e;
 }
 

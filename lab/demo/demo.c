@@ -1,8 +1,5 @@
 #include "lab/demo/demo.h"
 
-#include <stdio.h>
-#include <string.h>
-
 static const struct {
     const char *name, *line;
     quire_err (*run)(const demo_options *o, quire_error *err);

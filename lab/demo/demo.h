@@ -4,6 +4,11 @@
 #ifndef LAB_DEMO_DEMO_H
 #define LAB_DEMO_DEMO_H
 
+#include <stdio.h>
+#include <string.h>
+
+#include "base/err.h"
+#include "base/mem.h"
 #include "lab/bench/figures.h"
 #include "lab/bench/result_table.h"
 #include "quire.h"

@@ -1,9 +1,6 @@
 /* waste, latency, schedule: batches of requests in steps. The continuous side is planned
  * by the engine's planner (lab/sim/serving.h), the static side is counted. */
-#include <stdio.h>
 
-#include "base/err.h"
-#include "base/mem.h"
 #include "core/kv_layout.h"
 #include "lab/bench/baseline.h"
 #include "lab/bench/baseline_serve.h"

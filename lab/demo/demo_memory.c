@@ -1,10 +1,6 @@
 /* wall, alloc, table: what sequences take of a pool. Tables and pool are the engine's
  * own; bytes are counted. */
-#include <stdio.h>
-#include <string.h>
 
-#include "base/err.h"
-#include "base/mem.h"
 #include "base/rng.h"
 #include "base/str.h"
 #include "core/kv_layout.h"

@@ -1,10 +1,6 @@
 /* snapshot, cache: what a cache of keys and values changes (time), and what it does not
  * (a single bit). The model is really run. */
-#include <stdio.h>
-#include <string.h>
 
-#include "base/err.h"
-#include "base/mem.h"
 #include "kv/table.h"
 #include "lab/bench/baseline_kv.h"
 #include "lab/bench/model_runner.h"

@@ -1,120 +1,67 @@
 /* --prompts FILE: the lengths of waste and latency from prompts that the model
  * answers. */
-#include <stdio.h>
-#include <string.h>
-
-#include "base/err.h"
+#include "lab/bench/client.h"
 #include "lab/demo/demo.h"
 
-enum { MAX_LINE = 1 << 16, SEED = 1, CAP = 200 };
+enum { MAX_LINE = 1 << 16, CAP = 200 };
 
-typedef struct answering {
-    quire_engine *engine;
-    quire_queue *queue;
-    demo_numbers *prompts, *lengths;
-} answering;
-
-static quire_err demo_prompts_set_fields(quire_request *r, int32_t cap, quire_error *err) {
-    char number[16];
-    snprintf(number, sizeof number, "%d", (int)cap);
-    TRY(quire_request_set(r, "max_tokens", number, err));
-    snprintf(number, sizeof number, "%d", SEED);
-    return quire_request_set(r, "seed", number, err);
-}
-
-/* One line on its way; its number is the stream's user. */
-static quire_err demo_prompts_ask(answering *a, const char *text, size_t n, int32_t cap, quire_error *err) {
-    int32_t *ids, i = a->prompts->n;
+/* One line on its way, with at most cap tokens of answer; its length to prompts. */
+static quire_err demo_prompts_ask(client *c, const char *text, size_t n, int32_t cap, demo_numbers *prompts,
+                                  sent *s, quire_error *err) {
+    static const client_field fields[] = {{"seed", "1"}, {NULL, NULL}};
+    int32_t *ids;
     size_t n_ids;
-    quire_request *r;
-    quire_stream *stream;
-    TRY(quire_tokenize(a->engine, text, n, true, &ids, &n_ids, err));
+    TRY(quire_tokenize(c->engine, text, n, true, &ids, &n_ids, err));
     quire_err e =
         n_ids == 0 || n_ids > 1 << 20
-            ? err_set(err, QUIRE_INVALID, -1, "--prompts: line %d has %zu tokens", (int)i + 1, n_ids)
-            : quire_request_ids(a->engine, ids, n_ids, &r, err);
+            ? err_set(err, QUIRE_INVALID, -1, "--prompts: line %d has %zu tokens", (int)prompts->n + 1, n_ids)
+            : client_send_fields(c, ids, (int32_t)n_ids, cap, fields, s, err);
     quire_free(ids);
     TRY(e);
-    e = demo_prompts_set_fields(r, cap, err);
-    if (e != QUIRE_OK) {
-        quire_request_free(r);
-        return e;
-    }
-    TRY(quire_submit(a->queue, r, &a->lengths->v[i], &stream, err));
-    a->prompts->v[i] = (int32_t)n_ids;
-    a->lengths->v[i] = 0;
-    a->prompts->n = a->lengths->n = i + 1;
+    prompts->v[prompts->n++] = (int32_t)n_ids;
     return QUIRE_OK;
 }
 
 /* Every line that is not empty. */
-static quire_err ask_all(answering *a, FILE *f, int32_t cap, quire_error *err) {
+static quire_err ask_all(client *c, FILE *f, int32_t cap, demo_numbers *prompts, sent *answers,
+                         quire_error *err) {
     static char line[MAX_LINE];
     while (fgets(line, sizeof line, f) != NULL) {
         size_t n = strcspn(line, "\r\n");
-        if (n == sizeof line - 1 || a->prompts->n == FIGURES_MAX_POINTS) {
+        if (n == sizeof line - 1 || prompts->n == FIGURES_MAX_POINTS) {
             return err_set(err, QUIRE_INVALID, -1, "--prompts: at most %d lines of %d bytes",
                            FIGURES_MAX_POINTS, MAX_LINE - 2);
         }
-        TRY(n > 0 ? demo_prompts_ask(a, line, n, cap, err) : QUIRE_OK);
-    }
-    return a->prompts->n > 0 ? QUIRE_OK
-                             : err_set(err, QUIRE_INVALID, -1, "--prompts: there is no prompt in it");
-}
-
-/* Until the answers of all that was asked have ended; the first failure is the result. */
-static quire_err await_all(answering *a, quire_error *err) {
-    quire_err e = QUIRE_OK;
-    for (int32_t n_open = a->prompts->n; n_open > 0;) {
-        quire_event ev;
-        if (!quire_queue_next(a->queue, &ev)) {
-            quire_queue_wait(a->queue, -1);
-            continue;
-        }
-        if (ev.kind == QUIRE_EVENT_DONE) {
-            *(int32_t *)ev.user = ev.completion_tokens > 0 ? ev.completion_tokens : 1;
-            if (ev.finish == QUIRE_FINISH_ERROR && e == QUIRE_OK && ev.error != NULL) {
-                *err = *ev.error;
-                e = err->code;
-            }
-            quire_stream_release(ev.stream);
-            n_open--;
+        if (n > 0) {
+            TRY(demo_prompts_ask(c, line, n, cap, prompts, &answers[prompts->n], err));
         }
     }
-    return e;
-}
-
-static quire_err answer_file(answering *a, const demo_options *o, int32_t cap, quire_error *err) {
-    FILE *f = fopen(o->prompts, "r");
-    if (f == NULL) {
-        return err_set(err, QUIRE_NOT_FOUND, -1, "%s: cannot be read", o->prompts);
-    }
-    quire_err e = ask_all(a, f, cap, err);
-    fclose(f);
-    quire_error later = {.message = ""};
-    quire_err awaited = await_all(a, &later);
-    if (e == QUIRE_OK && awaited != QUIRE_OK) {
-        *err = later;
-        e = awaited;
-    }
-    return e;
+    return prompts->n > 0 ? QUIRE_OK : err_set(err, QUIRE_INVALID, -1, "--prompts: there is no prompt in it");
 }
 
 quire_err demo_answer_prompts(const demo_options *o, int32_t cap, demo_numbers *prompts,
                               demo_numbers *lengths, quire_error *err) {
-    answering a = {.prompts = prompts, .lengths = lengths};
+    sent answers[FIGURES_MAX_POINTS] = {{0}};
     quire_options engine = o->engine;
-    prompts->n = lengths->n = 0;
-    engine.memory_utilization = 0.05;
-    TRY(quire_engine_open(&engine, &a.engine, err));
-    quire_err e = quire_queue_open(a.engine, &a.queue);
-    if (e == QUIRE_OK) {
-        e = answer_file(&a, o, cap, err);
-        quire_queue_close(a.queue);
-    } else {
-        err_set(err, e, -1, "the engine's queue: %s", quire_err_text(e));
+    client c;
+    FILE *f = fopen(o->prompts, "r");
+    if (f == NULL) {
+        return err_set(err, QUIRE_NOT_FOUND, -1, "%s: cannot be read", o->prompts);
     }
-    quire_engine_close(a.engine);
+    prompts->n = 0;
+    engine.memory_utilization = 0.05;
+    quire_err e = client_open(&engine, (engine_ablations){0}, &c, err);
+    if (e == QUIRE_OK) {
+        e = ask_all(&c, f, cap, prompts, answers, err);
+        quire_err awaited = client_await(&c, prompts->n, e == QUIRE_OK ? err : &(quire_error){.message = ""});
+        e = e == QUIRE_OK ? awaited : e;
+        client_close(&c);
+    }
+    fclose(f);
+    for (int32_t i = 0; i < prompts->n; i++) {
+        lengths->v[i] = answers[i].n_answer > 0 ? answers[i].n_answer : 1;
+    }
+    lengths->n = prompts->n;
     return e;
 }
 

@@ -2,16 +2,10 @@
  * prompts and several responses to one question run through the real cache (quire_kv.h).
  * A token is a word. The pool holds 40 tokens and evicts the pages unused longest to make
  * room. */
-#include <stdbool.h>
-#include <stdio.h>
-#include <string.h>
 #include <unistd.h>
 
-#include "base/err.h"
-#include "base/mem.h"
 #include "base/str.h"
 #include "lab/demo/demo.h"
-#include "lab/json_line.h"
 #include "quire_kv.h"
 
 /* The prefix tree that `quire demo` shows: all entries, those that a scene added and

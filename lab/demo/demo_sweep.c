@@ -1,9 +1,6 @@
 /* sweep: speed, latency and memory by batch and length. The model is really run, by the
  * engine. */
-#include <stdio.h>
 
-#include "base/err.h"
-#include "base/mem.h"
 #include "core/kv_layout.h"
 #include "lab/bench/variant.h"
 #include "lab/demo/demo.h"

@@ -1,10 +1,6 @@
 /* tput: the same decoding steps, by how attention gets at keys and values. The model is
  * really run. */
-#include <stdio.h>
-#include <string.h>
 
-#include "base/err.h"
-#include "base/mem.h"
 #include "kv/kv_seq.h"
 #include "lab/bench/baseline_kv.h"
 #include "lab/bench/model_runner.h"
