@@ -61,57 +61,59 @@ static quire_err parse_types(const char *text, dtype *list, int32_t *n, quire_er
                   : err_set(err, QUIRE_INVALID, -1, "--kv-dtype: must be some of f32,f16,bf16,fp8,int8,int4");
 }
 
-static quire_err bench_attention_report(const bench_attention_options *o, const bench_table *t,
-                                        const char *work, const attention_shape *shape, quire_error *err) {
-    const attention_machine m = {
-        .compute = COMPUTE_F32, .isa = o->isa, .n_threads = o->n_threads, .n_runs = o->n_runs};
-    attention_speed speed;
+/* What all measurements of a run have. */
+typedef struct attention_report {
+    const bench_table *t;
+    attention_machine m;
+} attention_report;
+
+static const char *heads_text(const attention_shape *s, char out[32]) {
+    snprintf(out, 32, "%d/%d x %d", (int)s->n_heads, (int)s->n_kv_heads, (int)s->d_head);
+    return out;
+}
+
+/* bytes: that are read in these microseconds; absent, as the ratios may be: no rates are
+ * told. */
+static void attention_row(const attention_report *r, const char *work, const attention_shape *s, double us,
+                          double bytes, double ratio, double times) {
     char heads[32];
-    TRY(attention_measure(shape, &m, &speed, err));
-    snprintf(heads, sizeof heads, "%d/%d x %d", (int)shape->n_heads, (int)shape->n_kv_heads,
-             (int)shape->d_head);
-    TABLE_ROW(
-        t, TXT(work), TXT(dtype_name(shape->type)), TXT(heads), NUM(shape->n_seqs), NUM(shape->n_tokens),
-        NUM(speed.paged_us), NUM((double)attention_bytes(shape) / speed.paged_us / 1e3),
-        NUM(attention_operations(shape) / speed.paged_us / 1e3), NUM(speed.paged_us / speed.contiguous_us),
-        NUM((double)attention_bytes(shape) / 1e6), NUM(TABLE_ABSENT));
+    double operations = isnan(bytes) ? TABLE_ABSENT : attention_operations(s);
+    TABLE_ROW(r->t, TXT(work), TXT(dtype_name(s->type)), TXT(heads_text(s, heads)), NUM(s->n_seqs),
+              NUM(s->n_tokens), NUM(us), NUM(bytes / us / 1e3), NUM(operations / us / 1e3), NUM(ratio),
+              NUM(bytes / 1e6), NUM(times));
+}
+
+static quire_err report_plain(const attention_report *r, const char *work, const attention_shape *shape,
+                              quire_error *err) {
+    attention_speed speed;
+    TRY(attention_measure(shape, &r->m, &speed, err));
+    attention_row(r, work, shape, speed.paged_us, (double)attention_bytes(shape),
+                  speed.paged_us / speed.contiguous_us, TABLE_ABSENT);
     return QUIRE_OK;
 }
 
 /* Sequences behind a common prefix, decoding: with cascade attention and without. */
-static quire_err report_shared(const bench_attention_options *o, const bench_table *t,
-                               const attention_shape *like, quire_error *err) {
-    const attention_machine m = {
-        .compute = COMPUTE_F32, .isa = o->isa, .n_threads = o->n_threads, .n_runs = o->n_runs};
+static quire_err report_shared(const attention_report *r, const attention_shape *like, quire_error *err) {
     attention_shape shape = *like;
     cascade_speed speed;
-    char heads[32];
     shape.n_seqs = SHARING;
     shape.n_tokens = SHARED + OWN;
     shape.n_shared = SHARED;
     shape.n_rows = 1;
-    TRY(attention_measure_cascade(&shape, &m, &speed, err));
-    snprintf(heads, sizeof heads, "%d/%d x %d", (int)shape.n_heads, (int)shape.n_kv_heads, (int)shape.d_head);
-    for (int w = 0; w < 2; w++) {
-        double us = w == 0 ? speed.each_us : speed.cascade_us,
-               bytes = (double)(w == 0 ? speed.each_bytes : speed.cascade_bytes);
-        TABLE_ROW(t, TXT(w == 0 ? "shared" : "cascade"), TXT(dtype_name(shape.type)), TXT(heads),
-                  NUM(shape.n_seqs), NUM(shape.n_tokens), NUM(us), NUM(bytes / us / 1e3),
-                  NUM(attention_operations(&shape) / us / 1e3), NUM(TABLE_ABSENT), NUM(bytes / 1e6),
-                  NUM(speed.each_us / us));
-    }
+    TRY(attention_measure_cascade(&shape, &r->m, &speed, err));
+    attention_row(r, "shared", &shape, speed.each_us, (double)speed.each_bytes, TABLE_ABSENT, 1);
+    attention_row(r, "cascade", &shape, speed.cascade_us, (double)speed.cascade_bytes, TABLE_ABSENT,
+                  speed.each_us / speed.cascade_us);
     return QUIRE_OK;
 }
 
 /* A causal mask and a window, as a layer's own and as expressions: time, and how many
  * times that of the layer's own. */
-static quire_err report_mods(const bench_attention_options *o, const bench_table *t, const char *work,
-                             const attention_shape *shape, quire_error *err) {
-    const attention_machine m = {
-        .compute = COMPUTE_F32, .isa = o->isa, .n_threads = o->n_threads, .n_runs = o->n_runs};
+static quire_err report_mods(const attention_report *r, const char *work, const attention_shape *shape,
+                             quire_error *err) {
     mods_speed speed;
-    char heads[32], name[32];
-    TRY(attention_measure_mods(shape, &m, &speed, err));
+    char name[32];
+    TRY(attention_measure_mods(shape, &r->m, &speed, err));
     const struct {
         const char *name;
         double us, own_us;
@@ -119,13 +121,9 @@ static quire_err report_mods(const bench_attention_options *o, const bench_table
                 {"causal text", speed.causal_mod_us, speed.causal_us},
                 {"window", speed.window_us, speed.window_us},
                 {"window text", speed.window_mod_us, speed.window_us}};
-    snprintf(heads, sizeof heads, "%d/%d x %d", (int)shape->n_heads, (int)shape->n_kv_heads,
-             (int)shape->d_head);
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         snprintf(name, sizeof name, "%s %s", work, rows[i].name);
-        TABLE_ROW(t, TXT(name), TXT(dtype_name(shape->type)), TXT(heads), NUM(shape->n_seqs),
-                  NUM(shape->n_tokens), NUM(rows[i].us), NUM(TABLE_ABSENT), NUM(TABLE_ABSENT),
-                  NUM(TABLE_ABSENT), NUM(TABLE_ABSENT), NUM(rows[i].us / rows[i].own_us));
+        attention_row(r, name, shape, rows[i].us, TABLE_ABSENT, TABLE_ABSENT, rows[i].us / rows[i].own_us);
     }
     return QUIRE_OK;
 }
@@ -133,16 +131,13 @@ static quire_err report_mods(const bench_attention_options *o, const bench_table
 /* Windows and soft caps of published models, beside plain attention in which rows see as
  * many keys. A decode under a window: the mean of PLACES positions of a chunk, since a
  * window that crosses chunks costs more. */
-static quire_err report_bounds(const bench_attention_options *o, const bench_table *t, const char *work,
-                               const attention_shape *like, quire_error *err) {
+static quire_err report_bounds(const attention_report *r, const char *work, const attention_shape *like,
+                               quire_error *err) {
     static const struct {
         int32_t window;
         float soft_cap;
     } cases[] = {{0, 50}, {128, 0}, {512, 0}, {4096, 0}, {4096, 50}};
-    const attention_machine m = {
-        .compute = COMPUTE_F32, .isa = o->isa, .n_threads = o->n_threads, .n_runs = o->n_runs};
-    char heads[32], name[32];
-    snprintf(heads, sizeof heads, "%d/%d x %d", (int)like->n_heads, (int)like->n_kv_heads, (int)like->d_head);
+    char name[32];
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         attention_shape shape = *like;
         bound_speed speed = {0, 0};
@@ -157,7 +152,7 @@ static quire_err report_bounds(const bench_attention_options *o, const bench_tab
             attention_shape at = shape;
             bound_speed one;
             at.n_tokens += place * (ATTN_CHUNK / PLACES);
-            TRY(attention_measure_bound(&at, &m, cases[i].window, cases[i].soft_cap, &one, err));
+            TRY(attention_measure_bound(&at, &r->m, cases[i].window, cases[i].soft_cap, &one, err));
             speed.bound_us += one.bound_us / (is_mean ? PLACES : 1);
             speed.plain_us += one.plain_us / (is_mean ? PLACES : 1);
         }
@@ -166,15 +161,14 @@ static quire_err report_bounds(const bench_attention_options *o, const bench_tab
                   ? snprintf(name + at, sizeof name - (size_t)at, " window %d", (int)cases[i].window)
                   : 0;
         (void)(cases[i].soft_cap > 0 ? snprintf(name + at, sizeof name - (size_t)at, " cap") : 0);
-        TABLE_ROW(t, TXT(name), TXT(dtype_name(shape.type)), TXT(heads), NUM(shape.n_seqs),
-                  NUM(shape.n_tokens), NUM(speed.bound_us), NUM(TABLE_ABSENT), NUM(TABLE_ABSENT),
-                  NUM(TABLE_ABSENT), NUM(TABLE_ABSENT), NUM(speed.bound_us / speed.plain_us));
+        attention_row(r, name, &shape, speed.bound_us, TABLE_ABSENT, TABLE_ABSENT,
+                      speed.bound_us / speed.plain_us);
     }
     return QUIRE_OK;
 }
 
-static quire_err bench_attention_run_type(const bench_attention_options *o, const bench_table *t, dtype type,
-                                          quire_error *err) {
+static quire_err bench_attention_run_type(const bench_attention_options *o, const attention_report *r,
+                                          dtype type, quire_error *err) {
     int32_t contexts[FIGURES_MAX_POINTS], n;
     TRY(figures_parse_list("--context", o->contexts, contexts, &n, err));
     for (int i = 0; i < N_SHAPES; i++) {
@@ -186,35 +180,34 @@ static quire_err bench_attention_run_type(const bench_attention_options *o, cons
                                  .n_rows = 1};
         for (int32_t c = 0; c < n; c++) {
             shape.n_tokens = contexts[c];
-            TRY(bench_attention_report(o, t, "decode", &shape, err));
+            TRY(report_plain(r, "decode", &shape, err));
         }
         shape.n_seqs = MANY;
         shape.n_tokens = MANY_TOKENS;
-        TRY(bench_attention_report(o, t, "decode", &shape, err));
-        TRY(report_shared(o, t, &shape, err));
+        TRY(report_plain(r, "decode", &shape, err));
+        TRY(report_shared(r, &shape, err));
         shape.n_seqs = 1;
         shape.n_tokens = o->n_prompt;
         shape.n_rows = o->n_prompt < ATTENTION_STEP_ROWS ? o->n_prompt : ATTENTION_STEP_ROWS;
-        TRY(bench_attention_report(o, t, "last chunk", &shape, err));
+        TRY(report_plain(r, "last chunk", &shape, err));
         attention_shape decode = shape;
         decode.n_rows = 1;
-        TRY(report_mods(o, t, "chunk", &shape, err));
-        TRY(report_mods(o, t, "decode", &decode, err));
-        TRY(report_bounds(o, t, "chunk", &shape, err));
-        TRY(report_bounds(o, t, "decode", &decode, err));
+        TRY(report_mods(r, "chunk", &shape, err));
+        TRY(report_mods(r, "decode", &decode, err));
+        TRY(report_bounds(r, "chunk", &shape, err));
+        TRY(report_bounds(r, "decode", &decode, err));
         if (i == 0) {
             shape.n_rows = o->n_prompt;
-            TRY(bench_attention_report(o, t, "prefill", &shape, err));
+            TRY(report_plain(r, "prefill", &shape, err));
         }
     }
     return QUIRE_OK;
 }
 
 /* One decoded token by page size and by where pages lie. */
-static quire_err report_pages(const bench_attention_options *o, const bench_table *t,
-                              const attention_shape *shape, int32_t page_tokens, quire_error *err) {
-    attention_machine m = {
-        .compute = COMPUTE_F32, .isa = o->isa, .n_threads = o->n_threads, .n_runs = o->n_runs};
+static quire_err report_pages(const attention_report *r, const attention_shape *shape, int32_t page_tokens,
+                              quire_error *err) {
+    attention_machine m = r->m;
     attention_speed scattered, in_order, reading;
     char heads[32];
     m.page_tokens = page_tokens;
@@ -222,11 +215,9 @@ static quire_err report_pages(const bench_attention_options *o, const bench_tabl
     TRY(attention_measure_reading(shape, &m, &reading, err));
     m.in_order = true;
     TRY(attention_measure(shape, &m, &in_order, err));
-    snprintf(heads, sizeof heads, "%d/%d x %d", (int)shape->n_heads, (int)shape->n_kv_heads,
-             (int)shape->d_head);
     int64_t bytes = attention_bytes(shape) * page_tokens / (2 * (int64_t)shape->n_kv_heads * shape->n_tokens);
-    TABLE_ROW(t, TXT(dtype_name(shape->type)), TXT(heads), NUM(shape->n_tokens), NUM(page_tokens),
-              NUM(scattered.paged_us), NUM(scattered.paged_us / scattered.contiguous_us),
+    TABLE_ROW(r->t, TXT(dtype_name(shape->type)), TXT(heads_text(shape, heads)), NUM(shape->n_tokens),
+              NUM(page_tokens), NUM(scattered.paged_us), NUM(scattered.paged_us / scattered.contiguous_us),
               NUM(in_order.paged_us), NUM(in_order.paged_us / in_order.contiguous_us),
               NUM((double)bytes / 1024), NUM(reading.paged_us),
               NUM(reading.paged_us / reading.contiguous_us));
@@ -243,6 +234,8 @@ static quire_err bench_attention_run_pages(const bench_attention_options *o, con
           FIGURE("in_order_ratio", "/contiguous", 11, 3, "x"), FIGURE("piece", "piece KiB", 10, 1, "KiB"),
           FIGURE("reading", "reading us", 11, 1, "us/layer"),
           FIGURE("reading_ratio", "/contiguous", 11, 3, "x"));
+    const attention_report r = {
+        &t, {.compute = COMPUTE_F32, .isa = o->isa, .n_threads = o->n_threads, .n_runs = o->n_runs}};
     int32_t contexts[FIGURES_MAX_POINTS], pages[FIGURES_MAX_POINTS], n_contexts, n_pages;
     TRY(figures_parse_list("--context", o->contexts, contexts, &n_contexts, err));
     TRY(figures_parse_list("--pages", o->pages, pages, &n_pages, err));
@@ -263,7 +256,7 @@ static quire_err bench_attention_run_pages(const bench_attention_options *o, con
                                        .n_seqs = 1,
                                        .n_tokens = contexts[c % n_contexts],
                                        .n_rows = 1};
-        TRY(report_pages(o, &t, &shape, pages[i % n_pages], err));
+        TRY(report_pages(&r, &shape, pages[i % n_pages], err));
     }
     table_note(&t,
                "A decoded token's attention, one layer, by tokens a page; contiguous: pages of 256 in a row; "
@@ -281,6 +274,8 @@ static quire_err bench_attention_measure(const bench_attention_options *o, quire
           FIGURE("compute_rate", "GOP/s", 8, 1, "GOP/s"),
           FIGURE("paged_over_contiguous", "paged/contiguous", 17, 3, "x"),
           FIGURE("read", "MB read", 9, 1, "MB"), FIGURE("speedup", "times", 6, 2, "x"));
+    const attention_report r = {
+        &t, {.compute = COMPUTE_F32, .isa = o->isa, .n_threads = o->n_threads, .n_runs = o->n_runs}};
     dtype list[MAX_TYPES];
     int32_t n;
     TRY(parse_types(o->types, list, &n, err));
@@ -289,7 +284,7 @@ static quire_err bench_attention_measure(const bench_attention_options *o, quire
     }
     table_begin(&t, NULL);
     for (int32_t i = 0; i < n; i++) {
-        TRY(bench_attention_run_type(o, &t, list[i], err));
+        TRY(bench_attention_run_type(o, &r, list[i], err));
     }
     table_note(&t,
                "Attention of one layer over pages of 16 tokens in no order, least of %d runs (%s); GB/s: "
