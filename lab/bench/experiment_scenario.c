@@ -178,13 +178,11 @@ quire_err experiment_scenario(const experiment_options *o, quire_error *err) {
     if (o->name == NULL && (o->lengths != NULL || o->n_output > 0)) {
         return err_set(err, QUIRE_INVALID, -1, "--lengths and --output are of one scenario: name it");
     }
-    if (o->small || strcmp(o->engine.model, "builtin") != 0) {
-        return run_scenarios(o, err);
-    }
     experiment_options own = *o;
-    synthetic made;
-    TRY(synthetic_open(&model_shape_builtin, DTYPE_Q8_0, &made, err));
-    own.engine.model = made.path;
+    synthetic made = {.fd = -1};
+    if (!o->small) {
+        TRY(synthetic_open_builtin(&own.engine, &made, err));
+    }
     quire_err e = run_scenarios(&own, err);
     synthetic_close(&made);
     return e;

@@ -14,9 +14,13 @@ void table_begin(const bench_table *s, const char *heading) {
     if (heading != NULL) {
         printf("%s\n", heading);
     }
+    const char *gap = "";
     for (int32_t i = 0; i < s->n_columns; i++) {
         const table_column *c = &s->columns[i];
-        printf("%s%*s", i > 0 ? " " : "", c->decimals == TABLE_TEXT ? -c->width : c->width, c->title);
+        if (c->title != NULL) {
+            printf("%s%*s", gap, c->decimals == TABLE_TEXT ? -c->width : c->width, c->title);
+            gap = " ";
+        }
     }
     printf("\n");
 }
@@ -32,6 +36,10 @@ static void add_cell(json_out *line, const table_column *c, const table_cell *v)
     }
 }
 
+static bool result_table_is_figure(const table_column *c) {
+    return c->unit != NULL && c->decimals != TABLE_TEXT && c->unit[0] != '\0';
+}
+
 static bool has_figures(const bench_table *s) {
     bool has = false;
     for (int32_t i = 0; i < s->n_columns; i++) {
@@ -43,7 +51,7 @@ static bool has_figures(const bench_table *s) {
 /* A line for each figure of a row. */
 static void result_table_print_figures(const bench_table *s, const table_cell *cells) {
     for (int32_t i = 0; i < s->n_columns; i++) {
-        if (s->columns[i].unit == NULL || s->columns[i].decimals == TABLE_TEXT) {
+        if (!result_table_is_figure(&s->columns[i])) {
             continue;
         }
         json_line l;
@@ -53,7 +61,9 @@ static void result_table_print_figures(const bench_table *s, const table_cell *c
                 add_cell(params, &s->columns[k], &cells[k]);
             }
         }
-        bench_line_end(&l, cells[i].number, s->columns[i].unit);
+        bool is_limited = cells[i].limit > 0;
+        bench_line_end(&l, cells[i].number, s->columns[i].unit, is_limited ? cells[i].limit : TABLE_ABSENT,
+                       is_limited ? cells[i].fraction : TABLE_ABSENT);
     }
 }
 
@@ -74,15 +84,23 @@ void table_row(const bench_table *s, const table_cell *cells, size_t n_cells) {
         (has_figures(s) ? result_table_print_figures : print_object)(s, cells);
         return;
     }
+    const char *gap = "";
     for (int32_t i = 0; i < s->n_columns; i++) {
         const table_column *c = &s->columns[i];
-        if (c->decimals == TABLE_TEXT) {
-            printf("%s%*s", i > 0 ? " " : "", -c->width, cells[i].text != NULL ? cells[i].text : "");
-        } else if (isfinite(cells[i].number)) {
-            printf("%s%*.*f", i > 0 ? " " : "", c->width, c->decimals, cells[i].number);
-        } else {
-            printf("%s%*s", i > 0 ? " " : "", c->width, "-");
+        const table_cell *v = &cells[i];
+        if (c->title == NULL) {
+            continue;
         }
+        if (c->decimals != TABLE_TEXT && isfinite(v->number)) {
+            printf("%s%*.*f", gap, c->width, c->decimals, v->number);
+        } else {
+            bool is_word = c->decimals == TABLE_TEXT;
+            printf("%s%*s", gap, is_word ? -c->width : c->width,
+                   v->text != NULL ? v->text
+                   : is_word       ? ""
+                                   : "-");
+        }
+        gap = " ";
     }
     printf("\n");
     fflush(stdout);
@@ -118,11 +136,7 @@ json_out *bench_line_begin(json_line *l, const char *bench, const char *name) {
     return line;
 }
 
-void bench_line_end(json_line *l, double value, const char *unit) {
-    bench_line_end_limited(l, value, unit, (double)NAN, (double)NAN);
-}
-
-void bench_line_end_limited(json_line *l, double value, const char *unit, double limit, double fraction) {
+void bench_line_end(json_line *l, double value, const char *unit, double limit, double fraction) {
     json_out *line = &l->out;
     if (!isfinite(value)) {
         strbuf_deinit(&l->text);
@@ -134,4 +148,21 @@ void bench_line_end_limited(json_line *l, double value, const char *unit, double
     json_exact(json_name(line, "limit"), limit);
     json_exact(json_name(line, "fraction"), fraction);
     json_line_print(l);
+}
+
+void bench_figure_print(const bench_figure *f) {
+    char name[64];
+    json_line l;
+    snprintf(name, sizeof name, "%s%s", f->name, f->suffix != NULL ? f->suffix : "");
+    json_out *params = bench_line_begin(&l, f->bench, name);
+    for (const bench_param *p = f->params; p->name != NULL; p++) {
+        json_name(params, p->name);
+        if (p->text != NULL) {
+            json_cstr(params, p->text);
+        } else {
+            json_int(params, p->number);
+        }
+    }
+    bench_line_end(&l, f->value, f->unit, f->limit > 0 ? f->limit : TABLE_ABSENT,
+                   f->limit > 0 ? f->fraction : TABLE_ABSENT);
 }

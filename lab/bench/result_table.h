@@ -17,10 +17,9 @@ enum { TABLE_TEXT = -1 }; /* decimals of a column of words */
 
 typedef struct table_column {
     const char *name;  /* in JSON */
-    const char *title; /* in the table */
+    const char *title; /* in the table; NULL: JSON alone has it */
     int32_t width, decimals;
-    /* of a figure; NULL: what tells the rows apart. Words that have one ("") are left out
-     * of JSON */
+    /* of a figure; NULL: what tells the rows apart. "": the table alone has it */
     const char *unit;
 } table_column;
 
@@ -34,7 +33,7 @@ typedef struct bench_table {
 #define TABLE_COLUMNS(c) (c), (int32_t)(sizeof(c) / sizeof *(c))
 
 /* Columns: words and numbers that tell rows apart, figures, and words that only the table
- * for people has. */
+ * for people has; a FIGURE of unit "" is a number that only that table has. */
 #define WORD(name, title, width)                                                                             \
     { name, title, width, TABLE_TEXT, NULL }
 #define KEY(name, title, width, decimals)                                                                    \
@@ -52,15 +51,18 @@ typedef struct bench_table {
     const bench_table t = {what, TABLE_COLUMNS(t##_columns), json}
 
 /* One value: text in a column of words, else a number. A number that is not finite is
- * absent: "-" or null. */
+ * absent: "-", or its text, or null. */
 typedef struct table_cell {
     const char *text;
     double number;
+    double limit, fraction; /* of a figure: for bench_figure; limit 0: none */
 } table_cell;
 
 #define TABLE_ABSENT ((double)NAN)
 #define NUM(x)       ((table_cell){.number = (double)(x)})
 #define TXT(x)       ((table_cell){.text = (x)})
+#define LIMITED(x, most, part)                                                                               \
+    ((table_cell){.number = (double)(x), .limit = (double)(most), .fraction = (double)(part)})
 
 /* Prints the column titles, under a heading where there is one (NULL: none). JSON has
  * neither. */
@@ -87,12 +89,23 @@ void table_note(const bench_table *s, const char *format, ...) __attribute__((fo
 
 /* Begins a line and returns the writer for the members of params. */
 json_out *bench_line_begin(json_line *l, const char *bench, const char *name);
+/* Ends params and prints the line with a value, and its limit in the value's unit; limit
+ * and fraction are null where they are not finite. A value that is not finite: nothing is
+ * printed. */
+void bench_line_end(json_line *l, double value, const char *unit, double limit, double fraction);
 
-/* Ends params and prints the line with a value that has no limit. A value that is not
- * finite: nothing is printed. */
-void bench_line_end(json_line *l, double value, const char *unit);
-/* The same with a limit in the value's unit; limit and fraction are null where they are
- * not finite. */
-void bench_line_end_limited(json_line *l, double value, const char *unit, double limit, double fraction);
+/* A whole line. Params end with a name of NULL; one without text is a whole number. */
+typedef struct bench_param {
+    const char *name, *text;
+    int64_t number;
+} bench_param;
+
+typedef struct bench_figure {
+    const char *bench, *name, *suffix, *unit; /* suffix: behind the name; NULL: none */
+    double value, limit, fraction;            /* limit 0: none */
+    bench_param params[9];
+} bench_figure;
+
+void bench_figure_print(const bench_figure *f);
 
 #endif

@@ -333,6 +333,32 @@ quire_err synthetic_open(const model_shape *shape, dtype type, synthetic *out, q
     return QUIRE_OK;
 }
 
+quire_err synthetic_open_named(const char *shape, const char *type, quire_options *e, synthetic *out,
+                               quire_error *err) {
+    const speed_type *t = speed_type_find(type, strlen(type));
+    const model_shape *s;
+    TRY(t != NULL ? QUIRE_OK
+                  : err_set(err, QUIRE_INVALID, -1, "--type %s: must be q4_0, q8_0, q4_k, int8, bf16 or f32",
+                            type));
+    TRY(model_shape_parse("--shape", shape, &s, err));
+    if (s->form->no_tokens) {
+        return err_set(err, QUIRE_INVALID, -1, "--shape %s: gives no tokens; take a decoder", shape);
+    }
+    TRY(synthetic_open(s, t->file, out, err));
+    e->model = out->path;
+    e->compute = speed_type_compute(t);
+    return QUIRE_OK;
+}
+
+quire_err synthetic_open_builtin(quire_options *e, synthetic *out, quire_error *err) {
+    *out = (synthetic){.fd = -1};
+    if (strcmp(e->model, "builtin") == 0) {
+        TRY(synthetic_open(&model_shape_builtin, DTYPE_Q8_0, out, err));
+        e->model = out->path;
+    }
+    return QUIRE_OK;
+}
+
 void synthetic_close(synthetic *s) {
     if (s->fd >= 0) {
         close(s->fd);

@@ -21,6 +21,13 @@ typedef struct synthetic {
  * NO_MEMORY when the machine could not hold it beside the copy that an engine makes of
  * it: err says how much that takes. Equal shapes and types give equal bytes. */
 quire_err synthetic_open(const model_shape *shape, dtype type, synthetic *out, quire_error *err);
+/* The same of a published shape and a type of weights by name, as --shape and --type give
+ * them; e's model and compute become those. INVALID: there is none of that name. */
+quire_err synthetic_open_named(const char *shape, const char *type, quire_options *e, synthetic *out,
+                               quire_error *err);
+/* Where e's model is "builtin": its shape with 131,072 positions in place of it. Else
+ * there is nothing to open. */
+quire_err synthetic_open_builtin(quire_options *e, synthetic *out, quire_error *err);
 /* Its memory goes back once nobody has it open. */
 void synthetic_close(synthetic *s);
 

@@ -45,42 +45,46 @@ static quire_err run_batch(bench *b, sent *requests, int32_t batch, int32_t n_pr
     return QUIRE_OK;
 }
 
-static json_out *begin_line(const bench *b, json_line *l, const char *name) {
-    const quire_info *info = b->client.info;
-    json_out *params = bench_line_begin(l, "bench", name);
-    json_cstr(json_name(params, "model"), info->model_name);
-    json_cstr(json_name(params, "compute"), info->compute);
-    json_cstr(json_name(params, "kv_dtype"), info->kv_dtype);
-    json_cstr(json_name(params, "backend"), info->backend);
-    return params;
-}
-
 /* The mean and the spread of one figure. */
 static void bench_print_lines(const bench *b, const char *what, int32_t batch, int32_t context, figure f,
                               double limit) {
-    const char *const suffixes[] = {"", "_spread"};
-    for (int i = 0; i < 2; i++) {
-        char name[32];
-        json_line l;
-        (void)snprintf(name, sizeof name, "%s%s", what, suffixes[i]);
-        json_out *params = begin_line(b, &l, name);
-        json_int(json_name(params, "batch"), batch);
-        json_int(json_name(params, "context"), context);
-        json_int(json_name(params, "tokens"), b->options->n_decode);
-        json_int(json_name(params, "runs"), b->options->n_runs);
-        json_int(json_name(params, "threads"), b->n_threads);
-        if (i == 0) {
-            bench_line_end_limited(&l, f.mean, "tokens/s", limit, f.mean / limit);
-        } else {
-            bench_line_end(&l, f.spread, "tokens/s");
-        }
-    }
+    const quire_info *info = b->client.info;
+    bench_figure line = {"bench",
+                         what,
+                         NULL,
+                         "tokens/s",
+                         f.mean,
+                         limit,
+                         f.mean / limit,
+                         {{"model", info->model_name, 0},
+                          {"compute", info->compute, 0},
+                          {"kv_dtype", info->kv_dtype, 0},
+                          {"backend", info->backend, 0},
+                          {"batch", NULL, batch},
+                          {"context", NULL, context},
+                          {"tokens", NULL, b->options->n_decode},
+                          {"runs", NULL, b->options->n_runs}}};
+    bench_figure_print(&line);
+    line.suffix = "_spread";
+    line.value = f.spread;
+    line.limit = 0;
+    bench_figure_print(&line);
 }
 
 static void print_bandwidth(const bench *b, int32_t threads, double bytes_per_s) {
-    json_line l;
-    json_int(json_name(begin_line(b, &l, "read"), "threads"), threads);
-    bench_line_end(&l, bytes_per_s, "bytes/s");
+    const quire_info *info = b->client.info;
+    bench_figure_print(&(bench_figure){"bench",
+                                       "read",
+                                       NULL,
+                                       "bytes/s",
+                                       bytes_per_s,
+                                       0,
+                                       0,
+                                       {{"model", info->model_name, 0},
+                                        {"compute", info->compute, 0},
+                                        {"kv_dtype", info->kv_dtype, 0},
+                                        {"backend", info->backend, 0},
+                                        {"threads", NULL, threads}}});
 }
 
 /* Says that a figure is missing, and why. */

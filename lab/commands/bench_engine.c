@@ -168,45 +168,21 @@ static figures bench_engine_measure(const engine_bench *w, double *scratch) {
     return f;
 }
 
-static void bench_engine_print_lines(const engine_bench *w, const figures *f) {
-    const struct {
-        const char *name;
-        double us;
-    } found[] = {
-        {"step_median", f->median}, {"step_p95", f->p95}, {"step_cpu", f->cpu}, {"collect", f->collect}};
-    for (size_t i = 0; i < sizeof found / sizeof *found; i++) {
-        json_line l;
-        json_out *params = bench_line_begin(&l, "engine", found[i].name);
-        json_int(json_name(params, "running"), w->n);
-        json_cstr(json_name(params, "load"), load_names[w->load]);
-        json_int(json_name(params, "prompt_tokens"), w->options->n_prompt);
-        json_int(json_name(params, "page_tokens"), w->options->page_tokens);
-        json_int(json_name(params, "steps"), f->n_steps);
-        bench_line_end(&l, found[i].us, "us");
-    }
+static void print(const engine_bench *w, const bench_table *t, const figures *f) {
+    TABLE_ROW(t, NUM(w->n), TXT(load_names[w->load]), NUM(w->options->n_prompt), NUM(w->options->page_tokens),
+              NUM(f->n_steps), NUM(f->median), NUM(f->p95), NUM(f->cpu), NUM(f->collect),
+              NUM(f->median * 1e3 / w->n));
 }
 
-static void print(const engine_bench *w, const figures *f) {
-    if (w->options->cli.json) {
-        bench_engine_print_lines(w, f);
-    } else if (f->n_steps == 0) {
-        printf("%8d  %-9s %8d %10s %9s %9s %11s %13s\n", (int)w->n, load_names[w->load], 0, "-", "-", "-",
-               "-", "-");
-    } else {
-        printf("%8d  %-9s %8d %10.1f %9.1f %9.1f %11.1f %13.0f\n", (int)w->n, load_names[w->load],
-               (int)f->n_steps, f->median, f->p95, f->cpu, f->collect, f->median * 1e3 / w->n);
-    }
-    fflush(stdout);
-}
-
-static quire_err bench_engine_run_one(const bench_engine_options *o, int32_t n, load kind, quire_error *err) {
+static quire_err bench_engine_run_one(const bench_engine_options *o, int32_t n, load kind,
+                                      const bench_table *t, quire_error *err) {
     engine_bench w = {.options = o, .n = n, .load = kind, .draw = 1};
     double *scratch = mem_new((size_t)2 * N_STEPS, sizeof *scratch);
     quire_err e = scratch ? bench_engine_open(&w, err) : err_set(err, QUIRE_NO_MEMORY, -1, "out of memory");
     e = e == QUIRE_OK ? bench_engine_run_load(&w, err) : e;
     if (e == QUIRE_OK) {
         figures f = bench_engine_measure(&w, scratch);
-        print(&w, &f);
+        print(&w, t, &f);
     }
     bench_engine_close(&w);
     mem_free(scratch);
@@ -235,19 +211,24 @@ static quire_err bench_engine_run(const cli_options *cli, quire_error *err) {
     const bench_engine_options *o = (const void *)cli;
     int32_t sizes[MAX_SIZES], n_sizes = 0;
     TRY(read_sizes(o, sizes, &n_sizes, err));
-    if (!o->cli.json) {
-        printf("The engine's own work in a step: no model, no logits; microseconds. Prompts of %d tokens, "
-               "pages of %d, prefix cache on.\n"
-               "decode: all sequences take a token each step. turnover: answers of %d tokens or so end and "
-               "others begin.\n"
-               "collect: from the pass's end to the last row looked at, the median. The goal is 100 us with "
-               "256 running.\n\n"
-               " running  load         steps  median us    95%% us    cpu us  collect us   ns/sequence\n",
-               (int)o->n_prompt, (int)o->page_tokens, (int)SHORT_OUTPUT);
-    }
+    TABLE(t, "engine", o->cli.json, KEY("running", "running", 8, 0), WORD("load", "load", 10),
+          KEY("prompt_tokens", NULL, 0, 0), KEY("page_tokens", NULL, 0, 0), KEY("steps", "steps", 7, 0),
+          FIGURE("step_median", "median us", 10, 1, "us"), FIGURE("step_p95", "95% us", 9, 1, "us"),
+          FIGURE("step_cpu", "cpu us", 9, 1, "us"), FIGURE("collect", "collect us", 11, 1, "us"),
+          FIGURE("", "ns/sequence", 13, 0, ""));
+    char heading[512];
+    snprintf(heading, sizeof heading,
+             "The engine's own work in a step: no model, no logits; microseconds. Prompts of %d tokens, "
+             "pages of %d, prefix cache on.\n"
+             "decode: all sequences take a token each step. turnover: answers of %d tokens or so end and "
+             "others begin.\n"
+             "collect: from the pass's end to the last row looked at, the median. The goal is 100 us with "
+             "256 running.\n",
+             (int)o->n_prompt, (int)o->page_tokens, (int)SHORT_OUTPUT);
+    table_begin(&t, heading);
     for (int32_t i = 0; i < n_sizes; i++) {
-        TRY(bench_engine_run_one(o, sizes[i], LOAD_DECODE, err));
-        TRY(bench_engine_run_one(o, sizes[i], LOAD_TURNOVER, err));
+        TRY(bench_engine_run_one(o, sizes[i], LOAD_DECODE, &t, err));
+        TRY(bench_engine_run_one(o, sizes[i], LOAD_TURNOVER, &t, err));
     }
     return QUIRE_OK;
 }

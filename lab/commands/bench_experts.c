@@ -181,11 +181,8 @@ static quire_err bench_experts_measure(experts_run *r, const bench_table *t, qui
     if (e == QUIRE_OK) {
         double mixture, dense;
         bench_experts_time_both(r, &mixture, &dense);
-        const table_cell cells[] = {{r->type->name, 0}, {NULL, r->n_threads},
-                                    {NULL, r->n_rows},  {NULL, r->n_active},
-                                    {NULL, mixture},    {NULL, (double)r->bytes / mixture * 1e-3},
-                                    {NULL, dense},      {NULL, mixture / dense}};
-        table_row(t, cells, sizeof cells / sizeof *cells);
+        TABLE_ROW(t, TXT(r->type->name), NUM(r->n_threads), NUM(r->n_rows), NUM(r->n_active), NUM(mixture),
+                  NUM((double)r->bytes / mixture * 1e-3), NUM(dense), NUM(mixture / dense));
     }
     mem_free(r->scores);
     mem_free(r->order);

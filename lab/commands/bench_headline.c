@@ -425,20 +425,10 @@ static quire_err commands_bench_headline_run(headline *h, quire_error *err) {
 
 /* On random weights of a shape, or on a model. */
 static quire_err bench_headline_run_on(headline *h, quire_error *err) {
-    const model_shape *shape;
-    if (h->o.shape == NULL) {
-        return commands_bench_headline_run(h, err);
+    synthetic s = {.fd = -1};
+    if (h->o.shape != NULL) {
+        TRY(synthetic_open_named(h->o.shape, h->o.type, &h->o.cli.engine, &s, err));
     }
-    const speed_type *type = speed_type_find(h->o.type, strlen(h->o.type));
-    if (type == NULL) {
-        return err_set(err, QUIRE_INVALID, -1, "--type %s: must be q4_0, q8_0, q4_k, int8, bf16 or f32",
-                       h->o.type);
-    }
-    TRY(model_shape_parse("--shape", h->o.shape, &shape, err));
-    synthetic s;
-    TRY(synthetic_open(shape, type->file, &s, err));
-    h->o.cli.engine.model = s.path;
-    h->o.cli.engine.compute = speed_type_compute(type);
     quire_err e = commands_bench_headline_run(h, err);
     synthetic_close(&s);
     return e;

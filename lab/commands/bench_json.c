@@ -358,25 +358,15 @@ static quire_err bench_json_run_on(const bench_json_options *o, quire_error *err
 
 static quire_err bench_json_measure(const bench_json_options *o, quire_error *err) {
     bench_json_options own = *o;
-    const model_shape *shape;
-    const speed_type *type;
-    synthetic s;
-    if (o->shape == NULL) {
-        return bench_json_run_on(o, err);
+    synthetic s = {.fd = -1};
+    if (o->shape != NULL) {
+        if (o->cli.engine.tokenizer == NULL) {
+            return err_set(err, QUIRE_INVALID, -1,
+                           "--shape %s: a random model has no vocabulary; give one with --tokenizer FILE",
+                           o->shape);
+        }
+        TRY(synthetic_open_named(o->shape, o->type, &own.cli.engine, &s, err));
     }
-    if (o->cli.engine.tokenizer == NULL) {
-        return err_set(err, QUIRE_INVALID, -1,
-                       "--shape %s: a random model has no vocabulary; give one with --tokenizer FILE",
-                       o->shape);
-    }
-    TRY(model_shape_parse("--shape", o->shape, &shape, err));
-    type = speed_type_find(o->type, strlen(o->type));
-    if (type == NULL) {
-        return err_set(err, QUIRE_INVALID, -1, "--type %s: no such type of weights", o->type);
-    }
-    TRY(synthetic_open(shape, type->file, &s, err));
-    own.cli.engine.model = s.path;
-    own.cli.engine.compute = speed_type_compute(type);
     quire_err e = bench_json_run_on(&own, err);
     synthetic_close(&s);
     return e;

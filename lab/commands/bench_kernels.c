@@ -106,13 +106,8 @@ static quire_err bench_kernels_run_type(const bench_kernels_options *o, kernels_
     for (int32_t i = 0; e == QUIRE_OK && i < n; i++) {
         double us = time_pair(o, r, rows[i]);
         double operations = 2.0 * 2.0 * NARROW * WIDE * rows[i];
-        const table_cell cells[] = {{r->type->name, 0},
-                                    {NULL, r->n_threads},
-                                    {NULL, rows[i]},
-                                    {NULL, us},
-                                    {NULL, (double)r->pair_bytes / us * 1e-3},
-                                    {NULL, operations / us * 1e-3}};
-        table_row(t, cells, sizeof cells / sizeof *cells);
+        TABLE_ROW(t, TXT(r->type->name), NUM(r->n_threads), NUM(rows[i]), NUM(us),
+                  NUM((double)r->pair_bytes / us * 1e-3), NUM(operations / us * 1e-3));
     }
     if (r->b != NULL) {
         r->b->ops->close(r->b);

@@ -146,14 +146,15 @@ static void print_op(const char *op, int32_t n_pages, int32_t n_threads, const c
         double value;
     } found[] = {{"", "ns/page", f.mean}, {"_spread", "ns/page", f.spread}, {"_to_one_thread", "x", ratio}};
     for (size_t i = 0; i < sizeof found / sizeof *found - (ratio >= 0 ? 0 : 1); i++) {
-        char name[48];
-        json_line l;
-        (void)snprintf(name, sizeof name, "%s%s", op, found[i].suffix);
-        json_out *params = bench_line_begin(&l, "kv", name);
-        json_int(json_name(params, "pages"), n_pages);
-        json_int(json_name(params, "threads"), n_threads);
-        json_cstr(json_name(params, "store"), store);
-        bench_line_end(&l, found[i].value, found[i].unit);
+        bench_figure_print(
+            &(bench_figure){"kv",
+                            op,
+                            found[i].suffix,
+                            found[i].unit,
+                            found[i].value,
+                            0,
+                            0,
+                            {{"pages", NULL, n_pages}, {"threads", NULL, n_threads}, {"store", store, 0}}});
     }
 }
 
@@ -228,11 +229,14 @@ static quire_err bench_append_times(const bench_kv_options *o, quire_error *err)
         double p50 = figures_percentile(ns, N_SAMPLES, 0.5), p99 = figures_percentile(ns, N_SAMPLES, 0.99);
         if (o->cli.json) {
             for (int i = 0; i < 2; i++) {
-                json_line l;
-                json_int(json_name(bench_line_begin(&l, "kv", i == 0 ? "append_one_p50" : "append_one_p99"),
-                                   "sequences"),
-                         n_seqs);
-                bench_line_end(&l, i == 0 ? p50 : p99, "ns");
+                bench_figure_print(&(bench_figure){"kv",
+                                                   i == 0 ? "append_one_p50" : "append_one_p99",
+                                                   NULL,
+                                                   "ns",
+                                                   i == 0 ? p50 : p99,
+                                                   0,
+                                                   0,
+                                                   {{"sequences", NULL, n_seqs}}});
             }
         } else {
             printf("%10d %9.0f %9.0f\n", (int)n_seqs, p50, p99);
@@ -252,16 +256,19 @@ static void report_index(const bench_kv_options *o, int32_t n_pages, const char 
         printf("%-10s %9.2f +-%5.2f ns a %s\n", op, f.mean, f.spread, unit);
         return;
     }
-    char name[32], a_unit[32];
+    char a_unit[32];
     (void)snprintf(a_unit, sizeof a_unit, "ns/%s", unit);
     for (int i = 0; i < 2; i++) {
-        json_line l;
-        (void)snprintf(name, sizeof name, "%s%s", op, i == 0 ? "" : "_spread");
-        json_out *params = bench_line_begin(&l, "kv", name);
-        json_int(json_name(params, "pages"), n_pages);
-        json_int(json_name(params, "page_tokens"), o->page_tokens);
-        json_int(json_name(params, "prompt_tokens"), o->prompt_tokens);
-        bench_line_end(&l, i == 0 ? f.mean : f.spread, a_unit);
+        bench_figure_print(&(bench_figure){"kv",
+                                           op,
+                                           i == 0 ? "" : "_spread",
+                                           a_unit,
+                                           i == 0 ? f.mean : f.spread,
+                                           0,
+                                           0,
+                                           {{"pages", NULL, n_pages},
+                                            {"page_tokens", NULL, o->page_tokens},
+                                            {"prompt_tokens", NULL, o->prompt_tokens}}});
     }
 }
 
@@ -279,9 +286,8 @@ static void report_bytes(const bench_kv_options *o, int32_t n_pages, const kv_in
         return;
     }
     for (size_t i = 0; i < sizeof found / sizeof *found; i++) {
-        json_line l;
-        json_int(json_name(bench_line_begin(&l, "kv", found[i].name), "pages"), n_pages);
-        bench_line_end(&l, found[i].value, found[i].unit);
+        bench_figure_print(&(bench_figure){
+            "kv", found[i].name, NULL, found[i].unit, found[i].value, 0, 0, {{"pages", NULL, n_pages}}});
     }
 }
 

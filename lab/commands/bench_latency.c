@@ -154,14 +154,11 @@ static quire_err bench_latency_run(const cli_options *cli, quire_error *err) {
     const bench_latency_options *o = (const void *)cli;
     int32_t contexts[FIGURES_MAX_POINTS], n, longest = 0;
     bench_latency_options own = *o;
-    synthetic made = {.fd = -1};
+    synthetic made;
     latency l;
     TRY(figures_parse_list("--context", o->contexts, contexts, &n, err));
     longest = figures_largest(contexts, n);
-    if (strcmp(o->cli.engine.model, "builtin") == 0) {
-        TRY(synthetic_open(&model_shape_builtin, DTYPE_Q8_0, &made, err));
-        own.cli.engine.model = made.path;
-    }
+    TRY(synthetic_open_builtin(&own.cli.engine, &made, err));
     quire_err e = open_latency(&own, longest, &l, err);
     e = e == QUIRE_OK ? run_lengths(&own, contexts, n, &l, err) : e;
     close_latency(&l);

@@ -20,6 +20,7 @@ LAB_DEFAULTS(bench_memory, .shape = "16,8,64", .pages = "1,2,4,8,16,32,64,128,25
 
 typedef struct memory_bench {
     const bench_memory_options *o;
+    const bench_table *table;
     model_desc shape;
     dtype type;
 } memory_bench;
@@ -45,60 +46,21 @@ static void bench_memory_describe(const memory_case *c, char *out, size_t n) {
     }
 }
 
-/* A part in percent: "12.3" or, where it is small, "0.0123". */
-static void print_percent(double part) {
-    printf(100 * part < 10 ? " %10.4f%%" : " %10.1f%%", 100 * part);
-}
-
-static void bench_memory_print_lines(const memory_bench *b, const memory_case *c, const memory_result *r) {
-    static const char *const methods[] = {"static", "contiguous", "paged"};
-    static const char *const parameters[] = {"length", "growth_percent", "page_tokens"};
-    double least = (double)r->minimum_bytes, all = least + b->o->weight_bytes,
-           over = (double)r->peak_bytes - least;
-    double metadata = c->method == MEMORY_PAGED ? (double)r->metadata_bytes : (double)NAN;
-    const struct {
-        const char *name, *unit;
-        double value, limit, fraction;
-    } found[] = {{"live", "tokens", (double)r->live_tokens, (double)NAN, (double)NAN},
-                 {"peak", "bytes", (double)r->peak_bytes, least, least / (double)r->peak_bytes},
-                 {"end", "bytes", (double)r->end_bytes, (double)NAN, (double)NAN},
-                 {"copied", "bytes", (double)r->copied_bytes, (double)NAN, (double)NAN},
-                 {"overhead", "%", 100 * over / least, (double)NAN, (double)NAN},
-                 {"overhead_with_weights", "%", 100 * over / all, (double)NAN, (double)NAN},
-                 {"pages", "pages", c->method == MEMORY_PAGED ? (double)r->n_pages : (double)NAN, (double)NAN,
-                  (double)NAN},
-                 {"metadata", "bytes", metadata, (double)NAN, (double)NAN},
-                 {"metadata_share", "%", 100 * metadata / least, (double)NAN, (double)NAN},
-                 {"metadata_share_with_weights", "%", 100 * metadata / all, (double)NAN, (double)NAN}};
-    for (size_t i = 0; i < sizeof found / sizeof *found; i++) {
-        json_line l;
-        json_out *params = bench_line_begin(&l, "memory", found[i].name);
-        json_cstr(json_name(params, "scenario"), memory_scenario_name(c->scenario));
-        json_cstr(json_name(params, "method"), methods[c->method]);
-        json_int(json_name(params, parameters[c->method]), c->parameter);
-        json_int(json_name(params, "weight_bytes"), (int64_t)b->o->weight_bytes);
-        bench_line_end_limited(&l, found[i].value, found[i].unit, found[i].limit, found[i].fraction);
-    }
-}
-
 static void bench_memory_report_row(const memory_bench *b, const memory_case *c, const memory_result *r) {
-    double over = (double)(r->peak_bytes - r->minimum_bytes), kv = (double)r->minimum_bytes,
-           all = kv + b->o->weight_bytes;
+    static const char *const methods[] = {"static", "contiguous", "paged"};
+    double least = (double)r->minimum_bytes, all = least + b->o->weight_bytes, peak = (double)r->peak_bytes;
+    bool paged = c->method == MEMORY_PAGED;
+    double metadata = paged ? (double)r->metadata_bytes : TABLE_ABSENT;
     char name[64];
     bench_memory_describe(c, name, sizeof name);
-    if (!b->o->cli.json) {
-        printf("%-18s %10.1f", name, (double)r->peak_bytes / 1e6);
-        print_percent(over / kv);
-        print_percent(over / all);
-        if (c->method == MEMORY_PAGED) {
-            printf(" %8lld %12.0f", (long long)r->n_pages, (double)r->metadata_bytes / 1e3);
-            print_percent((double)r->metadata_bytes / kv);
-            print_percent((double)r->metadata_bytes / all);
-        }
-        printf("\n");
-        return;
-    }
-    bench_memory_print_lines(b, c, r);
+    TABLE_ROW(b->table, TXT(memory_scenario_name(c->scenario)), TXT(methods[c->method]),
+              NUM(c->method == MEMORY_STATIC ? c->parameter : TABLE_ABSENT),
+              NUM(c->method == MEMORY_CONTIGUOUS ? c->parameter : TABLE_ABSENT),
+              NUM(paged ? c->parameter : TABLE_ABSENT), NUM(b->o->weight_bytes), TXT(name),
+              NUM(r->live_tokens), LIMITED(peak, least, least / peak), NUM(peak / 1e6), NUM(r->end_bytes),
+              NUM(r->copied_bytes), NUM(100 * (peak - least) / least), NUM(100 * (peak - least) / all),
+              NUM(paged ? (double)r->n_pages : TABLE_ABSENT), NUM(metadata), NUM(metadata / 1e3),
+              NUM(100 * metadata / least), NUM(100 * metadata / all));
 }
 
 static quire_err bench_memory_run_case(const memory_bench *b, memory_scenario scenario, memory_method method,
@@ -121,11 +83,10 @@ static int32_t bench_memory_power_of_two_from(int32_t n) {
 static quire_err bench_memory_run_scenario(const memory_bench *b, memory_scenario s, const int32_t *pages,
                                            int32_t n_pages, quire_error *err) {
     int32_t longest = memory_longest(s);
-    if (!b->o->cli.json) {
-        printf("\n%s: over the least memory that holds the tokens\n%-18s %10s %11s %11s %8s %12s %11s %11s\n",
-               memory_scenario_name(s), "", "peak MB", "of KV", "+weights", "pages", "metadata kB", "of KV",
-               "+weights");
-    }
+    char heading[96];
+    snprintf(heading, sizeof heading, "\n%s: over the least memory that holds the tokens",
+             memory_scenario_name(s));
+    table_begin(b->table, heading);
     TRY(bench_memory_run_case(b, s, MEMORY_STATIC, longest, err));
     if (bench_memory_power_of_two_from(longest) != longest) {
         TRY(bench_memory_run_case(b, s, MEMORY_STATIC, bench_memory_power_of_two_from(longest), err));
@@ -156,7 +117,17 @@ static quire_err bench_memory_run(const cli_options *cli, quire_error *err) {
                            o->pages, (int)pages[i], KV_MAX_PAGE_TOKENS);
         }
     }
-    memory_bench b = {.o = o, .type = stored_type(o->kv_dtype)};
+    TABLE(table, "memory", o->cli.json, WORD("scenario", NULL, 0), WORD("method", NULL, 0),
+          KEY("length", NULL, 0, 0), KEY("growth_percent", NULL, 0, 0), KEY("page_tokens", NULL, 0, 0),
+          KEY("weight_bytes", NULL, 0, 0), REMARK("", "", 18), FIGURE("live", NULL, 0, 0, "tokens"),
+          FIGURE("peak", NULL, 0, 0, "bytes"), FIGURE("", "peak MB", 10, 1, ""),
+          FIGURE("end", NULL, 0, 0, "bytes"), FIGURE("copied", NULL, 0, 0, "bytes"),
+          FIGURE("overhead", "of KV %", 11, 4, "%"),
+          FIGURE("overhead_with_weights", "+weights %", 11, 4, "%"), FIGURE("pages", "pages", 8, 0, "pages"),
+          FIGURE("metadata", NULL, 0, 0, "bytes"), FIGURE("", "metadata kB", 12, 0, ""),
+          FIGURE("metadata_share", "of KV %", 11, 4, "%"),
+          FIGURE("metadata_share_with_weights", "+weights %", 11, 4, "%"));
+    memory_bench b = {.o = o, .table = &table, .type = stored_type(o->kv_dtype)};
     b.shape = desc_plain(shape[0], shape[1], shape[1], shape[2], 0);
     kv_layout layout;
     TRY(kv_layout_init(&b.shape, kv_both(b.type), 1, &layout, err));

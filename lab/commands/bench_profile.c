@@ -45,12 +45,10 @@ typedef struct profile {
 
 /* ---- running ---- */
 
-static quire_err open_lab(profile *p, const char *path, quire_error *err) {
+static quire_err open_lab(profile *p, const quire_options *given, quire_error *err) {
     const bench_profile_options *o = p->o;
-    quire_options e = o->cli.engine;
+    quire_options e = *given;
     int32_t max_len = o->n_prompt + o->n_steps + 2;
-    e.model = path;
-    e.compute = p->type != NULL ? speed_type_compute(p->type) : e.compute;
     e.max_seqs = o->batch;
     e.prefix_cache = QUIRE_PREFIX_CACHE_TOKEN; /* the prompts of the decodes are there already */
     e.n_pages = o->batch * (max_len / e.page_tokens + 1) + SPARE_PAGES;
@@ -122,8 +120,8 @@ static quire_err run_phase(profile *p, int32_t n_output, int32_t at_once, step_c
     return QUIRE_OK;
 }
 
-static quire_err run_model(profile *p, const char *path, quire_error *err) {
-    TRY(open_lab(p, path, err));
+static quire_err run_model(profile *p, const quire_options *given, quire_error *err) {
+    TRY(open_lab(p, given, err));
     TRY(bench_profile_make_room(p, err));
     TRY(run_phase(p, 1, 1, &p->prompt, err));
     /* the system clears a page of memory when it is first used: not part of a step */
@@ -135,22 +133,13 @@ static quire_err run_model(profile *p, const char *path, quire_error *err) {
 /* Opens the model, or makes one, and runs it; the lab stays open. */
 static quire_err run_profile(profile *p, quire_error *err) {
     const bench_profile_options *o = p->o;
-    if (o->cli.engine.model != NULL) {
-        return run_model(p, o->cli.engine.model, err);
+    quire_options model = o->cli.engine;
+    synthetic s = {.fd = -1};
+    if (model.model == NULL) {
+        p->type = speed_type_find(o->type, strlen(o->type));
+        TRY(synthetic_open_named(o->shape, o->type, &model, &s, err));
     }
-    p->type = speed_type_find(o->type, strlen(o->type));
-    if (p->type == NULL) {
-        return err_set(err, QUIRE_INVALID, -1, "--type %s: must be q4_0, q8_0, q4_k, int8, bf16 or f32",
-                       o->type);
-    }
-    synthetic s;
-    const model_shape *shape;
-    TRY(model_shape_parse("--shape", o->shape, &shape, err));
-    if (shape->form->no_tokens) {
-        return err_set(err, QUIRE_INVALID, -1, "--shape %s: gives no tokens; take a decoder", o->shape);
-    }
-    TRY(synthetic_open(shape, p->type->file, &s, err));
-    quire_err e = run_model(p, s.path, err);
+    quire_err e = run_model(p, &model, err);
     synthetic_close(&s);
     return e;
 }
@@ -176,34 +165,12 @@ static double rate(double amount, double us) {
     return amount > 0 && us > 0 ? amount / us * 1e-3 : TABLE_ABSENT;
 }
 
-/* A stage as JSON lines. part: what the machine's limit is of the time, NAN where the
- * stage has none. */
-static void bench_profile_print_lines(const char *phase, const char *name, const stage_cost *c,
-                                      double whole_us, double part) {
-    const struct {
-        const char *name, *unit;
-        double value, limit, fraction;
-    } figures[] = {{"time", "us", c->us, part * c->us, part},
-                   {"share", "%", 100 * c->us / whole_us, (double)NAN, (double)NAN},
-                   {"read_rate", "GB/s", rate(c->bytes, c->us), (double)NAN, (double)NAN},
-                   {"compute_rate", "GOP/s", rate(c->operations, c->us), (double)NAN, (double)NAN}};
-    for (size_t i = 0; i < sizeof figures / sizeof *figures; i++) {
-        json_line l;
-        json_out *params = bench_line_begin(&l, "profile", figures[i].name);
-        json_cstr(json_name(params, "phase"), phase);
-        json_cstr(json_name(params, "stage"), name);
-        bench_line_end_limited(&l, figures[i].value, figures[i].unit, figures[i].limit, figures[i].fraction);
-    }
-}
-
-static void bench_profile_print_row(const bench_table *t, const char *name, const stage_cost *c,
-                                    double whole_us, double part) {
-    if (t->json) {
-        bench_profile_print_lines(t->what, name, c, whole_us, part);
-        return;
-    }
-    TABLE_ROW(t, TXT(name), NUM(c->us), NUM(100 * c->us / whole_us), NUM(rate(c->bytes, c->us)),
-              NUM(rate(c->operations, c->us)), NUM(100 * part));
+/* part: what the machine's limit is of the time, absent where the stage has none. */
+static void bench_profile_print_row(const bench_table *t, const char *phase, const char *name,
+                                    const stage_cost *c, double whole_us, double part) {
+    TABLE_ROW(t, TXT(phase), TXT(name), isnan(part) ? NUM(c->us) : LIMITED(c->us, part * c->us, part),
+              NUM(100 * c->us / whole_us), NUM(rate(c->bytes, c->us)), NUM(rate(c->operations, c->us)),
+              NUM(100 * part));
 }
 
 /* Keys and values of int8 are multiplied as such, all others in f32. */
@@ -214,20 +181,21 @@ static double attention_peak(const profile *p, const roofline *r) {
 static void print_step(const profile *p, const step_costs *c, const roofline *r, const char *what,
                        double peak) {
     char heading[160];
-    TABLE(t, what, p->o->cli.json, WORD("stage", "stage", 20), FIGURE("time", "us/step", 9, 1, "us"),
-          FIGURE("share", "share %", 7, 1, "%"), FIGURE("read_rate", "GB/s", 6, 1, "GB/s"),
-          FIGURE("compute_rate", "GOP/s", 7, 1, "GOP/s"), FIGURE("limit", "of limit %", 10, 0, "%"));
+    TABLE(t, "profile", p->o->cli.json, WORD("phase", NULL, 0), WORD("stage", "stage", 20),
+          FIGURE("time", "us/step", 9, 1, "us"), FIGURE("share", "share %", 7, 1, "%"),
+          FIGURE("read_rate", "GB/s", 6, 1, "GB/s"), FIGURE("compute_rate", "GOP/s", 7, 1, "GOP/s"),
+          FIGURE("limit", "of limit %", 10, 0, ""));
     snprintf(heading, sizeof heading, "\n%s: steps of %d rows, the mean of the faster half (%d)", what,
              (int)c->n_rows, (int)c->n_steps);
     table_begin(&t, heading);
     stage_cost all = {0};
     for (stage s = 0; s < N_STAGES; s++) {
         const stage_cost *k = &c->stages[s];
-        bench_profile_print_row(&t, stage_names[s], k, c->us,
+        bench_profile_print_row(&t, what, stage_names[s], k, c->us,
                                 fraction(k, r, s == STAGE_ATTENTION ? attention_peak(p, r) : peak));
         all = (stage_cost){all.us + k->us, all.bytes + k->bytes, all.operations + k->operations};
     }
-    bench_profile_print_row(&t, "all", &all, c->us, fraction(&all, r, peak));
+    bench_profile_print_row(&t, what, "all", &all, c->us, fraction(&all, r, peak));
     table_note(&t, "products %.1f%%, attention %.1f%%, sampling %.1f%%, everything else %.1f%%",
                100 * op_profile_share(c, STAGE_IS_PRODUCT), 100 * op_profile_share(c, STAGE_IS_ATTENTION),
                100 * op_profile_share(c, STAGE_IS_SAMPLING), 100 * op_profile_share(c, STAGE_IS_OTHER));

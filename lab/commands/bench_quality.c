@@ -418,14 +418,18 @@ static void print_shares(const quality *g, const side *m) {
         if (d->weight_bytes_of[t] == 0) {
             continue;
         }
-        json_line l;
-        json_out *params = bench_line_begin(&l, "quality", "share");
-        json_cstr(json_name(params, "weights"), m->name);
-        json_cstr(json_name(params, "compute"), compute_name(m->s.b.b->compute));
-        json_cstr(json_name(params, "kv_dtype"), m->s.b.layout.type_name);
-        json_int(json_name(params, "context"), g->context);
-        json_cstr(json_name(params, "type"), dtype_flag_name((dtype)t));
-        bench_line_end(&l, share_of(d, t), "%");
+        bench_figure_print(&(bench_figure){"quality",
+                                           "share",
+                                           NULL,
+                                           "%",
+                                           share_of(d, t),
+                                           0,
+                                           0,
+                                           {{"weights", m->name, 0},
+                                            {"compute", compute_name(m->s.b.b->compute), 0},
+                                            {"kv_dtype", m->s.b.layout.type_name, 0},
+                                            {"context", NULL, g->context},
+                                            {"type", dtype_flag_name((dtype)t), 0}}});
     }
 }
 

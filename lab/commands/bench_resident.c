@@ -197,13 +197,9 @@ static quire_err bench_resident_run_cases(const bench_resident_options *o, int64
 
 static quire_err bench_resident_run(const cli_options *cli, quire_error *err) {
     const bench_resident_options *o = (const void *)cli;
-    if (strcmp(o->cli.engine.model, "builtin") != 0) {
-        return bench_resident_run_cases(o, 0, err);
-    }
     bench_resident_options own = *o;
     synthetic made;
-    TRY(synthetic_open(&model_shape_builtin, DTYPE_Q8_0, &made, err));
-    own.cli.engine.model = made.path;
+    TRY(synthetic_open_builtin(&own.cli.engine, &made, err));
     quire_err e = bench_resident_run_cases(&own, made.n_bytes, err);
     synthetic_close(&made);
     return e;

@@ -16,22 +16,20 @@ typedef struct bench_roofline_options {
 
 LAB_DEFAULTS(bench_roofline, .effort = roofline_usual)
 
+/* The best, and the mean beside it. */
 static void bench_roofline_print_json(const roofline *r, const char *what, const roofline_rate *rate,
                                       const char *unit) {
-    for (int i = 0; i < 2; i++) { /* the best, and the mean beside it */
-        char name[32];
-        json_line l;
-        (void)snprintf(name, sizeof name, "%s%s", what, i == 0 ? "" : "_mean");
-        json_out *params = bench_line_begin(&l, "roofline", name);
-        json_cstr(json_name(params, "by"), rate->by);
-        json_int(json_name(params, "threads"), r->n_threads);
-        json_cstr(json_name(params, "machine"), r->machine);
-        if (i == 0) {
-            bench_line_end(&l, rate->best, unit);
-        } else {
-            bench_line_end_limited(&l, rate->mean, unit, rate->best, rate->mean / rate->best);
-        }
-    }
+    bench_figure line = {
+        "roofline", what,
+        NULL,       unit,
+        rate->best, 0,
+        0,          {{"by", rate->by, 0}, {"threads", NULL, r->n_threads}, {"machine", r->machine, 0}}};
+    bench_figure_print(&line);
+    line.suffix = "_mean";
+    line.value = rate->mean;
+    line.limit = rate->best;
+    line.fraction = rate->mean / rate->best;
+    bench_figure_print(&line);
 }
 
 static void bench_roofline_report(const roofline *r, bool json) {

@@ -250,14 +250,16 @@ static void bench_serving_print_lines(const real_run *run, int i, figure measure
                  {"_spread", "measured", measured.spread},
                  {"", "predicted", predicted}};
     for (size_t k = 0; k < sizeof found / sizeof *found; k++) {
-        char name[48];
-        json_line l;
-        (void)snprintf(name, sizeof name, "%s%s", figures[i].name, found[k].suffix);
-        json_out *params = bench_line_begin(&l, "serving", name);
-        json_cstr(json_name(params, "model"), run->c.info->model_name);
-        json_int(json_name(params, "requests"), run->t->n_requests);
-        json_cstr(json_name(params, "source"), found[k].source);
-        bench_line_end(&l, found[k].value, figures[i].unit);
+        bench_figure_print(&(bench_figure){"serving",
+                                           figures[i].name,
+                                           found[k].suffix,
+                                           figures[i].unit,
+                                           found[k].value,
+                                           0,
+                                           0,
+                                           {{"model", run->c.info->model_name, 0},
+                                            {"requests", NULL, run->t->n_requests},
+                                            {"source", found[k].source, 0}}});
     }
 }
 

@@ -217,11 +217,8 @@ quire_err start_measure(const quire_options *given, int32_t n_runs, start_times 
 /* ---- what is printed ---- */
 
 static void bench_start_print_line(const bench_start_options *o, const char *name, double ms) {
-    json_line l;
-    json_out *params = bench_line_begin(&l, "start", name);
-    json_cstr(json_name(params, "model"), o->cli.engine.model);
-    json_int(json_name(params, "runs"), o->n_runs);
-    bench_line_end(&l, ms, "ms");
+    bench_figure_print(&(bench_figure){
+        "start", name, NULL, "ms", ms, 0, 0, {{"model", o->cli.engine.model, 0}, {"runs", NULL, o->n_runs}}});
 }
 
 static void bench_start_print_lines(const bench_start_options *o, const start_times *t) {
