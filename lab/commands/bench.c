@@ -278,11 +278,10 @@ static quire_err bench_run(const cli_options *cli, quire_error *err) {
 #define AT(member) .offset = offsetof(bench_options, member)
 
 static const flag bench_flags[] = {
-    {"--batch", "LIST", "requests at once", FLAG_TEXT, AT(batches)},
-    {"--context", "LIST", "tokens before the decoded ones", FLAG_TEXT, AT(contexts)},
-    {"--decode -n --n", "N", "tokens decoded for each request", FLAG_COUNT, AT(n_decode), .minimum = 2,
-     .maximum = 1000000},
-    {"--runs", "N", "runs per figure", FLAG_COUNT, AT(n_runs), .minimum = 1, .maximum = 1000},
+    {"--batch", "LIST", "requests at once", TEXT(batches)},
+    {"--context", "LIST", "tokens before the decoded ones", TEXT(contexts)},
+    {"--decode -n --n", "N", "tokens decoded for each request", COUNT(n_decode, 2, 1000000)},
+    {"--runs", "N", "runs per figure", COUNT(n_runs, 1, 1000)},
     {0},
 };
 

@@ -302,15 +302,13 @@ static quire_err bench_attention_measure(const bench_attention_options *o, quire
 #define AT(member) .offset = offsetof(bench_attention_options, member)
 
 static const flag bench_attention_flags[] = {
-    {"--context", "LIST", "tokens that a decoded one sees", FLAG_TEXT, AT(contexts)},
-    {"--pages", "LIST", "decodes alone, by tokens a page, in no order and in a row", FLAG_TEXT, AT(pages)},
-    {"--prompt", "N", "tokens of the prompt that is prefilled", FLAG_COUNT, AT(n_prompt), .minimum = 1,
-     .maximum = 1 << 20},
-    {"--kv-dtype", "LIST", "types of keys and values", FLAG_TEXT, AT(types)},
+    {"--context", "LIST", "tokens that a decoded one sees", TEXT(contexts)},
+    {"--pages", "LIST", "decodes alone, by tokens a page, in no order and in a row", TEXT(pages)},
+    {"--prompt", "N", "tokens of the prompt that is prefilled", COUNT(n_prompt, 1, 1 << 20)},
+    {"--kv-dtype", "LIST", "types of keys and values", TEXT(types)},
     {"--isa", NULL, "instruction set", FLAG_NAME, AT(isa), .choices = choices_isa},
-    {"--threads -t", "N", "threads; 0: one a core", FLAG_COUNT, AT(n_threads), .minimum = 0, .maximum = 1024},
-    {"--runs", "N", "runs per figure; the fastest counts", FLAG_COUNT, AT(n_runs), .minimum = 1,
-     .maximum = 64},
+    {"--threads -t", "N", "threads; 0: one a core", COUNT(n_threads, 0, 1024)},
+    {"--runs", "N", "runs per figure; the fastest counts", COUNT(n_runs, 1, 64)},
     {0},
 };
 

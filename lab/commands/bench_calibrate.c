@@ -338,8 +338,8 @@ quire_err calibrate_cost(const quire_options *given, cost_model *out, quire_erro
 #define AT(member) .offset = offsetof(bench_calibrate_options, member)
 
 static const flag bench_calibrate_flags[] = {
-    {"--out -o", "FILE", "write the costs as JSON, for --cost", FLAG_TEXT, AT(cli.out)},
-    {"--runs", "N", "runs per measurement", FLAG_COUNT, AT(n_runs), .minimum = 1, .maximum = 64},
+    {"--out -o", "FILE", "write the costs as JSON, for --cost", TEXT(cli.out)},
+    {"--runs", "N", "runs per measurement", COUNT(n_runs, 1, 64)},
     {0},
 };
 

@@ -236,10 +236,9 @@ static quire_err bench_engine_run(const cli_options *cli, quire_error *err) {
 #define AT(member) .offset = offsetof(bench_engine_options, member)
 
 static const flag bench_engine_flags[] = {
-    {"--running", "LIST", "sequences that run at once", FLAG_TEXT, AT(running)},
-    {"--prompt", "N", "tokens of each prompt", FLAG_COUNT, AT(n_prompt), .minimum = 1, .maximum = 65536},
-    {"--page-size", "N", "tokens a page holds", FLAG_POWER_OF_TWO, AT(page_tokens), .minimum = 1,
-     .maximum = 256},
+    {"--running", "LIST", "sequences that run at once", TEXT(running)},
+    {"--prompt", "N", "tokens of each prompt", COUNT(n_prompt, 1, 65536)},
+    {"--page-size", "N", "tokens a page holds", PAGE_SIZE(page_tokens)},
     {0},
 };
 

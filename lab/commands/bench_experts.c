@@ -254,17 +254,15 @@ static quire_err bench_experts_run(const cli_options *cli, quire_error *err) {
 #define AT(member) .offset = offsetof(bench_experts_options, member)
 
 static const flag bench_experts_flags[] = {
-    {"--types", "LIST", "types of the weights; f16 and q4_k too", FLAG_TEXT, AT(types)},
-    {"--rows", "LIST", "rows of a step", FLAG_TEXT, AT(rows)},
-    {"--threads -t", "LIST", "threads (one a core)", FLAG_TEXT, AT(threads)},
+    {"--types", "LIST", "types of the weights; f16 and q4_k too", TEXT(types)},
+    {"--rows", "LIST", "rows of a step", TEXT(rows)},
+    {"--threads -t", "LIST", "threads (one a core)", TEXT(threads)},
     {"--isa", NULL, "instruction set of the kernels", FLAG_NAME, AT(isa), .choices = choices_isa},
-    {"--experts", "N", "experts", FLAG_COUNT, AT(n_experts), .minimum = 1, .maximum = 1024},
-    {"--used", "N", "experts a row", FLAG_COUNT, AT(n_used), .minimum = 1, .maximum = 64},
-    {"--width", "N", "elements of a row", FLAG_COUNT, AT(d_model), .minimum = 256, .maximum = 1 << 16},
-    {"--hidden", "N", "hidden elements of an expert", FLAG_COUNT, AT(d_hidden), .minimum = 256,
-     .maximum = 1 << 16},
-    {"--milliseconds", "N", "least time of a figure", FLAG_COUNT, AT(run_ms), .minimum = 1,
-     .maximum = 100000},
+    {"--experts", "N", "experts", COUNT(n_experts, 1, 1024)},
+    {"--used", "N", "experts a row", COUNT(n_used, 1, 64)},
+    {"--width", "N", "elements of a row", COUNT(d_model, 256, 1 << 16)},
+    {"--hidden", "N", "hidden elements of an expert", COUNT(d_hidden, 256, 1 << 16)},
+    {"--milliseconds", "N", "least time of a figure", COUNT(run_ms, 1, 100000)},
     {0},
 };
 

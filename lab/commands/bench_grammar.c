@@ -279,15 +279,12 @@ static quire_err bench_grammar_run(const cli_options *cli, quire_error *err) {
 #define AT(member) .offset = offsetof(bench_grammar_options, member)
 
 static const flag bench_grammar_flags[] = {
-    {"--tokenizer", "FILE", "the vocabulary: a model or tokenizer (a made-up one)", FLAG_TEXT, AT(tokenizer)},
+    {"--tokenizer", "FILE", "the vocabulary: a model or tokenizer (a made-up one)", TEXT(tokenizer)},
     {"--schemas", "FILES",
-     "lines of {\"schema\":..,\"tests\":[{\"valid\":true,\"data\":..}]} (three of its own)", FLAG_TEXT,
-     AT(schemas)},
-    {"--vocabulary", "N", "tokens of the made-up vocabulary", FLAG_COUNT, AT(n_tokens), .minimum = 300,
-     .maximum = 1000000},
-    {"--every", "N", "each Nth schema only", FLAG_COUNT, AT(every), .minimum = 1, .maximum = 1000000},
-    {"--keep", "N", "also keep N schemas compiled at a time; prints their memory", FLAG_COUNT, AT(n_keep),
-     .minimum = 0, .maximum = 1000000},
+     "lines of {\"schema\":..,\"tests\":[{\"valid\":true,\"data\":..}]} (three of its own)", TEXT(schemas)},
+    {"--vocabulary", "N", "tokens of the made-up vocabulary", COUNT(n_tokens, 300, 1000000)},
+    {"--every", "N", "each Nth schema only", COUNT(every, 1, 1000000)},
+    {"--keep", "N", "also keep N schemas compiled at a time; prints their memory", COUNT(n_keep, 0, 1000000)},
     {0},
 };
 

@@ -375,13 +375,12 @@ static quire_err bench_json_measure(const bench_json_options *o, quire_error *er
 #define AT(member) .offset = offsetof(bench_json_options, member)
 
 static const flag bench_json_flags[] = {
-    {"--each", "N", "answers to each schema; 0: none", FLAG_COUNT, AT(n_each), .minimum = 0,
-     .maximum = 1 << 16},
-    {"--rows", "LIST", "sequences that decode together under schemas; empty: none", FLAG_TEXT, AT(rows)},
-    {"--steps", "N", "decode steps of them", FLAG_COUNT, AT(n_steps), .minimum = 1, .maximum = 4096},
-    {"--shape", "NAME", "a model of random weights instead, as in bench speed; needs --tokenizer", FLAG_TEXT,
-     AT(shape)},
-    {"--type", "TYPE", "its weights", FLAG_TEXT, AT(type)},
+    {"--each", "N", "answers to each schema; 0: none", COUNT(n_each, 0, 1 << 16)},
+    {"--rows", "LIST", "sequences that decode together under schemas; empty: none", TEXT(rows)},
+    {"--steps", "N", "decode steps of them", COUNT(n_steps, 1, 4096)},
+    {"--shape", "NAME", "a model of random weights instead, as in bench speed; needs --tokenizer",
+     TEXT(shape)},
+    {"--type", "TYPE", "its weights", TEXT(type)},
     {0},
 };
 

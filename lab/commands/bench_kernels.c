@@ -150,14 +150,12 @@ static quire_err bench_kernels_run(const cli_options *cli, quire_error *err) {
 #define AT(member) .offset = offsetof(bench_kernels_options, member)
 
 static const flag bench_kernels_flags[] = {
-    {"--types", "LIST", "of the weights", FLAG_TEXT, AT(types)},
-    {"--rows", "LIST", "rows of a product", FLAG_TEXT, AT(rows)},
-    {"--threads -t", "LIST", "threads (one a core)", FLAG_TEXT, AT(threads)},
+    {"--types", "LIST", "of the weights", TEXT(types)},
+    {"--rows", "LIST", "rows of a product", TEXT(rows)},
+    {"--threads -t", "LIST", "threads (one a core)", TEXT(threads)},
     {"--isa", NULL, "instruction set of the kernels", FLAG_NAME, AT(isa), .choices = choices_isa},
-    {"--weights", "MIB", "of memory that weights are read from in turn", FLAG_COUNT, AT(weights_mib),
-     .minimum = 1, .maximum = 1 << 20},
-    {"--milliseconds", "N", "least time of a figure", FLAG_COUNT, AT(run_ms), .minimum = 1,
-     .maximum = 100000},
+    {"--weights", "MIB", "of memory that weights are read from in turn", COUNT(weights_mib, 1, 1 << 20)},
+    {"--milliseconds", "N", "least time of a figure", COUNT(run_ms, 1, 100000)},
     {0},
 };
 

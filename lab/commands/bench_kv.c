@@ -349,14 +349,13 @@ static quire_err bench_kv_run(const cli_options *cli, quire_error *err) {
 #define AT(member) .offset = offsetof(bench_kv_options, member)
 
 static const flag bench_kv_flags[] = {
-    {"--threads -t", "LIST", "threads in the pool at once", FLAG_TEXT, AT(threads)},
-    {"--pages", "LIST", "pages a pool has", FLAG_TEXT, AT(pages)},
-    {"--page-size", "N", "tokens a page of the index holds", FLAG_POWER_OF_TWO, AT(page_tokens), .minimum = 1,
-     .maximum = 256},
+    {"--threads -t", "LIST", "threads in the pool at once", TEXT(threads)},
+    {"--pages", "LIST", "pages a pool has", TEXT(pages)},
+    {"--page-size", "N", "tokens a page of the index holds", PAGE_SIZE(page_tokens)},
     {"--prompt-tokens", "N", "tokens of a prompt in the index", FLAG_POWER_OF_TWO, AT(prompt_tokens),
      .minimum = 16, .maximum = 1 << 16},
-    {"--milliseconds", "N", "least time of a run", FLAG_COUNT, AT(run_ms), .minimum = 1, .maximum = 100000},
-    {"--runs", "N", "runs per figure", FLAG_COUNT, AT(n_runs), .minimum = 1, .maximum = 64},
+    {"--milliseconds", "N", "least time of a run", COUNT(run_ms, 1, 100000)},
+    {"--runs", "N", "runs per figure", COUNT(n_runs, 1, 64)},
     {0},
 };
 

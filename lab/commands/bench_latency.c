@@ -169,12 +169,10 @@ static quire_err bench_latency_run(const cli_options *cli, quire_error *err) {
 #define AT(member) .offset = offsetof(bench_latency_options, member)
 
 static const flag bench_latency_flags[] = {
-    {"--context", "LIST", "tokens before the measured ones", FLAG_TEXT, AT(contexts)},
-    {"--decode -n", "N", "tokens that are measured, one by one", FLAG_COUNT, AT(n_steps), .minimum = 1,
-     .maximum = 1 << 16},
-    {"--runs", "N", "runs per figure", FLAG_COUNT, AT(n_runs), .minimum = 1, .maximum = 64},
-    {"--model -m", "MODEL", "the model; builtin: its shape with 131,072 positions", FLAG_TEXT,
-     AT(cli.engine.model)},
+    {"--context", "LIST", "tokens before the measured ones", TEXT(contexts)},
+    {"--decode -n", "N", "tokens that are measured, one by one", COUNT(n_steps, 1, 1 << 16)},
+    {"--runs", "N", "runs per figure", COUNT(n_runs, 1, 64)},
+    {"--model -m", "MODEL", "the model; builtin: its shape with 131,072 positions", TEXT(cli.engine.model)},
     {0},
 };
 

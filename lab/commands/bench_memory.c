@@ -145,12 +145,12 @@ static quire_err bench_memory_run(const cli_options *cli, quire_error *err) {
 #define AT(member) .offset = offsetof(bench_memory_options, member)
 
 static const flag bench_memory_flags[] = {
-    {"--shape", "L,H,D", "layers, KV heads and head width of the model", FLAG_TEXT, AT(shape)},
+    {"--shape", "L,H,D", "layers, KV heads and head width of the model", TEXT(shape)},
     {"--weights", "BYTES", "of the model", FLAG_PART, AT(weight_bytes), .minimum = 0, .maximum = 1e15},
-    {"--pages", "LIST", "tokens a page holds", FLAG_TEXT, AT(pages)},
+    {"--pages", "LIST", "tokens a page holds", TEXT(pages)},
     {"--kv-dtype", NULL, "type of keys and values", FLAG_CHOICE, AT(kv_dtype), .choices = choices_kv_dtype},
-    {"--max-model-len", "N", "room for each sequence where nobody knows better", FLAG_COUNT,
-     AT(max_model_len), .minimum = 1, .maximum = 1 << 24},
+    {"--max-model-len", "N", "room for each sequence where nobody knows better",
+     COUNT(max_model_len, 1, 1 << 24)},
     {0},
 };
 

@@ -211,9 +211,9 @@ static quire_err bench_preempt_run(const cli_options *cli, quire_error *err) {
 #define AT(member) .offset = offsetof(bench_preempt_options, member)
 
 static const flag bench_preempt_flags[] = {
-    {"--pages", "LIST", "tokens a page holds", FLAG_TEXT, AT(pages)},
-    {"--lengths", "LIST", "tokens of the preempted sequence", FLAG_TEXT, AT(lengths)},
-    {"--runs", "N", "runs per figure", FLAG_COUNT, AT(n_runs), .minimum = 1, .maximum = 64},
+    {"--pages", "LIST", "tokens a page holds", TEXT(pages)},
+    {"--lengths", "LIST", "tokens of the preempted sequence", TEXT(lengths)},
+    {"--runs", "N", "runs per figure", COUNT(n_runs, 1, 64)},
     {0},
 };
 

@@ -133,13 +133,13 @@ static quire_err run_model(profile *p, const quire_options *given, quire_error *
 /* Opens the model, or makes one, and runs it; the lab stays open. */
 static quire_err run_profile(profile *p, quire_error *err) {
     const bench_profile_options *o = p->o;
-    quire_options model = o->cli.engine;
+    quire_options own = o->cli.engine;
     synthetic s = {.fd = -1};
-    if (model.model == NULL) {
+    if (own.model == NULL) {
         p->type = speed_type_find(o->type, strlen(o->type));
-        TRY(synthetic_open_named(o->shape, o->type, &model, &s, err));
+        TRY(synthetic_open_named(o->shape, o->type, &own, &s, err));
     }
-    quire_err e = run_model(p, &model, err);
+    quire_err e = run_model(p, &own, err);
     synthetic_close(&s);
     return e;
 }
@@ -266,14 +266,12 @@ quire_err profile_decode(const quire_options *given, int32_t n_seqs, int32_t n_s
 #define AT(member) .offset = offsetof(bench_profile_options, member)
 
 static const flag bench_profile_flags[] = {
-    {"--batch", "N", "sequences that decode together", FLAG_COUNT, AT(batch), .minimum = 1, .maximum = 1024},
-    {"--prompt", "N", "tokens of each prompt", FLAG_COUNT, AT(n_prompt), .minimum = 1, .maximum = 1 << 16},
-    {"--shared", "N", "of them the first, which are the same in all prompts", FLAG_COUNT, AT(n_shared),
-     .minimum = 0, .maximum = 1 << 16},
-    {"--steps", "N", "decoding steps that are looked at", FLAG_COUNT, AT(n_steps), .minimum = 1,
-     .maximum = 4096},
-    {"--type", "TYPE", "weights of the random model that is run without MODEL", FLAG_TEXT, AT(type)},
-    {"--shape", "NAME", "its shape, as of bench speed --shape", FLAG_TEXT, AT(shape)},
+    {"--batch", "N", "sequences that decode together", COUNT(batch, 1, 1024)},
+    {"--prompt", "N", "tokens of each prompt", COUNT(n_prompt, 1, 1 << 16)},
+    {"--shared", "N", "of them the first, which are the same in all prompts", COUNT(n_shared, 0, 1 << 16)},
+    {"--steps", "N", "decoding steps that are looked at", COUNT(n_steps, 1, 4096)},
+    {"--type", "TYPE", "weights of the random model that is run without MODEL", TEXT(type)},
+    {"--shape", "NAME", "its shape, as of bench speed --shape", TEXT(shape)},
     {"--per-layer", NULL, "every layer of a decode too", FLAG_SWITCH, AT(per_layer)},
     {0},
 };

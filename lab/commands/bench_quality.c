@@ -569,21 +569,16 @@ static quire_err bench_quality_measure(const bench_quality_options *o, quire_err
 #define AT(member) .offset = offsetof(bench_quality_options, member)
 
 static const flag bench_quality_flags[] = {
-    {"--types", "LIST", "what weights are quantised to, a row each, as in none,q8_0", FLAG_TEXT, AT(types)},
+    {"--types", "LIST", "what weights are quantised to, a row each, as in none,q8_0", TEXT(types)},
     {"--against", "FILES", "other files of the model, a row each, with commas (repeatable)", FLAG_LIST,
      AT(against)},
-    {"--compute --dtype", "LIST", "of products, a row each; with --kv-types alone f32", FLAG_TEXT,
-     AT(computes)},
-    {"--kv-types", "LIST", "types of keys and values, a row each, as in int8,int8/int4", FLAG_TEXT,
-     AT(kv_types)},
-    {"--context", "LIST", "tokens of a window, whose second half is scored", FLAG_TEXT, AT(contexts)},
-    {"--tokens", "N", "of the text, from its start, at most", FLAG_COUNT, AT(n_tokens), .minimum = 1,
-     .maximum = 1 << 30},
-    {"--steps", "N", "timed decodes of 1 row and of 16, after a window; 0: no speed", FLAG_COUNT, AT(n_steps),
-     .minimum = 0, .maximum = 64},
-    {"--at-once", "N", "rows whose models are in memory at once", FLAG_COUNT, AT(n_at_once), .minimum = 1,
-     .maximum = QUALITY_MAX_AT_ONCE},
-    {"--ids-file", "FILE", "token ids as JSON in place of the text: [1,2,3]", FLAG_TEXT, AT(cli.ids_file)},
+    {"--compute --dtype", "LIST", "of products, a row each; with --kv-types alone f32", TEXT(computes)},
+    {"--kv-types", "LIST", "types of keys and values, a row each, as in int8,int8/int4", TEXT(kv_types)},
+    {"--context", "LIST", "tokens of a window, whose second half is scored", TEXT(contexts)},
+    {"--tokens", "N", "of the text, from its start, at most", COUNT(n_tokens, 1, 1 << 30)},
+    {"--steps", "N", "timed decodes of 1 row and of 16, after a window; 0: no speed", COUNT(n_steps, 0, 64)},
+    {"--at-once", "N", "rows whose models are in memory at once", COUNT(n_at_once, 1, QUALITY_MAX_AT_ONCE)},
+    {"--ids-file", "FILE", "token ids as JSON in place of the text: [1,2,3]", TEXT(cli.ids_file)},
     {0},
 };
 

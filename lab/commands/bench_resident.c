@@ -208,12 +208,11 @@ static quire_err bench_resident_run(const cli_options *cli, quire_error *err) {
 #define AT(member) .offset = offsetof(bench_resident_options, member)
 
 static const flag bench_resident_flags[] = {
-    {"--lengths", "LIST", "tokens of each sequence", FLAG_TEXT, AT(lengths)},
-    {"--batch", "LIST", "sequences", FLAG_TEXT, AT(batches)},
-    {"--max-len", "N", "room for each where all is reserved; without: the longest", FLAG_COUNT, AT(max_len),
-     .minimum = 1, .maximum = 131072},
-    {"--model -m", "MODEL", "the model; builtin: its shape with 131,072 positions", FLAG_TEXT,
-     AT(cli.engine.model)},
+    {"--lengths", "LIST", "tokens of each sequence", TEXT(lengths)},
+    {"--batch", "LIST", "sequences", TEXT(batches)},
+    {"--max-len", "N", "room for each where all is reserved; without: the longest",
+     COUNT(max_len, 1, 131072)},
+    {"--model -m", "MODEL", "the model; builtin: its shape with 131,072 positions", TEXT(cli.engine.model)},
     {0},
 };
 

@@ -100,14 +100,12 @@ static quire_err bench_roofline_run(const cli_options *cli, quire_error *err) {
 #define AT(member) .offset = offsetof(bench_roofline_options, member)
 
 static const flag bench_roofline_flags[] = {
-    {"--threads -t", "LIST", "threads at work at once (1,2,4 .. one a core)", FLAG_TEXT, AT(threads)},
-    {"--cpu-bind", "WHERE", "keep threads on processors: auto, none or 0-3,8 (none)", FLAG_TEXT,
-     AT(cpu_bind)},
+    {"--threads -t", "LIST", "threads at work at once (1,2,4 .. one a core)", TEXT(threads)},
+    {"--cpu-bind", "WHERE", "keep threads on processors: auto, none or 0-3,8 (none)", TEXT(cpu_bind)},
     {"--isa", NULL, "instruction set of the loops", FLAG_NAME, AT(isa), .choices = choices_isa},
-    {"--megabytes", "N", "memory that is read; less than the caches measures those", FLAG_COUNT,
-     AT(effort.megabytes), .minimum = 1, .maximum = 1 << 20},
-    {"--milliseconds", "N", "least time of a measurement", FLAG_COUNT, AT(effort.milliseconds), .minimum = 1,
-     .maximum = 100000},
+    {"--megabytes", "N", "memory that is read; less than the caches measures those",
+     COUNT(effort.megabytes, 1, 1 << 20)},
+    {"--milliseconds", "N", "least time of a measurement", COUNT(effort.milliseconds, 1, 100000)},
     {0},
 };
 

@@ -228,10 +228,10 @@ static quire_err bench_sampler_run(const cli_options *cli, quire_error *err) {
 #define AT(member) .offset = offsetof(bench_sampler_options, member)
 
 static const flag bench_sampler_flags[] = {
-    {"--vocabulary", "LIST", "sizes of the vocabulary", FLAG_TEXT, AT(vocabularies)},
-    {"--rows", "N", "rows of a step", FLAG_COUNT, AT(n_rows), .minimum = 1, .maximum = 65536},
-    {"--threads -t", "N", "threads; 0: one a core", FLAG_COUNT, AT(n_threads), .minimum = 0, .maximum = 1024},
-    {"--runs", "N", "runs per figure", FLAG_COUNT, AT(n_runs), .minimum = 1, .maximum = 64},
+    {"--vocabulary", "LIST", "sizes of the vocabulary", TEXT(vocabularies)},
+    {"--rows", "N", "rows of a step", COUNT(n_rows, 1, 65536)},
+    {"--threads -t", "N", "threads; 0: one a core", COUNT(n_threads, 0, 1024)},
+    {"--runs", "N", "runs per figure", COUNT(n_runs, 1, 64)},
     {0},
 };
 

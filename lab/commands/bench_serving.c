@@ -436,26 +436,22 @@ static quire_err bench_serving_measure(const bench_serving_options *o, quire_err
 #define AT(member) .offset = offsetof(bench_serving_options, member)
 
 static const flag load_flags[] = {
-    {"--model -m", "MODEL", "serve with this model; without: simulate", FLAG_TEXT, AT(cli.engine.model)},
-    {"--trace", "FILE", "its requests (see quire sim --help) instead of Poisson arrivals", FLAG_TEXT,
-     AT(trace)},
-    {"--lengths", "NAME", "of prompts and answers: like sharegpt's or alpaca's", FLAG_TEXT, AT(lengths)},
+    {"--model -m", "MODEL", "serve with this model; without: simulate", TEXT(cli.engine.model)},
+    {"--trace", "FILE", "its requests (see quire sim --help) instead of Poisson arrivals", TEXT(trace)},
+    {"--lengths", "NAME", "of prompts and answers: like sharegpt's or alpaca's", TEXT(lengths)},
     {"--rate", "N", "arrivals a second", FLAG_PART, AT(rate), .minimum = 1e-6, .maximum = 1e6},
-    {"--requests", "N", "how many; without: 1000, of a trace all", FLAG_COUNT, AT(n_requests), .minimum = 1,
-     .maximum = INT32_MAX},
-    {"--seed", "N", "of arrivals and lengths", FLAG_COUNT, AT(seed), .minimum = 0, .maximum = INT32_MAX},
+    {"--requests", "N", "how many; without: 1000, of a trace all", COUNT(n_requests, 1, INT32_MAX)},
+    {"--seed", "N", "of arrivals and lengths", COUNT(seed, 0, INT32_MAX)},
     {0},
 };
 static const flag prediction_flags[] = {
     {"--calibrate", NULL, "predict from what steps cost before and after each run", FLAG_SWITCH,
      AT(calibrate)},
-    {"--runs", "N", "really served so many times, figures being means", FLAG_COUNT, AT(n_runs), .minimum = 1,
-     .maximum = 64},
+    {"--runs", "N", "really served so many times, figures being means", COUNT(n_runs, 1, 64)},
     {0},
 };
 static const flag page_flags[] = {
-    {"--page-size --block-size", "N", "tokens a page holds", FLAG_POWER_OF_TWO, AT(server.page_tokens),
-     .minimum = 1, .maximum = 256},
+    {"--page-size --block-size", "N", "tokens a page holds", PAGE_SIZE(server.page_tokens)},
     {0},
 };
 

@@ -415,13 +415,10 @@ static quire_err bench_speculation_measure(const bench_speculation_options *o, q
 
 static const flag bench_speculation_flags[] = {
     {"--prompts", "FILE",
-     "a prompt a line: text, or JSON with \"prompt\" or \"turns\", and perhaps \"category\"", FLAG_TEXT,
-     AT(name)},
-    {"--methods", "LIST", "methods of speculation, each with its defaults", FLAG_TEXT, AT(methods)},
-    {"--max-tokens -n", "N", "tokens of each answer", FLAG_COUNT, AT(n_decode), .minimum = 2,
-     .maximum = 1 << 20},
-    {"--each", "N", "prompts of a category, the first of them; 0: all", FLAG_COUNT, AT(n_each), .minimum = 0,
-     .maximum = 1 << 16},
+     "a prompt a line: text, or JSON with \"prompt\" or \"turns\", and perhaps \"category\"", TEXT(name)},
+    {"--methods", "LIST", "methods of speculation, each with its defaults", TEXT(methods)},
+    {"--max-tokens -n", "N", "tokens of each answer", COUNT(n_decode, 2, 1 << 20)},
+    {"--each", "N", "prompts of a category, the first of them; 0: all", COUNT(n_each, 0, 1 << 16)},
     {"--temperature --temp", "T", "0: the likeliest token", FLAG_PART, AT(temperature), .minimum = 0,
      .maximum = 2},
     {0},

@@ -552,16 +552,14 @@ static quire_err bench_speed_measure(const bench_speed_options *o, quire_error *
 #define AT(member) .offset = offsetof(bench_speed_options, member)
 
 static const flag bench_speed_flags[] = {
-    {"--types", "LIST", "of weights (q4_0,q8_0,q4_k,int8,bf16; with --shape q4_0)", FLAG_TEXT, AT(types)},
-    {"--shape", "LIST", "all or some of the models below, beside Llama", FLAG_TEXT, AT(shapes)},
-    {"--batch", "LIST", "sequences that decode together", FLAG_TEXT, AT(batches)},
-    {"--context", "N", "longest of attention by itself", FLAG_COUNT, AT(context), .minimum = 1,
-     .maximum = 1 << 20},
-    {"--runs", "N", "runs per figure", FLAG_COUNT, AT(n_runs), .minimum = 1, .maximum = 64},
+    {"--types", "LIST", "of weights (q4_0,q8_0,q4_k,int8,bf16; with --shape q4_0)", TEXT(types)},
+    {"--shape", "LIST", "all or some of the models below, beside Llama", TEXT(shapes)},
+    {"--batch", "LIST", "sequences that decode together", TEXT(batches)},
+    {"--context", "N", "longest of attention by itself", COUNT(context, 1, 1 << 20)},
+    {"--runs", "N", "runs per figure", COUNT(n_runs, 1, 64)},
     {"--small", NULL, "models of a few hundred thousand weights: to see that all works", FLAG_SWITCH,
      AT(small)},
-    {"--threads -t", "N", "compute threads; 0: one a core", FLAG_COUNT, AT(n_threads), .minimum = 0,
-     .maximum = 1024},
+    {"--threads -t", "N", "compute threads; 0: one a core", COUNT(n_threads, 0, 1024)},
     {"--isa", NULL, "instruction set of the kernels", FLAG_NAME, AT(isa), .choices = choices_isa},
     {0},
 };

@@ -177,10 +177,8 @@ static quire_err bench_stall_run(const cli_options *cli, quire_error *err) {
 #define AT(member) .offset = offsetof(bench_stall_options, member)
 
 static const flag bench_stall_flags[] = {
-    {"--streams", "N", "streams that decode all the while", FLAG_COUNT, AT(n_streams), .minimum = 1,
-     .maximum = 256},
-    {"--prompt", "N", "tokens of the prompt that comes in between", FLAG_COUNT, AT(n_prompt), .minimum = 1,
-     .maximum = 1 << 20},
+    {"--streams", "N", "streams that decode all the while", COUNT(n_streams, 1, 256)},
+    {"--prompt", "N", "tokens of the prompt that comes in between", COUNT(n_prompt, 1, 1 << 20)},
     {0},
 };
 

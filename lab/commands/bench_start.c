@@ -269,7 +269,7 @@ static quire_err bench_start_run(const cli_options *cli, quire_error *err) {
 #define AT(member) .offset = offsetof(bench_start_options, member)
 
 static const flag bench_start_flags[] = {
-    {"--runs", "N", "starts per figure", FLAG_COUNT, AT(n_runs), .minimum = 1, .maximum = START_MAX_RUNS},
+    {"--runs", "N", "starts per figure", COUNT(n_runs, 1, START_MAX_RUNS)},
     {0},
 };
 

@@ -253,9 +253,9 @@ static quire_err bench_text_measure(const bench_text_options *o, quire_error *er
 #define AT(member) .offset = offsetof(bench_text_options, member)
 
 static const flag bench_text_flags[] = {
-    {"--file -f", "PATH", "a text of your own, beside the made ones", FLAG_TEXT, AT(file)},
-    {"--size", "KIB", "size of each made text", FLAG_COUNT, AT(n_kib), .minimum = 1, .maximum = 65536},
-    {"--runs", "N", "runs per figure", FLAG_COUNT, AT(n_runs), .minimum = 1, .maximum = FIGURES_MAX_RUNS},
+    {"--file -f", "PATH", "a text of your own, beside the made ones", TEXT(file)},
+    {"--size", "KIB", "size of each made text", COUNT(n_kib, 1, 65536)},
+    {"--runs", "N", "runs per figure", COUNT(n_runs, 1, FIGURES_MAX_RUNS)},
     {0},
 };
 

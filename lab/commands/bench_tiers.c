@@ -204,8 +204,8 @@ static quire_err bench_tiers_run(const cli_options *cli, quire_error *err) {
 #define AT(member) .offset = offsetof(bench_tiers_options, member)
 
 static const flag bench_tiers_flags[] = {
-    {"--lengths", "LIST", "tokens of the prompt", FLAG_TEXT, AT(lengths)},
-    {"--runs", "N", "runs per figure", FLAG_COUNT, AT(n_runs), .minimum = 1, .maximum = 64},
+    {"--lengths", "LIST", "tokens of the prompt", TEXT(lengths)},
+    {"--runs", "N", "runs per figure", COUNT(n_runs, 1, 64)},
     {0},
 };
 

@@ -1,5 +1,5 @@
 /* `quire demo`: its flags. */
-#include <stddef.h>
+#include "lab/commands/lab_commands.h"
 #include <stdio.h>
 
 #include "lab/commands/lab_commands.h"
@@ -13,28 +13,22 @@ typedef struct options {
 #define AT(member) .offset = offsetof(options, member)
 
 static const flag own_flags[] = {
-    {"--lengths", "LIST", "tokens of the answers (alloc: of whole sequences)", FLAG_TEXT, AT(own.lengths)},
-    {"--prompt-lengths", "LIST", "tokens of the prompts", FLAG_TEXT, AT(own.prompt_lengths)},
+    {"--lengths", "LIST", "tokens of the answers (alloc: of whole sequences)", TEXT(own.lengths)},
+    {"--prompt-lengths", "LIST", "tokens of the prompts", TEXT(own.prompt_lengths)},
     {"--prompts", "FILE", "prompts, one a line that the model answers (waste, latency, wall, alloc, table)",
-     FLAG_TEXT, AT(own.prompts)},
-    {"--batch", "LIST", "sequences at once", FLAG_TEXT, AT(own.batches)},
-    {"--context", "LIST", "tokens of a sequence, before those that are measured", FLAG_TEXT,
-     AT(own.contexts)},
-    {"--shape", "L,H,D", "wall: layers, KV heads and head width in 16 bits (32,32,128)", FLAG_TEXT,
-     AT(own.shape)},
-    {"--runs", "N", "runs per measured figure", FLAG_COUNT, AT(own.n_runs), .minimum = 1, .maximum = 64},
-    {"--model -m", "MODEL", "the model that is run", FLAG_TEXT, AT(cli.engine.model)},
-    {"--max-tokens -n", "N", "most tokens of an answer; of table: tokens behind the prompt", FLAG_COUNT,
-     AT(own.n_tokens), .minimum = 1, .maximum = 1 << 20},
-    {"--max-len", "N", "room for the longest sequence; without: 2048", FLAG_COUNT, AT(own.max_len),
-     .minimum = 1, .maximum = 1 << 24},
-    {"--max-num-seqs", "N", "sequences that run at once; without: 4", FLAG_COUNT, AT(own.slots), .minimum = 1,
-     .maximum = 1 << 16},
-    {"--max-num-batched-tokens", "N", "rows a step; without: schedule: 8", FLAG_COUNT, AT(own.n_rows),
-     .minimum = 1, .maximum = 1 << 20},
-    {"--kv-pages", "N", "pages of the pool", FLAG_COUNT, AT(own.n_pages), .minimum = 1, .maximum = 1 << 20},
-    {"--page-size", "N", "tokens a page holds; without: 16, schedule 4, radix 1", FLAG_POWER_OF_TWO,
-     AT(own.page_tokens), .minimum = 1, .maximum = 256},
+     TEXT(own.prompts)},
+    {"--batch", "LIST", "sequences at once", TEXT(own.batches)},
+    {"--context", "LIST", "tokens of a sequence, before those that are measured", TEXT(own.contexts)},
+    {"--shape", "L,H,D", "wall: layers, KV heads and head width in 16 bits (32,32,128)", TEXT(own.shape)},
+    {"--runs", "N", "runs per measured figure", COUNT(own.n_runs, 1, 64)},
+    {"--model -m", "MODEL", "the model that is run", TEXT(cli.engine.model)},
+    {"--max-tokens -n", "N", "most tokens of an answer; of table: tokens behind the prompt",
+     COUNT(own.n_tokens, 1, 1 << 20)},
+    {"--max-len", "N", "room for the longest sequence; without: 2048", COUNT(own.max_len, 1, 1 << 24)},
+    {"--max-num-seqs", "N", "sequences that run at once; without: 4", COUNT(own.slots, 1, 1 << 16)},
+    {"--max-num-batched-tokens", "N", "rows a step; without: schedule: 8", COUNT(own.n_rows, 1, 1 << 20)},
+    {"--kv-pages", "N", "pages of the pool", COUNT(own.n_pages, 1, 1 << 20)},
+    {"--page-size", "N", "tokens a page holds; without: 16, schedule 4, radix 1", PAGE_SIZE(own.page_tokens)},
     {0},
 };
 static const flag *const groups[] = {own_flags,  flags_compute, FLAGS_KV, flags_threads,

@@ -1,5 +1,5 @@
 /* `quire bench pages|sharing|prefix|workload|ablation|scenario`: their flags. */
-#include <stddef.h>
+#include "lab/commands/lab_commands.h"
 #include <string.h>
 
 #include "base/err.h"
@@ -15,32 +15,30 @@ typedef struct options {
 #define AT(member) .offset = offsetof(options, member)
 
 static const flag own_flags[] = {
-    {"--runs", "N", "runs per measured figure", FLAG_COUNT, AT(own.n_runs), .minimum = 1, .maximum = 64},
-    {"--model -m", "MODEL", "the model that is run", FLAG_TEXT, AT(cli.engine.model)},
+    {"--runs", "N", "runs per measured figure", COUNT(own.n_runs, 1, 64)},
+    {"--model -m", "MODEL", "the model that is run", TEXT(cli.engine.model)},
     {0},
 };
 static const flag page_flags[] = {
-    {"--page-size", "N", "tokens a page holds", FLAG_POWER_OF_TWO, AT(cli.engine.page_tokens), .minimum = 1,
-     .maximum = 256},
+    {"--page-size", "N", "tokens a page holds", PAGE_SIZE(cli.engine.page_tokens)},
     {0},
 };
 static const flag pages_flags[] = {
-    {"--pages", "LIST", "tokens a page holds (1,2,4 .. 256)", FLAG_TEXT, AT(own.pages)},
+    {"--pages", "LIST", "tokens a page holds (1,2,4 .. 256)", TEXT(own.pages)},
     {0},
 };
 static const flag sharing_flags[] = {
-    {"--samples", "LIST", "answers to a prompt (2,4,6)", FLAG_TEXT, AT(own.samples)},
-    {"--prompt", "N", "tokens of each prompt, and --output; without: those of two data sets", FLAG_COUNT,
-     AT(own.n_prompt), .minimum = 1, .maximum = 8192},
-    {"--output", "N", "tokens of each answer", FLAG_COUNT, AT(own.n_output), .minimum = 1, .maximum = 8192},
+    {"--samples", "LIST", "answers to a prompt (2,4,6)", TEXT(own.samples)},
+    {"--prompt", "N", "tokens of each prompt, and --output; without: those of two data sets",
+     COUNT(own.n_prompt, 1, 8192)},
+    {"--output", "N", "tokens of each answer", COUNT(own.n_output, 1, 8192)},
     {0},
 };
 static const flag scenario_flags[] = {
     {"--small", NULL, "sizes of some seconds, by the model's own weights", FLAG_SWITCH, AT(own.small)},
     {"--lengths", "LIST", "tokens of the prompts, in place of the scenario's; of chat, what each turn adds",
-     FLAG_TEXT, AT(own.lengths)},
-    {"--output", "N", "tokens of each answer, in place of the scenario's", FLAG_COUNT, AT(own.n_output),
-     .minimum = 1, .maximum = 131072},
+     TEXT(own.lengths)},
+    {"--output", "N", "tokens of each answer, in place of the scenario's", COUNT(own.n_output, 1, 131072)},
     {0},
 };
 #define GROUPS(...)                                                                                          \

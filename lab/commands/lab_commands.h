@@ -55,6 +55,11 @@ extern const command LAB_COMMANDS(LAB_COMMAND_NAME);
                                   .defaults = id##_defaults,                                                 \
                                   .run = id##_run}
 
+/* Types of flags with their places in the options, by the file's AT. */
+#define TEXT(member)               FLAG_TEXT, AT(member)
+#define COUNT(member, least, most) FLAG_COUNT, AT(member), .minimum = least, .maximum = most
+#define PAGE_SIZE(member)          FLAG_POWER_OF_TWO, AT(member), .minimum = 1, .maximum = 256
+
 /* What the options of commands begin with that can switch mechanisms of the engine off,
  * and their flags. */
 typedef struct ablated_options {

@@ -251,13 +251,12 @@ static quire_err perplexity_measure(const perplexity_options *o, quire_error *er
 #define AT(member) .offset = offsetof(perplexity_options, member)
 
 static const flag perplexity_flags[] = {
-    {"--kv", "LIST", "keys and values: paged, contiguous or none, or several", FLAG_TEXT, AT(kv)},
-    {"--step", "N", "tokens a forward pass", FLAG_COUNT, AT(step), .minimum = 1, .maximum = 1 << 20},
-    {"--context", "N", "tokens of a chunk; later chunks begin with BOS too; without: 1024", FLAG_COUNT,
-     AT(context), .minimum = 2, .maximum = 1 << 30},
-    {"--ids-file", "FILE", "token ids as JSON in place of the text: [1,2,3]", FLAG_TEXT, AT(cli.ids_file)},
-    {"--out", "FILE", "a line for each scored token: id and log-probability, to the last bit", FLAG_TEXT,
-     AT(cli.out)},
+    {"--kv", "LIST", "keys and values: paged, contiguous or none, or several", TEXT(kv)},
+    {"--step", "N", "tokens a forward pass", COUNT(step, 1, 1 << 20)},
+    {"--context", "N", "tokens of a chunk; later chunks begin with BOS too; without: 1024",
+     COUNT(context, 2, 1 << 30)},
+    {"--ids-file", "FILE", "token ids as JSON in place of the text: [1,2,3]", TEXT(cli.ids_file)},
+    {"--out", "FILE", "a line for each scored token: id and log-probability, to the last bit", TEXT(cli.out)},
     {0},
 };
 
