@@ -2,6 +2,8 @@
 
 #include "lab/commands/lab_flags.h"
 
+#include "lab/commands/experiment.h"
+
 #define AT(member) .offset = offsetof(served_options, member)
 
 const flag flags_served_by[] = {
@@ -48,3 +50,21 @@ const flag flags_ablations[] = {
     {"--fixed-draft-length", NULL, "always guess num_speculative_tokens", SWITCH(fixed_draft_length)},
     {0},
 };
+
+#undef AT
+#define AT(member) .offset = offsetof(experiment_options, member)
+
+const flag flags_experiment[] = {
+    {"--runs", "N", "runs per measured figure", COUNT(n_runs, 1, 64)},
+    {"--model -m", "MODEL", "the model that is run", TEXT(cli.engine.model)},
+    {0},
+};
+const flag flags_experiment_page[] = {
+    {"--page-size", "N", "tokens a page holds", PAGE_SIZE(cli.engine.page_tokens)},
+    {0},
+};
+
+void experiment_defaults(cli_options *o) {
+    quire_options_init(&o->engine);
+    o->engine.model = "builtin";
+}

@@ -1,12 +1,7 @@
 /* bench pages, bench sharing: how large a page should be, and what sharing the pages of a
  * prompt saves. */
-#include <stdio.h>
 
-#include "base/err.h"
-#include "base/mem.h"
-#include "core/kv_layout.h"
-#include "lab/bench/experiment.h"
-#include "lab/bench/variant.h"
+#include "lab/commands/experiment.h"
 
 /* ---- pages ---- */
 
@@ -29,7 +24,7 @@ static double waste_of(const variant *t) {
 
 static void report_sizes(const experiment_options *o, const variant *variants, int32_t n, int32_t n_runs,
                          const char *machine) {
-    TABLE(s, "pages", o->json, KEY("page_tokens", "page", 5, 0),
+    TABLE(s, "pages", o->cli.json, KEY("page_tokens", "page", 5, 0),
           FIGURE("speed", "tokens/s", 9, 0, "tokens/s"), FIGURE("relative", "of best", 8, 3, "x"),
           FIGURE("pages", "pages", 7, 0, "pages"), FIGURE("tail", "tail slots", 10, 1, "slots"),
           FIGURE("wasted", "wasted %", 9, 2, "%"), FIGURE("table", "table bytes", 11, 0, "bytes"));
@@ -58,7 +53,8 @@ static void report_sizes(const experiment_options *o, const variant *variants, i
                best >= 0 ? (int)variants[best].options.page_tokens : 0, MOST_WASTE, machine, (int)n_runs);
 }
 
-quire_err experiment_pages(const experiment_options *o, quire_error *err) {
+static quire_err experiment_pages(const cli_options *cli, quire_error *err) {
+    const experiment_options *o = (const void *)cli;
     int32_t sizes[FIGURES_MAX_POINTS], n_sizes, lengths[N_REQUESTS], n_runs = o->n_runs > 0 ? o->n_runs : 3;
     char machine[160];
     TRY(figures_parse_list("--pages", o->pages != NULL ? o->pages : "1,2,4,8,16,32,64,128,256", sizes,
@@ -74,12 +70,12 @@ quire_err experiment_pages(const experiment_options *o, quire_error *err) {
                            o->pages, MAX_SIZES, KV_MAX_PAGE_TOKENS);
         }
     }
-    TRY(lab_describe(&o->engine, machine, sizeof machine, err));
+    TRY(lab_describe(&o->cli.engine, machine, sizeof machine, err));
     int32_t *tokens = variant_prompts(lengths, N_REQUESTS, N_OUTPUT, requests);
     TRY(mem_check_for(tokens, "the measurement", err));
     for (int32_t i = 0; i < n_sizes; i++) {
         variant *t = &variants[i];
-        *t = (variant){.options = o->engine,
+        *t = (variant){.options = o->cli.engine,
                        .requests = requests,
                        .n = N_REQUESTS,
                        .at_once = N_REQUESTS,
@@ -123,7 +119,7 @@ typedef struct sharing {
 static void share_trials(const sharing *sh, const share_kind *k, int32_t n_samples, lab_request *requests,
                          variant t[N_SHARE_WAYS]) {
     for (int i = 0; i < N_SHARE_WAYS; i++) {
-        t[i] = (variant){.options = sh->o->engine,
+        t[i] = (variant){.options = sh->o->cli.engine,
                          .requests = requests,
                          .n = k->n,
                          .at_once = k->n,
@@ -196,7 +192,8 @@ static quire_err share_rows(const sharing *sh, const share_kind *k, const int32_
     return QUIRE_OK;
 }
 
-quire_err experiment_sharing(const experiment_options *o, quire_error *err) {
+static quire_err experiment_sharing(const cli_options *cli, quire_error *err) {
+    const experiment_options *o = (const void *)cli;
     static const table_column columns[] = TABLE_OF(
         WORD("lengths", "lengths", 9), WORD("way", "", 7), KEY("samples", "n", 3, 0),
         FIGURE("pages_apart", "pages apart", 11, 0, "pages"), FIGURE("pages_shared", "shared", 7, 0, "pages"),
@@ -214,9 +211,9 @@ quire_err experiment_sharing(const experiment_options *o, quire_error *err) {
         return err_set(err, QUIRE_INVALID, -1, "--prompt and --output: give both or none");
     }
     TRY(figures_parse_list("--samples", o->samples != NULL ? o->samples : "2,4,6", samples, &n, err));
-    TRY(lab_describe(&o->engine, machine, sizeof machine, err));
+    TRY(lab_describe(&o->cli.engine, machine, sizeof machine, err));
     sharing sh = {.o = o,
-                  .table = {"sharing", TABLE_COLUMNS(columns), o->json},
+                  .table = {"sharing", TABLE_COLUMNS(columns), o->cli.json},
                   .n_runs = o->n_runs > 0 ? o->n_runs : 2};
     table_begin(&sh.table, "n answers to each prompt: by forks of one sequence; apart, each computing the "
                            "prompt into pages of its own; and so in no more pages than the forks hold");
@@ -229,12 +226,28 @@ quire_err experiment_sharing(const experiment_options *o, quire_error *err) {
                "turns (measured)",
                o->n_prompt > 0 ? "one prompt as given"
                                : "alpaca: 8 prompts of 19 tokens, answers of 58; sharegpt: 4 of 161 and 338",
-               (int)o->engine.page_tokens, machine, (int)sh.n_runs);
+               (int)o->cli.engine.page_tokens, machine, (int)sh.n_runs);
     return QUIRE_OK;
 }
 
-void experiment_options_init(experiment_options *o) {
-    *o = (experiment_options){0};
-    quire_options_init(&o->engine);
-    o->engine.model = "builtin";
-}
+#define AT(member) .offset = offsetof(experiment_options, member)
+
+static const flag pages_flags[] = {
+    {"--pages", "LIST", "tokens a page holds (1,2,4 .. 256)", TEXT(pages)},
+    {0},
+};
+static const flag sharing_flags[] = {
+    {"--samples", "LIST", "answers to a prompt (2,4,6)", TEXT(samples)},
+    {"--prompt", "N", "tokens of each prompt, and --output; without: those of two data sets",
+     COUNT(n_prompt, 1, 8192)},
+    {"--output", "N", "tokens of each answer", COUNT(n_output, 1, 8192)},
+    {0},
+};
+
+EXPERIMENT(pages, "", ARGUMENT_NONE, "speed, waste and tables by page size",
+           "  quire bench pages --pages 4,16,64\n", pages_flags);
+
+EXPERIMENT(sharing, "", ARGUMENT_NONE, "what sharing a prompt's pages among its answers saves",
+           "  quire bench sharing --samples 2,4,6\n"
+           "  quire bench sharing --samples 4 --prompt 64 --output 11\n",
+           sharing_flags, flags_experiment_page);

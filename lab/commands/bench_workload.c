@@ -1,15 +1,10 @@
 /* bench workload, bench ablation: what is found again, and what each mechanism is worth.
  * The baselines are in experiment_batching.c. */
-#include <stdio.h>
-#include <string.h>
 
 #include "answer/grammar_constraint.h"
-#include "base/err.h"
-#include "core/kv_layout.h"
 #include "file/model_file.h"
-#include "lab/bench/experiment.h"
-#include "lab/bench/variant.h"
 #include "lab/bench/workload.h"
+#include "lab/commands/experiment.h"
 #include "options/engine_flags.h"
 #include "setup/engine_config.h"
 
@@ -24,7 +19,7 @@ static int32_t plenty(const workload *w, int32_t page_tokens) {
 
 static variant trial_of(const experiment_options *o, workload *w) {
     variant t = {
-        .options = o->engine, .requests = w->requests, .n = w->n, .at_once = w->n, .max_len = w->max_len};
+        .options = o->cli.engine, .requests = w->requests, .n = w->n, .at_once = w->n, .max_len = w->max_len};
     t.options.max_seqs = w->max_seqs;
     t.options.max_batched_tokens = w->max_rows;
     t.options.step_target_us = 0;
@@ -85,7 +80,7 @@ static quire_err experiment_load_run_workload(const experiment_options *o, const
     }
     TRY(variants_run(variants, WAY_WHOLE + 1, runs_of(o), false, err));
     for (int i = WAY_WHOLE + 1; i < N_WAYS; i++) {
-        variants[i].options.n_pages = short_pool(w, &variants[WAY_WHOLE].best, o->engine.page_tokens);
+        variants[i].options.n_pages = short_pool(w, &variants[WAY_WHOLE].best, o->cli.engine.page_tokens);
     }
     /* whom a short pool preempts is a race */
     int32_t n_runs = runs_of(o) > SHORT_RUNS ? runs_of(o) : SHORT_RUNS;
@@ -99,19 +94,20 @@ static quire_err experiment_load_run_workload(const experiment_options *o, const
     return QUIRE_OK;
 }
 
-quire_err experiment_workload(const experiment_options *o, quire_error *err) {
+static quire_err experiment_workload(const cli_options *cli, quire_error *err) {
+    const experiment_options *o = (const void *)cli;
     char machine[160];
-    TABLE(s, "workload", o->json, WORD("workload", "workload", 8), WORD("cache", "cache", 5),
+    TABLE(s, "workload", o->cli.json, WORD("workload", "workload", 8), WORD("cache", "cache", 5),
           WORD("schedule", "order", 6), WORD("eviction", "evicts", 7), KEY("pool", "pool", 5, 0),
           FIGURE("prompt", "prompt", 7, 0, "tokens"), FIGURE("computed", "computed", 8, 0, "tokens"),
           FIGURE("hit_rate", "hit %", 6, 1, "%"), FIGURE("ideal", "ideal %", 7, 1, "%"),
           FIGURE("pages_most", "pages", 6, 0, "pages"), FIGURE("speed", "tokens/s", 8, 0, "tokens/s"),
           FIGURE("speed_spread", "+-", 6, 0, "tokens/s"), FIGURE("first_token", "first ms", 9, 1, "ms"),
           FIGURE("token", "ms/token", 8, 2, "ms"), FIGURE("preemptions", "preempted", 9, 0, "times"));
-    TRY(lab_describe(&o->engine, machine, sizeof machine, err));
+    TRY(lab_describe(&o->cli.engine, machine, sizeof machine, err));
     bool any = false;
     for (int32_t i = 0; workload_name(i) != NULL; i++) {
-        const char *name = o->name != NULL ? o->name : workload_name(i);
+        const char *name = o->cli.argument != NULL ? o->cli.argument : workload_name(i);
         workload w;
         TRY(workload_make(name, 256, &w, err));
         if (!any) {
@@ -123,7 +119,7 @@ quire_err experiment_workload(const experiment_options *o, quire_error *err) {
         table_note(&s, "%s: %s", w.name, w.line);
         workload_free(&w);
         TRY(e);
-        if (o->name != NULL) {
+        if (o->cli.argument != NULL) {
             break;
         }
     }
@@ -242,7 +238,7 @@ static quire_err ablate(const experiment_options *o, const bench_table *s, const
     workload w;
     constraint *rule = NULL;
     TRY(workload_make(l->workload, 256, &w, err));
-    quire_err e = l->ruled ? rule_open(&o->engine, &rule, err) : QUIRE_OK;
+    quire_err e = l->ruled ? rule_open(&o->cli.engine, &rule, err) : QUIRE_OK;
     if (e != QUIRE_OK) {
         workload_free(&w);
         return e;
@@ -285,17 +281,22 @@ static quire_err ablate(const experiment_options *o, const bench_table *s, const
     return e;
 }
 
-quire_err experiment_ablation(const experiment_options *o, quire_error *err) {
+static quire_err experiment_ablation(const cli_options *cli, quire_error *err) {
+    const experiment_options *o = (const void *)cli;
+    if (cli->argument != NULL && strcmp(cli->argument, "batching") == 0) {
+        TRY(unused_flags_refuse(cli, "--page-size",
+                                "in the table of batching: pages and pieces have 16 tokens there", err));
+    }
     char machine[160];
-    TABLE(s, "ablation", o->json, WORD("workload", "workload", 8), WORD("switch", "", 21),
+    TABLE(s, "ablation", o->cli.json, WORD("workload", "workload", 8), WORD("switch", "", 21),
           FIGURE("computed", "prompt computed", 15, 0, "tokens"),
           FIGURE("pages_most", "pages", 6, 0, "pages"), FIGURE("steps", "steps", 6, 0, "steps"),
           FIGURE("speed", "tokens/s", 8, 0, "tokens/s"), FIGURE("relative", "of all", 7, 2, "x"),
           FIGURE("first_token", "first ms", 9, 1, "ms"), FIGURE("token", "ms/token", 8, 2, "ms"));
     bool any = false;
-    TRY(lab_describe(&o->engine, machine, sizeof machine, err));
+    TRY(lab_describe(&o->cli.engine, machine, sizeof machine, err));
     for (size_t i = 0; i < sizeof loads / sizeof *loads; i++) {
-        if (o->name != NULL && strcmp(o->name, loads[i].name) != 0) {
+        if (o->cli.argument != NULL && strcmp(o->cli.argument, loads[i].name) != 0) {
             continue;
         }
         if (!any) {
@@ -305,11 +306,11 @@ quire_err experiment_ablation(const experiment_options *o, quire_error *err) {
         any = true;
         TRY(ablate(o, &s, &loads[i], err));
     }
-    if (!any && o->name != NULL && strcmp(o->name, "batching") != 0) {
+    if (!any && o->cli.argument != NULL && strcmp(o->cli.argument, "batching") != 0) {
         return err_set(err, QUIRE_INVALID, -1,
                        "%s: no such workload here; there are samples, gsm8k, chat, mmlu5, long, forced, "
                        "guesses, unique and batching",
-                       o->name);
+                       o->cli.argument);
     }
     if (!any) {
         return experiment_batching(o, machine, err);
@@ -320,5 +321,13 @@ quire_err experiment_ablation(const experiment_options *o, quire_error *err) {
                "text; guesses: chat, with ngram speculation; 512 rows a step; %s; times the fastest of %d "
                "runs in turns (measured)",
                machine, (int)runs_of(o));
-    return o->name == NULL ? experiment_batching(o, machine, err) : QUIRE_OK;
+    return o->cli.argument == NULL ? experiment_batching(o, machine, err) : QUIRE_OK;
 }
+
+EXPERIMENT(workload, " [NAME]", ARGUMENT_NAME, "speed and hit rate of kinds of requests, by cache and policy",
+           "  quire bench workload chatbot                           also: mmlu5 gsm8k react json long chat "
+           "agents unique\n",
+           flags_experiment_page);
+
+EXPERIMENT(ablation, " [NAME]", ARGUMENT_NAME, "workloads with one mechanism switched off",
+           "  quire bench ablation chat --json\n", flags_experiment_page);

@@ -1,15 +1,9 @@
 /* bench ablation batching: the engine against servers without paging, the same requests
  * in the same memory. */
-#include <math.h>
-#include <stdio.h>
 
-#include "base/err.h"
-#include "base/mem.h"
 #include "base/rng.h"
-#include "core/kv_layout.h"
 #include "lab/bench/baseline_serve.h"
-#include "lab/bench/experiment.h"
-#include "lab/bench/result_table.h"
+#include "lab/commands/experiment.h"
 
 enum { N_REQUESTS = 32, MAX_SEQS = 16, MAX_LEN = 512, MEMORY_TOKENS = 3072, MAX_ROWS = 512, SEED = 19 };
 
@@ -44,7 +38,7 @@ static quire_err serve_once(batching *x, int way, quire_error *err) {
     const struct way *w = &ways[way];
     baseline_options o = {w->is_static, w->reservation, MEMORY_TOKENS / BASELINE_PAGE,
                           w->max_seqs,  MAX_LEN,        NULL};
-    model_runner_options bo = {.engine = &x->o->engine,
+    model_runner_options bo = {.engine = &x->o->cli.engine,
                                .page_tokens = BASELINE_PAGE,
                                .n_pages = o.n_pages + baseline_extra_pages(&o),
                                .max_rows = MAX_ROWS,
@@ -92,7 +86,7 @@ quire_err experiment_batching(const experiment_options *o, const char *machine, 
     for (int32_t i = 0; i < N_REQUESTS; i++) {
         x.n_output += x.outputs[i];
     }
-    TABLE(s, "ablation", o->json, WORD("way", "", 19), FIGURE("at_once", "at once", 7, 0, "sequences"),
+    TABLE(s, "ablation", o->cli.json, WORD("way", "", 19), FIGURE("at_once", "at once", 7, 0, "sequences"),
           FIGURE("steps", "steps", 6, 0, "steps"), FIGURE("rows", "rows", 6, 0, "rows"),
           FIGURE("padding", "pads", 5, 0, "rows"), FIGURE("dead", "dead", 5, 0, "rows"),
           FIGURE("used", "used %", 6, 1, "%"), FIGURE("speed", "tokens/s", 8, 0, "tokens/s"),

@@ -1,17 +1,11 @@
 /* bench scenario: memory and speed of a model that is really run, alone and with others.
  * Scenarios have the sizes at which published work names them, or, with --small, sizes of
  * some seconds. */
-#include <stdio.h>
-#include <string.h>
 
-#include "base/err.h"
-#include "base/mem.h"
 #include "base/rng.h"
-#include "core/kv_layout.h"
-#include "lab/bench/experiment.h"
 #include "lab/bench/resident.h"
 #include "lab/bench/synthetic.h"
-#include "lab/bench/variant.h"
+#include "lab/commands/experiment.h"
 
 enum { MAX_REQUESTS = FIGURES_MAX_POINTS, SEED = 31, MIB = 1 << 20, MAX_ROWS = 512 };
 
@@ -74,7 +68,7 @@ static quire_err read_play(const experiment_options *o, const scenario *s, play 
 static quire_err make_trial(const experiment_options *o, play *p, variant *t, quire_error *err) {
     const scenario *c = &p->s;
     int64_t rows = 0, longest = 0;
-    *t = (variant){.options = o->engine, .requests = p->requests, .n = c->n, .at_once = c->n};
+    *t = (variant){.options = o->cli.engine, .requests = p->requests, .n = c->n, .at_once = c->n};
     for (int32_t i = 0; i < c->n; i++) {
         p->requests[i].after = c->follows ? i - 1 : -1;
         int64_t length = (int64_t)p->lengths[i] + c->n_output;
@@ -135,15 +129,15 @@ static quire_err run_scenarios(const experiment_options *o, quire_error *err) {
     const scenario *scenarios = o->small ? miniatures : published;
     char machine[160];
     int32_t n_runs = o->n_runs > 0 ? o->n_runs : o->small ? 2 : 1;
-    TABLE(s, "scenario", o->json, WORD("scenario", "scenario", 12), KEY("requests", "requests", 8, 0),
+    TABLE(s, "scenario", o->cli.json, WORD("scenario", "scenario", 12), KEY("requests", "requests", 8, 0),
           KEY("tokens", "tokens", 7, 0), FIGURE("resident", "resident MiB", 12, 1, "MiB"),
           FIGURE("peak", "counted", 8, 2, "MiB"), FIGURE("kv", "KV MiB", 8, 2, "MiB"),
           FIGURE("overhead", "over KV %", 9, 3, "%"), FIGURE("overhead_all", "over all %", 10, 3, "%"),
           FIGURE("first_token", "first ms", 9, 1, "ms"), FIGURE("steady", "ms/token", 8, 2, "ms"),
           FIGURE("speed", "tokens/s", 8, 1, "tokens/s"));
-    TRY(lab_describe(&o->engine, machine, sizeof machine, err));
+    TRY(lab_describe(&o->cli.engine, machine, sizeof machine, err));
     for (int i = 0; i < N_SCENARIOS; i++) {
-        if (o->name != NULL && strcmp(o->name, scenarios[i].name) == 0) {
+        if (o->cli.argument != NULL && strcmp(o->cli.argument, scenarios[i].name) == 0) {
             play p;
             variant t;
             TRY(read_play(o, &scenarios[i], &p, err));
@@ -154,7 +148,7 @@ static quire_err run_scenarios(const experiment_options *o, quire_error *err) {
                     "system counts for a process that does nothing else; counted: weights, buffers and those "
                     "pages; over: what pages take beyond their tokens");
     for (int i = 0; i < N_SCENARIOS; i++) {
-        if (o->name == NULL || strcmp(o->name, scenarios[i].name) == 0) {
+        if (o->cli.argument == NULL || strcmp(o->cli.argument, scenarios[i].name) == 0) {
             TRY(experiment_scenario_run_scenario(o, &s, &scenarios[i], n_runs, err));
         }
     }
@@ -162,28 +156,47 @@ static quire_err run_scenarios(const experiment_options *o, quire_error *err) {
                "page %d; %s; pages and tokens counted, exact; resident memory and times measured, the "
                "fastest of %d runs; first ms: with all prompts sent at once; ms/token: between the first "
                "token and the last, by the engine's clock",
-               (int)o->engine.page_tokens, machine, (int)n_runs);
+               (int)o->cli.engine.page_tokens, machine, (int)n_runs);
     return QUIRE_OK;
 }
 
-quire_err experiment_scenario(const experiment_options *o, quire_error *err) {
-    bool any = o->name == NULL;
+static quire_err experiment_scenario(const cli_options *cli, quire_error *err) {
+    const experiment_options *o = (const void *)cli;
+    bool any = o->cli.argument == NULL;
     for (int i = 0; i < N_SCENARIOS; i++) {
-        any = any || strcmp(o->name, published[i].name) == 0;
+        any = any || strcmp(o->cli.argument, published[i].name) == 0;
     }
     if (!any) {
         return err_set(err, QUIRE_INVALID, -1,
-                       "%s: no such scenario; there are single, mixed, mixed-random, chat and long", o->name);
+                       "%s: no such scenario; there are single, mixed, mixed-random, chat and long",
+                       o->cli.argument);
     }
-    if (o->name == NULL && (o->lengths != NULL || o->n_output > 0)) {
+    if (o->cli.argument == NULL && (o->lengths != NULL || o->n_output > 0)) {
         return err_set(err, QUIRE_INVALID, -1, "--lengths and --output are of one scenario: name it");
     }
     experiment_options own = *o;
     synthetic made = {.fd = -1};
     if (!o->small) {
-        TRY(synthetic_open_builtin(&own.engine, &made, err));
+        TRY(synthetic_open_builtin(&own.cli.engine, &made, err));
     }
     quire_err e = run_scenarios(&own, err);
     synthetic_close(&made);
     return e;
 }
+
+#define AT(member) .offset = offsetof(experiment_options, member)
+
+static const flag scenario_flags[] = {
+    {"--small", NULL, "sizes of some seconds, by the model's own weights", FLAG_SWITCH, AT(small)},
+    {"--lengths", "LIST", "tokens of the prompts, in place of the scenario's; of chat, what each turn adds",
+     TEXT(lengths)},
+    {"--output", "N", "tokens of each answer, in place of the scenario's", COUNT(n_output, 1, 131072)},
+    {0},
+};
+
+EXPERIMENT(scenario, " [NAME]", ARGUMENT_NAME, "memory and speed of a model, alone and with others",
+           "  quire bench scenario mixed-random                      also: single mixed chat long\n"
+           "  quire bench scenario long --lengths 100000 --output 257\n"
+           "the built-in model's shape with random weights and 131,072 positions, unless --model or --small "
+           "is given\n",
+           scenario_flags, flags_experiment_page);

@@ -2,11 +2,7 @@
  * arrive together with one beginning pay for it. */
 #include <time.h>
 
-#include "base/err.h"
-#include "base/mem.h"
-#include "core/kv_layout.h"
-#include "lab/bench/experiment.h"
-#include "lab/bench/variant.h"
+#include "lab/commands/experiment.h"
 
 enum {
     N_STRANGERS = 64,
@@ -84,7 +80,7 @@ static quire_err strangers(const experiment_options *o, const bench_table *s, in
                            quire_error *err) {
     lab_request requests[N_STRANGERS];
     int32_t lengths[N_STRANGERS],
-        pages = (int32_t)kv_pages_for(STRANGER + STRANGER_OUTPUT, o->engine.page_tokens) + 1;
+        pages = (int32_t)kv_pages_for(STRANGER + STRANGER_OUTPUT, o->cli.engine.page_tokens) + 1;
     for (int32_t i = 0; i < N_STRANGERS; i++) {
         lengths[i] = STRANGER;
     }
@@ -98,7 +94,7 @@ static quire_err strangers(const experiment_options *o, const bench_table *s, in
                               .n = N_STRANGERS,
                               .at_once = STRANGERS_AT_ONCE}};
     ways[0].max_len = STRANGER + STRANGER_OUTPUT;
-    ways[0].options = o->engine;
+    ways[0].options = o->cli.engine;
     ways[0].options.prefix_cache = QUIRE_PREFIX_CACHE_NONE;
     ways[0].options.max_seqs = STRANGERS_AT_ONCE;
     ways[0].options.n_pages = pages * N_STRANGERS / 2;
@@ -132,12 +128,12 @@ static quire_err together(const experiment_options *o, const bench_table *s, int
                               .n_first = 1,
                               .at_once = N_TOGETHER}};
     ways[0].max_len = SHARED + N_TOGETHER + TOGETHER_OUTPUT;
-    ways[0].options = o->engine;
+    ways[0].options = o->cli.engine;
     ways[0].options.prefix_cache = QUIRE_PREFIX_CACHE_TOKEN;
     ways[0].options.max_seqs = N_TOGETHER;
     ways[0].options.n_pages =
-        (int32_t)kv_pages_for(SHARED, o->engine.page_tokens) +
-        N_TOGETHER * (int32_t)(kv_pages_for(N_TOGETHER + TOGETHER_OUTPUT, o->engine.page_tokens) + 1);
+        (int32_t)kv_pages_for(SHARED, o->cli.engine.page_tokens) +
+        N_TOGETHER * (int32_t)(kv_pages_for(N_TOGETHER + TOGETHER_OUTPUT, o->cli.engine.page_tokens) + 1);
     ways[0].options.step_target_us = 0;
     ways[1] = ways[0];
     ways[1].name = "32 together";
@@ -148,14 +144,15 @@ static quire_err together(const experiment_options *o, const bench_table *s, int
     return e;
 }
 
-quire_err experiment_prefix(const experiment_options *o, quire_error *err) {
-    TABLE(s, "prefix", o->json, WORD("case", "", 20), KEY("requests", "requests", 8, 0),
+static quire_err experiment_prefix(const cli_options *cli, quire_error *err) {
+    const experiment_options *o = (const void *)cli;
+    TABLE(s, "prefix", o->cli.json, WORD("case", "", 20), KEY("requests", "requests", 8, 0),
           FIGURE("prompt", "prompt", 8, 0, "tokens"), FIGURE("cached", "cached", 8, 0, "tokens"),
           FIGURE("computed", "computed", 8, 0, "tokens"), FIGURE("cpu", "CPU ms", 9, 1, "ms"),
           FIGURE("to_first", "to first", 8, 3, "x"));
     int32_t n_runs = o->n_runs > 0 ? o->n_runs : N_RUNS;
     char machine[256];
-    TRY(lab_describe(&o->engine, machine, sizeof machine, err));
+    TRY(lab_describe(&o->cli.engine, machine, sizeof machine, err));
     table_begin(&s, NULL);
     TRY(strangers(o, &s, n_runs, err));
     TRY(together(o, &s, n_runs, err));
@@ -167,3 +164,6 @@ quire_err experiment_prefix(const experiment_options *o, quire_error *err) {
                N_TOGETHER);
     return QUIRE_OK;
 }
+
+EXPERIMENT(prefix, "", ARGUMENT_NONE, "cost of the prefix index for unrelated prompts, and what it saves",
+           "  quire bench prefix --runs 15 --threads 1\n", flags_experiment_page);
