@@ -31,29 +31,22 @@ static const struct {
 };
 enum { N_DEMOS = (int)(sizeof demos / sizeof *demos) };
 
-void demo_options_init(demo_options *o) {
-    *o = (demo_options){0};
+static void demo_defaults(cli_options *o) {
     quire_options_init(&o->engine);
     o->engine.model = "builtin";
 }
 
-void demo_list(void) {
-    for (int i = 0; i < N_DEMOS; i++) {
-        printf("  %-9s %s\n", demos[i].name, demos[i].line);
-    }
-}
-
-quire_err demo_read_numbers(const char *flag, const char *given, const char *own, demo_numbers *out,
+quire_err demo_read_numbers(const char *name, const char *given, const char *own, demo_numbers *out,
                             quire_error *err) {
-    return figures_parse_list(flag, given != NULL ? given : own, out->v, &out->n, err);
+    return figures_parse_list(name, given != NULL ? given : own, out->v, &out->n, err);
 }
 
-quire_err demo_read_one(const char *flag, const char *given, const char *own, demo_numbers *out,
+quire_err demo_read_one(const char *name, const char *given, const char *own, demo_numbers *out,
                         quire_error *err) {
-    TRY(demo_read_numbers(flag, given, own, out, err));
+    TRY(demo_read_numbers(name, given, own, out, err));
     const char *text = given != NULL ? given : own;
     return out->n == 1 ? QUIRE_OK
-                       : err_set(err, QUIRE_INVALID, -1, "%s %s: must be one number here", flag, text);
+                       : err_set(err, QUIRE_INVALID, -1, "%s %s: must be one number here", name, text);
 }
 
 /* Whether the word is among those that `words` has, one space apart. */
@@ -67,28 +60,44 @@ static bool demo_has_word(const char *words, const char *word) {
     return false;
 }
 
-/* A flag that a demonstration would not look at is refused. */
-static quire_err demo_check_flags(const demo_options *o, const char *takes, quire_error *err) {
-    const struct {
-        const char *name;
-        bool given;
-    } flags[] = {{"--lengths", o->lengths != NULL},
-                 {"--prompt-lengths", o->prompt_lengths != NULL},
-                 {"--prompts", o->prompts != NULL},
-                 {"--batch", o->batches != NULL},
-                 {"--context", o->contexts != NULL},
-                 {"--shape", o->shape != NULL},
-                 {"--runs", o->n_runs > 0},
-                 {"--max-tokens", o->n_tokens > 0},
-                 {"--max-num-seqs", o->slots > 0},
-                 {"--max-len", o->max_len > 0},
-                 {"--max-num-batched-tokens", o->n_rows > 0},
-                 {"--page-size", o->page_tokens > 0},
-                 {"--kv-pages", o->n_pages > 0}};
-    for (size_t i = 0; i < sizeof flags / sizeof *flags; i++) {
-        if (flags[i].given && !demo_has_word(takes, flags[i].name)) {
-            return err_set(err, QUIRE_INVALID, -1, "demo %s does not use %s; it takes %s", o->name,
-                           flags[i].name, takes);
+#define AT(member) .offset = offsetof(demo_options, member)
+
+static const flag demo_flags[] = {
+    {"--lengths", "LIST", "tokens of the answers (alloc: of whole sequences)", TEXT(lengths)},
+    {"--prompt-lengths", "LIST", "tokens of the prompts", TEXT(prompt_lengths)},
+    {"--prompts", "FILE", "prompts, one a line that the model answers (waste, latency, wall, alloc, table)",
+     TEXT(prompts)},
+    {"--batch", "LIST", "sequences at once", TEXT(batches)},
+    {"--context", "LIST", "tokens of a sequence, before those that are measured", TEXT(contexts)},
+    {"--shape", "L,H,D", "wall: layers, KV heads and head width in 16 bits (32,32,128)", TEXT(shape)},
+    {"--runs", "N", "runs per measured figure", COUNT(n_runs, 1, 64)},
+    {"--model -m", "MODEL", "the model that is run", TEXT(cli.engine.model)},
+    {"--max-tokens -n", "N", "most tokens of an answer; of table: tokens behind the prompt",
+     COUNT(n_tokens, 1, 1 << 20)},
+    {"--max-len", "N", "room for the longest sequence; without: 2048", COUNT(max_len, 1, 1 << 24)},
+    {"--max-num-seqs", "N", "sequences that run at once; without: 4", COUNT(slots, 1, 1 << 16)},
+    {"--max-num-batched-tokens", "N", "rows a step; without: schedule: 8", COUNT(n_rows, 1, 1 << 20)},
+    {"--kv-pages", "N", "pages of the pool", COUNT(n_pages, 1, 1 << 20)},
+    {"--page-size", "N", "tokens a page holds; without: 16, schedule 4, radix 1", PAGE_SIZE(page_tokens)},
+    {0},
+};
+enum { N_DEMO_FLAGS = (int)(sizeof demo_flags / sizeof *demo_flags) };
+
+/* A flag that a demonstration would not look at is refused, as is one of the model where
+ * none is run. */
+static quire_err demo_check_flags(const demo_options *o, const char *takes, bool runs, bool runs_prompts,
+                                  quire_error *err) {
+    for (const flag *const *f = o->cli.given; f != NULL && *f != NULL; f++) {
+        char name[32];
+        snprintf(name, sizeof name, "%.*s", (int)strcspn((*f)->names, " "), (*f)->names);
+        bool is_own = *f >= demo_flags && *f < demo_flags + N_DEMO_FLAGS && strcmp(name, "--model") != 0;
+        if (is_own && !demo_has_word(takes, name)) {
+            return err_set(err, QUIRE_INVALID, -1, "demo %s does not use %s; it takes %s", o->cli.argument,
+                           name, takes);
+        }
+        if (!is_own && !runs && strcmp(name, "--json") != 0) {
+            return err_set(err, QUIRE_INVALID, -1, "demo %s runs no model%s, so %s does nothing",
+                           o->cli.argument, runs_prompts ? " without --prompts" : "", name);
         }
     }
     return o->prompts != NULL && (o->lengths != NULL || o->prompt_lengths != NULL)
@@ -97,30 +106,29 @@ static quire_err demo_check_flags(const demo_options *o, const char *takes, quir
                : QUIRE_OK;
 }
 
-/* So is a flag of the model, where none is run. */
-static quire_err check_model_flags(const demo_options *o, bool only_prompts, quire_error *err) {
-    demo_options none;
-    demo_options_init(&none);
-    const quire_options *e = &o->engine, *n = &none.engine;
-    const char *given = strcmp(e->model, n->model) != 0 ? "--model"
-                        : e->compute != n->compute      ? "--compute"
-                        : e->kv_dtype != n->kv_dtype    ? "--kv-dtype"
-                        : e->n_threads != n->n_threads  ? "--threads"
-                                                        : NULL;
-    return given == NULL ? QUIRE_OK
-                         : err_set(err, QUIRE_INVALID, -1, "demo %s runs no model%s, so %s does nothing",
-                                   o->name, only_prompts ? " without --prompts" : "", given);
-}
-
-quire_err demo_run(const demo_options *o, quire_error *err) {
+static quire_err demo_run(const cli_options *cli, quire_error *err) {
+    const demo_options *o = (const void *)cli;
+    if (cli->argument == NULL) {
+        printf("quire demo NAME [flags]\n\n");
+    }
     for (int i = 0; i < N_DEMOS; i++) {
-        if (strcmp(o->name, demos[i].name) == 0) {
-            TRY(demo_check_flags(o, demos[i].takes, err));
-            if (demos[i].runs == RUNS_NEVER || (demos[i].runs == RUNS_PROMPTS && o->prompts == NULL)) {
-                TRY(check_model_flags(o, demos[i].runs == RUNS_PROMPTS, err));
-            }
+        if (cli->argument == NULL) {
+            printf("  %-9s %s\n", demos[i].name, demos[i].line);
+        } else if (strcmp(cli->argument, demos[i].name) == 0) {
+            bool runs_prompts = demos[i].runs == RUNS_PROMPTS,
+                 runs = demos[i].runs == RUNS_ALWAYS || (runs_prompts && o->prompts != NULL);
+            TRY(demo_check_flags(o, demos[i].takes, runs, runs_prompts, err));
             return demos[i].run(o, err);
         }
     }
-    return err_set(err, QUIRE_INVALID, -1, "%s: no such demonstration; `quire demo` lists them", o->name);
+    return cli->argument == NULL
+               ? QUIRE_OK
+               : err_set(err, QUIRE_INVALID, -1, "%s: no such demonstration; `quire demo` lists them",
+                         cli->argument);
 }
+
+LAB_COMMAND(demo, "demo", " [NAME]", ARGUMENT_NAME, "demonstrations of paging and continuous batching",
+            "  quire demo                                             lists the demonstrations\n"
+            "  quire demo radix --page-size 4\n"
+            "  quire demo waste --lengths 10,199,25,199 --max-tokens 200 --json\n",
+            demo_flags, flags_compute, FLAGS_KV, flags_threads, flags_json, flags_help);

@@ -4,22 +4,12 @@
 #ifndef LAB_DEMO_DEMO_H
 #define LAB_DEMO_DEMO_H
 
-#include <stdio.h>
-#include <string.h>
+#include "lab/commands/lab_commands.h"
 
-#include "base/err.h"
-#include "base/mem.h"
-#include "lab/bench/figures.h"
-#include "lab/bench/result_table.h"
-#include "quire.h"
-
-/* What is NULL or 0 is as the demonstration chooses. */
+/* What is NULL or 0 is as the demonstration chooses; the command line's argument says
+ * which, NULL: list them. */
 typedef struct demo_options {
-    quire_options
-        /* model and numeric configuration; n_pages, page_tokens, max_seqs and
-         * max_model_len only where a demo asks for them */
-        engine;
-    const char *name;           /* which; NULL: list them */
+    cli_options cli;
     const char *prompt_lengths; /* tokens, "4,6,1,7" */
     const char *lengths;        /* of answers, likewise */
     /* a file, a prompt a line, which the model answers; their lengths and its answers'
@@ -34,18 +24,9 @@ typedef struct demo_options {
     int32_t max_len;      /* room for the longest sequence */
     int32_t n_rows;       /* a step */
     int32_t page_tokens, n_pages;
-    bool json;
 } demo_options;
 
-void demo_options_init(demo_options *o);
-
-/* Runs the one of that name and prints to stdout; err says why it could not.
- * QUIRE_INVALID when there is none of that name. */
-quire_err demo_run(const demo_options *o, quire_error *err);
-/* Prints a line for each. */
-void demo_list(void);
-
-/* What the demonstrations share, between demo*.c only. */
+/* The demonstrations, each in the file of its name; err says why it could not run. */
 
 /* demo_batching.c */
 quire_err demo_waste(const demo_options *o, quire_error *err);
@@ -79,10 +60,10 @@ quire_err demo_answer_prompts(const demo_options *o, int32_t cap, demo_numbers *
 /* The lengths of whole sequences, prompt and answer: o->lengths, those of o->prompts
  * answered (by at most 200 tokens unless it says), or own. */
 quire_err demo_read_wholes(const demo_options *o, const char *own, demo_numbers *out, quire_error *err);
-quire_err demo_read_numbers(const char *flag, const char *given, const char *own, demo_numbers *out,
+quire_err demo_read_numbers(const char *name, const char *given, const char *own, demo_numbers *out,
                             quire_error *err);
 /* The same where there may be only one. */
-quire_err demo_read_one(const char *flag, const char *given, const char *own, demo_numbers *out,
+quire_err demo_read_one(const char *name, const char *given, const char *own, demo_numbers *out,
                         quire_error *err);
 
 /* given, or own where it is 0. */

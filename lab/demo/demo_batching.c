@@ -21,7 +21,7 @@ static int64_t demo_batching_sum_of(const int32_t *v, int32_t n) {
 /* ---- waste ---- */
 
 static void show_pads(const demo_options *o, const demo_numbers *prompts) {
-    TABLE(s, "demo waste prompts", o->json, KEY("prompt", "prompt", 6, 0), KEY("tokens", "tokens", 7, 0),
+    TABLE(s, "demo waste prompts", o->cli.json, KEY("prompt", "prompt", 6, 0), KEY("tokens", "tokens", 7, 0),
           KEY("pads", "pads", 7, 0), KEY("wasted", "wasted %", 9, 1));
     int64_t pads = baseline_pads(prompts->v, prompts->n),
             slots = pads + demo_batching_sum_of(prompts->v, prompts->n), widest = slots / prompts->n;
@@ -123,7 +123,7 @@ static quire_err plan_all(const int32_t *lengths, int32_t n, int32_t slots, plan
 }
 
 static quire_err show_dead_steps(const demo_options *o, const demo_numbers *lengths, quire_error *err) {
-    TABLE(s, "demo waste steps", o->json, KEY("request", "request", 7, 0), KEY("tokens", "tokens", 7, 0),
+    TABLE(s, "demo waste steps", o->cli.json, KEY("request", "request", 7, 0), KEY("tokens", "tokens", 7, 0),
           KEY("batch_steps", "static steps", 12, 0), KEY("dead_steps", "dead steps", 10, 0),
           KEY("wasted", "wasted %", 9, 1), KEY("continuous_steps", "continuous steps", 16, 0));
     int64_t ends[MAX_REQUESTS], steps = baseline_static(lengths->v, lengths->n, lengths->n, ends),
@@ -191,7 +191,7 @@ static quire_err run_served(const demo_options *o, const latency *l, bool is_sta
         pages = (int32_t)kv_pages_for(max_len, BASELINE_PAGE);
     const baseline_options bo = {
         is_static, is_static ? RESERVE_MAX : RESERVE_PAGED, l->slots * pages, l->slots, max_len, end_us};
-    const model_runner_options opened = {.engine = &o->engine,
+    const model_runner_options opened = {.engine = &o->cli.engine,
                                          .page_tokens = BASELINE_PAGE,
                                          .n_pages = bo.n_pages + baseline_extra_pages(&bo),
                                          .max_rows = PASS_ROWS,
@@ -219,7 +219,7 @@ static quire_err run_both(const demo_options *o, latency *l, quire_error *err) {
 }
 
 static void report_latency(const demo_options *o, const latency *l, const planned *d, const char *machine) {
-    TABLE(s, "demo latency", o->json, KEY("request", "request", 7, 0), KEY("prompt", "prompt", 6, 0),
+    TABLE(s, "demo latency", o->cli.json, KEY("request", "request", 7, 0), KEY("prompt", "prompt", 6, 0),
           KEY("tokens", "tokens", 7, 0), KEY("static_end", "static end", 10, 0),
           KEY("continuous_start", "continuous start", 16, 0), KEY("continuous_end", "continuous end", 14, 0),
           KEY("ratio", "ratio", 7, 2), KEY("static_ms", "static ms", 9, 1),
@@ -261,7 +261,7 @@ quire_err demo_latency(const demo_options *o, quire_error *err) {
         cap_lengths(&l.lengths, o->n_tokens);
     }
     planned d;
-    TRY(lab_describe(&o->engine, machine, sizeof machine, err));
+    TRY(lab_describe(&o->cli.engine, machine, sizeof machine, err));
     (void)baseline_static(l.lengths.v, l.lengths.n, l.slots, l.static_ends);
     TRY(run_both(o, &l, err));
     TRY(plan_all(l.lengths.v, l.lengths.n, l.slots, &d, err));
@@ -340,7 +340,7 @@ quire_err demo_schedule(const demo_options *o, quire_error *err) {
         snprintf(names[i], sizeof names[i], "r%d", (int)i + 1);
         columns[4 + i] = (table_column){names[i], names[i], STATE_WIDTH, TABLE_TEXT, NULL};
     }
-    const bench_table s = {"demo schedule", columns, p.n + 4, o->json};
+    const bench_table s = {"demo schedule", columns, p.n + 4, o->cli.json};
     snprintf(heading, sizeof heading, "%d requests; %d rows a step, %d sequences, %d pages of %d tokens",
              (int)p.n, (int)rows, (int)slots, (int)n_pages, (int)page_tokens);
     p.table = &s;

@@ -108,7 +108,7 @@ quire_err demo_wall(const demo_options *o, quire_error *err) {
                            (int)given.v[i], (int)w.max_len);
         }
     }
-    TABLE(s, "demo wall", o->json, KEY("concurrency", "requests", 8, 0),
+    TABLE(s, "demo wall", o->cli.json, KEY("concurrency", "requests", 8, 0),
           KEY("mean_tokens", "mean tokens", 11, 1), KEY("static_mib", "static MiB", 10, 1),
           KEY("growing_mib", "growing MiB", 11, 1), KEY("growing_peak_mib", "its peak", 9, 1),
           KEY("paged_mib", "paged MiB", 9, 1), KEY("static_wasted", "static wasted %", 15, 2),
@@ -171,7 +171,7 @@ quire_err demo_alloc(const demo_options *o, quire_error *err) {
     if (e != QUIRE_OK) {
         return err_set(err, e, -1, "a pool of %d pages: %s", (int)n_pages, quire_err_text(e));
     }
-    TABLE(s, "demo alloc", o->json, KEY("request", "request", 7, 0), KEY("tokens", "tokens", 7, 0),
+    TABLE(s, "demo alloc", o->cli.json, KEY("request", "request", 7, 0), KEY("tokens", "tokens", 7, 0),
           KEY("pages", "pages", 6, 0), KEY("unused", "unused slots", 12, 0), KEY("pages_free", "free", 6, 0),
           KEY("static_pages", "static pages", 12, 0), KEY("static_unused", "unused slots", 12, 0),
           KEY("static_free", "free", 6, 0));
@@ -250,7 +250,7 @@ quire_err demo_table(const demo_options *o, quire_error *err) {
     if (e != QUIRE_OK) {
         return err_set(err, e, -1, "a pool of %d pages: %s", (int)n_pages, quire_err_text(e));
     }
-    TABLE(s, "demo table", o->json, WORD("event", "", 10), KEY("position", "position", 8, 0),
+    TABLE(s, "demo table", o->cli.json, WORD("event", "", 10), KEY("position", "position", 8, 0),
           KEY("tokens", "tokens", 6, 0), KEY("n_pages", "pages", 5, 0), KEY("offset", "offset", 6, 0),
           KEY("slot", "slot", 5, 0), KEY("pages_free", "free", 4, 0), WORD("pages", "block table", 24));
     char heading[128];

@@ -93,7 +93,7 @@ static quire_err snapshot_row(const demo_options *o, const bench_table *sh, cons
     snapshot s = {.n_decode = demo_or(o->n_tokens, 32)};
     snapshot_counts c = {0};
     int32_t longest = figures_largest(prompts->v, prompts->n);
-    model_runner_options bo = {.engine = &o->engine,
+    model_runner_options bo = {.engine = &o->cli.engine,
                                .page_tokens = page_tokens,
                                .n_pages = (int32_t)kv_pages_for(longest + s.n_decode, page_tokens),
                                .max_rows = MAX_ROWS,
@@ -128,7 +128,7 @@ quire_err demo_snapshot(const demo_options *o, quire_error *err) {
     demo_numbers prompts;
     TRY(demo_read_numbers("--prompt-lengths", o->prompt_lengths, "7,16,21,33,257,300,400,530", &prompts,
                           err));
-    TABLE(sh, "demo snapshot", o->json, KEY("page_tokens", "page", 5, 0), KEY("tokens", "tokens", 7, 0),
+    TABLE(sh, "demo snapshot", o->cli.json, KEY("page_tokens", "page", 5, 0), KEY("tokens", "tokens", 7, 0),
           KEY("pages", "pages", 6, 0), KEY("logits", "logits compared", 15, 0),
           KEY("different", "different", 9, 0), WORD("equal", "equal bits", 10));
     table_begin(
@@ -184,7 +184,7 @@ quire_err demo_cache(const demo_options *o, quire_error *err) {
     int32_t longest = figures_largest(contexts.v, contexts.n);
     cache_demo d = {.n_runs = demo_or(o->n_runs, 5)};
     int32_t n_pages = (int32_t)kv_pages_for(longest + 1, 16);
-    model_runner_options bo = {.engine = &o->engine,
+    model_runner_options bo = {.engine = &o->cli.engine,
                                .page_tokens = 16,
                                .n_pages = n_pages,
                                .max_rows = longest + 1,
@@ -194,7 +194,7 @@ quire_err demo_cache(const demo_options *o, quire_error *err) {
     d.tokens = mem_new((size_t)longest + 1, sizeof *d.tokens);
     d.pages = mem_new((size_t)n_pages, sizeof *d.pages);
     quire_err e = d.tokens && d.pages ? QUIRE_OK : QUIRE_NO_MEMORY;
-    TABLE(s, "demo cache", o->json, KEY("tokens", "tokens before", 13, 0),
+    TABLE(s, "demo cache", o->cli.json, KEY("tokens", "tokens before", 13, 0),
           KEY("cached_ms", "with cache ms", 13, 3), KEY("uncached_ms", "without ms", 10, 3),
           KEY("ratio", "ratio", 8, 1));
     if (e == QUIRE_OK) {

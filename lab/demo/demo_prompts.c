@@ -42,7 +42,7 @@ static quire_err ask_all(client *c, FILE *f, int32_t cap, demo_numbers *prompts,
 quire_err demo_answer_prompts(const demo_options *o, int32_t cap, demo_numbers *prompts,
                               demo_numbers *lengths, quire_error *err) {
     sent answers[FIGURES_MAX_POINTS] = {{0}};
-    quire_options engine = o->engine;
+    quire_options engine = o->cli.engine;
     client c;
     FILE *f = fopen(o->prompts, "r");
     if (f == NULL) {

@@ -17,7 +17,7 @@ static quire_err sweep_row(const demo_options *o, const bench_table *s, int32_t 
     int32_t *tokens = variant_prompts(lengths, n, n_output, requests);
     TRY(mem_check_for(tokens, "the measurement", err));
     variant t = {
-        .options = o->engine, .requests = requests, .n = n, .at_once = n, .max_len = length + n_output};
+        .options = o->cli.engine, .requests = requests, .n = n, .at_once = n, .max_len = length + n_output};
     t.options.max_seqs = n;
     t.options.step_target_us = 0;
     t.options.prefix_cache = QUIRE_PREFIX_CACHE_NONE;
@@ -27,7 +27,8 @@ static quire_err sweep_row(const demo_options *o, const bench_table *s, int32_t 
     TRY(e);
     const lab_result *r = &t.best;
     double at_once = r->decode_speed * r->token_ms / 1000;
-    TABLE_ROW(s, NUM(n), NUM(length), NUM(n_output), NUM(r->decode_speed), NUM(r->token_ms), NUM(at_once),
+    TABLE_ROW(s, NUM(n), NUM(length), NUM(n_output), NUM(n_output > 1 ? r->decode_speed : TABLE_ABSENT),
+              NUM(n_output > 1 ? r->token_ms : TABLE_ABSENT), NUM(n_output > 1 ? at_once : TABLE_ABSENT),
               NUM(r->first_ms), NUM(r->n_pages_most), NUM((double)t.peak_bytes / MIB));
     bool fits = at_once <= 1.001 * n && (at_once > 0 || n_output == 1);
     return fits ? QUIRE_OK
@@ -54,9 +55,9 @@ quire_err demo_sweep(const demo_options *o, quire_error *err) {
         int64_t n = (int64_t)lengths.v[i % lengths.n] + answers.v[i / lengths.n];
         longest = n > longest ? n : longest;
     }
-    TRY(lab_check_length(&o->engine, longest, err));
-    TRY(lab_describe(&o->engine, machine, sizeof machine, err));
-    TABLE(s, "demo sweep", o->json, KEY("batch", "batch", 5, 0), KEY("length", "length", 6, 0),
+    TRY(lab_check_length(&o->cli.engine, longest, err));
+    TRY(lab_describe(&o->cli.engine, machine, sizeof machine, err));
+    TABLE(s, "demo sweep", o->cli.json, KEY("batch", "batch", 5, 0), KEY("length", "length", 6, 0),
           KEY("answer", "answer", 6, 0), KEY("tokens_per_s", "tokens/s", 9, 1),
           KEY("token_ms", "ms/token", 8, 3), KEY("at_once", "at once", 7, 2),
           KEY("first_token_ms", "first ms", 9, 1), KEY("pages_most", "pages", 6, 0),

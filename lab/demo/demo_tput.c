@@ -151,14 +151,14 @@ quire_err demo_tput(const demo_options *o, quire_error *err) {
                        "at most %d sequences and %d runs, contexts of 2 tokens at least", MAX_ROWS,
                        FIGURES_MAX_RUNS);
     }
-    model_runner_options bo = {.engine = &o->engine,
+    model_runner_options bo = {.engine = &o->cli.engine,
                                .page_tokens = PAGE_TOKENS,
                                .max_rows = MAX_ROWS,
                                .max_seqs = t.max_batch,
                                .max_len = t.context + t.n_steps};
     bo.n_pages = t.max_batch * (int32_t)kv_pages_for(t.context + t.n_steps, PAGE_TOKENS);
     TRY(model_runner_open(&bo, &t.b, err));
-    TABLE(s, "demo tput", o->json, KEY("batch", "batch", 5, 0), KEY("alone", "pass a seq", 10, 0),
+    TABLE(s, "demo tput", o->cli.json, KEY("batch", "batch", 5, 0), KEY("alone", "pass a seq", 10, 0),
           KEY("growing", "growing", 9, 0), KEY("gathered", "gathered", 9, 0), KEY("padded", "padded", 9, 0),
           KEY("fused", "fused", 9, 0), KEY("over_growing", "/growing", 8, 2),
           KEY("over_gathered", "/gathered", 9, 2), KEY("growing_mb", "MB copied", 9, 2),
