@@ -288,6 +288,8 @@ def test_tokens_a_second_and_milliseconds_a_token_are_of_one_clock(quire):
 
 def test_sweep_holds_pages_for_all(quire):
     table = rows("demo", "sweep", "--batch", "1,3", "--context", "40", "--lengths", "9,25")[0]["demo sweep"]
+    alone = rows("demo", "sweep", "--batch", "1", "--context", "40", "--lengths", "1")[0]["demo sweep"][0]
+    assert alone["tokens_per_s"] is alone["token_ms"] is alone["at_once"] is None and alone["first_token_ms"] > 0  # nothing comes after the first token
     assert column(table, "pages_most") == [3, 9, 4, 12] and column(table, "answer") == [9, 9, 25, 25] and all(row["tokens_per_s"] > 0 and row["peak_mib"] > 2 for row in table)
 
 

@@ -89,7 +89,7 @@ def test_tiers_that_stay_do_not_answer_for_computing(quire, tmp_path):
 
 def test_errors_and_exit_statuses_come_from_quire_lab(quire):
     for arguments, words in ((["bench", "kv", "--port", "1"], "a flag of `quire serve`, not of `quire bench kv`"),
-                             (["bench", "pages", "x"], "this experiment takes flags only"), (["sim"], "quire sim needs a TRACE")):
+                             (["bench", "pages", "x"], "takes flags only"), (["sim"], "quire sim needs a TRACE")):
         done = run(QUIRE, *arguments)
         assert done.returncode == 2 and words in done.stderr, done.stderr
     assert run(QUIRE, "sim", "/nowhere").returncode == 1
