@@ -1,7 +1,6 @@
 #include "lab/bench/baseline_serve.h"
 
 #include "base/mem.h"
-#include "lab/bench/headline_engine.h"
 #include "lab/bench/headline_execute.h"
 
 enum { MOST_TOKENS = 1 << 16 }; /* of a prompt */

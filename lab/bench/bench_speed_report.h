@@ -6,7 +6,7 @@
 #include <stdbool.h>
 
 #include "lab/bench/figures.h"
-#include "lab/bench/shape.h"
+#include "lab/bench/model_shape.h"
 
 typedef struct speed_line {
     const char *name;               /* "decode" */

@@ -1,6 +1,12 @@
 #include "lab/bench/headline_execute.h"
 
+#include <math.h>
+
+#include "base/err.h"
 #include "base/mem.h"
+#include "engine/engine.h"
+#include "engine/output.h"
+#include "engine/state.h"
 #include "lab/bench/figures.h"
 #include "lab/bench/lab.h"
 
@@ -210,4 +216,237 @@ uint64_t headline_execution_digest(const headline_execution *x) {
         digest += lab_digest(headline_execute_tokens_of(x, i) + q->n_prompt, serving_output(q));
     }
     return digest;
+}
+
+/* A request on its way: the engine's `user`. */
+typedef struct client_request {
+    const trace_request *q;
+    int32_t *answer; /* [n_output] */
+    int32_t n;
+    double arrival, first;
+} client_request;
+
+typedef struct engine_run {
+    model_runner *b;
+    const trace *t;
+    const serving_options *o;
+    int64_t swap_bytes;
+    engine *e;
+    engine_out *out;
+    wake reader;
+    client_request *requests; /* [n_requests] */
+    int32_t *answers;         /* of all */
+    int32_t *text;            /* [longest] */
+    int32_t next, n_open;
+    double now;
+    serving_result *r;
+    uint64_t digest;
+} engine_run;
+
+/* ---- opening ---- */
+
+static quire_err open_requests(engine_run *c) {
+    size_t n = (size_t)c->t->n_requests, at = 0;
+    c->requests = mem_new(n, sizeof *c->requests);
+    /* an answer has a token at least */
+    c->answers = mem_new((size_t)c->t->n_output_tokens + n, sizeof *c->answers);
+    c->text = mem_new((size_t)c->t->longest + 1, sizeof *c->text);
+    c->r->times = (serving_times){mem_new(n, sizeof(double)), mem_new(n, sizeof(double)),
+                                  mem_new(n, sizeof(double)), 0};
+    if (!c->requests || !c->answers || !c->text || !c->r->times.first || !c->r->times.gap ||
+        !c->r->times.per_token) {
+        return QUIRE_NO_MEMORY;
+    }
+    for (size_t i = 0; i < n; i++) {
+        const trace_request *q = &c->t->requests[i];
+        c->requests[i] = (client_request){
+            .q = q, .answer = c->answers + at, .arrival = serving_arrival(c->t, c->o, (int32_t)i)};
+        at += (size_t)serving_output(q);
+    }
+    return QUIRE_OK;
+}
+
+static quire_err headline_engine_open_engine(engine_run *c, quire_error *err) {
+    const serving_options *o = c->o;
+    engine_options k = {.prefix_cache = o->cache == SERVING_CACHE_NONE   ? PREFIX_CACHE_NONE
+                                        : o->cache == SERVING_CACHE_PAGE ? PREFIX_CACHE_PAGE
+                                                                         : PREFIX_CACHE_TOKEN,
+                        .eviction = o->eviction,
+                        .page_tokens = o->page_tokens,
+                        .n_pages = (int32_t)(o->kv_tokens / o->page_tokens),
+                        .max_model_len = o->max_model_len,
+                        .max_batched_tokens = o->max_rows,
+                        .max_seqs = o->max_seqs,
+                        .prefill_chunk = o->max_chunk,
+                        .max_requests = c->t->n_requests,
+                        .swap_bytes = c->swap_bytes,
+                        .preempt = c->swap_bytes > 0 ? PREEMPT_SWAP : PREEMPT_RECOMPUTE,
+                        .no_thread = true};
+    TRY(engine_open(c->b->m, c->b->b, &c->b->layout, &k, &c->e, err));
+    quire_err e = wake_init(&c->reader);
+    e = e == QUIRE_OK ? engine_out_open(c->e, &c->reader, &c->out) : e;
+    return e == QUIRE_OK ? e : err_set(err, e, -1, "the engine's events: %s", quire_err_text(e));
+}
+
+/* ---- requests in, tokens out: other threads' work in a server, which the clock leaves
+ * out ---- */
+
+static quire_err headline_engine_submit(engine_run *c, client_request *a, quire_error *err) {
+    const trace_request *q = a->q;
+    if (q->n_prompt + serving_output(q) > c->o->max_model_len) {
+        c->r->n_refused++;
+        return QUIRE_OK;
+    }
+    int32_t *tokens = mem_new((size_t)q->n_prompt, sizeof *tokens);
+    TRY(mem_check_for(tokens, "a prompt", err));
+    trace_tokens(c->t, q, c->text);
+    for (int32_t i = 0; i < q->n_prompt; i++) {
+        tokens[i] = trace_token_of(c->text[i], c->b->desc->n_vocab);
+    }
+    engine_request r = {.tokens = tokens,
+                        .n_tokens = q->n_prompt,
+                        .namespace = &q->tenant,
+                        .n_namespace = sizeof q->tenant,
+                        .out = c->out,
+                        .user = a};
+    sampling_params_init(&r.sampling);
+    r.sampling.temperature = 0;
+    r.sampling.max_tokens = serving_output(q);
+    r.sampling.ignore_eos = true;
+    r.sampling.has_seed = true;
+    request_id id;
+    quire_err e = engine_submit(c->e, &r, &id, err);
+    if (e != QUIRE_OK) {
+        mem_free(tokens);
+        return e;
+    }
+    c->n_open++;
+    return QUIRE_OK;
+}
+
+static quire_err take_events(engine_run *c, quire_error *err) {
+    engine_event ev;
+    while (engine_out_pop(c->out, &ev)) {
+        client_request *a = ev.user;
+        if (ev.finish == FINISH_NONE) {
+            a->first = a->n == 0 ? c->now : a->first;
+            a->answer[a->n++] = ev.token;
+            continue;
+        }
+        c->n_open--;
+        if (ev.finish != FINISH_LENGTH || a->n != serving_output(a->q)) {
+            return err_set(err, ev.error != QUIRE_OK ? ev.error : QUIRE_INTERNAL, -1,
+                           "a request ended early: %s", quire_err_text(ev.error));
+        }
+        serving_note(c->r, a->q, a->arrival, a->first, c->now);
+        if (c->o->end_us != NULL) {
+            c->o->end_us[a - c->requests] = c->now;
+        }
+        c->digest += lab_digest(a->answer, a->n);
+    }
+    return QUIRE_OK;
+}
+
+/* ---- steps ---- */
+
+/* What runs in the step that is planned, and its memory. */
+static void count_step(const engine_run *c) {
+    const scheduler *s = &c->e->sched;
+    serving_result *r = c->r;
+    step_work w = {0};
+    for (int32_t i = 0; i < s->plan.n_items; i++) {
+        const sched_task *t = s->tasks[i];
+        double n = s->plan.items[i].n_rows;
+        bool decodes = t->n_known - t->kv.n_computed == 1;
+        *(decodes ? &w.decode_pairs : &w.prefill_pairs) += n * (t->kv.n_computed + (n + 1) / 2);
+        w.rows += n;
+        w.out += t->kv.n_computed + s->plan.items[i].n_rows == t->n_known;
+    }
+    serving_count_work(r, &w);
+    r->n_steps++;
+    r->step_running += s->n_running;
+    r->most_running = s->n_running > r->most_running ? s->n_running : r->most_running;
+    for (int32_t i = 0; i < s->n_running; i++) {
+        r->step_live += s->running[i]->kv.tables[0].n_tokens;
+        r->step_reserved += (int64_t)kv_seq_pages(&s->running[i]->kv) * c->o->page_tokens;
+    }
+}
+
+/* What the engine's thread does in one round (engine/lifecycle.c). */
+static quire_err headline_engine_run_step(engine_run *c, quire_error *err) {
+    const backend_ops *ops = c->b->b->ops;
+    int32_t n_threads = c->b->n_threads;
+    int64_t start = figures_time_us(n_threads);
+    ops->enter(c->b->b);
+    bool started = step_submit(c->e);
+    int64_t us = figures_time_us(n_threads) - start;
+    if (started) {
+        count_step(c);
+    }
+    start = figures_time_us(n_threads);
+    if (started) {
+        step_collect(c->e);
+    }
+    stats_publish(c->e);
+    out_wake_readers(c->e);
+    ops->leave(c->b->b);
+    us += figures_time_us(n_threads) - start;
+    c->now += (double)us;
+    c->r->busy_us += (double)us;
+    return take_events(c, err);
+}
+
+static quire_err headline_engine_serve(engine_run *c, quire_error *err) {
+    int32_t n = c->t->n_requests;
+    while (c->next < n || c->n_open > 0) {
+        if (c->n_open == 0) {
+            c->now = fmax(c->now, c->requests[c->next].arrival);
+        }
+        while (c->next < n && c->requests[c->next].arrival <= c->now) {
+            TRY(headline_engine_submit(c, &c->requests[c->next++], err));
+        }
+        if (c->n_open > 0) {
+            TRY(headline_engine_run_step(c, err));
+        }
+    }
+    c->r->span_us = c->now;
+    c->r->hit_tokens = c->e->sched.counts.prompt_tokens_reused;
+    c->r->n_preemptions = c->e->sched.counts.preemptions;
+    return QUIRE_OK;
+}
+
+/* After a failure: what is open still is computed to its end, since events name it. */
+static void drain(engine_run *c) {
+    quire_error ignored;
+    while (c->n_open > 0) {
+        (void)headline_engine_run_step(c, &ignored);
+    }
+}
+
+static void headline_engine_close_all(engine_run *c) {
+    drain(c);
+    engine_out_close(c->out);
+    engine_close(c->e);
+    wake_deinit(&c->reader);
+    mem_free(c->requests);
+    mem_free(c->answers);
+    mem_free(c->text);
+}
+
+quire_err headline_engine_run(model_runner *b, const trace *t, const serving_options *o, int64_t swap_bytes,
+                              serving_result *out, uint64_t *digest, quire_error *err) {
+    serving_result r = {.n_requests = t->n_requests};
+    engine_run c = {.b = b, .t = t, .o = o, .swap_bytes = swap_bytes, .r = &r};
+    quire_err e = open_requests(&c);
+    e = e == QUIRE_OK ? headline_engine_open_engine(&c, err)
+                      : err_set(err, e, -1, "out of memory for %d requests", (int)t->n_requests);
+    e = e == QUIRE_OK ? headline_engine_serve(&c, err) : e;
+    headline_engine_close_all(&c);
+    if (e != QUIRE_OK) {
+        serving_result_deinit(&r);
+        return e;
+    }
+    *digest = c.digest;
+    *out = r;
+    return QUIRE_OK;
 }

@@ -7,6 +7,8 @@
 #define LAB_BENCH_LAB_H
 
 #include "engine/engine.h"
+#include "lab/bench/figures.h"
+#include "lab/bench/result_table.h"
 #include "quire.h"
 
 typedef struct lab {
@@ -104,5 +106,66 @@ quire_err lab_once(const quire_options *o, engine_ablations off, int32_t max_len
 /* A line for people: model, numeric configuration, machine. out holds n bytes. QUIRE_* as
  * when a lab is opened. */
 quire_err lab_describe(const quire_options *o, char *out, size_t n, quire_error *err);
+
+/* Variants: the same requests run in several ways, in turns, for the experiments and
+ * demo_sweep.c. */
+
+/* One way of running: options and requests, and the fastest of its runs so far. */
+typedef struct variant {
+    quire_options options;
+    engine_ablations off;
+    lab_request *requests;
+    int32_t n, at_once, max_len;
+    lab_result best;
+    int64_t peak_bytes; /* counted: weights, buffers, pages */
+    /* measured: the process's peak until the end of that run; -1: the system does not
+     * tell */
+    int64_t resident_bytes;
+    int32_t n_done;                    /* runs */
+    lab_result runs[FIGURES_MAX_RUNS]; /* [n_done] */
+} variant;
+
+/* n_runs runs of each of the variants, in turns. Counts must be the same in every run, or
+ * the way is not what it is taken for: QUIRE_INTERNAL. Only where `counts_vary` (a pool
+ * so small that who is preempted depends on time) may they differ. */
+quire_err variants_run(variant *t, int32_t n, int32_t n_runs, bool counts_vary, quire_error *err);
+
+/* Tokens of n distinct prompts one after another, lengths[i] each; mem_new'd. Sets
+ * tokens, n_tokens, after (-1) and n_output of requests. NULL when out of memory. */
+int32_t *variant_prompts(const int32_t *lengths, int32_t n, int32_t n_output, lab_request *requests);
+
+/* Tokens that all sequences have in pages at the end: the last token of an answer has
+ * none. */
+int64_t variant_live_tokens(const lab_request *requests, int32_t n);
+/* The run of the median speed (sorts t's runs), and the largest distance of another's
+ * speed from it. */
+const lab_result *variant_median(variant *t, double *spread);
+/* Output tokens a second. */
+double variant_speed(const lab_result *r);
+
+/* Workloads by name: who asks what after whom, and which tokens they have in common.
+ * Lengths are those of the task's kind; the tokens are drawn, the same for the same text,
+ * so that what can be shared is exact and what comes out is only counted. */
+
+typedef struct workload {
+    const char *name, *line;
+    lab_request *requests;
+    int32_t n, max_seqs; /* that run at once; all that may go are sent at once */
+    int32_t max_rows;    /* a step */
+    int32_t max_len;     /* of the longest */
+    int32_t *tokens;     /* what requests point into */
+    size_t n_tokens;
+    /* tokens of all prompts, with what they follow; of these, such as no earlier prompt
+     * or answer has */
+    int64_t n_prompt, n_new;
+} workload;
+
+#define WORKLOAD_NAMES "chatbot, mmlu5, gsm8k, react, json, long, chat, agents or unique"
+
+/* QUIRE_INVALID names those there are. Freed with workload_free. */
+quire_err workload_make(const char *name, int32_t n_vocab, workload *out, quire_error *err);
+void workload_free(workload *w);
+/* The i-th name, NULL behind the last. */
+const char *workload_name(int32_t i);
 
 #endif

@@ -1,7 +1,13 @@
 #include "lab/bench/text_samples.h"
 
+#include <math.h>
+#include <stdio.h>
+
+#include "base/mem.h"
 #include "base/rng.h"
 #include "base/utf8.h"
+#include "text/byte_level.h"
+#include "json/json_out.h"
 
 static const char *const names[N_SAMPLES] = {"English", "code", "Chinese", "one letter", "white space"};
 
@@ -150,4 +156,218 @@ quire_err sample_make(sample_kind kind, size_t n_bytes, strbuf *out) {
         TRY(add_some(kind, &state, out));
     }
     return QUIRE_OK;
+}
+
+#define MARK  "\xE2\x96\x81"
+#define GPT2  "'(?:[sdmt]|ll|ve|re)| ?\\p{L}+| ?\\p{N}+| ?[^\\s\\p{L}\\p{N}]+|\\s+(?!\\S)|\\s+"
+#define BYTES 256
+
+static const char *const made_names[N_MADE] = {"ranks", "SentencePiece BPE", "Unigram", "WordPiece",
+                                               "WordLevel"};
+
+const char *made_name(made_kind kind) {
+    return made_names[kind];
+}
+
+/* Texts that grow in one buffer, and what GGUF files say of each. */
+typedef struct text_list {
+    strbuf bytes;
+    size_t *ends; /* [n] */
+    int32_t *types;
+    float *scores;
+    size_t n, cap_ends, cap_types, cap_scores;
+} text_list;
+
+static void list_deinit(text_list *l) {
+    strbuf_deinit(&l->bytes);
+    mem_free(l->ends);
+    mem_free(l->types);
+    mem_free(l->scores);
+}
+
+/* A text in two parts. */
+static quire_err list_add(text_list *l, const char *lead, str text, vocab_type type, float score) {
+    TRY(mem_grow(&l->ends, &l->cap_ends, l->n + 1, sizeof *l->ends));
+    TRY(mem_grow(&l->types, &l->cap_types, l->n + 1, sizeof *l->types));
+    TRY(mem_grow(&l->scores, &l->cap_scores, l->n + 1, sizeof *l->scores));
+    TRY(strbuf_add_str(&l->bytes, lead));
+    TRY(strbuf_add(&l->bytes, text.p, text.n));
+    l->types[l->n] = (int32_t)type;
+    l->scores[l->n] = score;
+    l->ends[l->n++] = l->bytes.n;
+    return QUIRE_OK;
+}
+
+/* The bytes of each piece that is text without white space inside, as a word (behind a
+ * space) or a part of one. */
+typedef quire_err piece_fn(void *context, str piece, bool is_word, int32_t rank);
+
+static quire_err each_piece(const tokenizer *from, piece_fn *add, void *context) {
+    strbuf bytes = {0};
+    quire_err e = QUIRE_OK;
+    for (int32_t id = 0; id < tokenizer_n_tokens(from) && e == QUIRE_OK; id++) {
+        strbuf_clear(&bytes);
+        e = tokenizer_is_special(from, id) ? QUIRE_OK
+                                           : byte_level_add_bytes(&bytes, tokenizer_piece(from, id));
+        bool is_word = bytes.n > 1 && bytes.p[0] == ' ';
+        str piece = {bytes.n > 0 ? bytes.p + is_word : "", bytes.n - is_word};
+        bool is_plain = piece.n > 0 && utf8_is_valid(piece) && memchr(piece.p, ' ', piece.n) == NULL &&
+                        !str_contains(piece, str_of(MARK));
+        e = e == QUIRE_OK && is_plain ? add(context, piece, is_word, id) : e;
+    }
+    strbuf_deinit(&bytes);
+    return e;
+}
+
+/* ---- through GGUF's vocabularies ---- */
+
+static quire_err add_marked(void *context, str piece, bool is_word, int32_t rank) {
+    text_list *l = context;
+    return list_add(l, is_word ? MARK : "", piece, VOCAB_NORMAL, -5.0f - log2f((float)rank + 2.0f));
+}
+
+/* With a word for each character, since punctuation is a word by itself. */
+static quire_err add_wordpiece(void *context, str piece, bool is_word, int32_t rank) {
+    size_t len;
+    (void)utf8_next(piece.p, &len);
+    TRY(len == piece.n && !is_word ? list_add(context, MARK, piece, VOCAB_NORMAL, 0) : QUIRE_OK);
+    return add_marked(context, piece, is_word, rank);
+}
+
+static quire_err fill_sentencepiece(const tokenizer *from, text_list *l) {
+    TRY(list_add(l, "<unk>", str_of(""), VOCAB_UNKNOWN, 0));
+    for (int b = 0; b < BYTES; b++) {
+        char name[8];
+        (void)snprintf(name, sizeof name, "<0x%02X>", (unsigned)b);
+        TRY(list_add(l, name, str_of(""), VOCAB_BYTE, 0));
+    }
+    TRY(list_add(l, MARK, str_of(""), VOCAB_NORMAL, -5));
+    return each_piece(from, add_marked, l);
+}
+
+static quire_err fill_wordpiece(const tokenizer *from, text_list *l) {
+    static const char *const specials[] = {"[UNK]", "[CLS]", "[SEP]"};
+    for (int i = 0; i < 3; i++) {
+        TRY(list_add(l, specials[i], str_of(""), i == 0 ? VOCAB_UNKNOWN : VOCAB_CONTROL, 0));
+    }
+    return each_piece(from, add_wordpiece, l);
+}
+
+static quire_err open_listed(made_kind kind, const text_list *l, tokenizer **out, quire_error *err) {
+    str *tokens = mem_new(l->n, sizeof *tokens);
+    TRY(mem_check(tokens));
+    for (size_t i = 0; i < l->n; i++) {
+        size_t at = i == 0 ? 0 : l->ends[i - 1];
+        tokens[i] = (str){l->bytes.p + at, l->ends[i] - at};
+    }
+    vocab v = {.source = VOCAB_GGUF,
+               .n_tokens = (int32_t)l->n,
+               .tokens = tokens,
+               .scores = l->scores,
+               .types = l->types};
+    v.model = str_of(kind == MADE_WORDPIECE ? "bert" : kind == MADE_UNIGRAM ? "t5" : "llama");
+    v.bos = v.eos = v.pad = v.sep = v.add_bos = v.add_eos = v.add_space_prefix = -1;
+    v.remove_extra_whitespaces = v.strip_accents = -1;
+    v.unk = v.lowercase = 0;
+    quire_err e = tokenizer_open(&v, out, err);
+    mem_free(tokens);
+    return e;
+}
+
+/* ---- through a rank file ---- */
+
+static quire_err add_base64(strbuf *out, str bytes) {
+    static const char digits[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+    for (size_t i = 0; i < bytes.n; i += 3) {
+        uint32_t three = 0;
+        for (size_t k = 0; k < 3; k++) {
+            three = three << 8 | (i + k < bytes.n ? (uint8_t)bytes.p[i + k] : 0);
+        }
+        for (size_t k = 0; k < 4; k++) {
+            TRY(strbuf_add_char(out, i + k > bytes.n ? '=' : digits[three >> (18 - 6 * k) & 63]));
+        }
+    }
+    return QUIRE_OK;
+}
+
+static quire_err add_rank(strbuf *file, str bytes, int32_t *rank) {
+    TRY(add_base64(file, bytes));
+    return strbuf_addf(file, " %d\n", (int)(*rank)++);
+}
+
+static quire_err fill_ranks(const tokenizer *from, strbuf *file) {
+    strbuf bytes = {0};
+    int32_t rank = 0;
+    quire_err e = QUIRE_OK;
+    for (int b = 0; b < BYTES && e == QUIRE_OK; b++) {
+        e = add_rank(file, (str){(const char[]){(char)b}, 1}, &rank);
+    }
+    for (int32_t id = 0; id < tokenizer_n_tokens(from) && e == QUIRE_OK; id++) {
+        strbuf_clear(&bytes);
+        e = tokenizer_is_special(from, id) ? QUIRE_OK
+                                           : byte_level_add_bytes(&bytes, tokenizer_piece(from, id));
+        e = e == QUIRE_OK && bytes.n > 1 ? add_rank(file, (str){bytes.p, bytes.n}, &rank) : e;
+    }
+    strbuf_deinit(&bytes);
+    return e;
+}
+
+/* ---- through tokenizer.json ---- */
+
+static quire_err made_vocab_add_word(void *context, str piece, bool is_word, int32_t rank) {
+    json_out *o = context;
+    if (!is_word) {
+        return QUIRE_OK;
+    }
+    char name[1024];
+    if (piece.n < sizeof name) {
+        memcpy(name, piece.p, piece.n);
+        name[piece.n] = '\0';
+        json_int(json_name(o, name), rank + 1);
+    }
+    return o->err;
+}
+
+static quire_err fill_words(const tokenizer *from, strbuf *json) {
+    json_out o = {.to = json};
+    json_begin(&o, '{');
+    json_begin(json_name(&o, "pre_tokenizer"), '{');
+    json_cstr(json_name(&o, "type"), "Whitespace");
+    json_end(&o, '}');
+    json_begin(json_name(&o, "model"), '{');
+    json_cstr(json_name(&o, "type"), "WordLevel");
+    json_cstr(json_name(&o, "unk_token"), "[UNK]");
+    json_begin(json_name(&o, "vocab"), '{');
+    json_int(json_name(&o, "[UNK]"), 0);
+    TRY(each_piece(from, made_vocab_add_word, &o));
+    json_end(&o, '}');
+    json_end(&o, '}');
+    json_end(&o, '}');
+    return o.err;
+}
+
+static quire_err make(made_kind kind, const tokenizer *from, text_list *l, tokenizer **out,
+                      quire_error *err) {
+    str file;
+    switch (kind) {
+    case MADE_RANKS:
+        TRY(fill_ranks(from, &l->bytes));
+        file = (str){l->bytes.p, l->bytes.n};
+        return tokenizer_open(&(vocab){.source = VOCAB_RANKS, .model_bytes = file, .pattern = str_of(GPT2)},
+                              out, err);
+    case MADE_WORDLEVEL:
+        TRY(fill_words(from, &l->bytes));
+        file = (str){l->bytes.p, l->bytes.n};
+        return tokenizer_open(&(vocab){.source = VOCAB_TOKENIZER_JSON, .tokenizer_json = file}, out, err);
+    default:
+        TRY(kind == MADE_WORDPIECE ? fill_wordpiece(from, l) : fill_sentencepiece(from, l));
+        return open_listed(kind, l, out, err);
+    }
+}
+
+quire_err made_open(made_kind kind, const tokenizer *from, tokenizer **out, quire_error *err) {
+    text_list l = {0};
+    quire_err e = make(kind, from, &l, out, err);
+    list_deinit(&l);
+    return e == QUIRE_NO_MEMORY ? err_set(err, e, -1, "out of memory for a tokenizer to measure") : e;
 }

@@ -3,7 +3,6 @@
 
 #include "core/batch.h"
 #include "lab/bench/attention_measure.h"
-#include "lab/bench/read_pieces.h"
 #include "lab/commands/lab_commands.h"
 
 typedef struct bench_attention_options {

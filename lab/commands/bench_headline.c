@@ -12,12 +12,11 @@
 
 #include "cli/files.h"
 #include "lab/bench/headline_case.h"
+#include "lab/bench/lab.h"
 #include "lab/bench/model_shape.h"
 #include "lab/bench/synthetic.h"
-#include "lab/bench/variant.h"
 #include "lab/commands/lab_commands.h"
 #include "lab/commands/plot.h"
-#include "lab/sim/arrivals.h"
 #include "lab/sim/trace_read.h"
 
 /* The tables and the picture of `quire bench headline`. */

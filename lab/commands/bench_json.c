@@ -5,8 +5,7 @@
 #include "base/clock.h"
 #include "engine/ablations.h"
 #include "lab/bench/client.h"
-#include "lab/bench/pool_size.h"
-#include "lab/bench/shape.h"
+#include "lab/bench/model_shape.h"
 #include "lab/bench/synthetic.h"
 #include "lab/commands/lab_commands.h"
 

@@ -2,7 +2,6 @@
  * many threads at once, beside the same pool behind a lock. */
 
 #include "core/kv_layout.h"
-#include "lab/bench/kv_index.h"
 #include "lab/bench/kv_pool.h"
 #include "lab/commands/lab_commands.h"
 

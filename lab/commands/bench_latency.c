@@ -3,9 +3,9 @@
  * computed again. The ways take turns and choose the same tokens. */
 
 #include "lab/bench/baseline_kv.h"
+#include "lab/bench/lab.h"
 #include "lab/bench/model_runner.h"
 #include "lab/bench/synthetic.h"
-#include "lab/bench/variant.h"
 #include "lab/commands/lab_commands.h"
 
 typedef struct bench_latency_options {

@@ -4,10 +4,10 @@
  * it every allocation, counted where it is made. */
 
 #include "lab/bench/baseline_kv.h"
+#include "lab/bench/lab.h"
 #include "lab/bench/model_runner.h"
 #include "lab/bench/resident.h"
 #include "lab/bench/synthetic.h"
-#include "lab/bench/variant.h"
 #include "lab/commands/lab_commands.h"
 
 typedef struct bench_resident_options {

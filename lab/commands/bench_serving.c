@@ -8,10 +8,8 @@
 
 #include "base/clock.h"
 #include "lab/bench/client.h"
-#include "lab/bench/pool_size.h"
 #include "lab/commands/lab_flags.h"
 #include "lab/commands/measures.h"
-#include "lab/sim/arrivals.h"
 #include "lab/sim/trace_read.h"
 
 typedef struct bench_serving_options {

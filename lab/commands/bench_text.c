@@ -5,7 +5,6 @@
 #include "chat/render.h"
 #include "cli/files.h"
 #include "file/model_file.h"
-#include "lab/bench/made_vocab.h"
 #include "lab/bench/text_samples.h"
 #include "lab/commands/lab_commands.h"
 #include "setup/engine_config.h"

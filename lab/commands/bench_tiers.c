@@ -6,7 +6,6 @@
 #include "base/clock.h"
 #include "base/rng.h"
 #include "lab/bench/client.h"
-#include "lab/bench/pool_size.h"
 #include "lab/bench/temporary.h"
 #include "lab/commands/lab_commands.h"
 

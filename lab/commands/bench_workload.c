@@ -3,7 +3,7 @@
 
 #include "answer/grammar_constraint.h"
 #include "file/model_file.h"
-#include "lab/bench/workload.h"
+#include "lab/bench/lab.h"
 #include "lab/commands/experiment.h"
 #include "options/engine_flags.h"
 #include "setup/engine_config.h"

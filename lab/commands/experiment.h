@@ -6,7 +6,7 @@
 #define LAB_COMMANDS_EXPERIMENT_H
 
 #include "core/kv_layout.h"
-#include "lab/bench/variant.h"
+#include "lab/bench/lab.h"
 #include "lab/commands/lab_commands.h"
 
 /* The options of all of them. What is NULL or 0 is as the experiment chooses; the command

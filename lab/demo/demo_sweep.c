@@ -2,7 +2,7 @@
  * engine. */
 
 #include "core/kv_layout.h"
-#include "lab/bench/variant.h"
+#include "lab/bench/lab.h"
 #include "lab/demo/demo.h"
 
 enum { MAX_BATCH = 64, MIB = 1 << 20 };

@@ -1,7 +1,6 @@
 /* What `quire bench attention` counts, and that it measures the shapes it is for. */
 
 #include "lab/bench/attention_measure.h"
-#include "lab/bench/read_pieces.h"
 #include "test.h"
 
 TEST(bytes_and_operations_are_those_of_what_rows_see) {

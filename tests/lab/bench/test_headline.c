@@ -5,11 +5,8 @@
 #include <math.h>
 #include <string.h>
 
-#include "lab/bench/headline_cost.h"
-#include "lab/bench/headline_engine.h"
+#include "lab/bench/headline_case.h"
 #include "lab/bench/headline_execute.h"
-#include "lab/bench/headline_figures.h"
-#include "lab/sim/arrivals.h"
 #include "lab/sim/trace_read.h"
 #include "test.h"
 

@@ -3,7 +3,6 @@
 
 #include "base/mem.h"
 #include "lab/bench/figures.h"
-#include "lab/bench/kv_index.h"
 #include "lab/bench/kv_pool.h"
 #include "test.h"
 

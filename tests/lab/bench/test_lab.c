@@ -3,7 +3,6 @@
 #include <stdlib.h>
 
 #include "lab/bench/lab.h"
-#include "lab/bench/workload.h"
 #include "test.h"
 
 static quire_options options_for(const workload *w) {

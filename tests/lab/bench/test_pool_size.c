@@ -2,7 +2,7 @@
  * them. */
 #include <string.h>
 
-#include "lab/bench/pool_size.h"
+#include "lab/bench/client.h"
 #include "lab/bench/synthetic.h"
 #include "test.h"
 

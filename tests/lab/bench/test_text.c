@@ -4,7 +4,6 @@
 
 #include "base/utf8.h"
 #include "file/model_file.h"
-#include "lab/bench/made_vocab.h"
 #include "lab/bench/text_samples.h"
 #include "setup/engine_config.h"
 #include "test.h"
