@@ -322,6 +322,15 @@ static quire_err open_ways(const attention_shape *shape, const attention_machine
     return e;
 }
 
+/* Runs of the two ways in turns: the least of each. */
+static void time_ways(stage ways[N_WAYS], const attention_machine *m, double *const least[N_WAYS]) {
+    for (int32_t run = 0; run < N_WAYS * m->n_runs; run++) {
+        int w = run % N_WAYS;
+        double us = run_us(&ways[w], m->n_threads);
+        *least[w] = run < N_WAYS || us < *least[w] ? us : *least[w];
+    }
+}
+
 static void close_ways(stage ways[N_WAYS]) {
     for (int w = 0; w < N_WAYS; w++) {
         stage_close(&ways[w]);
@@ -333,10 +342,8 @@ quire_err attention_measure(const attention_shape *shape, const attention_machin
     double *least[N_WAYS] = {&out->paged_us, &out->contiguous_us};
     stage ways[N_WAYS] = {{0}};
     quire_err e = open_ways(shape, m, ways, err);
-    for (int32_t run = 0; run < N_WAYS * m->n_runs && e == QUIRE_OK; run++) {
-        int w = run % N_WAYS;
-        double us = run_us(&ways[w], m->n_threads);
-        *least[w] = run < N_WAYS || us < *least[w] ? us : *least[w];
+    if (e == QUIRE_OK) {
+        time_ways(ways, m, least);
     }
     close_ways(ways);
     return e;
@@ -457,21 +464,15 @@ quire_err attention_measure_bound(const attention_shape *shape, const attention_
     quire_err e = QUIRE_OK;
     for (int w = 0; w < N_WAYS && e == QUIRE_OK; w++) {
         e = stage_open(shapes[w], m, PAGE_TOKENS, &ways[w], err);
-        *least[w] = INFINITY;
     }
     if (e == QUIRE_OK) {
         ways[0].spec.window = window;
         ways[0].spec.soft_cap = soft_cap;
         attention_measure_scatter(ways[0].n_pages, ways[0].pages);
         attention_measure_scatter(ways[1].n_pages, ways[1].pages);
-        for (int32_t run = 0; run < N_WAYS * m->n_runs; run++) {
-            double us = run_us(&ways[run % N_WAYS], m->n_threads);
-            *least[run % N_WAYS] = us < *least[run % N_WAYS] ? us : *least[run % N_WAYS];
-        }
+        time_ways(ways, m, least);
     }
-    for (int w = 0; w < N_WAYS; w++) {
-        stage_close(&ways[w]);
-    }
+    close_ways(ways);
     return e;
 }
 

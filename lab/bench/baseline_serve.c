@@ -54,18 +54,6 @@ static void baseline_serve_fill_result(const trace *t, const serving_result *s, 
     }
 }
 
-static quire_err run_without_engine(model_runner *b, const baseline_options *o, const trace *t,
-                                    serving_options *so, serving_result *s, uint64_t *digest,
-                                    quire_error *err) {
-    headline_execution x;
-    TRY(headline_execution_open(b, t, o->n_pages, so->max_model_len, &x));
-    so->execution = &x.hooks;
-    quire_err e = serving_run(t, so, s, err);
-    *digest = headline_execution_digest(&x);
-    headline_execution_close(&x);
-    return e;
-}
-
 static quire_err serve_trace(model_runner *b, const baseline_options *o, const trace *t, baseline_result *r,
                              quire_error *err) {
     static const cost_model nothing = {.n_points = 2, .rows = {0, 1}};
@@ -89,7 +77,7 @@ static quire_err serve_trace(model_runner *b, const baseline_options *o, const t
     if (o->reservation == RESERVE_PAGED) {
         TRY(headline_engine_run(b, t, &so, 0, &s, &r->digest, err));
     } else {
-        TRY(run_without_engine(b, o, t, &so, &s, &r->digest, err));
+        TRY(headline_execute_run(b, t, o->n_pages, &so, &s, &r->digest, err));
     }
     baseline_serve_fill_result(t, &s, b, o->is_static, r);
     int32_t n_refused = s.n_refused;

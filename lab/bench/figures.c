@@ -6,6 +6,7 @@
 #include <time.h>
 
 #include "base/clock.h"
+#include "core/kv_layout.h"
 
 figure figure_of(const double *values, int32_t n) {
     figure f = {0};
@@ -33,6 +34,18 @@ quire_err figures_parse_list(const char *flag, const char *text, int32_t *out, i
         p = end + (*end == ',');
     }
     return *n ? QUIRE_OK : err_set(err, QUIRE_INVALID, -1, "%s: is empty", flag);
+}
+
+quire_err figures_parse_pages(const char *flag, const char *text, int32_t *out, int32_t *n,
+                              quire_error *err) {
+    TRY(figures_parse_list(flag, text, out, n, err));
+    for (int32_t i = 0; i < *n; i++) {
+        if (out[i] > KV_MAX_PAGE_TOKENS || (out[i] & (out[i] - 1)) != 0) {
+            return err_set(err, QUIRE_INVALID, -1, "%s %s: %d is not a power of two from 1 to %d", flag, text,
+                           (int)out[i], KV_MAX_PAGE_TOKENS);
+        }
+    }
+    return QUIRE_OK;
 }
 
 int32_t figures_largest(const int32_t *values, int32_t n) {

@@ -324,17 +324,7 @@ static quire_err run_really(const headline_run *k, serving_options *so, serving_
         int64_t swap_bytes = ways[k->way].swaps ? so->kv_tokens * kv_layout_token_bytes(&k->b->layout) : 0;
         TRY(headline_engine_run(k->b, k->t, so, swap_bytes, r, &digest, err));
     } else {
-        headline_execution x;
-        quire_err e = headline_execution_open(k->b, k->t, (int32_t)(so->kv_tokens / HEADLINE_PAGE),
-                                              so->max_model_len, &x);
-        if (e != QUIRE_OK) {
-            return err_set(err, e, -1, "out of memory for %d requests", (int)k->t->n_requests);
-        }
-        so->execution = &x.hooks;
-        e = serving_run(k->t, so, r, err);
-        digest = headline_execution_digest(&x);
-        headline_execution_close(&x);
-        TRY(e);
+        TRY(headline_execute_run(k->b, k->t, (int32_t)(so->kv_tokens / HEADLINE_PAGE), so, r, &digest, err));
     }
     if (*k->digest != 0 && *k->digest != digest) {
         serving_result_deinit(r);

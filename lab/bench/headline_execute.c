@@ -218,6 +218,20 @@ uint64_t headline_execution_digest(const headline_execution *x) {
     return digest;
 }
 
+quire_err headline_execute_run(model_runner *b, const trace *t, int32_t n_pages, serving_options *so,
+                               serving_result *out, uint64_t *digest, quire_error *err) {
+    headline_execution x;
+    quire_err e = headline_execution_open(b, t, n_pages, so->max_model_len, &x);
+    if (e != QUIRE_OK) {
+        return err_set(err, e, -1, "out of memory for %d requests", (int)t->n_requests);
+    }
+    so->execution = &x.hooks;
+    e = serving_run(t, so, out, err);
+    *digest = headline_execution_digest(&x);
+    headline_execution_close(&x);
+    return e;
+}
+
 /* A request on its way: the engine's `user`. */
 typedef struct client_request {
     const trace_request *q;

@@ -45,6 +45,10 @@ enum { HEADLINE_PAGE = 16 };
 quire_err headline_execution_open(model_runner *b, const trace *t, int32_t n_pages, int32_t max_len,
                                   headline_execution *out);
 void headline_execution_close(headline_execution *x);
+/* Serves t on b's model by the steps of *so, whose execution it sets, and tells the
+ * answers' digest; n_pages as above. err says why it could not. */
+quire_err headline_execute_run(model_runner *b, const trace *t, int32_t n_pages, serving_options *so,
+                               serving_result *out, uint64_t *digest, quire_error *err);
 /* Of all answers, as lab_digest: equal where they are. */
 uint64_t headline_execution_digest(const headline_execution *x);
 

@@ -4,6 +4,7 @@
 #include "base/mem.h"
 #include "base/rng.h"
 #include "setup/engine_config.h"
+#include "setup/loaded_model.h"
 
 enum { TILE_ROWS = 16 };
 
@@ -35,19 +36,20 @@ static quire_err model_runner_check_layers(const kv_layout *l, bool has_groups, 
 static quire_err model_runner_open_model(const model_runner_options *o, model_file *f, model_runner *b,
                                          quire_error *err) {
     model_desc d;
-    compute_mode compute;
+    loaded_model loaded = {0};
+    quire_options own = *o->engine;
+    own.page_tokens = o->page_tokens;
     TRY(model_describe(f, &d, err));
-    TRY(options_compute(o->engine, &d, &compute, err));
-    const kv_types kv = options_kv_types(o->engine, &d, compute);
     if (o->max_len > d.max_positions) {
         return err_set(err, QUIRE_INVALID, -1, "sequences of %d tokens: the model takes %d", (int)o->max_len,
                        (int)d.max_positions);
     }
-    backend_options bo = {.compute = compute, .isa = o->engine->isa, .n_threads = o->engine->n_threads};
-    TRY(backend_cpu_open(&bo, &b->b, err));
-    TRY(model_open(f, b->b, o->max_len, &b->m, err));
+    quire_err e = loaded_model_open(&own, f, &d, o->max_len, &loaded, err);
+    b->b = loaded.b; /* model_runner_close frees both, also after a failure */
+    b->m = loaded.m;
+    b->layout = loaded.layout;
+    TRY(e);
     b->desc = model_description(b->m);
-    TRY(kv_layout_init(b->desc, kv, o->page_tokens, &b->layout, err));
     TRY(model_runner_check_layers(&b->layout, o->has_groups, err));
     b->slots = mem_new((size_t)b->max_rows, (size_t)b->layout.n_groups * sizeof *b->slots);
     TRY(mem_check_for(b->slots, "the passes", err));

@@ -237,13 +237,7 @@ static quire_err bench_attention_run_pages(const bench_attention_options *o, con
         &t, {.compute = COMPUTE_F32, .isa = o->isa, .n_threads = o->n_threads, .n_runs = o->n_runs}};
     int32_t contexts[FIGURES_MAX_POINTS], pages[FIGURES_MAX_POINTS], n_contexts, n_pages;
     TRY(figures_parse_list("--context", o->contexts, contexts, &n_contexts, err));
-    TRY(figures_parse_list("--pages", o->pages, pages, &n_pages, err));
-    for (int32_t i = 0; i < n_pages; i++) {
-        if (pages[i] > 256 || (pages[i] & (pages[i] - 1)) != 0) {
-            return err_set(err, QUIRE_INVALID, -1, "--pages %s: %d is not a power of two from 1 to 256",
-                           o->pages, (int)pages[i]);
-        }
-    }
+    TRY(figures_parse_pages("--pages", o->pages, pages, &n_pages, err));
     table_begin(&t, NULL);
     for (int32_t i = 0; i < n_types * N_SHAPES * n_contexts * n_pages; i++) {
         int32_t c = i / n_pages, s = c / n_contexts;

@@ -303,10 +303,6 @@ static quire_err calibrate(calibration *k, cost_model *out, quire_error *err) {
 /* Fills *k, which is the caller's, but for what is freed here. */
 static quire_err run_calibration(calibration *k, const bench_calibrate_options *o, bool print,
                                  cost_model *out, quire_error *err) {
-    if (o->n_runs < 1 || o->n_runs > MAX_RUNS / MAX_REPEATS) {
-        return err_set(err, QUIRE_INVALID, -1, "--runs %d: must be from 1 to %d", (int)o->n_runs,
-                       MAX_RUNS / MAX_REPEATS);
-    }
     *k = (calibration){.o = o, .draw = 1};
     TRY(client_open(&o->cli.engine, o->off, &k->c, err));
     quire_err e = calibrate(k, out, err);

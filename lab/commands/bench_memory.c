@@ -106,16 +106,10 @@ static quire_err bench_memory_run(const cli_options *cli, quire_error *err) {
     const bench_memory_options *o = (const void *)cli;
     int32_t shape[FIGURES_MAX_POINTS], pages[FIGURES_MAX_POINTS], n_shape, n_pages;
     TRY(figures_parse_list("--shape", o->shape, shape, &n_shape, err));
-    TRY(figures_parse_list("--pages", o->pages, pages, &n_pages, err));
+    TRY(figures_parse_pages("--pages", o->pages, pages, &n_pages, err));
     if (n_shape != 3 || shape[0] > DESC_MAX_LAYERS || shape[1] > 1 << 16 || shape[2] > DESC_MAX_HEAD) {
         return err_set(err, QUIRE_INVALID, -1,
                        "--shape %s: must be LAYERS,KV_HEADS,HEAD of a model, as in 16,8,64", o->shape);
-    }
-    for (int32_t i = 0; i < n_pages; i++) {
-        if (pages[i] > KV_MAX_PAGE_TOKENS || (pages[i] & (pages[i] - 1)) != 0) {
-            return err_set(err, QUIRE_INVALID, -1, "--pages %s: %d is not a power of two from 1 to %d",
-                           o->pages, (int)pages[i], KV_MAX_PAGE_TOKENS);
-        }
     }
     TABLE(table, "memory", o->cli.json, WORD("scenario", NULL, 0), WORD("method", NULL, 0),
           KEY("length", NULL, 0, 0), KEY("growth_percent", NULL, 0, 0), KEY("page_tokens", NULL, 0, 0),

@@ -5,7 +5,7 @@
 
 /* ---- pages ---- */
 
-enum { N_REQUESTS = 16, N_OUTPUT = 48, MAX_SIZES = 16 };
+enum { N_REQUESTS = 16, N_OUTPUT = 48 };
 #define MOST_WASTE 4.0 /* percent: what paging promises to stay under */
 
 static int64_t experiment_pages_of(const lab_request *requests, int32_t n, int32_t page_tokens) {
@@ -57,19 +57,13 @@ static quire_err experiment_pages(const cli_options *cli, quire_error *err) {
     const experiment_options *o = (const void *)cli;
     int32_t sizes[FIGURES_MAX_POINTS], n_sizes, lengths[N_REQUESTS], n_runs = o->n_runs > 0 ? o->n_runs : 3;
     char machine[160];
-    TRY(figures_parse_list("--pages", o->pages != NULL ? o->pages : "1,2,4,8,16,32,64,128,256", sizes,
-                           &n_sizes, err));
+    TRY(figures_parse_pages("--pages", o->pages != NULL ? o->pages : "1,2,4,8,16,32,64,128,256", sizes,
+                            &n_sizes, err));
     for (int32_t i = 0; i < N_REQUESTS; i++) {
         lengths[i] = 65 + i * 115 / 3 + i % 3;
     }
     lab_request requests[N_REQUESTS];
-    variant variants[MAX_SIZES] = {{.n = 0}};
-    for (int32_t i = 0; i < n_sizes; i++) {
-        if (n_sizes > MAX_SIZES || sizes[i] > KV_MAX_PAGE_TOKENS || (sizes[i] & (sizes[i] - 1)) != 0) {
-            return err_set(err, QUIRE_INVALID, -1, "--pages %s: at most %d powers of two from 1 to %d",
-                           o->pages, MAX_SIZES, KV_MAX_PAGE_TOKENS);
-        }
-    }
+    variant variants[FIGURES_MAX_POINTS] = {{.n = 0}};
     TRY(lab_describe(&o->cli.engine, machine, sizeof machine, err));
     int32_t *tokens = variant_prompts(lengths, N_REQUESTS, N_OUTPUT, requests);
     TRY(mem_check_for(tokens, "the measurement", err));

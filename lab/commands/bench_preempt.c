@@ -155,26 +155,11 @@ static quire_err bench_preempt_measure(const bench_preempt_options *o, preempt_b
     return QUIRE_OK;
 }
 
-static quire_err bench_preempt_check_points(const bench_preempt_options *o, const int32_t *pages,
-                                            int32_t n_pages, quire_error *err) {
-    for (int32_t i = 0; i < n_pages; i++) {
-        if (pages[i] > KV_MAX_PAGE_TOKENS || (pages[i] & (pages[i] - 1)) != 0) {
-            return err_set(err, QUIRE_INVALID, -1, "--pages %s: %d is not a power of two from 1 to %d",
-                           o->pages, (int)pages[i], KV_MAX_PAGE_TOKENS);
-        }
-    }
-    return o->n_runs >= 1 && o->n_runs <= FIGURES_MAX_RUNS
-               ? QUIRE_OK
-               : err_set(err, QUIRE_INVALID, -1, "--runs %d: must be from 1 to %d", (int)o->n_runs,
-                         FIGURES_MAX_RUNS);
-}
-
 static quire_err bench_preempt_run(const cli_options *cli, quire_error *err) {
     const bench_preempt_options *o = (const void *)cli;
     int32_t pages[FIGURES_MAX_POINTS], lengths[FIGURES_MAX_POINTS], n_pages, n_lengths, longest = 0;
-    TRY(figures_parse_list("--pages", o->pages, pages, &n_pages, err));
+    TRY(figures_parse_pages("--pages", o->pages, pages, &n_pages, err));
     TRY(figures_parse_list("--lengths", o->lengths, lengths, &n_lengths, err));
-    TRY(bench_preempt_check_points(o, pages, n_pages, err));
     longest = figures_largest(lengths, n_lengths);
     TABLE(s, "preempt", o->cli.json, KEY("page_tokens", "page", 5, 0), KEY("tokens", "tokens", 7, 0),
           KEY("pages", "pages", 7, 0), FIGURE("size", "MB", 8, 2, "MB"),

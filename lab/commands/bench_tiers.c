@@ -162,10 +162,6 @@ static quire_err bench_tiers_run(const cli_options *cli, quire_error *err) {
     const bench_tiers_options *o = (const void *)cli;
     int32_t lengths[FIGURES_MAX_POINTS], n_lengths;
     TRY(figures_parse_list("--lengths", o->lengths, lengths, &n_lengths, err));
-    if (o->n_runs < 1 || o->n_runs > FIGURES_MAX_RUNS) {
-        return err_set(err, QUIRE_INVALID, -1, "--runs %d: must be from 1 to %d", (int)o->n_runs,
-                       FIGURES_MAX_RUNS);
-    }
     tiers_bench b = {.draw = first_draw(o)};
     for (int32_t i = 0; i < n_lengths; i++) {
         b.longest = lengths[i] > b.longest ? lengths[i] : b.longest;

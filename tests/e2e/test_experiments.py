@@ -295,7 +295,7 @@ def test_sweep_holds_pages_for_all(quire):
 
 @pytest.mark.parametrize("arguments,words", [
     (["bench", "pages", "x"], ["x", "flags only"]),
-    (["bench", "pages", "--pages", "24"], ["24", "powers of two"]),
+    (["bench", "pages", "--pages", "24"], ["24", "a power of two"]),
     (["bench", "workload", "x"], ["x", "chatbot"]),
     (["bench", "scenario", "x"], ["x", "mixed-random"]),
     (["bench", "scenario", "--lengths", "4"], ["--lengths", "name it"]),
