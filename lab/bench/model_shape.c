@@ -99,106 +99,77 @@ double shape_pace_at(const shape_pace *p, double intensity) {
 
 /* ---- keys ---- */
 
-static const shape_key common_keys[] = {
-    {"context_length", .size = SIZE_POSITIONS},   {"embedding_length", .size = SIZE_MODEL},
-    {"block_count", .size = SIZE_LAYERS},         {"feed_forward_length", .size = SIZE_FF},
-    {"attention.head_count", .size = SIZE_HEADS}, {"attention.head_count_kv", .size = SIZE_KV_HEADS},
-    {"vocab_size", .size = SIZE_VOCABULARY},      {.name = NULL}};
-static const shape_key decoder_keys[] = {{"attention.key_length", .size = SIZE_HEAD},
-                                         {"attention.value_length", .size = SIZE_HEAD},
-                                         {"attention.layer_norm_rms_epsilon", .real = 1e-5f},
-                                         {.name = NULL}};
-static const shape_key llama_keys[] = {
-    {"rope.dimension_count", .size = SIZE_HEAD}, {"rope.freq_base", .real = 1e4f}, {.name = NULL}};
-static const shape_key million_keys[] = {
-    {"rope.dimension_count", .size = SIZE_HEAD}, {"rope.freq_base", .real = 1e6f}, {.name = NULL}};
-static const shape_key expert_keys[] = {
-    {"expert_count", .size = SIZE_EXPERTS}, {"expert_used_count", .size = SIZE_USED}, {.name = NULL}};
-static const shape_key gemma3_keys[] = {{"attention.sliding_window", .size = SIZE_WINDOW},
-                                        {"rope.freq_base", .real = 1e6f},
-                                        {"rope.freq_base_swa", .real = 1e4f},
-                                        {.name = NULL}};
-static const shape_key gpt_oss_keys[] = {{"attention.sliding_window", .size = SIZE_WINDOW},
-                                         {"expert_feed_forward_length", .size = SIZE_FF},
-                                         {"rope.freq_base", .real = 150000.0f},
-                                         {"rope.scaling.type", .text = "yarn"},
-                                         {"rope.scaling.factor", .real = 32.0f},
-                                         {"rope.scaling.original_context_length", .size = SIZE_TRAINED},
-                                         {"rope.scaling.yarn_beta_fast", .real = 32.0f},
-                                         {"rope.scaling.yarn_beta_slow", .real = 1.0f},
-                                         {.name = NULL}};
-static const shape_key bert_keys[] = {{"attention.layer_norm_epsilon", .real = 1e-12f}, {.name = NULL}};
+#define KEYS(list, ...) static const shape_key list[] = {__VA_ARGS__, {.name = NULL}}
+#define SIZED(key, which)                                                                                    \
+    { key, .size = which }
+#define REAL(key, value)                                                                                     \
+    { key, .real = value }
+#define TEXTUAL(key, is)                                                                                     \
+    { key, .text = is }
+
+KEYS(common_keys, SIZED("context_length", SIZE_POSITIONS), SIZED("embedding_length", SIZE_MODEL),
+     SIZED("block_count", SIZE_LAYERS), SIZED("feed_forward_length", SIZE_FF),
+     SIZED("attention.head_count", SIZE_HEADS), SIZED("attention.head_count_kv", SIZE_KV_HEADS),
+     SIZED("vocab_size", SIZE_VOCABULARY));
+KEYS(decoder_keys, SIZED("attention.key_length", SIZE_HEAD), SIZED("attention.value_length", SIZE_HEAD),
+     REAL("attention.layer_norm_rms_epsilon", 1e-5f));
+KEYS(llama_keys, SIZED("rope.dimension_count", SIZE_HEAD), REAL("rope.freq_base", 1e4f));
+KEYS(million_keys, SIZED("rope.dimension_count", SIZE_HEAD), REAL("rope.freq_base", 1e6f));
+KEYS(expert_keys, SIZED("expert_count", SIZE_EXPERTS), SIZED("expert_used_count", SIZE_USED));
+KEYS(gemma3_keys, SIZED("attention.sliding_window", SIZE_WINDOW), REAL("rope.freq_base", 1e6f),
+     REAL("rope.freq_base_swa", 1e4f));
+KEYS(gpt_oss_keys, SIZED("attention.sliding_window", SIZE_WINDOW),
+     SIZED("expert_feed_forward_length", SIZE_FF), REAL("rope.freq_base", 150000.0f),
+     TEXTUAL("rope.scaling.type", "yarn"), REAL("rope.scaling.factor", 32.0f),
+     SIZED("rope.scaling.original_context_length", SIZE_TRAINED), REAL("rope.scaling.yarn_beta_fast", 32.0f),
+     REAL("rope.scaling.yarn_beta_slow", 1.0f));
+KEYS(bert_keys, REAL("attention.layer_norm_epsilon", 1e-12f));
 
 /* ---- tensors ---- */
 
-static const shape_tensor token_tensors[] = {{"token_embd.weight", .dims = {SIZE_VOCABULARY, SIZE_MODEL}},
-                                             {"output_norm.weight", .dims = {SIZE_MODEL}},
-                                             {.name = NULL}};
-static const shape_tensor head_tensors[] = {{"output.weight", .dims = {SIZE_VOCABULARY, SIZE_MODEL}},
-                                            {.name = NULL}};
-static const shape_tensor attention_tensors[] = {
-    {"blk.%d.attn_norm.weight", .dims = {SIZE_MODEL}},
-    {"blk.%d.attn_q.weight", .dims = {SIZE_QUERIES, SIZE_MODEL}},
-    {"blk.%d.attn_k.weight", .dims = {SIZE_KEYS, SIZE_MODEL}},
-    {"blk.%d.attn_v.weight", .dims = {SIZE_KEYS, SIZE_MODEL}},
-    {"blk.%d.attn_output.weight", .dims = {SIZE_MODEL, SIZE_QUERIES}},
-    {.name = NULL}};
-static const shape_tensor gated_tensors[] = {{"blk.%d.ffn_norm.weight", .dims = {SIZE_MODEL}},
-                                             {"blk.%d.ffn_gate.weight", .dims = {SIZE_FF, SIZE_MODEL}},
-                                             {"blk.%d.ffn_up.weight", .dims = {SIZE_FF, SIZE_MODEL}},
-                                             {"blk.%d.ffn_down.weight", .dims = {SIZE_MODEL, SIZE_FF}},
-                                             {.name = NULL}};
-static const shape_tensor expert_tensors[] = {
-    {"blk.%d.ffn_gate_inp.weight", .dims = {SIZE_EXPERTS, SIZE_MODEL}, .f32 = true},
-    {"blk.%d.ffn_gate_exps.weight", .dims = {SIZE_EXPERTS, SIZE_FF, SIZE_MODEL}},
-    {"blk.%d.ffn_up_exps.weight", .dims = {SIZE_EXPERTS, SIZE_FF, SIZE_MODEL}},
-    {"blk.%d.ffn_down_exps.weight", .dims = {SIZE_EXPERTS, SIZE_MODEL, SIZE_FF}},
-    {.name = NULL}};
-static const shape_tensor mixtral_tensors[] = {{"blk.%d.ffn_norm.weight", .dims = {SIZE_MODEL}},
-                                               {.name = NULL}};
-static const shape_tensor qk_norm_tensors[] = {{"blk.%d.attn_q_norm.weight", .dims = {SIZE_HEAD}},
-                                               {"blk.%d.attn_k_norm.weight", .dims = {SIZE_HEAD}},
-                                               {.name = NULL}};
-static const shape_tensor gemma3_tensors[] = {{"blk.%d.attn_q_norm.weight", .dims = {SIZE_HEAD}},
-                                              {"blk.%d.attn_k_norm.weight", .dims = {SIZE_HEAD}},
-                                              {"blk.%d.post_attention_norm.weight", .dims = {SIZE_MODEL}},
-                                              {"blk.%d.post_ffw_norm.weight", .dims = {SIZE_MODEL}},
-                                              {.name = NULL}};
-static const shape_tensor gpt_oss_tensors[] = {
-    {"blk.%d.post_attention_norm.weight", .dims = {SIZE_MODEL}},
-    {"blk.%d.attn_q.bias", .dims = {SIZE_QUERIES}},
-    {"blk.%d.attn_k.bias", .dims = {SIZE_KEYS}},
-    {"blk.%d.attn_v.bias", .dims = {SIZE_KEYS}},
-    {"blk.%d.attn_output.bias", .dims = {SIZE_MODEL}},
-    {"blk.%d.attn_sinks.weight", .dims = {SIZE_HEADS}},
-    {"blk.%d.ffn_gate_inp.bias", .dims = {SIZE_EXPERTS}},
-    {"blk.%d.ffn_gate_exps.bias", .dims = {SIZE_EXPERTS, SIZE_FF}, .f32 = true},
-    {"blk.%d.ffn_up_exps.bias", .dims = {SIZE_EXPERTS, SIZE_FF}, .f32 = true},
-    {"blk.%d.ffn_down_exps.bias", .dims = {SIZE_EXPERTS, SIZE_MODEL}, .f32 = true},
-    {.name = NULL}};
-static const shape_tensor bert_tensors[] = {
-    {"token_embd.weight", .dims = {SIZE_VOCABULARY, SIZE_MODEL}},
-    {"position_embd.weight", .dims = {SIZE_POSITIONS, SIZE_MODEL}, .f32 = true},
-    {"token_types.weight", .dims = {SIZE_TYPES, SIZE_MODEL}, .f32 = true},
-    {"token_embd_norm.weight", .dims = {SIZE_MODEL}},
-    {"token_embd_norm.bias", .dims = {SIZE_MODEL}},
-    {"blk.%d.attn_q.weight", .dims = {SIZE_QUERIES, SIZE_MODEL}},
-    {"blk.%d.attn_q.bias", .dims = {SIZE_QUERIES}},
-    {"blk.%d.attn_k.weight", .dims = {SIZE_KEYS, SIZE_MODEL}},
-    {"blk.%d.attn_k.bias", .dims = {SIZE_KEYS}},
-    {"blk.%d.attn_v.weight", .dims = {SIZE_KEYS, SIZE_MODEL}},
-    {"blk.%d.attn_v.bias", .dims = {SIZE_KEYS}},
-    {"blk.%d.attn_output.weight", .dims = {SIZE_MODEL, SIZE_QUERIES}},
-    {"blk.%d.attn_output.bias", .dims = {SIZE_MODEL}},
-    {"blk.%d.attn_output_norm.weight", .dims = {SIZE_MODEL}},
-    {"blk.%d.attn_output_norm.bias", .dims = {SIZE_MODEL}},
-    {"blk.%d.ffn_up.weight", .dims = {SIZE_FF, SIZE_MODEL}},
-    {"blk.%d.ffn_up.bias", .dims = {SIZE_FF}},
-    {"blk.%d.ffn_down.weight", .dims = {SIZE_MODEL, SIZE_FF}},
-    {"blk.%d.ffn_down.bias", .dims = {SIZE_MODEL}},
-    {"blk.%d.layer_output_norm.weight", .dims = {SIZE_MODEL}},
-    {"blk.%d.layer_output_norm.bias", .dims = {SIZE_MODEL}},
-    {.name = NULL}};
+/* Of the whole model and of each layer, the latter two never in the weights' own type. */
+#define TENSORS(list, ...) static const shape_tensor list[] = {__VA_ARGS__, {.name = NULL}}
+#define TENSOR(of, is_f32, ...)                                                                              \
+    { of, {__VA_ARGS__}, is_f32 }
+#define WHOLE(of, ...)     TENSOR(of, false, __VA_ARGS__)
+#define LAYER(of, ...)     TENSOR("blk.%d." of, false, __VA_ARGS__)
+#define WHOLE_F32(of, ...) TENSOR(of, true, __VA_ARGS__)
+#define LAYER_F32(of, ...) TENSOR("blk.%d." of, true, __VA_ARGS__)
+
+TENSORS(token_tensors, WHOLE("token_embd.weight", SIZE_VOCABULARY, SIZE_MODEL),
+        WHOLE("output_norm.weight", SIZE_MODEL));
+TENSORS(head_tensors, WHOLE("output.weight", SIZE_VOCABULARY, SIZE_MODEL));
+TENSORS(attention_tensors, LAYER("attn_norm.weight", SIZE_MODEL),
+        LAYER("attn_q.weight", SIZE_QUERIES, SIZE_MODEL), LAYER("attn_k.weight", SIZE_KEYS, SIZE_MODEL),
+        LAYER("attn_v.weight", SIZE_KEYS, SIZE_MODEL), LAYER("attn_output.weight", SIZE_MODEL, SIZE_QUERIES));
+TENSORS(gated_tensors, LAYER("ffn_norm.weight", SIZE_MODEL), LAYER("ffn_gate.weight", SIZE_FF, SIZE_MODEL),
+        LAYER("ffn_up.weight", SIZE_FF, SIZE_MODEL), LAYER("ffn_down.weight", SIZE_MODEL, SIZE_FF));
+TENSORS(expert_tensors, LAYER_F32("ffn_gate_inp.weight", SIZE_EXPERTS, SIZE_MODEL),
+        LAYER("ffn_gate_exps.weight", SIZE_EXPERTS, SIZE_FF, SIZE_MODEL),
+        LAYER("ffn_up_exps.weight", SIZE_EXPERTS, SIZE_FF, SIZE_MODEL),
+        LAYER("ffn_down_exps.weight", SIZE_EXPERTS, SIZE_MODEL, SIZE_FF));
+TENSORS(mixtral_tensors, LAYER("ffn_norm.weight", SIZE_MODEL));
+TENSORS(qk_norm_tensors, LAYER("attn_q_norm.weight", SIZE_HEAD), LAYER("attn_k_norm.weight", SIZE_HEAD));
+TENSORS(gemma3_tensors, LAYER("attn_q_norm.weight", SIZE_HEAD), LAYER("attn_k_norm.weight", SIZE_HEAD),
+        LAYER("post_attention_norm.weight", SIZE_MODEL), LAYER("post_ffw_norm.weight", SIZE_MODEL));
+TENSORS(gpt_oss_tensors, LAYER("post_attention_norm.weight", SIZE_MODEL), LAYER("attn_q.bias", SIZE_QUERIES),
+        LAYER("attn_k.bias", SIZE_KEYS), LAYER("attn_v.bias", SIZE_KEYS),
+        LAYER("attn_output.bias", SIZE_MODEL), LAYER("attn_sinks.weight", SIZE_HEADS),
+        LAYER("ffn_gate_inp.bias", SIZE_EXPERTS), LAYER_F32("ffn_gate_exps.bias", SIZE_EXPERTS, SIZE_FF),
+        LAYER_F32("ffn_up_exps.bias", SIZE_EXPERTS, SIZE_FF),
+        LAYER_F32("ffn_down_exps.bias", SIZE_EXPERTS, SIZE_MODEL));
+TENSORS(bert_tensors, WHOLE("token_embd.weight", SIZE_VOCABULARY, SIZE_MODEL),
+        WHOLE_F32("position_embd.weight", SIZE_POSITIONS, SIZE_MODEL),
+        WHOLE_F32("token_types.weight", SIZE_TYPES, SIZE_MODEL), WHOLE("token_embd_norm.weight", SIZE_MODEL),
+        WHOLE("token_embd_norm.bias", SIZE_MODEL), LAYER("attn_q.weight", SIZE_QUERIES, SIZE_MODEL),
+        LAYER("attn_q.bias", SIZE_QUERIES), LAYER("attn_k.weight", SIZE_KEYS, SIZE_MODEL),
+        LAYER("attn_k.bias", SIZE_KEYS), LAYER("attn_v.weight", SIZE_KEYS, SIZE_MODEL),
+        LAYER("attn_v.bias", SIZE_KEYS), LAYER("attn_output.weight", SIZE_MODEL, SIZE_QUERIES),
+        LAYER("attn_output.bias", SIZE_MODEL), LAYER("attn_output_norm.weight", SIZE_MODEL),
+        LAYER("attn_output_norm.bias", SIZE_MODEL), LAYER("ffn_up.weight", SIZE_FF, SIZE_MODEL),
+        LAYER("ffn_up.bias", SIZE_FF), LAYER("ffn_down.weight", SIZE_MODEL, SIZE_FF),
+        LAYER("ffn_down.bias", SIZE_MODEL), LAYER("layer_output_norm.weight", SIZE_MODEL),
+        LAYER("layer_output_norm.bias", SIZE_MODEL));
 
 /* ---- architectures ---- */
 
