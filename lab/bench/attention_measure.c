@@ -12,6 +12,7 @@
 #include "expr/expr_mods.h"
 #include "kv/pool.h"
 #include "lab/bench/figures.h"
+#include "lab/bench/model_runner.h"
 
 enum { LINE = 64, SIDE_BY_SIDE = 4, AHEAD_BYTES = 32768 };
 
@@ -289,12 +290,7 @@ static double run_us(stage *s, int32_t n_threads) {
 
 /* Pages 0..n_pages in an order that a fixed seed draws. */
 static void attention_measure_scatter(int32_t n_pages, page_id *pages) {
-    uint64_t draw = 1;
-    for (int32_t i = 0; i < n_pages; i++) { /* page i goes where another was, which goes to the end */
-        int32_t other = (int32_t)(rng_next(&draw) % (uint64_t)(i + 1));
-        pages[i] = pages[other];
-        pages[other].v = i;
-    }
+    model_runner_scatter(1, n_pages, &pages->v);
 }
 
 static void put_in_order(int32_t n_pages, page_id *pages) {

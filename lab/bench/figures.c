@@ -6,6 +6,7 @@
 #include <time.h>
 
 #include "base/clock.h"
+#include "base/thread_pool.h"
 #include "core/kv_layout.h"
 
 figure figure_of(const double *values, int32_t n) {
@@ -34,6 +35,12 @@ quire_err figures_parse_list(const char *flag, const char *text, int32_t *out, i
         p = end + (*end == ',');
     }
     return *n ? QUIRE_OK : err_set(err, QUIRE_INVALID, -1, "%s: is empty", flag);
+}
+
+quire_err figures_parse_threads(const char *text, int32_t *out, int32_t *n, quire_error *err) {
+    out[0] = thread_pool_cpus();
+    *n = 1;
+    return text != NULL ? figures_parse_list("--threads", text, out, n, err) : QUIRE_OK;
 }
 
 quire_err figures_parse_pages(const char *flag, const char *text, int32_t *out, int32_t *n,

@@ -18,6 +18,8 @@ figure figure_of(const double *values, int32_t n);
 /* "1,4,16" into at most FIGURES_MAX_POINTS numbers of 1 .. FIGURES_MOST; INVALID names
  * the flag. */
 quire_err figures_parse_list(const char *flag, const char *text, int32_t *out, int32_t *n, quire_error *err);
+/* The same of threads; NULL: one a core. */
+quire_err figures_parse_threads(const char *text, int32_t *out, int32_t *n, quire_error *err);
 /* The same of tokens a page: powers of two up to KV_MAX_PAGE_TOKENS. */
 quire_err figures_parse_pages(const char *flag, const char *text, int32_t *out, int32_t *n, quire_error *err);
 /* The largest of values[0..n), 0 of none. */

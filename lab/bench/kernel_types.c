@@ -77,6 +77,16 @@ const kernel_type *kernel_type_next(const char **list) {
     return NULL;
 }
 
+quire_err kernel_types_check(const char *list, quire_error *err) {
+    for (const char *at = list; *at != '\0';) {
+        if (kernel_type_next(&at) == NULL) {
+            return err_set(err, QUIRE_INVALID, -1,
+                           "--types %s: must be some of " KERNEL_TYPES KERNEL_TYPES_MORE, list);
+        }
+    }
+    return QUIRE_OK;
+}
+
 float kernel_type_float(uint64_t *seed) {
     return (float)(rng_next(seed) >> 40) * 0x1p-23f - 1.0f;
 }

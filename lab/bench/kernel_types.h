@@ -22,6 +22,9 @@ typedef struct kernel_type {
  * that is no type. */
 const kernel_type *kernel_type_next(const char **list);
 
+/* INVALID names --types, whose list has another name. */
+quire_err kernel_types_check(const char *list, quire_error *err);
+
 /* n elements of type t: any numbers, but plain ones where a block has its scales. NULL
  * when out of memory; freed with mem_free. */
 void *kernel_type_weights(dtype t, size_t n);

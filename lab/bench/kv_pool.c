@@ -411,10 +411,6 @@ typedef struct forest {
     int64_t clock_ns;
 } forest;
 
-static int64_t cpu_ns(void) {
-    return kv_pool_now_ns(CLOCK_THREAD_CPUTIME_ID);
-}
-
 static void kv_index_make_prompt(forest *f, int64_t number) {
     uint64_t common = (uint64_t)number % N_COMMON, own = (uint64_t)number + N_COMMON;
     for (int32_t p = 0; p < f->prompt_tokens; p++) {
@@ -433,9 +429,9 @@ static quire_err kv_index_insert(forest *f, int64_t number, int64_t *took_ns, in
     e = e == QUIRE_OK ? kv_seq_reserve(&f->c, &f->seq, n_new, &f->copies) : e;
     if (e == QUIRE_OK) {
         kv_seq_advance(&f->seq, n_new);
-        int64_t start = cpu_ns();
+        int64_t start = kv_pool_now_ns(CLOCK_THREAD_CPUTIME_ID);
         kv_seq_publish_tail(&f->c, &f->seq, f->tokens);
-        *took_ns += cpu_ns() - start - f->clock_ns;
+        *took_ns += kv_pool_now_ns(CLOCK_THREAD_CPUTIME_ID) - start - f->clock_ns;
         *n_tokens += n_new;
     }
     kv_seq_release(&f->c, &f->seq, f->tokens, KV_DROP);
@@ -459,15 +455,15 @@ static quire_err match(forest *f, kv_index_times *out) {
     for (int i = 0; i < N_MATCHES; i++) {
         kv_index_make_prompt(f, f->n_made - 1 - (int64_t)(rng_next(&f->draw) % (uint64_t)n_young));
         TRY(kv_seq_open(&f->c, &f->seq, NULL, 0, "bench", 5, f->tokens, f->prompt_tokens));
-        int64_t start = cpu_ns();
+        int64_t start = kv_pool_now_ns(CLOCK_THREAD_CPUTIME_ID);
         quire_err e = kv_seq_admit(&f->c, &f->seq, f->tokens, f->prompt_tokens - 1);
-        int64_t matched = cpu_ns();
+        int64_t matched = kv_pool_now_ns(CLOCK_THREAD_CPUTIME_ID);
         int32_t n_found = f->seq.n_computed;
         kv_seq_release(&f->c, &f->seq, f->tokens, KV_DROP);
-        int64_t cleared = cpu_ns();
+        int64_t cleared = kv_pool_now_ns(CLOCK_THREAD_CPUTIME_ID);
         /* the same again, from the caches */
         int32_t n_peeked = kv_index_peek(f->c.index, &f->seq.path, f->tokens, f->prompt_tokens - 1);
-        int64_t peeked = cpu_ns();
+        int64_t peeked = kv_pool_now_ns(CLOCK_THREAD_CPUTIME_ID);
         match_ns += matched - start - f->clock_ns;
         peek_ns += peeked - cleared - f->clock_ns;
         n_tokens += n_found;
@@ -483,10 +479,12 @@ static quire_err match(forest *f, kv_index_times *out) {
 }
 
 static quire_err kv_index_run(forest *f, kv_index_times *out) {
-    int64_t insert_ns = 0, n_tokens = 0, n_evicted = f->n_pages / CHANGED_PART, start = cpu_ns();
+    int64_t insert_ns = 0, n_tokens = 0, n_evicted = f->n_pages / CHANGED_PART,
+            start = kv_pool_now_ns(CLOCK_THREAD_CPUTIME_ID);
     int32_t n_free = kv_pool_counts(f->c.pool).n_free;
     TRY(kv_index_evict(f->c.index, n_free + (int32_t)n_evicted));
-    out->evict_ns = (double)(cpu_ns() - start - f->clock_ns) / (double)n_evicted;
+    out->evict_ns =
+        (double)(kv_pool_now_ns(CLOCK_THREAD_CPUTIME_ID) - start - f->clock_ns) / (double)n_evicted;
     TRY(kv_index_fill(f, &insert_ns, &n_tokens));
     out->insert_ns = (double)insert_ns / (double)n_tokens;
     return match(f, out);

@@ -352,15 +352,10 @@ void lab_forget(lab_request *requests, int32_t n) {
     for (int32_t i = 0; i < n; i++) {
         lab_request *r = &requests[i];
         mem_free(r->whole);
-        *r = (lab_request){.tokens = r->tokens,
-                           .n_tokens = r->n_tokens,
-                           .n_output = r->n_output,
-                           .n_samples = r->n_samples,
-                           .after = r->after,
-                           .tenant = r->tenant,
-                           .beam_width = r->beam_width,
-                           .temperature = r->temperature,
-                           .rule = r->rule};
+        r->whole = NULL;
+        r->n_whole = r->n_prompt = r->n_cached = r->n_left = 0;
+        r->sent_us = r->first_us = r->last_us = 0;
+        r->is_sent = false;
     }
 }
 

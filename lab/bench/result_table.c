@@ -57,7 +57,9 @@ static void result_table_print_figures(const bench_table *s, const table_cell *c
         json_line l;
         json_out *params = bench_line_begin(&l, s->what, s->columns[i].name);
         for (int32_t k = 0; k < s->n_columns; k++) {
-            if (s->columns[k].unit == NULL) {
+            const table_column *c = &s->columns[k];
+            bool is_left_out = c->title == NULL && c->decimals != TABLE_TEXT && !isfinite(cells[k].number);
+            if (c->unit == NULL && !is_left_out) {
                 add_cell(params, &s->columns[k], &cells[k]);
             }
         }

@@ -17,7 +17,7 @@ enum { TABLE_TEXT = -1 }; /* decimals of a column of words */
 
 typedef struct table_column {
     const char *name;  /* in JSON */
-    const char *title; /* in the table; NULL: JSON alone has it */
+    const char *title; /* in the table; NULL: JSON alone has it, unless it is absent */
     int32_t width, decimals;
     /* of a figure; NULL: what tells the rows apart. "": the table alone has it */
     const char *unit;

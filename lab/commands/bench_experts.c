@@ -203,13 +203,7 @@ static quire_err bench_experts_check_options(const bench_experts_options *o, qui
         return err_set(err, QUIRE_INVALID, -1, "--width %d --hidden %d: must be multiples of 256",
                        (int)o->d_model, (int)o->d_hidden);
     }
-    for (const char *list = o->types; *list != '\0';) {
-        if (kernel_type_next(&list) == NULL) {
-            return err_set(err, QUIRE_INVALID, -1,
-                           "--types %s: must be some of " KERNEL_TYPES KERNEL_TYPES_MORE, o->types);
-        }
-    }
-    return QUIRE_OK;
+    return kernel_types_check(o->types, err);
 }
 
 static quire_err bench_experts_run(const cli_options *cli, quire_error *err) {
@@ -218,12 +212,9 @@ static quire_err bench_experts_run(const cli_options *cli, quire_error *err) {
           KEY("rows", "rows", 5, 0), KEY("experts", "experts", 7, 0), FIGURE("time", "us", 9, 0, "us"),
           FIGURE("read_rate", "GB/s", 7, 2, "GB/s"), FIGURE("dense_time", "dense us", 9, 0, "us"),
           FIGURE("of_dense", "of dense", 8, 3, "x"));
-    int32_t rows[FIGURES_MAX_POINTS], n_rows, threads[FIGURES_MAX_POINTS] = {thread_pool_cpus()},
-                                              n_threads = 1;
+    int32_t rows[FIGURES_MAX_POINTS], n_rows, threads[FIGURES_MAX_POINTS], n_threads;
     TRY(figures_parse_list("--rows", o->rows, rows, &n_rows, err));
-    if (o->threads != NULL) {
-        TRY(figures_parse_list("--threads", o->threads, threads, &n_threads, err));
-    }
+    TRY(figures_parse_threads(o->threads, threads, &n_threads, err));
     TRY(bench_experts_check_options(o, err));
     table_begin(&t, NULL);
     for (const char *list = o->types; *list != '\0';) {

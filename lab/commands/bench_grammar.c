@@ -2,6 +2,7 @@
  * instances. */
 
 #include "base/clock.h"
+#include "base/hash_index.h"
 #include "base/rng.h"
 #include "file/model_file.h"
 #include "grammar/grammar.h"
@@ -37,9 +38,9 @@ typedef struct times {
 typedef struct bench {
     const bench_grammar_options *o;
     grammar_vocab *v;
-    str *texts;               /* [n_tokens] */
-    uint32_t *slots, n_slots; /* hash table over texts: id plus 1 */
-    strbuf bytes;             /* of a made-up vocabulary */
+    str *texts;         /* [n_tokens] */
+    hash_index by_text; /* ids by the hash of their texts */
+    strbuf bytes;       /* of a made-up vocabulary */
     uint64_t *bits;
     times compile, first, masks;
     int64_t n_schemas, n_refused;
@@ -56,10 +57,10 @@ static quire_err bench_grammar_note(times *t, int64_t from_ns) {
 /* ---- vocabularies ---- */
 
 static int32_t find_token(const bench *b, str text) {
-    uint32_t at = (uint32_t)str_hash(STR_HASH_START, text) & (b->n_slots - 1);
-    for (; b->slots[at] != 0; at = (at + 1) & (b->n_slots - 1)) {
-        if (str_eq(b->texts[b->slots[at] - 1], text)) {
-            return (int32_t)b->slots[at] - 1;
+    const uint32_t hash = (uint32_t)str_hash(STR_HASH_START, text);
+    HASH_INDEX_EACH(&b->by_text, hash, i) {
+        if (str_eq(b->texts[i], text)) {
+            return (int32_t)i;
         }
     }
     return -1;
@@ -68,16 +69,10 @@ static int32_t find_token(const bench *b, str text) {
 static quire_err index_tokens(bench *b, int32_t n) {
     int32_t end = n - 1;
     b->texts[end] = (str){"", 0};
-    for (b->n_slots = 1024; b->n_slots < (uint32_t)n * 2; b->n_slots *= 2) {
-    }
-    b->slots = mem_new(b->n_slots, sizeof *b->slots);
-    TRY(mem_check(b->slots));
     for (int32_t i = 0; i < n; i++) {
-        uint32_t at = (uint32_t)str_hash(STR_HASH_START, b->texts[i]) & (b->n_slots - 1);
-        while (b->slots[at] != 0) {
-            at = (at + 1) & (b->n_slots - 1);
+        if (find_token(b, b->texts[i]) < 0) {
+            TRY(hash_index_add(&b->by_text, (uint32_t)str_hash(STR_HASH_START, b->texts[i]), (uint32_t)i));
         }
-        b->slots[at] = (uint32_t)i + 1;
     }
     TRY(grammar_vocab_open(b->texts, n, &end, 1, &b->v));
     b->bits = mem_new(grammar_mask_words(b->v), sizeof *b->bits);
@@ -267,7 +262,7 @@ static quire_err bench_grammar_run(const cli_options *cli, quire_error *err) {
     token_texts_close(texts);
     grammar_vocab_drop(b.v);
     mem_free(b.texts);
-    mem_free(b.slots);
+    hash_index_deinit(&b.by_text);
     mem_free(b.bits);
     strbuf_deinit(&b.bytes);
     mem_free(b.compile.us);

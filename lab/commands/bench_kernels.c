@@ -120,18 +120,10 @@ static quire_err bench_kernels_run(const cli_options *cli, quire_error *err) {
     TABLE(t, "kernels", o->cli.json, WORD("type", "type", 6), KEY("threads", "threads", 7, 0),
           KEY("rows", "rows", 5, 0), FIGURE("time", "us", 9, 0, "us"),
           FIGURE("read_rate", "GB/s", 7, 2, "GB/s"), FIGURE("compute_rate", "GOP/s", 8, 1, "GOP/s"));
-    int32_t rows[FIGURES_MAX_POINTS], n_rows, threads[FIGURES_MAX_POINTS] = {thread_pool_cpus()},
-                                              n_threads = 1;
+    int32_t rows[FIGURES_MAX_POINTS], n_rows, threads[FIGURES_MAX_POINTS], n_threads;
     TRY(figures_parse_list("--rows", o->rows, rows, &n_rows, err));
-    if (o->threads != NULL) {
-        TRY(figures_parse_list("--threads", o->threads, threads, &n_threads, err));
-    }
-    for (const char *list = o->types; *list != '\0';) {
-        if (kernel_type_next(&list) == NULL) {
-            return err_set(err, QUIRE_INVALID, -1,
-                           "--types %s: must be some of " KERNEL_TYPES KERNEL_TYPES_MORE, o->types);
-        }
-    }
+    TRY(figures_parse_threads(o->threads, threads, &n_threads, err));
+    TRY(kernel_types_check(o->types, err));
     table_begin(&t, NULL);
     for (int32_t i = 0; i < n_threads; i++) {
         for (const char *list = o->types; *list != '\0';) {

@@ -37,14 +37,6 @@ typedef struct preempt_times {
     double compute, out, in;
 } preempt_times;
 
-static void shuffle(uint64_t seed, int32_t n, int32_t *out) {
-    for (int32_t i = 0; i < n; i++) {
-        int32_t k = (int32_t)(rng_next(&seed) % (uint64_t)(i + 1));
-        out[i] = out[k];
-        out[k] = i;
-    }
-}
-
 static void close_bench(preempt_bench *p) {
     mem_free(p->tokens);
     mem_free(p->pages);
@@ -76,8 +68,8 @@ static quire_err open_bench(const bench_preempt_options *o, int32_t page_tokens,
         return err_set(err, QUIRE_NO_MEMORY, -1, "no memory to swap a sequence of %d tokens", (int)max_len);
     }
     model_runner_prompt(&p->b, SEED, max_len, p->tokens);
-    shuffle(SEED, p->n_pages, p->pages);
-    shuffle(SEED + 1, p->n_pages, p->frames);
+    model_runner_scatter(SEED, p->n_pages, p->pages);
+    model_runner_scatter(SEED + 1, p->n_pages, p->frames);
     return QUIRE_OK;
 }
 

@@ -131,12 +131,6 @@ static int64_t speed_own_bytes(void) {
     return kib < 0 ? -1 : kib * 1024;
 }
 
-static double speed_cpu_seconds(void) {
-    struct timespec t;
-    clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &t);
-    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
-}
-
 /* After the work: every page of the pool was used, so all of what is not weights and
  * pages is beside them. */
 static void speed_report_rest(const speed_model *m, int64_t before_bytes) {
@@ -153,10 +147,9 @@ static void speed_report_rest(const speed_model *m, int64_t before_bytes) {
                                    .goal = 64},
                      m->o->cli.json);
     }
-    double start = speed_cpu_seconds();
-    int64_t start_us = clock_us();
+    int64_t start = figures_time_us(1), start_us = clock_us();
     nanosleep(&(struct timespec){.tv_sec = IDLE_MS / 1000, .tv_nsec = IDLE_MS % 1000 * 1000000}, NULL);
-    double percent = 100 * (speed_cpu_seconds() - start) / ((double)(clock_us() - start_us) * 1e-6);
+    double percent = 100 * (double)(figures_time_us(1) - start) / (double)(clock_us() - start_us);
     percent = round(percent * 10) / 10;
     speed_report(&(speed_line){.name = "idle",
                                .type = m->type->name,
