@@ -5,6 +5,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "base/err.h"
 #include "core/tensor.h"
 
 #define KERNEL_TYPES "q4_0,q8_0,q4_k,int8,bf16,f16,f32"
