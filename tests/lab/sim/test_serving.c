@@ -8,9 +8,9 @@
 #include <unistd.h>
 
 #include "base/rng.h"
-#include "lab/sim/trace_read.h"
 #include "lab/sim/compare.h"
 #include "lab/sim/first_fit.h"
+#include "lab/sim/trace_read.h"
 #include "test.h"
 
 /* 10 us a step, 1 a row, nothing else. */
