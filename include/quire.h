@@ -53,7 +53,14 @@ typedef struct quire_prefix {
 } quire_prefix;
 
 /* The kinds of requests. */
-typedef enum quire_endpoint { QUIRE_COMPLETIONS, QUIRE_CHAT, QUIRE_EMBEDDINGS } quire_endpoint;
+typedef enum quire_endpoint {
+    QUIRE_COMPLETIONS,
+    QUIRE_CHAT,
+    QUIRE_EMBEDDINGS,
+    QUIRE_OLLAMA_CHAT,
+    QUIRE_OLLAMA_GENERATE,
+    QUIRE_OLLAMA_RAW /* the same without the chat's template; a body for the former becomes one */
+} quire_endpoint;
 
 /* The choices of quire_options. The first is the default unless the comment names
  * another. */

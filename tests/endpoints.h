@@ -19,6 +19,11 @@ static inline endpoint_facts endpoint_facts_of(quire_endpoint e) {
         return (endpoint_facts){"/v1/chat/completions", true};
     case QUIRE_EMBEDDINGS:
         return (endpoint_facts){"/v1/embeddings", false};
+    case QUIRE_OLLAMA_CHAT:
+        return (endpoint_facts){"/api/chat", true};
+    case QUIRE_OLLAMA_GENERATE:
+    case QUIRE_OLLAMA_RAW:
+        return (endpoint_facts){"/api/generate", true};
     }
     return (endpoint_facts){NULL, false};
 }

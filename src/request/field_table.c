@@ -16,6 +16,10 @@
 #define COMPLETIONS FIELD_COMPLETIONS
 #define EMBEDDINGS  FIELD_EMBEDDINGS
 #define ALL         FIELD_ALL
+#define OLLAMA_CHAT FIELD_OLLAMA_CHAT
+#define OLLAMA_TEXT FIELD_OLLAMA_GENERATE
+#define OLLAMA      (FIELD_OLLAMA_CHAT | FIELD_OLLAMA_GENERATE)
+#define PART        FIELD_PART
 #define LATER       FIELD_LATER
 #define IGNORED     FIELD_IGNORED
 #define UNNAMED     FIELD_UNNAMED
@@ -27,6 +31,7 @@
 #define AT(member, value) offsetof(quire_request, member), NULL, value, NULL
 #define BY(reader)        0, reader, 0, NULL
 #define UNREAD(json)      0, NULL, 0, json
+#define KEPT              0, request_read_part, 0, NULL
 
 /* Sorted by strcmp; rows of one name are adjacent. */
 static const field_desc fields[] = {
@@ -58,6 +63,8 @@ static const field_desc fields[] = {
      "the name of one of the model's templates or, where the server trusts requests' own, a template's text"},
     {"chat_template_kwargs", FIELD_OBJECT, CHAT, NONE, BY(request_read_template_kwargs),
      "further variables for the chat template"},
+    {"context", FIELD_ARRAY, OLLAMA_TEXT | LATER, NONE, UNREAD("null"),
+     "the conversation so far, as ids of an earlier answer"},
     {"continue_final_message", FIELD_BOOL, CHAT, NONE, AT(g.continue_final_message, false),
      "leave the last message open and continue it"},
     {"dimensions", FIELD_INT, EMBEDDINGS, 1, INT32_TOP, AT(dimensions, -1),
@@ -92,6 +99,8 @@ static const field_desc fields[] = {
     {"encoding_format", FIELD_STRING, EMBEDDINGS | LATER, NONE, UNREAD("\"float\""), "the form of the rows"},
     {"explain", FIELD_BOOL, ALL, NONE, AT(g.info.explain, false),
      "tell what the request waited for, what it reused, and where its time went"},
+    {"format", FIELD_ANY, OLLAMA | PART, RULE_INSIDE, KEPT,
+     "\"json\", or a JSON Schema that the answer obeys"},
     {"frequency_penalty", FIELD_NUMBER, BOTH | UNNAMED | SAMPLING, -2, 2, AT(g.sampling.frequency_penalty, 0),
      "taken off a token's logit for each time it was produced"},
     {"function_call", FIELD_ANY, CHAT, TOOLS, BY(request_read_tool_choice), "the old form of tool_choice"},
@@ -105,6 +114,7 @@ static const field_desc fields[] = {
     {"guided_regex", FIELD_STRING, BOTH, RULE, BY(request_read_rule), "the same as regex"},
     {"ignore_eos", FIELD_BOOL, BOTH | SAMPLING, NONE, AT(g.sampling.ignore_eos, false),
      "go on after the end-of-sequence token"},
+    {"images", FIELD_ARRAY, OLLAMA_TEXT | PART, NONE, KEPT, "pictures; none are taken"},
     {"include_reasoning", FIELD_BOOL, CHAT, NONE, AT(g.include_reasoning, true),
      "return the reasoning, apart from the answer"},
     {"include_stop_str_in_output", FIELD_BOOL, BOTH, NONE, AT(g.include_stop, false),
@@ -126,6 +136,8 @@ static const field_desc fields[] = {
      "two line ends and up to 20 "
      "spaces, \"any\" runs of at most 20 characters; null: as the server was started, compact unless it was "
      "told"},
+    {"keep_alive", FIELD_ANY, OLLAMA | IGNORED, NONE, UNREAD("null"),
+     "how long the model stays in memory: here as long as the server runs"},
     {"kv_transfer_params", FIELD_OBJECT, BOTH | LATER, NONE, UNREAD("null"),
      "transfer of KV pages between servers"},
     {"length_penalty", FIELD_NUMBER, BOTH, -32, 32, AT(g.beams.length_penalty, 1),
@@ -138,6 +150,7 @@ static const field_desc fields[] = {
      "return the log-probabilities of the tokens"},
     {"logprobs", FIELD_INT, COMPLETIONS, 0, PARAMS_MAX_LOGPROBS, BY(request_read_logprobs),
      "return log-probabilities, of this many tokens a position"},
+    {"logprobs", FIELD_BOOL, OLLAMA | LATER, NONE, UNREAD("false"), "log-probabilities of the answer"},
     {"max_completion_tokens", FIELD_INT, CHAT | SAMPLING | CUT, 1, INT32_TOP, AT(max_completion_tokens, -1),
      "most tokens to produce; goes before max_tokens"},
     {"max_tokens", FIELD_INT, CHAT | SAMPLING | CUT, 1, INT32_TOP, AT(g.sampling.max_tokens, -1),
@@ -149,6 +162,7 @@ static const field_desc fields[] = {
     {"media_io_kwargs", FIELD_OBJECT, CHAT | LATER, NONE, UNREAD("null"), "settings for reading media"},
     {"messages", FIELD_MESSAGES, CHAT | UNNAMED, NONE, BY(request_read_messages),
      "the conversation; required"},
+    {"messages", FIELD_ARRAY, OLLAMA_CHAT | PART, NONE, KEPT, "the conversation; required"},
     {"metadata", FIELD_OBJECT, BOTH | IGNORED, NONE, UNREAD("null"), "the caller's own notes"},
     {"min_p", FIELD_NUMBER, BOTH | UNNAMED | SAMPLING, 0, 1, AT(g.sampling.min_p, 0),
      "leaves out tokens less likely than this part of the likeliest"},
@@ -166,6 +180,8 @@ static const field_desc fields[] = {
     {"modalities", FIELD_STRINGS, CHAT | LATER, NONE, UNREAD("[\"text\"]"), "kinds of output"},
     {"model", FIELD_STRING, ALL, NONE, BY(request_read_model),
      "the name of a served model; the first when absent"},
+    {"model", FIELD_STRING, OLLAMA, NONE, BY(request_read_ollama_model),
+     "the name of a served model, with or without \":latest\""},
     {"n", FIELD_INT, BOTH | UNNAMED, 1, PARAMS_MAX_CHOICES, BY(request_read_n), "answers to each prompt"},
     {"no_repeat_ngram_size", FIELD_INT, BOTH | SAMPLING, 0, INT32_TOP, AT(g.sampling.no_repeat_ngram_size, 0),
      "no sequence of this many tokens occurs twice; 0: off"},
@@ -176,6 +192,7 @@ static const field_desc fields[] = {
      "diverse beam search: the beams are divided into this many groups, chosen one after the other"},
     {"num_beams", FIELD_INT, BOTH, 1, PARAMS_MAX_BEAMS, AT(beam_width, -1), "another name of beam_width"},
     {"num_return_sequences", FIELD_INT, BOTH, 1, PARAMS_MAX_CHOICES, BY(request_read_n), "another name of n"},
+    {"options", FIELD_OBJECT, OLLAMA | PART, NONE, KEPT, "sampling, lengths and stops, by Ollama's names"},
     {"parallel_tool_calls", FIELD_BOOL, CHAT, NONE, AT(g.parallel_calls, true),
      "tool calls of an answer may be several; false: one at most"},
     {"pooling", FIELD_STRING, EMBEDDINGS, NONE, BY(request_read_pooling),
@@ -189,6 +206,7 @@ static const field_desc fields[] = {
      "lower is admitted earlier, where the server schedules by priority"},
     {"prompt", FIELD_PROMPT, COMPLETIONS, NONE, BY(request_read_prompt),
      "a text, an array of ids, or an array of either; required"},
+    {"prompt", FIELD_STRING, OLLAMA_TEXT | PART, NONE, KEPT, "the user's turn or, with raw, the prompt"},
     {"prompt_cache_key", FIELD_STRING, BOTH | IGNORED, NONE, UNREAD("null"),
      "a hint which requests share a prefix"},
     {"prompt_cache_retention", FIELD_STRING, BOTH | IGNORED, NONE, UNREAD("null"),
@@ -196,6 +214,7 @@ static const field_desc fields[] = {
     {"prompt_embeds", FIELD_ANY, COMPLETIONS | LATER, NONE, UNREAD("null"), "the prompt as embedding rows"},
     {"prompt_logprobs", FIELD_INT, BOTH, 0, PARAMS_MAX_LOGPROBS, AT(n_prompt_logprobs, -1),
      "return log-probabilities of the prompt's tokens"},
+    {"raw", FIELD_BOOL, OLLAMA_TEXT | PART, NONE, KEPT, "the prompt is used as it is, without the template"},
     {"reasoning_effort", FIELD_STRING, CHAT, NONE, BY(request_read_effort),
      "how long a reasoning model thinks: a variable of its template"},
     {"regex", FIELD_STRING, BOTH, RULE, BY(request_read_rule),
@@ -232,6 +251,7 @@ static const field_desc fields[] = {
      "ids at which the answer ends"},
     {"store", FIELD_BOOL, CHAT | IGNORED, NONE, UNREAD("false"), "OpenAI's log of answers"},
     {"stream", FIELD_BOOL, BOTH, NONE, AT(g.info.stream, false), "send the answer piece by piece"},
+    {"stream", FIELD_BOOL, OLLAMA, NONE, AT(g.info.stream, true), "send the answer piece by piece"},
     {"stream_interval", FIELD_INT, BOTH | LATER, NONE, UNREAD("1"), "tokens in each piece of a stream"},
     {"stream_options", FIELD_OBJECT, BOTH, NONE, BY(request_read_stream_options),
      "what a stream carries beside text; needs stream"},
@@ -241,12 +261,18 @@ static const field_desc fields[] = {
      "OpenAI's padding of the pieces"},
     {"stream_options.include_usage", FIELD_BOOL, BOTH, NONE, AT(g.info.include_usage, false),
      "usage comes in a last piece of its own"},
-    {"structured_outputs", FIELD_OBJECT, BOTH, RULE_INSIDE, BY(request_read_structured),
+    {"structured_outputs", FIELD_OBJECT, BOTH | OLLAMA, RULE_INSIDE, BY(request_read_structured),
      "a regex, schema, choice or grammar for the answer"},
     {"suffix", FIELD_STRING, COMPLETIONS | LATER, NONE, UNREAD("null"),
      "what comes after the text to fill in"},
+    {"suffix", FIELD_STRING, OLLAMA_TEXT | PART, NONE, KEPT, "what comes after the text to fill in"},
+    {"system", FIELD_STRING, OLLAMA_TEXT | PART, NONE, KEPT, "the system's turn before the prompt"},
     {"temperature", FIELD_NUMBER, BOTH | SAMPLING, 0, 2, AT(g.sampling.temperature, 1),
      "flattens (over 1) or sharpens (under 1) the choice; 0: the likeliest token"},
+    {"template", FIELD_STRING, OLLAMA_TEXT | LATER, NONE, UNREAD("null"),
+     "a template in place of the model's"},
+    {"think", FIELD_ANY, OLLAMA | PART, NONE, KEPT,
+     "true, false or a level: whether, or how long, a reasoning model thinks"},
     {"thinking_token_budget", FIELD_INT, BOTH, -1, INT32_TOP, AT(g.thinking_budget, -1),
      "most tokens a reasoning model may think; -1: no bound"},
     {"token_type_ids", FIELD_ARRAY, EMBEDDINGS, NONE, BY(request_read_types),
@@ -255,10 +281,13 @@ static const field_desc fields[] = {
      "\"auto\": the model may call tools; \"none\": no text is a call; null: \"auto\" with tools"},
     {"tools", FIELD_ARRAY, CHAT, TOOLS, BY(request_read_tools),
      "functions and custom tools that the model may call"},
+    {"tools", FIELD_ARRAY, OLLAMA_CHAT | PART, TOOLS, KEPT, "functions that the model may call"},
     {"top_k", FIELD_INT, BOTH | UNNAMED | SAMPLING, -1, INT32_TOP, AT(g.sampling.top_k, 0),
      "choose among this many likeliest tokens; 0 or -1: all"},
     {"top_logprobs", FIELD_INT, CHAT, 0, INT32_TOP, AT(n_top_logprobs, 0),
      "tokens a position whose log-probabilities are returned; needs logprobs"},
+    {"top_logprobs", FIELD_INT, OLLAMA | LATER, NONE, UNREAD("0"),
+     "tokens a position whose log-probabilities are returned"},
     {"top_n_sigma", FIELD_NUMBER, BOTH | SAMPLING, NONE, AT(g.sampling.top_n_sigma, 0),
      "leaves out logits this many standard deviations under the best; 0 or less: off"},
     {"top_p", FIELD_NUMBER, BOTH | FIELD_MIN_OPEN | SAMPLING, 0, 1, AT(g.sampling.top_p, 1),

@@ -130,6 +130,7 @@ struct quire_request {
     /* of the prompts, mem_new'd, where the request was made without JSON; else NULL */
     char *texts;
     strbuf ignored; /* names of unknown members, as in g.info */
+    strbuf model;   /* its name in the server's form, where it was given in another */
     /* the stream room's, which its one prompt continues; NULL: it is no fork */
     struct stream_fork *fork_from;
     float *logits_out; /* the caller's; see quire_request_logits */

@@ -47,7 +47,10 @@ enum {
     FIELD_MESSAGES_API = 1 << 11,
     FIELD_OLLAMA_CHAT = 1 << 12,
     FIELD_OLLAMA_GENERATE = 1 << 13,
-    FIELD_LLAMA = 1 << 14 /* llama.cpp's completions */
+    FIELD_LLAMA = 1 << 14, /* llama.cpp's completions */
+    /* every endpoint's */
+    FIELD_ENDPOINTS = FIELD_ALL | FIELD_RESPONSES | FIELD_MESSAGES_API | FIELD_OLLAMA_CHAT |
+                      FIELD_OLLAMA_GENERATE | FIELD_LLAMA
 };
 
 #define FIELD_NO_LIMIT 1e300 /* a minimum of -FIELD_NO_LIMIT or a maximum of FIELD_NO_LIMIT is no bound */

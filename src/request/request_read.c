@@ -35,6 +35,35 @@ const dialect request_dialects[] = {
                     .check = request_check_generation,
                     .required = request_require_chat,
                     .too_long = request_long_chat},
+    [QUIRE_OLLAMA_CHAT] = {.fields = FIELD_OLLAMA_CHAT,
+                           .base = FIELD_CHAT,
+                           .is_chat = true,
+                           .adds_bos = true,
+                           .prompt = "prompt",
+                           .listed_bytes = CHAT_LISTED_BYTES,
+                           .check = request_check_generation,
+                           .assemble = request_assemble_ollama_chat,
+                           .required = request_require_chat,
+                           .too_long = request_long_chat},
+    [QUIRE_OLLAMA_GENERATE] = {.fields = FIELD_OLLAMA_GENERATE,
+                               .base = FIELD_CHAT,
+                               .is_chat = true,
+                               .adds_bos = true,
+                               .prompt = "prompt",
+                               .listed_bytes = CHAT_LISTED_BYTES,
+                               .check = request_check_generation,
+                               .assemble = request_assemble_ollama_generate,
+                               .required = request_require_chat,
+                               .too_long = request_long_chat},
+    [QUIRE_OLLAMA_RAW] = {.fields = FIELD_OLLAMA_GENERATE,
+                          .base = FIELD_COMPLETIONS,
+                          .adds_special = true,
+                          .prompt = "prompt",
+                          .listed_bytes = LISTED_BYTES,
+                          .check = request_check_generation,
+                          .assemble = request_assemble_ollama_generate,
+                          .required = request_require_prompt,
+                          .too_long = request_long_prompt},
     [QUIRE_EMBEDDINGS] = {.fields = FIELD_EMBEDDINGS,
                           .gives_rows = true,
                           .adds_special = true,
@@ -81,6 +110,7 @@ void request_free(quire_request *r) {
     json_drop(r->forced_schema);
     mem_free(r->offered);
     strbuf_deinit(&r->ignored);
+    strbuf_deinit(&r->model);
     sampling_lists_drop(r->g.sampling.lists);
     attn_mods_drop(r->g.mods);
     for (size_t i = 0; i < r->n_values; i++) {
@@ -117,6 +147,14 @@ const json_value *request_part(const quire_request *r, const char *field) {
 quire_err request_read_part(quire_request *r, const field_desc *f, const json_value *v, quire_error *err) {
     (void)r, (void)f, (void)v, (void)err;
     return QUIRE_OK;
+}
+
+void request_become(quire_request *r, quire_endpoint endpoint) {
+    assert(request_dialects[endpoint].fields == dialect_of(&r->g)->fields);
+    r->g.info.endpoint = endpoint;
+    r->g.add_special = dialect_of(&r->g)->adds_special;
+    r->g.add_bos = dialect_of(&r->g)->adds_bos;
+    request_count_choices(r);
 }
 
 quire_err request_set_as(quire_request *r, uint32_t endpoint, const char *field, quire_err e,

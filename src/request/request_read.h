@@ -40,6 +40,8 @@ quire_err request_set_and_keep(quire_request *r, const field_desc *f, json_value
 const json_value *request_part(const quire_request *r, const char *field);
 /* Its reader: the value is kept. */
 quire_err request_read_part(quire_request *r, const field_desc *f, const json_value *v, quire_error *err);
+/* Makes r a request of another endpoint with the same fields. For dialect.assemble. */
+void request_become(quire_request *r, quire_endpoint endpoint);
 /* Sets a field of another dialect (FIELD_CHAT, FIELD_COMPLETIONS), which exists, from the
  * JSON text that a dialect's own fields become. Errors name that field; e != QUIRE_OK:
  * that text could not be written, which is the result. */
@@ -87,6 +89,11 @@ quire_err request_read_stream_options(quire_request *r, const field_desc *f, con
                                       quire_error *err);
 quire_err request_read_template_kwargs(quire_request *r, const field_desc *f, const json_value *v,
                                        quire_error *err);
+/* The dialects of Ollama (read_ollama.c). */
+quire_err request_assemble_ollama_chat(quire_request *r, quire_error *err);
+quire_err request_assemble_ollama_generate(quire_request *r, quire_error *err);
+quire_err request_read_ollama_model(quire_request *r, const field_desc *f, const json_value *v,
+                                    quire_error *err);
 /* FIELD_PROMPT and FIELD_MESSAGES (read_completions.c). */
 /* Refuses a prompt, given as its part of the body, if a text in it cannot fit by its
  * length, before anything is built of it. */

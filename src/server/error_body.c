@@ -98,7 +98,7 @@ bool path_is_known(path_at known, str path) {
 /* ---- paths of other APIs ---- */
 
 #define CHAT_INSTEAD "use /v1/chat/completions"
-#define OPENAI_ONLY  "set the client to an OpenAI-compatible server whose base URL ends in /v1"
+#define ONE_MODEL    "this server has the one model that it was started with"
 
 const foreign_path foreign_paths[] = {
     {"/v1/responses", "OpenAI's Responses API", "use /v1/chat/completions until /v1/responses is here"},
@@ -117,10 +117,12 @@ const foreign_path foreign_paths[] = {
     {"/v1/assistants", "OpenAI's Assistants API", CHAT_INSTEAD},
     {"/v1/threads", "OpenAI's Assistants API", CHAT_INSTEAD},
     {"/v1/realtime", "OpenAI's Realtime API", CHAT_INSTEAD " with \"stream\": true"},
-    {"/api/chat", "Ollama's API", "use /v1/chat/completions: " OPENAI_ONLY},
-    {"/api/generate", "Ollama's API", "use /v1/completions: " OPENAI_ONLY},
-    {"/api/tags", "Ollama's API", "use /v1/models: " OPENAI_ONLY},
-    {"/api", "Ollama's API", OPENAI_ONLY},
+    {"/api/pull", "the management of models", ONE_MODEL},
+    {"/api/push", "the management of models", ONE_MODEL},
+    {"/api/create", "the management of models", ONE_MODEL},
+    {"/api/copy", "the management of models", ONE_MODEL},
+    {"/api/delete", "the management of models", ONE_MODEL},
+    {"/api/blobs", "the management of models", ONE_MODEL},
     {"/completion", "llama.cpp's own API", "use /v1/completions"},
     {"/infill", "llama.cpp's own API", "use /v1/completions with the model's own marks for the gap"},
     {"/props", "llama.cpp's own API", "use /v1/models"},

@@ -12,6 +12,9 @@ static const response_writer *const response_writers[] = {
     [QUIRE_COMPLETIONS] = &completions_writer,
     [QUIRE_CHAT] = &chat_writer,
     [QUIRE_EMBEDDINGS] = NULL, /* no route */
+    [QUIRE_OLLAMA_CHAT] = &ollama_writer,
+    [QUIRE_OLLAMA_GENERATE] = &ollama_writer,
+    [QUIRE_OLLAMA_RAW] = &ollama_writer,
 };
 
 const response_writer *response_writer_of(quire_endpoint endpoint) {

@@ -122,7 +122,7 @@ typedef struct response_writer {
     logprob_writer logprobs;
 } response_writer;
 
-extern const response_writer completions_writer, chat_writer;
+extern const response_writer completions_writer, chat_writer, ollama_writer;
 /* The writer of an endpoint; NULL: the server has no route for it. */
 const response_writer *response_writer_of(quire_endpoint endpoint);
 

@@ -7,6 +7,7 @@
 #include "base/clock.h"
 #include "server/body_jobs.h"
 #include "server/metrics.h"
+#include "server/ollama.h"
 #include "server/response.h"
 #include "server/sandbox.h"
 #include "server/watch.h"
@@ -195,6 +196,7 @@ static void route_reset(conn *c) {
 #define READ             "GET, HEAD"
 #define JSON_POST        .allow = "POST", .takes_json = true, .needs_key = true
 #define GENERATION(of)   JSON_POST, .run = body_parse, .look = body_look, .endpoint = of
+#define OLLAMA(of)       JSON_POST, .run = ollama_post, .look = body_look, .endpoint = of, .error = ollama_error
 #define CHECK_BODY_BYTES ((size_t)4 << 20) /* a schema has 1 MiB at most */
 
 static const route route_table[] = {
@@ -218,6 +220,12 @@ static const route route_table[] = {
     {.path = "/v1/completions", GENERATION(QUIRE_COMPLETIONS)},
     {.path = "/v1/streams/", JSON_POST, .run = streams_post, .is_prefix = true},
     {.path = "/v1/chat/completions", GENERATION(QUIRE_CHAT)},
+    {.path = "/api/chat", OLLAMA(QUIRE_OLLAMA_CHAT)},
+    {.path = "/api/generate", OLLAMA(QUIRE_OLLAMA_GENERATE)},
+    {.path = "/api/tags", .allow = READ, .run = ollama_tags, .error = ollama_error},
+    {.path = "/api/ps", .allow = READ, .run = ollama_ps, .error = ollama_error},
+    {.path = "/api/version", .allow = READ, .run = ollama_version, .error = ollama_error},
+    {.path = "/api/show", JSON_POST, .run = ollama_show, .max_body_bytes = 65536, .error = ollama_error},
     {.path = "/v1/schemas/check", JSON_POST, .run = body_check, .max_body_bytes = CHECK_BODY_BYTES},
 };
 

@@ -12,7 +12,7 @@ TEST(fields_are_sorted_by_name_and_distinct_on_each_endpoint) {
     assert_true(n > 80);
     for (int32_t i = 1; i < n; i++) {
         int order = strcmp(f[i - 1].name, f[i].name);
-        assert_true(order < 0 || (order == 0 && !(f[i - 1].flags & f[i].flags & FIELD_ALL)));
+        assert_true(order < 0 || (order == 0 && !(f[i - 1].flags & f[i].flags & FIELD_ENDPOINTS)));
     }
 }
 
@@ -20,9 +20,9 @@ TEST(every_field_is_found_on_its_endpoints_and_no_other) {
     int32_t n;
     const field_desc *f = request_fields(&n);
     for (int32_t i = 0; i < n; i++) {
-        assert_true(f[i].flags & FIELD_ALL);
-        for (int k = 0; k < 3; k++) {
-            const uint32_t endpoint = (const uint32_t[]){FIELD_COMPLETIONS, FIELD_CHAT, FIELD_EMBEDDINGS}[k];
+        assert_true(f[i].flags & FIELD_ENDPOINTS);
+        for (quire_endpoint e = 0; endpoint_facts_of(e).path != NULL; e++) {
+            const uint32_t endpoint = request_dialects[e].fields;
             const field_desc *found = request_field(f[i].name, endpoint);
             if (f[i].flags & endpoint) {
                 assert_ptr_equal(found, &f[i]);
@@ -82,18 +82,18 @@ TEST(values_of_which_something_is_compiled_have_a_bound_of_bytes) {
 TEST(a_new_request_has_every_default) {
     static const request_context context = {
         .n_vocab = 8, .max_model_len = 8, .has_vocabulary = true, .json_space = GRAMMAR_SPACE_LINES};
-    for (int endpoint = QUIRE_COMPLETIONS; endpoint <= QUIRE_EMBEDDINGS; endpoint++) {
+    for (quire_endpoint endpoint = 0; endpoint_facts_of(endpoint).path != NULL; endpoint++) {
         quire_request *r, before;
         int32_t n;
         const field_desc *f = request_fields(&n);
-        assert_int_equal(request_new(&context, (quire_endpoint)endpoint, &r, NULL), QUIRE_OK);
+        assert_int_equal(request_new(&context, endpoint, &r, NULL), QUIRE_OK);
         memcpy(&before, r, sizeof before);
         for (int32_t i = 0; i < n; i++) {
             if ((f[i].flags & dialect_of(&r->g)->fields) != 0 && f[i].type != FIELD_PROMPT &&
                 f[i].type != FIELD_MESSAGES) {
                 assert_int_equal(request_set_field(r, &f[i], NULL, NULL), QUIRE_OK);
                 if (memcmp(r, &before, sizeof before) != 0) {
-                    fail_msg("endpoint %d: null for %s changes a new request", endpoint, f[i].name);
+                    fail_msg("endpoint %u: null for %s changes a new request", (unsigned)endpoint, f[i].name);
                 }
             }
         }
@@ -119,16 +119,17 @@ TEST(a_new_request_samples_as_the_engine_does_by_default) {
 /* The server's table of writers is held to the same facts
  * (tests/server/test_writers.c). */
 TEST(every_endpoint_has_a_dialect) {
-    uint32_t fields = 0;
     for (quire_endpoint e = 0; endpoint_facts_of(e).path != NULL; e++) {
         const dialect *d = &request_dialects[e];
         assert_int_equal(!d->gives_rows, endpoint_facts_of(e).gives_text);
         assert_true(d->prompt != NULL && d->check != NULL && d->too_long != NULL);
         assert_true((d->required != NULL && d->listed_bytes > 0) || d->gives_rows);
-        assert_true(d->fields != 0 && (d->fields & fields) == 0);
-        fields |= d->fields;
+        assert_true(d->fields != 0 && (d->base != 0) == (d->assemble != NULL));
+        for (quire_endpoint other = 0; other < e; other++) { /* those of one path have the same fields */
+            bool shares = (d->fields & request_dialects[other].fields) != 0;
+            assert_int_equal(shares, strcmp(endpoint_facts_of(e).path, endpoint_facts_of(other).path) == 0);
+        }
     }
-    assert_int_equal(fields, FIELD_ALL);
 }
 
 int main(void) {

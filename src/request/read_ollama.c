@@ -1,0 +1,328 @@
+/* The dialects of Ollama: /api/chat and /api/generate, whose fields become a chat's, or,
+ * for raw prompts, a completion's. */
+#include <stdio.h>
+#include <string.h>
+
+#include "request/request_read.h"
+#include "json/json_out.h"
+
+/* ---- the conversation ---- */
+
+#define OLLAMA_ID_BYTES 10 /* of a call: nine digits, which the templates of all models take, and a zero */
+
+/* What is being written of the messages. */
+typedef struct ollama_messages {
+    json_out o;
+    size_t n_calls;          /* of all messages so far */
+    const json_value *calls; /* of the latest assistant's message; NULL: none */
+    size_t first_call;       /* the number of the first of them */
+    size_t n_answered;       /* of them, by messages of tools without a name */
+} ollama_messages;
+
+static void read_ollama_write_id(json_out *o, const char *name, size_t number) {
+    char id[OLLAMA_ID_BYTES];
+    (void)snprintf(id, sizeof id, "%09u", (unsigned)(number % 1000000000u));
+    json_cstr(json_name(o, name), id);
+}
+
+/* QUIRE_BAD_REQUEST that names messages[i].what. */
+static quire_err read_ollama_message_error(size_t i, const char *what, const char *why, quire_error *err) {
+    char where[80];
+    (void)snprintf(where, sizeof where, "messages[%zu]%s%s", i, what[0] != '\0' ? "." : "", what);
+    return err_set_param(err, QUIRE_BAD_REQUEST, where, "%s %s", where, why);
+}
+
+static void read_ollama_write_text(json_out *o, const char *name, str text) {
+    json_text(json_name(o, name), text.p, text.n);
+}
+
+static quire_err read_ollama_write_calls(ollama_messages *m, size_t i, const json_value *calls, quire_error *err) {
+    if (!json_is(calls, JSON_KIND_ARRAY)) {
+        return read_ollama_message_error(i, "tool_calls", "must be an array", err);
+    }
+    m->calls = calls;
+    m->first_call = m->n_calls;
+    m->n_answered = 0;
+    json_begin(json_name(&m->o, "tool_calls"), '[');
+    for (size_t k = 0; k < json_length(calls); k++) {
+        const json_value *function = json_get(json_at(calls, k), "function"),
+                         *arguments = json_get(function, "arguments");
+        str name = json_get_str(function, "name");
+        if (name.n == 0 || (arguments != NULL && !json_is(arguments, JSON_KIND_OBJECT))) {
+            return read_ollama_message_error(i, "tool_calls",
+                                        "must have calls {\"function\": {\"name\": .., \"arguments\": {..}}}",
+                                        err);
+        }
+        json_begin(json_item(&m->o), '{');
+        read_ollama_write_id(&m->o, "id", m->n_calls++);
+        json_cstr(json_name(&m->o, "type"), "function");
+        json_begin(json_name(&m->o, "function"), '{');
+        read_ollama_write_text(&m->o, "name", name);
+        json_name(&m->o, "arguments");
+        if (arguments != NULL) {
+            json_add(&m->o, arguments);
+        } else {
+            json_raw(&m->o, "{}");
+        }
+        json_end(&m->o, '}');
+        json_end(&m->o, '}');
+    }
+    json_end(&m->o, ']');
+    return QUIRE_OK;
+}
+
+/* A tool's message names its tool, not its call: the call is the first of that name or,
+ * without a name, the next one. */
+static void read_ollama_write_answered(ollama_messages *m, str name) {
+    size_t k = m->n_answered++;
+    for (size_t i = 0; name.n > 0 && i < json_length(m->calls); i++) {
+        if (str_eq(json_get_str(json_get(json_at(m->calls, i), "function"), "name"), name)) {
+            k = i;
+            break;
+        }
+    }
+    read_ollama_write_id(&m->o, "tool_call_id", m->first_call + k);
+    if (name.n > 0) {
+        read_ollama_write_text(&m->o, "name", name);
+    }
+}
+
+static quire_err read_ollama_write_message(ollama_messages *m, size_t i, const json_value *v, quire_error *err) {
+    const json_value *content = json_get(v, "content"), *images = json_get(v, "images"),
+                     *calls = json_get(v, "tool_calls");
+    str role = json_get_str(v, "role"), thinking = json_get_str(v, "thinking");
+    if (!json_is(v, JSON_KIND_OBJECT) || role.n == 0) {
+        return read_ollama_message_error(i, json_is(v, JSON_KIND_OBJECT) ? "role" : "",
+                                    "must be an object with a role and a content", err);
+    }
+    if (content != NULL && !json_is(content, JSON_KIND_TEXT)) {
+        return read_ollama_message_error(i, "content", "must be a text", err);
+    }
+    if (json_length(images) > 0) {
+        return read_ollama_message_error(i, "images", "is given; this server takes text only", err);
+    }
+    json_begin(json_item(&m->o), '{');
+    read_ollama_write_text(&m->o, "role", role);
+    read_ollama_write_text(&m->o, "content", json_get_str(v, "content"));
+    if (thinking.n > 0) {
+        read_ollama_write_text(&m->o, "reasoning_content", thinking);
+    }
+    if (calls != NULL && json_length(calls) > 0) {
+        TRY(read_ollama_write_calls(m, i, calls, err));
+    }
+    if (str_is(role, "tool")) {
+        str name = json_get_str(v, "tool_name");
+        read_ollama_write_answered(m, name.n > 0 ? name : json_get_str(v, "name"));
+    }
+    json_end(&m->o, '}');
+    return QUIRE_OK;
+}
+
+static quire_err read_ollama_set_messages(quire_request *r, const json_value *messages, quire_error *err) {
+    strbuf text = {0};
+    ollama_messages m = {.o = {.to = &text}};
+    quire_err e = QUIRE_OK;
+    json_begin(&m.o, '[');
+    for (size_t i = 0; e == QUIRE_OK && i < json_length(messages); i++) {
+        e = read_ollama_write_message(&m, i, json_at(messages, i), err);
+    }
+    json_end(&m.o, ']');
+    e = e == QUIRE_OK ? request_set_as(r, FIELD_CHAT, "messages", m.o.err, &text, err) : e;
+    strbuf_deinit(&text);
+    return e;
+}
+
+/* The conversation of /api/generate: its system text, and its prompt. */
+static quire_err read_ollama_set_prompt(quire_request *r, str prompt, str system, quire_error *err) {
+    strbuf text = {0};
+    json_out o = {.to = &text};
+    json_begin(&o, '[');
+    const struct {
+        const char *role;
+        str text;
+    } turns[] = {{"system", system}, {"user", prompt}};
+    for (size_t i = system.n > 0 ? 0 : 1; i < 2; i++) {
+        json_begin(json_item(&o), '{');
+        json_cstr(json_name(&o, "role"), turns[i].role);
+        read_ollama_write_text(&o, "content", turns[i].text);
+        json_end(&o, '}');
+    }
+    json_end(&o, ']');
+    quire_err e = request_set_as(r, FIELD_CHAT, "messages", o.err, &text, err);
+    strbuf_deinit(&text);
+    return e;
+}
+
+/* ---- the other fields ---- */
+
+/* Sets a field of r's base from a value; text is scratch. */
+static quire_err read_ollama_set(quire_request *r, uint32_t base, const char *field, const json_value *v,
+                            strbuf *text, quire_error *err) {
+    strbuf_clear(text);
+    json_out o = {.to = text};
+    json_add(&o, v);
+    return request_set_as(r, base, field, o.err, text, err);
+}
+
+/* "json" or a schema. */
+static quire_err read_ollama_set_format(quire_request *r, uint32_t base, const json_value *v, strbuf *text,
+                                   quire_error *err) {
+    bool is_json = json_is(v, JSON_KIND_TEXT) && str_is(json_str(v), "json");
+    if (v == NULL || (json_is(v, JSON_KIND_TEXT) && json_str(v).n == 0)) {
+        return QUIRE_OK;
+    }
+    if (!is_json && !json_is(v, JSON_KIND_OBJECT)) {
+        return err_set_param(err, QUIRE_BAD_REQUEST, "format", "format must be \"json\" or a JSON Schema");
+    }
+    strbuf_clear(text);
+    json_out o = {.to = text};
+    if (is_json) {
+        json_raw(&o, "{\"type\":\"json_object\"}");
+    } else {
+        json_raw(&o, "{\"type\":\"json_schema\",\"json_schema\":{\"name\":\"format\",\"schema\":");
+        json_add(&o, v);
+        json_raw(&o, "}}");
+    }
+    return request_set_as(r, base, "response_format", o.err, text, err);
+}
+
+/* true, false, or how long the model thinks: the variables by which templates know it. */
+static quire_err read_ollama_set_think(quire_request *r, const json_value *v, strbuf *text, quire_error *err) {
+    bool is_level = json_is(v, JSON_KIND_TEXT);
+    if (v == NULL) {
+        return QUIRE_OK;
+    }
+    if (!is_level && !json_is(v, JSON_KIND_BOOL)) {
+        return err_set_param(err, QUIRE_BAD_REQUEST, "think",
+                             "think must be true, false, \"low\", \"medium\" or \"high\"");
+    }
+    const char *on = is_level || json_truth(v) ? "true" : "false";
+    strbuf_clear(text);
+    json_out o = {.to = text};
+    json_begin(&o, '{');
+    json_raw(json_name(&o, "enable_thinking"), on);
+    json_raw(json_name(&o, "thinking"), on);
+    json_end(&o, '}');
+    TRY(request_set_as(r, FIELD_CHAT, "chat_template_kwargs", o.err, text, err));
+    return is_level ? read_ollama_set(r, FIELD_CHAT, "reasoning_effort", v, text, err) : QUIRE_OK;
+}
+
+/* Members of `options`, and the fields that they are here; NULL: without effect, since
+ * the server's own options decide. */
+static const struct {
+    const char *name, *field;
+} ollama_options[] = {
+    {"frequency_penalty", "frequency_penalty"},
+    {"main_gpu", NULL},
+    {"min_p", "min_p"},
+    {"mirostat", "mirostat"},
+    {"mirostat_eta", "mirostat_eta"},
+    {"mirostat_tau", "mirostat_tau"},
+    {"num_batch", NULL},
+    {"num_ctx", NULL},
+    {"num_gpu", NULL},
+    {"num_keep", NULL},
+    {"num_predict", "max_tokens"},
+    {"num_thread", NULL},
+    {"numa", NULL},
+    {"presence_penalty", "presence_penalty"},
+    {"repeat_last_n", NULL},
+    {"repeat_penalty", "repetition_penalty"},
+    {"seed", "seed"},
+    {"stop", "stop"},
+    {"temperature", "temperature"},
+    {"top_k", "top_k"},
+    {"top_p", "top_p"},
+    {"typical_p", "typical_p"},
+    {"use_mlock", NULL},
+    {"use_mmap", NULL},
+};
+
+enum { N_OLLAMA_OPTIONS = (int)(sizeof ollama_options / sizeof *ollama_options) };
+
+static quire_err read_ollama_set_option(quire_request *r, uint32_t base, const char *name, const json_value *v,
+                                   strbuf *text, quire_error *err) {
+    int64_t n = 0;
+    for (int i = 0; i < N_OLLAMA_OPTIONS; i++) {
+        const char *field = ollama_options[i].field;
+        if (strcmp(ollama_options[i].name, name) != 0) {
+            continue;
+        }
+        /* tokens without a bound */
+        bool is_default = strcmp(name, "num_predict") == 0 && json_whole(v, &n) && n < 0;
+        return field == NULL || v == NULL || is_default ? QUIRE_OK : read_ollama_set(r, base, field, v, text, err);
+    }
+    quire_err e = request_ignore(r, "options.", str_of(name));
+    return e == QUIRE_OK ? e : err_set(err, e, -1, "out of memory");
+}
+
+static quire_err read_ollama_set_options(quire_request *r, uint32_t base, const json_value *options, strbuf *text,
+                                    quire_error *err) {
+    for (json_member m = {0}; options != NULL && json_next(options, &m);) {
+        quire_err e = read_ollama_set_option(r, base, m.name, m.value, text, err);
+        if (e == QUIRE_BAD_REQUEST) {
+            (void)snprintf(err->param, sizeof err->param, "options.%.50s", m.name);
+        }
+        TRY(e);
+    }
+    return QUIRE_OK;
+}
+
+static quire_err read_ollama_set_common(quire_request *r, uint32_t base, strbuf *text, quire_error *err) {
+    TRY(read_ollama_set_options(r, base, request_part(r, "options"), text, err));
+    TRY(read_ollama_set_format(r, base, request_part(r, "format"), text, err));
+    return base == FIELD_CHAT ? read_ollama_set_think(r, request_part(r, "think"), text, err) : QUIRE_OK;
+}
+
+/* ---- the dialects ---- */
+
+quire_err request_assemble_ollama_chat(quire_request *r, quire_error *err) {
+    strbuf text = {0};
+    const json_value *messages = request_part(r, "messages"), *tools = request_part(r, "tools");
+    quire_err e = messages != NULL ? read_ollama_set_messages(r, messages, err) : QUIRE_OK;
+    if (e == QUIRE_OK && json_length(tools) > 0) {
+        e = read_ollama_set(r, FIELD_CHAT, "tools", tools, &text, err);
+    }
+    e = e == QUIRE_OK ? read_ollama_set_common(r, FIELD_CHAT, &text, err) : e;
+    strbuf_deinit(&text);
+    return e;
+}
+
+quire_err request_assemble_ollama_generate(quire_request *r, quire_error *err) {
+    strbuf text = {0};
+    const json_value *prompt = request_part(r, "prompt"), *suffix = request_part(r, "suffix");
+    bool fills = json_str(suffix).n > 0, is_raw = fills || json_truth(request_part(r, "raw"));
+    uint32_t base = is_raw ? FIELD_COMPLETIONS : FIELD_CHAT;
+    quire_err e = QUIRE_OK;
+    if (json_length(request_part(r, "images")) > 0) {
+        return err_set_param(err, QUIRE_BAD_REQUEST, "images",
+                             "images is given; this server takes text only");
+    }
+    if (is_raw) {
+        request_become(r, QUIRE_OLLAMA_RAW);
+        e = prompt != NULL ? read_ollama_set(r, base, "prompt", prompt, &text, err) : QUIRE_OK;
+        e = e == QUIRE_OK && fills ? read_ollama_set(r, base, "suffix", suffix, &text, err) : e;
+    } else if (json_str(prompt).n > 0) {
+        e = read_ollama_set_prompt(r, json_str(prompt), json_str(request_part(r, "system")), err);
+    }
+    e = e == QUIRE_OK ? read_ollama_set_common(r, base, &text, err) : e;
+    strbuf_deinit(&text);
+    return e;
+}
+
+quire_err request_read_ollama_model(quire_request *r, const field_desc *f, const json_value *v,
+                                    quire_error *err) {
+    static const char latest[] = ":latest";
+    size_t tag = sizeof latest - 1;
+    TRY(request_read_model(r, f, v, err));
+    str name = v != NULL ? json_str(v) : (str){0};
+    if (name.n > tag && memcmp(name.p + name.n - tag, latest, tag) == 0) {
+        name.n -= tag;
+        strbuf_clear(&r->model);
+        if (strbuf_add(&r->model, name.p, name.n) != QUIRE_OK) {
+            return err_set(err, QUIRE_NO_MEMORY, -1, "out of memory");
+        }
+        r->g.info.model = r->model.p;
+    }
+    return QUIRE_OK;
+}

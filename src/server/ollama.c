@@ -1,0 +1,410 @@
+/* Ollama's API: writes the responses of /api/chat and /api/generate, lines of JSON where
+ * they are streamed, and answers what its clients ask about the model. */
+#include <openssl/sha.h>
+#include <stdio.h>
+#include <string.h>
+#include <time.h>
+
+#include "base/clock.h"
+#include "base/mem.h"
+#include "json/json.h"
+#include "server/body_jobs.h"
+#include "server/ollama.h"
+#include "server/response.h"
+
+#define OLLAMA_VERSION "0.13.4" /* whose API this is: clients compare it with what they need */
+#define NS_PER_US      1000
+
+void ollama_error(json_out *o, const api_error *e) {
+    json_begin(o, '{');
+    json_cstr(json_name(o, "error"), e->message);
+    json_end(o, '}');
+}
+
+/* "2026-01-31T12:00:00Z" */
+static void ollama_write_time(json_out *o, const char *name, int64_t unix_s) {
+    char text[40];
+    struct tm tm;
+    time_t t = (time_t)unix_s;
+    gmtime_r(&t, &tm);
+    strftime(text, sizeof text, "%Y-%m-%dT%H:%M:%SZ", &tm);
+    json_cstr(json_name(o, name), text);
+}
+
+static void ollama_write_model(const server *s, json_out *o) {
+    json_cstr(json_name(o, "model"), s->model_name);
+}
+
+/* ---- responses ---- */
+
+/* The calls of a streamed answer, which are sent whole: their unsent pieces are gathered
+ * until the answer's end. */
+typedef struct ollama_state {
+    answer_parts calls;
+} ollama_state;
+
+static void ollama_deinit(void *state) {
+    answer_parts_deinit(&((ollama_state *)state)->calls);
+}
+
+static bool ollama_is_chat(const response *a) {
+    return a->info->endpoint == QUIRE_OLLAMA_CHAT;
+}
+
+/* A call's arguments: an object, and what is none as the member "arguments" of one. */
+static void ollama_write_arguments(const strbuf *text, json_out *o) {
+    str given = {text->n > 0 ? text->p : "", text->n};
+    json_value *v = json_model_document(given);
+    if (json_is(v, JSON_KIND_OBJECT)) {
+        json_add(o, v);
+    } else {
+        json_begin(o, '{');
+        json_text(json_name(o, "arguments"), given.p, given.n);
+        json_end(o, '}');
+    }
+    json_drop(v);
+}
+
+static void ollama_write_calls(const answer_parts *p, json_out *o) {
+    if (p->n_calls == 0) {
+        return;
+    }
+    json_begin(json_name(o, "tool_calls"), '[');
+    for (size_t i = 0; i < p->n_calls; i++) {
+        const answer_call *call = &p->calls[i];
+        json_begin(json_item(o), '{');
+        json_begin(json_name(o, "function"), '{');
+        json_text(json_name(o, "name"), call->name.n > 0 ? call->name.p : "", call->name.n);
+        json_int(json_name(o, "index"), call->index);
+        ollama_write_arguments(&call->arguments, json_name(o, "arguments"));
+        json_end(o, '}');
+        json_end(o, '}');
+    }
+    json_end(o, ']');
+}
+
+/* "message":{..} of a chat, else "response":"..", with the text and the other parts. */
+static void ollama_write_answer(const response *a, str text, const strbuf *reasoning,
+                                const answer_parts *calls, json_out *o) {
+    if (ollama_is_chat(a)) {
+        json_begin(json_name(o, "message"), '{');
+        json_cstr(json_name(o, "role"), "assistant");
+    }
+    json_text(json_name(o, ollama_is_chat(a) ? "content" : "response"), text.p, text.n);
+    if (reasoning->n > 0) {
+        json_text(json_name(o, "thinking"), reasoning->p, reasoning->n);
+    }
+    ollama_write_calls(calls, o);
+    if (ollama_is_chat(a)) {
+        json_end(o, '}');
+    }
+}
+
+static void ollama_begin(const response *a, json_out *o) {
+    json_begin(o, '{');
+    ollama_write_model(a->conn->loop->server, o);
+    ollama_write_time(o, "created_at", clock_unix_s());
+}
+
+/* "done":true and what the answer took, in nanoseconds. */
+static void ollama_write_done(const response *a, const response_choice *c, json_out *o) {
+    const request_record *r = &a->conn->record;
+    int64_t now_us = clock_us(), first_us = r->first_token_us > 0 ? r->first_token_us : now_us;
+    json_bool(json_name(o, "done"), true);
+    json_cstr(json_name(o, "done_reason"), c->finish == QUIRE_FINISH_LENGTH ? "length" : "stop");
+    json_int(json_name(o, "total_duration"), (now_us - r->begun_us) * NS_PER_US);
+    json_int(json_name(o, "load_duration"), 0);
+    json_int(json_name(o, "prompt_eval_count"), a->prompt_tokens);
+    json_int(json_name(o, "prompt_eval_duration"), (first_us - r->begun_us) * NS_PER_US);
+    json_int(json_name(o, "eval_count"), a->completion_tokens);
+    json_int(json_name(o, "eval_duration"), (now_us - first_us) * NS_PER_US);
+    json_end(o, '}');
+}
+
+static void ollama_write_whole(const response *a, int32_t i, json_out *o) {
+    const response_choice *c = &a->choices[a->shown[i]];
+    str text = {c->text.n > 0 ? c->text.p : "", c->text.n};
+    ollama_write_answer(a, text, &c->parts.reasoning, &c->parts, o);
+    ollama_write_done(a, c, o);
+}
+
+static void ollama_write_end(const response *a, json_out *o) {
+    (void)a, (void)o; /* the one choice has ended the object */
+}
+
+/* Adds the pieces of calls in a chunk to those before. */
+static quire_err ollama_gather(answer_parts *to, const answer_parts *from) {
+    for (size_t i = 0; i < from->n_calls; i++) {
+        const answer_call *piece = &from->calls[i];
+        if (piece->begins || to->n_calls == 0) {
+            TRY(mem_grow(&to->calls, &to->cap_calls, to->n_calls + 1, sizeof *to->calls));
+            to->calls[to->n_calls++] = (answer_call){.index = piece->index, .begins = true};
+        }
+        answer_call *call = &to->calls[to->n_calls - 1];
+        TRY(strbuf_add(&call->name, piece->name.p, piece->name.n));
+        TRY(strbuf_add(&call->arguments, piece->arguments.p, piece->arguments.n));
+    }
+    return QUIRE_OK;
+}
+
+/* A line with what came, if something did; with the last one come the calls. */
+static void ollama_write_chunk(const response *a, int32_t choice, json_out *o) {
+    static const answer_parts none = {.n_calls = 0};
+    const response_choice *c = &a->choices[choice];
+    ollama_state *st = a->state;
+    quire_err e = ollama_gather(&st->calls, &c->parts);
+    bool ends = c->finish != QUIRE_FINISH_NONE, has_calls = ends && st->calls.n_calls > 0;
+    o->err = e != QUIRE_OK ? e : o->err;
+    if (c->text.n == 0 && c->parts.reasoning.n == 0 && !has_calls) {
+        return;
+    }
+    str text = {c->text.n > 0 ? c->text.p : "", c->text.n};
+    ollama_begin(a, o);
+    ollama_write_answer(a, text, &c->parts.reasoning, has_calls ? &st->calls : &none, o);
+    json_bool(json_name(o, "done"), false);
+    json_end(o, '}');
+    json_raw(o, "\n");
+}
+
+static void ollama_write_last(const response *a, json_out *o) {
+    static const answer_parts none = {.n_calls = 0};
+    ollama_begin(a, o);
+    ollama_write_answer(a, (str){"", 0}, &none.reasoning, &none, o);
+    ollama_write_done(a, &a->choices[0], o);
+    json_raw(o, "\n");
+}
+
+static void ollama_write_error(const response *a, const api_error *e, json_out *o) {
+    (void)a;
+    ollama_error(o, e);
+    json_raw(o, "\n");
+}
+
+static quire_err ollama_list_token(const response *a, response_choice *c, const quire_event *ev) {
+    (void)a, (void)c, (void)ev; /* no field of this dialect asks for log-probabilities */
+    return QUIRE_OK;
+}
+
+static void ollama_write_logprobs(const response_logprobs *prompt, const response_logprobs *l, json_out *o) {
+    (void)prompt, (void)l, (void)o;
+}
+
+const response_writer ollama_writer = {
+    .id_prefix = "ollama",
+    .object = "",
+    .chunk_object = "",
+    .stream_type = "application/x-ndjson",
+    .skips_empty = true,
+    .state_bytes = sizeof(ollama_state),
+    .deinit = ollama_deinit,
+    .begin = ollama_begin,
+    .choice = ollama_write_whole,
+    .end = ollama_write_end,
+    .chunk = ollama_write_chunk,
+    .last = ollama_write_last,
+    .error = ollama_write_error,
+    .error_body = ollama_error,
+    .logprobs = {.token = ollama_list_token, .write = ollama_write_logprobs},
+};
+
+/* ---- requests without a prompt: the model is loaded, or kept ---- */
+
+#define OLLAMA_LOAD_BYTES 4096 /* a longer body has a prompt */
+
+/* Whether a body has neither prompt nor messages: 1 with keep_alive 0, 0 without; -1: it
+ * has one, or is no object, which its parser tells. */
+static int ollama_reads_load(const strbuf *body, strbuf *model) {
+    json_value *v = body->n > 0 && body->n < OLLAMA_LOAD_BYTES ? json_document((str){body->p, body->n}) : NULL;
+    const json_value *messages = json_get(v, "messages"), *prompt = json_get(v, "prompt");
+    str name = json_get_str(v, "model");
+    int64_t kept = 1;
+    bool is_empty = messages == NULL || (json_is(messages, JSON_KIND_ARRAY) && json_length(messages) == 0),
+         says_nothing = prompt == NULL || (json_is(prompt, JSON_KIND_TEXT) && json_str(prompt).n == 0);
+    bool is_load = is_empty && says_nothing && name.n > 0 && strbuf_add(model, name.p, name.n) == QUIRE_OK;
+    bool unloads = json_whole(json_get(v, "keep_alive"), &kept) && kept == 0;
+    json_drop(v);
+    return !is_load ? -1 : unloads;
+}
+
+/* A name of the model, with or without Ollama's tag. */
+static bool ollama_answers_to(const server *s, str name) {
+    static const char latest[] = ":latest";
+    size_t tag = sizeof latest - 1;
+    bool is_tagged = name.n > tag && memcmp(name.p + name.n - tag, latest, tag) == 0;
+    return server_answers_to(s, name) || (is_tagged && server_answers_to(s, (str){name.p, name.n - tag}));
+}
+
+static void ollama_refuse_name(conn *c, str name) {
+    quire_error err;
+    err_set(&err, QUIRE_NOT_FOUND, -1, "model '%.*s' not found; this server has %.200s",
+            (int)(name.n < 200 ? name.n : 200), name.p, c->loop->server->model_name);
+    conn_reply_error(c, 404, "model", err.message, NULL);
+}
+
+void ollama_post(conn *c) {
+    strbuf model = {0};
+    int load = ollama_reads_load(&c->request.body, &model);
+    if (load < 0) {
+        strbuf_deinit(&model);
+        body_parse(c);
+        return;
+    }
+    const server *s = c->loop->server;
+    str name = {model.p, model.n};
+    if (!ollama_answers_to(s, name)) {
+        ollama_refuse_name(c, name);
+    } else {
+        json_out o = conn_begin_json(c);
+        bool is_chat = c->endpoint == QUIRE_OLLAMA_CHAT;
+        json_begin(&o, '{');
+        ollama_write_model(s, &o);
+        ollama_write_time(&o, "created_at", clock_unix_s());
+        json_raw(json_name(&o, is_chat ? "message" : "response"),
+                 is_chat ? "{\"role\":\"assistant\",\"content\":\"\"}" : "\"\"");
+        json_bool(json_name(&o, "done"), true);
+        json_cstr(json_name(&o, "done_reason"), load == 1 ? "unload" : "load");
+        json_end(&o, '}');
+        conn_reply_json(c, &o, NULL);
+    }
+    strbuf_deinit(&model);
+}
+
+/* ---- the model ---- */
+
+static void ollama_write_details(const quire_info *i, json_out *o) {
+    char size[32], bits[32];
+    bool is_large = i->n_params >= 1000000000;
+    snprintf(size, sizeof size, is_large ? "%.1fB" : "%.0fM", (double)i->n_params / (is_large ? 1e9 : 1e6));
+    snprintf(bits, sizeof bits, "%.1f bits",
+             i->n_params > 0 ? (double)i->weight_bytes * 8.0 / (double)i->n_params : 0.0);
+    json_begin(json_name(o, "details"), '{');
+    json_cstr(json_name(o, "parent_model"), "");
+    json_cstr(json_name(o, "format"), "gguf");
+    json_cstr(json_name(o, "family"), i->architecture);
+    json_begin(json_name(o, "families"), '[');
+    json_cstr(json_item(o), i->architecture);
+    json_end(o, ']');
+    json_cstr(json_name(o, "parameter_size"), size);
+    json_cstr(json_name(o, "quantization_level"), bits);
+    json_end(o, '}');
+}
+
+/* A name's digest: what Ollama's clients tell models apart by. */
+static void ollama_write_digest(const char *name, json_out *o) {
+    uint8_t digest[SHA256_DIGEST_LENGTH];
+    char text[2 * SHA256_DIGEST_LENGTH + 1];
+    SHA256((const uint8_t *)name, strlen(name), digest);
+    for (size_t i = 0; i < sizeof digest; i++) {
+        snprintf(text + 2 * i, 3, "%02x", digest[i]);
+    }
+    json_cstr(json_name(o, "digest"), text);
+}
+
+/* One served name; the running model's with what it takes in memory. */
+static void ollama_write_served(const server *s, const char *name, bool runs, json_out *o) {
+    const quire_info *i = quire_engine_info(s->engine);
+    json_begin(json_item(o), '{');
+    json_cstr(json_name(o, "name"), name);
+    json_cstr(json_name(o, "model"), name);
+    json_int(json_name(o, "size"), i->weight_bytes);
+    ollama_write_digest(name, o);
+    ollama_write_details(i, o);
+    if (runs) {
+        ollama_write_time(o, "expires_at", INT64_C(32503680000)); /* the year 3000: it stays */
+        json_int(json_name(o, "size_vram"), 0);
+        json_int(json_name(o, "context_length"), i->max_model_len);
+    } else {
+        ollama_write_time(o, "modified_at", s->started_s);
+    }
+    json_end(o, '}');
+}
+
+static void ollama_list(conn *c, bool runs) {
+    const server *s = c->loop->server;
+    json_out o = conn_begin_json(c);
+    json_begin(&o, '{');
+    json_begin(json_name(&o, "models"), '[');
+    ollama_write_served(s, s->model_name, runs, &o);
+    for (int32_t i = 1; i < s->options.n_served_model_names; i++) {
+        ollama_write_served(s, s->options.served_model_names[i], runs, &o);
+    }
+    json_end(&o, ']');
+    json_end(&o, '}');
+    conn_reply_json(c, &o, NULL);
+}
+
+void ollama_tags(conn *c) {
+    ollama_list(c, false);
+}
+
+void ollama_ps(conn *c) {
+    ollama_list(c, true);
+}
+
+void ollama_version(conn *c) {
+    json_out o = conn_begin_json(c);
+    json_raw(&o, "{\"version\":\"" OLLAMA_VERSION "\",\"quire\":\"" QUIRE_VERSION "\"}");
+    conn_reply_json(c, &o, NULL);
+}
+
+/* "general.architecture" and the like, by the names of GGUF. */
+static void ollama_write_info(const quire_info *i, json_out *o) {
+    const json_named_int numbers[] = {{"context_length", i->max_model_len},
+                                      {"embedding_length", i->d_model},
+                                      {"block_count", i->n_layers},
+                                      {"feed_forward_length", i->d_ff},
+                                      {"attention.head_count", i->n_heads},
+                                      {"attention.head_count_kv", i->n_kv_heads},
+                                      {"attention.key_length", i->d_head},
+                                      {"vocab_size", i->n_vocab}};
+    char name[128];
+    json_begin(json_name(o, "model_info"), '{');
+    json_cstr(json_name(o, "general.architecture"), i->architecture);
+    json_int(json_name(o, "general.parameter_count"), i->n_params);
+    for (size_t k = 0; k < sizeof numbers / sizeof *numbers; k++) {
+        snprintf(name, sizeof name, "%.64s.%s", i->architecture, numbers[k].name);
+        json_int(json_name(o, name), numbers[k].value);
+    }
+    json_end(o, '}');
+}
+
+static void ollama_write_capabilities(const quire_info *i, json_out *o) {
+    json_begin(json_name(o, "capabilities"), '[');
+    if (i->has_vocabulary) {
+        json_cstr(json_item(o), "completion");
+    }
+    if (i->tool_format != NULL) {
+        json_cstr(json_item(o), "tools");
+    }
+    if (i->reasoning_format != NULL) {
+        json_cstr(json_item(o), "thinking");
+    }
+    json_end(o, ']');
+}
+
+void ollama_show(conn *c) {
+    const server *s = c->loop->server;
+    const quire_info *i = quire_engine_info(s->engine);
+    const strbuf *body = &c->request.body;
+    json_value *v = json_document((str){body->n > 0 ? body->p : "", body->n});
+    str name = json_get_str(v, "model");
+    name = name.n > 0 ? name : json_get_str(v, "name");
+    if (name.n == 0) {
+        conn_reply_error(c, 400, "model", "model is missing; give {\"model\": NAME}", NULL);
+    } else if (!ollama_answers_to(s, name)) {
+        ollama_refuse_name(c, name);
+    } else {
+        json_out o = conn_begin_json(c);
+        json_begin(&o, '{');
+        json_cstr(json_name(&o, "modelfile"), "");
+        json_cstr(json_name(&o, "parameters"), i->generation_defaults);
+        json_cstr(json_name(&o, "template"), i->chat_form != NULL ? i->chat_form : "");
+        ollama_write_details(i, &o);
+        ollama_write_info(i, &o);
+        ollama_write_capabilities(i, &o);
+        ollama_write_time(&o, "modified_at", s->started_s);
+        json_end(&o, '}');
+        conn_reply_json(c, &o, NULL);
+    }
+    json_drop(v);
+}

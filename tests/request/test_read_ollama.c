@@ -1,0 +1,78 @@
+/* Ollama's dialects: what their fields become in the form of chats and completions. */
+#include <string.h>
+
+#include "request/request.h"
+#include "test.h"
+
+static const request_context context = {.n_vocab = 2048, .max_model_len = 1024, .has_vocabulary = true};
+
+static quire_err parse(quire_endpoint endpoint, const char *body, quire_request **r, quire_error *err) {
+    *err = (quire_error){0};
+    quire_err e = request_parse(&context, endpoint, body, strlen(body), r, err);
+    return e == QUIRE_OK ? request_check(*r, err) : e; /* once more, as quire_submit does */
+}
+
+static void expect_messages(quire_endpoint endpoint, const char *body, const char *messages) {
+    quire_request *r;
+    quire_error err;
+    assert_int_equal(parse(endpoint, body, &r, &err), QUIRE_OK);
+    assert_string_equal(r->g.messages.json.p, messages);
+    for (size_t i = 0; i < r->n_values; i++) {
+        assert_false(r->values[i].field->flags & FIELD_PART);
+    }
+    quire_request_free(r);
+}
+
+TEST(calls_and_their_answers_get_ids) {
+    expect_messages(
+        QUIRE_OLLAMA_CHAT,
+        "{\"messages\":[{\"role\":\"assistant\",\"thinking\":\"t\",\"tool_calls\":[{\"function\":{\"name\":\"a\"}},"
+        "{\"function\":{\"name\":\"b\",\"arguments\":{\"x\":1}}}]},{\"role\":\"tool\",\"content\":\"2\","
+        "\"tool_name\":\"b\"},{\"role\":\"tool\",\"content\":\"?\"}]}",
+        "[{\"role\":\"assistant\",\"content\":\"\",\"reasoning_content\":\"t\",\"tool_calls\":[{\"id\":\"000000000\","
+        "\"type\":\"function\",\"function\":{\"name\":\"a\",\"arguments\":{}}},{\"id\":\"000000001\",\"type\":"
+        "\"function\",\"function\":{\"name\":\"b\",\"arguments\":{\"x\":1}}}]},{\"role\":\"tool\",\"content\":\"2\","
+        "\"name\":\"b\",\"tool_call_id\":\"000000001\"},{\"role\":\"tool\",\"content\":\"?\",\"tool_call_id\":"
+        "\"000000001\"}]");
+}
+
+TEST(a_prompt_is_a_chat_unless_it_is_raw) {
+    quire_request *r;
+    quire_error err;
+    expect_messages(QUIRE_OLLAMA_GENERATE, "{\"system\":\"s\",\"prompt\":\"p\",\"raw\":false}",
+                    "[{\"role\":\"system\",\"content\":\"s\"},{\"role\":\"user\",\"content\":\"p\"}]");
+    assert_int_equal(parse(QUIRE_OLLAMA_GENERATE, "{\"prompt\":\"p\",\"raw\":true}", &r, &err), QUIRE_OK);
+    assert_int_equal(r->g.info.endpoint, QUIRE_OLLAMA_RAW);
+    assert_true(str_is(r->g.prompts[0].text, "p") && r->g.add_special && !r->g.add_bos && r->g.info.stream);
+    quire_request_free(r);
+}
+
+TEST(options_are_fields_of_a_chat_and_defaults_are_a_chats) {
+    quire_request *r;
+    quire_error err;
+    assert_int_equal(parse(QUIRE_OLLAMA_CHAT,
+                           "{\"model\":\"m:latest\",\"stream\":false,\"messages\":[{\"role\":\"user\",\"content\":"
+                           "\"x\"}],\"options\":{\"num_predict\":-1,\"top_k\":5,\"repeat_penalty\":1.5,\"stop\":\"s\","
+                           "\"num_ctx\":4096,\"wings\":2}}",
+                           &r, &err),
+                     QUIRE_OK);
+    assert_int_equal(r->g.sampling.top_k, 5);
+    assert_float_equal(r->g.sampling.repetition_penalty, 1.5, 0);
+    assert_float_equal(r->g.sampling.temperature, 1, 0);
+    assert_true(r->g.skip_special && r->g.add_generation_prompt && r->g.parallel_calls && !r->g.info.stream);
+    assert_string_equal(r->g.info.model, "m");
+    assert_string_equal(r->g.info.ignored, "options.wings");
+    assert_true(str_is(r->g.stops[0], "s"));
+    quire_request_free(r);
+    assert_int_equal(parse(QUIRE_OLLAMA_CHAT, "{\"messages\":[],\"options\":{\"top_p\":7}}", &r, &err),
+                     QUIRE_BAD_REQUEST);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(calls_and_their_answers_get_ids),
+        cmocka_unit_test(a_prompt_is_a_chat_unless_it_is_raw),
+        cmocka_unit_test(options_are_fields_of_a_chat_and_defaults_are_a_chats),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
