@@ -16,11 +16,11 @@ quire_room(model src/model)
 quire_room(sched src/sched)
 quire_room(sample src/sample)
 quire_room(spec src/spec)
+quire_room(request src/request)
 quire_room(answer src/answer)
 quire_room(engine src/engine)
 quire_room(options src/options)
 quire_room(setup src/setup)
-quire_room(request src/request)
 quire_room(stream src/stream)
 quire_room(api src/api)
 quire_room(server src/server PkgConfig::EVENT http_parser PkgConfig::OPENSSL)
@@ -57,7 +57,7 @@ set_source_files_properties(${CMAKE_SOURCE_DIR}/src/server/web_pages.c PROPERTIE
     OBJECT_DEPENDS "${QUIRE_PAGES}/pool.html;${QUIRE_PAGES}/sandbox.txt" COMPILE_DEFINITIONS "QUIRE_PAGES_PATH=\"${QUIRE_PAGES}\"")
 
 set(QUIRE_LIBRARIES Threads::Threads PkgConfig::JANSSON PkgConfig::PCRE2 PkgConfig::UTF8PROC PkgConfig::URING PkgConfig::HIREDIS PkgConfig::OPENSSL ${CMAKE_DL_LIBS} m)
-set(QUIRE_CORE_ROOMS base core expr json grammar file hub text jinja chat kv cpu model sched sample spec answer engine options setup request stream api)
+set(QUIRE_CORE_ROOMS base core expr json grammar file hub text jinja chat kv cpu model sched sample spec request answer engine options setup stream api)
 
 # Everything below the programs, for those of this repository: they use inner names too. What is installed is in library.cmake.
 set(quire_objects)

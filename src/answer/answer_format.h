@@ -8,6 +8,7 @@
 #define ANSWER_ANSWER_FORMAT_H
 
 #include "base/str.h"
+#include "request/request_tools.h"
 
 /* Characters of a writing that stand for something; all others are themselves. */
 enum {
@@ -151,10 +152,7 @@ bool writing_next(str *text, str *literal, char *hole);
 /* The first literal; empty: none. */
 str writing_first(str text);
 
-/* Whether some format writes and reads a function of that name: at most 256 bytes without
- * white space, quotes, brackets and = , ; | \ ` */
-bool call_is_name(str name);
-/* Whether such a writing does. */
+/* Whether such a writing writes and reads a function of that name. */
 bool call_writing_takes(const call_writing *w, str name);
 
 /* The texts around reasoning and answer. In harmony's `before` begins the answer, and
@@ -184,10 +182,6 @@ typedef enum output_start {
  * a person named it is OUTPUT_START_UNKNOWN. */
 output_start output_start_behind(const char *reasoning_format, str tail, output_start otherwise);
 
-/* Two formats by name; NULL: none. Names are static. */
-typedef struct output_formats {
-    const char *tools, *reasoning;
-} output_formats;
 /* The formats that a chat template shows. */
 output_formats output_formats_of_template(str chat_template);
 /* All marks of the two; returns how many. */

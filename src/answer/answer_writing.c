@@ -4,8 +4,6 @@
 
 #include "answer/answer_format.h"
 
-enum { NAME_BYTES = 256 };
-
 /* ---- texts with holes ---- */
 
 static bool writing_is_code(char c) {
@@ -306,17 +304,6 @@ void answer_format_shape(const answer_format *calls, format_shape *out) {
 }
 
 /* ---- names ---- */
-
-bool call_is_name(str s) {
-    for (size_t i = 0; i < s.n; i++) {
-        unsigned char c = (unsigned char)s.p[i];
-        bool is_mark = c == 0xFE || c == 0xFF; /* MARK_BEGIN and MARK_END of mark_set.h */
-        if (c <= ' ' || c == 0x7F || is_mark || strchr("\"'`<>{}()[]=,;|\\", c) != NULL) {
-            return false;
-        }
-    }
-    return s.n > 0 && s.n <= NAME_BYTES;
-}
 
 /* Whether a head that ends in this name reads as a name with a call's number. */
 static bool name_is_numbered(str name) {

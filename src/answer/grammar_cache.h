@@ -10,17 +10,12 @@
 
 #include "answer/reasoning_frame.h"
 #include "grammar/grammar.h"
+#include "request/request_rule.h"
 
 #define GRAMMAR_CACHE_BYTES   ((size_t)16 << 20) /* of an engine's grammars and their texts */
 #define GRAMMAR_CACHE_ENTRIES 512                /* at most; each counts as its share of the bytes at least */
 
 typedef struct grammar_cache grammar_cache;
-
-typedef enum request_rule_form {
-    RULE_OF_KIND,        /* a rule of some kind */
-    RULE_STRUCTURAL_TAG, /* a structural tag (structural_tag.h) */
-    RULE_CALLS           /* of a request's tools (request_calls_compile) */
-} request_rule_form;
 
 typedef struct grammar_key {
     uint64_t tenant;

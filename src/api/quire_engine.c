@@ -3,6 +3,7 @@
 
 #include <string.h>
 
+#include "answer/answer_bind.h"
 #include "base/mem.h"
 #include "base/thread_pool.h"
 #include "engine/engine_view.h"
@@ -27,6 +28,7 @@ static request_context context_of(const quire_engine *e, const quire_options *o,
                              .formats = p->formats,
                              .names_tools = strcmp(o->tool_call_parser, "auto") != 0,
                              .names_reasoning = strcmp(o->reasoning_parser, "auto") != 0,
+                             .bind = answer_bind,
                              .trusts_templates = o->trust_request_chat_template,
                              .no_tokens = !desc_gives_tokens(d),
                              .pooling = d->pooling,
@@ -77,14 +79,14 @@ static quire_err check_early(void *user, const engine_parts *p, const model_desc
     const reasoning_frame frame = {0};
     const grammar_marks marks = {0};
     bool is_given = r->rule.field != NULL && r->rule.form != RULE_CALLS;
-    e = is_given ? request_rule_compile(&r->rule,
-                                        &(rule_context){.frame = &frame,
-                                                        .marks = &marks,
-                                                        .space = r->g.json_space,
-                                                        .order = r->g.json_order,
-                                                        .numbers = r->g.json_numbers,
-                                                        .additional = r->g.json_additional},
-                                        &g, err)
+    e = is_given ? answer_rule_compile(&r->rule,
+                                       &(rule_context){.frame = &frame,
+                                                       .marks = &marks,
+                                                       .space = r->g.json_space,
+                                                       .order = r->g.json_order,
+                                                       .numbers = r->g.json_numbers,
+                                                       .additional = r->g.json_additional},
+                                       &g, err)
                  : QUIRE_OK;
     grammar_drop(g);
     quire_request_free(r);

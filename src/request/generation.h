@@ -8,7 +8,7 @@
 #include "chat/messages.h"
 #include "core/attn_mods.h"
 #include "core/params.h"
-#include "grammar/grammar.h"
+#include "core/rule_form.h"
 #include "quire.h"
 
 /* One prompt: a text, or ids where ids is not NULL. */

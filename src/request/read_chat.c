@@ -76,6 +76,11 @@ quire_err request_read_documents(quire_request *r, const field_desc *f, const js
     return QUIRE_OK;
 }
 
+bool request_has_template(const quire_request *r) {
+    const chat_form *form = r->context.form;
+    return r->template_given.n > 0 && (form == NULL || chat_form_find(form, r->template_given) == NULL);
+}
+
 /* Renders with a template. The messages were read for the form's first one, and are read
  * again for another. */
 static quire_err render_with(const quire_request *r, const chat_template *t, strbuf *out, text_marks *marks,

@@ -10,8 +10,6 @@
 
 #include <stdatomic.h>
 
-#include "answer/answer_format.h"
-#include "answer/output_parser.h"
 #include "base/str.h"
 #include "chat/chat_form.h"
 #include "chat/render.h"
@@ -21,6 +19,7 @@
 #include "request/generation.h"
 #include "request/request_field.h"
 #include "request/request_rule.h"
+#include "request/request_tools.h"
 #include "text/tokenizer.h"
 #include "json/json.h"
 
@@ -58,7 +57,11 @@ typedef struct request_context {
     const chat_form *form;             /* of chats; NULL: chat is refused */
     output_formats formats;            /* of their responses */
     bool names_tools, names_reasoning; /* an option names the format: no template of a request changes it */
-    bool trusts_templates;             /* of requests */
+    /* Called once a request's own fields are right: checks them against the formats and
+     * makes the request's final (answer_bind). NULL: responses have no parts and no
+     * calls. */
+    quire_err (*bind)(quire_request *r, quire_error *err);
+    bool trusts_templates; /* of requests */
     /* values of fields that a request leaves out or gives as null; NULL: those of the
      * table of fields */
     const request_defaults *defaults;
@@ -106,8 +109,7 @@ struct quire_request {
     const json_value *template_kwargs, *documents; /* in values, or NULL */
     const json_value *tools;                       /* an array, or NULL */
 
-    /* Tools: what a client gives, and what request_check_tools makes of it for the
-     * model's formats. */
+    /* Tools: what a client gives, and what request_check_tools makes of it. */
     const json_value *tools_field, *functions; /* in values; tools has them all as functions */
     const json_value *allowed_tools;           /* of tool_choice, in values; NULL: all */
     /* the value of tools where the fields have another form: owned */
@@ -190,17 +192,6 @@ quire_err request_ids(const request_context *ctx, const int32_t *ids, size_t n, 
  * and with nothing else. O(begin.n). */
 quire_err request_look(quire_endpoint endpoint, str begin, quire_error *err);
 
-/* Reads a body of hostile origin, {"schema": ..} or one with a field that names a rule
- * (response_format, structured_outputs, regex ..), compiles the rule and appends the
- * report of POST /v1/schemas/check, a JSON object, to *out. A rule that is refused is no
- * failure. QUIRE_BAD_REQUEST: the body names no rule; err->param says what is wrong.
- * QUIRE_TOO_LARGE, QUIRE_NO_MEMORY. A text thread. */
-quire_err request_schema_check(const request_context *ctx, str body, strbuf *out, quire_error *err);
-
-/* Appends how each keyword of r's rule is enforced: a JSON array of {"path", "keyword",
- * "status", "how"}. QUIRE_NO_MEMORY. A text thread. */
-quire_err request_list_keywords(const quire_request *r, strbuf *out);
-
 /* Gives a request without a prompt one of ids, mem_new'd, which r takes, also on failure.
  * NULL: NO_MEMORY. */
 quire_err request_take_ids(quire_request *r, int32_t *ids, int32_t n, quire_error *err);
@@ -226,30 +217,12 @@ quire_err request_check_lengths(quire_request *r, quire_error *err);
  * more where they have changed. */
 void request_end_turns(quire_request *r);
 
-/* The checks between a chat's tools, its choice of them and what the engine can do;
- * r->formats, offered and info.has_parts are final afterwards. */
+/* The checks between a chat's tools, its choice of them and, by the context's bind, what
+ * the model can answer; r->formats, offered and info.has_parts are final afterwards. */
 quire_err request_check_tools(quire_request *r, quire_error *err);
-/* Compiles the grammar of each custom tool by itself, so that an error names it; cache
- * NULL: none is kept. Not on a server's loop. */
-quire_err request_check_grammars(const quire_request *r, grammar_cache *cache, uint64_t tenant,
-                                 quire_error *err);
-/* bind_calls.c: makes the calls of r's tools its rule, unless another field names one;
- * where a call is forced, that is an error. Sets the format of calls that are forced and
- * have none. */
-quire_err request_bind_calls(quire_request *r, quire_error *err);
-/* Compiles that rule where it is of the form RULE_CALLS; as request_rule_compile. */
-quire_err request_calls_compile(const quire_request *r, const rule_context *context, grammar **out,
-                                quire_error *err);
-/* Whether a token's text is a mark, or part of one, of the formats of r's response. */
-bool request_has_mark(const quire_request *r, str token);
-/* Opens the parser of a response that begins as `start` says; r, which outlives it, has
- * parts. */
-quire_err request_open_parser(const quire_request *r, output_start start, output_parser **out);
-/* What may stand around the answer of a response that begins so. */
-reasoning_frame request_frame(const quire_request *r, output_start start);
-/* How the response to a rendered prompt begins: by what the prompt has after the last
- * text of a client. */
-output_start request_output_start(const quire_request *r, str prompt, const text_marks *marks);
+/* Whether a chat brings a template of its own, r->template_given, in place of one of the
+ * model's. */
+bool request_has_template(const quire_request *r);
 
 #define RENDER_MAX_US 1000000 /* processor time of a chat template on a text thread */
 
@@ -260,6 +233,10 @@ quire_err request_render(const quire_request *r, strbuf *out, text_marks *marks,
 
 /* Bytes of text that have to be tokenised, about. */
 size_t request_text_bytes(const quire_request *r);
+/* Frees the conversation or prompt, and the JSON that it was read from, once its tokens
+ * are known; the texts of an echo stay. r is not rendered or checked any more, and can
+ * still be copied. */
+void request_drop_texts(quire_request *r);
 
 /* Computes info's numbers of choices from the prompts, n and best_of. */
 void request_count_choices(quire_request *r);

@@ -120,6 +120,22 @@ void request_free(quire_request *r) {
     mem_free(r);
 }
 
+void request_drop_texts(quire_request *r) {
+    bool is_shown = r->g.info.echo;
+    for (size_t i = 0; i < r->n_values; i++) {
+        field_type type = r->values[i].field->type;
+        if (type == FIELD_MESSAGES || (type == FIELD_PROMPT && !is_shown)) {
+            json_drop(r->values[i].value);
+            r->values[i].value = NULL;
+        }
+    }
+    for (int32_t i = 0; i < r->g.n_prompts && !is_shown; i++) {
+        r->g.prompts[i].text = (str){0};
+    }
+    chat_messages_deinit(&r->g.messages);
+    r->given_messages = NULL;
+}
+
 quire_err request_set_and_keep(quire_request *r, const field_desc *f, json_value *v, quire_error *err) {
     bool copied = (f->flags & FIELD_IGNORED) != 0;
     if (mem_grow(&r->values, &r->cap_values, r->n_values + 1, sizeof *r->values) != QUIRE_OK) {

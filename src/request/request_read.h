@@ -1,5 +1,5 @@
-/* The functions that read the JSON of a request, for the .c files of this room and the
- * rules of answers. */
+/* The functions that read the JSON of a request, for the .c files of this room and of
+ * answer. */
 #ifndef REQUEST_REQUEST_READ_H
 #define REQUEST_REQUEST_READ_H
 
@@ -145,16 +145,18 @@ quire_err request_check_tool(const field_desc *f, size_t i, const json_value *to
 quire_err request_settle_tools(quire_request *r, quire_error *err);
 /* A tool's custom part; NULL: it is no custom tool (custom_tools.c). */
 const json_value *request_custom_of(const json_value *tool);
-/* Whether its text obeys a grammar, and that grammar where it is one of Lark's; empty: it
- * is not. */
-bool request_custom_has_grammar(const json_value *custom);
+/* The grammar that its text obeys, an object with syntax and definition; NULL: it has
+ * none. */
+const json_value *request_custom_rule(const json_value *custom);
+/* Whether that is one of Lark's, and then its text; empty: it is not. */
+bool request_custom_is_lark(const json_value *custom);
 str request_custom_lark(const json_value *custom);
 /* The names that tool_choice allows; none where it names no tools. */
 void request_list_allowed(const quire_request *r, tool_names *out);
 /* Checks a tool's name. where: what has it, for the message. */
 quire_err request_check_tool_name(const field_desc *f, const char *where, str name, quire_error *err);
 /* Checks the custom part of tool i, all but what its grammar says
- * (request_check_grammars). */
+ * (answer/bind_calls.h). */
 quire_err request_check_custom(const field_desc *f, size_t i, const json_value *custom, quire_error *err);
 /* Writes the function that stands for it. */
 quire_err request_write_custom(const json_value *custom, json_out *o);

@@ -2,6 +2,7 @@
 
 #include <string.h>
 
+#include "answer/answer_bind.h"
 #include "answer/grammar_constraint.h"
 #include "answer/marked_vocab.h"
 #include "answer/thinking_budget.h"
@@ -118,7 +119,7 @@ quire_err choice_feed(const choice *c, const sampling_params *p, choice_text *t,
     strbuf piece = {0};
     const tokenizer *tokens = c->e->tokenizer;
     bool is_mark = t->parser != NULL && marked_vocab_is_mark(tokens, token) &&
-                   request_has_mark(c->request, tokenizer_piece(tokens, token));
+                   answer_has_mark(c->request, tokenizer_piece(tokens, token));
     bool is_hidden =
         t->parser != NULL && !is_mark && c->request->g.skip_special && tokenizer_is_special(tokens, token);
     quire_err e = detok_add(t->detok, token, &piece);
@@ -152,7 +153,7 @@ quire_err choice_open_text(const choice *c, choice_text *out) {
         e = stop_matcher_open(r->g.stops, (size_t)r->g.n_stops, &out->stops);
     }
     if (e == QUIRE_OK && r->g.info.has_parts) {
-        e = request_open_parser(r, c->start, &out->parser);
+        e = answer_open_parser(r, c->start, &out->parser);
     }
     for (size_t i = n_prompt; i < c->prompt.n && e == QUIRE_OK; i++) {
         int32_t match;

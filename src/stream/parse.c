@@ -1,6 +1,7 @@
 /* Parses bodies of requests, looks over their beginnings, and checks rules, on a text
  * thread: from quire_parse_start to PARSED, quire_look_start to LOOKED, quire_check_start
  * to CHECKED. */
+#include "answer/schema_check.h"
 #include "base/mem.h"
 #include "request/request.h"
 #include "stream/stream.h"
@@ -30,7 +31,7 @@ static void run_parse(text_job *job) {
         p->report = (strbuf){.p = p->body, .n = p->n};
     } else {
         (void)(p->kind == QUIRE_EVENT_CHECKED
-                   ? request_schema_check(&p->q->e->context, body, &p->report, &p->error)
+                   ? schema_check(&p->q->e->context, body, &p->report, &p->error)
                    : request_parse(&p->q->e->context, p->endpoint, body.p, body.n, &p->request, &p->error));
         mem_free(p->body);
     }

@@ -3,8 +3,11 @@
 #include <stddef.h>
 #include <string.h>
 
+#include "answer/answer_bind.h"
+#include "answer/bind_calls.h"
 #include "answer/grammar_constraint.h"
 #include "answer/marked_vocab.h"
+#include "answer/schema_check.h"
 #include "answer/thinking_budget.h"
 #include "base/clock.h"
 #include "base/mem.h"
@@ -77,7 +80,7 @@ static quire_err make_chat(const stream_engine *e, const quire_request *r, token
     strbuf text = {0};
     text_marks marks = {0};
     quire_err er = request_render(r, &text, &marks, err);
-    *start = er == QUIRE_OK && r->g.info.has_parts ? request_output_start(r, (str){text.p, text.n}, &marks)
+    *start = er == QUIRE_OK && r->g.info.has_parts ? answer_output_start(r, (str){text.p, text.n}, &marks)
                                                    : OUTPUT_START_UNKNOWN;
     er = er == QUIRE_OK ? encode_chat(e, &r->g, (str){text.p, text.n}, &marks, out, err) : er;
     text_marks_deinit(&marks);
@@ -377,7 +380,7 @@ static quire_err make_rule(quire_stream *s, const reasoning_frame *frame, quire_
     grammar *g;
     const grammar_marks none = {0}, *marks = &none;
     quire_err had;
-    if (request_rule_is_marked(&r->rule, frame)) {
+    if (answer_rule_is_marked(&r->rule, frame)) {
         const marked_vocab *marked = NULL;
         had = stream_engine_marked(e, &marked);
         v = had == QUIRE_OK ? marked->vocab : NULL;
@@ -400,13 +403,12 @@ static quire_err make_rule(quire_stream *s, const reasoning_frame *frame, quire_
                             .model = d,
                             .ends = ends,
                             .n_ends = end_tokens_list(&r->g.sampling, d, ends)};
-    TRY(r->rule.form == RULE_CALLS ? request_calls_compile(r, &c, &g, err)
-                                   : request_rule_compile(&r->rule, &c, &g, err));
+    TRY(answer_compile(r, &c, &g, err));
     s->rule.compile_us = clock_us() - began_us;
     quire_err opened = grammar_constraint_open(g, v, e->rule_memory, c.tenant, &s->rule.constraint);
     grammar_drop(g);
-    opened = opened == QUIRE_OK && r->g.info.explain ? request_list_keywords(r, &s->rule.keywords) : opened;
-    return opened == QUIRE_OK ? opened : request_rule_outgrown(&r->rule, opened, NULL, err);
+    opened = opened == QUIRE_OK && r->g.info.explain ? schema_check_list(r, &s->rule.keywords) : opened;
+    return opened == QUIRE_OK ? opened : answer_rule_outgrown(&r->rule, opened, NULL, err);
 }
 
 /* Puts the budget of reasoning around what binds the response besides. */
@@ -429,7 +431,7 @@ static quire_err make_constraint(quire_stream *s, output_start start, quire_erro
     const quire_request *r = s->request;
     const field_desc *f =
         r->rule.field != NULL ? r->rule.field : request_field("thinking_token_budget", FIELD_CHAT);
-    TRY(request_check_grammars(r, e->grammars, text_tenant(r->g.tenant), err));
+    TRY(bind_calls_check_customs(r, e->grammars, text_tenant(r->g.tenant), err));
     if (r->rule.field == NULL && r->g.thinking_budget < 0) {
         return QUIRE_OK;
     }
@@ -445,7 +447,7 @@ static quire_err make_constraint(quire_stream *s, output_start start, quire_erro
                              "cannot be obeyed exactly",
                              obstacle, f->name);
     }
-    reasoning_frame frame = request_frame(r, start);
+    reasoning_frame frame = answer_frame(r, start);
     if (r->rule.field != NULL) {
         TRY(make_rule(s, &frame, err));
     }
@@ -470,6 +472,7 @@ quire_err stream_prepare(quire_stream *s, quire_error *err) {
         beam_stop_matcher_open(s->q->e, &s->request->g, &s->watch) != QUIRE_OK) {
         return err_set(err, QUIRE_NO_MEMORY, -1, "out of memory for stop strings");
     }
+    request_drop_texts(s->request); /* before the queue's thread can fork it */
     TRY(make_constraint(s, s->choices[0].start, err));
     return submit_all(s, err);
 }

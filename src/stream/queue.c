@@ -1,5 +1,6 @@
 /* Queues: takes the jobs that text threads have run and the events of the engine, hands
  * them to their choices, and returns one quire_event a call. */
+#include "answer/answer_rule.h"
 #include "base/clock.h"
 #include "base/mem.h"
 #include "stream/stream.h"
@@ -94,7 +95,7 @@ static void set_refused(quire_stream *s, const engine_event *event) {
     const quire_request *r = s->request;
     bool is_rule = event->error == QUIRE_TOO_LARGE || event->error == QUIRE_NO_MEMORY;
     if (is_rule && s->rule.constraint != NULL && r->rule.field != NULL) {
-        request_rule_outgrown(&r->rule, event->error, constraint_why(s->rule.constraint), &s->error);
+        answer_rule_outgrown(&r->rule, event->error, constraint_why(s->rule.constraint), &s->error);
     }
     if (event->error == QUIRE_BUSY) {
         s->error.retry_after_s = event->retry_after_s;

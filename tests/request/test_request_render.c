@@ -144,8 +144,44 @@ TEST(recorded_questions_are_answered_as_the_reference_does) {
     assert_true(accepted >= 40 && refused >= 30);
 }
 
+/* What a copy after request_drop_texts has of a body. */
+static void expect_copy_without_texts(quire_endpoint endpoint, const char *body, size_t n_text) {
+    quire_request *r = parse(endpoint, body), *copy;
+    quire_error err = {0};
+    assert_int_not_equal(request_text_bytes(r), 0);
+    request_drop_texts(r);
+    assert_int_equal(request_text_bytes(r), n_text);
+    assert_null(r->given_messages);
+    assert_int_equal(request_copy(r, &copy, &err), QUIRE_OK);
+    quire_request_free(r);
+    assert_float_equal(copy->g.sampling.temperature, 0.25f, 0);
+    assert_int_equal(copy->g.n_stops, 1);
+    assert_true(str_is(copy->g.stops[0], "some stop"));
+    assert_int_equal(request_text_bytes(copy), 0);
+    quire_request_free(copy);
+}
+
+TEST(a_request_without_its_texts_can_be_copied) {
+    const char *fields = "\"temperature\":0.25,\"stop\":\"some stop\"";
+    static const struct {
+        quire_endpoint endpoint;
+        const char *texts;
+        size_t n_text;
+    } cases[] = {
+        {QUIRE_CHAT, USER, 0},
+        {QUIRE_COMPLETIONS, "\"prompt\":[\"a b\",\"c\"]", 0},
+        {QUIRE_COMPLETIONS, "\"echo\":true,\"prompt\":[\"a b\",\"c\"]", 4},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        char body[256];
+        snprintf(body, sizeof body, "{%s,%s}", cases[i].texts, fields);
+        expect_copy_without_texts(cases[i].endpoint, body, cases[i].n_text);
+    }
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_request_without_its_texts_can_be_copied),
         cmocka_unit_test(a_chat_is_rendered_with_the_variables_of_its_template),
         cmocka_unit_test(a_continued_message_stays_open),
         cmocka_unit_test(what_a_template_refuses_is_a_bad_request_with_its_words),

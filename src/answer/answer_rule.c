@@ -1,4 +1,4 @@
-#include "request/request_rule.h"
+#include "answer/answer_rule.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -7,7 +7,7 @@
 #include "core/params.h"
 #include "json/json_out.h"
 
-bool request_rule_is_marked(const request_rule *rule, const reasoning_frame *frame) {
+bool answer_rule_is_marked(const request_rule *rule, const reasoning_frame *frame) {
     return rule->form != RULE_OF_KIND || !reasoning_frame_is_empty(frame);
 }
 
@@ -33,7 +33,7 @@ static quire_err write_tag(part_arena *a, const json_value *v, json_value **pars
 
 /* The rule's text: what is given, or the value written out, as far as a grammar's text
  * may reach. */
-static quire_err request_rule_take_text(part_arena *a, const request_rule *rule, str *out, quire_error *why) {
+static quire_err answer_rule_take_text(part_arena *a, const request_rule *rule, str *out, quire_error *why) {
     strbuf text = {0};
     json_out o = {.to = &text, .max = GRAMMAR_MAX_TEXT};
     *out = json_is(rule->value, JSON_KIND_TEXT) ? json_str(rule->value) : (str){"", 0};
@@ -58,11 +58,10 @@ static grammar_options options_of(const request_rule *rule, const rule_context *
 }
 
 /* Compiles a rule, which is `answer` where it is marked, inside its frame. */
-static quire_err request_request_rule_compile(part_arena *a, const request_rule *rule, str text,
-                                              const grammar_part *answer, const rule_context *c,
-                                              const grammar_options *options, grammar **out,
-                                              quire_error *why) {
-    if (!request_rule_is_marked(rule, c->frame)) {
+static quire_err answer_rule_build(part_arena *a, const request_rule *rule, str text,
+                                   const grammar_part *answer, const rule_context *c,
+                                   const grammar_options *options, grammar **out, quire_error *why) {
+    if (!answer_rule_is_marked(rule, c->frame)) {
         return grammar_compile(rule->kind, text, options, out, why);
     }
     const grammar_part all = reasoning_frame_around(a, c->frame, c->marks, answer);
@@ -74,12 +73,12 @@ static quire_err request_request_rule_compile(part_arena *a, const request_rule 
 static quire_err take_grammar(part_arena *a, const request_rule *rule, str text, const grammar_part *answer,
                               const rule_context *c, grammar **out, quire_error *why) {
     const grammar_options options = options_of(rule, c);
-    grammar_key key = request_rule_key(rule->form, c, &options,
-                                       request_rule_is_marked(rule, c->frame) ? c->frame : NULL, text);
+    grammar_key key = answer_rule_key(rule->form, c, &options,
+                                      answer_rule_is_marked(rule, c->frame) ? c->frame : NULL, text);
     key.kind = rule->kind;
     *out = c->cache != NULL ? grammar_cache_find(c->cache, &key) : NULL;
     if (*out == NULL) {
-        TRY(request_request_rule_compile(a, rule, text, answer, c, &options, out, why));
+        TRY(answer_rule_build(a, rule, text, answer, c, &options, out, why));
         if (c->cache != NULL) {
             grammar_cache_keep(c->cache, &key, *out);
         }
@@ -87,8 +86,8 @@ static quire_err take_grammar(part_arena *a, const request_rule *rule, str text,
     return QUIRE_OK;
 }
 
-grammar_key request_rule_key(request_rule_form form, const rule_context *c, const grammar_options *options,
-                             const reasoning_frame *frame, str text) {
+grammar_key answer_rule_key(request_rule_form form, const rule_context *c, const grammar_options *options,
+                            const reasoning_frame *frame, str text) {
     grammar_key key = {.tenant = c->tenant,
                        .form = form,
                        .space = options->space,
@@ -105,7 +104,7 @@ grammar_key request_rule_key(request_rule_form form, const rule_context *c, cons
 
 /* Names the tool in place of its place in the list of calls that tool_choice forces,
  * where the error e is about one's schema. Returns e. */
-static quire_err request_rule_name_tool(const request_rule *rule, quire_err e, quire_error *why) {
+static quire_err answer_rule_name_tool(const request_rule *rule, quire_err e, quire_error *why) {
     static const char list[] = "\"/items/anyOf/", arguments[] = "/properties/arguments";
     char *at = rule->form == RULE_OF_KIND && e != QUIRE_OK ? strstr(why->message, list) : NULL;
     if (at == NULL || strcmp(rule->field->name, "tool_choice") != 0) {
@@ -123,14 +122,14 @@ static quire_err request_rule_name_tool(const request_rule *rule, quire_err e, q
     return e;
 }
 
-quire_err request_rule_compile(const request_rule *rule, const rule_context *c, grammar **out,
-                               quire_error *err) {
+quire_err answer_rule_compile(const request_rule *rule, const rule_context *c, grammar **out,
+                              quire_error *err) {
     part_arena a = {0};
     json_value *parsed = NULL;
     str text;
     quire_error why = {0};
     *out = NULL;
-    quire_err e = request_rule_take_text(&a, rule, &text, &why);
+    quire_err e = answer_rule_take_text(&a, rule, &text, &why);
     e = e == QUIRE_OK ? check_arena(&a, &why) : e;
     grammar_part answer = part_rule(rule->kind, text, NULL);
     answer.whitespace_pattern = rule->whitespace_pattern;
@@ -150,10 +149,10 @@ quire_err request_rule_compile(const request_rule *rule, const rule_context *c, 
     }
     part_arena_deinit(&a);
     json_drop(parsed);
-    return request_rule_error(rule, request_rule_name_tool(rule, e, &why), &why, err);
+    return answer_rule_error(rule, answer_rule_name_tool(rule, e, &why), &why, err);
 }
 
-quire_err request_rule_outgrown(const request_rule *rule, quire_err e, const char *why, quire_error *err) {
+quire_err answer_rule_outgrown(const request_rule *rule, quire_err e, const char *why, quire_error *err) {
     const field_desc *f = rule->field;
     if (e != QUIRE_TOO_LARGE) {
         why = why != NULL ? why
@@ -167,8 +166,7 @@ quire_err request_rule_outgrown(const request_rule *rule, quire_err e, const cha
                          f->name, why);
 }
 
-quire_err request_rule_error(const request_rule *rule, quire_err e, const quire_error *why,
-                             quire_error *err) {
+quire_err answer_rule_error(const request_rule *rule, quire_err e, const quire_error *why, quire_error *err) {
     const char *name = rule->field->name;
     switch (e) {
     case QUIRE_OK:

@@ -1,10 +1,11 @@
-/* Checks a rule without generating: each keyword of its schema is enforced, an
- * annotation, or refused with the reason. */
+#include "answer/schema_check.h"
+
 #include <stdio.h>
 #include <string.h>
 
 #include "base/clock.h"
 #include "base/mem.h"
+#include "grammar/grammar.h"
 #include "request/request_read.h"
 #include "json/json_out.h"
 
@@ -194,7 +195,7 @@ static quire_err schema_check_do(const quire_request *r, bool list_only, strbuf 
     return e;
 }
 
-quire_err request_list_keywords(const quire_request *r, strbuf *out) {
+quire_err schema_check_list(const quire_request *r, strbuf *out) {
     return r->rule.kind == GRAMMAR_SCHEMA && r->rule.value != NULL ? schema_check_do(r, true, out)
                                                                    : strbuf_add_str(out, "[]");
 }
@@ -258,7 +259,7 @@ static quire_err report_size(const quire_error *why, strbuf *out) {
     return o.err;
 }
 
-quire_err request_schema_check(const request_context *ctx, str body, strbuf *out, quire_error *err) {
+quire_err schema_check(const request_context *ctx, str body, strbuf *out, quire_error *err) {
     json_value *v = NULL;
     quire_request *r = NULL;
     quire_error why = {0};

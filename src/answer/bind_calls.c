@@ -1,8 +1,9 @@
-/* The rule that a chat's tools make: calls in the model's own format, or where it has
- * none and a call is forced, a list of calls in JSON. */
+#include "answer/bind_calls.h"
+
 #include <stdio.h>
 
 #include "answer/call_marks.h"
+#include "base/clock.h"
 #include "request/request_read.h"
 #include "json/json_out.h"
 
@@ -109,7 +110,7 @@ static call_grammar calls_of(const quire_request *r) {
                           .is_single = is_named || !r->g.parallel_calls};
 }
 
-quire_err request_bind_calls(quire_request *r, quire_error *err) {
+quire_err bind_calls(quire_request *r, quire_error *err) {
     const field_desc *f = request_field("tool_choice", FIELD_CHAT),
                      *tools = request_field("tools", FIELD_CHAT);
     if (r->rule.field == f || r->rule.field == tools) { /* of an earlier check */
@@ -169,7 +170,7 @@ static quire_err compile_calls(call_grammar *c, const rule_context *context, gra
     c->in_haste = &in_haste;
     quire_err e = context->cache != NULL ? write_key(c, &text) : QUIRE_OK;
     const grammar_key key =
-        request_rule_key(RULE_CALLS, context, &options, context->frame, (str){text.p, text.n});
+        answer_rule_key(RULE_CALLS, context, &options, context->frame, (str){text.p, text.n});
     *out = e == QUIRE_OK && context->cache != NULL ? grammar_cache_find(context->cache, &key) : NULL;
     if (e == QUIRE_OK && *out == NULL) {
         e = call_grammar_compile(c, context->frame, context->marks, &options, out, why);
@@ -181,12 +182,56 @@ static quire_err compile_calls(call_grammar *c, const rule_context *context, gra
     return e;
 }
 
-quire_err request_calls_compile(const quire_request *r, const rule_context *context, grammar **out,
-                                quire_error *err) {
+quire_err bind_calls_compile(const quire_request *r, const rule_context *context, grammar **out,
+                             quire_error *err) {
     quire_error why = {0};
     call_grammar c = calls_of(r);
     if (context->model != NULL) {
         TRY(call_marks_check(&c, context->marks, &r->g.sampling, context->model, err));
     }
-    return request_rule_error(&r->rule, compile_calls(&c, context, out, &why), &why, err);
+    return answer_rule_error(&r->rule, compile_calls(&c, context, out, &why), &why, err);
+}
+
+/* ---- custom tools ---- */
+
+/* Compiles a grammar by itself, unless the tenant's cache has it. */
+static quire_err compile_custom(const json_value *custom, int64_t max_us, grammar_cache *cache,
+                                uint64_t tenant, quire_error *why) {
+    grammar_key key = {.tenant = tenant,
+                       .kind = request_custom_is_lark(custom) ? GRAMMAR_LARK : GRAMMAR_REGEX,
+                       .text = json_get_str(request_custom_rule(custom), "definition")};
+    grammar *g = cache != NULL ? grammar_cache_find(cache, &key) : NULL;
+    quire_err e = QUIRE_OK;
+    if (g == NULL) {
+        const grammar_options options = {.max_us = max_us};
+        e = max_us > 0 ? grammar_compile(key.kind, key.text, &options, &g, why)
+                       : err_set(why, QUIRE_TOO_LARGE, -1,
+                                 "the grammars of custom tools take too long to compile together");
+        if (e == QUIRE_OK && cache != NULL) {
+            grammar_cache_keep(cache, &key, g);
+        }
+    }
+    grammar_drop(g);
+    return e;
+}
+
+quire_err bind_calls_check_customs(const quire_request *r, grammar_cache *cache, uint64_t tenant,
+                                   quire_error *err) {
+    const field_desc *f = request_field("tools", FIELD_CHAT);
+    int64_t until = clock_thread_us() + GRAMMAR_MAX_US;
+    for (size_t i = 0; r->has_custom && i < json_length(r->tools_field); i++) {
+        const json_value *custom = request_custom_of(json_at(r->tools_field, i));
+        quire_error why = {0};
+        quire_err e = request_custom_rule(custom) != NULL
+                          ? compile_custom(custom, until - clock_thread_us(), cache, tenant, &why)
+                          : QUIRE_OK;
+        if (e == QUIRE_NO_MEMORY || e == QUIRE_CANCELLED) {
+            *err = why;
+            return e;
+        }
+        TRY(e == QUIRE_OK ? e
+                          : request_range_error(f, err, "tools[%zu].custom.format.grammar.definition: %s", i,
+                                                why.message));
+    }
+    return QUIRE_OK;
 }

@@ -1,0 +1,34 @@
+/* Binds a request to the formats of its model: in which format calls and reasoning are
+ * written, the rule that tools make of that, and the parser of the response.
+ *
+ * The checks of a request call answer_bind through request_context.bind. A server's loop
+ * may call all of it but answer_compile. */
+#ifndef ANSWER_ANSWER_BIND_H
+#define ANSWER_ANSWER_BIND_H
+
+#include "answer/answer_rule.h"
+#include "answer/output_parser.h"
+#include "request/request.h"
+#include "text/marks.h"
+
+/* A request_context's bind, where it has formats: r->formats, info.has_parts and the rule
+ * of r's calls are final afterwards. QUIRE_BAD_REQUEST: a forced call and a rule exclude
+ * each other, or a budget is given for reasoning that the response cannot show.
+ * QUIRE_NO_MEMORY. */
+quire_err answer_bind(quire_request *r, quire_error *err);
+
+/* Compiles the rule of r, which has one; as answer_rule_compile. */
+quire_err answer_compile(const quire_request *r, const rule_context *c, grammar **out, quire_error *err);
+
+/* Whether a token's text is a mark, or part of one, of the formats of r's response. */
+bool answer_has_mark(const quire_request *r, str token);
+/* Opens the parser of a response that begins as `start` says; r, which outlives it, has
+ * parts. QUIRE_NO_MEMORY. */
+quire_err answer_open_parser(const quire_request *r, output_start start, output_parser **out);
+/* What may stand around the answer of a response that begins so. */
+reasoning_frame answer_frame(const quire_request *r, output_start start);
+/* How the response to a rendered prompt begins: by what the prompt has after the last
+ * text of a client. */
+output_start answer_output_start(const quire_request *r, str prompt, const text_marks *marks);
+
+#endif

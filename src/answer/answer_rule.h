@@ -1,0 +1,45 @@
+/* Compiles the rule that a request names, and says what is wrong with it. */
+#ifndef ANSWER_ANSWER_RULE_H
+#define ANSWER_ANSWER_RULE_H
+
+#include "answer/grammar_cache.h"
+#include "answer/reasoning_frame.h"
+#include "core/model_desc.h"
+#include "request/request_rule.h"
+
+/* What a rule is compiled for. */
+typedef struct rule_context {
+    const reasoning_frame *frame; /* the rule binds what stands inside it */
+    const grammar_marks *marks;   /* of the vocabulary, where it is marked */
+    grammar_space space;
+    grammar_order order;
+    grammar_numbers numbers;
+    grammar_additional additional;
+    grammar_cache *cache; /* where only the tenant's own rules are found; NULL: there is none */
+    uint64_t tenant;
+    const model_desc *model; /* NULL: not known */
+    /* [n_ends] tokens that end the answer; a structural tag may name them last only */
+    const int32_t *ends;
+    int32_t n_ends;
+} rule_context;
+
+/* Whether the rule's grammar tells special tokens from text, so that it is one of a
+ * marked vocabulary. */
+bool answer_rule_is_marked(const request_rule *rule, const reasoning_frame *frame);
+/* Compiles a rule, which names a field and is not of the form RULE_CALLS, or takes it
+ * from the cache. *out belongs to the caller (grammar_drop). QUIRE_BAD_REQUEST: it is
+ * malformed, unsatisfiable, or cannot be enforced; the field is the error's param unless
+ * it is response_format or structured_outputs. QUIRE_NO_MEMORY, QUIRE_CANCELLED. */
+quire_err answer_rule_compile(const request_rule *rule, const rule_context *c, grammar **out,
+                              quire_error *err);
+/* The key of a rule's text in the cache; frame NULL: nothing stands around it. */
+grammar_key answer_rule_key(request_rule_form form, const rule_context *c, const grammar_options *options,
+                            const reasoning_frame *frame, str text);
+/* The error of a request whose rule outgrew a budget as its answer was made, or before:
+ * QUIRE_TOO_LARGE, or QUIRE_NO_MEMORY for the memory that all rules share. why:
+ * constraint_why. */
+quire_err answer_rule_outgrown(const request_rule *rule, quire_err e, const char *why, quire_error *err);
+/* What such a call returns where compiling returned e and said why. */
+quire_err answer_rule_error(const request_rule *rule, quire_err e, const quire_error *why, quire_error *err);
+
+#endif
