@@ -30,7 +30,7 @@ TEST(what_the_model_cannot_answer_is_refused_by_name) {
         {QUIRE_CHAT, "{" USER ",\"tools\":[" TOOL "],\"tool_choice\":\"required\",\"regex\":\"a\"}",
          "tool_choice", "one of them"},
         {QUIRE_CHAT,
-         "{" USER ",\"stream_options\":{},\"max_tokens\":0,\"tools\":[" TOOL "],\"regex\":\"a\","
+         "{" USER ",\"stream_options\":{},\"tools\":[" TOOL "],\"regex\":\"a\","
          "\"tool_choice\":" NAMED("f") "}",
          "tool_choice", "one of them"},
         {QUIRE_CHAT, "{" USER ",\"stream_options\":{},\"thinking_token_budget\":3}", "thinking_token_budget",
