@@ -77,10 +77,10 @@ struct server {
     auth *keys;
     struct sandboxes *sandboxes;
     body_room bodies;
-    strbuf pool_headers;              /* of the page at /pool (web_pages.h) */
-    uint8_t pool_key[POOL_KEY_BYTES]; /* for the hashes in /debug/pool */
-    bool on_loopback;                 /* only this machine can connect */
-    const char *model_name;           /* the first of its served names */
+    strbuf home_headers, pool_headers; /* of the pages at / and /pool (web_pages.h) */
+    uint8_t pool_key[POOL_KEY_BYTES];  /* for the hashes in /debug/pool */
+    bool on_loopback;                  /* only this machine can connect */
+    const char *model_name;            /* the first of its served names */
     int64_t started_s;
     int listen_fd;
     int32_t port; /* 0 with a socket file */

@@ -138,31 +138,26 @@ static void route_pool_page_text(conn *c) {
     }
 }
 
-static void route_pool_page(conn *c) {
+static void route_reply_page(conn *c, web_page page, const strbuf *headers) {
     conn_reply(c, &(reply){.status = 200,
                            .content_type = "text/html; charset=utf-8",
-                           .headers = c->loop->server->pool_headers.p,
-                           .body = page_body()});
+                           .headers = headers->p,
+                           .body = page_body(page)});
+}
+
+static void route_pool_page(conn *c) {
+    route_reply_page(c, PAGE_POOL, &c->loop->server->pool_headers);
 }
 
 static void route_home(conn *c) {
     const server *s = c->loop->server;
-    json_out o = conn_begin_json(c);
-    strbuf headers = {0};
-    const home_request r = {.host = {c->request.host.p, c->request.host.n}, .known = routes_path};
     if (c->request.wants_json) {
-        home_write_json(s, &r, &o);
-        conn_reply_json(c, &o, "Vary: Accept\r\n");
-    } else if (home_write_html(s, &r, o.to) != QUIRE_OK || home_write_headers(&headers) != QUIRE_OK ||
-               strbuf_add_str(&headers, "Vary: Accept\r\n") != QUIRE_OK) {
-        conn_reply_error(c, 500, NULL, "out of memory", NULL);
+        json_out o = conn_begin_json(c);
+        home_write_json(s, (str){c->request.host.p, c->request.host.n}, routes_path, &o);
+        conn_reply_json(c, &o, HOME_VARY);
     } else {
-        conn_reply(c, &(reply){.status = 200,
-                               .content_type = "text/html; charset=utf-8",
-                               .headers = headers.p,
-                               .body = {o.to->p, o.to->n}});
+        route_reply_page(c, PAGE_HOME, &s->home_headers);
     }
-    strbuf_deinit(&headers);
 }
 
 /* Browsers request it with every page; there is none, and that is no error. */
@@ -277,8 +272,8 @@ static bool route_is_api(const route *to, str path) {
     return path_is_in(path, "/v1") || path_is_in(path, "/api") || (to != NULL && to->needs_key);
 }
 
-/* The page at /pool is the same for all clients and contains no data: a browser can open
- * it without a header. */
+/* The pages at / and /pool are the same for all clients and contain no data: a browser
+ * can open them without a header. */
 static bool route_needs_key(const route *to, str path) {
     return route_is_api(to, path) || str_begins(path, "/debug/") || str_begins(path, "/pool/");
 }

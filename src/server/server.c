@@ -54,7 +54,8 @@ static quire_err server_open_parts(server *s, quire_error *err) {
     if (RAND_bytes(s->pool_key, sizeof s->pool_key) != 1) {
         return err_set(err, QUIRE_INTERNAL, -1, "server: no random numbers for the key of page hashes");
     }
-    if (page_headers(&s->pool_headers) != QUIRE_OK || sandboxes_open(&s->sandboxes) != QUIRE_OK) {
+    if (page_headers(PAGE_HOME, &s->home_headers) != QUIRE_OK ||
+        page_headers(PAGE_POOL, &s->pool_headers) != QUIRE_OK || sandboxes_open(&s->sandboxes) != QUIRE_OK) {
         return err_set(err, QUIRE_NO_MEMORY, -1, "server: out of memory");
     }
     TRY(listen_open(s, err));
@@ -146,6 +147,7 @@ void server_close(server *s) {
     server_close_loops(s);
     listen_close(s);
     sandboxes_close(s->sandboxes);
+    strbuf_deinit(&s->home_headers);
     strbuf_deinit(&s->pool_headers);
     auth_free(s->keys);
     body_room_close(&s->bodies);

@@ -1,6 +1,7 @@
-/* The HTML pages: / says what runs here and where the rest is, as HTML for people and as
- * JSON for programs that ask for it; /pool is one file inside the binary. Their headers
- * allow their own script and style and nothing else. Any thread. */
+/* The HTML pages: / chats with the model and says what runs here, /pool draws the KV
+ * pages. Each is one file inside the program, the same for every client; programs that
+ * ask / for JSON get what its page shows. Headers allow a page its own script and style
+ * and nothing else. Any thread. */
 #ifndef SERVER_WEB_PAGES_H
 #define SERVER_WEB_PAGES_H
 
@@ -9,28 +10,22 @@
 #include "server/loop.h"
 #include "json/json_out.h"
 
-/* ---- /pool ---- */
+/* / has a representation for browsers and one for programs. */
+#define HOME_VARY "Vary: Accept\r\n"
 
-str page_body(void);
-/* Appends its header lines, with hashes of script and style (Content-Security-Policy). */
-quire_err page_headers(strbuf *to);
+typedef enum web_page { PAGE_HOME, PAGE_POOL } web_page;
+
+/* The page's HTML; static. */
+str page_body(web_page page);
+/* Appends its header lines, with hashes of script and style (Content-Security-Policy). On
+ * failure (QUIRE_NO_MEMORY) `to` has a part of them. */
+quire_err page_headers(web_page page, strbuf *to);
 /* The sandbox's texts: a line for each story, and one of words unlike all others. */
 const char *page_sandbox_texts(void);
 
-/* ---- / ---- */
-
-/* A request for the page. */
-typedef struct home_request {
-    str host;      /* the Host header; empty: there is none */
-    path_at known; /* the paths of all routes */
-} home_request;
-
-/* Writes the page: no script, and nothing from elsewhere. Any thread. */
-quire_err home_write_html(const server *s, const home_request *r, strbuf *to);
-/* {"model":..,"version":..,"uptime_s":..,"running":..,"waiting":..,"needs_key":..,
- *  "base_url":..,"links":[..],"paths":[..]} */
-void home_write_json(const server *s, const home_request *r, json_out *o);
-/* Writes the page's header lines; their Content-Security-Policy allows its style. */
-quire_err home_write_headers(strbuf *to);
+/* Writes {"model":..,"version":..,"uptime_s":..,"running":..,"waiting":..,"needs_key":..,
+ *  "base_url":..,"links":[..],"paths":[..]}. host: the Host header, empty where there is
+ *  none; known: the paths of all routes. */
+void home_write_json(const server *s, str host, path_at known, json_out *o);
 
 #endif

@@ -36,7 +36,7 @@ class Chromium:
             self.session = self.call("Target.attachToTarget", targetId=target, flatten=True)["sessionId"]
             for domain in ("Page", "Runtime", "Log"):
                 self.call(domain + ".enable")
-            self.call("Emulation.setDeviceMetricsOverride", width=width, height=height, deviceScaleFactor=1, mobile=False)
+            self.size(width, height)
         except BaseException:
             self.close()
             raise
@@ -73,7 +73,7 @@ class Chromium:
         elif method == "Runtime.consoleAPICalled" and what["type"] in ("error", "warning", "assert"):
             self.complaints.append(json.dumps(what["args"]))
 
-    def call(self, method, seconds=60, **params):
+    def call(self, method, seconds=300, **params):
         self.n_sent += 1
         message = {"id": self.n_sent, "method": method, "params": params, **({"sessionId": self.session} if self.session else {})}
         os.write(self.write_fd, json.dumps(message).encode() + b"\0")
@@ -103,7 +103,7 @@ class Chromium:
         self.js(f"setTimeout(() => document.querySelector({json.dumps(selector)}).click())")  # the answer comes before the page goes
         self.wait(f"location.pathname === {json.dumps(path)} && document.readyState === 'complete'")
 
-    def wait(self, expression, seconds=20):
+    def wait(self, expression, seconds=300):
         end = time.monotonic() + seconds
         while True:
             try:
@@ -116,6 +116,20 @@ class Chromium:
                 return value
             assert time.monotonic() < end, f"not within {seconds} s: {expression}"
             time.sleep(0.02)
+
+    def press(self, key, shift=False):
+        """A key as a person presses it: Enter, Escape, Tab or ArrowLeft."""
+        code = {"Enter": 13, "Escape": 27, "Tab": 9, "ArrowLeft": 37}[key]
+        text = {"text": "\r"} if key == "Enter" else {}
+        for kind, more in (("keyDown", text), ("keyUp", {})):
+            self.call("Input.dispatchKeyEvent", type=kind, key=key, code=key, windowsVirtualKeyCode=code, modifiers=8 if shift else 0, **more)
+
+    def type(self, text):
+        """Text into what has the focus."""
+        self.call("Input.insertText", text=text)
+
+    def size(self, width, height):
+        self.call("Emulation.setDeviceMetricsOverride", width=width, height=height, deviceScaleFactor=1, mobile=False)
 
     def mouse(self, x, y):
         self.call("Input.dispatchMouseEvent", type="mouseMoved", x=x, y=y)

@@ -137,6 +137,21 @@ def test_finished_pages_turn_grey_and_evicted_ones_free(sandbox):
     assert sandbox.browser.js("document.querySelector('#events li').className") == "removed"
 
 
+def states_as_drawn(browser):
+    """The states of the cells, row by row as a person sees them, with their pages."""
+    return browser.js("""[...document.querySelectorAll('.cell')].map(c => [c.getBoundingClientRect(), c]).sort((a, b) => a[0].top - b[0].top || a[0].left - b[0].left)
+        .map(([, c]) => [c.dataset.state, Number(c.dataset.page)])""")
+
+
+def test_used_pages_are_drawn_first_then_cached_ones(sandbox):
+    sandbox.press("do-new", new_tokens=64, new_story=0)
+    sandbox.press("do-new", new_tokens=64, new_story=1)
+    sandbox.choose(1)
+    sandbox.press("do-finish")
+    expected = [("held", p) for p in range(4, 8)] + [("cached", p) for p in range(4)] + [("free", p) for p in range(8, 64)]
+    assert [tuple(c) for c in states_as_drawn(sandbox.browser)] == expected
+
+
 def test_the_tree_marks_what_is_new_and_what_was_touched(sandbox):
     def boxes(kind):
         return sandbox.browser.js(f"document.querySelectorAll('#tree g.{kind}').length")
@@ -251,9 +266,27 @@ def test_a_large_pool_is_drawn_as_dots(browser, quire):
         open_page(browser, s.url + "/pool")
         browser.wait("document.getElementById('dots').dataset.cells === '9000'")
         assert browser.js("document.querySelectorAll('.cell').length") == 0 and browser.complaints == []
+        Stream(s, tokens=20).join()
+        browser.wait("state.counts.held === 0 && state.counts.cached > 0")
+        cached = browser.js("[...pages.keys()].sort((a, b) => a - b)")
+        assert browser.js(f"dot.pages.slice(0, {len(cached)})") == cached and browser.js("new Set(dot.pages).size") == 9000
+        x, y = browser.js("(r => [r.x + 3, r.y + 3])(document.getElementById('dots').getBoundingClientRect())")
+        browser.mouse(x, y)
+        browser.wait("document.getElementById('tip').textContent.includes('cached')")
     finally:
         browser.open("about:blank#away")
         assert s.stop() == 0
+
+
+def test_it_fits_a_thousand_pixels(browser, open_server):
+    for part in ("", "#sandbox"):
+        browser.size(1000, 800)
+        open_page(browser, open_server.url + "/pool" + part)
+        browser.wait("document.querySelectorAll('.cell').length > 0")
+        outside = "[...document.querySelectorAll('body *')].filter(e => e.getBoundingClientRect().right > innerWidth + 1 && !e.closest('#tree svg')).map(e => e.outerHTML.slice(0, 60))"
+        assert browser.js("document.documentElement.scrollWidth") <= 1000 and browser.js(outside) == []
+        assert len(browser.js("[...new Set([...document.querySelectorAll('#counters > div')].map(d => d.offsetTop))]")) == 1
+    browser.size(1440, 960)
 
 
 def test_both_schemes_are_drawn(browser, sandbox):
