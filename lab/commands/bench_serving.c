@@ -248,16 +248,9 @@ static void bench_serving_print_lines(const real_run *run, int i, figure measure
                  {"_spread", "measured", measured.spread},
                  {"", "predicted", predicted}};
     for (size_t k = 0; k < sizeof found / sizeof *found; k++) {
-        bench_figure_print(&(bench_figure){"serving",
-                                           figures[i].name,
-                                           found[k].suffix,
-                                           figures[i].unit,
-                                           found[k].value,
-                                           0,
-                                           0,
-                                           {{"model", run->c.info->model_name, 0},
-                                            {"requests", NULL, run->t->n_requests},
-                                            {"source", found[k].source, 0}}});
+        FIGURE_LINE("serving", figures[i].name, found[k].suffix, found[k].value, figures[i].unit,
+                    {"model", run->c.info->model_name, 0}, {"requests", NULL, run->t->n_requests},
+                    {"source", found[k].source, 0});
     }
 }
 
