@@ -331,13 +331,9 @@ static quire_err bench_headline_open_model(headline *h, quire_error *err) {
         n += headline_padding_pages(n, h->o.cli.engine.max_model_len);
         n_pages = n > n_pages ? n : n_pages;
     }
-    model_runner_options b = {.engine = &h->o.cli.engine,
-                              .page_tokens = HEADLINE_PAGE,
-                              .n_pages = n_pages,
-                              .max_rows = h->o.cli.engine.max_batched_tokens,
-                              .max_seqs = h->o.cli.engine.max_seqs,
-                              .max_len = h->o.cli.engine.max_model_len};
-    TRY(model_runner_open(&b, &h->b, err));
+    TRY(MODEL_RUNNER_OPEN(&h->b, err, .engine = &h->o.cli.engine, .page_tokens = HEADLINE_PAGE,
+                          .n_pages = n_pages, .max_rows = h->o.cli.engine.max_batched_tokens,
+                          .max_seqs = h->o.cli.engine.max_seqs, .max_len = h->o.cli.engine.max_model_len));
     snprintf(h->machine, sizeof h->machine, "%s, compute %s, KV %s, %s, %s", h->b.desc->name,
              compute_name(h->b.b->compute), h->b.layout.type_name, h->b.b->ops->describe(h->b.b),
              figures_time_name(h->o.cli.engine.n_threads));

@@ -95,14 +95,9 @@ static quire_err runner_open(const bench_speed_options *o, const model_shape *s,
     e.compute = speed_type_compute(type);
     e.n_threads = o->n_threads;
     e.isa = o->isa;
-    const model_runner_options bo = {.engine = &e,
-                                     .page_tokens = PAGE_TOKENS,
-                                     .n_pages = most * (PROMPT / PAGE_TOKENS),
-                                     .max_rows = PROMPT,
-                                     .max_seqs = most,
-                                     .max_len = PROMPT,
-                                     .has_groups = true};
-    quire_err result = model_runner_open(&bo, &r->b, err);
+    quire_err result = MODEL_RUNNER_OPEN(&r->b, err, .engine = &e, .page_tokens = PAGE_TOKENS,
+                                         .n_pages = most * (PROMPT / PAGE_TOKENS), .max_rows = PROMPT,
+                                         .max_seqs = most, .max_len = PROMPT, .has_groups = true);
     synthetic_close(&made);
     return result == QUIRE_OK ? open_passes(r, most, err) : result;
 }
