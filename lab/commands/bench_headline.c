@@ -265,12 +265,12 @@ static quire_err bench_headline_make_trace(const headline *h, const char *length
 static quire_err make_traces(headline *h, quire_error *err) {
     const char *p = h->o.trace != NULL ? "trace" : h->o.lengths;
     while (*p != 0) {
-        size_t n = strcspn(p, ",");
-        if (h->n_traces == MAX_CASES || n >= sizeof h->names[0]) {
+        str name = figures_next_word(&p);
+        if (h->n_traces == MAX_CASES || name.n >= sizeof h->names[0]) {
             return err_set(err, QUIRE_INVALID, -1, "--lengths %s: must be one or some of %s", h->o.lengths,
                            arrivals_names);
         }
-        snprintf(h->names[h->n_traces], sizeof h->names[0], "%.*s", (int)n, p);
+        snprintf(h->names[h->n_traces], sizeof h->names[0], "%.*s", (int)name.n, name.p);
         trace *t = &h->traces[h->n_traces];
         TRY(bench_headline_make_trace(h, h->names[h->n_traces], h->o.n_requests, t, err));
         TRY(bench_headline_make_trace(h, h->names[h->n_traces],
@@ -282,7 +282,6 @@ static quire_err make_traces(headline *h, quire_error *err) {
                            "a request of %d tokens: --max-model-len is %d; shrink the requests",
                            (int)t->longest, (int)h->o.cli.engine.max_model_len);
         }
-        p += n + (p[n] == ',');
     }
     return QUIRE_OK;
 }

@@ -249,21 +249,19 @@ static const char *shape_names(const shapes_bench *b) {
 /* Before anything is measured: that takes minutes a shape. */
 static quire_err check_shapes(const shapes_bench *b, quire_error *err) {
     for (const char *at = shape_names(b); *at != '\0';) {
-        size_t n = strcspn(at, ",");
-        if (model_shape_find(at, n) == NULL) {
+        str name = figures_next_word(&at);
+        if (model_shape_find(name.p, name.n) == NULL) {
             return err_set(err, QUIRE_INVALID, -1, "--shape %s: must be all or some of " MODEL_SHAPES,
                            b->o->shapes);
         }
-        at += n + (at[n] == ',');
     }
     return QUIRE_OK;
 }
 
 static quire_err run_list(shapes_bench *b, const speed_type *type, quire_error *err) {
     for (const char *at = shape_names(b); *at != '\0';) {
-        size_t n = strcspn(at, ",");
-        const model_shape *s = model_shape_find(at, n);
-        at += n + (at[n] == ',');
+        str name = figures_next_word(&at);
+        const model_shape *s = model_shape_find(name.p, name.n);
         model_shape shape = b->o->small ? model_shape_small(s) : *s;
         quire_err e = run_shape(b, &shape, type, err);
         if (e == QUIRE_NO_MEMORY || e == QUIRE_UNSUPPORTED) {
@@ -306,9 +304,8 @@ quire_err bench_shapes_run(const bench_speed_options *o, quire_error *err) {
     TRY(check_shapes(&b, err));
     table_begin(&b.t, NULL);
     for (const char *list = o->types; *list != '\0';) {
-        size_t n = strcspn(list, ",");
-        TRY(bench_shapes_run_type(&b, speed_type_find(list, n), err));
-        list += n + (list[n] == ',');
+        str name = figures_next_word(&list);
+        TRY(bench_shapes_run_type(&b, speed_type_find(name.p, name.n), err));
     }
     table_note(&b.t,
                "Passes of the model alone; decodes at a context of %d. In each of %d rounds, four times as "

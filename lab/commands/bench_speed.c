@@ -440,10 +440,8 @@ static quire_err run_overhead(const bench_speed_options *o, quire_error *err) {
 /* ---- all ---- */
 
 static const speed_type *next_type(const char **list) {
-    size_t n = strcspn(*list, ",");
-    const char *name = *list;
-    *list += n + ((*list)[n] == ',');
-    return speed_type_find(name, n);
+    str name = figures_next_word(list);
+    return speed_type_find(name.p, name.n);
 }
 
 static quire_err bench_speed_check(const bench_speed_options *o, quire_error *err) {
