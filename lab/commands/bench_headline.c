@@ -2,9 +2,9 @@
  * papers measured it, really run. Memory for keys and values holds a share of what all
  * requests would take at the longest sequence's length; requests of known lengths arrive
  * as a Poisson process, faster and faster until the queue grows. Servers without paging
- * (headline_execute.h) and the engine (headline_engine.h) answer the same requests with
+ * (headline_execute.h) and the engine (its second half) answer the same requests with
  * the same planner, kernels and weights, all answers being equal. Beside each gain stand
- * the published one, the one that this machine's step cost allows (headline_figures.h),
+ * the published one, the one that this machine's step cost allows (headline_case.h),
  * and the simulator's for this machine and for the published device.
  *
  * With one compute thread time is that of the processor: other programs on the machine

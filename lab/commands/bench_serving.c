@@ -1,7 +1,8 @@
 /* `quire bench serving [MODEL]`: requests of a trace, or of a Poisson process, answered.
  * Without a model by the simulation, every way to batch and to give memory beside the
- * beside it what the simulation predicts from what steps cost, which knows nothing of the
- * run: a cost file, or the mean of calibrations before the run and after it, since the
+ * others; with one really, and beside it what the simulation predicts from what steps
+ * cost, which knows nothing of the run: a cost file, or the mean of calibrations before
+ * the run and after it, since the
  * speed of a machine that is shared changes from one minute to the next. The same
  * averaged over several runs in turn with calibrations tells the model's error from the
  * machine's. */
@@ -16,7 +17,7 @@ typedef struct bench_serving_options {
     cli_options cli;
     compare_options server;
     const char *trace;   /* a file (lab/sim/trace_read.h), or NULL: Poisson arrivals */
-    const char *lengths; /* of these: lab/sim/arrivals.h */
+    const char *lengths; /* of these: lab/sim/trace_read.h */
     double rate;         /* requests a second */
     int32_t n_requests;  /* of a trace the first; 0: all */
     int32_t seed;

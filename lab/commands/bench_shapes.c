@@ -311,7 +311,7 @@ quire_err bench_shapes_run(const bench_speed_options *o, quire_error *err) {
                "Passes of the model alone; decodes at a context of %d. In each of %d rounds, four times as "
                "many of a decode, Llama's passes and the model's take turns, and the best of each counts; a "
                "row is the round whose ratio is the median. Rest: all but attention. Llama: what the 1.1B "
-               "model takes for as many bytes and operations (the header bench_shapes.h has the formula); "
+               "model takes for as many bytes and operations (quire bench speed --help has the formula); "
                "the goal is at most 1.1 of it.",
                (int)CONTEXT, (int)o->n_runs);
     return QUIRE_OK;
