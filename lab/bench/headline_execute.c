@@ -263,12 +263,8 @@ static quire_err open_requests(engine_run *c) {
     /* an answer has a token at least */
     c->answers = mem_new((size_t)c->t->n_output_tokens + n, sizeof *c->answers);
     c->text = mem_new((size_t)c->t->longest + 1, sizeof *c->text);
-    c->r->times = (serving_times){mem_new(n, sizeof(double)), mem_new(n, sizeof(double)),
-                                  mem_new(n, sizeof(double)), 0};
-    if (!c->requests || !c->answers || !c->text || !c->r->times.first || !c->r->times.gap ||
-        !c->r->times.per_token) {
-        return QUIRE_NO_MEMORY;
-    }
+    TRY(serving_result_init(c->r, c->t->n_requests));
+    TRY(c->requests && c->answers && c->text ? QUIRE_OK : QUIRE_NO_MEMORY);
     for (size_t i = 0; i < n; i++) {
         const trace_request *q = &c->t->requests[i];
         c->requests[i] = (client_request){
@@ -431,7 +427,7 @@ static void headline_engine_close_all(engine_run *c) {
 
 quire_err headline_engine_run(model_runner *b, const trace *t, const serving_options *o, int64_t swap_bytes,
                               serving_result *out, uint64_t *digest, quire_error *err) {
-    serving_result r = {.n_requests = t->n_requests};
+    serving_result r = {.n_requests = 0};
     engine_run c = {.b = b, .t = t, .o = o, .swap_bytes = swap_bytes, .r = &r};
     quire_err e = open_requests(&c);
     e = e == QUIRE_OK ? headline_engine_open_engine(&c, err)

@@ -141,13 +141,9 @@ static quire_err run_open(real_run *run, const serving_options *o, quire_error *
     run->sent = mem_new(n, sizeof *run->sent);
     run->ids = mem_new(longest, sizeof *run->ids);
     run->text = mem_new(longest, sizeof *run->text);
-    r->n_requests = run->t->n_requests;
-    r->times = (serving_times){mem_new(n, sizeof(double)), mem_new(n, sizeof(double)),
-                               mem_new(n, sizeof(double)), 0};
-    TRY(mem_check_for(
-        run->sent && run->ids && run->text && r->times.first && r->times.gap && r->times.per_token ? run->sent
-                                                                                                   : NULL,
-        "the requests", err));
+    quire_err e = serving_result_init(r, run->t->n_requests);
+    TRY(mem_check_for(e == QUIRE_OK && run->sent && run->ids && run->text ? run->sent : NULL, "the requests",
+                      err));
     quire_stats before, after;
     quire_engine_stats(run->c.engine, &before);
     TRY(serve_all(run, o, err));
