@@ -29,7 +29,7 @@ static const struct {
 };
 enum { N_NUMBERS = (int)(sizeof numbers / sizeof *numbers) };
 
-static double *number_of(cost_model *c, int i) {
+static double *cost_number(cost_model *c, int i) {
     return (double *)(void *)((char *)c + numbers[i].offset);
 }
 
@@ -82,7 +82,7 @@ static quire_err parse(json_value *root, const char *path, cost_model *c, quire_
                        path, COST_MAX_POINTS);
     }
     for (int i = 0; i < N_NUMBERS; i++) {
-        if (!get_number(json_get(root, numbers[i].key), number_of(c, i))) {
+        if (!get_number(json_get(root, numbers[i].key), cost_number(c, i))) {
             return err_set(err, QUIRE_BAD_FILE, -1, "%s: \"%s\" must be a number of microseconds from 0 on",
                            path, numbers[i].key);
         }
@@ -327,7 +327,7 @@ void cost_mean(cost_model *c, int32_t n, const cost_model *other) {
     }
     c->swap_us += (other->swap_us - c->swap_us) / (n + 1);
     for (int i = 0; i < N_NUMBERS; i++) {
-        *number_of(c, i) += (*number_of(&more, i) - *number_of(c, i)) / (n + 1);
+        *cost_number(c, i) += (*cost_number(&more, i) - *cost_number(c, i)) / (n + 1);
     }
 }
 
