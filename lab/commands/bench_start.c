@@ -7,8 +7,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "base/beside.h"
 #include "base/clock.h"
+#include "base/process.h"
 #include "lab/bench/client.h"
 #include "lab/bench/temporary.h"
 #include "lab/commands/lab_commands.h"

@@ -1,5 +1,5 @@
 /* Lists of token sequences. */
-#include "core/sampling_lists.h"
+#include "core/params.h"
 #include "test.h"
 
 TEST(many_sequences_are_copied_few_times) {
