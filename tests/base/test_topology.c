@@ -191,7 +191,6 @@ TEST(files_that_contradict_each_other_still_give_every_processor_once) {
 /* get_mempolicy() has no wrapper in the C library, and mmap()'s MAP_ANONYMOUS is outside
  * POSIX. */
 
-
 #include <linux/mempolicy.h>
 #include <string.h>
 #include <sys/mman.h>
