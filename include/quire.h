@@ -346,6 +346,14 @@ const quire_info *quire_engine_info(const quire_engine *e);
  * the engine does it before its next step. Any thread. */
 void quire_engine_drop_cache(quire_engine *e);
 
+/* Answers that later chats named by the ids of their calls (quire_stream_recall). */
+typedef struct quire_turn_stats {
+    size_t size; /* of this struct in the caller's quire.h: set before the call */
+    /* went on from their ids; were not kept any more; were sent back with another text */
+    int64_t n_reused, n_gone, n_differ;
+} quire_turn_stats;
+void quire_engine_turns(const quire_engine *e, quire_turn_stats *out);
+
 /* All counters and gauges, read together. Any thread. */
 void quire_engine_stats(const quire_engine *e, quire_stats *out);
 /* False while one step has been running for over a minute: the engine is stuck. */
@@ -680,6 +688,13 @@ void quire_stream_cancel(quire_stream *s);
 /* Releases the handle, after DONE or at any time: an unfinished stream is cancelled and
  * its later events are dropped. Called on the queue's thread. */
 void quire_stream_release(quire_stream *s);
+/* Gives the answer of a chat's choice, whose END has come, the id of its first tool call:
+ * a later chat of the same tenant, whose message of the assistant has a call of that id
+ * and renders to the very text that was generated, goes on from the very ids. The last
+ * nine characters of the id count. Kept in a part of text_cache_bytes, as long as there
+ * is room. INVALID: a shorter id, or no such choice has ended. NO_MEMORY. Called on the
+ * queue's thread, before the release. */
+quire_err quire_stream_recall(quire_stream *s, int32_t choice, const char *call_id);
 const quire_request_info *quire_stream_describe(const quire_stream *s);
 
 /* ---- streams that branch: docs/streams.md ---- */

@@ -220,6 +220,13 @@ void quire_engine_stats(const quire_engine *e, quire_stats *out) {
     request_stats_read(e->streams.requests, out);
 }
 
+void quire_engine_turns(const quire_engine *e, quire_turn_stats *out) {
+    const turn_counts n = e->streams.turns != NULL ? turn_store_count(e->streams.turns) : (turn_counts){0};
+    const quire_turn_stats all = {
+        .size = out->size, .n_reused = n.n_reused, .n_gone = n.n_gone, .n_differ = n.n_differ};
+    memcpy(out, &all, out->size < sizeof all ? out->size : sizeof all);
+}
+
 /* ---- snapshots of pages: engine/engine_view.h under the public names ---- */
 
 /* A quire_pool_view is an engine_view. */

@@ -7,9 +7,14 @@
 #include "chat/traits.h"
 #include "json/json.h"
 
+#define CHAT_CALL_ID_BYTES 9 /* letters and digits: the templates of some models take no longer ids */
+
 /* Zero-initialised: no conversation. */
 typedef struct chat_messages {
-    strbuf json;     /* an array of objects with a role and a content: the template's variable of that name */
+    strbuf json; /* an array of objects with a role and a content: the template's variable of that name */
+    /* of the first call of each assistant's message whose id is long enough: the last
+     * CHAT_CALL_ID_BYTES of that id, one after the other */
+    strbuf call_ids;
     size_t last_end; /* in json: after the last message's text, inside its quotes; 0: it has no text */
 } chat_messages;
 

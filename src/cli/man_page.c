@@ -1,5 +1,4 @@
-/* Manual pages, made from the rows of commands and flags. */
-#include "cli/program.h"
+#include "cli/man_page.h"
 
 #include <ctype.h>
 #include <stdio.h>

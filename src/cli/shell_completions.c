@@ -1,5 +1,4 @@
-/* Completions for bash, zsh and fish, made from the rows of commands and flags. */
-#include "cli/program.h"
+#include "cli/shell_completions.h"
 
 #include <stdarg.h>
 #include <stdio.h>

@@ -21,12 +21,7 @@
 #include <stdint.h>
 
 #include "base/err.h"
-
-/* A page's number, 0..n_pages. */
-typedef struct page_id {
-    int32_t v;
-} page_id;
-#define PAGE_NONE ((page_id){-1})
+#include "kv/page_id.h"
 
 typedef struct free_pages free_pages;
 

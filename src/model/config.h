@@ -93,30 +93,7 @@ int32_t config_table_rows(const config *c, const char *name);
  * absent. */
 quire_err config_activation(const config *c, const char *hf, model_desc *d);
 
-/* ---- config_rope.c ---- */
-
-/* What rotary embedding is without any key. */
-rope_desc config_plain_rope(const config *c, const model_desc *d);
-/* Reads a rotary table with its scaling into *r, which holds the defaults; r->n_dims is
- * then the elements of a head that rotate where the file does not say it, and the head's
- * width for the scaling "proportional". object: the object of config.json with its
- * numbers, NULL: "rope_parameters" or "rope_scaling". QUIRE_UNSUPPORTED names a scaling
- * that this build does not know. */
-quire_err config_rope(const config *c, const char *object, const model_desc *d, rope_desc *r);
-/* Reads how many elements of a head rotate where config.json counts them: no more than a
- * head has. */
-quire_err config_rotary_dim(const config *c, const model_desc *d, int32_t *n_dims);
-/* Adds a table to the description and gives it to every layer. */
-quire_err config_add_rope(const config *c, model_desc *d, const rope_desc *r);
-/* The one table of most models: reads and adds it. hf, gguf: which elements of a head
- * rotate together in checkpoints of either form. fraction: of a head's elements that
- * rotate where the file does not say it. */
-quire_err config_rotary(const config *c, model_desc *d, rope_pairs hf, rope_pairs gguf, float fraction);
-/* config_decoder of a shape without assumptions, and config_rotary of whole heads:
- * Llama's description. */
-quire_err config_llama(const config *c, rope_pairs hf, rope_pairs gguf, model_desc *d);
-
-/* ---- config_moe.c ---- */
+/* ---- config_layers.c ---- */
 
 /* Gives a layer a window: it sees, and its cache keeps, this many tokens. 0: it sees
  * all. */
@@ -141,6 +118,31 @@ quire_err config_windows(const config *c, int32_t window, int32_t period, int32_
 
 /* Refuses a GGUF file whose rows see what is before them only. */
 quire_err config_check_two_sided(const config *c);
+
+/* ---- config_rope.c ---- */
+
+/* What rotary embedding is without any key. */
+rope_desc config_plain_rope(const config *c, const model_desc *d);
+/* Reads a rotary table with its scaling into *r, which holds the defaults; r->n_dims is
+ * then the elements of a head that rotate where the file does not say it, and the head's
+ * width for the scaling "proportional". object: the object of config.json with its
+ * numbers, NULL: "rope_parameters" or "rope_scaling". QUIRE_UNSUPPORTED names a scaling
+ * that this build does not know. */
+quire_err config_rope(const config *c, const char *object, const model_desc *d, rope_desc *r);
+/* Reads how many elements of a head rotate where config.json counts them: no more than a
+ * head has. */
+quire_err config_rotary_dim(const config *c, const model_desc *d, int32_t *n_dims);
+/* Adds a table to the description and gives it to every layer. */
+quire_err config_add_rope(const config *c, model_desc *d, const rope_desc *r);
+/* The one table of most models: reads and adds it. hf, gguf: which elements of a head
+ * rotate together in checkpoints of either form. fraction: of a head's elements that
+ * rotate where the file does not say it. */
+quire_err config_rotary(const config *c, model_desc *d, rope_pairs hf, rope_pairs gguf, float fraction);
+/* config_decoder of a shape without assumptions, and config_rotary of whole heads:
+ * Llama's description. */
+quire_err config_llama(const config *c, rope_pairs hf, rope_pairs gguf, model_desc *d);
+
+/* ---- config_moe.c ---- */
 
 /* Reads the numbers of experts and how rows choose them into d->moe, which holds the
  * architecture's defaults, and gives every layer its experts in place of the dense part.

@@ -36,7 +36,8 @@ static void read_ollama_write_text(json_out *o, const char *name, str text) {
     json_text(json_name(o, name), text.p, text.n);
 }
 
-static quire_err read_ollama_write_calls(ollama_messages *m, size_t i, const json_value *calls, quire_error *err) {
+static quire_err read_ollama_write_calls(ollama_messages *m, size_t i, const json_value *calls,
+                                         quire_error *err) {
     if (!json_is(calls, JSON_KIND_ARRAY)) {
         return read_ollama_message_error(i, "tool_calls", "must be an array", err);
     }
@@ -49,9 +50,8 @@ static quire_err read_ollama_write_calls(ollama_messages *m, size_t i, const jso
                          *arguments = json_get(function, "arguments");
         str name = json_get_str(function, "name");
         if (name.n == 0 || (arguments != NULL && !json_is(arguments, JSON_KIND_OBJECT))) {
-            return read_ollama_message_error(i, "tool_calls",
-                                        "must have calls {\"function\": {\"name\": .., \"arguments\": {..}}}",
-                                        err);
+            return read_ollama_message_error(
+                i, "tool_calls", "must have calls {\"function\": {\"name\": .., \"arguments\": {..}}}", err);
         }
         json_begin(json_item(&m->o), '{');
         read_ollama_write_id(&m->o, "id", m->n_calls++);
@@ -87,13 +87,14 @@ static void read_ollama_write_answered(ollama_messages *m, str name) {
     }
 }
 
-static quire_err read_ollama_write_message(ollama_messages *m, size_t i, const json_value *v, quire_error *err) {
+static quire_err read_ollama_write_message(ollama_messages *m, size_t i, const json_value *v,
+                                           quire_error *err) {
     const json_value *content = json_get(v, "content"), *images = json_get(v, "images"),
                      *calls = json_get(v, "tool_calls");
     str role = json_get_str(v, "role"), thinking = json_get_str(v, "thinking");
     if (!json_is(v, JSON_KIND_OBJECT) || role.n == 0) {
         return read_ollama_message_error(i, json_is(v, JSON_KIND_OBJECT) ? "role" : "",
-                                    "must be an object with a role and a content", err);
+                                         "must be an object with a role and a content", err);
     }
     if (content != NULL && !json_is(content, JSON_KIND_TEXT)) {
         return read_ollama_message_error(i, "content", "must be a text", err);
@@ -157,7 +158,7 @@ static quire_err read_ollama_set_prompt(quire_request *r, str prompt, str system
 
 /* Sets a field of r's base from a value; text is scratch. */
 static quire_err read_ollama_set(quire_request *r, uint32_t base, const char *field, const json_value *v,
-                            strbuf *text, quire_error *err) {
+                                 strbuf *text, quire_error *err) {
     strbuf_clear(text);
     json_out o = {.to = text};
     json_add(&o, v);
@@ -166,7 +167,7 @@ static quire_err read_ollama_set(quire_request *r, uint32_t base, const char *fi
 
 /* "json" or a schema. */
 static quire_err read_ollama_set_format(quire_request *r, uint32_t base, const json_value *v, strbuf *text,
-                                   quire_error *err) {
+                                        quire_error *err) {
     bool is_json = json_is(v, JSON_KIND_TEXT) && str_is(json_str(v), "json");
     if (v == NULL || (json_is(v, JSON_KIND_TEXT) && json_str(v).n == 0)) {
         return QUIRE_OK;
@@ -187,7 +188,8 @@ static quire_err read_ollama_set_format(quire_request *r, uint32_t base, const j
 }
 
 /* true, false, or how long the model thinks: the variables by which templates know it. */
-static quire_err read_ollama_set_think(quire_request *r, const json_value *v, strbuf *text, quire_error *err) {
+static quire_err read_ollama_set_think(quire_request *r, const json_value *v, strbuf *text,
+                                       quire_error *err) {
     bool is_level = json_is(v, JSON_KIND_TEXT);
     if (v == NULL) {
         return QUIRE_OK;
@@ -240,8 +242,8 @@ static const struct {
 
 enum { N_OLLAMA_OPTIONS = (int)(sizeof ollama_options / sizeof *ollama_options) };
 
-static quire_err read_ollama_set_option(quire_request *r, uint32_t base, const char *name, const json_value *v,
-                                   strbuf *text, quire_error *err) {
+static quire_err read_ollama_set_option(quire_request *r, uint32_t base, const char *name,
+                                        const json_value *v, strbuf *text, quire_error *err) {
     int64_t n = 0;
     for (int i = 0; i < N_OLLAMA_OPTIONS; i++) {
         const char *field = ollama_options[i].field;
@@ -250,14 +252,15 @@ static quire_err read_ollama_set_option(quire_request *r, uint32_t base, const c
         }
         /* tokens without a bound */
         bool is_default = strcmp(name, "num_predict") == 0 && json_whole(v, &n) && n < 0;
-        return field == NULL || v == NULL || is_default ? QUIRE_OK : read_ollama_set(r, base, field, v, text, err);
+        return field == NULL || v == NULL || is_default ? QUIRE_OK
+                                                        : read_ollama_set(r, base, field, v, text, err);
     }
     quire_err e = request_ignore(r, "options.", str_of(name));
     return e == QUIRE_OK ? e : err_set(err, e, -1, "out of memory");
 }
 
-static quire_err read_ollama_set_options(quire_request *r, uint32_t base, const json_value *options, strbuf *text,
-                                    quire_error *err) {
+static quire_err read_ollama_set_options(quire_request *r, uint32_t base, const json_value *options,
+                                         strbuf *text, quire_error *err) {
     for (json_member m = {0}; options != NULL && json_next(options, &m);) {
         quire_err e = read_ollama_set_option(r, base, m.name, m.value, text, err);
         if (e == QUIRE_BAD_REQUEST) {

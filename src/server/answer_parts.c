@@ -74,12 +74,8 @@ const char *answer_parts_finish_name(const answer_parts *p, answer_place at, qui
 
 /* ---- writing ---- */
 
-#define CALL_ID_BYTES 9 /* letters and digits: the templates of some models take no other ids */
-
-/* A call's id: a hash of the response's id, choice and call; the same in each chunk. */
-static void answer_write_id(answer_place at, int32_t index, json_out *o) {
+void answer_call_id(answer_place at, int32_t index, char out[ANSWER_CALL_ID_BYTES + 1]) {
     static const char digits[] = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz";
-    char id[CALL_ID_BYTES];
     uint64_t sum = 14695981039346656037u; /* FNV-1a */
     for (const char *p = at.response_id; *p != 0; p++) {
         sum = (sum ^ (uint8_t)*p) * 1099511628211u;
@@ -87,11 +83,11 @@ static void answer_write_id(answer_place at, int32_t index, json_out *o) {
     sum = (sum ^ (uint64_t)at.choice) * 1099511628211u;
     sum = (sum ^ (uint64_t)index) * 1099511628211u;
     sum ^= sum >> 32;
-    for (int i = 0; i < CALL_ID_BYTES; i++) {
-        id[i] = digits[sum % 62];
+    for (int i = 0; i < ANSWER_CALL_ID_BYTES; i++) {
+        out[i] = digits[sum % 62];
         sum /= 62;
     }
-    json_text(json_name(o, "id"), id, sizeof id);
+    out[ANSWER_CALL_ID_BYTES] = '\0';
 }
 
 static void answer_write_text(json_out *o, const char *name, const strbuf *text) {
@@ -114,7 +110,9 @@ static void answer_write_call(const answer_call *call, answer_place at, bool is_
     const char *type = call->is_custom ? "custom" : "function";
     json_begin(json_item(o), '{');
     if (call->begins) {
-        answer_write_id(at, call->index, o);
+        char id[ANSWER_CALL_ID_BYTES + 1];
+        answer_call_id(at, call->index, id);
+        json_cstr(json_name(o, "id"), id);
         json_cstr(json_name(o, "type"), type);
     }
     if (is_delta) {

@@ -33,6 +33,12 @@ typedef struct answer_place {
     bool names_call, old_calls; /* of the request: quire_request_info */
 } answer_place;
 
+#define ANSWER_CALL_ID_BYTES 9 /* letters and digits: the templates of some models take no other ids */
+
+/* Writes the 0-terminated id of a call: a hash of the response's id, choice and call; the
+ * same in each chunk. */
+void answer_call_id(answer_place at, int32_t index, char out[ANSWER_CALL_ID_BYTES + 1]);
+
 /* Adds the parts of a DELTA, and appends those of them that are content to *content.
  * NO_MEMORY: some may be missing. */
 quire_err answer_parts_take(answer_parts *p, const quire_event *ev, strbuf *content);

@@ -269,9 +269,29 @@ quire_err metrics_write_engine(const quire_info *info, const quire_stats *st, co
     return metrics_write_tiers(st, out);
 }
 
+/* Answers that chats named by the ids of their calls. */
+static quire_err metrics_write_turns(const quire_engine *e, strbuf *out) {
+    quire_turn_stats t = {.size = sizeof t};
+    quire_engine_turns(e, &t);
+    const struct {
+        const char *result;
+        int64_t n;
+    } rows[] = {{"reused", t.n_reused}, {"gone", t.n_gone}, {"differs", t.n_differ}};
+    TRY(metrics_describe(
+        out, "quire_recalled_turns_total", "counter",
+        "Answers with tool calls that chats sent back: their generated ids were reused, were "
+        "not kept any more, or belong to another text."));
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        TRY(strbuf_addf(out, "quire_recalled_turns_total{result=\"%s\"} %lld\n", rows[i].result,
+                        (long long)rows[i].n));
+    }
+    return QUIRE_OK;
+}
+
 quire_err metrics_write(server *s, bool shows_tenants, strbuf *out) {
     quire_stats st;
     quire_engine_stats(s->engine, &st);
     TRY(metrics_write_engine(quire_engine_info(s->engine), &st, s->model_name, out));
+    TRY(metrics_write_turns(s->engine, out));
     return metrics_write_server(s, shows_tenants, out);
 }

@@ -7,10 +7,10 @@
 
 #include "base/clock.h"
 #include "base/mem.h"
-#include "json/json.h"
 #include "server/body_jobs.h"
 #include "server/ollama.h"
 #include "server/response.h"
+#include "json/json.h"
 
 #define OLLAMA_VERSION "0.13.4" /* whose API this is: clients compare it with what they need */
 #define NS_PER_US      1000
@@ -214,7 +214,8 @@ const response_writer ollama_writer = {
 /* Whether a body has neither prompt nor messages: 1 with keep_alive 0, 0 without; -1: it
  * has one, or is no object, which its parser tells. */
 static int ollama_reads_load(const strbuf *body, strbuf *model) {
-    json_value *v = body->n > 0 && body->n < OLLAMA_LOAD_BYTES ? json_document((str){body->p, body->n}) : NULL;
+    json_value *v =
+        body->n > 0 && body->n < OLLAMA_LOAD_BYTES ? json_document((str){body->p, body->n}) : NULL;
     const json_value *messages = json_get(v, "messages"), *prompt = json_get(v, "prompt");
     str name = json_get_str(v, "model");
     int64_t kept = 1;
@@ -349,14 +350,11 @@ void ollama_version(conn *c) {
 
 /* "general.architecture" and the like, by the names of GGUF. */
 static void ollama_write_info(const quire_info *i, json_out *o) {
-    const json_named_int numbers[] = {{"context_length", i->max_model_len},
-                                      {"embedding_length", i->d_model},
-                                      {"block_count", i->n_layers},
-                                      {"feed_forward_length", i->d_ff},
-                                      {"attention.head_count", i->n_heads},
-                                      {"attention.head_count_kv", i->n_kv_heads},
-                                      {"attention.key_length", i->d_head},
-                                      {"vocab_size", i->n_vocab}};
+    const json_named_int numbers[] = {
+        {"context_length", i->max_model_len}, {"embedding_length", i->d_model},
+        {"block_count", i->n_layers},         {"feed_forward_length", i->d_ff},
+        {"attention.head_count", i->n_heads}, {"attention.head_count_kv", i->n_kv_heads},
+        {"attention.key_length", i->d_head},  {"vocab_size", i->n_vocab}};
     char name[128];
     json_begin(json_name(o, "model_info"), '{');
     json_cstr(json_name(o, "general.architecture"), i->architecture);

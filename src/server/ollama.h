@@ -1,5 +1,6 @@
-/* Ollama's API beside its responses (ollama_writer, response.h): what its clients ask about
- * the one model, and requests that only load it. Handlers of routes; the loop's thread. */
+/* Ollama's API beside its responses (ollama_writer, response.h): what its clients ask
+ * about the one model, and requests that only load it. Handlers of routes; the loop's
+ * thread. */
 #ifndef SERVER_OLLAMA_H
 #define SERVER_OLLAMA_H
 

@@ -254,6 +254,15 @@ static void response_rollback(response *a, response_choice *c, const quire_event
     (void)response_send_piece(a, &o);
 }
 
+/* The engine keeps the ids of an answer that called tools, for the turn after it. */
+static void response_keep_turn(const response *a, const response_choice *c) {
+    char id[ANSWER_CALL_ID_BYTES + 1];
+    if (c->parts.has_calls) {
+        answer_call_id(response_place(a, c), 0, id);
+        (void)quire_stream_recall(a->stream, (int32_t)(c - a->choices), id); /* only speed is lost */
+    }
+}
+
 static void response_end(response *a, response_choice *c, const quire_event *ev) {
     c->finish = ev->finish;
     c->stop_token = ev->stop_token;
@@ -271,6 +280,7 @@ static void response_end(response *a, response_choice *c, const quire_event *ev)
         return;
     }
     response_count(a, (int64_t)(response_choice_bytes(c) - before));
+    response_keep_turn(a, c);
     if (a->info->stream && a->started) { /* else it failed before it began, and DONE has the error */
         (void)response_send_held(a, ev->choice);
     }

@@ -191,7 +191,8 @@ static void route_reset(conn *c) {
 #define READ             "GET, HEAD"
 #define JSON_POST        .allow = "POST", .takes_json = true, .needs_key = true
 #define GENERATION(of)   JSON_POST, .run = body_parse, .look = body_look, .endpoint = of
-#define OLLAMA(of)       JSON_POST, .run = ollama_post, .look = body_look, .endpoint = of, .error = ollama_error
+#define OLLAMA(of)       JSON_POST, .run = ollama_post, .look = body_look, .endpoint = of, OLLAMA_ERRORS
+#define OLLAMA_ERRORS    .error = ollama_error
 #define CHECK_BODY_BYTES ((size_t)4 << 20) /* a schema has 1 MiB at most */
 
 static const route route_table[] = {

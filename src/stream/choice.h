@@ -48,6 +48,7 @@ typedef struct choice {
     token_list prompt;
     choice_text text;
     output_start start; /* how the text after the prompt begins, where it has parts */
+    turn_place place;   /* after the prompt, where that is a conversation's text */
     sampling_params sampling;
     /* max_tokens 0 with echo: the engine generates a token, which is no part of the
      * response */

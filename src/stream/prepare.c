@@ -48,6 +48,11 @@ static quire_err prepare_encode(const stream_engine *e, const generation *g, str
     return er == QUIRE_NO_ROOM ? generation_too_long(g, e->context.max_model_len, limit + 1, true, err) : er;
 }
 
+static quire_err prepare_copy_ids(token_list *to, const int32_t *ids, size_t n, quire_error *err) {
+    quire_err e = token_list_add_all(to, ids, n);
+    return e == QUIRE_OK ? e : err_set(err, e, -1, "out of memory for a prompt");
+}
+
 /* Tokenises a conversation's text. Of one that continues an earlier one only what is new
  * is encoded. */
 static quire_err encode_chat(const stream_engine *e, const generation *g, str text, const text_marks *marks,
@@ -73,40 +78,74 @@ static quire_err encode_chat(const stream_engine *e, const generation *g, str te
     return er;
 }
 
+/* Tokenises a conversation's text on from byte `from`, whose ids before that are in
+ * *out. */
+static quire_err encode_from(const stream_engine *e, const generation *g, str text, const text_marks *marks,
+                             size_t from, token_list *out, quire_error *err) {
+    token_list whole = {0};
+    encode_options options = {.marks = e->parses_messages ? NULL : marks, .known = out, .from = from};
+    quire_err er = prepare_encode(e, g, text, options, &whole, err);
+    if (er == QUIRE_OK) {
+        token_list_deinit(out);
+        *out = whole;
+    }
+    return er;
+}
+
+/* Tokenises a conversation: the answers that name their turns get the ids that were
+ * generated, and the text around them is encoded. */
+static quire_err encode_turns(const stream_engine *e, const generation *g, str text, const text_marks *marks,
+                              token_list *out, quire_error *err) {
+    const strbuf *ids = &g->messages.call_ids;
+    size_t done = 0, at, end;
+    quire_err er = QUIRE_OK;
+    for (size_t i = 0; e->turns != NULL && i < ids->n && er == QUIRE_OK; i += CHAT_CALL_ID_BYTES) {
+        token_list turn = {0};
+        if (turn_store_find(e->turns, text_tenant(g->tenant), ids->p + i, text, done, &turn, &at, &end)) {
+            str before = {text.p, at};
+            er = done == 0 ? encode_chat(e, g, before, marks, out, err)
+                           : encode_from(e, g, before, marks, done, out, err);
+            er = er == QUIRE_OK ? prepare_copy_ids(out, turn.ids, turn.n, err) : er;
+            done = end;
+        }
+        token_list_deinit(&turn);
+    }
+    TRY(er);
+    return done == 0 ? encode_chat(e, g, text, marks, out, err)
+                     : encode_from(e, g, text, marks, done, out, err);
+}
+
 /* Tokenises the conversation. Special tokens are parsed only where the template wrote
  * them, or everywhere, as the server is set. */
-static quire_err make_chat(const stream_engine *e, const quire_request *r, token_list *out,
-                           output_start *start, quire_error *err) {
+static quire_err make_chat(const stream_engine *e, const quire_request *r, choice *c, quire_error *err) {
     strbuf text = {0};
     text_marks marks = {0};
     quire_err er = request_render(r, &text, &marks, err);
-    *start = er == QUIRE_OK && r->g.info.has_parts ? answer_output_start(r, (str){text.p, text.n}, &marks)
-                                                   : OUTPUT_START_UNKNOWN;
-    er = er == QUIRE_OK ? encode_chat(e, &r->g, (str){text.p, text.n}, &marks, out, err) : er;
+    c->start = er == QUIRE_OK && r->g.info.has_parts ? answer_output_start(r, (str){text.p, text.n}, &marks)
+                                                     : OUTPUT_START_UNKNOWN;
+    if (er == QUIRE_OK) {
+        c->place = turn_place_after((str){text.p, text.n});
+        er = encode_turns(e, &r->g, (str){text.p, text.n}, &marks, &c->prompt, err);
+    }
     text_marks_deinit(&marks);
     strbuf_deinit(&text);
     return er;
 }
 
-static quire_err prepare_copy_ids(token_list *to, const int32_t *ids, size_t n, quire_error *err) {
-    quire_err e = token_list_add_all(to, ids, n);
-    return e == QUIRE_OK ? e : err_set(err, e, -1, "out of memory for a prompt");
-}
-
-/* The ids of prompt i, and how the text after it begins. */
-static quire_err prepare_make_prompt(const stream_engine *e, const quire_request *r, int32_t i,
-                                     token_list *out, output_start *start, quire_error *err) {
-    *start = r->fork_from != NULL ? r->fork_from->start : OUTPUT_START_UNKNOWN;
+/* The ids of c's prompt, and how the text after it begins. */
+static quire_err prepare_make_prompt(const stream_engine *e, const quire_request *r, choice *c,
+                                     quire_error *err) {
+    c->start = r->fork_from != NULL ? r->fork_from->start : OUTPUT_START_UNKNOWN;
     if (dialect_of(&r->g)->is_chat && r->fork_from == NULL) {
         TRY(need_vocabulary(e, &r->g, err));
-        return make_chat(e, r, out, start, err);
+        return make_chat(e, r, c, err);
     }
-    const request_prompt *p = &r->g.prompts[i];
+    const request_prompt *p = &r->g.prompts[c->index / r->g.info.n_samples];
     if (!p->ids) {
         TRY(need_vocabulary(e, &r->g, err));
-        return prepare_encode(e, &r->g, p->text, (encode_options){0}, out, err);
+        return prepare_encode(e, &r->g, p->text, (encode_options){0}, &c->prompt, err);
     }
-    return prepare_copy_ids(out, p->ids, (size_t)p->n_ids, err);
+    return prepare_copy_ids(&c->prompt, p->ids, (size_t)p->n_ids, err);
 }
 
 /* Checks the prompt's length. The engine cuts a max_tokens that exceeds the rest, as vLLM
@@ -185,9 +224,10 @@ static quire_err count_response(const stream_engine *e, const generation *g, siz
 static quire_err take_prompt(const stream_engine *e, const quire_request *r, choice *c, quire_error *err) {
     int32_t k = c->index % r->g.info.n_samples;
     if (k == 0) {
-        return prepare_make_prompt(e, r, c->index / r->g.info.n_samples, &c->prompt, &c->start, err);
+        return prepare_make_prompt(e, r, c, err);
     }
     c->start = (c - k)->start;
+    c->place = (c - k)->place;
     const token_list *made = &(c - k)->prompt;
     return prepare_copy_ids(&c->prompt, made->ids, made->n, err);
 }

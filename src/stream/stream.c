@@ -1,7 +1,10 @@
 #include "stream/stream.h"
 
+#include <string.h>
+
 #include "base/clock.h"
 #include "base/mem.h"
+#include "sample/end_tokens.h"
 #include "stream/beam_stop_matcher.h"
 
 static quire_stream *new_stream(quire_queue *q, quire_request *r, void *user) {
@@ -176,6 +179,30 @@ void quire_stream_release(quire_stream *s) {
         stream_settle(&s->choices[i]); /* its END will not be delivered */
     }
     stream_free_if_over(s);
+}
+
+quire_err quire_stream_recall(quire_stream *s, int32_t i, const char *id) {
+    const choice *c = i >= 0 && i < s->n_choices ? &s->choices[i] : NULL;
+    size_t n = strlen(id);
+    strbuf text = {0};
+    if (c == NULL || n < CHAT_CALL_ID_BYTES || !c->ended) {
+        return QUIRE_INVALID;
+    }
+    const stream_engine *e = s->q->e;
+    /* a sequence that replaced it may have had another prompt */
+    if (e->turns == NULL || c->place.n == 0 || c->n_replaced > 0 || c->history.n == 0) {
+        return QUIRE_OK;
+    }
+    /* what ends the turn is the template's to write */
+    size_t n_ids = c->history.n;
+    n_ids -= end_token_kind(&c->sampling, e->model, c->history.ids[n_ids - 1]) != END_NONE;
+    quire_err er = tokenizer_decode(e->tokenizer, c->history.ids, n_ids, false, &text);
+    if (er == QUIRE_OK) {
+        turn_store_keep(e->turns, text_tenant(s->request->g.tenant), id + n - CHAT_CALL_ID_BYTES, c->place,
+                        (str){text.p, text.n}, c->history.ids, n_ids);
+    }
+    strbuf_deinit(&text);
+    return er;
 }
 
 const quire_request_info *quire_stream_describe(const quire_stream *s) {

@@ -9,6 +9,7 @@ static quire_err stream_engine_open_caches(stream_engine *e, const stream_engine
     TRY(request_stats_open(&e->requests));
     if (sizes->text_cache_bytes > 0) {
         TRY(prompt_cache_open(sizes->text_cache_bytes, &e->prompts));
+        TRY(turn_store_open(sizes->text_cache_bytes / 4, &e->turns));
     }
     TRY(grammar_cache_open(GRAMMAR_CACHE_BYTES, &e->grammars));
     return grammar_memory_open(sizes->rule_bytes, &e->rule_memory);
@@ -30,6 +31,7 @@ void stream_engine_stop(stream_engine *e) {
 
 void stream_engine_close(stream_engine *e) {
     prompt_cache_close(e->prompts);
+    turn_store_close(e->turns);
     grammar_cache_close(e->grammars);
     request_stats_close(e->requests);
     token_texts_close(atomic_load(&e->texts));

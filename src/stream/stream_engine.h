@@ -11,6 +11,7 @@
 #include "stream/prompt_cache.h"
 #include "stream/request_stats.h"
 #include "stream/text_pool.h"
+#include "stream/turn_store.h"
 
 typedef struct stream_engine {
     engine *core;
@@ -21,6 +22,7 @@ typedef struct stream_engine {
     int64_t max_answer_bytes; /* 0: no bound */
     text_pool *text;
     prompt_cache *prompts; /* NULL: none */
+    turn_store *turns;     /* NULL: none */
     grammar_cache *grammars;
     grammar_memory *rule_memory;           /* of the states of all rules */
     request_stats *requests;               /* shared by its threads */

@@ -4,6 +4,7 @@
 
 #include "base/rng.h"
 #include "base/utf8.h"
+#include "base/visible.h"
 #include "test.h"
 
 /* The whole text in pieces of at most `piece` bytes. */

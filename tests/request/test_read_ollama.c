@@ -26,13 +26,18 @@ static void expect_messages(quire_endpoint endpoint, const char *body, const cha
 TEST(calls_and_their_answers_get_ids) {
     expect_messages(
         QUIRE_OLLAMA_CHAT,
-        "{\"messages\":[{\"role\":\"assistant\",\"thinking\":\"t\",\"tool_calls\":[{\"function\":{\"name\":\"a\"}},"
+        "{\"messages\":[{\"role\":\"assistant\",\"thinking\":\"t\",\"tool_calls\":[{\"function\":{\"name\":"
+        "\"a\"}},"
         "{\"function\":{\"name\":\"b\",\"arguments\":{\"x\":1}}}]},{\"role\":\"tool\",\"content\":\"2\","
         "\"tool_name\":\"b\"},{\"role\":\"tool\",\"content\":\"?\"}]}",
-        "[{\"role\":\"assistant\",\"content\":\"\",\"reasoning_content\":\"t\",\"tool_calls\":[{\"id\":\"000000000\","
-        "\"type\":\"function\",\"function\":{\"name\":\"a\",\"arguments\":{}}},{\"id\":\"000000001\",\"type\":"
-        "\"function\",\"function\":{\"name\":\"b\",\"arguments\":{\"x\":1}}}]},{\"role\":\"tool\",\"content\":\"2\","
-        "\"name\":\"b\",\"tool_call_id\":\"000000001\"},{\"role\":\"tool\",\"content\":\"?\",\"tool_call_id\":"
+        "[{\"role\":\"assistant\",\"content\":\"\",\"reasoning_content\":\"t\",\"tool_calls\":[{\"id\":"
+        "\"000000000\","
+        "\"type\":\"function\",\"function\":{\"name\":\"a\",\"arguments\":{}}},{\"id\":\"000000001\","
+        "\"type\":"
+        "\"function\",\"function\":{\"name\":\"b\",\"arguments\":{\"x\":1}}}]},{\"role\":\"tool\","
+        "\"content\":\"2\","
+        "\"name\":\"b\",\"tool_call_id\":\"000000001\"},{\"role\":\"tool\",\"content\":\"?\",\"tool_call_"
+        "id\":"
         "\"000000001\"}]");
 }
 
@@ -50,12 +55,13 @@ TEST(a_prompt_is_a_chat_unless_it_is_raw) {
 TEST(options_are_fields_of_a_chat_and_defaults_are_a_chats) {
     quire_request *r;
     quire_error err;
-    assert_int_equal(parse(QUIRE_OLLAMA_CHAT,
-                           "{\"model\":\"m:latest\",\"stream\":false,\"messages\":[{\"role\":\"user\",\"content\":"
-                           "\"x\"}],\"options\":{\"num_predict\":-1,\"top_k\":5,\"repeat_penalty\":1.5,\"stop\":\"s\","
-                           "\"num_ctx\":4096,\"wings\":2}}",
-                           &r, &err),
-                     QUIRE_OK);
+    assert_int_equal(
+        parse(QUIRE_OLLAMA_CHAT,
+              "{\"model\":\"m:latest\",\"stream\":false,\"messages\":[{\"role\":\"user\",\"content\":"
+              "\"x\"}],\"options\":{\"num_predict\":-1,\"top_k\":5,\"repeat_penalty\":1.5,\"stop\":\"s\","
+              "\"num_ctx\":4096,\"wings\":2}}",
+              &r, &err),
+        QUIRE_OK);
     assert_int_equal(r->g.sampling.top_k, 5);
     assert_float_equal(r->g.sampling.repetition_penalty, 1.5, 0);
     assert_float_equal(r->g.sampling.temperature, 1, 0);

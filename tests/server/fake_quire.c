@@ -588,3 +588,12 @@ quire_err quire_stream_steer(quire_stream *s, int32_t choice, int32_t position, 
     (void)s, (void)choice, (void)position, (void)tail, (void)fields, (void)n_fields;
     return err_set(err, QUIRE_UNSUPPORTED, -1, "not here");
 }
+
+quire_err quire_stream_recall(quire_stream *s, int32_t choice, const char *call_id) {
+    (void)s, (void)choice, (void)call_id;
+    return QUIRE_OK;
+}
+
+void quire_engine_turns(const quire_engine *e, quire_turn_stats *out) {
+    (void)e, (void)out;
+}

@@ -1,0 +1,170 @@
+#include "stream/turn_store.h"
+
+#include <assert.h>
+#include <pthread.h>
+#include <string.h>
+
+#include "base/mem.h"
+#include "chat/messages.h"
+#include "kv/hash.h"
+
+/* One turn, in one block of memory with its ids and its text. */
+typedef struct turn {
+    uint64_t tenant;
+    char id[CHAT_CALL_ID_BYTES];
+    turn_place place;
+    size_t n_ids, n_text, n_bytes; /* n_bytes: of the block */
+    int32_t ids[];                 /* [n_ids], then the text */
+} turn;
+
+struct turn_store {
+    pthread_mutex_t lock;
+    size_t max_bytes, n_bytes;
+    int32_t n;
+    turn *turns[TURN_STORE_TURNS]; /* the oldest first */
+    turn_counts counts;
+};
+
+turn_place turn_place_after(str text) {
+    return (turn_place){text.n, kv_hash_root(0, text.p, text.n)};
+}
+
+quire_err turn_store_open(size_t max_bytes, turn_store **out) {
+    turn_store *s = mem_new(1, sizeof *s);
+    *out = s;
+    TRY(mem_check(s));
+    if (pthread_mutex_init(&s->lock, NULL) != 0) {
+        mem_free(s);
+        *out = NULL;
+        return QUIRE_NO_MEMORY;
+    }
+    s->max_bytes = max_bytes;
+    return QUIRE_OK;
+}
+
+void turn_store_close(turn_store *s) {
+    if (s == NULL) {
+        return;
+    }
+    for (int32_t i = 0; i < s->n; i++) {
+        mem_free(s->turns[i]);
+    }
+    pthread_mutex_destroy(&s->lock);
+    mem_free(s);
+}
+
+static str turn_text(const turn *t) {
+    return (str){(const char *)(t->ids + t->n_ids), t->n_text};
+}
+
+/* ---- keeping ---- */
+
+static turn *turn_new(uint64_t tenant, const char *id, turn_place place, str text, const int32_t *ids,
+                      size_t n_ids) {
+    size_t n_bytes = sizeof(turn) + n_ids * sizeof *ids + text.n;
+    turn *t = mem_new(1, n_bytes);
+    if (t != NULL) {
+        *t = (turn){.tenant = tenant, .place = place, .n_ids = n_ids, .n_text = text.n, .n_bytes = n_bytes};
+        memcpy(t->id, id, sizeof t->id);
+        memcpy(t->ids, ids, n_ids * sizeof *ids);
+        memcpy(t->ids + n_ids, text.p, text.n);
+    }
+    return t;
+}
+
+/* The oldest turn, of a tenant or (own false) of all: its number; n: there is none. */
+static int32_t turn_store_oldest(const turn_store *s, uint64_t tenant, bool own) {
+    int32_t i = 0;
+    while (own && i < s->n && s->turns[i]->tenant != tenant) {
+        i++;
+    }
+    return i;
+}
+
+static void turn_store_drop(turn_store *s, int32_t i) {
+    s->n_bytes -= s->turns[i]->n_bytes;
+    mem_free(s->turns[i]);
+    s->n--;
+    memmove(s->turns + i, s->turns + i + 1, (size_t)(s->n - i) * sizeof(turn *));
+}
+
+/* Makes room for a tenant's turn: first of its own, of which it has at most half of the
+ * store, then of all. */
+static void turn_store_make_room(turn_store *s, uint64_t tenant, size_t n_bytes) {
+    size_t held = 0;
+    int32_t n = 0;
+    for (int32_t i = 0; i < s->n; i++) {
+        held += s->turns[i]->tenant == tenant ? s->turns[i]->n_bytes : 0;
+        n += s->turns[i]->tenant == tenant;
+    }
+    for (; n > 0 && (n >= TURN_STORE_TURNS / 2 || held + n_bytes > s->max_bytes / 2); n--) {
+        int32_t i = turn_store_oldest(s, tenant, true);
+        held -= s->turns[i]->n_bytes;
+        turn_store_drop(s, i);
+    }
+    while (s->n > 0 && (s->n == TURN_STORE_TURNS || s->n_bytes + n_bytes > s->max_bytes)) {
+        turn_store_drop(s, turn_store_oldest(s, tenant, false));
+    }
+}
+
+void turn_store_keep(turn_store *s, uint64_t tenant, const char *id, turn_place place, str text,
+                     const int32_t *ids, size_t n_ids) {
+    assert(place.n > 0);
+    if (text.n == 0 || n_ids == 0 || text.n + n_ids * sizeof *ids > s->max_bytes / 16) {
+        return;
+    }
+    turn *t = turn_new(tenant, id, place, text, ids, n_ids);
+    if (t == NULL) {
+        return;
+    }
+    pthread_mutex_lock(&s->lock);
+    turn_store_make_room(s, tenant, t->n_bytes);
+    s->n_bytes += t->n_bytes;
+    s->turns[s->n++] = t;
+    pthread_mutex_unlock(&s->lock);
+}
+
+/* ---- finding ---- */
+
+/* The newest turn of an id, which a tenant may have given twice. */
+static const turn *turn_store_get(const turn_store *s, uint64_t tenant, const char *id) {
+    for (int32_t i = s->n - 1; i >= 0; i--) {
+        const turn *t = s->turns[i];
+        if (t->tenant == tenant && memcmp(t->id, id, sizeof t->id) == 0) {
+            return t;
+        }
+    }
+    return NULL;
+}
+
+/* Whether t's text stands in a conversation's, after the text that it was made after. */
+static bool turn_stands_in(const turn *t, str text, size_t from) {
+    str own = turn_text(t);
+    return t->place.n >= from && t->place.n <= text.n && own.n <= text.n - t->place.n &&
+           memcmp(text.p + t->place.n, own.p, own.n) == 0 &&
+           turn_place_after((str){text.p, t->place.n}).hash == t->place.hash;
+}
+
+bool turn_store_find(turn_store *s, uint64_t tenant, const char *id, str text, size_t from, token_list *ids,
+                     size_t *at, size_t *end) {
+    pthread_mutex_lock(&s->lock);
+    const turn *t = turn_store_get(s, tenant, id);
+    bool stands = t != NULL && turn_stands_in(t, text, from);
+    bool found = stands && token_list_add_all(ids, t->ids, t->n_ids) == QUIRE_OK;
+    if (found) {
+        *at = t->place.n;
+        *end = t->place.n + t->n_text;
+    }
+    s->counts.n_reused += found;
+    s->counts.n_gone += t == NULL;
+    s->counts.n_differ += t != NULL && !found;
+    pthread_mutex_unlock(&s->lock);
+    return found;
+}
+
+turn_counts turn_store_count(turn_store *s) {
+    pthread_mutex_lock(&s->lock);
+    turn_counts n = s->counts;
+    pthread_mutex_unlock(&s->lock);
+    return n;
+}
