@@ -71,7 +71,7 @@ quire_err attention_measure(const attention_shape *shape, const attention_machin
                             quire_error *err);
 
 /* The same for reading alone, by one thread: the keys and values of one sequence, piece
- * by piece as attention takes them (read_pieces.h), the quickest of several ways. */
+ * by piece as attention takes them, the quickest of several ways. */
 quire_err attention_measure_reading(const attention_shape *shape, const attention_machine *m,
                                     attention_speed *out, quire_error *err);
 

@@ -2,7 +2,7 @@
  * there from the start. Static batches, or iteration-level batching (Yu et al. 2022,
  * "Orca") with keys and values in one piece of memory, go through the simulated server
  * (lab/sim/serving.h), whose steps a model executes (headline_execute.h); the engine runs
- * its own steps (headline_engine.h). Answers are the likeliest tokens, the same for all
+ * its own steps (headline_execute.h). Answers are the likeliest tokens, the same for all
  * (checked where it is used). Owner: one thread. */
 #ifndef LAB_BENCH_BASELINE_SERVE_H
 #define LAB_BENCH_BASELINE_SERVE_H

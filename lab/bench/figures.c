@@ -3,6 +3,7 @@
 #include <math.h>
 #include <stdbool.h>
 #include <stdlib.h>
+#include <string.h>
 #include <time.h>
 
 #include "base/clock.h"
@@ -35,6 +36,12 @@ quire_err figures_parse_list(const char *flag, const char *text, int32_t *out, i
         p = end + (*end == ',');
     }
     return *n ? QUIRE_OK : err_set(err, QUIRE_INVALID, -1, "%s: is empty", flag);
+}
+
+str figures_next_word(const char **list) {
+    str word = {*list, strcspn(*list, ",")};
+    *list += word.n + ((*list)[word.n] == ',');
+    return word;
 }
 
 quire_err figures_parse_threads(const char *text, int32_t *out, int32_t *n, quire_error *err) {

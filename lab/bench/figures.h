@@ -6,6 +6,7 @@
 #include <stdint.h>
 
 #include "base/err.h"
+#include "base/str.h"
 
 enum { FIGURES_MAX_POINTS = 32, FIGURES_MAX_RUNS = 64, FIGURES_MOST = 1 << 24 };
 
@@ -22,6 +23,8 @@ quire_err figures_parse_list(const char *flag, const char *text, int32_t *out, i
 quire_err figures_parse_threads(const char *text, int32_t *out, int32_t *n, quire_error *err);
 /* The same of tokens a page: powers of two up to KV_MAX_PAGE_TOKENS. */
 quire_err figures_parse_pages(const char *flag, const char *text, int32_t *out, int32_t *n, quire_error *err);
+/* Takes the first of the words between commas off the list. */
+str figures_next_word(const char **list);
 /* The largest of values[0..n), 0 of none. */
 int32_t figures_largest(const int32_t *values, int32_t n);
 

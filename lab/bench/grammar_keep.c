@@ -7,6 +7,7 @@
 #include "base/rng.h"
 #include "file/map.h"
 #include "grammar/grammar.h"
+#include "lab/bench/figures.h"
 #include "json/json_out.h"
 
 typedef struct keep {
@@ -180,18 +181,17 @@ quire_err schema_lines_each(const char *files, int32_t every,
     }
     while (*at != 0) {
         char path[4096];
-        size_t n = strcspn(at, ",");
+        str name = figures_next_word(&at);
         file_map map = {0};
-        if (n >= sizeof path) {
+        if (name.n >= sizeof path) {
             return err_set(err, QUIRE_INVALID, -1, "--schemas: a name is too long");
         }
-        memcpy(path, at, n);
-        path[n] = 0;
+        memcpy(path, name.p, name.n);
+        path[name.n] = 0;
         TRY(file_map_open(path, (size_t)1 << 30, &map, err));
         quire_err e = run_lines(&t, file_map_text(&map), path, err);
         file_map_close(&map);
         TRY(e);
-        at += n + (at[n] == ',');
     }
     return QUIRE_OK;
 }

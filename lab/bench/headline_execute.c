@@ -245,9 +245,7 @@ typedef struct engine_run {
     const trace *t;
     const serving_options *o;
     int64_t swap_bytes;
-    engine *e;
-    engine_out *out;
-    wake reader;
+    lab_engine x;
     client_request *requests; /* [n_requests] */
     int32_t *answers;         /* of all */
     int32_t *text;            /* [longest] */
@@ -265,12 +263,8 @@ static quire_err open_requests(engine_run *c) {
     /* an answer has a token at least */
     c->answers = mem_new((size_t)c->t->n_output_tokens + n, sizeof *c->answers);
     c->text = mem_new((size_t)c->t->longest + 1, sizeof *c->text);
-    c->r->times = (serving_times){mem_new(n, sizeof(double)), mem_new(n, sizeof(double)),
-                                  mem_new(n, sizeof(double)), 0};
-    if (!c->requests || !c->answers || !c->text || !c->r->times.first || !c->r->times.gap ||
-        !c->r->times.per_token) {
-        return QUIRE_NO_MEMORY;
-    }
+    TRY(serving_result_init(c->r, c->t->n_requests));
+    TRY(c->requests && c->answers && c->text ? QUIRE_OK : QUIRE_NO_MEMORY);
     for (size_t i = 0; i < n; i++) {
         const trace_request *q = &c->t->requests[i];
         c->requests[i] = (client_request){
@@ -296,10 +290,7 @@ static quire_err headline_engine_open_engine(engine_run *c, quire_error *err) {
                         .swap_bytes = c->swap_bytes,
                         .preempt = c->swap_bytes > 0 ? PREEMPT_SWAP : PREEMPT_RECOMPUTE,
                         .no_thread = true};
-    TRY(engine_open(c->b->m, c->b->b, &c->b->layout, &k, &c->e, err));
-    quire_err e = wake_init(&c->reader);
-    e = e == QUIRE_OK ? engine_out_open(c->e, &c->reader, &c->out) : e;
-    return e == QUIRE_OK ? e : err_set(err, e, -1, "the engine's events: %s", quire_err_text(e));
+    return lab_engine_open(c->b->m, c->b->b, &c->b->layout, &k, &c->x, err);
 }
 
 /* ---- requests in, tokens out: other threads' work in a server, which the clock leaves
@@ -321,26 +312,15 @@ static quire_err headline_engine_submit(engine_run *c, client_request *a, quire_
                         .n_tokens = q->n_prompt,
                         .namespace = &q->tenant,
                         .n_namespace = sizeof q->tenant,
-                        .out = c->out,
                         .user = a};
-    sampling_params_init(&r.sampling);
-    r.sampling.temperature = 0;
-    r.sampling.max_tokens = serving_output(q);
-    r.sampling.ignore_eos = true;
-    r.sampling.has_seed = true;
-    request_id id;
-    quire_err e = engine_submit(c->e, &r, &id, err);
-    if (e != QUIRE_OK) {
-        mem_free(tokens);
-        return e;
-    }
+    TRY(lab_engine_send(&c->x, &r, serving_output(q), err));
     c->n_open++;
     return QUIRE_OK;
 }
 
 static quire_err take_events(engine_run *c, quire_error *err) {
     engine_event ev;
-    while (engine_out_pop(c->out, &ev)) {
+    while (engine_out_pop(c->x.out, &ev)) {
         client_request *a = ev.user;
         if (ev.finish == FINISH_NONE) {
             a->first = a->n == 0 ? c->now : a->first;
@@ -365,7 +345,7 @@ static quire_err take_events(engine_run *c, quire_error *err) {
 
 /* What runs in the step that is planned, and its memory. */
 static void count_step(const engine_run *c) {
-    const scheduler *s = &c->e->sched;
+    const scheduler *s = &c->x.e->sched;
     serving_result *r = c->r;
     step_work w = {0};
     for (int32_t i = 0; i < s->plan.n_items; i++) {
@@ -392,17 +372,17 @@ static quire_err headline_engine_run_step(engine_run *c, quire_error *err) {
     int32_t n_threads = c->b->n_threads;
     int64_t start = figures_time_us(n_threads);
     ops->enter(c->b->b);
-    bool started = step_submit(c->e);
+    bool started = step_submit(c->x.e);
     int64_t us = figures_time_us(n_threads) - start;
     if (started) {
         count_step(c);
     }
     start = figures_time_us(n_threads);
     if (started) {
-        step_collect(c->e);
+        step_collect(c->x.e);
     }
-    stats_publish(c->e);
-    out_wake_readers(c->e);
+    stats_publish(c->x.e);
+    out_wake_readers(c->x.e);
     ops->leave(c->b->b);
     us += figures_time_us(n_threads) - start;
     c->now += (double)us;
@@ -424,8 +404,8 @@ static quire_err headline_engine_serve(engine_run *c, quire_error *err) {
         }
     }
     c->r->span_us = c->now;
-    c->r->hit_tokens = c->e->sched.counts.prompt_tokens_reused;
-    c->r->n_preemptions = c->e->sched.counts.preemptions;
+    c->r->hit_tokens = c->x.e->sched.counts.prompt_tokens_reused;
+    c->r->n_preemptions = c->x.e->sched.counts.preemptions;
     return QUIRE_OK;
 }
 
@@ -439,9 +419,7 @@ static void drain(engine_run *c) {
 
 static void headline_engine_close_all(engine_run *c) {
     drain(c);
-    engine_out_close(c->out);
-    engine_close(c->e);
-    wake_deinit(&c->reader);
+    lab_engine_close(&c->x);
     mem_free(c->requests);
     mem_free(c->answers);
     mem_free(c->text);
@@ -449,7 +427,7 @@ static void headline_engine_close_all(engine_run *c) {
 
 quire_err headline_engine_run(model_runner *b, const trace *t, const serving_options *o, int64_t swap_bytes,
                               serving_result *out, uint64_t *digest, quire_error *err) {
-    serving_result r = {.n_requests = t->n_requests};
+    serving_result r = {.n_requests = 0};
     engine_run c = {.b = b, .t = t, .o = o, .swap_bytes = swap_bytes, .r = &r};
     quire_err e = open_requests(&c);
     e = e == QUIRE_OK ? headline_engine_open_engine(&c, err)

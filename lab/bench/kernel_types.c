@@ -5,6 +5,7 @@
 #include "base/mem.h"
 #include "base/rng.h"
 #include "core/half.h"
+#include "lab/bench/figures.h"
 
 static const kernel_type types[] = {
     {"q4_0", DTYPE_Q4_0, COMPUTE_INT8},       {"q8_0", DTYPE_Q8_0, COMPUTE_INT8},
@@ -66,11 +67,9 @@ tensor_view kernel_type_matrix(dtype t, const void *weights, int32_t n_out, int3
 }
 
 const kernel_type *kernel_type_next(const char **list) {
-    size_t n = strcspn(*list, ",");
-    const char *name = *list;
-    *list += n + ((*list)[n] == ',');
+    str name = figures_next_word(list);
     for (int i = 0; i < N_TYPES; i++) {
-        if (strlen(types[i].name) == n && memcmp(types[i].name, name, n) == 0) {
+        if (str_is(name, types[i].name)) {
             return &types[i];
         }
     }

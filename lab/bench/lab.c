@@ -16,6 +16,40 @@
 
 enum { MAX_REQUESTS = 4096, MAX_SAMPLES = 64, SEED = 5 };
 
+quire_err lab_engine_open(model *m, backend *b, const kv_layout *layout, const engine_options *o,
+                          lab_engine *out, quire_error *err) {
+    TRY(engine_open(m, b, layout, o, &out->e, err));
+    quire_err e = wake_init(&out->reader);
+    e = e == QUIRE_OK ? engine_out_open(out->e, &out->reader, &out->out) : e;
+    return e == QUIRE_OK ? e : err_set(err, e, -1, "the engine's events: %s", quire_err_text(e));
+}
+
+void lab_engine_close(lab_engine *x) {
+    engine_out_close(x->out);
+    engine_close(x->e);
+    wake_deinit(&x->reader);
+}
+
+/* The likeliest tokens, n_output and no fewer. */
+static void ask_for_whole(engine_request *r, engine_out *out, int32_t n_output) {
+    r->out = out;
+    sampling_params_init(&r->sampling);
+    r->sampling.temperature = 0;
+    r->sampling.max_tokens = n_output;
+    r->sampling.ignore_eos = true;
+    r->sampling.has_seed = true;
+}
+
+quire_err lab_engine_send(lab_engine *x, engine_request *r, int32_t n_output, quire_error *err) {
+    request_id id;
+    ask_for_whole(r, x->out, n_output);
+    quire_err e = engine_submit(x->e, r, &id, err);
+    if (e != QUIRE_OK) {
+        mem_free(r->tokens);
+    }
+    return e;
+}
+
 static quire_err lab_open_model(const quire_options *o, int32_t max_len, model_file *f, lab *l,
                                 quire_error *err) {
     model_desc d;
@@ -73,10 +107,7 @@ static quire_err lab_open_engine(const quire_options *o, engine_ablations off, i
     eo.starts_paused = true;
     TRY(l->b->ops->step_open(l->b, &limits, &l->layout, l->desc->n_vocab, err));
     TRY(l->b->ops->kv_open(l->b, eo.n_pages, err));
-    TRY(engine_open(l->m, l->b, &l->layout, &eo, &l->e, err));
-    quire_err e = wake_init(&l->reader);
-    e = e == QUIRE_OK ? engine_out_open(l->e, &l->reader, &l->out) : e;
-    return e == QUIRE_OK ? e : err_set(err, e, -1, "the engine's events: %s", quire_err_text(e));
+    return lab_engine_open(l->m, l->b, &l->layout, &eo, &l->x, err);
 }
 
 quire_err lab_open(const quire_options *o, engine_ablations off, int32_t max_len, lab *out,
@@ -96,9 +127,7 @@ quire_err lab_open(const quire_options *o, engine_ablations off, int32_t max_len
 }
 
 void lab_close(lab *l) {
-    engine_out_close(l->out);
-    engine_close(l->e);
-    wake_deinit(&l->reader);
+    lab_engine_close(&l->x);
     model_close(l->m);
     if (l->b != NULL) {
         l->b->ops->close(l->b);
@@ -173,16 +202,10 @@ static quire_err send_request(lab_job *c, lab_request *r, sample *samples, quire
         return err_set(err, e, -1, "out of memory for a prompt");
     }
     const char *tenant = r->tenant != NULL ? r->tenant : "lab";
-    engine_request q = {.tokens = prompt,
-                        .n_tokens = r->n_prompt,
-                        .namespace = tenant,
-                        .n_namespace = strlen(tenant),
-                        .out = c->l->out};
-    sampling_params_init(&q.sampling);
+    engine_request q = {
+        .tokens = prompt, .n_tokens = r->n_prompt, .namespace = tenant, .n_namespace = strlen(tenant)};
+    ask_for_whole(&q, c->l->x.out, r->n_output);
     q.sampling.temperature = r->temperature;
-    q.sampling.max_tokens = r->n_output;
-    q.sampling.ignore_eos = true;
-    q.sampling.has_seed = true;
     q.sampling.seed = SEED;
     q.constraint = r->rule;
     q.beams = (beam_params){.width = r->beam_width, .n_groups = 1, .length_penalty = 1.0f};
@@ -195,7 +218,7 @@ static quire_err send_request(lab_job *c, lab_request *r, sample *samples, quire
     r->sent_us = clock_us();
     r->n_left = samples_of(r);
     r->is_sent = true;
-    e = engine_submit_samples(c->l->e, &q, samples_of(r), users, ids, err);
+    e = engine_submit_samples(c->l->x.e, &q, samples_of(r), users, ids, err);
     if (e != QUIRE_OK) {
         mem_free(prompt);
     }
@@ -210,7 +233,7 @@ static void take_token(lab_job *c, sample *u, int32_t token) {
     c->result->n_output++;
     c->n_going += ++u->n_tokens == LAB_GOING;
     if (u->n_tokens == LAB_GOING && c->n_going == c->n_samples_all) {
-        engine_profile_read(c->l->e, &c->result->going);
+        engine_profile_read(c->l->x.e, &c->result->going);
     }
 }
 
@@ -267,11 +290,11 @@ static quire_err send_more(lab_job *c, int32_t at_once, sample *samples, const i
 static quire_err lab_run_job(lab_job *c, int32_t at_once, sample *samples, const int32_t *first_sample,
                              quire_error *err) {
     quire_err e = send_more(c, at_once, samples, first_sample, err);
-    engine_release(c->l->e);
+    engine_release(c->l->x.e);
     while (c->n_open > 0) {
         engine_event ev;
-        if (!engine_out_pop(c->l->out, &ev)) {
-            wake_wait(&c->l->reader, -1);
+        if (!engine_out_pop(c->l->x.out, &ev)) {
+            wake_wait(&c->l->x.reader, -1);
             continue;
         }
         if (ev.finish == FINISH_NONE) {
@@ -296,9 +319,9 @@ static void lab_fill_result(lab_job *c, int64_t start_us) {
     quire_stats s;
     engine_profile profile;
     do { /* the last step is counted when its events have been read */
-        engine_stats_read(c->l->e, &s);
+        engine_stats_read(c->l->x.e, &s);
     } while (s.n_requests_running > 0);
-    engine_profile_read(c->l->e, &profile);
+    engine_profile_read(c->l->x.e, &profile);
     lab_result *r = c->result;
     int32_t n_answers = 0;
     for (int32_t i = 0; i < c->n; i++) {

@@ -11,14 +11,27 @@
 #include "lab/bench/result_table.h"
 #include "quire.h"
 
+/* An engine and who reads its events. */
+typedef struct lab_engine {
+    engine *e;
+    engine_out *out;
+    wake reader;
+} lab_engine;
+
+quire_err lab_engine_open(model *m, backend *b, const kv_layout *layout, const engine_options *o,
+                          lab_engine *out, quire_error *err);
+/* Also after a failure. */
+void lab_engine_close(lab_engine *x);
+/* The likeliest tokens, n_output and no fewer; r's tokens, which are freed on failure,
+ * its namespace and user are the caller's. */
+quire_err lab_engine_send(lab_engine *x, engine_request *r, int32_t n_output, quire_error *err);
+
 typedef struct lab {
     backend *b;
     model *m;
     const model_desc *desc;
     kv_layout layout;
-    engine *e;
-    engine_out *out;
-    wake reader;
+    lab_engine x;
     int32_t max_len, n_threads; /* as asked for */
 } lab;
 

@@ -45,14 +45,9 @@ quire_err logprob_scorer_open(const logprob_scorer_options *o, logprob_scorer *o
     int32_t step = o->step < o->max_tokens ? o->step : o->max_tokens, n_seqs = o->n_seqs > 1 ? o->n_seqs : 1;
     int32_t max_out = step > n_seqs ? step : n_seqs;
     *out = (logprob_scorer){.step = step, .max_tokens = o->max_tokens, .n_seqs = n_seqs};
-    model_runner_options bo = {.engine = o->engine,
-                               .page_tokens = o->engine->page_tokens,
-                               .max_rows = o->recomputes && o->max_tokens > max_out ? o->max_tokens : max_out,
-                               .max_seqs = n_seqs,
-                               .max_len = o->max_len,
-                               .max_out = max_out,
-                               .has_groups = true};
-    TRY(model_runner_open(&bo, &out->b, err));
+    TRY(MODEL_RUNNER_OPEN(&out->b, err, .engine = o->engine, .page_tokens = o->engine->page_tokens,
+                          .max_rows = o->recomputes && o->max_tokens > max_out ? o->max_tokens : max_out,
+                          .max_seqs = n_seqs, .max_len = o->max_len, .max_out = max_out, .has_groups = true));
     quire_err e = open_cache(out, err);
     if (e != QUIRE_OK) {
         logprob_scorer_close(out);

@@ -108,4 +108,8 @@ typedef struct bench_figure {
 
 void bench_figure_print(const bench_figure *f);
 
+/* Prints one without a limit; params are in braces, as in bench_figure. */
+#define FIGURE_LINE(bench, name, suffix, value, unit, ...)                                                   \
+    bench_figure_print(&(bench_figure){bench, name, suffix, unit, value, 0, 0, {__VA_ARGS__}})
+
 #endif

@@ -6,7 +6,7 @@
 #include "base/mem.h"
 #include "base/rng.h"
 #include "base/utf8.h"
-#include "text/byte_level.h"
+#include "text/chars.h"
 #include "json/json_out.h"
 
 static const char *const names[N_SAMPLES] = {"English", "code", "Chinese", "one letter", "white space"};

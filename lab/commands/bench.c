@@ -72,18 +72,9 @@ static void bench_print_lines(const bench *b, const char *what, int32_t batch, i
 
 static void print_bandwidth(const bench *b, int32_t threads, double bytes_per_s) {
     const quire_info *info = b->client.info;
-    bench_figure_print(&(bench_figure){"bench",
-                                       "read",
-                                       NULL,
-                                       "bytes/s",
-                                       bytes_per_s,
-                                       0,
-                                       0,
-                                       {{"model", info->model_name, 0},
-                                        {"compute", info->compute, 0},
-                                        {"kv_dtype", info->kv_dtype, 0},
-                                        {"backend", info->backend, 0},
-                                        {"threads", NULL, threads}}});
+    FIGURE_LINE("bench", "read", NULL, bytes_per_s, "bytes/s", {"model", info->model_name, 0},
+                {"compute", info->compute, 0}, {"kv_dtype", info->kv_dtype, 0}, {"backend", info->backend, 0},
+                {"threads", NULL, threads});
 }
 
 /* Says that a figure is missing, and why. */

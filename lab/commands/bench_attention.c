@@ -43,10 +43,9 @@ LAB_DEFAULTS(bench_attention, .contexts = "1024,8192,32768", .types = "bf16,fp8,
 static quire_err parse_types(const char *text, dtype *list, int32_t *n, quire_error *err) {
     *n = 0;
     for (const char *p = text; *p != '\0';) {
-        size_t length = strcspn(p, ",");
+        str word = figures_next_word(&p);
         int i = 0;
-        while (i < MAX_TYPES && (types[i].name == NULL || strlen(types[i].name) != length ||
-                                 strncmp(types[i].name, p, length) != 0)) {
+        while (i < MAX_TYPES && !str_is(word, types[i].name)) {
             i++;
         }
         if (i == MAX_TYPES || *n == MAX_TYPES) {
@@ -54,7 +53,6 @@ static quire_err parse_types(const char *text, dtype *list, int32_t *n, quire_er
                            "--kv-dtype %s: must be some of f32,f16,bf16,fp8,int8,int4", text);
         }
         list[(*n)++] = types[i].type;
-        p += length + (p[length] == ',');
     }
     return *n > 0 ? QUIRE_OK
                   : err_set(err, QUIRE_INVALID, -1, "--kv-dtype: must be some of f32,f16,bf16,fp8,int8,int4");

@@ -38,15 +38,11 @@ static quire_err serve_once(batching *x, int way, quire_error *err) {
     const struct way *w = &ways[way];
     baseline_options o = {w->is_static, w->reservation, MEMORY_TOKENS / BASELINE_PAGE,
                           w->max_seqs,  MAX_LEN,        NULL};
-    model_runner_options bo = {.engine = &x->o->cli.engine,
-                               .page_tokens = BASELINE_PAGE,
-                               .n_pages = o.n_pages + baseline_extra_pages(&o),
-                               .max_rows = MAX_ROWS,
-                               .max_seqs = 2 * MAX_SEQS,
-                               .max_len = MAX_LEN};
     baseline_result r;
     model_runner b;
-    TRY(model_runner_open(&bo, &b, err));
+    TRY(MODEL_RUNNER_OPEN(&b, err, .engine = &x->o->cli.engine, .page_tokens = BASELINE_PAGE,
+                          .n_pages = o.n_pages + baseline_extra_pages(&o), .max_rows = MAX_ROWS,
+                          .max_seqs = 2 * MAX_SEQS, .max_len = MAX_LEN));
     quire_err e = baseline_serve(&b, &o, x->prompts, x->outputs, N_REQUESTS, &r, err);
     model_runner_close(&b);
     TRY(e);

@@ -1,10 +1,8 @@
 /* `quire bench engine`: the engine's own work in a step (taking requests in, planning,
  * reserving pages, filling the batch, choosing, telling readers), with the engine's real
  * thread and steps over a model that does nothing. */
-#include <stdlib.h>
-
 #include "base/rng.h"
-#include "engine/engine.h"
+#include "lab/bench/lab.h"
 #include "lab/bench/null_model.h"
 #include "lab/commands/lab_commands.h"
 
@@ -17,7 +15,6 @@ typedef struct bench_engine_options {
 
 enum {
     MAX_RUNNING = 4096,
-    MAX_SIZES = 16,
     N_STEPS = 3000,    /* that are looked at */
     SHORT_OUTPUT = 48, /* mean tokens of an answer where requests come and go */
     MAX_STEPS = 20000,
@@ -36,9 +33,7 @@ typedef struct engine_bench {
     load load;
     null_model *null;
     kv_layout layout;
-    engine *e;
-    engine_out *out;
-    wake reader;
+    lab_engine x;
     uint64_t draw;
 } engine_bench;
 
@@ -68,16 +63,11 @@ static quire_err bench_engine_open(engine_bench *w, quire_error *err) {
                         .max_seqs = w->n,
                         .max_requests = 4 * w->n,
                         .starts_paused = true};
-    TRY(engine_open(w->null->m, w->null->b, &w->layout, &o, &w->e, err));
-    e = wake_init(&w->reader);
-    e = e == QUIRE_OK ? engine_out_open(w->e, &w->reader, &w->out) : e;
-    return e == QUIRE_OK ? e : err_set(err, e, -1, "the engine's reader: %s", quire_err_text(e));
+    return lab_engine_open(w->null->m, w->null->b, &w->layout, &o, &w->x, err);
 }
 
 static void bench_engine_close(engine_bench *w) {
-    engine_out_close(w->out);
-    engine_close(w->e);
-    wake_deinit(&w->reader);
+    lab_engine_close(&w->x);
     null_model_close(w->null);
 }
 
@@ -86,25 +76,15 @@ static quire_err bench_engine_submit(engine_bench *w, quire_error *err) {
     engine_request r = {.tokens = mem_new((size_t)n, sizeof *r.tokens),
                         .n_tokens = n,
                         .namespace = "bench",
-                        .n_namespace = 5,
-                        .out = w->out};
+                        .n_namespace = 5};
     TRY(mem_check_for(r.tokens, "a prompt", err));
     for (int32_t i = 0; i < n; i++) {
         r.tokens[i] = (int32_t)(rng_next(&w->draw) % N_VOCAB);
     }
-    sampling_params_init(&r.sampling);
-    r.sampling.temperature = 0;
-    r.sampling.ignore_eos = true;
-    r.sampling.has_seed = true;
-    r.sampling.max_tokens = w->load == LOAD_DECODE
-                                ? N_STEPS + N_STEPS / 4
-                                : SHORT_OUTPUT / 2 + (int32_t)(rng_next(&w->draw) % SHORT_OUTPUT);
-    request_id id;
-    quire_err e = engine_submit(w->e, &r, &id, err);
-    if (e != QUIRE_OK) {
-        mem_free(r.tokens);
-    }
-    return e;
+    int32_t n_output = w->load == LOAD_DECODE
+                           ? N_STEPS + N_STEPS / 4
+                           : SHORT_OUTPUT / 2 + (int32_t)(rng_next(&w->draw) % SHORT_OUTPUT);
+    return lab_engine_send(&w->x, &r, n_output, err);
 }
 
 /* Runs the load to its end. */
@@ -116,11 +96,11 @@ static quire_err bench_engine_run_load(engine_bench *w, quire_error *err) {
     for (; n_running < n_first && e == QUIRE_OK; n_running++) {
         e = bench_engine_submit(w, err);
     }
-    engine_release(w->e);
+    engine_release(w->x.e);
     while (e == QUIRE_OK && n_running > 0) {
         engine_event ev;
-        if (!engine_out_pop(w->out, &ev)) {
-            wake_wait(&w->reader, -1);
+        if (!engine_out_pop(w->x.out, &ev)) {
+            wake_wait(&w->x.reader, -1);
             continue;
         }
         if (ev.finish == FINISH_NONE) {
@@ -189,28 +169,13 @@ static quire_err bench_engine_run_one(const bench_engine_options *o, int32_t n, 
     return e;
 }
 
-/* The numbers of o->running. */
-static quire_err read_sizes(const bench_engine_options *o, int32_t sizes[MAX_SIZES], int32_t *n,
-                            quire_error *err) {
-    const char *at = o->running;
-    do {
-        char *end;
-        long size = strtol(at, &end, 10);
-        if (end == at || size < 1 || size > MAX_RUNNING || (*end != '\0' && *end != ',') || *n == MAX_SIZES) {
-            return err_set(err, QUIRE_INVALID, -1,
-                           "--running %s: at most %d numbers from 1 to %d, with commas between", o->running,
-                           MAX_SIZES, MAX_RUNNING);
-        }
-        sizes[(*n)++] = (int32_t)size;
-        at = end + 1;
-    } while (at[-1] == ',');
-    return QUIRE_OK;
-}
-
 static quire_err bench_engine_run(const cli_options *cli, quire_error *err) {
     const bench_engine_options *o = (const void *)cli;
-    int32_t sizes[MAX_SIZES], n_sizes = 0;
-    TRY(read_sizes(o, sizes, &n_sizes, err));
+    int32_t sizes[FIGURES_MAX_POINTS], n_sizes;
+    TRY(figures_parse_list("--running", o->running, sizes, &n_sizes, err));
+    if (figures_largest(sizes, n_sizes) > MAX_RUNNING) {
+        return err_set(err, QUIRE_INVALID, -1, "--running %s: at most %d", o->running, (int)MAX_RUNNING);
+    }
     TABLE(t, "engine", o->cli.json, KEY("running", "running", 8, 0), WORD("load", "load", 10),
           KEY("prompt_tokens", NULL, 0, 0), KEY("page_tokens", NULL, 0, 0), KEY("steps", "steps", 7, 0),
           FIGURE("step_median", "median us", 10, 1, "us"), FIGURE("step_p95", "95% us", 9, 1, "us"),

@@ -2,9 +2,9 @@
  * papers measured it, really run. Memory for keys and values holds a share of what all
  * requests would take at the longest sequence's length; requests of known lengths arrive
  * as a Poisson process, faster and faster until the queue grows. Servers without paging
- * (headline_execute.h) and the engine (headline_engine.h) answer the same requests with
+ * (headline_execute.h) and the engine (its second half) answer the same requests with
  * the same planner, kernels and weights, all answers being equal. Beside each gain stand
- * the published one, the one that this machine's step cost allows (headline_figures.h),
+ * the published one, the one that this machine's step cost allows (headline_case.h),
  * and the simulator's for this machine and for the published device.
  *
  * With one compute thread time is that of the processor: other programs on the machine
@@ -265,12 +265,12 @@ static quire_err bench_headline_make_trace(const headline *h, const char *length
 static quire_err make_traces(headline *h, quire_error *err) {
     const char *p = h->o.trace != NULL ? "trace" : h->o.lengths;
     while (*p != 0) {
-        size_t n = strcspn(p, ",");
-        if (h->n_traces == MAX_CASES || n >= sizeof h->names[0]) {
+        str name = figures_next_word(&p);
+        if (h->n_traces == MAX_CASES || name.n >= sizeof h->names[0]) {
             return err_set(err, QUIRE_INVALID, -1, "--lengths %s: must be one or some of %s", h->o.lengths,
                            arrivals_names);
         }
-        snprintf(h->names[h->n_traces], sizeof h->names[0], "%.*s", (int)n, p);
+        snprintf(h->names[h->n_traces], sizeof h->names[0], "%.*s", (int)name.n, name.p);
         trace *t = &h->traces[h->n_traces];
         TRY(bench_headline_make_trace(h, h->names[h->n_traces], h->o.n_requests, t, err));
         TRY(bench_headline_make_trace(h, h->names[h->n_traces],
@@ -282,7 +282,6 @@ static quire_err make_traces(headline *h, quire_error *err) {
                            "a request of %d tokens: --max-model-len is %d; shrink the requests",
                            (int)t->longest, (int)h->o.cli.engine.max_model_len);
         }
-        p += n + (p[n] == ',');
     }
     return QUIRE_OK;
 }
@@ -331,13 +330,9 @@ static quire_err bench_headline_open_model(headline *h, quire_error *err) {
         n += headline_padding_pages(n, h->o.cli.engine.max_model_len);
         n_pages = n > n_pages ? n : n_pages;
     }
-    model_runner_options b = {.engine = &h->o.cli.engine,
-                              .page_tokens = HEADLINE_PAGE,
-                              .n_pages = n_pages,
-                              .max_rows = h->o.cli.engine.max_batched_tokens,
-                              .max_seqs = h->o.cli.engine.max_seqs,
-                              .max_len = h->o.cli.engine.max_model_len};
-    TRY(model_runner_open(&b, &h->b, err));
+    TRY(MODEL_RUNNER_OPEN(&h->b, err, .engine = &h->o.cli.engine, .page_tokens = HEADLINE_PAGE,
+                          .n_pages = n_pages, .max_rows = h->o.cli.engine.max_batched_tokens,
+                          .max_seqs = h->o.cli.engine.max_seqs, .max_len = h->o.cli.engine.max_model_len));
     snprintf(h->machine, sizeof h->machine, "%s, compute %s, KV %s, %s, %s", h->b.desc->name,
              compute_name(h->b.b->compute), h->b.layout.type_name, h->b.b->ops->describe(h->b.b),
              figures_time_name(h->o.cli.engine.n_threads));

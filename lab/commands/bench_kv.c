@@ -145,15 +145,8 @@ static void print_op(const char *op, int32_t n_pages, int32_t n_threads, const c
         double value;
     } found[] = {{"", "ns/page", f.mean}, {"_spread", "ns/page", f.spread}, {"_to_one_thread", "x", ratio}};
     for (size_t i = 0; i < sizeof found / sizeof *found - (ratio >= 0 ? 0 : 1); i++) {
-        bench_figure_print(
-            &(bench_figure){"kv",
-                            op,
-                            found[i].suffix,
-                            found[i].unit,
-                            found[i].value,
-                            0,
-                            0,
-                            {{"pages", NULL, n_pages}, {"threads", NULL, n_threads}, {"store", store, 0}}});
+        FIGURE_LINE("kv", op, found[i].suffix, found[i].value, found[i].unit, {"pages", NULL, n_pages},
+                    {"threads", NULL, n_threads}, {"store", store, 0});
     }
 }
 
@@ -228,14 +221,8 @@ static quire_err bench_append_times(const bench_kv_options *o, quire_error *err)
         double p50 = figures_percentile(ns, N_SAMPLES, 0.5), p99 = figures_percentile(ns, N_SAMPLES, 0.99);
         if (o->cli.json) {
             for (int i = 0; i < 2; i++) {
-                bench_figure_print(&(bench_figure){"kv",
-                                                   i == 0 ? "append_one_p50" : "append_one_p99",
-                                                   NULL,
-                                                   "ns",
-                                                   i == 0 ? p50 : p99,
-                                                   0,
-                                                   0,
-                                                   {{"sequences", NULL, n_seqs}}});
+                FIGURE_LINE("kv", i == 0 ? "append_one_p50" : "append_one_p99", NULL, i == 0 ? p50 : p99,
+                            "ns", {"sequences", NULL, n_seqs});
             }
         } else {
             printf("%10d %9.0f %9.0f\n", (int)n_seqs, p50, p99);
@@ -258,16 +245,9 @@ static void report_index(const bench_kv_options *o, int32_t n_pages, const char 
     char a_unit[32];
     (void)snprintf(a_unit, sizeof a_unit, "ns/%s", unit);
     for (int i = 0; i < 2; i++) {
-        bench_figure_print(&(bench_figure){"kv",
-                                           op,
-                                           i == 0 ? "" : "_spread",
-                                           a_unit,
-                                           i == 0 ? f.mean : f.spread,
-                                           0,
-                                           0,
-                                           {{"pages", NULL, n_pages},
-                                            {"page_tokens", NULL, o->page_tokens},
-                                            {"prompt_tokens", NULL, o->prompt_tokens}}});
+        FIGURE_LINE("kv", op, i == 0 ? "" : "_spread", i == 0 ? f.mean : f.spread, a_unit,
+                    {"pages", NULL, n_pages}, {"page_tokens", NULL, o->page_tokens},
+                    {"prompt_tokens", NULL, o->prompt_tokens});
     }
 }
 
@@ -285,8 +265,7 @@ static void report_bytes(const bench_kv_options *o, int32_t n_pages, const kv_in
         return;
     }
     for (size_t i = 0; i < sizeof found / sizeof *found; i++) {
-        bench_figure_print(&(bench_figure){
-            "kv", found[i].name, NULL, found[i].unit, found[i].value, 0, 0, {{"pages", NULL, n_pages}}});
+        FIGURE_LINE("kv", found[i].name, NULL, found[i].value, found[i].unit, {"pages", NULL, n_pages});
     }
 }
 

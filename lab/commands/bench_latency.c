@@ -99,14 +99,9 @@ static void bench_latency_report(const bench_table *s, const latency *l, int32_t
 
 static quire_err open_latency(const bench_latency_options *o, int32_t longest, latency *l, quire_error *err) {
     int32_t most = longest + o->n_steps, n_pages = (int32_t)kv_pages_for(most, PAGE_TOKENS);
-    model_runner_options bo = {.engine = &o->cli.engine,
-                               .page_tokens = PAGE_TOKENS,
-                               .n_pages = n_pages,
-                               .max_rows = MAX_ROWS,
-                               .max_seqs = 1,
-                               .max_len = most};
     *l = (latency){.n_steps = o->n_steps, .n_runs = o->n_runs};
-    TRY(model_runner_open(&bo, &l->b, err));
+    TRY(MODEL_RUNNER_OPEN(&l->b, err, .engine = &o->cli.engine, .page_tokens = PAGE_TOKENS,
+                          .n_pages = n_pages, .max_rows = MAX_ROWS, .max_seqs = 1, .max_len = most));
     l->tokens = mem_new((size_t)most, sizeof *l->tokens);
     l->pages = mem_new((size_t)n_pages, sizeof *l->pages);
     TRY(mem_check_for(l->tokens && l->pages ? l->tokens : NULL, "the tokens", err));

@@ -50,13 +50,9 @@ static void close_bench(preempt_bench *p) {
 static quire_err open_bench(const bench_preempt_options *o, int32_t page_tokens, int32_t max_len,
                             preempt_bench *p, quire_error *err) {
     *p = (preempt_bench){.max_len = max_len, .n_pages = (int32_t)kv_pages_for(max_len, page_tokens)};
-    model_runner_options bo = {.engine = &o->cli.engine,
-                               .page_tokens = page_tokens,
-                               .n_pages = p->n_pages,
-                               .max_rows = o->cli.engine.max_batched_tokens,
-                               .max_seqs = 1,
-                               .max_len = max_len};
-    TRY(model_runner_open(&bo, &p->b, err));
+    TRY(MODEL_RUNNER_OPEN(&p->b, err, .engine = &o->cli.engine, .page_tokens = page_tokens,
+                          .n_pages = p->n_pages, .max_rows = o->cli.engine.max_batched_tokens, .max_seqs = 1,
+                          .max_len = max_len));
     p->tokens = mem_new((size_t)max_len, sizeof *p->tokens);
     p->pages = mem_new((size_t)p->n_pages, sizeof *p->pages);
     p->frames = mem_new((size_t)p->n_pages, sizeof *p->frames);

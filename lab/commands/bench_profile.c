@@ -102,9 +102,9 @@ static quire_err run_phase(profile *p, int32_t n_output, int32_t at_once, step_c
     }
     p->trace.n = 0;
     p->l.b->ops->trace(p->l.b, &p->trace); /* the engine stands still: nothing was asked */
-    engine_profile_read(p->l.e, &before);
+    engine_profile_read(p->l.x.e, &before);
     quire_err e = lab_run(&p->l, p->requests, o->batch, at_once, &result, err);
-    engine_profile_read(p->l.e, &after);
+    engine_profile_read(p->l.x.e, &after);
     const engine_profile *from = result.going.steps > 0 ? &result.going : &before;
     p->l.b->ops->trace(p->l.b, NULL);
     lab_forget(p->requests, o->batch);

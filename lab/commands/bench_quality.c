@@ -418,18 +418,9 @@ static void print_shares(const quality *g, const side *m) {
         if (d->weight_bytes_of[t] == 0) {
             continue;
         }
-        bench_figure_print(&(bench_figure){"quality",
-                                           "share",
-                                           NULL,
-                                           "%",
-                                           share_of(d, t),
-                                           0,
-                                           0,
-                                           {{"weights", m->name, 0},
-                                            {"compute", compute_name(m->s.b.b->compute), 0},
-                                            {"kv_dtype", m->s.b.layout.type_name, 0},
-                                            {"context", NULL, g->context},
-                                            {"type", dtype_flag_name((dtype)t), 0}}});
+        FIGURE_LINE("quality", "share", NULL, share_of(d, t), "%", {"weights", m->name, 0},
+                    {"compute", compute_name(m->s.b.b->compute), 0}, {"kv_dtype", m->s.b.layout.type_name, 0},
+                    {"context", NULL, g->context}, {"type", dtype_flag_name((dtype)t), 0});
     }
 }
 

@@ -124,14 +124,10 @@ static void bench_resident_count(const resident_case *c, const holder *h, footpr
 static quire_err bench_resident_run_case(void *context, quire_error *err) {
     resident_case *c = context;
     static holder h;
-    const model_runner_options bo = {
-        .engine = &c->o->cli.engine,
-        .page_tokens = PAGE_TOKENS,
+    TRY(MODEL_RUNNER_OPEN(
+        &h.b, err, .engine = &c->o->cli.engine, .page_tokens = PAGE_TOKENS,
         .n_pages = c->way == KEEP_PAGED ? c->n_seqs * (int32_t)kv_pages_for(c->length, PAGE_TOKENS) : 1,
-        .max_rows = MAX_ROWS,
-        .max_seqs = c->n_seqs,
-        .max_len = c->max_len};
-    TRY(model_runner_open(&bo, &h.b, err));
+        .max_rows = MAX_ROWS, .max_seqs = c->n_seqs, .max_len = c->max_len));
     quire_err e = open_holder(c, &h);
     e = e == QUIRE_OK ? bench_resident_fill(c, &h) : e;
     bench_resident_count(c, &h, &c->found);

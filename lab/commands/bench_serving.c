@@ -1,7 +1,8 @@
 /* `quire bench serving [MODEL]`: requests of a trace, or of a Poisson process, answered.
  * Without a model by the simulation, every way to batch and to give memory beside the
- * beside it what the simulation predicts from what steps cost, which knows nothing of the
- * run: a cost file, or the mean of calibrations before the run and after it, since the
+ * others; with one really, and beside it what the simulation predicts from what steps
+ * cost, which knows nothing of the run: a cost file, or the mean of calibrations before
+ * the run and after it, since the
  * speed of a machine that is shared changes from one minute to the next. The same
  * averaged over several runs in turn with calibrations tells the model's error from the
  * machine's. */
@@ -16,7 +17,7 @@ typedef struct bench_serving_options {
     cli_options cli;
     compare_options server;
     const char *trace;   /* a file (lab/sim/trace_read.h), or NULL: Poisson arrivals */
-    const char *lengths; /* of these: lab/sim/arrivals.h */
+    const char *lengths; /* of these: lab/sim/trace_read.h */
     double rate;         /* requests a second */
     int32_t n_requests;  /* of a trace the first; 0: all */
     int32_t seed;
@@ -140,13 +141,9 @@ static quire_err run_open(real_run *run, const serving_options *o, quire_error *
     run->sent = mem_new(n, sizeof *run->sent);
     run->ids = mem_new(longest, sizeof *run->ids);
     run->text = mem_new(longest, sizeof *run->text);
-    r->n_requests = run->t->n_requests;
-    r->times = (serving_times){mem_new(n, sizeof(double)), mem_new(n, sizeof(double)),
-                               mem_new(n, sizeof(double)), 0};
-    TRY(mem_check_for(
-        run->sent && run->ids && run->text && r->times.first && r->times.gap && r->times.per_token ? run->sent
-                                                                                                   : NULL,
-        "the requests", err));
+    quire_err e = serving_result_init(r, run->t->n_requests);
+    TRY(mem_check_for(e == QUIRE_OK && run->sent && run->ids && run->text ? run->sent : NULL, "the requests",
+                      err));
     quire_stats before, after;
     quire_engine_stats(run->c.engine, &before);
     TRY(serve_all(run, o, err));
@@ -248,16 +245,9 @@ static void bench_serving_print_lines(const real_run *run, int i, figure measure
                  {"_spread", "measured", measured.spread},
                  {"", "predicted", predicted}};
     for (size_t k = 0; k < sizeof found / sizeof *found; k++) {
-        bench_figure_print(&(bench_figure){"serving",
-                                           figures[i].name,
-                                           found[k].suffix,
-                                           figures[i].unit,
-                                           found[k].value,
-                                           0,
-                                           0,
-                                           {{"model", run->c.info->model_name, 0},
-                                            {"requests", NULL, run->t->n_requests},
-                                            {"source", found[k].source, 0}}});
+        FIGURE_LINE("serving", figures[i].name, found[k].suffix, found[k].value, figures[i].unit,
+                    {"model", run->c.info->model_name, 0}, {"requests", NULL, run->t->n_requests},
+                    {"source", found[k].source, 0});
     }
 }
 

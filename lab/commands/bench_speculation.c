@@ -130,7 +130,7 @@ typedef struct bench_speculation_options {
     engine_ablations off;
     const char *methods; /* "ngram,suffix", each with its defaults */
     const char *name;    /* of the file of prompts; NULL: the built-in prompts */
-    str prompts;         /* its text (prompt_lines.h) */
+    str prompts;         /* its text */
     int32_t n_decode;    /* tokens of each answer */
     int32_t n_each;      /* prompts of a category, the first of them; 0: all */
     double temperature;

@@ -25,6 +25,12 @@ enum {
     LONG_CONTEXT = 32768
 };
 
+/* Reports one value; what else a speed_line has follows. */
+#define SPEED_LINE(o, name_, type_, value_, unit_, ...)                                                      \
+    speed_report(                                                                                            \
+        &(speed_line){.name = (name_), .type = (type_), .value = {value_, 0}, .unit = (unit_), __VA_ARGS__}, \
+        (o)->cli.json)
+
 LAB_DEFAULTS(bench_speed, .batches = "1,4,16,32", .isa = "auto", .n_runs = 3, .context = LONG_CONTEXT)
 
 /* ---- a model ---- */
@@ -139,25 +145,13 @@ static void speed_report_rest(const speed_model *m, int64_t before_bytes) {
     if (before_bytes >= 0 && now >= 0) {
         double beside =
             (double)(now - before_bytes - info->weight_bytes - info->n_pages * info->page_bytes) / 1e6;
-        speed_report(&(speed_line){.name = "memory",
-                                   .type = m->type->name,
-                                   .value = {beside, 0},
-                                   .unit = "MB",
-                                   .less_is_better = true,
-                                   .goal = 64},
-                     m->o->cli.json);
+        SPEED_LINE(m->o, "memory", m->type->name, beside, "MB", .less_is_better = true, .goal = 64);
     }
     int64_t start = figures_time_us(1), start_us = clock_us();
     nanosleep(&(struct timespec){.tv_sec = IDLE_MS / 1000, .tv_nsec = IDLE_MS % 1000 * 1000000}, NULL);
     double percent = 100 * (double)(figures_time_us(1) - start) / (double)(clock_us() - start_us);
     percent = round(percent * 10) / 10;
-    speed_report(&(speed_line){.name = "idle",
-                               .type = m->type->name,
-                               .value = {percent, 0},
-                               .unit = "% CPU",
-                               .less_is_better = true,
-                               .goal = 0},
-                 m->o->cli.json);
+    SPEED_LINE(m->o, "idle", m->type->name, percent, "% CPU", .less_is_better = true, .goal = 0);
 }
 
 /* ---- a run ---- */
@@ -255,12 +249,7 @@ static void report_best(const bench_speed_options *o, const roofline *r, const r
     name_rates(before, then);
     for (int i = 0; i < N_RATES; i++) {
         if (now[i].rate->best > then[i].rate->best) {
-            speed_report(&(speed_line){.name = "roofline",
-                                       .type = now[i].what,
-                                       .value = {now[i].rate->best / 1e9, 0},
-                                       .unit = now[i].unit,
-                                       .goal = NAN},
-                         o->cli.json);
+            SPEED_LINE(o, "roofline", now[i].what, now[i].rate->best / 1e9, now[i].unit, .goal = NAN);
         }
     }
 }
@@ -272,13 +261,8 @@ static void report_mean(const bench_speed_options *o, const roofline *r) {
     name_rates(r, rates);
     for (int i = 0; i < N_RATES; i++) {
         const roofline_rate *rate = rates[i].rate;
-        speed_report(&(speed_line){.name = "roofline mean",
-                                   .type = rates[i].what,
-                                   .value = {rate->mean / 1e9, 0},
-                                   .unit = rates[i].unit,
-                                   .limit = {rate->best / 1e9, "best"},
-                                   .goal = NAN},
-                     o->cli.json);
+        SPEED_LINE(o, "roofline mean", rates[i].what, rate->mean / 1e9, rates[i].unit,
+                   .limit = {rate->best / 1e9, "best"}, .goal = NAN);
     }
 }
 
@@ -341,14 +325,8 @@ static quire_err run_kv_type(const bench_speed_options *o, const llama_shape *s,
     for (size_t i = 0; i < sizeof contexts / sizeof *contexts && contexts[i] <= o->context; i++) {
         line.context = shape.n_tokens = contexts[i];
         TRY(attention_measure(&shape, &machine, &speed, err));
-        speed_report(&(speed_line){.name = "paged/contiguous",
-                                   .type = kv->name,
-                                   .context = contexts[i],
-                                   .value = {speed.paged_us / speed.contiguous_us, 0},
-                                   .unit = "x",
-                                   .less_is_better = true,
-                                   .goal = 1.03},
-                     o->cli.json);
+        SPEED_LINE(o, "paged/contiguous", kv->name, speed.paged_us / speed.contiguous_us, "x",
+                   .context = contexts[i], .less_is_better = true, .goal = 1.03);
         line.batch = 1;
         line.value = (figure){speed.paged_us, 0};
         line.limit =
@@ -393,27 +371,13 @@ static quire_err run_shared(const bench_speed_options *o, const llama_shape *s, 
     TRY(attention_measure_cascade(&shape, &machine, &speed, err));
     const speed_limit limit =
         attention_limit(r, shape.type, (double)speed.cascade_bytes, attention_operations(&shape));
-    speed_report(&(speed_line){.name = "cascade",
-                               .type = "bf16",
-                               .batch = SHARED_BATCH,
-                               .context = SHARED_PREFIX,
-                               .value = {speed.cascade_us, 0},
-                               .unit = "us/layer",
-                               .limit = limit,
-                               .less_is_better = true,
-                               .goal = 0.8},
-                 o->cli.json);
+    SPEED_LINE(o, "cascade", "bf16", speed.cascade_us, "us/layer", .batch = SHARED_BATCH,
+               .context = SHARED_PREFIX, .limit = limit, .less_is_better = true, .goal = 0.8);
     shape.n_kv_heads = s->n_heads; /* where bytes bound */
     shape.type = DTYPE_I8;
     TRY(attention_measure_cascade(&shape, &machine, &speed, err));
-    speed_report(&(speed_line){.name = "cascade gain",
-                               .type = "int8",
-                               .batch = SHARED_BATCH,
-                               .context = SHARED_PREFIX,
-                               .value = {speed.each_us / speed.cascade_us, 0},
-                               .unit = "x",
-                               .goal = 3},
-                 o->cli.json);
+    SPEED_LINE(o, "cascade gain", "int8", speed.each_us / speed.cascade_us, "x", .batch = SHARED_BATCH,
+               .context = SHARED_PREFIX, .goal = 3);
     return QUIRE_OK;
 }
 
@@ -436,14 +400,8 @@ static quire_err start_packed(const bench_speed_options *o, const model_shape *s
     TRY(e);
     start.model = path;
     TRY(start_measure(&start, START_RUNS, &t, err));
-    speed_report(&(speed_line){.name = "start",
-                               .type = "q4_0",
-                               .prompt = 1,
-                               .value = {t.first.least_ms - t.token_ms, 0},
-                               .unit = "ms",
-                               .less_is_better = true,
-                               .goal = 100},
-                 o->cli.json);
+    SPEED_LINE(o, "start", "q4_0", t.first.least_ms - t.token_ms, "ms", .prompt = 1, .less_is_better = true,
+               .goal = 100);
     return QUIRE_OK;
 }
 
@@ -474,24 +432,16 @@ static quire_err run_overhead(const bench_speed_options *o, quire_error *err) {
     engine.n_threads = o->n_threads;
     engine.isa = o->isa;
     TRY(profile_decode(&engine, OVERHEAD_BATCH, OVERHEAD_STEPS, &c, err));
-    speed_report(&(speed_line){.name = "overhead",
-                               .type = "q4_0",
-                               .batch = c.n_rows,
-                               .value = {100 * op_profile_share(&c, STAGE_IS_OTHER), 0},
-                               .unit = "% of step",
-                               .less_is_better = true,
-                               .goal = 3},
-                 o->cli.json);
+    SPEED_LINE(o, "overhead", "q4_0", 100 * op_profile_share(&c, STAGE_IS_OTHER), "% of step",
+               .batch = c.n_rows, .less_is_better = true, .goal = 3);
     return QUIRE_OK;
 }
 
 /* ---- all ---- */
 
 static const speed_type *next_type(const char **list) {
-    size_t n = strcspn(*list, ",");
-    const char *name = *list;
-    *list += n + ((*list)[n] == ',');
-    return speed_type_find(name, n);
+    str name = figures_next_word(list);
+    return speed_type_find(name.p, name.n);
 }
 
 static quire_err bench_speed_check(const bench_speed_options *o, quire_error *err) {

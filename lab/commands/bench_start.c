@@ -7,8 +7,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "base/beside.h"
 #include "base/clock.h"
+#include "base/process.h"
 #include "lab/bench/client.h"
 #include "lab/bench/temporary.h"
 #include "lab/commands/lab_commands.h"
@@ -217,8 +217,7 @@ quire_err start_measure(const quire_options *given, int32_t n_runs, start_times 
 /* ---- what is printed ---- */
 
 static void bench_start_print_line(const bench_start_options *o, const char *name, double ms) {
-    bench_figure_print(&(bench_figure){
-        "start", name, NULL, "ms", ms, 0, 0, {{"model", o->cli.engine.model, 0}, {"runs", NULL, o->n_runs}}});
+    FIGURE_LINE("start", name, NULL, ms, "ms", {"model", o->cli.engine.model, 0}, {"runs", NULL, o->n_runs});
 }
 
 static void bench_start_print_lines(const bench_start_options *o, const start_times *t) {

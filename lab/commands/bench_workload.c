@@ -1,5 +1,5 @@
 /* bench workload, bench ablation: what is found again, and what each mechanism is worth.
- * The baselines are in experiment_batching.c. */
+ * The baselines are in bench_batching.c. */
 
 #include "answer/grammar_constraint.h"
 #include "file/model_file.h"

@@ -45,10 +45,9 @@ LAB_DEFAULTS(perplexity, .kv = "paged", .step = USUAL_STEP)
 static quire_err parse_ways(const char *text, scoring *g, quire_error *err) {
     g->n_ways = 0;
     for (const char *p = text; *p != '\0';) {
-        size_t length = strcspn(p, ",");
+        str word = figures_next_word(&p);
         int32_t way = 0, twice = 0;
-        while (way < N_KV_WAYS && (strlen(kv_way_name((kv_way)way)) != length ||
-                                   strncmp(kv_way_name((kv_way)way), p, length) != 0)) {
+        while (way < N_KV_WAYS && !str_is(word, kv_way_name((kv_way)way))) {
             way++;
         }
         for (int32_t i = 0; i < g->n_ways; i++) {
@@ -58,7 +57,6 @@ static quire_err parse_ways(const char *text, scoring *g, quire_error *err) {
             break;
         }
         g->ways[g->n_ways++] = (kv_way)way;
-        p += length + (p[length] == ',');
         if (*p == '\0') {
             return QUIRE_OK;
         }

@@ -183,22 +183,21 @@ static void list_policies(char *out, size_t n) {
 /* "lru,belady" or "all" into policies. */
 static quire_err parse_policies(sim *s, quire_error *err) {
     const char *text = s->o->policies;
-    for (const char *p = text; *p;) {
-        size_t n = strcspn(p, ",");
+    for (const char *p = text, *at = text; *p; at = p) {
+        str word = figures_next_word(&p);
         bool known = false;
         for (int32_t i = 0; i < REPLAY_N_POLICIES; i++) {
             const char *name = replay_policy_name((kv_policy)i);
-            bool is_named = name != NULL && (str_is((str){p, n}, "all") || str_is((str){p, n}, name));
+            bool is_named = name != NULL && (str_is(word, "all") || str_is(word, name));
             s->policies[i] |= is_named;
             known |= is_named;
         }
         if (!known) {
             char names[128];
             list_policies(names, sizeof names);
-            return err_set(err, QUIRE_INVALID, p - text,
+            return err_set(err, QUIRE_INVALID, at - text,
                            "--policy %s: must be all, or some of %s, as in lru,belady", text, names);
         }
-        p += n + (p[n] == ',');
     }
     return *text ? QUIRE_OK : err_set(err, QUIRE_INVALID, -1, "--policy: is empty");
 }

@@ -191,18 +191,14 @@ static quire_err run_served(const demo_options *o, const latency *l, bool is_sta
         pages = (int32_t)kv_pages_for(max_len, BASELINE_PAGE);
     const baseline_options bo = {
         is_static, is_static ? RESERVE_MAX : RESERVE_PAGED, l->slots * pages, l->slots, max_len, end_us};
-    const model_runner_options opened = {.engine = &o->cli.engine,
-                                         .page_tokens = BASELINE_PAGE,
-                                         .n_pages = bo.n_pages + baseline_extra_pages(&bo),
-                                         .max_rows = PASS_ROWS,
-                                         .max_seqs = 2 * l->slots,
-                                         .max_len = max_len};
     baseline_result r = {0};
     model_runner b;
     for (int32_t i = 0; i < l->lengths.n; i++) {
         prompts[i] = l->prompts.v[i % l->prompts.n];
     }
-    TRY(model_runner_open(&opened, &b, err));
+    TRY(MODEL_RUNNER_OPEN(&b, err, .engine = &o->cli.engine, .page_tokens = BASELINE_PAGE,
+                          .n_pages = bo.n_pages + baseline_extra_pages(&bo), .max_rows = PASS_ROWS,
+                          .max_seqs = 2 * l->slots, .max_len = max_len));
     quire_err e = baseline_serve(&b, &bo, prompts, l->lengths.v, l->lengths.n, &r, err);
     model_runner_close(&b);
     *digest = r.digest;

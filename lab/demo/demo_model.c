@@ -93,13 +93,9 @@ static quire_err snapshot_row(const demo_options *o, const bench_table *sh, cons
     snapshot s = {.n_decode = demo_or(o->n_tokens, 32)};
     snapshot_counts c = {0};
     int32_t longest = figures_largest(prompts->v, prompts->n);
-    model_runner_options bo = {.engine = &o->cli.engine,
-                               .page_tokens = page_tokens,
-                               .n_pages = (int32_t)kv_pages_for(longest + s.n_decode, page_tokens),
-                               .max_rows = MAX_ROWS,
-                               .max_seqs = 1,
-                               .max_len = longest + s.n_decode};
-    TRY(model_runner_open(&bo, &s.b, err));
+    TRY(MODEL_RUNNER_OPEN(&s.b, err, .engine = &o->cli.engine, .page_tokens = page_tokens,
+                          .n_pages = (int32_t)kv_pages_for(longest + s.n_decode, page_tokens),
+                          .max_rows = MAX_ROWS, .max_seqs = 1, .max_len = longest + s.n_decode));
     quire_err e = compare_prompts(&s, prompts, longest, page_tokens, &c);
     if (e != QUIRE_OK) {
         err_set(err, e, -1, "%s", quire_err_text(e));
@@ -184,13 +180,8 @@ quire_err demo_cache(const demo_options *o, quire_error *err) {
     int32_t longest = figures_largest(contexts.v, contexts.n);
     cache_demo d = {.n_runs = demo_or(o->n_runs, 5)};
     int32_t n_pages = (int32_t)kv_pages_for(longest + 1, 16);
-    model_runner_options bo = {.engine = &o->cli.engine,
-                               .page_tokens = 16,
-                               .n_pages = n_pages,
-                               .max_rows = longest + 1,
-                               .max_seqs = 1,
-                               .max_len = longest + 1};
-    TRY(model_runner_open(&bo, &d.b, err));
+    TRY(MODEL_RUNNER_OPEN(&d.b, err, .engine = &o->cli.engine, .page_tokens = 16, .n_pages = n_pages,
+                          .max_rows = longest + 1, .max_seqs = 1, .max_len = longest + 1));
     d.tokens = mem_new((size_t)longest + 1, sizeof *d.tokens);
     d.pages = mem_new((size_t)n_pages, sizeof *d.pages);
     quire_err e = d.tokens && d.pages ? QUIRE_OK : QUIRE_NO_MEMORY;

@@ -209,7 +209,6 @@ static const table_column columns[] = TABLE_OF(
     FIGURE("hit", "hit %", 6, 1, "%"), FIGURE("preemptions", "preempted", 9, 0, "times"),
     FIGURE("refused", "refused", 7, 0, "requests"), FIGURE("highest_rate", "slo req/s", 9, 3, "requests/s"),
     FIGURE("cost", "$/M tokens", 10, 3, "$/M tokens"));
-enum { N_COLUMNS = (int)(sizeof columns / sizeof *columns) };
 
 /* Dollars for a million tokens of answers at a rate of requests a second. */
 static double cost_per_million(const compare_options *o, const serving_result *r, double rate) {
@@ -222,25 +221,13 @@ static void compare_print_row(const bench_table *s, const compare_options *o, co
                               double rate) {
     serving_times *t = &r->times;
     double span_s = r->span_us * 1e-6, served = t->n / span_s;
-    table_cell cells[N_COLUMNS] = {
-        {.text = w->batching_name}, {.text = reservation_name(w->reservation)}, {.text = w->cache_name}};
-    double numbers[] = {served,
-                        (double)r->output_tokens / span_s,
-                        compare_seconds(t->first, t->n, 0.5),
-                        compare_seconds(t->first, t->n, 0.99),
-                        compare_seconds(t->gap, t->n, 0.99),
-                        compare_mean_seconds(t->per_token, t->n),
-                        r->running_us / r->busy_us,
-                        100 * r->live_us / r->reserved_us,
-                        100.0 * (double)r->hit_tokens / (double)r->prompt_tokens,
-                        (double)r->n_preemptions,
-                        r->n_refused,
-                        rate,
-                        cost_per_million(o, r, o->slo != NULL ? rate : served)};
-    for (int32_t i = 3; i < N_COLUMNS; i++) {
-        cells[i].number = numbers[i - 3];
-    }
-    table_row(s, cells, N_COLUMNS);
+    TABLE_ROW(s, TXT(w->batching_name), TXT(reservation_name(w->reservation)), TXT(w->cache_name),
+              NUM(served), NUM((double)r->output_tokens / span_s), NUM(compare_seconds(t->first, t->n, 0.5)),
+              NUM(compare_seconds(t->first, t->n, 0.99)), NUM(compare_seconds(t->gap, t->n, 0.99)),
+              NUM(compare_mean_seconds(t->per_token, t->n)), NUM(r->running_us / r->busy_us),
+              NUM(100 * r->live_us / r->reserved_us),
+              NUM(100.0 * (double)r->hit_tokens / (double)r->prompt_tokens), NUM(r->n_preemptions),
+              NUM(r->n_refused), NUM(rate), NUM(cost_per_million(o, r, o->slo != NULL ? rate : served)));
 }
 
 /* What was swapped and guessed. */
@@ -322,7 +309,7 @@ quire_err compare_run(const compare_options *o, const trace *t, const char *name
     serving_options server;
     bounds b;
     double rates[N_WAYS];
-    bench_table s = {.what = "serving", .columns = columns, .n_columns = N_COLUMNS, .json = o->json};
+    bench_table s = {"serving", TABLE_COLUMNS(columns), o->json};
     TRY(parse_slo(o->slo, &b, err));
     TRY(compare_server(o, &cost, &server, err));
     compare_print_head(&s, o, t, &server, name);

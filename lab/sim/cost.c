@@ -29,6 +29,10 @@ static const struct {
 };
 enum { N_NUMBERS = (int)(sizeof numbers / sizeof *numbers) };
 
+static double *cost_number(cost_model *c, int i) {
+    return (double *)(void *)((char *)c + numbers[i].offset);
+}
+
 /* A number that is not negative. */
 static bool get_number(json_value *v, double *out) {
     *out = json_double(v);
@@ -78,7 +82,7 @@ static quire_err parse(json_value *root, const char *path, cost_model *c, quire_
                        path, COST_MAX_POINTS);
     }
     for (int i = 0; i < N_NUMBERS; i++) {
-        if (!get_number(json_get(root, numbers[i].key), (double *)((char *)c + numbers[i].offset))) {
+        if (!get_number(json_get(root, numbers[i].key), cost_number(c, i))) {
             return err_set(err, QUIRE_BAD_FILE, -1, "%s: \"%s\" must be a number of microseconds from 0 on",
                            path, numbers[i].key);
         }
@@ -315,17 +319,16 @@ void cost_mean(cost_model *c, int32_t n, const cost_model *other) {
         *c = *other;
         return;
     }
+    cost_model more = *other;
     assert(c->n_points == other->n_points);
     for (int32_t i = 0; i < c->n_points; i++) {
         assert(c->rows[i] == other->rows[i]);
         c->us[i] += (other->us[i] - c->us[i]) / (n + 1);
     }
-    c->out_us += (other->out_us - c->out_us) / (n + 1);
-    c->decode_pair_us += (other->decode_pair_us - c->decode_pair_us) / (n + 1);
-    c->prefill_pair_us += (other->prefill_pair_us - c->prefill_pair_us) / (n + 1);
-    c->copy_us += (other->copy_us - c->copy_us) / (n + 1);
     c->swap_us += (other->swap_us - c->swap_us) / (n + 1);
-    c->request_us += (other->request_us - c->request_us) / (n + 1);
+    for (int i = 0; i < N_NUMBERS; i++) {
+        *cost_number(c, i) += (*cost_number(&more, i) - *cost_number(c, i)) / (n + 1);
+    }
 }
 
 /* ---- fitting ---- */

@@ -440,6 +440,13 @@ void serving_count_work(serving_result *r, const step_work *w) {
     r->work.swapped += w->swapped;
 }
 
+quire_err serving_result_init(serving_result *r, int32_t n_requests) {
+    size_t n = (size_t)n_requests, size = sizeof(double);
+    *r = (serving_result){.n_requests = n_requests,
+                          .times = {mem_new(n, size), mem_new(n, size), mem_new(n, size), 0}};
+    return r->times.first && r->times.gap && r->times.per_token ? QUIRE_OK : QUIRE_NO_MEMORY;
+}
+
 void serving_result_deinit(serving_result *r) {
     mem_free(r->times.first);
     mem_free(r->times.gap);
@@ -734,14 +741,11 @@ static quire_err serving_check_options(const serving_options *o, quire_error *er
 }
 
 quire_err serving_run(const trace *t, const serving_options *o, serving_result *out, quire_error *err) {
-    serving_result r = {.n_requests = t->n_requests};
+    serving_result r;
     serving s = {.t = t, .o = o, .r = &r};
     quire_error inner = {.message = ""};
-    size_t n = (size_t)t->n_requests;
     TRY(serving_check_options(o, err));
-    r.times = (serving_times){mem_new(n, sizeof(double)), mem_new(n, sizeof(double)),
-                              mem_new(n, sizeof(double)), 0};
-    quire_err e = r.times.first && r.times.gap && r.times.per_token ? QUIRE_OK : QUIRE_NO_MEMORY;
+    quire_err e = serving_result_init(&r, t->n_requests);
     if (e == QUIRE_OK && o->batching == BATCH_STATIC) {
         e = serving_static_run(t, o, &r);
     } else if (e == QUIRE_OK) {

@@ -128,6 +128,9 @@ typedef struct serving_result {
  * a trace of which nothing fits; QUIRE_INTERNAL when the planner stands still.
  * serving_result_deinit frees what *out got, which is nothing after a failure. */
 quire_err serving_run(const trace *t, const serving_options *o, serving_result *out, quire_error *err);
+/* An empty result with room for the times of n_requests. NO_MEMORY: serving_result_deinit
+ * frees what there is. */
+quire_err serving_result_init(serving_result *r, int32_t n_requests);
 void serving_result_deinit(serving_result *r);
 
 /* ---- for those who really serve a trace ---- */

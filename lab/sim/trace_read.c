@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/hash_index.h"
 #include "base/mem.h"
 #include "base/rng.h"
 #include "file/json_doc.h"
@@ -18,7 +19,17 @@ struct named {
 
 enum { MAX_NAMES = 1 << 30 };
 
-quire_err numbering_of(numbering *g, str name, int32_t *out) {
+/* Numbers for byte strings: the first new one is 0, the next 1, and so on; the same bytes
+ * always get the same number. */
+typedef struct numbering {
+    strbuf bytes;        /* all names, one after the other */
+    struct named *names; /* [n] */
+    size_t cap_names;
+    int32_t n;
+    hash_index index; /* of names */
+} numbering;
+
+static quire_err numbering_of(numbering *g, str name, int32_t *out) {
     uint32_t hash = (uint32_t)str_hash(STR_HASH_START, name);
     HASH_INDEX_EACH(&g->index, hash, i) {
         if (str_eq((str){g->bytes.p + g->names[i].at, g->names[i].n}, name)) {
@@ -38,7 +49,7 @@ quire_err numbering_of(numbering *g, str name, int32_t *out) {
     return QUIRE_OK;
 }
 
-void numbering_deinit(numbering *g) {
+static void numbering_deinit(numbering *g) {
     strbuf_deinit(&g->bytes);
     mem_free(g->names);
     hash_index_deinit(&g->index);
@@ -47,7 +58,26 @@ void numbering_deinit(numbering *g) {
 
 #define MAX_TEXT_TOKENS ((int64_t)INT32_MAX + 1) /* negative ids */
 
-void trace_build_deinit(trace_builder *b) {
+/* Builds a trace request by request: start, pieces, the answer's pieces, end; at last
+ * finish. Texts are numbered as they are met and get their ranges of ids at the end, when
+ * it is known how long each is. */
+typedef struct trace_builder {
+    numbering names; /* of texts */
+    numbering tenants;
+    int32_t *text_of; /* [names.n] number of the text */
+    int32_t *lengths; /* [n_texts] most tokens asked of it */
+    trace_request *requests;
+    trace_run *runs; /* first < 0: of text -1 - first, from its start; n > 0 */
+    trace_request now;
+    size_t cap_text_of, cap_lengths, cap_requests, cap_runs, n_runs;
+    int32_t n_texts, n_requests;
+    bool in_answer;
+} trace_builder;
+
+/* What names a text; the same bytes of different kinds name different texts. */
+typedef enum text_kind { TEXT_HASH = 'h', TEXT_NAME = 'n' } text_kind;
+
+static void trace_build_deinit(trace_builder *b) {
     numbering_deinit(&b->names);
     numbering_deinit(&b->tenants);
     mem_free(b->text_of);
@@ -57,7 +87,7 @@ void trace_build_deinit(trace_builder *b) {
     *b = (trace_builder){0};
 }
 
-quire_err trace_build_start(trace_builder *b, int64_t arrival_us, str tenant) {
+static quire_err trace_build_start(trace_builder *b, int64_t arrival_us, str tenant) {
     b->now = (trace_request){.arrival_us = arrival_us, .first_run = (int64_t)b->n_runs};
     b->in_answer = false;
     return numbering_of(&b->tenants, tenant, &b->now.tenant);
@@ -74,22 +104,16 @@ static quire_err trace_build_count(trace_builder *b, int32_t n) {
 }
 
 static quire_err add_run(trace_builder *b, int32_t first, int32_t n) {
-    void *runs = b->runs;
-    quire_err e = mem_grow(&runs, &b->cap_runs, b->n_runs + 1, sizeof *b->runs);
-    b->runs = runs;
-    TRY(e);
+    TRY(mem_grow(&b->runs, &b->cap_runs, b->n_runs + 1, sizeof *b->runs));
     b->runs[b->n_runs++] = (trace_run){first, n};
     b->now.n_runs++;
     return QUIRE_OK;
 }
 
 static quire_err new_text(trace_builder *b, int32_t *out) {
-    void *lengths = b->lengths;
-    quire_err e = b->n_texts == INT32_MAX
-                      ? QUIRE_TOO_LARGE
-                      : mem_grow(&lengths, &b->cap_lengths, (size_t)b->n_texts + 1, sizeof *b->lengths);
-    b->lengths = lengths;
-    TRY(e);
+    TRY(b->n_texts == INT32_MAX
+            ? QUIRE_TOO_LARGE
+            : mem_grow(&b->lengths, &b->cap_lengths, (size_t)b->n_texts + 1, sizeof *b->lengths));
     b->lengths[b->n_texts] = 0;
     *out = b->n_texts++;
     return QUIRE_OK;
@@ -102,7 +126,7 @@ static quire_err add_text(trace_builder *b, int32_t text, int32_t n) {
     return n > 0 ? add_run(b, -1 - text, n) : QUIRE_OK;
 }
 
-quire_err trace_build_text(trace_builder *b, text_kind kind, str name, int32_t n) {
+static quire_err trace_build_text(trace_builder *b, text_kind kind, str name, int32_t n) {
     char key[256];
     if (name.n >= sizeof key) {
         return QUIRE_TOO_LARGE;
@@ -110,10 +134,7 @@ quire_err trace_build_text(trace_builder *b, text_kind kind, str name, int32_t n
     key[0] = (char)kind;
     memcpy(key + 1, name.p, name.n);
     int32_t before = b->names.n, number;
-    void *text_of = b->text_of;
-    quire_err e = mem_grow(&text_of, &b->cap_text_of, (size_t)before + 1, sizeof *b->text_of);
-    b->text_of = text_of;
-    TRY(e);
+    TRY(mem_grow(&b->text_of, &b->cap_text_of, (size_t)before + 1, sizeof *b->text_of));
     TRY(numbering_of(&b->names, (str){key, name.n + 1}, &number));
     if (number == before) {
         TRY(new_text(b, &b->text_of[number]));
@@ -121,33 +142,35 @@ quire_err trace_build_text(trace_builder *b, text_kind kind, str name, int32_t n
     return add_text(b, b->text_of[number], n);
 }
 
-quire_err trace_build_new(trace_builder *b, int32_t n) {
+static quire_err trace_build_new(trace_builder *b, int32_t n) {
     int32_t text;
     TRY(new_text(b, &text));
     return add_text(b, text, n);
 }
 
-quire_err trace_build_token(trace_builder *b, int32_t id) {
+static quire_err trace_build_token(trace_builder *b, int32_t id) {
     TRY(trace_build_count(b, 1));
     return add_run(b, id, 1);
 }
 
-void trace_build_answer(trace_builder *b) {
-    b->in_answer = true;
-}
-
-quire_err trace_build_end(trace_builder *b) {
+static quire_err trace_build_end(trace_builder *b) {
     if (b->now.n_prompt == 0) {
         return QUIRE_INVALID;
     }
-    void *requests = b->requests;
-    quire_err e = b->n_requests == INT32_MAX
-                      ? QUIRE_TOO_LARGE
-                      : mem_grow(&requests, &b->cap_requests, (size_t)b->n_requests + 1, sizeof *b->requests);
-    b->requests = requests;
-    TRY(e);
+    TRY(b->n_requests == INT32_MAX
+            ? QUIRE_TOO_LARGE
+            : mem_grow(&b->requests, &b->cap_requests, (size_t)b->n_requests + 1, sizeof *b->requests));
     b->requests[b->n_requests++] = b->now;
     return QUIRE_OK;
+}
+
+/* A whole request that has no token in common with another. */
+static quire_err trace_build_plain(trace_builder *b, int64_t arrival_us, int32_t n_prompt, int32_t n_output) {
+    TRY(trace_build_start(b, arrival_us, str_of("")));
+    TRY(trace_build_new(b, n_prompt));
+    b->in_answer = true;
+    TRY(trace_build_new(b, n_output));
+    return trace_build_end(b);
 }
 
 /* By arrival, then as in the file, which is the order of their runs. */
@@ -159,7 +182,14 @@ static int by_arrival(const void *a, const void *b) {
     return (x->first_run > y->first_run) - (x->first_run < y->first_run);
 }
 
-quire_err trace_build_finish(trace_builder *b, trace *out) {
+/* Adds a request to the trace's sums. */
+static void trace_add(trace *t, const trace_request *r) {
+    t->n_prompt_tokens += r->n_prompt;
+    t->n_output_tokens += r->n_output;
+    t->longest = r->n_prompt + r->n_output > t->longest ? r->n_prompt + r->n_output : t->longest;
+}
+
+static quire_err trace_build_finish(trace_builder *b, trace *out) {
     int64_t n_ids = 0;
     for (int32_t text = 0; text < b->n_texts; text++) {
         int64_t n = b->lengths[text];
@@ -177,10 +207,7 @@ quire_err trace_build_finish(trace_builder *b, trace *out) {
     trace t = {
         .requests = b->requests, .runs = b->runs, .n_requests = b->n_requests, .n_tenants = b->tenants.n};
     for (int32_t i = 0; i < t.n_requests; i++) {
-        const trace_request *r = &t.requests[i];
-        t.n_prompt_tokens += r->n_prompt;
-        t.n_output_tokens += r->n_output;
-        t.longest = r->n_prompt + r->n_output > t.longest ? r->n_prompt + r->n_output : t.longest;
+        trace_add(&t, &t.requests[i]);
     }
     if (t.n_requests > 0) {
         qsort(t.requests, (size_t)t.n_requests, sizeof *t.requests, by_arrival);
@@ -217,11 +244,8 @@ static void shrink_request(trace *t, trace_request *r, int32_t by) {
 void trace_shrink(trace *t, int32_t by) {
     t->n_prompt_tokens = t->n_output_tokens = t->longest = 0;
     for (int32_t i = 0; i < t->n_requests; i++) {
-        trace_request *r = &t->requests[i];
-        shrink_request(t, r, by);
-        t->n_prompt_tokens += r->n_prompt;
-        t->n_output_tokens += r->n_output;
-        t->longest = r->n_prompt + r->n_output > t->longest ? r->n_prompt + r->n_output : t->longest;
+        shrink_request(t, &t->requests[i], by);
+        trace_add(t, &t->requests[i]);
     }
 }
 
@@ -239,9 +263,6 @@ int32_t trace_token_of(int32_t id, int32_t n_vocab) {
     z ^= z >> 32;
     return (int32_t)(z * 0xd6e8feb86659fd93u >> 33) % n_vocab;
 }
-
-/* One line of a trace file into the builder, by format; trace_read.c picks the format and
- * counts the lines. */
 
 /* JSON lines of traces: Mooncake's format and the own one. */
 
@@ -321,7 +342,7 @@ static quire_err read_mooncake(const reader *r, json_value *ids) {
         int32_t rest = n_prompt - (int32_t)i * TRACE_BLOCK_TOKENS;
         TRY(add_block(r, json_at(ids, i), rest < TRACE_BLOCK_TOKENS ? rest : TRACE_BLOCK_TOKENS));
     }
-    trace_build_answer(r->b);
+    r->b->in_answer = true;
     TRY(refuse(r, trace_build_new(r->b, n_output), "output_length"));
     return refuse(r, trace_build_end(r->b), "the line");
 }
@@ -373,7 +394,7 @@ static quire_err read_own(const reader *r) {
     str name = {tenant != NULL ? json_str(tenant).p : "", tenant != NULL ? json_str(tenant).n : 0};
     TRY(refuse(r, trace_build_start(r->b, arrival_us, name), "the line"));
     TRY(add_parts(r, "prompt"));
-    trace_build_answer(r->b);
+    r->b->in_answer = true;
     if (json_get(r->root, "output") != NULL) {
         TRY(add_parts(r, "output"));
     }
@@ -477,11 +498,7 @@ static quire_err trace_csv_line(trace_builder *b, str line, const char *where, q
         return err_set(err, QUIRE_TOO_LARGE, -1, "%s: more than %s tokens", where,
                        show_count(TRACE_MAX_TOKENS).text);
     }
-    quire_err e = trace_build_start(b, us, str_of(""));
-    e = e == QUIRE_OK ? trace_build_new(b, (int32_t)n_prompt) : e;
-    trace_build_answer(b);
-    e = e == QUIRE_OK ? trace_build_new(b, (int32_t)n_output) : e;
-    e = e == QUIRE_OK ? trace_build_end(b) : e;
+    quire_err e = trace_build_plain(b, us, (int32_t)n_prompt, (int32_t)n_output);
     return e == QUIRE_OK ? e : err_set(err, e, -1, "%s: %s", where, quire_err_text(e));
 }
 
@@ -598,11 +615,7 @@ static quire_err arrivals_add_request(trace_builder *b, const lengths *l, int32_
             break;
         }
     }
-    TRY(trace_build_start(b, (int64_t)(at_s * 1e6), str_of("")));
-    TRY(trace_build_new(b, n_prompt));
-    trace_build_answer(b);
-    TRY(trace_build_new(b, n_output));
-    return trace_build_end(b);
+    return trace_build_plain(b, (int64_t)(at_s * 1e6), n_prompt, n_output);
 }
 
 quire_err arrivals_make(const arrivals_options *o, trace *out, quire_error *err) {

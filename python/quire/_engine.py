@@ -11,8 +11,9 @@ import select
 import threading
 from array import array
 from collections import deque
+from contextlib import contextmanager
 from ctypes import byref, c_void_p, string_at
-from typing import Any, Callable, Iterable
+from typing import Any, Callable, Iterable, Iterator
 
 from . import _native
 from ._answer import Answer
@@ -41,6 +42,8 @@ class Engine:
         self._pid = os.getpid()
         self._lock = threading.RLock()  # of commands and of closing; a collected stream may cancel inside it
         self._commands: deque[Callable[[], None]] = deque()
+        self._nobody_uses = threading.Condition(self._lock)
+        self._n_users = 0  # threads inside use()
         self._is_closing = False
         self._failure: QuireError | None = None
         self._wake_read, self._wake_write = os.pipe()
@@ -58,11 +61,24 @@ class Engine:
     # ---- any thread ----
 
     def check(self) -> None:
-        """Raises where the engine cannot be used."""
+        """Raises where nothing can be asked of it."""
         if os.getpid() != self._pid:
             raise QuireError("INVALID", f"the LLM was opened by process {self._pid}; a process that was forked opens its own")
         if self._is_closing:
             raise _closed()
+
+    @contextmanager
+    def use(self) -> Iterator[int]:
+        """The engine's handle, which stays open as long as the block runs. Nothing in it waits for a request."""
+        with self._lock:
+            self.check()
+            self._n_users += 1
+        try:
+            yield self.handle
+        finally:
+            with self._lock:
+                self._n_users -= 1
+                self._nobody_uses.notify_all()
 
     def _command(self, command: Callable[[], None]) -> None:
         self.check()
@@ -138,6 +154,8 @@ class Engine:
             self._finish(answer)
         self._running.clear()
         self._waiting.clear()
+        with self._nobody_uses:
+            self._nobody_uses.wait_for(lambda: self._n_users == 0)
         lib.quire_queue_close(self._queue)
         lib.quire_engine_close(self.handle)
         os.close(self._wake_read)

@@ -6,7 +6,8 @@ import json
 import os
 import threading
 import weakref
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from ctypes import POINTER, byref, c_float, c_int32, c_size_t, c_void_p
 from dataclasses import replace
 from types import TracebackType
@@ -91,9 +92,9 @@ class LLM:
     @property
     def info(self) -> dict[str, Any]:
         """What was chosen: the members of quire_info (quire.h)."""
-        self._engine.check()
-        info = lib.quire_engine_info(self._engine.handle).contents
-        values = {name: getattr(info, name) for name, *_ in info._fields_}
+        with self._engine.use() as engine:
+            info = lib.quire_engine_info(engine).contents
+            values = {name: getattr(info, name) for name, *_ in info._fields_}
         return {name: v.decode("utf-8", "replace") if isinstance(v, bytes) else v for name, v in values.items()}
 
     # ---- text ----
@@ -190,20 +191,19 @@ class LLM:
     def tokenize(self, text: str, add_special_tokens: bool = True) -> list[int]:
         """The token ids of a text. Special tokens in it are parsed; add_special_tokens adds BOS by the model's
         setting."""
-        self._engine.check()
         data, ids, n, err = _bytes(text), POINTER(c_int32)(), c_size_t(), Error()
-        if lib.quire_tokenize(self._engine.handle, data, len(data), add_special_tokens, byref(ids), byref(n),
-                              byref(err)) != 0:
-            _native.fail(err)
+        with self._engine.use() as engine:
+            if lib.quire_tokenize(engine, data, len(data), add_special_tokens, byref(ids), byref(n), byref(err)) != 0:
+                _native.fail(err)
         return _native.take_ids(ids, n.value)
 
     def detokenize(self, token_ids: Sequence[int], skip_special_tokens: bool = True) -> str:
         """The text of token ids."""
-        self._engine.check()
         ids, text, n, err = (c_int32 * len(token_ids))(*token_ids), c_void_p(), c_size_t(), Error()
-        if lib.quire_detokenize(self._engine.handle, ids, len(token_ids), skip_special_tokens, byref(text), byref(n),
-                                byref(err)) != 0:
-            _native.fail(err)
+        with self._engine.use() as engine:
+            if lib.quire_detokenize(engine, ids, len(token_ids), skip_special_tokens, byref(text), byref(n),
+                                    byref(err)) != 0:
+                _native.fail(err)
         return _native.take_bytes(text, n.value).decode("utf-8", "replace")
 
     # ---- requests ----
@@ -237,12 +237,11 @@ class LLM:
                 for m, f in zip(chats, _fields(sampling_params, len(chats), "sampling_params", True))]
 
     def _pair_answer(self, text: str, pair: str) -> Answer:
-        self._engine.check()
         a, b, n, err = _bytes(text), _bytes(pair), c_size_t(), Error()
         ids, types = POINTER(c_int32)(), POINTER(c_int32)()
-        if lib.quire_tokenize_pair(self._engine.handle, a, len(a), b, len(b), byref(ids), byref(types), byref(n),
-                                   byref(err)) != 0:
-            _native.fail(err)
+        with self._engine.use() as engine:
+            if lib.quire_tokenize_pair(engine, a, len(a), b, len(b), byref(ids), byref(types), byref(n), byref(err)) != 0:
+                _native.fail(err)
         body: dict[str, Any] = {"input": _native.take_ids(ids, n.value), "pooling": "rank"}
         if types:
             body["token_type_ids"] = _native.take_ids(types, n.value)
@@ -256,27 +255,28 @@ class LLM:
             ScoringOutput(sum(x * y for x, y in zip(rows[a].outputs.embedding, rows[b].outputs.embedding))),
             rows[a].prompt_token_ids + rows[b].prompt_token_ids) for a, b in pairs]
 
-    def _parse(self, answers: list[Answer]) -> None:
-        """Parses the requests of answers, all of them or none."""
-        self._engine.check()
-        try:
-            for i, answer in enumerate(answers):
-                answer.request = answer.parse(self._engine.handle, f"prompt {i}: " if len(answers) > 1 else "")
-                if answer.logits is not None:
-                    lib.quire_request_logits(answer.request, answer.logits)
-        except BaseException:
-            _free(answers)
-            raise
+    @contextmanager
+    def _parsed(self, answers: list[Answer]) -> Iterator[None]:
+        """Parses the requests of answers, all of them or none, for the block that submits them."""
+        with self._engine.use() as engine:
+            try:
+                for i, answer in enumerate(answers):
+                    answer.request = answer.parse(engine, f"prompt {i}: " if len(answers) > 1 else "")
+                    if answer.logits is not None:
+                        lib.quire_request_logits(answer.request, answer.logits)
+                yield
+            except BaseException:
+                for answer in answers:
+                    if answer.request is not None:
+                        lib.quire_request_free(answer.request)
+                        answer.request = None
+                raise
 
     def _run(self, answers: list[Answer], use_tqdm: bool) -> list[Answer]:
         """Runs requests and waits until all have ended. On an error, or when it is interrupted, all are cancelled."""
         batch = _Batch(answers, use_tqdm)
-        self._parse(answers)
-        try:
+        with self._parsed(answers):
             self._engine.submit(answers)
-        except BaseException:
-            _free(answers)
-            raise
         try:
             batch.wait()
         except BaseException:
@@ -288,22 +288,18 @@ class LLM:
         return [answer.take() for answer in self._run(answers, use_tqdm)]
 
     def _stream(self, answers: list[Answer]) -> Stream:
-        self._parse(answers)
-        try:
+        with self._parsed(answers):
             if answers[0].n_best:
                 raise RequestError("BAD_REQUEST", "best_of: the best are known at the end; generate returns them", "best_of")
             return Stream(self._engine, answers[0], self)
-        except BaseException:
-            _free(answers)
-            raise
 
     def _token_text(self, token: int) -> str:
         """The text that a token adds, for log-probabilities."""
         text = self._token_texts.get(token)
         if text is None:
-            self._engine.check()
             data, n, err = c_void_p(), c_size_t(), Error()
-            failed = lib.quire_token_bytes(self._engine.handle, token, byref(data), byref(n), byref(err)) != 0
+            with self._engine.use() as engine:
+                failed = lib.quire_token_bytes(engine, token, byref(data), byref(n), byref(err)) != 0
             text = "" if failed else _native.take_bytes(data, n.value).decode("utf-8", "replace")
             self._token_texts[token] = text
         return text
@@ -344,14 +340,6 @@ class _Batch:
             if e is not None:
                 where = f"prompt {i}: " if len(self._answers) > 1 else ""
                 raise type(e)(e.code, where + e.message, e.param, e.retry_after_s)
-
-
-def _free(answers: list[Answer]) -> None:
-    """Frees requests that were parsed and not submitted."""
-    for answer in answers:
-        if answer.request is not None:
-            lib.quire_request_free(answer.request)
-            answer.request = None
 
 
 def _bytes(text: str) -> bytes:

@@ -1,7 +1,7 @@
 #include "answer/call_marks.h"
 
 #include "base/turn.h"
-#include "core/sampling_lists.h"
+#include "core/params.h"
 #include "sample/end_tokens.h"
 
 /* The longest special token that begins here. */

@@ -1,7 +1,7 @@
 #include "answer/grammar_constraint.h"
 
 #include "base/mem.h"
-#include "text/token_bytes.h"
+#include "text/token_texts.h"
 
 typedef struct grammar_constraint {
     constraint head;

@@ -3,7 +3,7 @@
 #include <string.h>
 
 #include "answer/thinking_budget.h"
-#include "core/sampling_lists.h"
+#include "core/params.h"
 #include "sample/end_tokens.h"
 
 static bool has_bad_word(const token_seqs *words, const int32_t *mark, int32_t n) {

@@ -3,7 +3,7 @@
 
 #include "api/quire_engine.h"
 #include "base/mem.h"
-#include "text/token_bytes.h"
+#include "text/token_texts.h"
 
 static quire_err no_vocabulary(const quire_engine *e, quire_error *err) {
     const char *why = e->parts.text_error.code == QUIRE_UNSUPPORTED ? e->parts.text_error.message

@@ -12,7 +12,7 @@
 
 #include "base/clock.h"
 #include "base/str.h"
-#include "base/visible.h"
+#include "base/utf8.h"
 
 /* Writes log lines to stderr: at once or, between start and stop, on a thread of its own.
  * log.h has the promises. */

@@ -1,10 +1,9 @@
-#include "cli/chat_commands.h"
+/* The commands of a chat: /help and the others. */
 
 #include <stdio.h>
 
 #include "base/log.h"
 #include "base/nearest.h"
-#include "cli/chat_state.h"
 #include "cli/chat_turn.h"
 #include "cli/commands.h"
 #include "cli/set_flag.h"

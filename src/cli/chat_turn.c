@@ -4,7 +4,7 @@
 
 #include "base/log.h"
 #include "cli/commands.h"
-#include "cli/context_fit.h"
+#include "cli/conversation.h"
 #include "cli/tty.h"
 
 /* ---- the request ---- */

@@ -1,12 +1,23 @@
-/* A turn on the terminal: sends the conversation, prints the answer and how long it took.
- * One thread; needs tty_open. */
+/* A chat of `quire run` on a terminal: its state, its turns and its commands. One thread;
+ * needs tty_open. */
 #ifndef CLI_CHAT_TURN_H
 #define CLI_CHAT_TURN_H
 
-#include "cli/chat_state.h"
+#include "cli/conversation.h"
+#include "cli/session.h"
 
-/* Adds the user's message, prints the answer and adds it. If the context has no room, the
- * oldest turns are dropped and a line reports it. Stopped (tty_interrupted), it adds what
+/* The conversation, and how answers are sampled. */
+typedef struct chat_state {
+    session *session; /* borrowed */
+    bool completes;   /* --complete: each text is completed on its own, and there is no conversation */
+    body fields;      /* request fields that flags and /set set */
+    conversation talk;
+    bool is_over;
+} chat_state;
+
+/* A turn: adds the user's message, prints the answer and adds it. If the context has no
+ * room, the oldest turns are dropped and a line reports it. Stopped (tty_interrupted), it
+ * adds what
  * was said so far. A turn that fails, or was stopped before anything was said, leaves the
  * conversation as it was. CONTEXT_LENGTH: the message has no room even alone. */
 quire_err chat_turn_take(chat_state *c, str message, quire_error *err);
@@ -15,5 +26,10 @@ quire_err chat_turn_take(chat_state *c, str message, quire_error *err);
 quire_err chat_turn_again(chat_state *c, quire_error *err);
 /* Prints the model's continuation of a text. */
 quire_err chat_turn_complete(chat_state *c, str text, quire_error *err);
+
+/* Runs the command that the line, which begins with /, names. INVALID if there is none of
+ * that name, and other errors of the command: err says what to do. Nothing is sent to the
+ * model for an unknown one. */
+quire_err chat_commands_run(chat_state *c, str line, quire_error *err);
 
 #endif

@@ -41,7 +41,7 @@ quire_err prompt_check(const cli_options *o, quire_error *err);
 /* Appends the prompt from -p, -f, or standard input. BAD_FILE if it is not UTF-8. */
 quire_err prompt_read(const cli_options *o, strbuf *out, quire_error *err);
 
-/* run.c: request_begin starts a request's body with the flags' fields and -n.
+/* request_begin starts a request's body with the flags' fields and -n.
  * request_complete adds defaults once everything else is set: without -n, all tokens that
  * fit; and where neither the body nor the model sets how tokens are sampled, the defaults
  * of terminal programs. */
@@ -49,5 +49,7 @@ quire_err request_begin(const cli_options *o, body *out, quire_error *err);
 quire_err request_complete(const session *s, quire_endpoint endpoint, body *b, quire_error *err);
 /* Both, with a prompt of text between. */
 quire_err request_of_prompt(const cli_options *o, const session *s, str prompt, body *out, quire_error *err);
+/* Logs once which of these defaults are used where no sampling was chosen. */
+void request_announce_defaults(const cli_options *o, const session *s);
 
 #endif

@@ -10,10 +10,9 @@
 #include "cli/command.h"
 #include "cli/env_flags.h"
 #include "cli/hub.h"
-#include "cli/man_page.h"
+#include "cli/program.h"
 #include "cli/read_flags.h"
 #include "cli/set_flag.h"
-#include "cli/shell_completions.h"
 #include "json/json_out.h"
 
 /* The commands of a program with their flags as JSON, for programs: `quire help

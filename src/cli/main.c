@@ -7,9 +7,9 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "base/beside.h"
 #include "base/log.h"
 #include "base/mem.h"
+#include "base/process.h"
 #include "cli/command.h"
 #include "cli/commands.h"
 #include "cli/dispatch.h"

@@ -1,4 +1,5 @@
-#include "cli/man_page.h"
+/* Manual pages, made from the rows of commands and flags. */
+#include "cli/program.h"
 
 #include <ctype.h>
 #include <stdio.h>

@@ -4,6 +4,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "cli/commands.h"
+#include "cli/text_out.h"
 
 static quire_err pack_run(const cli_options *o, quire_error *err) {
     int64_t start = clock_us(), n_bytes;
@@ -27,8 +28,8 @@ static const flag own_flags[] = {
     {0},
 };
 
-static const flag *const groups[] = {FLAGS_MODEL, own_flags,  flags_compute,  flags_threads,
-                                     flags_quiet, flags_help, flags_help_all, NULL};
+static const flag *const pack_groups[] = {FLAGS_MODEL, own_flags,  flags_compute,  flags_threads,
+                                          flags_quiet, flags_help, flags_help_all, NULL};
 
 const command command_pack = {
     .name = "pack",
@@ -37,7 +38,33 @@ const command command_pack = {
     .examples = "  quire pack model.gguf -o model.quire\n"
                 "  quire serve model.quire\n",
     .argument = ARGUMENT_MODEL,
-    .flags = groups,
+    .flags = pack_groups,
     .options_size = sizeof(cli_options),
     .run = pack_run,
+};
+
+/* `quire inspect`. */
+
+static quire_err inspect_run(const cli_options *o, quire_error *err) {
+    char *text;
+    TRY(quire_inspect(&o->engine, o->json, &text, err));
+    size_t n = strlen(text);
+    quire_err e = text_out_print((str){text, n > 0 && text[n - 1] == '\n' ? n - 1 : n}, err);
+    quire_free(text);
+    return e;
+}
+
+static const flag *const inspect_groups[] = {
+    FLAGS_MODEL, flags_json,      flags_quantization, FLAGS_KV,   flags_model_len, flags_step_rows,
+    flags_chunk, flags_page_size, flags_pool,         flags_help, flags_help_all,  NULL};
+
+const command command_inspect = {
+    .name = "inspect",
+    .summary = "what a model file holds and the memory it needs",
+    .usage = "quire inspect MODEL",
+    .examples = "  quire inspect model.gguf --json\n",
+    .argument = ARGUMENT_MODEL,
+    .flags = inspect_groups,
+    .options_size = sizeof(cli_options),
+    .run = inspect_run,
 };

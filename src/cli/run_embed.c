@@ -4,9 +4,224 @@
 #include <stdio.h>
 
 #include "base/log.h"
+#include "base/mem.h"
+#include "cli/batch_input.h"
 #include "cli/commands.h"
-#include "cli/embed_input.h"
+#include "cli/options.h"
+#include "json/json.h"
 #include "json/json_out.h"
+
+/* The inputs of `quire run --embed`: one from the command line or standard input, or a
+ * file's, one a line. Zero-initialised is empty. */
+typedef struct embed_inputs {
+    quire_input *list; /* [n] mem_new'd; what they point to belongs to it */
+    strbuf *pairs;     /* [n] the second text of each; p NULL: it has none */
+    size_t n, cap, cap_pairs;
+} embed_inputs;
+
+static void embed_inputs_deinit(embed_inputs *in) {
+    for (size_t i = 0; i < in->n; i++) {
+        mem_free((void *)(uintptr_t)in->list[i].text);
+        mem_free((void *)(uintptr_t)in->list[i].ids);
+        mem_free((void *)(uintptr_t)in->list[i].types);
+        strbuf_deinit(&in->pairs[i]);
+    }
+    mem_free(in->list);
+    mem_free(in->pairs);
+    *in = (embed_inputs){0};
+}
+
+static quire_err embed_input_no_memory(quire_error *err) {
+    return err_set(err, QUIRE_NO_MEMORY, -1, "out of memory for an input");
+}
+
+/* Adds an empty input, to be filled in place. */
+static quire_err embed_input_add(embed_inputs *in, quire_input **out, quire_error *err) {
+    if (mem_grow(&in->list, &in->cap, in->n + 1, sizeof *in->list) != QUIRE_OK ||
+        mem_grow(&in->pairs, &in->cap_pairs, in->n + 1, sizeof *in->pairs) != QUIRE_OK) {
+        return embed_input_no_memory(err);
+    }
+    *out = &in->list[in->n++];
+    **out = (quire_input){0};
+    return QUIRE_OK;
+}
+
+/* Gives the input that was added last its second text. */
+static quire_err set_pair(embed_inputs *in, str text, quire_error *err) {
+    return strbuf_add(&in->pairs[in->n - 1], text.p, text.n) == QUIRE_OK ? QUIRE_OK
+                                                                         : embed_input_no_memory(err);
+}
+
+static quire_err embed_input_set_text(quire_input *to, str text, quire_error *err) {
+    to->text = mem_dup(text.p, text.n);
+    to->n_text = text.n;
+    return to->text != NULL ? QUIRE_OK : embed_input_no_memory(err);
+}
+
+static quire_err embed_input_add_text(const cli_options *o, embed_inputs *in, quire_error *err) {
+    strbuf text = {0};
+    quire_input *to;
+    quire_err e = prompt_read(o, &text, err);
+    e = e == QUIRE_OK ? embed_input_add(in, &to, err) : e;
+    e = e == QUIRE_OK ? embed_input_set_text(to, (str){text.n > 0 ? text.p : "", text.n}, err) : e;
+    e = e == QUIRE_OK && o->text_pair != NULL ? set_pair(in, str_of(o->text_pair), err) : e;
+    strbuf_deinit(&text);
+    return e;
+}
+
+static quire_err embed_input_add_ids(const cli_options *o, embed_inputs *in, quire_error *err) {
+    id_list ids = {0}, types = {0};
+    quire_input *to;
+    quire_err e = id_list_parse(o->ids, &ids, err);
+    if (e != QUIRE_OK) {
+        return err_prefix(err, e, "--ids");
+    }
+    e = embed_input_add(in, &to, err);
+    if (e != QUIRE_OK) {
+        id_list_deinit(&ids);
+        return e;
+    }
+    to->ids = ids.ids;
+    to->n_ids = ids.n;
+    if (o->types == NULL) {
+        return QUIRE_OK;
+    }
+    e = id_list_parse(o->types, &types, err);
+    to->types = types.ids;
+    if (e != QUIRE_OK) {
+        return err_prefix(err, e, "--types");
+    }
+    return types.n == ids.n ? QUIRE_OK
+                            : err_set(err, QUIRE_INVALID, -1,
+                                      "--types has %zu types for %zu ids; give one for each", types.n, ids.n);
+}
+
+/* ---- lines of a file ---- */
+
+/* Reads an array of numbers of 32 bits into *out, mem_new'd. */
+static quire_err read_numbers(const json_value *v, const char *name, const int32_t **out, size_t *n,
+                              quire_error *err) {
+    *n = json_length(v);
+    int32_t *numbers = mem_new(*n + 1, sizeof *numbers);
+    *out = numbers;
+    if (numbers == NULL) {
+        return embed_input_no_memory(err);
+    }
+    for (size_t i = 0; i < *n; i++) {
+        int64_t number;
+        if (!json_whole(json_at(v, i), &number) || number < INT32_MIN || number > INT32_MAX) {
+            return err_set(err, QUIRE_BAD_FILE, -1, "%s[%zu] is no integer of 32 bits", name, i);
+        }
+        numbers[i] = (int32_t)number;
+    }
+    return QUIRE_OK;
+}
+
+static quire_err set_input(quire_input *to, const json_value *v, quire_error *err) {
+    if (json_is(v, JSON_KIND_TEXT)) {
+        return embed_input_set_text(to, json_str(v), err);
+    }
+    return json_is(v, JSON_KIND_ARRAY)
+               ? read_numbers(v, "the input", &to->ids, &to->n_ids, err)
+               : err_set(err, QUIRE_BAD_FILE, -1, "the input is neither a text nor an array of token ids");
+}
+
+static quire_err embed_input_read_object(embed_inputs *in, quire_input *to, const json_value *v,
+                                         quire_error *err) {
+    size_t n_types;
+    bool has_input = false;
+    for (json_member m = {0}; json_next(v, &m);) {
+        if (strcmp(m.name, "input") == 0 || strcmp(m.name, "prompt") == 0) {
+            if (has_input) {
+                return err_set(err, QUIRE_BAD_FILE, -1, "\"input\" beside \"prompt\": both give the input");
+            }
+            has_input = true;
+            TRY(set_input(to, m.value, err));
+        } else if (strcmp(m.name, "token_type_ids") == 0) {
+            TRY(read_numbers(m.value, m.name, &to->types, &n_types, err));
+        } else if (strcmp(m.name, "text_pair") == 0) {
+            TRY(json_is(m.value, JSON_KIND_TEXT) ? set_pair(in, json_str(m.value), err)
+                                                 : err_set(err, QUIRE_BAD_FILE, -1, "text_pair is no text"));
+        } else if (strcmp(m.name, "id") != 0) {
+            return err_set(
+                err, QUIRE_BAD_FILE, -1,
+                "no member \"%.40s\" is known here; there are input, text_pair, token_type_ids and id",
+                m.name);
+        }
+    }
+    if (!has_input) {
+        return err_set(err, QUIRE_BAD_FILE, -1, "\"input\" is missing");
+    }
+    if (in->pairs[in->n - 1].p != NULL && to->text == NULL) {
+        return err_set(err, QUIRE_BAD_FILE, -1, "text_pair goes with an input that is a text");
+    }
+    return to->types == NULL || (to->ids != NULL && n_types == to->n_ids)
+               ? QUIRE_OK
+               : err_set(err, QUIRE_BAD_FILE, -1,
+                         "token_type_ids must have one for each id of an input that is given as ids");
+}
+
+static quire_err embed_input_add_line(embed_inputs *in, str line, quire_error *err) {
+    quire_input *to;
+    TRY(embed_input_add(in, &to, err));
+    json_value *v = json_document(line);
+    quire_err e = v == NULL                      ? err_set(err, QUIRE_BAD_FILE, -1, "this is no JSON text")
+                  : json_is(v, JSON_KIND_OBJECT) ? embed_input_read_object(in, to, v, err)
+                                                 : set_input(to, v, err);
+    json_drop(v);
+    return e;
+}
+
+static quire_err embed_input_add_lines(const char *path, embed_inputs *in, quire_error *err) {
+    batch_input file;
+    char where[300];
+    TRY(batch_input_open(path, NULL, &file, err));
+    quire_err e = QUIRE_OK;
+    while (e == QUIRE_OK && file.n_read < file.n_lines) {
+        str line;
+        e = batch_input_next(&file, &line, err);
+        if (e == QUIRE_OK && (e = embed_input_add_line(in, line, err)) != QUIRE_OK) {
+            (void)snprintf(where, sizeof where, "%.200s: line %zu", path, file.n_read);
+            e = err_prefix(err, e, where);
+        }
+    }
+    batch_input_close(&file);
+    return e == QUIRE_OK && in->n == 0 ? err_set(err, QUIRE_BAD_FILE, -1, "%s: it has no line", path) : e;
+}
+
+/* Makes ids with token types of the inputs that are two texts. */
+static quire_err embed_inputs_join(embed_inputs *in, const quire_engine *e, quire_error *err) {
+    for (size_t i = 0; i < in->n; i++) {
+        quire_input *to = &in->list[i];
+        const strbuf *pair = &in->pairs[i];
+        int32_t *ids, *types;
+        if (pair->p != NULL) {
+            TRY(quire_tokenize_pair(e, to->text, to->n_text, pair->p, pair->n, &ids, &types, &to->n_ids,
+                                    err));
+            to->ids = ids;
+            to->types = types;
+        }
+    }
+    return QUIRE_OK;
+}
+
+/* Reads what o names: -p, -f, --text-pair, --ids with --types, the lines of --prompts, or
+ * standard input. A line is a text, an array of ids, or an object with either as "input"
+ * or "prompt", with "text_pair" beside a text and "token_type_ids" of ids. INVALID or
+ * BAD_FILE: err names flag or line. */
+static quire_err embed_inputs_read(const cli_options *o, embed_inputs *in, quire_error *err) {
+    if (o->text_pair != NULL && (o->ids != NULL || o->prompts != NULL)) {
+        return err_set(
+            err, QUIRE_INVALID, -1,
+            "--text-pair: it is the second text beside --prompt; a line of --prompts has \"text_pair\"");
+    }
+    if (o->types != NULL && o->ids == NULL) {
+        return err_set(err, QUIRE_INVALID, -1, "--types: they are the types of --ids; give those too");
+    }
+    return o->prompts != NULL ? embed_input_add_lines(o->prompts, in, err)
+           : o->ids != NULL   ? embed_input_add_ids(o, in, err)
+                              : embed_input_add_text(o, in, err);
+}
 
 #define INPUTS_AT_ONCE 1024 /* so that rows are written as they come */
 

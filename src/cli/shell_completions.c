@@ -1,4 +1,5 @@
-#include "cli/shell_completions.h"
+/* Completions for bash, zsh and fish, made from the rows of commands and flags. */
+#include "cli/program.h"
 
 #include <stdarg.h>
 #include <stdio.h>

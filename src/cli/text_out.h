@@ -4,7 +4,7 @@
 #ifndef CLI_TEXT_OUT_H
 #define CLI_TEXT_OUT_H
 
-#include "base/visible.h"
+#include "base/utf8.h"
 
 typedef struct text_out {
     bool is_terminal;

@@ -3,7 +3,7 @@
  *
  * Q4_0, Q4_1, Q5_0, Q5_1, Q8_0, MXFP4, TQ1_0 and TQ2_0 have the bits that ggml's
  * reference quantiser and gguf-py give. Of Q4_K, Q5_K, Q6_K, IQ4_NL and IQ4_XS no
- * reference defines the bits: scales are searched for (quantise_fit.h). Pure: a row has
+ * reference defines the bits: scales are searched for (quantise_k.h). Pure: a row has
  * the same bits on every machine, whoever quantises it. */
 #ifndef CORE_QUANTISE_H
 #define CORE_QUANTISE_H

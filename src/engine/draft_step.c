@@ -5,7 +5,7 @@
 #include "engine/explain.h"
 #include "engine/rule_step.h"
 #include "engine/step_sample.h"
-#include "spec/draft_constrain.h"
+#include "spec/draft.h"
 #include "spec/jump_forward.h"
 
 #define GUESSES_KEPT 0.98f /* of engine.guessed, when there is one more */

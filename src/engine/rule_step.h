@@ -31,11 +31,6 @@ bool rule_step_may_run(engine *e, sequence *s);
  * failed, which shows in the next step. Within a step, any thread that has s and the
  * step's room. */
 bool rule_step_prepare(sequence *s);
-/* Whether a row of s may be sampled or verified next: its last token is processed and its
- * mask is ready, if s has a rule. */
-static inline bool rule_step_is_ready(const sequence *s) {
-    return s->constraint == NULL || (atomic_load(&s->rule_place) == RULE_HERE && s->rule.is_ready);
-}
 /* s ends: what is made outside for it is not needed any more. */
 void rule_step_ended(engine *e, sequence *s);
 

@@ -144,7 +144,6 @@ bool step_submit(engine *e);
  * out_wake_readers then shows readers the result. */
 void step_collect(engine *e);
 
-/* ---- intake.c ---- */
 /* Takes in submitted sequences; true when some of them are cancelled already. */
 bool intake_new(engine *e);
 /* Ends cancelled sequences. There are none unless engine_cancel was called since the last
@@ -153,7 +152,7 @@ void intake_drop_cancelled(engine *e, bool some_came_so);
 /* Removes every sequence in state TASK_DONE from a queue, and drops it. */
 void intake_drop_done(sched_task **queue, int32_t *n);
 
-/* ---- sched_hooks.c ---- */
+/* ---- lifecycle.c: the hooks of the scheduler ---- */
 /* The hooks of an engine; with `audits` every reservation is recorded in its audit
  * file. */
 const sched_hooks *sched_hooks_of(bool audits);

@@ -1,6 +1,10 @@
 /* One step of the engine: from waiting requests to their next tokens. */
 #include "base/clock.h"
+#include "engine/beam.h"
+#include "engine/branch.h"
+#include "engine/cache.h"
 #include "engine/features.h"
+#include "engine/fork.h"
 #include "engine/rule_step.h"
 #include "sched/deadline.h"
 
@@ -59,5 +63,107 @@ void step_collect(engine *e) {
     e->profile.commit_ns += clock_ns() - start_ns - (e->profile.sample_ns - sampled_ns);
     if (e->step.rows.n_rows == e->sched.plan.n_rows) { /* the step computed all that was planned */
         scheduler_note_us(&e->sched, (double)us);
+    }
+}
+
+/* Sequences that enter the engine thread and leave it: submitted ones from the in-ring,
+ * cancelled and ended ones. The engine thread. */
+
+/* Prefetches a sequence that another processor has just made. */
+static void intake_prefetch(const sequence *s) {
+    for (size_t at = 0; at < sizeof *s; at += MEM_ALIGN) {
+        __builtin_prefetch((const char *)s + at, 1);
+    }
+    for (int32_t i = 0; i < s->task.n_known; i += (int32_t)(MEM_ALIGN / sizeof *s->task.tokens)) {
+        __builtin_prefetch(s->task.tokens + i);
+    }
+}
+
+static bool is_cancelled(const engine *e, const sequence *s) {
+    if (s->beams != NULL) {
+        return beam_is_cancelled(e, s->beams);
+    }
+    return atomic_load(&e->entries[s->id.index].cancel) == s->id.generation;
+}
+
+static bool any_is_cancelled(const engine *e, const sequence *parent) {
+    bool any = false;
+    for (const sequence *s = parent; s != NULL; s = s->next_child) {
+        any = any || is_cancelled(e, s);
+    }
+    return any;
+}
+
+bool intake_new(engine *e) {
+    sequence *s;
+    bool some_cancelled = false;
+    while (e->sched.n_waiting + e->sched.n_running < e->options.max_requests && ring_pop(e->in, &s)) {
+        intake_prefetch(s);
+        some_cancelled = any_is_cancelled(e, s) || some_cancelled;
+        for (sequence *child = s; child != NULL; child = child->next_child) {
+            event_entered(e, child);
+        }
+        if (s->fork_from) {
+            branch_enter(e, s);
+            continue;
+        }
+        if (s->beams != NULL) {
+            beam_enter(s);
+        }
+        cache_enter(e, s);
+        kv_held held;
+        s->task.n_found = kv_seq_peek(&e->kv, &s->task.kv, s->task.tokens, task_reusable(&s->task), &held);
+        scheduler_wait(&e->sched, &s->task);
+        if (e->options.ablations.no_fork_sharing) {
+            fork_split(e, s);
+        }
+    }
+    return some_cancelled;
+}
+
+/* Removes cancelled children from their parent's group. */
+static void drop_cancelled_children(engine *e, sequence *parent) {
+    for (sequence **at = &parent->next_child; *at != NULL;) {
+        sequence *s = *at;
+        if (!is_cancelled(e, s)) {
+            at = &s->next_child;
+            continue;
+        }
+        *at = s->next_child;
+        s->next_child = NULL;
+        step_finish(e, s, FINISH_CANCELLED, QUIRE_CANCELLED);
+        sequence_drop(s);
+    }
+}
+
+void intake_drop_done(sched_task **queue, int32_t *n) {
+    int32_t kept = 0;
+    for (int32_t i = 0; i < *n; i++) {
+        if (queue[i]->state != TASK_DONE) {
+            queue[kept++] = queue[i];
+        } else {
+            sequence_drop(sequence_of(queue[i]));
+        }
+    }
+    *n = kept;
+}
+
+void intake_drop_cancelled(engine *e, bool some_came_so) {
+    unsigned n_cancels = atomic_load(&e->n_cancels);
+    if (n_cancels == e->n_cancels_seen && !some_came_so) {
+        return;
+    }
+    e->n_cancels_seen = n_cancels;
+    sched_task **queues[2] = {e->sched.running, e->sched.waiting};
+    int32_t *counts[2] = {&e->sched.n_running, &e->sched.n_waiting};
+    for (int k = 0; k < 2; k++) {
+        for (int32_t i = 0; i < *counts[k]; i++) {
+            sequence *s = sequence_of(queues[k][i]);
+            drop_cancelled_children(e, s);
+            if (is_cancelled(e, s)) {
+                step_finish(e, s, FINISH_CANCELLED, QUIRE_CANCELLED);
+            }
+        }
+        intake_drop_done(queues[k], counts[k]);
     }
 }

@@ -127,7 +127,6 @@ quire_err grammar_run_open(grammar *g, grammar_vocab *v, size_t max_bytes, gramm
  * be NULL. */
 quire_err grammar_run_open_in(grammar *g, grammar_vocab *v, grammar_memory *m, uint64_t tenant,
                               grammar_run **out);
-grammar_run *grammar_run_share(grammar_run *r);
 void grammar_run_close(grammar_run *r);
 
 /* Builds the masks with which answers begin: after nothing, and after letters where these
@@ -211,11 +210,10 @@ int32_t grammar_guess(grammar_run *r, grammar_state s, const grammar_guess_bound
 
 /* Of a run and those that share with it. */
 typedef struct grammar_run_stats {
-    int64_t n_states, n_masks, n_mask_hits;
-    int64_t mask_ns; /* spent on masks that had to be built */
-    size_t bytes;    /* of states and masks */
+    int64_t n_states, n_masks;
+    size_t bytes; /* of states and masks */
 } grammar_run_stats;
-/* mask_ns alone, without waiting for a mask that is being built. */
+/* Nanoseconds spent on masks that had to be built; does not wait for one. */
 int64_t grammar_run_mask_ns(const grammar_run *r);
 void grammar_run_get_stats(grammar_run *r, grammar_run_stats *out);
 

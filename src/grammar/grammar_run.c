@@ -148,13 +148,6 @@ quire_err grammar_run_open_in(grammar *g, grammar_vocab *v, grammar_memory *m, u
     return e;
 }
 
-grammar_run *grammar_run_share(grammar_run *r) {
-    if (r != NULL) {
-        atomic_fetch_add(&r->refs, 1);
-    }
-    return r;
-}
-
 void grammar_run_close(grammar_run *r) {
     if (r == NULL || atomic_fetch_sub(&r->refs, 1) > 1) {
         return;
@@ -365,7 +358,6 @@ void grammar_run_get_stats(grammar_run *r, grammar_run_stats *out) {
     run_core *core = r->core;
     (void)pthread_mutex_lock(&core->lock);
     *out = core->stats;
-    out->mask_ns = grammar_run_mask_ns(r);
     out->n_states = core->m.n_states;
     out->bytes = core->m.budget.used + core->mask_budget.used;
     (void)pthread_mutex_unlock(&core->lock);

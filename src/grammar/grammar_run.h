@@ -65,8 +65,8 @@ struct run_core {
     uint32_t *list;             /* [n_tokens / RUN_LIST_PART + 1] tokens of a mask */
     run_taken taken[RUN_TAKEN]; /* of a few states */
     uint64_t *scratch;          /* a mask */
-    grammar_run_stats stats;    /* but mask_ns */
-    _Atomic int64_t mask_ns;    /* read without the lock */
+    grammar_run_stats stats;
+    _Atomic int64_t mask_ns; /* read without the lock */
 };
 
 /* One run. What of the machine he is the first to need counts against his own budget. */

@@ -341,7 +341,6 @@ quire_err run_mask(run_core *r, uint32_t s, uint64_t *bits) {
         mask_keep(r, s, &o, base);
         return QUIRE_OK;
     }
-    r->stats.n_mask_hits++;
     read_kept(r, machine_state_at(&r->m, s)->mask, bits);
     return QUIRE_OK;
 }

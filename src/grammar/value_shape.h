@@ -245,7 +245,7 @@ void schema_refuse(schema *s, const char *path, const char *keyword, const char 
 void schema_name_failure(schema *s, const char *path, const char *keyword, bool malformed);
 void schema_note(schema *s, const char *path, const char *keyword, int status, const char *how);
 
-/* schema_number.c: a number as it is written; its digits are kept. false: over
+/* value_shape_not.c: a number as it is written; its digits are kept. false: over
  * DECIMAL_DIGITS before or after the point. */
 bool schema_decimal(schema *s, const json_value *v, decimal *out);
 /* Whether two values are equal as JSON Schema has it: 1 is 1.0, also inside. */
@@ -343,13 +343,13 @@ void element_write_rest(schema *s);
 uint32_t schema_object(schema *s, const object_part *o);
 uint32_t schema_members(schema *s, const object_part *o, const member_writer *w, uint32_t next);
 
-/* argument_text.c: the arguments that are one text of a grammar; a node that ends in
+/* schema_arguments.c: the arguments that are one text of a grammar; a node that ends in
  * RETURN. */
 uint32_t argument_text(schema *s);
 
 #define STYLE_WORDS "^[A-Za-z_][A-Za-z0-9_]{0,63}$" /* names of open members that stand without quotes */
 
-/* value_style.c: spellings other than plain JSON. */
+/* value_shape.c: spellings other than plain JSON. */
 bool style_is_plain(const schema *s);
 const char *style_word(const schema *s, const char *json);
 uint32_t style_string(schema *s, const string_part *p, uint32_t next);

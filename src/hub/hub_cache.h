@@ -56,4 +56,22 @@ typedef enum hub_lock_mode { HUB_LOCK_SHARED, HUB_LOCK_EXCLUSIVE } hub_lock_mode
 quire_err hub_lock(const hub_repo *r, const char *name, hub_lock_mode mode, int *fd, quire_error *err);
 void hub_unlock(int fd);
 
+/* ---- the repositories and snapshots in the cache, for its list and for removals ---- */
+
+/* Calls visit for every entry of a directory but "." and "..", until it fails: then with
+ * that error. A directory that is not there has none. IO: the directory cannot be read;
+ * err names it. */
+typedef quire_err (*hub_visit)(void *user, const char *name);
+quire_err hub_visit_all(const char *directory, hub_visit visit, void *user, quire_error *err);
+
+/* "ORG/NAME" of a directory "models--ORG--NAME"; false: it is no model's. */
+bool hub_repo_of_directory(const char *directory, char repo[194]);
+
+/* Writes the branch or tag that is at a commit, "main" before others; else the commit
+ * itself. */
+void hub_repo_name_commit(const hub_repo *r, const char *commit, char out[256]);
+
+/* The place of a directory of the repository: NAME is "snapshots", "refs" or "blobs". */
+quire_err hub_repo_directory(const hub_repo *r, const char *name, strbuf *out);
+
 #endif

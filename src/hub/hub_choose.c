@@ -5,7 +5,7 @@
 #include "base/mem.h"
 #include "file/not_a_model.h"
 #include "file/show.h"
-#include "hub/hub_quant.h"
+#include "hub/hub_name.h"
 #include "json/json.h"
 
 static const json_limits limits = {.max_depth = 16,

@@ -6,10 +6,10 @@
 
 #include "base/mem.h"
 #include "file/map.h"
+#include "hub/hub_cache.h"
 #include "hub/hub_choose.h"
+#include "hub/hub_name.h"
 #include "hub/hub_options.h"
-#include "hub/hub_quant.h"
-#include "hub/hub_shelf.h"
 #include "json/json.h"
 
 #define MAX_CONFIG_BYTES ((size_t)16 << 20)

@@ -9,9 +9,9 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "hub/hub_cache.h"
+#include "hub/hub_name.h"
 #include "hub/hub_options.h"
-#include "hub/hub_quant.h"
-#include "hub/hub_shelf.h"
 
 #define MAX_DEPTH 64 /* of directories below the snapshots; those of a model are 8 at most */
 

@@ -170,3 +170,223 @@ quire_err jformat_percent(jrun *r, jvalue format, jvalue args, jvalue *out) {
     out->safe = safe;
     return QUIRE_OK;
 }
+
+/* str.format: fields in braces, {name.member[key]!conversion:specification}. */
+
+typedef struct braces {
+    jrun *r;
+    const jargs *args;
+    int64_t next; /* the number of the next field without a name */
+    int depth;
+} braces;
+
+static quire_err jinja_braces_expand(braces *b, str format, jout *out);
+
+static bool is_number(str s) {
+    bool digits = s.n > 0 && s.n < 10;
+    for (size_t i = 0; i < s.n; i++) {
+        digits = digits && s.p[i] >= '0' && s.p[i] <= '9';
+    }
+    return digits;
+}
+
+static int64_t jinja_braces_number_of(str s) {
+    int64_t n = 0;
+    for (size_t i = 0; i < s.n && n < JFORMAT_MAX_WIDTH * 10; i++) {
+        n = n * 10 + (s.p[i] - '0');
+    }
+    return n;
+}
+
+/* The bytes at the beginning of s up to one of stops. */
+static str until(str s, const char *stops) {
+    size_t n = 0;
+    while (n < s.n && (s.p[n] == '\0' || strchr(stops, s.p[n]) == NULL)) {
+        n++;
+    }
+    return (str){s.p, n};
+}
+
+static str jinja_braces_without(str s, size_t n) {
+    return (str){s.p + n, s.n - n};
+}
+
+static quire_err argument(braces *b, str name, jvalue *out) {
+    size_t n_positional = b->args->n - b->args->n_named;
+    if (name.n == 0 || is_number(name)) {
+        int64_t i = name.n == 0 ? b->next++ : jinja_braces_number_of(name);
+        if ((size_t)i >= n_positional) {
+            return jrun_fail(b->r, QUIRE_BAD_REQUEST,
+                             "Replacement index %lld out of range for positional args tuple", (long long)i);
+        }
+        *out = b->args->values[i];
+        return QUIRE_OK;
+    }
+    *out = jargs_named(b->args, name);
+    return jis(*out, J_MISSING)
+               ? jrun_fail(b->r, QUIRE_BAD_REQUEST, "'%.*s'", (int)(name.n < 80 ? name.n : 80), name.p)
+               : QUIRE_OK;
+}
+
+/* The value of a field's name: an argument, then members and keys. */
+static quire_err field_value(braces *b, str name, jvalue *v) {
+    str first = until(name, ".[");
+    TRY(argument(b, first, v));
+    for (name = jinja_braces_without(name, first.n); name.n > 0;) {
+        bool key = name.p[0] == '[';
+        name = jinja_braces_without(name, 1);
+        str part = until(name, key ? "]" : ".[");
+        name = jinja_braces_without(name, part.n + (key && part.n < name.n));
+        TRY(key ? jget_item(b->r, *v, is_number(part) ? jint(jinja_braces_number_of(part)) : jstring(part), v)
+                : jget_member(b->r, *v, part, v));
+    }
+    return QUIRE_OK;
+}
+
+static bool jinja_braces_skip(str *s, const char *chars, char *found) {
+    if (s->n == 0 || s->p[0] == '\0' || strchr(chars, s->p[0]) == NULL) {
+        return false;
+    }
+    *found = s->p[0];
+    *s = jinja_braces_without(*s, 1);
+    return true;
+}
+
+static quire_err jinja_braces_read_spec(jrun *r, str s, jformat_spec *out) {
+    *out = (jformat_spec){.fill = str_of(" "), .precision = -1};
+    char c;
+    size_t size = s.n > 0 ? jchar_size(s.p, s.n) : 0;
+    if (s.n > size && strchr("<>=^", s.p[size]) != NULL) {
+        out->fill = (str){s.p, size};
+        s = jinja_braces_without(s, size);
+    }
+    (void)jinja_braces_skip(&s, "<>=^", &out->align);
+    (void)jinja_braces_skip(&s, "+- ", &out->sign);
+    out->alternate = jinja_braces_skip(&s, "#", &c);
+    if (jinja_braces_skip(&s, "0", &c) && out->align == 0) {
+        out->fill = str_of("0");
+        out->align = '=';
+    }
+    str digits = s;
+    while (s.n > 0 && s.p[0] >= '0' && s.p[0] <= '9') {
+        s = jinja_braces_without(s, 1);
+    }
+    out->width = jinja_braces_number_of((str){digits.p, digits.n - s.n});
+    (void)jinja_braces_skip(&s, ",_", &out->group);
+    if (jinja_braces_skip(&s, ".", &c)) {
+        digits = s;
+        while (s.n > 0 && s.p[0] >= '0' && s.p[0] <= '9') {
+            s = jinja_braces_without(s, 1);
+        }
+        out->precision = jinja_braces_number_of((str){digits.p, digits.n - s.n});
+        TRY(digits.n == s.n ? jrun_fail(r, QUIRE_BAD_REQUEST, "Format specifier missing precision")
+                            : QUIRE_OK);
+    }
+    (void)jinja_braces_skip(&s, "bcdeEfFgGnosxX%", &out->type);
+    return s.n > 0 ? jrun_fail(r, QUIRE_BAD_REQUEST, "Invalid format specifier") : QUIRE_OK;
+}
+
+/* With a specification booleans are numbers, and only numbers and texts take one. */
+static quire_err take_spec(jrun *r, const jformat_spec *s, jvalue *v) {
+    bool as_float = s->type != 0 && strchr("eEfFgG%", s->type) != NULL;
+    if (jis(*v, J_BOOL)) {
+        bool is_input = v->is_input;
+        *v = jint(jas_integer(*v));
+        v->is_input = is_input;
+    }
+    if (!jis_whole(*v) && !jis(*v, J_FLOAT) && !jis(*v, J_STRING)) {
+        return jrun_fail(r, QUIRE_BAD_REQUEST, "unsupported format string passed to %s.__format__",
+                         jvalue_type(*v));
+    }
+    if (jis(*v, J_STRING) && (s->sign != 0 || s->alternate || s->group != 0)) {
+        return jrun_fail(r, QUIRE_BAD_REQUEST,
+                         s->group != 0 ? "Cannot specify '%c' with 's'."
+                                       : "'%c' is not allowed in string format specifier",
+                         s->group != 0  ? s->group
+                         : s->sign != 0 ? s->sign
+                                        : '#');
+    }
+    return jis_whole(*v) && s->precision >= 0 && !as_float
+               ? jrun_fail(r, QUIRE_BAD_REQUEST, "Precision not allowed in integer format specifier")
+               : QUIRE_OK;
+}
+
+/* One field, without its braces. */
+static quire_err expand_field(braces *b, str field, jout *out) {
+    str name = until(field, "!:"), rest = jinja_braces_without(field, name.n);
+    char conversion = 's', c;
+    bool converts = false;
+    jvalue v, spec_text = jstring((str){0});
+    TRY(field_value(b, name, &v));
+    if (jinja_braces_skip(&rest, "!", &c)) {
+        converts = jinja_braces_skip(&rest, "rsa", &conversion);
+        TRY(converts && (rest.n == 0 || rest.p[0] == ':')
+                ? QUIRE_OK
+                : jrun_fail(b->r, QUIRE_BAD_REQUEST, "expected ':' after conversion specifier"));
+    }
+    if (jinja_braces_skip(&rest, ":", &c)) { /* fields inside the specification */
+        jout o = jrun_out(b->r);
+        TRY(++b->depth > 2 ? jrun_fail(b->r, QUIRE_BAD_REQUEST, "Max string recursion exceeded") : QUIRE_OK);
+        TRY(jrun_take_text(b->r, jinja_braces_expand(b, rest, &o), &o, &spec_text));
+        b->depth--;
+    }
+    if (converts) {
+        jout o = jrun_out(b->r);
+        quire_err e = conversion == 's' ? jrun_write(b->r, v, &o) : jvalue_write_repr(v, &o);
+        TRY(jrun_take_text(b->r, e == QUIRE_OK ? e : jrun_no_memory(b->r), &o, &v));
+        TRY(conversion == 'a' ? jformat_ascii(b->r, &v) : QUIRE_OK);
+    }
+    jformat_spec spec;
+    TRY(jinja_braces_read_spec(b->r, spec_text.u.s, &spec));
+    TRY(spec_text.u.s.n > 0 ? take_spec(b->r, &spec, &v) : QUIRE_OK);
+    return jformat_value(b->r, v, &spec, out);
+}
+
+/* The bytes of a field from after its { to before its }, or SIZE_MAX. */
+static size_t field_size(str s) {
+    int depth = 1;
+    for (size_t i = 0; i < s.n; i++) {
+        depth += s.p[i] == '{' ? 1 : s.p[i] == '}' ? -1 : 0;
+        if (depth == 0) {
+            return i;
+        }
+    }
+    return SIZE_MAX;
+}
+
+static quire_err jinja_braces_expand(braces *b, str format, jout *out) {
+    while (format.n > 0) {
+        str text = until(format, "{}");
+        TRY(jrun_step(b->r, 1));
+        TRY(jout_add(out, text) == QUIRE_OK ? QUIRE_OK : jrun_no_memory(b->r));
+        format = jinja_braces_without(format, text.n);
+        if (format.n == 0) {
+            break;
+        }
+        char brace = format.p[0];
+        if (format.n > 1 && format.p[1] == brace && b->depth == 0) {
+            TRY(jout_add(out, (str){format.p, 1}) == QUIRE_OK ? QUIRE_OK : jrun_no_memory(b->r));
+            format = jinja_braces_without(format, 2);
+            continue;
+        }
+        size_t n = brace == '{' ? field_size(jinja_braces_without(format, 1)) : SIZE_MAX;
+        if (n == SIZE_MAX) {
+            return jrun_fail(b->r, QUIRE_BAD_REQUEST,
+                             format.n == 1 ? "Single '%c' encountered in format string"
+                                           : "expected '%c' before end of string",
+                             format.n == 1 ? brace : '}');
+        }
+        TRY(expand_field(b, (str){format.p + 1, n}, out));
+        format = jinja_braces_without(format, n + 2);
+    }
+    return QUIRE_OK;
+}
+
+quire_err jformat_braces(jrun *r, jvalue format, const jargs *args, jvalue *out) {
+    braces b = {.r = r, .args = args};
+    jout o = jrun_out(r);
+    bool safe = format.safe;
+    TRY(jrun_take_text(r, jinja_braces_expand(&b, format.u.s, &o), &o, out));
+    out->safe = safe;
+    return QUIRE_OK;
+}

@@ -241,7 +241,7 @@ quire_err jget_slice(jrun *r, jvalue object, const jvalue bounds[3], jvalue *out
 /* Follows a path like "city.zip" or "0", as filters with attribute= do. fallback
  * (J_MISSING: none) replaces what is undefined on the way. */
 quire_err jget_path(jrun *r, jvalue object, jvalue path, jvalue fallback, jvalue *out);
-quire_err jcall(jrun *r, jvalue callee, const jargs *args, jvalue *out); /* jinja_call.c */
+quire_err jcall(jrun *r, jvalue callee, const jargs *args, jvalue *out); /* jinja_eval.c */
 /* The argument of that name, or J_MISSING. */
 jvalue jargs_named(const jargs *args, str name);
 /* All but the first n, which have no names. */

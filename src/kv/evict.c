@@ -2,11 +2,157 @@
 
 #include <assert.h>
 #include <math.h>
+#include <stdbool.h>
+#include <stdint.h>
 #include <string.h>
 
+#include "base/err.h"
 #include "base/mem.h"
 #include "kv/evict_learned.h"
-#include "kv/heap.h"
+
+/* A binary heap of small numbers (pages) with an index of their positions, so that any
+ * number can be found, moved and removed.
+ *
+ * Keys are ordered by level, then score, then stamp. When each key has its own stamp the
+ * order is total, the same on every run. Invariant (kv_heap_check): no number is above
+ * one of a lower key, and position[] and slots[] refer to each other. Allocated at open.
+ * Zeroed memory is an empty heap, so opening touches no memory. One thread. */
+
+typedef struct kv_heap_key {
+    int32_t level;
+    double score; /* never a NaN */
+    int64_t stamp;
+} kv_heap_key;
+
+typedef struct kv_heap_slot {
+    double score;
+    int64_t stamp;
+    int32_t level, id;
+} kv_heap_slot;
+
+typedef struct kv_heap {
+    kv_heap_slot *slots; /* [cap]; the lowest first */
+    int32_t *position;   /* [cap] slot + 1; 0: not in the heap */
+    int32_t cap, n;
+    int64_t n_compared; /* keys compared since open, for measurements */
+} kv_heap;
+
+#define HEAP_NONE (-1)
+
+static void kv_heap_close(kv_heap *h) {
+    mem_free(h->slots);
+    mem_free(h->position);
+    h->slots = NULL;
+    h->position = NULL;
+}
+
+/* Opens a heap for numbers 0..cap. */
+static quire_err kv_heap_open(kv_heap *h, int32_t cap) {
+    *h = (kv_heap){.cap = cap};
+    h->slots = mem_new_huge((size_t)cap, sizeof *h->slots);
+    h->position = mem_new_huge((size_t)cap, sizeof *h->position);
+    if (h->slots == NULL || h->position == NULL) {
+        kv_heap_close(h);
+        return QUIRE_NO_MEMORY;
+    }
+    return QUIRE_OK;
+}
+
+static bool heap_is_before(const kv_heap_slot *a, const kv_heap_slot *b) {
+    if (a->level != b->level) {
+        return a->level < b->level;
+    }
+    return a->score < b->score || (!(b->score < a->score) && a->stamp < b->stamp);
+}
+
+static void set_slot(kv_heap *h, int32_t at, const kv_heap_slot *slot) {
+    h->slots[at] = *slot;
+    h->position[slot->id] = at + 1;
+}
+
+/* Puts *slot into the hole at `at`: moves the hole up past higher keys or down past lower
+ * ones, then fills it. */
+static void heap_fill(kv_heap *h, int32_t at, const kv_heap_slot *slot) {
+    while (at > 0 && (h->n_compared++, heap_is_before(slot, &h->slots[(at - 1) / 2]))) {
+        set_slot(h, at, &h->slots[(at - 1) / 2]);
+        at = (at - 1) / 2;
+    }
+    for (int32_t child; at < h->n / 2; at = child) { /* slots from n / 2 on have nothing below them */
+        child = 2 * at + 1;
+        if (child + 1 < h->n && (h->n_compared++, heap_is_before(&h->slots[child + 1], &h->slots[child]))) {
+            child++;
+        }
+        h->n_compared++;
+        if (!heap_is_before(&h->slots[child], slot)) {
+            break;
+        }
+        set_slot(h, at, &h->slots[child]);
+    }
+    set_slot(h, at, slot);
+}
+
+/* Inserts id with this key, or moves it if it is there. O(log n). */
+static void kv_heap_put(kv_heap *h, int32_t id, kv_heap_key key) {
+    kv_heap_slot slot = {.score = key.score, .stamp = key.stamp, .level = key.level, .id = id};
+    int32_t at = h->position[id] - 1;
+    if (at < 0) {
+        at = h->n++;
+        h->slots[at] = slot; /* so that the hole compares as its future content */
+    }
+    heap_fill(h, at, &slot);
+}
+
+/* Removes id; does nothing if it is not there. O(log n). */
+static void kv_heap_take(kv_heap *h, int32_t id) {
+    int32_t at = h->position[id] - 1;
+    if (at < 0) {
+        return;
+    }
+    h->position[id] = 0;
+    h->n--;
+    if (at < h->n) {
+        kv_heap_slot last = h->slots[h->n];
+        heap_fill(h, at, &last);
+    }
+}
+
+/* The number of the lowest key, or HEAP_NONE. O(1). */
+static int32_t kv_heap_lowest(const kv_heap *h) {
+    return h->n > 0 ? h->slots[0].id : HEAP_NONE;
+}
+
+static bool kv_heap_has(const kv_heap *h, int32_t id) {
+    return h->position[id] > 0;
+}
+
+/* The key of a number that is there. */
+static kv_heap_key kv_heap_key_of(const kv_heap *h, int32_t id) {
+    const kv_heap_slot *slot = &h->slots[h->position[id] - 1];
+    return (kv_heap_key){slot->level, slot->score, slot->stamp};
+}
+
+/* Checks the invariant; else QUIRE_INTERNAL and what is wrong. O(cap). */
+static quire_err kv_heap_check(const kv_heap *h, quire_error *err) {
+    int32_t n = 0;
+    for (int32_t at = 0; at < h->n; at++) {
+        const kv_heap_slot *slot = &h->slots[at];
+        if (slot->id < 0 || slot->id >= h->cap || h->position[slot->id] != at + 1) {
+            return err_set(err, QUIRE_INTERNAL, -1,
+                           "kv heap: slot %d holds %d, whose recorded position differs", at, slot->id);
+        }
+        if (at > 0 && heap_is_before(slot, &h->slots[(at - 1) / 2])) {
+            return err_set(err, QUIRE_INTERNAL, -1, "kv heap: slot %d is below one of a higher key", at);
+        }
+    }
+    for (int32_t id = 0; id < h->cap; id++) {
+        n += h->position[id] > 0;
+    }
+    if (n != h->n) {
+        return err_set(err, QUIRE_INTERNAL, -1, "kv heap: %d numbers have a position, %d are counted", n,
+                       h->n);
+    }
+    return QUIRE_OK;
+}
 
 /* The level of a page whose time to live is over; the level of others is their
  * priority. */

@@ -21,7 +21,12 @@
 #include <stdint.h>
 
 #include "base/err.h"
-#include "kv/page_id.h"
+
+/* A page's number, 0..n_pages. */
+typedef struct page_id {
+    int32_t v;
+} page_id;
+#define PAGE_NONE ((page_id){-1})
 
 typedef struct free_pages free_pages;
 

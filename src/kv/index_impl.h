@@ -1,11 +1,11 @@
-/* The index's own struct, shared by index.c, index_state.c and index_view.c. */
+/* The index's own struct, shared by index.c and index_view.c. */
 #ifndef KV_INDEX_IMPL_H
 #define KV_INDEX_IMPL_H
 
 #include <stdbool.h>
 
 #include "kv/index.h"
-#include "kv/public.h"
+#include "kv/namespace.h"
 #include "kv/snapshot.h"
 #include "kv/tree.h"
 

@@ -2,7 +2,7 @@
  * layers for which pages are cut, and swap space.
  *
  * A sequence's state in it is a kv_seq (kv_seq.h). The cache holds integers only: it
- * lists pages to copy, and moves bytes through the mover that it is lent (kv_mover.h).
+ * lists pages to copy, and moves bytes through the mover that it is lent (kv_swap.h).
  * Without an index nothing is found or kept, and a page is free as soon as its last
  * holder releases it.
  *

@@ -2,7 +2,63 @@
 
 #include "base/clock.h"
 #include "base/mem.h"
-#include "kv/kv_tiering_parts.h"
+
+#define MAX_PROMOTIONS 8   /* sequences whose pages are fetched at once */
+#define WINDOW         16  /* pages of tokens that are fetched ahead for each */
+#define MAX_MOVES      256 /* moves that the device has not done yet */
+#define ENTRY_NONE     (-1)
+
+/* The tier key of the prefix up to the end of an index entry, computed at first use. */
+typedef struct entry_name {
+    kv_tier_id id;
+    bool is_known;
+    bool was_queued; /* its pages are queued to be written through, or were written */
+} entry_name;
+
+/* The promotion of the pages of tokens n_done..n_total of a waiting sequence. Pages up to
+ * n_asked have frames. */
+typedef struct promotion {
+    kv_seq *s; /* NULL: free */
+    const int32_t *tokens;
+    int32_t n_done, n_asked, n_total;
+    /* the key of the prefix before page n_asked; at the start of a namespace see
+     * tiering_root */
+    kv_tier_id before;
+    int32_t *frames; /* [WINDOW, n_groups], page i at i % WINDOW */
+} promotion;
+
+/* A ring of full entries whose pages are to be written through, oldest first. */
+typedef struct write_queue {
+    int32_t *entries; /* [cap]; NULL: write-through is off */
+    int32_t cap, first, n;
+} write_queue;
+
+/* A move between a page and a frame of the tiers, under way on the device. */
+typedef struct frame_move {
+    kv_fence fence;
+    int32_t frame;
+    bool is_put;   /* the page is stored when it is done; else the frame is released */
+    kv_tier_id id; /* of a page that is put */
+    int32_t group;
+} frame_move;
+
+struct kv_tiering {
+    kv_cache *c;
+    kv_tiers *tiers;
+    kv_index_watch watch;
+    entry_name *names; /* [kv_index_cap_entries] by index entry */
+    int32_t *path;     /* [max pages of a sequence] entries of a path, from its end to its root */
+    kv_seq seq;        /* the position at which pages are published; its tables are empty between calls */
+    promotion promotions[MAX_PROMOTIONS];
+    write_queue to_write;
+    frame_move moves[MAX_MOVES]; /* a ring, oldest first */
+    int32_t first_move, n_moves;
+    const wake *reader;
+    void (*on_promoted)(void *context, kv_seq *s, int32_t n_tokens);
+    void *context;
+    bool are_kept; /* a tier outlives the process */
+    bool closes;
+};
 
 #define FLUSH_US      5000000 /* most time to flush at closing */
 #define FLUSH_PENDING 4       /* pages that are being written at once during the flush */
@@ -15,7 +71,9 @@
 
 /* ---- keys ---- */
 
-kv_tier_id tiering_root(const kv_tiering *t, kv_tier_id before, int32_t namespace) {
+/* The key of the next page's parent: `before`, or the root's key at the beginning of a
+ * namespace. */
+static kv_tier_id tiering_root(const kv_tiering *t, kv_tier_id before, int32_t namespace) {
     kv_index_namespace s = kv_index_describe_namespace(t->c->index, namespace);
     return kv_tier_id_root(before, s.name, s.n_name, s.is_public);
 }
@@ -27,7 +85,9 @@ static kv_tier_id parent_of(const kv_tiering *t, const kv_index_entry *d) {
     return begins ? tiering_root(t, before, d->namespace) : before;
 }
 
-kv_tier_id tiering_name(kv_tiering *t, int32_t entry) {
+/* The key of the prefix up to the end of a full entry; computes the keys of all entries
+ * before it too. */
+static kv_tier_id tiering_name(kv_tiering *t, int32_t entry) {
     int32_t n = 0;
     for (int32_t i = entry; i != ENTRY_NONE && !t->names[i].is_known;
          i = kv_index_describe(t->c->index, i).up) {
@@ -64,7 +124,9 @@ static void kv_tiering_settle(kv_tiering *t) {
     }
 }
 
-void tiering_end_move(kv_tiering *t, const frame_move *m) {
+/* Ends a move, which the mover was just given: at once if it is done, else in a later
+ * poll. Waits for the device where too many are under way. */
+static void tiering_end_move(kv_tiering *t, const frame_move *m) {
     if (t->n_moves == 0 && kv_tiering_is_done(t, m->fence)) {
         land(t, m);
         return;
@@ -73,6 +135,228 @@ void tiering_end_move(kv_tiering *t, const frame_move *m) {
         kv_tiering_settle(t);
     }
     t->moves[(t->first_move + t->n_moves++) % MAX_MOVES] = *m;
+}
+
+/* ---- promotion: fetches the pages of a waiting sequence from the tiers into the pool
+ * and the index ---- */
+
+static quire_err promotion_open(const kv_tiering *t, promotion *p) {
+    p->frames = mem_new(WINDOW * (size_t)t->c->n_groups, sizeof(int32_t));
+    return p->frames != NULL ? QUIRE_OK : QUIRE_NO_MEMORY;
+}
+
+static void promotion_close(promotion *p) {
+    mem_free(p->frames);
+}
+
+/* ---- a path in the index while pages are published ---- */
+
+/* Moves t->seq to s's first n tokens in the index, or to fewer if it ends before. s
+ * itself waits at its root. */
+static void stand(kv_tiering *t, const kv_seq *s, const int32_t *tokens, int32_t n) {
+    kv_seq *at = &t->seq;
+    kv_seq_fork(t->c, s, 0, at);
+    (void)kv_seq_admit(t->c, at, tokens, n); /* the tables have room */
+    kv_seq_truncate(t->c, at, at->path.n_pages * t->c->page_tokens);
+}
+
+static void kv_tiering_promotion_leave(kv_tiering *t, const int32_t *tokens) {
+    kv_seq_release(t->c, &t->seq, tokens, KV_DROP);
+    kv_seq_close(t->c, &t->seq);
+}
+
+/* As stand, at the end of whole pages after which every window can go on. */
+static void stand_to_go_on(kv_tiering *t, const kv_seq *s, const int32_t *tokens, int32_t n) {
+    stand(t, s, tokens, n);
+    /* it could from within the next page only */
+    while (!kv_seq_sees_back(t->c, &t->seq, t->seq.n_computed)) {
+        n = t->seq.n_computed;
+        kv_tiering_promotion_leave(t, tokens);
+        stand(t, s, tokens, n); /* it ends before them, or sees back now */
+    }
+}
+
+/* ---- fetching ---- */
+
+static int32_t *frame_at(const kv_tiering *t, const promotion *p, int32_t page, int32_t group) {
+    return &p->frames[page % WINDOW * t->c->n_groups + group];
+}
+
+/* Releases the frames of pages from..to. */
+static void release_frames(kv_tiering *t, const promotion *p, int32_t from, int32_t to) {
+    for (int32_t i = from; i < to; i++) {
+        for (int32_t g = 0; g < t->c->n_groups; g++) {
+            kv_tiers_release(t->tiers, *frame_at(t, p, i, g));
+        }
+    }
+}
+
+static void kv_tiering_promotion_finish(kv_tiering *t, promotion *p) {
+    release_frames(t, p, p->n_done, p->n_asked);
+    p->s->tier_wait = KV_TIER_WAIT_OVER;
+    p->s = NULL;
+}
+
+/* Fetches the next page of tokens in every group, or in none. */
+static kv_fetch fetch_page(kv_tiering *t, promotion *p) {
+    kv_tiers *tiers = t->tiers;
+    const kv_path *path = &p->s->path;
+    int32_t number = p->n_asked < path->n_public ? path->public_namespace : path->namespace;
+    kv_index_namespace namespace = kv_index_describe_namespace(t->c->index, number);
+    kv_tier_key key = {.namespace = namespace.name,
+                       .n_namespace = namespace.n_name,
+                       .tokens = p->tokens + p->n_asked * t->c->page_tokens};
+    key.parent =
+        p->n_asked == 0 || p->n_asked == path->n_public ? tiering_root(t, p->before, number) : p->before;
+    key.id = kv_tier_id_page(key.parent, key.tokens, t->c->page_tokens);
+    for (; key.group < t->c->n_groups; key.group++) {
+        kv_fetch f = kv_tiers_fetch(tiers, &key, frame_at(t, p, p->n_asked, key.group));
+        if (f != KV_FETCH_STARTED) {
+            while (key.group-- > 0) {
+                kv_tiers_release(tiers, *frame_at(t, p, p->n_asked, key.group));
+            }
+            return f;
+        }
+    }
+    p->before = key.id;
+    p->n_asked++;
+    return KV_FETCH_STARTED;
+}
+
+static void kv_tiering_promotion_fetch_ahead(kv_tiering *t, promotion *p) {
+    while (p->n_asked < p->n_total && p->n_asked - p->n_done < WINDOW) {
+        kv_fetch f = fetch_page(t, p);
+        if (f == KV_FETCH_NOWHERE) {
+            p->n_total = p->n_asked;
+        }
+        if (f != KV_FETCH_STARTED) {
+            return;
+        }
+    }
+}
+
+/* How many pages of tokens from n_done on have come. A miss ends the promotion. */
+static int32_t count_come(kv_tiering *t, promotion *p) {
+    const kv_tiers *tiers = t->tiers;
+    for (int32_t i = p->n_done; i < p->n_asked; i++) {
+        for (int32_t g = 0; g < t->c->n_groups; g++) {
+            int32_t f = *frame_at(t, p, i, g);
+            if (!kv_tiers_is_ready(tiers, f)) {
+                return i - p->n_done;
+            }
+            if (!kv_tiers_take(tiers, f)) {
+                p->n_total = i;
+                return i - p->n_done;
+            }
+        }
+    }
+    return p->n_asked - p->n_done;
+}
+
+/* ---- publishing ---- */
+
+/* Reserves room for n more pages of tokens, in every group. */
+static quire_err kv_tiering_promotion_reserve(kv_tiering *t, int32_t n) {
+    kv_copies none = {0}; /* they end with whole pages: nothing is copied */
+    kv_cache_make_free(t->c, n * t->c->n_groups);
+    return kv_seq_reserve(t->c, &t->seq, n * t->c->page_tokens, &none);
+}
+
+/* Puts n fetched pages of tokens into the pool and the index, and gives their frames
+ * back. False: there is no room. */
+static bool publish(kv_tiering *t, promotion *p, int32_t n) {
+    stand(t, p->s, p->tokens, p->n_done * t->c->page_tokens);
+    const kv_mover *mover = t->c->mover;
+    bool fits = t->seq.path.n_pages == p->n_done && kv_tiering_promotion_reserve(t, n) == QUIRE_OK;
+    release_frames(t, p, p->n_done, fits ? p->n_done : p->n_done + n);
+    for (int32_t i = p->n_done; fits && i < p->n_done + n; i++) {
+        for (int32_t g = 0; g < t->c->n_groups; g++) {
+            frame_move m = {.frame = *frame_at(t, p, i, g)};
+            m.fence =
+                mover->write(mover->context, t->seq.tables[g].pages[i], kv_tiers_take(t->tiers, m.frame));
+            tiering_end_move(t, &m);
+        }
+    }
+    if (fits) {
+        kv_seq_advance(&t->seq, n * t->c->page_tokens);
+        kv_seq_publish(t->c, &t->seq, p->tokens);
+        fits = t->seq.path.n_pages == p->n_done + n;
+    }
+    kv_tiering_promotion_leave(t, p->tokens);
+    return fits;
+}
+
+/* Continues to fetch and publish. Ends when all pages have come or the time is up. */
+static void promotion_advance(kv_tiering *t, promotion *p, int64_t now_us) {
+    kv_tiering_promotion_fetch_ahead(t, p);
+    int32_t n = count_come(t, p);
+    if (n > 0) {
+        bool fits = publish(t, p, n);
+        p->n_done += n;
+        p->n_total = fits ? p->n_total : p->n_done;
+        if (fits && t->on_promoted != NULL) {
+            t->on_promoted(t->context, p->s, n * t->c->page_tokens);
+        }
+        kv_tiering_promotion_fetch_ahead(t, p);
+    }
+    if (p->n_done >= p->n_total || now_us >= p->s->tier_deadline_us) {
+        kv_tiering_promotion_finish(t, p);
+    }
+}
+
+/* Begins to promote the pages of tokens[0..n) after those in the pool, if these are not
+ * all that s can use. */
+static void kv_tiering_promotion_begin(kv_tiering *t, promotion *p, kv_seq *s, const int32_t *tokens,
+                                       int32_t n, int64_t now_us) {
+    int32_t n_total = n / t->c->page_tokens;
+    stand_to_go_on(t, s, tokens, n_total * t->c->page_tokens);
+    const kv_path *path = &t->seq.path;
+    *p = (promotion){.s = s,
+                     .tokens = tokens,
+                     .n_done = path->n_pages,
+                     .n_asked = path->n_pages,
+                     .n_total = n_total,
+                     .frames = p->frames};
+    if (path->n_pages > 0 && path->n_pages < n_total) {
+        p->before = tiering_name(t, path->entry);
+    }
+    kv_tiering_promotion_leave(t, tokens);
+    s->tier_wait = KV_TIER_WAITS;
+    promotion_advance(t, p, now_us);
+}
+
+/* ---- a waiting sequence's side ---- */
+
+bool kv_tiering_waits(kv_tiering *t, kv_seq *s, const int32_t *tokens, int32_t n, int64_t now_us,
+                      int64_t wait_us) {
+    if (t == NULL || !s->has_path || s->tier_wait == KV_TIER_WAIT_OVER) {
+        return false;
+    }
+    if (s->tier_wait == KV_TIER_WAIT_NONE) {
+        if (s->tier_deadline_us == 0) {
+            s->tier_deadline_us = now_us + wait_us;
+        }
+        promotion *p = t->promotions;
+        while (p < t->promotions + MAX_PROMOTIONS && p->s != NULL) {
+            p++;
+        }
+        if (p < t->promotions + MAX_PROMOTIONS) {
+            kv_tiering_promotion_begin(t, p, s, tokens, n, now_us);
+        } else if (now_us >= s->tier_deadline_us) {
+            s->tier_wait = KV_TIER_WAIT_OVER;
+        }
+    }
+    return s->tier_wait != KV_TIER_WAIT_OVER;
+}
+
+void kv_tiering_forget(kv_tiering *t, kv_seq *s) {
+    for (int i = 0; t != NULL && i < MAX_PROMOTIONS; i++) {
+        if (t->promotions[i].s == s) {
+            kv_tiering_promotion_finish(t, &t->promotions[i]);
+        }
+    }
+    s->tier_wait = KV_TIER_WAIT_NONE;
+    s->tier_deadline_us = 0;
 }
 
 /* Whether a put of the page is under way, so that the tiers do not know of it yet. */

@@ -17,7 +17,7 @@
  * same in every process. So a page that was demoted early is found after one that is
  * demoted late, and a process finds the pages of another.
  *
- * The device may run behind (kv_mover.h): a demoted page is stored, and the frame of a
+ * The device may run behind (kv_swap.h): a demoted page is stored, and the frame of a
  * promoted one released, when a poll finds the fence of its move done. Until a demoted
  * page is stored no tier has it.
  *

@@ -1,4 +1,6 @@
-/* The table of namespaces: maps a name, and the public prefix after which the namespace
+/* Namespaces and public prefixes of the index.
+ *
+ * The table of namespaces maps a name, and the public prefix after which the namespace
  * begins, to a small number. Names are compared whole, never by hash. A number lives
  * until its user removes it. Owner: the engine thread. */
 #ifndef KV_NAMESPACE_H
@@ -15,8 +17,8 @@
 #define NAMESPACE_PUBLIC   (-2) /* behind: for public prefixes of all tenants only */
 
 typedef struct kv_namespace {
-    /* NAMESPACE_PLAIN, NAMESPACE_PUBLIC, or the number of the public prefix (kv/public.h)
-     * after which it begins */
+    /* NAMESPACE_PLAIN, NAMESPACE_PUBLIC, or the number of the public prefix after
+     * which it begins */
     int32_t behind;
     int32_t root;    /* the user's data */
     int32_t n_paths; /* paths in it; the user counts them */
@@ -39,5 +41,38 @@ int32_t kv_namespaces_find(const kv_namespaces *s, int32_t behind, const void *n
 /* Adds a namespace, which is not there yet; NAMESPACE_NONE when all cap are in use. */
 int32_t kv_namespaces_add(kv_namespaces *s, int32_t behind, const void *name, size_t n);
 void kv_namespaces_remove(kv_namespaces *s, int32_t number);
+
+/* ---- public prefixes ----
+ *
+ * Token sequences that an operator names for all tenants to share, such
+ * as a common system prompt. A prefix belongs to a scope: bytes with everything else that
+ * must agree (model, adapter, numeric configuration). Only its whole pages are public.
+ * Owner: the engine thread. */
+
+#define PUBLIC_NONE (-1)
+
+typedef struct kv_public {
+    unsigned char *scope;
+    size_t n_scope;
+    int32_t *tokens;
+    int32_t n; /* a multiple of page_tokens */
+} kv_public;
+
+/* Zeroed: none. */
+typedef struct kv_publics {
+    kv_public *list;
+    size_t cap;
+    int32_t n;
+} kv_publics;
+
+void kv_publics_close(kv_publics *p);
+/* Adds the whole pages of tokens[0..n), copied. QUIRE_INVALID when there are none;
+ * QUIRE_OK also when the prefix is there already. */
+quire_err kv_publics_add(kv_publics *p, const void *scope, size_t n_scope, const int32_t *tokens, int32_t n,
+                         int32_t page_tokens);
+/* The number of the longest prefix in that scope with which tokens[0..n) begin, or
+ * PUBLIC_NONE. O(all prefixes + its length). */
+int32_t kv_publics_find(const kv_publics *p, const void *scope, size_t n_scope, const int32_t *tokens,
+                        int32_t n);
 
 #endif

@@ -19,7 +19,7 @@
 #include <stdint.h>
 
 #include "base/err.h"
-#include "kv/page_id.h"
+#include "kv/free_pages.h"
 
 typedef struct kv_pool kv_pool;
 

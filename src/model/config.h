@@ -93,32 +93,6 @@ int32_t config_table_rows(const config *c, const char *name);
  * absent. */
 quire_err config_activation(const config *c, const char *hf, model_desc *d);
 
-/* ---- config_layers.c ---- */
-
-/* Gives a layer a window: it sees, and its cache keeps, this many tokens. 0: it sees
- * all. */
-void config_set_window(model_desc *d, int32_t layer, int32_t window);
-/* Reads the window's length; *window keeps what counts where the file has none, and is 0
- * where config.json says null. */
-quire_err config_window(const config *c, int32_t *window);
-/* Gives every layer the window that the file names, where it names none this one (0:
- * none). */
-quire_err config_window_on_all(const config *c, int32_t usual, model_desc *d);
-/* Reads how many layers make a period of which one has no window. */
-quire_err config_period(const config *c, const char *gguf, const char *hf, int32_t *period);
-/* Which layers have windows: config.json's "layer_types" ("sliding_attention"), GGUF's
- * sliding_window_pattern as a list, else all but
- * one of each `period` layers, that at full_at (period - 1: the last). GGUF's
- * sliding_window_pattern as a number is such a period. period 0: none. is_window[i] for
- * the model's layers. */
-quire_err config_window_layers(const config *c, const model_desc *d, int32_t period, int32_t full_at,
-                               bool *is_window);
-/* Gives these layers the window, and the others none. */
-quire_err config_windows(const config *c, int32_t window, int32_t period, int32_t full_at, model_desc *d);
-
-/* Refuses a GGUF file whose rows see what is before them only. */
-quire_err config_check_two_sided(const config *c);
-
 /* ---- config_rope.c ---- */
 
 /* What rotary embedding is without any key. */
@@ -143,6 +117,30 @@ quire_err config_rotary(const config *c, model_desc *d, rope_pairs hf, rope_pair
 quire_err config_llama(const config *c, rope_pairs hf, rope_pairs gguf, model_desc *d);
 
 /* ---- config_moe.c ---- */
+
+/* Gives a layer a window: it sees, and its cache keeps, this many tokens. 0: it sees
+ * all. */
+void config_set_window(model_desc *d, int32_t layer, int32_t window);
+/* Reads the window's length; *window keeps what counts where the file has none, and is 0
+ * where config.json says null. */
+quire_err config_window(const config *c, int32_t *window);
+/* Gives every layer the window that the file names, where it names none this one (0:
+ * none). */
+quire_err config_window_on_all(const config *c, int32_t usual, model_desc *d);
+/* Reads how many layers make a period of which one has no window. */
+quire_err config_period(const config *c, const char *gguf, const char *hf, int32_t *period);
+/* Which layers have windows: config.json's "layer_types" ("sliding_attention"), GGUF's
+ * sliding_window_pattern as a list, else all but
+ * one of each `period` layers, that at full_at (period - 1: the last). GGUF's
+ * sliding_window_pattern as a number is such a period. period 0: none. is_window[i] for
+ * the model's layers. */
+quire_err config_window_layers(const config *c, const model_desc *d, int32_t period, int32_t full_at,
+                               bool *is_window);
+/* Gives these layers the window, and the others none. */
+quire_err config_windows(const config *c, int32_t window, int32_t period, int32_t full_at, model_desc *d);
+
+/* Refuses a GGUF file whose rows see what is before them only. */
+quire_err config_check_two_sided(const config *c);
 
 /* Reads the numbers of experts and how rows choose them into d->moe, which holds the
  * architecture's defaults, and gives every layer its experts in place of the dense part.

@@ -122,7 +122,7 @@ quire_err binding_pair(binding *b, weight_role role, int64_t n_out, int64_t n_in
 quire_err binding_vector(binding *b, weight_role role, const char *suffix, const char *what, int64_t n,
                          float **out);
 
-/* ---- blocks_attention.c, blocks_mlp.c, blocks_moe.c: steps ---- */
+/* ---- blocks_attention.c, blocks_moe.c: steps ---- */
 quire_err attention_bind(binding *b, const layer_step *s);
 quire_err mlp_bind(binding *b, const layer_step *s);
 quire_err moe_bind(binding *b, const layer_step *s);

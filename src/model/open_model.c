@@ -9,7 +9,6 @@
 #include "model/composite.h"
 #include "model/decoder.h"
 #include "model/left_out.h"
-#include "model/model_type.h"
 #include "model/quant_method.h"
 #include "model/quantise_load.h"
 

@@ -26,7 +26,6 @@ typedef struct score_head {
  * compute; QUIRE_BAD_FILE a number that contradicts another. */
 quire_err pooling_describe(const config *c, const score_head *head, model_desc *d);
 
-/* ---- score_head.c ---- */
 /* Whether config.json says that the checkpoint has a head of scores. */
 bool score_head_is(const config *c);
 /* Adds the head to d->pooling. QUIRE_UNSUPPORTED: the architecture has none. */

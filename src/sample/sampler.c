@@ -15,7 +15,6 @@ quire_err sampler_open(int32_t n_vocab, int32_t max_tokens, sampler **out) {
     const sampler_rows *all[SAMPLER_ROWS_MOST];
     s->rows = all[sampler_rows_here(all) - 1];
     s->n_vocab = n_vocab;
-    s->max_tokens = max_tokens;
     s->weights = mem_new(n + PAST_END > BLOCK ? n + PAST_END : BLOCK, sizeof *s->weights);
     s->ids = mem_new(n + PAST_END, sizeof *s->ids);
     s->n_groups = (n + GROUP - 1) / GROUP;

@@ -60,7 +60,7 @@ extern const sampler_rows sampler_rows_plain, sampler_rows_avx2, sampler_rows_av
  * all tokens by the sums of blocks. */
 struct sampler {
     const sampler_rows *rows;
-    int32_t n_vocab, max_tokens, n_kept;
+    int32_t n_vocab, n_kept;
     bool is_whole, is_greedy; /* is_greedy: one token is kept, without a draw */
     size_t n_groups;
     float max;         /* the largest logit after the changes */
@@ -108,15 +108,6 @@ static inline bool sampler_mark(sampler *s, int32_t id) {
     return is_new;
 }
 
-/* ---- sampler_draw.c ---- */
-/* The row passes that this processor supports, the fastest last; all give the same bits.
- * Returns how many, at least 1. */
-#define SAMPLER_ROWS_MOST 3
-int32_t sampler_rows_here(const sampler_rows *all[SAMPLER_ROWS_MOST]);
-/* Draws a token: the one, in id order, at which the cumulated weight passes `uniform` of
- * the total. Some weight is not 0. */
-int32_t sampler_draw(sampler *s, const float *logits, float uniform);
-
 /* ---- sampler_constrain.c: the stage before all others ---- */
 /* Sets s->bits to the tokens that c's constraint leaves, end tokens too. Its errors. */
 quire_err sampler_constrain(sampler *s, const sample_context *c);
@@ -149,7 +140,6 @@ void sampler_keep_from(sampler *s, const float *logits, float least, float least
 /* Keeps all live tokens, whole or not. */
 void sampler_keep_all(sampler *s, const float *logits);
 
-/* ---- sampler_top_p.c ---- */
 /* Keeps a token iff the mass before it (of larger logits, or equal ones with lower ids)
  * is below top_p of all. After scan_masses. */
 void sampler_cut_top_p(sampler *s, const float *logits, float top_p);
@@ -174,7 +164,14 @@ void sampler_order_equals(sampler *s, const float *logits, bool ties_stay, candi
 /* Cuts the tokens that come after `last` by weight. */
 void sampler_cut_after(sampler *s, candidate last);
 
-/* ---- sampler_mirostat.c ---- */
+/* ---- sampler_draw.c ---- */
+/* The row passes that this processor supports, the fastest last; all give the same bits.
+ * Returns how many, at least 1. */
+#define SAMPLER_ROWS_MOST 3
+int32_t sampler_rows_here(const sampler_rows *all[SAMPLER_ROWS_MOST]);
+/* Draws a token: the one, in id order, at which the cumulated weight passes `uniform` of
+ * the total. Some weight is not 0. */
+int32_t sampler_draw(sampler *s, const float *logits, float uniform);
 /* Samples by mirostat from the kept tokens and updates *mu. */
 int32_t sampler_mirostat(sampler *s, const sampling_params *p, float uniform, float *mu);
 

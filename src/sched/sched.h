@@ -7,12 +7,12 @@
  * a sequence decodes, prefills take only so many rows that the step stays within twice
  * the time of the decodes, or the target if that is longer.
  *
- * Rows under a program of their own (program_cost.h) cost more, as measured. Their
+ * Rows under a program of their own (step_cost.h) cost more, as measured. Their
  * prefills keep to that time whether something decodes or not, since what comes meanwhile
  * waits for the step's end; their decodes take turns where all of them do not fit into
  * it.
  *
- * Sequences that are first (ADMISSION_FAIR, fair_preempt.h) get rows before other
+ * Sequences that are first (ADMISSION_FAIR, step_plan.c) get rows before other
  * prefills. So a tenant's new prompt does not wait for the prompts of a tenant that
  * floods the server.
  *

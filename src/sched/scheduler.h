@@ -7,7 +7,6 @@
 #define SCHED_SCHEDULER_H
 
 #include "sched/admission_policy.h"
-#include "sched/program_cost.h"
 #include "sched/sched.h"
 #include "sched/step_cost.h"
 #include "sched/task.h"

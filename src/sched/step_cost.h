@@ -1,11 +1,17 @@
-/* The measured cost of a step on this machine with this model: least squares over the
- * form of sched_cost, in which old steps fade. It decides the planning of time only,
- * never a result. Zeroed memory is an empty estimate: all costs are 0. The engine
- * thread. */
+/* What the scheduler measures of steps, to plan their time: what a step costs, and what
+ * attention programs add to it. */
 #ifndef SCHED_STEP_COST_H
 #define SCHED_STEP_COST_H
 
+#include <stdint.h>
+
 #include "sched/sched.h"
+
+/* ---- the measured cost of a step on this machine with this model ----
+ *
+ * Least squares over the form of sched_cost, in which old steps fade. It decides the
+ * planning of time only, never a result. Zeroed memory is an empty estimate: all costs
+ * are 0. The engine thread. */
 
 #define STEP_COST_TERMS 3
 
@@ -19,5 +25,51 @@ typedef struct step_cost {
 /* Records that a step of that many rows and pairs took us microseconds. O(1). */
 void step_cost_note(step_cost *p, double n_rows, double n_pairs, double us);
 sched_cost step_cost_fit(const step_cost *p);
+
+/* ---- the measured cost of attention programs ----
+ *
+ * Masks and changes of scores that a request
+ * brings as expressions (core/attn_program.h).
+ *
+ * A pair of a row and a token that it attends to costs more under a program, by an amount
+ * that only a run can measure: from next to nothing to a thousand times the rest. A
+ * program whose cost is not known well is computed a few pairs at a time, and
+ * PROGRAM_GROWTH times as many as in its largest step so far after that: so no step takes
+ * much longer than the one before it suggests. Zeroed memory: nothing is known. The
+ * engine thread. */
+
+#define PROGRAM_COSTS       32   /* programs that are remembered; the one that ran longest ago is forgotten */
+#define PROGRAM_FIRST_PAIRS 64.0 /* pairs of a program in its first step */
+#define PROGRAM_GROWTH      4.0
+
+typedef struct program_cost {
+    uint64_t program; /* identifies a program; 0: the slot is free */
+    double pairs, us; /* of its steps, in which old ones fade */
+    /* a pair's in the last step: what is more of both counts, as a program may cost more
+     * further on */
+    double last_us;
+    double most_pairs; /* in one step so far */
+    int64_t noted_at;  /* program_costs.n_notes when it ran last */
+} program_cost;
+
+typedef struct program_costs {
+    program_cost slots[PROGRAM_COSTS];
+    int64_t n_notes;
+} program_costs;
+
+/* What a step computes under one program. */
+typedef struct program_work {
+    uint64_t program;
+    double pairs; /* over 0 */
+} program_work;
+
+/* Microseconds that the program adds to a pair; 0: not known. */
+double program_pair_us(const program_costs *c, uint64_t program);
+/* Pairs of it that a step may have. */
+double program_most_pairs(const program_costs *c, uint64_t program);
+/* Records that a step which computed work[0..n) took us microseconds longer than it would
+ * have without programs (below 0 counts as 0). Where it ran several, each is charged by
+ * what is known of it. O(n). */
+void program_costs_note(program_costs *c, const program_work *work, int32_t n, double us);
 
 #endif

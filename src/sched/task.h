@@ -26,7 +26,7 @@ typedef struct sched_task {
     int32_t group;       /* tasks of one group (not 0) are preempted together or not at all: beams */
     int32_t tenant_slot; /* its tenant's slot (admission_policy.h) */
     /* under ADMISSION_FAIR: its prompt goes before those of tenants that run more
-     * (fair_preempt.h) */
+     * (step_plan.c) */
     bool is_first;
     /* running: it takes no part in this step, since something of its own is not ready; it
      * keeps its pages */
@@ -40,7 +40,7 @@ typedef struct sched_task {
     int32_t priority;         /* ADMISSION_PRIORITY only, else 0: the lower number is admitted first */
     bool wants_prompt_logits; /* the logits of the prompt's rows from logits_first on are wanted */
     int32_t logits_first;
-    /* its own attention program, if that is measured separately (program_cost.h); 0:
+    /* its own attention program, if that is measured separately (step_cost.h); 0:
      * none */
     uint64_t program;
     /* it needs no logits at all and ends when its prompt is computed: n_max is

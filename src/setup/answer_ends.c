@@ -2,7 +2,7 @@
 
 #include <string.h>
 
-#include "base/visible.h"
+#include "base/utf8.h"
 
 /* Writes a token's text as it may be shown. */
 static void answer_ends_show(const vocab *v, const tokenizer *t, answer_end *e) {

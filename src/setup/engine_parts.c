@@ -6,7 +6,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/mem.h"
-#include "base/visible.h"
+#include "base/utf8.h"
 #include "file/templates.h"
 #include "setup/answer_ends.h"
 #include "setup/engine_config.h"

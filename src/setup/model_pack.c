@@ -1,5 +1,5 @@
 /* `quire pack`: writes a model as one file that is mapped instead of loaded. */
-#include "file/packed_write.h"
+#include "file/packed_image.h"
 #include "model/model.h"
 #include "setup/engine_config.h"
 #include "setup/loaded_model.h"

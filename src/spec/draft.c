@@ -1,7 +1,6 @@
 #include "spec/draft.h"
 
-#include "spec/draft_ngram.h"
-#include "spec/draft_suffix.h"
+#include <string.h>
 
 #define MAX_PAUSES 5 /* doublings of a pause: 1, 2, 4, 8, 16 steps */
 
@@ -123,4 +122,26 @@ void draft_adapt(draft_seq *s, const draft_options *o, const draft_outcome *resu
         s->pause = 1 << s->n_pauses;
         s->n_pauses = draft_min_i32(s->n_pauses + 1, MAX_PAUSES - 1);
     }
+}
+
+void draft_constrain(draft_seq *s, uint8_t *states) {
+    draft_tree kept = {0};
+    int32_t to[DRAFT_MAX]; /* a node's number in `kept`; DRAFT_ROOT: it is dropped */
+    for (int32_t i = 0; i < s->tree.n; i++) {
+        int32_t parent = s->tree.parents[i], at = parent == DRAFT_ROOT ? DRAFT_ROOT : to[parent];
+        sample_context c = *s->context;
+        c.rule = NULL; /* which is of its own state */
+        const void *before =
+            at == DRAFT_ROOT ? c.constraint_state : states + (size_t)at * CONSTRAINT_MAX_STATE_BYTES;
+        to[i] = DRAFT_ROOT;
+        if (parent != DRAFT_ROOT && at == DRAFT_ROOT) {
+            continue;
+        }
+        c.constraint_state = states + (size_t)kept.n * CONSTRAINT_MAX_STATE_BYTES;
+        memcpy(c.constraint_state, before, c.constraint->state_bytes);
+        if (sample_accept(&c, s->tree.tokens[i]) == QUIRE_OK) {
+            to[i] = draft_tree_add(&kept, at, s->tree.tokens[i]);
+        }
+    }
+    s->tree = kept;
 }

@@ -46,7 +46,7 @@ typedef enum draft_rule {
     /* it is what the target samples with its own noise: output as without drafts, to the
      * bit */
     DRAFT_RULE_EXACT,
-    DRAFT_RULE_STANDARD /* by rejection sampling (rejection.h): output distributed as without drafts */
+    DRAFT_RULE_STANDARD /* by rejection sampling (verify.h): output distributed as without drafts */
 } draft_rule;
 
 /* The draft model. The caller owns all of it, and has opened the backend with this
@@ -190,5 +190,28 @@ void draft_guess(const draft_seq *s, int32_t most, const guess_worth *worth, dra
 
 /* Adapts s's depth to the result of a draft of the drafter's, or of a guess. */
 void draft_adapt(draft_seq *s, const draft_options *o, const draft_outcome *result);
+
+/* Removes the drafts that a sequence's constraint forbids (sample/constraint.h). */
+
+/* Drops those nodes of s's tree that its constraint forbids after the tokens before them,
+ * with all below them. A branch of first children that was drawn under the constraint
+ * stays as it is. states: [DRAFT_MAX][CONSTRAINT_MAX_STATE_BYTES] scratch memory, aligned
+ * as for any object: the state after each node. O(nodes) */
+void draft_constrain(draft_seq *s, uint8_t *states);
+
+/* ---- draft_ngram.c, draft_suffix.c: the methods without a model ---- */
+quire_err draft_ngram_open(const draft_options *o, drafter **out);
+
+/* Guesses the tokens after tokens[0..n) into an empty tree: as many as are wanted, or
+ * none. 1 <= lookup_min <= lookup_max. Pure. O(n (lookup_max + width)) at worst. */
+void draft_ngram(const int32_t *tokens, int32_t n, int32_t lookup_min, int32_t lookup_max,
+                 const draft_bounds *wanted, draft_tree *out);
+
+#define SUFFIX_NODES (1 << 19)
+#define SUFFIX_OWN   8192
+#define SUFFIX_TEXTS (1 << 16)
+#define SUFFIX_WORK  2048
+
+quire_err draft_suffix_open(const draft_options *o, drafter **out);
 
 #endif

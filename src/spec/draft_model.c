@@ -20,7 +20,7 @@
 #include "sample/end_tokens.h"
 #include "sample/logprobs.h"
 #include "spec/draft.h"
-#include "spec/rejection.h"
+#include "spec/verify.h"
 
 #define TILE_ROWS 16
 

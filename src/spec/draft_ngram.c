@@ -1,4 +1,11 @@
-#include "spec/draft_ngram.h"
+/* Prompt lookup: guesses what followed the last time that the sequence ended as it ends
+ * now. It searches for the longest suffix of lookup_min..lookup_max tokens that occurs
+ * earlier in the sequence, and takes the latest of equally long ones. The guess is what
+ * follows there; a repetition shorter than the guess is repeated. Where branches are
+ * wanted, the next matches that continue with another token give one branch each: the
+ * first branch takes half of the tokens, the next half of what is left, the last all.
+ * Keeps no state. Source: Saxena 2023, "Prompt Lookup Decoding". */
+#include "spec/draft.h"
 
 #include "base/mem.h"
 

@@ -1,6 +1,6 @@
 #include "spec/jump_forward.h"
 
-#include "core/sampling_lists.h"
+#include "core/params.h"
 #include "sample/end_tokens.h"
 
 /* Whether a rule of the request could forbid the one allowed token, so that sampling it

@@ -8,7 +8,7 @@
  * that is no draft the rest is dropped. So every token is what it would be without
  * drafts.
  *
- * Under DRAFT_RULE_STANDARD rejection sampling decides instead (rejection.h): a draft x
+ * Under DRAFT_RULE_STANDARD rejection sampling decides instead (verify.h): a draft x
  * is accepted with probability min(1, p(x) / q(x)) of the target's and the drafter's
  * distributions. At a rejection the excess of p over q replaces p for the next draft at
  * that place, and when there is none the token is drawn from it. The output is
@@ -20,6 +20,8 @@
  * one thread, the engine's. */
 #ifndef SPEC_VERIFY_H
 #define SPEC_VERIFY_H
+
+#include <stdint.h>
 
 #include "spec/draft.h"
 
@@ -58,5 +60,24 @@ bool verify_is_judged(const verify_walk *w);
  * and is appended to the constraint's state. Errors as sampler_distribution and
  * sampler_sample. */
 void verify_judge(const verify_walk *w, const sample_pool *p, sample_row *row);
+
+/* Speculative sampling by rejection (Leviathan et al. 2023; Chen et al. 2023): accepts
+ * drafts so that the output is distributed as the target's own samples, though not equal
+ * to them. Distributions are [n_vocab], after all processors. Pure. */
+
+/* A drafted token, and what it was drawn from. */
+typedef struct rejection_draft {
+    int32_t token;
+    const float *distribution; /* NULL: the drafter gave the token probability 1 */
+} rejection_draft;
+
+/* The probability with which a drafted token is accepted for `target`: min(1, target /
+ * draft); 0 where the draft could not have drawn it. */
+double rejection_accept(const float *target, const rejection_draft *draft);
+/* Makes target the distribution after a rejection: max(target[i] - draft[i], 0),
+ * normalised. Where both are equal nothing is left, and it stays. */
+void rejection_residual(float *target, const rejection_draft *draft, int32_t n_vocab);
+/* The first token, in id order, at which the cumulated mass exceeds u; 0 <= u < 1. */
+int32_t rejection_draw(const float *distribution, int32_t n_vocab, double u);
 
 #endif

@@ -3,6 +3,9 @@
 #ifndef TEXT_CHARS_H
 #define TEXT_CHARS_H
 
+#include <stdint.h>
+
+#include "base/str.h"
 #include "base/utf8.h"
 
 /* c is a scalar value. */
@@ -21,5 +24,20 @@ bool char_is_inert(int32_t c);
 /* Writes the lower case of one character, without context, to out: one or two characters.
  * Returns their number. */
 int char_lower(int32_t c, int32_t out[2]);
+
+/* Byte-level alphabet (Radford et al. 2019, GPT-2): one visible character for each byte,
+ * so that a vocabulary can be written as text. Bytes that are visible in Latin-1
+ * represent themselves; the other 68 are U+0100 and up. */
+
+#define BYTE_LEVEL_CHARS 0x144 /* all characters of the alphabet are below */
+
+int32_t byte_level_char(uint8_t byte);
+/* -1 for a character outside the alphabet. */
+int32_t byte_level_byte(int32_t c);
+/* Appends text's bytes, spelled in the alphabet. */
+quire_err byte_level_add(strbuf *b, str text);
+/* Appends the bytes that a piece spells. A piece with any other character is appended
+ * unchanged. */
+quire_err byte_level_add_bytes(strbuf *b, str piece);
 
 #endif

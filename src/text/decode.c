@@ -1,9 +1,7 @@
 #include "text/decode.h"
 
 #include "base/mem.h"
-#include "text/byte_level.h"
 #include "text/chars.h"
-#include "text/decode_steps.h"
 
 void decoder_deinit(decoder *d) {
     for (int32_t i = 0; i < d->n; i++) {
@@ -43,7 +41,7 @@ void decode_deinit(decode_state *s) {
     regex_scratch_deinit(&s->scratch);
 }
 
-static quire_err text_decode_put(decode_state *s, int32_t i, str part, bool begins);
+static quire_err decode_put(decode_state *s, int32_t i, str part, bool begins);
 
 /* ---- bytes ---- */
 
@@ -60,7 +58,7 @@ static size_t whole_chars(str text) {
 static quire_err put_part(decode_state *s, int32_t i, str part) {
     bool begins = !s->held[i].begun;
     s->held[i].begun = true;
-    return text_decode_put(s, i + 1, part, begins);
+    return decode_put(s, i + 1, part, begins);
 }
 
 /* Outputs the withheld bytes: whole characters, U+FFFD for each invalid part. Keeps a
@@ -119,7 +117,7 @@ static quire_err end_fallback(decode_state *s, int32_t i) {
         e = put_bytes(s, i, true, true);
     }
     for (; h->text.n > 0 && e == QUIRE_OK; h->text.n--) {
-        e = text_decode_put(s, i + 1, str_of(UTF8_REPLACEMENT), true);
+        e = decode_put(s, i + 1, str_of(UTF8_REPLACEMENT), true);
     }
     h->begun = false;
     return e;
@@ -135,7 +133,7 @@ static quire_err decode_put_fallback(decode_state *s, int32_t i, str part) {
     if (t->n > 0 || s->held[i].begun) {
         TRY(end_fallback(s, i));
     }
-    return text_decode_put(s, i + 1, part, true);
+    return decode_put(s, i + 1, part, true);
 }
 
 /* ---- texts ---- */
@@ -143,7 +141,7 @@ static quire_err decode_put_fallback(decode_state *s, int32_t i, str part) {
 static quire_err put_replaced(decode_state *s, int32_t i, const matcher *m, str part, str by, bool begins) {
     strbuf_clear(&s->work[i]);
     TRY(matcher_replace(m, &s->scratch, part, by, &s->work[i]));
-    return text_decode_put(s, i + 1, (str){s->work[i].p, s->work[i].n}, begins);
+    return decode_put(s, i + 1, (str){s->work[i].p, s->work[i].n}, begins);
 }
 
 static quire_err put_strip(decode_state *s, int32_t i, str part, bool begins) {
@@ -180,7 +178,7 @@ static quire_err put_strip(decode_state *s, int32_t i, str part, bool begins) {
         }
         part = (str){part.p + len, part.n - len};
     }
-    return text_decode_put(s, i + 1, (str){w->p, w->n}, begins);
+    return decode_put(s, i + 1, (str){w->p, w->n}, begins);
 }
 
 /* A token's suffix is a space, and nothing at the end of all. So what may end in one is
@@ -194,7 +192,7 @@ static quire_err put_suffix(decode_state *s, int32_t i, str token) {
     strbuf_clear(w);
     if (held->n > 0) { /* the withheld text was not the last */
         TRY(matcher_replace(&literal, &s->scratch, (str){held->p, held->n}, (str){" ", 1}, w));
-        TRY(text_decode_put(s, i + 1, (str){w->p, w->n}, !is_last));
+        TRY(decode_put(s, i + 1, (str){w->p, w->n}, !is_last));
     }
     match_iter it = {.subject = token};
     bool found;
@@ -202,8 +200,7 @@ static quire_err put_suffix(decode_state *s, int32_t i, str token) {
     size_t settled = !found ? token.n : is_last ? it.start : 0;
     strbuf_clear(held);
     TRY(strbuf_add(held, token.p + settled, token.n - settled));
-    return settled < token.n && !is_last ? QUIRE_OK
-                                         : text_decode_put(s, i + 1, (str){token.p, settled}, true);
+    return settled < token.n && !is_last ? QUIRE_OK : decode_put(s, i + 1, (str){token.p, settled}, true);
 }
 
 static void swap(strbuf *a, strbuf *b) {
@@ -246,7 +243,7 @@ static quire_err put_wordpiece(decode_state *s, int32_t i, str token, bool first
     if (step->cleanup) {
         TRY(clean_up(s, w, &s->held[i].text));
     }
-    return text_decode_put(s, i + 1, (str){w->p, w->n}, true);
+    return decode_put(s, i + 1, (str){w->p, w->n}, true);
 }
 
 static quire_err put_ctc(decode_state *s, int32_t i, str token) {
@@ -268,21 +265,11 @@ static quire_err put_ctc(decode_state *s, int32_t i, str token) {
         TRY(matcher_replace(&delimiter, &s->scratch, (str){w->p, w->n}, (str){" ", 1}, &s->spare));
         swap(w, &s->spare);
     }
-    return w->n == 0 ? QUIRE_OK : text_decode_put(s, i + 1, (str){w->p, w->n}, true);
+    return w->n == 0 ? QUIRE_OK : decode_put(s, i + 1, (str){w->p, w->n}, true);
 }
 
-quire_err decode_put(decode_state *s, int32_t i, str part, bool begins) {
-    return text_decode_put(s, i, part, begins);
-}
-
-static quire_err text_decode_put(decode_state *s, int32_t i, str part, bool begins) {
-    if (i == s->decoder->n) {
-        return strbuf_add(s->out, part.p, part.n);
-    }
-    return s->decoder->steps[i].late ? decode_put_late(s, i, part, begins) : decode_run(s, i, part, begins);
-}
-
-quire_err decode_run(decode_state *s, int32_t i, str part, bool begins) {
+/* Gives step i a part, in the way of a late step or not. */
+static quire_err decode_run(decode_state *s, int32_t i, str part, bool begins) {
     const decode_step *step = &s->decoder->steps[i];
     decode_held *h = &s->held[i];
     bool first = h->n_tokens == 0 || step->late;
@@ -307,15 +294,132 @@ quire_err decode_run(decode_state *s, int32_t i, str part, bool begins) {
     case DECODE_CTC:
         return put_ctc(s, i, part);
     case DECODE_WORDPIECE:
-        return begins ? put_wordpiece(s, i, part, first) : text_decode_put(s, i + 1, part, false);
+        return begins ? put_wordpiece(s, i, part, first) : decode_put(s, i + 1, part, false);
     case DECODE_SPACED:
         if (!first && begins) {
-            TRY(text_decode_put(s, i + 1, (str){" ", 1}, true));
+            TRY(decode_put(s, i + 1, (str){" ", 1}, true));
         }
-        return text_decode_put(s, i + 1, part, begins);
+        return decode_put(s, i + 1, part, begins);
     default:
         return strbuf_add(s->out, part.p, part.n);
     }
+}
+
+/* ---- late steps: those after one that makes one token of all, which comes in parts
+ * ---- */
+
+enum { BYTE_TOKEN = 6 }; /* bytes of "<0xAB>" */
+
+/* What the step replaces as a literal, and by what. False: it does not. */
+static bool literal_of(const decode_step *step, matcher *m, str *by) {
+    bool replaces = step->kind == DECODE_REPLACE;
+    *m = replaces ? step->match : (matcher){.literal = step->content, .n_literal = step->n_content};
+    *by = replaces ? (str){step->content, step->n_content}
+                   : (str){"", 0}; /* SUFFIX: the one token is the last */
+    return (replaces || step->kind == DECODE_SUFFIX) && m->re == NULL && m->n_literal > 0;
+}
+
+static quire_err pass_on(decode_state *s, int32_t i, str part) {
+    bool begins = !s->held[i].begun;
+    s->held[i].begun = true;
+    return decode_put(s, i + 1, part, begins);
+}
+
+/* Replaces a literal where it is whole, and withholds what may be the beginning of
+ * one. */
+static quire_err put_literal(decode_state *s, int32_t i, str part, const matcher *m, str by) {
+    strbuf *held = &s->held[i].text, *w = &s->work[i];
+    TRY(strbuf_add(held, part.p, part.n));
+    if (held->n == 0) {
+        return QUIRE_OK;
+    }
+    match_iter it = {.subject = {held->p, held->n}};
+    size_t done = 0;
+    bool found;
+    strbuf_clear(w);
+    for (;;) {
+        TRY(matcher_next(m, &s->scratch, &it, &found));
+        if (!found) {
+            break;
+        }
+        TRY(strbuf_add(w, held->p + done, it.start - done));
+        TRY(strbuf_add(w, by.p, by.n));
+        done = it.end;
+    }
+    size_t upto = held->n - done >= m->n_literal ? held->n - (m->n_literal - 1) : done;
+    while (upto > done && upto < held->n && ((uint8_t)held->p[upto] & 0xC0) == 0x80) {
+        upto--;
+    }
+    TRY(strbuf_add(w, held->p + done, upto - done));
+    memmove(held->p, held->p + upto, held->n - upto);
+    held->n -= upto;
+    return pass_on(s, i, (str){w->p, w->n});
+}
+
+/* A byte token is the whole text, or there is none. */
+static quire_err decode_late_put_fallback(decode_state *s, int32_t i, str part) {
+    strbuf *held = &s->held[i].text;
+    if (s->held[i].begun) {
+        return pass_on(s, i, part);
+    }
+    TRY(strbuf_add(held, part.p, part.n));
+    if (held->n <= BYTE_TOKEN) {
+        return QUIRE_OK;
+    }
+    TRY(pass_on(s, i, (str){held->p, held->n}));
+    strbuf_clear(held);
+    return QUIRE_OK;
+}
+
+/* Gives a late step a part of the one token. What later parts may change is withheld: for
+ * literals a few bytes, else all of it. */
+static quire_err decode_put_late(decode_state *s, int32_t i, str part, bool begins) {
+    const decode_step *step = &s->decoder->steps[i];
+    matcher m;
+    str by;
+    if (literal_of(step, &m, &by)) {
+        return put_literal(s, i, part, &m, by);
+    }
+    switch (step->kind) {
+    case DECODE_FUSE:
+    case DECODE_STRIP:
+    case DECODE_METASPACE:
+        return decode_run(s, i, part, begins);
+    case DECODE_BYTE_FALLBACK:
+        return decode_late_put_fallback(s, i, part);
+    case DECODE_WORDPIECE:
+        if (!step->cleanup) {
+            return decode_put(s, i + 1, part, begins);
+        }
+        break;
+    default:
+        break;
+    }
+    return strbuf_add(&s->held[i].text, part.p, part.n);
+}
+
+/* Gives it what is withheld. */
+static quire_err decode_finish_late(decode_state *s, int32_t i) {
+    const decode_step *step = &s->decoder->steps[i];
+    matcher m;
+    str by;
+    bool holds = step->kind != DECODE_FUSE && step->kind != DECODE_STRIP && step->kind != DECODE_METASPACE;
+    if (!holds || s->held[i].text.n == 0) {
+        return QUIRE_OK;
+    }
+    strbuf whole = s->held[i].text;
+    s->held[i].text = s->spare;
+    s->spare = whole;
+    strbuf_clear(&s->held[i].text);
+    str text = {whole.p, whole.n};
+    return literal_of(step, &m, &by) ? pass_on(s, i, text) : decode_run(s, i, text, true);
+}
+
+static quire_err decode_put(decode_state *s, int32_t i, str part, bool begins) {
+    if (i == s->decoder->n) {
+        return strbuf_add(s->out, part.p, part.n);
+    }
+    return s->decoder->steps[i].late ? decode_put_late(s, i, part, begins) : decode_run(s, i, part, begins);
 }
 
 /* SentencePiece decides by a token's class, so this is the only step of its decoder. */
@@ -356,7 +460,7 @@ quire_err decode_add(decode_state *s, str token, piece_class class, strbuf *out)
     if (s->decoder->n > 0 && s->decoder->steps[0].kind == DECODE_SENTENCEPIECE) {
         return add_sentencepiece(s, token, class);
     }
-    return text_decode_put(s, 0, token, true);
+    return decode_put(s, 0, token, true);
 }
 
 static quire_err finish_step(decode_state *s, int32_t i) {

@@ -13,7 +13,7 @@
 #include <stdint.h>
 
 typedef enum decode_kind {
-    DECODE_BYTE_LEVEL,    /* the bytes that the characters spell (byte_level.h), as UTF-8 */
+    DECODE_BYTE_LEVEL,    /* the bytes that the characters spell (chars.h), as UTF-8 */
     DECODE_BYTE_FALLBACK, /* <0xE2> is a byte; runs of them are UTF-8 */
     DECODE_REPLACE,       /* each match in a token by content */
     DECODE_FUSE,          /* all tokens are one from here on */

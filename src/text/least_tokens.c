@@ -1,7 +1,7 @@
 /* Computes the least number of tokens that a text of a given length can have, so that a
  * server can refuse a text without tokenizing it. */
 #include "base/utf8.h"
-#include "text/byte_level.h"
+#include "text/chars.h"
 #include "text/tokenizer_impl.h"
 
 static bool is_byte_level(const tokenizer *t) {

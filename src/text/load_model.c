@@ -1,8 +1,8 @@
 /* Loads SentencePiece's .model files, with the tokens that tokenizer_config.json adds. */
 #include "base/mem.h"
 #include "base/utf8.h"
+#include "text/model_build.h"
 #include "text/sp_model.h"
-#include "text/tokenizer_config.h"
 #include "json/json.h"
 
 #define MAX_ADDED 65536 /* ids after those of the file */

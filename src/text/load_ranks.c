@@ -3,8 +3,8 @@
  * tokenizer_config.json. */
 #include <stdio.h>
 
+#include "text/model_build.h"
 #include "text/rank_model.h"
-#include "text/tokenizer_config.h"
 #include "json/json.h"
 
 #define TAIL    "|\\s*[\\r\\n]+|\\s+(?!\\S)|\\s+"

@@ -3,6 +3,7 @@
 #define TEXT_MODEL_BUILD_H
 
 #include "text/tokenizer_impl.h"
+#include "json/json.h"
 
 /* Builds the trie of all pieces that text may become: those that the vocabulary finds.
  * QUIRE_NO_MEMORY, QUIRE_TOO_LARGE. */
@@ -19,5 +20,20 @@ void model_find_word_starts(wordpiece *w, str begins, str continues);
 /* QUIRE_BAD_FILE where a tokenizer with tables of another number of tokens would run into
  * their ends. */
 quire_err model_check_tables(const tokenizer *t, int64_t n_tokens, quire_error *err);
+
+/* The settings of tokenizer_config.json for the vocabulary beside it. Every call takes
+ * NULL for no such file. */
+
+/* The text of "bos_token": "<s>", or of {"content": "<s>", ...}; borrowed, empty if there
+ * is none. */
+str config_special(json_value *config, const char *key);
+/* Reads a name of added_tokens_decoder, which is an id. */
+bool config_token_id(const char *name, int64_t *id);
+/* The value of add_bos_token: 0 or 1; -1: it is absent. */
+int32_t config_says_bos(json_value *config);
+/* Sets bos and eos of t (-1: none), and a post-processor with those that the file asks
+ * for, else those of the flags. */
+quire_err config_surround(tokenizer *t, json_value *config, int32_t bos, int32_t eos, bool add_bos,
+                          bool add_eos);
 
 #endif

@@ -3,12 +3,38 @@
 #ifndef TEXT_NORMALIZE_H
 #define TEXT_NORMALIZE_H
 
-#include "base/str.h"
-#include "text/charsmap.h"
-#include "text/piece_trie.h"
-#include "text/regex.h"
 #include <stdbool.h>
 #include <stdint.h>
+
+#include "base/str.h"
+#include "text/piece_trie.h"
+#include "text/regex.h"
+
+/* Precompiled normalization rules of SentencePiece: texts and what they become, as a
+ * double-array trie of the library Darts-clone and the replacements, each with a zero
+ * byte after it. The rules come from a file: hostile.
+ *
+ * Immutable once open. */
+
+typedef struct charsmap {
+    uint32_t *units;
+    size_t n_units; /* 0: no rules */
+    char *texts;    /* a zero byte at the end */
+    size_t n_texts;
+} charsmap;
+
+/* Copies the rules out of a blob; an empty one has none. QUIRE_NO_MEMORY; QUIRE_BAD_FILE
+ * where it is malformed. */
+quire_err charsmap_open(str blob, charsmap *out);
+/* The same from base64, as tokenizer.json has it. */
+quire_err charsmap_open_base64(str text, charsmap *out);
+void charsmap_deinit(charsmap *m);
+
+typedef enum charsmap_rule { CHARSMAP_SHORTEST, CHARSMAP_LONGEST } charsmap_rule;
+
+/* Finds the shortest or longest rule that text begins with: its length in *n, its
+ * replacement in *to, borrowed. */
+bool charsmap_find(const charsmap *m, str text, charsmap_rule which, size_t *n, str *to);
 
 /* SentencePiece's own normalization of a text: rules, white space, and the mark U+2581
  * for a space. Immutable once built. */
@@ -45,7 +71,7 @@ typedef enum norm_kind {
     NORM_DROP_NONSPACING,
     NORM_PRECOMPILED,   /* the rules of map, grapheme by grapheme */
     NORM_SENTENCEPIECE, /* sentencepiece's own normalization */
-    NORM_BYTE_LEVEL     /* bytes as the visible characters of byte_level.h */
+    NORM_BYTE_LEVEL     /* bytes as the visible characters of chars.h */
 } norm_kind;
 
 typedef struct norm_step {

@@ -1,6 +1,8 @@
 #include "text/piece_model.h"
 
+#include "base/mem.h"
 #include "base/turn.h"
+#include "base/utf8.h"
 
 void wordpiece_deinit(wordpiece *w) {
     piece_trie_deinit(&w->trie);
@@ -150,3 +152,154 @@ static const int32_t *bytes_of_words(const piece_model *m) {
 }
 
 const piece_model_ops piece_model_words = {.name = "words", .encode = encode_words, .bytes = bytes_of_words};
+
+#define LARGE_SUM 100000.0
+
+void unigram_deinit(unigram *u) {
+    piece_trie_deinit(&u->trie);
+    mem_free(u->controls);
+    if (!u->borrowed) {
+        mem_free(u->scores);
+    }
+    *u = (unigram){0};
+}
+
+void unigram_scratch_deinit(unigram_scratch *s) {
+    mem_free(s->nodes);
+    mem_free(s->ends);
+    *s = (unigram_scratch){0};
+}
+
+/* The state of one call. Text up to `done` has its ids; an unknown run, not written yet,
+ * begins at `unknown`. */
+typedef struct run {
+    const unigram *u;
+    str text;
+    unigram_scratch *s;
+    token_list *out;
+    size_t done, unknown; /* unknown SIZE_MAX: none */
+    size_t reach;         /* nodes up to here are in use */
+} run;
+
+static unigram_node *node_at(const run *r, size_t at) {
+    return &r->s->nodes[at - r->done];
+}
+
+/* Makes room for nodes up to `upto`; new ones have no way yet. */
+static quire_err reach_to(run *r, size_t upto) {
+    if (upto > r->reach) {
+        TRY(mem_grow(&r->s->nodes, &r->s->cap_nodes, upto - r->done + 1, sizeof *r->s->nodes));
+        for (size_t i = r->reach + 1; i <= upto; i++) {
+            *node_at(r, i) = (unigram_node){.from = SIZE_MAX, .id = -1};
+        }
+        r->reach = upto;
+    }
+    return QUIRE_OK;
+}
+
+static quire_err offer(run *r, size_t from, size_t to, double score, int32_t id) {
+    TRY(reach_to(r, to));
+    unigram_node *n = node_at(r, to);
+    score += node_at(r, from)->score;
+    score = r->u->sums_float ? (double)(float)score : score;
+    if (n->from == SIZE_MAX || score > n->score) {
+        *n = (unigram_node){score, from, id};
+    }
+    return QUIRE_OK;
+}
+
+/* Writes the unknown run that ends at `end`. */
+static quire_err end_unknown(run *r, size_t end) {
+    const unigram *u = r->u;
+    if (r->unknown == SIZE_MAX) {
+        return QUIRE_OK;
+    }
+    str text = {r->text.p + r->unknown, end - r->unknown};
+    r->unknown = SIZE_MAX;
+    int32_t id = u->names_runs ? piece_table_find(u->vocab, text) : -1;
+    bool spelt = u->byte_fallback && id < 0;
+    for (size_t i = 0; i < text.n && spelt; i++) {
+        spelt = u->bytes[(uint8_t)text.p[i]] >= 0;
+    }
+    for (size_t i = 0; i < text.n && spelt; i++) {
+        TRY(token_list_add(r->out, u->bytes[(uint8_t)text.p[i]]));
+    }
+    id = id < 0 ? u->unk : id;
+    return spelt || id < 0 ? QUIRE_OK : token_list_add(r->out, id);
+}
+
+/* Writes the best way from done to `end`, which all ways pass, and continues from
+ * there. */
+static quire_err write_stretch(run *r, size_t end) {
+    size_t n = 0;
+    double score = node_at(r, end)->score;
+    for (size_t at = end; at > r->done; at = node_at(r, at)->from) {
+        TRY(turn_poll(1));
+        TRY(mem_grow(&r->s->ends, &r->s->cap_ends, n + 1, sizeof *r->s->ends));
+        r->s->ends[n++] = at;
+    }
+    while (n > 0) {
+        const unigram_node *node = node_at(r, r->s->ends[--n]);
+        if (node->id < 0 || (r->u->names_runs && node->id == r->u->unk)) {
+            r->unknown = r->unknown == SIZE_MAX ? node->from : r->unknown;
+        } else {
+            TRY(end_unknown(r, node->from));
+            TRY(token_list_add(r->out, node->id));
+        }
+    }
+    r->done = r->reach = end;
+    *node_at(r, end) = (unigram_node){.score = score, .id = -1};
+    return QUIRE_OK;
+}
+
+/* Takes a large sum, whose float has few digits left, from all ways that are open, as
+ * sentencepiece does. */
+static void begin_sums_anew(run *r, size_t at) {
+    double sum = node_at(r, at)->score;
+    if (!r->u->sums_float || (sum >= -LARGE_SUM && sum <= LARGE_SUM)) {
+        return;
+    }
+    for (size_t i = at; i <= r->reach; i++) {
+        unigram_node *n = node_at(r, i);
+        n->score = i == at || n->from != SIZE_MAX ? (double)(float)(n->score - sum) : n->score;
+    }
+}
+
+/* Offers every piece that begins at `at`, and the character as unknown where it is no
+ * piece. A piece may be as long as its file: the steps are polled work. */
+static quire_err offer_pieces(run *r, size_t at, size_t n_char) {
+    const piece_trie *t = &r->u->trie;
+    bool single = false;
+    int32_t node = PIECE_TRIE_ROOT;
+    size_t i = at;
+    for (; i < r->text.n; i++) {
+        node = piece_trie_step(t, node, (uint8_t)r->text.p[i]);
+        if (node < 0) {
+            break;
+        }
+        int32_t id = t->units[node].id;
+        if (id >= 0 && !(r->s->no_controls && r->u->controls[id])) {
+            TRY(offer(r, at, i + 1, r->u->scores[id], id));
+            single = single || i + 1 - at == n_char;
+        }
+    }
+    TRY(turn_poll((uint32_t)((r->reach - at + i - at) / 16 + 1)));
+    return single ? QUIRE_OK : offer(r, at, at + n_char, r->u->unknown_score, -1);
+}
+
+quire_err unigram_encode(const unigram *u, str text, unigram_scratch *s, token_list *out) {
+    run r = {.u = u, .text = text, .s = s, .out = out, .unknown = SIZE_MAX};
+    TRY(mem_grow(&s->nodes, &s->cap_nodes, 1, sizeof *s->nodes));
+    s->nodes[0] = (unigram_node){.id = -1};
+    size_t len;
+    for (size_t at = 0; at < text.n; at += len) {
+        if (at == r.reach && at > r.done) {
+            TRY(write_stretch(&r, at));
+        }
+        begin_sums_anew(&r, at);
+        (void)utf8_next(text.p + at, &len);
+        TRY(offer_pieces(&r, at, len));
+    }
+    TRY(r.done < text.n ? write_stretch(&r, text.n) : QUIRE_OK);
+    return end_unknown(&r, text.n);
+}

@@ -2,7 +2,6 @@
 
 #include "base/mem.h"
 #include "base/turn.h"
-#include "text/byte_level.h"
 #include "text/chars.h"
 
 void pretokenizer_deinit(pretokenizer *p) {

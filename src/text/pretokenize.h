@@ -18,7 +18,7 @@ typedef enum pre_kind {
     PRE_SCRIPTS,
     PRE_METASPACE, /* spaces become a mark, perhaps one before each piece; cut before marks */
     /* perhaps a space before each piece; cut by match if there is one; bytes spelled as
-     * in byte_level.h */
+     * in chars.h */
     PRE_BYTE_LEVEL
 } pre_kind;
 

@@ -3,7 +3,7 @@
 #include "base/base64.h"
 #include "base/mem.h"
 #include "base/utf8.h"
-#include "text/byte_level.h"
+#include "text/chars.h"
 #include "text/model_build.h"
 #include "text/tables.h"
 

@@ -21,4 +21,14 @@ size_t token_texts_longest(const token_texts *t);
  * QUIRE_NO_MEMORY. */
 quire_err token_text_add(const tokenizer *t, int32_t id, strbuf *out);
 
+/* The bytes that each token adds to an output: for what works on bytes, not on text,
+ * since a token may hold a part of a character only. */
+
+/* Appends the bytes of token id, after another token. texts: t's. None for special tokens
+ * and for ids that t does not have. */
+quire_err token_bytes_add(const tokenizer *t, const token_texts *texts, int32_t id, strbuf *out);
+/* The same of one token without the texts of all, and with the text of special tokens.
+ * QUIRE_NO_MEMORY. */
+quire_err token_bytes_add_one(const tokenizer *t, int32_t id, strbuf *out);
+
 #endif

@@ -8,7 +8,7 @@
 #include "answer/thinking_budget.h"
 #include "base/mem.h"
 #include "base/rng.h"
-#include "core/sampling_lists.h"
+#include "core/params.h"
 #include "sample/sampler.h"
 #include "test.h"
 #include "text/tokenizer.h"

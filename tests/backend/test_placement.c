@@ -13,7 +13,7 @@
 #include "backend/cpu/cpu.h"
 #include "backend/cpu/placement.h"
 #include "base/mem.h"
-#include "base/numa.h"
+#include "base/topology.h"
 #include "test.h"
 
 /* Two nodes of four cores, two hyperthreads each: 0-3 and 4-7, then 8-15. Of them the

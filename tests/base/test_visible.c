@@ -4,7 +4,6 @@
 
 #include "base/rng.h"
 #include "base/utf8.h"
-#include "base/visible.h"
 #include "test.h"
 
 /* The whole text in pieces of at most `piece` bytes. */

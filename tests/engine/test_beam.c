@@ -3,7 +3,7 @@
 
 #include "engine/beam_world.h"
 #include "engine/state.h"
-#include "kv/check.h"
+#include "kv/audit.h"
 #include "sample/constraints.h"
 #include "test.h"
 

@@ -3,7 +3,7 @@
 #include <stdio.h>
 #include <time.h>
 
-#include "core/sampling_lists.h"
+#include "core/params.h"
 #define MODEL FLUENT
 #include "engine/harness.h"
 #include "test.h"

@@ -4,7 +4,7 @@
 #include <math.h>
 #include <stdio.h>
 
-#include "core/sampling_lists.h"
+#include "core/params.h"
 #define MODEL FLUENT
 #include "engine/harness.h"
 #include "test.h"

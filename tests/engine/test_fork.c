@@ -1,6 +1,6 @@
 #include <stdio.h>
 
-#include "core/sampling_lists.h"
+#include "core/params.h"
 #include "engine/harness.h"
 #include "test.h"
 

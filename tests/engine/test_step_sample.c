@@ -3,7 +3,7 @@
  * offered at all. */
 #include <stdio.h>
 
-#include "core/sampling_lists.h"
+#include "core/params.h"
 #define MODEL FLUENT
 #include "engine/harness.h"
 #include "test.h"

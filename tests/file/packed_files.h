@@ -6,7 +6,7 @@
 #include "file/make_files.h"
 
 #include "base/mem.h"
-#include "file/packed_write.h"
+#include "file/packed_image.h"
 #include "test.h"
 
 /* A file's bytes at a multiple of 64, freed by mem_free. */

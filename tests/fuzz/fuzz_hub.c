@@ -5,7 +5,7 @@
 
 #include "fuzz.h"
 #include "hub/hub_choose.h"
-#include "hub/hub_quant.h"
+#include "hub/hub_name.h"
 
 static void check_choice(const hub_listing *l, const hub_choice *c) {
     for (size_t i = 0; i < c->n; i++) {

@@ -13,8 +13,7 @@
 #include "hub/hub_choose.h"
 #include "hub/hub_client.h"
 #include "hub/hub_fetch.h"
-#include "hub/hub_quant.h"
-#include "hub/hub_shelf.h"
+#include "hub/hub_name.h"
 #include "quire_hub.h"
 #include "test.h"
 

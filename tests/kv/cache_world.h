@@ -9,7 +9,7 @@
 #include <string.h>
 
 #include "base/mem.h"
-#include "kv/check.h"
+#include "kv/audit.h"
 #include "kv/index.h"
 #include "test.h"
 

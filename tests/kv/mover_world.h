@@ -6,7 +6,7 @@
 
 #include <string.h>
 
-#include "kv/kv_mover.h"
+#include "kv/kv_swap.h"
 #include "test.h"
 
 enum { PAGE_WORDS = 4, DEVICE_PAGES = 64, DEVICE_CALLS = 1 << 16, DEVICE_PACE = 3 };

@@ -5,7 +5,6 @@
 #include "base/mem.h"
 #include "base/rng.h"
 #include "kv/audit.h"
-#include "kv/check.h"
 #include "test.h"
 
 enum { MAX_TABLES = 16, MAX_COPIES = 4096 };

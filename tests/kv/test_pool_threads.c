@@ -8,7 +8,7 @@
 
 #include "base/mem.h"
 #include "base/rng.h"
-#include "kv/check.h"
+#include "kv/audit.h"
 #include "kv/index.h"
 #include "test.h"
 

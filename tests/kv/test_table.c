@@ -2,7 +2,7 @@
 
 #include "base/mem.h"
 #include "base/rng.h"
-#include "kv/check.h"
+#include "kv/audit.h"
 #include "test.h"
 
 enum { MAX_TABLES = 16, MAX_COPIES = 64 };

@@ -1,7 +1,7 @@
 /* Checkpoints whose config.json names no class: their model_type does. */
 #include "golden_model.h"
 
-#include "model/model_type.h"
+#include "model/composite.h"
 
 TEST(a_type_names_its_class) {
     static const struct {

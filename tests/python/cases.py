@@ -6,8 +6,10 @@ import gc
 import json
 import os
 import pickle
+import signal
 import sys
 import threading
+import types
 
 import quire
 from quire import LLM, PoolingParams, QuireError, RequestError, SamplingParams, StructuredOutputsParams
@@ -52,6 +54,9 @@ def case_generate():
         assert llm.generate([], GREEDY) == []
         all_that_fits = llm.generate("The prince", SamplingParams(temperature=0, max_tokens=None, ignore_eos=True))[0]
         assert len(all_that_fits.outputs[0].token_ids) == llm.info["max_model_len"] - len(a.prompt_token_ids)
+        shown = []
+        sys.modules["tqdm"] = types.SimpleNamespace(tqdm=lambda total, desc: types.SimpleNamespace(update=shown.append, close=lambda: shown.append(total)))
+        assert len(llm.generate(["a", "b"], GREEDY, use_tqdm=True)) == 2 and shown == [1, 1, 2]
         several = llm.generate("The prince", SamplingParams(n=3, seed=5, max_tokens=8))[0].outputs
         assert [o.index for o in several] == [0, 1, 2] and len({tuple(o.token_ids) for o in several}) > 1
         each = llm.generate("The prince", SamplingParams(n=4, seed=5, max_tokens=8, logprobs=0))[0].outputs
@@ -194,9 +199,13 @@ def running(llm):
     return len(llm._engine._running)
 
 
-def settle(llm):
-    """Returns when the reader has taken all commands that came before."""
-    llm.generate("x", SamplingParams(max_tokens=1))
+def cancelled(llm, record, n):
+    """Whether the engine ends n requests as cancelled. One that was released counts once the reader sees its end: further requests let it look."""
+    for _ in range(1000):
+        llm.generate("x", SamplingParams(max_tokens=1))  # behind all commands that came before
+        if finished(llm, record)[2] >= n:
+            break
+    return running(llm) == 0 and finished(llm, record)[2] == n
 
 
 def finished(llm, record):
@@ -247,8 +256,22 @@ def case_cancel(record):
         next(stream)
         del stream
         gc.collect()
-        settle(llm)
-        assert running(llm) == 0 and finished(llm, record) == [0, 1, 7, 0], finished(llm, record)
+        assert cancelled(llm, record, 7), finished(llm, record)
+
+
+def case_interrupt(record):
+    """Ctrl-C in a call cancels its requests, and the LLM goes on."""
+    with small(max_model_len=8192, num_gpu_blocks_override=1024) as llm:
+        def interrupt():
+            while running(llm) < 2:
+                os.sched_yield()
+            os.kill(os.getpid(), signal.SIGINT)
+
+        thread = threading.Thread(target=interrupt)
+        thread.start()
+        fails(KeyboardInterrupt, None, lambda: llm.generate(["The prince", "The king"], LONG))
+        thread.join()
+        assert cancelled(llm, record, 2), finished(llm, record)
 
 
 def case_bad_arguments():
@@ -356,6 +379,26 @@ def case_close():
     fails(QuireError, "CANCELLED", lambda: llm.generate("x"))
     fails(QuireError, "CANCELLED", lambda: llm.tokenize("x"))
     llm.close()
+    # threads that parse and tokenise while another closes
+    for _ in range(20):
+        llm = small()
+
+        def use():
+            try:
+                while True:
+                    llm.detokenize(llm.tokenize("The prince looked"))
+                    llm.generate(["x", "y"], SamplingParams(max_tokens=1, logprobs=1))
+            except QuireError as e:
+                errors.append(e.code)
+
+        threads = [threading.Thread(target=use) for _ in range(3)]
+        for t in threads:
+            t.start()
+        llm.generate("x", SamplingParams(max_tokens=2))
+        llm.close()
+        for t in threads:
+            t.join()
+    assert set(errors) == {"CANCELLED"} and len(errors) == 61
     # a child does not use, or close, what is its parent's
     llm = small()
     child = os.fork()

@@ -3,8 +3,8 @@
 #include <math.h>
 #include <string.h>
 
-#include "sched/program_cost.h"
 #include "sched/sched.h"
+#include "sched/step_cost.h"
 #include "test.h"
 
 #define TARGET_US 100000.0

@@ -3,7 +3,7 @@
 #include <stdio.h>
 
 #include "sample/constraints.h"
-#include "spec/draft_constrain.h"
+#include "spec/draft.h"
 #include "spec/jump_forward.h"
 #include "spec/verify.h"
 #include "test.h"

@@ -1,7 +1,7 @@
 /* Prompt lookup: what is looked up, and the trees that come of it. */
 #include <stdio.h>
 
-#include "spec/draft_ngram.h"
+#include "spec/draft.h"
 #include "test.h"
 
 /* draft_ngram's tree as a line of tokens; returns its length. */

@@ -3,7 +3,7 @@
 #include <string.h>
 
 #include "base/rng.h"
-#include "spec/draft_suffix.h"
+#include "spec/draft.h"
 #include "test.h"
 
 enum { MAX_TEXT = 200 };

@@ -5,7 +5,7 @@
 #include "base/clock.h"
 #include "base/turn.h"
 #include "file/open_file.h"
-#include "text/byte_level.h"
+#include "text/chars.h"
 #include "text/tokenizer_impl.h"
 
 /* Every name of llama.cpp's src/llama-vocab.cpp at commit 00ad355e. */

@@ -1,7 +1,6 @@
 /* What tokens add to a text, against decoding. */
 #include "shared.h"
 
-#include "text/token_bytes.h"
 #include "text/token_texts.h"
 
 static const char *const models[] = {"bpe-bytelevel", "bpe-llama", "bpe-metaspace-first", "bpe-prefix",

@@ -3,7 +3,6 @@
 
 #include "base/rng.h"
 #include "text/bpe.h"
-#include "text/byte_level.h"
 #include "text/chars.h"
 #include "text/normalize.h"
 #include "text/piece_model.h"

@@ -9,8 +9,8 @@
 #include "backend/cpu/placement.h"
 #include "base/log.h"
 #include "base/mem.h"
-#include "base/numa.h"
 #include "base/size.h"
+#include "base/topology.h"
 
 /* Blocks of middle size share slabs, so that the many small matrices of a mixture of
  * experts lie in huge pages as large ones do. From small pages they were read a tenth

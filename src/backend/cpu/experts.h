@@ -28,7 +28,7 @@ struct experts {
 };
 
 /* Invariant: sizes hold for every loaded mixture. Arrays are sized by
- * cpu_experts_step_open for n_places assignments. */
+ * cpu_experts_step_open for n_places assignments: n_used for each row of a step. */
 typedef struct cpu_experts_state {
     int32_t n_experts, n_used;    /* the most of any mixture */
     int32_t width[N_ROW_FORMATS]; /* the widest row that experts read in a format, 0: none */
@@ -36,7 +36,6 @@ typedef struct cpu_experts_state {
      * format */
     int32_t row_width;
     size_t hidden_bytes; /* the most bytes of a row between up and down */
-    int32_t n_places;
 
     /* The choice, by route(). */
     int64_t step;                     /* of the backend, when it was made */

@@ -149,7 +149,6 @@ quire_err cpu_experts_step_open(cpu_backend *b) {
     if (!size_mul(n_rows, (size_t)s->n_used, &n) || n > INT32_MAX) {
         return QUIRE_TOO_LARGE;
     }
-    s->n_places = (int32_t)n;
     s->chosen = scratch(b, n, sizeof *s->chosen);
     s->weights = scratch(b, n, sizeof *s->weights);
     s->places = scratch(b, n, sizeof *s->places);

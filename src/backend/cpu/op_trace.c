@@ -24,10 +24,6 @@ static void count_rows(op_time *op, const linear *w, int32_t n_rows) {
     op->operations += (int64_t)2 * w->layout.n_out * w->layout.n_in * n_rows;
 }
 
-static void count_product(op_time *op, const linear *w) {
-    count_rows(op, w, op->n_rows);
-}
-
 /* Counts the keys and values that each sequence's rows see, once, and shared ones once
  * for all. A window counts at most its length and the rows, as if nothing were shared. */
 static void count_attention(op_time *op, const cpu_backend *b, int32_t cache, buffer q,
@@ -48,90 +44,71 @@ static void count_attention(op_time *op, const cpu_backend *b, int32_t cache, bu
     op->bytes += spec->window > 0 ? 0 : token_bytes * batch_read_tokens(b->batch);
 }
 
+/* The body of a wrapper: the op, timed, with `counted` before it. */
+#define TRACED(kind, n_rows, counted, call)                                                                  \
+    cpu_backend *b = (cpu_backend *)base;                                                                    \
+    op_time op = begin(b, kind, n_rows);                                                                     \
+    counted;                                                                                                 \
+    b->untraced->call;                                                                                       \
+    end(b, &op)
+
+static void count_products(op_time *op, const linear_use *uses, int32_t n) {
+    for (int32_t i = 0; i < n; i++) {
+        count_rows(op, uses[i].w, op->n_rows);
+    }
+}
+
+static void count_feed_forward(op_time *op, const feed_forward_use *use) {
+    if (use->gate != NULL) {
+        count_rows(op, use->gate, op->n_rows);
+    }
+    count_rows(op, use->up, op->n_rows);
+}
+
 static void traced_embed(backend *base, const embed_use *use) {
-    cpu_backend *b = (cpu_backend *)base;
-    op_time op = begin(b, OP_EMBED, b->batch->n_rows);
-    b->untraced->embed(base, use);
-    end(b, &op);
+    TRACED(OP_EMBED, b->batch->n_rows, (void)0, embed(base, use));
 }
 
 static void traced_norm_linears(backend *base, buffer x, const norm *nm, const linear_use *uses, int32_t n) {
-    cpu_backend *b = (cpu_backend *)base;
-    op_time op = begin(b, OP_NORM_LINEARS, b->batch->n_rows);
-    for (int32_t i = 0; i < n; i++) {
-        count_product(&op, uses[i].w);
-    }
-    b->untraced->norm_linears(base, x, nm, uses, n);
-    end(b, &op);
+    TRACED(OP_NORM_LINEARS, b->batch->n_rows, count_products(&op, uses, n),
+           norm_linears(base, x, nm, uses, n));
 }
 
 static void traced_kv_store(backend *base, const kv_store_use *use) {
-    cpu_backend *b = (cpu_backend *)base;
-    op_time op = begin(b, OP_ROPE_STORE, b->batch->n_rows);
-    b->untraced->kv_store(base, use);
-    end(b, &op);
+    TRACED(OP_ROPE_STORE, b->batch->n_rows, (void)0, kv_store(base, use));
 }
 
 static void traced_attention(backend *base, int32_t cache, buffer q, const attn_spec *spec, buffer out) {
-    cpu_backend *b = (cpu_backend *)base;
-    op_time op = begin(b, OP_ATTENTION, b->batch->n_rows);
-    count_attention(&op, b, cache, q, spec);
-    b->untraced->attention(base, cache, q, spec, out);
-    end(b, &op);
+    TRACED(OP_ATTENTION, b->batch->n_rows, count_attention(&op, b, cache, q, spec),
+           attention(base, cache, q, spec, out));
 }
 
 static void traced_linear_add(backend *base, buffer a, const linear_use *w, float scale, buffer x) {
-    cpu_backend *b = (cpu_backend *)base;
-    op_time op = begin(b, OP_LINEAR_ADD, b->batch->n_rows);
-    count_product(&op, w->w);
-    b->untraced->linear_add(base, a, w, scale, x);
-    end(b, &op);
+    TRACED(OP_LINEAR_ADD, b->batch->n_rows, count_products(&op, w, 1), linear_add(base, a, w, scale, x));
 }
 
 static void traced_feed_forward(backend *base, const feed_forward_use *use) {
-    cpu_backend *b = (cpu_backend *)base;
-    op_time op = begin(b, OP_FEED_FORWARD, b->batch->n_rows);
-    if (use->gate != NULL) {
-        count_product(&op, use->gate);
-    }
-    count_product(&op, use->up);
-    b->untraced->feed_forward(base, use);
-    end(b, &op);
+    TRACED(OP_FEED_FORWARD, b->batch->n_rows, count_feed_forward(&op, use), feed_forward(base, use));
 }
 
 static void traced_norm_add(backend *base, buffer y, const norm *nm, float scale, buffer x) {
-    cpu_backend *b = (cpu_backend *)base;
-    op_time op = begin(b, OP_NORM_ADD, b->batch->n_rows);
-    b->untraced->norm_add(base, y, nm, scale, x);
-    end(b, &op);
+    TRACED(OP_NORM_ADD, b->batch->n_rows, (void)0, norm_add(base, y, nm, scale, x));
 }
 
 static void traced_norm_rows(backend *base, buffer x, const norm *nm, buffer out) {
-    cpu_backend *b = (cpu_backend *)base;
-    op_time op = begin(b, OP_NORM_ROWS, b->batch->n_rows);
-    b->untraced->norm_rows(base, x, nm, out);
-    end(b, &op);
+    TRACED(OP_NORM_ROWS, b->batch->n_rows, (void)0, norm_rows(base, x, nm, out));
 }
 
 static void traced_multiply(backend *base, const multiply_use *use) {
-    cpu_backend *b = (cpu_backend *)base;
-    op_time op = begin(b, OP_MULTIPLY, b->batch->n_rows);
-    b->untraced->multiply(base, use);
-    end(b, &op);
+    TRACED(OP_MULTIPLY, b->batch->n_rows, (void)0, multiply(base, use));
 }
 
 static void traced_scale_rows(backend *base, float scale, buffer x) {
-    cpu_backend *b = (cpu_backend *)base;
-    op_time op = begin(b, OP_SCALE_ROWS, b->batch->n_rows);
-    b->untraced->scale_rows(base, scale, x);
-    end(b, &op);
+    TRACED(OP_SCALE_ROWS, b->batch->n_rows, (void)0, scale_rows(base, scale, x));
 }
 
 static void traced_route(backend *base, const routing *r, buffer logits) {
-    cpu_backend *b = (cpu_backend *)base;
-    op_time op = begin(b, OP_ROUTE, b->batch->n_rows);
-    b->untraced->route(base, r, logits);
-    end(b, &op);
+    TRACED(OP_ROUTE, b->batch->n_rows, (void)0, route(base, r, logits));
 }
 
 /* Counts the experts that have rows. */
@@ -153,11 +130,7 @@ static void traced_experts(backend *base, const experts_use *use) {
 
 static void traced_head(backend *base, buffer x, const norm *nm, const linear *w, float scale,
                         float soft_cap) {
-    cpu_backend *b = (cpu_backend *)base;
-    op_time op = begin(b, OP_HEAD, b->batch->n_out);
-    count_product(&op, w);
-    b->untraced->head(base, x, nm, w, scale, soft_cap);
-    end(b, &op);
+    TRACED(OP_HEAD, b->batch->n_out, count_rows(&op, w, op.n_rows), head(base, x, nm, w, scale, soft_cap));
 }
 
 void cpu_trace(backend *base, op_trace *to) {
