@@ -59,7 +59,8 @@ typedef enum quire_endpoint {
     QUIRE_EMBEDDINGS,
     QUIRE_OLLAMA_CHAT,
     QUIRE_OLLAMA_GENERATE,
-    QUIRE_OLLAMA_RAW /* the same without the chat's template; a body for the former becomes one */
+    QUIRE_OLLAMA_RAW, /* the same without the chat's template; a body for the former becomes one */
+    QUIRE_MESSAGES    /* a conversation in the form of Anthropic's Messages API */
 } quire_endpoint;
 
 /* The choices of quire_options. The first is the default unless the comment names
@@ -272,6 +273,9 @@ typedef struct quire_options {
      * method: the file must be of it and runs as it is. NULL: nothing */
     const char *quantization;
     quire_kv_dtype kv_dtype_values; /* how values are stored; QUIRE_KV_AUTO: as keys */
+    /* a secret under which reasoning is signed that clients send back (quire_sign); the
+     * processes that serve one conversation need the same. NULL: a new one */
+    const char *signing_key;
 } quire_options;
 
 /* Sets the defaults in a struct of `size` bytes: for programs that do not read this
@@ -397,6 +401,11 @@ void quire_free(void *p);
 /* Allocates n bytes, freed with quire_free; NULL when out of memory. */
 void *quire_alloc(size_t n);
 
+#define QUIRE_SIGNATURE_BYTES 64
+/* Signs a text of which this is the SHA-256, for reasoning that a client sends back in a
+ * request of QUIRE_MESSAGES: out gets hexadecimal digits and a 0 byte. */
+void quire_sign(const quire_engine *e, const uint8_t digest[32], char out[QUIRE_SIGNATURE_BYTES + 1]);
+
 /* ---- requests ---- */
 
 /* Parses and validates the JSON body of an OpenAI request. err->param names the wrong
@@ -429,6 +438,11 @@ void quire_parse_cancel(quire_parse *p);
  * or an object with one of the fields of a request that name a rule (docs/structured.md).
  * Otherwise as quire_parse_start; quire_parse_cancel cancels it. */
 quire_err quire_check_start(quire_queue *q, char *body, size_t n, const char *tenant, void *user,
+                            quire_parse **out);
+/* Counts the tokens of the prompt of a body of QUIRE_MESSAGES, which may lack max_tokens,
+ * without generating: the CHECKED event's text is {"input_tokens": n}. Otherwise as
+ * quire_check_start. */
+quire_err quire_count_start(quire_queue *q, char *body, size_t n, const char *tenant, void *user,
                             quire_parse **out);
 
 /* Makes a request with a prompt of ids and no text, for tests, benchmarks and `quire
@@ -634,7 +648,7 @@ typedef struct quire_event {
     int32_t n_logprobs;
     quire_finish finish;     /* END and DONE */
     int32_t stop_token;      /* END by a stop token of the request: its id (not eos), else -1 */
-    const char *stop_string; /* END by a stop string: that string, else NULL */
+    const char *stop_string; /* END by a stop string of the request: that string, else NULL */
     /* END: the report on the choice, if the request wants it; else NULL. Valid while the
      * stream is */
     const quire_explain *explain;

@@ -17,6 +17,8 @@ static inline endpoint_facts endpoint_facts_of(quire_endpoint e) {
         return (endpoint_facts){"/v1/completions", true};
     case QUIRE_CHAT:
         return (endpoint_facts){"/v1/chat/completions", true};
+    case QUIRE_MESSAGES:
+        return (endpoint_facts){"/v1/messages", true};
     case QUIRE_EMBEDDINGS:
         return (endpoint_facts){"/v1/embeddings", false};
     case QUIRE_OLLAMA_CHAT:

@@ -92,7 +92,7 @@ check() {
 
 # The Python tests of the programs, in an environment of their own below build/. They wait much: one process more than there are processors.
 end_to_end() {
-    local python=build/venv/bin/python log=build/e2e.log packages='openai pytest pytest-xdist numpy prometheus_client huggingface_hub jsonschema jinja2 ollama' n
+    local python=build/venv/bin/python log=build/e2e.log packages='openai pytest pytest-xdist numpy prometheus_client huggingface_hub jsonschema jinja2 ollama anthropic' n
     local all="import ${packages// /, }"
     all=${all/pytest-xdist/xdist}
     if ! "$python" -c "$all" 2>/dev/null; then

@@ -9,6 +9,7 @@
 #include "engine/engine_view.h"
 #include "expr/expr_mods.h"
 #include "file/npz.h"
+#include "request/thought_signature.h"
 #include "setup/engine_config.h"
 #include "setup/memory_limits.h"
 #include "stream/stream.h"
@@ -18,27 +19,29 @@
 static request_context context_of(const quire_engine *e, const quire_options *o, const model_desc *d,
                                   int32_t max_len) {
     const engine_parts *p = &e->parts;
-    return (request_context){.n_vocab = d->n_vocab,
-                             .max_model_len = max_len,
-                             .max_logprobs = o->max_logprobs,
-                             .max_tool_calls = o->max_tool_calls,
-                             .has_vocabulary = p->tokenizer != NULL,
-                             .tokenizer = p->tokenizer,
-                             .form = p->tokenizer != NULL ? &p->chat : NULL,
-                             .formats = p->formats,
-                             .names_tools = strcmp(o->tool_call_parser, "auto") != 0,
-                             .names_reasoning = strcmp(o->reasoning_parser, "auto") != 0,
-                             .bind = answer_bind,
-                             .trusts_templates = o->trust_request_chat_template,
-                             .no_tokens = !desc_gives_tokens(d),
-                             .pooling = d->pooling,
-                             .n_token_types = d->embed.n_token_types,
-                             .n_row = desc_pooled_width(d),
-                             .mods = e->mods,
-                             .trusts_attention = o->trust_request_attention,
-                             .opens_objects = o->json_additional_properties == QUIRE_JSON_PROPERTIES_SCHEMA,
-                             .json_space = (grammar_space)o->json_whitespace,
-                             .defaults = e->defaults.n > 0 ? &e->defaults : NULL};
+    request_context c = {.n_vocab = d->n_vocab,
+                         .max_model_len = max_len,
+                         .max_logprobs = o->max_logprobs,
+                         .max_tool_calls = o->max_tool_calls,
+                         .has_vocabulary = p->tokenizer != NULL,
+                         .tokenizer = p->tokenizer,
+                         .form = p->tokenizer != NULL ? &p->chat : NULL,
+                         .formats = p->formats,
+                         .names_tools = strcmp(o->tool_call_parser, "auto") != 0,
+                         .names_reasoning = strcmp(o->reasoning_parser, "auto") != 0,
+                         .bind = answer_bind,
+                         .trusts_templates = o->trust_request_chat_template,
+                         .no_tokens = !desc_gives_tokens(d),
+                         .pooling = d->pooling,
+                         .n_token_types = d->embed.n_token_types,
+                         .n_row = desc_pooled_width(d),
+                         .mods = e->mods,
+                         .trusts_attention = o->trust_request_attention,
+                         .opens_objects = o->json_additional_properties == QUIRE_JSON_PROPERTIES_SCHEMA,
+                         .json_space = (grammar_space)o->json_whitespace,
+                         .defaults = e->defaults.n > 0 ? &e->defaults : NULL};
+    memcpy(c.thought_key, e->thought_key, sizeof c.thought_key);
+    return c;
 }
 
 typedef struct early_check {
@@ -130,6 +133,7 @@ static quire_err quire_engine_open_all(quire_engine *e, const quire_options *giv
     TRY(engine_parts_open(&o, ablations, &check, p, err));
     i->generation_config = e->defaults.n > n_given ? p->defaults.source.p : NULL;
     i->generation_defaults = e->defaults.n > 0 ? e->defaults.text.p : "";
+    thought_key(o.signing_key, e->thought_key);
     e->streams =
         (stream_engine){.core = p->core,
                         .model = model_description(p->model.m),
@@ -183,6 +187,10 @@ const char *quire_version(void) {
 
 const quire_info *quire_engine_info(const quire_engine *e) {
     return &e->parts.info;
+}
+
+void quire_sign(const quire_engine *e, const uint8_t digest[32], char out[QUIRE_SIGNATURE_BYTES + 1]) {
+    thought_sign(e->thought_key, digest, out);
 }
 
 quire_err quire_queue_open(quire_engine *e, quire_queue **out) {

@@ -8,8 +8,9 @@
 
 struct quire_engine {
     engine_parts parts;
-    request_defaults defaults; /* of streams.context */
-    attn_mods *mods;           /* of streams.context */
+    request_defaults defaults;         /* of streams.context */
+    attn_mods *mods;                   /* of streams.context */
+    uint8_t thought_key[SHA256_BYTES]; /* likewise */
     stream_engine streams;
 };
 

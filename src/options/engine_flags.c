@@ -256,6 +256,9 @@ const flag flags_answer_limits[] = {
      .maximum = 1024, .number = 16, .rare = true},
     {"--max-logprobs", "N", "most top_logprobs that a request may ask for", FLAG_COUNT, AT(max_logprobs),
      .minimum = 1, .maximum = 20, .number = 20, .rare = true},
+    {"--signing-key", "TEXT",
+     "sign reasoning in answers of /v1/messages with this secret, which replicas share; default: a new one",
+     FLAG_TEXT, AT(signing_key), .secret = true, .rare = true},
     {0},
 };
 const flag flags_text[] = {

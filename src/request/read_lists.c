@@ -148,14 +148,14 @@ quire_err request_read_stop(quire_request *r, const field_desc *f, const json_va
     size_t n = read_lists_n_texts(v);
     str stops[PARAMS_MAX_STOP];
     if (n > PARAMS_MAX_STOP) {
-        return request_range_error(f, err, "stop has %zu strings; at most %d are allowed", n,
+        return request_range_error(f, err, "%s has %zu strings; at most %d are allowed", f->name, n,
                                    PARAMS_MAX_STOP);
     }
     for (size_t i = 0; i < n; i++) {
         stops[i] = read_lists_text(v, i);
         if (stops[i].n == 0) {
-            return request_range_error(f, err,
-                                       "stop has an empty string; each must have at least one character");
+            return request_range_error(
+                f, err, "%s has an empty string; each must have at least one character", f->name);
         }
     }
     memcpy(r->g.stops, stops, n * sizeof *stops);

@@ -10,6 +10,7 @@
 
 #include <stdatomic.h>
 
+#include "base/sha256.h"
 #include "base/str.h"
 #include "chat/chat_form.h"
 #include "chat/render.h"
@@ -77,6 +78,8 @@ typedef struct request_context {
     /* json_additional_properties of requests that leave it out is "schema", else
      * "closed" */
     bool opens_objects;
+    bool counts_only;                  /* nothing is generated: what says how much may be left out */
+    uint8_t thought_key[SHA256_BYTES]; /* under which reasoning is signed */
 } request_context;
 
 /* A field that was set, for copies of the request. */

@@ -137,6 +137,22 @@ static const field_desc *respelt(const char *reduced, uint32_t endpoint) {
     return NULL;
 }
 
+/* Dialects of others than OpenAI refuse what they lack of a chat's fields. */
+static bool request_foreign_is_chats(const char *reduced, uint32_t endpoint, const char **instead) {
+    static const foreign same[] = {{"maxcompletiontokens", "max_tokens"},
+                                   {"reasoningeffort", "output_config"},
+                                   {"responseformat", "output_config"},
+                                   {"stop", "stop_sequences"},
+                                   {"paralleltoolcalls", "tool_choice"}};
+    bool is_chats = (endpoint & FIELD_MESSAGES_API) != 0 && respelt(reduced, FIELD_CHAT) != NULL;
+    for (size_t i = 0; is_chats && i < sizeof same / sizeof *same; i++) {
+        if (strcmp(same[i].name, reduced) == 0) {
+            *instead = same[i].instead;
+        }
+    }
+    return is_chats;
+}
+
 bool foreign_changes_generation(str name, uint32_t endpoint, const char **instead) {
     char reduced[LONGEST + 1];
     uint64_t starts;
@@ -148,6 +164,9 @@ bool foreign_changes_generation(str name, uint32_t endpoint, const char **instea
     const field_desc *f = n > 0 ? respelt(reduced, endpoint) : NULL;
     if (f != NULL) {
         *instead = f->name;
+        return true;
+    }
+    if (n > 0 && request_foreign_is_chats(reduced, endpoint, instead)) {
         return true;
     }
     for (size_t i = 0; i < sizeof others / sizeof *others; i++) {

@@ -77,6 +77,11 @@ quire_err request_type_error(const field_desc *f, int64_t index, const json_valu
 quire_err request_range_error(const field_desc *f, quire_error *err, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 
+/* The dialect of messages (read_messages.c): its conversation and tools as a chat's, and
+ * what must be given. */
+quire_err request_assemble_messages(quire_request *r, quire_error *err);
+quire_err request_require_messages(const quire_request *r, quire_error *err);
+
 /* Fields with a reader in read_field.c. */
 quire_err request_read_add_special(quire_request *r, const field_desc *f, const json_value *v,
                                    quire_error *err);

@@ -77,12 +77,19 @@ static void body_parsed(conn *c, const quire_event *ev) {
     response_start(c, ev->request);
 }
 
-/* ---- schemas ---- */
+/* ---- schemas, and numbers of tokens ---- */
 
 void body_check(conn *c) {
     strbuf body = body_hand_over(c);
     quire_parse *job = NULL;
     quire_err e = quire_check_start(c->loop->queue, body.p, body.n, body_tenant(c), c, &job);
+    body_await_job(c, e, job);
+}
+
+void body_count(conn *c) {
+    strbuf body = body_hand_over(c);
+    quire_parse *job = NULL;
+    quire_err e = quire_count_start(c->loop->queue, body.p, body.n, body_tenant(c), c, &job);
     body_await_job(c, e, job);
 }
 

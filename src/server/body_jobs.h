@@ -15,6 +15,9 @@
 void body_parse(conn *c);
 /* POST /v1/schemas/check: starts the check of c's body. */
 void body_check(conn *c);
+/* POST /v1/messages/count_tokens: starts counting the tokens of the prompt in c's
+ * body. */
+void body_count(conn *c);
 /* Starts a look, during which a text thread owns the body's memory; false: out of memory,
  * and the body is dropped. */
 bool body_look(conn *c);

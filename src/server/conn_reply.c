@@ -6,6 +6,7 @@
 
 #include "base/clock.h"
 #include "base/mem.h"
+#include "server/anthropic.h"
 #include "server/conn.h"
 
 #define TAKE_BYTES (64u << 10) /* from this size on a piece's memory is moved instead of copied */
@@ -46,6 +47,9 @@ static void conn_write_head(conn *c, int status, const char *content_type, const
     evbuffer_add_printf(out, "HTTP/1.1 %d %s\r\nDate: %s\r\nConnection: %s\r\nX-Request-Id: %s\r\n", status,
                         http_status_str((enum http_status)status), date,
                         c->keep_alive ? "keep-alive" : "close", c->record.id);
+    if (c->request.is_anthropic || c->error == messages_error_body) {
+        evbuffer_add_printf(out, "Request-Id: %s\r\n", c->record.id);
+    }
     if (content_type != NULL) {
         evbuffer_add_printf(out, "Content-Type: %s\r\n", content_type);
     }

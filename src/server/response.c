@@ -9,11 +9,9 @@
 
 /* A dialect of the API has a row here, and a file that writes its responses. */
 static const response_writer *const response_writers[] = {
-    [QUIRE_COMPLETIONS] = &completions_writer,
-    [QUIRE_CHAT] = &chat_writer,
-    [QUIRE_EMBEDDINGS] = NULL, /* no route */
-    [QUIRE_OLLAMA_CHAT] = &ollama_writer,
-    [QUIRE_OLLAMA_GENERATE] = &ollama_writer,
+    [QUIRE_COMPLETIONS] = &completions_writer, [QUIRE_CHAT] = &chat_writer,
+    [QUIRE_MESSAGES] = &messages_writer,       [QUIRE_EMBEDDINGS] = NULL, /* no route */
+    [QUIRE_OLLAMA_CHAT] = &ollama_writer,      [QUIRE_OLLAMA_GENERATE] = &ollama_writer,
     [QUIRE_OLLAMA_RAW] = &ollama_writer,
 };
 
@@ -74,7 +72,8 @@ static response *response_new(conn *c, const quire_request_info *info) {
     for (int32_t i = 0; i < n; i++) {
         choices[i].stop_token = -1;
     }
-    snprintf(a->id, sizeof(a->id), "%s-%016" PRIx64, a->writer->id_prefix, c->record.number);
+    snprintf(a->id, sizeof(a->id), "%s%c%016" PRIx64, w->id_prefix, w->id_mark != 0 ? w->id_mark : '-',
+             c->record.number);
     c->pending = &response_pending;
     c->pending_of = a;
     return a;

@@ -94,9 +94,12 @@ typedef struct logprob_writer {
 
 /* How an endpoint writes its responses: one file each, over shared functions below. */
 typedef struct response_writer {
-    const char *id_prefix, *object, *chunk_object; /* of ids; "object" in whole responses and in chunks */
-    const char *stream_type;                       /* media type of streams; NULL: server-sent events */
-    bool skips_empty;                              /* a chunk without text is not sent */
+    /* of ids; "object" in whole responses and in chunks, where there are such objects;
+     * chunk_object NULL: its streams cannot be rolled back */
+    const char *id_prefix, *object, *chunk_object;
+    char id_mark;            /* between id_prefix and the number; 0: a dash */
+    const char *stream_type; /* media type of streams; NULL: server-sent events */
+    bool skips_empty;        /* a chunk without text is not sent */
     /* what the writer itself keeps with a response (response.state, zeroed), in bytes;
      * and how its contents are freed (NULL: it owns nothing) */
     size_t state_bytes;
@@ -122,7 +125,7 @@ typedef struct response_writer {
     logprob_writer logprobs;
 } response_writer;
 
-extern const response_writer completions_writer, chat_writer, ollama_writer;
+extern const response_writer completions_writer, chat_writer, messages_writer, ollama_writer;
 /* The writer of an endpoint; NULL: the server has no route for it. */
 const response_writer *response_writer_of(quire_endpoint endpoint);
 
@@ -255,6 +258,9 @@ void response_write_lists(const char *name, const strbuf *of_prompt, const strbu
  * last one when no usage chunk follows, and there "explain":{..} if requested; the
  * end of the chunk */
 void response_end_chunk(const response *a, const response_choice *c, json_out *o);
+/* "explain":{"choices":[..]}: of the one choice, or, with NULL, of all that are shown;
+ * nothing unless requested */
+void response_write_explain(const response *a, const response_choice *c, json_out *o);
 /* "service_tier":null,"system_fingerprint":..,"usage":{..}: ends a whole response */
 void response_write_tail(const response *a, json_out *o);
 

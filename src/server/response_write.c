@@ -220,9 +220,7 @@ static void explain_write_choice(int32_t index, const response_choice *c, json_o
     json_end(o, '}');
 }
 
-/* "explain":{"choices":[..]}: of the one choice, or, with NULL, of all that are shown;
- * nothing unless requested */
-static void response_write_explain(const response *a, const response_choice *c, json_out *o) {
+void response_write_explain(const response *a, const response_choice *c, json_out *o) {
     if (!a->info->explain) {
         return;
     }

@@ -5,6 +5,7 @@
 #include <strings.h>
 
 #include "base/clock.h"
+#include "server/anthropic.h"
 #include "server/body_jobs.h"
 #include "server/metrics.h"
 #include "server/ollama.h"
@@ -83,6 +84,11 @@ static void route_write_model(const server *s, str name, json_out *o) {
 static void route_models(conn *c) {
     json_out o = conn_begin_json(c);
     const server *s = c->loop->server;
+    if (c->request.is_anthropic) {
+        messages_write_models(s, &o);
+        conn_reply_json(c, &o, NULL);
+        return;
+    }
     json_raw(&o, "{\"object\":\"list\",\"data\":[");
     route_write_model(s, str_of(s->model_name), &o);
     for (int32_t i = 1; i < s->options.n_served_model_names; i++) {
@@ -104,7 +110,7 @@ static void route_model(conn *c) {
         return;
     }
     json_out o = conn_begin_json(c);
-    route_write_model(s, name, &o);
+    (c->request.is_anthropic ? messages_write_model : route_write_model)(s, name, &o);
     conn_reply_json(c, &o, NULL);
 }
 
@@ -222,6 +228,8 @@ static const route route_table[] = {
     {.path = "/api/ps", .allow = READ, .run = ollama_ps, .error = ollama_error},
     {.path = "/api/version", .allow = READ, .run = ollama_version, .error = ollama_error},
     {.path = "/api/show", JSON_POST, .run = ollama_show, .max_body_bytes = 65536, .error = ollama_error},
+    {.path = "/v1/messages", GENERATION(QUIRE_MESSAGES)},
+    {.path = "/v1/messages/count_tokens", JSON_POST, .run = body_count, .error = messages_error_body},
     {.path = "/v1/schemas/check", JSON_POST, .run = body_check, .max_body_bytes = CHECK_BODY_BYTES},
 };
 
@@ -345,18 +353,27 @@ static bool route_may_enter(conn *c, const route *to, str path, str authorizatio
     if (route_needs_key(to, path) && auth_required(keys)) {
         c->has_tenant = auth_check(keys, authorization, c->tenant);
         if (!c->has_tenant && (!shows_inside || !c->is_operator)) {
-            route_refuse(c, 401, "missing or wrong API key; send it as \"Authorization: Bearer KEY\"",
-                         "WWW-Authenticate: Bearer\r\n");
+            route_refuse(
+                c, 401,
+                "missing or wrong API key; send it as \"Authorization: Bearer KEY\" or \"X-Api-Key: KEY\"",
+                "WWW-Authenticate: Bearer\r\n");
             return false;
         }
     }
     return true;
 }
 
-/* What writes the errors of a route; NULL: error_body. */
-static error_writer route_error_writer(const route *to) {
-    const response_writer *w = to->run == body_parse ? response_writer_of(to->endpoint) : NULL;
-    return to->error != NULL ? to->error : w != NULL ? w->error_body : NULL;
+/* What writes the errors of a route, or of a path that has none (NULL); NULL:
+ * error_body. */
+static error_writer route_error_writer(const conn *c, const route *to) {
+    if (to != NULL && to->error != NULL) {
+        return to->error;
+    }
+    if (to != NULL && to->run == body_parse) {
+        const response_writer *w = response_writer_of(to->endpoint);
+        return w != NULL ? w->error_body : NULL;
+    }
+    return c->request.is_anthropic ? messages_error_body : NULL;
 }
 
 /* Checks a request's head: sets c->tenant, c->look, the body's limit, or c->refusal. */
@@ -372,7 +389,7 @@ static void route_check(conn *c) {
     c->look = to != NULL ? to->look : NULL;
     c->endpoint = to != NULL ? to->endpoint : QUIRE_COMPLETIONS;
     c->is_api = route_is_api(to, path);
-    c->error = to != NULL ? route_error_writer(to) : NULL;
+    c->error = route_error_writer(c, to);
     const strbuf *key = r->n_authorizations > 0 ? &r->authorization : &r->api_key;
     str authorization = {key->p, key->n};
     c->is_operator = route_is_operator(c, authorization);

@@ -204,6 +204,9 @@ static void stream_run_order(loop *l, loop_order *o) {
         e = err_set(&o->err, QUIRE_NOT_FOUND, -1, "there is no running stream of this id");
     } else if (o->kind == &stream_forking) {
         e = stream_run_fork(o, a);
+    } else if (a->writer->chunk_object == NULL) {
+        e = err_set(&o->err, QUIRE_BAD_REQUEST, -1,
+                    "the form of this stream has no event for a dropped tail; a fork of it can have another");
     } else if (conn_unsent(a->conn) >= l->server->options.max_output_bytes) {
         e = err_set(&o->err, QUIRE_BUSY, -1,
                     "the stream's client is behind with reading; try again when it has read");

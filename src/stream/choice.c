@@ -514,5 +514,6 @@ void choice_end(const choice *c, quire_event *out) {
     out->sum_logprob = c->sum_logprob;
     out->beam_score = c->beam_score;
     out->stop_token = c->stop_token;
-    out->stop_string = c->stop_string >= 0 ? c->request->g.stops[c->stop_string].p : NULL;
+    bool is_given = c->stop_string >= 0 && c->stop_string < c->request->n_given_stops;
+    out->stop_string = is_given ? c->request->g.stops[c->stop_string].p : NULL;
 }

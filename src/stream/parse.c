@@ -2,6 +2,8 @@
  * thread: from quire_parse_start to PARSED, quire_look_start to LOOKED, quire_check_start
  * to CHECKED. */
 #include "answer/schema_check.h"
+#include <stdio.h>
+
 #include "base/mem.h"
 #include "request/request.h"
 #include "stream/stream.h"
@@ -11,6 +13,8 @@ struct quire_parse {
     quire_queue *q;
     quire_event_kind kind; /* of its result */
     quire_endpoint endpoint;
+    bool counts; /* the result of a check is the number of a prompt's tokens */
+    char tenant[QUIRE_TENANT_BYTES + 1];
     char *body;
     size_t n;
     void *user;
@@ -19,6 +23,21 @@ struct quire_parse {
     quire_error error;
     atomic_bool cancelled; /* set by the queue's thread */
 };
+
+/* Reports the tokens of a conversation's prompt. */
+static quire_err parse_count(quire_parse *p, str body) {
+    quire_request *r;
+    size_t n;
+    request_context context = p->q->e->context;
+    context.counts_only = true;
+    TRY(request_parse(&context, p->endpoint, body.p, body.n, &r, &p->error));
+    (void)quire_request_tenant(r, p->tenant); /* it fits */
+    quire_err e = stream_count_prompt(p->q->e, r, &n, &p->error);
+    request_free(r);
+    TRY(e);
+    e = strbuf_addf(&p->report, "{\"input_tokens\":%zu}", n);
+    return e == QUIRE_OK ? e : err_set(&p->error, e, -1, "out of memory");
+}
 
 /* On a text thread. */
 static void run_parse(text_job *job) {
@@ -30,7 +49,8 @@ static void run_parse(text_job *job) {
         (void)request_look(p->endpoint, body, &p->error);
         p->report = (strbuf){.p = p->body, .n = p->n};
     } else {
-        (void)(p->kind == QUIRE_EVENT_CHECKED
+        (void)(p->counts ? parse_count(p, body)
+               : p->kind == QUIRE_EVENT_CHECKED
                    ? schema_check(&p->q->e->context, body, &p->report, &p->error)
                    : request_parse(&p->q->e->context, p->endpoint, body.p, body.n, &p->request, &p->error));
         mem_free(p->body);
@@ -79,6 +99,7 @@ static quire_err start(quire_queue *q, quire_parse as, const char *tenant, quire
     }
     *p = as;
     p->q = q;
+    snprintf(p->tenant, sizeof p->tenant, "%s", tenant);
     p->job = (text_job){.run = run_parse,
                         .take = take_parse,
                         .tenant = text_tenant(tenant),
@@ -109,6 +130,18 @@ quire_err quire_check_start(quire_queue *q, char *body, size_t n, const char *te
                             quire_parse **out) {
     return start(q, (quire_parse){.kind = QUIRE_EVENT_CHECKED, .body = body, .n = n, .user = user}, tenant,
                  out);
+}
+
+quire_err quire_count_start(quire_queue *q, char *body, size_t n, const char *tenant, void *user,
+                            quire_parse **out) {
+    return start(q,
+                 (quire_parse){.kind = QUIRE_EVENT_CHECKED,
+                               .endpoint = QUIRE_MESSAGES,
+                               .counts = true,
+                               .body = body,
+                               .n = n,
+                               .user = user},
+                 tenant, out);
 }
 
 void quire_parse_cancel(quire_parse *p) {

@@ -148,6 +148,14 @@ static quire_err prepare_make_prompt(const stream_engine *e, const quire_request
     return prepare_copy_ids(&c->prompt, p->ids, (size_t)p->n_ids, err);
 }
 
+quire_err stream_count_prompt(const stream_engine *e, const quire_request *r, size_t *n, quire_error *err) {
+    choice c = {.index = 0};
+    quire_err er = prepare_make_prompt(e, r, &c, err);
+    *n = c.prompt.n;
+    token_list_deinit(&c.prompt);
+    return er;
+}
+
 /* Checks the prompt's length. The engine cuts a max_tokens that exceeds the rest, as vLLM
  * does. */
 static quire_err check_length(const stream_engine *e, const generation *g, const choice *c,

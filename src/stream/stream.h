@@ -66,6 +66,9 @@ struct quire_queue {
 /* Renders, tokenises, opens detokenizers and submits every choice to the engine; after a
  * failure some of them may be submitted already. */
 quire_err stream_prepare(quire_stream *s, quire_error *err);
+/* The tokens of a chat's prompt. QUIRE_BAD_REQUEST, also where there are more than the
+ * context has; QUIRE_UNSUPPORTED, QUIRE_NO_MEMORY. */
+quire_err stream_count_prompt(const stream_engine *e, const quire_request *r, size_t *n, quire_error *err);
 /* The engine's request for prompt number `prompt` of s, without tokens, users and
  * sampling parameters. The name of its namespace is written to `namespace`. */
 engine_request stream_engine_request(const quire_stream *s, int32_t prompt,

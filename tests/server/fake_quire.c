@@ -337,6 +337,14 @@ const quire_request_info *quire_stream_describe(const quire_stream *s) {
 
 /* ---- the queue ---- */
 
+void quire_sign(const quire_engine *e, const uint8_t digest[32], char out[QUIRE_SIGNATURE_BYTES + 1]) {
+    (void)e;
+    for (int i = 0; i < QUIRE_SIGNATURE_BYTES; i++) {
+        out[i] = (char)('a' + digest[i / 2] % 26);
+    }
+    out[QUIRE_SIGNATURE_BYTES] = '\0';
+}
+
 quire_err quire_queue_open(quire_engine *e, quire_queue **out) {
     quire_queue *q = calloc(1, sizeof(*q));
     q->engine = e;
@@ -491,6 +499,11 @@ quire_err quire_check_start(quire_queue *q, char *body, size_t n, const char *te
     quire_err e = quire_parse_start(q, QUIRE_COMPLETIONS, body, n, tenant, user, out);
     (*out)->is_check = true;
     return e;
+}
+
+quire_err quire_count_start(quire_queue *q, char *body, size_t n, const char *tenant, void *user,
+                            quire_parse **out) {
+    return quire_check_start(q, body, n, tenant, user, out);
 }
 
 void quire_parse_cancel(quire_parse *p) {

@@ -57,8 +57,8 @@ TEST(a_path_of_another_api_hears_what_to_use_instead) {
         "OpenAI's Responses API is not served here; use /v1/chat/completions until /v1/responses is here");
     expect_told("GET", "/v1/responses/resp_1", "use /v1/chat/completions until /v1/responses is here");
     expect_told("POST", "/responses", "use /v1/chat/completions until /v1/responses is here");
-    expect_told("POST", "/v1/v1/messages", "use /v1/chat/completions until /v1/messages is here");
-    expect_told("POST", "/v1/messages/count_tokens", "Anthropic's Messages API is not served here");
+    expect_told("POST", "/v1/v1/complete", "use /v1/completions");
+    expect_told("POST", "/v1/complete/x", "Anthropic's Completions API is not served here");
     expect_told("POST", "/embeddings", "use `quire run MODEL --embed`");
     expect_told("POST", "/api/pull",
                 "the management of models is not served here; this server has the one model");

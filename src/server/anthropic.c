@@ -1,0 +1,385 @@
+/* The dialect of POST /v1/messages, Anthropic's Messages API: writes its responses.
+ *
+ * A response is a list of blocks: thinking, text and tool_use. In a stream one is open at
+ * a time:
+ *
+ *   message_start {content_block_start content_block_delta* content_block_stop}*
+ *   message_delta message_stop
+ *
+ * The last delta of a thinking block is its signature. */
+#include "server/anthropic.h"
+
+#include <time.h>
+
+#include "base/sha256.h"
+#include "server/response.h"
+
+typedef enum open_block { NO_BLOCK, THINKING_BLOCK, TEXT_BLOCK, TOOL_BLOCK } open_block;
+
+typedef struct messages_state {
+    open_block open;
+    int32_t index;      /* of the open block, else of the next one */
+    int32_t call;       /* of TOOL_BLOCK */
+    sha256_sum thought; /* of THINKING_BLOCK's text so far */
+} messages_state;
+
+/* ---- parts that both forms have ---- */
+
+static const char *messages_stop_reason(const response_choice *c) {
+    return c->finish == QUIRE_FINISH_LENGTH ? "max_tokens"
+           : c->parts.has_calls             ? "tool_use"
+           : c->stop_string.n > 0           ? "stop_sequence"
+                                            : "end_turn";
+}
+
+static void messages_write_stop(const response_choice *c, json_out *o) {
+    bool is_over = c->finish != QUIRE_FINISH_NONE;
+    json_cstr(json_name(o, "stop_reason"), is_over ? messages_stop_reason(c) : NULL);
+    json_cstr(json_name(o, "stop_sequence"), is_over && c->stop_string.n > 0 ? c->stop_string.p : NULL);
+}
+
+/* input_tokens are those that were computed. Of those none was written to a cache that
+ * costs more: cache_creation_input_tokens is 0. */
+static void messages_write_usage(const response_choice *c, json_out *o) {
+    json_begin(json_name(o, "usage"), '{');
+    json_int(json_name(o, "input_tokens"), c->prompt_tokens - c->cached_tokens);
+    json_int(json_name(o, "cache_creation_input_tokens"), 0);
+    json_int(json_name(o, "cache_read_input_tokens"), c->cached_tokens);
+    json_int(json_name(o, "output_tokens"), c->completion_tokens);
+    json_end(o, '}');
+}
+
+/* The members of a message before its content. */
+static void messages_write_head(const response *a, json_out *o) {
+    json_cstr(json_name(o, "id"), a->id);
+    json_cstr(json_name(o, "type"), "message");
+    json_cstr(json_name(o, "role"), "assistant");
+    json_cstr(json_name(o, "model"), a->conn->loop->server->model_name);
+}
+
+static void messages_write_signature(const response *a, sha256_sum *thought, json_out *o) {
+    uint8_t digest[SHA256_BYTES];
+    char signature[QUIRE_SIGNATURE_BYTES + 1];
+    sha256_end(thought, digest);
+    quire_sign(a->conn->loop->server->engine, digest, signature);
+    json_cstr(json_name(o, "signature"), signature);
+}
+
+/* Opens a tool_use block up to its input. */
+static void messages_begin_call(const response *a, const response_choice *c, const answer_call *call,
+                                json_out *o) {
+    char id[ANSWER_CALL_ID_BYTES + 1];
+    answer_call_id(response_place(a, c), call->index, id);
+    json_cstr(json_name(o, "type"), "tool_use");
+    json_raw(json_name(o, "id"), "\"toolu_");
+    json_raw(o, id);
+    json_raw(o, "\"");
+    json_text(json_name(o, "name"), call->name.n > 0 ? call->name.p : "", call->name.n);
+}
+
+/* ---- whole responses ---- */
+
+static void messages_begin(const response *a, json_out *o) {
+    json_begin(o, '{');
+    messages_write_head(a, o);
+}
+
+/* Whether arguments are a JSON object: those that the length cut off are not. */
+static bool messages_is_object(const strbuf *arguments) {
+    static const json_limits limits = {.max_depth = JSON_MAX_DEPTH,
+                                       .max_values = SIZE_MAX,
+                                       .max_containers = SIZE_MAX,
+                                       .max_names = SIZE_MAX,
+                                       .names = JSON_NAMES_LAST,
+                                       .takes_nul = true};
+    json_fault fault;
+    size_t at = 0;
+    while (at < arguments->n && strchr(" \t\r\n", arguments->p[at]) != NULL) {
+        at++;
+    }
+    return at < arguments->n && arguments->p[at] == '{' &&
+           json_check((str){arguments->p, arguments->n}, &limits, NULL, &fault) == QUIRE_OK;
+}
+
+static void messages_write_thinking(const response *a, const strbuf *reasoning, json_out *o) {
+    sha256_sum thought;
+    sha256_begin(&thought);
+    sha256_add(&thought, reasoning->p, reasoning->n);
+    json_begin(json_item(o), '{');
+    json_cstr(json_name(o, "type"), "thinking");
+    json_text(json_name(o, "thinking"), reasoning->p, reasoning->n);
+    messages_write_signature(a, &thought, o);
+    json_end(o, '}');
+}
+
+static void messages_choice(const response *a, int32_t i, json_out *o) {
+    const response_choice *c = &a->choices[a->shown[i]];
+    json_begin(json_name(o, "content"), '[');
+    if (c->parts.reasoning.n > 0) {
+        messages_write_thinking(a, &c->parts.reasoning, o);
+    }
+    if (c->text.n > 0) {
+        json_begin(json_item(o), '{');
+        json_cstr(json_name(o, "type"), "text");
+        json_text(json_name(o, "text"), c->text.p, c->text.n);
+        json_end(o, '}');
+    }
+    for (size_t k = 0; k < c->parts.n_calls; k++) {
+        const answer_call *call = &c->parts.calls[k];
+        json_begin(json_item(o), '{');
+        messages_begin_call(a, c, call, o);
+        json_raw(json_name(o, "input"), messages_is_object(&call->arguments) ? call->arguments.p : "{}");
+        json_end(o, '}');
+    }
+    json_end(o, ']');
+    messages_write_stop(c, o);
+    messages_write_usage(c, o);
+}
+
+static void messages_end(const response *a, json_out *o) {
+    response_write_explain(a, NULL, o);
+    json_end(o, '}');
+}
+
+/* ---- streams ---- */
+
+static void messages_begin_event(const char *name, json_out *o) {
+    json_raw(o, "event: ");
+    json_raw(o, name);
+    json_raw(o, "\ndata: ");
+    json_begin(o, '{');
+    json_cstr(json_name(o, "type"), name);
+}
+
+static void messages_end_event(json_out *o) {
+    json_end(o, '}');
+    json_raw(o, "\n\n");
+}
+
+static void messages_start(const response *a, int32_t choice, json_out *o) {
+    messages_begin_event("message_start", o);
+    json_begin(json_name(o, "message"), '{');
+    messages_write_head(a, o);
+    json_raw(json_name(o, "content"), "[]");
+    messages_write_stop(&a->choices[choice], o);
+    messages_write_usage(&a->choices[choice], o);
+    json_end(o, '}');
+    messages_end_event(o);
+}
+
+/* Clients know no event before message_start. */
+static void messages_ping(const response *a, json_out *o) {
+    if (a->started) {
+        messages_begin_event("ping", o);
+        messages_end_event(o);
+    } else {
+        json_raw(o, ": ping\n\n");
+    }
+}
+
+/* Opens a content_block_delta and its delta, up to the delta's value. */
+static void messages_begin_delta(const messages_state *s, const char *type, json_out *o) {
+    messages_begin_event("content_block_delta", o);
+    json_int(json_name(o, "index"), s->index);
+    json_begin(json_name(o, "delta"), '{');
+    json_cstr(json_name(o, "type"), type);
+}
+
+static void messages_end_delta(json_out *o) {
+    json_end(o, '}');
+    messages_end_event(o);
+}
+
+static void messages_write_delta(const messages_state *s, const char *type, const char *name,
+                                 const strbuf *text, json_out *o) {
+    if (text->n > 0) {
+        messages_begin_delta(s, type, o);
+        json_text(json_name(o, name), text->p, text->n);
+        messages_end_delta(o);
+    }
+}
+
+static void messages_close_block(const response *a, messages_state *s, json_out *o) {
+    if (s->open == NO_BLOCK) {
+        return;
+    }
+    if (s->open == THINKING_BLOCK) {
+        messages_begin_delta(s, "signature_delta", o);
+        messages_write_signature(a, &s->thought, o);
+        messages_end_delta(o);
+    }
+    messages_begin_event("content_block_stop", o);
+    json_int(json_name(o, "index"), s->index++);
+    messages_end_event(o);
+    s->open = NO_BLOCK;
+}
+
+/* Closes the open block and begins another, up to its content. */
+static void messages_begin_block(const response *a, messages_state *s, open_block kind, json_out *o) {
+    messages_close_block(a, s, o);
+    s->open = kind;
+    messages_begin_event("content_block_start", o);
+    json_int(json_name(o, "index"), s->index);
+    json_begin(json_name(o, "content_block"), '{');
+}
+
+static void messages_end_block_start(json_out *o) {
+    json_end(o, '}');
+    messages_end_event(o);
+}
+
+static void messages_add_thinking(const response *a, messages_state *s, const strbuf *text, json_out *o) {
+    if (text->n == 0) {
+        return;
+    }
+    if (s->open != THINKING_BLOCK) {
+        messages_begin_block(a, s, THINKING_BLOCK, o);
+        json_raw(o, "\"type\":\"thinking\",\"thinking\":\"\",\"signature\":\"\"");
+        messages_end_block_start(o);
+        sha256_begin(&s->thought);
+    }
+    sha256_add(&s->thought, text->p, text->n);
+    messages_write_delta(s, "thinking_delta", "thinking", text, o);
+}
+
+static void messages_add_text(const response *a, messages_state *s, const strbuf *text, json_out *o) {
+    if (text->n == 0) {
+        return;
+    }
+    if (s->open != TEXT_BLOCK) {
+        messages_begin_block(a, s, TEXT_BLOCK, o);
+        json_raw(o, "\"type\":\"text\",\"text\":\"\"");
+        messages_end_block_start(o);
+    }
+    messages_write_delta(s, "text_delta", "text", text, o);
+}
+
+static void messages_add_call(const response *a, const response_choice *c, messages_state *s,
+                              const answer_call *call, json_out *o) {
+    if (call->begins) {
+        messages_begin_block(a, s, TOOL_BLOCK, o);
+        messages_begin_call(a, c, call, o);
+        json_raw(json_name(o, "input"), "{}");
+        messages_end_block_start(o);
+        s->call = call->index;
+    }
+    messages_write_delta(s, "input_json_delta", "partial_json", &call->arguments, o);
+}
+
+/* A chunk does not say in which order its parts came: what belongs to the open call comes
+ * first. */
+static void messages_chunk(const response *a, int32_t choice, json_out *o) {
+    const response_choice *c = &a->choices[choice];
+    messages_state *s = a->state;
+    size_t k = 0;
+    if (s->open == TOOL_BLOCK && c->parts.n_calls > 0 && c->parts.calls[0].index == s->call) {
+        messages_add_call(a, c, s, &c->parts.calls[k++], o);
+    }
+    messages_add_thinking(a, s, &c->parts.reasoning, o);
+    messages_add_text(a, s, &c->text, o);
+    for (; k < c->parts.n_calls; k++) {
+        messages_add_call(a, c, s, &c->parts.calls[k], o);
+    }
+    if (c->finish == QUIRE_FINISH_STOP || c->finish == QUIRE_FINISH_LENGTH) {
+        messages_close_block(a, s, o);
+        messages_begin_event("message_delta", o);
+        json_begin(json_name(o, "delta"), '{');
+        messages_write_stop(c, o);
+        json_end(o, '}');
+        messages_write_usage(c, o);
+        response_write_explain(a, c, o);
+        messages_end_event(o);
+    } else if (o->to->n == 0) { /* it failed, which an error will say */
+        messages_ping(a, o);
+    }
+}
+
+static void messages_last(const response *a, json_out *o) {
+    (void)a;
+    messages_begin_event("message_stop", o);
+    messages_end_event(o);
+}
+
+/* ---- errors ---- */
+
+static const char *messages_error_type(int status) {
+    return status == 401                    ? "authentication_error"
+           : status == 403                  ? "permission_error"
+           : status == 404                  ? "not_found_error"
+           : status == 413                  ? "request_too_large"
+           : status == 429                  ? "rate_limit_error"
+           : status == 503 || status == 529 ? "overloaded_error"
+           : status >= 500                  ? "api_error"
+                                            : "invalid_request_error";
+}
+
+void messages_error_body(json_out *o, const api_error *e) {
+    json_begin(o, '{');
+    json_cstr(json_name(o, "type"), "error");
+    json_begin(json_name(o, "error"), '{');
+    json_cstr(json_name(o, "type"), messages_error_type(e->status));
+    json_cstr(json_name(o, "message"), e->message);
+    json_end(o, '}');
+    json_cstr(json_name(o, "request_id"), e->request_id);
+    json_end(o, '}');
+}
+
+static void messages_error(const response *a, const api_error *e, json_out *o) {
+    (void)a;
+    json_raw(o, "event: error\ndata: ");
+    messages_error_body(o, e);
+    json_raw(o, "\n\n");
+}
+
+/* ---- models ---- */
+
+void messages_write_model(const server *s, str name, json_out *o) {
+    char created[32];
+    struct tm tm;
+    time_t at = (time_t)s->started_s;
+    int32_t n_tokens = quire_engine_info(s->engine)->max_model_len;
+    gmtime_r(&at, &tm);
+    strftime(created, sizeof created, "%Y-%m-%dT%H:%M:%SZ", &tm);
+    json_begin(o, '{');
+    json_cstr(json_name(o, "type"), "model");
+    json_text(json_name(o, "id"), name.p, name.n);
+    json_text(json_name(o, "display_name"), name.p, name.n);
+    json_cstr(json_name(o, "created_at"), created);
+    json_cstr(json_name(o, "lifecycle"), "active");
+    json_int(json_name(o, "max_input_tokens"), n_tokens);
+    json_int(json_name(o, "max_tokens"), n_tokens);
+    json_end(o, '}');
+}
+
+void messages_write_models(const server *s, json_out *o) {
+    int32_t n = s->options.n_served_model_names;
+    const char *last = n > 1 ? s->options.served_model_names[n - 1] : s->model_name;
+    json_begin(o, '{');
+    json_begin(json_name(o, "data"), '[');
+    messages_write_model(s, str_of(s->model_name), json_item(o));
+    for (int32_t i = 1; i < n; i++) {
+        messages_write_model(s, str_of(s->options.served_model_names[i]), json_item(o));
+    }
+    json_end(o, ']');
+    json_bool(json_name(o, "has_more"), false);
+    json_cstr(json_name(o, "first_id"), s->model_name);
+    json_cstr(json_name(o, "last_id"), last);
+    json_end(o, '}');
+}
+
+const response_writer messages_writer = {
+    .id_prefix = "msg",
+    .id_mark = '_',
+    .object = "message",
+    .skips_empty = true,
+    .state_bytes = sizeof(messages_state),
+    .begin = messages_begin,
+    .choice = messages_choice,
+    .end = messages_end,
+    .first = messages_start,
+    .chunk = messages_chunk,
+    .last = messages_last,
+    .error = messages_error,
+    .ping = messages_ping,
+    .error_body = messages_error_body,
+};
