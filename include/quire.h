@@ -60,7 +60,8 @@ typedef enum quire_endpoint {
     QUIRE_OLLAMA_CHAT,
     QUIRE_OLLAMA_GENERATE,
     QUIRE_OLLAMA_RAW, /* the same without the chat's template; a body for the former becomes one */
-    QUIRE_MESSAGES    /* a conversation in the form of Anthropic's Messages API */
+    QUIRE_MESSAGES,   /* a conversation in the form of Anthropic's Messages API */
+    QUIRE_RESPONSES   /* one in the form of OpenAI's Responses API */
 } quire_endpoint;
 
 /* The choices of quire_options. The first is the default unless the comment names
@@ -540,6 +541,29 @@ typedef struct quire_request_info {
 } quire_request_info;
 
 const quire_request_info *quire_request_describe(const quire_request *r);
+
+/* Of a QUIRE_RESPONSES request: what its response repeats, and what is kept of it. */
+typedef struct quire_responses_info {
+    const char *members; /* JSON members that the response repeats, separated by commas */
+    /* the items of `input`, a JSON object a line, each of which begins with its "id" */
+    const char *input;
+    size_t n_input;       /* bytes */
+    const char *previous; /* previous_response_id; NULL: none */
+    bool is_stored, is_background;
+} quire_responses_info;
+
+/* Of a QUIRE_RESPONSES request that is no fork; else NULL. As the strings of info. */
+const quire_responses_info *quire_request_responses(const quire_request *r);
+
+/* Finds the items of a response and of those that it continues, for a request that
+ * continues it (previous_response_id): a JSON object a line, as
+ * quire_responses_info.input has them, in *lines, n bytes of quire_alloc, which the
+ * caller frees. QUIRE_NOT_FOUND: the tenant has none of that id; QUIRE_NO_MEMORY. Any
+ * thread. */
+typedef quire_err (*quire_history)(void *user, const char *tenant, const char *id, char **lines, size_t *n);
+/* Sets what finds them; NULL, as at first: no response is found. Not while requests are
+ * parsed. */
+void quire_engine_history(quire_engine *e, quire_history find, void *user);
 
 /* Gives a chat request the tools that its template sees: a JSON array, copied.
  * BAD_REQUEST where it is none; UNSUPPORTED for another kind of request. Once more

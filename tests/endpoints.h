@@ -26,6 +26,8 @@ static inline endpoint_facts endpoint_facts_of(quire_endpoint e) {
     case QUIRE_OLLAMA_GENERATE:
     case QUIRE_OLLAMA_RAW:
         return (endpoint_facts){"/api/generate", true};
+    case QUIRE_RESPONSES:
+        return (endpoint_facts){"/v1/responses", true};
     }
     return (endpoint_facts){NULL, false};
 }

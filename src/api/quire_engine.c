@@ -202,6 +202,11 @@ quire_err quire_request_parse(const quire_engine *e, quire_endpoint endpoint, co
     return request_parse(&e->streams.context, endpoint, body, n, out, err);
 }
 
+void quire_engine_history(quire_engine *e, quire_history find, void *user) {
+    e->streams.context.history = find;
+    e->streams.context.history_of = user;
+}
+
 quire_err quire_request_ids(const quire_engine *e, const int32_t *ids, size_t n, quire_request **out,
                             quire_error *err) {
     return request_ids(&e->streams.context, ids, n, out, err);

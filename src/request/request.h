@@ -80,6 +80,8 @@ typedef struct request_context {
     bool opens_objects;
     bool counts_only;                  /* nothing is generated: what says how much may be left out */
     uint8_t thought_key[SHA256_BYTES]; /* under which reasoning is signed */
+    quire_history history; /* finds what requests continue; NULL: nothing */
+    void *history_of;
 } request_context;
 
 /* A field that was set, for copies of the request. */
@@ -136,6 +138,11 @@ struct quire_request {
     char *texts;
     strbuf ignored; /* names of unknown members, as in g.info */
     strbuf model;   /* its name in the server's form, where it was given in another */
+    /* of QUIRE_RESPONSES: what quire_request_responses gives, once assembled, and its
+     * texts */
+    const quire_responses_info *responses;
+    quire_responses_info response_info;
+    strbuf response_members, response_input, response_previous;
     /* the stream room's, which its one prompt continues; NULL: it is no fork */
     struct stream_fork *fork_from;
     float *logits_out; /* the caller's; see quire_request_logits */
@@ -189,6 +196,10 @@ quire_err request_parse(const request_context *ctx, quire_endpoint endpoint, con
                         quire_request **out, quire_error *err);
 quire_err request_ids(const request_context *ctx, const int32_t *ids, size_t n, quire_request **out,
                       quire_error *err);
+/* As request_parse, for a tenant ("": the unnamed one), whose responses it may
+ * continue. */
+quire_err request_parse_for(const request_context *ctx, const char *tenant, quire_endpoint endpoint,
+                            const char *body, size_t n, quire_request **out, quire_error *err);
 
 /* Checks what a longer body of hostile origin begins with as far as the sizes of fields
  * go: fails as request_parse fails on the whole body where a field is too large already,

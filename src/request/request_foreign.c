@@ -5,8 +5,10 @@
 enum { LONGEST = 64 }; /* bytes of a name that are compared; no field has as many */
 
 typedef struct foreign {
-    const char *name;    /* lower case, words without anything between */
-    const char *instead; /* the field to use; NULL: there is none */
+    const char *name; /* lower case, words without anything between */
+    /* the field to use, where the endpoint has it; NULL: there is none. A name may occur
+     * twice, for endpoints that differ */
+    const char *instead;
 } foreign;
 
 /* Names in vLLM, SGLang, llama.cpp, TGI, TensorRT-LLM, Ollama and their predecessors. */
@@ -29,9 +31,12 @@ static const foreign others[] = {
     {"inputembeds", NULL},
     {"jsonmode", NULL},
     {"jsonobject", NULL},
+    {"maxcompletiontokens", "max_output_tokens"},
     {"maxlength", "max_tokens"},
     {"maxnewtokens", "max_tokens"},
+    {"maxnewtokens", "max_output_tokens"},
     {"maxoutputtokens", "max_tokens"},
+    {"maxtokens", "max_output_tokens"},
     {"minkeep", NULL},
     {"minlength", "min_tokens"},
     {"minnewtokens", "min_tokens"},
@@ -48,8 +53,10 @@ static const foreign others[] = {
     {"parameters", NULL},
     {"randomseed", "seed"},
     {"reasoningbudget", NULL},
+    {"reasoningeffort", "reasoning"},
     {"repeatlastn", NULL},
     {"repeatpenalty", "repetition_penalty"},
+    {"responseformat", "text"},
     {"samplingseed", "seed"},
     {"smoothingcurve", NULL},
     {"smoothingfactor", NULL},
@@ -169,11 +176,13 @@ bool foreign_changes_generation(str name, uint32_t endpoint, const char **instea
     if (n > 0 && request_foreign_is_chats(reduced, endpoint, instead)) {
         return true;
     }
-    for (size_t i = 0; i < sizeof others / sizeof *others; i++) {
+    bool is_known = false;
+    for (size_t i = 0; i < sizeof others / sizeof *others && *instead == NULL; i++) {
         if (strcmp(others[i].name, reduced) == 0) {
-            *instead = others[i].instead;
-            return true;
+            const char *other = others[i].instead;
+            is_known = true;
+            *instead = other != NULL && request_field(other, endpoint) != NULL ? other : NULL;
         }
     }
-    return request_foreign_has_word(reduced, n, starts);
+    return is_known || request_foreign_has_word(reduced, n, starts);
 }

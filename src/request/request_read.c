@@ -80,6 +80,16 @@ const dialect request_dialects[] = {
                           .prompt = "input",
                           .check = request_check_embedding,
                           .too_long = request_long_input},
+    [QUIRE_RESPONSES] = {.fields = FIELD_RESPONSES,
+                         .base = FIELD_CHAT,
+                         .is_chat = true,
+                         .adds_bos = true,
+                         .prompt = "input",
+                         .listed_bytes = CHAT_LISTED_BYTES,
+                         .check = request_check_generation,
+                         .assemble = request_assemble_responses,
+                         .required = request_require_responses,
+                         .too_long = request_long_responses},
 };
 
 /* ---- a new request ---- */
@@ -121,6 +131,9 @@ void request_free(quire_request *r) {
     mem_free(r->offered);
     strbuf_deinit(&r->ignored);
     strbuf_deinit(&r->model);
+    strbuf_deinit(&r->response_members);
+    strbuf_deinit(&r->response_input);
+    strbuf_deinit(&r->response_previous);
     sampling_lists_drop(r->g.sampling.lists);
     attn_mods_drop(r->g.mods);
     for (size_t i = 0; i < r->n_values; i++) {
@@ -461,12 +474,13 @@ quire_err request_check(quire_request *r, quire_error *err) {
     return QUIRE_OK;
 }
 
-quire_err request_parse(const request_context *ctx, quire_endpoint endpoint, const char *body, size_t n,
-                        quire_request **out, quire_error *err) {
+quire_err request_parse_for(const request_context *ctx, const char *tenant, quire_endpoint endpoint,
+                            const char *body, size_t n, quire_request **out, quire_error *err) {
     *out = NULL;
     quire_request *r;
     TRY(request_new(ctx, endpoint, &r, err));
-    quire_err e = read_body(r, body, n, err);
+    quire_err e = quire_request_tenant(r, tenant);
+    e = e == QUIRE_OK ? read_body(r, body, n, err) : err_set(err, e, -1, "the tenant's name is too long");
     e = e == QUIRE_OK ? request_check(r, err) : e;
     if (e != QUIRE_OK) {
         request_free(r);
@@ -487,6 +501,11 @@ quire_err request_take_ids(quire_request *r, int32_t *ids, int32_t n, quire_erro
     r->is_checked = false;
     request_count_choices(r);
     return QUIRE_OK;
+}
+
+quire_err request_parse(const request_context *ctx, quire_endpoint endpoint, const char *body, size_t n,
+                        quire_request **out, quire_error *err) {
+    return request_parse_for(ctx, "", endpoint, body, n, out, err);
 }
 
 quire_err request_ids(const request_context *ctx, const int32_t *ids, size_t n, quire_request **out,

@@ -68,6 +68,10 @@ quire_err request_long_prompt(int32_t limit, size_t n, const char *least, quire_
     "the prompt has %s%zu tokens; with at least one token to generate that is over the maximum context "     \
     "length of %d tokens"
 quire_err request_long_chat(int32_t limit, size_t n, const char *least, quire_error *err);
+quire_err request_long_responses(int32_t limit, size_t n, const char *least, quire_error *err);
+quire_err request_require_responses(const quire_request *r, quire_error *err);
+/* The dialect of responses (read_responses.c): dialect.assemble. */
+quire_err request_assemble_responses(quire_request *r, quire_error *err);
 quire_err request_long_input(int32_t limit, size_t n, const char *least, quire_error *err);
 
 /* Errors about a field: a value of the wrong type (param "body.NAME", or body.NAME.INDEX

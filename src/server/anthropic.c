@@ -368,8 +368,7 @@ void messages_write_models(const server *s, json_out *o) {
 }
 
 const response_writer messages_writer = {
-    .id_prefix = "msg",
-    .id_mark = '_',
+    .id_prefix = "msg_",
     .object = "message",
     .skips_empty = true,
     .state_bytes = sizeof(messages_state),

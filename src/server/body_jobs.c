@@ -53,7 +53,7 @@ void body_parse(conn *c) {
     const strbuf *body = &c->request.body;
     quire_request *r = NULL;
     quire_error err = {0};
-    if (body->n > BODY_SMALL_BYTES) {
+    if (body->n > BODY_SMALL_BYTES || response_writer_of(c->endpoint)->parses_apart) {
         body_parse_later(c);
         return;
     }

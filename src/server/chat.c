@@ -38,11 +38,11 @@ static quire_err chat_add_logprob(const response *a, response_logprobs *l, const
     return o.err;
 }
 
-static quire_err chat_list_token(const response *a, response_choice *c, const quire_event *ev) {
+quire_err chat_list_token(const response *a, response_choice *c, const quire_event *ev) {
     return ev->logprobs != NULL ? chat_add_logprob(a, &c->logprobs, ev->logprobs, ev->n_logprobs) : QUIRE_OK;
 }
 
-static void chat_write_logprobs(const response_logprobs *p, const response_logprobs *l, json_out *o) {
+void chat_write_logprobs(const response_logprobs *p, const response_logprobs *l, json_out *o) {
     response_write_lists("content", &p->content, &l->content, l->content.n, o);
 }
 
@@ -109,7 +109,7 @@ static void chat_write_chunk(const response *a, int32_t choice, json_out *o) {
 }
 
 const response_writer chat_writer = {
-    .id_prefix = "chatcmpl",
+    .id_prefix = "chatcmpl-",
     .object = "chat.completion",
     .chunk_object = "chat.completion.chunk",
     .skips_empty = true,

@@ -211,7 +211,7 @@ static void completions_write_chunk(const response *a, int32_t choice, json_out 
 }
 
 const response_writer completions_writer = {
-    .id_prefix = "cmpl",
+    .id_prefix = "cmpl-",
     .object = "text_completion",
     .chunk_object = "text_completion",
     .begin = response_write_begin,

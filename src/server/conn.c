@@ -80,7 +80,7 @@ void conn_close(conn *c) {
     bufferevent_free(c->bev);
     http_deinit(&c->request);
     mem_free(c);
-    if (l->stops_seen > 0 && l->conns == NULL) {
+    if (l->stops_seen > 0 && l->conns == NULL && l->background == NULL) {
         event_base_loopbreak(l->base);
     }
 }

@@ -101,7 +101,6 @@ bool path_is_known(path_at known, str path) {
 #define ONE_MODEL    "this server has the one model that it was started with"
 
 const foreign_path foreign_paths[] = {
-    {"/v1/responses", "OpenAI's Responses API", "use /v1/chat/completions until /v1/responses is here"},
     {"/v1/complete", "Anthropic's Completions API", "use /v1/completions"},
     {"/v1/embeddings", "embeddings over HTTP", "use `quire run MODEL --embed` until /v1/embeddings is here"},
     {"/v1/rerank", "reranking over HTTP",

@@ -28,6 +28,7 @@ struct watch;
 struct loop_order;
 struct http_stats;
 struct sandboxes;
+struct response_store;
 
 #define LOOP_BITS 12 /* the index of a loop fits: no more can be opened */
 
@@ -55,9 +56,10 @@ typedef struct loop {
     struct watch *watch; /* the watchers of the pool (watch.h) */
     /* to this loop, and back from others (loop_order.h): a stack; any thread adds */
     _Atomic(struct loop_order *) orders;
-    struct response *unsent; /* streams that withhold a chunk until the queue is drained */
-    strbuf scratch;          /* buffer in which responses are written before they go to a connection */
-    token_text *token_texts; /* [n_token_texts] by id; NULL until a request needs log-probabilities */
+    struct response *background; /* generated without a connection */
+    struct response *unsent;     /* streams that withhold a chunk until the queue is drained */
+    strbuf scratch;              /* buffer in which responses are written before they go to a connection */
+    token_text *token_texts;     /* [n_token_texts] by id; NULL until a request needs log-probabilities */
     int32_t n_token_texts;
     uint64_t random; /* state of the generator for ids of responses */
     /* bytes of streams and of complete responses that clients have not read */
@@ -76,6 +78,8 @@ struct server {
     const struct conn_handler *handler; /* runs the requests (conn.h) */
     auth *keys;
     struct sandboxes *sandboxes;
+    struct response_store *responses;
+    atomic_llong n_background; /* responses that are generated without a connection */
     body_room bodies;
     strbuf home_headers, pool_headers; /* of the pages at / and /pool (web_pages.h) */
     uint8_t pool_key[POOL_KEY_BYTES];  /* for the hashes in /debug/pool */

@@ -102,7 +102,7 @@ static void ollama_write_answer(const response *a, str text, const strbuf *reaso
 
 static void ollama_begin(const response *a, json_out *o) {
     json_begin(o, '{');
-    ollama_write_model(a->conn->loop->server, o);
+    ollama_write_model(a->loop->server, o);
     ollama_write_time(o, "created_at", clock_unix_s());
 }
 
@@ -190,7 +190,7 @@ static void ollama_write_logprobs(const response_logprobs *prompt, const respons
 }
 
 const response_writer ollama_writer = {
-    .id_prefix = "ollama",
+    .id_prefix = "ollama-",
     .object = "",
     .chunk_object = "",
     .stream_type = "application/x-ndjson",

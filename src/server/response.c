@@ -13,6 +13,7 @@ static const response_writer *const response_writers[] = {
     [QUIRE_MESSAGES] = &messages_writer,       [QUIRE_EMBEDDINGS] = NULL, /* no route */
     [QUIRE_OLLAMA_CHAT] = &ollama_writer,      [QUIRE_OLLAMA_GENERATE] = &ollama_writer,
     [QUIRE_OLLAMA_RAW] = &ollama_writer,
+    [QUIRE_RESPONSES] = &responses_writer,
 };
 
 const response_writer *response_writer_of(quire_endpoint endpoint) {
@@ -61,6 +62,7 @@ static response *response_new(conn *c, const quire_request_info *info) {
         return NULL;
     }
     *a = (response){.conn = c,
+                    .loop = c->loop,
                     .writer = w,
                     .state = state,
                     .choices = choices,
@@ -72,8 +74,8 @@ static response *response_new(conn *c, const quire_request_info *info) {
     for (int32_t i = 0; i < n; i++) {
         choices[i].stop_token = -1;
     }
-    snprintf(a->id, sizeof(a->id), "%s%c%016" PRIx64, w->id_prefix, w->id_mark != 0 ? w->id_mark : '-',
-             c->record.number);
+    snprintf(a->id, sizeof(a->id), "%s%016" PRIx64, w->id_prefix, c->record.number);
+    (void)snprintf(a->tenant, sizeof a->tenant, "%s", c->has_tenant ? c->tenant : "");
     c->pending = &response_pending;
     c->pending_of = a;
     return a;
@@ -135,13 +137,23 @@ void response_start(conn *c, quire_request *r) {
         response_fail_with(a, 500, "the tenant's name is too long");
         return;
     }
+    a->responses = quire_request_responses(r);
+    if (a->writer->open != NULL && a->writer->open(a, &err) != QUIRE_OK) {
+        quire_request_free(r);
+        response_fail(a, error_of(&err));
+        return;
+    }
     quire_err e = quire_submit(c->loop->queue, r, a, &a->stream, &err);
     if (e != QUIRE_OK) {
         a->stream = NULL;
+        a->responses = NULL;
         response_fail(a, error_of(&err));
         return;
     }
     a->info = quire_stream_describe(a->stream);
+    if (a->responses != NULL && a->responses->is_background) {
+        response_detach(a);
+    }
 }
 
 /* ---- events ---- */
@@ -184,6 +196,9 @@ static void response_begin(response *a, response_choice *c, const quire_event *e
         return;
     }
     c->logprobs.n_chars = c->logprobs.n_prompt_chars = p->logprobs.n_chars;
+    if (a->conn == NULL) {
+        a->writer->keep(a, RESPONSE_BEGUN, NULL);
+    }
     if (!a->info->stream || (!a->started && !response_send_head(a))) {
         return;
     }
@@ -207,7 +222,7 @@ static void response_delta(response *a, response_choice *c, const quire_event *e
         return;
     }
     size_t before = response_choice_bytes(c),
-           limit = quire_engine_info(a->conn->loop->server->engine)->max_answer_bytes;
+           limit = quire_engine_info(a->loop->server->engine)->max_answer_bytes;
     bool ids_fit = !a->info->return_token_ids ||
                    response_add_ids(&c->tokens, &c->n_tokens, &c->cap_tokens, ev->tokens, ev->n_tokens);
     if (!ids_fit || response_take_text(a, c, ev) != QUIRE_OK ||
@@ -218,7 +233,12 @@ static void response_delta(response *a, response_choice *c, const quire_event *e
     response_count(a, (int64_t)(response_choice_bytes(c) - before));
     c->completion_tokens = ev->completion_tokens;
     c->cached_tokens = ev->cached_tokens;
-    request_record_token(&a->conn->record, ev->queue_us);
+    if (a->writer->note != NULL) {
+        a->writer->note(a, ev);
+    }
+    if (a->conn != NULL) {
+        request_record_token(&a->conn->record, ev->queue_us);
+    }
     if (limit > 0 && a->n_bytes > limit) {
         response_too_large(a, limit);
     } else if (a->info->stream) {
@@ -307,7 +327,9 @@ static void response_done(response *a, const quire_event *ev) {
 
 void response_event(const quire_event *ev) {
     response *a = ev->user;
-    body_give_room(&a->conn->body);
+    if (a->conn != NULL) {
+        body_give_room(&a->conn->body);
+    }
     if (ev->kind == QUIRE_EVENT_DONE) {
         response_done(a, ev);
         return;

@@ -92,18 +92,36 @@ typedef struct logprob_writer {
     void (*write)(const response_logprobs *prompt, const response_logprobs *l, json_out *o);
 } logprob_writer;
 
+/* How far a response is: it waits in the background, or its first token came there; its
+ * last event came, and none of its end is sent yet; or it failed in the background. */
+typedef enum response_stage {
+    RESPONSE_QUEUED,
+    RESPONSE_BEGUN,
+    RESPONSE_COMPLETE,
+    RESPONSE_FAILED
+} response_stage;
+
 /* How an endpoint writes its responses: one file each, over shared functions below. */
 typedef struct response_writer {
-    /* of ids; "object" in whole responses and in chunks, where there are such objects;
-     * chunk_object NULL: its streams cannot be rolled back */
+    /* of ids, up to the number; "object" in whole responses and in chunks, where there are
+     * such objects; chunk_object NULL: its streams cannot be rolled back */
     const char *id_prefix, *object, *chunk_object;
-    char id_mark;            /* between id_prefix and the number; 0: a dash */
     const char *stream_type; /* media type of streams; NULL: server-sent events */
     bool skips_empty;        /* a chunk without text is not sent */
+    bool parses_apart;       /* bodies go to a text thread however short: they bring a conversation along */
+    bool is_linear;          /* its streams are not forked, rolled back or steered */
     /* what the writer itself keeps with a response (response.state, zeroed), in bytes;
      * and how its contents are freed (NULL: it owns nothing) */
     size_t state_bytes;
     void (*deinit)(void *state);
+    /* Before the request is submitted: prepares the state. An error ends the response.
+     * NULL: nothing to do. */
+    quire_err (*open)(response *a, quire_error *err);
+    /* Takes note of a DELTA. NULL: nothing to note. */
+    void (*note)(response *a, const quire_event *ev);
+    /* The response has come to a stage, for a writer that keeps it; why: of a failure.
+     * NULL: nothing is kept. */
+    void (*keep)(response *a, response_stage stage, const api_error *why);
     /* A whole response: everything before its choices, the choice shown at index i, and
      * everything after them. */
     void (*begin)(const response *a, json_out *o);
@@ -125,14 +143,17 @@ typedef struct response_writer {
     logprob_writer logprobs;
 } response_writer;
 
-extern const response_writer completions_writer, chat_writer, messages_writer, ollama_writer;
+extern const response_writer completions_writer, chat_writer, messages_writer, ollama_writer,
+    responses_writer;
 /* The writer of an endpoint; NULL: the server has no route for it. */
 const response_writer *response_writer_of(quire_endpoint endpoint);
 
 struct response {
-    conn *conn;
+    conn *conn; /* NULL: it is generated in the background */
+    loop *loop;
     quire_stream *stream;
     const quire_request_info *info;
+    const quire_responses_info *responses; /* NULL: it is of no such request */
     const response_writer *writer;
     void *state; /* the writer's */
     response_choice *choices;
@@ -152,7 +173,9 @@ struct response {
     int32_t *shown, n_shown;
     bool listed; /* in loop.unsent */
     response *next_unsent;
+    response *next_background; /* in loop.background */
     char id[40];
+    char tenant[QUIRE_TENANT_BYTES + 1]; /* "": no key was needed */
 };
 
 /* Submits a request, which it takes over. c then has sent an error, or its response. */
@@ -202,6 +225,19 @@ void response_drained(conn *c);
 /* Adds delta to the unsent bytes of its choices and prompts. */
 void response_count(response *a, int64_t delta);
 
+/* A response in the background: its request was answered at once, and it goes on without
+ * a connection until its last event, a cancellation or the end of the server.
+ *
+ * Answers the request of a, which was submitted, with what its writer has in `begin`,
+ * `choice` and `end` before the first event, and goes on without the connection. */
+void response_detach(response *a);
+/* Ends a response in the background, complete or failed (why). Frees a. */
+void response_end_detached(response *a, const api_error *why);
+/* Cancels the responses in the background of l that `is_wanted` is false of. */
+void response_drop_detached(loop *l, bool (*is_wanted)(const response *a));
+/* Fails all of them: the server shuts down. */
+void response_fail_detached(loop *l);
+
 /* ---- parts that the formats share ---- */
 
 /* "id":..,"object":..,"created":..,"model":.. */
@@ -235,6 +271,9 @@ quire_err response_take_logprobs(const response *a, response_choice *c, const qu
 quire_err response_take_prompt_logprobs(const response *a, response_prompt *p, const quire_event *ev);
 quire_err response_rollback_logprobs(const response *a, response_choice *c, const quire_event *ev);
 quire_err response_end_logprobs(const response *a, response_choice *c);
+/* A chat's, which others have too: an object a token. */
+quire_err chat_list_token(const response *a, response_choice *c, const quire_event *ev);
+void chat_write_logprobs(const response_logprobs *p, const response_logprobs *l, json_out *o);
 /* Bytes that they take. */
 size_t response_logprobs_bytes(const response_logprobs *l);
 /* Clears those that were written. */

@@ -11,14 +11,14 @@
 /* ---- unsent bytes ---- */
 
 static bool response_has_room(const response *a) {
-    return conn_unsent(a->conn) < a->conn->loop->server->options.max_output_bytes;
+    return conn_unsent(a->conn) < a->loop->server->options.max_output_bytes;
 }
 
 void response_count(response *a, int64_t delta) {
     assert(delta >= 0 || a->n_bytes >= (size_t)-delta);
     a->n_bytes = (size_t)((int64_t)a->n_bytes + delta);
     if (a->is_done || (a->info != NULL && a->info->stream)) {
-        a->conn->loop->n_unread += delta;
+        a->loop->n_unread += delta;
     }
 }
 
@@ -73,14 +73,17 @@ void response_count_tokens(const response *a, request_record *r) {
 }
 
 void response_close(response *a) {
-    assert(a->conn->pending_of == a);
-    loop *l = a->conn->loop;
+    assert(a->conn == NULL || a->conn->pending_of == a);
+    loop *l = a->loop;
     for (int32_t i = 0; i < a->n_choices; i++) {
         order_settle(&a->choices[i].order, NULL);
     }
     response_count(a, -(int64_t)a->n_bytes);
-    a->conn->record.is_generation = true;
-    response_count_tokens(a, &a->conn->record);
+    if (a->conn != NULL) {
+        a->conn->record.is_generation = true;
+        response_count_tokens(a, &a->conn->record);
+        a->conn->pending = NULL;
+    }
     if (a->stream != NULL) {
         quire_stream_release(a->stream);
     }
@@ -91,7 +94,6 @@ void response_close(response *a) {
         }
     }
     response_free_parts(a);
-    a->conn->pending = NULL;
     mem_free(a);
 }
 
@@ -99,6 +101,10 @@ void response_close(response *a) {
 
 void response_fail(response *a, api_error e) {
     conn *c = a->conn;
+    if (c == NULL) {
+        response_end_detached(a, &e);
+        return;
+    }
     if (a->is_long) { /* half of a JSON object: only the missing end shows that it is incomplete */
         conn_close(c);
         return;
@@ -127,6 +133,60 @@ void response_cut(response *a, const char *reason) {
     response_fail_with(a, 408, reason);
 }
 
+/* ---- the background: responses that outlive their requests ---- */
+
+void response_detach(response *a) {
+    conn *c = a->conn;
+    loop *l = a->loop;
+    assert(a->writer->keep != NULL && !a->info->stream);
+    a->conn = NULL;
+    a->next_background = l->background;
+    l->background = a;
+    atomic_fetch_add(&l->n_busy, 1);
+    atomic_fetch_add(&l->server->n_background, 1);
+    a->writer->keep(a, RESPONSE_QUEUED, NULL);
+    json_out o = conn_begin_json(c);
+    a->writer->begin(a, &o);
+    a->writer->end(a, &o);
+    c->pending = NULL;
+    conn_reply_json(c, &o, NULL);
+}
+
+/* Takes a out of its loop's list, and frees it. The loop may have waited for its end. */
+static void response_leave_background(response *a) {
+    loop *l = a->loop;
+    response **at = &l->background;
+    while (*at != a) {
+        at = &(*at)->next_background;
+    }
+    *at = a->next_background;
+    response_close(a);
+    atomic_fetch_sub(&l->n_busy, 1);
+    atomic_fetch_sub(&l->server->n_background, 1);
+    wake_ring(&l->bell);
+}
+
+void response_end_detached(response *a, const api_error *why) {
+    a->writer->keep(a, why != NULL ? RESPONSE_FAILED : RESPONSE_COMPLETE, why);
+    response_leave_background(a);
+}
+
+void response_drop_detached(loop *l, bool (*is_wanted)(const response *a)) {
+    for (response *a = l->background, *next; a != NULL; a = next) {
+        next = a->next_background;
+        if (!is_wanted(a)) {
+            response_leave_background(a);
+        }
+    }
+}
+
+void response_fail_detached(loop *l) {
+    static const api_error why = {.status = 503, .message = CONN_SHUTTING_DOWN};
+    while (l->background != NULL) {
+        response_end_detached(l->background, &why);
+    }
+}
+
 /* ---- streams ---- */
 
 bool response_send_piece(response *a, const json_out *o) {
@@ -134,8 +194,8 @@ bool response_send_piece(response *a, const json_out *o) {
         response_fail_with(a, 500, "out of memory");
         return false;
     }
-    if (a->conn->loop->scratch.n > 0) { /* a writer may have nothing to say yet */
-        conn_stream_take(a->conn, &a->conn->loop->scratch);
+    if (a->loop->scratch.n > 0) { /* a writer may have nothing to say yet */
+        conn_stream_take(a->conn, &a->loop->scratch);
     }
     a->sent_us = clock_us();
     return true;
@@ -209,8 +269,8 @@ void response_hold(response *a, int32_t i) {
     a->choices[i].held = true;
     if (!a->listed) {
         a->listed = true;
-        a->next_unsent = a->conn->loop->unsent;
-        a->conn->loop->unsent = a;
+        a->next_unsent = a->loop->unsent;
+        a->loop->unsent = a;
     }
 }
 
@@ -233,6 +293,12 @@ void response_flush_unsent(loop *l) {
     }
 }
 
+static void response_keep(response *a) {
+    if (a->writer->keep != NULL) {
+        a->writer->keep(a, RESPONSE_COMPLETE, NULL);
+    }
+}
+
 /* Ends the stream when all of it is sent. */
 static void response_finish_stream(response *a) {
     for (int32_t i = 0; i < a->n_choices; i++) {
@@ -240,6 +306,7 @@ static void response_finish_stream(response *a) {
             return;
         }
     }
+    response_keep(a);
     json_out o = conn_begin_json(a->conn);
     a->writer->last(a, &o);
     if (response_send_piece(a, &o)) {
@@ -345,12 +412,19 @@ static void response_send_long(response *a) {
 void response_finish(response *a) {
     assert(!a->is_done);
     if (!a->info->stream) {
-        a->conn->loop->n_unread += (int64_t)a->n_bytes;
+        a->loop->n_unread += (int64_t)a->n_bytes;
     }
     a->is_done = true;
+    if (a->conn == NULL) {
+        response_end_detached(a, NULL);
+        return;
+    }
     if (a->opened) {
         response_finish_stream(a);
-    } else if (!response_choose_shown(a)) {
+        return;
+    }
+    response_keep(a);
+    if (!response_choose_shown(a)) {
         response_fail_with(a, 500, "out of memory");
     } else if (response_whole_bytes(a) <= WHOLE_BYTES) {
         response_send_whole(a);

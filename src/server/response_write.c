@@ -12,7 +12,7 @@ void response_write_head(const response *a, const char *object, json_out *o) {
     json_cstr(json_name(o, "id"), a->id);
     json_cstr(json_name(o, "object"), object);
     json_int(json_name(o, "created"), a->created_s);
-    json_cstr(json_name(o, "model"), a->conn->loop->server->model_name);
+    json_cstr(json_name(o, "model"), a->loop->server->model_name);
 }
 
 static void response_begin_object(const response *a, const char *object, json_out *o) {
@@ -270,7 +270,7 @@ double response_logprob(float logprob) {
 
 /* Computed once for each token and kept by the loop; without memory for it: none. */
 str response_token_bytes(const response *a, int32_t token) {
-    loop *l = a->conn->loop;
+    loop *l = a->loop;
     const quire_engine *e = l->server->engine;
     int32_t n_vocab = quire_engine_info(e)->n_vocab;
     quire_error err;

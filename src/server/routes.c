@@ -10,6 +10,7 @@
 #include "server/metrics.h"
 #include "server/ollama.h"
 #include "server/response.h"
+#include "server/responses.h"
 #include "server/sandbox.h"
 #include "server/watch.h"
 #include "server/web_pages.h"
@@ -230,6 +231,8 @@ static const route route_table[] = {
     {.path = "/api/show", JSON_POST, .run = ollama_show, .max_body_bytes = 65536, .error = ollama_error},
     {.path = "/v1/messages", GENERATION(QUIRE_MESSAGES)},
     {.path = "/v1/messages/count_tokens", JSON_POST, .run = body_count, .error = messages_error_body},
+    {.path = "/v1/responses", GENERATION(QUIRE_RESPONSES)},
+    {.path = "/v1/responses/", .allow = READ ", POST, DELETE", .run = responses_one, .is_prefix = true},
     {.path = "/v1/schemas/check", JSON_POST, .run = body_check, .max_body_bytes = CHECK_BODY_BYTES},
 };
 

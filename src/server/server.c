@@ -10,6 +10,8 @@
 #include "base/log.h"
 #include "base/mem.h"
 #include "base/thread_slice.h"
+#include "server/response_store.h"
+#include "server/responses.h"
 #include "server/routes.h"
 #include "server/sandbox.h"
 #include "server/web_pages.h"
@@ -58,6 +60,9 @@ static quire_err server_open_parts(server *s, quire_error *err) {
         page_headers(PAGE_POOL, &s->pool_headers) != QUIRE_OK || sandboxes_open(&s->sandboxes) != QUIRE_OK) {
         return err_set(err, QUIRE_NO_MEMORY, -1, "server: out of memory");
     }
+    quire_err e =
+        response_store_open(s->options.max_responses_bytes, s->options.max_response_age_us, &s->responses);
+    TRY(e == QUIRE_OK ? e : err_set(err, e, -1, "server: out of memory"));
     TRY(listen_open(s, err));
     s->loops = mem_new((size_t)s->options.n_loops, sizeof(loop));
     TRY(mem_check_for(s->loops, "a server", err));
@@ -130,6 +135,7 @@ quire_err server_attach(server *s, quire_engine *e, quire_error *err) {
     s->model_name = server_model_name(e, &s->options);
     s->started_s = clock_unix_s();
     s->handler = &routes;
+    quire_engine_history(e, responses_find_history, s);
     TRY(server_open_loops(s, s->options.n_loops, err));
     for (int32_t i = 0; i < s->n_loops; i++) {
         quire_err r = loop_attach(&s->loops[i]);
@@ -145,6 +151,10 @@ void server_close(server *s) {
         return;
     }
     server_close_loops(s);
+    if (s->engine != NULL) {
+        quire_engine_history(s->engine, NULL, NULL);
+    }
+    response_store_close(s->responses);
     listen_close(s);
     sandboxes_close(s->sandboxes);
     strbuf_deinit(&s->home_headers);

@@ -11,6 +11,7 @@
 #include "server/conn.h"
 #include "server/loop_order.h"
 #include "server/response.h"
+#include "server/responses.h"
 #include "server/watch.h"
 
 #define RETRY_US      100000  /* after accept failed for lack of descriptors */
@@ -148,6 +149,7 @@ static void loop_cut_short(loop *l) {
         next = c->next;
         conn_shut_down(c);
     }
+    response_fail_detached(l);
     loop_set_timer(l->on_deadline, LAST_WORDS_US);
 }
 
@@ -164,7 +166,7 @@ static void loop_go_to_stop(loop *l, int stop) {
             event_base_loopbreak(l->base);
         }
     }
-    if (l->conns == NULL && l->stops_seen > 0) {
+    if (l->conns == NULL && l->background == NULL && l->stops_seen > 0) {
         event_base_loopbreak(l->base);
     }
 }
@@ -173,6 +175,7 @@ static LOOP_CALLBACK(loop_on_wake) {
     loop *l = arg;
     wake_wait(&l->bell, 0);
     orders_take(l);
+    responses_drop_unwanted(l);
     conn_resume_bodies(l);
     if (l->queue == NULL && atomic_load(&l->server->stops_waiting)) {
         event_base_loopbreak(l->base);
@@ -234,6 +237,7 @@ void loop_close(loop *l) {
     while (l->conns != NULL) {
         conn_close(l->conns);
     }
+    response_fail_detached(l);
     orders_shut(l);
     loop_stop_accepting(l);
     watch_shut(l);

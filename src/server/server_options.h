@@ -53,7 +53,11 @@ typedef struct server_options {
     int64_t idle_deadline_us; /* a connection between requests */
     /* how long the client may read none of the output before the response is cut */
     int64_t write_deadline_us;
-    int64_t ping_us;              /* a stream that sent nothing for so long sends a ping; 0: never */
+    int64_t ping_us; /* a stream that sent nothing for so long sends a ping; 0: never */
+    /* of stored responses (response_store.h): bytes, 0: none is stored; and how long they
+     * stay */
+    size_t max_responses_bytes;
+    int64_t max_response_age_us;
     int64_t shutdown_deadline_us; /* from server_stop until running requests are cancelled */
 } server_options;
 

@@ -182,7 +182,7 @@ void streams_post(conn *c) {
 static response *stream_find(const loop *l, const loop_order *o) {
     for (const conn *c = l->conns; c != NULL; c = c->next) {
         response *a = response_of(c);
-        if (a != NULL && a->started && strcmp(a->id, o->id) == 0) {
+        if (a != NULL && a->started && !a->writer->is_linear && strcmp(a->id, o->id) == 0) {
             bool same =
                 c->has_tenant == o->has_tenant && (!o->has_tenant || strcmp(c->tenant, o->tenant) == 0);
             return same ? a : NULL;

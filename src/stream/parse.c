@@ -1,6 +1,8 @@
 /* Parses bodies of requests, looks over their beginnings, and checks rules, on a text
  * thread: from quire_parse_start to PARSED, quire_look_start to LOOKED, quire_check_start
  * to CHECKED. */
+#include <stdio.h>
+
 #include "answer/schema_check.h"
 #include <stdio.h>
 
@@ -52,7 +54,8 @@ static void run_parse(text_job *job) {
         (void)(p->counts ? parse_count(p, body)
                : p->kind == QUIRE_EVENT_CHECKED
                    ? schema_check(&p->q->e->context, body, &p->report, &p->error)
-                   : request_parse(&p->q->e->context, p->endpoint, body.p, body.n, &p->request, &p->error));
+                   : request_parse_for(&p->q->e->context, p->tenant, p->endpoint, body.p, body.n, &p->request,
+                                       &p->error));
         mem_free(p->body);
     }
     stream_deliver(p->q, job);
@@ -99,7 +102,7 @@ static quire_err start(quire_queue *q, quire_parse as, const char *tenant, quire
     }
     *p = as;
     p->q = q;
-    snprintf(p->tenant, sizeof p->tenant, "%s", tenant);
+    (void)snprintf(p->tenant, sizeof p->tenant, "%s", tenant);
     p->job = (text_job){.run = run_parse,
                         .take = take_parse,
                         .tenant = text_tenant(tenant),

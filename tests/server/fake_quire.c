@@ -227,6 +227,10 @@ static bool bool_of(const json_value *o, const char *key) {
     return int_of(o, key, 0) != 0;
 }
 
+void quire_engine_history(quire_engine *e, quire_history find, void *user) {
+    (void)e, (void)find, (void)user;
+}
+
 quire_err quire_request_parse(const quire_engine *e, quire_endpoint endpoint, const char *body, size_t n,
                               quire_request **out, quire_error *err) {
     (void)e;
@@ -329,6 +333,11 @@ void quire_stream_release(quire_stream *s) {
     }
     free(s->r);
     free(s);
+}
+
+const quire_responses_info *quire_request_responses(const quire_request *r) {
+    (void)r;
+    return NULL;
 }
 
 const quire_request_info *quire_stream_describe(const quire_stream *s) {

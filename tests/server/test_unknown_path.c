@@ -52,11 +52,6 @@ TEST(a_path_that_is_spelled_almost_right_hears_the_nearest) {
 }
 
 TEST(a_path_of_another_api_hears_what_to_use_instead) {
-    expect_told(
-        "POST", "/v1/responses",
-        "OpenAI's Responses API is not served here; use /v1/chat/completions until /v1/responses is here");
-    expect_told("GET", "/v1/responses/resp_1", "use /v1/chat/completions until /v1/responses is here");
-    expect_told("POST", "/responses", "use /v1/chat/completions until /v1/responses is here");
     expect_told("POST", "/v1/v1/complete", "use /v1/completions");
     expect_told("POST", "/v1/complete/x", "Anthropic's Completions API is not served here");
     expect_told("POST", "/embeddings", "use `quire run MODEL --embed`");

@@ -1,0 +1,70 @@
+/* The store of responses (POST /v1/responses with `store`): what each tenant may fetch,
+ * list and continue later.
+ *
+ * A stored response is its JSON object, and the turn that it was: the items of its input
+ * and output, over the turn that it continued. A turn is shared by all responses that
+ * continue it, and lives as long as one of them does, so a response can be deleted
+ * without those after it losing their conversation. A tenant never sees another's
+ * responses.
+ *
+ * The store has a bound in bytes and one in age. Over the bound the response that was not
+ * used for longest goes, of the tenant that holds most: one that holds no more than an
+ * equal share loses nothing to others. Responses in progress stay. All calls from any
+ * thread. Times are of clock_us. */
+#ifndef SERVER_RESPONSE_STORE_H
+#define SERVER_RESPONSE_STORE_H
+
+#include "base/str.h"
+
+typedef struct response_store response_store;
+typedef struct response_turn response_turn;
+
+/* max_bytes 0: nothing is kept. QUIRE_NO_MEMORY. */
+quire_err response_store_open(size_t max_bytes, int64_t max_age_us, response_store **out);
+/* NULL is allowed. All turns that were taken have been dropped. */
+void response_store_close(response_store *s);
+
+/* A response to keep. Texts are copied. */
+typedef struct response_to_keep {
+    const char *tenant, *id;
+    str object;            /* JSON */
+    str input, output;     /* items, a JSON object a line */
+    response_turn *parent; /* that it continues; NULL: it begins a conversation */
+    bool replaces;         /* the response of that id, which is in progress: else it is not kept */
+    bool in_progress;      /* it is generated in the background */
+} response_to_keep;
+
+/* Keeps a response, of a new id or in place of one that is in progress. Where it finds
+ * no room, or `replaces` nothing, it is not kept. QUIRE_NO_MEMORY: the store is
+ * unchanged. */
+quire_err response_store_keep(response_store *s, const response_to_keep *r, int64_t now_us);
+
+/* Appends a response's object, or the items of its input. QUIRE_NOT_FOUND: the tenant has
+ * none of that id; QUIRE_NO_MEMORY. */
+quire_err response_store_object(response_store *s, const char *tenant, str id, int64_t now_us, strbuf *out);
+quire_err response_store_input(response_store *s, const char *tenant, str id, int64_t now_us, strbuf *out);
+/* Appends the items of a response and of all that it continued, the oldest first. Errors
+ * as above. */
+quire_err response_store_history(response_store *s, const char *tenant, str id, int64_t now_us, strbuf *out);
+
+/* Replaces the object of a response in progress, which ends thereby. QUIRE_NOT_FOUND: the
+ * tenant has none of that id in progress; QUIRE_NO_MEMORY: nothing changed. */
+quire_err response_store_end(response_store *s, const char *tenant, str id, str object, int64_t now_us);
+/* Whether a response is kept that is in progress. */
+bool response_store_in_progress(response_store *s, const char *tenant, str id, int64_t now_us);
+/* Deletes a response. false: the tenant has none of that id. */
+bool response_store_delete(response_store *s, const char *tenant, str id, int64_t now_us);
+
+/* The turn of a response, for a response that continues it; NULL: the tenant has none of
+ * that id. It is the caller's until response_turn_drop. */
+response_turn *response_store_turn(response_store *s, const char *tenant, str id, int64_t now_us);
+/* NULL is allowed. */
+void response_turn_drop(response_store *s, response_turn *t);
+
+/* What the store holds: responses, and bytes of them and of all turns. */
+typedef struct response_store_counts {
+    int64_t n, bytes;
+} response_store_counts;
+response_store_counts response_store_count(response_store *s);
+
+#endif

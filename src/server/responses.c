@@ -1,0 +1,567 @@
+/* The dialect of POST /v1/responses: writes its responses, and keeps them in the
+ * store. */
+#include <assert.h>
+#include <stdio.h>
+
+#include "base/clock.h"
+#include "base/mem.h"
+#include "server/response.h"
+#include "server/response_store.h"
+
+typedef enum item_kind { ITEM_REASONING, ITEM_MESSAGE, ITEM_CALL } item_kind;
+
+/* An item of the output. */
+typedef struct output_item {
+    item_kind kind;
+    int32_t call; /* among the choice's calls; -1: it is none */
+    bool is_custom;
+    strbuf name, text, logprobs; /* of a message its log-probabilities */
+} output_item;
+
+/* What is collected of a response. */
+typedef struct responses_state {
+    output_item *items;
+    size_t n_items, cap_items;
+    bool is_open; /* the last item has not been ended in the stream */
+    bool is_begun;
+    int64_t sequence; /* number of the stream's next event */
+    int64_t completed_s;
+    int32_t n_reasoning; /* tokens */
+    /* the last part was reasoning; was something else than text */
+    bool reasons, is_apart;
+    const char *status; /* NULL: from how it ended */
+    const api_error *why;
+    response_store *store;
+    response_turn *parent; /* of the store; NULL: none */
+    quire_err err;
+} responses_state;
+
+static responses_state *responses_of(const response *a) {
+    return a->state;
+}
+
+static const quire_responses_info *responses_info(const response *a) {
+    static const quire_responses_info none = {.members = "", .input = ""};
+    return a->responses != NULL ? a->responses : &none;
+}
+
+/* ---- opening, and what events say ---- */
+
+static quire_err responses_open(response *a, quire_error *err) {
+    responses_state *st = a->state;
+    server *s = a->loop->server;
+    const quire_responses_info *r = responses_info(a);
+    st->store = s->responses;
+    if (r->is_background && s->options.max_responses_bytes == 0) {
+        return err_set_param(err, QUIRE_BAD_REQUEST, "background",
+                             "background needs the store of responses, which is off (--responses-bytes 0)");
+    }
+    if (r->is_background && atomic_load(&s->n_background) >= s->options.max_connections) {
+        return err_set(err, QUIRE_BUSY, -1, "%d responses are generated in the background already",
+                       (int)s->options.max_connections);
+    }
+    if (r->previous == NULL) {
+        return QUIRE_OK;
+    }
+    st->parent = response_store_turn(s->responses, a->tenant, str_of(r->previous), clock_us());
+    return st->parent != NULL ? QUIRE_OK
+                              : err_set_param(err, QUIRE_NOT_FOUND, "previous_response_id",
+                                              "there is no response %.80s", r->previous);
+}
+
+static void responses_deinit(void *state) {
+    responses_state *st = state;
+    for (size_t i = 0; i < st->n_items; i++) {
+        strbuf_deinit(&st->items[i].name);
+        strbuf_deinit(&st->items[i].text);
+        strbuf_deinit(&st->items[i].logprobs);
+    }
+    mem_free(st->items);
+    if (st->parent != NULL) {
+        response_turn_drop(st->store, st->parent);
+    }
+}
+
+/* Counts the tokens of reasoning: those whose text is, and those without text after
+ * them. The same goes for tokens of the text. */
+static void responses_note(response *a, const quire_event *ev) {
+    responses_state *st = a->state;
+    for (int32_t i = 0; i < ev->n_parts; i++) {
+        st->reasons = ev->parts[i].kind == QUIRE_PART_REASONING;
+        st->is_apart = ev->parts[i].kind != QUIRE_PART_CONTENT;
+    }
+    st->n_reasoning += st->reasons ? ev->n_tokens : 0;
+}
+
+/* The log-probabilities of tokens that are not text of a message are not shown. */
+static quire_err responses_list_token(const response *a, response_choice *c, const quire_event *ev) {
+    bool is_text = !a->info->has_parts || (ev->n_parts == 0 && !responses_of(a)->is_apart);
+    for (int32_t i = 0; i < ev->n_parts; i++) {
+        is_text = is_text || ev->parts[i].kind == QUIRE_PART_CONTENT;
+    }
+    return is_text ? chat_list_token(a, c, ev) : QUIRE_OK;
+}
+
+/* ---- items ---- */
+
+static void responses_write_strbuf(const char *name, const strbuf *text, json_out *o) {
+    json_text(json_name(o, name), text->n > 0 ? text->p : "", text->n);
+}
+
+/* The id of item i: that of the response with a prefix and i. */
+static void responses_write_item_id(const response *a, const char *name, size_t i, json_out *o) {
+    const output_item *item = &responses_of(a)->items[i];
+    const char *prefix = item->kind == ITEM_REASONING ? "rs"
+                         : item->kind == ITEM_MESSAGE ? "msg"
+                         : item->is_custom            ? "ctc"
+                                                      : "fc";
+    char id[64];
+    (void)snprintf(id, sizeof id, "%s_%s%02zx", prefix, strchr(a->id, '_') + 1, i);
+    json_cstr(json_name(o, name), id);
+}
+
+/* The one part of a message or a reasoning. */
+static void responses_write_part(const output_item *item, bool is_empty, json_out *o) {
+    static const strbuf none = {.p = NULL};
+    bool is_text = item->kind == ITEM_MESSAGE;
+    json_begin(o, '{');
+    json_cstr(json_name(o, "type"), is_text ? "output_text" : "reasoning_text");
+    responses_write_strbuf("text", is_empty ? &none : &item->text, o);
+    if (is_text) {
+        json_raw(json_name(o, "annotations"), "[]");
+        json_begin(json_name(o, "logprobs"), '[');
+        json_raw_part(o, (str){item->logprobs.p, is_empty ? 0 : item->logprobs.n});
+        json_end(o, ']');
+    }
+    json_end(o, '}');
+}
+
+static void responses_write_call(const response *a, const output_item *item, bool is_empty, json_out *o) {
+    static const strbuf none = {.p = NULL};
+    char id[ANSWER_CALL_ID_BYTES + 1];
+    answer_call_id(response_place(a, &a->choices[0]), item->call, id);
+    json_cstr(json_name(o, "call_id"), id);
+    responses_write_strbuf("name", &item->name, o);
+    responses_write_strbuf(item->is_custom ? "input" : "arguments", is_empty ? &none : &item->text, o);
+}
+
+/* Item i; is_empty: as it is when it begins. */
+static void responses_write_item(const response *a, size_t i, bool is_empty, const char *status,
+                                 json_out *o) {
+    const output_item *item = &responses_of(a)->items[i];
+    json_begin(o, '{');
+    responses_write_item_id(a, "id", i, o);
+    json_cstr(json_name(o, "type"), item->kind == ITEM_REASONING ? "reasoning"
+                                    : item->kind == ITEM_MESSAGE ? "message"
+                                    : item->is_custom            ? "custom_tool_call"
+                                                                 : "function_call");
+    json_cstr(json_name(o, "status"), status);
+    if (item->kind == ITEM_CALL) {
+        responses_write_call(a, item, is_empty, o);
+    } else {
+        if (item->kind == ITEM_MESSAGE) {
+            json_cstr(json_name(o, "role"), "assistant");
+        } else {
+            json_raw(json_name(o, "summary"), "[]");
+            json_raw(json_name(o, "encrypted_content"), "null");
+        }
+        json_begin(json_name(o, "content"), '[');
+        if (!is_empty) {
+            responses_write_part(item, false, json_item(o));
+        }
+        json_end(o, ']');
+    }
+    json_end(o, '}');
+}
+
+/* ---- the response ---- */
+
+static bool responses_is_cut(const response *a) {
+    return a->choices[0].finish == QUIRE_FINISH_LENGTH;
+}
+
+static const char *responses_status(const response *a) {
+    const responses_state *st = a->state;
+    return st->status != NULL ? st->status : responses_is_cut(a) ? "incomplete" : "completed";
+}
+
+/* The last item of a response that was cut is incomplete. */
+static const char *responses_item_status(const response *a, size_t i) {
+    const responses_state *st = a->state;
+    bool is_cut = i + 1 == st->n_items && (responses_is_cut(a) || st->why != NULL);
+    return is_cut ? "incomplete" : "completed";
+}
+
+static void responses_write_usage(const response *a, json_out *o) {
+    const responses_state *st = a->state;
+    int32_t n_reasoning = st->n_reasoning < a->completion_tokens ? st->n_reasoning : a->completion_tokens;
+    json_begin(json_name(o, "usage"), '{');
+    json_int(json_name(o, "input_tokens"), a->prompt_tokens);
+    const json_named_int in[] = {{"cached_tokens", a->cached_tokens}, {"cache_write_tokens", 0}, {NULL, 0}};
+    json_named_ints(json_name(o, "input_tokens_details"), in);
+    json_int(json_name(o, "output_tokens"), a->completion_tokens);
+    const json_named_int out[] = {{"reasoning_tokens", n_reasoning}, {NULL, 0}};
+    json_named_ints(json_name(o, "output_tokens_details"), out);
+    json_int(json_name(o, "total_tokens"), (int64_t)a->prompt_tokens + a->completion_tokens);
+    json_end(o, '}');
+}
+
+static void responses_write_ends(const response *a, json_out *o) {
+    const responses_state *st = a->state;
+    json_name(o, "completed_at");
+    if (st->completed_s > 0) {
+        json_int(o, st->completed_s);
+    } else {
+        json_raw(o, "null");
+    }
+    json_name(o, "error");
+    if (st->why != NULL) {
+        json_begin(o, '{');
+        json_cstr(json_name(o, "code"), st->why->status == 429  ? "rate_limit_exceeded"
+                                        : st->why->status < 500 ? "invalid_prompt"
+                                                                : "server_error");
+        json_cstr(json_name(o, "message"), st->why->message);
+        json_end(o, '}');
+    } else {
+        json_raw(o, "null");
+    }
+    json_name(o, "incomplete_details");
+    json_raw(o,
+             strcmp(responses_status(a), "incomplete") == 0 ? "{\"reason\":\"max_output_tokens\"}" : "null");
+}
+
+/* Everything up to the items. */
+static void responses_begin(const response *a, json_out *o) {
+    o->err = responses_of(a)->err;
+    json_begin(o, '{');
+    json_cstr(json_name(o, "id"), a->id);
+    json_cstr(json_name(o, "object"), a->writer->object);
+    json_int(json_name(o, "created_at"), a->created_s);
+    json_cstr(json_name(o, "status"), responses_status(a));
+    responses_write_ends(a, o);
+    json_cstr(json_name(o, "model"), a->loop->server->model_name);
+    json_begin(json_name(o, "output"), '[');
+}
+
+/* The items of a response that is over, which are few where they are long. */
+static void responses_choice(const response *a, int32_t index, json_out *o) {
+    (void)index;
+    for (size_t i = 0; i < responses_of(a)->n_items; i++) {
+        responses_write_item(a, i, false, responses_item_status(a, i), json_item(o));
+    }
+}
+
+static void responses_end(const response *a, json_out *o) {
+    const char *members = responses_info(a)->members;
+    json_end(o, ']');
+    if (responses_of(a)->completed_s > 0) {
+        responses_write_usage(a, o);
+    } else {
+        json_raw(json_name(o, "usage"), "null");
+    }
+    json_raw(o, members[0] != '\0' ? "," : "");
+    json_raw(o, members);
+    json_end(o, '}');
+}
+
+static void responses_write_object(const response *a, json_out *o) {
+    responses_begin(a, o);
+    responses_choice(a, 0, o);
+    responses_end(a, o);
+}
+
+/* ---- events ---- */
+
+static void responses_begin_event(const response *a, const char *type, json_out *o) {
+    json_raw(o, "event: ");
+    json_raw(o, type);
+    json_raw(o, "\ndata: ");
+    json_begin(o, '{');
+    json_cstr(json_name(o, "type"), type);
+    json_int(json_name(o, "sequence_number"), responses_of(a)->sequence++);
+}
+
+static void responses_end_event(json_out *o) {
+    json_raw(o, "}\n\n");
+}
+
+/* An event about the whole response. */
+static void responses_write_event(const response *a, const char *type, json_out *o) {
+    responses_begin_event(a, type, o);
+    json_name(o, "response");
+    responses_write_object(a, o);
+    responses_end_event(o);
+}
+
+/* An event about the last item, up to the members of its own. */
+static void responses_begin_item_event(const response *a, const char *type, json_out *o) {
+    const responses_state *st = a->state;
+    size_t i = st->n_items - 1;
+    bool has_parts = st->items[i].kind != ITEM_CALL;
+    responses_begin_event(a, type, o);
+    responses_write_item_id(a, "item_id", i, o);
+    json_int(json_name(o, "output_index"), (int64_t)i);
+    if (has_parts) {
+        json_int(json_name(o, "content_index"), 0);
+    }
+}
+
+/* response.output_item.added or .done. */
+static void responses_write_item_event(const response *a, const char *type, bool is_empty, const char *status,
+                                       json_out *o) {
+    size_t i = responses_of(a)->n_items - 1;
+    responses_begin_event(a, type, o);
+    json_int(json_name(o, "output_index"), (int64_t)i);
+    json_name(o, "item");
+    responses_write_item(a, i, is_empty, status, o);
+    responses_end_event(o);
+}
+
+/* What an item's own events are called, and the member that has its text. */
+typedef struct item_events {
+    const char *delta, *done, *text;
+} item_events;
+
+static item_events responses_events_of(const output_item *item) {
+    if (item->kind == ITEM_REASONING) {
+        return (item_events){"response.reasoning_text.delta", "response.reasoning_text.done", "text"};
+    }
+    if (item->kind == ITEM_MESSAGE) {
+        return (item_events){"response.output_text.delta", "response.output_text.done", "text"};
+    }
+    if (item->is_custom) {
+        return (item_events){"response.custom_tool_call_input.delta", "response.custom_tool_call_input.done",
+                             "input"};
+    }
+    return (item_events){"response.function_call_arguments.delta", "response.function_call_arguments.done",
+                         "arguments"};
+}
+
+static void responses_write_logprobs(const char *p, size_t n, json_out *o) {
+    json_begin(json_name(o, "logprobs"), '[');
+    json_raw_part(o, (str){p, n});
+    json_end(o, ']');
+}
+
+/* response.content_part.added or .done. */
+static void responses_write_part_event(const response *a, const char *type, bool is_empty, json_out *o) {
+    const responses_state *st = a->state;
+    responses_begin_item_event(a, type, o);
+    responses_write_part(&st->items[st->n_items - 1], is_empty, json_name(o, "part"));
+    responses_end_event(o);
+}
+
+static void responses_write_item_begin(const response *a, json_out *o) {
+    const responses_state *st = a->state;
+    responses_write_item_event(a, "response.output_item.added", true, "in_progress", o);
+    if (st->items[st->n_items - 1].kind != ITEM_CALL) {
+        responses_write_part_event(a, "response.content_part.added", true, o);
+    }
+}
+
+/* Ends the last item in the stream. */
+static void responses_close_item(const response *a, const char *status, json_out *o) {
+    responses_state *st = a->state;
+    if (o == NULL || !st->is_open) {
+        return;
+    }
+    const output_item *item = &st->items[st->n_items - 1];
+    item_events events = responses_events_of(item);
+    st->is_open = false;
+    responses_begin_item_event(a, events.done, o);
+    responses_write_strbuf(events.text, &item->text, o);
+    if (item->kind == ITEM_MESSAGE) {
+        responses_write_logprobs(item->logprobs.p, item->logprobs.n, o);
+    } else if (item->kind == ITEM_CALL && !item->is_custom) {
+        responses_write_strbuf("name", &item->name, o);
+    }
+    responses_end_event(o);
+    if (item->kind != ITEM_CALL) {
+        responses_write_part_event(a, "response.content_part.done", false, o);
+    }
+    responses_write_item_event(a, "response.output_item.done", false, status, o);
+}
+
+/* ---- taking what a choice has ---- */
+
+/* Makes the last item one of that kind and call: a new one, unless it is. o NULL: without
+ * events. */
+static quire_err responses_reach(const response *a, item_kind kind, const answer_call *call, json_out *o) {
+    responses_state *st = a->state;
+    int32_t index = call != NULL ? call->index : -1;
+    const output_item *last = st->n_items > 0 ? &st->items[st->n_items - 1] : NULL;
+    if (last != NULL && last->kind == kind && last->call == index) {
+        return QUIRE_OK;
+    }
+    responses_close_item(a, "completed", o);
+    TRY(mem_grow(&st->items, &st->cap_items, st->n_items + 1, sizeof *st->items));
+    output_item *item = &st->items[st->n_items++];
+    *item = (output_item){.kind = kind, .call = index, .is_custom = call != NULL && call->is_custom};
+    TRY(call != NULL ? strbuf_add(&item->name, call->name.p, call->name.n) : QUIRE_OK);
+    if (o != NULL) {
+        st->is_open = true;
+        responses_write_item_begin(a, o);
+    }
+    return QUIRE_OK;
+}
+
+static quire_err responses_add(const response *a, const strbuf *text, const strbuf *logprobs, json_out *o) {
+    responses_state *st = a->state;
+    output_item *item = &st->items[st->n_items - 1];
+    TRY(strbuf_add(&item->text, text->p, text->n));
+    if (logprobs != NULL && logprobs->n > 0) {
+        TRY(item->logprobs.n > 0 ? strbuf_add_char(&item->logprobs, ',') : QUIRE_OK);
+        TRY(strbuf_add(&item->logprobs, logprobs->p, logprobs->n));
+    }
+    if (o != NULL) {
+        responses_begin_item_event(a, responses_events_of(item).delta, o);
+        responses_write_strbuf("delta", text, o);
+        if (item->kind == ITEM_MESSAGE) {
+            responses_write_logprobs(logprobs->p, logprobs->n, o);
+        }
+        responses_end_event(o);
+    }
+    return QUIRE_OK;
+}
+
+/* Takes the parts of the choice, or of its withheld chunk; o NULL: without events. */
+static quire_err responses_take(const response *a, json_out *o) {
+    const response_choice *c = &a->choices[0];
+    if (c->parts.reasoning.n > 0) {
+        TRY(responses_reach(a, ITEM_REASONING, NULL, o));
+        TRY(responses_add(a, &c->parts.reasoning, NULL, o));
+    }
+    if (c->text.n > 0 || c->logprobs.content.n > 0) {
+        TRY(responses_reach(a, ITEM_MESSAGE, NULL, o));
+        TRY(responses_add(a, &c->text, &c->logprobs.content, o));
+    }
+    for (size_t i = 0; i < c->parts.n_calls; i++) {
+        const answer_call *call = &c->parts.calls[i];
+        TRY(responses_reach(a, ITEM_CALL, call, o));
+        TRY(call->arguments.n > 0 ? responses_add(a, &call->arguments, NULL, o) : QUIRE_OK);
+    }
+    return QUIRE_OK;
+}
+
+/* ---- the stream ---- */
+
+static void responses_write_first(const response *a, int32_t choice, json_out *o) {
+    (void)choice;
+    responses_of(a)->status = "in_progress";
+    responses_write_event(a, "response.created", o);
+    responses_write_event(a, "response.in_progress", o);
+    responses_of(a)->status = NULL;
+}
+
+static void responses_write_chunk(const response *a, int32_t choice, json_out *o) {
+    (void)choice;
+    quire_err e = responses_take(a, o);
+    o->err = o->err == QUIRE_OK ? e : o->err;
+}
+
+static void responses_write_last(const response *a, json_out *o) {
+    responses_state *st = a->state;
+    if (st->n_items > 0 && !st->is_open) { /* an empty message, which is made at the end */
+        st->is_open = true;
+        responses_write_item_begin(a, o);
+    }
+    if (st->n_items > 0) {
+        responses_close_item(a, responses_item_status(a, st->n_items - 1), o);
+    }
+    responses_write_event(a, responses_is_cut(a) ? "response.incomplete" : "response.completed", o);
+}
+
+static void responses_write_error(const response *a, const api_error *e, json_out *o) {
+    responses_state *st = a->state;
+    responses_begin_event(a, "error", o);
+    json_cstr(json_name(o, "code"), e->code != NULL ? e->code : "server_error");
+    json_cstr(json_name(o, "message"), e->message);
+    json_cstr(json_name(o, "param"), e->param != NULL && e->param[0] != '\0' ? e->param : NULL);
+    responses_end_event(o);
+    st->status = "failed";
+    st->why = e;
+    responses_write_event(a, "response.failed", o);
+}
+
+/* ---- keeping ---- */
+
+/* The items of the output, a line each. */
+static void responses_write_lines(const response *a, json_out *o) {
+    for (size_t i = 0; i < responses_of(a)->n_items; i++) {
+        json_raw(o, i > 0 ? "\n" : "");
+        responses_write_item(a, i, false, responses_item_status(a, i), o);
+    }
+}
+
+static quire_err responses_store_it(const response *a, response_stage stage) {
+    const responses_state *st = a->state;
+    const quire_responses_info *r = responses_info(a);
+    strbuf object = {0}, lines = {0};
+    json_out o = {.to = &object}, output = {.to = &lines};
+    responses_write_object(a, &o);
+    responses_write_lines(a, &output);
+    const response_to_keep keep = {.tenant = a->tenant,
+                                   .id = a->id,
+                                   .object = {object.p, object.n},
+                                   .input = {r->input, r->n_input},
+                                   .output = {lines.p, lines.n},
+                                   .parent = st->parent,
+                                   .replaces = a->conn == NULL && stage != RESPONSE_QUEUED,
+                                   .in_progress = stage == RESPONSE_QUEUED || stage == RESPONSE_BEGUN};
+    quire_err e = o.err != QUIRE_OK ? o.err : output.err;
+    e = e == QUIRE_OK ? response_store_keep(st->store, &keep, clock_us()) : e;
+    strbuf_deinit(&object);
+    strbuf_deinit(&lines);
+    return e;
+}
+
+/* Takes what a whole response has, and ends it: it has one item at least. */
+static void responses_complete(response *a) {
+    responses_state *st = a->state;
+    if (!a->info->stream) {
+        st->err = responses_take(a, NULL);
+    }
+    st->completed_s = clock_unix_s();
+    if (st->err == QUIRE_OK && st->n_items == 0) {
+        st->err = responses_reach(a, ITEM_MESSAGE, NULL, NULL);
+    }
+}
+
+static void responses_keep(response *a, response_stage stage, const api_error *why) {
+    responses_state *st = a->state;
+    if (stage == RESPONSE_COMPLETE) {
+        st->status = NULL;
+        responses_complete(a);
+    } else {
+        st->status = stage == RESPONSE_QUEUED ? "queued" : stage == RESPONSE_BEGUN ? "in_progress" : "failed";
+        st->why = why;
+    }
+    if (!responses_info(a)->is_stored) {
+        return;
+    }
+    if (responses_store_it(a, stage) != QUIRE_OK) { /* without memory: then it is not there */
+        (void)response_store_delete(st->store, a->tenant, str_of(a->id), clock_us());
+    }
+}
+
+const response_writer responses_writer = {
+    .id_prefix = "resp_",
+    .object = "response",
+    .chunk_object = "response",
+    .skips_empty = true,
+    .parses_apart = true,
+    .is_linear = true,
+    .state_bytes = sizeof(responses_state),
+    .deinit = responses_deinit,
+    .open = responses_open,
+    .note = responses_note,
+    .keep = responses_keep,
+    .begin = responses_begin,
+    .choice = responses_choice,
+    .end = responses_end,
+    .first = responses_write_first,
+    .chunk = responses_write_chunk,
+    .last = responses_write_last,
+    .error = responses_write_error,
+    .logprobs = {.token = responses_list_token, .write = chat_write_logprobs},
+};
