@@ -52,7 +52,8 @@ typedef struct quire_prefix {
     size_t n_ids;
 } quire_prefix;
 
-/* The kinds of requests. */
+/* The kinds of requests. Those of tokens and templates end with their prompts: nothing is
+ * generated, and no prompt reaches the engine (quire_request_more.prompt_only). */
 typedef enum quire_endpoint {
     QUIRE_COMPLETIONS,
     QUIRE_CHAT,
@@ -61,7 +62,21 @@ typedef enum quire_endpoint {
     QUIRE_OLLAMA_GENERATE,
     QUIRE_OLLAMA_RAW, /* the same without the chat's template; a body for the former becomes one */
     QUIRE_MESSAGES,   /* a conversation in the form of Anthropic's Messages API */
-    QUIRE_RESPONSES   /* one in the form of OpenAI's Responses API */
+    QUIRE_RESPONSES,  /* one in the form of OpenAI's Responses API */
+    QUIRE_TOKENIZE,         /* a text's ids; a body with `messages` or `content` is of the next two */
+    QUIRE_TOKENIZE_CHAT,    /* a conversation's ids */
+    QUIRE_TOKENIZE_CONTENT, /* a text's ids, in llama.cpp's fields */
+    QUIRE_DETOKENIZE,       /* the text of ids */
+    QUIRE_APPLY_TEMPLATE,   /* a conversation's text */
+    QUIRE_POOLING,          /* rows, as those of QUIRE_EMBEDDINGS, in vLLM's form */
+    QUIRE_EMBEDDING,        /* the same in llama.cpp's */
+    QUIRE_SCORE,            /* how well texts fit to others, by pairs */
+    QUIRE_RERANK,           /* documents in the order in which they fit to a query */
+    QUIRE_RERANKING,        /* the same in llama.cpp's form */
+    /* what a completion or a chat would be generated from: ids and sampling parameters */
+    QUIRE_COMPLETIONS_RENDER,
+    QUIRE_CHAT_RENDER,
+    QUIRE_CHAT_BATCH /* chats that share their fields */
 } quire_endpoint;
 
 /* The choices of quire_options. The first is the default unless the comment names
@@ -345,6 +360,22 @@ typedef struct quire_info {
 
 const quire_info *quire_engine_info(const quire_engine *e);
 
+/* The rows that an open engine gives in place of tokens: embeddings, or scores. */
+typedef struct quire_row_info {
+    size_t size;      /* of this struct in the library; later versions add members at the end */
+    int32_t n_row;    /* elements of a pooled row, before `dimensions` cuts it */
+    int32_t n_scores; /* a head gives this many scores of an input in place of an embedding; 0: none */
+    /* the model's files name no function of its scores, which are logits */
+    bool scores_are_logits;
+    /* rows may be cut by the model's own word (`is_matryoshka`, `matryoshka_dimensions`);
+     * [n_widths] to which lengths; 0: to any */
+    bool is_matryoshka;
+    const int32_t *widths;
+    int32_t n_widths;
+} quire_row_info;
+
+const quire_row_info *quire_engine_rows(const quire_engine *e);
+
 /* Drops the prefix cache: requests submitted from now on find no page that no running
  * request holds, and the memory of unused pages goes back to the system. Answers do not
  * change. With tiers the pages go there, as all that leave the pool do. Returns at once;
@@ -565,6 +596,36 @@ typedef quire_err (*quire_history)(void *user, const char *tenant, const char *i
  * parsed. */
 void quire_engine_history(quire_engine *e, quire_history find, void *user);
 
+/* What a server needs besides. Strings as those of quire_request_info. */
+typedef struct quire_request_more {
+    size_t size; /* of this struct in the library; later versions add members at the end */
+    /* it ends with its prompts: each choice has START and END alone, and START's text is
+     * what the endpoint gives */
+    bool prompt_only;
+    /* of QUIRE_COMPLETIONS_RENDER and QUIRE_CHAT_RENDER: the members of the request's
+     * JSON that follow its ids; else NULL */
+    const char *render;
+    int32_t stream_interval; /* tokens in each piece of a stream, but for its first and its last */
+    bool tokens_as_ids;      /* log-probabilities name tokens by id */
+    bool return_prompt_text; /* of a chat: START's text is what the template wrote */
+    const char *request_id;  /* the client's name for the request, visible ASCII; NULL: none */
+    bool rows_base64;        /* of QUIRE_EMBEDDINGS: encoding_format is "base64" */
+    int32_t dimensions;      /* the same: elements to which rows are cut; 0: they are not */
+    /* of QUIRE_SCORE and the kinds after it, from a model that embeds: the choices begin
+     * with those of so many queries, and the rest are the documents', of length 1. 0: a
+     * choice is a pair, whose row is its score */
+    int32_t n_queries;
+    int32_t top_n;         /* of QUIRE_RERANK: results that are wanted; 0: all */
+    bool return_documents; /* the same: START's text is the document */
+    bool token_texts;      /* of QUIRE_TOKENIZE and its forms: each id's spelling is wanted beside it */
+    /* of a chat with echo whose last message is the assistant's: its content, which the
+     * response begins with; else NULL */
+    const char *echo;
+    size_t n_echo;
+} quire_request_more;
+
+const quire_request_more *quire_request_describe_more(const quire_request *r);
+
 /* Gives a chat request the tools that its template sees: a JSON array, copied.
  * BAD_REQUEST where it is none; UNSUPPORTED for another kind of request. Once more
  * replaces them; r is unchanged after a failure. */
@@ -734,6 +795,7 @@ void quire_stream_release(quire_stream *s);
  * queue's thread, before the release. */
 quire_err quire_stream_recall(quire_stream *s, int32_t choice, const char *call_id);
 const quire_request_info *quire_stream_describe(const quire_stream *s);
+const quire_request_more *quire_stream_describe_more(const quire_stream *s);
 
 /* ---- streams that branch: docs/streams.md ---- */
 

@@ -8,28 +8,56 @@
 typedef struct endpoint_facts {
     const char *path; /* NULL: past the last endpoint */
     bool gives_text;  /* its dialect gives tokens, and the server has a route and a writer for it */
+    bool gives_rows;  /* the same with rows in place of tokens */
+    bool prompt_only; /* it ends with its prompts: the same but for the tokens */
+    bool is_form;     /* it has fields of an endpoint before it */
 } endpoint_facts;
 
 /* The compiler names an endpoint that is missing here. */
 static inline endpoint_facts endpoint_facts_of(quire_endpoint e) {
     switch (e) {
     case QUIRE_COMPLETIONS:
-        return (endpoint_facts){"/v1/completions", true};
+        return (endpoint_facts){"/v1/completions", .gives_text = true};
     case QUIRE_CHAT:
-        return (endpoint_facts){"/v1/chat/completions", true};
-    case QUIRE_MESSAGES:
-        return (endpoint_facts){"/v1/messages", true};
+        return (endpoint_facts){"/v1/chat/completions", .gives_text = true};
     case QUIRE_EMBEDDINGS:
-        return (endpoint_facts){"/v1/embeddings", false};
+        return (endpoint_facts){"/v1/embeddings", .gives_rows = true};
     case QUIRE_OLLAMA_CHAT:
-        return (endpoint_facts){"/api/chat", true};
+        return (endpoint_facts){"/api/chat", .gives_text = true};
     case QUIRE_OLLAMA_GENERATE:
     case QUIRE_OLLAMA_RAW:
-        return (endpoint_facts){"/api/generate", true};
+        return (endpoint_facts){"/api/generate", .gives_text = true};
+    case QUIRE_POOLING:
+        return (endpoint_facts){"/pooling", .gives_rows = true, .is_form = true};
+    case QUIRE_EMBEDDING:
+        return (endpoint_facts){"/embedding", .gives_rows = true, .is_form = true};
+    case QUIRE_SCORE:
+        return (endpoint_facts){"/score", .gives_rows = true};
+    case QUIRE_RERANK:
+        return (endpoint_facts){"/rerank", .gives_rows = true};
+    case QUIRE_RERANKING:
+        return (endpoint_facts){"/reranking", .gives_rows = true, .is_form = true};
+    case QUIRE_COMPLETIONS_RENDER:
+        return (endpoint_facts){"/v1/completions/render", .prompt_only = true, .is_form = true};
+    case QUIRE_CHAT_BATCH:
+        return (endpoint_facts){"/v1/chat/completions/batch", .gives_text = true, .is_form = true};
+    case QUIRE_CHAT_RENDER:
+        return (endpoint_facts){"/v1/chat/completions/render", .prompt_only = true, .is_form = true};
+    case QUIRE_TOKENIZE:
+        return (endpoint_facts){"/tokenize", .prompt_only = true};
+    case QUIRE_TOKENIZE_CHAT:
+    case QUIRE_TOKENIZE_CONTENT:
+        return (endpoint_facts){"/tokenize", .prompt_only = true, .is_form = true};
+    case QUIRE_DETOKENIZE:
+        return (endpoint_facts){"/detokenize", .prompt_only = true};
+    case QUIRE_APPLY_TEMPLATE:
+        return (endpoint_facts){"/apply-template", .prompt_only = true, .is_form = true};
+    case QUIRE_MESSAGES:
+        return (endpoint_facts){"/v1/messages", .gives_text = true};
     case QUIRE_RESPONSES:
-        return (endpoint_facts){"/v1/responses", true};
+        return (endpoint_facts){"/v1/responses", .gives_text = true};
     }
-    return (endpoint_facts){NULL, false};
+    return (endpoint_facts){.path = NULL};
 }
 
 #endif

@@ -193,6 +193,10 @@ void quire_sign(const quire_engine *e, const uint8_t digest[32], char out[QUIRE_
     thought_sign(e->thought_key, digest, out);
 }
 
+const quire_row_info *quire_engine_rows(const quire_engine *e) {
+    return &e->parts.row_info;
+}
+
 quire_err quire_queue_open(quire_engine *e, quire_queue **out) {
     return queue_open(&e->streams, out);
 }

@@ -34,3 +34,24 @@ quire_err base64_decode(str text, strbuf *out) {
     }
     return QUIRE_OK;
 }
+
+quire_err base64_encode(str bytes, strbuf *out) {
+    static const char digits[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+    if (bytes.n > SIZE_MAX / 4 * 3 - 3) {
+        return QUIRE_NO_MEMORY;
+    }
+    TRY(strbuf_reserve(out, (bytes.n + 2) / 3 * 4 + 1));
+    for (size_t i = 0; i < bytes.n; i += 3) {
+        size_t n = bytes.n - i < 3 ? bytes.n - i : 3;
+        uint32_t bits = 0;
+        char group[4];
+        for (size_t k = 0; k < 3; k++) {
+            bits = bits << 8 | (k < n ? (unsigned char)bytes.p[i + k] : 0u);
+        }
+        for (size_t k = 0; k < 4; k++) {
+            group[k] = k <= n ? digits[bits >> (18 - 6 * k) & 63] : '=';
+        }
+        TRY(strbuf_add(out, group, sizeof group));
+    }
+    return QUIRE_OK;
+}

@@ -11,16 +11,22 @@
 #include "core/rule_form.h"
 #include "quire.h"
 
+#define GENERATION_UNCUT (-2)
+
 /* One prompt: a text, or ids where ids is not NULL. */
 typedef struct request_prompt {
     str text;
-    int32_t *ids; /* mem_new'd */
+    const json_value *conversation; /* of several chats: the messages of this one; else NULL */
+    str pair;                       /* of a text that is scored: the one that goes with it; p NULL: none */
+    str shown;                      /* START's text; p NULL: none */
+    int32_t *ids;                   /* mem_new'd */
     int32_t n_ids;
     int32_t *types; /* [n_ids] their token types, mem_new'd, or NULL: all 0 */
 } request_prompt;
 
 typedef struct generation {
     quire_request_info info;
+    quire_request_more more;
 
     /* Completions and embeddings: n_prompts >= 1. Chat: the conversation in the
      * template's form. */
@@ -33,8 +39,11 @@ typedef struct generation {
     /* special tokens of the tokenizer: all, or BOS alone where its texts begin with
      * one */
     bool add_special, add_bos;
-    /* -1: as many as fit; a longer prompt is refused, since none is truncated */
+    bool special_is_text; /* special tokens that a prompt's text names are ordinary text */
+    /* tokens to which a longer prompt is cut; -1: as many as fit; GENERATION_UNCUT: it is
+     * refused */
     int32_t truncate_prompt_tokens;
+    int32_t keeps_end; /* of a prompt that is cut: 1: its end, 0: its beginning; -1: not given */
 
     sampling_params sampling;
     beam_params beams;      /* width 0: no beam search */

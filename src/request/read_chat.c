@@ -1,8 +1,16 @@
 /* The dialect of chats: the conversation, the variables of its template, and what ends an
  * answer beside the fields. */
+#include <stdio.h>
+
+#include "base/mem.h"
 #include "request/request_read.h"
 
 #include "base/turn.h"
+
+static const chat_traits *traits_of(const quire_request *r) {
+    const chat_form *form = r->context.form;
+    return form != NULL && form->template != NULL ? chat_template_traits(form->template) : NULL;
+}
 
 quire_err request_read_messages(quire_request *r, const field_desc *f, const json_value *v,
                                 quire_error *err) {
@@ -16,13 +24,46 @@ quire_err request_read_messages(quire_request *r, const field_desc *f, const jso
         return request_range_error(f, err, "messages is empty; give at least one message");
     }
     chat_messages messages;
-    const chat_form *form = r->context.form;
-    TRY(chat_messages_read(
-        v, form != NULL && form->template != NULL ? chat_template_traits(form->template) : NULL,
-        "body.messages", &messages, err));
+    TRY(chat_messages_read(v, traits_of(r), "body.messages", &messages, err));
     chat_messages_deinit(&r->g.messages);
     r->g.messages = messages;
     r->given_messages = v;
+    return QUIRE_OK;
+}
+
+/* Checks conversation i, which is read again where it is rendered. */
+static quire_err check_conversation(const quire_request *r, size_t i, const json_value *v, quire_error *err) {
+    char where[48];
+    chat_messages read;
+    (void)snprintf(where, sizeof where, "body.messages.%zu", i);
+    if (!json_is(v, JSON_KIND_ARRAY) || json_length(v) == 0) {
+        return err_set_param(
+            err, QUIRE_BAD_REQUEST, where,
+            "messages[%zu] is no conversation; it must be an array of messages, of one at least", i);
+    }
+    TRY(chat_messages_read(v, traits_of(r), where, &read, err));
+    chat_messages_deinit(&read);
+    return QUIRE_OK;
+}
+
+quire_err request_read_conversations(quire_request *r, const field_desc *f, const json_value *v,
+                                     quire_error *err) {
+    size_t n = json_is(v, JSON_KIND_ARRAY) ? json_length(v) : 0;
+    if (n == 0 || n > PARAMS_MAX_CHOICES) {
+        return request_range_error(f, err, "messages has %zu conversations; it must have from 1 to %d", n,
+                                   PARAMS_MAX_CHOICES);
+    }
+    for (size_t i = 0; i < n; i++) {
+        TRY(check_conversation(r, i, json_at(v, i), err));
+    }
+    request_prompt *prompts = mem_new(n, sizeof *prompts);
+    TRY(mem_check_for(prompts, "conversations", err));
+    for (size_t i = 0; i < n; i++) {
+        prompts[i].conversation = json_at(v, i);
+    }
+    request_prompts_free(r->g.prompts, r->g.n_prompts);
+    r->g.prompts = prompts;
+    r->g.n_prompts = (int32_t)n;
     return QUIRE_OK;
 }
 
@@ -82,14 +123,14 @@ bool request_has_template(const quire_request *r) {
 }
 
 /* Renders with a template. The messages were read for the form's first one, and are read
- * again for another. */
-static quire_err render_with(const quire_request *r, const chat_template *t, strbuf *out, text_marks *marks,
-                             quire_error *err) {
+ * again for another, and where there are several conversations. */
+static quire_err render_with(const quire_request *r, int32_t prompt, const chat_template *t, strbuf *out,
+                             text_marks *marks, quire_error *err) {
     chat_messages read = {0};
-    bool as_read = r->given_messages == NULL || t == r->context.form->template;
-    TRY(as_read
-            ? QUIRE_OK
-            : chat_messages_read(r->given_messages, chat_template_traits(t), "body.messages", &read, err));
+    bool is_batch = dialect_of(&r->g)->is_batch;
+    const json_value *given = is_batch ? r->g.prompts[prompt].conversation : r->given_messages;
+    bool as_read = given == NULL || (!is_batch && t == r->context.form->template);
+    TRY(as_read ? QUIRE_OK : chat_messages_read(given, chat_template_traits(t), "body.messages", &read, err));
     chat_prompt p = {.messages = as_read ? &r->g.messages : &read,
                      .kwargs = r->template_kwargs,
                      .tools = json_length(r->tools) > 0 ? r->tools : NULL,
@@ -109,7 +150,8 @@ static quire_err render_with(const quire_request *r, const chat_template *t, str
 }
 
 /* Compiles and renders the template that the request brings. */
-static quire_err render_given(const quire_request *r, strbuf *out, text_marks *marks, quire_error *err) {
+static quire_err render_given(const quire_request *r, int32_t prompt, strbuf *out, text_marks *marks,
+                              quire_error *err) {
     chat_template *t;
     quire_error why = {0};
     quire_err e = chat_template_open(r->template_given, &r->context.form->tokens, &t, &why);
@@ -117,17 +159,19 @@ static quire_err render_given(const quire_request *r, strbuf *out, text_marks *m
         e = e == QUIRE_NO_MEMORY ? e : QUIRE_BAD_REQUEST;
         return err_set_param(err, e, "chat_template", "chat_template: %s", why.message);
     }
-    e = render_with(r, t, out, marks, err);
+    e = render_with(r, prompt, t, out, marks, err);
     chat_template_close(t);
     return e;
 }
 
-quire_err request_render(const quire_request *r, strbuf *out, text_marks *marks, quire_error *err) {
+quire_err request_render(const quire_request *r, int32_t prompt, strbuf *out, text_marks *marks,
+                         quire_error *err) {
     if (is_template_text(r->template_given)) {
-        return render_given(r, out, marks, err);
+        return render_given(r, prompt, out, marks, err);
     }
-    return render_with(r, chat_form_choose(r->context.form, r->template_given, json_length(r->tools) > 0),
-                       out, marks, err);
+    return render_with(r, prompt,
+                       chat_form_choose(r->context.form, r->template_given, json_length(r->tools) > 0), out,
+                       marks, err);
 }
 
 quire_err request_read_template_kwargs(quire_request *r, const field_desc *f, const json_value *v,
@@ -143,12 +187,22 @@ quire_err request_read_template_kwargs(quire_request *r, const field_desc *f, co
     return QUIRE_OK;
 }
 
+void request_settle_echo(quire_request *r) {
+    size_t n = json_is(r->given_messages, JSON_KIND_ARRAY) ? json_length(r->given_messages) : 0;
+    const json_value *last = r->echoes_message && n > 0 ? json_at(r->given_messages, n - 1) : NULL,
+                     *content = last != NULL ? json_get(last, "content") : NULL;
+    bool is_shown = json_is(content, JSON_KIND_TEXT) && str_is(json_get_str(last, "role"), "assistant");
+    str text = is_shown ? json_str(content) : (str){NULL, 0};
+    r->g.more.echo = text.p;
+    r->g.more.n_echo = text.n;
+}
+
 quire_err request_require_chat(const quire_request *r, quire_error *err) {
     if (!r->context.has_vocabulary) {
         return err_set(err, QUIRE_BAD_REQUEST, -1,
                        "this model has no vocabulary, so it cannot chat; use completions with token ids");
     }
-    if (r->g.messages.json.n == 0) {
+    if (dialect_of(&r->g)->is_batch ? r->g.n_prompts == 0 : r->g.messages.json.n == 0) {
         return err_set_param(err, QUIRE_BAD_REQUEST, "body.messages",
                              "messages is missing; give an array of messages");
     }

@@ -29,9 +29,8 @@ static quire_err read_id(const quire_request *r, const field_desc *f, const json
     return QUIRE_OK;
 }
 
-/* Reads an array of ids; index >= 0: it is that element of the prompt array. */
-static quire_err read_ids(const quire_request *r, const field_desc *f, const json_value *v, int64_t index,
-                          request_prompt *out, quire_error *err) {
+quire_err request_read_ids(const quire_request *r, const field_desc *f, const json_value *v, int64_t index,
+                           request_prompt *out, quire_error *err) {
     size_t n = json_length(v);
     if (n == 0) {
         return request_range_error(f, err, "%s has an empty array; give at least one token id", f->name);
@@ -70,7 +69,7 @@ static quire_err read_one(const quire_request *r, const field_desc *f, const jso
     case JSON_KIND_TEXT:
         return read_completions_read_text(r, f, v, out, err);
     case JSON_KIND_ARRAY:
-        return read_ids(r, f, v, index, out, err);
+        return request_read_ids(r, f, v, index, out, err);
     default:
         return request_type_error(f, index, v, "a string or an array of token ids", err);
     }
@@ -88,7 +87,7 @@ quire_err request_check_prompt_length(const quire_request *r, str span, quire_er
     json_scan s = {.text = span};
     bool more;
     str item;
-    if (r->context.tokenizer == NULL ||
+    if (r->context.tokenizer == NULL || dialect_of(&r->g)->any_length || r->is_cut_later ||
         tokenizer_least_tokens(r->context.tokenizer, span.n) <= (size_t)r->context.max_model_len) {
         return QUIRE_OK;
     }
@@ -147,7 +146,7 @@ quire_err request_read_prompt(quire_request *r, const field_desc *f, const json_
 size_t request_text_bytes(const quire_request *r) {
     size_t n = r->g.messages.json.n;
     for (int32_t i = 0; i < r->g.n_prompts; i++) {
-        n += r->g.prompts[i].text.n;
+        n += r->g.prompts[i].text.n + r->g.prompts[i].pair.n;
     }
     return n;
 }

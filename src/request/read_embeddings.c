@@ -41,6 +41,16 @@ quire_err request_read_normalize(quire_request *r, const field_desc *f, const js
     return QUIRE_OK;
 }
 
+quire_err request_read_encoding(quire_request *r, const field_desc *f, const json_value *v,
+                                quire_error *err) {
+    bool is_base64 = v != NULL && str_is(json_str(v), "base64");
+    if (v != NULL && !is_base64 && !str_is(json_str(v), "float")) {
+        return request_type_error(f, -1, v, "\"float\" or \"base64\"", err);
+    }
+    r->g.more.rows_base64 = is_base64;
+    return QUIRE_OK;
+}
+
 quire_err request_read_types(quire_request *r, const field_desc *f, const json_value *v, quire_error *err) {
     (void)f, (void)err;
     r->token_types = v;
@@ -114,8 +124,9 @@ static quire_err settle_pooling(quire_request *r, quire_error *err) {
     }
     if (r->pooling_kind < 0 && says_nothing) {
         return err_set_param(err, QUIRE_BAD_REQUEST, "pooling",
-                             "this model does not say how its rows become an embedding; give pooling "
-                             "(--pooling): mean, cls or last");
+                             "this model %sdoes not say how its rows become an embedding; give pooling "
+                             "(--pooling): mean, cls or last",
+                             r->context.no_tokens ? "" : "generates text and ");
     }
     if (scores && (r->dimensions > 0 || r->normalize > 0)) {
         return err_set_param(err, QUIRE_BAD_REQUEST, r->dimensions > 0 ? "dimensions" : "normalize",
@@ -128,6 +139,7 @@ static quire_err settle_pooling(quire_request *r, quire_error *err) {
                              (int)r->context.n_row);
     }
     bool by_default = says_nothing || own->normalise;
+    r->g.more.dimensions = r->dimensions > 0 ? r->dimensions : 0;
     r->g.pooling =
         (pooling_params){.kind = r->pooling_kind < 0 || is_rank ? own->kind : (pooling_kind)r->pooling_kind,
                          .dimensions = r->dimensions > 0 ? r->dimensions : 0,

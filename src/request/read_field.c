@@ -161,6 +161,37 @@ quire_err request_read_model(quire_request *r, const field_desc *f, const json_v
     return QUIRE_OK;
 }
 
+quire_err request_read_truncation_side(quire_request *r, const field_desc *f, const json_value *v,
+                                       quire_error *err) {
+    bool is_left = v != NULL && str_is(json_str(v), "left");
+    if (v != NULL && !is_left && !str_is(json_str(v), "right")) {
+        return request_type_error(f, -1, v, "\"left\" or \"right\"", err);
+    }
+    r->g.keeps_end = v != NULL ? is_left : -1;
+    return QUIRE_OK;
+}
+
+quire_err request_read_request_id(quire_request *r, const field_desc *f, const json_value *v,
+                                  quire_error *err) {
+    str id = v != NULL ? json_str(v) : (str){"", 0};
+    bool is_visible = id.n <= REQUEST_MAX_ID_BYTES;
+    for (size_t i = 0; is_visible && i < id.n; i++) {
+        is_visible = id.p[i] > ' ' && id.p[i] <= '~';
+    }
+    if (!is_visible) {
+        return request_range_error(f, err, "%s has %zu bytes; it must be of 1 to %d visible ASCII characters",
+                                   f->name, id.n, REQUEST_MAX_ID_BYTES);
+    }
+    r->g.more.request_id = id.n > 0 ? id.p : NULL;
+    return QUIRE_OK;
+}
+
+quire_err request_read_named_only(quire_request *r, const field_desc *f, const json_value *v,
+                                  quire_error *err) {
+    quire_err e = v != NULL ? request_ignore(r, "", str_of(f->name)) : QUIRE_OK;
+    return e == QUIRE_OK ? e : err_set(err, e, -1, "out of memory");
+}
+
 quire_err request_read_n(quire_request *r, const field_desc *f, const json_value *v, quire_error *err) {
     (void)f, (void)err;
     int64_t n = 1;

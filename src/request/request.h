@@ -31,6 +31,7 @@
 #define REQUEST_MAX_NAMES      ((size_t)1 << 18)  /* members of all objects */
 #define REQUEST_MAX_PROMPTS    1024
 #define REQUEST_MAX_TOOLS      1024
+#define REQUEST_MAX_ID_BYTES   64
 #define REQUEST_DEFAULT_FIELDS 9 /* that can have a default of this engine's own */
 
 /* The defaults of fields that an option gives, and of sampling fields that the model's
@@ -106,7 +107,10 @@ struct quire_request {
     int32_t pooling_kind, dimensions, normalize; /* of embeddings */
     int32_t n_given_stops;                       /* the request's own stops are the first */
     bool has_stream_options;
+    bool echoes_message;           /* of a chat */
+    bool is_cut_later;             /* the body has truncate_prompt_tokens: a prompt may be of any length */
     const json_value *token_types; /* in values, or NULL */
+    const json_value *queries, *candidates; /* of scores; in values, or NULL */
 
     /* The template's variables. */
     str template_given;                            /* in values; empty: not given */
@@ -136,8 +140,9 @@ struct quire_request {
     const json_value *bad_words, *dry_breakers;
     /* of the prompts, mem_new'd, where the request was made without JSON; else NULL */
     char *texts;
-    strbuf ignored; /* names of unknown members, as in g.info */
-    strbuf model;   /* its name in the server's form, where it was given in another */
+    strbuf ignored;  /* names of unknown members, as in g.info */
+    strbuf model;    /* its name in the server's form, where it was given in another */
+    strbuf rendered; /* of render, as in g.more */
     /* of QUIRE_RESPONSES: what quire_request_responses gives, once assembled, and its
      * texts */
     const quire_responses_info *responses;
@@ -150,10 +155,13 @@ struct quire_request {
 
 /* What requests of an endpoint differ in beside their fields (request_read.c). */
 typedef struct dialect {
-    uint32_t fields;             /* its flag in the table of fields */
+    uint32_t fields;             /* its flags in the table of fields */
     uint32_t base;               /* the flag of the fields that `assemble` sets, whose defaults hold; or 0 */
-    bool is_chat;                /* its prompt is one conversation, which a template renders */
+    bool is_chat;                /* its prompt is a conversation, which a template renders */
+    bool is_batch;               /* its prompts are several */
     bool gives_rows;             /* in place of tokens */
+    bool prompt_only;            /* it ends with its prompts, which are not generated from */
+    bool any_length;             /* its prompts may be longer than the context */
     bool adds_special, adds_bos; /* where add_special_tokens is not given */
     const char *prompt;          /* what errors call it */
     int32_t listed_bytes;        /* of a response: a token and its log-probability in a list */
@@ -240,10 +248,12 @@ bool request_has_template(const quire_request *r);
 
 #define RENDER_MAX_US 1000000 /* processor time of a chat template on a text thread */
 
-/* Renders a chat request's prompt as chat_render does. A conversation that is too large
- * for the template, or on which it takes longer than RENDER_MAX_US, is QUIRE_BAD_REQUEST.
+/* Renders prompt number `prompt` of a chat request as chat_render does. A conversation
+ * that is too large for the template, or on which it takes longer than RENDER_MAX_US, is
+ * QUIRE_BAD_REQUEST.
  * err is not NULL. */
-quire_err request_render(const quire_request *r, strbuf *out, text_marks *marks, quire_error *err);
+quire_err request_render(const quire_request *r, int32_t prompt, strbuf *out, text_marks *marks,
+                         quire_error *err);
 
 /* Bytes of text that have to be tokenised, about. */
 size_t request_text_bytes(const quire_request *r);

@@ -48,9 +48,18 @@ enum {
     FIELD_OLLAMA_CHAT = 1 << 12,
     FIELD_OLLAMA_GENERATE = 1 << 13,
     FIELD_LLAMA = 1 << 14, /* llama.cpp's completions */
+    FIELD_TOKENIZE = 1 << 15,
+    FIELD_CONTENT = 1 << 16, /* llama.cpp's form of it */
+    FIELD_DETOKENIZE = 1 << 17,
+    FIELD_EMBEDDING = 1 << 18, /* llama.cpp's form of embeddings */
+    FIELD_SCORE = 1 << 19,
+    FIELD_RERANK = 1 << 20,
+    FIELD_CHAT_BATCH = 1 << 21,
+    FIELD_SCORES = FIELD_SCORE | FIELD_RERANK,
     /* every endpoint's */
     FIELD_ENDPOINTS = FIELD_ALL | FIELD_RESPONSES | FIELD_MESSAGES_API | FIELD_OLLAMA_CHAT |
-                      FIELD_OLLAMA_GENERATE | FIELD_LLAMA
+                      FIELD_OLLAMA_GENERATE | FIELD_LLAMA | FIELD_TOKENIZE | FIELD_CONTENT |
+                      FIELD_DETOKENIZE | FIELD_EMBEDDING | FIELD_SCORES | FIELD_CHAT_BATCH
 };
 
 #define FIELD_NO_LIMIT 1e300 /* a minimum of -FIELD_NO_LIMIT or a maximum of FIELD_NO_LIMIT is no bound */
@@ -78,8 +87,8 @@ typedef struct field_desc {
 
 /* All fields, sorted by name; *n their number. */
 const field_desc *request_fields(int32_t *n);
-/* The field of that name on an endpoint (FIELD_COMPLETIONS, FIELD_CHAT or
- * FIELD_EMBEDDINGS), or NULL. */
+/* The field of that name on an endpoint, which has one or more of the flags of
+ * FIELD_ENDPOINTS, or NULL. */
 const field_desc *request_field(const char *name, uint32_t endpoint);
 /* The most bytes of a field's JSON; 0: no bound of its own. */
 size_t request_field_max_bytes(const field_desc *f);

@@ -90,9 +90,109 @@ const dialect request_dialects[] = {
                          .assemble = request_assemble_responses,
                          .required = request_require_responses,
                          .too_long = request_long_responses},
+    [QUIRE_POOLING] = {.fields = FIELD_EMBEDDINGS,
+                       .gives_rows = true,
+                       .adds_special = true,
+                       .prompt = "input",
+                       .check = request_check_embedding,
+                       .too_long = request_long_input},
+    [QUIRE_EMBEDDING] = {.fields = FIELD_EMBEDDINGS | FIELD_EMBEDDING,
+                         .gives_rows = true,
+                         .adds_special = true,
+                         .prompt = "input",
+                         .check = request_check_embedding,
+                         .too_long = request_long_input},
+    [QUIRE_SCORE] = {.fields = FIELD_SCORE,
+                     .gives_rows = true,
+                     .adds_special = true,
+                     .prompt = "text_2",
+                     .check = request_check_scores,
+                     .too_long = request_long_input},
+    [QUIRE_RERANK] = {.fields = FIELD_RERANK,
+                      .gives_rows = true,
+                      .adds_special = true,
+                      .prompt = "documents",
+                      .check = request_check_scores,
+                      .too_long = request_long_input},
+    [QUIRE_RERANKING] = {.fields = FIELD_RERANK,
+                         .gives_rows = true,
+                         .adds_special = true,
+                         .prompt = "documents",
+                         .check = request_check_scores,
+                         .too_long = request_long_input},
+    [QUIRE_COMPLETIONS_RENDER] = {.fields = FIELD_COMPLETIONS,
+                                  .prompt_only = true,
+                                  .adds_special = true,
+                                  .prompt = "prompt",
+                                  .listed_bytes = LISTED_BYTES,
+                                  .check = request_check_render,
+                                  .required = request_require_prompt,
+                                  .too_long = request_long_prompt},
+    [QUIRE_CHAT_BATCH] = {.fields = FIELD_CHAT | FIELD_CHAT_BATCH,
+                          .is_chat = true,
+                          .is_batch = true,
+                          .adds_bos = true,
+                          .prompt = "prompt",
+                          .listed_bytes = CHAT_LISTED_BYTES,
+                          .check = request_check_batch,
+                          .required = request_require_chat,
+                          .too_long = request_long_chat},
+    [QUIRE_CHAT_RENDER] = {.fields = FIELD_CHAT,
+                           .is_chat = true,
+                           .prompt_only = true,
+                           .adds_bos = true,
+                           .prompt = "prompt",
+                           .listed_bytes = CHAT_LISTED_BYTES,
+                           .check = request_check_render,
+                           .required = request_require_chat,
+                           .too_long = request_long_chat},
+    [QUIRE_TOKENIZE] = {.fields = FIELD_TOKENIZE,
+                        .prompt_only = true,
+                        .any_length = true,
+                        .adds_special = true,
+                        .prompt = "prompt",
+                        .check = request_check_text,
+                        .too_long = request_long_prompt},
+    [QUIRE_TOKENIZE_CHAT] = {.fields = FIELD_CHAT | FIELD_TOKENIZE,
+                             .is_chat = true,
+                             .prompt_only = true,
+                             .any_length = true,
+                             .adds_bos = true,
+                             .prompt = "messages",
+                             .check = request_check_conversation,
+                             .too_long = request_long_chat},
+    [QUIRE_TOKENIZE_CONTENT] = {.fields = FIELD_CONTENT,
+                                .prompt_only = true,
+                                .any_length = true,
+                                .prompt = "content",
+                                .check = request_check_text,
+                                .too_long = request_long_prompt},
+    [QUIRE_DETOKENIZE] = {.fields = FIELD_DETOKENIZE,
+                          .prompt_only = true,
+                          .any_length = true,
+                          .prompt = "tokens",
+                          .check = request_check_text,
+                          .too_long = request_long_prompt},
+    [QUIRE_APPLY_TEMPLATE] = {.fields = FIELD_CHAT,
+                              .is_chat = true,
+                              .prompt_only = true,
+                              .any_length = true,
+                              .prompt = "messages",
+                              .check = request_check_conversation,
+                              .too_long = request_long_chat},
 };
 
 /* ---- a new request ---- */
+
+/* Gives a request without fields an endpoint's defaults. */
+static void set_endpoint(quire_request *r, quire_endpoint endpoint) {
+    r->g.info.endpoint = endpoint;
+    r->g.more.prompt_only = dialect_of(&r->g)->prompt_only;
+    r->g.add_special = dialect_of(&r->g)->adds_special;
+    r->g.add_bos = dialect_of(&r->g)->adds_bos;
+    request_store_defaults(r);
+    request_count_choices(r);
+}
 
 quire_err request_new(const request_context *ctx, quire_endpoint endpoint, quire_request **out,
                       quire_error *err) {
@@ -100,20 +200,18 @@ quire_err request_new(const request_context *ctx, quire_endpoint endpoint, quire
     quire_request *r = mem_new(1, sizeof *r);
     TRY(mem_check_for(r, "a request", err));
     r->context = *ctx;
-    r->g.info.endpoint = endpoint;
+    r->g.more.size = sizeof r->g.more;
     r->n = 1;
     r->best_of = r->beam_width = -1;
     request_count_choices(r);
-    r->g.truncate_prompt_tokens = r->max_completion_tokens = r->g.thinking_budget = r->g.max_tool_calls =
-        r->n_logprobs = r->n_prompt_logprobs = r->g.info.logprobs = r->g.info.prompt_logprobs = -1;
+    r->g.truncate_prompt_tokens = GENERATION_UNCUT;
+    r->g.keeps_end = r->max_completion_tokens = r->g.thinking_budget = r->g.max_tool_calls = r->n_logprobs =
+        r->n_prompt_logprobs = r->g.info.logprobs = r->g.info.prompt_logprobs = -1;
     r->g.cache_priority = r->pooling_kind = r->dimensions = r->normalize = -1;
     r->g.json_space = ctx->json_space;
     r->g.json_additional = ctx->opens_objects ? GRAMMAR_ADDITIONAL_SCHEMA : GRAMMAR_ADDITIONAL_CLOSED;
     sampling_params_init(&r->g.sampling);
-    r->g.add_special = dialect_of(&r->g)->adds_special;
-    r->g.add_bos = dialect_of(&r->g)->adds_bos;
-    request_store_defaults(r);
-    request_count_choices(r);
+    set_endpoint(r, endpoint);
     *out = r;
     return QUIRE_OK;
 }
@@ -134,6 +232,7 @@ void request_free(quire_request *r) {
     strbuf_deinit(&r->response_members);
     strbuf_deinit(&r->response_input);
     strbuf_deinit(&r->response_previous);
+    strbuf_deinit(&r->rendered);
     sampling_lists_drop(r->g.sampling.lists);
     attn_mods_drop(r->g.mods);
     for (size_t i = 0; i < r->n_values; i++) {
@@ -147,7 +246,8 @@ void request_drop_texts(quire_request *r) {
     bool is_shown = r->g.info.echo;
     for (size_t i = 0; i < r->n_values; i++) {
         field_type type = r->values[i].field->type;
-        if (type == FIELD_MESSAGES || (type == FIELD_PROMPT && !is_shown)) {
+        bool is_echoed = r->g.more.echo != NULL; /* a message of theirs */
+        if ((type == FIELD_MESSAGES && !is_echoed) || (type == FIELD_PROMPT && !is_shown)) {
             json_drop(r->values[i].value);
             r->values[i].value = NULL;
         }
@@ -315,6 +415,19 @@ quire_err request_look(quire_endpoint endpoint, str begin, quire_error *err) {
     return found.code;
 }
 
+/* The endpoint of which a body is: on QUIRE_TOKENIZE its fields tell three forms apart.
+ * body: checked, an object. */
+static quire_endpoint form_of(quire_endpoint endpoint, str body) {
+    str span;
+    if (endpoint != QUIRE_TOKENIZE) {
+        return endpoint;
+    }
+    if (json_scan_member(body, "messages", &span) == QUIRE_OK && !str_is(span, "null")) {
+        return QUIRE_TOKENIZE_CHAT;
+    }
+    return json_scan_member(body, "content", &span) == QUIRE_OK ? QUIRE_TOKENIZE_CONTENT : endpoint;
+}
+
 static quire_err read_body(quire_request *r, const char *text, size_t n, quire_error *err) {
     str body = {text, n};
     strbuf scratch = {0};
@@ -330,6 +443,15 @@ static quire_err read_body(quire_request *r, const char *text, size_t n, quire_e
         json_drop(v);
         return QUIRE_BAD_REQUEST;
     }
+    str cut;
+    r->is_cut_later =
+        json_scan_member(body, "truncate_prompt_tokens", &cut) == QUIRE_OK && !str_is(cut, "null");
+    quire_endpoint form = form_of(r->g.info.endpoint, body);
+    if (form != r->g.info.endpoint) {
+        set_endpoint(r, form);
+        rows = (body_rows){.of = request_row, .endpoint = dialect_of(&r->g)->fields};
+        TRY(request_check_body(body, &rows, err));
+    }
     quire_err e = read_members(r, body, &scratch, err);
     strbuf_deinit(&scratch);
     return e;
@@ -340,7 +462,11 @@ static quire_err read_body(quire_request *r, const char *text, size_t n, quire_e
 static quire_err check_required(const quire_request *r, quire_error *err) {
     if (r->context.no_tokens) {
         return err_set(err, QUIRE_BAD_REQUEST, -1,
-                       "this model gives embeddings and no text: quire run --embed, quire_embed");
+                       r->context.pooling.n_scores > 0
+                           ? "this model gives scores and no text: POST /v1/score, /v1/rerank, or quire run "
+                             "--embed --text-pair"
+                           : "this model gives embeddings and no text: POST /v1/embeddings, or quire run "
+                             "--embed, quire_embed");
     }
     if (r->fork_from != NULL) {
         if (r->g.info.beam_width > 0) {
@@ -356,7 +482,8 @@ static quire_err check_required(const quire_request *r, quire_error *err) {
 }
 
 void request_count_choices(quire_request *r) {
-    int32_t n_prompts = dialect_of(&r->g)->is_chat ? 1 : r->g.n_prompts;
+    const dialect *d = dialect_of(&r->g);
+    int32_t n_prompts = d->is_chat && !d->is_batch ? 1 : r->g.n_prompts;
     r->g.info.n_best = r->n;
     r->g.info.beam_width = r->g.beams.width = request_beam_width(r);
     r->g.info.n_samples = r->best_of > r->n && r->g.info.beam_width == 0 ? r->best_of : r->n;
@@ -401,6 +528,9 @@ static quire_err check_logprobs(quire_request *r, quire_error *err) {
     /* a chat's logprobs is 0 where it is true, and a completion has no top_logprobs */
     i->logprobs = r->n_logprobs == 0 ? r->n_top_logprobs : r->n_logprobs;
     i->prompt_logprobs = i->echo && i->logprobs > r->n_prompt_logprobs ? i->logprobs : r->n_prompt_logprobs;
+    if (r->echoes_message && !i->stream && i->prompt_logprobs < 0) {
+        i->prompt_logprobs = r->n_top_logprobs; /* a chat's echo has those of its prompt */
+    }
     i->logprobs = i->logprobs < r->context.n_vocab ? i->logprobs : r->context.n_vocab;
     i->prompt_logprobs = i->prompt_logprobs < r->context.n_vocab ? i->prompt_logprobs : r->context.n_vocab;
     int32_t most = i->logprobs > i->prompt_logprobs ? i->logprobs : i->prompt_logprobs;
@@ -450,6 +580,7 @@ quire_err request_check_generation(quire_request *r, quire_error *err) {
     TRY(request_check_lengths(r, err));
     TRY(request_check_tools(r, err));
     request_end_turns(r);
+    request_settle_echo(r);
     if (r->has_stream_options && !r->g.info.stream) {
         return err_set_param(err, QUIRE_BAD_REQUEST, "stream_options",
                              "stream_options is given without stream; set stream to true");
@@ -463,6 +594,14 @@ quire_err request_check_generation(quire_request *r, quire_error *err) {
                        "logits can be had of a single prompt only, and not by a fork");
     }
     return QUIRE_OK;
+}
+
+quire_err request_check_batch(quire_request *r, quire_error *err) {
+    if (r->g.info.stream) {
+        return err_set_param(err, QUIRE_BAD_REQUEST, "stream",
+                             "several conversations are not streamed; leave stream out");
+    }
+    return request_check_generation(r, err);
 }
 
 quire_err request_check(quire_request *r, quire_error *err) {
@@ -566,6 +705,10 @@ void quire_request_logits(quire_request *r, float *out) {
 
 const quire_request_info *quire_request_describe(const quire_request *r) {
     return &r->g.info;
+}
+
+const quire_request_more *quire_request_describe_more(const quire_request *r) {
+    return &r->g.more;
 }
 
 /* ---- copies: what a fork inherits, and what of a running request may be changed ---- */

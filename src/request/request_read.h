@@ -61,6 +61,8 @@ void request_store_defaults(quire_request *r);
  * long. */
 quire_err request_check_generation(quire_request *r, quire_error *err);
 quire_err request_require_prompt(const quire_request *r, quire_error *err);
+/* Sets what a chat with echo begins its response with. */
+void request_settle_echo(quire_request *r);
 quire_err request_require_chat(const quire_request *r, quire_error *err);
 quire_err request_long_prompt(int32_t limit, size_t n, const char *least, quire_error *err);
 /* Of "at least " or "", the number of tokens and the limit. */
@@ -96,6 +98,13 @@ quire_err request_read_salt(quire_request *r, const field_desc *f, const json_va
 quire_err request_read_seed(quire_request *r, const field_desc *f, const json_value *v, quire_error *err);
 quire_err request_read_stream_options(quire_request *r, const field_desc *f, const json_value *v,
                                       quire_error *err);
+quire_err request_read_truncation_side(quire_request *r, const field_desc *f, const json_value *v,
+                                       quire_error *err);
+quire_err request_read_request_id(quire_request *r, const field_desc *f, const json_value *v,
+                                  quire_error *err);
+/* Of a field without effect, which is named among those that are ignored. */
+quire_err request_read_named_only(quire_request *r, const field_desc *f, const json_value *v,
+                                  quire_error *err);
 quire_err request_read_template_kwargs(quire_request *r, const field_desc *f, const json_value *v,
                                        quire_error *err);
 /* The dialects of Ollama (read_ollama.c). */
@@ -115,6 +124,9 @@ quire_err request_read_verbosity(quire_request *r, const field_desc *f, const js
                                  quire_error *err);
 quire_err request_read_documents(quire_request *r, const field_desc *f, const json_value *v,
                                  quire_error *err);
+quire_err request_read_conversations(quire_request *r, const field_desc *f, const json_value *v,
+                                     quire_error *err);
+quire_err request_check_batch(quire_request *r, quire_error *err);
 quire_err request_read_messages(quire_request *r, const field_desc *f, const json_value *v, quire_error *err);
 /* Fields that list tokens or texts (read_lists.c). */
 quire_err request_read_stop(quire_request *r, const field_desc *f, const json_value *v, quire_error *err);
@@ -179,8 +191,29 @@ quire_err request_read_early_stopping(quire_request *r, const field_desc *f, con
 quire_err request_read_pooling(quire_request *r, const field_desc *f, const json_value *v, quire_error *err);
 quire_err request_read_normalize(quire_request *r, const field_desc *f, const json_value *v,
                                  quire_error *err);
+quire_err request_read_encoding(quire_request *r, const field_desc *f, const json_value *v, quire_error *err);
 quire_err request_read_types(quire_request *r, const field_desc *f, const json_value *v, quire_error *err);
+/* Scores and reranking (read_scores.c). */
+quire_err request_read_queries(quire_request *r, const field_desc *f, const json_value *v, quire_error *err);
+quire_err request_read_candidates(quire_request *r, const field_desc *f, const json_value *v,
+                                  quire_error *err);
+quire_err request_check_scores(quire_request *r, quire_error *err);
 void request_prompts_free(request_prompt *prompts, int32_t n);
+/* Fields and checks of requests that end with their prompts (read_tokenize.c). */
+quire_err request_read_text(quire_request *r, const field_desc *f, const json_value *v, quire_error *err);
+quire_err request_read_tokens(quire_request *r, const field_desc *f, const json_value *v, quire_error *err);
+quire_err request_read_parse_special(quire_request *r, const field_desc *f, const json_value *v,
+                                     quire_error *err);
+quire_err request_check_text(quire_request *r, quire_error *err);
+quire_err request_check_conversation(quire_request *r, quire_error *err);
+/* Drops what concerns a generation's response. gives_ids: START's ids are wanted. */
+void request_end_with_prompts(quire_request *r, bool gives_ids);
+/* The same of a request whose rendered form is wanted (read_render.c). */
+quire_err request_check_render(quire_request *r, quire_error *err);
+/* Reads an array of ids (read_completions.c). index >= 0: it is that element of the
+ * prompt array. */
+quire_err request_read_ids(const quire_request *r, const field_desc *f, const json_value *v, int64_t index,
+                           request_prompt *out, quire_error *err);
 
 /* Adds an unknown member to the list of ignored ones, as `before` (the path to it, or "")
  * and its name. QUIRE_NO_MEMORY. */

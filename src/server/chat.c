@@ -15,7 +15,10 @@ static int chat_write_headers(const quire_info *engine, char *out, size_t size) 
 static void chat_begin_token(const response *a, const quire_logprob *p, json_out *o) {
     str bytes = response_token_bytes(a, p->token);
     json_begin(json_item(o), '{');
-    response_write_token_text(a, p->token, json_name(o, "token"));
+    char name[RESPONSE_TOKEN_NAME_BYTES];
+    str token =
+        a->more->tokens_as_ids ? response_token_name(p->token, name) : response_token_text(a, p->token);
+    json_text(json_name(o, "token"), token.p, token.n);
     json_number(json_name(o, "logprob"), response_logprob(p->logprob));
     json_begin(json_name(o, "bytes"), '[');
     for (size_t i = 0; i < bytes.n; i++) {
@@ -67,6 +70,7 @@ static void chat_write_end(const response *a, json_out *o) {
     response_write_tail(a, o);
     response_write_prompt_logprobs(a, &a->choices[0], o);
     response_write_prompt_ids(a, &a->choices[0], json_name(o, "prompt_token_ids"));
+    response_write_prompt_text(a, &a->choices[0], o);
     json_end(o, '}');
 }
 
@@ -83,6 +87,7 @@ static void chat_write_role(const response *a, int32_t choice, json_out *o) {
     chat_begin_chunk(a, choice, o);
     json_raw(o, "\"role\":\"assistant\",\"content\":\"\"},\"logprobs\":null,\"finish_reason\":null}]");
     response_write_prompt_ids(a, c, json_name(o, "prompt_token_ids"));
+    response_write_prompt_text(a, c, o);
     response_end_chunk(a, c, o);
 }
 

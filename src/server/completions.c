@@ -20,14 +20,13 @@ static int64_t completions_count_chars(const char *text, size_t n) {
  * it has the same, token_id:7, vLLM's form for a token's id. */
 static void completions_write_token_name(const response *a, const quire_logprob *p, int32_t i, json_out *o) {
     str text = response_token_text(a, p[i].token);
-    bool is_taken = false;
-    char id[32];
+    bool is_taken = a->more->tokens_as_ids;
+    char name[RESPONSE_TOKEN_NAME_BYTES];
     for (int32_t k = 0; k < i && !is_taken; k++) {
         is_taken = str_eq(response_token_text(a, p[k].token), text);
     }
     if (is_taken) {
-        snprintf(id, sizeof id, "token_id:%d", (int)p[i].token);
-        text = str_of(id);
+        text = response_token_name(p[i].token, name);
     }
     json_text(o, text.p, text.n);
 }
@@ -55,10 +54,13 @@ static quire_err completions_add_numbers(const response *a, response_logprobs *l
     return values.err ? values.err : tops.err;
 }
 
-/* Adds one token's text to the lists, and where in the whole text it begins. */
-static quire_err completions_add_text(response_logprobs *l, str text) {
+/* Adds one token's text to the lists, or id, where it is not -1, by which it is named;
+ * and where in the whole text it begins. */
+static quire_err completions_add_text(response_logprobs *l, str text, int32_t id) {
     json_out tokens = {.to = &l->tokens}, offsets = {.to = &l->offsets};
-    json_text(json_item(&tokens), text.p, text.n);
+    char name[RESPONSE_TOKEN_NAME_BYTES];
+    str shown = id >= 0 ? response_token_name(id, name) : text;
+    json_text(json_item(&tokens), shown.p, shown.n);
     json_int(json_item(&offsets), l->n_chars);
     l->n_chars += completions_count_chars(text.p, text.n);
     return tokens.err ? tokens.err : offsets.err;
@@ -70,7 +72,7 @@ static quire_err completions_add_text(response_logprobs *l, str text) {
 static quire_err completions_settle_first(response_logprobs *l, size_t n) {
     assert(l->first_waiting < l->n_waiting && n <= l->shown.n);
     token_waiting *w = &l->waiting[l->first_waiting];
-    TRY(completions_add_text(l, (str){l->shown.n > 0 ? l->shown.p : "", n}));
+    TRY(completions_add_text(l, (str){l->shown.n > 0 ? l->shown.p : "", n}, w->id));
     l->n_values = w->n_values;
     l->n_tops = w->n_tops;
     l->base += n;
@@ -105,7 +107,8 @@ static quire_err completions_take_shown(response_logprobs *l, const char *text, 
 static quire_err completions_add_waiting(const response *a, response_logprobs *l, const quire_event *ev) {
     TRY(mem_grow(&l->waiting, &l->cap_waiting, l->n_waiting + 1, sizeof *l->waiting));
     TRY(completions_add_numbers(a, l, ev->logprobs, ev->n_logprobs));
-    l->waiting[l->n_waiting++] = (token_waiting){ev->n_decoded, l->values.n, l->tops.n};
+    l->waiting[l->n_waiting++] =
+        (token_waiting){ev->n_decoded, a->more->tokens_as_ids ? ev->tokens[0] : -1, l->values.n, l->tops.n};
     return QUIRE_OK;
 }
 
@@ -129,7 +132,8 @@ static quire_err completions_list_prompt(const response *a, response_prompt *to,
                                          int32_t i, const quire_logprob *p) {
     int32_t width = a->info->logprobs + 1 < ev->n_logprobs ? a->info->logprobs + 1 : ev->n_logprobs;
     TRY(completions_add_numbers(a, &to->logprobs, p, width));
-    return completions_add_text(&to->logprobs, completions_echo_of(ev, i));
+    return completions_add_text(&to->logprobs, completions_echo_of(ev, i),
+                                a->more->tokens_as_ids ? ev->tokens[i] : -1);
 }
 
 static quire_err completions_list_token(const response *a, response_choice *c, const quire_event *ev) {

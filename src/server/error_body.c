@@ -102,10 +102,6 @@ bool path_is_known(path_at known, str path) {
 
 const foreign_path foreign_paths[] = {
     {"/v1/complete", "Anthropic's Completions API", "use /v1/completions"},
-    {"/v1/embeddings", "embeddings over HTTP", "use `quire run MODEL --embed` until /v1/embeddings is here"},
-    {"/v1/rerank", "reranking over HTTP",
-     "use `quire run MODEL --embed --text-pair` until /v1/rerank is here"},
-    {"/v1/score", "scoring over HTTP", "use `quire run MODEL --embed --text-pair` until /v1/score is here"},
     {"/v1/batches", "OpenAI's Batch API",
      "use `quire run MODEL --prompts FILE`, which reads its batch files"},
     {"/v1/files", "OpenAI's Files API", "use `quire run MODEL --prompts FILE` for batch files"},
@@ -127,8 +123,6 @@ const foreign_path foreign_paths[] = {
     {"/slots", "llama.cpp's own API", "use /metrics, and /debug/requests with the operator's key"},
     {"/generate", "TGI's own API", "use /v1/completions"},
     {"/generate_stream", "TGI's own API", "use /v1/completions with \"stream\": true"},
-    {"/tokenize", "tokenizing over HTTP", "use `quire tokenize MODEL`"},
-    {"/detokenize", "detokenizing over HTTP", "use \"prompt\" with token ids, or `quire tokenize MODEL`"},
     {"/v1beta", "Gemini's API", CHAT_INSTEAD},
 };
 const size_t n_foreign_paths = sizeof foreign_paths / sizeof *foreign_paths;

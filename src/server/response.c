@@ -9,11 +9,27 @@
 
 /* A dialect of the API has a row here, and a file that writes its responses. */
 static const response_writer *const response_writers[] = {
-    [QUIRE_COMPLETIONS] = &completions_writer, [QUIRE_CHAT] = &chat_writer,
-    [QUIRE_MESSAGES] = &messages_writer,       [QUIRE_EMBEDDINGS] = NULL, /* no route */
-    [QUIRE_OLLAMA_CHAT] = &ollama_writer,      [QUIRE_OLLAMA_GENERATE] = &ollama_writer,
-    [QUIRE_OLLAMA_RAW] = &ollama_writer,
+    [QUIRE_COMPLETIONS] = &completions_writer,
+    [QUIRE_CHAT] = &chat_writer,
+    [QUIRE_MESSAGES] = &messages_writer,
     [QUIRE_RESPONSES] = &responses_writer,
+    [QUIRE_OLLAMA_CHAT] = &ollama_writer,
+    [QUIRE_OLLAMA_GENERATE] = &ollama_writer,
+    [QUIRE_OLLAMA_RAW] = &ollama_writer,
+    [QUIRE_EMBEDDINGS] = &embeddings_writer,
+    [QUIRE_POOLING] = &pooling_writer,
+    [QUIRE_EMBEDDING] = &embedding_writer,
+    [QUIRE_SCORE] = &score_writer,
+    [QUIRE_RERANK] = &rerank_writer,
+    [QUIRE_RERANKING] = &reranking_writer,
+    [QUIRE_COMPLETIONS_RENDER] = &completions_render_writer,
+    [QUIRE_CHAT_BATCH] = &chat_writer,
+    [QUIRE_CHAT_RENDER] = &chat_render_writer,
+    [QUIRE_TOKENIZE] = &tokenize_writer,
+    [QUIRE_TOKENIZE_CHAT] = &tokenize_writer,
+    [QUIRE_TOKENIZE_CONTENT] = &tokenize_content_writer,
+    [QUIRE_DETOKENIZE] = &detokenize_writer,
+    [QUIRE_APPLY_TEMPLATE] = &apply_template_writer,
 };
 
 const response_writer *response_writer_of(quire_endpoint endpoint) {
@@ -126,6 +142,13 @@ void response_start(conn *c, quire_request *r) {
         conn_reply_error(c, 404, "model", err.message, NULL);
         return;
     }
+    const response_writer *w = response_writer_of(info->endpoint);
+    if (w->check != NULL &&
+        w->check(quire_engine_rows(s->engine), quire_request_describe_more(r), &err) != QUIRE_OK) {
+        quire_request_free(r);
+        conn_reply_failure(c, error_of(&err));
+        return;
+    }
     response *a = response_new(c, info);
     if (a == NULL) {
         quire_request_free(r);
@@ -151,6 +174,7 @@ void response_start(conn *c, quire_request *r) {
         return;
     }
     a->info = quire_stream_describe(a->stream);
+    a->more = quire_stream_describe_more(a->stream);
     if (a->responses != NULL && a->responses->is_background) {
         response_detach(a);
     }
@@ -168,7 +192,7 @@ static bool response_add_ids(int32_t **ids, size_t *n, size_t *cap, const int32_
 }
 
 static size_t response_prompt_bytes(const response_prompt *p) {
-    return p->n_ids * sizeof *p->ids + p->text.n + p->prompt_logprobs.n +
+    return p->n_ids * sizeof *p->ids + p->text.n + p->rendered.n + p->prompt_logprobs.n +
            response_logprobs_bytes(&p->logprobs);
 }
 
@@ -177,7 +201,8 @@ static bool response_take_prompt(response *a, response_prompt *p, const quire_ev
     size_t cap = 0, before = response_prompt_bytes(p);
     bool taken = p->taken || ((!a->info->return_token_ids ||
                                response_add_ids(&p->ids, &p->n_ids, &cap, ev->tokens, ev->n_tokens)) &&
-                              strbuf_add(&p->text, ev->text, ev->n_text) == QUIRE_OK);
+                              strbuf_add(a->more->return_prompt_text ? &p->rendered : &p->text, ev->text,
+                                         ev->n_text) == QUIRE_OK);
     p->taken = true;
     /* a choice that failed has none; another may */
     if (!p->has_logprobs && (ev->logprobs != NULL || ev->n_tokens == 1)) {
@@ -191,7 +216,9 @@ static bool response_take_prompt(response *a, response_prompt *p, const quire_ev
 static void response_begin(response *a, response_choice *c, const quire_event *ev) {
     response_prompt *p = response_prompt_of(a, c);
     c->prompt_tokens = ev->prompt_tokens;
-    if (!response_take_prompt(a, p, ev)) {
+    bool is_first = !p->taken;
+    if (!response_take_prompt(a, p, ev) ||
+        (is_first && strbuf_add(&p->text, a->more->echo, a->more->n_echo) != QUIRE_OK)) {
         response_fail_with(a, 500, "out of memory");
         return;
     }
@@ -233,6 +260,7 @@ static void response_delta(response *a, response_choice *c, const quire_event *e
     response_count(a, (int64_t)(response_choice_bytes(c) - before));
     c->completion_tokens = ev->completion_tokens;
     c->cached_tokens = ev->cached_tokens;
+    c->n_withheld += ev->n_tokens;
     if (a->writer->note != NULL) {
         a->writer->note(a, ev);
     }
@@ -244,6 +272,15 @@ static void response_delta(response *a, response_choice *c, const quire_event *e
     } else if (a->info->stream) {
         response_hold(a, ev->choice);
     }
+}
+
+static void response_row(response *a, response_choice *c, const quire_event *ev) {
+    size_t before = response_choice_bytes(c);
+    if (a->writer->row == NULL || a->writer->row(a, c, ev) != QUIRE_OK) {
+        response_fail_with(a, 500, "out of memory");
+        return;
+    }
+    response_count(a, (int64_t)(response_choice_bytes(c) - before));
 }
 
 /* Sent text cannot be withdrawn, so the client gets the length that remains valid. A
@@ -342,6 +379,8 @@ void response_event(const quire_event *ev) {
         response_begin(a, c, ev);
     } else if (ev->kind == QUIRE_EVENT_DELTA) {
         response_delta(a, c, ev);
+    } else if (ev->kind == QUIRE_EVENT_EMBEDDING) {
+        response_row(a, c, ev);
     } else if (ev->kind == QUIRE_EVENT_ROLLBACK) {
         response_rollback(a, c, ev);
     } else if (ev->kind == QUIRE_EVENT_REFUSED) {

@@ -19,6 +19,7 @@
 /* A completion's token whose text is not all shown yet: it may begin a stop string. */
 typedef struct token_waiting {
     size_t n_text;           /* bytes of its text */
+    int32_t id;              /* which names it in place of its text; -1: the text does */
     size_t n_values, n_tops; /* bytes of these lists up to its numbers */
 } token_waiting;
 
@@ -47,7 +48,8 @@ typedef struct response_logprobs {
 typedef struct response_prompt {
     bool taken, has_logprobs;
     response_logprobs logprobs; /* of the echo */
-    strbuf text;                /* the echo */
+    strbuf text;                /* the echo, or a document */
+    strbuf rendered;            /* what the template wrote, if that was requested */
     strbuf prompt_logprobs;     /* one value for each token except the first */
     int32_t *ids;               /* only if ids were requested */
     size_t n_ids;
@@ -70,6 +72,8 @@ typedef struct response_choice {
     loop_order *order;            /* a rollback or steer that waits for its event, or NULL */
     quire_finish finish;          /* NONE until its END */
     bool held;                    /* a chunk is withheld */
+    bool has_begun;               /* a chunk with tokens was sent */
+    int32_t n_withheld;           /* tokens since the last chunk */
     bool prompt_sent;             /* its prompt was sent already */
 } response_choice;
 
@@ -107,6 +111,7 @@ typedef struct response_writer {
      * such objects; chunk_object NULL: its streams cannot be rolled back */
     const char *id_prefix, *object, *chunk_object;
     const char *stream_type; /* media type of streams; NULL: server-sent events */
+    bool is_at_once;         /* a whole response is not written choice by choice, whatever its size */
     bool skips_empty;        /* a chunk without text is not sent */
     bool parses_apart;       /* bodies go to a text thread however short: they bring a conversation along */
     bool is_linear;          /* its streams are not forked, rolled back or steered */
@@ -141,10 +146,18 @@ typedef struct response_writer {
     /* Writes header lines that say what the body does not; their length. NULL: none. */
     int (*headers)(const quire_info *engine, char *out, size_t size);
     logprob_writer logprobs;
+    /* Keeps the row of an EMBEDDING in c->text. NULL: the endpoint gives none. */
+    quire_err (*row)(const response *a, response_choice *c, const quire_event *ev);
+    /* What this model cannot do for a request. NULL: nothing. */
+    quire_err (*check)(const quire_row_info *rows, const quire_request_more *more, quire_error *err);
 } response_writer;
 
 extern const response_writer completions_writer, chat_writer, messages_writer, ollama_writer,
     responses_writer;
+extern const response_writer embeddings_writer, pooling_writer, embedding_writer, score_writer, rerank_writer,
+    reranking_writer;
+extern const response_writer tokenize_writer, tokenize_content_writer, detokenize_writer,
+    apply_template_writer, completions_render_writer, chat_render_writer;
 /* The writer of an endpoint; NULL: the server has no route for it. */
 const response_writer *response_writer_of(quire_endpoint endpoint);
 
@@ -154,6 +167,7 @@ struct response {
     quire_stream *stream;
     const quire_request_info *info;
     const quire_responses_info *responses; /* NULL: it is of no such request */
+    const quire_request_more *more;
     const response_writer *writer;
     void *state; /* the writer's */
     response_choice *choices;
@@ -240,6 +254,8 @@ void response_fail_detached(loop *l);
 
 /* ---- parts that the formats share ---- */
 
+/* The response's id: the client's name for it, or the server's. */
+void response_write_id(const response *a, json_out *o);
 /* "id":..,"object":..,"created":..,"model":.. */
 void response_write_head(const response *a, const char *object, json_out *o);
 /* What OpenAI's dialects share. The brace that opens a response, the same and
@@ -259,6 +275,8 @@ void response_write_token_ids(const response *a, const response_choice *c, json_
 void response_write_prompt_ids(const response *a, const response_choice *c, json_out *o);
 /* The prompt's echo where it is not sent yet, else an empty text. */
 str response_echo(const response *a, const response_choice *c);
+/* "prompt_text":.., what the template wrote, if requested, else null. */
+void response_write_prompt_text(const response *a, const response_choice *c, json_out *o);
 /* The echo and the text. */
 void response_write_text(const response *a, const response_choice *c, json_out *o);
 /* The prompt of c. */
@@ -289,6 +307,9 @@ double response_logprob(float logprob);
 str response_token_bytes(const response *a, int32_t token);
 str response_token_text(const response *a, int32_t token);
 void response_write_token_text(const response *a, int32_t token, json_out *o);
+/* The form in which a token's id stands for its text: token_id:7. */
+#define RESPONSE_TOKEN_NAME_BYTES 24
+str response_token_name(int32_t token, char out[RESPONSE_TOKEN_NAME_BYTES]);
 /* Writes the member `name`: the prompt's list and then the first n bytes of another. */
 void response_write_lists(const char *name, const strbuf *of_prompt, const strbuf *list, size_t n,
                           json_out *o);
@@ -300,6 +321,8 @@ void response_end_chunk(const response *a, const response_choice *c, json_out *o
 /* "explain":{"choices":[..]}: of the one choice, or, with NULL, of all that are shown;
  * nothing unless requested */
 void response_write_explain(const response *a, const response_choice *c, json_out *o);
+/* "usage":{..} of requests that give rows: of their inputs. */
+void response_write_input_usage(const response *a, json_out *o);
 /* "service_tier":null,"system_fingerprint":..,"usage":{..}: ends a whole response */
 void response_write_tail(const response *a, json_out *o);
 

@@ -30,6 +30,8 @@ static void response_clear_choice(response *a, response_choice *c) {
     response_count(a,
                    -(int64_t)(c->text.n + c->parts.n_bytes + c->n_tokens * sizeof *c->tokens + n_logprobs));
     c->n_tokens = 0;
+    c->has_begun = c->has_begun || c->n_withheld > 0;
+    c->n_withheld = 0;
     strbuf_clear(&c->text);
     answer_parts_clear(&c->parts);
 }
@@ -48,6 +50,7 @@ static void response_free_parts(response *a) {
     for (int32_t i = 0; i < a->n_choices / a->n_samples; i++) {
         response_prompt *p = &a->prompts[i];
         strbuf_deinit(&p->text);
+        strbuf_deinit(&p->rendered);
         strbuf_deinit(&p->prompt_logprobs);
         response_deinit_logprobs(&p->logprobs);
         mem_free(p->ids);
@@ -259,9 +262,15 @@ bool response_send_now(response *a, int32_t i) {
     return true;
 }
 
+/* Whether c's chunk has as many tokens as the request wants in each. */
+static bool response_is_due(const response *a, const response_choice *c) {
+    return !c->has_begun || c->finish != QUIRE_FINISH_NONE || c->n_withheld >= a->more->stream_interval;
+}
+
 bool response_send_held(response *a, int32_t i) {
     a->choices[i].held = true;
-    return !response_has_room(a) || response_send_now(a, i); /* without room response_drained continues */
+    /* without room response_drained continues */
+    return !response_is_due(a, &a->choices[i]) || !response_has_room(a) || response_send_now(a, i);
 }
 
 void response_hold(response *a, int32_t i) {
@@ -352,7 +361,7 @@ static size_t response_whole_bytes(const response *a) {
     size_t n = a->n_bytes;
     for (int32_t i = 0; i < a->n_shown; i++) {
         const response_prompt *p = response_prompt_of(a, &a->choices[a->shown[i]]);
-        n += p->text.n + p->prompt_logprobs.n + p->n_ids * sizeof *p->ids +
+        n += p->text.n + p->rendered.n + p->prompt_logprobs.n + p->n_ids * sizeof *p->ids +
              response_logprobs_bytes(&p->logprobs);
     }
     return n;
@@ -426,7 +435,7 @@ void response_finish(response *a) {
     response_keep(a);
     if (!response_choose_shown(a)) {
         response_fail_with(a, 500, "out of memory");
-    } else if (response_whole_bytes(a) <= WHOLE_BYTES) {
+    } else if (a->writer->is_at_once || response_whole_bytes(a) <= WHOLE_BYTES) {
         response_send_whole(a);
     } else {
         response_send_long(a);

@@ -8,8 +8,18 @@
 #include "base/utf8.h"
 #include "server/response.h"
 
+void response_write_id(const response *a, json_out *o) {
+    char id[128]; /* a client's name has 64 bytes at most */
+    if (a->more->request_id == NULL) {
+        json_cstr(o, a->id);
+        return;
+    }
+    (void)snprintf(id, sizeof id, "%s-%s", a->writer->id_prefix, a->more->request_id);
+    json_cstr(o, id);
+}
+
 void response_write_head(const response *a, const char *object, json_out *o) {
-    json_cstr(json_name(o, "id"), a->id);
+    response_write_id(a, json_name(o, "id"));
     json_cstr(json_name(o, "object"), object);
     json_int(json_name(o, "created"), a->created_s);
     json_cstr(json_name(o, "model"), a->loop->server->model_name);
@@ -74,6 +84,16 @@ void response_write_prompt_ids(const response *a, const response_choice *c, json
     response_write_ids(a->info->return_token_ids && !c->prompt_sent, p->ids, p->n_ids, o);
 }
 
+void response_write_prompt_text(const response *a, const response_choice *c, json_out *o) {
+    const strbuf *text = &response_prompt_of(a, c)->rendered;
+    json_name(o, "prompt_text");
+    if (a->more->return_prompt_text && !c->prompt_sent) {
+        json_text(o, text->p, text->n);
+    } else {
+        json_raw(o, "null");
+    }
+}
+
 response_prompt *response_prompt_of(const response *a, const response_choice *c) {
     return &a->prompts[(c - a->choices) / a->n_samples];
 }
@@ -99,6 +119,11 @@ static void response_begin_whole_usage(const response *a, json_out *o) {
     response_begin_usage(a->prompt_tokens, a->completion_tokens, o);
     json_begin(json_name(o, "prompt_tokens_details"), '{');
     json_int(json_name(o, "cached_tokens"), a->cached_tokens);
+    json_end(o, '}');
+}
+
+void response_write_input_usage(const response *a, json_out *o) {
+    response_begin_whole_usage(a, o);
     json_end(o, '}');
 }
 
@@ -290,6 +315,11 @@ str response_token_bytes(const response *a, int32_t token) {
 str response_token_text(const response *a, int32_t token) {
     str bytes = response_token_bytes(a, token);
     return (str){bytes.p, utf8_is_valid(bytes) ? bytes.n : 0};
+}
+
+str response_token_name(int32_t token, char out[RESPONSE_TOKEN_NAME_BYTES]) {
+    int n = snprintf(out, RESPONSE_TOKEN_NAME_BYTES, "token_id:%d", (int)token);
+    return (str){out, (size_t)n};
 }
 
 void response_write_token_text(const response *a, int32_t token, json_out *o) {

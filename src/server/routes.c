@@ -58,6 +58,20 @@ static void route_version(conn *c) {
     conn_reply_json(c, &o, NULL);
 }
 
+/* vLLM's name for the number of requests in progress. This one does not count. */
+static void route_load(conn *c) {
+    const server *s = c->loop->server;
+    int64_t n = -1;
+    for (int32_t i = 0; i < s->n_loops; i++) {
+        n += atomic_load(&s->loops[i].n_busy);
+    }
+    json_out o = conn_begin_json(c);
+    json_begin(&o, '{');
+    json_int(json_name(&o, "server_load"), n > 0 ? n : 0);
+    json_end(&o, '}');
+    conn_reply_json(c, &o, NULL);
+}
+
 static void route_metrics(conn *c) {
     strbuf *out = &c->loop->scratch;
     strbuf_clear(out);
@@ -208,6 +222,7 @@ static const route route_table[] = {
     {.path = "/ready", .allow = READ, .run = route_ready, .is_probe = true},
     {.path = "/ping", .allow = READ ", POST", .run = route_health, .is_probe = true},
     {.path = "/version", .allow = READ, .run = route_version},
+    {.path = "/load", .allow = READ, .run = route_load, .is_probe = true},
     {.path = "/metrics", .allow = READ, .run = route_metrics, .is_probe = true},
     {.path = "/favicon.ico", .allow = READ, .run = route_icon, .is_probe = true},
     {.path = "/pool", .allow = READ, .run = route_pool_page},
@@ -233,6 +248,23 @@ static const route route_table[] = {
     {.path = "/v1/messages/count_tokens", JSON_POST, .run = body_count, .error = messages_error_body},
     {.path = "/v1/responses", GENERATION(QUIRE_RESPONSES)},
     {.path = "/v1/responses/", .allow = READ ", POST, DELETE", .run = responses_one, .is_prefix = true},
+    {.path = "/v1/chat/completions/batch", GENERATION(QUIRE_CHAT_BATCH)},
+    {.path = "/v1/completions/render", GENERATION(QUIRE_COMPLETIONS_RENDER)},
+    {.path = "/v1/chat/completions/render", GENERATION(QUIRE_CHAT_RENDER)},
+    {.path = "/v1/embeddings", GENERATION(QUIRE_EMBEDDINGS)},
+    {.path = "/embeddings", GENERATION(QUIRE_EMBEDDING)},
+    {.path = "/embedding", GENERATION(QUIRE_EMBEDDING)},
+    {.path = "/pooling", GENERATION(QUIRE_POOLING)},
+    {.path = "/v1/score", GENERATION(QUIRE_SCORE)},
+    {.path = "/score", GENERATION(QUIRE_SCORE)},
+    {.path = "/v1/rerank", GENERATION(QUIRE_RERANK)},
+    {.path = "/v2/rerank", GENERATION(QUIRE_RERANK)},
+    {.path = "/rerank", GENERATION(QUIRE_RERANK)},
+    {.path = "/v1/reranking", GENERATION(QUIRE_RERANKING)},
+    {.path = "/reranking", GENERATION(QUIRE_RERANKING)},
+    {.path = "/tokenize", GENERATION(QUIRE_TOKENIZE)},
+    {.path = "/detokenize", GENERATION(QUIRE_DETOKENIZE)},
+    {.path = "/apply-template", GENERATION(QUIRE_APPLY_TEMPLATE)},
     {.path = "/v1/schemas/check", JSON_POST, .run = body_check, .max_body_bytes = CHECK_BODY_BYTES},
 };
 

@@ -388,6 +388,17 @@ static quire_err open_core(engine_parts *p, const quire_options *o, const engine
     return r;
 }
 
+static void fill_rows(engine_parts *p) {
+    const model_desc *d = model_description(p->model.m);
+    p->row_info = (quire_row_info){.size = sizeof p->row_info,
+                                   .n_row = desc_pooled_width(d),
+                                   .n_scores = d->pooling.n_scores,
+                                   .scores_are_logits = d->pooling.n_scores > 0 && !p->rows.names_function,
+                                   .is_matryoshka = p->rows.is_matryoshka,
+                                   .widths = p->rows.widths,
+                                   .n_widths = p->rows.n_widths};
+}
+
 static void fill_info(engine_parts *p, const quire_options *o, int32_t max_len) {
     const model_desc *d = model_description(p->model.m);
     const backend *b = p->model.b;
@@ -447,6 +458,7 @@ quire_err engine_parts_open(const quire_options *options, const engine_ablations
     }
     TRY(options_open_file(o, &f, err));
     quire_err r = read_defaults(p, o, f, err);
+    r = r ? r : row_facts_read(f, &p->rows, err);
     r = r ? r : engine_parts_open_model(p, o, check, f, &max_len, err);
     model_file_close(f);
     TRY(r);
@@ -457,6 +469,7 @@ quire_err engine_parts_open(const quire_options *options, const engine_ablations
                          err));
     TRY(open_core(p, o, ablations, max_len, err));
     fill_info(p, o, max_len);
+    fill_rows(p);
     pack_start_keep(&p->pack, p->text_file != NULL ? NULL : p->tokenizer);
     return QUIRE_OK;
 }

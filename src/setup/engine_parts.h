@@ -9,6 +9,7 @@
 #include "engine/engine.h"
 #include "file/sampling_defaults.h"
 #include "kv/tier_record.h"
+#include "model/row_facts.h"
 #include "setup/loaded_model.h"
 #include "setup/pack_start.h"
 #include "text/tokenizer.h"
@@ -23,7 +24,9 @@ typedef struct speculation {
 typedef struct engine_parts {
     quire_info info;            /* without the defaults of requests */
     sampling_defaults defaults; /* as o->generation_config names them; their ranges are not checked */
-    quire_error text_error;     /* why there is no tokenizer, when there is none */
+    quire_row_info row_info;
+    row_facts rows;         /* what the model's files say of its rows */
+    quire_error text_error; /* why there is no tokenizer, when there is none */
     char *model_path;
     strbuf pool_plan; /* pool_plan_explain */
     /* for people: "with BOS, <s>: the template writes it"; answer_ends_print */

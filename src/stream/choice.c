@@ -39,6 +39,8 @@ void choice_init(choice *c, stream_engine *e, quire_stream *s, const quire_reque
 
 void choice_deinit(choice *c) {
     token_list_deinit(&c->prompt);
+    token_list_deinit(&c->types);
+    strbuf_deinit(&c->shown);
     choice_text_close(&c->text);
     call_limit_deinit(&c->calls);
     mem_free(c->explain);
@@ -369,7 +371,17 @@ quire_err choice_start(choice *c, event_memory *m, quire_event *out) {
     out->n_tokens = (int32_t)c->prompt.n;
     c->started = true;
     int32_t width = r->g.info.prompt_logprobs + 1;
-    quire_err e = fill_logprobs(m, c->prompt_logprobs, (c->prompt.n - 1) * (size_t)width, width, out);
+    size_t n_later = c->prompt.n > 0 ? c->prompt.n - 1 : 0;
+    quire_err e = fill_logprobs(m, c->prompt_logprobs, n_later * (size_t)width, width, out);
+    if (r->g.more.prompt_only || r->g.more.return_prompt_text) {
+        set_text(&c->shown, out);
+        return e;
+    }
+    if (r->g.more.return_documents) {
+        out->text = r->g.prompts[c->index].shown.p;
+        out->n_text = r->g.prompts[c->index].shown.n;
+        return e;
+    }
     if (!r->g.info.echo) {
         return e;
     }
@@ -377,7 +389,7 @@ quire_err choice_start(choice *c, event_memory *m, quire_event *out) {
     const request_prompt *prompt = &r->g.prompts[c->index / r->g.info.n_samples];
     strbuf_clear(&m->echo);
     quire_err echoed = QUIRE_OK;
-    if (prompt->ids == NULL) {
+    if (prompt->ids == NULL && !c->is_cut) {
         echoed = strbuf_add(&m->echo, prompt->text.p, prompt->text.n);
     } else if (c->e->tokenizer) {
         echoed = tokenizer_decode(c->e->tokenizer, c->prompt.ids, c->prompt.n, r->g.skip_special, &m->echo);

@@ -46,6 +46,9 @@ typedef struct choice {
     int32_t index;
     /* set by the text thread before the choice is submitted to the engine */
     token_list prompt;
+    token_list types; /* of the prompt's tokens, where it is a pair; else empty */
+    strbuf shown;     /* START's text of a request that ends with its prompts, or the template's */
+    bool is_cut;      /* its prompt had more tokens */
     choice_text text;
     output_start start; /* how the text after the prompt begins, where it has parts */
     turn_place place;   /* after the prompt, where that is a conversation's text */

@@ -15,6 +15,7 @@
 #include "base/sha256.h"
 #include "sample/end_tokens.h"
 #include "stream/beam_stop_matcher.h"
+#include "stream/prompt_cut.h"
 #include "stream/stream.h"
 
 /* Whether the engine is asked for rows in place of tokens. */
@@ -36,11 +37,13 @@ static quire_err need_vocabulary(const stream_engine *e, const generation *g, qu
  * and no more is tokenised than can fit. */
 static quire_err prepare_encode(const stream_engine *e, const generation *g, str text, encode_options options,
                                 token_list *out, quire_error *err) {
-    size_t limit = (size_t)e->context.max_model_len, least = tokenizer_least_tokens(e->tokenizer, text.n);
+    bool is_bound = !dialect_of(g)->any_length && g->truncate_prompt_tokens == GENERATION_UNCUT;
+    size_t limit = is_bound ? (size_t)e->context.max_model_len : 0,
+           least = is_bound ? tokenizer_least_tokens(e->tokenizer, text.n) : 0;
     if (least > limit) {
         return generation_too_long(g, e->context.max_model_len, least, true, err);
     }
-    options.special = ENCODE_PARSE;
+    options.special = g->special_is_text ? ENCODE_PLAIN : ENCODE_PARSE;
     options.add_special = g->add_special;
     options.add_bos = g->add_bos;
     options.max_tokens = limit;
@@ -120,7 +123,7 @@ static quire_err encode_turns(const stream_engine *e, const generation *g, str t
 static quire_err make_chat(const stream_engine *e, const quire_request *r, choice *c, quire_error *err) {
     strbuf text = {0};
     text_marks marks = {0};
-    quire_err er = request_render(r, &text, &marks, err);
+    quire_err er = request_render(r, c->index / r->g.info.n_samples, &text, &marks, err);
     c->start = er == QUIRE_OK && r->g.info.has_parts ? answer_output_start(r, (str){text.p, text.n}, &marks)
                                                      : OUTPUT_START_UNKNOWN;
     if (er == QUIRE_OK) {
@@ -128,8 +131,20 @@ static quire_err make_chat(const stream_engine *e, const quire_request *r, choic
         er = encode_turns(e, &r->g, (str){text.p, text.n}, &marks, &c->prompt, err);
     }
     text_marks_deinit(&marks);
-    strbuf_deinit(&text);
+    if (r->g.more.return_prompt_text) {
+        c->shown = text;
+    } else {
+        strbuf_deinit(&text);
+    }
     return er;
+}
+
+/* The ids and token types of a pair of texts. Special tokens in them are text: a document
+ * cannot end the query. */
+static quire_err encode_pair(const stream_engine *e, const request_prompt *p, choice *c, quire_error *err) {
+    bool has_types = e->context.n_token_types > 1;
+    return tokenizer_encode_pair(e->tokenizer, p->text, &p->pair, ENCODE_PLAIN, &c->prompt,
+                                 has_types ? &c->types : NULL, err);
 }
 
 /* The ids of c's prompt, and how the text after it begins. */
@@ -173,7 +188,8 @@ static quire_err check_length(const stream_engine *e, const generation *g, const
 
 enum {
     TOKEN_BYTES = 8, /* text, or an id */
-    PROMPT_LISTED_BYTES = 80
+    PROMPT_LISTED_BYTES = 80,
+    TOKEN_TEXT_BYTES = 24 /* an id's spelling, with the names around it */
 };
 
 /* Bytes of one token of the response, or of the echo. */
@@ -190,24 +206,15 @@ static int64_t token_bytes(const generation *g) {
 static int64_t response_bytes(const stream_engine *e, const generation *g, size_t n_prompt) {
     const quire_request_info *info = &g->info;
     int64_t shown = PROMPT_LISTED_BYTES * (int64_t)(info->prompt_logprobs + 1) +
-                    (info->echo ? token_bytes(g) : 0) + (info->return_token_ids ? TOKEN_BYTES : 0);
+                    (info->echo ? token_bytes(g) : 0) + (info->return_token_ids ? TOKEN_BYTES : 0) +
+                    (g->more.token_texts ? TOKEN_TEXT_BYTES : 0);
     /* a chat shows its prompt once, a completion with every choice */
     int64_t n_shown = dialect_of(g)->is_chat ? 1 : info->n_samples;
-    int64_t n_new = info->stream || g->sampling.max_tokens < 0 ? 0 : g->sampling.max_tokens,
+    bool none_new = info->stream || g->more.prompt_only || g->sampling.max_tokens < 0;
+    int64_t n_new = none_new ? 0 : g->sampling.max_tokens,
             room = e->context.max_model_len - (int64_t)n_prompt;
     n_new = n_new < room ? n_new : room;
     return info->n_samples * n_new * token_bytes(g) + n_shown * (int64_t)n_prompt * shown;
-}
-
-/* Checks truncate_prompt_tokens, which is accepted where it cuts nothing: prompts are not
- * truncated. */
-static quire_err check_truncation(const generation *g, size_t n_prompt, quire_error *err) {
-    if (g->truncate_prompt_tokens < 0 || n_prompt <= (size_t)g->truncate_prompt_tokens) {
-        return QUIRE_OK;
-    }
-    return err_set_param(err, QUIRE_BAD_REQUEST, "truncate_prompt_tokens",
-                         "the %s has %zu tokens, and truncate_prompt_tokens is %d: prompts are not cut here",
-                         dialect_of(g)->prompt, n_prompt, (int)g->truncate_prompt_tokens);
 }
 
 /* Adds the bytes of one more prompt's choices to *total. */
@@ -218,6 +225,12 @@ static quire_err count_response(const stream_engine *e, const generation *g, siz
     if (limit == 0 || gives_rows(g) || *total <= limit) {
         return QUIRE_OK;
     }
+    if (g->more.prompt_only) {
+        return err_set_param(
+            err, QUIRE_BAD_REQUEST, dialect_of(g)->prompt,
+            "the answer could take %lld bytes, and --max-answer-bytes is %lld: give less text",
+            (long long)*total, (long long)limit);
+    }
     return err_set_param(err, QUIRE_BAD_REQUEST,
                          g->info.n_samples > 1   ? "n"
                          : g->info.logprobs >= 0 ? "logprobs"
@@ -227,15 +240,34 @@ static quire_err count_response(const stream_engine *e, const generation *g, siz
                          (long long)*total, (long long)limit);
 }
 
+/* Makes the ids of the prompt of c, the first of its samples. */
+static quire_err make_prompt(const stream_engine *e, const quire_request *r, choice *c, quire_error *err) {
+    int32_t i = c->index / r->g.info.n_samples;
+    const request_prompt *p = r->g.prompts != NULL ? &r->g.prompts[i] : NULL;
+    if (p != NULL && p->pair.p != NULL) {
+        TRY(need_vocabulary(e, &r->g, err));
+        TRY(encode_pair(e, p, c, err));
+    } else {
+        TRY(prepare_make_prompt(e, r, c, err));
+    }
+    if (p != NULL && p->types != NULL) {
+        TRY(prepare_copy_ids(&c->types, p->types, (size_t)p->n_ids, err));
+    }
+    bool is_text = (p == NULL || p->ids == NULL) && r->fork_from == NULL;
+    return prompt_cut(&r->g, e->context.max_model_len, e->tokenizer, is_text, &c->prompt, &c->types,
+                      &c->is_cut, err);
+}
+
 /* Takes the ids of c's prompt and how its text begins: made for its first sample, copied
  * for the others. */
 static quire_err take_prompt(const stream_engine *e, const quire_request *r, choice *c, quire_error *err) {
     int32_t k = c->index % r->g.info.n_samples;
     if (k == 0) {
-        return prepare_make_prompt(e, r, c, err);
+        return make_prompt(e, r, c, err);
     }
     c->start = (c - k)->start;
     c->place = (c - k)->place;
+    c->is_cut = (c - k)->is_cut;
     const token_list *made = &(c - k)->prompt;
     return prepare_copy_ids(&c->prompt, made->ids, made->n, err);
 }
@@ -363,7 +395,7 @@ static quire_err submit_samples(quire_stream *s, choice *c, int32_t n, request_i
     r.n_tokens = (int32_t)c->prompt.n;
     r.sampling = c->sampling;
     r.pooling = q->g.pooling;
-    r.types = gives_rows(&q->g) ? q->g.prompts[c->index].types : NULL;
+    r.types = !gives_rows(&q->g) ? NULL : c->types.n > 0 ? c->types.ids : q->g.prompts[c->index].types;
     r.sample_index = (uint32_t)(c->index % q->g.info.n_samples);
     if (s->watch != NULL) {
         r.ending = (engine_ending){beam_stop_matcher_is_over, s->watch};
@@ -502,8 +534,45 @@ static quire_err make_constraint(quire_stream *s, output_start start, quire_erro
     return r->g.thinking_budget >= 0 ? make_budget(s, &frame, err) : QUIRE_OK;
 }
 
+/* ---- requests that end with their prompts ---- */
+
+/* Sets what START gives of the choice's prompt: its ids, or its text. */
+static quire_err show_prompt(const stream_engine *e, const quire_request *r, choice *c, quire_error *err) {
+    text_marks marks = {0};
+    quire_err er;
+    TRY(need_vocabulary(e, &r->g, err));
+    switch (r->g.info.endpoint) {
+    case QUIRE_APPLY_TEMPLATE:
+        er = request_render(r, 0, &c->shown, &marks, err);
+        text_marks_deinit(&marks);
+        return er;
+    case QUIRE_DETOKENIZE:
+        er = tokenizer_decode(e->tokenizer, r->g.prompts[c->index].ids, (size_t)r->g.prompts[c->index].n_ids,
+                              false, &c->shown);
+        return er == QUIRE_OK ? er : err_set(err, er, -1, "out of memory for a text");
+    default:
+        return take_prompt(e, r, c, err);
+    }
+}
+
+static quire_err prepare_prompts(quire_stream *s, quire_error *err) {
+    const generation *g = &s->request->g;
+    int64_t n_bytes = 0;
+    for (int32_t i = 0; i < s->n_choices; i++) {
+        choice *c = &s->choices[i];
+        TRY(show_prompt(s->q->e, s->request, c, err));
+        TRY(dialect_of(g)->any_length ? QUIRE_OK : check_length(s->q->e, g, c, err));
+        n_bytes += (int64_t)c->shown.n;
+        TRY(count_response(s->q->e, g, c->prompt.n, &n_bytes, err));
+    }
+    return QUIRE_OK;
+}
+
 quire_err stream_prepare(quire_stream *s, quire_error *err) {
     int64_t n_bytes = 0;
+    if (s->request->g.more.prompt_only) {
+        return prepare_prompts(s, err);
+    }
     TRY(request_tokenize_lists(s->request, s->q->e->tokenizer, &s->released, err));
     for (int32_t i = 0; i < s->n_choices; i++) {
         if (atomic_load(&s->released)) {
@@ -512,7 +581,6 @@ quire_err stream_prepare(quire_stream *s, quire_error *err) {
         quire_err e = open_choice(s->q->e, s->request, &s->choices[i], err);
         TRY(e != QUIRE_OK && gives_rows(&s->request->g) ? request_name_input(s->request, i, e, err) : e);
         if (i % s->request->g.info.n_samples == 0) {
-            TRY(check_truncation(&s->request->g, s->choices[i].prompt.n, err));
             TRY(count_response(s->q->e, &s->request->g, s->choices[i].prompt.n, &n_bytes, err));
         }
     }

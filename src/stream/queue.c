@@ -137,6 +137,11 @@ static bool is_complete(const quire_stream *s) {
            (s->prepared && s->error.code != QUIRE_OK && s->n_ended == s->n_submitted);
 }
 
+static void set_stage(quire_queue *q, choice *c, queue_stage stage) {
+    q->current = c;
+    q->stage = stage;
+}
+
 /* Fills the next event of q->current, a stage a call; false when none is left. */
 static bool next_stage(quire_queue *q, quire_event *out) {
     choice *c = q->current;
@@ -178,6 +183,9 @@ static bool next_stage(quire_queue *q, quire_event *out) {
         stream_settle(c);
         choice_end(c, out);
         q->stage = is_complete(c->stream) ? STAGE_DONE : STAGE_NONE;
+        if (q->stage == STAGE_NONE && c->request->g.more.prompt_only) {
+            set_stage(q, c + 1, STAGE_FLUSH); /* they end in order */
+        }
         return true;
     case STAGE_DONE:
         fill_done(c->stream, out);
@@ -189,9 +197,13 @@ static bool next_stage(quire_queue *q, quire_event *out) {
     return false;
 }
 
-static void set_stage(quire_queue *q, choice *c, queue_stage stage) {
-    q->current = c;
-    q->stage = stage;
+/* Ends a request that ends with its prompts, all of which are known. */
+static void end_with_prompts(quire_stream *s) {
+    for (int32_t i = 0; i < s->n_choices; i++) {
+        s->choices[i].finish = QUIRE_FINISH_STOP;
+        s->choices[i].over_us = clock_us();
+    }
+    set_stage(s->q, &s->choices[0], STAGE_FLUSH);
 }
 
 bool queue_take_prepared(text_job *job, quire_event *out) {
@@ -218,6 +230,8 @@ bool queue_take_prepared(text_job *job, quire_event *out) {
         stream_free_if_over(s);
     } else if (!s->done && is_complete(s)) {
         set_stage(s->q, &s->choices[0], STAGE_DONE);
+    } else if (s->request->g.more.prompt_only) {
+        end_with_prompts(s);
     }
     return false;
 }

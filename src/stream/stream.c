@@ -128,7 +128,7 @@ static int32_t stream_most_tokens(const choice *c) {
 void stream_count(choice *c) {
     quire_stream *s = c->stream;
     bool is_known = c->gone || (s->prepared && !c->submitted);
-    if (!c->ended || c->counted || !is_known) {
+    if (!c->ended || c->counted || !is_known || s->request->g.more.prompt_only) {
         return;
     }
     c->counted = true;
@@ -207,4 +207,8 @@ quire_err quire_stream_recall(quire_stream *s, int32_t i, const char *id) {
 
 const quire_request_info *quire_stream_describe(const quire_stream *s) {
     return &s->request->g.info;
+}
+
+const quire_request_more *quire_stream_describe_more(const quire_stream *s) {
+    return &s->request->g.more;
 }

@@ -129,7 +129,7 @@ def test_a_head_gives_scores(tmp_path, make):
     said = json.loads(subprocess.run([QUIRE, "inspect", str(model), "--json"], capture_output=True, text=True, check=True, timeout=SECONDS).stdout)
     assert said["n_scores"] == len(expected) and said["n_left_out"] == 0
     text = subprocess.run([QUIRE, "run", str(model), "-p", "x"], stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=SECONDS)
-    assert "embeddings and no text" in text.stderr
+    assert "gives scores and no text" in text.stderr
 
 
 @pytest.mark.parametrize("config", ({"sentence_transformers": {"activation_fn": "torch.nn.modules.activation.Sigmoid"}}, {"sbert_ce_default_activation_function": "torch.nn.modules.activation.Sigmoid"}))

@@ -292,7 +292,6 @@ TEST(what_beam_search_excludes_is_refused_by_name) {
 TEST(a_field_of_a_later_issue_is_refused_by_name) {
     refuse(QUIRE_COMPLETIONS, "{\"prompt\":\"x\",\"suffix\":\"end\"}", "suffix", "not supported yet");
     refuse(QUIRE_CHAT, "{" USER ",\"functions\":[{\"name\":\"\"}]}", "functions", "functions[0].name");
-    refuse(QUIRE_CHAT, "{" USER ",\"echo\":true}", "echo", "not supported yet");
 }
 
 TEST(values_that_clients_always_send_and_that_mean_nothing_are_taken) {

@@ -13,7 +13,7 @@ static quire_err render(const char *source, const char *body, strbuf *out, quire
     request_context ctx = context;
     ctx.form = &form;
     assert_int_equal(request_parse(&ctx, QUIRE_CHAT, body, strlen(body), &r, err), QUIRE_OK);
-    quire_err e = request_render(r, out, NULL, err);
+    quire_err e = request_render(r, 0, out, NULL, err);
     quire_request_free(r);
     chat_form_close(&form);
     return e;

@@ -177,7 +177,7 @@ static quire_err render_with_tools(const char *body, const char *tools, strbuf *
     ctx.form = &form;
     assert_int_equal(request_parse(&ctx, QUIRE_CHAT, body, strlen(body), &r, err), QUIRE_OK);
     quire_err e = tools != NULL ? quire_request_tools(r, tools, strlen(tools), err) : QUIRE_OK;
-    e = e == QUIRE_OK ? request_render(r, out, NULL, err) : e;
+    e = e == QUIRE_OK ? request_render(r, 0, out, NULL, err) : e;
     quire_request_free(r);
     chat_form_close(&form);
     return e;

@@ -24,6 +24,7 @@ struct quire_engine {
 
 struct quire_request {
     quire_request_info info;
+    quire_request_more more;
     char model[200], fail[16], stop_kind[16];
     int32_t max_tokens, stop_at, n_prompt;
     int32_t text_bytes; /* of one token */
@@ -111,6 +112,12 @@ void quire_engine_drop_cache(quire_engine *e) {
 
 const quire_info *quire_engine_info(const quire_engine *e) {
     return &e->info;
+}
+
+const quire_row_info *quire_engine_rows(const quire_engine *e) {
+    static const quire_row_info none = {.size = sizeof none};
+    (void)e;
+    return &none;
 }
 
 bool quire_engine_healthy(const quire_engine *e) {
@@ -202,6 +209,12 @@ quire_err quire_detokenize(const quire_engine *e, const int32_t *ids, size_t n, 
     }
     *n_text = n;
     return QUIRE_OK;
+}
+
+const char *quire_token_piece(const quire_engine *e, int32_t id, size_t *n) {
+    (void)e, (void)id;
+    *n = 1;
+    return "x";
 }
 
 quire_err quire_token_bytes(const quire_engine *e, int32_t id, char **bytes, size_t *n, quire_error *err) {
@@ -342,6 +355,14 @@ const quire_responses_info *quire_request_responses(const quire_request *r) {
 
 const quire_request_info *quire_stream_describe(const quire_stream *s) {
     return &s->r->info;
+}
+
+const quire_request_more *quire_request_describe_more(const quire_request *r) {
+    return &r->more;
+}
+
+const quire_request_more *quire_stream_describe_more(const quire_stream *s) {
+    return &s->r->more;
 }
 
 /* ---- the queue ---- */

@@ -54,7 +54,7 @@ TEST(a_path_that_is_spelled_almost_right_hears_the_nearest) {
 TEST(a_path_of_another_api_hears_what_to_use_instead) {
     expect_told("POST", "/v1/v1/complete", "use /v1/completions");
     expect_told("POST", "/v1/complete/x", "Anthropic's Completions API is not served here");
-    expect_told("POST", "/embeddings", "use `quire run MODEL --embed`");
+    expect_told("POST", "/audio/speech", "this server generates text only");
     expect_told("POST", "/api/pull",
                 "the management of models is not served here; this server has the one model");
     expect_told("GET", "/v1/responsesx", "there is no such path");

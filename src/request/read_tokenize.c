@@ -1,0 +1,89 @@
+/* The dialects of requests that end with their prompts: a text or a conversation whose
+ * ids are wanted, a conversation whose text is, and ids whose text is. */
+#include "base/mem.h"
+#include "request/request_read.h"
+
+/* The one prompt of r, in place of those that it has; NULL: out of memory. */
+static request_prompt *new_prompt(quire_request *r, quire_error *err) {
+    request_prompt *p = mem_new(1, sizeof *p);
+    if (p == NULL) {
+        err_set(err, QUIRE_NO_MEMORY, -1, "out of memory for a prompt");
+        return NULL;
+    }
+    request_prompts_free(r->g.prompts, r->g.n_prompts);
+    r->g.prompts = p;
+    r->g.n_prompts = 1;
+    return p;
+}
+
+quire_err request_read_text(quire_request *r, const field_desc *f, const json_value *v, quire_error *err) {
+    if (!json_is(v, JSON_KIND_TEXT)) {
+        return request_type_error(f, -1, v, "a string", err);
+    }
+    request_prompt *p = new_prompt(r, err);
+    TRY(p != NULL ? QUIRE_OK : QUIRE_NO_MEMORY);
+    p->text = json_str(v);
+    return QUIRE_OK;
+}
+
+quire_err request_read_tokens(quire_request *r, const field_desc *f, const json_value *v, quire_error *err) {
+    request_prompt read = {.ids = NULL};
+    if (!json_is(v, JSON_KIND_ARRAY)) {
+        return request_type_error(f, -1, v, "an array of token ids", err);
+    }
+    if (json_length(v) > 0) {
+        TRY(request_read_ids(r, f, v, -1, &read, err));
+    } else {
+        read.ids = mem_new(1, sizeof *read.ids);
+        TRY(mem_check_for(read.ids, "a prompt", err));
+    }
+    request_prompt *p = new_prompt(r, err);
+    if (p == NULL) {
+        mem_free(read.ids);
+        return QUIRE_NO_MEMORY;
+    }
+    *p = read;
+    return QUIRE_OK;
+}
+
+quire_err request_read_parse_special(quire_request *r, const field_desc *f, const json_value *v,
+                                     quire_error *err) {
+    (void)f, (void)err;
+    r->g.special_is_text = v != NULL && !json_truth(v);
+    return QUIRE_OK;
+}
+
+quire_err request_check_text(quire_request *r, quire_error *err) {
+    const char *name = dialect_of(&r->g)->prompt;
+    if (!r->context.has_vocabulary) {
+        return err_set(err, QUIRE_BAD_REQUEST, -1, "this model has no vocabulary, so it has no texts of ids");
+    }
+    if (r->g.n_prompts == 0) {
+        return err_set_param(err, QUIRE_BAD_REQUEST, name, "%s is missing; give %s", name,
+                             r->g.info.endpoint == QUIRE_DETOKENIZE ? "an array of token ids"
+                             : r->g.info.endpoint == QUIRE_TOKENIZE ? "a text, or messages"
+                                                                    : "a text");
+    }
+    r->g.info.return_token_ids = r->g.info.endpoint != QUIRE_DETOKENIZE;
+    return QUIRE_OK;
+}
+
+quire_err request_check_conversation(quire_request *r, quire_error *err) {
+    TRY(request_require_chat(r, err));
+    if (r->g.n_prompts > 0) {
+        return err_set_param(err, QUIRE_BAD_REQUEST, "prompt", "prompt is given beside messages; give one");
+    }
+    TRY(request_check_tools(r, err));
+    request_end_with_prompts(r, r->g.info.endpoint == QUIRE_TOKENIZE_CHAT);
+    return QUIRE_OK;
+}
+
+void request_end_with_prompts(quire_request *r, bool gives_ids) {
+    quire_request_info *i = &r->g.info;
+    i->stream = i->has_parts = i->echo = r->g.more.return_prompt_text = false;
+    i->logprobs = i->prompt_logprobs = -1;
+    i->return_token_ids = gives_ids;
+    r->n = 1;
+    r->best_of = -1;
+    request_count_choices(r);
+}

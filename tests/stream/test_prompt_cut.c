@@ -1,0 +1,71 @@
+/* Which tokens of a prompt remain when it is cut. */
+#include "stream/prompt_cut.h"
+#include "test.h"
+
+/* Cuts ids 0..n-1, whose types are 10 more, and returns what remains. */
+static token_list cut(const generation *g, int32_t max_len, int32_t n, bool *is_cut) {
+    token_list ids = {0}, types = {0};
+    for (int32_t i = 0; i < n; i++) {
+        assert_int_equal(token_list_add_all(&ids, &i, 1), QUIRE_OK);
+        assert_int_equal(token_list_add_all(&types, &(int32_t){i + 10}, 1), QUIRE_OK);
+    }
+    quire_error err = {0};
+    assert_int_equal(prompt_cut(g, max_len, NULL, false, &ids, &types, is_cut, &err), QUIRE_OK);
+    assert_int_equal(types.n, ids.n);
+    for (size_t i = 0; i < ids.n; i++) {
+        assert_int_equal(types.ids[i], ids.ids[i] + 10);
+    }
+    token_list_deinit(&types);
+    return ids;
+}
+
+static void expect(generation g, int32_t max_len, int32_t n, int32_t first, int32_t left) {
+    bool is_cut;
+    token_list ids = cut(&g, max_len, n, &is_cut);
+    assert_int_equal(is_cut, left < n);
+    assert_int_equal(ids.n, left);
+    for (int32_t i = 0; i < left; i++) {
+        assert_int_equal(ids.ids[i], first + i);
+    }
+    token_list_deinit(&ids);
+}
+
+static generation asks(quire_endpoint endpoint, int32_t truncate, int32_t keeps_end) {
+    generation g = {.truncate_prompt_tokens = truncate, .keeps_end = keeps_end};
+    g.info.endpoint = endpoint;
+    g.sampling.max_tokens = -1;
+    return g;
+}
+
+TEST(a_prompt_keeps_its_end_and_an_input_its_beginning) {
+    expect(asks(QUIRE_COMPLETIONS, 3, -1), 100, 8, 5, 3);
+    expect(asks(QUIRE_EMBEDDINGS, 3, -1), 100, 8, 0, 3);
+    expect(asks(QUIRE_COMPLETIONS, 3, 0), 100, 8, 0, 3);
+    expect(asks(QUIRE_EMBEDDINGS, 3, 1), 100, 8, 5, 3);
+    expect(asks(QUIRE_COMPLETIONS, 0, -1), 100, 8, 8, 0);
+}
+
+TEST(a_prompt_that_fits_is_as_it_was) {
+    expect(asks(QUIRE_COMPLETIONS, GENERATION_UNCUT, -1), 4, 8, 0, 8);
+    expect(asks(QUIRE_COMPLETIONS, 8, -1), 100, 8, 0, 8);
+    expect(asks(QUIRE_COMPLETIONS, -1, -1), 9, 8, 0, 8);
+}
+
+TEST(as_many_as_fit_leave_room_for_the_answer) {
+    generation g = asks(QUIRE_COMPLETIONS, -1, -1);
+    expect(g, 6, 8, 3, 5);
+    expect(asks(QUIRE_EMBEDDINGS, -1, -1), 6, 8, 0, 6);
+    g.sampling.max_tokens = 4;
+    expect(g, 6, 8, 6, 2);
+    g.sampling.max_tokens = 600;
+    expect(g, 6, 8, 3, 5);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_prompt_keeps_its_end_and_an_input_its_beginning),
+        cmocka_unit_test(a_prompt_that_fits_is_as_it_was),
+        cmocka_unit_test(as_many_as_fit_leave_room_for_the_answer),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
