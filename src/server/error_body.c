@@ -288,7 +288,7 @@ void unknown_path_explain(const char *method, str path, path_at known, quire_err
     } else if (path_list_below(asked, known, found, sizeof found) > 0) {
         snprintf(hint, sizeof hint, "below it are %s", found);
     } else {
-        snprintf(hint, sizeof hint, "GET / says which there are");
+        snprintf(hint, sizeof hint, "GET / with Accept: application/json lists all");
     }
     err_set(err, QUIRE_NOT_FOUND, -1, "%s %s: there is no such path; %s%s", method, shown, hint,
             is_found ? advice : "");

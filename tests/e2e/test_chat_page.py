@@ -125,7 +125,8 @@ def test_text_appears_while_the_answer_comes(browser, talker):
 
     def grows():
         page.idle()
-        return browser.js("lengths.size > 3")
+        n = browser.js("{ const n = lengths.size; lengths.clear(); n }")
+        return n > 3
     page.until_running(grows)
 
 
@@ -220,9 +221,12 @@ def test_a_branch_begins_inside_an_answer(browser, talker):
     kept = browser.js("shown()[1].content.slice(0, shown()[1].cut.content)")
     assert whole.startswith(kept) and 0 < len(kept) < len(whole)
     assert browser.js("document.querySelector('.dropped:not(.reasoning *)').textContent") == whole[len(kept):]
+    browser.js("{ const real = fetch; window.fetch = (u, o) => { window.sent = JSON.parse(o.body); return real(u, o); } }")
     page.click(1, "New branch")
     browser.wait("root.kids[0].kids.length === 2")
     turn = page.idle()[1]
+    sent = browser.js("sent")
+    assert sent["continue_final_message"] is True and sent["messages"][1:] == [{"role": "assistant", "content": kept}]
     assert turn["text"].startswith(kept) and turn["text"] != whole and turn["which"] == "2 of 2" and not turn["error"]
     assert int(re.search(r"(\d+) of them cached", turn["about"])[1]) > 16
     page.click(1, "Branch before")
@@ -427,8 +431,11 @@ def test_what_runs_is_drawn(browser, talker):
 def test_where_it_may_not_be_seen_nothing_is_drawn(browser, talker):
     page = Page(browser, talker, max_tokens=4)
     browser.wait("!document.getElementById('live').hidden")
-    browser.js("{ const real = fetch; window.fetch = (u, o) => String(u) === 'debug/pool' ? Promise.resolve(new Response('', {status: 403})) : real(u, o); watch(); }")
-    browser.wait("document.getElementById('live').hidden")
+    state = json.dumps({"counts": {"held": 3, "cached": 0, "pages": 9}, "seqs": [], "waiting": 0})
+    browser.js(f"""{{ const real = fetch; window.fetch = (u, o) => u !== 'debug/pool' ? real(u, o) :
+        Promise.resolve(new Response('data: ' + {json.dumps(state)} + '\\n\\n', {{status: 403}})); window.watching = watch(); }}""")
+    browser.js("watching")
+    assert browser.js("document.getElementById('live').hidden && document.getElementById('live-about').textContent").startswith("0 running · 0")
     assert page.ask("Hi")["text"] and "403" not in browser.js("document.body.textContent")
 
 

@@ -286,6 +286,9 @@ def test_it_fits_a_thousand_pixels(browser, open_server):
         outside = "[...document.querySelectorAll('body *')].filter(e => e.getBoundingClientRect().right > innerWidth + 1 && !e.closest('#tree svg')).map(e => e.outerHTML.slice(0, 60))"
         assert browser.js("document.documentElement.scrollWidth") <= 1000 and browser.js(outside) == []
         assert len(browser.js("[...new Set([...document.querySelectorAll('#counters > div')].map(d => d.offsetTop))]")) == 1
+        browser.js(f"for (const id of {json.dumps(COUNTERS)}) document.getElementById(id).textContent = '472,326'")  # of a large pool
+        assert len(browser.js("[...new Set([...document.querySelectorAll('#counters b')].map(b => b.offsetHeight))]")) == 1
+        assert browser.js("document.documentElement.scrollWidth") <= 1000 and browser.js(outside) == []
     browser.size(1440, 960)
 
 

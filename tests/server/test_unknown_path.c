@@ -48,7 +48,7 @@ TEST(a_path_that_is_spelled_almost_right_hears_the_nearest) {
     expect_told("POST", "/V1/Chat/Completions", "it is /v1/chat/completions, in lower");
     expect_told("GET", "/v1", "below it are /v1/models, /v1/completions, /v1/chat/completions");
     expect_told("GET", "/v1/chat", "below it are /v1/chat/completions");
-    expect_told("GET", "/wp-admin", "there is no such path; GET / says which there are");
+    expect_told("GET", "/wp-admin", "there is no such path; GET / with Accept: application/json lists all");
 }
 
 TEST(a_path_of_another_api_hears_what_to_use_instead) {
