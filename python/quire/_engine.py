@@ -42,7 +42,7 @@ class Engine:
         self._pid = os.getpid()
         self._lock = threading.RLock()  # of commands and of closing; a collected stream may cancel inside it
         self._commands: deque[Callable[[], None]] = deque()
-        self._nobody_uses = threading.Condition(self._lock)
+        self._no_users = threading.Condition(self._lock)
         self._n_users = 0  # threads inside use()
         self._is_closing = False
         self._failure: QuireError | None = None
@@ -78,7 +78,7 @@ class Engine:
         finally:
             with self._lock:
                 self._n_users -= 1
-                self._nobody_uses.notify_all()
+                self._no_users.notify_all()
 
     def _command(self, command: Callable[[], None]) -> None:
         self.check()
@@ -115,6 +115,7 @@ class Engine:
         with self._lock:
             if not self._is_closing:
                 self._is_closing = True
+                self._commands.append(lambda: None)  # for which the reader stops reading
                 self._wake()
         if threading.current_thread() is not self._thread:
             self._thread.join()
@@ -154,8 +155,8 @@ class Engine:
             self._finish(answer)
         self._running.clear()
         self._waiting.clear()
-        with self._nobody_uses:
-            self._nobody_uses.wait_for(lambda: self._n_users == 0)
+        with self._no_users:
+            self._no_users.wait_for(lambda: self._n_users == 0)
         lib.quire_queue_close(self._queue)
         lib.quire_engine_close(self.handle)
         os.close(self._wake_read)
@@ -193,6 +194,8 @@ class Engine:
             answer = running[key]
             if kind != DELTA:
                 self._take_event(key, answer, kind, index)
+                if self._waiting and len(running) < self._most_running:
+                    return True
             else:
                 if text != texts_at:  # the library's own buffer, the same for all
                     texts_at, texts = text, _texts_at(text)
@@ -206,7 +209,7 @@ class Engine:
                         choice.add_tokens(tokens, n_tokens)
                 else:
                     self._take_delta(answer, index, piece)
-            if commands or self._is_closing or self._waiting and len(running) < self._most_running:
+            if commands:
                 return True
         return False
 
