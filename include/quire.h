@@ -60,9 +60,9 @@ typedef enum quire_endpoint {
     QUIRE_EMBEDDINGS,
     QUIRE_OLLAMA_CHAT,
     QUIRE_OLLAMA_GENERATE,
-    QUIRE_OLLAMA_RAW, /* the same without the chat's template; a body for the former becomes one */
-    QUIRE_MESSAGES,   /* a conversation in the form of Anthropic's Messages API */
-    QUIRE_RESPONSES,  /* one in the form of OpenAI's Responses API */
+    QUIRE_OLLAMA_RAW,       /* the same without the chat's template; a body for the former becomes one */
+    QUIRE_MESSAGES,         /* a conversation in the form of Anthropic's Messages API */
+    QUIRE_RESPONSES,        /* one in the form of OpenAI's Responses API */
     QUIRE_TOKENIZE,         /* a text's ids; a body with `messages` or `content` is of the next two */
     QUIRE_TOKENIZE_CHAT,    /* a conversation's ids */
     QUIRE_TOKENIZE_CONTENT, /* a text's ids, in llama.cpp's fields */

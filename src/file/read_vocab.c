@@ -129,12 +129,32 @@ void vocab_init(vocab *v) {
                  .unk = -1,
                  .pad = -1,
                  .sep = -1,
+                 .fim_pre = -1,
+                 .fim_suf = -1,
+                 .fim_mid = -1,
                  .add_bos = -1,
                  .add_eos = -1,
                  .add_space_prefix = -1,
                  .remove_extra_whitespaces = -1,
                  .lowercase = -1,
                  .strip_accents = -1};
+}
+
+/* Reads the tokens of fill-in-the-middle, each by its key or the older one. */
+static quire_err read_vocab_read_fim(const model_file *f, vocab *v, quire_error *err) {
+    const struct {
+        const char *key, *old;
+        int32_t *to;
+    } keys[] = {{KEY "fim_pre_token_id", KEY "prefix_token_id", &v->fim_pre},
+                {KEY "fim_suf_token_id", KEY "suffix_token_id", &v->fim_suf},
+                {KEY "fim_mid_token_id", KEY "middle_token_id", &v->fim_mid}};
+    for (size_t i = 0; i < sizeof keys / sizeof *keys; i++) {
+        TRY(read_vocab_read_id(f, keys[i].key, keys[i].to, err));
+        if (*keys[i].to < 0) {
+            TRY(read_vocab_read_id(f, keys[i].old, keys[i].to, err));
+        }
+    }
+    return QUIRE_OK;
 }
 
 /* Reads the rules of a SentencePiece normalizer: bytes, as an array of integers of one
@@ -171,6 +191,7 @@ quire_err gguf_read_vocab(model_file *f, quire_error *err) {
     TRY(read_vocab_read_flag(f, KEY "add_bos_token", &v->add_bos, err));
     TRY(read_vocab_read_flag(f, KEY "add_eos_token", &v->add_eos, err));
     TRY(read_vocab_read_id(f, KEY "seperator_token_id", &v->sep, err)); /* as it is spelled there */
+    TRY(read_vocab_read_fim(f, v, err));
     TRY(read_vocab_read_flag(f, KEY "remove_extra_whitespaces", &v->remove_extra_whitespaces, err));
     TRY(read_vocab_read_flag(f, KEY "normalizer.lowercase", &v->lowercase, err));
     TRY(read_vocab_read_flag(f, KEY "normalizer.strip_accents", &v->strip_accents, err));

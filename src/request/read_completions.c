@@ -143,8 +143,25 @@ quire_err request_read_prompt(quire_request *r, const field_desc *f, const json_
     return QUIRE_OK;
 }
 
+quire_err request_read_suffix(quire_request *r, const field_desc *f, const json_value *v, quire_error *err) {
+    str text = v != NULL ? json_str(v) : (str){NULL, 0};
+    (void)err;
+    r->fill.field = text.n > 0 ? f->name : NULL; /* clients send an empty one for none */
+    r->fill.after = text;
+    return QUIRE_OK;
+}
+
+quire_err request_check_fill(const quire_request *r, quire_error *err) {
+    return r->fill.field == NULL || !r->g.info.echo
+               ? QUIRE_OK
+               : err_set_param(err, QUIRE_BAD_REQUEST, "echo",
+                               "echo is given with %s: the answer is what stands after the prompt and before "
+                               "other text, so the prompt is not put before it",
+                               r->fill.field);
+}
+
 size_t request_text_bytes(const quire_request *r) {
-    size_t n = r->g.messages.json.n;
+    size_t n = r->g.messages.json.n + r->fill.before.n + r->fill.after.n;
     for (int32_t i = 0; i < r->g.n_prompts; i++) {
         n += r->g.prompts[i].text.n + r->g.prompts[i].pair.n;
     }

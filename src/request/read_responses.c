@@ -59,7 +59,7 @@ static quire_err responses_read_items(const quire_request *r, item_reader *t, co
     if (instructions != NULL) {
         items_add_instructions(t, instructions);
     }
-    TRY(items_read(t, "previous_response_id", history, false));
+    TRY(items_read_list(t, "previous_response_id", history, false));
     if (json_is(input, JSON_KIND_TEXT)) {
         return items_read_text(t, input);
     }
@@ -69,7 +69,7 @@ static quire_err responses_read_items(const quire_request *r, item_reader *t, co
     if (json_length(input) == 0 && history == NULL) {
         return responses_refuse("input", err, "is missing or empty; give a string or an array of items");
     }
-    return items_read(t, "input", input, true);
+    return items_read_list(t, "input", input, true);
 }
 
 static quire_err responses_set_messages(quire_request *r, quire_error *err) {

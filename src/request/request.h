@@ -81,7 +81,7 @@ typedef struct request_context {
     bool opens_objects;
     bool counts_only;                  /* nothing is generated: what says how much may be left out */
     uint8_t thought_key[SHA256_BYTES]; /* under which reasoning is signed */
-    quire_history history; /* finds what requests continue; NULL: nothing */
+    quire_history history;             /* finds what requests continue; NULL: nothing */
     void *history_of;
 } request_context;
 
@@ -90,6 +90,15 @@ typedef struct request_value {
     const field_desc *field;
     json_value *value;
 } request_value;
+
+/* A gap that the answer fills, after the prompt. */
+typedef struct request_fill {
+    const char *field; /* that asks for it; NULL: none does */
+    str before, after; /* the texts around it, in values; the prompt goes on from the first */
+    /* other files for it, an array in values of objects with "filename" and "text"; or
+     * NULL */
+    const json_value *files;
+} request_fill;
 
 struct quire_request {
     generation g;
@@ -111,6 +120,7 @@ struct quire_request {
     bool is_cut_later;             /* the body has truncate_prompt_tokens: a prompt may be of any length */
     const json_value *token_types; /* in values, or NULL */
     const json_value *queries, *candidates; /* of scores; in values, or NULL */
+    request_fill fill;
 
     /* The template's variables. */
     str template_given;                            /* in values; empty: not given */

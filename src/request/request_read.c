@@ -331,7 +331,8 @@ static quire_err request_assemble(quire_request *r, quire_error *err) {
 
 /* Whether a field is the conversation, or a part of it, which a fork has already. */
 static bool request_is_prompt_field(const field_desc *f) {
-    return f->type == FIELD_PROMPT || f->type == FIELD_MESSAGES || (f->flags & FIELD_PART);
+    return f->type == FIELD_PROMPT || f->type == FIELD_MESSAGES || (f->flags & FIELD_PART) ||
+           f->read == request_read_suffix;
 }
 
 /* A member's text, or a short substitute where only its kind matters, so that nothing
@@ -578,6 +579,7 @@ quire_err request_check_generation(quire_request *r, quire_error *err) {
     TRY(request_check_beams(r, err));
     TRY(check_logprobs(r, err));
     TRY(request_check_lengths(r, err));
+    TRY(request_check_fill(r, err));
     TRY(request_check_tools(r, err));
     request_end_turns(r);
     request_settle_echo(r);

@@ -214,6 +214,9 @@ quire_err request_check_render(quire_request *r, quire_error *err);
  * prompt array. */
 quire_err request_read_ids(const quire_request *r, const field_desc *f, const json_value *v, int64_t index,
                            request_prompt *out, quire_error *err);
+/* suffix (read_completions.c), and what it does not go with. */
+quire_err request_read_suffix(quire_request *r, const field_desc *f, const json_value *v, quire_error *err);
+quire_err request_check_fill(const quire_request *r, quire_error *err);
 
 /* Adds an unknown member to the list of ignored ones, as `before` (the path to it, or "")
  * and its name. QUIRE_NO_MEMORY. */

@@ -360,7 +360,7 @@ void items_add_instructions(item_reader *t, const json_value *text) {
     items_write_message(t, "system", text);
 }
 
-quire_err items_read(item_reader *t, const char *list, const json_value *items, bool is_kept) {
+quire_err items_read_list(item_reader *t, const char *list, const json_value *items, bool is_kept) {
     strbuf *kept = t->kept;
     quire_err e = QUIRE_OK;
     t->list = list;

@@ -20,7 +20,7 @@ quire_err items_open(strbuf *messages, strbuf *kept, quire_error *err, item_read
 void items_add_instructions(item_reader *t, const json_value *text);
 /* Reads an array of items. list: how errors name it, "input"; is_kept: they are written
  * to *kept. QUIRE_BAD_REQUEST, whose param is LIST[I].MEMBER. */
-quire_err items_read(item_reader *t, const char *list, const json_value *items, bool is_kept);
+quire_err items_read_list(item_reader *t, const char *list, const json_value *items, bool is_kept);
 /* Reads a text, which is a message of a user, and keeps it. */
 quire_err items_read_text(item_reader *t, const json_value *text);
 /* Frees the reader, which may be NULL. is_whole: ends the array. The first failure of

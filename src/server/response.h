@@ -107,8 +107,8 @@ typedef enum response_stage {
 
 /* How an endpoint writes its responses: one file each, over shared functions below. */
 typedef struct response_writer {
-    /* of ids, up to the number; "object" in whole responses and in chunks, where there are
-     * such objects; chunk_object NULL: its streams cannot be rolled back */
+    /* of ids, up to the number; "object" in whole responses and in chunks, where there
+     * are such objects; chunk_object NULL: its streams cannot be rolled back */
     const char *id_prefix, *object, *chunk_object;
     const char *stream_type; /* media type of streams; NULL: server-sent events */
     bool is_at_once;         /* a whole response is not written choice by choice, whatever its size */

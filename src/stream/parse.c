@@ -51,11 +51,10 @@ static void run_parse(text_job *job) {
         (void)request_look(p->endpoint, body, &p->error);
         p->report = (strbuf){.p = p->body, .n = p->n};
     } else {
-        (void)(p->counts ? parse_count(p, body)
-               : p->kind == QUIRE_EVENT_CHECKED
-                   ? schema_check(&p->q->e->context, body, &p->report, &p->error)
-                   : request_parse_for(&p->q->e->context, p->tenant, p->endpoint, body.p, body.n, &p->request,
-                                       &p->error));
+        (void)(p->counts                        ? parse_count(p, body)
+               : p->kind == QUIRE_EVENT_CHECKED ? schema_check(&p->q->e->context, body, &p->report, &p->error)
+                                                : request_parse_for(&p->q->e->context, p->tenant, p->endpoint,
+                                                                    body.p, body.n, &p->request, &p->error));
         mem_free(p->body);
     }
     stream_deliver(p->q, job);

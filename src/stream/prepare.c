@@ -15,6 +15,7 @@
 #include "base/sha256.h"
 #include "sample/end_tokens.h"
 #include "stream/beam_stop_matcher.h"
+#include "stream/fill.h"
 #include "stream/prompt_cut.h"
 #include "stream/stream.h"
 
@@ -156,6 +157,9 @@ static quire_err prepare_make_prompt(const stream_engine *e, const quire_request
         return make_chat(e, r, c, err);
     }
     const request_prompt *p = &r->g.prompts[c->index / r->g.info.n_samples];
+    if (r->fill.field != NULL && r->fork_from == NULL) {
+        return fill_prompt(e, r, p, &c->prompt, err);
+    }
     if (!p->ids) {
         TRY(need_vocabulary(e, &r->g, err));
         return prepare_encode(e, &r->g, p->text, (encode_options){0}, &c->prompt, err);

@@ -50,6 +50,7 @@ quire_err tokenizer_open(const vocab *v, tokenizer **out, quire_error *err) {
         tokenizer_close(t);
         return err_set(err, QUIRE_NO_MEMORY, -1, "out of memory for the tokenizer");
     }
+    t->fim = fim_find(v, &t->added, &t->vocab);
     *out = t;
     return QUIRE_OK;
 }
@@ -497,6 +498,10 @@ int32_t tokenizer_start(const tokenizer *t) {
 
 int32_t tokenizer_eos(const tokenizer *t) {
     return t->eos;
+}
+
+const fim_marks *tokenizer_fim(const tokenizer *t) {
+    return &t->fim;
 }
 
 str tokenizer_bos_text(const tokenizer *t) {

@@ -10,6 +10,7 @@
 
 #include "base/str.h"
 #include "core/vocab.h"
+#include "text/fim.h"
 #include "text/marks.h"
 #include "text/token_list.h"
 
@@ -87,6 +88,8 @@ bool tokenizer_is_added(const tokenizer *t, int32_t id);
 int32_t tokenizer_start(const tokenizer *t);
 /* The token that ends a text, as the tokenizer's own files name it; -1: none. */
 int32_t tokenizer_eos(const tokenizer *t);
+/* The tokens of fill-in-the-middle. */
+const fim_marks *tokenizer_fim(const tokenizer *t);
 /* Texts of bos, eos, unk and pad tokens for templates; empty when none. */
 str tokenizer_bos_text(const tokenizer *t);
 str tokenizer_eos_text(const tokenizer *t);

@@ -6,6 +6,7 @@
 #include "core/vocab.h"
 #include "text/added.h"
 #include "text/decode.h"
+#include "text/fim.h"
 #include "text/normalize.h"
 #include "text/piece_model.h"
 #include "text/pipeline.h"
@@ -31,6 +32,7 @@ typedef struct tokenizer {
     int32_t says_bos; /* tokenizer_config.json's add_bos_token: 0 or 1; -1: it is silent */
     int32_t start;    /* tokenizer_start; found after everything else is built */
     strbuf bos_text, eos_text;
+    fim_marks fim; /* found after everything else is built */
 } tokenizer;
 
 /* Fill *t, which is zero except for bos and eos -1. After a failure the caller closes

@@ -290,7 +290,10 @@ TEST(what_beam_search_excludes_is_refused_by_name) {
 }
 
 TEST(a_field_of_a_later_issue_is_refused_by_name) {
-    refuse(QUIRE_COMPLETIONS, "{\"prompt\":\"x\",\"suffix\":\"end\"}", "suffix", "not supported yet");
+    refuse(QUIRE_COMPLETIONS, "{\"prompt\":\"x\",\"prompt_embeds\":\"end\"}", "prompt_embeds",
+           "not supported yet");
+    refuse(QUIRE_COMPLETIONS, "{\"prompt\":\"x\",\"suffix\":\"end\",\"echo\":true}", "echo",
+           "given with suffix");
     refuse(QUIRE_CHAT, "{" USER ",\"functions\":[{\"name\":\"\"}]}", "functions", "functions[0].name");
 }
 
