@@ -54,7 +54,7 @@ if(CMAKE_SYSTEM_PROCESSOR MATCHES "^(x86_64|AMD64|amd64)$")
     set_source_files_properties(${CMAKE_SOURCE_DIR}/src/sample/sampler_rows_avx512.c PROPERTIES COMPILE_OPTIONS "${quire_rows_options};${quire_rows_avx512}")
 endif()
 set_source_files_properties(${CMAKE_SOURCE_DIR}/src/server/web_pages.c PROPERTIES
-    OBJECT_DEPENDS "${QUIRE_PAGES}/home.html;${QUIRE_PAGES}/pool.html;${QUIRE_PAGES}/sandbox.txt" COMPILE_DEFINITIONS "QUIRE_PAGES_PATH=\"${QUIRE_PAGES}\"")
+    OBJECT_DEPENDS "${QUIRE_PAGES}/home.html;${QUIRE_PAGES}/pool.html;${QUIRE_PAGES}/sandbox.txt;${QUIRE_PAGES}/openapi.json" COMPILE_DEFINITIONS "QUIRE_PAGES_PATH=\"${QUIRE_PAGES}\"")
 
 set(QUIRE_LIBRARIES Threads::Threads PkgConfig::JANSSON PkgConfig::PCRE2 PkgConfig::UTF8PROC PkgConfig::URING PkgConfig::HIREDIS PkgConfig::OPENSSL ${CMAKE_DL_LIBS} m)
 set(QUIRE_CORE_ROOMS base core expr json grammar file hub text jinja chat kv cpu model sched sample spec request answer engine options setup stream api)

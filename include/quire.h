@@ -446,6 +446,14 @@ quire_err quire_request_parse(const quire_engine *e, quire_endpoint endpoint, co
                               quire_request **out, quire_error *err);
 void quire_request_free(quire_request *r);
 
+/* Writes the JSON Schema (draft 2020-12) of an endpoint's bodies: the type, range,
+ * default and meaning of each field. A body that it forbids is refused. A body that it
+ * allows may be refused for what a schema does not say: two fields that exclude each
+ * other, or a limit of the model. *json: n bytes and a 0, freed with quire_free; NULL on
+ * failure. NO_MEMORY. */
+quire_err quire_request_schema(const quire_engine *e, quire_endpoint endpoint, char **json, size_t *n,
+                               quire_error *err);
+
 /* The same on a text thread, for a body that takes long to parse: a PARSED event on q
  * delivers the request, or the error. */
 typedef struct quire_parse quire_parse;

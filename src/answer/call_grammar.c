@@ -70,7 +70,7 @@ static const json_value *properties_read(const void *user, const json_value *sch
     return schema_properties(schema, tool->parameters);
 }
 
-static const json_value *items_read_list(const void *user, const json_value *schema) {
+static const json_value *items_read(const void *user, const json_value *schema) {
     const output_tool *tool = user;
     return schema_items(schema, tool->parameters);
 }

@@ -211,6 +211,21 @@ void quire_engine_history(quire_engine *e, quire_history find, void *user) {
     e->streams.context.history_of = user;
 }
 
+quire_err quire_request_schema(const quire_engine *e, quire_endpoint endpoint, char **json, size_t *n,
+                               quire_error *err) {
+    strbuf text = {0};
+    json_out o = {.to = &text};
+    *json = NULL;
+    request_schema(&e->streams.context, endpoint, &o);
+    if (o.err != QUIRE_OK) {
+        strbuf_deinit(&text);
+        return err_set(err, o.err, -1, "out of memory for the schema of a request");
+    }
+    *json = text.p;
+    *n = text.n;
+    return QUIRE_OK;
+}
+
 quire_err quire_request_ids(const quire_engine *e, const int32_t *ids, size_t n, quire_request **out,
                             quire_error *err) {
     return request_ids(&e->streams.context, ids, n, out, err);

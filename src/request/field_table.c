@@ -37,13 +37,15 @@
 #define UNNAMED     FIELD_UNNAMED
 #define SAMPLING    FIELD_SAMPLING
 #define CUT         FIELD_CUT
+#define REQUIRED    FIELD_REQUIRED
 
-/* Where the value goes, and the default: a member and its number, a reader and JSON text,
- * or nowhere. */
-#define AT(member, value) offsetof(quire_request, member), NULL, value, NULL
-#define BY(reader)        0, reader, 0, NULL
-#define UNREAD(json)      0, NULL, 0, json
-#define KEPT              0, request_read_part, 0, NULL
+/* Where the value goes, the default and the choices: a member and its number, a reader
+ * (and the values that it takes), or nowhere and the default as JSON text. */
+#define AT(member, value)    offsetof(quire_request, member), NULL, value, NULL, NULL
+#define BY(reader)           0, reader, 0, NULL, NULL
+#define ONE_OF(reader, json) 0, reader, 0, NULL, json
+#define UNREAD(json)         0, NULL, 0, json, NULL
+#define KEPT                 0, request_read_part, 0, NULL, NULL
 
 /* Sorted by strcmp; rows of one name are adjacent. */
 static const field_desc fields[] = {
@@ -118,7 +120,7 @@ static const field_desc fields[] = {
      "how the entropy sets the temperature"},
     {"dynatemp_range", FIELD_NUMBER, TEXT | SAMPLING, 0, NO_TOP, AT(g.sampling.dynatemp_range, 0),
      "the temperature varies this much up and down, with the entropy; 0: off"},
-    {"early_stopping", FIELD_ANY, BOTH, NONE, BY(request_read_early_stopping),
+    {"early_stopping", FIELD_ANY, BOTH, NONE, ONE_OF(request_read_early_stopping, "[true,false,\"never\"]"),
      "beam search: over when as many are finished as there are beams (true), when no beam is likely to do "
      "better (false) or none could "
      "(\"never\")"},
@@ -158,23 +160,26 @@ static const field_desc fields[] = {
     {"include_stop_str_in_output", FIELD_BOOL, TEXT, NONE, AT(g.include_stop, false),
      "the text ends with the stop string it stopped at"},
     {"inference_geo", FIELD_STRING, MESSAGES | IGNORED, NONE, UNREAD("null"), "where Anthropic computes"},
-    {"input", FIELD_PROMPT, EMBEDDINGS, NONE, BY(request_read_prompt),
+    {"input", FIELD_PROMPT, EMBEDDINGS | REQUIRED, NONE, BY(request_read_prompt),
      "a text, an array of ids, or an array of either; required"},
     {"input", FIELD_ANY, RESPONSES | PART, NONE, KEPT, "a text, or an array of items; required"},
     {"instructions", FIELD_STRING, RESPONSES | PART, NONE, KEPT,
      "a system message before all others; not carried over by previous_response_id"},
     {"items", FIELD_ANY, SCORE, NONE, BY(request_read_candidates), "another name of text_2"},
-    {"json_additional_properties", FIELD_STRING, BOTH | MESSAGES, NONE, BY(request_read_additional),
+    {"json_additional_properties", FIELD_STRING, BOTH | MESSAGES, NONE,
+     ONE_OF(request_read_additional, "[\"closed\",\"schema\"]"),
      "names that a schema's object does not list: \"closed\" is none, where it lists some and says nothing "
      "of others, \"schema\" what the "
      "standard lets come; null: as the server was started, closed unless it was told"},
-    {"json_numbers", FIELD_STRING, BOTH | MESSAGES, NONE, BY(request_read_numbers),
+    {"json_numbers", FIELD_STRING, BOTH | MESSAGES, NONE, ONE_OF(request_read_numbers, "[\"short\",\"any\"]"),
      "integers and constants of a schema: \"short\" writes 1, \"any\" also 1.0"},
-    {"json_property_order", FIELD_STRING, BOTH | MESSAGES, NONE, BY(request_read_order),
+    {"json_property_order", FIELD_STRING, BOTH | MESSAGES, NONE,
+     ONE_OF(request_read_order, "[\"schema\",\"any\"]"),
      "the order of members that a schema's properties list: \"schema\", as they are listed, or \"any\""},
     {"json_schema", FIELD_ANY, BOTH | MESSAGES, RULE, BY(request_read_rule),
      "a JSON Schema that the answer obeys, or its text"},
-    {"json_whitespace", FIELD_STRING, BOTH | MESSAGES, NONE, BY(request_read_space),
+    {"json_whitespace", FIELD_STRING, BOTH | MESSAGES, NONE,
+     ONE_OF(request_read_space, "[\"compact\",\"lines\",\"any\"]"),
      "white space in an answer that a schema describes: \"compact\" is none, \"lines\" a space, or one or "
      "two line ends and up to 20 "
      "spaces, \"any\" runs of at most 20 characters; null: as the server was started, compact unless it was "
@@ -209,7 +214,7 @@ static const field_desc fields[] = {
     {"mcp_servers", FIELD_ARRAY, MESSAGES | LATER, NONE, UNREAD("[]"),
      "servers of tools that Anthropic's servers call"},
     {"media_io_kwargs", FIELD_OBJECT, CHAT | LATER, NONE, UNREAD("null"), "settings for reading media"},
-    {"messages", FIELD_MESSAGES, CHAT | UNNAMED, NONE, BY(request_read_messages),
+    {"messages", FIELD_MESSAGES, CHAT | UNNAMED | REQUIRED, NONE, BY(request_read_messages),
      "the conversation; required"},
     {"messages", FIELD_ARRAY, OLLAMA_CHAT | PART, NONE, KEPT, "the conversation; required"},
     {"messages", FIELD_ARRAY, MESSAGES | PART, NONE, KEPT,
@@ -269,7 +274,7 @@ static const field_desc fields[] = {
      "a stored response that this one continues"},
     {"priority", FIELD_INT, ALL | MESSAGES | RESPONSES | SCORES, -INT32_TOP, INT32_TOP, AT(g.priority, 0),
      "lower is admitted earlier, where the server schedules by priority"},
-    {"prompt", FIELD_PROMPT, COMPLETIONS, NONE, BY(request_read_prompt),
+    {"prompt", FIELD_PROMPT, COMPLETIONS | REQUIRED, NONE, BY(request_read_prompt),
      "a text, an array of ids, or an array of either; required"},
     {"prompt", FIELD_STRING, OLLAMA_TEXT | PART, NONE, KEPT, "the user's turn or, with raw, the prompt"},
     {"prompt", FIELD_OBJECT, RESPONSES | LATER, NONE, UNREAD("null"), "a prompt template's id"},

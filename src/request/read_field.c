@@ -90,7 +90,8 @@ static quire_err check_items(const field_desc *f, const json_value *v, quire_err
 
 static quire_err check_integer(const field_desc *f, const json_value *v, quire_error *err) {
     int64_t value;
-    bool is_cut = (f->flags & FIELD_CUT) != 0 && json_numeric(v) && json_double(v) > f->maximum;
+    bool is_cut = (f->flags & FIELD_CUT) != 0 && json_numeric(v) && json_double(v) > f->maximum &&
+                  floor(json_double(v)) == json_double(v);
     if (json_whole(v, &value) || json_is(v, JSON_KIND_WIDE)) {
         TRY(check_range(f, json_double(v), v, err));
     }
@@ -127,6 +128,24 @@ static quire_err check_field(const field_desc *f, const json_value *v, quire_err
     default:
         return QUIRE_OK; /* prompt, messages: their readers check */
     }
+}
+
+/* Refuses a value that the row's choices lack: "json_numbers is \"long\"; it must be one
+ * of [\"short\",\"any\"]". */
+static quire_err read_field_check_choice(const field_desc *f, const json_value *v, quire_error *err) {
+    json_value *choices;
+    TRY(request_read_value(str_of(f->choices), 0, f->name, &choices, err));
+    bool is_one = false;
+    for (size_t i = 0; i < json_length(choices); i++) {
+        is_one = is_one || json_same(v, json_at(choices, i));
+    }
+    json_drop(choices);
+    char what[96], brief[JSON_BRIEF_BYTES];
+    (void)snprintf(what, sizeof what, "one of %s", f->choices);
+    return is_one ? QUIRE_OK
+           : f->type == FIELD_ANY
+               ? request_type_error(f, -1, v, what, err)
+               : request_range_error(f, err, "%s is %s; it must be %s", f->name, json_brief(v, brief), what);
 }
 
 const double *request_defaults_find(const request_defaults *d, const char *field) {
@@ -369,6 +388,7 @@ quire_err request_set_field(quire_request *r, const field_desc *f, const json_va
     }
     if (v != NULL) {
         TRY(check_field(f, v, err));
+        TRY(f->choices != NULL ? read_field_check_choice(f, v, err) : QUIRE_OK);
     }
     if ((f->flags & FIELD_IGNORED) == 0) {
         TRY(store(r, f, v, err));

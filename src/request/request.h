@@ -23,6 +23,7 @@
 #include "request/request_tools.h"
 #include "text/tokenizer.h"
 #include "json/json.h"
+#include "json/json_out.h"
 
 #define REQUEST_MAX_BYTES      ((size_t)16 << 20) /* a body; QUIRE_TOO_LARGE beyond that */
 #define REQUEST_MAX_DEPTH      64                 /* nesting of its JSON */
@@ -218,6 +219,9 @@ quire_err request_ids(const request_context *ctx, const int32_t *ids, size_t n, 
  * continue. */
 quire_err request_parse_for(const request_context *ctx, const char *tenant, quire_endpoint endpoint,
                             const char *body, size_t n, quire_request **out, quire_error *err);
+
+/* Writes the JSON Schema of an endpoint's bodies (quire_request_schema). Any thread. */
+void request_schema(const request_context *ctx, quire_endpoint endpoint, json_out *o);
 
 /* Checks what a longer body of hostile origin begins with as far as the sizes of fields
  * go: fails as request_parse fails on the whole body where a field is too large already,

@@ -55,6 +55,7 @@ enum {
     FIELD_SCORE = 1 << 19,
     FIELD_RERANK = 1 << 20,
     FIELD_CHAT_BATCH = 1 << 21,
+    FIELD_REQUIRED = 1 << 29, /* a body without it is refused */
     FIELD_SCORES = FIELD_SCORE | FIELD_RERANK,
     /* every endpoint's */
     FIELD_ENDPOINTS = FIELD_ALL | FIELD_RESPONSES | FIELD_MESSAGES_API | FIELD_OLLAMA_CHAT |
@@ -82,6 +83,7 @@ typedef struct field_desc {
     field_reader read;    /* stores the value, or the default for NULL; NULL: by place */
     double number;        /* the default of what is stored by place; -1 where null means that there is none */
     const char *fallback; /* the default of a field without effect, as JSON text */
+    const char *choices;  /* the values that it may have, a JSON array; NULL: any of its type and range */
     const char *meaning;  /* one line, for documents */
 } field_desc;
 

@@ -211,9 +211,34 @@ const response_writer ollama_writer = {
 
 #define OLLAMA_LOAD_BYTES 4096 /* a longer body has a prompt */
 
+/* Checks the other fields of a body without a prompt, as those of one that has one. */
+static quire_err ollama_check_load(const conn *c, const json_value *body, quire_error *err) {
+    strbuf text = {0};
+    json_out o = {.to = &text};
+    quire_request *r = NULL;
+    bool is_chat = c->endpoint == QUIRE_OLLAMA_CHAT;
+    json_begin(&o, '{');
+    for (json_member m = {0}; json_next(body, &m);) {
+        if (strcmp(m.name, "messages") != 0 && strcmp(m.name, "prompt") != 0) {
+            json_add(json_name(&o, m.name), m.value);
+        }
+    }
+    json_raw(json_name(&o, is_chat ? "messages" : "prompt"),
+             is_chat ? "[{\"role\":\"user\",\"content\":\"a\"}]" : "\"a\"");
+    json_end(&o, '}');
+    quire_err e = o.err != QUIRE_OK
+                      ? err_set(err, o.err, -1, "out of memory")
+                      : quire_request_parse(c->loop->server->engine, c->endpoint, text.p, text.n, &r, err);
+    quire_request_free(r);
+    strbuf_deinit(&text);
+    return e;
+}
+
 /* Whether a body has neither prompt nor messages: 1 with keep_alive 0, 0 without; -1: it
- * has one, or is no object, which its parser tells. */
-static int ollama_reads_load(const strbuf *body, strbuf *model) {
+ * has one, or is no object, which its parser tells. err: what is wrong with the rest of
+ * such a body. */
+static int ollama_reads_load(const conn *c, strbuf *model, quire_error *err) {
+    const strbuf *body = &c->request.body;
     json_value *v =
         body->n > 0 && body->n < OLLAMA_LOAD_BYTES ? json_document((str){body->p, body->n}) : NULL;
     const json_value *messages = json_get(v, "messages"), *prompt = json_get(v, "prompt");
@@ -223,6 +248,9 @@ static int ollama_reads_load(const strbuf *body, strbuf *model) {
          says_nothing = prompt == NULL || (json_is(prompt, JSON_KIND_TEXT) && json_str(prompt).n == 0);
     bool is_load = is_empty && says_nothing && name.n > 0 && strbuf_add(model, name.p, name.n) == QUIRE_OK;
     bool unloads = json_whole(json_get(v, "keep_alive"), &kept) && kept == 0;
+    if (is_load) {
+        (void)ollama_check_load(c, v, err);
+    }
     json_drop(v);
     return !is_load ? -1 : unloads;
 }
@@ -244,7 +272,8 @@ static void ollama_refuse_name(conn *c, str name) {
 
 void ollama_post(conn *c) {
     strbuf model = {0};
-    int load = ollama_reads_load(&c->request.body, &model);
+    quire_error err = {0};
+    int load = ollama_reads_load(c, &model, &err);
     if (load < 0) {
         strbuf_deinit(&model);
         body_parse(c);
@@ -254,6 +283,8 @@ void ollama_post(conn *c) {
     str name = {model.p, model.n};
     if (!ollama_answers_to(s, name)) {
         ollama_refuse_name(c, name);
+    } else if (err.code != QUIRE_OK) {
+        conn_reply_error(c, error_status(err.code), err.param, err.message, NULL);
     } else {
         json_out o = conn_begin_json(c);
         bool is_chat = c->endpoint == QUIRE_OLLAMA_CHAT;

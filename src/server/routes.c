@@ -9,6 +9,7 @@
 #include "server/body_jobs.h"
 #include "server/metrics.h"
 #include "server/ollama.h"
+#include "server/openapi.h"
 #include "server/response.h"
 #include "server/responses.h"
 #include "server/sandbox.h"
@@ -92,7 +93,12 @@ static void route_write_model(const server *s, str name, json_out *o) {
     json_cstr(json_name(o, "owned_by"), "quire");
     json_cstr(json_name(o, "root"), s->model_name);
     json_raw(json_name(o, "parent"), "null");
-    json_int(json_name(o, "max_model_len"), quire_engine_info(s->engine)->max_model_len);
+    const quire_info *i = quire_engine_info(s->engine);
+    json_int(json_name(o, "max_model_len"), i->max_model_len);
+    json_int(json_name(o, "context_length"), i->max_model_len);
+    json_raw(json_name(o, "input_modalities"), "[\"text\"]");
+    bool gives_rows = i->has_vocabulary && i->end_tokens == NULL;
+    json_raw(json_name(o, "output_modalities"), !gives_rows ? "[\"text\"]" : "[\"embeddings\"]");
     json_end(o, '}');
 }
 
@@ -209,6 +215,8 @@ static void route_reset(conn *c) {
     }
 }
 
+static void route_openapi(conn *c);
+
 #define READ             "GET, HEAD"
 #define JSON_POST        .allow = "POST", .takes_json = true, .needs_key = true
 #define GENERATION(of)   JSON_POST, .run = body_parse, .look = body_look, .endpoint = of
@@ -223,6 +231,7 @@ static const route route_table[] = {
     {.path = "/ping", .allow = READ ", POST", .run = route_health, .is_probe = true},
     {.path = "/version", .allow = READ, .run = route_version},
     {.path = "/load", .allow = READ, .run = route_load, .is_probe = true},
+    {.path = "/openapi.json", .allow = READ, .run = route_openapi},
     {.path = "/metrics", .allow = READ, .run = route_metrics, .is_probe = true},
     {.path = "/favicon.ico", .allow = READ, .run = route_icon, .is_probe = true},
     {.path = "/pool", .allow = READ, .run = route_pool_page},
@@ -320,6 +329,28 @@ static bool route_is_api(const route *to, str path) {
  * can open them without a header. */
 static bool route_needs_key(const route *to, str path) {
     return route_is_api(to, path) || str_begins(path, "/debug/") || str_begins(path, "/pool/");
+}
+
+/* Route i, for the document; false past the last one. */
+static bool route_describe(size_t i, openapi_route *out) {
+    if (i >= sizeof(route_table) / sizeof(route_table[0])) {
+        return false;
+    }
+    const route *r = &route_table[i];
+    *out = (openapi_route){.path = r->path,
+                           .allow = r->allow,
+                           .is_prefix = r->is_prefix,
+                           .takes_json = r->takes_json,
+                           .needs_key = route_needs_key(r, str_of(r->path)),
+                           .has_fields = r->look == body_look,
+                           .endpoint = r->endpoint};
+    return true;
+}
+
+static void route_openapi(conn *c) {
+    json_out o = conn_begin_json(c);
+    openapi_write(c->loop->server, route_describe, &o);
+    conn_reply_json(c, &o, NULL);
 }
 
 /* True when the operator allows requests to this name (--allowed-hosts, --host). */

@@ -21,9 +21,10 @@
 EMBED("quire_home_page", "home.html");
 EMBED("quire_pool_page", "pool.html");
 EMBED("quire_sandbox_texts", "sandbox.txt");
+EMBED("quire_openapi_notes", "openapi.json");
 
 extern const char quire_home_page[], quire_home_page_end[], quire_pool_page[], quire_pool_page_end[],
-    quire_sandbox_texts[];
+    quire_sandbox_texts[], quire_openapi_notes[];
 
 str page_body(web_page page) {
     assert(page == PAGE_HOME || page == PAGE_POOL);
@@ -33,6 +34,10 @@ str page_body(web_page page) {
 
 const char *page_sandbox_texts(void) {
     return quire_sandbox_texts;
+}
+
+const char *page_openapi_notes(void) {
+    return quire_openapi_notes;
 }
 
 /* Adds the directive with 'sha256-...' of the text between an opening tag and its end;

@@ -22,6 +22,8 @@ str page_body(web_page page);
 quire_err page_headers(web_page page, strbuf *to);
 /* The sandbox's texts: a line for each story, and one of words unlike all others. */
 const char *page_sandbox_texts(void);
+/* JSON: what /openapi.json says of paths beside the tables (openapi.h). */
+const char *page_openapi_notes(void);
 
 /* Writes {"model":..,"version":..,"uptime_s":..,"running":..,"waiting":..,"needs_key":..,
  *  "base_url":..,"links":[..],"paths":[..]}. host: the Host header, empty where there is

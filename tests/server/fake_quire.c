@@ -244,6 +244,15 @@ void quire_engine_history(quire_engine *e, quire_history find, void *user) {
     (void)e, (void)find, (void)user;
 }
 
+quire_err quire_request_schema(const quire_engine *e, quire_endpoint endpoint, char **json, size_t *n,
+                               quire_error *err) {
+    static const char schema[] = "{\"type\":\"object\"}";
+    (void)e, (void)endpoint, (void)err;
+    *n = sizeof schema - 1;
+    *json = strdup(schema);
+    return *json != NULL ? QUIRE_OK : QUIRE_NO_MEMORY;
+}
+
 quire_err quire_request_parse(const quire_engine *e, quire_endpoint endpoint, const char *body, size_t n,
                               quire_request **out, quire_error *err) {
     (void)e;

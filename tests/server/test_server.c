@@ -65,7 +65,8 @@ TEST(simple_routes_response) {
               "{\"version\":\"" QUIRE_VERSION "\"}");
     expect_in(ask(s, "GET /v1/models HTTP/1.1\r\nHost: h\r\n" CLOSE "\r\n"),
               "{\"object\":\"list\",\"data\":[{\"id\":\"fake\",\"object\":\"model\",");
-    expect_in(ask(s, "GET /v1/models/fak%65 HTTP/1.1\r\nHost: h\r\n" CLOSE "\r\n"), "\"max_model_len\":128}");
+    expect_in(ask(s, "GET /v1/models/fak%65 HTTP/1.1\r\nHost: h\r\n" CLOSE "\r\n"),
+              "\"max_model_len\":128,\"context_length\":128,\"input_modalities\":[\"text\"],");
     expect_in(ask(s, "GET /v1/models/nope HTTP/1.1\r\nHost: h\r\n" CLOSE "\r\n"),
               "HTTP/1.1 404 Not Found\r\n");
     const char *metrics = ask(s, "GET /metrics HTTP/1.1\r\nHost: h\r\n" CLOSE "\r\n");

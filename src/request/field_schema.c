@@ -1,0 +1,243 @@
+/* The JSON Schema of an endpoint's bodies, from the rows of its fields. It allows what
+ * read_field.c accepts. */
+#include <math.h>
+#include <string.h>
+
+#include "request/request_read.h"
+
+/* null stands for the default, but for a prompt. */
+static bool schema_takes_null(const field_desc *f) {
+    return f->type != FIELD_PROMPT && f->type != FIELD_MESSAGES;
+}
+
+/* "type":[first,second,"null"]; second may be NULL. */
+static void schema_write_type(json_out *o, const char *first, const char *second) {
+    json_begin(json_name(o, "type"), '[');
+    json_cstr(json_item(o), first);
+    if (second != NULL) {
+        json_cstr(json_item(o), second);
+    }
+    json_cstr(json_item(o), "null");
+    json_end(o, ']');
+}
+
+/* A whole number without a fraction. */
+static void schema_write_number(json_out *o, double v) {
+    if (v == floor(v) && fabs(v) < 1e15) {
+        json_int(o, (int64_t)v);
+    } else {
+        json_exact(o, v);
+    }
+}
+
+static void schema_write_bounds(json_out *o, const field_desc *f) {
+    if (f->minimum > -FIELD_NO_LIMIT) {
+        schema_write_number(json_name(o, f->flags & FIELD_MIN_OPEN ? "exclusiveMinimum" : "minimum"),
+                            f->minimum);
+    }
+    if (f->maximum < FIELD_NO_LIMIT && (f->flags & FIELD_CUT) == 0) {
+        schema_write_number(json_name(o, "maximum"), f->maximum);
+    }
+}
+
+/* "items":{"type":..}, with the row's bounds for integers. */
+static void schema_write_items(json_out *o, const field_desc *f, const char *type) {
+    json_begin(json_name(o, "items"), '{');
+    json_cstr(json_name(o, "type"), type);
+    if (f->type == FIELD_INTS) {
+        schema_write_bounds(o, f);
+    }
+    json_end(o, '}');
+}
+
+static void schema_write_ids(json_out *o, const request_context *ctx) {
+    json_cstr(json_name(o, "type"), "array");
+    json_int(json_name(o, "minItems"), 1);
+    json_begin(json_name(o, "items"), '{');
+    json_cstr(json_name(o, "type"), "integer");
+    json_int(json_name(o, "minimum"), 0);
+    json_int(json_name(o, "maximum"), ctx->n_vocab - 1);
+    json_end(o, '}');
+}
+
+/* The opening of an array of up to REQUEST_MAX_PROMPTS prompts, and of their schema. */
+static void schema_begin_prompts(json_out *o) {
+    json_begin(json_item(o), '{');
+    json_cstr(json_name(o, "type"), "array");
+    json_int(json_name(o, "minItems"), 1);
+    json_int(json_name(o, "maxItems"), REQUEST_MAX_PROMPTS);
+    json_begin(json_name(o, "items"), '{');
+}
+
+/* The four forms of a prompt. */
+static void schema_write_prompt(json_out *o, const request_context *ctx) {
+    static const char text[] = "\"type\":\"string\",\"minLength\":1";
+    json_begin(json_name(o, "anyOf"), '[');
+    if (ctx->has_vocabulary) {
+        json_begin(json_item(o), '{');
+        json_raw(o, text);
+        json_end(o, '}');
+        schema_begin_prompts(o);
+        json_raw(o, text);
+        json_end(o, '}');
+        json_end(o, '}');
+    }
+    json_begin(json_item(o), '{');
+    schema_write_ids(o, ctx);
+    json_end(o, '}');
+    schema_begin_prompts(o);
+    schema_write_ids(o, ctx);
+    json_end(o, '}');
+    json_end(o, '}');
+    json_end(o, ']');
+}
+
+static void schema_write_field(json_out *o, const request_context *ctx, uint32_t endpoint,
+                               const field_desc *f);
+
+/* The members of an object that have rows: those whose names continue f's after a dot. */
+static void schema_write_members(json_out *o, const request_context *ctx, uint32_t endpoint,
+                                 const field_desc *f) {
+    int32_t n_fields;
+    size_t n = strlen(f->name);
+    bool has = false;
+    const field_desc *fields = request_fields(&n_fields);
+    for (int32_t i = 0; i < n_fields; i++) {
+        const field_desc *m = &fields[i];
+        if (strncmp(m->name, f->name, n) == 0 && m->name[n] == '.' && request_field(m->name, endpoint) == m) {
+            if (!has) {
+                json_begin(json_name(o, "properties"), '{');
+            }
+            has = true;
+            json_name(o, m->name + n + 1);
+            schema_write_field(o, ctx, endpoint, m);
+        }
+    }
+    if (has) {
+        json_end(o, '}');
+    }
+}
+
+/* The keywords of f's type and range. */
+static void schema_write_kind(json_out *o, const request_context *ctx, uint32_t endpoint,
+                              const field_desc *f) {
+    switch (f->type) {
+    case FIELD_BOOL:
+        schema_write_type(o, "boolean", NULL);
+        break;
+    case FIELD_INT:
+    case FIELD_NUMBER:
+        schema_write_type(o, f->type == FIELD_INT ? "integer" : "number", NULL);
+        schema_write_bounds(o, f);
+        break;
+    case FIELD_STRING:
+        schema_write_type(o, "string", NULL);
+        if (request_field_max_bytes(f) > 0) {
+            json_int(json_name(o, "maxLength"), (int64_t)request_field_max_bytes(f));
+        }
+        break;
+    case FIELD_STRINGS:
+        schema_write_type(o, "string", "array");
+        schema_write_items(o, f, "string");
+        break;
+    case FIELD_INTS:
+        schema_write_type(o, "array", NULL);
+        schema_write_items(o, f, "integer");
+        break;
+    case FIELD_OBJECT:
+        schema_write_type(o, "object", NULL);
+        schema_write_members(o, ctx, endpoint, f);
+        break;
+    case FIELD_ARRAY:
+        schema_write_type(o, "array", NULL);
+        break;
+    case FIELD_PROMPT:
+        schema_write_prompt(o, ctx);
+        break;
+    case FIELD_MESSAGES:
+        json_cstr(json_name(o, "type"), "array");
+        json_int(json_name(o, "minItems"), 1);
+        json_raw(json_name(o, "items"),
+                 "{\"type\":\"object\",\"properties\":{\"role\":{\"type\":\"string\"},\"content\":{\"type\":"
+                 "[\"string\",\"array\",\"null\"]}},\"required\":[\"role\"]}");
+        break;
+    case FIELD_ANY:
+        break;
+    }
+}
+
+/* "enum": a JSON array's values and, where the field takes it, null. */
+static void schema_write_enum(json_out *o, const field_desc *f, str values) {
+    json_begin(json_name(o, "enum"), '[');
+    json_raw_part(json_item(o), values);
+    if (schema_takes_null(f) && !str_is(values, "null")) {
+        json_raw(json_item(o), "null");
+    }
+    json_end(o, ']');
+}
+
+/* The default of a row that stores a number, the server's own before the API's. Rows
+ * whose null means that there is none have a number below their range. */
+static void schema_write_default(json_out *o, const request_context *ctx, const field_desc *f) {
+    const double *own = request_defaults_find(ctx->defaults, f->name);
+    double value = own != NULL ? *own : f->number;
+    if (f->fallback != NULL) {
+        json_raw(json_name(o, "default"), f->fallback);
+    } else if (f->place > 0 && f->type == FIELD_BOOL) {
+        json_bool(json_name(o, "default"), value != 0);
+    } else if (own != NULL || (f->place > 0 && value >= f->minimum)) {
+        schema_write_number(json_name(o, "default"), value);
+    }
+}
+
+static void schema_write_meaning(json_out *o, const field_desc *f) {
+    static const char later[] = ". Not implemented: only the default is accepted.",
+                      ignored[] = ". Accepted without effect.";
+    const char *end = f->flags & FIELD_LATER ? later : f->flags & FIELD_IGNORED ? ignored : "";
+    json_texts(json_name(o, "description"), str_of(f->meaning), str_of(end));
+}
+
+static void schema_write_field(json_out *o, const request_context *ctx, uint32_t endpoint,
+                               const field_desc *f) {
+    json_begin(o, '{');
+    schema_write_meaning(o, f);
+    if (f->flags & FIELD_LATER) {
+        schema_write_enum(o, f, str_of(f->fallback));
+    } else {
+        schema_write_kind(o, ctx, endpoint, f);
+    }
+    if (f->choices != NULL) {
+        schema_write_enum(o, f, (str){f->choices + 1, strlen(f->choices) - 2});
+    }
+    schema_write_default(o, ctx, f);
+    json_end(o, '}');
+}
+
+/* Whether row i is a field of the body itself, and the one that an endpoint uses. */
+static bool schema_has_row(const field_desc *f, uint32_t endpoint) {
+    return strchr(f->name, '.') == NULL && request_field(f->name, endpoint) == f;
+}
+
+void request_schema(const request_context *ctx, quire_endpoint endpoint, json_out *o) {
+    int32_t n;
+    uint32_t flag = request_dialects[endpoint].fields;
+    const field_desc *fields = request_fields(&n);
+    json_begin(o, '{');
+    json_cstr(json_name(o, "type"), "object");
+    json_begin(json_name(o, "properties"), '{');
+    for (int32_t i = 0; i < n; i++) {
+        if (schema_has_row(&fields[i], flag)) {
+            json_name(o, fields[i].name);
+            schema_write_field(o, ctx, flag, &fields[i]);
+        }
+    }
+    json_end(o, '}');
+    json_begin(json_name(o, "required"), '[');
+    for (int32_t i = 0; i < n; i++) {
+        if (schema_has_row(&fields[i], flag) && (fields[i].flags & FIELD_REQUIRED)) {
+            json_cstr(json_item(o), fields[i].name);
+        }
+    }
+    json_end(o, ']');
+    json_end(o, '}');
+}

@@ -1,0 +1,81 @@
+/* The JSON Schema that the table of fields gives of an endpoint's bodies. */
+#include "request/request_world.h"
+
+#include "json/json_out.h"
+
+/* The schema of a field of an endpoint; *root, which owns it, is the caller's. */
+static const json_value *field_of(quire_endpoint endpoint, const char *name, json_value **root) {
+    strbuf text = {0};
+    json_out o = {.to = &text};
+    request_schema(&context, endpoint, &o);
+    assert_int_equal(o.err, QUIRE_OK);
+    *root = json_document((str){text.p, text.n});
+    assert_non_null(*root);
+    strbuf_deinit(&text);
+    return json_get(json_get(*root, "properties"), name);
+}
+
+static void check_field(quire_endpoint endpoint, const char *name, const char *wanted) {
+    json_value *root, *expected = json_document(str_of(wanted));
+    const json_value *found = field_of(endpoint, name, &root);
+    for (json_member m = {0}; json_next(expected, &m);) {
+        if (!json_same(json_get(found, m.name), m.value)) {
+            fail_msg("%s.%s is not that of %s", name, m.name, wanted);
+        }
+    }
+    json_drop(expected);
+    json_drop(root);
+}
+
+TEST(a_field_has_its_type_range_and_default) {
+    check_field(QUIRE_CHAT, "top_p",
+                "{\"type\":[\"number\",\"null\"],\"exclusiveMinimum\":0,\"maximum\":1,\"default\":1}");
+    check_field(QUIRE_CHAT, "n", "{\"type\":[\"integer\",\"null\"],\"minimum\":1}");
+    check_field(QUIRE_COMPLETIONS, "echo", "{\"type\":[\"boolean\",\"null\"],\"default\":false}");
+    check_field(QUIRE_COMPLETIONS, "max_tokens", "{\"minimum\":0,\"maximum\":null,\"default\":16}");
+    check_field(QUIRE_CHAT, "stop_token_ids",
+                "{\"items\":{\"type\":\"integer\",\"minimum\":0,\"maximum\":2147483647}}");
+}
+
+TEST(a_field_with_choices_or_without_an_implementation_has_an_enum) {
+    check_field(QUIRE_CHAT, "json_numbers", "{\"enum\":[\"short\",\"any\",null]}");
+    check_field(QUIRE_CHAT, "early_stopping", "{\"enum\":[true,false,\"never\",null]}");
+    check_field(QUIRE_CHAT, "modalities", "{\"enum\":[[\"text\"],null],\"default\":[\"text\"]}");
+    check_field(QUIRE_CHAT, "audio", "{\"enum\":[null]}");
+}
+
+TEST(members_with_rows_are_properties_of_their_object) {
+    json_value *root;
+    const json_value *f = field_of(QUIRE_CHAT, "stream_options", &root);
+    const json_value *usage = json_get(json_get(f, "properties"), "include_usage");
+    assert_true(str_is(json_str(json_at(json_get(usage, "type"), 0)), "boolean"));
+    assert_false(json_has(json_get(root, "properties"), "stream_options.include_usage"));
+    json_drop(root);
+}
+
+TEST(a_schema_has_the_fields_of_its_endpoint_and_those_that_it_requires) {
+    json_value *root;
+    assert_null(field_of(QUIRE_COMPLETIONS, "messages", &root));
+    assert_true(str_is(json_str(json_at(json_get(root, "required"), 0)), "prompt"));
+    json_drop(root);
+    check_field(QUIRE_OLLAMA_CHAT, "stream", "{\"default\":true}");
+    check_field(QUIRE_CHAT, "stream", "{\"default\":false}");
+}
+
+TEST(a_value_outside_a_fields_choices_is_refused) {
+    refuse(QUIRE_COMPLETIONS, "{\"prompt\":\"x\",\"json_numbers\":\"long\"}", "json_numbers",
+           "json_numbers is \"long\"; it must be one of [\"short\",\"any\"]");
+    refuse(QUIRE_COMPLETIONS, "{\"prompt\":\"x\",\"max_tokens\":2147483648.5}", "body.max_tokens",
+           "it must be an integer");
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_field_has_its_type_range_and_default),
+        cmocka_unit_test(a_field_with_choices_or_without_an_implementation_has_an_enum),
+        cmocka_unit_test(members_with_rows_are_properties_of_their_object),
+        cmocka_unit_test(a_schema_has_the_fields_of_its_endpoint_and_those_that_it_requires),
+        cmocka_unit_test(a_value_outside_a_fields_choices_is_refused),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
