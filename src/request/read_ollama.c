@@ -293,16 +293,18 @@ quire_err request_assemble_ollama_chat(quire_request *r, quire_error *err) {
 
 quire_err request_assemble_ollama_generate(quire_request *r, quire_error *err) {
     strbuf text = {0};
-    const json_value *prompt = request_part(r, "prompt"), *suffix = request_part(r, "suffix");
-    bool fills = json_str(suffix).n > 0, is_raw = fills || json_truth(request_part(r, "raw"));
+    const json_value *prompt = request_part(r, "prompt"), *suffix = request_part(r, "suffix"),
+                     *raw = request_part(r, "raw");
+    bool was_raw = r->g.info.endpoint == QUIRE_OLLAMA_RAW, fills = json_str(suffix).n > 0,
+         is_raw = fills || (raw != NULL ? json_truth(raw) : was_raw);
     uint32_t base = is_raw ? FIELD_COMPLETIONS : FIELD_CHAT;
     quire_err e = QUIRE_OK;
     if (json_length(request_part(r, "images")) > 0) {
         return err_set_param(err, QUIRE_BAD_REQUEST, "images",
                              "images is given; this server takes text only");
     }
+    request_become(r, is_raw ? QUIRE_OLLAMA_RAW : QUIRE_OLLAMA_GENERATE);
     if (is_raw) {
-        request_become(r, QUIRE_OLLAMA_RAW);
         e = prompt != NULL ? read_ollama_set(r, base, "prompt", prompt, &text, err) : QUIRE_OK;
         e = e == QUIRE_OK && fills ? read_ollama_set(r, base, "suffix", suffix, &text, err) : e;
     } else if (json_str(prompt).n > 0) {

@@ -374,6 +374,12 @@ static str strip(const norm_step *step, str text) {
     return text;
 }
 
+static quire_err run_rules(const sp_rules *rules, str text, bool continues, strbuf *out) {
+    sp_rules own = *rules;
+    own.dummy_prefix = own.dummy_prefix && (own.suffix || !continues);
+    return sp_rules_run(&own, text, out);
+}
+
 static quire_err normalize_run_step(const norm_step *step, str text, norm_scratch *s, regex_scratch *rs,
                                     strbuf *out) {
     switch (step->kind) {
@@ -383,7 +389,7 @@ static quire_err normalize_run_step(const norm_step *step, str text, norm_scratc
     case NORM_NFKD:
         return unicode_form(text, step->kind, s, out);
     case NORM_PREPEND:
-        TRY(strbuf_add(out, step->content, step->n_content));
+        TRY(s->continues ? QUIRE_OK : strbuf_add(out, step->content, step->n_content));
         return strbuf_add(out, text.p, text.n);
     case NORM_REPLACE:
         return matcher_replace(&step->match, rs, text, (str){step->content, step->n_content}, out);
@@ -392,7 +398,7 @@ static quire_err normalize_run_step(const norm_step *step, str text, norm_scratc
     case NORM_PRECOMPILED:
         return map_graphemes(&step->map, text, out);
     case NORM_SENTENCEPIECE:
-        return sp_rules_run(&step->rules, text, out);
+        return run_rules(&step->rules, text, s->continues, out);
     default:
         return map_chars(step->kind, text, out);
     }

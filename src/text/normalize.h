@@ -103,6 +103,7 @@ typedef struct norm_scratch {
      * stand for the first character of the whole input. 0: none of them, or it is not
      * needed */
     size_t front;
+    bool continues; /* set by the caller: the text goes on from another, so no prefix is added before it */
 } norm_scratch;
 
 void norm_scratch_deinit(norm_scratch *s);

@@ -227,13 +227,13 @@ static quire_err cut_before(str mark, const strbuf *own, size_t start, piece_lis
 }
 
 /* Appends text to *own with metaspace marks, and cuts it before every mark. */
-static quire_err metaspace_piece(const pre_step *step, str text, size_t front, pre_scratch *s, strbuf *own,
-                                 piece_list *out) {
+static quire_err metaspace_piece(const pre_step *step, str text, size_t front, bool continues, pre_scratch *s,
+                                 strbuf *own, piece_list *out) {
     char mark[4];
     size_t n_mark = utf8_encode(step->delimiter, mark), start = own->n;
     bool marked = text.p[0] == ' ' || (text.n >= n_mark && memcmp(text.p, mark, n_mark) == 0);
-    bool prepends =
-        !marked && (step->prepend == PREPEND_ALWAYS || (step->prepend == PREPEND_FIRST && front > 0));
+    bool prepends = !marked && !continues &&
+                    (step->prepend == PREPEND_ALWAYS || (step->prepend == PREPEND_FIRST && front > 0));
     TRY(prepends ? strbuf_add(own, mark, n_mark) : QUIRE_OK);
     for (size_t i = 0; i < text.n;) {
         const char *space = memchr(text.p + i, ' ', text.n - i);
@@ -252,10 +252,10 @@ static quire_err metaspace_piece(const pre_step *step, str text, size_t front, p
 }
 
 /* Appends text's bytes to *own in the byte-level alphabet, and its pieces to out. */
-static quire_err byte_level_piece(const pre_step *step, str text, size_t front, pre_scratch *s,
-                                  regex_scratch *rs, strbuf *own, piece_list *out) {
+static quire_err byte_level_piece(const pre_step *step, str text, size_t front, bool continues,
+                                  pre_scratch *s, regex_scratch *rs, strbuf *own, piece_list *out) {
     size_t before = own->n;
-    bool prepends = step->prepend == PREPEND_ALWAYS && text.p[0] != ' ';
+    bool prepends = step->prepend == PREPEND_ALWAYS && text.p[0] != ' ' && !continues;
     if (prepends) {
         strbuf_clear(&s->spaced);
         TRY(strbuf_add_char(&s->spaced, ' '));
@@ -279,6 +279,7 @@ static quire_err run_piece(const pre_step *step, const piece_list *in, size_t i,
     size_t at = in->pieces[i].at, front = in->front > at ? in->front - at : 0;
     str text = {in->text.p + at, in->pieces[i].n};
     front = front < text.n ? front : text.n;
+    bool continues = s->continues && i == 0;
     bool each = step->kind == PRE_BYTE_LEVEL || step->behavior == SPLIT_ISOLATED; /* cut becomes a piece */
     s->n_cuts = 0;
     s->max_cuts = each ? s->max_pieces : 0;
@@ -294,9 +295,9 @@ static quire_err run_piece(const pre_step *step, const piece_list *in, size_t i,
     case PRE_SCRIPTS:
         return cut_scripts(text, at, out);
     case PRE_METASPACE:
-        return metaspace_piece(step, text, front, s, own, out);
+        return metaspace_piece(step, text, front, continues, s, own, out);
     default:
-        return byte_level_piece(step, text, front, s, rs, own, out);
+        return byte_level_piece(step, text, front, continues, s, rs, own, out);
     }
 }
 

@@ -182,6 +182,7 @@ static quire_err move_marks(encode_run *r, size_t offset, str text, str normaliz
         bool client;
         size_t upto = part_end(r->options.marks, offset + done, offset + text.n, &client) - offset;
         str part = {text.p + done, upto - done};
+        r->norm_part.continues = done == 0 && r->norm.continues;
         TRY(normalizer_run(&r->t->normalizer, part, &r->norm_part, &r->regex, &part));
         size_t lead = done > 0 && part.n >= n_lead ? n_lead : 0;
         part = (str){part.p + lead, part.n - lead};
@@ -198,6 +199,13 @@ static quire_err move_marks(encode_run *r, size_t offset, str text, str normaliz
     return text_marks_add(out, 0, normalized.n);
 }
 
+/* Whether a stretch at offset goes on from the known ids in the middle of a stretch. */
+static bool goes_on(const encode_run *r, size_t offset) {
+    const token_list *known = r->options.known;
+    return known != NULL && known->n > 0 && offset > 0 && offset == r->options.from &&
+           added_set_get(&r->t->added, known->ids[known->n - 1]) == NULL;
+}
+
 /* Encodes a stretch between tokens that were found in the raw text; the stretch begins at
  * offset there. */
 static quire_err tokenizer_encode_stretch(encode_run *r, str text, size_t offset, token_list *out) {
@@ -206,6 +214,7 @@ static quire_err tokenizer_encode_stretch(encode_run *r, str text, size_t offset
     added_walk w;
     str normalized;
     r->norm.front = 0;
+    r->norm.continues = goes_on(r, offset);
     if (offset == 0 && pretokenizer_asks_front(&t->pretokenizer)) {
         (void)utf8_next(text.p, &r->norm.front);
     }
@@ -217,6 +226,7 @@ static quire_err tokenizer_encode_stretch(encode_run *r, str text, size_t offset
     bool more = true;
     while (e == QUIRE_OK && (e = added_walk_next(&w, &more)) == QUIRE_OK && more) {
         if (w.stretch_n > 0) {
+            r->pre.continues = r->norm.continues && w.stretch_at == 0;
             size_t front = r->norm.front > w.stretch_at ? r->norm.front - w.stretch_at : 0;
             e = encode_pieces(r, (str){normalized.p + w.stretch_at, w.stretch_n}, front, out);
         }

@@ -39,7 +39,9 @@ typedef struct encode_options {
     size_t max_tokens;       /* of the text without special tokens: encoding stops past it; 0: no bound */
     encode_seams *seams;     /* gets the text's seams after `from`; NULL: they are not wanted */
     const token_list *known; /* the ids of text[0..from), as an earlier encoding of them gave; NULL: none */
-    size_t from;             /* a seam, where known is not NULL */
+    /* where known is not NULL: a seam, or any place, where the text goes on without a
+     * space before it unless the last id is a token that cuts texts */
+    size_t from;
 } encode_options;
 
 /* Appends the ids of text to *out. A BOS is not added when the ids already begin with one

@@ -49,6 +49,15 @@ TEST(a_prompt_is_a_chat_unless_it_is_raw) {
     assert_int_equal(parse(QUIRE_OLLAMA_GENERATE, "{\"prompt\":\"p\",\"raw\":true}", &r, &err), QUIRE_OK);
     assert_int_equal(r->g.info.endpoint, QUIRE_OLLAMA_RAW);
     assert_true(str_is(r->g.prompts[0].text, "p") && r->g.add_special && !r->g.add_bos && r->g.info.stream);
+    /* a new prompt is as raw as the one before, unless raw is given too */
+    assert_int_equal(quire_request_set(r, "prompt", "\"q\"", &err), QUIRE_OK);
+    assert_int_equal(request_check(r, &err), QUIRE_OK);
+    assert_true(r->g.info.endpoint == QUIRE_OLLAMA_RAW && str_is(r->g.prompts[0].text, "q"));
+    assert_int_equal(quire_request_set_all(r, "{\"prompt\":\"t\",\"raw\":false}", 26, &err), QUIRE_OK);
+    assert_int_equal(request_check(r, &err), QUIRE_OK);
+    assert_int_equal(r->g.info.endpoint, QUIRE_OLLAMA_GENERATE);
+    assert_string_equal(r->g.messages.json.p, "[{\"role\":\"user\",\"content\":\"t\"}]");
+    assert_true(r->g.add_bos && !r->g.add_special);
     quire_request_free(r);
 }
 

@@ -73,6 +73,44 @@ TEST(a_first_piece_is_one_where_the_text_begins) {
                "0 1 2");
 }
 
+/* Encodes "ab" after `known`, the ids of its first character. */
+static void expect_rest(const char *members, int32_t known, const char *want) {
+    tokenizer *t = open_with(members);
+    token_list before = {0}, ids = {0};
+    assert_int_equal(token_list_add(&before, known), QUIRE_OK);
+    encode_options o = {.known = &before, .from = 1};
+    assert_int_equal(tokenizer_encode(t, str_of("ab"), o, &ids, NULL), QUIRE_OK);
+    expect_list(members, &ids, want);
+    token_list_deinit(&before);
+    token_list_deinit(&ids);
+    tokenizer_close(t);
+}
+
+/* The prefix of a text is not that of what goes on from known ids, unless the last of
+ * them cuts texts. */
+TEST(a_text_that_goes_on_from_known_ids_gets_no_space_before_it) {
+    static const char *const prefixes[] = {
+        "\"normalizer\":{\"type\":\"Prepend\",\"prepend\":\"" MARK "\"}",
+        "\"pre_tokenizer\":{\"type\":\"Metaspace\",\"replacement\":\"" MARK
+        "\",\"prepend_scheme\":\"always\",\"split\":false}",
+        CHAIN(FIRST),
+    };
+    for (size_t i = 0; i < sizeof prefixes / sizeof *prefixes; i++) {
+        expect_ids(prefixes[i], "b", "0 2");
+        expect_rest(prefixes[i], 1, "1 2");
+    }
+    for (size_t i = 0; i < 2; i++) {
+        strbuf with_token = {0};
+        assert_int_equal(strbuf_addf(&with_token,
+                                     "%s,\"added_tokens\":[{\"id\":4,\"content\":\"<s>\",\"special\":true}]",
+                                     prefixes[i]),
+                         QUIRE_OK);
+        expect_rest(with_token.p, 4, "4 0 2");
+        expect_rest(with_token.p, 1, "1 2");
+        strbuf_deinit(&with_token);
+    }
+}
+
 /* Decodes as a whole and token by token. */
 static void expect_text(const char *steps, const int32_t *ids, size_t n, const char *want) {
     strbuf members = {0}, whole = {0}, stream = {0};
@@ -395,6 +433,7 @@ TEST(a_token_that_normalizing_makes_a_special_one_is_skipped) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_first_piece_is_one_where_the_text_begins),
+        cmocka_unit_test(a_text_that_goes_on_from_known_ids_gets_no_space_before_it),
         cmocka_unit_test(decoder_steps_work_behind_one_that_joins_all_tokens),
         cmocka_unit_test(post_processors_wrap_what_others_have_wrapped),
         cmocka_unit_test(a_template_that_cannot_be_applied_refuses_the_texts_that_it_is_for),
