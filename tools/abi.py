@@ -84,7 +84,7 @@ def described(cc, include):
     text, macros = preprocessed(cc, include)
     text = without_bodies(text)
     structs = {name: list(members_of(body)) for name, body in re.findall(r"typedef struct (\w+) \{(.*?)\} \1 ?;", text)}
-    out, rest = {}, re.sub(r"typedef (?:struct|enum) \w* ?\{.*?\} \w+ ?;", "", text)
+    out, rest = {}, re.sub(r"typedef (?:struct|enum) \w* ?\{.*?\} \w+ ?;|typedef [^;{]*\(\*\w+\)\([^;]*;", "", text)
     for result, name, arguments in re.findall(r"(?:^|;|\})\s*((?:const )?\w[\w ]*?[ *]+)(quire_\w+)\s*\(([^;]*)\)\s*(?=;)", rest):
         types = [re.sub(r"(?<=[\s*])\w+$", "", spaced(a)).strip() if spaced(a) != "void" else "void" for a in arguments.split(",")]
         out["function", name] = f"{spaced(result)} ({', '.join(types)})"

@@ -124,8 +124,8 @@ TEST(a_wrong_body_is_refused_by_name) {
         {"{\"input\": \"a\", \"pooling\": \"last\", \"dimensions\": 0}", "dimensions", "at least 1"},
         {"{\"input\": \"a\", \"pooling\": \"last\", \"dimensions\": 100000}", "dimensions", "rows have"},
         {"{\"input\": \"a\", \"pooling\": \"last\", \"normalize\": 1}", "body.normalize", "true or false"},
-        {"{\"input\": \"a\", \"pooling\": \"last\", \"encoding_format\": \"base64\"}", "encoding_format",
-         "not supported yet"},
+        {"{\"input\": \"a\", \"pooling\": \"last\", \"encoding_format\": \"hex\"}", "body.encoding_format",
+         "base64"},
         {"{\"input\": \"a\", \"pooling\": \"last\", \"token_type_ids\": [0]}", "token_type_ids", "as ids"},
         {"{\"input\": [1, 2], \"pooling\": \"last\", \"token_type_ids\": [0]}", "token_type_ids",
          "one for each id"},
@@ -372,11 +372,11 @@ TEST(a_model_of_rows_refuses_requests_for_text) {
     quire_request *r;
     assert_int_equal(parse_with(&scorer, QUIRE_COMPLETIONS, "{\"prompt\": [1,2]}", &r, &err),
                      QUIRE_BAD_REQUEST);
-    assert_non_null(strstr(err.message, "embeddings and no text"));
+    assert_non_null(strstr(err.message, "scores and no text"));
     assert_int_equal(parse_with(&scorer, QUIRE_CHAT,
                                 "{\"messages\": [{\"role\": \"user\", \"content\": \"a\"}]}", &r, &err),
                      QUIRE_BAD_REQUEST);
-    assert_non_null(strstr(err.message, "embeddings and no text"));
+    assert_non_null(strstr(err.message, "scores and no text"));
 }
 
 TEST(a_report_comes_with_a_row) {

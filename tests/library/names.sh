@@ -12,7 +12,7 @@ trap 'rm -rf "$work"' EXIT
 for header in include/*.h; do
     echo "#include \"$(basename "$header")\""
 done >"$work/all.c"
-"$cc" -std=c11 -E -P -Iinclude "$work/all.c" | grep -v '^static inline' | grep -oE '\bquire_[a-z0-9_]+ *\(' | tr -d ' (' | sort -u >"$work/declared"
+"$cc" -std=c11 -E -P -Iinclude "$work/all.c" | grep -vE '^(static inline|typedef) ' | grep -oE '\bquire_[a-z0-9_]+ *\(' | tr -d ' (' | sort -u >"$work/declared"
 nm -g --defined-only "$build/libquire.a" | awk 'NF == 3 {print $3}' | sort >"$work/static"
 nm -D --defined-only "$build/libquire.so" | awk '$2 != "A" {print $3}' | sort >"$work/versioned"
 sed 's/@.*//' "$work/versioned" >"$work/shared"

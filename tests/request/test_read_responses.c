@@ -20,7 +20,8 @@ static void expect_messages(const char *input, const char *messages) {
     quire_request_free(r);
 }
 
-#define CALL(id)        "{\"type\":\"function_call\",\"call_id\":\"" id "\",\"name\":\"f\",\"arguments\":\"{}\"}"
+#define CALL_BEGIN      "{\"type\":\"function_call\",\"call_id\":\""
+#define CALL(id)        CALL_BEGIN id "\",\"name\":\"f\",\"arguments\":\"{}\"}"
 #define OUTPUT(id, out) "{\"type\":\"function_call_output\",\"call_id\":\"" id "\",\"output\":" out "}"
 
 TEST(a_text_is_a_message_of_a_user) {

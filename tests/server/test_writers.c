@@ -16,7 +16,6 @@ TEST(every_endpoint_with_a_route_has_a_writer) {
             assert_true(w->begin != NULL && w->choice != NULL && w->end != NULL);
         }
         if (endpoint_facts_of(e).gives_text) {
-            assert_true(w->chunk_object != NULL);
             assert_true(w->chunk != NULL && w->last != NULL && w->error != NULL);
             assert_int_equal(w->logprobs.token != NULL, w->logprobs.write != NULL);
         }
