@@ -16,7 +16,7 @@ static quire_err build_request(const chat_state *c, const context_fit *fit, body
     e = e == QUIRE_OK ? conversation_write(&c->talk, fit->from, &list) : e;
     e = e == QUIRE_OK ? body_set(out, "messages", (str){list.p, list.n}) : e;
     if (e == QUIRE_OK && fit->limit > 0) {
-        e = body_set_int(out, "truncate_prompt_tokens", fit->limit);
+        e = body_set_int(out, "max_prompt_tokens", fit->limit);
     }
     strbuf_deinit(&list);
     return e == QUIRE_OK ? request_complete(c->session, QUIRE_CHAT, out, err)
@@ -24,7 +24,7 @@ static quire_err build_request(const chat_state *c, const context_fit *fit, body
 }
 
 static bool chat_turn_is_too_long(const quire_error *err) {
-    return err->code == QUIRE_CONTEXT_LENGTH || strcmp(err->param, "truncate_prompt_tokens") == 0;
+    return err->code == QUIRE_CONTEXT_LENGTH || strcmp(err->param, "max_prompt_tokens") == 0;
 }
 
 /* The limit that the user set on an answer; 0: none. */

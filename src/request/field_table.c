@@ -203,6 +203,8 @@ static const field_desc fields[] = {
      "most tokens to produce; goes before max_tokens"},
     {"max_output_tokens", FIELD_INT, RESPONSES | SAMPLING | CUT, 1, INT32_TOP, AT(g.sampling.max_tokens, -1),
      "most tokens to produce; null: as many as fit"},
+    {"max_prompt_tokens", FIELD_INT, BOTH, 1, INT32_TOP, AT(g.max_prompt_tokens, -1),
+     "most tokens that the prompt may have: a longer one is refused; null: as many as fit"},
     {"max_tokens", FIELD_INT, CHAT | SAMPLING | CUT, 1, INT32_TOP, AT(g.sampling.max_tokens, -1),
      "most tokens to produce; null: as many as fit"},
     {"max_tokens", FIELD_INT, COMPLETIONS | SAMPLING | CUT, 0, INT32_TOP, AT(g.sampling.max_tokens, 16),

@@ -43,6 +43,7 @@ typedef struct generation {
     /* tokens to which a longer prompt is cut; -1: as many as fit; GENERATION_UNCUT: it is
      * refused */
     int32_t truncate_prompt_tokens;
+    int32_t max_prompt_tokens; /* a longer prompt is refused; -1: no bound of its own */
     int32_t keeps_end; /* of a prompt that is cut: 1: its end, 0: its beginning; -1: not given */
 
     sampling_params sampling;

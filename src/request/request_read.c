@@ -205,6 +205,7 @@ quire_err request_new(const request_context *ctx, quire_endpoint endpoint, quire
     r->best_of = r->beam_width = -1;
     request_count_choices(r);
     r->g.truncate_prompt_tokens = GENERATION_UNCUT;
+    r->g.max_prompt_tokens = -1;
     r->g.keeps_end = r->max_completion_tokens = r->g.thinking_budget = r->g.max_tool_calls = r->n_logprobs =
         r->n_prompt_logprobs = r->g.info.logprobs = r->g.info.prompt_logprobs = -1;
     r->g.cache_priority = r->pooling_kind = r->dimensions = r->normalize = -1;

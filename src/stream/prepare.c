@@ -183,6 +183,11 @@ static quire_err check_length(const stream_engine *e, const generation *g, const
         return err_set_param(err, QUIRE_BAD_REQUEST, dialect_of(g)->prompt,
                              "the prompt is empty; it must have at least one token");
     }
+    if (g->max_prompt_tokens >= 0 && c->prompt.n > (size_t)g->max_prompt_tokens) {
+        return err_set_param(err, QUIRE_BAD_REQUEST, "max_prompt_tokens",
+                             "the %s has %zu tokens; max_prompt_tokens is %d", dialect_of(g)->prompt,
+                             c->prompt.n, (int)g->max_prompt_tokens);
+    }
     size_t most = (size_t)e->context.max_model_len - (gives_rows(g) ? 0 : 1);
     return c->prompt.n > most ? generation_too_long(g, e->context.max_model_len, c->prompt.n, false, err)
                               : QUIRE_OK;
