@@ -267,7 +267,7 @@ static quire_err overrides_add_members(overrides *o, char path[MAX_KEY + 1], siz
         if (end > MAX_KEY) {
             return overrides_too_long(o, m.name, end, err);
         }
-        memcpy(path + n, ".", n > 0);
+        memcpy(path + n, ".", n > 0 ? 1 : 0);
         memcpy(path + end - n_name, m.name, n_name + 1);
         bool is_object = json_is(m.value, JSON_KIND_OBJECT) && json_doc_meta(m.value).kind == META_OTHER;
         if (is_object && json_length(m.value) == 0) {

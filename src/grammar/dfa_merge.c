@@ -26,7 +26,8 @@ static uint32_t seen(const merge *m, uint32_t state, uint32_t to) {
 
 static uint32_t hash_state(const merge *m, uint32_t i) {
     const nfa_dstate *s = &m->d->states.p[i];
-    uint32_t h = dfa_merge_mix(dfa_merge_mix(s->n, s->accepts | s->silent << 1), seen(m, i, s->other));
+    uint32_t h = dfa_merge_mix(dfa_merge_mix(s->n, (uint32_t)s->accepts | (uint32_t)s->silent << 1),
+                               seen(m, i, s->other));
     for (uint32_t k = 0; k < s->n; k++) {
         const dfa_edge *e = &m->d->edges.p[s->first + k];
         h = dfa_merge_mix(dfa_merge_mix(dfa_merge_mix(h, e->lo), e->hi), seen(m, i, e->to));

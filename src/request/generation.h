@@ -44,7 +44,7 @@ typedef struct generation {
      * refused */
     int32_t truncate_prompt_tokens;
     int32_t max_prompt_tokens; /* a longer prompt is refused; -1: no bound of its own */
-    int32_t keeps_end; /* of a prompt that is cut: 1: its end, 0: its beginning; -1: not given */
+    int32_t keeps_end;         /* of a prompt that is cut: 1: its end, 0: its beginning; -1: not given */
 
     sampling_params sampling;
     beam_params beams;      /* width 0: no beam search */

@@ -14,7 +14,7 @@ void response_write_id(const response *a, json_out *o) {
         json_cstr(o, a->id);
         return;
     }
-    (void)snprintf(id, sizeof id, "%s-%s", a->writer->id_prefix, a->more->request_id);
+    (void)snprintf(id, sizeof id, "%s%s", a->writer->id_prefix, a->more->request_id);
     json_cstr(o, id);
 }
 

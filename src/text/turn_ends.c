@@ -24,8 +24,8 @@ static const char *const texts[] = {
     "<turn|>",
     "<|tool_response>",
     "<end_of_utterance>",
-    "<\xEF\xBD\x9C"
-    "end\xE2\x96\x81of\xE2\x96\x81sentence\xEF\xBD\x9C>",
+    ("<\xEF\xBD\x9C"
+     "end\xE2\x96\x81of\xE2\x96\x81sentence\xEF\xBD\x9C>"),
     "<|fim_pad|>",
     "<fim-pad>",
     "<fim_pad>",

@@ -169,8 +169,10 @@ def test_what_is_not_understood_is_refused_or_named(server):
         assert status == 200 and headers["warning"] == '199 quire "ignored: id_slot, cache_prompt"'
     status, headers, _ = server.ask("POST", "/v1/completions", {**ask, "guided_json": None, "truncate_prompt_tokens": 50})
     assert status == 200 and "warning" not in headers
+    status, _, text = server.ask("POST", "/v1/completions", {**ask, "max_prompt_tokens": 2})
+    assert (status, json.loads(text)["error"]["param"]) == (400, "max_prompt_tokens")
     status, _, text = server.ask("POST", "/v1/completions", {**ask, "truncate_prompt_tokens": 2})
-    assert (status, json.loads(text)["error"]["param"]) == (400, "truncate_prompt_tokens")
+    assert status == 200 and json.loads(text)["usage"]["prompt_tokens"] == 2
 
 
 def test_a_chat_that_does_not_fit_names_messages(quire, tmp_path):
