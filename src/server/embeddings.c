@@ -129,8 +129,8 @@ static void embeddings_write_end(const response *a, json_out *o) {
     }
 
 const response_writer embeddings_writer =
-    ROWS_WRITER("embd", embeddings_write_begin, embeddings_write_row, embeddings_write_end);
+    ROWS_WRITER("embd-", embeddings_write_begin, embeddings_write_row, embeddings_write_end);
 const response_writer pooling_writer =
-    ROWS_WRITER("pool", embeddings_write_begin, pooling_write_row, embeddings_write_end);
+    ROWS_WRITER("pool-", embeddings_write_begin, pooling_write_row, embeddings_write_end);
 const response_writer embedding_writer =
-    ROWS_WRITER("embd", embedding_write_begin, embedding_write_row, embedding_write_end);
+    ROWS_WRITER("embd-", embedding_write_begin, embedding_write_row, embedding_write_end);

@@ -139,6 +139,6 @@ static void scores_write_reranking(const response *a, json_out *o) {
         .choice = scores_write_no_choice, .end = write_end, .row = scores_take_row                           \
     }
 
-const response_writer score_writer = SCORES_WRITER("score", scores_write_list);
-const response_writer rerank_writer = SCORES_WRITER("rerank", scores_write_rerank);
-const response_writer reranking_writer = SCORES_WRITER("rerank", scores_write_reranking);
+const response_writer score_writer = SCORES_WRITER("score-", scores_write_list);
+const response_writer rerank_writer = SCORES_WRITER("rerank-", scores_write_rerank);
+const response_writer reranking_writer = SCORES_WRITER("rerank-", scores_write_reranking);

@@ -42,7 +42,7 @@ static void tokenize_write(const response *a, int32_t i, json_out *o) {
     json_end(o, '}');
 }
 
-const response_writer tokenize_writer = {.id_prefix = "tokenize",
+const response_writer tokenize_writer = {.id_prefix = "tokenize-",
                                          .object = "tokenize",
                                          .begin = tokenize_write_nothing,
                                          .choice = tokenize_write,
@@ -84,7 +84,7 @@ static void tokenize_write_content(const response *a, int32_t i, json_out *o) {
     json_end(o, '}');
 }
 
-const response_writer tokenize_content_writer = {.id_prefix = "tokenize",
+const response_writer tokenize_content_writer = {.id_prefix = "tokenize-",
                                                  .object = "tokenize",
                                                  .begin = tokenize_write_nothing,
                                                  .choice = tokenize_write_content,
@@ -101,7 +101,7 @@ static void detokenize_write(const response *a, int32_t i, json_out *o) {
     json_end(o, '}');
 }
 
-const response_writer detokenize_writer = {.id_prefix = "detokenize",
+const response_writer detokenize_writer = {.id_prefix = "detokenize-",
                                            .object = "detokenize",
                                            .begin = tokenize_write_nothing,
                                            .choice = detokenize_write,
@@ -115,7 +115,7 @@ static void apply_template_write(const response *a, int32_t i, json_out *o) {
     json_end(o, '}');
 }
 
-const response_writer apply_template_writer = {.id_prefix = "template",
+const response_writer apply_template_writer = {.id_prefix = "template-",
                                                .object = "template",
                                                .begin = tokenize_write_nothing,
                                                .choice = apply_template_write,
@@ -147,12 +147,12 @@ static void render_write_end(const response *a, json_out *o) {
     json_end(o, ']');
 }
 
-const response_writer completions_render_writer = {.id_prefix = "cmpl",
+const response_writer completions_render_writer = {.id_prefix = "cmpl-",
                                                    .object = "request",
                                                    .begin = render_write_begin,
                                                    .choice = render_write,
                                                    .end = render_write_end};
-const response_writer chat_render_writer = {.id_prefix = "chatcmpl",
+const response_writer chat_render_writer = {.id_prefix = "chatcmpl-",
                                             .object = "request",
                                             .begin = tokenize_write_nothing,
                                             .choice = render_write,

@@ -13,6 +13,8 @@ TEST(every_endpoint_with_a_route_has_a_writer) {
         assert_int_equal(w->row != NULL, endpoint_facts_of(e).gives_rows);
         if (w != NULL) {
             assert_true(w->id_prefix != NULL && w->object != NULL);
+            char last = w->id_prefix[strlen(w->id_prefix) - 1];
+            assert_true(last == '-' || last == '_'); /* a response's number follows */
             assert_true(w->begin != NULL && w->choice != NULL && w->end != NULL);
         }
         if (endpoint_facts_of(e).gives_text) {
