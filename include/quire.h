@@ -434,8 +434,8 @@ void quire_free(void *p);
 void *quire_alloc(size_t n);
 
 #define QUIRE_SIGNATURE_BYTES 64
-/* Signs a text of which this is the SHA-256, for reasoning that a client sends back in a
- * request of QUIRE_MESSAGES: out gets hexadecimal digits and a 0 byte. */
+/* Signs reasoning that a client may send back in a QUIRE_MESSAGES request. digest: the
+ * SHA-256 of its text. out gets hexadecimal digits and a 0 byte. */
 void quire_sign(const quire_engine *e, const uint8_t digest[32], char out[QUIRE_SIGNATURE_BYTES + 1]);
 
 /* ---- requests ---- */

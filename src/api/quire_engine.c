@@ -9,7 +9,7 @@
 #include "engine/engine_view.h"
 #include "expr/expr_mods.h"
 #include "file/npz.h"
-#include "request/thought_signature.h"
+#include "request/read_turns.h"
 #include "setup/engine_config.h"
 #include "setup/memory_limits.h"
 #include "stream/stream.h"

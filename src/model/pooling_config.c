@@ -4,6 +4,7 @@
 
 #include "file/modules.h"
 #include "model/pooling.h"
+#include "model/row_facts.h"
 
 /* ---- modules of sentence-transformers ---- */
 
@@ -362,4 +363,25 @@ quire_err score_head_describe(const config *c, const score_head *head, model_des
     TRY(head->dense != NULL ? add_dense(c, head->dense, d->d_model, f, d) : QUIRE_OK);
     TRY(head->norm != NULL ? add_norm(c, head->norm, d) : QUIRE_OK);
     return add_out(c, head->out, scores, d);
+}
+
+/* ---- facts of rows ---- */
+
+quire_err row_facts_read(const model_file *f, row_facts *out, quire_error *err) {
+    char prefix[64] = "";
+    str arch = {0}, function = {0};
+    size_t n = 0;
+    if (model_file_str(f, "general.architecture", &arch) == QUIRE_OK) {
+        (void)snprintf(prefix, sizeof prefix, "%.*s", (int)(arch.n < 60 ? arch.n : 60), arch.p);
+    }
+    const config c = config_of(f, prefix, err);
+    *out = (row_facts){0};
+    TRY(config_bool(&c, NULL, "is_matryoshka", &out->is_matryoshka));
+    TRY(config_i32s(&c, NULL, "matryoshka_dimensions", out->widths, ROW_MAX_WIDTHS, &n));
+    TRY(config_str(&c, NULL, "sentence_transformers.activation_fn|sbert_ce_default_activation_function",
+                   &function));
+    out->n_widths = (int32_t)n;
+    out->is_matryoshka = out->is_matryoshka || n > 0;
+    out->names_function = function.n > 0;
+    return QUIRE_OK;
 }

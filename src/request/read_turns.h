@@ -22,4 +22,14 @@ typedef struct turns_written {
 quire_err turns_write(const quire_request *r, const json_value *system, const json_value *messages,
                       turns_written *out, quire_error *err);
 
+/* ---- signatures of reasoning that clients keep and send back: an HMAC of the text's
+ * SHA-256 under the engine's key, in hexadecimal digits. Any thread ---- */
+
+/* The key of a text that the operator gives, or a new one (NULL). */
+void thought_key(const char *given, uint8_t key[SHA256_BYTES]);
+/* The signature of the text with this digest, and a 0 byte. */
+void thought_sign(const uint8_t key[SHA256_BYTES], const uint8_t digest[SHA256_BYTES],
+                  char out[QUIRE_SIGNATURE_BYTES + 1]);
+bool thought_is_signed(const uint8_t key[SHA256_BYTES], str text, str signature);
+
 #endif

@@ -95,10 +95,7 @@ typedef struct request_value {
 /* A gap that the answer fills, after the prompt. */
 typedef struct request_fill {
     const char *field; /* that asks for it; NULL: none does */
-    str before, after; /* the texts around it, in values; the prompt goes on from the first */
-    /* other files for it, an array in values of objects with "filename" and "text"; or
-     * NULL */
-    const json_value *files;
+    str after;         /* the text after the gap, in values */
 } request_fill;
 
 struct quire_request {

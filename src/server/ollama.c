@@ -1,12 +1,12 @@
 /* Ollama's API: writes the responses of /api/chat and /api/generate, lines of JSON where
  * they are streamed, and answers what its clients ask about the model. */
-#include <openssl/sha.h>
 #include <stdio.h>
 #include <string.h>
 #include <time.h>
 
 #include "base/clock.h"
 #include "base/mem.h"
+#include "base/sha256.h"
 #include "server/body_jobs.h"
 #include "server/ollama.h"
 #include "server/response.h"
@@ -323,9 +323,9 @@ static void ollama_write_details(const quire_info *i, json_out *o) {
 
 /* A name's digest: what Ollama's clients tell models apart by. */
 static void ollama_write_digest(const char *name, json_out *o) {
-    uint8_t digest[SHA256_DIGEST_LENGTH];
-    char text[2 * SHA256_DIGEST_LENGTH + 1];
-    SHA256((const uint8_t *)name, strlen(name), digest);
+    uint8_t digest[SHA256_BYTES];
+    char text[2 * SHA256_BYTES + 1];
+    sha256(name, strlen(name), digest);
     for (size_t i = 0; i < sizeof digest; i++) {
         snprintf(text + 2 * i, 3, "%02x", digest[i]);
     }

@@ -10,7 +10,8 @@
 typedef struct store_tenant {
     char name[QUIRE_TENANT_BYTES + 1];
     size_t n_bytes;
-    int64_t n_held; /* responses and turns */
+    int64_t n_held;    /* responses and turns */
+    int64_t n_running; /* responses in progress */
     /* its responses, by their last use: `oldest` was not used for longest */
     struct store_entry *oldest, *newest;
     struct store_tenant *next;
@@ -125,6 +126,7 @@ static void store_link(response_store *s, store_entry *e) {
     *(s->last != NULL ? &s->last->after : &s->first) = e;
     s->last = e;
     store_link_use(e);
+    e->tenant->n_running += e->in_progress;
     s->n++;
     store_charge(s, e->tenant, store_entry_bytes(e));
 }
@@ -146,6 +148,7 @@ static void store_remove(response_store *s, store_entry *e) {
     *(e->before != NULL ? &e->before->after : &s->first) = e->after;
     *(e->after != NULL ? &e->after->before : &s->last) = e->before;
     store_unlink_use(e);
+    e->tenant->n_running -= e->in_progress;
     s->n--;
     store_drop_turn(s, e->turn);
     store_discharge(s, e->tenant, store_entry_bytes(e));
@@ -384,6 +387,7 @@ quire_err response_store_end(response_store *s, const char *tenant, str id, str 
         e->object = copy;
         e->n_object = object.n;
         e->in_progress = false;
+        e->tenant->n_running--;
         store_evict(s);
     } else {
         mem_free(copy);
@@ -398,6 +402,17 @@ bool response_store_in_progress(response_store *s, const char *tenant, str id, i
     bool is = e != NULL && e->in_progress;
     pthread_mutex_unlock(&s->lock);
     return is;
+}
+
+int64_t response_store_running(response_store *s, const char *tenant) {
+    pthread_mutex_lock(&s->lock);
+    const store_tenant *t = s->tenants;
+    while (t != NULL && strcmp(t->name, tenant) != 0) {
+        t = t->next;
+    }
+    int64_t n = t != NULL ? t->n_running : 0;
+    pthread_mutex_unlock(&s->lock);
+    return n;
 }
 
 bool response_store_delete(response_store *s, const char *tenant, str id, int64_t now_us) {

@@ -52,6 +52,8 @@ quire_err response_store_history(response_store *s, const char *tenant, str id, 
 quire_err response_store_end(response_store *s, const char *tenant, str id, str object, int64_t now_us);
 /* Whether a response is kept that is in progress. */
 bool response_store_in_progress(response_store *s, const char *tenant, str id, int64_t now_us);
+/* How many responses of a tenant are in progress. */
+int64_t response_store_running(response_store *s, const char *tenant);
 /* Deletes a response. false: the tenant has none of that id. */
 bool response_store_delete(response_store *s, const char *tenant, str id, int64_t now_us);
 

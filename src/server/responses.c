@@ -56,9 +56,13 @@ static quire_err responses_open(response *a, quire_error *err) {
         return err_set_param(err, QUIRE_BAD_REQUEST, "background",
                              "background needs the store of responses, which is off (--responses-bytes 0)");
     }
-    if (r->is_background && atomic_load(&s->n_background) >= s->options.max_connections) {
-        return err_set(err, QUIRE_BUSY, -1, "%d responses are generated in the background already",
-                       (int)s->options.max_connections);
+    int64_t left = s->options.max_connections - atomic_load(&s->n_background);
+    if (r->is_background && response_store_running(s->responses, a->tenant) >= left) {
+        return err_set(
+            err, QUIRE_BUSY, -1,
+            "too many responses are generated in the background; a tenant may have as many as there "
+            "is room left for, of %d (--max-connections)",
+            (int)s->options.max_connections);
     }
     if (r->previous == NULL) {
         return QUIRE_OK;

@@ -2,10 +2,6 @@
 
 #include <string.h>
 
-#define REPOSITORY "myproject\n" /* as llama.cpp calls the repository and the file with the gap */
-#define THIS_FILE  "filename\n"
-#define SNIPPET    "\n\n--- snippet ---\n\n" /* before a file, for a model without a mark of files */
-
 typedef struct fill_writer {
     const stream_engine *e;
     const generation *g;
@@ -70,30 +66,8 @@ static quire_err fill_add_text(const fill_writer *w, str text) {
     return QUIRE_OK;
 }
 
-/* The other files of the repository. */
-static quire_err fill_add_files(const fill_writer *w, const json_value *files) {
-    if (json_length(files) == 0) {
-        return QUIRE_OK;
-    }
-    bool is_marked = w->marks->file >= 0;
-    if (w->marks->repo >= 0) {
-        TRY(fill_add(w, w->marks->repo));
-        TRY(fill_add_text(w, str_of(REPOSITORY)));
-    }
-    for (size_t i = 0; i < json_length(files); i++) {
-        const json_value *file = json_at(files, i);
-        TRY(fill_add(w, w->marks->file));
-        TRY(fill_add_text(w, is_marked ? json_get_str(file, "filename") : str_of(SNIPPET)));
-        TRY(fill_add_text(w, str_of(is_marked ? "\n" : "")));
-        TRY(fill_add_text(w, json_get_str(file, "text")));
-    }
-    TRY(fill_add(w, w->marks->file));
-    return fill_add_text(w, str_of(is_marked ? THIS_FILE : ""));
-}
-
-static quire_err fill_add_before(const fill_writer *w, const quire_request *r, const request_prompt *p) {
+static quire_err fill_add_before(const fill_writer *w, const request_prompt *p) {
     TRY(fill_add(w, w->marks->pre));
-    TRY(fill_add_text(w, r->fill.before));
     if (p->ids == NULL) {
         return fill_add_text(w, p->text);
     }
@@ -115,12 +89,11 @@ quire_err fill_prompt(const stream_engine *e, const quire_request *r, const requ
                              "this model has no fill-in-the-middle tokens, so %s cannot be used", field);
     }
     TRY(fill_add(&w, r->g.add_special ? tokenizer_start(e->tokenizer) : -1));
-    TRY(fill_add_files(&w, r->fill.files));
     if (w.marks->suffix_first) {
         TRY(fill_add_after(&w, r));
-        return fill_add_before(&w, r, p);
+        return fill_add_before(&w, p);
     }
-    TRY(fill_add_before(&w, r, p));
+    TRY(fill_add_before(&w, p));
     TRY(fill_add_after(&w, r));
     return fill_add(&w, w.marks->mid);
 }

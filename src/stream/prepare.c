@@ -101,9 +101,11 @@ static quire_err encode_from(const stream_engine *e, const generation *g, str te
 static quire_err encode_turns(const stream_engine *e, const generation *g, str text, const text_marks *marks,
                               token_list *out, quire_error *err) {
     const strbuf *ids = &g->messages.call_ids;
+    const size_t most = (size_t)TURN_STORE_OF_ONE * CHAT_CALL_ID_BYTES; /* the last ones: more are not kept */
     size_t done = 0, at, end;
     quire_err er = QUIRE_OK;
-    for (size_t i = 0; e->turns != NULL && i < ids->n && er == QUIRE_OK; i += CHAT_CALL_ID_BYTES) {
+    for (size_t i = ids->n > most ? ids->n - most : 0; e->turns != NULL && i < ids->n && er == QUIRE_OK;
+         i += CHAT_CALL_ID_BYTES) {
         token_list turn = {0};
         if (turn_store_find(e->turns, text_tenant(g->tenant), ids->p + i, text, done, &turn, &at, &end)) {
             str before = {text.p, at};

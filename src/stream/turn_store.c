@@ -21,7 +21,8 @@ struct turn_store {
     pthread_mutex_t lock;
     size_t max_bytes, n_bytes;
     int32_t n;
-    turn *turns[TURN_STORE_TURNS]; /* the oldest first */
+    turn *turns[TURN_STORE_TURNS];   /* the oldest first */
+    uint64_t keys[TURN_STORE_TURNS]; /* of each: the hash of its tenant and id */
     turn_counts counts;
 };
 
@@ -51,6 +52,10 @@ void turn_store_close(turn_store *s) {
     }
     pthread_mutex_destroy(&s->lock);
     mem_free(s);
+}
+
+static uint64_t turn_key(uint64_t tenant, const char *id) {
+    return kv_hash_root(tenant, id, CHAT_CALL_ID_BYTES);
 }
 
 static str turn_text(const turn *t) {
@@ -86,6 +91,7 @@ static void turn_store_drop(turn_store *s, int32_t i) {
     mem_free(s->turns[i]);
     s->n--;
     memmove(s->turns + i, s->turns + i + 1, (size_t)(s->n - i) * sizeof(turn *));
+    memmove(s->keys + i, s->keys + i + 1, (size_t)(s->n - i) * sizeof *s->keys);
 }
 
 /* Makes room for a tenant's turn: first of its own, of which it has at most half of the
@@ -97,7 +103,7 @@ static void turn_store_make_room(turn_store *s, uint64_t tenant, size_t n_bytes)
         held += s->turns[i]->tenant == tenant ? s->turns[i]->n_bytes : 0;
         n += s->turns[i]->tenant == tenant;
     }
-    for (; n > 0 && (n >= TURN_STORE_TURNS / 2 || held + n_bytes > s->max_bytes / 2); n--) {
+    for (; n > 0 && (n >= TURN_STORE_OF_ONE || held + n_bytes > s->max_bytes / 2); n--) {
         int32_t i = turn_store_oldest(s, tenant, true);
         held -= s->turns[i]->n_bytes;
         turn_store_drop(s, i);
@@ -120,6 +126,7 @@ void turn_store_keep(turn_store *s, uint64_t tenant, const char *id, turn_place 
     pthread_mutex_lock(&s->lock);
     turn_store_make_room(s, tenant, t->n_bytes);
     s->n_bytes += t->n_bytes;
+    s->keys[s->n] = turn_key(tenant, id);
     s->turns[s->n++] = t;
     pthread_mutex_unlock(&s->lock);
 }
@@ -128,7 +135,11 @@ void turn_store_keep(turn_store *s, uint64_t tenant, const char *id, turn_place 
 
 /* The newest turn of an id, which a tenant may have given twice. */
 static const turn *turn_store_get(const turn_store *s, uint64_t tenant, const char *id) {
+    const uint64_t key = turn_key(tenant, id);
     for (int32_t i = s->n - 1; i >= 0; i--) {
+        if (s->keys[i] != key) {
+            continue;
+        }
         const turn *t = s->turns[i];
         if (t->tenant == tenant && memcmp(t->id, id, sizeof t->id) == 0) {
             return t;

@@ -19,7 +19,8 @@
 #include "base/str.h"
 #include "text/token_list.h"
 
-#define TURN_STORE_TURNS 4096 /* at most */
+#define TURN_STORE_TURNS  4096                   /* at most */
+#define TURN_STORE_OF_ONE (TURN_STORE_TURNS / 2) /* of a tenant; so many ids of a request are looked for */
 
 typedef struct turn_store turn_store;
 

@@ -1,7 +1,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "base/hmac.h"
+#include "base/sha256.h"
 #include "test.h"
 
 static void expect(const void *key, size_t n_key, const char *text, const char *hex) {

@@ -277,6 +277,18 @@ def test_a_store_that_is_off_keeps_nothing(quire):
     assert s.stop() == 0
 
 
+def test_the_background_has_room_for_other_tenants(quire):
+    """A tenant may have as many responses there as there is room left for: alone half of it."""
+    s = Server("builtin", "--api-key", KEY, "--api-key", "k-other", "--max-connections", "4", "--drain-s", "0.1")
+    with client_of(s) as c, openai.OpenAI(base_url=s.url + "/v1", api_key="k-other", max_retries=0) as other:
+        with pytest.raises(openai.RateLimitError):
+            for _ in range(10000):  # until there are two at once: some end before the next begins
+                create(c, background=True, **LONG)
+        assert create(other, background=True, **LONG).status == "queued"
+        assert create(c, max_output_tokens=2).status == "incomplete"  # what is not in the background is not held up
+    assert s.stop() == 0
+
+
 def test_responses_in_the_background_end_with_the_server(quire):
     s = Server("builtin", "--api-key", KEY, "--drain-s", "0.1")
     with client_of(s) as c:

@@ -1,6 +1,6 @@
 /* Turns of Anthropic's Messages API, as the messages of a chat, and what is refused. */
+#include "request/read_turns.h"
 #include "request/request_world.h"
-#include "request/thought_signature.h"
 
 #define HEAD  "{\"max_tokens\":5,\"messages\":["
 #define ASKED "{\"role\":\"user\",\"content\":\"a\"}"

@@ -162,6 +162,23 @@ TEST(a_store_without_room_keeps_nothing) {
     response_store_close(s);
 }
 
+TEST(responses_in_progress_are_counted_by_tenant) {
+    response_store *s = store_open(100000, 10);
+    keep_in_progress(s, "t", "a", false, true);
+    keep_in_progress(s, "t", "b", false, true);
+    keep_in_progress(s, "u", "c", false, true);
+    keep_in_progress(s, "t", "a", true, true); /* in its place */
+    assert_int_equal(response_store_running(s, "t"), 2);
+    assert_int_equal(response_store_running(s, "u"), 1);
+    assert_int_equal(response_store_running(s, "v"), 0);
+    keep_in_progress(s, "t", "a", true, false);
+    assert_int_equal(response_store_running(s, "t"), 1);
+    assert_int_equal(response_store_end(s, "t", str_of("b"), str_of("{}"), 0), QUIRE_OK);
+    assert_true(response_store_delete(s, "u", str_of("c"), 0));
+    assert_int_equal(response_store_running(s, "t") + response_store_running(s, "u"), 0);
+    response_store_close(s);
+}
+
 TEST(a_response_in_progress_is_replaced_until_it_has_ended) {
     response_store *s = store_open(100000, 10);
     keep_in_progress(s, "t", "a", false, true);
@@ -290,6 +307,7 @@ int main(void) {
         cmocka_unit_test(what_was_not_used_for_longest_goes_first),
         cmocka_unit_test(a_tenant_that_holds_little_loses_nothing_to_one_that_holds_much),
         cmocka_unit_test(a_store_without_room_keeps_nothing),
+        cmocka_unit_test(responses_in_progress_are_counted_by_tenant),
         cmocka_unit_test(a_response_in_progress_is_replaced_until_it_has_ended),
         cmocka_unit_test(calls_in_any_order_keep_the_bound_and_leave_nothing_behind),
         cmocka_unit_test(threads_share_a_store),
