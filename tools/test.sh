@@ -92,12 +92,12 @@ check() {
 
 # The Python tests of the programs, in an environment of their own below build/. They wait much: one process more than there are processors.
 end_to_end() {
-    local python=build/venv/bin/python log=build/e2e.log packages='openai pytest pytest-xdist numpy prometheus_client huggingface_hub jsonschema jinja2 ollama anthropic' n
-    local all="import ${packages// /, }"
-    all=${all/pytest-xdist/xdist}
-    if ! "$python" -c "$all" 2>/dev/null; then
+    local python=build/venv/bin/python log=build/e2e.log stamp=build/venv/packages n
+    local packages='openai==3.57.0 anthropic==2.14.0 ollama==0.6.3 pytest pytest-xdist numpy prometheus_client huggingface_hub jsonschema jinja2'
+    local all="import openai, anthropic, ollama, pytest, xdist, numpy, prometheus_client, huggingface_hub, jsonschema, jinja2"
+    if [ "$(cat "$stamp" 2>/dev/null)" != "$packages" ] || ! "$python" -c "$all" 2>/dev/null; then
         # shellcheck disable=SC2086
-        python3 -m venv build/venv && "$python" -m pip install -q --disable-pip-version-check $packages >build/pip.log 2>&1
+        python3 -m venv build/venv && "$python" -m pip install -q --disable-pip-version-check $packages >build/pip.log 2>&1 && echo "$packages" >"$stamp"
     fi
     if ! "$python" -c "$all"; then
         tail -n 5 build/pip.log

@@ -302,15 +302,19 @@ static void messages_last(const response *a, json_out *o) {
 
 /* ---- errors ---- */
 
+int messages_error_status(int status) {
+    return status == 503 ? 529 : status;
+}
+
 static const char *messages_error_type(int status) {
-    return status == 401                    ? "authentication_error"
-           : status == 403                  ? "permission_error"
-           : status == 404                  ? "not_found_error"
-           : status == 413                  ? "request_too_large"
-           : status == 429                  ? "rate_limit_error"
-           : status == 503 || status == 529 ? "overloaded_error"
-           : status >= 500                  ? "api_error"
-                                            : "invalid_request_error";
+    return status == 401                          ? "authentication_error"
+           : status == 403                        ? "permission_error"
+           : status == 404                        ? "not_found_error"
+           : status == 413                        ? "request_too_large"
+           : status == 429                        ? "rate_limit_error"
+           : messages_error_status(status) == 529 ? "overloaded_error"
+           : status >= 500                        ? "api_error"
+                                                  : "invalid_request_error";
 }
 
 void messages_error_body(json_out *o, const api_error *e) {

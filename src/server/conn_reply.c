@@ -45,7 +45,7 @@ static void conn_write_head(conn *c, int status, const char *content_type, const
     gmtime_r(&now, &tm);
     strftime(date, sizeof(date), "%a, %d %b %Y %H:%M:%S GMT", &tm);
     evbuffer_add_printf(out, "HTTP/1.1 %d %s\r\nDate: %s\r\nConnection: %s\r\nX-Request-Id: %s\r\n", status,
-                        http_status_str((enum http_status)status), date,
+                        status == 529 ? "Overloaded" : http_status_str((enum http_status)status), date,
                         c->keep_alive ? "keep-alive" : "close", c->record.id);
     if (c->request.is_anthropic || c->error == messages_error_body) {
         evbuffer_add_printf(out, "Request-Id: %s\r\n", c->record.id);
@@ -94,8 +94,9 @@ void conn_fail(conn *c, const api_error *e, const char *headers) {
     json_out o = conn_begin_json(c);
     api_error shown = *e;
     shown.request_id = c->record.id;
+    shown.status = c->error == messages_error_body ? messages_error_status(e->status) : e->status;
     (c->error != NULL ? c->error : error_body)(&o, &shown);
-    conn_reply(c, &(reply){.status = e->status,
+    conn_reply(c, &(reply){.status = shown.status,
                            .content_type = "application/json",
                            .headers = headers,
                            .body = {o.to->p, o.to->n}});

@@ -36,8 +36,13 @@ static const char *error_type(int status) {
 
 api_error error_of(const quire_error *err) {
     bool is_body = err->code == QUIRE_TOO_LARGE && strcmp(err->param, "body") == 0;
-    return (api_error){.status = is_body ? 413 : error_status(err->code),
-                       .code = err->code == QUIRE_CONTEXT_LENGTH ? "context_length_exceeded" : NULL,
+    bool is_previous = err->code == QUIRE_NOT_FOUND && strcmp(err->param, "previous_response_id") == 0;
+    return (api_error){.status = is_body       ? 413
+                                 : is_previous ? 400 /* the path is there, a field is wrong: as at OpenAI */
+                                               : error_status(err->code),
+                       .code = err->code == QUIRE_CONTEXT_LENGTH ? "context_length_exceeded"
+                               : is_previous                     ? "previous_response_not_found"
+                                                                 : NULL,
                        .param = err->param,
                        .message = err->message,
                        .retry_after_s = err->retry_after_s};

@@ -178,13 +178,20 @@ def test_a_conversation_goes_on_from_a_stored_response(client):
     assert third.usage.input_tokens > second.usage.input_tokens + second.usage.output_tokens
 
 
+def cannot_continue(client, previous):
+    with pytest.raises(openai.BadRequestError) as refused:
+        create(client, previous_response_id=previous)
+    assert (refused.value.code, refused.value.param) == ("previous_response_not_found", "previous_response_id") and previous in refused.value.message
+
+
 def test_what_is_not_stored_is_not_there(client, site):
     r = create(client, store=False, max_output_tokens=2)
     assert r.to_dict()["store"] is False
     for ask in (lambda: client.responses.retrieve(r.id), lambda: client.responses.delete(r.id), lambda: client.responses.cancel(r.id),
-                lambda: client.responses.input_items.list(r.id), lambda: create(client, previous_response_id=r.id)):
+                lambda: client.responses.input_items.list(r.id)):
         with pytest.raises(openai.NotFoundError):
             ask()
+    cannot_continue(client, r.id)
 
 
 def test_a_deleted_response_is_gone(client, site):
@@ -245,9 +252,10 @@ def test_a_tenant_sees_its_own_responses_alone(site):
         r = create(ann, max_output_tokens=2)
         assert ann.responses.retrieve(r.id).id == r.id
         for ask in (lambda: bob.responses.retrieve(r.id), lambda: bob.responses.delete(r.id), lambda: bob.responses.cancel(r.id),
-                    lambda: bob.responses.input_items.list(r.id), lambda: create(bob, previous_response_id=r.id)):
+                    lambda: bob.responses.input_items.list(r.id)):
             with pytest.raises(openai.NotFoundError):
                 ask()
+        cannot_continue(bob, r.id)
         assert ann.responses.retrieve(r.id).id == r.id
 
 

@@ -2,6 +2,7 @@
 import concurrent.futures
 import json
 
+import anthropic
 import pytest
 from conftest import Server
 
@@ -96,6 +97,10 @@ def test_a_tenant_over_its_share_of_the_memory_for_rules_gets_503_and_another_go
         body = {"prompt": "Once", "max_tokens": 60, "temperature": 1, "seed": 1, "regex": REGEX % 1}
         status, _, text = s.ask("POST", "/v1/completions", body, key=HOG)
         assert status == 503 and "share" in json.loads(text)["error"]["message"] and "regex" in json.loads(text)["error"]["message"], text
+        with anthropic.Anthropic(base_url=s.url, api_key=HOG, max_retries=1) as client, pytest.raises(anthropic.APIStatusError) as overloaded:
+            client.messages.create(model="builtin", max_tokens=60, messages=[{"role": "user", "content": "Once"}], extra_body={"regex": REGEX % 1, "seed": 1})
+        assert overloaded.value.status_code == 529 and overloaded.value.type == "overloaded_error" and "share" in overloaded.value.message
+        assert s.metric('quire_http_requests_total{status="529"}') == 2  # the package has retried
         status, _, text = s.ask("POST", "/v1/completions", {"prompt": "Once", "max_tokens": 20, "regex": "[a-z ]{10}"}, key=GUEST)
         assert status == 200, text
     finally:

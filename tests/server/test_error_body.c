@@ -25,6 +25,12 @@ TEST(errors_have_openais_shape) {
     assert_int_equal(error_status(QUIRE_TOO_LARGE), 400);
     assert_int_equal(error_of(&(quire_error){.code = QUIRE_TOO_LARGE, .param = "body"}).status, 413);
     assert_int_equal(error_of(&(quire_error){.code = QUIRE_TOO_LARGE, .param = "beam_width"}).status, 400);
+    failure = error_of(&(quire_error){.code = QUIRE_NOT_FOUND, .param = "previous_response_id"});
+    assert_int_equal(failure.status, 400);
+    assert_string_equal(failure.code, "previous_response_not_found");
+    failure = error_of(&(quire_error){.code = QUIRE_NOT_FOUND, .param = "sandbox"});
+    assert_int_equal(failure.status, 404);
+    assert_null(failure.code);
     assert_int_equal(error_status(QUIRE_BUSY), 429);
     assert_int_equal(error_status(QUIRE_NUMERIC), 500);
     assert_int_equal(error_status(QUIRE_FAULT), 400);
