@@ -5,19 +5,21 @@
 
 #include "request/request_read.h"
 
-/* null stands for the default, but for a prompt. */
+/* null stands for the default, but for what must be given. */
 static bool schema_takes_null(const field_desc *f) {
-    return f->type != FIELD_PROMPT && f->type != FIELD_MESSAGES;
+    return f->type != FIELD_PROMPT && f->type != FIELD_MESSAGES && (f->flags & FIELD_REQUIRED) == 0;
 }
 
 /* "type":[first,second,"null"]; second may be NULL. */
-static void schema_write_type(json_out *o, const char *first, const char *second) {
+static void schema_write_type(json_out *o, const field_desc *f, const char *first, const char *second) {
     json_begin(json_name(o, "type"), '[');
     json_cstr(json_item(o), first);
     if (second != NULL) {
         json_cstr(json_item(o), second);
     }
-    json_cstr(json_item(o), "null");
+    if (schema_takes_null(f)) {
+        json_cstr(json_item(o), "null");
+    }
     json_end(o, ']');
 }
 
@@ -30,12 +32,18 @@ static void schema_write_number(json_out *o, double v) {
     }
 }
 
+/* Integers without bounds of their own have 64 bits. */
 static void schema_write_bounds(json_out *o, const field_desc *f) {
-    if (f->minimum > -FIELD_NO_LIMIT) {
+    bool is_whole = f->type != FIELD_NUMBER;
+    if (is_whole && f->minimum <= -FIELD_NO_LIMIT) {
+        json_int(json_name(o, "minimum"), INT64_MIN);
+    } else if (f->minimum > -FIELD_NO_LIMIT) {
         schema_write_number(json_name(o, f->flags & FIELD_MIN_OPEN ? "exclusiveMinimum" : "minimum"),
                             f->minimum);
     }
-    if (f->maximum < FIELD_NO_LIMIT && (f->flags & FIELD_CUT) == 0) {
+    if (is_whole && f->maximum >= FIELD_NO_LIMIT) {
+        json_int(json_name(o, "maximum"), INT64_MAX);
+    } else if (f->maximum < FIELD_NO_LIMIT && (f->flags & FIELD_CUT) == 0) {
         schema_write_number(json_name(o, "maximum"), f->maximum);
     }
 }
@@ -50,9 +58,9 @@ static void schema_write_items(json_out *o, const field_desc *f, const char *typ
     json_end(o, '}');
 }
 
-static void schema_write_ids(json_out *o, const request_context *ctx) {
+static void schema_write_ids(json_out *o, const request_context *ctx, int n_least) {
     json_cstr(json_name(o, "type"), "array");
-    json_int(json_name(o, "minItems"), 1);
+    json_int(json_name(o, "minItems"), n_least);
     json_begin(json_name(o, "items"), '{');
     json_cstr(json_name(o, "type"), "integer");
     json_int(json_name(o, "minimum"), 0);
@@ -69,9 +77,32 @@ static void schema_begin_prompts(json_out *o) {
     json_begin(json_name(o, "items"), '{');
 }
 
-/* The four forms of a prompt. */
-static void schema_write_prompt(json_out *o, const request_context *ctx) {
+/* A conversation, or an array of them. */
+static void schema_write_messages(json_out *o, bool is_batch) {
+    json_cstr(json_name(o, "type"), "array");
+    json_int(json_name(o, "minItems"), 1);
+    json_begin(json_name(o, "items"), '{');
+    if (is_batch) {
+        schema_write_messages(o, false);
+    } else {
+        json_raw(o,
+                 "\"type\":\"object\",\"properties\":{\"role\":{\"type\":\"string\"},\"content\":{\"type\":"
+                 "[\"string\",\"array\",\"null\"]}},\"required\":[\"role\"]");
+    }
+    json_end(o, '}');
+}
+
+/* A text, ids, or the four forms of a prompt, by the field's reader. */
+static void schema_write_prompt(json_out *o, const request_context *ctx, const field_desc *f) {
     static const char text[] = "\"type\":\"string\",\"minLength\":1";
+    if (f->read == request_read_text) {
+        json_cstr(json_name(o, "type"), "string");
+        return;
+    }
+    if (f->read == request_read_tokens) {
+        schema_write_ids(o, ctx, 0);
+        return;
+    }
     json_begin(json_name(o, "anyOf"), '[');
     if (ctx->has_vocabulary) {
         json_begin(json_item(o), '{');
@@ -83,10 +114,10 @@ static void schema_write_prompt(json_out *o, const request_context *ctx) {
         json_end(o, '}');
     }
     json_begin(json_item(o), '{');
-    schema_write_ids(o, ctx);
+    schema_write_ids(o, ctx, 1);
     json_end(o, '}');
     schema_begin_prompts(o);
-    schema_write_ids(o, ctx);
+    schema_write_ids(o, ctx, 1);
     json_end(o, '}');
     json_end(o, '}');
     json_end(o, ']');
@@ -123,43 +154,39 @@ static void schema_write_kind(json_out *o, const request_context *ctx, uint32_t 
                               const field_desc *f) {
     switch (f->type) {
     case FIELD_BOOL:
-        schema_write_type(o, "boolean", NULL);
+        schema_write_type(o, f, "boolean", NULL);
         break;
     case FIELD_INT:
     case FIELD_NUMBER:
-        schema_write_type(o, f->type == FIELD_INT ? "integer" : "number", NULL);
+        schema_write_type(o, f, f->type == FIELD_INT ? "integer" : "number", NULL);
         schema_write_bounds(o, f);
         break;
     case FIELD_STRING:
-        schema_write_type(o, "string", NULL);
+        schema_write_type(o, f, "string", NULL);
         if (request_field_max_bytes(f) > 0) {
             json_int(json_name(o, "maxLength"), (int64_t)request_field_max_bytes(f));
         }
         break;
     case FIELD_STRINGS:
-        schema_write_type(o, "string", "array");
+        schema_write_type(o, f, "string", "array");
         schema_write_items(o, f, "string");
         break;
     case FIELD_INTS:
-        schema_write_type(o, "array", NULL);
+        schema_write_type(o, f, "array", NULL);
         schema_write_items(o, f, "integer");
         break;
     case FIELD_OBJECT:
-        schema_write_type(o, "object", NULL);
+        schema_write_type(o, f, "object", NULL);
         schema_write_members(o, ctx, endpoint, f);
         break;
     case FIELD_ARRAY:
-        schema_write_type(o, "array", NULL);
+        schema_write_type(o, f, "array", NULL);
         break;
     case FIELD_PROMPT:
-        schema_write_prompt(o, ctx);
+        schema_write_prompt(o, ctx, f);
         break;
     case FIELD_MESSAGES:
-        json_cstr(json_name(o, "type"), "array");
-        json_int(json_name(o, "minItems"), 1);
-        json_raw(json_name(o, "items"),
-                 "{\"type\":\"object\",\"properties\":{\"role\":{\"type\":\"string\"},\"content\":{\"type\":"
-                 "[\"string\",\"array\",\"null\"]}},\"required\":[\"role\"]}");
+        schema_write_messages(o, (f->flags & FIELD_CHAT_BATCH) != 0);
         break;
     case FIELD_ANY:
         break;
@@ -218,6 +245,13 @@ static bool schema_has_row(const field_desc *f, uint32_t endpoint) {
     return strchr(f->name, '.') == NULL && request_field(f->name, endpoint) == f;
 }
 
+/* Whether a body without the field is refused. In a form of a chat the conversation takes
+ * the place of a prompt. */
+static bool schema_requires(const field_desc *f, const dialect *d) {
+    return schema_has_row(f, d->fields) && (f->flags & FIELD_REQUIRED) &&
+           !(d->is_chat && f->type == FIELD_PROMPT);
+}
+
 void request_schema(const request_context *ctx, quire_endpoint endpoint, json_out *o) {
     int32_t n;
     uint32_t flag = request_dialects[endpoint].fields;
@@ -234,7 +268,7 @@ void request_schema(const request_context *ctx, quire_endpoint endpoint, json_ou
     json_end(o, '}');
     json_begin(json_name(o, "required"), '[');
     for (int32_t i = 0; i < n; i++) {
-        if (schema_has_row(&fields[i], flag) && (fields[i].flags & FIELD_REQUIRED)) {
+        if (schema_requires(&fields[i], &request_dialects[endpoint])) {
             json_cstr(json_item(o), fields[i].name);
         }
     }

@@ -33,6 +33,29 @@ static openapi_route openapi_first_of(const openapi *d, quire_endpoint endpoint)
     return r;
 }
 
+/* Bodies of a route that its endpoint reads as those of another, by their fields. The
+ * schema of such a form has a name that ends with its suffix. */
+static const struct {
+    quire_endpoint of, form;
+    const char *suffix;
+} openapi_forms[] = {{QUIRE_TOKENIZE, QUIRE_TOKENIZE_CHAT, "/chat"},
+                     {QUIRE_TOKENIZE, QUIRE_TOKENIZE_CONTENT, "/content"}};
+
+enum { N_OPENAPI_FORMS = (int)(sizeof openapi_forms / sizeof *openapi_forms) };
+
+/* The name of the schema of form i of a route. */
+static const char *openapi_form_name(const openapi_route *r, int i, char out[OPENAPI_NAME_BYTES]) {
+    char path[OPENAPI_NAME_BYTES];
+    (void)snprintf(path, sizeof path, "%.48s%s", r->path, openapi_forms[i].suffix);
+    return openapi_schema_name(path, out);
+}
+
+/* A route's note: its own, or that of the first route of its endpoint. */
+static const json_value *openapi_note(const openapi *d, const openapi_route *r) {
+    const json_value *notes = json_get(d->notes, "paths"), *own = json_get(notes, r->path);
+    return own != NULL || !r->has_fields ? own : json_get(notes, openapi_first_of(d, r->endpoint).path);
+}
+
 static void openapi_write_reference(json_out *o, const char *schema) {
     strbuf text = {0};
     quire_err e = strbuf_addf(&text, "#/components/schemas/%s", schema);
@@ -53,8 +76,32 @@ static void openapi_write_example(const openapi *d, const json_value *body) {
     json_end(d->o, '}');
 }
 
-static void openapi_write_body(const openapi *d, const openapi_route *r, const json_value *note) {
+/* The schema of a route's bodies: its endpoint's, or any of its forms. */
+static void openapi_write_fields_of(const openapi *d, const openapi_route *r) {
     char name[OPENAPI_NAME_BYTES];
+    json_out *o = d->o;
+    openapi_route first = openapi_first_of(d, r->endpoint);
+    bool has_forms = false;
+    for (int i = 0; i < N_OPENAPI_FORMS; i++) {
+        has_forms = has_forms || openapi_forms[i].of == r->endpoint;
+    }
+    if (!has_forms) {
+        openapi_write_reference(o, openapi_schema_name(first.path, name));
+        return;
+    }
+    json_begin(o, '{');
+    json_begin(json_name(o, "anyOf"), '[');
+    openapi_write_reference(json_item(o), openapi_schema_name(first.path, name));
+    for (int i = 0; i < N_OPENAPI_FORMS; i++) {
+        if (openapi_forms[i].of == r->endpoint) {
+            openapi_write_reference(json_item(o), openapi_form_name(&first, i, name));
+        }
+    }
+    json_end(o, ']');
+    json_end(o, '}');
+}
+
+static void openapi_write_body(const openapi *d, const openapi_route *r, const json_value *note) {
     json_out *o = d->o;
     json_begin(json_name(o, "requestBody"), '{');
     json_bool(json_name(o, "required"), true);
@@ -62,7 +109,7 @@ static void openapi_write_body(const openapi *d, const openapi_route *r, const j
     json_begin(json_name(o, "application/json"), '{');
     json_name(o, "schema");
     if (r->has_fields) {
-        openapi_write_reference(o, openapi_schema_name(openapi_first_of(d, r->endpoint).path, name));
+        openapi_write_fields_of(d, r);
     } else if (json_has(note, "body")) {
         json_add(o, json_get(note, "body"));
     } else {
@@ -122,8 +169,7 @@ static void openapi_write_parameters(json_out *o, const char *path) {
 }
 
 static void openapi_write_operation(const openapi *d, const openapi_route *r, const char *path,
-                                    const char *method) {
-    const json_value *note = json_get(json_get(d->notes, "paths"), r->path);
+                                    const json_value *note, const char *method) {
     str summary = json_get_str(note, "summary");
     json_out *o = d->o;
     json_begin(json_name(o, method), '{');
@@ -141,40 +187,62 @@ static void openapi_write_operation(const openapi *d, const openapi_route *r, co
     json_end(o, '}');
 }
 
-/* The template of a path: the note's, or one with {id} where the route is a prefix. */
-static const char *openapi_template(const openapi *d, const openapi_route *r, char out[OPENAPI_NAME_BYTES]) {
-    str given = json_get_str(json_get(json_get(d->notes, "paths"), r->path), "template");
-    (void)snprintf(out, OPENAPI_NAME_BYTES, "%s%s", given.n > 0 ? given.p : r->path,
-                   given.n == 0 && r->is_prefix ? "{id}" : "");
-    return out;
-}
-
-static void openapi_write_path(const openapi *d, const openapi_route *r) {
+/* A path, by its template, with the methods of its note or else of its route. */
+static void openapi_write_template(const openapi *d, const openapi_route *r, const char *path,
+                                   const json_value *note) {
     static const struct {
         const char *name, *member;
     } methods[] = {{"GET", "get"}, {"POST", "post"}, {"DELETE", "delete"}};
-    char path[OPENAPI_NAME_BYTES];
-    json_begin(json_name(d->o, openapi_template(d, r, path)), '{');
+    str own = json_get_str(note, "allow");
+    json_begin(json_name(d->o, path), '{');
     for (size_t i = 0; i < sizeof methods / sizeof *methods; i++) {
-        if (strstr(r->allow, methods[i].name) != NULL) {
-            openapi_write_operation(d, r, path, methods[i].member);
+        if (strstr(own.n > 0 ? own.p : r->allow, methods[i].name) != NULL) {
+            openapi_write_operation(d, r, path, note, methods[i].member);
         }
     }
     json_end(d->o, '}');
 }
 
+/* The paths of a route: the templates that its note lists or has, or one with {id} where
+ * the route is a prefix. */
+static void openapi_write_path(const openapi *d, const openapi_route *r) {
+    char path[OPENAPI_NAME_BYTES];
+    const json_value *note = openapi_note(d, r), *templates = json_get(note, "templates");
+    for (size_t i = 0; i < json_length(templates); i++) {
+        const char *template = json_str(json_at(templates, i)).p;
+        openapi_write_template(d, r, template, json_get(json_get(d->notes, "paths"), template));
+    }
+    if (templates == NULL) {
+        str given = json_get_str(note, "template");
+        (void)snprintf(path, sizeof path, "%s%s", given.n > 0 ? given.p : r->path,
+                       given.n == 0 && r->is_prefix ? "{id}" : "");
+        openapi_write_template(d, r, path, note);
+    }
+}
+
 /* The schema of an endpoint's bodies, as a component. */
-static void openapi_write_fields(const openapi *d, const openapi_route *r) {
-    char name[OPENAPI_NAME_BYTES], *text;
+static void openapi_write_fields(const openapi *d, quire_endpoint endpoint, const char *name) {
+    char *text;
     size_t n;
     quire_error err;
-    quire_err e = quire_request_schema(d->server->engine, r->endpoint, &text, &n, &err);
+    quire_err e = quire_request_schema(d->server->engine, endpoint, &text, &n, &err);
     if (e != QUIRE_OK) {
         d->o->err = e;
         return;
     }
-    json_raw_part(json_name(d->o, openapi_schema_name(r->path, name)), (str){text, n});
+    json_raw_part(json_name(d->o, name), (str){text, n});
     quire_free(text);
+}
+
+/* The schemas of a route's endpoint and of its forms. */
+static void openapi_write_schemas(const openapi *d, const openapi_route *r) {
+    char name[OPENAPI_NAME_BYTES];
+    openapi_write_fields(d, r->endpoint, openapi_schema_name(r->path, name));
+    for (int i = 0; i < N_OPENAPI_FORMS; i++) {
+        if (openapi_forms[i].of == r->endpoint) {
+            openapi_write_fields(d, openapi_forms[i].form, openapi_form_name(r, i, name));
+        }
+    }
 }
 
 static void openapi_write_components(const openapi *d) {
@@ -188,7 +256,7 @@ static void openapi_write_components(const openapi *d) {
     }
     for (size_t i = 0; d->at(i, &r); i++) {
         if (r.has_fields && strcmp(openapi_first_of(d, r.endpoint).path, r.path) == 0) {
-            openapi_write_fields(d, &r);
+            openapi_write_schemas(d, &r);
         }
     }
     json_end(o, '}');

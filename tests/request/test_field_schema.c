@@ -62,6 +62,45 @@ TEST(a_schema_has_the_fields_of_its_endpoint_and_those_that_it_requires) {
     check_field(QUIRE_CHAT, "stream", "{\"default\":false}");
 }
 
+TEST(what_must_be_given_is_required_and_may_not_be_null) {
+    static const struct {
+        quire_endpoint endpoint;
+        const char *required;
+    } cases[] = {{QUIRE_MESSAGES, "[\"max_tokens\",\"messages\"]"},
+                 {QUIRE_RESPONSES, "[\"input\"]"},
+                 {QUIRE_TOKENIZE, "[\"prompt\"]"},
+                 {QUIRE_TOKENIZE_CHAT, "[\"messages\"]"},
+                 {QUIRE_TOKENIZE_CONTENT, "[\"content\"]"},
+                 {QUIRE_EMBEDDINGS, "[\"input\"]"},
+                 {QUIRE_EMBEDDING, "[]"}}; /* input or content */
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        json_value *root, *expected = json_document(str_of(cases[i].required));
+        (void)field_of(cases[i].endpoint, "model", &root);
+        if (!json_same(json_get(root, "required"), expected)) {
+            fail_msg("endpoint %d must require %s", (int)cases[i].endpoint, cases[i].required);
+        }
+        json_drop(expected);
+        json_drop(root);
+    }
+    check_field(QUIRE_MESSAGES, "max_tokens", "{\"type\":[\"integer\"]}");
+    check_field(QUIRE_CHAT, "max_tokens", "{\"type\":[\"integer\",\"null\"]}");
+}
+
+TEST(a_prompt_has_the_forms_that_its_reader_takes) {
+    check_field(QUIRE_TOKENIZE, "prompt", "{\"type\":\"string\",\"minLength\":null}");
+    check_field(QUIRE_DETOKENIZE, "tokens", "{\"type\":\"array\",\"minItems\":0}");
+    check_field(
+        QUIRE_CHAT_BATCH, "messages",
+        "{\"items\":{\"type\":\"array\",\"minItems\":1,\"items\":{\"type\":\"object\",\"properties\":{"
+        "\"role\":{\"type\":\"string\"},\"content\":{\"type\":[\"string\",\"array\",\"null\"]}},"
+        "\"required\":[\"role\"]}}}");
+}
+
+TEST(an_integer_without_bounds_has_64_bits) {
+    check_field(QUIRE_CHAT, "seed", "{\"minimum\":-9223372036854775808,\"maximum\":9223372036854775807}");
+    check_field(QUIRE_CHAT, "top_n_sigma", "{\"minimum\":null,\"maximum\":null}");
+}
+
 TEST(a_value_outside_a_fields_choices_is_refused) {
     refuse(QUIRE_COMPLETIONS, "{\"prompt\":\"x\",\"json_numbers\":\"long\"}", "json_numbers",
            "json_numbers is \"long\"; it must be one of [\"short\",\"any\"]");
@@ -75,6 +114,9 @@ int main(void) {
         cmocka_unit_test(a_field_with_choices_or_without_an_implementation_has_an_enum),
         cmocka_unit_test(members_with_rows_are_properties_of_their_object),
         cmocka_unit_test(a_schema_has_the_fields_of_its_endpoint_and_those_that_it_requires),
+        cmocka_unit_test(what_must_be_given_is_required_and_may_not_be_null),
+        cmocka_unit_test(a_prompt_has_the_forms_that_its_reader_takes),
+        cmocka_unit_test(an_integer_without_bounds_has_64_bits),
         cmocka_unit_test(a_value_outside_a_fields_choices_is_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
