@@ -30,12 +30,13 @@ test-quick: ## the unit tests and the expected outputs, with one compiler: some 
 	@tools/packages.sh unit
 	@tools/test.sh --quick
 
-test-long: ## the same with more rounds, the Promela models, ten minutes of each fuzz target of grammars and answers, the sanitizers over all, make check, a bare Debian, and the Dockerfile
+test-long: ## the same with more rounds, the Promela models, ten minutes of each fuzz target of grammars, answers and requests, the sanitizers over all, make check, a bare Debian, and the Dockerfile
 	@tools/packages.sh test
 	@tools/packages.sh test-long || true
 	@tools/test.sh --long
 	@tools/packages.sh fuzz
 	@tools/fuzz.sh 600 grammar parsers calls
+	@tools/fuzz.sh 9600 requests # ten minutes of each dialect
 	@$(MAKE) --no-print-directory asan tsan check
 	@cmake --build build/tsan --target quire_program >build/tsan/program.log && QUIRE_BIN=build/tsan/quire build/venv/bin/python -m pytest -q -p no:cacheprovider tests/e2e/test_storm.py
 	@tools/bare.sh 13 --quick || [ $$? -eq 77 ]
