@@ -630,6 +630,7 @@ typedef struct quire_request_more {
      * response begins with; else NULL */
     const char *echo;
     size_t n_echo;
+    bool return_progress; /* PROGRESS events are wanted */
 } quire_request_more;
 
 const quire_request_more *quire_request_describe_more(const quire_request *r);
@@ -679,7 +680,12 @@ typedef enum quire_event_kind {
     QUIRE_EVENT_CHECKED,
     /* the result of quire_look_start: the receiver owns text, its begin; error: what
      * refuses the body, or NULL */
-    QUIRE_EVENT_LOOKED
+    QUIRE_EVENT_LOOKED,
+    /* more of this choice's prompt is processed (quire_stream_progress): before its
+     * START, if the request has return_progress. Samples share their prompt: the first
+     * one's. None waits in the queue but the newest, and the last one is of the whole
+     * prompt */
+    QUIRE_EVENT_PROGRESS
 } quire_event_kind;
 
 /* A token's log-probability under the model's own logits. rank is the number of tokens
@@ -802,6 +808,19 @@ void quire_stream_release(quire_stream *s);
  * is room. INVALID: a shorter id, or no such choice has ended. NO_MEMORY. Called on the
  * queue's thread, before the release. */
 quire_err quire_stream_recall(quire_stream *s, int32_t choice, const char *call_id);
+/* How much of a choice's prompt is processed. */
+typedef struct quire_progress {
+    size_t size;         /* of this struct in the caller's quire.h: set before the call */
+    int32_t n_prompt;    /* tokens of the prompt */
+    int32_t n_cached;    /* of these, found in the prefix cache */
+    int32_t n_processed; /* found there or computed so far */
+    int64_t us;          /* from the admission until then */
+} quire_progress;
+
+/* Fills *out with what the last PROGRESS of the choice, or of the first sample of its
+ * prompt, announced; before it, and without return_progress, all is 0. INVALID: no such
+ * choice. Called on the queue's thread. */
+quire_err quire_stream_progress(const quire_stream *s, int32_t choice, quire_progress *out);
 const quire_request_info *quire_stream_describe(const quire_stream *s);
 const quire_request_more *quire_stream_describe_more(const quire_stream *s);
 

@@ -114,7 +114,8 @@ typedef struct request_id {
     uint32_t index, generation;
 } request_id;
 
-/* One token, or an end (token -1). The end comes after the last token, once. */
+/* One token, or an end, or progress (token -1). The end comes after the last token, once;
+ * progress before the first token, if the request wants it. */
 typedef struct engine_event {
     void *user; /* as given at submit */
     request_id id;
@@ -149,6 +150,10 @@ typedef struct engine_event {
     int64_t ended_us;       /* with the end, as are the next two */
     int32_t n_prefilled;    /* of the prompt, computed for it: at most all of it */
     int32_t n_preempted;    /* how often it was preempted */
+    /* progress: given tokens that are computed or were cached, more each time and all of
+     * them at last; else 0 */
+    int32_t n_processed;
+    int64_t processed_us; /* from the admission until at least so many were */
 } engine_event;
 
 #define ENGINE_NAMESPACE_BYTES 224
@@ -227,7 +232,8 @@ typedef struct engine_request {
      * (kv/evict.h) */
     bool retains;
     kv_retention retention;
-    bool explain; /* its end event carries a report */
+    bool explain;        /* its end event carries a report */
+    bool shows_progress; /* of samples the first does; a branch that replaces its parent never does */
     /* A branch (branch.h). Its first fork_position tokens are those of the fork parent,
      * whose pages it shares. The first n_prompt of n_tokens are a prompt; the others
      * count as generated before, for max_tokens, min_tokens and penalties. A branch that

@@ -8,6 +8,7 @@
 #include "engine/draft_step.h"
 #include "engine/explain.h"
 #include "engine/fork.h"
+#include "engine/output.h"
 #include "engine/rule_step.h"
 
 /* ---- service counters: what each tenant was served ---- */
@@ -67,7 +68,8 @@ HANDLERS(entered, engine *e, sequence *s) = {explain_entered, service_entered};
 HANDLERS(admitted, engine *e, sequence *s) = {explain_admitted, swap_in};
 HANDLERS(preempted, engine *e, sequence *s) = {explain_preempted, swap_out, tiers_forgotten,
                                                draft_step_preempted};
-HANDLERS(computed, engine *e, sequence *s, int32_t n) = {explain_computed, service_computed, stats_computed};
+HANDLERS(computed, engine *e, sequence *s, int32_t n) = {explain_computed, service_computed, stats_computed,
+                                                         out_progress};
 HANDLERS(token, engine *e, sequence *s, int64_t now_us) = {explain_token, service_token, stats_token};
 HANDLERS(ended, engine *e, sequence *s) = {explain_ended,    fork_hand_on,  tiers_forgotten,
                                            draft_step_ended, service_ended, rule_step_ended};

@@ -95,6 +95,18 @@ void out_publish(sequence *s, finish_reason reason) {
     }
 }
 
+void out_progress(engine *e, sequence *s, int32_t n) {
+    (void)n;
+    int32_t done = s->task.kv.n_computed < s->n_given ? s->task.kv.n_computed : s->n_given;
+    if (s->shows_progress && done > atomic_load_explicit(&s->n_processed, memory_order_relaxed)) {
+        atomic_store_explicit(&s->processed_us,
+                              e->step.collected_us - s->task.submitted_us - s->task.queue_us,
+                              memory_order_relaxed);
+        atomic_store_explicit(&s->n_processed, done, memory_order_release);
+        out_publish(s, FINISH_NONE);
+    }
+}
+
 static void show_fresh(engine_out *o) {
     for (int32_t i = 0; i < o->n_dirty; i++) {
         uint64_t fresh = o->fresh[i];
@@ -171,12 +183,28 @@ static void output_take_end(sequence *s, engine_event *event) {
     event->n_preempted = s->n_preempted;
 }
 
+/* Fills an event of the progress that s made since the last one; false: none. */
+static bool output_take_progress(sequence *s, engine_event *event) {
+    int32_t n = atomic_load_explicit(&s->n_processed, memory_order_acquire);
+    if (n == s->n_processed_read) {
+        return false;
+    }
+    s->n_processed_read = n;
+    fill_times(s, event);
+    event->n_processed = n;
+    event->processed_us = atomic_load_explicit(&s->processed_us, memory_order_relaxed);
+    return true;
+}
+
 /* The next event of s; false when it has none. */
 static bool output_next_of(sequence *s, engine_event *event) {
     uint64_t word = atomic_load_explicit(&s->out->words[s->id.index], memory_order_acquire);
     int32_t n = word_tokens(word);
     *event = (engine_event){
         .user = s->user, .id = s->id, .token = -1, .position = n, .prompt_logprobs = s->prompt_logprobs};
+    if (output_take_progress(s, event)) {
+        return true;
+    }
     if (s->n_read < n) {
         fill_times(s, event);
         event->position = s->n_read;

@@ -132,6 +132,7 @@ quire_err sequence_new(const engine_request *r, const void *constraint_state, co
     s->n_read = r->fork_from && r->fork_replaces ? r->fork_position : r->n_tokens;
     s->fork_position = r->fork_position;
     s->fork_replaces = r->fork_replaces;
+    s->shows_progress = r->shows_progress && !r->fork_replaces;
     s->task.n_max = n_max;
     s->out = r->out;
     s->user = r->user;

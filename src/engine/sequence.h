@@ -32,6 +32,7 @@ typedef struct sequence {
     int32_t n_line;
     uint8_t line_end; /* the end_kind of the last of these; the others are no end tokens */
     bool is_checked;  /* all its rows of this step were found to be finite */
+    bool shows_progress;
     float mirostat_mu;
     /* its report (explain.h), or NULL. The engine thread's until the end is published,
      * then the reader's */
@@ -74,6 +75,10 @@ typedef struct sequence {
     bool stopped_by_eos;
     uint64_t n_ended_before;
     double beam_score, beam_sum;
+    /* the engine's, for its progress: n_given at most, stored after processed_us */
+    atomic_int n_processed;
+    int32_t n_processed_read; /* of which the reader knows */
+    atomic_llong processed_us;
 
     /* The engine thread's again: what is seldom read, then what is large. */
     _Alignas(MEM_ALIGN) int32_t beam;

@@ -211,6 +211,7 @@ static quire_err make_group(const engine *e, const engine_request *r, int32_t n,
         sequence *s;
         engine_request own = *r;
         own.sample_index = r->sample_index + (uint32_t)k;
+        own.shows_progress = r->shows_progress && k == 0;
         if (r->beams.width > 0) { /* the first computes the prompt for all */
             own.logits_out = k == 0 ? r->logits_out : NULL;
             own.prompt_logprobs_width = k < n ? r->prompt_logprobs_width : 0;

@@ -315,6 +315,8 @@ static const field_desc fields[] = {
     {"return_documents", FIELD_BOOL, RERANK, NONE, AT(g.more.return_documents, true),
      "the results have the documents' texts"},
     {"return_mm_kwargs", FIELD_BOOL, BOTH | LATER, NONE, UNREAD("false"), "the old form of mm_payload"},
+    {"return_progress", FIELD_BOOL, BOTH, NONE, AT(g.more.return_progress, false),
+     "streams: say in prompt_progress how much of a long prompt is processed"},
     {"return_prompt_text", FIELD_BOOL, CHAT, NONE, AT(g.more.return_prompt_text, false),
      "return the text that the template wrote"},
     {"return_token_ids", FIELD_BOOL, BOTH, NONE, AT(g.info.return_token_ids, false),

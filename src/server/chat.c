@@ -91,6 +91,13 @@ static void chat_write_role(const response *a, int32_t choice, json_out *o) {
     response_end_chunk(a, c, o);
 }
 
+static void chat_write_progress(const response *a, int32_t choice, json_out *o) {
+    chat_begin_chunk(a, choice, o);
+    json_raw(o, "\"role\":\"assistant\",\"content\":null},\"logprobs\":null,\"finish_reason\":null}]");
+    response_write_progress(a, choice, o);
+    response_end_chunk(a, &a->choices[choice], o);
+}
+
 static void chat_write_chunk(const response *a, int32_t choice, json_out *o) {
     const response_choice *c = &a->choices[choice];
     chat_begin_chunk(a, choice, o);
@@ -123,6 +130,7 @@ const response_writer chat_writer = {
     .end = chat_write_end,
     .first = chat_write_role,
     .chunk = chat_write_chunk,
+    .progress = chat_write_progress,
     .headers = chat_write_headers,
     .last = response_write_last,
     .error = response_write_error,

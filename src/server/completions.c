@@ -214,6 +214,15 @@ static void completions_write_chunk(const response *a, int32_t choice, json_out 
     response_end_chunk(a, c, o);
 }
 
+static void completions_write_progress(const response *a, int32_t choice, json_out *o) {
+    response_begin_chunk(a, o);
+    json_begin(o, '{');
+    json_int(json_name(o, "index"), choice);
+    json_raw(o, ",\"text\":\"\",\"logprobs\":null,\"finish_reason\":null}]");
+    response_write_progress(a, choice, o);
+    response_end_chunk(a, &a->choices[choice], o);
+}
+
 const response_writer completions_writer = {
     .id_prefix = "cmpl-",
     .object = "text_completion",
@@ -222,6 +231,7 @@ const response_writer completions_writer = {
     .choice = completions_write_choice,
     .end = completions_write_end,
     .chunk = completions_write_chunk,
+    .progress = completions_write_progress,
     .last = response_write_last,
     .error = response_write_error,
     .logprobs = {completions_list_prompt, completions_list_token, completions_roll_back,

@@ -274,6 +274,13 @@ static void response_delta(response *a, response_choice *c, const quire_event *e
     }
 }
 
+static void response_progress(response *a, response_choice *c, const quire_event *ev) {
+    c->prompt_tokens = ev->prompt_tokens;
+    if (a->info->stream && a->writer->progress != NULL) {
+        (void)response_send_progress(a, ev->choice);
+    }
+}
+
 static void response_row(response *a, response_choice *c, const quire_event *ev) {
     size_t before = response_choice_bytes(c);
     if (a->writer->row == NULL || a->writer->row(a, c, ev) != QUIRE_OK) {
@@ -379,6 +386,8 @@ void response_event(const quire_event *ev) {
         response_begin(a, c, ev);
     } else if (ev->kind == QUIRE_EVENT_DELTA) {
         response_delta(a, c, ev);
+    } else if (ev->kind == QUIRE_EVENT_PROGRESS) {
+        response_progress(a, c, ev);
     } else if (ev->kind == QUIRE_EVENT_EMBEDDING) {
         response_row(a, c, ev);
     } else if (ev->kind == QUIRE_EVENT_ROLLBACK) {

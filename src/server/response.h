@@ -75,6 +75,7 @@ typedef struct response_choice {
     bool has_begun;               /* a chunk with tokens was sent */
     int32_t n_withheld;           /* tokens since the last chunk */
     bool prompt_sent;             /* its prompt was sent already */
+    bool progress_held;           /* progress of its prompt is to be sent */
 } response_choice;
 
 typedef struct response response;
@@ -142,6 +143,9 @@ typedef struct response_writer {
     /* What a stream sends while it has nothing to say; NULL: an SSE comment, or nothing
      * in streams of another type. */
     void (*ping)(const response *a, json_out *o);
+    /* What a stream sends while the prompt of a choice is processed, if the request wants
+     * it (response_write_progress). NULL: nothing. */
+    void (*progress)(const response *a, int32_t choice, json_out *o);
     error_writer error_body; /* of requests that fail before; NULL: OpenAI's */
     /* Writes header lines that say what the body does not; their length. NULL: none. */
     int (*headers)(const quire_info *engine, char *out, size_t size);
@@ -220,10 +224,13 @@ void response_fail(response *a, api_error e);
 /* The same: a status without a parameter. */
 void response_fail_with(response *a, int status, const char *message);
 /* Sends a stream's head and the first chunk of each choice. False: a was freed; the same
- * holds for the next three. */
+ * holds for the next five. */
 bool response_send_head(response *a);
 /* Sends a ping on a stream; its head before it, if that is still unsent. */
 void response_ping(response *a);
+/* Sends how much of choice i's prompt is processed if there is room, else once there is,
+ * or before the choice's first chunk: as it is known then. */
+bool response_send_progress(response *a, int32_t i);
 /* Sends choice i's chunk if there is room, else keeps it. */
 bool response_send_held(response *a, int32_t i);
 /* Sends choice i's chunk, even without room. */
@@ -279,6 +286,8 @@ str response_echo(const response *a, const response_choice *c);
 void response_write_prompt_text(const response *a, const response_choice *c, json_out *o);
 /* The echo and the text. */
 void response_write_text(const response *a, const response_choice *c, json_out *o);
+/* "prompt_progress":{..}: how much of a choice's prompt is processed. */
+void response_write_progress(const response *a, int32_t choice, json_out *o);
 /* The prompt of c. */
 response_prompt *response_prompt_of(const response *a, const response_choice *c);
 

@@ -250,9 +250,23 @@ static bool response_is_worth_sending(const response *a, const response_choice *
            c->finish != QUIRE_FINISH_NONE;
 }
 
+static bool response_send_progress_now(response *a, int32_t i) {
+    a->choices[i].progress_held = false;
+    response_open_stream(a);
+    return response_send_chunk(a, i, a->writer->progress);
+}
+
+bool response_send_progress(response *a, int32_t i) {
+    a->choices[i].progress_held = true;
+    return !response_has_room(a) || response_send_progress_now(a, i);
+}
+
 bool response_send_now(response *a, int32_t i) {
     assert(a->started && i >= 0 && i < a->n_choices);
     response_choice *c = &a->choices[i];
+    if (c->progress_held && !response_send_progress_now(a, i)) {
+        return false;
+    }
     if (response_is_worth_sending(a, c) && !response_send_chunk(a, i, a->writer->chunk)) {
         return false;
     }
@@ -286,7 +300,8 @@ void response_hold(response *a, int32_t i) {
 /* Sends withheld chunks as long as there is room; false when a was freed. */
 static bool response_send_all_held(response *a) {
     for (int32_t i = 0; i < a->n_choices; i++) {
-        if (a->choices[i].held && !response_send_held(a, i)) {
+        if ((a->choices[i].progress_held && !response_send_progress(a, i)) ||
+            (a->choices[i].held && !response_send_held(a, i))) {
             return false;
         }
     }

@@ -263,6 +263,17 @@ void response_write_explain(const response *a, const response_choice *c, json_ou
 
 /* ---- ends ---- */
 
+void response_write_progress(const response *a, int32_t choice, json_out *o) {
+    quire_progress p = {.size = sizeof p};
+    (void)quire_stream_progress(a->stream, choice, &p); /* the choice is there */
+    const json_named_int counts[] = {{"total", p.n_prompt},
+                                     {"cache", p.n_cached},
+                                     {"processed", p.n_processed},
+                                     {"time_ms", p.us / 1000},
+                                     {NULL, 0}};
+    json_named_ints(json_name(o, "prompt_progress"), counts);
+}
+
 void response_end_chunk(const response *a, const response_choice *c, json_out *o) {
     if (a->info->continuous_usage) {
         response_begin_usage(c->prompt_tokens, c->completion_tokens, o);

@@ -73,7 +73,10 @@ typedef struct choice {
     double sum_logprob; /* of its tokens' log-probabilities, where the engine reports them */
     double beam_score;
     int32_t n_cached; /* of the prompt, from the engine */
-    int64_t queue_us; /* until its first admission, from the engine */
+    /* of the prompt, from the engine, where the request wants to know it; 0: not yet */
+    int32_t n_processed;
+    int64_t processed_us; /* from its admission until then */
+    int64_t queue_us;     /* until its first admission, from the engine */
     /* of its first sequence that came so far, from the engine; 0: not yet */
     int64_t admitted_us, first_token_us;
     int64_t over_us;                  /* when its finish was known */

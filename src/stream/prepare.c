@@ -375,6 +375,7 @@ engine_request stream_engine_request(const quire_stream *s, int32_t prompt,
                             .retains = r->g.cache_priority >= 0 || r->g.cache_ttl_s > 0,
                             .retention = retention_of(&r->g),
                             .explain = r->g.info.explain,
+                            .shows_progress = r->g.more.return_progress,
                             .outside = {add_work, s->q->e->text, text_tenant(r->g.tenant)},
                             .out = s->q->out};
 }

@@ -146,6 +146,10 @@ static void set_stage(quire_queue *q, choice *c, queue_stage stage) {
 static bool next_stage(quire_queue *q, quire_event *out) {
     choice *c = q->current;
     switch (q->stage) {
+    case STAGE_PROGRESS:
+        q->stage = STAGE_NONE;
+        choice_event(c, QUIRE_EVENT_PROGRESS, out);
+        return true;
     case STAGE_ROLLBACK:
         if (!start_first(q, c, out)) {
             q->stage = STAGE_NONE;
@@ -286,6 +290,18 @@ static bool is_refused(const quire_stream *s) {
     return !has_begun;
 }
 
+/* Takes a token, or progress of the prompt. */
+static void queue_take_growth(quire_queue *q, choice *c, const engine_event *event) {
+    if (event->n_processed > 0) {
+        c->n_processed = event->n_processed;
+        c->processed_us = event->processed_us;
+        set_stage(q, c, STAGE_PROGRESS);
+        return;
+    }
+    set_failed(c->stream, choice_take_token(c, event, &q->memory));
+    set_stage(q, c, STAGE_DELTA);
+}
+
 static void take_event(quire_queue *q, const engine_event *event) {
     choice *c = event->user;
     quire_stream *s = c->stream;
@@ -304,8 +320,7 @@ static void take_event(quire_queue *q, const engine_event *event) {
     bool open = c->finish == QUIRE_FINISH_NONE;
     if (event->finish == FINISH_NONE) {
         if (open && !s->released && !is_refused(s)) {
-            set_failed(s, choice_take_token(c, event, &q->memory));
-            set_stage(q, c, STAGE_DELTA);
+            queue_take_growth(q, c, event);
         }
         return;
     }

@@ -205,6 +205,21 @@ quire_err quire_stream_recall(quire_stream *s, int32_t i, const char *id) {
     return er;
 }
 
+quire_err quire_stream_progress(const quire_stream *s, int32_t i, quire_progress *out) {
+    const choice *c = i >= 0 && i < s->n_choices ? &s->choices[i] : NULL;
+    if (c == NULL) {
+        return QUIRE_INVALID;
+    }
+    c -= c->n_processed == 0 ? i % s->request->g.info.n_samples : 0;
+    const quire_progress all = {.size = out->size,
+                                .n_prompt = c->n_processed > 0 ? (int32_t)c->prompt.n : 0,
+                                .n_cached = c->n_processed > 0 ? c->n_cached : 0,
+                                .n_processed = c->n_processed,
+                                .us = c->processed_us};
+    memcpy(out, &all, out->size < sizeof all ? out->size : sizeof all);
+    return QUIRE_OK;
+}
+
 const quire_request_info *quire_stream_describe(const quire_stream *s) {
     return &s->request->g.info;
 }

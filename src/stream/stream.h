@@ -38,6 +38,7 @@ struct quire_stream {
 /* What quire_queue_next delivers before it looks for new events. */
 typedef enum queue_stage {
     STAGE_NONE,
+    STAGE_PROGRESS,
     STAGE_ROLLBACK,
     STAGE_REFUSED,
     STAGE_DELTA,

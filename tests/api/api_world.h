@@ -35,7 +35,7 @@ typedef struct response {
     bool done;
     quire_finish finish;
     int32_t prompt_tokens, completion_tokens;
-    int32_t n_rollbacks, n_refused;
+    int32_t n_rollbacks, n_refused, n_progress;
     quire_error error, refusal;
 } response;
 
@@ -151,6 +151,10 @@ static inline void take(const quire_event *ev) {
         assert_non_null(ev->error);
         a->refusal = *ev->error;
         a->n_refused++;
+        break;
+    case QUIRE_EVENT_PROGRESS:
+        assert_false(c->started);
+        a->n_progress++;
         break;
     case QUIRE_EVENT_EMBEDDING:
         fail_msg("a row for a request that wants text");

@@ -122,7 +122,7 @@ typedef struct harness_run {
     finish_reason finish;
     quire_err error;
     request_id id;
-    bool explain;
+    bool explain, shows_progress;
     pooling_params pooling;
     const int32_t *types;
     float *row; /* [n_row] with the end, where rows are pooled; mem_free'd by the test */
@@ -227,6 +227,7 @@ static inline void harness_submit(harness *h, harness_run *r) {
                         .priority = r->priority,
                         .deadline_us = r->deadline_us,
                         .explain = r->explain,
+                        .shows_progress = r->shows_progress,
                         .out = h->out,
                         .user = r};
     r->n_tokens = 0;

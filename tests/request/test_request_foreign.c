@@ -72,8 +72,8 @@ TEST(another_spelling_of_a_field_names_the_field) {
 
 TEST(what_changes_nothing_is_left_alone) {
     static const char *const names[] = {
-        "",     "_",   "id_slot",         "cache_prompt", "timings_per_token", "metadata",
-        "user", "rid", "return_progress", "dryness",      "regexp_notes",      "messages_"};
+        "",     "_",   "id_slot",        "cache_prompt", "timings_per_token", "metadata",
+        "user", "rid", "return_timings", "dryness",      "regexp_notes",      "messages_"};
     const char *instead;
     for (size_t i = 0; i + 1 < sizeof names / sizeof *names; i++) {
         if (foreign_changes_generation(str_of(names[i]), FIELD_COMPLETIONS, &instead)) {

@@ -646,6 +646,11 @@ quire_err quire_stream_recall(quire_stream *s, int32_t choice, const char *call_
     return QUIRE_OK;
 }
 
+quire_err quire_stream_progress(const quire_stream *s, int32_t choice, quire_progress *out) {
+    (void)s, (void)choice, (void)out;
+    return QUIRE_OK;
+}
+
 void quire_engine_turns(const quire_engine *e, quire_turn_stats *out) {
     (void)e, (void)out;
 }

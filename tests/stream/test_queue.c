@@ -409,6 +409,61 @@ TEST(a_full_engine_is_busy_and_loses_nothing) {
     quire_engine_close(e);
 }
 
+/* ---- progress of prompts ---- */
+
+static quire_progress progress_of(const quire_stream *s, int32_t choice) {
+    quire_progress p = {.size = sizeof p};
+    assert_int_equal(quire_stream_progress(s, choice, &p), QUIRE_OK);
+    return p;
+}
+
+TEST(progress_ascends_to_the_whole_prompt_and_comes_before_all_else) {
+    quire_options o;
+    quire_engine *e;
+    quire_error err = {0};
+    quire_options_init(&o);
+    o.model = "models/builtin-small.gguf";
+    o.n_pages = 128;
+    o.prefill_chunk = 16;
+    assert_int_equal(quire_engine_open(&o, &e, &err), QUIRE_OK);
+    quire_queue *q = queue_new(e);
+    response a;
+    quire_event ev = {0};
+    submit(e, q, &a,
+           "{\"prompt\": \"The prince had been walking up and down the drawing room for a long time. He "
+           "looked at her, and then at the window, and he did not know what he was to say to her now.\", "
+           "\"max_tokens\": 3, \"n\": 2, \"ignore_eos\": true, \"return_progress\": true}");
+    assert_int_equal(progress_of(a.stream, 1).n_processed, 0);
+    for (int32_t last = 0; ev.kind != QUIRE_EVENT_START || last == 0;) {
+        next_event(q, &ev);
+        take(&ev);
+        if (ev.kind == QUIRE_EVENT_PROGRESS) {
+            quire_progress p = progress_of(a.stream, 0), of_second = progress_of(a.stream, 1);
+            assert_int_equal(ev.choice, 0);
+            assert_true(p.n_processed > last && p.n_processed <= p.n_prompt && p.us > 0);
+            assert_int_equal(p.n_prompt, ev.prompt_tokens);
+            assert_int_equal(p.n_cached, ev.cached_tokens);
+            assert_memory_equal(&p, &of_second, sizeof p);
+            last = p.n_processed;
+        }
+    }
+    quire_progress p = progress_of(a.stream, 0),
+                   small = {.size = offsetof(quire_progress, n_cached), .us = 7};
+    assert_int_equal(p.n_processed, p.n_prompt);
+    assert_int_equal(quire_stream_progress(a.stream, 0, &small), QUIRE_OK);
+    assert_true(small.n_prompt == p.n_prompt && small.us == 7); /* no more than the caller knows */
+    assert_int_equal(quire_stream_progress(a.stream, 2, &p), QUIRE_INVALID);
+    assert_int_equal(quire_stream_progress(a.stream, -1, &p), QUIRE_INVALID);
+    wait_done(q, &a);
+    quire_stream_release(a.stream);
+    response_clear(&a);
+    complete(e, q, &a, "{\"prompt\": \"The prince went\", \"max_tokens\": 2}");
+    assert_int_equal(a.n_progress, 0);
+    response_clear(&a);
+    quire_queue_close(q);
+    quire_engine_close(e);
+}
+
 /* ---- cancel and release ---- */
 
 TEST(cancel_ends_a_stream_at_every_moment) {
@@ -702,6 +757,7 @@ int main(void) {
         cmocka_unit_test(a_text_that_cannot_fit_is_refused_by_its_length),
         cmocka_unit_test(a_chat_that_cannot_fit_names_its_messages),
         cmocka_unit_test(a_full_engine_is_busy_and_loses_nothing),
+        cmocka_unit_test(progress_ascends_to_the_whole_prompt_and_comes_before_all_else),
         cmocka_unit_test(cancel_ends_a_stream_at_every_moment),
         cmocka_unit_test(a_released_stream_is_never_heard_of_again),
         cmocka_unit_test(a_queue_may_close_while_its_streams_run),
