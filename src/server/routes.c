@@ -481,17 +481,20 @@ static void route_check(conn *c) {
     }
 }
 
-/* Answers a browser's preflight request, sent before a page from elsewhere may post. */
+/* Answers a browser's preflight request, sent before a page from elsewhere may ask. */
 static void route_options(conn *c) {
-    static const char
-        methods[] = "Allow: GET, HEAD, POST, OPTIONS\r\n",
-        allowed[] = "Allow: GET, HEAD, POST, OPTIONS\r\n"
-                    "Access-Control-Allow-Methods: GET, HEAD, POST, OPTIONS\r\n"
-                    "Access-Control-Allow-Headers: Authorization, Content-Type, X-Request-Id, X-Api-Key, "
-                    "Anthropic-Version, Anthropic-Beta\r\n"
-                    "Access-Control-Max-Age: 600\r\n";
+    static const char allowed[] = "Access-Control-Allow-Headers: Authorization, Content-Type, X-Request-Id, "
+                                  "X-Api-Key, Anthropic-Version, Anthropic-Beta\r\n"
+                                  "Access-Control-Max-Age: 600\r\n";
+    const route *to = route_find((str){c->request.path.p, c->request.path.n});
+    const char *methods = to != NULL ? to->allow : READ ", POST";
     bool is_allowed = c->loop->server->options.allow_origin != NULL;
-    conn_reply(c, &(reply){.status = 204, .headers = is_allowed ? allowed : methods});
+    size_t n = (size_t)snprintf(c->headers, sizeof c->headers, "Allow: %s, OPTIONS\r\n", methods);
+    if (is_allowed) {
+        (void)snprintf(c->headers + n, sizeof c->headers - n,
+                       "Access-Control-Allow-Methods: %s, OPTIONS\r\n%s", methods, allowed);
+    }
+    conn_reply(c, &(reply){.status = 204});
 }
 
 static void route_run(conn *c) {

@@ -85,6 +85,7 @@ TEST(simple_routes_response) {
     const char *options =
         ask(s, "OPTIONS /v1/completions HTTP/1.1\r\nHost: h\r\nOrigin: http://x\r\n" CLOSE "\r\n");
     expect_in(options, "HTTP/1.1 204 No Content\r\n");
+    expect_in(options, "Allow: POST, OPTIONS\r\n");
     assert_null(strstr(options, "Access-Control"));
     fake_set_healthy(s->engine, false);
     expect_in(ask(s, "GET /health HTTP/1.1\r\nHost: h\r\n" CLOSE "\r\n"), "HTTP/1.1 503 ");
@@ -104,6 +105,10 @@ TEST(web_pages_elsewhere_may_ask_only_where_that_was_allowed) {
     expect_in(ask(s, get_models), "Access-Control-Allow-Origin: http://x\r\nVary: Origin\r\n");
     expect_in(ask(s, "OPTIONS /v1/completions HTTP/1.1\r\nHost: h\r\nOrigin: http://x\r\n" CLOSE "\r\n"),
               "Access-Control-Allow-Headers: ");
+    const char *stored =
+        ask(s, "OPTIONS /v1/responses/resp_1 HTTP/1.1\r\nHost: h\r\nOrigin: http://x\r\n" CLOSE "\r\n");
+    expect_in(stored, "Access-Control-Allow-Methods: GET, HEAD, POST, DELETE, OPTIONS\r\n");
+    expect_in(stored, "Access-Control-Max-Age: 600\r\n");
     stop(s);
 }
 
