@@ -168,7 +168,7 @@ static quire_err messages_take_budget(quire_request *r, const json_value *thinki
 }
 
 /* {"type": "enabled", "budget_tokens"}, {"type": "adaptive"} or {"type": "disabled"},
- * with "display": "summarized" or "omitted". Without it there is none. */
+ * with "display": "summarized", "updates" or "omitted". Without it there is none. */
 static quire_err messages_take_thinking(quire_request *r, const json_value *thinking, quire_error *err) {
     str type = json_get_str(thinking, "type"), display = json_get_str(thinking, "display");
     bool is_enabled = str_is(type, "enabled"), thinks = is_enabled || str_is(type, "adaptive");
@@ -176,8 +176,8 @@ static quire_err messages_take_thinking(quire_request *r, const json_value *thin
         return messages_refuse("thinking.type", "must be \"enabled\", \"adaptive\" or \"disabled\"", err);
     }
     if (json_get(thinking, "display") != NULL && !str_is(display, "summarized") &&
-        !str_is(display, "omitted")) {
-        return messages_refuse("thinking.display", "must be \"summarized\" or \"omitted\"", err);
+        !str_is(display, "omitted") && !str_is(display, "updates")) {
+        return messages_refuse("thinking.display", "must be \"summarized\", \"omitted\" or \"updates\"", err);
     }
     TRY(is_enabled ? messages_take_budget(r, thinking, err) : QUIRE_OK);
     if (!thinks || str_is(display, "omitted")) {

@@ -88,14 +88,17 @@ static quire_err responses_set_messages(quire_request *r, quire_error *err) {
 
 /* ---- tools ---- */
 
-/* Writes {"type": T, T: {..}} of {"type": T, ..}. */
-static void responses_write_tool(const json_value *tool, json_out *o) {
+/* Writes {"type": T, T: {..}} of {"type": T, ..}, whose name begins with that of its
+ * namespace, unless that is empty. */
+static void responses_write_tool(const json_value *tool, str space, json_out *o) {
     const json_value *type = json_get(tool, "type");
     json_begin(json_item(o), '{');
     json_add(json_name(o, "type"), type);
     json_begin(json_name(o, json_str(type).p), '{');
     for (json_member m = {0}; json_next(tool, &m);) {
-        if (strcmp(m.name, "type") != 0 && m.value != NULL) {
+        if (space.n > 0 && strcmp(m.name, "name") == 0) {
+            items_write_name(space, json_str(m.value), json_name(o, "name"));
+        } else if (strcmp(m.name, "type") != 0 && m.value != NULL) {
             json_add(json_name(o, m.name), m.value);
         }
     }
@@ -103,11 +106,9 @@ static void responses_write_tool(const json_value *tool, json_out *o) {
     json_end(o, '}');
 }
 
-static quire_err responses_check_function(const field_desc *f, size_t i, const json_value *tool,
+static quire_err responses_check_function(const field_desc *f, const char *where, const json_value *tool,
                                           quire_error *err) {
     const json_value *parameters = json_get(tool, "parameters"), *strict = json_get(tool, "strict");
-    char where[40];
-    (void)snprintf(where, sizeof where, "tools[%zu]", i);
     TRY(request_check_tool_name(f, where, json_get_str(tool, "name"), err));
     if (strict != NULL && !json_is(strict, JSON_KIND_BOOL)) {
         return request_range_error(f, err, "%s.strict must be true or false", where);
@@ -117,33 +118,66 @@ static quire_err responses_check_function(const field_desc *f, size_t i, const j
                : request_range_error(f, err, "%s.parameters must be a JSON Schema, an object", where);
 }
 
+/* A function or a custom tool, tools[i] or one of the namespace that tools[i] is. */
+static quire_err responses_check_tool(const field_desc *f, size_t i, const char *where,
+                                      const json_value *tool, quire_error *err) {
+    str type = json_get_str(tool, "type");
+    if (str_is(type, "function")) {
+        return responses_check_function(f, where, tool, err);
+    }
+    if (str_is(type, "custom")) {
+        return request_check_custom(f, i, tool, err);
+    }
+    return request_range_error(
+        f, err,
+        "%s.type is \"%.*s\", a tool that this server does not run; it takes \"function\" "
+        "and \"custom\", which the client runs, and a \"namespace\" of them",
+        where, (int)(type.n < 40 ? type.n : 40), type.n > 0 ? type.p : "");
+}
+
+/* Checks tools[i], and writes it, or the tools of a namespace, whose names then begin
+ * with the namespace's. */
+static quire_err responses_take_tool(const field_desc *f, size_t i, const json_value *tool, json_out *o,
+                                     quire_error *err) {
+    const json_value *inner = json_get(tool, "tools");
+    str space = json_get_str(tool, "name");
+    char where[64];
+    (void)snprintf(where, sizeof where, "tools[%zu]", i);
+    if (!str_is(json_get_str(tool, "type"), "namespace")) {
+        TRY(responses_check_tool(f, i, where, tool, err));
+        responses_write_tool(tool, (str){0}, o);
+        return QUIRE_OK;
+    }
+    TRY(request_check_tool_name(f, where, space, err));
+    if (!json_is(inner, JSON_KIND_ARRAY) || json_length(inner) == 0) {
+        return request_range_error(f, err, "%s.tools must be an array of tools that is not empty", where);
+    }
+    (void)snprintf(where, sizeof where, "tools[%zu].tools", i);
+    TRY(request_check_n_tools(f, where, inner, err));
+    for (size_t j = 0; j < json_length(inner); j++) {
+        (void)snprintf(where, sizeof where, "tools[%zu].tools[%zu]", i, j);
+        TRY(responses_check_tool(f, i, where, json_at(inner, j), err));
+        responses_write_tool(json_at(inner, j), space, o);
+    }
+    return QUIRE_OK;
+}
+
 static quire_err responses_set_tools(quire_request *r, quire_error *err) {
     const field_desc *f = responses_field("tools");
     const json_value *tools = request_part(r, "tools");
     strbuf text = {0};
     json_out o = {.to = &text};
     TRY(request_check_n_tools(f, f->name, tools, err));
-    for (size_t i = 0; i < json_length(tools); i++) {
-        const json_value *tool = json_at(tools, i);
-        str type = json_get_str(tool, "type");
-        if (str_is(type, "function")) {
-            TRY(responses_check_function(f, i, tool, err));
-        } else if (str_is(type, "custom")) {
-            TRY(request_check_custom(f, i, tool, err));
-        } else {
-            return request_range_error(
-                f, err,
-                "tools[%zu].type is \"%.*s\", a tool that this server does not run; it takes \"function\" "
-                "and \"custom\", which the client runs",
-                i, (int)(type.n < 40 ? type.n : 40), type.n > 0 ? type.p : "");
-        }
-    }
     if (json_length(tools) == 0) {
         return QUIRE_OK;
     }
     json_begin(&o, '[');
     for (size_t i = 0; i < json_length(tools); i++) {
-        responses_write_tool(json_at(tools, i), &o);
+        quire_err e = responses_take_tool(f, i, json_at(tools, i), &o, err);
+        if (e != QUIRE_OK) {
+            strbuf_deinit(&text);
+            return e;
+        }
     }
     json_end(&o, ']');
     quire_err e = request_set_as(r, FIELD_CHAT, "tools", o.err, &text, err);
@@ -187,7 +221,7 @@ static quire_err responses_set_format(quire_request *r, const json_value *format
     strbuf text = {0};
     json_out o = {.to = &text};
     json_begin(&o, '[');
-    responses_write_tool(format, &o); /* of the same form */
+    responses_write_tool(format, (str){0}, &o); /* of the same form */
     quire_err e = o.err == QUIRE_OK ? QUIRE_OK : err_set(err, o.err, -1, "out of memory for text");
     if (e == QUIRE_OK) {
         strbuf inner = {.p = text.p + 1, .n = text.n - 1};

@@ -196,6 +196,14 @@ static quire_err items_read_reasoning(item_reader *t, const json_value *item) {
 
 /* ---- calls and their outputs ---- */
 
+void items_write_name(str space, str name, json_out *o) {
+    char begin[CALL_NAME_BYTES + 1];
+    size_t n = space.n < CALL_NAME_BYTES ? space.n : CALL_NAME_BYTES;
+    mem_copy(begin, space.p, n);
+    begin[n] = '.';
+    json_texts(o, (str){begin, n > 0 ? n + 1 : 0}, name);
+}
+
 static uint32_t items_call_hash(str id) {
     uint64_t h = str_hash(STR_HASH_START, id);
     return (uint32_t)(h ^ h >> 32);
@@ -226,7 +234,7 @@ static quire_err items_note_call(item_reader *t, str id) {
 static quire_err items_read_call(item_reader *t, const json_value *item, bool is_custom) {
     const char *type = is_custom ? "custom" : "function", *text_name = is_custom ? "input" : "arguments";
     json_out o = {.to = &t->turn.calls};
-    str id, name, text;
+    str id, name, text, space = json_get_str(item, "namespace");
     TRY(items_text(t, item, "call_id", &id));
     TRY(items_text(t, item, "name", &name));
     TRY(items_text(t, item, text_name, &text));
@@ -235,7 +243,7 @@ static quire_err items_read_call(item_reader *t, const json_value *item, bool is
     json_text(json_name(&o, "id"), id.p, id.n);
     json_cstr(json_name(&o, "type"), type);
     json_begin(json_name(&o, type), '{');
-    json_text(json_name(&o, "name"), name.p, name.n);
+    items_write_name(space, name, json_name(&o, "name"));
     json_text(json_name(&o, text_name), text.p, text.n);
     json_end(&o, '}');
     json_end(&o, '}');

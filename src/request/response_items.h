@@ -23,6 +23,9 @@ void items_add_instructions(item_reader *t, const json_value *text);
 quire_err items_read_list(item_reader *t, const char *list, const json_value *items, bool is_kept);
 /* Reads a text, which is a message of a user, and keeps it. */
 quire_err items_read_text(item_reader *t, const json_value *text);
+/* Writes the name of a tool as the model knows it: NAMESPACE.NAME, or NAME where space is
+ * empty. */
+void items_write_name(str space, str name, json_out *o);
 /* Frees the reader, which may be NULL. is_whole: ends the array. The first failure of
  * writing it. */
 quire_err items_close(item_reader *t, bool is_whole);

@@ -7,6 +7,7 @@
 #include "base/mem.h"
 #include "server/response.h"
 #include "server/response_store.h"
+#include "json/json.h"
 
 typedef enum item_kind { ITEM_REASONING, ITEM_MESSAGE, ITEM_CALL } item_kind;
 
@@ -15,7 +16,8 @@ typedef struct output_item {
     item_kind kind;
     int32_t call; /* among the choice's calls; -1: it is none */
     bool is_custom;
-    strbuf name, text, logprobs; /* of a message its log-probabilities */
+    strbuf space, name;    /* of a call: its tool's namespace, empty where it has none, and name */
+    strbuf text, logprobs; /* of a message its log-probabilities */
 } output_item;
 
 /* What is collected of a response. */
@@ -76,6 +78,7 @@ static quire_err responses_open(response *a, quire_error *err) {
 static void responses_deinit(void *state) {
     responses_state *st = state;
     for (size_t i = 0; i < st->n_items; i++) {
+        strbuf_deinit(&st->items[i].space);
         strbuf_deinit(&st->items[i].name);
         strbuf_deinit(&st->items[i].text);
         strbuf_deinit(&st->items[i].logprobs);
@@ -145,6 +148,9 @@ static void responses_write_call(const response *a, const output_item *item, boo
     char id[ANSWER_CALL_ID_BYTES + 1];
     answer_call_id(response_place(a, &a->choices[0]), item->call, id);
     json_cstr(json_name(o, "call_id"), id);
+    if (item->space.n > 0) {
+        responses_write_strbuf("namespace", &item->space, o);
+    }
     responses_write_strbuf("name", &item->name, o);
     responses_write_strbuf(item->is_custom ? "input" : "arguments", is_empty ? &none : &item->text, o);
 }
@@ -388,6 +394,47 @@ static void responses_close_item(const response *a, const char *status, json_out
 
 /* ---- taking what a choice has ---- */
 
+/* The namespace among the request's tools with which a called name begins:
+ * NAMESPACE.NAME; NULL: none. *members is to be dropped by the caller, after what is
+ * returned. */
+static quire_err responses_find_space(const response *a, str called, json_value **members, str *space) {
+    const char *given = responses_info(a)->members;
+    size_t n = strlen(given);
+    json_limits limits = {
+        .max_depth = JSON_MAX_DEPTH, .max_values = n + 1, .max_containers = n + 1, .max_names = n + 1};
+    json_fault fault;
+    strbuf text = {0};
+    *space = (str){0};
+    quire_err e = strbuf_add_char(&text, '{');
+    e = e == QUIRE_OK ? strbuf_add(&text, given, n) : e;
+    e = e == QUIRE_OK ? strbuf_add_char(&text, '}') : e;
+    e = e == QUIRE_OK ? json_read((str){text.p, text.n}, &limits, JSON_WIDE_KEPT, members, &fault) : e;
+    strbuf_deinit(&text);
+    const json_value *tools = e == QUIRE_OK ? json_get(*members, "tools") : NULL;
+    for (size_t i = 0; i < json_length(tools); i++) {
+        str name = json_get_str(json_at(tools, i), "name");
+        bool is_space = str_is(json_get_str(json_at(tools, i), "type"), "namespace");
+        if (is_space && called.n > name.n + 1 && called.p[name.n] == '.' &&
+            memcmp(called.p, name.p, name.n) == 0) {
+            *space = name;
+        }
+    }
+    return e;
+}
+
+/* Names the tool of a call as the request does. */
+static quire_err responses_name_call(const response *a, str called, output_item *item) {
+    json_value *members = NULL;
+    str space = {0};
+    if (memchr(called.p, '.', called.n) != NULL) {
+        TRY(responses_find_space(a, called, &members, &space));
+    }
+    size_t n = space.n > 0 ? space.n + 1 : 0;
+    quire_err e = strbuf_add(&item->space, space.p, space.n);
+    json_drop(members);
+    return e == QUIRE_OK ? strbuf_add(&item->name, called.p + n, called.n - n) : e;
+}
+
 /* Makes the last item one of that kind and call: a new one, unless it is. o NULL: without
  * events. */
 static quire_err responses_reach(const response *a, item_kind kind, const answer_call *call, json_out *o) {
@@ -401,7 +448,7 @@ static quire_err responses_reach(const response *a, item_kind kind, const answer
     TRY(mem_grow(&st->items, &st->cap_items, st->n_items + 1, sizeof *st->items));
     output_item *item = &st->items[st->n_items++];
     *item = (output_item){.kind = kind, .call = index, .is_custom = call != NULL && call->is_custom};
-    TRY(call != NULL ? strbuf_add(&item->name, call->name.p, call->name.n) : QUIRE_OK);
+    TRY(call != NULL ? responses_name_call(a, (str){call->name.p, call->name.n}, item) : QUIRE_OK);
     if (o != NULL) {
         st->is_open = true;
         responses_write_item_begin(a, o);

@@ -140,6 +140,22 @@ def test_a_function_is_called_and_its_output_sent_back(client):
     assert refused.value.param == "input[0].call_id" and "nobody" in refused.value.message
 
 
+def test_tools_of_a_namespace_are_called_by_both_names(client):
+    spaces = [{"type": "namespace", "name": name, "description": name, "tools": [TOOL, CUSTOM]} for name in ("files", "more.files")]
+    text = call_text("more.files.edit_file", {"path": "a", "text": "b"})
+    fields = {"tools": [*spaces, TOOL], "extra_body": forced(text)}
+    r, (_, last) = create(client, **fields), streamed(client, **fields)
+    assert without_ids(r.to_dict()) == without_ids(last.to_dict()) and [t.type for t in r.tools] == ["namespace", "namespace", "function"]
+    [call] = r.output
+    assert (call.namespace, call.name) == ("more.files", "edit_file")
+    output = {"type": "function_call_output", "call_id": call.call_id, "output": "done"}
+    chained = create(client, previous_response_id=r.id, input=[output], tools=spaces)
+    whole = create(client, input=[{"role": "user", "content": "Say it."}, call.to_dict(), output], tools=spaces)
+    assert chained.usage.input_tokens == whole.usage.input_tokens and without_ids(chained.output[0].to_dict()) == without_ids(whole.output[0].to_dict())
+    plain = create(client, tools=[*spaces, TOOL], extra_body=forced(call_text("edit_file", {"path": "a", "text": "b"}))).output[0]
+    assert (plain.namespace, plain.name) == (None, "edit_file")
+
+
 def test_a_custom_tool_is_called_with_text_of_its_grammar(client):
     r = create(client, tools=[CUSTOM], tool_choice={"type": "custom", "name": "shell"})
     [call] = [o for o in r.output if o.type != "reasoning"]

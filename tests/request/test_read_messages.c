@@ -110,6 +110,8 @@ TEST(thinking_is_a_switch_of_the_template) {
                   "{\"enable_thinking\":true,\"thinking\":3}", true);
     expect_kwargs("\"thinking\":{\"type\":\"enabled\",\"budget_tokens\":20,\"display\":\"omitted\"}",
                   "{\"enable_thinking\":true,\"thinking\":true}", false);
+    expect_kwargs("\"thinking\":{\"type\":\"adaptive\",\"display\":\"updates\"}",
+                  "{\"enable_thinking\":true,\"thinking\":true}", true);
     refuse_with("\"thinking\":{}", "thinking.type", "\"adaptive\"");
     refuse_with("\"thinking\":{\"type\":\"enabled\"}", "thinking.budget_tokens", "is missing");
     refuse_with("\"thinking\":{\"type\":\"enabled\",\"budget_tokens\":0}", "thinking.budget_tokens", "is 0");

@@ -123,6 +123,21 @@ TEST(tools_are_those_of_a_chat_in_a_flat_form) {
     assert_true(r->g.info.names_call);
     assert_non_null(strstr(quire_request_responses(r)->members, "\"tool_choice\":{\"type\":\"function\""));
     quire_request_free(r);
+    r = read_body(
+        "{\"input\":[{\"type\":\"function_call\",\"call_id\":\"c\",\"namespace\":\"agents\",\"name\":"
+        "\"open\",\"arguments\":\"{}\"}],\"tools\":[{\"type\":\"namespace\",\"name\":\"agents\",\"tools\":[{"
+        "\"type\":\"function\",\"name\":\"open\"},{\"type\":\"custom\",\"name\":\"say\"}]},{\"type\":"
+        "\"function\",\"name\":\"open\"}]}");
+    assert_int_equal(r->n_offered, 3);
+    assert_true(str_is(r->offered[0].name, "agents.open"));
+    assert_true(str_is(r->offered[1].name, "agents.say"));
+    assert_true(str_is(r->offered[2].name, "open"));
+    quire_request_free(r);
+    refuse_body("{\"input\":\"x\",\"tools\":[{\"type\":\"namespace\",\"name\":\"n\",\"tools\":[]}]}", "tools",
+                "tools[0].tools must be");
+    refuse_body("{\"input\":\"x\",\"tools\":[{\"type\":\"namespace\",\"name\":\"n\",\"tools\":[{\"type\":"
+                "\"namespace\",\"name\":\"m\",\"tools\":[]}]}]}",
+                "tools", "tools[0].tools[0].type is \"namespace\"");
     refuse_body("{\"input\":\"x\",\"tools\":[{\"type\":\"web_search\"}]}", "tools",
                 "tools[0].type is \"web_search\"");
     refuse_body("{\"input\":\"x\",\"tools\":[{\"type\":\"function\",\"name\":\"\"}]}", "tools",
