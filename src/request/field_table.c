@@ -269,7 +269,7 @@ static const field_desc fields[] = {
      "special tokens that the text names are tokens; false: ordinary text"},
     {"pooling", FIELD_STRING, EMBEDDINGS | SCORES, NONE, BY(request_read_pooling),
      "the row of an input: the \"mean\" of its tokens' rows, the first (\"cls\") or the \"last\" of them; "
-     "null: as the model says"},
+     "null: as the model's files say; required where they name none"},
     {"prediction", FIELD_OBJECT, CHAT | IGNORED, NONE, UNREAD("null"),
      "a guess at the answer, which may speed it up"},
     {"presence_penalty", FIELD_NUMBER, TEXT | UNNAMED | SAMPLING, -2, 2, AT(g.sampling.presence_penalty, 0),

@@ -1,4 +1,4 @@
-"""Flags that scripts for vLLM and llama-server carry over: taken without effect, refused with the reason, or working; and docs/flags.md."""
+"""Flags that scripts for vLLM and llama-server carry over: taken without effect, refused with the reason, or working; docs/flags.md, and the fields of docs/api.md."""
 import json
 import pathlib
 import re
@@ -33,6 +33,13 @@ def test_the_page_is_what_the_program_says(quire):
     assert len(set(listed)) > 250
     bold = [here for usual, _, here in rows() if usual]
     assert len(bold) == 92 and sum(here in ("works", "taken, without effect") for here in bold) >= 65
+
+
+def test_the_fields_of_the_api_page_are_what_the_program_says(quire):
+    done = subprocess.run([sys.executable, "tools/fields.py", "--check"], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    page = open("docs/api.md").read()
+    assert len(set(re.findall(r"^\| `([\w.]+)` \|", page, re.M))) > 180 and "| `max_output_tokens` | responses | integer from 1 |" in page
 
 
 @pytest.mark.parametrize("command", ["sim", "perplexity", "demo", "bench headline", "bench serving", "run"])
