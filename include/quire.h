@@ -821,6 +821,22 @@ typedef struct quire_progress {
  * prompt, announced; before it, and without return_progress, all is 0. INVALID: no such
  * choice. Called on the queue's thread. */
 quire_err quire_stream_progress(const quire_stream *s, int32_t choice, quire_progress *out);
+/* The rest of the report on a choice (quire_event.explain). */
+typedef struct quire_explain_more {
+    size_t size; /* of this struct in the library; later versions add members at the end */
+    /* how many requests of those that waited would have been admitted before it, when it
+     * joined them, and by which order (never AUTO). Those whose prompts are still being
+     * tokenised do not count */
+    int32_t n_ahead;
+    quire_schedule schedule;
+    /* earlier answers that its conversation names by id (quire_stream_recall): it goes on
+     * from their ids; they are not kept any more; its text is another one */
+    int32_t n_reused, n_gone, n_differ;
+} quire_explain_more;
+
+/* NULL where the choice has no report, or not yet. Valid while the stream is. Called on
+ * the queue's thread. */
+const quire_explain_more *quire_stream_explain(const quire_stream *s, int32_t choice);
 const quire_request_info *quire_stream_describe(const quire_stream *s);
 const quire_request_more *quire_stream_describe_more(const quire_stream *s);
 

@@ -100,6 +100,8 @@ static finish_reason deliver(engine *e, beams *g, sequence *s, const beam_result
         s->explain = g->beams[s->beam].spare;
         g->beams[s->beam].spare = NULL;
         s->explain->report = first->explain->report;
+        s->explain->n_ahead = first->explain->n_ahead;
+        s->explain->order = first->explain->order;
     }
     if (s != first && s->prompt_logprobs) {
         memcpy(s->prompt_logprobs, first->prompt_logprobs,

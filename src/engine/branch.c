@@ -71,6 +71,7 @@ void branch_enter(engine *e, sequence *s) {
         s->task.n_admitted = 1;
         cache_enter(e, s);
         scheduler_wait(&e->sched, &s->task);
+        explain_queued(e, s);
     }
     if (s->fork_replaces) {
         if (n > 0) {

@@ -3,12 +3,21 @@
 #include "base/clock.h"
 #include "base/mem.h"
 #include "engine/state.h"
+#include "sched/admission_candidates.h"
 #include "sched/prefix_wait.h"
 
 void explain_entered(engine *e, sequence *s) {
     if (s->explain) {
         s->explain->is_counted = true;
         e->n_explained++;
+    }
+}
+
+void explain_queued(engine *e, sequence *s) {
+    int32_t n_ahead = s->explain != NULL ? candidates_ahead(&e->sched, &s->task) : 0;
+    for (sequence *f = s; f != NULL && f->explain != NULL; f = f->next_child) {
+        f->explain->n_ahead = n_ahead;
+        f->explain->order = e->options.schedule;
     }
 }
 

@@ -13,6 +13,9 @@
 
 /* s has reached the engine thread. */
 void explain_entered(engine *e, sequence *s);
+/* s, with its chained samples, has begun to wait, for the first time: notes how many are
+ * before it. O(waiting) for one with a report. */
+void explain_queued(engine *e, sequence *s);
 /* The plan is made and the admitted sequences run: records why each other sequence waits.
  * O(1) where no sequence has a report, else O(waiting). */
 void explain_waiting(engine *e);

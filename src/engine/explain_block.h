@@ -8,6 +8,7 @@
 
 #include "base/mem.h"
 #include "quire_explain.h"
+#include "sched/admission_policy.h"
 
 typedef enum explain_stage { EXPLAIN_QUEUE, EXPLAIN_PREFILL, EXPLAIN_DECODE } explain_stage;
 
@@ -19,6 +20,8 @@ typedef struct explain {
     int64_t preempted_us; /* when it was preempted; 0: it was not, or has been computed again */
     int32_t was_computed; /* tokens that were computed when it was preempted */
     bool is_counted;      /* in n_explained */
+    int32_t n_ahead;      /* waiting sequences that were before it when it began to wait */
+    admission_policy order;
 } explain;
 
 /* A block for a sequence that begins to wait; NULL when out of memory. The last owner

@@ -3,6 +3,7 @@
 #include "engine/beam.h"
 #include "engine/branch.h"
 #include "engine/cache.h"
+#include "engine/explain.h"
 #include "engine/features.h"
 #include "engine/fork.h"
 #include "engine/rule_step.h"
@@ -114,6 +115,7 @@ bool intake_new(engine *e) {
         kv_held held;
         s->task.n_found = kv_seq_peek(&e->kv, &s->task.kv, s->task.tokens, task_reusable(&s->task), &held);
         scheduler_wait(&e->sched, &s->task);
+        explain_queued(e, s);
         if (e->options.ablations.no_fork_sharing) {
             fork_split(e, s);
         }

@@ -67,11 +67,51 @@ int32_t candidates_order_next(scheduler *s, int32_t n) {
     return i;
 }
 
+/* What the admission of t adds to its tenant's service counter. */
+static double admission_candidates_service(const sched_task *t) {
+    return SERVICE_PROMPT_WEIGHT * (double)(t->n_known - t->kv.n_computed);
+}
+
 void candidates_order_served(scheduler *s, int32_t n, const sched_task *t) {
     for (int32_t i = 0; i < n && s->options.policy == ADMISSION_FAIR; i++) {
         bool same = s->waiting[i]->tenant_slot == t->tenant_slot;
-        s->keys[i] += same ? SERVICE_PROMPT_WEIGHT * (double)(t->n_known - t->kv.n_computed) : 0.0;
+        s->keys[i] += same ? admission_candidates_service(t) : 0.0;
     }
+}
+
+/* Adds to each key what the tenant's tasks before it will be served. A tenant's tasks go
+ * in order of their queue, but for those that go before all others. */
+static void admission_candidates_add_service(scheduler *s, int32_t n) {
+    for (int32_t i = 0; i < n; i++) {
+        s->service.slots[s->waiting[i]->tenant_slot].queued = 0.0;
+    }
+    for (int pass = 0; pass < 2; pass++) {
+        for (int32_t i = 0; i < n; i++) {
+            const sched_task *t = s->waiting[i];
+            double *queued = &s->service.slots[t->tenant_slot].queued;
+            if ((s->keys[i] <= -DBL_MAX) == (pass == 0)) {
+                s->keys[i] += *queued;
+                *queued += admission_candidates_service(t);
+            }
+        }
+    }
+}
+
+int32_t candidates_ahead(scheduler *s, const sched_task *t) {
+    int32_t n = candidates_order_begin(s), own = 0, n_ahead = 0;
+    while (s->waiting[own] != t) {
+        own++;
+    }
+    if (own >= n) {
+        return own;
+    }
+    if (s->options.policy == ADMISSION_FAIR) {
+        admission_candidates_add_service(s, n);
+    }
+    for (int32_t i = 0; i < n; i++) {
+        n_ahead += s->keys[i] < s->keys[own] || (s->keys[i] == s->keys[own] && i < own);
+    }
+    return n_ahead;
 }
 
 int32_t admission_candidates_find(scheduler *s) {

@@ -17,6 +17,11 @@ int32_t candidates_order_next(scheduler *s, int32_t n);
  * not admit one tenant only. */
 void candidates_order_served(scheduler *s, int32_t n, const sched_task *t);
 
+/* How many of the waiting tasks the walk gives before t, which waits too, each of them
+ * being admitted. Under ADMISSION_PREFIX a task that is not ordered is after all older
+ * ones. O(waiting). */
+int32_t candidates_ahead(scheduler *s, const sched_task *t);
+
 /* Fills s->candidates with waiting tasks that wait neither for a prefix nor for tiers, in
  * the order of admission. Returns how many: at most the free places to run, and at most
  * CANDIDATES_EXAMINED looked up in the prefix cache. O(waiting x admitted). */

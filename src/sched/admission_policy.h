@@ -35,6 +35,7 @@ typedef struct tenant_slot {
     double served;
     int32_t n_active; /* 0: another tenant may take the slot */
     bool is_used;
+    double queued; /* scratch of candidates_ahead */
 } tenant_slot;
 
 typedef struct service_counters {

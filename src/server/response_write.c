@@ -157,6 +157,24 @@ void response_write_error(const response *a, const api_error *e, json_out *o) {
 /* ---- "explain": what each choice waited for, what it reused, its chunks and
  * preemptions, and where its time went ---- */
 
+static void explain_write_place(const quire_explain_more *more, json_out *o) {
+    static const char *const orders[] = {[QUIRE_SCHEDULE_AUTO] = "auto",
+                                         [QUIRE_SCHEDULE_FCFS] = "fcfs",
+                                         [QUIRE_SCHEDULE_PRIORITY] = "priority",
+                                         [QUIRE_SCHEDULE_PREFIX] = "prefix",
+                                         [QUIRE_SCHEDULE_FAIR] = "fair"};
+    json_begin(json_name(o, "place"), '{');
+    json_int(json_name(o, "ahead"), more->n_ahead);
+    json_cstr(json_name(o, "order"), orders[more->schedule]);
+    json_end(o, '}');
+}
+
+static void explain_write_turns(const quire_explain_more *more, json_out *o) {
+    const json_named_int counts[] = {
+        {"reused", more->n_reused}, {"gone", more->n_gone}, {"differs", more->n_differ}, {NULL, 0}};
+    json_named_ints(json_name(o, "recalled_turns"), counts);
+}
+
 static void explain_write_waits(const quire_explain *x, json_out *o) {
     static const char *const causes[QUIRE_N_WAITS] = {
         [QUIRE_WAIT_TURN] = "turn",     [QUIRE_WAIT_PAGES] = "pages",   [QUIRE_WAIT_SLOT] = "slot",
@@ -224,13 +242,16 @@ static void explain_write_rule(const quire_explain *x, json_out *o) {
     json_end(o, '}');
 }
 
-static void explain_write_choice(int32_t index, const response_choice *c, json_out *o) {
+static void explain_write_choice(const response *a, int32_t index, const response_choice *c, json_out *o) {
     const quire_explain *x = c->explain;
+    const quire_explain_more *more = quire_stream_explain(a->stream, (int32_t)(c - a->choices));
     json_begin(json_item(o), '{');
     json_int(json_name(o, "index"), index);
-    if (x != NULL) {
+    if (x != NULL && more != NULL) {
+        explain_write_place(more, o);
         explain_write_waits(x, o);
         explain_write_reuse(x, o);
+        explain_write_turns(more, o);
         explain_write_chunks(x, o);
         explain_write_preemptions(x, o);
         if (x->rule != NULL) {
@@ -252,10 +273,10 @@ void response_write_explain(const response *a, const response_choice *c, json_ou
     json_begin(json_name(o, "explain"), '{');
     json_begin(json_name(o, "choices"), '[');
     if (c != NULL) {
-        explain_write_choice((int32_t)(c - a->choices), c, o);
+        explain_write_choice(a, (int32_t)(c - a->choices), c, o);
     }
     for (int32_t i = 0; c == NULL && i < a->n_shown; i++) {
-        explain_write_choice(i, &a->choices[a->shown[i]], o);
+        explain_write_choice(a, i, &a->choices[a->shown[i]], o);
     }
     json_end(o, ']');
     json_end(o, '}');

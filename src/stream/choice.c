@@ -218,13 +218,27 @@ quire_err choice_take_token(choice *c, const engine_event *event, event_memory *
     return e;
 }
 
+/* Takes the engine's report. */
+static void choice_take_report(choice *c, explain *x) {
+    c->explain = x;
+    if (x != NULL) {
+        c->explain_more =
+            (quire_explain_more){.size = sizeof c->explain_more,
+                                 .n_ahead = x->n_ahead,
+                                 .schedule = (quire_schedule)((int)x->order + (int)QUIRE_SCHEDULE_FCFS),
+                                 .n_reused = (int32_t)c->turns.n_reused,
+                                 .n_gone = (int32_t)c->turns.n_gone,
+                                 .n_differ = (int32_t)c->turns.n_differ};
+    }
+}
+
 void choice_take_end(choice *c, const engine_event *event) {
     _Static_assert((int)FINISH_STOP == (int)QUIRE_FINISH_STOP && (int)FINISH_ERROR == (int)QUIRE_FINISH_ERROR,
                    "in the same order");
     c->gone = true;
     c->n_prefilled = event->n_prefilled;
     c->n_preempted = event->n_preempted;
-    c->explain = event->explain;
+    choice_take_report(c, event->explain);
     c->row = event->row;
     c->n_row = event->n_row;
     c->beam_score = event->beam_score;
@@ -255,6 +269,7 @@ void choice_truncate(choice *c, size_t n_kept, choice_text text) {
     c->gone = false;
     mem_free(c->explain);
     c->explain = NULL;
+    c->explain_more = (quire_explain_more){0};
     c->logprobs = c->prompt_logprobs = NULL; /* they belong to an engine event that is over */
 }
 

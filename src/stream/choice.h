@@ -82,6 +82,8 @@ typedef struct choice {
     int64_t over_us;                  /* when its finish was known */
     int32_t n_prefilled, n_preempted; /* from the engine's end event */
     bool counted;                     /* in the statistics */
+    turn_counts turns;                /* what became of those that its conversation names */
+    quire_explain_more explain_more;  /* filled with explain */
     explain *explain;                 /* from the engine's end event, where it was requested */
     float *row;                       /* likewise; NULL: none came */
     int32_t n_row;

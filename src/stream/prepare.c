@@ -99,7 +99,7 @@ static quire_err encode_from(const stream_engine *e, const generation *g, str te
 /* Tokenises a conversation: the answers that name their turns get the ids that were
  * generated, and the text around them is encoded. */
 static quire_err encode_turns(const stream_engine *e, const generation *g, str text, const text_marks *marks,
-                              token_list *out, quire_error *err) {
+                              token_list *out, turn_counts *counts, quire_error *err) {
     const strbuf *ids = &g->messages.call_ids;
     const size_t most = (size_t)TURN_STORE_OF_ONE * CHAT_CALL_ID_BYTES; /* the last ones: more are not kept */
     size_t done = 0, at, end;
@@ -107,7 +107,8 @@ static quire_err encode_turns(const stream_engine *e, const generation *g, str t
     for (size_t i = ids->n > most ? ids->n - most : 0; e->turns != NULL && i < ids->n && er == QUIRE_OK;
          i += CHAT_CALL_ID_BYTES) {
         token_list turn = {0};
-        if (turn_store_find(e->turns, text_tenant(g->tenant), ids->p + i, text, done, &turn, &at, &end)) {
+        if (turn_store_find(e->turns, text_tenant(g->tenant), ids->p + i, text, done, &turn, &at, &end,
+                            counts)) {
             str before = {text.p, at};
             er = done == 0 ? encode_chat(e, g, before, marks, out, err)
                            : encode_from(e, g, before, marks, done, out, err);
@@ -131,7 +132,7 @@ static quire_err make_chat(const stream_engine *e, const quire_request *r, choic
                                                      : OUTPUT_START_UNKNOWN;
     if (er == QUIRE_OK) {
         c->place = turn_place_after((str){text.p, text.n});
-        er = encode_turns(e, &r->g, (str){text.p, text.n}, &marks, &c->prompt, err);
+        er = encode_turns(e, &r->g, (str){text.p, text.n}, &marks, &c->prompt, &c->turns, err);
     }
     text_marks_deinit(&marks);
     if (r->g.more.return_prompt_text) {
@@ -278,6 +279,7 @@ static quire_err take_prompt(const stream_engine *e, const quire_request *r, cho
     }
     c->start = (c - k)->start;
     c->place = (c - k)->place;
+    c->turns = (c - k)->turns;
     c->is_cut = (c - k)->is_cut;
     const token_list *made = &(c - k)->prompt;
     return prepare_copy_ids(&c->prompt, made->ids, made->n, err);

@@ -220,6 +220,11 @@ quire_err quire_stream_progress(const quire_stream *s, int32_t i, quire_progress
     return QUIRE_OK;
 }
 
+const quire_explain_more *quire_stream_explain(const quire_stream *s, int32_t i) {
+    const quire_explain_more *x = i >= 0 && i < s->n_choices ? &s->choices[i].explain_more : NULL;
+    return x != NULL && x->size > 0 ? x : NULL;
+}
+
 const quire_request_info *quire_stream_describe(const quire_stream *s) {
     return &s->request->g.info;
 }

@@ -156,8 +156,14 @@ static bool turn_stands_in(const turn *t, str text, size_t from) {
            turn_place_after((str){text.p, t->place.n}).hash == t->place.hash;
 }
 
+static void turn_count(turn_counts *counts, bool found, bool is_gone) {
+    counts->n_reused += found;
+    counts->n_gone += is_gone;
+    counts->n_differ += !found && !is_gone;
+}
+
 bool turn_store_find(turn_store *s, uint64_t tenant, const char *id, str text, size_t from, token_list *ids,
-                     size_t *at, size_t *end) {
+                     size_t *at, size_t *end, turn_counts *counts) {
     pthread_mutex_lock(&s->lock);
     const turn *t = turn_store_get(s, tenant, id);
     bool stands = t != NULL && turn_stands_in(t, text, from);
@@ -166,9 +172,8 @@ bool turn_store_find(turn_store *s, uint64_t tenant, const char *id, str text, s
         *at = t->place.n;
         *end = t->place.n + t->n_text;
     }
-    s->counts.n_reused += found;
-    s->counts.n_gone += t == NULL;
-    s->counts.n_differ += t != NULL && !found;
+    turn_count(&s->counts, found, t == NULL);
+    turn_count(counts, found, t == NULL);
     pthread_mutex_unlock(&s->lock);
     return found;
 }

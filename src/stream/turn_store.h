@@ -46,9 +46,9 @@ void turn_store_keep(turn_store *s, uint64_t tenant, const char *id, turn_place 
                      const int32_t *ids, size_t n_ids);
 /* Looks for the turn of an id in a conversation's text: appends its ids to *ids, and sets
  * *at and *end to where its text stands; true. False: there is none at or after `from`.
- * NO_MEMORY counts as none. */
+ * NO_MEMORY counts as another text. Counts the result in *counts too. */
 bool turn_store_find(turn_store *s, uint64_t tenant, const char *id, str text, size_t from, token_list *ids,
-                     size_t *at, size_t *end);
+                     size_t *at, size_t *end, turn_counts *counts);
 turn_counts turn_store_count(turn_store *s);
 
 #endif

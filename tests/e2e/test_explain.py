@@ -84,6 +84,21 @@ def test_a_full_slot_table_is_named(server):
     assert len(slot) == 1 and slot[0]["us"] > 0 and slot[0]["times"] == 1
 
 
+def test_the_place_in_the_queue_is_told(server):
+    for _ in range(20):  # until all come while another runs
+        blocker = threading.Thread(target=ask, args=(server,), kwargs={"prompt": "Long", "max_tokens": 1500})
+        blocker.start()
+        while blocker.is_alive() and not re.search(r"^vllm:num_requests_running\S* 1", server.ask("GET", "/metrics")[2], re.M):
+            time.sleep(0.001)
+        answers = server.post_together("/v1/completions", [{"prompt": f"Short {i}", "max_tokens": 2, "explain": True} for i in range(4)])
+        blocker.join()
+        places = [only(json.loads(text))["place"] for status, text in answers]
+        assert {p["order"] for p in places} == {"fcfs"}
+        if sorted(p["ahead"] for p in places) == [0, 1, 2, 3]:
+            break
+    assert sorted(p["ahead"] for p in places) == [0, 1, 2, 3]
+
+
 def test_it_must_be_a_boolean(server):
     status, _, text = server.ask("POST", "/v1/completions", {"model": "builtin", "prompt": "x", "explain": "why"})
     assert status == 400 and "explain" in json.loads(text)["error"]["message"]

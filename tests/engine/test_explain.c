@@ -233,6 +233,37 @@ TEST(a_sample_is_told_that_its_prompt_was_shared) {
     harness_close(&h);
 }
 
+/* Three that begin together are told how many were before them. */
+static void told_places(admission_policy policy, const int32_t priorities[3], const int32_t places[3]) {
+    harness h = {0};
+    harness_options o = harness_defaults;
+    o.schedule = policy;
+    o.max_seqs = 1;
+    o.starts_paused = true;
+    harness_open(&o, &h);
+    harness_run runs[3];
+    for (int i = 0; i < 3; i++) {
+        runs[i] = run_of(first, 20, 3);
+        runs[i].priority = priorities[i];
+        harness_submit(&h, &runs[i]);
+    }
+    harness_wait(&h, 3);
+    for (int i = 0; i < 3; i++) {
+        assert_int_equal(runs[i].report->n_ahead, places[i]);
+        assert_int_equal(runs[i].report->order, policy);
+        mem_free(runs[i].report);
+    }
+    harness_close(&h);
+}
+
+TEST(a_place_in_the_queue_is_told_by_the_order_of_the_policy) {
+    told_places(ADMISSION_FCFS, (int32_t[]){0, -1, 0}, (int32_t[]){0, 1, 2});
+    told_places(ADMISSION_PRIORITY, (int32_t[]){5, 0, 3}, (int32_t[]){0, 0, 1});
+    told_places(ADMISSION_PREFIX, (int32_t[]){0, 0, 0}, (int32_t[]){0, 1, 2});
+    /* of one tenant */
+    told_places(ADMISSION_FAIR, (int32_t[]){0, 0, 0}, (int32_t[]){0, 1, 2});
+}
+
 TEST(who_does_not_ask_is_told_nothing) {
     harness h = {0};
     harness_open(&harness_defaults, &h);
@@ -255,6 +286,7 @@ int main(void) {
         cmocka_unit_test(chunks_are_told_by_step_and_tokens),
         cmocka_unit_test(preemptions_are_told_with_what_they_cost),
         cmocka_unit_test(a_sample_is_told_that_its_prompt_was_shared),
+        cmocka_unit_test(a_place_in_the_queue_is_told_by_the_order_of_the_policy),
         cmocka_unit_test(who_does_not_ask_is_told_nothing),
     };
     uint64_t seed = 11;

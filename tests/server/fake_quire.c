@@ -651,6 +651,11 @@ quire_err quire_stream_progress(const quire_stream *s, int32_t choice, quire_pro
     return QUIRE_OK;
 }
 
+const quire_explain_more *quire_stream_explain(const quire_stream *s, int32_t choice) {
+    (void)s, (void)choice;
+    return NULL;
+}
+
 void quire_engine_turns(const quire_engine *e, quire_turn_stats *out) {
     (void)e, (void)out;
 }

@@ -20,10 +20,12 @@ static void keep(turn_store *s, uint64_t tenant, const char *id, const char *bef
     turn_store_keep(s, tenant, id, turn_place_after(str_of(before)), str_of(text), ids, 2);
 }
 
+static turn_counts asked; /* what was found for one request */
+
 static bool finds(turn_store *s, uint64_t tenant, const char *id, const char *text, size_t from) {
     token_list ids = {0};
     size_t at = 0, end = 0;
-    bool found = turn_store_find(s, tenant, id, str_of(text), from, &ids, &at, &end);
+    bool found = turn_store_find(s, tenant, id, str_of(text), from, &ids, &at, &end, &asked);
     if (found) {
         assert_true(ids.n == 2 && ids.ids[0] == 1 && ids.ids[1] == 2 && at >= from && end > at);
     }
@@ -34,6 +36,7 @@ static bool finds(turn_store *s, uint64_t tenant, const char *id, const char *te
 TEST(a_turn_is_found_after_its_own_beginning_only) {
     turn_store *s = open_store(ROOM);
     keep(s, 7, "abcdefghi", "user: hi\n", "answer");
+    asked = (turn_counts){0};
     assert_true(finds(s, 7, "abcdefghi", "user: hi\nanswer", 0));
     assert_true(finds(s, 7, "abcdefghi", "user: hi\nanswer and more", 9));
     assert_false(finds(s, 7, "abcdefghi", "user: hi\nanswer", 10)); /* another turn stands there */
@@ -45,6 +48,7 @@ TEST(a_turn_is_found_after_its_own_beginning_only) {
     assert_false(finds(s, 7, "abcdefghj", "user: hi\nanswer", 0));
     const turn_counts n = turn_store_count(s);
     assert_true(n.n_reused == 2 && n.n_differ == 5 && n.n_gone == 2);
+    assert_memory_equal(&asked, &n, sizeof n);
     turn_store_close(s);
 }
 
