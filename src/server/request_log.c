@@ -122,6 +122,7 @@ void request_log(const request_record *r, const char *tenant) {
     char finishes[40];
     line l = {.n = 0};
     log_add_text(&l, "id", r->id);
+    log_add_text(&l, "response", r->response);
     log_add_text(&l, "client", r->client);
     log_add_text(&l, "tenant", tenant);
     log_add_text(&l, "method", r->method);
@@ -144,7 +145,7 @@ void request_log(const request_record *r, const char *tenant) {
     }
     log_add_some(&l, "param", r->param);
     log_add_some(&l, "error", r->error);
-    log_event(request_level_of(r), "request", l.fields, l.n);
+    log_event(request_level_of(r), r->response != NULL ? "background" : "request", l.fields, l.n);
 }
 
 /* ---- statistics ---- */
@@ -271,6 +272,17 @@ void http_stats_note(http_stats *s, const request_record *r, const char *tenant)
         (void)http_stats_add_tenant(s, tenant, &t);
     }
     pthread_mutex_unlock(&s->lock);
+}
+
+void http_stats_note_tokens(http_stats *s, const request_record *r, const char *tenant) {
+    const tenant_row t = {.prompt_tokens = r->prompt_tokens,
+                          .cached_tokens = r->cached_tokens,
+                          .completion_tokens = r->completion_tokens};
+    if (tenant != NULL) {
+        pthread_mutex_lock(&s->lock);
+        (void)http_stats_add_tenant(s, tenant, &t);
+        pthread_mutex_unlock(&s->lock);
+    }
 }
 
 quire_err http_stats_add(http_stats *to, http_stats *from) {

@@ -3,9 +3,9 @@
  *
  * A line has no prompt, no answer and no key. Of what a client wrote it has an id that
  * the client chose, the path of a 404, escaped and cut, and a refusal's field and reason,
- * which may quote a name or a value of that field. Owner of a record: its connection; the
- * loop's thread. A loop has its own statistics; /metrics adds up those of all loops. Any
- * thread. */
+ * which may quote a name or a value of that field. Owner of a record: its connection, or
+ * its response in the background; the loop's thread. A loop has its own statistics;
+ * /metrics adds up those of all loops. Any thread. */
 #ifndef SERVER_REQUEST_LOG_H
 #define SERVER_REQUEST_LOG_H
 
@@ -34,6 +34,9 @@ typedef struct request_record {
     char path[SHOWN_PATH_BYTES];   /* as path_show writes it, of a 404; else "" */
     /* its address and port; NULL: it has none. The connection's */
     const char *client;
+    /* of a response in the background, whose request has a record of its own: its id; the
+     * response's. NULL: none */
+    const char *response;
     size_t request_bytes, response_bytes;       /* of the bodies */
     int64_t begun_us, first_token_us, queue_us; /* first_token_us 0: there was none */
     int32_t prompt_tokens, completion_tokens, cached_tokens;
@@ -90,6 +93,9 @@ void http_stats_close(http_stats *s);
 /* Notes a request that is over. tenant: NULL: none. Short of memory, only the sums
  * without labels count it. */
 void http_stats_note(http_stats *s, const request_record *r, const char *tenant);
+/* Notes the tokens of a response in the background, whose request was noted when it was
+ * answered. Short of memory, none. */
+void http_stats_note_tokens(http_stats *s, const request_record *r, const char *tenant);
 /* Adds `from` to `to`, which no other thread uses. QUIRE_NO_MEMORY: a part of it. */
 quire_err http_stats_add(http_stats *to, http_stats *from);
 

@@ -33,38 +33,59 @@ static bool requests_in_progress(const conn *c) {
 
 /* ---- the list ---- */
 
-static const char *requests_state_of(const conn *c, const response *a, const request_record *counts) {
-    if (c->body.state != BODY_NONE) {
-        return "receiving"; /* its body, or waiting for room for it */
+/* A request in progress: of a connection, or one that was answered and goes on in the
+ * background. */
+typedef struct request_row {
+    const request_record *record;
+    const response *response; /* NULL: it is not submitted yet */
+    const char *tenant;       /* NULL: none */
+    bool is_receiving;        /* its body, or waiting for room for it */
+} request_row;
+
+static const char *requests_state_of(const request_row *row, const request_record *counts) {
+    bool has_token = row->record->first_token_us > 0;
+    if (row->is_receiving) {
+        return "receiving";
     }
-    if (a == NULL || (counts->prompt_tokens == 0 && c->record.first_token_us == 0)) {
+    if (row->response == NULL || (counts->prompt_tokens == 0 && !has_token)) {
         return "preparing"; /* read, rendered and tokenised on a text thread */
     }
-    return a->is_done ? "sending" : c->record.first_token_us > 0 ? "running" : "waiting";
+    return row->response->is_done ? "sending" : has_token ? "running" : "waiting";
 }
 
-static void requests_write_one(const conn *c, json_out *o) {
-    const response *a = response_of(c);
+static void requests_write_one(const request_row *row, json_out *o) {
+    const response *a = row->response;
+    const request_record *r = row->record;
     request_record counts = {0};
     char made[40];
-    snprintf(made, sizeof made, "req-%016" PRIx64, c->record.number);
+    snprintf(made, sizeof made, "req-%016" PRIx64, r->number);
     if (a != NULL) {
         response_count_tokens(a, &counts);
     }
     json_begin(o, '{');
     json_cstr(json_name(o, "id"), a != NULL ? a->id : made);
-    json_cstr(json_name(o, "request_id"), c->record.id);
-    json_cstr(json_name(o, "tenant"), c->has_tenant ? c->tenant : NULL);
-    json_cstr(json_name(o, "client"), c->record.client);
-    json_cstr(json_name(o, "endpoint"), c->record.endpoint);
-    json_cstr(json_name(o, "state"), requests_state_of(c, a, &counts));
-    json_number(json_name(o, "age_s"), (double)((clock_us() - c->record.begun_us) / 1000) * 1e-3);
+    json_cstr(json_name(o, "request_id"), r->id);
+    json_cstr(json_name(o, "tenant"), row->tenant);
+    json_cstr(json_name(o, "client"), r->client);
+    json_cstr(json_name(o, "endpoint"), r->endpoint);
+    json_cstr(json_name(o, "state"), requests_state_of(row, &counts));
+    json_number(json_name(o, "age_s"), (double)((clock_us() - r->begun_us) / 1000) * 1e-3);
     json_bool(json_name(o, "stream"), a != NULL && a->info != NULL && a->info->stream);
     json_int(json_name(o, "choices"), a != NULL ? a->n_choices : 0);
     json_int(json_name(o, "prompt_tokens"), counts.prompt_tokens);
     json_int(json_name(o, "cached_tokens"), counts.cached_tokens);
     json_int(json_name(o, "completion_tokens"), counts.completion_tokens);
+    json_bool(json_name(o, "background"), r->response != NULL);
     json_end(o, '}');
+}
+
+static void requests_add_row(loop_order *o, const request_row *row, json_out *out) {
+    if (o->n_rows == MAX_ROWS) {
+        o->n_left_out++;
+        return;
+    }
+    json_raw(out, o->n_rows++ > 0 ? "," : "");
+    requests_write_one(row, out);
 }
 
 /* Adds this loop's requests and goes on to the next loop. */
@@ -72,15 +93,18 @@ static void requests_list_loop(loop *l, loop_order *o) {
     json_out out = {.to = &o->rows};
     int32_t next = (int32_t)(l - l->server->loops) + 1;
     for (const conn *c = l->conns; c != NULL; c = c->next) {
-        if (!requests_in_progress(c)) {
-            continue;
+        if (requests_in_progress(c)) {
+            const request_row row = {.record = &c->record,
+                                     .response = response_of(c),
+                                     .tenant = c->has_tenant ? c->tenant : NULL,
+                                     .is_receiving = c->body.state != BODY_NONE};
+            requests_add_row(o, &row, &out);
         }
-        if (o->n_rows == MAX_ROWS) {
-            o->n_left_out++;
-            continue;
-        }
-        json_raw(&out, o->n_rows++ > 0 ? "," : "");
-        requests_write_one(c, &out);
+    }
+    for (const response *a = l->background; a != NULL; a = a->next_background) {
+        const request_row row = {
+            .record = &a->record, .response = a, .tenant = a->tenant[0] != '\0' ? a->tenant : NULL};
+        requests_add_row(o, &row, &out);
     }
     if (out.err != QUIRE_OK) {
         err_set(&o->err, out.err, -1, "out of memory");
@@ -116,15 +140,24 @@ void requests_list(conn *c) {
 
 /* ---- cancelling ---- */
 
-static conn *requests_find(const loop *l, const char *id) {
-    uint64_t number;
-    bool is_number = loop_read_id(id, &number);
-    for (conn *c = l->conns; is_number && c != NULL; c = c->next) {
-        if (requests_in_progress(c) && c->record.number == number) {
-            return c;
+/* Ends a loop's request of that number; false: it has none. */
+static bool requests_end(loop *l, uint64_t number) {
+    static const api_error why = {.status = STATUS_CANCELLED,
+                                  .code = "request_cancelled",
+                                  .message = "the operator cancelled this request"};
+    for (response *a = l->background; a != NULL; a = a->next_background) {
+        if (a->record.number == number) {
+            response_end_detached(a, &why);
+            return true;
         }
     }
-    return NULL;
+    for (conn *c = l->conns; c != NULL; c = c->next) {
+        if (requests_in_progress(c) && c->record.number == number) {
+            conn_end(c, &why);
+            return true;
+        }
+    }
+    return false;
 }
 
 static void requests_set_unknown(quire_error *err) {
@@ -133,14 +166,9 @@ static void requests_set_unknown(quire_error *err) {
 }
 
 static void requests_cancel_one(loop *l, loop_order *o) {
-    conn *c = requests_find(l, o->id);
-    if (c == NULL) {
+    uint64_t number;
+    if (!loop_read_id(o->id, &number) || !requests_end(l, number)) {
         requests_set_unknown(&o->err);
-    } else {
-        static const api_error why = {.status = STATUS_CANCELLED,
-                                      .code = "request_cancelled",
-                                      .message = "the operator cancelled this request"};
-        conn_end(c, &why);
     }
     order_send_back(o);
 }

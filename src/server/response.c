@@ -264,9 +264,7 @@ static void response_delta(response *a, response_choice *c, const quire_event *e
     if (a->writer->note != NULL) {
         a->writer->note(a, ev);
     }
-    if (a->conn != NULL) {
-        request_record_token(&a->conn->record, ev->queue_us);
-    }
+    request_record_token(a->conn != NULL ? &a->conn->record : &a->record, ev->queue_us);
     if (limit > 0 && a->n_bytes > limit) {
         response_too_large(a, limit);
     } else if (a->info->stream) {

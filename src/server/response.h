@@ -192,6 +192,7 @@ struct response {
     bool listed; /* in loop.unsent */
     response *next_unsent;
     response *next_background; /* in loop.background */
+    request_record record;     /* of a response in the background */
     char id[40];
     char tenant[QUIRE_TENANT_BYTES + 1]; /* "": no key was needed */
 };
@@ -252,7 +253,8 @@ void response_count(response *a, int64_t delta);
  * Answers the request of a, which was submitted, with what its writer has in `begin`,
  * `choice` and `end` before the first event, and goes on without the connection. */
 void response_detach(response *a);
-/* Ends a response in the background, complete or failed (why). Frees a. */
+/* Ends a response in the background, complete or failed (why), and logs and counts it.
+ * Frees a. */
 void response_end_detached(response *a, const api_error *why);
 /* Cancels the responses in the background of l that `is_wanted` is false of. */
 void response_drop_detached(loop *l, bool (*is_wanted)(const response *a));

@@ -142,6 +142,10 @@ void response_detach(response *a) {
     conn *c = a->conn;
     loop *l = a->loop;
     assert(a->writer->keep != NULL && !a->info->stream);
+    a->record = c->record;
+    a->record.client = NULL; /* the connection's */
+    a->record.response = a->id;
+    a->record.is_generation = true;
     a->conn = NULL;
     a->next_background = l->background;
     l->background = a;
@@ -153,6 +157,21 @@ void response_detach(response *a) {
     a->writer->end(a, &o);
     c->pending = NULL;
     conn_reply_json(c, &o, NULL);
+}
+
+/* Logs and counts a response that ends, complete, failed (why) or cancelled by its client
+ * (status 0). */
+static void response_note_detached(response *a, int status, const api_error *why) {
+    const char *tenant = a->tenant[0] != '\0' ? a->tenant : NULL;
+    a->record.status = status;
+    response_count_tokens(a, &a->record);
+    if (why != NULL) {
+        request_record_fail(&a->record, why);
+    }
+    http_stats_note_tokens(a->loop->http, &a->record, tenant);
+    if (!a->loop->server->options.no_request_log) {
+        request_log(&a->record, tenant);
+    }
 }
 
 /* Takes a out of its loop's list, and frees it. The loop may have waited for its end. */
@@ -170,6 +189,7 @@ static void response_leave_background(response *a) {
 }
 
 void response_end_detached(response *a, const api_error *why) {
+    response_note_detached(a, why != NULL ? why->status : 200, why);
     a->writer->keep(a, why != NULL ? RESPONSE_FAILED : RESPONSE_COMPLETE, why);
     response_leave_background(a);
 }
@@ -178,6 +198,7 @@ void response_drop_detached(loop *l, bool (*is_wanted)(const response *a)) {
     for (response *a = l->background, *next; a != NULL; a = next) {
         next = a->next_background;
         if (!is_wanted(a)) {
+            response_note_detached(a, 0, NULL);
             response_leave_background(a);
         }
     }

@@ -263,6 +263,38 @@ def test_a_response_in_the_background_is_cancelled(client, site):
     assert status == 400 and "background" in json.loads(text)["error"]["message"]
 
 
+def completion_tokens(site, tenant):
+    return int(re.search(rf'^quire_tenant_completion_tokens_total{{.*tenant="{tenant}".*}} (\d+)', site.ask("GET", "/metrics", key="root")[2], re.M)[1])
+
+
+def test_what_runs_in_the_background_is_listed_cancelled_logged_and_counted(quire, tmp_path):
+    (tmp_path / "keys").write_text("ann:key-ann\n")
+    s = Server("builtin", "--api-key-file", str(tmp_path / "keys"), "--operator-key", "root", "--server-threads", "2", "--log-format", "json")
+    with client_of(s, "key-ann") as c:
+        while True:  # one may end before it is listed or cancelled
+            begun = create(c, background=True, **LONG)
+            rows = [r for r in json.loads(s.ask("GET", "/debug/requests", key="root")[2])["data"] if r["id"] == begun.id]
+            if rows and s.ask("DELETE", f"/debug/requests/{begun.id}", key="root")[0] == 200:
+                break
+        row = rows[0]
+        assert row["background"] and row["tenant"] == "ann" and row["client"] is None and row["endpoint"] == "/v1/responses" and not row["stream"]
+        assert row["state"] in ("preparing", "waiting", "running") and json.loads(s.ask("GET", "/debug/requests", key="root")[2])["data"] == []
+        failed = c.responses.retrieve(begun.id)
+        assert failed.status == "failed" and "cancelled this request" in failed.error.message
+        before = completion_tokens(s, "ann")
+        done = until(c, create(c, background=True, max_output_tokens=3).id, "incomplete")
+        assert completion_tokens(s, "ann") == before + 3
+        given_up = create(c, background=True, **LONG)
+        c.responses.cancel(given_up.id)
+    assert s.stop() == 0
+    lines = [json.loads(line) for line in s.said if line.startswith("{")]
+    logged = {line["response"]: line for line in lines if line.get("response")}
+    assert (logged[begun.id]["status"], logged[begun.id]["finish_reason"], logged[begun.id]["tenant"]) == (410, "error", "ann")
+    assert (logged[done.id]["status"], logged[done.id]["finish_reason"], logged[done.id]["completion_tokens"]) == (200, "length", 3)
+    assert logged[done.id]["prompt_tokens"] == done.usage.input_tokens and logged[done.id]["total_ms"] >= logged[done.id]["first_token_ms"]
+    assert given_up.id in logged and {line["status"] for line in lines if line.get("id") == logged[done.id]["id"]} == {200}
+
+
 def test_a_tenant_sees_its_own_responses_alone(site):
     with client_of(site, "key-ann") as ann, client_of(site, "key-bob") as bob:
         r = create(ann, max_output_tokens=2)
