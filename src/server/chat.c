@@ -51,6 +51,17 @@ void chat_write_logprobs(const response_logprobs *p, const response_logprobs *l,
 
 /* ---- responses ---- */
 
+/* What is said of a prompt: once, or beside each choice where the prompts are several. */
+static void chat_write_prompt(const response *a, const response_choice *c, json_out *o) {
+    response_write_prompt_logprobs(a, c, o);
+    response_write_prompt_ids(a, c, json_name(o, "prompt_token_ids"));
+    response_write_prompt_text(a, c, o);
+}
+
+static bool chat_is_batch(const response *a) {
+    return a->info->endpoint == QUIRE_CHAT_BATCH;
+}
+
 static void chat_write_choice(const response *a, int32_t i, json_out *o) {
     const response_choice *c = &a->choices[a->shown[i]];
     json_raw(o, i > 0 ? "," : "");
@@ -62,15 +73,20 @@ static void chat_write_choice(const response *a, int32_t i, json_out *o) {
     response_write_logprobs(a, c, o);
     response_write_finish(a, c, o);
     response_write_token_ids(a, c, json_name(o, "token_ids"));
+    if (chat_is_batch(a)) {
+        chat_write_prompt(a, c, o);
+    }
     json_end(o, '}');
 }
 
 static void chat_write_end(const response *a, json_out *o) {
     json_end(o, ']');
     response_write_tail(a, o);
-    response_write_prompt_logprobs(a, &a->choices[0], o);
-    response_write_prompt_ids(a, &a->choices[0], json_name(o, "prompt_token_ids"));
-    response_write_prompt_text(a, &a->choices[0], o);
+    if (chat_is_batch(a)) {
+        json_raw(o, ",\"prompt_logprobs\":null,\"prompt_token_ids\":null,\"prompt_text\":null");
+    } else {
+        chat_write_prompt(a, &a->choices[0], o);
+    }
     json_end(o, '}');
 }
 

@@ -389,7 +389,7 @@ quire_err choice_start(choice *c, event_memory *m, quire_event *out) {
     size_t n_later = c->prompt.n > 0 ? c->prompt.n - 1 : 0;
     quire_err e = fill_logprobs(m, c->prompt_logprobs, n_later * (size_t)width, width, out);
     if (r->g.more.prompt_only || r->g.more.return_prompt_text) {
-        set_text(&c->shown, out);
+        set_text(&c[-(c->index % r->g.info.n_samples)].shown, out); /* the first of the samples has it */
         return e;
     }
     if (r->g.more.return_documents) {

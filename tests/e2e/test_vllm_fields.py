@@ -113,6 +113,12 @@ def test_several_chats_are_answered_as_each_alone(golden_server):
     assert [c["index"] for c in answer["choices"]] == [0, 1, 2]
     assert [c["message"]["content"] for c in answer["choices"]] == [a["choices"][0]["message"]["content"] for a in alone]
     assert answer["usage"]["prompt_tokens"] == sum(a["usage"]["prompt_tokens"] for a in alone)
+    assert all(c["prompt_token_ids"] is None for c in answer["choices"])
+    asked = fields | {"n": 2, "return_token_ids": True, "return_prompt_text": True, "prompt_logprobs": 0}
+    told = post(golden_server, "/v1/chat/completions/batch", {"messages": chats, **asked})[0]
+    alone = [post(golden_server, "/v1/chat/completions", {"messages": m, **asked})[0] for m in chats for _ in range(2)]
+    for name in ("prompt_token_ids", "prompt_text", "prompt_logprobs"):
+        assert [c[name] for c in told["choices"]] == [a[name] for a in alone] and alone[0][name] and told[name] is None
     assert post(golden_server, "/v1/chat/completions/batch", {"messages": CHAT}, 400)[0]["error"]["param"] == "body.messages.0"
     assert post(golden_server, "/v1/chat/completions/batch", {"messages": chats, "stream": True}, 400)[0]["error"]["param"] == "stream"
 
