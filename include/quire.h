@@ -76,7 +76,9 @@ typedef enum quire_endpoint {
     /* what a completion or a chat would be generated from: ids and sampling parameters */
     QUIRE_COMPLETIONS_RENDER,
     QUIRE_CHAT_RENDER,
-    QUIRE_CHAT_BATCH /* chats that share their fields */
+    QUIRE_CHAT_BATCH,       /* chats that share their fields */
+    QUIRE_LLAMA_COMPLETION, /* completions in llama.cpp's form */
+    QUIRE_LLAMA_INFILL      /* the same of a gap between two texts */
 } quire_endpoint;
 
 /* The choices of quire_options. The first is the default unless the comment names
@@ -631,6 +633,12 @@ typedef struct quire_request_more {
     const char *echo;
     size_t n_echo;
     bool return_progress; /* PROGRESS events are wanted */
+    /* of QUIRE_LLAMA_COMPLETION and QUIRE_LLAMA_INFILL; else NULL and false. JSON in
+     * llama.cpp's form: the settings of the generation, an object; and the paths of the
+     * members that the response has, an array of texts (NULL: all) */
+    const char *settings, *response_fields;
+    bool return_tokens;     /* the response has the ids that were generated */
+    bool timings_per_token; /* each piece of a stream says how long it took */
 } quire_request_more;
 
 const quire_request_more *quire_request_describe_more(const quire_request *r);

@@ -52,6 +52,10 @@ static inline endpoint_facts endpoint_facts_of(quire_endpoint e) {
         return (endpoint_facts){"/detokenize", .prompt_only = true};
     case QUIRE_APPLY_TEMPLATE:
         return (endpoint_facts){"/apply-template", .prompt_only = true, .is_form = true};
+    case QUIRE_LLAMA_COMPLETION:
+        return (endpoint_facts){"/completion", .gives_text = true};
+    case QUIRE_LLAMA_INFILL:
+        return (endpoint_facts){"/infill", .gives_text = true, .is_form = true};
     case QUIRE_MESSAGES:
         return (endpoint_facts){"/v1/messages", .gives_text = true};
     case QUIRE_RESPONSES:

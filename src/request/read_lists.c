@@ -84,27 +84,34 @@ static quire_err read_bias(const quire_request *r, const field_desc *f, const ch
     return QUIRE_OK;
 }
 
-quire_err request_read_logit_bias(quire_request *r, const field_desc *f, const json_value *v,
-                                  quire_error *err) {
-    int32_t n = (int32_t)json_length(v), i = 0;
-    if (n > MAX_BIASES) {
-        return request_range_error(f, err, "logit_bias has %d ids; at most %d are allowed", (int)n,
-                                   MAX_BIASES);
-    }
+static quire_err read_lists_check_biases(const field_desc *f, size_t n, quire_error *err) {
+    return n <= MAX_BIASES
+               ? QUIRE_OK
+               : request_range_error(f, err, "logit_bias has %zu ids; at most %d are allowed", n, MAX_BIASES);
+}
+
+quire_err request_set_biases(quire_request *r, const field_desc *f, const int32_t *ids, const float *bias,
+                             size_t n, quire_error *err) {
+    TRY(read_lists_check_biases(f, n, err));
     if (n == 0 && r->g.sampling.lists == NULL) {
         return QUIRE_OK;
     }
-    int32_t *ids = mem_new((size_t)n + 1, sizeof *ids);
-    float *bias = mem_new((size_t)n + 1, sizeof *bias);
-    quire_err e = ids == NULL || bias == NULL ? read_lists_no_memory(err) : need_lists(r, err);
-    if (e == QUIRE_OK && n > 0) {
-        for (json_member m = {0}; json_next(v, &m); i++) {
-            e = e == QUIRE_OK ? read_bias(r, f, m.name, m.value, &ids[i], &bias[i], err) : e;
-        }
+    TRY(need_lists(r, err));
+    quire_err e = sampling_lists_set_bias(r->g.sampling.lists, ids, bias, (int32_t)n);
+    return e == QUIRE_OK ? e : read_lists_no_memory(err);
+}
+
+quire_err request_read_logit_bias(quire_request *r, const field_desc *f, const json_value *v,
+                                  quire_error *err) {
+    size_t n = json_length(v), i = 0;
+    TRY(read_lists_check_biases(f, n, err));
+    int32_t *ids = mem_new(n + 1, sizeof *ids);
+    float *bias = mem_new(n + 1, sizeof *bias);
+    quire_err e = ids == NULL || bias == NULL ? read_lists_no_memory(err) : QUIRE_OK;
+    for (json_member m = {0}; e == QUIRE_OK && n > 0 && json_next(v, &m); i++) {
+        e = read_bias(r, f, m.name, m.value, &ids[i], &bias[i], err);
     }
-    if (e == QUIRE_OK && sampling_lists_set_bias(r->g.sampling.lists, ids, bias, n) != QUIRE_OK) {
-        e = read_lists_no_memory(err);
-    }
+    e = e == QUIRE_OK ? request_set_biases(r, f, ids, bias, n, err) : e;
     mem_free(ids);
     mem_free(bias);
     return e;

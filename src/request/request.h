@@ -94,8 +94,11 @@ typedef struct request_value {
 
 /* A gap that the answer fills, after the prompt. */
 typedef struct request_fill {
-    const char *field; /* that asks for it; NULL: none does */
-    str after;         /* the text after the gap, in values */
+    const char *field;       /* that asks for it; NULL: none does */
+    str before;              /* what stands before the prompt, in values */
+    str after;               /* the text after the gap, in values */
+    bool is_in_repository;   /* the file with the gap is one of a repository */
+    const json_value *files; /* its other files, objects with a text and a filename; in values, or NULL */
 } request_fill;
 
 struct quire_request {
@@ -158,6 +161,10 @@ struct quire_request {
     strbuf response_members, response_input, response_previous;
     /* the stream room's, which its one prompt continues; NULL: it is no fork */
     struct stream_fork *fork_from;
+    /* of llama.cpp's completions: fields, in values, or NULL; and the texts of g.more */
+    const json_value *response_fields;
+    bool has_input_prefix, has_input_suffix;
+    strbuf settings, response_paths;
     float *logits_out; /* the caller's; see quire_request_logits */
 };
 
@@ -171,6 +178,7 @@ typedef struct dialect {
     bool prompt_only;            /* it ends with its prompts, which are not generated from */
     bool any_length;             /* its prompts may be longer than the context */
     bool adds_special, adds_bos; /* where add_special_tokens is not given */
+    bool takes_no_tokens;        /* a request may ask for none: its prompt is computed */
     const char *prompt;          /* what errors call it */
     int32_t listed_bytes;        /* of a response: a token and its log-probability in a list */
     quire_err (*check)(quire_request *r, quire_error *err); /* the checks between fields */

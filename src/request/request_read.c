@@ -180,6 +180,22 @@ const dialect request_dialects[] = {
                               .prompt = "messages",
                               .check = request_check_conversation,
                               .too_long = request_long_chat},
+    [QUIRE_LLAMA_COMPLETION] = {.fields = FIELD_LLAMA,
+                                .adds_special = true,
+                                .takes_no_tokens = true,
+                                .prompt = "prompt",
+                                .listed_bytes = CHAT_LISTED_BYTES,
+                                .check = request_check_llama,
+                                .required = request_require_prompt,
+                                .too_long = request_long_prompt},
+    [QUIRE_LLAMA_INFILL] = {.fields = FIELD_LLAMA | FIELD_INFILL,
+                            .adds_special = true,
+                            .takes_no_tokens = true,
+                            .prompt = "prompt",
+                            .listed_bytes = CHAT_LISTED_BYTES,
+                            .check = request_check_infill,
+                            .required = request_require_prompt,
+                            .too_long = request_long_prompt},
 };
 
 /* ---- a new request ---- */
@@ -234,6 +250,8 @@ void request_free(quire_request *r) {
     strbuf_deinit(&r->response_input);
     strbuf_deinit(&r->response_previous);
     strbuf_deinit(&r->rendered);
+    strbuf_deinit(&r->settings);
+    strbuf_deinit(&r->response_paths);
     sampling_lists_drop(r->g.sampling.lists);
     attn_mods_drop(r->g.mods);
     for (size_t i = 0; i < r->n_values; i++) {
@@ -333,7 +351,7 @@ static quire_err request_assemble(quire_request *r, quire_error *err) {
 /* Whether a field is the conversation, or a part of it, which a fork has already. */
 static bool request_is_prompt_field(const field_desc *f) {
     return f->type == FIELD_PROMPT || f->type == FIELD_MESSAGES || (f->flags & FIELD_PART) ||
-           f->read == request_read_suffix;
+           (f->flags & FIELD_INFILL) || f->read == request_read_suffix;
 }
 
 /* A member's text, or a short substitute where only its kind matters, so that nothing
@@ -588,7 +606,7 @@ quire_err request_check_generation(quire_request *r, quire_error *err) {
         return err_set_param(err, QUIRE_BAD_REQUEST, "stream_options",
                              "stream_options is given without stream; set stream to true");
     }
-    if (r->g.sampling.max_tokens == 0 && !r->g.info.echo) {
+    if (r->g.sampling.max_tokens == 0 && !r->g.info.echo && !dialect_of(&r->g)->takes_no_tokens) {
         return err_set_param(err, QUIRE_BAD_REQUEST, "max_tokens",
                              "max_tokens is 0; it must be at least 1, or echo must be true");
     }

@@ -112,6 +112,30 @@ quire_err request_assemble_ollama_chat(quire_request *r, quire_error *err);
 quire_err request_assemble_ollama_generate(quire_request *r, quire_error *err);
 quire_err request_read_ollama_model(quire_request *r, const field_desc *f, const json_value *v,
                                     quire_error *err);
+/* llama.cpp's completions: prompts of texts and ids mixed, a text's ids; the gap of
+ * infill; fields of another form than elsewhere (read_llama.c). */
+quire_err request_read_llama_prompt(quire_request *r, const field_desc *f, const json_value *v,
+                                    quire_error *err);
+quire_err request_read_infill_prompt(quire_request *r, const field_desc *f, const json_value *v,
+                                     quire_error *err);
+quire_err request_read_input_prefix(quire_request *r, const field_desc *f, const json_value *v,
+                                    quire_error *err);
+quire_err request_read_input_suffix(quire_request *r, const field_desc *f, const json_value *v,
+                                    quire_error *err);
+quire_err request_read_input_extra(quire_request *r, const field_desc *f, const json_value *v,
+                                   quire_error *err);
+quire_err request_read_n_probs(quire_request *r, const field_desc *f, const json_value *v, quire_error *err);
+quire_err request_read_llama_rule(quire_request *r, const field_desc *f, const json_value *v,
+                                  quire_error *err);
+quire_err request_read_llama_bias(quire_request *r, const field_desc *f, const json_value *v,
+                                  quire_error *err);
+quire_err request_read_response_fields(quire_request *r, const field_desc *f, const json_value *v,
+                                       quire_error *err);
+quire_err request_check_llama(quire_request *r, quire_error *err);
+quire_err request_check_infill(quire_request *r, quire_error *err);
+/* Writes the settings of the generation, an object in llama.cpp's form
+ * (llama_settings.c). */
+void request_write_settings(const quire_request *r, json_out *o);
 /* FIELD_PROMPT and FIELD_MESSAGES (read_completions.c). */
 /* Refuses a prompt, given as its part of the body, if a text in it cannot fit by its
  * length, before anything is built of it. */
@@ -134,6 +158,9 @@ quire_err request_read_stop_tokens(quire_request *r, const field_desc *f, const 
                                    quire_error *err);
 quire_err request_read_logit_bias(quire_request *r, const field_desc *f, const json_value *v,
                                   quire_error *err);
+/* Sets the biases of n ids of the vocabulary; those of an id twice add up. */
+quire_err request_set_biases(quire_request *r, const field_desc *f, const int32_t *ids, const float *bias,
+                             size_t n, quire_error *err);
 quire_err request_read_allowed(quire_request *r, const field_desc *f, const json_value *v, quire_error *err);
 quire_err request_read_bad_words(quire_request *r, const field_desc *f, const json_value *v,
                                  quire_error *err);

@@ -122,9 +122,6 @@ const foreign_path foreign_paths[] = {
     {"/api/copy", "the management of models", ONE_MODEL},
     {"/api/delete", "the management of models", ONE_MODEL},
     {"/api/blobs", "the management of models", ONE_MODEL},
-    {"/completion", "llama.cpp's own API", "use /v1/completions"},
-    {"/infill", "llama.cpp's own API", "use /v1/completions with the model's own marks for the gap"},
-    {"/props", "llama.cpp's own API", "use /v1/models"},
     {"/slots", "llama.cpp's own API", "use /metrics, and /debug/requests with the operator's key"},
     {"/generate", "TGI's own API", "use /v1/completions"},
     {"/generate_stream", "TGI's own API", "use /v1/completions with \"stream\": true"},
@@ -277,6 +274,8 @@ void unknown_path_explain(const char *method, str path, path_at known, quire_err
     for (size_t i = 0; (route = known(i)) != NULL; i++) {
         nearest_offer(&near, str_of(route));
     }
+    /* a longer route that is nearly it was meant rather than the end of the path */
+    is_found = is_found && (m.before.n == 0 || m.lacks_base || near.best.n <= m.path.n);
     foreign =
         foreign == NULL && !is_found && near.best.n == 0 ? path_find_foreign_end(asked, asked.n) : foreign;
     if (foreign != NULL) {

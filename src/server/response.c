@@ -30,6 +30,8 @@ static const response_writer *const response_writers[] = {
     [QUIRE_TOKENIZE_CONTENT] = &tokenize_content_writer,
     [QUIRE_DETOKENIZE] = &detokenize_writer,
     [QUIRE_APPLY_TEMPLATE] = &apply_template_writer,
+    [QUIRE_LLAMA_COMPLETION] = &llama_writer,
+    [QUIRE_LLAMA_INFILL] = &llama_writer,
 };
 
 const response_writer *response_writer_of(quire_endpoint endpoint) {

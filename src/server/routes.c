@@ -7,6 +7,7 @@
 #include "base/clock.h"
 #include "server/anthropic.h"
 #include "server/body_jobs.h"
+#include "server/llama_api.h"
 #include "server/metrics.h"
 #include "server/ollama.h"
 #include "server/openapi.h"
@@ -274,6 +275,10 @@ static const route route_table[] = {
     {.path = "/tokenize", GENERATION(QUIRE_TOKENIZE)},
     {.path = "/detokenize", GENERATION(QUIRE_DETOKENIZE)},
     {.path = "/apply-template", GENERATION(QUIRE_APPLY_TEMPLATE)},
+    {.path = "/completion", GENERATION(QUIRE_LLAMA_COMPLETION)},
+    {.path = "/completions", GENERATION(QUIRE_LLAMA_COMPLETION)},
+    {.path = "/infill", GENERATION(QUIRE_LLAMA_INFILL)},
+    {.path = "/props", .allow = READ, .run = llama_props, .needs_key = true, .error = llama_error},
     {.path = "/v1/schemas/check", JSON_POST, .run = body_check, .max_body_bytes = CHECK_BODY_BYTES},
 };
 

@@ -2,6 +2,13 @@
 
 #include <string.h>
 
+/* How llama.cpp calls a repository, and the file with the gap; and what it writes before
+ * a file for a model without a mark of files. */
+#define REPOSITORY   "myproject\n"
+#define THIS_FILE    "filename\n"
+#define UNNAMED_FILE "tmp"
+#define SNIPPET      "\n\n--- snippet ---\n\n"
+
 typedef struct fill_writer {
     const stream_engine *e;
     const generation *g;
@@ -66,8 +73,37 @@ static quire_err fill_add_text(const fill_writer *w, str text) {
     return QUIRE_OK;
 }
 
-static quire_err fill_add_before(const fill_writer *w, const request_prompt *p) {
+static quire_err fill_add_file(const fill_writer *w, const json_value *file) {
+    str name = json_has(file, "filename") ? json_get_str(file, "filename") : str_of(UNNAMED_FILE);
+    if (w->marks->file >= 0) {
+        TRY(fill_add(w, w->marks->file));
+        TRY(fill_add_text(w, name));
+        TRY(fill_add_text(w, str_of("\n")));
+    } else {
+        TRY(fill_add_text(w, str_of(SNIPPET)));
+    }
+    return fill_add_text(w, json_get_str(file, "text"));
+}
+
+/* The other files of the repository, and the head of the one with the gap. */
+static quire_err fill_add_files(const fill_writer *w, const json_value *files) {
+    if (w->marks->repo >= 0) {
+        TRY(fill_add(w, w->marks->repo));
+        TRY(fill_add_text(w, str_of(REPOSITORY)));
+    }
+    for (size_t i = 0; i < json_length(files); i++) {
+        TRY(fill_add_file(w, json_at(files, i)));
+    }
+    if (w->marks->file < 0) {
+        return QUIRE_OK;
+    }
+    TRY(fill_add(w, w->marks->file));
+    return fill_add_text(w, str_of(THIS_FILE));
+}
+
+static quire_err fill_add_before(const fill_writer *w, const quire_request *r, const request_prompt *p) {
     TRY(fill_add(w, w->marks->pre));
+    TRY(fill_add_text(w, r->fill.before));
     if (p->ids == NULL) {
         return fill_add_text(w, p->text);
     }
@@ -89,11 +125,12 @@ quire_err fill_prompt(const stream_engine *e, const quire_request *r, const requ
                              "this model has no fill-in-the-middle tokens, so %s cannot be used", field);
     }
     TRY(fill_add(&w, r->g.add_special ? tokenizer_start(e->tokenizer) : -1));
+    TRY(r->fill.is_in_repository ? fill_add_files(&w, r->fill.files) : QUIRE_OK);
     if (w.marks->suffix_first) {
         TRY(fill_add_after(&w, r));
-        return fill_add_before(&w, p);
+        return fill_add_before(&w, r, p);
     }
-    TRY(fill_add_before(&w, p));
+    TRY(fill_add_before(&w, r, p));
     TRY(fill_add_after(&w, r));
     return fill_add(&w, w.marks->mid);
 }

@@ -14,6 +14,7 @@ from conftest import Server
 
 ROUNDS = 10000 if os.environ.get("QUIRE_TEST_LONG") else 500
 METHODS = {"get", "post", "delete"}
+LACKS = {"/infill"}  # the built-in model has no fill-in-the-middle tokens
 # Values of many types, most of them wrong for any one field.
 ODD = [None, True, False, 0, 1, -1, 2, -7, 21, 10**6, -10**12, 2**63, 0.5, -0.5, 1.0, 2147483648.5, 1e300, "", "zzz", "any", "never",
        [], [0], [1.5], [None], ["a"], [[]], [True], {}, {"a": 1}, {"include_usage": 3}]
@@ -134,10 +135,10 @@ def test_the_examples_work(server, document):
             assert example["model"] == "story"
             bodies.validate(example)
             answer = server.ask("POST", path, example)
-            assert answer[0] == 200, (path, example, answer)
+            assert answer[0] == (400 if path in LACKS else 200), (path, example, answer)
             check_answer(document, o, answer, example)
             n += 1
-    assert n >= 36
+    assert n >= 40
 
 
 def test_models_say_their_length_and_modalities(server):

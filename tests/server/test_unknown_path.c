@@ -18,7 +18,6 @@ static void expect_told(const char *method, const char *path, const char *part) 
 TEST(a_base_url_without_v1_is_told_to_end_in_it) {
     expect_told("POST", "/chat/completions",
                 "it is /v1/chat/completions: set the client's base URL so that it ends in /v1");
-    expect_told("POST", "/completions", "it is /v1/completions: set the client's base URL");
     expect_told("GET", "/models", "it is /v1/models: set the client's base URL");
     expect_told("GET", "/models/org/name", "it is /v1/models/org/name: set");
     expect_told("POST", "/Chat/Completions/", "it is /v1/chat/completions: set");
@@ -35,11 +34,13 @@ TEST(a_base_url_with_too_much_is_told_what_to_leave_out) {
     expect_told("POST", "/openai/deployments/gpt/chat/completions",
                 "it is /v1/chat/completions: the client's base URL must end in /v1 right");
     expect_told("GET", "/v1/health", "it is /health, without /v1 before it");
+    expect_told("POST", "/v1/infill", "it is /infill, without /v1 before it");
     expect_told("GET", "/v1/metrics", "it is /metrics, without /v1 before it");
 }
 
 TEST(a_path_that_is_spelled_almost_right_hears_the_nearest) {
     expect_told("POST", "/v1/chat/completion", "the nearest is /v1/chat/completions");
+    expect_told("POST", "/v1/completion", "the nearest is /v1/completions");
     expect_told("POST", "/v1/chat/comlpetions", "the nearest is /v1/chat/completions");
     expect_told("GET", "/healthz", "the nearest is /health");
     expect_told("POST", "//v1//chat/completions",

@@ -1,0 +1,342 @@
+/* The dialects of llama.cpp's own completions: /completion, whose prompts may have texts
+ * beside ids, and /infill, which fills a gap between two texts. */
+#include <math.h>
+
+#include "base/mem.h"
+#include "request/request_read.h"
+
+enum { MAX_RESPONSE_FIELDS = 64, MAX_BIAS_TOKENS = 64 };
+
+/* ---- prompts: texts, ids, and both mixed ---- */
+
+/* Appends the ids of a text that stands beside ids. */
+static quire_err read_llama_add_text(const quire_request *r, const field_desc *f, str text, bool is_first,
+                                     token_list *out, quire_error *err) {
+    size_t limit = (size_t)r->context.max_model_len;
+    if (r->context.tokenizer == NULL) {
+        return request_range_error(
+            f, err, "this model has no vocabulary; give the %s as an array of token ids", f->name);
+    }
+    encode_options options = {
+        .special = ENCODE_PARSE, .add_special = is_first && r->g.add_special, .max_tokens = limit};
+    quire_err e = tokenizer_encode(r->context.tokenizer, text, options, out, err);
+    return e == QUIRE_NO_ROOM || out->n > limit
+               ? generation_too_long(&r->g, r->context.max_model_len, limit + 1, true, err)
+               : e;
+}
+
+/* Appends the id of item `at` of a prompt, which is the prompt's element `index`, or the
+ * prompt (-1). */
+static quire_err read_llama_add_id(const quire_request *r, const field_desc *f, const json_value *v,
+                                   int64_t index, size_t at, token_list *out, quire_error *err) {
+    int64_t id;
+    if (!json_whole(v, &id) || id < 0) {
+        return request_type_error(f, index >= 0 ? index : (int64_t)at, v, "a string or a token id", err);
+    }
+    if (id >= r->context.n_vocab) {
+        return request_range_error(f, err, "%s has token id %lld, which is out of the vocabulary of %d ids",
+                                   f->name, (long long)id, (int)r->context.n_vocab);
+    }
+    int32_t one = (int32_t)id;
+    quire_err e = token_list_add_all(out, &one, 1);
+    return e == QUIRE_OK ? e : err_set(err, e, -1, "out of memory for a prompt");
+}
+
+/* Reads one prompt as ids, whatever it is made of. */
+static quire_err read_llama_one(const quire_request *r, const field_desc *f, const json_value *v,
+                                int64_t index, token_list *out, quire_error *err) {
+    if (json_is(v, JSON_KIND_TEXT) && json_str(v).n > 0) {
+        return read_llama_add_text(r, f, json_str(v), true, out, err);
+    }
+    if (!json_is(v, JSON_KIND_ARRAY) || json_length(v) == 0) {
+        return request_type_error(f, index, v, "a string or an array of strings and token ids, not empty",
+                                  err);
+    }
+    for (size_t i = 0; i < json_length(v); i++) {
+        const json_value *item = json_at(v, i);
+        TRY(json_is(item, JSON_KIND_TEXT) ? read_llama_add_text(r, f, json_str(item), i == 0, out, err)
+                                          : read_llama_add_id(r, f, item, index, i, out, err));
+    }
+    return QUIRE_OK;
+}
+
+/* The same as *out. */
+static quire_err read_llama_prompt(const quire_request *r, const field_desc *f, const json_value *v,
+                                   int64_t index, request_prompt *out, quire_error *err) {
+    token_list ids = {0};
+    quire_err e = read_llama_one(r, f, v, index, &ids, err);
+    if (e == QUIRE_OK && ids.n == 0) {
+        e = request_range_error(f, err, "%s is empty; give a text or token ids", f->name);
+    }
+    if (e == QUIRE_OK) {
+        void *copy = mem_dup(ids.ids, ids.n * sizeof *ids.ids);
+        out->ids = copy;
+        out->n_ids = (int32_t)ids.n; /* at most what the body has, or max_model_len */
+        e = mem_check_for(out->ids, "a prompt", err);
+    }
+    token_list_deinit(&ids);
+    return e;
+}
+
+static bool read_llama_has(const json_value *array, json_kind kind) {
+    bool has = false;
+    for (size_t i = 0; json_is(array, JSON_KIND_ARRAY) && i < json_length(array) && !has; i++) {
+        has = json_is(json_at(array, i), kind);
+    }
+    return has;
+}
+
+/* Whether an array has texts beside ids, in a prompt or, where *is_many, beside prompts
+ * of ids. */
+static bool read_llama_is_mixed(const json_value *v, bool *is_many) {
+    bool has_texts = read_llama_has(v, JSON_KIND_TEXT), has_arrays = read_llama_has(v, JSON_KIND_ARRAY);
+    bool is_mixed = has_texts && (has_arrays || read_llama_has(v, JSON_KIND_INT));
+    *is_many = has_arrays;
+    for (size_t i = 0; has_arrays && !is_mixed && i < json_length(v); i++) {
+        is_mixed = read_llama_has(json_at(v, i), JSON_KIND_TEXT);
+    }
+    return is_mixed;
+}
+
+quire_err request_read_llama_prompt(quire_request *r, const field_desc *f, const json_value *v,
+                                    quire_error *err) {
+    bool is_many = false;
+    if (!json_is(v, JSON_KIND_ARRAY) || !read_llama_is_mixed(v, &is_many)) {
+        return request_read_prompt(r, f, v, err);
+    }
+    size_t n = is_many ? json_length(v) : 1;
+    if (n > REQUEST_MAX_PROMPTS) {
+        return request_range_error(f, err, "%s has %zu items; at most %d are taken at once", f->name, n,
+                                   REQUEST_MAX_PROMPTS);
+    }
+    request_prompt *prompts = mem_new(n, sizeof *prompts);
+    TRY(mem_check_for(prompts, "prompts", err));
+    for (size_t i = 0; i < n; i++) {
+        quire_err e =
+            read_llama_prompt(r, f, is_many ? json_at(v, i) : v, is_many ? (int64_t)i : -1, &prompts[i], err);
+        if (e != QUIRE_OK) {
+            request_prompts_free(prompts, (int32_t)n);
+            return e;
+        }
+    }
+    request_prompts_free(r->g.prompts, r->g.n_prompts);
+    r->g.prompts = prompts;
+    r->g.n_prompts = (int32_t)n;
+    return QUIRE_OK;
+}
+
+/* ---- the gap of /infill ---- */
+
+/* Makes a text the one prompt; or, unless it is given, there is none. */
+static quire_err read_llama_set_text(quire_request *r, str text, bool is_given, quire_error *err) {
+    request_prompt *p = is_given ? mem_new(1, sizeof *p) : NULL;
+    TRY(is_given ? mem_check_for(p, "a prompt", err) : QUIRE_OK);
+    request_prompts_free(r->g.prompts, r->g.n_prompts);
+    r->g.prompts = p;
+    r->g.n_prompts = is_given;
+    if (is_given) {
+        p->text = text;
+    }
+    return QUIRE_OK;
+}
+
+quire_err request_read_infill_prompt(quire_request *r, const field_desc *f, const json_value *v,
+                                     quire_error *err) {
+    (void)f;
+    return read_llama_set_text(r, v != NULL ? json_str(v) : (str){NULL, 0}, v != NULL, err);
+}
+
+quire_err request_read_input_prefix(quire_request *r, const field_desc *f, const json_value *v,
+                                    quire_error *err) {
+    (void)f, (void)err;
+    r->fill.before = v != NULL ? json_str(v) : (str){NULL, 0};
+    r->has_input_prefix = v != NULL;
+    return QUIRE_OK;
+}
+
+quire_err request_read_input_suffix(quire_request *r, const field_desc *f, const json_value *v,
+                                    quire_error *err) {
+    (void)f, (void)err;
+    r->fill.after = v != NULL ? json_str(v) : (str){NULL, 0};
+    r->has_input_suffix = v != NULL;
+    return QUIRE_OK;
+}
+
+quire_err request_read_input_extra(quire_request *r, const field_desc *f, const json_value *v,
+                                   quire_error *err) {
+    for (size_t i = 0; i < json_length(v); i++) {
+        const json_value *file = json_at(v, i), *name = json_get(file, "filename");
+        if (!json_is(json_get(file, "text"), JSON_KIND_TEXT) ||
+            (name != NULL && !json_is(name, JSON_KIND_TEXT))) {
+            return request_type_error(
+                f, (int64_t)i, file,
+                "an object with a \"text\" and, where given, a \"filename\", both strings", err);
+        }
+    }
+    r->fill.files = v;
+    return QUIRE_OK;
+}
+
+quire_err request_check_infill(quire_request *r, quire_error *err) {
+    if (r->fork_from == NULL && (!r->has_input_prefix || !r->has_input_suffix)) {
+        const char *name = r->has_input_prefix ? "input_suffix" : "input_prefix";
+        return err_set_param(err, QUIRE_BAD_REQUEST, name, "%s is missing; give a text, which may be empty",
+                             name);
+    }
+    r->fill.field = "input_suffix";
+    r->fill.is_in_repository = true;
+    if (r->g.n_prompts == 0 && r->fork_from == NULL) {
+        TRY(read_llama_set_text(r, str_of(""), true, err));
+        request_count_choices(r);
+    }
+    return request_check_llama(r, err);
+}
+
+/* ---- fields of another form than elsewhere ---- */
+
+quire_err request_read_n_probs(quire_request *r, const field_desc *f, const json_value *v, quire_error *err) {
+    int64_t n = 0;
+    (void)f, (void)err;
+    json_whole(v, &n);
+    r->n_logprobs = n > 0 ? (int32_t)n : -1;
+    return QUIRE_OK;
+}
+
+/* Clients send an empty text for none. */
+quire_err request_read_llama_rule(quire_request *r, const field_desc *f, const json_value *v,
+                                  quire_error *err) {
+    bool is_none = json_is(v, JSON_KIND_TEXT) && json_str(v).n == 0;
+    return request_read_rule(r, f, is_none ? NULL : v, err);
+}
+
+quire_err request_read_response_fields(quire_request *r, const field_desc *f, const json_value *v,
+                                       quire_error *err) {
+    size_t n = json_is(v, JSON_KIND_ARRAY) ? json_length(v) : 0;
+    if (n > MAX_RESPONSE_FIELDS) {
+        return request_range_error(f, err, "%s has %zu names; at most %d are taken", f->name, n,
+                                   MAX_RESPONSE_FIELDS);
+    }
+    r->response_fields = n > 0 || json_is(v, JSON_KIND_TEXT) ? v : NULL;
+    return QUIRE_OK;
+}
+
+/* ---- logit_bias: pairs, or an object; an id or a text; a number, or false for a ban
+ * ---- */
+
+#define READ_LLAMA_BIAS_MAX 100.0 /* as elsewhere; a ban is the least */
+
+typedef struct llama_biases {
+    token_list ids;
+    float *bias; /* one an id */
+    size_t cap;
+} llama_biases;
+
+/* The ids that a text stands for are added. */
+static quire_err read_llama_add_ids(const quire_request *r, const field_desc *f, str text, token_list *ids,
+                                    quire_error *err) {
+    const encode_options options = {.special = ENCODE_PARSE, .max_tokens = MAX_BIAS_TOKENS};
+    size_t before = ids->n;
+    if (r->context.tokenizer == NULL) {
+        return request_range_error(f, err, "this model has no vocabulary; %s must name tokens by their ids",
+                                   f->name);
+    }
+    quire_err e = tokenizer_encode(r->context.tokenizer, text, options, ids, err);
+    return e == QUIRE_NO_ROOM || (e == QUIRE_OK && ids->n - before > MAX_BIAS_TOKENS)
+               ? request_range_error(f, err, "%s has a text of over %d tokens", f->name, MAX_BIAS_TOKENS)
+               : e;
+}
+
+/* Whether a key is an id. Of a pair it is v, an id or a text; else v is NULL, and it is a
+ * name. */
+static bool read_llama_is_id(const json_value *v, str name, int64_t *id) {
+    bool is_id = json_whole(v, id), is_name = v == NULL && name.n > 0 && name.n < 10;
+    *id = is_id ? *id : 0;
+    for (size_t i = 0; is_name && i < name.n; i++) {
+        is_name = name.p[i] >= '0' && name.p[i] <= '9';
+        *id = 10 * *id + (name.p[i] - '0');
+    }
+    return is_id || is_name;
+}
+
+static quire_err read_llama_add_bias(const quire_request *r, const field_desc *f, const json_value *key,
+                                     str name, const json_value *bias, llama_biases *to, quire_error *err) {
+    int64_t id = 0;
+    bool is_id = read_llama_is_id(key, name, &id),
+         is_ban = json_is(bias, JSON_KIND_BOOL) && !json_truth(bias);
+    size_t n = to->ids.n;
+    if (key != NULL && !is_id && !json_is(key, JSON_KIND_TEXT)) {
+        return request_type_error(f, -1, key, "of pairs of an id or a text and a bias", err);
+    }
+    if (is_id && (id < 0 || id >= r->context.n_vocab)) {
+        return request_range_error(f, err, "%s names the id %lld; the vocabulary has %d ids", f->name,
+                                   (long long)id, (int)r->context.n_vocab);
+    }
+    if (!is_ban && !json_numeric(bias)) {
+        return request_type_error(f, -1, bias, "of numbers, or false where a token is banned", err);
+    }
+    int32_t one = (int32_t)id;
+    TRY(is_id ? token_list_add_all(&to->ids, &one, 1)
+              : read_llama_add_ids(r, f, key != NULL ? json_str(key) : name, &to->ids, err));
+    TRY(mem_grow(&to->bias, &to->cap, to->ids.n, sizeof *to->bias));
+    double value = is_ban ? -READ_LLAMA_BIAS_MAX : json_double(bias);
+    for (size_t i = n; i < to->ids.n; i++) {
+        to->bias[i] = (float)fmin(fmax(value, -READ_LLAMA_BIAS_MAX), READ_LLAMA_BIAS_MAX);
+    }
+    return QUIRE_OK;
+}
+
+static quire_err read_llama_biases(const quire_request *r, const field_desc *f, const json_value *v,
+                                   llama_biases *to, quire_error *err) {
+    for (size_t i = 0; json_is(v, JSON_KIND_ARRAY) && i < json_length(v); i++) {
+        const json_value *pair = json_at(v, i);
+        if (!json_is(pair, JSON_KIND_ARRAY) || json_length(pair) != 2) {
+            return request_type_error(f, (int64_t)i, pair, "a pair of an id or a text and its bias", err);
+        }
+        TRY(read_llama_add_bias(r, f, json_at(pair, 0), (str){NULL, 0}, json_at(pair, 1), to, err));
+    }
+    for (json_member m = {0}; json_is(v, JSON_KIND_OBJECT) && json_next(v, &m);) {
+        TRY(read_llama_add_bias(r, f, NULL, str_of(m.name), m.value, to, err));
+    }
+    return QUIRE_OK;
+}
+
+quire_err request_read_llama_bias(quire_request *r, const field_desc *f, const json_value *v,
+                                  quire_error *err) {
+    llama_biases biases = {.bias = NULL};
+    if (v != NULL && !json_is(v, JSON_KIND_ARRAY) && !json_is(v, JSON_KIND_OBJECT)) {
+        return request_type_error(f, -1, v, "an array of pairs, or an object", err);
+    }
+    quire_err e = read_llama_biases(r, f, v, &biases, err);
+    e = e == QUIRE_OK ? request_set_biases(r, f, biases.ids.ids, biases.bias, biases.ids.n, err) : e;
+    token_list_deinit(&biases.ids);
+    mem_free(biases.bias);
+    return e == QUIRE_NO_MEMORY ? err_set(err, e, -1, "out of memory for %s", f->name) : e;
+}
+
+/* ---- what the response repeats ---- */
+
+static quire_err read_llama_write_more(quire_request *r, quire_error *err) {
+    strbuf_clear(&r->settings);
+    strbuf_clear(&r->response_paths);
+    json_out settings = {.to = &r->settings}, paths = {.to = &r->response_paths};
+    request_write_settings(r, &settings);
+    if (json_is(r->response_fields, JSON_KIND_TEXT)) { /* one alone */
+        json_begin(&paths, '[');
+        json_add(json_item(&paths), r->response_fields);
+        json_end(&paths, ']');
+    } else if (r->response_fields != NULL) {
+        json_add(&paths, r->response_fields);
+    }
+    if (settings.err != QUIRE_OK || paths.err != QUIRE_OK) {
+        return err_set(err, QUIRE_NO_MEMORY, -1, "out of memory for a request");
+    }
+    r->g.more.settings = r->settings.p;
+    r->g.more.response_fields = r->response_fields != NULL ? r->response_paths.p : NULL;
+    return QUIRE_OK;
+}
+
+quire_err request_check_llama(quire_request *r, quire_error *err) {
+    r->g.info.return_token_ids = true; /* the response has the text of the prompt's */
+    TRY(request_check_generation(r, err));
+    return read_llama_write_more(r, err);
+}
