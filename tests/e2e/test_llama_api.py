@@ -105,6 +105,19 @@ def test_timings_are_measured(server):
     assert again["tokens_cached"] == again["timings"]["cache_n"] > whole["timings"]["cache_n"] and again["timings"]["prompt_n"] < whole["timings"]["prompt_n"]
 
 
+def test_progress_of_a_prompt_comes_before_its_tokens(quire):
+    s = Server("builtin", "--api-key", KEY, "--max-num-batched-tokens", "64")
+    prompt = "The prince had been walking up and down the drawing room. " * 20
+    events, plain = (streamed(s, prompt=prompt, cache_prompt=False, return_progress=p) for p in (True, False))
+    told = [e["prompt_progress"] for e in events if "prompt_progress" in e]
+    assert len(told) > 2 and [e for e in events if "prompt_progress" in e] == events[:len(told)]
+    assert all(e["content"] == "" and e["tokens"] == [] and e["stop"] is False and e["tokens_predicted"] == 0 for e in events[:len(told)])
+    assert {p["total"] for p in told} == {events[-1]["tokens_evaluated"]} and told[-1]["processed"] == told[-1]["total"]
+    assert [p["processed"] for p in told] == sorted({p["processed"] for p in told})
+    assert [e["content"] for e in events[len(told):]] == [e["content"] for e in plain]
+    assert s.stop() == 0
+
+
 def test_no_tokens_may_be_wanted(server):
     prompt = "A prompt that is computed ahead of its completion, so that only its end is left to do."
     ahead = complete(server, prompt=prompt, n_predict=0)

@@ -145,7 +145,7 @@ TEST(wrong_fields_and_missing_features_are_refused_by_name) {
                                             {"return_tokens", "1"},
                                             {"timings_per_token", "\"x\""},
                                             {"post_sampling_probs", "true"},
-                                            {"return_progress", "true"},
+                                            {"return_progress", "1"},
                                             {"min_keep", "2"},
                                             {"lora", "[{\"id\":0,\"scale\":1}]"},
                                             {"grammar_lazy", "true"},
