@@ -14,7 +14,7 @@ def python(name, *pins):
         return program
     commands = [[sys.executable, "-m", "venv", "--clear", home], [program, "-m", "pip", "install", "-q", "--no-input", "--disable-pip-version-check", *pins]]
     for command in commands:
-        done = subprocess.run(command, capture_output=True, text=True, timeout=600)
+        done = subprocess.run(command, capture_output=True, text=True, timeout=3600)
         if done.returncode != 0:
             pytest.skip(f"{name}: {' '.join(pins)} cannot be installed: {done.stderr.strip().splitlines()[-1:]}")
     stamp.write_text("\n".join(pins))
