@@ -153,7 +153,7 @@ static inline void check_every_way(const attention_case *c) {
          * QUIRE_TEST_LONG all of them, or a third. */
         bool few = getenv("QUIRE_TEST_EMULATED") != NULL || getenv("QUIRE_TEST_QUICK") != NULL,
              is_avx2 = strcmp(o.isa, "avx2") == 0;
-        int every = few ? 9 : is_avx2 ? 3 : 7;
+        int every = few ? 9 : is_avx2 ? 5 : 7;
         if (!few && getenv("QUIRE_TEST_LONG") != NULL) {
             every = is_avx2 ? 1 : 3;
         }

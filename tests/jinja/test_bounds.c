@@ -79,7 +79,7 @@ static strbuf repeated(const char *before, const char *part, int times, const ch
 }
 
 TEST(conditions_without_else_form_a_bounded_chain) {
-    strbuf s = repeated("{{ 1", " if 1", 300000, " }}");
+    strbuf s = repeated("{{ 1", " if 1", 100000, " }}");
     refuse(s.p, "{}", QUIRE_TOO_LARGE, "a chain of more than 500 operators");
     strbuf_deinit(&s);
     s = repeated("{{ 1", " if 1", 400, " }}");
@@ -154,7 +154,7 @@ TEST(endless_and_enormous_templates_end_with_an_error) {
 }
 
 TEST(a_program_that_nests_too_deeply_is_refused) {
-    enum { DEEP = 100000 };
+    enum { DEEP = 30000 };
     static const char *const parts[][2] = {{"(", "unexpected"}, {"-", ""},        {"not ", ""}, {"[", ""},
                                            {"{1:", ""},         {"x|upper+", ""}, {"f(", ""},   {"a.", ""}};
     for (size_t i = 0; i < sizeof parts / sizeof parts[0]; i++) {

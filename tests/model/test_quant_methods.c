@@ -8,7 +8,7 @@
 
 #include "golden_model.h"
 
-enum { WIDTH = 64, FF = 256, VOCAB = 32, EXPERTS = 2, MOST_TENSORS = 40, ROUNDS = 200, LONG_ROUNDS = 10000 };
+enum { WIDTH = 64, FF = 256, VOCAB = 32, EXPERTS = 2, MOST_TENSORS = 40, ROUNDS = 60, LONG_ROUNDS = 10000 };
 
 typedef enum fill { BYTES, SCALES, SMALL, GROUPS, POWERS, STATE } fill;
 
