@@ -23,6 +23,7 @@ typedef struct route {
     void (*run)(conn *c);
     bool is_prefix; /* the path continues with a parameter */
     bool takes_json;
+    bool takes_any_type; /* JSON, whatever the type that a client other than a browser gives it */
     bool needs_key; /* as all paths below /v1/, /api/, /debug/ and /pool/ */
     bool is_probe;  /* for monitoring: its requests are logged at level debug */
     /* looks over the beginning of a long body (conn.look); NULL: reads only whole ones */
@@ -221,8 +222,9 @@ static void route_openapi(conn *c);
 #define READ             "GET, HEAD"
 #define JSON_POST        .allow = "POST", .takes_json = true, .needs_key = true
 #define GENERATION(of)   JSON_POST, .run = body_parse, .look = body_look, .endpoint = of
-#define OLLAMA(of)       JSON_POST, .run = ollama_post, .look = body_look, .endpoint = of, OLLAMA_ERRORS
-#define OLLAMA_ERRORS    .error = ollama_error
+#define ANY_TYPE         .takes_any_type = true /* as in Ollama's and llama.cpp's examples of curl */
+#define OLLAMA_POST      JSON_POST, ANY_TYPE, .error = ollama_error
+#define OLLAMA(of)       OLLAMA_POST, .run = ollama_post, .look = body_look, .endpoint = of
 #define CHECK_BODY_BYTES ((size_t)4 << 20) /* a schema has 1 MiB at most */
 
 static const route route_table[] = {
@@ -253,7 +255,7 @@ static const route route_table[] = {
     {.path = "/api/tags", .allow = READ, .run = ollama_tags, .error = ollama_error},
     {.path = "/api/ps", .allow = READ, .run = ollama_ps, .error = ollama_error},
     {.path = "/api/version", .allow = READ, .run = ollama_version, .error = ollama_error},
-    {.path = "/api/show", JSON_POST, .run = ollama_show, .max_body_bytes = 65536, .error = ollama_error},
+    {.path = "/api/show", OLLAMA_POST, .run = ollama_show, .max_body_bytes = 65536},
     {.path = "/v1/messages", GENERATION(QUIRE_MESSAGES)},
     {.path = "/v1/messages/count_tokens", JSON_POST, .run = body_count, .error = messages_error_body},
     {.path = "/v1/responses", GENERATION(QUIRE_RESPONSES)},
@@ -262,8 +264,8 @@ static const route route_table[] = {
     {.path = "/v1/completions/render", GENERATION(QUIRE_COMPLETIONS_RENDER)},
     {.path = "/v1/chat/completions/render", GENERATION(QUIRE_CHAT_RENDER)},
     {.path = "/v1/embeddings", GENERATION(QUIRE_EMBEDDINGS)},
-    {.path = "/embeddings", GENERATION(QUIRE_EMBEDDING)},
-    {.path = "/embedding", GENERATION(QUIRE_EMBEDDING)},
+    {.path = "/embeddings", ANY_TYPE, GENERATION(QUIRE_EMBEDDING)},
+    {.path = "/embedding", ANY_TYPE, GENERATION(QUIRE_EMBEDDING)},
     {.path = "/pooling", GENERATION(QUIRE_POOLING)},
     {.path = "/v1/score", GENERATION(QUIRE_SCORE)},
     {.path = "/score", GENERATION(QUIRE_SCORE)},
@@ -271,13 +273,13 @@ static const route route_table[] = {
     {.path = "/v2/rerank", GENERATION(QUIRE_RERANK)},
     {.path = "/rerank", GENERATION(QUIRE_RERANK)},
     {.path = "/v1/reranking", GENERATION(QUIRE_RERANKING)},
-    {.path = "/reranking", GENERATION(QUIRE_RERANKING)},
-    {.path = "/tokenize", GENERATION(QUIRE_TOKENIZE)},
-    {.path = "/detokenize", GENERATION(QUIRE_DETOKENIZE)},
-    {.path = "/apply-template", GENERATION(QUIRE_APPLY_TEMPLATE)},
-    {.path = "/completion", GENERATION(QUIRE_LLAMA_COMPLETION)},
-    {.path = "/completions", GENERATION(QUIRE_LLAMA_COMPLETION)},
-    {.path = "/infill", GENERATION(QUIRE_LLAMA_INFILL)},
+    {.path = "/reranking", ANY_TYPE, GENERATION(QUIRE_RERANKING)},
+    {.path = "/tokenize", ANY_TYPE, GENERATION(QUIRE_TOKENIZE)},
+    {.path = "/detokenize", ANY_TYPE, GENERATION(QUIRE_DETOKENIZE)},
+    {.path = "/apply-template", ANY_TYPE, GENERATION(QUIRE_APPLY_TEMPLATE)},
+    {.path = "/completion", ANY_TYPE, GENERATION(QUIRE_LLAMA_COMPLETION)},
+    {.path = "/completions", ANY_TYPE, GENERATION(QUIRE_LLAMA_COMPLETION)},
+    {.path = "/infill", ANY_TYPE, GENERATION(QUIRE_LLAMA_INFILL)},
     {.path = "/props", .allow = READ, .run = llama_props, .needs_key = true, .error = llama_error},
     {.path = "/v1/schemas/check", JSON_POST, .run = body_check, .max_body_bytes = CHECK_BODY_BYTES},
 };
@@ -323,6 +325,14 @@ static bool route_is_json(str type) {
         n++;
     }
     return n == sizeof(json) - 1 && strncasecmp(type.p, json, n) == 0;
+}
+
+/* A page of another site can send a form, whose type is no JSON, without a preflight
+ * request; its browser says then where it comes from. */
+static bool route_takes_type(const conn *c, const route *to) {
+    const http_request *r = &c->request;
+    bool is_browser = r->origin.n > 0 || r->fetch_site.n > 0;
+    return route_is_json((str){r->content_type.p, r->content_type.n}) || (to->takes_any_type && !is_browser);
 }
 
 /* Whether a path is one of the APIs, whose clients have keys. */
@@ -477,7 +487,7 @@ static void route_check(conn *c) {
                 http_method_str(r->method), shown, to->allow);
         snprintf(c->headers, sizeof c->headers, "Allow: %s\r\n", to->allow);
         route_refuse(c, 405, c->refusal_error.message, NULL);
-    } else if (to->takes_json && !route_is_json((str){r->content_type.p, r->content_type.n})) {
+    } else if (to->takes_json && !route_takes_type(c, to)) {
         route_refuse(c, 400, "the body must be sent as content-type application/json", NULL);
     } else if (to->max_body_bytes > 0 && r->length > to->max_body_bytes) {
         route_refuse(c, 413, "the body is too large", NULL);

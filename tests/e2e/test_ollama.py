@@ -182,3 +182,15 @@ def test_hostile_bodies_and_keys(server):
         assert post(server, path, {"model": "story"}, key="wrong")[0] == 401
     assert post(server, "/api/chat", {"model": "nope", "messages": USER})[0] == 404
     assert post(server, "/api/pull", {"model": "story"})[0] == 404
+
+
+@pytest.mark.parametrize("path, body", [("/api/generate", {"model": "story", "prompt": "a", "stream": False, "options": {"num_predict": 1}}),
+                                        ("/api/show", {"model": "story"}), ("/completion", {"prompt": "a", "n_predict": 1}),
+                                        ("/tokenize", {"content": "a"})])
+def test_a_body_without_the_type_of_json_is_read_but_not_from_a_page(server, path, body):
+    form = {"content-type": "application/x-www-form-urlencoded"}
+    assert server.ask("POST", path, body, headers=form)[0] == 200
+    assert server.ask("POST", path, body, headers={"content-type": ""})[0] == 200
+    for page in ({"origin": "http://elsewhere.example"}, {"sec-fetch-site": "cross-site"}, {"sec-fetch-site": "none"}):
+        assert server.ask("POST", path, body, headers={**form, **page})[0] == 400
+    assert server.ask("POST", "/v1/completions", {"prompt": "a"}, headers=form)[0] == 400
