@@ -23,6 +23,20 @@ static void take_mirostat(sequence *s, const sequence *fork_from) {
     }
 }
 
+/* A branch that replaces its fork parent keeps the counts of the tokens that remain. */
+static void branch_take_counts(sequence *s, const sequence *fork_from) {
+    if (s->predicted == NULL || fork_from->predicted == NULL || !s->fork_replaces ||
+        s->task.n_prompt != fork_from->task.n_prompt) {
+        return;
+    }
+    int32_t n = s->fork_position - s->task.n_prompt;
+    memcpy(s->predicted, fork_from->predicted, (size_t)n * sizeof *s->predicted);
+    s->draft.prediction->counts = n > 0 ? s->predicted[n - 1] : (prediction_counts){0};
+    for (int32_t i = n; i < s->task.n_known - s->task.n_prompt; i++) {
+        s->predicted[i] = s->draft.prediction->counts;
+    }
+}
+
 /* Tokens whose pages s can share; 0: none. */
 static int32_t shareable(const engine *e, const sequence *s, const sequence *fork_from) {
     bool runs = fork_from->task.state == TASK_PREFILL || fork_from->task.state == TASK_DECODE;
@@ -55,6 +69,7 @@ void branch_enter(engine *e, sequence *s) {
     sequence *fork_from = s->fork_from;
     for (sequence *f = s; f != NULL; f = f->next_child) {
         take_mirostat(f, fork_from);
+        branch_take_counts(f, fork_from);
     }
     if (s->fork_replaces) { /* it keeps the fork parent's order of arrival */
         s->task.arrival = fork_from->task.arrival;

@@ -16,7 +16,9 @@ _Static_assert(DRAFT_MAX <= sizeof((quire_stats *)0)->draft_accepted_at / sizeof
 _Static_assert(ENGINE_NAMESPACE_BYTES <= KV_NAMESPACE_BYTES, "drafters have room for a namespace's name");
 
 quire_err draft_step_open(engine *e, quire_error *err) {
+    int32_t most = e->options.draft.n_tokens;
     e->drafted = mem_new((size_t)e->sched.limits.max_seqs, sizeof(draft_seq *));
+    e->predicting.n_tokens = !draft_can_reject(&e->layout) ? 0 : most > 0 ? most : DRAFT_PREDICTED;
     const draft_target target = {e->desc, &e->layout, &e->samples, e->sched.limits.max_seqs,
                                  e->sched.limits.max_rows};
     return e->drafted != NULL ? draft_open(&e->options.draft, &target, &e->drafter, err) : QUIRE_NO_MEMORY;
@@ -67,21 +69,44 @@ static bool has_outlook(const engine *e, sequence *s, int32_t most) {
     return d->n_jump_forward > 0;
 }
 
-/* Drops what s's constraint forbids of its drafts. */
+/* Puts the next ids of d's prediction into its tree, in the place of what its constraint
+ * guesses there. False: they are not for this step. */
+static bool draft_step_predict(const engine *e, draft_seq *d, int32_t n_expected, int32_t room) {
+    if (d->n_jump_forward > 0 || !draft_want(d, &e->predicting, n_expected < room ? n_expected : room)) {
+        return false;
+    }
+    d->tree.n = 0;
+    d->is_guess = false;
+    d->is_predicted = true;
+    prediction_draft(d->prediction, d->wanted.depth, &d->tree);
+    return true;
+}
+
+/* Drops what its constraint forbids of a sequence's drafts: of those of the drafter, then
+ * of those of predictions. */
 static void constrain(void *context, int32_t task, int32_t worker) {
     engine *e = context;
-    if (e->drafted[task]->context->constraint != NULL) {
+    draft_seq *d = task < e->n_drafted ? e->drafted[task]
+                                       : e->drafted[e->sched.limits.max_seqs - 1 - (task - e->n_drafted)];
+    if (d->context->constraint != NULL) {
         work_room *had = work_room_enter(&e->rule_room);
-        draft_constrain(e->drafted[task],
-                        e->step.states + (size_t)worker * DRAFT_MAX * CONSTRAINT_MAX_STATE_BYTES);
+        draft_constrain(d, e->step.states + (size_t)worker * DRAFT_MAX * CONSTRAINT_MAX_STATE_BYTES);
         (void)work_room_enter(had);
     }
 }
 
 #define PREFETCHED_AHEAD 8 /* sequences: others may have written their outlooks */
 
+/* The ids of its prediction that s expects next. */
+static int32_t draft_step_expects(const engine *e, const sequence *s) {
+    prediction_walk *w = s->draft.prediction;
+    return w == NULL || e->predicting.n_tokens == 0
+               ? 0
+               : prediction_expects(w, s->task.tokens, s->task.n_prompt, s->task.n_known);
+}
+
 void draft_step_propose(engine *e) {
-    int32_t n = 0;
+    int32_t n = 0, n_predicted = 0;
     for (int32_t i = 0; i < e->sched.n_running; i++) {
         sequence *s = running_at(e, i);
         if (i + PREFETCHED_AHEAD < e->sched.n_running) {
@@ -91,20 +116,27 @@ void draft_step_propose(engine *e) {
         draft_seq *d = &s->draft;
         int32_t room = s->task.n_max - s->task.n_known - 1; /* the last token is not computed */
         d->tree.n = d->n_jump_forward = 0;
-        d->is_guess = false;
+        d->is_guess = d->is_predicted = false;
         d->wanted = (draft_bounds){0};
         d->distributions = NULL;
         d->n_known = s->task.n_known;
-        if (s->task.sits_out || !can_draft(s) || room <= 0 || has_outlook(e, s, room)) {
+        if (s->task.sits_out || !can_draft(s) || room <= 0) {
             continue;
         }
-        if (e->drafter && draft_want(d, &e->options.draft, room)) {
+        bool is_known = has_outlook(e, s, room);
+        int32_t n_expected = draft_step_expects(e, s);
+        if (n_expected > 0 && draft_step_predict(e, d, n_expected, room)) {
+            e->drafted[e->sched.limits.max_seqs - ++n_predicted] = d;
+        } else if (n_expected == 0 && !is_known && e->drafter && draft_want(d, &e->options.draft, room)) {
             e->drafted[n++] = d;
         }
     }
+    e->n_drafted = n;
     if (n > 0) {
         e->drafter->ops->propose(e->drafter, e->drafted, n);
-        sample_tasks(&e->samples, constrain, e, n);
+    }
+    if (n + n_predicted > 0) {
+        sample_tasks(&e->samples, constrain, e, n + n_predicted);
     }
 }
 
@@ -141,9 +173,10 @@ static void draft_step_report(engine *e, sequence *s, const draft_outcome *o) {
     for (int32_t i = 0; i < o->n_accepted; i++) {
         st->draft_accepted_at[i]++;
     }
-    s->draft.n_agreed += s->draft.is_guess ? 0 : o->n_first; /* a drafter has not seen a guess */
+    bool is_drafters = !s->draft.is_guess && !s->draft.is_predicted; /* it has not seen others */
+    s->draft.n_agreed += is_drafters ? o->n_first : 0;
     if (!e->options.ablations.fixed_draft_length) {
-        draft_adapt(&s->draft, &e->options.draft, o);
+        draft_adapt(&s->draft, s->draft.is_predicted ? &e->predicting : &e->options.draft, o);
         if (s->draft.is_guess) {
             note_guess(e, o);
         }
@@ -171,8 +204,16 @@ static bool draft_step_goes_on(sequence *s) {
     return s->n_line > 0 || rule_step_prepare(s);
 }
 
+/* Counts what its prediction was worth for the tokens of s from `first` on. */
+static void count_predicted(sequence *s, int32_t first, const draft_outcome *o) {
+    bool is = s->draft.is_predicted;
+    prediction_count(s->draft.prediction, is ? o->n : 0, is ? o->n_accepted : 0, s->task.n_known - first,
+                     s->predicted + (first - s->task.n_prompt));
+}
+
 void draft_step_verify(engine *e, int32_t item, int32_t out) {
     sequence *s = planned_at(e, item);
+    const int32_t first = s->task.n_known;
     /* place: index of the first draft */
     const int32_t n = e->sched.plan.items[item].n_drafts, place = s->task.kv.n_computed;
     const int32_t row = e->step.batch_seqs[item].row0 + e->sched.plan.items[item].n_rows - n;
@@ -198,6 +239,9 @@ void draft_step_verify(engine *e, int32_t item, int32_t out) {
         }
         cache_publish(e, s);
         kv_seq_forget(&e->kv, &s->task.kv);
+    }
+    if (s->predicted != NULL) {
+        count_predicted(s, first, &w.outcome);
     }
     if (n == 0) {
         return; /* the tables hold no more than what was computed */

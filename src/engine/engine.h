@@ -143,6 +143,8 @@ typedef struct engine_event {
     /* at the end of a beam search's result: its rank's score; the sum of its tokens'
      * log-probabilities */
     double beam_score, beam_sum;
+    /* what of the prediction was drafted and taken, or not, up to this token or end */
+    prediction_counts predicted;
     int32_t n_cached;       /* prompt tokens found in the prefix cache when the request was first admitted */
     int64_t queue_us;       /* how long it waited for that */
     int64_t admitted_us;    /* when that was (clock_us); 0: it never was */
@@ -211,6 +213,9 @@ typedef struct engine_request {
      * submit */
     const void *constraint_state;
     engine_outside outside; /* for its constraint */
+    /* the answer that its client expects, which is drafted, or NULL: held as long as it
+     * runs. Ids are the vocabulary's; not with beams */
+    prediction *prediction;
     /* [n_tokens, n_vocab] for prompt logits, or NULL; the caller's, alive until the end
      * event */
     float *logits_out;

@@ -156,6 +156,12 @@ static void fill_times(const sequence *s, engine_event *event) {
     event->first_token_us = atomic_load_explicit(&s->first_token_us, memory_order_relaxed);
 }
 
+/* What became of its prediction in the first n tokens of s. */
+static prediction_counts predicted_after(const sequence *s, int32_t n) {
+    return s->predicted != NULL && n > s->task.n_prompt ? s->predicted[n - 1 - s->task.n_prompt]
+                                                        : (prediction_counts){0};
+}
+
 static void output_take_end(sequence *s, engine_event *event) {
     event->finish = s->finish;
     /* else the prompt may not have been computed */
@@ -174,6 +180,7 @@ static void output_take_end(sequence *s, engine_event *event) {
         event->n_row = s->pooling->width;
         s->pooling->result = NULL;
     }
+    event->predicted = predicted_after(s, event->position);
     event->beam_score = s->beam_score;
     event->beam_sum = s->beam_sum;
     fill_times(s, event);
@@ -208,6 +215,7 @@ static bool output_next_of(sequence *s, engine_event *event) {
     if (s->n_read < n) {
         fill_times(s, event);
         event->position = s->n_read;
+        event->predicted = predicted_after(s, s->n_read + 1);
         event->logprobs =
             s->logprobs && s->n_read >= s->n_given
                 ? s->logprobs + (size_t)(s->n_read - s->task.n_prompt) * (size_t)s->logprobs_width

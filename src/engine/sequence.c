@@ -17,6 +17,8 @@ static void sequence_free(sequence *s) {
     mem_free(s->constraint_states);
     mem_free(s->rule.bits);
     mem_free(s->logprobs);
+    mem_free(s->predicted);
+    prediction_walk_close(s->draft.prediction);
     mem_free(s->explain);
     row_pooling_free(s->pooling);
     mem_free(s->mus);
@@ -53,6 +55,16 @@ static void take_constraint(sequence *s, constraint *c, const void *state) {
     }
 }
 
+/* Gives s a walk through r's prediction, and its counts. */
+static bool take_prediction(sequence *s, const engine_request *r, int32_t n_max) {
+    if (r->prediction == NULL) {
+        return true;
+    }
+    s->predicted = mem_new((size_t)(n_max - s->task.n_prompt), sizeof *s->predicted);
+    return s->predicted != NULL &&
+           prediction_walk_open(r->prediction, s->task.n_prompt, &s->draft.prediction) == QUIRE_OK;
+}
+
 /* Allocates what r needs besides tokens. */
 static bool alloc_extras(sequence *s, const engine_request *r, int32_t n_max) {
     if (r->explain) {
@@ -77,7 +89,7 @@ static bool alloc_extras(sequence *s, const engine_request *r, int32_t n_max) {
     }
     return (!r->explain || s->explain) && (r->constraint == NULL || (s->constraint_states && s->rule.bits)) &&
            (r->sampling.mirostat == MIROSTAT_OFF || s->mus) && (r->logprobs_width == 0 || s->logprobs) &&
-           (r->prompt_logprobs_width == 0 || s->prompt_logprobs);
+           (r->prompt_logprobs_width == 0 || s->prompt_logprobs) && take_prediction(s, r, n_max);
 }
 
 quire_err sequence_new(const engine_request *r, const void *constraint_state, const model_desc *desc,
@@ -123,6 +135,7 @@ quire_err sequence_new(const engine_request *r, const void *constraint_state, co
                            .namespace = s->namespace,
                            .n_namespace = s->n_namespace,
                            .samples_each = s->logprobs != NULL,
+                           .prediction = s->draft.prediction,
                            .own = {.root = SUFFIX_NONE}};
     take_constraint(s, r->constraint, constraint_state);
     s->outside = r->outside;

@@ -104,10 +104,14 @@ struct engine {
     copy_cost swap_out_cost, swap_in_cost; /* of a page */
     sample_pool samples;                   /* a sampler for each thread of the backend */
     drafter *drafter;                      /* NULL: none */
-    draft_seq **drafted;                   /* [max_seqs] the sequences that it drafts for in a step */
-    work_room rule_room;                   /* of the present step (rule_step.h) */
-    int32_t n_rules_outside;               /* sequences whose rules are outside, or back and not yet taken */
-    bool some_rule_failed;                 /* of a waiting sequence */
+    /* [max_seqs] the sequences that are drafted for in a step: from the start by the
+     * drafter, from the end by their predictions */
+    draft_seq **drafted;
+    draft_options predicting; /* of predictions; n_tokens 0: their drafts could not be rejected */
+    work_room rule_room;      /* of the present step (rule_step.h) */
+    int32_t n_drafted;        /* of `drafted`, those of the drafter */
+    int32_t n_rules_outside;  /* sequences whose rules are outside, or back and not yet taken */
+    bool some_rule_failed;    /* of a waiting sequence */
     /* tokens that constraints have guessed of late, and those of them that were right */
     float guessed, guessed_right;
     double sample_row_us;         /* what sampling takes of a step for a row, of late */

@@ -131,6 +131,19 @@ static quire_err submit_check_request(const engine *e, const engine_request *r, 
                                  (int)e->desc->n_vocab - 1);
         }
     }
+    if (r->prediction != NULL && (submit_is_pooled(r) || r->beams.width > 0)) {
+        return err_set_param(
+            err, QUIRE_BAD_REQUEST, "prediction",
+            "a prediction is drafts of the tokens that are sampled; beams and rows have none");
+    }
+    for (int32_t i = 0; r->prediction != NULL && i < r->prediction->n; i++) {
+        int32_t id = r->prediction->ids[i];
+        if (id < 0 || id >= e->desc->n_vocab) {
+            return err_set_param(err, QUIRE_BAD_REQUEST, "prediction",
+                                 "token id %d of the prediction is out of the vocabulary's range 0..%d",
+                                 (int)id, (int)e->desc->n_vocab - 1);
+        }
+    }
     for (int32_t i = 0; i < r->n_tokens; i++) {
         if (r->tokens[i] < 0 || r->tokens[i] >= e->desc->n_vocab) {
             return err_set_param(err, QUIRE_BAD_REQUEST, "prompt",

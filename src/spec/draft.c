@@ -9,7 +9,7 @@ static int32_t draft_min_i32(int32_t a, int32_t b) {
 }
 
 int32_t draft_max_out(const draft_options *o, int32_t max_seqs, int32_t max_rows) {
-    int64_t n = (int64_t)max_seqs * (1 + o->n_tokens);
+    int64_t n = (int64_t)max_seqs * (1 + o->n_tokens) + (o->n_tokens > 0 ? 0 : DRAFT_PREDICTED);
     return n <= max_rows ? (int32_t)n : max_rows > max_seqs ? max_rows : max_seqs;
 }
 
@@ -17,17 +17,20 @@ bool draft_by_rejection(const draft_options *o, const sampling_params *p) {
     return o->rule == DRAFT_RULE_STANDARD && p->mirostat == MIROSTAT_OFF;
 }
 
-/* Whether tokens can be truncated: a recurrent state cannot be rolled back. */
-static quire_err draft_check_layers(const kv_layout *l, quire_error *err) {
+bool draft_can_reject(const kv_layout *l) {
+    bool can = true;
     for (int32_t g = 0; g < l->n_groups; g++) {
         layer_kind kind = l->groups[g].kind;
-        if (kind != LAYER_FULL && kind != LAYER_WINDOW) {
-            return err_set(
-                err, QUIRE_UNSUPPORTED, -1,
-                "speculation needs layers that can go back to an earlier token; this model keeps a state");
-        }
+        can = can && (kind == LAYER_FULL || kind == LAYER_WINDOW);
     }
-    return QUIRE_OK;
+    return can;
+}
+
+static quire_err draft_check_layers(const kv_layout *l, quire_error *err) {
+    return draft_can_reject(l) ? QUIRE_OK
+                               : err_set(err, QUIRE_UNSUPPORTED, -1,
+                                         "speculation needs layers that can go back to an earlier token; "
+                                         "this model keeps a state");
 }
 
 quire_err draft_open(const draft_options *o, const draft_target *t, drafter **out, quire_error *err) {

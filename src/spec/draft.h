@@ -18,8 +18,8 @@
  * than was accepted. After DRAFT_PATIENCE drafts in a row without an accepted token the
  * sequence pauses for 1, 2, 4 .. 16 steps, longer each time, until one is accepted again.
  *
- * Jump-forward tokens (jump_forward.h) are drafts too, and need no drafter. Owner: one
- * thread, the engine's. */
+ * Jump-forward tokens (jump_forward.h) and the ids of a request's prediction
+ * (prediction.h) are drafts too, and need no drafter. Owner: one thread, the engine's. */
 #ifndef SPEC_DRAFT_H
 #define SPEC_DRAFT_H
 
@@ -30,9 +30,12 @@
 #include "model/model.h"
 #include "sample/sample_batch.h"
 #include "spec/draft_tree.h"
+#include "spec/prediction.h"
 #include "spec/suffix_tree.h"
 
 #define DRAFT_PATIENCE 3
+/* most drafts of a prediction in a step, where no method says another number */
+#define DRAFT_PREDICTED 16
 
 typedef enum draft_method {
     DRAFT_METHOD_NONE,
@@ -103,6 +106,10 @@ typedef struct draft_seq {
     int32_t n_jump_forward;
     bool is_guess;     /* the draft is what the constraint guesses */
     bool samples_each; /* each token is sampled, for its log-probability: none is forced */
+    bool is_predicted; /* the draft is of the prediction */
+    /* the request's own prediction, whose ids are its drafts as far as it follows them;
+     * NULL: none */
+    prediction_walk *prediction;
     /* how often a guess's likeliest next token was right of late; 0: there was none
      * yet */
     float guess_first;
@@ -149,6 +156,9 @@ typedef struct draft_target {
     int32_t max_seqs, max_rows;
 } draft_target;
 
+/* Whether a sequence can go back to an earlier token in all these layers, so that drafts
+ * can be rejected: a recurrent state cannot. */
+bool draft_can_reject(const kv_layout *l);
 /* Opens the drafter that the options name; NULL where they name none. QUIRE_INVALID for
  * options out of range, QUIRE_UNSUPPORTED where a layer's state cannot be rolled back or
  * the draft model has another vocabulary. */
@@ -159,7 +169,8 @@ quire_err draft_open(const draft_options *o, const draft_target *t, drafter **ou
 quire_err draft_model_open(const draft_options *o, const draft_target *t, drafter **out, quire_error *err);
 
 /* Rows a step whose logits are wanted, for the backend's step_open: those of max_seqs
- * sequences with all their drafts, at most max_rows. */
+ * sequences with all their drafts, or without a method those of one request's prediction,
+ * at most max_rows. */
 int32_t draft_max_out(const draft_options *o, int32_t max_seqs, int32_t max_rows);
 /* Whether the drafts of a sequence with these parameters are accepted by rejection
  * sampling. */
@@ -188,7 +199,8 @@ typedef struct guess_worth {
  * branches. */
 void draft_guess(const draft_seq *s, int32_t most, const guess_worth *worth, draft_tree *out);
 
-/* Adapts s's depth to the result of a draft of the drafter's, or of a guess. */
+/* Adapts s's depth to the result of a draft of the drafter's or of its prediction, or of
+ * a guess. */
 void draft_adapt(draft_seq *s, const draft_options *o, const draft_outcome *result);
 
 /* Removes the drafts that a sequence's constraint forbids (sample/constraint.h). */
@@ -201,6 +213,16 @@ void draft_constrain(draft_seq *s, uint8_t *states);
 
 /* ---- draft_ngram.c, draft_suffix.c: the methods without a model ---- */
 quire_err draft_ngram_open(const draft_options *o, drafter **out);
+
+/* How many tokens at the ends of a[0..n_a) and b[0..n_b) are equal, at most `most`. */
+static inline int32_t draft_agreement(const int32_t *a, int32_t n_a, const int32_t *b, int32_t n_b,
+                                      int32_t most) {
+    int32_t n = 0;
+    while (n < most && n < n_a && n < n_b && a[n_a - 1 - n] == b[n_b - 1 - n]) {
+        n++;
+    }
+    return n;
+}
 
 /* Guesses the tokens after tokens[0..n) into an empty tree: as many as are wanted, or
  * none. 1 <= lookup_min <= lookup_max. Pure. O(n (lookup_max + width)) at worst. */

@@ -51,10 +51,7 @@ void draft_ngram(const int32_t *tokens, int32_t n, int32_t lookup_min, int32_t l
     int32_t n_best = 0;
     for (int32_t end = n - 1;
          end >= lookup_min && (n_best < wanted->width || best[n_best - 1].length < lookup_max); end--) {
-        int32_t length = 0;
-        while (length < lookup_max && length < end && tokens[end - 1 - length] == tokens[n - 1 - length]) {
-            length++;
-        }
+        int32_t length = draft_agreement(tokens, end, tokens, n, lookup_max);
         if (length >= lookup_min) {
             n_best = draft_ngram_enter(tokens, (place){length, end}, best, n_best, wanted->width);
         }

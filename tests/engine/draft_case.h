@@ -34,7 +34,10 @@ typedef struct workload {
 
 static sampling_lists *only_few;
 static engine_outside outsiders; /* who work outside of steps; none by default */
-static constraint *brackets;     /* one for all, of the first workload's vocabulary */
+static prediction *predictions[N_REQUESTS];
+/* makes the predictions of the run without drafts, before those with; NULL: none */
+static void (*predict)(const workload *base, int32_t n_vocab);
+static constraint *brackets; /* one for all, of the first workload's vocabulary */
 
 /* The counters once everything has ended: an end can be read before its step is
  * counted. */
@@ -112,6 +115,7 @@ static inline void submit(harness *h, workload *w, int32_t i) {
                         .logprobs_width = w->logprobs_width[i],
                         .constraint = w->constraints[i],
                         .outside = outsiders,
+                        .prediction = predictions[i],
                         .namespace = "test",
                         .n_namespace = 4,
                         .out = h->out};
@@ -205,6 +209,9 @@ static inline void matrix(compute_mode compute, dtype kv, const draft_options *d
     o.kv = kv;
     run(&o, &base);
     assert_int_equal(base.stats.drafts, 0);
+    if (predict != NULL) {
+        predict(&base, 2048);
+    }
     o.draft = *draft;
     o.ablations = off;
     const struct {

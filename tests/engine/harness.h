@@ -127,7 +127,9 @@ typedef struct harness_run {
     const int32_t *types;
     float *row; /* [n_row] with the end, where rows are pooled; mem_free'd by the test */
     int32_t n_row;
-    explain *report; /* with the end, if asked for; mem_free'd by the test */
+    prediction *prediction;      /* or NULL; the test's */
+    prediction_counts predicted; /* after the last event */
+    explain *report;             /* with the end, if asked for; mem_free'd by the test */
 } harness_run;
 
 static inline void harness_open(const harness_options *o, harness *h) {
@@ -218,6 +220,7 @@ static inline void harness_submit(harness *h, harness_run *r) {
                         .mods = r->mods,
                         .constraint = r->constraint,
                         .outside = r->outside,
+                        .prediction = r->prediction,
                         .mods_b = r->mods_b,
                         .mods_are_own = !r->mods_are_common,
                         .namespace = namespace,
@@ -255,6 +258,7 @@ static inline bool harness_read(harness *h, bool *ended) {
     }
     harness_run *r = ev.user;
     *ended = ev.finish != FINISH_NONE;
+    r->predicted = ev.predicted;
     if (!*ended) {
         if (r->n_tokens < (int32_t)(sizeof r->tokens / sizeof *r->tokens)) {
             r->tokens[r->n_tokens] = ev.token;

@@ -1,0 +1,73 @@
+/* A prediction is the answer that a client expects, as token ids: drafts for its request
+ * alone.
+ *
+ * A sequence walks through its prediction from the beginning. While the tokens that it
+ * generates are those of the prediction, the ids that follow are its drafts. Where they
+ * differ it is lost, and drafts nothing until its last PREDICTION_LOOKUP_MIN or more
+ * generated tokens are found within PREDICTION_REACH ids of the place where it was left:
+ * the longest match counts, of equally long ones the first from that place on, else the
+ * last before it. The walk depends on the tokens and on how many of them each step added.
+ *
+ * Each id of the prediction counts once: as accepted if a step drafted it and the
+ * sequence took it, as rejected if it was drafted and never taken. Owner of a walk: the
+ * engine thread; of a prediction: whoever holds it, since it is constant. */
+#ifndef SPEC_PREDICTION_H
+#define SPEC_PREDICTION_H
+
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/err.h"
+#include "spec/draft_tree.h"
+
+#define PREDICTION_LOOKUP_MIN 2
+#define PREDICTION_LOOKUP_MAX 8
+#define PREDICTION_REACH      4096
+
+typedef struct prediction {
+    atomic_int holders;
+    int32_t n;
+    int32_t ids[];
+} prediction;
+
+typedef struct prediction_counts {
+    int32_t n_accepted, n_rejected;
+} prediction_counts;
+
+typedef struct prediction_walk {
+    prediction *text;   /* a reference */
+    int32_t n_followed; /* tokens of the sequence that were compared */
+    int32_t at;         /* the id that is expected next, or at which the prediction was left */
+    bool is_lost;
+    int32_t drafted; /* the first id of the present draft */
+    prediction_counts counts;
+    uint8_t marks[]; /* [text->n] whether the id was drafted, and taken */
+} prediction_walk;
+
+/* A copy of ids[0..n), n >= 0, with one holder. QUIRE_NO_MEMORY. Any thread. */
+quire_err prediction_new(const int32_t *ids, int32_t n, prediction **out);
+/* Adds a holder and returns p; NULL: nothing. Any thread. */
+prediction *prediction_hold(prediction *p);
+/* Drops a holder; the last one frees p. NULL does nothing. Any thread. */
+void prediction_drop(prediction *p);
+
+/* The walk of a sequence whose first n_prompt tokens are not generated; holds p.
+ * QUIRE_NO_MEMORY. */
+quire_err prediction_walk_open(prediction *p, int32_t n_prompt, prediction_walk **out);
+/* NULL does nothing. */
+void prediction_walk_close(prediction_walk *w);
+
+/* Follows the sequence to its token n_known, of which the first n_prompt were given.
+ * Returns how many ids of the prediction are expected next; 0 where it is lost or over.
+ * O(new tokens, and PREDICTION_REACH where it is lost). */
+int32_t prediction_expects(prediction_walk *w, const int32_t *tokens, int32_t n_prompt, int32_t n_known);
+/* Puts the first n of these into an empty tree, as a line; n is at most DRAFT_MAX. */
+void prediction_draft(prediction_walk *w, int32_t n, draft_tree *out);
+/* Counts a step that gave the sequence n tokens: n_drafted ids of the present draft were
+ * verified (0: it drafted none of the prediction) and the first n_accepted taken. after:
+ * [n] gets the counts as they are if the answer ends with each token. */
+void prediction_count(prediction_walk *w, int32_t n_drafted, int32_t n_accepted, int32_t n,
+                      prediction_counts *after);
+
+#endif
