@@ -639,6 +639,7 @@ typedef struct quire_request_more {
     const char *settings, *response_fields;
     bool return_tokens;     /* the response has the ids that were generated */
     bool timings_per_token; /* each piece of a stream says how long it took */
+    bool has_prediction;    /* of a chat: it has the field prediction */
 } quire_request_more;
 
 const quire_request_more *quire_request_describe_more(const quire_request *r);
@@ -845,6 +846,11 @@ typedef struct quire_explain_more {
 /* NULL where the choice has no report, or not yet. Valid while the stream is. Called on
  * the queue's thread. */
 const quire_explain_more *quire_stream_explain(const quire_stream *s, int32_t choice);
+/* Tokens of a chat's prediction (the field of that name): *n_accepted that were drafted
+ * and are in the answer, *n_rejected that were drafted and are not; of a choice up to its
+ * last event, or with choice -1 of all choices together. Both 0 without a prediction and
+ * for a choice that there is not. Called on the queue's thread. */
+void quire_stream_prediction(const quire_stream *s, int32_t choice, int32_t *n_accepted, int32_t *n_rejected);
 const quire_request_info *quire_stream_describe(const quire_stream *s);
 const quire_request_more *quire_stream_describe_more(const quire_stream *s);
 

@@ -313,8 +313,9 @@ static const field_desc fields[] = {
      "null: as the model's files say; required where they name none"},
     {"post_sampling_probs", FIELD_BOOL, LLAMA | LATER, NONE, UNREAD("false"),
      "probabilities after the samplers, in place of the model's own"},
-    {"prediction", FIELD_OBJECT, CHAT | IGNORED, NONE, UNREAD("null"),
-     "a guess at the answer, which may speed it up"},
+    {"prediction", FIELD_OBJECT, CHAT, NONE, BY(request_read_prediction),
+     "{\"type\": \"content\", \"content\": ..}: the expected answer, a text or parts of text, which is "
+     "drafted as far as the answer follows it"},
     {"presence_penalty", FIELD_NUMBER, TEXT | UNNAMED | SAMPLING, -2, 2, AT(g.sampling.presence_penalty, 0),
      "taken off the logit of each token that was produced"},
     {"previous_response_id", FIELD_STRING, RESPONSES | PART, NONE, KEPT,

@@ -35,6 +35,7 @@ typedef struct generation {
     size_t first_input; /* of embeddings: the number of its first input among all that its maker has */
     chat_messages messages;
     str reasoning_effort, verbosity; /* empty: not given */
+    str prediction;                  /* the text that the client expects; empty: none */
     bool add_generation_prompt, continue_final_message;
     /* special tokens of the tokenizer: all, or BOS alone where its texts begin with
      * one */

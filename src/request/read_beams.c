@@ -73,6 +73,11 @@ quire_err request_check_beams(const quire_request *r, quire_error *err) {
         return err_set_param(err, QUIRE_BAD_REQUEST, r->best_of > r->n ? "best_of" : "n",
                              "a search of %d beams; at most %d are possible", (int)width, PARAMS_MAX_BEAMS);
     }
+    if (r->g.more.has_prediction) {
+        return err_set_param(
+            err, QUIRE_BAD_REQUEST, "prediction",
+            "prediction is given with beam search, which keeps several answers: leave it out");
+    }
     if (r->n > width) {
         return err_set_param(err, QUIRE_BAD_REQUEST, "n", "n is %d; %d beams have at most as many results",
                              (int)r->n, (int)width);

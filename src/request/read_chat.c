@@ -106,6 +106,45 @@ quire_err request_read_verbosity(quire_request *r, const field_desc *f, const js
     return QUIRE_OK;
 }
 
+/* Appends the text of a prediction's part number i. */
+static quire_err read_predicted_part(const field_desc *f, size_t i, const json_value *part, strbuf *out,
+                                     quire_error *err) {
+    const json_value *text = json_is(part, JSON_KIND_OBJECT) ? json_get(part, "text") : NULL;
+    if (!json_is(text, JSON_KIND_TEXT) || !str_is(json_get_str(part, "type"), "text")) {
+        return request_range_error(
+            f, err,
+            "prediction.content[%zu] is no part of text; it must be {\"type\": \"text\", \"text\": ..}", i);
+    }
+    quire_err e = strbuf_add(out, json_str(text).p, json_str(text).n);
+    return e == QUIRE_OK ? e : err_set(err, e, -1, "out of memory for a request");
+}
+
+quire_err request_read_prediction(quire_request *r, const field_desc *f, const json_value *v,
+                                  quire_error *err) {
+    const json_value *content = v != NULL ? json_get(v, "content") : NULL;
+    bool is_text = json_is(content, JSON_KIND_TEXT);
+    strbuf parts = {0};
+    if (v != NULL && !str_is(json_get_str(v, "type"), "content")) {
+        return request_range_error(f, err, "prediction.type must be \"content\"");
+    }
+    if (v != NULL && !is_text && !json_is(content, JSON_KIND_ARRAY)) {
+        return request_range_error(f, err,
+                                   "prediction.content must be a string or an array of parts of text");
+    }
+    for (size_t i = 0; v != NULL && !is_text && i < json_length(content); i++) {
+        quire_err e = read_predicted_part(f, i, json_at(content, i), &parts, err);
+        if (e != QUIRE_OK) {
+            strbuf_deinit(&parts);
+            return e;
+        }
+    }
+    strbuf_deinit(&r->prediction);
+    r->prediction = parts;
+    r->g.prediction = is_text ? json_str(content) : (str){parts.p, parts.n};
+    r->g.more.has_prediction = v != NULL;
+    return QUIRE_OK;
+}
+
 quire_err request_read_documents(quire_request *r, const field_desc *f, const json_value *v,
                                  quire_error *err) {
     for (size_t i = 0; v != NULL && i < json_length(v); i++) {

@@ -151,9 +151,10 @@ struct quire_request {
     const json_value *bad_words, *dry_breakers;
     /* of the prompts, mem_new'd, where the request was made without JSON; else NULL */
     char *texts;
-    strbuf ignored;  /* names of unknown members, as in g.info */
-    strbuf model;    /* its name in the server's form, where it was given in another */
-    strbuf rendered; /* of render, as in g.more */
+    strbuf ignored;    /* names of unknown members, as in g.info */
+    strbuf prediction; /* in one piece, where it was given in parts */
+    strbuf model;      /* its name in the server's form, where it was given in another */
+    strbuf rendered;   /* of render, as in g.more */
     /* of QUIRE_RESPONSES: what quire_request_responses gives, once assembled, and its
      * texts */
     const quire_responses_info *responses;

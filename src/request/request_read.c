@@ -246,6 +246,7 @@ void request_free(quire_request *r) {
     mem_free(r->offered);
     strbuf_deinit(&r->ignored);
     strbuf_deinit(&r->model);
+    strbuf_deinit(&r->prediction);
     strbuf_deinit(&r->response_members);
     strbuf_deinit(&r->response_input);
     strbuf_deinit(&r->response_previous);

@@ -141,11 +141,13 @@ void request_write_settings(const quire_request *r, json_out *o);
  * length, before anything is built of it. */
 quire_err request_check_prompt_length(const quire_request *r, str span, quire_error *err);
 quire_err request_read_prompt(quire_request *r, const field_desc *f, const json_value *v, quire_error *err);
-/* chat_template, reasoning_effort, verbosity and documents (read_chat.c). */
+/* chat_template, reasoning_effort, verbosity, prediction and documents (read_chat.c). */
 quire_err request_read_template(quire_request *r, const field_desc *f, const json_value *v, quire_error *err);
 quire_err request_read_effort(quire_request *r, const field_desc *f, const json_value *v, quire_error *err);
 quire_err request_read_verbosity(quire_request *r, const field_desc *f, const json_value *v,
                                  quire_error *err);
+quire_err request_read_prediction(quire_request *r, const field_desc *f, const json_value *v,
+                                  quire_error *err);
 quire_err request_read_documents(quire_request *r, const field_desc *f, const json_value *v,
                                  quire_error *err);
 quire_err request_read_conversations(quire_request *r, const field_desc *f, const json_value *v,

@@ -246,6 +246,12 @@ static quire_err response_take_text(const response *a, response_choice *c, const
                               : strbuf_add(&c->text, ev->text, ev->n_text);
 }
 
+/* What became of the prediction, of ev's choice, or with DONE of all. */
+static void response_take_prediction(const quire_event *ev, response_prediction *out) {
+    int32_t choice = ev->kind == QUIRE_EVENT_DONE ? -1 : ev->choice;
+    quire_stream_prediction(ev->stream, choice, &out->n_accepted, &out->n_rejected);
+}
+
 static void response_delta(response *a, response_choice *c, const quire_event *ev) {
     if (c->held && !response_send_held(a, ev->choice)) {
         return;
@@ -262,6 +268,7 @@ static void response_delta(response *a, response_choice *c, const quire_event *e
     response_count(a, (int64_t)(response_choice_bytes(c) - before));
     c->completion_tokens = ev->completion_tokens;
     c->cached_tokens = ev->cached_tokens;
+    response_take_prediction(ev, &c->prediction);
     c->n_withheld += ev->n_tokens;
     if (a->writer->note != NULL) {
         a->writer->note(a, ev);
@@ -298,6 +305,7 @@ static void response_rollback(response *a, response_choice *c, const quire_event
         return;
     }
     c->completion_tokens = ev->completion_tokens;
+    response_take_prediction(ev, &c->prediction);
     size_t before = response_choice_bytes(c);
     if (response_rollback_logprobs(a, c, ev) != QUIRE_OK) {
         response_fail_with(a, 500, "out of memory");
@@ -336,6 +344,7 @@ static void response_end(response *a, response_choice *c, const quire_event *ev)
     c->prompt_tokens = ev->prompt_tokens;
     c->completion_tokens = ev->completion_tokens;
     c->cached_tokens = ev->cached_tokens;
+    response_take_prediction(ev, &c->prediction);
     size_t before = response_choice_bytes(c);
     if ((ev->stop_string != NULL && strbuf_add_str(&c->stop_string, ev->stop_string) != QUIRE_OK) ||
         response_end_logprobs(a, c) != QUIRE_OK) {
@@ -366,6 +375,7 @@ static void response_done(response *a, const quire_event *ev) {
     a->prompt_tokens = ev->prompt_tokens;
     a->completion_tokens = ev->completion_tokens;
     a->cached_tokens = ev->cached_tokens;
+    response_take_prediction(ev, &a->prediction);
     response_finish(a);
 }
 

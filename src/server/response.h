@@ -55,6 +55,11 @@ typedef struct response_prompt {
     size_t n_ids;
 } response_prompt;
 
+/* Tokens of the request's prediction: drafted and in the answer, and drafted in vain. */
+typedef struct response_prediction {
+    int32_t n_accepted, n_rejected;
+} response_prediction;
+
 typedef struct response_choice {
     response_logprobs logprobs;
     /* all of it; of streams the withheld chunk; of a response with parts the content */
@@ -64,6 +69,7 @@ typedef struct response_choice {
     int32_t *tokens; /* only if ids were requested */
     size_t n_tokens, cap_tokens;
     int32_t prompt_tokens, completion_tokens, cached_tokens;
+    response_prediction prediction;
     double sum_logprob; /* set at its END */
     double beam_score;  /* set at its END; has_score: there is one */
     bool has_score;
@@ -180,6 +186,7 @@ struct response {
     int64_t created_s;
     size_t n_bytes;                                          /* unsent bytes of its choices and prompts */
     int32_t prompt_tokens, completion_tokens, cached_tokens; /* of all choices, at DONE */
+    response_prediction prediction;                          /* likewise */
     bool opened;                                             /* the stream's head is sent */
     bool started;                                            /* the first chunks are sent */
     int64_t sent_us;                                         /* when it last sent something, or began */

@@ -107,16 +107,31 @@ void response_write_text(const response *a, const response_choice *c, json_out *
     json_texts(o, response_echo(a, c), (str){c->text.p, c->text.n});
 }
 
-static void response_begin_usage(int32_t prompt_tokens, int32_t completion_tokens, json_out *o) {
+/* Rejected tokens of the prediction count as completion tokens, as OpenAI bills them. */
+static void response_begin_usage(int32_t prompt_tokens, int32_t completion_tokens,
+                                 const response_prediction *p, json_out *o) {
+    int64_t completion = (int64_t)completion_tokens + p->n_rejected;
     json_begin(json_name(o, "usage"), '{');
     json_int(json_name(o, "prompt_tokens"), prompt_tokens);
-    json_int(json_name(o, "total_tokens"), (int64_t)prompt_tokens + completion_tokens);
-    json_int(json_name(o, "completion_tokens"), completion_tokens);
+    json_int(json_name(o, "total_tokens"), prompt_tokens + completion);
+    json_int(json_name(o, "completion_tokens"), completion);
+}
+
+/* The same of all choices; where the request has no prediction, `instead`, or nothing. */
+static void response_write_prediction(const response *a, const char *instead, json_out *o) {
+    const json_named_int counts[] = {{"accepted_prediction_tokens", a->prediction.n_accepted},
+                                     {"rejected_prediction_tokens", a->prediction.n_rejected},
+                                     {NULL, 0}};
+    if (a->more->has_prediction) {
+        json_named_ints(json_name(o, "completion_tokens_details"), counts);
+    } else if (instead != NULL) {
+        json_raw(json_name(o, "completion_tokens_details"), instead);
+    }
 }
 
 /* The usage of all choices, at DONE, without its closing brace. */
 static void response_begin_whole_usage(const response *a, json_out *o) {
-    response_begin_usage(a->prompt_tokens, a->completion_tokens, o);
+    response_begin_usage(a->prompt_tokens, a->completion_tokens, &a->prediction, o);
     json_begin(json_name(o, "prompt_tokens_details"), '{');
     json_int(json_name(o, "cached_tokens"), a->cached_tokens);
     json_end(o, '}');
@@ -135,6 +150,7 @@ static void response_write_usage_chunk(const response *a, json_out *o) {
     response_begin_chunk(a, o);
     json_end(o, ']');
     response_begin_whole_usage(a, o);
+    response_write_prediction(a, NULL, o);
     json_end(o, '}');
     response_write_fingerprint(o);
     json_raw(o, "}\n\n");
@@ -257,6 +273,12 @@ static void explain_write_choice(const response *a, int32_t index, const respons
         if (x->rule != NULL) {
             explain_write_rule(x, o);
         }
+        if (a->more->has_prediction) {
+            const json_named_int counts[] = {{"accepted_tokens", c->prediction.n_accepted},
+                                             {"rejected_tokens", c->prediction.n_rejected},
+                                             {NULL, 0}};
+            json_named_ints(json_name(o, "prediction"), counts);
+        }
         const json_named_int stages[] = {
             {"tokenise", x->tokenise_us}, {"queue", x->queue_us},           {"prefill", x->prefill_us},
             {"decode", x->decode_us},     {"detokenise", x->detokenise_us}, {NULL, 0},
@@ -297,7 +319,7 @@ void response_write_progress(const response *a, int32_t choice, json_out *o) {
 
 void response_end_chunk(const response *a, const response_choice *c, json_out *o) {
     if (a->info->continuous_usage) {
-        response_begin_usage(c->prompt_tokens, c->completion_tokens, o);
+        response_begin_usage(c->prompt_tokens, c->completion_tokens, &c->prediction, o);
         json_end(o, '}');
     }
     if (c->finish != QUIRE_FINISH_NONE && !a->info->include_usage) {
@@ -313,7 +335,7 @@ void response_write_tail(const response *a, json_out *o) {
     json_raw(json_name(o, "service_tier"), "null");
     response_write_fingerprint(o);
     response_begin_whole_usage(a, o);
-    json_raw(json_name(o, "completion_tokens_details"), "null");
+    response_write_prediction(a, "null", o);
     json_end(o, '}');
     response_write_explain(a, NULL, o);
 }

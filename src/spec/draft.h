@@ -214,16 +214,6 @@ void draft_constrain(draft_seq *s, uint8_t *states);
 /* ---- draft_ngram.c, draft_suffix.c: the methods without a model ---- */
 quire_err draft_ngram_open(const draft_options *o, drafter **out);
 
-/* How many tokens at the ends of a[0..n_a) and b[0..n_b) are equal, at most `most`. */
-static inline int32_t draft_agreement(const int32_t *a, int32_t n_a, const int32_t *b, int32_t n_b,
-                                      int32_t most) {
-    int32_t n = 0;
-    while (n < most && n < n_a && n < n_b && a[n_a - 1 - n] == b[n_b - 1 - n]) {
-        n++;
-    }
-    return n;
-}
-
 /* Guesses the tokens after tokens[0..n) into an empty tree: as many as are wanted, or
  * none. 1 <= lookup_min <= lookup_max. Pure. O(n (lookup_max + width)) at worst. */
 void draft_ngram(const int32_t *tokens, int32_t n, int32_t lookup_min, int32_t lookup_max,

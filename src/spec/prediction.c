@@ -4,7 +4,6 @@
 #include <string.h>
 
 #include "base/mem.h"
-#include "spec/draft.h"
 
 enum { MARK_NONE, MARK_DRAFTED, MARK_TAKEN };
 

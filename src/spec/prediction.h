@@ -45,6 +45,17 @@ typedef struct prediction_walk {
     uint8_t marks[]; /* [text->n] whether the id was drafted, and taken */
 } prediction_walk;
 
+/* For lookups: how many tokens at the ends of a[0..n_a) and b[0..n_b) are equal, at most
+ * `most`. */
+static inline int32_t draft_agreement(const int32_t *a, int32_t n_a, const int32_t *b, int32_t n_b,
+                                      int32_t most) {
+    int32_t n = 0;
+    while (n < most && n < n_a && n < n_b && a[n_a - 1 - n] == b[n_b - 1 - n]) {
+        n++;
+    }
+    return n;
+}
+
 /* A copy of ids[0..n), n >= 0, with one holder. QUIRE_NO_MEMORY. Any thread. */
 quire_err prediction_new(const int32_t *ids, int32_t n, prediction **out);
 /* Adds a holder and returns p; NULL: nothing. Any thread. */

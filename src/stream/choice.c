@@ -197,6 +197,7 @@ quire_err choice_take_token(choice *c, const engine_event *event, event_memory *
     }
     c->last_token = event->token;
     c->n_completion++;
+    c->predicted = event->predicted;
     c->sum_logprob += c->logprobs ? (double)c->logprobs[0].logprob : 0.0;
     int32_t match = -1;
     quire_err e = remember(c, event->token);
@@ -244,6 +245,7 @@ void choice_take_end(choice *c, const engine_event *event) {
     c->beam_score = event->beam_score;
     c->sum_logprob = c->request->g.info.beam_width > 0 ? event->beam_sum : c->sum_logprob;
     if (c->finish == QUIRE_FINISH_NONE) {
+        c->predicted = event->predicted;
         c->finish = c->prompt_only && event->finish == FINISH_STOP ? QUIRE_FINISH_LENGTH
                                                                    : (quire_finish)event->finish;
         c->over_us = event->ended_us;

@@ -70,7 +70,8 @@ typedef struct choice {
     struct stream_command *command; /* the rollback or steer that is under way, or NULL */
     int32_t n_replaced, n_forks;    /* sequences that replaced it so far; forks taken */
     int32_t n_completion;
-    double sum_logprob; /* of its tokens' log-probabilities, where the engine reports them */
+    prediction_counts predicted; /* of its prediction, as of its tokens so far */
+    double sum_logprob;          /* of its tokens' log-probabilities, where the engine reports them */
     double beam_score;
     int32_t n_cached; /* of the prompt, from the engine */
     /* of the prompt, from the engine, where the request wants to know it; 0: not yet */

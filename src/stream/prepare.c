@@ -357,6 +357,34 @@ static void add_work(void *context, engine_work *w) {
     text_pool_add(context, job_of(w));
 }
 
+/* ---- the answer that the request expects ---- */
+
+/* Tokenises the request's prediction as it would follow its first prompt, with control
+ * tokens as text, and keeps as many tokens as a sequence has. */
+static quire_err make_prediction(quire_stream *s, quire_error *err) {
+    const stream_engine *e = s->q->e;
+    const choice *first = &s->choices[0];
+    str text = s->request->g.prediction;
+    if (text.n == 0 || e->tokenizer == NULL || s->request->g.more.prompt_only) {
+        return QUIRE_OK;
+    }
+    strbuf after = {0};
+    token_list ids = {0};
+    const token_list known = {.ids = first->prompt.ids + choice_first_prompt(first) - 1, .n = 1};
+    encode_options options = {.special = ENCODE_PLAIN, .known = &known, .from = 1};
+    quire_error why = {.message = "out of memory"};
+    quire_err er = strbuf_add_char(&after, '\n'); /* stands for the prompt */
+    er = er == QUIRE_OK ? strbuf_add(&after, text.p, text.n) : er;
+    er = er == QUIRE_OK ? tokenizer_encode(e->tokenizer, (str){after.p, after.n}, options, &ids, &why) : er;
+    if (er == QUIRE_OK) {
+        size_t n = ids.n - known.n, most = (size_t)e->context.max_model_len;
+        er = prediction_new(ids.ids + known.n, (int32_t)(n < most ? n : most), &s->prediction);
+    }
+    strbuf_deinit(&after);
+    token_list_deinit(&ids);
+    return er == QUIRE_OK ? er : err_set_param(err, er, "prediction", "the prediction: %s", why.message);
+}
+
 engine_request stream_engine_request(const quire_stream *s, int32_t prompt,
                                      uint8_t namespace[ENGINE_NAMESPACE_BYTES]) {
     const quire_request *r = s->request;
@@ -369,6 +397,7 @@ engine_request stream_engine_request(const quire_stream *s, int32_t prompt,
                             .beams = r->g.beams,
                             .logits_out = r->logits_out,
                             .constraint = s->rule.constraint,
+                            .prediction = s->prediction,
                             .mods = mods_of(s->q->e, &r->g),
                             .mods_b = prompt,
                             .mods_are_own = r->g.has_attention,
@@ -604,5 +633,6 @@ quire_err stream_prepare(quire_stream *s, quire_error *err) {
     }
     request_drop_texts(s->request); /* before the queue's thread can fork it */
     TRY(make_constraint(s, s->choices[0].start, err));
+    TRY(make_prediction(s, err));
     return submit_all(s, err);
 }

@@ -28,6 +28,7 @@ static void free_stream(quire_stream *s) {
     }
     beam_stop_matcher_close(s->watch);
     constraint_drop(s->rule.constraint);
+    prediction_drop(s->prediction);
     strbuf_deinit(&s->rule.keywords);
     quire_request_free(s->request);
     mem_free(s);
@@ -223,6 +224,16 @@ quire_err quire_stream_progress(const quire_stream *s, int32_t i, quire_progress
 const quire_explain_more *quire_stream_explain(const quire_stream *s, int32_t i) {
     const quire_explain_more *x = i >= 0 && i < s->n_choices ? &s->choices[i].explain_more : NULL;
     return x != NULL && x->size > 0 ? x : NULL;
+}
+
+void quire_stream_prediction(const quire_stream *s, int32_t index, int32_t *n_accepted, int32_t *n_rejected) {
+    *n_accepted = *n_rejected = 0;
+    for (int32_t i = 0; i < s->n_choices; i++) {
+        if (index < 0 || index == i) {
+            *n_accepted += s->choices[i].predicted.n_accepted;
+            *n_rejected += s->choices[i].predicted.n_rejected;
+        }
+    }
 }
 
 const quire_request_info *quire_stream_describe(const quire_stream *s) {

@@ -18,6 +18,7 @@ struct quire_stream {
     quire_queue *q;
     quire_request *request;
     stream_rule rule;
+    prediction *prediction; /* the answer that the request expects, a reference; NULL: none */
     void *user;
     int64_t submitted_us;
     quire_stream *next, *prev; /* the queue's list */

@@ -656,6 +656,12 @@ const quire_explain_more *quire_stream_explain(const quire_stream *s, int32_t ch
     return NULL;
 }
 
+void quire_stream_prediction(const quire_stream *s, int32_t choice, int32_t *n_accepted,
+                             int32_t *n_rejected) {
+    (void)s, (void)choice;
+    *n_accepted = *n_rejected = 0;
+}
+
 void quire_engine_turns(const quire_engine *e, quire_turn_stats *out) {
     (void)e, (void)out;
 }
