@@ -48,7 +48,10 @@ static quire_err check_conversation(const quire_request *r, size_t i, const json
 
 quire_err request_read_conversations(quire_request *r, const field_desc *f, const json_value *v,
                                      quire_error *err) {
-    size_t n = json_is(v, JSON_KIND_ARRAY) ? json_length(v) : 0;
+    if (!json_is(v, JSON_KIND_ARRAY)) {
+        return request_type_error(f, -1, v, "an array of conversations", err);
+    }
+    size_t n = json_length(v);
     if (n == 0 || n > PARAMS_MAX_CHOICES) {
         return request_range_error(f, err, "messages has %zu conversations; it must have from 1 to %d", n,
                                    PARAMS_MAX_CHOICES);

@@ -1,6 +1,6 @@
 """The OpenAPI document: it is valid, its examples work, and random requests agree with it.
 
-Long (QUIRE_TEST_LONG): 10,000 random requests in place of 500."""
+Long (QUIRE_TEST_LONG): 10,000 random requests in place of 500, and every wrong value of each field in place of one."""
 import copy
 import json
 import os
@@ -12,7 +12,8 @@ import pytest
 
 from conftest import Server
 
-ROUNDS = 10000 if os.environ.get("QUIRE_TEST_LONG") else 500
+LONG = bool(os.environ.get("QUIRE_TEST_LONG"))
+ROUNDS = 10000 if LONG else 500
 METHODS = {"get", "post", "delete"}
 LACKS = {"/infill"}  # the built-in model has no fill-in-the-middle tokens
 # Values of many types, most of them wrong for any one field.
@@ -184,6 +185,50 @@ def edges(schema):
     out = [schema["minimum"] - 1] if "minimum" in schema else []
     out += [schema["exclusiveMinimum"]] if "exclusiveMinimum" in schema else []
     return out + ([schema["maximum"] + 1] if "maximum" in schema else [])
+
+
+def wrong_values(schema):
+    """Values that a field's schema forbids: of each other type, and just outside its range."""
+    check = jsonschema.Draft202012Validator(schema)
+    return [v for v in [True, 7, 0.5, "zzz", [[]], {"a": 1}, *edges(schema)] if not check.is_valid(v)]
+
+
+def test_a_wrong_value_of_any_field_is_refused_by_its_name(server, document):
+    seed, n = random.SystemRandom().randrange(2**32), 0
+    print("seed", seed)
+    rng = random.Random(seed)
+    for path, o, _, examples in posts(document):
+        for schema in bodies_of(document, o):
+            fits = [e for e in examples if validator(document, schema).is_valid(e)]
+            for name, field in schema["properties"].items() if fits else []:
+                wrong = wrong_values(field)
+                for v in wrong if LONG else rng.sample(wrong, min(len(wrong), 1)):
+                    answer = server.ask("POST", path, {**fits[0], name: v})
+                    error = json.loads(answer[2])["error"]
+                    message = error if isinstance(error, str) else error["message"]
+                    assert answer[0] == 400 and name in message, (path, name, v, answer)
+                    assert re.search(r"must be |; (leave|give) |beyond 64 bits", message), (path, name, v, message)
+                    check_answer(document, o, answer, (path, name, v))
+                    n += 1
+    assert n > (3000 if LONG else 500)
+
+
+def test_what_is_stored_answers_as_the_document_says(server, document):
+    def ask(method, template, path, body=None):
+        answer = server.ask(method, path, body)
+        assert answer[0] == 200, answer
+        check_answer(document, document["paths"][template][method.lower()], answer, (method, path))
+        return json.loads(answer[2])
+
+    for more in ({}, {"background": True}):
+        made = ask("POST", "/v1/responses", "/v1/responses", {"input": "Tell me a story.", "max_output_tokens": 2, **more})["id"]
+        of, path = "/v1/responses/{id}", f"/v1/responses/{made}"
+        assert ask("GET", of, path)["id"] == made and ask("GET", of + "/input_items", path + "/input_items")["data"]
+        if more:
+            assert ask("POST", of + "/cancel", path + "/cancel")["background"]
+        assert ask("DELETE", of, path)["deleted"]
+    for template, path in (("/v1/models", "/v1/models"), ("/v1/models/{model}", "/v1/models/other")):
+        check_answer(document, document["paths"][template]["get"], server.ask("GET", path, headers={"anthropic-version": "2023-06-01"}), path)
 
 
 def test_random_requests_agree_with_the_document(server, document):
