@@ -58,13 +58,35 @@ static void schema_write_items(json_out *o, const field_desc *f, const char *typ
     json_end(o, '}');
 }
 
-static void schema_write_ids(json_out *o, const request_context *ctx, int n_least) {
-    json_cstr(json_name(o, "type"), "array");
-    json_int(json_name(o, "minItems"), n_least);
-    json_begin(json_name(o, "items"), '{');
+/* An id of the vocabulary. */
+static void schema_write_id(json_out *o, const request_context *ctx) {
+    json_begin(o, '{');
     json_cstr(json_name(o, "type"), "integer");
     json_int(json_name(o, "minimum"), 0);
     json_int(json_name(o, "maximum"), ctx->n_vocab - 1);
+    json_end(o, '}');
+}
+
+static void schema_write_ids(json_out *o, const request_context *ctx, int n_least) {
+    json_cstr(json_name(o, "type"), "array");
+    json_int(json_name(o, "minItems"), n_least);
+    schema_write_id(json_name(o, "items"), ctx);
+}
+
+/* Texts and ids in one array, as llama.cpp takes them; is_many: or arrays of such. */
+static void schema_write_mixed(json_out *o, const request_context *ctx, bool is_many) {
+    json_begin(json_item(o), '{');
+    json_cstr(json_name(o, "type"), "array");
+    json_int(json_name(o, "minItems"), 1);
+    json_begin(json_name(o, "items"), '{');
+    json_begin(json_name(o, "anyOf"), '[');
+    json_raw(json_item(o), "{\"type\":\"string\"}");
+    schema_write_id(json_item(o), ctx);
+    if (is_many) {
+        schema_write_mixed(o, ctx, false);
+    }
+    json_end(o, ']');
+    json_end(o, '}');
     json_end(o, '}');
 }
 
@@ -112,6 +134,9 @@ static void schema_write_prompt(json_out *o, const request_context *ctx, const f
         json_raw(o, text);
         json_end(o, '}');
         json_end(o, '}');
+        if (f->read == request_read_llama_prompt) {
+            schema_write_mixed(o, ctx, true);
+        }
     }
     json_begin(json_item(o), '{');
     schema_write_ids(o, ctx, 1);

@@ -96,6 +96,19 @@ TEST(a_prompt_has_the_forms_that_its_reader_takes) {
         "\"required\":[\"role\"]}}}");
 }
 
+/* The number of forms that a prompt has. */
+static size_t count_forms(quire_endpoint endpoint) {
+    json_value *root;
+    size_t n = json_length(json_get(field_of(endpoint, "prompt", &root), "anyOf"));
+    json_drop(root);
+    return n;
+}
+
+TEST(a_prompt_of_llama_cpp_may_mix_texts_and_ids) {
+    assert_int_equal(count_forms(QUIRE_COMPLETIONS), 4);
+    assert_int_equal(count_forms(QUIRE_LLAMA_COMPLETION), 5);
+}
+
 TEST(an_integer_without_bounds_has_64_bits) {
     check_field(QUIRE_CHAT, "seed", "{\"minimum\":-9223372036854775808,\"maximum\":9223372036854775807}");
     check_field(QUIRE_CHAT, "top_n_sigma", "{\"minimum\":null,\"maximum\":null}");
@@ -116,6 +129,7 @@ int main(void) {
         cmocka_unit_test(a_schema_has_the_fields_of_its_endpoint_and_those_that_it_requires),
         cmocka_unit_test(what_must_be_given_is_required_and_may_not_be_null),
         cmocka_unit_test(a_prompt_has_the_forms_that_its_reader_takes),
+        cmocka_unit_test(a_prompt_of_llama_cpp_may_mix_texts_and_ids),
         cmocka_unit_test(an_integer_without_bounds_has_64_bits),
         cmocka_unit_test(a_value_outside_a_fields_choices_is_refused),
     };
