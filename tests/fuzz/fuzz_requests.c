@@ -1,5 +1,6 @@
 /* Bodies of requests, of any endpoint, up to what a text thread takes: parsed, bound to a
- * model's formats, rendered and copied. The first byte chooses the endpoint ('A' is the
+ * model's formats, rendered and copied. What is accepted is allowed by the endpoint's
+ * schema. The first byte chooses the endpoint ('A' is the
  * first), the second the kind of model; the rest is the body. Mutations know the fields
  * of the table. */
 #include <stdio.h>
@@ -9,8 +10,9 @@
 #include "base/mem.h"
 #include "endpoints.h"
 #include "fuzz.h"
+#include "schema_allows.h"
 
-enum { HEAD = 2, MAX_NAME_BYTES = 64 };
+enum { HEAD = 2, MAX_NAME_BYTES = 64, MAX_ENDPOINTS = 64 };
 enum { GIVES_ROWS = 1, TRUSTS_CLIENTS = 2, HAS_FORMATS = 4, IDS_ONLY = 8, GIVES_SCORES = 16 };
 
 static int32_t count_endpoints(void) {
@@ -18,6 +20,7 @@ static int32_t count_endpoints(void) {
     while (endpoint_facts_of((quire_endpoint)n).path != NULL) {
         n++;
     }
+    fuzz_check(n <= MAX_ENDPOINTS);
     return n;
 }
 
@@ -79,6 +82,27 @@ static request_context context_of(uint8_t kind) {
     return c;
 }
 
+/* Ends the program if r was accepted and the schema of its endpoint forbids its body. */
+static void check_schema(const quire_request *r, str body) {
+    static json_value *schemas[2][MAX_ENDPOINTS]; /* without and with a vocabulary; made once */
+    quire_endpoint endpoint = r->g.info.endpoint;
+    json_value **schema = &schemas[r->context.has_vocabulary][endpoint], *v = json_document(body);
+    if (*schema == NULL) {
+        strbuf text = {0};
+        json_out o = {.to = &text};
+        request_schema(&r->context, endpoint, &o);
+        *schema = json_document((str){text.p, text.n});
+        strbuf_deinit(&text);
+        fuzz_check(o.err == QUIRE_OK && *schema != NULL);
+    }
+    if (v != NULL && !schema_allows(*schema, v)) {
+        fprintf(stderr, "endpoint %d accepts what its schema forbids: %.*s\n", (int)endpoint, (int)body.n,
+                body.p);
+        abort();
+    }
+    json_drop(v);
+}
+
 /* What a text thread and a fork do with a request. */
 static void use(quire_request *r) {
     quire_error err = {0};
@@ -115,6 +139,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     quire_err look = request_look(endpoint, (str){body.p, body.n / 2}, &early);
     fuzz_check(look == QUIRE_OK || e != QUIRE_OK);
     if (e == QUIRE_OK) {
+        check_schema(r, body);
         use(r);
         request_free(r);
     }
