@@ -11,6 +11,7 @@ void sampling_params_init(sampling_params *p) {
                            .typical_p = 1.0f,
                            .max_tokens = -1,
                            .repetition_penalty = 1.0f,
+                           .penalty_last_n = SAMPLING_PENALTIES_USUAL,
                            .dry_base = 1.75f,
                            .dry_allowed_length = 2,
                            .dry_penalty_last_n = -1,

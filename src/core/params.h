@@ -85,6 +85,21 @@ typedef struct pooling_params {
 
 typedef enum mirostat_version { MIROSTAT_OFF, MIROSTAT_1, MIROSTAT_2 } mirostat_version;
 
+/* The stages of sampling after the penalties. */
+typedef enum sampling_stage {
+    SAMPLING_END,
+    SAMPLING_TEMPERATURE,
+    SAMPLING_TOP_N_SIGMA,
+    SAMPLING_MIN_P,
+    SAMPLING_TOP_K,
+    SAMPLING_TYPICAL_P,
+    SAMPLING_TOP_P,
+    SAMPLING_XTC,
+    SAMPLING_N_STAGES
+} sampling_stage;
+
+#define SAMPLING_PENALTIES_USUAL (-2)
+
 /* The parameters with which the engine samples. Plain data, but for the lists, which are
  * reference-counted. Texts are in the request. */
 typedef struct sampling_params {
@@ -95,12 +110,19 @@ typedef struct sampling_params {
     int32_t max_tokens; /* -1: as many as fit */
     int32_t min_tokens;
     float repetition_penalty, frequency_penalty, presence_penalty; /* 1, 0, 0: off */
-    int32_t no_repeat_ngram_size;                                  /* 0: off */
-    float dry_multiplier, dry_base;                                /* multiplier 0: off */
-    int32_t dry_allowed_length, dry_penalty_last_n;                /* -1: all tokens */
-    float xtc_probability, xtc_threshold;                          /* probability 0: off */
-    float dynatemp_range, dynatemp_exponent;                       /* range 0: off */
-    int32_t mirostat;                                              /* mirostat_version */
+    /* repetition, frequency and presence penalty count the last so many tokens of prompt
+     * and output; -1: all; SAMPLING_PENALTIES_USUAL: the first counts all tokens, the
+     * others the output */
+    int32_t penalty_last_n;
+    /* the stages after the penalties that run, in this order, up to SAMPLING_END; where
+     * that is the first: all, in the usual order (sample/sampler.h) */
+    uint8_t order[SAMPLING_N_STAGES];
+    int32_t no_repeat_ngram_size;                   /* 0: off */
+    float dry_multiplier, dry_base;                 /* multiplier 0: off */
+    int32_t dry_allowed_length, dry_penalty_last_n; /* -1: all tokens */
+    float xtc_probability, xtc_threshold;           /* probability 0: off */
+    float dynatemp_range, dynatemp_exponent;        /* range 0: off */
+    int32_t mirostat;                               /* mirostat_version */
     /* target surprise in bits; learning rate */
     float mirostat_tau, mirostat_eta;
     bool ignore_eos;

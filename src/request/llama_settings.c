@@ -31,6 +31,7 @@ static void settings_write_counts(const quire_request *r, json_out *o) {
     const sampling_params *p = &r->g.sampling;
     const json_named_int counts[] = {{"seed", p->has_seed ? (int64_t)p->seed : (int64_t)UINT32_MAX},
                                      {"top_k", p->top_k > 0 ? p->top_k : 0},
+                                     {"repeat_last_n", p->penalty_last_n},
                                      {"dry_allowed_length", p->dry_allowed_length},
                                      {"dry_penalty_last_n", p->dry_penalty_last_n},
                                      {"mirostat", p->mirostat},
@@ -76,5 +77,6 @@ void request_write_settings(const quire_request *r, json_out *o) {
     json_bool(json_name(o, "post_sampling_probs"), false);
     settings_write_texts(r, o);
     settings_write_biases(r->g.sampling.lists, o);
+    request_write_samplers(r, o);
     json_end(o, '}');
 }

@@ -337,6 +337,7 @@ static quire_err read_llama_write_more(quire_request *r, quire_error *err) {
 
 quire_err request_check_llama(quire_request *r, quire_error *err) {
     r->g.info.return_token_ids = true; /* the response has the text of the prompt's */
+    TRY(request_settle_samplers(r, err));
     TRY(request_check_generation(r, err));
     return read_llama_write_more(r, err);
 }

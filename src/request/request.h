@@ -163,7 +163,7 @@ struct quire_request {
     /* the stream room's, which its one prompt continues; NULL: it is no fork */
     struct stream_fork *fork_from;
     /* of llama.cpp's completions: fields, in values, or NULL; and the texts of g.more */
-    const json_value *response_fields;
+    const json_value *samplers, *response_fields;
     bool has_input_prefix, has_input_suffix;
     strbuf settings, response_paths;
     float *logits_out; /* the caller's; see quire_request_logits */

@@ -136,6 +136,12 @@ quire_err request_check_infill(quire_request *r, quire_error *err);
 /* Writes the settings of the generation, an object in llama.cpp's form
  * (llama_settings.c). */
 void request_write_settings(const quire_request *r, json_out *o);
+/* samplers, and the order of the sampling stages that it, or llama.cpp's default, asks
+ * for (llama_samplers.c). */
+quire_err request_read_samplers(quire_request *r, const field_desc *f, const json_value *v, quire_error *err);
+quire_err request_settle_samplers(quire_request *r, quire_error *err);
+/* Writes "samplers":[..]: those that are used, in their order. After they are settled. */
+void request_write_samplers(const quire_request *r, json_out *o);
 /* FIELD_PROMPT and FIELD_MESSAGES (read_completions.c). */
 /* Refuses a prompt, given as its part of the body, if a text in it cannot fit by its
  * length, before anything is built of it. */

@@ -105,9 +105,10 @@ quire_err sampler_adjust(sampler *s, float *logits, const sample_context *c) {
 /* Leaves what may be drawn (sampler_parts.h); n_kept 0 where the output is over. */
 static quire_err distribute(sampler *s, float *logits, const sample_context *c) {
     const sampling_params *p = c->params;
-    bool masses = sampler_wants_masses(p), dynamic = p->dynatemp_range > 0.0f;
+    bool ordered = p->order[0] != SAMPLING_END;
+    bool masses = sampler_wants_masses(p), dynamic = p->dynatemp_range > 0.0f && !ordered;
     s->is_greedy = p->temperature < GREEDY_BELOW;
-    s->scale = LOG2_E / p->temperature;
+    s->scale = ordered ? LOG2_E : LOG2_E / p->temperature;
     TRY(adjust(s, logits, c, masses && !dynamic && !s->is_greedy ? s->scale : 0.0f));
     if (s->max == -INFINITY && s->given_max > -INFINITY && sampler_is_over(s, c)) {
         s->n_kept = 0;

@@ -4,7 +4,9 @@
  * repetition, frequency and presence penalties, DRY; then greedy, or temperature,
  * top-n-sigma, min-p, top-k, typical-p, top-p, XTC. This is vLLM's order, with the
  * further stages of llama.cpp and transformers inserted. Mirostat replaces all stages
- * after the temperature. Of equal logits the lowest id counts as the largest. The draw
+ * after the temperature. A request may name another order of those after the greedy
+ * choice (sampling_params.order), in which each works on what the ones before left, as in
+ * llama.cpp. Of equal logits the lowest id counts as the largest. The draw
  * walks the kept tokens in id order against one uniform number from a counter-based
  * generator with the key (seed, sample, position, purpose). So a token depends on its own
  * row, history and key only. The vocabulary is never sorted, and most tokens need no

@@ -9,7 +9,22 @@
 
 #include "sample/sampler_parts.h"
 
+#define LEAST_TEMPERATURE 1e-5f /* that a dynamic one may have among kept tokens */
+
 /* ---- temperature ---- */
+
+/* The dynamic temperature of n live tokens whose weights exp(x), x the logit less the
+ * largest, have this sum, and weights times x that one. */
+static float cuts_dynamic(const sampling_params *p, double sum, double weighted, int32_t n) {
+    if (n < 2) {
+        return p->temperature;
+    }
+    double entropy = log(sum) - weighted / sum;
+    double low = fmax(0.0, (double)p->temperature - (double)p->dynatemp_range),
+           high = (double)p->temperature + (double)p->dynatemp_range;
+    double part = fmin(fmax(0.0, entropy) / log((double)n), 1.0); /* rounding may lead over 1 */
+    return (float)fmin(low + (high - low) * pow(part, (double)p->dynatemp_exponent), (double)FLT_MAX);
+}
 
 float sampler_temperature(const sampler *s, const float *logits, const sampling_params *p) {
     if (p->dynatemp_range <= 0.0f) {
@@ -25,14 +40,7 @@ float sampler_temperature(const sampler *s, const float *logits, const sampling_
             n_live++;
         }
     }
-    if (n_live < 2) {
-        return p->temperature;
-    }
-    double entropy = log(sum) - weighted / sum;
-    double low = fmax(0.0, (double)p->temperature - (double)p->dynatemp_range),
-           high = (double)p->temperature + (double)p->dynatemp_range;
-    double part = fmin(fmax(0.0, entropy) / log((double)n_live), 1.0); /* rounding may lead over 1 */
-    return (float)fmin(low + (high - low) * pow(part, (double)p->dynatemp_exponent), (double)FLT_MAX);
+    return cuts_dynamic(p, sum, weighted, n_live);
 }
 
 /* ---- the tokens that the cuts begin with ---- */
@@ -101,6 +109,38 @@ static void cut_sigma(sampler *s, const float *logits, float n) {
     s->n_kept = n_kept;
 }
 
+/* The same of the kept tokens alone, after other cuts. */
+static void cut_sigma_kept(sampler *s, const float *logits, float n) {
+    double sum = 0.0, squares = 0.0, most = -INFINITY;
+    int32_t n_kept = 0;
+    for (int32_t i = 0; i < s->n_kept; i++) {
+        sum += (double)logits[s->ids[i]];
+        most = fmax(most, (double)logits[s->ids[i]]);
+    }
+    for (int32_t i = 0; i < s->n_kept; i++) {
+        double d = (double)logits[s->ids[i]] - sum / s->n_kept;
+        squares += d * d;
+    }
+    double least = most - (double)n * sqrt(squares / s->n_kept);
+    for (int32_t i = 0; i < s->n_kept; i++) {
+        n_kept = sampler_keep(s, n_kept, i, (double)logits[s->ids[i]] >= least);
+    }
+    s->n_kept = n_kept;
+}
+
+/* Keeps the weights of at least this part of the largest kept one. */
+static void cut_min_p(sampler *s, float min_p) {
+    float most = 0.0f;
+    int32_t n = 0;
+    for (int32_t i = 0; i < s->n_kept; i++) {
+        most = fmaxf(most, s->weights[i]);
+    }
+    for (int32_t i = 0; i < s->n_kept; i++) {
+        n = sampler_keep(s, n, i, s->weights[i] >= min_p * most);
+    }
+    s->n_kept = n;
+}
+
 /* Keeps the k largest logits, and all equal to the k-th. */
 static void cut_top_k(sampler *s, const float *logits, int32_t k) {
     candidate last;
@@ -166,6 +206,28 @@ static void cut_top_choices(sampler *s, float threshold) {
     s->n_kept = n;
 }
 
+/* Gives the kept tokens the weights of the request's temperature. */
+static void cuts_temper(sampler *s, const float *logits, const sampling_params *p) {
+    double sum = 0.0, weighted = 0.0;
+    float temperature = p->temperature;
+    for (int32_t i = 0; i < s->n_kept; i++) {
+        double x = (double)logits[s->ids[i]] - (double)s->max;
+        sum += exp(x);
+        weighted += exp(x) * x;
+    }
+    if (p->dynatemp_range > 0.0f) {
+        temperature = fmaxf(cuts_dynamic(p, sum, weighted, s->n_kept), LEAST_TEMPERATURE);
+    }
+    s->scale = LOG2_E / temperature;
+    float most = -INFINITY;
+    for (int32_t i = 0; i < s->n_kept; i++) {
+        s->weights[i] = logits[s->ids[i]];
+        most = fmaxf(most, s->weights[i]);
+    }
+    s->max = most; /* it may have been cut: some weight stays 1 */
+    s->rows->weigh(s->weights, s->n_kept, s->max, s->scale);
+}
+
 static bool has_top_k(const sampler *s, const sampling_params *p) {
     return p->top_k > 0 && p->top_k < s->n_vocab;
 }
@@ -177,7 +239,7 @@ static bool needs_all(const sampling_params *p) {
 }
 
 bool sampler_wants_masses(const sampling_params *p) {
-    return !needs_all(p) && p->min_p <= 0.0f && p->top_k <= 0;
+    return p->order[0] == SAMPLING_END && !needs_all(p) && p->min_p <= 0.0f && p->top_k <= 0;
 }
 
 /* Keeps all tokens that may stay; this does all of min-p. */
@@ -193,8 +255,50 @@ static void sampler_cuts_begin(sampler *s, const float *logits, const sampling_p
     sampler_keep_from(s, logits, least, fmaxf(min_p, LEAST_WEIGHT));
 }
 
+static void cut_by_chance(sampler *s, const sample_context *c) {
+    const sampling_params *p = c->params;
+    if (p->xtc_probability > 0.0f && p->xtc_threshold <= 0.5f && c->noise.xtc <= p->xtc_probability) {
+        cut_top_choices(s, p->xtc_threshold);
+    }
+}
+
+/* Runs one stage on what those before it kept. */
+static void cuts_run_stage(sampler *s, const float *logits, const sample_context *c, sampling_stage stage,
+                           bool is_first) {
+    const sampling_params *p = c->params;
+    if (stage == SAMPLING_TEMPERATURE) {
+        cuts_temper(s, logits, p);
+    } else if (stage == SAMPLING_TOP_N_SIGMA && p->top_n_sigma > 0.0f) {
+        (is_first ? cut_sigma : cut_sigma_kept)(s, logits, p->top_n_sigma);
+    } else if (stage == SAMPLING_MIN_P && p->min_p > 0.0f) {
+        cut_min_p(s, p->min_p);
+    } else if (stage == SAMPLING_TOP_K && has_top_k(s, p)) {
+        cut_top_k(s, logits, p->top_k);
+    } else if (stage == SAMPLING_TYPICAL_P && p->typical_p < 1.0f) {
+        cut_typical(s, logits, p->typical_p);
+    } else if (stage == SAMPLING_TOP_P && p->top_p < 1.0f) {
+        cut_top_p(s, logits, p->top_p);
+    } else if (stage == SAMPLING_XTC) {
+        cut_by_chance(s, c);
+    }
+}
+
+/* The stages that the request names, in its order. */
+static void cuts_run_in_order(sampler *s, const float *logits, const sample_context *c) {
+    const sampling_params *p = c->params;
+    bool is_top_k = p->order[0] == SAMPLING_TOP_K && has_top_k(s, p);
+    sampler_keep_from(s, logits, is_top_k ? bound_of_top_k(s, p->top_k) : -INFINITY, LEAST_WEIGHT);
+    for (int32_t i = 0; i < SAMPLING_N_STAGES && p->order[i] != SAMPLING_END; i++) {
+        cuts_run_stage(s, logits, c, (sampling_stage)p->order[i], i == 0);
+    }
+}
+
 void sampler_cut(sampler *s, const float *logits, const sample_context *c) {
     const sampling_params *p = c->params;
+    if (p->order[0] != SAMPLING_END) {
+        cuts_run_in_order(s, logits, c);
+        return;
+    }
     if (sampler_wants_masses(p)) {
         s->is_whole = p->top_p >= 1.0f;
         if (!s->is_whole) {
@@ -218,9 +322,7 @@ void sampler_cut(sampler *s, const float *logits, const sample_context *c) {
     if (p->top_p < 1.0f) {
         cut_top_p(s, logits, p->top_p);
     }
-    if (p->xtc_probability > 0.0f && p->xtc_threshold <= 0.5f && c->noise.xtc <= p->xtc_probability) {
-        cut_top_choices(s, p->xtc_threshold);
-    }
+    cut_by_chance(s, c);
 }
 
 /* Top-p without another cut before it: uses the weight of all tokens, but reads few of

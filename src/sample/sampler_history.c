@@ -45,10 +45,17 @@ static void keep_going(float *logits, const sample_context *c) {
  * come */
 #define CHANGED_MAX 1e30f
 
+/* The first token that penalties count; usual: where the request does not say how
+ * many. */
+static int32_t first_counted(const sample_context *c, int32_t usual) {
+    int32_t n = c->params->penalty_last_n;
+    return n == SAMPLING_PENALTIES_USUAL ? usual : n < 0 || n > c->n_tokens ? 0 : c->n_tokens - n;
+}
+
 static void penalise_seen(sampler *s, float *logits, const sample_context *c) {
     float r = c->params->repetition_penalty;
     sampler_unmark(s);
-    for (int32_t i = 0; i < c->n_tokens; i++) {
+    for (int32_t i = first_counted(c, 0); i < c->n_tokens; i++) {
         float *l = &logits[c->tokens[i]];
         if (sampler_mark(s, c->tokens[i])) {
             *l = *l > 0.0f ? fminf(*l / r, CHANGED_MAX) : *l > -INFINITY ? fmaxf(*l * r, -CHANGED_MAX) : *l;
@@ -57,12 +64,13 @@ static void penalise_seen(sampler *s, float *logits, const sample_context *c) {
 }
 
 static void penalise_output(sampler *s, float *logits, const sample_context *c) {
+    int32_t first = first_counted(c, c->n_prompt);
     sampler_unmark(s);
-    for (int32_t i = c->n_prompt; i < c->n_tokens; i++) {
+    for (int32_t i = first; i < c->n_tokens; i++) {
         int32_t id = c->tokens[i];
         s->counts[id] = sampler_mark(s, id) ? 1 : s->counts[id] + 1;
     }
-    for (int32_t i = c->n_prompt; i < c->n_tokens; i++) {
+    for (int32_t i = first; i < c->n_tokens; i++) {
         int32_t id = c->tokens[i];
         if (s->counts[id] > 0) {
             logits[id] -= c->params->frequency_penalty * (float)s->counts[id];

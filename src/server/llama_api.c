@@ -144,8 +144,8 @@ static void llama_write_prompt(const response *a, const response_choice *c, json
     quire_free(text);
 }
 
-/* What a whole response, a piece, progress and the end of a stream begin with. shows_text:
- * with its text; the end of a stream has sent it before. */
+/* What a whole response, a piece, progress and the end of a stream begin with.
+ * shows_text: with its text; the end of a stream has sent it before. */
 static void llama_begin_choice(const response *a, const response_choice *c, bool shows_text, bool stops,
                                json_out *o) {
     bool shows_ids = shows_text && (a->info->stream || a->more->return_tokens);

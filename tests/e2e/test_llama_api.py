@@ -157,12 +157,38 @@ def test_biases_and_bans(server):
     assert complete(server, logit_bias=[[77, 1.5]])["generation_settings"]["logit_bias"] == [{"bias": 1.5, "token": 77}]
 
 
+DRAWN = {"temperature": 1.5, "seed": 7, "n_predict": 24, "ignore_eos": True}
+
+
+def test_samplers_are_those_that_are_named_in_their_order(server):
+    cuts = {"top_k": 20, "top_p": 0.8, "min_p": 0.02}
+    status, _, text = server.ask("POST", "/v1/completions", {"prompt": PROMPT, "temperature": 1.5, "seed": 7, "max_tokens": 24, "ignore_eos": True, **cuts})
+    usual = complete(server, samplers=["temperature", "min_p", "top_k", "top_p"], **DRAWN, **cuts)
+    assert status == 200 and usual["content"] == json.loads(text)["choices"][0]["text"]
+    last = complete(server, samplers=["top_k", "top_p", "min_p", "temperature"], **DRAWN, **cuts)
+    assert last["content"] == complete(server, **DRAWN, **cuts)["content"] == complete(server, samplers="edskypmxt", **DRAWN, **cuts)["content"] != usual["content"]
+    assert last["generation_settings"]["samplers"] == ["top_k", "top_p", "min_p", "temperature"]
+    # at top_k 1 the order does not matter; without its name it has no effect
+    assert complete(server, samplers=["temperature", "top_k"], top_k=1, **DRAWN)["content"] == complete(server, n_predict=24, ignore_eos=True)["content"]
+    assert complete(server, samplers=["temperature"], top_k=1, **DRAWN)["content"] == complete(server, samplers=["temperature"], **DRAWN)["content"]
+
+
+def test_penalties_count_the_last_tokens(server):
+    plain, fields = complete(server, n_predict=24)["content"], {"n_predict": 24, "repeat_penalty": 3.0, "presence_penalty": 1.5}
+    assert complete(server, repeat_last_n=0, **fields)["content"] == plain != complete(server, **fields)["content"]
+    assert complete(server, repeat_last_n=10**6, **fields)["content"] == complete(server, repeat_last_n=-1, **fields)["content"]
+    assert complete(server, repeat_last_n=1, **fields)["content"] != complete(server, repeat_last_n=-1, **fields)["content"]
+    tokens = complete(server, n_predict=24, repeat_last_n=-1, repeat_penalty=50.0, presence_penalty=2, frequency_penalty=2, return_tokens=True)["tokens"]
+    assert len(set(tokens)) == 24
+
+
 @pytest.mark.parametrize("fields", [
     {"n_predict": "x"}, {"n_predict": -2}, {"n_probs": 21}, {"n_probs": True}, {"temperature": -1}, {"top_p": 2}, {"min_p": "a"}, {"top_k": 0.5},
     {"repeat_penalty": 0}, {"stop": [""]}, {"stop": 7}, {"stream": 1}, {"return_tokens": "x"}, {"timings_per_token": 1}, {"cache_prompt": 1}, {"id_slot": "x"},
     {"response_fields": {}}, {"logit_bias": 3}, {"logit_bias": [[1]]}, {"logit_bias": [[10**9, 1]]}, {"logit_bias": [["a", "b"]]}, {"grammar": 5},
     {"json_schema": {"type": 7}}, {"post_sampling_probs": True}, {"lora": [{"id": 0, "scale": 1}]}, {"min_keep": 1}, {"prompt": None}, {"prompt": ""},
-    {"prompt": {}}, {"prompt": [PROMPT, 10**9]}, {"prompt": [[1], []]}, {"seed": "x"}, {"n_cmpl": 0}, {"tfs_z": 0.9}])
+    {"prompt": {}}, {"prompt": [PROMPT, 10**9]}, {"prompt": [[1], []]}, {"seed": "x"}, {"n_cmpl": 0}, {"tfs_z": 0.9},
+    {"samplers": ["tfs_z"]}, {"samplers": 5}, {"samplers": "kk"}, {"samplers": ["top_k", "penalties"], "repeat_penalty": 2}, {"repeat_last_n": -2}, {"return_progress": 1}])
 def test_a_wrong_field_is_named(server, fields):
     status, _, text = server.ask("POST", "/completion", {**GREEDY, **fields})
     error = json.loads(text)["error"]
@@ -268,6 +294,21 @@ def test_infill_is_the_completion_of_its_marks(coder):
         assert mine["prompt"] == theirs["prompt"] and mine["tokens"] == theirs["tokens"]
     events = streamed(s, "/infill", n_predict=6, **fields)
     assert "".join(e["content"] for e in events) == infill(s, **fields)["content"]
+
+
+def test_what_an_editor_asks(coder):
+    """The requests of llama.vim: one to keep the prompt ahead, one for the text."""
+    s, _ = coder
+    common = {"id_slot": 0, "input_prefix": "int main() {\n", "input_suffix": "}\n", "input_extra": [{"filename": "a.c", "text": "int a;\n", "time": 1.5}],
+              "stream": False, "samplers": ["top_k", "top_p", "infill"], "top_k": 40, "top_p": 0.9, "cache_prompt": True, "n_indent": 2}
+    status, _, text = s.ask("POST", "/infill", {**common, "prompt": "", "n_predict": 0, "t_max_prompt_ms": 1, "t_max_predict_ms": 1, "response_fields": [""]})
+    assert status == 200 and json.loads(text) == {}
+    names = ["content", "timings/prompt_n", "timings/prompt_ms", "timings/prompt_per_token_ms", "timings/prompt_per_second", "timings/predicted_n",
+             "timings/predicted_ms", "timings/predicted_per_token_ms", "timings/predicted_per_second", "truncated", "tokens_cached"]
+    status, headers, text = s.ask("POST", "/infill", {**common, "prompt": "  ", "n_predict": 8, "stop": ["zzz"], "t_max_prompt_ms": 500, "t_max_predict_ms": 1000, "response_fields": names})
+    answer = json.loads(text)
+    assert status == 200 and sorted(answer) == sorted(names) and answer["tokens_cached"] > 16 and answer["timings/predicted_n"] <= 8
+    assert headers["warning"] == '199 quire "ignored: samplers.infill, n_indent, t_max_prompt_ms, t_max_predict_ms"'
 
 
 def test_no_text_of_an_infill_becomes_a_mark(coder):

@@ -171,6 +171,59 @@ TEST(fields_without_effect_are_taken_and_named) {
     quire_request_free(r);
 }
 
+static void expect_order(const char *fields, const char *stages) {
+    static const char letters[] = {0, 't', 's', 'm', 'k', 'y', 'p', 'x'};
+    char body[300], found[SAMPLING_N_STAGES + 1] = "";
+    (void)snprintf(body, sizeof body, "{\"prompt\":\"a\",%s}", fields);
+    quire_request *r = read_as(QUIRE_LLAMA_COMPLETION, body);
+    for (int i = 0; r->g.sampling.order[i] != SAMPLING_END; i++) {
+        found[i] = letters[r->g.sampling.order[i]];
+    }
+    if (strcmp(found, stages) != 0) {
+        fail_msg("%s: %s in place of %s", fields, found, stages);
+    }
+    quire_request_free(r);
+}
+
+TEST(samplers_run_in_llama_cpps_order_or_in_the_one_that_is_named) {
+    expect_order("\"seed\":1", "kpmt");
+    expect_order("\"temperature\":0", ""); /* one token is taken */
+    expect_order("\"temperature\":1", "kpm");
+    expect_order("\"min_p\":0,\"temperature\":1", ""); /* the usual order */
+    expect_order("\"samplers\":[\"temperature\",\"top_k\",\"top_p\"]", "");
+    expect_order("\"samplers\":[\"min_p\",\"temperature\",\"top_k\"]", "mtk");
+    expect_order("\"samplers\":\"edkypmxt\",\"typical_p\":0.5,\"xtc_probability\":0.5", "kypmxt");
+    expect_order("\"samplers\":[],\"dry_multiplier\":1", "");
+    expect_order("\"samplers\":[\"top_p\",\"penalties\"],\"repeat_last_n\":0,\"repeat_penalty\":2", "");
+    expect_order("\"samplers\":\"pk\",\"mirostat\":2", "");
+}
+
+TEST(samplers_that_are_left_out_are_off) {
+    quire_request *r =
+        read_as(QUIRE_LLAMA_COMPLETION, WITH("\"samplers\":[\"top_k\",\"infill\"],\"temperature\":0.5,"
+                                             "\"repeat_penalty\":1.5,\"dry_multiplier\":1,\"top_k\":7"));
+    const sampling_params *p = &r->g.sampling;
+    assert_true(p->top_k == 7 && p->temperature == 1 && p->top_p == 1 && p->min_p == 0);
+    assert_true(p->repetition_penalty == 1 && p->dry_multiplier == 0);
+    assert_string_equal(r->g.info.ignored, "samplers.infill");
+    assert_non_null(strstr(r->g.more.settings, "\"samplers\":[\"top_k\"]"));
+    quire_request_free(r);
+}
+
+TEST(samplers_that_cannot_run_so_are_refused) {
+    refuse(QUIRE_LLAMA_COMPLETION, WITH("\"samplers\":[\"tfs_z\"]"), "samplers[0] is \"tfs_z\"");
+    refuse(QUIRE_LLAMA_COMPLETION, WITH("\"samplers\":[\"top_k\",\"top_k\"]"), "samplers[1]");
+    refuse(QUIRE_LLAMA_COMPLETION, WITH("\"samplers\":\"kq\""), "samplers[1]");
+    refuse(QUIRE_LLAMA_COMPLETION, WITH("\"samplers\":[1]"), "samplers[0]");
+    refuse(QUIRE_LLAMA_COMPLETION, WITH("\"samplers\":[\"\"]"), "samplers[0]");
+    refuse(QUIRE_LLAMA_COMPLETION, WITH("\"samplers\":{}"), "samplers");
+    refuse(QUIRE_LLAMA_COMPLETION, WITH("\"samplers\":\"ke\",\"repeat_penalty\":2"),
+           "top_k before penalties");
+    refuse(QUIRE_LLAMA_COMPLETION, WITH("\"samplers\":\"de\",\"repeat_penalty\":2,\"dry_multiplier\":1"),
+           "dry before penalties");
+    refuse(QUIRE_LLAMA_COMPLETION, WITH("\"repeat_last_n\":-2"), "repeat_last_n");
+}
+
 TEST(infill_has_a_gap_between_two_texts) {
     quire_request *r =
         read_as(QUIRE_LLAMA_INFILL,
@@ -203,6 +256,9 @@ int main(void) {
         cmocka_unit_test(biases_are_pairs_or_an_object),
         cmocka_unit_test(wrong_fields_and_missing_features_are_refused_by_name),
         cmocka_unit_test(fields_without_effect_are_taken_and_named),
+        cmocka_unit_test(samplers_run_in_llama_cpps_order_or_in_the_one_that_is_named),
+        cmocka_unit_test(samplers_that_are_left_out_are_off),
+        cmocka_unit_test(samplers_that_cannot_run_so_are_refused),
         cmocka_unit_test(infill_has_a_gap_between_two_texts),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
