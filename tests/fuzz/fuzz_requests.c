@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "answer/answer_bind.h"
+#include "base/log.h"
 #include "base/mem.h"
 #include "endpoints.h"
 #include "fuzz.h"
@@ -60,12 +61,30 @@ static const chat_form *open_form(void) {
     return &form;
 }
 
+/* A vocabulary of few words, opened once. */
+static const tokenizer *open_tokenizer(void) {
+    static const char json[] =
+        "{\"model\":{\"type\":\"WordLevel\",\"unk_token\":\"<unk>\",\"vocab\":{\"a\":0,\"b\":1,\"Hi\":2,"
+        "\"Once\":3,"
+        "\"<unk>\":4,\"</s>\":5}},\"pre_tokenizer\":{\"type\":\"Whitespace\"},\"added_tokens\":[{\"id\":5,"
+        "\"content\":\"</s>\",\"special\":true}]}";
+    static tokenizer *t;
+    const vocab v = {.source = VOCAB_TOKENIZER_JSON, .tokenizer_json = {json, sizeof json - 1}};
+    quire_error err = {0};
+    if (t == NULL) {
+        log_set_level(LOG_ERROR);
+        fuzz_check(tokenizer_open(&v, &t, &err) == QUIRE_OK);
+    }
+    return t;
+}
+
 static request_context context_of(uint8_t kind) {
     request_context c = {.n_vocab = 2048,
                          .max_model_len = 1024,
                          .max_tool_calls = 16,
                          .has_vocabulary = (kind & IDS_ONLY) == 0,
                          .form = (kind & IDS_ONLY) == 0 ? open_form() : NULL,
+                         .tokenizer = (kind & IDS_ONLY) == 0 ? open_tokenizer() : NULL,
                          .bind = answer_bind,
                          .trusts_templates = (kind & TRUSTS_CLIENTS) != 0,
                          .trusts_attention = (kind & TRUSTS_CLIENTS) != 0,
@@ -110,6 +129,10 @@ static void use(quire_request *r) {
     const quire_request_info *info = quire_request_describe(r);
     fuzz_check(info->n_choices >= 0 && info->n_choices <= REQUEST_MAX_PROMPTS * PARAMS_MAX_CHOICES);
     (void)request_text_bytes(r);
+    if (r->context.tokenizer != NULL) {
+        quire_err e = request_tokenize_lists(r, r->context.tokenizer, NULL, &err);
+        fuzz_check(e == QUIRE_OK || err.message[0] != 0);
+    }
     for (int32_t i = 0; dialect_of(&r->g)->is_chat && r->context.form != NULL && i < r->g.n_prompts; i++) {
         strbuf text = {0};
         quire_err e = request_render(r, i, &text, NULL, &err);
