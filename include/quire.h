@@ -419,6 +419,9 @@ quire_err quire_detokenize(const quire_engine *e, const int32_t *ids, size_t n, 
 quire_err quire_token_bytes(const quire_engine *e, int32_t id, char **bytes, size_t *n, quire_error *err);
 /* The vocabulary's spelling of an id, which the engine owns; "" when there is none. */
 const char *quire_token_piece(const quire_engine *e, int32_t id, size_t *n);
+/* The template of chats, in Jinja, n bytes that are not 0-terminated; empty: no chat. The
+ * engine owns it. Any thread. */
+const char *quire_engine_chat_template(const quire_engine *e, size_t *n);
 
 /* A tokenizer without a model: of a directory, a GGUF file, a packed model or a tokenizer
  * file (tokenizer.json, a SentencePiece .model, a rank file, tekken.json), of any

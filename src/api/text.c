@@ -100,6 +100,13 @@ const char *quire_token_piece(const quire_engine *e, int32_t id, size_t *n) {
     return piece.p ? piece.p : "";
 }
 
+const char *quire_engine_chat_template(const quire_engine *e, size_t *n) {
+    const chat_template *t = e->parts.tokenizer ? e->parts.chat.template : NULL;
+    str source = t != NULL ? chat_template_source(t) : (str){"", 0};
+    *n = source.n;
+    return source.n > 0 ? source.p : "";
+}
+
 void *quire_alloc(size_t n) {
     return mem_new(n, 1);
 }

@@ -6,6 +6,7 @@
 struct chat_template {
     jinja_program *program;
     chat_traits traits;
+    str source; /* owned */
 };
 
 /* Names of roles, which templates put inside their own tokens, "<|" + role + "|>". */
@@ -35,6 +36,10 @@ quire_err chat_template_open(str source, const chat_tokens *tokens, chat_templat
     chat_template *t = mem_new(1, sizeof *t);
     TRY(mem_check_for(t, "a chat template", err));
     quire_err e = template_compile(t, source, tokens, err);
+    if (e == QUIRE_OK) {
+        t->source = (str){mem_dup(source.p, source.n), source.n};
+        e = mem_check_for(t->source.p, "a chat template", err);
+    }
     if (e != QUIRE_OK) {
         chat_template_close(t);
         return e;
@@ -54,6 +59,7 @@ void chat_template_publish(const chat_template *t, str name, jinja_set *set) {
 void chat_template_close(chat_template *t) {
     if (t != NULL) {
         jinja_close(t->program);
+        mem_free((char *)t->source.p);
         mem_free(t);
     }
 }
@@ -76,6 +82,10 @@ quire_err chat_template_render(const chat_template *t, str variables_json, strbu
     }
     jinja_spans_deinit(&input);
     return e;
+}
+
+str chat_template_source(const chat_template *t) {
+    return t->source;
 }
 
 const chat_traits *chat_template_traits(const chat_template *t) {

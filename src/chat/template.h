@@ -37,6 +37,8 @@ void chat_template_probe(chat_template *t);
  * template's raise_exception() gives QUIRE_BAD_REQUEST with its message. */
 quire_err chat_template_render(const chat_template *t, str variables_json, strbuf *out, text_marks *marks,
                                quire_error *err);
+/* The text that it was compiled from. Lives as long as the template. */
+str chat_template_source(const chat_template *t);
 /* How it takes messages. Lives as long as the template. */
 const chat_traits *chat_template_traits(const chat_template *t);
 /* Finds how a template takes messages, by rendering up to some 40 conversations of a few

@@ -158,8 +158,9 @@ const flag flags_carried[] = {
             "--ignore-eos --special -sp --prefill-assistant --grammar --grammar-file --json-schema -j "
             "--json-schema-file -jf",
             "requests set it as a field; --override-generation-config sets the defaults of a server"),
-    REFUSED("--repeat-last-n", "penalties count all tokens; requests have dry_penalty_last_n"),
-    REFUSED("--samplers --sampler-seq", "samplers have one order (docs/http.md)"),
+    REFUSED("--repeat-last-n", "penalties count all tokens; requests to /completion have repeat_last_n"),
+    REFUSED("--samplers --sampler-seq",
+            "samplers have one order (docs/http.md); requests to /completion have samplers"),
     REFUSED("--escape -e", "texts are used unchanged; the API's are JSON strings, which have escapes"),
     REFUSED("--context-shift --swa-full --disable-sliding-window",
             "attention is the model's own; --max-model-len bounds a sequence"),

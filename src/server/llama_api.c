@@ -340,12 +340,15 @@ static void llama_write_defaults(const server *s, json_out *o) {
 void llama_props(conn *c) {
     const server *s = c->loop->server;
     const quire_info *i = quire_engine_info(s->engine);
+    size_t n_template;
+    const char *template = quire_engine_chat_template(s->engine, &n_template);
     json_out o = conn_begin_json(c);
     json_begin(&o, '{');
     llama_write_defaults(s, &o);
     json_int(json_name(&o, "total_slots"), i->max_seqs);
     json_cstr(json_name(&o, "model_alias"), s->model_name);
     json_cstr(json_name(&o, "model_path"), s->model_name);
+    json_text(json_name(&o, "chat_template"), template, n_template);
     llama_write_token(s->engine, "bos_token", i->bos, &o);
     llama_write_token(s->engine, "eos_token", i->eos, &o);
     json_raw(json_name(&o, "modalities"), "{\"vision\":false,\"audio\":false}");

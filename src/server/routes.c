@@ -24,8 +24,8 @@ typedef struct route {
     bool is_prefix; /* the path continues with a parameter */
     bool takes_json;
     bool takes_any_type; /* JSON, whatever the type that a client other than a browser gives it */
-    bool needs_key; /* as all paths below /v1/, /api/, /debug/ and /pool/ */
-    bool is_probe;  /* for monitoring: its requests are logged at level debug */
+    bool needs_key;      /* as all paths below /v1/, /api/, /debug/ and /pool/ */
+    bool is_probe;       /* for monitoring: its requests are logged at level debug */
     /* looks over the beginning of a long body (conn.look); NULL: reads only whole ones */
     bool (*look)(conn *c);
     size_t max_body_bytes;   /* 0: the server's limit */

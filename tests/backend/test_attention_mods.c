@@ -8,9 +8,9 @@ static const dtype types[] = {DTYPE_F32, DTYPE_BF16, DTYPE_F16, DTYPE_I8};
 
 /* ---- the layer's own masks ---- */
 
-/* The rows under `spec` alone, and under `with` and a mask, on every instruction set: equal
- * bits. A call takes two types and one cut, and the next call others; with QUIRE_TEST_LONG
- * each takes all. */
+/* The rows under `spec` alone, and under `with` and a mask, on every instruction set:
+ * equal bits. A call takes two types and one cut, and the next call others; with
+ * QUIRE_TEST_LONG each takes all. */
 static void check_same_bits(attn_spec spec, attn_spec with, const char *mask) {
     static size_t n_calls;
     n_calls++;

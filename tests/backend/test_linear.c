@@ -64,8 +64,8 @@ TEST(every_product_is_near_the_sum_in_double) {
     }
 }
 
-/* Which of a list a case takes: every nth from first on, and the next case others. All with
- * QUIRE_TEST_LONG. */
+/* Which of a list a case takes: every nth from first on, and the next case others. All
+ * with QUIRE_TEST_LONG. */
 typedef struct taken {
     size_t first, step;
 } taken;

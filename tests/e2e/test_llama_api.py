@@ -257,6 +257,7 @@ def test_props_tell_the_server(server):
     status, _, text = server.ask("GET", "/props")
     props = json.loads(text)
     assert status == 200 and props["model_alias"] == "story" and props["total_slots"] > 0 and props["modalities"] == {"vision": False, "audio": False}
+    assert "message" in props["chat_template"]
     settings = props["default_generation_settings"]
     assert settings["n_ctx"] == 2048 and settings["params"] == complete(server, n_predict=-1, stop=["x"], temperature=None)["generation_settings"] | {"stop": []}
     assert server.ask("POST", "/props", {})[0] == 405

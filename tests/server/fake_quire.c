@@ -217,6 +217,12 @@ const char *quire_token_piece(const quire_engine *e, int32_t id, size_t *n) {
     return "x";
 }
 
+const char *quire_engine_chat_template(const quire_engine *e, size_t *n) {
+    (void)e;
+    *n = 0;
+    return "";
+}
+
 quire_err quire_token_bytes(const quire_engine *e, int32_t id, char **bytes, size_t *n, quire_error *err) {
     return quire_detokenize(e, &id, 1, false, bytes, n, err);
 }
