@@ -14,7 +14,14 @@
 #include "schema_allows.h"
 
 enum { HEAD = 2, MAX_NAME_BYTES = 64, MAX_ENDPOINTS = 64 };
-enum { GIVES_ROWS = 1, TRUSTS_CLIENTS = 2, HAS_FORMATS = 4, IDS_ONLY = 8, GIVES_SCORES = 16 };
+enum {
+    GIVES_ROWS = 1,
+    TRUSTS_CLIENTS = 2,
+    HAS_FORMATS = 4,
+    IDS_ONLY = 8,
+    GIVES_SCORES = 16,
+    COUNTS_ONLY = 32
+};
 
 static int32_t count_endpoints(void) {
     int32_t n = 0;
@@ -95,6 +102,7 @@ static request_context context_of(uint8_t kind) {
     if (kind & GIVES_SCORES) {
         c.pooling.n_scores = 1;
     }
+    c.counts_only = (kind & COUNTS_ONLY) != 0;
     if (kind & HAS_FORMATS) {
         c.formats = (output_formats){.tools = "hermes", .reasoning = "qwen3"};
     }
@@ -162,7 +170,9 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     quire_err look = request_look(endpoint, (str){body.p, body.n / 2}, &early);
     fuzz_check(look == QUIRE_OK || e != QUIRE_OK);
     if (e == QUIRE_OK) {
-        check_schema(r, body);
+        if (!ctx.counts_only) { /* then more may be left out */
+            check_schema(r, body);
+        }
         use(r);
         request_free(r);
     }
