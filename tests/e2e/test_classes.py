@@ -694,6 +694,7 @@ ENDLESS = {
     "templates inside templates": ("{% include 'default' %}", None),
     "centring": ("{{ 'a'.center(10000000000) }}", None),
 }
+SLOW = {"loops over the message", "replacing", "outputs inside outputs", "runs of origins", "a list that doubles", "texts of two origins"}  # of make test-long
 
 
 def test_class_15_integers_of_any_size_within_their_bound_are_an_answer(quire):
@@ -705,7 +706,7 @@ def test_class_15_integers_of_any_size_within_their_bound_are_an_answer(quire):
         assert s.stop() == 0
 
 
-@pytest.mark.parametrize("name", ENDLESS)
+@pytest.mark.parametrize("name", [name for name in ENDLESS if LONG or name not in SLOW])
 def test_class_15_a_template_without_end_is_given_up_by_steps(quire, name):
     """The text pool's threads are all busy with it, and others are answered; memory stays. Bytes that a render makes are bounded like its steps."""
     template, bound = ENDLESS[name]

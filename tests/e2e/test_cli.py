@@ -417,6 +417,7 @@ def test_bench_speed_prints_figures_limits_and_goals(quire):
     assert wrong.returncode == 2 and "q4_0,q7" in wrong.stderr and "bf16" in wrong.stderr
 
 
+@pytest.mark.skipif(not LONG, reason="of make test-long")
 def test_bench_speed_sets_other_shapes_beside_llama(quire):
     shapes = ["1.1b", "qwen3-0.6b", "gemma-3-1b", "mixtral", "gpt-oss", "bert-base"]
     done = run("bench", "speed", "--shape", "all", "--small", "--types", "q4_0,f32", "--batch", "1,3", "--runs", "1", "--json")

@@ -9,7 +9,8 @@ import bench_lines
 from conftest import QUIRE
 
 # What is counted is the same with every model: the small one, but in a long run.
-MODEL = () if os.environ.get("QUIRE_TEST_LONG") else ("-m", "builtin-small")
+LONG = bool(os.environ.get("QUIRE_TEST_LONG"))
+MODEL = () if LONG else ("-m", "builtin-small")
 
 
 def rows(*arguments):
@@ -240,6 +241,7 @@ def test_latency_compares_pages_one_piece_and_no_cache(quire):
     assert all(row["recomputed"] > 3 * row["paged"] and row["ratio"] > 0 for row in table)
 
 
+@pytest.mark.skipif(not LONG, reason="of make test-long")
 def test_coding_agents_are_shaped_as_published(quire):
     table = rows("bench", "workload", "agents", "--runs", "1", *MODEL)[0]["workload"]
     turns, added, answered, agents = 33, 74, 11, 4

@@ -1,5 +1,6 @@
 """`quire bench headline`: its counted columns, which are exact where all requests come at once, and what it refuses."""
 import json
+import os
 import subprocess
 import xml.etree.ElementTree as ElementTree
 
@@ -9,6 +10,7 @@ import bench_lines
 from conftest import QUIRE
 
 PIECES = ["iteration, max", "iteration, pow2", "iteration, oracle"]
+LONG = bool(os.environ.get("QUIRE_TEST_LONG"))
 COUNTED = ["steps", "rows", "at_once", "live", "preemptions", "copied"]
 
 
@@ -64,6 +66,7 @@ def test_counts_are_the_same_every_time(first):
         assert [by[way][name] for name in COUNTED] == [again[way][name] for name in COUNTED], way
 
 
+@pytest.mark.skipif(not LONG, reason="of make test-long")
 def test_draws_of_arrivals_and_runs_change_no_count_of_all_at_once(first):
     by, drawn = ways(first[0]), small("--draws", "2", "--runs", "3")
     for way, row in ways(drawn).items():
