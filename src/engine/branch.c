@@ -25,15 +25,16 @@ static void take_mirostat(sequence *s, const sequence *fork_from) {
 
 /* A branch that replaces its fork parent keeps the counts of the tokens that remain. */
 static void branch_take_counts(sequence *s, const sequence *fork_from) {
-    if (s->predicted == NULL || fork_from->predicted == NULL || !s->fork_replaces ||
+    prediction_walk *w = s->draft.prediction, *from = fork_from->draft.prediction;
+    if (w == NULL || from == NULL || w->text != from->text || !s->fork_replaces ||
         s->task.n_prompt != fork_from->task.n_prompt) {
         return;
     }
     int32_t n = s->fork_position - s->task.n_prompt;
     memcpy(s->predicted, fork_from->predicted, (size_t)n * sizeof *s->predicted);
-    s->draft.prediction->counts = n > 0 ? s->predicted[n - 1] : (prediction_counts){0};
+    prediction_take_over(w, from, s->predicted, n);
     for (int32_t i = n; i < s->task.n_known - s->task.n_prompt; i++) {
-        s->predicted[i] = s->draft.prediction->counts;
+        s->predicted[i].counts = w->counts;
     }
 }
 

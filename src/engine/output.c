@@ -158,7 +158,7 @@ static void fill_times(const sequence *s, engine_event *event) {
 
 /* What became of its prediction in the first n tokens of s. */
 static prediction_counts predicted_after(const sequence *s, int32_t n) {
-    return s->predicted != NULL && n > s->task.n_prompt ? s->predicted[n - 1 - s->task.n_prompt]
+    return s->predicted != NULL && n > s->task.n_prompt ? s->predicted[n - 1 - s->task.n_prompt].counts
                                                         : (prediction_counts){0};
 }
 

@@ -54,7 +54,7 @@ typedef struct sequence {
     /* [n_max - n_prompt][logprobs_width], [n_prompt - 1][prompt_logprobs_width], or
      * NULL */
     _Alignas(MEM_ALIGN) token_logprob *logprobs, *prompt_logprobs;
-    prediction_counts *predicted; /* [n_max - n_prompt] after each token; NULL: no prediction */
+    prediction_token *predicted; /* [n_max - n_prompt]; NULL: no prediction */
     engine_out *out;
     void *user;
     request_id id;

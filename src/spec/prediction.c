@@ -96,7 +96,7 @@ void prediction_draft(prediction_walk *w, int32_t n, draft_tree *out) {
 /* ---- what came of it ---- */
 
 void prediction_count(prediction_walk *w, int32_t n_drafted, int32_t n_accepted, int32_t n,
-                      prediction_counts *after) {
+                      prediction_token *out) {
     assert(n_drafted <= w->text->n - w->drafted && n_accepted <= n_drafted);
     uint8_t *marks = w->marks + w->drafted;
     for (int32_t i = 0; i < n_drafted; i++) {
@@ -109,6 +109,23 @@ void prediction_count(prediction_walk *w, int32_t n_drafted, int32_t n_accepted,
             w->counts.n_accepted++;
             w->counts.n_rejected--;
         }
-        after[i] = w->counts;
+        out[i] = (prediction_token){w->counts, i < n_accepted ? w->drafted + i + 1 : 0};
+    }
+}
+
+void prediction_take_over(prediction_walk *w, const prediction_walk *from, const prediction_token *kept,
+                          int32_t n_kept) {
+    assert(w->text == from->text);
+    for (int32_t i = 0; i < w->text->n; i++) {
+        w->marks[i] = from->marks[i] == MARK_NONE ? MARK_NONE : MARK_DRAFTED;
+        w->counts.n_rejected += w->marks[i] == MARK_DRAFTED;
+    }
+    for (int32_t i = 0; i < n_kept; i++) {
+        uint8_t *mark = kept[i].n_taken > 0 ? &w->marks[kept[i].n_taken - 1] : NULL;
+        if (mark != NULL && *mark == MARK_DRAFTED) {
+            *mark = MARK_TAKEN;
+            w->counts.n_accepted++;
+            w->counts.n_rejected--;
+        }
     }
 }

@@ -35,6 +35,12 @@ typedef struct prediction_counts {
     int32_t n_accepted, n_rejected;
 } prediction_counts;
 
+/* A generated token: the counts if the answer ends with it, and which id it is. */
+typedef struct prediction_token {
+    prediction_counts counts;
+    int32_t n_taken; /* the ids up to the accepted draft that it is; 0: it is none */
+} prediction_token;
+
 typedef struct prediction_walk {
     prediction *text;   /* a reference */
     int32_t n_followed; /* tokens of the sequence that were compared */
@@ -76,9 +82,14 @@ int32_t prediction_expects(prediction_walk *w, const int32_t *tokens, int32_t n_
 /* Puts the first n of these into an empty tree, as a line; n is at most DRAFT_MAX. */
 void prediction_draft(prediction_walk *w, int32_t n, draft_tree *out);
 /* Counts a step that gave the sequence n tokens: n_drafted ids of the present draft were
- * verified (0: it drafted none of the prediction) and the first n_accepted taken. after:
- * [n] gets the counts as they are if the answer ends with each token. */
+ * verified (0: it drafted none of the prediction) and the first n_accepted taken. out:
+ * [n], of these tokens. */
 void prediction_count(prediction_walk *w, int32_t n_drafted, int32_t n_accepted, int32_t n,
-                      prediction_counts *after);
+                      prediction_token *out);
+/* Makes the counts of w, which has none, those of a walk through the same prediction of
+ * whose generated tokens only kept[0..n_kept) remain: what the others took is rejected.
+ * O(ids). */
+void prediction_take_over(prediction_walk *w, const prediction_walk *from, const prediction_token *kept,
+                          int32_t n_kept);
 
 #endif

@@ -183,6 +183,53 @@ TEST(counts_survive_preemption) {
     assert_true(n_preempted > 0);
 }
 
+/* What takes over a sequence after KEPT of its tokens follows the prediction from there,
+ * and counts the tokens that remain. */
+TEST(a_branch_that_replaces_its_parent_keeps_its_counts) {
+    enum { KEPT = 30 };
+    static harness_run plain, parent, branch;
+    run_stepwise(&harness_defaults, &plain, greedy(N_OUT), NULL);
+    prediction *right = made_of(plain.tokens, N_OUT);
+    for (int replaces = 0; replaces < 2; replaces++) {
+        harness h = {0};
+        quire_error err = {0};
+        engine_fork *fork;
+        harness_open(&harness_defaults, &h);
+        harness_take_over(&h);
+        parent = branch = (harness_run){
+            .prompt = plain.prompt, .n_prompt = N_PROMPT, .sampling = greedy(N_OUT), .prediction = right};
+        harness_submit(&h, &parent);
+        harness_steps(&h, 3);
+        assert_in_range(parent.n_tokens, KEPT, N_OUT - 1);
+        assert_int_equal(engine_fork_acquire(h.e, parent.id, &fork), QUIRE_OK);
+        int32_t *tokens = mem_new(N_PROMPT + KEPT, sizeof *tokens);
+        memcpy(tokens, plain.prompt, N_PROMPT * sizeof *tokens);
+        memcpy(tokens + N_PROMPT, plain.tokens, KEPT * sizeof *tokens);
+        engine_request r = {.tokens = tokens,
+                            .n_tokens = N_PROMPT + KEPT,
+                            .sampling = greedy(N_OUT),
+                            .prediction = right,
+                            .namespace = "test",
+                            .n_namespace = 4,
+                            .fork_from = fork,
+                            .fork_position = N_PROMPT + KEPT,
+                            .n_prompt = N_PROMPT,
+                            .fork_replaces = replaces,
+                            .out = h.out,
+                            .user = &branch};
+        assert_int_equal(engine_submit(h.e, &r, &branch.id, &err), QUIRE_OK);
+        engine_fork_release(fork);
+        harness_steps(&h, 1000);
+        assert_int_equal(branch.n_tokens, N_OUT - KEPT);
+        assert_memory_equal(branch.tokens, plain.tokens + KEPT, (N_OUT - KEPT) * sizeof(int32_t));
+        assert_int_equal(branch.predicted.n_rejected, 0);
+        assert_in_range(branch.predicted.n_accepted, replaces ? N_OUT - KEPT + 1 : N_OUT / 4,
+                        replaces ? N_OUT - 2 : N_OUT - KEPT);
+        harness_close(&h);
+    }
+    prediction_drop(right);
+}
+
 TEST(what_cannot_be_drafted_is_refused) {
     static const int32_t bad[][2] = {{5, 2048}, {5, -1}, {5, INT32_MAX}};
     static int32_t prompt[] = {1, 2, 3};
@@ -219,6 +266,7 @@ int main(void) {
         cmocka_unit_test(rejected_ids_count_once_and_only_where_they_were_drafted),
         cmocka_unit_test(a_server_for_one_sequence_drafts_predictions),
         cmocka_unit_test(counts_survive_preemption),
+        cmocka_unit_test(a_branch_that_replaces_its_parent_keeps_its_counts),
         cmocka_unit_test(what_cannot_be_drafted_is_refused),
     };
     return cmocka_run_group_tests(tests, lists_open, lists_close);

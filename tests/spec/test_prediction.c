@@ -115,13 +115,13 @@ TEST(what_is_far_away_is_not_searched) {
 
 TEST(an_empty_prediction_expects_nothing) {
     walked x;
-    prediction_counts after[2];
+    prediction_token after[2];
     walk_open(&x, NULL, 0);
     assert_int_equal(prediction_expects(x.w, x.tokens, N_PROMPT, x.n), 0);
     assert_int_equal(generate(&x, 5), 0);
     assert_int_equal(generate(&x, 6), 0);
     prediction_count(x.w, 0, 0, 2, after);
-    assert_int_equal(after[1].n_accepted + after[1].n_rejected, 0);
+    assert_int_equal(after[1].counts.n_accepted + after[1].counts.n_rejected, 0);
     prediction_walk_close(x.w);
 }
 
@@ -129,28 +129,30 @@ TEST(an_id_counts_once) {
     static const int32_t ids[] = {10, 11, 12, 13, 14, 15};
     walked x;
     draft_tree draft = {0};
-    prediction_counts after[4];
+    prediction_token after[4];
     walk_open(&x, ids, 6);
     generate(&x, 10);
     prediction_draft(x.w, 4, &draft);
     prediction_count(x.w, 4, 2, 3, after); /* 11 12 are taken, then 99 in the place of 13 */
-    assert_int_equal(after[0].n_accepted, 1);
-    assert_int_equal(after[0].n_rejected, 3); /* if the answer ends with 11 */
-    assert_int_equal(after[1].n_accepted, 2);
-    assert_int_equal(after[1].n_rejected, 2);
-    assert_memory_equal(&after[2], &after[1], sizeof after[1]);
+    assert_int_equal(after[0].counts.n_accepted, 1);
+    assert_int_equal(after[0].counts.n_rejected, 3); /* if the answer ends with 11 */
+    assert_int_equal(after[1].counts.n_accepted, 2);
+    assert_int_equal(after[1].counts.n_rejected, 2);
+    assert_memory_equal(&after[2].counts, &after[1].counts, sizeof after[1].counts);
+    assert_int_equal(after[1].n_taken, 3);
+    assert_int_equal(after[2].n_taken, 0);
     x.tokens[x.n++] = 11;
     x.tokens[x.n++] = 12;
     generate(&x, 99);
     prediction_count(x.w, 0, 0, 1, after); /* a step without a draft */
-    assert_int_equal(after[0].n_rejected, 2);
+    assert_int_equal(after[0].counts.n_rejected, 2);
     generate(&x, 12);
     assert_int_equal(generate(&x, 13), 2);
     draft.n = 0;
     prediction_draft(x.w, 2, &draft);
     prediction_count(x.w, 2, 2, 2, after); /* 14, which was rejected once, and 15 */
-    assert_int_equal(after[1].n_accepted, 4);
-    assert_int_equal(after[1].n_rejected, 1); /* 13 was never taken */
+    assert_int_equal(after[1].counts.n_accepted, 4);
+    assert_int_equal(after[1].counts.n_rejected, 1); /* 13 was never taken */
     x.tokens[x.n++] = 14;
     generate(&x, 15);
     generate(&x, 10);
@@ -158,8 +160,36 @@ TEST(an_id_counts_once) {
     draft.n = 0;
     prediction_draft(x.w, 2, &draft);
     prediction_count(x.w, 2, 1, 2, after);
-    assert_int_equal(after[1].n_accepted, 4);
-    assert_int_equal(after[1].n_rejected, 1);
+    assert_int_equal(after[1].counts.n_accepted, 4);
+    assert_int_equal(after[1].counts.n_rejected, 1);
+    prediction_walk_close(x.w);
+}
+
+/* Of five tokens, four of them drafts, the first three remain: the ids of the others were
+ * drafted in vain until they are taken again. */
+TEST(what_was_taken_back_is_rejected) {
+    static const int32_t ids[] = {10, 11, 12, 13, 14, 15};
+    walked x;
+    prediction_walk *again;
+    draft_tree draft = {0};
+    prediction_token tokens[5] = {{{0}, 0}};
+    walk_open(&x, ids, 6);
+    generate(&x, 10);
+    prediction_draft(x.w, 4, &draft);
+    prediction_count(x.w, 4, 4, 4, tokens + 1);
+    assert_int_equal(tokens[4].counts.n_accepted, 4);
+    assert_int_equal(prediction_walk_open(x.w->text, N_PROMPT, &again), QUIRE_OK);
+    prediction_take_over(again, x.w, tokens, 3);
+    assert_int_equal(again->counts.n_accepted, 2);
+    assert_int_equal(again->counts.n_rejected, 2);
+    memcpy(x.tokens + N_PROMPT, ids, sizeof ids);
+    assert_int_equal(prediction_expects(again, x.tokens, N_PROMPT, N_PROMPT + 3), 3);
+    draft.n = 0;
+    prediction_draft(again, 2, &draft);
+    prediction_count(again, 2, 2, 2, tokens + 3);
+    assert_int_equal(tokens[4].counts.n_accepted, 4);
+    assert_int_equal(tokens[4].counts.n_rejected, 0);
+    prediction_walk_close(again);
     prediction_walk_close(x.w);
 }
 
@@ -178,6 +208,7 @@ int main(void) {
         cmocka_unit_test(what_is_far_away_is_not_searched),
         cmocka_unit_test(an_empty_prediction_expects_nothing),
         cmocka_unit_test(an_id_counts_once),
+        cmocka_unit_test(what_was_taken_back_is_rejected),
         cmocka_unit_test(a_step_has_rows_for_a_prediction_without_a_method),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
