@@ -384,7 +384,7 @@ const quire_row_info *quire_engine_rows(const quire_engine *e);
  * the engine does it before its next step. Any thread. */
 void quire_engine_drop_cache(quire_engine *e);
 
-/* Answers that later chats named by the ids of their calls (quire_stream_recall). */
+/* Answers that later chats named by id (quire_stream_recall). */
 typedef struct quire_turn_stats {
     size_t size; /* of this struct in the caller's quire.h: set before the call */
     /* went on from their ids; were not kept any more; were sent back with another text */
@@ -643,6 +643,8 @@ typedef struct quire_request_more {
     bool return_tokens;     /* the response has the ids that were generated */
     bool timings_per_token; /* each piece of a stream says how long it took */
     bool has_prediction;    /* of a chat: it has the field prediction */
+    /* a chat's conversation names an earlier answer by an id (quire_stream_recall) */
+    bool names_answers;
 } quire_request_more;
 
 const quire_request_more *quire_request_describe_more(const quire_request *r);
@@ -813,13 +815,14 @@ void quire_stream_cancel(quire_stream *s);
 /* Releases the handle, after DONE or at any time: an unfinished stream is cancelled and
  * its later events are dropped. Called on the queue's thread. */
 void quire_stream_release(quire_stream *s);
-/* Gives the answer of a chat's choice, whose END has come, the id of its first tool call:
- * a later chat of the same tenant, whose message of the assistant has a call of that id
- * and renders to the very text that was generated, goes on from the very ids. The last
- * nine characters of the id count. Kept in a part of text_cache_bytes, as long as there
- * is room. INVALID: a shorter id, or no such choice has ended. NO_MEMORY. Called on the
+/* Gives the answer of a chat's choice, whose END has come, an id: of its first tool call
+ * or, where it has none, its own. A later chat of the same tenant goes on from the very
+ * ids, if its message of the assistant has a call of that id or, without calls, that id
+ * itself (a member `id`), and renders to the very text that was generated. The last nine
+ * characters of the id count. Kept in a part of text_cache_bytes, as long as there is
+ * room. INVALID: a shorter id, or no such choice has ended. NO_MEMORY. Called on the
  * queue's thread, before the release. */
-quire_err quire_stream_recall(quire_stream *s, int32_t choice, const char *call_id);
+quire_err quire_stream_recall(quire_stream *s, int32_t choice, const char *id);
 /* How much of a choice's prompt is processed. */
 typedef struct quire_progress {
     size_t size;         /* of this struct in the caller's quire.h: set before the call */

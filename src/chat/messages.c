@@ -323,6 +323,13 @@ static bool is_alphanumeric(char c) {
     return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z');
 }
 
+/* Notes the id that names the answer that a message was. */
+static quire_err note_turn(conversation *c, str id) {
+    return id.n < CHAT_CALL_ID_BYTES
+               ? QUIRE_OK
+               : strbuf_add(&c->m.turn_ids, id.p + id.n - CHAT_CALL_ID_BYTES, CHAT_CALL_ID_BYTES);
+}
+
 /* Writes an id: where the template wants short ones, its last letters and digits, with
  * zeros before them if they are too few. */
 static void write_id(conversation *c, const char *name, str id) {
@@ -398,9 +405,7 @@ static quire_err write_call_members(conversation *c, size_t j, const json_value 
         if (strcmp(m.name, "id") == 0 && json_is(m.value, JSON_KIND_TEXT)) {
             str id = json_str(m.value);
             write_id(c, "id", id);
-            if (j == 0 && id.n >= CHAT_CALL_ID_BYTES) {
-                TRY(strbuf_add(&c->m.call_ids, id.p + id.n - CHAT_CALL_ID_BYTES, CHAT_CALL_ID_BYTES));
-            }
+            TRY(j == 0 ? note_turn(c, id) : QUIRE_OK);
         } else if (strcmp(m.name, "custom") == 0 && json_is(m.value, JSON_KIND_OBJECT)) {
             TRY(write_custom(c, m.value));
         } else if (strcmp(m.name, "type") == 0 && json_is(json_get(call, "custom"), JSON_KIND_OBJECT)) {
@@ -599,7 +604,7 @@ static quire_err write_member(conversation *c, message *m, const char *name, con
         return message_write_calls(c, m->calls, name, v);
     } else if (names_reasoning(name)) {
         return write_reasoning(c, m, name, v);
-    } else {
+    } else if (strcmp(name, "id") != 0) {
         json_add(json_name(&c->o, name), v);
     }
     return QUIRE_OK;
@@ -630,11 +635,15 @@ static quire_err write_message(conversation *c, const json_value *v) {
         m.calls = message_calls(v);
         TRY(read_reasoning(c, v, &m.reasoning));
     }
+    size_t n_named = c->m.turn_ids.n;
     json_begin(json_item(&c->o), '{');
     for (json_member member = {0}; json_next(v, &member);) {
         TRY(write_member(c, &m, member.name, member.value));
     }
     TRY(write_missing(c, &m));
+    if (m.role == CHAT_ASSISTANT && c->m.turn_ids.n == n_named) { /* by no call */
+        TRY(note_turn(c, json_get_str(v, "id")));
+    }
     json_end(&c->o, '}');
     return c->o.err;
 }
@@ -665,6 +674,6 @@ quire_err chat_messages_read(const json_value *array, const chat_traits *traits,
 
 void chat_messages_deinit(chat_messages *m) {
     strbuf_deinit(&m->json);
-    strbuf_deinit(&m->call_ids);
+    strbuf_deinit(&m->turn_ids);
     *m = (chat_messages){0};
 }

@@ -7,14 +7,17 @@
 #include "chat/traits.h"
 #include "json/json.h"
 
-#define CHAT_CALL_ID_BYTES 9 /* letters and digits: the templates of some models take no longer ids */
+/* of an id of a call, letters and digits: the templates of some models take no longer
+ * ids; and of what counts of an id that names an answer */
+#define CHAT_CALL_ID_BYTES 9
 
 /* Zero-initialised: no conversation. */
 typedef struct chat_messages {
     strbuf json; /* an array of objects with a role and a content: the template's variable of that name */
-    /* of the first call of each assistant's message whose id is long enough: the last
-     * CHAT_CALL_ID_BYTES of that id, one after the other */
-    strbuf call_ids;
+    /* of each assistant's message that names the answer that it was: the last
+     * CHAT_CALL_ID_BYTES of its first call's id or, where it has no such call, of its own
+     * member `id`, one after the other. A shorter id names nothing */
+    strbuf turn_ids;
     size_t last_end; /* in json: after the last message's text, inside its quotes; 0: it has no text */
 } chat_messages;
 
@@ -25,8 +28,9 @@ typedef struct chat_messages {
  * object become {} where the template cannot have them as the text they are.
  * function_call becomes tool_calls. Roles and the name of the reasoning become the
  * template's, and ids of calls are shortened where it asks for that. Members that are
- * null are left out, others pass as they are. path: how errors name the array
- * ("body.messages"). QUIRE_BAD_REQUEST, whose param is PATH.I.MEMBER or empty;
+ * null are left out, and so is an assistant's id; others pass as they are. path: how
+ * errors name the array ("body.messages"). QUIRE_BAD_REQUEST, whose param is
+ * PATH.I.MEMBER or empty;
  * QUIRE_CANCELLED; QUIRE_NO_MEMORY. *out is zero after a failure, else the caller's. */
 quire_err chat_messages_read(const json_value *array, const chat_traits *traits, const char *path,
                              chat_messages *out, quire_error *err);

@@ -27,6 +27,7 @@ quire_err request_read_messages(quire_request *r, const field_desc *f, const jso
     TRY(chat_messages_read(v, traits_of(r), "body.messages", &messages, err));
     chat_messages_deinit(&r->g.messages);
     r->g.messages = messages;
+    r->g.more.names_answers = messages.turn_ids.n > 0;
     r->given_messages = v;
     return QUIRE_OK;
 }

@@ -8,7 +8,9 @@
 
 /* ---- the conversation ---- */
 
-#define OLLAMA_ID_BYTES 10 /* of a call: nine digits, which the templates of all models take, and a zero */
+/* of a call: eight digits, one too few for an id that names an answer
+ * (CHAT_CALL_ID_BYTES), and a zero */
+#define OLLAMA_ID_BYTES 9
 
 /* What is being written of the messages. */
 typedef struct ollama_messages {
@@ -21,7 +23,7 @@ typedef struct ollama_messages {
 
 static void read_ollama_write_id(json_out *o, const char *name, size_t number) {
     char id[OLLAMA_ID_BYTES];
-    (void)snprintf(id, sizeof id, "%09u", (unsigned)(number % 1000000000u));
+    (void)snprintf(id, sizeof id, "%08u", (unsigned)(number % 100000000u));
     json_cstr(json_name(o, name), id);
 }
 

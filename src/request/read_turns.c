@@ -68,6 +68,7 @@ typedef struct turns {
     strbuf text;           /* of the turn, or of the result that is read */
     bool has_text;         /* a block of text came */
     strbuf thought, calls; /* of an assistant's turn; calls: items of an array */
+    str signature;         /* of its first thought, which names the answer that it was */
     turns_call *open;      /* of the last assistant's turn, until the turn after it has ended */
     size_t n_open, cap_open, n_answered;
 } turns;
@@ -237,6 +238,7 @@ static quire_err turns_read_thinking(turns *t, const json_value *block) {
                             "is not that of this text: Invalid `signature` in `thinking` block; send it back "
                             "unchanged, or leave the block out");
     }
+    t->signature = t->signature.n == 0 ? signature : t->signature;
     TRY(t->thought.n > 0 ? strbuf_add_char(&t->thought, '\n') : QUIRE_OK);
     return strbuf_add(&t->thought, thought.p, thought.n);
 }
@@ -368,6 +370,7 @@ static void turns_write_assistant(turns *t) {
         json_text(o, t->text.n > 0 ? t->text.p : "", t->text.n);
     }
     if (t->thought.n > 0) {
+        json_text(json_name(o, "id"), t->signature.p, t->signature.n);
         json_text(json_name(o, "reasoning_content"), t->thought.p, t->thought.n);
     }
     if (t->n_open > 0) {
@@ -409,6 +412,7 @@ static quire_err turns_end(turns *t) {
     strbuf_clear(&t->text);
     strbuf_clear(&t->thought);
     strbuf_clear(&t->calls);
+    t->signature = (str){0};
     t->has_text = false;
     t->role = 0;
     return t->o.err;

@@ -5,15 +5,19 @@
 #include <inttypes.h>
 #include <stdarg.h>
 #include <stdio.h>
+#include <string.h>
 
 #include "base/hash_index.h"
 #include "base/mem.h"
 #include "base/rng.h"
 #include "request/request_read.h"
 
+#define RESPONSE_ID_DIGITS 16 /* hexadecimal, of a response's id */
+
 /* Adjacent items of an assistant's turn, which are one message: its reasoning, then its
  * text, then its calls. */
 typedef struct open_turn {
+    str name; /* the id of the response of which its reasoning or text is an item; empty: of none */
     strbuf reasoning;
     const json_value *content;
     strbuf calls; /* items of tool_calls */
@@ -112,6 +116,9 @@ static void items_close_turn(item_reader *t) {
     } else {
         json_raw(o, a->calls.n > 0 ? "null" : "\"\"");
     }
+    if (a->name.n > 0) {
+        json_text(json_name(o, "id"), a->name.p, a->name.n);
+    }
     if (a->reasoning.n > 0) {
         json_text(json_name(o, "reasoning_content"), a->reasoning.p, a->reasoning.n);
     }
@@ -124,6 +131,23 @@ static void items_close_turn(item_reader *t) {
     strbuf_clear(&a->reasoning);
     strbuf_clear(&a->calls);
     a->content = NULL;
+    a->name = (str){0};
+}
+
+/* Names the open turn by an item's id, which is of this server's form
+ * (server/responses.c): PREFIX_, the digits of its response's id, and two of its place.
+ * Ids of another form name nothing. */
+static void items_name_turn(item_reader *t, const json_value *item) {
+    str id = json_get_str(item, "id");
+    const char *digits = id.n > 0 ? memchr(id.p, '_', id.n) : NULL;
+    size_t n = digits != NULL ? id.n - (size_t)(++digits - id.p) : 0, n_hex = 0;
+    while (n_hex < n && ((digits[n_hex] >= '0' && digits[n_hex] <= '9') ||
+                         (digits[n_hex] >= 'a' && digits[n_hex] <= 'f'))) {
+        n_hex++;
+    }
+    if (n == RESPONSE_ID_DIGITS + 2 && n_hex == n && t->turn.name.n == 0) {
+        t->turn.name = (str){digits, RESPONSE_ID_DIGITS};
+    }
 }
 
 static void items_write_message(item_reader *t, const char *role, const json_value *content) {
@@ -157,6 +181,7 @@ static quire_err items_read_message(item_reader *t, const json_value *item) {
         items_close_turn(t);
     }
     t->turn.content = content;
+    items_name_turn(t, item);
     return QUIRE_OK;
 }
 
@@ -190,6 +215,7 @@ static quire_err items_read_reasoning(item_reader *t, const json_value *item) {
     if (t->turn.content != NULL || t->turn.calls.n > 0) {
         items_close_turn(t);
     }
+    items_name_turn(t, item);
     return json_length(content) > 0 ? items_add_reasoning(t, "content", content)
                                     : items_add_reasoning(t, "summary", summary);
 }

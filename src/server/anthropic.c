@@ -21,6 +21,8 @@ typedef struct messages_state {
     int32_t index;      /* of the open block, else of the next one */
     int32_t call;       /* of TOOL_BLOCK */
     sha256_sum thought; /* of THINKING_BLOCK's text so far */
+    bool has_thought;
+    sha256_sum thoughts; /* of all reasoning so far */
 } messages_state;
 
 /* ---- parts that both forms have ---- */
@@ -63,6 +65,34 @@ static void messages_write_signature(const response *a, sha256_sum *thought, jso
     sha256_end(thought, digest);
     quire_sign(a->conn->loop->server->engine, digest, signature);
     json_cstr(json_name(o, "signature"), signature);
+}
+
+static void messages_note(response *a, const quire_event *ev) {
+    messages_state *s = a->state;
+    for (int32_t i = 0; i < ev->n_parts; i++) {
+        if (ev->parts[i].kind != QUIRE_PART_REASONING) {
+            continue;
+        }
+        if (!s->has_thought) {
+            sha256_begin(&s->thoughts);
+        }
+        s->has_thought = true;
+        sha256_add(&s->thoughts, ev->parts[i].text, ev->parts[i].n_text);
+    }
+}
+
+/* The signature of its reasoning, which is one block as a rule. */
+static bool messages_answer_id(const response *a, const response_choice *c,
+                               char out[RESPONSE_ANSWER_ID_BYTES]) {
+    const messages_state *s = a->state;
+    sha256_sum thoughts = s->thoughts;
+    uint8_t digest[SHA256_BYTES];
+    (void)c;
+    if (s->has_thought) {
+        sha256_end(&thoughts, digest);
+        quire_sign(a->conn->loop->server->engine, digest, out);
+    }
+    return s->has_thought;
 }
 
 /* Opens a tool_use block up to its input. */
@@ -376,6 +406,8 @@ const response_writer messages_writer = {
     .object = "message",
     .skips_empty = true,
     .state_bytes = sizeof(messages_state),
+    .answer_id = messages_answer_id,
+    .note = messages_note,
     .begin = messages_begin,
     .choice = messages_choice,
     .end = messages_end,

@@ -136,11 +136,19 @@ static void chat_write_chunk(const response *a, int32_t choice, json_out *o) {
     response_end_chunk(a, c, o);
 }
 
+/* Few clients send the ids of answers back: those of others are not kept. */
+static bool chat_answer_id(const response *a, const response_choice *c, char out[RESPONSE_ANSWER_ID_BYTES]) {
+    (void)c;
+    response_shown_id(a, out);
+    return a->more->names_answers;
+}
+
 const response_writer chat_writer = {
     .id_prefix = "chatcmpl-",
     .object = "chat.completion",
     .chunk_object = "chat.completion.chunk",
     .skips_empty = true,
+    .answer_id = chat_answer_id,
     .begin = response_write_begin,
     .choice = chat_write_choice,
     .end = chat_write_end,

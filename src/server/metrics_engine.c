@@ -269,7 +269,7 @@ quire_err metrics_write_engine(const quire_info *info, const quire_stats *st, co
     return metrics_write_tiers(st, out);
 }
 
-/* Answers that chats named by the ids of their calls. */
+/* Answers that chats named by id. */
 static quire_err metrics_write_turns(const quire_engine *e, strbuf *out) {
     quire_turn_stats t = {.size = sizeof t};
     quire_engine_turns(e, &t);
@@ -279,7 +279,7 @@ static quire_err metrics_write_turns(const quire_engine *e, strbuf *out) {
     } rows[] = {{"reused", t.n_reused}, {"gone", t.n_gone}, {"differs", t.n_differ}};
     TRY(metrics_describe(
         out, "quire_recalled_turns_total", "counter",
-        "Answers with tool calls that chats sent back: their generated ids were reused, were "
+        "Earlier answers that conversations named by id: their generated token ids were reused, were "
         "not kept any more, or belong to another text."));
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         TRY(strbuf_addf(out, "quire_recalled_turns_total{result=\"%s\"} %lld\n", rows[i].result,

@@ -325,13 +325,15 @@ static void response_rollback(response *a, response_choice *c, const quire_event
     (void)response_send_piece(a, &o);
 }
 
-/* The engine keeps the ids of an answer that called tools, for the turn after it. */
+/* The engine keeps the ids of an answer that a client can name, for the turn after it. */
 static void response_keep_turn(const response *a, const response_choice *c) {
-    char id[ANSWER_CALL_ID_BYTES + 1];
+    char id[RESPONSE_ANSWER_ID_BYTES];
     if (c->parts.has_calls) {
         answer_call_id(response_place(a, c), 0, id);
-        (void)quire_stream_recall(a->stream, (int32_t)(c - a->choices), id); /* only speed is lost */
+    } else if (a->writer->answer_id == NULL || !a->writer->answer_id(a, c, id)) {
+        return;
     }
+    (void)quire_stream_recall(a->stream, (int32_t)(c - a->choices), id); /* only speed is lost */
 }
 
 static void response_end(response *a, response_choice *c, const quire_event *ev) {

@@ -112,6 +112,8 @@ typedef enum response_stage {
     RESPONSE_FAILED
 } response_stage;
 
+#define RESPONSE_ANSWER_ID_BYTES 128
+
 /* How an endpoint writes its responses: one file each, over shared functions below. */
 typedef struct response_writer {
     /* of ids, up to the number; "object" in whole responses and in chunks, where there
@@ -129,6 +131,9 @@ typedef struct response_writer {
     /* Before the request is submitted: prepares the state. An error ends the response.
      * NULL: nothing to do. */
     quire_err (*open)(response *a, quire_error *err);
+    /* Writes the id by which a later conversation names an answer without calls
+     * (quire_stream_recall), 0-terminated; false: it has none. NULL: none has. */
+    bool (*answer_id)(const response *a, const response_choice *c, char out[RESPONSE_ANSWER_ID_BYTES]);
     /* Takes note of a DELTA. NULL: nothing to note. */
     void (*note)(response *a, const quire_event *ev);
     /* The response has come to a stage, for a writer that keeps it; why: of a failure.
@@ -271,6 +276,7 @@ void response_fail_detached(loop *l);
 /* ---- parts that the formats share ---- */
 
 /* The response's id: the client's name for it, or the server's. */
+void response_shown_id(const response *a, char out[RESPONSE_ANSWER_ID_BYTES]);
 void response_write_id(const response *a, json_out *o);
 /* "id":..,"object":..,"created":..,"model":.. */
 void response_write_head(const response *a, const char *object, json_out *o);

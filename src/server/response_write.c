@@ -8,13 +8,15 @@
 #include "base/utf8.h"
 #include "server/response.h"
 
+void response_shown_id(const response *a, char out[RESPONSE_ANSWER_ID_BYTES]) {
+    const char *own = a->more->request_id; /* of 64 bytes at most */
+    (void)snprintf(out, RESPONSE_ANSWER_ID_BYTES, "%s%s", own != NULL ? a->writer->id_prefix : a->id,
+                   own != NULL ? own : "");
+}
+
 void response_write_id(const response *a, json_out *o) {
-    char id[128]; /* a client's name has 64 bytes at most */
-    if (a->more->request_id == NULL) {
-        json_cstr(o, a->id);
-        return;
-    }
-    (void)snprintf(id, sizeof id, "%s%s", a->writer->id_prefix, a->more->request_id);
+    char id[RESPONSE_ANSWER_ID_BYTES];
+    response_shown_id(a, id);
     json_cstr(o, id);
 }
 

@@ -75,6 +75,14 @@ static quire_err responses_open(response *a, quire_error *err) {
                                               "there is no response %.80s", r->previous);
 }
 
+/* The ids of its items have the digits of its own (request/response_items.c). */
+static bool responses_answer_id(const response *a, const response_choice *c,
+                                char out[RESPONSE_ANSWER_ID_BYTES]) {
+    (void)c;
+    (void)snprintf(out, RESPONSE_ANSWER_ID_BYTES, "%s", a->id);
+    return true;
+}
+
 static void responses_deinit(void *state) {
     responses_state *st = state;
     for (size_t i = 0; i < st->n_items; i++) {
@@ -605,6 +613,7 @@ const response_writer responses_writer = {
     .state_bytes = sizeof(responses_state),
     .deinit = responses_deinit,
     .open = responses_open,
+    .answer_id = responses_answer_id,
     .note = responses_note,
     .keep = responses_keep,
     .begin = responses_begin,

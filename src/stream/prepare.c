@@ -100,7 +100,7 @@ static quire_err encode_from(const stream_engine *e, const generation *g, str te
  * generated, and the text around them is encoded. */
 static quire_err encode_turns(const stream_engine *e, const generation *g, str text, const text_marks *marks,
                               token_list *out, turn_counts *counts, quire_error *err) {
-    const strbuf *ids = &g->messages.call_ids;
+    const strbuf *ids = &g->messages.turn_ids;
     const size_t most = (size_t)TURN_STORE_OF_ONE * CHAT_CALL_ID_BYTES; /* the last ones: more are not kept */
     size_t done = 0, at, end;
     quire_err er = QUIRE_OK;

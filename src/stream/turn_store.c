@@ -133,27 +133,30 @@ void turn_store_keep(turn_store *s, uint64_t tenant, const char *id, turn_place 
 
 /* ---- finding ---- */
 
-/* The newest turn of an id, which a tenant may have given twice. */
-static const turn *turn_store_get(const turn_store *s, uint64_t tenant, const char *id) {
-    const uint64_t key = turn_key(tenant, id);
-    for (int32_t i = s->n - 1; i >= 0; i--) {
-        if (s->keys[i] != key) {
-            continue;
-        }
-        const turn *t = s->turns[i];
-        if (t->tenant == tenant && memcmp(t->id, id, sizeof t->id) == 0) {
-            return t;
-        }
-    }
-    return NULL;
-}
-
 /* Whether t's text stands in a conversation's, after the text that it was made after. */
 static bool turn_stands_in(const turn *t, str text, size_t from) {
     str own = turn_text(t);
     return t->place.n >= from && t->place.n <= text.n && own.n <= text.n - t->place.n &&
            memcmp(text.p + t->place.n, own.p, own.n) == 0 &&
            turn_place_after((str){text.p, t->place.n}).hash == t->place.hash;
+}
+
+/* The newest turn of an id that stands in a conversation's text; NULL: none does.
+ * *is_known: there is one of that id. */
+static const turn *turn_store_get(const turn_store *s, uint64_t tenant, const char *id, str text, size_t from,
+                                  bool *is_known) {
+    const uint64_t key = turn_key(tenant, id);
+    *is_known = false;
+    for (int32_t i = s->n - 1; i >= 0; i--) {
+        const turn *t = s->keys[i] == key ? s->turns[i] : NULL;
+        if (t != NULL && t->tenant == tenant && memcmp(t->id, id, sizeof t->id) == 0) {
+            *is_known = true;
+            if (turn_stands_in(t, text, from)) {
+                return t;
+            }
+        }
+    }
+    return NULL;
 }
 
 static void turn_count(turn_counts *counts, bool found, bool is_gone) {
@@ -165,15 +168,15 @@ static void turn_count(turn_counts *counts, bool found, bool is_gone) {
 bool turn_store_find(turn_store *s, uint64_t tenant, const char *id, str text, size_t from, token_list *ids,
                      size_t *at, size_t *end, turn_counts *counts) {
     pthread_mutex_lock(&s->lock);
-    const turn *t = turn_store_get(s, tenant, id);
-    bool stands = t != NULL && turn_stands_in(t, text, from);
-    bool found = stands && token_list_add_all(ids, t->ids, t->n_ids) == QUIRE_OK;
+    bool is_known;
+    const turn *t = turn_store_get(s, tenant, id, text, from, &is_known);
+    bool found = t != NULL && token_list_add_all(ids, t->ids, t->n_ids) == QUIRE_OK;
     if (found) {
         *at = t->place.n;
         *end = t->place.n + t->n_text;
     }
-    turn_count(&s->counts, found, t == NULL);
-    turn_count(counts, found, t == NULL);
+    turn_count(&s->counts, found, !is_known);
+    turn_count(counts, found, !is_known);
     pthread_mutex_unlock(&s->lock);
     return found;
 }

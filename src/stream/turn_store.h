@@ -1,13 +1,13 @@
-/* The turn store: the ids of answers that called tools, so that a conversation that sends
- * such an answer back continues the very ids that were generated.
+/* The turn store: the ids of answers, so that a conversation that sends an answer back
+ * continues the very ids that were generated.
  *
  * A text can be tokenised in several ways, and what a model generates need not be the way
  * of the tokenizer: tokenised anew, a conversation would leave the prefix cache at the
- * first difference. A turn is found by the id of one of its calls, by its tenant alone,
- * and counts only where the new conversation's text is byte for byte the text that the
- * turn was made after, followed by the text that was generated. So the ids of a request
- * depend on the ids of calls that it names, which are random, and on nothing else that
- * the server has seen.
+ * first difference. A turn is found by an id that the answer was given: that of its first
+ * call, or its own. It is found by its tenant alone, and counts only where the new
+ * conversation's text is byte for byte the text that the turn was made after, followed by
+ * the text that was generated. So the ids of a request depend on the ids that it names,
+ * and on nothing else that the server has seen. Several answers may have one id.
  *
  * A tenant holds at most half of it; past a limit the oldest turns go. Any thread; a lock
  * is held while turns are compared and copied. */
@@ -40,7 +40,7 @@ typedef struct turn_counts {
 
 quire_err turn_store_open(size_t max_bytes, turn_store **out);
 void turn_store_close(turn_store *s);
-/* Keeps a turn under the id of a call, of CHAT_CALL_ID_BYTES. Copies. One that is too
+/* Keeps a turn under an id of CHAT_CALL_ID_BYTES. Copies. One that is too
  * large for the store is not kept; nor is any where memory is out. */
 void turn_store_keep(turn_store *s, uint64_t tenant, const char *id, turn_place place, str text,
                      const int32_t *ids, size_t n_ids);

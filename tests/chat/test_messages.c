@@ -467,6 +467,36 @@ static quire_err render(const char *source, bool continues, const char *kwargs, 
     return render_marked(source, continues, kwargs, out, NULL, err);
 }
 
+static void expect_names(const char *array, const char *want) {
+    chat_messages m;
+    assert_int_equal(read_messages(array, &takes_text, &m, NULL), QUIRE_OK);
+    assert_int_equal(m.turn_ids.n, strlen(want));
+    assert_true(m.turn_ids.n == 0 || memcmp(m.turn_ids.p, want, m.turn_ids.n) == 0);
+    chat_messages_deinit(&m);
+}
+
+#define CALLED(id)                                                                                           \
+    "{\"id\":\"" id "\",\"type\":\"function\",\"function\":{\"name\":\"f\",\"arguments\":\"{}\"}}"
+
+TEST(an_answer_is_named_by_its_first_call_or_by_itself) {
+    expect_names(
+        "[{\"role\":\"assistant\",\"id\":\"chat-123456789\",\"content\":\"a\"},"
+        "{\"role\":\"assistant\",\"tool_calls\":[" CALLED("call_abcdefghi") "," CALLED(
+            "call_rstuvwxyz") "],"
+                              "\"id\":\"chat-987654321\"},"
+                              "{\"role\":\"assistant\",\"id\":\"chat-987654321\",\"tool_calls\":[" CALLED(
+                                  "short") "]}]",
+        "123456789abcdefghi987654321");
+    expect_names("[{\"role\":\"user\",\"id\":\"chat-123456789\",\"content\":\"a\"},"
+                 "{\"role\":\"assistant\",\"id\":\"12345678\",\"content\":\"a\"},"
+                 "{\"role\":\"assistant\",\"id\":123456789,\"content\":\"a\"},"
+                 "{\"role\":\"assistant\",\"content\":\"a\"}]",
+                 "");
+    /* the template does not see it */
+    expect_messages("[{\"role\":\"assistant\",\"id\":\"chat-123456789\",\"content\":\"a\"}]", &takes_text,
+                    "[{\"role\":\"assistant\",\"content\":\"a\"}]");
+}
+
 TEST(a_name_twice_in_arguments_is_the_last_one) {
     chat_template *t;
     chat_messages m;
@@ -550,6 +580,7 @@ int main(void) {
         cmocka_unit_test(parts_with_reasoning_that_are_no_text_or_no_assistants_are_refused),
         cmocka_unit_test(a_refusal_is_an_answers_text),
         cmocka_unit_test(contents_take_the_form_of_their_role),
+        cmocka_unit_test(an_answer_is_named_by_its_first_call_or_by_itself),
         cmocka_unit_test(a_name_twice_in_arguments_is_the_last_one),
         cmocka_unit_test(variables_of_the_caller_go_before_the_prompts_own),
         cmocka_unit_test(a_continued_text_ends_where_the_last_message_does),

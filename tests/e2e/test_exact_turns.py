@@ -1,6 +1,7 @@
-"""Answers with tool calls that come back: the conversation goes on from the ids that were generated, not from those of the text tokenised anew."""
+"""Answers that come back: the conversation goes on from the ids that were generated, not from those of the text tokenised anew."""
 import json
 import re
+import shutil
 import urllib.request
 
 import pytest
@@ -11,6 +12,11 @@ TEMPLATE = ("{# <tool_call> #}{% for m in messages %}{{ m.role }}: {{ m.content 
             "{% for c in m.tool_calls or [] %}<tool_call>\n{\"name\": \"{{ c.function.name }}\", \"arguments\": {{ c.function.arguments | tojson }}}\n"
             "</tool_call>{% endfor %}\n{% endfor %}assistant: ")
 TOOL = {"type": "function", "function": {"name": "f", "parameters": {"type": "object", "properties": {"x": {"type": "string"}}}}}
+# Each answer begins after an empty thought, and may have one of its own.
+THINKER = (TEMPLATE.replace("{# <tool_call> #}", "{# <tool_call> <think> #}") + "<think></think>").replace("{{ m.role }}: ", (
+    "{{ m.role }}: {% if m.role == 'assistant' %}<think></think>{% if m.reasoning_content %}<think>{{ m.reasoning_content }}</think>{% endif %}{% endif %}"))
+TEXT = "[a-z][a-z ]{20,60}[a-z]"
+THOUGHT = f"<think>[a-z][a-z ]{{8,20}}[a-z]</think>{TEXT}"
 CALL = r'<tool_call>\n\{"name": "f", "arguments": \{"x": "[a-z ]{4,8}"\}\}\n</tool_call>'
 TURNS = 30
 OTHER_KEY = "k-other"
@@ -122,3 +128,133 @@ def test_the_ids_of_streamed_answers_are_kept_too(server):
     again = ask(server, back, seed=4)[0]["prompt_token_ids"]
     prefix = prompt + generated(ids)
     assert again[:len(prefix)] == prefix
+
+
+# ---- answers without calls ----
+
+@pytest.fixture(scope="module")
+def thinker(quire, tmp_path_factory):
+    """The small built-in model with room for a long conversation, whose template shows all reasoning."""
+    path = tmp_path_factory.mktemp("turns") / "model"
+    shutil.copytree("models/builtin-small-hf", path)
+    config = json.loads((path / "config.json").read_text())
+    (path / "config.json").write_text(json.dumps(config | {"max_position_embeddings": 65536}))
+    (path / "chat_template.jinja").write_text(THINKER)
+    s = Server(str(path), "--api-key", KEY, "--api-key", OTHER_KEY, "--served-model-name", "builtin", "--enable-auto-tool-choice")
+    yield s
+    assert s.stop() == 0
+
+
+def respond(server, items, seed, regex, key=KEY, **fields):
+    body = {"input": items, "temperature": 1.6, "seed": seed, "max_output_tokens": 300, "structured_outputs": {"regex": regex}, **fields}
+    answer = post(server, "/v1/responses", body, key)
+    assert answer["status"] == "completed", answer
+    return answer
+
+
+def of_usage(answer):
+    usage = answer["usage"]
+    return usage["input_tokens"], usage["input_tokens_details"]["cached_tokens"], usage["output_tokens"]
+
+
+def changed(before, after):
+    return {k: after[k] - before[k] for k in after}
+
+
+def test_an_items_id_names_the_answer(thinker):
+    before = counts(thinker)
+    for regex, kinds in ((TEXT, ["message"]), (THOUGHT, ["reasoning", "message"])):
+        first = respond(thinker, "Begin.", 1, regex, store=False)
+        assert [i["type"] for i in first["output"]] == kinds
+        n_in, _, n_out = of_usage(first)
+        talk = [{"role": "user", "content": "Begin."}, *first["output"], {"role": "user", "content": "More."}]
+        again = respond(thinker, talk, 2, TEXT, store=False)
+        assert of_usage(again)[1] >= n_in + n_out - 2  # all but the end of the answer, which is no token of it, and the token before that
+    assert changed(before, counts(thinker)) == {"reused": 2, "gone": 0, "differs": 0}
+    other = respond(thinker, talk, 2, TEXT, key=OTHER_KEY, store=False)  # another tenant's: the text decides
+    assert of_usage(other)[1] == 0
+    talk[2]["content"][0]["text"] = "Other words."
+    respond(thinker, talk, 2, TEXT, store=False)
+    assert changed(before, counts(thinker)) == {"reused": 2, "gone": 1, "differs": 1}
+    # ids of other servers, and those of a client's own items that are kept, name nothing
+    own = [{"role": "user", "content": "Begin."}, {"type": "message", "id": "msg_68af0123", "role": "assistant", "content": "Yes."}, {"role": "assistant", "content": "So."}]
+    kept = respond(thinker, own, 3, TEXT)
+    respond(thinker, "More.", 3, TEXT, previous_response_id=kept["id"])
+    assert changed(before, counts(thinker)) == {"reused": 3, "gone": 1, "differs": 1}
+
+
+def nameless(item):
+    """An item without the ids that name its answer."""
+    return {k: v[:4] if k == "call_id" else v for k, v in item.items() if k != "id"}
+
+
+def test_a_coding_assistant_of_responses_computes_new_tokens_only(thinker):
+    """30 turns of calls, texts and reasoning with long results, some on the response before by its id, some with all items sent back."""
+    tool = {"type": "function", **TOOL["function"]}
+    before, items, news, previous = counts(thinker), [], [{"role": "user", "content": "Here is a file, line by line. " * 30}], None
+    asked = hits = prefix = 0
+    for turn in range(TURNS):
+        fields = {"tools": [tool], "tool_choice": "auto"}
+        if turn % 4 < 2 and previous is not None:
+            sent, fields["previous_response_id"] = news, previous["id"]
+        else:
+            sent = [*items, *news]
+        r = respond(thinker, sent, turn, (CALL, TEXT, THOUGHT)[turn % 3], **fields)
+        assert [i["type"] for i in r["output"]] == (["function_call"], ["message"], ["reasoning", "message"])[turn % 3]
+        n_in, cached, n_out = of_usage(r)
+        if turn > 0:
+            assert cached >= 0.99 * prefix and cached >= prefix - 2, (turn, cached, prefix)
+            hits, asked = hits + cached, asked + prefix
+        prefix = n_in + n_out
+        items += [*news, *r["output"]]
+        lines = "\n".join(f"int value_{turn}_{i} = {i * 7919 % 1000}; /* the value of {i} */" for i in range(44))
+        news = ([{"type": "function_call_output", "call_id": r["output"][0]["call_id"], "output": lines}] if turn % 3 == 0
+                else [{"role": "user", "content": lines}])
+        previous = r
+        if turn == 5:  # the same without ids: the text decides, and leaves the cache early
+            mark = counts(thinker)
+            plain = respond(thinker, [*map(nameless, items), *news], 1, TEXT)
+            assert of_usage(plain)[1] < prefix - 100, "this model's answers were all as the tokenizer cuts them: the test shows nothing"
+            assert counts(thinker) == mark
+    assert prefix > 40000 and hits / asked >= 0.99
+    assert changed(before, counts(thinker)) == {"reused": TURNS * (TURNS - 1) // 2, "gone": 0, "differs": 0}
+
+
+def test_a_thinking_blocks_signature_names_the_answer(thinker):
+    before = counts(thinker)
+    talk = [{"role": "user", "content": "Begin."}]
+    body = {"model": "builtin", "max_tokens": 2000, "temperature": 1, "thinking": {"type": "enabled", "budget_tokens": 1024}, "explain": True}
+    prefix = 0
+    for turn in range(3):
+        answer = post(thinker, "/v1/messages", {**body, "messages": talk, "seed": turn, "regex": THOUGHT})
+        assert [b["type"] for b in answer["content"]] == ["thinking", "text"], answer
+        usage = answer["usage"]
+        assert usage["cache_read_input_tokens"] >= prefix - 2
+        assert answer["explain"]["choices"][0]["recalled_turns"] == {"reused": turn, "gone": 0, "differs": 0}
+        prefix = usage["input_tokens"] + usage["cache_read_input_tokens"] + usage["output_tokens"]
+        talk += [{"role": "assistant", "content": answer["content"]}, {"role": "user", "content": "More."}]
+    assert changed(before, counts(thinker)) == {"reused": 3, "gone": 0, "differs": 0}
+
+
+def test_a_chat_may_name_its_answers(thinker):
+    """By a member id of the assistant's messages; the first such answer is kept, and what came before a client showed that it sends ids is not."""
+    talk, told, prefix = [{"role": "user", "content": "Begin."}], [], []
+    for turn in range(4):
+        answer = post(thinker, "/v1/chat/completions", {"messages": talk, "temperature": 1.6, "seed": turn, "max_tokens": 200, "return_token_ids": True,
+                                                        "structured_outputs": {"regex": TEXT}, "explain": True})
+        told.append(answer["explain"]["choices"][0]["recalled_turns"])
+        if turn > 1:
+            assert answer["prompt_token_ids"][:len(prefix)] == prefix
+        prefix = answer["prompt_token_ids"] + generated(answer["choices"][0]["token_ids"])
+        talk += [{"role": "assistant", "id": answer["id"], "content": answer["choices"][0]["message"]["content"]}, {"role": "user", "content": "More."}]
+    assert told == [{"reused": 0, "gone": 0, "differs": 0}] + [{"reused": n, "gone": 1, "differs": 0} for n in range(3)]
+
+
+def test_calls_without_ids_name_nothing(thinker):
+    before = counts(thinker)
+    talk = [{"role": "user", "content": "Go."}, {"role": "assistant", "content": "", "tool_calls": [{"function": {"name": "f", "arguments": {"x": "a"}}}]},
+            {"role": "tool", "content": "ok", "tool_name": "f"}]
+    post(thinker, "/api/chat", {"model": "builtin", "messages": talk, "stream": False, "options": {"num_predict": 4}})
+    nameless = [talk[0], {"role": "assistant", "content": "Yes."}, {"role": "user", "content": "More."}]
+    post(thinker, "/v1/chat/completions", {"messages": nameless, "max_tokens": 4})
+    assert counts(thinker) == before

@@ -125,9 +125,9 @@ def test_tools_are_called_and_answered(server, client):
         {"function": {"name": "a", "arguments": {"x": 1}}}, {"function": {"name": "b", "arguments": {}}}]},
         {"role": "tool", "content": "two", "tool_name": "b"}, {"role": "tool", "content": "one", "tool_name": "a"}]
     same = [*USER, {"role": "assistant", "content": "", "tool_calls": [
-        {"type": "function", "id": "000000000", "function": {"name": "a", "arguments": '{"x": 1}'}},
-        {"type": "function", "id": "000000001", "function": {"name": "b", "arguments": "{}"}}]},
-        {"role": "tool", "content": "two", "tool_call_id": "000000001"}, {"role": "tool", "content": "one", "tool_call_id": "000000000"}]
+        {"type": "function", "id": "00000000", "function": {"name": "a", "arguments": '{"x": 1}'}},
+        {"type": "function", "id": "00000001", "function": {"name": "b", "arguments": "{}"}}]},
+        {"role": "tool", "content": "two", "tool_call_id": "00000001"}, {"role": "tool", "content": "one", "tool_call_id": "00000000"}]
     status, _, answer = post(server, "/v1/chat/completions", {"messages": same, "temperature": 0, "max_tokens": 12})
     assert status == 200
     mine = client.chat("story", history, options=GREEDY)

@@ -358,7 +358,7 @@ def test_a_coding_assistant_computes_only_what_is_new(client, tmp_path):
     files, previous = {}, None
     tool = {"type": "function", "name": "put", "parameters": {"type": "object", "properties": {"f": {"type": "string"}}}}
     items = [{"role": "user", "content": "Write the numbers to files."}]
-    for turn in range(20):
+    for turn in range(30):
         path = f"f{turn}"
         r = create(client, input=items, tools=[tool], previous_response_id=previous.id if previous else None,
                    extra_body=forced(call_text("put", {"f": path})))

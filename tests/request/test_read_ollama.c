@@ -31,14 +31,14 @@ TEST(calls_and_their_answers_get_ids) {
         "{\"function\":{\"name\":\"b\",\"arguments\":{\"x\":1}}}]},{\"role\":\"tool\",\"content\":\"2\","
         "\"tool_name\":\"b\"},{\"role\":\"tool\",\"content\":\"?\"}]}",
         "[{\"role\":\"assistant\",\"content\":\"\",\"reasoning_content\":\"t\",\"tool_calls\":[{\"id\":"
-        "\"000000000\","
-        "\"type\":\"function\",\"function\":{\"name\":\"a\",\"arguments\":{}}},{\"id\":\"000000001\","
+        "\"00000000\","
+        "\"type\":\"function\",\"function\":{\"name\":\"a\",\"arguments\":{}}},{\"id\":\"00000001\","
         "\"type\":"
         "\"function\",\"function\":{\"name\":\"b\",\"arguments\":{\"x\":1}}}]},{\"role\":\"tool\","
         "\"content\":\"2\","
-        "\"name\":\"b\",\"tool_call_id\":\"000000001\"},{\"role\":\"tool\",\"content\":\"?\",\"tool_call_"
+        "\"name\":\"b\",\"tool_call_id\":\"00000001\"},{\"role\":\"tool\",\"content\":\"?\",\"tool_call_"
         "id\":"
-        "\"000000001\"}]");
+        "\"00000001\"}]");
 }
 
 TEST(a_prompt_is_a_chat_unless_it_is_raw) {

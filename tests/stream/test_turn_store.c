@@ -52,12 +52,16 @@ TEST(a_turn_is_found_after_its_own_beginning_only) {
     turn_store_close(s);
 }
 
-TEST(of_two_turns_with_one_id_the_newer_counts) {
+/* As the samples of one answer. */
+TEST(of_two_turns_with_one_id_the_one_in_the_text_counts) {
     turn_store *s = open_store(ROOM);
     keep(s, 7, "abcdefghi", "a", "old");
     keep(s, 7, "abcdefghi", "a", "new");
     assert_true(finds(s, 7, "abcdefghi", "anew", 0));
-    assert_false(finds(s, 7, "abcdefghi", "aold", 0));
+    assert_true(finds(s, 7, "abcdefghi", "aold", 0));
+    assert_false(finds(s, 7, "abcdefghi", "aodd", 0));
+    const turn_counts n = turn_store_count(s);
+    assert_true(n.n_reused == 2 && n.n_differ == 1 && n.n_gone == 0);
     turn_store_close(s);
 }
 
@@ -124,7 +128,7 @@ TEST(random_turns) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_turn_is_found_after_its_own_beginning_only),
-        cmocka_unit_test(of_two_turns_with_one_id_the_newer_counts),
+        cmocka_unit_test(of_two_turns_with_one_id_the_one_in_the_text_counts),
         cmocka_unit_test(what_is_too_large_or_empty_is_not_kept),
         cmocka_unit_test(a_tenant_has_half_of_the_store_at_most),
         cmocka_unit_test(random_turns),
