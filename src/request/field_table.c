@@ -138,7 +138,7 @@ static const field_desc fields[] = {
     {"encoding_format", FIELD_STRING, EMBEDDINGS, NONE, BY(request_read_encoding),
      "the form of the rows: \"float\", arrays of numbers, or \"base64\", their bytes as 32-bit floats, the "
      "lowest byte first"},
-    {"explain", FIELD_BOOL, ALL | MESSAGES | SCORES, NONE, AT(g.info.explain, false),
+    {"explain", FIELD_BOOL, ALL | MESSAGES | SCORES | LLAMA, NONE, AT(g.info.explain, false),
      "tell what the request waited for, what it reused, and where its time went"},
     {"format", FIELD_ANY, OLLAMA | PART, RULE_INSIDE, KEPT,
      "\"json\", or a JSON Schema that the answer obeys"},

@@ -77,6 +77,8 @@ void request_write_settings(const quire_request *r, json_out *o) {
     json_bool(json_name(o, "post_sampling_probs"), false);
     settings_write_texts(r, o);
     settings_write_biases(r->g.sampling.lists, o);
+    request_write_breakers(r, json_name(o, "dry_sequence_breakers"));
     request_write_samplers(r, o);
+    json_raw(json_name(o, "lora"), "[]");
     json_end(o, '}');
 }

@@ -276,6 +276,15 @@ static size_t n_breakers(const quire_request *r) {
                                    : sizeof usual_breakers / sizeof *usual_breakers;
 }
 
+void request_write_breakers(const quire_request *r, json_out *o) {
+    json_begin(o, '[');
+    for (size_t i = 0; i < n_breakers(r); i++) {
+        str text = breaker_at(r, i);
+        json_text(json_item(o), text.p, text.n);
+    }
+    json_end(o, ']');
+}
+
 static quire_err stopped(const atomic_bool *stop, quire_error *err) {
     return stop != NULL && atomic_load(stop) ? err_set(err, QUIRE_CANCELLED, -1, "cancelled") : QUIRE_OK;
 }

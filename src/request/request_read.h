@@ -173,6 +173,8 @@ quire_err request_read_allowed(quire_request *r, const field_desc *f, const json
 quire_err request_read_bad_words(quire_request *r, const field_desc *f, const json_value *v,
                                  quire_error *err);
 quire_err request_read_breakers(quire_request *r, const field_desc *f, const json_value *v, quire_error *err);
+/* Writes an array of the texts that no repeat reaches across, given or usual. */
+void request_write_breakers(const quire_request *r, json_out *o);
 /* Fields that name a rule for the response (read_rules.c). */
 quire_err request_read_rule(quire_request *r, const field_desc *f, const json_value *v, quire_error *err);
 quire_err request_read_structured(quire_request *r, const field_desc *f, const json_value *v,

@@ -35,10 +35,11 @@ void llama_error(json_out *o, const api_error *e) {
 
 /* ---- times ---- */
 
-/* When a choice's tokens came; 0: there was none. */
+/* When a choice's tokens came (0: there was none), and what was seen of them. */
 typedef struct llama_times {
     int64_t first_us, last_us;
     int64_t queue_us; /* how long it had waited to be admitted */
+    bool has_line;    /* its text has a line end */
 } llama_times;
 
 typedef struct llama_state {
@@ -60,6 +61,7 @@ static void llama_deinit(void *state) {
 static void llama_note(response *a, const quire_event *ev) {
     llama_times *t = &((llama_state *)a->state)->times[ev->choice];
     t->last_us = clock_us();
+    t->has_line = t->has_line || (ev->n_text > 0 && memchr(ev->text, '\n', ev->n_text) != NULL);
     if (t->first_us == 0) {
         t->first_us = t->last_us;
         t->queue_us = ev->queue_us;
@@ -176,11 +178,13 @@ static void llama_write_all(const response *a, const response_choice *c, bool sh
     json_cstr(json_name(o, "model"), a->loop->server->model_name);
     json_raw(json_name(o, "generation_settings"), a->more->settings);
     llama_write_prompt(a, c, o);
+    json_bool(json_name(o, "has_new_line"), ((const llama_state *)a->state)->times[c - a->choices].has_line);
     json_bool(json_name(o, "truncated"), false);
     json_cstr(json_name(o, "stop_type"), llama_stop_type(c));
     json_text(json_name(o, "stopping_word"), c->stop_string.n > 0 ? c->stop_string.p : "", c->stop_string.n);
     json_int(json_name(o, "tokens_cached"), c->cached_tokens);
     llama_write_timings(a, c, o);
+    response_write_explain(a, c, o);
     json_end(o, '}');
 }
 

@@ -51,6 +51,7 @@ def test_a_greedy_completion_is_that_of_openais_path(server, path):
     assert "completion_probabilities" not in mine and complete(server)["tokens"] == []
     settings = mine["generation_settings"]
     assert settings["n_predict"] == settings["max_tokens"] == 12 and settings["temperature"] == 0 and settings["stream"] is False
+    assert settings["dry_sequence_breakers"] == ["\n", ":", '"', "*"] and settings["repeat_last_n"] == 64
     ids = complete(server, prompt=choice["prompt_token_ids"])
     assert ids["content"] == mine["content"] and ids["prompt"] == mine["prompt"]
 
@@ -87,6 +88,7 @@ def test_what_ends_a_completion_is_told(server):
     assert "".join(e["content"] for e in events) == stopped["content"] and events[-1]["stopping_word"] == word
     ended = complete(server, grammar='root ::= "yes"')
     assert ended["content"] == "yes" and ended["stop_type"] == "eos" and ended["generation_settings"]["grammar"] == 'root ::= "yes"'
+    assert ended["has_new_line"] is False and complete(server, grammar='root ::= "a\\nb"')["has_new_line"] is True
     assert json.loads(complete(server, n_predict=-1, json_schema={"type": "array", "items": {"const": 7}, "minItems": 2, "maxItems": 2})["content"]) == [7, 7]
 
 
@@ -140,6 +142,12 @@ def test_several_prompts_and_answers_are_an_array(server):
         assert "".join(e["content"] for e in pieces if e["index"] == i) == alone[i]["content"]
         assert [e["stop"] for e in pieces if e["index"] == i][-1] is True
     assert len(complete(server, n_cmpl=3, temperature=1, seed=5)) == 3
+
+
+def test_explain_is_told_once(server):
+    assert complete(server, explain=True)["explain"]["choices"][0] and "explain" not in complete(server)
+    *pieces, last = streamed(server, explain=True)
+    assert len(last["explain"]["choices"]) == 1 and not any("explain" in e for e in pieces)
 
 
 def test_response_fields_select_members(server):
