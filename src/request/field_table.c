@@ -476,7 +476,7 @@ static const field_desc fields[] = {
     {"tools", FIELD_ARRAY, MESSAGES | PART, TOOLS, KEPT,
      "tools with a name and an input_schema that the model may call"},
     {"tools", FIELD_ARRAY, RESPONSES | PART, TOOLS, KEPT,
-     "functions and custom tools that the model may call"},
+     "functions, custom tools and namespaces of them, which the model may call"},
     {"top_k", FIELD_INT, BOTH | UNNAMED | SAMPLING | RESPONSES, -1, INT32_TOP, AT(g.sampling.top_k, 0),
      "choose among this many likeliest tokens; 0 or -1: all"},
     {"top_k", FIELD_INT, MESSAGES | SAMPLING, 0, INT32_TOP, AT(g.sampling.top_k, 0),

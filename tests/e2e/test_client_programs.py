@@ -2,6 +2,7 @@
 assistants. Under QUIRE_TEST_LONG=1; PyTorch, which two of them need, takes six gigabytes on the disk."""
 import json
 import os
+import shutil
 import subprocess
 
 import pytest
@@ -12,7 +13,7 @@ from conftest import KEY, Server
 
 pytestmark = pytest.mark.skipif(os.environ.get("QUIRE_TEST_LONG") != "1", reason="of make test-long")
 SECONDS = 600
-TORCH = ("torch", "guidellm==0.8.1", "lm_eval[api,hf]==0.4.13")  # one environment for the two that need PyTorch
+TORCH = ("torch", "torch==2.15.0", "guidellm==0.8.1", "lm_eval[api,hf]==0.4.13")  # one environment for the two that need PyTorch
 OFFLINE = {"HF_HUB_OFFLINE": "1", "HF_DATASETS_OFFLINE": "1", "NO_COLOR": "1", "TOKENIZERS_PARALLELISM": "false"}
 MODEL = "models/builtin-hf"
 
@@ -58,7 +59,7 @@ def evaluated(home, model, arguments, **environment):
     """For each task the answers of the model's documents."""
     out = home / model
     run(program(*TORCH, of="lm_eval"), "run", "--model", model, "--model_args", arguments, "--tasks", ",".join(TASKS), "--include_path", home / "tasks",
-        "--log_samples", "--output_path", out, "--batch_size", "1", home=home / "home", **environment)
+        "--log_samples", "--output_path", out, "--batch_size", "1", "--device", "cpu", home=home / "home", **environment)
     samples = {}
     for task in TASKS:
         [file] = out.rglob(f"samples_{task}_*.jsonl")
@@ -78,8 +79,8 @@ def test_lm_eval_gets_what_transformers_computes(server, tmp_path):
     for name, task in TASKS.items():
         common = {"task": name, "dataset_path": "json", "dataset_kwargs": {"data_files": {"test": str(tmp_path / "docs.jsonl")}}, "test_split": "test"}
         (tasks / f"{name}.yaml").write_text(json.dumps(common | task))  # YAML holds JSON
-    expected = evaluated(tmp_path, "hf", f"pretrained={os.path.abspath(MODEL)},dtype=float32,device=cpu")
-    got = evaluated(tmp_path, "local-completions", f"model=builtin,base_url={server.url}/v1/completions,tokenizer={os.path.abspath(MODEL)},max_retries=1",
+    expected = evaluated(tmp_path, "hf", f"pretrained={os.path.abspath(MODEL)},dtype=float32,add_bos_token=True")
+    got = evaluated(tmp_path, "local-completions", f"model=builtin,base_url={server.url}/v1/completions,tokenizer={os.path.abspath(MODEL)},max_retries=1,add_bos_token=True",
                     OPENAI_API_KEY=KEY)
     assert got["answers"] == expected["answers"] and all(text[0][0] for text in got["answers"])
     for theirs, ours in zip(expected["choices"], got["choices"], strict=True):
@@ -101,6 +102,20 @@ def test_guidellm_reports_no_failed_request(server, tmp_path):
     state = benchmark["scheduler_state"]
     assert (state["successful_requests"], state["errored_requests"], state["cancelled_requests"]) == (24, 0, 0)
     assert benchmark["metrics"]["request_totals"] == {"successful": 24, "errored": 0, "incomplete": 0, "total": 24}
+
+
+def test_aiperf_reports_no_failed_request(server, tmp_path):
+    hub = tmp_path / "home/.cache/huggingface/hub/models--quire--builtin"  # without a network it takes tokenizers from there alone
+    commit = "0" * 40
+    (hub / "refs").mkdir(parents=True)
+    (hub / "refs/main").write_text(commit)
+    shutil.copytree(MODEL, hub / "snapshots" / commit)
+    run(program("aiperf", "aiperf==0.13.0", of="aiperf"), "profile", "--model", "builtin", "--url", server.url, "--endpoint-type", "chat", "--streaming",
+        "--api-key", KEY, "--tokenizer", "quire/builtin", "--request-count", 24, "--concurrency", 4, "--isl", 64, "--osl", 16, "--ui", "none",
+        "--artifact-dir", tmp_path / "out", home=tmp_path / "home", cwd=tmp_path)
+    report = json.loads((tmp_path / "out/profile_export_aiperf.json").read_text())
+    assert report["request_count"]["avg"] == 24 and report["request_error_rate"]["avg"] == 0 and report["error_summary"] == [] and report["is_complete"]
+    assert report["total_usage_completion_tokens"]["avg"] > 24
 
 
 # ---- coding assistants: a model that calls one tool takes a whole turn with them ----

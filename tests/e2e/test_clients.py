@@ -143,7 +143,8 @@ def test_langchain_reads_an_answer_by_function_calling_and_sends_calls_back(serv
 
 @pytest.mark.parametrize("more", [", parallel_tool_calls=False", ""], ids=["one call an answer", "as it comes"])
 def test_an_agent_of_smolagents_calls_its_tools_until_it_answers(server, more):
-    """The model knows nothing, so with several calls in an answer it mixes the final one with others, which the agent takes back and asks again."""
+    """The model knows nothing, so with several calls in an answer it mixes the final one with others, or writes until its last call
+    is cut, whose arguments are then no JSON; the agent takes such an answer back and asks again."""
     got = run(server, "smolagents", """
     import json
     from smolagents import OpenAIServerModel, Tool, ToolCallingAgent
@@ -159,14 +160,15 @@ def test_an_agent_of_smolagents_calls_its_tools_until_it_answers(server, more):
         def forward(self, answer: bool) -> bool:
             return answer
     seen = []
-    model = OpenAIServerModel(model_id="builtin", api_base=BASE, api_key=KEY, temperature=1.0, seed=1, max_tokens=2000MORE)
+    model = OpenAIServerModel(model_id="builtin", api_base=BASE, api_key=KEY, temperature=1.0, seed=1, max_tokens=300MORE)
     agent = ToolCallingAgent(tools=[Ready(), Final()], model=model, max_steps=12)
     result = agent.run("Is it ready?", return_full_result=True)
     steps = [s for s in result.steps if "step_number" in s]
     errors = [s["error"] for s in steps if s.get("error")]
     print(json.dumps({"state": result.state, "errors": errors, "seen": seen, "n_calls": sum(len(s.get("tool_calls") or []) for s in steps)}, default=str))
     """.replace("MORE", more))
-    wrong = [e for e in got["errors"] if "any other tool calls than the final answer" not in str(e) or more]
+    expected = () if more else ("any other tool calls than the final answer", "Argument has type 'str' but should be 'boolean'")
+    wrong = [e for e in got["errors"] if not any(text in str(e) for text in expected)]
     assert got["state"] == "success" and not wrong, got
 
 
