@@ -3,6 +3,7 @@
 #include <math.h>
 
 #include "base/mem.h"
+#include "base/rng.h"
 #include "request/request_read.h"
 
 enum { MAX_RESPONSE_FIELDS = 64, MAX_BIAS_TOKENS = 64 };
@@ -335,8 +336,26 @@ static quire_err read_llama_write_more(quire_request *r, quire_error *err) {
     return QUIRE_OK;
 }
 
+/* Gives a request without cache_prompt a salt that no other one has. */
+static quire_err read_llama_settle_salt(quire_request *r, quire_error *err) {
+    bool is_own = r->own_salt.n > 0 && r->g.cache_salt.p == r->own_salt.p;
+    if (r->reuses_prefix == !is_own) {
+        return QUIRE_OK;
+    }
+    strbuf_clear(&r->own_salt);
+    r->g.cache_salt = (str){NULL, 0};
+    if (r->reuses_prefix) {
+        return QUIRE_OK;
+    }
+    quire_err e = strbuf_addf(&r->own_salt, "%016llx%016llx", (unsigned long long)rng_os_seed(),
+                              (unsigned long long)rng_os_seed());
+    r->g.cache_salt = (str){r->own_salt.p, r->own_salt.n};
+    return e == QUIRE_OK ? e : err_set(err, e, -1, "out of memory for a request");
+}
+
 quire_err request_check_llama(quire_request *r, quire_error *err) {
     r->g.info.return_token_ids = true; /* the response has the text of the prompt's */
+    TRY(read_llama_settle_salt(r, err));
     TRY(request_settle_samplers(r, err));
     TRY(request_check_generation(r, err));
     return read_llama_write_more(r, err);

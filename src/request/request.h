@@ -166,6 +166,8 @@ struct quire_request {
     const json_value *samplers, *response_fields;
     bool has_input_prefix, has_input_suffix;
     strbuf settings, response_paths;
+    bool reuses_prefix; /* else it has a salt of its own, which no other request has */
+    strbuf own_salt;
     float *logits_out; /* the caller's; see quire_request_logits */
 };
 

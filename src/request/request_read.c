@@ -253,6 +253,7 @@ void request_free(quire_request *r) {
     strbuf_deinit(&r->rendered);
     strbuf_deinit(&r->settings);
     strbuf_deinit(&r->response_paths);
+    strbuf_deinit(&r->own_salt);
     sampling_lists_drop(r->g.sampling.lists);
     attn_mods_drop(r->g.mods);
     for (size_t i = 0; i < r->n_values; i++) {

@@ -14,13 +14,13 @@ static const char *llama_error_type(const api_error *e) {
     if (e->param != NULL && strcmp(e->param, "input_tokens") == 0) {
         return "exceed_context_size_error";
     }
-    return e->status == 401   ? "authentication_error"
-           : e->status == 403 ? "permission_error"
-           : e->status == 404 ? "not_found_error"
-           : e->status == 501 ? "not_supported_error"
-           : e->status == 503 ? "unavailable_error"
-           : e->status >= 500 ? "server_error"
-                              : "invalid_request_error";
+    return e->status == 401                       ? "authentication_error"
+           : e->status == 403                     ? "permission_error"
+           : e->status == 404                     ? "not_found_error"
+           : e->status == 501                     ? "not_supported_error"
+           : e->status == 503 || e->status == 429 ? "unavailable_error"
+           : e->status >= 500                     ? "server_error"
+                                                  : "invalid_request_error";
 }
 
 void llama_error(json_out *o, const api_error *e) {

@@ -104,6 +104,9 @@ def test_timings_are_measured(server):
     assert whole["timings"]["predicted_per_second"] == pytest.approx(1e3 * 12 / whole["timings"]["predicted_ms"], rel=1e-6)
     assert len({e["timings"]["prompt_ms"] for e in events}) == 1 and events[-1]["timings"]["predicted_ms"] > 0
     again = complete(server, prompt="Timings are measured here, " * 20)
+    anew = [complete(server, prompt="Timings are measured here, " * 20, cache_prompt=False, n_cmpl=2) for _ in (1, 2)]
+    assert {(a["tokens_cached"], a["timings"]["prompt_n"]) for a in (anew[0][0], anew[1][0])} == {(0, whole["tokens_evaluated"])}
+    assert {a["content"] for answers in anew for a in answers} == {whole["content"]}
     assert again["tokens_cached"] == again["timings"]["cache_n"] > whole["timings"]["cache_n"] and again["timings"]["prompt_n"] < whole["timings"]["prompt_n"]
 
 

@@ -224,6 +224,23 @@ TEST(samplers_that_cannot_run_so_are_refused) {
     refuse(QUIRE_LLAMA_COMPLETION, WITH("\"repeat_last_n\":-2"), "repeat_last_n");
 }
 
+TEST(a_prompt_that_is_not_cached_has_a_salt_of_its_own) {
+    quire_request *r[3];
+    quire_error err;
+    for (int i = 0; i < 3; i++) {
+        r[i] = read_as(QUIRE_LLAMA_COMPLETION, i == 0 ? WITH("\"cache_prompt\":true,\"cache_salt\":\"s\"")
+                                                      : WITH("\"cache_prompt\":false,\"cache_salt\":\"s\""));
+    }
+    assert_true(str_is(r[0]->g.cache_salt, "s"));
+    assert_true(r[1]->g.cache_salt.n == 32 && !str_eq(r[1]->g.cache_salt, r[2]->g.cache_salt));
+    assert_int_equal(quire_request_set(r[1], "cache_prompt", "true", &err), QUIRE_OK);
+    assert_int_equal(request_check(r[1], &err), QUIRE_OK);
+    assert_int_equal(r[1]->g.cache_salt.n, 0);
+    for (int i = 0; i < 3; i++) {
+        quire_request_free(r[i]);
+    }
+}
+
 TEST(infill_has_a_gap_between_two_texts) {
     quire_request *r =
         read_as(QUIRE_LLAMA_INFILL,
@@ -259,6 +276,7 @@ int main(void) {
         cmocka_unit_test(samplers_run_in_llama_cpps_order_or_in_the_one_that_is_named),
         cmocka_unit_test(samplers_that_are_left_out_are_off),
         cmocka_unit_test(samplers_that_cannot_run_so_are_refused),
+        cmocka_unit_test(a_prompt_that_is_not_cached_has_a_salt_of_its_own),
         cmocka_unit_test(infill_has_a_gap_between_two_texts),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
