@@ -19,7 +19,7 @@ def test_ten_thousand_requests_are_answered_as_the_document_says(quire, tmp_path
     s = Server("builtin", "--served-model-name", "story", "other", "--max-model-len", "96")
     done = subprocess.run([program.resolve(), "run", s.url + "/openapi.json", "--checks", CHECKS, "--phases", "examples,coverage,fuzzing",
                            "--exclude-path", "/debug/pool",  # a stream that does not end
-                           "--max-examples", "20", "--continue-on-failure", "--no-color", "--no-shrink"], cwd=tmp_path, capture_output=True, text=True)
+                           "--max-examples", "20", "--request-timeout", "600", "--continue-on-failure", "--no-color", "--no-shrink"], cwd=tmp_path, capture_output=True, text=True)
     assert done.returncode == 0, done.stdout[-20000:]
     assert int(re.search(r"(\d+) generated", done.stdout)[1]) >= 10000, done.stdout[-3000:]
     assert s.stop() == 0
