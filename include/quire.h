@@ -78,7 +78,9 @@ typedef enum quire_endpoint {
     QUIRE_CHAT_RENDER,
     QUIRE_CHAT_BATCH,       /* chats that share their fields */
     QUIRE_LLAMA_COMPLETION, /* completions in llama.cpp's form */
-    QUIRE_LLAMA_INFILL      /* the same of a gap between two texts */
+    QUIRE_LLAMA_INFILL,     /* the same of a gap between two texts */
+    QUIRE_OLLAMA_EMBED,     /* rows, as those of QUIRE_EMBEDDINGS, in Ollama's form */
+    QUIRE_OLLAMA_EMBEDDINGS /* the same of one text, in its older form */
 } quire_endpoint;
 
 /* The choices of quire_options. The first is the default unless the comment names

@@ -56,6 +56,10 @@ static inline endpoint_facts endpoint_facts_of(quire_endpoint e) {
         return (endpoint_facts){"/completion", .gives_text = true};
     case QUIRE_LLAMA_INFILL:
         return (endpoint_facts){"/infill", .gives_text = true, .is_form = true};
+    case QUIRE_OLLAMA_EMBED:
+        return (endpoint_facts){"/api/embed", .gives_rows = true};
+    case QUIRE_OLLAMA_EMBEDDINGS:
+        return (endpoint_facts){"/api/embeddings", .gives_rows = true};
     case QUIRE_MESSAGES:
         return (endpoint_facts){"/v1/messages", .gives_text = true};
     case QUIRE_RESPONSES:

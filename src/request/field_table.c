@@ -33,6 +33,7 @@
 #define OLLAMA_CHAT FIELD_OLLAMA_CHAT
 #define OLLAMA_TEXT FIELD_OLLAMA_GENERATE
 #define OLLAMA      (FIELD_OLLAMA_CHAT | FIELD_OLLAMA_GENERATE)
+#define OLLAMA_ROWS FIELD_OLLAMA_ROWS
 #define PART        FIELD_PART
 #define LATER       FIELD_LATER
 #define IGNORED     FIELD_IGNORED
@@ -104,6 +105,8 @@ static const field_desc fields[] = {
      "a request for the reason of cache misses"},
     {"dimensions", FIELD_INT, EMBEDDINGS, 1, INT32_TOP, AT(dimensions, -1),
      "first elements of a row that are kept, before it is normalised; null: all"},
+    {"dimensions", FIELD_INT, FIELD_OLLAMA_EMBED, 1, INT32_TOP, AT(dimensions, -1),
+     "first elements of a row that are kept, before it is normalised; null: all"},
     {"diversity_penalty", FIELD_NUMBER, BOTH, 0, NO_TOP, AT(g.beams.diversity_penalty, 0),
      "beam search: what a token costs for each beam of the groups before that chose it in the same step"},
     {"documents", FIELD_ARRAY, CHAT | MESSAGES, NONE, BY(request_read_documents),
@@ -172,6 +175,8 @@ static const field_desc fields[] = {
      "a text, an array of ids, or an array of either; this or content is required"},
     {"input", FIELD_PROMPT, EMBEDDINGS | REQUIRED, NONE, BY(request_read_prompt),
      "a text, an array of ids, or an array of either; required"},
+    {"input", FIELD_PROMPT, FIELD_OLLAMA_EMBED, NONE, BY(request_read_prompt),
+     "a text, or an array of texts; without one the model is loaded"},
     {"input", FIELD_ANY, RESPONSES | PART | REQUIRED, NONE, KEPT, "a text, or an array of items; required"},
     {"input_extra", FIELD_ARRAY, INFILL, NONE, BY(request_read_input_extra),
      "other files of the repository: objects with a filename and a text"},
@@ -202,7 +207,7 @@ static const field_desc fields[] = {
      "two line ends and up to 20 "
      "spaces, \"any\" runs of at most 20 characters; null: as the server was started, compact unless it was "
      "told"},
-    {"keep_alive", FIELD_ANY, OLLAMA | IGNORED, NONE, UNREAD("null"),
+    {"keep_alive", FIELD_ANY, OLLAMA | OLLAMA_ROWS | IGNORED, NONE, UNREAD("null"),
      "how long the model stays in memory: here as long as the server runs"},
     {"kv_transfer_params", FIELD_OBJECT, BOTH | LATER, NONE, UNREAD("null"),
      "transfer of KV pages between servers"},
@@ -273,7 +278,7 @@ static const field_desc fields[] = {
     {"modalities", FIELD_STRINGS, CHAT | LATER, NONE, UNREAD("[\"text\"]"), "kinds of output"},
     {"model", FIELD_STRING, MESSAGES | RESPONSES | NAMED | LLAMA, NONE, BY(request_read_model),
      "the name of a served model; the first when absent"},
-    {"model", FIELD_STRING, OLLAMA, NONE, BY(request_read_ollama_model),
+    {"model", FIELD_STRING, OLLAMA | OLLAMA_ROWS, NONE, BY(request_read_ollama_model),
      "the name of a served model, with or without \":latest\""},
     {"n", FIELD_INT, BOTH | UNNAMED, 1, PARAMS_MAX_CHOICES, BY(request_read_n), "answers to each prompt"},
     {"n", FIELD_INT, LLAMA, 1, PARAMS_MAX_CHOICES, BY(request_read_n), "another name of n_cmpl"},
@@ -298,6 +303,8 @@ static const field_desc fields[] = {
     {"num_beams", FIELD_INT, BOTH, 1, PARAMS_MAX_BEAMS, AT(beam_width, -1), "another name of beam_width"},
     {"num_return_sequences", FIELD_INT, BOTH, 1, PARAMS_MAX_CHOICES, BY(request_read_n), "another name of n"},
     {"options", FIELD_OBJECT, OLLAMA | PART, NONE, KEPT, "sampling, lengths and stops, by Ollama's names"},
+    {"options", FIELD_OBJECT, OLLAMA_ROWS | IGNORED, NONE, UNREAD("null"),
+     "sampling and sizes, which do not change rows"},
     {"output_config", FIELD_OBJECT, MESSAGES | PART, RULE_INSIDE, KEPT,
      "effort, the reasoning_effort of the template, and format, a JSON Schema that the answer obeys"},
     {"output_config.format", FIELD_OBJECT, MESSAGES, NONE, BY(request_read_format),
@@ -308,7 +315,7 @@ static const field_desc fields[] = {
      "tool calls of an answer may be several; false: one at most"},
     {"parse_special", FIELD_BOOL, CONTENT, NONE, BY(request_read_parse_special),
      "special tokens that the text names are tokens; false: ordinary text"},
-    {"pooling", FIELD_STRING, EMBEDDINGS | SCORES, NONE, BY(request_read_pooling),
+    {"pooling", FIELD_STRING, EMBEDDINGS | OLLAMA_ROWS | SCORES, NONE, BY(request_read_pooling),
      "the row of an input: the \"mean\" of its tokens' rows, the first (\"cls\") or the \"last\" of them; "
      "null: as the model's files say; required where they name none"},
     {"post_sampling_probs", FIELD_BOOL, LLAMA | LATER, NONE, UNREAD("false"),
@@ -324,6 +331,8 @@ static const field_desc fields[] = {
      AT(g.priority, 0), "lower is admitted earlier, where the server schedules by priority"},
     {"prompt", FIELD_PROMPT, COMPLETIONS | REQUIRED, NONE, BY(request_read_prompt),
      "a text, an array of ids, or an array of either; required"},
+    {"prompt", FIELD_PROMPT, FIELD_OLLAMA_EMBEDDINGS, NONE, BY(request_read_text),
+     "the text; without one the model is loaded"},
     {"prompt", FIELD_STRING, OLLAMA_TEXT | PART, NONE, KEPT, "the user's turn or, with raw, the prompt"},
     {"prompt", FIELD_OBJECT, RESPONSES | LATER, NONE, UNREAD("null"), "a prompt template's id"},
     {"prompt", FIELD_PROMPT, TOKENIZE | REQUIRED, NONE, BY(request_read_text),
@@ -498,6 +507,8 @@ static const field_desc fields[] = {
      "choose among the likeliest tokens that together have this probability"},
     {"top_p", FIELD_NUMBER, LLAMA | FIELD_MIN_OPEN | SAMPLING, 0, 1, AT(g.sampling.top_p, 0.95),
      "choose among the likeliest tokens that together have this probability"},
+    {"truncate", FIELD_BOOL, OLLAMA_ROWS, NONE, AT(truncates, true),
+     "cut a longer text at its end, or refuse it"},
     {"truncate_prompt_tokens", FIELD_INT, ALL | SCORES, -1, INT32_TOP,
      AT(g.truncate_prompt_tokens, GENERATION_UNCUT),
      "tokens to which a longer prompt is cut; -1: as many as fit; null: a prompt that does not fit is "

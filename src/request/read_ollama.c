@@ -317,6 +317,13 @@ quire_err request_assemble_ollama_generate(quire_request *r, quire_error *err) {
     return e;
 }
 
+quire_err request_check_ollama_rows(quire_request *r, quire_error *err) {
+    bool is_divided = r->g.info.endpoint == QUIRE_OLLAMA_EMBED && r->context.pooling.n_scores == 0;
+    r->normalize = is_divided;
+    r->g.truncate_prompt_tokens = r->truncates ? -1 : GENERATION_UNCUT;
+    return request_check_embedding(r, err);
+}
+
 quire_err request_read_ollama_model(quire_request *r, const field_desc *f, const json_value *v,
                                     quire_error *err) {
     static const char latest[] = ":latest";

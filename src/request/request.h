@@ -115,6 +115,7 @@ struct quire_request {
     int32_t n_logprobs, n_top_logprobs, n_prompt_logprobs;
     int32_t max_completion_tokens;
     int32_t pooling_kind, dimensions, normalize; /* of embeddings */
+    bool truncates;                              /* of Ollama's: texts that are too long are cut */
     int32_t n_given_stops;                       /* the request's own stops are the first */
     bool has_stream_options;
     bool echoes_message;           /* of a chat */

@@ -110,6 +110,8 @@ quire_err request_read_template_kwargs(quire_request *r, const field_desc *f, co
 /* The dialects of Ollama (read_ollama.c). */
 quire_err request_assemble_ollama_chat(quire_request *r, quire_error *err);
 quire_err request_assemble_ollama_generate(quire_request *r, quire_error *err);
+/* The rows of the newer form have length 1; those of the older are as they are pooled. */
+quire_err request_check_ollama_rows(quire_request *r, quire_error *err);
 quire_err request_read_ollama_model(quire_request *r, const field_desc *f, const json_value *v,
                                     quire_error *err);
 /* llama.cpp's completions: prompts of texts and ids mixed, a text's ids; the gap of

@@ -1,8 +1,11 @@
-/* The dialects of rows: POST /v1/embeddings, vLLM's /pooling, llama.cpp's /embedding:
- * writes their responses. A row is kept as the JSON that shows it. */
+/* The dialects of rows: POST /v1/embeddings, vLLM's /pooling, llama.cpp's /embedding,
+ * Ollama's /api/embed and /api/embeddings: writes their responses. A row is kept as the
+ * JSON that shows it. */
 #include <string.h>
 
 #include "base/base64.h"
+#include "base/clock.h"
+#include "server/ollama.h"
 #include "server/response.h"
 
 static quire_err embeddings_add_numbers(const quire_event *ev, strbuf *to) {
@@ -121,6 +124,46 @@ static void embeddings_write_end(const response *a, json_out *o) {
     response_write_input_usage(a, o);
     json_end(o, '}');
 }
+
+static void ollama_embed_begin(const response *a, json_out *o) {
+    json_begin(o, '{');
+    json_cstr(json_name(o, "model"), a->loop->server->model_name);
+    json_begin(json_name(o, "embeddings"), '[');
+}
+
+static void ollama_embed_row(const response *a, int32_t i, json_out *o) {
+    json_raw(o, i > 0 ? "," : "");
+    json_raw_part(o, embeddings_row(a, i));
+}
+
+static void ollama_embed_end(const response *a, json_out *o) {
+    json_end(o, ']');
+    json_int(json_name(o, "total_duration"), (clock_us() - a->conn->record.begun_us) * 1000);
+    json_int(json_name(o, "load_duration"), 0);
+    json_int(json_name(o, "prompt_eval_count"), a->prompt_tokens);
+    json_end(o, '}');
+}
+
+static void ollama_embeddings_begin(const response *a, json_out *o) {
+    (void)a;
+    json_begin(o, '{');
+    json_name(o, "embedding");
+}
+
+static void ollama_embeddings_end(const response *a, json_out *o) {
+    (void)a;
+    json_end(o, '}');
+}
+
+#define OLLAMA_ROWS_WRITER(write_begin, write_end)                                                           \
+    {                                                                                                        \
+        .id_prefix = "ollama-", .object = "", .begin = write_begin, .choice = ollama_embed_row,              \
+        .end = write_end, .row = embeddings_take_row, .error_body = ollama_error                             \
+    }
+
+const response_writer ollama_embed_writer = OLLAMA_ROWS_WRITER(ollama_embed_begin, ollama_embed_end);
+const response_writer ollama_embeddings_writer =
+    OLLAMA_ROWS_WRITER(ollama_embeddings_begin, ollama_embeddings_end);
 
 #define ROWS_WRITER(prefix, write_begin, write_row, write_end)                                               \
     {                                                                                                        \

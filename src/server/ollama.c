@@ -211,20 +211,42 @@ const response_writer ollama_writer = {
 
 #define OLLAMA_LOAD_BYTES 4096 /* a longer body has a prompt */
 
-/* Checks the other fields of a body without a prompt, as those of one that has one. */
+/* What a request of an endpoint is about, and what a response to one without it has. */
+typedef struct ollama_subject {
+    const char *name, *some; /* the member, and a value that it may have */
+    const char *response;    /* members, after the model */
+} ollama_subject;
+
+static const ollama_subject *ollama_subject_of(quire_endpoint e) {
+    static const ollama_subject chat = {"messages", "[{\"role\":\"user\",\"content\":\"a\"}]",
+                                        "\"message\":{\"role\":\"assistant\",\"content\":\"\"}"},
+                                prompt = {"prompt", "\"a\"", "\"response\":\"\""},
+                                input = {"input", "\"a\"", "\"embeddings\":[]"},
+                                old_input = {"prompt", "\"a\"", "\"embedding\":[]"};
+    return e == QUIRE_OLLAMA_CHAT         ? &chat
+           : e == QUIRE_OLLAMA_EMBED      ? &input
+           : e == QUIRE_OLLAMA_EMBEDDINGS ? &old_input
+                                          : &prompt;
+}
+
+static bool ollama_gives_rows(quire_endpoint e) {
+    return e == QUIRE_OLLAMA_EMBED || e == QUIRE_OLLAMA_EMBEDDINGS;
+}
+
+/* Checks the other fields of a body without its subject, as those of one that has one. */
 static quire_err ollama_check_load(const conn *c, const json_value *body, quire_error *err) {
     strbuf text = {0};
     json_out o = {.to = &text};
     quire_request *r = NULL;
-    bool is_chat = c->endpoint == QUIRE_OLLAMA_CHAT;
+    const ollama_subject *subject = ollama_subject_of(c->endpoint);
     json_begin(&o, '{');
     for (json_member m = {0}; json_next(body, &m);) {
-        if (strcmp(m.name, "messages") != 0 && strcmp(m.name, "prompt") != 0) {
+        bool is_none = strcmp(m.name, "messages") == 0 || strcmp(m.name, "prompt") == 0;
+        if (!is_none && strcmp(m.name, subject->name) != 0) {
             json_add(json_name(&o, m.name), m.value);
         }
     }
-    json_raw(json_name(&o, is_chat ? "messages" : "prompt"),
-             is_chat ? "[{\"role\":\"user\",\"content\":\"a\"}]" : "\"a\"");
+    json_raw(json_name(&o, subject->name), subject->some);
     json_end(&o, '}');
     quire_err e = o.err != QUIRE_OK
                       ? err_set(err, o.err, -1, "out of memory")
@@ -234,9 +256,15 @@ static quire_err ollama_check_load(const conn *c, const json_value *body, quire_
     return e;
 }
 
-/* Whether a body has neither prompt nor messages: 1 with keep_alive 0, 0 without; -1: it
- * has one, or is no object, which its parser tells. err: what is wrong with the rest of
- * such a body. */
+/* Whether a value is absent, or a text or an array without contents. */
+static bool ollama_says_nothing(const json_value *v) {
+    return v == NULL || (json_is(v, JSON_KIND_ARRAY) && json_length(v) == 0) ||
+           (json_is(v, JSON_KIND_TEXT) && json_str(v).n == 0);
+}
+
+/* Whether a body has neither prompt nor messages, or no input: 1 with keep_alive 0, 0
+ * without; -1: it has one, or is no object, which its parser tells. err: what is wrong
+ * with the rest of such a body. */
 static int ollama_reads_load(const conn *c, strbuf *model, quire_error *err) {
     const strbuf *body = &c->request.body;
     json_value *v =
@@ -246,6 +274,10 @@ static int ollama_reads_load(const conn *c, strbuf *model, quire_error *err) {
     int64_t kept = 1;
     bool is_empty = messages == NULL || (json_is(messages, JSON_KIND_ARRAY) && json_length(messages) == 0),
          says_nothing = prompt == NULL || (json_is(prompt, JSON_KIND_TEXT) && json_str(prompt).n == 0);
+    if (ollama_gives_rows(c->endpoint)) {
+        is_empty = true;
+        says_nothing = ollama_says_nothing(json_get(v, ollama_subject_of(c->endpoint)->name));
+    }
     bool is_load = is_empty && says_nothing && name.n > 0 && strbuf_add(model, name.p, name.n) == QUIRE_OK;
     bool unloads = json_whole(json_get(v, "keep_alive"), &kept) && kept == 0;
     if (is_load) {
@@ -286,15 +318,19 @@ void ollama_post(conn *c) {
     } else if (err.code != QUIRE_OK) {
         conn_reply_error(c, error_status(err.code), err.param, err.message, NULL);
     } else {
+        bool gives_rows = ollama_gives_rows(c->endpoint);
         json_out o = conn_begin_json(c);
-        bool is_chat = c->endpoint == QUIRE_OLLAMA_CHAT;
         json_begin(&o, '{');
-        ollama_write_model(s, &o);
-        ollama_write_time(&o, "created_at", clock_unix_s());
-        json_raw(json_name(&o, is_chat ? "message" : "response"),
-                 is_chat ? "{\"role\":\"assistant\",\"content\":\"\"}" : "\"\"");
-        json_bool(json_name(&o, "done"), true);
-        json_cstr(json_name(&o, "done_reason"), load == 1 ? "unload" : "load");
+        if (c->endpoint != QUIRE_OLLAMA_EMBEDDINGS) {
+            ollama_write_model(s, &o);
+            json_raw(&o, ",");
+        }
+        json_raw(&o, ollama_subject_of(c->endpoint)->response);
+        if (!gives_rows) {
+            ollama_write_time(&o, "created_at", clock_unix_s());
+            json_bool(json_name(&o, "done"), true);
+            json_cstr(json_name(&o, "done_reason"), load == 1 ? "unload" : "load");
+        }
         json_end(&o, '}');
         conn_reply_json(c, &o, NULL);
     }

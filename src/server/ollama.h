@@ -6,8 +6,8 @@
 
 #include "server/conn.h"
 
-/* POST /api/chat and /api/generate. One without messages or prompt, by which clients load
- * or unload a model, is answered at once. */
+/* POST /api/chat, /api/generate, /api/embed and /api/embeddings. One without messages,
+ * prompt or input, by which clients load or unload a model, is answered at once. */
 void ollama_post(conn *c);
 /* GET /api/tags, /api/ps and /api/version; POST /api/show. */
 void ollama_tags(conn *c);

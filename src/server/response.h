@@ -169,6 +169,7 @@ typedef struct response_writer {
 
 extern const response_writer completions_writer, chat_writer, messages_writer, ollama_writer,
     responses_writer, llama_writer;
+extern const response_writer ollama_embed_writer, ollama_embeddings_writer;
 extern const response_writer embeddings_writer, pooling_writer, embedding_writer, score_writer, rerank_writer,
     reranking_writer;
 extern const response_writer tokenize_writer, tokenize_content_writer, detokenize_writer,

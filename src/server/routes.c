@@ -252,6 +252,8 @@ static const route route_table[] = {
     {.path = "/v1/chat/completions", GENERATION(QUIRE_CHAT)},
     {.path = "/api/chat", OLLAMA(QUIRE_OLLAMA_CHAT)},
     {.path = "/api/generate", OLLAMA(QUIRE_OLLAMA_GENERATE)},
+    {.path = "/api/embed", OLLAMA(QUIRE_OLLAMA_EMBED)},
+    {.path = "/api/embeddings", OLLAMA(QUIRE_OLLAMA_EMBEDDINGS)},
     {.path = "/api/tags", .allow = READ, .run = ollama_tags, .error = ollama_error},
     {.path = "/api/ps", .allow = READ, .run = ollama_ps, .error = ollama_error},
     {.path = "/api/version", .allow = READ, .run = ollama_version, .error = ollama_error},

@@ -4,6 +4,7 @@ import json
 import random
 import shutil
 
+import ollama
 import openai
 import pytest
 
@@ -148,5 +149,66 @@ def test_an_embedder_does_not_chat_and_a_generator_needs_a_pooling(server, golde
 
 
 def test_a_key_is_needed(server):
-    for path in ("/v1/embeddings", "/embedding", "/embeddings", "/pooling", "/score", "/v1/rerank", "/v2/rerank", "/rerank", "/reranking"):
+    for path in ("/v1/embeddings", "/embedding", "/embeddings", "/pooling", "/score", "/v1/rerank", "/v2/rerank", "/rerank", "/reranking", "/api/embed", "/api/embeddings"):
         assert server.ask("POST", path, {"input": "a"}, key="wrong")[0] == 401
+
+
+# ---- Ollama's forms ----
+
+@pytest.fixture(scope="module")
+def embedder(quire, text_model, tmp_path_factory):  # noqa: F811
+    """The same model, whose files say how its rows are pooled."""
+    path = tmp_path_factory.mktemp("ollama") / "model"
+    shutil.copytree(text_model, path)
+    (path / "1_Pooling").mkdir()
+    (path / "1_Pooling/config.json").write_text(json.dumps({"pooling_mode": "mean"}))
+    kinds = [("", "Transformer"), ("1_Pooling", "Pooling")]
+    (path / "modules.json").write_text(json.dumps([
+        {"idx": i, "name": str(i), "path": place, "type": f"sentence_transformers.models.{kind}"} for i, (place, kind) in enumerate(kinds)]))
+    s = Server(path, "--api-key", KEY, "--served-model-name", "bert", *PLAIN)
+    yield s
+    assert s.stop() == 0
+
+
+def test_ollamas_client_gets_rows(embedder):
+    texts = ["The cat sat on the mat.", "A prince.", "the end"]
+    mine = [d["embedding"] for d in post(embedder, "/v1/embeddings", {"input": texts, "normalize": True})["data"]]
+    client = ollama.Client(host=embedder.url, headers={"Authorization": f"Bearer {KEY}"})
+    answer = client.embed("bert:latest", texts, options={"temperature": 0}, keep_alive="5m")
+    assert answer.model == "bert" and [list(row) for row in answer.embeddings] == mine
+    assert answer.total_duration > 0 and answer.load_duration == 0
+    assert answer.prompt_eval_count == post(embedder, "/v1/embeddings", {"input": texts})["usage"]["prompt_tokens"]
+    assert [list(row) for row in client.embed("bert", texts[1]).embeddings] == mine[1:2]
+    cut = numpy.array(client.embed("bert", texts[0], dimensions=8).embeddings[0])
+    assert cut == pytest.approx(numpy.array(mine[0][:8]) / numpy.linalg.norm(mine[0][:8]), abs=1e-6)
+    # the older form: one text, whose row is not divided by its length
+    old = client.embeddings("bert", texts[0]).embedding
+    assert list(old) == post(embedder, "/v1/embeddings", {"input": texts[0], "normalize": False})["data"][0]["embedding"]
+    assert client.embed("bert", "").embeddings == [] and client.embed("bert", []).embeddings == [] and client.embeddings("bert", "").embedding == []
+
+
+def test_a_long_text_is_cut_for_ollamas_clients_or_refused(embedder):
+    client = ollama.Client(host=embedder.url, headers={"Authorization": f"Bearer {KEY}"})
+    long = "cat " * 5000
+    n = client.embed("bert", long).prompt_eval_count
+    assert client.embed("bert", long + "dog").embeddings == client.embed("bert", long).embeddings  # its end is cut
+    assert 0 < n < 5000
+    with pytest.raises(ollama.ResponseError, match=f"at most {n} are taken") as refused:
+        client.embed("bert", ["short", long], truncate=False)
+    assert refused.value.status_code == 400
+    assert len(client.embeddings("bert", long).embedding) == len(client.embed("bert", "cat").embeddings[0])
+
+
+@pytest.mark.parametrize("path,body,words", [
+    ("/api/embed", {"input": 7}, "input"), ("/api/embed", {"input": [None]}, "input"), ("/api/embed", {"input": "a", "truncate": "yes"}, "truncate"),
+    ("/api/embed", {"input": "a", "dimensions": 0}, "dimensions"), ("/api/embed", {"input": "a", "dimensions": 100000}, "dimensions"),
+    ("/api/embed", {"truncate": 1}, "truncate"), ("/api/embeddings", {"prompt": ["a"]}, "prompt"), ("/api/embeddings", {"prompt": 1}, "prompt"),
+])
+def test_what_is_wrong_is_named_in_ollamas_form(embedder, path, body, words):
+    answer = post(embedder, path, {"model": "bert", **body}, 400)
+    assert list(answer) == ["error"] and words in answer["error"]
+
+
+def test_another_model_is_not_found_in_ollamas_form(embedder):
+    for path, body in (("/api/embed", {"input": "a"}), ("/api/embeddings", {"prompt": "a"}), ("/api/embed", {})):
+        assert list(post(embedder, path, {"model": "other", **body}, 404)) == ["error"]
