@@ -74,7 +74,7 @@ def test_a_break_is_refused_by_update_too(changed, tmp_path):
 @pytest.mark.parametrize("header,old,new", [
     ("quire.h", "const char *quire_version(void);", "const char *quire_version(void);\nint quire_new(const char *text);"),
     ("quire.h", "} quire_options;", "    int32_t more;\n    const char *and_more;\n} quire_options;"),
-    ("quire.h", "    QUIRE_EVENT_LOOKED\n", "    QUIRE_EVENT_LOOKED,\n    QUIRE_EVENT_MORE\n"),
+    ("quire.h", "    QUIRE_EVENT_PROGRESS\n", "    QUIRE_EVENT_PROGRESS,\n    QUIRE_EVENT_MORE\n"),
     ("quire_err.h", "#define QUIRE_ERR_LIST(X)", "#define QUIRE_LIMIT 7\n#define QUIRE_ERR_LIST(X)"),
     ("quire.h", "typedef struct quire_message {", "typedef struct quire_more {\n    size_t size;\n} quire_more;\ntypedef struct quire_message {"),
 ])
