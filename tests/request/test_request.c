@@ -289,6 +289,37 @@ TEST(what_beam_search_excludes_is_refused_by_name) {
     refuse(QUIRE_CHAT, "{" USER ",\"beam_width\":4,\"temperature\":0.5}", "temperature", "give 0 or 1");
 }
 
+/* In one piece, whatever its form; a copy, as a fork gets it, has its own. */
+TEST(a_prediction_is_a_text_or_parts_of_text) {
+    static const char *const bodies[] = {
+        "{" USER ",\"prediction\":{\"type\":\"content\",\"content\":\"if (a) b\"}}",
+        "{" USER ",\"prediction\":{\"type\":\"content\",\"content\":[{\"type\":\"text\",\"text\":\"if (a)\"},"
+        "{\"type\":\"text\",\"text\":\"\"},{\"type\":\"text\",\"text\":\" b\"}]}}"};
+    for (size_t i = 0; i < sizeof bodies / sizeof *bodies; i++) {
+        quire_error err = {0};
+        quire_request *r = parse(QUIRE_CHAT, bodies[i]), *copy;
+        assert_true(str_is(r->g.prediction, "if (a) b") && r->g.more.has_prediction);
+        assert_true(request_text_bytes(r) >= 8 + strlen("if (a) b"));
+        assert_int_equal(request_copy(r, &copy, &err), QUIRE_OK);
+        quire_request_free(r);
+        assert_true(str_is(copy->g.prediction, "if (a) b") && copy->g.more.has_prediction);
+        assert_int_equal(quire_request_set(copy, "prediction", "null", &err), QUIRE_OK);
+        assert_true(copy->g.prediction.n == 0 && !copy->g.more.has_prediction);
+        quire_request_free(copy);
+    }
+    quire_request *none = parse(QUIRE_CHAT, "{" USER ",\"prediction\":null}");
+    assert_false(none->g.more.has_prediction);
+    quire_request_free(none);
+    refuse(QUIRE_CHAT, "{" USER ",\"prediction\":{\"type\":\"text\",\"content\":\"a\"}}", "prediction",
+           "prediction.type must be \"content\"");
+    refuse(QUIRE_CHAT, "{" USER ",\"prediction\":{\"type\":\"content\",\"content\":[{\"type\":\"text\"}]}}",
+           "prediction", "prediction.content[0]");
+    refuse(QUIRE_CHAT, "{" USER ",\"prediction\":{\"type\":\"content\",\"content\":null}}", "prediction",
+           "prediction.content must be");
+    refuse(QUIRE_CHAT, "{" USER ",\"beam_width\":2,\"prediction\":{\"type\":\"content\",\"content\":\"a\"}}",
+           "prediction", "beam search");
+}
+
 TEST(a_field_of_a_later_issue_is_refused_by_name) {
     refuse(QUIRE_COMPLETIONS, "{\"prompt\":\"x\",\"prompt_embeds\":\"end\"}", "prompt_embeds",
            "not supported yet");
@@ -468,6 +499,7 @@ int main(void) {
         cmocka_unit_test(n_and_best_of_multiply_the_choices),
         cmocka_unit_test(beam_search_goes_by_the_names_of_vllm_and_transformers),
         cmocka_unit_test(what_beam_search_excludes_is_refused_by_name),
+        cmocka_unit_test(a_prediction_is_a_text_or_parts_of_text),
         cmocka_unit_test(a_field_of_a_later_issue_is_refused_by_name),
         cmocka_unit_test(values_that_clients_always_send_and_that_mean_nothing_are_taken),
         cmocka_unit_test(unknown_members_that_would_change_what_is_generated_are_refused_by_name),
