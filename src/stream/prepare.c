@@ -359,6 +359,13 @@ static void add_work(void *context, engine_work *w) {
 
 /* ---- the answer that the request expects ---- */
 
+/* The beginning of a text that has as many tokens as a sequence may have, about, even if
+ * all of them are the longest of the vocabulary. */
+static str beginning_of(const stream_engine *e, str text) {
+    size_t limit = (size_t)e->context.max_model_len, least = tokenizer_least_tokens(e->tokenizer, text.n);
+    return (str){text.p, least > limit ? text.n / least * limit : text.n};
+}
+
 /* Tokenises the request's prediction as it would follow its first prompt, with control
  * tokens as text, and keeps as many tokens as a sequence has. */
 static quire_err make_prediction(quire_stream *s, quire_error *err) {
@@ -370,6 +377,7 @@ static quire_err make_prediction(quire_stream *s, quire_error *err) {
     }
     strbuf after = {0};
     token_list ids = {0};
+    text = beginning_of(e, text);
     const token_list known = {.ids = first->prompt.ids + choice_first_prompt(first) - 1, .n = 1};
     encode_options options = {.special = ENCODE_PLAIN, .known = &known, .from = 1};
     quire_error why = {.message = "out of memory"};
