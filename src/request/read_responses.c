@@ -157,6 +157,12 @@ static quire_err responses_take_tool(const field_desc *f, size_t i, const json_v
     for (size_t j = 0; j < json_length(inner); j++) {
         (void)snprintf(where, sizeof where, "tools[%zu].tools[%zu]", i, j);
         TRY(responses_check_tool(f, i, where, json_at(inner, j), err));
+        size_t n = space.n + 1 + json_get_str(json_at(inner, j), "name").n;
+        if (n > CALL_NAME_BYTES) {
+            return request_range_error(
+                f, err, "%s.name has %zu bytes with its namespace and a point; at most %d are taken", where,
+                n, CALL_NAME_BYTES);
+        }
         responses_write_tool(json_at(inner, j), space, o);
     }
     return QUIRE_OK;

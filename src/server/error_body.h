@@ -9,6 +9,9 @@
 #include "base/str.h"
 #include "json/json_out.h"
 
+/* The status of a request that the operator cancelled. */
+#define STATUS_CANCELLED 410
+
 /* A failure as the client sees it. Texts are borrowed. */
 typedef struct api_error {
     int status;

@@ -14,7 +14,6 @@
 
 #define MAX_ROWS 4096 /* of one list */
 /* clients do not repeat such a request by themselves, as after 409, 429 and 5xx */
-#define STATUS_CANCELLED 410
 
 static bool requests_may_see(conn *c) {
     if (!c->is_operator) {

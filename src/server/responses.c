@@ -235,9 +235,10 @@ static void responses_write_ends(const response *a, json_out *o) {
     json_name(o, "error");
     if (st->why != NULL) {
         json_begin(o, '{');
-        json_cstr(json_name(o, "code"), st->why->status == 429  ? "rate_limit_exceeded"
-                                        : st->why->status < 500 ? "invalid_prompt"
-                                                                : "server_error");
+        bool is_prompts = st->why->status < 500 && st->why->status != STATUS_CANCELLED;
+        json_cstr(json_name(o, "code"), st->why->status == 429 ? "rate_limit_exceeded"
+                                        : is_prompts           ? "invalid_prompt"
+                                                               : "server_error");
         json_cstr(json_name(o, "message"), st->why->message);
         json_end(o, '}');
     } else {
@@ -402,9 +403,34 @@ static void responses_close_item(const response *a, const char *status, json_out
 
 /* ---- taking what a choice has ---- */
 
-/* The namespace among the request's tools with which a called name begins:
- * NAMESPACE.NAME; NULL: none. *members is to be dropped by the caller, after what is
- * returned. */
+/* The namespace of the tool NAMESPACE.NAME that is called, or of a name that begins with
+ * a namespace and is no tool's; empty: none. The first tool of that name counts. */
+static str responses_space_of(const json_value *tools, str called) {
+    str space = {0};
+    for (size_t i = 0; i < json_length(tools); i++) {
+        const json_value *tool = json_at(tools, i), *inner = json_get(tool, "tools");
+        str name = json_get_str(tool, "name");
+        bool is_space = str_is(json_get_str(tool, "type"), "namespace");
+        if (!is_space && str_eq(name, called)) {
+            return (str){0};
+        }
+        if (!is_space || called.n <= name.n + 1 || called.p[name.n] != '.' ||
+            memcmp(called.p, name.p, name.n) != 0) {
+            continue;
+        }
+        space = name;
+        str rest = {called.p + name.n + 1, called.n - name.n - 1};
+        for (size_t j = 0; j < json_length(inner); j++) {
+            if (str_eq(json_get_str(json_at(inner, j), "name"), rest)) {
+                return space;
+            }
+        }
+    }
+    return space;
+}
+
+/* responses_space_of the request's tools. *members is to be dropped by the caller, after
+ * *space. */
 static quire_err responses_find_space(const response *a, str called, json_value **members, str *space) {
     const char *given = responses_info(a)->members;
     size_t n = strlen(given);
@@ -418,14 +444,8 @@ static quire_err responses_find_space(const response *a, str called, json_value 
     e = e == QUIRE_OK ? strbuf_add_char(&text, '}') : e;
     e = e == QUIRE_OK ? json_read((str){text.p, text.n}, &limits, JSON_WIDE_KEPT, members, &fault) : e;
     strbuf_deinit(&text);
-    const json_value *tools = e == QUIRE_OK ? json_get(*members, "tools") : NULL;
-    for (size_t i = 0; i < json_length(tools); i++) {
-        str name = json_get_str(json_at(tools, i), "name");
-        bool is_space = str_is(json_get_str(json_at(tools, i), "type"), "namespace");
-        if (is_space && called.n > name.n + 1 && called.p[name.n] == '.' &&
-            memcmp(called.p, name.p, name.n) == 0) {
-            *space = name;
-        }
+    if (e == QUIRE_OK) {
+        *space = responses_space_of(json_get(*members, "tools"), called);
     }
     return e;
 }

@@ -154,6 +154,12 @@ def test_tools_of_a_namespace_are_called_by_both_names(client):
     assert chained.usage.input_tokens == whole.usage.input_tokens and without_ids(chained.output[0].to_dict()) == without_ids(whole.output[0].to_dict())
     plain = create(client, tools=[*spaces, TOOL], extra_body=forced(call_text("edit_file", {"path": "a", "text": "b"}))).output[0]
     assert (plain.namespace, plain.name) == (None, "edit_file")
+    flat = {**TOOL, "name": "files.edit_file"}  # no tool of the namespace, which has others
+    whole = create(client, tools=[flat, {**spaces[0], "tools": [CUSTOM]}], extra_body=forced(call_text("files.edit_file", {"path": "a", "text": "b"}))).output[0]
+    assert (whole.namespace, whole.name) == (None, "files.edit_file")
+    inner = {**spaces[0], "name": "more", "tools": [CUSTOM]}  # another namespace's name begins with its own
+    longer = create(client, tools=[spaces[1], inner], extra_body=forced(text)).output[0]
+    assert (longer.namespace, longer.name) == ("more.files", "edit_file")
 
 
 def test_a_custom_tool_is_called_with_text_of_its_grammar(client):
@@ -280,7 +286,7 @@ def test_what_runs_in_the_background_is_listed_cancelled_logged_and_counted(quir
         assert row["background"] and row["tenant"] == "ann" and row["client"] is None and row["endpoint"] == "/v1/responses" and not row["stream"]
         assert row["state"] in ("preparing", "waiting", "running") and json.loads(s.ask("GET", "/debug/requests", key="root")[2])["data"] == []
         failed = c.responses.retrieve(begun.id)
-        assert failed.status == "failed" and "cancelled this request" in failed.error.message
+        assert failed.status == "failed" and "cancelled this request" in failed.error.message and failed.error.code == "server_error"
         before = completion_tokens(s, "ann")
         done = until(c, create(c, background=True, max_output_tokens=3).id, "incomplete")
         assert completion_tokens(s, "ann") == before + 3

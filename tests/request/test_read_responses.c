@@ -138,6 +138,14 @@ TEST(tools_are_those_of_a_chat_in_a_flat_form) {
     refuse_body("{\"input\":\"x\",\"tools\":[{\"type\":\"namespace\",\"name\":\"n\",\"tools\":[{\"type\":"
                 "\"namespace\",\"name\":\"m\",\"tools\":[]}]}]}",
                 "tools", "tools[0].tools[0].type is \"namespace\"");
+    char wide[129], body[400];
+    memset(wide, 'w', sizeof wide - 1);
+    wide[sizeof wide - 1] = '\0';
+    snprintf(body, sizeof body,
+             "{\"input\":\"x\",\"tools\":[{\"type\":\"namespace\",\"name\":\"%s\",\"tools\":[{\"type\":"
+             "\"function\",\"name\":\"%s\"}]}]}",
+             wide, wide);
+    refuse_body(body, "tools", "tools[0].tools[0].name has 257 bytes with its namespace");
     refuse_body("{\"input\":\"x\",\"tools\":[{\"type\":\"web_search\"}]}", "tools",
                 "tools[0].type is \"web_search\"");
     refuse_body("{\"input\":\"x\",\"tools\":[{\"type\":\"function\",\"name\":\"\"}]}", "tools",
