@@ -74,7 +74,8 @@ static quire_err fill_add_text(const fill_writer *w, str text) {
 }
 
 static quire_err fill_add_file(const fill_writer *w, const json_value *file) {
-    str name = json_has(file, "filename") ? json_get_str(file, "filename") : str_of(UNNAMED_FILE);
+    const json_value *given = json_get(file, "filename");
+    str name = given != NULL ? json_str(given) : str_of(UNNAMED_FILE);
     if (w->marks->file >= 0) {
         TRY(fill_add(w, w->marks->file));
         TRY(fill_add_text(w, name));

@@ -299,8 +299,9 @@ def test_infill_is_the_completion_of_its_marks(coder):
     head = [*bos, repo, *ids_of(s, "myproject\n")]
     gap = [sep, *ids_of(s, "filename\n"), pre, *ids_of(s, "Once"), *ids_of(s, " upon"), suf, *ids_of(s, " the end."), mid]
     fields = {"input_prefix": "Once", "input_suffix": " the end.", "prompt": " upon"}
-    for extra, between in ((None, []), ([{"filename": "a.c", "text": "int a;"}, {"text": "int b;"}],
-                                        [sep, *ids_of(s, "a.c"), *ids_of(s, "\n"), *ids_of(s, "int a;"), sep, *ids_of(s, "tmp"), *ids_of(s, "\n"), *ids_of(s, "int b;")])):
+    unnamed = [sep, *ids_of(s, "tmp"), *ids_of(s, "\n"), *ids_of(s, "int b;")]
+    for extra, between in ((None, []), ([{"filename": "a.c", "text": "int a;"}, {"text": "int b;"}, {"filename": None, "text": "int b;"}],
+                                        [sep, *ids_of(s, "a.c"), *ids_of(s, "\n"), *ids_of(s, "int a;"), *unnamed, *unnamed])):
         mine, theirs = infill(s, input_extra=extra, **fields), complete(s, prompt=[*head, *between, *gap], n_predict=6, return_tokens=True)
         assert mine["tokens_evaluated"] == theirs["tokens_evaluated"] == len(head) + len(between) + len(gap)
         assert mine["prompt"] == theirs["prompt"] and mine["tokens"] == theirs["tokens"]
