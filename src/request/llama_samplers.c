@@ -75,6 +75,20 @@ static bool samplers_has(const sampler_list *l, llama_sampler s) {
     return has;
 }
 
+/* Refuses item or letter i, which names no sampler. */
+static quire_err samplers_refuse(const field_desc *f, const json_value *v, size_t i, quire_error *err) {
+    return json_is(v, JSON_KIND_TEXT)
+               ? request_range_error(f, err,
+                                     "samplers[%zu] is no sampler's letter; the letters are e (penalties), d "
+                                     "(dry), s (top_n_sigma), k (top_k), y (typ_p), p (top_p), m (min_p), x "
+                                     "(xtc) and t (temperature)",
+                                     i)
+               : request_type_error(f, (int64_t)i, json_at(v, i),
+                                    "penalties, dry, top_n_sigma, top_k, typ_p, top_p, min_p, xtc or "
+                                    "temperature",
+                                    err);
+}
+
 /* Reads the field, or all samplers for NULL. */
 static quire_err samplers_read(const field_desc *f, const json_value *v, sampler_list *out,
                                quire_error *err) {
@@ -89,11 +103,7 @@ static quire_err samplers_read(const field_desc *f, const json_value *v, sampler
             continue;
         }
         if (s == N_LLAMA_SAMPLERS) {
-            return request_range_error(
-                f, err,
-                "samplers[%zu] is \"%.*s\"; there are penalties, dry, top_n_sigma, top_k, "
-                "typ_p, top_p, min_p, xtc and temperature",
-                i, (int)(name.n < 40 ? name.n : 40), name.n > 0 ? name.p : "");
+            return samplers_refuse(f, v, i, err);
         }
         if (samplers_has(out, s)) {
             return request_range_error(f, err, "samplers[%zu] is %s again; each runs once", i,

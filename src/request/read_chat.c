@@ -246,8 +246,10 @@ quire_err request_require_chat(const quire_request *r, quire_error *err) {
                        "this model has no vocabulary, so it cannot chat; use completions with token ids");
     }
     if (dialect_of(&r->g)->is_batch ? r->g.n_prompts == 0 : r->g.messages.json.n == 0) {
-        return err_set_param(err, QUIRE_BAD_REQUEST, "body.messages",
-                             "messages is missing; give an array of messages");
+        bool is_prompt = r->g.info.endpoint == QUIRE_OLLAMA_GENERATE;
+        return is_prompt ? err_set_param(err, QUIRE_BAD_REQUEST, "prompt", "prompt is missing; give a text")
+                         : err_set_param(err, QUIRE_BAD_REQUEST, "body.messages",
+                                         "messages is missing; give an array of messages");
     }
     if (r->g.continue_final_message && r->g.add_generation_prompt) {
         return err_set_param(err, QUIRE_BAD_REQUEST, "continue_final_message",

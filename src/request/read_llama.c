@@ -261,19 +261,22 @@ static bool read_llama_is_id(const json_value *v, str name, int64_t *id) {
 
 static quire_err read_llama_add_bias(const quire_request *r, const field_desc *f, const json_value *key,
                                      str name, const json_value *bias, llama_biases *to, quire_error *err) {
+    char brief[JSON_BRIEF_BYTES];
     int64_t id = 0;
     bool is_id = read_llama_is_id(key, name, &id),
          is_ban = json_is(bias, JSON_KIND_BOOL) && !json_truth(bias);
     size_t n = to->ids.n;
     if (key != NULL && !is_id && !json_is(key, JSON_KIND_TEXT)) {
-        return request_type_error(f, -1, key, "of pairs of an id or a text and a bias", err);
+        return request_range_error(f, err, "%s has the token %s; it must be an id or a text", f->name,
+                                   json_brief(key, brief));
     }
     if (is_id && (id < 0 || id >= r->context.n_vocab)) {
         return request_range_error(f, err, "%s names the id %lld; the vocabulary has %d ids", f->name,
                                    (long long)id, (int)r->context.n_vocab);
     }
     if (!is_ban && !json_numeric(bias)) {
-        return request_type_error(f, -1, bias, "of numbers, or false where a token is banned", err);
+        return request_range_error(f, err, "%s has the bias %s; it must be a number, or false for a ban",
+                                   f->name, json_brief(bias, brief));
     }
     int32_t one = (int32_t)id;
     TRY(is_id ? token_list_add_all(&to->ids, &one, 1)

@@ -129,8 +129,9 @@ TEST(biases_are_pairs_or_an_object) {
     refuse(QUIRE_LLAMA_COMPLETION, WITH("\"logit_bias\":[[5]]"), "logit_bias[0]");
     refuse(QUIRE_LLAMA_COMPLETION, WITH("\"logit_bias\":[[2048,1]]"), "logit_bias");
     refuse(QUIRE_LLAMA_COMPLETION, WITH("\"logit_bias\":[[-1,1]]"), "logit_bias");
-    refuse(QUIRE_LLAMA_COMPLETION, WITH("\"logit_bias\":[[1,true]]"), "logit_bias");
-    refuse(QUIRE_LLAMA_COMPLETION, WITH("\"logit_bias\":[[{},1]]"), "logit_bias");
+    refuse(QUIRE_LLAMA_COMPLETION, WITH("\"logit_bias\":[[1,true]]"),
+           "logit_bias has the bias true; it must be");
+    refuse(QUIRE_LLAMA_COMPLETION, WITH("\"logit_bias\":[[{},1]]"), "logit_bias has the token an object");
     refuse(QUIRE_LLAMA_COMPLETION, WITH("\"logit_bias\":\"x\""), "logit_bias");
     refuse(QUIRE_LLAMA_COMPLETION, WITH("\"logit_bias\":{\"a\":1}"), "logit_bias"); /* no vocabulary */
 }
@@ -213,9 +214,14 @@ TEST(samplers_that_are_left_out_are_off) {
 TEST(samplers_that_cannot_run_so_are_refused) {
     refuse(QUIRE_LLAMA_COMPLETION, WITH("\"samplers\":[\"tfs_z\"]"), "samplers[0] is \"tfs_z\"");
     refuse(QUIRE_LLAMA_COMPLETION, WITH("\"samplers\":[\"top_k\",\"top_k\"]"), "samplers[1]");
-    refuse(QUIRE_LLAMA_COMPLETION, WITH("\"samplers\":\"kq\""), "samplers[1]");
-    refuse(QUIRE_LLAMA_COMPLETION, WITH("\"samplers\":[1]"), "samplers[0]");
-    refuse(QUIRE_LLAMA_COMPLETION, WITH("\"samplers\":[\"\"]"), "samplers[0]");
+    refuse(QUIRE_LLAMA_COMPLETION, WITH("\"samplers\":\"kq\""), "samplers[1] is no sampler's letter");
+    refuse(QUIRE_LLAMA_COMPLETION, WITH("\"samplers\":[1]"), "samplers[0] is 1; it must be");
+    refuse(QUIRE_LLAMA_COMPLETION, WITH("\"samplers\":[\"\"]"), "samplers[0] is \"\"");
+    refuse(QUIRE_LLAMA_COMPLETION,
+           WITH("\"samplers\":[\"a\303\251\303\251\303\251\303\251\303\251\303\251\303\251"
+                "\303\251\303\251\303\251\303\251\303\251\303\251\303\251\303\251\303\251\303\251"
+                "\303\251\303\251\303\251\"]"),
+           "\303\251\"...; it must be"); /* cut between characters */
     refuse(QUIRE_LLAMA_COMPLETION, WITH("\"samplers\":{}"), "samplers");
     refuse(QUIRE_LLAMA_COMPLETION, WITH("\"samplers\":\"ke\",\"repeat_penalty\":2"),
            "top_k before penalties");

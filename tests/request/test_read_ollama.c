@@ -61,6 +61,15 @@ TEST(a_prompt_is_a_chat_unless_it_is_raw) {
     quire_request_free(r);
 }
 
+TEST(a_missing_prompt_is_named) {
+    quire_request *r = NULL;
+    quire_error err;
+    assert_int_equal(parse(QUIRE_OLLAMA_GENERATE, "{}", &r, &err), QUIRE_BAD_REQUEST);
+    assert_string_equal(err.message, "prompt is missing; give a text");
+    assert_int_equal(parse(QUIRE_OLLAMA_CHAT, "{}", &r, &err), QUIRE_BAD_REQUEST);
+    assert_non_null(strstr(err.message, "messages is missing"));
+}
+
 TEST(options_are_fields_of_a_chat_and_defaults_are_a_chats) {
     quire_request *r;
     quire_error err;
@@ -87,6 +96,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(calls_and_their_answers_get_ids),
         cmocka_unit_test(a_prompt_is_a_chat_unless_it_is_raw),
+        cmocka_unit_test(a_missing_prompt_is_named),
         cmocka_unit_test(options_are_fields_of_a_chat_and_defaults_are_a_chats),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
