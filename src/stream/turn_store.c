@@ -133,12 +133,32 @@ void turn_store_keep(turn_store *s, uint64_t tenant, const char *id, turn_place 
 
 /* ---- finding ---- */
 
+/* A conversation in which turns are looked for, and the last of its beginnings that was
+ * hashed. */
+typedef struct turn_search {
+    str text;
+    size_t from;
+    turn_place place;
+    int32_t n_places; /* that were hashed */
+} turn_search;
+
+/* Whether t was made after a beginning of the conversation. */
+static bool turn_is_after(turn_search *w, const turn *t) {
+    if (w->n_places == 0 || w->place.n != t->place.n) {
+        if (w->n_places == TURN_STORE_PLACES) {
+            return false;
+        }
+        w->place = turn_place_after((str){w->text.p, t->place.n});
+        w->n_places++;
+    }
+    return w->place.hash == t->place.hash;
+}
+
 /* Whether t's text stands in a conversation's, after the text that it was made after. */
-static bool turn_stands_in(const turn *t, str text, size_t from) {
+static bool turn_stands_in(turn_search *w, const turn *t) {
     str own = turn_text(t);
-    return t->place.n >= from && t->place.n <= text.n && own.n <= text.n - t->place.n &&
-           memcmp(text.p + t->place.n, own.p, own.n) == 0 &&
-           turn_place_after((str){text.p, t->place.n}).hash == t->place.hash;
+    return t->place.n >= w->from && t->place.n <= w->text.n && own.n <= w->text.n - t->place.n &&
+           memcmp(w->text.p + t->place.n, own.p, own.n) == 0 && turn_is_after(w, t);
 }
 
 /* The newest turn of an id that stands in a conversation's text; NULL: none does.
@@ -146,12 +166,13 @@ static bool turn_stands_in(const turn *t, str text, size_t from) {
 static const turn *turn_store_get(const turn_store *s, uint64_t tenant, const char *id, str text, size_t from,
                                   bool *is_known) {
     const uint64_t key = turn_key(tenant, id);
+    turn_search w = {.text = text, .from = from};
     *is_known = false;
     for (int32_t i = s->n - 1; i >= 0; i--) {
         const turn *t = s->keys[i] == key ? s->turns[i] : NULL;
         if (t != NULL && t->tenant == tenant && memcmp(t->id, id, sizeof t->id) == 0) {
             *is_known = true;
-            if (turn_stands_in(t, text, from)) {
+            if (turn_stands_in(&w, t)) {
                 return t;
             }
         }

@@ -21,6 +21,9 @@
 
 #define TURN_STORE_TURNS  4096                   /* at most */
 #define TURN_STORE_OF_ONE (TURN_STORE_TURNS / 2) /* of a tenant; so many ids of a request are looked for */
+/* places at which the turns of one id are looked for: a client may give one id to all its
+ * answers, and the text before each place is hashed */
+#define TURN_STORE_PLACES 8
 
 typedef struct turn_store turn_store;
 

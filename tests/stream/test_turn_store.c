@@ -65,6 +65,26 @@ TEST(of_two_turns_with_one_id_the_one_in_the_text_counts) {
     turn_store_close(s);
 }
 
+/* The id is a client's choice, and each place costs the hash of the text before it. */
+TEST(the_turns_of_one_id_are_looked_for_at_few_places) {
+    char text[64] = "";
+    for (int32_t n_others = TURN_STORE_PLACES - 1; n_others <= TURN_STORE_PLACES; n_others++) {
+        turn_store *s = open_store((size_t)1 << 20);
+        memset(text, 'x', sizeof text - 1);
+        keep(s, 7, "abcdefghi", "x", "x");
+        for (int32_t i = 0; i < 2 * n_others; i++) { /* two at each place */
+            text[0] = 'y';
+            text[2 + i / 2] = '\0';
+            keep(s, 7, "abcdefghi", text, i % 2 ? "x" : "xx");
+            text[2 + i / 2] = 'x';
+        }
+        text[0] = 'x';
+        assert_int_equal(finds(s, 7, "abcdefghi", text, 0), n_others < TURN_STORE_PLACES);
+        assert_true(turn_store_count(s).n_differ == (n_others == TURN_STORE_PLACES));
+        turn_store_close(s);
+    }
+}
+
 TEST(what_is_too_large_or_empty_is_not_kept) {
     turn_store *s = open_store(1600);
     char text[200] = "";
@@ -129,6 +149,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_turn_is_found_after_its_own_beginning_only),
         cmocka_unit_test(of_two_turns_with_one_id_the_one_in_the_text_counts),
+        cmocka_unit_test(the_turns_of_one_id_are_looked_for_at_few_places),
         cmocka_unit_test(what_is_too_large_or_empty_is_not_kept),
         cmocka_unit_test(a_tenant_has_half_of_the_store_at_most),
         cmocka_unit_test(random_turns),
