@@ -193,7 +193,8 @@ static void cut_typical(sampler *s, const float *logits, float typical_p) {
 /* Drops all tokens of at least this probability except the least likely of them, the last
  * one of equals. */
 static void cut_top_choices(sampler *s, float threshold) {
-    double least = (double)threshold * s->rows->sum_blocks(s->weights, s->n_kept, s->sums);
+    double all = s->rows->sum_blocks(s->weights, s->n_kept, s->sums);
+    double least = fmax((double)threshold * all, (double)LEAST_WEIGHT); /* kept ones may have none */
     int32_t last = -1, n = 0;
     for (int32_t i = 0; i < s->n_kept; i++) {
         if ((double)s->weights[i] >= least && (last < 0 || s->weights[i] <= s->weights[last])) {

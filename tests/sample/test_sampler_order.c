@@ -223,6 +223,24 @@ TEST(a_temperature_at_the_end_changes_no_cut) {
     sampler_close(s);
 }
 
+/* A low temperature leaves tokens without a weight: the least likely one is not theirs. */
+TEST(the_least_likely_choice_has_a_weight) {
+    float row[3] = {2, 1, 0}, *probs;
+    sampler *s;
+    sampling_params p;
+    sampling_params_init(&p);
+    p.temperature = 0.01f;
+    p.top_p = 0.999f;
+    p.xtc_probability = 1;
+    p.xtc_threshold = 0;
+    sample_context c = {.params = &p};
+    assert_int_equal(sampler_open(3, 4, &s), QUIRE_OK);
+    memcpy(p.order, (uint8_t[]){SAMPLING_TOP_P, SAMPLING_TEMPERATURE, SAMPLING_XTC}, 3);
+    assert_int_equal(sampler_distribution(s, row, &c, &probs), QUIRE_OK);
+    assert_true(probs[0] == 1.0f && probs[1] == 0.0f && probs[2] == 0.0f);
+    sampler_close(s);
+}
+
 /* The row after the penalties, of the tokens 0 0 1 2, of which the last is the output. */
 static void expect_row(int32_t last_n, float repetition, float frequency, float presence,
                        const float wanted[4]) {
@@ -258,6 +276,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(stages_run_in_the_order_that_is_named),
         cmocka_unit_test(a_temperature_at_the_end_changes_no_cut),
+        cmocka_unit_test(the_least_likely_choice_has_a_weight),
         cmocka_unit_test(penalties_count_the_last_tokens),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
