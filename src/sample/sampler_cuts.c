@@ -284,11 +284,36 @@ static void cuts_run_stage(sampler *s, const float *logits, const sample_context
     }
 }
 
+/* Whether the request's order has a temperature that raises weights. */
+static bool cuts_are_raised(const sampling_params *p) {
+    bool has = false;
+    for (int32_t i = 0; i < SAMPLING_N_STAGES && p->order[i] != SAMPLING_END; i++) {
+        has = has || p->order[i] == SAMPLING_TEMPERATURE;
+    }
+    return has && p->temperature + p->dynatemp_range > 1.0f;
+}
+
+/* Keeps the live tokens of at least this logit, those that have no weight with the least
+ * one: a later stage may raise it. */
+static void cuts_keep_far(sampler *s, const float *logits, float least) {
+    s->is_whole = false;
+    s->n_kept = s->rows->gather(s, logits, fmaxf(least, -FLT_MAX));
+    s->rows->weigh(s->weights, s->n_kept, s->max, s->scale);
+    for (int32_t i = 0; i < s->n_kept; i++) {
+        s->weights[i] = fmaxf(s->weights[i], LEAST_WEIGHT);
+    }
+}
+
 /* The stages that the request names, in its order. */
 static void cuts_run_in_order(sampler *s, const float *logits, const sample_context *c) {
     const sampling_params *p = c->params;
     bool is_top_k = p->order[0] == SAMPLING_TOP_K && has_top_k(s, p);
-    sampler_keep_from(s, logits, is_top_k ? bound_of_top_k(s, p->top_k) : -INFINITY, LEAST_WEIGHT);
+    float least = is_top_k ? bound_of_top_k(s, p->top_k) : -INFINITY;
+    if (cuts_are_raised(p)) {
+        cuts_keep_far(s, logits, least);
+    } else {
+        sampler_keep_from(s, logits, least, LEAST_WEIGHT);
+    }
     for (int32_t i = 0; i < SAMPLING_N_STAGES && p->order[i] != SAMPLING_END; i++) {
         cuts_run_stage(s, logits, c, (sampling_stage)p->order[i], i == 0);
     }

@@ -223,6 +223,28 @@ TEST(a_temperature_at_the_end_changes_no_cut) {
     sampler_close(s);
 }
 
+/* Tokens without a weight that a temperature after the cuts gives one. */
+TEST(a_high_temperature_reaches_far_tokens) {
+    static const uint8_t orders[][2] = {{SAMPLING_TOP_K, SAMPLING_TEMPERATURE},
+                                        {SAMPLING_TEMPERATURE, SAMPLING_TOP_K}};
+    sampler *s;
+    sampling_params p;
+    sampling_params_init(&p);
+    p.temperature = 100;
+    p.top_k = 2;
+    sample_context c = {.params = &p};
+    assert_int_equal(sampler_open(4, 4, &s), QUIRE_OK);
+    for (int i = 0; i < 2; i++) {
+        float row[4] = {-101, -100, 0, -INFINITY}, *probs;
+        memcpy(p.order, orders[i], 2);
+        assert_int_equal(sampler_distribution(s, row, &c, &probs), QUIRE_OK);
+        assert_float_equal(probs[2], 0.731058f, 1e-4); /* 1 / (1 + exp(-1)) */
+        assert_float_equal(probs[1], 0.268941f, 1e-4);
+        assert_true(probs[0] == 0.0f && probs[3] == 0.0f);
+    }
+    sampler_close(s);
+}
+
 /* A low temperature leaves tokens without a weight: the least likely one is not theirs. */
 TEST(the_least_likely_choice_has_a_weight) {
     float row[3] = {2, 1, 0}, *probs;
@@ -276,6 +298,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(stages_run_in_the_order_that_is_named),
         cmocka_unit_test(a_temperature_at_the_end_changes_no_cut),
+        cmocka_unit_test(a_high_temperature_reaches_far_tokens),
         cmocka_unit_test(the_least_likely_choice_has_a_weight),
         cmocka_unit_test(penalties_count_the_last_tokens),
     };
