@@ -234,21 +234,21 @@ def test_a_branch_begins_inside_an_answer(browser, talker):
 
 
 def cut_while_it_comes(page, button):
-    """Keeps the beginning of an answer that is still coming: that beginning."""
+    """Keeps the beginning of an answer that is still coming: that beginning, and what had come."""
     page.click(1, "Branch")
     page.browser.js("""{ const r = document.querySelector('.branch input'); r.value = 8; r.dispatchEvent(new Event('input')); }""")
-    kept = page.browser.js("shown()[1].content.slice(0, shown()[1].cut.content)")
+    kept, whole = page.browser.js("[shown()[1].content.slice(0, shown()[1].cut.content), shown()[1].content]")
     if not page.browser.js("!!shown()[1].running"):
-        return None
+        return None, None
     page.click(1, button)
-    return kept
+    return kept, whole
 
 
 def test_a_running_answer_is_forked_and_both_go_on(browser, talker):
     page = Page(browser, talker, **LONG)
 
     def forked():
-        kept = cut_while_it_comes(page, "New branch")
+        kept, _ = cut_while_it_comes(page, "New branch")
         if not kept:
             return None
         browser.wait("root.kids[0].kids.length === 2")
@@ -267,10 +267,9 @@ def test_a_running_answer_is_rolled_back(browser, talker):
 
     def rolled_back():
         before = len(page.requests("/rollback"))
-        kept = cut_while_it_comes(page, "Replace the rest")
+        kept, old = cut_while_it_comes(page, "Replace the rest")
         if not kept:
             return None
-        old = browser.js("shown()[1].content")
         browser.wait(f"performance.getEntriesByType('resource').filter(e => e.name.includes('/rollback')).length > {before}")
         page.idle()
         return (kept, old) if page.requests("/rollback")[-1] == 200 and old != kept else None

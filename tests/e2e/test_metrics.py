@@ -336,10 +336,10 @@ def test_a_request_that_finds_the_engine_full_is_a_rejection(quire):
             streams.append(c)
         end = time.monotonic() + 60
         n_known = 0
-        while n_known < 127 + 7:  # the first has begun and its branches wait, and the seven behind it
+        while n_known < 128 + 7:  # the first with its branches, and the seven after it
             assert time.monotonic() < end
             found = scrape(s)
-            n_known = value(found, "vllm:num_requests_waiting") + value(found, "vllm:request_queue_time_seconds_count")
+            n_known = sum(value(found, "vllm:" + name) for name in ("num_requests_waiting", "num_requests_running", "request_queue_time_seconds_count"))
         # one sample after the other ends meanwhile, but not 128 of them
         assert s.ask("POST", "/v1/completions", {"prompt": "x", "max_tokens": 1, "n": 128})[0] == 429
     finally:

@@ -364,7 +364,7 @@ def test_a_coding_assistant_computes_only_what_is_new(client, tmp_path):
     files, previous = {}, None
     tool = {"type": "function", "name": "put", "parameters": {"type": "object", "properties": {"f": {"type": "string"}}}}
     items = [{"role": "user", "content": "Write the numbers to files."}]
-    for turn in range(30):
+    for turn in range(12):
         path = f"f{turn}"
         r = create(client, input=items, tools=[tool], previous_response_id=previous.id if previous else None,
                    extra_body=forced(call_text("put", {"f": path})))
@@ -378,4 +378,4 @@ def test_a_coding_assistant_computes_only_what_is_new(client, tmp_path):
         items = [{"type": "function_call_output", "call_id": call.call_id, "output": "ok"}]
         previous = r
     assert {p.name: p.read_text() for p in tmp_path.iterdir()} == files
-    assert previous.usage.input_tokens > 1000
+    assert previous.usage.input_tokens > 500
