@@ -37,6 +37,7 @@ class Answer:
     n_prompt: int
     n_cached: int
     text: str
+    gaps: list  # seconds between two pieces that follow each other
 
 
 def words(rng, n):
@@ -75,19 +76,24 @@ class Server:
 
     @staticmethod
     def read(reply, start, n_tokens):
-        first, pieces, usage = None, [], {}
+        last, pieces, gaps, usage, first = None, [], [], {}, None
         for line in reply:
             if not line.startswith(b"data: ") or line.strip() == b"data: [DONE]":
                 continue
             event = json.loads(line[6:])
             usage = event.get("usage") or usage
             for choice in event.get("choices") or []:
-                first = first or time.monotonic() - start
+                now = time.monotonic()
+                if last is None:
+                    first = now - start
+                else:
+                    gaps.append(now - last)
+                last = now
                 pieces.append(choice.get("text") or "")
         if first is None:
             raise RuntimeError("the answer had no piece")
         details = usage.get("prompt_tokens_details") or {}
-        return Answer(first, time.monotonic() - start, usage.get("completion_tokens", n_tokens), usage.get("prompt_tokens", 0), details.get("cached_tokens") or 0, "".join(pieces))
+        return Answer(first, time.monotonic() - start, usage.get("completion_tokens", n_tokens), usage.get("prompt_tokens", 0), details.get("cached_tokens") or 0, "".join(pieces), gaps)
 
 
 def say_all(server, turns, n_tokens):
@@ -115,11 +121,12 @@ def measure(server, name, o):
     with concurrent.futures.ThreadPoolExecutor(o.clients) as pool:
         for done in [pool.submit(work, turns) for turns in todo]:
             done.result()
-    took, first, gaps = time.monotonic() - start, [a.first for a in answers], [(a.whole - a.first) / max(1, a.n_tokens - 1) for a in answers]
+    took, first, each = time.monotonic() - start, [a.first for a in answers], [(a.whole - a.first) / max(1, a.n_tokens - 1) for a in answers]
+    gaps = [gap for a in answers for gap in a.gaps] or [0.0]
     n_prompt = sum(a.n_prompt for a in answers)
     return {"workload": name, "requests": len(answers), "prompt_tokens": n_prompt, "cached": 100 * sum(a.n_cached for a in answers) / max(1, n_prompt),
             "seconds": took, "requests_per_s": len(answers) / took, "tokens_per_s": sum(a.n_tokens for a in answers) / took,
-            "first_ms": 1e3 * statistics.median(first), "first_99_ms": 1e3 * percentile(first, 0.99), "token_ms": 1e3 * statistics.median(gaps)}
+            "first_ms": 1e3 * statistics.median(first), "first_99_ms": 1e3 * percentile(first, 0.99), "token_ms": 1e3 * statistics.median(each), "gap_99_ms": 1e3 * percentile(gaps, 0.99)}
 
 
 def main():
@@ -140,7 +147,7 @@ def main():
     server = Server(o.url, o.model, o.key)
     names = ["shared", "chats", "unique"] if o.workload == "all" else [o.workload]
     titles = {"workload": "workload", "requests": "requests", "prompt_tokens": "prompt", "cached": "cached %", "seconds": "s", "requests_per_s": "req/s", "tokens_per_s": "tokens/s",
-              "first_ms": "first ms, 50%", "first_99_ms": "99%", "token_ms": "ms/token"}
+              "first_ms": "first ms, 50%", "first_99_ms": "99%", "token_ms": "ms/token", "gap_99_ms": "99% gap ms"}
     if not o.json:
         print("| " + " | ".join(titles.values()) + " |\n" + "|---" * len(titles) + "|")
     for name in names:
