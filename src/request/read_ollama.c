@@ -186,7 +186,9 @@ static quire_err read_ollama_set_format(quire_request *r, uint32_t base, const j
         json_add(&o, v);
         json_raw(&o, "}}");
     }
-    return request_set_as(r, base, "response_format", o.err, text, err);
+    TRY(request_set_as(r, base, "response_format", o.err, text, err));
+    r->rule.field = request_field("format", FIELD_OLLAMA_CHAT); /* as errors name it */
+    return QUIRE_OK;
 }
 
 /* true, false, or how long the model thinks: the variables by which templates know it. */

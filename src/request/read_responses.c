@@ -233,6 +233,9 @@ static quire_err responses_set_format(quire_request *r, const json_value *format
         strbuf inner = {.p = text.p + 1, .n = text.n - 1};
         e = request_set_as(r, FIELD_CHAT, "response_format", QUIRE_OK, &inner, err);
     }
+    if (e == QUIRE_OK) {
+        r->rule.field = request_field("text", FIELD_RESPONSES); /* as errors name it */
+    }
     strbuf_deinit(&text);
     return e;
 }

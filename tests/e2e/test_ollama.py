@@ -194,3 +194,9 @@ def test_a_body_without_the_type_of_json_is_read_but_not_from_a_page(server, pat
     for page in ({"origin": "http://elsewhere.example"}, {"sec-fetch-site": "cross-site"}, {"sec-fetch-site": "none"}):
         assert server.ask("POST", path, body, headers={**form, **page})[0] == 400
     assert server.ask("POST", "/v1/completions", {"prompt": "a"}, headers=form)[0] == 400
+
+
+@pytest.mark.parametrize("path, body", [("/api/chat", {"messages": USER}), ("/api/generate", {"prompt": "a"})])
+def test_a_schema_that_cannot_be_enforced_is_refused_by_the_name_format(server, path, body):
+    status, _, text = server.ask("POST", path, {"model": "story", "format": {"type": "foo"}, **body})
+    assert status == 400 and json.loads(text)["error"].startswith("format: "), text

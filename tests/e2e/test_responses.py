@@ -327,6 +327,12 @@ def test_bad_requests_are_refused_by_name(site):
         assert site.ask(method, path)[0] == expected, path
 
 
+def test_a_schema_that_cannot_be_enforced_is_refused_by_the_name_text(site):
+    form = {"type": "json_schema", "name": "a", "schema": {"type": "foo"}}
+    status, _, text = site.ask("POST", "/v1/responses", {"input": "x", "text": {"format": form}})
+    assert status == 400 and json.loads(text)["error"]["message"].startswith("text: "), text
+
+
 def test_a_store_that_is_off_keeps_nothing(quire):
     s = Server("builtin", "--api-key", KEY, "--responses-bytes", "0")
     with client_of(s) as c:
