@@ -117,8 +117,10 @@ static void schema_write_messages(json_out *o, bool is_batch) {
 /* A text, ids, or the four forms of a prompt, by the field's reader. */
 static void schema_write_prompt(json_out *o, const request_context *ctx, const field_desc *f) {
     static const char text[] = "\"type\":\"string\",\"minLength\":1";
+    bool loads = (f->flags & FIELD_OLLAMA_ROWS) != 0; /* without one the model is loaded */
     if (f->read == request_read_text) {
-        json_cstr(json_name(o, "type"), "string");
+        json_raw(o,
+                 loads ? ",\"anyOf\":[{\"type\":\"string\"},{\"enum\":[null,[]]}]" : ",\"type\":\"string\"");
         return;
     }
     if (f->read == request_read_tokens) {
@@ -126,6 +128,9 @@ static void schema_write_prompt(json_out *o, const request_context *ctx, const f
         return;
     }
     json_begin(json_name(o, "anyOf"), '[');
+    if (loads) {
+        json_raw(json_item(o), "{\"enum\":[null,\"\",[]]}");
+    }
     if (ctx->has_vocabulary) {
         json_begin(json_item(o), '{');
         json_raw(o, text);

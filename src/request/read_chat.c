@@ -117,7 +117,7 @@ static quire_err read_predicted_part(const field_desc *f, size_t i, const json_v
     if (!json_is(text, JSON_KIND_TEXT) || !str_is(json_get_str(part, "type"), "text")) {
         return request_range_error(
             f, err,
-            "prediction.content[%zu] is no part of text; it must be {\"type\": \"text\", \"text\": ..}", i);
+            "prediction.content[%zu] is not a part of text; it must be {\"type\": \"text\", \"text\": ..}", i);
     }
     quire_err e = strbuf_add(out, json_str(text).p, json_str(text).n);
     return e == QUIRE_OK ? e : err_set(err, e, -1, "out of memory for a request");

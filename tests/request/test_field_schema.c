@@ -107,6 +107,8 @@ static size_t count_forms(quire_endpoint endpoint) {
 TEST(a_prompt_of_llama_cpp_may_mix_texts_and_ids) {
     assert_int_equal(count_forms(QUIRE_COMPLETIONS), 4);
     assert_int_equal(count_forms(QUIRE_LLAMA_COMPLETION), 5);
+    check_field(QUIRE_OLLAMA_EMBEDDINGS, "prompt",
+                "{\"anyOf\":[{\"type\":\"string\"},{\"enum\":[null,[]]}]}");
 }
 
 TEST(an_integer_without_bounds_has_64_bits) {
