@@ -115,9 +115,10 @@ static quire_err read_predicted_part(const field_desc *f, size_t i, const json_v
                                      quire_error *err) {
     const json_value *text = json_is(part, JSON_KIND_OBJECT) ? json_get(part, "text") : NULL;
     if (!json_is(text, JSON_KIND_TEXT) || !str_is(json_get_str(part, "type"), "text")) {
-        return request_range_error(
-            f, err,
-            "prediction.content[%zu] is not a part of text; it must be {\"type\": \"text\", \"text\": ..}", i);
+        return request_range_error(f, err,
+                                   "prediction.content[%zu] is not a part of text; it must be "
+                                   "{\"type\": \"text\", \"text\": ..}",
+                                   i);
     }
     quire_err e = strbuf_add(out, json_str(text).p, json_str(text).n);
     return e == QUIRE_OK ? e : err_set(err, e, -1, "out of memory for a request");
