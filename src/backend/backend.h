@@ -31,6 +31,7 @@
 #include "core/dtype.h"
 #include "core/kv_layout.h"
 #include "core/model_desc.h"
+#include "core/recurrence.h"
 #include "core/row_rounding.h"
 #include "core/tensor.h"
 
@@ -41,8 +42,9 @@ typedef struct norm norm; /* a norm's weight and kind */
 /* rows that are looked up by number: tokens [V, D], positions [P, D], token types [T,
  * D] */
 typedef struct embedding embedding;
-typedef struct rope rope;       /* a rotary table or its frequencies */
-typedef struct experts experts; /* the weights of a mixture of experts */
+typedef struct rope rope;           /* a rotary table or its frequencies */
+typedef struct experts experts;     /* the weights of a mixture of experts */
+typedef struct conv_taps conv_taps; /* the taps of a short convolution */
 
 /* An activation buffer, reserved at open. */
 typedef struct buffer {
@@ -215,6 +217,81 @@ typedef struct kv_store_use {
     int32_t scale_offset, scale_length;
 } kv_store_use;
 
+/* Recurrences. A state belongs to a sequence and a cache of kind LAYER_STATE; it lies in
+ * f32 in the units of that cache (kv_state_unit), in the pages that batch_seq gives. An
+ * op reads it, or begins with zeros where the sequence's first row is at position 0, goes
+ * through the sequence's rows one after the other, writes the state after each row that
+ * has a snapshot to that one's pages, and the state after the last row back. So a state
+ * after n tokens depends on these n tokens alone, however they were cut into steps. A row
+ * that is not finite leaves a state that is not finite. */
+
+/* A causal convolution of each channel with its own taps. With K taps, state s of channel
+ * c = its last K - 1 inputs:
+ *   out[t, c] = f(bias[c] + sum over j = 0 .. K - 1, ascending, of w[c, j] x[t - K + 1 + j,
+ *   c]), fma from bias[c] or 0
+ * The state has units of CONV_UNIT channels (core/recurrence.h); channel c of this use
+ * is in unit `unit` + c / CONV_UNIT, so several uses of one cache lie side by side. */
+typedef struct conv_use {
+    int32_t cache, unit;
+    const conv_taps *w;
+    activation f; /* of one argument */
+    buffer x;     /* [M, C] */
+    buffer out;   /* [M, C]; may be x */
+} conv_use;
+
+/* How a head's state decays from row to row. With t[h] = softplus(decay[h] + bias[h]),
+ * clamped to t_min .. t_max, 1 where decay is BUFFER_NONE:
+ *   DECAY_SOFTPLUS  a = exp(-rate[h] t)
+ *   DECAY_BOUNDED   a = exp(lower sigmoid(rate[h] (decay + bias)))
+ * for each channel of the key where per_channel: decay and bias have Dk elements a head
+ * then. */
+typedef enum decay_kind { DECAY_SOFTPLUS, DECAY_BOUNDED } decay_kind;
+
+/* Linear attention with a matrix S [Dk, Dv] a head: Mamba-2, lightning attention, the
+ * gated delta rule (scalar gates: GDN; a gate a channel: KDA). H heads of values, G of
+ * queries and keys, head h reading key head h / (H / G). For each row:
+ *   q, k = x / sqrt(sum x^2 + qk_eps) where qk_eps > 0; q = q_scale q
+ *   S[i, :] = a[i] S[i, :]
+ *   u = v, times t[h] where values_by_time; with beta u = beta_scale sigmoid(beta[h]) (v -
+ *   S^T k)
+ *   S[i, :] += k[i] u
+ *   out = S^T q, + skip[h] v
+ * Sums over i ascend, fma by fma; value columns are independent of each other. A unit of
+ * the state is one head: [Dv / 16 rounded up][Dk][16] floats. */
+typedef struct linear_attention_use {
+    int32_t cache;
+    int32_t n_heads, n_key_heads, d_key, d_value; /* H, G, Dk, Dv */
+    buffer q, k, v;                               /* [M, G Dk], [M, G Dk], [M, H Dv] */
+    float qk_eps, q_scale;
+    decay_kind decay_kind;
+    bool per_channel;
+    buffer decay;              /* [M, H], or [M, H Dk]; BUFFER_NONE: t is 1 */
+    const float *rate;         /* [H] */
+    const float *decay_bias;   /* [H], or [H Dk]; NULL: 0 */
+    float lower, t_min, t_max; /* t_max 0: no limits */
+    bool values_by_time;
+    buffer beta; /* [M, H]; BUFFER_NONE: no delta rule */
+    float beta_scale;
+    const float *skip; /* [H], or NULL */
+    buffer out;        /* [M, H Dv]; may be v */
+} linear_attention_use;
+
+/* Mamba's selective scan: C channels with N states each. For each row and channel:
+ *   t = softplus(dt[c] + dt_bias[c])
+ *   S[n] = exp(t a[c, n]) S[n] + (t x[c]) b[n]
+ *   out[c] = sum over n, ascending, of S[n] c[n], + skip[c] x[c]
+ * A unit of the state is 16 channels: [N][16] floats. */
+typedef struct scan_use {
+    int32_t cache;
+    int32_t n_channels, n_states;
+    buffer x, dt;         /* [M, C] */
+    buffer b, c;          /* [M, N] */
+    const float *a;       /* [C, N], negative */
+    const float *dt_bias; /* [C], or NULL */
+    const float *skip;    /* [C], or NULL */
+    buffer out;           /* [M, C]; may be x */
+} scan_use;
+
 /* One copy of a whole page inside the pool: dst = src. */
 typedef struct kv_copy_pair {
     int32_t src, dst;
@@ -257,6 +334,9 @@ typedef enum op_kind {
     OP_SCALE_ROWS,
     OP_ROUTE,
     OP_EXPERTS,
+    OP_CONV,
+    OP_LINEAR_ATTENTION,
+    OP_SCAN,
     OP_HEAD,
     N_OPS
 } op_kind;
@@ -309,6 +389,9 @@ typedef struct backend_ops {
     quire_err (*embedding_of)(backend *b, const linear *w, dtype type, embedding **out);
     /* The loaded rows, in the type of the tensor that was loaded; not of embedding_of. */
     const void *(*embedding_rows)(const embedding *e, size_t *n_bytes);
+    /* Taps [C, K] or [C, 1, K], 2 <= K <= CONV_MAX_TAPS; bias [C] or NULL. */
+    quire_err (*conv_load)(backend *b, const tensor_view *weight, const tensor_view *bias, conv_taps **out,
+                           quire_error *err);
     /* max_positions: the length of the tables. */
     quire_err (*rope_load)(backend *b, const rope_desc *d, int32_t max_positions, rope **out,
                            quire_error *err);
@@ -398,6 +481,11 @@ typedef struct backend_ops {
      * once for all its rows, and only if it has some. On a GPU this is one grouped
      * product for gate and up and one for down, over rows sorted by expert. */
     void (*experts)(backend *b, const experts_use *use);
+    /* The recurrences. On a GPU: a block for each sequence and head (or stretch of
+     * channels), the state in registers or shared memory while the rows pass. */
+    void (*conv)(backend *b, const conv_use *use);
+    void (*linear_attention)(backend *b, const linear_attention_use *use);
+    void (*scan)(backend *b, const scan_use *use);
     /* Logits [n_out, V] of the batch's out_rows: scale * (norm(x) W^T + bias),
      * soft-capped when cap > 0. Written to the backend's own logits buffer. */
     void (*head)(backend *b, buffer x, const norm *nm, const linear *w, float scale, float soft_cap);

@@ -33,6 +33,14 @@ typedef struct kv_slot {
     int64_t v;
 } kv_slot;
 
+/* A copy of a sequence's states, made within a step: after one of its rows, which is not
+ * the last, the states go to pages of their own too. */
+typedef struct batch_snapshot {
+    int32_t row; /* of the sequence's rows, counted from 0 */
+    /* the state_pages pages of the state group; written by each op that has a state */
+    const int32_t *pages;
+} batch_snapshot;
+
 typedef struct batch_seq {
     int32_t row0, n_rows; /* its rows in this batch */
     /* tokens in the cache once this step has written its rows: slots of its tables that
@@ -48,8 +56,11 @@ typedef struct batch_seq {
     int32_t b;
     /* block table of each group: page ids, kv_pages_for(n_tokens) of them. Of a state
      * group: the state_pages pages that hold the state after the tokens before its rows,
-     * undefined where there are none, and get the state after the last row */
+     * undefined where there are none (row 0 is at position 0), and get the state after
+     * the last row */
     const int32_t *pages[KV_MAX_GROUPS];
+    int32_t n_snapshots; /* copies of its states, by ascending row; a tree of drafts has none */
+    const batch_snapshot *snapshots;
 } batch_seq;
 
 /* Attention of n_rows rows from row0 on, in the order of batch.work_rows, over chunks

@@ -12,9 +12,9 @@ static int64_t kv_layout_divide_up(int64_t a, int64_t b) {
     return (a + b - 1) / b;
 }
 
-/* Bytes of a cache in a page; of a state in its group's pages. */
+/* Bytes of a cache in a page; of a state in its group's pages, if it straddled them. */
 static int64_t bytes_of(const kv_planes *p) {
-    return p->key.bytes + p->value.bytes;
+    return p->key.bytes + p->value.bytes + p->state.n_units * p->state.unit_bytes;
 }
 
 /* ---- planes ---- */
@@ -96,12 +96,14 @@ static quire_err measure_cache(const cache_desc *d, const kv_layout *l, kv_plane
         out->n_heads = 1;
         return measure_plane("latents", 1, d->d_latent, l->types.key, l->page_tokens, &out->key, err);
     case LAYER_STATE:
-        if (d->state_bytes < 1 || d->state_bytes > MAX_CACHE_BYTES / 2 - PLANE_ALIGN) {
+        if (d->n_units < 1 || d->unit_bytes < 1 || d->unit_bytes > DESC_MAX_UNIT_BYTES ||
+            d->unit_bytes + PLANE_ALIGN > MAX_CACHE_BYTES / 2 / d->n_units) {
             return err_set(err, QUIRE_INVALID, -1,
-                           "a state of %lld bytes: more than pages can hold, or nothing",
-                           (long long)d->state_bytes);
+                           "a state of %d times %lld bytes: more than pages can hold, or nothing", d->n_units,
+                           (long long)d->unit_bytes);
         }
-        out->key.bytes = (int64_t)size_align((size_t)d->state_bytes, PLANE_ALIGN);
+        out->state.n_units = d->n_units;
+        out->state.unit_bytes = (int64_t)size_align((size_t)d->unit_bytes, PLANE_ALIGN);
         return QUIRE_OK;
     }
     return err_set(err, QUIRE_INVALID, -1, "a cache of an unknown kind");
@@ -184,6 +186,54 @@ static quire_err cut_best(const model_desc *d, const int16_t *order, kv_layout *
     return QUIRE_OK;
 }
 
+/* Places the units of a state from byte `at` of its group's pages on, or from the next
+ * page where the first does not fit any more. Returns the byte behind the last; -1: that
+ * is too many pages. */
+static int64_t place_units(kv_state_place *s, int64_t page_bytes, int64_t at) {
+    int64_t left = page_bytes - at % page_bytes, n_here = left / s->unit_bytes;
+    if (n_here == 0) {
+        at += left;
+        n_here = page_bytes / s->unit_bytes;
+    }
+    int64_t per_page = page_bytes / s->unit_bytes, page = at / page_bytes;
+    n_here = n_here < s->n_units ? n_here : s->n_units;
+    int64_t n_more = s->n_units - n_here, n_full = n_more > 0 ? (n_more - 1) / per_page : 0;
+    if (page + n_full + 2 > INT32_MAX / KV_MAX_GROUPS) {
+        return -1;
+    }
+    s->page = (int32_t)page;
+    s->offset = at % page_bytes;
+    s->n_first = (int32_t)n_here;
+    s->per_page = (int32_t)(per_page < s->n_units ? per_page : s->n_units);
+    return n_more == 0 ? at + n_here * s->unit_bytes
+                       : (page + 1 + n_full) * page_bytes + (n_more - n_full * per_page) * s->unit_bytes;
+}
+
+/* Grows pages to the largest unit, and places the units of all states, cache after
+ * cache. */
+static quire_err place_states(const int16_t *order, kv_layout *l, quire_error *err) {
+    int64_t at = 0;
+    for (int32_t i = 0; i < l->n_caches; i++) {
+        int64_t bytes = l->caches[i].state.unit_bytes;
+        l->page_bytes = bytes > l->page_bytes ? bytes : l->page_bytes;
+    }
+    for (int32_t i = 0; i < l->n_caches; i++) {
+        kv_planes *p = &l->caches[order[i]];
+        if (p->kind != LAYER_STATE) {
+            continue;
+        }
+        at = place_units(&p->state, l->page_bytes, at);
+        if (at < 0) {
+            return err_set(err, QUIRE_INVALID, -1,
+                           "states of %d times %lld bytes in pages of %lld: too many pages", p->state.n_units,
+                           (long long)p->state.unit_bytes, (long long)l->page_bytes);
+        }
+        l->groups[p->group].used_bytes = at;
+        l->groups[p->group].state_pages = (int32_t)kv_layout_divide_up(at, l->page_bytes);
+    }
+    return QUIRE_OK;
+}
+
 quire_err kv_layout_init(const model_desc *d, kv_types types, int32_t page_tokens, kv_layout *out,
                          quire_error *err) {
     TRY(kv_layout_check_options(types, page_tokens, err));
@@ -199,16 +249,7 @@ quire_err kv_layout_init(const model_desc *d, kv_types types, int32_t page_token
     }
     sort_caches(d, order);
     TRY(cut_best(d, order, &l, err));
-    for (int32_t g = 0; g < l.n_groups; g++) {
-        kv_group *group = &l.groups[g];
-        int64_t n_pages =
-            group->kind == LAYER_STATE ? kv_layout_divide_up(group->used_bytes, l.page_bytes) : 0;
-        if (n_pages > INT32_MAX / KV_MAX_GROUPS) {
-            return err_set(err, QUIRE_INVALID, -1, "states of %lld bytes in pages of %lld: too many pages",
-                           (long long)group->used_bytes, (long long)l.page_bytes);
-        }
-        group->state_pages = (int32_t)n_pages;
-    }
+    TRY(place_states(order, &l, err));
     *out = l;
     return QUIRE_OK;
 }

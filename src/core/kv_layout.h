@@ -9,9 +9,11 @@
  * Caches of one kind and window are cut into groups that fit a page. The size of a page
  * is the one with the least padding in pages of tokens; of equals the largest, for fewer
  * block tables. A recurrent state has no tokens: all states are one group, in a fixed
- * number of whole pages a sequence, one cache after another; the rest of the last page is
- * padding too, but a sequence's and not a token's. In a model without caches that hold
- * tokens a page is as large as all states.
+ * number of whole pages a sequence, one cache after another, unit by unit. A unit never
+ * straddles a page, so a kernel has one pointer to each; what that leaves over, and the
+ * rest of the last page, is padding too, but a sequence's and not a token's. A page is as
+ * large as the largest unit at least, and in a model without caches that hold tokens as
+ * large as all states.
  *
  * kv uses counts and bytes only; the backend decides the layout inside a plane. */
 #ifndef CORE_KV_LAYOUT_H
@@ -25,7 +27,7 @@
 
 #define KV_MAX_GROUPS      64
 #define KV_MAX_PAGE_TOKENS 256
-#define KV_LAYOUT_VERSION  3 /* version of the layout inside a plane: part of every stored page's identity */
+#define KV_LAYOUT_VERSION  4 /* version of the layout inside a plane: part of every stored page's identity */
 
 /* The types of keys and of values. Those of latents are the keys'. */
 typedef struct kv_types {
@@ -52,14 +54,22 @@ typedef struct kv_plane {
     int64_t offset; /* from the page's start */
 } kv_plane;
 
-/* Where a cache's tokens lie. A latent cache has one plane, key, of one head. A state's
- * bytes and offset in its group's pages are those of key too. */
+/* Where the units of a cache's state lie in its group's pages, those of one sequence: the
+ * first n_first in page `page` from `offset` on, then per_page in each of the next. */
+typedef struct kv_state_place {
+    int32_t n_units, page, n_first, per_page;
+    int64_t offset, unit_bytes; /* multiples of 64 */
+} kv_state_place;
+
+/* Where a cache's tokens lie. A latent cache has one plane, key, of one head; a state has
+ * none. */
 typedef struct kv_planes {
     layer_kind kind;
     int32_t group;       /* its pages are those of this group's block table */
     int32_t page_tokens; /* the layout's */
     int32_t n_heads;
     kv_plane key, value;
+    kv_state_place state;
 } kv_planes;
 
 typedef struct kv_group {
@@ -67,14 +77,16 @@ typedef struct kv_group {
     int32_t window; /* tokens, LAYER_WINDOW only */
     int32_t n_caches;
     int32_t state_pages; /* pages that one sequence's state takes, LAYER_STATE only */
-    int64_t used_bytes;  /* of a page, of the state's pages for LAYER_STATE; the rest is padding */
+    /* of a page; for LAYER_STATE of the state's pages, to the end of the last unit. The rest
+     * is padding */
+    int64_t used_bytes;
 } kv_group;
 
 typedef struct kv_layout {
     kv_types types;
     char type_name[32];  /* "int8"; "int8/int4" where values have another type than keys */
     int32_t page_tokens; /* power of two, 1..256 */
-    int64_t page_bytes;  /* used bytes of the largest group that holds tokens */
+    int64_t page_bytes;  /* used bytes of the largest group that holds tokens, or a unit's */
     int32_t n_groups, n_caches;
     kv_group groups[KV_MAX_GROUPS];
     kv_planes caches[DESC_MAX_CACHES];
@@ -86,6 +98,18 @@ typedef struct kv_layout {
  * overflow; QUIRE_UNSUPPORTED for types with scales where a layer keeps latents. */
 quire_err kv_layout_init(const model_desc *d, kv_types types, int32_t page_tokens, kv_layout *out,
                          quire_error *err);
+
+/* Where unit i of a state lies: the index of its page among the sequence's state pages,
+ * and the bytes from that page's start. */
+static inline int64_t kv_state_unit(const kv_planes *p, int32_t i, int32_t *page) {
+    const kv_state_place *s = &p->state;
+    if (i < s->n_first) {
+        *page = s->page;
+        return s->offset + i * s->unit_bytes;
+    }
+    *page = s->page + 1 + (i - s->n_first) / s->per_page;
+    return (i - s->n_first) % s->per_page * s->unit_bytes;
+}
 
 /* KV bytes of one token in one cache: its keys and values, or its latent, with their
  * scales; 0 for a state. */

@@ -13,17 +13,20 @@
 /* ---- tables of layers ---- */
 
 void desc_add_layer(model_desc *d, layer_desc l, const cache_desc *c) {
-    d->caches[d->n_caches] = *c;
-    l.caches[0] = (int16_t)d->n_caches++;
+    l.caches[CACHE_ATTENTION] = desc_add_cache(d, c);
     d->layers[d->n_layers++] = l;
+}
+
+int16_t desc_add_cache(model_desc *d, const cache_desc *c) {
+    d->caches[d->n_caches] = *c;
+    return (int16_t)d->n_caches++;
 }
 
 model_desc desc_plain(int32_t n_layers, int32_t n_heads, int32_t n_kv_heads, int32_t d_head, int32_t d_ff) {
     model_desc d = {.bos = -1, .n_ropes = 1};
     cache_desc c = {.kind = LAYER_FULL, .n_kv_heads = n_kv_heads, .d_key = d_head, .d_value = d_head};
     for (int32_t i = 0; i < n_layers && i < DESC_MAX_LAYERS; i++) {
-        desc_add_layer(&d, (layer_desc){.caches = {NO_CACHE, NO_CACHE}, .n_heads = n_heads, .d_ff = d_ff},
-                       &c);
+        desc_add_layer(&d, (layer_desc){.caches = NO_CACHES, .n_heads = n_heads, .d_ff = d_ff}, &c);
     }
     return d;
 }
@@ -233,10 +236,12 @@ static quire_err check_cache(const cache_desc *c, int32_t i, quire_error *err) {
     if (c->kind == LAYER_LATENT) {
         TRY(check_count("the latent size", c->d_latent, DESC_MAX_LATENT, err));
     }
-    if (c->kind == LAYER_STATE && (c->state_bytes < 1 || c->state_bytes > DESC_MAX_STATE_BYTES)) {
+    if (c->kind == LAYER_STATE &&
+        (c->n_units < 1 || c->unit_bytes < 1 || c->unit_bytes > DESC_MAX_UNIT_BYTES ||
+         c->unit_bytes > DESC_MAX_STATE_BYTES / c->n_units)) {
         return err_set(err, QUIRE_UNSUPPORTED, -1,
-                       "a layer keeps a state of %lld bytes; this build keeps 1 to %lld",
-                       (long long)c->state_bytes, (long long)DESC_MAX_STATE_BYTES);
+                       "a layer keeps a state of %d times %lld bytes; this build keeps 1 to %lld bytes",
+                       c->n_units, (long long)c->unit_bytes, (long long)DESC_MAX_STATE_BYTES);
     }
     return QUIRE_OK;
 }
@@ -261,9 +266,18 @@ static quire_err check_heads(const model_desc *d, const layer_desc *l, int32_t i
     return QUIRE_OK;
 }
 
+static bool has_caches(const layer_desc *l) {
+    for (int k = 0; k < LAYER_CACHES; k++) {
+        if (l->caches[k] >= 0) {
+            return true;
+        }
+    }
+    return false;
+}
+
 static quire_err check_layer(const model_desc *d, int32_t i, quire_error *err) {
     const layer_desc *l = &d->layers[i];
-    for (int k = 0; k < 2; k++) {
+    for (int k = 0; k < LAYER_CACHES; k++) {
         if (l->caches[k] < NO_CACHE || l->caches[k] >= d->n_caches) {
             return err_set(err, QUIRE_INVALID, -1, "layer %d names cache %d of %d", i, l->caches[k],
                            d->n_caches);
@@ -279,7 +293,7 @@ static quire_err check_layer(const model_desc *d, int32_t i, quire_error *err) {
                        i, l->window, l->chunk);
     }
     if (l->d_ff < 0 || l->d_ff > MAX_FF ||
-        (l->d_ff == 0 && l->n_experts == 0 && l->n_heads == 0 && l->caches[1] < 0 && l->caches[0] < 0)) {
+        (l->d_ff == 0 && l->n_experts == 0 && l->n_heads == 0 && !has_caches(l))) {
         return check_count("the feed-forward size", l->d_ff, MAX_FF, err);
     }
     if (l->n_experts < 0 || l->n_experts > MAX_EXPERTS) {

@@ -2,7 +2,7 @@
  * a file's metadata; every room uses them.
  *
  * A model is a table of layers over a numbered list of caches. A layer names the caches
- * in which it keeps keys and values, latents or a state: none, one or two. Layers may
+ * in which it keeps keys and values, latents or states: none or several. Layers may
  * share a cache: the first that names it writes it, the others read.
  *
  * Invariant after desc_check(): every count is positive; widths fit int32_t, any three of
@@ -25,6 +25,7 @@
 #define DESC_MAX_HEAD        512                /* widest head */
 #define DESC_MAX_LATENT      (1 << 16)          /* widest latent */
 #define DESC_MAX_STATE_BYTES ((int64_t)1 << 32) /* largest state of a layer */
+#define DESC_MAX_UNIT_BYTES  ((int64_t)1 << 26) /* of it, largest unit */
 
 typedef enum rope_kind {
     ROPE_NONE,
@@ -81,18 +82,32 @@ typedef struct cache_desc {
     int32_t n_kv_heads, d_key, d_value; /* full, window: heads, and elements of a head's key and value */
     int32_t window;                     /* window: how many tokens it has to keep */
     int32_t d_latent;                   /* latent: elements kept a token (latent rank + rotary part) */
-    int64_t state_bytes;                /* state: bytes kept for a sequence */
+    int32_t n_units;                    /* state: parts that no kernel needs side by side: heads, stretches of
+                                         * channels */
+    int64_t unit_bytes;                 /* state: of each, kept for a sequence */
 } cache_desc;
+
+/* Bytes that a cache keeps of a sequence's state; 0: it keeps tokens. */
+static inline int64_t cache_state_bytes(const cache_desc *c) {
+    return c->n_units * c->unit_bytes;
+}
 
 #define NO_CACHE (-1)
 #define NO_ROPE  (-1)
+
+/* What a layer can have a cache for. */
+enum { CACHE_ATTENTION, CACHE_STATE, CACHE_CONV, LAYER_CACHES };
+#define NO_CACHES                                                                                            \
+    { NO_CACHE, NO_CACHE, NO_CACHE }
 
 typedef struct layer_step layer_step; /* model/steps.h */
 
 typedef struct layer_desc {
     /* what it computes, in order: a static list; or NULL, for plans without a model */
     const layer_step *steps;
-    int16_t caches[2]; /* numbers in the list of caches, or NO_CACHE. The first is attention's */
+    /* numbers in the list of caches, or NO_CACHE: of attention, of a recurrence, and of the
+     * short convolution before it */
+    int16_t caches[LAYER_CACHES];
     int16_t rope;      /* number of its rotary table, or NO_ROPE */
     int32_t n_heads;   /* of queries; 0: the layer does not attend */
     int32_t window;    /* a query sees this many positions, its own the last; 0: all */
@@ -283,10 +298,11 @@ typedef struct model_desc {
     layer_desc layers[DESC_MAX_LAYERS];
 } model_desc;
 
-/* A layer with a cache of its own: adds both at the end of their lists. l->caches[0]
- * is set here; l->caches[1] must be set by the caller. The caller keeps within the
- * limits. */
+/* A layer with a cache for attention of its own: adds both at the end of their lists. The
+ * caller sets the layer's other caches, and keeps within the limits. */
 void desc_add_layer(model_desc *d, layer_desc l, const cache_desc *c);
+/* Adds a cache and returns its number. */
+int16_t desc_add_cache(model_desc *d, const cache_desc *c);
 /* A plain decoder: n_layers layers with full attention of n_heads heads over n_kv_heads,
  * each d_head wide, the first rotary table and a feed-forward part of d_ff. Everything
  * else of the description is 0. */

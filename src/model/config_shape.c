@@ -265,7 +265,7 @@ quire_err config_decoder(const config *c, decoder_shape *s, model_desc *d) {
         const cache_desc cache = {
             .kind = LAYER_FULL, .n_kv_heads = n_kv_heads[i], .d_key = s->d_head, .d_value = s->d_head};
         const layer_desc layer = {.steps = steps_pre_norm,
-                                  .caches = {NO_CACHE, NO_CACHE},
+                                  .caches = NO_CACHES,
                                   .rope = NO_ROPE,
                                   .n_heads = s->n_heads,
                                   .d_ff = d_ff[i]};

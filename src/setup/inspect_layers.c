@@ -11,7 +11,12 @@ static const char *const ropes[] = {"none", "plain", "linear", "dynamic NTK", "L
 /* ---- runs ---- */
 
 static bool uses(const layer_desc *l, int32_t cache) {
-    return l->caches[0] == cache || l->caches[1] == cache;
+    for (int k = 0; k < LAYER_CACHES; k++) {
+        if (l->caches[k] == cache) {
+            return true;
+        }
+    }
+    return false;
 }
 
 static int32_t count_users(const model_desc *d, int32_t cache) {
@@ -25,7 +30,7 @@ static int32_t count_users(const model_desc *d, int32_t cache) {
 static bool are_caches_alike(const cache_desc *a, const cache_desc *b) {
     return a->kind == b->kind && a->n_kv_heads == b->n_kv_heads && a->d_key == b->d_key &&
            a->d_value == b->d_value && a->window == b->window && a->d_latent == b->d_latent &&
-           a->state_bytes == b->state_bytes;
+           a->n_units == b->n_units && a->unit_bytes == b->unit_bytes;
 }
 
 /* Whether both have no cache at this place, share one, or have equal neighbouring caches
@@ -43,9 +48,12 @@ static bool are_places_alike(const model_desc *d, const layer_desc *a, const lay
  * most. */
 static bool inspect_layers_goes_on(const model_desc *d, int32_t i) {
     const layer_desc *a = &d->layers[i - 1], *b = &d->layers[i];
-    return a->rope == b->rope && a->n_heads == b->n_heads && a->window == b->window && a->chunk == b->chunk &&
-           a->d_ff == b->d_ff && a->n_experts == b->n_experts && are_places_alike(d, a, b, 0) &&
-           are_places_alike(d, a, b, 1);
+    bool alike = a->rope == b->rope && a->n_heads == b->n_heads && a->window == b->window &&
+                 a->chunk == b->chunk && a->d_ff == b->d_ff && a->n_experts == b->n_experts;
+    for (int k = 0; k < LAYER_CACHES; k++) {
+        alike = alike && are_places_alike(d, a, b, k);
+    }
+    return alike;
 }
 
 /* The last layer of the run that begins with `first`. */
@@ -168,7 +176,7 @@ static int32_t cache_run_end(const model_desc *d, int32_t first) {
 static void planes(const kv_planes *p, char out[MAX_CELL]) {
     bool two = p->value.bytes > 0;
     if (p->kind == LAYER_STATE) {
-        (void)snprintf(out, MAX_CELL, "%lld bytes", (long long)p->key.bytes);
+        (void)snprintf(out, MAX_CELL, "%lld bytes", (long long)(p->state.n_units * p->state.unit_bytes));
     } else {
         (void)snprintf(out, MAX_CELL, "%s%s%s", dtype_flag_name(p->key.type), two ? ", " : "",
                        two ? dtype_flag_name(p->value.type) : "");
@@ -225,7 +233,7 @@ static void add_layer(json_out *o, const model_desc *d, const layer_desc *l) {
     inspect_layers_add_int(o, "chunk", l->chunk);
     inspect_layers_add_int(o, "rope", l->rope);
     json_begin(json_name(o, "caches"), '[');
-    for (int k = 0; k < 2; k++) {
+    for (int k = 0; k < LAYER_CACHES; k++) {
         if (l->caches[k] >= 0) {
             json_int(json_item(o), l->caches[k]);
         }
@@ -252,7 +260,7 @@ static void add_cache(json_out *o, const model_desc *d, const kv_layout *l, int3
     inspect_layers_add_int(o, "d_value", c->d_value);
     inspect_layers_add_int(o, "window", c->window);
     inspect_layers_add_int(o, "d_latent", c->d_latent);
-    inspect_layers_add_int(o, "state_bytes", c->state_bytes);
+    inspect_layers_add_int(o, "state_bytes", cache_state_bytes(c));
     json_begin(json_name(o, "planes"), '[');
     if (c->kind != LAYER_STATE) {
         add_plane(o, &l->caches[i].key);

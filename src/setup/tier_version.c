@@ -41,15 +41,16 @@ static uint64_t hash_rope(uint64_t h, const rope_desc *r) {
 static uint64_t hash_layer(uint64_t h, const layer_desc *l) {
     char text[256], steps[128];
     steps_text(l->steps, steps, sizeof steps);
-    (void)snprintf(text, sizeof text, "layer %s %d %d %d %d %d %d %d %d", steps, l->caches[0], l->caches[1],
-                   l->rope, l->n_heads, l->window, l->chunk, l->d_ff, l->n_experts);
+    (void)snprintf(text, sizeof text, "layer %s %d %d %d %d %d %d %d %d %d", steps, l->caches[0],
+                   l->caches[1], l->caches[2], l->rope, l->n_heads, l->window, l->chunk, l->d_ff,
+                   l->n_experts);
     return hash_text(h, text);
 }
 
 static uint64_t hash_cache(uint64_t h, const cache_desc *c) {
     char text[256];
-    (void)snprintf(text, sizeof text, "cache %d %d %d %d %d %d %lld", (int)c->kind, c->n_kv_heads, c->d_key,
-                   c->d_value, c->window, c->d_latent, (long long)c->state_bytes);
+    (void)snprintf(text, sizeof text, "cache %d %d %d %d %d %d %d %lld", (int)c->kind, c->n_kv_heads,
+                   c->d_key, c->d_value, c->window, c->d_latent, c->n_units, (long long)c->unit_bytes);
     return hash_text(h, text);
 }
 

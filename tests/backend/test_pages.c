@@ -283,7 +283,7 @@ TEST(layers_that_there_are_no_ops_for_are_refused) {
         quire_error err;
         kv_layout layout;
         model_desc d = desc_plain(2, 1, 1, 8, 0);
-        d.caches[1] = (cache_desc){.kind = kind, .d_latent = 8, .state_bytes = 8};
+        d.caches[1] = (cache_desc){.kind = kind, .d_latent = 8, .n_units = 1, .unit_bytes = 8};
         backend *b = open_isa("plain", 1);
         assert_int_equal(kv_layout_init(&d, kv_both(DTYPE_F32), 16, &layout, &err), QUIRE_OK);
         assert_int_equal(b->ops->step_open(b, &(step_limits){.max_rows = 1, .max_seqs = 1}, &layout, 0, &err),

@@ -11,7 +11,8 @@ typedef struct layer_plan {
     int32_t n_layers, n_kv_heads, d_head;
     const layer_kind *kinds;
     int32_t window, d_latent;
-    int64_t state_bytes;
+    int32_t n_units;
+    int64_t unit_bytes;
 } layer_plan;
 
 /* Counts of layers that no model has are passed on as they are. */
@@ -21,7 +22,8 @@ static inline model_desc desc_of_plan(const layer_plan *p) {
         layer_kind kind = p->kinds != NULL ? p->kinds[i] : LAYER_FULL;
         cache_desc *c = &d.caches[i];
         *c = (cache_desc){.kind = kind};
-        d.layers[i] = (layer_desc){.caches = {(int16_t)i, NO_CACHE}, .rope = NO_ROPE};
+        d.layers[i] = (layer_desc){.caches = NO_CACHES, .rope = NO_ROPE};
+        d.layers[i].caches[kind == LAYER_STATE ? CACHE_STATE : CACHE_ATTENTION] = (int16_t)i;
         switch (kind) {
         case LAYER_WINDOW:
             c->window = p->window; /* fallthrough */
@@ -34,7 +36,8 @@ static inline model_desc desc_of_plan(const layer_plan *p) {
             c->d_latent = p->d_latent;
             break;
         case LAYER_STATE:
-            c->state_bytes = p->state_bytes;
+            c->n_units = p->n_units;
+            c->unit_bytes = p->unit_bytes;
             break;
         }
     }

@@ -205,8 +205,10 @@ TEST(a_latent_layer_has_one_plane) {
  * of 2 heads of 256. */
 TEST(the_states_of_qwen3_next_take_197_pages) {
     layer_plan d = mixed(48, 4, LAYER_STATE, LAYER_FULL, 2, 256);
-    d.state_bytes = 32 * 128 * 128 * 4 + 3 * 8192 * 2;
-    assert_int_equal(36 * d.state_bytes, 77266944);
+    d.n_units = 131; /* of 32 such matrices and the inputs */
+    d.unit_bytes = 16384;
+    assert_int_equal(36 * d.n_units * d.unit_bytes, 77266944);
+    assert_int_equal(d.n_units * d.unit_bytes, 32 * 128 * 128 * 4 + 3 * 8192 * 2);
     kv_layout l;
     assert_int_equal(lay_out(&d, DTYPE_BF16, 16, &l, NULL), QUIRE_OK);
     assert_int_equal(l.n_groups, 2);
@@ -235,18 +237,21 @@ TEST(all_states_are_one_group) {
     layer_plan d = plain(28, 1, 256);
     d.kinds = kinds;
     d.window = 512;
-    d.state_bytes = 1000001;
+    d.n_units = 7;
+    d.unit_bytes = 14000;
     kv_layout l;
     assert_int_equal(lay_out(&d, DTYPE_BF16, 16, &l, NULL), QUIRE_OK);
     assert_int_equal(l.n_groups, 7);
-    assert_int_equal(l.caches[3].key.bytes, 1000064);
-    assert_int_equal(l.caches[3].key.offset, 3 * 1000064);
+    /* 3 units of 14,016 bytes fit a page: the second cache has two in the first one's last page */
+    assert_int_equal(l.caches[1].state.page, 2);
+    assert_int_equal(l.caches[1].state.offset, 14016);
+    assert_int_equal(l.caches[1].state.n_first, 2);
     assert_int_equal(l.page_bytes, 49152);
     assert_int_equal(l.groups[6].kind, LAYER_STATE);
     assert_int_equal(l.groups[6].n_caches, 10);
-    assert_int_equal(state_pages(&l), 204);
+    assert_int_equal(state_pages(&l), 24); /* 70 units */
     assert_int_equal(padding_bytes(&l), 0);
-    assert_int_equal(state_padding_bytes(&l), 204 * 49152 - 10 * 1000064);
+    assert_int_equal(state_padding_bytes(&l), 49152 - 14016);
 }
 
 /* Gemma 4's global layers have other heads than those with windows: 5 layers of 2 heads
@@ -260,7 +265,7 @@ TEST(caches_of_two_widths_share_pages_of_one_size) {
                         .d_key = global ? 512 : 256};
         c.d_value = c.d_key;
         c.window = global ? 0 : 1024;
-        desc_add_layer(&d, (layer_desc){.caches = {NO_CACHE, NO_CACHE}, .rope = NO_ROPE, .n_heads = 16}, &c);
+        desc_add_layer(&d, (layer_desc){.caches = NO_CACHES, .rope = NO_ROPE, .n_heads = 16}, &c);
     }
     kv_layout l;
     assert_int_equal(kv_layout_init(&d, kv_both(DTYPE_BF16), 16, &l, NULL), QUIRE_OK);
@@ -285,7 +290,7 @@ TEST(each_window_has_groups_of_its_own) {
                         .d_key = 64,
                         .d_value = 64,
                         .window = i % 2 == 0 ? 128 : 32};
-        desc_add_layer(&d, (layer_desc){.caches = {NO_CACHE, NO_CACHE}, .rope = NO_ROPE, .n_heads = 1}, &c);
+        desc_add_layer(&d, (layer_desc){.caches = NO_CACHES, .rope = NO_ROPE, .n_heads = 1}, &c);
     }
     kv_layout l;
     assert_int_equal(kv_layout_init(&d, kv_both(DTYPE_BF16), 16, &l, NULL), QUIRE_OK);
@@ -358,7 +363,8 @@ TEST(pages_are_as_large_as_the_largest_group) {
 
 TEST(a_model_of_states_alone_has_one_page_a_sequence) {
     layer_plan d = mixed(64, 1, LAYER_STATE, LAYER_STATE, 1, 2);
-    d.state_bytes = 5000;
+    d.n_units = 1;
+    d.unit_bytes = 5000;
     kv_layout l;
     assert_int_equal(lay_out(&d, DTYPE_F32, 16, &l, NULL), QUIRE_OK);
     assert_int_equal(l.n_groups, 1);
@@ -366,6 +372,20 @@ TEST(a_model_of_states_alone_has_one_page_a_sequence) {
     assert_int_equal(state_pages(&l), 1);
     assert_int_equal(kv_layout_token_bytes(&l), 0);
     expect_no_padding(&l);
+}
+
+/* Units lie behind byte `at` of the state's pages, one after the other, none in two pages.
+ * Returns the end of the last. */
+static int64_t expect_units_in_order(const kv_layout *l, const kv_planes *p, int64_t at) {
+    for (int32_t i = 0; i < p->state.n_units; i++) {
+        int32_t page;
+        int64_t offset = kv_state_unit(p, i, &page), start = page * l->page_bytes + offset;
+        assert_true(offset >= 0 && offset + p->state.unit_bytes <= l->page_bytes);
+        assert_true(start >= at && start - at < p->state.unit_bytes);
+        assert_true(start == at || offset == 0);
+        at = start + p->state.unit_bytes;
+    }
+    return at;
 }
 
 TEST(random_layer_kinds_give_every_layer_a_place_of_its_own) {
@@ -381,7 +401,8 @@ TEST(random_layer_kinds_give_every_layer_a_place_of_its_own) {
         d.kinds = kinds;
         d.window = 4;
         d.d_latent = 1 + (int32_t)(rng_next(&s) % 40);
-        d.state_bytes = 1 + (int64_t)(rng_next(&s) % 5000);
+        d.n_units = 1 + (int32_t)(rng_next(&s) % 9);
+        d.unit_bytes = 1 + (int64_t)(rng_next(&s) % 5000);
         kv_layout l;
         assert_int_equal(lay_out(&d, DTYPE_F32, 4, &l, NULL), QUIRE_OK);
         assert_in_range(l.n_groups, 1, KV_MAX_GROUPS);
@@ -390,11 +411,15 @@ TEST(random_layer_kinds_give_every_layer_a_place_of_its_own) {
         for (int i = 0; i < d.n_layers; i++) {
             const kv_planes *p = &l.caches[i];
             assert_int_equal(l.groups[p->group].kind, kinds[i]);
+            n[p->group]++;
+            if (kinds[i] == LAYER_STATE) {
+                used[p->group] = expect_units_in_order(&l, p, used[p->group]);
+                continue;
+            }
             assert_int_equal(p->key.offset, used[p->group]);
             assert_int_equal(p->value.offset, p->key.offset + p->key.bytes);
             assert_int_equal(p->key.bytes % 64, 0);
             used[p->group] += p->key.bytes + p->value.bytes;
-            n[p->group]++;
         }
         for (int g = 0; g < l.n_groups; g++) {
             assert_int_equal(n[g], l.groups[g].n_caches);
@@ -451,13 +476,18 @@ TEST(sizes_that_would_overflow_are_refused) {
         expect_refused(&d);
     }
     layer_plan d = mixed(8, 2, LAYER_FULL, LAYER_STATE, 1, 8);
-    static const int64_t bad_states[] = {0, -1, INT64_MIN, INT64_MAX, INT64_MAX - 63, (int64_t)1 << 39};
+    static const int64_t bad_states[] = {
+        0, -1, INT64_MIN, INT64_MAX, INT64_MAX - 63, DESC_MAX_UNIT_BYTES + 1};
+    d.n_units = 1;
     for (int i = 0; i < 6; i++) {
-        d.state_bytes = bad_states[i];
+        d.unit_bytes = bad_states[i];
         expect_refused(&d);
     }
     d = mixed(512, 512, LAYER_STATE, LAYER_FULL, 1, 2);
-    d.state_bytes = ((int64_t)1 << 39) - 64; /* the largest layer there may be, but not in such small pages */
+    d.n_units = INT32_MAX; /* not in such small pages */
+    d.unit_bytes = 64;
+    expect_refused(&d);
+    d.n_units = 0;
     expect_refused(&d);
     d = mixed(8, 2, LAYER_FULL, LAYER_WINDOW, 1, 8);
     expect_refused(&d);

@@ -555,7 +555,8 @@ static kv_index_options options_of_model(int32_t n_layers, int32_t period, layer
                     .d_head = 64,
                     .window = 11,
                     .d_latent = 32,
-                    .state_bytes = 5000,
+                    .n_units = 5,
+                    .unit_bytes = 1000,
                     .kinds = kinds};
     kv_layout l;
     assert_int_equal(lay_out(&d, DTYPE_BF16, page_tokens, &l, NULL), QUIRE_OK);

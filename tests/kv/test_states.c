@@ -21,7 +21,8 @@ static quire_kv_options options(int32_t n_pages) {
     layer_plan d = {.n_layers = 48,
                     .n_kv_heads = 2,
                     .d_head = 256,
-                    .state_bytes = 32 * 128 * 128 * 4 + 3 * 8192 * 2,
+                    .n_units = 131,
+                    .unit_bytes = 16384,
                     .kinds = kinds};
     kv_layout l;
     quire_kv_options o;

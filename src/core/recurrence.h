@@ -1,0 +1,40 @@
+/* The sizes of recurrent states: what a model's description reserves and a backend's op
+ * lays out (backend/backend.h). */
+#ifndef CORE_RECURRENCE_H
+#define CORE_RECURRENCE_H
+
+#include <stdint.h>
+
+#include "core/model_desc.h"
+
+#define CONV_UNIT     64 /* channels of a unit */
+#define CONV_MAX_TAPS 16
+#define STATE_LANES   16 /* value columns, or channels, that lie side by side */
+
+/* Units that the state of a convolution of n_channels takes. */
+static inline int32_t conv_units(int32_t n_channels) {
+    return (n_channels + CONV_UNIT - 1) / CONV_UNIT;
+}
+
+/* The cache of convolutions with n_units units together. */
+static inline cache_desc conv_cache(int32_t n_units, int32_t n_taps) {
+    return (cache_desc){.kind = LAYER_STATE,
+                        .n_units = n_units,
+                        .unit_bytes = (int64_t)CONV_UNIT * (n_taps - 1) * (int64_t)sizeof(float)};
+}
+
+/* The cache of linear attention: a matrix [d_key, d_value] for each of n_heads heads. */
+static inline cache_desc linear_attention_cache(int32_t n_heads, int32_t d_key, int32_t d_value) {
+    int64_t columns = (d_value + STATE_LANES - 1) / STATE_LANES * STATE_LANES;
+    return (cache_desc){
+        .kind = LAYER_STATE, .n_units = n_heads, .unit_bytes = d_key * columns * (int64_t)sizeof(float)};
+}
+
+/* The cache of a selective scan. */
+static inline cache_desc scan_cache(int32_t n_channels, int32_t n_states) {
+    return (cache_desc){.kind = LAYER_STATE,
+                        .n_units = (n_channels + STATE_LANES - 1) / STATE_LANES,
+                        .unit_bytes = (int64_t)STATE_LANES * n_states * (int64_t)sizeof(float)};
+}
+
+#endif
