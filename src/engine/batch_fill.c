@@ -142,6 +142,8 @@ static void fill_item(engine *e, int32_t item) {
     q->parents = branches ? a->parents + row0 : NULL;
     q->mods = s->mods;
     q->b = s->mods_b;
+    q->n_snapshots = s->task.kv.n_copies;
+    q->snapshots = e->kv.state_copies.list + s->task.kv.copies0;
     for (int32_t g = 0; g < s->task.kv.n_tables; g++) {
         q->pages[g] = &s->task.kv.tables[g].pages->v;
     }

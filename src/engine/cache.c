@@ -48,9 +48,6 @@ void cache_enter(engine *e, sequence *s) {
 void cache_publish(engine *e, sequence *s) {
     if (s->task.kv.has_path) {
         kv_seq_publish(&e->kv, &s->task.kv, s->task.tokens);
-        if (e->kv.n_state_pages > 0 && kv_seq_until_snapshot(&e->kv, &s->task.kv) <= 0) {
-            kv_seq_snapshot(&e->kv, &s->task.kv, s->task.tokens, false, NULL);
-        }
         kv_tiering_published(e->tiering, &s->task.kv);
     }
 }

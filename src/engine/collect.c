@@ -281,6 +281,7 @@ static void collect_item(engine *e, int32_t item) {
         }
         draft_step_verify(e, item, out);
     }
+    kv_seq_settle(&e->kv, &s->task.kv);
 }
 
 enum { SEQUENCE_AHEAD = 12, TOKENS_AHEAD = 6 }; /* items */

@@ -18,7 +18,7 @@ _Static_assert(ENGINE_NAMESPACE_BYTES <= KV_NAMESPACE_BYTES, "drafters have room
 quire_err draft_step_open(engine *e, quire_error *err) {
     int32_t most = e->options.draft.n_tokens;
     e->drafted = mem_new((size_t)e->sched.limits.max_seqs, sizeof(draft_seq *));
-    e->predicting.n_tokens = !draft_can_reject(&e->layout) ? 0 : most > 0 ? most : DRAFT_PREDICTED;
+    e->predicting.n_tokens = most > 0 ? most : DRAFT_PREDICTED;
     const draft_target target = {e->desc, &e->layout, &e->samples, e->sched.limits.max_seqs,
                                  e->sched.limits.max_rows};
     return e->drafted != NULL ? draft_open(&e->options.draft, &target, &e->drafter, err) : QUIRE_NO_MEMORY;
@@ -98,11 +98,9 @@ static void constrain(void *context, int32_t task, int32_t worker) {
 #define PREFETCHED_AHEAD 8 /* sequences: others may have written their outlooks */
 
 /* The ids of its prediction that s expects next. */
-static int32_t draft_step_expects(const engine *e, const sequence *s) {
+static int32_t draft_step_expects(const sequence *s) {
     prediction_walk *w = s->draft.prediction;
-    return w == NULL || e->predicting.n_tokens == 0
-               ? 0
-               : prediction_expects(w, s->task.tokens, s->task.n_prompt, s->task.n_known);
+    return w == NULL ? 0 : prediction_expects(w, s->task.tokens, s->task.n_prompt, s->task.n_known);
 }
 
 void draft_step_propose(engine *e) {
@@ -124,7 +122,7 @@ void draft_step_propose(engine *e) {
             continue;
         }
         bool is_known = has_outlook(e, s, room);
-        int32_t n_expected = draft_step_expects(e, s);
+        int32_t n_expected = draft_step_expects(s);
         if (n_expected > 0 && draft_step_predict(e, d, n_expected, room)) {
             e->drafted[e->sched.limits.max_seqs - ++n_predicted] = d;
         } else if (n_expected == 0 && !is_known && e->drafter && draft_want(d, &e->options.draft, room)) {
@@ -144,14 +142,15 @@ void draft_step_propose(engine *e) {
  * of its position. */
 static void draft_step_take_place(engine *e, const sequence *s, int32_t place) {
     kv_move_pair pairs[KV_MAX_GROUPS];
+    if (place == s->task.kv.n_computed) {
+        return; /* always where there are states */
+    }
     for (int32_t g = 0; g < s->task.kv.n_tables; g++) {
         pairs[g] = (kv_move_pair){.src = {kv_seq_slot(&e->kv, &s->task.kv, g, place)},
                                   .dst = {kv_seq_slot(&e->kv, &s->task.kv, g, s->task.kv.n_computed)},
                                   .group = g};
     }
-    if (place != s->task.kv.n_computed) {
-        e->b->ops->kv_move(e->b, pairs, s->task.kv.n_tables);
-    }
+    e->b->ops->kv_move(e->b, pairs, s->task.kv.n_tables);
 }
 
 static void note_guess(engine *e, const draft_outcome *o) {

@@ -3,7 +3,9 @@
  *
  * An accepted draft that is not on the first branch has its keys and values moved to the
  * slot of its position. The slots of rejected drafts are released, pages too, in the same
- * step. So every state and published page is what it would be without drafts. Owner: the
+ * step. Recurrent states are copied after each row that a draft follows, and the copy
+ * after the last accepted one becomes the sequence's; of a tree only the first branch is
+ * computed then. So every state and published page is what it would be without drafts. Owner: the
  * engine thread. */
 #ifndef ENGINE_DRAFT_STEP_H
 #define ENGINE_DRAFT_STEP_H

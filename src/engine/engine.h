@@ -186,6 +186,8 @@ typedef struct engine_outside {
     uint64_t tenant; /* whose work it is */
 } engine_outside;
 
+#define ENGINE_MARKS 8
+
 typedef struct engine_request {
     int32_t *tokens; /* the prompt, at least one; mem_new'd; the engine owns it from submit on */
     int32_t n_tokens;
@@ -237,6 +239,9 @@ typedef struct engine_request {
      * (kv/evict.h) */
     bool retains;
     kv_retention retention;
+    /* numbers of its first tokens with which other prompts may begin that then differ: a
+     * model with recurrent states keeps those after them too */
+    int32_t marks[ENGINE_MARKS], n_marks;
     bool explain;        /* its end event carries a report */
     bool shows_progress; /* of samples the first does; a branch that replaces its parent never does */
     /* A branch (branch.h). Its first fork_position tokens are those of the fork parent,

@@ -243,8 +243,6 @@ static quire_err lifecycle_open_parts(engine *e, const kv_layout *layout, quire_
     TRY(open_tables(e));
     TRY(ring_open(sizeof(sequence *), size_power_of_two((size_t)o->max_requests), &e->in));
     TRY(cache_open(e));
-    /* one of the tokens may be the last, and a recurrent state cannot go back to it */
-    e->options.ablations.no_jump_forward = o->ablations.no_jump_forward || e->kv.n_state_pages > 0;
     TRY(swap_open(e, err));
     TRY(open_tiers(e, err));
     TRY(open_scheduler(e));
@@ -358,7 +356,10 @@ static bool sched_hooks_is_ready(void *context, sched_task *t) {
 
 static void sched_hooks_describe(void *context, const sched_task *t, sched_seq *d) {
     const sequence *s = sequence_of(t);
-    d->n_drafts = t->state == TASK_WAITING ? 0 : s->draft.tree.n;
+    const engine *e = context;
+    /* a state follows one token after the other: of a tree its first branch */
+    int32_t n_drafts = e->kv.n_state_pages > 0 ? draft_tree_first_branch(&s->draft.tree) : s->draft.tree.n;
+    d->n_drafts = t->state == TASK_WAITING ? 0 : n_drafts;
     d->is_jump_forward = d->n_drafts > 0 && s->draft.n_jump_forward > 0;
     if (s->beams != NULL) {
         beam_describe(context, s, d);

@@ -108,6 +108,9 @@ quire_err sequence_new(const engine_request *r, const void *constraint_state, co
         return QUIRE_NO_MEMORY;
     }
     memcpy(tokens, r->tokens, (size_t)r->n_tokens * sizeof *tokens);
+    for (int32_t i = 0; i < r->n_marks; i++) {
+        (void)kv_snapshot_mark(&s->task.kv.snapshots, r->marks[i]);
+    }
     s->task.state = TASK_WAITING;
     s->sampling = r->sampling;
     sampling_lists_hold(s->sampling.lists);

@@ -107,7 +107,7 @@ struct engine {
     /* [max_seqs] the sequences that are drafted for in a step: from the start by the
      * drafter, from the end by their predictions */
     draft_seq **drafted;
-    draft_options predicting; /* of predictions; n_tokens 0: their drafts could not be rejected */
+    draft_options predicting; /* of predictions */
     work_room rule_room;      /* of the present step (rule_step.h) */
     int32_t n_drafted;        /* of `drafted`, those of the drafter */
     int32_t n_rules_outside;  /* sequences whose rules are outside, or back and not yet taken */

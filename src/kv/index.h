@@ -167,11 +167,12 @@ quire_err kv_index_publish(kv_index *ix, kv_path *path, const int32_t *tokens, i
  * changed. */
 bool kv_index_take_over_tail(kv_index *ix, const kv_table *tables, int32_t n);
 /* ---- recurrent states; states[n_state_groups] are a sequence's tables of them ---- */
-/* Keeps a snapshot of the state after tokens[0..n), n >= 1, which the state tables hold.
- * Publishes these tokens first, as kv_index_publish does, with the tail. The state's
- * pages count as shared from now on. QUIRE_NO_ROOM when the tree is full or may not hold
- * the tokens: no snapshot. */
-quire_err kv_index_snapshot(kv_index *ix, kv_path *path, const int32_t *tokens, int32_t n, kv_table *tables);
+/* Keeps a snapshot of the state after tokens[0..at), 1 <= at <= n, which `states` hold.
+ * Publishes tokens[0..n) first, as kv_index_publish does, with the tail if `at` lies in
+ * it. The state's pages count as shared from now on. QUIRE_NO_ROOM when the tree is full
+ * or may not hold the tokens: no snapshot. */
+quire_err kv_index_snapshot(kv_index *ix, kv_path *path, const int32_t *tokens, int32_t n, int32_t at,
+                            kv_table *tables, const kv_table *states);
 /* Replaces the state in `states` by the one after tokens[0..n), n at most what path's
  * sequence has published. QUIRE_INVALID when there is no snapshot of it: nothing
  * changed. */

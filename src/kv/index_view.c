@@ -194,23 +194,34 @@ int32_t kv_index_agreed(const kv_index *ix, const kv_path *path, const int32_t *
 
 /* ---- taking and restoring ---- */
 
-quire_err kv_index_snapshot(kv_index *ix, kv_path *path, const int32_t *tokens, int32_t n, kv_table *tables) {
-    const int32_t n_pages = n / ix->o.page_tokens, n_tail = n % ix->o.page_tokens,
-                  *tail = tokens + n - n_tail;
-    assert(n >= 1);
-    TRY(kv_index_publish(ix, path, tokens, n, tables, KV_PUBLISH_TAIL));
-    int32_t n_shared = 0, place = path->entry;
-    if (path->n_pages != n_pages) {
+/* The entry of a path's page before page n_pages, at most its own number. */
+static int32_t index_view_entry_back(const kv_index *ix, const kv_path *path, int32_t n_pages) {
+    int32_t e = path->entry;
+    for (int32_t i = path->n_pages; i > n_pages; i--) {
+        e = kv_tree_entry(&ix->tree, e)->up;
+    }
+    return e;
+}
+
+quire_err kv_index_snapshot(kv_index *ix, kv_path *path, const int32_t *tokens, int32_t n, int32_t at,
+                            kv_table *tables, const kv_table *states) {
+    const int32_t size = ix->o.page_tokens, n_pages = at / size, n_tail = at % size,
+                  *tail = tokens + at - n_tail;
+    bool is_in_tail = n_tail > 0 && n_pages == n / size;
+    assert(at >= 1 && at <= n);
+    TRY(kv_index_publish(ix, path, tokens, n, tables, is_in_tail ? KV_PUBLISH_TAIL : KV_PUBLISH_PAGES));
+    if (path->n_pages < n_pages) {
         return QUIRE_NO_ROOM;
     }
+    int32_t n_shared = 0, place = index_view_entry_back(ix, path, n_pages);
     if (n_tail > 0) {
-        (void)kv_index_best(ix, path, n_pages, path->entry, tail, n_tail, &n_shared);
+        (void)kv_index_best(ix, path, n_pages, place, tail, n_tail, &n_shared);
         if (n_shared < n_tail) {
             return QUIRE_NO_ROOM;
         }
-        place = kv_index_tail_place(ix, path, n_pages, path->entry);
+        place = kv_index_tail_place(ix, path, n_pages, place);
     }
-    int32_t number = kv_snapshots_add(&ix->snapshots, place, tail, n_tail, tables + ix->o.n_groups);
+    int32_t number = kv_snapshots_add(&ix->snapshots, place, tail, n_tail, states);
     int32_t mark = ix->tree.cap_entries + number;
     if (number != SNAPSHOT_NONE) {
         kv_evict_inserted(ix->evict, mark, n_pages, path->namespace, 0);
@@ -225,14 +236,11 @@ quire_err kv_index_snapshot(kv_index *ix, kv_path *path, const int32_t *tokens, 
 quire_err kv_index_restore(kv_index *ix, const kv_path *path, const int32_t *tokens, int32_t n,
                            kv_table *states) {
     const int32_t size = ix->o.page_tokens, n_tail = n % size;
-    int32_t e = path->entry, n_pages = path->n_pages;
-    if (n < 1 || n_pages < n / size) {
+    if (n < 1 || path->n_pages < n / size) {
         return QUIRE_INVALID;
     }
-    for (; n_pages > n / size; n_pages--) {
-        e = kv_tree_entry(&ix->tree, e)->up;
-    }
-    int32_t place = n_tail > 0 ? kv_index_tail_place(ix, path, n_pages, e) : e;
+    int32_t place = index_view_entry_back(ix, path, n / size);
+    place = n_tail > 0 ? kv_index_tail_place(ix, path, n / size, place) : place;
     int32_t snapshot = kv_snapshots_find(&ix->snapshots, place, tokens + n - n_tail, n_tail);
     if (snapshot == SNAPSHOT_NONE) {
         return QUIRE_INVALID;

@@ -64,6 +64,15 @@ static quire_err kv_cache_open_parts(const kv_cache_options *o, kv_cache *c) {
     if (o->n_pages > 0 && !is_plain && c->ids == NULL) {
         return QUIRE_NO_MEMORY;
     }
+    if (c->n_state_pages > 0) {
+        kv_state_copies *s = &c->state_copies;
+        s->cap = o->n_pages / c->n_state_pages;
+        s->list = mem_new((size_t)s->cap, sizeof *s->list);
+        s->pages = mem_new((size_t)s->cap, (size_t)c->n_state_pages * sizeof *s->pages);
+        if (s->list == NULL || s->pages == NULL) {
+            return QUIRE_NO_MEMORY;
+        }
+    }
     TRY(kv_pool_open(o->n_pages, &c->pool));
     if (o->no_index) {
         return QUIRE_OK;
@@ -97,6 +106,8 @@ void kv_cache_close(kv_cache *c) {
     kv_events_close(c->events);
     kv_pool_close(c->pool);
     mem_free(c->ids);
+    mem_free(c->state_copies.list);
+    mem_free(c->state_copies.pages);
     *c = (kv_cache){0};
 }
 

@@ -11,6 +11,7 @@
 #ifndef KV_KV_CACHE_H
 #define KV_KV_CACHE_H
 
+#include "core/batch.h"
 #include "core/kv_layout.h"
 #include "kv/index.h"
 #include "kv/kv_swap.h"
@@ -36,6 +37,14 @@ typedef struct kv_cache_options {
     const kv_mover *mover;
 } kv_cache_options;
 
+/* Pages for copies of states that a step makes within its rows (kv_seq_copy_states): each
+ * sequence's are adjacent. Empty between steps. */
+typedef struct kv_state_copies {
+    batch_snapshot *list; /* [cap] */
+    page_id *pages;       /* [cap][n_state_pages] */
+    int32_t n, n_live, cap;
+} kv_state_copies;
+
 typedef struct kv_cache {
     kv_pool *pool;
     kv_index *index;   /* NULL: nothing is reused */
@@ -49,6 +58,7 @@ typedef struct kv_cache {
     const kv_mover *mover;
     kv_swap swap; /* empty until kv_cache_add_swap */
     page_id *ids; /* [n_pages] scratch of a reservation; NULL with one group, of tokens */
+    kv_state_copies state_copies;
 } kv_cache;
 
 /* The options that a layout determines; all else 0. */

@@ -66,10 +66,10 @@ quire_err kv_seq_admit(kv_cache *c, kv_seq *s, const int32_t *tokens, int32_t n)
     TRY(s->has_path ? kv_index_match(c->index, &s->path, tokens, n, s->tables, &n_found) : QUIRE_OK);
     s->n_computed = n_found;
     if (c->n_state_pages > 0 && s->has_path) {
-        s->snapshots = (kv_snapshot_plan){.branch = kv_index_agreed(c->index, &s->path, tokens, n),
-                                          .prompt_end = n,
-                                          .interval = c->snapshot_tokens,
-                                          .last = n_found};
+        s->snapshots.branch = kv_index_agreed(c->index, &s->path, tokens, n);
+        s->snapshots.prompt_end = n;
+        s->snapshots.interval = c->snapshot_tokens;
+        s->snapshots.last = n_found;
     }
     return QUIRE_OK;
 }
@@ -129,23 +129,123 @@ void kv_seq_publish_tail(kv_cache *c, kv_seq *s, const int32_t *tokens) {
     }
 }
 
-/* Reserves pages for a whole state in c->ids. Evicts nothing when that would not
- * suffice. */
-static quire_err reserve_state_ids(kv_cache *c) {
+/* ---- recurrent states ---- */
+
+/* Reserves pages for a whole state in ids. Evicts nothing when that would not suffice. */
+static quire_err reserve_state_ids(kv_cache *c, page_id *ids) {
     if (kv_cache_available(c) < c->n_state_pages) {
         return QUIRE_NO_ROOM;
     }
-    TRY(kv_index_evict(c->index, c->n_state_pages));
-    return kv_pool_reserve(c->pool, c->n_state_pages, c->ids);
+    kv_cache_make_free(c, c->n_state_pages);
+    return kv_pool_reserve(c->pool, c->n_state_pages, ids);
+}
+
+static page_id *pages_of_copy(const kv_cache *c, const kv_seq *s, int32_t i) {
+    return c->state_copies.pages + (int64_t)(s->copies0 + i) * c->n_state_pages;
+}
+
+/* The copy of s's states after its first n tokens; -1: there is none. */
+static int32_t find_copy(const kv_cache *c, const kv_seq *s, int32_t n) {
+    for (int32_t i = 0; i < s->n_copies; i++) {
+        if (c->state_copies.list[s->copies0 + i].row == n - s->n_copied_from - 1) {
+            return i;
+        }
+    }
+    return -1;
+}
+
+/* Adds a copy after the first n tokens. False: no room. */
+static bool add_state_copy(kv_cache *c, kv_seq *s, int32_t n) {
+    kv_state_copies *all = &c->state_copies;
+    if (s->n_copies == 0) {
+        s->copies0 = all->n;
+        s->n_copied_from = s->n_computed;
+    }
+    page_id *ids = all->pages + (int64_t)all->n * c->n_state_pages;
+    assert(s->copies0 + s->n_copies == all->n && n > s->n_computed);
+    if (all->n == all->cap || reserve_state_ids(c, ids) != QUIRE_OK) {
+        return false;
+    }
+    _Static_assert(sizeof(page_id) == sizeof(int32_t), "pages are a batch's numbers");
+    all->list[all->n++] = (batch_snapshot){.row = n - s->n_computed - 1, .pages = &ids->v};
+    all->n_live++;
+    s->n_copies++;
+    return true;
+}
+
+int32_t kv_seq_copy_states(kv_cache *c, kv_seq *s, int32_t from, int32_t to) {
+    int32_t n = 0;
+    while (from + n < to && add_state_copy(c, s, from + n)) {
+        n++;
+    }
+    return n;
+}
+
+void kv_seq_copy_due(kv_cache *c, kv_seq *s, int32_t n_rows) {
+    kv_snapshot_plan plan = s->snapshots;
+    plan.last = plan.last > s->n_computed ? plan.last : s->n_computed;
+    for (int32_t next = kv_snapshot_next(&plan); s->has_path && next < s->n_computed + n_rows;
+         next = kv_snapshot_next(&plan)) {
+        (void)add_state_copy(c, s, next); /* without room for this one: the next one is due later */
+        plan.last = next;
+    }
+}
+
+/* Tables of the pages of a copy. */
+static void view_copy(const kv_cache *c, const kv_seq *s, int32_t i, kv_table *views) {
+    page_id *pages = pages_of_copy(c, s, i);
+    for (int32_t g = c->n_token_groups; g < c->n_groups; g++) {
+        *views++ = (kv_table){.pages = pages, .n_pages = c->state_pages[g], .cap_pages = c->state_pages[g]};
+        pages += c->state_pages[g];
+    }
+}
+
+void kv_seq_publish_states(kv_cache *c, kv_seq *s, const int32_t *tokens) {
+    const kv_table *own = s->tables + c->n_token_groups;
+    kv_table views[KV_MAX_GROUPS];
+    for (int32_t n = kv_snapshot_next(&s->snapshots); n <= s->n_computed;
+         n = kv_snapshot_next(&s->snapshots)) {
+        int32_t copy = find_copy(c, s, n);
+        if (copy >= 0) {
+            view_copy(c, s, copy, views);
+        }
+        if (copy >= 0 || own->n_tokens == n) { /* a full tree only means less reuse */
+            (void)kv_index_snapshot(c->index, &s->path, tokens, s->n_computed, n, s->tables,
+                                    copy >= 0 ? views : own);
+        }
+        s->snapshots.last = n;
+    }
+}
+
+void kv_seq_settle(kv_cache *c, kv_seq *s) {
+    bool went_on = s->n_copies > 0 && s->tables[c->n_token_groups].n_tokens > s->n_computed;
+    int32_t copy = went_on ? find_copy(c, s, s->n_computed) : -1;
+    page_id *ids = copy >= 0 ? pages_of_copy(c, s, copy) : NULL;
+    for (int32_t g = c->n_token_groups; copy >= 0 && g < s->n_tables; g++) {
+        kv_table *t = &s->tables[g];
+        for (int32_t i = 0; i < t->n_pages; i++, ids++) {
+            page_id id = t->pages[i];
+            t->pages[i] = *ids;
+            *ids = id;
+        }
+        t->n_tokens = s->n_computed;
+    }
+    for (int32_t i = 0; i < s->n_copies; i++) {
+        kv_pool_release_all(c->pool, pages_of_copy(c, s, i), c->n_state_pages);
+    }
+    c->state_copies.n_live -= s->n_copies;
+    c->state_copies.n = c->state_copies.n_live > 0 ? c->state_copies.n : 0;
+    s->n_copies = 0;
 }
 
 void kv_seq_snapshot(kv_cache *c, kv_seq *s, const int32_t *tokens, bool goes_on, kv_copies *copies) {
     s->snapshots.last = s->n_computed; /* without room for this one too: the next one is due later */
-    if (goes_on && reserve_state_ids(c) != QUIRE_OK) {
+    if (goes_on && reserve_state_ids(c, c->ids) != QUIRE_OK) {
         return;
     }
     /* a full tree only means less reuse */
-    (void)kv_index_snapshot(c->index, &s->path, tokens, s->n_computed, s->tables);
+    (void)kv_index_snapshot(c->index, &s->path, tokens, s->n_computed, s->n_computed, s->tables,
+                            s->tables + c->n_token_groups);
     int32_t n_used = 0;
     for (int32_t g = c->n_token_groups; goes_on && g < s->n_tables; g++) {
         int32_t n_group = kv_seq_group_needs(c, s, g, 0);
@@ -197,6 +297,7 @@ static bool kv_seq_owns_tail(const kv_cache *c, const kv_seq *s) {
 }
 
 void kv_seq_release(kv_cache *c, kv_seq *s, const int32_t *tokens, kv_keep keep) {
+    kv_seq_settle(c, s);
     if (s->has_path && keep == KV_KEEP && s->n_computed > 0) {
         bool owns = kv_seq_owns_tail(c, s);
         if (owns && c->n_state_pages > 0) {
@@ -266,9 +367,11 @@ quire_err kv_seq_check(const kv_cache *c, const kv_seq *s, quire_error *err) {
         }
     }
     for (int32_t g = c->n_token_groups; s->n_computed > 0 && g < s->n_tables; g++) {
-        if (s->tables[g].n_pages != c->state_pages[g]) {
-            return err_set(err, QUIRE_INTERNAL, -1, "group %d has %d pages of a state of %d", (int)g,
-                           (int)s->tables[g].n_pages, (int)c->state_pages[g]);
+        if (s->tables[g].n_pages != c->state_pages[g] || s->tables[g].n_tokens != s->n_computed) {
+            return err_set(err, QUIRE_INTERNAL, -1,
+                           "group %d has %d pages of a state of %d, after %d tokens of %d", (int)g,
+                           (int)s->tables[g].n_pages, (int)c->state_pages[g], (int)s->tables[g].n_tokens,
+                           (int)s->n_computed);
         }
     }
     if (s->has_path && s->path.n_pages > s->n_computed / c->page_tokens) {

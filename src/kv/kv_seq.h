@@ -14,8 +14,10 @@
  *   advance  tokens whose keys and values are written by now
  *   publish  full pages become findable
  *   forget   pages before windows are released
- *   snapshot its recurrent states become findable, where its prompt leaves what is cached
- *            and before its last token
+ *   copy     pages for its recurrent states as they are after a token within the next rows:
+ *            where a snapshot is due, which becomes findable as it is published, and
+ *            before each draft
+ *   settle   its state is that after its computed tokens; other copies are released
  *   release  all pages are released; what was computed stays findable
  *   swap     before a release: pages without other holders are kept in host memory, and
  *            come back after the next admission
@@ -47,6 +49,8 @@ typedef struct kv_seq {
     bool has_path;
     kv_path path;               /* valid with has_path */
     kv_snapshot_plan snapshots; /* with state groups: where it takes them */
+    int32_t copies0, n_copies;  /* of its states, in cache.state_copies, from the reservation to settle */
+    int32_t n_copied_from;      /* the tokens before the rows by which these are counted */
     int32_t swap_frames;        /* the first of its frames in swap space; 0: it has none */
     /* which of its tokens they keep: swap_from..swap_tokens; swap_from is a page's
      * start */
@@ -119,18 +123,33 @@ static inline void kv_seq_advance(kv_seq *s, int32_t n) {
 }
 /* Publishes the full pages of tokens[0..n_computed). A full index leaves some out: only
  * reuse is lost. */
-static inline void kv_seq_publish(kv_cache *c, kv_seq *s, const int32_t *tokens) {
+static inline void kv_seq_publish_pages(kv_cache *c, kv_seq *s, const int32_t *tokens) {
     if (s->has_path) {
         (void)kv_index_publish(c->index, &s->path, tokens, s->n_computed, s->tables, KV_PUBLISH_PAGES);
     }
 }
-/* The same with the part-filled last page. */
-void kv_seq_publish_tail(kv_cache *c, kv_seq *s, const int32_t *tokens);
-/* How many more tokens s computes before a snapshot is due: none may be computed in one
- * pass beyond that. INT32_MAX: any number. */
-static inline int32_t kv_seq_until_snapshot(const kv_cache *c, const kv_seq *s) {
-    return c->n_state_pages > 0 && s->has_path ? kv_snapshot_next(&s->snapshots) - s->n_computed : INT32_MAX;
+/* Publishes the snapshots that are due among the computed tokens, where states were copied
+ * or s has them. Needs state groups and a path. */
+void kv_seq_publish_states(kv_cache *c, kv_seq *s, const int32_t *tokens);
+/* Publishes both. */
+static inline void kv_seq_publish(kv_cache *c, kv_seq *s, const int32_t *tokens) {
+    kv_seq_publish_pages(c, s, tokens);
+    if (s->has_path && c->n_state_pages > 0) {
+        kv_seq_publish_states(c, s, tokens);
+    }
 }
+/* The pages, with the part-filled last one. */
+void kv_seq_publish_tail(kv_cache *c, kv_seq *s, const int32_t *tokens);
+/* Reserves pages for copies of s's states after each of its first from .. to - 1 tokens, which
+ * its next rows compute and do not end with; evicts for them. Returns how many there are:
+ * fewer than wanted where pages are short. Needs state groups; s's calls of a step follow
+ * one another. */
+int32_t kv_seq_copy_states(kv_cache *c, kv_seq *s, int32_t from, int32_t to);
+/* The same where snapshots are due within the next n_rows. */
+void kv_seq_copy_due(kv_cache *c, kv_seq *s, int32_t n_rows);
+/* Makes the state that of the n_computed tokens, after which there is a copy if the rows
+ * went further, and releases all other copies. Without any: nothing. */
+void kv_seq_settle(kv_cache *c, kv_seq *s);
 /* Takes a snapshot of the recurrent states after the computed tokens, if there is room.
  * goes_on: more tokens have pages and are computed without another reservation, so s gets
  * states of its own here, whose copies are added to copies. copies must have room for
@@ -162,7 +181,16 @@ static inline void kv_seq_keep_pages(kv_cache *c, kv_seq *s, int32_t n) {
         kv_table_truncate(c->pool, &s->tables[g], n, c->page_tokens);
     }
 }
-/* Releases the pages that were reserved for more than the computed tokens. */
+/* Releases the pages that were reserved for more than the first n tokens, at least the
+ * computed ones, before anything of them is written. */
+static inline void kv_seq_give_back(kv_cache *c, kv_seq *s, int32_t n) {
+    kv_seq_keep_pages(c, s, n);
+    for (int32_t g = c->n_token_groups; g < s->n_tables; g++) {
+        s->tables[g].n_tokens = n;
+    }
+}
+/* Releases the pages that were reserved for more than the computed tokens, once the rows
+ * are computed. */
 static inline void kv_seq_trim(kv_cache *c, kv_seq *s) {
     kv_seq_keep_pages(c, s, s->n_computed);
 }

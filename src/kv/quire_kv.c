@@ -261,7 +261,7 @@ quire_err quire_kv_seq_commit(quire_kv_seq *seq, int32_t n, quire_kv_commit what
     int32_t n_before = seq->s.n_computed;
     kv_seq_advance(&seq->s, n - n_before); /* may be negative: what lies after n is not published yet */
     if (what == QUIRE_KV_PAGES) {
-        kv_seq_publish(&kv->c, &seq->s, seq->tokens);
+        kv_seq_publish_pages(&kv->c, &seq->s, seq->tokens);
     } else {
         kv_seq_publish_tail(&kv->c, &seq->s, seq->tokens);
     }

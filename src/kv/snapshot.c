@@ -178,7 +178,23 @@ int32_t kv_snapshot_next(const kv_snapshot_plan *plan) {
         next = (plan->last / plan->interval + 1) * plan->interval;
     }
     next = plan->branch > plan->last && plan->branch < next ? plan->branch : next;
+    for (int32_t i = 0; i < plan->n_marks; i++) {
+        next = plan->marks[i] > plan->last && plan->marks[i] < next ? plan->marks[i] : next;
+    }
     return plan->prompt_end > plan->last && plan->prompt_end < next ? plan->prompt_end : next;
+}
+
+bool kv_snapshot_mark(kv_snapshot_plan *plan, int32_t n_tokens) {
+    int32_t at = plan->n_marks;
+    for (int32_t i = 0; i < plan->n_marks; i++) {
+        at = plan->marks[i] == n_tokens || (at == plan->n_marks && plan->marks[i] <= plan->last) ? i : at;
+    }
+    if (at == SNAPSHOT_MARKS) {
+        return false;
+    }
+    plan->marks[at] = n_tokens;
+    plan->n_marks += at == plan->n_marks;
+    return true;
 }
 
 /* ---- audit ---- */

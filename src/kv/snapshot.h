@@ -74,15 +74,21 @@ void kv_snapshots_drop_place(kv_snapshots *s, int32_t place);
 
 /* ---- when a sequence takes snapshots ---- */
 
+#define SNAPSHOT_MARKS 12
+
 /* The points at which one sequence takes snapshots: where its prompt branches off from
  * what the tree had, before the last token of its prompt (which every request computes
- * itself), and every `interval` tokens. Zeroed but for interval: an empty sequence's
- * plan. */
+ * itself), every `interval` tokens, and where others ask for one. Zeroed but for
+ * interval: an empty sequence's plan. */
 typedef struct kv_snapshot_plan {
     int32_t branch, prompt_end; /* tokens; 0: no such point */
     int32_t interval;           /* 0: none in between */
     int32_t last;               /* all points up to here are done */
+    int32_t n_marks, marks[SNAPSHOT_MARKS];
 } kv_snapshot_plan;
+
+/* Adds a point, in place of one that is done if need be. False: there are too many. */
+bool kv_snapshot_mark(kv_snapshot_plan *plan, int32_t n_tokens);
 
 /* The next point, over last; INT32_MAX if there is none. */
 int32_t kv_snapshot_next(const kv_snapshot_plan *plan);

@@ -285,6 +285,12 @@ static void plan_drafts(planner *p, bool others_want_rows) {
     }
 }
 
+/* Pages that n drafts of s take which follow its first n_tokens: those of their tokens,
+ * and a copy of its states before each. */
+static int32_t draft_pages(const sched_limits *l, const sched_seq *s, int32_t n_tokens, int32_t n) {
+    return pages_wanted(l, s, n_tokens + n) - pages_wanted(l, s, n_tokens) + n * l->state_pages;
+}
+
 /* Cuts drafts to the pages that all others leave; pages promised to a sequence are its
  * own. */
 static void fit_drafts(planner *p) {
@@ -295,12 +301,11 @@ static void fit_drafts(planner *p) {
             continue;
         }
         const sched_seq *s = &p->running[item->seq];
-        int32_t n = s->n_computed + item->n_rows, alone = pages_wanted(p->l, s, n),
-                left = has_aged(p->l, s) ? INT32_MAX : p->left.pages;
-        while (item->n_drafts > 0 && pages_wanted(p->l, s, n + item->n_drafts) - alone > left) {
+        int32_t n = s->n_computed + item->n_rows, left = has_aged(p->l, s) ? INT32_MAX : p->left.pages;
+        while (item->n_drafts > 0 && draft_pages(p->l, s, n, item->n_drafts) > left) {
             item->n_drafts--;
         }
-        int32_t more = pages_wanted(p->l, s, n + item->n_drafts) - alone;
+        int32_t more = draft_pages(p->l, s, n, item->n_drafts);
         double pairs = sched_pairs_of(s, item->n_rows + item->n_drafts) - sched_pairs_of(s, item->n_rows);
         plan->n_pairs += pairs;
         plan->program_us += pairs * s->program_pair_us;

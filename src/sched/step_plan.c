@@ -299,12 +299,24 @@ static bool drop_tail(scheduler *s, sched_task *t) {
     return true;
 }
 
-/* A pass ends where a snapshot is due: the rows after it are planned again in the next
- * step. */
-static void cut_at_snapshots(scheduler *s) {
+/* Reserves pages for copies of the planned items' states: after each row that a draft
+ * follows, so that any draft may be rejected, and where snapshots are due. Drafts without
+ * such pages are left out. */
+static void copy_states(scheduler *s) {
     for (int32_t i = 0; i < s->plan.n_items; i++) {
-        int32_t n = kv_seq_until_snapshot(s->kv, &s->tasks[i]->kv);
-        s->plan.items[i].n_rows = n < s->plan.items[i].n_rows ? n : s->plan.items[i].n_rows;
+        sched_item *item = &s->plan.items[i];
+        kv_seq *kv = &s->tasks[i]->kv;
+        int32_t end = kv->n_computed + item->n_rows, known = end - item->n_drafts;
+        if (item->n_drafts == 0) {
+            kv_seq_copy_due(s->kv, kv, item->n_rows);
+            continue;
+        }
+        int32_t n_left_out = item->n_drafts - kv_seq_copy_states(s->kv, kv, known, end);
+        if (n_left_out > 0) {
+            item->n_drafts -= n_left_out;
+            item->n_rows -= n_left_out;
+            kv_seq_give_back(s->kv, kv, end - n_left_out);
+        }
     }
 }
 
@@ -355,9 +367,6 @@ static void reserve_planned(scheduler *s) {
     if (s->kv == NULL) {
         return;
     }
-    if (s->kv->n_state_pages > 0) {
-        cut_at_snapshots(s);
-    }
     make_free(s);
     for (int32_t i = 0; i < s->plan.n_items; i++) {
         if (reserve_item(s, s->tasks[i], &s->plan.items[i]) == QUIRE_OK) {
@@ -366,6 +375,9 @@ static void reserve_planned(scheduler *s) {
         }
     }
     s->plan.n_items = kept;
+    if (s->kv->n_state_pages > 0) {
+        copy_states(s);
+    }
 }
 
 static void step_plan_settle(scheduler *s) {

@@ -17,20 +17,16 @@ bool draft_by_rejection(const draft_options *o, const sampling_params *p) {
     return o->rule == DRAFT_RULE_STANDARD && p->mirostat == MIROSTAT_OFF;
 }
 
-bool draft_can_reject(const kv_layout *l) {
-    bool can = true;
-    for (int32_t g = 0; g < l->n_groups; g++) {
-        layer_kind kind = l->groups[g].kind;
-        can = can && (kind == LAYER_FULL || kind == LAYER_WINDOW);
-    }
-    return can;
-}
-
+/* The draft model computes what it drafts, and goes back where the target rejects it. */
 static quire_err draft_check_layers(const kv_layout *l, quire_error *err) {
-    return draft_can_reject(l) ? QUIRE_OK
-                               : err_set(err, QUIRE_UNSUPPORTED, -1,
-                                         "speculation needs layers that can go back to an earlier token; "
-                                         "this model keeps a state");
+    for (int32_t g = 0; g < l->n_groups; g++) {
+        if (l->groups[g].kind == LAYER_STATE) {
+            return err_set(err, QUIRE_UNSUPPORTED, -1,
+                           "the draft model keeps a state, which cannot go back to an earlier token; take "
+                           "one whose layers have keys and values only");
+        }
+    }
+    return QUIRE_OK;
 }
 
 quire_err draft_open(const draft_options *o, const draft_target *t, drafter **out, quire_error *err) {
@@ -46,7 +42,6 @@ quire_err draft_open(const draft_options *o, const draft_target *t, drafter **ou
         return err_set(err, QUIRE_INVALID, -1, "%d speculative tokens: must be from 1 to %d",
                        (int)o->n_tokens, DRAFT_MAX);
     }
-    TRY(draft_check_layers(t->layout, err));
     switch (o->method) {
     case DRAFT_METHOD_MODEL:
         TRY(draft_check_layers(o->model.layout, err));

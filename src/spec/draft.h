@@ -156,12 +156,9 @@ typedef struct draft_target {
     int32_t max_seqs, max_rows;
 } draft_target;
 
-/* Whether a sequence can go back to an earlier token in all these layers, so that drafts
- * can be rejected: a recurrent state cannot. */
-bool draft_can_reject(const kv_layout *l);
 /* Opens the drafter that the options name; NULL where they name none. QUIRE_INVALID for
- * options out of range, QUIRE_UNSUPPORTED where a layer's state cannot be rolled back or
- * the draft model has another vocabulary. */
+ * options out of range, QUIRE_UNSUPPORTED where the draft model keeps a state or has another
+ * vocabulary. */
 quire_err draft_open(const draft_options *o, const draft_target *t, drafter **out, quire_error *err);
 
 /* Opens the one of draft_model.c. o->model has the model, its backend, layout and pages.

@@ -35,6 +35,14 @@ int32_t draft_tree_child(const draft_tree *t, int32_t n, int32_t at, int32_t tok
 /* The first child of `at` after node `after` (DRAFT_ROOT: the first of all) among the
  * first n nodes; DRAFT_ROOT: there is none. O(n). */
 int32_t draft_tree_next(const draft_tree *t, int32_t n, int32_t at, int32_t after);
+/* How many nodes the branch of first children has, which come first in a sorted tree. */
+static inline int32_t draft_tree_first_branch(const draft_tree *t) {
+    int32_t n = 0;
+    while (n < t->n && t->parents[n] == n - 1) {
+        n++;
+    }
+    return n;
+}
 /* Renumbers the nodes depth first, children in the order in which they were added. So the
  * branch of first children comes first and lies where a line would. O(n). */
 void draft_tree_sort(draft_tree *t);

@@ -17,6 +17,7 @@
 #include "stream/beam_stop_matcher.h"
 #include "stream/fill.h"
 #include "stream/prompt_cut.h"
+#include "stream/prompt_marks.h"
 #include "stream/stream.h"
 
 /* Whether the engine is asked for rows in place of tokens. */
@@ -430,6 +431,10 @@ static void add_fork(const stream_fork *fork_from, engine_request *r) {
     r->sampling.min_tokens += n;
 }
 
+#define MARKED_PLACES                                                                                        \
+    5 /* of a prompt: the ends of the last four messages' texts, and what begins the answer */
+_Static_assert(MARKED_PLACES <= ENGINE_MARKS, "the engine takes them all");
+
 /* Submits n samples of one prompt, of which c is the first; its prompt's ids are copied,
  * since START shows them. */
 static quire_err submit_samples(quire_stream *s, choice *c, int32_t n, request_id *ids, void **users,
@@ -444,6 +449,7 @@ static quire_err submit_samples(quire_stream *s, choice *c, int32_t n, request_i
     engine_request r = stream_engine_request(s, c->index / q->g.info.n_samples, namespace);
     r.tokens = tokens;
     r.n_tokens = (int32_t)c->prompt.n;
+    r.n_marks = prompt_marks(s->q->e->tokenizer, tokens, r.n_tokens, MARKED_PLACES, r.marks);
     r.sampling = c->sampling;
     r.pooling = q->g.pooling;
     r.types = !gives_rows(&q->g) ? NULL : c->types.n > 0 ? c->types.ids : q->g.prompts[c->index].types;

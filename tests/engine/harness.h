@@ -127,6 +127,7 @@ typedef struct harness_run {
     const int32_t *types;
     float *row; /* [n_row] with the end, where rows are pooled; mem_free'd by the test */
     int32_t n_row;
+    int32_t marks[ENGINE_MARKS], n_marks;
     prediction *prediction;      /* or NULL; the test's */
     prediction_counts predicted; /* after the last event */
     explain *report;             /* with the end, if asked for; mem_free'd by the test */
@@ -233,6 +234,8 @@ static inline void harness_submit(harness *h, harness_run *r) {
                         .shows_progress = r->shows_progress,
                         .out = h->out,
                         .user = r};
+    q.n_marks = r->n_marks;
+    memcpy(q.marks, r->marks, sizeof q.marks);
     r->n_tokens = 0;
     r->finish = FINISH_NONE;
     r->error = engine_submit(h->e, &q, &r->id, &err);

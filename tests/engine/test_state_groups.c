@@ -36,8 +36,9 @@ static uint64_t next_state(uint64_t state, int32_t token) {
     return (state + (uint64_t)token + 1) * 0x9e3779b97f4a7c15u;
 }
 
-static int32_t token_after(uint64_t state) {
-    return (int32_t)(state >> 40) % N_VOCAB;
+/* Mostly the last token decides, so that texts repeat and drafts come true. */
+static int32_t token_after(uint64_t state, int32_t last) {
+    return (state >> 60) == 0 ? (int32_t)(state >> 40) % N_VOCAB : (last * 5 + 3) % 7;
 }
 
 /* The state before its rows; what the pages hold of the tokens before them is checked. */
@@ -55,6 +56,12 @@ static uint64_t state_before(const batch_seq *q) {
     return state;
 }
 
+static void write_state(const int32_t *pages, uint64_t state) {
+    for (int32_t i = 0; i < STATE_PAGES; i++) {
+        memory[pages[i]][i] = state;
+    }
+}
+
 static void forward(backend *null_backend, const batch *b) {
     int32_t out = 0;
     (void)null_backend;
@@ -62,21 +69,25 @@ static void forward(backend *null_backend, const batch *b) {
     for (int32_t s = 0; s < b->n_seqs; s++) {
         const batch_seq *q = &b->seqs[s];
         uint64_t state = state_before(q);
+        const batch_snapshot *copy = q->snapshots;
         for (int32_t row = q->row0; row < q->row0 + q->n_rows; row++) {
             int64_t slot = b->slots[0][row].v;
             state = next_state(state, b->tokens[row]);
+            if (copy < q->snapshots + q->n_snapshots && copy->row == row - q->row0) {
+                write_state((copy++)->pages, state);
+            }
             memory[slot / PAGE][slot % PAGE * 2] = (uint64_t)b->tokens[row];
             memory[slot / PAGE][slot % PAGE * 2 + 1] = state;
             if (out < b->n_out && b->out_rows[out] == row) {
-                picks[out] = token_after(state);
+                picks[out] = token_after(state, b->tokens[row]);
                 memset(rows_out[out], 0, sizeof rows_out[out]);
                 rows_out[out][picks[out]] = 1.0f;
                 out++;
             }
         }
-        for (int32_t i = 0; i < STATE_PAGES; i++) {
-            memory[q->pages[STATE][i]][i] = state;
-        }
+        write_state(q->pages[STATE], state);
+        assert_true(copy == q->snapshots + q->n_snapshots && q->parents == NULL);
+        assert_true(q->n_snapshots == 0 || copy[-1].row < q->n_rows - 1);
     }
 }
 
@@ -106,6 +117,8 @@ static void write_page(backend *b, int32_t page, const void *host) {
     (void)b;
     memcpy(memory[page], host, sizeof memory[0]);
 }
+
+static draft_options drafts; /* of the worlds that are opened */
 
 static void open_world(int32_t n_pages, int64_t n_frames, harness *h) {
     static backend_ops ops;
@@ -137,6 +150,7 @@ static void open_world(int32_t n_pages, int64_t n_frames, harness *h) {
                         .max_batched_tokens = 48,
                         .max_seqs = 6,
                         .max_requests = 64,
+                        .draft = drafts,
                         .swap_bytes = n_frames * (int64_t)sizeof memory[0],
                         .preempt = PREEMPT_SWAP};
     if (engine_open(h->m, h->b, &h->layout, &o, &h->e, &err) != QUIRE_OK) {
@@ -159,14 +173,16 @@ static void close_world(harness *h) {
 /* The tokens that must come out. */
 static void check_tokens(const harness_run *r) {
     uint64_t state = 0;
+    int32_t last = r->prompt[r->n_prompt - 1];
     for (int32_t i = 0; i < r->n_prompt; i++) {
         state = next_state(state, r->prompt[i]);
     }
     assert_int_equal(r->finish, FINISH_LENGTH);
     assert_int_equal(r->n_tokens, r->sampling.max_tokens);
     for (int32_t i = 0; i < r->n_tokens; i++) {
-        assert_int_equal(r->tokens[i], token_after(state));
-        state = next_state(state, r->tokens[i]);
+        assert_int_equal(r->tokens[i], token_after(state, last));
+        last = r->tokens[i];
+        state = next_state(state, last);
     }
 }
 
@@ -208,6 +224,29 @@ TEST(snapshots_are_taken_before_the_last_token_at_branches_and_at_the_end) {
     assert_int_equal(run(&h, b, N, 2, NULL), 0);
     b[COMMON] = 0;
     assert_int_equal(run(&h, b, N, 2, NULL), COMMON); /* now there is one */
+    close_world(&h);
+}
+
+/* Steps with a whole prompt: the states at marks in it are kept all the same. */
+TEST(a_snapshot_ends_no_step) {
+    enum { N = 47 };
+    static const int32_t marks[] = {5, 16, 17, 40};
+    int32_t prompt[N], other[N];
+    harness h;
+    open_world(200, 0, &h);
+    random_prompt(&seed, N_VOCAB, N, prompt);
+    harness_run r = {.prompt = prompt, .n_prompt = N, .sampling = greedy(2), .n_marks = 4};
+    memcpy(r.marks, marks, sizeof marks);
+    harness_submit(&h, &r);
+    assert_int_equal(harness_steps(&h, 1000), 2);
+    check_tokens(&r);
+    for (int i = 3; i >= 0; i--) {
+        memcpy(other, prompt, sizeof prompt);
+        for (int32_t p = marks[i]; p < N; p++) {
+            other[p] = (prompt[p] + 1 + i) % N_VOCAB;
+        }
+        assert_int_equal(run(&h, other, N, 1, NULL), marks[i]);
+    }
     close_world(&h);
 }
 
@@ -307,6 +346,29 @@ TEST(tokens_are_the_same_under_swapping) {
     assert_true(preempted);
 }
 
+TEST(tokens_are_the_same_with_drafts) {
+    bool preempted = false;
+    drafts = (draft_options){
+        .method = DRAFT_METHOD_NGRAM, .n_tokens = 7, .tree_width = 2, .lookup_min = 1, .lookup_max = 3};
+    for (int round = 0; round < 6; round++) {
+        drafts.tree_width = round % 2 + 1;
+        storm(round % 3 == 0 ? LEAST_PAGES : 25 * round, round % 2 == 0 ? 100 : 0, &preempted);
+    }
+    drafts = (draft_options){0};
+}
+
+TEST(accepted_drafts_take_fewer_steps) {
+    harness h;
+    int32_t prompt[4] = {1, 1, 1, 1};
+    drafts = (draft_options){.method = DRAFT_METHOD_NGRAM, .n_tokens = 7, .lookup_min = 1, .lookup_max = 3};
+    open_world(200, 0, &h);
+    (void)run(&h, prompt, 4, 100, NULL);
+    assert_true(h.e->stats.draft_accepted > 20 && h.e->stats.draft_accepted < h.e->stats.draft_tokens);
+    assert_true(h.e->stats.steps < 80);
+    close_world(&h);
+    drafts = (draft_options){0};
+}
+
 TEST(what_would_have_to_go_back_is_refused) {
     harness h;
     quire_error err;
@@ -328,10 +390,13 @@ int main(void) {
     printf("seed %llu\n", (unsigned long long)seed);
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(snapshots_are_taken_before_the_last_token_at_branches_and_at_the_end),
+        cmocka_unit_test(a_snapshot_ends_no_step),
         cmocka_unit_test(samples_of_a_prompt_share_its_state),
         cmocka_unit_test(a_prompt_that_fills_the_pool_goes_on_behind_its_snapshot),
         cmocka_unit_test(tokens_are_the_same_under_preemption),
         cmocka_unit_test(tokens_are_the_same_under_swapping),
+        cmocka_unit_test(tokens_are_the_same_with_drafts),
+        cmocka_unit_test(accepted_drafts_take_fewer_steps),
         cmocka_unit_test(what_would_have_to_go_back_is_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -308,7 +308,8 @@ static void take_snapshot(world *w, seq *s) {
         return;
     }
     find_fresh(w, s, s->n, fresh);
-    quire_err e = kv_index_snapshot(w->ix, &s->path, s->tokens, s->n, s->tables);
+    quire_err e =
+        kv_index_snapshot(w->ix, &s->path, s->tokens, s->n, s->n, s->tables, s->tables + w->o.n_groups);
     assert_true(e == QUIRE_OK || e == QUIRE_NO_ROOM);
     note_published(w, s, s->n, fresh);
     for (int32_t g = w->o.n_groups; g < w->n_groups; g++) {
