@@ -90,7 +90,7 @@ typedef struct feed_forward_use {
     const linear *gate; /* NULL: ungated */
     const linear *up;
     activation f;
-    float limit; /* of ACT_SWIGLU_CLAMPED */
+    float limit; /* of activations that have one */
     buffer h;
     const linear *reader; /* the weights of the one product that reads h, or NULL */
 } feed_forward_use;
@@ -98,7 +98,7 @@ typedef struct feed_forward_use {
 /* A product of elements. */
 typedef struct multiply_use {
     activation f; /* of one argument */
-    buffer gate;  /* [M, W], or [M, 1]: one for the row */
+    buffer gate;  /* [M, W], or [M, G]: one for each stretch of W / G elements */
     buffer x;
     int32_t column; /* of x, where its W columns begin */
     buffer out;     /* [M, W]; may be gate, or x with column 0 */

@@ -51,6 +51,7 @@ typedef struct rope_desc {
     /* yarn, longrope: scales cos and sin; 0: the published formula of factor */
     float attention_factor;
     bool truncate;              /* yarn: correction range rounded outwards to integers */
+    bool backwards;             /* by the negative angle (nanochat) */
     int32_t original_positions; /* trained length before scaling */
     /* frequencies are divided by these: GGUF's rope_freqs; longrope's short factors */
     bool has_factors;
@@ -70,8 +71,14 @@ typedef enum activation {
     ACT_SIGMOID,
     ACT_NONE,           /* g */
     ACT_SWIGLU_CLAMPED, /* gated only: ACT_GELU_QUICK of min(g, limit), times clamp(u, -limit, limit) + 1 */
+    ACT_SILU_CLAMPED,   /* gated only: min(ACT_SILU of g, limit) * clamp(u, -limit, limit) */
 } activation;
-#define N_ACTIVATIONS (ACT_SWIGLU_CLAMPED + 1)
+#define N_ACTIVATIONS (ACT_SILU_CLAMPED + 1)
+
+/* Whether it is a function of gate, up product and a limit, and of nothing less. */
+static inline bool activation_has_limit(activation f) {
+    return f == ACT_SWIGLU_CLAMPED || f == ACT_SILU_CLAMPED;
+}
 
 /* What a cache keeps of the past (docs/design.md, Pages). */
 typedef enum layer_kind { LAYER_FULL, LAYER_WINDOW, LAYER_LATENT, LAYER_STATE } layer_kind;
@@ -114,6 +121,9 @@ typedef struct layer_desc {
     int32_t chunk;     /* a query sees positions of its own chunk of this length only; 0: all */
     int32_t d_ff;      /* width of the dense feed-forward part; 0: none */
     int32_t n_experts; /* 0: none */
+    /* of ACT_SILU_CLAMPED, which activations then are: of the experts, and of the dense
+     * part or the shared expert; 0: none */
+    float limit, dense_limit;
 } layer_desc;
 
 typedef enum norm_kind { NORM_RMS, NORM_LAYER } norm_kind;
@@ -121,21 +131,33 @@ typedef enum norm_kind { NORM_RMS, NORM_LAYER } norm_kind;
 /* Norms of queries and keys. */
 typedef enum qk_norm_kind {
     QK_NORM_NONE,
-    QK_NORM_HEAD,  /* over each head, one weight for all heads */
-    QK_NORM_HEADS, /* over each head, a weight for each */
-    QK_NORM_ROW,   /* over all heads */
-    QK_NORM_BARE,  /* over each head, without weights, in layers with rotary embedding */
+    QK_NORM_HEAD,     /* over each head, one weight for all heads */
+    QK_NORM_HEADS,    /* over each head, a weight for each */
+    QK_NORM_ROW,      /* over all heads */
+    QK_NORM_BARE,     /* over each head, without weights, in layers with rotary embedding */
+    QK_NORM_BARE_ALL, /* the same in all layers */
 } qk_norm_kind;
 
 /* How the rows of a checkpoint's query_key_value lie: all of q, then k, then v; or for
  * each KV head its queries, its key, its value. GGUF has the first. */
 typedef enum qkv_order { QKV_STACKED, QKV_GROUPED } qkv_order;
 
+/* What attention's result is multiplied with, before the product behind it: a product of
+ * the rows that queries are made of, through a function. */
+typedef enum attend_gate {
+    ATTEND_NO_GATE,
+    ATTEND_GATE_ELEMENTS, /* one for each element */
+    ATTEND_GATE_HEADS,    /* one for each head */
+} attend_gate;
+
 /* The norms on rows of the model's width. All 0: as Llama's. */
 typedef struct norm_desc {
     norm_kind kind;
-    bool add_one; /* weights are stored as w - 1 */
-    bool bare;    /* they have no weights */
+    bool add_one;    /* weights are stored as w - 1 */
+    bool plain_last; /* but for the last norm, whose weights are w */
+    bool bare;       /* they have no weights */
+    bool inner;      /* others stand before the last products of attention and MLP (BitNet) */
+    float post_eps;  /* of the norms behind attention and MLP; 0: norm_eps */
 } norm_desc;
 
 /* How layers attend, besides their numbers. All 0: as Llama's. */
@@ -159,6 +181,8 @@ typedef struct attend_desc {
     float alibi;             /* the largest exponent of ALiBi's slopes; 0: none */
     float alibi_scale;       /* of the slopes; 0: 1 */
     bool alibi_bf16;         /* slopes are rounded to BF16 */
+    attend_gate gate;
+    activation gate_f; /* of the gate */
 } attend_desc;
 
 /* What rows begin with. All 0: as Llama's. */
@@ -167,6 +191,7 @@ typedef struct embed_desc {
     /* of tokens' rows, which products widen to d_model, and narrow for the head. 0:
      * d_model */
     int32_t width;
+    bool normed;    /* rows are normed, without weights */
     bool positions; /* learned positions are added */
     int32_t position_offset;
     bool skips_padding;    /* tokens of id position_offset - 1 are padding, which positions do not count */
@@ -209,6 +234,9 @@ typedef struct moe_desc {
     activation activation;
     bool interleaved; /* a checkpoint's gate and up rows alternate */
     bool transposed;  /* a checkpoint's stacked experts are [n_in, n_out] */
+    /* as many experts for images that a checkpoint has behind those of the text: its
+     * routers are [n_in, n_out], its correction biases have a second row (ERNIE 4.5 VL) */
+    int32_t n_image_experts;
 } moe_desc;
 
 /* How the rows of an input become one row, its embedding. */

@@ -133,6 +133,16 @@ quire_err model_file_f32s(const model_file *f, const char *key, float *out, size
     return QUIRE_OK;
 }
 
+quire_err model_file_f32_at(const model_file *f, const char *key, size_t i, float *out) {
+    meta_value v = open_file_meta(f, key);
+    TRY(missing_or(&v, META_ARRAY));
+    if (i >= v.n) {
+        return QUIRE_NOT_FOUND;
+    }
+    meta_value x = metadata_item(&v, i);
+    return metadata_to_f32(&x, out);
+}
+
 quire_err model_file_str_at(const model_file *f, const char *key, size_t i, str *out, size_t *n) {
     meta_value v = open_file_meta(f, key);
     TRY(missing_or(&v, META_ARRAY));

@@ -92,6 +92,9 @@ quire_err model_file_str(const model_file *f, const char *key, str *out);
 quire_err model_file_i64s(const model_file *f, const char *key, int64_t *out, size_t max, size_t *n);
 /* Array of numbers as f32, likewise. On an error out may be partly written. */
 quire_err model_file_f32s(const model_file *f, const char *key, float *out, size_t max, size_t *n);
+/* Element i of an array of numbers. QUIRE_NOT_FOUND past the end, and where it is
+ * null. */
+quire_err model_file_f32_at(const model_file *f, const char *key, size_t i, float *out);
 /* Element i of an array of strings. *n (when not NULL) gets the array's length.
  * QUIRE_NOT_FOUND past the end; *n is then set too. */
 quire_err model_file_str_at(const model_file *f, const char *key, size_t i, str *out, size_t *n);

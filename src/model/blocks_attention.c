@@ -9,10 +9,14 @@
 
 /* A layer's attention as its ops get it. */
 typedef struct attention {
-    linear_use products[3]; /* q, k, v */
-    int32_t n_products;     /* 1: another layer writes the cache; 2: values are the keys */
+    linear_use products[4]; /* of q, k, v and the gate those that there are */
+    int32_t n_products;
     kv_store_use store;
-    const norm *value_norm; /* with 2 products: of keys into values */
+    bool copies_keys;       /* values are the keys, through value_norm */
+    const norm *value_norm; /* or NULL */
+    const norm *inner_norm; /* of the result; NULL: it has none */
+    multiply_use gate;      /* of the result; read where is_gated */
+    bool is_gated;
     attn_spec mask;
     buffer rows;
 } attention;
@@ -21,10 +25,10 @@ typedef struct attention {
 typedef struct attention_parts {
     const layer_desc *layer;
     const cache_desc *cache;
-    int32_t q_width, kv_width;
+    int32_t q_width, kv_width, gate_width;
     bool writes_cache; /* else an earlier layer does */
-    linear *q, *k, *v, *o;
-    norm *q_norm, *k_norm, *v_norm;
+    linear *q, *k, *v, *o, *gate;
+    norm *q_norm, *k_norm, *v_norm, *inner_norm;
     float *k_scales, *v_scales, *sinks;
 } attention_parts;
 
@@ -91,10 +95,11 @@ static quire_err attention_load_norms(binding *b, attention_parts *w) {
     const qk_norm_kind kind = b->d->attend.qk_norm;
     const int32_t e = w->cache->d_key;
     const norm_spec bare = {.kind = NORM_RMS, .width = e, .eps = b->d->norm_eps};
-    if (kind == QK_NORM_BARE && w->layer->rope >= 0) {
+    const bool is_bare = kind == QK_NORM_BARE || kind == QK_NORM_BARE_ALL;
+    if (kind == QK_NORM_BARE_ALL || (kind == QK_NORM_BARE && w->layer->rope >= 0)) {
         TRY(b->l->b->ops->norm_load(b->l->b, &bare, &w->q_norm, b->l->err));
         w->k_norm = w->q_norm;
-    } else if (kind != QK_NORM_BARE && kind != QK_NORM_NONE) {
+    } else if (!is_bare && kind != QK_NORM_NONE) {
         TRY(attention_load_norm(b, W_Q_NORM, w->layer->n_heads, e, &w->q_norm));
         if (w->writes_cache) {
             TRY(attention_load_norm(b, W_K_NORM, w->cache->n_kv_heads, e, &w->k_norm));
@@ -146,6 +151,19 @@ static bool attention_is_shared(const model_desc *d, int32_t layer) {
     return false;
 }
 
+/* What stands between the result and the product behind it: a norm, a gate. */
+static quire_err attention_load_gate(binding *b, attention_parts *w) {
+    const attend_gate gate = b->d->attend.gate;
+    if (b->d->norm.inner) {
+        const norm_spec spec = {.kind = b->d->norm.kind, .width = w->q_width, .eps = b->d->norm_eps};
+        TRY(loader_norm(b->l, binding_name(b, W_ATTN_INNER_NORM), b->layer, &spec, w->q_width,
+                        &w->inner_norm));
+    }
+    w->gate_width = gate == ATTEND_GATE_HEADS ? w->layer->n_heads : w->q_width;
+    return gate == ATTEND_NO_GATE ? QUIRE_OK
+                                  : binding_linear(b, W_ATTN_GATE, w->gate_width, b->d->d_model, &w->gate);
+}
+
 static quire_err attention_load(binding *b, attention_parts *w) {
     bool is_fused = !binding_is_gguf(b) && weight_role_is(b->l->names, W_QKV) && !binding_has(b, W_Q);
     if (is_fused || binding_has(b, W_QKV)) { /* the first: a missing weight is named as it is published */
@@ -160,21 +178,35 @@ static quire_err attention_load(binding *b, attention_parts *w) {
     }
     TRY(binding_linear(b, W_O, b->d->d_model, w->q_width, &w->o));
     TRY(attention_load_norms(b, w));
+    TRY(attention_load_gate(b, w));
     return b->d->attend.sinks
                ? binding_vector(b, W_SINKS, ".weight", "attention sinks", w->layer->n_heads, &w->sinks)
                : QUIRE_OK;
 }
 
 static quire_err attention_reserve(binding *b, const attention_parts *w, attention *to) {
-    buffer q, k, v;
-    TRY(binding_buffer(b, BUFFER_Q, w->q_width, &q));
-    TRY(binding_buffer(b, BUFFER_K, w->kv_width, &k));
-    TRY(binding_buffer(b, BUFFER_V, w->kv_width, &v));
-    to->products[0] = (linear_use){w->q, q};
-    to->products[1] = (linear_use){w->k, k};
-    to->products[2] = (linear_use){w->v, v};
-    to->n_products = w->k == NULL ? 1 : w->v == NULL ? 2 : 3;
-    return binding_buffer(b, BUFFER_A, w->q_width, &to->rows);
+    kv_store_use *s = &to->store;
+    TRY(binding_buffer(b, BUFFER_Q, w->q_width, &s->q));
+    TRY(binding_buffer(b, BUFFER_K, w->kv_width, &s->k));
+    TRY(binding_buffer(b, BUFFER_V, w->kv_width, &s->v));
+    TRY(binding_buffer(b, BUFFER_A, w->q_width, &to->rows));
+    const linear_use all[] = {{w->q, s->q}, {w->k, s->k}, {w->v, s->v}};
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
+        if (all[i].w != NULL) {
+            to->products[to->n_products++] = all[i];
+        }
+    }
+    to->copies_keys = w->k != NULL && w->v == NULL;
+    s->k = w->writes_cache ? s->k : BUFFER_NONE;
+    if (w->gate == NULL) {
+        return QUIRE_OK;
+    }
+    buffer gate;
+    TRY(binding_buffer(b, BUFFER_ATTN_GATE, w->gate_width, &gate));
+    to->products[to->n_products++] = (linear_use){w->gate, gate};
+    to->gate = (multiply_use){b->d->attend.gate_f, gate, to->rows, 0, to->rows};
+    to->is_gated = true;
+    return QUIRE_OK;
 }
 
 /* What the backend's ops get. */
@@ -182,11 +214,12 @@ static void attention_fill(const binding *b, const attention_parts *w, attention
     const attend_desc *a = &b->d->attend;
     const layer_desc *layer = w->layer;
     to->value_norm = w->v_norm;
+    to->inner_norm = w->inner_norm;
     to->store =
         (kv_store_use){.cache = layer->caches[0],
-                       .q = to->products[0].out,
-                       .k = w->writes_cache ? to->products[1].out : BUFFER_NONE,
-                       .v = to->products[2].out,
+                       .q = to->store.q,
+                       .k = to->store.k,
+                       .v = to->store.v,
                        .q_norm = w->q_norm,
                        .k_norm = w->k_norm,
                        .v_norm = w->v != NULL ? w->v_norm : NULL,
@@ -211,11 +244,17 @@ static void attention_fill(const binding *b, const attention_parts *w, attention
 static void attention_run(const pass *p, const decoder_op *o) {
     const attention *a = o->own;
     p->op->norm_linears(p->b, o->in, o->nm, a->products, a->n_products);
-    if (a->n_products == 2) {
-        p->op->norm_rows(p->b, a->products[1].out, a->value_norm, a->products[2].out);
+    if (a->copies_keys) {
+        p->op->norm_rows(p->b, a->store.k, a->value_norm, a->store.v);
     }
     p->op->kv_store(p->b, &a->store);
     p->op->attention(p->b, a->store.cache, a->store.q, &a->mask, a->rows);
+    if (a->inner_norm != NULL) {
+        p->op->norm_rows(p->b, a->rows, a->inner_norm, a->rows);
+    }
+    if (a->is_gated) {
+        p->op->multiply(p->b, &a->gate);
+    }
 }
 
 quire_err attention_bind(binding *b, const layer_step *s) {

@@ -15,6 +15,8 @@ typedef struct moe_block {
     experts_use use;
     linear *shared_gate, *shared_up, *shared_down, *shared_router; /* NULL: there is none */
     buffer logits, shared, shared_logit;
+    activation shared_f;
+    float shared_limit;
 } moe_block;
 
 /* How an expert's weight lies in the file. */
@@ -119,9 +121,15 @@ static quire_err moe_load_router(binding *b, moe_block *m) {
     const moe_desc *moe = &b->d->moe;
     int32_t n = b->d->layers[b->layer].n_experts;
     float *correction = NULL, *scales = NULL;
-    TRY(loader_router(b->l, binding_name(b, W_ROUTER), b->layer, n, b->d->d_model, &m->router));
+    const bool has_images = moe->n_image_experts > 0;
+    const weight_part turned = {.suffix = "t", .n_rows = n, .block = n, .step = n, .transposed = true};
+    TRY(loader_router_part(b->l, binding_name(b, W_ROUTER), b->layer, has_images ? &turned : NULL, n,
+                           b->d->d_model, &m->router));
     TRY(binding_buffer(b, BUFFER_ROUTER, n, &m->logits));
-    if (moe->correction_bias) {
+    if (moe->correction_bias && has_images) {
+        TRY(loader_first_row(b->l, binding_name(b, W_ROUTER_BIAS), b->layer, "", 2, n, &correction));
+        TRY(binding_keep(b, correction));
+    } else if (moe->correction_bias) {
         TRY(binding_vector(b, W_ROUTER_BIAS, ".bias", "correction bias for its experts", n, &correction));
     }
     if (moe->router_norm) {
@@ -150,7 +158,8 @@ static void moe_run_shared(const pass *p, const moe_block *m) {
                                                   .nm = use->nm,
                                                   .gate = m->shared_gate,
                                                   .up = m->shared_up,
-                                                  .f = p->d->activation,
+                                                  .f = m->shared_f,
+                                                  .limit = m->shared_limit,
                                                   .h = m->shared,
                                                   .reader = m->shared_router ? NULL : m->shared_down});
     if (m->shared_router != NULL) {
@@ -169,6 +178,12 @@ static void moe_run(const pass *p, const decoder_op *o) {
     if (m->shared_up != NULL) {
         moe_run_shared(p, m);
     }
+}
+
+/* A layer's own limit, where it has one. */
+static void set_limit(float limit, activation *f, float *to) {
+    *f = limit > 0.0f ? ACT_SILU_CLAMPED : *f;
+    *to = limit > 0.0f ? limit : *to;
 }
 
 /* All of a layer's experts read the same rows, so their sum is collected in a row of its
@@ -190,6 +205,9 @@ quire_err moe_bind(binding *b, const layer_step *s) {
     TRY(binding_row(b, s->to, &sum));
     assert(in.at.id != sum.id && (in.nm != NULL || m->router_norm == NULL));
     m->use = (experts_use){.x = in.at, .nm = in.nm, .w = all, .f = moe->activation, .limit = moe->limit};
+    set_limit(b->d->layers[b->layer].limit, &m->use.f, &m->use.limit);
+    m->shared_f = b->d->activation;
+    set_limit(b->d->layers[b->layer].dense_limit, &m->shared_f, &m->shared_limit);
     m->use.scale = 1.0f;
     m->use.overwrite = true;
     m->use.y = sum;
@@ -215,13 +233,23 @@ static quire_err mlp_load(binding *b, int32_t f, linear **gate, linear **up, lin
     return binding_linear(b, W_DOWN, width, f, down);
 }
 
+/* The first half of the part, and the norm behind it. */
+typedef struct mlp_block {
+    feed_forward_use use;
+    norm *inner_norm; /* NULL: there is none */
+} mlp_block;
+
 static void mlp_run(const pass *p, const decoder_op *o) {
-    p->op->feed_forward(p->b, o->own);
+    const mlp_block *m = o->own;
+    p->op->feed_forward(p->b, &m->use);
+    if (m->inner_norm != NULL) {
+        p->op->norm_rows(p->b, m->use.h, m->inner_norm, m->use.h);
+    }
 }
 
 quire_err mlp_bind(binding *b, const layer_step *s) {
     int32_t f = b->d->layers[b->layer].d_ff;
-    feed_forward_use *m;
+    mlp_block *m;
     linear *gate = NULL, *up, *down;
     row_value in;
     buffer h;
@@ -229,8 +257,14 @@ quire_err mlp_bind(binding *b, const layer_step *s) {
     TRY(binding_buffer(b, BUFFER_H, f, &h));
     TRY(binding_read(b, s->from, &in));
     TRY(binding_new(b, 1, sizeof *m, &m));
-    *m = (feed_forward_use){
-        .x = in.at, .nm = in.nm, .gate = gate, .up = up, .f = b->d->activation, .h = h, .reader = down};
+    if (b->d->norm.inner) {
+        const norm_spec spec = {.kind = b->d->norm.kind, .width = f, .eps = b->d->norm_eps};
+        TRY(loader_norm(b->l, binding_name(b, W_FFN_INNER_NORM), b->layer, &spec, f, &m->inner_norm));
+    }
+    m->use =
+        (feed_forward_use){.x = in.at, .nm = in.nm, .gate = gate, .up = up, .f = b->d->activation, .h = h};
+    set_limit(b->d->layers[b->layer].dense_limit, &m->use.f, &m->use.limit);
+    m->use.reader = m->inner_norm == NULL ? down : NULL;
     b->rows[s->to] = (row_value){.at = h, .product = down};
     return binding_emit(b, (decoder_op){.run = mlp_run, .own = m});
 }

@@ -242,6 +242,49 @@ quire_err config_f32s(const config *c, const char *hf, float *out, size_t max, s
                : config_bad(c, key, "must be a list of numbers, no more than the model has use for");
 }
 
+static quire_err find_any(const model_file *f, const char *key, void *out) {
+    (void)out;
+    bool b;
+    return model_file_bool(f, key, &b) == QUIRE_NOT_FOUND ? QUIRE_NOT_FOUND : QUIRE_OK;
+}
+
+/* An element of a list on the way to find_key's out. */
+typedef struct list_element {
+    size_t i;
+    float value;
+    bool found; /* it is there, and not null */
+} list_element;
+
+static quire_err find_element(const model_file *f, const char *key, void *out) {
+    list_element *e = out;
+    if (find_any(f, key, NULL) == QUIRE_NOT_FOUND) {
+        return QUIRE_NOT_FOUND;
+    }
+    quire_err read = model_file_f32_at(f, key, e->i, &e->value);
+    e->found = read == QUIRE_OK;
+    return read == QUIRE_NOT_FOUND ? QUIRE_OK : read;
+}
+
+quire_err config_f32_at(const config *c, const char *gguf, const char *hf, size_t i, float *out) {
+    char key[MAX_KEY];
+    list_element element = {.i = i};
+    quire_err e = find_key(c, gguf, hf, find_element, &element, key);
+    if (e == QUIRE_NOT_FOUND) {
+        return QUIRE_OK;
+    }
+    if (e != QUIRE_OK || (element.found && !isfinite(element.value))) {
+        return config_bad(c, key, "must be a list of finite numbers");
+    }
+    *out = element.found ? element.value : *out;
+    return QUIRE_OK;
+}
+
+bool config_is_list(const config *c, const char *hf) {
+    char key[MAX_KEY];
+    size_t n = 0;
+    return !c->is_gguf && find_key(c, NULL, hf, find_floats, &n, key) == QUIRE_OK && n > 0;
+}
+
 quire_err config_str_at(const config *c, const char *hf, size_t i, str *out) {
     char key[MAX_KEY];
     *out = (str){0};
@@ -261,12 +304,6 @@ quire_err config_str_at(const config *c, const char *hf, size_t i, str *out) {
         }
     }
     return QUIRE_OK;
-}
-
-static quire_err find_any(const model_file *f, const char *key, void *out) {
-    (void)out;
-    bool b;
-    return model_file_bool(f, key, &b) == QUIRE_NOT_FOUND ? QUIRE_NOT_FOUND : QUIRE_OK;
 }
 
 static quire_err find_null(const model_file *f, const char *key, void *out) {

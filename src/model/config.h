@@ -43,6 +43,10 @@ quire_err config_same_i32(const config *c, const char *gguf, const char *hf, int
 quire_err config_i32s(const config *c, const char *gguf, const char *hf, int32_t *out, size_t max, size_t *n);
 /* A list of numbers of config.json; *n 0: the key is absent. */
 quire_err config_f32s(const config *c, const char *hf, float *out, size_t max, size_t *n);
+/* Element i of a list of numbers; *out stays as it is where there is none, or null. */
+quire_err config_f32_at(const config *c, const char *gguf, const char *hf, size_t i, float *out);
+/* Whether config.json has a list of numbers there, with at least one. */
+bool config_is_list(const config *c, const char *hf);
 /* Element i of a list of strings; *out empty: there is none. */
 quire_err config_str_at(const config *c, const char *hf, size_t i, str *out);
 /* Whether config.json names this architecture: some checkpoints say by it that they have
@@ -63,6 +67,7 @@ quire_err config_bad(const config *c, const char *key, const char *what);
  * the file says nothing is set before the call. */
 typedef struct decoder_shape {
     int32_t n_layers, n_heads, n_kv_heads, d_head, d_ff;
+    bool has_heads_by_layer; /* heads of queries may be a list too: n_heads is then the first layer's */
     /* a name that config.json has for the activation of d; NULL: none but the usual */
     const char *own_activation;
 } decoder_shape;
@@ -138,6 +143,10 @@ quire_err config_window_layers(const config *c, const model_desc *d, int32_t per
                                bool *is_window);
 /* Gives these layers the window, and the others none. */
 quire_err config_windows(const config *c, int32_t window, int32_t period, int32_t full_at, model_desc *d);
+
+/* Which layers are mixtures of experts by config.json's "mlp_layer_types" ("sparse",
+ * "dense"); where it has none, is_sparse stays as it is. */
+quire_err config_sparse_layers(const config *c, const model_desc *d, bool *is_sparse);
 
 /* Refuses a GGUF file whose rows see what is before them only. */
 quire_err config_check_two_sided(const config *c);

@@ -51,9 +51,23 @@ static quire_err config_read_shared(const config *c, const model_desc *d, moe_de
     }
     m->d_shared = m->d_shared > 0 ? m->d_shared : n_shared * m->d_expert;
     TRY(config_i32(c, "expert_shared_feed_forward_length",
-                   "shared_expert_intermediate_size|shared_intermediate_size", &m->d_shared));
+                   "shared_expert_intermediate_size|shared_intermediate_size|share_expert_dim|"
+                   "share_expert_dims",
+                   &m->d_shared));
     int32_t rows = config_tensor_rows(c, d, "ffn_up_shexp"); /* some files say another width than they have */
     m->d_shared = rows > 0 ? rows : m->d_shared;
+    return QUIRE_OK;
+}
+
+/* Of two widths the second is that of experts for images. */
+static quire_err read_width(const config *c, moe_desc *m) {
+    int32_t widths[2];
+    size_t n = 0;
+    if (m->n_image_experts == 0) {
+        return config_same_i32(c, "expert_feed_forward_length", "moe_intermediate_size", &m->d_expert);
+    }
+    TRY(config_i32s(c, NULL, "moe_intermediate_size", widths, 2, &n));
+    m->d_expert = n > 0 ? widths[0] : m->d_expert;
     return QUIRE_OK;
 }
 
@@ -68,17 +82,18 @@ quire_err config_moe(const config *c, model_desc *d) {
     if (n == 0) {
         return QUIRE_OK;
     }
-    TRY(config_same_i32(c, "expert_used_count", "num_experts_per_tok|moe_k|moe_topk|top_k_experts",
+    TRY(config_same_i32(c, "expert_used_count", "num_experts_per_tok|moe_k|moe_topk|moe_top_k|top_k_experts",
                         &m->n_used));
     m->d_expert = m->d_expert > 0 ? m->d_expert : d->layers[0].d_ff;
-    TRY(config_same_i32(c, "expert_feed_forward_length", "moe_intermediate_size", &m->d_expert));
+    TRY(read_width(c, m));
     if (m->d_expert < 1 || m->n_used < 1 || m->n_used > n) {
         return config_bad(c, "the experts", "must have a width over 0, and a row must use 1 to all of them");
     }
     TRY(config_i32(c, "expert_group_count", "n_group", &m->n_groups));
     TRY(config_i32(c, "expert_group_used_count", "topk_group", &m->n_groups_used));
     TRY(config_bool(c, "expert_weights_norm", "norm_topk_prob", &m->renormalise));
-    TRY(config_f32_or_none(c, "expert_weights_scale", "routed_scaling_factor", &m->scale));
+    TRY(config_f32_or_none(c, "expert_weights_scale", "routed_scaling_factor|moe_router_scaling_factor",
+                           &m->scale));
     bool chooses = m->n_groups > 1 || config_has(c, "expert_group_used_count", "topk_group");
     if (m->n_groups > 0 && chooses && (m->n_groups_used < 1 || m->n_groups_used > m->n_groups)) {
         return config_bad(c, "the groups of experts", "must be 1 or more, of which a row uses 1 to all");
@@ -138,13 +153,19 @@ static quire_err read_gguf_pattern(const config *c, const model_desc *d, int32_t
     return QUIRE_OK;
 }
 
-/* config.json's "layer_types" must have a text for each layer, where it is there. */
-static quire_err check_types(const config *c, const model_desc *d) {
+/* A list of config.json with a text for each layer must have as many, where it is there;
+ * next-token layers behind them may have some too. */
+static quire_err check_types(const config *c, const model_desc *d, const char *key) {
     str last, behind;
-    TRY(config_str_at(c, "layer_types", (size_t)d->n_layers - 1, &last));
-    TRY(config_str_at(c, "layer_types", (size_t)d->n_layers, &behind));
-    bool fits = !config_has(c, NULL, "layer_types") || (last.n > 0 && behind.n == 0);
-    return fits ? QUIRE_OK : config_bad(c, "layer_types", "must have one text for each layer");
+    const size_t n = (size_t)d->n_layers, n_next = (size_t)d->n_next_token_layers;
+    TRY(config_str_at(c, key, n - 1, &last));
+    TRY(config_str_at(c, key, n, &behind));
+    if (n_next > 0 && behind.n > 0) {
+        TRY(config_str_at(c, key, n + n_next - 1, &last));
+        TRY(config_str_at(c, key, n + n_next, &behind));
+    }
+    bool fits = !config_has(c, NULL, key) || (last.n > 0 && behind.n == 0);
+    return fits ? QUIRE_OK : config_bad(c, key, "must have one text for each layer");
 }
 
 quire_err config_window_layers(const config *c, const model_desc *d, int32_t period, int32_t full_at,
@@ -163,7 +184,7 @@ quire_err config_window_layers(const config *c, const model_desc *d, int32_t per
                            model_file_path(c->f), (int)(type.n < 40 ? type.n : 40), type.p);
         }
     }
-    return check_types(c, d);
+    return check_types(c, d, "layer_types");
 }
 
 quire_err config_windows(const config *c, int32_t window, int32_t period, int32_t full_at, model_desc *d) {
@@ -173,6 +194,21 @@ quire_err config_windows(const config *c, int32_t window, int32_t period, int32_
         config_set_window(d, i, is_window[i] ? window : 0);
     }
     return QUIRE_OK;
+}
+
+quire_err config_sparse_layers(const config *c, const model_desc *d, bool *is_sparse) {
+    for (int32_t i = 0; i < d->n_layers; i++) {
+        str type;
+        TRY(config_str_at(c, "mlp_layer_types", (size_t)i, &type));
+        if (type.n > 0 && !str_is(type, "sparse") && !str_is(type, "dense")) {
+            return err_set(c->err, QUIRE_UNSUPPORTED, -1,
+                           "%s: a layer of type \"%.*s\" in mlp_layer_types is not supported: sparse and "
+                           "dense are",
+                           model_file_path(c->f), (int)(type.n < 40 ? type.n : 40), type.p);
+        }
+        is_sparse[i] = type.n > 0 ? str_is(type, "sparse") : is_sparse[i];
+    }
+    return check_types(c, d, "mlp_layer_types");
 }
 
 quire_err config_check_two_sided(const config *c) {

@@ -160,7 +160,11 @@ static quire_err rope_hf(const config *c, const char *object, const model_desc *
     TRY(find_scaling(&s, &type));
     /* whose base is its own */
     bool is_local = by_type && strcmp(object, "rope_parameters.sliding_attention") == 0;
-    TRY(is_local ? QUIRE_OK : config_f32(c, NULL, "rope_theta", &r->theta));
+    /* nor does a list with a base for each layer say it: who gives an object has read that */
+    bool is_apart =
+        is_local ||
+        (by_type && (config_has(c, NULL, key_of(&s, "rope_theta")) || config_is_list(c, "rope_theta")));
+    TRY(is_apart ? QUIRE_OK : config_f32(c, NULL, "rope_theta", &r->theta));
     TRY(config_f32(c, NULL,
                    object == NULL ? "rope_parameters.rope_theta|rope_scaling.rope_theta"
                                   : key_of(&s, "rope_theta"),

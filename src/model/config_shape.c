@@ -168,18 +168,32 @@ static quire_err read_layer_counts(const config *c, decoder_shape *s, model_desc
     return QUIRE_OK;
 }
 
-static quire_err config_read_heads(const config *c, decoder_shape *s, model_desc *d, int32_t *n_kv_heads) {
+/* The heads of queries of each layer: one number, or a list where the shape may have one. */
+static quire_err read_query_heads(const config *c, decoder_shape *s, const model_desc *d, int32_t *n_heads) {
+    const char *gguf_heads = "attention.head_count", *hf_heads = "num_attention_heads|n_head|n_heads";
+    TRY(s->n_heads == 0 && !config_has(c, gguf_heads, hf_heads)
+            ? config_need_i32(c, gguf_heads, hf_heads, &s->n_heads)
+            : QUIRE_OK);
+    n_heads[0] = s->n_heads;
+    TRY(s->has_heads_by_layer ? config_read_layers(c, gguf_heads, hf_heads, d, s->n_layers, n_heads)
+                              : config_same_i32(c, gguf_heads, hf_heads, n_heads));
+    for (int32_t i = 1; !s->has_heads_by_layer && i < s->n_layers; i++) {
+        n_heads[i] = n_heads[0];
+    }
+    for (int32_t i = 0; i < s->n_layers; i++) {
+        TRY(n_heads[i] > 0 ? QUIRE_OK : config_bad(c, "the number of attention heads", "must be at least 1"));
+    }
+    s->n_heads = n_heads[0];
+    return QUIRE_OK;
+}
+
+static quire_err config_read_heads(const config *c, decoder_shape *s, model_desc *d, int32_t *n_heads,
+                                   int32_t *n_kv_heads) {
     TRY(read_layer_counts(c, s, d));
     const published *usual = published_of(c->is_gguf ? "" : d->architecture);
-    const char *hf_kv = "num_key_value_heads|num_kv_heads";
+    const char *hf_kv = "num_key_value_heads|num_kv_heads|num_attention_groups";
     s->n_heads = usual->n_heads;
-    const char *gguf_heads = "attention.head_count", *hf_heads = "num_attention_heads|n_head|n_heads";
-    TRY(s->n_heads > 0 || config_has(c, gguf_heads, hf_heads)
-            ? config_same_i32(c, gguf_heads, hf_heads, &s->n_heads)
-            : config_need_i32(c, gguf_heads, hf_heads, &s->n_heads));
-    if (s->n_heads <= 0) {
-        return config_bad(c, "the number of attention heads", "must be at least 1");
-    }
+    TRY(read_query_heads(c, s, d, n_heads));
     s->n_kv_heads = s->n_kv_heads == 0 && !config_is_null(c, hf_kv) ? usual->n_kv_heads : s->n_kv_heads;
     n_kv_heads[0] = s->n_kv_heads == 0 ? s->n_heads : s->n_kv_heads;
     TRY(config_read_layers(c, "attention.head_count_kv", hf_kv, d, s->n_layers, n_kv_heads));
@@ -244,10 +258,10 @@ static quire_err read_tying(const config *c, model_desc *d) {
 }
 
 quire_err config_decoder(const config *c, decoder_shape *s, model_desc *d) {
-    int32_t n_kv_heads[DESC_MAX_LAYERS], d_ff[DESC_MAX_LAYERS];
+    int32_t n_heads[DESC_MAX_LAYERS], n_kv_heads[DESC_MAX_LAYERS], d_ff[DESC_MAX_LAYERS];
     d->d_model = c->has_text ? published_of(d->architecture)->d_model : 0;
     TRY(usual_or_needed(c, "embedding_length", "hidden_size|n_embd|n_embed|d_model", &d->d_model));
-    TRY(config_read_heads(c, s, d, n_kv_heads));
+    TRY(config_read_heads(c, s, d, n_heads, n_kv_heads));
     TRY(read_ff(c, s, d, d_ff));
     const char *positions = "max_position_embeddings|n_positions|max_seq_len|seq_length";
     const published *usual = published_of(c->is_gguf ? "" : d->architecture);
@@ -267,7 +281,7 @@ quire_err config_decoder(const config *c, decoder_shape *s, model_desc *d) {
         const layer_desc layer = {.steps = steps_pre_norm,
                                   .caches = NO_CACHES,
                                   .rope = NO_ROPE,
-                                  .n_heads = s->n_heads,
+                                  .n_heads = n_heads[i],
                                   .d_ff = d_ff[i]};
         desc_add_layer(d, layer, &cache);
     }

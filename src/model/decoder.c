@@ -72,7 +72,10 @@ static quire_err decoder_load_ends(binding *b) {
     if (e->n_token_types > 0) {
         TRY(loader_rows(b->l, binding_name(b, W_TYPES), e->n_token_types, d->d_model, &w->types));
     }
-    if (weight_role_is(b->l->names, W_EMBED_NORM)) {
+    if (e->normed) {
+        const norm_spec bare = {.kind = d->norm.kind, .width = d->d_model, .eps = d->norm_eps};
+        TRY(b->l->b->ops->norm_load(b->l->b, &bare, &w->embed_norm, b->l->err));
+    } else if (weight_role_is(b->l->names, W_EMBED_NORM)) {
         TRY(binding_norm(b, W_EMBED_NORM, false, &w->embed_norm));
     }
     if (weight_role_is(b->l->names, W_OUT_NORM) && !d->head.bare) {

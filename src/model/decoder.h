@@ -40,6 +40,7 @@ typedef enum buffer_role {
     BUFFER_K,
     BUFFER_V,
     BUFFER_A,
+    BUFFER_ATTN_GATE,
     BUFFER_H,
     BUFFER_SHARED,
     BUFFER_ROUTER,

@@ -72,7 +72,11 @@ quire_err binding_norm(binding *b, weight_role role, bool replaces, norm **out) 
     if (n->bare) {
         return b->l->b->ops->norm_load(b->l->b, &spec, out, b->l->err);
     }
-    spec.add_one = n->add_one && !binding_is_gguf(b); /* GGUF files have the 1 added */
+    /* GGUF files have the 1 added */
+    spec.add_one = n->add_one && !binding_is_gguf(b) && !(n->plain_last && role == W_OUT_NORM);
+    if (n->post_eps > 0.0f && (role == W_ATTN_POST_NORM || role == W_FFN_POST_NORM)) {
+        spec.eps = n->post_eps;
+    }
     return loader_norm(b->l, binding_name(b, role), b->layer, &spec, spec.width, out);
 }
 

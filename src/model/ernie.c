@@ -8,6 +8,11 @@
 
 static const arch_names ernie_moe_names = {
     .hf = {[W_ROUTER_BIAS] = "model.layers.%d.mlp.moe_statics.e_score_correction_bias"}};
+static const arch_names ernie_vl_names = {
+    .hf = {[W_ROUTER_BIAS] = "model.layers.%d.mlp.moe_statics.e_score_correction_bias"},
+    .left_out = {"model.layers.%d.mlp.gate.weight_1", "vision_model|model.vision_tower|model.visual",
+                 "model.resampler_model|model.resampler"},
+};
 static const arch_names exaone4_names = {
     .hf = {[W_ATTN_POST_NORM] = "model.layers.%d.post_attention_layernorm",
            [W_FFN_POST_NORM] = "model.layers.%d.post_feedforward_layernorm"},
@@ -60,6 +65,33 @@ static quire_err describe_ernie_moe(const config *c, model_desc *d) {
     TRY(check_least(c, d));
     for (int32_t i = 0; i < d->n_layers; i++) {
         if (i < first || (last >= 0 && i > last) || (step > 1 && (i + 1) % step != 0)) {
+            config_set_dense(d, i, d_ff);
+        }
+    }
+    return QUIRE_OK;
+}
+
+/* ERNIE 4.5 VL: a row of text goes to the text's experts; behind them the file has as many
+ * for images, which are left out. */
+static quire_err describe_ernie_vl(const config *c, model_desc *d) {
+    bool is_sparse[DESC_MAX_LAYERS];
+    TRY(describe_ernie(c, d));
+    int32_t d_ff = d->layers[0].d_ff;
+    d->moe = (moe_desc){
+        .score = ROUTE_SOFTMAX, .correction_bias = true, .renormalise = true, .n_image_experts = 1};
+    TRY(config_moe(c, d));
+    d->moe.renormalise = true;
+    d->moe.n_image_experts = d->layers[0].n_experts;
+    if (!config_has(c, NULL, "moe_num_shared_experts") && d->moe.d_expert <= INT32_MAX / 2) {
+        d->moe.d_shared = 2 * d->moe.d_expert;
+    }
+    TRY(check_least(c, d));
+    for (int32_t i = 0; i < d->n_layers; i++) {
+        is_sparse[i] = i > 0;
+    }
+    TRY(config_sparse_layers(c, d, is_sparse));
+    for (int32_t i = 0; i < d->n_layers; i++) {
+        if (!is_sparse[i]) {
             config_set_dense(d, i, d_ff);
         }
     }
@@ -181,6 +213,11 @@ const arch arch_ernie4_5_moe = {.gguf = {"ernie4_5-moe"},
                                 .hf = {"Ernie4_5_MoeForCausalLM"},
                                 .names = &ernie_moe_names,
                                 .describe = describe_ernie_moe};
+const arch arch_ernie4_5_vl = {
+    .gguf = {"ernie4_5-vl-moe"},
+    .hf = {"Ernie4_5_VLMoeForConditionalGeneration", "Ernie4_5_VL_MoeForConditionalGeneration"},
+    .names = &ernie_vl_names,
+    .describe = describe_ernie_vl};
 const arch arch_exaone4 = {
     .gguf = {"exaone4"}, .hf = {"Exaone4ForCausalLM"}, .names = &exaone4_names, .describe = describe_exaone4};
 const arch arch_hunyuan = {.gguf = {"hunyuan-dense"},

@@ -231,6 +231,7 @@ static quire_err describe_gemma4(const config *c, model_desc *d) {
 }
 
 const arch arch_gemma4 = {.gguf = {"gemma4"},
-                          .hf = {"Gemma4ForCausalLM", "Gemma4ForConditionalGeneration"},
+                          .hf = {"Gemma4ForCausalLM", "Gemma4ForConditionalGeneration",
+                                 "Gemma4UnifiedForCausalLM", "Gemma4UnifiedForConditionalGeneration"},
                           .names = &gemma4_names,
                           .describe = describe_gemma4};

@@ -88,12 +88,29 @@ static bool is_pooled(const model_desc *d, const char *root, const char *name) {
     return is;
 }
 
+/* Whether a tensor is of an expert behind those of the text. */
+static bool is_for_images(const model_desc *d, const arch_names *names, const char *root, const char *name) {
+    static const weight_role roles[] = {W_EXPERT_GATE, W_EXPERT_UP, W_EXPERT_DOWN};
+    const int32_t n_text = d->moe.n_image_experts; /* there are as many */
+    for (size_t r = 0; n_text > 0 && r < sizeof roles / sizeof *roles; r++) {
+        const char *pattern = weight_name_of(names, roles[r]).hf, *at = strstr(name, ".experts.");
+        const int32_t e = at != NULL ? number_at(at + strlen(".experts.")) : -1;
+        if (e >= n_text && e - n_text < n_text && weight_is_named(root, pattern, name)) {
+            return true;
+        }
+    }
+    return false;
+}
+
 /* The pattern of arch_names.left_out that a checkpoint's tensor is named by. NULL: none,
  * or a step behind the pooling reads it. */
 static const char *beside(const model_file *f, const model_desc *d, const arch_names *names, const char *root,
                           const char *name) {
     if (model_file_format(f) != MODEL_HF || is_pooled(d, root, name)) {
         return NULL;
+    }
+    if (is_for_images(d, names, root, name)) {
+        return "experts for images";
     }
     for (int i = 0; names != NULL && i < MAX_LEFT_OUT_NAMES && names->left_out[i] != NULL; i++) {
         if (weight_is_named(root, names->left_out[i], name)) {

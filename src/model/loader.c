@@ -320,7 +320,12 @@ quire_err loader_kept_linear(loader *l, weight_name name, int32_t layer, const w
 
 quire_err loader_router(loader *l, weight_name name, int32_t layer, int64_t n_out, int64_t n_in,
                         linear **out) {
-    return find_linear(l, name, NULL, layer, NULL, (linear_kind){.use = MATRIX_KEPT, .exact = true}, n_out,
+    return loader_router_part(l, name, layer, NULL, n_out, n_in, out);
+}
+
+quire_err loader_router_part(loader *l, weight_name name, int32_t layer, const weight_part *part,
+                             int64_t n_out, int64_t n_in, linear **out) {
+    return find_linear(l, name, NULL, layer, part, (linear_kind){.use = MATRIX_KEPT, .exact = true}, n_out,
                        n_in, out);
 }
 
@@ -470,6 +475,21 @@ static bool is_line(const tensor_view *t, int64_t n) {
     return n_longer <= 1 && longest == n;
 }
 
+/* The first n elements of a tensor as f32. */
+static quire_err read_floats(loader *l, const tensor_view *t, int64_t n, float **out) {
+    float *v = mem_new((size_t)n, sizeof *v);
+    if (v == NULL) {
+        return err_set(l->err, QUIRE_NO_MEMORY, -1, "out of memory while loading");
+    }
+    if (dtype_is_quantised(t->type) || quant_dequantise(t->type, t->data, (size_t)n, v) != QUIRE_OK) {
+        mem_free(v);
+        return err_set(l->err, QUIRE_UNSUPPORTED, -1, "%s: tensor %s cannot be of type %s",
+                       model_file_path(l->file), t->name, dtype_name(t->type));
+    }
+    *out = v;
+    return QUIRE_OK;
+}
+
 quire_err loader_vector(loader *l, weight_name name, int32_t layer, const char *suffix, int64_t n,
                         float **out) {
     const tensor_view *t;
@@ -485,17 +505,20 @@ quire_err loader_vector(loader *l, weight_name name, int32_t layer, const char *
         flat.dims[0] = n;
     }
     TRY(loader_check_shape(l, &flat, 1, n, 1, 1));
-    float *v = mem_new((size_t)n, sizeof *v);
-    if (v == NULL) {
-        return err_set(l->err, QUIRE_NO_MEMORY, -1, "out of memory while loading");
+    return read_floats(l, t, n, out);
+}
+
+quire_err loader_first_row(loader *l, weight_name name, int32_t layer, const char *suffix, int64_t n_rows,
+                           int64_t n, float **out) {
+    const tensor_view *t;
+    *out = NULL;
+    TRY(loader_find(l, name, layer, suffix, &t));
+    if (!t) {
+        return QUIRE_OK;
     }
-    if (dtype_is_quantised(t->type) || quant_dequantise(t->type, t->data, (size_t)n, v) != QUIRE_OK) {
-        mem_free(v);
-        return err_set(l->err, QUIRE_UNSUPPORTED, -1, "%s: tensor %s cannot be of type %s",
-                       model_file_path(l->file), t->name, dtype_name(t->type));
-    }
-    *out = v;
-    return QUIRE_OK;
+    loader_use(l, t)->as_is = true;
+    TRY(loader_check_shape(l, t, 2, n_rows, n, 1));
+    return read_floats(l, t, n, out);
 }
 
 quire_err loader_need_vector(loader *l, weight_name name, const char *suffix, int64_t n, float **out) {

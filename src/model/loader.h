@@ -28,6 +28,8 @@ quire_err loader_kept_linear(loader *l, weight_name name, int32_t layer, const w
  * router. */
 quire_err loader_router(loader *l, weight_name name, int32_t layer, int64_t n_out, int64_t n_in,
                         linear **out);
+quire_err loader_router_part(loader *l, weight_name name, int32_t layer, const weight_part *part,
+                             int64_t n_out, int64_t n_in, linear **out);
 /* A norm over stretches of `width` elements; n: elements of its weight. */
 quire_err loader_norm(loader *l, weight_name name, int32_t layer, const norm_spec *spec, int64_t n,
                       norm **out);
@@ -52,6 +54,10 @@ quire_err loader_head(loader *l, weight_name name, const weight_name *or_name, i
  * has none. */
 quire_err loader_vector(loader *l, weight_name name, int32_t layer, const char *suffix, int64_t n,
                         float **out);
+
+/* The same for the first row of a tensor of n_rows. */
+quire_err loader_first_row(loader *l, weight_name name, int32_t layer, const char *suffix, int64_t n_rows,
+                           int64_t n, float **out);
 
 /* A vector that must be there. */
 quire_err loader_need_vector(loader *l, weight_name name, const char *suffix, int64_t n, float **out);

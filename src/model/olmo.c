@@ -1,6 +1,7 @@
 /* OLMo: arXiv:2402.00838: norms without weights, clipped q, k and v. OLMo 2: 2501.00656:
  * norms behind both halves of a layer only, norms over all heads of q and k. OLMo 3:
- * windows on three of four layers, YaRN on the fourth. OLMoE: 2409.02060. */
+ * windows on three of four layers, YaRN on the fourth. OLMoE: 2409.02060. FlexOLMo:
+ * 2507.07024: OLMo 2's norms around experts. */
 #include "model/architectures.h"
 
 static const arch_names olmo2_names = {
@@ -54,6 +55,21 @@ static quire_err describe_olmo2(const config *c, model_desc *d) {
     return QUIRE_OK;
 }
 
+/* clang-format off */
+static const layer_step steps_flex[] = {
+    ATTEND(X, A), NORM(W_ATTN_POST_NORM, A, A), ADD(A, X),
+    MOE(X, A), NORM(W_FFN_POST_NORM, A, A), ADD(A, X), END};
+/* clang-format on */
+
+static quire_err describe_flex_olmo(const config *c, model_desc *d) {
+    TRY(config_llama(c, ROPE_HALVES, ROPE_HALVES, d));
+    d->attend.qk_norm = QK_NORM_ROW;
+    d->moe = (moe_desc){.score = ROUTE_SOFTMAX};
+    TRY(config_moe(c, d));
+    steps_set(d, d->layers[0].n_experts > 0 ? steps_flex : steps_branch_norm);
+    return QUIRE_OK;
+}
+
 static quire_err describe_olmoe(const config *c, model_desc *d) {
     d->norm_eps = 1e-5f;
     TRY(config_llama(c, ROPE_HALVES, ROPE_HALVES, d));
@@ -69,3 +85,7 @@ const arch arch_olmo2 = {.gguf = {"olmo2"},
                          .names = &olmo2_names,
                          .describe = describe_olmo2};
 const arch arch_olmoe = {.gguf = {"olmoe"}, .hf = {"OlmoeForCausalLM"}, .describe = describe_olmoe};
+const arch arch_flex_olmo = {.gguf = {"flex_olmo"},
+                             .hf = {"FlexOlmoForCausalLM"},
+                             .names = &olmo2_names,
+                             .describe = describe_flex_olmo};

@@ -27,6 +27,9 @@ static const weight_name usual[N_WEIGHT_ROLES] = {
     [W_V_SCALE] = {NO_WEIGHT, "model.layers.%d.self_attn.v_proj.v_scale|model.layers.%d.self_attn.v_scale|"
                               "model.layers.%d.self_attn.attn.v_scale"},
     [W_O] = {"blk.%d.attn_output", "model.layers.%d.self_attn.o_proj"},
+    [W_ATTN_GATE] = {"blk.%d.attn_gate", NULL},
+    [W_ATTN_INNER_NORM] = {"blk.%d.attn_sub_norm", NULL},
+    [W_FFN_INNER_NORM] = {"blk.%d.ffn_sub_norm", NULL},
     [W_ATTN_POST_NORM] = {"blk.%d.post_attention_norm", NULL},
     [W_FFN_NORM] = {"blk.%d.ffn_norm", "model.layers.%d.post_attention_layernorm"},
     [W_GATE_UP] = {"blk.%d.ffn_gate_up", NULL},

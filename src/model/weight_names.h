@@ -33,6 +33,9 @@ typedef enum weight_role {
     W_K_SCALE, /* of keys and values that are kept as FP8: numbers, not a linear's weights */
     W_V_SCALE,
     W_O,
+    W_ATTN_GATE,
+    W_ATTN_INNER_NORM, /* before the last product of attention, and of the MLP */
+    W_FFN_INNER_NORM,
     W_ATTN_POST_NORM,
     W_FFN_NORM,
     W_GATE_UP,

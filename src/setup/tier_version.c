@@ -30,10 +30,11 @@ static uint64_t hash_weights(const model_file *f) {
 
 static uint64_t hash_rope(uint64_t h, const rope_desc *r) {
     char text[512];
-    (void)snprintf(text, sizeof text, "rope %d %d %d %a %a %a %a %a %a %a %d %d %d", (int)r->kind,
+    (void)snprintf(text, sizeof text, "rope %d %d %d %a %a %a %a %a %a %a %d %d %d %d", (int)r->kind,
                    (int)r->pairs, r->n_dims, (double)r->theta, (double)r->factor, (double)r->low_freq_factor,
                    (double)r->high_freq_factor, (double)r->beta_fast, (double)r->beta_slow,
-                   (double)r->attention_factor, r->truncate, r->original_positions, r->has_factors);
+                   (double)r->attention_factor, r->truncate, r->backwards, r->original_positions,
+                   r->has_factors);
     h = kv_hash_root(hash_text(h, text), r->factors, sizeof r->factors);
     return kv_hash_root(h, r->long_factors, sizeof r->long_factors);
 }
@@ -41,9 +42,9 @@ static uint64_t hash_rope(uint64_t h, const rope_desc *r) {
 static uint64_t hash_layer(uint64_t h, const layer_desc *l) {
     char text[256], steps[128];
     steps_text(l->steps, steps, sizeof steps);
-    (void)snprintf(text, sizeof text, "layer %s %d %d %d %d %d %d %d %d %d", steps, l->caches[0],
+    (void)snprintf(text, sizeof text, "layer %s %d %d %d %d %d %d %d %d %d %a %a", steps, l->caches[0],
                    l->caches[1], l->caches[2], l->rope, l->n_heads, l->window, l->chunk, l->d_ff,
-                   l->n_experts);
+                   l->n_experts, (double)l->limit, (double)l->dense_limit);
     return hash_text(h, text);
 }
 
@@ -56,17 +57,18 @@ static uint64_t hash_cache(uint64_t h, const cache_desc *c) {
 
 static uint64_t hash_attend(uint64_t h, const attend_desc *a) {
     char text[256];
-    (void)snprintf(text, sizeof text, "attend %d %d %d %d %d %d %d %a %d %d %a %a %a %a %d", (int)a->qk_norm,
-                   (int)a->qk_norm_type, a->norm_after_rope, a->v_norm, a->values_are_keys, a->sinks,
-                   a->scale_by_layer, (double)a->temperature, a->temperature_length, a->temperature_on_all,
-                   (double)a->cap, (double)a->clip, (double)a->alibi, (double)a->alibi_scale, a->alibi_bf16);
+    (void)snprintf(text, sizeof text, "attend %d %d %d %d %d %d %d %a %d %d %a %a %a %a %d %d %d",
+                   (int)a->qk_norm, (int)a->qk_norm_type, a->norm_after_rope, a->v_norm, a->values_are_keys,
+                   a->sinks, a->scale_by_layer, (double)a->temperature, a->temperature_length,
+                   a->temperature_on_all, (double)a->cap, (double)a->clip, (double)a->alibi,
+                   (double)a->alibi_scale, a->alibi_bf16, (int)a->gate, (int)a->gate_f);
     return hash_text(h, text);
 }
 
 static uint64_t hash_embed(uint64_t h, const embed_desc *e) {
     char text[256];
-    (void)snprintf(text, sizeof text, "embed %a %d %d %d %d %d %d", (double)e->scale, e->width, e->positions,
-                   e->position_offset, e->skips_padding, e->n_token_types, e->d_layer_input);
+    (void)snprintf(text, sizeof text, "embed %a %d %d %d %d %d %d %d", (double)e->scale, e->width, e->normed,
+                   e->positions, e->position_offset, e->skips_padding, e->n_token_types, e->d_layer_input);
     return hash_text(h, text);
 }
 
@@ -83,10 +85,11 @@ static uint64_t hash_moe(uint64_t h, const moe_desc *m) {
 /* Hashes the numbers of a description that affect a layer's results. */
 static uint64_t hash_description(const model_desc *d) {
     char text[512];
-    (void)snprintf(text, sizeof text, "%s %d %d %d %a %a %d %d %d %d %d %d %d %a %a %a", d->architecture,
-                   d->n_layers, d->d_model, d->n_vocab, (double)d->norm_eps, (double)d->attention_scale,
-                   (int)d->activation, d->tied_embeddings, (int)d->norm.kind, d->norm.add_one, d->norm.bare,
-                   d->ungated, d->two_sided, (double)d->residual_scale, (double)d->head.scale,
+    (void)snprintf(text, sizeof text, "%s %d %d %d %a %a %d %d %d %d %d %d %d %d %d %a %a %a %a",
+                   d->architecture, d->n_layers, d->d_model, d->n_vocab, (double)d->norm_eps,
+                   (double)d->attention_scale, (int)d->activation, d->tied_embeddings, (int)d->norm.kind,
+                   d->norm.add_one, d->norm.bare, d->norm.plain_last, d->norm.inner, d->ungated, d->two_sided,
+                   (double)d->norm.post_eps, (double)d->residual_scale, (double)d->head.scale,
                    (double)d->head.cap);
     uint64_t h = hash_moe(hash_embed(hash_attend(hash_text(0, text), &d->attend), &d->embed), &d->moe);
     for (int32_t i = 0; i < d->n_ropes; i++) {

@@ -339,7 +339,7 @@ void cpu_experts(backend *base, const experts_use *use) {
            y->width == use->w->d_out);
     assert(job.s->step == b->step && job.s->chosen_from == use->w->n_experts &&
            job.s->chosen_used == use->w->n_used);
-    assert(use->f != ACT_SWIGLU_CLAMPED || (use->w->gate != NULL && use->limit > 0.0f));
+    assert(!activation_has_limit(use->f) || (use->w->gate != NULL && use->limit > 0.0f));
     y->is_quantised = false;
     if (job.n_rows > 0) {
         run_experts(&job);

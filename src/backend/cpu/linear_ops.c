@@ -469,7 +469,7 @@ void cpu_feed_forward(backend *base, const feed_forward_use *use) {
     cpu_buffer *h = &b->buffers[use->h.id];
     assert(use->h.id != use->x.id && (use->reader == NULL || use->reader->layout.n_in == up->layout.n_out));
     assert(use->gate == NULL || use->gate->layout.n_out == up->layout.n_out);
-    assert(use->f != ACT_SWIGLU_CLAMPED || (use->gate != NULL && use->limit > 0.0f));
+    assert(!activation_has_limit(use->f) || (use->gate != NULL && use->limit > 0.0f));
     rows_job rows = rows_of(b, use->x, use->nm);
     product_job job = {.b = b,
                        .n_rows = rows.n_rows,

@@ -104,8 +104,8 @@ typedef struct math_kernels {
     void (*tanh)(const float *x, int32_t n, float *out);
     /* out[i] = f(x[i]). f has one argument. */
     void (*activate)(activation f, const float *x, int32_t n, float *out);
-    /* out[i] = f(gate[i]) * up[i]. limit: of ACT_SWIGLU_CLAMPED. out may be gate or
-     * up. */
+    /* out[i] = f(gate[i]) * up[i]. limit: of activations that have one. out may be
+     * gate or up. */
     void (*gate_up)(activation f, float limit, const float *gate, const float *up, int32_t n, float *out);
     /* x[i] = scale * x[i]; then with cap > 0: cap * tanh(x[i] / cap). In place. */
     void (*scale_cap)(float scale, float cap, int32_t n, float *x);

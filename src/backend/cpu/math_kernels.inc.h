@@ -106,6 +106,11 @@ static inline f32x16 swiglu_clamped16(f32x16 limit, f32x16 gate, f32x16 up) {
     return f_mul(gelu_quick16(f_min(limit, gate)), f_add(u, f_set1(1.0f)));
 }
 
+static inline f32x16 silu_clamped16(f32x16 limit, f32x16 gate, f32x16 up) {
+    f32x16 u = f_max(f_neg(limit), f_min(limit, up));
+    return f_mul(f_min(limit, silu16(gate)), u);
+}
+
 /* Forces the copy of a loop for one function. */
 #define INLINE static inline __attribute__((always_inline))
 
@@ -137,15 +142,15 @@ INLINE void gate_with(f32x16 (*f)(f32x16), const float *gate, const float *up, i
     }
 }
 
-static void swiglu_clamped(float limit, const float *gate, const float *up, int32_t n, float *out) {
+INLINE void limit_with(f32x16 (*f)(f32x16, f32x16, f32x16), float limit, const float *gate, const float *up,
+                       int32_t n, float *out) {
     int32_t i = 0;
     for (; i + LANES <= n; i += LANES) {
-        f_store(out + i, swiglu_clamped16(f_set1(limit), f_load(gate + i), f_load(up + i)));
+        f_store(out + i, f(f_set1(limit), f_load(gate + i), f_load(up + i)));
     }
     if (i < n) {
-        f_store_first(
-            out + i, n - i,
-            swiglu_clamped16(f_set1(limit), f_load_first(gate + i, n - i), f_load_first(up + i, n - i)));
+        f_store_first(out + i, n - i,
+                      f(f_set1(limit), f_load_first(gate + i, n - i), f_load_first(up + i, n - i)));
     }
 }
 
@@ -174,6 +179,7 @@ static void activate_kernel(activation f, const float *x, int32_t n, float *out)
         break;
     case ACT_NONE:
     case ACT_SWIGLU_CLAMPED: /* of two arguments: gate_up_kernel */
+    case ACT_SILU_CLAMPED:
         map(none16, x, n, out);
         break;
     }
@@ -204,7 +210,10 @@ static void gate_up_kernel(activation f, float limit, const float *gate, const f
         gate_with(sigmoid16, gate, up, n, out);
         break;
     case ACT_SWIGLU_CLAMPED:
-        swiglu_clamped(limit, gate, up, n, out);
+        limit_with(swiglu_clamped16, limit, gate, up, n, out);
+        break;
+    case ACT_SILU_CLAMPED:
+        limit_with(silu_clamped16, limit, gate, up, n, out);
         break;
     case ACT_NONE:
         gate_with(none16, gate, up, n, out);

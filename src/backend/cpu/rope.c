@@ -97,6 +97,9 @@ static void fill_frequencies(const rope_desc *d, int32_t max_positions, float *o
     for (int32_t i = 0; (d->has_factors || d->kind == ROPE_LONGROPE) && i < d->n_dims / 2; i++) {
         out[i] = out[i] / factors[i];
     }
+    for (int32_t i = 0; d->backwards && i < d->n_dims / 2; i++) {
+        out[i] = -out[i];
+    }
 }
 
 static quire_err check_desc(const rope_desc *d, quire_error *err) {

@@ -67,19 +67,22 @@ static void multiply_row(void *context, int32_t row, int32_t worker) {
         b->math->gate_up(use->f, 0.0f, gate, x, width, out);
         return;
     }
-    float factor;
-    b->math->activate(use->f, gate, 1, &factor);
+    int32_t n_gates = b->buffers[use->gate.id].width, stretch = width / n_gates;
     if (out != x) {
         memcpy(out, x, sizeof *out * (size_t)width);
     }
-    b->math->scale_cap(factor, 0.0f, width, out);
+    for (int32_t i = 0; i < n_gates; i++) {
+        float factor;
+        b->math->activate(use->f, gate + i, 1, &factor);
+        b->math->scale_cap(factor, 0.0f, stretch, out + (size_t)i * (size_t)stretch);
+    }
 }
 
 void cpu_multiply(backend *base, const multiply_use *use) {
     cpu_backend *b = (cpu_backend *)base;
     const cpu_buffer *gate = &b->buffers[use->gate.id], *x = &b->buffers[use->x.id],
                      *out = &b->buffers[use->out.id];
-    assert(use->f != ACT_SWIGLU_CLAMPED && (gate->width == out->width || gate->width == 1));
+    assert(!activation_has_limit(use->f) && out->width % gate->width == 0);
     assert(use->column >= 0 && out->width <= x->width - use->column);
     assert(!gate->is_quantised && !x->is_quantised);
     will_write(b, use->out);
