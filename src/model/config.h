@@ -146,7 +146,7 @@ quire_err config_windows(const config *c, int32_t window, int32_t period, int32_
 
 /* Which layers are mixtures of experts by config.json's "mlp_layer_types" ("sparse",
  * "dense"); where it has none, is_sparse stays as it is. */
-quire_err config_sparse_layers(const config *c, const model_desc *d, bool *is_sparse);
+quire_err config_sparse_types(const config *c, const model_desc *d, bool *is_sparse);
 
 /* Refuses a GGUF file whose rows see what is before them only. */
 quire_err config_check_two_sided(const config *c);

@@ -196,7 +196,7 @@ quire_err config_windows(const config *c, int32_t window, int32_t period, int32_
     return QUIRE_OK;
 }
 
-quire_err config_sparse_layers(const config *c, const model_desc *d, bool *is_sparse) {
+quire_err config_sparse_types(const config *c, const model_desc *d, bool *is_sparse) {
     for (int32_t i = 0; i < d->n_layers; i++) {
         str type;
         TRY(config_str_at(c, "mlp_layer_types", (size_t)i, &type));

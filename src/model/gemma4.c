@@ -172,7 +172,9 @@ enum { MOST_INPUTS = 1 << 20 }; /* of all layers together */
 
 static quire_err read_layer_inputs(const config *c, model_desc *d) {
     int32_t *width = &d->embed.d_layer_input;
-    *width = c->is_gguf ? 0 : 256;
+    const bool is_unified = config_is(c, "Gemma4UnifiedForCausalLM") ||
+                            config_is(c, "Gemma4UnifiedForConditionalGeneration");
+    *width = c->is_gguf || is_unified ? 0 : 256;
     TRY(config_i32(c, "embedding_length_per_layer_input", "hidden_size_per_layer_input", width));
     return *width <= MOST_INPUTS / d->n_layers ? QUIRE_OK
                                                : config_bad(c, "hidden_size_per_layer_input", "is too large");

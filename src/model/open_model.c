@@ -11,6 +11,7 @@
 #include "model/left_out.h"
 #include "model/quant_method.h"
 #include "model/quantise_load.h"
+#include "model/refused.h"
 
 #define WHOLE "download the whole model, as `quire pull ORG/NAME` does"
 
@@ -68,6 +69,11 @@ static quire_err find_arch(const model_file *f, const arch **out, str *name, qui
     *out = arch_find(model_file_format(f), *name, &similar);
     if (*out != NULL) {
         return QUIRE_OK;
+    }
+    const char *reason = refused_reason(model_file_format(f), *name);
+    if (reason != NULL) {
+        return err_set(err, QUIRE_UNSUPPORTED, -1, "%s: architecture %.*s is not supported: %s",
+                       model_file_path(f), (int)name->n, name->p, reason);
     }
     return err_set(err, QUIRE_UNSUPPORTED, -1,
                    "%s: architecture %.*s is not supported by this version%s%.*s%s", model_file_path(f),

@@ -139,7 +139,7 @@ static quire_err step_read_experts(const config *c, model_desc *d) {
         is_sparse[i] = i >= first && (step < 2 || (i - first) % step == 0);
         TRY(step_names_layer(c, i, &is_sparse[i]));
     }
-    TRY(config_sparse_layers(c, d, is_sparse));
+    TRY(config_sparse_types(c, d, is_sparse));
     for (int32_t i = 0; i < d->n_layers; i++) {
         if (!is_sparse[i]) {
             config_set_dense(d, i, d_ff);

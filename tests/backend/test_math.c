@@ -389,6 +389,9 @@ static void activations_agree_with_double(void **unused) {
         }
         math_plain.gate_up(ACT_SWIGLU_CLAMPED, 7.0f, &x, &up, 1, &got);
         assert_true(fabs((double)got - exact_swiglu_clamped(7.0, (double)x, (double)up)) < 2e-5);
+        math_plain.gate_up(ACT_SILU_CLAMPED, 7.0f, &x, &up, 1, &got);
+        double wanted = fmin(exact_silu((double)x), 7.0) * fmax(-7.0, fmin((double)up, 7.0));
+        assert_true(fabs((double)got - wanted) < 2e-5);
     }
 }
 

@@ -137,6 +137,12 @@ static void each_scaling_turns_by_its_frequencies(void **unused) {
                    .beta_slow = 1.0f,
                    .truncate = true};
     check_angles(&d, 2048, f, 1.0);
+    for (int32_t i = 0; i < N_DIMS / 2; i++) {
+        scaled[i] = -f[i];
+    }
+    d.backwards = true;
+    check_angles(&d, 2048, scaled, 1.0);
+    d.backwards = false;
     d.pairs = ROPE_NEIGHBOURS;
     check_angles(&d, 2048, f, 1.0);
 

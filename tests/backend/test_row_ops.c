@@ -245,8 +245,8 @@ TEST(a_sum_without_a_norm_and_a_scaled_row_are_rounded_once) {
     }
 }
 
-/* A product of elements: W columns of x from `column` on, by gates [M, W] or [M, 1], into
- * a third buffer, or the gate's, or x's. */
+/* A product of elements: W columns of x from `column` on, by gates [M, W], or [M, G] of
+ * which each counts for W / G columns, into a third buffer, or the gate's, or x's. */
 typedef struct multiply_case {
     int32_t width, x_width, gate_width, column, out;
 } multiply_case;
@@ -254,8 +254,9 @@ typedef struct multiply_case {
 enum { GATE, X, OUT };
 
 static const multiply_case multiply_cases[] = {
-    {37, 37, 37, 0, OUT},  {16, 100, 16, 84, OUT}, {37, 100, 37, 11, GATE}, {64, 64, 64, 0, X},
-    {37, 100, 1, 63, OUT}, {100, 100, 1, 0, X},    {1, 3, 1, 2, GATE}};
+    {37, 37, 37, 0, OUT}, {16, 100, 16, 84, OUT}, {37, 100, 37, 11, GATE},
+    {64, 64, 64, 0, X},   {37, 100, 1, 63, OUT},  {100, 100, 1, 0, X},
+    {1, 3, 1, 2, GATE},   {96, 100, 3, 4, OUT},   {60, 60, 20, 0, X}};
 #define N_MULTIPLY_CASES (sizeof multiply_cases / sizeof *multiply_cases)
 
 static bool run_multiply(const way *w, const multiply_case *c, activation f, const numbers *r, float *out) {
@@ -283,8 +284,8 @@ TEST(products_of_elements_are_those_of_the_columns_asked_for) {
             for (int32_t i = 0; i < MAX_ROWS * c->width; i++) {
                 int32_t row = i / c->width, column = i % c->width;
                 float factor;
-                math_plain.activate(f, &r.x[row * c->gate_width + (c->gate_width == 1 ? 0 : column)], 1,
-                                    &factor);
+                int32_t stretch = c->width / c->gate_width;
+                math_plain.activate(f, &r.x[row * c->gate_width + column / stretch], 1, &factor);
                 float want = factor * r.y[row * c->x_width + c->column + column];
                 assert_true(same_floats(&out[i], &want, 1));
             }

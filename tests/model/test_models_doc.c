@@ -6,6 +6,7 @@
 #include "file/packed_files.h"
 #include "model/arch.h"
 #include "model/composite.h"
+#include "model/refused.h"
 
 static void add_names(strbuf *b, const char *const *names) {
     for (int i = 0; i < ARCH_MAX_NAMES && names[i] != NULL; i++) {
@@ -63,6 +64,45 @@ TEST(the_page_names_every_composite_class) {
     mem_free(bytes);
 }
 
+TEST(the_page_has_the_refused_names_and_why) {
+    size_t n, n_rows = 0, n_known = 0;
+    const refused_arch *r;
+    uint8_t *bytes = read_whole("docs/models.md", &n);
+    strbuf page = {0}, row = {0};
+    assert_int_equal(strbuf_add(&page, bytes, n), QUIRE_OK);
+    for (; (r = refused_at(n_known)) != NULL; n_known++) {
+        const char *mark = r->gguf != NULL ? "`" : "";
+        strbuf_clear(&row);
+        assert_int_equal(strbuf_addf(&row, "\n| `%s` | %s%s%s | %s |\n", r->hf, mark,
+                                     r->gguf != NULL ? r->gguf : "", mark, r->reason),
+                         QUIRE_OK);
+        if (strstr(page.p, row.p) == NULL) {
+            fail_msg("docs/models.md lacks this row: %s", row.p + 1);
+        }
+    }
+    const char *table = strstr(page.p, "## What is refused by its name");
+    assert_non_null(table);
+    for (const char *at = table; (at = strstr(at, "\n| `")) != NULL; at++) {
+        n_rows++;
+    }
+    assert_int_equal(n_rows, n_known);
+    strbuf_deinit(&page);
+    strbuf_deinit(&row);
+    mem_free(bytes);
+}
+
+/* A name that runs is no longer refused. */
+TEST(no_refused_name_is_in_the_registry) {
+    const refused_arch *r;
+    for (size_t i = 0; (r = refused_at(i)) != NULL; i++) {
+        nearest similar = {0};
+        assert_null(arch_find(MODEL_HF, str_of(r->hf), &similar));
+        assert_true(r->gguf == NULL || arch_find(MODEL_GGUF, str_of(r->gguf), &similar) == NULL);
+        assert_ptr_equal(refused_reason(MODEL_HF, str_of(r->hf)), r->reason);
+        assert_true(i < MOST_REFUSED);
+    }
+}
+
 TEST(the_page_says_nothing_of_where_it_was_made) {
     size_t n;
     uint8_t *bytes = read_whole("docs/models.md", &n);
@@ -76,6 +116,8 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_table_has_the_names_of_the_registry),
         cmocka_unit_test(the_page_names_every_composite_class),
+        cmocka_unit_test(the_page_has_the_refused_names_and_why),
+        cmocka_unit_test(no_refused_name_is_in_the_registry),
         cmocka_unit_test(the_page_says_nothing_of_where_it_was_made),
     };
     return cmocka_run_group_tests_name("docs/models.md", tests, NULL, NULL);

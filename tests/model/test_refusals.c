@@ -48,6 +48,8 @@ TEST(unknown_architectures_are_told_the_nearest) {
     plan_llama(&p);
     set_str(&p, "general.architecture", "llama5");
     refused_gguf(&p, "architecture llama5 is not supported by this version; the nearest that is: llama");
+    set_str(&p, "general.architecture", "deepseek4");
+    refused_gguf(&p, "architecture deepseek4 is not supported: compressed keys beside windows");
     set_str(&p, "general.architecture", "xyzzyplugh");
     refused_gguf(&p, "docs/models.md lists those that are");
     refused_checkpoint("qwen3", "architectures", json_pack("[s]", "Qwen33ForCausalLM"),

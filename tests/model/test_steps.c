@@ -61,6 +61,11 @@ TEST(a_familys_list_reads_like_its_paper) {
         {"HyperCLOVAXForCausalLM", "", SANDWICH},
         {"Olmo2ForCausalLM", "", BRANCH_NORM},
         {"Exaone4ForCausalLM", "", BRANCH_NORM},
+        {"FlexOlmoForCausalLM", "", "attend norm add moe norm add"},
+        {"NanoChatForCausalLM", "", PRE_NORM},
+        {"BitNetForCausalLM", "", PRE_NORM},
+        {"MuseGlimmerForConditionalGeneration", "", SANDWICH},
+        {"Gemma4UnifiedForCausalLM", "", SANDWICH " scale"},
         {"OPTForCausalLM", "", PRE_NORM},
         {"OPTForCausalLM", "\"do_layer_norm_before\": false", POST_NORM},
         {"BertModel", "", POST_NORM},
@@ -84,6 +89,12 @@ TEST(layers_of_one_model_may_have_different_lists) {
     expect_layer("Llama4ForCausalLM", "\"interleave_moe_layer_step\": 2", 1, EXPERTS);
     expect_layer("Glm4MoeForCausalLM", "", 0, PRE_NORM);
     expect_layer("Glm4MoeForCausalLM", "", 1, EXPERTS);
+    expect_layer("Ernie4_5_VLMoeForConditionalGeneration", "", 0, PRE_NORM);
+    expect_layer("Ernie4_5_VLMoeForConditionalGeneration", "", 1, EXPERTS);
+    expect_layer("Step3p5ForCausalLM", "\"moe_layers_enum\": \"1\"", 0, PRE_NORM);
+    expect_layer("Step3p5ForCausalLM", "\"moe_layers_enum\": \"1\"", 1, EXPERTS);
+    expect_layer("Step3p5ForCausalLM", "\"mlp_layer_types\": [\"sparse\", \"dense\"]", 0, EXPERTS);
+    expect_layer("Step3p5ForCausalLM", "\"mlp_layer_types\": [\"sparse\", \"dense\"]", 1, PRE_NORM);
 }
 
 TEST(a_norm_is_kept_that_is_read_after_the_residual_changed) {
