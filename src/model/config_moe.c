@@ -60,7 +60,7 @@ static quire_err config_read_shared(const config *c, const model_desc *d, moe_de
 }
 
 /* Of two widths the second is that of experts for images. */
-static quire_err read_width(const config *c, moe_desc *m) {
+static quire_err config_moe_read_width(const config *c, moe_desc *m) {
     int32_t widths[2];
     size_t n = 0;
     if (m->n_image_experts == 0) {
@@ -85,7 +85,7 @@ quire_err config_moe(const config *c, model_desc *d) {
     TRY(config_same_i32(c, "expert_used_count", "num_experts_per_tok|moe_k|moe_topk|moe_top_k|top_k_experts",
                         &m->n_used));
     m->d_expert = m->d_expert > 0 ? m->d_expert : d->layers[0].d_ff;
-    TRY(read_width(c, m));
+    TRY(config_moe_read_width(c, m));
     if (m->d_expert < 1 || m->n_used < 1 || m->n_used > n) {
         return config_bad(c, "the experts", "must have a width over 0, and a row must use 1 to all of them");
     }

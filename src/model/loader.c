@@ -476,7 +476,7 @@ static bool is_line(const tensor_view *t, int64_t n) {
 }
 
 /* The first n elements of a tensor as f32. */
-static quire_err read_floats(loader *l, const tensor_view *t, int64_t n, float **out) {
+static quire_err loader_read_floats(loader *l, const tensor_view *t, int64_t n, float **out) {
     float *v = mem_new((size_t)n, sizeof *v);
     if (v == NULL) {
         return err_set(l->err, QUIRE_NO_MEMORY, -1, "out of memory while loading");
@@ -505,7 +505,7 @@ quire_err loader_vector(loader *l, weight_name name, int32_t layer, const char *
         flat.dims[0] = n;
     }
     TRY(loader_check_shape(l, &flat, 1, n, 1, 1));
-    return read_floats(l, t, n, out);
+    return loader_read_floats(l, t, n, out);
 }
 
 quire_err loader_first_row(loader *l, weight_name name, int32_t layer, const char *suffix, int64_t n_rows,
@@ -518,7 +518,7 @@ quire_err loader_first_row(loader *l, weight_name name, int32_t layer, const cha
     }
     loader_use(l, t)->as_is = true;
     TRY(loader_check_shape(l, t, 2, n_rows, n, 1));
-    return read_floats(l, t, n, out);
+    return loader_read_floats(l, t, n, out);
 }
 
 quire_err loader_need_vector(loader *l, weight_name name, const char *suffix, int64_t n, float **out) {
