@@ -251,11 +251,11 @@ typedef enum decay_kind { DECAY_SOFTPLUS, DECAY_BOUNDED } decay_kind;
  * gated delta rule (scalar gates: GDN; a gate a channel: KDA). H heads of values, G of
  * queries and keys, head h reading key head h / (H / G). For each row:
  *   q, k = x / sqrt(sum x^2 + qk_eps) where qk_eps > 0; q = q_scale q
- *   S[i, :] = a[i] S[i, :]
- *   u = v, times t[h] where values_by_time; with beta u = beta_scale sigmoid(beta[h]) (v -
- *   S^T k)
- *   S[i, :] += k[i] u
- *   out = S^T q, + skip[h] v
+ *   u = v, times t[h] where values_by_time
+ *   with beta u = beta_scale sigmoid(beta[h]) (u - S^T (a k))
+ *   S[i, :] = a[i] S[i, :] + k[i] u
+ *   out = S^T q
+ *   with skip out += skip[h] v
  * Sums over i ascend, fma by fma; value columns are independent of each other. A unit of
  * the state is one head: [Dv / 16 rounded up][Dk][16] floats. */
 typedef struct linear_attention_use {

@@ -79,6 +79,14 @@ static inline float plain_sigmoid(float x) {
     return 1.0f / (plain_exp(-x) + 1.0f);
 }
 
+/* ln(1 + exp(x)) = the larger of x and 0, + ln(1 + exp(-|x|)). */
+static inline float plain_softplus(float x) {
+    float e = plain_exp(-float_of_bits(float_bits(x) & 0x7fffffffu));
+    float s = e / (e + 2.0f), u = s * s;
+    float half = fmaf(s * u, plain_poly(LOG1P_POLY, LOG1P_DEGREE, u), s);
+    return plain_max(0.0f, x) + (half + half);
+}
+
 static inline float plain_gelu_quick(float x) {
     return x / (plain_exp(-(GELU_QUICK * x)) + 1.0f);
 }

@@ -29,6 +29,11 @@ static const float GELU_POLY[GELU_DEGREE + 1] = {
     -0x1.6dab3p-14f, -0x1.2b06dap-13f, 0x1.235f9p-15f, -0x1.fa1fc4p-19f, 0x1.5fb192p-23f};
 #define GELU_HIGHEST 6.0f
 
+/* ln(1 + e) = 2 (s + s u P(u)), s = e / (2 + e), u = s^2, for 0 <= e <= 1. */
+#define LOG1P_DEGREE 4
+static const float LOG1P_POLY[LOG1P_DEGREE + 1] = {0x1.555556p-2f, 0x1.9998d4p-3f, 0x1.24c926p-3f,
+                                                   0x1.bc8cf8p-4f, 0x1.dba25ep-4f};
+
 #define GELU_CUBE  0.044715f
 #define GELU_SCALE 0x1.988454p-1f /* sqrt(2 / pi) */
 #define GELU_QUICK 1.702f

@@ -87,6 +87,9 @@ quire_err cpu_attention_step_open(cpu_backend *b) {
     const kv_planes *widest = NULL, *narrowest = NULL;
     for (int32_t i = 0; i < b->layout.n_caches; i++) {
         const kv_planes *p = &b->layout.caches[i];
+        if (p->kind == LAYER_STATE) {
+            continue;
+        }
         widest = widest == NULL || p->key.width > widest->key.width ? p : widest;
         narrowest = narrowest == NULL || p->key.width < narrowest->key.width ? p : narrowest;
     }

@@ -165,6 +165,7 @@ static quire_err buffers_open(cpu_backend *b) {
     TRY(cpu_linear_step_open(b));
     TRY(cpu_experts_step_open(b));
     TRY(cpu_rope_step_open(b));
+    TRY(cpu_states_step_open(b));
     return cpu_attention_step_open(b);
 }
 
@@ -178,10 +179,9 @@ static quire_err cpu_step_open(backend *b, const step_limits *limits, const kv_l
     }
     for (int32_t i = 0; layout != NULL && i < layout->n_caches; i++) {
         const kv_planes *p = &layout->caches[i];
-        if (p->kind == LAYER_LATENT || p->kind == LAYER_STATE) {
+        if (p->kind == LAYER_LATENT) {
             return err_set(err, QUIRE_UNSUPPORTED, -1,
-                           "the CPU backend has no ops yet for layers that keep a compressed latent or a "
-                           "recurrent state");
+                           "the CPU backend has no ops yet for layers that keep a compressed latent");
         }
         if (p->key.width != p->value.width) {
             return err_set(err, QUIRE_UNSUPPORTED, -1,
@@ -316,6 +316,7 @@ static const backend_ops CPU_OPS = {
     .embedding_load = cpu_embedding_load,
     .embedding_of = cpu_embedding_of,
     .embedding_rows = cpu_embedding_rows,
+    .conv_load = cpu_conv_load,
     .rope_load = cpu_rope_load,
     .weight_bytes = cpu_weight_bytes,
     .buffer_reserve = cpu_act_reserve,
@@ -342,6 +343,9 @@ static const backend_ops CPU_OPS = {
     .scale_rows = cpu_scale_rows,
     .route = cpu_route,
     .experts = cpu_experts,
+    .conv = cpu_conv,
+    .linear_attention = cpu_linear_attention,
+    .scan = cpu_scan,
     .head = cpu_head,
     .logits = cpu_logits,
     .argmax = cpu_argmax,

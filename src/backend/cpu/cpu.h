@@ -50,6 +50,10 @@ typedef struct cpu_backend {
 
     int64_t step; /* how many steps have begun; marks what was computed for this step */
 
+    /* [workers][state_stride]: what recurrences prepare; NULL: there are no states */
+    float *state_scratch;
+    size_t state_stride;
+
     struct cpu_linear_state *linear_state;       /* linear_ops.c: scratch and the list of loaded weights */
     struct cpu_experts_state *experts_state;     /* experts.c: scratch and the step's choice of experts */
     struct cpu_attention_state *attention_state; /* attention.c: scratch and partials */
@@ -154,6 +158,17 @@ void cpu_kv_gather(backend *b, int32_t cache, const int32_t *pages, int32_t n_to
 void cpu_kv_read_page(backend *b, int32_t page, void *host);
 void cpu_kv_write_page(backend *b, int32_t page, const void *host);
 void cpu_kv_store(backend *b, const kv_store_use *use);
+
+/* ---- implemented in states.c ---- */
+/* Sizes the scratch of recurrences. Does nothing for a layout without states. */
+quire_err cpu_states_step_open(cpu_backend *b);
+
+/* ---- implemented in conv.c, linear_attention.c and scan.c ---- */
+quire_err cpu_conv_load(backend *b, const tensor_view *weight, const tensor_view *bias, conv_taps **out,
+                        quire_error *err);
+void cpu_conv(backend *b, const conv_use *use);
+void cpu_linear_attention(backend *b, const linear_attention_use *use);
+void cpu_scan(backend *b, const scan_use *use);
 
 /* ---- implemented in op_trace.c ---- */
 void cpu_trace(backend *b, op_trace *to);

@@ -13,6 +13,7 @@
 #include <stdint.h>
 
 #include "backend/backend.h"
+#include "backend/cpu/state_kernels.h"
 #include "core/attn_program.h"
 
 #define ATTN_TILE   32 /* query rows that share the keys they load */
@@ -149,6 +150,17 @@ typedef struct math_kernels {
     /* out[0..d_head) = acc / (sum + exp(sink)), zeros when the state is empty. sink: one
      * logit, or NULL. Changes *s. */
     void (*attention_finish)(attn_state *s, const float *sink, int32_t d_head, float *out);
+    /* The decays a and times t of n elements x, their bias added (decay_form). a may be
+     * x. */
+    void (*state_decays)(const decay_form *f, const float *x, int32_t n, float *t, float *a);
+    /* q = x times scale / sqrt(sum x^2 + eps), or times scale where eps is 0. */
+    void (*state_query)(const float *x, float eps, float scale, int32_t n, float *q);
+    /* k the same with scale 1, and ak = a k: each element its own a, or a[0]. */
+    void (*state_key)(const float *x, float eps, const float *a, bool per_channel, int32_t n, float *k,
+                      float *ak);
+    void (*state_rows)(const state_rows *s);
+    void (*state_scan)(const scan_rows *s);
+    void (*state_conv)(const conv_rows *s);
     /* Runs attention programs; their exp and tanh are those above. */
     attn_run_fn *run_program;
 } math_kernels;

@@ -177,5 +177,11 @@ const math_kernels math_plain = {
     .attention_tile = attention_tile_plain,
     .attention_merge = attention_merge_plain,
     .attention_finish = attention_finish_plain,
+    .state_decays = state_decays_plain,
+    .state_query = state_query_plain,
+    .state_key = state_key_plain,
+    .state_rows = state_rows_plain,
+    .state_scan = state_scan_plain,
+    .state_conv = state_conv_plain,
     .run_program = attn_run_plain,
 };

@@ -19,5 +19,11 @@ const math_kernels MATH_TABLE = {
     .attention_tile = attention_tile_kernel,
     .attention_merge = attention_merge_kernel,
     .attention_finish = attention_finish_kernel,
+    .state_decays = state_decays_plain,
+    .state_query = state_query_plain,
+    .state_key = state_key_plain,
+    .state_rows = state_rows_plain,
+    .state_scan = state_scan_plain,
+    .state_conv = state_conv_plain,
     .run_program = PROGRAM_RUNNER,
 };

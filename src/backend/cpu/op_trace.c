@@ -128,6 +128,39 @@ static void traced_experts(backend *base, const experts_use *use) {
     end(b, &op);
 }
 
+/* Counts n_units units of a cache for each sequence, read and written. */
+static void count_states(op_time *op, const cpu_backend *b, int32_t cache, int64_t n_units,
+                         int64_t row_operations) {
+    op->bytes += 2 * n_units * b->layout.caches[cache].state.unit_bytes * b->batch->n_seqs;
+    op->operations += row_operations * b->batch->n_rows;
+}
+
+static void traced_conv(backend *base, const conv_use *use) {
+    const int64_t n_channels = ((cpu_backend *)base)->buffers[use->x.id].width;
+    TRACED(OP_CONV, b->batch->n_rows,
+           count_states(
+               &op, b, use->cache, conv_units((int32_t)n_channels),
+               2 * n_channels *
+                   (b->layout.caches[use->cache].state.unit_bytes / (int64_t)sizeof(float) / CONV_UNIT + 1)),
+           conv(base, use));
+}
+
+/* Of an element of the state: its decay, a product and sum for the update, and for the
+ * output; with the delta rule for the key too. */
+static void traced_linear_attention(backend *base, const linear_attention_use *use) {
+    const int64_t element = use->beta.id != BUFFER_NONE.id ? 7 : 5;
+    TRACED(OP_LINEAR_ATTENTION, b->batch->n_rows,
+           count_states(&op, b, use->cache, use->n_heads, element * use->n_heads * use->d_key * use->d_value),
+           linear_attention(base, use));
+}
+
+static void traced_scan(backend *base, const scan_use *use) {
+    TRACED(OP_SCAN, b->batch->n_rows,
+           count_states(&op, b, use->cache, (use->n_channels + STATE_LANES - 1) / STATE_LANES,
+                        (int64_t)7 * use->n_channels * use->n_states),
+           scan(base, use));
+}
+
 static void traced_head(backend *base, buffer x, const norm *nm, const linear *w, float scale,
                         float soft_cap) {
     TRACED(OP_HEAD, b->batch->n_out, count_rows(&op, w, op.n_rows), head(base, x, nm, w, scale, soft_cap));
@@ -150,6 +183,9 @@ void cpu_trace(backend *base, op_trace *to) {
         b->traced.scale_rows = traced_scale_rows;
         b->traced.route = traced_route;
         b->traced.experts = traced_experts;
+        b->traced.conv = traced_conv;
+        b->traced.linear_attention = traced_linear_attention;
+        b->traced.scan = traced_scan;
         b->traced.head = traced_head;
         base->ops = &b->traced;
     } else if (to == NULL && b->trace != NULL) {

@@ -1,0 +1,73 @@
+/* The operands of the kernels of recurrences (math.h's table), and what they compute:
+ * parts of the ops of backend.h on one unit of a state, rows one after the other. The
+ * plain twins (state_plain.c) define the arithmetic. Rows need no alignment. */
+#ifndef CPU_STATE_KERNELS_H
+#define CPU_STATE_KERNELS_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "backend/backend.h"
+
+/* The decay of a head (decay_kind). */
+typedef struct decay_form {
+    decay_kind kind;
+    float rate, lower, t_min, t_max; /* t_max 0: t has no limits */
+} decay_form;
+
+/* Rows of one head against column groups of its state. For each row and group of 16
+ * columns, lanes past n_columns with v 0:
+ *   w = sum over i, ascending, of ak[i] S[i], fma from 0
+ *   u = v, times t; with beta u = beta (u - w)
+ *   S[i] = fma(k[i], u, a S[i])
+ *   out = sum over i of q[i] S[i], fma from 0; with skip fma(skip, v, out) */
+typedef struct state_rows {
+    int32_t n_rows, d_key, stride; /* stride: of rows of q, k, ak, and of a where it has d_key elements */
+    int32_t n_columns;
+    const float *q, *k, *ak; /* [n_rows, d_key] */
+    const float *a;          /* [n_rows], or [n_rows, d_key] where per_channel */
+    bool per_channel, has_skip;
+    const float *beta, *t; /* [n_rows], or NULL; without beta ak is not read */
+    float skip;
+    const float *v; /* [n_rows][n_columns] */
+    int32_t v_stride, out_stride;
+    float *out;   /* [n_rows][n_columns]; may be v */
+    float *state; /* [n_columns / 16 rounded up][d_key][16] */
+} state_rows;
+
+/* Rows of up to 16 channels of a selective scan. For each row, lane by lane:
+ *   t = softplus(dt + dt_bias); S[n] = fma(t x, b[n], exp(t a[n]) S[n])
+ *   out = sum over n, ascending, of c[n] S[n], fma from 0; with skip fma(skip, x, out) */
+typedef struct scan_rows {
+    int32_t n_rows, n_states, n_channels;
+    const float *x, *dt;  /* [n_rows][n_channels] */
+    const float *b, *c;   /* [n_rows][n_states] */
+    const float *a;       /* [n_states][16] */
+    const float *dt_bias; /* [n_channels], or NULL */
+    const float *skip;    /* [n_channels], or NULL */
+    int32_t x_stride, dt_stride, b_stride, c_stride, out_stride;
+    float *out;   /* [n_rows][n_channels]; may be x */
+    float *state; /* [n_states][16] */
+} scan_rows;
+
+/* Rows of a unit of CONV_UNIT channels: out[r][c] = sum over j, ascending, of taps[j][c]
+ * window[r + j][c], fma from bias[c]. */
+typedef struct conv_rows {
+    int32_t n_rows, n_taps, n_channels; /* n_channels: that are written */
+    const float *taps;                  /* [n_taps][CONV_UNIT] */
+    const float *bias;                  /* [CONV_UNIT] */
+    const float *window;                /* [n_rows + n_taps - 1][CONV_UNIT] */
+    int32_t out_stride;
+    float *out; /* [n_rows][n_channels] */
+} conv_rows;
+
+/* Defined in state_plain.c, for math_plain.c's table. */
+void state_decays_plain(const decay_form *f, const float *x, int32_t n, float *t, float *a);
+void state_query_plain(const float *x, float eps, float scale, int32_t n, float *q);
+void state_key_plain(const float *x, float eps, const float *a, bool per_channel, int32_t n, float *k,
+                     float *ak);
+void state_rows_plain(const state_rows *s);
+void state_scan_plain(const scan_rows *s);
+void state_conv_plain(const conv_rows *s);
+
+#endif

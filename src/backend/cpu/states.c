@@ -1,0 +1,74 @@
+/* Recurrent states in pages, and how tasks share the work on them. */
+#include <string.h>
+
+#include "backend/cpu/states.h"
+#include "base/mem.h"
+#include "base/size.h"
+
+float *cpu_state_begin(const cpu_backend *b, state_part p, const batch_seq *s) {
+    float *state = cpu_state_at(b, p, s->pages[b->layout.caches[p.cache].group]);
+    if (b->batch->positions[(int64_t)s->row0 * b->batch->n_axes] == 0) {
+        memset(state, 0, (size_t)p.n * sizeof *state);
+    }
+    return state;
+}
+
+int32_t cpu_state_stretch(const batch_seq *s, int32_t row, int32_t most, int32_t *snapshot) {
+    int32_t n = s->n_rows - row < most ? s->n_rows - row : most;
+    while (*snapshot < s->n_snapshots && s->snapshots[*snapshot].row < row) {
+        (*snapshot)++;
+    }
+    if (*snapshot < s->n_snapshots && s->snapshots[*snapshot].row - row < n) {
+        n = s->snapshots[*snapshot].row - row + 1;
+    }
+    return n;
+}
+
+void cpu_state_copy(const cpu_backend *b, state_part p, const batch_seq *s, int32_t snapshot, int32_t row,
+                    const float *from) {
+    for (; snapshot < s->n_snapshots && s->snapshots[snapshot].row == row; snapshot++) {
+        memcpy(cpu_state_at(b, p, s->snapshots[snapshot].pages), from, (size_t)p.n * sizeof *from);
+    }
+}
+
+quire_err cpu_states_step_open(cpu_backend *b) {
+    int64_t largest = 0;
+    for (int32_t i = 0; i < b->layout.n_caches; i++) {
+        const kv_planes *p = &b->layout.caches[i];
+        if (p->kind == LAYER_STATE && p->state.unit_bytes > largest) {
+            largest = p->state.unit_bytes;
+        }
+    }
+    if (largest == 0) {
+        return QUIRE_OK;
+    }
+    const int64_t lines = largest / (STATE_LANES * (int64_t)sizeof(float));
+    b->state_stride = size_align((size_t)lines * STATE_SCRATCH, MEM_ALIGN / sizeof *b->state_scratch);
+    size_t n;
+    if (!size_mul(b->state_stride, (size_t)thread_pool_size(b->thread_pool), &n)) {
+        return QUIRE_TOO_LARGE;
+    }
+    b->state_scratch = cpu_own(b, n, sizeof *b->state_scratch);
+    TRY(mem_check(b->state_scratch));
+    b->step_bytes += (int64_t)(n * sizeof *b->state_scratch);
+    return QUIRE_OK;
+}
+
+float *cpu_state_scratch(const cpu_backend *b, int32_t worker) {
+    return b->state_scratch + (size_t)worker * b->state_stride;
+}
+
+int32_t cpu_state_share(const cpu_backend *b, int32_t n_units, int64_t work) {
+    enum { LEAST_WORK = 1 << 14, TASKS_A_WORKER = 4 };
+    const int64_t least = (LEAST_WORK + work - 1) / work;
+    const int32_t share = n_units / (TASKS_A_WORKER * thread_pool_size(b->thread_pool));
+    return share > least ? share : least < n_units ? (int32_t)least : n_units;
+}
+
+void cpu_state_run(const cpu_backend *b, thread_pool_fn fn, void *context, int32_t n_tasks) {
+    if (n_tasks == 1) {
+        fn(context, 0, 0);
+    } else {
+        thread_pool_run(b->thread_pool, fn, context, n_tasks);
+    }
+}

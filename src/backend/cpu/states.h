@@ -1,0 +1,50 @@
+/* Recurrent states in pages: where a unit lies, what it begins with, and what a snapshot
+ * of it gets. A unit is worked on by one task at a time. */
+#ifndef CPU_STATES_H
+#define CPU_STATES_H
+
+#include "backend/cpu/cpu.h"
+
+/* Rows that are prepared at once for a head, or copied for a convolution: what they take
+ * stays in the nearest cache beside the columns of a state that they pass. */
+#define STATE_ROWS 8
+/* floats of a worker's scratch for each 16 of the largest unit: for each row and element
+ * of a key q, k, a and a k */
+#define STATE_SCRATCH (4 * STATE_ROWS)
+
+/* A part of a unit of a cache: n floats from `first` on. */
+typedef struct state_part {
+    int32_t cache, unit;
+    int64_t first, n;
+} state_part;
+
+/* A part in the state pages of a sequence or snapshot. */
+static inline float *cpu_state_at(const cpu_backend *b, state_part p, const int32_t *pages) {
+    int32_t page = 0;
+    const int64_t offset = kv_state_unit(&b->layout.caches[p.cache], p.unit, &page);
+    return (float *)(void *)(b->kv + (int64_t)pages[page] * b->layout.page_bytes + offset) + p.first;
+}
+
+/* A part of a sequence's state as its rows find it: zeros where the first is at position
+ * 0. */
+float *cpu_state_begin(const cpu_backend *b, state_part p, const batch_seq *s);
+/* How many of the sequence's rows from `row` on, at most `most`, are computed before a
+ * copy of its state is due. *snapshot, 0 for the first rows, is moved to that of the copy,
+ * or to a later one. */
+int32_t cpu_state_stretch(const batch_seq *s, int32_t row, int32_t most, int32_t *snapshot);
+/* Copies a part's floats to every snapshot behind row `row`, from number `snapshot`
+ * on. */
+void cpu_state_copy(const cpu_backend *b, state_part p, const batch_seq *s, int32_t snapshot, int32_t row,
+                    const float *from);
+
+/* A worker's scratch: STATE_SCRATCH floats for each 16 of the largest unit, which has
+ * d_key or N of them at least. */
+float *cpu_state_scratch(const cpu_backend *b, int32_t worker);
+
+/* How many of n_units units, `work` elements each, a task takes: a few tasks a worker, but
+ * none too small. */
+int32_t cpu_state_share(const cpu_backend *b, int32_t n_units, int64_t work);
+/* Runs the tasks, in the thread pool where there are several. */
+void cpu_state_run(const cpu_backend *b, thread_pool_fn fn, void *context, int32_t n_tasks);
+
+#endif
