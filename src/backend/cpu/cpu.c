@@ -154,6 +154,21 @@ static quire_err cpu_scratch_open(cpu_backend *b) {
     return QUIRE_OK;
 }
 
+/* The scratch of recurrences (states.h); none for a layout without states. */
+static quire_err state_scratch_open(cpu_backend *b) {
+    int64_t largest = 0;
+    for (int32_t i = 0; i < b->layout.n_caches; i++) {
+        const kv_planes *p = &b->layout.caches[i];
+        if (p->kind == LAYER_STATE && p->state.unit_bytes > largest) {
+            largest = p->state.unit_bytes;
+        }
+    }
+    const int64_t width = largest / (STATE_LANES * (int64_t)sizeof *b->state_scratch) * STATE_SCRATCH;
+    b->state_stride = (size_t)width;
+    return largest == 0 ? QUIRE_OK
+                        : rows_new(b, thread_pool_size(b->thread_pool), (int32_t)width, &b->state_scratch);
+}
+
 static quire_err buffers_open(cpu_backend *b) {
     for (int32_t i = 0; i < b->n_acts; i++) {
         TRY(rows_new(b, b->limits.max_rows, b->buffers[i].width, &b->buffers[i].rows));
@@ -165,7 +180,7 @@ static quire_err buffers_open(cpu_backend *b) {
     TRY(cpu_linear_step_open(b));
     TRY(cpu_experts_step_open(b));
     TRY(cpu_rope_step_open(b));
-    TRY(cpu_states_step_open(b));
+    TRY(state_scratch_open(b));
     return cpu_attention_step_open(b);
 }
 

@@ -22,6 +22,13 @@ typedef struct cpu_buffer {
 
 #define CPU_MAX_BUFFERS 64
 
+/* Rows that are prepared at once for a head, or copied for a convolution: what they take
+ * stays in the nearest cache beside the columns of a state that they pass. */
+#define STATE_ROWS 8
+/* Floats of a worker's scratch for each 16 of the largest unit: for each row and element
+ * of a key q, k, a and a k. */
+#define STATE_SCRATCH (4 * STATE_ROWS)
+
 typedef struct cpu_backend {
     backend base; /* first: a backend* is a cpu_backend* */
     cpu_isa isa;
@@ -158,10 +165,6 @@ void cpu_kv_gather(backend *b, int32_t cache, const int32_t *pages, int32_t n_to
 void cpu_kv_read_page(backend *b, int32_t page, void *host);
 void cpu_kv_write_page(backend *b, int32_t page, const void *host);
 void cpu_kv_store(backend *b, const kv_store_use *use);
-
-/* ---- implemented in states.c ---- */
-/* Sizes the scratch of recurrences. Does nothing for a layout without states. */
-quire_err cpu_states_step_open(cpu_backend *b);
 
 /* ---- implemented in conv.c, linear_attention.c and scan.c ---- */
 quire_err cpu_conv_load(backend *b, const tensor_view *weight, const tensor_view *bias, conv_taps **out,

@@ -1,5 +1,7 @@
-/* The table of math_kernels.inc.h's and attention_kernels.inc.h's functions, under the
- * name MATH_TABLE. PROGRAM_RUNNER runs attention programs. */
+/* The table of math_kernels.inc.h's, attention_kernels.inc.h's and state_kernels.inc.h's
+ * functions, under the name MATH_TABLE. PROGRAM_RUNNER runs attention programs. */
+#include "backend/cpu/state_kernels.inc.h"
+
 const math_kernels MATH_TABLE = {
     .exp = exp_kernel,
     .tanh = tanh_kernel,
@@ -19,11 +21,11 @@ const math_kernels MATH_TABLE = {
     .attention_tile = attention_tile_kernel,
     .attention_merge = attention_merge_kernel,
     .attention_finish = attention_finish_kernel,
-    .state_decays = state_decays_plain,
-    .state_query = state_query_plain,
-    .state_key = state_key_plain,
-    .state_rows = state_rows_plain,
-    .state_scan = state_scan_plain,
-    .state_conv = state_conv_plain,
+    .state_decays = state_decays_kernel,
+    .state_query = state_query_kernel,
+    .state_key = state_key_kernel,
+    .state_rows = state_rows_kernel,
+    .state_scan = state_scan_kernel,
+    .state_conv = state_conv_kernel,
     .run_program = PROGRAM_RUNNER,
 };

@@ -2,8 +2,6 @@
 #include <string.h>
 
 #include "backend/cpu/states.h"
-#include "base/mem.h"
-#include "base/size.h"
 
 float *cpu_state_begin(const cpu_backend *b, state_part p, const batch_seq *s) {
     float *state = cpu_state_at(b, p, s->pages[b->layout.caches[p.cache].group]);
@@ -29,29 +27,6 @@ void cpu_state_copy(const cpu_backend *b, state_part p, const batch_seq *s, int3
     for (; snapshot < s->n_snapshots && s->snapshots[snapshot].row == row; snapshot++) {
         memcpy(cpu_state_at(b, p, s->snapshots[snapshot].pages), from, (size_t)p.n * sizeof *from);
     }
-}
-
-quire_err cpu_states_step_open(cpu_backend *b) {
-    int64_t largest = 0;
-    for (int32_t i = 0; i < b->layout.n_caches; i++) {
-        const kv_planes *p = &b->layout.caches[i];
-        if (p->kind == LAYER_STATE && p->state.unit_bytes > largest) {
-            largest = p->state.unit_bytes;
-        }
-    }
-    if (largest == 0) {
-        return QUIRE_OK;
-    }
-    const int64_t lines = largest / (STATE_LANES * (int64_t)sizeof(float));
-    b->state_stride = size_align((size_t)lines * STATE_SCRATCH, MEM_ALIGN / sizeof *b->state_scratch);
-    size_t n;
-    if (!size_mul(b->state_stride, (size_t)thread_pool_size(b->thread_pool), &n)) {
-        return QUIRE_TOO_LARGE;
-    }
-    b->state_scratch = cpu_own(b, n, sizeof *b->state_scratch);
-    TRY(mem_check(b->state_scratch));
-    b->step_bytes += (int64_t)(n * sizeof *b->state_scratch);
-    return QUIRE_OK;
 }
 
 float *cpu_state_scratch(const cpu_backend *b, int32_t worker) {

@@ -5,13 +5,6 @@
 
 #include "backend/cpu/cpu.h"
 
-/* Rows that are prepared at once for a head, or copied for a convolution: what they take
- * stays in the nearest cache beside the columns of a state that they pass. */
-#define STATE_ROWS 8
-/* floats of a worker's scratch for each 16 of the largest unit: for each row and element
- * of a key q, k, a and a k */
-#define STATE_SCRATCH (4 * STATE_ROWS)
-
 /* A part of a unit of a cache: n floats from `first` on. */
 typedef struct state_part {
     int32_t cache, unit;

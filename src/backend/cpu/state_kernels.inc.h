@@ -1,0 +1,249 @@
+/* Kernels of recurrences (state_kernels.h), 16 lanes at a time. Their plain twins
+ * (state_plain.c) define what they compute: each line here is the same operation on every
+ * lane. Included by math_avx2.c, math_avx512.c and math_neon.c, behind
+ * math_kernels.inc.h.
+ *
+ * state_rows: of a state's element the update takes a product and a fma, the output a
+ * fma, and with beta the key's sum another. The sum for the next row is taken while this
+ * row's update has the element in a register, so that each row loads and stores the
+ * columns once. Two groups of columns at once give as many sums side by side as a fma
+ * takes cycles. */
+#ifndef CPU_STATE_KERNELS_INC_H
+#define CPU_STATE_KERNELS_INC_H
+
+#include "backend/cpu/math_kernels.inc.h"
+
+static inline f32x16 softplus16(f32x16 x) {
+    f32x16 e = exp16(f_neg(f_abs(x)));
+    f32x16 s = f_div(e, f_add(e, f_set1(2.0f))), u = f_mul(s, s);
+    f32x16 half = f_fma(f_mul(s, u), poly16(LOG1P_POLY, LOG1P_DEGREE, u), s);
+    return f_add(f_max(f_zero(), x), f_add(half, half));
+}
+
+static inline f32x16 times16(const decay_form *f, f32x16 x) {
+    if (f->kind == DECAY_BOUNDED) {
+        return f_set1(1.0f);
+    }
+    f32x16 t = softplus16(x);
+    return f->t_max > 0.0f ? f_max(f_set1(f->t_min), f_min(f_set1(f->t_max), t)) : t;
+}
+
+static inline f32x16 decays16(const decay_form *f, f32x16 x, f32x16 t) {
+    return exp16(f->kind == DECAY_BOUNDED ? f_mul(f_set1(f->lower), sigmoid16(f_mul(f_set1(f->rate), x)))
+                                          : f_mul(f_set1(-f->rate), t));
+}
+
+static void state_decays_kernel(const decay_form *f, const float *x, int32_t n, float *t, float *a) {
+    int32_t i = 0;
+    for (; i + LANES <= n; i += LANES) {
+        f32x16 y = f_load(x + i), times = times16(f, y);
+        f_store(t + i, times);
+        f_store(a + i, decays16(f, y, times));
+    }
+    if (i < n) {
+        f32x16 y = f_load_first(x + i, n - i), times = times16(f, y);
+        f_store_first(t + i, n - i, times);
+        f_store_first(a + i, n - i, decays16(f, y, times));
+    }
+}
+
+static inline f32x16 state_factor(const float *x, float eps, float scale, int32_t n) {
+    if (!(eps > 0.0f)) {
+        return f_set1(scale);
+    }
+    f32x16 squares = f_zero();
+    int32_t i = 0;
+    for (; i + LANES <= n; i += LANES) {
+        f32x16 v = f_load(x + i);
+        squares = f_fma(v, v, squares);
+    }
+    if (i < n) {
+        f32x16 v = f_load_first(x + i, n - i);
+        squares = f_fma(v, v, squares);
+    }
+    return f_set1(scale / sqrtf(f_tree_sum(squares) + eps));
+}
+
+static void state_query_kernel(const float *x, float eps, float scale, int32_t n, float *q) {
+    const f32x16 factor = state_factor(x, eps, scale, n);
+    int32_t i = 0;
+    for (; i + LANES <= n; i += LANES) {
+        f_store(q + i, f_mul(f_load(x + i), factor));
+    }
+    if (i < n) {
+        f_store_first(q + i, n - i, f_mul(f_load_first(x + i, n - i), factor));
+    }
+}
+
+static void state_key_kernel(const float *x, float eps, const float *a, bool per_channel, int32_t n, float *k,
+                             float *ak) {
+    const f32x16 factor = state_factor(x, eps, 1.0f, n), one = f_set1(a[0]);
+    int32_t i = 0;
+    for (; i + LANES <= n; i += LANES) {
+        f32x16 key = f_mul(f_load(x + i), factor);
+        f_store(k + i, key);
+        f_store(ak + i, f_mul(per_channel ? f_load(a + i) : one, key));
+    }
+    if (i < n) {
+        f32x16 key = f_mul(f_load_first(x + i, n - i), factor);
+        f_store_first(k + i, n - i, key);
+        f_store_first(ak + i, n - i, f_mul(per_channel ? f_load_first(a + i, n - i) : one, key));
+    }
+}
+
+/* w = the sum for the key of the first row, of n_groups groups of columns. */
+INLINE void first_key_sums(const state_rows *s, const float *state, int32_t n_groups, f32x16 *w) {
+    for (int32_t g = 0; g < n_groups; g++) {
+        w[g] = f_zero();
+    }
+    for (int32_t i = 0; i < s->d_key; i++) {
+        const f32x16 ak = f_set1(s->ak[i]);
+        UNROLL
+        for (int32_t g = 0; g < n_groups; g++) {
+            w[g] = f_fma(ak, f_load(state + (g * s->d_key + i) * LANES), w[g]);
+        }
+    }
+}
+
+/* Updates n_groups groups of columns by one row, of the values u. out: the sums for its
+ * query; w: with `next` those for the next row's key. */
+INLINE void update_columns(const state_rows *s, int32_t row, int32_t n_groups, bool per_channel, bool next,
+                           float *state, const f32x16 *u, f32x16 *out, f32x16 *w) {
+    const float *q = s->q + (int64_t)row * s->stride, *k = s->k + (int64_t)row * s->stride,
+                *a = s->a + (int64_t)row * (per_channel ? s->stride : 1),
+                *ak = s->ak + ((int64_t)row + 1) * s->stride;
+    const f32x16 decay = f_set1(a[0]);
+    f32x16 o[2], sums[2], value[2];
+    for (int32_t g = 0; g < n_groups; g++) {
+        o[g] = sums[g] = f_zero();
+        value[g] = u[g];
+    }
+    for (int32_t i = 0; i < s->d_key; i++) {
+        const f32x16 key = f_set1(k[i]), query = f_set1(q[i]), by = per_channel ? f_set1(a[i]) : decay;
+        UNROLL
+        for (int32_t g = 0; g < n_groups; g++) {
+            float *at = state + (g * s->d_key + i) * LANES;
+            f32x16 e = f_fma(key, value[g], f_mul(by, f_load(at)));
+            f_store(at, e);
+            o[g] = f_fma(query, e, o[g]);
+            sums[g] = next ? f_fma(f_set1(ak[i]), e, sums[g]) : sums[g];
+        }
+    }
+    for (int32_t g = 0; g < n_groups; g++) {
+        out[g] = o[g];
+        w[g] = sums[g];
+    }
+}
+
+/* All rows against the n_groups groups of columns from `column` on. */
+INLINE void pass_columns(const state_rows *s, int32_t column, int32_t n_groups, bool per_channel) {
+    float *state = s->state + (int64_t)column * s->d_key;
+    f32x16 w[2] = {f_zero(), f_zero()}, u[2], v[2], out[2];
+    if (s->beta != NULL) {
+        first_key_sums(s, state, n_groups, w);
+    }
+    for (int32_t row = 0; row < s->n_rows; row++) {
+        const float *x = s->v + (int64_t)row * s->v_stride + column;
+        float *to = s->out + (int64_t)row * s->out_stride + column;
+        for (int32_t g = 0; g < n_groups; g++) {
+            v[g] = f_load_first(x + g * LANES, s->n_columns - column - g * LANES);
+            u[g] = s->t != NULL ? f_mul(v[g], f_set1(s->t[row])) : v[g];
+            u[g] = s->beta != NULL ? f_mul(f_set1(s->beta[row]), f_sub(u[g], w[g])) : u[g];
+        }
+        if (s->beta != NULL && row + 1 < s->n_rows) {
+            update_columns(s, row, n_groups, per_channel, true, state, u, out, w);
+        } else {
+            update_columns(s, row, n_groups, per_channel, false, state, u, out, w);
+        }
+        for (int32_t g = 0; g < n_groups; g++) {
+            out[g] = s->has_skip ? f_fma(f_set1(s->skip), v[g], out[g]) : out[g];
+            f_store_first(to + g * LANES, s->n_columns - column - g * LANES, out[g]);
+        }
+    }
+}
+
+static void state_rows_kernel(const state_rows *s) {
+    int32_t column = 0;
+    for (; column + LANES < s->n_columns; column += 2 * LANES) {
+        if (s->per_channel) {
+            pass_columns(s, column, 2, true);
+        } else {
+            pass_columns(s, column, 2, false);
+        }
+    }
+    if (column < s->n_columns) {
+        if (s->per_channel) {
+            pass_columns(s, column, 1, true);
+        } else {
+            pass_columns(s, column, 1, false);
+        }
+    }
+}
+
+static void state_scan_kernel(const scan_rows *s) {
+    const int32_t n = s->n_channels;
+    const f32x16 bias = s->dt_bias != NULL ? f_load_first(s->dt_bias, n) : f_zero(),
+                 skip = s->skip != NULL ? f_load_first(s->skip, n) : f_zero();
+    for (int64_t row = 0; row < s->n_rows; row++) {
+        const float *b = s->b + row * s->b_stride, *c = s->c + row * s->c_stride;
+        const f32x16 x = f_load_first(s->x + row * s->x_stride, n);
+        f32x16 dt = f_load_first(s->dt + row * s->dt_stride, n), out = f_zero();
+        dt = s->dt_bias != NULL ? f_add(dt, bias) : dt;
+        const f32x16 t = softplus16(dt), tx = f_mul(t, x);
+        for (int32_t i = 0; i < s->n_states; i++) {
+            float *at = s->state + i * LANES;
+            f32x16 decay = exp16(f_mul(t, f_load(s->a + i * LANES)));
+            f32x16 e = f_fma(tx, f_set1(b[i]), f_mul(decay, f_load(at)));
+            f_store(at, e);
+            out = f_fma(f_set1(c[i]), e, out);
+        }
+        out = s->skip != NULL ? f_fma(skip, x, out) : out;
+        f_store_first(s->out + row * s->out_stride, n, out);
+    }
+}
+
+/* The 16 channels from c on, of a few taps, a number that the compiler knows: they stay in
+ * registers. */
+INLINE void conv_lanes(const conv_rows *s, int32_t c, int32_t n_taps) {
+    f32x16 taps[4];
+    const f32x16 bias = f_load(s->bias + c);
+    UNROLL
+    for (int32_t j = 0; j < n_taps; j++) {
+        taps[j] = f_load(s->taps + j * CONV_UNIT + c);
+    }
+    for (int64_t row = 0; row < s->n_rows; row++) {
+        const float *window = s->window + row * CONV_UNIT + c;
+        f32x16 sum = bias;
+        UNROLL
+        for (int32_t j = 0; j < n_taps; j++) {
+            sum = f_fma(taps[j], f_load(window + j * CONV_UNIT), sum);
+        }
+        f_store_first(s->out + row * s->out_stride + c, s->n_channels - c, sum);
+    }
+}
+
+/* The same of any number of taps. */
+static void conv_lanes_any(const conv_rows *s, int32_t c) {
+    for (int64_t row = 0; row < s->n_rows; row++) {
+        const float *window = s->window + row * CONV_UNIT + c;
+        f32x16 sum = f_load(s->bias + c);
+        for (int32_t j = 0; j < s->n_taps; j++) {
+            sum = f_fma(f_load(s->taps + j * CONV_UNIT + c), f_load(window + j * CONV_UNIT), sum);
+        }
+        f_store_first(s->out + row * s->out_stride + c, s->n_channels - c, sum);
+    }
+}
+
+static void state_conv_kernel(const conv_rows *s) {
+    for (int32_t c = 0; c < s->n_channels; c += LANES) {
+        if (s->n_taps == 4) {
+            conv_lanes(s, c, 4);
+        } else if (s->n_taps == 3) {
+            conv_lanes(s, c, 3);
+        } else {
+            conv_lanes_any(s, c);
+        }
+    }
+}
+
+#endif
