@@ -13,7 +13,7 @@
 #include <stdint.h>
 
 #include "backend/backend.h"
-#include "backend/cpu/state_kernels.h"
+#include "backend/cpu/recurrences.h"
 #include "core/attn_program.h"
 
 #define ATTN_TILE   32 /* query rows that share the keys they load */

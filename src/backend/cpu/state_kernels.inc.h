@@ -1,4 +1,4 @@
-/* Kernels of recurrences (state_kernels.h), 16 lanes at a time. Their plain twins
+/* Kernels of recurrences (recurrences.h), 16 lanes at a time. Their plain twins
  * (state_plain.c) define what they compute: each line here is the same operation on every
  * lane. Included by math_avx2.c, math_avx512.c and math_neon.c, behind
  * math_kernels.inc.h.

@@ -1,8 +1,8 @@
 /* The operands of the kernels of recurrences (math.h's table), and what they compute:
  * parts of the ops of backend.h on one unit of a state, rows one after the other. The
  * plain twins (state_plain.c) define the arithmetic. Rows need no alignment. */
-#ifndef CPU_STATE_KERNELS_H
-#define CPU_STATE_KERNELS_H
+#ifndef CPU_RECURRENCES_H
+#define CPU_RECURRENCES_H
 
 #include <stdbool.h>
 #include <stdint.h>
