@@ -497,30 +497,37 @@ static void join_next(engine *e, beams *g) {
     beam_join(e, best_from, best, best_n);
 }
 
-/* Pages that s's next row takes to copy shared ones, without those that other beams of
- * the search copy before it. */
-static int32_t copies(const engine *e, const sequence *s) {
+/* Whether s's next row, which writes page i of table t, copies that page: others hold it,
+ * and those of the search do not copy it before s. */
+static bool copies_page(const engine *e, const sequence *s, int32_t t, int32_t i) {
     const beams *g = s->beams;
+    page_id page = s->task.kv.tables[t].pages[i];
+    int32_t n_here = 0;
+    /* last in the order of planning: the others that write have copies of their own by
+     * then */
+    bool is_last = true, others = false;
+    for (int32_t k = 0; k < g->n_beams; k++) {
+        const kv_table *other = &g->beams[k].seq->task.kv.tables[t];
+        bool here = other->n_pages > i && other->pages[i].v == page.v;
+        n_here += here;
+        is_last = is_last && (!here || k <= s->beam);
+        others = others || (here && beam_is_ready(&g->beams[k]));
+    }
+    return others || kv_pool_count(e->kv.pool, page) > n_here || (!is_last && n_here > 1);
+}
+
+/* Pages that s's next row takes to copy shared ones, without those that other beams of
+ * the search copy before it: part-filled last ones, and all of its states. */
+static int32_t copies(const engine *e, const sequence *s) {
     int32_t n = 0;
     for (int32_t t = 0; t < s->task.kv.n_tables && s->task.kv.n_computed < s->task.n_known; t++) {
         const kv_table *table = &s->task.kv.tables[t];
-        if (table->n_tokens % e->layout.page_tokens == 0) {
-            continue;
+        int32_t first = t >= e->kv.n_token_groups                     ? 0
+                        : table->n_tokens % e->layout.page_tokens > 0 ? table->n_pages - 1
+                                                                      : table->n_pages;
+        for (int32_t i = first; i < table->n_pages; i++) {
+            n += copies_page(e, s, t, i);
         }
-        page_id tail = table->pages[table->n_pages - 1];
-        int32_t n_here = 0;
-        /* last in the order of planning: the others that write have copies of their own
-         * by then */
-        bool is_last = true, others = false;
-        for (int32_t i = 0; i < g->n_beams; i++) {
-            const kv_table *other = &g->beams[i].seq->task.kv.tables[t];
-            bool here = other->n_pages > 0 && other->pages[other->n_pages - 1].v == tail.v;
-            n_here += here;
-            is_last = is_last && (!here || i <= s->beam);
-            others = others || (here && beam_is_ready(&g->beams[i]));
-        }
-        others = others || kv_pool_count(e->kv.pool, tail) > n_here;
-        n += others || (!is_last && n_here > 1);
     }
     return n;
 }
@@ -541,7 +548,8 @@ static int32_t pages_behind(const engine *e, const beams *g, const sequence *s) 
             most = common > most ? common : most;
         }
         int64_t own = (kv_pages_for(one->task.n_known + 1, whole->page_tokens) - most / whole->page_tokens) *
-                      e->layout.n_groups;
+                          e->kv.n_token_groups +
+                      e->kv.n_state_pages;
         int64_t alone = kv_most_pages(whole, one->task.n_known + 1);
         n += own < alone ? own : alone;
     }

@@ -17,12 +17,12 @@ int32_t beam_pages_shared(const engine *e, int32_t n_prompt) {
 
 int64_t beam_pages_own(const engine *e, int32_t n_prompt, int32_t n_max) {
     return kv_most_pages(&e->sched.limits.most, n_max) -
-           (int64_t)beam_pages_shared(e, n_prompt) * e->layout.n_groups;
+           (int64_t)beam_pages_shared(e, n_prompt) * e->kv.n_token_groups;
 }
 
 /* The most tokens with which `width` beams fit into the pool. */
 static int64_t beam_open_most_tokens(const engine *e, int32_t width, int32_t n_prompt) {
-    int64_t shared = (int64_t)beam_pages_shared(e, n_prompt) * e->layout.n_groups;
+    int64_t shared = (int64_t)beam_pages_shared(e, n_prompt) * e->kv.n_token_groups;
     return kv_most_tokens(&e->sched.limits.most, shared + (e->options.n_pages - shared) / width);
 }
 
@@ -31,11 +31,6 @@ quire_err beam_check(const engine *e, const engine_request *r, int32_t n, int32_
     if (p->width < n || p->n_groups < 1 || p->width % p->n_groups != 0) {
         return err_set(err, QUIRE_INVALID, -1, "%d results of %d beams in %d groups", (int)n, (int)p->width,
                        (int)p->n_groups);
-    }
-    if (e->kv.n_state_pages > 0) {
-        return err_set(
-            err, QUIRE_UNSUPPORTED, -1,
-            "beam search needs layers that can go back to an earlier token; this model keeps a state");
     }
     if (p->width > e->sched.limits.max_seqs) {
         return err_set_param(err, QUIRE_BAD_REQUEST, "beam_width",

@@ -47,19 +47,20 @@ static int32_t common_ground(const scheduler *s, const sched_task *a, const sche
 }
 
 /* The token up to which w could take pages from `other` that are not computed yet,
- * n_computed being those that are; 0: no wait is worth it. */
+ * n_computed being those that are; 0: no wait is worth it. With states that is any token
+ * to come, for `other` leaves them where it is told to. */
 static int32_t worth_waiting(const scheduler *s, const waiter *w, const sched_task *other,
                              int32_t n_computed) {
-    int32_t size = s->limits.page_tokens;
-    if (n_computed - size >= w->n_cached || n_computed - n_computed % size > w->n_cached) {
+    int32_t size = s->limits.page_tokens, unit = s->kv->n_state_pages > 0 ? 1 : size;
+    if (unit == size && (n_computed - size >= w->n_cached || n_computed - n_computed % size > w->n_cached)) {
         /* w would have found its pages if it could use them. The first condition implies
          * the second, which takes longer */
         return 0;
     }
     int32_t n = common_ground(s, w->t, other);
     n = n < w->n_wanted ? n : w->n_wanted;
-    n -= n % size;
-    if (other->arrival > w->t->arrival || n - w->n_cached < size) {
+    n -= n % unit;
+    if (other->arrival > w->t->arrival || n - w->n_cached < size || n <= n_computed) {
         return 0;
     }
     const int32_t *own = w->t->tokens, *others = other->tokens;
@@ -71,8 +72,8 @@ static int32_t worth_waiting(const scheduler *s, const waiter *w, const sched_ta
     while (at < n && own[at] == others[at]) {
         at++;
     }
-    at -= at % size;
-    return at - w->n_cached >= size ? at : 0;
+    at -= at % unit;
+    return at - w->n_cached >= size && at > n_computed ? at : 0;
 }
 
 void prefix_wait_find(scheduler *s, int32_t i) {
@@ -80,12 +81,13 @@ void prefix_wait_find(scheduler *s, int32_t i) {
     sched_seq *planned = s->waiting_seqs;
     waiter w = {.t = t, .n_cached = planned[i].n_computed, .n_wanted = task_reusable(t)};
     t->blocked_until = 0;
-    if (!t->kv.has_path || s->kv->n_state_pages > 0 || w.n_wanted - w.n_cached < s->limits.page_tokens) {
+    if (!t->kv.has_path || w.n_wanted - w.n_cached < s->limits.page_tokens) {
         return;
     }
+    sched_task *best = NULL;
     for (int32_t k = 0; k < s->n_running + i; k++) {
         bool runs = k < s->n_running;
-        const sched_task *other = runs ? s->running[k] : s->candidates[k - s->n_running];
+        sched_task *other = runs ? s->running[k] : s->candidates[k - s->n_running];
         if (!runs && planned[k - s->n_running].prefix_wait) {
             continue;
         }
@@ -97,6 +99,12 @@ void prefix_wait_find(scheduler *s, int32_t i) {
             t->blocked_on_priority = other->priority;
             planned[i].prefix_wait = true;
             planned[i].blocked_on = k;
+            best = other;
         }
+    }
+    if (best != NULL && s->kv->n_state_pages > 0 &&
+        !kv_snapshot_mark(&best->kv.snapshots, t->blocked_until)) {
+        t->blocked_until = 0; /* too many wait for it at other places */
+        planned[i].prefix_wait = false;
     }
 }

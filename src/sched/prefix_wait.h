@@ -6,8 +6,8 @@
  * for at least one page beyond what the waiting one finds in the cache, in pages that are
  * still to be computed. The wait ends when the last of those pages is published, and when
  * the other task ends or is preempted; then the task is looked up again. Other waiting
- * tasks are not delayed. With recurrent states no task waits: pages are of no use without
- * a state after them.
+ * tasks are not delayed. With recurrent states pages are of no use without a state after
+ * them: the other task is told to leave a snapshot where the tokens part.
  *
  * Progress: a task waits for older ones only, and only for running ones, which wait for
  * none. So there is no cycle, and each wait ends. */

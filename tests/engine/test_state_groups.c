@@ -80,8 +80,10 @@ static void forward(backend *null_backend, const batch *b) {
             memory[slot / PAGE][slot % PAGE * 2 + 1] = state;
             if (out < b->n_out && b->out_rows[out] == row) {
                 picks[out] = token_after(state, b->tokens[row]);
-                memset(rows_out[out], 0, sizeof rows_out[out]);
-                rows_out[out][picks[out]] = 1.0f;
+                for (int32_t t = 0; t < N_VOCAB; t++) {
+                    rows_out[out][t] = (float)(next_state(state, t) >> 50) / 16384.0f;
+                }
+                rows_out[out][picks[out]] = 1.5f;
                 out++;
             }
         }
@@ -369,19 +371,87 @@ TEST(accepted_drafts_take_fewer_steps) {
     drafts = (draft_options){0};
 }
 
-TEST(what_would_have_to_go_back_is_refused) {
+enum { WIDTH = 4, N_SEARCHES = 5, BEAM_TOKENS = 25 };
+
+/* Runs beam searches and other requests beside them. */
+static void search_all(int32_t n_pages, int64_t n_frames, const int32_t *prompts, harness_run *found,
+                       bool *preempted) {
+    static harness_run others[N_SEARCHES];
     harness h;
-    quire_error err;
-    request_id id;
-    void *user = NULL;
-    open_world(60, 0, &h);
-    engine_request r = {.tokens = mem_new(1, sizeof(int32_t)),
-                        .n_tokens = 1,
-                        .out = h.out,
-                        .beams = {.width = 2, .n_groups = 1}};
-    r.sampling = greedy(4);
-    assert_int_equal(engine_submit_samples(h.e, &r, 1, &user, &id, &err), QUIRE_UNSUPPORTED);
-    mem_free(r.tokens);
+    open_world(n_pages, n_frames, &h);
+    for (int32_t i = 0; i < N_SEARCHES; i++) {
+        quire_error err = {.message = ""};
+        request_id ids[WIDTH];
+        void *users[WIDTH];
+        int32_t n = 9 + 5 * i;
+        engine_request q = {.tokens = mem_new((size_t)n, sizeof *prompts),
+                            .n_tokens = n,
+                            .sampling = greedy(BEAM_TOKENS),
+                            .namespace = "test",
+                            .n_namespace = 4,
+                            .out = h.out,
+                            .beams = {.width = WIDTH, .n_groups = 1}};
+        memcpy(q.tokens, prompts, (size_t)n * sizeof *prompts);
+        for (int k = 0; k < WIDTH; k++) {
+            found[WIDTH * i + k] = (harness_run){.prompt = prompts, .n_prompt = n};
+            users[k] = &found[WIDTH * i + k];
+        }
+        if (engine_submit_samples(h.e, &q, WIDTH, users, ids, &err) != QUIRE_OK) {
+            fail_msg("%s", err.message);
+        }
+        others[i] = (harness_run){.prompt = prompts + i, .n_prompt = 60 - i, .sampling = greedy(30)};
+        harness_submit(&h, &others[i]);
+        harness_steps(&h, any(30));
+    }
+    harness_steps(&h, 1);
+    run_out(&h);
+    for (int32_t i = 0; i < N_SEARCHES; i++) {
+        check_tokens(&others[i]);
+    }
+    *preempted = *preempted || h.e->sched.counts.preemptions > 0;
+    close_world(&h);
+}
+
+TEST(beams_have_states_of_their_own) {
+    static harness_run wanted[WIDTH * N_SEARCHES], found[WIDTH * N_SEARCHES];
+    static const int32_t n_pages[] = {60, 40, 35};
+    int32_t prompts[64];
+    bool preempted = false;
+    random_prompt(&seed, N_VOCAB, 64, prompts);
+    search_all(MAX_PAGES, 0, prompts, wanted, &preempted);
+    preempted = false;
+    for (int round = 0; round < 9; round++) {
+        search_all(n_pages[round % 3], round / 3 * 20, prompts, found, &preempted);
+        for (int i = 0; i < WIDTH * N_SEARCHES; i++) {
+            assert_int_equal(found[i].n_tokens, wanted[i].n_tokens);
+            assert_memory_equal(found[i].tokens, wanted[i].tokens,
+                                (size_t)found[i].n_tokens * sizeof(int32_t));
+        }
+    }
+    assert_true(preempted);
+}
+
+/* Requests that come together share what they begin with, wherever they part. */
+TEST(who_comes_at_once_waits_for_a_prefix_and_its_state) {
+    enum { N = 100, N_REQUESTS = 6 };
+    static harness_run runs[N_REQUESTS];
+    static int32_t prompts[N_REQUESTS][N];
+    harness h;
+    open_world(300, 0, &h);
+    for (int i = 0; i < N_REQUESTS; i++) {
+        random_prompt(&seed, N_VOCAB, N, prompts[i]);
+        memcpy(prompts[i], prompts[0], sizeof prompts[0]);
+        for (int p = i > 0 ? 83 - i : N; p < N; p++) {
+            prompts[i][p] = (prompts[0][p] + i) % N_VOCAB;
+        }
+        runs[i] = (harness_run){.prompt = prompts[i], .n_prompt = N, .sampling = greedy(3)};
+        harness_submit(&h, &runs[i]);
+    }
+    harness_steps(&h, 1000);
+    for (int i = 0; i < N_REQUESTS; i++) {
+        check_tokens(&runs[i]);
+        assert_in_range(runs[i].n_cached, i == 0 ? 0 : 82 - i, i == 0 ? 0 : 83 - i);
+    }
     close_world(&h);
 }
 
@@ -397,7 +467,8 @@ int main(void) {
         cmocka_unit_test(tokens_are_the_same_under_swapping),
         cmocka_unit_test(tokens_are_the_same_with_drafts),
         cmocka_unit_test(accepted_drafts_take_fewer_steps),
-        cmocka_unit_test(what_would_have_to_go_back_is_refused),
+        cmocka_unit_test(beams_have_states_of_their_own),
+        cmocka_unit_test(who_comes_at_once_waits_for_a_prefix_and_its_state),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
