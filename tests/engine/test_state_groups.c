@@ -301,11 +301,42 @@ TEST(a_prompt_that_fills_the_pool_goes_on_behind_its_snapshot) {
     }
 }
 
+/* Forks a branch at any token of a running request, or rolls it back to there. */
+static void branch_off(harness *h, const harness_run *from, harness_run *branch) {
+    static int32_t prompts[64][MAX_LEN];
+    static int n_branches;
+    quire_error err;
+    engine_fork *held;
+    if (engine_fork_acquire(h->e, from->id, &held) != QUIRE_OK) {
+        return;
+    }
+    int32_t n = from->n_prompt + any(from->n_tokens + 1);
+    int32_t *own = prompts[n_branches++ % 64];
+    memcpy(own, from->prompt, (size_t)from->n_prompt * sizeof *own);
+    memcpy(own + from->n_prompt, from->tokens, (size_t)(n - from->n_prompt) * sizeof *own);
+    engine_request q = {.tokens = mem_new((size_t)n, sizeof *own),
+                        .n_tokens = n,
+                        .n_prompt = from->n_prompt,
+                        .fork_from = held,
+                        .fork_position = n,
+                        .fork_replaces = any(2) == 0,
+                        .sampling = greedy(n - from->n_prompt + 1 + any(MAX_LEN - 1 - n)),
+                        .namespace = "test",
+                        .n_namespace = 4,
+                        .out = h->out,
+                        .user = branch};
+    memcpy(q.tokens, own, (size_t)n * sizeof *own);
+    *branch = (harness_run){.prompt = own, .n_prompt = n};
+    branch->sampling = greedy(q.sampling.max_tokens - (n - from->n_prompt));
+    assert_int_equal(engine_submit(h->e, &q, &branch->id, &err), QUIRE_OK);
+    engine_fork_release(held);
+}
+
 /* Requests come at any time, with prompts that begin alike, into a pool that is too small
  * for all. */
 static void storm(int32_t n_pages, int64_t n_frames, bool *preempted) {
     enum { N_RUNS = 60, N_TEXTS = 4 };
-    static harness_run runs[N_RUNS];
+    static harness_run runs[N_RUNS], branches[N_RUNS];
     static int32_t texts[N_TEXTS][MAX_LEN];
     harness h;
     open_world(n_pages, n_frames, &h);
@@ -320,11 +351,20 @@ static void storm(int32_t n_pages, int64_t n_frames, bool *preempted) {
         harness_submit(&h, &runs[i]);
         assert_int_equal(runs[i].error, QUIRE_OK);
         harness_steps(&h, any(25));
+        branches[i] = (harness_run){.n_prompt = 0};
+        if (any(3) == 0) {
+            branch_off(&h, &runs[any(i + 1)], &branches[i]);
+        }
     }
     harness_steps(&h, 1);
     run_out(&h);
     for (int32_t i = 0; i < N_RUNS; i++) {
-        check_tokens(&runs[i]);
+        if (runs[i].finish != FINISH_CANCELLED) { /* else a branch goes on in its place */
+            check_tokens(&runs[i]);
+        }
+        if (branches[i].n_prompt > 0) {
+            check_tokens(&branches[i]);
+        }
     }
     *preempted = *preempted || h.e->sched.counts.preemptions > 0;
     assert_true(h.e->sched.counts.prompt_tokens_reused > 0);
