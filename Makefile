@@ -40,6 +40,7 @@ test-long: ## the same with more rounds, the Promela models, ten minutes of each
 	@$(MAKE) --no-print-directory asan tsan check
 	@cmake --build build/tsan --target quire_program >build/tsan/program.log && QUIRE_BIN=build/tsan/quire build/venv/bin/python -m pytest -q -p no:cacheprovider tests/e2e/test_storm.py
 	@tools/bare.sh 13 --quick || [ $$? -eq 77 ]
+	@tools/bare.sh 13 --wheel || [ $$? -eq 77 ]
 	@tools/bare.sh 13 --image || [ $$? -eq 77 ]
 
 bench: packages all ## speed of a 1.1B model beside this machine's limits and the goals, and of text: some ten minutes, 6 GB of memory

@@ -4,6 +4,7 @@
 #   bare.sh 12|13            all of it, then README.md's quick start is typed (tools/readme_check.py)
 #   bare.sh 12|13 --quick    `make run` and `make test-quick`
 #   bare.sh 12|13 --readme   `make run` and the quick start
+#   bare.sh 12|13 --wheel    `make wheel`, and the wheel in a fresh environment of another bare system, which has python3-venv alone
 #   bare.sh 13 --image       the steps of examples/deploy/Dockerfile, each stage in a system of its own, then its server (tools/image.py)
 # Runs as root on a Debian system with debootstrap. The mirror, proxies, certificates and pip settings are this machine's own. ../shared (or
 # QUIRE_SHARED) is there read-only where this machine has it. build/bare-NN/base is the system, kept for the next run, and debs the packages
@@ -12,7 +13,7 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
-usage() { echo "usage: $0 12|13 [--quick|--readme], or 13 --image" >&2; exit 2; }
+usage() { echo "usage: $0 12|13 [--quick|--readme|--wheel], or 13 --image" >&2; exit 2; }
 case ${1:-} in
 12) codename=bookworm ;;
 13) codename=trixie ;;
@@ -22,12 +23,13 @@ case ${2:-} in
 '') target='make test && $readme' ;;
 --quick) target='make test-quick' ;;
 --readme) target='tools/packages.sh readme && $readme' ;;
+--wheel) target='tools/packages.sh wheel && make wheel' ;;
 --image) [ "$1" = 13 ] || usage ;;
 *) usage ;;
 esac
 place=$PWD/build/bare-$1 include=git,make dockerfile=examples/deploy/Dockerfile
 [ "${2:-}" != --image ] || { place=$place-image include=; } # an image's base has neither
-base=$place/base root=$place/root log=$place.log
+base=$place/base root=$place/root fresh=$place/root-fresh log=$place.log
 shared=${QUIRE_SHARED:-../shared}
 
 say() { printf '== bare %s: %s\n' "$codename" "$*"; }
@@ -45,6 +47,21 @@ mounts() {
     mount --bind /sys "$root/sys"
     mount -o remount,ro,bind "$root/sys"
     mount --bind "$place/debs" "$root/var/cache/apt/archives"
+}
+
+# in_root ROOT COMMANDS: runs them in a root, with this machine's proxies, certificates and pip settings and nothing else of its environment.
+in_root() {
+    local settings=() name
+    for name in $(compgen -e | grep -E '^(PIP_.*|(http|https|ftp|all|no)_proxy|(HTTP|HTTPS|FTP|ALL|NO)_PROXY)$'); do
+        settings+=("$name=${!name}")
+    done
+    if [ -e "$1/etc/bare-ca.crt" ]; then
+        for name in PIP_CERT SSL_CERT_FILE REQUESTS_CA_BUNDLE; do
+            settings+=("$name=/etc/bare-ca.crt")
+        done
+    fi
+    env -i PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin HOME=/root LANG=C.UTF-8 TERM="${TERM:-dumb}" "${settings[@]}" \
+        chroot "$1" sh -ec "$2"
 }
 
 # The namespace's side: mounts, the run itself. Its mounts and processes end with it.
@@ -72,21 +89,33 @@ inside() {
         mount --bind "$PIP_FIND_LINKS" "$root/$PIP_FIND_LINKS"
         mount -o remount,ro,bind "$root/$PIP_FIND_LINKS"
     fi
-    local settings=() name
-    for name in $(compgen -e | grep -E '^(PIP_.*|(http|https|ftp|all|no)_proxy|(HTTP|HTTPS|FTP|ALL|NO)_PROXY)$'); do
-        settings+=("$name=${!name}")
+    in_root "$root" "cd /work && git clone -q quire.bundle quire && cd quire && make run && readme='python3 tools/readme_check.py --here --skip ^make.test' && $target"
+}
+
+# The wheel that inside made, where nothing of the build is: what is missing in it shows. The program's text must be the package's.
+inside_wheel() {
+    local cases="generate logprobs chat_with_tools embed streams threads the_program" case
+    mounts "$fresh"
+    mkdir -p "$fresh/work"
+    cp "$root"/work/quire/build/wheels/quire-*.whl "$root/work/quire/tests/python/cases.py" "$fresh/work/"
+    in_root "$fresh" "cd /work && apt-get update -q && apt-get install -y -q --no-install-recommends python3-venv && python3 -m venv venv &&
+        venv/bin/pip install --no-index --disable-pip-version-check quire-*.whl"
+    for case in $cases; do
+        in_root "$fresh" "cd /work && venv/bin/python cases.py $case"
+        say "ok: $case"
     done
-    if [ -e "$root/etc/bare-ca.crt" ]; then
-        for name in PIP_CERT SSL_CERT_FILE REQUESTS_CA_BUNDLE; do
-            settings+=("$name=/etc/bare-ca.crt")
-        done
-    fi
-    env -i PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin HOME=/root LANG=C.UTF-8 TERM="${TERM:-dumb}" "${settings[@]}" \
-        chroot "$root" sh -ec "cd /work && git clone -q quire.bundle quire && cd quire && make run && readme='python3 tools/readme_check.py --here --skip ^make.test' && $target"
+    in_root "$fresh" "/work/venv/bin/quire run builtin -p 'The prince looked at her and' --echo -n 40 --temp 0"
 }
 
 if [ "${BARE_INSIDE:-}" = "$place" ]; then
-    if [ "${2:-}" = --image ]; then inside_image "$1"; else inside; fi
+    case ${2:-} in
+    --image) inside_image "$1" ;;
+    --wheel)
+        inside
+        inside_wheel
+        ;;
+    *) inside ;;
+    esac
     exit
 fi
 
@@ -158,6 +187,7 @@ if [ "${2:-}" = --image ]; then
     say "commit $(git rev-parse --short HEAD), the steps of $dockerfile and its server; log: $log"
 else
     new_root "$root"
+    [ "${2:-}" != --wheel ] || new_root "$fresh"
     mkdir -p "$root/work"
     git bundle create -q "$root/work/quire.bundle" HEAD
     say "commit $(git rev-parse --short HEAD), make run, $target; log: $log"

@@ -1,5 +1,5 @@
 #!/bin/sh
-# Makes sure that the Debian packages for a purpose are there: packages.sh build|unit|test|readme|test-long|fuzz|neon|format
+# Makes sure that the Debian packages for a purpose are there: packages.sh build|unit|test|readme|wheel|test-long|fuzz|neon|format
 # The names are those of Debian 12 and 13 alike. Installs what is missing as root or through sudo without a password; else prints the one line to run. Says nothing when nothing is missing.
 set -eu
 
@@ -9,11 +9,12 @@ build) wanted="$build" ;;
 unit) wanted="$build libcmocka-dev redis-server" ;;
 test) wanted="$build clang libcmocka-dev libsimde-dev python3 python3-venv redis-server chromium curl" ;;
 readme) wanted="$build python3 curl" ;;
+wheel) wanted="$build python3 python3-venv" ;;
 test-long) wanted="gcc libc6-dev spin nginx systemd" ;;
 fuzz) wanted="$build clang libcmocka-dev libclang-rt-dev" ;;
 neon) wanted="gcc-aarch64-linux-gnu libc6-dev-arm64-cross qemu-user-static libcmocka-dev libcmocka0:arm64 libjansson-dev libjansson4:arm64" ;;
 format) wanted="clang-format" ;;
-*) echo "usage: $0 build|unit|test|readme|test-long|fuzz|neon|format" >&2; exit 2 ;;
+*) echo "usage: $0 build|unit|test|readme|wheel|test-long|fuzz|neon|format" >&2; exit 2 ;;
 esac
 
 if ! command -v dpkg-query >/dev/null 2>&1; then

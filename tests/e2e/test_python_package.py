@@ -17,7 +17,7 @@ from test_embed_text import ids as ids_of, model as bert_with_text  # noqa: F401
 SECONDS = 600
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 CASES = ["generate", "logprobs", "stops_and_rules", "chat_with_tools", "embed", "streams", "bad_arguments", "defaults_and_seeds",
-         "more_prompts_than_the_engine_takes", "threads", "close"]
+         "more_prompts_than_the_engine_takes", "threads", "close", "the_program"]
 
 
 def run(*command, status=0, environment=None):

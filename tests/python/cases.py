@@ -7,6 +7,7 @@ import json
 import os
 import pickle
 import signal
+import subprocess
 import sys
 import threading
 import types
@@ -448,6 +449,15 @@ def case_a_model_of_the_hub():
 
 def case_version(expected):
     assert quire.__version__ == expected
+
+
+def case_the_program():
+    """What `quire` in this environment writes is what the package generates."""
+    with small() as llm:
+        text = llm.generate("The prince", GREEDY)[0].outputs[0].text
+    for program in ([os.path.join(os.path.dirname(sys.executable), "quire")], [sys.executable, "-m", "quire"]):
+        done = subprocess.run([*program, "run", "builtin-small", "-p", "The prince", "-n", "24", "--temp", "0", "-q"], capture_output=True, text=True)
+        assert (done.returncode, done.stdout) == (0, text + "\n"), done
 
 
 if __name__ == "__main__":
