@@ -4,18 +4,71 @@
 #include <string.h>
 
 #include "base/mem.h"
+#include "base/size.h"
 
 enum { MARK_NONE, MARK_DRAFTED, MARK_TAKEN };
+
+/* ---- the index ---- */
+
+/* The bucket of the places after the ids `before` and `last`. */
+static int32_t prediction_bucket(const prediction *p, int32_t before, int32_t last) {
+    uint32_t hash = (uint32_t)before * 0x9e3779b1u + (uint32_t)last * 0x85ebca77u;
+    return (int32_t)((hash ^ hash >> 15) & (uint32_t)(p->n_buckets - 1));
+}
+
+/* The first of places [low, high) that is not before `least`. */
+static int32_t prediction_seek(const prediction *p, int32_t low, int32_t high, int32_t least) {
+    while (low < high) {
+        int32_t middle = low + (high - low) / 2;
+        if (p->places[middle] < least) {
+            low = middle + 1;
+        } else {
+            high = middle;
+        }
+    }
+    return low;
+}
+
+/* Puts every place after two ids or more into its bucket, in ascending order. */
+static void prediction_index(prediction *p) {
+    for (int32_t i = 2; i <= p->n; i++) {
+        p->begins[prediction_bucket(p, p->ids[i - 2], p->ids[i - 1]) + 1]++;
+    }
+    for (int32_t b = 0; b < p->n_buckets; b++) {
+        p->begins[b + 1] += p->begins[b];
+    }
+    for (int32_t i = p->n; i >= 2; i--) { /* each bucket from its end, which becomes its beginning */
+        p->places[--p->begins[prediction_bucket(p, p->ids[i - 2], p->ids[i - 1]) + 1]] = i;
+    }
+    for (int32_t b = 0; b < p->n_buckets; b++) {
+        p->begins[b] = p->begins[b + 1];
+    }
+    p->begins[p->n_buckets] = p->n > 1 ? p->n - 1 : 0;
+}
 
 quire_err prediction_new(const int32_t *ids, int32_t n, prediction **out) {
     assert(n >= 0);
     prediction *p = *out = mem_new(1, sizeof *p + (size_t)n * sizeof *p->ids);
     TRY(mem_check(p));
+    size_t n_buckets = size_power_of_two((size_t)n);
+    p->places = mem_new((size_t)n + 1, sizeof *p->places);
+    p->begins = mem_new(n_buckets + 1, sizeof *p->begins);
+    if (p->places == NULL || p->begins == NULL) {
+        mem_free(p->places);
+        mem_free(p->begins);
+        mem_free(p);
+        *out = NULL;
+        return QUIRE_NO_MEMORY;
+    }
     atomic_init(&p->holders, 1);
     p->n = n;
+    p->n_buckets = (int32_t)n_buckets;
     mem_copy(p->ids, ids, (size_t)n * sizeof *ids);
+    prediction_index(p);
     return QUIRE_OK;
 }
+
+/* ---- holders and walks ---- */
 
 prediction *prediction_hold(prediction *p) {
     if (p != NULL) {
@@ -26,6 +79,8 @@ prediction *prediction_hold(prediction *p) {
 
 void prediction_drop(prediction *p) {
     if (p != NULL && atomic_fetch_sub(&p->holders, 1) == 1) {
+        mem_free(p->places);
+        mem_free(p->begins);
         mem_free(p);
     }
 }
@@ -47,22 +102,46 @@ void prediction_walk_close(prediction_walk *w) {
 
 /* ---- where the sequence is ---- */
 
-/* Looks for the last of the generated tokens around the place where the prediction was
- * left. */
-static void prediction_find(prediction_walk *w, const int32_t *generated, int32_t n) {
+/* Takes a place if a longer match than *longest is before it; false: the search in this
+ * direction is over. */
+static bool prediction_try(prediction_walk *w, int32_t place, const int32_t *generated, int32_t n,
+                           int32_t *longest, int32_t *found) {
     const prediction *p = w->text;
-    int32_t first = w->at > PREDICTION_REACH ? w->at - PREDICTION_REACH : 1,
-            last = w->at < p->n - PREDICTION_REACH ? w->at + PREDICTION_REACH : p->n, longest = 0, found = 0;
-    for (int32_t end = first; end <= last; end++) {
-        int32_t length = draft_agreement(p->ids, end, generated, n, PREDICTION_LOOKUP_MAX);
-        /* before the place the last one counts, from there on the first */
-        bool is_nearer = length == longest && found < w->at;
-        if (length >= PREDICTION_LOOKUP_MIN && (length > longest || is_nearer)) {
-            longest = length;
-            found = end;
+    if (place < w->at - PREDICTION_REACH || place > w->at + PREDICTION_REACH) {
+        return false;
+    }
+    int32_t length = draft_agreement(p->ids, place, generated, n, PREDICTION_LOOKUP_MAX);
+    if (length > *longest) {
+        *longest = length;
+        *found = place;
+    }
+    return *longest < PREDICTION_LOOKUP_MAX;
+}
+
+/* Looks for the last of the generated tokens around the place where the prediction was
+ * left, first from there on, then before it, each time from the nearest place. */
+static void prediction_find(prediction_walk *w, const int32_t *generated, int32_t n) {
+    _Static_assert(PREDICTION_LOOKUP_MIN == 2, "a place is found by the two ids before it");
+    const prediction *p = w->text;
+    if (n < PREDICTION_LOOKUP_MIN) {
+        return;
+    }
+    int32_t bucket = prediction_bucket(p, generated[n - 2], generated[n - 1]);
+    int32_t first = p->begins[bucket], end = p->begins[bucket + 1],
+            middle = prediction_seek(p, first, end, w->at), longest = PREDICTION_LOOKUP_MIN - 1, found = -1;
+    end = end - middle < PREDICTION_PLACES ? end : middle + PREDICTION_PLACES;
+    first = middle - first < PREDICTION_PLACES ? first : middle - PREDICTION_PLACES;
+    for (int32_t k = middle; k < end; k++) {
+        if (!prediction_try(w, p->places[k], generated, n, &longest, &found)) {
+            break;
         }
     }
-    if (longest > 0) {
+    for (int32_t k = middle; k > first && longest < PREDICTION_LOOKUP_MAX; k--) {
+        if (!prediction_try(w, p->places[k - 1], generated, n, &longest, &found)) {
+            break;
+        }
+    }
+    if (found >= 0) {
         w->at = found;
         w->is_lost = false;
     }

@@ -6,7 +6,9 @@
  * differ it is lost, and drafts nothing until its last PREDICTION_LOOKUP_MIN or more
  * generated tokens are found within PREDICTION_REACH ids of the place where it was left:
  * the longest match counts, of equally long ones the first from that place on, else the
- * last before it. The walk depends on the tokens and on how many of them each step added.
+ * last before it. Of the places in a bucket of the index, the nearest PREDICTION_PLACES
+ * in each direction are compared, so that a step's search is bounded. The walk depends on
+ * the tokens and on how many of them each step added.
  *
  * Each id of the prediction counts once: as accepted if a step drafted it and the
  * sequence took it, as rejected if it was drafted and never taken. Owner of a walk: the
@@ -24,10 +26,14 @@
 #define PREDICTION_LOOKUP_MIN 2
 #define PREDICTION_LOOKUP_MAX 8
 #define PREDICTION_REACH      4096
+#define PREDICTION_PLACES     64
 
 typedef struct prediction {
     atomic_int holders;
-    int32_t n;
+    int32_t n, n_buckets;
+    /* the places after two ids or more, in buckets by these two: bucket b has
+     * places[begins[b] .. begins[b + 1]), ascending */
+    int32_t *places, *begins;
     int32_t ids[];
 } prediction;
 
@@ -62,7 +68,8 @@ static inline int32_t draft_agreement(const int32_t *a, int32_t n_a, const int32
     return n;
 }
 
-/* A copy of ids[0..n), n >= 0, with one holder. QUIRE_NO_MEMORY. Any thread. */
+/* A copy of ids[0..n), n >= 0, with one holder. O(n). QUIRE_NO_MEMORY. Any
+ * thread. */
 quire_err prediction_new(const int32_t *ids, int32_t n, prediction **out);
 /* Adds a holder and returns p; NULL: nothing. Any thread. */
 prediction *prediction_hold(prediction *p);
@@ -77,7 +84,7 @@ void prediction_walk_close(prediction_walk *w);
 
 /* Follows the sequence to its token n_known, of which the first n_prompt were given.
  * Returns how many ids of the prediction are expected next; 0 where it is lost or over.
- * O(new tokens, and PREDICTION_REACH where it is lost). */
+ * O(new tokens), and where it is lost O(log ids + PREDICTION_PLACES). */
 int32_t prediction_expects(prediction_walk *w, const int32_t *tokens, int32_t n_prompt, int32_t n_known);
 /* Puts the first n of these into an empty tree, as a line; n is at most DRAFT_MAX. */
 void prediction_draft(prediction_walk *w, int32_t n, draft_tree *out);

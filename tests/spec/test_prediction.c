@@ -2,6 +2,7 @@
 #include <string.h>
 
 #include "base/mem.h"
+#include "base/rng.h"
 #include "spec/draft.h"
 #include "spec/prediction.h"
 #include "test.h"
@@ -113,6 +114,72 @@ TEST(what_is_far_away_is_not_searched) {
     mem_free(ids);
 }
 
+/* The place that a search over all of them finds; -1: none. */
+static int32_t find_plainly(const prediction_walk *w, const int32_t *generated, int32_t n) {
+    int32_t longest = PREDICTION_LOOKUP_MIN - 1, found = -1;
+    for (int32_t place = 1; place <= w->text->n; place++) {
+        int32_t length = draft_agreement(w->text->ids, place, generated, n, PREDICTION_LOOKUP_MAX);
+        if (length > longest || (length == longest && found >= 0 && found < w->at)) {
+            longest = length;
+            found = place;
+        }
+    }
+    return found;
+}
+
+TEST(the_index_finds_what_a_search_over_all_places_finds) {
+    enum { N = PREDICTION_PLACES };
+    uint64_t seed = 17;
+    int n_found = 0, n_lost = 0;
+    for (int round = 0; round < 400; round++) {
+        int32_t ids[N], kinds = 1 + round % 5;
+        walked x;
+        for (int32_t i = 0; i < N; i++) {
+            ids[i] = (int32_t)(rng_next(&seed) % (uint64_t)kinds);
+        }
+        walk_open(&x, ids, (int32_t)(rng_next(&seed) % (N + 1)));
+        while (x.n < MAX) {
+            bool was_lost = x.w->is_lost;
+            prediction_walk before = {.text = x.w->text, .at = x.w->at};
+            generate(&x, (int32_t)(rng_next(&seed) % (uint64_t)(kinds + 1)));
+            if (was_lost) {
+                int32_t place = find_plainly(&before, x.tokens + N_PROMPT, x.n - N_PROMPT);
+                assert_int_equal(x.w->is_lost, place < 0);
+                assert_int_equal(x.w->at, place < 0 ? before.at : place);
+                n_found += place >= 0;
+                n_lost += place < 0;
+            }
+        }
+        prediction_walk_close(x.w);
+    }
+    assert_true(n_found > 1000 && n_lost > 1000);
+}
+
+/* Of 40 41 repeated, with 39 before one of them, which makes that match the longest. */
+TEST(of_places_after_the_same_ids_the_nearest_are_compared) {
+    for (int32_t far = 0; far < 2; far++) {
+        int32_t ids[3 * PREDICTION_PLACES + 6], n = 0;
+        for (int32_t i = 0; i < PREDICTION_PLACES - 1 + far; i++) {
+            ids[n++] = 40;
+            ids[n++] = 41;
+            ids[n++] = 50;
+        }
+        int32_t place = n + 3;
+        ids[n++] = 39;
+        ids[n++] = 40;
+        ids[n++] = 41;
+        ids[n++] = 60;
+        walked x;
+        walk_open(&x, ids, n);
+        x.tokens[x.n++] = 39;
+        x.tokens[x.n++] = 40;
+        generate(&x, 41); /* three at once */
+        assert_false(x.w->is_lost);
+        assert_int_equal(x.w->at, far ? 2 : place);
+        prediction_walk_close(x.w);
+    }
+}
+
 TEST(an_empty_prediction_expects_nothing) {
     walked x;
     prediction_token after[2];
@@ -206,6 +273,8 @@ int main(void) {
         cmocka_unit_test(a_lost_sequence_is_found_by_its_last_generated_tokens),
         cmocka_unit_test(the_prompt_finds_no_place),
         cmocka_unit_test(what_is_far_away_is_not_searched),
+        cmocka_unit_test(the_index_finds_what_a_search_over_all_places_finds),
+        cmocka_unit_test(of_places_after_the_same_ids_the_nearest_are_compared),
         cmocka_unit_test(an_empty_prediction_expects_nothing),
         cmocka_unit_test(an_id_counts_once),
         cmocka_unit_test(what_was_taken_back_is_rejected),
