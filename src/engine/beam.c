@@ -91,10 +91,12 @@ static const beam_result *next_best(const beams *g, int32_t *at) {
 static finish_reason deliver(engine *e, beams *g, sequence *s, const beam_result *r) {
     const sequence *first = g->beams[0].seq;
     s->task.n_known = s->task.n_prompt;
-    s->task.n_cached = g->n_cached;
-    s->task.n_admitted = first->task.n_admitted;
-    s->task.queue_us = first->task.queue_us;
-    s->retry_after_s = first->retry_after_s;
+    if (s != first) { /* whose reader may be reading these, with its progress */
+        s->task.n_cached = first->task.n_cached;
+        s->task.n_admitted = first->task.n_admitted;
+        s->task.queue_us = first->task.queue_us;
+        s->retry_after_s = first->retry_after_s;
+    }
     s->stopped_by_eos = true;
     if (g->beams[s->beam].spare != NULL) {
         s->explain = g->beams[s->beam].spare;
@@ -397,9 +399,7 @@ static quire_err write_children(beams *g) {
 
 /* Chooses the next tokens of all live beams, which all have their logits. */
 static void engine_beam_choose(engine *e, beams *g) {
-    if (g->n_generated++ == 0) {
-        g->n_cached = g->beams[0].seq->task.n_cached;
-    }
+    g->n_generated++;
     g->is_short = false;
     g->n_chosen = g->n_children = 0;
     for (int32_t i = 0; i < g->n_sets; i++) {

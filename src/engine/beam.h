@@ -75,7 +75,6 @@ typedef struct beams {
     sequence *reporter;        /* the one that collects the report of the search (explain.h) */
     bool is_short;             /* a beam has lost its pages since the last choice */
     bool is_over;
-    int32_t n_cached;
     int32_t n_behind; /* pages that the other beams take besides those of `listed` */
     /* Scratch and storage that the pointers above and the choice use. */
     beam_candidate *lists;

@@ -16,9 +16,11 @@ void fork_share(engine *e, const sequence *parent, sequence *s) {
     kv_seq_fork(&e->kv, &parent->task.kv, parent->task.kv.n_computed,
                 &s->task.kv); /* the tables were made with room for the whole sequence */
     s->task.n_reused = 0;
-    s->task.n_cached = parent->task.n_cached;
-    s->task.queue_us = parent->task.queue_us;
-    s->task.n_admitted = 1;
+    if (s->task.n_admitted == 0) { /* else its reader may be reading them, with its progress */
+        s->task.n_cached = parent->task.n_cached;
+        s->task.queue_us = parent->task.queue_us;
+        s->task.n_admitted = 1;
+    }
     explain_shared(s, QUIRE_WAIT_PREFIX);
 }
 

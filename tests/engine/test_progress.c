@@ -1,5 +1,9 @@
 /* Progress of a prompt: each step's chunk is announced before the first token, and a
  * reader that is late gets one event for all. Pages are audited after each step. */
+#include <pthread.h>
+#include <sched.h>
+#include <stdatomic.h>
+
 #include "engine/harness.h"
 #include "test.h"
 
@@ -180,6 +184,53 @@ TEST(who_does_not_ask_gets_tokens_alone) {
     harness_close(&h);
 }
 
+/* Takes the progress of a search, and says so without any order between the threads. */
+static atomic_bool is_taken;
+static void *take_progress(void *user) {
+    engine_event ev;
+    assert_true(pop(user, &ev));
+    assert_int_equal(ev.n_processed, LONG);
+    assert_int_equal(ev.n_cached, 0);
+    atomic_store_explicit(&is_taken, true, memory_order_relaxed);
+    return NULL;
+}
+
+/* ThreadSanitizer finds a write after the first chunk to what progress tells. */
+TEST(a_late_reader_of_a_search_reads_what_no_step_writes) {
+    harness h = {0};
+    harness_run runs[3];
+    void *users[3] = {&runs[0], &runs[1], &runs[2]};
+    request_id ids[3];
+    quire_error err;
+    pthread_t reader;
+    open_steps(&h, PAGES);
+    int32_t *tokens = mem_new(LONG, sizeof *tokens), n_ends = 0;
+    memcpy(tokens, prompt, sizeof prompt);
+    engine_request r = {.tokens = tokens,
+                        .n_tokens = LONG,
+                        .sampling = greedy(8),
+                        .beams = {.width = 3, .n_groups = 1, .length_penalty = 1.0f},
+                        .shows_progress = true,
+                        .out = h.out};
+    assert_int_equal(engine_submit_samples(h.e, &r, 3, users, ids, &err), QUIRE_OK);
+    for (int32_t done = 0; done < LONG; done += CHUNK) {
+        assert_true(harness_step(&h));
+    }
+    assert_int_equal(pthread_create(&reader, NULL, take_progress, &h), 0);
+    while (!atomic_load_explicit(&is_taken, memory_order_relaxed)) {
+        (void)sched_yield();
+    }
+    while (harness_step(&h)) {
+    }
+    assert_int_equal(pthread_join(reader, NULL), 0);
+    for (engine_event ev; pop(&h, &ev);) {
+        assert_true(ev.n_processed == 0 && ev.n_cached == 0);
+        n_ends += ev.finish != FINISH_NONE;
+    }
+    assert_int_equal(n_ends, 3);
+    harness_close(&h);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_chunk_is_announced_and_the_last_is_the_whole_prompt),
@@ -188,6 +239,7 @@ int main(void) {
         cmocka_unit_test(of_samples_the_first_is_announced),
         cmocka_unit_test(a_preempted_prompt_never_goes_back),
         cmocka_unit_test(who_does_not_ask_gets_tokens_alone),
+        cmocka_unit_test(a_late_reader_of_a_search_reads_what_no_step_writes),
     };
     uint64_t seed = 5;
     random_prompt(&seed, 2048, LONG, prompt);
