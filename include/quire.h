@@ -251,7 +251,9 @@ typedef struct quire_options {
      * fields and of presence_penalty, frequency_penalty, seed and max_tokens; NULL:
      * none */
     const char *request_defaults;
-    int32_t max_logprobs;   /* most likeliest tokens that a request may have reported beside a token, 1..20 */
+    /* most likeliest tokens that a request may have reported beside a token, 1..20; 20 does
+     * not bound llama.cpp's n_probs */
+    int32_t max_logprobs;
     int32_t max_tool_calls; /* most calls of tools in one answer, 1..1024; a request may ask for fewer */
     /* a request's body that is checked once the model's metadata are read, before its
      * weights are: what is wrong with it is the error of opening, QUIRE_INVALID; NULL:
@@ -861,6 +863,9 @@ const quire_explain_more *quire_stream_explain(const quire_stream *s, int32_t ch
 void quire_stream_prediction(const quire_stream *s, int32_t choice, int32_t *n_accepted, int32_t *n_rejected);
 const quire_request_info *quire_stream_describe(const quire_stream *s);
 const quire_request_more *quire_stream_describe_more(const quire_stream *s);
+/* Of a QUIRE_RESPONSES request: the bytes of the namespace that a called name, n bytes of
+ * the form NAMESPACE.NAME, begins with; 0: its tool has none. Any thread. */
+size_t quire_stream_namespace(const quire_stream *s, const char *name, size_t n);
 
 /* ---- streams that branch: docs/streams.md ---- */
 

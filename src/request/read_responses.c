@@ -135,18 +135,26 @@ static quire_err responses_check_tool(const field_desc *f, size_t i, const char 
         where, (int)(type.n < 40 ? type.n : 40), type.n > 0 ? type.p : "");
 }
 
+/* Writes a tool that was checked, and adds it to those of r. */
+static quire_err responses_add_tool(quire_request *r, const json_value *tool, str space, json_out *o,
+                                    quire_error *err) {
+    quire_err e = tool_spaces_add(&r->tool_spaces, space, json_get_str(tool, "name"));
+    responses_write_tool(tool, space, o);
+    return e == QUIRE_OK ? e : err_set(err, e, -1, "out of memory for a request's tools");
+}
+
 /* Checks tools[i], and writes it, or the tools of a namespace, whose names then begin
  * with the namespace's. */
-static quire_err responses_take_tool(const field_desc *f, size_t i, const json_value *tool, json_out *o,
+static quire_err responses_take_tool(quire_request *r, const field_desc *f, size_t i, json_out *o,
                                      quire_error *err) {
+    const json_value *tool = json_at(request_part(r, "tools"), i);
     const json_value *inner = json_get(tool, "tools");
     str space = json_get_str(tool, "name");
     char where[64];
     (void)snprintf(where, sizeof where, "tools[%zu]", i);
     if (!str_is(json_get_str(tool, "type"), "namespace")) {
         TRY(responses_check_tool(f, i, where, tool, err));
-        responses_write_tool(tool, (str){0}, o);
-        return QUIRE_OK;
+        return responses_add_tool(r, tool, (str){0}, o, err);
     }
     TRY(request_check_tool_name(f, where, space, err));
     if (!json_is(inner, JSON_KIND_ARRAY) || json_length(inner) == 0) {
@@ -163,7 +171,7 @@ static quire_err responses_take_tool(const field_desc *f, size_t i, const json_v
                 f, err, "%s.name has %zu bytes with its namespace and a point; at most %d are taken", where,
                 n, CALL_NAME_BYTES);
         }
-        responses_write_tool(json_at(inner, j), space, o);
+        TRY(responses_add_tool(r, json_at(inner, j), space, o, err));
     }
     return QUIRE_OK;
 }
@@ -177,9 +185,10 @@ static quire_err responses_set_tools(quire_request *r, quire_error *err) {
     if (json_length(tools) == 0) {
         return QUIRE_OK;
     }
+    tool_spaces_deinit(&r->tool_spaces);
     json_begin(&o, '[');
     for (size_t i = 0; i < json_length(tools); i++) {
-        quire_err e = responses_take_tool(f, i, json_at(tools, i), &o, err);
+        quire_err e = responses_take_tool(r, f, i, &o, err);
         if (e != QUIRE_OK) {
             strbuf_deinit(&text);
             return e;

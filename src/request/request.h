@@ -21,6 +21,7 @@
 #include "request/request_field.h"
 #include "request/request_rule.h"
 #include "request/request_tools.h"
+#include "request/tool_spaces.h"
 #include "text/tokenizer.h"
 #include "json/json.h"
 #include "json/json_out.h"
@@ -161,6 +162,7 @@ struct quire_request {
     const quire_responses_info *responses;
     quire_responses_info response_info;
     strbuf response_members, response_input, response_previous;
+    tool_spaces tool_spaces; /* of its tools */
     /* the stream room's, which its one prompt continues; NULL: it is no fork */
     struct stream_fork *fork_from;
     /* of llama.cpp's completions: fields, in values, or NULL; and the texts of g.more */

@@ -262,6 +262,7 @@ void request_free(quire_request *r) {
     strbuf_deinit(&r->response_members);
     strbuf_deinit(&r->response_input);
     strbuf_deinit(&r->response_previous);
+    tool_spaces_deinit(&r->tool_spaces);
     strbuf_deinit(&r->rendered);
     strbuf_deinit(&r->settings);
     strbuf_deinit(&r->response_paths);
@@ -568,7 +569,9 @@ static quire_err check_logprobs(quire_request *r, quire_error *err) {
     i->logprobs = i->logprobs < r->context.n_vocab ? i->logprobs : r->context.n_vocab;
     i->prompt_logprobs = i->prompt_logprobs < r->context.n_vocab ? i->prompt_logprobs : r->context.n_vocab;
     int32_t most = i->logprobs > i->prompt_logprobs ? i->logprobs : i->prompt_logprobs;
-    if (r->context.max_logprobs > 0 && most > r->context.max_logprobs) {
+    /* some dialects have no bound of their own, and the highest is none there */
+    bool is_bounded = r->context.max_logprobs > 0 && r->context.max_logprobs < PARAMS_MAX_LOGPROBS;
+    if (is_bounded && most > r->context.max_logprobs) {
         return err_set_param(
             err, QUIRE_BAD_REQUEST, i->logprobs == most ? "logprobs" : "prompt_logprobs",
             "log-probabilities of %d tokens a position; this server gives at most %d (--max-logprobs)",

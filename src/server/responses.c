@@ -226,8 +226,8 @@ static void responses_write_usage(const response *a, json_out *o) {
 
 static void responses_write_ends(const response *a, json_out *o) {
     const responses_state *st = a->state;
-    json_name(o, "completed_at");
-    if (st->completed_s > 0) {
+    json_name(o, "completed_at"); /* null for one that ended incomplete or failed, as at OpenAI */
+    if (st->completed_s > 0 && strcmp(responses_status(a), "completed") == 0) {
         json_int(o, st->completed_s);
     } else {
         json_raw(o, "null");
@@ -403,64 +403,11 @@ static void responses_close_item(const response *a, const char *status, json_out
 
 /* ---- taking what a choice has ---- */
 
-/* The namespace of the tool NAMESPACE.NAME that is called, or of a name that begins with
- * a namespace and is no tool's; empty: none. The first tool of that name counts. */
-static str responses_space_of(const json_value *tools, str called) {
-    str space = {0};
-    for (size_t i = 0; i < json_length(tools); i++) {
-        const json_value *tool = json_at(tools, i), *inner = json_get(tool, "tools");
-        str name = json_get_str(tool, "name");
-        bool is_space = str_is(json_get_str(tool, "type"), "namespace");
-        if (!is_space && str_eq(name, called)) {
-            return (str){0};
-        }
-        if (!is_space || called.n <= name.n + 1 || called.p[name.n] != '.' ||
-            memcmp(called.p, name.p, name.n) != 0) {
-            continue;
-        }
-        space = name;
-        str rest = {called.p + name.n + 1, called.n - name.n - 1};
-        for (size_t j = 0; j < json_length(inner); j++) {
-            if (str_eq(json_get_str(json_at(inner, j), "name"), rest)) {
-                return space;
-            }
-        }
-    }
-    return space;
-}
-
-/* responses_space_of the request's tools. *members is to be dropped by the caller, after
- * *space. */
-static quire_err responses_find_space(const response *a, str called, json_value **members, str *space) {
-    const char *given = responses_info(a)->members;
-    size_t n = strlen(given);
-    json_limits limits = {
-        .max_depth = JSON_MAX_DEPTH, .max_values = n + 1, .max_containers = n + 1, .max_names = n + 1};
-    json_fault fault;
-    strbuf text = {0};
-    *space = (str){0};
-    quire_err e = strbuf_add_char(&text, '{');
-    e = e == QUIRE_OK ? strbuf_add(&text, given, n) : e;
-    e = e == QUIRE_OK ? strbuf_add_char(&text, '}') : e;
-    e = e == QUIRE_OK ? json_read((str){text.p, text.n}, &limits, JSON_WIDE_KEPT, members, &fault) : e;
-    strbuf_deinit(&text);
-    if (e == QUIRE_OK) {
-        *space = responses_space_of(json_get(*members, "tools"), called);
-    }
-    return e;
-}
-
 /* Names the tool of a call as the request does. */
 static quire_err responses_name_call(const response *a, str called, output_item *item) {
-    json_value *members = NULL;
-    str space = {0};
-    if (memchr(called.p, '.', called.n) != NULL) {
-        TRY(responses_find_space(a, called, &members, &space));
-    }
-    size_t n = space.n > 0 ? space.n + 1 : 0;
-    quire_err e = strbuf_add(&item->space, space.p, space.n);
-    json_drop(members);
-    return e == QUIRE_OK ? strbuf_add(&item->name, called.p + n, called.n - n) : e;
+    size_t n = quire_stream_namespace(a->stream, called.p, called.n), skipped = n > 0 ? n + 1 : 0;
+    TRY(strbuf_add(&item->space, called.p, n));
+    return strbuf_add(&item->name, called.p + skipped, called.n - skipped);
 }
 
 /* Makes the last item one of that kind and call: a new one, unless it is. o NULL: without

@@ -243,3 +243,7 @@ const quire_request_info *quire_stream_describe(const quire_stream *s) {
 const quire_request_more *quire_stream_describe_more(const quire_stream *s) {
     return &s->request->g.more;
 }
+
+size_t quire_stream_namespace(const quire_stream *s, const char *name, size_t n) {
+    return tool_spaces_find(&s->request->tool_spaces, (str){name, n});
+}

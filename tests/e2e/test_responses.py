@@ -286,9 +286,10 @@ def test_what_runs_in_the_background_is_listed_cancelled_logged_and_counted(quir
         assert row["background"] and row["tenant"] == "ann" and row["client"] is None and row["endpoint"] == "/v1/responses" and not row["stream"]
         assert row["state"] in ("preparing", "waiting", "running") and json.loads(s.ask("GET", "/debug/requests", key="root")[2])["data"] == []
         failed = c.responses.retrieve(begun.id)
-        assert failed.status == "failed" and "cancelled this request" in failed.error.message and failed.error.code == "server_error"
+        assert failed.status == "failed" and failed.to_dict()["completed_at"] is None and "cancelled this request" in failed.error.message and failed.error.code == "server_error"
         before = completion_tokens(s, "ann")
         done = until(c, create(c, background=True, max_output_tokens=3).id, "incomplete")
+        assert done.to_dict()["completed_at"] is None
         assert completion_tokens(s, "ann") == before + 3
         given_up = create(c, background=True, **LONG)
         c.responses.cancel(given_up.id)

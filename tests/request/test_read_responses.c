@@ -132,6 +132,17 @@ TEST(tools_are_those_of_a_chat_in_a_flat_form) {
     assert_true(str_is(r->offered[0].name, "agents.open"));
     assert_true(str_is(r->offered[1].name, "agents.say"));
     assert_true(str_is(r->offered[2].name, "open"));
+    const tool_spaces *spaces = &r->tool_spaces;
+    assert_int_equal(tool_spaces_find(spaces, str_of("agents.say")), 6);
+    assert_int_equal(tool_spaces_find(spaces, str_of("agents.other")), 6); /* no tool of it */
+    assert_int_equal(tool_spaces_find(spaces, str_of("agents.")), 0);
+    assert_int_equal(tool_spaces_find(spaces, str_of("open")), 0);
+    assert_int_equal(tool_spaces_find(spaces, str_of("agent.say")), 0);
+    quire_request_free(r);
+    r = read_body("{\"input\":\"x\",\"tools\":[{\"type\":\"function\",\"name\":\"a.b\"},{\"type\":"
+                  "\"namespace\",\"name\":\"a\",\"tools\":[{\"type\":\"function\",\"name\":\"c\"}]}]}");
+    assert_int_equal(tool_spaces_find(&r->tool_spaces, str_of("a.b")), 0); /* a tool without one */
+    assert_int_equal(tool_spaces_find(&r->tool_spaces, str_of("a.c")), 1);
     quire_request_free(r);
     refuse_body("{\"input\":\"x\",\"tools\":[{\"type\":\"namespace\",\"name\":\"n\",\"tools\":[]}]}", "tools",
                 "tools[0].tools must be");
