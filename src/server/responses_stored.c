@@ -264,27 +264,34 @@ static const responses_path responses_paths[] = {
     {"/input_items", "GET, HEAD", responses_list_input, NULL, NULL},
 };
 
-void responses_one(conn *c) {
-    const char *slash = memchr(c->parameter.p, '/', c->parameter.n);
-    str id = {c->parameter.p, slash != NULL ? (size_t)(slash - c->parameter.p) : c->parameter.n};
-    str below = {id.p + id.n, c->parameter.n - id.n};
-    enum http_method method = c->request.method;
+/* Divides what follows /v1/responses/ into the id and what is below it; NULL: there is
+ * no such path. */
+static const responses_path *responses_path_of(str parameter, str *id) {
+    const char *slash = memchr(parameter.p, '/', parameter.n);
+    *id = (str){parameter.p, slash != NULL ? (size_t)(slash - parameter.p) : parameter.n};
+    str below = {id->p + id->n, parameter.n - id->n};
     for (size_t i = 0; i < sizeof responses_paths / sizeof *responses_paths; i++) {
-        const responses_path *p = &responses_paths[i];
-        if (!str_is(below, p->below)) {
-            continue;
+        if (str_is(below, responses_paths[i].below)) {
+            return &responses_paths[i];
         }
-        void (*run)(conn *, str) = method == HTTP_POST ? p->post : method == HTTP_DELETE ? p->remove : p->get;
-        if (run != NULL) {
-            run(c, id);
-            return;
-        }
-        char message[120], allow[60];
-        (void)snprintf(message, sizeof message, "this path takes %s", p->allow);
-        (void)snprintf(allow, sizeof allow, "Allow: %s\r\n", p->allow);
-        conn_reply_error(c, 405, NULL, message, allow);
+    }
+    return NULL;
+}
+
+const char *responses_allow(str parameter) {
+    str id;
+    const responses_path *p = responses_path_of(parameter, &id);
+    return p != NULL ? p->allow : NULL;
+}
+
+void responses_one(conn *c) {
+    str id;
+    const responses_path *p = responses_path_of(c->parameter, &id);
+    enum http_method method = c->request.method;
+    if (p == NULL) {
+        conn_reply_error(c, 404, NULL,
+                         "there is no such path; below /v1/responses/ID are cancel and input_items", NULL);
         return;
     }
-    conn_reply_error(c, 404, NULL, "there is no such path; below /v1/responses/ID are cancel and input_items",
-                     NULL);
+    (method == HTTP_POST ? p->post : method == HTTP_DELETE ? p->remove : p->get)(c, id);
 }

@@ -20,6 +20,9 @@
 typedef struct route {
     const char *path;
     const char *allow; /* the methods, as the Allow header lists them */
+    /* those of a path with this parameter; its NULL: it is no path. NULL: all have
+     * `allow` */
+    const char *(*allow_below)(str parameter);
     void (*run)(conn *c);
     bool is_prefix; /* the path continues with a parameter */
     bool takes_json;
@@ -261,7 +264,11 @@ static const route route_table[] = {
     {.path = "/v1/messages", GENERATION(QUIRE_MESSAGES)},
     {.path = "/v1/messages/count_tokens", JSON_POST, .run = body_count, .error = messages_error_body},
     {.path = "/v1/responses", GENERATION(QUIRE_RESPONSES)},
-    {.path = "/v1/responses/", .allow = READ ", POST, DELETE", .run = responses_one, .is_prefix = true},
+    {.path = "/v1/responses/",
+     .allow = READ ", POST, DELETE",
+     .allow_below = responses_allow,
+     .run = responses_one,
+     .is_prefix = true},
     {.path = "/v1/chat/completions/batch", GENERATION(QUIRE_CHAT_BATCH)},
     {.path = "/v1/completions/render", GENERATION(QUIRE_COMPLETIONS_RENDER)},
     {.path = "/v1/chat/completions/render", GENERATION(QUIRE_CHAT_RENDER)},
@@ -301,11 +308,23 @@ const char *routes_path(size_t i) {
     return i < sizeof(route_table) / sizeof(route_table[0]) ? route_table[i].path : NULL;
 }
 
-static bool route_allows(const route *r, enum http_method method) {
+/* What follows the route's own path. */
+static str route_parameter(const route *r, str path) {
+    size_t n = strlen(r->path);
+    return (str){path.p + n, path.n - n};
+}
+
+/* The methods of a path of the route; what is no path has all of them, to be told so. */
+static const char *route_methods(const route *r, str path) {
+    const char *own = r->allow_below != NULL ? r->allow_below(route_parameter(r, path)) : NULL;
+    return own != NULL ? own : r->allow;
+}
+
+static bool route_allows(const char *methods, enum http_method method) {
     const char *name = http_method_str(method);
     size_t n = strlen(name);
-    for (const char *p = r->allow; (p = strstr(p, name)) != NULL; p += n) {
-        if ((p == r->allow || p[-1] == ' ') && (p[n] == ',' || p[n] == '\0')) {
+    for (const char *p = methods; (p = strstr(p, name)) != NULL; p += n) {
+        if ((p == methods || p[-1] == ' ') && (p[n] == ',' || p[n] == '\0')) {
             return true;
         }
     }
@@ -482,12 +501,12 @@ static void route_check(conn *c) {
     if (to == NULL) {
         unknown_path_explain(http_method_str(r->method), path, routes_path, &c->refusal_error);
         route_refuse(c, 404, c->refusal_error.message, NULL);
-    } else if (!route_allows(to, r->method)) {
+    } else if (!route_allows(route_methods(to, path), r->method)) {
         char shown[SHOWN_PATH_BYTES];
         path_show(path, shown);
         err_set(&c->refusal_error, QUIRE_BAD_REQUEST, -1, "%s %s: this path takes %s",
-                http_method_str(r->method), shown, to->allow);
-        snprintf(c->headers, sizeof c->headers, "Allow: %s\r\n", to->allow);
+                http_method_str(r->method), shown, route_methods(to, path));
+        snprintf(c->headers, sizeof c->headers, "Allow: %s\r\n", route_methods(to, path));
         route_refuse(c, 405, c->refusal_error.message, NULL);
     } else if (to->takes_json && !route_takes_type(c, to)) {
         route_refuse(c, 400, "the body must be sent as content-type application/json", NULL);
@@ -503,8 +522,9 @@ static void route_options(conn *c) {
     static const char allowed[] = "Access-Control-Allow-Headers: Authorization, Content-Type, X-Request-Id, "
                                   "X-Api-Key, Anthropic-Version, Anthropic-Beta\r\n"
                                   "Access-Control-Max-Age: 600\r\n";
-    const route *to = route_find((str){c->request.path.p, c->request.path.n});
-    const char *methods = to != NULL ? to->allow : READ ", POST";
+    str path = {c->request.path.p, c->request.path.n};
+    const route *to = route_find(path);
+    const char *methods = to != NULL ? route_methods(to, path) : READ ", POST";
     bool is_allowed = c->loop->server->options.allow_origin != NULL;
     size_t n = (size_t)snprintf(c->headers, sizeof c->headers, "Allow: %s, OPTIONS\r\n", methods);
     if (is_allowed) {
@@ -521,8 +541,7 @@ static void route_run(conn *c) {
     }
     str path = {c->request.path.p, c->request.path.n};
     const route *to = route_find(path);
-    size_t n = strlen(to->path);
-    c->parameter = (str){path.p + n, path.n - n};
+    c->parameter = route_parameter(to, path);
     to->run(c);
 }
 
@@ -531,6 +550,7 @@ static void route_refuse_while_loading(conn *c) {
     c->record.endpoint = to != NULL ? to->path : NULL;
     c->record.is_probe = to != NULL && to->is_probe;
     c->record.is_expected = true;
+    c->error = route_error_writer(c, to);
     route_refuse(c, 503, "the model is being loaded; GET /ready says 200 when it is there",
                  "Retry-After: 1\r\n");
 }

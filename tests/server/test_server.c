@@ -54,6 +54,9 @@ TEST(a_refused_method_hears_all_that_the_path_takes) {
     expect_allowed(s, "DELETE /ping", "GET, HEAD, POST");
     expect_allowed(s, "POST /health", "GET, HEAD");
     expect_allowed(s, "GET " CHAT, "POST");
+    expect_allowed(s, "POST /v1/responses/resp_1", "GET, HEAD, DELETE");
+    expect_allowed(s, "GET /v1/responses/resp_1/cancel", "POST");
+    expect_allowed(s, "DELETE /v1/responses/resp_1/input_items", "GET, HEAD");
     stop(s);
 }
 
@@ -107,8 +110,10 @@ TEST(web_pages_elsewhere_may_ask_only_where_that_was_allowed) {
               "Access-Control-Allow-Headers: ");
     const char *stored =
         ask(s, "OPTIONS /v1/responses/resp_1 HTTP/1.1\r\nHost: h\r\nOrigin: http://x\r\n" CLOSE "\r\n");
-    expect_in(stored, "Access-Control-Allow-Methods: GET, HEAD, POST, DELETE, OPTIONS\r\n");
+    expect_in(stored, "Access-Control-Allow-Methods: GET, HEAD, DELETE, OPTIONS\r\n");
     expect_in(stored, "Access-Control-Max-Age: 600\r\n");
+    expect_in(ask(s, "OPTIONS /v1/responses/resp_1/cancel HTTP/1.1\r\nHost: h\r\n" CLOSE "\r\n"),
+              "Allow: POST, OPTIONS\r\n");
     stop(s);
 }
 
@@ -546,6 +551,11 @@ TEST(a_server_without_its_engine_says_so_and_keeps_its_connections) {
         expect_in(response, "\r\nRetry-After: 1\r\n");
         expect_in(response, "the model is being loaded; GET /ready says 200 when it is there");
     }
+    const char *overloaded = ask(s, "POST /v1/messages HTTP/1.1\r\nHost: h\r\n" CLOSE
+                                    "Content-Type: application/json\r\nContent-Length: 2\r\n\r\n{}");
+    expect_in(overloaded, "HTTP/1.1 529 ");
+    expect_in(overloaded, "{\"type\":\"error\",\"error\":{\"type\":\"overloaded_error\",\"message\":\"the "
+                          "model is being loaded");
     say(refused, "POST " COMPLETIONS
                  " HTTP/1.1\r\nHost: h\r\nContent-Type: application/json\r\nContent-Length: 9\r\n\r\n{");
     say(begun, "GET /ready HTTP/1.1\r\nHo");
