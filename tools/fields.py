@@ -90,7 +90,7 @@ def row(name, schema, paths):
     meaning = schema["description"]
     mark = END_OF_MEANING.search(meaning)
     if mark:
-        meaning = meaning[:mark.start()] + ("; not there: no other value" if mark[1][0] == "N" else "; without effect")
+        meaning = meaning[:mark.start()] + ("; not implemented: only the default is accepted" if mark[1][0] == "N" else "; without effect")
     default = f"`{json.dumps(schema['default'])}`" if "default" in schema else ""
     if isinstance(schema.get("default"), float):
         default = f"`{number(schema['default'])}`"

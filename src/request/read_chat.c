@@ -65,9 +65,7 @@ quire_err request_read_conversations(quire_request *r, const field_desc *f, cons
     for (size_t i = 0; i < n; i++) {
         prompts[i].conversation = json_at(v, i);
     }
-    request_prompts_free(r->g.prompts, r->g.n_prompts);
-    r->g.prompts = prompts;
-    r->g.n_prompts = (int32_t)n;
+    request_set_prompts(r, prompts, n);
     return QUIRE_OK;
 }
 

@@ -12,6 +12,12 @@ void request_prompts_free(request_prompt *prompts, int32_t n) {
     mem_free(prompts);
 }
 
+void request_set_prompts(quire_request *r, request_prompt *prompts, size_t n) {
+    request_prompts_free(r->g.prompts, r->g.n_prompts);
+    r->g.prompts = prompts;
+    r->g.n_prompts = (int32_t)n;
+}
+
 /* Checks one id. index is its index in an array of ids, or that of the array that
  * contains it. */
 static quire_err read_id(const quire_request *r, const field_desc *f, const json_value *v, int64_t index,
@@ -137,9 +143,7 @@ quire_err request_read_prompt(quire_request *r, const field_desc *f, const json_
         request_prompts_free(prompts, (int32_t)n);
         return e;
     }
-    request_prompts_free(r->g.prompts, r->g.n_prompts);
-    r->g.prompts = prompts;
-    r->g.n_prompts = (int32_t)n;
+    request_set_prompts(r, prompts, n);
     return QUIRE_OK;
 }
 

@@ -6,7 +6,12 @@
 #include "base/rng.h"
 #include "request/request_read.h"
 
-enum { MAX_RESPONSE_FIELDS = 64, MAX_BIAS_TOKENS = 64 };
+enum {
+    MAX_RESPONSE_FIELDS = 64,
+    MAX_BIAS_TOKENS = 64,
+    MAX_PENALTY = 1000000,   /* beyond, a token is as impossible or as certain */
+    MAX_LISTED = 4 * 1000000 /* log-probabilities of an answer's tokens, which are kept till its end */
+};
 
 /* ---- prompts: texts, ids, and both mixed ---- */
 
@@ -120,9 +125,7 @@ quire_err request_read_llama_prompt(quire_request *r, const field_desc *f, const
             return e;
         }
     }
-    request_prompts_free(r->g.prompts, r->g.n_prompts);
-    r->g.prompts = prompts;
-    r->g.n_prompts = (int32_t)n;
+    request_set_prompts(r, prompts, n);
     return QUIRE_OK;
 }
 
@@ -132,9 +135,7 @@ quire_err request_read_llama_prompt(quire_request *r, const field_desc *f, const
 static quire_err read_llama_set_text(quire_request *r, str text, bool is_given, quire_error *err) {
     request_prompt *p = is_given ? mem_new(1, sizeof *p) : NULL;
     TRY(is_given ? mem_check_for(p, "a prompt", err) : QUIRE_OK);
-    request_prompts_free(r->g.prompts, r->g.n_prompts);
-    r->g.prompts = p;
-    r->g.n_prompts = is_given;
+    request_set_prompts(r, p, is_given);
     if (is_given) {
         p->text = text;
     }
@@ -356,10 +357,38 @@ static quire_err read_llama_settle_salt(quire_request *r, quire_error *err) {
     return e == QUIRE_OK ? e : err_set(err, e, -1, "out of memory for a request");
 }
 
+static float read_llama_within(float value, float bound) {
+    return fminf(fmaxf(value, -bound), bound);
+}
+
+/* Makes values that are allowed in this form alone those that mean the same everywhere. */
+static void read_llama_settle_values(sampling_params *p) {
+    p->temperature = fmaxf(p->temperature, 0.0f);
+    p->top_p = fminf(p->top_p, 1.0f);
+    p->frequency_penalty = read_llama_within(p->frequency_penalty, MAX_PENALTY);
+    p->presence_penalty = read_llama_within(p->presence_penalty, MAX_PENALTY);
+    p->max_tokens = p->max_tokens < 0 ? -1 : p->max_tokens;
+}
+
+/* Bounds what log-probabilities of many tokens a position take. */
+static quire_err read_llama_check_listed(const quire_request *r, quire_error *err) {
+    int64_t n = r->g.info.logprobs, n_max = r->g.sampling.max_tokens;
+    n_max = n_max < 0 || n_max > r->context.max_model_len ? r->context.max_model_len : n_max;
+    n_max *= r->g.info.n_choices;
+    return n <= PARAMS_MAX_LOGPROBS || n * n_max <= MAX_LISTED
+               ? QUIRE_OK
+               : err_set_param(err, QUIRE_BAD_REQUEST, "n_probs",
+                               "n_probs is %lld for up to %lld tokens; at most %d log-probabilities are "
+                               "given in all: lower n_probs or n_predict",
+                               (long long)n, (long long)n_max, MAX_LISTED);
+}
+
 quire_err request_check_llama(quire_request *r, quire_error *err) {
     r->g.info.return_token_ids = true; /* the response has the text of the prompt's */
+    read_llama_settle_values(&r->g.sampling);
     TRY(read_llama_settle_salt(r, err));
     TRY(request_settle_samplers(r, err));
     TRY(request_check_generation(r, err));
+    TRY(read_llama_check_listed(r, err));
     return read_llama_write_more(r, err);
 }

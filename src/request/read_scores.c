@@ -121,9 +121,7 @@ quire_err request_check_scores(quire_request *r, quire_error *err) {
     TRY(is_pair ? check_pairs(r, n_queries, n_documents, err) : QUIRE_OK);
     request_prompt *prompts = mem_new(n, sizeof *prompts);
     TRY(mem_check_for(prompts, "texts to score", err));
-    request_prompts_free(r->g.prompts, r->g.n_prompts);
-    r->g.prompts = prompts;
-    r->g.n_prompts = (int32_t)n; /* at most 2 * REQUEST_MAX_PROMPTS */
+    request_set_prompts(r, prompts, n); /* at most 2 * REQUEST_MAX_PROMPTS */
     r->g.more.n_queries = is_pair ? 0 : (int32_t)n_queries;
     r->normalize = is_pair ? -1 : 1;
     if (is_pair) {

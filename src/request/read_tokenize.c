@@ -10,9 +10,7 @@ static request_prompt *new_prompt(quire_request *r, quire_error *err) {
         err_set(err, QUIRE_NO_MEMORY, -1, "out of memory for a prompt");
         return NULL;
     }
-    request_prompts_free(r->g.prompts, r->g.n_prompts);
-    r->g.prompts = p;
-    r->g.n_prompts = 1;
+    request_set_prompts(r, p, 1);
     return p;
 }
 

@@ -238,6 +238,9 @@ quire_err request_read_candidates(quire_request *r, const field_desc *f, const j
                                   quire_error *err);
 quire_err request_check_scores(quire_request *r, quire_error *err);
 void request_prompts_free(request_prompt *prompts, int32_t n);
+/* Makes prompts[0..n), mem_new'd, those of r, which takes them, in place of what it
+ * has. */
+void request_set_prompts(quire_request *r, request_prompt *prompts, size_t n);
 /* Fields and checks of requests that end with their prompts (read_tokenize.c). */
 quire_err request_read_text(quire_request *r, const field_desc *f, const json_value *v, quire_error *err);
 quire_err request_read_tokens(quire_request *r, const field_desc *f, const json_value *v, quire_error *err);

@@ -2,6 +2,7 @@
 import concurrent.futures
 import http.client
 import json
+import math
 
 import pytest
 
@@ -193,8 +194,22 @@ def test_penalties_count_the_last_tokens(server):
     assert len(set(tokens)) == 24
 
 
+def test_values_that_llama_cpp_gives_a_meaning_are_taken(server):
+    greedy = complete(server)
+    cold = complete(server, temperature=-1, top_p=7)
+    assert cold["content"] == greedy["content"] and cold["generation_settings"]["temperature"] == 0 and cold["generation_settings"]["top_p"] == 1
+    assert complete(server, n_predict=-7, stop=["e"])["content"] == complete(server, n_predict=-1, stop=["e"])["content"]
+    apart = complete(server, n_predict=24, repeat_last_n=-1, presence_penalty=1e300, frequency_penalty=1e9, return_tokens=True)["tokens"]
+    assert len(set(apart)) == 24
+    again = complete(server, n_predict=8, repeat_last_n=-1, presence_penalty=-1e300, return_tokens=True)["tokens"]
+    assert set(again) <= set(of_openai(server)["choices"][0]["prompt_token_ids"])
+    whole = complete(server, n_predict=1, n_probs=10**6)["completion_probabilities"][0]["top_logprobs"]
+    assert sorted(t["id"] for t in whole) == list(range(len(whole))) and len(whole) > 20
+    assert sum(math.exp(t["logprob"]) for t in whole) == pytest.approx(1, abs=1e-4)
+
+
 @pytest.mark.parametrize("fields", [
-    {"n_predict": "x"}, {"n_predict": -2}, {"n_probs": 21}, {"n_probs": True}, {"temperature": -1}, {"top_p": 2}, {"min_p": "a"}, {"top_k": 0.5},
+    {"n_predict": "x"}, {"n_probs": -1}, {"n_probs": 400000, "n_predict": 10000}, {"n_probs": True}, {"temperature": "x"}, {"top_p": 0}, {"min_p": "a"}, {"top_k": 0.5},
     {"repeat_penalty": 0}, {"stop": [""]}, {"stop": 7}, {"stream": 1}, {"return_tokens": "x"}, {"timings_per_token": 1}, {"cache_prompt": 1}, {"id_slot": "x"},
     {"response_fields": {}}, {"logit_bias": 3}, {"logit_bias": [[1]]}, {"logit_bias": [[10**9, 1]]}, {"logit_bias": [["a", "b"]]}, {"grammar": 5},
     {"json_schema": {"type": 7}}, {"post_sampling_probs": True}, {"lora": [{"id": 0, "scale": 1}]}, {"min_keep": 1}, {"prompt": None}, {"prompt": ""},
@@ -338,7 +353,7 @@ def test_infill_is_refused_by_name(coder, server):
     for fields, name in (({}, "input_prefix"), ({"input_prefix": ""}, "input_suffix"), ({"input_prefix": 1, "input_suffix": ""}, "input_prefix"),
                          ({"input_prefix": "", "input_suffix": "", "prompt": ["a"]}, "prompt"),
                          ({"input_prefix": "", "input_suffix": "", "input_extra": [{"filename": "a"}]}, "input_extra[0]"),
-                         ({"input_prefix": "", "input_suffix": "", "n_predict": -5}, "n_predict")):
+                         ({"input_prefix": "", "input_suffix": "", "n_predict": 1.5}, "n_predict")):
         status, _, text = s.ask("POST", "/infill", fields)
         assert status == 400 and name in json.loads(text)["error"]["message"], text
     status, _, text = server.ask("POST", "/infill", {"input_prefix": "a", "input_suffix": "b"})

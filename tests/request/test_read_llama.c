@@ -88,6 +88,25 @@ TEST(fields_have_other_names) {
     quire_request_free(r);
 }
 
+TEST(values_that_mean_something_here_alone_are_taken) {
+    quire_request *r =
+        read_as(QUIRE_LLAMA_COMPLETION, WITH("\"temperature\":-3,\"top_p\":2,\"n_predict\":-2,\"n_probs\":21,"
+                                             "\"frequency_penalty\":-1e300,\"presence_penalty\":5"));
+    const sampling_params *p = &r->g.sampling;
+    assert_true(p->temperature == 0 && p->top_p == 1 && p->presence_penalty == 5);
+    assert_float_equal(p->frequency_penalty, -1e6, 0);
+    assert_int_equal(p->max_tokens, -1);
+    assert_int_equal(r->g.info.logprobs, 21);
+    quire_request_free(r);
+    r = read_as(QUIRE_LLAMA_COMPLETION, WITH("\"n_predict\":1,\"n_probs\":1000000000"));
+    assert_int_equal(r->g.info.logprobs, 2048); /* the vocabulary */
+    quire_request_free(r);
+    refuse(QUIRE_LLAMA_COMPLETION, WITH("\"n_predict\":2000,\"n_cmpl\":2,\"n_probs\":2048"),
+           "n_probs is 2048 for up to 2048 tokens");
+    refuse(QUIRE_LLAMA_COMPLETION, WITH("\"n_predict\":20,\"n_cmpl\":128,\"n_probs\":2048"),
+           "for up to 2560 tokens");
+}
+
 TEST(prompts_are_one_or_several) {
     const struct {
         const char *body;
@@ -137,10 +156,11 @@ TEST(biases_are_pairs_or_an_object) {
 }
 
 TEST(wrong_fields_and_missing_features_are_refused_by_name) {
-    static const char *const fields[][2] = {{"n_predict", "-2"},
-                                            {"n_probs", "21"},
+    static const char *const fields[][2] = {{"n_predict", "1.5"},
+                                            {"n_probs", "-1"},
                                             {"n_probs", "\"x\""},
-                                            {"temperature", "-1"},
+                                            {"temperature", "\"x\""},
+                                            {"top_p", "0"},
                                             {"repeat_penalty", "0"},
                                             {"response_fields", "[1]"},
                                             {"return_tokens", "1"},
@@ -275,6 +295,7 @@ int main(void) {
         cmocka_unit_test(what_is_left_out_has_llama_cpps_default),
         cmocka_unit_test(a_models_own_defaults_go_before_them),
         cmocka_unit_test(fields_have_other_names),
+        cmocka_unit_test(values_that_mean_something_here_alone_are_taken),
         cmocka_unit_test(prompts_are_one_or_several),
         cmocka_unit_test(biases_are_pairs_or_an_object),
         cmocka_unit_test(wrong_fields_and_missing_features_are_refused_by_name),
