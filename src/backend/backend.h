@@ -64,6 +64,7 @@ typedef struct norm_spec {
     /* norm_linears and feed_forward leave norm(x) in x: for norms on the residual
      * itself */
     bool replaces;
+    float cutoff;              /* of NORM_ABOVE, which has no weight */
     const tensor_view *weight; /* NULL: the norm has none */
     const tensor_view *bias;   /* NULL: none; NORM_LAYER only */
 } norm_spec;
@@ -73,6 +74,7 @@ typedef struct norm_spec {
 typedef struct embed_use {
     const embedding *tokens; /* by token id; an external row takes the place of this part, unscaled */
     float scale;             /* of the token's row */
+    int32_t n_known;         /* token ids from this one on count as 0; 0: all are known */
     const embedding *positions;
     int32_t position_offset;
     /* rows of token position_offset - 1 are padding: they have position -1, and later
@@ -102,6 +104,9 @@ typedef struct multiply_use {
     buffer x;
     int32_t column; /* of x, where its W columns begin */
     buffer out;     /* [M, W]; may be gate, or x with column 0 */
+    /* of the gate: where its columns begin, and how many they are; 0: all are */
+    int32_t gate_column, n_gates;
+    bool adds; /* out += the product; with fewer gates than W */
 } multiply_use;
 
 /* One product out of a fused set: out = x W^T (+ bias). */
@@ -464,7 +469,7 @@ typedef struct backend_ops {
     void (*norm_add)(backend *b, buffer y, const norm *nm, float scale, buffer x);
     /* out [M, D] = norm(x). out may be x. On a GPU: as norm_add. */
     void (*norm_rows)(backend *b, buffer x, const norm *nm, buffer out);
-    /* out [M, W] = f(gate) * x[:, column .. column + W]. On a GPU: one thread an element,
+    /* out [M, W] = f(gate) * x[:, column .. column + W], or += that. On a GPU: one thread an element,
      * bound by memory. */
     void (*multiply)(backend *b, const multiply_use *use);
     /* x [M, D] *= scale. On a GPU: as multiply. */

@@ -69,6 +69,7 @@ typedef enum activation {
     ACT_RELU2,      /* max(g, 0)^2 */
     ACT_GELU_QUICK, /* g * sigmoid(1.702 g) */
     ACT_SIGMOID,
+    ACT_TANH,
     ACT_NONE,           /* g */
     ACT_SWIGLU_CLAMPED, /* gated only: ACT_GELU_QUICK of min(g, limit), times clamp(u, -limit, limit) + 1 */
     ACT_SILU_CLAMPED,   /* gated only: min(ACT_SILU of g, limit) * clamp(u, -limit, limit) */
@@ -124,9 +125,19 @@ typedef struct layer_desc {
     /* of ACT_SILU_CLAMPED, which activations then are: of the experts, and of the dense
      * part or the shared expert; 0: none */
     float limit, dense_limit;
+    /* the dense part's gate goes through NORM_ABOVE of this cutoff first; 0: it does not */
+    float cutoff;
 } layer_desc;
 
-typedef enum norm_kind { NORM_RMS, NORM_LAYER } norm_kind;
+/* What a norm makes of a stretch of elements; the first two have weights that multiply the
+ * result. */
+typedef enum norm_kind {
+    NORM_RMS,
+    NORM_LAYER,
+    NORM_RMS_WEIGHED, /* NORM_RMS without weights of x times the weights */
+    NORM_SCALE,       /* no norm: x times the weights */
+    NORM_ABOVE,       /* max(x - mean - cutoff * standard deviation, 0) (Gemma 3n) */
+} norm_kind;
 
 /* Norms of queries and keys. */
 typedef enum qk_norm_kind {
@@ -197,7 +208,19 @@ typedef struct embed_desc {
     bool skips_padding;    /* tokens of id position_offset - 1 are padding, which positions do not count */
     int32_t n_token_types; /* rows of the table of token types, which are added; 0: there is none */
     int32_t d_layer_input; /* width of the input that each layer has of its own; 0: none */
+    /* of the table of these; later ids have row 0's. 0: as many as tokens, or more */
+    int32_t n_input_rows;
 } embed_desc;
+
+/* Several residual streams (AltUp: Baykal et al. 2023, arXiv:2301.13310): layers compute
+ * with one of them, predict the others and correct all. All 0: there is one. */
+typedef struct streams_desc {
+    int32_t n, active;  /* streams; the one that layers compute with */
+    int32_t d_laurel;   /* rank of the product beside attention (Gemma 3n) */
+    bool scales_output; /* what a layer's own input is added to is scaled by weights */
+} streams_desc;
+
+#define DESC_MAX_STREAMS 8
 
 /* What follows the last layer. All 0: as Llama's. */
 typedef struct head_desc {
@@ -319,6 +342,7 @@ typedef struct model_desc {
     norm_desc norm;
     attend_desc attend;
     embed_desc embed;
+    streams_desc streams;
     head_desc head;
     moe_desc moe;
     rope_desc ropes[DESC_MAX_ROPES];

@@ -20,7 +20,8 @@ extern const arch arch_nemotron, arch_stablelm, arch_smollm3;
 extern const arch arch_ernie4_5, arch_ernie4_5_moe, arch_exaone4, arch_hunyuan, arch_hunyuan_moe,
     arch_seed_oss, arch_minimax_m2;
 extern const arch arch_gpt_oss, arch_llama4, arch_gemma4;
-extern const arch arch_flex_olmo, arch_nanochat, arch_bitnet, arch_ernie4_5_vl, arch_step, arch_muse_glimmer;
+extern const arch arch_flex_olmo, arch_nanochat, arch_bitnet, arch_ernie4_5_vl, arch_step, arch_muse_glimmer,
+    arch_gemma3n;
 extern const arch arch_bert, arch_roberta, arch_nomic_bert, arch_modernbert, arch_gemma_embedding;
 
 /* Weights' names that two families have. */

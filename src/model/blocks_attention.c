@@ -204,7 +204,7 @@ static quire_err attention_reserve(binding *b, const attention_parts *w, attenti
     buffer gate;
     TRY(binding_buffer(b, BUFFER_ATTN_GATE, w->gate_width, &gate));
     to->products[to->n_products++] = (linear_use){w->gate, gate};
-    to->gate = (multiply_use){b->d->attend.gate_f, gate, to->rows, 0, to->rows};
+    to->gate = (multiply_use){.f = b->d->attend.gate_f, .gate = gate, .x = to->rows, .out = to->rows};
     to->is_gated = true;
     return QUIRE_OK;
 }

@@ -164,7 +164,9 @@ static void moe_run_shared(const pass *p, const moe_block *m) {
                                                   .reader = m->shared_router ? NULL : m->shared_down});
     if (m->shared_router != NULL) {
         p->op->norm_linears(p->b, use->x, use->nm, &(linear_use){m->shared_router, m->shared_logit}, 1);
-        p->op->multiply(p->b, &(multiply_use){ACT_SIGMOID, m->shared_logit, m->shared, 0, m->shared});
+        p->op->multiply(
+            p->b,
+            &(multiply_use){.f = ACT_SIGMOID, .gate = m->shared_logit, .x = m->shared, .out = m->shared});
     }
     p->op->linear_add(p->b, m->shared, &(linear_use){m->shared_down, use->y}, 1.0f, use->y);
 }
@@ -236,15 +238,35 @@ static quire_err mlp_load(binding *b, int32_t f, linear **gate, linear **up, lin
 /* The first half of the part, and the norm behind it. */
 typedef struct mlp_block {
     feed_forward_use use;
-    norm *inner_norm; /* NULL: there is none */
+    norm *inner_norm;      /* NULL: there is none */
+    norm *above;           /* the gate goes through it first; NULL: it does not */
+    multiply_use multiply; /* with above: of the gate and the up product */
 } mlp_block;
 
 static void mlp_run(const pass *p, const decoder_op *o) {
     const mlp_block *m = o->own;
-    p->op->feed_forward(p->b, &m->use);
+    const feed_forward_use *use = &m->use;
+    if (m->above != NULL) {
+        const linear_use both[] = {{use->gate, m->multiply.gate}, {use->up, use->h}};
+        p->op->norm_linears(p->b, use->x, use->nm, both, 2);
+        p->op->norm_rows(p->b, m->multiply.gate, m->above, m->multiply.gate);
+        p->op->multiply(p->b, &m->multiply);
+    } else {
+        p->op->feed_forward(p->b, use);
+    }
     if (m->inner_norm != NULL) {
         p->op->norm_rows(p->b, m->use.h, m->inner_norm, m->use.h);
     }
+}
+
+static quire_err mlp_set_cutoff(binding *b, int32_t f, mlp_block *m) {
+    const norm_spec spec = {.kind = NORM_ABOVE, .width = f, .cutoff = b->d->layers[b->layer].cutoff};
+    if (spec.cutoff <= 0.0f) {
+        return QUIRE_OK;
+    }
+    TRY(b->l->b->ops->norm_load(b->l->b, &spec, &m->above, b->l->err));
+    m->multiply = (multiply_use){.f = m->use.f, .x = m->use.h, .out = m->use.h};
+    return binding_buffer(b, BUFFER_GATE, f, &m->multiply.gate);
 }
 
 quire_err mlp_bind(binding *b, const layer_step *s) {
@@ -265,6 +287,7 @@ quire_err mlp_bind(binding *b, const layer_step *s) {
         (feed_forward_use){.x = in.at, .nm = in.nm, .gate = gate, .up = up, .f = b->d->activation, .h = h};
     set_limit(b->d->layers[b->layer].dense_limit, &m->use.f, &m->use.limit);
     m->use.reader = m->inner_norm == NULL ? down : NULL;
+    TRY(mlp_set_cutoff(b, f, m));
     b->rows[s->to] = (row_value){.at = h, .product = down};
     return binding_emit(b, (decoder_op){.run = mlp_run, .own = m});
 }
@@ -290,7 +313,8 @@ typedef struct layer_input {
 static void inputs_run(const pass *p, const decoder_op *o) {
     const layer_inputs *in = o->own;
     float root = sqrtf((float)p->d->embed.d_layer_input);
-    p->op->embed(p->b, &(embed_use){.tokens = in->table, .scale = root, .x = o->out});
+    const int32_t n_known = p->d->embed.n_input_rows;
+    p->op->embed(p->b, &(embed_use){.tokens = in->table, .scale = root, .n_known = n_known, .x = o->out});
     p->op->norm_linears(p->b, o->in, NULL, &(linear_use){in->projection, in->projected}, 1);
     p->op->scale_rows(p->b, 1.0f / sqrtf((float)p->d->d_model), in->projected);
     p->op->norm_add(p->b, in->projected, in->projection_norm, 1.0f, o->out);
@@ -304,7 +328,8 @@ quire_err inputs_bind(binding *b) {
     TRY(binding_new(b, 1, sizeof *in, &in));
     TRY(loader_find(b->l, binding_name(b, W_INPUT_TABLE), NO_LAYER, ".weight", &table));
     /* it may have more ids than the model */
-    int64_t n_rows = table != NULL && table->dims[0] > b->d->n_vocab ? table->dims[0] : b->d->n_vocab;
+    int64_t n_rows = b->d->embed.n_input_rows > 0 ? b->d->embed.n_input_rows : b->d->n_vocab;
+    n_rows = table != NULL && table->dims[0] > n_rows ? table->dims[0] : n_rows;
     TRY(loader_embedding(b->l, binding_name(b, W_INPUT_TABLE), NULL, n_rows, width, &in->table));
     TRY(loader_kept_linear(b->l, binding_name(b, W_INPUT_PROJECTION), NO_LAYER, NULL, width, b->d->d_model,
                            &in->projection));
@@ -334,7 +359,8 @@ quire_err input_bind(binding *b, const layer_step *s) {
     TRY(binding_linear(b, W_INPUT_OUT, b->d->d_model, p, &down));
     TRY(binding_buffer(b, BUFFER_GATE, p, &rows));
     TRY(binding_read(b, s->from, &in));
-    to->multiply = (multiply_use){b->d->activation, rows, b->w->inputs, b->layer * p, rows};
+    to->multiply = (multiply_use){
+        .f = b->d->activation, .gate = rows, .x = b->w->inputs, .column = b->layer * p, .out = rows};
     b->rows[s->to] = (row_value){.at = rows, .product = down};
     return binding_emit(b, (decoder_op){.run = input_run, .in = in.at, .nm = in.nm, .out = rows, .own = to});
 }

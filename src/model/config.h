@@ -144,6 +144,10 @@ quire_err config_window_layers(const config *c, const model_desc *d, int32_t per
 /* Gives these layers the window, and the others none. */
 quire_err config_windows(const config *c, int32_t window, int32_t period, int32_t full_at, model_desc *d);
 
+/* Has the last layers read the cache of the last layer of their kind, with a window or
+ * without, that has one of its own. After the windows are set. */
+quire_err config_share_caches(const config *c, int32_t n_shared, model_desc *d);
+
 /* Which layers are mixtures of experts by config.json's "mlp_layer_types" ("sparse",
  * "dense"); where it has none, is_sparse stays as it is. */
 quire_err config_sparse_types(const config *c, const model_desc *d, bool *is_sparse);

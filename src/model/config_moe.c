@@ -196,6 +196,26 @@ quire_err config_windows(const config *c, int32_t window, int32_t period, int32_
     return QUIRE_OK;
 }
 
+quire_err config_share_caches(const config *c, int32_t n_shared, model_desc *d) {
+    if (n_shared >= d->n_layers) {
+        return config_bad(c, "num_kv_shared_layers", "must leave a layer with keys and values of its own");
+    }
+    int32_t n_own = d->n_layers - n_shared;
+    for (int32_t i = n_own; i < d->n_layers; i++) {
+        int32_t from = n_own - 1;
+        while (from >= 0 && d->layers[from].window != d->layers[i].window) {
+            from--;
+        }
+        if (from < 0) {
+            return config_bad(c, "num_kv_shared_layers",
+                              "has a layer read a cache that no earlier layer of its kind writes");
+        }
+        d->layers[i].caches[0] = d->layers[from].caches[0];
+    }
+    d->n_caches = n_own;
+    return QUIRE_OK;
+}
+
 quire_err config_sparse_types(const config *c, const model_desc *d, bool *is_sparse) {
     for (int32_t i = 0; i < d->n_layers; i++) {
         str type;

@@ -47,10 +47,17 @@ typedef enum buffer_role {
     BUFFER_GATE,
     BUFFER_INPUTS,
     BUFFER_PROJECTED,
-    BUFFER_EMBEDDING
+    BUFFER_EMBEDDING,
+    BUFFER_LOW,
+    BUFFER_MODES, /* of streams: what coefficients are made of, and they */
+    BUFFER_COEFFICIENTS,
+    BUFFER_MAGNITUDE,
+    BUFFER_STREAM,                                        /* each of several, */
+    BUFFER_PREDICTION = BUFFER_STREAM + DESC_MAX_STREAMS, /* and what is predicted of it */
+    BUFFER_BEHIND_STREAMS = BUFFER_PREDICTION + DESC_MAX_STREAMS
 } buffer_role;
 
-#define DECODER_MAX_BUFFERS 48
+#define DECODER_MAX_BUFFERS 80
 
 struct decoder {
     embedding *tokens, *positions, *types; /* positions, types NULL: there are none */
@@ -130,6 +137,17 @@ quire_err moe_bind(binding *b, const layer_step *s);
 quire_err input_bind(binding *b, const layer_step *s);
 /* Before the first layer: makes the inputs that each layer has of its own. */
 quire_err inputs_bind(binding *b);
+
+/* ---- blocks_streams.c ---- */
+quire_err laurel_bind(binding *b, const layer_step *s);
+quire_err join_bind(binding *b, const layer_step *s);
+quire_err predict_bind(binding *b, const layer_step *s);
+quire_err correct_bind(binding *b, const layer_step *s);
+quire_err spread_bind(binding *b, const layer_step *s);
+/* Before the first layer: makes the streams of the residual; behind the last: makes it of
+ * them. */
+quire_err streams_bind(binding *b);
+quire_err streams_bind_end(binding *b);
 
 /* ---- decoder.c ---- */
 quire_err decoder_load(loader *l, const model_desc *d, decoder **out);

@@ -210,15 +210,17 @@ static quire_err scale_bind(binding *b, const layer_step *s) {
 
 /* What each kind of step is. */
 static quire_err (*const bind_step[N_STEP_KINDS])(binding *b, const layer_step *s) = {
-    [STEP_NORM] = norm_bind,  [STEP_ATTEND] = attention_bind, [STEP_MLP] = mlp_bind,
-    [STEP_MOE] = moe_bind,    [STEP_INPUT] = input_bind,      [STEP_ADD] = add_bind,
-    [STEP_SCALE] = scale_bind};
+    [STEP_NORM] = norm_bind,       [STEP_ATTEND] = attention_bind, [STEP_MLP] = mlp_bind,
+    [STEP_MOE] = moe_bind,         [STEP_INPUT] = input_bind,      [STEP_ADD] = add_bind,
+    [STEP_SCALE] = scale_bind,     [STEP_LAUREL] = laurel_bind,    [STEP_JOIN] = join_bind,
+    [STEP_PREDICT] = predict_bind, [STEP_CORRECT] = correct_bind,  [STEP_SPREAD] = spread_bind};
 
 quire_err decoder_bind_layers(binding *b) {
     b->rows[X] = (row_value){.at = b->w->x};
     if (b->d->embed.d_layer_input > 0) {
         TRY(inputs_bind(b));
     }
+    TRY(b->d->streams.n > 0 ? streams_bind(b) : QUIRE_OK);
     for (b->layer = 0; b->layer < b->d->n_layers; b->layer++) {
         b->rows[A] = b->rows[B] = (row_value){.at = BUFFER_NONE};
         assert(b->d->layers[b->layer].steps != NULL);
@@ -227,5 +229,6 @@ quire_err decoder_bind_layers(binding *b) {
         }
     }
     b->layer = NO_LAYER;
-    return binding_settle(b, X);
+    TRY(binding_settle(b, X));
+    return b->d->streams.n > 0 ? streams_bind_end(b) : QUIRE_OK;
 }

@@ -77,31 +77,17 @@ static quire_err gemma4_read_heads(const config *c, model_desc *d) {
     return QUIRE_OK;
 }
 
-/* The last layers have no keys and values: each reads the cache of the last layer of its
- * kind that has some. Their MLP may be twice as wide. */
+/* The last layers have no keys and values. Their MLP may be twice as wide. */
 static quire_err share_caches(const config *c, model_desc *d) {
     int32_t n_shared = 0;
     bool is_double = false;
     TRY(config_i32(c, "attention.shared_kv_layers", "num_kv_shared_layers", &n_shared));
     TRY(config_bool(c, NULL, "use_double_wide_mlp", &is_double));
-    if (n_shared >= d->n_layers) {
-        return config_bad(c, "num_kv_shared_layers", "must leave a layer with keys and values of its own");
-    }
-    int32_t n_own = d->n_layers - n_shared;
-    for (int32_t i = n_own; i < d->n_layers; i++) {
+    TRY(config_share_caches(c, n_shared, d));
+    for (int32_t i = d->n_caches; i < d->n_layers; i++) {
         layer_desc *layer = &d->layers[i];
-        int32_t from = n_own - 1;
-        while (from >= 0 && d->layers[from].window != layer->window) {
-            from--;
-        }
-        if (from < 0) {
-            return config_bad(c, "num_kv_shared_layers",
-                              "has a layer read a cache that no earlier layer of its kind writes");
-        }
-        layer->caches[0] = d->layers[from].caches[0];
         layer->d_ff = is_double && layer->d_ff <= INT32_MAX / 2 ? 2 * layer->d_ff : layer->d_ff;
     }
-    d->n_caches = n_own;
     return QUIRE_OK;
 }
 
@@ -172,8 +158,8 @@ enum { MOST_INPUTS = 1 << 20 }; /* of all layers together */
 
 static quire_err read_layer_inputs(const config *c, model_desc *d) {
     int32_t *width = &d->embed.d_layer_input;
-    const bool is_unified = config_is(c, "Gemma4UnifiedForCausalLM") ||
-                            config_is(c, "Gemma4UnifiedForConditionalGeneration");
+    const bool is_unified =
+        config_is(c, "Gemma4UnifiedForCausalLM") || config_is(c, "Gemma4UnifiedForConditionalGeneration");
     *width = c->is_gguf || is_unified ? 0 : 256;
     TRY(config_i32(c, "embedding_length_per_layer_input", "hidden_size_per_layer_input", width));
     return *width <= MOST_INPUTS / d->n_layers ? QUIRE_OK

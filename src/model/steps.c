@@ -54,8 +54,10 @@ bool step_is_kept(const layer_step *norm) {
 
 void steps_text(const layer_step *steps, char *out, size_t n) {
     static const char *const names[N_STEP_KINDS] = {
-        [STEP_NORM] = "norm",   [STEP_ATTEND] = "attend", [STEP_MLP] = "mlp",    [STEP_MOE] = "moe",
-        [STEP_INPUT] = "input", [STEP_ADD] = "add",       [STEP_SCALE] = "scale"};
+        [STEP_NORM] = "norm",       [STEP_ATTEND] = "attend",   [STEP_MLP] = "mlp",
+        [STEP_MOE] = "moe",         [STEP_INPUT] = "input",     [STEP_ADD] = "add",
+        [STEP_SCALE] = "scale",     [STEP_LAUREL] = "laurel",   [STEP_JOIN] = "join",
+        [STEP_PREDICT] = "predict", [STEP_CORRECT] = "correct", [STEP_SPREAD] = "spread"};
     out[0] = 0;
     for (const layer_step *s = steps; s->kind != STEP_END; s++) {
         size_t at = strlen(out);

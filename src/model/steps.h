@@ -24,10 +24,15 @@ typedef enum step_kind {
     STEP_NORM,
     STEP_ATTEND,
     STEP_MLP,
-    STEP_MOE,   /* a mixture of experts, with its shared expert */
-    STEP_INPUT, /* f(row gate^T) * the layer's own input, out^T (Gemma 4) */
-    STEP_ADD,   /* to the residual: times model_desc.residual_scale */
-    STEP_SCALE, /* by a number of the file (Gemma 4) */
+    STEP_MOE,     /* a mixture of experts, with its shared expert */
+    STEP_INPUT,   /* f(row gate^T) * the layer's own input, out^T (Gemma 4) */
+    STEP_ADD,     /* to the residual: times model_desc.residual_scale */
+    STEP_SCALE,   /* by a number of the file (Gemma 4) */
+    STEP_LAUREL,  /* row + norm(row left^T right^T) (Gemma 3n) */
+    STEP_JOIN,    /* to the residual, and both divided by the root of 2 */
+    STEP_PREDICT, /* all streams by one; the residual is then the active one (AltUp) */
+    STEP_CORRECT, /* all streams by the residual; it is then the active one */
+    STEP_SPREAD,  /* to all streams but the first */
     N_STEP_KINDS
 } step_kind;
 
@@ -47,6 +52,11 @@ struct layer_step {
 #define INPUT(from, to)      {STEP_INPUT, from, to, 0}
 #define ADD(from, to)        {STEP_ADD, from, to, 0}
 #define SCALE(row)           {STEP_SCALE, row, row, 0}
+#define LAUREL(from, to)     {STEP_LAUREL, from, to, 0}
+#define JOIN(from, to)       {STEP_JOIN, from, to, 0}
+#define PREDICT(row)         {STEP_PREDICT, row, row, 0}
+#define CORRECT(row)         {STEP_CORRECT, row, row, 0}
+#define SPREAD(row)          {STEP_SPREAD, row, row, 0}
 #define END                  {STEP_END, X, X, 0}
 /* clang-format on */
 

@@ -60,6 +60,14 @@ static const weight_name usual[N_WEIGHT_ROLES] = {
     [W_INPUT_GATE] = {"blk.%d.inp_gate", NULL},
     [W_INPUT_OUT] = {"blk.%d.proj", NULL},
     [W_INPUT_POST_NORM] = {"blk.%d.post_norm", NULL},
+    [W_STREAM_NORM] = {"blk.%d.altup_router_norm", NULL},
+    [W_STREAM_ROUTER] = {"blk.%d.altup_router", NULL},
+    [W_STREAM_PREDICT] = {"blk.%d.altup_predict_coef", NULL},
+    [W_STREAM_CORRECT] = {"blk.%d.altup_correct_coef", NULL},
+    [W_STREAM_SCALE] = {"blk.%d.altup_correct_scale.weight", NULL},
+    [W_LAUREL_LEFT] = {"blk.%d.laurel_l", NULL},
+    [W_LAUREL_RIGHT] = {"blk.%d.laurel_r", NULL},
+    [W_LAUREL_NORM] = {"blk.%d.laurel_post_norm", NULL},
 };
 
 weight_name weight_name_of(const arch_names *names, weight_role role) {

@@ -66,6 +66,16 @@ typedef enum weight_role {
     W_INPUT_GATE,
     W_INPUT_OUT,
     W_INPUT_POST_NORM,
+    W_STREAM_IN, /* of residual streams: what makes the others of the first, and sums them; %d is the stream */
+    W_STREAM_OUT,
+    W_STREAM_NORM, /* of a layer: what the coefficients are made of */
+    W_STREAM_ROUTER,
+    W_STREAM_PREDICT,
+    W_STREAM_CORRECT,
+    W_STREAM_SCALE, /* a whole name, without ".weight" */
+    W_LAUREL_LEFT,
+    W_LAUREL_RIGHT,
+    W_LAUREL_NORM,
     N_WEIGHT_ROLES
 } weight_role;
 

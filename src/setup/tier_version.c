@@ -42,9 +42,9 @@ static uint64_t hash_rope(uint64_t h, const rope_desc *r) {
 static uint64_t hash_layer(uint64_t h, const layer_desc *l) {
     char text[256], steps[128];
     steps_text(l->steps, steps, sizeof steps);
-    (void)snprintf(text, sizeof text, "layer %s %d %d %d %d %d %d %d %d %d %a %a", steps, l->caches[0],
+    (void)snprintf(text, sizeof text, "layer %s %d %d %d %d %d %d %d %d %d %a %a %a", steps, l->caches[0],
                    l->caches[1], l->caches[2], l->rope, l->n_heads, l->window, l->chunk, l->d_ff,
-                   l->n_experts, (double)l->limit, (double)l->dense_limit);
+                   l->n_experts, (double)l->limit, (double)l->dense_limit, (double)l->cutoff);
     return hash_text(h, text);
 }
 
@@ -67,8 +67,9 @@ static uint64_t hash_attend(uint64_t h, const attend_desc *a) {
 
 static uint64_t hash_embed(uint64_t h, const embed_desc *e) {
     char text[256];
-    (void)snprintf(text, sizeof text, "embed %a %d %d %d %d %d %d %d", (double)e->scale, e->width, e->normed,
-                   e->positions, e->position_offset, e->skips_padding, e->n_token_types, e->d_layer_input);
+    (void)snprintf(text, sizeof text, "embed %a %d %d %d %d %d %d %d %d", (double)e->scale, e->width,
+                   e->normed, e->positions, e->position_offset, e->skips_padding, e->n_token_types,
+                   e->d_layer_input, e->n_input_rows);
     return hash_text(h, text);
 }
 
@@ -92,6 +93,9 @@ static uint64_t hash_description(const model_desc *d) {
                    (double)d->norm.post_eps, (double)d->residual_scale, (double)d->head.scale,
                    (double)d->head.cap);
     uint64_t h = hash_moe(hash_embed(hash_attend(hash_text(0, text), &d->attend), &d->embed), &d->moe);
+    (void)snprintf(text, sizeof text, "streams %d %d %d %d", d->streams.n, d->streams.active,
+                   d->streams.d_laurel, d->streams.scales_output);
+    h = hash_text(h, text);
     for (int32_t i = 0; i < d->n_ropes; i++) {
         h = hash_rope(h, &d->ropes[i]);
     }

@@ -267,7 +267,8 @@ static bool run_multiply(const way *w, const multiply_case *c, activation f, con
     }
     put(b, GATE, w, c->gate_width, r->x);
     put(b, X, w, c->x_width, r->y);
-    b->ops->multiply(b, &(multiply_use){f, {GATE}, {X}, c->column, {c->out}});
+    b->ops->multiply(b,
+                     &(multiply_use){.f = f, .gate = {GATE}, .x = {X}, .column = c->column, .out = {c->out}});
     get(b, c->out, w, c->width, out);
     b->ops->close(b);
     return true;

@@ -103,6 +103,7 @@ static void begin_row(const cpu_backend *b, const embed_use *use, int32_t row, i
         memcpy(out, b->batch->embeddings + (int64_t)(-1 - token) * width, sizeof *out * (size_t)width);
         return;
     }
+    token = use->n_known > 0 && token >= use->n_known ? 0 : token;
     embed_read_row(use->tokens, token, width, out);
     if (use->scale != 1.0f) {
         b->math->scale_cap(use->scale, 0.0f, width, out);

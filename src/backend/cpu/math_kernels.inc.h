@@ -177,6 +177,9 @@ static void activate_kernel(activation f, const float *x, int32_t n, float *out)
     case ACT_SIGMOID:
         map(sigmoid16, x, n, out);
         break;
+    case ACT_TANH:
+        map(tanh16, x, n, out);
+        break;
     case ACT_NONE:
     case ACT_SWIGLU_CLAMPED: /* of two arguments: gate_up_kernel */
     case ACT_SILU_CLAMPED:
@@ -208,6 +211,9 @@ static void gate_up_kernel(activation f, float limit, const float *gate, const f
         break;
     case ACT_SIGMOID:
         gate_with(sigmoid16, gate, up, n, out);
+        break;
+    case ACT_TANH:
+        gate_with(tanh16, gate, up, n, out);
         break;
     case ACT_SWIGLU_CLAMPED:
         limit_with(swiglu_clamped16, limit, gate, up, n, out);

@@ -34,6 +34,8 @@ static float activate(activation f, float x) {
         return plain_gelu_quick(x);
     case ACT_SIGMOID:
         return plain_sigmoid(x);
+    case ACT_TANH:
+        return plain_tanh(x);
     case ACT_NONE:
     case ACT_SWIGLU_CLAMPED: /* of two arguments: gate_up_plain */
     case ACT_SILU_CLAMPED:

@@ -1,15 +1,19 @@
 /* Norms: weights as f32, one row at a time. */
+#include <math.h>
+#include <string.h>
+
 #include "backend/cpu/cpu.h"
 #include "core/quant.h"
 
 struct norm {
     norm_kind kind;
     bool replaces;
-    float eps;
+    float eps, cutoff;
     int32_t width;     /* of the stretch that statistics are taken over */
     int32_t n_weights; /* a multiple of width: stretches take turns over the weights */
     float *weight;     /* [n_weights] */
     float *bias;       /* [n_weights], or NULL */
+    float *ones;       /* [width] of NORM_RMS_WEIGHED, else NULL */
 };
 
 /* The number of weights in t, one a row element: width, or as many for each of several
@@ -57,9 +61,9 @@ static quire_err check_spec(const norm_spec *spec, int32_t *n, quire_error *err)
                        "many for each head",
                        bad->name, spec->width);
     }
-    if (spec->kind == NORM_RMS && spec->bias != NULL) {
+    if (spec->kind != NORM_LAYER && spec->bias != NULL) {
         return err_set(err, QUIRE_UNSUPPORTED, -1,
-                       "tensor %s: a root mean square norm with a bias is not supported", spec->bias->name);
+                       "tensor %s: a norm of this kind with a bias is not supported", spec->bias->name);
     }
     return QUIRE_OK;
 }
@@ -88,6 +92,7 @@ quire_err cpu_norm_load(backend *b, const norm_spec *spec, norm **out, quire_err
     *nm = (norm){.kind = spec->kind,
                  .replaces = spec->replaces,
                  .eps = spec->eps,
+                 .cutoff = spec->cutoff,
                  .width = spec->width,
                  .n_weights = n};
     TRY(spec->weight != NULL ? norm_load_weights(c, spec->weight, n, &nm->weight, err)
@@ -98,6 +103,9 @@ quire_err cpu_norm_load(backend *b, const norm_spec *spec, norm **out, quire_err
     for (int32_t i = 0; spec->add_one && spec->weight != NULL && i < n; i++) {
         nm->weight[i] = 1.0f + nm->weight[i];
     }
+    if (spec->kind == NORM_RMS_WEIGHED) {
+        TRY(load_ones(c, spec->width, &nm->ones, err));
+    }
     *out = nm;
     return QUIRE_OK;
 }
@@ -106,15 +114,61 @@ bool cpu_norm_replaces(const norm *nm) {
     return nm->replaces;
 }
 
+#define NORM_LANES 16
+
+/* The sum of f(x) over n elements: 16 sums, each of every 16th, then these in order. */
+static double norm_sum(const float *x, double mean, bool squares, int32_t n) {
+    double lanes[NORM_LANES] = {0}, sum = 0.0;
+    for (int32_t i = 0; i < n; i += NORM_LANES) {
+        int32_t end = n - i < NORM_LANES ? n - i : NORM_LANES;
+        for (int32_t k = 0; k < end; k++) {
+            double d = (double)x[i + k] - mean;
+            lanes[k] += squares ? d * d : d;
+        }
+    }
+    for (int32_t k = 0; k < NORM_LANES; k++) {
+        sum += lanes[k];
+    }
+    return sum;
+}
+
+/* What of x lies above its mean by more than `cutoff` standard deviations. */
+static void norm_above(const float *x, float cutoff, int32_t n, float *out) {
+    double mean = norm_sum(x, 0.0, false, n) / n, deviation = sqrt(norm_sum(x, mean, true, n) / n);
+    float least = (float)(mean + (double)cutoff * deviation);
+    for (int32_t i = 0; i < n; i++) {
+        float above = x[i] - least;
+        out[i] = above < 0.0f ? 0.0f : above; /* NaN stays */
+    }
+}
+
+/* One stretch; weight and bias are those of its elements. */
+static void norm_stretch(const cpu_backend *b, const norm *nm, const float *x, int32_t w, float *out) {
+    const float *weight = nm->weight + w, *bias = nm->bias != NULL ? nm->bias + w : NULL;
+    switch (nm->kind) {
+    case NORM_RMS:
+        b->math->norm_rms(x, weight, nm->eps, nm->width, out);
+        break;
+    case NORM_LAYER:
+        b->math->norm_layer(x, weight, bias, nm->eps, nm->width, out);
+        break;
+    case NORM_RMS_WEIGHED:
+        b->math->gate_up(ACT_NONE, 0.0f, x, weight, nm->width, out);
+        b->math->norm_rms(out, nm->ones, nm->eps, nm->width, out);
+        break;
+    case NORM_SCALE:
+        b->math->gate_up(ACT_NONE, 0.0f, x, weight, nm->width, out);
+        break;
+    case NORM_ABOVE:
+        norm_above(x, nm->cutoff, nm->width, out);
+        break;
+    }
+}
+
 void cpu_norm_row(const cpu_backend *b, const norm *nm, const float *x, int32_t width, float *out) {
     assert(width % nm->n_weights == 0);
     for (int32_t i = 0, w = 0; i < width; i += nm->width) {
-        if (nm->kind == NORM_RMS) {
-            b->math->norm_rms(x + i, nm->weight + w, nm->eps, nm->width, out + i);
-        } else {
-            b->math->norm_layer(x + i, nm->weight + w, nm->bias != NULL ? nm->bias + w : NULL, nm->eps,
-                                nm->width, out + i);
-        }
+        norm_stretch(b, nm, x + i, w, out + i);
         w = w + nm->width < nm->n_weights ? w + nm->width : 0;
     }
 }

@@ -60,21 +60,28 @@ static void multiply_row(void *context, int32_t row, int32_t worker) {
     const cpu_backend *b = job->b;
     const multiply_use *use = job->use;
     int32_t width = b->buffers[use->out.id].width;
-    const float *gate = cpu_act_row(b, use->gate, row), *x = cpu_act_row(b, use->x, row) + use->column;
+    int32_t n_gates = use->n_gates > 0 ? use->n_gates : b->buffers[use->gate.id].width;
+    const float *gate = cpu_act_row(b, use->gate, row) + use->gate_column,
+                *x = cpu_act_row(b, use->x, row) + use->column;
     float *out = cpu_act_row(b, use->out, row);
     (void)worker;
-    if (b->buffers[use->gate.id].width == width) {
+    if (n_gates == width) {
         b->math->gate_up(use->f, 0.0f, gate, x, width, out);
         return;
     }
-    int32_t n_gates = b->buffers[use->gate.id].width, stretch = width / n_gates;
-    if (out != x) {
+    int32_t stretch = width / n_gates;
+    if (out != x && !use->adds) {
         memcpy(out, x, sizeof *out * (size_t)width);
     }
     for (int32_t i = 0; i < n_gates; i++) {
         float factor;
+        size_t at = (size_t)i * (size_t)stretch;
         b->math->activate(use->f, gate + i, 1, &factor);
-        b->math->scale_cap(factor, 0.0f, stretch, out + (size_t)i * (size_t)stretch);
+        if (use->adds) {
+            b->math->add_scaled(factor, x + at, stretch, out + at);
+        } else {
+            b->math->scale_cap(factor, 0.0f, stretch, out + at);
+        }
     }
 }
 
@@ -82,7 +89,10 @@ void cpu_multiply(backend *base, const multiply_use *use) {
     cpu_backend *b = (cpu_backend *)base;
     const cpu_buffer *gate = &b->buffers[use->gate.id], *x = &b->buffers[use->x.id],
                      *out = &b->buffers[use->out.id];
-    assert(!activation_has_limit(use->f) && out->width % gate->width == 0);
+    const int32_t n_gates = use->n_gates > 0 ? use->n_gates : gate->width;
+    assert(!activation_has_limit(use->f) && out->width % n_gates == 0);
+    assert(use->gate_column >= 0 && n_gates <= gate->width - use->gate_column);
+    assert(!use->adds || (n_gates < out->width && !out->is_quantised));
     assert(use->column >= 0 && out->width <= x->width - use->column);
     assert(!gate->is_quantised && !x->is_quantised);
     will_write(b, use->out);
