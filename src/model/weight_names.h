@@ -66,7 +66,7 @@ typedef enum weight_role {
     W_INPUT_GATE,
     W_INPUT_OUT,
     W_INPUT_POST_NORM,
-    W_STREAM_IN, /* of residual streams: what makes the others of the first, and sums them; %d is the stream */
+    W_STREAM_IN, /* of residual streams, %d is one: what makes it of the first, and turns it back */
     W_STREAM_OUT,
     W_STREAM_NORM, /* of a layer: what the coefficients are made of */
     W_STREAM_ROUTER,

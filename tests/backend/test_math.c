@@ -10,7 +10,7 @@
 #define MAX_N       100
 #define SEED        20240607u
 #define STORED_HASH 0x912d4310c3c0fda8u /* the same on every instruction set and compiler */
-#define ACTIVATIONS 0x912d4310c3c0fda8u /* that of run_activations */
+#define ACTIVATIONS 0x9a17c71a05039c29u /* that of run_activations */
 
 static const float SPECIALS[] = {0.0f,      -0.0f,   INFINITY, -INFINITY, NAN,    0x1p-149f, -0x1p-149f,
                                  0x1p-126f, 3.4e38f, -3.4e38f, 88.7f,     -87.3f, -103.9f,   -104.1f,
@@ -367,6 +367,8 @@ static double exact_activation(activation f, double x) {
         return exact_gelu_quick(x);
     case ACT_SIGMOID:
         return exact_sigmoid(x);
+    case ACT_TANH:
+        return tanh(x);
     default:
         return x;
     }

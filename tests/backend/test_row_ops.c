@@ -24,12 +24,21 @@ static const norm_case norm_cases[] = {
     {NORM_RMS, 102, 17, 102, false, false, true},   /* the same as one vector */
     {NORM_RMS, 204, 17, 51, false, true, false},    /* three heads' weights, for twelve heads */
     {NORM_RMS, 96, 32, 0, false, false, true},      /* none */
-    {NORM_LAYER, 100, 100, 100, true, false, false}, {NORM_LAYER, 330, 110, 330, true, true, false},
-    {NORM_LAYER, 330, 330, 330, false, false, true}, {NORM_LAYER, 96, 32, 0, false, false, false},
+    {NORM_LAYER, 100, 100, 100, true, false, false},
+    {NORM_LAYER, 330, 110, 330, true, true, false},
+    {NORM_LAYER, 330, 330, 330, false, false, true},
+    {NORM_LAYER, 96, 32, 0, false, false, false},
     {NORM_LAYER, 5, 5, 0, true, false, false}, /* a bias alone */
+    {NORM_RMS_WEIGHED, 100, 100, 100, false, false, true},
+    {NORM_RMS_WEIGHED, 96, 32, 96, false, false, false},
+    {NORM_SCALE, 37, 37, 37, false, false, true},
+    {NORM_SCALE, 20, 20, 0, false, false, false},
+    {NORM_ABOVE, 100, 100, 0, false, false, false},
+    {NORM_ABOVE, 5, 5, 0, false, false, false},
 };
 #define N_NORM_CASES (sizeof norm_cases / sizeof *norm_cases)
 #define EPS          1e-3f
+#define CUTOFF       0.6f
 
 typedef struct numbers {
     float x[N_VALUES], y[N_VALUES], weight[MAX_WIDTH], bias[MAX_WIDTH];
@@ -71,6 +80,7 @@ static norm *load_norm(backend *b, const norm_case *c, const numbers *r) {
     const norm_spec spec = {.kind = c->kind,
                             .width = c->stretch,
                             .eps = EPS,
+                            .cutoff = c->kind == NORM_ABOVE ? CUTOFF : 0.0f,
                             .add_one = c->add_one,
                             .weight = c->n_weights > 0 ? &weight : NULL,
                             .bias = c->has_bias ? &bias : NULL};
@@ -154,10 +164,35 @@ static bool run_norms(const way *w, const norm_case *c, const numbers *r, float 
     return true;
 }
 
+/* The same for kinds that are not a norm's result times weights. */
+static void exact_stretch(const norm_case *c, const numbers *r, int32_t from, const float *x, double *out) {
+    double mean = 0.0, squares = 0.0;
+    for (int32_t i = from; i < from + c->stretch; i++) {
+        double weight =
+            c->n_weights > 0 ? (double)r->weight[i % c->n_weights] + (c->add_one ? 1.0 : 0.0) : 1.0;
+        out[i] = (double)x[i] * weight;
+        mean += out[i] / c->stretch;
+    }
+    for (int32_t i = from; i < from + c->stretch; i++) {
+        double d = out[i] - (c->kind == NORM_ABOVE ? mean : 0.0);
+        squares += d * d / c->stretch;
+    }
+    for (int32_t i = from; i < from + c->stretch; i++) {
+        double above = out[i] - mean - (double)CUTOFF * sqrt(squares);
+        out[i] = c->kind == NORM_ABOVE         ? fmax(above, 0.0)
+                 : c->kind == NORM_RMS_WEIGHED ? out[i] / sqrt(squares + (double)EPS)
+                                               : out[i];
+    }
+}
+
 /* One row of `norm_case` in double. */
 static void exact_norm(const norm_case *c, const numbers *r, const float *x, double *out) {
     for (int32_t from = 0; from < c->width; from += c->stretch) {
         double mean = 0.0, variance = 0.0;
+        if (c->kind > NORM_LAYER) {
+            exact_stretch(c, r, from, x, out);
+            continue;
+        }
         for (int32_t i = from; i < from + c->stretch && c->kind == NORM_LAYER; i++) {
             mean += (double)x[i] / c->stretch;
         }
@@ -299,6 +334,38 @@ TEST(products_of_elements_are_those_of_the_columns_asked_for) {
     }
 }
 
+/* Columns of a gate's row, which count for stretches of x and are added to what is there. */
+TEST(products_of_some_of_a_gates_columns_are_added) {
+    static numbers r;
+    random_numbers(&r);
+    for (size_t i = 0; i <= N_WAYS; i++) {
+        const way *w = i < N_WAYS ? &ways[i] : &whole;
+        enum { GATES = 7, WIDTH = 36 };
+        norm *nm;
+        backend *b = begin(w, (int32_t[]){GATES, WIDTH, WIDTH}, 3, NULL, &r, &nm);
+        float out[N_VALUES];
+        if (b == NULL) {
+            continue;
+        }
+        put(b, GATE, w, GATES, r.x);
+        put(b, X, w, WIDTH, r.y);
+        put(b, OUT, w, WIDTH, r.x);
+        b->ops->multiply(b, &(multiply_use){.f = ACT_NONE,
+                                            .gate = {GATE},
+                                            .x = {X},
+                                            .gate_column = 2,
+                                            .n_gates = 3,
+                                            .adds = true,
+                                            .out = {OUT}});
+        get(b, OUT, w, WIDTH, out);
+        for (int32_t j = w->row0 * WIDTH; j < (w->row0 + w->n_rows) * WIDTH; j++) {
+            float gate = r.x[j / WIDTH * GATES + 2 + j % WIDTH / (WIDTH / 3)];
+            assert_true(out[j] == fmaf(gate, r.y[j], r.x[j]));
+        }
+        b->ops->close(b);
+    }
+}
+
 TEST(a_trace_notes_each_of_these_ops) {
     static const op_kind kinds[] = {OP_NORM_ROWS, OP_NORM_ADD, OP_MULTIPLY, OP_SCALE_ROWS};
     static numbers r;
@@ -311,7 +378,7 @@ TEST(a_trace_notes_each_of_these_ops) {
     b->ops->trace(b, &trace);
     b->ops->norm_rows(b, (buffer){0}, nm, (buffer){0});
     b->ops->norm_add(b, (buffer){0}, nm, 1.0f, (buffer){1});
-    b->ops->multiply(b, &(multiply_use){ACT_SIGMOID, {0}, {1}, 0, {0}});
+    b->ops->multiply(b, &(multiply_use){.f = ACT_SIGMOID, .gate = {0}, .x = {1}, .out = {0}});
     b->ops->scale_rows(b, 2.0f, (buffer){0});
     b->ops->trace(b, NULL);
     b->ops->scale_rows(b, 2.0f, (buffer){0});
@@ -383,6 +450,7 @@ int main(void) {
         cmocka_unit_test(norms_have_the_same_bits_in_every_way),
         cmocka_unit_test(a_sum_without_a_norm_and_a_scaled_row_are_rounded_once),
         cmocka_unit_test(products_of_elements_are_those_of_the_columns_asked_for),
+        cmocka_unit_test(products_of_some_of_a_gates_columns_are_added),
         cmocka_unit_test(a_trace_notes_each_of_these_ops),
         cmocka_unit_test(norms_of_the_wrong_shape_or_type_are_refused),
     };

@@ -66,6 +66,8 @@ TEST(a_familys_list_reads_like_its_paper) {
         {"BitNetForCausalLM", "", PRE_NORM},
         {"MuseGlimmerForConditionalGeneration", "", SANDWICH},
         {"Gemma4UnifiedForCausalLM", "", SANDWICH " scale"},
+        {"Gemma3nForCausalLM", "\"num_kv_shared_layers\": 0, \"laurel_rank\": 4",
+         "predict norm laurel attend norm add join norm mlp norm add correct input norm spread"},
         {"OPTForCausalLM", "", PRE_NORM},
         {"OPTForCausalLM", "\"do_layer_norm_before\": false", POST_NORM},
         {"BertModel", "", POST_NORM},
