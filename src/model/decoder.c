@@ -102,7 +102,10 @@ quire_err decoder_load(loader *l, const model_desc *d, decoder **out) {
     for (int32_t i = 0; i < d->n_ropes; i++) {
         TRY(l->b->ops->rope_load(l->b, &d->ropes[i], l->max_positions, &w->ropes[i], l->err));
     }
-    return decoder_bind_layers(&b);
+    const bool has_streams = d->streams.n > 0;
+    TRY(has_streams ? streams_bind(&b) : QUIRE_OK);
+    TRY(decoder_bind_layers(&b));
+    return has_streams ? streams_bind_end(&b) : QUIRE_OK;
 }
 
 void decoder_close(decoder *w) {

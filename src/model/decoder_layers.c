@@ -220,7 +220,6 @@ quire_err decoder_bind_layers(binding *b) {
     if (b->d->embed.d_layer_input > 0) {
         TRY(inputs_bind(b));
     }
-    TRY(b->d->streams.n > 0 ? streams_bind(b) : QUIRE_OK);
     for (b->layer = 0; b->layer < b->d->n_layers; b->layer++) {
         b->rows[A] = b->rows[B] = (row_value){.at = BUFFER_NONE};
         assert(b->d->layers[b->layer].steps != NULL);
@@ -229,6 +228,5 @@ quire_err decoder_bind_layers(binding *b) {
         }
     }
     b->layer = NO_LAYER;
-    TRY(binding_settle(b, X));
-    return b->d->streams.n > 0 ? streams_bind_end(b) : QUIRE_OK;
+    return binding_settle(b, X);
 }
