@@ -92,7 +92,8 @@ typedef struct feed_forward_use {
     const linear *gate; /* NULL: ungated */
     const linear *up;
     activation f;
-    float limit; /* of activations that have one */
+    float limit;             /* of activations that have one */
+    const xielu_desc *xielu; /* of ACT_XIELU, which has no gate */
     buffer h;
     const linear *reader; /* the weights of the one product that reads h, or NULL */
 } feed_forward_use;
@@ -135,7 +136,8 @@ typedef struct linear_spec {
  * groups, then of the experts in the chosen groups; of equal ones always the lower. NaN
  * loses to every number. A weight is the expert's score without bias, through
  * renormalise, scale and expert_scales in this order. ROUTE_SIGMOID without bias and
- * groups chooses by logits, which a sigmoid close to 1 would make equal. Invariant,
+ * groups, or with by_logits, chooses by logits, which a sigmoid close to 1 would make
+ * equal. Invariant,
  * checked by experts_load: 1 <= n_used <= n_experts; groups have one size; those used
  * hold n_used experts. */
 typedef struct routing {
@@ -145,6 +147,8 @@ typedef struct routing {
     /* a group's score is the sum of its two best experts' (DeepSeek-V3), else its best
      * one's (V2) */
     bool group_by_best_two;
+    bool by_logits;             /* ROUTE_SIGMOID: the choice takes logits + bias */
+    float cap;                  /* the logits become cap * tanh(logit / cap) first; 0: they do not */
     const float *bias;          /* [n_experts], added for the choice only; or NULL */
     bool renormalise;           /* a row's weights are divided by their sum */
     float scale;                /* multiplies every weight */

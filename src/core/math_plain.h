@@ -91,6 +91,14 @@ static inline float plain_gelu_quick(float x) {
     return x / (plain_exp(-(GELU_QUICK * x)) + 1.0f);
 }
 
+static inline float plain_xielu(float positive, float negative, float slope, float eps, float x) {
+    float m = plain_min(eps, x);
+    float near = fmaf(m * m, plain_poly(EXP_POLY, EXP_DEGREE, m), m - x);
+    float far = (plain_exp(m) - 1.0f) - x;
+    float below = negative * (m > XIELU_SMALL ? near : far);
+    return fmaf(slope, x, 0.0f < x ? (positive * x) * x : below);
+}
+
 static inline float plain_swiglu_clamped(float limit, float gate, float up) {
     float g = plain_min(limit, gate);
     float u = plain_max(-limit, plain_min(limit, up));

@@ -34,6 +34,9 @@ static const float GELU_POLY[GELU_DEGREE + 1] = {
 static const float LOG1P_POLY[LOG1P_DEGREE + 1] = {0x1.555556p-2f, 0x1.9998d4p-3f, 0x1.24c926p-3f,
                                                    0x1.bc8cf8p-4f, 0x1.dba25ep-4f};
 
+/* exp(x) - 1 - x = x^2 P(x), P that of exp, for XIELU_SMALL < x <= 0. */
+#define XIELU_SMALL (-0.34375f)
+
 #define GELU_CUBE  0.044715f
 #define GELU_SCALE 0x1.988454p-1f /* sqrt(2 / pi) */
 #define GELU_QUICK 1.702f

@@ -344,6 +344,9 @@ quire_err desc_check(const model_desc *d, quire_error *err) {
     if ((unsigned)d->activation >= N_ACTIVATIONS) {
         return err_set(err, QUIRE_INVALID, -1, "unknown activation function");
     }
+    if (d->activation == ACT_XIELU && !d->ungated) {
+        return err_set(err, QUIRE_UNSUPPORTED, -1, "xIELU behind a gate is not supported");
+    }
     TRY(check_ropes(d, err));
     TRY(model_desc_check_layers(d, err));
     TRY(check_positive("the attention scale", d->attention_scale, err));

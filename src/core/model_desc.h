@@ -70,16 +70,24 @@ typedef enum activation {
     ACT_GELU_QUICK, /* g * sigmoid(1.702 g) */
     ACT_SIGMOID,
     ACT_TANH,
+    ACT_SOFTPLUS,       /* ln(1 + exp(g)) */
     ACT_NONE,           /* g */
     ACT_SWIGLU_CLAMPED, /* gated only: ACT_GELU_QUICK of min(g, limit), times clamp(u, -limit, limit) + 1 */
     ACT_SILU_CLAMPED,   /* gated only: min(ACT_SILU of g, limit) * clamp(u, -limit, limit) */
+    ACT_XIELU,          /* without a gate only; with numbers of its own */
 } activation;
-#define N_ACTIVATIONS (ACT_SILU_CLAMPED + 1)
+#define N_ACTIVATIONS (ACT_XIELU + 1)
 
 /* Whether it is a function of gate, up product and a limit, and of nothing less. */
 static inline bool activation_has_limit(activation f) {
     return f == ACT_SWIGLU_CLAMPED || f == ACT_SILU_CLAMPED;
 }
+
+/* ACT_XIELU: positive g^2 + linear g where g > 0, else negative (exp(min(g, eps)) - 1 -
+ * g) + linear g (Huang and Schlag 2024, arXiv:2411.13010). */
+typedef struct xielu_desc {
+    float positive, negative, linear, eps;
+} xielu_desc;
 
 /* What a cache keeps of the past (docs/design.md, Pages). */
 typedef enum layer_kind { LAYER_FULL, LAYER_WINDOW, LAYER_LATENT, LAYER_STATE } layer_kind;
@@ -127,6 +135,7 @@ typedef struct layer_desc {
     float limit, dense_limit;
     /* the dense part's gate goes through NORM_ABOVE of this cutoff first; 0: it does not */
     float cutoff;
+    xielu_desc xielu;  /* of ACT_XIELU */
 } layer_desc;
 
 /* What a norm makes of a stretch of elements; the first two have weights that multiply the
@@ -181,9 +190,11 @@ typedef struct attend_desc {
     /* with v_norm: layers without a window and a weight for values take their keys as the
      * product gives them */
     bool values_are_keys;
-    bool sinks;          /* each head has a logit that nothing is read from */
-    bool scale_by_layer; /* the scores of layer i, counted from 1, are divided by i */
-    float temperature;   /* layers without rotary embedding multiply the query at position p by */
+    bool sinks;            /* each head has a logit that nothing is read from */
+    bool sinks_in_windows; /* in layers with windows only */
+    float value_scale;     /* of values; 0: 1 */
+    bool scale_by_layer;   /* the scores of layer i, counted from 1, are divided by i */
+    float temperature;     /* layers without rotary embedding multiply the query at position p by */
     /* 1 + temperature * ln(1 + floor((p + 1) / temperature_length)); 0: they do not */
     int32_t temperature_length;
     bool temperature_on_all; /* all layers do, by floor(p / temperature_length) in its place */
@@ -250,7 +261,11 @@ typedef struct moe_desc {
     int32_t n_groups, n_groups_used;
     route_score score;
     bool group_by_best_two, correction_bias, renormalise, scale_inputs, shared_gate;
-    float scale; /* of the weights; 0: 1 */
+    /* ROUTE_SIGMOID: the correction bias is added to the logits, not to their sigmoids */
+    bool choose_by_logits;
+    bool shared_mean; /* of the routed and the shared experts' results the mean is taken, not the sum */
+    float scale;      /* of the weights; 0: 1 */
+    float logit_cap;  /* of the router's logits; 0: none */
     float jitter_eps;
     float limit;      /* of the experts' activation */
     bool router_norm; /* the router reads through a norm of its own, and experts have scales (Gemma 4) */

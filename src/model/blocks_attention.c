@@ -179,7 +179,7 @@ static quire_err attention_load(binding *b, attention_parts *w) {
     TRY(binding_linear(b, W_O, b->d->d_model, w->q_width, &w->o));
     TRY(attention_load_norms(b, w));
     TRY(attention_load_gate(b, w));
-    return b->d->attend.sinks
+    return b->d->attend.sinks && (!b->d->attend.sinks_in_windows || w->layer->window > 0)
                ? binding_vector(b, W_SINKS, ".weight", "attention sinks", w->layer->n_heads, &w->sinks)
                : QUIRE_OK;
 }

@@ -16,7 +16,7 @@ typedef struct moe_block {
     linear *shared_gate, *shared_up, *shared_down, *shared_router; /* NULL: there is none */
     buffer logits, shared, shared_logit;
     activation shared_f;
-    float shared_limit;
+    float shared_limit, shared_scale;
 } moe_block;
 
 /* How an expert's weight lies in the file. */
@@ -84,7 +84,7 @@ static quire_err moe_load_shared(binding *b, moe_block *m) {
     if (f == 0) {
         return QUIRE_OK;
     }
-    if (binding_has(b, W_SHARED_GATE_UP)) {
+    if (binding_has(b, W_SHARED_GATE_UP) && !binding_has(b, W_SHARED_GATE)) {
         TRY(binding_pair(b, W_SHARED_GATE_UP, f, width, &m->shared_gate, &m->shared_up));
     } else {
         TRY(binding_linear(b, W_SHARED_GATE, f, width, &m->shared_gate));
@@ -130,7 +130,9 @@ static quire_err moe_load_router(binding *b, moe_block *m) {
         TRY(loader_first_row(b->l, binding_name(b, W_ROUTER_BIAS), b->layer, "", 2, n, &correction));
         TRY(binding_keep(b, correction));
     } else if (moe->correction_bias) {
-        TRY(binding_vector(b, W_ROUTER_BIAS, ".bias", "correction bias for its experts", n, &correction));
+        const weight_name bias = binding_name(b, W_ROUTER_BIAS); /* some GGUF files leave out the ending */
+        const char *suffix = loader_look(b->l, bias, b->layer, ".bias") != NULL ? ".bias" : "";
+        TRY(binding_vector(b, W_ROUTER_BIAS, suffix, "correction bias for its experts", n, &correction));
     }
     if (moe->router_norm) {
         TRY(moe_load_router_norm(b, &m->router_norm));
@@ -142,6 +144,8 @@ static quire_err moe_load_router(binding *b, moe_block *m) {
                        .n_groups_used = moe->n_groups_used,
                        .score = moe->score,
                        .group_by_best_two = moe->group_by_best_two,
+                       .by_logits = moe->choose_by_logits,
+                       .cap = moe->logit_cap,
                        .bias = correction,
                        .renormalise = moe->renormalise,
                        .scale = moe->scale == 0.0f ? 1.0f : moe->scale,
@@ -151,7 +155,7 @@ static quire_err moe_load_router(binding *b, moe_block *m) {
     return QUIRE_OK;
 }
 
-/* sum += shared(norm(in)), times the sigmoid of its own logit where it has one. */
+/* sum += scale * shared(norm(in)), times the sigmoid of its own logit where it has one. */
 static void moe_run_shared(const pass *p, const moe_block *m) {
     const experts_use *use = &m->use;
     p->op->feed_forward(p->b, &(feed_forward_use){.x = use->x,
@@ -168,7 +172,7 @@ static void moe_run_shared(const pass *p, const moe_block *m) {
             p->b,
             &(multiply_use){.f = ACT_SIGMOID, .gate = m->shared_logit, .x = m->shared, .out = m->shared});
     }
-    p->op->linear_add(p->b, m->shared, &(linear_use){m->shared_down, use->y}, 1.0f, use->y);
+    p->op->linear_add(p->b, m->shared, &(linear_use){m->shared_down, use->y}, m->shared_scale, use->y);
 }
 
 static void moe_run(const pass *p, const decoder_op *o) {
@@ -210,7 +214,7 @@ quire_err moe_bind(binding *b, const layer_step *s) {
     set_limit(b->d->layers[b->layer].limit, &m->use.f, &m->use.limit);
     m->shared_f = b->d->activation;
     set_limit(b->d->layers[b->layer].dense_limit, &m->shared_f, &m->shared_limit);
-    m->use.scale = 1.0f;
+    m->use.scale = m->shared_scale = moe->shared_mean && m->shared_up != NULL ? 0.5f : 1.0f;
     m->use.overwrite = true;
     m->use.y = sum;
     b->rows[s->to] = (row_value){.at = sum};
@@ -241,6 +245,7 @@ typedef struct mlp_block {
     norm *inner_norm;      /* NULL: there is none */
     norm *above;           /* the gate goes through it first; NULL: it does not */
     multiply_use multiply; /* with above: of the gate and the up product */
+    xielu_desc xielu;
 } mlp_block;
 
 static void mlp_run(const pass *p, const decoder_op *o) {
@@ -283,8 +288,10 @@ quire_err mlp_bind(binding *b, const layer_step *s) {
         const norm_spec spec = {.kind = b->d->norm.kind, .width = f, .eps = b->d->norm_eps};
         TRY(loader_norm(b->l, binding_name(b, W_FFN_INNER_NORM), b->layer, &spec, f, &m->inner_norm));
     }
+    m->xielu = b->d->layers[b->layer].xielu;
     m->use =
         (feed_forward_use){.x = in.at, .nm = in.nm, .gate = gate, .up = up, .f = b->d->activation, .h = h};
+    m->use.xielu = &m->xielu;
     set_limit(b->d->layers[b->layer].dense_limit, &m->use.f, &m->use.limit);
     m->use.reader = m->inner_norm == NULL ? down : NULL;
     TRY(mlp_set_cutoff(b, f, m));

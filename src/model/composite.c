@@ -11,6 +11,7 @@ static const char *const classes[] = {
     "SmolVLMForConditionalGeneration",        "InternVLForConditionalGeneration",
     "LightOnOcrForConditionalGeneration",     "VoxtralForConditionalGeneration",
     "GotOcr2ForConditionalGeneration",        "Qwen2AudioForConditionalGeneration",
+    "Exaone4_5_ForConditionalGeneration",
 };
 
 /* text_config's "model_type", and the class of a model of that type alone. */
@@ -19,7 +20,7 @@ static const struct {
 } texts[] = {
     {"llama", "LlamaForCausalLM"}, {"mistral", "MistralForCausalLM"}, {"mixtral", "MixtralForCausalLM"},
     {"qwen2", "Qwen2ForCausalLM"}, {"qwen3", "Qwen3ForCausalLM"},     {"gemma", "GemmaForCausalLM"},
-    {"phi3", "Phi3ForCausalLM"},   {"smollm3", "SmolLM3ForCausalLM"},
+    {"phi3", "Phi3ForCausalLM"},   {"smollm3", "SmolLM3ForCausalLM"}, {"exaone4", "Exaone4ForCausalLM"},
 };
 
 const char *composite_class_at(size_t i) {

@@ -117,6 +117,12 @@ quire_err config_add_rope(const config *c, model_desc *d, const rope_desc *r);
  * rotate together in checkpoints of either form. fraction: of a head's elements that
  * rotate where the file does not say it. */
 quire_err config_rotary(const config *c, model_desc *d, rope_pairs hf, rope_pairs gguf, float fraction);
+/* Two tables, where layers with windows have one of their own: config.json's
+ * "rope_parameters" has an object for "full_attention" and one for "sliding_attention"; one
+ * that is null leaves its layers without positions. full and local are what counts where
+ * the file says nothing. After the windows are read. */
+quire_err config_rotary_by_window(const config *c, const rope_desc *full, const rope_desc *local,
+                                  model_desc *d);
 /* config_decoder of a shape without assumptions, and config_rotary of whole heads:
  * Llama's description. */
 quire_err config_llama(const config *c, rope_pairs hf, rope_pairs gguf, model_desc *d);
@@ -159,6 +165,17 @@ quire_err config_check_two_sided(const config *c);
  * architecture's defaults, and gives every layer its experts in place of the dense part.
  * A model without experts: nothing changes. */
 quire_err config_moe(const config *c, model_desc *d);
+/* What counts where the file does not say how many shared experts there are: n, each as
+ * wide as the others. After config_moe. */
+void config_usual_shared(const config *c, int32_t n, model_desc *d);
+/* After config_moe: gives dense layers their feed-forward part of width d_ff back. Those
+ * are config.json's "mlp_layer_types" of "dense"; else the first n_dense, by config.json's
+ * key hf or GGUF's leading_dense_block_count; in a GGUF file without it those that have no
+ * router. */
+quire_err config_dense_layers(const config *c, const char *hf, int32_t n_dense, int32_t d_ff, model_desc *d);
+/* The same of Qwen's keys: layers that mlp_only_layers names (usually the first n_usual),
+ * and all but each decoder_sparse_step-th. */
+quire_err config_sparse_layers(const config *c, int32_t n_usual, int32_t d_ff, model_desc *d);
 /* Gives a layer n experts in place of its dense feed-forward part, and that part back. */
 void config_set_experts(model_desc *d, int32_t layer, int32_t n);
 void config_set_dense(model_desc *d, int32_t layer, int32_t d_ff);

@@ -1,5 +1,6 @@
 /* Experts: how many, how wide, and how rows choose them. */
 #include <math.h>
+#include <stdio.h>
 
 #include "model/config.h"
 #include "model/published.h"
@@ -15,6 +16,14 @@ void config_set_dense(model_desc *d, int32_t layer, int32_t d_ff) {
     d->layers[layer].n_experts = 0;
     d->layers[layer].d_ff = d_ff;
     d->layers[layer].steps = steps_pre_norm;
+}
+
+#define SHARED_COUNT "n_shared_experts|moe_num_shared_experts|num_shared_expert|num_shared_experts"
+
+void config_usual_shared(const config *c, int32_t n, model_desc *d) {
+    moe_desc *m = &d->moe;
+    bool says = config_has(c, "expert_shared_count", SHARED_COUNT);
+    m->d_shared = m->d_shared == 0 && !says && m->d_expert <= INT32_MAX / n ? n * m->d_expert : m->d_shared;
 }
 
 /* GGUF's expert_gating_func, config.json's scoring_func. */
@@ -44,8 +53,7 @@ static quire_err read_score(const config *c, moe_desc *m) {
 
 static quire_err config_read_shared(const config *c, const model_desc *d, moe_desc *m) {
     int32_t n_shared = m->d_shared > 0 ? 1 : 0;
-    TRY(config_same_i32(c, "expert_shared_count", "n_shared_experts|moe_num_shared_experts|num_shared_expert",
-                        &n_shared));
+    TRY(config_same_i32(c, "expert_shared_count", SHARED_COUNT, &n_shared));
     if (n_shared > INT32_MAX / (m->d_expert > 0 ? m->d_expert : 1)) {
         return config_bad(c, "the number of shared experts", "is too large");
     }
@@ -91,8 +99,10 @@ quire_err config_moe(const config *c, model_desc *d) {
     }
     TRY(config_i32(c, "expert_group_count", "n_group", &m->n_groups));
     TRY(config_i32(c, "expert_group_used_count", "topk_group", &m->n_groups_used));
-    TRY(config_bool(c, "expert_weights_norm", "norm_topk_prob", &m->renormalise));
-    TRY(config_f32_or_none(c, "expert_weights_scale", "routed_scaling_factor|moe_router_scaling_factor",
+    TRY(config_bool(c, "expert_weights_norm", "norm_topk_prob|route_norm", &m->renormalise));
+    TRY(config_f32_or_none(c, "expert_weights_scale",
+                           "routed_scaling_factor|moe_router_scaling_factor|router_scaling_factor|"
+                           "moe_routed_scaling_factor|route_scale",
                            &m->scale));
     bool chooses = m->n_groups > 1 || config_has(c, "expert_group_used_count", "topk_group");
     if (m->n_groups > 0 && chooses && (m->n_groups_used < 1 || m->n_groups_used > m->n_groups)) {
@@ -107,7 +117,49 @@ quire_err config_moe(const config *c, model_desc *d) {
     return QUIRE_OK;
 }
 
-/* Which layers have windows. */
+/* ---- which layers have experts ---- */
+
+static bool has_router(const config *c, int32_t layer) {
+    char name[64];
+    (void)snprintf(name, sizeof name, "blk.%d.ffn_gate_inp.weight", (int)layer);
+    return model_file_find(c->f, name) != NULL;
+}
+
+quire_err config_dense_layers(const config *c, const char *hf, int32_t n_dense, int32_t d_ff, model_desc *d) {
+    bool by_tensors = c->is_gguf && !config_has(c, "leading_dense_block_count", hf);
+    bool is_sparse[DESC_MAX_LAYERS];
+    TRY(config_i32(c, "leading_dense_block_count", hf, &n_dense));
+    for (int32_t i = 0; i < d->n_layers; i++) {
+        is_sparse[i] = by_tensors ? has_router(c, i) : i >= n_dense;
+    }
+    TRY(config_sparse_types(c, d, is_sparse));
+    for (int32_t i = 0; i < d->n_layers; i++) {
+        if (!is_sparse[i] && d->layers[i].n_experts > 0) {
+            config_set_dense(d, i, d_ff);
+        }
+    }
+    return QUIRE_OK;
+}
+
+quire_err config_sparse_layers(const config *c, int32_t n_usual, int32_t d_ff, model_desc *d) {
+    int32_t step = 1, only[DESC_MAX_LAYERS];
+    size_t n;
+    TRY(config_i32(c, NULL, "decoder_sparse_step", &step));
+    TRY(config_i32s(c, NULL, "mlp_only_layers", only, DESC_MAX_LAYERS, &n));
+    bool is_listed = config_has(c, NULL, "mlp_only_layers");
+    for (int32_t i = 0; i < d->n_layers; i++) {
+        bool dense = (step > 0 && (i + 1) % step != 0) || (!is_listed && i < n_usual);
+        for (size_t k = 0; k < n; k++) {
+            dense = dense || only[k] == i;
+        }
+        if (dense) {
+            config_set_dense(d, i, d_ff);
+        }
+    }
+    return QUIRE_OK;
+}
+
+/* ---- which layers have windows ---- */
 
 void config_set_window(model_desc *d, int32_t layer, int32_t window) {
     cache_desc *c = &d->caches[d->layers[layer].caches[0]];

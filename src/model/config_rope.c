@@ -327,3 +327,52 @@ quire_err config_llama(const config *c, rope_pairs hf, rope_pairs gguf, model_de
     TRY(config_decoder(c, &(decoder_shape){0}, d));
     return config_rotary(c, d, hf, gguf, 1.0f);
 }
+
+/* ---- a table for layers with windows, and another for those without ---- */
+
+static quire_err read_window_rope(const config *c, const model_desc *d, bool has_window, rope_desc *r) {
+    const char *object = has_window ? "rope_parameters.sliding_attention" : "rope_parameters.full_attention";
+    char keys[160];
+    if (c->is_gguf && has_window) {
+        TRY(config_f32(c, "rope.freq_base", NULL, &r->theta));
+        TRY(config_i32(c, "rope.dimension_count", NULL, &r->n_dims));
+        TRY(config_f32(c, "rope.freq_base_swa", NULL, &r->theta));
+        return config_i32(c, "rope.dimension_count_swa", NULL, &r->n_dims);
+    }
+    (void)snprintf(keys, sizeof keys, "%s.rope_type|%s.rope_theta", object, object);
+    if (c->is_gguf || config_has(c, NULL, keys)) {
+        return config_rope(c, object, d, r);
+    }
+    if (config_has(c, NULL,
+                   "rope_parameters.full_attention.rope_type|"
+                   "rope_parameters.full_attention.rope_theta|"
+                   "rope_parameters.sliding_attention.rope_type|"
+                   "rope_parameters.sliding_attention.rope_theta")) {
+        return config_bad(c, object, "is missing from the metadata");
+    }
+    return has_window ? QUIRE_OK : config_rope(c, NULL, d, r);
+}
+
+quire_err config_rotary_by_window(const config *c, const rope_desc *full, const rope_desc *local,
+                                  model_desc *d) {
+    for (int has_window = 0; has_window < 2; has_window++) {
+        rope_desc r = has_window ? *local : *full;
+        bool is_none = config_is_null(c, has_window ? "rope_parameters.sliding_attention"
+                                                    : "rope_parameters.full_attention"),
+             is_used = false;
+        for (int32_t i = 0; i < d->n_layers; i++) {
+            if ((d->layers[i].window > 0) == (has_window == 1)) {
+                d->layers[i].rope = is_none ? NO_ROPE : (int16_t)d->n_ropes;
+                is_used = !is_none;
+            }
+        }
+        if (is_used) {
+            TRY(read_window_rope(c, d, has_window == 1, &r));
+            if (d->n_ropes == DESC_MAX_ROPES) {
+                return config_unsupported(c, "too many rotary tables");
+            }
+            d->ropes[d->n_ropes++] = r;
+        }
+    }
+    return QUIRE_OK;
+}

@@ -170,7 +170,10 @@ static quire_err read_layer_counts(const config *c, decoder_shape *s, model_desc
 
 /* The heads of queries of each layer: one number, or a list where the shape may have one. */
 static quire_err read_query_heads(const config *c, decoder_shape *s, const model_desc *d, int32_t *n_heads) {
-    const char *gguf_heads = "attention.head_count", *hf_heads = "num_attention_heads|n_head|n_heads";
+    const char *gguf_heads = "attention.head_count",
+               *hf_heads = s->has_heads_by_layer
+                               ? "num_attention_heads_per_layer|num_attention_heads|n_head|n_heads"
+                               : "num_attention_heads|n_head|n_heads";
     TRY(s->n_heads == 0 && !config_has(c, gguf_heads, hf_heads)
             ? config_need_i32(c, gguf_heads, hf_heads, &s->n_heads)
             : QUIRE_OK);

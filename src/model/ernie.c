@@ -1,7 +1,6 @@
 /* ERNIE 4.5: neighbouring elements of a head rotate together; its mixture of experts.
- * EXAONE 4: arXiv:2507.11407: norms behind both halves of a layer, windows on three of
- * four layers, no positions on the fourth. Hunyuan: norms of queries and keys behind
- * rotary embedding. MiniMax-M2: norms over all heads of queries and keys. */
+ * Hunyuan: norms of queries and keys behind rotary embedding; Hunyuan 3: before it, and a
+ * sigmoid mixture. MiniMax-M2: norms over all heads of queries and keys. */
 #include <math.h>
 
 #include "model/architectures.h"
@@ -13,14 +12,17 @@ static const arch_names ernie_vl_names = {
     .left_out = {"model.layers.%d.mlp.gate.weight_1", "vision_model|model.vision_tower|model.visual",
                  "model.resampler_model|model.resampler"},
 };
-static const arch_names exaone4_names = {
-    .hf = {[W_ATTN_POST_NORM] = "model.layers.%d.post_attention_layernorm",
-           [W_FFN_POST_NORM] = "model.layers.%d.post_feedforward_layernorm"},
-};
 static const arch_names hunyuan_names = {
     .hf = {[W_Q_NORM] = "model.layers.%d.self_attn.query_layernorm",
            [W_K_NORM] = "model.layers.%d.self_attn.key_layernorm",
            [W_ROUTER] = "model.layers.%d.mlp.gate.wg",
+           [W_SHARED_GATE] = "model.layers.%d.mlp.shared_mlp.gate_proj",
+           [W_SHARED_UP] = "model.layers.%d.mlp.shared_mlp.up_proj",
+           [W_SHARED_DOWN] = "model.layers.%d.mlp.shared_mlp.down_proj"},
+};
+static const arch_names hy_v3_names = {
+    .hf = {[W_ROUTER] = "model.layers.%d.mlp.router.gate",
+           [W_ROUTER_BIAS] = "model.layers.%d.mlp.expert_bias",
            [W_SHARED_GATE] = "model.layers.%d.mlp.shared_mlp.gate_proj",
            [W_SHARED_UP] = "model.layers.%d.mlp.shared_mlp.up_proj",
            [W_SHARED_DOWN] = "model.layers.%d.mlp.shared_mlp.down_proj"},
@@ -98,41 +100,6 @@ static quire_err describe_ernie_vl(const config *c, model_desc *d) {
     return QUIRE_OK;
 }
 
-/* Published files spell a period of layers: "LLLG", three with windows and one
- * without. */
-static quire_err read_period(const config *c, int32_t *period) {
-    str letters = {0};
-    if (c->is_gguf || model_file_str(c->f, "sliding_window_pattern", &letters) != QUIRE_OK) {
-        return config_i32(c, NULL, "sliding_window_pattern", period);
-    }
-    for (size_t i = 0; i < letters.n; i++) {
-        if (letters.n > DESC_MAX_LAYERS || letters.p[i] != (i + 1 < letters.n ? 'L' : 'G')) {
-            return config_unsupported(
-                c, "a sliding_window_pattern must be a number, or L's with a G behind them");
-        }
-    }
-    *period = (int32_t)letters.n;
-    return QUIRE_OK;
-}
-
-static quire_err describe_exaone4(const config *c, model_desc *d) {
-    int32_t window = c->is_gguf ? 0 : 4096, period = 4;
-    d->norm_eps = 1e-5f;
-    TRY(config_llama(c, ROPE_HALVES, ROPE_HALVES, d));
-    steps_set(d, steps_branch_norm);
-    d->attend.qk_norm = QK_NORM_HEAD;
-    TRY(config_window(c, &window));
-    TRY(read_period(c, &period));
-    if (window == 0) {
-        return QUIRE_OK;
-    }
-    TRY(config_windows(c, window, period, period - 1, d));
-    for (int32_t i = 0; i < d->n_layers; i++) {
-        d->layers[i].rope = d->layers[i].window > 0 ? d->layers[i].rope : NO_ROPE;
-    }
-    return QUIRE_OK;
-}
-
 /* Dynamic scaling by a fixed alpha: a larger base. */
 static quire_err read_alpha(const config *c, const model_desc *d, rope_desc *r) {
     float alpha = 0.0f;
@@ -192,6 +159,18 @@ static quire_err describe_hunyuan_moe(const config *c, model_desc *d) {
     return QUIRE_OK;
 }
 
+static quire_err describe_hy_v3(const config *c, model_desc *d) {
+    TRY(config_llama(c, ROPE_HALVES, ROPE_HALVES, d));
+    const int32_t d_ff = d->layers[0].d_ff;
+    d->attend.qk_norm = QK_NORM_HEAD;
+    d->moe = (moe_desc){.score = ROUTE_SIGMOID, .correction_bias = true, .renormalise = !c->is_gguf};
+    d->moe.scale = c->is_gguf ? 0.0f : 2.826f;
+    TRY(config_moe(c, d));
+    d->moe.renormalise = d->moe.renormalise || !c->is_gguf; /* whatever norm_topk_prob says */
+    config_usual_shared(c, 1, d);
+    return config_dense_layers(c, "first_k_dense_replace", 1, d_ff, d);
+}
+
 static quire_err describe_minimax_m2(const config *c, model_desc *d) {
     decoder_shape s = {0};
     int32_t rotary = 0;
@@ -218,8 +197,6 @@ const arch arch_ernie4_5_vl = {
     .hf = {"Ernie4_5_VLMoeForConditionalGeneration", "Ernie4_5_VL_MoeForConditionalGeneration"},
     .names = &ernie_vl_names,
     .describe = describe_ernie_vl};
-const arch arch_exaone4 = {
-    .gguf = {"exaone4"}, .hf = {"Exaone4ForCausalLM"}, .names = &exaone4_names, .describe = describe_exaone4};
 const arch arch_hunyuan = {.gguf = {"hunyuan-dense"},
                            .hf = {"HunYuanDenseV1ForCausalLM"},
                            .names = &hunyuan_names,
@@ -228,6 +205,8 @@ const arch arch_hunyuan_moe = {.gguf = {"hunyuan-moe"},
                                .hf = {"HunYuanMoEV1ForCausalLM"},
                                .names = &hunyuan_names,
                                .describe = describe_hunyuan_moe};
+const arch arch_hy_v3 = {
+    .gguf = {"hy_v3"}, .hf = {"HYV3ForCausalLM"}, .names = &hy_v3_names, .describe = describe_hy_v3};
 const arch arch_minimax_m2 = {.gguf = {"minimax-m2"},
                               .hf = {"MiniMaxM2ForCausalLM"},
                               .names = &minimax_names,

@@ -1,5 +1,5 @@
 /* Granite 3: Llama with factors on embeddings, residuals, attention and logits; its
- * mixtures of experts. MiniCPM: arXiv:2404.06395: factors by depth and by the width of a
+ * mixtures of experts; with windows and sinks. MiniCPM: arXiv:2404.06395: factors by depth and by the width of a
  * smaller model. HyperCLOVA X SEED: the same factors and norms behind both halves of a
  * layer. */
 #include <math.h>
@@ -10,6 +10,17 @@ static const arch_names granite_moe_names = {
     .hf = {[W_ROUTER] = "model.layers.%d.block_sparse_moe.router.layer",
            [W_EXPERT_GATE_UP] = "model.layers.%d.block_sparse_moe.input_linear",
            [W_EXPERT_DOWN] = "model.layers.%d.block_sparse_moe.output_linear",
+           [W_SHARED_GATE_UP] = "model.layers.%d.shared_mlp.input_linear",
+           [W_SHARED_DOWN] = "model.layers.%d.shared_mlp.output_linear"},
+};
+static const arch_names granite_swa_names = {
+    .gguf = {[W_SHARED_GATE_UP] = "blk.%d.ffn_up_shexp"},
+    .hf = {[W_ROUTER] = "model.layers.%d.block_sparse_moe.router.layer|"
+                        "model.layers.%d.block_sparse_moe.router",
+           [W_EXPERT_GATE_UP] = "model.layers.%d.block_sparse_moe.input_linear|"
+                                "model.layers.%d.block_sparse_moe.experts.gate_up_proj",
+           [W_EXPERT_DOWN] = "model.layers.%d.block_sparse_moe.output_linear|"
+                             "model.layers.%d.block_sparse_moe.experts.down_proj",
            [W_SHARED_GATE_UP] = "model.layers.%d.shared_mlp.input_linear",
            [W_SHARED_DOWN] = "model.layers.%d.shared_mlp.output_linear"},
 };
@@ -80,6 +91,70 @@ static quire_err describe_granite_moe(const config *c, model_desc *d) {
     return QUIRE_OK;
 }
 
+/* The rotary table of a base: an earlier layer's, or a new one. */
+static quire_err granite_find_rope(const config *c, float theta, model_desc *d, int16_t *out) {
+    int32_t k = 0;
+    while (k < d->n_ropes && d->ropes[k].theta != theta) {
+        k++;
+    }
+    if (k == DESC_MAX_ROPES) {
+        return config_unsupported(c, "layer_rope_theta has more different bases than this build computes");
+    }
+    if (k == d->n_ropes) {
+        d->ropes[k] = d->ropes[0];
+        d->ropes[k].theta = theta;
+        d->n_ropes++;
+    }
+    *out = (int16_t)k;
+    return QUIRE_OK;
+}
+
+/* config.json has a base for each layer, GGUF which layers rotate: 0 is none. */
+static quire_err granite_read_ropes(const config *c, model_desc *d) {
+    float bases[DESC_MAX_LAYERS];
+    int32_t rotates[DESC_MAX_LAYERS];
+    size_t n = 0, n_all = (size_t)d->n_layers;
+    TRY(c->is_gguf ? config_i32s(c, "attention.rope_pattern", NULL, rotates, n_all, &n)
+                   : config_f32s(c, "layer_rope_theta", bases, n_all, &n));
+    if (n != 0 && n != n_all) {
+        return config_bad(c, c->is_gguf ? "attention.rope_pattern" : "layer_rope_theta",
+                          "must have one number for each layer");
+    }
+    for (size_t i = 0; i < n; i++) {
+        if (c->is_gguf ? rotates[i] == 0 : bases[i] == 0.0f) {
+            d->layers[i].rope = NO_ROPE;
+        } else if (!c->is_gguf) {
+            TRY(granite_find_rope(c, bases[i], d, &d->layers[i].rope));
+        }
+    }
+    return QUIRE_OK;
+}
+
+/* Windows in three of four layers, a sink in all. */
+static quire_err granite_read_windows(const config *c, model_desc *d) {
+    int32_t window = 128;
+    d->attend.sinks = true;
+    TRY(config_window(c, &window));
+    TRY(config_windows(c, window, 4, 0, d));
+    return granite_read_ropes(c, d);
+}
+
+static quire_err describe_granite_moe_swa(const config *c, model_desc *d) {
+    TRY(describe_granite_moe(c, d));
+    return granite_read_windows(c, d);
+}
+
+/* GGUF calls the mixture so too, and has gate and up of its shared expert in one tensor,
+ * whose rows are not the expert's width. */
+static quire_err describe_granite_swa(const config *c, model_desc *d) {
+    int32_t n_experts = 0;
+    d->tied_embeddings = true;
+    TRY(config_i32(c, "expert_count", NULL, &n_experts));
+    TRY(n_experts > 0 ? describe_granite_moe(c, d) : describe_granite(c, d));
+    TRY(config_i32(c, "expert_shared_feed_forward_length", NULL, &d->moe.d_shared));
+    return granite_read_windows(c, d);
+}
+
 const arch arch_granite = {.gguf = {"granite"}, .hf = {"GraniteForCausalLM"}, .describe = describe_granite};
 const arch arch_minicpm = {.gguf = {"minicpm"}, .hf = {"MiniCPMForCausalLM"}, .describe = describe_minicpm};
 const arch arch_granite_moe = {.gguf = {"granitemoe"},
@@ -90,3 +165,11 @@ const arch arch_hyperclovax = {.gguf = {"hyperclovax"},
                                .hf = {"HyperCLOVAXForCausalLM"},
                                .names = &hyperclovax_names,
                                .describe = describe_hyperclovax};
+const arch arch_granite_swa = {.gguf = {"granite_swa"},
+                               .hf = {"GraniteSWAForCausalLM"},
+                               .names = &granite_swa_names,
+                               .describe = describe_granite_swa};
+const arch arch_granite_moe_swa = {.gguf = {"granitemoe_swa"},
+                                   .hf = {"GraniteMoeSWAForCausalLM"},
+                                   .names = &granite_swa_names,
+                                   .describe = describe_granite_moe_swa};

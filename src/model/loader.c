@@ -588,6 +588,10 @@ quire_err loader_finish(const loader *l, const model_desc *d) {
     static const char *const derived[] = {".k_scale",
                                           ".v_scale",
                                           "rotary_emb.inv_freq",
+                                          "mlp.act_fn.alpha_p",
+                                          "mlp.act_fn.alpha_n",
+                                          "mlp.act_fn.beta",
+                                          "mlp.act_fn.eps",
                                           "rope_freqs.weight",
                                           "rope_factors_long.weight",
                                           "rope_factors_short.weight"};

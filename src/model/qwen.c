@@ -66,29 +66,10 @@ static quire_err describe_qwen3(const config *c, model_desc *d) {
     return QUIRE_OK;
 }
 
-/* Layers that mlp_only_layers names, and all but each decoder_sparse_step-th, are
- * dense. */
-static quire_err read_dense(const config *c, model_desc *d, int32_t d_ff) {
-    int32_t step = 1, only[DESC_MAX_LAYERS];
-    size_t n;
-    TRY(config_i32(c, NULL, "decoder_sparse_step", &step));
-    TRY(config_i32s(c, NULL, "mlp_only_layers", only, DESC_MAX_LAYERS, &n));
-    for (int32_t i = 0; i < d->n_layers; i++) {
-        bool dense = step > 0 && (i + 1) % step != 0;
-        for (size_t k = 0; k < n; k++) {
-            dense = dense || only[k] == i;
-        }
-        if (dense) {
-            config_set_dense(d, i, d_ff);
-        }
-    }
-    return QUIRE_OK;
-}
-
 static quire_err describe_experts(const config *c, model_desc *d) {
     int32_t d_ff = d->layers[0].d_ff;
     TRY(config_moe(c, d));
-    return read_dense(c, d, d_ff);
+    return config_sparse_layers(c, 0, d_ff, d);
 }
 
 static quire_err describe_qwen2_moe(const config *c, model_desc *d) {

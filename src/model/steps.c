@@ -17,6 +17,10 @@ const layer_step steps_sandwich[] = {
     NORM(W_ATTN_NORM, X, A), ATTEND(A, A), NORM(W_ATTN_POST_NORM, A, A), ADD(A, X),
     NORM(W_FFN_NORM, X, A), MLP(A, A), NORM(W_FFN_POST_NORM, A, A), ADD(A, X), END};
 
+const layer_step steps_sandwich_moe[] = {
+    NORM(W_ATTN_NORM, X, A), ATTEND(A, A), NORM(W_ATTN_POST_NORM, A, A), ADD(A, X),
+    NORM(W_FFN_NORM, X, A), MOE(A, A), NORM(W_FFN_POST_NORM, A, A), ADD(A, X), END};
+
 const layer_step steps_branch_norm[] = {
     ATTEND(X, A), NORM(W_ATTN_POST_NORM, A, A), ADD(A, X),
     MLP(X, A), NORM(W_FFN_POST_NORM, A, A), ADD(A, X), END};
@@ -28,6 +32,9 @@ const layer_step steps_post_norm[] = {
 const layer_step steps_parallel[] = {
     NORM(W_ATTN_NORM, X, A), ATTEND(A, B), ADD(B, X), MLP(A, B), ADD(B, X), END};
 
+const layer_step steps_parallel_moe[] = {
+    NORM(W_ATTN_NORM, X, A), ATTEND(A, B), ADD(B, X), MOE(A, B), ADD(B, X), END};
+
 const layer_step steps_parallel_norms[] = {
     NORM(W_ATTN_NORM, X, A), NORM(W_FFN_NORM, X, B), ATTEND(A, A), ADD(A, X), MLP(B, B), ADD(B, X), END};
 /* clang-format on */
@@ -35,6 +42,12 @@ const layer_step steps_parallel_norms[] = {
 void steps_set(model_desc *d, const layer_step *steps) {
     for (int32_t i = 0; i < d->n_layers; i++) {
         d->layers[i].steps = steps;
+    }
+}
+
+void steps_set_mixed(model_desc *d, const layer_step *dense, const layer_step *moe) {
+    for (int32_t i = 0; i < d->n_layers; i++) {
+        d->layers[i].steps = d->layers[i].n_experts > 0 ? moe : dense;
     }
 }
 

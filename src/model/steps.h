@@ -65,13 +65,17 @@ extern const layer_step steps_pre_norm[];     /* x += attend(norm(x)); x += mlp(
 extern const layer_step steps_pre_norm_moe[]; /* the same with experts: Mixtral */
 /* x += norm(attend(norm(x))); x += norm(mlp(norm(x))): Gemma 2 */
 extern const layer_step steps_sandwich[];
-extern const layer_step steps_branch_norm[];    /* x += norm(attend(x)); x += norm(mlp(x)): OLMo 2 */
-extern const layer_step steps_post_norm[];      /* x = norm(x + attend(x)); x = norm(x + mlp(x)): BERT */
-extern const layer_step steps_parallel[];       /* h = norm(x); x += attend(h) + mlp(h): GPT-J */
+extern const layer_step steps_sandwich_moe[];
+extern const layer_step steps_branch_norm[]; /* x += norm(attend(x)); x += norm(mlp(x)): OLMo 2 */
+extern const layer_step steps_post_norm[];   /* x = norm(x + attend(x)); x = norm(x + mlp(x)): BERT */
+extern const layer_step steps_parallel[];    /* h = norm(x); x += attend(h) + mlp(h): GPT-J */
+extern const layer_step steps_parallel_moe[];
 extern const layer_step steps_parallel_norms[]; /* x += attend(norm(x)) + mlp(norm(x)): GPT-NeoX */
 
 /* Gives every layer a list. It is static: descriptions are copied. */
 void steps_set(model_desc *d, const layer_step *steps);
+/* One list for layers with experts and another for the others. */
+void steps_set_mixed(model_desc *d, const layer_step *dense, const layer_step *moe);
 
 /* Whether the row of a norm, a step of a list, is read after the row that it norms has
  * changed: it is then kept, else each reader norms. */

@@ -42,9 +42,11 @@ static uint64_t hash_rope(uint64_t h, const rope_desc *r) {
 static uint64_t hash_layer(uint64_t h, const layer_desc *l) {
     char text[256], steps[128];
     steps_text(l->steps, steps, sizeof steps);
-    (void)snprintf(text, sizeof text, "layer %s %d %d %d %d %d %d %d %d %d %a %a %a", steps, l->caches[0],
-                   l->caches[1], l->caches[2], l->rope, l->n_heads, l->window, l->chunk, l->d_ff,
-                   l->n_experts, (double)l->limit, (double)l->dense_limit, (double)l->cutoff);
+    (void)snprintf(text, sizeof text, "layer %s %d %d %d %d %d %d %d %d %d %a %a %a %a %a %a %a", steps,
+                   l->caches[0], l->caches[1], l->caches[2], l->rope, l->n_heads, l->window, l->chunk,
+                   l->d_ff, l->n_experts, (double)l->limit, (double)l->dense_limit, (double)l->cutoff,
+                   (double)l->xielu.positive, (double)l->xielu.negative, (double)l->xielu.linear,
+                   (double)l->xielu.eps);
     return hash_text(h, text);
 }
 
@@ -57,11 +59,12 @@ static uint64_t hash_cache(uint64_t h, const cache_desc *c) {
 
 static uint64_t hash_attend(uint64_t h, const attend_desc *a) {
     char text[256];
-    (void)snprintf(text, sizeof text, "attend %d %d %d %d %d %d %d %a %d %d %a %a %a %a %d %d %d",
+    (void)snprintf(text, sizeof text, "attend %d %d %d %d %d %d %d %a %d %a %d %d %a %a %a %a %d %d %d",
                    (int)a->qk_norm, (int)a->qk_norm_type, a->norm_after_rope, a->v_norm, a->values_are_keys,
-                   a->sinks, a->scale_by_layer, (double)a->temperature, a->temperature_length,
-                   a->temperature_on_all, (double)a->cap, (double)a->clip, (double)a->alibi,
-                   (double)a->alibi_scale, a->alibi_bf16, (int)a->gate, (int)a->gate_f);
+                   a->sinks, a->sinks_in_windows, (double)a->value_scale, a->scale_by_layer,
+                   (double)a->temperature, a->temperature_length, a->temperature_on_all, (double)a->cap,
+                   (double)a->clip, (double)a->alibi, (double)a->alibi_scale, a->alibi_bf16, (int)a->gate,
+                   (int)a->gate_f);
     return hash_text(h, text);
 }
 
@@ -75,11 +78,11 @@ static uint64_t hash_embed(uint64_t h, const embed_desc *e) {
 
 static uint64_t hash_moe(uint64_t h, const moe_desc *m) {
     char text[256];
-    (void)snprintf(text, sizeof text, "moe %d %d %d %d %d %d %d %d %d %d %d %d %a %a %a %d", m->n_used,
-                   m->d_expert, m->d_shared, m->n_groups, m->n_groups_used, (int)m->score,
+    (void)snprintf(text, sizeof text, "moe %d %d %d %d %d %d %d %d %d %d %d %d %d %d %a %a %a %a %d",
+                   m->n_used, m->d_expert, m->d_shared, m->n_groups, m->n_groups_used, (int)m->score,
                    m->group_by_best_two, m->correction_bias, m->renormalise, m->scale_inputs, m->shared_gate,
-                   m->router_norm, (double)m->scale, (double)m->jitter_eps, (double)m->limit,
-                   (int)m->activation);
+                   m->router_norm, m->choose_by_logits, m->shared_mean, (double)m->scale,
+                   (double)m->logit_cap, (double)m->jitter_eps, (double)m->limit, (int)m->activation);
     return hash_text(h, text);
 }
 

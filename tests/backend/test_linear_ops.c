@@ -199,18 +199,24 @@ TEST(feed_forward_is_the_activation_of_its_products) {
         run(&f, 0, 5, 0.0f);
         f.b->ops->buffer_read(f.b, f.gate, 0, 5, gate);
         f.b->ops->buffer_read(f.b, f.up, 0, 5, up);
-        /* all but ACT_SWIGLU_CLAMPED with and without a gate */
-        for (int i = 0; i < 2 * N_ACTIVATIONS - 1; i++) {
+        /* with and without a gate, where they have both */
+        for (int i = 0; i < 2 * N_ACTIVATIONS; i++) {
             activation a = (activation)(i / 2);
             bool is_gated = i % 2 == 0;
+            if (a == (is_gated ? ACT_XIELU : ACT_SWIGLU_CLAMPED)) {
+                continue;
+            }
             feed_forward_use use = {.x = f.x, .nm = f.nm, .up = f.w_up, .f = a, .limit = 0.5f, .h = f.gated};
             use.gate = is_gated ? f.w_gate : NULL;
+            use.xielu = &(xielu_desc){0.8f, 1.3f, 0.5f, -1e-6f};
             f.b->ops->step_begin(f.b, &(batch){.n_rows = 5});
             f.b->ops->buffer_write(f.b, f.x, 0, 5, f.rows);
             f.b->ops->feed_forward(f.b, &use);
             f.b->ops->step_wait(f.b);
             if (is_gated) {
                 math->gate_up(a, 0.5f, gate, up, 5 * F, want);
+            } else if (a == ACT_XIELU) {
+                math->xielu(use.xielu, up, 5 * F, want);
             } else {
                 math->activate(a, up, 5 * F, want);
             }

@@ -163,7 +163,7 @@ static uint64_t run_activations(const math_kernels *k) {
             assert_true(same_floats(got, want, (size_t)n + 1));
         }
         hash = ordinary ? hash_floats(hash, got, n) : hash;
-        for (int way = 0; way < 2 && !activation_has_limit(f); way++) {
+        for (int way = 0; way < 2 && f < ACT_SWIGLU_CLAMPED; way++) {
             const float *from = way == 1 ? memcpy(got, x, sizeof *x * (size_t)n) : x;
             k->activate(f, from, n, got);
             math_plain.activate(f, x, n, want);
@@ -351,6 +351,43 @@ static double exact_swiglu_clamped(double limit, double gate, double up) {
     return exact_gelu_quick(g) * (u + 1.0);
 }
 
+static double exact_softplus(double x) {
+    return fmax(x, 0.0) + log1p(exp(-fabs(x)));
+}
+
+static double exact_xielu(const xielu_desc *d, double x) {
+    double below = (double)d->negative * (expm1(fmin(x, (double)d->eps)) - x);
+    return (double)d->linear * x + (x > 0.0 ? (double)d->positive * x * x : below);
+}
+
+/* Huang and Schlag 2024, arXiv:2411.13010, with numbers such as models have. */
+static void xielu_agrees_with_double_on_every_instruction_set(void **unused) {
+    (void)unused;
+    static const xielu_desc forms[] = {{0.96f, 1.2f, 0.5f, -1e-6f}, {0.3f, 0.51f, 0.5f, -0.01f}};
+    static float x[8001], got[8001], want[8001];
+    for (int32_t i = 0; i <= 8000; i++) {
+        x[i] = i % 2 == 0 ? (float)(i - 4000) * 0.01f : (float)(i - 4000) * 1e-4f;
+    }
+    for (size_t f = 0; f < sizeof forms / sizeof *forms; f++) {
+        math_plain.xielu(&forms[f], x, 8001, want);
+        for (int32_t i = 0; i <= 8000; i++) {
+            double exact = exact_xielu(&forms[f], (double)x[i]);
+            assert_true(fabs((double)want[i] - exact) <= 3e-7 * fabs(exact) + 1e-9);
+        }
+        for (int i = 0; i < N_TEST_ISAS; i++) {
+            const math_kernels *k = kernels(ISAS[i]);
+            for (int32_t n = 7999; k != NULL && n <= 8001; n++) {
+                memcpy(got, x, sizeof got);
+                k->xielu(&forms[f], got, n, got);
+                assert_true(same_floats(got, want, (size_t)n) && (n == 8001 || got[n] == x[n]));
+            }
+        }
+    }
+    float odd[4] = {NAN, INFINITY, 0.0f, -0.0f};
+    math_plain.xielu(&forms[0], odd, 4, odd);
+    assert_true(isnan(odd[0]) && odd[1] == INFINITY && fabsf(odd[2]) < 1e-5f && fabsf(odd[3]) < 1e-5f);
+}
+
 static double exact_activation(activation f, double x) {
     switch (f) {
     case ACT_SILU:
@@ -369,6 +406,8 @@ static double exact_activation(activation f, double x) {
         return exact_sigmoid(x);
     case ACT_TANH:
         return tanh(x);
+    case ACT_SOFTPLUS:
+        return exact_softplus(x);
     default:
         return x;
     }
@@ -377,9 +416,10 @@ static double exact_activation(activation f, double x) {
 static void activations_agree_with_double(void **unused) {
     (void)unused;
     double quick = worst_ulps(plain_gelu_quick, exact_gelu_quick, -8.0, 60.0),
-           s = worst_ulps(plain_sigmoid, exact_sigmoid, -80.0, 80.0);
-    printf("worst, ulp: gelu quick %.2f, sigmoid %.2f\n", quick, s);
-    assert_true(quick < 16.0 && s < 3.0);
+           s = worst_ulps(plain_sigmoid, exact_sigmoid, -80.0, 80.0),
+           soft = worst_ulps(plain_softplus, exact_softplus, -80.0, 80.0);
+    printf("worst, ulp: gelu quick %.2f, sigmoid %.2f, softplus %.2f\n", quick, s, soft);
+    assert_true(quick < 16.0 && s < 3.0 && soft < 4.0);
     for (int32_t i = -2000; i <= 2000; i++) {
         float x = (float)i * 0.01f, up = (float)(i * 7 % 301) * 0.1f, got;
         double size = fmax(1.0, fabs((double)x));

@@ -137,7 +137,8 @@ typedef struct product_job {
     int32_t widths[LINEAR_MAX_USES]; /* floats from row to row */
     product_end end;
     activation f;
-    float limit; /* of f */
+    float limit;             /* of f */
+    const xielu_desc *xielu; /* of f */
     /* END_ACTIVATE, END_GATE_UP: the results are quantised to ROWS_GROUPS while they are
      * in cache, in place of f32 */
     bool to_groups;
@@ -264,6 +265,15 @@ static void tile_product(const product_job *job, int32_t use, const linear_part 
     linear_tile(job->b, part, x, n_rows, y, y_stride, scratch);
 }
 
+/* out = f(y), n of them, for END_ACTIVATE. out may be y. */
+static void activate_columns(const product_job *job, const float *y, int32_t n, float *out) {
+    if (job->f == ACT_XIELU) {
+        job->b->math->xielu(job->xielu, y, n, out);
+    } else {
+        job->b->math->activate(job->f, y, n, out);
+    }
+}
+
 /* Finishes n columns of one row of a tile. up: those of the second weights, for
  * END_GATE_UP. */
 static void tile_end(const product_job *job, float *y, const float *up, int32_t n, float *out) {
@@ -276,7 +286,7 @@ static void tile_end(const product_job *job, float *y, const float *up, int32_t 
         math->add_scaled(job->scale, y, n, out);
         break;
     case END_ACTIVATE:
-        math->activate(job->f, y, n, out);
+        activate_columns(job, y, n, out);
         break;
     case END_GATE_UP:
         math->gate_up(job->f, job->limit, y, up, n, out);
@@ -329,7 +339,7 @@ static void linear_ops_store_groups(const product_job *job, int32_t n_rows, int3
     const int32_t n_floats = n / COLUMNS_A_FLOAT;
     const bool is_narrow = n < GROUPS_AT_ONCE * PACK_GROUP;
     if (job->end == END_ACTIVATE) {
-        job->b->math->activate(job->f, y, n_rows * n, y);
+        activate_columns(job, y, n_rows * n, y);
     } else {
         job->b->math->gate_up(job->f, job->limit, y, up, n_rows * n, y);
     }
@@ -470,12 +480,14 @@ void cpu_feed_forward(backend *base, const feed_forward_use *use) {
     assert(use->h.id != use->x.id && (use->reader == NULL || use->reader->layout.n_in == up->layout.n_out));
     assert(use->gate == NULL || use->gate->layout.n_out == up->layout.n_out);
     assert(!activation_has_limit(use->f) || (use->gate != NULL && use->limit > 0.0f));
+    assert(use->f != ACT_XIELU || (use->gate == NULL && use->xielu != NULL));
     rows_job rows = rows_of(b, use->x, use->nm);
     product_job job = {.b = b,
                        .n_rows = rows.n_rows,
                        .end = use->gate != NULL ? END_GATE_UP : END_ACTIVATE,
                        .f = use->f,
-                       .limit = use->limit};
+                       .limit = use->limit,
+                       .xielu = use->xielu};
     if (use->gate != NULL) {
         add_product(&job, use->gate, use->h);
     }

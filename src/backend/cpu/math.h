@@ -103,11 +103,12 @@ typedef struct math_kernels {
      * results kept. */
     void (*exp)(const float *x, int32_t n, float *out);
     void (*tanh)(const float *x, int32_t n, float *out);
-    /* out[i] = f(x[i]). f has one argument. */
+    /* out[i] = f(x[i]). f has one argument and no numbers. */
     void (*activate)(activation f, const float *x, int32_t n, float *out);
     /* out[i] = f(gate[i]) * up[i]. limit: of activations that have one. out may be
      * gate or up. */
     void (*gate_up)(activation f, float limit, const float *gate, const float *up, int32_t n, float *out);
+    void (*xielu)(const xielu_desc *d, const float *x, int32_t n, float *out); /* out may be x */
     /* x[i] = scale * x[i]; then with cap > 0: cap * tanh(x[i] / cap). In place. */
     void (*scale_cap)(float scale, float cap, int32_t n, float *x);
     /* The largest of x[0..n), n > 0, as a zero +0. NaN where some number is NaN or

@@ -93,6 +93,22 @@ static inline f32x16 sigmoid16(f32x16 x) {
     return f_div(f_set1(1.0f), f_add(exp16(f_neg(x)), f_set1(1.0f)));
 }
 
+static inline f32x16 softplus16(f32x16 x) {
+    f32x16 e = exp16(f_neg(f_abs(x)));
+    f32x16 s = f_div(e, f_add(e, f_set1(2.0f))), u = f_mul(s, s);
+    f32x16 half = f_fma(f_mul(s, u), poly16(LOG1P_POLY, LOG1P_DEGREE, u), s);
+    return f_add(f_max(f_zero(), x), f_add(half, half));
+}
+
+static inline f32x16 xielu16(const xielu_desc *d, f32x16 x) {
+    f32x16 m = f_min(f_set1(d->eps), x);
+    f32x16 near = f_fma(f_mul(m, m), poly16(EXP_POLY, EXP_DEGREE, m), f_sub(m, x));
+    f32x16 far = f_sub(f_sub(exp16(m), f_set1(1.0f)), x);
+    f32x16 below = f_mul(f_set1(d->negative), f_select(m_lt(f_set1(XIELU_SMALL), m), near, far));
+    f32x16 above = f_mul(f_mul(f_set1(d->positive), x), x);
+    return f_fma(f_set1(d->linear), x, f_select(m_lt(f_zero(), x), above, below));
+}
+
 static inline f32x16 gelu_quick16(f32x16 x) {
     return f_div(x, f_add(exp16(f_neg(f_mul(f_set1(GELU_QUICK), x))), f_set1(1.0f)));
 }
@@ -180,9 +196,13 @@ static void activate_kernel(activation f, const float *x, int32_t n, float *out)
     case ACT_TANH:
         map(tanh16, x, n, out);
         break;
+    case ACT_SOFTPLUS:
+        map(softplus16, x, n, out);
+        break;
     case ACT_NONE:
     case ACT_SWIGLU_CLAMPED: /* of two arguments: gate_up_kernel */
     case ACT_SILU_CLAMPED:
+    case ACT_XIELU:          /* xielu_kernel */
         map(none16, x, n, out);
         break;
     }
@@ -221,9 +241,23 @@ static void gate_up_kernel(activation f, float limit, const float *gate, const f
     case ACT_SILU_CLAMPED:
         limit_with(silu_clamped16, limit, gate, up, n, out);
         break;
+    case ACT_SOFTPLUS:
+        gate_with(softplus16, gate, up, n, out);
+        break;
     case ACT_NONE:
+    case ACT_XIELU:
         gate_with(none16, gate, up, n, out);
         break;
+    }
+}
+
+static void xielu_kernel(const xielu_desc *d, const float *x, int32_t n, float *out) {
+    int32_t i = 0;
+    for (; i + LANES <= n; i += LANES) {
+        f_store(out + i, xielu16(d, f_load(x + i)));
+    }
+    if (i < n) {
+        f_store_first(out + i, n - i, xielu16(d, f_load_first(x + i, n - i)));
     }
 }
 

@@ -36,9 +36,12 @@ static float activate(activation f, float x) {
         return plain_sigmoid(x);
     case ACT_TANH:
         return plain_tanh(x);
+    case ACT_SOFTPLUS:
+        return plain_softplus(x);
     case ACT_NONE:
     case ACT_SWIGLU_CLAMPED: /* of two arguments: gate_up_plain */
     case ACT_SILU_CLAMPED:
+    case ACT_XIELU:          /* xielu_plain */
         break;
     }
     return x;
@@ -56,6 +59,12 @@ static void gate_up_plain(activation f, float limit, const float *gate, const fl
         out[i] = f == ACT_SWIGLU_CLAMPED ? plain_swiglu_clamped(limit, gate[i], up[i])
                  : f == ACT_SILU_CLAMPED ? plain_silu_clamped(limit, gate[i], up[i])
                                          : activate(f, gate[i]) * up[i];
+    }
+}
+
+static void xielu_plain(const xielu_desc *d, const float *x, int32_t n, float *out) {
+    for (int32_t i = 0; i < n; i++) {
+        out[i] = plain_xielu(d->positive, d->negative, d->linear, d->eps, x[i]);
     }
 }
 
@@ -165,6 +174,7 @@ const math_kernels math_plain = {
     .tanh = tanh_plain,
     .activate = activate_plain,
     .gate_up = gate_up_plain,
+    .xielu = xielu_plain,
     .scale_cap = scale_cap_plain,
     .largest = largest_plain,
     .add_scaled = add_scaled_plain,

@@ -7,6 +7,7 @@ const math_kernels MATH_TABLE = {
     .tanh = tanh_kernel,
     .activate = activate_kernel,
     .gate_up = gate_up_kernel,
+    .xielu = xielu_kernel,
     .scale_cap = scale_cap_kernel,
     .largest = largest_kernel,
     .add_scaled = add_scaled_kernel,

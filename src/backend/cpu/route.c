@@ -126,8 +126,12 @@ static void route_weigh(const math_kernels *math, const routing *r, const float 
 static void by_scores(const math_kernels *math, const routing *r, const float *logits, int32_t *chosen,
                       float *weights) {
     float scores[ROUTE_MAX_EXPERTS], choice[ROUTE_MAX_EXPERTS];
-    const float *from = r->score == ROUTE_SIGMOID && r->bias == NULL && r->n_groups <= 1 ? logits : scores;
+    const bool by_logits = r->by_logits || (r->bias == NULL && r->n_groups <= 1);
+    const float *from = r->score == ROUTE_SIGMOID && by_logits ? logits : scores;
     memcpy(scores, logits, sizeof *scores * (size_t)r->n_experts);
+    if (r->cap > 0.0f) {
+        math->scale_cap(1.0f, r->cap, r->n_experts, scores);
+    }
     if (r->score == ROUTE_SOFTMAX) {
         route_softmax(math, r->n_experts, scores);
     } else if (r->score == ROUTE_SIGMOID) {

@@ -13,13 +13,6 @@
 
 #include "backend/cpu/math_kernels.inc.h"
 
-static inline f32x16 softplus16(f32x16 x) {
-    f32x16 e = exp16(f_neg(f_abs(x)));
-    f32x16 s = f_div(e, f_add(e, f_set1(2.0f))), u = f_mul(s, s);
-    f32x16 half = f_fma(f_mul(s, u), poly16(LOG1P_POLY, LOG1P_DEGREE, u), s);
-    return f_add(f_max(f_zero(), x), f_add(half, half));
-}
-
 static inline f32x16 times16(const decay_form *f, f32x16 x) {
     if (f->kind == DECAY_BOUNDED) {
         return f_set1(1.0f);
