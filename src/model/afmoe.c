@@ -95,7 +95,9 @@ static quire_err describe_flint(const config *c, model_desc *d) {
 
 const arch arch_afmoe = {
     .gguf = {"afmoe"}, .hf = {"AfmoeForCausalLM"}, .names = &afmoe_names, .describe = describe_afmoe};
-const arch arch_kolibri = {
-    .gguf = {"kolibri1"}, .hf = {"Kolibri1ForCausalLM"}, .names = &kolibri_names, .describe = describe_kolibri};
+const arch arch_kolibri = {.gguf = {"kolibri1"},
+                           .hf = {"Kolibri1ForCausalLM"},
+                           .names = &kolibri_names,
+                           .describe = describe_kolibri};
 const arch arch_flint = {
     .gguf = {"flint"}, .hf = {"FlintForCausalLM"}, .names = &flint_names, .describe = describe_flint};

@@ -32,11 +32,16 @@ static quire_err apertus_read_number(const config *c, int32_t layer, const char 
     return QUIRE_OK;
 }
 
-/* The same of a GGUF file: lists, one number a layer. */
+/* The same of a GGUF file: one number for all layers, or a list. */
 static quire_err apertus_read_list(const config *c, const char *key, bool needed, int32_t n_layers,
                                    float *out) {
     size_t n = 0;
-    quire_err e = model_file_f32s(c->f, key, out, (size_t)n_layers, &n);
+    quire_err e = model_file_f32(c->f, key, out);
+    if (e == QUIRE_OK) {
+        n = 1;
+    } else if (e != QUIRE_NOT_FOUND) {
+        e = model_file_f32s(c->f, key, out, (size_t)n_layers, &n);
+    }
     if (e == QUIRE_NOT_FOUND) {
         return needed ? config_bad(c, key, "is missing from the metadata") : QUIRE_OK;
     }

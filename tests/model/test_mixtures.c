@@ -62,6 +62,11 @@ TEST(layers_are_of_the_published_kinds) {
     layers_are("HYV3ForCausalLM", MLPS, "MF DF MF MF DF MF");
     layers_are("MellumForCausalLM", "", "MF MF MF MF MF MF");
     layers_are("MellumForCausalLM", TYPES ", " MLPS, "MF DF MW MW DF MW");
+    layers_are("LagunaForCausalLM", "", "DF MF MF MF MF MF");
+    layers_are("LagunaForCausalLM", TYPES ", " MLPS, "MF DF MW MW DF MW");
+    layers_are("AfmoeForCausalLM", "", "DW MW MW Mf MW MW");
+    layers_are("AfmoeForCausalLM", "\"num_dense_layers\": 2, \"global_attn_every_n_layers\": 2",
+               "DW Df MW Mf MW Mf");
     layers_are("Kolibri1ForCausalLM", "", "MW MW MW MW Mf MW");
     layers_are("FlintForCausalLM", "", "Df Df MW MW MW Mf");
     layers_are("FlintForCausalLM", "\"mlp_only_layers\": [], " TYPES, "Mf Mf MW MW Mf MW");
@@ -92,6 +97,9 @@ TEST(tables_are_by_kind_of_layer) {
     refused("MellumForCausalLM",
             TYPES ", \"rope_parameters\": {\"full_attention\": {\"rope_type\": \"default\"}}",
             "rope_parameters.sliding_attention is missing");
+    d = described("LagunaForCausalLM", TYPES); /* half of a head where it sees all */
+    assert_true(d.ropes[d.layers[0].rope].n_dims == 64 && d.ropes[d.layers[2].rope].n_dims == 128);
+    assert_true(d.ropes[d.layers[0].rope].theta == 5e5f && d.ropes[d.layers[2].rope].theta == 1e4f);
     d = described("GraniteSWAForCausalLM",
                   "\"intermediate_size\": 64, \"layer_rope_theta\": [1e4, 7e3, 1e4, 7e3, 7e3, 7e3]");
     assert_true(d.n_ropes == 2 && d.ropes[d.layers[1].rope].theta == 7e3f && d.attend.sinks);
@@ -99,7 +107,7 @@ TEST(tables_are_by_kind_of_layer) {
             "layer_rope_theta must have one number for each layer");
     refused("GraniteSWAForCausalLM", "\"intermediate_size\": 64, \"layer_rope_theta\": [1, 2, 3, 4, 5, 6]",
             "layer_rope_theta has more different bases");
-    refused("GraniteSWAForCausalLM", "\"intermediate_size\": 64, \"layer_rope_theta\": [-1, 2, 3, 1, 1, 1]",
+    refused("GraniteSWAForCausalLM", "\"intermediate_size\": 64, \"layer_rope_theta\": [-1, 2, 2, 1, 1, 1]",
             "the rotary base");
     refused("GraniteSWAForCausalLM", "\"intermediate_size\": 64, \"layer_rope_theta\": \"no\"",
             "layer_rope_theta");
@@ -119,6 +127,29 @@ TEST(norths_layers_may_have_no_positions) {
     assert_int_equal(d.layers[2].window, 4096);
     assert_true(d.ropes[d.layers[2].rope].theta == 3e4f && d.head.scale == 0.0f && d.tied_embeddings);
     assert_int_equal(d.ropes[0].pairs, ROPE_HALVES);
+}
+
+TEST(gates_are_by_head_or_by_element) {
+    model_desc d = described("LagunaForCausalLM", "\"num_attention_heads_per_layer\": [4, 2, 4, 2, 6, 2]");
+    assert_true(d.layers[1].n_heads == 2 && d.layers[4].n_heads == 6);
+    assert_true(d.attend.gate == ATTEND_GATE_HEADS && d.attend.gate_f == ACT_SOFTPLUS);
+    d = described("LagunaForCausalLM", "\"gating\": \"per-head\", \"moe_router_logit_softcapping\": 3");
+    assert_true(d.attend.gate == ATTEND_GATE_HEADS && d.moe.logit_cap == 3.0f && d.moe.d_shared == 512);
+    assert_int_equal(described("LagunaForCausalLM", "\"gating\": \"per-element\"").attend.gate,
+                     ATTEND_GATE_ELEMENTS);
+    d = described("AfmoeForCausalLM", "\"mup_enabled\": true");
+    assert_true(d.attend.gate == ATTEND_GATE_ELEMENTS && d.attend.gate_f == ACT_SIGMOID);
+    assert_true(d.embed.scale == sqrtf(32.0f) && d.moe.d_shared == 2 * 1408);
+    assert_true(described("AfmoeForCausalLM", "").embed.scale == 0.0f);
+    refused("LagunaForCausalLM", "\"num_attention_heads_per_layer\": [4, 2]", "one for each layer");
+    refused("LagunaForCausalLM", "\"num_attention_heads_per_layer\": [4, 2, 4, 0, 4, 4]",
+            "the number of attention heads must be at least 1");
+    refused("LagunaForCausalLM", "\"num_attention_heads_per_layer\": [4, 2, 4, 3, 4, 4]",
+            "3 attention heads cannot share 2 key-value heads");
+    refused("LagunaForCausalLM", "\"gating\": 1.5", "gating");
+    refused("LagunaForCausalLM", "\"moe_apply_router_weight_on_input\": true",
+            "moe_apply_router_weight_on_input true is not supported");
+    refused("AfmoeForCausalLM", "\"score_func\": \"softmax\"", "a score_func other than");
 }
 
 TEST(routers_are_the_published_ones) {
@@ -180,6 +211,7 @@ int main(void) {
         cmocka_unit_test(layers_are_of_the_published_kinds),
         cmocka_unit_test(tables_are_by_kind_of_layer),
         cmocka_unit_test(norths_layers_may_have_no_positions),
+        cmocka_unit_test(gates_are_by_head_or_by_element),
         cmocka_unit_test(routers_are_the_published_ones),
         cmocka_unit_test(what_is_not_computed_is_refused_by_its_key),
         cmocka_unit_test(apertus_has_llama_3s_scaling_where_it_says_nothing),

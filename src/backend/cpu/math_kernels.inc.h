@@ -202,7 +202,7 @@ static void activate_kernel(activation f, const float *x, int32_t n, float *out)
     case ACT_NONE:
     case ACT_SWIGLU_CLAMPED: /* of two arguments: gate_up_kernel */
     case ACT_SILU_CLAMPED:
-    case ACT_XIELU:          /* xielu_kernel */
+    case ACT_XIELU: /* xielu_kernel */
         map(none16, x, n, out);
         break;
     }

@@ -41,7 +41,7 @@ static float activate(activation f, float x) {
     case ACT_NONE:
     case ACT_SWIGLU_CLAMPED: /* of two arguments: gate_up_plain */
     case ACT_SILU_CLAMPED:
-    case ACT_XIELU:          /* xielu_plain */
+    case ACT_XIELU: /* xielu_plain */
         break;
     }
     return x;
