@@ -17,6 +17,7 @@ typedef struct attention {
     const norm *inner_norm; /* of the result; NULL: it has none */
     multiply_use gate;      /* of the result; read where is_gated */
     bool is_gated;
+    float value_scale; /* 0: 1 */
     attn_spec mask;
     buffer rows;
 } attention;
@@ -25,7 +26,7 @@ typedef struct attention {
 typedef struct attention_parts {
     const layer_desc *layer;
     const cache_desc *cache;
-    int32_t q_width, kv_width, gate_width;
+    int32_t q_width, k_width, v_width, out_width, gate_width;
     bool writes_cache; /* else an earlier layer does */
     linear *q, *k, *v, *o, *gate;
     norm *q_norm, *k_norm, *v_norm, *inner_norm;
@@ -36,26 +37,29 @@ typedef struct attention_parts {
  * them. */
 static quire_err attention_load_fused(binding *b, attention_parts *w) {
     bool is_gguf = binding_is_gguf(b), grouped = b->d->attend.order == QKV_GROUPED && !is_gguf;
-    int64_t e = w->cache->d_key, n_q = w->q_width, n_kv = w->kv_width, group = n_q / w->cache->n_kv_heads;
-    weight_part q = {.suffix = "q", .n_rows = n_q + 2 * n_kv, .block = n_q, .step = n_q};
+    int64_t e = w->cache->d_key, e_v = w->cache->d_value, n_q = w->q_width, n_k = w->k_width,
+            n_v = w->v_width, group = n_q / w->cache->n_kv_heads;
+    weight_part q = {.suffix = "q", .n_rows = n_q + n_k + n_v, .block = n_q, .step = n_q};
     q.transposed = b->d->conv1d && !is_gguf;
     weight_part k = q, v = q;
     k.suffix = "k";
     v.suffix = "v";
     k.first = n_q;
-    v.first = n_q + n_kv;
-    k.block = v.block = k.step = v.step = n_kv;
+    v.first = n_q + n_k;
+    k.block = k.step = n_k;
+    v.block = v.step = n_v;
     if (grouped) {
-        q.step = k.step = v.step = group + 2 * e;
+        q.step = k.step = v.step = group + e + e_v;
         q.block = group;
-        k.block = v.block = e;
+        k.block = e;
+        v.block = e_v;
         k.first = group;
         v.first = group + e;
     }
     weight_name name = binding_name(b, W_QKV);
     TRY(loader_linear(b->l, name, b->layer, &q, n_q, b->d->d_model, &w->q));
-    TRY(loader_linear(b->l, name, b->layer, &k, n_kv, b->d->d_model, &w->k));
-    return loader_linear(b->l, name, b->layer, &v, n_kv, b->d->d_model, &w->v);
+    TRY(loader_linear(b->l, name, b->layer, &k, n_k, b->d->d_model, &w->k));
+    return loader_linear(b->l, name, b->layer, &v, n_v, b->d->d_model, &w->v);
 }
 
 /* Keys and values of a layer. Where another layer writes the cache, files may have them
@@ -69,12 +73,12 @@ static quire_err attention_load_kv(binding *b, attention_parts *w) {
     if (!w->writes_cache) {
         return QUIRE_OK;
     }
-    TRY(binding_linear(b, W_K, w->kv_width, b->d->d_model, &w->k));
+    TRY(binding_linear(b, W_K, w->k_width, b->d->d_model, &w->k));
     bool may_have_v = binding_is_gguf(b) && binding_has(b, W_V); /* GGUF files do not say it */
     if (b->d->attend.values_are_keys && w->layer->window == 0 && !may_have_v) {
         return QUIRE_OK;
     }
-    return binding_linear(b, W_V, w->kv_width, b->d->d_model, &w->v);
+    return binding_linear(b, W_V, w->v_width, b->d->d_model, &w->v);
 }
 
 /* A norm of n heads of width e. */
@@ -105,7 +109,9 @@ static quire_err attention_load_norms(binding *b, attention_parts *w) {
             TRY(attention_load_norm(b, W_K_NORM, w->cache->n_kv_heads, e, &w->k_norm));
         }
     }
-    return b->d->attend.v_norm ? b->l->b->ops->norm_load(b->l->b, &bare, &w->v_norm, b->l->err) : QUIRE_OK;
+    const norm_spec of_values = {.kind = NORM_RMS, .width = w->cache->d_value, .eps = b->d->norm_eps};
+    return b->d->attend.v_norm ? b->l->b->ops->norm_load(b->l->b, &of_values, &w->v_norm, b->l->err)
+                               : QUIRE_OK;
 }
 
 /* The scales of keys or values of a layer, by head: the checkpoint's, one for all heads
@@ -155,11 +161,11 @@ static bool attention_is_shared(const model_desc *d, int32_t layer) {
 static quire_err attention_load_gate(binding *b, attention_parts *w) {
     const attend_gate gate = b->d->attend.gate;
     if (b->d->norm.inner) {
-        const norm_spec spec = {.kind = b->d->norm.kind, .width = w->q_width, .eps = b->d->norm_eps};
-        TRY(loader_norm(b->l, binding_name(b, W_ATTN_INNER_NORM), b->layer, &spec, w->q_width,
+        const norm_spec spec = {.kind = b->d->norm.kind, .width = w->out_width, .eps = b->d->norm_eps};
+        TRY(loader_norm(b->l, binding_name(b, W_ATTN_INNER_NORM), b->layer, &spec, w->out_width,
                         &w->inner_norm));
     }
-    w->gate_width = gate == ATTEND_GATE_HEADS ? w->layer->n_heads : w->q_width;
+    w->gate_width = gate == ATTEND_GATE_HEADS ? w->layer->n_heads : w->out_width;
     return gate == ATTEND_NO_GATE ? QUIRE_OK
                                   : binding_linear(b, W_ATTN_GATE, w->gate_width, b->d->d_model, &w->gate);
 }
@@ -176,7 +182,7 @@ static quire_err attention_load(binding *b, attention_parts *w) {
         TRY(attention_load_scales(b, W_K_SCALE, w->cache->n_kv_heads, &w->k_scales));
         TRY(attention_load_scales(b, W_V_SCALE, w->cache->n_kv_heads, &w->v_scales));
     }
-    TRY(binding_linear(b, W_O, b->d->d_model, w->q_width, &w->o));
+    TRY(binding_linear(b, W_O, b->d->d_model, w->out_width, &w->o));
     TRY(attention_load_norms(b, w));
     TRY(attention_load_gate(b, w));
     return b->d->attend.sinks && (!b->d->attend.sinks_in_windows || w->layer->window > 0)
@@ -187,9 +193,9 @@ static quire_err attention_load(binding *b, attention_parts *w) {
 static quire_err attention_reserve(binding *b, const attention_parts *w, attention *to) {
     kv_store_use *s = &to->store;
     TRY(binding_buffer(b, BUFFER_Q, w->q_width, &s->q));
-    TRY(binding_buffer(b, BUFFER_K, w->kv_width, &s->k));
-    TRY(binding_buffer(b, BUFFER_V, w->kv_width, &s->v));
-    TRY(binding_buffer(b, BUFFER_A, w->q_width, &to->rows));
+    TRY(binding_buffer(b, BUFFER_K, w->k_width, &s->k));
+    TRY(binding_buffer(b, BUFFER_V, w->v_width, &s->v));
+    TRY(binding_buffer(b, BUFFER_A, w->out_width, &to->rows));
     const linear_use all[] = {{w->q, s->q}, {w->k, s->k}, {w->v, s->v}};
     for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
         if (all[i].w != NULL) {
@@ -215,6 +221,7 @@ static void attention_fill(const binding *b, const attention_parts *w, attention
     const layer_desc *layer = w->layer;
     to->value_norm = w->v_norm;
     to->inner_norm = w->inner_norm;
+    to->value_scale = a->value_scale;
     to->store =
         (kv_store_use){.cache = layer->caches[0],
                        .q = to->store.q,
@@ -247,6 +254,9 @@ static void attention_run(const pass *p, const decoder_op *o) {
     if (a->copies_keys) {
         p->op->norm_rows(p->b, a->store.k, a->value_norm, a->store.v);
     }
+    if (a->value_scale != 0.0f && a->store.k.id != BUFFER_NONE.id) {
+        p->op->scale_rows(p->b, a->value_scale, a->store.v);
+    }
     p->op->kv_store(p->b, &a->store);
     p->op->attention(p->b, a->store.cache, a->store.q, &a->mask, a->rows);
     if (a->inner_norm != NULL) {
@@ -265,7 +275,9 @@ quire_err attention_bind(binding *b, const layer_step *s) {
     attention *to;
     row_value in;
     w.q_width = layer->n_heads * cache->d_key;
-    w.kv_width = cache->n_kv_heads * cache->d_key;
+    w.k_width = cache->n_kv_heads * cache->d_key;
+    w.v_width = cache->n_kv_heads * cache->d_value;
+    w.out_width = layer->n_heads * cache->d_value;
     TRY(binding_new(b, 1, sizeof *to, &to));
     TRY(attention_load(b, &w));
     TRY(attention_reserve(b, &w, to));

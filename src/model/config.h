@@ -67,6 +67,8 @@ quire_err config_bad(const config *c, const char *key, const char *what);
  * the file says nothing is set before the call. */
 typedef struct decoder_shape {
     int32_t n_layers, n_heads, n_kv_heads, d_head, d_ff;
+    bool has_values; /* values may be of another width than keys, usually d_value (0: as keys) */
+    int32_t d_value;
     bool has_heads_by_layer; /* heads of queries may be a list too: n_heads is then the first layer's */
     /* a name that config.json has for the activation of d; NULL: none but the usual */
     const char *own_activation;

@@ -208,9 +208,14 @@ static quire_err config_read_heads(const config *c, decoder_shape *s, model_desc
         return err_set(c->err, QUIRE_UNSUPPORTED, -1, "%s: the head size is %d; this build computes 1 to %d",
                        model_file_path(c->f), (int)s->d_head, DESC_MAX_HEAD);
     }
-    int32_t value_length = s->d_head;
-    TRY(config_i32(c, "attention.value_length", NULL, &value_length));
-    if (value_length != s->d_head) {
+    int32_t value_length = s->has_values && s->d_value > 0 ? s->d_value : s->d_head;
+    TRY(config_i32(c, "attention.value_length", s->has_values ? "v_head_dim" : NULL, &value_length));
+    s->d_value = value_length;
+    if (s->has_values && (value_length < 1 || value_length > DESC_MAX_HEAD)) {
+        return config_bad(c, c->is_gguf ? "attention.value_length" : "v_head_dim",
+                          "must be from 1 to 512, the widest head");
+    }
+    if (!s->has_values && value_length != s->d_head) {
         return err_set(c->err, QUIRE_UNSUPPORTED, -1,
                        "%s: keys of %d and values of %d elements a head: different widths are not supported",
                        model_file_path(c->f), (int)s->d_head, (int)value_length);
@@ -279,8 +284,10 @@ quire_err config_decoder(const config *c, decoder_shape *s, model_desc *d) {
     TRY(read_tying(c, d));
     read_special_tokens(c, d);
     for (int32_t i = 0; i < s->n_layers; i++) {
-        const cache_desc cache = {
-            .kind = LAYER_FULL, .n_kv_heads = n_kv_heads[i], .d_key = s->d_head, .d_value = s->d_head};
+        const cache_desc cache = {.kind = LAYER_FULL,
+                                  .n_kv_heads = n_kv_heads[i],
+                                  .d_key = s->d_head,
+                                  .d_value = s->d_value > 0 ? s->d_value : s->d_head};
         const layer_desc layer = {.steps = steps_pre_norm,
                                   .caches = NO_CACHES,
                                   .rope = NO_ROPE,

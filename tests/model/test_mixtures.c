@@ -67,6 +67,11 @@ TEST(layers_are_of_the_published_kinds) {
     layers_are("AfmoeForCausalLM", "", "DW MW MW Mf MW MW");
     layers_are("AfmoeForCausalLM", "\"num_dense_layers\": 2, \"global_attn_every_n_layers\": 2",
                "DW Df MW Mf MW Mf");
+    layers_are("MiMoV2FlashForCausalLM", "", "DF MW MW MW MW MF");
+    layers_are("MiMoV2FlashForCausalLM",
+               "\"hybrid_layer_pattern\": [0, 1, 0, 1, 0, 1], \"moe_layer_freq\": [0, 0, 1, 1, 0, 1]",
+               "DF DW MF MW DF MW");
+    layers_are("MiMoV2FlashForCausalLM", TYPES ", " MLPS, "MF DF MW MW DF MW");
     layers_are("Kolibri1ForCausalLM", "", "MW MW MW MW Mf MW");
     layers_are("FlintForCausalLM", "", "Df Df MW MW MW Mf");
     layers_are("FlintForCausalLM", "\"mlp_only_layers\": [], " TYPES, "Mf Mf MW MW Mf MW");
@@ -152,6 +157,31 @@ TEST(gates_are_by_head_or_by_element) {
     refused("AfmoeForCausalLM", "\"score_func\": \"softmax\"", "a score_func other than");
 }
 
+TEST(mimos_windows_have_heads_of_their_own) {
+    model_desc d = described("MiMoV2FlashForCausalLM", "");
+    const layer_desc *full = &d.layers[0], *local = &d.layers[1];
+    assert_true(d.caches[full->caches[0]].d_key == 192 && d.caches[full->caches[0]].d_value == 128);
+    assert_true(d.caches[full->caches[0]].n_kv_heads == 2 && d.caches[local->caches[0]].n_kv_heads == 4);
+    assert_true(local->window == 129 && d.attend.sinks && d.attend.sinks_in_windows);
+    assert_true(d.ropes[full->rope].theta == 5e6f && d.ropes[local->rope].theta == 1e4f);
+    assert_true(d.ropes[full->rope].n_dims == 64 && d.ropes[local->rope].n_dims == 64);
+    assert_true(d.attend.value_scale == 0.707f && d.moe.correction_bias && d.moe.d_shared == 0);
+    d = described("MiMoV2FlashForCausalLM",
+                  "\"sliding_window\": 16, \"sliding_window_size\": 16, \"attention_value_scale\": null, "
+                  "\"swa_num_key_value_heads\": 1, \"v_head_dim\": 8, \"head_dim\": 12");
+    assert_true(d.layers[1].window == 17 && d.attend.value_scale == 0.0f && d.caches[1].n_kv_heads == 1);
+    assert_true(d.caches[1].d_key == 12 && d.caches[1].d_value == 8 && d.ropes[0].n_dims == 4);
+    refused("MiMoV2FlashForCausalLM", "\"swa_head_dim\": 64", "swa_head_dim must be the width");
+    refused("MiMoV2FlashForCausalLM", "\"v_head_dim\": 1024", "v_head_dim must be from 1 to 512");
+    refused("MiMoV2FlashForCausalLM", "\"hybrid_layer_pattern\": [0, 1]",
+            "hybrid_layer_pattern must have one number for each layer");
+    refused("MiMoV2FlashForCausalLM", "\"moe_layer_freq\": [0, 1]",
+            "moe_layer_freq must have one number for each layer");
+    refused("MiMoV2FlashForCausalLM",
+            "\"add_full_attention_sink_bias\": true, \"add_swa_attention_sink_bias\": false",
+            "add_full_attention_sink_bias true beside");
+}
+
 TEST(routers_are_the_published_ones) {
     model_desc d = described("ExaoneMoeForCausalLM", "");
     assert_true(d.moe.score == ROUTE_SIGMOID && d.moe.correction_bias && d.moe.renormalise);
@@ -212,6 +242,7 @@ int main(void) {
         cmocka_unit_test(tables_are_by_kind_of_layer),
         cmocka_unit_test(norths_layers_may_have_no_positions),
         cmocka_unit_test(gates_are_by_head_or_by_element),
+        cmocka_unit_test(mimos_windows_have_heads_of_their_own),
         cmocka_unit_test(routers_are_the_published_ones),
         cmocka_unit_test(what_is_not_computed_is_refused_by_its_key),
         cmocka_unit_test(apertus_has_llama_3s_scaling_where_it_says_nothing),
