@@ -10,7 +10,7 @@
 #define MAX_N       100
 #define SEED        20240607u
 #define STORED_HASH 0x912d4310c3c0fda8u /* the same on every instruction set and compiler */
-#define ACTIVATIONS 0x638d0f2c60afd63cu /* that of run_activations */
+#define ACTIVATIONS 0x0aad4962c7f4a946u /* that of run_activations */
 
 static const float SPECIALS[] = {0.0f,      -0.0f,   INFINITY, -INFINITY, NAN,    0x1p-149f, -0x1p-149f,
                                  0x1p-126f, 3.4e38f, -3.4e38f, 88.7f,     -87.3f, -103.9f,   -104.1f,
