@@ -135,7 +135,7 @@ typedef struct layer_desc {
     float limit, dense_limit;
     /* the dense part's gate goes through NORM_ABOVE of this cutoff first; 0: it does not */
     float cutoff;
-    xielu_desc xielu;  /* of ACT_XIELU */
+    xielu_desc xielu; /* of ACT_XIELU */
 } layer_desc;
 
 /* What a norm makes of a stretch of elements; the first two have weights that multiply the

@@ -17,8 +17,8 @@ static const arch *const all[] = {
     &arch_exaone,      &arch_minicpm,      &arch_flex_olmo,    &arch_nanochat,   &arch_bitnet,
     &arch_ernie4_5_vl, &arch_step,         &arch_muse_glimmer, &arch_gemma3n,    &arch_apertus,
     &arch_exaone_moe,  &arch_hy_v3,        &arch_mellum,       &arch_kolibri,    &arch_flint,
-    &arch_granite_swa, &arch_granite_moe_swa, &arch_cohere2_moe, &arch_cohere_compass,
-    &arch_laguna,      &arch_afmoe,      &arch_mimo};
+    &arch_granite_swa, &arch_cohere2_moe,  &arch_north,        &arch_laguna,     &arch_granite_moe_w,
+    &arch_afmoe,       &arch_mimo};
 
 /* The text that is one of an architecture's names in a format, or NULL past the last. */
 static const char *name_at(const arch *a, model_format format, int k) {

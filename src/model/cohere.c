@@ -107,6 +107,6 @@ const arch arch_cohere = {
 const arch arch_cohere2 = {.gguf = {"cohere2"}, .hf = {"Cohere2ForCausalLM"}, .describe = describe_cohere2};
 const arch arch_cohere2_moe = {
     .gguf = {"cohere2moe"}, .hf = {"Cohere2MoeForCausalLM"}, .describe = describe_cohere2_moe};
-const arch arch_cohere_compass = {.gguf = {"cohere_compass"},
+const arch arch_north = {.gguf = {"cohere_compass"},
                                   .hf = {"CohereCompassForConditionalGeneration", "CohereCompassForCausalLM"},
                                   .describe = describe_cohere_compass};

@@ -169,7 +169,7 @@ const arch arch_granite_swa = {.gguf = {"granite_swa"},
                                .hf = {"GraniteSWAForCausalLM"},
                                .names = &granite_swa_names,
                                .describe = describe_granite_swa};
-const arch arch_granite_moe_swa = {.gguf = {"granitemoe_swa"},
+const arch arch_granite_moe_w = {.gguf = {"granitemoe_swa"},
                                    .hf = {"GraniteMoeSWAForCausalLM"},
                                    .names = &granite_swa_names,
                                    .describe = describe_granite_moe_swa};
