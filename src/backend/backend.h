@@ -42,9 +42,10 @@ typedef struct norm norm; /* a norm's weight and kind */
 /* rows that are looked up by number: tokens [V, D], positions [P, D], token types [T,
  * D] */
 typedef struct embedding embedding;
-typedef struct rope rope;           /* a rotary table or its frequencies */
-typedef struct experts experts;     /* the weights of a mixture of experts */
-typedef struct conv_taps conv_taps; /* the taps of a short convolution */
+typedef struct rope rope;                 /* a rotary table or its frequencies */
+typedef struct experts experts;           /* the weights of a mixture of experts */
+typedef struct conv_taps conv_taps;       /* the taps of a short convolution */
+typedef struct head_linears head_linears; /* a linear for each head */
 
 /* An activation buffer, reserved at open. */
 typedef struct buffer {
@@ -147,8 +148,11 @@ typedef struct routing {
     /* a group's score is the sum of its two best experts' (DeepSeek-V3), else its best
      * one's (V2) */
     bool group_by_best_two;
-    bool by_logits;             /* ROUTE_SIGMOID: the choice takes logits + bias */
-    float cap;                  /* the logits become cap * tanh(logit / cap) first; 0: they do not */
+    bool by_logits; /* ROUTE_SIGMOID: the choice takes logits + bias */
+    float cap;      /* the logits become cap * tanh(logit / cap) first; 0: they do not */
+    /* experts outside of the chosen groups are chosen as if they scored 0, before such as
+     * score less (DeepSeek-V3), not last */
+    bool closed_is_zero;
     const float *bias;          /* [n_experts], added for the choice only; or NULL */
     bool renormalise;           /* a row's weights are divided by their sum */
     float scale;                /* multiplies every weight */
@@ -202,6 +206,13 @@ typedef struct attn_spec {
     const float *alibi_slopes; /* [H], s += slope * (j - i), or NULL */
 } attn_spec;
 
+/* q at position p is multiplied by 1 + slope * ln(1 + floor((p + offset) / length)); slope 0: it
+ * is not. */
+typedef struct query_scale {
+    float slope;
+    int32_t offset, length;
+} query_scale;
+
 /* What a layer does with its queries, keys and values before attention, in this order:
  * it norms them, clips them, rotates queries and keys (or norms behind that), and
  * scales each query by its position. Then it stores keys and values. On a GPU this is
@@ -219,12 +230,33 @@ typedef struct kv_store_use {
     /* of each head of keys and of values, for pages of fp8_e4m3; NULL: by each row */
     const float *k_scales, *v_scales;
     float clip; /* q, k and v are clamped to -clip .. clip; 0: they are not */
-    float
-        /* q at position p is multiplied by 1 + scale_slope * ln(1 + floor((p +
-         * scale_offset) / scale_length)); 0: it is not */
-        scale_slope;
-    int32_t scale_offset, scale_length;
+    query_scale scale;
 } kv_store_use;
+
+/* What a layer with one latent for all heads (MLA: DeepSeek-AI 2024, arXiv:2405.04434) does
+ * before attention: it norms the first `rank` elements of a row's latent, multiplies them by
+ * latent_scale, rotates the others, and stores the latent; it rotates as many at the end of
+ * each query head, and scales each query by its position. On a GPU: as kv_store. */
+typedef struct latent_store_use {
+    int32_t cache; /* of kind LAYER_LATENT, whose pages get latents of width L */
+    buffer latent; /* [M, L], changed in place; BUFFER_NONE: another layer has written the cache */
+    int32_t rank;
+    buffer q;         /* [M, H Q], changed in place: Q of a head, L - rank at the end of which rotate */
+    int32_t n_heads;  /* H */
+    const norm *nm;   /* over rank elements; NULL: none */
+    const rope *rope; /* NULL: no positions */
+    float latent_scale;
+    query_scale scale;
+} latent_store_use;
+
+/* A product of each head's own: out[m, h] = [in[m, h] W_h^T, the last n_kept elements of
+ * in[m, h]]. Sums as in norm_linears. */
+typedef struct head_products_use {
+    const head_linears *w; /* [N, K] for each of H heads */
+    int32_t n_kept;        /* elements of a head that out has as they are, behind its product */
+    buffer in;             /* [M, H (K + n_kept)] */
+    buffer out;            /* [M, H (N + n_kept)] */
+} head_products_use;
 
 /* Recurrences. A state belongs to a sequence and a cache of kind LAYER_STATE; it lies in
  * f32 in the units of that cache (kv_state_unit), in the pages that batch_seq gives. An
@@ -346,6 +378,7 @@ typedef enum op_kind {
     OP_CONV,
     OP_LINEAR_ATTENTION,
     OP_SCAN,
+    OP_HEAD_PRODUCTS,
     OP_HEAD,
     N_OPS
 } op_kind;
@@ -398,6 +431,10 @@ typedef struct backend_ops {
     quire_err (*embedding_of)(backend *b, const linear *w, dtype type, embedding **out);
     /* The loaded rows, in the type of the tensor that was loaded; not of embedding_of. */
     const void *(*embedding_rows)(const embedding *e, size_t *n_bytes);
+    /* n_heads loaded linears of one shape. The backend keeps the pointers to them, not the
+     * array. QUIRE_BAD_FILE for different shapes. */
+    quire_err (*head_linears_load)(backend *b, linear *const *w, int32_t n_heads, head_linears **out,
+                                   quire_error *err);
     /* Taps [C, K] or [C, 1, K], 2 <= K <= CONV_MAX_TAPS; bias [C] or NULL. */
     quire_err (*conv_load)(backend *b, const tensor_view *weight, const tensor_view *bias, conv_taps **out,
                            quire_error *err);
@@ -429,8 +466,8 @@ typedef struct backend_ops {
     void (*kv_copy)(backend *b, const kv_copy_pair *pairs, int32_t n);
     void (*kv_move)(backend *b, const kv_move_pair *pairs, int32_t n);
     /* Copies K and V of positions 0..n_tokens to the host arrays k and v [n_tokens, G,
-     * E], as f32, exactly as the pages hold them. pages is the sequence's block table for
-     * the cache's group. */
+     * E], as f32, exactly as the pages hold them; latents [n_tokens, L] to k, and v is not
+     * read. pages is the sequence's block table for the cache's group. */
     void (*kv_gather)(backend *b, int32_t cache, const int32_t *pages, int32_t n_tokens, float *k, float *v);
     /* Copy a page's bytes (page_bytes of the layout) to and from host memory, for
      * swapping, tiers and transfer. */
@@ -454,8 +491,12 @@ typedef struct backend_ops {
     void (*norm_linears)(backend *b, buffer x, const norm *nm, const linear_use *uses, int32_t n);
     /* Prepares queries, keys and values and writes the latter to pages. */
     void (*kv_store)(backend *b, const kv_store_use *use);
+    /* Prepares latents and queries and writes the former to pages. */
+    void (*latent_store)(backend *b, const latent_store_use *use);
     /* out [M, H E] = softmax(scale q K^T, masked) V over the cache's pages, by the
-     * batch's work list. On a GPU programs are compiled into the kernel, once for each
+     * batch's work list. Values may be of another width than keys: q [M, H Ek], out [M, H
+     * Ev]. Of a cache of latents, [n, L], each latent is the key of all heads, and its first
+     * Ev elements are their value. On a GPU programs are compiled into the kernel, once for each
      * pair of texts; which chunks a mask empties or fills is found once a step, for all
      * layers. */
     void (*attention)(backend *b, int32_t cache, buffer q, const attn_spec *spec, buffer out);
@@ -495,6 +536,8 @@ typedef struct backend_ops {
     void (*conv)(backend *b, const conv_use *use);
     void (*linear_attention)(backend *b, const linear_attention_use *use);
     void (*scan)(backend *b, const scan_use *use);
+    /* The heads' products. On a GPU: one batched product, a batch a head. */
+    void (*head_products)(backend *b, const head_products_use *use);
     /* Logits [n_out, V] of the batch's out_rows: scale * (norm(x) W^T + bias),
      * soft-capped when cap > 0. Written to the backend's own logits buffer. */
     void (*head)(backend *b, buffer x, const norm *nm, const linear *w, float scale, float soft_cap);

@@ -89,10 +89,6 @@ static quire_err measure_cache(const cache_desc *d, const kv_layout *l, kv_plane
         return measure_plane("value heads", d->n_kv_heads, d->d_value, l->types.value, l->page_tokens,
                              &out->value, err);
     case LAYER_LATENT:
-        if (has_scales(l->types.key) || has_scales(l->types.value)) {
-            return err_set(err, QUIRE_UNSUPPORTED, -1, "%s keys and values: not for layers that keep latents",
-                           l->type_name);
-        }
         out->n_heads = 1;
         return measure_plane("latents", 1, d->d_latent, l->types.key, l->page_tokens, &out->key, err);
     case LAYER_STATE:

@@ -38,7 +38,8 @@ static inline kv_types kv_both(dtype t) {
     return (kv_types){t, t};
 }
 
-typedef enum kv_plane_kind { KV_PLANE_K, KV_PLANE_V, KV_PLANE_LATENT, KV_PLANE_STATE } kv_plane_kind;
+/* A latent's plane is of keys. */
+typedef enum kv_plane_kind { KV_PLANE_K, KV_PLANE_V } kv_plane_kind;
 
 /* One plane of a cache: the keys, the values or the latents of a page's tokens. */
 typedef struct kv_plane {
@@ -95,7 +96,7 @@ typedef struct kv_layout {
 /* Fills *out for a model, groups in the order of layer_kind. QUIRE_INVALID (err says what
  * is wrong, *out unchanged) unless page_tokens is a power of two in 1..256, the types are
  * those of a plane and the description's counts are such that sizes stay far from
- * overflow; QUIRE_UNSUPPORTED for types with scales where a layer keeps latents. */
+ * overflow; QUIRE_UNSUPPORTED for caches of too many kinds and sizes. */
 quire_err kv_layout_init(const model_desc *d, kv_types types, int32_t page_tokens, kv_layout *out,
                          quire_error *err);
 

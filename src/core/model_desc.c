@@ -59,7 +59,8 @@ int32_t desc_widest_queries(const model_desc *d) {
     int32_t widest = 0;
     for (int32_t i = 0; i < d->n_layers; i++) {
         const layer_desc *l = &d->layers[i];
-        int32_t width = l->n_heads > 0 ? l->n_heads * d->caches[l->caches[0]].d_key : 0;
+        const cache_desc *c = l->n_heads > 0 ? &d->caches[l->caches[0]] : NULL;
+        int32_t width = c != NULL ? l->n_heads * (c->kind == LAYER_LATENT ? c->d_latent : c->d_key) : 0;
         widest = width > widest ? width : widest;
     }
     return widest;
@@ -246,12 +247,36 @@ static quire_err check_cache(const cache_desc *c, int32_t i, quire_error *err) {
     return QUIRE_OK;
 }
 
+/* The widths of latent attention. */
+static quire_err check_latent(const model_desc *d, const layer_desc *l, const cache_desc *c,
+                              quire_error *err) {
+    const latent_desc *m = &d->latent;
+    TRY(check_count("the rank of the queries' latent", m->q_rank > 0 ? m->q_rank : m->q_rank + 1, MAX_WIDTH,
+                    err));
+    TRY(check_count("the rank of keys and values", m->rank, DESC_MAX_LATENT, err));
+    TRY(check_count("the width of a head without positions", m->d_nope, DESC_MAX_HEAD, err));
+    TRY(check_count("the rotary width of a head", m->d_rope, DESC_MAX_HEAD, err));
+    TRY(check_count("the head size of values", m->d_value, DESC_MAX_HEAD, err));
+    if (c->d_latent != m->rank + m->d_rope) {
+        return err_set(err, QUIRE_INVALID, -1, "a latent of %d elements where rank and rotary part are %d",
+                       c->d_latent, m->rank + m->d_rope);
+    }
+    if (l->rope >= 0 && d->ropes[l->rope].kind != ROPE_NONE && d->ropes[l->rope].n_dims > m->d_rope) {
+        return err_set(err, QUIRE_BAD_FILE, -1, "%d rotary dimensions of a head whose rotary part has %d",
+                       d->ropes[l->rope].n_dims, m->d_rope);
+    }
+    return QUIRE_OK;
+}
+
 /* The heads of a layer that attends, and its rotary table. */
 static quire_err check_heads(const model_desc *d, const layer_desc *l, int32_t i, quire_error *err) {
     TRY(check_count("the number of attention heads", l->n_heads, MAX_HEADS, err));
     const cache_desc *c = l->caches[0] >= 0 ? &d->caches[l->caches[0]] : NULL;
     if (c == NULL || c->kind == LAYER_STATE) {
         return err_set(err, QUIRE_INVALID, -1, "layer %d attends to no cache", i);
+    }
+    if (c->kind == LAYER_LATENT) {
+        TRY(check_latent(d, l, c, err));
     }
     if (holds_heads(c) && l->n_heads % c->n_kv_heads != 0) {
         return err_set(err, QUIRE_BAD_FILE, -1, "%d attention heads cannot share %d key-value heads evenly",

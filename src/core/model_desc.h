@@ -23,7 +23,7 @@
 #define DESC_MAX_CACHES      512
 #define DESC_MAX_ROPES       4
 #define DESC_MAX_HEAD        512                /* widest head */
-#define DESC_MAX_LATENT      (1 << 16)          /* widest latent */
+#define DESC_MAX_LATENT      2048               /* widest latent */
 #define DESC_MAX_STATE_BYTES ((int64_t)1 << 32) /* largest state of a layer */
 #define DESC_MAX_UNIT_BYTES  ((int64_t)1 << 26) /* of it, largest unit */
 
@@ -207,6 +207,16 @@ typedef struct attend_desc {
     activation gate_f; /* of the gate */
 } attend_desc;
 
+/* Latent attention (layers whose cache is LAYER_LATENT). A head's query and key are d_nope
+ * elements without and d_rope with positions; keys without them, and values, are products
+ * of the latent. d_latent of the caches is rank + d_rope. */
+typedef struct latent_desc {
+    int32_t q_rank; /* of the latent that queries are products of; 0: of the row itself */
+    int32_t rank, d_nope, d_rope, d_value;
+    float eps;                   /* of both latents' norms */
+    float q_scale, latent_scale; /* of the queries, and of the latent behind its norm; 0: 1 */
+} latent_desc;
+
 /* What rows begin with. All 0: as Llama's. */
 typedef struct embed_desc {
     float scale; /* of tokens' rows; 0: 1 */
@@ -260,7 +270,7 @@ typedef struct moe_desc {
     int32_t n_used, d_expert, d_shared; /* widths of an expert, of the shared expert (0: none) */
     int32_t n_groups, n_groups_used;
     route_score score;
-    bool group_by_best_two, correction_bias, renormalise, scale_inputs, shared_gate;
+    bool group_by_best_two, closed_is_zero, correction_bias, renormalise, scale_inputs, shared_gate;
     /* ROUTE_SIGMOID: the correction bias is added to the logits, not to their sigmoids */
     bool choose_by_logits;
     bool shared_mean; /* of the routed and the shared experts' results the mean is taken, not the sum */
@@ -356,6 +366,7 @@ typedef struct model_desc {
     compute_mode packed_compute;
     norm_desc norm;
     attend_desc attend;
+    latent_desc latent;
     embed_desc embed;
     streams_desc streams;
     head_desc head;

@@ -1,24 +1,25 @@
 #include "model/architectures.h"
 
 static const arch *const all[] = {
-    &arch_llama,       &arch_mistral,      &arch_mixtral,      &arch_qwen2,      &arch_qwen2_moe,
-    &arch_qwen3,       &arch_qwen3_moe,    &arch_gemma,        &arch_gemma2,     &arch_gemma3,
-    &arch_phi,         &arch_phi3,         &arch_phimoe,       &arch_gpt2,       &arch_gpt_bigcode,
-    &arch_gptj,        &arch_gpt_neox,     &arch_opt,          &arch_starcoder2, &arch_falcon,
-    &arch_bloom,       &arch_mpt,          &arch_cohere,       &arch_cohere2,    &arch_glm,
-    &arch_glm4,        &arch_glm4_moe,     &arch_olmo,         &arch_olmo2,      &arch_olmoe,
-    &arch_granite,     &arch_granite_moe,  &arch_nemotron,     &arch_stablelm,   &arch_smollm3,
-    &arch_ernie4_5,    &arch_ernie4_5_moe, &arch_exaone4,      &arch_hunyuan,    &arch_hunyuan_moe,
-    &arch_seed_oss,    &arch_minimax_m2,   &arch_gpt_oss,      &arch_llama4,     &arch_gemma4,
-    &arch_bert,        &arch_roberta,      &arch_nomic_bert,   &arch_modernbert, &arch_gemma_embedding,
-    &arch_arcee,       &arch_cwm,          &arch_dots1,        &arch_solar_open, &arch_hyperclovax,
-    &arch_qwen2_vl,    &arch_qwen3_vl,     &arch_qwen3_vl_moe, &arch_glm4v,      &arch_glm4v_moe,
-    &arch_iquestcoder, &arch_internlm2,    &arch_helium,       &arch_jais2,      &arch_vaultgemma,
-    &arch_exaone,      &arch_minicpm,      &arch_flex_olmo,    &arch_nanochat,   &arch_bitnet,
-    &arch_ernie4_5_vl, &arch_step,         &arch_muse_glimmer, &arch_gemma3n,    &arch_apertus,
-    &arch_exaone_moe,  &arch_hy_v3,        &arch_mellum,       &arch_kolibri,    &arch_flint,
-    &arch_granite_swa, &arch_cohere2_moe,  &arch_north,        &arch_laguna,     &arch_granite_moe_w,
-    &arch_afmoe,       &arch_mimo};
+    &arch_llama,       &arch_mistral,      &arch_mixtral,      &arch_qwen2,       &arch_qwen2_moe,
+    &arch_qwen3,       &arch_qwen3_moe,    &arch_gemma,        &arch_gemma2,      &arch_gemma3,
+    &arch_phi,         &arch_phi3,         &arch_phimoe,       &arch_gpt2,        &arch_gpt_bigcode,
+    &arch_gptj,        &arch_gpt_neox,     &arch_opt,          &arch_starcoder2,  &arch_falcon,
+    &arch_bloom,       &arch_mpt,          &arch_cohere,       &arch_cohere2,     &arch_glm,
+    &arch_glm4,        &arch_glm4_moe,     &arch_olmo,         &arch_olmo2,       &arch_olmoe,
+    &arch_granite,     &arch_granite_moe,  &arch_nemotron,     &arch_stablelm,    &arch_smollm3,
+    &arch_ernie4_5,    &arch_ernie4_5_moe, &arch_exaone4,      &arch_hunyuan,     &arch_hunyuan_moe,
+    &arch_seed_oss,    &arch_minimax_m2,   &arch_gpt_oss,      &arch_llama4,      &arch_gemma4,
+    &arch_bert,        &arch_roberta,      &arch_nomic_bert,   &arch_modernbert,  &arch_gemma_embedding,
+    &arch_arcee,       &arch_cwm,          &arch_dots1,        &arch_solar_open,  &arch_hyperclovax,
+    &arch_qwen2_vl,    &arch_qwen3_vl,     &arch_qwen3_vl_moe, &arch_glm4v,       &arch_glm4v_moe,
+    &arch_iquestcoder, &arch_internlm2,    &arch_helium,       &arch_jais2,       &arch_vaultgemma,
+    &arch_exaone,      &arch_minicpm,      &arch_flex_olmo,    &arch_nanochat,    &arch_bitnet,
+    &arch_ernie4_5_vl, &arch_step,         &arch_muse_glimmer, &arch_gemma3n,     &arch_apertus,
+    &arch_exaone_moe,  &arch_hy_v3,        &arch_mellum,       &arch_kolibri,     &arch_flint,
+    &arch_granite_swa, &arch_cohere2_moe,  &arch_north,        &arch_laguna,      &arch_granite_moe_w,
+    &arch_afmoe,       &arch_mimo,         &arch_deepseek2,    &arch_deepseek_v2, &arch_glm4_moe_lite,
+    &arch_youtu,       &arch_mistral4,     &arch_minicpm3,     &arch_axk1};
 
 /* The text that is one of an architecture's names in a format, or NULL past the last. */
 static const char *name_at(const arch *a, model_format format, int k) {

@@ -10,12 +10,12 @@
 /* A key, and the ends of the tensors' names that it speaks of: some of them must be
  * there, or none. */
 typedef struct bias_key {
-    const char *key, *ends[5];
+    const char *key, *ends[6];
 } bias_key;
 
 static const bias_key keys[] = {
     {"attention_bias|qkv_bias|use_qkv_bias",
-     {".q_proj.bias", ".qkv_proj.bias", ".query_key_value.bias", ".Wqkv.bias"}},
+     {".q_proj.bias", ".qkv_proj.bias", ".query_key_value.bias", ".Wqkv.bias", ".kv_a_proj_with_mqa.bias"}},
     {"attention_out_bias", {".o_proj.bias"}},
     {"mlp_bias", {".up_proj.bias", ".gate_up_proj.bias", ".Wi.bias"}},
     {"use_bias|enable_bias|bias", {".q_proj.bias", ".query_key_value.bias", ".wqkv.bias"}},

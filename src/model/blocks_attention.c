@@ -235,9 +235,9 @@ static void attention_fill(const binding *b, const attention_parts *w, attention
                        .k_scales = w->k_scales,
                        .v_scales = w->v_scales,
                        .clip = a->clip,
-                       .scale_slope = layer->rope < 0 || a->temperature_on_all ? a->temperature : 0.0f,
-                       .scale_offset = a->temperature_on_all ? 0 : 1,
-                       .scale_length = a->temperature_length};
+                       .scale = {.slope = layer->rope < 0 || a->temperature_on_all ? a->temperature : 0.0f,
+                                 .offset = a->temperature_on_all ? 0 : 1,
+                                 .length = a->temperature_length}};
     to->mask =
         (attn_spec){.scale = b->d->attention_scale / (a->scale_by_layer ? (float)(b->layer + 1) : 1.0f),
                     .causal = !b->d->two_sided,

@@ -146,6 +146,7 @@ static quire_err moe_load_router(binding *b, moe_block *m) {
                        .group_by_best_two = moe->group_by_best_two,
                        .by_logits = moe->choose_by_logits,
                        .cap = moe->logit_cap,
+                       .closed_is_zero = moe->closed_is_zero,
                        .bias = correction,
                        .renormalise = moe->renormalise,
                        .scale = moe->scale == 0.0f ? 1.0f : moe->scale,

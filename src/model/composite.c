@@ -39,7 +39,14 @@ static bool is_composite(str architecture) {
 
 quire_err composite_find_text(const model_file *f, str *architecture, quire_error *err) {
     str type = {0};
-    if (model_file_format(f) != MODEL_HF || !is_composite(*architecture)) {
+    if (model_file_format(f) != MODEL_HF) {
+        return QUIRE_OK;
+    }
+    if (str_is(*architecture, "Mistral3ForConditionalGeneration") &&
+        model_file_str(f, "text_config.model_type", &type) == QUIRE_OK && str_is(type, "mistral4")) {
+        *architecture = str_of("Mistral4ForCausalLM"); /* any other text is a Mistral */
+    }
+    if (!is_composite(*architecture)) {
         return QUIRE_OK;
     }
     if (model_file_str(f, "text_config.model_type", &type) != QUIRE_OK) {

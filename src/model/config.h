@@ -72,6 +72,7 @@ typedef struct decoder_shape {
     bool has_heads_by_layer; /* heads of queries may be a list too: n_heads is then the first layer's */
     /* a name that config.json has for the activation of d; NULL: none but the usual */
     const char *own_activation;
+    bool own_heads; /* the caller reads how wide heads are, and sets caches and scale by it */
 } decoder_shape;
 
 /* Reads widths, layers, heads, vocabulary, positions, norm's epsilon, activation, tying
@@ -128,6 +129,25 @@ quire_err config_rotary_by_window(const config *c, const rope_desc *full, const 
 /* config_decoder of a shape without assumptions, and config_rotary of whole heads:
  * Llama's description. */
 quire_err config_llama(const config *c, rope_pairs hf, rope_pairs gguf, model_desc *d);
+
+/* ---- config_latent.c ---- */
+
+/* Reads the widths of latent attention into d->latent, which holds the architecture's
+ * defaults. Behind config_decoder of a shape with own_heads. */
+quire_err config_latent(const config *c, model_desc *d);
+/* Gives a layer a cache of latents and its attention, or experts behind it where it has
+ * some. */
+void config_set_latent(model_desc *d, int32_t layer);
+/* Adds the one rotary table of such layers, and sets the scale of scores. hf: which
+ * elements of a head rotate together in a checkpoint; those of GGUF files are neighbours. */
+quire_err config_latent_rotary(const config *c, model_desc *d, rope_pairs hf, rope_pairs gguf);
+/* All of this, for a model whose layers all keep latents. usual: what config.json leaves
+ * out; d_value 0: the model's width over heads. hf ROPE_NEIGHBOURS: unless rope_interleave
+ * is false. */
+quire_err config_latents(const config *c, const latent_desc *usual, rope_pairs hf, rope_pairs gguf,
+                         model_desc *d);
+/* Reads how queries grow with their position (Ministral 3). needed: the file must say it. */
+quire_err config_temperature(const config *c, bool needed, model_desc *d);
 
 /* ---- config_moe.c ---- */
 

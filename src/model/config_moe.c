@@ -79,6 +79,12 @@ static quire_err config_moe_read_width(const config *c, moe_desc *m) {
     return QUIRE_OK;
 }
 
+/* A number of groups; null: there are none. */
+static quire_err read_groups(const config *c, const char *gguf, const char *hf, int32_t *n) {
+    *n = config_is_null(c, hf) ? 0 : *n;
+    return config_is_null(c, hf) ? QUIRE_OK : config_i32(c, gguf, hf, n);
+}
+
 quire_err config_moe(const config *c, model_desc *d) {
     moe_desc *m = &d->moe;
     const published *usual = published_of(c->is_gguf ? "" : d->architecture);
@@ -97,8 +103,8 @@ quire_err config_moe(const config *c, model_desc *d) {
     if (m->d_expert < 1 || m->n_used < 1 || m->n_used > n) {
         return config_bad(c, "the experts", "must have a width over 0, and a row must use 1 to all of them");
     }
-    TRY(config_i32(c, "expert_group_count", "n_group", &m->n_groups));
-    TRY(config_i32(c, "expert_group_used_count", "topk_group", &m->n_groups_used));
+    TRY(read_groups(c, "expert_group_count", "n_group", &m->n_groups));
+    TRY(read_groups(c, "expert_group_used_count", "topk_group", &m->n_groups_used));
     TRY(config_bool(c, "expert_weights_norm", "norm_topk_prob|route_norm", &m->renormalise));
     TRY(config_f32_or_none(c, "expert_weights_scale",
                            "routed_scaling_factor|moe_router_scaling_factor|router_scaling_factor|"

@@ -201,6 +201,10 @@ static quire_err config_read_heads(const config *c, decoder_shape *s, model_desc
     n_kv_heads[0] = s->n_kv_heads == 0 ? s->n_heads : s->n_kv_heads;
     TRY(config_read_layers(c, "attention.head_count_kv", hf_kv, d, s->n_layers, n_kv_heads));
     s->n_kv_heads = n_kv_heads[0];
+    if (s->own_heads) {
+        s->d_head = 1;
+        return QUIRE_OK;
+    }
     bool is_usual = usual->d_head > 0 && !config_is_null(c, "head_dim");
     s->d_head = is_usual ? usual->d_head : head_of_tensor(c, s, d->d_model);
     TRY(config_i32(c, "attention.key_length", "head_dim", &s->d_head));

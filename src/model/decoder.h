@@ -41,6 +41,10 @@ typedef enum buffer_role {
     BUFFER_V,
     BUFFER_A,
     BUFFER_ATTN_GATE,
+    BUFFER_LATENT, /* latent attention: [M, L], [M, q_rank], [M, H L], [M, H rank] */
+    BUFFER_Q_LATENT,
+    BUFFER_ABSORBED,
+    BUFFER_WEIGHED,
     BUFFER_H,
     BUFFER_SHARED,
     BUFFER_ROUTER,
@@ -130,8 +134,9 @@ quire_err binding_pair(binding *b, weight_role role, int64_t n_out, int64_t n_in
 quire_err binding_vector(binding *b, weight_role role, const char *suffix, const char *what, int64_t n,
                          float **out);
 
-/* ---- blocks_attention.c, blocks_moe.c: steps ---- */
+/* ---- blocks_*.c: steps ---- */
 quire_err attention_bind(binding *b, const layer_step *s);
+quire_err latent_bind(binding *b, const layer_step *s);
 quire_err mlp_bind(binding *b, const layer_step *s);
 quire_err moe_bind(binding *b, const layer_step *s);
 quire_err input_bind(binding *b, const layer_step *s);

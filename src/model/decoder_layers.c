@@ -213,7 +213,8 @@ static quire_err (*const bind_step[N_STEP_KINDS])(binding *b, const layer_step *
     [STEP_NORM] = norm_bind,       [STEP_ATTEND] = attention_bind, [STEP_MLP] = mlp_bind,
     [STEP_MOE] = moe_bind,         [STEP_INPUT] = input_bind,      [STEP_ADD] = add_bind,
     [STEP_SCALE] = scale_bind,     [STEP_LAUREL] = laurel_bind,    [STEP_JOIN] = join_bind,
-    [STEP_PREDICT] = predict_bind, [STEP_CORRECT] = correct_bind,  [STEP_SPREAD] = spread_bind};
+    [STEP_PREDICT] = predict_bind, [STEP_CORRECT] = correct_bind,  [STEP_SPREAD] = spread_bind,
+    [STEP_LATENT] = latent_bind};
 
 quire_err decoder_bind_layers(binding *b) {
     b->rows[X] = (row_value){.at = b->w->x};

@@ -65,6 +65,7 @@ static quire_err describe_mixture(const config *c, float rotary, int32_t n_dense
     d->moe = (moe_desc){.score = ROUTE_SIGMOID,
                         .correction_bias = true,
                         .group_by_best_two = true,
+                        .closed_is_zero = true,
                         .renormalise = renormalise};
     TRY(config_moe(c, d));
     TRY(config_i32(c, "leading_dense_block_count", "first_k_dense_replace", &n_dense));

@@ -1,6 +1,7 @@
 /* Granite 3: Llama with factors on embeddings, residuals, attention and logits; its
- * mixtures of experts; with windows and sinks. MiniCPM: arXiv:2404.06395: factors by depth and by the width of a
- * smaller model. HyperCLOVA X SEED: the same factors and norms behind both halves of a
+ * mixtures of experts; with windows and sinks. MiniCPM: arXiv:2404.06395: factors by
+ * depth and by the width of a smaller model; MiniCPM 3, with latent attention. HyperCLOVA X
+ * SEED: the same factors and norms behind both halves of a
  * layer. */
 #include <math.h>
 
@@ -52,10 +53,8 @@ static quire_err describe_granite(const config *c, model_desc *d) {
 }
 
 /* GGUF files have Granite's factors; older ones none, which are MiniCPM 2B's. */
-static quire_err describe_minicpm(const config *c, model_desc *d) {
+static quire_err read_minicpm_factors(const config *c, model_desc *d) {
     float depth = c->is_gguf ? 1.4f : 1.0f, base = c->is_gguf ? 256.0f : 1.0f, logits;
-    d->tied_embeddings = !c->is_gguf;
-    TRY(config_llama(c, ROPE_HALVES, ROPE_NEIGHBOURS, d));
     TRY(config_f32(c, NULL, "scale_depth", &depth));
     TRY(config_f32(c, NULL, "dim_model_base", &base));
     d->embed.scale = c->is_gguf ? 12.0f : 1.0f;
@@ -70,6 +69,18 @@ static quire_err describe_minicpm(const config *c, model_desc *d) {
     }
     d->head.scale = 1.0f / logits;
     return QUIRE_OK;
+}
+
+static quire_err describe_minicpm(const config *c, model_desc *d) {
+    d->tied_embeddings = !c->is_gguf;
+    TRY(config_llama(c, ROPE_HALVES, ROPE_NEIGHBOURS, d));
+    return read_minicpm_factors(c, d);
+}
+
+static quire_err describe_minicpm3(const config *c, model_desc *d) {
+    static const latent_desc usual = {.q_rank = 768, .rank = 256, .d_nope = 64, .d_rope = 32};
+    TRY(config_latents(c, &usual, ROPE_HALVES, ROPE_HALVES, d));
+    return read_minicpm_factors(c, d);
 }
 
 static quire_err describe_hyperclovax(const config *c, model_desc *d) {
@@ -157,6 +168,8 @@ static quire_err describe_granite_swa(const config *c, model_desc *d) {
 
 const arch arch_granite = {.gguf = {"granite"}, .hf = {"GraniteForCausalLM"}, .describe = describe_granite};
 const arch arch_minicpm = {.gguf = {"minicpm"}, .hf = {"MiniCPMForCausalLM"}, .describe = describe_minicpm};
+const arch arch_minicpm3 = {
+    .gguf = {"minicpm3"}, .hf = {"MiniCPM3ForCausalLM"}, .describe = describe_minicpm3};
 const arch arch_granite_moe = {.gguf = {"granitemoe"},
                                .hf = {"GraniteMoeForCausalLM", "GraniteMoeSharedForCausalLM"},
                                .names = &granite_moe_names,
@@ -170,6 +183,6 @@ const arch arch_granite_swa = {.gguf = {"granite_swa"},
                                .names = &granite_swa_names,
                                .describe = describe_granite_swa};
 const arch arch_granite_moe_w = {.gguf = {"granitemoe_swa"},
-                                   .hf = {"GraniteMoeSWAForCausalLM"},
-                                   .names = &granite_swa_names,
-                                   .describe = describe_granite_moe_swa};
+                                 .hf = {"GraniteMoeSWAForCausalLM"},
+                                 .names = &granite_swa_names,
+                                 .describe = describe_granite_moe_swa};

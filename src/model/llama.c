@@ -18,28 +18,6 @@ static quire_err describe_llama(const config *c, model_desc *d) {
     return config_moe(c, d); /* and Mixtral */
 }
 
-/* Ministral 3: every query grows with the logarithm of how many of the trained lengths
- * lie before it. */
-static quire_err read_temperature(const config *c, bool needed, model_desc *d) {
-    const char *beta = "rope_parameters.llama_4_scaling_beta|rope_scaling.llama_4_scaling_beta";
-    const char *length =
-        "rope_parameters.original_max_position_embeddings|rope_scaling.original_max_position_embeddings";
-    attend_desc *a = &d->attend;
-    TRY(config_f32(c, "attention.temperature_scale", beta, &a->temperature));
-    TRY(config_i32(c, "rope.scaling.original_context_length", length, &a->temperature_length));
-    if (needed && !config_has(c, "attention.temperature_scale", beta)) {
-        return config_bad(c, "rope_parameters.llama_4_scaling_beta", "is missing from the metadata");
-    }
-    if (a->temperature != 0.0f && a->temperature_length < 1) {
-        return c->is_gguf ? config_bad(c, "attention.temperature_scale",
-                                       "needs rope.scaling.original_context_length, at least 1")
-                          : config_bad(c, "llama_4_scaling_beta",
-                                       "needs original_max_position_embeddings beside it, at least 1");
-    }
-    a->temperature_on_all = a->temperature != 0.0f;
-    return QUIRE_OK;
-}
-
 /* Ministral: "layer_types" names layers that have no window. */
 static quire_err read_full_layers(const config *c, model_desc *d) {
     bool is_window[DESC_MAX_LAYERS];
@@ -55,7 +33,7 @@ static quire_err describe_mistral(const config *c, model_desc *d) {
     TRY(describe_llama(c, d));
     TRY(config_str(c, NULL, "model_type", &type));
     bool is_ministral3 = str_is(type, "ministral3") || config_is(c, "Ministral3ForCausalLM");
-    TRY(read_temperature(c, is_ministral3, d));
+    TRY(config_temperature(c, is_ministral3, d));
     TRY(config_window_on_all(c, is_ministral3 ? 0 : 4096, d));
     return config_is(c, "MinistralForCausalLM") ? read_full_layers(c, d) : QUIRE_OK;
 }

@@ -40,8 +40,12 @@ static quire_err find_either(loader *l, weight_name name, int32_t layer, bool bi
 /* Stacked tensors are stored without ".weight" in some files, and a packed model has
  * parts in place of the whole. */
 bool loader_has(const loader *l, weight_name name, int32_t layer) {
-    static const char *const ends[] = {"", PACKED_SUFFIX, ".q" PACKED_SUFFIX, ".gate" PACKED_SUFFIX,
-                                       ".0.gate" PACKED_SUFFIX};
+    static const char *const ends[] = {"",
+                                       PACKED_SUFFIX,
+                                       ".q" PACKED_SUFFIX,
+                                       ".gate" PACKED_SUFFIX,
+                                       ".0.gate" PACKED_SUFFIX,
+                                       ".0.head" PACKED_SUFFIX};
     bool found = false;
     for (size_t i = 0; i < sizeof ends / sizeof *ends && !found; i++) {
         char suffix[32];
@@ -311,6 +315,88 @@ static quire_err find_linear(loader *l, weight_name name, const weight_name *or_
 quire_err loader_linear(loader *l, weight_name name, int32_t layer, const weight_part *part, int64_t n_out,
                         int64_t n_in, linear **out) {
     return find_linear(l, name, NULL, layer, part, (linear_kind){.use = MATRIX_PRODUCT}, n_out, n_in, out);
+}
+
+/* Copies a matrix of n_rows rows of n elements into its transpose. */
+static void turn_floats(const uint8_t *from, size_t size, int64_t n_rows, int64_t n, uint8_t *to) {
+    for (int64_t r = 0; r < n_rows; r++) {
+        for (int64_t i = 0; i < n; i++) {
+            memcpy(to + (size_t)(i * n_rows + r) * size, from + (size_t)(r * n + i) * size, size);
+        }
+    }
+}
+
+/* The rows of a quantised matrix, or of a tensor of blocks, as floats; NULL: out of memory,
+ * or a type that cannot be read. */
+static float *read_rows(const quant_linear *q, const tensor_view *t, int64_t n_rows, int64_t n) {
+    size_t all;
+    float *rows = size_mul((size_t)n_rows, (size_t)n, &all) ? mem_new(all, sizeof *rows) : NULL;
+    for (int64_t r = 0; rows != NULL && t == NULL && r < n_rows; r++) {
+        quant_matrix_read(&q->m, r, 0, n, rows + r * n);
+    }
+    if (rows != NULL && t != NULL && quant_dequantise(t->type, t->data, all, rows) != QUIRE_OK) {
+        mem_free(rows);
+        rows = NULL;
+    }
+    return rows;
+}
+
+/* Loads the transpose of n_in rows of n_out elements: of a tensor, or where t is NULL of a
+ * quantised matrix, whose elements become floats. name: of the tensor that has them. */
+static quire_err load_turned(loader *l, const quant_linear *q, const tensor_view *t, const char *name,
+                             const weight_part *p, int64_t n_out, int64_t n_in, linear **out) {
+    const bool is_float = t != NULL && dtype_block_elements(t->type) == 1 && !dtype_is_quantised(t->type);
+    float *rows = is_float ? NULL : read_rows(q, t, n_in, n_out);
+    tensor_view turned = {
+        .name = name, .type = is_float ? t->type : DTYPE_F32, .n_dims = 2, .dims = {n_out, n_in, 1, 1}};
+    turned.n_bytes = loader_bytes_of(turned.type, n_out * n_in);
+    uint8_t *memory = is_float || rows != NULL ? mem_new(turned.n_bytes, 1) : NULL;
+    quantised made = {.memory = NULL};
+    if (memory == NULL) {
+        mem_free(rows);
+        return err_set(l->err, QUIRE_NO_MEMORY, -1, "%s: tensor %s: out of memory, or of a type without rows",
+                       model_file_path(l->file), name);
+    }
+    turn_floats(is_float ? t->data : (const void *)rows, (size_t)dtype_block_bytes(turned.type), n_in, n_out,
+                memory);
+    turned.data = memory;
+    quire_err e = quantise_matrix(l, MATRIX_PRODUCT, &turned, &made);
+    const linear_spec spec = {.weight = &turned, .rounding = made.rounding, .left_out = l->is_quantised};
+    e = e ? e : l->b->ops->linear_load(l->b, &spec, out, l->err);
+    e = e ? e : note_linear(l, name, p, made.type, &turned, *out);
+    mem_free(made.memory);
+    mem_free(memory);
+    mem_free(rows);
+    return e;
+}
+
+quire_err loader_turned_linear(loader *l, weight_name name, int32_t layer, const weight_part *rows,
+                               int64_t n_out, int64_t n_in, linear **out) {
+    const tensor_view *w;
+    tensor_view part;
+    quant_linear q;
+    bool is_quantised;
+    void *copy = NULL;
+    char full[LOADER_NAME_BYTES];
+    TRY(find_packed(l, name, layer, rows, &w));
+    if (w != NULL) {
+        return load_linear(l, w, NULL, NULL, rows, (linear_kind){.use = MATRIX_PRODUCT}, n_out, n_in, out);
+    }
+    TRY(quant_linear_find(l, name, layer, rows, n_in, n_out, &q, &is_quantised));
+    if (is_quantised) {
+        loader_full_name(l, name, layer, ".weight", full);
+        const quire_err e = load_turned(l, &q, NULL, full, rows, n_out, n_in, out);
+        quant_linear_deinit(&q);
+        return e;
+    }
+    TRY(find_either(l, name, layer, false, &w));
+    if (w == NULL) {
+        return missing(l, name, layer);
+    }
+    TRY(take_part(l, w, rows, n_in, n_out, &part, &copy));
+    const quire_err e = load_turned(l, NULL, &part, w->name, rows, n_out, n_in, out);
+    mem_free(copy);
+    return e;
 }
 
 quire_err loader_kept_linear(loader *l, weight_name name, int32_t layer, const weight_part *part,

@@ -21,6 +21,10 @@ bool loader_has(const loader *l, weight_name name, int32_t layer);
  * whole tensor. */
 quire_err loader_linear(loader *l, weight_name name, int32_t layer, const weight_part *part, int64_t n_out,
                         int64_t n_in, linear **out);
+/* The linear layer [n_out, n_in] whose weight is the transpose of these n_in rows, each of
+ * n_out elements. It has no bias. */
+quire_err loader_turned_linear(loader *l, weight_name name, int32_t layer, const weight_part *rows,
+                               int64_t n_out, int64_t n_in, linear **out);
 /* The same for one that --quantization leaves as it is. */
 quire_err loader_kept_linear(loader *l, weight_name name, int32_t layer, const weight_part *part,
                              int64_t n_out, int64_t n_in, linear **out);

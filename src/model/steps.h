@@ -23,6 +23,7 @@ typedef enum step_kind {
     STEP_END,
     STEP_NORM,
     STEP_ATTEND,
+    STEP_LATENT, /* attention to one latent for all heads */
     STEP_MLP,
     STEP_MOE,     /* a mixture of experts, with its shared expert */
     STEP_INPUT,   /* f(row gate^T) * the layer's own input, out^T (Gemma 4) */
@@ -47,6 +48,7 @@ struct layer_step {
 /* clang-format off */
 #define NORM(role, from, to) {STEP_NORM, from, to, role}
 #define ATTEND(from, to)     {STEP_ATTEND, from, to, 0}
+#define LATENT(from, to)     {STEP_LATENT, from, to, 0}
 #define MLP(from, to)        {STEP_MLP, from, to, 0}
 #define MOE(from, to)        {STEP_MOE, from, to, 0}
 #define INPUT(from, to)      {STEP_INPUT, from, to, 0}
@@ -71,6 +73,9 @@ extern const layer_step steps_post_norm[];   /* x = norm(x + attend(x)); x = nor
 extern const layer_step steps_parallel[];    /* h = norm(x); x += attend(h) + mlp(h): GPT-J */
 extern const layer_step steps_parallel_moe[];
 extern const layer_step steps_parallel_norms[]; /* x += attend(norm(x)) + mlp(norm(x)): GPT-NeoX */
+
+extern const layer_step steps_latent[]; /* as steps_pre_norm, with latents: DeepSeek's dense layers */
+extern const layer_step steps_latent_moe[];
 
 /* Gives every layer a list. It is static: descriptions are copied. */
 void steps_set(model_desc *d, const layer_step *steps);

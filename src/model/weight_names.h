@@ -32,6 +32,14 @@ typedef enum weight_role {
     W_SINKS,
     W_K_SCALE, /* of keys and values that are kept as FP8: numbers, not a linear's weights */
     W_V_SCALE,
+    W_Q_A, /* of latent attention: to the queries' latent, its norm, and from it */
+    W_Q_A_NORM,
+    W_Q_B,
+    W_KV_A, /* to the latent of keys and values with the rotary part, and the former's norm */
+    W_KV_A_NORM,
+    W_KV_B, /* from it: each head's keys, then its values */
+    W_K_B,  /* the same in a GGUF file: of each head the keys' transpose, and the values' */
+    W_V_B,
     W_O,
     W_ATTN_GATE,
     W_ATTN_INNER_NORM, /* before the last product of attention, and of the MLP */

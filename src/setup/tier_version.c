@@ -68,6 +68,13 @@ static uint64_t hash_attend(uint64_t h, const attend_desc *a) {
     return hash_text(h, text);
 }
 
+static uint64_t hash_latent(uint64_t h, const latent_desc *m) {
+    char text[256];
+    (void)snprintf(text, sizeof text, "latent %d %d %d %d %d %a %a %a", m->q_rank, m->rank, m->d_nope,
+                   m->d_rope, m->d_value, (double)m->eps, (double)m->q_scale, (double)m->latent_scale);
+    return hash_text(h, text);
+}
+
 static uint64_t hash_embed(uint64_t h, const embed_desc *e) {
     char text[256];
     (void)snprintf(text, sizeof text, "embed %a %d %d %d %d %d %d %d %d", (double)e->scale, e->width,
@@ -78,11 +85,12 @@ static uint64_t hash_embed(uint64_t h, const embed_desc *e) {
 
 static uint64_t hash_moe(uint64_t h, const moe_desc *m) {
     char text[256];
-    (void)snprintf(text, sizeof text, "moe %d %d %d %d %d %d %d %d %d %d %d %d %d %d %a %a %a %a %d",
+    (void)snprintf(text, sizeof text, "moe %d %d %d %d %d %d %d %d %d %d %d %d %d %d %d %a %a %a %a %d",
                    m->n_used, m->d_expert, m->d_shared, m->n_groups, m->n_groups_used, (int)m->score,
-                   m->group_by_best_two, m->correction_bias, m->renormalise, m->scale_inputs, m->shared_gate,
-                   m->router_norm, m->choose_by_logits, m->shared_mean, (double)m->scale,
-                   (double)m->logit_cap, (double)m->jitter_eps, (double)m->limit, (int)m->activation);
+                   m->group_by_best_two, m->closed_is_zero, m->correction_bias, m->renormalise,
+                   m->scale_inputs, m->shared_gate, m->router_norm, m->choose_by_logits, m->shared_mean,
+                   (double)m->scale, (double)m->logit_cap, (double)m->jitter_eps, (double)m->limit,
+                   (int)m->activation);
     return hash_text(h, text);
 }
 

@@ -15,10 +15,14 @@
 #define CASE_MAX_ITEMS 4096
 
 /* A case: what is computed, then how. Sequences have lengths[s] tokens; q, k and v hold
- * their rows one sequence after the other: q [tokens, n_heads, d_head], k and v [tokens,
- * n_kv_heads, d_head]. */
+ * their rows one sequence after the other: q [tokens, n_heads, d_head], k [tokens,
+ * n_kv_heads, d_head] and v [tokens, n_kv_heads, case_value_width]. */
 typedef struct attention_case {
     int32_t n_heads, n_kv_heads, d_head, n_seqs, lengths[CASE_MAX_SEQS];
+    int32_t d_value; /* 0: d_head */
+    /* the one head's keys are latents, whose first d_value elements are the values: v is not
+     * read */
+    bool latent;
     dtype type;            /* of keys and values */
     const kv_types *types; /* in its place; NULL: none */
     attn_spec spec;
@@ -39,6 +43,10 @@ typedef struct attention_case {
     bool cascade;
     int32_t shared[CASE_MAX_SEQS];
 } attention_case;
+
+static inline int32_t case_value_width(const attention_case *c) {
+    return c->d_value > 0 ? c->d_value : c->d_head;
+}
 
 typedef struct case_run {
     const attention_case *c;
@@ -73,6 +81,10 @@ static inline void case_open(case_run *r, const attention_case *c) {
     assert_non_null(r->b);
     quire_error err;
     model_desc d = desc_plain(2, c->n_heads, c->n_kv_heads, c->d_head, 0);
+    for (int32_t i = 0; i < d.n_caches; i++) {
+        d.caches[i].d_value = case_value_width(c);
+        d.caches[i] = c->latent ? (cache_desc){.kind = LAYER_LATENT, .d_latent = c->d_head} : d.caches[i];
+    }
     assert_int_equal(
         kv_layout_init(&d, c->types != NULL ? *c->types : kv_both(c->type), c->page_tokens, &r->layout, &err),
         QUIRE_OK);
@@ -85,8 +97,8 @@ static inline void case_open(case_run *r, const attention_case *c) {
     r->max_rows = n_tokens;
     r->q = r->b->ops->buffer_reserve(r->b, c->n_heads * c->d_head);
     r->k = r->b->ops->buffer_reserve(r->b, c->n_kv_heads * c->d_head);
-    r->v = r->b->ops->buffer_reserve(r->b, c->n_kv_heads * c->d_head);
-    r->out = r->b->ops->buffer_reserve(r->b, c->n_heads * c->d_head);
+    r->v = r->b->ops->buffer_reserve(r->b, c->n_kv_heads * case_value_width(c));
+    r->out = r->b->ops->buffer_reserve(r->b, c->n_heads * case_value_width(c));
     step_limits limits = {
         .max_rows = n_tokens, .max_seqs = c->n_seqs, .max_partials = c->split > 0 ? CASE_MAX_PARTIALS : 0};
     assert_int_equal(r->b->ops->step_open(r->b, &limits, &r->layout, 0, &err), QUIRE_OK);
@@ -169,6 +181,21 @@ static inline void case_plan(case_run *r, const batch_seq *seqs, int32_t n_seqs)
     assert_true(r->n_items <= CASE_MAX_ITEMS);
 }
 
+/* Stores the step's rows. */
+static inline void case_store(case_run *r) {
+    const attention_case *c = r->c;
+    if (c->latent) {
+        r->b->ops->latent_store(r->b, &(latent_store_use){.cache = CASE_LAYER,
+                                                          .latent = r->k,
+                                                          .rank = case_value_width(c),
+                                                          .q = r->q,
+                                                          .n_heads = c->n_heads,
+                                                          .latent_scale = 1.0f});
+    } else {
+        r->b->ops->kv_store(r->b, &(kv_store_use){.cache = CASE_LAYER, .q = r->q, .k = r->k, .v = r->v});
+    }
+}
+
 /* One step: rows from..from+n of each of the sequences seq0..seq1, as far as they have
  * them. */
 static inline void case_step(case_run *r, int32_t seq0, int32_t seq1, int32_t from, int32_t n, float *out) {
@@ -178,7 +205,9 @@ static inline void case_step(case_run *r, int32_t seq0, int32_t seq1, int32_t fr
     int32_t n_seqs = 0, n_rows = 0, *positions = malloc(sizeof *positions * (size_t)r->max_rows),
             of_seq[CASE_MAX_SEQS];
     kv_slot *slots = malloc(sizeof *slots * (size_t)r->max_rows);
-    size_t q_row = (size_t)(c->n_heads * c->d_head), k_row = (size_t)(c->n_kv_heads * c->d_head);
+    size_t q_row = (size_t)(c->n_heads * c->d_head), k_row = (size_t)(c->n_kv_heads * c->d_head),
+           v_row = (size_t)(c->n_kv_heads * case_value_width(c)),
+           out_row = (size_t)(c->n_heads * case_value_width(c));
     for (int32_t s = seq0; s < seq1; s++) {
         int32_t end = from + n < c->lengths[s] ? from + n : c->lengths[s];
         if (from >= end) {
@@ -221,14 +250,14 @@ static inline void case_step(case_run *r, int32_t seq0, int32_t seq1, int32_t fr
             size_t first = (size_t)(r->first[of_seq[i]] + from);
             r->b->ops->buffer_write(r->b, r->q, seqs[i].row0, seqs[i].n_rows, c->q + first * q_row);
             r->b->ops->buffer_write(r->b, r->k, seqs[i].row0, seqs[i].n_rows, c->k + first * k_row);
-            r->b->ops->buffer_write(r->b, r->v, seqs[i].row0, seqs[i].n_rows, c->v + first * k_row);
+            r->b->ops->buffer_write(r->b, r->v, seqs[i].row0, seqs[i].n_rows, c->v + first * v_row);
         }
-        r->b->ops->kv_store(r->b, &(kv_store_use){.cache = CASE_LAYER, .q = r->q, .k = r->k, .v = r->v});
+        case_store(r);
         r->b->ops->attention(r->b, CASE_LAYER, r->q, &c->spec, r->out);
         r->b->ops->step_wait(r->b);
         for (int32_t i = 0; i < n_seqs; i++) {
             r->b->ops->buffer_read(r->b, r->out, seqs[i].row0, seqs[i].n_rows,
-                                   out + (size_t)(r->first[of_seq[i]] + from) * q_row);
+                                   out + (size_t)(r->first[of_seq[i]] + from) * out_row);
             for (int32_t row = 0; row < seqs[i].n_rows && faults != NULL; row++) {
                 atomic_fetch_or(&c->faults[r->first[of_seq[i]] + from + row],
                                 atomic_load(&faults[seqs[i].row0 + row]));
@@ -240,7 +269,7 @@ static inline void case_step(case_run *r, int32_t seq0, int32_t seq1, int32_t fr
     free(slots);
 }
 
-/* All rows of all sequences: out [tokens, n_heads, d_head]. Returns how many items left
+/* All rows of all sequences: out [tokens, n_heads, case_value_width]. Returns how many items left
  * states for others to go on from. */
 static inline int32_t case_run_all(const attention_case *c, float *out) {
     static case_run r;

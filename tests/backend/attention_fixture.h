@@ -14,7 +14,7 @@
  * rows begin at `first`, and head h. */
 static inline void reference_row(const attention_case *c, int32_t seq, int32_t first, int32_t i, int32_t h,
                                  double *out) {
-    int32_t n_tokens = c->lengths[seq];
+    int32_t n_tokens = c->lengths[seq], d_value = case_value_width(c);
     const attn_spec *spec = &c->spec;
     int32_t kv_head = h / (c->n_heads / c->n_kv_heads);
     const float *q = c->q + ((size_t)(first + i) * (size_t)c->n_heads + (size_t)h) * (size_t)c->d_head;
@@ -38,19 +38,20 @@ static inline void reference_row(const attention_case *c, int32_t seq, int32_t f
     }
     max = spec->sinks != NULL ? fmax(max, (double)spec->sinks[h]) : max;
     sum = spec->sinks != NULL ? exp((double)spec->sinks[h] - max) : 0.0;
-    for (int32_t e = 0; e < c->d_head; e++) {
+    for (int32_t e = 0; e < d_value; e++) {
         out[e] = 0.0;
     }
     for (int32_t j = 0; j < n_tokens && max > -INFINITY; j++) {
-        const float *v =
-            c->v + ((size_t)(first + j) * (size_t)c->n_kv_heads + (size_t)kv_head) * (size_t)c->d_head;
+        const float *v = c->latent ? c->k + (size_t)(first + j) * (size_t)c->d_head
+                                   : c->v + ((size_t)(first + j) * (size_t)c->n_kv_heads + (size_t)kv_head) *
+                                                (size_t)d_value;
         double w = exp(scores[j] - max);
         sum += w;
-        for (int32_t e = 0; e < c->d_head && w > 0.0; e++) {
+        for (int32_t e = 0; e < d_value && w > 0.0; e++) {
             out[e] += w * (double)stored(c->type, v[e]);
         }
     }
-    for (int32_t e = 0; e < c->d_head; e++) {
+    for (int32_t e = 0; e < d_value; e++) {
         out[e] = sum > 0.0 ? out[e] / sum : 0.0;
     }
     free(scores);
@@ -58,16 +59,15 @@ static inline void reference_row(const attention_case *c, int32_t seq, int32_t f
 
 static inline double worst_difference(const attention_case *c, const float *got) {
     double want[512], worst = 0.0;
-    int32_t first = 0;
+    int32_t first = 0, d_value = case_value_width(c);
     for (int32_t s = 0; s < c->n_seqs; s++) {
         for (int32_t i = 0; i < c->lengths[s]; i++) {
             for (int32_t h = 0; h < c->n_heads; h++) {
                 reference_row(c, s, first, i, h, want);
-                for (int32_t e = 0; e < c->d_head; e++) {
+                for (int32_t e = 0; e < d_value; e++) {
                     double d = fabs(
-                        (double)
-                            got[((size_t)(first + i) * (size_t)c->n_heads + (size_t)h) * (size_t)c->d_head +
-                                (size_t)e] -
+                        (double)got[((size_t)(first + i) * (size_t)c->n_heads + (size_t)h) * (size_t)d_value +
+                                    (size_t)e] -
                         want[e]);
                     worst = d > worst || isnan(d) ? (isnan(d) ? INFINITY : d) : worst;
                 }
@@ -88,10 +88,10 @@ typedef struct fixture {
 static inline void fixture_fill(fixture *f, attention_case c) {
     f->c = c;
     size_t tokens = (size_t)case_tokens(&c);
-    f->n_out = tokens * (size_t)(c.n_heads * c.d_head);
-    f->c.q = f->q = new_normals(f->n_out, SEED);
+    f->n_out = tokens * (size_t)(c.n_heads * case_value_width(&c));
+    f->c.q = f->q = new_normals(tokens * (size_t)(c.n_heads * c.d_head), SEED);
     f->c.k = f->k = new_normals(tokens * (size_t)(c.n_kv_heads * c.d_head), SEED + 1);
-    f->c.v = f->v = new_normals(tokens * (size_t)(c.n_kv_heads * c.d_head), SEED + 2);
+    f->c.v = f->v = new_normals(tokens * (size_t)(c.n_kv_heads * case_value_width(&c)), SEED + 2);
     f->base = malloc(sizeof *f->base * f->n_out);
     f->other = malloc(sizeof *f->other * f->n_out);
 }

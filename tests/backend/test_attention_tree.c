@@ -92,7 +92,7 @@ static void as_tree(const tree_case *t, float *out) {
     r.b->ops->buffer_write(r.b, r.q, 0, t->n, c.q + (size_t)t->prefix * q_row);
     r.b->ops->buffer_write(r.b, r.k, 0, t->n, c.k + (size_t)t->prefix * k_row);
     r.b->ops->buffer_write(r.b, r.v, 0, t->n, c.v + (size_t)t->prefix * k_row);
-    r.b->ops->kv_store(r.b, &(kv_store_use){.cache = CASE_LAYER, .q = r.q, .k = r.k, .v = r.v});
+    case_store(&r);
     r.b->ops->attention(r.b, CASE_LAYER, r.q, &c.spec, r.out);
     r.b->ops->step_wait(r.b);
     r.b->ops->buffer_read(r.b, r.out, 0, t->n, out);

@@ -278,20 +278,6 @@ static void a_moved_token_takes_its_keys_and_values_in_every_layer(void **unused
     }
 }
 
-TEST(layers_that_there_are_no_ops_for_are_refused) {
-    for (layer_kind kind = LAYER_LATENT; kind <= LAYER_STATE; kind++) {
-        quire_error err;
-        kv_layout layout;
-        model_desc d = desc_plain(2, 1, 1, 8, 0);
-        d.caches[1] = (cache_desc){.kind = kind, .d_latent = 8, .n_units = 1, .unit_bytes = 8};
-        backend *b = open_isa("plain", 1);
-        assert_int_equal(kv_layout_init(&d, kv_both(DTYPE_F32), 16, &layout, &err), QUIRE_OK);
-        assert_int_equal(b->ops->step_open(b, &(step_limits){.max_rows = 1, .max_seqs = 1}, &layout, 0, &err),
-                         QUIRE_UNSUPPORTED);
-        b->ops->close(b);
-    }
-}
-
 /* Keys of both heads, then values of both, page by page: each block once, in two shares.
  * Behind them the chunk's own. */
 TEST(what_two_heads_have_of_a_chunk_is_fetched_once_in_the_order_of_memory) {
@@ -337,7 +323,6 @@ int main(void) {
         cmocka_unit_test(every_number_of_rows_is_stored_by_every_team),
         cmocka_unit_test(a_copied_or_transferred_page_holds_the_same_tokens),
         cmocka_unit_test(a_discarded_page_leaves_the_others_as_they_are),
-        cmocka_unit_test(layers_that_there_are_no_ops_for_are_refused),
         cmocka_unit_test(a_moved_token_takes_its_keys_and_values_in_every_layer),
         cmocka_unit_test(what_two_heads_have_of_a_chunk_is_fetched_once_in_the_order_of_memory),
     };

@@ -10,6 +10,8 @@
 
 #define PRE_NORM       "norm attend add norm mlp add"
 #define EXPERTS        "norm attend add norm moe add"
+#define LATENT_EXPERTS "norm latent add norm moe add"
+#define LATENT         "norm latent add norm mlp add"
 #define SANDWICH       "norm attend norm add norm mlp norm add"
 #define BRANCH_NORM    "attend norm add mlp norm add"
 #define POST_NORM      "attend add norm(x) mlp add norm(x)"
@@ -35,6 +37,17 @@ TEST(a_familys_list_reads_like_its_paper) {
         const char *architecture, *more, *steps;
     } rows[] = {
         {"LlamaForCausalLM", "", PRE_NORM},
+        {"DeepseekV3ForCausalLM", "", LATENT},
+        {"DeepseekV3ForCausalLM", "\"first_k_dense_replace\": 0", LATENT_EXPERTS},
+        {"DeepseekV2ForCausalLM", "\"num_experts_per_tok\": 2", LATENT_EXPERTS},
+        {"Glm4MoeLiteForCausalLM", "", LATENT},
+        {"Mistral4ForCausalLM", "", LATENT_EXPERTS},
+        {"MiniCPM3ForCausalLM", "", LATENT},
+        {"YoutuForCausalLM", "", LATENT},
+        {"AXK1ForCausalLM",
+         "\"first_k_dense_replace\": 0, \"n_routed_experts\": 8, \"num_experts_per_tok\": 2, "
+         "\"moe_intermediate_size\": 8",
+         "norm latent add norm moe norm add"},
         {"MixtralForCausalLM", "", EXPERTS},
         {"Qwen3MoeForCausalLM", "", EXPERTS},
         {"GPT2LMHeadModel", "", PRE_NORM},

@@ -24,9 +24,33 @@
 #define SMALL_PIECE      4096 /* bytes of a head's keys in a page */
 #define SMALL_INT8_PIECE 1024 /* computing with them takes longer than reading */
 #define ENOUGH_TASKS     8    /* for each worker: enough that it matters little who runs the last */
+#define LEAST_QUERIES    4    /* of a task: their products take longer than reading the latents */
 
-static int32_t acc_stride_of(const kv_planes *p) {
-    return (int32_t)size_align((size_t)p->key.width, 16);
+static int32_t acc_stride_of(int32_t d_value) {
+    return (int32_t)size_align((size_t)d_value, 16);
+}
+
+/* The widest of all keys, or values, in elements: a latent may be all value. */
+static int32_t widest_of(const kv_layout *l, kv_plane_kind kind) {
+    int32_t widest = 0;
+    for (int32_t i = 0; i < l->n_caches; i++) {
+        const kv_planes *p = &l->caches[i];
+        const int32_t width = kind == KV_PLANE_V && p->kind != LAYER_LATENT ? p->value.width : p->key.width;
+        widest = width > widest ? width : widest;
+    }
+    return widest;
+}
+
+/* Whether a cache's keys, or values, are read as int8. */
+static bool reads_bytes(const kv_layout *l, kv_plane_kind kind) {
+    for (int32_t i = 0; i < l->n_caches; i++) {
+        const kv_planes *p = &l->caches[i];
+        const kv_plane *plane = kind == KV_PLANE_V && p->kind != LAYER_LATENT ? &p->value : &p->key;
+        if (p->n_heads > 0 && cpu_kv_is_bytes(plane->type)) {
+            return true;
+        }
+    }
+    return false;
 }
 
 /* Allocates n elements of size bytes, counted in step_bytes. */
@@ -39,22 +63,22 @@ static void *step_new(cpu_backend *b, size_t n, size_t size) {
 }
 
 /* Allocates a worker's scratch. All kv heads share the memory that is used within one
- * chunk only. widest: the cache of the widest heads. */
-static quire_err attention_scratch_open(cpu_backend *b, const kv_planes *widest, int32_t acc_stride,
-                                        attn_scratch *s) {
+ * chunk only. */
+static quire_err attention_scratch_open(cpu_backend *b, int32_t acc_stride, attn_scratch *s) {
+    const int32_t q_stride = attn_int8_stride(widest_of(&b->layout, KV_PLANE_K));
     float *scores = step_new(b, ATTN_TILE * ATTN_CHUNK, sizeof *scores);
     float *sums = step_new(b, 2 * ATTN_TILE, sizeof *sums);
     float *acc = step_new(b, (size_t)ATTN_TILE * (size_t)acc_stride, sizeof *acc);
     float *states = step_new(b, (size_t)(MOST_TOGETHER * ATTN_TILE) * (size_t)acc_stride, sizeof *states);
-    uint8_t *copies = step_new(b, attn_copies_bytes(widest), 1), *weights = NULL;
+    uint8_t *copies = step_new(b, attn_copies_bytes(&b->layout), 1), *weights = NULL;
     attn_registers *regs = step_new(b, 1, sizeof *regs);
     int8_t *q_int8 = NULL;
-    const bool k_int8 = cpu_kv_is_bytes(widest->key.type), v_int8 = cpu_kv_is_bytes(widest->value.type);
+    const bool k_int8 = reads_bytes(&b->layout, KV_PLANE_K), v_int8 = reads_bytes(&b->layout, KV_PLANE_V);
     if (v_int8) {
         weights = step_new(b, ATTN_TILE, ATTN_CHUNK);
     }
     if (k_int8) {
-        q_int8 = step_new(b, MOST_TOGETHER * ATTN_TILE, (size_t)attn_int8_stride(widest->key.width));
+        q_int8 = step_new(b, MOST_TOGETHER * ATTN_TILE, (size_t)q_stride);
     }
     if (regs != NULL) {
         regs->rows = step_new(b, ATTN_PROGRAM_ROW_REGS * ATTN_PROGRAM_QUERIES, sizeof *regs->rows);
@@ -67,15 +91,14 @@ static quire_err attention_scratch_open(cpu_backend *b, const kv_planes *widest,
     }
     for (int32_t h = 0; h < MOST_TOGETHER; h++) {
         attn_tile *tile = &s[h].tile;
-        attn_copies_init(widest, copies, &s[h].copies);
+        attn_copies_init(&b->layout, copies, &s[h].copies);
         s[h].change.regs = regs;
         tile->scores = scores;
         tile->max = sums;
         tile->sum = sums + ATTN_TILE;
         tile->acc = acc;
         tile->weights = weights;
-        tile->q_int8 =
-            q_int8 != NULL ? q_int8 + (int64_t)h * ATTN_TILE * attn_int8_stride(widest->key.width) : NULL;
+        tile->q_int8 = q_int8 != NULL ? q_int8 + (int64_t)h * ATTN_TILE * q_stride : NULL;
         for (int32_t t = 0; t < ATTN_TILE; t++) {
             s[h].states[t].acc = states + (int64_t)(h * ATTN_TILE + t) * acc_stride;
         }
@@ -84,16 +107,12 @@ static quire_err attention_scratch_open(cpu_backend *b, const kv_planes *widest,
 }
 
 quire_err cpu_attention_step_open(cpu_backend *b) {
-    const kv_planes *widest = NULL, *narrowest = NULL;
+    int32_t narrowest = 0;
     for (int32_t i = 0; i < b->layout.n_caches; i++) {
         const kv_planes *p = &b->layout.caches[i];
-        if (p->kind == LAYER_STATE) {
-            continue;
-        }
-        widest = widest == NULL || p->key.width > widest->key.width ? p : widest;
-        narrowest = narrowest == NULL || p->key.width < narrowest->key.width ? p : narrowest;
+        narrowest = p->n_heads > 0 && (narrowest == 0 || p->key.width < narrowest) ? p->key.width : narrowest;
     }
-    if (widest == NULL) {
+    if (narrowest == 0) {
         return QUIRE_OK;
     }
     cpu_attention_state *s = step_new(b, 1, sizeof *s);
@@ -102,8 +121,8 @@ quire_err cpu_attention_step_open(cpu_backend *b) {
     for (int32_t i = 0; i < b->n_acts; i++) {
         widest_row = b->buffers[i].width > widest_row ? b->buffers[i].width : widest_row;
     }
-    s->acc_stride = acc_stride_of(widest);
-    s->max_heads = widest_row / narrowest->key.width;
+    s->acc_stride = acc_stride_of(widest_of(&b->layout, KV_PLANE_V));
+    s->max_heads = widest_row / narrowest;
     size_t n_states = (size_t)b->limits.max_partials * (size_t)s->max_heads,
            n_carried = (size_t)b->limits.max_rows * (size_t)s->max_heads;
     s->scratch = step_new(b, (size_t)n_workers * MOST_TOGETHER, sizeof *s->scratch);
@@ -126,7 +145,7 @@ quire_err cpu_attention_step_open(cpu_backend *b) {
         return QUIRE_NO_MEMORY;
     }
     for (int32_t i = 0; i < n_workers; i++) {
-        TRY(attention_scratch_open(b, widest, s->acc_stride, &s->scratch[i * MOST_TOGETHER]));
+        TRY(attention_scratch_open(b, s->acc_stride, &s->scratch[i * MOST_TOGETHER]));
     }
     b->attention_state = s;
     return QUIRE_OK;
@@ -151,7 +170,7 @@ static void take_states(const attn_job *job, int32_t chunk0, attn_scratch *s) {
     for (int32_t t = 0; t < s->tile.n_queries && chunk0 > 0; t++) {
         s->states[t].max = job->state->carried_max[s->row_head[t]];
         s->states[t].sum = job->state->carried_sum[s->row_head[t]];
-        memcpy(s->states[t].acc, s->out[t], sizeof *s->out[t] * (size_t)s->tile.d_head);
+        memcpy(s->states[t].acc, s->out[t], sizeof *s->out[t] * (size_t)s->tile.d_value);
     }
 }
 
@@ -159,7 +178,7 @@ static void leave_states(const attn_job *job, attn_scratch *s) {
     for (int32_t t = 0; t < s->tile.n_queries; t++) {
         job->state->carried_max[s->row_head[t]] = s->states[t].max;
         job->state->carried_sum[s->row_head[t]] = s->states[t].sum;
-        memcpy(s->out[t], s->states[t].acc, sizeof *s->out[t] * (size_t)s->tile.d_head);
+        memcpy(s->out[t], s->states[t].acc, sizeof *s->out[t] * (size_t)s->tile.d_value);
     }
 }
 
@@ -230,7 +249,7 @@ static void finish(const attn_job *job, attn_scratch *s) {
     const float *sinks = job->spec->sinks;
     for (int32_t t = 0; t < s->tile.n_queries; t++) {
         int64_t head = s->row_head[t] % job->max_heads;
-        job->b->math->attention_finish(&s->states[t], sinks != NULL ? sinks + head : NULL, s->tile.d_head,
+        job->b->math->attention_finish(&s->states[t], sinks != NULL ? sinks + head : NULL, s->tile.d_value,
                                        s->out[t]);
     }
 }
@@ -277,16 +296,16 @@ static void run_partial(const attn_job *job, const attn_item *item, int32_t kv_h
     }
 }
 
-/* Computes all the item's queries over its chunks and leaves their states to be carried
+/* Computes n of the item's queries over its chunks and leaves their states to be carried
  * on. Takes a few chunks at a time for all tiles, so that memory is read once. */
-static void run_carry(const attn_job *job, const attn_item *item, int32_t kv_head, attn_scratch *s) {
-    int32_t n_queries = item->n_rows * job->group_size, end = item->chunk0 + item->n_chunks;
+static void run_carry(const attn_job *job, const attn_item *item, int32_t kv_head, int32_t first, int32_t n,
+                      attn_scratch *s) {
+    int32_t last = first + n, end = item->chunk0 + item->n_chunks;
     size_t chunk_bytes = ATTN_CHUNK * (size_t)(job->planes->key.row_bytes + job->planes->value.row_bytes);
     int32_t n_near = chunk_bytes < NEAR_BYTES ? (int32_t)(NEAR_BYTES / chunk_bytes) : 1;
     for (int32_t chunk = item->chunk0; chunk < end; chunk += n_near) {
-        for (int32_t from = 0; from < n_queries; from += ATTN_TILE) {
-            attn_set_queries(job, item, kv_head, from,
-                             n_queries - from < ATTN_TILE ? n_queries - from : ATTN_TILE, s);
+        for (int32_t from = first; from < last; from += ATTN_TILE) {
+            attn_set_queries(job, item, kv_head, from, last - from < ATTN_TILE ? last - from : ATTN_TILE, s);
             take_states(job, chunk, s);
             merge_chunks(job, item, 1, chunk, chunk + n_near < end ? chunk + n_near : end, s);
             leave_states(job, s);
@@ -294,30 +313,40 @@ static void run_carry(const attn_job *job, const attn_item *item, int32_t kv_hea
     }
 }
 
-/* Task: n_together kv heads of one item. */
+/* The first query of a part of n. */
+static int32_t part_begin(int32_t n, int32_t part, int32_t n_parts) {
+    return (int32_t)((int64_t)n * part / n_parts);
+}
+
+/* Task: n_together kv heads of one item, or a part of the queries of one head. */
 static void run_item(void *context, int32_t task, int32_t worker) {
     const attn_job *job = context;
     const kv_planes *planes = job->planes;
-    int32_t at = task * job->n_together, kv_head = at % planes->n_heads;
+    int32_t part = task % job->n_parts, at = task / job->n_parts * job->n_together,
+            kv_head = at % planes->n_heads;
     const attn_item *item = &job->items[at / planes->n_heads];
     attn_scratch *s = &job->state->scratch[worker * MOST_TOGETHER];
     for (int32_t h = 0; h < job->n_together; h++) {
         attn_tile *tile = &s[h].tile;
         tile->d_head = planes->key.width;
-        tile->acc_stride = acc_stride_of(planes);
+        tile->d_value = job->d_value;
+        tile->acc_stride = acc_stride_of(job->d_value);
         tile->k_type = cpu_kv_is_bytes(planes->key.type) ? DTYPE_I8 : planes->key.type;
-        tile->v_type = cpu_kv_is_bytes(planes->value.type) ? DTYPE_I8 : planes->value.type;
+        tile->v_type = planes->kind == LAYER_LATENT          ? tile->k_type
+                       : cpu_kv_is_bytes(planes->value.type) ? DTYPE_I8
+                                                             : planes->value.type;
         tile->scale = job->spec->scale;
         tile->soft_cap = job->spec->soft_cap;
         tile->has_slopes = job->spec->alibi_slopes != NULL;
     }
+    int32_t n_queries = item->n_rows * job->group_size, first = part_begin(n_queries, part, job->n_parts),
+            last = part_begin(n_queries, part + 1, job->n_parts);
     if (item->partial == ATTN_CARRY) {
-        run_carry(job, item, kv_head, s);
+        run_carry(job, item, kv_head, first, last - first, s);
         return;
     }
-    int32_t n_queries = item->n_rows * job->group_size;
-    for (int32_t from = 0; from < n_queries; from += ATTN_TILE) {
-        int32_t n = n_queries - from < ATTN_TILE ? n_queries - from : ATTN_TILE;
+    for (int32_t from = first; from < last; from += ATTN_TILE) {
+        int32_t n = last - from < ATTN_TILE ? last - from : ATTN_TILE;
         if (item->partial < 0) {
             run_whole(job, item, kv_head, from, n, s);
         } else {
@@ -348,12 +377,28 @@ static int32_t heads_together(const attn_job *job, int32_t n_items) {
     return n;
 }
 
+/* How many tasks share the queries of an item. One, as each reads the keys again; but all
+ * heads share a latent, so that one item would be one task, and with many heads it is
+ * computing that takes the time. */
+static int32_t parts_of_items(const attn_job *job, int32_t n_items) {
+    int32_t n_queries = INT32_MAX, n_workers = thread_pool_size(job->b->thread_pool), n = 1;
+    for (int32_t i = 0; i < n_items; i++) {
+        const int32_t queries = job->items[i].n_rows * job->group_size;
+        n_queries = queries < n_queries ? queries : n_queries;
+    }
+    while (job->planes->kind == LAYER_LATENT && n_items > 0 && n_items * n < ENOUGH_TASKS * n_workers &&
+           n_queries >= 2 * n * LEAST_QUERIES && (n_items * n) % n_workers != 0) {
+        n++;
+    }
+    return n;
+}
+
 /* Task: all heads of one merged row. */
 static void run_merge(void *context, int32_t task, int32_t worker) {
     const attn_job *job = context;
     const attn_merge *merge = &job->b->batch->merges[task];
     const math_kernels *math = job->b->math;
-    int32_t d_head = job->planes->key.width, acc_stride = acc_stride_of(job->planes);
+    int32_t d_value = job->d_value, acc_stride = acc_stride_of(d_value);
     attn_state *state = &job->state->scratch[worker * MOST_TOGETHER].states[0];
     float *out = cpu_act_row(job->b, job->out, merge->row);
     for (int32_t head = 0; head < job->n_heads; head++) {
@@ -362,8 +407,8 @@ static void run_merge(void *context, int32_t task, int32_t worker) {
             attn_state chunk = partial_state(job->state, merge->partials[i], head);
             math->attention_merge(state, &chunk, 1, acc_stride);
         }
-        math->attention_finish(state, job->spec->sinks != NULL ? job->spec->sinks + head : NULL, d_head,
-                               out + (int64_t)head * d_head);
+        math->attention_finish(state, job->spec->sinks != NULL ? job->spec->sinks + head : NULL, d_value,
+                               out + (int64_t)head * d_value);
     }
 }
 
@@ -372,6 +417,8 @@ void cpu_attention(backend *b, int32_t cache, buffer q, const attn_spec *spec, b
     const kv_planes *planes = &c->layout.caches[cache];
     int32_t n_heads = c->buffers[q.id].width / planes->key.width;
     assert(n_heads % planes->n_heads == 0);
+    assert(planes->kind == LAYER_LATENT ? c->buffers[out.id].width / n_heads <= planes->key.width
+                                        : c->buffers[out.id].width / n_heads == planes->value.width);
     attn_job job = {.b = c,
                     .state = c->attention_state,
                     .spec = spec,
@@ -380,13 +427,16 @@ void cpu_attention(backend *b, int32_t cache, buffer q, const attn_spec *spec, b
                     .n_heads = n_heads,
                     .max_heads = c->attention_state->max_heads,
                     .group_size = n_heads / planes->n_heads,
+                    .d_value = c->buffers[out.id].width / n_heads,
                     .q = q,
                     .out = out};
     for (int32_t level = 0, from = 0; level <= c->batch->n_levels; level++) {
         int32_t end = level < c->batch->n_levels ? c->batch->level_ends[level] : c->batch->n_work;
         job.items = c->batch->work + from;
         job.n_together = heads_together(&job, end - from);
-        thread_pool_run(c->thread_pool, run_item, &job, (end - from) * planes->n_heads / job.n_together);
+        job.n_parts = parts_of_items(&job, end - from);
+        thread_pool_run(c->thread_pool, run_item, &job,
+                        (end - from) * planes->n_heads / job.n_together * job.n_parts);
         from = end;
     }
     if (c->batch->n_merges > 0) {

@@ -109,7 +109,7 @@ INLINE void weights_to_int8(int n_q, const attn_tile *t, int32_t query, int32_t 
  * block0..block1. step: the value of a weight of 1. */
 INLINE void weigh_int8_vectors(int n_q, int n_v, const attn_tile *t, attn_group g, int32_t block0,
                                int32_t block1, const float *step, int32_t d) {
-    int32_t query = g.query, quad_bytes = 4 * ((t->d_head + 3) / 4 * 4);
+    int32_t query = g.query, quad_bytes = 4 * attn_int8_stride(t->d_value);
     n_sum s[INT8_GROUP][INT8_SUMS];
     UNROLL
     for (int i = 0; i < n_q; i++) {
@@ -205,8 +205,9 @@ static void weigh_int8_group(const attn_tile *t, attn_group g, int32_t block0, i
     }
 }
 
-static attn_group int8_group_of(const attn_tile *t, int32_t i, int32_t n, int32_t fetched_bytes) {
-    return group_of(t, i, n, (t->d_head + 3) / 4, fetched_bytes);
+static attn_group int8_group_of(const attn_tile *t, int32_t i, int32_t n, int32_t width,
+                                int32_t fetched_bytes) {
+    return group_of(t, i, n, (width + 3) / 4, fetched_bytes);
 }
 
 /* Raw products of all the tile's queries with blocks block0..block1 of keys. */
@@ -214,7 +215,7 @@ static void score_int8_tile(const attn_tile *t, int32_t block0, int32_t block1) 
     const int32_t n_groups = (t->n_queries + INT8_GROUP - 1) / INT8_GROUP;
     attn_group groups[MOST_INT8_GROUPS];
     for (int32_t i = 0; i < n_groups; i++) {
-        groups[i] = int8_group_of(t, i, n_groups, t->fetch_k_bytes);
+        groups[i] = int8_group_of(t, i, n_groups, t->d_head, t->fetch_k_bytes);
     }
     for (int32_t block = block0; block < block1; block += MOST_VECTORS) {
         for (int32_t i = 0; i < n_groups; i++) {
@@ -240,7 +241,7 @@ static void weigh_int8_tile(const attn_tile *t, int32_t block0, int32_t block1) 
         prefetch(t->fetch_v_scales[b]);
     }
     for (int32_t i = 0; i < n_groups; i++) {
-        const attn_group g = int8_group_of(t, i, n_groups, t->fetch_v_bytes);
+        const attn_group g = int8_group_of(t, i, n_groups, t->d_value, t->fetch_v_bytes);
         weigh_int8_group(t, g, block0, block1, step + g.query);
     }
 }

@@ -158,7 +158,7 @@ INLINE void dot_blocks(dtype type, int n_q, int n_b, const attn_tile *t, attn_gr
 /* acc of n_q queries += weights . values over the group's positions, n_v vectors of
  * elements from d on. */
 INLINE void weigh_vectors(dtype type, int n_q, int n_v, const attn_tile *t, attn_group g, int32_t d) {
-    const int32_t size = element_bytes(type), row = t->d_head * size;
+    const int32_t size = element_bytes(type), row = t->d_value * size;
     const float *weights[GROUP];
     attn_sums sums;
     UNROLL
@@ -389,7 +389,7 @@ INLINE void weigh_floats(dtype type, const attn_tile *t) {
     const int32_t n_groups = (t->n_queries + GROUP - 1) / GROUP;
     fetch_scales(type, t->fetch_v_scales, 0, ATTN_BLOCKS);
     for (int32_t i = 0; i < n_groups; i++) {
-        attn_pv(type, t, group_of(t, i, n_groups, t->d_head, t->fetch_v_bytes));
+        attn_pv(type, t, group_of(t, i, n_groups, t->d_value, t->fetch_v_bytes));
     }
 }
 
@@ -497,9 +497,9 @@ static void attention_merge_kernel(attn_state *to, const attn_state *chunk, int3
     }
 }
 
-static void attention_finish_kernel(attn_state *s, const float *sink, int32_t d_head, float *out) {
+static void attention_finish_kernel(attn_state *s, const float *sink, int32_t d_value, float *out) {
     if (s->sum == 0.0f) {
-        memset(out, 0, sizeof *out * (size_t)d_head);
+        memset(out, 0, sizeof *out * (size_t)d_value);
         return;
     }
     float a = 1.0f;
@@ -510,7 +510,7 @@ static void attention_finish_kernel(attn_state *s, const float *sink, int32_t d_
         s->max = max;
     }
     f32x16 factor = f_set1(a / s->sum);
-    for (int32_t d = 0; d < d_head; d += LANES) {
-        f_store_first(out + d, d_head - d, f_mul(f_load(s->acc + d), factor));
+    for (int32_t d = 0; d < d_value; d += LANES) {
+        f_store_first(out + d, d_value - d, f_mul(f_load(s->acc + d), factor));
     }
 }

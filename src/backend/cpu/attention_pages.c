@@ -28,15 +28,27 @@ static size_t copies_bytes(const kv_plane *plane) {
     return size_align(ATTN_BLOCKS * block_bytes(plane) + READ_AHEAD_BYTES, MEM_ALIGN);
 }
 
-size_t attn_copies_bytes(const kv_planes *l) {
-    return 2 * sizeof(float) * ATTN_CHUNK + copies_bytes(&l->key) + copies_bytes(&l->value);
+/* Bytes of the copies of keys, and of values, that are largest. */
+static size_t largest_copies(const kv_layout *l, kv_plane_kind kind) {
+    size_t most = 0;
+    for (int32_t i = 0; i < l->n_caches; i++) {
+        const kv_planes *p = &l->caches[i];
+        const bool has_values = kind == KV_PLANE_V && p->kind != LAYER_LATENT;
+        const size_t n = p->n_heads > 0 ? copies_bytes(has_values ? &p->value : &p->key) : 0;
+        most = n > most ? n : most;
+    }
+    return most;
 }
 
-void attn_copies_init(const kv_planes *l, uint8_t *memory, attn_copies *c) {
+size_t attn_copies_bytes(const kv_layout *l) {
+    return 2 * sizeof(float) * ATTN_CHUNK + largest_copies(l, KV_PLANE_K) + largest_copies(l, KV_PLANE_V);
+}
+
+void attn_copies_init(const kv_layout *l, uint8_t *memory, attn_copies *c) {
     c->k_scales = (float *)(void *)memory;
     c->v_scales = c->k_scales + ATTN_CHUNK;
     c->keys = (uint8_t *)(c->v_scales + ATTN_CHUNK);
-    c->values = c->keys + copies_bytes(&l->key);
+    c->values = c->keys + largest_copies(l, KV_PLANE_K);
 }
 
 /* One of a tile's two kinds of rows, and its copies. */
@@ -152,11 +164,29 @@ static void find_side(const attn_pages *a, side s, int32_t base, int32_t first, 
     }
 }
 
+/* Copies the values of latents out of the tile's keys, from block to block1. */
+static void find_latents(const attn_pages *a, int32_t block, int32_t block1, attn_copies *c,
+                         attn_tile *tile) {
+    const dtype type = type_read(&attn_pages_planes(a)->key);
+    const size_t row = type == DTYPE_I8 ? (size_t)attn_int8_stride(tile->d_value)
+                                        : (size_t)dtype_block_bytes(type) * (size_t)tile->d_value;
+    for (; block < block1; block++) {
+        uint8_t *to = c->values + (size_t)block * ATTN_BLOCK * row;
+        a->b->math->values_of_keys(type, tile->k_blocks[block], tile->d_value, to);
+        tile->v_blocks[block] = to;
+        tile->v_scales[block] = tile->k_scales[block];
+    }
+}
+
 void attn_pages_find(const attn_pages *a, int32_t base, int32_t first, int32_t end, attn_copies *c,
                      attn_tile *tile) {
     const kv_planes *l = attn_pages_planes(a);
     find_side(a, side_of(l, KV_PLANE_K, c, tile), base, first, end);
-    find_side(a, side_of(l, KV_PLANE_V, c, tile), base, first, end);
+    if (l->kind == LAYER_LATENT) {
+        find_latents(a, first / ATTN_BLOCK, (end + ATTN_BLOCK - 1) / ATTN_BLOCK, c, tile);
+    } else {
+        find_side(a, side_of(l, KV_PLANE_V, c, tile), base, first, end);
+    }
 }
 
 /* The block of a head in a plane of a page that begins with its token `offset`: fetched
@@ -202,12 +232,14 @@ static void fetch_side(const attn_pages *a, kv_plane_kind kind, int32_t base, in
 void attn_pages_fetch_next(const attn_pages *a, int32_t base, int32_t n, attn_tile *tile) {
     const kv_planes *l = attn_pages_planes(a);
     const int64_t k_bytes = l->key.row_bytes * ATTN_BLOCK, v_bytes = l->value.row_bytes * ATTN_BLOCK;
-    const bool has_values = l->value.type == DTYPE_I4;
+    const bool is_latent = l->kind == LAYER_LATENT, has_values = is_latent || l->value.type == DTYPE_I4;
     fetch_own(has_values ? k_bytes : v_bytes, has_values ? v_bytes : k_bytes, tile);
     if (l->page_tokens < ATTN_BLOCK) {
         return;
     }
-    if (has_values) {
+    if (is_latent) {
+        fetch_side(a, KV_PLANE_K, base, n, 0, tile);
+    } else if (has_values) {
         fetch_side(a, KV_PLANE_K, base, n, 0, tile);
         fetch_side(a, KV_PLANE_V, base, n, ATTN_BLOCKS, tile);
     } else {
@@ -251,9 +283,16 @@ void attn_pages_fetch_all(const attn_pages *a, int32_t first, int32_t end, int32
 
 void attn_pages_place(const attn_pages *a, int32_t place, int32_t p, attn_copies *c, attn_tile *tile) {
     const kv_planes *l = attn_pages_planes(a);
-    for (kv_plane_kind kind = KV_PLANE_K; kind <= KV_PLANE_V; kind++) {
+    const kv_plane_kind last = l->kind == LAYER_LATENT ? KV_PLANE_K : KV_PLANE_V;
+    for (kv_plane_kind kind = KV_PLANE_K; kind <= last; kind++) {
         const side s = side_of(l, kind, c, tile);
         copy_block(s, p / ATTN_BLOCK);
         copy_tokens(a, s, a->pages[place / l->page_tokens], place % l->page_tokens, 1, p);
+    }
+}
+
+void attn_pages_placed(const attn_pages *a, int32_t first, int32_t end, attn_copies *c, attn_tile *tile) {
+    if (attn_pages_planes(a)->kind == LAYER_LATENT) {
+        find_latents(a, first / ATTN_BLOCK, (end + ATTN_BLOCK - 1) / ATTN_BLOCK, c, tile);
     }
 }

@@ -7,7 +7,7 @@
 
 #include "backend/cpu/cpu.h"
 
-/* Memory for copies of one chunk. Each worker of the thread pool has one. */
+/* Memory for copies of one chunk, of any cache. Each worker of the thread pool has one. */
 typedef struct attn_copies {
     uint8_t *keys, *values;     /* [ATTN_BLOCKS][16 * bytes of a row] */
     float *k_scales, *v_scales; /* [ATTN_CHUNK], of types with scales */
@@ -15,8 +15,8 @@ typedef struct attn_copies {
 
 /* attn_copies_bytes is the size of that memory. attn_copies_init sets the pointers into
  * it. */
-size_t attn_copies_bytes(const kv_planes *l);
-void attn_copies_init(const kv_planes *l, uint8_t *memory, attn_copies *c);
+size_t attn_copies_bytes(const kv_layout *l);
+void attn_copies_init(const kv_layout *l, uint8_t *memory, attn_copies *c);
 
 /* The pages of one sequence for one kv head of one cache. */
 typedef struct attn_pages {
@@ -30,7 +30,7 @@ static inline const kv_planes *attn_pages_planes(const attn_pages *a) {
 }
 
 /* Sets the tile's blocks (and scales) for positions first..end of the chunk at position
- * `base`. */
+ * `base`. Values of latents are copies of the first d_value elements of the keys. */
 void attn_pages_find(const attn_pages *a, int32_t base, int32_t first, int32_t end, attn_copies *c,
                      attn_tile *tile);
 /* Sets what is prefetched while the tile's blocks, found before, are multiplied: their
@@ -46,7 +46,8 @@ void attn_pages_fetch_part(const attn_pages *a, int32_t base, int32_t n, int32_t
 /* Prefetches all that these heads have at positions first..end. */
 void attn_pages_fetch_all(const attn_pages *a, int32_t first, int32_t end, int32_t n_heads);
 /* Copies the token at index `place` of the sequence's pages into the chunk's position p,
- * in a copy of p's block. */
+ * in a copy of p's block. Behind all such copies of a chunk comes attn_pages_placed. */
 void attn_pages_place(const attn_pages *a, int32_t place, int32_t p, attn_copies *c, attn_tile *tile);
+void attn_pages_placed(const attn_pages *a, int32_t first, int32_t end, attn_copies *c, attn_tile *tile);
 
 #endif

@@ -102,9 +102,9 @@ static void weigh_query(const attn_tile *t, int32_t query, const float *scores) 
     EACH_SEEN(p) {
         const float weight =
             t->v_type == DTYPE_F8_E4M3 ? scores[p] * t->v_scales[p / ATTN_BLOCK][p % ATTN_BLOCK] : scores[p];
-        for (int32_t d = 0; d < t->d_head; d++) {
+        for (int32_t d = 0; d < t->d_value; d++) {
             acc[d] =
-                fmaf(weight, element(t->v_type, t->v_blocks[p / ATTN_BLOCK], p % ATTN_BLOCK * t->d_head + d),
+                fmaf(weight, element(t->v_type, t->v_blocks[p / ATTN_BLOCK], p % ATTN_BLOCK * t->d_value + d),
                      acc[d]);
         }
     }
@@ -112,7 +112,7 @@ static void weigh_query(const attn_tile *t, int32_t query, const float *scores) 
 
 static void weigh_int8_query(const attn_tile *t, int32_t query, const float *scores) {
     float *acc = t->acc + (int64_t)query * t->acc_stride, carry[ATTN_BLOCK] = {0}, u[ATTN_CHUNK], top = 0.0f;
-    int32_t weights[ATTN_CHUNK], row = (t->d_head + 3) / 4 * 4;
+    int32_t weights[ATTN_CHUNK], row = attn_int8_stride(t->d_value);
     EACH_SEEN(p) {
         u[p] = scores[p] * t->v_scales[p / ATTN_BLOCK][p % ATTN_BLOCK];
         top = plain_max(top, u[p]);
@@ -125,7 +125,7 @@ static void weigh_int8_query(const attn_tile *t, int32_t query, const float *sco
         carry[p % ATTN_BLOCK] = x - whole;
         weights[p] = (int32_t)whole;
     }
-    for (int32_t d = 0; d < t->d_head; d++) {
+    for (int32_t d = 0; d < t->d_value; d++) {
         int32_t sum = 0;
         EACH_SEEN(p) {
             const int8_t *values = t->v_blocks[p / ATTN_BLOCK];
@@ -151,6 +151,21 @@ void attention_tile_plain(const attn_tile *t) {
             weigh_int8_query(t, query, scores);
         } else {
             weigh_query(t, query, scores);
+        }
+    }
+}
+
+void attention_values_of_keys_plain(dtype type, const void *keys, int32_t d_value, void *values) {
+    const int32_t size = type == DTYPE_I8 ? 1 : dtype_block_bytes(type), row = attn_int8_stride(d_value);
+    const uint8_t *from = keys;
+    uint8_t *to = values;
+    for (int32_t p = 0; p < ATTN_BLOCK; p++) {
+        for (int32_t d = 0; d < (type == DTYPE_I8 ? row : d_value); d++) {
+            if (type == DTYPE_I8) {
+                to[(p / 4 * row + d) * 4 + p % 4] = from[(d / 4 * ATTN_BLOCK + p) * 4 + d % 4];
+            } else {
+                memcpy(to + (p * d_value + d) * size, from + (d * ATTN_BLOCK + p) * size, (size_t)size);
+            }
         }
     }
 }
@@ -196,9 +211,9 @@ void attention_merge_plain(attn_state *to, const attn_state *chunk, int32_t n, i
     }
 }
 
-void attention_finish_plain(attn_state *s, const float *sink, int32_t d_head, float *out) {
+void attention_finish_plain(attn_state *s, const float *sink, int32_t d_value, float *out) {
     if (s->sum == 0.0f) {
-        memset(out, 0, sizeof *out * (size_t)d_head);
+        memset(out, 0, sizeof *out * (size_t)d_value);
         return;
     }
     float a = 1.0f;
@@ -209,7 +224,7 @@ void attention_finish_plain(attn_state *s, const float *sink, int32_t d_head, fl
         s->max = max;
     }
     float factor = a / s->sum;
-    for (int32_t i = 0; i < d_head; i++) {
+    for (int32_t i = 0; i < d_value; i++) {
         out[i] = s->acc[i] * factor;
     }
 }

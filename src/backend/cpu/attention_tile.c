@@ -70,7 +70,7 @@ void attn_set_queries(const attn_job *job, const attn_item *item, int32_t kv_hea
         int32_t position = step->positions[(int64_t)row * step->n_axes];
         s->row[t] = row - seq->row0;
         s->row_head[t] = (int64_t)row * job->max_heads + head;
-        s->out[t] = cpu_act_row(job->b, job->out, row) + (int64_t)head * s->tile.d_head;
+        s->out[t] = cpu_act_row(job->b, job->out, row) + (int64_t)head * s->tile.d_value;
         s->tile.q[t] = cpu_act_row(job->b, job->q, row) + (int64_t)head * s->tile.d_head;
         if (s->tile.k_type == DTYPE_I8) {
             set_int8_query(job->b, &s->tile, t);
@@ -107,6 +107,7 @@ static void find_branch(const attn_job *job, const batch_seq *seq, int32_t base,
             attn_pages_place(&pages, seq->n_tokens - seq->n_rows + row, p, &s->copies, &s->tile);
         }
     }
+    attn_pages_placed(&pages, first, end, &s->copies, &s->tile);
 }
 
 /* Makes queries from..from+n of a tile a tile of their own, with the same results. */

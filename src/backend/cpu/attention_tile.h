@@ -51,7 +51,9 @@ typedef struct attn_job {
     const attn_item *items;                        /* of the level that runs */
     const kv_planes *planes;                       /* of the cache */
     int32_t cache, n_heads, max_heads, group_size; /* group_size: query heads that share a kv head */
+    int32_t d_value;                               /* elements of a head's value that count */
     int32_t n_together;                            /* kv heads of one task */
+    int32_t n_parts;                               /* tasks that share an item's queries */
     buffer q, out;
 } attn_job;
 

@@ -192,18 +192,6 @@ static quire_err cpu_step_open(backend *b, const step_limits *limits, const kv_l
         return err_set(err, QUIRE_INVALID, -1, "a step of %d rows, %d logits rows and %d partials",
                        limits->max_rows, limits->max_out, limits->max_partials);
     }
-    for (int32_t i = 0; layout != NULL && i < layout->n_caches; i++) {
-        const kv_planes *p = &layout->caches[i];
-        if (p->kind == LAYER_LATENT) {
-            return err_set(err, QUIRE_UNSUPPORTED, -1,
-                           "the CPU backend has no ops yet for layers that keep a compressed latent");
-        }
-        if (p->key.width != p->value.width) {
-            return err_set(err, QUIRE_UNSUPPORTED, -1,
-                           "the CPU backend has no ops yet for keys of width %d and values of width %d",
-                           p->key.width, p->value.width);
-        }
-    }
     c->limits = *limits;
     c->n_vocab = n_vocab;
     if (layout != NULL) {
@@ -327,6 +315,7 @@ static const backend_ops CPU_OPS = {
     .linear_load = cpu_linear_load,
     .linear_packed = cpu_linear_packed,
     .experts_load = cpu_experts_load,
+    .head_linears_load = cpu_head_linears_load,
     .norm_load = cpu_norm_load,
     .embedding_load = cpu_embedding_load,
     .embedding_of = cpu_embedding_of,
@@ -349,6 +338,7 @@ static const backend_ops CPU_OPS = {
     .embed = cpu_embed,
     .norm_linears = cpu_norm_linears,
     .kv_store = cpu_kv_store,
+    .latent_store = cpu_latent_store,
     .attention = cpu_attention,
     .linear_add = cpu_linear_add,
     .feed_forward = cpu_feed_forward,
@@ -361,6 +351,7 @@ static const backend_ops CPU_OPS = {
     .conv = cpu_conv,
     .linear_attention = cpu_linear_attention,
     .scan = cpu_scan,
+    .head_products = cpu_head_products,
     .head = cpu_head,
     .logits = cpu_logits,
     .argmax = cpu_argmax,

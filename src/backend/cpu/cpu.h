@@ -117,6 +117,11 @@ void cpu_feed_forward(backend *b, const feed_forward_use *use);
 void cpu_head(backend *b, buffer x, const norm *nm, const linear *w, float scale, float soft_cap);
 int32_t cpu_argmax(const backend *b, int32_t i);
 
+/* ---- implemented in head_products.c ---- */
+quire_err cpu_head_linears_load(backend *b, linear *const *w, int32_t n_heads, head_linears **out,
+                                quire_error *err);
+void cpu_head_products(backend *b, const head_products_use *use);
+
 /* ---- implemented in route.c ---- */
 void cpu_route(backend *b, const routing *r, buffer logits);
 
@@ -172,6 +177,8 @@ quire_err cpu_conv_load(backend *b, const tensor_view *weight, const tensor_view
 void cpu_conv(backend *b, const conv_use *use);
 void cpu_linear_attention(backend *b, const linear_attention_use *use);
 void cpu_scan(backend *b, const scan_use *use);
+/* ---- implemented in latent.c ---- */
+void cpu_latent_store(backend *b, const latent_store_use *use);
 
 /* ---- implemented in op_trace.c ---- */
 void cpu_trace(backend *b, op_trace *to);

@@ -1,8 +1,8 @@
 /* Rows of keys and values: how they lie beside each other, in pages and in copies of
  * their blocks, and what their bytes are. Part of KV_LAYOUT_VERSION of core/kv_layout.h.
  *
- * A row is one head's key or value of one token, as the bytes of its plane's type. Rows
- * lie in units of a few bytes, among other tokens':
+ * A row is one head's key or value of one token, or its latent, which lies as a key, as
+ * the bytes of its plane's type. Rows lie in units of a few bytes, among other tokens':
  *
  *   keys    [block][units of a row][positions a block], blocks of 16 positions (of
  *           page_tokens where a page holds fewer), so that positions lie across lanes for
@@ -29,8 +29,8 @@
 
 #define CPU_KV_BLOCK 16
 #define INT4_GROUP   32
-#define KV_LEAST     1e-30f                             /* a row is all 0 where no number is larger */
-#define CPU_MAX_ROW  (4 * (DESC_MAX_HEAD + INT4_GROUP)) /* bytes of a row, and of one of int4 as int8 */
+#define KV_LEAST     1e-30f                               /* a row is all 0 where no number is larger */
+#define CPU_MAX_ROW  (4 * (DESC_MAX_LATENT + INT4_GROUP)) /* bytes of a row, and of one of int4 as int8 */
 
 static inline bool cpu_kv_is_bytes(dtype type) {
     return type == DTYPE_I8 || type == DTYPE_I4;

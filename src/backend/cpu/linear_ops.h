@@ -35,8 +35,16 @@ typedef struct cpu_linear_state {
     uint8_t *rows[N_ROW_FORMATS]; /* quantised rows, max(max_rows, max_out) of the widest */
     float *tiles;                 /* [workers][2][LINEAR_TILE_ROWS * LINEAR_TILE_COLUMNS] */
     uint8_t *scratch;             /* [workers][LINEAR_SCRATCH_BYTES] */
+    size_t head_bytes;            /* of the widest row of heads' products */
+    uint8_t *head_rows;           /* [workers][LINEAR_TILE_ROWS][head_bytes] */
     row_argmax *largest;          /* [workers][max_out], of the last head */
 } cpu_linear_state;
+
+/* The weights of products that each head has of its own. */
+struct head_linears {
+    int32_t n_heads, n_out, n_in;
+    const linear **w; /* [n_heads] */
+};
 
 /* y[r * y_stride + c], c in 0..n_blocks * PACK_LANES, = x w^T + bias, of the part's
  * columns. scratch: LINEAR_SCRATCH_BYTES of the caller. */

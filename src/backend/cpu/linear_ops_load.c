@@ -408,6 +408,11 @@ quire_err cpu_linear_step_open(cpu_backend *b) {
         TRY(mem_check(s->placed));
         b->step_bytes += (int64_t)(workers * (size_t)s->widest_ordered * sizeof *s->placed);
     }
+    if (s->head_bytes > 0) {
+        s->head_rows = cpu_own(b, workers * LINEAR_TILE_ROWS, s->head_bytes);
+        TRY(mem_check(s->head_rows));
+        b->step_bytes += (int64_t)(workers * LINEAR_TILE_ROWS * s->head_bytes);
+    }
     size_t tiles = workers * 2 * LINEAR_TILE_ROWS * LINEAR_TILE_COLUMNS;
     s->tiles = cpu_own(b, tiles, sizeof *s->tiles);
     s->scratch = cpu_own(b, workers, LINEAR_SCRATCH_BYTES);

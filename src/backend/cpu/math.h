@@ -26,14 +26,15 @@ struct attn_change; /* attention_mods.h */
  *
  * Query t sees the chunk's positions first[t]..end[t] (end excluded; empty when first >=
  * end). Position p of the chunk has its keys at lane p % 16 of k_blocks[p / 16], laid out
- * [d_head][16]. Its value is row p % 16 of v_blocks[p / 16], [16][d_head]. Lanes of
+ * [d_head][16]. Its value is row p % 16 of v_blocks[p / 16], [16][d_value]. Lanes of
  * positions that no query sees may hold anything; their values are not read. 64 bytes
  * past a value row must be readable. */
 typedef struct attn_tile {
-    int32_t n_queries, d_head, acc_stride; /* acc_stride: d_head rounded up to 16 */
-    dtype k_type, v_type;                  /* F32, F16, BF16, F8_E4M3 or I8; int4 is unpacked to I8 before */
-    float scale, soft_cap;                 /* soft_cap 0: none */
-    const float *q[ATTN_TILE];             /* [d_head] each */
+    /* d_head: of queries and keys; acc_stride: d_value rounded up to 16 */
+    int32_t n_queries, d_head, d_value, acc_stride;
+    dtype k_type, v_type;      /* F32, F16, BF16, F8_E4M3 or I8; int4 is unpacked to I8 before */
+    float scale, soft_cap;     /* soft_cap 0: none */
+    const float *q[ATTN_TILE]; /* [d_head] each */
     int32_t first[ATTN_TILE], end[ATTN_TILE];
     /* [n_queries][ATTN_BLOCKS]: of first..end a query sees those whose bit p % 16 is set
      * in p / 16; NULL: all */
@@ -54,7 +55,7 @@ typedef struct attn_tile {
     /* of the blocks that are prefetched */
     const float *fetch_k_scales[ATTN_BLOCKS], *fetch_v_scales[ATTN_BLOCKS];
     /* For type I8. Blocks of keys are quads [d_head / 4][16][4]; blocks of values are
-     * quads [4][d_head][4] of four positions. d_head is rounded up to 4 in both. Queries
+     * quads [4][d_value][4] of four positions. Widths are rounded up to 4 in both. Queries
      * are int8 with their scale where keys are. */
     int8_t *q_int8; /* [n_queries, attn_int8_stride], zeros behind d_head */
     float q_scale[ATTN_TILE];
@@ -95,7 +96,7 @@ void attn_change_scores(const attn_tile *t, int32_t query);
  * values. sum 0: nothing seen yet. */
 typedef struct attn_state {
     float max, sum;
-    float *acc; /* [d_head rounded up to 16] */
+    float *acc; /* [d_value rounded up to 16] */
 } attn_state;
 
 typedef struct math_kernels {
@@ -144,13 +145,18 @@ typedef struct math_kernels {
      * to 28 elements a row past the block's end. */
     void (*unpack_int4)(bool values, const uint8_t *block, int32_t width, int32_t row_bytes, int8_t *out);
 
+    /* A block of 16 latents as it lies in an attn_tile as keys, [..][16], to the same as
+     * values: their first d_value elements, [16][d_value]. type: F32, F16, BF16, F8_E4M3 or
+     * I8, whose blocks are quads. */
+    void (*values_of_keys)(dtype type, const void *keys, int32_t d_value, void *values);
+
     void (*attention_tile)(const attn_tile *t);
     /* Each of n states of `to` = itself merged with a later chunk's. Empty states change
      * nothing; acc of an empty `to` is overwritten. */
     void (*attention_merge)(attn_state *to, const attn_state *chunk, int32_t n, int32_t acc_stride);
-    /* out[0..d_head) = acc / (sum + exp(sink)), zeros when the state is empty. sink: one
+    /* out[0..d_value) = acc / (sum + exp(sink)), zeros when the state is empty. sink: one
      * logit, or NULL. Changes *s. */
-    void (*attention_finish)(attn_state *s, const float *sink, int32_t d_head, float *out);
+    void (*attention_finish)(attn_state *s, const float *sink, int32_t d_value, float *out);
     /* The decays a and times t of n elements x, their bias added (decay_form). a may be
      * x. */
     void (*state_decays)(const decay_form *f, const float *x, int32_t n, float *t, float *a);
@@ -179,9 +185,10 @@ attn_run_fn attn_run_avx2, attn_run_avx512, attn_run_neon;
 
 /* Defined in attention_plain.c, for math_plain.c's table. */
 void attention_tile_plain(const attn_tile *t);
+void attention_values_of_keys_plain(dtype type, const void *keys, int32_t d_value, void *values);
 void attention_unpack_int4_plain(bool values, const uint8_t *block, int32_t width, int32_t row_bytes,
                                  int8_t *out);
 void attention_merge_plain(attn_state *to, const attn_state *chunk, int32_t n, int32_t acc_stride);
-void attention_finish_plain(attn_state *s, const float *sink, int32_t d_head, float *out);
+void attention_finish_plain(attn_state *s, const float *sink, int32_t d_value, float *out);
 
 #endif

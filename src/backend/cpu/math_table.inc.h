@@ -19,6 +19,7 @@ const math_kernels MATH_TABLE = {
     .narrow = narrow_kernel,
     .narrow_int8 = narrow_int8_kernel,
     .unpack_int4 = unpack_int4_kernel,
+    .values_of_keys = attention_values_of_keys_plain,
     .attention_tile = attention_tile_kernel,
     .attention_merge = attention_merge_kernel,
     .attention_finish = attention_finish_kernel,

@@ -2,6 +2,7 @@
  * table is a copy with these wrappers, so that an untraced op checks nothing. */
 #include "backend/cpu/cpu.h"
 #include "backend/cpu/experts.h"
+#include "backend/cpu/linear_ops.h"
 #include "base/clock.h"
 
 static op_time begin(cpu_backend *b, op_kind kind, int32_t n_rows) {
@@ -26,8 +27,8 @@ static void count_rows(op_time *op, const linear *w, int32_t n_rows) {
 
 /* Counts the keys and values that each sequence's rows see, once, and shared ones once
  * for all. A window counts at most its length and the rows, as if nothing were shared. */
-static void count_attention(op_time *op, const cpu_backend *b, int32_t cache, buffer q,
-                            const attn_spec *spec) {
+static void count_attention(op_time *op, const cpu_backend *b, int32_t cache, buffer q, const attn_spec *spec,
+                            buffer out) {
     int64_t token_bytes = kv_planes_token_bytes(&b->layout.caches[cache]);
     for (int32_t i = 0; i < b->batch->n_seqs; i++) {
         const batch_seq *s = &b->batch->seqs[i];
@@ -39,7 +40,7 @@ static void count_attention(op_time *op, const cpu_backend *b, int32_t cache, bu
         }
         int64_t reach = most + s->n_rows - 1;
         op->bytes += spec->window > 0 ? token_bytes * (reach < s->n_tokens ? reach : s->n_tokens) : 0;
-        op->operations += 4 * seen * b->buffers[q.id].width;
+        op->operations += 2 * seen * (b->buffers[q.id].width + b->buffers[out.id].width);
     }
     op->bytes += spec->window > 0 ? 0 : token_bytes * batch_read_tokens(b->batch);
 }
@@ -55,6 +56,12 @@ static void count_attention(op_time *op, const cpu_backend *b, int32_t cache, bu
 static void count_products(op_time *op, const linear_use *uses, int32_t n) {
     for (int32_t i = 0; i < n; i++) {
         count_rows(op, uses[i].w, op->n_rows);
+    }
+}
+
+static void count_heads(op_time *op, const head_products_use *use) {
+    for (int32_t head = 0; head < use->w->n_heads; head++) {
+        count_rows(op, use->w->w[head], op->n_rows);
     }
 }
 
@@ -78,8 +85,12 @@ static void traced_kv_store(backend *base, const kv_store_use *use) {
     TRACED(OP_ROPE_STORE, b->batch->n_rows, (void)0, kv_store(base, use));
 }
 
+static void traced_latent_store(backend *base, const latent_store_use *use) {
+    TRACED(OP_ROPE_STORE, b->batch->n_rows, (void)0, latent_store(base, use));
+}
+
 static void traced_attention(backend *base, int32_t cache, buffer q, const attn_spec *spec, buffer out) {
-    TRACED(OP_ATTENTION, b->batch->n_rows, count_attention(&op, b, cache, q, spec),
+    TRACED(OP_ATTENTION, b->batch->n_rows, count_attention(&op, b, cache, q, spec, out),
            attention(base, cache, q, spec, out));
 }
 
@@ -161,6 +172,10 @@ static void traced_scan(backend *base, const scan_use *use) {
            scan(base, use));
 }
 
+static void traced_head_products(backend *base, const head_products_use *use) {
+    TRACED(OP_HEAD_PRODUCTS, b->batch->n_rows, count_heads(&op, use), head_products(base, use));
+}
+
 static void traced_head(backend *base, buffer x, const norm *nm, const linear *w, float scale,
                         float soft_cap) {
     TRACED(OP_HEAD, b->batch->n_out, count_rows(&op, w, op.n_rows), head(base, x, nm, w, scale, soft_cap));
@@ -174,6 +189,8 @@ void cpu_trace(backend *base, op_trace *to) {
         b->traced.embed = traced_embed;
         b->traced.norm_linears = traced_norm_linears;
         b->traced.kv_store = traced_kv_store;
+        b->traced.latent_store = traced_latent_store;
+        b->traced.head_products = traced_head_products;
         b->traced.attention = traced_attention;
         b->traced.linear_add = traced_linear_add;
         b->traced.feed_forward = traced_feed_forward;

@@ -84,9 +84,12 @@ static void move_row(const cpu_backend *b, int32_t cache, kv_plane_kind kind, in
 }
 
 static void move_token(const cpu_backend *b, int32_t cache, kv_slot src, kv_slot dst) {
-    for (int32_t head = 0; head < b->layout.caches[cache].n_heads; head++) {
+    const kv_planes *l = &b->layout.caches[cache];
+    for (int32_t head = 0; head < l->n_heads; head++) {
         move_row(b, cache, KV_PLANE_K, head, src, dst);
-        move_row(b, cache, KV_PLANE_V, head, src, dst);
+        if (l->kind != LAYER_LATENT) {
+            move_row(b, cache, KV_PLANE_V, head, src, dst);
+        }
     }
 }
 
@@ -143,9 +146,11 @@ void cpu_kv_gather(backend *b, int32_t cache, const int32_t *pages, int32_t n_to
     for (int32_t t = 0; t < n_tokens; t++) {
         const kv_slot slot = {(int64_t)pages[t / l->page_tokens] * l->page_tokens + t % l->page_tokens};
         for (int32_t head = 0; head < l->n_heads; head++) {
-            const int64_t row = ((int64_t)t * l->n_heads + head) * l->key.width;
-            pages_read_row(c, cache, KV_PLANE_K, head, slot, k + row);
-            pages_read_row(c, cache, KV_PLANE_V, head, slot, v + row);
+            const int64_t row = (int64_t)t * l->n_heads + head;
+            pages_read_row(c, cache, KV_PLANE_K, head, slot, k + row * l->key.width);
+            if (l->kind != LAYER_LATENT) {
+                pages_read_row(c, cache, KV_PLANE_V, head, slot, v + row * l->value.width);
+            }
         }
     }
 }
@@ -156,12 +161,9 @@ typedef struct store_job {
     const kv_planes *planes;
 } store_job;
 
-/* What a row is multiplied by for its position. */
-static float position_scale(const store_job *job, int32_t row) {
-    const kv_store_use *use = job->use;
-    const batch *step = job->b->batch;
-    int64_t position = (int64_t)step->positions[(int64_t)row * step->n_axes] + use->scale_offset;
-    return 1.0f + use->scale_slope * (float)log(1.0 + (double)(position / use->scale_length));
+float cpu_query_scale(const cpu_backend *b, const query_scale *s, int32_t row) {
+    const int64_t position = (int64_t)b->batch->positions[(int64_t)row * b->batch->n_axes] + s->offset;
+    return 1.0f + s->slope * (float)log(1.0 + (double)(position / s->length));
 }
 
 /* Norms, clips and rotates one activation row of queries or keys, in place. */
@@ -185,7 +187,7 @@ static void prepare_row(const store_job *job, buffer a, const norm *nm, const ro
 }
 
 static void pages_scale_row(const store_job *job, int32_t row) {
-    float *q = cpu_act_row(job->b, job->use->q, row), scale = position_scale(job, row);
+    float *q = cpu_act_row(job->b, job->use->q, row), scale = cpu_query_scale(job->b, &job->use->scale, row);
     for (int32_t i = 0; i < job->b->buffers[job->use->q.id].width; i++) {
         q[i] *= scale;
     }
@@ -214,15 +216,12 @@ static float encode_row(const cpu_backend *b, const kv_plane *plane, const float
     }
 }
 
-/* Writes a head's key or value of a token. false: it has a scale, and is not finite. */
-static bool write_row(const store_job *job, kv_plane_kind kind, int32_t head, kv_slot slot, const float *x) {
-    const kv_store_use *use = job->use;
-    const float *fixed = kind == KV_PLANE_V ? use->v_scales : use->k_scales;
+bool cpu_kv_write_row(const cpu_backend *b, int32_t cache, kv_plane_kind kind, int32_t head, kv_slot slot,
+                      const float *x, float fixed) {
     _Alignas(float) uint8_t bytes[CPU_MAX_ROW];
     float *scale;
-    const cpu_row to = row_at(job->b, use->cache, kind, head, slot, &scale);
-    const float rounded =
-        encode_row(job->b, cpu_plane_of(job->planes, kind), x, fixed != NULL ? fixed[head] : 0.0f, bytes);
+    const cpu_row to = row_at(b, cache, kind, head, slot, &scale);
+    const float rounded = encode_row(b, cpu_plane_of(&b->layout.caches[cache], kind), x, fixed, bytes);
     cpu_row_put(to, bytes);
     if (scale != NULL) {
         *scale = rounded;
@@ -246,10 +245,13 @@ static void poison_key(const store_job *job, int32_t head, kv_slot slot) {
 static void write_token(const store_job *job, int32_t row, kv_slot slot) {
     const kv_planes *l = job->planes;
     const float *k = cpu_act_row(job->b, job->use->k, row), *v = cpu_act_row(job->b, job->use->v, row);
+    const kv_store_use *use = job->use;
     assert(slot.v / l->page_tokens < job->b->n_pages);
     for (int32_t head = 0; head < l->n_heads; head++, k += l->key.width, v += l->value.width) {
-        write_row(job, KV_PLANE_K, head, slot, k);
-        if (!write_row(job, KV_PLANE_V, head, slot, v)) {
+        cpu_kv_write_row(job->b, use->cache, KV_PLANE_K, head, slot, k,
+                         use->k_scales != NULL ? use->k_scales[head] : 0.0f);
+        if (!cpu_kv_write_row(job->b, use->cache, KV_PLANE_V, head, slot, v,
+                              use->v_scales != NULL ? use->v_scales[head] : 0.0f)) {
             poison_key(job, head, slot);
         }
     }
@@ -260,7 +262,7 @@ static void store_row(void *context, int32_t row, int32_t worker) {
     const kv_store_use *use = job->use;
     (void)worker;
     prepare_row(job, use->q, use->q_norm, use->rope, use->norm_after_rope, row);
-    if (use->scale_slope != 0.0f) {
+    if (use->scale.slope != 0.0f) {
         pages_scale_row(job, row);
     }
     if (use->k.id == BUFFER_NONE.id) {

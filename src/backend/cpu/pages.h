@@ -21,6 +21,13 @@ static inline const kv_plane *cpu_plane_of(const kv_planes *p, kv_plane_kind kin
     return kind == KV_PLANE_V ? &p->value : &p->key;
 }
 
+/* Rounds x to the plane's type and writes it as a head's row of a token. false: the row
+ * has a scale, and x is not finite. fixed: the scale of fp8_e4m3; 0: by the row. */
+bool cpu_kv_write_row(const cpu_backend *b, int32_t cache, kv_plane_kind kind, int32_t head, kv_slot slot,
+                      const float *x, float fixed);
+/* What a query at a row's position is multiplied by. */
+float cpu_query_scale(const cpu_backend *b, const query_scale *s, int32_t row);
+
 /* Bytes from a plane's start to a head's: its rows, and their scales where rows have
  * some. */
 static inline int64_t cpu_kv_head(const kv_planes *p, kv_plane_kind kind, int32_t head) {

@@ -89,7 +89,7 @@ static void close_groups(const routing *r, float *choice) {
         is_open[best[i]] = true;
     }
     for (int32_t e = 0; e < r->n_experts; e++) {
-        choice[e] = is_open[e / size] ? choice[e] : -INFINITY;
+        choice[e] = is_open[e / size] ? choice[e] : r->closed_is_zero ? 0.0f : -INFINITY;
     }
 }
 

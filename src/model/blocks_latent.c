@@ -1,0 +1,154 @@
+/* Attention to one latent for all heads: DeepSeek-AI 2024, arXiv:2405.04434.
+ *
+ * The weights that would make keys and values of a latent are multiplied with the queries
+ * and with attention's result in their place: a row's latent is all that a cache keeps. */
+#include <stdio.h>
+
+#include "model/decoder.h"
+
+typedef struct latent_block {
+    linear_use down[2]; /* to the latent, and to queries or to their latent */
+    const norm *q_norm;
+    linear_use up; /* of the queries; w NULL: down gives them */
+    latent_store_use store;
+    head_products_use absorb, expand;
+    attn_spec mask;
+} latent_block;
+
+/* A layer's numbers and weights while they are loaded. */
+typedef struct latent_parts {
+    const layer_desc *layer;
+    const latent_desc *m;
+    int32_t n_heads;
+    linear *q, *q_up, *kv, *o;
+    norm *q_norm, *kv_norm;
+    head_linears *keys, *values;
+} latent_parts;
+
+static quire_err latent_load_norm(binding *b, weight_role role, int32_t width, norm **out) {
+    const norm_spec spec = {.kind = NORM_RMS, .width = width, .eps = b->d->latent.eps};
+    return loader_norm(b->l, binding_name(b, role), b->layer, &spec, width, out);
+}
+
+/* A head's part of the matrices that lie head by head in a GGUF file. */
+static quire_err latent_load_slab(binding *b, weight_role role, int32_t n_heads, int32_t head, int64_t n_out,
+                                  int64_t n_in, linear **out) {
+    char suffix[24];
+    (void)snprintf(suffix, sizeof suffix, "%d.head", (int)head);
+    const weight_part p = {
+        .suffix = suffix, .n_rows = n_out, .block = n_out, .step = n_out, .slab = head, .n_slabs = n_heads};
+    return loader_linear(b->l, binding_name(b, role), b->layer, &p, n_out, n_in, out);
+}
+
+/* A head's rows of keys, whose transpose is multiplied with queries, and of values. */
+static quire_err latent_load_head(binding *b, const latent_parts *w, int32_t head, linear **key,
+                                  linear **value) {
+    const latent_desc *m = w->m;
+    char suffix[24];
+    if (binding_has(b, W_K_B)) {
+        TRY(latent_load_slab(b, W_K_B, w->n_heads, head, m->rank, m->d_nope, key));
+        return latent_load_slab(b, W_V_B, w->n_heads, head, m->d_value, m->rank, value);
+    }
+    const int32_t width = m->d_nope + m->d_value;
+    weight_part p = {.suffix = suffix, .n_rows = (int64_t)w->n_heads * width, .first = (int64_t)head * width};
+    p.block = p.step = m->d_nope;
+    (void)snprintf(suffix, sizeof suffix, "%d.head", (int)head);
+    TRY(loader_turned_linear(b->l, binding_name(b, W_KV_B), b->layer, &p, m->rank, m->d_nope, key));
+    p.first += m->d_nope;
+    p.block = p.step = m->d_value;
+    (void)snprintf(suffix, sizeof suffix, "%d.value", (int)head);
+    return loader_linear(b->l, binding_name(b, W_KV_B), b->layer, &p, m->d_value, m->rank, value);
+}
+
+static quire_err latent_load_heads(binding *b, latent_parts *w) {
+    const backend_ops *op = b->l->b->ops;
+    linear **keys, **values;
+    TRY(binding_new(b, (size_t)w->n_heads, sizeof *keys, &keys));
+    TRY(binding_new(b, (size_t)w->n_heads, sizeof *values, &values));
+    for (int32_t head = 0; head < w->n_heads; head++) {
+        TRY(latent_load_head(b, w, head, &keys[head], &values[head]));
+    }
+    TRY(op->head_linears_load(b->l->b, keys, w->n_heads, &w->keys, b->l->err));
+    return op->head_linears_load(b->l->b, values, w->n_heads, &w->values, b->l->err);
+}
+
+static quire_err latent_load(binding *b, latent_parts *w) {
+    const latent_desc *m = w->m;
+    const int32_t width = b->d->d_model, q_width = w->n_heads * (m->d_nope + m->d_rope);
+    if (m->q_rank > 0) {
+        TRY(binding_linear(b, W_Q_A, m->q_rank, width, &w->q));
+        TRY(latent_load_norm(b, W_Q_A_NORM, m->q_rank, &w->q_norm));
+        TRY(binding_linear(b, W_Q_B, q_width, m->q_rank, &w->q_up));
+    } else {
+        TRY(binding_linear(b, W_Q, q_width, width, &w->q));
+    }
+    TRY(binding_linear(b, W_KV_A, m->rank + m->d_rope, width, &w->kv));
+    TRY(latent_load_norm(b, W_KV_A_NORM, m->rank, &w->kv_norm));
+    TRY(latent_load_heads(b, w));
+    return binding_linear(b, W_O, width, w->n_heads * m->d_value, &w->o);
+}
+
+static float one_unless(float factor) {
+    return factor == 0.0f ? 1.0f : factor;
+}
+
+static quire_err latent_fill(binding *b, const latent_parts *w, latent_block *to) {
+    const latent_desc *m = w->m;
+    const attend_desc *a = &b->d->attend;
+    const int32_t n = w->n_heads;
+    buffer latent, q, q_latent, absorbed, weighed, out;
+    TRY(binding_buffer(b, BUFFER_LATENT, m->rank + m->d_rope, &latent));
+    TRY(binding_buffer(b, BUFFER_Q, n * (m->d_nope + m->d_rope), &q));
+    TRY(binding_buffer(b, BUFFER_ABSORBED, n * (m->rank + m->d_rope), &absorbed));
+    TRY(binding_buffer(b, BUFFER_WEIGHED, n * m->rank, &weighed));
+    TRY(binding_buffer(b, BUFFER_A, n * m->d_value, &out));
+    q_latent = q;
+    if (m->q_rank > 0) {
+        TRY(binding_buffer(b, BUFFER_Q_LATENT, m->q_rank, &q_latent));
+    }
+    to->down[0] = (linear_use){w->kv, latent};
+    to->down[1] = (linear_use){w->q, q_latent};
+    to->q_norm = w->q_norm;
+    to->up = (linear_use){w->q_up, q};
+    to->store = (latent_store_use){.cache = w->layer->caches[CACHE_ATTENTION],
+                                   .latent = latent,
+                                   .rank = m->rank,
+                                   .q = q,
+                                   .n_heads = n,
+                                   .nm = w->kv_norm,
+                                   .rope = w->layer->rope >= 0 ? b->w->ropes[w->layer->rope] : NULL,
+                                   .latent_scale = one_unless(m->latent_scale)};
+    to->store.scale = (query_scale){.slope = a->temperature, .length = a->temperature_length};
+    to->absorb = (head_products_use){.w = w->keys, .n_kept = m->d_rope, .in = q, .out = absorbed};
+    to->expand = (head_products_use){.w = w->values, .in = weighed, .out = out};
+    to->mask = (attn_spec){.scale = b->d->attention_scale * one_unless(m->q_scale),
+                           .causal = true,
+                           .window = w->layer->window,
+                           .soft_cap = a->cap};
+    return QUIRE_OK;
+}
+
+static void latent_run(const pass *p, const decoder_op *o) {
+    const latent_block *l = o->own;
+    p->op->norm_linears(p->b, o->in, o->nm, l->down, 2);
+    if (l->up.w != NULL) {
+        p->op->norm_linears(p->b, l->down[1].out, l->q_norm, &l->up, 1);
+    }
+    p->op->latent_store(p->b, &l->store);
+    p->op->head_products(p->b, &l->absorb);
+    p->op->attention(p->b, l->store.cache, l->absorb.out, &l->mask, l->expand.in);
+    p->op->head_products(p->b, &l->expand);
+}
+
+quire_err latent_bind(binding *b, const layer_step *s) {
+    const layer_desc *layer = &b->d->layers[b->layer];
+    latent_parts w = {.layer = layer, .m = &b->d->latent, .n_heads = layer->n_heads};
+    latent_block *to;
+    row_value in;
+    TRY(binding_new(b, 1, sizeof *to, &to));
+    TRY(latent_load(b, &w));
+    TRY(latent_fill(b, &w, to));
+    TRY(binding_read(b, s->from, &in));
+    b->rows[s->to] = (row_value){.at = to->expand.out, .product = w.o};
+    return binding_emit(b, (decoder_op){.run = latent_run, .in = in.at, .nm = in.nm, .own = to});
+}

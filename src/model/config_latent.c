@@ -1,0 +1,118 @@
+/* Latent attention: its widths, its rotary table, and what scores are multiplied by. */
+#include <math.h>
+
+#include "model/config.h"
+#include "model/steps.h"
+
+/* The widths of heads: keys that older files have mean these, and newer ones the latent. */
+static quire_err read_gguf_widths(const config *c, model_desc *d) {
+    latent_desc *m = &d->latent;
+    int32_t d_key = 0, n_heads = d->layers[0].n_heads, rows = config_tensor_rows(c, d, "attn_kv_b");
+    TRY(config_i32(c, "attention.key_length", NULL, &d_key));
+    TRY(config_i32(c, "attention.key_length_mla", NULL, &d_key));
+    TRY(config_i32(c, "attention.value_length", NULL, &m->d_value));
+    TRY(config_i32(c, "attention.value_length_mla", NULL, &m->d_value));
+    m->d_nope = d_key - m->d_rope;
+    m->d_value = rows > 0 && n_heads > 0 ? rows / n_heads - m->d_nope : m->d_value;
+    return QUIRE_OK;
+}
+
+quire_err config_latent(const config *c, model_desc *d) {
+    latent_desc *m = &d->latent;
+    m->eps = m->eps > 0.0f ? m->eps : 1e-6f; /* whatever the norms of rows have */
+    m->q_rank = c->is_gguf ? 0 : m->q_rank;
+    TRY(config_i32_or_none(c, "attention.q_lora_rank", "q_lora_rank", &m->q_rank));
+    TRY(config_i32(c, "attention.kv_lora_rank", "kv_lora_rank", &m->rank));
+    TRY(config_i32(c, "rope.dimension_count", "qk_rope_head_dim", &m->d_rope));
+    TRY(config_i32(c, NULL, "qk_nope_head_dim", &m->d_nope));
+    TRY(config_i32(c, NULL, "v_head_dim", &m->d_value));
+    if (c->is_gguf) {
+        TRY(read_gguf_widths(c, d));
+    }
+    if (m->rank < 1 || m->rank > DESC_MAX_LATENT || m->d_rope < 1 || m->d_rope > DESC_MAX_HEAD ||
+        m->d_nope < 1 || m->d_nope > DESC_MAX_HEAD || m->d_value < 1 || m->d_value > DESC_MAX_HEAD) {
+        return err_set(c->err, QUIRE_UNSUPPORTED, -1,
+                       "%s: a latent of rank %d for heads of %d + %d elements and values of %d; this build "
+                       "computes ranks to %d and heads to %d",
+                       model_file_path(c->f), (int)m->rank, (int)m->d_nope, (int)m->d_rope, (int)m->d_value,
+                       DESC_MAX_LATENT, DESC_MAX_HEAD);
+    }
+    if (m->rank + m->d_rope > DESC_MAX_LATENT) {
+        return config_bad(c, "kv_lora_rank", "and the rotary part beside it are too wide");
+    }
+    return QUIRE_OK;
+}
+
+void config_set_latent(model_desc *d, int32_t layer) {
+    layer_desc *l = &d->layers[layer];
+    d->caches[l->caches[CACHE_ATTENTION]] =
+        (cache_desc){.kind = LAYER_LATENT, .d_latent = d->latent.rank + d->latent.d_rope};
+    l->steps = l->n_experts > 0 ? steps_latent_moe : steps_latent;
+}
+
+/* YaRN's growth of scores, twice the growth that the file names for sines and cosines of all
+ * elements: a number of its own. */
+static quire_err read_growth(const config *c, const rope_desc *r, float *growth) {
+    float all = 0.0f;
+    TRY(config_f32(c, "rope.scaling.yarn_log_multiplier",
+                   "rope_parameters.mscale_all_dim|rope_scaling.mscale_all_dim", &all));
+    all = c->is_gguf ? 10.0f * all : all; /* where the 0.1 of the formula is in the number */
+    *growth =
+        r->kind > ROPE_PLAIN && all != 0.0f && r->factor > 1.0f ? 0.1f * all * logf(r->factor) + 1.0f : 1.0f;
+    return *growth > 0.0f ? QUIRE_OK : config_bad(c, "mscale_all_dim", "must be 0 or more");
+}
+
+quire_err config_latent_rotary(const config *c, model_desc *d, rope_pairs hf, rope_pairs gguf) {
+    const latent_desc *m = &d->latent;
+    rope_desc r = config_plain_rope(c, d);
+    float growth, part = 1.0f;
+    r.pairs = c->is_gguf ? gguf : hf;
+    r.n_dims = m->d_rope;
+    TRY(config_rope(c, NULL, d, &r));
+    r.n_dims = m->d_rope; /* a part of the whole head, which partial_rotary_factor may count */
+    if (c->is_gguf && r.kind == ROPE_YARN) {
+        TRY(config_f32(c, "rope.scaling.attn_factor", NULL, &part));
+        r.attention_factor = part > 0.0f ? part : 1.0f;
+    }
+    TRY(read_growth(c, &r, &growth));
+    d->attention_scale = growth * growth / sqrtf((float)(m->d_nope + m->d_rope));
+    return config_add_rope(c, d, &r);
+}
+
+quire_err config_temperature(const config *c, bool needed, model_desc *d) {
+    const char *beta = "rope_parameters.llama_4_scaling_beta|rope_scaling.llama_4_scaling_beta";
+    const char *length =
+        "rope_parameters.original_max_position_embeddings|rope_scaling.original_max_position_embeddings";
+    attend_desc *a = &d->attend;
+    TRY(config_f32(c, "attention.temperature_scale", beta, &a->temperature));
+    TRY(config_i32(c, "rope.scaling.original_context_length", length, &a->temperature_length));
+    if (needed && !config_has(c, "attention.temperature_scale", beta)) {
+        return config_bad(c, "rope_parameters.llama_4_scaling_beta", "is missing from the metadata");
+    }
+    if (a->temperature != 0.0f && a->temperature_length < 1) {
+        return c->is_gguf ? config_bad(c, "attention.temperature_scale",
+                                       "needs rope.scaling.original_context_length, at least 1")
+                          : config_bad(c, "llama_4_scaling_beta",
+                                       "needs original_max_position_embeddings beside it, at least 1");
+    }
+    a->temperature_on_all = a->temperature != 0.0f;
+    return QUIRE_OK;
+}
+
+quire_err config_latents(const config *c, const latent_desc *usual, rope_pairs hf, rope_pairs gguf,
+                         model_desc *d) {
+    decoder_shape s = {.own_heads = true};
+    bool neighbours = hf == ROPE_NEIGHBOURS;
+    TRY(config_decoder(c, &s, d));
+    if (!c->is_gguf) {
+        d->latent = *usual;
+        d->latent.d_value =
+            d->latent.d_value > 0 ? d->latent.d_value : d->d_model / (s.n_heads > 0 ? s.n_heads : 1);
+    }
+    TRY(config_latent(c, d));
+    for (int32_t i = 0; i < d->n_layers; i++) {
+        config_set_latent(d, i);
+    }
+    TRY(neighbours ? config_bool(c, NULL, "rope_interleave", &neighbours) : QUIRE_OK);
+    return config_latent_rotary(c, d, neighbours ? ROPE_NEIGHBOURS : ROPE_HALVES, gguf);
+}
