@@ -61,7 +61,7 @@ static bool has_correction(const config *c, const model_desc *d) {
 
 /* The mixture. n_dense: layers before the first that has experts, where the file does not
  * say it. */
-static quire_err describe_experts(const config *c, moe_desc usual, int32_t n_dense, model_desc *d) {
+static quire_err deepseek_describe_experts(const config *c, moe_desc usual, int32_t n_dense, model_desc *d) {
     const int32_t d_ff = d->layers[0].d_ff;
     d->moe = usual;
     if (c->is_gguf) {
@@ -89,7 +89,7 @@ static quire_err describe_v2(const config *c, model_desc *d) {
     str method = str_of("greedy");
     TRY(config_latents(c, &deepseek_latent, ROPE_NEIGHBOURS, ROPE_NEIGHBOURS, d));
     TRY(check_method(c, "greedy", "group_limited_greedy", &method));
-    TRY(describe_experts(c, (moe_desc){.score = ROUTE_SOFTMAX}, 0, d));
+    TRY(deepseek_describe_experts(c, (moe_desc){.score = ROUTE_SOFTMAX}, 0, d));
     if (!c->is_gguf && str_is(method, "greedy")) {
         d->moe.n_groups = d->moe.n_groups_used = 0;
     }
@@ -107,7 +107,7 @@ static quire_err describe_v3(const config *c, model_desc *d) {
     str method = {0};
     TRY(config_latents(c, &deepseek_latent, ROPE_NEIGHBOURS, ROPE_NEIGHBOURS, d));
     TRY(check_method(c, "noaux_tc", "", &method));
-    return describe_experts(c, v3_experts, 3, d);
+    return deepseek_describe_experts(c, v3_experts, 3, d);
 }
 
 /* GGUF files have one name for all that are made of such layers. */
@@ -120,7 +120,7 @@ static quire_err describe_glm4_lite(const config *c, model_desc *d) {
     usual.n_groups = usual.n_groups_used = 1;
     usual.scale = 1.8f;
     TRY(config_latents(c, &glm_latent, ROPE_NEIGHBOURS, ROPE_NEIGHBOURS, d));
-    return describe_experts(c, usual, 1, d);
+    return deepseek_describe_experts(c, usual, 1, d);
 }
 
 static quire_err describe_mistral4(const config *c, model_desc *d) {
@@ -128,7 +128,7 @@ static quire_err describe_mistral4(const config *c, model_desc *d) {
         .n_groups = 1, .n_groups_used = 1, .score = ROUTE_SOFTMAX, .renormalise = true, .scale = 1.0f};
     TRY(config_latents(c, &mistral_latent, ROPE_NEIGHBOURS, ROPE_NEIGHBOURS, d));
     TRY(config_temperature(c, false, d));
-    return describe_experts(c, usual, 0, d);
+    return deepseek_describe_experts(c, usual, 0, d);
 }
 
 /* A.X K1: a norm behind the experts. */

@@ -40,7 +40,7 @@ TEST(a_familys_list_reads_like_its_paper) {
         {"DeepseekV3ForCausalLM", "", LATENT},
         {"DeepseekV3ForCausalLM", "\"first_k_dense_replace\": 0", LATENT_EXPERTS},
         {"DeepseekV2ForCausalLM", "\"num_experts_per_tok\": 2", LATENT_EXPERTS},
-        {"Glm4MoeLiteForCausalLM", "", LATENT},
+        {"Glm4MoeLiteForCausalLM", "\"first_k_dense_replace\": 0", LATENT_EXPERTS},
         {"Mistral4ForCausalLM", "", LATENT_EXPERTS},
         {"MiniCPM3ForCausalLM", "", LATENT},
         {"YoutuForCausalLM", "", LATENT},
