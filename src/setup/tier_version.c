@@ -106,7 +106,7 @@ static uint64_t hash_description(const model_desc *d) {
     uint64_t h = hash_moe(hash_embed(hash_attend(hash_text(0, text), &d->attend), &d->embed), &d->moe);
     (void)snprintf(text, sizeof text, "streams %d %d %d %d", d->streams.n, d->streams.active,
                    d->streams.d_laurel, d->streams.scales_output);
-    h = hash_text(h, text);
+    h = hash_latent(hash_text(h, text), &d->latent);
     for (int32_t i = 0; i < d->n_ropes; i++) {
         h = hash_rope(h, &d->ropes[i]);
     }
