@@ -34,8 +34,7 @@ typedef struct rig_spec {
 /* A sequence's tokens: inputs [n_tokens, width], outputs. */
 typedef struct rig_seq {
     int32_t number; /* whose pages it has */
-    const float *in[RIG_INPUTS];
-    float *out;
+    float *in[RIG_INPUTS], *out;
     int32_t n_done;
     int32_t n_snapshots; /* in the step that runs */
     batch_snapshot snapshots[RIG_SNAPSHOTS];
@@ -173,6 +172,133 @@ static inline bool are_close(const float *x, const double *expected, size_t n, d
         }
     }
     return true;
+}
+
+/* Random tokens in the pages of this number; freed with rig_free_tokens. */
+static inline rig_seq rig_tokens(const state_rig *g, int32_t number, int32_t n_tokens, uint64_t seed) {
+    rig_seq s = {.number = number, .out = calloc((size_t)n_tokens * (size_t)g->out_width, sizeof(float))};
+    for (int32_t k = 0; k < g->n_inputs; k++) {
+        s.in[k] = random_rows(&seed, (size_t)n_tokens * (size_t)g->widths[k], 1.0f);
+    }
+    return s;
+}
+
+static inline void rig_free_tokens(rig_seq *s) {
+    for (int32_t k = 0; k < RIG_INPUTS; k++) {
+        free(s->in[k]);
+    }
+    free(s->out);
+}
+
+/* A hash of a sequence's outputs so far, and of its states but for the first n_skipped
+ * floats. */
+static inline uint64_t rig_hash(const state_rig *g, const rig_seq *s, size_t n_skipped) {
+    float *state = rig_state(g, s->number);
+    uint64_t hash = hash_bytes(HASH_START, s->out, sizeof(float) * (size_t)s->n_done * (size_t)g->out_width);
+    hash = hash_bytes(hash, state + n_skipped, sizeof *state * (rig_state_floats(g) - n_skipped));
+    free(state);
+    return hash;
+}
+
+static inline void rig_check_same_state(const state_rig *g, int32_t number, int32_t expected) {
+    float *a = rig_state(g, number), *b = rig_state(g, expected);
+    assert_true(same_floats(a, b, rig_state_floats(g)));
+    free(a);
+    free(b);
+}
+
+/* Snapshots behind rows of two steps hold what separate steps leave, and change neither
+ * outputs nor the state. */
+static inline void rig_check_snapshots(state_rig *g, int32_t n_tokens) {
+    static const int32_t rows[2][RIG_SNAPSHOTS] = {{0, 6, 7, 15}, {3, 8, 9, 10}};
+    const int32_t steps[2] = {18, n_tokens - 18};
+    rig_seq s = rig_tokens(g, 0, n_tokens, 5), apart = s;
+    apart.out = calloc((size_t)n_tokens * (size_t)g->out_width, sizeof *apart.out);
+    apart.number = RIG_SNAPSHOTS + 1;
+    for (int32_t step = 0, one = 1; step < 2; step++) {
+        const int32_t before = s.n_done;
+        rig_seq *both[] = {&s, &apart};
+        s.n_snapshots = RIG_SNAPSHOTS;
+        for (int32_t i = 0; i < RIG_SNAPSHOTS; i++) {
+            s.snapshots[i] = (batch_snapshot){.row = rows[step][i], .pages = g->pages[1 + i]};
+        }
+        rig_step(g, &both[0], &steps[step], 1);
+        for (int32_t i = 0; i < RIG_SNAPSHOTS; i++) {
+            while (apart.n_done <= before + rows[step][i]) {
+                rig_step(g, &both[1], &one, 1);
+            }
+            rig_check_same_state(g, 1 + i, apart.number);
+        }
+        while (apart.n_done < s.n_done) {
+            rig_step(g, &both[1], &one, 1);
+        }
+        rig_check_same_state(g, s.number, apart.number);
+    }
+    assert_memory_equal(s.out, apart.out, sizeof(float) * (size_t)n_tokens * (size_t)g->out_width);
+    free(apart.out);
+    rig_free_tokens(&s);
+}
+
+/* Sequences of a batch, begun in different steps, have the bits that each has alone. */
+static inline void rig_check_batch(state_rig *g) {
+    enum { STEPS = 3 };
+    static const int32_t rows[STEPS][RIG_SEQS] = {
+        {1, 17, 5, 1, 40, 8, 0, 0}, {1, 1, 9, 3, 1, 1, 2, 0}, {1, 30, 1, 1, 7, 16, 1, 33}};
+    rig_seq seqs[RIG_SEQS];
+    uint64_t hashes[RIG_SEQS];
+    for (int32_t i = 0; i < RIG_SEQS; i++) {
+        seqs[i] = rig_tokens(g, i, 100, 50 + (uint64_t)i);
+    }
+    for (int32_t step = 0; step < STEPS; step++) {
+        rig_seq *in_step[RIG_SEQS];
+        int32_t n_rows[RIG_SEQS], n = 0;
+        for (int32_t i = 0; i < RIG_SEQS; i++) {
+            if (rows[step][i] > 0) {
+                n_rows[n] = rows[step][i];
+                in_step[n++] = &seqs[i];
+            }
+        }
+        rig_step(g, in_step, n_rows, n);
+    }
+    for (int32_t i = 0; i < RIG_SEQS; i++) {
+        const int32_t n_tokens = seqs[i].n_done;
+        hashes[i] = rig_hash(g, &seqs[i], 0);
+        rig_run(g, &seqs[i], n_tokens, n_tokens);
+        assert_true(rig_hash(g, &seqs[i], 0) == hashes[i]);
+        rig_free_tokens(&seqs[i]);
+    }
+}
+
+/* Floats of the states in the pages of a number that are NaN or infinite. */
+static inline size_t rig_count_not_finite(const state_rig *g, int32_t number) {
+    float *state = rig_state(g, number);
+    size_t n = 0;
+    for (size_t i = 0; i < rig_state_floats(g); i++) {
+        const float rest = state[i] - state[i];
+        n += rest != 0.0f;
+    }
+    free(state);
+    return n;
+}
+
+/* A token of which input k is not finite leaves a state that is not finite, and the
+ * outputs before it are as they were. */
+static inline void rig_check_not_finite(state_rig *g, int32_t k, float value) {
+    enum { TOKENS = 12, AT = 5 };
+    rig_seq s = rig_tokens(g, 0, TOKENS, 9);
+    const size_t n_before = (size_t)AT * (size_t)g->out_width;
+    float *expected = malloc(sizeof *expected * n_before);
+    rig_run(g, &s, TOKENS, TOKENS);
+    const size_t n_bad = rig_count_not_finite(g, 0); /* those that nothing writes */
+    memcpy(expected, s.out, sizeof *expected * n_before);
+    for (int32_t i = 0; i < g->widths[k]; i++) {
+        s.in[k][AT * g->widths[k] + i] = value;
+    }
+    rig_run(g, &s, TOKENS, TOKENS);
+    assert_memory_equal(s.out, expected, sizeof *expected * n_before);
+    assert_true(rig_count_not_finite(g, 0) > n_bad);
+    free(expected);
+    rig_free_tokens(&s);
 }
 
 #endif

@@ -36,6 +36,9 @@ static const shape SHAPES[] = {{4, 2, 64, 64}, {1, 1, 1, 1},    {3, 3, 20, 12}, 
                                {6, 2, 33, 17}, {2, 1, 128, 80}, {8, 8, 8, 16},  {2, 2, 36, 48}};
 #define N_SHAPES ((int32_t)(sizeof SHAPES / sizeof SHAPES[0]))
 
+/* The rig's first cache, which no op writes. */
+#define OTHER_FLOATS ((size_t)(3 * 5 * 16))
+
 /* A form with weights and a rig for it. */
 typedef struct attention_rig {
     state_rig rig;
@@ -51,7 +54,7 @@ static bool attention_open(attention_rig *g, const form *f, const shape *s, cons
                            int32_t n_threads, int32_t page_tokens, bool in_place) {
     uint64_t seed = 7;
     const int32_t n_decays = s->n_heads * (f->per_channel ? s->d_key : 1);
-    const cache_desc caches[] = {linear_attention_cache(3, 5, 7),
+    const cache_desc caches[] = {linear_attention_cache(3, 5, 7), /* OTHER_FLOATS */
                                  linear_attention_cache(s->n_heads, s->d_key, s->d_value)};
     const rig_spec spec = {.isa = isa,
                            .n_threads = n_threads,
@@ -100,22 +103,6 @@ static bool attention_open(attention_rig *g, const form *f, const shape *s, cons
     g->rig.run = run_attention;
     g->rig.use = &g->use;
     return true;
-}
-
-/* A sequence with random tokens. */
-static rig_seq new_tokens(const state_rig *g, int32_t number, int32_t n_tokens, uint64_t seed) {
-    rig_seq s = {.number = number, .out = calloc((size_t)n_tokens * (size_t)g->out_width, sizeof(float))};
-    for (int32_t k = 0; k < g->n_inputs; k++) {
-        s.in[k] = random_rows(&seed, (size_t)n_tokens * (size_t)g->widths[k], 1.0f);
-    }
-    return s;
-}
-
-static void free_tokens(rig_seq *s) {
-    for (int32_t k = 0; k < RIG_INPUTS; k++) {
-        free((void *)(uintptr_t)s->in[k]);
-    }
-    free(s->out);
 }
 
 /* ---- the naive model ---- */
@@ -200,28 +187,16 @@ TEST(every_form_agrees_with_a_naive_model_in_double) {
     for (int32_t i = 0; i < N_FORMS * N_SHAPES; i++) {
         attention_rig g;
         assert_true(attention_open(&g, &FORMS[i % N_FORMS], &SHAPES[i / N_FORMS], "auto", 2, 16, false));
-        rig_seq s = new_tokens(&g.rig, 0, TOKENS, 100 + (uint64_t)i);
+        rig_seq s = rig_tokens(&g.rig, 0, TOKENS, 100 + (uint64_t)i);
         rig_run(&g.rig, &s, TOKENS, TOKENS);
         bool agrees = agrees_with_naive(&g, &s, TOKENS);
         if (!agrees) {
             printf("form %s, shape %d\n", FORMS[i % N_FORMS].name, i / N_FORMS);
         }
         assert_true(agrees);
-        free_tokens(&s);
+        rig_free_tokens(&s);
         rig_close(&g.rig);
     }
-}
-
-/* Runs a sequence in steps of `chunk` rows; hash of its outputs and of its state. */
-static uint64_t hash_of(attention_rig *g, rig_seq *s, int32_t n_tokens, int32_t chunk) {
-    rig_run(&g->rig, s, n_tokens, chunk);
-    float *state = rig_state(&g->rig, s->number);
-    uint64_t hash = hash_bytes(HASH_START, s->out, sizeof(float) * (size_t)(n_tokens * g->rig.out_width));
-    /* the last cache's; the other one was never written */
-    const size_t other = 3 * 5 * 16;
-    hash = hash_bytes(hash, state + other, sizeof *state * (rig_state_floats(&g->rig) - other));
-    free(state);
-    return hash;
 }
 
 TEST(bits_are_the_same_over_instruction_sets_threads_cuts_and_pages) {
@@ -238,17 +213,44 @@ TEST(bits_are_the_same_over_instruction_sets_threads_cuts_and_pages) {
                                     variant == 2)) {
                     break;
                 }
-                rig_seq s = new_tokens(&g.rig, variant, TOKENS, 200 + (uint64_t)i);
-                uint64_t hash = hash_of(&g, &s, TOKENS, chunks[variant]);
+                rig_seq s = rig_tokens(&g.rig, variant, TOKENS, 200 + (uint64_t)i);
+                rig_run(&g.rig, &s, TOKENS, chunks[variant]);
+                uint64_t hash = rig_hash(&g.rig, &s, OTHER_FLOATS);
                 expected = expected == 0 ? hash : expected;
                 if (hash != expected) {
                     printf("form %s, shape %d, %s, variant %d\n", f->name, i / N_FORMS, ISAS[isa], variant);
                 }
                 assert_true(hash == expected);
-                free_tokens(&s);
+                rig_free_tokens(&s);
                 rig_close(&g.rig);
             }
         }
+    }
+}
+
+TEST(snapshots_and_batches_change_no_bit) {
+    for (int32_t i = 0; i < N_FORMS; i++) {
+        attention_rig g;
+        assert_true(attention_open(&g, &FORMS[i], &SHAPES[3 + i % 4], "auto", 3, 16, i % 2 == 0));
+        rig_check_snapshots(&g.rig, 40);
+        rig_check_batch(&g.rig);
+        rig_close(&g.rig);
+    }
+}
+
+TEST(a_token_that_is_not_finite_leaves_such_a_state) {
+    for (int32_t isa = 0; isa < N_MATH_ISAS; isa++) {
+        attention_rig g;
+        if (!attention_open(&g, &FORMS[0], &SHAPES[0], ISAS[isa], 2, 16, false)) {
+            continue;
+        }
+        rig_check_not_finite(&g.rig, IN_K, NAN);
+        rig_check_not_finite(&g.rig, IN_K, INFINITY);
+        rig_check_not_finite(&g.rig, IN_V, NAN);
+        rig_check_not_finite(&g.rig, IN_V, INFINITY);
+        rig_check_not_finite(&g.rig, IN_DECAY, NAN);
+        rig_check_not_finite(&g.rig, IN_BETA, NAN);
+        rig_close(&g.rig);
     }
 }
 
@@ -257,6 +259,8 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_form_agrees_with_a_naive_model_in_double),
         cmocka_unit_test(bits_are_the_same_over_instruction_sets_threads_cuts_and_pages),
+        cmocka_unit_test(snapshots_and_batches_change_no_bit),
+        cmocka_unit_test(a_token_that_is_not_finite_leaves_such_a_state),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
