@@ -290,7 +290,8 @@ typedef enum decay_kind { DECAY_SOFTPLUS, DECAY_BOUNDED } decay_kind;
 
 /* Linear attention with a matrix S [Dk, Dv] a head: Mamba-2, lightning attention, the
  * gated delta rule (scalar gates: GDN; a gate a channel: KDA). H heads of values, G of
- * queries and keys, head h reading key head h / (H / G). For each row:
+ * queries and keys; head h reads key head h / (H / G), or h % G where cyclic. For each
+ * row:
  *   q, k = x / sqrt(sum x^2 + qk_eps) where qk_eps > 0; q = q_scale q
  *   u = v, times t[h] where values_by_time
  *   with beta u = beta_scale sigmoid(beta[h]) (u - S^T (a k))
@@ -302,7 +303,8 @@ typedef enum decay_kind { DECAY_SOFTPLUS, DECAY_BOUNDED } decay_kind;
 typedef struct linear_attention_use {
     int32_t cache;
     int32_t n_heads, n_key_heads, d_key, d_value; /* H, G, Dk, Dv */
-    buffer q, k, v;                               /* [M, G Dk], [M, G Dk], [M, H Dv] */
+    bool cyclic;
+    buffer q, k, v; /* [M, G Dk], [M, G Dk], [M, H Dv] */
     float qk_eps, q_scale;
     decay_kind decay_kind;
     bool per_channel;

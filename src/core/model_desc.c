@@ -9,6 +9,7 @@
 #define MAX_VOCAB     (1 << 22)
 #define MAX_POSITIONS (1 << 30)
 #define MAX_EXPERTS   (1 << 14)
+#define MAX_TAPS      16
 
 /* ---- tables of layers ---- */
 
@@ -342,6 +343,34 @@ static quire_err model_desc_check_layers(const model_desc *d, quire_error *err) 
     return QUIRE_OK;
 }
 
+static quire_err check_recurrences(const model_desc *d, quire_error *err) {
+    const delta_desc *r = &d->delta;
+    if (d->conv.n_taps != 0) {
+        TRY(check_count("the taps of a short convolution", d->conv.n_taps, MAX_TAPS, err));
+    }
+    if (r->n_heads == 0) {
+        return QUIRE_OK;
+    }
+    TRY(check_count("the number of linear attention's value heads", r->n_heads, MAX_HEADS, err));
+    TRY(check_count("the number of linear attention's key heads", r->n_key_heads, MAX_HEADS, err));
+    TRY(check_count("the key size of linear attention", r->d_key, DESC_MAX_HEAD, err));
+    TRY(check_count("the value size of linear attention", r->d_value, DESC_MAX_HEAD, err));
+    if (r->n_heads % r->n_key_heads != 0) {
+        return err_set(err, QUIRE_BAD_FILE, -1,
+                       "%d value heads of linear attention cannot share %d key heads evenly", r->n_heads,
+                       r->n_key_heads);
+    }
+    if (r->n_taps != 0) {
+        TRY(check_count("the taps of linear attention's convolutions", r->n_taps, MAX_TAPS, err));
+    }
+    if (!isfinite(r->lower) || r->lower > 0.0f || !isfinite(r->beta_scale) || r->beta_scale < 0.0f) {
+        return err_set(err, QUIRE_BAD_FILE, -1,
+                       "the decay of linear attention is bounded by %g; it must be under 0, or 0 for none",
+                       (double)r->lower);
+    }
+    return QUIRE_OK;
+}
+
 static quire_err check_tokens(const model_desc *d, quire_error *err) {
     if (d->n_eos < 0 || d->n_eos > DESC_MAX_EOS) {
         return err_set(err, QUIRE_UNSUPPORTED, -1, "%d end tokens; this build keeps up to %d", d->n_eos,
@@ -374,6 +403,7 @@ quire_err desc_check(const model_desc *d, quire_error *err) {
     }
     TRY(check_ropes(d, err));
     TRY(model_desc_check_layers(d, err));
+    TRY(check_recurrences(d, err));
     TRY(check_positive("the attention scale", d->attention_scale, err));
     if (d->attend.temperature != 0.0f) {
         TRY(check_count("the length of the queries' temperature", d->attend.temperature_length, INT32_MAX,

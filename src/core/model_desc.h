@@ -118,6 +118,11 @@ enum { CACHE_ATTENTION, CACHE_STATE, CACHE_CONV, LAYER_CACHES };
 
 typedef struct layer_step layer_step; /* model/steps.h */
 
+/* How a layer adds a branch to the residual: keep * x + add * branch. */
+typedef struct residual_mix {
+    float keep, add;
+} residual_mix;
+
 typedef struct layer_desc {
     /* what it computes, in order: a static list; or NULL, for plans without a model */
     const layer_step *steps;
@@ -135,7 +140,8 @@ typedef struct layer_desc {
     float limit, dense_limit;
     /* the dense part's gate goes through NORM_ABOVE of this cutoff first; 0: it does not */
     float cutoff;
-    xielu_desc xielu; /* of ACT_XIELU */
+    xielu_desc xielu;      /* of ACT_XIELU */
+    residual_mix mixes[2]; /* of its steps that mix, in order */
 } layer_desc;
 
 /* What a norm makes of a stretch of elements; the first two have weights that multiply the
@@ -168,6 +174,7 @@ typedef enum attend_gate {
     ATTEND_NO_GATE,
     ATTEND_GATE_ELEMENTS, /* one for each element */
     ATTEND_GATE_HEADS,    /* one for each head */
+    ATTEND_GATE_QUERIES,  /* one for each element; each head's follow its query in one tensor */
 } attend_gate;
 
 /* The norms on rows of the model's width. All 0: as Llama's. */
@@ -287,6 +294,35 @@ typedef struct moe_desc {
     int32_t n_image_experts;
 } moe_desc;
 
+/* Short convolutions of layers that have one in place of attention (LFM2), over the
+ * model's width. */
+typedef struct conv_desc {
+    int32_t n_taps; /* 0: there are none */
+} conv_desc;
+
+/* Layers with linear attention: a matrix for each head in place of keys and values.
+ *   DELTA_GATED      the gated delta rule, with one decay a head (Qwen3-Next)
+ *   DELTA_CHANNELS   the same, with a decay for each channel of the key (Kimi Linear)
+ *   DELTA_LIGHTNING  no delta rule; a head's decay follows from its number and the
+ *                    layer's (MiniMax) */
+typedef enum delta_kind { DELTA_GATED, DELTA_CHANNELS, DELTA_LIGHTNING } delta_kind;
+
+/* Their numbers. All 0: there are none. */
+typedef struct delta_desc {
+    delta_kind kind;
+    int32_t n_heads, n_key_heads; /* of values and of the result; of queries and keys */
+    int32_t d_key, d_value;
+    /* head h reads key head h % n_key_heads, as GGUF files have them; else h / (n_heads /
+     * n_key_heads) */
+    bool cyclic;
+    int32_t n_taps;   /* of the convolutions of queries, keys and values; 0: there are none */
+    int32_t d_low;    /* decay and gate are products of products of this width; 0: of the row */
+    float beta_scale; /* 0: 1 */
+    float lower;      /* the logarithm of a decay is over this; 0: it has no bound */
+    activation gate;  /* of the result */
+    float norm_eps;   /* of the result's norm; 0: the model's */
+} delta_desc;
+
 /* How the rows of an input become one row, its embedding. */
 typedef enum pooling_kind {
     POOLING_NONE, /* the model says nothing */
@@ -371,6 +407,8 @@ typedef struct model_desc {
     streams_desc streams;
     head_desc head;
     moe_desc moe;
+    conv_desc conv;
+    delta_desc delta;
     rope_desc ropes[DESC_MAX_ROPES];
     cache_desc caches[DESC_MAX_CACHES];
     layer_desc layers[DESC_MAX_LAYERS];

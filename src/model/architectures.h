@@ -22,14 +22,20 @@ extern const arch arch_nemotron, arch_stablelm, arch_smollm3;
 extern const arch arch_ernie4_5, arch_ernie4_5_moe, arch_exaone4, arch_hunyuan, arch_hunyuan_moe,
     arch_seed_oss, arch_minimax_m2;
 extern const arch arch_apertus, arch_exaone_moe, arch_hy_v3, arch_granite_swa, arch_granite_moe_w,
-    arch_cohere2_moe, arch_north, arch_laguna, arch_mellum, arch_afmoe, arch_kolibri, arch_flint,
-    arch_mimo;
+    arch_cohere2_moe, arch_north, arch_laguna, arch_mellum, arch_afmoe, arch_kolibri, arch_flint, arch_mimo;
 extern const arch arch_gpt_oss, arch_llama4, arch_gemma4;
 extern const arch arch_flex_olmo, arch_nanochat, arch_bitnet, arch_ernie4_5_vl, arch_step, arch_muse_glimmer,
     arch_gemma3n;
+extern const arch arch_lfm2, arch_lfm2_moe;
+extern const arch arch_qwen3_next, arch_qwen3_5, arch_qwen3_5_moe;
+extern const arch arch_minimax, arch_lfm3, arch_olmo_hybrid, arch_lara_mini, arch_kimi_linear, arch_ling3;
 extern const arch arch_bert, arch_roberta, arch_nomic_bert, arch_modernbert, arch_gemma_embedding;
 
 /* Weights' names that two families have. */
 extern const arch_names mixtral_names;
+
+/* Qwen's experts: layers that mlp_only_layers names, and all but each
+ * decoder_sparse_step-th, are dense. */
+quire_err qwen_experts(const config *c, model_desc *d);
 
 #endif

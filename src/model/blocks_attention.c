@@ -157,6 +157,18 @@ static bool attention_is_shared(const model_desc *d, int32_t layer) {
     return false;
 }
 
+/* Queries and the gate out of one tensor: each head's query, then its gate. */
+static quire_err attention_load_gated(binding *b, attention_parts *w) {
+    const int32_t e = w->cache->d_key;
+    weight_part q = {.suffix = "q", .n_rows = 2 * (int64_t)w->q_width, .block = e, .step = 2 * (int64_t)e};
+    weight_part gate = q;
+    gate.suffix = "gate";
+    gate.first = e;
+    w->gate_width = w->q_width;
+    TRY(loader_linear(b->l, binding_name(b, W_Q), b->layer, &q, w->q_width, b->d->d_model, &w->q));
+    return loader_linear(b->l, binding_name(b, W_Q), b->layer, &gate, w->q_width, b->d->d_model, &w->gate);
+}
+
 /* What stands between the result and the product behind it: a norm, a gate. */
 static quire_err attention_load_gate(binding *b, attention_parts *w) {
     const attend_gate gate = b->d->attend.gate;
@@ -165,9 +177,11 @@ static quire_err attention_load_gate(binding *b, attention_parts *w) {
         TRY(loader_norm(b->l, binding_name(b, W_ATTN_INNER_NORM), b->layer, &spec, w->out_width,
                         &w->inner_norm));
     }
+    if (gate == ATTEND_NO_GATE || gate == ATTEND_GATE_QUERIES) {
+        return QUIRE_OK;
+    }
     w->gate_width = gate == ATTEND_GATE_HEADS ? w->layer->n_heads : w->out_width;
-    return gate == ATTEND_NO_GATE ? QUIRE_OK
-                                  : binding_linear(b, W_ATTN_GATE, w->gate_width, b->d->d_model, &w->gate);
+    return binding_linear(b, W_ATTN_GATE, w->gate_width, b->d->d_model, &w->gate);
 }
 
 static quire_err attention_load(binding *b, attention_parts *w) {
@@ -175,7 +189,8 @@ static quire_err attention_load(binding *b, attention_parts *w) {
     if (is_fused || binding_has(b, W_QKV)) { /* the first: a missing weight is named as it is published */
         TRY(attention_load_fused(b, w));
     } else {
-        TRY(binding_linear(b, W_Q, w->q_width, b->d->d_model, &w->q));
+        bool has_gate = b->d->attend.gate == ATTEND_GATE_QUERIES;
+        TRY(has_gate ? attention_load_gated(b, w) : binding_linear(b, W_Q, w->q_width, b->d->d_model, &w->q));
         TRY(attention_load_kv(b, w));
     }
     if (w->writes_cache && model_file_format(b->l->file) == MODEL_HF) {

@@ -7,11 +7,14 @@
 #include "model/decoder.h"
 
 typedef struct latent_block {
-    linear_use down[2]; /* to the latent, and to queries or to their latent */
+    linear_use down[3]; /* to the latent, to queries or to their latent, to the gate */
+    int32_t n_down;
     const norm *q_norm;
     linear_use up; /* of the queries; w NULL: down gives them */
     latent_store_use store;
     head_products_use absorb, expand;
+    multiply_use gate; /* of the result; read where is_gated */
+    bool is_gated;
     attn_spec mask;
 } latent_block;
 
@@ -20,7 +23,7 @@ typedef struct latent_parts {
     const layer_desc *layer;
     const latent_desc *m;
     int32_t n_heads;
-    linear *q, *q_up, *kv, *o;
+    linear *q, *q_up, *kv, *o, *gate;
     norm *q_norm, *kv_norm;
     head_linears *keys, *values;
 } latent_parts;
@@ -85,6 +88,9 @@ static quire_err latent_load(binding *b, latent_parts *w) {
     TRY(binding_linear(b, W_KV_A, m->rank + m->d_rope, width, &w->kv));
     TRY(latent_load_norm(b, W_KV_A_NORM, m->rank, &w->kv_norm));
     TRY(latent_load_heads(b, w));
+    if (b->d->attend.gate == ATTEND_GATE_HEADS) {
+        TRY(binding_linear(b, W_ATTN_GATE, w->n_heads, width, &w->gate));
+    }
     return binding_linear(b, W_O, width, w->n_heads * m->d_value, &w->o);
 }
 
@@ -108,6 +114,14 @@ static quire_err latent_fill(binding *b, const latent_parts *w, latent_block *to
     }
     to->down[0] = (linear_use){w->kv, latent};
     to->down[1] = (linear_use){w->q, q_latent};
+    to->n_down = 2;
+    if (w->gate != NULL) {
+        buffer gate;
+        TRY(binding_buffer(b, BUFFER_ATTN_GATE, n, &gate));
+        to->down[to->n_down++] = (linear_use){w->gate, gate};
+        to->gate = (multiply_use){a->gate_f, gate, out, 0, out};
+        to->is_gated = true;
+    }
     to->q_norm = w->q_norm;
     to->up = (linear_use){w->q_up, q};
     to->store = (latent_store_use){.cache = w->layer->caches[CACHE_ATTENTION],
@@ -130,7 +144,7 @@ static quire_err latent_fill(binding *b, const latent_parts *w, latent_block *to
 
 static void latent_run(const pass *p, const decoder_op *o) {
     const latent_block *l = o->own;
-    p->op->norm_linears(p->b, o->in, o->nm, l->down, 2);
+    p->op->norm_linears(p->b, o->in, o->nm, l->down, l->n_down);
     if (l->up.w != NULL) {
         p->op->norm_linears(p->b, l->down[1].out, l->q_norm, &l->up, 1);
     }
@@ -138,6 +152,9 @@ static void latent_run(const pass *p, const decoder_op *o) {
     p->op->head_products(p->b, &l->absorb);
     p->op->attention(p->b, l->store.cache, l->absorb.out, &l->mask, l->expand.in);
     p->op->head_products(p->b, &l->expand);
+    if (l->is_gated) {
+        p->op->multiply(p->b, &l->gate);
+    }
 }
 
 quire_err latent_bind(binding *b, const layer_step *s) {

@@ -58,7 +58,8 @@ static quire_err moe_load_expert(binding *b, int32_t e, linear **gate, linear **
                 up_role = pair ? W_EXPERT_GATE_UP : W_EXPERT_UP;
     TRY(moe_load_weight(b, e, (expert_place){gate_role, "gate", pair ? 0 : -1, f, width}, gate));
     TRY(moe_load_weight(b, e, (expert_place){up_role, "up", pair ? 1 : -1, f, width}, up));
-    return moe_load_weight(b, e, (expert_place){W_EXPERT_DOWN, "down", -1, width, f}, down);
+    weight_role down_role = pair && binding_has(b, W_EXPERTS_DOWN) ? W_EXPERTS_DOWN : W_EXPERT_DOWN;
+    return moe_load_weight(b, e, (expert_place){down_role, "down", -1, width, f}, down);
 }
 
 static quire_err moe_load_experts(binding *b, const routing *how, experts **out) {

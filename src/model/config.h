@@ -11,6 +11,7 @@
 #define MODEL_CONFIG_H
 
 #include "core/model_desc.h"
+#include "core/recurrence.h"
 #include "file/model_file.h"
 
 typedef struct config {
@@ -101,6 +102,32 @@ int32_t config_table_rows(const config *c, const char *name);
  * absent. */
 quire_err config_activation(const config *c, const char *hf, model_desc *d);
 
+/* ---- config_states.c ---- */
+
+/* What the layers of a model keep besides keys and values. */
+typedef struct state_layers {
+    bool attends[DESC_MAX_LAYERS], recurs[DESC_MAX_LAYERS]; /* a layer may do both */
+    bool may_have_windows;                                  /* layers may be of type "sliding_attention": */
+    bool has_window[DESC_MAX_LAYERS];
+    cache_desc state, conv; /* of a layer that recurs; n_units 0: it has none */
+} state_layers;
+
+/* Takes attention and its caches from layers that do not attend, and gives states to
+ * those that recur. Nothing else may read caches afterwards: called last. */
+quire_err config_set_states(const config *c, const state_layers *s, model_desc *d);
+/* Which layers attend, by config.json's "layer_types", which has one text for each:
+ * "full_attention" and "attention" do, `recurrent` recurs; *found: whether it is
+ * there. */
+quire_err config_state_types(const config *c, const model_desc *d, const char *recurrent, state_layers *s,
+                             bool *found);
+/* Reads the heads of linear attention, and the taps of its convolutions, into d->delta,
+ * which holds the defaults: Qwen's names, and GGUF's. */
+quire_err config_delta(const config *c, model_desc *d);
+/* Sets the caches of linear attention by d->delta. */
+void config_delta_caches(const model_desc *d, state_layers *s);
+/* Reads how many taps a short convolution has: 2 to CONV_MAX_TAPS. */
+quire_err config_taps(const config *c, const char *gguf, const char *hf, int32_t *n_taps);
+
 /* ---- config_rope.c ---- */
 
 /* What rotary embedding is without any key. */
@@ -169,6 +196,9 @@ quire_err config_period(const config *c, const char *gguf, const char *hf, int32
  * the model's layers. */
 quire_err config_window_layers(const config *c, const model_desc *d, int32_t period, int32_t full_at,
                                bool *is_window);
+/* A list of config.json with a text for each layer must have as many, where it is there;
+ * next-token layers behind them may have some too. */
+quire_err config_check_types(const config *c, const model_desc *d, const char *key);
 /* Gives these layers the window, and the others none. */
 quire_err config_windows(const config *c, int32_t window, int32_t period, int32_t full_at, model_desc *d);
 

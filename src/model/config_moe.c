@@ -18,7 +18,8 @@ void config_set_dense(model_desc *d, int32_t layer, int32_t d_ff) {
     d->layers[layer].steps = steps_pre_norm;
 }
 
-#define SHARED_COUNT "n_shared_experts|moe_num_shared_experts|num_shared_expert|num_shared_experts"
+#define SHARED_COUNT                                                                                         \
+    "n_shared_experts|num_shared_experts|moe_num_shared_experts|num_shared_expert|num_shared_experts"
 
 void config_usual_shared(const config *c, int32_t n, model_desc *d) {
     moe_desc *m = &d->moe;
@@ -59,7 +60,8 @@ static quire_err config_read_shared(const config *c, const model_desc *d, moe_de
     }
     m->d_shared = m->d_shared > 0 ? m->d_shared : n_shared * m->d_expert;
     TRY(config_i32(c, "expert_shared_feed_forward_length",
-                   "shared_expert_intermediate_size|shared_intermediate_size|share_expert_dim|"
+                   "shared_expert_intermediate_size|moe_shared_expert_intermediate_size|shared_intermediate_"
+                   "size|share_expert_dim|"
                    "share_expert_dims",
                    &m->d_shared));
     int32_t rows = config_tensor_rows(c, d, "ffn_up_shexp"); /* some files say another width than they have */
@@ -96,14 +98,15 @@ quire_err config_moe(const config *c, model_desc *d) {
     if (n == 0) {
         return QUIRE_OK;
     }
-    TRY(config_same_i32(c, "expert_used_count", "num_experts_per_tok|moe_k|moe_topk|moe_top_k|top_k_experts",
+    TRY(config_same_i32(c, "expert_used_count",
+                        "num_experts_per_tok|num_experts_per_token|moe_k|moe_topk|moe_top_k|top_k_experts",
                         &m->n_used));
     m->d_expert = m->d_expert > 0 ? m->d_expert : d->layers[0].d_ff;
     TRY(config_moe_read_width(c, m));
     if (m->d_expert < 1 || m->n_used < 1 || m->n_used > n) {
         return config_bad(c, "the experts", "must have a width over 0, and a row must use 1 to all of them");
     }
-    TRY(read_groups(c, "expert_group_count", "n_group", &m->n_groups));
+    TRY(read_groups(c, "expert_group_count", "n_group|num_expert_group", &m->n_groups));
     TRY(read_groups(c, "expert_group_used_count", "topk_group", &m->n_groups_used));
     TRY(config_bool(c, "expert_weights_norm", "norm_topk_prob|route_norm", &m->renormalise));
     TRY(config_f32_or_none(c, "expert_weights_scale",
@@ -211,9 +214,7 @@ static quire_err read_gguf_pattern(const config *c, const model_desc *d, int32_t
     return QUIRE_OK;
 }
 
-/* A list of config.json with a text for each layer must have as many, where it is there;
- * next-token layers behind them may have some too. */
-static quire_err check_types(const config *c, const model_desc *d, const char *key) {
+quire_err config_check_types(const config *c, const model_desc *d, const char *key) {
     str last, behind;
     const size_t n = (size_t)d->n_layers, n_next = (size_t)d->n_next_token_layers;
     TRY(config_str_at(c, key, n - 1, &last));
@@ -242,7 +243,7 @@ quire_err config_window_layers(const config *c, const model_desc *d, int32_t per
                            model_file_path(c->f), (int)(type.n < 40 ? type.n : 40), type.p);
         }
     }
-    return check_types(c, d, "layer_types");
+    return config_check_types(c, d, "layer_types");
 }
 
 quire_err config_windows(const config *c, int32_t window, int32_t period, int32_t full_at, model_desc *d) {
@@ -286,7 +287,7 @@ quire_err config_sparse_types(const config *c, const model_desc *d, bool *is_spa
         }
         is_sparse[i] = type.n > 0 ? str_is(type, "sparse") : is_sparse[i];
     }
-    return check_types(c, d, "mlp_layer_types");
+    return config_check_types(c, d, "mlp_layer_types");
 }
 
 quire_err config_check_two_sided(const config *c) {

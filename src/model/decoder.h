@@ -58,7 +58,12 @@ typedef enum buffer_role {
     BUFFER_MAGNITUDE,
     BUFFER_STREAM,                                        /* each of several, */
     BUFFER_PREDICTION = BUFFER_STREAM + DESC_MAX_STREAMS, /* and what is predicted of it */
-    BUFFER_BEHIND_STREAMS = BUFFER_PREDICTION + DESC_MAX_STREAMS
+    BUFFER_BEHIND_STREAMS = BUFFER_PREDICTION + DESC_MAX_STREAMS,
+    BUFFER_CONV_B, /* of a gated short convolution: its two gates and its input */
+    BUFFER_CONV_C,
+    BUFFER_CONV_X,
+    BUFFER_DELTA, /* of linear attention: the first of delta_piece */
+    BUFFER_DELTA_LAST = BUFFER_DELTA + 7
 } buffer_role;
 
 #define DECODER_MAX_BUFFERS 80
@@ -98,7 +103,8 @@ typedef struct binding {
     loader *l;
     const model_desc *d;
     decoder *w;
-    int32_t layer; /* or NO_LAYER */
+    int32_t layer;   /* or NO_LAYER */
+    int32_t n_mixes; /* steps of the layer that mix, so far */
     row_value rows[N_STEP_ROWS];
 } binding;
 
@@ -134,12 +140,18 @@ quire_err binding_pair(binding *b, weight_role role, int64_t n_out, int64_t n_in
 quire_err binding_vector(binding *b, weight_role role, const char *suffix, const char *what, int64_t n,
                          float **out);
 
+/* Refuses a model with an op that the backend does not have. what: "short
+ * convolutions". */
+quire_err binding_need_op(const binding *b, bool has, const char *what);
+
 /* ---- blocks_*.c: steps ---- */
 quire_err attention_bind(binding *b, const layer_step *s);
 quire_err latent_bind(binding *b, const layer_step *s);
 quire_err mlp_bind(binding *b, const layer_step *s);
 quire_err moe_bind(binding *b, const layer_step *s);
 quire_err input_bind(binding *b, const layer_step *s);
+quire_err conv_bind(binding *b, const layer_step *s);
+quire_err delta_bind(binding *b, const layer_step *s);
 /* Before the first layer: makes the inputs that each layer has of its own. */
 quire_err inputs_bind(binding *b);
 

@@ -105,6 +105,12 @@ quire_err binding_vector(binding *b, weight_role role, const char *suffix, const
     return binding_keep(b, *out);
 }
 
+quire_err binding_need_op(const binding *b, bool has, const char *what) {
+    return has ? QUIRE_OK
+               : err_set(b->l->err, QUIRE_UNSUPPORTED, -1, "%s: this backend computes no %s",
+                         model_file_path(b->l->file), what);
+}
+
 /* ---- ops ---- */
 
 static void norm_rows_run(const pass *p, const decoder_op *o) {
@@ -188,17 +194,28 @@ static quire_err norm_bind(binding *b, const layer_step *s) {
     return step_is_kept(s) ? binding_settle(b, s->to) : QUIRE_OK;
 }
 
-static quire_err add_bind(binding *b, const layer_step *s) {
+/* to += scale * from. */
+static quire_err add_row(binding *b, const layer_step *s, float scale) {
     const row_value *from = &b->rows[s->from], *to = &b->rows[s->to];
     assert(s->from != s->to && s->from != X);
     TRY(binding_settle(b, s->to));
-    decoder_op op = {.run = norm_add_run, .in = from->at, .nm = from->nm, .out = to->at};
-    op.scale = s->to == X && b->d->residual_scale != 0.0f ? b->d->residual_scale : 1.0f;
+    decoder_op op = {.run = norm_add_run, .in = from->at, .nm = from->nm, .out = to->at, .scale = scale};
     if (from->product != NULL) {
         op.run = product_add_run;
         op.w = from->product;
     }
     return binding_emit(b, op);
+}
+
+static quire_err add_bind(binding *b, const layer_step *s) {
+    return add_row(b, s, s->to == X && b->d->residual_scale != 0.0f ? b->d->residual_scale : 1.0f);
+}
+
+static quire_err mix_bind(binding *b, const layer_step *s) {
+    const residual_mix *mix = &b->d->layers[b->layer].mixes[b->n_mixes++];
+    TRY(binding_settle(b, s->to));
+    TRY(binding_emit(b, (decoder_op){.run = scale_run, .scale = mix->keep, .out = b->rows[s->to].at}));
+    return add_row(b, s, mix->add);
 }
 
 static quire_err scale_bind(binding *b, const layer_step *s) {
@@ -214,7 +231,8 @@ static quire_err (*const bind_step[N_STEP_KINDS])(binding *b, const layer_step *
     [STEP_MOE] = moe_bind,         [STEP_INPUT] = input_bind,      [STEP_ADD] = add_bind,
     [STEP_SCALE] = scale_bind,     [STEP_LAUREL] = laurel_bind,    [STEP_JOIN] = join_bind,
     [STEP_PREDICT] = predict_bind, [STEP_CORRECT] = correct_bind,  [STEP_SPREAD] = spread_bind,
-    [STEP_LATENT] = latent_bind};
+    [STEP_LATENT] = latent_bind,   [STEP_MIX] = mix_bind,          [STEP_CONV] = conv_bind,
+    [STEP_DELTA] = delta_bind};
 
 quire_err decoder_bind_layers(binding *b) {
     b->rows[X] = (row_value){.at = b->w->x};
@@ -223,6 +241,7 @@ quire_err decoder_bind_layers(binding *b) {
     }
     for (b->layer = 0; b->layer < b->d->n_layers; b->layer++) {
         b->rows[A] = b->rows[B] = (row_value){.at = BUFFER_NONE};
+        b->n_mixes = 0;
         assert(b->d->layers[b->layer].steps != NULL);
         for (const layer_step *s = b->d->layers[b->layer].steps; s->kind != STEP_END; s++) {
             TRY(bind_step[s->kind](b, s));

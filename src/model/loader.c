@@ -45,7 +45,8 @@ bool loader_has(const loader *l, weight_name name, int32_t layer) {
                                        ".q" PACKED_SUFFIX,
                                        ".gate" PACKED_SUFFIX,
                                        ".0.gate" PACKED_SUFFIX,
-                                       ".0.head" PACKED_SUFFIX};
+                                       ".0.head" PACKED_SUFFIX,
+                                       ".b" PACKED_SUFFIX};
     bool found = false;
     for (size_t i = 0; i < sizeof ends / sizeof *ends && !found; i++) {
         char suffix[32];
@@ -459,6 +460,97 @@ quire_err loader_norm(loader *l, weight_name name, int32_t layer, const norm_spe
     }
     return l->b->ops->norm_load(l->b, &s, out, l->err);
 }
+
+/* ---- short convolutions ---- */
+
+/* Channels of a tensor of n_all rows of `width` elements, as a view. Dimensions of 1 do
+ * not count: a channel has one input, which GGUF files leave out. */
+static quire_err channels_of(const loader *l, const tensor_view *t, conv_channels at, int64_t width,
+                             tensor_view *out) {
+    tensor_view flat = *t;
+    flat.n_dims = 0;
+    for (int32_t i = 0; i < t->n_dims; i++) {
+        bool counts = t->dims[i] != 1 || (flat.n_dims == 0 && at.n_all == 1);
+        flat.dims[flat.n_dims] = t->dims[i];
+        flat.n_dims += counts ? 1 : 0;
+    }
+    TRY(loader_check_shape(l, &flat, width > 1 ? 2 : 1, at.n_all, width, 1));
+    if (dtype_block_elements(t->type) != 1) {
+        return err_set(l->err, QUIRE_UNSUPPORTED, -1, "%s: tensor %s cannot be of type %s",
+                       model_file_path(l->file), t->name, dtype_name(t->type));
+    }
+    size_t row = loader_bytes_of(t->type, width);
+    *out = flat;
+    out->dims[0] = at.n;
+    out->n_bytes = (size_t)at.n * row;
+    out->data = (const uint8_t *)t->data + (size_t)at.first * row;
+    return QUIRE_OK;
+}
+
+quire_err loader_conv(loader *l, weight_name name, int32_t layer, conv_channels at, int32_t n_taps,
+                      conv_taps **out) {
+    const tensor_view *w, *bias;
+    tensor_view taps, biases;
+    TRY(loader_find(l, name, layer, ".weight", &w));
+    if (w == NULL) {
+        return missing(l, name, layer);
+    }
+    loader_use(l, w)->as_is = true;
+    TRY(channels_of(l, w, at, n_taps, &taps));
+    TRY(loader_find(l, name, layer, ".bias", &bias));
+    if (bias != NULL) {
+        loader_use(l, bias)->as_is = true;
+        TRY(channels_of(l, bias, at, 1, &biases));
+    }
+    return l->b->ops->conv_load(l->b, &taps, bias != NULL ? &biases : NULL, out, l->err);
+}
+
+/* Copies the taps of a tensor behind the first *n of at most n_all channels. */
+static quire_err add_taps(loader *l, weight_name name, int32_t layer, int32_t n_all, int32_t n_taps,
+                          float *to, int32_t *n) {
+    const tensor_view *w;
+    int64_t n_elements = 1;
+    TRY(loader_find(l, name, layer, ".weight", &w));
+    if (w == NULL) {
+        return missing(l, name, layer);
+    }
+    loader_use(l, w)->as_is = true;
+    for (int32_t i = 0; i < w->n_dims; i++) {
+        n_elements *= w->dims[i];
+    }
+    bool fits = w->dims[w->n_dims - 1] == n_taps && n_elements / n_taps <= n_all - *n;
+    TRY(fits ? QUIRE_OK : loader_check_shape(l, w, 3, n_all - *n, 1, n_taps));
+    if (dtype_is_quantised(w->type) || quant_dequantise(w->type, w->data, (size_t)n_elements,
+                                                        to + (size_t)*n * (size_t)n_taps) != QUIRE_OK) {
+        return err_set(l->err, QUIRE_UNSUPPORTED, -1, "%s: tensor %s cannot be of type %s",
+                       model_file_path(l->file), w->name, dtype_name(w->type));
+    }
+    *n += (int32_t)(n_elements / n_taps);
+    return QUIRE_OK;
+}
+
+quire_err loader_taps(loader *l, const weight_name *names, int32_t n_names, int32_t layer, int32_t n_all,
+                      int32_t n_taps, float **out) {
+    int32_t n = 0;
+    float *taps = *out = mem_new((size_t)n_all * (size_t)n_taps, sizeof *taps);
+    quire_err e =
+        taps == NULL ? err_set(l->err, QUIRE_NO_MEMORY, -1, "out of memory while loading") : QUIRE_OK;
+    for (int32_t i = 0; i < n_names && e == QUIRE_OK; i++) {
+        e = add_taps(l, names[i], layer, n_all, n_taps, taps, &n);
+    }
+    if (e == QUIRE_OK && n != n_all) {
+        e = err_set(l->err, QUIRE_BAD_FILE, -1,
+                    "%s: layer %d has convolutions of %d channels; the model's numbers ask for %d",
+                    model_file_path(l->file), (int)layer, (int)n, (int)n_all);
+    }
+    if (e != QUIRE_OK) {
+        mem_free(taps);
+        *out = NULL;
+    }
+    return e;
+}
+
+/* ---- norms by head, rows, vectors ---- */
 
 /* Copies the heads' weights, all F32, into one vector. */
 static quire_err join_heads(loader *l, weight_name name, int32_t layer, int32_t width, int32_t n, float *to) {

@@ -14,6 +14,11 @@ quire_err loader_init(loader *l, const model_file *f, const arch_names *names, b
                       int32_t max_positions, quire_error *err);
 void loader_deinit(loader *l);
 
+/* Channels of a short convolution inside a tensor that has those of several. */
+typedef struct conv_channels {
+    int32_t first, n, n_all;
+} conv_channels;
+
 /* Whether the file has the weight, packed or not, whole or in parts. Marks nothing. */
 bool loader_has(const loader *l, weight_name name, int32_t layer);
 
@@ -34,6 +39,14 @@ quire_err loader_router(loader *l, weight_name name, int32_t layer, int64_t n_ou
                         linear **out);
 quire_err loader_router_part(loader *l, weight_name name, int32_t layer, const weight_part *part,
                              int64_t n_out, int64_t n_in, linear **out);
+/* The taps of n channels from `first` on, out of a tensor of n_all channels with n_taps
+ * each, and their biases if the file has some. */
+quire_err loader_conv(loader *l, weight_name name, int32_t layer, conv_channels at, int32_t n_taps,
+                      conv_taps **out);
+/* The taps [n_all, n_taps] of several tensors one after the other, as f32 in *out, which
+ * is freed with mem_free: where they are cut does not matter. */
+quire_err loader_taps(loader *l, const weight_name *names, int32_t n_names, int32_t layer, int32_t n_all,
+                      int32_t n_taps, float **out);
 /* A norm over stretches of `width` elements; n: elements of its weight. */
 quire_err loader_norm(loader *l, weight_name name, int32_t layer, const norm_spec *spec, int64_t n,
                       norm **out);

@@ -66,7 +66,7 @@ static quire_err describe_qwen3(const config *c, model_desc *d) {
     return QUIRE_OK;
 }
 
-static quire_err describe_experts(const config *c, model_desc *d) {
+quire_err qwen_experts(const config *c, model_desc *d) {
     int32_t d_ff = d->layers[0].d_ff;
     TRY(config_moe(c, d));
     return config_sparse_layers(c, 0, d_ff, d);
@@ -75,14 +75,14 @@ static quire_err describe_experts(const config *c, model_desc *d) {
 static quire_err describe_qwen2_moe(const config *c, model_desc *d) {
     TRY(qwen_describe_common(c, WINDOWED_EVEN, d));
     d->moe = (moe_desc){.score = ROUTE_SOFTMAX, .shared_gate = true, .d_shared = d->layers[0].d_ff};
-    return describe_experts(c, d);
+    return qwen_experts(c, d);
 }
 
 static quire_err describe_qwen3_moe(const config *c, model_desc *d) {
     TRY(qwen_describe_common(c, WINDOWED_ALL, d));
     d->attend.qk_norm = QK_NORM_HEAD;
     d->moe = (moe_desc){.score = ROUTE_SOFTMAX, .renormalise = c->is_gguf};
-    return describe_experts(c, d);
+    return qwen_experts(c, d);
 }
 
 /* Published files have an expert's weights the other way round than those that

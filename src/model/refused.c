@@ -16,7 +16,6 @@ static const refused_arch all[] = {
     {"HrmTextForCausalLM", "hrm_text", "two stacks of layers that run in nested cycles"},
     {"InklingForConditionalGeneration", NULL,
      "relative positions as logits of their own, and short convolutions behind every block"},
-    {"LaraMiniForCausalLM", NULL, "a gated delta rule whose products lie in one matrix"},
     {"MiniMaxM3SparseForConditionalGeneration", "minimax-m3", "keys that are chosen in blocks"},
     {"MistralLarge4ForConditionalGeneration", NULL,
      "chosen keys over latents that layers share, and learnt rotary speeds"},

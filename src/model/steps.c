@@ -38,6 +38,14 @@ const layer_step steps_parallel_moe[] = {
 const layer_step steps_parallel_norms[] = {
     NORM(W_ATTN_NORM, X, A), NORM(W_FFN_NORM, X, B), ATTEND(A, A), ADD(A, X), MLP(B, B), ADD(B, X), END};
 
+const layer_step steps_delta[] = {
+    NORM(W_ATTN_NORM, X, A), DELTA(A, A), ADD(A, X),
+    NORM(W_FFN_NORM, X, A), MLP(A, A), ADD(A, X), END};
+
+const layer_step steps_delta_moe[] = {
+    NORM(W_ATTN_NORM, X, A), DELTA(A, A), ADD(A, X),
+    NORM(W_FFN_NORM, X, A), MOE(A, A), ADD(A, X), END};
+
 const layer_step steps_latent[] = {
     NORM(W_ATTN_NORM, X, A), LATENT(A, A), ADD(A, X),
     NORM(W_FFN_NORM, X, A), MLP(A, A), ADD(A, X), END};
@@ -79,7 +87,8 @@ void steps_text(const layer_step *steps, char *out, size_t n) {
         [STEP_MOE] = "moe",         [STEP_INPUT] = "input",     [STEP_ADD] = "add",
         [STEP_SCALE] = "scale",     [STEP_LAUREL] = "laurel",   [STEP_JOIN] = "join",
         [STEP_PREDICT] = "predict", [STEP_CORRECT] = "correct", [STEP_SPREAD] = "spread",
-        [STEP_LATENT] = "latent"};
+        [STEP_LATENT] = "latent",   [STEP_MIX] = "mix",         [STEP_CONV] = "conv",
+        [STEP_DELTA] = "delta"};
     out[0] = 0;
     for (const layer_step *s = steps; s->kind != STEP_END; s++) {
         size_t at = strlen(out);

@@ -34,6 +34,9 @@ typedef enum step_kind {
     STEP_PREDICT, /* all streams by one; the residual is then the active one (AltUp) */
     STEP_CORRECT, /* all streams by the residual; it is then the active one */
     STEP_SPREAD,  /* to all streams but the first */
+    STEP_MIX,     /* adds to the residual by layer_desc.mixes (MiniMax) */
+    STEP_CONV,    /* a gated short convolution (LFM2) */
+    STEP_DELTA,   /* linear attention */
     N_STEP_KINDS
 } step_kind;
 
@@ -59,6 +62,9 @@ struct layer_step {
 #define PREDICT(row)         {STEP_PREDICT, row, row, 0}
 #define CORRECT(row)         {STEP_CORRECT, row, row, 0}
 #define SPREAD(row)          {STEP_SPREAD, row, row, 0}
+#define MIX(from, to)        {STEP_MIX, from, to, 0}
+#define CONV(from, to)       {STEP_CONV, from, to, 0}
+#define DELTA(from, to)      {STEP_DELTA, from, to, 0}
 #define END                  {STEP_END, X, X, 0}
 /* clang-format on */
 
@@ -74,6 +80,8 @@ extern const layer_step steps_parallel[];    /* h = norm(x); x += attend(h) + ml
 extern const layer_step steps_parallel_moe[];
 extern const layer_step steps_parallel_norms[]; /* x += attend(norm(x)) + mlp(norm(x)): GPT-NeoX */
 
+extern const layer_step steps_delta[]; /* x += delta(norm(x)); x += mlp(norm(x)): Qwen3.5 */
+extern const layer_step steps_delta_moe[];
 extern const layer_step steps_latent[]; /* as steps_pre_norm, with latents: DeepSeek's dense layers */
 extern const layer_step steps_latent_moe[];
 

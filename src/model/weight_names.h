@@ -57,6 +57,7 @@ typedef enum weight_role {
     W_EXPERT_GATE,    /* of one expert: its number is the second %d */
     W_EXPERT_UP,
     W_EXPERT_DOWN,
+    W_EXPERTS_DOWN, /* beside W_EXPERT_GATE_UP: of all experts, where W_EXPERT_DOWN is of one */
     W_SHARED_GATE_UP,
     W_SHARED_GATE,
     W_SHARED_UP,
@@ -84,6 +85,29 @@ typedef enum weight_role {
     W_LAUREL_LEFT,
     W_LAUREL_RIGHT,
     W_LAUREL_NORM,
+    W_CONV_IN, /* of a gated short convolution: its gates B and C, and its input */
+    W_CONV_TAPS,
+    W_CONV_OUT,
+    W_DELTA_IN,   /* of linear attention: q, k, v, z, b, a in one tensor */
+    W_DELTA_QKVZ, /* in one, by key head */
+    W_DELTA_BA,
+    W_DELTA_QKV,
+    W_DELTA_Q,
+    W_DELTA_K,
+    W_DELTA_V,
+    W_DELTA_GATE,    /* z */
+    W_DELTA_BETA,    /* b */
+    W_DELTA_DECAY,   /* a */
+    W_DELTA_GATE_IN, /* the first of two products */
+    W_DELTA_DECAY_IN,
+    W_DELTA_CONV, /* taps of q, k and v in one tensor */
+    W_DELTA_CONV_Q,
+    W_DELTA_CONV_K,
+    W_DELTA_CONV_V,
+    W_DELTA_RATE, /* numbers a head: whole names, without ".weight" */
+    W_DELTA_BIAS,
+    W_DELTA_NORM,
+    W_DELTA_OUT,
     N_WEIGHT_ROLES
 } weight_role;
 

@@ -103,7 +103,7 @@ static void caches_of_run(const model_desc *d, int32_t first, int32_t last, char
     const layer_desc *a = &d->layers[first], *b = &d->layers[last];
     int n = 0;
     (void)snprintf(out, MAX_CELL, "-");
-    for (int k = 0; k < 2; k++) {
+    for (int k = 0; k < LAYER_CACHES; k++) {
         char one[MAX_CELL];
         if (a->caches[k] >= 0) {
             inspect_layers_range(a->caches[k], b->caches[k], one);

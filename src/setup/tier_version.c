@@ -40,13 +40,15 @@ static uint64_t hash_rope(uint64_t h, const rope_desc *r) {
 }
 
 static uint64_t hash_layer(uint64_t h, const layer_desc *l) {
-    char text[256], steps[128];
+    char text[512], steps[128];
     steps_text(l->steps, steps, sizeof steps);
-    (void)snprintf(text, sizeof text, "layer %s %d %d %d %d %d %d %d %d %d %a %a %a %a %a %a %a", steps,
-                   l->caches[0], l->caches[1], l->caches[2], l->rope, l->n_heads, l->window, l->chunk,
+    const residual_mix *m = l->mixes;
+    (void)snprintf(text, sizeof text, "layer %s %d %d %d %d %d %d %d %d %d %a %a %a %a %a %a %a %a %a %a %a",
+                   steps, l->caches[0], l->caches[1], l->caches[2], l->rope, l->n_heads, l->window, l->chunk,
                    l->d_ff, l->n_experts, (double)l->limit, (double)l->dense_limit, (double)l->cutoff,
                    (double)l->xielu.positive, (double)l->xielu.negative, (double)l->xielu.linear,
-                   (double)l->xielu.eps);
+                   (double)l->xielu.eps, (double)m[0].keep, (double)m[0].add, (double)m[1].keep,
+                   (double)m[1].add);
     return hash_text(h, text);
 }
 
@@ -94,6 +96,14 @@ static uint64_t hash_moe(uint64_t h, const moe_desc *m) {
     return hash_text(h, text);
 }
 
+static uint64_t hash_recurrences(uint64_t h, const conv_desc *c, const delta_desc *r) {
+    char text[256];
+    (void)snprintf(text, sizeof text, "conv %d delta %d %d %d %d %d %d %d %d %a %a %d %a", c->n_taps,
+                   (int)r->kind, r->n_heads, r->n_key_heads, r->d_key, r->d_value, r->cyclic, r->n_taps,
+                   r->d_low, (double)r->beta_scale, (double)r->lower, (int)r->gate, (double)r->norm_eps);
+    return hash_text(h, text);
+}
+
 /* Hashes the numbers of a description that affect a layer's results. */
 static uint64_t hash_description(const model_desc *d) {
     char text[512];
@@ -107,6 +117,7 @@ static uint64_t hash_description(const model_desc *d) {
     (void)snprintf(text, sizeof text, "streams %d %d %d %d", d->streams.n, d->streams.active,
                    d->streams.d_laurel, d->streams.scales_output);
     h = hash_latent(hash_text(h, text), &d->latent);
+    h = hash_recurrences(h, &d->conv, &d->delta);
     for (int32_t i = 0; i < d->n_ropes; i++) {
         h = hash_rope(h, &d->ropes[i]);
     }

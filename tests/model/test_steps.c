@@ -71,6 +71,7 @@ TEST(a_familys_list_reads_like_its_paper) {
         {"Gemma3ForCausalLM", "", SANDWICH},
         {"GlmForCausalLM", "", PRE_NORM},
         {"Glm4ForCausalLM", "", SANDWICH},
+        {"Lfm2ForCausalLM", "", PRE_NORM},
         {"HyperCLOVAXForCausalLM", "", SANDWICH},
         {"Olmo2ForCausalLM", "", BRANCH_NORM},
         {"Exaone4ForCausalLM", "", BRANCH_NORM},

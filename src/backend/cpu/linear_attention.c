@@ -54,7 +54,8 @@ static void prepare_rows(const linear_attention_job *job, int32_t row, int32_t n
                          head_rows *to) {
     const cpu_backend *b = job->b;
     const linear_attention_use *use = job->use;
-    const int32_t d = use->d_key, key_head = head / (use->n_heads / use->n_key_heads);
+    const int32_t d = use->d_key,
+                  key_head = use->cyclic ? head % use->n_key_heads : head / (use->n_heads / use->n_key_heads);
     prepare_decays(job, row, n, head, to);
     for (int32_t r = 0; r < n; r++) {
         const float *q = cpu_act_row(b, use->q, row + r) + (int64_t)key_head * d,

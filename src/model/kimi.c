@@ -1,0 +1,209 @@
+/* Kimi Linear: Kimi Team 2025, arXiv:2510.26692: three of four layers have the delta rule
+ * with a decay for each channel, the others latent attention without positions. Ling 3 is
+ * made so too: decays have a lower bound, latent attention has positions and a gate a
+ * head. */
+#include <math.h>
+
+#include "model/architectures.h"
+
+static const arch_names kimi_names = {
+    .gguf = {[W_DELTA_OUT] = "blk.%d.attn_output"},
+    .hf = {[W_ROUTER] = "model.layers.%d.block_sparse_moe.gate",
+           [W_ROUTER_BIAS] = "model.layers.%d.block_sparse_moe.gate.e_score_correction_bias",
+           [W_EXPERT_GATE] = "model.layers.%d.block_sparse_moe.experts.%d.w1",
+           [W_EXPERT_UP] = "model.layers.%d.block_sparse_moe.experts.%d.w3",
+           [W_EXPERT_DOWN] = "model.layers.%d.block_sparse_moe.experts.%d.w2",
+           [W_SHARED_GATE] = "model.layers.%d.block_sparse_moe.shared_experts.gate_proj",
+           [W_SHARED_UP] = "model.layers.%d.block_sparse_moe.shared_experts.up_proj",
+           [W_SHARED_DOWN] = "model.layers.%d.block_sparse_moe.shared_experts.down_proj",
+           [W_DELTA_Q] = "model.layers.%d.self_attn.q_proj",
+           [W_DELTA_K] = "model.layers.%d.self_attn.k_proj",
+           [W_DELTA_V] = "model.layers.%d.self_attn.v_proj",
+           [W_DELTA_GATE] = "model.layers.%d.self_attn.g_b_proj",
+           [W_DELTA_GATE_IN] = "model.layers.%d.self_attn.g_a_proj",
+           [W_DELTA_BETA] = "model.layers.%d.self_attn.b_proj",
+           [W_DELTA_DECAY] = "model.layers.%d.self_attn.f_b_proj",
+           [W_DELTA_DECAY_IN] = "model.layers.%d.self_attn.f_a_proj",
+           [W_DELTA_CONV_Q] = "model.layers.%d.self_attn.q_conv1d",
+           [W_DELTA_CONV_K] = "model.layers.%d.self_attn.k_conv1d",
+           [W_DELTA_CONV_V] = "model.layers.%d.self_attn.v_conv1d",
+           [W_DELTA_RATE] = "model.layers.%d.self_attn.A_log",
+           [W_DELTA_BIAS] = "model.layers.%d.self_attn.dt_bias",
+           [W_DELTA_NORM] = "model.layers.%d.self_attn.o_norm",
+           [W_DELTA_OUT] = "model.layers.%d.self_attn.o_proj"},
+};
+
+static const arch_names ling_names = {
+    .gguf = {[W_DELTA_OUT] = "blk.%d.attn_output"},
+    .hf = {[W_TOKENS] = "model.word_embeddings",
+           [W_ROUTER_BIAS] = "model.layers.%d.mlp.gate.expert_bias",
+           [W_Q] = "model.layers.%d.attention.q_proj",
+           [W_Q_A] = "model.layers.%d.attention.q_a_proj",
+           [W_Q_A_NORM] = "model.layers.%d.attention.q_a_layernorm",
+           [W_Q_B] = "model.layers.%d.attention.q_b_proj",
+           [W_KV_A] = "model.layers.%d.attention.kv_a_proj_with_mqa",
+           [W_KV_A_NORM] = "model.layers.%d.attention.kv_a_layernorm",
+           [W_KV_B] = "model.layers.%d.attention.kv_b_proj",
+           [W_ATTN_GATE] = "model.layers.%d.attention.g_proj",
+           [W_O] = "model.layers.%d.attention.dense",
+           [W_DELTA_Q] = "model.layers.%d.attention.q_proj",
+           [W_DELTA_K] = "model.layers.%d.attention.k_proj",
+           [W_DELTA_V] = "model.layers.%d.attention.v_proj",
+           [W_DELTA_GATE] = "model.layers.%d.attention.g_proj|model.layers.%d.attention.g_b_proj",
+           [W_DELTA_GATE_IN] = "model.layers.%d.attention.g_a_proj",
+           [W_DELTA_BETA] = "model.layers.%d.attention.b_proj",
+           [W_DELTA_DECAY] = "model.layers.%d.attention.f_proj|model.layers.%d.attention.f_b_proj",
+           [W_DELTA_DECAY_IN] = "model.layers.%d.attention.f_a_proj",
+           [W_DELTA_CONV_Q] = "model.layers.%d.attention.q_conv1d",
+           [W_DELTA_CONV_K] = "model.layers.%d.attention.k_conv1d",
+           [W_DELTA_CONV_V] = "model.layers.%d.attention.v_conv1d",
+           [W_DELTA_RATE] = "model.layers.%d.attention.A_log",
+           [W_DELTA_BIAS] = "model.layers.%d.attention.dt_bias",
+           [W_DELTA_NORM] = "model.layers.%d.attention.o_norm",
+           [W_DELTA_OUT] = "model.layers.%d.attention.dense"},
+};
+
+/* Layers of config.json's lists, which count from 1. */
+static quire_err mark_layers(const config *c, const char *key, int32_t n_layers, bool *to) {
+    int32_t list[DESC_MAX_LAYERS];
+    size_t n;
+    TRY(config_i32s(c, NULL, key, list, DESC_MAX_LAYERS, &n));
+    for (size_t i = 0; i < n; i++) {
+        if (list[i] < 1 || list[i] > n_layers) {
+            return config_bad(c, key, "must number layers from 1 on");
+        }
+        to[list[i] - 1] = true;
+    }
+    return QUIRE_OK;
+}
+
+/* Which layers attend: GGUF files give the others no KV heads; config.json has types, or
+ * lists of layers of both kinds; else the last of each `period`. */
+static quire_err kimi_read_layers(const config *c, int32_t period, const model_desc *d, state_layers *s) {
+    const char *full = "linear_attn_config.full_attn_layers", *kda = "linear_attn_config.kda_layers";
+    bool are_typed, are_listed = config_has(c, NULL, full) && config_has(c, NULL, kda);
+    TRY(config_state_types(c, d, "linear_attention", s, &are_typed));
+    if (are_listed && !are_typed) {
+        TRY(mark_layers(c, full, d->n_layers, s->attends));
+        TRY(mark_layers(c, kda, d->n_layers, s->recurs));
+    }
+    for (int32_t i = 0; i < d->n_layers; i++) {
+        if (!are_typed && !are_listed) {
+            s->attends[i] = c->is_gguf ? d->caches[i].n_kv_heads > 0 : (i + 1) % period == 0;
+            s->recurs[i] = !s->attends[i];
+        }
+        if (s->attends[i] == s->recurs[i]) {
+            return config_bad(c, full, "and kda_layers must have each layer once together");
+        }
+    }
+    return QUIRE_OK;
+}
+
+/* The delta rule's numbers: as many heads as the file's, all as wide. */
+static quire_err kimi_read_delta(const config *c, int32_t n_heads, int32_t d_head, model_desc *d) {
+    delta_desc *r = &d->delta;
+    *r = (delta_desc){.kind = DELTA_CHANNELS, .n_heads = n_heads, .d_key = d_head, .n_taps = 4};
+    r->gate = ACT_SIGMOID;
+    TRY(config_i32(c, NULL, "linear_attn_config.num_heads|linear_num_heads", &r->n_heads));
+    TRY(config_i32(c, "kda.head_dim", "linear_attn_config.head_dim|linear_head_dim", &r->d_key));
+    TRY(config_taps(c, "ssm.conv_kernel",
+                    "linear_attn_config.short_conv_kernel_size|linear_conv_kernel_dim|short_conv_kernel_size",
+                    &r->n_taps));
+    if (r->n_heads < 1 || r->n_heads > 4096 || r->d_key < 1 || r->d_key > DESC_MAX_HEAD) {
+        return err_set(c->err, QUIRE_UNSUPPORTED, -1,
+                       "%s: linear attention of %d heads of %d elements; this build computes 1 to 4096 heads "
+                       "of 1 to %d",
+                       model_file_path(c->f), (int)r->n_heads, (int)r->d_key, DESC_MAX_HEAD);
+    }
+    r->n_key_heads = r->n_heads;
+    r->d_value = r->d_key;
+    return QUIRE_OK;
+}
+
+/* Experts behind the first layers, latent attention where layers attend, the delta rule
+ * elsewhere. */
+static quire_err kimi_end(const config *c, int32_t n_dense, int32_t d_ff, state_layers *s, model_desc *d) {
+    TRY(config_i32(c, "leading_dense_block_count", "first_k_dense_replace", &n_dense));
+    for (int32_t i = 0; i < d->n_layers; i++) {
+        if (i < n_dense && d->layers[i].n_experts > 0) {
+            config_set_dense(d, i, d_ff);
+        }
+        if (s->attends[i]) {
+            config_set_latent(d, i);
+        } else {
+            d->layers[i].steps = d->layers[i].n_experts > 0 ? steps_delta_moe : steps_delta;
+        }
+    }
+    config_delta_caches(d, s);
+    return config_set_states(c, s, d);
+}
+
+static quire_err describe_kimi_linear(const config *c, model_desc *d) {
+    const latent_desc usual = {.rank = 512, .d_nope = 128, .d_rope = 64, .d_value = 128};
+    decoder_shape shape = {.own_heads = true};
+    state_layers s = {0};
+    bool has_no_positions = c->is_gguf;
+    TRY(config_decoder(c, &shape, d));
+    TRY(config_i32(c, NULL, "model_max_length", &d->max_positions));
+    const int32_t d_ff = d->layers[0].d_ff;
+    d->latent = c->is_gguf ? (latent_desc){0} : usual;
+    TRY(config_latent(c, d));
+    d->attention_scale = 1.0f / sqrtf((float)(d->latent.d_nope + d->latent.d_rope));
+    TRY(config_bool(c, NULL, "mla_use_nope", &has_no_positions));
+    if (!has_no_positions) {
+        return config_unsupported(c, "mla_use_nope false is not supported: latent attention with positions");
+    }
+    d->moe =
+        (moe_desc){.score = ROUTE_SIGMOID, .correction_bias = true, .renormalise = true, .scale = 2.446f};
+    TRY(config_moe(c, d));
+    TRY(config_bool(c, NULL, "moe_renormalize", &d->moe.renormalise));
+    d->moe.group_by_best_two = d->moe.closed_is_zero = true;
+    TRY(kimi_read_delta(c, c->is_gguf ? shape.n_heads : 32, 128, d));
+    d->delta.d_low = d->delta.d_key;
+    TRY(kimi_read_layers(c, 4, d, &s));
+    return kimi_end(c, 1, d_ff, &s, d);
+}
+
+static quire_err describe_ling3(const config *c, model_desc *d) {
+    const latent_desc usual = {.q_rank = 1536, .rank = 512, .d_nope = 128, .d_rope = 64, .d_value = 128};
+    decoder_shape shape = {.own_heads = true};
+    state_layers s = {0};
+    int32_t period = 8, d_head = 128;
+    bool is_bounded = true, has_no_low = true, interleaves = true;
+    TRY(config_decoder(c, &shape, d));
+    const int32_t d_ff = d->layers[0].d_ff;
+    d->latent = c->is_gguf ? (latent_desc){0} : usual;
+    TRY(config_latent(c, d));
+    TRY(config_bool(c, NULL, "rope_interleave", &interleaves));
+    TRY(config_latent_rotary(c, d, interleaves ? ROPE_NEIGHBOURS : ROPE_HALVES, ROPE_NEIGHBOURS));
+    d->moe = (moe_desc){.n_groups = 8,
+                        .n_groups_used = 4,
+                        .score = ROUTE_SIGMOID,
+                        .correction_bias = true,
+                        .renormalise = true,
+                        .scale = 2.5f};
+    TRY(config_moe(c, d));
+    d->moe.group_by_best_two = d->moe.closed_is_zero = true;
+    TRY(config_i32(c, NULL, "head_dim", &d_head));
+    TRY(kimi_read_delta(c, shape.n_heads, d_head, d));
+    d->delta.lower = -5.0f;
+    TRY(config_f32(c, "kda.gate_lower_bound", "kda_lower_bound", &d->delta.lower));
+    TRY(config_bool(c, "kda.safe_gate", "kda_safe_gate", &is_bounded));
+    d->delta.lower = is_bounded ? d->delta.lower : 0.0f;
+    TRY(config_bool(c, NULL, "no_kda_lora", &has_no_low));
+    d->delta.d_low = has_no_low ? 0 : d->delta.d_key;
+    d->attend.gate = ATTEND_GATE_HEADS;
+    d->attend.gate_f = ACT_SIGMOID;
+    TRY(config_period(c, NULL, "layer_group_size", &period));
+    TRY(kimi_read_layers(c, period, d, &s));
+    return kimi_end(c, 4, d_ff, &s, d);
+}
+
+const arch arch_kimi_linear = {.gguf = {"kimi-linear"},
+                               .hf = {"KimiLinearForCausalLM"},
+                               .names = &kimi_names,
+                               .describe = describe_kimi_linear};
+const arch arch_ling3 = {.gguf = {"bailingmoe3"},
+                         .hf = {"BailingMoeV3ForCausalLM"},
+                         .names = &ling_names,
+                         .describe = describe_ling3};
