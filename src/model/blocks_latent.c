@@ -119,7 +119,7 @@ static quire_err latent_fill(binding *b, const latent_parts *w, latent_block *to
         buffer gate;
         TRY(binding_buffer(b, BUFFER_ATTN_GATE, n, &gate));
         to->down[to->n_down++] = (linear_use){w->gate, gate};
-        to->gate = (multiply_use){a->gate_f, gate, out, 0, out};
+        to->gate = (multiply_use){.f = a->gate_f, .gate = gate, .x = out, .out = out};
         to->is_gated = true;
     }
     to->q_norm = w->q_norm;

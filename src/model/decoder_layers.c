@@ -195,7 +195,7 @@ static quire_err norm_bind(binding *b, const layer_step *s) {
 }
 
 /* to += scale * from. */
-static quire_err add_row(binding *b, const layer_step *s, float scale) {
+static quire_err step_add(binding *b, const layer_step *s, float scale) {
     const row_value *from = &b->rows[s->from], *to = &b->rows[s->to];
     assert(s->from != s->to && s->from != X);
     TRY(binding_settle(b, s->to));
@@ -208,14 +208,14 @@ static quire_err add_row(binding *b, const layer_step *s, float scale) {
 }
 
 static quire_err add_bind(binding *b, const layer_step *s) {
-    return add_row(b, s, s->to == X && b->d->residual_scale != 0.0f ? b->d->residual_scale : 1.0f);
+    return step_add(b, s, s->to == X && b->d->residual_scale != 0.0f ? b->d->residual_scale : 1.0f);
 }
 
 static quire_err mix_bind(binding *b, const layer_step *s) {
     const residual_mix *mix = &b->d->layers[b->layer].mixes[b->n_mixes++];
     TRY(binding_settle(b, s->to));
     TRY(binding_emit(b, (decoder_op){.run = scale_run, .scale = mix->keep, .out = b->rows[s->to].at}));
-    return add_row(b, s, mix->add);
+    return step_add(b, s, mix->add);
 }
 
 static quire_err scale_bind(binding *b, const layer_step *s) {

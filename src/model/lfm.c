@@ -173,7 +173,7 @@ static quire_err lfm3_ropes(const config *c, const state_layers *s, model_desc *
 
 static quire_err describe_lfm3(const config *c, model_desc *d) {
     state_layers s = {.may_have_windows = true};
-    bool are_typed, is_sandwich = false, is_gated = false;
+    bool is_sandwich = false, is_gated = false;
     int32_t window = 0;
     TRY(lfm_decoder(c, d));
     d->conv.n_taps = 3;
@@ -184,10 +184,7 @@ static quire_err describe_lfm3(const config *c, model_desc *d) {
     TRY(config_window(c, &window));
     d->attend.gate = is_gated ? ATTEND_GATE_HEADS : ATTEND_NO_GATE;
     d->attend.gate_f = ACT_SIGMOID;
-    TRY(config_state_types(c, d, "conv", &s, &are_typed));
-    if (!are_typed) {
-        return config_bad(c, "layer_types", "is missing from the metadata");
-    }
+    TRY(lfm_read_layers(c, d, &s));
     TRY(lfm3_ropes(c, &s, d));
     for (int32_t i = 0; i < d->n_layers; i++) {
         const layer_step *attends = is_sandwich ? steps_sandwich : steps_pre_norm,

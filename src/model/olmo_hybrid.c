@@ -88,13 +88,18 @@ static quire_err describe_lara_mini(const config *c, model_desc *d) {
     d->attend.qk_norm = QK_NORM_HEAD;
     d->moe = (moe_desc){.score = ROUTE_SOFTMAX, .renormalise = true};
     TRY(config_moe(c, d));
-    d->delta = (delta_desc){.kind = DELTA_GATED, .n_taps = 4, .gate = ACT_SILU};
+    d->delta = (delta_desc){.kind = DELTA_GATED,
+                            .n_heads = 32,
+                            .n_key_heads = 16,
+                            .d_key = 128,
+                            .d_value = 128,
+                            .n_taps = 4,
+                            .gate = ACT_SILU};
     TRY(config_delta(c, d));
     TRY(config_state_types(c, d, "linear_attention", &s, &are_typed));
-    if (!are_typed) {
-        return config_bad(c, "layer_types", "is missing from the metadata");
-    }
     for (int32_t i = 0; i < d->n_layers; i++) {
+        s.recurs[i] = are_typed ? s.recurs[i] : i % 4 != 3;
+        s.attends[i] = !s.recurs[i];
         config_set_window(d, i, s.has_window[i] ? window : 0);
         d->layers[i].rope = s.has_window[i] ? d->layers[i].rope : NO_ROPE;
         d->layers[i].steps = s.recurs[i] ? steps_delta_moe : d->layers[i].steps;

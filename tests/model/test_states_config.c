@@ -92,6 +92,13 @@ TEST(layers_without_attention_keep_a_state) {
     has_layers(&d, "sssa");
     has_steps(&d, 0, "norm delta add norm mlp add");
     has_steps(&d, 3, "attend norm add mlp norm add");
+    d = described("LaraMiniForCausalLM",
+                  "\"layer_types\": [\"linear_attention\", \"sliding_attention\", \"linear_attention\", "
+                  "\"full_attention\"], \"sliding_window\": 16, " DELTA_SIZES EXPERTS);
+    has_layers(&d, "sasa");
+    assert_int_equal(d.layers[1].window, 16);
+    assert_int_equal(d.layers[3].window, 0);
+    assert_int_equal(d.layers[3].rope, NO_ROPE);
 }
 
 TEST(a_state_has_the_size_of_its_heads) {
@@ -136,7 +143,6 @@ TEST(sizes_that_no_state_has_are_refused) {
             "\"layer_types\": [\"linear_attention\", \"sliding_attention\", \"conv\", \"conv\"]",
             "\"sliding_attention\"");
     refused("OlmoHybridForCausalLM", "\"linear_num_key_heads\": 0", "linear_num_key_heads");
-    refused("LaraMiniForCausalLM", DELTA_SIZES EXPERTS, "layer_types");
 }
 
 int main(void) {
