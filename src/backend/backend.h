@@ -142,7 +142,8 @@ typedef struct linear_spec {
  * checked by experts_load: 1 <= n_used <= n_experts; groups have one size; those used
  * hold n_used experts. */
 typedef struct routing {
-    int32_t n_experts, n_used;       /* n_used: experts a row */
+    int32_t n_experts, n_used; /* n_used: experts a row */
+    int32_t n_identity;        /* the last of n_experts have no weights: they give the row that they read */
     int32_t n_groups, n_groups_used; /* n_groups 0 or 1: none */
     route_score score;
     /* a group's score is the sum of its two best experts' (DeepSeek-V3), else its best
@@ -162,7 +163,7 @@ typedef struct routing {
     float jitter_eps; /* of ROUTE_SPARSE_MIXER */
 } routing;
 
-/* The weights of a mixture: routing->n_experts each of one shape. Loaded before; the
+/* The weights of a mixture: those of routing->n_experts - n_identity, each of one shape. Loaded before; the
  * backend keeps the pointers to them, not the arrays. */
 typedef struct experts_weights {
     const routing *routing;
@@ -204,7 +205,25 @@ typedef struct attn_spec {
     float soft_cap;            /* 0: none; else s = cap * tanh(s / cap) */
     const float *sinks;        /* [H] extra logit in the softmax's sum, unscaled, or NULL */
     const float *alibi_slopes; /* [H], s += slope * (j - i), or NULL */
+    /* of the keys that it sees a row reads those alone that the last choose() took for it,
+     * as if its sequence held no others: chunks are of them. Without window, chunk, slopes
+     * and programs */
+    bool chosen;
 } attn_spec;
+
+/* The choice of the keys that a row reads (DeepSeek-AI 2025, V3.2's index): of those that
+ * it sees, of which its own is the last, the n_best with the highest score
+ *   sum over h = 0 .. H - 1, ascending, of w[h] max(q[h] . k, 0),
+ * a product and a sum, each rounded; all, where there are no more. Of equal ones the
+ * earlier; NaN loses to every number. */
+typedef struct choose_use {
+    int32_t cache;   /* of kind LAYER_LATENT, whose latents are the keys k [n, D] */
+    buffer q;        /* [M, H D] */
+    buffer weights;  /* [M, H] */
+    int32_t n_heads; /* H */
+    float scale;     /* multiplies the weights, before all else */
+    int32_t n_best;
+} choose_use;
 
 /* q at position p is multiplied by 1 + slope * ln(1 + floor((p + offset) / length)); slope 0: it
  * is not. */
@@ -381,6 +400,7 @@ typedef enum op_kind {
     OP_LINEAR_ATTENTION,
     OP_SCAN,
     OP_HEAD_PRODUCTS,
+    OP_CHOOSE,
     OP_HEAD,
     N_OPS
 } op_kind;
@@ -447,6 +467,8 @@ typedef struct backend_ops {
     int64_t (*weight_bytes)(const backend *b);
 
     /* ---- memory ---- */
+    /* A model will choose up to n_best keys a row: step_open reserves room for the choice. */
+    void (*choose_reserve)(backend *b, int32_t n_best);
     /* Reserves an activation of max_rows rows (from the later step_open) by width f32
      * elements. */
     buffer (*buffer_reserve)(backend *b, int32_t width);
@@ -538,6 +560,9 @@ typedef struct backend_ops {
     void (*conv)(backend *b, const conv_use *use);
     void (*linear_attention)(backend *b, const linear_attention_use *use);
     void (*scan)(backend *b, const scan_use *use);
+    /* Chooses keys for the attention ops that follow in this step. On a GPU: scores by
+     * blocks of keys, then a radix select a row; attention gathers tokens by their slots. */
+    void (*choose)(backend *b, const choose_use *use);
     /* The heads' products. On a GPU: one batched product, a batch a head. */
     void (*head_products)(backend *b, const head_products_use *use);
     /* Logits [n_out, V] of the batch's out_rows: scale * (norm(x) W^T + bias),

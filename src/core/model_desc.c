@@ -269,6 +269,21 @@ static quire_err check_latent(const model_desc *d, const layer_desc *l, const ca
     return QUIRE_OK;
 }
 
+static quire_err check_chosen(const model_desc *d, quire_error *err) {
+    const index_desc *x = &d->index;
+    if (x->n_best == 0) {
+        return QUIRE_OK;
+    }
+    TRY(check_count("the number of keys that a row chooses", x->n_best, MAX_POSITIONS / 1024, err));
+    TRY(check_count("the number of index heads", x->n_heads, MAX_HEADS, err));
+    TRY(check_count("the width of index heads", x->d_head, DESC_MAX_HEAD, err));
+    if (x->rope < 0 || x->rope >= d->n_ropes || d->ropes[x->rope].n_dims > x->d_head) {
+        return err_set(err, QUIRE_BAD_FILE, -1, "index heads of %d elements, too few for their rotary table",
+                       x->d_head);
+    }
+    return QUIRE_OK;
+}
+
 /* The heads of a layer that attends, and its rotary table. */
 static quire_err check_heads(const model_desc *d, const layer_desc *l, int32_t i, quire_error *err) {
     TRY(check_count("the number of attention heads", l->n_heads, MAX_HEADS, err));
@@ -402,6 +417,7 @@ quire_err desc_check(const model_desc *d, quire_error *err) {
         return err_set(err, QUIRE_UNSUPPORTED, -1, "xIELU behind a gate is not supported");
     }
     TRY(check_ropes(d, err));
+    TRY(check_chosen(d, err));
     TRY(model_desc_check_layers(d, err));
     TRY(check_recurrences(d, err));
     TRY(check_positive("the attention scale", d->attention_scale, err));

@@ -112,9 +112,9 @@ static inline int64_t cache_state_bytes(const cache_desc *c) {
 #define NO_ROPE  (-1)
 
 /* What a layer can have a cache for. */
-enum { CACHE_ATTENTION, CACHE_STATE, CACHE_CONV, LAYER_CACHES };
+enum { CACHE_ATTENTION, CACHE_STATE, CACHE_CONV, CACHE_SECOND, LAYER_CACHES };
 #define NO_CACHES                                                                                            \
-    { NO_CACHE, NO_CACHE, NO_CACHE }
+    { NO_CACHE, NO_CACHE, NO_CACHE, NO_CACHE }
 
 typedef struct layer_step layer_step; /* model/steps.h */
 
@@ -126,8 +126,8 @@ typedef struct residual_mix {
 typedef struct layer_desc {
     /* what it computes, in order: a static list; or NULL, for plans without a model */
     const layer_step *steps;
-    /* numbers in the list of caches, or NO_CACHE: of attention, of a recurrence, and of the
-     * short convolution before it */
+    /* numbers in the list of caches, or NO_CACHE: of attention, of a recurrence and of the
+     * short convolution before it, of a second attention or an index */
     int16_t caches[LAYER_CACHES];
     int16_t rope;      /* number of its rotary table, or NO_ROPE */
     int32_t n_heads;   /* of queries; 0: the layer does not attend */
@@ -224,6 +224,15 @@ typedef struct latent_desc {
     float q_scale, latent_scale; /* of the queries, and of the latent behind its norm; 0: 1 */
 } latent_desc;
 
+/* The choice of keys in layers with latents. A layer whose CACHE_SECOND is there keeps an
+ * index key a token in it, of d_head elements, and chooses; one without takes the choice
+ * of the last layer before that did. */
+typedef struct index_desc {
+    int32_t n_best; /* keys that a row reads; 0: all, there is no choice */
+    int32_t n_heads, d_head;
+    int32_t rope; /* number of its rotary table, which rotates the first elements of a head */
+} index_desc;
+
 /* What rows begin with. All 0: as Llama's. */
 typedef struct embed_desc {
     float scale; /* of tokens' rows; 0: 1 */
@@ -292,6 +301,7 @@ typedef struct moe_desc {
     /* as many experts for images that a checkpoint has behind those of the text: its
      * routers are [n_in, n_out], its correction biases have a second row (ERNIE 4.5 VL) */
     int32_t n_image_experts;
+    int32_t n_identity; /* of a layer's experts the last: they give the row that they read */
 } moe_desc;
 
 /* Short convolutions of layers that have one in place of attention (LFM2), over the
@@ -403,6 +413,7 @@ typedef struct model_desc {
     norm_desc norm;
     attend_desc attend;
     latent_desc latent;
+    index_desc index;
     embed_desc embed;
     streams_desc streams;
     head_desc head;

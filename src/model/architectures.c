@@ -21,7 +21,8 @@ static const arch *const all[] = {
     &arch_afmoe,       &arch_mimo,         &arch_deepseek2,    &arch_deepseek_v2, &arch_glm4_moe_lite,
     &arch_youtu,       &arch_mistral4,     &arch_minicpm3,     &arch_axk1,        &arch_lfm2,
     &arch_lfm2_moe,    &arch_qwen3_next,   &arch_qwen3_5,      &arch_qwen3_5_moe, &arch_minimax,
-    &arch_lfm3,        &arch_olmo_hybrid,  &arch_lara_mini,    &arch_kimi_linear, &arch_ling3};
+    &arch_lfm3,        &arch_olmo_hybrid,  &arch_lara_mini,    &arch_kimi_linear, &arch_ling3,
+    &arch_deepseek32,  &arch_glm_dsa,      &arch_longcat};
 
 /* The text that is one of an architecture's names in a format, or NULL past the last. */
 static const char *name_at(const arch *a, model_format format, int k) {

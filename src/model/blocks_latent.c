@@ -2,6 +2,7 @@
  *
  * The weights that would make keys and values of a latent are multiplied with the queries
  * and with attention's result in their place: a row's latent is all that a cache keeps. */
+#include <math.h>
 #include <stdio.h>
 
 #include "model/decoder.h"
@@ -16,6 +17,12 @@ typedef struct latent_block {
     multiply_use gate; /* of the result; read where is_gated */
     bool is_gated;
     attn_spec mask;
+    /* of a layer that chooses its keys; w NULL: it does not */
+    linear_use index_down[2]; /* to index keys, and to the heads' weights */
+    linear_use index_up;      /* of the queries' latent, to index queries */
+    const norm *index_norm;
+    latent_store_use index_store;
+    choose_use choose;
 } latent_block;
 
 /* A layer's numbers and weights while they are loaded. */
@@ -98,7 +105,7 @@ static float one_unless(float factor) {
     return factor == 0.0f ? 1.0f : factor;
 }
 
-static quire_err latent_fill(binding *b, const latent_parts *w, latent_block *to) {
+static quire_err latent_fill(binding *b, const latent_parts *w, int cache, latent_block *to) {
     const latent_desc *m = w->m;
     const attend_desc *a = &b->d->attend;
     const int32_t n = w->n_heads;
@@ -124,7 +131,7 @@ static quire_err latent_fill(binding *b, const latent_parts *w, latent_block *to
     }
     to->q_norm = w->q_norm;
     to->up = (linear_use){w->q_up, q};
-    to->store = (latent_store_use){.cache = w->layer->caches[CACHE_ATTENTION],
+    to->store = (latent_store_use){.cache = w->layer->caches[cache],
                                    .latent = latent,
                                    .rank = m->rank,
                                    .q = q,
@@ -136,9 +143,45 @@ static quire_err latent_fill(binding *b, const latent_parts *w, latent_block *to
     to->absorb = (head_products_use){.w = w->keys, .n_kept = m->d_rope, .in = q, .out = absorbed};
     to->expand = (head_products_use){.w = w->values, .in = weighed, .out = out};
     to->mask = (attn_spec){.scale = b->d->attention_scale * one_unless(m->q_scale),
-                           .causal = true,
+                           .causal = !b->d->two_sided,
                            .window = w->layer->window,
-                           .soft_cap = a->cap};
+                           .soft_cap = a->cap,
+                           .chosen = b->d->index.n_best > 0};
+    return QUIRE_OK;
+}
+
+/* The weights that choose keys, and their buffers. */
+static quire_err latent_bind_index(binding *b, const layer_desc *layer, latent_block *to) {
+    const index_desc *x = &b->d->index;
+    const int32_t width = b->d->d_model;
+    buffer k, q, weights;
+    linear *w_k, *w_q, *w_weights;
+    norm *k_norm;
+    TRY(binding_linear(b, W_INDEX_K, x->d_head, width, &w_k));
+    TRY(loader_router(b->l, binding_name(b, W_INDEX_WEIGHTS), b->layer, x->n_heads, width, &w_weights));
+    TRY(binding_linear(b, W_INDEX_Q, x->n_heads * x->d_head, b->d->latent.q_rank, &w_q));
+    const norm_spec spec = {.kind = NORM_LAYER, .width = x->d_head, .eps = 1e-6f};
+    TRY(loader_norm(b->l, binding_name(b, W_INDEX_K_NORM), b->layer, &spec, x->d_head, &k_norm));
+    TRY(binding_buffer(b, BUFFER_INDEX_K, x->d_head, &k));
+    TRY(binding_buffer(b, BUFFER_INDEX_Q, x->n_heads * x->d_head, &q));
+    TRY(binding_buffer(b, BUFFER_INDEX_WEIGHTS, x->n_heads, &weights));
+    b->l->b->ops->choose_reserve(b->l->b, x->n_best);
+    to->index_down[0] = (linear_use){w_k, k};
+    to->index_down[1] = (linear_use){w_weights, weights};
+    to->index_up = (linear_use){w_q, q};
+    to->index_norm = k_norm;
+    to->index_store = (latent_store_use){.cache = layer->caches[CACHE_SECOND],
+                                         .latent = k,
+                                         .q = q,
+                                         .n_heads = x->n_heads,
+                                         .rope = b->w->ropes[x->rope],
+                                         .latent_scale = 1.0f};
+    to->choose = (choose_use){.cache = layer->caches[CACHE_SECOND],
+                              .q = q,
+                              .weights = weights,
+                              .n_heads = x->n_heads,
+                              .scale = 1.0f / sqrtf((float)x->n_heads * (float)x->d_head),
+                              .n_best = x->n_best};
     return QUIRE_OK;
 }
 
@@ -146,7 +189,14 @@ static void latent_run(const pass *p, const decoder_op *o) {
     const latent_block *l = o->own;
     p->op->norm_linears(p->b, o->in, o->nm, l->down, l->n_down);
     if (l->up.w != NULL) {
-        p->op->norm_linears(p->b, l->down[1].out, l->q_norm, &l->up, 1);
+        const linear_use up[] = {l->up, l->index_up};
+        p->op->norm_linears(p->b, l->down[1].out, l->q_norm, up, l->index_up.w != NULL ? 2 : 1);
+    }
+    if (l->index_up.w != NULL) {
+        p->op->norm_linears(p->b, o->in, o->nm, l->index_down, 2);
+        p->op->norm_rows(p->b, l->index_down[0].out, l->index_norm, l->index_down[0].out);
+        p->op->latent_store(p->b, &l->index_store);
+        p->op->choose(p->b, &l->choose);
     }
     p->op->latent_store(p->b, &l->store);
     p->op->head_products(p->b, &l->absorb);
@@ -164,7 +214,10 @@ quire_err latent_bind(binding *b, const layer_step *s) {
     row_value in;
     TRY(binding_new(b, 1, sizeof *to, &to));
     TRY(latent_load(b, &w));
-    TRY(latent_fill(b, &w, to));
+    TRY(latent_fill(b, &w, s->second ? CACHE_SECOND : CACHE_ATTENTION, to));
+    if (b->d->index.n_best > 0 && layer->caches[CACHE_SECOND] >= 0) {
+        TRY(latent_bind_index(b, layer, to));
+    }
     TRY(binding_read(b, s->from, &in));
     b->rows[s->to] = (row_value){.at = to->expand.out, .product = w.o};
     return binding_emit(b, (decoder_op){.run = latent_run, .in = in.at, .nm = in.nm, .own = to});

@@ -62,9 +62,23 @@ static quire_err moe_load_expert(binding *b, int32_t e, linear **gate, linear **
     return moe_load_weight(b, e, (expert_place){down_role, "down", -1, width, f}, down);
 }
 
+/* What a file has of experts that give the row that they read: nothing reads it. */
+static quire_err moe_skip_identity(binding *b, const routing *how) {
+    static const weight_role roles[] = {W_EXPERT_GATE, W_EXPERT_UP, W_EXPERT_DOWN};
+    for (int32_t e = how->n_experts - how->n_identity; e < how->n_experts; e++) {
+        for (size_t i = 0; i < sizeof roles / sizeof *roles; i++) {
+            char memory[WEIGHT_NAME_BYTES];
+            const weight_name name = weight_name_at(binding_name(b, roles[i]), b->layer, e, memory);
+            const tensor_view *t;
+            TRY(loader_find(b->l, name, b->layer, ".weight", &t));
+        }
+    }
+    return QUIRE_OK;
+}
+
 static quire_err moe_load_experts(binding *b, const routing *how, experts **out) {
     loader *l = b->l;
-    int32_t n = how->n_experts;
+    int32_t n = how->n_experts - how->n_identity;
     linear **all = mem_new(3 * (size_t)n, sizeof(linear *));
     if (all == NULL) {
         return err_set(l->err, QUIRE_NO_MEMORY, -1, "out of memory while loading");
@@ -75,6 +89,7 @@ static quire_err moe_load_experts(binding *b, const routing *how, experts **out)
         e = moe_load_expert(b, x, &gate[x], &up[x], &down[x]);
     }
     const experts_weights weights = {.routing = how, .gate = gate, .up = up, .down = down};
+    e = e ? e : moe_skip_identity(b, how);
     e = e ? e : l->b->ops->experts_load(l->b, &weights, out, l->err);
     mem_free(all);
     return e;
@@ -141,6 +156,7 @@ static quire_err moe_load_router(binding *b, moe_block *m) {
     }
     m->how = (routing){.n_experts = n,
                        .n_used = moe->n_used,
+                       .n_identity = moe->n_identity,
                        .n_groups = moe->n_groups,
                        .n_groups_used = moe->n_groups_used,
                        .score = moe->score,

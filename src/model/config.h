@@ -173,6 +173,10 @@ quire_err config_latent_rotary(const config *c, model_desc *d, rope_pairs hf, ro
  * is false. */
 quire_err config_latents(const config *c, const latent_desc *usual, rope_pairs hf, rope_pairs gguf,
                          model_desc *d);
+/* Reads how rows choose their keys (DeepSeek-V3.2), and gives the layers that do a cache
+ * for it. Behind config_latents. usual: what config.json leaves out. pairs: which elements
+ * of an index head rotate together. */
+quire_err config_index(const config *c, index_desc usual, rope_pairs pairs, model_desc *d);
 /* Reads how queries grow with their position (Ministral 3). needed: the file must say it. */
 quire_err config_temperature(const config *c, bool needed, model_desc *d);
 

@@ -50,8 +50,7 @@ void config_set_latent(model_desc *d, int32_t layer) {
     l->steps = l->n_experts > 0 ? steps_latent_moe : steps_latent;
 }
 
-/* YaRN's growth of scores, twice the growth that the file names for sines and cosines of all
- * elements: a number of its own. */
+/* What YaRN multiplies queries and keys by, of all their elements: mscale_all_dim's growth. */
 static quire_err read_growth(const config *c, const rope_desc *r, float *growth) {
     float all = 0.0f;
     TRY(config_f32(c, "rope.scaling.yarn_log_multiplier",
@@ -115,4 +114,50 @@ quire_err config_latents(const config *c, const latent_desc *usual, rope_pairs h
     }
     TRY(neighbours ? config_bool(c, NULL, "rope_interleave", &neighbours) : QUIRE_OK);
     return config_latent_rotary(c, d, neighbours ? ROPE_NEIGHBOURS : ROPE_HALVES, gguf);
+}
+
+/* Whether a layer takes the choice of a layer before it: config.json's "indexer_types", and
+ * GGUF's list of those that choose. */
+static quire_err read_choosers(const config *c, const model_desc *d, bool *chooses) {
+    int32_t listed[DESC_MAX_LAYERS];
+    size_t n;
+    TRY(config_i32s(c, "attention.indexer.types", NULL, listed, DESC_MAX_LAYERS, &n));
+    for (int32_t i = 0; i < d->n_layers; i++) {
+        str type;
+        TRY(config_str_at(c, "indexer_types", (size_t)i, &type));
+        if (type.n > 0 && !str_is(type, "full") && !str_is(type, "shared")) {
+            return config_bad(c, "indexer_types", "may name full and shared only");
+        }
+        chooses[i] = type.n > 0 ? str_is(type, "full") : (size_t)i >= n || listed[i] != 0;
+    }
+    return chooses[0] ? QUIRE_OK : config_bad(c, "indexer_types", "must begin with a layer that chooses");
+}
+
+quire_err config_index(const config *c, index_desc usual, rope_pairs pairs, model_desc *d) {
+    bool chooses[DESC_MAX_LAYERS];
+    index_desc *x = &d->index;
+    *x = c->is_gguf ? (index_desc){0} : usual;
+    TRY(config_i32(c, "attention.indexer.head_count", "index_n_heads", &x->n_heads));
+    TRY(config_i32(c, "attention.indexer.key_length", "index_head_dim", &x->d_head));
+    TRY(config_i32(c, "attention.indexer.top_k", "index_topk", &x->n_best));
+    if (d->latent.q_rank == 0 || x->n_best < 1 || x->n_heads < 1 || x->d_head < d->latent.d_rope ||
+        x->d_head > DESC_MAX_HEAD) {
+        return config_bad(
+            c, c->is_gguf ? "attention.indexer" : "index_topk",
+            "and the index heads must be over 0, heads as wide as the rotary part at least, and "
+            "queries of a latent");
+    }
+    TRY(read_choosers(c, d, chooses));
+    if (d->n_ropes == DESC_MAX_ROPES) {
+        return config_unsupported(c, "too many rotary tables");
+    }
+    x->rope = d->n_ropes;
+    d->ropes[d->n_ropes] = d->ropes[0];
+    d->ropes[d->n_ropes++].pairs = pairs;
+    for (int32_t i = 0; i < d->n_layers && d->n_caches < DESC_MAX_CACHES; i++) {
+        const cache_desc keys = {.kind = LAYER_LATENT, .d_latent = x->d_head};
+        d->layers[i].caches[CACHE_SECOND] = chooses[i] ? desc_add_cache(d, &keys) : NO_CACHE;
+    }
+    return 2 * d->n_layers <= DESC_MAX_CACHES ? QUIRE_OK
+                                              : config_unsupported(c, "too many layers with an index");
 }

@@ -234,6 +234,15 @@ static quire_err (*const bind_step[N_STEP_KINDS])(binding *b, const layer_step *
     [STEP_LATENT] = latent_bind,   [STEP_MIX] = mix_bind,          [STEP_CONV] = conv_bind,
     [STEP_DELTA] = delta_bind};
 
+/* Binds a step under the names of its weights. */
+static quire_err bind_named(binding *b, const layer_step *s) {
+    const arch_names *names = b->l->names;
+    b->l->names = s->second ? names->second : names;
+    const quire_err e = bind_step[s->kind](b, s);
+    b->l->names = names;
+    return e;
+}
+
 quire_err decoder_bind_layers(binding *b) {
     b->rows[X] = (row_value){.at = b->w->x};
     if (b->d->embed.d_layer_input > 0) {
@@ -244,7 +253,7 @@ quire_err decoder_bind_layers(binding *b) {
         b->n_mixes = 0;
         assert(b->d->layers[b->layer].steps != NULL);
         for (const layer_step *s = b->d->layers[b->layer].steps; s->kind != STEP_END; s++) {
-            TRY(bind_step[s->kind](b, s));
+            TRY(bind_named(b, s));
         }
     }
     b->layer = NO_LAYER;

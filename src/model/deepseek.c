@@ -1,6 +1,8 @@
 /* DeepSeek V2: arXiv:2405.04434, V3: arXiv:2412.19437, and models with their layers: Kimi K2
- * and K2.5, GLM-4.7 Flash, Mistral Small 4, Youtu. Latent attention
- * everywhere; most have mixtures of experts behind their first layers. */
+ * and K2.5, GLM-4.7 Flash, Mistral Small 4, Youtu, A.X K1. Latent attention everywhere; most
+ * have mixtures of experts behind their first layers. DeepSeek V3.2: arXiv:2512.02556, and
+ * GLM-5: rows choose the keys that they read. LongCat Flash: arXiv:2509.01322: two
+ * attentions and MLPs a layer, the experts beside them. */
 #include <math.h>
 #include <stdio.h>
 
@@ -14,15 +16,55 @@ static const arch_names stacked_names = {
 static const arch_names axk1_names = {
     .hf = {[W_FFN_POST_NORM] = "model.layers.%d.post_mlp_layernorm"},
 };
+static const arch_names longcat_second = {
+    .hf = {[W_ATTN_NORM] = "model.layers.%d.input_layernorm.1",
+           [W_Q] = "model.layers.%d.self_attn.1.q_proj",
+           [W_Q_A] = "model.layers.%d.self_attn.1.q_a_proj",
+           [W_Q_A_NORM] = "model.layers.%d.self_attn.1.q_a_layernorm",
+           [W_Q_B] = "model.layers.%d.self_attn.1.q_b_proj",
+           [W_KV_A] = "model.layers.%d.self_attn.1.kv_a_proj_with_mqa",
+           [W_KV_A_NORM] = "model.layers.%d.self_attn.1.kv_a_layernorm",
+           [W_KV_B] = "model.layers.%d.self_attn.1.kv_b_proj",
+           [W_O] = "model.layers.%d.self_attn.1.o_proj",
+           [W_FFN_NORM] = "model.layers.%d.post_attention_layernorm.1",
+           [W_GATE] = "model.layers.%d.mlps.1.gate_proj",
+           [W_UP] = "model.layers.%d.mlps.1.up_proj",
+           [W_DOWN] = "model.layers.%d.mlps.1.down_proj"},
+};
+static const arch_names longcat_names = {
+    .second = &longcat_second,
+    .hf = {[W_ATTN_NORM] = "model.layers.%d.input_layernorm.0",
+           [W_Q] = "model.layers.%d.self_attn.0.q_proj",
+           [W_Q_A] = "model.layers.%d.self_attn.0.q_a_proj",
+           [W_Q_A_NORM] = "model.layers.%d.self_attn.0.q_a_layernorm",
+           [W_Q_B] = "model.layers.%d.self_attn.0.q_b_proj",
+           [W_KV_A] = "model.layers.%d.self_attn.0.kv_a_proj_with_mqa",
+           [W_KV_A_NORM] = "model.layers.%d.self_attn.0.kv_a_layernorm",
+           [W_KV_B] = "model.layers.%d.self_attn.0.kv_b_proj",
+           [W_O] = "model.layers.%d.self_attn.0.o_proj",
+           [W_FFN_NORM] = "model.layers.%d.post_attention_layernorm.0",
+           [W_GATE] = "model.layers.%d.mlps.0.gate_proj",
+           [W_UP] = "model.layers.%d.mlps.0.up_proj",
+           [W_DOWN] = "model.layers.%d.mlps.0.down_proj",
+           [W_ROUTER] = "model.layers.%d.mlp.router.classifier",
+           [W_ROUTER_BIAS] = "model.layers.%d.mlp.router.e_score_correction_bias"},
+};
 /* clang-format off */
 static const layer_step steps_normed_moe[] = {
     NORM(W_ATTN_NORM, X, A), LATENT(A, A), ADD(A, X),
     NORM(W_FFN_NORM, X, A), MOE(A, A), NORM(W_FFN_POST_NORM, A, A), ADD(A, X), END};
+static const layer_step steps_longcat[] = {
+    NORM(W_ATTN_NORM, X, A), LATENT(A, A), ADD(A, X),
+    NORM(W_FFN_NORM, X, A), MOE(A, B), MLP(A, A), ADD(A, X),
+    SECOND(STEP_NORM, X, A, W_ATTN_NORM), SECOND(STEP_LATENT, A, A, 0), ADD(A, X),
+    SECOND(STEP_NORM, X, A, W_FFN_NORM), SECOND(STEP_MLP, A, A, 0), ADD(A, X),
+    ADD(B, X), END};
 /* clang-format on */
 
 static const latent_desc
     deepseek_latent = {.q_rank = 1536, .rank = 512, .d_nope = 128, .d_rope = 64, .d_value = 128},
     glm_latent = {.q_rank = 768, .rank = 512, .d_nope = 192, .d_rope = 64, .d_value = 256},
+    glm5_latent = {.q_rank = 2048, .rank = 512, .d_nope = 192, .d_rope = 64, .d_value = 256},
     mistral_latent = {.q_rank = 1024, .rank = 256, .d_nope = 64, .d_rope = 64, .d_value = 128};
 
 /* Which layers are dense: a list, or the first n and all but every moe_layer_freq-th. */
@@ -140,6 +182,53 @@ static quire_err describe_axk1(const config *c, model_desc *d) {
     return QUIRE_OK;
 }
 
+static quire_err describe_v32(const config *c, model_desc *d) {
+    const index_desc usual = {.n_best = 2048, .n_heads = 64, .d_head = 128};
+    TRY(describe_v3(c, d));
+    d->moe.closed_is_zero = false;
+    return config_index(c, usual, ROPE_HALVES, d);
+}
+
+static quire_err describe_glm_dsa(const config *c, model_desc *d) {
+    const index_desc usual = {.n_best = 2048, .n_heads = 32, .d_head = 128};
+    bool neighbours = true;
+    moe_desc usual_experts = v3_experts;
+    usual_experts.n_groups = usual_experts.n_groups_used = 1;
+    TRY(config_latents(c, &glm5_latent, ROPE_NEIGHBOURS, ROPE_NEIGHBOURS, d));
+    TRY(deepseek_describe_experts(c, usual_experts, 3, d));
+    TRY(config_bool(c, NULL, "indexer_rope_interleave", &neighbours));
+    return config_index(c, usual, neighbours ? ROPE_NEIGHBOURS : ROPE_HALVES, d);
+}
+
+/* The numbers have names of their own, and queries and latents factors. */
+static quire_err describe_longcat(const config *c, model_desc *d) {
+    latent_desc *m = &d->latent;
+    int32_t n_identity = 256;
+    bool q_scaled = true, kv_scaled = true;
+    TRY(config_latents(c, &deepseek_latent, ROPE_NEIGHBOURS, ROPE_NEIGHBOURS, d));
+    d->moe = (moe_desc){.score = ROUTE_SOFTMAX, .correction_bias = true, .scale = 6.0f, .d_expert = 2048};
+    TRY(config_i32(c, NULL, "expert_ffn_hidden_size", &d->moe.d_expert));
+    TRY(config_i32(c, NULL, "zero_expert_num", &n_identity));
+    const int32_t d_ff = d->layers[0].d_ff;
+    TRY(config_moe(c, d));
+    if (d->layers[0].n_experts == 0 || n_identity > ROUTE_MAX_EXPERTS) {
+        return config_bad(c, "n_routed_experts", "must be 1 or more, and zero_expert_num no more than 1024");
+    }
+    d->moe.n_identity = n_identity;
+    TRY(config_bool(c, NULL, "mla_scale_q_lora", &q_scaled));
+    TRY(config_bool(c, NULL, "mla_scale_kv_lora", &kv_scaled));
+    m->q_scale = q_scaled && m->q_rank > 0 ? sqrtf((float)d->d_model / (float)m->q_rank) : 0.0f;
+    m->latent_scale = kv_scaled ? sqrtf((float)d->d_model / (float)m->rank) : 0.0f;
+    for (int32_t i = 0; i < d->n_layers && d->n_caches < DESC_MAX_CACHES; i++) {
+        const cache_desc second = d->caches[d->layers[i].caches[CACHE_ATTENTION]];
+        d->layers[i].caches[CACHE_SECOND] = desc_add_cache(d, &second);
+        d->layers[i].n_experts += n_identity;
+        d->layers[i].d_ff = d_ff;
+        d->layers[i].steps = steps_longcat;
+    }
+    return 2 * d->n_layers <= DESC_MAX_CACHES ? QUIRE_OK : config_unsupported(c, "too many layers");
+}
+
 static quire_err describe_youtu(const config *c, model_desc *d) {
     d->tied_embeddings = true;
     return config_latents(c, &deepseek_latent, ROPE_NEIGHBOURS, ROPE_NEIGHBOURS, d);
@@ -155,6 +244,13 @@ const arch arch_glm4_moe_lite = {
     .gguf = {"glm4-moe-lite"}, .hf = {"Glm4MoeLiteForCausalLM"}, .describe = describe_glm4_lite};
 const arch arch_axk1 = {
     .gguf = {"axk1"}, .hf = {"AXK1ForCausalLM"}, .names = &axk1_names, .describe = describe_axk1};
+const arch arch_deepseek32 = {
+    .gguf = {"deepseek32"}, .hf = {"DeepseekV32ForCausalLM"}, .describe = describe_v32};
+const arch arch_glm_dsa = {.gguf = {"glm-dsa"}, .hf = {"GlmMoeDsaForCausalLM"}, .describe = describe_glm_dsa};
+const arch arch_longcat = {.gguf = {"longcat-flash"},
+                           .hf = {"LongcatFlashForCausalLM"},
+                           .names = &longcat_names,
+                           .describe = describe_longcat};
 const arch arch_youtu = {.gguf = {"youtu"}, .hf = {"YoutuForCausalLM"}, .describe = describe_youtu};
 const arch arch_mistral4 = {.gguf = {"mistral4"},
                             .hf = {"Mistral4ForCausalLM"},

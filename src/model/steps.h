@@ -46,26 +46,30 @@ struct layer_step {
     step_kind kind;
     step_row from, to;
     weight_role norm; /* of STEP_NORM */
+    /* of a layer that has two of its kind it is the second: its weights have the names of
+     * arch_names.second, its cache is CACHE_SECOND */
+    bool second;
 };
 
 /* clang-format off */
-#define NORM(role, from, to) {STEP_NORM, from, to, role}
-#define ATTEND(from, to)     {STEP_ATTEND, from, to, 0}
-#define LATENT(from, to)     {STEP_LATENT, from, to, 0}
-#define MLP(from, to)        {STEP_MLP, from, to, 0}
-#define MOE(from, to)        {STEP_MOE, from, to, 0}
-#define INPUT(from, to)      {STEP_INPUT, from, to, 0}
-#define ADD(from, to)        {STEP_ADD, from, to, 0}
-#define SCALE(row)           {STEP_SCALE, row, row, 0}
-#define LAUREL(from, to)     {STEP_LAUREL, from, to, 0}
-#define JOIN(from, to)       {STEP_JOIN, from, to, 0}
-#define PREDICT(row)         {STEP_PREDICT, row, row, 0}
-#define CORRECT(row)         {STEP_CORRECT, row, row, 0}
-#define SPREAD(row)          {STEP_SPREAD, row, row, 0}
-#define MIX(from, to)        {STEP_MIX, from, to, 0}
-#define CONV(from, to)       {STEP_CONV, from, to, 0}
-#define DELTA(from, to)      {STEP_DELTA, from, to, 0}
-#define END                  {STEP_END, X, X, 0}
+#define NORM(role, from, to) {STEP_NORM, from, to, role, false}
+#define ATTEND(from, to)     {STEP_ATTEND, from, to, 0, false}
+#define LATENT(from, to)     {STEP_LATENT, from, to, 0, false}
+#define MLP(from, to)        {STEP_MLP, from, to, 0, false}
+#define MOE(from, to)        {STEP_MOE, from, to, 0, false}
+#define INPUT(from, to)      {STEP_INPUT, from, to, 0, false}
+#define ADD(from, to)        {STEP_ADD, from, to, 0, false}
+#define SCALE(row)           {STEP_SCALE, row, row, 0, false}
+#define LAUREL(from, to)     {STEP_LAUREL, from, to, 0, false}
+#define JOIN(from, to)       {STEP_JOIN, from, to, 0, false}
+#define PREDICT(row)         {STEP_PREDICT, row, row, 0, false}
+#define CORRECT(row)         {STEP_CORRECT, row, row, 0, false}
+#define SPREAD(row)          {STEP_SPREAD, row, row, 0, false}
+#define MIX(from, to)        {STEP_MIX, from, to, 0, false}
+#define CONV(from, to)       {STEP_CONV, from, to, 0, false}
+#define DELTA(from, to)      {STEP_DELTA, from, to, 0, false}
+#define END                  {STEP_END, X, X, 0, false}
+#define SECOND(step, from, to, role) {step, from, to, role, true}
 /* clang-format on */
 
 /* Lists of several families; those of one are in its file. */

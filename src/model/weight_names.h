@@ -40,6 +40,10 @@ typedef enum weight_role {
     W_KV_B, /* from it: each head's keys, then its values */
     W_K_B,  /* the same in a GGUF file: of each head the keys' transpose, and the values' */
     W_V_B,
+    W_INDEX_K, /* of the choice of keys: to the index key, its norm, to queries, to the heads' weights */
+    W_INDEX_K_NORM,
+    W_INDEX_Q,
+    W_INDEX_WEIGHTS,
     W_O,
     W_ATTN_GATE,
     W_ATTN_INNER_NORM, /* before the last product of attention, and of the MLP */
@@ -117,6 +121,7 @@ typedef enum weight_role {
 
 typedef struct arch_names {
     const char *gguf[N_WEIGHT_ROLES], *hf[N_WEIGHT_ROLES];
+    const struct arch_names *second; /* of a layer's second attention, MLP and norms; NULL: there is none */
     /* What its checkpoints hold beside it and nothing here reads: masks that follow from
      * the model, heads for training. The beginnings of names, up to a dot; "model." and
      * %d as above. */

@@ -43,12 +43,12 @@ static uint64_t hash_layer(uint64_t h, const layer_desc *l) {
     char text[512], steps[128];
     steps_text(l->steps, steps, sizeof steps);
     const residual_mix *m = l->mixes;
-    (void)snprintf(text, sizeof text, "layer %s %d %d %d %d %d %d %d %d %d %a %a %a %a %a %a %a %a %a %a %a",
-                   steps, l->caches[0], l->caches[1], l->caches[2], l->rope, l->n_heads, l->window, l->chunk,
-                   l->d_ff, l->n_experts, (double)l->limit, (double)l->dense_limit, (double)l->cutoff,
-                   (double)l->xielu.positive, (double)l->xielu.negative, (double)l->xielu.linear,
-                   (double)l->xielu.eps, (double)m[0].keep, (double)m[0].add, (double)m[1].keep,
-                   (double)m[1].add);
+    (void)snprintf(
+        text, sizeof text, "layer %s %d %d %d %d %d %d %d %d %d %d %a %a %a %a %a %a %a %a %a %a %a", steps,
+        l->caches[0], l->caches[1], l->caches[2], l->caches[3], l->rope, l->n_heads, l->window, l->chunk,
+        l->d_ff, l->n_experts, (double)l->limit, (double)l->dense_limit, (double)l->cutoff,
+        (double)l->xielu.positive, (double)l->xielu.negative, (double)l->xielu.linear, (double)l->xielu.eps,
+        (double)m[0].keep, (double)m[0].add, (double)m[1].keep, (double)m[1].add);
     return hash_text(h, text);
 }
 
@@ -77,6 +77,12 @@ static uint64_t hash_latent(uint64_t h, const latent_desc *m) {
     return hash_text(h, text);
 }
 
+static uint64_t hash_index(uint64_t h, const index_desc *x) {
+    char text[128];
+    (void)snprintf(text, sizeof text, "index %d %d %d %d", x->n_best, x->n_heads, x->d_head, x->rope);
+    return hash_text(h, text);
+}
+
 static uint64_t hash_embed(uint64_t h, const embed_desc *e) {
     char text[256];
     (void)snprintf(text, sizeof text, "embed %a %d %d %d %d %d %d %d %d", (double)e->scale, e->width,
@@ -87,9 +93,9 @@ static uint64_t hash_embed(uint64_t h, const embed_desc *e) {
 
 static uint64_t hash_moe(uint64_t h, const moe_desc *m) {
     char text[256];
-    (void)snprintf(text, sizeof text, "moe %d %d %d %d %d %d %d %d %d %d %d %d %d %d %d %a %a %a %a %d",
-                   m->n_used, m->d_expert, m->d_shared, m->n_groups, m->n_groups_used, (int)m->score,
-                   m->group_by_best_two, m->closed_is_zero, m->correction_bias, m->renormalise,
+    (void)snprintf(text, sizeof text, "moe %d %d %d %d %d %d %d %d %d %d %d %d %d %d %d %d %a %a %a %a %d",
+                   m->n_used, m->n_identity, m->d_expert, m->d_shared, m->n_groups, m->n_groups_used,
+                   (int)m->score, m->group_by_best_two, m->closed_is_zero, m->correction_bias, m->renormalise,
                    m->scale_inputs, m->shared_gate, m->router_norm, m->choose_by_logits, m->shared_mean,
                    (double)m->scale, (double)m->logit_cap, (double)m->jitter_eps, (double)m->limit,
                    (int)m->activation);
@@ -116,7 +122,7 @@ static uint64_t hash_description(const model_desc *d) {
     uint64_t h = hash_moe(hash_embed(hash_attend(hash_text(0, text), &d->attend), &d->embed), &d->moe);
     (void)snprintf(text, sizeof text, "streams %d %d %d %d", d->streams.n, d->streams.active,
                    d->streams.d_laurel, d->streams.scales_output);
-    h = hash_latent(hash_text(h, text), &d->latent);
+    h = hash_index(hash_latent(hash_text(h, text), &d->latent), &d->index);
     h = hash_recurrences(h, &d->conv, &d->delta);
     for (int32_t i = 0; i < d->n_ropes; i++) {
         h = hash_rope(h, &d->ropes[i]);

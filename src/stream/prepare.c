@@ -25,6 +25,20 @@ static bool gives_rows(const generation *g) {
     return dialect_of(g)->gives_rows;
 }
 
+/* A request's own mask and change of scores, else those of all. */
+static attn_mods *mods_of(const stream_engine *e, const generation *g) {
+    return g->has_attention ? g->mods : e->context.mods;
+}
+
+/* A mask is of positions, and rows that choose their keys read chosen ones in a line. */
+static quire_err check_attention(const stream_engine *e, const generation *g, quire_error *err) {
+    return mods_of(e, g) == NULL || e->model->index.n_best == 0
+               ? QUIRE_OK
+               : err_set_param(err, QUIRE_UNSUPPORTED, "attention",
+                               "this model's rows choose the keys that they read: a mask or change of scores "
+                               "is not supported");
+}
+
 static quire_err need_vocabulary(const stream_engine *e, const generation *g, quire_error *err) {
     if (e->tokenizer) {
         return QUIRE_OK;
@@ -287,6 +301,7 @@ static quire_err take_prompt(const stream_engine *e, const quire_request *r, cho
 }
 
 static quire_err open_choice(const stream_engine *e, const quire_request *r, choice *c, quire_error *err) {
+    TRY(check_attention(e, &r->g, err));
     TRY(take_prompt(e, r, c, err));
     c->sampling = r->g.sampling;
     c->prompt_only = r->g.sampling.max_tokens == 0;
@@ -298,11 +313,6 @@ static quire_err open_choice(const stream_engine *e, const quire_request *r, cho
 
 _Static_assert(QUIRE_TENANT_BYTES + 1 + 2 * SHA256_BYTES <= ENGINE_NAMESPACE_BYTES,
                "a namespace's name fits");
-
-/* A request's own mask and change of scores, else those of all. */
-static attn_mods *mods_of(const stream_engine *e, const generation *g) {
-    return g->has_attention ? g->mods : e->context.mods;
-}
 
 /* Writes the name of r's namespace: its tenant and, after a zero byte, which no tenant's
  * name has, a digest of its salt (zeros for none) and, where there is some, a digest of

@@ -19,6 +19,7 @@ typedef struct mixture {
     compute_mode mode;
     dtype type, other;
     int32_t n_experts, n_used, d_in, d_hidden, d_out;
+    int32_t n_identity; /* of n_experts the last: they give the row that they read */
     spread spread;
     bool is_gated, has_bias, has_norm, scales_inputs, overwrites, in_place; /* in_place: y is x */
     activation f;
@@ -63,7 +64,7 @@ static linear *load(fixture *f, dtype t, int32_t n_out, int32_t n_in, uint64_t s
 static void load_mixture(fixture *f) {
     const mixture *c = &f->c;
     quire_error err;
-    for (int32_t e = 0; e < c->n_experts; e++) {
+    for (int32_t e = 0; e < c->n_experts - c->n_identity; e++) {
         dtype t = e % 2 == 1 ? c->other : c->type;
         f->gates[e] = c->is_gated ? load(f, t, c->d_hidden, c->d_in, 1000 + (uint64_t)e) : NULL;
         f->ups[e] = load(f, t, c->d_hidden, c->d_in, 2000 + (uint64_t)e);
@@ -104,6 +105,7 @@ static fixture *fixture_open(const mixture *c, const char *isa, int32_t n_thread
     *f = (fixture){.c = *c, .b = b};
     f->r = (routing){.n_experts = c->n_experts,
                      .n_used = c->n_used,
+                     .n_identity = c->n_identity,
                      .score = ROUTE_SIGMOID,
                      .renormalise = !c->scales_inputs,
                      .scale = 1.0f,
@@ -223,7 +225,11 @@ static void run_apart(fixture *f, int32_t row, float *out) {
         for (int32_t i = 0; i < c->d_in; i++) {
             input[i] = c->scales_inputs ? h[i] * weights[k] : h[i];
         }
-        run_expert(f, chosen[k], input, down);
+        if (chosen[k] < c->n_experts - c->n_identity) {
+            run_expert(f, chosen[k], input, down);
+        } else {
+            memcpy(down, h, sizeof *h * (size_t)c->d_in);
+        }
         for (int32_t i = 0; i < c->d_out; i++) {
             sum[i] = fmaf(c->scales_inputs ? 1.0f : weights[k], down[i], sum[i]);
         }
@@ -313,6 +319,20 @@ TEST(a_mixture_has_the_bits_of_its_experts_one_by_one) {
             mixture c = base_case(modes[m], types[t]);
             check_bits(&c, "auto", 40);
         }
+    }
+}
+
+TEST(experts_without_weights_give_the_row_that_they_read) {
+    for (int m = 0; m < 3; m++) {
+        mixture c = base_case(modes[m], DTYPE_F32);
+        c.n_experts = 11;
+        c.n_used = 4;
+        c.n_identity = 5;
+        check_bits(&c, "auto", 20);
+        c.n_identity = 10; /* rows that choose none of the others */
+        c.has_norm = c.in_place = false;
+        c.overwrites = true;
+        check_bits(&c, "plain", 20);
     }
 }
 
@@ -599,6 +619,7 @@ TEST(a_trace_counts_the_experts_that_have_rows) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_mixture_has_the_bits_of_its_experts_one_by_one),
+        cmocka_unit_test(experts_without_weights_give_the_row_that_they_read),
         cmocka_unit_test(so_it_has_with_any_number_of_experts),
         cmocka_unit_test(so_it_has_wherever_its_rows_go),
         cmocka_unit_test(so_it_has_in_every_form),

@@ -44,6 +44,9 @@ TEST(a_familys_list_reads_like_its_paper) {
         {"Mistral4ForCausalLM", "", LATENT_EXPERTS},
         {"MiniCPM3ForCausalLM", "", LATENT},
         {"YoutuForCausalLM", "", LATENT},
+        {"DeepseekV32ForCausalLM", "", LATENT},
+        {"GlmMoeDsaForCausalLM", "\"first_k_dense_replace\": 0", LATENT_EXPERTS},
+        {"LongcatFlashForCausalLM", "", "norm latent add norm moe mlp add norm latent add norm mlp add add"},
         {"AXK1ForCausalLM",
          "\"first_k_dense_replace\": 0, \"n_routed_experts\": 8, \"num_experts_per_tok\": 2, "
          "\"moe_intermediate_size\": 8",

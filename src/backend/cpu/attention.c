@@ -12,6 +12,7 @@
 #include <math.h>
 #include <string.h>
 
+#include "backend/cpu/attention_chosen.h"
 #include "backend/cpu/attention_tile.h"
 #include "backend/cpu/pages.h"
 #include "base/mem.h"
@@ -106,6 +107,25 @@ static quire_err attention_scratch_open(cpu_backend *b, int32_t acc_stride, attn
     return QUIRE_OK;
 }
 
+/* Allocates what rows choose, if they do. */
+static quire_err choice_open(cpu_backend *b, int32_t n_workers, attn_choice *c) {
+    const size_t n_rows = (size_t)b->limits.max_rows, n_best = (size_t)b->most_chosen,
+                 room = (size_t)n_workers * (2 * n_best + ATTN_CHUNK);
+    if (n_best == 0) {
+        return QUIRE_OK;
+    }
+    c->n_best = b->most_chosen;
+    c->n = step_new(b, n_rows, sizeof *c->n);
+    c->n_seen = step_new(b, n_rows, sizeof *c->n_seen);
+    c->places = step_new(b, n_rows, n_best * sizeof *c->places);
+    c->candidates = step_new(b, room, sizeof *c->candidates);
+    c->scores = step_new(b, room, sizeof *c->scores);
+    c->sorted = step_new(b, room, sizeof *c->sorted);
+    const bool is_there = c->n != NULL && c->n_seen != NULL && c->places != NULL && c->candidates != NULL &&
+                          c->scores != NULL && c->sorted != NULL;
+    return is_there ? QUIRE_OK : QUIRE_NO_MEMORY;
+}
+
 quire_err cpu_attention_step_open(cpu_backend *b) {
     int32_t narrowest = 0;
     for (int32_t i = 0; i < b->layout.n_caches; i++) {
@@ -144,6 +164,7 @@ quire_err cpu_attention_step_open(cpu_backend *b) {
     if (s->map.items == NULL || s->map.verdicts == NULL) {
         return QUIRE_NO_MEMORY;
     }
+    TRY(choice_open(b, n_workers, &s->choice));
     for (int32_t i = 0; i < n_workers; i++) {
         TRY(attention_scratch_open(b, s->acc_stride, &s->scratch[i * MOST_TOGETHER]));
     }
@@ -327,17 +348,7 @@ static void run_item(void *context, int32_t task, int32_t worker) {
     const attn_item *item = &job->items[at / planes->n_heads];
     attn_scratch *s = &job->state->scratch[worker * MOST_TOGETHER];
     for (int32_t h = 0; h < job->n_together; h++) {
-        attn_tile *tile = &s[h].tile;
-        tile->d_head = planes->key.width;
-        tile->d_value = job->d_value;
-        tile->acc_stride = acc_stride_of(job->d_value);
-        tile->k_type = cpu_kv_is_bytes(planes->key.type) ? DTYPE_I8 : planes->key.type;
-        tile->v_type = planes->kind == LAYER_LATENT          ? tile->k_type
-                       : cpu_kv_is_bytes(planes->value.type) ? DTYPE_I8
-                                                             : planes->value.type;
-        tile->scale = job->spec->scale;
-        tile->soft_cap = job->spec->soft_cap;
-        tile->has_slopes = job->spec->alibi_slopes != NULL;
+        attn_tile_begin(job, &s[h].tile);
     }
     int32_t n_queries = item->n_rows * job->group_size, first = part_begin(n_queries, part, job->n_parts),
             last = part_begin(n_queries, part + 1, job->n_parts);
@@ -430,6 +441,10 @@ void cpu_attention(backend *b, int32_t cache, buffer q, const attn_spec *spec, b
                     .d_value = c->buffers[out.id].width / n_heads,
                     .q = q,
                     .out = out};
+    if (spec->chosen && attn_choice_counts(&job)) {
+        attn_run_chosen(&job);
+        return;
+    }
     for (int32_t level = 0, from = 0; level <= c->batch->n_levels; level++) {
         int32_t end = level < c->batch->n_levels ? c->batch->level_ends[level] : c->batch->n_work;
         job.items = c->batch->work + from;

@@ -397,6 +397,8 @@ INLINE void weigh_floats(dtype type, const attn_tile *t) {
 
 #include "backend/cpu/attention_int4.inc.h"
 
+#include "backend/cpu/attention_latent.inc.h"
+
 static void score_tile(const attn_tile *t, int32_t block0, int32_t block1) {
     switch (t->k_type) {
     case DTYPE_F32:
@@ -445,6 +447,13 @@ static void attention_tile_kernel(const attn_tile *t) {
     if (seen_blocks(t, &block0, &block1)) {
         score_tile(t, block0, block1);
         weigh_tile(t, block0, block1);
+    }
+}
+
+static void attention_products_kernel(const attn_tile *t) {
+    int32_t block0, block1;
+    if (seen_blocks(t, &block0, &block1)) {
+        score_tile(t, block0, block1);
     }
 }
 

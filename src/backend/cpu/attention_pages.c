@@ -291,6 +291,23 @@ void attn_pages_place(const attn_pages *a, int32_t place, int32_t p, attn_copies
     }
 }
 
+void attn_pages_gather(const attn_pages *a, const int32_t *places, int32_t n, attn_copies *c,
+                       attn_tile *tile) {
+    const kv_planes *l = attn_pages_planes(a);
+    const kv_plane_kind last = l->kind == LAYER_LATENT ? KV_PLANE_K : KV_PLANE_V;
+    for (kv_plane_kind kind = KV_PLANE_K; kind <= last; kind++) {
+        const side s = side_of(l, kind, c, tile);
+        for (int32_t block = 0; block * ATTN_BLOCK < n; block++) {
+            use_copy(s, block);
+        }
+        for (int32_t i = 0; i < n; i++) {
+            copy_tokens(a, s, a->pages[places[i] / l->page_tokens], places[i] % l->page_tokens, 1, i);
+        }
+    }
+    attn_pages_placed(a, 0, n, c, tile);
+    fetch_own(0, 0, tile);
+}
+
 void attn_pages_placed(const attn_pages *a, int32_t first, int32_t end, attn_copies *c, attn_tile *tile) {
     if (attn_pages_planes(a)->kind == LAYER_LATENT) {
         find_latents(a, first / ATTN_BLOCK, (end + ATTN_BLOCK - 1) / ATTN_BLOCK, c, tile);

@@ -155,6 +155,15 @@ void attention_tile_plain(const attn_tile *t) {
     }
 }
 
+void attention_products_plain(const attn_tile *t) {
+    for (int32_t query = 0; query < t->n_queries; query++) {
+        float *scores = t->scores + query * ATTN_CHUNK;
+        for (int32_t p = t->first[query]; p < t->end[query]; p++) {
+            scores[p] = t->k_type == DTYPE_I8 ? int8_score(t, query, p) : float_score(t, query, p);
+        }
+    }
+}
+
 void attention_values_of_keys_plain(dtype type, const void *keys, int32_t d_value, void *values) {
     const int32_t size = type == DTYPE_I8 ? 1 : dtype_block_bytes(type), row = attn_int8_stride(d_value);
     const uint8_t *from = keys;

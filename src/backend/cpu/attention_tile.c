@@ -56,6 +56,31 @@ static void set_int8_query(const cpu_backend *b, attn_tile *tile, int32_t t) {
     tile->q_scale[t] = b->math->narrow_int8(tile->q[t], tile->d_head, out, &tile->q_sum[t]);
 }
 
+void attn_tile_begin(const attn_job *job, attn_tile *tile) {
+    const kv_planes *planes = job->planes;
+    tile->d_head = planes->key.width;
+    tile->d_value = job->d_value;
+    tile->acc_stride = (job->d_value + ATTN_BLOCK - 1) / ATTN_BLOCK * ATTN_BLOCK;
+    tile->k_type = cpu_kv_is_bytes(planes->key.type) ? DTYPE_I8 : planes->key.type;
+    tile->v_type = planes->kind == LAYER_LATENT          ? tile->k_type
+                   : cpu_kv_is_bytes(planes->value.type) ? DTYPE_I8
+                                                         : planes->value.type;
+    tile->scale = job->spec->scale;
+    tile->soft_cap = job->spec->soft_cap;
+    tile->has_slopes = job->spec->alibi_slopes != NULL;
+}
+
+void attn_set_query(const attn_job *job, int32_t row, int32_t head, int32_t t, attn_scratch *s) {
+    s->row_head[t] = (int64_t)row * job->max_heads + head;
+    s->out[t] = cpu_act_row(job->b, job->out, row) + (int64_t)head * s->tile.d_value;
+    s->tile.q[t] = cpu_act_row(job->b, job->q, row) + (int64_t)head * s->tile.d_head;
+    if (s->tile.k_type == DTYPE_I8) {
+        set_int8_query(job->b, &s->tile, t);
+    }
+    s->tile.slopes[t] = job->spec->alibi_slopes != NULL ? job->spec->alibi_slopes[head] : 0.0f;
+    s->states[t].sum = 0.0f;
+}
+
 void attn_set_queries(const attn_job *job, const attn_item *item, int32_t kv_head, int32_t from, int32_t n,
                       attn_scratch *s) {
     const batch *step = job->b->batch;
@@ -69,16 +94,9 @@ void attn_set_queries(const attn_job *job, const attn_item *item, int32_t kv_hea
         int32_t head = kv_head * job->group_size + (from + t) % job->group_size;
         int32_t position = step->positions[(int64_t)row * step->n_axes];
         s->row[t] = row - seq->row0;
-        s->row_head[t] = (int64_t)row * job->max_heads + head;
-        s->out[t] = cpu_act_row(job->b, job->out, row) + (int64_t)head * s->tile.d_value;
-        s->tile.q[t] = cpu_act_row(job->b, job->q, row) + (int64_t)head * s->tile.d_head;
-        if (s->tile.k_type == DTYPE_I8) {
-            set_int8_query(job->b, &s->tile, t);
-        }
-        s->tile.slopes[t] = spec->alibi_slopes != NULL ? spec->alibi_slopes[head] : 0.0f;
+        attn_set_query(job, row, head, t, s);
         s->tile.position[t] = position;
         set_range(spec, position, seq->n_tokens, &s->first[t], &s->end[t]);
-        s->states[t].sum = 0.0f;
     }
     set_mods(job, item, seq, s);
 }

@@ -32,6 +32,17 @@ typedef struct attn_scratch {
 
 #define MOST_TOGETHER 4 /* kv heads of one task */
 
+/* The keys that the rows of a step have chosen. */
+typedef struct attn_choice {
+    int32_t n_best;      /* room a row */
+    int64_t step;        /* of the backend, in which they were chosen */
+    int32_t *n, *n_seen; /* [max_rows]: of how many how many are chosen */
+    int32_t *places;     /* [max_rows][n_best]: indices in the sequence's pages, by ascending position */
+    /* [workers][2 n_best + ATTN_CHUNK]: candidates by ascending position, and their scores */
+    int32_t *candidates;
+    float *scores, *sorted; /* sorted: scratch of a selection */
+} attn_choice;
+
 /* Softmax states of rows for all their heads: states that items carry on, and partial
  * results. */
 typedef struct cpu_attention_state {
@@ -41,6 +52,7 @@ typedef struct cpu_attention_state {
     float *partial_max, *partial_sum; /* [max_partials, max_heads] */
     float *partial_acc;               /* [max_partials, max_heads, acc_stride] */
     attn_map map;                     /* of the step's work list */
+    attn_choice choice;
 } cpu_attention_state;
 
 /* One attention op. */
@@ -56,6 +68,11 @@ typedef struct attn_job {
     int32_t n_parts;                               /* tasks that share an item's queries */
     buffer q, out;
 } attn_job;
+
+/* Makes the tile's numbers those of the job. */
+void attn_tile_begin(const attn_job *job, attn_tile *tile);
+/* Makes head `head` of a row of the batch the tile's query t, with an empty state. */
+void attn_set_query(const attn_job *job, int32_t row, int32_t head, int32_t t, attn_scratch *s);
 
 /* Sets the tile's queries: those from number `from` on of the item's rows x the kv head's
  * query heads. Their states start empty. */

@@ -42,6 +42,7 @@ typedef struct cpu_backend {
     int32_t n_acts;
     cpu_buffer buffers[CPU_MAX_BUFFERS];
     step_limits limits;
+    int32_t most_chosen; /* keys that a row chooses; 0: none does */
     kv_layout layout;
     int32_t n_vocab;
     uint8_t *kv; /* n_pages * layout.page_bytes */
@@ -189,5 +190,9 @@ quire_err cpu_attention_step_open(cpu_backend *b);
 /* Looks at the masks of the batch that begins. */
 void cpu_attention_begin(cpu_backend *b);
 void cpu_attention(backend *b, int32_t cache, buffer q, const attn_spec *spec, buffer out);
+
+/* ---- implemented in attention_chosen.c ---- */
+void cpu_choose_reserve(backend *b, int32_t n_best);
+void cpu_choose(backend *b, const choose_use *use);
 
 #endif

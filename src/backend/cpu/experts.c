@@ -42,8 +42,8 @@ typedef struct experts_job {
 /* ---- sorting ---- */
 
 /* Gives every assignment its place: a counting sort by expert. Returns the most rows of
- * an expert. */
-static int32_t sort_by_expert(cpu_experts_state *s, int32_t n_experts, int32_t n) {
+ * an expert that has weights. */
+static int32_t sort_by_expert(cpu_experts_state *s, int32_t n_experts, int32_t n_weighed, int32_t n) {
     int32_t *first = s->first, most = 0;
     memset(first, 0, sizeof *first * ((size_t)n_experts + 1));
     for (int32_t i = 0; i < n; i++) {
@@ -51,7 +51,7 @@ static int32_t sort_by_expert(cpu_experts_state *s, int32_t n_experts, int32_t n
     }
     s->n_active = 0;
     for (int32_t e = 0; e < n_experts; e++) {
-        if (first[e + 1] > 0) {
+        if (first[e + 1] > 0 && e < n_weighed) {
             s->active[s->n_active++] = e;
             most = first[e + 1] > most ? first[e + 1] : most;
         }
@@ -109,7 +109,13 @@ static void gather_row(void *context, int32_t row, int32_t worker) {
         cpu_norm_row(job->b, job->use->nm, x, job->w->d_in, normed);
         x = normed;
     }
+    if (job->w->n_weighed < job->w->n_experts) {
+        memcpy(s->inputs + (size_t)row * (size_t)s->row_width, x, sizeof *x * (size_t)job->w->d_in);
+    }
     for (int32_t i = row * job->w->n_used; i < (row + 1) * job->w->n_used; i++) {
+        if (s->chosen[i] >= job->w->n_weighed) {
+            continue;
+        }
         const float *input = s->is_input_scaled ? scaled_input(job, x, s->weights[i], worker) : x;
         if (job->w->has_orders) {
             gather_ordered(job, i, input, worker);
@@ -255,6 +261,19 @@ static void add_expert(const experts_job *job, int32_t e, const tile *t, const t
     }
 }
 
+/* Adds what experts without weights give: the row that they read. */
+static void add_inputs(const experts_job *job, const tile *t, float *sums) {
+    const cpu_experts_state *s = job->s;
+    for (int32_t i = 0; i < job->n_rows * job->w->n_used && job->w->n_weighed < job->w->n_experts; i++) {
+        if (s->chosen[i] >= job->w->n_weighed) {
+            const int32_t row = i / job->w->n_used;
+            job->b->math->add_scaled(s->weights[i],
+                                     s->inputs + (size_t)row * (size_t)s->row_width + t->column0,
+                                     t->n_columns, sums + (int64_t)row * t->stride);
+        }
+    }
+}
+
 /* A tile of columns of y, for all rows and experts. */
 static void sum_task(void *context, int32_t task, int32_t worker) {
     const experts_job *job = context;
@@ -266,6 +285,7 @@ static void sum_task(void *context, int32_t task, int32_t worker) {
     for (int32_t a = 0; a < job->s->n_active; a++) {
         add_expert(job, job->s->active[a], &t, &c, sums);
     }
+    add_inputs(job, &t, sums);
     for (int32_t row = 0; row < job->n_rows; row++, sums += t.stride) {
         float *y = job->y + (int64_t)row * job->y_width + t.column0;
         if (job->use->overwrite) {
@@ -302,13 +322,14 @@ static void run_experts(experts_job *job) {
     const experts *w = job->w;
     int32_t n_places = job->n_rows * w->n_used;
     int64_t start_ns = job->b->trace != NULL ? clock_ns() : 0;
-    job->most_rows = sort_by_expert(job->s, w->n_experts, n_places);
+    job->most_rows = sort_by_expert(job->s, w->n_experts, w->n_weighed, n_places);
+    n_places = job->s->first[w->n_weighed]; /* those of experts with weights */
     run(job, gather_row, job->n_rows, job->n_rows <= SERIAL_ROWS);
     if (job->b->trace != NULL) {
         job->b->rows_ns = clock_ns() - start_ns;
     }
-    int32_t hidden_fit = TILE_FLOATS / PACK_LANES / job->most_rows,
-            sum_fit = SUM_FLOATS / PACK_LANES / job->most_rows;
+    const int32_t most = job->most_rows > 0 ? job->most_rows : 1,
+                  hidden_fit = TILE_FLOATS / PACK_LANES / most, sum_fit = SUM_FLOATS / PACK_LANES / most;
     int32_t sums = (int32_t)(job->s->sums_width / PACK_LANES / (size_t)job->n_rows);
     job->hidden_blocks =
         task_blocks(job, job->s->n_active * n_tiles(w->d_hidden, 1), HIDDEN_TASKS, hidden_fit, HIDDEN_BLOCKS);

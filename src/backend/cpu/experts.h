@@ -17,7 +17,8 @@
 /* Loaded by cpu_experts_load, unchanged afterwards. */
 struct experts {
     int32_t n_experts, n_used, d_in, d_hidden, d_out;
-    const linear **gate; /* [n_experts], or NULL: not gated */
+    int32_t n_weighed;   /* experts with weights: those behind them give the row that they read */
+    const linear **gate; /* [n_weighed], or NULL: not gated */
     const linear **up, **down;
     bool reads[N_ROW_FORMATS];   /* the formats in which some expert reads its rows, */
     bool rereads[N_ROW_FORMATS]; /* and those in which some down product reads its own */
@@ -49,10 +50,12 @@ typedef struct cpu_experts_state {
     int32_t *sources; /* [n_places] the assignment at a place */
     /* [n_experts + 1] the first place of an expert, which ends where the next begins */
     int32_t *first;
-    int32_t n_active, *active;        /* experts with rows, ascending */
+    int32_t n_active, *active;        /* experts with weights and rows, ascending */
     uint8_t *gathered[N_ROW_FORMATS]; /* [n_places] quantised rows */
     int32_t up_width;                 /* the widest row of experts with orders, 0: none */
     uint8_t *gathered_up;             /* [n_places] rows for up of such experts, in any format */
+    bool keeps_inputs;                /* some mixture has experts without weights: */
+    float *inputs;                    /* [rows][row_width] what experts read */
     uint8_t *hidden;                  /* [n_places][hidden_bytes]: f32, or what down reads */
     float *sums;                      /* [workers][sums_width] */
     float *rows;                      /* [workers][row_width]: a row of each worker's own */

@@ -51,6 +51,11 @@ static quire_err check_routing(const routing *r, quire_error *err) {
             "sparse-mixer routing takes 2 experts a row, without groups and bias; this model wants %d",
             r->n_used);
     }
+    if (r->n_identity < 0 || r->n_identity >= r->n_experts) {
+        return err_set(err, QUIRE_INVALID, -1,
+                       "%d of %d experts without weights; one at least must have some", r->n_identity,
+                       r->n_experts);
+    }
     return check_groups(r, err);
 }
 
@@ -79,7 +84,7 @@ size_t cpu_experts_hidden_bytes(const experts *w) {
 }
 
 static void note_formats(experts *w) {
-    for (int32_t i = 0; i < w->n_experts; i++) {
+    for (int32_t i = 0; i < w->n_weighed; i++) {
         w->reads[w->up[i]->format] = true;
         if (w->gate != NULL) {
             w->reads[w->gate[i]->format] = true;
@@ -103,6 +108,7 @@ static void note_sizes(const experts *w, cpu_experts_state *s) {
     for (int f = 0; f < N_ROW_FORMATS; f++) {
         s->width[f] = w->reads[f] ? larger(s->width[f], w->d_in) : s->width[f];
     }
+    s->keeps_inputs = s->keeps_inputs || w->n_weighed < w->n_experts;
     s->up_width = w->has_orders ? larger(s->up_width, w->d_in) : s->up_width;
     s->hidden_bytes = hidden_bytes > s->hidden_bytes ? hidden_bytes : s->hidden_bytes;
 }
@@ -119,14 +125,20 @@ quire_err cpu_experts_load(backend *base, const experts_weights *from, experts *
     const pack_layout *up = &from->up[0]->layout;
     *w = (experts){.n_experts = r->n_experts,
                    .n_used = r->n_used,
+                   .n_weighed = r->n_experts - r->n_identity,
                    .d_in = up->n_in,
                    .d_hidden = up->n_out,
                    .d_out = from->down[0]->layout.n_out};
     if (from->gate != NULL) {
-        TRY(take_weights(b, from->gate, "gate", w->d_hidden, w->d_in, &w->gate, w->n_experts, err));
+        TRY(take_weights(b, from->gate, "gate", w->d_hidden, w->d_in, &w->gate, w->n_weighed, err));
     }
-    TRY(take_weights(b, from->up, "up", w->d_hidden, w->d_in, &w->up, w->n_experts, err));
-    TRY(take_weights(b, from->down, "down", w->d_out, w->d_hidden, &w->down, w->n_experts, err));
+    TRY(take_weights(b, from->up, "up", w->d_hidden, w->d_in, &w->up, w->n_weighed, err));
+    TRY(take_weights(b, from->down, "down", w->d_out, w->d_hidden, &w->down, w->n_weighed, err));
+    if (r->n_identity > 0 && w->d_in != w->d_out) {
+        return err_set(err, QUIRE_BAD_FILE, -1,
+                       "experts that give their row of %d elements beside others that give %d", w->d_in,
+                       w->d_out);
+    }
     note_formats(w);
     note_sizes(w, s);
     *out = w;
@@ -163,6 +175,10 @@ quire_err cpu_experts_step_open(cpu_backend *b) {
     bool is_there = s->chosen != NULL && s->weights != NULL && s->places != NULL && s->sources != NULL &&
                     s->first != NULL && s->active != NULL && s->hidden != NULL && s->sums != NULL &&
                     s->rows != NULL;
+    if (s->keeps_inputs) {
+        s->inputs = scratch(b, n_rows, (size_t)s->row_width * sizeof *s->inputs);
+        is_there = is_there && s->inputs != NULL;
+    }
     if (s->up_width > 0) {
         s->gathered_up = scratch(b, n, linear_row_bytes(ROWS_F32, s->up_width));
         is_there = is_there && s->gathered_up != NULL;

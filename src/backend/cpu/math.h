@@ -151,6 +151,9 @@ typedef struct math_kernels {
     void (*values_of_keys)(dtype type, const void *keys, int32_t d_value, void *values);
 
     void (*attention_tile)(const attn_tile *t);
+    /* t->scores = raw products of the queries with the keys of blocks that some query
+     * sees. */
+    void (*attention_products)(const attn_tile *t);
     /* Each of n states of `to` = itself merged with a later chunk's. Empty states change
      * nothing; acc of an empty `to` is overwritten. */
     void (*attention_merge)(attn_state *to, const attn_state *chunk, int32_t n, int32_t acc_stride);
@@ -185,6 +188,7 @@ attn_run_fn attn_run_avx2, attn_run_avx512, attn_run_neon;
 
 /* Defined in attention_plain.c, for math_plain.c's table. */
 void attention_tile_plain(const attn_tile *t);
+void attention_products_plain(const attn_tile *t);
 void attention_values_of_keys_plain(dtype type, const void *keys, int32_t d_value, void *values);
 void attention_unpack_int4_plain(bool values, const uint8_t *block, int32_t width, int32_t row_bytes,
                                  int8_t *out);

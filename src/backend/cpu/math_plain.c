@@ -188,6 +188,7 @@ const math_kernels math_plain = {
     .unpack_int4 = attention_unpack_int4_plain,
     .values_of_keys = attention_values_of_keys_plain,
     .attention_tile = attention_tile_plain,
+    .attention_products = attention_products_plain,
     .attention_merge = attention_merge_plain,
     .attention_finish = attention_finish_plain,
     .state_decays = state_decays_plain,

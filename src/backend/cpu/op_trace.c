@@ -172,6 +172,10 @@ static void traced_scan(backend *base, const scan_use *use) {
            scan(base, use));
 }
 
+static void traced_choose(backend *base, const choose_use *use) {
+    TRACED(OP_CHOOSE, b->batch->n_rows, (void)0, choose(base, use));
+}
+
 static void traced_head_products(backend *base, const head_products_use *use) {
     TRACED(OP_HEAD_PRODUCTS, b->batch->n_rows, count_heads(&op, use), head_products(base, use));
 }
@@ -191,6 +195,7 @@ void cpu_trace(backend *base, op_trace *to) {
         b->traced.kv_store = traced_kv_store;
         b->traced.latent_store = traced_latent_store;
         b->traced.head_products = traced_head_products;
+        b->traced.choose = traced_choose;
         b->traced.attention = traced_attention;
         b->traced.linear_add = traced_linear_add;
         b->traced.feed_forward = traced_feed_forward;
