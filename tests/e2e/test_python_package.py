@@ -86,6 +86,15 @@ def test_a_thousand_prompts_have_the_texts_of_quire_run(python, tmp_path):
     case(python, "a_thousand_prompts", tmp_path / "in.jsonl", tmp_path / "out.jsonl")
 
 
+def test_the_package_is_compared_with_quire_run(python):
+    """In the long form the package has 97% of its tokens a processor second at least."""
+    is_long = bool(os.environ.get("QUIRE_TEST_LONG"))
+    size = ["builtin", "--prompts", "1000", "--tokens", "64"] if is_long else ["builtin-small", "--prompts", "20", "--tokens", "4", "--rounds", "1"]
+    program, package = json.loads(run(sys.executable, "tools/python_bench.py", python, *size, "--json").stdout)
+    assert program["who"] == "quire run" and program["of quire run, tokens/s"] == 1 and package["tokens/s"] > 0
+    assert not is_long or package["of quire run, tokens/processor s"] >= 0.97, package
+
+
 @pytest.mark.parametrize("name", ["bert", "qwen3-embedding", "gemma3-embedding"])
 def test_embeddings_are_the_references(python, name):
     numpy = pytest.importorskip("numpy")
