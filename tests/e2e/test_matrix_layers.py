@@ -1,5 +1,5 @@
-"""The pairs of settings of test_matrix.py on a mixture of experts whose layers have windows, in ids: each answer is a plain server's, to the bit of its
-log-probabilities. Scarce pools hold what windows see of one request, or three beams, and no more."""
+"""The pairs of settings of test_matrix.py on models whose layers remember otherwise, in ids: a mixture of experts with windows, recurrent states, latents. Each
+answer is a plain server's, to the bit of its log-probabilities. Scarce pools hold what one request needs, or three beams, and no more."""
 import bisect
 import json
 import subprocess
@@ -9,7 +9,7 @@ from conftest import SHARED, Server
 from test_matrix import PLAIN, SETTINGS, all_pairs
 from together import answers_together
 
-MODEL = SHARED / "golden/models/gpt_oss"
+MODELS = ["gpt_oss", "qwen3-next", "deepseek_v3"]
 LONGEST, N_OUT = 240, 40
 PHRASE = [17, 91, 5, 203, 44, 17, 91, 8]
 KINDS = {
@@ -24,28 +24,27 @@ KINDS = {
     "samples of a long prompt": {"temperature": 1.0, "seed": 13, "n": 3, "prompt": PHRASE * 25},
 }
 ROWS = all_pairs(SETTINGS, 1)
-preemptions = []  # of each server that had scarce pages
 
 
 def sizes(row):
     return ["--page-size", row["page"], "--chunk", row["chunk"], "--kv-dtype", row["kv"]]
 
 
-def least_pages(quire, row, n_tokens):
+def least_pages(quire, model, row, n_tokens):
     def holds(pages):
-        done = subprocess.run([quire, "inspect", str(MODEL), "--json", "--kv-pages", str(pages), "--max-model-len", str(n_tokens), *sizes(row)],
+        done = subprocess.run([quire, "inspect", str(model), "--json", "--kv-pages", str(pages), "--max-model-len", str(n_tokens), *sizes(row)],
                               capture_output=True, text=True)
         assert done.returncode == 0, done.stderr
         return json.loads(done.stdout)["memory_plan"][0]["full_length_requests"] > 0
     return bisect.bisect_left(range(2048), True, key=holds)
 
 
-def start(quire, row):
+def start(quire, model, row):
     flags = ["--prefix-cache", row["cache"], "--swap-space", row["swap"] + "M", "--schedule", row["schedule"], "--max-num-seqs", "12",
              "--max-model-len", str(LONGEST), "--compute", "f32", "--served-model-name", "m", *sizes(row)]
     if row["cascade"] == "0":
         flags += ["--disable-cascade-attn"]
-    scarce = max(least_pages(quire, row, LONGEST), 3 * least_pages(quire, row, len(PHRASE) * 4 + N_OUT))
+    scarce = max(least_pages(quire, model, row, LONGEST), 3 * least_pages(quire, model, row, len(PHRASE) * 4 + N_OUT))
     flags += ["--kv-pages", str(scarce if row["pages"] == "scarce" else 20 * scarce)]
     if row["speculation"] != "none":
         method, _, trees = row["speculation"].partition(" ")
@@ -53,9 +52,9 @@ def start(quire, row):
         if trees:
             config.update(num_speculative_tokens=8, tree_width=3)
         if method == "draft_model":
-            config["model"] = str(MODEL)
+            config["model"] = str(model)
         flags += ["--speculative-config", json.dumps(config)]
-    return Server(MODEL, *flags)
+    return Server(model, *flags)
 
 
 def answer(server, kind):
@@ -65,35 +64,39 @@ def answer(server, kind):
     return [(c["index"], c["token_ids"], c["logprobs"]["token_logprobs"], c["finish_reason"]) for c in json.loads(text)["choices"]]
 
 
-@pytest.fixture(scope="module")
-def expected(quire):
-    """What plain servers answer, one request at a time."""
-    if not MODEL.exists():
-        pytest.skip(f"{MODEL} is not at hand")
-    answers = {}
+class Plain:
+    """What plain servers of a model answer, one request at a time."""
 
-    def of(kv):
-        if kv not in answers:
-            server = start(quire, {**PLAIN, "kv": kv})
-            answers[kv] = {kind: answer(server, kind) for kind in KINDS}
+    def __init__(self, quire, model):
+        self.quire, self.model, self.answers, self.preemptions = quire, model, {}, []
+
+    def of(self, kv):
+        if kv not in self.answers:
+            server = start(self.quire, self.model, {**PLAIN, "kv": kv})
+            self.answers[kv] = {kind: answer(server, kind) for kind in KINDS}
             assert server.stop() == 0
-        return answers[kv]
-    return of
+        return self.answers[kv]
+
+
+@pytest.fixture(scope="module", params=MODELS)
+def plain(request, quire):
+    model = SHARED / "golden/models" / request.param
+    if not model.exists():
+        pytest.skip(f"{model} is not at hand")
+    plain = Plain(quire, model)
+    yield plain
+    # how often depends on who arrives first
+    assert not plain.preemptions or sum(plain.preemptions) > 0, plain.preemptions
 
 
 @pytest.mark.parametrize("row", ROWS, ids=lambda row: "-".join(row.values()))
-def test_every_answer_is_the_plain_one(quire, expected, row):
-    plain, server = expected(row["kv"]), start(quire, row)
+def test_every_answer_is_the_plain_one(quire, plain, row):
+    expected, server = plain.of(row["kv"]), start(quire, plain.model, row)
     for _ in range(2):  # the second time prefixes are cached, and drafts were seen
         got = answers_together(lambda kind: answer(server, kind), KINDS)
         for kind in KINDS:
-            assert got[kind] == plain[kind], kind
+            assert got[kind] == expected[kind], kind
     if row["pages"] == "scarce":
-        preemptions.append(server.metric(r'vllm:num_preemptions_total\{[^}]*\}'))
+        plain.preemptions.append(server.metric(r'vllm:num_preemptions_total\{[^}]*\}'))
     assert server.metric("quire_pages_held") == 0
     assert server.stop() == 0
-
-
-def test_sequences_were_preempted():
-    """How often depends on who arrives first."""
-    assert not preemptions or sum(preemptions) > 0, preemptions
