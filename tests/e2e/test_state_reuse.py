@@ -8,7 +8,9 @@ from conftest import KEY, Server
 
 MODELS = ["qwen3_5", "nemotron_h", "lfm2"]
 LETTERS = list(range(97, 123))  # answers are text that comes back as the same tokens
-GENERATION = len("<assistant>")
+GENERATION = 1 + len("assistant\n")
+# A state is kept at the end of a message's text; what closes the message is computed again.
+CLOSES = 2
 # The last token of an answer is never computed, and a prompt's last one always is.
 ENDS = 2
 
@@ -44,7 +46,7 @@ def message(role, text):
 
 def width(m):
     """Tokens of a message."""
-    return len(f"<{m['role']}>{m['content']}</{m['role']}>\n".encode())
+    return 1 + len(f"{m['role']}\n{m['content']}".encode()) + CLOSES
 
 
 def test_a_turn_computes_what_is_new(chats):
@@ -54,7 +56,7 @@ def test_a_turn_computes_what_is_new(chats):
         messages.append(new)
         answer, n, computed = chats.ask(messages)
         assert n == sum(map(width, messages)) + GENERATION
-        assert turn == 0 or computed <= width(new) + GENERATION + len("</assistant>\n") + ENDS, f"turn {turn}: {computed} of {n}"
+        assert turn == 0 or computed <= width(new) + GENERATION + CLOSES + ENDS, f"turn {turn}: {computed} of {n}"
         messages.append(message("assistant", answer))
 
 
@@ -68,7 +70,7 @@ def test_an_edited_last_message_computes_that_message(chats):
     for text in ("Which of them came last?", "Who of them came first?"):
         edited = message("user", text)
         _, n, computed = chats.ask([*messages, edited])
-        assert computed <= width(edited) + GENERATION + ENDS, f"{computed} of {n}"
+        assert computed <= CLOSES + width(edited) + GENERATION + ENDS, f"{computed} of {n}"
 
 
 def test_stripped_reasoning_computes_the_answer_and_what_is_new(chats):
@@ -101,7 +103,7 @@ def test_two_clients_in_turn_keep_their_chats(chats):
             new = message("user", f"Question {turn}: and then, what did the prince say to her?")
             messages.append(new)
             answer, n, computed = chats.ask(messages)
-            assert turn == 0 or computed <= width(new) + GENERATION + len("</assistant>\n") + ENDS, f"turn {turn}: {computed} of {n}"
+            assert turn == 0 or computed <= width(new) + GENERATION + CLOSES + ENDS, f"turn {turn}: {computed} of {n}"
             messages.append(message("assistant", answer))
 
 
@@ -111,4 +113,4 @@ def test_users_of_one_system_prompt_compute_it_once(chats):
     for user in range(8):
         new = message("user", f"I am user {user}. Who are you?")
         _, n, computed = chats.ask([system, new])
-        assert user == 0 or computed <= width(new) + GENERATION + ENDS, f"user {user}: {computed} of {n}"
+        assert user == 0 or computed <= CLOSES + width(new) + GENERATION + ENDS, f"user {user}: {computed} of {n}"
