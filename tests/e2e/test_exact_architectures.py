@@ -27,6 +27,10 @@ NAMES = {
     "deepseek_v2": "latents for all heads",
     "deepseek_v3": "the same behind a latent of the queries, groups of experts",
     "gemma4-moe": "values that are keys, experts beside the MLP",
+    "lfm2": "short convolutions",
+    "qwen3-next": "a delta rule, experts",
+    "minimax": "lightning attention",
+    "deepseek_v3": "latents, groups of experts",
 }
 COMPUTE = ["f32", "bf16", "int8"]
 # Every value meets every other one: of pages, chunks, threads, and whether strangers run beside.
