@@ -71,7 +71,7 @@ typedef struct quire_kv_options {
     uint64_t seed;    /* decides between equals; 0: from the system, so that clients cannot predict it */
     int32_t n_events; /* events that are kept for quire_kv_look; 0: none */
     /* pages of a sequence's state in a group of recurrent states; 0: the group holds
-     * tokens. State groups come last, after at least one that holds tokens */
+     * tokens. State groups come last; there may be no others */
     int32_t state_pages[QUIRE_KV_MAX_GROUPS];
     /* a snapshot every so many tokens; 0: at prompts' ends, branches and ends only */
     int32_t snapshot_tokens;

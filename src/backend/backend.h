@@ -354,6 +354,23 @@ typedef struct scan_use {
     buffer out;           /* [M, C]; may be x */
 } scan_use;
 
+/* A gated linear recurrence (RG-LRU: De et al. 2024, arXiv:2402.19427): C channels in
+ * blocks of W = C / n_blocks. For each row and channel c of block k:
+ *   i = sigmoid(input_bias[c] + sum over j, ascending, of x[k W + j] input[k][j][c])
+ *   r = sigmoid(the same with decay)
+ *   l = -rate[c] r; S = exp(l) S + sqrt(1 - exp(2 l)) (i x[c]); at position 0 S = i x[c]
+ *   out[c] = S
+ * A unit of the state is 16 channels of a block (lru_units), the last of a block's may
+ * have fewer; gates lie unit by unit. */
+typedef struct lru_use {
+    int32_t cache;
+    int32_t n_channels, n_blocks;
+    buffer x;           /* [M, C] */
+    const float *gates; /* [units][W + 1][2][16]: input, decay; the last row of W + 1 the biases */
+    const float *rate;  /* [units][16] */
+    buffer out;         /* [M, C]; not x */
+} lru_use;
+
 /* One copy of a whole page inside the pool: dst = src. */
 typedef struct kv_copy_pair {
     int32_t src, dst;
@@ -401,6 +418,8 @@ typedef enum op_kind {
     OP_SCAN,
     OP_HEAD_PRODUCTS,
     OP_CHOOSE,
+    OP_LRU,
+    OP_PLACE,
     OP_HEAD,
     N_OPS
 } op_kind;
@@ -565,6 +584,9 @@ typedef struct backend_ops {
     void (*choose)(backend *b, const choose_use *use);
     /* The heads' products. On a GPU: one batched product, a batch a head. */
     void (*head_products)(backend *b, const head_products_use *use);
+    void (*lru)(backend *b, const lru_use *use);
+    /* out[:, column .. column + W] = x [M, W]. On a GPU: as multiply. */
+    void (*place)(backend *b, buffer x, int32_t column, buffer out);
     /* Logits [n_out, V] of the batch's out_rows: scale * (norm(x) W^T + bias),
      * soft-capped when cap > 0. Written to the backend's own logits buffer. */
     void (*head)(backend *b, buffer x, const norm *nm, const linear *w, float scale, float soft_cap);

@@ -204,12 +204,13 @@ typedef struct attend_desc {
     float temperature;     /* layers without rotary embedding multiply the query at position p by */
     /* 1 + temperature * ln(1 + floor((p + 1) / temperature_length)); 0: they do not */
     int32_t temperature_length;
-    bool temperature_on_all; /* all layers do, by floor(p / temperature_length) in its place */
-    float cap;               /* of scores; 0: none */
-    float clip;              /* of q, k and v; 0: none */
-    float alibi;             /* the largest exponent of ALiBi's slopes; 0: none */
-    float alibi_scale;       /* of the slopes; 0: 1 */
-    bool alibi_bf16;         /* slopes are rounded to BF16 */
+    bool temperature_on_all;   /* all layers do, by floor(p / temperature_length) in its place */
+    float cap;                 /* of scores; 0: none */
+    float clip;                /* of q, k and v; 0: none */
+    float alibi;               /* the largest exponent of ALiBi's slopes; 0: none */
+    float in_scale, out_scale; /* of the rows that attention reads, and of those it gives; 0: 1 */
+    float alibi_scale;         /* of the slopes; 0: 1 */
+    bool alibi_bf16;           /* slopes are rounded to BF16 */
     attend_gate gate;
     activation gate_f; /* of the gate */
 } attend_desc;
@@ -284,6 +285,7 @@ typedef enum route_score {
 
 typedef struct moe_desc {
     int32_t n_used, d_expert, d_shared; /* widths of an expert, of the shared expert (0: none) */
+    int32_t d_latent;                   /* of the rows that experts read and write; 0: d_model */
     int32_t n_groups, n_groups_used;
     route_score score;
     bool group_by_best_two, closed_is_zero, correction_bias, renormalise, scale_inputs, shared_gate;
@@ -303,6 +305,44 @@ typedef struct moe_desc {
     int32_t n_image_experts;
     int32_t n_identity; /* of a layer's experts the last: they give the row that they read */
 } moe_desc;
+
+/* The norms of Mamba-1's time step, B and C. */
+typedef enum mamba_norms { MAMBA_NORMS_NONE, MAMBA_NORMS_BARE, MAMBA_NORMS_WEIGHED } mamba_norms;
+
+/* Layers with Mamba's mixer (model/blocks_mamba.c has what it computes): Mamba-1's where
+ * n_heads is 0, else Mamba-2's. All 0: there are none. */
+typedef struct mamba_desc {
+    int32_t n_inner;           /* width of x and z: channels, or heads times their width */
+    int32_t n_heads, n_groups; /* Mamba-2: heads, and how many B and C there are for them */
+    int32_t n_states;          /* of a channel: elements of B and C */
+    int32_t n_taps;            /* of the convolution */
+    int32_t step_rank;         /* Mamba-1: width of the time step before its last product */
+    activation activation;     /* of the convolution; of z in Mamba-1 */
+    mamba_norms inner_norms;   /* Mamba-1: of time step, B and C */
+    float inner_eps;           /* of these norms, or of that behind the heads */
+    int32_t n_norm_groups;     /* Mamba-2: stretches of the norm behind the heads; 0: there is no norm */
+    bool norm_first;           /* Mamba-2: that norm comes before z is multiplied in, not after it */
+    float step_least;          /* Mamba-2: the time step is clamped from here */
+    float step_most;           /* to here; 0: it is not clamped */
+    float in_scale, out_scale; /* of the rows that it reads, and of those it gives; 0: 1 */
+    float scales[5];           /* Mamba-2: of z, x, B, C and time step behind the first product; 0: 1 */
+} mamba_desc;
+
+#define DESC_MAX_SHARED_BLOCKS 16
+
+/* Blocks of attention and feed-forward that several layers run with the same weights, one
+ * after another in turn (Zamba 2). All 0: there are none. */
+typedef struct shared_desc {
+    int32_t n_blocks;
+    int32_t adapter_rank; /* of the products that a layer adds to them */
+    bool has_attention_adapters;
+} shared_desc;
+
+/* Layers with a gated linear recurrence (RecurrentGemma). All 0: there are none. */
+typedef struct lru_desc {
+    int32_t width, n_blocks; /* channels, and blocks of them whose gates see one another */
+    int32_t n_taps;          /* of the convolution before it */
+} lru_desc;
 
 /* Short convolutions of layers that have one in place of attention (LFM2), over the
  * model's width. */
@@ -385,7 +425,9 @@ typedef struct model_desc {
     float attention_scale; /* multiplies q . k; 1 / sqrt(head width) for Llama */
     float residual_scale;  /* of what a layer adds; 0: 1 */
     activation activation; /* of the dense feed-forward part */
-    bool ungated;          /* which has no gate */
+    bool ungated;          /* which has no gate; nor have experts */
+    float gate_scale;      /* of its gate's rows before the function; 0: 1 */
+    float down_scale;      /* of the rows that it gives; 0: 1 */
     bool conv1d;           /* a checkpoint's matrices are stored as [n_in, n_out] */
     bool two_sided;        /* rows see later positions too */
     bool tied_embeddings;
@@ -418,6 +460,9 @@ typedef struct model_desc {
     streams_desc streams;
     head_desc head;
     moe_desc moe;
+    mamba_desc mamba;
+    shared_desc shared;
+    lru_desc lru;
     conv_desc conv;
     delta_desc delta;
     rope_desc ropes[DESC_MAX_ROPES];

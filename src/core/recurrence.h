@@ -37,4 +37,16 @@ static inline cache_desc scan_cache(int32_t n_channels, int32_t n_states) {
                         .unit_bytes = (int64_t)STATE_LANES * n_states * (int64_t)sizeof(float)};
 }
 
+/* Units of a gated linear recurrence: none has channels of two blocks. */
+static inline int32_t lru_units(int32_t n_channels, int32_t n_blocks) {
+    return n_blocks * ((n_channels / n_blocks + STATE_LANES - 1) / STATE_LANES);
+}
+
+/* The cache of one. */
+static inline cache_desc lru_cache(int32_t n_channels, int32_t n_blocks) {
+    return (cache_desc){.kind = LAYER_STATE,
+                        .n_units = lru_units(n_channels, n_blocks),
+                        .unit_bytes = STATE_LANES * (int64_t)sizeof(float)};
+}
+
 #endif

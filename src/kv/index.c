@@ -52,10 +52,10 @@ static void index_free_parts(kv_index *ix) {
 }
 
 quire_err kv_index_open(kv_pool *pool, const kv_index_options *o, kv_index **out) {
-    if (o->page_tokens < 1 || o->n_groups < 1 || o->n_groups > KV_MAX_GROUPS || o->max_namespaces < 1 ||
-        o->max_entries < 0 || o->n_state_groups < 0 || o->n_state_groups > KV_MAX_GROUPS - o->n_groups ||
-        o->max_snapshots < 0 || o->hash_bits < 0 || o->hash_bits > 64 || o->policy < KV_EVICT_LRU ||
-        o->policy > KV_EVICT_CALLER ||
+    if (o->page_tokens < 1 || o->n_groups < 0 || o->n_groups + o->n_state_groups < 1 ||
+        o->n_groups > KV_MAX_GROUPS || o->max_namespaces < 1 || o->max_entries < 0 || o->n_state_groups < 0 ||
+        o->n_state_groups > KV_MAX_GROUPS - o->n_groups || o->max_snapshots < 0 || o->hash_bits < 0 ||
+        o->hash_bits > 64 || o->policy < KV_EVICT_LRU || o->policy > KV_EVICT_CALLER ||
         (o->granularity != KV_GRANULARITY_TOKEN && o->granularity != KV_GRANULARITY_PAGE)) {
         return QUIRE_INVALID;
     }
@@ -208,23 +208,69 @@ bool kv_index_is_useless(const kv_index *ix, int32_t e) {
     return lacks;
 }
 
+/* Whether e is the first entry of its namespace on its path; *parent: its node's. */
+static bool is_start_of(const kv_index *ix, int32_t e, int32_t *parent) {
+    const kv_node *node = &ix->tree.nodes[kv_tree_entry(&ix->tree, e)->node];
+    *parent = node->parent;
+    return ix->tree.nodes[*parent].parent == TREE_NONE && node->first == e;
+}
+
+/* Drops an entry that nothing follows, and the namespace if none is left; returns the
+ * entry before it. */
+static int32_t index_cut(kv_index *ix, int32_t e) {
+    int32_t up = kv_tree_entry(&ix->tree, e)->up, parent;
+    bool is_start = is_start_of(ix, e, &parent);
+    index_drop_entry(ix, e);
+    if (ix->o.n_state_groups > 0) {
+        kv_index_drop_bare_tails(ix, parent, is_start ? TREE_NONE : up);
+    }
+    if (ix->tree.nodes[parent].parent == TREE_NONE) {
+        drop_idle_namespace(ix, ix->tree.nodes[parent].last);
+    }
+    return up;
+}
+
 /* Drops e and the entries before it as far as they are useless, and the namespace if none
  * is left. */
 static void prune(kv_index *ix, int32_t e) {
     while (e != TREE_NONE && kv_index_is_useless(ix, e)) {
-        int32_t up = kv_tree_entry(&ix->tree, e)->up;
-        const kv_node *node = &ix->tree.nodes[kv_tree_entry(&ix->tree, e)->node];
-        int32_t parent = node->parent;
-        bool is_start = ix->tree.nodes[parent].parent == TREE_NONE && node->first == e;
-        index_drop_entry(ix, e);
-        if (ix->o.n_state_groups > 0) {
-            kv_index_drop_bare_tails(ix, parent, is_start ? TREE_NONE : up);
-        }
-        if (ix->tree.nodes[parent].parent == TREE_NONE) {
-            drop_idle_namespace(ix, ix->tree.nodes[parent].last);
-        }
-        e = up;
+        e = index_cut(ix, e);
     }
+}
+
+/* ---- trees of states alone: entries have no pages that would end with them ---- */
+
+/* Whether a path ends at e or a state is kept behind its tokens or a part of them. */
+static bool leads_to_state(const kv_index *ix, int32_t e) {
+    const kv_snapshots *s = &ix->snapshots;
+    const kv_entry *entry = kv_tree_entry(&ix->tree, e);
+    int32_t parent;
+    bool is_start = is_start_of(ix, e, &parent), leads = entry->n_pins > 0 || s->places[e] != SNAPSHOT_NONE;
+    int32_t place = is_start ? ix->tree.cap_entries + ix->tree.nodes[parent].last : entry->up;
+    for (int32_t i = s->places[place]; i != SNAPSHOT_NONE && !leads; i = s->list[i].next) {
+        const int32_t n = s->list[i].n_tail;
+        leads =
+            n > 0 && n <= entry->n_tokens &&
+            memcmp(kv_snapshots_tail(s, i), kv_tree_tokens(&ix->tree, e), (size_t)n * sizeof(int32_t)) == 0;
+    }
+    return leads;
+}
+
+/* Makes room for an entry: drops those that lead to no state, where there are none the
+ * state that was not used for longest. False: there is none. */
+static bool drop_stateless(kv_index *ix) {
+    const int32_t n_before = ix->tree.n_entries;
+    for (int32_t e = 0; e < ix->tree.made_entries; e++) {
+        for (int32_t at = e; at != TREE_NONE && kv_tree_entry(&ix->tree, at)->n_tokens > 0 &&
+                             kv_tree_is_last(&ix->tree, at) && !leads_to_state(ix, at);) {
+            at = index_cut(ix, at);
+        }
+    }
+    if (ix->tree.n_entries == n_before && ix->snapshots.oldest != SNAPSHOT_NONE) {
+        kv_snapshots_drop(&ix->snapshots, ix->snapshots.oldest);
+        return true;
+    }
+    return ix->tree.n_entries < n_before;
 }
 
 /* Moves a path's pin. */
@@ -529,6 +575,9 @@ static quire_err publish_page(kv_index *ix, kv_path *path, const int32_t *tokens
             index_drop_entry(ix, e);
         }
         e = kv_tree_insert(&ix->tree, root, after, path->entry, tokens, n);
+        while (e == TREE_NONE && ix->o.n_groups == 0 && drop_stateless(ix)) {
+            e = kv_tree_insert(&ix->tree, root, after, path->entry, tokens, n);
+        }
         if (e == TREE_NONE) {
             return QUIRE_NO_ROOM;
         }

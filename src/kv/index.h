@@ -61,9 +61,10 @@ typedef enum kv_granularity {
 } kv_granularity;
 
 typedef struct kv_index_options {
-    int32_t page_tokens, n_groups;      /* n_groups: groups with pages of tokens, at least 1 */
-    int32_t windows[KV_MAX_GROUPS];     /* 0: a full group; else the window in tokens */
-    int32_t n_state_groups;             /* groups of recurrent states; their tables follow the others' */
+    int32_t page_tokens, n_groups;  /* n_groups: groups with pages of tokens */
+    int32_t windows[KV_MAX_GROUPS]; /* 0: a full group; else the window in tokens */
+    /* groups of recurrent states, whose tables follow the others'; one of both at least */
+    int32_t n_state_groups;
     int32_t state_pages[KV_MAX_GROUPS]; /* pages of a sequence's state, for each state group */
     int32_t max_snapshots;              /* states kept at once; 0: as many as the pool could hold */
     int32_t max_namespaces;

@@ -9,7 +9,7 @@
 
 quire_err kv_tree_open(kv_tree *t, int32_t page_tokens, int32_t n_groups, int32_t cap_entries,
                        int32_t cap_roots) {
-    if (page_tokens < 1 || n_groups < 1 || cap_entries < 1 || cap_roots < 1 ||
+    if (page_tokens < 1 || n_groups < 0 || cap_entries < 1 || cap_roots < 1 ||
         cap_entries > INT32_MAX - cap_roots) {
         return QUIRE_INVALID;
     }

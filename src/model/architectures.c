@@ -22,7 +22,9 @@ static const arch *const all[] = {
     &arch_youtu,       &arch_mistral4,     &arch_minicpm3,     &arch_axk1,        &arch_lfm2,
     &arch_lfm2_moe,    &arch_qwen3_next,   &arch_qwen3_5,      &arch_qwen3_5_moe, &arch_minimax,
     &arch_lfm3,        &arch_olmo_hybrid,  &arch_lara_mini,    &arch_kimi_linear, &arch_ling3,
-    &arch_deepseek32,  &arch_glm_dsa,      &arch_longcat};
+    &arch_deepseek32,  &arch_glm_dsa,      &arch_longcat,      &arch_mamba,       &arch_mamba2,
+    &arch_nemotron_h,  &arch_granite_h,    &arch_bamba,        &arch_falcon_h1,   &arch_jamba,
+    &arch_zamba2,      &arch_griffin};
 
 /* The text that is one of an architecture's names in a format, or NULL past the last. */
 static const char *name_at(const arch *a, model_format format, int k) {

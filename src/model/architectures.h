@@ -29,7 +29,12 @@ extern const arch arch_flex_olmo, arch_nanochat, arch_bitnet, arch_ernie4_5_vl, 
 extern const arch arch_lfm2, arch_lfm2_moe;
 extern const arch arch_qwen3_next, arch_qwen3_5, arch_qwen3_5_moe;
 extern const arch arch_minimax, arch_lfm3, arch_olmo_hybrid, arch_lara_mini, arch_kimi_linear, arch_ling3;
+extern const arch arch_mamba, arch_mamba2, arch_nemotron_h, arch_granite_h, arch_bamba, arch_falcon_h1,
+    arch_jamba, arch_zamba2, arch_griffin;
 extern const arch arch_bert, arch_roberta, arch_nomic_bert, arch_modernbert, arch_gemma_embedding;
+
+/* Granite's description, without its experts. */
+quire_err config_granite(const config *c, model_desc *d);
 
 /* Weights' names that two families have. */
 extern const arch_names mixtral_names;

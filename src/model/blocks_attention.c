@@ -298,6 +298,6 @@ quire_err attention_bind(binding *b, const layer_step *s) {
     TRY(attention_reserve(b, &w, to));
     attention_fill(b, &w, to);
     TRY(binding_read(b, s->from, &in));
-    b->rows[s->to] = (row_value){.at = to->rows, .product = w.o};
+    b->rows[s->to] = (row_value){.at = to->rows, .product = w.o, .scale = b->d->attend.out_scale};
     return binding_emit(b, (decoder_op){.run = attention_run, .in = in.at, .nm = in.nm, .own = to});
 }

@@ -14,7 +14,10 @@ typedef struct moe_block {
     routing how;
     experts_use use;
     linear *shared_gate, *shared_up, *shared_down, *shared_router; /* NULL: there is none */
-    buffer logits, shared, shared_logit;
+    linear *latent_down, *latent_up; /* NULL: experts read and write rows of the model's width */
+    buffer in;                       /* what router and shared expert read: norm(in) */
+    const norm *nm;                  /* or NULL */
+    buffer sum, logits, shared, shared_logit;
     activation shared_f;
     float shared_limit, shared_scale;
 } moe_block;
@@ -52,11 +55,14 @@ static quire_err moe_load_weight(binding *b, int32_t e, expert_place at, linear 
 }
 
 static quire_err moe_load_expert(binding *b, int32_t e, linear **gate, linear **up, linear **down) {
-    int64_t f = b->d->moe.d_expert, width = b->d->d_model;
+    const moe_desc *moe = &b->d->moe;
+    int64_t f = moe->d_expert, width = moe->d_latent > 0 ? moe->d_latent : b->d->d_model;
     bool pair = binding_has(b, W_EXPERT_GATE_UP);
     weight_role gate_role = pair ? W_EXPERT_GATE_UP : W_EXPERT_GATE,
                 up_role = pair ? W_EXPERT_GATE_UP : W_EXPERT_UP;
-    TRY(moe_load_weight(b, e, (expert_place){gate_role, "gate", pair ? 0 : -1, f, width}, gate));
+    if (!b->d->ungated) {
+        TRY(moe_load_weight(b, e, (expert_place){gate_role, "gate", pair ? 0 : -1, f, width}, gate));
+    }
     TRY(moe_load_weight(b, e, (expert_place){up_role, "up", pair ? 1 : -1, f, width}, up));
     weight_role down_role = pair && binding_has(b, W_EXPERTS_DOWN) ? W_EXPERTS_DOWN : W_EXPERT_DOWN;
     return moe_load_weight(b, e, (expert_place){down_role, "down", -1, width, f}, down);
@@ -88,7 +94,8 @@ static quire_err moe_load_experts(binding *b, const routing *how, experts **out)
     for (int32_t x = 0; x < n && e == QUIRE_OK; x++) {
         e = moe_load_expert(b, x, &gate[x], &up[x], &down[x]);
     }
-    const experts_weights weights = {.routing = how, .gate = gate, .up = up, .down = down};
+    const experts_weights weights = {
+        .routing = how, .gate = b->d->ungated ? NULL : gate, .up = up, .down = down};
     e = e ? e : moe_skip_identity(b, how);
     e = e ? e : l->b->ops->experts_load(l->b, &weights, out, l->err);
     mem_free(all);
@@ -103,7 +110,7 @@ static quire_err moe_load_shared(binding *b, moe_block *m) {
     if (binding_has(b, W_SHARED_GATE_UP) && !binding_has(b, W_SHARED_GATE)) {
         TRY(binding_pair(b, W_SHARED_GATE_UP, f, width, &m->shared_gate, &m->shared_up));
     } else {
-        TRY(binding_linear(b, W_SHARED_GATE, f, width, &m->shared_gate));
+        TRY(b->d->ungated ? QUIRE_OK : binding_linear(b, W_SHARED_GATE, f, width, &m->shared_gate));
         TRY(binding_linear(b, W_SHARED_UP, f, width, &m->shared_up));
     }
     TRY(binding_linear(b, W_SHARED_DOWN, width, f, &m->shared_down));
@@ -175,9 +182,8 @@ static quire_err moe_load_router(binding *b, moe_block *m) {
 
 /* sum += scale * shared(norm(in)), times the sigmoid of its own logit where it has one. */
 static void moe_run_shared(const pass *p, const moe_block *m) {
-    const experts_use *use = &m->use;
-    p->op->feed_forward(p->b, &(feed_forward_use){.x = use->x,
-                                                  .nm = use->nm,
+    p->op->feed_forward(p->b, &(feed_forward_use){.x = m->in,
+                                                  .nm = m->nm,
                                                   .gate = m->shared_gate,
                                                   .up = m->shared_up,
                                                   .f = m->shared_f,
@@ -185,20 +191,26 @@ static void moe_run_shared(const pass *p, const moe_block *m) {
                                                   .h = m->shared,
                                                   .reader = m->shared_router ? NULL : m->shared_down});
     if (m->shared_router != NULL) {
-        p->op->norm_linears(p->b, use->x, use->nm, &(linear_use){m->shared_router, m->shared_logit}, 1);
+        p->op->norm_linears(p->b, m->in, m->nm, &(linear_use){m->shared_router, m->shared_logit}, 1);
         p->op->multiply(
             p->b,
             &(multiply_use){.f = ACT_SIGMOID, .gate = m->shared_logit, .x = m->shared, .out = m->shared});
     }
-    p->op->linear_add(p->b, m->shared, &(linear_use){m->shared_down, use->y}, m->shared_scale, use->y);
+    p->op->linear_add(p->b, m->shared, &(linear_use){m->shared_down, m->sum}, m->shared_scale, m->sum);
 }
 
 static void moe_run(const pass *p, const decoder_op *o) {
     const moe_block *m = o->own;
-    const norm *nm = m->router_norm != NULL ? m->router_norm : m->use.nm;
-    p->op->norm_linears(p->b, m->use.x, nm, &(linear_use){m->router, m->logits}, 1);
+    const norm *nm = m->router_norm != NULL ? m->router_norm : m->nm;
+    p->op->norm_linears(p->b, m->in, nm, &(linear_use){m->router, m->logits}, 1);
     p->op->route(p->b, &m->how, m->logits);
+    if (m->latent_down != NULL) {
+        p->op->norm_linears(p->b, m->in, m->nm, &(linear_use){m->latent_down, m->use.x}, 1);
+    }
     p->op->experts(p->b, &m->use);
+    if (m->latent_up != NULL) {
+        p->op->norm_linears(p->b, m->use.y, NULL, &(linear_use){m->latent_up, m->sum}, 1);
+    }
     if (m->shared_up != NULL) {
         moe_run_shared(p, m);
     }
@@ -210,6 +222,22 @@ static void set_limit(float limit, activation *f, float *to) {
     *to = limit > 0.0f ? limit : *to;
 }
 
+/* Sets what the experts read and write: the layer's rows, or rows of a latent's width. */
+static quire_err moe_load_latent(binding *b, moe_block *m) {
+    const int32_t width = b->d->moe.d_latent;
+    m->use.x = m->in;
+    m->use.nm = m->nm;
+    m->use.y = m->sum;
+    if (width == 0) {
+        return QUIRE_OK;
+    }
+    TRY(binding_linear(b, W_EXPERTS_IN, width, b->d->d_model, &m->latent_down));
+    TRY(binding_linear(b, W_EXPERTS_OUT, b->d->d_model, width, &m->latent_up));
+    TRY(binding_buffer(b, BUFFER_NARROW, width, &m->use.x));
+    m->use.nm = NULL;
+    return binding_buffer(b, BUFFER_NARROW_SUM, width, &m->use.y);
+}
+
 /* All of a layer's experts read the same rows, so their sum is collected in a row of its
  * own. */
 quire_err moe_bind(binding *b, const layer_step *s) {
@@ -217,7 +245,6 @@ quire_err moe_bind(binding *b, const layer_step *s) {
     moe_block *m;
     experts *all;
     row_value in;
-    buffer sum;
     TRY(binding_new(b, 1, sizeof *m, &m));
     TRY(moe_load_router(b, m));
     TRY(moe_load_experts(b, &m->how, &all));
@@ -226,16 +253,18 @@ quire_err moe_bind(binding *b, const layer_step *s) {
         TRY(binding_settle(b, X));
     }
     TRY(binding_read(b, s->from, &in));
-    TRY(binding_row(b, s->to, &sum));
-    assert(in.at.id != sum.id && (in.nm != NULL || m->router_norm == NULL));
-    m->use = (experts_use){.x = in.at, .nm = in.nm, .w = all, .f = moe->activation, .limit = moe->limit};
+    TRY(binding_row(b, s->to, &m->sum));
+    assert(in.at.id != m->sum.id && (in.nm != NULL || m->router_norm == NULL));
+    m->in = in.at;
+    m->nm = in.nm;
+    m->use = (experts_use){.w = all, .f = moe->activation, .limit = moe->limit, .scale = 1.0f};
     set_limit(b->d->layers[b->layer].limit, &m->use.f, &m->use.limit);
     m->shared_f = b->d->activation;
     set_limit(b->d->layers[b->layer].dense_limit, &m->shared_f, &m->shared_limit);
     m->use.scale = m->shared_scale = moe->shared_mean && m->shared_up != NULL ? 0.5f : 1.0f;
     m->use.overwrite = true;
-    m->use.y = sum;
-    b->rows[s->to] = (row_value){.at = sum};
+    TRY(moe_load_latent(b, m));
+    b->rows[s->to] = (row_value){.at = m->sum};
     return binding_emit(b, (decoder_op){.run = moe_run, .own = m});
 }
 
@@ -260,6 +289,7 @@ static quire_err mlp_load(binding *b, int32_t f, linear **gate, linear **up, lin
 /* The first half of the part, and the norm behind it. */
 typedef struct mlp_block {
     feed_forward_use use;
+    linear_use halves[2];  /* gate and up, where the gate is scaled before its function; w NULL: it is not */
     norm *inner_norm;      /* NULL: there is none */
     norm *above;           /* the gate goes through it first; NULL: it does not */
     multiply_use multiply; /* with above: of the gate and the up product */
@@ -274,11 +304,16 @@ static void mlp_run(const pass *p, const decoder_op *o) {
         p->op->norm_linears(p->b, use->x, use->nm, both, 2);
         p->op->norm_rows(p->b, m->multiply.gate, m->above, m->multiply.gate);
         p->op->multiply(p->b, &m->multiply);
+    } else if (m->halves[0].w != NULL) {
+        p->op->norm_linears(p->b, use->x, use->nm, m->halves, 2);
+        p->op->scale_rows(p->b, p->d->gate_scale, use->h);
+        p->op->multiply(p->b,
+                        &(multiply_use){.f = use->f, .gate = use->h, .x = m->halves[1].out, .out = use->h});
     } else {
         p->op->feed_forward(p->b, use);
     }
     if (m->inner_norm != NULL) {
-        p->op->norm_rows(p->b, m->use.h, m->inner_norm, m->use.h);
+        p->op->norm_rows(p->b, use->h, m->inner_norm, use->h);
     }
 }
 
@@ -313,7 +348,12 @@ quire_err mlp_bind(binding *b, const layer_step *s) {
     set_limit(b->d->layers[b->layer].dense_limit, &m->use.f, &m->use.limit);
     m->use.reader = m->inner_norm == NULL ? down : NULL;
     TRY(mlp_set_cutoff(b, f, m));
-    b->rows[s->to] = (row_value){.at = h, .product = down};
+    b->rows[s->to] = (row_value){.at = h, .product = down, .scale = b->d->down_scale};
+    if (gate != NULL && b->d->gate_scale != 0.0f && b->d->gate_scale != 1.0f) {
+        m->halves[0] = (linear_use){gate, h};
+        m->halves[1].w = up;
+        TRY(binding_buffer(b, BUFFER_UP, f, &m->halves[1].out));
+    }
     return binding_emit(b, (decoder_op){.run = mlp_run, .own = m});
 }
 

@@ -73,7 +73,9 @@ typedef struct decoder_shape {
     bool has_heads_by_layer; /* heads of queries may be a list too: n_heads is then the first layer's */
     /* a name that config.json has for the activation of d; NULL: none but the usual */
     const char *own_activation;
-    bool own_heads; /* the caller reads how wide heads are, and sets caches and scale by it */
+    bool own_heads;    /* the caller reads how wide heads are, and sets caches and scale by it */
+    bool no_attention; /* no layer attends, or has a feed-forward part */
+    bool lacks_ff;     /* of some layers the file may say a feed-forward width of 0 */
 } decoder_shape;
 
 /* Reads widths, layers, heads, vocabulary, positions, norm's epsilon, activation, tying
@@ -116,7 +118,7 @@ typedef struct state_layers {
  * those that recur. Nothing else may read caches afterwards: called last. */
 quire_err config_set_states(const config *c, const state_layers *s, model_desc *d);
 /* Which layers attend, by config.json's "layer_types", which has one text for each:
- * "full_attention" and "attention" do, `recurrent` recurs; *found: whether it is
+ * "full_attention" and "attention" do, those that `recurrent` names recur; *found: whether it is
  * there. */
 quire_err config_state_types(const config *c, const model_desc *d, const char *recurrent, state_layers *s,
                              bool *found);
@@ -127,6 +129,21 @@ quire_err config_delta(const config *c, model_desc *d);
 void config_delta_caches(const model_desc *d, state_layers *s);
 /* Reads how many taps a short convolution has: 2 to CONV_MAX_TAPS. */
 quire_err config_taps(const config *c, const char *gguf, const char *hf, int32_t *n_taps);
+
+/* ---- config_mamba.c ---- */
+
+/* Reads the numbers of Mamba-1's mixers into d->mamba, and what a layer with one keeps
+ * into *s. */
+quire_err config_mamba1(const config *c, model_desc *d, state_layers *s);
+/* The same of Mamba-2's. d->mamba holds the published heads, groups and states, and the
+ * mixer's width where the file says it by itself. expand: where it does not, the
+ * published width over the model's; 0: it is that of all heads. d_head:
+ * the published width of a head; 0: the mixer's / heads. */
+quire_err config_mamba2(const config *c, float expand, int32_t d_head, model_desc *d, state_layers *s);
+/* Whether a layer of a GGUF file has Mamba's mixer. */
+bool config_has_mamba(const config *c, int32_t layer);
+/* Whether one has a router. */
+bool config_has_experts(const config *c, int32_t layer);
 
 /* ---- config_rope.c ---- */
 

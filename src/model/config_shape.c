@@ -150,7 +150,7 @@ static int32_t head_of_tensor(const config *c, const decoder_shape *s, int32_t d
 /* Next-token layers lie behind the others: GGUF's block_count counts them. */
 static quire_err read_layer_counts(const config *c, decoder_shape *s, model_desc *d) {
     int32_t n_next = 0;
-    s->n_layers = c->has_text ? published_of(d->architecture)->n_layers : 0;
+    s->n_layers = c->has_text && s->n_layers == 0 ? published_of(d->architecture)->n_layers : s->n_layers;
     TRY(usual_or_needed(c, "block_count", "num_hidden_layers|n_layer|n_layers|num_layers", &s->n_layers));
     TRY(config_i32(c, "nextn_predict_layers", "num_nextn_predict_layers|num_mtp_modules", &n_next));
     int32_t most = c->is_gguf ? s->n_layers - 1 : DESC_MAX_LAYERS - s->n_layers;
@@ -192,7 +192,6 @@ static quire_err read_query_heads(const config *c, decoder_shape *s, const model
 
 static quire_err config_read_heads(const config *c, decoder_shape *s, model_desc *d, int32_t *n_heads,
                                    int32_t *n_kv_heads) {
-    TRY(read_layer_counts(c, s, d));
     const published *usual = published_of(c->is_gguf ? "" : d->architecture);
     const char *hf_kv = "num_key_value_heads|num_kv_heads|num_attention_groups";
     s->n_heads = usual->n_heads;
@@ -236,7 +235,7 @@ static quire_err read_ff(const config *c, decoder_shape *s, const model_desc *d,
             ? config_read_layers(c, "feed_forward_length", hf, d, s->n_layers, d_ff)
             : config_need_i32(c, "feed_forward_length", hf, d_ff));
     for (int32_t i = 0; i < s->n_layers; i++) {
-        if (d_ff[i] < 1) {
+        if (d_ff[i] < 1 && !s->lacks_ff) {
             return config_bad(c, "the feed-forward size", "must be at least 1");
         }
     }
@@ -270,11 +269,14 @@ static quire_err read_tying(const config *c, model_desc *d) {
 }
 
 quire_err config_decoder(const config *c, decoder_shape *s, model_desc *d) {
-    int32_t n_heads[DESC_MAX_LAYERS], n_kv_heads[DESC_MAX_LAYERS], d_ff[DESC_MAX_LAYERS];
+    int32_t n_heads[DESC_MAX_LAYERS], n_kv_heads[DESC_MAX_LAYERS], d_ff[DESC_MAX_LAYERS] = {0};
     d->d_model = c->has_text ? published_of(d->architecture)->d_model : 0;
     TRY(usual_or_needed(c, "embedding_length", "hidden_size|n_embd|n_embed|d_model", &d->d_model));
-    TRY(config_read_heads(c, s, d, n_heads, n_kv_heads));
-    TRY(read_ff(c, s, d, d_ff));
+    TRY(read_layer_counts(c, s, d));
+    if (!s->no_attention) {
+        TRY(config_read_heads(c, s, d, n_heads, n_kv_heads));
+        TRY(read_ff(c, s, d, d_ff));
+    }
     const char *positions = "max_position_embeddings|n_positions|max_seq_len|seq_length";
     const published *usual = published_of(c->is_gguf ? "" : d->architecture);
     d->max_positions = d->max_positions > 0 ? d->max_positions : usual->max_positions;
@@ -287,7 +289,11 @@ quire_err config_decoder(const config *c, decoder_shape *s, model_desc *d) {
     TRY(read_activation(c, s, d));
     TRY(read_tying(c, d));
     read_special_tokens(c, d);
-    for (int32_t i = 0; i < s->n_layers; i++) {
+    d->attention_scale = s->no_attention ? 1.0f : 1.0f / sqrtf((float)s->d_head);
+    for (int32_t i = 0; i < s->n_layers && s->no_attention; i++) {
+        d->layers[d->n_layers++] = (layer_desc){.caches = NO_CACHES, .rope = NO_ROPE};
+    }
+    for (int32_t i = 0; i < s->n_layers && !s->no_attention; i++) {
         const cache_desc cache = {.kind = LAYER_FULL,
                                   .n_kv_heads = n_kv_heads[i],
                                   .d_key = s->d_head,
@@ -299,6 +305,5 @@ quire_err config_decoder(const config *c, decoder_shape *s, model_desc *d) {
                                   .d_ff = d_ff[i]};
         desc_add_layer(d, layer, &cache);
     }
-    d->attention_scale = 1.0f / sqrtf((float)s->d_head);
     return QUIRE_OK;
 }

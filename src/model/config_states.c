@@ -1,11 +1,14 @@
 /* Layers that keep a state in place of keys and values, or beside them. */
+#include <string.h>
+
 #include "model/config.h"
 
 quire_err config_set_states(const config *c, const state_layers *s, model_desc *d) {
     const cache_desc *own[LAYER_CACHES] = {[CACHE_STATE] = &s->state, [CACHE_CONV] = &s->conv};
     cache_desc attention[DESC_MAX_LAYERS];
     for (int32_t i = 0; i < d->n_layers; i++) {
-        attention[i] = d->caches[d->layers[i].caches[CACHE_ATTENTION]];
+        const int16_t at = d->layers[i].caches[CACHE_ATTENTION];
+        attention[i] = at != NO_CACHE ? d->caches[at] : (cache_desc){0};
     }
     d->n_caches = 0;
     for (int32_t i = 0; i < d->n_layers; i++) {
@@ -28,13 +31,28 @@ quire_err config_set_states(const config *c, const state_layers *s, model_desc *
     return QUIRE_OK;
 }
 
+/* Whether a text is one of alternatives with '|' between them. */
+static bool state_type_is(str text, const char *names) {
+    for (const char *at = names; text.n > 0; at++) {
+        const size_t n = strcspn(at, "|");
+        if (n == text.n && memcmp(at, text.p, n) == 0) {
+            return true;
+        }
+        at += n;
+        if (*at == 0) {
+            break;
+        }
+    }
+    return false;
+}
+
 quire_err config_state_types(const config *c, const model_desc *d, const char *recurrent, state_layers *s,
                              bool *found) {
     *found = config_has(c, NULL, "layer_types");
     for (int32_t i = 0; *found && i < d->n_layers; i++) {
         str type;
         TRY(config_str_at(c, "layer_types", (size_t)i, &type));
-        s->recurs[i] = str_is(type, recurrent);
+        s->recurs[i] = state_type_is(type, recurrent);
         s->attends[i] = !s->recurs[i];
         s->has_window[i] = s->may_have_windows && str_is(type, "sliding_attention");
         bool is_full = str_is(type, "full_attention") || str_is(type, "attention");

@@ -66,7 +66,22 @@ typedef enum buffer_role {
     BUFFER_CONV_C,
     BUFFER_CONV_X,
     BUFFER_DELTA, /* of linear attention: the first of delta_piece */
-    BUFFER_DELTA_LAST = BUFFER_DELTA + 7
+    BUFFER_DELTA_LAST = BUFFER_DELTA + 7,
+    BUFFER_MAMBA_Z, /* of Mamba's mixer */
+    BUFFER_MAMBA_X,
+    BUFFER_MAMBA_B,
+    BUFFER_MAMBA_C,
+    BUFFER_MAMBA_STEP,
+    BUFFER_MAMBA_TIME, /* Mamba-1: the time step of each channel */
+    BUFFER_UP,         /* of a feed-forward part whose gate is scaled */
+    BUFFER_NARROW,     /* rows that experts read and write */
+    BUFFER_NARROW_SUM,
+    BUFFER_WIDE,  /* a row beside that of embeddings */
+    BUFFER_INNER, /* what a shared block gives */
+    BUFFER_RANK,  /* of adapters */
+    BUFFER_LRU_X, /* of a gated linear recurrence */
+    BUFFER_LRU_Y,
+    BUFFER_LRU_OUT
 } buffer_role;
 
 #define DECODER_MAX_BUFFERS 80
@@ -99,6 +114,7 @@ typedef struct row_value {
     buffer at;
     const norm *nm;        /* the row is norm(at); NULL: at */
     const linear *product; /* the row is at W^T; NULL: at. Never beside nm */
+    float scale;           /* with product: the row is that times scale; 0: 1 */
 } row_value;
 
 /* The steps of a decoder's layers on their way to ops. */
@@ -109,6 +125,7 @@ typedef struct binding {
     int32_t layer;   /* or NO_LAYER */
     int32_t n_mixes; /* steps of the layer that mix, so far */
     row_value rows[N_STEP_ROWS];
+    struct shared_block *blocks[DESC_MAX_SHARED_BLOCKS]; /* that are loaded */
 } binding;
 
 /* ---- decoder_layers.c ---- */
@@ -155,6 +172,9 @@ quire_err moe_bind(binding *b, const layer_step *s);
 quire_err input_bind(binding *b, const layer_step *s);
 quire_err conv_bind(binding *b, const layer_step *s);
 quire_err delta_bind(binding *b, const layer_step *s);
+quire_err mamba_bind(binding *b, const layer_step *s);
+quire_err shared_bind(binding *b, const layer_step *s);
+quire_err lru_bind(binding *b, const layer_step *s);
 /* Before the first layer: makes the inputs that each layer has of its own. */
 quire_err inputs_bind(binding *b);
 

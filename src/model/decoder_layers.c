@@ -77,6 +77,12 @@ quire_err binding_norm(binding *b, weight_role role, bool replaces, norm **out) 
     if (n->post_eps > 0.0f && (role == W_ATTN_POST_NORM || role == W_FFN_POST_NORM)) {
         spec.eps = n->post_eps;
     }
+    float scale = role == W_ATTN_NORM       ? b->d->attend.in_scale
+                  : role == W_MAMBA_IN_NORM ? b->d->mamba.in_scale
+                                            : 0.0f;
+    if (scale != 0.0f && scale != 1.0f) {
+        return loader_scaled_norm(b->l, binding_name(b, role), b->layer, &spec, scale, out);
+    }
     return loader_norm(b->l, binding_name(b, role), b->layer, &spec, spec.width, out);
 }
 
@@ -157,6 +163,9 @@ static quire_err binding_multiply(binding *b, step_row row) {
     }
     TRY(binding_row(b, row, &out));
     TRY(binding_emit(b, (decoder_op){.run = product_run, .in = v->at, .w = v->product, .out = out}));
+    if (v->scale != 0.0f && v->scale != 1.0f) {
+        TRY(binding_emit(b, (decoder_op){.run = scale_run, .scale = v->scale, .out = out}));
+    }
     *v = (row_value){.at = out};
     return QUIRE_OK;
 }
@@ -197,12 +206,16 @@ static quire_err norm_bind(binding *b, const layer_step *s) {
 /* to += scale * from. */
 static quire_err step_add(binding *b, const layer_step *s, float scale) {
     const row_value *from = &b->rows[s->from], *to = &b->rows[s->to];
-    assert(s->from != s->to && s->from != X);
+    assert(s->from != s->to);
     TRY(binding_settle(b, s->to));
+    if (s->from == X) {
+        TRY(binding_settle(b, X));
+    }
     decoder_op op = {.run = norm_add_run, .in = from->at, .nm = from->nm, .out = to->at, .scale = scale};
     if (from->product != NULL) {
         op.run = product_add_run;
         op.w = from->product;
+        op.scale *= from->scale != 0.0f ? from->scale : 1.0f;
     }
     return binding_emit(b, op);
 }
@@ -232,7 +245,20 @@ static quire_err (*const bind_step[N_STEP_KINDS])(binding *b, const layer_step *
     [STEP_SCALE] = scale_bind,     [STEP_LAUREL] = laurel_bind,    [STEP_JOIN] = join_bind,
     [STEP_PREDICT] = predict_bind, [STEP_CORRECT] = correct_bind,  [STEP_SPREAD] = spread_bind,
     [STEP_LATENT] = latent_bind,   [STEP_MIX] = mix_bind,          [STEP_CONV] = conv_bind,
-    [STEP_DELTA] = delta_bind};
+    [STEP_DELTA] = delta_bind,     [STEP_MAMBA] = mamba_bind,      [STEP_SHARED] = shared_bind,
+    [STEP_LRU] = lru_bind};
+
+static void keep_embeddings_run(const pass *p, const decoder_op *o) {
+    p->op->place(p->b, o->in, p->d->d_model, o->out);
+}
+
+/* Shared blocks read the row of embeddings beside their own. */
+static quire_err binding_keep_embeddings(binding *b) {
+    buffer wide;
+    TRY(binding_need_op(b, b->l->b->ops->place != NULL, "rows side by side"));
+    TRY(binding_buffer(b, BUFFER_WIDE, 2 * b->d->d_model, &wide));
+    return binding_emit(b, (decoder_op){.run = keep_embeddings_run, .in = b->w->x, .out = wide});
+}
 
 /* Binds a step under the names of its weights. */
 static quire_err bind_named(binding *b, const layer_step *s) {
@@ -248,6 +274,7 @@ quire_err decoder_bind_layers(binding *b) {
     if (b->d->embed.d_layer_input > 0) {
         TRY(inputs_bind(b));
     }
+    TRY(b->d->shared.n_blocks > 0 ? binding_keep_embeddings(b) : QUIRE_OK);
     for (b->layer = 0; b->layer < b->d->n_layers; b->layer++) {
         b->rows[A] = b->rows[B] = (row_value){.at = BUFFER_NONE};
         b->n_mixes = 0;

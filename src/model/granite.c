@@ -44,7 +44,7 @@ static quire_err describe_factors(const config *c, float usual_attention, model_
     return QUIRE_OK;
 }
 
-static quire_err describe_granite(const config *c, model_desc *d) {
+quire_err config_granite(const config *c, model_desc *d) {
     float logits;
     TRY(describe_factors(c, 1.0f, d, &logits));
     d->head.scale = 1.0f / logits;
@@ -94,7 +94,7 @@ static quire_err describe_hyperclovax(const config *c, model_desc *d) {
 }
 
 static quire_err describe_granite_moe(const config *c, model_desc *d) {
-    TRY(describe_granite(c, d));
+    TRY(config_granite(c, d));
     d->moe = (moe_desc){.score = ROUTE_SOFTMAX_CHOSEN};
     TRY(config_moe(c, d));
     d->moe.score = ROUTE_SOFTMAX_CHOSEN;
@@ -160,12 +160,12 @@ static quire_err describe_granite_swa(const config *c, model_desc *d) {
     int32_t n_experts = 0;
     d->tied_embeddings = true;
     TRY(config_i32(c, "expert_count", NULL, &n_experts));
-    TRY(n_experts > 0 ? describe_granite_moe(c, d) : describe_granite(c, d));
+    TRY(n_experts > 0 ? describe_granite_moe(c, d) : config_granite(c, d));
     TRY(config_i32(c, "expert_shared_feed_forward_length", NULL, &d->moe.d_shared));
     return granite_read_windows(c, d);
 }
 
-const arch arch_granite = {.gguf = {"granite"}, .hf = {"GraniteForCausalLM"}, .describe = describe_granite};
+const arch arch_granite = {.gguf = {"granite"}, .hf = {"GraniteForCausalLM"}, .describe = config_granite};
 const arch arch_minicpm = {.gguf = {"minicpm"}, .hf = {"MiniCPMForCausalLM"}, .describe = describe_minicpm};
 const arch arch_minicpm3 = {
     .gguf = {"minicpm3"}, .hf = {"MiniCPM3ForCausalLM"}, .describe = describe_minicpm3};

@@ -56,9 +56,9 @@ bool loader_has(const loader *l, weight_name name, int32_t layer) {
     return found || quant_linear_is(l, name, layer);
 }
 
-static quire_err missing(const loader *l, weight_name name, int32_t layer) {
+quire_err loader_missing(const loader *l, weight_name name, int32_t layer, const char *suffix) {
     char full[LOADER_NAME_BYTES];
-    loader_full_name(l, name, layer, ".weight", full);
+    loader_full_name(l, name, layer, suffix, full);
     return err_set(l->err, QUIRE_BAD_FILE, -1, "%s: tensor %s is missing: the file is incomplete",
                    model_file_path(l->file), full);
 }
@@ -77,8 +77,8 @@ static bool fits(const loader *l, const tensor_view *t, int32_t n_dims, const in
     return same;
 }
 
-static quire_err loader_check_shape(const loader *l, const tensor_view *t, int32_t n_dims, int64_t d0,
-                                    int64_t d1, int64_t d2) {
+quire_err loader_check_shape(const loader *l, const tensor_view *t, int32_t n_dims, int64_t d0, int64_t d1,
+                             int64_t d2) {
     const int64_t want[] = {d0, d1, d2};
     if (fits(l, t, n_dims, want)) {
         return QUIRE_OK;
@@ -310,7 +310,8 @@ static quire_err find_linear(loader *l, weight_name name, const weight_name *or_
         return e;
     }
     TRY(e);
-    return w ? load_linear(l, w, scale, bias, p, kind, n_out, n_in, out) : missing(l, name, layer);
+    return w ? load_linear(l, w, scale, bias, p, kind, n_out, n_in, out)
+             : loader_missing(l, name, layer, ".weight");
 }
 
 quire_err loader_linear(loader *l, weight_name name, int32_t layer, const weight_part *part, int64_t n_out,
@@ -392,7 +393,7 @@ quire_err loader_turned_linear(loader *l, weight_name name, int32_t layer, const
     }
     TRY(find_either(l, name, layer, false, &w));
     if (w == NULL) {
-        return missing(l, name, layer);
+        return loader_missing(l, name, layer, ".weight");
     }
     TRY(take_part(l, w, rows, n_in, n_out, &part, &copy));
     const quire_err e = load_turned(l, NULL, &part, w->name, rows, n_out, n_in, out);
@@ -429,6 +430,9 @@ quire_err loader_head(loader *l, weight_name name, const weight_name *or_name, i
 static quire_err find_norm(loader *l, weight_name name, int32_t layer, norm_kind kind, bool bias,
                            const tensor_view **out) {
     TRY(loader_find(l, name, layer, bias ? ".bias" : ".weight", out));
+    if (*out == NULL && !bias && model_file_format(l->file) == MODEL_GGUF) {
+        return loader_find(l, name, layer, "", out); /* some of Falcon-H1's */
+    }
     bool may_be_old = *out == NULL && kind == NORM_LAYER && model_file_format(l->file) == MODEL_HF;
     return may_be_old ? loader_find(l, name, layer, bias ? ".beta" : ".gamma", out) : QUIRE_OK;
 }
@@ -440,7 +444,7 @@ quire_err loader_norm(loader *l, weight_name name, int32_t layer, const norm_spe
     tensor_view flat;
     TRY(find_norm(l, name, layer, s.kind, false, &w));
     if (!w) {
-        return missing(l, name, layer);
+        return loader_missing(l, name, layer, ".weight");
     }
     flat = *w;
     if (w->n_dims == 2 && w->dims[0] * w->dims[1] == n) { /* a weight a head */
@@ -493,7 +497,7 @@ quire_err loader_conv(loader *l, weight_name name, int32_t layer, conv_channels 
     tensor_view taps, biases;
     TRY(loader_find(l, name, layer, ".weight", &w));
     if (w == NULL) {
-        return missing(l, name, layer);
+        return loader_missing(l, name, layer, ".weight");
     }
     loader_use(l, w)->as_is = true;
     TRY(channels_of(l, w, at, n_taps, &taps));
@@ -512,7 +516,7 @@ static quire_err add_taps(loader *l, weight_name name, int32_t layer, int32_t n_
     int64_t n_elements = 1;
     TRY(loader_find(l, name, layer, ".weight", &w));
     if (w == NULL) {
-        return missing(l, name, layer);
+        return loader_missing(l, name, layer, ".weight");
     }
     loader_use(l, w)->as_is = true;
     for (int32_t i = 0; i < w->n_dims; i++) {
@@ -552,6 +556,26 @@ quire_err loader_taps(loader *l, const weight_name *names, int32_t n_names, int3
 
 /* ---- norms by head, rows, vectors ---- */
 
+quire_err loader_scaled_norm(loader *l, weight_name name, int32_t layer, const norm_spec *spec, float scale,
+                             norm **out) {
+    float *scaled;
+    norm_spec s = *spec;
+    TRY(loader_vector(l, name, layer, ".weight", s.width, &scaled));
+    if (scaled == NULL) {
+        return loader_missing(l, name, layer, ".weight");
+    }
+    for (int32_t i = 0; i < s.width; i++) {
+        scaled[i] *= scale;
+    }
+    tensor_view weight = {
+        .name = name.hf, .type = DTYPE_F32, .n_dims = 1, .dims = {s.width, 1, 1, 1}, .data = scaled};
+    weight.n_bytes = (size_t)s.width * sizeof *scaled;
+    s.weight = &weight;
+    quire_err e = l->b->ops->norm_load(l->b, &s, out, l->err);
+    mem_free(scaled);
+    return e;
+}
+
 /* Copies the heads' weights, all F32, into one vector. */
 static quire_err join_heads(loader *l, weight_name name, int32_t layer, int32_t width, int32_t n, float *to) {
     char memory[WEIGHT_NAME_BYTES];
@@ -559,7 +583,7 @@ static quire_err join_heads(loader *l, weight_name name, int32_t layer, int32_t 
         float *one;
         TRY(loader_vector(l, weight_name_at(name, layer, head, memory), layer, ".weight", width, &one));
         if (one == NULL) {
-            return missing(l, weight_name_at(name, layer, head, memory), layer);
+            return loader_missing(l, weight_name_at(name, layer, head, memory), layer, ".weight");
         }
         memcpy(to + (int64_t)head * width, one, (size_t)width * sizeof *to);
         mem_free(one);
@@ -593,7 +617,7 @@ static quire_err find_rows(loader *l, weight_name name, const weight_name *or_na
         TRY(loader_find(l, *or_name, NO_LAYER, ".weight", whole));
     }
     if (!*whole) {
-        return missing(l, name, NO_LAYER);
+        return loader_missing(l, name, NO_LAYER, ".weight");
     }
     TRY(loader_check_shape(l, *whole, 2, n_rows, width, 1));
     *out = as_matrix(*whole, n_rows, width);
@@ -697,38 +721,6 @@ quire_err loader_first_row(loader *l, weight_name name, int32_t layer, const cha
     loader_use(l, t)->as_is = true;
     TRY(loader_check_shape(l, t, 2, n_rows, n, 1));
     return loader_read_floats(l, t, n, out);
-}
-
-quire_err loader_need_vector(loader *l, weight_name name, const char *suffix, int64_t n, float **out) {
-    char full[LOADER_NAME_BYTES];
-    TRY(loader_vector(l, name, NO_LAYER, suffix, n, out));
-    loader_full_name(l, name, NO_LAYER, suffix, full);
-    return *out != NULL
-               ? QUIRE_OK
-               : err_set(l->err, QUIRE_BAD_FILE, -1, "%s: tensor %s is missing: the file is incomplete",
-                         model_file_path(l->file), full);
-}
-
-quire_err loader_matrix(loader *l, weight_name name, int64_t n_out, int64_t n_in, float **out) {
-    const tensor_view *t;
-    size_t n;
-    TRY(loader_find(l, name, NO_LAYER, ".weight", &t));
-    if (t == NULL) {
-        return missing(l, name, NO_LAYER);
-    }
-    TRY(loader_check_shape(l, t, 2, n_out, n_in, 1));
-    loader_use(l, t)->as_is = true;
-    float *rows = size_mul((size_t)n_out, (size_t)n_in, &n) ? mem_new(n, sizeof *rows) : NULL;
-    if (rows == NULL) {
-        return err_set(l->err, QUIRE_NO_MEMORY, -1, "out of memory while loading");
-    }
-    if (quant_dequantise(t->type, t->data, n, rows) != QUIRE_OK) {
-        mem_free(rows);
-        return err_set(l->err, QUIRE_UNSUPPORTED, -1, "%s: tensor %s cannot be of type %s",
-                       model_file_path(l->file), t->name, dtype_name(t->type));
-    }
-    *out = rows;
-    return QUIRE_OK;
 }
 
 /* ---- the whole file ---- */

@@ -50,6 +50,9 @@ quire_err loader_taps(loader *l, const weight_name *names, int32_t n_names, int3
 /* A norm over stretches of `width` elements; n: elements of its weight. */
 quire_err loader_norm(loader *l, weight_name name, int32_t layer, const norm_spec *spec, int64_t n,
                       norm **out);
+/* A norm of spec->width elements whose weights are the file's times scale. */
+quire_err loader_scaled_norm(loader *l, weight_name name, int32_t layer, const norm_spec *spec, float scale,
+                             norm **out);
 /* A norm over n heads of spec->width elements whose weights are a tensor for each head:
  * the second %d of name's hf is the head. */
 quire_err loader_norm_by_head(loader *l, weight_name name, int32_t layer, const norm_spec *spec, int32_t n,
@@ -80,7 +83,18 @@ quire_err loader_first_row(loader *l, weight_name name, int32_t layer, const cha
 quire_err loader_need_vector(loader *l, weight_name name, const char *suffix, int64_t n, float **out);
 /* A matrix [n_out, n_in] of any type as f32 in *out, which is freed with mem_free. It
  * must be there. */
-quire_err loader_matrix(loader *l, weight_name name, int64_t n_out, int64_t n_in, float **out);
+quire_err loader_matrix(loader *l, weight_name name, int32_t layer, const char *suffix, int64_t n_out,
+                        int64_t n_in, float **out);
+/* The same of several matrices [n, n_out, n_in] in one tensor. */
+quire_err loader_matrices(loader *l, weight_name name, int32_t layer, const char *suffix, int64_t n,
+                          int64_t n_out, int64_t n_in, float **out);
+
+/* For the loader's own files. The error of a tensor that is not there; suffix: of its
+ * name. */
+quire_err loader_missing(const loader *l, weight_name name, int32_t layer, const char *suffix);
+/* Refuses a tensor of another shape; dimensions past n_dims are not read. */
+quire_err loader_check_shape(const loader *l, const tensor_view *t, int32_t n_dims, int64_t d0, int64_t d1,
+                             int64_t d2);
 
 /* Adds all that was loaded to an image: weights as the backend packed them, and the
  * tensors that are used unchanged. */

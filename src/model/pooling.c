@@ -175,7 +175,7 @@ static quire_err load_layer(loader *l, int32_t width, pooled_layer *layer) {
     int32_t n = s->kind == POOLED_DENSE ? s->n_out : width;
     if (s->kind == POOLED_DENSE) {
         float *rows;
-        TRY(loader_matrix(l, name, s->n_out, s->n_in, &rows));
+        TRY(loader_matrix(l, name, NO_LAYER, ".weight", s->n_out, s->n_in, &rows));
         quire_err e = pack(l, s, rows, &layer->weight);
         mem_free(rows);
         TRY(e);

@@ -72,10 +72,11 @@ static bool is_any(const model_file *f, const arch_names *names, const char *roo
 
 matrix_use quantise_use_of(const model_file *f, const arch_names *names, const char *root,
                            const tensor_view *t) {
-    static const weight_role kept[] = {W_POSITIONS,  W_TYPES,        W_ROUTER,           W_SHARED_ROUTER,
-                                       W_Q_NORM,     W_K_NORM,       W_INPUT_PROJECTION, W_CONV_TAPS,
-                                       W_DELTA_BA,   W_DELTA_BETA,   W_DELTA_DECAY,      W_DELTA_DECAY_IN,
-                                       W_DELTA_CONV, W_DELTA_CONV_Q, W_DELTA_CONV_K,     W_DELTA_CONV_V};
+    static const weight_role kept[] = {
+        W_POSITIONS,        W_TYPES,        W_ROUTER,       W_SHARED_ROUTER, W_Q_NORM,      W_K_NORM,
+        W_INPUT_PROJECTION, W_CONV_TAPS,    W_DELTA_BA,     W_DELTA_BETA,    W_DELTA_DECAY, W_DELTA_DECAY_IN,
+        W_DELTA_CONV,       W_DELTA_CONV_Q, W_DELTA_CONV_K, W_DELTA_CONV_V,  W_MAMBA_TAPS,  W_MAMBA_X,
+        W_MAMBA_STEP,       W_MAMBA_RATE,   W_MAMBA_SKIP,   W_MAMBA_NORM,    W_LRU_TAPS};
     static const weight_role head[] = {W_HEAD}, table[] = {W_TOKENS, W_INPUT_TABLE};
     if (t->n_dims < 2 || is_any(f, names, root, t->name, kept, sizeof kept / sizeof *kept)) {
         return MATRIX_KEPT;

@@ -53,6 +53,16 @@ const layer_step steps_latent[] = {
 const layer_step steps_latent_moe[] = {
     NORM(W_ATTN_NORM, X, A), LATENT(A, A), ADD(A, X),
     NORM(W_FFN_NORM, X, A), MOE(A, A), ADD(A, X), END};
+
+const layer_step steps_mamba[] = {NORM(W_ATTN_NORM, X, A), MAMBA(A, A), ADD(A, X), END};
+
+const layer_step steps_mamba_mlp[] = {
+    NORM(W_ATTN_NORM, X, A), MAMBA(A, A), ADD(A, X),
+    NORM(W_FFN_NORM, X, A), MLP(A, A), ADD(A, X), END};
+
+const layer_step steps_mamba_moe[] = {
+    NORM(W_ATTN_NORM, X, A), MAMBA(A, A), ADD(A, X),
+    NORM(W_FFN_NORM, X, A), MOE(A, A), ADD(A, X), END};
 /* clang-format on */
 
 void steps_set(model_desc *d, const layer_step *steps) {
@@ -88,7 +98,8 @@ void steps_text(const layer_step *steps, char *out, size_t n) {
         [STEP_SCALE] = "scale",     [STEP_LAUREL] = "laurel",   [STEP_JOIN] = "join",
         [STEP_PREDICT] = "predict", [STEP_CORRECT] = "correct", [STEP_SPREAD] = "spread",
         [STEP_LATENT] = "latent",   [STEP_MIX] = "mix",         [STEP_CONV] = "conv",
-        [STEP_DELTA] = "delta"};
+        [STEP_DELTA] = "delta",     [STEP_MAMBA] = "mamba",     [STEP_SHARED] = "shared",
+        [STEP_LRU] = "lru"};
     out[0] = 0;
     for (const layer_step *s = steps; s->kind != STEP_END; s++) {
         size_t at = strlen(out);

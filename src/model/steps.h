@@ -37,6 +37,9 @@ typedef enum step_kind {
     STEP_MIX,     /* adds to the residual by layer_desc.mixes (MiniMax) */
     STEP_CONV,    /* a gated short convolution (LFM2) */
     STEP_DELTA,   /* linear attention */
+    STEP_MAMBA,   /* Mamba's mixer */
+    STEP_SHARED,  /* a block whose weights serve several layers (Zamba 2) */
+    STEP_LRU,     /* a gated linear recurrence (RecurrentGemma) */
     N_STEP_KINDS
 } step_kind;
 
@@ -68,6 +71,9 @@ struct layer_step {
 #define MIX(from, to)        {STEP_MIX, from, to, 0, false}
 #define CONV(from, to)       {STEP_CONV, from, to, 0, false}
 #define DELTA(from, to)      {STEP_DELTA, from, to, 0, false}
+#define MAMBA(from, to)      {STEP_MAMBA, from, to, 0, false}
+#define SHARED(from, to)     {STEP_SHARED, from, to, 0, false}
+#define LRU(from, to)        {STEP_LRU, from, to, 0, false}
 #define END                  {STEP_END, X, X, 0, false}
 #define SECOND(step, from, to, role) {step, from, to, role, true}
 /* clang-format on */
@@ -88,6 +94,9 @@ extern const layer_step steps_delta[]; /* x += delta(norm(x)); x += mlp(norm(x))
 extern const layer_step steps_delta_moe[];
 extern const layer_step steps_latent[]; /* as steps_pre_norm, with latents: DeepSeek's dense layers */
 extern const layer_step steps_latent_moe[];
+extern const layer_step steps_mamba[];     /* x += mamba(norm(x)): Mamba */
+extern const layer_step steps_mamba_mlp[]; /* x += mamba(norm(x)); x += mlp(norm(x)): Bamba */
+extern const layer_step steps_mamba_moe[]; /* the same with experts: Granite 4 */
 
 /* Gives every layer a list. It is static: descriptions are copied. */
 void steps_set(model_desc *d, const layer_step *steps);

@@ -89,6 +89,38 @@ typedef enum weight_role {
     W_LAUREL_LEFT,
     W_LAUREL_RIGHT,
     W_LAUREL_NORM,
+    W_EXPERTS_IN, /* to the width of the rows that experts read, and back */
+    W_EXPERTS_OUT,
+    W_MAMBA_IN_NORM, /* of Mamba's rows, where attention beside it has its own */
+    W_MAMBA_IN,
+    W_MAMBA_TAPS,
+    W_MAMBA_X, /* Mamba-1: time step, B and C */
+    W_MAMBA_STEP,
+    W_MAMBA_STEP_BIAS, /* Mamba-2's; of Mamba-1 it is W_MAMBA_STEP's */
+    W_MAMBA_STEP_NORM,
+    W_MAMBA_B_NORM,
+    W_MAMBA_C_NORM,
+    W_MAMBA_RATE, /* a checkpoint's logarithms; GGUF files have the negative rates */
+    W_MAMBA_SKIP,
+    W_MAMBA_NORM, /* behind the heads */
+    W_MAMBA_OUT,
+    W_SHARED_NORM, /* of a shared block's rows: of twice the model's width */
+    W_SHARED_OUT,
+    W_Q_ADAPTER_A, /* of a layer of many that share a block: its number is the second %d */
+    W_Q_ADAPTER_B,
+    W_K_ADAPTER_A,
+    W_K_ADAPTER_B,
+    W_V_ADAPTER_A,
+    W_V_ADAPTER_B,
+    W_FFN_ADAPTER_A,
+    W_FFN_ADAPTER_B,
+    W_LRU_X, /* of a gated linear recurrence */
+    W_LRU_Y,
+    W_LRU_TAPS,
+    W_LRU_INPUT, /* gates: whole names, without "_weight" and "_bias" */
+    W_LRU_DECAY,
+    W_LRU_RATE,
+    W_LRU_OUT,
     W_CONV_IN, /* of a gated short convolution: its gates B and C, and its input */
     W_CONV_TAPS,
     W_CONV_OUT,

@@ -255,20 +255,27 @@ static quire_err write_pooling(strbuf *b, const model_desc *d) {
     return strbuf_addf(b, "%s\n", p->normalise ? ", normalised" : "");
 }
 
+/* The layers in a line: heads are those of the first that attends. */
+static quire_err write_shape(strbuf *b, const model_desc *d) {
+    const layer_desc *l = desc_attention_layer(d);
+    TRY(strbuf_addf(b, "shape           %d layers, width %d, ", (int)d->n_layers, (int)d->d_model));
+    if (l != NULL) {
+        const cache_desc *c = &d->caches[l->caches[CACHE_ATTENTION]];
+        TRY(strbuf_addf(b, "%d heads of %d (%d for keys and values), ff %d, ", (int)l->n_heads, (int)c->d_key,
+                        (int)c->n_kv_heads, (int)desc_widest_ff(d)));
+    } else {
+        TRY(strbuf_addf(b, "no attention, "));
+    }
+    return strbuf_addf(b, "vocabulary %d%s\n", (int)d->n_vocab, d->tied_embeddings ? ", tied head" : "");
+}
+
 static quire_err model_inspect_write_text(strbuf *b, const summary *s) {
     const model_desc *d = &s->d;
-    const layer_desc *l = desc_attention_layer(d);
-    const cache_desc *c = l != NULL ? &d->caches[l->caches[0]] : &(const cache_desc){0};
     TRY(strbuf_addf(b, "model           %s\n", s->path.p));
     TRY(strbuf_addf(b, "architecture    %s%s%s%s (%s%s)\n", d->architecture, s->name.n ? ", \"" : "",
                     s->name.p, s->name.n ? "\"" : "", d->is_packed ? "packed from " : "",
                     model_file_format(s->f) == MODEL_GGUF ? "GGUF" : "Hugging Face"));
-    TRY(strbuf_addf(b,
-                    "shape           %d layers, width %d, %d heads of %d (%d for keys and values), ff %d, "
-                    "vocabulary %d%s\n",
-                    (int)d->n_layers, (int)d->d_model, l != NULL ? (int)l->n_heads : 0, (int)c->d_key,
-                    (int)c->n_kv_heads, (int)desc_widest_ff(d), (int)d->n_vocab,
-                    d->tied_embeddings ? ", tied head" : ""));
+    TRY(write_shape(b, d));
     TRY(strbuf_addf(b, "positions       %d\n", (int)d->max_positions));
     TRY(inspect_layers_text(b, d, own_layout(s)));
     TRY(write_weights(b, s));

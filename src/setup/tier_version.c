@@ -61,12 +61,12 @@ static uint64_t hash_cache(uint64_t h, const cache_desc *c) {
 
 static uint64_t hash_attend(uint64_t h, const attend_desc *a) {
     char text[256];
-    (void)snprintf(text, sizeof text, "attend %d %d %d %d %d %d %d %a %d %a %d %d %a %a %a %a %d %d %d",
+    (void)snprintf(text, sizeof text, "attend %d %d %d %d %d %d %d %a %d %a %d %d %a %a %a %a %a %a %d %d %d",
                    (int)a->qk_norm, (int)a->qk_norm_type, a->norm_after_rope, a->v_norm, a->values_are_keys,
                    a->sinks, a->sinks_in_windows, (double)a->value_scale, a->scale_by_layer,
                    (double)a->temperature, a->temperature_length, a->temperature_on_all, (double)a->cap,
-                   (double)a->clip, (double)a->alibi, (double)a->alibi_scale, a->alibi_bf16, (int)a->gate,
-                   (int)a->gate_f);
+                   (double)a->clip, (double)a->alibi, (double)a->alibi_scale, (double)a->in_scale,
+                   (double)a->out_scale, a->alibi_bf16, (int)a->gate, (int)a->gate_f);
     return hash_text(h, text);
 }
 
@@ -93,12 +93,12 @@ static uint64_t hash_embed(uint64_t h, const embed_desc *e) {
 
 static uint64_t hash_moe(uint64_t h, const moe_desc *m) {
     char text[256];
-    (void)snprintf(text, sizeof text, "moe %d %d %d %d %d %d %d %d %d %d %d %d %d %d %d %d %a %a %a %a %d",
-                   m->n_used, m->n_identity, m->d_expert, m->d_shared, m->n_groups, m->n_groups_used,
-                   (int)m->score, m->group_by_best_two, m->closed_is_zero, m->correction_bias, m->renormalise,
-                   m->scale_inputs, m->shared_gate, m->router_norm, m->choose_by_logits, m->shared_mean,
-                   (double)m->scale, (double)m->logit_cap, (double)m->jitter_eps, (double)m->limit,
-                   (int)m->activation);
+    (void)snprintf(text, sizeof text, "moe %d %d %d %d %d %d %d %d %d %d %d %d %d %d %d %d %d %a %a %a %a %d",
+                   m->n_used, m->n_identity, m->d_expert, m->d_shared, m->d_latent, m->n_groups,
+                   m->n_groups_used, (int)m->score, m->group_by_best_two, m->closed_is_zero,
+                   m->correction_bias, m->renormalise, m->scale_inputs, m->shared_gate, m->router_norm,
+                   m->choose_by_logits, m->shared_mean, (double)m->scale, (double)m->logit_cap,
+                   (double)m->jitter_eps, (double)m->limit, (int)m->activation);
     return hash_text(h, text);
 }
 
@@ -110,20 +110,37 @@ static uint64_t hash_recurrences(uint64_t h, const conv_desc *c, const delta_des
     return hash_text(h, text);
 }
 
+static uint64_t hash_mamba(uint64_t h, const mamba_desc *m) {
+    char text[256];
+    (void)snprintf(text, sizeof text, "mamba %d %d %d %d %d %d %d %d %a %d %d %a %a %a %a", m->n_inner,
+                   m->n_heads, m->n_groups, m->n_states, m->n_taps, m->step_rank, (int)m->activation,
+                   (int)m->inner_norms, (double)m->inner_eps, m->n_norm_groups, m->norm_first,
+                   (double)m->step_least, (double)m->step_most, (double)m->in_scale, (double)m->out_scale);
+    return kv_hash_root(hash_text(h, text), m->scales, sizeof m->scales);
+}
+
+static uint64_t hash_shared_and_lru(uint64_t h, const shared_desc *s, const lru_desc *l) {
+    char text[128];
+    (void)snprintf(text, sizeof text, "shared %d %d %d lru %d %d %d", s->n_blocks, s->adapter_rank,
+                   s->has_attention_adapters, l->width, l->n_blocks, l->n_taps);
+    return hash_text(h, text);
+}
+
 /* Hashes the numbers of a description that affect a layer's results. */
 static uint64_t hash_description(const model_desc *d) {
     char text[512];
-    (void)snprintf(text, sizeof text, "%s %d %d %d %a %a %d %d %d %d %d %d %d %d %d %a %a %a %a",
+    (void)snprintf(text, sizeof text, "%s %d %d %d %a %a %d %d %d %d %d %d %d %d %d %a %a %a %a %a %a",
                    d->architecture, d->n_layers, d->d_model, d->n_vocab, (double)d->norm_eps,
                    (double)d->attention_scale, (int)d->activation, d->tied_embeddings, (int)d->norm.kind,
                    d->norm.add_one, d->norm.bare, d->norm.plain_last, d->norm.inner, d->ungated, d->two_sided,
                    (double)d->norm.post_eps, (double)d->residual_scale, (double)d->head.scale,
-                   (double)d->head.cap);
+                   (double)d->head.cap, (double)d->gate_scale, (double)d->down_scale);
     uint64_t h = hash_moe(hash_embed(hash_attend(hash_text(0, text), &d->attend), &d->embed), &d->moe);
     (void)snprintf(text, sizeof text, "streams %d %d %d %d", d->streams.n, d->streams.active,
                    d->streams.d_laurel, d->streams.scales_output);
     h = hash_index(hash_latent(hash_text(h, text), &d->latent), &d->index);
     h = hash_recurrences(h, &d->conv, &d->delta);
+    h = hash_shared_and_lru(hash_mamba(h, &d->mamba), &d->shared, &d->lru);
     for (int32_t i = 0; i < d->n_ropes; i++) {
         h = hash_rope(h, &d->ropes[i]);
     }

@@ -18,12 +18,8 @@ static quire_kv_options options(int32_t n_pages) {
     for (int i = 0; i < 48; i++) {
         kinds[i] = i % 4 == 3 ? LAYER_FULL : LAYER_STATE;
     }
-    layer_plan d = {.n_layers = 48,
-                    .n_kv_heads = 2,
-                    .d_head = 256,
-                    .n_units = 131,
-                    .unit_bytes = 16384,
-                    .kinds = kinds};
+    layer_plan d = {
+        .n_layers = 48, .n_kv_heads = 2, .d_head = 256, .n_units = 131, .unit_bytes = 16384, .kinds = kinds};
     kv_layout l;
     quire_kv_options o;
     assert_int_equal(lay_out(&d, DTYPE_BF16, SIZE, &l, NULL), QUIRE_OK);
@@ -240,9 +236,6 @@ TEST(options_of_states_out_of_range_are_refused) {
     assert_int_equal(quire_kv_open(&o, &kv), QUIRE_INVALID);
     o = options(1000);
     o.windows[1] = 8;
-    assert_int_equal(quire_kv_open(&o, &kv), QUIRE_INVALID);
-    o = options(1000);
-    o.state_pages[0] = 1; /* a model of states alone */
     assert_int_equal(quire_kv_open(&o, &kv), QUIRE_INVALID);
     o = options(1000);
     o.n_groups = 3; /* tokens behind states */

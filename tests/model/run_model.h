@@ -1,4 +1,5 @@
-/* Runs a model on a prompt without an engine: every group of caches has one page. */
+/* Runs a model on a prompt without an engine: every group of caches has one page, or those
+ * of a state. */
 #ifndef TESTS_MODEL_RUN_MODEL_H
 #define TESTS_MODEL_RUN_MODEL_H
 
@@ -24,6 +25,23 @@ static inline backend *open_backend(compute_mode compute) {
     return open_backend_of(compute, 2);
 }
 
+/* Pages of a group. */
+static inline int32_t run_pages_of(const kv_group *g) {
+    return g->kind == LAYER_STATE ? g->state_pages : 1;
+}
+
+/* Gives every group its pages, from 1 on. */
+static inline void run_take_pages(const kv_layout *layout, int32_t *pages, const int32_t **of_group) {
+    int32_t n = 0;
+    for (int32_t g = 0; g < layout->n_groups; g++) {
+        of_group[g] = pages + n;
+        for (int32_t i = run_pages_of(&layout->groups[g]); i > 0; i--) {
+            pages[n] = 1 + n;
+            n++;
+        }
+    }
+}
+
 /* Logits of the first N tokens of a prompt, or of as many as the model has positions,
  * [.., n_vocab], or the rows behind the last norm of a model without a head, [..,
  * d_model]. The caller frees them with mem_free; *n: how many values. NULL: the cache is
@@ -32,13 +50,20 @@ static inline float *run_prompt(model *m, backend *b, size_t *n, quire_error *er
     const model_desc *d = model_description(m);
     int32_t n_rows = d->max_positions < N ? d->max_positions : N;
     kv_layout layout;
-    if (kv_layout_init(d, kv_both(DTYPE_F32), PAGE, &layout, err) != QUIRE_OK ||
-        b->ops->step_open(b, &(step_limits){.max_rows = N, .max_seqs = 1, .max_out = N}, &layout, d->n_vocab,
-                          err) != QUIRE_OK ||
-        b->ops->kv_open(b, layout.n_groups + 1, err) != QUIRE_OK) {
+    if (kv_layout_init(d, kv_both(DTYPE_F32), PAGE, &layout, err) != QUIRE_OK) {
         return NULL;
     }
-    int32_t tokens[N], positions[N], rows[N], pages[KV_MAX_GROUPS];
+    int32_t n_pages = 0;
+    for (int32_t g = 0; g < layout.n_groups; g++) {
+        n_pages += run_pages_of(&layout.groups[g]);
+    }
+    if (b->ops->step_open(b, &(step_limits){.max_rows = N, .max_seqs = 1, .max_out = N}, &layout, d->n_vocab,
+                          err) != QUIRE_OK ||
+        b->ops->kv_open(b, n_pages + 1, err) != QUIRE_OK) {
+        return NULL;
+    }
+    int32_t tokens[N], positions[N], rows[N], *pages = mem_new((size_t)n_pages, sizeof *pages);
+    assert_non_null(pages);
     kv_slot slots[KV_MAX_GROUPS][N];
     attn_item work[N];
     batch_seq seq = {.n_rows = n_rows, .n_tokens = n_rows, .two_sided = d->two_sided};
@@ -53,12 +78,11 @@ static inline float *run_prompt(model *m, backend *b, size_t *n, quire_error *er
         tokens[i] = (3 + 5 * i) % d->n_vocab;
         positions[i] = rows[i] = i;
     }
+    run_take_pages(&layout, pages, seq.pages);
     for (int32_t g = 0; g < layout.n_groups; g++) {
-        pages[g] = 1 + g;
-        seq.pages[g] = &pages[g];
-        q.slots[g] = slots[g];
+        q.slots[g] = layout.groups[g].kind != LAYER_STATE ? slots[g] : NULL;
         for (int32_t i = 0; i < n_rows; i++) {
-            slots[g][i] = (kv_slot){(int64_t)pages[g] * PAGE + i};
+            slots[g][i] = (kv_slot){(int64_t)seq.pages[g][0] * PAGE + i};
         }
     }
     q.seqs = &seq;
@@ -67,6 +91,7 @@ static inline float *run_prompt(model *m, backend *b, size_t *n, quire_error *er
     q.n_work = batch_plan_work(&seq, 1, 16, work, N);
     model_forward(m, &q);
     b->ops->step_wait(b);
+    mem_free(pages);
     size_t width = (size_t)(d->no_head ? d->d_model : d->n_vocab);
     *n = (size_t)n_rows * width;
     float *out = mem_new(*n, sizeof *out);

@@ -190,7 +190,8 @@ TEST(a_dimension_of_one_may_be_left_out) {
     assert_int_equal(n_in, D_IN);
     assert_int_equal(loader_embedding(&p.l, (weight_name){"w", "w"}, NULL, 2, D_IN, &table), QUIRE_BAD_FILE);
     float *rows;
-    assert_int_equal(loader_matrix(&p.l, (weight_name){"w", "w"}, 1, D_IN, &rows), QUIRE_OK);
+    assert_int_equal(loader_matrix(&p.l, (weight_name){"w", "w"}, NO_LAYER, ".weight", 1, D_IN, &rows),
+                     QUIRE_OK);
     assert_memory_equal(rows, model_file_find(p.file.f, "w.weight")->data, D_IN * sizeof *rows);
     mem_free(rows);
     teardown(&p);

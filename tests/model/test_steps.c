@@ -87,6 +87,13 @@ TEST(a_familys_list_reads_like_its_paper) {
          "predict norm laurel attend norm add join norm mlp norm add correct input norm spread"},
         {"OPTForCausalLM", "", PRE_NORM},
         {"OPTForCausalLM", "\"do_layer_norm_before\": false", POST_NORM},
+        {"MambaForCausalLM", "", "norm mamba add"},
+        {"GraniteMoeHybridForCausalLM", "\"mamba_d_head\": 8, \"mamba_n_heads\": 8",
+         "norm mamba add norm moe add"},
+        {"BambaForCausalLM", "\"mamba_d_head\": 8, \"mamba_n_heads\": 8", "norm mamba add norm mlp add"},
+        {"FalconH1ForCausalLM", "", "norm norm attend add mamba add norm mlp add"},
+        {"RecurrentGemmaForCausalLM", "", "norm lru add norm mlp add"},
+        {"Zamba2ForCausalLM", "\"layers_block_type\": [\"hybrid\", \"hybrid\"]", "shared add norm mamba add"},
         {"BertModel", "", POST_NORM},
         {"NomicBertModel", "", POST_NORM},
         {"Gemma4ForCausalLM", "\"hidden_size_per_layer_input\": 0", SANDWICH " scale"},
@@ -114,6 +121,12 @@ TEST(layers_of_one_model_may_have_different_lists) {
     expect_layer("Step3p5ForCausalLM", "\"moe_layers_enum\": \"1\"", 1, EXPERTS);
     expect_layer("Step3p5ForCausalLM", "\"mlp_layer_types\": [\"sparse\", \"dense\"]", 0, EXPERTS);
     expect_layer("Step3p5ForCausalLM", "\"mlp_layer_types\": [\"sparse\", \"dense\"]", 1, PRE_NORM);
+    expect_layer("NemotronHForCausalLM", "\"hybrid_override_pattern\": \"ME\"", 0, "norm mamba add");
+    expect_layer("NemotronHForCausalLM", "\"hybrid_override_pattern\": \"ME\"", 1, "norm moe add");
+    expect_layer("NemotronHForCausalLM", "\"hybrid_override_pattern\": \"*-\"", 0, "norm attend add");
+    expect_layer("NemotronHForCausalLM", "\"hybrid_override_pattern\": \"*-\"", 1, "norm mlp add");
+    expect_layer("JambaForCausalLM", "", 0, "norm mamba add norm mlp add");
+    expect_layer("JambaForCausalLM", "\"attn_layer_period\": 2, \"attn_layer_offset\": 1", 1, EXPERTS);
 }
 
 TEST(a_norm_is_kept_that_is_read_after_the_residual_changed) {

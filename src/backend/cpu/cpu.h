@@ -146,6 +146,7 @@ void cpu_norm_row(const cpu_backend *b, const norm *nm, const float *x, int32_t 
 void cpu_norm_add(backend *b, buffer y, const norm *nm, float scale, buffer x);
 void cpu_norm_rows(backend *b, buffer x, const norm *nm, buffer out);
 void cpu_multiply(backend *b, const multiply_use *use);
+void cpu_place(backend *b, buffer x, int32_t column, buffer out);
 void cpu_scale_rows(backend *b, float scale, buffer x);
 
 /* ---- implemented in embed.c ---- */
@@ -180,6 +181,9 @@ void cpu_linear_attention(backend *b, const linear_attention_use *use);
 void cpu_scan(backend *b, const scan_use *use);
 /* ---- implemented in latent.c ---- */
 void cpu_latent_store(backend *b, const latent_store_use *use);
+
+/* ---- implemented in lru.c ---- */
+void cpu_lru(backend *b, const lru_use *use);
 
 /* ---- implemented in op_trace.c ---- */
 void cpu_trace(backend *b, op_trace *to);

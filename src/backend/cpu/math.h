@@ -171,6 +171,7 @@ typedef struct math_kernels {
     void (*state_rows)(const state_rows *s);
     void (*state_scan)(const scan_rows *s);
     void (*state_conv)(const conv_rows *s);
+    void (*state_lru)(const lru_rows *s);
     /* Runs attention programs; their exp and tanh are those above. */
     attn_run_fn *run_program;
 } math_kernels;

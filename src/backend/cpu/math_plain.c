@@ -197,5 +197,6 @@ const math_kernels math_plain = {
     .state_rows = state_rows_plain,
     .state_scan = state_scan_plain,
     .state_conv = state_conv_plain,
+    .state_lru = state_lru_plain,
     .run_program = attn_run_plain,
 };

@@ -30,5 +30,6 @@ const math_kernels MATH_TABLE = {
     .state_rows = state_rows_kernel,
     .state_scan = state_scan_kernel,
     .state_conv = state_conv_kernel,
+    .state_lru = state_lru_kernel,
     .run_program = PROGRAM_RUNNER,
 };

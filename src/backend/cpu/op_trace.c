@@ -180,6 +180,19 @@ static void traced_head_products(backend *base, const head_products_use *use) {
     TRACED(OP_HEAD_PRODUCTS, b->batch->n_rows, count_heads(&op, use), head_products(base, use));
 }
 
+/* Products of the gates, and a state that is read and written. */
+static void traced_lru(backend *base, const lru_use *use) {
+    const int64_t width = use->n_channels / use->n_blocks, n_gates = 2 * width * use->n_channels;
+    TRACED(OP_LRU, b->batch->n_rows,
+           (op.bytes = (n_gates + 2 * (int64_t)b->batch->n_seqs * use->n_channels) * (int64_t)sizeof(float),
+            op.operations = 2 * n_gates * b->batch->n_rows),
+           lru(base, use));
+}
+
+static void traced_place(backend *base, buffer x, int32_t column, buffer out) {
+    TRACED(OP_PLACE, b->batch->n_rows, (void)0, place(base, x, column, out));
+}
+
 static void traced_head(backend *base, buffer x, const norm *nm, const linear *w, float scale,
                         float soft_cap) {
     TRACED(OP_HEAD, b->batch->n_out, count_rows(&op, w, op.n_rows), head(base, x, nm, w, scale, soft_cap));
@@ -208,6 +221,8 @@ void cpu_trace(backend *base, op_trace *to) {
         b->traced.conv = traced_conv;
         b->traced.linear_attention = traced_linear_attention;
         b->traced.scan = traced_scan;
+        b->traced.lru = traced_lru;
+        b->traced.place = traced_place;
         b->traced.head = traced_head;
         base->ops = &b->traced;
     } else if (to == NULL && b->trace != NULL) {

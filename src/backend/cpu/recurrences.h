@@ -61,6 +61,22 @@ typedef struct conv_rows {
     float *out; /* [n_rows][n_channels] */
 } conv_rows;
 
+/* Rows of up to 16 channels of a gated linear recurrence. For each row, lane by lane:
+ *   i, r = sigmoid(sums over j, ascending, of block[j] gates[j], fma from gates[width])
+ *   l = -(rate r); e = exp(l); p = i x; with begins S = p at the first row, else
+ *   S = fma(sqrt(max(1 - exp(l + l), 0)), p, e S); out = S */
+typedef struct lru_rows {
+    int32_t n_rows, width, n_channels;
+    bool begins;
+    const float *block; /* [n_rows][width] */
+    const float *x;     /* [n_rows][n_channels], of them */
+    const float *gates; /* [width + 1][2][16] */
+    const float *rate;  /* [16] */
+    int32_t x_stride, out_stride;
+    float *out;   /* [n_rows][n_channels] */
+    float *state; /* [16] */
+} lru_rows;
+
 /* Defined in state_plain.c, for math_plain.c's table. */
 void state_decays_plain(const decay_form *f, const float *x, int32_t n, float *t, float *a);
 void state_query_plain(const float *x, float eps, float scale, int32_t n, float *q);
@@ -69,5 +85,6 @@ void state_key_plain(const float *x, float eps, const float *a, bool per_channel
 void state_rows_plain(const state_rows *s);
 void state_scan_plain(const scan_rows *s);
 void state_conv_plain(const conv_rows *s);
+void state_lru_plain(const lru_rows *s);
 
 #endif

@@ -99,6 +99,28 @@ void cpu_multiply(backend *base, const multiply_use *use) {
     cpu_run_rows(b, multiply_row, &(multiply_job){b, use}, b->batch->n_rows);
 }
 
+typedef struct place_job {
+    const cpu_backend *b;
+    buffer from, to;
+    int32_t column;
+} place_job;
+
+static void place_row(void *context, int32_t row, int32_t worker) {
+    const place_job *job = context;
+    const cpu_backend *b = job->b;
+    (void)worker;
+    memcpy(cpu_act_row(b, job->to, row) + job->column, cpu_act_row(b, job->from, row),
+           sizeof(float) * (size_t)b->buffers[job->from.id].width);
+}
+
+void cpu_place(backend *base, buffer x, int32_t column, buffer out) {
+    cpu_backend *b = (cpu_backend *)base;
+    assert(x.id != out.id && column >= 0 && !b->buffers[x.id].is_quantised);
+    assert(b->buffers[x.id].width <= b->buffers[out.id].width - column);
+    will_write(b, out);
+    cpu_run_rows(b, place_row, &(place_job){b, x, out, column}, b->batch->n_rows);
+}
+
 typedef struct scale_job {
     const cpu_backend *b;
     float scale;

@@ -195,6 +195,36 @@ static void state_scan_kernel(const scan_rows *s) {
     }
 }
 
+/* Few beside the products of the gates: lane by lane. */
+static inline f32x16 sqrt16(f32x16 x) {
+    float lanes[LANES];
+    f_store(lanes, x);
+    for (int32_t i = 0; i < LANES; i++) {
+        lanes[i] = sqrtf(lanes[i]);
+    }
+    return f_load(lanes);
+}
+
+static void state_lru_kernel(const lru_rows *s) {
+    const f32x16 rate = f_load(s->rate);
+    const float *biases = s->gates + (int64_t)s->width * 2 * LANES;
+    for (int64_t row = 0; row < s->n_rows; row++) {
+        const float *block = s->block + row * s->x_stride, *gates = s->gates;
+        f32x16 input = f_load(biases), decay = f_load(biases + LANES);
+        for (int32_t j = 0; j < s->width; j++, gates += 2 * LANES) {
+            const f32x16 x = f_set1(block[j]);
+            input = f_fma(x, f_load(gates), input);
+            decay = f_fma(x, f_load(gates + LANES), decay);
+        }
+        const f32x16 l = f_neg(f_mul(rate, sigmoid16(decay))),
+                     p = f_mul(sigmoid16(input), f_load_first(s->x + row * s->x_stride, s->n_channels));
+        const f32x16 kept = sqrt16(f_max(f_sub(f_set1(1.0f), exp16(f_add(l, l))), f_zero()));
+        const f32x16 state = s->begins && row == 0 ? p : f_fma(kept, p, f_mul(exp16(l), f_load(s->state)));
+        f_store_first(s->state, s->n_channels, state);
+        f_store_first(s->out + row * s->out_stride, s->n_channels, state);
+    }
+}
+
 /* The 16 channels from c on, of a few taps, a number that the compiler knows: they stay in
  * registers. */
 INLINE void conv_lanes(const conv_rows *s, int32_t c, int32_t n_taps) {

@@ -116,3 +116,21 @@ void state_conv_plain(const conv_rows *s) {
         }
     }
 }
+
+void state_lru_plain(const lru_rows *s) {
+    for (int64_t row = 0; row < s->n_rows; row++) {
+        const float *block = s->block + row * s->x_stride, *x = s->x + row * s->x_stride;
+        for (int32_t lane = 0; lane < s->n_channels; lane++) {
+            const float *gates = s->gates + lane, *biases = gates + (int64_t)s->width * 2 * LANES;
+            float input = biases[0], decay = biases[LANES];
+            for (int32_t j = 0; j < s->width; j++, gates += 2 * LANES) {
+                input = fmaf(block[j], gates[0], input);
+                decay = fmaf(block[j], gates[LANES], decay);
+            }
+            const float l = -(s->rate[lane] * plain_sigmoid(decay)), p = plain_sigmoid(input) * x[lane];
+            const float kept = sqrtf(plain_max(1.0f - plain_exp(l + l), 0.0f));
+            s->state[lane] = s->begins && row == 0 ? p : fmaf(kept, p, plain_exp(l) * s->state[lane]);
+            s->out[row * s->out_stride + lane] = s->state[lane];
+        }
+    }
+}

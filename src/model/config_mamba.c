@@ -1,0 +1,137 @@
+/* The numbers of Mamba's mixers. Gu and Dao 2023, arXiv:2312.00752; Dao and Gu 2024,
+ * arXiv:2405.21060. */
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "file/packed.h"
+#include "model/config.h"
+
+/* Larger ones than any model has: products of them stay far from overflow. */
+#define MAX_MAMBA_STATES (1 << 12)
+#define MAX_MAMBA_HEADS  (1 << 12)
+#define MAX_MAMBA_INNER  (1 << 17)
+
+/* Whether config.json has "auto" in place of a number. */
+static bool mamba_is_auto(const config *c, const char *hf) {
+    str value = {0};
+    return !c->is_gguf && model_file_str(c->f, hf, &value) == QUIRE_OK && str_is(value, "auto");
+}
+
+static quire_err mamba_check_count(const config *c, const char *gguf, const char *hf, int32_t n,
+                                   int32_t most) {
+    return n >= 1 && n <= most
+               ? QUIRE_OK
+               : err_set(c->err, QUIRE_UNSUPPORTED, -1, "%s: %s is %d; this build computes 1 to %d",
+                         model_file_path(c->f), c->is_gguf ? gguf : hf, (int)n, (int)most);
+}
+
+/* The width of the mixer by its ratio to the model's. */
+static quire_err mamba_read_expand(const config *c, float expand, model_desc *d) {
+    TRY(config_f32(c, NULL, "mamba_expand|expand", &expand));
+    float width = floorf(expand * (float)d->d_model);
+    d->mamba.n_inner = width >= 1.0f && width <= (float)MAX_MAMBA_INNER ? (int32_t)width : 0;
+    return config_i32(c, "ssm.inner_size", NULL, &d->mamba.n_inner);
+}
+
+/* What both have: states, taps and the function behind the convolution. */
+static quire_err mamba_read_common(const config *c, model_desc *d) {
+    const char *states = "state_size|mamba_d_state|ssm_state_size";
+    mamba_desc *m = &d->mamba;
+    model_desc own = {.activation = ACT_SILU};
+    m->n_taps = 4;
+    TRY(config_taps(c, "ssm.conv_kernel", "mamba_d_conv|conv_kernel", &m->n_taps));
+    TRY(config_i32(c, "ssm.state_size", states, &m->n_states));
+    TRY(mamba_check_count(c, "ssm.state_size", states, m->n_states, MAX_MAMBA_STATES));
+    TRY(config_activation(c, "mamba_hidden_act|hidden_act", &own));
+    m->activation = own.activation;
+    return QUIRE_OK;
+}
+
+quire_err config_mamba1(const config *c, model_desc *d, state_layers *s) {
+    const char *rank = config_has(c, NULL, "mamba_dt_rank") ? "mamba_dt_rank" : "time_step_rank";
+    mamba_desc *m = &d->mamba;
+    m->n_states = 16;
+    TRY(mamba_read_common(c, d));
+    TRY(mamba_read_expand(c, 2.0f, d));
+    TRY(config_is(c, "JambaForCausalLM") ? QUIRE_OK : config_i32(c, NULL, "intermediate_size", &m->n_inner));
+    TRY(mamba_check_count(c, "ssm.inner_size", "expand (intermediate_size)", m->n_inner, MAX_MAMBA_INNER));
+    m->step_rank = (d->d_model + 15) / 16;
+    TRY(mamba_is_auto(c, rank) ? QUIRE_OK : config_i32(c, "ssm.time_step_rank", rank, &m->step_rank));
+    TRY(mamba_check_count(c, "ssm.time_step_rank", rank, m->step_rank, MAX_MAMBA_INNER));
+    s->state = scan_cache(m->n_inner, m->n_states);
+    s->conv = conv_cache(conv_units(m->n_inner), m->n_taps);
+    return QUIRE_OK;
+}
+
+/* The time step's limits; config.json may say that there is no upper one. */
+static quire_err mamba_read_limits(const config *c, mamba_desc *m) {
+    float limits[2];
+    size_t n;
+    TRY(config_f32s(c, "time_step_limit", limits, 2, &n));
+    if (n == 0) {
+        return QUIRE_OK;
+    }
+    if (n != 2 || !(limits[0] >= 0.0f) || !(limits[1] > 0.0f) || limits[1] < limits[0]) {
+        return config_bad(c, "time_step_limit", "must be two numbers from 0 on, the second not the less");
+    }
+    const bool is_open = limits[0] == 0.0f && isinf(limits[1]);
+    m->step_least = limits[0];
+    m->step_most = is_open ? 0.0f : limits[1];
+    return QUIRE_OK;
+}
+
+/* Heads and their width, whose product is the width of the mixer. */
+static quire_err mamba_read_heads(const config *c, float expand, int32_t d_head, model_desc *d) {
+    const char *heads = "mamba_n_heads|mamba_num_heads|n_mamba_heads|num_heads";
+    const char *width = "mamba_d_head|mamba_head_dim|mamba_headdim", *own = "head_dim";
+    mamba_desc *m = &d->mamba;
+    TRY(config_i32(c, "ssm.time_step_rank", heads, &m->n_heads));
+    TRY(mamba_check_count(c, "ssm.time_step_rank", heads, m->n_heads, MAX_MAMBA_HEADS));
+    TRY(mamba_is_auto(c, "mamba_d_head") ? QUIRE_OK : config_i32(c, NULL, width, &d_head));
+    TRY(config_is(c, "Mamba2ForCausalLM") ? config_i32(c, NULL, own, &d_head) : QUIRE_OK);
+    if (c->is_gguf || (expand > 0.0f && m->n_inner == 0)) {
+        TRY(mamba_read_expand(c, expand, d));
+    } else if (expand == 0.0f) {
+        m->n_inner = d_head <= MAX_MAMBA_INNER / m->n_heads ? m->n_heads * d_head : 0;
+    }
+    TRY(mamba_check_count(c, "ssm.inner_size", "the width of Mamba's mixer", m->n_inner, MAX_MAMBA_INNER));
+    d_head = d_head == 0 || c->is_gguf ? m->n_inner / m->n_heads : d_head;
+    return (int64_t)m->n_heads * d_head == m->n_inner
+               ? QUIRE_OK
+               : err_set(c->err, QUIRE_BAD_FILE, -1,
+                         "%s: %d Mamba heads of %d channels do not make up its width of %d",
+                         model_file_path(c->f), (int)m->n_heads, (int)d_head, (int)m->n_inner);
+}
+
+quire_err config_mamba2(const config *c, float expand, int32_t d_head, model_desc *d, state_layers *s) {
+    const char *groups = "mamba_n_groups|mamba_ngroups|n_groups";
+    mamba_desc *m = &d->mamba;
+    TRY(mamba_read_common(c, d));
+    TRY(mamba_read_heads(c, expand, d_head, d));
+    TRY(config_i32(c, "ssm.group_count", groups, &m->n_groups));
+    TRY(mamba_check_count(c, "ssm.group_count", groups, m->n_groups, m->n_heads));
+    if (m->n_heads % m->n_groups != 0) {
+        return config_bad(c, c->is_gguf ? "ssm.group_count" : "the groups of Mamba's heads",
+                          "must divide the heads evenly");
+    }
+    TRY(mamba_read_limits(c, m));
+    const int32_t n = m->n_groups * m->n_states;
+    s->state = linear_attention_cache(m->n_heads, m->n_states, m->n_inner / m->n_heads);
+    s->conv = conv_cache(conv_units(m->n_inner) + 2 * conv_units(n), m->n_taps);
+    return QUIRE_OK;
+}
+
+bool config_has_mamba(const config *c, int32_t layer) {
+    char name[64];
+    (void)snprintf(name, sizeof name, "blk.%d.ssm_a", (int)layer);
+    return c->is_gguf && model_file_find(c->f, name) != NULL;
+}
+
+bool config_has_experts(const config *c, int32_t layer) {
+    char name[64];
+    (void)snprintf(name, sizeof name, "blk.%d.ffn_gate_inp.weight" PACKED_SUFFIX, (int)layer);
+    const bool is_packed = c->is_gguf && model_file_find(c->f, name) != NULL;
+    name[strlen(name) - strlen(PACKED_SUFFIX)] = 0;
+    return is_packed || (c->is_gguf && model_file_find(c->f, name) != NULL);
+}

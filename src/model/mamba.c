@@ -1,0 +1,62 @@
+/* Mamba: Gu and Dao 2023, arXiv:2312.00752. Falcon Mamba: arXiv:2410.05355: the same with
+ * norms of time step, B and C. Mamba-2: Dao and Gu 2024, arXiv:2405.21060. No layer
+ * attends: all that they keep of a text is a state of one size. */
+#include "model/architectures.h"
+
+static const arch_names mamba_names = {
+    .hf = {[W_TOKENS] = "backbone.embeddings|backbone.embedding",
+           [W_OUT_NORM] = "backbone.norm_f",
+           [W_ATTN_NORM] = "backbone.layers.%d.norm",
+           [W_MAMBA_IN] = "backbone.layers.%d.mixer.in_proj",
+           [W_MAMBA_TAPS] = "backbone.layers.%d.mixer.conv1d",
+           [W_MAMBA_X] = "backbone.layers.%d.mixer.x_proj",
+           [W_MAMBA_STEP] = "backbone.layers.%d.mixer.dt_proj",
+           [W_MAMBA_STEP_BIAS] = "backbone.layers.%d.mixer.dt_bias",
+           [W_MAMBA_RATE] = "backbone.layers.%d.mixer.A_log",
+           [W_MAMBA_SKIP] = "backbone.layers.%d.mixer.D",
+           [W_MAMBA_NORM] = "backbone.layers.%d.mixer.norm",
+           [W_MAMBA_OUT] = "backbone.layers.%d.mixer.out_proj"},
+};
+
+static quire_err mamba_describe_layers(const config *c, state_layers *s, model_desc *d) {
+    for (int32_t i = 0; i < d->n_layers; i++) {
+        s->recurs[i] = true;
+    }
+    steps_set(d, steps_mamba);
+    return config_set_states(c, s, d);
+}
+
+static quire_err describe_mamba(const config *c, model_desc *d) {
+    bool normed = config_is(c, "FalconMambaForCausalLM");
+    state_layers s = {0};
+    d->tied_embeddings = true;
+    TRY(config_decoder(c, &(decoder_shape){.no_attention = true}, d));
+    TRY(config_bool(c, "ssm.dt_b_c_rms", NULL, &normed));
+    d->mamba.inner_norms = normed ? MAMBA_NORMS_BARE : MAMBA_NORMS_NONE;
+    d->mamba.inner_eps = 1e-6f;
+    TRY(config_f32(c, NULL, "mixer_rms_eps", &d->mamba.inner_eps));
+    TRY(config_mamba1(c, d, &s));
+    return mamba_describe_layers(c, &s, d);
+}
+
+static quire_err describe_mamba2(const config *c, model_desc *d) {
+    bool has_norm = true;
+    state_layers s = {0};
+    d->mamba = (mamba_desc){.n_heads = 128, .n_groups = 8, .n_states = 128};
+    TRY(config_decoder(c, &(decoder_shape){.no_attention = true}, d));
+    TRY(config_mamba2(c, 2.0f, 64, d, &s));
+    TRY(config_bool(c, NULL, "rms_norm", &has_norm));
+    if (!has_norm) {
+        return config_unsupported(c, "rms_norm false is not supported for Mamba-2");
+    }
+    d->mamba.n_norm_groups = d->mamba.n_groups;
+    d->mamba.inner_eps = d->norm_eps;
+    return mamba_describe_layers(c, &s, d);
+}
+
+const arch arch_mamba = {.gguf = {"mamba"},
+                         .hf = {"MambaForCausalLM", "FalconMambaForCausalLM"},
+                         .names = &mamba_names,
+                         .describe = describe_mamba};
+const arch arch_mamba2 = {
+    .gguf = {"mamba2"}, .hf = {"Mamba2ForCausalLM"}, .names = &mamba_names, .describe = describe_mamba2};
