@@ -225,10 +225,10 @@ typedef struct choose_use {
     int32_t n_best;
 } choose_use;
 
-/* q at position p is multiplied by 1 + slope * ln(1 + floor((p + offset) / length)); slope 0: it
- * is not. */
+/* q at position p is multiplied by 1 + slope * ln(1 + floor((p + offset) / length)), or by
+ * (1 + (p + offset) / length)^power; where both are 0 it is not. */
 typedef struct query_scale {
-    float slope;
+    float slope, power;
     int32_t offset, length;
 } query_scale;
 

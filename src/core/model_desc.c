@@ -421,7 +421,7 @@ quire_err desc_check(const model_desc *d, quire_error *err) {
     TRY(model_desc_check_layers(d, err));
     TRY(check_recurrences(d, err));
     TRY(check_positive("the attention scale", d->attention_scale, err));
-    if (d->attend.temperature != 0.0f) {
+    if (d->attend.temperature != 0.0f || d->attend.temperature_power != 0.0f) {
         TRY(check_count("the length of the queries' temperature", d->attend.temperature_length, INT32_MAX,
                         err));
     }

@@ -211,7 +211,11 @@ typedef struct attend_desc {
     float in_scale, out_scale; /* of the rows that attention reads, and of those it gives; 0: 1 */
     float alibi_scale;         /* of the slopes; 0: 1 */
     bool alibi_bf16;           /* slopes are rounded to BF16 */
+    /* in place of the above: layers without rotary embedding multiply the query at position
+     * p by (1 + (p + 1) / temperature_length)^temperature_power; 0: they do not */
+    float temperature_power;
     attend_gate gate;
+    bool gate_bias;    /* each head has a number that is added to its elements' gates */
     activation gate_f; /* of the gate */
 } attend_desc;
 
@@ -424,6 +428,8 @@ typedef struct model_desc {
     float norm_eps;
     float attention_scale; /* multiplies q . k; 1 / sqrt(head width) for Llama */
     float residual_scale;  /* of what a layer adds; 0: 1 */
+    /* the nth sum, counted from 2, is x sqrt((n - 1) / n) + y sqrt(1 / n) */
+    bool residual_by_depth;
     activation activation; /* of the dense feed-forward part */
     bool ungated;          /* which has no gate; nor have experts */
     float gate_scale;      /* of its gate's rows before the function; 0: 1 */

@@ -1,6 +1,7 @@
 /* Sigmoid mixtures whose layers with windows rotate and whose others have no positions.
- * AFMoE (Trinity): an output gate, norms behind both halves of a layer. Kolibri 1: the same
- * norms, experts chosen by their logits. Flint: sinks in all layers. */
+ * AFMoE (Trinity): an output gate, norms behind both halves of a layer. Beam: both, the
+ * gate with a bias a head, and a residual scaled by depth. Kolibri 1: the same norms,
+ * experts chosen by their logits. Flint: sinks in all layers. */
 #include <math.h>
 
 #include "model/architectures.h"
@@ -12,6 +13,13 @@ static const arch_names afmoe_names = {
            [W_FFN_POST_NORM] = "model.layers.%d.post_mlp_layernorm",
            [W_ROUTER] = "model.layers.%d.mlp.router.gate",
            [W_ROUTER_BIAS] = "model.layers.%d.mlp.expert_bias"},
+};
+static const arch_names beam_names = {
+    .hf = {[W_ATTN_GATE] = "model.layers.%d.self_attn.gate_proj",
+           [W_ATTN_GATE_BIAS] = "model.layers.%d.self_attn.gate_bias",
+           [W_ATTN_POST_NORM] = "model.layers.%d.post_attention_layernorm",
+           [W_FFN_NORM] = "model.layers.%d.pre_feedforward_layernorm",
+           [W_FFN_POST_NORM] = "model.layers.%d.post_feedforward_layernorm"},
 };
 static const arch_names kolibri_names = {
     .hf = {[W_ATTN_POST_NORM] = "model.layers.%d.post_attn_norm|model.layers.%d.post_self_attn_layernorm",
@@ -66,6 +74,54 @@ static quire_err describe_afmoe(const config *c, model_desc *d) {
     return QUIRE_OK;
 }
 
+/* All but each sixth layer and the last have windows. */
+static quire_err beam_read_layers(const config *c, model_desc *d) {
+    bool is_window[DESC_MAX_LAYERS], is_listed = config_has(c, NULL, "layer_types");
+    int32_t window = 512;
+    rope_desc full = config_plain_rope(c, d);
+    TRY(config_window(c, &window));
+    TRY(config_window_layers(c, d, 6, 5, is_window));
+    for (int32_t i = 0; i < d->n_layers; i++) {
+        bool is_last = !is_listed && i == d->n_layers - 1;
+        config_set_window(d, i, is_window[i] && !is_last ? window : 0);
+    }
+    if (!config_has(c, NULL, "rope_parameters")) { /* the others have no positions */
+        TRY(config_rotary(c, d, ROPE_HALVES, ROPE_HALVES, 1.0f));
+        for (int32_t i = 0; i < d->n_layers; i++) {
+            d->layers[i].rope = d->layers[i].window > 0 ? d->layers[i].rope : NO_ROPE;
+        }
+        return QUIRE_OK;
+    }
+    return config_rotary_by_window(c, &full, &full, d);
+}
+
+static quire_err describe_beam(const config *c, model_desc *d) {
+    decoder_shape s = {0};
+    TRY(config_decoder(c, &s, d));
+    TRY(beam_read_layers(c, d));
+    d->residual_by_depth = true;
+    d->attend.qk_norm = QK_NORM_HEAD;
+    d->attend.gate = ATTEND_GATE_ELEMENTS;
+    d->attend.gate_f = ACT_SIGMOID;
+    d->attend.gate_bias = true;
+    d->attend.temperature_power = 0.1f;
+    d->attend.temperature_length = 2048;
+    d->head.cap = 30.0f;
+    TRY(config_f32_or_none(c, NULL, "final_logit_softcapping", &d->head.cap));
+    const int32_t d_ff = d->layers[0].d_ff;
+    d->moe = (moe_desc){.score = ROUTE_SIGMOID,
+                        .n_groups = 8,
+                        .n_groups_used = 4,
+                        .group_by_best_two = true,
+                        .correction_bias = true,
+                        .renormalise = true,
+                        .scale = 2.5f};
+    TRY(config_moe(c, d));
+    TRY(config_dense_layers(c, NULL, 3, d_ff, d));
+    steps_set_mixed(d, steps_sandwich, steps_sandwich_moe);
+    return QUIRE_OK;
+}
+
 static quire_err describe_kolibri(const config *c, model_desc *d) {
     bool is_window[DESC_MAX_LAYERS];
     TRY(config_llama(c, ROPE_HALVES, ROPE_HALVES, d));
@@ -101,3 +157,5 @@ const arch arch_kolibri = {.gguf = {"kolibri1"},
                            .describe = describe_kolibri};
 const arch arch_flint = {
     .gguf = {"flint"}, .hf = {"FlintForCausalLM"}, .names = &flint_names, .describe = describe_flint};
+const arch arch_beam = {
+    .gguf = {"beam"}, .hf = {"BeamForCausalLM"}, .names = &beam_names, .describe = describe_beam};

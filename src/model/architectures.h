@@ -22,7 +22,8 @@ extern const arch arch_nemotron, arch_stablelm, arch_smollm3;
 extern const arch arch_ernie4_5, arch_ernie4_5_moe, arch_exaone4, arch_hunyuan, arch_hunyuan_moe,
     arch_seed_oss, arch_minimax_m2;
 extern const arch arch_apertus, arch_exaone_moe, arch_hy_v3, arch_granite_swa, arch_granite_moe_w,
-    arch_cohere2_moe, arch_north, arch_laguna, arch_mellum, arch_afmoe, arch_kolibri, arch_flint, arch_mimo;
+    arch_cohere2_moe, arch_north, arch_laguna, arch_mellum, arch_afmoe, arch_kolibri, arch_flint, arch_mimo,
+    arch_beam;
 extern const arch arch_gpt_oss, arch_llama4, arch_gemma4;
 extern const arch arch_flex_olmo, arch_nanochat, arch_bitnet, arch_ernie4_5_vl, arch_step, arch_muse_glimmer,
     arch_gemma3n;

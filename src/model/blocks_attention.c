@@ -169,6 +169,19 @@ static quire_err attention_load_gated(binding *b, attention_parts *w) {
     return loader_linear(b->l, binding_name(b, W_Q), b->layer, &gate, w->q_width, b->d->d_model, &w->gate);
 }
 
+/* A gate whose biases are one for each head. */
+static quire_err attention_load_biased_gate(binding *b, attention_parts *w) {
+    const int32_t n_heads = w->layer->n_heads, width = w->gate_width / n_heads;
+    float *by_head, *all;
+    TRY(binding_vector(b, W_ATTN_GATE_BIAS, "", "biases of its gate", n_heads, &by_head));
+    TRY(binding_new(b, (size_t)w->gate_width, sizeof *all, &all));
+    for (int32_t i = 0; i < w->gate_width; i++) {
+        all[i] = by_head[i / width];
+    }
+    return loader_biased_linear(b->l, binding_name(b, W_ATTN_GATE), b->layer, all, w->gate_width,
+                                b->d->d_model, &w->gate);
+}
+
 /* What stands between the result and the product behind it: a norm, a gate. */
 static quire_err attention_load_gate(binding *b, attention_parts *w) {
     const attend_gate gate = b->d->attend.gate;
@@ -181,6 +194,9 @@ static quire_err attention_load_gate(binding *b, attention_parts *w) {
         return QUIRE_OK;
     }
     w->gate_width = gate == ATTEND_GATE_HEADS ? w->layer->n_heads : w->out_width;
+    if (b->d->attend.gate_bias) {
+        return attention_load_biased_gate(b, w);
+    }
     return binding_linear(b, W_ATTN_GATE, w->gate_width, b->d->d_model, &w->gate);
 }
 
@@ -251,6 +267,7 @@ static void attention_fill(const binding *b, const attention_parts *w, attention
                        .v_scales = w->v_scales,
                        .clip = a->clip,
                        .scale = {.slope = layer->rope < 0 || a->temperature_on_all ? a->temperature : 0.0f,
+                                 .power = layer->rope < 0 ? a->temperature_power : 0.0f,
                                  .offset = a->temperature_on_all ? 0 : 1,
                                  .length = a->temperature_length}};
     to->mask =

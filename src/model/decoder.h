@@ -124,6 +124,7 @@ typedef struct binding {
     decoder *w;
     int32_t layer;   /* or NO_LAYER */
     int32_t n_mixes; /* steps of the layer that mix, so far */
+    int32_t n_sums;  /* to the residual, so far */
     row_value rows[N_STEP_ROWS];
     struct shared_block *blocks[DESC_MAX_SHARED_BLOCKS]; /* that are loaded */
 } binding;

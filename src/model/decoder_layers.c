@@ -4,6 +4,7 @@
  * after it: so a norm and the products that read it are one op, and so are a product and
  * the sum that it goes to. Rows get a buffer only where neither is so. */
 #include <assert.h>
+#include <math.h>
 #include <string.h>
 
 #include "base/mem.h"
@@ -220,7 +221,19 @@ static quire_err step_add(binding *b, const layer_step *s, float scale) {
     return binding_emit(b, op);
 }
 
+/* x sqrt((n - 1) / n) + y sqrt(1 / n), the nth sum of the model, counted from 2. */
+static quire_err add_by_depth(binding *b, const layer_step *s) {
+    const float n = (float)(++b->n_sums + 1);
+    TRY(binding_settle(b, X));
+    TRY(binding_emit(b,
+                     (decoder_op){.run = scale_run, .scale = sqrtf((n - 1.0f) / n), .out = b->rows[X].at}));
+    return step_add(b, s, sqrtf(1.0f / n));
+}
+
 static quire_err add_bind(binding *b, const layer_step *s) {
+    if (s->to == X && b->d->residual_by_depth) {
+        return add_by_depth(b, s);
+    }
     return step_add(b, s, s->to == X && b->d->residual_scale != 0.0f ? b->d->residual_scale : 1.0f);
 }
 

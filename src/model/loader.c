@@ -204,7 +204,8 @@ static quire_err note_linear(loader *l, const char *name, const weight_part *p, 
  * loaded. */
 typedef struct linear_kind {
     matrix_use use;
-    bool exact; /* computed in f32 in every mode */
+    bool exact;              /* computed in f32 in every mode */
+    const tensor_view *bias; /* in place of the file's; NULL: that */
 } linear_kind;
 
 /* w: the weight's tensor, [n_out, n_in] or the one that p is a part of. */
@@ -225,7 +226,7 @@ static quire_err load_linear(loader *l, const tensor_view *w, const tensor_view 
         weight = as_matrix(w, n_out, n_in);
     }
     weight.scale = scale;
-    if (e == QUIRE_OK && bias != NULL) {
+    if (e == QUIRE_OK && bias != NULL && bias != kind.bias) {
         loader_use(l, bias)->as_is = true;
         e = p ? take_part(l, bias, p, n_out, 0, &bias_view, &bias_copy)
               : loader_check_shape(l, bias, 1, n_out, 1, 1);
@@ -303,6 +304,13 @@ static quire_err find_linear(loader *l, weight_name name, const weight_name *or_
     e = e ? e : find_either(l, name, layer, true, &bias);
     if (e == QUIRE_OK && !bias && or_name) {
         e = find_either(l, *or_name, layer, true, &bias);
+    }
+    bias = kind.bias != NULL ? kind.bias : bias;
+    if (is_quantised && kind.bias != NULL) {
+        quant_linear_deinit(&q);
+        return e ? e
+                 : err_set(l->err, QUIRE_UNSUPPORTED, -1,
+                           "%s: a quantised gate of attention is not supported", model_file_path(l->file));
     }
     if (is_quantised) {
         e = e ? e : load_quantised(l, &q, bias, kind.exact, n_out, out);
@@ -399,6 +407,15 @@ quire_err loader_turned_linear(loader *l, weight_name name, int32_t layer, const
     const quire_err e = load_turned(l, NULL, &part, w->name, rows, n_out, n_in, out);
     mem_free(copy);
     return e;
+}
+
+quire_err loader_biased_linear(loader *l, weight_name name, int32_t layer, const float *bias, int64_t n_out,
+                               int64_t n_in, linear **out) {
+    tensor_view own = {
+        .name = "bias", .type = DTYPE_F32, .n_dims = 1, .dims = {n_out, 1, 1, 1}, .data = bias};
+    own.n_bytes = (size_t)n_out * sizeof *bias;
+    return find_linear(l, name, NULL, layer, NULL, (linear_kind){.use = MATRIX_PRODUCT, .bias = &own}, n_out,
+                       n_in, out);
 }
 
 quire_err loader_kept_linear(loader *l, weight_name name, int32_t layer, const weight_part *part,

@@ -30,6 +30,9 @@ quire_err loader_linear(loader *l, weight_name name, int32_t layer, const weight
  * n_out elements. It has no bias. */
 quire_err loader_turned_linear(loader *l, weight_name name, int32_t layer, const weight_part *rows,
                                int64_t n_out, int64_t n_in, linear **out);
+/* The same with these n_out biases, whatever the file has. */
+quire_err loader_biased_linear(loader *l, weight_name name, int32_t layer, const float *bias, int64_t n_out,
+                               int64_t n_in, linear **out);
 /* The same for one that --quantization leaves as it is. */
 quire_err loader_kept_linear(loader *l, weight_name name, int32_t layer, const weight_part *part,
                              int64_t n_out, int64_t n_in, linear **out);

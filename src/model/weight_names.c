@@ -40,6 +40,7 @@ static const weight_name usual[N_WEIGHT_ROLES] = {
     [W_INDEX_WEIGHTS] = {"blk.%d.indexer.proj", "model.layers.%d.self_attn.indexer.weights_proj"},
     [W_O] = {"blk.%d.attn_output", "model.layers.%d.self_attn.o_proj"},
     [W_ATTN_GATE] = {"blk.%d.attn_gate", NULL},
+    [W_ATTN_GATE_BIAS] = {NO_WEIGHT, NULL},
     [W_ATTN_INNER_NORM] = {"blk.%d.attn_sub_norm", NULL},
     [W_FFN_INNER_NORM] = {"blk.%d.ffn_sub_norm", NULL},
     [W_ATTN_POST_NORM] = {"blk.%d.post_attention_norm", NULL},

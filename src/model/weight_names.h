@@ -46,6 +46,7 @@ typedef enum weight_role {
     W_INDEX_WEIGHTS,
     W_O,
     W_ATTN_GATE,
+    W_ATTN_GATE_BIAS,  /* a number a head: its whole name */
     W_ATTN_INNER_NORM, /* before the last product of attention, and of the MLP */
     W_FFN_INNER_NORM,
     W_ATTN_POST_NORM,

@@ -60,13 +60,14 @@ static uint64_t hash_cache(uint64_t h, const cache_desc *c) {
 }
 
 static uint64_t hash_attend(uint64_t h, const attend_desc *a) {
-    char text[256];
-    (void)snprintf(text, sizeof text, "attend %d %d %d %d %d %d %d %a %d %a %d %d %a %a %a %a %a %a %d %d %d",
-                   (int)a->qk_norm, (int)a->qk_norm_type, a->norm_after_rope, a->v_norm, a->values_are_keys,
-                   a->sinks, a->sinks_in_windows, (double)a->value_scale, a->scale_by_layer,
-                   (double)a->temperature, a->temperature_length, a->temperature_on_all, (double)a->cap,
-                   (double)a->clip, (double)a->alibi, (double)a->alibi_scale, (double)a->in_scale,
-                   (double)a->out_scale, a->alibi_bf16, (int)a->gate, (int)a->gate_f);
+    char text[512];
+    (void)snprintf(
+        text, sizeof text, "attend %d %d %d %d %d %d %d %a %d %a %d %d %a %a %a %a %a %a %d %d %d %d %a",
+        (int)a->qk_norm, (int)a->qk_norm_type, a->norm_after_rope, a->v_norm, a->values_are_keys, a->sinks,
+        a->sinks_in_windows, (double)a->value_scale, a->scale_by_layer, (double)a->temperature,
+        a->temperature_length, a->temperature_on_all, (double)a->cap, (double)a->clip, (double)a->alibi,
+        (double)a->alibi_scale, (double)a->in_scale, (double)a->out_scale, a->alibi_bf16, (int)a->gate,
+        (int)a->gate_f, a->gate_bias, (double)a->temperature_power);
     return hash_text(h, text);
 }
 
@@ -129,12 +130,12 @@ static uint64_t hash_shared_and_lru(uint64_t h, const shared_desc *s, const lru_
 /* Hashes the numbers of a description that affect a layer's results. */
 static uint64_t hash_description(const model_desc *d) {
     char text[512];
-    (void)snprintf(text, sizeof text, "%s %d %d %d %a %a %d %d %d %d %d %d %d %d %d %a %a %a %a %a %a",
+    (void)snprintf(text, sizeof text, "%s %d %d %d %a %a %d %d %d %d %d %d %d %d %d %a %d %a %a %a %a %a",
                    d->architecture, d->n_layers, d->d_model, d->n_vocab, (double)d->norm_eps,
                    (double)d->attention_scale, (int)d->activation, d->tied_embeddings, (int)d->norm.kind,
                    d->norm.add_one, d->norm.bare, d->norm.plain_last, d->norm.inner, d->ungated, d->two_sided,
-                   (double)d->norm.post_eps, (double)d->residual_scale, (double)d->head.scale,
-                   (double)d->head.cap, (double)d->gate_scale, (double)d->down_scale);
+                   (double)d->norm.post_eps, d->residual_by_depth, (double)d->residual_scale,
+                   (double)d->head.scale, (double)d->head.cap, (double)d->gate_scale, (double)d->down_scale);
     uint64_t h = hash_moe(hash_embed(hash_attend(hash_text(0, text), &d->attend), &d->embed), &d->moe);
     (void)snprintf(text, sizeof text, "streams %d %d %d %d", d->streams.n, d->streams.active,
                    d->streams.d_laurel, d->streams.scales_output);

@@ -372,7 +372,8 @@ static void xielu_agrees_with_double_on_every_instruction_set(void **unused) {
         math_plain.xielu(&forms[f], x, 8001, want);
         for (int32_t i = 0; i <= 8000; i++) {
             double exact = exact_xielu(&forms[f], (double)x[i]);
-            assert_true(fabs((double)want[i] - exact) <= 3e-7 * fabs(exact) + 1e-9);
+            double size = fabs(exact) + fabs((double)x[i]); /* its terms may cancel */
+            assert_true(fabs((double)want[i] - exact) <= 4e-7 * size + 1e-9);
         }
         for (int i = 0; i < N_TEST_ISAS; i++) {
             const math_kernels *k = kernels(ISAS[i]);

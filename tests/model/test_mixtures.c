@@ -72,6 +72,11 @@ TEST(layers_are_of_the_published_kinds) {
                "\"hybrid_layer_pattern\": [0, 1, 0, 1, 0, 1], \"moe_layer_freq\": [0, 0, 1, 1, 0, 1]",
                "DF DW MF MW DF MW");
     layers_are("MiMoV2FlashForCausalLM", TYPES ", " MLPS, "MF DF MW MW DF MW");
+    layers_are("BeamForCausalLM", "", "DW DW DW MW MW Mf");
+    layers_are("BeamForCausalLM",
+               TYPES ", " MLPS ", \"rope_parameters\": {\"full_attention\": {\"rope_theta\": 7e3, "
+                     "\"rope_type\": \"default\"}, \"sliding_attention\": null}",
+               "MF DF Mw Mw DF Mw");
     layers_are("Kolibri1ForCausalLM", "", "MW MW MW MW Mf MW");
     layers_are("FlintForCausalLM", "", "Df Df MW MW MW Mf");
     layers_are("FlintForCausalLM", "\"mlp_only_layers\": [], " TYPES, "Mf Mf MW MW Mf MW");
@@ -182,6 +187,17 @@ TEST(mimos_windows_have_heads_of_their_own) {
             "add_full_attention_sink_bias true beside");
 }
 
+TEST(beams_sums_are_weighed_by_depth) {
+    model_desc d = described("BeamForCausalLM", "");
+    assert_true(d.residual_by_depth && d.attend.gate_bias && d.attend.gate == ATTEND_GATE_ELEMENTS);
+    assert_true(d.attend.temperature_power == 0.1f && d.attend.temperature_length == 2048);
+    assert_true(d.moe.n_groups == 8 && d.moe.n_groups_used == 4 && d.moe.group_by_best_two);
+    assert_true(d.moe.scale == 2.5f && d.head.cap == 30.0f);
+    assert_true(described("BeamForCausalLM", "\"final_logit_softcapping\": null").head.cap == 0.0f);
+    refused("BeamForCausalLM", "\"n_group\": 8, \"topk_group\": 9", "the groups of experts");
+    refused("BeamForCausalLM", "\"final_logit_softcapping\": -1.0", "final_logit_softcapping must be over 0");
+}
+
 TEST(routers_are_the_published_ones) {
     model_desc d = described("ExaoneMoeForCausalLM", "");
     assert_true(d.moe.score == ROUTE_SIGMOID && d.moe.correction_bias && d.moe.renormalise);
@@ -243,6 +259,7 @@ int main(void) {
         cmocka_unit_test(norths_layers_may_have_no_positions),
         cmocka_unit_test(gates_are_by_head_or_by_element),
         cmocka_unit_test(mimos_windows_have_heads_of_their_own),
+        cmocka_unit_test(beams_sums_are_weighed_by_depth),
         cmocka_unit_test(routers_are_the_published_ones),
         cmocka_unit_test(what_is_not_computed_is_refused_by_its_key),
         cmocka_unit_test(apertus_has_llama_3s_scaling_where_it_says_nothing),

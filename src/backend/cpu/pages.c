@@ -163,6 +163,9 @@ typedef struct store_job {
 
 float cpu_query_scale(const cpu_backend *b, const query_scale *s, int32_t row) {
     const int64_t position = (int64_t)b->batch->positions[(int64_t)row * b->batch->n_axes] + s->offset;
+    if (s->power != 0.0f) {
+        return (float)exp((double)s->power * log1p((double)position / (double)s->length));
+    }
     return 1.0f + s->slope * (float)log(1.0 + (double)(position / s->length));
 }
 
@@ -262,7 +265,7 @@ static void store_row(void *context, int32_t row, int32_t worker) {
     const kv_store_use *use = job->use;
     (void)worker;
     prepare_row(job, use->q, use->q_norm, use->rope, use->norm_after_rope, row);
-    if (use->scale.slope != 0.0f) {
+    if (use->scale.slope != 0.0f || use->scale.power != 0.0f) {
         pages_scale_row(job, row);
     }
     if (use->k.id == BUFFER_NONE.id) {
