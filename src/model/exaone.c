@@ -10,6 +10,7 @@ static const arch_names exaone4_names = {
 static const arch_names exaone_moe_names = {
     .hf = {[W_ROUTER_BIAS] = "model.layers.%d.mlp.e_score_correction_bias|"
                              "model.layers.%d.mlp.gate.e_score_correction_bias"},
+    .left_out = {"mtp"},
 };
 
 /* Published files spell a period of layers: "LLLG", three with windows and one

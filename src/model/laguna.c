@@ -11,6 +11,8 @@ static const arch_names laguna_names = {
            [W_SHARED_DOWN] = "model.layers.%d.mlp.shared_expert.down_proj"},
 };
 
+static const arch_names mellum_names = {.left_out = {"mtp"}};
+
 /* A gate for each head ("per-head", or true), else for each element. A GGUF file's tensor
  * tells. */
 static quire_err laguna_read_gate(const config *c, model_desc *d) {
@@ -83,4 +85,5 @@ static quire_err describe_mellum(const config *c, model_desc *d) {
 
 const arch arch_laguna = {
     .gguf = {"laguna"}, .hf = {"LagunaForCausalLM"}, .names = &laguna_names, .describe = describe_laguna};
-const arch arch_mellum = {.gguf = {"mellum"}, .hf = {"MellumForCausalLM"}, .describe = describe_mellum};
+const arch arch_mellum = {
+    .gguf = {"mellum"}, .hf = {"MellumForCausalLM"}, .names = &mellum_names, .describe = describe_mellum};

@@ -7,6 +7,7 @@
 
 static const arch_names mimo_names = {
     .hf = {[W_SINKS] = "model.layers.%d.self_attn.attention_sink_bias|model.layers.%d.self_attn.sinks"},
+    .left_out = {"model.mtp"},
 };
 
 /* A checkpoint's windows do not count the row itself ("sliding_window_size"), unless only

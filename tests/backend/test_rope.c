@@ -14,7 +14,8 @@ typedef struct rig {
     rope *r;
     norm *nm;
     int32_t d_head;
-    float clip; /* 0: none */
+    float clip;        /* 0: none */
+    query_scale scale; /* 0: none */
 } rig;
 
 static void rig_open(rig *g, const rope_desc *d, int32_t max_positions, int32_t d_head,
@@ -67,7 +68,8 @@ static void rig_run(rig *g, const float *x, const int32_t *positions, int32_t n,
                                               .k_norm = nm,
                                               .norm_after_rope = after,
                                               .rope = g->r,
-                                              .clip = g->clip});
+                                              .clip = g->clip,
+                                              .scale = g->scale});
     g->b->ops->step_wait(g->b);
     g->b->ops->buffer_read(g->b, g->q, 0, n, q);
     g->b->ops->buffer_read(g->b, g->k, 0, n, k);
@@ -92,6 +94,33 @@ static void a_clip_is_behind_the_norm(void **unused) {
         assert_true(q[i] == k[i]);
     }
     g.b->ops->close(g.b);
+}
+
+static void queries_grow_with_their_position(void **unused) {
+    (void)unused;
+    static const int32_t positions[] = {0, 7, 100, 4095};
+    const query_scale forms[] = {{.slope = 0.3f, .offset = 1, .length = 8},
+                                 {.power = 0.1f, .offset = 1, .length = 2048}};
+    for (int form = 0; form < 2; form++) {
+        float x[N_DIMS], q[MAX_ROWS * 2 * N_DIMS], k[MAX_ROWS * N_DIMS];
+        rope_desc d = {.kind = ROPE_NONE};
+        rig g = {.scale = forms[form]};
+        rig_open(&g, &d, 4096, N_DIMS, NULL);
+        for (int32_t i = 0; i < N_DIMS; i++) {
+            x[i] = (float)(i - 20) * 0.1f;
+        }
+        rig_run(&g, x, positions, 4, NULL, false, q, k);
+        for (int32_t row = 0; row < 4; row++) {
+            const int32_t p = positions[row] + 1;
+            const double factor = form == 0 ? 1.0 + 0.3 * log(1.0 + p / 8) : pow(1.0 + p / 2048.0, 0.1);
+            for (int32_t i = 0; i < N_DIMS; i++) {
+                assert_true(fabs((double)q[row * 2 * N_DIMS + i] - factor * (double)x[i]) <
+                            2e-6 * factor * 5);
+                assert_true(k[row * N_DIMS + i] == x[i]);
+            }
+        }
+        g.b->ops->close(g.b);
+    }
 }
 
 /* Cosines of the first row's angles at a position, read off from x = (1, 0) pairs. */
@@ -280,6 +309,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_clip_is_behind_the_norm),
         cmocka_unit_test(each_scaling_turns_by_its_frequencies),
+        cmocka_unit_test(queries_grow_with_their_position),
         cmocka_unit_test(ntk_scaling_is_switched_by_the_configured_maximum_length),
         cmocka_unit_test(only_the_rotary_part_of_a_head_turns_and_norms_come_before_or_after),
         cmocka_unit_test(a_scaling_without_its_numbers_is_refused),

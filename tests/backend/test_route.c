@@ -327,6 +327,28 @@ TEST(large_logits_of_sigmoids_are_told_apart) {
     fixture_close(&f);
 }
 
+/* A bias on logits chooses others than one on their sigmoids, and weights are the sigmoids
+ * of what is left of the logits below the cap. */
+TEST(a_bias_may_be_one_of_logits_and_logits_may_have_a_cap) {
+    fixture f = fixture_open("auto", 1, 4);
+    const float logits[] = {6.0f, 4.0f, 1.0f, -1.0f}, bias[] = {0.0f, 0.0f, 0.6f, 3.5f};
+    int32_t chosen[2];
+    float weights[2];
+    routing r = {.n_experts = 4, .n_used = 2, .score = ROUTE_SIGMOID, .bias = bias, .scale = 1.0f};
+    route(&f, &r, logits, 1, chosen, weights);
+    assert_int_equal(chosen[0], 2);
+    assert_int_equal(chosen[1], 3);
+    r.by_logits = true;
+    route(&f, &r, logits, 1, chosen, weights);
+    assert_int_equal(chosen[0], 0);
+    assert_int_equal(chosen[1], 1);
+    assert_float_equal(weights[1], 1.0f / (1.0f + expf(-4.0f)), 1e-6f);
+    r.cap = 2.0f;
+    route(&f, &r, logits, 1, chosen, weights);
+    assert_float_equal(weights[1], 1.0f / (1.0f + expf(-2.0f * tanhf(4.0f / 2.0f))), 1e-6f);
+    fixture_close(&f);
+}
+
 TEST(weights_that_are_all_zero_stay_so) {
     fixture f = fixture_open("auto", 1, 4);
     const float logits[] = {-200.0f, -210.0f, -220.0f, -205.0f};
@@ -481,6 +503,7 @@ int main(void) {
         cmocka_unit_test(a_bias_changes_the_choice_but_no_weight),
         cmocka_unit_test(an_expert_whose_bias_is_nan_loses_to_every_other),
         cmocka_unit_test(large_logits_of_sigmoids_are_told_apart),
+        cmocka_unit_test(a_bias_may_be_one_of_logits_and_logits_may_have_a_cap),
         cmocka_unit_test(weights_that_are_all_zero_stay_so),
         cmocka_unit_test(a_row_without_sense_chooses_experts_and_changes_no_other),
         cmocka_unit_test(a_rows_choice_has_the_same_bits_alone_and_on_every_instruction_set),
