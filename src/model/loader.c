@@ -46,6 +46,7 @@ bool loader_has(const loader *l, weight_name name, int32_t layer) {
                                        ".gate" PACKED_SUFFIX,
                                        ".0.gate" PACKED_SUFFIX,
                                        ".0.head" PACKED_SUFFIX,
+                                       ".0.down" PACKED_SUFFIX,
                                        ".b" PACKED_SUFFIX};
     bool found = false;
     for (size_t i = 0; i < sizeof ends / sizeof *ends && !found; i++) {
