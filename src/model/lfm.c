@@ -76,6 +76,9 @@ static quire_err lfm_describe_mixers(const config *c, state_layers *s, model_des
     d->attend.qk_norm = QK_NORM_HEAD;
     TRY(config_taps(c, "shortconv.l_cache", "conv_L_cache", &d->conv.n_taps));
     TRY(config_rotary(c, d, ROPE_HALVES, ROPE_HALVES, 1.0f));
+    if (!config_has(c, NULL, "rope_theta|rope_parameters.rope_theta")) {
+        TRY(config_f32(c, NULL, "theta", &d->ropes[0].theta)); /* its first name for the base */
+    }
     TRY(lfm_read_layers(c, d, s));
     s->conv = conv_cache(conv_units(d->d_model), d->conv.n_taps);
     return QUIRE_OK;

@@ -77,7 +77,15 @@ TEST(a_missing_tensor_is_named) {
         {"gpt2", "h.1.attn.c_attn", "h.1.attn.c_attn.weight is missing"},
         {"mixtral", "layers.0.block_sparse_moe.experts.1.w3", "experts.1.w3.weight is missing"},
         {"qwen2-moe", "layers.1.mlp.shared_expert_gate", "shared_expert_gate.weight is missing"},
-        {"gemma2", "layers.0.post_feedforward_layernorm", "post_feedforward_layernorm.weight is missing"}};
+        {"gemma2", "layers.0.post_feedforward_layernorm", "post_feedforward_layernorm.weight is missing"},
+        {"lfm2", "layers.0.conv.conv", "model.layers.0.conv.conv.weight is missing"},
+        {"lfm2", "layers.2.conv.in_proj", "model.layers.2.conv.in_proj.weight is missing"},
+        {"qwen3_5", "layers.0.linear_attn.A_log", "layer 0 has no decays of its heads"},
+        {"qwen3_5", "layers.1.linear_attn.dt_bias", "layer 1 has no biases of its decays"},
+        {"qwen3_5", "layers.0.linear_attn.conv1d", "linear_attn.conv1d.weight is missing"},
+        {"qwen3_5", "layers.2.linear_attn.norm", "linear_attn.norm.weight is missing"},
+        {"qwen3_5", "layers.2.linear_attn.in_proj_b", "linear_attn.in_proj_b.weight is missing"},
+        {"minimax", "layers.0.self_attn.output_gate", "self_attn.output_gate.weight is missing"}};
     need_golden_models();
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         strbuf weights = golden_weights(cases[i].model, cases[i].tensor, "gone");
@@ -95,7 +103,13 @@ TEST(an_unknown_tensor_is_named) {
     } cases[] = {{"glm4_moe", "use_qk_norm", 0, "self_attn.k_norm.weight belongs to no part"},
                  {"stablelm-parallel", "qk_layernorm", 0, "layernorm.norms.0.weight belongs to no part"},
                  {"qwen3-moe", "num_hidden_layers", 1, "model.layers.1."},
-                 {"gpt2", "n_layer", 1, "transformer.h.1."}};
+                 {"gpt2", "n_layer", 1, "transformer.h.1."},
+                 /* sizes of states that are not the tensors' */
+                 {"lfm2", "conv_L_cache", 4, "conv.conv.weight has shape [32, 3]"},
+                 {"qwen3_5", "linear_conv_kernel_dim", 3, "conv1d.weight has shape [64, 4]"},
+                 {"qwen3_5", "linear_num_value_heads", 2, "in_proj_qkv.weight has shape [64, 32]"},
+                 {"qwen3_5", "linear_value_head_dim", 16, "in_proj_qkv.weight has shape [64, 32]"},
+                 {"qwen3-next", "linear_num_key_heads", 4, "in_proj_qkvz.weight has shape [96, 32]"}};
     need_golden_models();
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         json_t *config = golden_config(cases[i].model), *was = json_object_get(config, cases[i].key);

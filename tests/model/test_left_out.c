@@ -225,8 +225,40 @@ TEST(without_the_number_a_layer_behind_the_last_is_a_stranger) {
     json_decref(config);
 }
 
+TEST(next_token_layers_of_qwen_3_5_are_left_out) {
+    char path[GOLDEN_PATH];
+    model_file *f;
+    model *m = NULL;
+    quire_error err = {0};
+    if (golden_path("qwen3_5", "config.json", path) == NULL) {
+        skip();
+    }
+    json_t *config = golden_config("qwen3_5");
+    json_object_set_new(config, "num_hidden_layers", json_integer(3));
+    json_object_set_new(config, "mtp_num_hidden_layers", json_integer(1));
+    json_array_remove(json_object_get(config, "layer_types"), 3);
+    strbuf weights = golden_weights("qwen3_5", "model.layers.3.", "mtp.layers.0.");
+    temp_dir d = golden_write("qwen3_5", config, &weights);
+    assert_int_equal(model_file_open(d.path, &f, &err), QUIRE_OK);
+    model_desc desc = described(f);
+    assert_int_equal(desc.n_layers, 3);
+    assert_int_equal(desc.n_next_token_layers, 1);
+    assert_int_equal(desc.n_left_out, 11);
+    backend *b = open_backend_of(COMPUTE_F32, 1);
+    if (model_open(f, b, 64, &m, &err) != QUIRE_OK) {
+        fail_msg("%s", err.message);
+    }
+    model_close(m);
+    b->ops->close(b);
+    model_file_close(f);
+    temp_delete(&d, golden_files);
+    strbuf_deinit(&weights);
+    json_decref(config);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(next_token_layers_of_qwen_3_5_are_left_out),
         cmocka_unit_test(gguf_layers_behind_the_last_are_left_out),
         cmocka_unit_test(towers_beside_the_text_of_a_gguf_file_are_left_out_and_named),
         cmocka_unit_test(only_as_many_as_the_file_says_are_left_out),

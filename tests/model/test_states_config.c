@@ -114,6 +114,13 @@ TEST(a_state_has_the_size_of_its_heads) {
     assert_int_equal(d.caches[0].unit_bytes, 64 * 6 * 4);
 }
 
+TEST(the_base_of_lfms_rotation_has_two_names) {
+    model_desc d = described("Lfm2ForCausalLM", "\"theta\": 5000.0");
+    assert_float_equal(d.ropes[0].theta, 5000.0f, 0.0f);
+    d = described("Lfm2ForCausalLM", "\"theta\": 5000.0, \"rope_theta\": 7000.0");
+    assert_float_equal(d.ropes[0].theta, 7000.0f, 0.0f);
+}
+
 TEST(lfm_adjusts_the_width_of_its_feed_forward_part) {
     model_desc d = described("Lfm2ForCausalLM", "\"block_ff_dim\": 60, \"block_multiple_of\": 8");
     assert_int_equal(d.layers[0].d_ff, 40);
@@ -149,6 +156,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(layers_without_attention_keep_a_state),
         cmocka_unit_test(a_state_has_the_size_of_its_heads),
+        cmocka_unit_test(the_base_of_lfms_rotation_has_two_names),
         cmocka_unit_test(lfm_adjusts_the_width_of_its_feed_forward_part),
         cmocka_unit_test(sizes_that_no_state_has_are_refused),
     };
