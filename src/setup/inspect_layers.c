@@ -33,15 +33,24 @@ static bool are_caches_alike(const cache_desc *a, const cache_desc *b) {
            a->n_units == b->n_units && a->unit_bytes == b->unit_bytes;
 }
 
-/* Whether both have no cache at this place, share one, or have equal neighbouring caches
- * of their own. */
+/* How many caches of its own a layer has: the next layer's numbers are so much higher. */
+static int32_t count_own(const model_desc *d, const layer_desc *l) {
+    int32_t n = 0;
+    for (int k = 0; k < LAYER_CACHES; k++) {
+        n += l->caches[k] >= 0 && count_users(d, l->caches[k]) == 1;
+    }
+    return n;
+}
+
+/* Whether both have no cache at this place, share one, or have equal caches of their own
+ * as neighbours have. */
 static bool are_places_alike(const model_desc *d, const layer_desc *a, const layer_desc *b, int place) {
     int32_t x = a->caches[place], y = b->caches[place];
     if (x == y) {
         return true;
     }
-    return x >= 0 && y == x + 1 && are_caches_alike(&d->caches[x], &d->caches[y]) && count_users(d, x) == 1 &&
-           count_users(d, y) == 1;
+    return x >= 0 && y >= 0 && y == x + count_own(d, a) && are_caches_alike(&d->caches[x], &d->caches[y]) &&
+           count_users(d, x) == 1 && count_users(d, y) == 1;
 }
 
 /* Whether a layer differs from the one in front of it in the number of its cache at
@@ -73,7 +82,8 @@ static void inspect_layers_range(int32_t first, int32_t last, char out[MAX_CELL]
 
 static void sees(const layer_desc *l, char out[MAX_CELL]) {
     if (l->n_heads == 0) {
-        (void)snprintf(out, MAX_CELL, "-");
+        (void)snprintf(out, MAX_CELL,
+                       l->caches[CACHE_CONV] >= 0 || l->caches[CACHE_STATE] >= 0 ? "state" : "-");
     } else if (l->chunk > 0) {
         (void)snprintf(out, MAX_CELL, "chunks of %d", (int)l->chunk);
     } else if (l->window > 0) {
@@ -99,16 +109,22 @@ static void feed_forward(const model_desc *d, const layer_desc *l, char out[2 * 
     }
 }
 
+/* The numbers of all caches of the layers first..last: "12-15"; of one layer "3, 17". */
 static void caches_of_run(const model_desc *d, int32_t first, int32_t last, char out[MAX_CELL]) {
     const layer_desc *a = &d->layers[first], *b = &d->layers[last];
+    int32_t low = INT32_MAX, high = -1, n_caches = 0;
     int n = 0;
     (void)snprintf(out, MAX_CELL, "-");
     for (int k = 0; k < LAYER_CACHES; k++) {
-        char one[MAX_CELL];
         if (a->caches[k] >= 0) {
-            inspect_layers_range(a->caches[k], b->caches[k], one);
-            n += snprintf(out + n, MAX_CELL - (size_t)n, "%s%.24s", n > 0 ? ", " : "", one);
+            n += snprintf(out + n, MAX_CELL - (size_t)n, "%s%d", n > 0 ? ", " : "", (int)a->caches[k]);
+            low = a->caches[k] < low ? a->caches[k] : low;
+            high = b->caches[k] > high ? b->caches[k] : high;
+            n_caches += b->caches[k] == a->caches[k] ? 1 : last - first + 1;
         }
+    }
+    if (n_caches > 1 && high - low + 1 == n_caches) {
+        inspect_layers_range(low, high, out);
     }
 }
 
@@ -161,16 +177,29 @@ static int32_t only_user(const model_desc *d, int32_t cache) {
     return user;
 }
 
-/* The last of the equal caches from `first` on, of one layer each, one layer after the
- * other. */
-static int32_t cache_run_end(const model_desc *d, int32_t first) {
-    int32_t last = first, user = only_user(d, first);
-    while (user >= 0 && last + 1 < d->n_caches && are_caches_alike(&d->caches[last], &d->caches[last + 1]) &&
-           only_user(d, last + 1) == user + 1) {
-        last++;
-        user++;
+/* The next of the equal caches of one layer each, one layer after the other; -1: there is
+ * none. */
+static int32_t next_alike(const model_desc *d, int32_t cache) {
+    int32_t user = only_user(d, cache);
+    if (user < 0) {
+        return -1;
     }
-    return last;
+    int32_t next = cache + count_own(d, &d->layers[user]);
+    bool goes_on = next < d->n_caches && are_caches_alike(&d->caches[cache], &d->caches[next]) &&
+                   only_user(d, next) == user + 1;
+    return goes_on ? next : -1;
+}
+
+/* The numbers of equal caches from first to last: "0-3", or "0, 2 .. 6" where another
+ * kind lies between. */
+static void cache_numbers(const model_desc *d, int32_t first, int32_t last, char out[MAX_CELL]) {
+    int32_t next = next_alike(d, first);
+    if (last == first || next == first + 1) {
+        inspect_layers_range(first, last, out);
+    } else {
+        (void)snprintf(out, MAX_CELL, next == last ? "%d, %d" : "%d, %d .. %d", (int)first, (int)next,
+                       (int)last);
+    }
 }
 
 static void planes(const kv_planes *p, char out[MAX_CELL]) {
@@ -185,11 +214,18 @@ static void planes(const kv_planes *p, char out[MAX_CELL]) {
 
 static quire_err write_caches(strbuf *b, const model_desc *d, const kv_layout *l) {
     TRY(strbuf_add_str(b, "caches             kind    heads  key  value  window  planes      of layers\n"));
+    bool is_written[DESC_MAX_CACHES] = {false};
     for (int32_t i = 0; i < d->n_caches; i++) {
         const cache_desc *c = &d->caches[i];
         char caches[MAX_CELL], window[MAX_CELL] = "-", types[MAX_CELL];
-        int32_t last = cache_run_end(d, i);
-        inspect_layers_range(i, last, caches);
+        int32_t last = i;
+        if (is_written[i]) {
+            continue;
+        }
+        for (int32_t next = i; next >= 0; next = next_alike(d, next)) {
+            is_written[last = next] = true;
+        }
+        cache_numbers(d, i, last, caches);
         if (c->window > 0) {
             inspect_layers_range(c->window, c->window, window);
         }
@@ -204,7 +240,6 @@ static quire_err write_caches(strbuf *b, const model_desc *d, const kv_layout *l
             TRY(add_users(b, d, i));
         }
         TRY(strbuf_add_char(b, '\n'));
-        i = last;
     }
     return QUIRE_OK;
 }

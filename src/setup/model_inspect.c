@@ -261,8 +261,11 @@ static quire_err write_shape(strbuf *b, const model_desc *d) {
     TRY(strbuf_addf(b, "shape           %d layers, width %d, ", (int)d->n_layers, (int)d->d_model));
     if (l != NULL) {
         const cache_desc *c = &d->caches[l->caches[CACHE_ATTENTION]];
-        TRY(strbuf_addf(b, "%d heads of %d (%d for keys and values), ff %d, ", (int)l->n_heads, (int)c->d_key,
-                        (int)c->n_kv_heads, (int)desc_widest_ff(d)));
+        TRY(c->kind == LAYER_LATENT
+                ? strbuf_addf(b, "%d heads over latents of %d, ", (int)l->n_heads, (int)c->d_latent)
+                : strbuf_addf(b, "%d heads of %d (%d for keys and values), ", (int)l->n_heads, (int)c->d_key,
+                              (int)c->n_kv_heads));
+        TRY(strbuf_addf(b, "ff %d, ", (int)desc_widest_ff(d)));
     } else {
         TRY(strbuf_addf(b, "no attention, "));
     }

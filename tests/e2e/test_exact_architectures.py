@@ -30,6 +30,9 @@ NAMES = {
     "lfm2": "short convolutions",
     "qwen3-next": "a delta rule, experts",
     "minimax": "lightning attention",
+    "mamba": "selective scans and no keys at all",
+    "falcon_h1": "attention and Mamba-2 side by side",
+    "nemotron_h-moe": "layers of one block each",
     "deepseek_v3": "latents, groups of experts",
 }
 COMPUTE = ["f32", "bf16", "int8"]

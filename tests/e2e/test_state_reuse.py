@@ -6,7 +6,7 @@ import pytest
 import byte_model
 from conftest import KEY, Server
 
-MODELS = ["qwen3", "qwen3_5", "lfm2"]  # the first has keys and values alone
+MODELS = ["qwen3", "qwen3_5", "nemotron_h", "lfm2"]  # the first has keys and values alone
 LETTERS = list(range(97, 123))  # answers are text that comes back as the same tokens
 GENERATION = 1 + len("assistant\n")
 # A state is kept at the end of a message's text; what closes the message is computed again.
