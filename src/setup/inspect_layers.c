@@ -190,15 +190,14 @@ static int32_t next_alike(const model_desc *d, int32_t cache) {
     return goes_on ? next : -1;
 }
 
-/* The numbers of equal caches from first to last: "0-3", or "0, 2 .. 6" where another
- * kind lies between. */
+/* The numbers of equal caches from first to last: "0-3", or "0-6/2" for every second
+ * one. */
 static void cache_numbers(const model_desc *d, int32_t first, int32_t last, char out[MAX_CELL]) {
     int32_t next = next_alike(d, first);
     if (last == first || next == first + 1) {
         inspect_layers_range(first, last, out);
     } else {
-        (void)snprintf(out, MAX_CELL, next == last ? "%d, %d" : "%d, %d .. %d", (int)first, (int)next,
-                       (int)last);
+        (void)snprintf(out, MAX_CELL, "%d-%d/%d", (int)first, (int)last, (int)(next - first));
     }
 }
 

@@ -73,9 +73,16 @@ def test_the_rows_of_both_tables_cover_all(quire, name):
     for head, items in (("layers", facts["layers"]), ("caches", facts["caches"])):
         covered = []
         for row in table(done.stdout, head):
-            first, _, last = row[0].partition("-")
-            covered += range(int(first), int(last or first) + 1)
-        assert covered == list(range(len(items)))
+            numbers, _, step = row[0].partition("/")
+            first, _, last = numbers.partition("-")
+            covered += range(int(first), int(last or first) + 1, int(step or 1))
+        assert sorted(covered) == list(range(len(items)))
+
+
+def test_layers_with_two_states_are_one_row(quire):
+    text = inspect(golden("qwen3_5"))
+    assert [row[:2] for row in table(text, "caches")] == [["0-4/2", "state"], ["1-5/2", "state"], ["6", "full"]]
+    assert [(row[0], row[2], row[4]) for row in table(text, "layers")] == [("0-2", "state", "0-5"), ("3", "all", "6")]
 
 
 @pytest.mark.parametrize("name", ["bert", "modernbert"])
