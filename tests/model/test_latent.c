@@ -1,0 +1,159 @@
+/* What files say of latent attention, of the choice of keys and of experts that give their
+ * row: numbers that count where config.json has none, and what is refused. */
+#include <math.h>
+
+#include "describe_config.h"
+
+#define SIZES                                                                                                \
+    "\"hidden_size\": 32, \"num_hidden_layers\": 4, \"num_attention_heads\": 4, \"vocab_size\": 40, "        \
+    "\"intermediate_size\": 48, \"max_position_embeddings\": 128"
+
+static quire_err describe(const char *architecture, const char *more, model_desc *d, quire_error *err) {
+    char numbers[1536];
+    (void)snprintf(numbers, sizeof numbers, SIZES "%s%s", more[0] != 0 ? ", " : "", more);
+    return describe_config(architecture, numbers, "x", d, err);
+}
+
+static model_desc described(const char *architecture, const char *more) {
+    model_desc d;
+    quire_error err = {0};
+    if (describe(architecture, more, &d, &err) != QUIRE_OK) {
+        fail_msg("%s, %s: %s", architecture, more, err.message);
+    }
+    return d;
+}
+
+static void refused(const char *architecture, const char *more, const char *what) {
+    model_desc d;
+    quire_error err = {0};
+    if (describe(architecture, more, &d, &err) == QUIRE_OK || strstr(err.message, what) == NULL) {
+        fail_msg("%s, %s: expected a refusal about \"%s\": \"%s\"", architecture, more, what, err.message);
+    }
+}
+
+static void widths_are(const char *architecture, const char *more, latent_desc want) {
+    model_desc d = described(architecture, more);
+    const latent_desc *m = &d.latent;
+    if (m->q_rank != want.q_rank || m->rank != want.rank || m->d_nope != want.d_nope ||
+        m->d_rope != want.d_rope || m->d_value != want.d_value) {
+        fail_msg("%s, %s: %d, %d, %d + %d, %d", architecture, more, m->q_rank, m->rank, m->d_nope, m->d_rope,
+                 m->d_value);
+    }
+    assert_int_equal(d.caches[0].kind, LAYER_LATENT);
+    assert_int_equal(d.caches[0].d_latent, want.rank + want.d_rope);
+    assert_true(m->eps == 1e-6f);
+}
+
+TEST(widths_are_the_published_ones_unless_the_file_says_others) {
+    widths_are("DeepseekV3ForCausalLM", "\"rms_norm_eps\": 1e-5",
+               (latent_desc){1536, 512, 128, 64, 128, 0, 0, 0});
+    widths_are("DeepseekV2ForCausalLM", "\"num_experts_per_tok\": 2, \"q_lora_rank\": null",
+               (latent_desc){0, 512, 128, 64, 128, 0, 0, 0});
+    widths_are("Glm4MoeLiteForCausalLM", "", (latent_desc){768, 512, 192, 64, 256, 0, 0, 0});
+    widths_are("MiniCPM3ForCausalLM", "", (latent_desc){768, 256, 64, 32, 8, 0, 0, 0});
+    widths_are("DeepseekV3ForCausalLM",
+               "\"q_lora_rank\": 12, \"kv_lora_rank\": 17, \"qk_nope_head_dim\": 9, \"qk_rope_head_dim\": 6, "
+               "\"v_head_dim\": 11",
+               (latent_desc){12, 17, 9, 6, 11, 0, 0, 0});
+}
+
+TEST(layers_are_dense_as_the_file_says) {
+    model_desc d = described("DeepseekV3ForCausalLM", "\"first_k_dense_replace\": 1, \"moe_layer_freq\": 2");
+    const bool want[] = {false, false, true, false};
+    for (int i = 0; i < 4; i++) {
+        assert_int_equal(d.layers[i].n_experts > 0, want[i]);
+    }
+    d = described("Glm4MoeLiteForCausalLM",
+                  "\"mlp_layer_types\": [\"sparse\", \"dense\", \"sparse\", \"dense\"]");
+    for (int i = 0; i < 4; i++) {
+        assert_int_equal(d.layers[i].n_experts > 0, i % 2 == 0);
+    }
+    refused("DeepseekV3ForCausalLM", "\"moe_layer_freq\": 0", "moe_layer_freq");
+    refused("DeepseekV3ForCausalLM", "\"mlp_layer_types\": [\"windy\"]", "mlp_layer_types");
+}
+
+TEST(yarn_scales_scores_by_its_own_number) {
+    const char *yarn = "\"rope_scaling\": {\"type\": \"yarn\", \"factor\": 8.0, \"mscale\": 1.0, "
+                       "\"mscale_all_dim\": 1.0, \"original_max_position_embeddings\": 32}, "
+                       "\"qk_nope_head_dim\": 12, \"qk_rope_head_dim\": 8";
+    model_desc d = described("DeepseekV3ForCausalLM", yarn);
+    const float growth = 0.1f * logf(8.0f) + 1.0f;
+    assert_true(fabsf(d.attention_scale - growth * growth / sqrtf(20.0f)) < 1e-6f);
+    assert_true(fabsf(d.ropes[0].attention_factor - 1.0f) < 1e-6f);
+    assert_int_equal(d.ropes[0].pairs, ROPE_NEIGHBOURS);
+    d = described("DeepseekV3ForCausalLM", "\"rope_interleave\": false");
+    assert_int_equal(d.ropes[0].pairs, ROPE_HALVES);
+    d = described("MiniCPM3ForCausalLM", "");
+    assert_int_equal(d.ropes[0].pairs, ROPE_HALVES);
+}
+
+TEST(greedy_choices_have_no_groups) {
+    const char *groups = "\"num_experts_per_tok\": 2, \"n_group\": 4, \"topk_group\": 2";
+    char more[256];
+    assert_int_equal(described("DeepseekV2ForCausalLM", groups).moe.n_groups, 0);
+    (void)snprintf(more, sizeof more, "%s, \"topk_method\": \"group_limited_greedy\"", groups);
+    assert_int_equal(described("DeepseekV2ForCausalLM", more).moe.n_groups, 4);
+    assert_int_equal(described("DeepseekV2ForCausalLM",
+                               "\"num_experts_per_tok\": 2, \"n_group\": null, \"topk_group\": null")
+                         .moe.n_groups,
+                     0);
+    refused("DeepseekV3ForCausalLM", "\"topk_method\": \"by_lot\"", "topk_method");
+    refused("DeepseekV2ForCausalLM", "", "experts"); /* how many a row uses has no published number */
+}
+
+TEST(layers_share_a_choice_as_the_file_says) {
+    model_desc d =
+        described("GlmMoeDsaForCausalLM",
+                  "\"indexer_types\": [\"full\", \"shared\", \"shared\", \"full\"], \"index_topk\": 7");
+    assert_int_equal(d.index.n_best, 7);
+    assert_int_equal(d.n_caches, 6);
+    for (int i = 0; i < 4; i++) {
+        assert_int_equal(d.layers[i].caches[CACHE_SECOND] >= 0, i % 3 == 0);
+    }
+    assert_int_equal(d.ropes[d.index.rope].pairs, ROPE_NEIGHBOURS);
+    d = described("DeepseekV32ForCausalLM", "");
+    assert_int_equal(d.ropes[d.index.rope].pairs, ROPE_HALVES);
+    assert_int_equal(d.caches[d.layers[3].caches[CACHE_SECOND]].d_latent, 128);
+    refused("GlmMoeDsaForCausalLM", "\"indexer_types\": [\"shared\", \"full\"]", "indexer_types");
+    refused("DeepseekV32ForCausalLM", "\"index_topk\": 0", "index_topk");
+    refused("DeepseekV32ForCausalLM", "\"index_head_dim\": 32", "index heads");
+    refused("DeepseekV32ForCausalLM", "\"q_lora_rank\": null", "queries of a latent");
+}
+
+TEST(a_layer_of_longcat_has_two_attentions_and_experts_that_give_their_row) {
+    model_desc d =
+        described("LongcatFlashForCausalLM",
+                  "\"n_routed_experts\": 6, \"zero_expert_num\": 3, \"moe_topk\": 2, \"kv_lora_rank\": 8");
+    assert_int_equal(d.n_caches, 8);
+    assert_int_equal(d.layers[0].n_experts, 9);
+    assert_int_equal(d.moe.n_identity, 3);
+    assert_true(fabsf(d.latent.latent_scale - 2.0f) < 1e-6f);
+    refused("LongcatFlashForCausalLM", "\"zero_expert_num\": 4000", "zero_expert_num");
+}
+
+TEST(widths_that_no_model_has_are_refused) {
+    static const char *const rows[][2] = {{"\"kv_lora_rank\": 0", "rank 0"},
+                                          {"\"kv_lora_rank\": 100000", "rank 100000"},
+                                          {"\"kv_lora_rank\": 2047", "too wide"},
+                                          {"\"qk_rope_head_dim\": 0", "+ 0"},
+                                          {"\"qk_nope_head_dim\": 2000000000", "2000000000"},
+                                          {"\"v_head_dim\": 0", "values of 0"},
+                                          {"\"kv_lora_rank\": \"x\"", "kv_lora_rank"},
+                                          {"\"qk_rope_head_dim\": 7", "rotary"}};
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        refused("DeepseekV3ForCausalLM", rows[i][0], rows[i][1]);
+    }
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(widths_are_the_published_ones_unless_the_file_says_others),
+        cmocka_unit_test(layers_are_dense_as_the_file_says),
+        cmocka_unit_test(yarn_scales_scores_by_its_own_number),
+        cmocka_unit_test(greedy_choices_have_no_groups),
+        cmocka_unit_test(layers_share_a_choice_as_the_file_says),
+        cmocka_unit_test(a_layer_of_longcat_has_two_attentions_and_experts_that_give_their_row),
+        cmocka_unit_test(widths_that_no_model_has_are_refused),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
