@@ -6,9 +6,9 @@ import pytest
 from conftest import SHARED
 
 MODELS = SHARED / "golden/models"
-# What of a tensor a weight is: rows behind one another, a KV head's rows together, columns, an expert's slab, every second row of one.
+# What of a tensor a weight is: rows behind one another, a KV head's rows together, columns, an expert's slab, every second row of one, a head's transpose.
 FUSED = ["phi3", "gpt2", "gpt_bigcode", "falcon", "falcon-new", "bloom", "gpt_neox", "mpt", "glm", "glm4"]
-EXPERTS = ["mixtral", "gpt_oss", "qwen2-moe", "qwen3-moe", "granitemoe", "glm4_moe", "llama4", "gemma4-moe"]
+EXPERTS = ["mixtral", "gpt_oss", "qwen2-moe", "qwen3-moe", "granitemoe", "glm4_moe", "llama4", "gemma4-moe", "deepseek_v2", "deepseek_v3"]
 OTHER = ["stablelm", "cohere-qk-norm", "olmo", "gemma3", "opt", "gemma4"]  # norms a head, none, w + 1; learned positions; inputs of layers
 
 FLAGS = ["-q", "--kv-pages", "512", "--max-model-len", "128"]  # some files say a shorter length than their prompts have
