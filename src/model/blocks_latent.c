@@ -153,7 +153,9 @@ static quire_err latent_fill(binding *b, const latent_parts *w, int cache, laten
 /* The weights that choose keys, and their buffers. */
 static quire_err latent_bind_index(binding *b, const layer_desc *layer, latent_block *to) {
     const index_desc *x = &b->d->index;
-    const int32_t width = b->d->d_model;
+    /* no row sees more */
+    const int32_t width = b->d->d_model,
+                  n_best = x->n_best < b->l->max_positions ? x->n_best : b->l->max_positions;
     buffer k, q, weights;
     linear *w_k, *w_q, *w_weights;
     norm *k_norm;
@@ -165,7 +167,7 @@ static quire_err latent_bind_index(binding *b, const layer_desc *layer, latent_b
     TRY(binding_buffer(b, BUFFER_INDEX_K, x->d_head, &k));
     TRY(binding_buffer(b, BUFFER_INDEX_Q, x->n_heads * x->d_head, &q));
     TRY(binding_buffer(b, BUFFER_INDEX_WEIGHTS, x->n_heads, &weights));
-    b->l->b->ops->choose_reserve(b->l->b, x->n_best);
+    b->l->b->ops->choose_reserve(b->l->b, n_best);
     to->index_down[0] = (linear_use){w_k, k};
     to->index_down[1] = (linear_use){w_weights, weights};
     to->index_up = (linear_use){w_q, q};
@@ -181,7 +183,7 @@ static quire_err latent_bind_index(binding *b, const layer_desc *layer, latent_b
                               .weights = weights,
                               .n_heads = x->n_heads,
                               .scale = 1.0f / sqrtf((float)x->n_heads * (float)x->d_head),
-                              .n_best = x->n_best};
+                              .n_best = n_best};
     return QUIRE_OK;
 }
 

@@ -99,6 +99,36 @@ TEST(values_may_be_narrower_or_wider_than_keys) {
     }
 }
 
+/* A latent that is not finite shows in all rows that see it, and in no other: as key and as
+ * value, and in its rotary part. */
+TEST(what_is_not_finite_is_passed_on) {
+    static const kv_types types[] = {{DTYPE_F32, DTYPE_F32},
+                                     {DTYPE_BF16, DTYPE_BF16},
+                                     {DTYPE_I8, DTYPE_I8},
+                                     {DTYPE_F8_E4M3, DTYPE_F8_E4M3},
+                                     {DTYPE_I4, DTYPE_I4}};
+    for (int i = 0; i < 10 * N_MATH_ISAS; i++) {
+        attention_case c = latent_case(4, 16, 8, DTYPE_F32);
+        fixture f;
+        c.types = &types[i % 5];
+        c.isa = ISAS[i / 10];
+        c.n_seqs = 1;
+        if (!isa_is_here(c.isa)) {
+            continue;
+        }
+        fixture_fill(&f, c);
+        f.k[20 * c.d_head + (i / 5 % 2 == 0 ? 3 : 20)] = NAN;
+        case_run_all(&f.c, f.base);
+        for (size_t p = 0, row = 4 * 16; p < (size_t)c.lengths[0]; p++) {
+            if ((isfinite(f.base[p * row]) != 0) != (p < 20) ||
+                (isfinite(f.base[p * row + row - 1]) != 0) != (p < 20)) {
+                fail_msg("%s, %s: row %zu", c.isa, dtype_name(c.types->key), p);
+            }
+        }
+        fixture_free(&f);
+    }
+}
+
 /* The copies of values, over widths that end within a vector. */
 TEST(values_are_taken_out_of_keys_alike_on_every_instruction_set) {
     static const dtype types[] = {DTYPE_F32, DTYPE_F16, DTYPE_BF16, DTYPE_F8_E4M3, DTYPE_I8};
@@ -133,6 +163,7 @@ int main(void) {
         cmocka_unit_test(latents_with_scales_are_near_double),
         cmocka_unit_test(the_cut_of_the_work_shows_in_no_bit),
         cmocka_unit_test(values_may_be_narrower_or_wider_than_keys),
+        cmocka_unit_test(what_is_not_finite_is_passed_on),
         cmocka_unit_test(values_are_taken_out_of_keys_alike_on_every_instruction_set),
     };
     note_isas();
