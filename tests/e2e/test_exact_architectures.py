@@ -25,7 +25,6 @@ NAMES = {
     "llama4": "chunks, queries scaled by position, experts at their input",
     "gemma4": "two head widths, shared caches, an input for each layer",
     "deepseek_v2": "latents for all heads",
-    "deepseek_v3": "the same behind a latent of the queries, groups of experts",
     "gemma4-moe": "values that are keys, experts beside the MLP",
     "lfm2": "short convolutions",
     "qwen3-next": "a delta rule, experts",
