@@ -130,6 +130,19 @@ typedef struct stage {
     const attn_mods *mods; /* of all sequences; NULL: none */
 } stage;
 
+/* A model of n_layers such layers. */
+static model_desc desc_of(const attention_shape *s, int32_t n_layers) {
+    model_desc d = desc_plain(n_layers, s->n_heads, s->n_kv_heads, s->d_head, 0);
+    for (int32_t i = 0; i < d.n_caches && s->n_value > 0; i++) {
+        d.caches[i] = (cache_desc){.kind = LAYER_LATENT, .d_latent = s->d_head};
+    }
+    return d;
+}
+
+static int32_t value_of(const attention_shape *s) {
+    return s->n_value > 0 ? s->n_value : s->d_head;
+}
+
 static int32_t rows_of_step(const attention_shape *s) {
     return s->n_rows < ATTENTION_STEP_ROWS ? s->n_rows : ATTENTION_STEP_ROWS;
 }
@@ -177,7 +190,16 @@ static void attention_measure_fill_pages(stage *s) {
                   .seqs = s->seqs};
     s->b->ops->step_begin(s->b, &step);
     for (int32_t layer = 0; layer < s->layout.n_caches; layer++) {
-        s->b->ops->kv_store(s->b, &(kv_store_use){.cache = layer, .q = s->q, .k = s->k, .v = s->v});
+        if (s->shape->n_value > 0) {
+            s->b->ops->latent_store(s->b, &(latent_store_use){.cache = layer,
+                                                              .latent = s->k,
+                                                              .rank = s->shape->n_value,
+                                                              .q = s->q,
+                                                              .n_heads = s->shape->n_heads,
+                                                              .latent_scale = 1.0f});
+        } else {
+            s->b->ops->kv_store(s->b, &(kv_store_use){.cache = layer, .q = s->q, .k = s->k, .v = s->v});
+        }
     }
     s->b->ops->step_wait(s->b);
     for (int32_t i = 1; i < s->n_pages; i++) {
@@ -199,8 +221,7 @@ static quire_err stage_open(const attention_shape *shape, const attention_machin
                             stage *s, quire_error *err) {
     int64_t bytes = attention_bytes(shape),
             n_layers = shape->n_rows > 1 || bytes == 0 ? 1 : CACHES_BYTES / bytes + 1;
-    const model_desc d = desc_plain(n_layers < MAX_LAYERS ? (int32_t)n_layers : MAX_LAYERS, shape->n_heads,
-                                    shape->n_kv_heads, shape->d_head, 0);
+    const model_desc d = desc_of(shape, n_layers < MAX_LAYERS ? (int32_t)n_layers : MAX_LAYERS);
     *s = (stage){.shape = shape,
                  .pages_each = (int32_t)kv_pages_for(shape->n_tokens, page_tokens),
                  .spec = {.scale = 1.0f / sqrtf((float)shape->d_head), .causal = true}};
@@ -222,7 +243,7 @@ static quire_err stage_open(const attention_shape *shape, const attention_machin
     s->q = s->b->ops->buffer_reserve(s->b, q_width);
     s->k = s->b->ops->buffer_reserve(s->b, k_width);
     s->v = s->b->ops->buffer_reserve(s->b, k_width);
-    s->out = s->b->ops->buffer_reserve(s->b, q_width);
+    s->out = s->b->ops->buffer_reserve(s->b, shape->n_heads * value_of(shape));
     TRY(s->b->ops->step_open(s->b, &limits, &s->layout, 0, err));
     TRY(s->b->ops->kv_open(s->b, s->n_pages, err));
     TRY(attention_measure_open_arrays(s));
@@ -473,7 +494,7 @@ quire_err attention_measure_bound(const attention_shape *shape, const attention_
 }
 
 int64_t attention_bytes(const attention_shape *shape) {
-    const model_desc d = desc_plain(1, shape->n_heads, shape->n_kv_heads, shape->d_head, 0);
+    const model_desc d = desc_of(shape, 1);
     kv_layout l;
     return kv_layout_init(&d, kv_both(shape->type), 16, &l, NULL) == QUIRE_OK
                ? kv_layout_token_bytes(&l) *
@@ -484,5 +505,5 @@ int64_t attention_bytes(const attention_shape *shape) {
 double attention_operations(const attention_shape *shape) {
     /* the last row sees all, each before it one less */
     double rows = shape->n_rows, seen = rows * shape->n_tokens - rows * (rows - 1) / 2;
-    return 4.0 * seen * shape->n_heads * shape->d_head * shape->n_seqs;
+    return 2.0 * seen * shape->n_heads * (shape->d_head + value_of(shape)) * shape->n_seqs;
 }

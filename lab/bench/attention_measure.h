@@ -43,6 +43,9 @@ enum { ATTENTION_STEP_ROWS = 512 }; /* rows of a sequence that a step takes at m
  * rows (1: a decode). */
 typedef struct attention_shape {
     int32_t n_heads, n_kv_heads, d_head;
+    /* of a latent of d_head elements, which one kv head keeps for all, those that are its
+     * value; 0: keys and values are d_head wide */
+    int32_t n_value;
     dtype type; /* of keys and values */
     int32_t n_seqs, n_tokens, n_rows;
     /* of its tokens, those whose pages all sequences have in common; whole chunks of

@@ -19,6 +19,7 @@ typedef struct bench_attention_options {
 
 enum {
     N_SHAPES = 2,
+    N_LATENTS = 2,
     MANY = 16,
     MANY_TOKENS = 2048,
     SHARING = 32,
@@ -30,6 +31,9 @@ enum {
 
 /* Query heads, kv heads, head width: a small Llama, and a model without shared heads. */
 static const int32_t shapes[N_SHAPES][3] = {{32, 4, 64}, {32, 32, 128}};
+/* Query heads over latents of 512 elements and a rotary part of 64: those of small models and
+ * of DeepSeek V3. */
+static const int32_t latents[N_LATENTS] = {16, 128};
 static const struct {
     const char *name;
     dtype type;
@@ -198,6 +202,17 @@ static quire_err bench_attention_run_type(const bench_attention_options *o, cons
             TRY(report_plain(r, "prefill", &shape, err));
         }
     }
+    for (int32_t i = 0; i < N_LATENTS * n; i++) {
+        const attention_shape shape = {.n_heads = latents[i / n],
+                                       .n_kv_heads = 1,
+                                       .d_head = 576,
+                                       .n_value = 512,
+                                       .type = type,
+                                       .n_seqs = 1,
+                                       .n_tokens = contexts[i % n],
+                                       .n_rows = 1};
+        TRY(report_plain(r, "latents", &shape, err));
+    }
     return QUIRE_OK;
 }
 
@@ -284,7 +299,8 @@ static quire_err bench_attention_measure(const bench_attention_options *o, quire
                "the last chunk's rows, then a decode, under a layer's mask and under the same as an "
                "expression, and how many times the layer's time it takes. Window N and cap: a window of N "
                "tokens and a soft cap of 50 on scores, and how many times the time of plain attention in "
-               "which rows see as many keys; decodes under a window: the mean of %d positions of a chunk.",
+               "which rows see as many keys; decodes under a window: the mean of %d positions of a chunk. "
+               "Latents: a decode over one latent a token for all heads.",
                (int)o->n_runs, figures_time_name(o->n_threads), (int)ATTENTION_STEP_ROWS, (int)SHARED,
                (int)PLACES);
     return QUIRE_OK;

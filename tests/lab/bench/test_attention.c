@@ -19,6 +19,24 @@ TEST(bytes_and_operations_are_those_of_what_rows_see) {
     assert_true(attention_operations(&s) == 4.0 * 2 * (1000 * 1001 / 2) * 32 * 64);
 }
 
+TEST(a_latent_is_read_once_for_all_heads) {
+    const attention_machine m = {.isa = "auto", .n_threads = 1, .n_runs = 1};
+    const attention_shape s = {.n_heads = 6,
+                               .n_kv_heads = 1,
+                               .d_head = 24,
+                               .n_value = 16,
+                               .type = DTYPE_BF16,
+                               .n_seqs = 1,
+                               .n_tokens = 300,
+                               .n_rows = 1};
+    attention_speed speed;
+    quire_error err;
+    assert_int_equal(attention_bytes(&s), 300 * 24 * 2);
+    assert_true(attention_operations(&s) == 2.0 * 300 * 6 * (24 + 16));
+    assert_int_equal(attention_measure(&s, &m, &speed, &err), QUIRE_OK);
+    assert_true(speed.paged_us > 0 && speed.contiguous_us > 0);
+}
+
 TEST(decodes_and_prefills_of_more_than_a_step_are_measured) {
     const attention_machine m = {.isa = "auto", .n_threads = 2, .n_runs = 1};
     attention_shape s = {.n_heads = 4,
@@ -95,6 +113,7 @@ TEST(a_shape_that_no_backend_takes_is_refused) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(bytes_and_operations_are_those_of_what_rows_see),
+        cmocka_unit_test(a_latent_is_read_once_for_all_heads),
         cmocka_unit_test(decodes_and_prefills_of_more_than_a_step_are_measured),
         cmocka_unit_test(the_same_keys_and_values_are_read_alone_from_pages_of_any_size),
         cmocka_unit_test(every_way_to_read_pieces_reads_each_line_once),
