@@ -123,11 +123,10 @@ static quire_err kimi_read_delta(const config *c, int32_t n_heads, int32_t d_hea
 /* Experts behind the first layers, latent attention where layers attend, the delta rule
  * elsewhere. */
 static quire_err kimi_end(const config *c, int32_t n_dense, int32_t d_ff, state_layers *s, model_desc *d) {
-    TRY(config_i32(c, "leading_dense_block_count", "first_k_dense_replace", &n_dense));
+    if (d->layers[0].n_experts > 0) {
+        TRY(config_dense_layers(c, "first_k_dense_replace", n_dense, d_ff, d));
+    }
     for (int32_t i = 0; i < d->n_layers; i++) {
-        if (i < n_dense && d->layers[i].n_experts > 0) {
-            config_set_dense(d, i, d_ff);
-        }
         if (s->attends[i]) {
             config_set_latent(d, i);
         } else {
@@ -145,7 +144,8 @@ static quire_err describe_kimi_linear(const config *c, model_desc *d) {
     bool has_no_positions = c->is_gguf;
     TRY(config_decoder(c, &shape, d));
     TRY(config_i32(c, NULL, "model_max_length", &d->max_positions));
-    const int32_t d_ff = d->layers[0].d_ff;
+    int32_t d_ff = d->layers[0].d_ff;
+    TRY(config_i32(c, NULL, "dense_ffn_hidden", &d_ff));
     d->latent = c->is_gguf ? (latent_desc){0} : usual;
     TRY(config_latent(c, d));
     d->attention_scale = 1.0f / sqrtf((float)(d->latent.d_nope + d->latent.d_rope));
