@@ -11,7 +11,7 @@
 #define PRE_NORM       "norm attend add norm mlp add"
 #define EXPERTS        "norm attend add norm moe add"
 #define LATENT_EXPERTS "norm latent add norm moe add"
-#define LATENT         "norm latent add norm mlp add"
+#define LATENT_MLP     "norm latent add norm mlp add"
 #define SANDWICH       "norm attend norm add norm mlp norm add"
 #define BRANCH_NORM    "attend norm add mlp norm add"
 #define POST_NORM      "attend add norm(x) mlp add norm(x)"
@@ -37,14 +37,14 @@ TEST(a_familys_list_reads_like_its_paper) {
         const char *architecture, *more, *steps;
     } rows[] = {
         {"LlamaForCausalLM", "", PRE_NORM},
-        {"DeepseekV3ForCausalLM", "", LATENT},
+        {"DeepseekV3ForCausalLM", "", LATENT_MLP},
         {"DeepseekV3ForCausalLM", "\"first_k_dense_replace\": 0", LATENT_EXPERTS},
         {"DeepseekV2ForCausalLM", "\"num_experts_per_tok\": 2", LATENT_EXPERTS},
         {"Glm4MoeLiteForCausalLM", "\"first_k_dense_replace\": 0", LATENT_EXPERTS},
         {"Mistral4ForCausalLM", "", LATENT_EXPERTS},
-        {"MiniCPM3ForCausalLM", "", LATENT},
-        {"YoutuForCausalLM", "", LATENT},
-        {"DeepseekV32ForCausalLM", "", LATENT},
+        {"MiniCPM3ForCausalLM", "", LATENT_MLP},
+        {"YoutuForCausalLM", "", LATENT_MLP},
+        {"DeepseekV32ForCausalLM", "", LATENT_MLP},
         {"GlmMoeDsaForCausalLM", "\"first_k_dense_replace\": 0", LATENT_EXPERTS},
         {"LongcatFlashForCausalLM", "", "norm latent add norm moe mlp add norm latent add norm mlp add add"},
         {"AXK1ForCausalLM",
