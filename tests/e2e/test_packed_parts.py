@@ -10,6 +10,7 @@ MODELS = SHARED / "golden/models"
 FUSED = ["phi3", "gpt2", "gpt_bigcode", "falcon", "falcon-new", "bloom", "gpt_neox", "mpt", "glm", "glm4"]
 EXPERTS = ["mixtral", "gpt_oss", "qwen2-moe", "qwen3-moe", "granitemoe", "glm4_moe", "llama4", "gemma4-moe", "deepseek_v2", "deepseek_v3"]
 OTHER = ["stablelm", "cohere-qk-norm", "olmo", "gemma3", "opt", "gemma4"]  # norms a head, none, w + 1; learned positions; inputs of layers
+STATES = ["lfm2", "qwen3-next", "qwen3_5", "minimax", "mamba", "mamba2", "falcon_h1", "nemotron_h", "granitemoehybrid"]
 
 FLAGS = ["-q", "--kv-pages", "512", "--max-model-len", "128"]  # some files say a shorter length than their prompts have
 
@@ -26,7 +27,7 @@ def need_models():
 
 
 @pytest.mark.parametrize("form", ["directory", "gguf"])
-@pytest.mark.parametrize("name", FUSED + EXPERTS + OTHER)
+@pytest.mark.parametrize("name", FUSED + EXPERTS + OTHER + STATES)
 def test_a_packed_model_computes_what_its_source_does(quire, need_models, tmp_path, name, form):
     source = MODELS / name / ("model.gguf" if form == "gguf" else "")
     if not source.exists():
