@@ -18,7 +18,8 @@ static const bias_key keys[] = {
      {".q_proj.bias", ".qkv_proj.bias", ".query_key_value.bias", ".Wqkv.bias", ".kv_a_proj_with_mqa.bias"}},
     {"attention_out_bias", {".o_proj.bias"}},
     {"mlp_bias", {".up_proj.bias", ".gate_up_proj.bias", ".Wi.bias"}},
-    {"use_bias|enable_bias|bias", {".q_proj.bias", ".query_key_value.bias", ".wqkv.bias"}},
+    {"use_bias|enable_bias|bias",
+     {".q_proj.bias", ".query_key_value.bias", ".wqkv.bias", ".mixer.in_proj.bias"}},
     {"lm_head_bias", {"lm_head.bias"}},
 };
 

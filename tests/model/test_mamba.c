@@ -156,6 +156,16 @@ TEST(both_spellings_of_layers_are_read) {
     assert_int_equal(d.layers[1].rope, 0);
 }
 
+TEST(biases_are_as_the_file_says) {
+    static const char numbers[] = "\"hidden_size\": 40, \"num_hidden_layers\": 1, \"use_bias\": true";
+    model_desc d;
+    quire_error err = {0};
+    assert_int_equal(
+        describe_config("MambaForCausalLM", numbers, "backbone.layers.0.mixer.in_proj.bias", &d, &err),
+        QUIRE_OK);
+    refused("MambaForCausalLM", numbers, "use_bias");
+}
+
 TEST(what_no_model_has_is_refused_by_name) {
     static const struct {
         const char *architecture, *numbers, *what;
@@ -232,6 +242,7 @@ int main(void) {
         cmocka_unit_test(the_time_step_is_clamped_as_the_file_says),
         cmocka_unit_test(the_factors_of_falcon_h1_are_read),
         cmocka_unit_test(both_spellings_of_layers_are_read),
+        cmocka_unit_test(biases_are_as_the_file_says),
         cmocka_unit_test(what_no_model_has_is_refused_by_name),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
