@@ -126,7 +126,7 @@ static quire_err mimo_read_experts(const config *c, model_desc *d) {
     d->moe = (moe_desc){.score = ROUTE_SIGMOID,
                         .correction_bias = true,
                         .group_by_best_two = true,
-                        .renormalise = !c->is_gguf};
+                        .renormalise = true};
     TRY(config_moe(c, d));
     TRY(config_i32s(c, NULL, "moe_layer_freq", listed, DESC_MAX_LAYERS, &n));
     if (n != 0 && n != (size_t)d->n_layers) {
