@@ -283,7 +283,7 @@ static void finish_queries(const job *j, attn_scratch *w) {
     const float *sinks = j->op.spec->sinks;
     for (int32_t t = 0; t < w->tile.n_queries; t++) {
         int64_t head = w->row_head[t] % j->op.max_heads;
-        j->c->math->attention_finish(&w->states[t], sinks != NULL ? sinks + head : NULL, w->tile.d_head,
+        j->c->math->attention_finish(&w->states[t], sinks != NULL ? sinks + head : NULL, w->tile.d_value,
                                      w->out[t]);
     }
 }
@@ -301,22 +301,12 @@ static void compute_padding(const job *j, const kv_piece *p, int32_t head, int32
     }
 }
 
-static void set_tile(const job *j, attn_scratch *w) {
-    const attn_spec *spec = j->op.spec;
-    w->tile.d_head = j->op.planes->key.width;
-    w->tile.acc_stride = (int32_t)size_align((size_t)w->tile.d_head, 16);
-    w->tile.k_type = w->tile.v_type = j->op.planes->key.type;
-    w->tile.scale = spec->scale;
-    w->tile.soft_cap = spec->soft_cap;
-    w->tile.has_slopes = spec->alibi_slopes != NULL;
-}
-
 static void attend(const job *j, int32_t s, int32_t head, attn_scratch *w) {
     const batch_seq *seq = &j->c->batch->seqs[s];
     const kv_piece *p = piece_of(j->k, j->op.cache, s);
     attn_item item = {.seq = s, .row0 = seq->row0, .n_rows = seq->n_rows};
     int32_t n_queries = seq->n_rows * j->op.group_size;
-    set_tile(j, w);
+    attn_tile_begin(&j->op, &w->tile);
     for (int32_t from = 0; from < n_queries; from += ATTN_TILE) {
         attn_set_queries(&j->op, &item, head, from,
                          n_queries - from < ATTN_TILE ? n_queries - from : ATTN_TILE, w);
@@ -377,6 +367,7 @@ static void baseline_attention(backend *b, int32_t cache, buffer q, const attn_s
                       .n_heads = n_heads,
                       .max_heads = n_heads,
                       .group_size = n_heads / l->n_heads,
+                      .d_value = l->value.width,
                       .q = q,
                       .out = out};
     if (k->error != QUIRE_OK) {
@@ -465,7 +456,7 @@ static bool can_attach(const kv_layout *l, baseline_kv_way way) {
         const kv_planes *p = &l->caches[i];
         bool pages_windows = p->kind == LAYER_WINDOW && !keeps_pieces(way);
         can = can && (p->kind == LAYER_FULL || p->kind == LAYER_WINDOW) && !pages_windows &&
-              p->key.scale_bytes == 0 && p->key.type == p->value.type;
+              p->key.scale_bytes == 0 && p->key.type == p->value.type && p->key.width == p->value.width;
     }
     return can;
 }

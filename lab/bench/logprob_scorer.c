@@ -215,7 +215,8 @@ quire_err logprob_scorer_chunk(logprob_scorer *s, kv_way way, const int32_t *tok
     if (e == QUIRE_UNSUPPORTED) {
         return err_set(
             err, e, -1,
-            "--kv %s: keeps keys and values as f32, f16 or bf16, not as %s; give another --kv-dtype",
+            "--kv %s: for layers that all keep keys and values, of one width and type, f32, f16 or "
+            "bf16 (here %s); give --kv paged or another --kv-dtype",
             kv_way_name(way), s->b.layout.type_name);
     }
     if (e != QUIRE_OK) {

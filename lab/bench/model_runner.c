@@ -22,12 +22,6 @@ static quire_err model_runner_open_arrays(model_runner *b) {
 /* Whether its layers are such that sequences of this kind can be computed. */
 static quire_err model_runner_check_layers(const kv_layout *l, bool has_groups, quire_error *err) {
     bool alike = l->n_groups == 1 && l->groups[0].kind == LAYER_FULL;
-    for (int32_t g = 0; g < l->n_groups; g++) {
-        if (l->groups[g].kind != LAYER_FULL && l->groups[g].kind != LAYER_WINDOW) {
-            return err_set(err, QUIRE_UNSUPPORTED, -1,
-                           "this experiment is for models whose layers keep keys and values");
-        }
-    }
     return alike || has_groups ? QUIRE_OK
                                : err_set(err, QUIRE_UNSUPPORTED, -1,
                                          "this experiment is for models whose layers all see everything");
@@ -112,7 +106,9 @@ static void model_runner_add_part(model_runner *b, const runner_part *p) {
     }
     for (int32_t g = 0; g < b->layout.n_groups; g++) {
         q->pages[g] = p->seq != NULL ? &p->seq->tables[g].pages->v : p->pages;
-        set_slots(b, p, q->pages[g], b->slots + (int64_t)g * b->max_rows + row0);
+        if (b->rows.slots[g] != NULL) {
+            set_slots(b, p, q->pages[g], b->slots + (int64_t)g * b->max_rows + row0);
+        }
     }
     b->rows.n_rows += p->n_rows;
     for (int32_t i = p->n_logits; i > 0; i--) {
@@ -137,7 +133,8 @@ quire_err model_runner_forward(model_runner *b, const runner_part *parts, int32_
                       .work = b->work};
     b->rows.wants_rows = b->desc->no_head;
     for (int32_t g = 0; g < b->layout.n_groups; g++) {
-        b->rows.slots[g] = b->slots + (int64_t)g * b->max_rows;
+        bool has_tokens = b->layout.groups[g].kind != LAYER_STATE;
+        b->rows.slots[g] = has_tokens ? b->slots + (int64_t)g * b->max_rows : NULL;
     }
     for (int32_t i = 0; i < n; i++) {
         model_runner_add_part(b, &parts[i]);

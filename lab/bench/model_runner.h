@@ -51,8 +51,8 @@ typedef struct runner_part {
     const kv_seq *seq;
 } runner_part;
 
-/* QUIRE_UNSUPPORTED for models whose layers are not all alike, unless has_groups; for
- * latents and states in any case. On failure nothing is left open. */
+/* QUIRE_UNSUPPORTED for models whose layers are not all alike with full attention, unless
+ * has_groups. On failure nothing is left open. */
 quire_err model_runner_open(const model_runner_options *o, model_runner *out, quire_error *err);
 /* The same, by the options that are named. */
 #define MODEL_RUNNER_OPEN(out, err, ...) model_runner_open(&(model_runner_options){__VA_ARGS__}, (out), (err))

@@ -80,15 +80,19 @@ def test_chunks_behind_the_first_begin_with_bos(quire, text, tmp_path):
 KINDS = ["gemma3", "gemma2", "qwen3-moe", "gpt_oss", "bloom", "gemma4", "gemma4-moe", "gpt2", "llama4", "mistral", "gpt_neox", "mpt", "olmo3"]
 
 
-@pytest.mark.parametrize("name", KINDS)
-def test_every_kind_of_attention_agrees_with_the_reference(quire, tmp_path, name):
+PAGED = ["lfm2", "qwen3_5", "mamba2", "nemotron_h", "deepseek_v3"]  # states and latents have no baseline in one piece
+
+
+@pytest.mark.parametrize("name", KINDS + PAGED)
+def test_every_kind_of_layer_agrees_with_the_reference(quire, tmp_path, name):
     model = MODELS / name
     if not model.exists():
         pytest.skip(f"{model} is not at hand")
     np = pytest.importorskip("numpy")
     prompt = json.loads((model / "ids.json").read_text())["prompt"]
-    bits = logprobs(quire, tmp_path / "a", model, "--ids-file", model / "ids.json", "--compute", "f32", "--kv", ALL, "--step", "7")
-    for more in ["--step", "1"], ["--step", "64", "--page-size", "1"], ["--kv", "contiguous", "--page-size", "4"]:
+    ways, other = ("paged", "paged") if name in PAGED else (ALL, "contiguous")
+    bits = logprobs(quire, tmp_path / "a", model, "--ids-file", model / "ids.json", "--compute", "f32", "--kv", ways, "--step", "7")
+    for more in ["--step", "1"], ["--step", "64", "--page-size", "1"], ["--kv", other, "--page-size", "4"]:
         assert logprobs(quire, tmp_path / "b", model, "--ids-file", model / "ids.json", "--compute", "f32", *more) == bits
     rows = np.load(model / "logits.npy")[:len(prompt) - 1].astype(np.float64)
     largest = rows.max(axis=1, keepdims=True)
@@ -105,6 +109,15 @@ def longer(model, directory):
     for file in model.glob("*.safetensors*"):
         (directory / file.name).symlink_to(file.resolve())
     return directory
+
+
+@pytest.mark.parametrize("name", PAGED)
+def test_a_baseline_refuses_states_and_latents(quire, name):
+    model = MODELS / name
+    if not model.exists():
+        pytest.skip(f"{model} is not at hand")
+    done = run(quire, model, "--ids-file", model / "ids.json", "--kv", "none")
+    assert done.returncode != 0 and "give --kv paged" in done.stderr, done.stderr
 
 
 @pytest.mark.parametrize("name", [name for name in KINDS if name != "gpt2"])  # which has learned 128 positions
