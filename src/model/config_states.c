@@ -92,6 +92,12 @@ quire_err config_delta(const config *c, model_desc *d) {
     r->d_value = inner > 0 ? inner / r->n_heads : r->d_value;
     TRY(read_small(c, "ssm.inner_size", "linear_value_head_dim", c->is_gguf ? INT32_MAX : DESC_MAX_HEAD,
                    inner > 0 ? &inner : &r->d_value));
+    if (r->d_value < 1 || r->d_value > DESC_MAX_HEAD) {
+        return err_set(
+            c->err, QUIRE_UNSUPPORTED, -1,
+            "%s: ssm.inner_size %d over %d heads: values of %d elements; this build computes 1 to %d",
+            model_file_path(c->f), (int)inner, (int)r->n_heads, (int)r->d_value, DESC_MAX_HEAD);
+    }
     return config_taps(c, "ssm.conv_kernel", "linear_conv_kernel_dim", &r->n_taps);
 }
 

@@ -152,6 +152,38 @@ TEST(sizes_that_no_state_has_are_refused) {
     refused("OlmoHybridForCausalLM", "\"linear_num_key_heads\": 0", "linear_num_key_heads");
 }
 
+TEST(sizes_of_a_gguf_file_that_no_state_has_are_refused) {
+    static const struct {
+        const char *key;
+        uint32_t value;
+        const char *what;
+    } cases[] = {{"qwen35.ssm.inner_size", 3, "values of 0 elements"},
+                 {"qwen35.ssm.inner_size", INT32_MAX, "ssm.inner_size 2147483647"},
+                 {"qwen35.ssm.time_step_rank", 0, "ssm.time_step_rank is 0"},
+                 {"qwen35.ssm.group_count", 3, "4 value heads of linear attention cannot share 3 key heads"},
+                 {"qwen35.ssm.state_size", 513, "ssm.state_size is 513"},
+                 {"qwen35.ssm.conv_kernel", 1, "ssm.conv_kernel is 1"}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        model_plan p = plan_llama_as("qwen35");
+        model_desc d;
+        quire_error err = {0};
+        set_u32(&p, "qwen35.ssm.inner_size", 64);
+        set_u32(&p, "qwen35.ssm.time_step_rank", 4);
+        set_u32(&p, "qwen35.ssm.group_count", 2);
+        set_u32(&p, "qwen35.ssm.state_size", 16);
+        set_u32(&p, "qwen35.ssm.conv_kernel", 4);
+        set_u32(&p, cases[i].key, cases[i].value);
+        plan_file f = plan_open(&p);
+        quire_err e = model_describe(f.f, &d, &err);
+        if (e == QUIRE_OK || !strstr(err.message, cases[i].what)) {
+            fail_msg("%s %u: expected a refusal about \"%s\": \"%s\"", cases[i].key, cases[i].value,
+                     cases[i].what, err.message);
+        }
+        model_file_close(f.f);
+        free(f.bytes);
+    }
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(layers_without_attention_keep_a_state),
@@ -159,6 +191,7 @@ int main(void) {
         cmocka_unit_test(the_base_of_lfms_rotation_has_two_names),
         cmocka_unit_test(lfm_adjusts_the_width_of_its_feed_forward_part),
         cmocka_unit_test(sizes_that_no_state_has_are_refused),
+        cmocka_unit_test(sizes_of_a_gguf_file_that_no_state_has_are_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
