@@ -5,6 +5,7 @@
 #include "backend/cpu/cpu.h"
 #include "backend/cpu/math.h"
 #include "backend/cpu/states.h"
+#include "base/mem.h"
 
 typedef struct linear_attention_job {
     const cpu_backend *b;
@@ -73,6 +74,29 @@ static void prepare_rows(const linear_attention_job *job, int32_t row, int32_t n
     }
 }
 
+static void fetch_floats(const float *x, int32_t n) {
+    for (int32_t i = 0; i < n; i += MEM_ALIGN / (int32_t)sizeof *x) {
+        __builtin_prefetch(x + i, 0, 2);
+    }
+}
+
+/* Prefetches n rows from `row` on: those of a head lie far apart, so that each would be
+ * waited for. */
+static void fetch_rows(const linear_attention_job *job, int32_t row, int32_t n, int32_t head, int32_t first,
+                       int32_t n_columns) {
+    const cpu_backend *b = job->b;
+    const linear_attention_use *use = job->use;
+    const int32_t d = use->d_key, key_head = head / (use->n_heads / use->n_key_heads);
+    for (int32_t r = row; r < row + n; r++) {
+        fetch_floats(cpu_act_row(b, use->q, r) + (int64_t)key_head * d, d);
+        fetch_floats(cpu_act_row(b, use->k, r) + (int64_t)key_head * d, d);
+        fetch_floats(cpu_act_row(b, use->v, r) + (int64_t)head * use->d_value + first, n_columns);
+        if (use->per_channel && use->decay.id != BUFFER_NONE.id) {
+            fetch_floats(cpu_act_row(b, use->decay, r) + (int64_t)head * d, d);
+        }
+    }
+}
+
 /* Takes columns first .. first + n_columns of a head through a sequence's rows. */
 static void run_columns(const linear_attention_job *job, const batch_seq *s, int32_t head, int32_t first,
                         int32_t n_columns, float *scratch) {
@@ -88,6 +112,8 @@ static void run_columns(const linear_attention_job *job, const batch_seq *s, int
     const int64_t column = (int64_t)head * use->d_value + first;
     for (int32_t row = 0, n, snapshot = 0; row < s->n_rows; row += n) {
         n = cpu_state_stretch(s, row, STATE_ROWS, &snapshot);
+        const int32_t next = row + n, left = s->n_rows - next;
+        fetch_rows(job, s->row0 + next, left < STATE_ROWS ? left : STATE_ROWS, head, first, n_columns);
         prepare_rows(job, s->row0 + row, n, head, &rows);
         b->math->state_rows(&(state_rows){
             .n_rows = n,

@@ -6,12 +6,19 @@
  * state_rows: of a state's element the update takes a product and a fma, the output a
  * fma, and with beta the key's sum another. The sum for the next row is taken while this
  * row's update has the element in a register, so that each row loads and stores the
- * columns once. Two groups of columns at once give as many sums side by side as a fma
- * takes cycles. */
+ * columns once. Several groups of columns at once share the loads of a row's elements, and
+ * their sums do not wait for each other. */
 #ifndef CPU_STATE_KERNELS_INC_H
 #define CPU_STATE_KERNELS_INC_H
 
 #include "backend/cpu/math_kernels.inc.h"
+
+/* Groups of columns at once, as many as have their sums and values in registers. */
+#if defined(__AVX512F__) || defined(SIMD_EMULATE)
+#define STATE_GROUPS 4
+#else
+#define STATE_GROUPS 1
+#endif
 
 static inline f32x16 times16(const decay_form *f, f32x16 x) {
     if (f->kind == DECAY_BOUNDED) {
@@ -86,40 +93,51 @@ static void state_key_kernel(const float *x, float eps, const float *a, bool per
 
 /* w = the sum for the key of the first row, of n_groups groups of columns. */
 INLINE void first_key_sums(const state_rows *s, const float *state, int32_t n_groups, f32x16 *w) {
+    const int64_t n = s->d_key;
+    const float *key = s->ak;
     for (int32_t g = 0; g < n_groups; g++) {
         w[g] = f_zero();
     }
-    for (int32_t i = 0; i < s->d_key; i++) {
-        const f32x16 ak = f_set1(s->ak[i]);
+    for (int64_t i = 0; i < n; i++) {
+        const f32x16 ak = f_set1(key[i]);
         UNROLL
         for (int32_t g = 0; g < n_groups; g++) {
-            w[g] = f_fma(ak, f_load(state + (g * s->d_key + i) * LANES), w[g]);
+            w[g] = f_fma(ak, f_load(state + (g * n + i) * LANES), w[g]);
         }
     }
 }
 
 /* Updates n_groups groups of columns by one row, of the values u. out: the sums for its
- * query; w: with `next` those for the next row's key. */
+ * query; w: with `next` those for the next row's key. Elements are loaded before one is
+ * stored: groups lie a multiple of 4 KiB apart, where a load behind a store waits for
+ * it. A lone row comes to each column once, from memory: it prefetches the groups behind
+ * these. */
 INLINE void update_columns(const state_rows *s, int32_t row, int32_t n_groups, bool per_channel, bool next,
-                           float *state, const f32x16 *u, f32x16 *out, f32x16 *w) {
-    const float *q = s->q + (int64_t)row * s->stride, *k = s->k + (int64_t)row * s->stride,
-                *a = s->a + (int64_t)row * (per_channel ? s->stride : 1),
-                *ak = s->ak + ((int64_t)row + 1) * s->stride;
+                           bool fetch, float *state, const f32x16 *u, f32x16 *out, f32x16 *w) {
+    const int64_t n = s->d_key, first = (int64_t)row * s->stride;
+    const float *q = s->q + first, *k = s->k + first, *a = s->a + (per_channel ? first : row),
+                *ak = s->ak + first + s->stride;
     const f32x16 decay = f_set1(a[0]);
-    f32x16 o[2], sums[2], value[2];
+    f32x16 o[STATE_GROUPS], sums[STATE_GROUPS], value[STATE_GROUPS], e[STATE_GROUPS];
     for (int32_t g = 0; g < n_groups; g++) {
         o[g] = sums[g] = f_zero();
         value[g] = u[g];
     }
-    for (int32_t i = 0; i < s->d_key; i++) {
+    for (int64_t i = 0; i < n; i++) {
         const f32x16 key = f_set1(k[i]), query = f_set1(q[i]), by = per_channel ? f_set1(a[i]) : decay;
         UNROLL
         for (int32_t g = 0; g < n_groups; g++) {
-            float *at = state + (g * s->d_key + i) * LANES;
-            f32x16 e = f_fma(key, value[g], f_mul(by, f_load(at)));
-            f_store(at, e);
-            o[g] = f_fma(query, e, o[g]);
-            sums[g] = next ? f_fma(f_set1(ak[i]), e, sums[g]) : sums[g];
+            e[g] = f_mul(by, f_load(state + (g * n + i) * LANES));
+            if (fetch) {
+                __builtin_prefetch(state + ((g + n_groups) * n + i) * LANES);
+            }
+        }
+        UNROLL
+        for (int32_t g = 0; g < n_groups; g++) {
+            e[g] = f_fma(key, value[g], e[g]);
+            f_store(state + (g * n + i) * LANES, e[g]);
+            o[g] = f_fma(query, e[g], o[g]);
+            sums[g] = next ? f_fma(f_set1(ak[i]), e[g], sums[g]) : sums[g];
         }
     }
     for (int32_t g = 0; g < n_groups; g++) {
@@ -128,10 +146,11 @@ INLINE void update_columns(const state_rows *s, int32_t row, int32_t n_groups, b
     }
 }
 
-/* All rows against the n_groups groups of columns from `column` on. */
-INLINE void pass_columns(const state_rows *s, int32_t column, int32_t n_groups, bool per_channel) {
+/* All rows, or one alone, against the n_groups groups of columns from `column` on. */
+INLINE void pass_columns(const state_rows *s, int32_t column, int32_t n_groups, bool per_channel,
+                         bool is_alone) {
     float *state = s->state + (int64_t)column * s->d_key;
-    f32x16 w[2] = {f_zero(), f_zero()}, u[2], v[2], out[2];
+    f32x16 w[STATE_GROUPS] = {f_zero()}, u[STATE_GROUPS], v[STATE_GROUPS], out[STATE_GROUPS];
     if (s->beta != NULL) {
         first_key_sums(s, state, n_groups, w);
     }
@@ -143,10 +162,10 @@ INLINE void pass_columns(const state_rows *s, int32_t column, int32_t n_groups, 
             u[g] = s->t != NULL ? f_mul(v[g], f_set1(s->t[row])) : v[g];
             u[g] = s->beta != NULL ? f_mul(f_set1(s->beta[row]), f_sub(u[g], w[g])) : u[g];
         }
-        if (s->beta != NULL && row + 1 < s->n_rows) {
-            update_columns(s, row, n_groups, per_channel, true, state, u, out, w);
+        if (!is_alone && s->beta != NULL && row + 1 < s->n_rows) {
+            update_columns(s, row, n_groups, per_channel, true, false, state, u, out, w);
         } else {
-            update_columns(s, row, n_groups, per_channel, false, state, u, out, w);
+            update_columns(s, row, n_groups, per_channel, false, is_alone, state, u, out, w);
         }
         for (int32_t g = 0; g < n_groups; g++) {
             out[g] = s->has_skip ? f_fma(f_set1(s->skip), v[g], out[g]) : out[g];
@@ -155,21 +174,26 @@ INLINE void pass_columns(const state_rows *s, int32_t column, int32_t n_groups, 
     }
 }
 
-static void state_rows_kernel(const state_rows *s) {
+/* A lone row takes one group at a time: memory is its limit, and reads one stream best. */
+INLINE void pass_all(const state_rows *s, bool per_channel) {
     int32_t column = 0;
-    for (; column + LANES < s->n_columns; column += 2 * LANES) {
-        if (s->per_channel) {
-            pass_columns(s, column, 2, true);
-        } else {
-            pass_columns(s, column, 2, false);
-        }
+    for (; s->n_rows > 1 && column + (STATE_GROUPS - 1) * LANES < s->n_columns;
+         column += STATE_GROUPS * LANES) {
+        pass_columns(s, column, STATE_GROUPS, per_channel, false);
     }
-    if (column < s->n_columns) {
-        if (s->per_channel) {
-            pass_columns(s, column, 1, true);
-        } else {
-            pass_columns(s, column, 1, false);
-        }
+    for (; s->n_rows > 1 && column < s->n_columns; column += LANES) {
+        pass_columns(s, column, 1, per_channel, false);
+    }
+    for (; column < s->n_columns; column += LANES) {
+        pass_columns(s, column, 1, per_channel, true);
+    }
+}
+
+static void state_rows_kernel(const state_rows *s) {
+    if (s->per_channel) {
+        pass_all(s, true);
+    } else {
+        pass_all(s, false);
     }
 }
 
