@@ -21,6 +21,7 @@ SMALLEST = {
     "bench calibrate": ["builtin-small", "--runs", "1", "--max-num-seqs", "2", "--max-num-batched-tokens", "16", "--max-model-len", "128"],
     "bench sampler": ["--vocabulary", "1024", "--rows", "4", "--runs", "1"],
     "bench kernels": ["--types", "q4_0", "--rows", "1", "--threads", "1", "--weights", "1", "--milliseconds", "1"],
+    "bench states": ["--prompt", "8", "--runs", "1", "--threads", "1"],
     "bench experts": ["--types", "q4_0", "--rows", "1", "--threads", "1", "--experts", "4", "--used", "2", "--width", "256", "--hidden", "256", "--milliseconds", "1"],
     "bench speculation": ["builtin-small", "--max-tokens", "4", "--threads", "1"],
     "bench stall": ["builtin-small", "--prompt", "64", "--streams", "1"],
