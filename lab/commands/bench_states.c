@@ -175,14 +175,15 @@ static void states_run(const states_stage *s, int32_t layer) {
 
 /* The fastest of the runs of n_rows rows; layers take turns. The first turn of single rows
  * begins the states. */
-static quire_err states_measure(states_stage *s, int32_t n_rows, int32_t n_runs, op_time *best,
+static quire_err states_measure(states_stage *s, const bench_states_options *o, int32_t n_rows, op_time *best,
                                 quire_error *err) {
     const batch_seq seq = {.n_rows = n_rows, .n_tokens = n_rows, .pages = {s->pages}};
     const batch step = {.n_rows = n_rows, .n_seqs = 1, .positions = s->positions, .n_axes = 1, .seqs = &seq};
     op_time op;
     op_trace trace = {.ops = &op, .cap = 1};
     *best = (op_time){.ns = INT64_MAX};
-    const int32_t first = n_rows == 1 ? -s->n_layers : 0, end = n_rows == 1 ? n_runs * s->n_layers : n_runs;
+    const int32_t first = n_rows == 1 ? -s->n_layers : 0,
+                  end = n_rows == 1 ? o->n_runs * s->n_layers : o->n_runs;
     for (int32_t run = first; run < end; run++) {
         for (int32_t i = 0; i < n_rows; i++) {
             s->positions[i] = run < 0 ? i : i + 1;
@@ -193,10 +194,12 @@ static quire_err states_measure(states_stage *s, int32_t n_rows, int32_t n_runs,
         }
         trace.n = 0;
         s->b->ops->trace(s->b, &trace);
+        const int64_t before = figures_time_us(o->n_threads);
         states_run(s, (run + s->n_layers) % s->n_layers);
+        op.ns = (figures_time_us(o->n_threads) - before) * 1000;
         s->b->ops->trace(s->b, NULL);
         s->b->ops->step_wait(s->b);
-        *best = run >= 0 && op.ns < best->ns ? op : *best;
+        *best = run >= 0 && op.ns > 0 && op.ns < best->ns ? op : *best;
     }
     return QUIRE_OK;
 }
@@ -213,9 +216,9 @@ static quire_err states_report(const bench_states_options *o, const roofline *r,
                                const states_case *c, states_stage *s, quire_error *err) {
     op_time op;
     TRY(states_open(c, o, s, err));
-    TRY(states_measure(s, 1, o->n_runs, &op, err));
+    TRY(states_measure(s, o, 1, &op, err));
     states_row(t, c, r, 1, &op);
-    TRY(states_measure(s, o->n_prompt, o->n_runs, &op, err));
+    TRY(states_measure(s, o, o->n_prompt, &op, err));
     states_row(t, c, r, o->n_prompt, &op);
     return QUIRE_OK;
 }
