@@ -127,6 +127,9 @@ static quire_err describe_kolibri(const config *c, model_desc *d) {
     TRY(config_llama(c, ROPE_HALVES, ROPE_HALVES, d));
     TRY(config_window_layers(c, d, 5, 4, is_window));
     TRY(afmoe_set_windows(c, 513, is_window, d));
+    for (int32_t i = 0; i < d->n_layers && config_is_null(c, "sliding_window"); i++) {
+        d->layers[i].rope = 0; /* without any window all layers rotate */
+    }
     d->moe = (moe_desc){
         .score = ROUTE_SIGMOID, .correction_bias = true, .choose_by_logits = true, .d_shared = 512};
     TRY(config_moe(c, d));

@@ -78,6 +78,10 @@ TEST(layers_are_of_the_published_kinds) {
                      "\"rope_type\": \"default\"}, \"sliding_attention\": null}",
                "MF DF Mw Mw DF Mw");
     layers_are("Kolibri1ForCausalLM", "", "MW MW MW MW Mf MW");
+    layers_are("Kolibri1ForCausalLM",
+               "\"sliding_window\": null, \"layer_types\": [\"full_attention\", \"full_attention\", "
+               "\"full_attention\", \"full_attention\", \"full_attention\", \"full_attention\"]",
+               "MF MF MF MF MF MF");
     layers_are("FlintForCausalLM", "", "Df Df MW MW MW Mf");
     layers_are("FlintForCausalLM", "\"mlp_only_layers\": [], " TYPES, "Mf Mf MW MW Mf MW");
     layers_are("FlintForCausalLM", "\"decoder_sparse_step\": 2, \"mlp_only_layers\": [1]",
