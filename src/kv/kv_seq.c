@@ -98,8 +98,9 @@ void kv_seq_fork(kv_cache *c, const kv_seq *s, int32_t n, kv_seq *to) {
 static quire_err take_pages(kv_cache *c, kv_seq *s, int32_t n, const kv_copies *copies) {
     int64_t n_pages = 0;
     for (int32_t g = 0; g < s->n_tables; g++) {
-        int32_t n_group = kv_seq_group_needs(c, s, g, n);
-        TRY(kv_table_reserve(&s->tables[g], s->tables[g].n_pages + n_group));
+        int32_t n_group = kv_seq_group_needs(c, s, g, n), n_held = s->tables[g].n_pages;
+        /* a state's new pages take the place of those that it shares */
+        TRY(kv_table_reserve(&s->tables[g], g < c->n_token_groups ? n_held + n_group : c->state_pages[g]));
         n_pages += n_group;
     }
     if (n_pages > c->n_pages || copies->cap - copies->n < kv_seq_copied(c, s)) {
