@@ -167,9 +167,10 @@ typedef struct routing {
  * backend keeps the pointers to them, not the arrays. */
 typedef struct experts_weights {
     const routing *routing;
-    linear *const *gate; /* [F, D] each, or NULL: not gated */
-    linear *const *up;   /* [F, D] each */
-    linear *const *down; /* [D, F] each */
+    linear *const *gate;     /* [F, D] each, or NULL: not gated */
+    linear *const *up;       /* [F, D] each */
+    linear *const *down;     /* [D, F] each */
+    const norm *result_norm; /* of each expert's result, before its weight; NULL: none */
 } experts_weights;
 
 /* One use of a mixture; experts() says what it computes. */
@@ -569,10 +570,11 @@ typedef struct backend_ops {
     void (*route)(backend *b, const routing *r, buffer logits);
     /* y [M, D] += scale * the sum, over the experts that route() has chosen for the row
      * with w's routing, in ascending order, of
-     * weight * (f(h gate^T) * (h up^T)) down^T with h = norm(x) (nm NULL: h = x); f(h
-     * up^T) without gate. Biases as the weights have them. An expert's weights are read
-     * once for all its rows, and only if it has some. On a GPU this is one grouped
-     * product for gate and up and one for down, over rows sorted by expert. */
+     * weight * norm((f(h gate^T) * (h up^T)) down^T) with h = norm(x) (nm NULL: h = x);
+     * f(h up^T) without gate; the outer norm where w has one of results. Biases as the
+     * weights have them. An expert's weights are read once for all its rows, and only if
+     * it has some. On a GPU this is one grouped product for gate and up and one for down,
+     * over rows sorted by expert. */
     void (*experts)(backend *b, const experts_use *use);
     /* The recurrences. On a GPU: a block for each sequence and head (or stretch of
      * channels), the state in registers or shared memory while the rows pass. */

@@ -180,11 +180,12 @@ typedef enum attend_gate {
 /* The norms on rows of the model's width. All 0: as Llama's. */
 typedef struct norm_desc {
     norm_kind kind;
-    bool add_one;    /* weights are stored as w - 1 */
-    bool plain_last; /* but for the last norm, whose weights are w */
-    bool bare;       /* they have no weights */
-    bool inner;      /* others stand before the last products of attention and MLP (BitNet) */
-    float post_eps;  /* of the norms behind attention and MLP; 0: norm_eps */
+    bool add_one;      /* weights are stored as w - 1 */
+    bool plain_last;   /* but for the last norm, whose weights are w */
+    bool bare;         /* they have no weights */
+    bool inner;        /* others stand before the last products of attention and MLP (BitNet) */
+    float post_eps;    /* of the norms behind attention and MLP; 0: norm_eps */
+    bool post_weighed; /* these are of NORM_RMS_WEIGHED, or have no weights where files name none */
 } norm_desc;
 
 /* How layers attend, besides their numbers. All 0: as Llama's. */
@@ -214,6 +215,7 @@ typedef struct attend_desc {
     /* in place of the above: layers without rotary embedding multiply the query at position
      * p by (1 + (p + 1) / temperature_length)^temperature_power; 0: they do not */
     float temperature_power;
+    bool result_norm; /* each head of the result is normed, without weights, before the gate */
     attend_gate gate;
     bool gate_bias;    /* each head has a number that is added to its elements' gates */
     activation gate_f; /* of the gate */
@@ -290,6 +292,8 @@ typedef enum route_score {
 typedef struct moe_desc {
     int32_t n_used, d_expert, d_shared; /* widths of an expert, of the shared expert (0: none) */
     int32_t d_latent;                   /* of the rows that experts read and write; 0: d_model */
+    bool latent_norm, result_norm;      /* of what experts read then, of what each of them gives */
+    float router_scale;                 /* of the router's logits; 0: 1 */
     int32_t n_groups, n_groups_used;
     route_score score;
     bool group_by_best_two, closed_is_zero, correction_bias, renormalise, scale_inputs, shared_gate;
@@ -430,12 +434,13 @@ typedef struct model_desc {
     float residual_scale;  /* of what a layer adds; 0: 1 */
     /* the nth sum, counted from 2, is x sqrt((n - 1) / n) + y sqrt(1 / n) */
     bool residual_by_depth;
-    activation activation; /* of the dense feed-forward part */
-    bool ungated;          /* which has no gate; nor have experts */
-    float gate_scale;      /* of its gate's rows before the function; 0: 1 */
-    float down_scale;      /* of the rows that it gives; 0: 1 */
-    bool conv1d;           /* a checkpoint's matrices are stored as [n_in, n_out] */
-    bool two_sided;        /* rows see later positions too */
+    float blend_temperature; /* of steps that blend (model/steps.h) */
+    activation activation;   /* of the dense feed-forward part */
+    bool ungated;            /* which has no gate; nor have experts */
+    float gate_scale;        /* of its gate's rows before the function; 0: 1 */
+    float down_scale;        /* of the rows that it gives; 0: 1 */
+    bool conv1d;             /* a checkpoint's matrices are stored as [n_in, n_out] */
+    bool two_sided;          /* rows see later positions too */
     bool tied_embeddings;
     bool no_head; /* it gives rows and no logits: an encoder, or a decoder's checkpoint without its head */
     pooling_desc pooling;

@@ -26,7 +26,7 @@ extern const arch arch_apertus, arch_exaone_moe, arch_hy_v3, arch_granite_swa, a
     arch_beam;
 extern const arch arch_gpt_oss, arch_llama4, arch_gemma4;
 extern const arch arch_flex_olmo, arch_nanochat, arch_bitnet, arch_ernie4_5_vl, arch_step, arch_muse_glimmer,
-    arch_gemma3n;
+    arch_gemma3n, arch_muse_spark;
 extern const arch arch_lfm2, arch_lfm2_moe;
 extern const arch arch_qwen3_next, arch_qwen3_5, arch_qwen3_5_moe;
 extern const arch arch_minimax, arch_lfm3, arch_olmo_hybrid, arch_lara_mini, arch_kimi_linear, arch_ling3;

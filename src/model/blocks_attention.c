@@ -190,6 +190,10 @@ static quire_err attention_load_gate(binding *b, attention_parts *w) {
         TRY(loader_norm(b->l, binding_name(b, W_ATTN_INNER_NORM), b->layer, &spec, w->out_width,
                         &w->inner_norm));
     }
+    if (b->d->attend.result_norm) {
+        const norm_spec bare = {.kind = NORM_RMS, .width = w->cache->d_value, .eps = b->d->norm_eps};
+        TRY(b->l->b->ops->norm_load(b->l->b, &bare, &w->inner_norm, b->l->err));
+    }
     if (gate == ATTEND_NO_GATE || gate == ATTEND_GATE_QUERIES) {
         return QUIRE_OK;
     }

@@ -15,6 +15,7 @@ typedef struct moe_block {
     experts_use use;
     linear *shared_gate, *shared_up, *shared_down, *shared_router; /* NULL: there is none */
     linear *latent_down, *latent_up; /* NULL: experts read and write rows of the model's width */
+    norm *latent_norm;               /* of what experts read; or NULL */
     buffer in;                       /* what router and shared expert read: norm(in) */
     const norm *nm;                  /* or NULL */
     buffer sum, logits, shared, shared_logit;
@@ -82,6 +83,21 @@ static quire_err moe_skip_identity(binding *b, const routing *how) {
     return QUIRE_OK;
 }
 
+/* The norm of each expert's result, whose weights come first. */
+static quire_err moe_load_result_norm(binding *b, const norm **out) {
+    const int32_t width = b->d->moe.d_latent > 0 ? b->d->moe.d_latent : b->d->d_model;
+    const norm_spec spec = {.kind = NORM_RMS_WEIGHED,
+                            .width = width,
+                            .eps = b->d->norm.post_eps > 0.0f ? b->d->norm.post_eps : b->d->norm_eps,
+                            .add_one = b->d->norm.add_one && !binding_is_gguf(b)};
+    norm *nm = NULL;
+    TRY(b->d->moe.result_norm
+            ? loader_norm(b->l, binding_name(b, W_EXPERT_RESULT_NORM), b->layer, &spec, width, &nm)
+            : QUIRE_OK);
+    *out = nm;
+    return QUIRE_OK;
+}
+
 static quire_err moe_load_experts(binding *b, const routing *how, experts **out) {
     loader *l = b->l;
     int32_t n = how->n_experts - how->n_identity;
@@ -94,9 +110,9 @@ static quire_err moe_load_experts(binding *b, const routing *how, experts **out)
     for (int32_t x = 0; x < n && e == QUIRE_OK; x++) {
         e = moe_load_expert(b, x, &gate[x], &up[x], &down[x]);
     }
-    const experts_weights weights = {
-        .routing = how, .gate = b->d->ungated ? NULL : gate, .up = up, .down = down};
+    experts_weights weights = {.routing = how, .gate = b->d->ungated ? NULL : gate, .up = up, .down = down};
     e = e ? e : moe_skip_identity(b, how);
+    e = e ? e : moe_load_result_norm(b, &weights.result_norm);
     e = e ? e : l->b->ops->experts_load(l->b, &weights, out, l->err);
     mem_free(all);
     return e;
@@ -202,7 +218,11 @@ static void moe_run_shared(const pass *p, const moe_block *m) {
 static void moe_run(const pass *p, const decoder_op *o) {
     const moe_block *m = o->own;
     const norm *nm = m->router_norm != NULL ? m->router_norm : m->nm;
+    const float scale = p->d->moe.router_scale;
     p->op->norm_linears(p->b, m->in, nm, &(linear_use){m->router, m->logits}, 1);
+    if (scale != 0.0f) {
+        p->op->scale_rows(p->b, scale, m->logits);
+    }
     p->op->route(p->b, &m->how, m->logits);
     if (m->latent_down != NULL) {
         p->op->norm_linears(p->b, m->in, m->nm, &(linear_use){m->latent_down, m->use.x}, 1);
@@ -235,6 +255,14 @@ static quire_err moe_load_latent(binding *b, moe_block *m) {
     TRY(binding_linear(b, W_EXPERTS_OUT, b->d->d_model, width, &m->latent_up));
     TRY(binding_buffer(b, BUFFER_NARROW, width, &m->use.x));
     m->use.nm = NULL;
+    if (b->d->moe.latent_norm) {
+        const norm_spec spec = {.kind = NORM_RMS,
+                                .width = width,
+                                .eps = b->d->norm_eps,
+                                .add_one = b->d->norm.add_one && !binding_is_gguf(b)};
+        TRY(loader_norm(b->l, binding_name(b, W_EXPERTS_IN_NORM), b->layer, &spec, width, &m->latent_norm));
+        m->use.nm = m->latent_norm;
+    }
     return binding_buffer(b, BUFFER_NARROW_SUM, width, &m->use.y);
 }
 

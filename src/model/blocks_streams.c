@@ -200,6 +200,37 @@ quire_err laurel_bind(binding *b, const layer_step *s) {
     return binding_emit(b, (decoder_op){.run = laurel_run, .in = in.at, .nm = in.nm, .out = out, .own = l});
 }
 
+/* What a residual keeps, and what it takes, of each element. */
+typedef struct blend {
+    norm *keep, *take;
+} blend;
+
+static void blend_run(const pass *p, const decoder_op *o) {
+    const blend *m = o->own;
+    p->op->norm_rows(p->b, o->out, m->keep, o->out);
+    p->op->norm_add(p->b, o->in, m->take, 1.0f, o->out);
+}
+
+quire_err blend_bind(binding *b, const layer_step *s) {
+    const int32_t width = b->d->d_model;
+    blend *m;
+    float *take, *keep;
+    TRY(binding_settle(b, s->from));
+    TRY(binding_settle(b, s->to));
+    TRY(binding_new(b, 1, sizeof *m, &m));
+    TRY(binding_new(b, (size_t)width, sizeof *keep, &keep));
+    TRY(binding_vector(b, s->norm, "", "gate of its residual", width, &take));
+    for (int32_t i = 0; i < width; i++) {
+        double part = 1.0 / (1.0 + exp(-(double)take[i] / (double)b->d->blend_temperature));
+        take[i] = (float)part;
+        keep[i] = (float)sqrt(fmax(1.0 - part * part, 0.0));
+    }
+    TRY(streams_norm(b, NORM_SCALE, 0.0f, keep, &m->keep));
+    TRY(streams_norm(b, NORM_SCALE, 0.0f, take, &m->take));
+    return binding_emit(
+        b, (decoder_op){.run = blend_run, .in = b->rows[s->from].at, .out = b->rows[s->to].at, .own = m});
+}
+
 static void join_run(const pass *p, const decoder_op *o) {
     p->op->norm_add(p->b, o->in, o->nm, 1.0f, o->out);
     p->op->scale_rows(p->b, sqrtf(0.5f), o->out);

@@ -181,6 +181,7 @@ quire_err inputs_bind(binding *b);
 
 /* ---- blocks_streams.c ---- */
 quire_err laurel_bind(binding *b, const layer_step *s);
+quire_err blend_bind(binding *b, const layer_step *s);
 quire_err join_bind(binding *b, const layer_step *s);
 quire_err predict_bind(binding *b, const layer_step *s);
 quire_err correct_bind(binding *b, const layer_step *s);

@@ -78,6 +78,10 @@ quire_err binding_norm(binding *b, weight_role role, bool replaces, norm **out) 
     if (n->post_eps > 0.0f && (role == W_ATTN_POST_NORM || role == W_FFN_POST_NORM)) {
         spec.eps = n->post_eps;
     }
+    if (n->post_weighed && role == W_ATTN_POST_NORM && !weight_role_is(b->l->names, role)) {
+        return b->l->b->ops->norm_load(b->l->b, &spec, out, b->l->err);
+    }
+    spec.kind = n->post_weighed && role == W_FFN_POST_NORM ? NORM_RMS_WEIGHED : spec.kind;
     float scale = role == W_ATTN_NORM       ? b->d->attend.in_scale
                   : role == W_MAMBA_IN_NORM ? b->d->mamba.in_scale
                                             : 0.0f;
@@ -259,7 +263,7 @@ static quire_err (*const bind_step[N_STEP_KINDS])(binding *b, const layer_step *
     [STEP_PREDICT] = predict_bind, [STEP_CORRECT] = correct_bind,  [STEP_SPREAD] = spread_bind,
     [STEP_LATENT] = latent_bind,   [STEP_MIX] = mix_bind,          [STEP_CONV] = conv_bind,
     [STEP_DELTA] = delta_bind,     [STEP_MAMBA] = mamba_bind,      [STEP_SHARED] = shared_bind,
-    [STEP_LRU] = lru_bind};
+    [STEP_LRU] = lru_bind,         [STEP_BLEND] = blend_bind};
 
 static void keep_embeddings_run(const pass *p, const decoder_op *o) {
     p->op->place(p->b, o->in, p->d->d_model, o->out);

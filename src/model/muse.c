@@ -1,6 +1,7 @@
 /* Muse Glimmer: norms around both halves of a layer, embeddings and heads of queries and
  * keys normed without weights, a gate on each element of attention's result; layers
- * without windows do not rotate. */
+ * without windows do not rotate. Muse Spark: experts in a width of their own, each behind a
+ * norm, and residuals that keep as much of each element as they do not take. */
 #include <math.h>
 
 #include "model/architectures.h"
@@ -11,6 +12,22 @@ static const arch_names muse_names = {
            [W_FFN_NORM] = "model.layers.%d.pre_feedforward_layernorm",
            [W_FFN_POST_NORM] = "model.layers.%d.post_feedforward_layernorm"},
 };
+
+static const arch_names spark_names = {
+    .hf = {[W_ATTN_GATE] = "model.layers.%d.self_attn.gate_proj",
+           [W_FFN_NORM] = "model.layers.%d.pre_feedforward_layernorm",
+           [W_FFN_POST_NORM] = "model.layers.%d.post_feedforward_layernorm",
+           [W_ATTN_BLEND] = "model.layers.%d.post_attention_residual_gate.gate",
+           [W_FFN_BLEND] = "model.layers.%d.post_feedforward_residual_gate.gate",
+           [W_EXPERT_GATE_UP] = "model.layers.%d.mlp.experts.gate_up_proj",
+           [W_EXPERT_DOWN] = "model.layers.%d.mlp.experts.down_proj",
+           [W_EXPERT_RESULT_NORM] = "model.layers.%d.mlp.experts.post_expert_norm",
+           [W_EXPERTS_IN] = "model.layers.%d.mlp.pre_expert_proj",
+           [W_EXPERTS_IN_NORM] = "model.layers.%d.mlp.pre_expert_norm",
+           [W_EXPERTS_OUT] = "model.layers.%d.mlp.post_expert_proj"},
+};
+
+enum { MOST_LATENT = 1 << 20 };
 
 enum { MUSE_PERIOD = 4 }; /* the last of each rotates no more and sees all */
 
@@ -88,7 +105,63 @@ static quire_err describe_muse_glimmer(const config *c, model_desc *d) {
     return QUIRE_OK;
 }
 
+/* clang-format off */
+static const layer_step steps_blend[] = {
+    NORM(W_ATTN_NORM, X, A), ATTEND(A, A), NORM(W_ATTN_POST_NORM, A, A), BLEND(W_ATTN_BLEND, A, X),
+    NORM(W_FFN_NORM, X, A), MLP(A, A), NORM(W_FFN_POST_NORM, A, A), BLEND(W_FFN_BLEND, A, X), END};
+static const layer_step steps_blend_moe[] = {
+    NORM(W_ATTN_NORM, X, A), ATTEND(A, A), NORM(W_ATTN_POST_NORM, A, A), BLEND(W_ATTN_BLEND, A, X),
+    NORM(W_FFN_NORM, X, A), MOE(A, A), NORM(W_FFN_POST_NORM, A, A), BLEND(W_FFN_BLEND, A, X), END};
+/* clang-format on */
+
+/* Experts read and write rows of a width of their own; the router's logits are scaled as
+ * the head's. Layers are mixtures where the file does not say it. */
+static quire_err muse_read_experts(const config *c, model_desc *d) {
+    bool is_sparse[DESC_MAX_LAYERS];
+    int32_t d_ff = d->layers[0].d_ff;
+    moe_desc *m = &d->moe;
+    *m = (moe_desc){.score = ROUTE_SIGMOID,
+                    .correction_bias = true,
+                    .latent_norm = true,
+                    .result_norm = true,
+                    .router_scale = d->head.scale};
+    TRY(config_moe(c, d));
+    m->renormalise = true;
+    TRY(config_need_i32(c, NULL, "moe_hidden_size", &m->d_latent));
+    if (m->d_latent < 1 || m->d_latent > MOST_LATENT || d->layers[0].n_experts < 1) {
+        return config_bad(c, "moe_hidden_size and num_local_experts",
+                          "must be at least 1, and not that large");
+    }
+    for (int32_t i = 0; i < d->n_layers; i++) {
+        is_sparse[i] = true;
+    }
+    TRY(config_sparse_types(c, d, is_sparse));
+    for (int32_t i = 0; i < d->n_layers; i++) {
+        if (!is_sparse[i]) {
+            config_set_dense(d, i, d_ff);
+        }
+        d->layers[i].steps = is_sparse[i] ? steps_blend_moe : steps_blend;
+    }
+    return QUIRE_OK;
+}
+
+static quire_err describe_muse_spark(const config *c, model_desc *d) {
+    TRY(muse_describe_common(c, d));
+    d->norm.post_weighed = true;
+    d->attend.result_norm = true;
+    d->blend_temperature = 1.0f;
+    TRY(config_f32(c, NULL, "residual_gate_temperature", &d->blend_temperature));
+    if (!(d->blend_temperature > 0.0f)) {
+        return config_bad(c, "residual_gate_temperature", "must be over 0");
+    }
+    return muse_read_experts(c, d);
+}
+
 const arch arch_muse_glimmer = {.gguf = {"muse-glimmer"},
                                 .hf = {"MuseGlimmerForConditionalGeneration", "MuseGlimmerForCausalLM"},
                                 .names = &muse_names,
                                 .describe = describe_muse_glimmer};
+const arch arch_muse_spark = {.gguf = {"muse-spark"},
+                              .hf = {"MuseSparkForConditionalGeneration", "MuseSparkForCausalLM"},
+                              .names = &spark_names,
+                              .describe = describe_muse_spark};

@@ -25,11 +25,14 @@ typedef enum step_kind {
     STEP_ATTEND,
     STEP_LATENT, /* attention to one latent for all heads */
     STEP_MLP,
-    STEP_MOE,     /* a mixture of experts, with its shared expert */
-    STEP_INPUT,   /* f(row gate^T) * the layer's own input, out^T (Gemma 4) */
-    STEP_ADD,     /* to the residual: times model_desc.residual_scale */
-    STEP_SCALE,   /* by a number of the file (Gemma 4) */
-    STEP_LAUREL,  /* row + norm(row left^T right^T) (Gemma 3n) */
+    STEP_MOE,    /* a mixture of experts, with its shared expert */
+    STEP_INPUT,  /* f(row gate^T) * the layer's own input, out^T (Gemma 4) */
+    STEP_ADD,    /* to the residual: times model_desc.residual_scale */
+    STEP_SCALE,  /* by a number of the file (Gemma 4) */
+    STEP_LAUREL, /* row + norm(row left^T right^T) (Gemma 3n) */
+    /* to the residual x: sqrt(1 - s^2) x + s row, s = sigmoid(weight / temperature) of each
+     * element (Muse Spark) */
+    STEP_BLEND,
     STEP_JOIN,    /* to the residual, and both divided by the root of 2 */
     STEP_PREDICT, /* all streams by one; the residual is then the active one (AltUp) */
     STEP_CORRECT, /* all streams by the residual; it is then the active one */
@@ -48,7 +51,7 @@ typedef enum step_row { X, A, B, N_STEP_ROWS } step_row;
 struct layer_step {
     step_kind kind;
     step_row from, to;
-    weight_role norm; /* of STEP_NORM */
+    weight_role norm; /* of STEP_NORM; of STEP_BLEND, the weight */
     /* of a layer that has two of its kind it is the second: its weights have the names of
      * arch_names.second, its cache is CACHE_SECOND */
     bool second;
@@ -68,6 +71,7 @@ struct layer_step {
 #define PREDICT(row)         {STEP_PREDICT, row, row, 0, false}
 #define CORRECT(row)         {STEP_CORRECT, row, row, 0, false}
 #define SPREAD(row)          {STEP_SPREAD, row, row, 0, false}
+#define BLEND(role, from, to) {STEP_BLEND, from, to, role, false}
 #define MIX(from, to)        {STEP_MIX, from, to, 0, false}
 #define CONV(from, to)       {STEP_CONV, from, to, 0, false}
 #define DELTA(from, to)      {STEP_DELTA, from, to, 0, false}

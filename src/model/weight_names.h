@@ -80,6 +80,10 @@ typedef enum weight_role {
     W_INPUT_GATE,
     W_INPUT_OUT,
     W_INPUT_POST_NORM,
+    W_EXPERTS_IN_NORM,
+    W_EXPERT_RESULT_NORM,
+    W_ATTN_BLEND, /* whole names: of each element, how much of a branch the residual takes */
+    W_FFN_BLEND,
     W_STREAM_IN, /* of residual streams, %d is one: what makes it of the first, and turns it back */
     W_STREAM_OUT,
     W_STREAM_NORM, /* of a layer: what the coefficients are made of */

@@ -142,6 +142,10 @@ static uint64_t hash_description(const model_desc *d) {
     h = hash_index(hash_latent(hash_text(h, text), &d->latent), &d->index);
     h = hash_recurrences(h, &d->conv, &d->delta);
     h = hash_shared_and_lru(hash_mamba(h, &d->mamba), &d->shared, &d->lru);
+    (void)snprintf(text, sizeof text, "norms %d %d %d %d %a %a", d->norm.post_weighed, d->attend.result_norm,
+                   d->moe.latent_norm, d->moe.result_norm, (double)d->moe.router_scale,
+                   (double)d->blend_temperature);
+    h = hash_text(h, text);
     for (int32_t i = 0; i < d->n_ropes; i++) {
         h = hash_rope(h, &d->ropes[i]);
     }

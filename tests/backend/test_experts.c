@@ -22,6 +22,7 @@ typedef struct mixture {
     int32_t n_identity; /* of n_experts the last: they give the row that they read */
     spread spread;
     bool is_gated, has_bias, has_norm, scales_inputs, overwrites, in_place; /* in_place: y is x */
+    bool norms_results;
     activation f;
     float scale;
 } mixture;
@@ -31,7 +32,7 @@ typedef struct fixture {
     routing r;
     backend *b;
     buffer x, y, logits, one, gate, up, hidden, down;
-    norm *nm;
+    norm *nm, *of_results;
     experts *w;
     linear *gates[ROUTE_MAX_EXPERTS], *ups[ROUTE_MAX_EXPERTS], *downs[ROUTE_MAX_EXPERTS];
     float *rows, *before, *scores; /* [MAX_ROWS, d_in], [MAX_ROWS, d_out], [MAX_ROWS, n_experts] */
@@ -70,8 +71,13 @@ static void load_mixture(fixture *f) {
         f->ups[e] = load(f, t, c->d_hidden, c->d_in, 2000 + (uint64_t)e);
         f->downs[e] = load(f, t, c->d_out, c->d_hidden, 3000 + (uint64_t)e);
     }
-    const experts_weights w = {
-        .routing = &f->r, .gate = c->is_gated ? f->gates : NULL, .up = f->ups, .down = f->downs};
+    const norm_spec bare = {.kind = NORM_RMS, .width = c->d_out, .eps = 1e-4f};
+    assert_int_equal(f->b->ops->norm_load(f->b, &bare, &f->of_results, &err), QUIRE_OK);
+    const experts_weights w = {.routing = &f->r,
+                               .gate = c->is_gated ? f->gates : NULL,
+                               .up = f->ups,
+                               .down = f->downs,
+                               .result_norm = c->norms_results ? f->of_results : NULL};
     if (f->b->ops->experts_load(f->b, &w, &f->w, &err) != QUIRE_OK) {
         fail_msg("%s", err.message);
     }
@@ -230,6 +236,9 @@ static void run_apart(fixture *f, int32_t row, float *out) {
         } else {
             memcpy(down, h, sizeof *h * (size_t)c->d_in);
         }
+        if (c->norms_results) {
+            cpu_norm_row((cpu_backend *)f->b, f->of_results, down, c->d_out, down);
+        }
         for (int32_t i = 0; i < c->d_out; i++) {
             sum[i] = fmaf(c->scales_inputs ? 1.0f : weights[k], down[i], sum[i]);
         }
@@ -379,6 +388,20 @@ TEST(so_it_has_in_every_form) {
                                                : ACT_SILU;
         c.scale = (options & 1) != 0 ? 0.75f : 1.0f;
         check_bits(&c, "auto", 8);
+    }
+}
+
+TEST(so_it_has_with_a_norm_of_each_result) {
+    for (int i = 0; i < 3 * 4; i++) {
+        mixture c = base_case(modes[i % 3], i / 3 % 2 == 0 ? DTYPE_Q8_0 : DTYPE_F32);
+        c.n_used = 3;
+        c.norms_results = true;
+        c.scales_inputs = i / 3 >= 2;
+        c.overwrites = i / 3 % 2 == 0;
+        check_bits(&c, "auto", 12);
+        c.d_out = c.d_in = 2080; /* several tiles, wider than the hidden rows */
+        c.scale = 0.75f;
+        check_bits(&c, "auto", 4);
     }
 }
 
@@ -541,17 +564,26 @@ TEST(experts_of_different_shapes_are_refused) {
     const routing r = {.n_experts = 3, .n_used = 1};
     experts *w = NULL;
     quire_error err;
-    assert_int_equal(b->ops->experts_load(b, &(experts_weights){&r, same, ups, downs}, &w, &err),
-                     QUIRE_BAD_FILE);
+    assert_int_equal(
+        b->ops->experts_load(b, &(experts_weights){.routing = &r, .gate = same, .up = ups, .down = downs}, &w,
+                             &err),
+        QUIRE_BAD_FILE);
     assert_non_null(strstr(err.message, "expert 2: its up weights are 48 x 33"));
-    assert_int_equal(b->ops->experts_load(b, &(experts_weights){&r, downs, same, downs}, &w, &err),
-                     QUIRE_BAD_FILE);
+    assert_int_equal(
+        b->ops->experts_load(b, &(experts_weights){.routing = &r, .gate = downs, .up = same, .down = downs},
+                             &w, &err),
+        QUIRE_BAD_FILE);
     assert_non_null(strstr(err.message, "expert 0: its gate weights"));
-    assert_int_equal(b->ops->experts_load(b, &(experts_weights){&r, same, same, wrong}, &w, &err),
-                     QUIRE_BAD_FILE);
+    assert_int_equal(
+        b->ops->experts_load(b, &(experts_weights){.routing = &r, .gate = same, .up = same, .down = wrong},
+                             &w, &err),
+        QUIRE_BAD_FILE);
     assert_non_null(strstr(err.message, "expert 2: its down weights"));
     assert_null(w);
-    assert_int_equal(b->ops->experts_load(b, &(experts_weights){&r, same, same, downs}, &w, &err), QUIRE_OK);
+    assert_int_equal(
+        b->ops->experts_load(b, &(experts_weights){.routing = &r, .gate = same, .up = same, .down = downs},
+                             &w, &err),
+        QUIRE_OK);
     b->ops->close(b);
 }
 
@@ -623,6 +655,7 @@ int main(void) {
         cmocka_unit_test(so_it_has_with_any_number_of_experts),
         cmocka_unit_test(so_it_has_wherever_its_rows_go),
         cmocka_unit_test(so_it_has_in_every_form),
+        cmocka_unit_test(so_it_has_with_a_norm_of_each_result),
         cmocka_unit_test(so_it_has_where_tasks_are_wide),
         cmocka_unit_test(every_instruction_set_has_the_bits_of_the_plain_one),
         cmocka_unit_test(a_mixture_is_right_to_the_precision_of_f32),

@@ -17,6 +17,9 @@
 #define POST_NORM      "attend add norm(x) mlp add norm(x)"
 #define PARALLEL       "norm attend add mlp add"
 #define PARALLEL_NORMS "norm norm attend add mlp add"
+#define SPARK                                                                                                \
+    "\"num_local_experts\": 4, \"num_experts_per_tok\": 1, \"moe_intermediate_size\": 8, "                   \
+    "\"moe_hidden_size\": 8, \"mlp_layer_types\": [\"dense\", \"sparse\"]"
 
 static void expect_layer(const char *architecture, const char *more, int32_t layer, const char *expected) {
     char numbers[1024], text[256];
@@ -118,6 +121,8 @@ TEST(layers_of_one_model_may_have_different_lists) {
     expect_layer("Ernie4_5_VLMoeForConditionalGeneration", "", 0, PRE_NORM);
     expect_layer("Ernie4_5_VLMoeForConditionalGeneration", "", 1, EXPERTS);
     expect_layer("Step3p5ForCausalLM", "\"moe_layers_enum\": \"1\"", 0, PRE_NORM);
+    expect_layer("MuseSparkForConditionalGeneration", SPARK, 0, "norm attend norm blend norm mlp norm blend");
+    expect_layer("MuseSparkForConditionalGeneration", SPARK, 1, "norm attend norm blend norm moe norm blend");
     expect_layer("Step3p5ForCausalLM", "\"moe_layers_enum\": \"1\"", 1, EXPERTS);
     expect_layer("Step3p5ForCausalLM", "\"mlp_layer_types\": [\"sparse\", \"dense\"]", 0, EXPERTS);
     expect_layer("Step3p5ForCausalLM", "\"mlp_layer_types\": [\"sparse\", \"dense\"]", 1, PRE_NORM);

@@ -297,6 +297,48 @@ static void sum_task(void *context, int32_t task, int32_t worker) {
     }
 }
 
+/* ---- results with a norm of their own ---- */
+
+/* A tile of one expert's results, for all its rows. */
+static void result_task(void *context, int32_t task, int32_t worker) {
+    const experts_job *job = context;
+    const cpu_experts_state *s = job->s;
+    int32_t tiles = n_tiles(job->w->d_out, job->sum_blocks), e = s->active[task / tiles];
+    tile t = tile_of(task % tiles, job->sum_blocks, job->w->d_out, SUM_FLOATS);
+    tile_scratch c = scratch_of(job->b, worker);
+    for (int32_t place = s->first[e], end = s->first[e + 1]; place < end; place += t.rows_at_once) {
+        int32_t n_rows = end - place < t.rows_at_once ? end - place : t.rows_at_once;
+        row_view rows = {s->hidden + (size_t)place * job->hidden_bytes, job->hidden_bytes};
+        const linear_part part = {.w = job->w->down[e], .block0 = t.block0, .n_blocks = t.n_blocks};
+        linear_tile(job->b, &part, rows, n_rows, c.y, t.stride, c.kernel);
+        for (int32_t r = 0; r < n_rows; r++) {
+            memcpy(s->results + (size_t)(place + r) * (size_t)s->result_width + t.column0, c.y + r * t.stride,
+                   sizeof *c.y * (size_t)t.n_columns);
+        }
+    }
+}
+
+/* Norms a row's results, and sums them. */
+static void sum_results(void *context, int32_t row, int32_t worker) {
+    const experts_job *job = context;
+    const cpu_experts_state *s = job->s;
+    const math_kernels *math = job->b->math;
+    const int32_t width = job->w->d_out;
+    float *y = job->y + (int64_t)row * job->y_width, *sum = worker_row(s, worker);
+    memset(sum, 0, sizeof *sum * (size_t)width);
+    for (int32_t i = row * job->w->n_used; i < (row + 1) * job->w->n_used; i++) {
+        float *result = s->results + (size_t)s->places[i] * (size_t)s->result_width;
+        cpu_norm_row(job->b, job->w->result_norm, result, width, result);
+        math->add_scaled(s->is_input_scaled ? 1.0f : s->weights[i], result, width, sum);
+    }
+    if (job->use->overwrite) {
+        math->scale_cap(job->use->scale, 0.0f, width, sum);
+        memcpy(y, sum, sizeof *y * (size_t)width);
+    } else {
+        math->add_scaled(job->use->scale, sum, width, y);
+    }
+}
+
 /* With few rows a task can be wider, as far as its results fit: memory is read faster in
  * long runs, and an expert's tile is one. But there must be enough tasks for the threads
  * to end together. fit: blocks that fit; most: of a task. */
@@ -339,6 +381,11 @@ static void run_experts(experts_job *job) {
     }
     job->sum_blocks = task_blocks(job, n_tiles(w->d_out, 1), SUM_TASKS, sum_fit < sums ? sum_fit : sums,
                                   EXPERTS_SUM_BLOCKS);
+    if (w->result_norm != NULL) {
+        run(job, result_task, job->s->n_active * n_tiles(w->d_out, job->sum_blocks), false);
+        run(job, sum_results, job->n_rows, job->n_rows <= SERIAL_ROWS);
+        return;
+    }
     run(job, sum_task, n_tiles(w->d_out, job->sum_blocks), false);
 }
 

@@ -25,7 +25,8 @@ struct experts {
     /* some gate or up reads its inputs in an order: gate and up then have rows of their
      * own */
     bool has_orders;
-    bool needs_whole; /* some down product's rows are made of whole hidden rows */
+    bool needs_whole;        /* some down product's rows are made of whole hidden rows */
+    const norm *result_norm; /* of what each expert gives; NULL: none */
 };
 
 /* Invariant: sizes hold for every loaded mixture. Arrays are sized by
@@ -58,6 +59,8 @@ typedef struct cpu_experts_state {
     float *inputs;                    /* [rows][row_width] what experts read */
     uint8_t *hidden;                  /* [n_places][hidden_bytes]: f32, or what down reads */
     float *sums;                      /* [workers][sums_width] */
+    int32_t result_width;             /* the widest result that a norm follows, 0: none */
+    float *results;                   /* [n_places][result_width] */
     float *rows;                      /* [workers][row_width]: a row of each worker's own */
     size_t sums_width;
 } cpu_experts_state;

@@ -104,11 +104,13 @@ static void note_sizes(const experts *w, cpu_experts_state *s) {
     size_t hidden_bytes = cpu_experts_hidden_bytes(w);
     s->n_experts = larger(s->n_experts, w->n_experts);
     s->n_used = larger(s->n_used, w->n_used);
-    s->row_width = larger(s->row_width, linear_pad(larger(w->d_in, w->d_hidden), LINE_FLOATS));
+    s->row_width =
+        larger(s->row_width, linear_pad(larger(larger(w->d_in, w->d_out), w->d_hidden), LINE_FLOATS));
     for (int f = 0; f < N_ROW_FORMATS; f++) {
         s->width[f] = w->reads[f] ? larger(s->width[f], w->d_in) : s->width[f];
     }
     s->keeps_inputs = s->keeps_inputs || w->n_weighed < w->n_experts;
+    s->result_width = w->result_norm != NULL ? larger(s->result_width, w->d_out) : s->result_width;
     s->up_width = w->has_orders ? larger(s->up_width, w->d_in) : s->up_width;
     s->hidden_bytes = hidden_bytes > s->hidden_bytes ? hidden_bytes : s->hidden_bytes;
 }
@@ -128,7 +130,8 @@ quire_err cpu_experts_load(backend *base, const experts_weights *from, experts *
                    .n_weighed = r->n_experts - r->n_identity,
                    .d_in = up->n_in,
                    .d_hidden = up->n_out,
-                   .d_out = from->down[0]->layout.n_out};
+                   .d_out = from->down[0]->layout.n_out,
+                   .result_norm = from->result_norm};
     if (from->gate != NULL) {
         TRY(take_weights(b, from->gate, "gate", w->d_hidden, w->d_in, &w->gate, w->n_weighed, err));
     }
@@ -138,6 +141,9 @@ quire_err cpu_experts_load(backend *base, const experts_weights *from, experts *
         return err_set(err, QUIRE_BAD_FILE, -1,
                        "experts that give their row of %d elements beside others that give %d", w->d_in,
                        w->d_out);
+    }
+    if (r->n_identity > 0 && w->result_norm != NULL) {
+        return err_set(err, QUIRE_UNSUPPORTED, -1, "a norm of the results of experts that give their row");
     }
     note_formats(w);
     note_sizes(w, s);
@@ -178,6 +184,10 @@ quire_err cpu_experts_step_open(cpu_backend *b) {
     if (s->keeps_inputs) {
         s->inputs = scratch(b, n_rows, (size_t)s->row_width * sizeof *s->inputs);
         is_there = is_there && s->inputs != NULL;
+    }
+    if (s->result_width > 0) {
+        s->results = scratch(b, n, (size_t)s->result_width * sizeof *s->results);
+        is_there = is_there && s->results != NULL;
     }
     if (s->up_width > 0) {
         s->gathered_up = scratch(b, n, linear_row_bytes(ROWS_F32, s->up_width));
