@@ -255,6 +255,7 @@ fi
 if [ -n "$release" ] && [ "${1:-}" != --emulated ]; then
     timed "expected outputs of tests/golden" check all tests/golden --root "$QUIRE_SHARED"
     timed "expected outputs of shared/golden" check all "$QUIRE_SHARED/golden" --root "$QUIRE_SHARED"
+    timed "expected outputs of models of 2026" check models "$QUIRE_SHARED/golden/models-2026"
     timed "expected outputs of maskbench" check schemas "$QUIRE_SHARED/data/json/maskbench"
     timed "a server" smoke build/quire
     [ "${1:-}" = --quick ] || timed "tests/e2e" end_to_end
