@@ -12,7 +12,9 @@ static bool has_windows(const engine *e) {
 }
 
 int32_t beam_pages_shared(const engine *e, int32_t n_prompt) {
-    return has_windows(e) || e->options.ablations.no_fork_sharing ? 0 : n_prompt / e->options.page_tokens;
+    return has_windows(e) || e->kv.n_state_pages > 0 || e->options.ablations.no_fork_sharing
+               ? 0
+               : n_prompt / e->options.page_tokens;
 }
 
 int64_t beam_pages_own(const engine *e, int32_t n_prompt, int32_t n_max) {

@@ -180,11 +180,11 @@ static void index_drop_entry(kv_index *ix, int32_t e) {
             remove_page(ix, e, g);
         }
     }
-    if (ix->watch != NULL) {
-        ix->watch->on_drop(ix->watch->context, e);
-    }
     if (ix->o.n_state_groups > 0) {
         kv_snapshots_drop_place(&ix->snapshots, e);
+    }
+    if (ix->watch != NULL) {
+        ix->watch->on_drop(ix->watch->context, e);
     }
     int32_t up = kv_tree_entry(&ix->tree, e)->up;
     kv_tree_remove(&ix->tree, e);
@@ -425,8 +425,10 @@ int32_t kv_index_best(const kv_index *ix, const kv_path *path, int32_t i, int32_
     return kv_tree_best(&ix->tree, root, kv_index_before(path, i, e), tokens, n, n_shared);
 }
 
-/* The longest prefix of tokens[0..n) from which every group can continue. */
-static found index_walk(const kv_index *ix, const kv_path *path, const int32_t *tokens, int32_t n) {
+/* The longest prefix of tokens[0..n) from which every group can continue; with_states:
+ * those of states too. */
+static found index_walk(const kv_index *ix, const kv_path *path, const int32_t *tokens, int32_t n,
+                        bool with_states) {
     const int32_t size = ix->o.page_tokens;
     int32_t since[KV_MAX_GROUPS] = {0};
     found best = {.entry = TREE_NONE, .source = TREE_NONE, .snapshot = SNAPSHOT_NONE};
@@ -444,7 +446,7 @@ static found index_walk(const kv_index *ix, const kv_path *path, const int32_t *
             return best;
         }
         int32_t snapshot = SNAPSHOT_NONE, n_end = n_shared;
-        if (ix->o.n_state_groups > 0) {
+        if (with_states) {
             n_end = kv_index_restorable(ix, path, n_pages, e, next, tokens + at, n_shared, &snapshot);
         }
         if (n_end > 0 && can_continue(ix, at + n_end, n_pages + 1, since)) {
@@ -464,12 +466,12 @@ static found index_walk(const kv_index *ix, const kv_path *path, const int32_t *
 }
 
 int32_t kv_index_peek(const kv_index *ix, const kv_path *path, const int32_t *tokens, int32_t n) {
-    return index_walk(ix, path, tokens, n).n_tokens;
+    return index_walk(ix, path, tokens, n, ix->o.n_state_groups > 0).n_tokens;
 }
 
 int32_t kv_index_peek_held(const kv_index *ix, const kv_path *path, const int32_t *tokens, int32_t n,
                            kv_held *held) {
-    found f = index_walk(ix, path, tokens, n);
+    found f = index_walk(ix, path, tokens, n, ix->o.n_state_groups > 0);
     *held = (kv_held){0};
     for (int32_t g = 0; g < ix->o.n_groups; g++) {
         int32_t first = first_needed(ix->o.windows[g], f.n_tokens, ix->o.page_tokens),
@@ -510,16 +512,16 @@ static void use_entry(kv_index *ix, const kv_path *path, int32_t e, int32_t i) {
     }
 }
 
-quire_err kv_index_match(kv_index *ix, kv_path *path, const int32_t *tokens, int32_t n, kv_table *tables,
-                         int32_t *n_matched) {
+static quire_err index_match(kv_index *ix, kv_path *path, const int32_t *tokens, int32_t n, kv_table *tables,
+                             bool with_states, int32_t *n_matched) {
     assert(path->n_pages == 0);
-    found f = index_walk(ix, path, tokens, n);
+    found f = index_walk(ix, path, tokens, n, with_states);
     for (int32_t g = 0; g < ix->o.n_groups; g++) {
         assert(tables[g].n_pages == 0);
         TRY(kv_table_reserve(&tables[g], f.n_pages + 1));
     }
     kv_table *states = tables + ix->o.n_groups;
-    for (int32_t g = 0; g < ix->o.n_state_groups; g++) {
+    for (int32_t g = 0; with_states && g < ix->o.n_state_groups; g++) {
         TRY(kv_table_reserve(&states[g], ix->o.state_pages[g]));
     }
     for (int32_t g = 0; g < ix->o.n_groups; g++) {
@@ -538,6 +540,16 @@ quire_err kv_index_match(kv_index *ix, kv_path *path, const int32_t *tokens, int
     path->n_pages = f.n_pages;
     *n_matched = f.n_tokens;
     return QUIRE_OK;
+}
+
+quire_err kv_index_match(kv_index *ix, kv_path *path, const int32_t *tokens, int32_t n, kv_table *tables,
+                         int32_t *n_matched) {
+    return index_match(ix, path, tokens, n, tables, ix->o.n_state_groups > 0, n_matched);
+}
+
+quire_err kv_index_match_pages(kv_index *ix, kv_path *path, const int32_t *tokens, int32_t n,
+                               kv_table *tables, int32_t *n_matched) {
+    return index_match(ix, path, tokens, n, tables, false, n_matched);
 }
 
 /* ---- publishing ---- */

@@ -46,11 +46,13 @@ typedef struct kv_index kv_index;
 
 /* Callbacks before something is removed: on_remove for a page that is still cached but
  * will not be any more (evicted, or its entry removed), on_drop for an entry whose number
- * will be used again. Called by the engine thread; they must not change the index. */
+ * will be used again, on_state for a snapshot. Called by the engine thread; they must not change the index. */
 typedef struct kv_index_watch {
     void *context;
     void (*on_remove)(void *context, int32_t entry, int32_t group); /* the page still has its content */
     void (*on_drop)(void *context, int32_t entry);
+    /* the snapshot at a full entry's end, whose pages still have their content */
+    void (*on_state)(void *context, int32_t entry, const int32_t *pages);
 } kv_index_watch;
 
 /* The granularity of reuse. */
@@ -154,6 +156,11 @@ int32_t kv_index_peek_held(const kv_index *ix, const kv_path *path, const int32_
 quire_err kv_index_match(kv_index *ix, kv_path *path, const int32_t *tokens, int32_t n, kv_table *tables,
                          int32_t *n_matched);
 
+/* The same as far as the groups of tokens go, whether or not there are states: tables has
+ * n_groups. */
+quire_err kv_index_match_pages(kv_index *ix, kv_path *path, const int32_t *tokens, int32_t n,
+                               kv_table *tables, int32_t *n_matched);
+
 typedef enum kv_publish_what { KV_PUBLISH_PAGES, KV_PUBLISH_TAIL } kv_publish_what;
 
 /* Publishes the full pages of tokens[0..n), whose keys and values the tables hold; with
@@ -179,6 +186,8 @@ quire_err kv_index_snapshot(kv_index *ix, kv_path *path, const int32_t *tokens, 
  * changed. */
 quire_err kv_index_restore(kv_index *ix, const kv_path *path, const int32_t *tokens, int32_t n,
                            kv_table *states);
+/* The pages of the snapshot at a full entry's end, of all state groups; NULL: none. */
+const int32_t *kv_index_state_at(const kv_index *ix, int32_t entry);
 /* Drops the snapshot that states share pages with, if there is one. When there are no
  * pages for a copy, the sequence can then write its state in place. */
 void kv_index_take_over(kv_index *ix, const kv_table *states);

@@ -127,6 +127,19 @@ quire_err kv_index_visit(const kv_index *ix, kv_index_visit_fn *fn, void *contex
 /* Recurrent states in the index: where snapshots are taken, and where a match can end
  * because of them. */
 
+static void index_view_drops(void *context, int32_t snapshot) {
+    const kv_index *ix = context;
+    const kv_snapshot *x = &ix->snapshots.list[snapshot];
+    if (ix->watch != NULL && x->n_tail == 0 && x->place < ix->tree.cap_entries) {
+        ix->watch->on_state(ix->watch->context, x->place, kv_snapshots_pages(&ix->snapshots, snapshot));
+    }
+}
+
+const int32_t *kv_index_state_at(const kv_index *ix, int32_t entry) {
+    int32_t i = ix->o.n_state_groups > 0 ? kv_snapshots_find(&ix->snapshots, entry, NULL, 0) : SNAPSHOT_NONE;
+    return i != SNAPSHOT_NONE ? kv_snapshots_pages(&ix->snapshots, i) : NULL;
+}
+
 quire_err kv_index_open_snapshots(kv_index *ix) {
     const kv_index_options *o = &ix->o;
     int64_t n_pages = 0, cap = o->max_snapshots;
@@ -149,7 +162,10 @@ quire_err kv_index_open_snapshots(kv_index *ix) {
     for (int32_t g = 0; g < o->n_state_groups; g++) {
         shape.state_pages[g] = o->state_pages[g];
     }
-    return kv_snapshots_open(&ix->snapshots, ix->pool, &shape);
+    TRY(kv_snapshots_open(&ix->snapshots, ix->pool, &shape));
+    ix->snapshots.on_drop = index_view_drops;
+    ix->snapshots.context = ix;
+    return QUIRE_OK;
 }
 
 /* ---- places ---- */

@@ -53,6 +53,9 @@ typedef struct kv_cache {
     int32_t n_token_groups; /* the first groups; the others are of states */
     int32_t n_state_pages;  /* of one sequence, in all state groups */
     int32_t snapshot_tokens;
+    /* snapshots are taken after multiples of so many tokens, since tiers keep no
+     * part-filled pages; 0: after any */
+    int32_t snapshot_unit;
     int32_t windows[KV_MAX_GROUPS], state_pages[KV_MAX_GROUPS];
     int32_t n_pages;
     const kv_mover *mover;

@@ -69,6 +69,7 @@ quire_err kv_seq_admit(kv_cache *c, kv_seq *s, const int32_t *tokens, int32_t n)
         s->snapshots.branch = kv_index_agreed(c->index, &s->path, tokens, n);
         s->snapshots.prompt_end = n;
         s->snapshots.interval = c->snapshot_tokens;
+        s->snapshots.unit = c->snapshot_unit;
         s->snapshots.last = n_found;
     }
     return QUIRE_OK;
@@ -192,9 +193,7 @@ void kv_seq_copy_due(kv_cache *c, kv_seq *s, int32_t n_rows) {
     }
 }
 
-/* Tables of the pages of a copy. */
-static void view_copy(const kv_cache *c, const kv_seq *s, int32_t i, kv_table *views) {
-    page_id *pages = pages_of_copy(c, s, i);
+void kv_state_views(const kv_cache *c, page_id *pages, kv_table *views) {
     for (int32_t g = c->n_token_groups; g < c->n_groups; g++) {
         *views++ = (kv_table){.pages = pages, .n_pages = c->state_pages[g], .cap_pages = c->state_pages[g]};
         pages += c->state_pages[g];
@@ -208,7 +207,7 @@ void kv_seq_publish_states(kv_cache *c, kv_seq *s, const int32_t *tokens) {
          n = kv_snapshot_next(&s->snapshots)) {
         int32_t copy = find_copy(c, s, n);
         if (copy >= 0) {
-            view_copy(c, s, copy, views);
+            kv_state_views(c, pages_of_copy(c, s, copy), views);
         }
         if (copy >= 0 || own->n_tokens == n) { /* a full tree only means less reuse */
             (void)kv_index_snapshot(c->index, &s->path, tokens, s->n_computed, n, s->tables,

@@ -150,6 +150,8 @@ void kv_seq_copy_due(kv_cache *c, kv_seq *s, int32_t n_rows);
 /* Makes the state that of the n_computed tokens, after which there is a copy if the rows
  * went further, and releases all other copies. Without any: nothing. */
 void kv_seq_settle(kv_cache *c, kv_seq *s);
+/* Tables of state groups over pages[n_state_pages]: views[n state groups]. */
+void kv_state_views(const kv_cache *c, page_id *pages, kv_table *views);
 /* Takes a snapshot of the recurrent states after the computed tokens, if there is room.
  * goes_on: more tokens have pages and are computed without another reservation, so s gets
  * states of its own here, whose copies are added to copies. copies must have room for

@@ -24,7 +24,12 @@ typedef struct promotion {
     /* the key of the prefix before page n_asked; at the start of a namespace see
      * tiering_root */
     kv_tier_id before;
-    int32_t *frames; /* [WINDOW, n_groups], page i at i % WINDOW */
+    int32_t *frames; /* [WINDOW, n_token_groups], page i at i % WINDOW */
+    /* then of a snapshot's pages: after n_state pages of tokens, or fewer, but more than
+     * n_least, with which s can begin already; n_state_asked of them have frames */
+    int32_t n_state, n_least, n_state_asked;
+    int32_t *state_frames; /* [n_state_pages] */
+    kv_tier_id *ids; /* [most pages of a sequence] of the prefix up to each page's end; NULL: no states */
 } promotion;
 
 /* A ring of full entries whose pages are to be written through, oldest first. */
@@ -140,23 +145,34 @@ static void tiering_end_move(kv_tiering *t, const frame_move *m) {
 /* ---- promotion: fetches the pages of a waiting sequence from the tiers into the pool
  * and the index ---- */
 
-static quire_err promotion_open(const kv_tiering *t, promotion *p) {
-    p->frames = mem_new(WINDOW * (size_t)t->c->n_groups, sizeof(int32_t));
-    return p->frames != NULL ? QUIRE_OK : QUIRE_NO_MEMORY;
+static quire_err promotion_open(const kv_tiering *t, promotion *p, size_t n_most) {
+    size_t n_states = (size_t)t->c->n_state_pages;
+    p->frames = mem_new(WINDOW * (size_t)t->c->n_token_groups, sizeof(int32_t));
+    TRY(mem_check(p->frames));
+    if (n_states > 0) {
+        p->state_frames = mem_new(n_states, sizeof(int32_t));
+        p->ids = mem_new(n_most + 1, sizeof *p->ids);
+        TRY(mem_check(p->state_frames));
+        TRY(mem_check(p->ids));
+    }
+    return QUIRE_OK;
 }
 
 static void promotion_close(promotion *p) {
     mem_free(p->frames);
+    mem_free(p->state_frames);
+    mem_free(p->ids);
 }
 
 /* ---- a path in the index while pages are published ---- */
 
 /* Moves t->seq to s's first n tokens in the index, or to fewer if it ends before. s
- * itself waits at its root. */
+ * itself waits at its root. t->seq has groups of tokens only. */
 static void stand(kv_tiering *t, const kv_seq *s, const int32_t *tokens, int32_t n) {
     kv_seq *at = &t->seq;
     kv_seq_fork(t->c, s, 0, at);
-    (void)kv_seq_admit(t->c, at, tokens, n); /* the tables have room */
+    /* the tables have room */
+    (void)kv_index_match_pages(t->c->index, &at->path, tokens, n, at->tables, &at->n_computed);
     kv_seq_truncate(t->c, at, at->path.n_pages * t->c->page_tokens);
 }
 
@@ -179,20 +195,27 @@ static void stand_to_go_on(kv_tiering *t, const kv_seq *s, const int32_t *tokens
 /* ---- fetching ---- */
 
 static int32_t *frame_at(const kv_tiering *t, const promotion *p, int32_t page, int32_t group) {
-    return &p->frames[page % WINDOW * t->c->n_groups + group];
+    return &p->frames[page % WINDOW * t->c->n_token_groups + group];
 }
 
 /* Releases the frames of pages from..to. */
 static void release_frames(kv_tiering *t, const promotion *p, int32_t from, int32_t to) {
     for (int32_t i = from; i < to; i++) {
-        for (int32_t g = 0; g < t->c->n_groups; g++) {
+        for (int32_t g = 0; g < t->c->n_token_groups; g++) {
             kv_tiers_release(t->tiers, *frame_at(t, p, i, g));
         }
     }
 }
 
+static void release_state_frames(kv_tiering *t, promotion *p) {
+    while (p->n_state_asked > 0) {
+        kv_tiers_release(t->tiers, p->state_frames[--p->n_state_asked]);
+    }
+}
+
 static void kv_tiering_promotion_finish(kv_tiering *t, promotion *p) {
     release_frames(t, p, p->n_done, p->n_asked);
+    release_state_frames(t, p);
     p->s->tier_wait = KV_TIER_WAIT_OVER;
     p->s = NULL;
 }
@@ -209,7 +232,7 @@ static kv_fetch fetch_page(kv_tiering *t, promotion *p) {
     key.parent =
         p->n_asked == 0 || p->n_asked == path->n_public ? tiering_root(t, p->before, number) : p->before;
     key.id = kv_tier_id_page(key.parent, key.tokens, t->c->page_tokens);
-    for (; key.group < t->c->n_groups; key.group++) {
+    for (; key.group < t->c->n_token_groups; key.group++) {
         kv_fetch f = kv_tiers_fetch(tiers, &key, frame_at(t, p, p->n_asked, key.group));
         if (f != KV_FETCH_STARTED) {
             while (key.group-- > 0) {
@@ -219,6 +242,9 @@ static kv_fetch fetch_page(kv_tiering *t, promotion *p) {
         }
     }
     p->before = key.id;
+    if (p->ids != NULL) {
+        p->ids[p->n_asked] = key.id;
+    }
     p->n_asked++;
     return KV_FETCH_STARTED;
 }
@@ -239,7 +265,7 @@ static void kv_tiering_promotion_fetch_ahead(kv_tiering *t, promotion *p) {
 static int32_t count_come(kv_tiering *t, promotion *p) {
     const kv_tiers *tiers = t->tiers;
     for (int32_t i = p->n_done; i < p->n_asked; i++) {
-        for (int32_t g = 0; g < t->c->n_groups; g++) {
+        for (int32_t g = 0; g < t->c->n_token_groups; g++) {
             int32_t f = *frame_at(t, p, i, g);
             if (!kv_tiers_is_ready(tiers, f)) {
                 return i - p->n_done;
@@ -258,7 +284,7 @@ static int32_t count_come(kv_tiering *t, promotion *p) {
 /* Reserves room for n more pages of tokens, in every group. */
 static quire_err kv_tiering_promotion_reserve(kv_tiering *t, int32_t n) {
     kv_copies none = {0}; /* they end with whole pages: nothing is copied */
-    kv_cache_make_free(t->c, n * t->c->n_groups);
+    kv_cache_make_free(t->c, n * t->c->n_token_groups);
     return kv_seq_reserve(t->c, &t->seq, n * t->c->page_tokens, &none);
 }
 
@@ -270,7 +296,7 @@ static bool publish(kv_tiering *t, promotion *p, int32_t n) {
     bool fits = t->seq.path.n_pages == p->n_done && kv_tiering_promotion_reserve(t, n) == QUIRE_OK;
     release_frames(t, p, p->n_done, fits ? p->n_done : p->n_done + n);
     for (int32_t i = p->n_done; fits && i < p->n_done + n; i++) {
-        for (int32_t g = 0; g < t->c->n_groups; g++) {
+        for (int32_t g = 0; g < t->c->n_token_groups; g++) {
             frame_move m = {.frame = *frame_at(t, p, i, g)};
             m.fence =
                 mover->write(mover->context, t->seq.tables[g].pages[i], kv_tiers_take(t->tiers, m.frame));
@@ -279,11 +305,107 @@ static bool publish(kv_tiering *t, promotion *p, int32_t n) {
     }
     if (fits) {
         kv_seq_advance(&t->seq, n * t->c->page_tokens);
-        kv_seq_publish(t->c, &t->seq, p->tokens);
+        kv_seq_publish_pages(t->c, &t->seq, p->tokens);
         fits = t->seq.path.n_pages == p->n_done + n;
     }
     kv_tiering_promotion_leave(t, p->tokens);
     return fits;
+}
+
+/* ---- snapshots: after the pages of tokens, the deepest one whose pages the tiers have ---- */
+
+/* The key of the pages of a snapshot after a prefix of whole pages. tokens: those of its
+ * last page. */
+static kv_tier_key state_key(const kv_tiering *t, kv_index_namespace namespace, kv_tier_id prefix,
+                             const int32_t *tokens) {
+    return (kv_tier_key){.namespace = namespace.name,
+                         .n_namespace = namespace.n_name,
+                         .group = t->c->n_token_groups,
+                         .parent = prefix,
+                         .id = kv_tier_id_page(prefix, NULL, 0),
+                         .tokens = tokens};
+}
+
+/* Asks for the rest of the pages of the snapshot after n_state pages of tokens. */
+static kv_fetch ask_for_state(kv_tiering *t, promotion *p) {
+    const kv_path *path = &p->s->path;
+    int32_t last = p->n_state - 1;
+    kv_index_namespace namespace = kv_index_describe_namespace(
+        t->c->index, last < path->n_public ? path->public_namespace : path->namespace);
+    kv_tier_key key = state_key(t, namespace, p->ids[last], p->tokens + last * t->c->page_tokens);
+    key.group += p->n_state_asked;
+    for (; p->n_state_asked < t->c->n_state_pages; key.group++) {
+        kv_fetch f = kv_tiers_fetch(t->tiers, &key, &p->state_frames[p->n_state_asked]);
+        if (f != KV_FETCH_STARTED) {
+            return f;
+        }
+        p->n_state_asked++;
+    }
+    return KV_FETCH_STARTED;
+}
+
+/* Puts the fetched snapshot into the pool and the index, where there is room. */
+static void publish_state(kv_tiering *t, promotion *p) {
+    kv_cache *c = t->c;
+    const int32_t n = p->n_state * c->page_tokens;
+    kv_table tables[KV_MAX_GROUPS];
+    kv_cache_make_free(c, c->n_state_pages);
+    stand(t, p->s, p->tokens, n);
+    bool fits =
+        t->seq.path.n_pages == p->n_state && kv_pool_reserve(c->pool, c->n_state_pages, c->ids) == QUIRE_OK;
+    for (int32_t i = 0; fits && i < c->n_state_pages; i++) {
+        frame_move m = {.frame = p->state_frames[i]};
+        m.fence = c->mover->write(c->mover->context, c->ids[i], kv_tiers_take(t->tiers, m.frame));
+        tiering_end_move(t, &m);
+    }
+    if (fits) {
+        p->n_state_asked = 0; /* the moves release the frames */
+        kv_state_views(c, c->ids, tables);
+        (void)kv_index_snapshot(c->index, &t->seq.path, p->tokens, n, n, t->seq.tables, tables);
+        kv_pool_release_all(c->pool, c->ids, c->n_state_pages);
+    }
+    kv_tiering_promotion_leave(t, p->tokens);
+}
+
+/* Whether the pages that were asked for are all there: 1, or not yet: 0, or one of them
+ * is missing: -1. */
+static int state_has_come(const kv_tiering *t, const promotion *p) {
+    for (int32_t i = 0; i < p->n_state_asked; i++) {
+        if (!kv_tiers_is_ready(t->tiers, p->state_frames[i])) {
+            return 0;
+        }
+        if (kv_tiers_take(t->tiers, p->state_frames[i]) == NULL) {
+            return -1;
+        }
+    }
+    return p->n_state_asked == t->c->n_state_pages ? 1 : 0;
+}
+
+/* Continues to fetch a snapshot. True: it has come, or there is none. */
+static bool advance_state(kv_tiering *t, promotion *p) {
+    while (p->n_state > p->n_least) {
+        kv_fetch f = ask_for_state(t, p);
+        int come = f == KV_FETCH_NOWHERE ? -1 : state_has_come(t, p);
+        if (come == 0) {
+            return false;
+        }
+        if (come > 0) {
+            publish_state(t, p);
+        }
+        release_state_frames(t, p);
+        p->n_state = come > 0 ? p->n_least : p->n_state - 1;
+    }
+    return true;
+}
+
+/* Begins with snapshots once the pages of tokens are there. */
+static void begin_state(const kv_tiering *t, promotion *p) {
+    if (p->n_state < 0) {
+        kv_held held;
+        p->n_state = p->n_done;
+        p->n_least =
+            kv_seq_peek(t->c, p->s, p->tokens, p->n_done * t->c->page_tokens, &held) / t->c->page_tokens;
+    }
 }
 
 /* Continues to fetch and publish. Ends when all pages have come or the time is up. */
@@ -299,7 +421,12 @@ static void promotion_advance(kv_tiering *t, promotion *p, int64_t now_us) {
         }
         kv_tiering_promotion_fetch_ahead(t, p);
     }
-    if (p->n_done >= p->n_total || now_us >= p->s->tier_deadline_us) {
+    bool is_over = p->n_done >= p->n_total;
+    if (is_over && p->ids != NULL) {
+        begin_state(t, p);
+        is_over = advance_state(t, p);
+    }
+    if (is_over || now_us >= p->s->tier_deadline_us) {
         kv_tiering_promotion_finish(t, p);
     }
 }
@@ -316,9 +443,16 @@ static void kv_tiering_promotion_begin(kv_tiering *t, promotion *p, kv_seq *s, c
                      .n_done = path->n_pages,
                      .n_asked = path->n_pages,
                      .n_total = n_total,
-                     .frames = p->frames};
-    if (path->n_pages > 0 && path->n_pages < n_total) {
+                     .frames = p->frames,
+                     .n_state = -1,
+                     .state_frames = p->state_frames,
+                     .ids = p->ids};
+    if (path->n_pages > 0 && (path->n_pages < n_total || p->ids != NULL)) {
         p->before = tiering_name(t, path->entry);
+    }
+    for (int32_t i = path->n_pages, e = path->entry; p->ids != NULL && i > 0; i--) {
+        p->ids[i - 1] = t->names[e].id;
+        e = kv_index_describe(t->c->index, e).up;
     }
     kv_tiering_promotion_leave(t, tokens);
     s->tier_wait = KV_TIER_WAITS;
@@ -372,9 +506,21 @@ static bool is_being_put(const kv_tiering *t, kv_tier_id id, int32_t group) {
 
 /* ---- demotion ---- */
 
-/* Stores the page of a full entry in one group in the tiers that lack it. False: there is
- * nothing to store, or no room. */
-static bool put_page(kv_tiering *t, const kv_index_entry *d, int32_t group, kv_put to) {
+/* Stores a page in the tiers that lack it. False: there is nothing to store, or no
+ * room. */
+static bool put_page(kv_tiering *t, const kv_tier_key *key, int32_t page, kv_put to) {
+    frame_move m = {.is_put = true, .id = key->id, .group = key->group};
+    void *body =
+        is_being_put(t, key->id, key->group) ? NULL : kv_tiers_put_begin(t->tiers, key, to, &m.frame);
+    if (body != NULL) {
+        m.fence = t->c->mover->read(t->c->mover->context, (page_id){page}, body);
+        tiering_end_move(t, &m);
+    }
+    return body != NULL;
+}
+
+/* The same of the page of a full entry in one group. */
+static bool put_entry(kv_tiering *t, const kv_index_entry *d, int32_t group, kv_put to) {
     kv_tier_id id = tiering_name(t, d->entry);
     kv_tier_key key = {.namespace = d->name,
                        .n_namespace = d->n_name,
@@ -382,13 +528,18 @@ static bool put_page(kv_tiering *t, const kv_index_entry *d, int32_t group, kv_p
                        .parent = parent_of(t, d),
                        .id = id,
                        .tokens = d->tokens};
-    frame_move m = {.is_put = true, .id = id, .group = group};
-    void *body = is_being_put(t, id, group) ? NULL : kv_tiers_put_begin(t->tiers, &key, to, &m.frame);
-    if (body != NULL) {
-        m.fence = t->c->mover->read(t->c->mover->context, (page_id){d->pages[group]}, body);
-        tiering_end_move(t, &m);
+    return put_page(t, &key, d->pages[group], to);
+}
+
+/* The same of the pages of the snapshot at a full entry's end. */
+static bool put_state(kv_tiering *t, const kv_index_entry *d, const int32_t *pages, kv_put to) {
+    kv_index_namespace namespace = {.name = d->name, .n_name = d->n_name};
+    kv_tier_key key = state_key(t, namespace, tiering_name(t, d->entry), d->tokens);
+    bool did = false;
+    for (int32_t i = 0; i < t->c->n_state_pages; i++, key.group++) {
+        did = put_page(t, &key, pages[i], to) || did;
     }
-    return body != NULL;
+    return did;
 }
 
 /* A page is about to be removed: stores its bytes in the tiers. Part-filled pages are not
@@ -397,8 +548,14 @@ static void on_remove(void *context, int32_t entry, int32_t group) {
     kv_tiering *t = context;
     kv_index_entry d = kv_index_describe(t->c->index, entry);
     if (d.n_tokens == t->c->page_tokens) {
-        (void)put_page(t, &d, group, t->closes ? KV_PUT_KEPT : KV_PUT_ALL);
+        (void)put_entry(t, &d, group, t->closes ? KV_PUT_KEPT : KV_PUT_ALL);
     }
+}
+
+static void on_state(void *context, int32_t entry, const int32_t *pages) {
+    kv_tiering *t = context;
+    kv_index_entry d = kv_index_describe(t->c->index, entry);
+    (void)put_state(t, &d, pages, t->closes ? KV_PUT_KEPT : KV_PUT_ALL);
 }
 
 static void on_drop(void *context, int32_t entry) {
@@ -441,9 +598,11 @@ static bool write_next(kv_tiering *t) {
         return false;
     }
     kv_index_entry d = kv_index_describe(t->c->index, entry);
-    for (int32_t g = 0; g < t->c->n_groups; g++) {
-        did = (d.pages[g] != PAGE_NONE.v && put_page(t, &d, g, KV_PUT_KEPT)) || did;
+    for (int32_t g = 0; g < t->c->n_token_groups; g++) {
+        did = (d.pages[g] != PAGE_NONE.v && put_entry(t, &d, g, KV_PUT_KEPT)) || did;
     }
+    const int32_t *state = kv_index_state_at(t->c->index, entry);
+    did = (state != NULL && put_state(t, &d, state, KV_PUT_KEPT)) || did;
     return did;
 }
 
@@ -501,9 +660,9 @@ static quire_err kv_tiering_open_arrays(kv_tiering *t, const kv_tiering_options 
         t->to_write.entries = mem_new((size_t)t->to_write.cap, sizeof *t->to_write.entries);
         TRY(mem_check(t->to_write.entries));
     }
-    TRY(kv_seq_init(&t->seq, t->c->n_groups, n_most + 1));
+    TRY(kv_seq_init(&t->seq, t->c->n_token_groups, n_most + 1));
     for (int i = 0; i < MAX_PROMOTIONS; i++) {
-        TRY(promotion_open(t, &t->promotions[i]));
+        TRY(promotion_open(t, &t->promotions[i], (size_t)n_most));
     }
     return QUIRE_OK;
 }
@@ -514,20 +673,22 @@ static quire_err kv_tiering_open_parts(kv_tiering *t, const kv_tiering_options *
     }
     kv_tiers_options tiers = o->tiers;
     tiers.shape.page_tokens = t->c->page_tokens;
-    tiers.shape.n_groups = t->c->n_groups;
+    /* a snapshot's pages are records of the groups after those of tokens */
+    tiers.shape.n_groups = t->c->n_token_groups + t->c->n_state_pages;
     tiers.shape.page_bytes = t->c->mover->page_bytes;
     TRY(kv_tiers_open(&tiers, &t->tiers, err));
-    t->watch = (kv_index_watch){.context = t, .on_remove = on_remove, .on_drop = on_drop};
+    t->watch =
+        (kv_index_watch){.context = t, .on_remove = on_remove, .on_drop = on_drop, .on_state = on_state};
+    t->c->snapshot_unit = t->c->page_tokens;
     kv_index_set_watch(t->c->index, &t->watch);
     return QUIRE_OK;
 }
 
 quire_err kv_tiering_open(kv_cache *c, const kv_tiering_options *o, kv_tiering **out, quire_error *err) {
     *out = NULL;
-    if (c->index == NULL || c->n_state_pages > 0) {
+    if (c->index == NULL) {
         return err_set(err, QUIRE_INVALID, -1,
-                       "tiers keep pages of the prefix cache: they need --prefix-cache and a model without "
-                       "recurrent state");
+                       "tiers keep pages of the prefix cache: they need --prefix-cache");
     }
     kv_tiering *t = mem_new(1, sizeof *t);
     TRY(mem_check_for(t, "tiers", err));

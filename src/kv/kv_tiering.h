@@ -13,6 +13,11 @@
  * that is computed after it changes (docs/design.md, Determinism). A sequence waits for
  * its pages for a limited time and then computes what has not come.
  *
+ * A snapshot of recurrent states at the end of a page is stored too, its pages as records
+ * of further groups. Once a sequence's pages of tokens are there, the deepest snapshot
+ * after them that the tiers have whole is fetched. A cache with tiers takes its snapshots at
+ * ends of pages.
+ *
  * A record's key is the hash of the prefix up to its end (tier_record.h), which is the
  * same in every process. So a page that was demoted early is found after one that is
  * demoted late, and a process finds the pages of another.
@@ -42,8 +47,7 @@ typedef struct kv_tiering_options {
 } kv_tiering_options;
 
 /* Opens the tiers of c, which has a mover, is still empty, and outlives them.
- * QUIRE_INVALID for a cache without an index or with recurrent states, which are not
- * pages of tokens; otherwise errors as kv_tiers_open. */
+ * QUIRE_INVALID for a cache without an index; otherwise errors as kv_tiers_open. */
 quire_err kv_tiering_open(kv_cache *c, const kv_tiering_options *o, kv_tiering **out, quire_error *err);
 /* Writes cached pages to the tiers that outlive the process, for some seconds at most,
  * and closes. No sequence is open. */

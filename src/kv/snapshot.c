@@ -9,6 +9,10 @@ static int32_t *snapshot_pages_of(const kv_snapshots *s, int32_t i) {
     return s->pages + (int64_t)i * s->n_pages;
 }
 
+const int32_t *kv_snapshots_pages(const kv_snapshots *s, int32_t snapshot) {
+    return snapshot_pages_of(s, snapshot);
+}
+
 const int32_t *kv_snapshots_tail(const kv_snapshots *s, int32_t snapshot) {
     return s->tails + (int64_t)snapshot * s->shape.page_tokens;
 }
@@ -151,6 +155,9 @@ void kv_snapshots_restore(kv_snapshots *s, int32_t snapshot, int32_t n_tokens, k
 void kv_snapshots_drop(kv_snapshots *s, int32_t snapshot) {
     kv_snapshot *x = &s->list[snapshot];
     int32_t *link = &s->places[x->place];
+    if (s->on_drop != NULL) {
+        s->on_drop(s->context, snapshot);
+    }
     while (*link != snapshot) {
         link = &s->list[*link].next;
     }
@@ -172,16 +179,24 @@ void kv_snapshots_drop_place(kv_snapshots *s, int32_t place) {
 
 /* ---- when a sequence takes snapshots ---- */
 
+/* The nearer of `next` and a point, if that is still to come. */
+static int32_t nearer_point(const kv_snapshot_plan *plan, int32_t point, int32_t next) {
+    point -= plan->unit > 1 ? point % plan->unit : 0;
+    return point > plan->last && point < next ? point : next;
+}
+
 int32_t kv_snapshot_next(const kv_snapshot_plan *plan) {
     int32_t next = INT32_MAX;
-    if (plan->interval > 0 && plan->last / plan->interval < INT32_MAX / plan->interval) {
-        next = (plan->last / plan->interval + 1) * plan->interval;
+    int32_t interval = plan->interval;
+    interval += interval > 0 && plan->unit > 1 ? (plan->unit - interval % plan->unit) % plan->unit : 0;
+    if (interval > 0 && plan->last / interval < INT32_MAX / interval) {
+        next = (plan->last / interval + 1) * interval;
     }
-    next = plan->branch > plan->last && plan->branch < next ? plan->branch : next;
+    next = nearer_point(plan, plan->branch, next);
     for (int32_t i = 0; i < plan->n_marks; i++) {
-        next = plan->marks[i] > plan->last && plan->marks[i] < next ? plan->marks[i] : next;
+        next = nearer_point(plan, plan->marks[i], next);
     }
-    return plan->prompt_end > plan->last && plan->prompt_end < next ? plan->prompt_end : next;
+    return nearer_point(plan, plan->prompt_end, next);
 }
 
 bool kv_snapshot_mark(kv_snapshot_plan *plan, int32_t n_tokens) {

@@ -37,9 +37,14 @@ typedef struct kv_snapshot {
     int32_t older, younger; /* by last use */
 } kv_snapshot;
 
+/* Called before a snapshot is dropped; must not change anything here. */
+typedef void kv_snapshots_drop_fn(void *context, int32_t snapshot);
+
 typedef struct kv_snapshots {
     kv_pool *pool;
     kv_snapshot_shape shape;
+    kv_snapshots_drop_fn *on_drop; /* the owner's; NULL: nothing is called */
+    void *context;
     int32_t n_pages;        /* pages of one snapshot, all groups */
     kv_snapshot *list;      /* [cap] */
     int32_t *pages, *tails; /* [cap][n_pages], [cap][page_tokens] */
@@ -59,6 +64,8 @@ int32_t kv_snapshots_find(const kv_snapshots *s, int32_t place, const int32_t *t
 /* The snapshot whose tail is the longest prefix of tokens[0..n), at least 1 token;
  * SNAPSHOT_NONE if there is none. */
 int32_t kv_snapshots_deepest(const kv_snapshots *s, int32_t place, const int32_t *tokens, int32_t n);
+/* Its pages, those of all groups one after the other. */
+const int32_t *kv_snapshots_pages(const kv_snapshots *s, int32_t snapshot);
 /* The tokens of its tail. */
 const int32_t *kv_snapshots_tail(const kv_snapshots *s, int32_t snapshot);
 /* Keeps the state that tables[n_groups] hold and returns its number. SNAPSHOT_NONE when
@@ -84,6 +91,7 @@ typedef struct kv_snapshot_plan {
     int32_t branch, prompt_end; /* tokens; 0: no such point */
     int32_t interval;           /* 0: none in between */
     int32_t last;               /* all points up to here are done */
+    int32_t unit;               /* points are multiples of it, the next lower ones; 0 or 1: any */
     int32_t n_marks, marks[SNAPSHOT_MARKS];
 } kv_snapshot_plan;
 

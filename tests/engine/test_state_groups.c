@@ -4,8 +4,13 @@
  * it. So a page or a state that is restored, copied, shared or swapped wrongly is found
  * by what it holds, and by the tokens that come out. The engine is audited after each
  * step. */
+#define _GNU_SOURCE /* mkdtemp */
 #include <stdio.h>
 
+#include <dirent.h>
+#include <unistd.h>
+
+#include "base/clock.h"
 #include "harness.h"
 #include "lab/bench/null_model.h"
 #include "test.h"
@@ -120,7 +125,9 @@ static void write_page(backend *b, int32_t page, const void *host) {
     memcpy(memory[page], host, sizeof memory[0]);
 }
 
-static draft_options drafts; /* of the worlds that are opened */
+/* of the worlds that are opened */
+static draft_options drafts;
+static engine_tiers tiers;
 
 static void open_world(int32_t n_pages, int64_t n_frames, harness *h) {
     static backend_ops ops;
@@ -153,6 +160,7 @@ static void open_world(int32_t n_pages, int64_t n_frames, harness *h) {
                         .max_seqs = 6,
                         .max_requests = 64,
                         .draft = drafts,
+                        .tiers = tiers,
                         .swap_bytes = n_frames * (int64_t)sizeof memory[0],
                         .preempt = PREEMPT_SWAP};
     if (engine_open(h->m, h->b, &h->layout, &o, &h->e, &err) != QUIRE_OK) {
@@ -189,11 +197,15 @@ static void check_tokens(const harness_run *r) {
 }
 
 /* Steps until no request is left. A step without rows is no end: it may have made room
- * for the next. */
+ * for the next, or pages are being fetched. */
 static void run_out(harness *h) {
-    for (int i = 0; i < 1000 && h->e->sched.n_running + h->e->sched.n_waiting > 0; i++) {
+    for (int i = 0; i < 10000 && h->e->sched.n_running + h->e->sched.n_waiting > 0; i++) {
         harness_steps(h, 100000);
+        if (h->e->tiering != NULL) {
+            nanosleep(&(struct timespec){0, 1000000}, NULL);
+        }
     }
+    assert_int_equal(h->e->sched.n_running + h->e->sched.n_waiting, 0);
 }
 
 /* Runs one request alone; returns how many of its tokens were cached. */
@@ -202,6 +214,7 @@ static int32_t run(harness *h, const int32_t *prompt, int32_t n, int32_t n_out, 
     harness_submit(h, &r);
     assert_int_equal(r.error, QUIRE_OK);
     harness_steps(h, 1000);
+    run_out(h);
     check_tokens(&r);
     if (out != NULL) {
         memcpy(out, r.tokens, (size_t)n_out * sizeof *out);
@@ -454,7 +467,7 @@ static void search_all(int32_t n_pages, int64_t n_frames, const int32_t *prompts
 
 TEST(beams_have_states_of_their_own) {
     static harness_run wanted[WIDTH * N_SEARCHES], found[WIDTH * N_SEARCHES];
-    static const int32_t n_pages[] = {60, 40, 35};
+    static const int32_t n_pages[] = {60, 44, 38};
     int32_t prompts[64];
     bool preempted = false;
     random_prompt(&seed, N_VOCAB, 64, prompts);
@@ -495,6 +508,58 @@ TEST(who_comes_at_once_waits_for_a_prefix_and_its_state) {
     close_world(&h);
 }
 
+static void empty_and_remove(const char *directory) {
+    DIR *d = opendir(directory);
+    for (struct dirent *e = readdir(d); e != NULL; e = readdir(d)) {
+        char path[600];
+        snprintf(path, sizeof path, "%s/%s", directory, e->d_name);
+        (void)(e->d_name[0] != '.' && unlink(path));
+    }
+    closedir(d);
+    rmdir(directory);
+}
+
+/* What left the pool comes back with its state, also to another engine. */
+TEST(snapshots_come_back_from_tiers) {
+    enum { N = 78, KEPT = (N - 1) / PAGE * PAGE };
+    char directory[] = "/tmp/quire_states_XXXXXX";
+    int32_t prompt[N], other[MAX_LEN];
+    harness h;
+    assert_non_null(mkdtemp(directory));
+    random_prompt(&seed, N_VOCAB, N, prompt);
+    for (int way = 0; way < 3; way++) {
+        tiers = (engine_tiers){.version = "v", .wait_us = 60000000, .host_bytes = way == 0 ? 1 << 20 : 0};
+        tiers.file_path = way > 0 ? directory : NULL;
+        tiers.file_bytes = 1 << 22;
+        tiers.write = way == 2 ? TIER_WRITE_THROUGH : TIER_WRITE_EVICT;
+        open_world(25, 0, &h);
+        assert_in_range(run(&h, prompt, N, 2, NULL), way < 2 ? 0 : KEPT, way < 2 ? 0 : N + 1);
+        for (int i = 0; i < 4; i++) {
+            random_prompt(&seed, N_VOCAB, MAX_LEN, other);
+            (void)run(&h, other, MAX_LEN - 8, 2, NULL);
+        }
+        quire_tier_stats stats[KV_N_TIERS] = {{0}};
+        while (way > 0 && stats[KV_TIER_FILE].puts < KEPT / PAGE + STATE_PAGES) {
+            kv_tiering_poll(h.e->tiering, clock_us());
+            kv_tiering_stats(h.e->tiering, stats);
+        }
+        assert_int_equal(run(&h, prompt, N, 2, NULL), KEPT);
+        assert_int_equal(run(&h, prompt, N, 2, NULL), KEPT);
+        close_world(&h);
+    }
+    empty_and_remove(directory);
+    tiers = (engine_tiers){0};
+}
+
+TEST(tokens_are_the_same_through_tiers) {
+    bool preempted = false;
+    for (int round = 0; round < 4; round++) {
+        tiers = (engine_tiers){.version = "v", .wait_us = 1000000, .host_bytes = 1 << (14 + 3 * (round % 2))};
+        storm(round / 2 == 0 ? LEAST_PAGES : 45, round % 2 * 50, &preempted);
+    }
+    tiers = (engine_tiers){0};
+}
+
 int main(void) {
     seed = rng_os_seed();
     printf("seed %llu\n", (unsigned long long)seed);
@@ -508,6 +573,8 @@ int main(void) {
         cmocka_unit_test(tokens_are_the_same_with_drafts),
         cmocka_unit_test(accepted_drafts_take_fewer_steps),
         cmocka_unit_test(beams_have_states_of_their_own),
+        cmocka_unit_test(snapshots_come_back_from_tiers),
+        cmocka_unit_test(tokens_are_the_same_through_tiers),
         cmocka_unit_test(who_comes_at_once_waits_for_a_prefix_and_its_state),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
