@@ -690,6 +690,10 @@ quire_err kv_tiering_open(kv_cache *c, const kv_tiering_options *o, kv_tiering *
         return err_set(err, QUIRE_INVALID, -1,
                        "tiers keep pages of the prefix cache: they need --prefix-cache");
     }
+    if (c->n_token_groups == 0) {
+        return err_set(err, QUIRE_UNSUPPORTED, -1,
+                       "tiers keep pages of tokens, and this model has states alone; leave the tiers out");
+    }
     kv_tiering *t = mem_new(1, sizeof *t);
     TRY(mem_check_for(t, "tiers", err));
     t->c = c;

@@ -19,7 +19,6 @@ enum {
     PAGE = 8,
     MAX_PAGES = 400,
     STATE_PAGES = 2,
-    STATE = 1,
     N_VOCAB = 32,
     MAX_LEN = 120,
     MAX_OUT = 64,
@@ -32,6 +31,15 @@ static null_model *null;
 static uint64_t memory[MAX_PAGES][WORDS]; /* a token's words: itself, and the state behind it */
 static float rows_out[MAX_OUT][N_VOCAB];
 static int32_t picks[MAX_OUT];
+
+/* of the worlds that are opened */
+static draft_options drafts;
+static engine_tiers tiers;
+static bool alone; /* the model has no keys and values */
+
+static int32_t state_group(void) {
+    return alone ? 0 : 1;
+}
 
 static int32_t any(int32_t n) {
     return (int32_t)(rng_next(&seed) % (uint64_t)n);
@@ -50,13 +58,16 @@ static int32_t token_after(uint64_t state, int32_t last) {
 static uint64_t state_before(const batch_seq *q) {
     uint64_t state = 0;
     int32_t n = q->n_tokens - q->n_rows;
+    if (alone) {
+        return n > 0 ? memory[q->pages[0][0]][0] : 0;
+    }
     for (int32_t p = 0; p < n; p++) {
         const uint64_t *words = &memory[q->pages[0][p / PAGE]][p % PAGE * 2];
         state = next_state(state, (int32_t)words[0]);
         assert_true(words[1] == state);
     }
     for (int32_t i = 0; n > 0 && i < STATE_PAGES; i++) {
-        assert_true(memory[q->pages[STATE][i]][i] == state);
+        assert_true(memory[q->pages[state_group()][i]][i] == state);
     }
     return state;
 }
@@ -70,19 +81,21 @@ static void write_state(const int32_t *pages, uint64_t state) {
 static void forward(backend *null_backend, const batch *b) {
     int32_t out = 0;
     (void)null_backend;
-    assert_true(b->slots[STATE] == NULL && b->n_out <= MAX_OUT);
+    assert_true(b->slots[state_group()] == NULL && b->n_out <= MAX_OUT);
     for (int32_t s = 0; s < b->n_seqs; s++) {
         const batch_seq *q = &b->seqs[s];
         uint64_t state = state_before(q);
         const batch_snapshot *copy = q->snapshots;
         for (int32_t row = q->row0; row < q->row0 + q->n_rows; row++) {
-            int64_t slot = b->slots[0][row].v;
             state = next_state(state, b->tokens[row]);
             if (copy < q->snapshots + q->n_snapshots && copy->row == row - q->row0) {
                 write_state((copy++)->pages, state);
             }
-            memory[slot / PAGE][slot % PAGE * 2] = (uint64_t)b->tokens[row];
-            memory[slot / PAGE][slot % PAGE * 2 + 1] = state;
+            if (!alone) {
+                int64_t slot = b->slots[0][row].v;
+                memory[slot / PAGE][slot % PAGE * 2] = (uint64_t)b->tokens[row];
+                memory[slot / PAGE][slot % PAGE * 2 + 1] = state;
+            }
             if (out < b->n_out && b->out_rows[out] == row) {
                 picks[out] = token_after(state, b->tokens[row]);
                 for (int32_t t = 0; t < N_VOCAB; t++) {
@@ -92,7 +105,7 @@ static void forward(backend *null_backend, const batch *b) {
                 out++;
             }
         }
-        write_state(q->pages[STATE], state);
+        write_state(q->pages[state_group()], state);
         assert_true(copy == q->snapshots + q->n_snapshots && q->parents == NULL);
         assert_true(q->n_snapshots == 0 || copy[-1].row < q->n_rows - 1);
     }
@@ -125,10 +138,6 @@ static void write_page(backend *b, int32_t page, const void *host) {
     memcpy(memory[page], host, sizeof memory[0]);
 }
 
-/* of the worlds that are opened */
-static draft_options drafts;
-static engine_tiers tiers;
-
 static void open_world(int32_t n_pages, int64_t n_frames, harness *h) {
     static backend_ops ops;
     quire_error err = {.message = ""};
@@ -152,6 +161,11 @@ static void open_world(int32_t n_pages, int64_t n_frames, harness *h) {
                                {.kind = LAYER_STATE, .n_caches = 1, .state_pages = STATE_PAGES}},
                     .n_caches = 2,
                     .caches = {{.kind = LAYER_FULL, .n_heads = 1}, {.kind = LAYER_STATE, .group = 1}}};
+    if (alone) {
+        h->layout.n_groups = h->layout.n_caches = 1;
+        h->layout.groups[0] = h->layout.groups[1];
+        h->layout.caches[0] = (kv_planes){.kind = LAYER_STATE};
+    }
     engine_options o = {.prefix_cache = PREFIX_CACHE_TOKEN,
                         .page_tokens = PAGE,
                         .n_pages = n_pages,
@@ -560,6 +574,24 @@ TEST(tokens_are_the_same_through_tiers) {
     tiers = (engine_tiers){0};
 }
 
+/* All of it once more. */
+TEST(a_model_of_states_alone_does_the_same) {
+    bool preempted = false;
+    alone = true;
+    snapshots_are_taken_before_the_last_token_at_branches_and_at_the_end(NULL);
+    a_snapshot_ends_no_step(NULL);
+    samples_of_a_prompt_share_its_state(NULL);
+    for (int round = 0; round < 9; round++) {
+        drafts = (draft_options){.n_tokens = round % 3 * 3, .lookup_min = 1, .lookup_max = 3};
+        drafts.method = drafts.n_tokens > 0 ? DRAFT_METHOD_NGRAM : DRAFT_METHOD_NONE;
+        storm(3 + 5 * round, round % 2 * 20, &preempted);
+    }
+    drafts = (draft_options){0};
+    assert_true(preempted);
+    who_comes_at_once_waits_for_a_prefix_and_its_state(NULL);
+    alone = false;
+}
+
 int main(void) {
     seed = rng_os_seed();
     printf("seed %llu\n", (unsigned long long)seed);
@@ -576,6 +608,7 @@ int main(void) {
         cmocka_unit_test(snapshots_come_back_from_tiers),
         cmocka_unit_test(tokens_are_the_same_through_tiers),
         cmocka_unit_test(who_comes_at_once_waits_for_a_prefix_and_its_state),
+        cmocka_unit_test(a_model_of_states_alone_does_the_same),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
