@@ -75,7 +75,7 @@ typedef struct quire_kv_options {
     int32_t state_pages[QUIRE_KV_MAX_GROUPS];
     /* a snapshot every so many tokens; 0: at prompts' ends, branches and ends only */
     int32_t snapshot_tokens;
-    /* most pages of snapshots, at least one snapshot's; else the longest unused is
+    /* most pages of snapshots, at least one snapshot's; else the least valuable is
      * dropped. 0: no limit but n_pages */
     int32_t snapshot_pages;
 } quire_kv_options;

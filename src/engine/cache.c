@@ -13,6 +13,16 @@
  * public prefixes. */
 static const unsigned char SCOPE[] = {0}, SCOPE_OF_MODS[] = {1};
 
+/* As many snapshots as half of the pool holds, where there are pages of tokens too. */
+static int32_t most_snapshots(const kv_cache_options *o) {
+    int64_t n_states = 0;
+    for (int32_t g = 0; g < o->n_groups; g++) {
+        n_states += o->state_pages[g];
+    }
+    int64_t n = n_states > 0 ? o->n_pages / 2 / n_states : 0;
+    return o->state_pages[0] > 0 ? 0 : n > 0 || n_states == 0 ? (int32_t)n : 1;
+}
+
 quire_err cache_open(engine *e) {
     kv_cache_options o = kv_cache_options_of(&e->layout, e->options.n_pages);
     o.mover = &e->mover;
@@ -21,6 +31,7 @@ quire_err cache_open(engine *e) {
     o.n_events = N_EVENTS;
     o.granularity = e->options.prefix_cache == PREFIX_CACHE_PAGE ? KV_GRANULARITY_PAGE : KV_GRANULARITY_TOKEN;
     o.policy = e->options.eviction;
+    o.max_snapshots = most_snapshots(&o);
     TRY(kv_cache_open(&o, &e->kv));
     for (int32_t i = 0; e->kv.index != NULL && i < e->options.n_prefixes; i++) {
         TRY(kv_index_add_public(e->kv.index, SCOPE, sizeof SCOPE, e->options.prefixes[i].tokens,

@@ -257,7 +257,7 @@ static bool leads_to_state(const kv_index *ix, int32_t e) {
 }
 
 /* Makes room for an entry: drops those that lead to no state, where there are none the
- * state that was not used for longest. False: there is none. */
+ * least valuable state. False: there is none. */
 static bool drop_stateless(kv_index *ix) {
     const int32_t n_before = ix->tree.n_entries;
     for (int32_t e = 0; e < ix->tree.made_entries; e++) {
@@ -266,8 +266,8 @@ static bool drop_stateless(kv_index *ix) {
             at = index_cut(ix, at);
         }
     }
-    if (ix->tree.n_entries == n_before && ix->snapshots.oldest != SNAPSHOT_NONE) {
-        kv_snapshots_drop(&ix->snapshots, ix->snapshots.oldest);
+    if (ix->tree.n_entries == n_before && ix->snapshots.n > 0) {
+        kv_snapshots_drop(&ix->snapshots, kv_snapshots_least(&ix->snapshots));
         return true;
     }
     return ix->tree.n_entries < n_before;

@@ -219,6 +219,26 @@ static int32_t index_view_entry_back(const kv_index *ix, const kv_path *path, in
     return e;
 }
 
+/* How many of the path's first `at` tokens lie behind the last snapshot before them. tail:
+ * those of its last page. */
+static int32_t tokens_saved(const kv_index *ix, const kv_path *path, int32_t at, const int32_t *tail) {
+    const kv_snapshots *s = &ix->snapshots;
+    const int32_t size = ix->o.page_tokens, n_tail = at % size;
+    int32_t i = at / size, e = index_view_entry_back(ix, path, i);
+    int32_t found = kv_snapshots_deepest(s, kv_index_tail_place(ix, path, i, e), tail, n_tail - 1);
+    int32_t from = found != SNAPSHOT_NONE ? i * size + s->list[found].n_tail : 0;
+    for (; i > 0 && found == SNAPSHOT_NONE; i--, e = kv_tree_entry(&ix->tree, e)->up) {
+        found = i * size < at ? kv_snapshots_find(s, e, NULL, 0) : SNAPSHOT_NONE;
+        from = i * size;
+        if (found == SNAPSHOT_NONE) {
+            int32_t place = kv_index_tail_place(ix, path, i - 1, kv_tree_entry(&ix->tree, e)->up);
+            found = kv_snapshots_deepest(s, place, kv_tree_tokens(&ix->tree, e), size - 1);
+            from = found != SNAPSHOT_NONE ? (i - 1) * size + s->list[found].n_tail : 0;
+        }
+    }
+    return at - from;
+}
+
 quire_err kv_index_snapshot(kv_index *ix, kv_path *path, const int32_t *tokens, int32_t n, int32_t at,
                             kv_table *tables, const kv_table *states) {
     const int32_t size = ix->o.page_tokens, n_pages = at / size, n_tail = at % size,
@@ -237,7 +257,8 @@ quire_err kv_index_snapshot(kv_index *ix, kv_path *path, const int32_t *tokens, 
         }
         place = kv_index_tail_place(ix, path, n_pages, place);
     }
-    int32_t number = kv_snapshots_add(&ix->snapshots, place, tail, n_tail, states);
+    int32_t saves = tokens_saved(ix, path, at, tail);
+    int32_t number = kv_snapshots_add(&ix->snapshots, place, tail, n_tail, saves, states);
     int32_t mark = ix->tree.cap_entries + number;
     if (number != SNAPSHOT_NONE) {
         kv_evict_inserted(ix->evict, mark, n_pages, path->namespace, 0);

@@ -18,11 +18,7 @@ const int32_t *kv_snapshots_tail(const kv_snapshots *s, int32_t snapshot) {
 }
 
 quire_err kv_snapshots_open(kv_snapshots *s, kv_pool *pool, const kv_snapshot_shape *shape) {
-    *s = (kv_snapshots){.pool = pool,
-                        .shape = *shape,
-                        .unused = SNAPSHOT_NONE,
-                        .oldest = SNAPSHOT_NONE,
-                        .youngest = SNAPSHOT_NONE};
+    *s = (kv_snapshots){.pool = pool, .shape = *shape, .unused = SNAPSHOT_NONE};
     int32_t n_pool = kv_pool_counts(pool).n_pages;
     for (int32_t g = 0; g < shape->n_groups; g++) {
         if (shape->state_pages[g] < 1 || shape->state_pages[g] > n_pool - s->n_pages) {
@@ -61,24 +57,31 @@ int64_t kv_snapshots_bytes(const kv_snapshots *s) {
     return s->shape.cap * one + s->shape.n_places * (int64_t)sizeof *s->places;
 }
 
-/* ---- by last use ---- */
-
-static void unlink_use(kv_snapshots *s, int32_t i) {
-    kv_snapshot *x = &s->list[i];
-    *(x->older != SNAPSHOT_NONE ? &s->list[x->older].younger : &s->oldest) = x->younger;
-    *(x->younger != SNAPSHOT_NONE ? &s->list[x->younger].older : &s->youngest) = x->older;
-}
-
-static void link_youngest(kv_snapshots *s, int32_t i) {
-    s->list[i].older = s->youngest;
-    s->list[i].younger = SNAPSHOT_NONE;
-    *(s->youngest != SNAPSHOT_NONE ? &s->list[s->youngest].younger : &s->oldest) = i;
-    s->youngest = i;
-}
+/* ---- by value ---- */
 
 static void snapshot_touch(kv_snapshots *s, int32_t i) {
-    unlink_use(s, i);
-    link_youngest(s, i);
+    s->list[i].value = s->clock + s->list[i].saves;
+}
+
+static bool is_held(const kv_snapshots *s, int32_t i) {
+    return kv_pool_count(s->pool, (page_id){snapshot_pages_of(s, i)[0]}) > 0;
+}
+
+int32_t kv_snapshots_least(const kv_snapshots *s) {
+    int32_t least = SNAPSHOT_NONE;
+    bool least_held = false;
+    for (int32_t i = 0; i < s->shape.cap; i++) {
+        if (s->list[i].place == SNAPSHOT_NONE) {
+            continue;
+        }
+        bool held = is_held(s, i),
+             is_less = least != SNAPSHOT_NONE && s->list[i].value < s->list[least].value;
+        if (least == SNAPSHOT_NONE || held < least_held || (held == least_held && is_less)) {
+            least = i;
+            least_held = held;
+        }
+    }
+    return least;
 }
 
 /* ---- by place ---- */
@@ -110,7 +113,7 @@ int32_t kv_snapshots_deepest(const kv_snapshots *s, int32_t place, const int32_t
 
 /* ---- adding and dropping ---- */
 
-int32_t kv_snapshots_add(kv_snapshots *s, int32_t place, const int32_t *tail, int32_t n_tail,
+int32_t kv_snapshots_add(kv_snapshots *s, int32_t place, const int32_t *tail, int32_t n_tail, int32_t saves,
                          const kv_table *tables) {
     int32_t i = kv_snapshots_find(s, place, tail, n_tail);
     if (i != SNAPSHOT_NONE) {
@@ -118,13 +121,15 @@ int32_t kv_snapshots_add(kv_snapshots *s, int32_t place, const int32_t *tail, in
         return SNAPSHOT_NONE;
     }
     if (s->unused == SNAPSHOT_NONE) {
-        kv_snapshots_drop(s, s->oldest);
+        int32_t least = kv_snapshots_least(s);
+        s->clock = s->list[least].value > s->clock ? s->list[least].value : s->clock;
+        kv_snapshots_drop(s, least);
     }
     i = s->unused;
     s->unused = s->list[i].next;
-    s->list[i] = (kv_snapshot){.place = place, .n_tail = n_tail, .next = s->places[place]};
+    s->list[i] = (kv_snapshot){.place = place, .n_tail = n_tail, .next = s->places[place], .saves = saves};
     s->places[place] = i;
-    link_youngest(s, i);
+    snapshot_touch(s, i);
     mem_copy(s->tails + (int64_t)i * s->shape.page_tokens, tail, (size_t)n_tail * sizeof *tail);
     int32_t *pages = snapshot_pages_of(s, i);
     for (int32_t g = 0; g < s->shape.n_groups; g++) {
@@ -162,7 +167,6 @@ void kv_snapshots_drop(kv_snapshots *s, int32_t snapshot) {
         link = &s->list[*link].next;
     }
     *link = x->next;
-    unlink_use(s, snapshot);
     for (int32_t p = 0; p < s->n_pages; p++) {
         kv_pool_unindex(s->pool, (page_id){snapshot_pages_of(s, snapshot)[p]});
     }
@@ -239,22 +243,15 @@ static quire_err check_one(const kv_snapshots *s, int32_t i, int32_t place, quir
 }
 
 quire_err kv_snapshots_check(const kv_snapshots *s, int32_t *n_marked, quire_error *err) {
-    int32_t n_placed = 0, n_used = 0;
+    int32_t n_placed = 0;
     for (int32_t place = 0; place < s->shape.n_places; place++) {
         for (int32_t i = s->places[place]; i != SNAPSHOT_NONE; i = s->list[i].next, n_placed++) {
             TRY(check_one(s, i, place, err));
         }
     }
-    for (int32_t i = s->oldest, older = SNAPSHOT_NONE; i != SNAPSHOT_NONE && n_used <= s->n;
-         older = i, i = s->list[i].younger, n_used++) {
-        if (s->list[i].older != older) {
-            return err_set(err, QUIRE_INTERNAL, -1, "kv snapshots: the order of use is broken at %d", i);
-        }
-    }
-    if (n_placed != s->n || n_used != s->n || s->n > s->shape.cap) {
-        return err_set(err, QUIRE_INTERNAL, -1,
-                       "kv snapshots: %d are counted, %d stand at places, %d are in the order of use", s->n,
-                       n_placed, n_used);
+    if (n_placed != s->n || s->n > s->shape.cap) {
+        return err_set(err, QUIRE_INTERNAL, -1, "kv snapshots: %d are counted, %d stand at places", s->n,
+                       n_placed);
     }
     *n_marked += s->n * s->n_pages;
     return QUIRE_OK;

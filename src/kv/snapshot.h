@@ -12,8 +12,10 @@
  * Invariant (kv_snapshots_check): a snapshot's pages are indexed in the pool under
  * first_mark + its number, and no two snapshots have the same place and tail. So its
  * pages are held or cached together; when one is evicted all are dropped. At most cap are
- * kept; beyond that the one unused longest is dropped. Owner: the engine thread.
- * Allocated at open. */
+ * kept; beyond that the least valuable is dropped, first of those that no sequence holds.
+ * All are of one size, so the value is the tokens that it saves, from the snapshot before
+ * it on, beyond the value of the last one that was dropped: what is not used sinks (greedy
+ * dual size, as in evict.h). Owner: the engine thread. Allocated at open. */
 #ifndef KV_SNAPSHOT_H
 #define KV_SNAPSHOT_H
 
@@ -31,10 +33,11 @@ typedef struct kv_snapshot_shape {
 } kv_snapshot_shape;
 
 typedef struct kv_snapshot {
-    int32_t place;          /* SNAPSHOT_NONE: the number is free */
-    int32_t n_tail;         /* tokens after the place, fewer than a page */
-    int32_t next;           /* the next one at the same place, or the next free number */
-    int32_t older, younger; /* by last use */
+    int32_t place;  /* SNAPSHOT_NONE: the number is free */
+    int32_t n_tail; /* tokens after the place, fewer than a page */
+    int32_t next;   /* the next one at the same place, or the next free number */
+    int32_t saves;  /* tokens that would be computed without it */
+    int64_t value;  /* `saves` and the clock at its last use */
 } kv_snapshot;
 
 /* Called before a snapshot is dropped; must not change anything here. */
@@ -49,7 +52,8 @@ typedef struct kv_snapshots {
     kv_snapshot *list;      /* [cap] */
     int32_t *pages, *tails; /* [cap][n_pages], [cap][page_tokens] */
     int32_t *places;        /* [n_places] the first snapshot at each */
-    int32_t n, unused, oldest, youngest;
+    int32_t n, unused;
+    int64_t clock; /* the value of the last one that was dropped for another */
 } kv_snapshots;
 
 /* Opens the snapshots. QUIRE_INVALID for a shape without pages; QUIRE_NO_MEMORY. */
@@ -68,12 +72,15 @@ int32_t kv_snapshots_deepest(const kv_snapshots *s, int32_t place, const int32_t
 const int32_t *kv_snapshots_pages(const kv_snapshots *s, int32_t snapshot);
 /* The tokens of its tail. */
 const int32_t *kv_snapshots_tail(const kv_snapshots *s, int32_t snapshot);
-/* Keeps the state that tables[n_groups] hold and returns its number. SNAPSHOT_NONE when
- * there is a snapshot of it already, which becomes the youngest. */
-int32_t kv_snapshots_add(kv_snapshots *s, int32_t place, const int32_t *tail, int32_t n_tail,
+/* Keeps the state that tables[n_groups] hold, which saves so many tokens, and returns its
+ * number. SNAPSHOT_NONE when there is a snapshot of it already, which counts as used.
+ * O(cap) where there are cap. */
+int32_t kv_snapshots_add(kv_snapshots *s, int32_t place, const int32_t *tail, int32_t n_tail, int32_t saves,
                          const kv_table *tables);
+/* The least valuable; SNAPSHOT_NONE: there is none. O(cap). */
+int32_t kv_snapshots_least(const kv_snapshots *s);
 /* Shares its pages into empty tables that have the capacity, and sets their length to
- * n_tokens. It becomes the youngest. */
+ * n_tokens. It counts as used. */
 void kv_snapshots_restore(kv_snapshots *s, int32_t snapshot, int32_t n_tokens, kv_table *tables);
 /* Drops a snapshot and unindexes its pages: cached ones become free. */
 void kv_snapshots_drop(kv_snapshots *s, int32_t snapshot);

@@ -124,7 +124,7 @@ TEST(a_branch_leaves_a_snapshot_for_the_next) {
     quire_kv_close(kv);
 }
 
-TEST(of_snapshots_over_the_cap_the_longest_unused_goes) {
+TEST(of_snapshots_over_the_cap_the_one_that_saves_least_goes) {
     quire_kv_options o = options(4000);
     o.snapshot_tokens = 500;
     o.snapshot_pages = 4 * STATE + 100;
@@ -133,15 +133,15 @@ TEST(of_snapshots_over_the_cap_the_longest_unused_goes) {
     int32_t n_cached;
     assert_int_equal(run(kv, tokens, 1900, &a), 0); /* at 500, 1000, 1500, 1899 */
     assert_int_equal(counts(kv).n_snapshots, 4);
-    /* uses the first, leaves one at 599: the one at 1000 goes */
+    /* leaves one at 599: the one at 1899 goes, which saves 399 tokens */
     assert_int_equal(run(kv, tokens, 600, &b), 500);
     assert_int_equal(counts(kv).n_snapshots, 4);
     quire_kv_seq_close(b);
-    assert_int_equal(quire_kv_seq_open(kv, "s", 1, tokens, 1400, &b, &n_cached), QUIRE_OK);
-    assert_int_equal(n_cached, 599);
-    quire_kv_seq_close(b);
-    assert_int_equal(quire_kv_seq_open(kv, "s", 1, tokens, 1600, &b, &n_cached), QUIRE_OK);
+    assert_int_equal(quire_kv_seq_open(kv, "s", 1, tokens, 1900, &b, &n_cached), QUIRE_OK);
     assert_int_equal(n_cached, 1500);
+    quire_kv_seq_close(b);
+    assert_int_equal(quire_kv_seq_open(kv, "s", 1, tokens, 700, &b, &n_cached), QUIRE_OK);
+    assert_int_equal(n_cached, 599);
     quire_kv_seq_close(b);
     assert_int_equal(quire_kv_seq_append(a, tokens, 5), QUIRE_OK);
     /* the end is always kept */
@@ -471,7 +471,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_same_prompt_again_computes_its_last_token_only),
         cmocka_unit_test(a_branch_leaves_a_snapshot_for_the_next),
-        cmocka_unit_test(of_snapshots_over_the_cap_the_longest_unused_goes),
+        cmocka_unit_test(of_snapshots_over_the_cap_the_one_that_saves_least_goes),
         cmocka_unit_test(a_fork_shares_the_state_until_one_goes_on),
         cmocka_unit_test(a_sequence_goes_back_only_to_where_its_state_is_kept),
         cmocka_unit_test(where_pages_are_short_nothing_is_kept_and_nothing_lost),
