@@ -394,7 +394,7 @@ static void storm(int32_t n_pages, int64_t n_frames, bool *preempted) {
         }
     }
     *preempted = *preempted || h.e->sched.counts.preemptions > 0;
-    assert_true(h.e->sched.counts.prompt_tokens_reused > 0);
+    assert_true(h.e->sched.counts.prompt_tokens_reused > 0 || n_pages < LEAST_PAGES);
     assert_true(n_frames == 0 || h.e->sched.counts.preemptions == 0 || h.e->stats.swapped_out > 0);
     close_world(&h);
 }
