@@ -67,7 +67,8 @@ static quire_err load_mixture(experts_run *r, quire_error *err) {
         TRY(bench_experts_load(r, o->d_model, o->d_hidden, at, &down[e], err));
     }
     r->bytes = r->b->ops->weight_bytes(r->b) / o->n_experts * r->n_active;
-    return r->b->ops->experts_load(r->b, &(experts_weights){&r->routing, gate, up, down}, &r->mixture, err);
+    experts_weights w = {.routing = &r->routing, .gate = gate, .up = up, .down = down};
+    return r->b->ops->experts_load(r->b, &w, &r->mixture, err);
 }
 
 static quire_err load_dense(experts_run *r, quire_error *err) {
