@@ -46,7 +46,8 @@ typedef struct kv_index kv_index;
 
 /* Callbacks before something is removed: on_remove for a page that is still cached but
  * will not be any more (evicted, or its entry removed), on_drop for an entry whose number
- * will be used again, on_state for a snapshot. Called by the engine thread; they must not change the index. */
+ * will be used again, on_state for a snapshot. Called by the engine thread; they must not
+ * change the index. */
 typedef struct kv_index_watch {
     void *context;
     void (*on_remove)(void *context, int32_t entry, int32_t group); /* the page still has its content */
