@@ -146,6 +146,9 @@ static quire_err muse_read_experts(const config *c, model_desc *d) {
 }
 
 static quire_err describe_muse_spark(const config *c, model_desc *d) {
+    if (c->is_gguf) {
+        return config_unsupported(c, "Muse Spark as GGUF is not supported: its checkpoint is");
+    }
     TRY(muse_describe_common(c, d));
     d->norm.post_weighed = true;
     d->attend.result_norm = true;
