@@ -11,9 +11,10 @@
 #define CONV_MAX_TAPS 16
 #define STATE_LANES   16 /* value columns, or channels, that lie side by side */
 
-/* Units that the state of a convolution of n_channels takes. */
+/* Units that the state of a convolution of n_channels takes; any number of channels, as a
+ * description has it before desc_check(). */
 static inline int32_t conv_units(int32_t n_channels) {
-    return (n_channels + CONV_UNIT - 1) / CONV_UNIT;
+    return n_channels / CONV_UNIT + (n_channels % CONV_UNIT != 0);
 }
 
 /* The cache of convolutions with n_units units together. */

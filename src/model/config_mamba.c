@@ -56,7 +56,7 @@ quire_err config_mamba1(const config *c, model_desc *d, state_layers *s) {
     TRY(mamba_read_expand(c, 2.0f, d));
     TRY(config_is(c, "JambaForCausalLM") ? QUIRE_OK : config_i32(c, NULL, "intermediate_size", &m->n_inner));
     TRY(mamba_check_count(c, "ssm.inner_size", "expand (intermediate_size)", m->n_inner, MAX_MAMBA_INNER));
-    m->step_rank = (d->d_model + 15) / 16;
+    m->step_rank = d->d_model / 16 + (d->d_model % 16 != 0);
     TRY(mamba_is_auto(c, rank) ? QUIRE_OK : config_i32(c, "ssm.time_step_rank", rank, &m->step_rank));
     TRY(mamba_check_count(c, "ssm.time_step_rank", rank, m->step_rank, MAX_MAMBA_INNER));
     s->state = scan_cache(m->n_inner, m->n_states);

@@ -211,8 +211,10 @@ static quire_err describe_longcat(const config *c, model_desc *d) {
     TRY(config_i32(c, NULL, "zero_expert_num", &n_identity));
     const int32_t d_ff = d->layers[0].d_ff;
     TRY(config_moe(c, d));
-    if (d->layers[0].n_experts == 0 || n_identity > ROUTE_MAX_EXPERTS) {
-        return config_bad(c, "n_routed_experts", "must be 1 or more, and zero_expert_num no more than 1024");
+    const int32_t n_experts = d->layers[0].n_experts;
+    if (n_experts == 0 || n_experts > ROUTE_MAX_EXPERTS || n_identity > ROUTE_MAX_EXPERTS) {
+        return config_bad(c, "n_routed_experts",
+                          "must be from 1 to 1024, and zero_expert_num from 0 to 1024");
     }
     d->moe.n_identity = n_identity;
     TRY(config_bool(c, NULL, "mla_scale_q_lora", &q_scaled));

@@ -129,6 +129,7 @@ TEST(a_layer_of_longcat_has_two_attentions_and_experts_that_give_their_row) {
     assert_int_equal(d.moe.n_identity, 3);
     assert_true(fabsf(d.latent.latent_scale - 2.0f) < 1e-6f);
     refused("LongcatFlashForCausalLM", "\"zero_expert_num\": 4000", "zero_expert_num");
+    refused("LongcatFlashForCausalLM", "\"n_routed_experts\": 2147483647", "n_routed_experts");
 }
 
 TEST(widths_that_no_model_has_are_refused) {
