@@ -93,3 +93,13 @@ const tensor_view *loader_look(const loader *l, weight_name name, int32_t layer,
     loader_full_name(l, name, layer, suffix, full);
     return model_file_find(l->file, full);
 }
+
+const char *loader_shape(const int64_t *dims, int32_t n, char text[LOADER_SHAPE_BYTES]) {
+    int at = snprintf(text, LOADER_SHAPE_BYTES, "[");
+    for (int32_t i = 0; i < n; i++) {
+        at += snprintf(text + at, LOADER_SHAPE_BYTES - (size_t)at, "%s%lld", i > 0 ? ", " : "",
+                       (long long)dims[i]);
+    }
+    (void)snprintf(text + at, LOADER_SHAPE_BYTES - (size_t)at, "]");
+    return text;
+}

@@ -79,4 +79,8 @@ used_tensor *loader_use(loader *l, const tensor_view *t);
 void loader_full_name(const loader *l, weight_name name, int32_t layer, const char *suffix,
                       char out[LOADER_NAME_BYTES]);
 
+#define LOADER_SHAPE_BYTES 96
+/* Writes a shape of n dimensions, as in "[64, 1, 4]"; returns text. */
+const char *loader_shape(const int64_t *dims, int32_t n, char text[LOADER_SHAPE_BYTES]);
+
 #endif

@@ -84,16 +84,10 @@ quire_err loader_check_shape(const loader *l, const tensor_view *t, int32_t n_di
     if (fits(l, t, n_dims, want)) {
         return QUIRE_OK;
     }
-    char text[96];
-    int at = snprintf(text, sizeof text, "[%lld", (long long)d0);
-    for (int32_t i = 1; i < n_dims; i++) {
-        at += snprintf(text + at, sizeof text - (size_t)at, ", %lld", (long long)want[i]);
-    }
-    snprintf(text + at, sizeof text - (size_t)at, "]");
-    return err_set(l->err, QUIRE_BAD_FILE, -1,
-                   "%s: tensor %s has shape [%lld, %lld] (%d dimensions); the model's numbers ask for %s",
-                   model_file_path(l->file), t->name, (long long)t->dims[0], (long long)t->dims[1],
-                   (int)t->n_dims, text);
+    char has[LOADER_SHAPE_BYTES], wanted[LOADER_SHAPE_BYTES];
+    return err_set(l->err, QUIRE_BAD_FILE, -1, "%s: tensor %s has shape %s; the model's numbers ask for %s",
+                   model_file_path(l->file), t->name, loader_shape(t->dims, t->n_dims, has),
+                   loader_shape(want, n_dims, wanted));
 }
 
 /* t, which fits [n_out, n_in], with both dimensions. */
