@@ -9,7 +9,7 @@ import time
 import openai
 import pytest
 
-from conftest import Server
+from conftest import SHARED, Server
 
 PROMPT = "Once upon a time"
 
@@ -250,5 +250,19 @@ def test_beams_that_may_outgrow_the_pages_are_refused_and_few_enough_are_not(qui
         status, answer = curl(s, "/v1/chat/completions", chat)  # as many tokens as fit
         assert status == 200, answer
         assert math.isfinite(answer["choices"][0]["beam_score"])
+    finally:
+        assert s.stop() == 0
+
+
+def test_beams_with_states_are_admitted_where_each_fits_without_the_others(quire):
+    """One that was preempted computes its prompt again: a state cannot go back to what the beams have in common."""
+    model = SHARED / "golden/models/qwen3-next"
+    if not model.exists():
+        pytest.skip(f"{model} is not at hand")
+    s = Server(model, "--served-model-name", "tiny", "--kv-pages", "79", "--page-size", "16", "--max-model-len", "1024")
+    try:
+        for width, expected in ((2, 200), (3, 400)):
+            status, answer = curl(s, "/v1/completions", {"model": "tiny", "prompt": [1, 2, 3, 4] * 107, "beam_width": width, "max_tokens": 40})
+            assert status == expected and (status == 200 or "KV pages" in answer["error"]["message"]), answer
     finally:
         assert s.stop() == 0
