@@ -23,12 +23,17 @@ LACKING = {
     "starcoder2": (OTHER, "starcoder2.attention.sliding_window=int:16"),
     "llama4": (OTHER, "llama4.attention.chunk_size=int:16,llama4.no_rope_layer_interval=int:2,llama4.floor_scale=int:8,llama4.attn_scale=float:0.3"),
     "qwen3-embedding": (REFUSED, "qwen3.pooling_type=int:3"),
+    "mimo_v2_flash": (OTHER, "mimo2.attention.sliding_window=int:17"),
     "gemma3-embedding": (REFUSED, "gemma-embedding.attention.sliding_window_pattern=int:2"),
 }
 
 
+def model(name):
+    return next((path for path in (MODELS / name, SHARED / "golden/models-2026" / name) if path.exists()), MODELS / name)
+
+
 def gguf(name):
-    path = MODELS / name / "model.gguf"
+    path = model(name) / "model.gguf"
     if not path.exists():
         pytest.skip(f"no {path}: QUIRE_SHARED names the directory of expected outputs")
     return path
@@ -39,7 +44,7 @@ def run(*arguments):
 
 
 def ids_of(name):
-    return json.loads((MODELS / name / "ids.json").read_text())
+    return json.loads((model(name) / "ids.json").read_text())
 
 
 def comma(ids):
@@ -78,13 +83,13 @@ def test_a_file_that_lacks_something_is_right_with_it(name, tmp_path):
     ids = ids_of(name)
     flags = ("--override-kv", override)
     if "greedy" not in ids:
-        expected = numpy.load(MODELS / name / "pooled.npy")
+        expected = numpy.load(model(name) / "pooled.npy")
         assert numpy.abs(row(path, ids["prompt"], "--pooling", "mean", *flags) - expected[0]).max() < 1e-4
         assert numpy.abs(row(path, ids["prompt"], *(() if "pooling" in override else ("--pooling", "last")), *flags) - expected[2]).max() < 1e-4
         said = embed(path, ids["prompt"])
         assert said.returncode != 0 and re.search("sliding_window_pattern is missing|give pooling", said.stderr), said
     else:
-        expected = numpy.load(MODELS / name / "logits.npy")
+        expected = numpy.load(model(name) / "logits.npy")
         length = ("--max-model-len", len(ids["prompt"]) + len(ids["greedy"]))
         assert numpy.abs(logits(path, ids["prompt"], tmp_path / "a.npy", *length, *flags) - expected).max() < 1e-4
         assert greedy(path, ids["prompt"], len(ids["greedy"]), *length, *flags) == ids["greedy"]
