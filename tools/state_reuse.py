@@ -10,6 +10,7 @@ import argparse
 import json
 import os
 import pathlib
+import struct
 import subprocess
 import sys
 import tempfile
@@ -96,6 +97,25 @@ class LlamaServer(Counter):
         return bytes(answer["tokens"]).decode(), answer["timings"]["prompt_n"]
 
 
+def with_vocabulary(path, out):
+    """A copy of a GGUF file that has the bytes as its tokens: llama-server fails without."""
+    import byte_model
+    import gguf_edit
+    g = gguf_edit.Gguf(path)
+    pieces = [byte_model.CONTROL.get(i, piece).encode() for i, piece in enumerate(byte_model.byte_pieces())]
+    types = [struct.pack("<i", gguf_edit.CONTROL if i in byte_model.CONTROL else 1) for i in range(len(pieces))]
+    g.set("tokenizer.ggml.model", gguf_edit.STRING, "gpt2").set("tokenizer.ggml.pre", gguf_edit.STRING, "gpt-2")
+    g.keys[gguf_edit.TOKENS] = (gguf_edit.ARRAY, (gguf_edit.STRING, pieces))
+    g.keys[gguf_edit.TYPES] = (gguf_edit.ARRAY, (gguf_edit.I32, types))
+    g.keys["tokenizer.ggml.merges"] = (gguf_edit.ARRAY, (gguf_edit.STRING, [b"\xc4\xa0 \xc4\xa0"]))
+    g.set("tokenizer.ggml.eos_token_id", gguf_edit.U32, 4).set("tokenizer.ggml.bos_token_id", gguf_edit.U32, 3)
+    g.set("tokenizer.ggml.add_bos_token", gguf_edit.BOOL, False)
+    name = g.keys["general.architecture"][1].decode()
+    g.set(f"{name}.context_length", gguf_edit.U32, 32768)
+    g.write(out)
+    return out
+
+
 def run(kind, command, port):
     log = tempfile.NamedTemporaryFile(prefix="state-reuse-", suffix=".log", delete=False)
     process = subprocess.Popen(command, stdout=log, stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL)
@@ -129,7 +149,8 @@ def main():
     chat = byte_model.write(pathlib.Path(tempfile.mkdtemp()) / o.model.name, o.model.name)
     rows = [run(Quire, [o.quire, "serve", str(chat), "--port", "8471", "--served-model-name", "m", "--max-model-len", "16384", "--kv-pages", "4096"], 8471)]
     if o.llama_server:
-        rows.append(run(LlamaServer, [o.llama_server, "-m", str(o.model / "model.gguf"), "--port", "8472", "-c", "65536", "-np", "4", "-kvu"], 8472))
+        made = with_vocabulary(o.model / "model.gguf", pathlib.Path(tempfile.mkdtemp()) / "model.gguf")
+        rows.append(run(LlamaServer, [o.llama_server, "-m", str(made), "--port", "8472", "-c", "65536", "-np", "4", "-kvu"], 8472))
     print("| conversation | prompt tokens | Quire computes |" + (" llama-server computes |" if o.llama_server else ""))
     print("|---|--:|--:|" + ("--:|" if o.llama_server else ""))
     for name, *counts in zip(CONVERSATIONS, *rows):
