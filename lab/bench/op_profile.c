@@ -28,7 +28,7 @@ stage_kind stage_kind_of(stage s) {
 
 static bool is_elements(op_kind kind) {
     return kind == OP_NORM_ADD || kind == OP_NORM_ROWS || kind == OP_MULTIPLY || kind == OP_SCALE_ROWS ||
-           kind == OP_ROUTE;
+           kind == OP_ROUTE || kind == OP_PLACE;
 }
 
 /* True for the products of a layer's queries, keys and values, with which it begins. */
@@ -57,7 +57,14 @@ static stage stage_of(const op_time *ops, int32_t n, int32_t i, stage *product) 
     case OP_ROPE_STORE:
         return STAGE_ROPE_STORE;
     case OP_ATTENTION:
+    case OP_LINEAR_ATTENTION:
+    case OP_SCAN:
+    case OP_LRU:
         *product = STAGE_OUTPUT;
+        return STAGE_ATTENTION;
+    case OP_CONV:
+    case OP_HEAD_PRODUCTS:
+    case OP_CHOOSE:
         return STAGE_ATTENTION;
     case OP_FEED_FORWARD:
         *product = STAGE_DOWN;

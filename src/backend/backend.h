@@ -212,8 +212,8 @@ typedef struct attn_spec {
     bool chosen;
 } attn_spec;
 
-/* The choice of the keys that a row reads (DeepSeek-AI 2025, V3.2's index): of those that
- * it sees, of which its own is the last, the n_best with the highest score
+/* The choice of the keys that a row reads (DeepSeek-AI 2025, V3.2's index). A row sees the
+ * keys up to its own, and reads those n_best of them whose score is highest:
  *   sum over h = 0 .. H - 1, ascending, of w[h] max(q[h] . k, 0),
  * a product and a sum, each rounded; all, where there are no more. Of equal ones the
  * earlier; NaN loses to every number. */
@@ -425,8 +425,9 @@ typedef enum op_kind {
     N_OPS
 } op_kind;
 
-/* One op that ran. bytes is the least that it has to read: weights as packed, and pages
- * as in the work list (shared pages once). operations counts the multiplications and
+/* One op that ran. bytes is the least that it has to read: weights as packed, pages as in
+ * the work list (shared pages once), and states, which count as read and written.
+ * operations counts the multiplications and
  * additions of products and attention. Both are 0 for ops that only touch activations. */
 typedef struct op_time {
     op_kind kind;
