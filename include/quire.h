@@ -251,8 +251,8 @@ typedef struct quire_options {
      * fields and of presence_penalty, frequency_penalty, seed and max_tokens; NULL:
      * none */
     const char *request_defaults;
-    /* most likeliest tokens that a request may have reported beside a token, 1..20; 20 does
-     * not bound llama.cpp's n_probs */
+    /* most likeliest tokens that a request may have reported beside a token, 1..20; 20
+     * does not bound llama.cpp's n_probs */
     int32_t max_logprobs;
     int32_t max_tool_calls; /* most calls of tools in one answer, 1..1024; a request may ask for fewer */
     /* a request's body that is checked once the model's metadata are read, before its
@@ -298,6 +298,13 @@ typedef struct quire_options {
     /* a secret under which reasoning is signed that clients send back (quire_sign); the
      * processes that serve one conversation need the same. NULL: a new one */
     const char *signing_key;
+    /* models with recurrent states (docs/kv.md): a snapshot of a sequence's states every
+     * so many tokens, besides those where prompts, messages and answers end; 0: only
+     * these */
+    int32_t state_snapshot_tokens;
+    /* most bytes of the pool in snapshots; 0: half of the pool, or all of it where a
+     * model has states alone */
+    int64_t state_snapshot_bytes;
 } quire_options;
 
 /* Sets the defaults in a struct of `size` bytes: for programs that do not read this

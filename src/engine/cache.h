@@ -12,8 +12,9 @@
 
 #include "engine/state.h"
 
-/* Opens e->kv, whose pages e->mover moves. */
-quire_err cache_open(engine *e);
+/* Opens e->kv, whose pages e->mover moves. QUIRE_INVALID, with err, where snapshot_bytes
+ * is less than one snapshot; other errors leave err as it is. */
+quire_err cache_open(engine *e, quire_error *err);
 
 /* Puts a new sequence into its namespace, after the public prefix that it begins with.
  * When no namespace is left it runs without the cache. */

@@ -70,9 +70,13 @@ typedef struct engine_options {
     /* while a sequence decodes, prefills take only so many rows that a step stays within
      * this time; 0: no limit */
     int64_t step_target_us;
-    admission_policy schedule;     /* who is admitted first */
-    double schedule_lambda;        /* ADMISSION_PREFIX: cached tokens that a second of waiting is worth */
-    kv_policy eviction;            /* which cached page goes first */
+    admission_policy schedule; /* who is admitted first */
+    double schedule_lambda;    /* ADMISSION_PREFIX: cached tokens that a second of waiting is worth */
+    kv_policy eviction;        /* which cached page goes first */
+    /* of recurrent states: a snapshot every so many tokens, 0: none in between; most
+     * bytes of all, 0: half of the pool, or all of it without groups of tokens */
+    int32_t snapshot_tokens;
+    int64_t snapshot_bytes;
     const engine_prefix *prefixes; /* [n_prefixes], copied */
     int32_t n_prefixes;
     /* the file that records each allocation of pages (audit_file.h); NULL: none */

@@ -242,7 +242,7 @@ static quire_err lifecycle_open_parts(engine *e, const kv_layout *layout, quire_
                           .done = lifecycle_is_done};
     TRY(open_tables(e));
     TRY(ring_open(sizeof(sequence *), size_power_of_two((size_t)o->max_requests), &e->in));
-    TRY(cache_open(e));
+    TRY(cache_open(e, err));
     TRY(swap_open(e, err));
     TRY(open_tiers(e, err));
     TRY(open_scheduler(e));

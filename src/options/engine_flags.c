@@ -194,6 +194,15 @@ const flag flags_prefix_cache[] = {
      AT(prefix_cache), .choices = cache_off},
     {0},
 };
+const flag flags_snapshots[] = {
+    {"--state-snapshot-tokens", "N",
+     "snapshot recurrent states every N tokens, too, not only where messages end; 0: off", FLAG_COUNT,
+     AT(state_snapshot_tokens), .minimum = 0, .maximum = INT32_MAX, .rare = true},
+    {"--state-snapshot-bytes", "BYTES",
+     "most memory in snapshots of recurrent states; 0: half of the KV pages", FLAG_BYTES,
+     AT(state_snapshot_bytes), MOST_BYTES, .rare = true},
+    {0},
+};
 const flag flags_eviction[] = {
     {"--eviction-policy", NULL, "which cached page is evicted first", FLAG_CHOICE, AT(eviction_policy),
      .choices = choices_eviction, .rare = true},
@@ -389,6 +398,7 @@ const flag *const engine_flags[] = {
     flags_kv_dtype,
     flags_kv_values,
     flags_prefix_cache,
+    flags_snapshots,
     flags_eviction,
     flags_audit,
     flags_schedule,

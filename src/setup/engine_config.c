@@ -183,6 +183,8 @@ quire_err options_engine(const quire_options *o, engine_options *out, quire_erro
         .no_cascade = o->no_cascade,
         .prefix_cache = (prefix_cache)o->prefix_cache,
         .eviction = (kv_policy)o->eviction_policy,
+        .snapshot_tokens = o->state_snapshot_tokens,
+        .snapshot_bytes = o->state_snapshot_bytes,
         .schedule = (admission_policy)((int)schedule - (int)QUIRE_SCHEDULE_FCFS),
         .schedule_lambda = o->schedule_lambda,
         .preempt = (preempt_mode)o->preemption_mode,

@@ -1,0 +1,71 @@
+"""Snapshots of recurrent states as an operator sets and sees them: where prompts part within what is cached, under a cap of bytes."""
+import json
+import re
+import subprocess
+
+import pytest
+
+from conftest import SHARED, Server
+
+MODELS = ["qwen3-next", "mamba"]  # with pages of tokens, and of states alone
+
+
+@pytest.fixture(params=MODELS)
+def model(request, quire):
+    path = SHARED / "golden/models" / request.param
+    if not path.exists():
+        pytest.skip(f"{path} is not at hand")
+    return path
+
+
+def start(model, *flags):
+    return Server(model, "--compute", "f32", "--max-model-len", "256", "--kv-pages", "600", "--served-model-name", "m", *flags)
+
+
+def ask(server, prompt, **fields):
+    """(tokens of the prompt that were cached, the answer's ids)"""
+    body = {"model": "m", "prompt": prompt, "max_tokens": 4, "temperature": 0, "ignore_eos": True, "return_token_ids": True, **fields}
+    status, _, text = server.ask("POST", "/v1/completions", body)
+    assert status == 200, text
+    answer = json.loads(text)
+    return answer["usage"]["prompt_tokens_details"]["cached_tokens"], answer["choices"][0]["token_ids"]
+
+
+def ids(seed, n):
+    return [(seed * 7919 + i * 31 + i * i) % 251 for i in range(n)]
+
+
+def parting_at(n):
+    """Two prompts of 120 tokens that have the first n in common."""
+    first = ids(1, 120)
+    return first, first[:n] + ids(2, 120 - n)
+
+
+def test_a_snapshot_every_few_tokens_serves_prompts_that_part_between_messages(model):
+    first, second = parting_at(75)
+    found = {}
+    for every in ("0", "32"):
+        server = start(model, "--state-snapshot-tokens", every)
+        ask(server, first)
+        found[every] = ask(server, second)
+        assert server.stop() == 0
+    assert found["0"][0] == 0 and found["32"][0] == 64
+    assert found["0"][1] == found["32"][1]
+
+
+def snapshot_bytes(quire, model):
+    """What a snapshot takes, as a cap that is too small is answered."""
+    done = subprocess.run([quire, "serve", str(model), "--port", "0", "--state-snapshot-bytes", "1"], capture_output=True, text=True, timeout=60)
+    assert done.returncode != 0
+    return int(re.search(r"--state-snapshot-bytes 1: a snapshot of this model's states takes (\d+) bytes; give at least that", done.stderr)[1])
+
+
+def test_a_cap_of_bytes_keeps_so_many_snapshots(quire, model):
+    """A prompt leaves two, at its end and at its answer's."""
+    one = snapshot_bytes(quire, model)
+    for cap, cached in ((2 * one, 0), (5 * one - 1, 119)):
+        server = start(model, "--state-snapshot-bytes", str(cap))
+        ask(server, ids(1, 120))
+        ask(server, ids(2, 120))
+        assert ask(server, ids(1, 120))[0] == cached
+        assert server.stop() == 0
