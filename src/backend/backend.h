@@ -47,6 +47,8 @@ typedef struct experts experts;           /* the weights of a mixture of experts
 typedef struct conv_taps conv_taps;       /* the taps of a short convolution */
 typedef struct head_linears head_linears; /* a linear for each head */
 
+typedef struct adapter adapter;           /* what a fine-tune changes of loaded weights */
+
 /* An activation buffer, reserved at open. */
 typedef struct buffer {
     int32_t id;
@@ -111,7 +113,8 @@ typedef struct multiply_use {
     bool adds; /* out += the product; with fewer gates than W */
 } multiply_use;
 
-/* One product out of a fused set: out = x W^T (+ bias). */
+/* One product out of a fused set: out = x W^T (+ bias), changed by the row's adapter as in
+ * adapter_change, like every product of a linear. */
 typedef struct linear_use {
     const linear *w;
     buffer out;
@@ -129,6 +132,34 @@ typedef struct linear_spec {
      * computed as exact */
     bool left_out;
 } linear_spec;
+
+/* What an adapter changes of one loaded object; exactly one of w, nm and rows is set.
+ *
+ * w: with h the row that its product reads, as f32 in every compute mode (behind the
+ * norm, before the row is quantised), the product W h + bias becomes
+ *   g (W h + scale B (A h)) + bias'
+ * where W and bias' are those of `instead` and `bias` if they are given, and
+ * g = `factors`, by output row, or 1 (DoRA: magnitude / ||W + scale B A||). The addend is computed in
+ * f32: t[r] = sum over k of A[r, k] h[k], then scale times the sum over r, ascending, of
+ * B[n, r] t[r]. LoRA: Hu et al. 2021, arXiv:2106.09685; DoRA: Liu et al. 2024,
+ * arXiv:2402.09353.
+ * nm: the norm has the weight and bias of `norm`.
+ * rows: a row is E[id] + scale B A[:, id], E being `weight` if that is given. */
+typedef struct adapter_change {
+    const linear *w;
+    const norm *nm;
+    const embedding *rows;
+    /* f32, f16 or bf16; both or neither. Of w: [rank, n_in] and [n_out, rank]; of rows:
+     * [rank, V] and [D, rank] */
+    const tensor_view *a, *b;
+    float scale;
+    /* [n_out] factors g of w, or NULL: 1 */
+    const float *factors;
+    const float *bias;          /* of w, [n_out], in place of its own; or NULL */
+    const linear_spec *instead; /* of w: weights of the same shape in place of its own; or NULL */
+    const tensor_view *weight;  /* of rows: [V, D] in place of its own; or NULL */
+    const norm_spec *norm;      /* of nm */
+} adapter_change;
 
 #define ROUTE_MAX_EXPERTS 1024
 #define ROUTE_MAX_USED    64
@@ -388,6 +419,8 @@ typedef struct kv_move_pair {
 typedef struct step_limits {
     int32_t max_rows, max_seqs, max_out, max_partials;
     int32_t fewest_heads, most_heads; /* query heads of the layers that attend; most_heads 0: not known */
+    int32_t max_adapters;             /* in a batch; 0: no row has one */
+    int32_t max_rank;                 /* of an adapter's A and B; a blend has the sum of its parts' */
 } step_limits;
 
 /* How to open a backend: the numeric configuration and the machine. */
@@ -486,6 +519,26 @@ typedef struct backend_ops {
                            quire_error *err);
     /* Bytes of device memory that the loaded weights take. */
     int64_t (*weight_bytes)(const backend *b);
+
+    /* ---- adapters: immutable once made. Any thread, also while steps run; no lock is held
+     * that a step takes ---- */
+    /* Packs n changes of objects of this backend, each object once. Nothing of them is
+     * used afterwards. QUIRE_BAD_FILE for shapes that do not fit the object,
+     * QUIRE_UNSUPPORTED for an object that cannot be changed so; err names the tensor. */
+    quire_err (*adapter_load)(backend *b, const adapter_change *changes, int32_t n, adapter **out,
+                              quire_error *err);
+    /* An adapter that adds what each of n others adds, times its scale, in this order. It
+     * shares their memory: they are freed after it. QUIRE_UNSUPPORTED where several
+     * replace weights, biases or norms of one object, or have factors. */
+    quire_err (*adapter_blend)(backend *b, const adapter *const *parts, const float *scales, int32_t n,
+                               adapter **out, quire_error *err);
+    /* No batch that has it may be running. NULL is allowed. */
+    void (*adapter_free)(backend *b, adapter *a);
+    /* Bytes that it takes itself. */
+    int64_t (*adapter_bytes)(const adapter *a);
+    /* Row r [n_in] of the weights as f32, as the product has them (quantised ones as they
+     * were quantised): what a DoRA's norms are computed of. */
+    void (*linear_row)(const backend *b, const linear *w, int32_t r, float *out);
 
     /* ---- memory ---- */
     /* A model will choose up to n_best keys a row: step_open reserves room for the choice. */

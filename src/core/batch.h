@@ -89,6 +89,8 @@ typedef struct attn_merge {
     const int32_t *partials;
 } attn_merge;
 
+struct adapter; /* of a backend (backend.h) */
+
 typedef struct batch {
     int32_t n_rows; /* rows in use; buffers are sized for the limit given at open */
     int32_t n_seqs, n_out;
@@ -104,6 +106,13 @@ typedef struct batch {
      * group */
     const kv_slot *slots[KV_MAX_GROUPS];
     const batch_seq *seqs;   /* [n_seqs] */
+    /* [n_adapters] the adapters of this step's rows, each once; all stay loaded until
+     * step_wait */
+    const struct adapter *const *adapters;
+    int32_t n_adapters;
+    /* [n_rows] which of them changes the weights for the row; -1: none does. NULL: no row
+     * has one */
+    const int16_t *row_adapters;
     const int32_t *out_rows; /* [n_out] rows whose logits are wanted, ascending */
     /* [n_rows] where attention adds the faults of a row's programs (attn_program.h),
      * whose result is undefined then; the caller clears them. NULL: nobody asks */
