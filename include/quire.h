@@ -403,6 +403,9 @@ typedef struct quire_turn_stats {
 } quire_turn_stats;
 void quire_engine_turns(const quire_engine *e, quire_turn_stats *out);
 
+/* The snapshots of recurrent states, as after the last step. Any thread. */
+void quire_engine_snapshots(const quire_engine *e, quire_snapshot_stats *out);
+
 /* All counters and gauges, read together. Any thread. */
 void quire_engine_stats(const quire_engine *e, quire_stats *out);
 /* False while one step has been running for over a minute: the engine is stuck. */

@@ -3,6 +3,7 @@
 #define QUIRE_STATS_H
 
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 
 #ifdef __cplusplus
@@ -22,6 +23,17 @@ typedef struct quire_tier_stats {
     /* failed transfers and damaged records; bytes stored now, in Redis by this process */
     int64_t errors, bytes;
 } quire_tier_stats;
+
+/* The snapshots of recurrent states in the pool (docs/kv.md). All 0 for models without
+ * states, and without a prefix cache. */
+typedef struct quire_snapshot_stats {
+    size_t size; /* of this struct in the caller's quire_stats.h: set before the call */
+    int64_t n_snapshots, max_snapshots; /* there now; at most */
+    int64_t bytes, max_bytes;           /* of pages in them now; at most */
+    /* totals since start: kept, or fetched from a tier; evicted, replaced by others or
+     * written on by their sequence; continued from */
+    int64_t taken, dropped, restored;
+} quire_snapshot_stats;
 
 /* What a histogram of the statistics is of. Those of a completion (one choice of a
  * request) count when it is over, however it ended: under QUIRE_HISTOGRAM_E2E there are

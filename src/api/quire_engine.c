@@ -259,6 +259,14 @@ void quire_engine_turns(const quire_engine *e, quire_turn_stats *out) {
     memcpy(out, &all, out->size < sizeof all ? out->size : sizeof all);
 }
 
+void quire_engine_snapshots(const quire_engine *e, quire_snapshot_stats *out) {
+    quire_snapshot_stats all;
+    size_t size = out->size;
+    engine_snapshots_read(e->parts.core, &all);
+    memcpy(out, &all, size < sizeof all ? size : sizeof all);
+    out->size = size;
+}
+
 /* ---- snapshots of pages: engine/engine_view.h under the public names ---- */
 
 /* A quire_pool_view is an engine_view. */

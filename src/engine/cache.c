@@ -13,32 +13,6 @@
  * public prefixes. */
 static const unsigned char SCOPE[] = {0}, SCOPE_OF_MODS[] = {1};
 
-/* How many snapshots there may be at once: as engine_options.snapshot_bytes says. 0: as
- * many as the pool holds. */
-static quire_err most_snapshots(const engine *e, const kv_cache_options *o, int32_t *most, quire_error *err) {
-    int64_t n_states = 0, given = e->options.snapshot_bytes;
-    for (int32_t g = 0; g < o->n_groups; g++) {
-        n_states += o->state_pages[g];
-    }
-    *most = 0;
-    if (n_states == 0 || (given == 0 && o->state_pages[0] > 0)) {
-        return QUIRE_OK;
-    }
-    int64_t bytes = n_states * e->layout.page_bytes, half = o->n_pages / 2 / n_states,
-            n = given > 0  ? given / bytes
-                : half > 0 ? half
-                           : 1;
-    if (n == 0) {
-        return err_set(
-            err, QUIRE_INVALID, -1,
-            "--state-snapshot-bytes %lld: a snapshot of this model's states takes %lld bytes; give "
-            "at least that, or leave the flag out",
-            (long long)given, (long long)bytes);
-    }
-    *most = n < o->n_pages ? (int32_t)n : o->n_pages;
-    return QUIRE_OK;
-}
-
 quire_err cache_open(engine *e, quire_error *err) {
     kv_cache_options o = kv_cache_options_of(&e->layout, e->options.n_pages);
     o.mover = &e->mover;
@@ -48,7 +22,15 @@ quire_err cache_open(engine *e, quire_error *err) {
     o.granularity = e->options.prefix_cache == PREFIX_CACHE_PAGE ? KV_GRANULARITY_PAGE : KV_GRANULARITY_TOKEN;
     o.policy = e->options.eviction;
     o.snapshot_tokens = e->options.snapshot_tokens;
-    TRY(most_snapshots(e, &o, &o.max_snapshots, err));
+    o.max_snapshots = kv_most_snapshots(&e->layout, o.n_pages, e->options.snapshot_bytes);
+    int64_t one = kv_snapshot_bytes(&e->layout);
+    if (e->options.snapshot_bytes > 0 && e->options.snapshot_bytes < one) {
+        return err_set(
+            err, QUIRE_INVALID, -1,
+            "--state-snapshot-bytes %lld: a snapshot of this model's states takes %lld bytes; give "
+            "at least that, or leave the flag out",
+            (long long)e->options.snapshot_bytes, (long long)one);
+    }
     TRY(kv_cache_open(&o, &e->kv));
     for (int32_t i = 0; e->kv.index != NULL && i < e->options.n_prefixes; i++) {
         TRY(kv_index_add_public(e->kv.index, SCOPE, sizeof SCOPE, e->options.prefixes[i].tokens,

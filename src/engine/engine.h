@@ -339,6 +339,7 @@ int64_t engine_busy_us(const engine *e);
 /* The engine's counters as they were after its last step. requests_finished counts by
  * finish_reason - 1. Any thread. */
 void engine_stats_read(engine *e, quire_stats *out);
+void engine_snapshots_read(engine *e, quire_snapshot_stats *out);
 void engine_profile_read(engine *e, engine_profile *out);
 
 #endif

@@ -77,6 +77,19 @@ static int64_t count_deferred(const engine *e) {
     return n;
 }
 
+static quire_snapshot_stats count_snapshots(const engine *e) {
+    kv_index_counts n = e->kv.index != NULL ? kv_index_count(e->kv.index) : (kv_index_counts){0};
+    int64_t bytes = e->kv.n_state_pages * e->layout.page_bytes;
+    return (quire_snapshot_stats){.size = sizeof(quire_snapshot_stats),
+                                  .n_snapshots = n.n_snapshots,
+                                  .max_snapshots = n.max_snapshots,
+                                  .bytes = n.n_snapshots * bytes,
+                                  .max_bytes = n.max_snapshots * bytes,
+                                  .taken = n.snapshots_taken,
+                                  .dropped = n.snapshots_dropped,
+                                  .restored = n.snapshots_restored};
+}
+
 void stats_publish(engine *e) {
     kv_counts c = kv_pool_counts(e->kv.pool);
     const sched_counts *q = &e->sched.counts;
@@ -95,6 +108,7 @@ void stats_publish(engine *e) {
     kv_tiering_stats(e->tiering, e->stats.tiers);
     pthread_mutex_lock(&e->lock);
     e->published = e->stats;
+    e->published_snapshots = count_snapshots(e);
     e->published_profile = e->profile;
     e->published_profile.steps = e->stats.steps;
     pthread_mutex_unlock(&e->lock);
@@ -103,6 +117,12 @@ void stats_publish(engine *e) {
 void engine_stats_read(engine *e, quire_stats *out) {
     pthread_mutex_lock(&e->lock);
     *out = e->published;
+    pthread_mutex_unlock(&e->lock);
+}
+
+void engine_snapshots_read(engine *e, quire_snapshot_stats *out) {
+    pthread_mutex_lock(&e->lock);
+    *out = e->published_snapshots;
     pthread_mutex_unlock(&e->lock);
 }
 

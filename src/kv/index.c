@@ -102,7 +102,15 @@ void kv_index_close(kv_index *ix) {
 }
 
 kv_index_counts kv_index_count(const kv_index *ix) {
-    return (kv_index_counts){ix->tree.n_entries, ix->tree.n_nodes, ix->namespaces.n, ix->snapshots.n};
+    const kv_snapshots *s = &ix->snapshots;
+    return (kv_index_counts){.n_entries = ix->tree.n_entries,
+                             .n_nodes = ix->tree.n_nodes,
+                             .n_namespaces = ix->namespaces.n,
+                             .n_snapshots = s->n,
+                             .max_snapshots = s->shape.cap,
+                             .snapshots_taken = s->n_taken,
+                             .snapshots_dropped = s->n_dropped,
+                             .snapshots_restored = s->n_restored};
 }
 
 int64_t kv_index_bytes(const kv_index *ix) {

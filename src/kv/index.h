@@ -66,7 +66,8 @@ typedef enum kv_granularity {
 typedef struct kv_index_options {
     int32_t page_tokens, n_groups;  /* n_groups: groups with pages of tokens */
     int32_t windows[KV_MAX_GROUPS]; /* 0: a full group; else the window in tokens */
-    /* groups of recurrent states, whose tables follow the others'; one of both at least */
+    /* groups of recurrent states, whose tables follow the others'; one of both at
+     * least */
     int32_t n_state_groups;
     int32_t state_pages[KV_MAX_GROUPS]; /* pages of a sequence's state, for each state group */
     int32_t max_snapshots;              /* states kept at once; 0: as many as the pool could hold */
@@ -97,6 +98,9 @@ typedef struct kv_path {
 
 typedef struct kv_index_counts {
     int32_t n_entries, n_nodes, n_namespaces, n_snapshots;
+    int32_t max_snapshots; /* as many as are kept at once; 0: no state groups */
+    /* since the index was opened: kept, no longer kept, and continued from */
+    int64_t snapshots_taken, snapshots_dropped, snapshots_restored;
 } kv_index_counts;
 
 /* Opens an index over pool's pages; the pool outlives it. QUIRE_INVALID for invalid

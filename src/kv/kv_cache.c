@@ -13,6 +13,28 @@ kv_cache_options kv_cache_options_of(const kv_layout *l, int32_t n_pages) {
     return o;
 }
 
+static int32_t layout_state_pages(const kv_layout *l) {
+    int32_t n = 0;
+    for (int32_t g = 0; g < l->n_groups; g++) {
+        n += l->groups[g].kind == LAYER_STATE ? l->groups[g].state_pages : 0;
+    }
+    return n;
+}
+
+int64_t kv_snapshot_bytes(const kv_layout *l) {
+    return layout_state_pages(l) * l->page_bytes;
+}
+
+int32_t kv_most_snapshots(const kv_layout *l, int32_t n_pages, int64_t bytes) {
+    int32_t one = layout_state_pages(l), n_all = one > 0 ? n_pages / one : 0, n_half = n_all / 2;
+    int64_t n_given = one > 0 ? bytes / kv_snapshot_bytes(l) : 0;
+    if (bytes > 0 || n_all == 0) {
+        return n_given < n_all ? (int32_t)n_given : n_all;
+    }
+    bool is_alone = l->groups[0].kind == LAYER_STATE;
+    return is_alone ? n_all : n_half > 0 ? n_half : 1;
+}
+
 /* The groups in the index's order: state groups follow those of tokens. */
 static kv_index_options index_options(const kv_cache_options *o) {
     kv_index_options io = {.page_tokens = o->page_tokens,

@@ -66,6 +66,12 @@ typedef struct kv_cache {
 
 /* The options that a layout determines; all else 0. */
 kv_cache_options kv_cache_options_of(const kv_layout *l, int32_t n_pages);
+/* The bytes of a snapshot of a sequence's states in such pages; 0: there are no
+ * states. */
+int64_t kv_snapshot_bytes(const kv_layout *l);
+/* How many snapshots a pool of n_pages keeps at most, where they may take `bytes`, or for
+ * 0 half of it, all of it without groups of tokens. 0: no states, or no room for one. */
+int32_t kv_most_snapshots(const kv_layout *l, int32_t n_pages, int64_t bytes);
 /* Opens a cache in place. On failure *out is empty, and kv_cache_close does nothing.
  * QUIRE_INVALID for invalid options, QUIRE_NO_MEMORY. */
 quire_err kv_cache_open(const kv_cache_options *o, kv_cache *out);

@@ -140,12 +140,14 @@ int32_t kv_snapshots_add(kv_snapshots *s, int32_t place, const int32_t *tail, in
         }
     }
     s->n++;
+    s->n_taken++;
     return i;
 }
 
 void kv_snapshots_restore(kv_snapshots *s, int32_t snapshot, int32_t n_tokens, kv_table *tables) {
     const int32_t *pages = snapshot_pages_of(s, snapshot);
     snapshot_touch(s, snapshot);
+    s->n_restored++;
     for (int32_t g = 0; g < s->shape.n_groups; g++) {
         kv_table *t = &tables[g];
         assert(t->n_pages == 0 && t->cap_pages >= s->shape.state_pages[g]);
@@ -173,6 +175,7 @@ void kv_snapshots_drop(kv_snapshots *s, int32_t snapshot) {
     *x = (kv_snapshot){.place = SNAPSHOT_NONE, .next = s->unused};
     s->unused = snapshot;
     s->n--;
+    s->n_dropped++;
 }
 
 void kv_snapshots_drop_place(kv_snapshots *s, int32_t place) {
@@ -249,9 +252,10 @@ quire_err kv_snapshots_check(const kv_snapshots *s, int32_t *n_marked, quire_err
             TRY(check_one(s, i, place, err));
         }
     }
-    if (n_placed != s->n || s->n > s->shape.cap) {
-        return err_set(err, QUIRE_INTERNAL, -1, "kv snapshots: %d are counted, %d stand at places", s->n,
-                       n_placed);
+    if (n_placed != s->n || s->n > s->shape.cap || s->n_taken - s->n_dropped != s->n) {
+        return err_set(err, QUIRE_INTERNAL, -1,
+                       "kv snapshots: %d are counted, %d stand at places, %lld were taken and %lld dropped",
+                       s->n, n_placed, (long long)s->n_taken, (long long)s->n_dropped);
     }
     *n_marked += s->n * s->n_pages;
     return QUIRE_OK;

@@ -14,8 +14,8 @@
  * pages are held or cached together; when one is evicted all are dropped. At most cap are
  * kept; beyond that the least valuable is dropped, first of those that no sequence holds.
  * All are of one size, so the value is the tokens that it saves, from the snapshot before
- * it on, beyond the value of the last one that was dropped: what is not used sinks (greedy
- * dual size, as in evict.h). Owner: the engine thread. Allocated at open. */
+ * it on, beyond the value of the last one that was dropped: what is not used sinks
+ * (greedy dual size, as in evict.h). Owner: the engine thread. Allocated at open. */
 #ifndef KV_SNAPSHOT_H
 #define KV_SNAPSHOT_H
 
@@ -53,7 +53,8 @@ typedef struct kv_snapshots {
     int32_t *pages, *tails; /* [cap][n_pages], [cap][page_tokens] */
     int32_t *places;        /* [n_places] the first snapshot at each */
     int32_t n, unused;
-    int64_t clock; /* the value of the last one that was dropped for another */
+    int64_t clock;                          /* the value of the last one that was dropped for another */
+    int64_t n_taken, n_dropped, n_restored; /* since it was opened; n_taken - n_dropped == n */
 } kv_snapshots;
 
 /* Opens the snapshots. QUIRE_INVALID for a shape without pages; QUIRE_NO_MEMORY. */

@@ -14,8 +14,9 @@ typedef struct number_row {
 
 #define ENGINE_LABEL "engine=\"0\"," /* before the model's */
 
-#define IN_STATS(field) offsetof(quire_stats, field)
-#define IN_TIER(field)  offsetof(quire_tier_stats, field)
+#define IN_STATS(field)     offsetof(quire_stats, field)
+#define IN_TIER(field)      offsetof(quire_tier_stats, field)
+#define IN_SNAPSHOTS(field) offsetof(quire_snapshot_stats, field)
 
 static const number_row shared_rows[] = {
     {"vllm:num_requests_running", "gauge", "Sequences in the running batch.", IN_STATS(n_requests_running)},
@@ -87,6 +88,25 @@ static const number_row tier_rows[] = {
     {"quire_tier_bytes", "gauge", "Bytes that a tier holds.", IN_TIER(bytes)},
 };
 
+static const number_row snapshot_rows[] = {
+    {"quire_state_snapshots", "gauge", "Snapshots of recurrent states in the pool.",
+     IN_SNAPSHOTS(n_snapshots)},
+    {"quire_state_snapshots_max", "gauge", "Snapshots of recurrent states that the pool may hold.",
+     IN_SNAPSHOTS(max_snapshots)},
+    {"quire_state_snapshot_bytes", "gauge", "Bytes of KV pages in snapshots of recurrent states.",
+     IN_SNAPSHOTS(bytes)},
+    {"quire_state_snapshot_bytes_max", "gauge",
+     "Bytes of KV pages that may be snapshots of recurrent states (--state-snapshot-bytes).",
+     IN_SNAPSHOTS(max_bytes)},
+    {"quire_state_snapshots_taken_total", "counter",
+     "Snapshots of recurrent states that were kept, or that came back from a tier.", IN_SNAPSHOTS(taken)},
+    {"quire_state_snapshots_dropped_total", "counter",
+     "Snapshots of recurrent states that were evicted, replaced or written on by their sequence.",
+     IN_SNAPSHOTS(dropped)},
+    {"quire_state_snapshots_restored_total", "counter",
+     "Times that a sequence continued from a snapshot of recurrent states.", IN_SNAPSHOTS(restored)},
+};
+
 static const struct {
     const char *name, *help;
     quire_histogram_kind kind;
@@ -127,9 +147,9 @@ static int64_t metrics_number_at(const void *from, size_t offset) {
     return *(const int64_t *)(const void *)((const char *)from + offset);
 }
 
-/* labels: without braces, or NULL. */
-static quire_err metrics_write_numbers(const number_row *rows, size_t n, const quire_stats *st,
-                                       const char *labels, strbuf *out) {
+/* Writes rows of a struct. labels: without braces, or NULL. */
+static quire_err metrics_write_numbers(const number_row *rows, size_t n, const void *st, const char *labels,
+                                       strbuf *out) {
     for (size_t i = 0; i < n; i++) {
         TRY(metrics_describe(out, rows[i].name, rows[i].type, rows[i].help));
         TRY(strbuf_addf(out, labels != NULL ? "%s{%s} " : "%s ", rows[i].name, labels));
@@ -288,10 +308,17 @@ static quire_err metrics_write_turns(const quire_engine *e, strbuf *out) {
     return QUIRE_OK;
 }
 
+static quire_err metrics_write_snapshots(const quire_engine *e, strbuf *out) {
+    quire_snapshot_stats st = {.size = sizeof st};
+    quire_engine_snapshots(e, &st);
+    return metrics_write_numbers(snapshot_rows, sizeof snapshot_rows / sizeof *snapshot_rows, &st, NULL, out);
+}
+
 quire_err metrics_write(server *s, bool shows_tenants, strbuf *out) {
     quire_stats st;
     quire_engine_stats(s->engine, &st);
     TRY(metrics_write_engine(quire_engine_info(s->engine), &st, s->model_name, out));
+    TRY(metrics_write_snapshots(s->engine, out));
     TRY(metrics_write_turns(s->engine, out));
     return metrics_write_server(s, shows_tenants, out);
 }

@@ -100,6 +100,21 @@ static pool_viewer watcher_viewer(const conn *c, const pool_text *text) {
                          .owner = c->is_operator || !c->has_tenant ? NULL : c->tenant};
 }
 
+/* A model without recurrent states has none. */
+static void watch_write_snapshots(const loop *l, json_out *o) {
+    quire_snapshot_stats n = {.size = sizeof n};
+    quire_engine_snapshots(l->server->engine, &n);
+    const json_named_int counts[] = {
+        {"count", n.n_snapshots}, {"max", n.max_snapshots},
+        {"bytes", n.bytes},       {"max_bytes", n.max_bytes},
+        {"taken", n.taken},       {"dropped", n.dropped},
+        {"restored", n.restored}, {NULL, 0},
+    };
+    if (n.max_snapshots > 0) {
+        json_named_ints(json_name(o, "snapshots"), counts);
+    }
+}
+
 /* The state as `who` may see it, written once for all watchers that may see it. */
 static str watch_state_text(loop *l, const quire_kv_view *v, const pool_viewer *who) {
     watch *h = l->watch;
@@ -110,6 +125,7 @@ static str watch_state_text(loop *l, const quire_kv_view *v, const pool_viewer *
     if (b->n == 0) {
         json_out o = {.to = b};
         json_int(json_name(&o, "waiting"), h->before.n_requests_waiting);
+        watch_write_snapshots(l, &o);
         pool_json_state(v, who, &o);
         if (o.err != QUIRE_OK) {
             strbuf_clear(b);

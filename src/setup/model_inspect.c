@@ -5,6 +5,7 @@
 
 #include "base/str.h"
 #include "base/utf8.h"
+#include "kv/kv_cache.h"
 #include "model/model.h"
 #include "setup/answer_ends.h"
 #include "setup/engine_config.h"
@@ -26,6 +27,7 @@ typedef struct summary {
     pool_plan plan;
     kv_types kv_types; /* that an engine takes by these options */
     bool kv_is_asked;
+    int64_t snapshot_bytes; /* as --state-snapshot-bytes has it */
     struct {
         kv_layout layout;
         int64_t n_pages; /* 0 also where it is unknown */
@@ -144,6 +146,7 @@ static quire_err model_inspect_fill(const quire_options *o, const model_file *f,
     s->kv_types = options_kv_types(o, &s->d, s->compute);
     TRY(options_max_model_len(o, &s->d, &s->max_len, err));
     s->kv_is_asked = o->kv_dtype != QUIRE_KV_AUTO || o->kv_dtype_values != QUIRE_KV_AUTO;
+    s->snapshot_bytes = o->state_snapshot_bytes;
     fill_plan(o, s);
     TRY(model_inspect_fill_ends(f, s, err));
     quire_err e = fill_texts(f, s);
@@ -153,13 +156,24 @@ static quire_err model_inspect_fill(const quire_options *o, const model_file *f,
     return fill_kv(o, s, err);
 }
 
-/* The pages of the type that an engine takes by these options. */
-static const kv_layout *own_layout(const summary *s) {
+/* The plan of the type that an engine takes by these options. */
+static int own_kv(const summary *s) {
     int i = 0;
     while (i + 1 < s->n_kv && s->kv[i].layout.types.key != s->kv_types.key) {
         i++;
     }
-    return &s->kv[i].layout;
+    return i;
+}
+
+static const kv_layout *own_layout(const summary *s) {
+    return &s->kv[own_kv(s)].layout;
+}
+
+/* How many snapshots of recurrent states that plan's pool keeps at most. */
+static int32_t most_snapshots_of(const summary *s) {
+    int64_t n_pages = s->kv[own_kv(s)].n_pages;
+    return kv_most_snapshots(own_layout(s), n_pages < INT32_MAX ? (int32_t)n_pages : INT32_MAX,
+                             s->snapshot_bytes);
 }
 
 /* How many requests of n tokens each fit into a pool. */
@@ -232,6 +246,25 @@ static quire_err write_memory(strbuf *b, const summary *s) {
     return QUIRE_OK;
 }
 
+/* What the snapshots of a model with recurrent states take in its pool. A chat that goes
+ * on continues from the one at its last answer's end, and where it is changed there from
+ * the one at its last prompt's end. */
+enum { SNAPSHOTS_A_CHAT = 2 };
+
+static quire_err write_snapshots(strbuf *b, const summary *s) {
+    const kv_layout *l = own_layout(s);
+    int64_t one = kv_snapshot_bytes(l), n = most_snapshots_of(s);
+    if (one == 0) {
+        return QUIRE_OK;
+    }
+    TRY(strbuf_addf(b, "snapshots       at most %lld of ", (long long)n));
+    TRY(memory_print(one, b));
+    TRY(strbuf_add_str(b, " ("));
+    TRY(memory_print(n * one, b));
+    return strbuf_addf(b, "): %lld chats that keep their states after the last prompt and the last answer\n",
+                       (long long)(n / SNAPSHOTS_A_CHAT));
+}
+
 static const char *const poolings[] = {NULL, "mean", "cls", "last"};
 
 /* How an input's rows become one; nothing for a model that is for text alone. */
@@ -290,7 +323,8 @@ static quire_err model_inspect_write_text(strbuf *b, const summary *s) {
         TRY(strbuf_add_char(b, '\n'));
     }
     TRY(strbuf_addf(b, "chat template   %s\n", model_file_chat_template(s->f).n > 0 ? "yes" : "none"));
-    return write_memory(b, s);
+    TRY(write_memory(b, s));
+    return write_snapshots(b, s);
 }
 
 static void model_inspect_add_int(json_out *o, const char *name, int64_t v) {
@@ -311,6 +345,18 @@ static void write_plan(json_out *o, const summary *s, int i) {
     model_inspect_add_int(o, "n_tokens", s->kv[i].n_pages / l->n_groups * l->page_tokens);
     model_inspect_add_int(o, "full_length_requests", requests_held(s, i, s->max_len));
     json_end(o, '}');
+}
+
+static void write_snapshot_plan(json_out *o, const summary *s) {
+    int64_t one = kv_snapshot_bytes(own_layout(s)), n = most_snapshots_of(s);
+    if (one > 0) {
+        json_begin(json_name(o, "snapshots"), '{');
+        model_inspect_add_int(o, "bytes_each", one);
+        model_inspect_add_int(o, "max", n);
+        model_inspect_add_int(o, "max_bytes", n * one);
+        model_inspect_add_int(o, "chats", n / SNAPSHOTS_A_CHAT);
+        json_end(o, '}');
+    }
 }
 
 static void model_inspect_write_description(json_out *o, const summary *s) {
@@ -371,6 +417,7 @@ static quire_err model_inspect_write_json(strbuf *b, const summary *s) {
         write_plan(&o, s, i);
     }
     json_end(&o, ']');
+    write_snapshot_plan(&o, s);
     json_end(&o, '}');
     json_raw(&o, "\n");
     return o.err;

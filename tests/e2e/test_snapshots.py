@@ -18,8 +18,11 @@ def model(request, quire):
     return path
 
 
+POOL = ("--kv-dtype", "f32", "--kv-pages", "600")  # a page's bytes are those of its keys and values
+
+
 def start(model, *flags):
-    return Server(model, "--compute", "f32", "--max-model-len", "256", "--kv-pages", "600", "--served-model-name", "m", *flags)
+    return Server(model, "--compute", "f32", "--max-model-len", "256", "--served-model-name", "m", *POOL, *flags)
 
 
 def ask(server, prompt, **fields):
@@ -55,7 +58,7 @@ def test_a_snapshot_every_few_tokens_serves_prompts_that_part_between_messages(m
 
 def snapshot_bytes(quire, model):
     """What a snapshot takes, as a cap that is too small is answered."""
-    done = subprocess.run([quire, "serve", str(model), "--port", "0", "--state-snapshot-bytes", "1"], capture_output=True, text=True, timeout=60)
+    done = subprocess.run([quire, "serve", str(model), "--port", "0", *POOL, "--state-snapshot-bytes", "1"], capture_output=True, text=True, timeout=60)
     assert done.returncode != 0
     return int(re.search(r"--state-snapshot-bytes 1: a snapshot of this model's states takes (\d+) bytes; give at least that", done.stderr)[1])
 
@@ -63,9 +66,39 @@ def snapshot_bytes(quire, model):
 def test_a_cap_of_bytes_keeps_so_many_snapshots(quire, model):
     """A prompt leaves two, at its end and at its answer's."""
     one = snapshot_bytes(quire, model)
-    for cap, cached in ((2 * one, 0), (5 * one - 1, 119)):
+    for cap, cached, most in ((2 * one, 0, 2), (5 * one - 1, 119, 4)):
         server = start(model, "--state-snapshot-bytes", str(cap))
         ask(server, ids(1, 120))
         ask(server, ids(2, 120))
         assert ask(server, ids(1, 120))[0] == cached
+        shown = json.loads(server.ask("GET", "/debug/pool/state", key=None)[2])["snapshots"]
+        assert {"max": most, "max_bytes": most * one, "count": most, "bytes": most * one, "restored": int(cached > 0)}.items() <= shown.items()
+        assert shown["taken"] - shown["dropped"] == most
+        for name, value in (("s", "count"), ("s_max", "max"), ("_bytes", "bytes"), ("_bytes_max", "max_bytes"), ("s_taken_total", "taken"),
+                            ("s_dropped_total", "dropped"), ("s_restored_total", "restored")):
+            assert server.metric("quire_state_snapshot" + name) == shown[value]
         assert server.stop() == 0
+
+
+def test_inspect_says_how_many_chats_a_cap_holds(quire, model):
+    one = snapshot_bytes(quire, model)
+
+    def inspect(*flags):
+        done = subprocess.run([quire, "inspect", str(model), *POOL, *flags], capture_output=True, text=True, timeout=60)
+        assert done.returncode == 0, done.stderr
+        return done.stdout
+
+    cap = ("--state-snapshot-bytes", str(8 * one))
+    assert json.loads(inspect("--json", *cap))["snapshots"] == {"bytes_each": one, "max": 8, "max_bytes": 8 * one, "chats": 4}
+    assert ": 4 chats that keep their states after the last prompt and the last answer" in inspect(*cap)
+    server = start(model)
+    assert json.loads(inspect("--json"))["snapshots"]["max"] == server.metric("quire_state_snapshots_max")
+    assert server.stop() == 0
+
+
+def test_a_model_without_states_has_no_snapshots(quire):
+    assert "snapshots" not in subprocess.run([quire, "inspect", "builtin"], capture_output=True, text=True, timeout=60).stdout
+    server = Server("builtin")
+    assert server.metric("quire_state_snapshots_max") == 0
+    assert "snapshots" not in json.loads(server.ask("GET", "/debug/pool/state", key=None)[2])
+    assert server.stop() == 0

@@ -676,3 +676,7 @@ void quire_stream_prediction(const quire_stream *s, int32_t choice, int32_t *n_a
 void quire_engine_turns(const quire_engine *e, quire_turn_stats *out) {
     (void)e, (void)out;
 }
+
+void quire_engine_snapshots(const quire_engine *e, quire_snapshot_stats *out) {
+    (void)e, (void)out;
+}
