@@ -264,8 +264,8 @@ static bool leads_to_state(const kv_index *ix, int32_t e) {
     return leads;
 }
 
-/* Makes room for an entry: drops those that lead to no state, where there are none the
- * least valuable state. False: there is none. */
+/* Drops the entries that lead to no state, and the namespaces that are empty then. True
+ * when there were any. */
 static bool drop_stateless(kv_index *ix) {
     const int32_t n_before = ix->tree.n_entries;
     for (int32_t e = 0; e < ix->tree.made_entries; e++) {
@@ -274,11 +274,20 @@ static bool drop_stateless(kv_index *ix) {
             at = index_cut(ix, at);
         }
     }
-    if (ix->tree.n_entries == n_before && ix->snapshots.n > 0) {
-        kv_snapshots_drop(&ix->snapshots, kv_snapshots_least(&ix->snapshots));
+    return ix->tree.n_entries < n_before;
+}
+
+/* Makes room for an entry: drops those that lead to no state, where there are none the
+ * least valuable state. False: there is none. */
+static bool make_entry_room(kv_index *ix) {
+    if (drop_stateless(ix)) {
         return true;
     }
-    return ix->tree.n_entries < n_before;
+    if (ix->snapshots.n == 0) {
+        return false;
+    }
+    kv_snapshots_drop(&ix->snapshots, kv_snapshots_least(&ix->snapshots));
+    return true;
 }
 
 /* Moves a path's pin. */
@@ -303,6 +312,9 @@ static quire_err index_enter_namespace(kv_index *ix, int32_t behind, const void 
     int32_t namespace = kv_namespaces_find(&ix->namespaces, behind, name, n);
     if (namespace == NAMESPACE_NONE) {
         namespace = kv_namespaces_add(&ix->namespaces, behind, name, n);
+        if (namespace == NAMESPACE_NONE && ix->o.n_groups == 0 && drop_stateless(ix)) {
+            namespace = kv_namespaces_add(&ix->namespaces, behind, name, n);
+        }
         if (namespace == NAMESPACE_NONE) {
             return QUIRE_NO_ROOM;
         }
@@ -595,7 +607,7 @@ static quire_err publish_page(kv_index *ix, kv_path *path, const int32_t *tokens
             index_drop_entry(ix, e);
         }
         e = kv_tree_insert(&ix->tree, root, after, path->entry, tokens, n);
-        while (e == TREE_NONE && ix->o.n_groups == 0 && drop_stateless(ix)) {
+        while (e == TREE_NONE && ix->o.n_groups == 0 && make_entry_room(ix)) {
             e = kv_tree_insert(&ix->tree, root, after, path->entry, tokens, n);
         }
         if (e == TREE_NONE) {
@@ -695,6 +707,9 @@ void kv_index_clear(kv_index *ix) {
     kv_counts c = kv_pool_counts(ix->pool);
     ix->is_clearing = c.n_held == 0;
     (void)kv_index_evict(ix, c.n_free + c.n_cached);
+    if (ix->o.n_groups == 0) {
+        (void)drop_stateless(ix);
+    }
     if (ix->is_clearing && ix->o.events != NULL) {
         kv_events_cleared(ix->o.events);
     }

@@ -2,7 +2,9 @@
  * pages. */
 #include <string.h>
 
+#include "base/mem.h"
 #include "base/rng.h"
+#include "kv/kv_seq.h"
 #include "quire_kv.h"
 #include "test.h"
 
@@ -129,12 +131,50 @@ TEST(what_is_no_longer_kept_makes_room_for_others) {
     quire_kv_close(kv);
 }
 
+/* Namespaces live while tokens are in them, and these have no pages that could be
+ * evicted. */
+TEST(tenants_who_come_after_many_others_find_what_they_left) {
+    enum { N_TENANTS = 100, N = 40 };
+    kv_cache_options o = {.n_pages = 20 * STATE,
+                          .page_tokens = SIZE,
+                          .n_groups = 1,
+                          .state_pages = {STATE},
+                          .max_namespaces = 8,
+                          .seed = 1};
+    kv_copies copies = {.pairs = mem_new(STATE, sizeof *copies.pairs), .cap = STATE};
+    kv_cache c;
+    kv_seq s;
+    quire_error err = {.message = ""};
+    assert_int_equal(kv_cache_open(&o, &c), QUIRE_OK);
+    assert_int_equal(kv_seq_init(&s, 1, STATE), QUIRE_OK);
+    for (int32_t i = 0; i < 2 * N_TENANTS; i++) {
+        int32_t tenant = i / 2;
+        assert_int_equal(kv_seq_open(&c, &s, "", 0, &tenant, sizeof tenant, tokens, N), QUIRE_OK);
+        assert_int_equal(kv_seq_admit(&c, &s, tokens, N - 1), QUIRE_OK);
+        assert_int_equal(s.n_computed, i % 2 == 0 ? 0 : N - 1);
+        kv_cache_make_free(&c, (int32_t)kv_seq_needs(&c, &s, N - 1 - s.n_computed));
+        assert_int_equal(kv_seq_reserve(&c, &s, N - 1 - s.n_computed, &copies), QUIRE_OK);
+        kv_seq_advance(&s, N - 1 - s.n_computed);
+        kv_seq_release(&c, &s, tokens, KV_KEEP);
+        kv_seq_close(&c, &s);
+        copies.n = 0;
+        assert_int_equal(kv_cache_check(&c, NULL, 0, &err), QUIRE_OK);
+    }
+    kv_index_clear(c.index); /* no one's tokens are kept */
+    assert_int_equal(kv_index_count(c.index).n_entries, 0);
+    assert_int_equal(kv_index_count(c.index).n_namespaces, 0);
+    kv_seq_deinit(&s);
+    kv_cache_close(&c);
+    mem_free(copies.pairs);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_same_prompt_again_computes_its_last_token_only),
         cmocka_unit_test(requests_that_branch_share_what_they_have_in_common),
         cmocka_unit_test(random_sequences_leave_every_page_where_it_belongs),
         cmocka_unit_test(what_is_no_longer_kept_makes_room_for_others),
+        cmocka_unit_test(tenants_who_come_after_many_others_find_what_they_left),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
