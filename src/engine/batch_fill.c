@@ -1,5 +1,6 @@
 /* The batch of a step: tokens, positions, slots, wanted rows and the attention work list
  * of the planned items. The engine thread. */
+#include <assert.h>
 #include <string.h>
 
 #include "base/mem.h"
@@ -22,6 +23,8 @@ quire_err batch_open(engine *e) {
     a->types = mem_new(n_rows, sizeof *a->types);
     a->parents = mem_new(n_rows, sizeof *a->parents);
     a->faults = mem_new(n_rows, sizeof *a->faults);
+    a->adapters = mem_new((size_t)e->options.max_adapters + 1, sizeof *a->adapters);
+    a->row_adapters = mem_new(n_rows, sizeof *a->row_adapters);
     a->out_rows = mem_new((size_t)e->sched.limits.max_out, sizeof *a->out_rows);
     a->batch_seqs = mem_new(n_seqs, sizeof *a->batch_seqs);
     a->hidden = mem_new((size_t)e->desc->d_model * n_workers, sizeof *a->hidden);
@@ -34,7 +37,7 @@ quire_err batch_open(engine *e) {
     a->tables = mem_new(n_seqs * (size_t)e->layout.n_groups, sizeof(kv_table *));
     bool whole = a->out0 && a->uses && a->tokens && a->positions && a->types && a->parents && a->faults &&
                  a->out_rows && a->batch_seqs && a->tables && a->hidden && a->raw && a->forked && a->states &&
-                 a->lines && a->line_rows && a->line_results;
+                 a->lines && a->line_rows && a->line_results && a->adapters && a->row_adapters;
     for (int32_t g = 0; g < e->kv.n_token_groups && whole; g++) {
         a->slots[g] = mem_new(n_rows, sizeof *a->slots[g]);
         a->rows.slots[g] = a->slots[g];
@@ -57,9 +60,10 @@ quire_err batch_open(engine *e) {
 
 void batch_close(engine *e) {
     step_arrays *a = &e->step;
-    void *blocks[] = {a->out0,       a->uses,           a->tokens, a->positions, a->parents,     a->out_rows,
-                      a->batch_seqs, (void *)a->tables, a->hidden, a->raw,       a->forked,      a->types,
-                      a->faults,     a->states,         a->lines,  a->line_rows, a->line_results};
+    void *blocks[] = {a->out0,      a->uses,         a->tokens,         a->positions,       a->parents,
+                      a->out_rows,  a->batch_seqs,   (void *)a->tables, a->hidden,          a->raw,
+                      a->forked,    a->types,        a->faults,         a->states,          a->lines,
+                      a->line_rows, a->line_results, a->row_adapters,   (void *)a->adapters};
     for (size_t i = 0; i < sizeof blocks / sizeof *blocks; i++) {
         mem_free(blocks[i]);
     }
@@ -167,6 +171,50 @@ static void fill_types(engine *e) {
     }
 }
 
+/* The adapter's number among those of the batch, to which it is added. */
+static int16_t number_of_adapter(const engine *e, step_arrays *a, const struct adapter *weights) {
+    int32_t i = 0;
+    while (i < a->rows.n_adapters && a->adapters[i] != weights) {
+        i++;
+    }
+    if (i == a->rows.n_adapters) {
+        assert(i < e->options.max_adapters);
+        (void)e;
+        a->adapters[a->rows.n_adapters++] = weights;
+    }
+    return (int16_t)i;
+}
+
+/* Fills which rows have an adapter; a batch in which none has one is as an engine's
+ * without adapters. */
+static void fill_adapters(engine *e) {
+    step_arrays *a = &e->step;
+    a->rows.adapters = NULL;
+    a->rows.row_adapters = NULL;
+    a->rows.n_adapters = 0;
+    for (int32_t i = 0; i < a->rows.n_seqs && e->options.max_adapters > 0; i++) {
+        const sequence *s = planned_at(e, i);
+        const batch_seq *q = &a->batch_seqs[i];
+        /* positions ascend, but for branches of drafts, which follow all known tokens */
+        int32_t row = q->row0, end = q->row0 + q->n_rows;
+        while (s->adapter != NULL && row < end && a->positions[row] < s->adapter_from) {
+            row++;
+        }
+        if (s->adapter == NULL || row == end) {
+            continue;
+        }
+        if (a->rows.row_adapters == NULL) {
+            memset(a->row_adapters, -1, (size_t)a->rows.n_rows * sizeof *a->row_adapters);
+            a->rows.row_adapters = a->row_adapters;
+            a->rows.adapters = a->adapters;
+        }
+        int16_t number = number_of_adapter(e, a, s->adapter->weights);
+        for (; row < end; row++) {
+            a->row_adapters[row] = number;
+        }
+    }
+}
+
 /* Clears the rows' faults, where a program can have some. */
 static void clear_faults(step_arrays *a) {
     a->rows.faults = NULL;
@@ -189,6 +237,7 @@ void batch_fill(engine *e) {
         fill_item(e, i);
     }
     fill_types(e);
+    fill_adapters(e);
     clear_faults(a);
     if (e->options.no_cascade) {
         a->rows.n_work = batch_plan_work(a->batch_seqs, a->rows.n_seqs, a->cascade.limits.tile_rows,

@@ -44,7 +44,9 @@ static int32_t shareable(const engine *e, const sequence *s, const sequence *for
     bool has_place = e->sched.n_running - (s->fork_replaces ? 1 : 0) < e->sched.limits.max_seqs;
     bool same_namespace = s->n_namespace == fork_from->n_namespace &&
                           memcmp(s->namespace, fork_from->namespace, s->n_namespace) == 0;
-    if (!runs || !has_place || !same_namespace) {
+    bool same_weights =
+        s->task.adapter == fork_from->task.adapter && s->adapter_from == fork_from->adapter_from;
+    if (!runs || !has_place || !same_namespace || !same_weights) {
         return 0;
     }
     int32_t n =

@@ -9,9 +9,9 @@
 #define PROBED_FRAMES  16   /* copied at open, so that the first preemption has a measured cost */
 
 /* The scope of public prefixes: all whose keys and values agree, which within one engine
- * are all without a mask or change of scores of their own. Those have a scope without
- * public prefixes. */
-static const unsigned char SCOPE[] = {0}, SCOPE_OF_MODS[] = {1};
+ * are all without a mask, change of scores or adapter of their own. Those have a scope
+ * without public prefixes. */
+static const unsigned char SCOPE[] = {0}, SCOPE_OF_OWN[] = {1};
 
 quire_err cache_open(engine *e, quire_error *err) {
     kv_cache_options o = kv_cache_options_of(&e->layout, e->options.n_pages);
@@ -46,9 +46,9 @@ void cache_enter(engine *e, sequence *s) {
          * could use them */
         return;
     }
-    const unsigned char *scope = s->mods != NULL ? SCOPE_OF_MODS : SCOPE;
-    quire_err r = kv_seq_open(&e->kv, &s->task.kv, scope, sizeof SCOPE, s->namespace, s->n_namespace,
-                              s->task.tokens, s->task.n_known);
+    bool has_own = s->mods != NULL || (s->adapter != NULL && s->adapter_from == 0);
+    quire_err r = kv_seq_open(&e->kv, &s->task.kv, has_own ? SCOPE_OF_OWN : SCOPE, sizeof SCOPE, s->namespace,
+                              s->n_namespace, s->task.tokens, kv_seq_shareable(&s->task.kv, s->task.n_known));
     if (r == QUIRE_OK && s->task.kv.has_path && s->retains) {
         /* the caller has checked the range */
         (void)kv_index_retain(e->kv.index, &s->task.kv.path, &s->retention);

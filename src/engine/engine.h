@@ -17,6 +17,7 @@
 #include "backend/backend.h"
 #include "base/ring.h"
 #include "base/wake.h"
+#include "core/adapter_ref.h"
 #include "core/params.h"
 #include "engine/ablations.h"
 #include "kv/evict.h"
@@ -83,6 +84,7 @@ typedef struct engine_options {
     const char *audit_path;
     int32_t page_tokens, n_pages, max_model_len; /* a sequence ends earlier if the pool holds less */
     int32_t max_batched_tokens, max_seqs, prefill_chunk;
+    int32_t max_adapters; /* different ones that run at once (adapter_slots.h); 0: requests have none */
     /* no step runs before engine_release: requests submitted until then start together */
     bool starts_paused;
     /* the caller runs the steps, with what state.h has: for measurements on a clock of
@@ -162,7 +164,7 @@ typedef struct engine_event {
     int64_t processed_us; /* from the admission until at least so many were */
 } engine_event;
 
-#define ENGINE_NAMESPACE_BYTES 224
+#define ENGINE_NAMESPACE_BYTES 240
 
 /* A further condition that ends a beam: whether tokens[0..n), n_prompt of them the
  * prompt, are over with the last one. Called on the engine thread: it allocates nothing,
@@ -235,6 +237,13 @@ typedef struct engine_request {
     /* other requests have others or none: their cost is measured apart from that of
      * steps */
     bool mods_are_own;
+    /* what changes the weights for its rows, or NULL: held until it has ended. The draft
+     * model does without */
+    adapter_ref *adapter;
+    /* rows at positions before it are the base's (activated LoRA), and its pages are
+     * shared up to there only. 0: all rows have the adapter, and its namespace must tell
+     * it apart */
+    int32_t adapter_from;
     /* names the tenant: prefixes are shared within a namespace only. n_namespace bytes,
      * copied */
     const void *namespace;

@@ -21,6 +21,15 @@ void explain_queued(engine *e, sequence *s) {
     }
 }
 
+/* How long x has had this kind of wait, and how often. */
+static int64_t *wait_us_of(explain *x, quire_wait wait) {
+    return wait == EXPLAIN_WAIT_ADAPTER ? &x->adapter_wait_us : &x->report.wait_us[wait];
+}
+
+static int32_t *n_waits_of(explain *x, quire_wait wait) {
+    return wait == EXPLAIN_WAIT_ADAPTER ? &x->n_adapter_waits : &x->report.n_waits[wait];
+}
+
 /* Counts the time since the last cut, and cuts here. */
 static void explain_cut(sequence *s, int64_t now_us) {
     explain *x = s->explain;
@@ -30,7 +39,7 @@ static void explain_cut(sequence *s, int64_t now_us) {
     x->since_us = since_us + us;
     switch (x->stage) {
     case EXPLAIN_QUEUE:
-        x->report.wait_us[x->wait] += us;
+        *wait_us_of(x, x->wait) += us;
         x->report.queue_us += us;
         break;
     case EXPLAIN_PREFILL:
@@ -45,8 +54,8 @@ static void explain_cut(sequence *s, int64_t now_us) {
 /* From here on s has this kind of wait. */
 static void wait_for(sequence *s, quire_wait wait) {
     explain *x = s->explain;
-    if (x->stage != EXPLAIN_QUEUE || x->wait != wait || x->report.n_waits[wait] == 0) {
-        x->report.n_waits[wait]++;
+    if (x->stage != EXPLAIN_QUEUE || x->wait != wait || *n_waits_of(x, wait) == 0) {
+        ++*n_waits_of(x, wait);
     }
     x->stage = EXPLAIN_QUEUE;
     x->wait = wait;
@@ -79,7 +88,10 @@ void explain_waiting(engine *e) {
             continue;
         }
         explain_cut(s, now_us);
-        quire_wait own = s->task.kv.tier_wait == KV_TIER_WAITS ? QUIRE_WAIT_TIER : common;
+        bool lacks_adapter = s->task.lacks_slot && common != QUIRE_WAIT_SLOT;
+        quire_wait own = s->task.kv.tier_wait == KV_TIER_WAITS ? QUIRE_WAIT_TIER
+                         : lacks_adapter                       ? EXPLAIN_WAIT_ADAPTER
+                                                               : common;
         wait_for(s, prefix_wait_blocks(&e->sched, &s->task) ? QUIRE_WAIT_PREFIX : own);
     }
 }

@@ -12,8 +12,14 @@
 
 typedef enum explain_stage { EXPLAIN_QUEUE, EXPLAIN_PREFILL, EXPLAIN_DECODE } explain_stage;
 
+/* The kind of wait for an adapter's slot. It is none of the report's list, which keeps
+ * its length: quire_explain_more has it. */
+#define EXPLAIN_WAIT_ADAPTER QUIRE_N_WAITS
+
 typedef struct explain {
     quire_explain report;
+    int64_t adapter_wait_us; /* the time of EXPLAIN_WAIT_ADAPTER, and how often it began */
+    int32_t n_adapter_waits;
     explain_stage stage;
     quire_wait wait;      /* in EXPLAIN_QUEUE */
     int64_t since_us;     /* when the stage or wait began; 0: at the submission */

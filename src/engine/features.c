@@ -56,6 +56,32 @@ static void tiers_forgotten(engine *e, sequence *s) {
     kv_tiering_forget(e->tiering, &s->task.kv);
 }
 
+/* ---- adapters ---- */
+
+/* Notes which adapters run and which are waited for, for metrics. */
+static void adapters_planned(engine *e) {
+    int64_t now = e->stats.steps + 1;
+    for (int32_t i = 0; i < e->sched.n_running && e->options.max_adapters > 0; i++) {
+        adapter_ref *a = running_at(e, i)->adapter;
+        if (a != NULL) {
+            atomic_store_explicit(&a->ran_at, now, memory_order_relaxed);
+        }
+    }
+    for (int32_t i = 0; i < e->sched.n_waiting && e->options.max_adapters > 0; i++) {
+        adapter_ref *a = waiting_at(e, i)->adapter;
+        if (a != NULL) {
+            atomic_store_explicit(&a->waited_at, now, memory_order_relaxed);
+        }
+    }
+}
+
+/* No batch will have a row of s any more. */
+static void adapters_ended(engine *e, sequence *s) {
+    (void)e;
+    adapter_ref_drop(s->adapter);
+    s->adapter = NULL;
+}
+
 /* ---- the table ---- */
 
 /* The handlers of an event, in the order in which they are called. */
@@ -63,7 +89,7 @@ static void tiers_forgotten(engine *e, sequence *s) {
 
 HANDLERS(polled, engine *e) = {tiers_polled};
 HANDLERS(planning, engine *e) = {beam_resume, rule_step_planning, draft_step_propose};
-HANDLERS(planned, engine *e) = {explain_waiting};
+HANDLERS(planned, engine *e) = {explain_waiting, adapters_planned};
 HANDLERS(entered, engine *e, sequence *s) = {explain_entered, service_entered};
 HANDLERS(admitted, engine *e, sequence *s) = {explain_admitted, swap_in};
 HANDLERS(preempted, engine *e, sequence *s) = {explain_preempted, swap_out, tiers_forgotten,
@@ -71,8 +97,8 @@ HANDLERS(preempted, engine *e, sequence *s) = {explain_preempted, swap_out, tier
 HANDLERS(computed, engine *e, sequence *s, int32_t n) = {explain_computed, service_computed, stats_computed,
                                                          out_progress};
 HANDLERS(token, engine *e, sequence *s, int64_t now_us) = {explain_token, service_token, stats_token};
-HANDLERS(ended, engine *e, sequence *s) = {explain_ended,    fork_hand_on,  tiers_forgotten,
-                                           draft_step_ended, service_ended, rule_step_ended};
+HANDLERS(ended, engine *e, sequence *s) = {explain_ended, fork_hand_on,    tiers_forgotten, draft_step_ended,
+                                           service_ended, rule_step_ended, adapters_ended};
 
 #define RAISE(event, ...)                                                                                    \
     for (size_t i = 0; i < sizeof event##_handlers / sizeof *event##_handlers; i++) {                        \

@@ -202,6 +202,7 @@ static quire_err open_scheduler(engine *e) {
     scheduler_options k = {.limits = {.max_rows = o->max_batched_tokens,
                                       .max_out = draft_max_out(&o->draft, o->max_seqs, o->max_batched_tokens),
                                       .max_seqs = o->max_seqs,
+                                      .max_adapters = o->max_adapters,
                                       .max_chunk = chunk_of(o, e->desc),
                                       .whole_prefills = o->no_chunked_prefill || e->desc->two_sided,
                                       .page_tokens = o->page_tokens,

@@ -13,6 +13,7 @@ static void sequence_free(sequence *s) {
     }
     sampling_lists_drop(s->sampling.lists);
     attn_mods_drop(s->mods);
+    adapter_ref_drop(s->adapter);
     constraint_drop(s->constraint);
     mem_free(s->constraint_states);
     mem_free(s->rule.bits);
@@ -116,6 +117,10 @@ quire_err sequence_new(const engine_request *r, const void *constraint_state, co
     sampling_lists_hold(s->sampling.lists);
     s->mods = attn_mods_hold(r->mods);
     s->mods_b = r->mods_b;
+    s->adapter = adapter_ref_hold(r->adapter);
+    s->adapter_from = r->adapter_from;
+    s->task.adapter = (uint64_t)(uintptr_t)r->adapter;
+    s->task.kv.share_limit = r->adapter != NULL ? r->adapter_from : 0;
     s->task.program = r->mods != NULL && r->mods_are_own ? program_of(r->mods) : 0;
     s->mirostat_mu = 2.0f * s->sampling.mirostat_tau;
     s->task.priority = r->priority;

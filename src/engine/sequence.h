@@ -47,6 +47,8 @@ typedef struct sequence {
     sample_rule rule;     /* what may come after its last token */
     attn_mods *mods;      /* its own mask and change of scores, a reference; or NULL */
     int32_t mods_b;
+    int32_t adapter_from;        /* the first position whose row has the adapter */
+    adapter_ref *adapter;        /* a reference until its end; or NULL */
     struct row_pooling *pooling; /* how its rows become one (row_pooling.h), or NULL: it gets tokens */
 
     /* Shared by engine and reader; constant once the engine has it, except for the

@@ -55,8 +55,10 @@ typedef struct step_arrays {
     int32_t *out0;               /* [plan.n_items] first wanted row of an item, in out_rows */
     row_use *uses;               /* [plan.n_items] */
     int32_t *tokens, *positions, *types, *out_rows;
-    int32_t *parents;    /* of drafts only: see batch_seq */
-    atomic_uint *faults; /* [max_rows] of rows with programs that can fault */
+    int32_t *parents;                /* of drafts only: see batch_seq */
+    atomic_uint *faults;             /* [max_rows] of rows with programs that can fault */
+    const struct adapter **adapters; /* [max_adapters] */
+    int16_t *row_adapters;           /* [max_rows] */
     kv_slot *slots[KV_MAX_GROUPS];
     batch_seq *batch_seqs;
     cascade cascade; /* the attention work list, and scratch memory to plan it */

@@ -127,7 +127,9 @@ quire_err kv_seq_reserve_groups(kv_cache *c, kv_seq *s, int32_t n, kv_copies *co
 
 void kv_seq_publish_tail(kv_cache *c, kv_seq *s, const int32_t *tokens) {
     if (s->has_path) {
-        (void)kv_index_publish(c->index, &s->path, tokens, s->n_computed, s->tables, KV_PUBLISH_TAIL);
+        int32_t n = kv_seq_shareable(s, s->n_computed);
+        (void)kv_index_publish(c->index, &s->path, tokens, n, s->tables,
+                               n == s->n_computed ? KV_PUBLISH_TAIL : KV_PUBLISH_PAGES);
     }
 }
 
@@ -186,7 +188,8 @@ int32_t kv_seq_copy_states(kv_cache *c, kv_seq *s, int32_t from, int32_t to) {
 void kv_seq_copy_due(kv_cache *c, kv_seq *s, int32_t n_rows) {
     kv_snapshot_plan plan = s->snapshots;
     plan.last = plan.last > s->n_computed ? plan.last : s->n_computed;
-    for (int32_t next = kv_snapshot_next(&plan); s->has_path && next < s->n_computed + n_rows;
+    for (int32_t next = kv_snapshot_next(&plan);
+         s->has_path && next < s->n_computed + n_rows && next == kv_seq_shareable(s, next);
          next = kv_snapshot_next(&plan)) {
         (void)add_state_copy(c, s, next); /* without room for this one: the next one is due later */
         plan.last = next;
@@ -209,9 +212,10 @@ void kv_seq_publish_states(kv_cache *c, kv_seq *s, const int32_t *tokens) {
         if (copy >= 0) {
             kv_state_views(c, pages_of_copy(c, s, copy), views);
         }
-        if (copy >= 0 || own->n_tokens == n) { /* a full tree only means less reuse */
-            (void)kv_index_snapshot(c->index, &s->path, tokens, s->n_computed, n, s->tables,
-                                    copy >= 0 ? views : own);
+        bool is_shared = n == kv_seq_shareable(s, n);
+        if (is_shared && (copy >= 0 || own->n_tokens == n)) { /* a full tree only means less reuse */
+            (void)kv_index_snapshot(c->index, &s->path, tokens, kv_seq_shareable(s, s->n_computed), n,
+                                    s->tables, copy >= 0 ? views : own);
         }
         s->snapshots.last = n;
     }
@@ -240,6 +244,9 @@ void kv_seq_settle(kv_cache *c, kv_seq *s) {
 
 void kv_seq_snapshot(kv_cache *c, kv_seq *s, const int32_t *tokens, bool goes_on, kv_copies *copies) {
     s->snapshots.last = s->n_computed; /* without room for this one too: the next one is due later */
+    if (s->n_computed > kv_seq_shareable(s, s->n_computed)) {
+        return;
+    }
     if (goes_on && reserve_state_ids(c, c->ids) != QUIRE_OK) {
         return;
     }
@@ -299,11 +306,12 @@ static bool kv_seq_owns_tail(const kv_cache *c, const kv_seq *s) {
 void kv_seq_release(kv_cache *c, kv_seq *s, const int32_t *tokens, kv_keep keep) {
     kv_seq_settle(c, s);
     if (s->has_path && keep == KV_KEEP && s->n_computed > 0) {
-        bool owns = kv_seq_owns_tail(c, s);
+        int32_t n = kv_seq_shareable(s, s->n_computed);
+        bool owns = n == s->n_computed && kv_seq_owns_tail(c, s);
         if (owns && c->n_state_pages > 0) {
             kv_seq_snapshot(c, s, tokens, false, NULL); /* publishes the tail */
         } else {
-            (void)kv_index_publish(c->index, &s->path, tokens, s->n_computed, s->tables,
+            (void)kv_index_publish(c->index, &s->path, tokens, n, s->tables,
                                    owns ? KV_PUBLISH_TAIL : KV_PUBLISH_PAGES);
         }
     }
@@ -393,7 +401,7 @@ quire_err kv_cache_check(const kv_cache *c, const kv_table *const *tables, int32
 /* Leading whole pages that others hold in every group. */
 static int32_t kv_seq_swap_shared_pages(const kv_cache *c, const kv_seq *s) {
     int32_t n = 0;
-    for (; n < s->n_computed / c->page_tokens; n++) {
+    for (; n < kv_seq_shareable(s, s->n_computed) / c->page_tokens; n++) {
         for (int32_t g = 0; g < s->n_tables; g++) {
             if (kv_seq_holders(c, s, g, n) < 2) {
                 return n;

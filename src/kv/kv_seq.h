@@ -14,9 +14,9 @@
  *   advance  tokens whose keys and values are written by now
  *   publish  full pages become findable
  *   forget   pages before windows are released
- *   copy     pages for its recurrent states as they are after a token within the next rows:
- *            where a snapshot is due, which becomes findable as it is published, and
- *            before each draft
+ *   copy     pages for its recurrent states as they are after a token within the next
+ *            rows: where a snapshot is due, which becomes findable as it is published,
+ *            and before each draft
  *   settle   its state is that after its computed tokens; other copies are released
  *   release  all pages are released; what was computed stays findable
  *   swap     before a release: pages without other holders are kept in host memory, and
@@ -47,7 +47,10 @@ typedef struct kv_seq {
     int32_t n_tables;
     int32_t n_computed; /* tokens whose keys and values the pages hold */
     bool has_path;
-    kv_path path;               /* valid with has_path */
+    kv_path path; /* valid with has_path */
+    /* only its first so many tokens are published: the others' values depend on more than
+     * the tokens before them; 0: all are */
+    int32_t share_limit;
     kv_snapshot_plan snapshots; /* with state groups: where it takes them */
     int32_t copies0, n_copies;  /* of its states, in cache.state_copies, from the reservation to settle */
     int32_t n_copied_from;      /* the tokens before the rows by which these are counted */
@@ -78,6 +81,10 @@ void kv_seq_close(kv_cache *c, kv_seq *s);
 
 /* ---- reuse ---- */
 
+/* How many of its first n tokens are published. */
+static inline int32_t kv_seq_shareable(const kv_seq *s, int32_t n) {
+    return s->share_limit > 0 && s->share_limit < n ? s->share_limit : n;
+}
 /* How many of tokens[0..n) an admission would find, and what of it takes no room. Changes
  * nothing. */
 int32_t kv_seq_peek(const kv_cache *c, const kv_seq *s, const int32_t *tokens, int32_t n, kv_held *held);
@@ -125,11 +132,12 @@ static inline void kv_seq_advance(kv_seq *s, int32_t n) {
  * reuse is lost. */
 static inline void kv_seq_publish_pages(kv_cache *c, kv_seq *s, const int32_t *tokens) {
     if (s->has_path) {
-        (void)kv_index_publish(c->index, &s->path, tokens, s->n_computed, s->tables, KV_PUBLISH_PAGES);
+        (void)kv_index_publish(c->index, &s->path, tokens, kv_seq_shareable(s, s->n_computed), s->tables,
+                               KV_PUBLISH_PAGES);
     }
 }
-/* Publishes the snapshots that are due among the computed tokens, where states were copied
- * or s has them. Needs state groups and a path. */
+/* Publishes the snapshots that are due among the computed tokens, where states were
+ * copied or s has them. Needs state groups and a path. */
 void kv_seq_publish_states(kv_cache *c, kv_seq *s, const int32_t *tokens);
 /* Publishes both. */
 static inline void kv_seq_publish(kv_cache *c, kv_seq *s, const int32_t *tokens) {
@@ -140,9 +148,10 @@ static inline void kv_seq_publish(kv_cache *c, kv_seq *s, const int32_t *tokens)
 }
 /* The pages, with the part-filled last one. */
 void kv_seq_publish_tail(kv_cache *c, kv_seq *s, const int32_t *tokens);
-/* Reserves pages for copies of s's states after each of its first from .. to - 1 tokens, which
- * its next rows compute and do not end with; evicts for them. Returns how many there are:
- * fewer than wanted where pages are short. Needs state groups; s's calls of a step follow
+/* Reserves pages for copies of s's states after each of its first from .. to - 1 tokens,
+ * which its next rows compute and do not end with; evicts for them. Returns how many
+ * there are: fewer than wanted where pages are short. Needs state groups; s's calls of a
+ * step follow
  * one another. */
 int32_t kv_seq_copy_states(kv_cache *c, kv_seq *s, int32_t from, int32_t to);
 /* The same where snapshots are due within the next n_rows. */

@@ -3,6 +3,7 @@
 #include <float.h>
 #include <math.h>
 
+#include "sched/adapter_slots.h"
 #include "sched/prefix_wait.h"
 
 #define MAX_ADMIT 16 /* most candidates of a plan: each is looked up in the prefix cache first */
@@ -114,6 +115,54 @@ int32_t candidates_ahead(scheduler *s, const sched_task *t) {
     return n_ahead;
 }
 
+/* ---- slots of adapters ---- */
+
+static adapter_slots slots_of_running(const scheduler *s) {
+    adapter_slots slots = {.most = s->limits.max_adapters};
+    for (int32_t i = 0; i < s->n_running; i++) {
+        adapter_slots_take(&slots, s->running[i]->adapter);
+    }
+    return slots;
+}
+
+bool candidates_have_slot(const scheduler *s, const sched_task *t) {
+    if (t->adapter == 0) {
+        return true;
+    }
+    const adapter_slots slots = slots_of_running(s);
+    return adapter_slots_fit(&slots, t->adapter);
+}
+
+/* Takes the keys of those of the first n waiting tasks that get no slot. */
+static void drop_slotless(scheduler *s, int32_t n, const adapter_slots *slots) {
+    for (int32_t i = 0; i < n; i++) {
+        s->keys[i] = adapter_slots_fit(slots, s->waiting[i]->adapter) ? s->keys[i] : NAN;
+    }
+}
+
+/* Marks the waiting tasks whose adapters find no slot beside the running ones, and those
+ * that leave theirs to an older one which has waited for long; takes the keys of the
+ * first n. */
+static void candidates_mark_slots(scheduler *s, int32_t n, const adapter_slots *slots) {
+    uint64_t oldest = UINT64_MAX;
+    if (slots->most == 0) {
+        return;
+    }
+    for (int32_t i = 0; i < s->n_waiting; i++) {
+        sched_task *t = s->waiting[i];
+        t->lacks_slot = !adapter_slots_fit(slots, t->adapter);
+        bool is_patient = s->now_us - t->submitted_us < ADAPTER_PATIENCE_US;
+        oldest = t->lacks_slot && !is_patient && t->arrival < oldest ? t->arrival : oldest;
+    }
+    for (int32_t i = 0; i < s->n_waiting; i++) {
+        sched_task *t = s->waiting[i];
+        t->lacks_slot = t->lacks_slot || (t->adapter != 0 && t->arrival > oldest);
+        if (i < n && t->lacks_slot) {
+            s->keys[i] = NAN;
+        }
+    }
+}
+
 int32_t admission_candidates_find(scheduler *s) {
     const sched_hooks *hooks = s->options.hooks;
     int32_t n_candidates = 0, places = s->limits.max_seqs - s->n_running,
@@ -125,6 +174,8 @@ int32_t admission_candidates_find(scheduler *s) {
     for (int32_t i = 0; i < n; i++) {
         s->keys[i] = prefix_wait_blocks(s, s->waiting[i]) ? NAN : s->keys[i];
     }
+    adapter_slots slots = slots_of_running(s);
+    candidates_mark_slots(s, n, &slots);
     for (int32_t looked_at = 0; n_candidates < most && looked_at < CANDIDATES_EXAMINED; looked_at++) {
         int32_t i = candidates_order_next(s, n);
         if (i == n) {
@@ -133,6 +184,10 @@ int32_t admission_candidates_find(scheduler *s) {
         if (hooks->is_ready == NULL || hooks->is_ready(s->options.context, s->waiting[i])) {
             s->candidates[n_candidates++] = s->waiting[i];
             candidates_order_served(s, n, s->waiting[i]);
+            adapter_slots_take(&slots, s->waiting[i]->adapter);
+            if (s->waiting[i]->adapter != 0) {
+                drop_slotless(s, n, &slots);
+            }
         }
     }
     return n_candidates;

@@ -22,9 +22,13 @@ void candidates_order_served(scheduler *s, int32_t n, const sched_task *t);
  * ones. O(waiting). */
 int32_t candidates_ahead(scheduler *s, const sched_task *t);
 
-/* Fills s->candidates with waiting tasks that wait neither for a prefix nor for tiers, in
- * the order of admission. Returns how many: at most the free places to run, and at most
- * CANDIDATES_EXAMINED looked up in the prefix cache. O(waiting x admitted). */
+/* Whether t's adapter has a slot beside those of the running tasks, or needs none. */
+bool candidates_have_slot(const scheduler *s, const sched_task *t);
+
+/* Fills s->candidates with waiting tasks that wait neither for a prefix nor for an
+ * adapter's slot nor for tiers, in the order of admission. Returns how many: at most the
+ * free places to run, and at most CANDIDATES_EXAMINED looked up in the prefix cache.
+ * O(waiting x admitted). */
 int32_t admission_candidates_find(scheduler *s);
 
 #endif

@@ -58,7 +58,7 @@ static int32_t worth_waiting(const scheduler *s, const waiter *w, const sched_ta
         return 0;
     }
     int32_t n = common_ground(s, w->t, other);
-    n = n < w->n_wanted ? n : w->n_wanted;
+    n = kv_seq_shareable(&other->kv, n < w->n_wanted ? n : w->n_wanted);
     n -= n % unit;
     if (other->arrival > w->t->arrival || n - w->n_cached < size || n <= n_computed) {
         return 0;

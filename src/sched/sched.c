@@ -2,6 +2,8 @@
 
 #include <math.h>
 
+#include "sched/adapter_slots.h"
+
 #define NEWEST 4 /* sequences among which one to preempt is chosen */
 
 typedef struct budget {
@@ -19,6 +21,7 @@ typedef struct planner {
     bool has_first;   /* some running sequence is first */
     int32_t places;   /* for waiting sequences to run */
     sched_plan *plan;
+    adapter_slots slots;
 } planner;
 
 static int32_t sched_min_i32(int32_t a, int32_t b) {
@@ -345,7 +348,8 @@ static bool plan_waiting(planner *p, const sched_seq *waiting, int32_t first, in
     sched_plan *plan = p->plan;
     for (int32_t i = first; i < end && p->places > waiting[i].n_beside && plan->n_items < l->max_seqs; i++) {
         const sched_seq *s = &waiting[i];
-        if (s->prefix_wait && will_run(plan, s->blocked_on, p->n_running)) {
+        bool is_blocked = s->prefix_wait && will_run(plan, s->blocked_on, p->n_running);
+        if (is_blocked || !adapter_slots_fit(&p->slots, s->adapter)) {
             continue;
         }
         int32_t n = rows_possible(p, s);
@@ -359,6 +363,7 @@ static bool plan_waiting(planner *p, const sched_seq *waiting, int32_t first, in
         plan_add(p, s, p->n_running + i, n);
         p->left.pages -= claimed;
         p->places -= 1 + s->n_beside;
+        adapter_slots_take(&p->slots, s->adapter);
         plan->n_admitted++;
     }
     return true;
@@ -406,11 +411,13 @@ void sched_make_plan(const sched_limits *l, const sched_seq *running, int32_t n_
                  false,
                  false,
                  l->max_seqs - n_running,
-                 plan};
+                 plan,
+                 {.most = l->max_adapters}};
     for (int32_t i = 0; i < n_running; i++) {
         plan->decisions[i] = SCHED_IDLE;
         p.places -= running[i].n_beside;
         p.has_first = p.has_first || running[i].is_first;
+        adapter_slots_take(&p.slots, running[i].adapter);
         p.left.pages -= pages_promised(l, &running[i]);
     }
     plan_running(&p, PHASE_DECODE);

@@ -3,7 +3,8 @@
  *
  * Every step has a budget of rows. Running sequences that decode take a row each first,
  * and prefills take what is left in chunks. Waiting sequences are admitted in the given
- * order while rows, places to run and pages last; one in a prefix wait is skipped. While
+ * order while rows, places to run and pages last; one in a prefix wait is skipped, as is
+ * one whose adapter finds no slot beside those of the running ones. While
  * a sequence decodes, prefills take only so many rows that the step stays within twice
  * the time of the decodes, or the target if that is longer.
  *
@@ -74,6 +75,7 @@ typedef struct sched_seq {
     bool sits_out; /* running: it gets no rows in this step, and may be preempted */
     /* running and decoding only: tokens after the known ones to verify, as many as fit */
     int32_t n_drafts;
+    uint64_t adapter;       /* 0: none. A waiting one whose adapter finds no slot is skipped */
     bool has_program;       /* its attention runs a program of its own: */
     double program_pair_us; /* what that adds to a pair, as measured; 0: not known */
     double program_pairs;   /* pairs of it that a step may have: few while its cost is not known well */
@@ -87,10 +89,11 @@ typedef struct sched_cost {
 } sched_cost;
 
 typedef struct sched_limits {
-    int32_t max_rows;  /* rows a step */
-    int32_t max_out;   /* rows a step whose logits are wanted */
-    int32_t max_seqs;  /* sequences that run at once */
-    int32_t max_chunk; /* rows of one sequence in a step */
+    int32_t max_rows;     /* rows a step */
+    int32_t max_out;      /* rows a step whose logits are wanted */
+    int32_t max_seqs;     /* sequences that run at once */
+    int32_t max_adapters; /* different ones that run at once (adapter_slots.h) */
+    int32_t max_chunk;    /* rows of one sequence in a step */
     int32_t page_tokens;
     int32_t state_pages; /* pages that a sequence takes besides, whatever its length: its recurrent states */
     kv_most most;        /* of one sequence; read where groups have windows */

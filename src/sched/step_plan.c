@@ -70,11 +70,12 @@ static bool may_take_places(const sched_task *t) {
     return t->n_preempted == 0 && t->group == 0;
 }
 
-/* Whether a plan may admit t: it waits neither for a prefix nor for tiers. The hook
- * begins to fetch what t lacks. */
+/* Whether a plan may admit t: it waits neither for a prefix nor for a slot nor for tiers.
+ * The hook begins to fetch what t lacks. */
 static bool fair_preempt_may_go(scheduler *s, sched_task *t) {
     const sched_hooks *hooks = s->options.hooks;
-    return !prefix_wait_blocks(s, t) && (hooks->is_ready == NULL || hooks->is_ready(s->options.context, t));
+    return !prefix_wait_blocks(s, t) && candidates_have_slot(s, t) &&
+           (hooks->is_ready == NULL || hooks->is_ready(s->options.context, t));
 }
 
 /* Whether one more task may run besides those that do. */
@@ -176,6 +177,7 @@ static void step_plan_describe(const scheduler *s, const sched_task *t, sched_se
     d->group = t->group;
     d->is_first = t->is_first;
     d->sits_out = t->sits_out && t->state != TASK_WAITING;
+    d->adapter = t->adapter;
     d->no_logits = t->no_logits;
     d->wants_logits = task_wants_logits(t);
     if (t->program != 0) {

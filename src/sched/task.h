@@ -24,6 +24,7 @@ typedef struct sched_task {
     kv_seq kv;           /* its pages, and n_computed of the known tokens that they hold */
     int32_t n_preempted; /* how often it was preempted */
     int32_t group;       /* tasks of one group (not 0) are preempted together or not at all: beams */
+    uint64_t adapter;    /* whose slot it takes while it runs (adapter_slots.h); 0: none */
     int32_t tenant_slot; /* its tenant's slot (admission_policy.h) */
     /* under ADMISSION_FAIR: its prompt goes before those of tenants that run more
      * (step_plan.c) */
@@ -31,6 +32,7 @@ typedef struct sched_task {
     /* running: it takes no part in this step, since something of its own is not ready; it
      * keeps its pages */
     bool sits_out;
+    bool lacks_slot; /* waiting: its adapter found no slot in this step */
 
     /* Constant once the scheduler has it, except for the content of the array. */
     _Alignas(MEM_ALIGN) int32_t n_prompt;
@@ -78,9 +80,10 @@ static inline bool task_wants_logits(const sched_task *t) {
 }
 
 /* Tokens of t that may be reused, wherever they are: not the last known one, none whose
- * logits are wanted, and no more than its limit. */
+ * logits are wanted, none that are never published, and no more than its limit. */
 static inline int32_t task_reusable(const sched_task *t) {
     int32_t n = t->limits_reuse && t->reuse_limit < t->n_known - 1 ? t->reuse_limit : t->n_known - 1;
+    n = kv_seq_shareable(&t->kv, n);
     return task_wants_logits(t) && t->logits_first < n ? t->logits_first : n;
 }
 

@@ -25,6 +25,7 @@ typedef struct user {
     kv_seq kv;
     bool is_open;
     int32_t n_known; /* of tokens */
+    uint64_t own;    /* what its tokens from kv.share_limit on depend on besides, where that is not 0 */
     int32_t tokens[LEN];
 } user;
 
@@ -40,6 +41,7 @@ static int32_t any(int32_t n) {
 /* What the slot of token i holds in group g. */
 static uint64_t content(const user *u, int32_t g, int32_t i) {
     uint64_t h = (uint64_t)g + 1;
+    h += u->kv.share_limit > 0 && i >= u->kv.share_limit ? u->own : 0;
     for (int32_t k = 0; k <= i; k++) {
         h = h * 0x9e3779b97f4a7c15u + (uint64_t)u->tokens[k] + 1;
     }
@@ -117,9 +119,12 @@ static void enter(user *u) {
     }
     u->n_known = n;
     u->is_open = true;
+    u->own = rng_next(&seed);
+    u->kv.share_limit = any(3) == 0 ? 1 + any(LEN) : 0;
     assert_int_equal(kv_seq_open(&cache, &u->kv, "s", 1, any(2) ? "a" : "b", 1, u->tokens, n), QUIRE_OK);
-    int32_t n_found = kv_seq_peek(&cache, &u->kv, u->tokens, n - 1, &held);
-    assert_int_equal(kv_seq_admit(&cache, &u->kv, u->tokens, n - 1), QUIRE_OK);
+    n = kv_seq_shareable(&u->kv, n - 1);
+    int32_t n_found = kv_seq_peek(&cache, &u->kv, u->tokens, n, &held);
+    assert_int_equal(kv_seq_admit(&cache, &u->kv, u->tokens, n), QUIRE_OK);
     assert_int_equal(u->kv.n_computed, n_found);
     assert_true(cache.index != NULL || n_found == 0);
 }
@@ -140,6 +145,8 @@ static void fork_to(user *to, const user *from) {
         return;
     }
     memcpy(to->tokens, from->tokens, sizeof to->tokens);
+    to->own = from->own;
+    to->kv.share_limit = from->kv.share_limit;
     to->n_known = n > 0 ? from->n_known : 1;
     kv_seq_fork(&cache, &from->kv, n, &to->kv);
     assert_int_equal(to->kv.n_computed, n);

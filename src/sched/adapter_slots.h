@@ -1,0 +1,41 @@
+/* The adapters whose sequences may run at once: at most so many different ones.
+ *
+ * A sequence whose adapter finds no slot waits, and delays nobody behind it. Once the
+ * oldest of these has waited for ADAPTER_PATIENCE_US, younger ones get no place under any
+ * adapter, so the adapters that run come to their end and it gets a slot. */
+#ifndef SCHED_ADAPTER_SLOTS_H
+#define SCHED_ADAPTER_SLOTS_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#define SCHED_MAX_ADAPTERS  256
+#define ADAPTER_PATIENCE_US 1000000
+
+typedef struct adapter_slots {
+    int32_t most, n; /* most: at most SCHED_MAX_ADAPTERS */
+    uint64_t ids[SCHED_MAX_ADAPTERS];
+} adapter_slots;
+
+/* Whether a sequence under this adapter (0: none) may run beside those that have
+ * slots. */
+static inline bool adapter_slots_fit(const adapter_slots *s, uint64_t id) {
+    bool fits = id == 0 || s->n < s->most;
+    for (int32_t i = 0; i < s->n && !fits; i++) {
+        fits = s->ids[i] == id;
+    }
+    return fits;
+}
+
+/* Gives the adapter a slot, unless it has one. It fits, or runs already. */
+static inline void adapter_slots_take(adapter_slots *s, uint64_t id) {
+    bool has = id == 0 || s->n == SCHED_MAX_ADAPTERS;
+    for (int32_t i = 0; i < s->n && !has; i++) {
+        has = s->ids[i] == id;
+    }
+    if (!has) {
+        s->ids[s->n++] = id;
+    }
+}
+
+#endif
