@@ -861,6 +861,10 @@ typedef struct quire_explain_more {
     /* earlier answers that its conversation names by id (quire_stream_recall): it goes on
      * from their ids; they are not kept any more; its text is another one */
     int32_t n_reused, n_gone, n_differ;
+    /* tokens of the prompt whose pages were cached when it was first admitted. On models
+     * with recurrent states more than quire_explain.matched, where the cache has no
+     * snapshot of the state after them (docs/kv.md); else the same */
+    int32_t n_prefix;
 } quire_explain_more;
 
 /* NULL where the choice has no report, or not yet. Valid while the stream is. Called on

@@ -97,9 +97,14 @@ void explain_waiting(engine *e) {
 }
 
 void explain_admitted(engine *e, sequence *s) {
-    if (s->explain) {
+    explain *x = s->explain;
+    if (x) {
         explain_cut(s, atomic_load(&e->step_started_us));
-        s->explain->stage = EXPLAIN_PREFILL;
+        x->stage = EXPLAIN_PREFILL;
+        if (x->report.n_chunks + x->report.n_preemptions == 0 && s->task.kv.has_path) {
+            x->n_prefix =
+                kv_index_peek_pages(e->kv.index, &s->task.kv.path, s->task.tokens, task_reusable(&s->task));
+        }
     }
 }
 

@@ -489,6 +489,10 @@ int32_t kv_index_peek(const kv_index *ix, const kv_path *path, const int32_t *to
     return index_walk(ix, path, tokens, n, ix->o.n_state_groups > 0).n_tokens;
 }
 
+int32_t kv_index_peek_pages(const kv_index *ix, const kv_path *path, const int32_t *tokens, int32_t n) {
+    return index_walk(ix, path, tokens, n, false).n_tokens;
+}
+
 int32_t kv_index_peek_held(const kv_index *ix, const kv_path *path, const int32_t *tokens, int32_t n,
                            kv_held *held) {
     found f = index_walk(ix, path, tokens, n, ix->o.n_state_groups > 0);

@@ -142,6 +142,8 @@ quire_err kv_index_retain(kv_index *ix, kv_path *path, const kv_retention *r);
 
 /* How many of tokens[0..n) a match would find. Changes nothing. */
 int32_t kv_index_peek(const kv_index *ix, const kv_path *path, const int32_t *tokens, int32_t n);
+/* How many a match would find if each of their ends had a snapshot of the states. */
+int32_t kv_index_peek_pages(const kv_index *ix, const kv_path *path, const int32_t *tokens, int32_t n);
 /* How many entries of the tables that a match would fill take no page away from others:
  * whole pages that a sequence already holds, and holes before windows. Cached pages, a
  * page that is to be copied and states do not count. n_full: those of full groups, which

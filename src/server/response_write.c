@@ -211,15 +211,23 @@ static void explain_write_waits(const quire_explain *x, json_out *o) {
     json_end(o, ']');
 }
 
-static void explain_write_reuse(const quire_explain *x, json_out *o) {
-    const json_named_int counts[] = {
-        {"matched_tokens", x->matched},
-        {"copied_page_tokens", x->copied},
-        {"tier_tokens", x->tier},
-        {"shared_tokens", x->shared},
-        {NULL, 0},
-    };
-    json_named_ints(json_name(o, "reused"), counts);
+static void explain_write_reuse(const quire_explain *x, const quire_explain_more *more, json_out *o) {
+    json_begin(json_name(o, "reused"), '{');
+    json_int(json_name(o, "matched_tokens"), x->matched);
+    json_int(json_name(o, "copied_page_tokens"), x->copied);
+    json_int(json_name(o, "tier_tokens"), x->tier);
+    json_int(json_name(o, "shared_tokens"), x->shared);
+    if (more->n_prefix > x->matched && x->shared == 0) {
+        char why[160];
+        (void)snprintf(
+            why, sizeof why,
+            "a prefix of %d tokens is cached but has no snapshot of its recurrent state; the longest "
+            "that has one is of %d",
+            (int)more->n_prefix, (int)x->matched);
+        json_int(json_name(o, "cached_prefix_tokens"), more->n_prefix);
+        json_cstr(json_name(o, "reason"), why);
+    }
+    json_end(o, '}');
 }
 
 static void explain_write_chunks(const quire_explain *x, json_out *o) {
@@ -268,7 +276,7 @@ static void explain_write_choice(const response *a, int32_t index, const respons
     if (x != NULL && more != NULL) {
         explain_write_place(more, o);
         explain_write_waits(x, o);
-        explain_write_reuse(x, o);
+        explain_write_reuse(x, more, o);
         explain_write_turns(more, o);
         explain_write_chunks(x, o);
         explain_write_preemptions(x, o);

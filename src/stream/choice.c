@@ -229,7 +229,8 @@ static void choice_take_report(choice *c, explain *x) {
                                  .schedule = (quire_schedule)((int)x->order + (int)QUIRE_SCHEDULE_FCFS),
                                  .n_reused = (int32_t)c->turns.n_reused,
                                  .n_gone = (int32_t)c->turns.n_gone,
-                                 .n_differ = (int32_t)c->turns.n_differ};
+                                 .n_differ = (int32_t)c->turns.n_differ,
+                                 .n_prefix = x->n_prefix};
     }
 }
 

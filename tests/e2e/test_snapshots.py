@@ -102,3 +102,20 @@ def test_a_model_without_states_has_no_snapshots(quire):
     assert server.metric("quire_state_snapshots_max") == 0
     assert "snapshots" not in json.loads(server.ask("GET", "/debug/pool/state", key=None)[2])
     assert server.stop() == 0
+
+
+def test_explain_says_why_a_cached_prefix_was_computed(model):
+    first, second = parting_at(75)
+
+    def reused(server, prompt):
+        body = {"model": "m", "prompt": prompt, "max_tokens": 4, "ignore_eos": True, "explain": True}
+        return json.loads(server.ask("POST", "/v1/completions", body)[2])["explain"]["choices"][0]["reused"]
+
+    for every, matched in (("0", 0), ("32", 64)):
+        server = start(model, "--state-snapshot-tokens", every)
+        assert "reason" not in reused(server, first)
+        told = reused(server, second)
+        assert (told["matched_tokens"], told["cached_prefix_tokens"]) == (matched, 75)
+        assert told["reason"] == f"a prefix of 75 tokens is cached but has no snapshot of its recurrent state; the longest that has one is of {matched}"
+        assert "reason" not in reused(server, second)
+        assert server.stop() == 0
