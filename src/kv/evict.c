@@ -453,13 +453,27 @@ static void keep_time(kv_evict *ev) {
     }
 }
 
-page_id kv_evict_next(kv_evict *ev) {
+page_id kv_evict_peek(kv_evict *ev) {
     keep_time(ev);
     page_id page = {kv_heap_lowest(&ev->order)};
-    if (page.v == HEAP_NONE) {
-        /* lru without retention; or what is left is before entries that have lost their
-         * pages but not their paths */
-        return kv_pool_oldest(ev->pool);
+    /* lru without retention; or what is left is before entries that have lost their pages
+     * but not their paths */
+    return page.v == HEAP_NONE ? kv_pool_oldest(ev->pool) : page;
+}
+
+int32_t kv_evict_level(const kv_evict *ev, page_id page) {
+    int64_t next_us;
+    return ev->is_active ? evict_level_of(ev, page, &next_us) : KV_PRIORITY_DEFAULT;
+}
+
+bool kv_evict_has_levels(const kv_evict *ev) {
+    return ev->is_active;
+}
+
+page_id kv_evict_next(kv_evict *ev) {
+    page_id page = kv_evict_peek(ev);
+    if (page.v == PAGE_NONE.v || !kv_heap_has(&ev->order, page.v)) {
+        return page;
     }
     kv_heap_key key = kv_heap_key_of(&ev->order, page.v);
     int32_t e = kv_pool_entry(ev->pool, page);

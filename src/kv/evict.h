@@ -106,6 +106,13 @@ void kv_evict_leaf_changed(kv_evict *ev, int32_t e);
 /* The page to evict next, or PAGE_NONE; the caller evicts it at once. */
 page_id kv_evict_next(kv_evict *ev);
 
+/* The same page; nothing is noted, and it need not be evicted. */
+page_id kv_evict_peek(kv_evict *ev);
+/* The retention level of a cached page now: higher levels are evicted later. */
+int32_t kv_evict_level(const kv_evict *ev, page_id page);
+/* Whether levels may differ. */
+bool kv_evict_has_levels(const kv_evict *ev);
+
 /* Checks the invariant; else QUIRE_INTERNAL and what is wrong. O(pages). */
 quire_err kv_evict_check(const kv_evict *ev, quire_error *err);
 

@@ -216,6 +216,16 @@ static bool claim_anywhere(free_pages *f, int32_t base, int32_t n, int32_t *clai
 
 /* ---- bits ---- */
 
+/* Marks a span, all of whose pages were taken, as empty. */
+static void mark_empty(region *r, int32_t span) {
+    uint64_t bit = UINT64_C(1) << (span % 64);
+    atomic_fetch_or_explicit(&r->empty[span / 64], bit, memory_order_seq_cst);
+    /* a page came back meanwhile */
+    if (atomic_load_explicit(&r->taken[span], memory_order_seq_cst) != ~UINT64_C(0)) {
+        atomic_fetch_and_explicit(&r->empty[span / 64], ~bit, memory_order_relaxed);
+    }
+}
+
 /* Takes up to n free pages of a span into ids. Returns how many. */
 static int32_t take_from_span(region *r, int32_t span, int32_t n, page_id *ids) {
     _Atomic uint64_t *word = &r->taken[span];
@@ -237,12 +247,7 @@ static int32_t take_from_span(region *r, int32_t span, int32_t n, page_id *ids) 
         ids[i].v = (r->first_span + span) * SPAN_PAGES + lowest_bit(bits);
     }
     if (rest == 0) {
-        uint64_t bit = UINT64_C(1) << (span % 64);
-        atomic_fetch_or_explicit(&r->empty[span / 64], bit, memory_order_seq_cst);
-        /* a page came back meanwhile */
-        if (atomic_load_explicit(word, memory_order_seq_cst) != ~UINT64_C(0)) {
-            atomic_fetch_and_explicit(&r->empty[span / 64], ~bit, memory_order_relaxed);
-        }
+        mark_empty(r, span);
     }
     return got;
 }
@@ -308,6 +313,64 @@ bool free_pages_take(free_pages *f, int32_t n, page_id *ids) {
     }
     return true;
 }
+
+/* ---- runs ---- */
+
+/* The pages of a span that lie in first..end, as bits. */
+static uint64_t run_bits(int32_t span, int32_t first, int32_t end) {
+    int32_t from = first > span * SPAN_PAGES ? first % SPAN_PAGES : 0,
+            n = (end - 1) / SPAN_PAGES == span ? (end - 1) % SPAN_PAGES + 1 - from : SPAN_PAGES - from;
+    return (n == SPAN_PAGES ? ~UINT64_C(0) : (UINT64_C(1) << n) - 1) << from;
+}
+
+/* Takes all of these pages of a span, which are claimed, or none. */
+static bool take_bits(free_pages *f, int32_t span, uint64_t bits) {
+    region *r = &f->regions[f->region_of[span]];
+    _Atomic uint64_t *word = &r->taken[span - r->first_span];
+    uint64_t taken = atomic_load_explicit(word, memory_order_relaxed);
+    do {
+        if ((taken & bits) != 0) {
+            return false;
+        }
+    } while (!atomic_compare_exchange_weak_explicit(word, &taken, taken | bits, memory_order_acquire,
+                                                    memory_order_relaxed));
+    if ((taken | bits) == ~UINT64_C(0)) {
+        mark_empty(r, span - r->first_span);
+    }
+    return true;
+}
+
+/* Claims these pages of a span and takes all of them, or none. Others cannot fail for a
+ * claim that is given back: they gather only after this. */
+static bool take_in_span(free_pages *f, int32_t span, uint64_t bits) {
+    region *r = &f->regions[f->region_of[span]];
+    int32_t n = __builtin_popcountll(bits);
+    if (claim(r, n, true) == 0) {
+        return false;
+    }
+    if (!take_bits(f, span, bits)) {
+        atomic_fetch_add_explicit(&r->account, (uint64_t)n, memory_order_relaxed);
+        return false;
+    }
+    return true;
+}
+
+bool free_pages_take_run(free_pages *f, page_id first, int32_t n) {
+    assert(first.v >= 0 && n >= 1 && n <= f->n_pages - first.v);
+    int32_t end = first.v + n, from = first.v / SPAN_PAGES, to = (end - 1) / SPAN_PAGES, span = from;
+    pthread_mutex_lock(&f->gathering);
+    while (span <= to && take_in_span(f, span, run_bits(span, first.v, end))) {
+        span++;
+    }
+    for (int32_t i = from; span <= to && i < span; i++) {
+        free_batch back = {.span = i, .bits = run_bits(i, first.v, end)};
+        free_pages_return(f, &back);
+    }
+    pthread_mutex_unlock(&f->gathering);
+    return span > to;
+}
+
+/* ---- returns ---- */
 
 void free_pages_add(free_pages *f, free_batch *batch, page_id id) {
     int32_t span = id.v / SPAN_PAGES;

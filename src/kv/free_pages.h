@@ -36,6 +36,9 @@ void free_pages_close(free_pages *f);
 
 /* Takes n >= 1 pages into ids[0..n), or none: false, and the set is as it was. */
 bool free_pages_take(free_pages *f, int32_t n, page_id *ids);
+/* Takes the n >= 1 pages from `first` on, or none: false if one of them is not free. What
+ * other threads take meanwhile does not fail for it. O(n / 64). */
+bool free_pages_take_run(free_pages *f, page_id first, int32_t n);
 
 /* Pages on their way back that lie in one span. Zeroed: none. */
 typedef struct free_batch {

@@ -679,24 +679,41 @@ bool kv_index_take_over_tail(kv_index *ix, const kv_table *tables, int32_t n) {
 
 /* ---- eviction ---- */
 
+void kv_index_evict_page(kv_index *ix, page_id page) {
+    int32_t e = kv_pool_entry(ix->pool, page), g = 0;
+    assert(e >= 0 && kv_pool_count(ix->pool, page) == 0);
+    if (e >= ix->tree.cap_entries) {
+        kv_snapshots_drop(&ix->snapshots, e - ix->tree.cap_entries);
+        return;
+    }
+    while (kv_tree_pages(&ix->tree, e)[g] != page.v) {
+        g++;
+    }
+    remove_page(ix, e, g);
+    prune(ix, e);
+}
+
 quire_err kv_index_evict(kv_index *ix, int32_t n) {
     while (kv_pool_counts(ix->pool).n_free < n) {
         page_id page = kv_evict_next(ix->evict);
         if (page.v == PAGE_NONE.v) {
             return QUIRE_NO_ROOM;
         }
-        int32_t e = kv_pool_entry(ix->pool, page), g = 0;
-        if (e >= ix->tree.cap_entries) {
-            kv_snapshots_drop(&ix->snapshots, e - ix->tree.cap_entries);
-            continue;
-        }
-        while (kv_tree_pages(&ix->tree, e)[g] != page.v) {
-            g++;
-        }
-        remove_page(ix, e, g);
-        prune(ix, e);
+        kv_index_evict_page(ix, page);
     }
     return QUIRE_OK;
+}
+
+page_id kv_index_victim(const kv_index *ix) {
+    return kv_evict_peek(ix->evict);
+}
+
+int32_t kv_index_level(const kv_index *ix, page_id page) {
+    return kv_evict_level(ix->evict, page);
+}
+
+bool kv_index_has_levels(const kv_index *ix) {
+    return kv_evict_has_levels(ix->evict);
 }
 
 void kv_index_set_time(kv_index *ix, int64_t now_us) {

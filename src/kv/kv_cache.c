@@ -80,6 +80,8 @@ static quire_err take_groups(kv_cache *c, const kv_cache_options *o) {
 static quire_err kv_cache_open_parts(const kv_cache_options *o, kv_cache *c) {
     TRY(take_groups(c, o));
     c->n_pages = o->n_pages;
+    c->budget = o->budget;
+    c->member = -1;
     c->mover = o->mover;
     bool is_plain = c->n_groups == 1 && c->n_token_groups == 1; /* kv_seq_reserve needs no scratch then */
     c->ids = o->n_pages > 0 && !is_plain ? mem_new((size_t)o->n_pages, sizeof *c->ids) : NULL;
@@ -95,16 +97,23 @@ static quire_err kv_cache_open_parts(const kv_cache_options *o, kv_cache *c) {
             return QUIRE_NO_MEMORY;
         }
     }
-    TRY(kv_pool_open(o->n_pages, &c->pool));
-    if (o->no_index) {
-        return QUIRE_OK;
+    TRY(o->budget != NULL ? kv_budget_open_pool(o->budget, o->n_pages, o->page_bytes, &c->pool)
+                          : kv_pool_open(o->n_pages, &c->pool));
+    if (!o->no_index) {
+        kv_index_options io = index_options(o);
+        if (o->n_events > 0) {
+            TRY(kv_events_open(o->n_events, o->page_tokens, &c->events));
+            io.events = c->events;
+        }
+        TRY(kv_index_open(c->pool, &io, &c->index));
     }
-    kv_index_options io = index_options(o);
-    if (o->n_events > 0) {
-        TRY(kv_events_open(o->n_events, o->page_tokens, &c->events));
-        io.events = c->events;
-    }
-    return kv_index_open(c->pool, &io, &c->index);
+    kv_budget_member m = {.pool = c->pool,
+                          .index = c->index,
+                          .mover = o->mover,
+                          .page_bytes = o->page_bytes,
+                          .yield = o->yield,
+                          .context = o->yield_context};
+    return o->budget != NULL ? kv_budget_join(o->budget, &m, &c->member) : QUIRE_OK;
 }
 
 quire_err kv_cache_open(const kv_cache_options *o, kv_cache *out) {
@@ -122,6 +131,9 @@ quire_err kv_cache_add_swap(kv_cache *c, int64_t bytes) {
 
 void kv_cache_close(kv_cache *c) {
     kv_swap_close(&c->swap);
+    if (c->budget != NULL && c->member >= 0) {
+        kv_budget_leave(c->budget, c->member);
+    }
     if (c->index != NULL) {
         kv_index_close(c->index);
     }
@@ -134,12 +146,17 @@ void kv_cache_close(kv_cache *c) {
 }
 
 int32_t kv_cache_available(const kv_cache *c) {
+    if (c->budget != NULL) {
+        return kv_budget_available(c->budget, c->member);
+    }
     kv_counts n = kv_pool_counts(c->pool);
     return n.n_free + n.n_cached;
 }
 
 void kv_cache_make_free(kv_cache *c, int32_t n) {
-    if (c->index != NULL && kv_pool_counts(c->pool).n_free < n) {
+    if (c->budget != NULL) {
+        kv_budget_make_free(c->budget, c->member, n);
+    } else if (c->index != NULL && kv_pool_counts(c->pool).n_free < n) {
         (void)kv_index_evict(c->index, n);
     }
 }
@@ -162,8 +179,9 @@ bool kv_cache_drop(kv_cache *c, int32_t *n_dropped) {
         kv_index_clear(c->index);
     }
     *n_dropped = kv_pool_counts(c->pool).n_free - *n_dropped;
+    bool all_went = c->budget == NULL || kv_budget_give_back(c->budget, c->member);
     kv_pool_tidy(c->pool, discard_run, &d);
-    return d.all_went;
+    return d.all_went && all_went;
 }
 
 void kv_cache_set_time(kv_cache *c, int64_t now_us) {

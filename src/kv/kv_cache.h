@@ -13,6 +13,7 @@
 
 #include "core/batch.h"
 #include "core/kv_layout.h"
+#include "kv/budget.h"
 #include "kv/index.h"
 #include "kv/kv_swap.h"
 #include "kv/pool.h"
@@ -35,6 +36,14 @@ typedef struct kv_cache_options {
     /* of its pages, for swap space and tiers; outlives the cache. NULL: nothing moves
      * them */
     const kv_mover *mover;
+    /* what its pages of page_bytes take memory from; outlives the cache. NULL: they have
+     * memory of their own */
+    kv_budget *budget;
+    int64_t page_bytes;
+    /* with a budget: releases some held pages for other pools; false: none are held.
+     * NULL: the cache does not yield (kv/budget.h) */
+    bool (*yield)(void *context);
+    void *yield_context;
 } kv_cache_options;
 
 /* Pages for copies of states that a step makes within its rows (kv_seq_copy_states): each
@@ -58,6 +67,8 @@ typedef struct kv_cache {
     int32_t snapshot_unit;
     int32_t windows[KV_MAX_GROUPS], state_pages[KV_MAX_GROUPS];
     int32_t n_pages;
+    kv_budget *budget; /* NULL: all pages have memory */
+    int32_t member;    /* its number in the budget; -1: none yet */
     const kv_mover *mover;
     kv_swap swap; /* empty until kv_cache_add_swap */
     page_id *ids; /* [n_pages] scratch of a reservation; NULL with one group, of tokens */
@@ -81,14 +92,16 @@ quire_err kv_cache_add_swap(kv_cache *c, int64_t bytes);
 /* Closes the cache. No sequence may be open. */
 void kv_cache_close(kv_cache *c);
 
-/* Pages that can be allocated: free ones, and cached ones, which eviction frees. O(1). */
+/* Pages that can be allocated: free ones, cached ones, which eviction frees, and those
+ * for which the budget has memory. O(1), with a budget O(its pools). */
 int32_t kv_cache_available(const kv_cache *c);
-/* Evicts until n pages are free, as far as possible: a lack of pages shows when they are
- * reserved. */
+/* Evicts until n pages are free, as far as possible, and with a budget gets memory for
+ * them: a lack of pages shows when they are reserved. */
 void kv_cache_make_free(kv_cache *c, int32_t n);
 /* Evicts every cached page, and gives the memory of all free pages back through the
- * mover. Held pages stay, and so does what is indexed of them. *n_dropped: pages that are
- * free now and were cached. False: the mover keeps the memory. No other thread may be
+ * mover, to the budget where that has whole granules. Held pages stay, and so does what
+ * is indexed of them. *n_dropped: pages that are free now and were cached. False: the
+ * mover keeps the memory. No other thread may be
  * inside the pool. O(pages). */
 bool kv_cache_drop(kv_cache *c, int32_t *n_dropped);
 /* Sets the time for retention, in microseconds from any start. Without an index:

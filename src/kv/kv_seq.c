@@ -392,6 +392,7 @@ quire_err kv_seq_check(const kv_cache *c, const kv_seq *s, quire_error *err) {
 quire_err kv_cache_check(const kv_cache *c, const kv_table *const *tables, int32_t n, quire_error *err) {
     TRY(kv_check(c->pool, tables, n, NULL, 0, err));
     TRY(kv_swap_check(&c->swap, err));
+    TRY(c->budget != NULL ? kv_budget_check(c->budget, err) : QUIRE_OK);
     return c->index != NULL ? kv_index_check(c->index, err) : QUIRE_OK;
 }
 

@@ -5,13 +5,17 @@
  *                                                          cached where it is indexed
  *   cached --share--> held (count 1)    cached --unindex--> free
  *   held --index--> held and indexed
+ *   absent --bring--> free --remove--> absent    (granules; kv/budget.h)
  *
- * Invariant: n_free + n_held + n_cached == n_pages, and a page is in exactly one of the
- * three (kv_pool_check). Held: count > 0. Cached: count 0, indexed, in the eviction
- * queue. Free: count 0, not indexed, in the set of free pages. A page's content stays
- * until the page is reserved again. Threads: reserve, share and release of unindexed
- * pages from any thread; all else by the engine thread. Integers only: the pool never
- * touches a page's content. 16.2 bytes of metadata a page. */
+ * Invariant: n_free + n_held + n_cached + n_absent == n_pages, and a page is in exactly
+ * one of the four (kv_pool_check). Held: count > 0. Cached: count 0, indexed, in the
+ * eviction queue. Free: count 0, not indexed, in the set of free pages. Absent: count 0,
+ * not indexed, not in that set: it has a number and no memory. Pages become absent and
+ * free again by whole granules, runs of adjacent pages, and only in pools that were
+ * opened with granules: in all others n_absent is 0. A page's content stays until the
+ * page is reserved again or becomes absent. Threads: reserve, share and release of
+ * unindexed pages from any thread; all else by the engine thread. Integers only: the pool
+ * never touches a page's content. 16.2 bytes of metadata a page, with granules 8 more. */
 #ifndef KV_POOL_H
 #define KV_POOL_H
 
@@ -24,11 +28,15 @@
 typedef struct kv_pool kv_pool;
 
 typedef struct kv_counts {
-    int32_t n_pages, n_free, n_held, n_cached;
+    int32_t n_pages, n_free, n_held, n_cached, n_absent;
 } kv_counts;
 
 /* Opens a pool of n_pages (1 .. 2^31 - 2) free pages. */
 quire_err kv_pool_open(int32_t n_pages, kv_pool **out);
+/* Opens a pool of absent pages in granules of so many; the last one may have fewer. The
+ * pools that share a clock, which the engine thread owns, can compare when pages were
+ * released: it is one more with each page that becomes cached. It outlives them. */
+quire_err kv_pool_open_absent(int32_t n_pages, int32_t granule_pages, int64_t *clock, kv_pool **out);
 void kv_pool_close(kv_pool *pool);
 
 /* Takes n pages, each with count 1, into ids[0..n), or none: QUIRE_NO_ROOM if fewer than
@@ -67,6 +75,29 @@ void kv_pool_watch(kv_pool *pool, kv_pool_watch_fn *fn, void *context);
 /* Whether the page must not be written in place: it has other holders, or it is
  * indexed. */
 bool kv_pool_is_shared(const kv_pool *pool, page_id id);
+
+/* ---- granules, of pools that have them; the engine thread ---- */
+typedef struct kv_granule {
+    page_id first;
+    int32_t n_pages;
+    int32_t n_held, n_cached; /* of them */
+    bool is_resident;         /* else they are absent */
+    /* the clock when a page of it became cached last; 0: none ever did */
+    int64_t last_use;
+} kv_granule;
+int32_t kv_pool_n_granules(const kv_pool *pool);
+/* The granule as it is. Other threads may reserve pages of a resident one at any time. */
+kv_granule kv_pool_granule(const kv_pool *pool, int32_t granule);
+/* The pages of resident granules without a held page. */
+int32_t kv_pool_idle_pages(const kv_pool *pool);
+/* The clock when a cached page became cached. */
+int64_t kv_pool_cached_at(const kv_pool *pool, page_id id);
+/* Makes the pages of an absent granule free: they have memory. O(granule / 64). */
+void kv_pool_bring(kv_pool *pool, int32_t granule);
+/* Makes the pages of a resident granule absent, if all of them are free; their memory
+ * is the caller's from then on. False: one is not, and nothing has changed. O(granule
+ * / 64). */
+bool kv_pool_remove(kv_pool *pool, int32_t granule);
 
 /* fn is called for n free pages, first.v up to first.v + n - 1. */
 typedef void kv_pool_run_fn(void *context, page_id first, int32_t n);

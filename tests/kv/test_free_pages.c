@@ -1,6 +1,7 @@
 #include <pthread.h>
 #include <semaphore.h>
 #include <stdatomic.h>
+#include <string.h>
 
 #include "base/mem.h"
 #include "base/rng.h"
@@ -59,6 +60,45 @@ TEST(every_page_is_found_once_at_any_size) {
         mem_free(ids);
         mem_free(seen);
     }
+}
+
+/* Runs within a span, over spans and over regions, beside a plain model. */
+TEST(a_run_is_taken_as_a_whole_or_not_at_all) {
+    enum { N = 1000 };
+    uint64_t seed = rng_os_seed(), s = seed;
+    free_pages *f = open_set(N);
+    bool is_free[N];
+    int32_t n_free = N, n_taken = 0;
+    print_message("seed %llu\n", (unsigned long long)seed);
+    memset(is_free, true, sizeof is_free);
+    for (int round = 0; round < 4000; round++) {
+        int32_t first = (int32_t)(rng_next(&s) % N), most = N - first < 300 ? N - first : 300,
+                n = 1 + (int32_t)(rng_next(&s) % (uint64_t)most);
+        bool all = true;
+        for (int32_t page = first; page < first + n; page++) {
+            all = all && is_free[page];
+        }
+        assert_int_equal(free_pages_take_run(f, (page_id){first}, n), all);
+        for (int32_t page = first; all && page < first + n; page++) {
+            is_free[page] = false;
+        }
+        n_free -= all ? n : 0;
+        n_taken += all;
+        expect_count(f, n_free);
+        for (int32_t page = 0; page < N; page++) {
+            assert_int_equal(free_pages_has(f, (page_id){page}), is_free[page]);
+        }
+        first = (int32_t)(rng_next(&s) % N);
+        for (int32_t page = first; page < N && page < first + 200; page++) {
+            if (!is_free[page]) {
+                give_back(f, &(page_id){page}, 1);
+                is_free[page] = true;
+                n_free++;
+            }
+        }
+    }
+    assert_true(n_taken > 100);
+    free_pages_close(f);
 }
 
 /* Single pages scattered over all regions are one reserve. */
@@ -237,6 +277,7 @@ TEST(pages_that_are_free_at_every_moment_are_always_found) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_page_is_found_once_at_any_size),
+        cmocka_unit_test(a_run_is_taken_as_a_whole_or_not_at_all),
         cmocka_unit_test(scattered_pages_are_gathered_all_or_none),
         cmocka_unit_test(the_first_thread_of_every_set_takes_the_same_pages),
         cmocka_unit_test(a_thread_goes_on_where_one_that_has_ended_was),

@@ -1,0 +1,309 @@
+#include "kv/budget.h"
+
+#include <assert.h>
+
+#include "base/mem.h"
+
+#define LEAST_GRANULES 64
+#define GRANULE_NONE   (-1)
+#define LEVEL_FREE     INT32_MIN /* of a granule without cached pages: it is worth nothing */
+
+typedef struct member {
+    kv_budget_member m; /* m.pool NULL: the number is free */
+    int32_t n_pages, granule_pages;
+    int32_t lowest; /* no granule before this one is absent */
+} member;
+
+struct kv_budget {
+    int64_t bytes, used_bytes, granule_bytes;
+    int64_t clock; /* of the pools */
+    int32_t n_pools;
+    member members[KV_BUDGET_MAX_POOLS];
+};
+
+/* What is evicted next; lower goes first. */
+typedef struct worth {
+    int32_t level;
+    int64_t released;
+} worth;
+
+/* A granule of a member. */
+typedef struct place {
+    int32_t member, granule; /* granule GRANULE_NONE: no place */
+    worth worth;
+} place;
+
+static bool is_less(worth a, worth b) {
+    return a.level != b.level ? a.level < b.level : a.released < b.released;
+}
+
+/* ---- opening and membership ---- */
+
+quire_err kv_budget_open(int64_t bytes, kv_budget **out) {
+    if (bytes < 1) {
+        return QUIRE_INVALID;
+    }
+    kv_budget *b = mem_new(1, sizeof *b);
+    TRY(mem_check(b));
+    int64_t part = bytes / LEAST_GRANULES > 0 ? bytes / LEAST_GRANULES : 1;
+    b->bytes = bytes;
+    b->granule_bytes = part < KV_GRANULE_BYTES ? part : KV_GRANULE_BYTES;
+    *out = b;
+    return QUIRE_OK;
+}
+
+void kv_budget_close(kv_budget *b) {
+    assert(b == NULL || b->n_pools == 0);
+    mem_free(b);
+}
+
+kv_budget_counts kv_budget_count(const kv_budget *b) {
+    return (kv_budget_counts){.bytes = b->bytes, .used_bytes = b->used_bytes, .n_pools = b->n_pools};
+}
+
+quire_err kv_budget_open_pool(kv_budget *b, int32_t n_pages, int64_t page_bytes, kv_pool **out) {
+    if (n_pages < 1 || page_bytes < 1 || n_pages > b->bytes / page_bytes) {
+        return QUIRE_INVALID;
+    }
+    int64_t n = (b->granule_bytes + page_bytes - 1) / page_bytes;
+    return kv_pool_open_absent(n_pages, n < n_pages ? (int32_t)n : n_pages, &b->clock, out);
+}
+
+quire_err kv_budget_join(kv_budget *b, const kv_budget_member *m, int32_t *number) {
+    int32_t i = 0;
+    while (i < KV_BUDGET_MAX_POOLS && b->members[i].m.pool != NULL) {
+        i++;
+    }
+    if (i == KV_BUDGET_MAX_POOLS) {
+        return QUIRE_NO_ROOM;
+    }
+    kv_counts c = kv_pool_counts(m->pool);
+    assert(c.n_absent == c.n_pages);
+    b->members[i] =
+        (member){.m = *m, .n_pages = c.n_pages, .granule_pages = kv_pool_granule(m->pool, 0).n_pages};
+    b->n_pools++;
+    *number = i;
+    return QUIRE_OK;
+}
+
+static int64_t resident_bytes(const member *m) {
+    return (m->n_pages - kv_pool_counts(m->m.pool).n_absent) * m->m.page_bytes;
+}
+
+void kv_budget_leave(kv_budget *b, int32_t number) {
+    member *m = &b->members[number];
+    b->used_bytes -= resident_bytes(m);
+    b->n_pools--;
+    *m = (member){0};
+}
+
+/* ---- how much there is ---- */
+
+/* Memory that a member could have besides its own. */
+static int64_t obtainable_bytes(const kv_budget *b, int32_t number) {
+    int64_t n = b->bytes - b->used_bytes;
+    for (int32_t i = 0; i < KV_BUDGET_MAX_POOLS; i++) {
+        const member *m = &b->members[i];
+        if (m->m.pool == NULL || i == number) {
+            continue;
+        }
+        n += m->m.yield != NULL ? resident_bytes(m) : kv_pool_idle_pages(m->m.pool) * m->m.page_bytes;
+    }
+    return n;
+}
+
+/* The pages of the pool's last granule, if it is shorter than the others and absent; else
+ * 0. */
+static int32_t absent_rest(const member *m) {
+    kv_granule last = kv_pool_granule(m->m.pool, kv_pool_n_granules(m->m.pool) - 1);
+    return last.n_pages < m->granule_pages && !last.is_resident ? last.n_pages : 0;
+}
+
+int32_t kv_budget_available(const kv_budget *b, int32_t number) {
+    const member *m = &b->members[number];
+    kv_counts c = kv_pool_counts(m->m.pool);
+    int32_t rest = absent_rest(m), n_absent = (c.n_absent - rest) / m->granule_pages;
+    int64_t each = m->granule_pages * m->m.page_bytes, bytes = obtainable_bytes(b, number);
+    int64_t n = bytes / each < n_absent ? bytes / each : n_absent;
+    bool fits_rest = bytes - n * each >= rest * m->m.page_bytes;
+    return c.n_free + c.n_cached + (int32_t)n * m->granule_pages + (fits_rest ? rest : 0);
+}
+
+/* ---- moving granules ---- */
+
+static int64_t granule_cost(const member *m, int32_t granule) {
+    return kv_pool_granule(m->m.pool, granule).n_pages * m->m.page_bytes;
+}
+
+/* The granule to bring next: the first absent one. The short one at the end only where no
+ * other can be had, for its memory could be what another lacks. */
+static int32_t next_granule(kv_budget *b, int32_t number) {
+    member *m = &b->members[number];
+    int32_t n = kv_pool_n_granules(m->m.pool), rest = absent_rest(m);
+    int64_t bytes = obtainable_bytes(b, number);
+    while (m->lowest < n && kv_pool_granule(m->m.pool, m->lowest).is_resident) {
+        m->lowest++;
+    }
+    bool is_whole = m->lowest < n - (rest > 0);
+    if (is_whole && bytes >= granule_cost(m, m->lowest)) {
+        return m->lowest;
+    }
+    return rest > 0 && bytes >= rest * m->m.page_bytes ? n - 1 : GRANULE_NONE;
+}
+
+static void bring(kv_budget *b, int32_t number, int32_t granule) {
+    member *m = &b->members[number];
+    kv_pool_bring(m->m.pool, granule);
+    b->used_bytes += granule_cost(m, granule);
+}
+
+/* Discards a granule, all pages of which are free, if no other thread reserves one of
+ * them. *went: whether the memory went back to the system. */
+static bool give_back(kv_budget *b, int32_t number, int32_t granule, bool *went) {
+    member *m = &b->members[number];
+    const kv_mover *mover = m->m.mover;
+    kv_granule g = kv_pool_granule(m->m.pool, granule);
+    if (!kv_pool_remove(m->m.pool, granule)) {
+        return false;
+    }
+    b->used_bytes -= g.n_pages * m->m.page_bytes;
+    m->lowest = granule < m->lowest ? granule : m->lowest;
+    *went = mover == NULL || (mover->discard != NULL && mover->discard(mover->context, g.first, g.n_pages));
+    return true;
+}
+
+/* Evicts the cached pages of a granule and gives it back. */
+static void empty(kv_budget *b, int32_t number, int32_t granule) {
+    const kv_budget_member *m = &b->members[number].m;
+    kv_granule g = kv_pool_granule(m->pool, granule);
+    for (page_id page = g.first; page.v < g.first.v + g.n_pages; page.v++) {
+        if (kv_pool_entry(m->pool, page) >= 0 && kv_pool_count(m->pool, page) == 0) {
+            kv_index_evict_page(m->index, page);
+        }
+    }
+    bool went;
+    (void)give_back(b, number, granule, &went); /* else another thread was faster */
+}
+
+bool kv_budget_give_back(kv_budget *b, int32_t number) {
+    const kv_pool *pool = b->members[number].m.pool;
+    bool all_went = true;
+    for (int32_t i = 0; i < kv_pool_n_granules(pool); i++) {
+        kv_granule g = kv_pool_granule(pool, i);
+        bool went = true;
+        if (g.is_resident && g.n_held == 0 && g.n_cached == 0 && give_back(b, number, i, &went)) {
+            all_went = all_went && went;
+        }
+    }
+    return all_went;
+}
+
+/* ---- what goes next ---- */
+
+static worth worth_of_page(const kv_budget_member *m, page_id page) {
+    return (worth){kv_index_level(m->index, page), kv_pool_cached_at(m->pool, page)};
+}
+
+/* The worth of a granule without held pages: that of its most valuable page. */
+static worth worth_of_granule(const kv_budget_member *m, const kv_granule *g) {
+    worth w = {g->n_cached > 0 ? KV_PRIORITY_DEFAULT : LEVEL_FREE, g->last_use};
+    if (g->n_cached == 0 || !kv_index_has_levels(m->index)) {
+        return w;
+    }
+    w.level = LEVEL_FREE;
+    for (page_id page = g->first; page.v < g->first.v + g->n_pages; page.v++) {
+        bool is_cached = kv_pool_entry(m->pool, page) >= 0 && kv_pool_count(m->pool, page) == 0;
+        int32_t level = is_cached ? kv_index_level(m->index, page) : LEVEL_FREE;
+        w.level = level > w.level ? level : w.level;
+    }
+    return w;
+}
+
+/* Makes *best the least valuable of it and a member's granules without held pages; of
+ * free ones the last. */
+static void find_in(const kv_budget *b, int32_t number, place *best) {
+    const kv_budget_member *m = &b->members[number].m;
+    for (int32_t i = kv_pool_n_granules(m->pool) - 1; i >= 0; i--) {
+        kv_granule g = kv_pool_granule(m->pool, i);
+        if (!g.is_resident || g.n_held > 0) {
+            continue;
+        }
+        worth w = worth_of_granule(m, &g);
+        if (best->granule == GRANULE_NONE || is_less(w, best->worth)) {
+            *best = (place){number, i, w};
+        }
+        if (w.level == LEVEL_FREE) {
+            return;
+        }
+    }
+}
+
+/* The least valuable granule of the other pools, one that is free before all others. */
+static place find_granule(const kv_budget *b, int32_t number) {
+    place best = {.granule = GRANULE_NONE};
+    for (int32_t i = 0;
+         i < KV_BUDGET_MAX_POOLS && (best.granule == GRANULE_NONE || best.worth.level > LEVEL_FREE); i++) {
+        const kv_budget_member *m = &b->members[i].m;
+        if (m->pool != NULL && i != number && kv_pool_idle_pages(m->pool) > 0) {
+            find_in(b, i, &best);
+        }
+    }
+    return best;
+}
+
+/* Asks the other pools that yield, one after another, to release held pages. False: they
+ * hold none. */
+static bool ask_to_yield(const kv_budget *b, int32_t number) {
+    for (int32_t i = 0; i < KV_BUDGET_MAX_POOLS; i++) {
+        const kv_budget_member *m = &b->members[i].m;
+        if (m->pool != NULL && i != number && m->yield != NULL && m->yield(m->context)) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* Makes one step towards a free page: brings a granule, evicts a page, makes memory
+ * unused, or has pages released. False: nothing is left that could be done. */
+static bool step_towards_free(kv_budget *b, int32_t number) {
+    const kv_budget_member *m = &b->members[number].m;
+    int32_t next = next_granule(b, number);
+    if (next != GRANULE_NONE && granule_cost(&b->members[number], next) <= b->bytes - b->used_bytes) {
+        bring(b, number, next);
+        return true;
+    }
+    place other = next != GRANULE_NONE ? find_granule(b, number) : (place){.granule = GRANULE_NONE};
+    page_id own = m->index != NULL ? kv_index_victim(m->index) : PAGE_NONE;
+    if (own.v != PAGE_NONE.v &&
+        (other.granule == GRANULE_NONE || is_less(worth_of_page(m, own), other.worth))) {
+        return kv_index_evict(m->index, kv_pool_counts(m->pool).n_free + 1) == QUIRE_OK;
+    }
+    if (other.granule != GRANULE_NONE) {
+        empty(b, other.member, other.granule);
+        return true;
+    }
+    return next != GRANULE_NONE && ask_to_yield(b, number);
+}
+
+void kv_budget_make_free(kv_budget *b, int32_t number, int32_t n) {
+    while (kv_pool_counts(b->members[number].m.pool).n_free < n && step_towards_free(b, number)) {
+    }
+}
+
+/* ---- audit ---- */
+
+quire_err kv_budget_check(const kv_budget *b, quire_error *err) {
+    int64_t used = 0;
+    for (int32_t i = 0; i < KV_BUDGET_MAX_POOLS; i++) {
+        if (b->members[i].m.pool != NULL) {
+            TRY(kv_pool_check(b->members[i].m.pool, err));
+            used += resident_bytes(&b->members[i]);
+        }
+    }
+    if (used != b->used_bytes || used > b->bytes) {
+        return err_set(err, QUIRE_INTERNAL, -1,
+                       "kv budget: resident pages take %lld bytes, %lld of %lld are counted", (long long)used,
+                       (long long)b->used_bytes, (long long)b->bytes);
+    }
+    return QUIRE_OK;
+}

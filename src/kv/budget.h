@@ -1,0 +1,106 @@
+/* A memory budget shares one amount of memory between several page pools, each with pages
+ * of its own size.
+ *
+ *   budget: bytes = unused + granules of pool A + granules of pool B ..
+ *
+ *   granule of a pool:   absent --bring--> resident --give back--> absent
+ *   pages of a resident granule: free, held or cached (kv/pool.h)
+ *
+ * Each pool has page numbers, and its backend addresses, for all that it could ever use,
+ * up to the whole budget, and starts with all pages absent: without memory. Memory comes
+ * and goes by granules: runs of adjacent pages of one pool, as many whole pages as make
+ * GRANULE_BYTES, 2 MB, or a 64th of the budget where that is less. The last granule of a
+ * pool may be shorter. A pool brings a granule only when it has too few free pages, and
+ * gives one back only when another pool needs its memory or the cache is dropped.
+ *
+ * Where a pool needs pages (kv_budget_make_free) they come from, in this order:
+ *   1. memory of the budget that no pool has;
+ *   2. granules of other pools in which every page is free: from the end of their pools,
+ *      so that pools stay dense at their start, where they bring granules;
+ *   3. cached pages, of this pool or of others, the least valuable first: the lowest
+ *      retention level (kv/evict.h), then that released longest ago. Of its own pool the
+ *      policy names the next page, and one page goes at a time. Of others a granule
+ *      without a held page goes as a whole: it is worth as much as its most valuable
+ *      page, and counts as used when the last of its pages was released. That is the
+ *      price of fragmentation: one recent page keeps its granule, an old granule takes
+ *      all of its pages with it, and a held page keeps its granule in its pool. Pages are
+ *      not moved.
+ *   4. held pages of pools that yield: whose owner can compute again what they hold, as a
+ *      draft model can. It is asked to release some until there is enough. Such a pool
+ *      never lets another one go short: to others all of its memory is obtainable.
+ *
+ * A granule that is given back is discarded through its pool's mover. Where memory does
+ * not go back to the system (locked memory, a device's), the budget still bounds the
+ * pages in use, while what the addresses take stays. Huge pages of the system can
+ * straddle two granules: a run of resident granules may take up to one of them more than
+ * counted.
+ *
+ * Invariant (kv_budget_check): the resident pages of all pools take used_bytes, at most
+ * bytes. Cost: available is O(pools); make_free is O(1) a page for unused memory and
+ * O(log pages) for own cached pages as before; choosing a granule of another pool is
+ * O(granules of the others), with retention O(their pages), and giving it back is a
+ * system call and later its page faults: some hundred microseconds for 2 MB. Owner: the
+ * engine thread, which runs all pools of a budget: it alone moves granules. Other threads
+ * may reserve
+ * and release unindexed pages of these pools meanwhile; they find the pages that are
+ * resident. Everything is allocated at open. */
+#ifndef KV_BUDGET_H
+#define KV_BUDGET_H
+
+#include "kv/index.h"
+#include "kv/kv_swap.h"
+#include "kv/pool.h"
+
+#define KV_GRANULE_BYTES    ((int64_t)2 << 20)
+#define KV_BUDGET_MAX_POOLS 64
+
+typedef struct kv_budget kv_budget;
+
+/* What the budget uses of a pool's owner; all of it outlives its membership. */
+typedef struct kv_budget_member {
+    kv_pool *pool;         /* of kv_budget_open_pool */
+    kv_index *index;       /* of its cached pages; NULL: it has none */
+    const kv_mover *mover; /* discards granules; NULL: there is no memory to discard */
+    int64_t page_bytes;
+    /* Releases some held pages. False: none are held. NULL: the pool does not yield. It
+     * may be called whenever another pool of the budget makes pages free. */
+    bool (*yield)(void *context);
+    void *context; /* of yield */
+} kv_budget_member;
+
+typedef struct kv_budget_counts {
+    int64_t bytes, used_bytes; /* used: by resident pages */
+    int32_t n_pools;
+} kv_budget_counts;
+
+/* Opens a budget of so many bytes, at least 1. */
+quire_err kv_budget_open(int64_t bytes, kv_budget **out);
+/* Closes it. No pool is left in it. */
+void kv_budget_close(kv_budget *b);
+kv_budget_counts kv_budget_count(const kv_budget *b);
+
+/* Opens a pool of n_pages absent pages in the granules of b, which the caller closes.
+ * QUIRE_INVALID where so many pages exceed the budget; QUIRE_NO_MEMORY. */
+quire_err kv_budget_open_pool(kv_budget *b, int32_t n_pages, int64_t page_bytes, kv_pool **out);
+/* Makes a pool with its owner a member, of that number. QUIRE_NO_ROOM: there are
+ * KV_BUDGET_MAX_POOLS already. */
+quire_err kv_budget_join(kv_budget *b, const kv_budget_member *m, int32_t *member);
+/* A member leaves with its memory, which is unused from then on. The pool is closed
+ * next. */
+void kv_budget_leave(kv_budget *b, int32_t member);
+
+/* The pages that a member's pool can have free: those that are, its cached ones, and
+ * absent ones as far as unused memory and that of others reach. */
+int32_t kv_budget_available(const kv_budget *b, int32_t member);
+/* Brings and evicts until n pages of the member's pool are free, as far as possible. n at
+ * most what is available succeeds, unless other threads reserve pages meanwhile. */
+void kv_budget_make_free(kv_budget *b, int32_t member, int32_t n);
+/* Gives back all granules of the pool in which every page is free. False: some of the
+ * memory did not go back to the system. */
+bool kv_budget_give_back(kv_budget *b, int32_t member);
+
+/* Checks the invariant, and kv_pool_check's of all pools; else QUIRE_INTERNAL and what is
+ * wrong. No other thread may be inside the pools. O(pages). */
+quire_err kv_budget_check(const kv_budget *b, quire_error *err);
+
+#endif
