@@ -258,10 +258,12 @@ typedef struct choose_use {
 } choose_use;
 
 /* q at position p is multiplied by 1 + slope * ln(1 + floor((p + offset) / length)), or by
- * (1 + (p + offset) / length)^power; where both are 0 it is not. */
+ * (1 + (p + offset) / length)^power, or head h of it by slopes[h] * ln(p + 1) + biases[h];
+ * where all are 0 it is not. */
 typedef struct query_scale {
     float slope, power;
     int32_t offset, length;
+    const float *slopes, *biases; /* [H] both, or NULL */
 } query_scale;
 
 /* What a layer does with its queries, keys and values before attention, in this order:

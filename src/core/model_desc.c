@@ -258,9 +258,9 @@ static quire_err check_latent(const model_desc *d, const layer_desc *l, const ca
     TRY(check_count("the width of a head without positions", m->d_nope, DESC_MAX_HEAD, err));
     TRY(check_count("the rotary width of a head", m->d_rope, DESC_MAX_HEAD, err));
     TRY(check_count("the head size of values", m->d_value, DESC_MAX_HEAD, err));
-    if (c->d_latent != m->rank + m->d_rope) {
+    if (c->d_latent != m->rank + desc_rotary_part(d, l)) {
         return err_set(err, QUIRE_INVALID, -1, "a latent of %d elements where rank and rotary part are %d",
-                       c->d_latent, m->rank + m->d_rope);
+                       c->d_latent, m->rank + desc_rotary_part(d, l));
     }
     if (l->rope >= 0 && d->ropes[l->rope].kind != ROPE_NONE && d->ropes[l->rope].n_dims > m->d_rope) {
         return err_set(err, QUIRE_BAD_FILE, -1, "%d rotary dimensions of a head whose rotary part has %d",

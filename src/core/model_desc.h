@@ -55,6 +55,7 @@ typedef struct rope_desc {
     int32_t original_positions; /* trained length before scaling */
     /* frequencies are divided by these: GGUF's rope_freqs; longrope's short factors */
     bool has_factors;
+    bool multiplies; /* has_factors: they are multiplied by them (Mistral Large 4) */
     float factors[DESC_MAX_HEAD / 2];
     /* longrope: in their place where the configured length is over the original one */
     float long_factors[DESC_MAX_HEAD / 2];
@@ -206,6 +207,7 @@ typedef struct attend_desc {
     /* 1 + temperature * ln(1 + floor((p + 1) / temperature_length)); 0: they do not */
     int32_t temperature_length;
     bool temperature_on_all;   /* all layers do, by floor(p / temperature_length) in its place */
+    bool temperature_by_head;  /* each head, of the index too, by weights s ln(p + 1) + b in its place */
     float cap;                 /* of scores; 0: none */
     float clip;                /* of q, k and v; 0: none */
     float alibi;               /* the largest exponent of ALiBi's slopes; 0: none */
@@ -229,6 +231,9 @@ typedef struct latent_desc {
     int32_t rank, d_nope, d_rope, d_value;
     float eps;                   /* of both latents' norms */
     float q_scale, latent_scale; /* of the queries, and of the latent behind its norm; 0: 1 */
+    /* layers without a rotary table have no rotary part: keys' d_nope + d_rope elements are
+     * products of the latent, and caches keep its rank alone (Mistral Large 4) */
+    bool rotary_folds;
 } latent_desc;
 
 /* The choice of keys in layers with latents. A layer whose CACHE_SECOND is there keeps an
@@ -238,6 +243,9 @@ typedef struct index_desc {
     int32_t n_best; /* keys that a row reads; 0: all, there is no choice */
     int32_t n_heads, d_head;
     int32_t rope; /* number of its rotary table, which rotates the first elements of a head */
+    /* its queries are products of the row through a norm with weights and biases, not of the
+     * queries' latent */
+    bool of_rows;
 } index_desc;
 
 /* What rows begin with. All 0: as Llama's. */
@@ -480,6 +488,11 @@ typedef struct model_desc {
     cache_desc caches[DESC_MAX_CACHES];
     layer_desc layers[DESC_MAX_LAYERS];
 } model_desc;
+
+/* The elements of a layer's latents that rotate. */
+static inline int32_t desc_rotary_part(const model_desc *d, const layer_desc *l) {
+    return d->latent.rotary_folds && l->rope == NO_ROPE ? 0 : d->latent.d_rope;
+}
 
 /* A layer with a cache for attention of its own: adds both at the end of their lists. The
  * caller sets the layer's other caches, and keeps within the limits. */

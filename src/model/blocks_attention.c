@@ -147,16 +147,6 @@ static quire_err attention_load_scales(binding *b, weight_role role, int32_t n_h
     return QUIRE_OK;
 }
 
-/* Whether an earlier layer writes the cache. */
-static bool attention_is_shared(const model_desc *d, int32_t layer) {
-    for (int32_t i = 0; i < layer; i++) {
-        if (d->layers[i].caches[0] == d->layers[layer].caches[0]) {
-            return true;
-        }
-    }
-    return false;
-}
-
 /* Queries and the gate out of one tensor: each head's query, then its gate. */
 static quire_err attention_load_gated(binding *b, attention_parts *w) {
     const int32_t e = w->cache->d_key;
@@ -307,7 +297,7 @@ quire_err attention_bind(binding *b, const layer_step *s) {
     const layer_desc *layer = &b->d->layers[b->layer];
     const cache_desc *cache = &b->d->caches[layer->caches[0]];
     attention_parts w = {
-        .layer = layer, .cache = cache, .writes_cache = !attention_is_shared(b->d, b->layer)};
+        .layer = layer, .cache = cache, .writes_cache = !binding_shares_cache(b)};
     attention *to;
     row_value in;
     w.q_width = layer->n_heads * cache->d_key;

@@ -7,8 +7,10 @@
 
 #include "model/decoder.h"
 
+#define INDEX_EPS 1e-6f /* of the norms before index queries and behind index keys */
+
 typedef struct latent_block {
-    linear_use down[3]; /* to the latent, to queries or to their latent, to the gate */
+    linear_use down[3]; /* to queries or to their latent, to the latent, to the gate */
     int32_t n_down;
     const norm *q_norm;
     linear_use up; /* of the queries; w NULL: down gives them */
@@ -19,7 +21,9 @@ typedef struct latent_block {
     attn_spec mask;
     /* of a layer that chooses its keys; w NULL: it does not */
     linear_use index_down[2]; /* to index keys, and to the heads' weights */
-    linear_use index_up;      /* of the queries' latent, to index queries */
+    linear_use index_up;      /* of the queries' latent or of the row, to index queries */
+    const norm *index_q_norm; /* of the row; NULL: they are of the latent */
+    buffer index_row;         /* the row, where it is normed twice */
     const norm *index_norm;
     latent_store_use index_store;
     choose_use choose;
@@ -28,8 +32,9 @@ typedef struct latent_block {
 /* A layer's numbers and weights while they are loaded. */
 typedef struct latent_parts {
     const layer_desc *layer;
-    const latent_desc *m;
+    latent_desc m; /* as the layer has it */
     int32_t n_heads;
+    bool writes_cache; /* else an earlier layer does */
     linear *q, *q_up, *kv, *o, *gate;
     norm *q_norm, *kv_norm;
     head_linears *keys, *values;
@@ -53,7 +58,7 @@ static quire_err latent_load_slab(binding *b, weight_role role, int32_t n_heads,
 /* A head's rows of keys, whose transpose is multiplied with queries, and of values. */
 static quire_err latent_load_head(binding *b, const latent_parts *w, int32_t head, linear **key,
                                   linear **value) {
-    const latent_desc *m = w->m;
+    const latent_desc *m = &w->m;
     char suffix[24];
     if (binding_has(b, W_K_B)) {
         TRY(latent_load_slab(b, W_K_B, w->n_heads, head, m->rank, m->d_nope, key));
@@ -83,7 +88,7 @@ static quire_err latent_load_heads(binding *b, latent_parts *w) {
 }
 
 static quire_err latent_load(binding *b, latent_parts *w) {
-    const latent_desc *m = w->m;
+    const latent_desc *m = &w->m;
     const int32_t width = b->d->d_model, q_width = w->n_heads * (m->d_nope + m->d_rope);
     if (m->q_rank > 0) {
         TRY(binding_linear(b, W_Q_A, m->q_rank, width, &w->q));
@@ -92,8 +97,10 @@ static quire_err latent_load(binding *b, latent_parts *w) {
     } else {
         TRY(binding_linear(b, W_Q, q_width, width, &w->q));
     }
-    TRY(binding_linear(b, W_KV_A, m->rank + m->d_rope, width, &w->kv));
-    TRY(latent_load_norm(b, W_KV_A_NORM, m->rank, &w->kv_norm));
+    if (w->writes_cache) {
+        TRY(binding_linear(b, W_KV_A, m->rank + m->d_rope, width, &w->kv));
+        TRY(latent_load_norm(b, W_KV_A_NORM, m->rank, &w->kv_norm));
+    }
     TRY(latent_load_heads(b, w));
     if (b->d->attend.gate == ATTEND_GATE_HEADS) {
         TRY(binding_linear(b, W_ATTN_GATE, w->n_heads, width, &w->gate));
@@ -101,12 +108,25 @@ static quire_err latent_load(binding *b, latent_parts *w) {
     return binding_linear(b, W_O, width, w->n_heads * m->d_value, &w->o);
 }
 
+/* What each head's queries grow by with their position: slopes and biases. */
+static quire_err latent_load_growth(binding *b, weight_role slope, weight_role bias, int32_t n_heads,
+                                    query_scale *out) {
+    float *slopes, *biases;
+    if (!b->d->attend.temperature_by_head) {
+        return QUIRE_OK;
+    }
+    TRY(binding_vector(b, slope, "", "growth of its queries", n_heads, &slopes));
+    TRY(binding_vector(b, bias, "", "growth of its queries", n_heads, &biases));
+    *out = (query_scale){.slopes = slopes, .biases = biases};
+    return QUIRE_OK;
+}
+
 static float one_unless(float factor) {
     return factor == 0.0f ? 1.0f : factor;
 }
 
 static quire_err latent_fill(binding *b, const latent_parts *w, int cache, latent_block *to) {
-    const latent_desc *m = w->m;
+    const latent_desc *m = &w->m;
     const attend_desc *a = &b->d->attend;
     const int32_t n = w->n_heads;
     buffer latent, q, q_latent, absorbed, weighed, out;
@@ -119,9 +139,11 @@ static quire_err latent_fill(binding *b, const latent_parts *w, int cache, laten
     if (m->q_rank > 0) {
         TRY(binding_buffer(b, BUFFER_Q_LATENT, m->q_rank, &q_latent));
     }
-    to->down[0] = (linear_use){w->kv, latent};
-    to->down[1] = (linear_use){w->q, q_latent};
-    to->n_down = 2;
+    to->down[0] = (linear_use){w->q, q_latent};
+    to->n_down = 1;
+    if (w->writes_cache) {
+        to->down[to->n_down++] = (linear_use){w->kv, latent};
+    }
     if (w->gate != NULL) {
         buffer gate;
         TRY(binding_buffer(b, BUFFER_ATTN_GATE, n, &gate));
@@ -132,7 +154,7 @@ static quire_err latent_fill(binding *b, const latent_parts *w, int cache, laten
     to->q_norm = w->q_norm;
     to->up = (linear_use){w->q_up, q};
     to->store = (latent_store_use){.cache = w->layer->caches[cache],
-                                   .latent = latent,
+                                   .latent = w->writes_cache ? latent : BUFFER_NONE,
                                    .rank = m->rank,
                                    .q = q,
                                    .n_heads = n,
@@ -140,6 +162,7 @@ static quire_err latent_fill(binding *b, const latent_parts *w, int cache, laten
                                    .rope = w->layer->rope >= 0 ? b->w->ropes[w->layer->rope] : NULL,
                                    .latent_scale = one_unless(m->latent_scale)};
     to->store.scale = (query_scale){.slope = a->temperature, .length = a->temperature_length};
+    TRY(latent_load_growth(b, W_QUERY_SLOPE, W_QUERY_BIAS, n, &to->store.scale));
     to->absorb = (head_products_use){.w = w->keys, .n_kept = m->d_rope, .in = q, .out = absorbed};
     to->expand = (head_products_use){.w = w->values, .in = weighed, .out = out};
     to->mask = (attn_spec){.scale = b->d->attention_scale * one_unless(m->q_scale),
@@ -150,36 +173,53 @@ static quire_err latent_fill(binding *b, const latent_parts *w, int cache, laten
     return QUIRE_OK;
 }
 
+/* Index queries: of the queries' latent, or of the row through a norm. */
+static quire_err latent_bind_index_queries(binding *b, latent_block *to) {
+    const index_desc *x = &b->d->index;
+    const int32_t width = b->d->d_model, n_in = x->of_rows ? width : b->d->latent.q_rank;
+    const norm_spec spec = {.kind = NORM_LAYER, .width = width, .eps = INDEX_EPS};
+    linear *w;
+    norm *nm;
+    TRY(binding_linear(b, W_INDEX_Q, x->n_heads * x->d_head, n_in, &w));
+    TRY(binding_buffer(b, BUFFER_INDEX_Q, x->n_heads * x->d_head, &to->index_up.out));
+    to->index_up.w = w;
+    if (x->of_rows) {
+        TRY(loader_norm(b->l, binding_name(b, W_INDEX_Q_NORM), b->layer, &spec, width, &nm));
+        TRY(binding_buffer(b, BUFFER_PROJECTED, width, &to->index_row));
+        to->index_q_norm = nm;
+    }
+    return QUIRE_OK;
+}
+
 /* The weights that choose keys, and their buffers. */
 static quire_err latent_bind_index(binding *b, const layer_desc *layer, latent_block *to) {
     const index_desc *x = &b->d->index;
     /* no row sees more */
     const int32_t width = b->d->d_model,
                   n_best = x->n_best < b->l->max_positions ? x->n_best : b->l->max_positions;
-    buffer k, q, weights;
-    linear *w_k, *w_q, *w_weights;
+    buffer k, weights;
+    linear *w_k, *w_weights;
     norm *k_norm;
     TRY(binding_linear(b, W_INDEX_K, x->d_head, width, &w_k));
     TRY(loader_router(b->l, binding_name(b, W_INDEX_WEIGHTS), b->layer, x->n_heads, width, &w_weights));
-    TRY(binding_linear(b, W_INDEX_Q, x->n_heads * x->d_head, b->d->latent.q_rank, &w_q));
-    const norm_spec spec = {.kind = NORM_LAYER, .width = x->d_head, .eps = 1e-6f};
+    TRY(latent_bind_index_queries(b, to));
+    const norm_spec spec = {.kind = NORM_LAYER, .width = x->d_head, .eps = INDEX_EPS};
     TRY(loader_norm(b->l, binding_name(b, W_INDEX_K_NORM), b->layer, &spec, x->d_head, &k_norm));
     TRY(binding_buffer(b, BUFFER_INDEX_K, x->d_head, &k));
-    TRY(binding_buffer(b, BUFFER_INDEX_Q, x->n_heads * x->d_head, &q));
     TRY(binding_buffer(b, BUFFER_INDEX_WEIGHTS, x->n_heads, &weights));
     b->l->b->ops->choose_reserve(b->l->b, n_best);
     to->index_down[0] = (linear_use){w_k, k};
     to->index_down[1] = (linear_use){w_weights, weights};
-    to->index_up = (linear_use){w_q, q};
     to->index_norm = k_norm;
     to->index_store = (latent_store_use){.cache = layer->caches[CACHE_SECOND],
                                          .latent = k,
-                                         .q = q,
+                                         .q = to->index_up.out,
                                          .n_heads = x->n_heads,
-                                         .rope = b->w->ropes[x->rope],
+                                         .rope = layer->rope >= 0 ? b->w->ropes[x->rope] : NULL,
                                          .latent_scale = 1.0f};
+    TRY(latent_load_growth(b, W_INDEX_SLOPE, W_INDEX_BIAS, x->n_heads, &to->index_store.scale));
     to->choose = (choose_use){.cache = layer->caches[CACHE_SECOND],
-                              .q = q,
+                              .q = to->index_up.out,
                               .weights = weights,
                               .n_heads = x->n_heads,
                               .scale = 1.0f / sqrtf((float)x->n_heads * (float)x->d_head),
@@ -187,18 +227,32 @@ static quire_err latent_bind_index(binding *b, const layer_desc *layer, latent_b
     return QUIRE_OK;
 }
 
+/* Writes the row's index key, and chooses the keys that it reads. */
+static void latent_run_index(const pass *p, const decoder_op *o) {
+    const latent_block *l = o->own;
+    p->op->norm_linears(p->b, o->in, o->nm, l->index_down, 2);
+    if (l->index_q_norm != NULL) {
+        const buffer row = o->nm != NULL ? l->index_row : o->in;
+        if (o->nm != NULL) {
+            p->op->norm_rows(p->b, o->in, o->nm, row);
+        }
+        p->op->norm_linears(p->b, row, l->index_q_norm, &l->index_up, 1);
+    }
+    p->op->norm_rows(p->b, l->index_down[0].out, l->index_norm, l->index_down[0].out);
+    p->op->latent_store(p->b, &l->index_store);
+    p->op->choose(p->b, &l->choose);
+}
+
 static void latent_run(const pass *p, const decoder_op *o) {
     const latent_block *l = o->own;
     p->op->norm_linears(p->b, o->in, o->nm, l->down, l->n_down);
     if (l->up.w != NULL) {
         const linear_use up[] = {l->up, l->index_up};
-        p->op->norm_linears(p->b, l->down[1].out, l->q_norm, up, l->index_up.w != NULL ? 2 : 1);
+        const bool is_index = l->index_up.w != NULL && l->index_q_norm == NULL;
+        p->op->norm_linears(p->b, l->down[0].out, l->q_norm, up, is_index ? 2 : 1);
     }
     if (l->index_up.w != NULL) {
-        p->op->norm_linears(p->b, o->in, o->nm, l->index_down, 2);
-        p->op->norm_rows(p->b, l->index_down[0].out, l->index_norm, l->index_down[0].out);
-        p->op->latent_store(p->b, &l->index_store);
-        p->op->choose(p->b, &l->choose);
+        latent_run_index(p, o);
     }
     p->op->latent_store(p->b, &l->store);
     p->op->head_products(p->b, &l->absorb);
@@ -209,9 +263,20 @@ static void latent_run(const pass *p, const decoder_op *o) {
     }
 }
 
+/* The widths of heads in a layer. */
+static latent_desc latent_of_layer(const model_desc *d, const layer_desc *layer) {
+    latent_desc m = d->latent;
+    m.d_rope = desc_rotary_part(d, layer);
+    m.d_nope += d->latent.d_rope - m.d_rope;
+    return m;
+}
+
 quire_err latent_bind(binding *b, const layer_step *s) {
     const layer_desc *layer = &b->d->layers[b->layer];
-    latent_parts w = {.layer = layer, .m = &b->d->latent, .n_heads = layer->n_heads};
+    latent_parts w = {.layer = layer,
+                      .m = latent_of_layer(b->d, layer),
+                      .n_heads = layer->n_heads,
+                      .writes_cache = !binding_shares_cache(b)};
     latent_block *to;
     row_value in;
     TRY(binding_new(b, 1, sizeof *to, &to));

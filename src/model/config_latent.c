@@ -46,7 +46,7 @@ quire_err config_latent(const config *c, model_desc *d) {
 void config_set_latent(model_desc *d, int32_t layer) {
     layer_desc *l = &d->layers[layer];
     d->caches[l->caches[CACHE_ATTENTION]] =
-        (cache_desc){.kind = LAYER_LATENT, .d_latent = d->latent.rank + d->latent.d_rope};
+        (cache_desc){.kind = LAYER_LATENT, .d_latent = d->latent.rank + desc_rotary_part(d, l)};
     l->steps = l->n_experts > 0 ? steps_latent_moe : steps_latent;
 }
 
@@ -136,12 +136,12 @@ static quire_err read_choosers(const config *c, const model_desc *d, bool *choos
 quire_err config_index(const config *c, index_desc usual, rope_pairs pairs, model_desc *d) {
     bool chooses[DESC_MAX_LAYERS];
     index_desc *x = &d->index;
-    *x = c->is_gguf ? (index_desc){0} : usual;
+    *x = c->is_gguf ? (index_desc){.of_rows = usual.of_rows} : usual;
     TRY(config_i32(c, "attention.indexer.head_count", "index_n_heads", &x->n_heads));
     TRY(config_i32(c, "attention.indexer.key_length", "index_head_dim", &x->d_head));
     TRY(config_i32(c, "attention.indexer.top_k", "index_topk", &x->n_best));
-    if (d->latent.q_rank == 0 || x->n_best < 1 || x->n_heads < 1 || x->d_head < d->latent.d_rope ||
-        x->d_head > DESC_MAX_HEAD) {
+    if ((d->latent.q_rank == 0 && !x->of_rows) || x->n_best < 1 || x->n_heads < 1 ||
+        x->d_head < d->latent.d_rope || x->d_head > DESC_MAX_HEAD) {
         return config_bad(
             c, c->is_gguf ? "attention.indexer" : "index_topk",
             "and the index heads must be over 0, heads as wide as the rotary part at least, and "

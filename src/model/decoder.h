@@ -161,6 +161,9 @@ quire_err binding_pair(binding *b, weight_role role, int64_t n_out, int64_t n_in
 quire_err binding_vector(binding *b, weight_role role, const char *suffix, const char *what, int64_t n,
                          float **out);
 
+/* Whether an earlier layer writes what the layer attends to. */
+bool binding_shares_cache(const binding *b);
+
 /* Refuses a model with an op that the backend does not have. what: "short
  * convolutions". */
 quire_err binding_need_op(const binding *b, bool has, const char *what);

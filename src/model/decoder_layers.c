@@ -116,6 +116,15 @@ quire_err binding_vector(binding *b, weight_role role, const char *suffix, const
     return binding_keep(b, *out);
 }
 
+bool binding_shares_cache(const binding *b) {
+    for (int32_t i = 0; i < b->layer; i++) {
+        if (b->d->layers[i].caches[CACHE_ATTENTION] == b->d->layers[b->layer].caches[CACHE_ATTENTION]) {
+            return true;
+        }
+    }
+    return false;
+}
+
 quire_err binding_need_op(const binding *b, bool has, const char *what) {
     return has ? QUIRE_OK
                : err_set(b->l->err, QUIRE_UNSUPPORTED, -1, "%s: this backend computes no %s",

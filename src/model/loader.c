@@ -774,6 +774,7 @@ quire_err loader_finish(const loader *l, const model_desc *d) {
                                           "mlp.act_fn.alpha_n",
                                           "mlp.act_fn.beta",
                                           "mlp.act_fn.eps",
+                                          "lerope.alpha",
                                           "rope_freqs.weight",
                                           "rope_factors_long.weight",
                                           "rope_factors_short.weight"};

@@ -17,8 +17,6 @@ static const refused_arch all[] = {
     {"InklingForConditionalGeneration", NULL,
      "relative positions as logits of their own, and short convolutions behind every block"},
     {"MiniMaxM3SparseForConditionalGeneration", "minimax-m3", "keys that are chosen in blocks"},
-    {"MistralLarge4ForConditionalGeneration", NULL,
-     "chosen keys over latents that layers share, and learnt rotary speeds"},
     {"Qwen4ExpForConditionalGeneration", "qwen4exp",
      "a gated residual of four streams, and embeddings of hashed n-grams"},
     {"RwkvForCausalLM", NULL, "RWKV's recurrence over weighted values"},

@@ -44,6 +44,11 @@ typedef enum weight_role {
     W_INDEX_K_NORM,
     W_INDEX_Q,
     W_INDEX_WEIGHTS,
+    W_INDEX_Q_NORM, /* of the row, where index queries are products of it */
+    W_QUERY_SLOPE,  /* numbers a head, which queries are scaled by: whole names */
+    W_QUERY_BIAS,
+    W_INDEX_SLOPE, /* the same of index queries */
+    W_INDEX_BIAS,
     W_O,
     W_ATTN_GATE,
     W_ATTN_GATE_BIAS,  /* a number a head: its whole name */

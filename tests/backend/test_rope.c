@@ -99,9 +99,11 @@ static void a_clip_is_behind_the_norm(void **unused) {
 static void queries_grow_with_their_position(void **unused) {
     (void)unused;
     static const int32_t positions[] = {0, 7, 100, 4095};
+    const float slopes[] = {0.5f, -0.25f}, biases[] = {1.0f, 2.0f};
     const query_scale forms[] = {{.slope = 0.3f, .offset = 1, .length = 8},
-                                 {.power = 0.1f, .offset = 1, .length = 2048}};
-    for (int form = 0; form < 2; form++) {
+                                 {.power = 0.1f, .offset = 1, .length = 2048},
+                                 {.slopes = slopes, .biases = biases}};
+    for (int form = 0; form < 3; form++) {
         float x[N_DIMS], q[MAX_ROWS * 2 * N_DIMS], k[MAX_ROWS * N_DIMS];
         rope_desc d = {.kind = ROPE_NONE};
         rig g = {.scale = forms[form]};
@@ -112,11 +114,12 @@ static void queries_grow_with_their_position(void **unused) {
         rig_run(&g, x, positions, 4, NULL, false, q, k);
         for (int32_t row = 0; row < 4; row++) {
             const int32_t p = positions[row] + 1;
-            const double factor = form == 0 ? 1.0 + 0.3 * log(1.0 + p / 8) : pow(1.0 + p / 2048.0, 0.1);
-            for (int32_t i = 0; i < N_DIMS; i++) {
-                assert_true(fabs((double)q[row * 2 * N_DIMS + i] - factor * (double)x[i]) <
-                            2e-6 * factor * 5);
-                assert_true(k[row * N_DIMS + i] == x[i]);
+            const double of_heads[] = {1.0 + 0.5 * log(p), 2.0 - 0.25 * log(p)},
+                         factor = form == 0 ? 1.0 + 0.3 * log(1.0 + p / 8) : pow(1.0 + p / 2048.0, 0.1);
+            for (int32_t i = 0; i < 2 * N_DIMS; i++) {
+                const double want = (form == 2 ? of_heads[i / N_DIMS] : factor) * (double)x[i % N_DIMS];
+                assert_true(fabs((double)q[row * 2 * N_DIMS + i] - want) < 1e-5 * fabs(want) + 1e-6);
+                assert_true(k[row * N_DIMS + i % N_DIMS] == x[i % N_DIMS]);
             }
         }
         g.b->ops->close(g.b);
@@ -181,7 +184,14 @@ static void each_scaling_turns_by_its_frequencies(void **unused) {
     }
     d.has_factors = true;
     check_angles(&d, 2048, scaled, 1.0);
-    d.has_factors = false;
+
+    for (int32_t i = 0; i < N_DIMS / 2; i++) {
+        d.factors[i] = 0.5f + 0.125f * (float)i;
+        scaled[i] = f[i] * (double)d.factors[i];
+    }
+    d.multiplies = true;
+    check_angles(&d, 2048, scaled, 1.0);
+    d.multiplies = d.has_factors = false;
 
     d.kind = ROPE_LINEAR;
     for (int32_t i = 0; i < N_DIMS / 2; i++) {

@@ -46,15 +46,15 @@ static void widths_are(const char *architecture, const char *more, latent_desc w
 
 TEST(widths_are_the_published_ones_unless_the_file_says_others) {
     widths_are("DeepseekV3ForCausalLM", "\"rms_norm_eps\": 1e-5",
-               (latent_desc){1536, 512, 128, 64, 128, 0, 0, 0});
+               (latent_desc){1536, 512, 128, 64, 128, 0, 0, 0, false});
     widths_are("DeepseekV2ForCausalLM", "\"num_experts_per_tok\": 2, \"q_lora_rank\": null",
-               (latent_desc){0, 512, 128, 64, 128, 0, 0, 0});
-    widths_are("Glm4MoeLiteForCausalLM", "", (latent_desc){768, 512, 192, 64, 256, 0, 0, 0});
-    widths_are("MiniCPM3ForCausalLM", "", (latent_desc){768, 256, 64, 32, 8, 0, 0, 0});
+               (latent_desc){0, 512, 128, 64, 128, 0, 0, 0, false});
+    widths_are("Glm4MoeLiteForCausalLM", "", (latent_desc){768, 512, 192, 64, 256, 0, 0, 0, false});
+    widths_are("MiniCPM3ForCausalLM", "", (latent_desc){768, 256, 64, 32, 8, 0, 0, 0, false});
     widths_are("DeepseekV3ForCausalLM",
                "\"q_lora_rank\": 12, \"kv_lora_rank\": 17, \"qk_nope_head_dim\": 9, \"qk_rope_head_dim\": 6, "
                "\"v_head_dim\": 11",
-               (latent_desc){12, 17, 9, 6, 11, 0, 0, 0});
+               (latent_desc){12, 17, 9, 6, 11, 0, 0, 0, false});
 }
 
 TEST(layers_are_dense_as_the_file_says) {
@@ -132,6 +132,45 @@ TEST(a_layer_of_longcat_has_two_attentions_and_experts_that_give_their_row) {
     refused("LongcatFlashForCausalLM", "\"n_routed_experts\": 2147483647", "n_routed_experts");
 }
 
+/* Mistral Large 4, whose description reads a tensor: one pair of each head rotates. */
+#define LARGE4(more)                                                                                         \
+    SIZES ", \"qk_rope_head_dim\": 2, \"kv_lora_rank\": 8, \"index_head_dim\": 6, "                          \
+          "\"qk_nope_head_dim\": 5" more
+
+static void large4_refused(const char *numbers, const char *tensor, const char *what) {
+    model_desc d;
+    quire_error err = {0};
+    if (describe_config("MistralLarge4ForConditionalGeneration", numbers, tensor, &d, &err) == QUIRE_OK ||
+        strstr(err.message, what) == NULL) {
+        fail_msg("%s: expected a refusal about \"%s\": \"%s\"", numbers, what, err.message);
+    }
+}
+
+TEST(layers_share_latents_and_lose_their_rotary_part_as_the_file_says) {
+    const char *numbers = LARGE4(", \"no_rope_layers\": [1, 1, 0, 1], \"kv_source_layers\": [0, 1, 2, 1], "
+                                 "\"indexer_types\": [\"full\", \"full\", \"shared\", \"full\"]");
+    model_desc d;
+    quire_error err = {0};
+    assert_int_equal(
+        describe_config("MistralLarge4ForConditionalGeneration", numbers, "lerope.alpha", &d, &err),
+        QUIRE_OK);
+    assert_int_equal(d.n_caches, 6); /* three of latents, three of index keys */
+    assert_int_equal(d.layers[3].caches[CACHE_ATTENTION], d.layers[1].caches[CACHE_ATTENTION]);
+    assert_int_equal(d.caches[d.layers[1].caches[CACHE_ATTENTION]].d_latent, 10);
+    assert_int_equal(d.caches[d.layers[2].caches[CACHE_ATTENTION]].d_latent, 8);
+    assert_int_equal(d.layers[2].rope, NO_ROPE);
+    assert_int_equal(d.layers[2].caches[CACHE_SECOND], NO_CACHE);
+    assert_true(d.ropes[0].multiplies && d.ropes[0].factors[0] > 0.0f);
+    assert_true(fabsf(d.attention_scale - 1.0f / sqrtf(7.0f)) < 1e-6f);
+    large4_refused(numbers, "x", "lerope.alpha is missing");
+    large4_refused(LARGE4(", \"qk_rope_head_dim\": 4"), "lerope.alpha", "one F32 number for each pair");
+    large4_refused(LARGE4(", \"no_rope_layers\": [1]"), "lerope.alpha", "no_rope_layers");
+    large4_refused(LARGE4(", \"kv_source_layers\": [0, 1]"), "lerope.alpha", "a number for each layer");
+    large4_refused(LARGE4(", \"kv_source_layers\": [0, 2, 2, 3]"), "lerope.alpha", "earlier ones");
+    large4_refused(LARGE4(", \"kv_source_layers\": [0, 0, 1, 3]"), "lerope.alpha", "of their own");
+    large4_refused(LARGE4(", \"kv_source_layers\": [0, 1, 2, 0]"), "lerope.alpha", "with positions");
+}
+
 TEST(widths_that_no_model_has_are_refused) {
     static const char *const rows[][2] = {{"\"kv_lora_rank\": 0", "rank 0"},
                                           {"\"kv_lora_rank\": 100000", "rank 100000"},
@@ -154,6 +193,7 @@ int main(void) {
         cmocka_unit_test(greedy_choices_have_no_groups),
         cmocka_unit_test(layers_share_a_choice_as_the_file_says),
         cmocka_unit_test(a_layer_of_longcat_has_two_attentions_and_experts_that_give_their_row),
+        cmocka_unit_test(layers_share_latents_and_lose_their_rotary_part_as_the_file_says),
         cmocka_unit_test(widths_that_no_model_has_are_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

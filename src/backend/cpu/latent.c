@@ -17,12 +17,7 @@ static void prepare_queries(const latent_job *job, int32_t row) {
     if (use->rope != NULL) {
         cpu_rope_row(b, use->rope, row, d_head, q + d_head - (job->width - use->rank), width);
     }
-    if (use->scale.slope != 0.0f) {
-        const float scale = cpu_query_scale(b, &use->scale, row);
-        for (int32_t i = 0; i < width; i++) {
-            q[i] *= scale;
-        }
-    }
+    cpu_scale_queries(b, &use->scale, row, use->n_heads, q, width);
 }
 
 static void latent_store_row(void *context, int32_t row, int32_t worker) {

@@ -161,12 +161,29 @@ typedef struct store_job {
     const kv_planes *planes;
 } store_job;
 
-float cpu_query_scale(const cpu_backend *b, const query_scale *s, int32_t row) {
-    const int64_t position = (int64_t)b->batch->positions[(int64_t)row * b->batch->n_axes] + s->offset;
+/* The one factor of all heads. */
+static float shared_query_scale(const query_scale *s, int64_t position) {
     if (s->power != 0.0f) {
         return (float)exp((double)s->power * log1p((double)position / (double)s->length));
     }
     return 1.0f + s->slope * (float)log(1.0 + (double)(position / s->length));
+}
+
+void cpu_scale_queries(const cpu_backend *b, const query_scale *s, int32_t row, int32_t n_heads, float *q,
+                       int32_t width) {
+    if (s->slopes == NULL && s->slope == 0.0f && s->power == 0.0f) {
+        return;
+    }
+    const int64_t position = b->batch->positions[(int64_t)row * b->batch->n_axes];
+    const int32_t d_head = width / n_heads;
+    const float grown =
+        s->slopes != NULL ? (float)log((double)(position + 1)) : shared_query_scale(s, position + s->offset);
+    for (int32_t h = 0; h < n_heads; h++) {
+        const float scale = s->slopes != NULL ? s->slopes[h] * grown + s->biases[h] : grown;
+        for (int32_t i = 0; i < d_head; i++) {
+            q[h * d_head + i] *= scale;
+        }
+    }
 }
 
 /* Norms, clips and rotates one activation row of queries or keys, in place. */
@@ -186,13 +203,6 @@ static void prepare_row(const store_job *job, buffer a, const norm *nm, const ro
     }
     if (nm != NULL && after) {
         cpu_norm_row(job->b, nm, x, width, x);
-    }
-}
-
-static void pages_scale_row(const store_job *job, int32_t row) {
-    float *q = cpu_act_row(job->b, job->use->q, row), scale = cpu_query_scale(job->b, &job->use->scale, row);
-    for (int32_t i = 0; i < job->b->buffers[job->use->q.id].width; i++) {
-        q[i] *= scale;
     }
 }
 
@@ -265,9 +275,9 @@ static void store_row(void *context, int32_t row, int32_t worker) {
     const kv_store_use *use = job->use;
     (void)worker;
     prepare_row(job, use->q, use->q_norm, use->rope, use->norm_after_rope, row);
-    if (use->scale.slope != 0.0f || use->scale.power != 0.0f) {
-        pages_scale_row(job, row);
-    }
+    const int32_t width = job->b->buffers[use->q.id].width;
+    cpu_scale_queries(job->b, &use->scale, row, width / job->planes->key.width,
+                      cpu_act_row(job->b, use->q, row), width);
     if (use->k.id == BUFFER_NONE.id) {
         return;
     }

@@ -25,8 +25,9 @@ static inline const kv_plane *cpu_plane_of(const kv_planes *p, kv_plane_kind kin
  * has a scale, and x is not finite. fixed: the scale of fp8_e4m3; 0: by the row. */
 bool cpu_kv_write_row(const cpu_backend *b, int32_t cache, kv_plane_kind kind, int32_t head, kv_slot slot,
                       const float *x, float fixed);
-/* What a query at a row's position is multiplied by. */
-float cpu_query_scale(const cpu_backend *b, const query_scale *s, int32_t row);
+/* Scales the n_heads heads of a row's queries q[0..width) by its position. */
+void cpu_scale_queries(const cpu_backend *b, const query_scale *s, int32_t row, int32_t n_heads, float *q,
+                       int32_t width);
 
 /* Bytes from a plane's start to a head's: its rows, and their scales where rows have
  * some. */

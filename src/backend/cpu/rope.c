@@ -95,7 +95,7 @@ static void fill_frequencies(const rope_desc *d, int32_t max_positions, float *o
     const float *factors =
         d->kind == ROPE_LONGROPE && max_positions > d->original_positions ? d->long_factors : d->factors;
     for (int32_t i = 0; (d->has_factors || d->kind == ROPE_LONGROPE) && i < d->n_dims / 2; i++) {
-        out[i] = out[i] / factors[i];
+        out[i] = d->multiplies ? out[i] * factors[i] : out[i] / factors[i];
     }
     for (int32_t i = 0; d->backwards && i < d->n_dims / 2; i++) {
         out[i] = -out[i];
