@@ -50,6 +50,12 @@ static quire_err find_str(const model_file *f, const char *key, void *out) {
     return model_file_str(f, key, out);
 }
 
+static quire_err find_any(const model_file *f, const char *key, void *out) {
+    (void)out;
+    bool b;
+    return model_file_bool(f, key, &b) == QUIRE_NOT_FOUND ? QUIRE_NOT_FOUND : QUIRE_OK;
+}
+
 /* Tries a path of config.json inside text_config, then by itself. key: the one that was
  * found. */
 static quire_err find_hf(const config *c, const char *path, size_t n, find_fn find, void *out,
@@ -143,11 +149,28 @@ quire_err config_f32(const config *c, const char *gguf, const char *hf, float *o
     return QUIRE_OK;
 }
 
+quire_err config_bad_at(const config *c, const char *gguf, const char *hf, const char *what) {
+    char key[MAX_KEY];
+    (void)find_key(c, gguf, hf, find_any, NULL, key);
+    return config_bad(c, key, what);
+}
+
+quire_err config_check(const config *c, const char *gguf, const char *hf, int32_t n, int32_t least,
+                       int32_t most) {
+    char key[MAX_KEY];
+    if (n >= least && n <= most) {
+        return QUIRE_OK;
+    }
+    (void)find_key(c, gguf, hf, find_any, NULL, key);
+    return err_set(c->err, QUIRE_UNSUPPORTED, -1, "%s: %s is %d; this build computes %d to %d",
+                   model_file_path(c->f), key, (int)n, (int)least, (int)most);
+}
+
 quire_err config_i32_or_none(const config *c, const char *gguf, const char *hf, int32_t *out) {
     int32_t v = -1;
     TRY(config_i32(c, gguf, hf, &v));
     if (v == 0 && !c->is_gguf) {
-        return config_bad(c, hf, "must be over 0, or null where there is none");
+        return config_bad_at(c, NULL, hf, "must be over 0, or null where there is none");
     }
     *out = v >= 0 ? v : config_is_null(c, hf) ? 0 : *out;
     return QUIRE_OK;
@@ -158,7 +181,7 @@ quire_err config_f32_or_none(const config *c, const char *gguf, const char *hf, 
     bool has = config_has(c, gguf, hf);
     TRY(config_f32(c, gguf, hf, &v));
     if (has && (v < 0.0f || (v == 0.0f && !c->is_gguf))) {
-        return config_bad(c, c->is_gguf ? gguf : hf, "must be over 0, or null where there is none");
+        return config_bad_at(c, gguf, hf, "must be over 0, or null where there is none");
     }
     *out = has ? v : config_is_null(c, hf) ? 0.0f : *out;
     return QUIRE_OK;
@@ -240,12 +263,6 @@ quire_err config_f32s(const config *c, const char *hf, float *out, size_t max, s
     return e == QUIRE_OK
                ? e
                : config_bad(c, key, "must be a list of numbers, no more than the model has use for");
-}
-
-static quire_err find_any(const model_file *f, const char *key, void *out) {
-    (void)out;
-    bool b;
-    return model_file_bool(f, key, &b) == QUIRE_NOT_FOUND ? QUIRE_NOT_FOUND : QUIRE_OK;
 }
 
 /* An element of a list on the way to find_key's out. */

@@ -61,6 +61,12 @@ quire_err config_object(const config *c, const char *hf);
 /* A refusal of what this build does not compute: "FILE: WHAT". */
 quire_err config_unsupported(const config *c, const char *what);
 quire_err config_bad(const config *c, const char *key, const char *what);
+/* The same for the one of the keys that the file has: "FILE: KEY WHAT"; the first where it
+ * has none. */
+quire_err config_bad_at(const config *c, const char *gguf, const char *hf, const char *what);
+/* QUIRE_UNSUPPORTED, naming that key, unless least <= n <= most. */
+quire_err config_check(const config *c, const char *gguf, const char *hf, int32_t n, int32_t least,
+                       int32_t most);
 
 /* ---- config_shape.c ---- */
 

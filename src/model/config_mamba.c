@@ -18,20 +18,19 @@ static bool mamba_is_auto(const config *c, const char *hf) {
     return !c->is_gguf && model_file_str(c->f, hf, &value) == QUIRE_OK && str_is(value, "auto");
 }
 
-static quire_err mamba_check_count(const config *c, const char *gguf, const char *hf, int32_t n,
-                                   int32_t most) {
-    return n >= 1 && n <= most
-               ? QUIRE_OK
-               : err_set(c->err, QUIRE_UNSUPPORTED, -1, "%s: %s is %d; this build computes 1 to %d",
-                         model_file_path(c->f), c->is_gguf ? gguf : hf, (int)n, (int)most);
-}
-
 /* The width of the mixer by its ratio to the model's. */
 static quire_err mamba_read_expand(const config *c, float expand, model_desc *d) {
     TRY(config_f32(c, NULL, "mamba_expand|expand", &expand));
     float width = floorf(expand * (float)d->d_model);
     d->mamba.n_inner = width >= 1.0f && width <= (float)MAX_MAMBA_INNER ? (int32_t)width : 0;
     return config_i32(c, "ssm.inner_size", NULL, &d->mamba.n_inner);
+}
+
+/* hf: where config.json says the width. */
+static quire_err mamba_check_width(const config *c, const char *hf, const mamba_desc *m) {
+    return m->n_inner >= 1 && m->n_inner <= MAX_MAMBA_INNER
+               ? QUIRE_OK
+               : config_bad_at(c, "ssm.inner_size", hf, "must give Mamba's mixer 1 to 131072 channels");
 }
 
 /* What both have: states, taps and the function behind the convolution. */
@@ -42,7 +41,7 @@ static quire_err mamba_read_common(const config *c, model_desc *d) {
     m->n_taps = 4;
     TRY(config_taps(c, "ssm.conv_kernel", "mamba_d_conv|conv_kernel", &m->n_taps));
     TRY(config_i32(c, "ssm.state_size", states, &m->n_states));
-    TRY(mamba_check_count(c, "ssm.state_size", states, m->n_states, MAX_MAMBA_STATES));
+    TRY(config_check(c, "ssm.state_size", states, m->n_states, 1, MAX_MAMBA_STATES));
     TRY(config_activation(c, "mamba_hidden_act|hidden_act", &own));
     m->activation = own.activation;
     return QUIRE_OK;
@@ -50,15 +49,16 @@ static quire_err mamba_read_common(const config *c, model_desc *d) {
 
 quire_err config_mamba1(const config *c, model_desc *d, state_layers *s) {
     const char *rank = config_has(c, NULL, "mamba_dt_rank") ? "mamba_dt_rank" : "time_step_rank";
+    const bool is_jamba = config_is(c, "JambaForCausalLM"); /* whose intermediate_size is another */
     mamba_desc *m = &d->mamba;
     m->n_states = 16;
     TRY(mamba_read_common(c, d));
     TRY(mamba_read_expand(c, 2.0f, d));
-    TRY(config_is(c, "JambaForCausalLM") ? QUIRE_OK : config_i32(c, NULL, "intermediate_size", &m->n_inner));
-    TRY(mamba_check_count(c, "ssm.inner_size", "expand (intermediate_size)", m->n_inner, MAX_MAMBA_INNER));
+    TRY(is_jamba ? QUIRE_OK : config_i32(c, NULL, "intermediate_size", &m->n_inner));
+    TRY(mamba_check_width(c, is_jamba ? "mamba_expand" : "intermediate_size|expand", m));
     m->step_rank = d->d_model / 16 + (d->d_model % 16 != 0);
     TRY(mamba_is_auto(c, rank) ? QUIRE_OK : config_i32(c, "ssm.time_step_rank", rank, &m->step_rank));
-    TRY(mamba_check_count(c, "ssm.time_step_rank", rank, m->step_rank, MAX_MAMBA_INNER));
+    TRY(config_check(c, "ssm.time_step_rank", rank, m->step_rank, 1, MAX_MAMBA_INNER));
     s->state = scan_cache(m->n_inner, m->n_states);
     s->conv = conv_cache(conv_units(m->n_inner), m->n_taps);
     return QUIRE_OK;
@@ -87,7 +87,7 @@ static quire_err mamba_read_heads(const config *c, float expand, int32_t d_head,
     const char *width = "mamba_d_head|mamba_head_dim|mamba_headdim", *own = "head_dim";
     mamba_desc *m = &d->mamba;
     TRY(config_i32(c, "ssm.time_step_rank", heads, &m->n_heads));
-    TRY(mamba_check_count(c, "ssm.time_step_rank", heads, m->n_heads, MAX_MAMBA_HEADS));
+    TRY(config_check(c, "ssm.time_step_rank", heads, m->n_heads, 1, MAX_MAMBA_HEADS));
     TRY(mamba_is_auto(c, "mamba_d_head") ? QUIRE_OK : config_i32(c, NULL, width, &d_head));
     TRY(config_is(c, "Mamba2ForCausalLM") ? config_i32(c, NULL, own, &d_head) : QUIRE_OK);
     if (c->is_gguf || (expand > 0.0f && m->n_inner == 0)) {
@@ -95,7 +95,7 @@ static quire_err mamba_read_heads(const config *c, float expand, int32_t d_head,
     } else if (expand == 0.0f) {
         m->n_inner = d_head <= MAX_MAMBA_INNER / m->n_heads ? m->n_heads * d_head : 0;
     }
-    TRY(mamba_check_count(c, "ssm.inner_size", "the width of Mamba's mixer", m->n_inner, MAX_MAMBA_INNER));
+    TRY(mamba_check_width(c, expand > 0.0f ? "mamba_d_ssm|mamba_expand|expand" : width, m));
     d_head = d_head == 0 || c->is_gguf ? m->n_inner / m->n_heads : d_head;
     return (int64_t)m->n_heads * d_head == m->n_inner
                ? QUIRE_OK
@@ -110,10 +110,9 @@ quire_err config_mamba2(const config *c, float expand, int32_t d_head, model_des
     TRY(mamba_read_common(c, d));
     TRY(mamba_read_heads(c, expand, d_head, d));
     TRY(config_i32(c, "ssm.group_count", groups, &m->n_groups));
-    TRY(mamba_check_count(c, "ssm.group_count", groups, m->n_groups, m->n_heads));
+    TRY(config_check(c, "ssm.group_count", groups, m->n_groups, 1, m->n_heads));
     if (m->n_heads % m->n_groups != 0) {
-        return config_bad(c, c->is_gguf ? "ssm.group_count" : "the groups of Mamba's heads",
-                          "must divide the heads evenly");
+        return config_bad_at(c, "ssm.group_count", groups, "must divide the heads evenly");
     }
     TRY(mamba_read_limits(c, m));
     const int32_t n = m->n_groups * m->n_states;

@@ -182,7 +182,7 @@ quire_err config_window(const config *c, int32_t *window) {
 
 quire_err config_period(const config *c, const char *gguf, const char *hf, int32_t *period) {
     TRY(config_i32(c, gguf, hf, period));
-    return *period > 0 || c->is_gguf ? QUIRE_OK : config_bad(c, hf, "must be at least 1");
+    return *period > 0 || c->is_gguf ? QUIRE_OK : config_bad_at(c, NULL, hf, "must be at least 1");
 }
 
 quire_err config_window_on_all(const config *c, int32_t usual, model_desc *d) {

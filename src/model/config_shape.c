@@ -94,8 +94,7 @@ static quire_err config_read_layers(const config *c, const char *gguf, const cha
         out[i] = out[0];
     }
     bool fits = n <= 1 || n == (size_t)n_layers || n == n_all;
-    return fits ? QUIRE_OK
-                : config_bad(c, c->is_gguf ? gguf : hf, "must be one number, or one for each layer");
+    return fits ? QUIRE_OK : config_bad_at(c, gguf, hf, "must be one number, or one for each layer");
 }
 
 int32_t config_matrix_rows(const config *c, const tensor_view *t) {
@@ -168,7 +167,8 @@ static quire_err read_layer_counts(const config *c, decoder_shape *s, model_desc
     return QUIRE_OK;
 }
 
-/* The heads of queries of each layer: one number, or a list where the shape may have one. */
+/* The heads of queries of each layer: one number, or a list where the shape may have
+ * one. */
 static quire_err read_query_heads(const config *c, decoder_shape *s, const model_desc *d, int32_t *n_heads) {
     const char *gguf_heads = "attention.head_count",
                *hf_heads = s->has_heads_by_layer

@@ -66,19 +66,13 @@ quire_err config_state_types(const config *c, const model_desc *d, const char *r
 
 quire_err config_taps(const config *c, const char *gguf, const char *hf, int32_t *n_taps) {
     TRY(config_i32(c, gguf, hf, n_taps));
-    return *n_taps >= 2 && *n_taps <= CONV_MAX_TAPS
-               ? QUIRE_OK
-               : err_set(c->err, QUIRE_UNSUPPORTED, -1, "%s: %s is %d; this build computes 2 to %d",
-                         model_file_path(c->f), c->is_gguf ? gguf : hf, (int)*n_taps, CONV_MAX_TAPS);
+    return config_check(c, gguf, hf, *n_taps, 2, CONV_MAX_TAPS);
 }
 
 /* A number of linear attention, small enough that any two multiply. */
 static quire_err read_small(const config *c, const char *gguf, const char *hf, int32_t most, int32_t *out) {
     TRY(config_i32(c, gguf, hf, out));
-    return *out >= 1 && *out <= most
-               ? QUIRE_OK
-               : err_set(c->err, QUIRE_UNSUPPORTED, -1, "%s: %s is %d; this build computes 1 to %d",
-                         model_file_path(c->f), c->is_gguf ? gguf : hf, (int)*out, (int)most);
+    return config_check(c, gguf, hf, *out, 1, most);
 }
 
 quire_err config_delta(const config *c, model_desc *d) {

@@ -45,7 +45,7 @@ static quire_err step_read_at(const config *c, const char *hf, int32_t layer, fl
     }
     TRY(config_f32s(c, hf, all, DESC_MAX_LAYERS, &n));
     if ((size_t)layer >= n) {
-        return config_bad(c, hf, "must be one number, or have one for each layer");
+        return config_bad_at(c, NULL, hf, "must be one number, or have one for each layer");
     }
     *out = all[layer];
     return QUIRE_OK;
