@@ -99,14 +99,29 @@ static bool quant_is_one_of(const char *value, const char *values) {
     return false;
 }
 
+/* Spells the values of a rule as a sentence does: "a, b or c". */
+static void quant_list_values(const char *values, strbuf *out) {
+    for (const char *at = values; *at != 0;) {
+        const size_t n = strcspn(at, "|");
+        const bool is_last = at[n] == 0;
+        (void)strbuf_addf(out, "%s%.*s", at == values ? "" : is_last ? " or " : ", ", (int)n, at);
+        at += is_last ? n : n + 1;
+    }
+}
+
 static quire_err quant_check_value(const model_file *f, const char *key, const char *values,
                                    quire_error *err) {
     char value[MAX_VALUE];
+    strbuf list = {0};
     quant_spell(f, key, value);
-    return quant_is_one_of(value, values)
-               ? QUIRE_OK
-               : err_set(err, QUIRE_UNSUPPORTED, -1, "%s: %s is %s; this version reads %s",
-                         model_file_path(f), key, value, values);
+    if (quant_is_one_of(value, values)) {
+        return QUIRE_OK;
+    }
+    quant_list_values(values, &list);
+    quire_err e = err_set(err, QUIRE_UNSUPPORTED, -1, "%s: %s is %s; this version reads %s",
+                          model_file_path(f), key, value, list.n > 0 ? list.p : "others");
+    strbuf_deinit(&list);
+    return e;
 }
 
 /* One rule, of each config group where its key has a "*". */

@@ -461,7 +461,7 @@ def test_settings_of_gptq_are_read_from_a_file_of_their_own(quire, tmp_path, for
 
 
 @pytest.mark.parametrize("form, name, settings, key", [
-    ("gptq-4", "quantize_config.json", {"bits": 4, "group_size": 32, "checkpoint_format": "marlin"}, "quantization_config.checkpoint_format"),
+    ("gptq-4", "quantize_config.json", {"bits": 4, "group_size": 32, "checkpoint_format": "marlin"}, "quantization_config.checkpoint_format is \"marlin\"; this version reads absent, \"gptq\" or \"gptq_v2\""),
     ("gptq-4", "quantize_config.json", {}, "quantization_config.bits"),
     ("gptq-4", "quantize_config.json", {"quant_method": "hqq"}, "quantization_config.quant_method"),
     ("awq-32", "quant_config.json", {"zero_point": True, "q_group_size": 32, "w_bit": 8, "version": "GEMM"}, "quantization_config.w_bit"),
