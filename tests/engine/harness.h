@@ -107,6 +107,8 @@ typedef struct harness_run {
     float *logits; /* [n_prompt, n_vocab] if wanted, from position logits_first on */
     int32_t logits_first;
     int32_t tokens[512];
+    token_logprob *logprobs; /* [512, logprobs_width], or NULL; the test's */
+    int32_t logprobs_width;
     constraint *constraint; /* or NULL; the test's */
     engine_outside outside; /* who works on it outside of steps; all zero: nobody */
     attn_mods *mods;        /* a mask and change of scores, or NULL */
@@ -219,6 +221,7 @@ static inline void harness_submit(harness *h, harness_run *r) {
                         .logits_out = r->logits,
                         .logits_first = r->logits_first,
                         .mods = r->mods,
+                        .logprobs_width = r->logprobs_width,
                         .constraint = r->constraint,
                         .outside = r->outside,
                         .prediction = r->prediction,
@@ -265,6 +268,10 @@ static inline bool harness_read(harness *h, bool *ended) {
     if (!*ended) {
         if (r->n_tokens < (int32_t)(sizeof r->tokens / sizeof *r->tokens)) {
             r->tokens[r->n_tokens] = ev.token;
+            if (ev.logprobs != NULL && r->logprobs != NULL) {
+                memcpy(r->logprobs + r->n_tokens * r->logprobs_width, ev.logprobs,
+                       (size_t)r->logprobs_width * sizeof *ev.logprobs);
+            }
         }
         r->n_tokens++;
         return true;

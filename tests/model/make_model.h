@@ -25,6 +25,7 @@ typedef struct tensor_entry {
     uint64_t dims[4]; /* row-major, as tensor_view has them */
     uint32_t type;    /* 0: F32, 8: Q8_0 */
     float fill;       /* not 0: every element */
+    float scale;      /* not 0: of the random elements, which else are within 0.1 */
     const void *data; /* NULL, or its n_bytes bytes, of any type */
     size_t n_bytes;
 } tensor_entry;
@@ -247,7 +248,8 @@ static inline void put_plan(strbuf *b, const model_plan *p) {
             }
         } else {
             for (uint64_t k = 0; k < plan_elements(t); k++) {
-                put_f32(b, t->fill != 0 ? t->fill : ((float)(rng_next(&state) % 2000) - 1000.0f) * 1e-4f);
+                const float any = ((float)(rng_next(&state) % 2000) - 1000.0f) * 1e-4f;
+                put_f32(b, t->fill != 0 ? t->fill : t->scale != 0 ? any * t->scale : any);
             }
         }
         pad_from(b, 0, 32);
