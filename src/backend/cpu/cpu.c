@@ -12,91 +12,13 @@
 #include "base/size.h"
 #include "base/topology.h"
 
-/* Blocks of middle size share slabs, so that the many small matrices of a mixture of
- * experts lie in huge pages as large ones do. From small pages they were read a tenth
- * slower (bench experts). A sanitizer sees the ends of blocks only where each has memory
- * of its own. */
-#define SLAB_BYTES ((size_t)64 << 20)
-#define SLAB_LEAST ((size_t)64 << 10)
-#if defined(__has_feature) /* clang's way to say it */
-#if __has_feature(address_sanitizer)
-#define WITHOUT_SLABS
-#endif
-#endif
-#if defined(__SANITIZE_ADDRESS__) || defined(WITHOUT_SLABS)
-#define SLAB_MOST SLAB_LEAST
-#else
-#define SLAB_MOST (SLAB_BYTES / 4)
-#endif
-
-/* A block of cpu_own: this header, then its bytes. */
-typedef struct cpu_owned {
-    struct cpu_owned *next;
-} cpu_owned;
-
-void *cpu_new_spread(const cpu_backend *b, size_t n_bytes) {
-    void *p = mem_new_huge(n_bytes, 1);
-    if (p != NULL && b->nodes != 0 && n_bytes >= MEM_HUGE_BYTES) {
-        /* fails for want of memory only: spread_nodes has tried it */
-        (void)numa_interleave(p, n_bytes, b->nodes);
-    }
-    return p;
-}
-
-/* A block with its header in the list, n_bytes behind it; NULL when out of memory. */
-static uint8_t *new_owned(cpu_backend *b, size_t n_bytes) {
-    cpu_owned *block = n_bytes <= SIZE_MAX - MEM_ALIGN ? cpu_new_spread(b, n_bytes + MEM_ALIGN) : NULL;
-    if (block == NULL) {
-        return NULL;
-    }
-    block->next = b->owned;
-    b->owned = block;
-    return (uint8_t *)block + MEM_ALIGN;
-}
-
-/* n_bytes of a slab, or NULL. The first slab is small and each next twice as large, so
- * that a small model reserves little. */
-static uint8_t *new_in_slab(cpu_backend *b, size_t n_bytes) {
-    if (b->slab_left < n_bytes) {
-        size_t size = b->slab_bytes == 0 ? MEM_HUGE_BYTES : 2 * b->slab_bytes;
-        while (size < n_bytes) {
-            size *= 2;
-        }
-        size = size < SLAB_BYTES ? size : SLAB_BYTES;
-        uint8_t *slab = new_owned(b, size);
-        if (slab == NULL) {
-            return NULL;
-        }
-        b->slab = slab;
-        b->slab_left = b->slab_bytes = size;
-    }
-    uint8_t *p = b->slab;
-    b->slab += n_bytes;
-    b->slab_left -= n_bytes;
-    return p;
-}
-
-void *cpu_own(cpu_backend *b, size_t n, size_t size) {
-    size_t bytes;
-    if (!size_mul(n, size, &bytes)) {
-        return NULL;
-    }
-    bool is_middle = bytes >= SLAB_LEAST && bytes < SLAB_MOST;
-    uint8_t *p = is_middle ? new_in_slab(b, size_align(bytes, MEM_ALIGN)) : NULL;
-    return p != NULL ? p : new_owned(b, bytes);
-}
-
 static void cpu_close(backend *b) {
     cpu_backend *c = (cpu_backend *)b;
     if (c == NULL) {
         return;
     }
     cpu_linear_close(c);
-    while (c->owned != NULL) {
-        cpu_owned *next = c->owned->next;
-        mem_free(c->owned);
-        c->owned = next;
-    }
+    cpu_own_free(c);
     if (c->thread_pool != NULL) {
         thread_pool_close(c->thread_pool);
     }
@@ -179,6 +101,7 @@ static quire_err buffers_open(cpu_backend *b) {
     }
     TRY(cpu_linear_step_open(b));
     TRY(cpu_experts_step_open(b));
+    TRY(cpu_adapter_step_open(b));
     TRY(cpu_rope_step_open(b));
     TRY(state_scratch_open(b));
     return cpu_attention_step_open(b);
@@ -223,6 +146,7 @@ static void cpu_step_begin(backend *b, const batch *step) {
            step->n_partials <= c->limits.max_partials);
     c->batch = step;
     c->step++;
+    cpu_adapter_begin(c);
     cpu_attention_begin(c);
 #ifdef QUIRE_DEBUG
     poison_rows(c);
@@ -323,6 +247,11 @@ static const backend_ops CPU_OPS = {
     .conv_load = cpu_conv_load,
     .rope_load = cpu_rope_load,
     .weight_bytes = cpu_weight_bytes,
+    .adapter_load = cpu_adapter_load,
+    .adapter_blend = cpu_adapter_blend,
+    .adapter_free = cpu_adapter_free,
+    .adapter_bytes = cpu_adapter_bytes,
+    .linear_row = cpu_linear_row,
     .choose_reserve = cpu_choose_reserve,
     .buffer_reserve = cpu_act_reserve,
     .step_open = cpu_step_open,

@@ -49,7 +49,9 @@ typedef struct cpu_backend {
     int32_t n_pages;
     float *logits;      /* [limits.max_out, n_vocab] */
     const batch *batch; /* of the step that runs */
+    bool has_adapted;   /* some row of it has an adapter */
     int64_t weight_bytes, step_bytes;
+    int32_t n_objects; /* linears, norms and embeddings that were loaded; the ids of the next ones */
 
     /* [workers][scratch_stride]: one row of each worker's own, as wide as the widest
      * buffer */
@@ -65,6 +67,7 @@ typedef struct cpu_backend {
     struct cpu_linear_state *linear_state;       /* linear_ops.c: scratch and the list of loaded weights */
     struct cpu_experts_state *experts_state;     /* experts.c: scratch and the step's choice of experts */
     struct cpu_attention_state *attention_state; /* attention.c: scratch and partials */
+    struct cpu_adapter_state *adapter_state;     /* adapter.h: scratch of adapted rows */
     rope *ropes;                                 /* list of loaded rotary objects */
     struct cpu_owned *owned;                     /* blocks of cpu_own */
     uint8_t *slab;                               /* where the next block of middle size goes, */
@@ -77,11 +80,14 @@ typedef struct cpu_backend {
     int64_t rows_ns; /* of the op that runs, with a trace */
 } cpu_backend;
 
+/* ---- implemented in owned.c ---- */
 /* mem_new_huge with the pages spread over the NUMA nodes. Freed with mem_free. */
 void *cpu_new_spread(const cpu_backend *b, size_t n_bytes);
 /* n * size zeroed bytes, 64-byte aligned, that live until the backend closes; NULL when
  * out of memory or on overflow. Loading and step_open only. */
 void *cpu_own(cpu_backend *b, size_t n, size_t size);
+/* Frees all of them. */
+void cpu_own_free(cpu_backend *b);
 
 static inline float *cpu_act_row(const cpu_backend *b, buffer a, int32_t row) {
     assert(!b->buffers[a.id].is_quantised);
@@ -107,6 +113,7 @@ void cpu_share_rows(const cpu_backend *b, thread_pool_fn fn, void *context, int3
 
 /* ---- implemented in linear_ops*.c ---- */
 quire_err cpu_linear_load(backend *b, const linear_spec *spec, linear **out, quire_error *err);
+void cpu_linear_row(const backend *b, const linear *w, int32_t r, float *out);
 const void *cpu_linear_packed(const linear *l, size_t *n_bytes, uint32_t *packing);
 void cpu_linear_close(cpu_backend *b);
 /* Sizes the scratch for max_rows rows of the widest loaded weights and adds its bytes to
@@ -138,9 +145,27 @@ void cpu_experts(backend *b, const experts_use *use);
  * it has none. Adds to b->weight_bytes. */
 quire_err cpu_norm_load(backend *b, const norm_spec *spec, norm **out, quire_error *err);
 bool cpu_norm_replaces(const norm *nm);
+int32_t cpu_norm_id(const norm *nm);
+/* Whether one can take the other's place: they are of one kind and shape. */
+bool cpu_norm_is_alike(const norm *a, const norm *b);
 /* Norms one row: each stretch of the norm's own width in x[0..width) (a head, or the
  * whole row). out may be x. Any thread. */
 void cpu_norm_row(const cpu_backend *b, const norm *nm, const float *x, int32_t width, float *out);
+
+/* ---- implemented in adapter_load.c ---- */
+quire_err cpu_adapter_load(backend *b, const adapter_change *changes, int32_t n, adapter **out,
+                           quire_error *err);
+quire_err cpu_adapter_blend(backend *b, const adapter *const *parts, const float *scales, int32_t n,
+                            adapter **out, quire_error *err);
+void cpu_adapter_free(backend *b, adapter *a);
+int64_t cpu_adapter_bytes(const adapter *a);
+
+/* ---- implemented in adapter_rows.c ---- */
+/* Sizes the scratch of adapted rows; does nothing where limits.max_adapters is 0. Behind
+ * cpu_experts_step_open. */
+quire_err cpu_adapter_step_open(cpu_backend *b);
+/* Groups the rows of the batch that begins. */
+void cpu_adapter_begin(cpu_backend *b);
 
 /* ---- implemented in row_ops.c ---- */
 void cpu_norm_add(backend *b, buffer y, const norm *nm, float scale, buffer x);
@@ -153,6 +178,9 @@ void cpu_scale_rows(backend *b, float scale, buffer x);
 quire_err cpu_embedding_load(backend *b, const tensor_view *weight, embedding **out, quire_error *err);
 quire_err cpu_embedding_of(backend *b, const linear *w, dtype type, embedding **out);
 const void *cpu_embedding_rows(const embedding *e, size_t *n_bytes);
+/* How many rows it has, and how wide they are. */
+void cpu_embedding_shape(const embedding *e, int64_t *n_rows, int32_t *width);
+int32_t cpu_embedding_id(const embedding *e);
 void cpu_embed(backend *b, const embed_use *use);
 
 /* ---- implemented in rope.c ---- */

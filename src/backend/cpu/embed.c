@@ -4,6 +4,7 @@
 #include <assert.h>
 #include <string.h>
 
+#include "backend/cpu/adapter.h"
 #include "backend/cpu/cpu.h"
 #include "backend/cpu/linear.h"
 #include "backend/cpu/math.h"
@@ -13,6 +14,7 @@
 #include "core/quant.h"
 
 struct embedding {
+    int32_t id; /* among the backend's objects */
     dtype type;
     int32_t width;
     int64_t n_rows;
@@ -48,7 +50,8 @@ quire_err cpu_embedding_load(backend *b, const tensor_view *weight, embedding **
     if (copy != NULL) {
         memcpy(copy, weight->data, bytes);
     }
-    *e = (embedding){.type = weight->type,
+    *e = (embedding){.id = c->n_objects++,
+                     .type = weight->type,
                      .width = (int32_t)weight->dims[1],
                      .n_rows = weight->dims[0],
                      .row_bytes = row_bytes,
@@ -62,11 +65,13 @@ quire_err cpu_embedding_of(backend *b, const linear *w, dtype type, embedding **
     if (w->factor != 1.0f || !pack_keeps_values(w->layout.kind, type)) {
         return QUIRE_UNSUPPORTED;
     }
-    embedding *e = cpu_own((cpu_backend *)b, 1, sizeof *e);
+    cpu_backend *c = (cpu_backend *)b;
+    embedding *e = cpu_own(c, 1, sizeof *e);
     if (e == NULL) {
         return QUIRE_NO_MEMORY;
     }
-    *e = (embedding){.type = type, .width = w->layout.n_in, .n_rows = w->layout.n_out, .weights = w};
+    *e = (embedding){
+        .id = c->n_objects++, .type = type, .width = w->layout.n_in, .n_rows = w->layout.n_out, .weights = w};
     *out = e;
     return QUIRE_OK;
 }
@@ -74,6 +79,15 @@ quire_err cpu_embedding_of(backend *b, const linear *w, dtype type, embedding **
 const void *cpu_embedding_rows(const embedding *e, size_t *n_bytes) {
     *n_bytes = (size_t)e->n_rows * e->row_bytes; /* as when it was loaded */
     return e->rows;
+}
+
+int32_t cpu_embedding_id(const embedding *e) {
+    return e->id;
+}
+
+void cpu_embedding_shape(const embedding *e, int64_t *n_rows, int32_t *width) {
+    *n_rows = e->n_rows;
+    *width = e->width;
 }
 
 typedef struct embed_job {
@@ -85,15 +99,37 @@ typedef struct embed_job {
 static void embed_read_row(const embedding *e, int64_t id, int32_t width, float *out) {
     assert(id >= 0 && id < e->n_rows && width == e->width);
     if (e->weights != NULL) {
-        pack_read_row(&e->weights->layout, e->weights->data, (int32_t)id, out);
+        pack_read_row(&e->weights->layout, e->weights->data, (int32_t)id, NULL, out);
         return;
     }
     /* the type was checked at load */
     (void)quant_dequantise(e->type, e->rows + (size_t)id * e->row_bytes, (size_t)width, out);
 }
 
+/* The same as the adapter of the batch's row has it. */
+static void read_adapted_row(const cpu_backend *b, const embedding *e, int64_t id, int32_t width, int32_t row,
+                             int32_t worker, float *out) {
+    const adapter_part *part = adapter_part_of(b, e->id, row);
+    embed_read_row(part != NULL && part->rows != NULL ? part->rows : e, id, width, out);
+    if (part == NULL || part->n_segments == 0) {
+        return;
+    }
+    /* whole blocks of 16, of which out may not have the last */
+    float *t = adapter_worker_t(b, worker), *y = adapter_worker_row(b, worker);
+    memcpy(y, out, sizeof *y * (size_t)width);
+    for (int32_t s = 0; s < part->n_segments; s++) {
+        const adapter_segment *seg = &part->segments[s];
+        const size_t row_bytes = (size_t)seg->rank * adapter_number_bytes(seg->a_type);
+        (void)quant_dequantise(seg->a_type, seg->a + (size_t)id * row_bytes, (size_t)seg->rank, t);
+        b->math->expand(seg->b_type, seg->b, seg->rank, (width + PACK_LANES - 1) / PACK_LANES, seg->scale, t,
+                        0, 1, y, 0);
+    }
+    memcpy(out, y, sizeof *y * (size_t)width);
+}
+
 /* out = the row of the token, or the external row; zeros without tokens. */
-static void begin_row(const cpu_backend *b, const embed_use *use, int32_t row, int32_t width, float *out) {
+static void begin_row(const cpu_backend *b, const embed_use *use, int32_t row, int32_t width, int32_t worker,
+                      float *out) {
     if (use->tokens == NULL) {
         memset(out, 0, sizeof *out * (size_t)width);
         return;
@@ -104,15 +140,16 @@ static void begin_row(const cpu_backend *b, const embed_use *use, int32_t row, i
         return;
     }
     token = use->n_known > 0 && token >= use->n_known ? 0 : token;
-    embed_read_row(use->tokens, token, width, out);
+    read_adapted_row(b, use->tokens, token, width, row, worker, out);
     if (use->scale != 1.0f) {
         b->math->scale_cap(use->scale, 0.0f, width, out);
     }
 }
 
-static void add_row(const cpu_backend *b, const embedding *e, int64_t id, int32_t width, float *scratch,
-                    float *out) {
-    embed_read_row(e, id, width, scratch);
+static void add_row(const cpu_backend *b, const embedding *e, int64_t id, int32_t width, int32_t row,
+                    int32_t worker, float *out) {
+    float *scratch = cpu_scratch_row(b, worker);
+    read_adapted_row(b, e, id, width, row, worker, scratch);
     b->math->add_scaled(1.0f, scratch, width, out);
 }
 
@@ -132,19 +169,19 @@ static void embed_row(void *context, int32_t row, int32_t worker) {
     const cpu_backend *b = job->b;
     const embed_use *use = job->use;
     int32_t width = b->buffers[use->x.id].width;
-    float *out = cpu_act_row(b, use->x, row), *scratch = cpu_scratch_row(b, worker);
-    begin_row(b, use, row, width, out);
+    float *out = cpu_act_row(b, use->x, row);
+    begin_row(b, use, row, width, worker, out);
     if (use->positions != NULL) {
         int64_t position = b->batch->positions[(int64_t)row * b->batch->n_axes];
         position =
             use->skips_padding ? skip_padding(b->batch, use->position_offset - 1, row, position) : position;
-        add_row(b, use->positions, position + use->position_offset, width, scratch, out);
+        add_row(b, use->positions, position + use->position_offset, width, row, worker, out);
     }
     if (use->types != NULL) {
-        add_row(b, use->types, b->batch->types != NULL ? b->batch->types[row] : 0, width, scratch, out);
+        add_row(b, use->types, b->batch->types != NULL ? b->batch->types[row] : 0, width, row, worker, out);
     }
     if (use->nm != NULL) {
-        cpu_norm_row(b, use->nm, out, width, out);
+        cpu_norm_row(b, adapter_norm_of(b, use->nm, row), out, width, out);
     }
 }
 

@@ -37,6 +37,9 @@ typedef struct experts_job {
     int32_t most_rows;                 /* of an expert */
     int32_t hidden_blocks, sum_blocks; /* column blocks of a task */
     size_t hidden_bytes;               /* from row to row */
+    /* adapters of the batch change some gate or up, or some down, of experts with rows: their
+     * rows are kept in f32 until t is computed */
+    bool changes_hidden, changes_sums;
 } experts_job;
 
 /* ---- sorting ---- */
@@ -92,10 +95,17 @@ static uint8_t *gathered_row(const experts_job *job, row_format f, bool is_up, i
 static void gather_ordered(const experts_job *job, int32_t assignment, const float *input, int32_t worker) {
     const int32_t e = job->s->chosen[assignment], place = job->s->places[assignment];
     const linear *up = job->w->up[e], *gate = job->w->gate != NULL ? job->w->gate[e] : NULL;
-    linear_row(job->b, up, input, worker, gathered_row(job, up->format, true, place));
+    linear_input(job->b, up, input, worker, gathered_row(job, up->format, true, place));
     if (gate != NULL) {
-        linear_row(job->b, gate, input, worker, gathered_row(job, gate->format, false, place));
+        linear_input(job->b, gate, input, worker, gathered_row(job, gate->format, false, place));
     }
+}
+
+/* Where a row that experts read is kept in f32: by row, or by place where it is scaled for each
+ * expert. */
+static float *kept_input(const experts_job *job, int32_t i) {
+    const cpu_adapter_state *a = job->b->adapter_state;
+    return a->kept + (int64_t)i * a->kept_stride;
 }
 
 /* Norms a row, converts it once for each format, and copies it to its places. */
@@ -106,8 +116,11 @@ static void gather_row(void *context, int32_t row, int32_t worker) {
     const uint8_t *made[N_ROW_FORMATS] = {NULL};
     if (job->use->nm != NULL) {
         float *normed = cpu_scratch_row(job->b, worker);
-        cpu_norm_row(job->b, job->use->nm, x, job->w->d_in, normed);
+        cpu_norm_row(job->b, adapter_norm_of(job->b, job->use->nm, row), x, job->w->d_in, normed);
         x = normed;
+    }
+    if (job->changes_hidden && !s->is_input_scaled) {
+        memcpy(kept_input(job, row), x, sizeof *x * (size_t)job->w->d_in);
     }
     if (job->w->n_weighed < job->w->n_experts) {
         memcpy(s->inputs + (size_t)row * (size_t)s->row_width, x, sizeof *x * (size_t)job->w->d_in);
@@ -117,6 +130,9 @@ static void gather_row(void *context, int32_t row, int32_t worker) {
             continue;
         }
         const float *input = s->is_input_scaled ? scaled_input(job, x, s->weights[i], worker) : x;
+        if (job->changes_hidden && s->is_input_scaled) {
+            memcpy(kept_input(job, s->places[i]), input, sizeof *x * (size_t)job->w->d_in);
+        }
         if (job->w->has_orders) {
             gather_ordered(job, i, input, worker);
             continue;
@@ -141,13 +157,91 @@ static void gather_row(void *context, int32_t row, int32_t worker) {
 /* A worker's part of the scratch of products. */
 typedef struct tile_scratch {
     float *y, *up; /* TILE_FLOATS each */
-    void *kernel;
 } tile_scratch;
 
 static tile_scratch scratch_of(const cpu_backend *b, int32_t worker) {
     const cpu_linear_state *l = b->linear_state;
     float *y = l->tiles + (size_t)worker * 2 * TILE_FLOATS;
-    return (tile_scratch){y, y + TILE_FLOATS, l->scratch + (size_t)worker * LINEAR_SCRATCH_BYTES};
+    return (tile_scratch){y, y + TILE_FLOATS};
+}
+
+/* ---- what adapters change ---- */
+
+/* The rows of an expert's gate (which 0) or up (1), by place. */
+static adapter_rows hidden_changed(const experts_job *job, const linear *w, int32_t which) {
+    const cpu_experts_state *s = job->s;
+    return (adapter_rows){.w = w,
+                          .rows = s->place_rows,
+                          .h = job->b->adapter_state->kept,
+                          .h_stride = job->b->adapter_state->kept_stride,
+                          .h_rows = s->is_input_scaled ? NULL : s->place_rows,
+                          .t = adapter_t(job->b, which, job->n_rows * job->w->n_used)};
+}
+
+/* Those of its down, whose rows are f32 until convert_hidden. */
+static adapter_rows sums_changed(const experts_job *job, const linear *w) {
+    return (adapter_rows){.w = w,
+                          .rows = job->s->place_rows,
+                          .h = (const float *)(const void *)job->s->hidden,
+                          .h_stride = (int32_t)(job->hidden_bytes / sizeof(float)),
+                          .t = adapter_t(job->b, 0, job->n_rows * job->w->n_used)};
+}
+
+/* Finds out what adapters of the batch change of the experts that have rows. */
+static void note_changes(experts_job *job, int32_t n_places) {
+    const cpu_backend *b = job->b;
+    const experts *w = job->w;
+    cpu_experts_state *s = job->s;
+    for (int32_t place = 0; b->has_adapted && place < n_places; place++) {
+        const int32_t e = s->chosen[s->sources[place]], row = s->sources[place] / w->n_used;
+        s->place_rows[place] = row;
+        job->changes_hidden = job->changes_hidden || adapter_part_of(b, w->up[e]->id, row) != NULL ||
+                              (w->gate != NULL && adapter_part_of(b, w->gate[e]->id, row) != NULL);
+        job->changes_sums = job->changes_sums || adapter_part_of(b, w->down[e]->id, row) != NULL;
+    }
+    if (job->changes_sums) {
+        job->hidden_bytes = linear_row_bytes(ROWS_F32, w->d_hidden);
+    }
+}
+
+#define SHRINK_PLACES 8 /* places of a task */
+
+/* The end of the places from `place` on that are of one expert, at most `end`. */
+static int32_t end_of_expert(const cpu_experts_state *s, int32_t place, int32_t end) {
+    const int32_t of_expert = s->first[s->chosen[s->sources[place]] + 1];
+    return of_expert < end ? of_expert : end;
+}
+
+static int32_t end_of_task(const experts_job *job, int32_t task) {
+    const int32_t end = (task + 1) * SHRINK_PLACES, n = job->s->first[job->w->n_weighed];
+    return end < n ? end : n;
+}
+
+static void shrink_hidden(void *context, int32_t task, int32_t worker) {
+    const experts_job *job = context;
+    const cpu_experts_state *s = job->s;
+    (void)worker;
+    for (int32_t place = task * SHRINK_PLACES, all = end_of_task(job, task), end; place < all; place = end) {
+        const int32_t e = s->chosen[s->sources[place]];
+        end = end_of_expert(s, place, all);
+        if (job->w->gate != NULL) {
+            const adapter_rows gate = hidden_changed(job, job->w->gate[e], 0);
+            adapter_shrink_rows(job->b, &gate, place, end);
+        }
+        const adapter_rows up = hidden_changed(job, job->w->up[e], 1);
+        adapter_shrink_rows(job->b, &up, place, end);
+    }
+}
+
+static void shrink_sums(void *context, int32_t task, int32_t worker) {
+    const experts_job *job = context;
+    const cpu_experts_state *s = job->s;
+    (void)worker;
+    for (int32_t place = task * SHRINK_PLACES, all = end_of_task(job, task), end; place < all; place = end) {
+        const adapter_rows down = sums_changed(job, job->w->down[s->chosen[s->sources[place]]]);
+        end = end_of_expert(s, place, all);
+        adapter_shrink_rows(job->b, &down, place, end);
+    }
 }
 
 /* The columns of a task, and the rows whose results fit n_floats at once. */
@@ -198,6 +292,25 @@ static void experts_activate(const experts_job *job, const float *gate, const fl
     }
 }
 
+/* A tile of the product of the rows from `place` on. */
+static void experts_tile(const experts_job *job, const linear_tile_use *use, row_view rows, int32_t place,
+                         int32_t n_rows, float *y) {
+    if (use->rows->w != NULL) {
+        linear_tile_changed(use, rows, place, n_rows, y);
+    } else {
+        linear_tile(job->b, &use->part, rows, n_rows, y, use->y_stride, linear_scratch(job->b, use->worker));
+    }
+}
+
+/* The same of a down product. */
+static void down_tile(const experts_job *job, const linear *down, const tile *t, int32_t place,
+                      int32_t n_rows, float *y, int32_t worker) {
+    const adapter_rows changed = job->changes_sums ? sums_changed(job, down) : (adapter_rows){.w = NULL};
+    const linear_tile_use use = {job->b, {down, t->block0, t->n_blocks, NULL}, &changed, t->stride, worker};
+    const row_view rows = {job->s->hidden + (size_t)place * job->hidden_bytes, job->hidden_bytes};
+    experts_tile(job, &use, rows, place, n_rows, y);
+}
+
 /* A tile of hidden columns of one expert, for all its rows. */
 static void hidden_task(void *context, int32_t task, int32_t worker) {
     const experts_job *job = context;
@@ -214,11 +327,15 @@ static void hidden_task(void *context, int32_t task, int32_t worker) {
             const bool is_up = parts[i] == w->up[e];
             row_view rows = {gathered_row(job, parts[i]->format, is_up, place),
                              linear_row_bytes(parts[i]->format, w->d_in)};
-            linear_tile(job->b, &(linear_part){.w = parts[i], .block0 = t.block0, .n_blocks = t.n_blocks},
-                        rows, n_rows, sums[i], t.stride, c.kernel);
+            const adapter_rows changed =
+                job->changes_hidden ? hidden_changed(job, parts[i], is_up) : (adapter_rows){.w = NULL};
+            experts_tile(job,
+                         &(linear_tile_use){
+                             job->b, {parts[i], t.block0, t.n_blocks, NULL}, &changed, t.stride, worker},
+                         rows, place, n_rows, sums[i]);
         }
         uint8_t *out = s->hidden + (size_t)place * job->hidden_bytes;
-        bool is_groups = w->down[e]->format == ROWS_GROUPS && w->down[e]->order == NULL;
+        bool is_groups = w->down[e]->format == ROWS_GROUPS && w->down[e]->order == NULL && !job->changes_sums;
         if (is_groups) {
             experts_activate(job, c.y, c.up, n_rows * t.stride, c.y);
             experts_store_groups(job, n_rows, t.n_columns, c.y, c.up,
@@ -232,30 +349,29 @@ static void hidden_task(void *context, int32_t task, int32_t worker) {
 }
 
 /* Converts a hidden row in place to what its expert's down product reads, where that
- * needs the whole row. */
+ * needs the whole row, or t was to be computed of it first. */
 static void convert_hidden(void *context, int32_t place, int32_t worker) {
     const experts_job *job = context;
     const linear *down = job->w->down[job->s->chosen[job->s->sources[place]]];
-    if (experts_need_whole(down)) {
+    if (experts_need_whole(down) || (job->changes_sums && down->format != ROWS_F32)) {
         float *copy = worker_row(job->s, worker);
         uint8_t *row = job->s->hidden + (size_t)place * job->hidden_bytes;
         memcpy(copy, row, (size_t)job->w->d_hidden * sizeof *copy);
-        linear_row(job->b, down, copy, worker, row);
+        linear_input(job->b, down, copy, worker, row);
     }
 }
 
 /* Adds one expert's tile of columns to the sums of its rows. */
-static void add_expert(const experts_job *job, int32_t e, const tile *t, const tile_scratch *c, float *sums) {
+static void add_expert(const experts_job *job, int32_t e, const tile *t, int32_t worker, float *sums) {
+    float *y = scratch_of(job->b, worker).y;
     const cpu_experts_state *s = job->s;
     for (int32_t place = s->first[e], end = s->first[e + 1]; place < end; place += t->rows_at_once) {
         int32_t n_rows = end - place < t->rows_at_once ? end - place : t->rows_at_once;
-        row_view rows = {s->hidden + (size_t)place * job->hidden_bytes, job->hidden_bytes};
-        const linear_part part = {.w = job->w->down[e], .block0 = t->block0, .n_blocks = t->n_blocks};
-        linear_tile(job->b, &part, rows, n_rows, c->y, t->stride, c->kernel);
+        down_tile(job, job->w->down[e], t, place, n_rows, y, worker);
         for (int32_t r = 0; r < n_rows; r++) {
             int32_t source = s->sources[place + r];
             float weight = s->is_input_scaled ? 1.0f : s->weights[source];
-            job->b->math->add_scaled(weight, c->y + r * t->stride, t->n_columns,
+            job->b->math->add_scaled(weight, y + r * t->stride, t->n_columns,
                                      sums + (int64_t)(source / job->w->n_used) * t->stride);
         }
     }
@@ -279,11 +395,10 @@ static void sum_task(void *context, int32_t task, int32_t worker) {
     const experts_job *job = context;
     const math_kernels *math = job->b->math;
     tile t = tile_of(task, job->sum_blocks, job->w->d_out, SUM_FLOATS);
-    tile_scratch c = scratch_of(job->b, worker);
     float *sums = job->s->sums + (size_t)worker * job->s->sums_width;
     memset(sums, 0, sizeof *sums * (size_t)job->n_rows * (size_t)t.stride);
     for (int32_t a = 0; a < job->s->n_active; a++) {
-        add_expert(job, job->s->active[a], &t, &c, sums);
+        add_expert(job, job->s->active[a], &t, worker, sums);
     }
     add_inputs(job, &t, sums);
     for (int32_t row = 0; row < job->n_rows; row++, sums += t.stride) {
@@ -308,9 +423,7 @@ static void result_task(void *context, int32_t task, int32_t worker) {
     tile_scratch c = scratch_of(job->b, worker);
     for (int32_t place = s->first[e], end = s->first[e + 1]; place < end; place += t.rows_at_once) {
         int32_t n_rows = end - place < t.rows_at_once ? end - place : t.rows_at_once;
-        row_view rows = {s->hidden + (size_t)place * job->hidden_bytes, job->hidden_bytes};
-        const linear_part part = {.w = job->w->down[e], .block0 = t.block0, .n_blocks = t.n_blocks};
-        linear_tile(job->b, &part, rows, n_rows, c.y, t.stride, c.kernel);
+        down_tile(job, job->w->down[e], &t, place, n_rows, c.y, worker);
         for (int32_t r = 0; r < n_rows; r++) {
             memcpy(s->results + (size_t)(place + r) * (size_t)s->result_width + t.column0, c.y + r * t.stride,
                    sizeof *c.y * (size_t)t.n_columns);
@@ -328,7 +441,7 @@ static void sum_results(void *context, int32_t row, int32_t worker) {
     memset(sum, 0, sizeof *sum * (size_t)width);
     for (int32_t i = row * job->w->n_used; i < (row + 1) * job->w->n_used; i++) {
         float *result = s->results + (size_t)s->places[i] * (size_t)s->result_width;
-        cpu_norm_row(job->b, job->w->result_norm, result, width, result);
+        cpu_norm_row(job->b, adapter_norm_of(job->b, job->w->result_norm, row), result, width, result);
         math->add_scaled(s->is_input_scaled ? 1.0f : s->weights[i], result, width, sum);
     }
     if (job->use->overwrite) {
@@ -366,7 +479,12 @@ static void run_experts(experts_job *job) {
     int64_t start_ns = job->b->trace != NULL ? clock_ns() : 0;
     job->most_rows = sort_by_expert(job->s, w->n_experts, w->n_weighed, n_places);
     n_places = job->s->first[w->n_weighed]; /* those of experts with weights */
+    note_changes(job, n_places);
+    const int32_t shrink_tasks = linear_pad(n_places, SHRINK_PLACES) / SHRINK_PLACES;
     run(job, gather_row, job->n_rows, job->n_rows <= SERIAL_ROWS);
+    if (job->changes_hidden) {
+        run(job, shrink_hidden, shrink_tasks, false);
+    }
     if (job->b->trace != NULL) {
         job->b->rows_ns = clock_ns() - start_ns;
     }
@@ -376,7 +494,10 @@ static void run_experts(experts_job *job) {
     job->hidden_blocks =
         task_blocks(job, job->s->n_active * n_tiles(w->d_hidden, 1), HIDDEN_TASKS, hidden_fit, HIDDEN_BLOCKS);
     run(job, hidden_task, job->s->n_active * n_tiles(w->d_hidden, job->hidden_blocks), false);
-    if (w->needs_whole) {
+    if (job->changes_sums) {
+        run(job, shrink_sums, shrink_tasks, false);
+    }
+    if (w->needs_whole || job->changes_sums) {
         run(job, convert_hidden, n_places, (int64_t)n_places * w->d_hidden <= SERIAL_ELEMENTS);
     }
     job->sum_blocks = task_blocks(job, n_tiles(w->d_out, 1), SUM_TASKS, sum_fit < sums ? sum_fit : sums,

@@ -37,7 +37,8 @@ typedef struct cpu_experts_state {
     /* the widest row that experts read, or that lies between up and down, in any
      * format */
     int32_t row_width;
-    size_t hidden_bytes; /* the most bytes of a row between up and down */
+    int32_t hidden_width; /* of the widest row between up and down */
+    size_t hidden_bytes;  /* the most bytes of such a row */
 
     /* The choice, by route(). */
     int64_t step;                     /* of the backend, when it was made */
@@ -55,6 +56,8 @@ typedef struct cpu_experts_state {
     uint8_t *gathered[N_ROW_FORMATS]; /* [n_places] quantised rows */
     int32_t up_width;                 /* the widest row of experts with orders, 0: none */
     uint8_t *gathered_up;             /* [n_places] rows for up of such experts, in any format */
+    bool scales_inputs;               /* some mixture multiplies its inputs with the weights */
+    int32_t *place_rows;              /* [n_places] the row of a place; of batches with adapters */
     bool keeps_inputs;                /* some mixture has experts without weights: */
     float *inputs;                    /* [rows][row_width] what experts read */
     uint8_t *hidden;                  /* [n_places][hidden_bytes]: f32, or what down reads */

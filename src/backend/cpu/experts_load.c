@@ -102,6 +102,7 @@ static int32_t larger(int32_t a, int32_t b) {
 
 static void note_sizes(const experts *w, cpu_experts_state *s) {
     size_t hidden_bytes = cpu_experts_hidden_bytes(w);
+    s->hidden_width = larger(s->hidden_width, w->d_hidden);
     s->n_experts = larger(s->n_experts, w->n_experts);
     s->n_used = larger(s->n_used, w->n_used);
     s->row_width =
@@ -147,6 +148,7 @@ quire_err cpu_experts_load(backend *base, const experts_weights *from, experts *
     }
     note_formats(w);
     note_sizes(w, s);
+    s->scales_inputs = s->scales_inputs || r->scale_inputs;
     *out = w;
     return QUIRE_OK;
 }
@@ -173,7 +175,9 @@ quire_err cpu_experts_step_open(cpu_backend *b) {
     s->sources = scratch(b, n, sizeof *s->sources);
     s->first = scratch(b, (size_t)s->n_experts + 1, sizeof *s->first);
     s->active = scratch(b, (size_t)s->n_experts, sizeof *s->active);
-    s->hidden = scratch(b, n, s->hidden_bytes);
+    const size_t as_floats = linear_row_bytes(ROWS_F32, s->hidden_width);
+    const bool has_adapters = b->limits.max_adapters > 0;
+    s->hidden = scratch(b, n, has_adapters && as_floats > s->hidden_bytes ? as_floats : s->hidden_bytes);
     size_t widest = n_rows * EXPERTS_SUM_BLOCKS * PACK_LANES, least = n_rows * LINEAR_TILE_COLUMNS;
     s->sums_width = widest < SUMS_FLOATS ? widest : least > SUMS_FLOATS ? least : SUMS_FLOATS;
     s->sums = scratch(b, workers, s->sums_width * sizeof *s->sums);
@@ -181,6 +185,10 @@ quire_err cpu_experts_step_open(cpu_backend *b) {
     bool is_there = s->chosen != NULL && s->weights != NULL && s->places != NULL && s->sources != NULL &&
                     s->first != NULL && s->active != NULL && s->hidden != NULL && s->sums != NULL &&
                     s->rows != NULL;
+    if (has_adapters) {
+        s->place_rows = scratch(b, n, sizeof *s->place_rows);
+        is_there = is_there && s->place_rows != NULL;
+    }
     if (s->keeps_inputs) {
         s->inputs = scratch(b, n_rows, (size_t)s->row_width * sizeof *s->inputs);
         is_there = is_there && s->inputs != NULL;

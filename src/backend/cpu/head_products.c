@@ -48,9 +48,27 @@ static row_view head_rows(const heads_job *job, int32_t head, int32_t row0, int3
     uint8_t *rows =
         b->linear_state->head_rows + (size_t)worker * LINEAR_TILE_ROWS * b->linear_state->head_bytes;
     for (int32_t r = 0; r < n_rows; r++) {
-        linear_row(b, w, x + (int64_t)r * width, worker, rows + (size_t)r * stride);
+        linear_input(b, w, x + (int64_t)r * width, worker, rows + (size_t)r * stride);
     }
     return (row_view){rows, stride};
+}
+
+/* The rows of a head's product that are adapted, with t in the worker's own; w NULL: none. */
+static adapter_rows head_changed(const heads_job *job, int32_t head, int32_t row0, int32_t n_rows,
+                                 int32_t worker) {
+    const cpu_backend *b = job->b;
+    const linear *w = job->use->w->w[head];
+    if (!adapter_changes(b, w)) {
+        return (adapter_rows){.w = NULL};
+    }
+    const adapter_rows changed = {.w = w,
+                                  .row0 = row0,
+                                  .h = cpu_act_row(b, job->use->in, row0) +
+                                       (int64_t)head * (w->layout.n_in + job->use->n_kept),
+                                  .h_stride = b->buffers[job->use->in.id].width,
+                                  .t = adapter_worker_t(b, worker)};
+    adapter_shrink_rows(b, &changed, 0, n_rows);
+    return changed;
 }
 
 /* Task: the product of one head for up to LINEAR_TILE_ROWS rows. */
@@ -63,13 +81,18 @@ static void head_task(void *context, int32_t task, int32_t worker) {
                   n_rows = left < LINEAR_TILE_ROWS ? left : LINEAR_TILE_ROWS, n_out = use->w->n_out,
                   n_in = use->w->n_in;
     const row_view rows = head_rows(job, head, row0, n_rows, worker);
+    const adapter_rows changed = head_changed(job, head, row0, n_rows, worker);
     float *y = s->tiles + (size_t)worker * 2 * LINEAR_TILE_ROWS * LINEAR_TILE_COLUMNS;
     for (int32_t c = 0; c < n_out; c += LINEAR_TILE_COLUMNS) {
         const int32_t n = n_out - c < LINEAR_TILE_COLUMNS ? n_out - c : LINEAR_TILE_COLUMNS;
         const linear_part part = {
             .w = use->w->w[head], .block0 = c / PACK_LANES, .n_blocks = (n + PACK_LANES - 1) / PACK_LANES};
-        linear_tile(job->b, &part, rows, n_rows, y, LINEAR_TILE_COLUMNS,
-                    s->scratch + (size_t)worker * LINEAR_SCRATCH_BYTES);
+        if (changed.w != NULL) {
+            const linear_tile_use tile = {job->b, part, &changed, LINEAR_TILE_COLUMNS, worker};
+            linear_tile_changed(&tile, rows, 0, n_rows, y);
+        } else {
+            linear_tile(job->b, &part, rows, n_rows, y, LINEAR_TILE_COLUMNS, linear_scratch(job->b, worker));
+        }
         for (int32_t r = 0; r < n_rows; r++) {
             memcpy(cpu_act_row(job->b, use->out, row0 + r) + (int64_t)head * (n_out + use->n_kept) + c,
                    y + r * LINEAR_TILE_COLUMNS, sizeof *y * (size_t)n);

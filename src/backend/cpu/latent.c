@@ -1,5 +1,6 @@
 /* Latents of multi-head latent attention on their way to pages, and the queries that will
  * read them. */
+#include "backend/cpu/adapter.h"
 #include "backend/cpu/pages.h"
 
 typedef struct latent_job {
@@ -31,7 +32,7 @@ static void latent_store_row(void *context, int32_t row, int32_t worker) {
     }
     float *x = cpu_act_row(b, use->latent, row);
     if (use->nm != NULL) {
-        cpu_norm_row(b, use->nm, x, use->rank, x);
+        cpu_norm_row(b, adapter_norm_of(b, use->nm, row), x, use->rank, x);
     }
     for (int32_t i = 0; use->latent_scale != 1.0f && i < use->rank; i++) {
         x[i] *= use->latent_scale;

@@ -75,6 +75,7 @@ typedef struct row_view {
  * and scales may point into a file mapped read-only. */
 struct linear {
     linear *next;
+    int32_t id; /* among the backend's objects */
     pack_layout layout;
     row_format format;
     uint8_t *data;  /* layout.n_blocks blocks */
@@ -115,6 +116,8 @@ typedef struct linear_kernels {
 } linear_kernels;
 
 extern const linear_kernels linear_plain;
+/* out[0..n_in) = row `row` of weights of a scaled kind. */
+void linear_scaled_row(const linear *w, int32_t row, float *out);
 #if defined(__x86_64__)
 extern const linear_kernels linear_avx2, linear_avx512, linear_avx512bf16;
 extern const linear_kernels linear_avxvnni;               /* where the build has it (cmake/isa.cmake) */

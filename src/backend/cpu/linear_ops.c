@@ -30,6 +30,7 @@ typedef struct rows_job {
     const int32_t *rows; /* which rows of x, or NULL: 0..n_rows */
     bool is_quantised;   /* x has its only reader's format already */
     const norm *nm;      /* or NULL */
+    float *kept;         /* where adapted rows behind the norm go, by row of the batch; NULL: nowhere */
     bool wanted[N_ROW_FORMATS];
     row_view views[N_ROW_FORMATS];
     int32_t n_ordered;
@@ -38,7 +39,7 @@ typedef struct rows_job {
     const linear *ordered[LINEAR_MAX_USES];
 } rows_job;
 
-void linear_row(const cpu_backend *b, const linear *w, const float *x, int32_t worker, void *row) {
+void linear_input(const cpu_backend *b, const linear *w, const float *x, int32_t worker, void *row) {
     const cpu_linear_state *s = b->linear_state;
     const int32_t n = w->layout.n_in;
     if (w->order != NULL) {
@@ -55,11 +56,15 @@ static void quantise_row(void *context, int32_t i, int32_t worker) {
     rows_job *job = context;
     cpu_backend *b = job->b;
     cpu_linear_state *s = b->linear_state;
-    float *x = job->x + (int64_t)(job->rows != NULL ? job->rows[i] : i) * job->width;
+    const int32_t row = job->rows != NULL ? job->rows[i] : i;
+    float *x = job->x + (int64_t)row * job->width;
     if (job->nm != NULL) {
         float *normed = cpu_norm_replaces(job->nm) ? x : cpu_scratch_row(b, worker);
-        cpu_norm_row(b, job->nm, x, job->width, normed);
+        cpu_norm_row(b, adapter_norm_of(b, job->nm, row), x, job->width, normed);
         x = normed;
+    }
+    if (job->kept != NULL && b->batch->row_adapters[row] >= 0) {
+        memcpy(job->kept + (int64_t)row * b->adapter_state->kept_stride, x, sizeof *x * (size_t)job->width);
     }
     for (int f = 0; f < N_ROW_FORMATS; f++) {
         if (job->wanted[f]) {
@@ -67,8 +72,8 @@ static void quantise_row(void *context, int32_t i, int32_t worker) {
         }
     }
     for (int32_t o = 0; o < job->n_ordered; o++) {
-        linear_row(b, job->ordered[o], x, worker,
-                   s->ordered[o] + (size_t)i * linear_row_bytes(job->ordered[o]->format, job->width));
+        linear_input(b, job->ordered[o], x, worker,
+                     s->ordered[o] + (size_t)i * linear_row_bytes(job->ordered[o]->format, job->width));
     }
 }
 
@@ -126,6 +131,8 @@ typedef enum product_end { END_STORE, END_ADD, END_ACTIVATE, END_GATE_UP, END_LO
 typedef struct product_job {
     cpu_backend *b;
     row_view views[LINEAR_MAX_USES]; /* the rows of each of weights */
+    /* the same where adapters of the batch change the weights; w NULL: none does */
+    adapter_rows changed[LINEAR_MAX_USES];
     int32_t n_rows, n;
     int32_t task_blocks;            /* column blocks of a task */
     int32_t tail_from, tail_blocks; /* of the last weights' blocks from tail_from on */
@@ -229,40 +236,17 @@ static void set_tasks(product_job *job) {
                                 : 0;
 }
 
-/* A row at a time, rounded in scratch, by the kernels that need none. */
-static void rounded_product(const linear_part *part, row_view x, int32_t n_rows, float *y, int32_t y_stride,
-                            float *scratch) {
-    const int32_t n = part->w->layout.n_in;
-    for (int32_t r = 0; r < n_rows; r++) {
-        memcpy(scratch, x.data + (size_t)r * x.stride, (size_t)n * sizeof *scratch);
-        row_round(&part->w->rounding, scratch, n);
-        linear_plain.product(part, (row_view){(const uint8_t *)scratch, 0}, 1, y + r * y_stride, y_stride,
-                             NULL);
-    }
-}
-
-void linear_tile(const cpu_backend *b, const linear_part *part, row_view x, int32_t n_rows, float *y,
-                 int32_t y_stride, void *scratch) {
-    if (part->w->rounding.to != ROUND_NOTHING) {
-        rounded_product(part, x, n_rows, y, y_stride, scratch);
-    } else {
-        b->linear->product(part, x, n_rows, y, y_stride, scratch);
-    }
-    for (int32_t r = 0; r < n_rows && part->w->factor != 1.0f; r++) {
-        b->math->scale_cap(part->w->factor, 0.0f, part->n_blocks * PACK_LANES, y + (int64_t)r * y_stride);
-    }
-    if (part->w->bias != NULL) {
-        b->math->add_to_rows(part->w->bias + (int64_t)part->block0 * PACK_LANES, part->n_blocks * PACK_LANES,
-                             n_rows, y, y_stride);
-    }
-}
-
-/* The same of the rows of weights[use] from row0 on. */
+/* The part's product of the rows of weights[use] from row0 on. */
 static void tile_product(const product_job *job, int32_t use, const linear_part *part, int32_t row0,
-                         int32_t n_rows, float *y, int32_t y_stride, void *scratch) {
+                         int32_t n_rows, float *y, int32_t y_stride, int32_t worker) {
     row_view x = job->views[use];
     x.data += (size_t)row0 * x.stride;
-    linear_tile(job->b, part, x, n_rows, y, y_stride, scratch);
+    if (job->changed[use].w != NULL) {
+        const linear_tile_use changed = {job->b, *part, &job->changed[use], y_stride, worker};
+        linear_tile_changed(&changed, x, row0, n_rows, y);
+    } else {
+        linear_tile(job->b, part, x, n_rows, y, y_stride, linear_scratch(job->b, worker));
+    }
 }
 
 /* out = f(y), n of them, for END_ACTIVATE. out may be y. */
@@ -378,7 +362,6 @@ static void product_task(void *context, int32_t task, int32_t worker) {
     int32_t n_columns = part.w->layout.n_out - column0 < stride ? part.w->layout.n_out - column0 : stride;
     float *y = job->b->linear_state->tiles + (size_t)worker * 2 * LINEAR_TILE_ROWS * LINEAR_TILE_COLUMNS;
     float *up = y + LINEAR_TILE_ROWS * LINEAR_TILE_COLUMNS;
-    void *scratch = job->b->linear_state->scratch + (size_t)worker * LINEAR_SCRATCH_BYTES;
     /* results need no tile: there is nothing else to do with them */
     const bool is_direct = job->end == END_STORE && n_columns == stride;
     for (int32_t row0 = first; row0 < end; row0 += LINEAR_TILE_ROWS) {
@@ -391,10 +374,10 @@ static void product_task(void *context, int32_t task, int32_t worker) {
         const linear_part after = row0 + n_rows < end ? part : part_after(job, task);
         linear_part second = {.w = job->weights[1], .block0 = part.block0, .n_blocks = part.n_blocks};
         part.next = start_after(part.w, job->end == END_GATE_UP ? &second : &after);
-        tile_product(job, use, &part, row0, n_rows, is_direct ? out : y, is_direct ? width : stride, scratch);
+        tile_product(job, use, &part, row0, n_rows, is_direct ? out : y, is_direct ? width : stride, worker);
         if (job->end == END_GATE_UP) {
             second.next = start_after(second.w, &after);
-            tile_product(job, 1, &second, row0, n_rows, up, stride, scratch);
+            tile_product(job, 1, &second, row0, n_rows, up, stride, worker);
         }
         if (job->to_groups) {
             linear_ops_store_groups(job, n_rows, n_columns, y, up, out);
@@ -408,14 +391,42 @@ static void product_task(void *context, int32_t task, int32_t worker) {
     }
 }
 
+/* Prepares the rows of those weights that adapters of the batch change. Returns whether there
+ * are such. */
+static bool note_changed(product_job *job, rows_job *rows) {
+    const cpu_backend *b = job->b;
+    bool some = false;
+    for (int32_t i = 0; i < job->n; i++) {
+        if (!adapter_changes(b, job->weights[i])) {
+            continue;
+        }
+        const cpu_adapter_state *s = b->adapter_state;
+        assert(!rows->is_quantised);
+        rows->kept = rows->nm != NULL && !cpu_norm_replaces(rows->nm) ? s->kept : NULL;
+        job->changed[i] = (adapter_rows){.w = job->weights[i],
+                                         .rows = rows->rows,
+                                         .groups = rows->rows != NULL ? &s->out : &s->rows,
+                                         .h = rows->kept != NULL ? rows->kept : rows->x,
+                                         .h_stride = rows->kept != NULL ? s->kept_stride : rows->width,
+                                         .h_rows = rows->rows,
+                                         .t = adapter_t(b, i, job->n_rows)};
+        some = true;
+    }
+    return some;
+}
+
 static void run_products(product_job *job, rows_job *rows) {
     if (job->n_rows == 0) {
         return;
     }
+    const bool some = note_changed(job, rows);
     int64_t start_ns = job->b->trace != NULL ? clock_ns() : 0;
     quantise_rows(rows, job->weights, job->n, job->views);
     if (job->b->trace != NULL) {
         job->b->rows_ns = clock_ns() - start_ns;
+    }
+    if (some) {
+        adapter_shrink(job->b, job->changed, job->n);
     }
     set_tasks(job);
     job->n_parts = linear_ops_divide_up(job->n_rows, TASK_ROWS);
@@ -492,7 +503,8 @@ void cpu_feed_forward(backend *base, const feed_forward_use *use) {
         add_product(&job, use->gate, use->h);
     }
     add_product(&job, up, use->h);
-    job.to_groups = h->is_quantised = can_be_groups(h, use->reader);
+    /* adapters of the reader's read h in f32 */
+    job.to_groups = h->is_quantised = can_be_groups(h, use->reader) && !adapter_changes(b, use->reader);
     if (job.to_groups) {
         job.widths[0] = (int32_t)(linear_row_bytes(ROWS_GROUPS, job.widths[0]) / sizeof(float));
     }

@@ -6,6 +6,7 @@
 #ifndef CPU_LINEAR_OPS_H
 #define CPU_LINEAR_OPS_H
 
+#include "backend/cpu/adapter.h"
 #include "backend/cpu/cpu.h"
 #include "backend/cpu/linear.h"
 
@@ -51,8 +52,23 @@ struct head_linears {
 void linear_tile(const cpu_backend *b, const linear_part *part, row_view x, int32_t n_rows, float *y,
                  int32_t y_stride, void *scratch);
 
+/* A tile of a product that has adapted rows, and where it goes. */
+typedef struct linear_tile_use {
+    const cpu_backend *b;
+    linear_part part;
+    const adapter_rows *rows;
+    int32_t y_stride, worker;
+} linear_tile_use;
+
+/* The same of rows row0 .. row0 + n_rows - 1 of use->rows, with what their adapters change. */
+void linear_tile_changed(const linear_tile_use *use, row_view x, int32_t row0, int32_t n_rows, float *y);
+
+static inline void *linear_scratch(const cpu_backend *b, int32_t worker) {
+    return b->linear_state->scratch + (size_t)worker * LINEAR_SCRATCH_BYTES;
+}
+
 /* Writes the row that w's product reads of x[0..n_in). On worker's thread. */
-void linear_row(const cpu_backend *b, const linear *w, const float *x, int32_t worker, void *row);
+void linear_input(const cpu_backend *b, const linear *w, const float *x, int32_t worker, void *row);
 
 /* Bytes from one quantised row of k elements to the next, a multiple of 64. */
 size_t linear_row_bytes(row_format format, int32_t k);

@@ -4,6 +4,7 @@
 
 #include "backend/cpu/linear_ops.h"
 #include "backend/cpu/pack_matrix.h"
+#include "backend/cpu/pack_read.h"
 #include "base/mem.h"
 #include "base/size.h"
 #include "core/quant.h"
@@ -308,6 +309,30 @@ const void *cpu_linear_packed(const linear *l, size_t *n_bytes, uint32_t *packin
     return l->data;
 }
 
+/* out[0..n_in) = row `row` of INT8 weights. */
+static void read_int8_row(const linear *w, int32_t row, float *out) {
+    const int8_t *q = (const int8_t *)linear_block(w, row / PACK_LANES);
+    for (int32_t k = 0; k < w->layout.n_in; k++) {
+        const int32_t at = k / 4 * 4 * PACK_LANES + 4 * (row % PACK_LANES) + k % 4;
+        out[k] = (float)q[at] * w->scales[row];
+    }
+}
+
+void cpu_linear_row(const backend *b, const linear *w, int32_t r, float *out) {
+    (void)b;
+    assert(r >= 0 && r < w->layout.n_out);
+    if (pack_is_scaled(w->layout.kind)) {
+        linear_scaled_row(w, r, out);
+    } else if (w->layout.kind == PACK_INT8) {
+        read_int8_row(w, r, out);
+    } else {
+        pack_read_row(&w->layout, w->data, r, w->order, out);
+    }
+    for (int32_t k = 0; w->factor != 1.0f && k < w->layout.n_in; k++) {
+        out[k] *= w->factor;
+    }
+}
+
 /* What rows go through before they are multiplied, under fp8. */
 static quire_err take_rounding(const cpu_backend *b, const linear_spec *spec, linear *l, quire_error *err) {
     l->rounding = b->base.compute == COMPUTE_FP8 ? spec->rounding : (row_rounding){.to = ROUND_NOTHING};
@@ -365,6 +390,7 @@ static quire_err load(backend *base, const linear_spec *spec, matrix_plan *plan,
         thread_pool_run(b->thread_pool, pack_part, (void *)(uintptr_t)&job, l->layout.n_blocks);
         mem_free(codes);
     }
+    l->id = b->n_objects++;
     l->next = s->loaded;
     s->loaded = l;
     s->widest[l->format] = l->layout.n_in > s->widest[l->format] ? l->layout.n_in : s->widest[l->format];

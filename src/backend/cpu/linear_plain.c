@@ -152,6 +152,19 @@ static float stretch_scale(const linear *w, const uint8_t *block, size_t stretch
     }
 }
 
+void linear_scaled_row(const linear *w, int32_t row, float *out) {
+    const uint8_t *block = linear_block(w, row / LANES);
+    const int32_t stretch = pack_stretch(&w->layout);
+    const int c = row % LANES;
+    /* NaN where the row has a code that is */
+    const float start =
+        pack_is_fours(w->layout.kind) ? 0.0f : float_at(block + w->layout.supers_at, (size_t)c);
+    for (int32_t k = 0; k < w->layout.n_in; k++) {
+        const float scale = stretch_scale(w, block, (size_t)(k / stretch), (size_t)c);
+        out[k] = scaled_number(w, block, k, c) * scale + start;
+    }
+}
+
 static float stretch_sum(const linear *w, const uint8_t *block, const float *x, int32_t k, int32_t end,
                          int c) {
     float sum = 0.0f;

@@ -198,5 +198,7 @@ const math_kernels math_plain = {
     .state_scan = state_scan_plain,
     .state_conv = state_conv_plain,
     .state_lru = state_lru_plain,
+    .shrink = adapter_shrink_plain,
+    .expand = adapter_expand_plain,
     .run_program = attn_run_plain,
 };

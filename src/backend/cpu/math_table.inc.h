@@ -1,5 +1,7 @@
-/* The table of math_kernels.inc.h's, attention_kernels.inc.h's and state_kernels.inc.h's
- * functions, under the name MATH_TABLE. PROGRAM_RUNNER runs attention programs. */
+/* The table of the functions of math_kernels.inc.h, attention_kernels.inc.h,
+ * state_kernels.inc.h and adapter_kernels.inc.h, under the name MATH_TABLE. PROGRAM_RUNNER
+ * runs attention programs. */
+#include "backend/cpu/adapter_kernels.inc.h"
 #include "backend/cpu/state_kernels.inc.h"
 
 const math_kernels MATH_TABLE = {
@@ -31,5 +33,7 @@ const math_kernels MATH_TABLE = {
     .state_scan = state_scan_kernel,
     .state_conv = state_conv_kernel,
     .state_lru = state_lru_kernel,
+    .shrink = shrink_kernel,
+    .expand = expand_kernel,
     .run_program = PROGRAM_RUNNER,
 };

@@ -6,6 +6,7 @@
 #include "core/quant.h"
 
 struct norm {
+    int32_t id; /* among the backend's objects */
     norm_kind kind;
     bool replaces;
     float eps, cutoff;
@@ -89,7 +90,8 @@ quire_err cpu_norm_load(backend *b, const norm_spec *spec, norm **out, quire_err
     if (nm == NULL) {
         return err_set(err, QUIRE_NO_MEMORY, -1, "a norm over %d elements: out of memory", spec->width);
     }
-    *nm = (norm){.kind = spec->kind,
+    *nm = (norm){.id = c->n_objects++,
+                 .kind = spec->kind,
                  .replaces = spec->replaces,
                  .eps = spec->eps,
                  .cutoff = spec->cutoff,
@@ -112,6 +114,15 @@ quire_err cpu_norm_load(backend *b, const norm_spec *spec, norm **out, quire_err
 
 bool cpu_norm_replaces(const norm *nm) {
     return nm->replaces;
+}
+
+int32_t cpu_norm_id(const norm *nm) {
+    return nm->id;
+}
+
+bool cpu_norm_is_alike(const norm *a, const norm *b) {
+    return a->kind == b->kind && a->replaces == b->replaces && a->width == b->width &&
+           a->n_weights == b->n_weights;
 }
 
 #define NORM_LANES 16

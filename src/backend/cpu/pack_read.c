@@ -212,7 +212,7 @@ static void read_codes(const pack_layout *p, const uint8_t *block, int c, size_t
     read_scales(p, block, c, k0, n, out);
 }
 
-void pack_read_row(const pack_layout *p, const uint8_t *data, int32_t row, float *out) {
+void pack_read_row(const pack_layout *p, const uint8_t *data, int32_t row, const int32_t *order, float *out) {
     const uint8_t *block = data + (size_t)(row / PACK_LANES) * p->block_bytes;
     const int c = row % PACK_LANES;
     if (!pack_is_grouped(p->kind)) {
@@ -223,6 +223,10 @@ void pack_read_row(const pack_layout *p, const uint8_t *data, int32_t row, float
         const size_t n = n_in - k0 < QUANT_SUPER ? n_in - k0 : QUANT_SUPER;
         quant_codes codes;
         read_codes(p, block, c, k0, n, &codes);
-        quant_values(&p->rule, &codes, n, out + k0);
+        float values[QUANT_SUPER];
+        quant_values(&p->rule, &codes, n, order != NULL ? values : out + k0);
+        for (size_t i = 0; order != NULL && i < n; i++) {
+            out[order[k0 + i]] = values[i];
+        }
     }
 }

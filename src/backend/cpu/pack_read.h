@@ -22,7 +22,8 @@ unsigned pack_read_rows(quant_form form, const uint8_t *p, int c, uint8_t q[PACK
 bool pack_keeps_values(pack_kind kind, dtype from);
 /* out[0..n_in) = row `row` (an output's weights) of a matrix whose blocks lie at data, as
  * quant_dequantise gives it for the tensor that was packed. For kinds of floats and
- * grouped ones. Reads as many bytes as a block of 16 rows has. Any thread. */
-void pack_read_row(const pack_layout *p, const uint8_t *data, int32_t row, float *out);
+ * grouped ones. order: of a grouped kind, which element of out stands at each place; or
+ * NULL. Reads as many bytes as a block of 16 rows has. Any thread. */
+void pack_read_row(const pack_layout *p, const uint8_t *data, int32_t row, const int32_t *order, float *out);
 
 #endif

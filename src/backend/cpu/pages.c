@@ -4,6 +4,7 @@
 #include <math.h>
 #include <string.h>
 
+#include "backend/cpu/adapter.h"
 #include "backend/cpu/cpu.h"
 #include "backend/cpu/pages.h"
 #include "base/mem.h"
@@ -193,7 +194,7 @@ static void prepare_row(const store_job *job, buffer a, const norm *nm, const ro
     int32_t width = job->b->buffers[a.id].width, d_head = job->planes->key.width;
     float clip = job->use->clip;
     if (nm != NULL && !after) {
-        cpu_norm_row(job->b, nm, x, width, x);
+        cpu_norm_row(job->b, adapter_norm_of(job->b, nm, row), x, width, x);
     }
     for (int32_t i = 0; clip > 0.0f && i < width; i++) {
         x[i] = x[i] < -clip ? -clip : x[i] > clip ? clip : x[i];
@@ -202,7 +203,7 @@ static void prepare_row(const store_job *job, buffer a, const norm *nm, const ro
         cpu_rope_row(job->b, r, row, d_head, x, width);
     }
     if (nm != NULL && after) {
-        cpu_norm_row(job->b, nm, x, width, x);
+        cpu_norm_row(job->b, adapter_norm_of(job->b, nm, row), x, width, x);
     }
 }
 

@@ -2,6 +2,7 @@
  * onto a residual, products of elements, scaling. */
 #include <string.h>
 
+#include "backend/cpu/adapter.h"
 #include "backend/cpu/cpu.h"
 #include "backend/cpu/math.h"
 
@@ -24,7 +25,7 @@ static void norm_add_row(void *context, int32_t row, int32_t worker) {
     const float *y = cpu_act_row(b, job->from, row);
     if (job->nm != NULL) {
         float *normed = cpu_scratch_row(b, worker);
-        cpu_norm_row(b, job->nm, y, width, normed);
+        cpu_norm_row(b, adapter_norm_of(b, job->nm, row), y, width, normed);
         y = normed;
     }
     b->math->add_scaled(job->scale, y, width, cpu_act_row(b, job->to, row));
@@ -39,8 +40,8 @@ void cpu_norm_add(backend *base, buffer y, const norm *nm, float scale, buffer x
 static void norm_one_row(void *context, int32_t row, int32_t worker) {
     const norm_job *job = context;
     (void)worker;
-    cpu_norm_row(job->b, job->nm, cpu_act_row(job->b, job->from, row), job->b->buffers[job->from.id].width,
-                 cpu_act_row(job->b, job->to, row));
+    cpu_norm_row(job->b, adapter_norm_of(job->b, job->nm, row), cpu_act_row(job->b, job->from, row),
+                 job->b->buffers[job->from.id].width, cpu_act_row(job->b, job->to, row));
 }
 
 void cpu_norm_rows(backend *base, buffer x, const norm *nm, buffer out) {

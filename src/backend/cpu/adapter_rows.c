@@ -1,0 +1,214 @@
+/* The rows of a step that name an adapter: grouped once a step, and t = A h of those that a
+ * product reads. */
+#include "backend/cpu/adapter.h"
+
+#include <string.h>
+
+#include "backend/cpu/experts.h"
+#include "backend/cpu/linear_ops.h"
+
+#define SHRINK_TASK_RANKS 16 /* ranks of a task: a multiple of ADAPTER_RANKS */
+
+_Static_assert(ADAPTER_TILE_ROWS == LINEAR_TILE_ROWS, "t of a tile's rows");
+
+/* n * size bytes of scratch, counted. */
+static void *adapter_scratch(cpu_backend *b, size_t n, size_t size) {
+    void *p = cpu_own(b, n, size);
+    b->step_bytes += p != NULL ? (int64_t)(n * size) : 0;
+    return p;
+}
+
+static quire_err open_groups(cpu_backend *b, int32_t n_rows, adapter_groups *g) {
+    g->first = adapter_scratch(b, (size_t)b->limits.max_adapters + 1, sizeof *g->first);
+    g->order = adapter_scratch(b, (size_t)n_rows, sizeof *g->order);
+    return g->first != NULL && g->order != NULL ? QUIRE_OK : QUIRE_NO_MEMORY;
+}
+
+/* The widest row that loaded weights read, 0 without any. */
+static int32_t widest_row(const cpu_backend *b) {
+    int32_t widest = 0;
+    for (int f = 0; b->linear_state != NULL && f < N_ROW_FORMATS; f++) {
+        widest = b->linear_state->widest[f] > widest ? b->linear_state->widest[f] : widest;
+    }
+    return widest;
+}
+
+quire_err cpu_adapter_step_open(cpu_backend *b) {
+    const step_limits *l = &b->limits;
+    if (l->max_adapters == 0) {
+        return QUIRE_OK;
+    }
+    if (l->max_adapters < 0 || l->max_adapters > INT16_MAX || l->max_rank < 1 ||
+        l->max_rank > ADAPTER_MAX_RANK) {
+        return QUIRE_INVALID;
+    }
+    cpu_adapter_state *s = adapter_scratch(b, 1, sizeof *s);
+    if (s == NULL) {
+        return QUIRE_NO_MEMORY;
+    }
+    b->adapter_state = s;
+    const size_t n_rows = (size_t)(l->max_rows > l->max_out ? l->max_rows : l->max_out),
+                 n_places =
+                     b->experts_state != NULL ? (size_t)l->max_rows * (size_t)b->experts_state->n_used : 0,
+                 workers = (size_t)thread_pool_size(b->thread_pool);
+    const bool by_place = b->experts_state != NULL && b->experts_state->scales_inputs;
+    const size_t n_t = n_rows * LINEAR_MAX_USES > 2 * n_places ? n_rows * LINEAR_MAX_USES : 2 * n_places;
+    s->t_stride = linear_pad(l->max_rank, PACK_LANES);
+    s->kept_stride = linear_pad(widest_row(b), PACK_LANES);
+    s->instead_bytes = linear_row_bytes(ROWS_F32, widest_row(b));
+    s->kept = adapter_scratch(b, by_place && n_places > n_rows ? n_places : n_rows,
+                              sizeof(float) * (size_t)s->kept_stride);
+    s->t = adapter_scratch(b, n_t, sizeof(float) * (size_t)s->t_stride);
+    s->worker_t = adapter_scratch(b, workers * ADAPTER_TILE_ROWS, sizeof(float) * (size_t)s->t_stride);
+    s->row_stride = linear_pad((int32_t)b->scratch_stride, PACK_LANES);
+    s->worker_rows = adapter_scratch(b, workers, sizeof(float) * (size_t)s->row_stride);
+    s->entries = adapter_scratch(b, LINEAR_MAX_USES * (size_t)l->max_adapters, sizeof *s->entries);
+    s->instead_rows = adapter_scratch(b, workers * ADAPTER_INSTEAD_ROWS, s->instead_bytes);
+    TRY(open_groups(b, l->max_rows, &s->rows));
+    TRY(open_groups(b, l->max_out, &s->out));
+    const bool is_there = s->kept != NULL && s->t != NULL && s->worker_t != NULL && s->worker_rows != NULL &&
+                          s->entries != NULL && s->instead_rows != NULL;
+    return is_there ? QUIRE_OK : QUIRE_NO_MEMORY;
+}
+
+/* A counting sort of n rows by adapter; rows: which of the batch, or NULL. Those of the base
+ * are left out. */
+static void group_rows(const batch *step, const int32_t *rows, int32_t n, adapter_groups *g) {
+    memset(g->first, 0, sizeof *g->first * ((size_t)step->n_adapters + 1));
+    for (int32_t i = 0; i < n; i++) {
+        const int32_t j = step->row_adapters[rows != NULL ? rows[i] : i];
+        g->first[j + 1] += j >= 0;
+    }
+    for (int32_t j = 0; j < step->n_adapters; j++) {
+        g->first[j + 1] += g->first[j];
+    }
+    for (int32_t i = 0; i < n; i++) {
+        const int32_t j = step->row_adapters[rows != NULL ? rows[i] : i];
+        if (j >= 0) {
+            g->order[g->first[j]++] = i;
+        }
+    }
+    /* each has become the next one's */
+    memmove(g->first + 1, g->first, sizeof *g->first * (size_t)step->n_adapters);
+    g->first[0] = 0;
+}
+
+void cpu_adapter_begin(cpu_backend *b) {
+    const batch *step = b->batch;
+    b->has_adapted = false;
+    assert(step->n_adapters == 0 || step->n_adapters <= b->limits.max_adapters);
+    for (int32_t i = 0; step->n_adapters > 0 && step->row_adapters != NULL && i < step->n_rows; i++) {
+        assert(step->row_adapters[i] < step->n_adapters);
+        b->has_adapted = b->has_adapted || step->row_adapters[i] >= 0;
+    }
+    if (b->has_adapted) {
+        group_rows(step, NULL, step->n_rows, &b->adapter_state->rows);
+        group_rows(step, step->out_rows, step->n_out, &b->adapter_state->out);
+    }
+}
+
+float *adapter_t(const cpu_backend *b, int32_t n, int32_t n_rows) {
+    const cpu_adapter_state *s = b->adapter_state;
+    return s->t + (size_t)n * (size_t)n_rows * (size_t)s->t_stride;
+}
+
+/* A stretch of the ranks of a part: SHRINK_TASK_RANKS of one segment, or what is left of it. */
+typedef struct rank_stretch {
+    const adapter_segment *segment;
+    int32_t rank0, n_ranks; /* of the segment */
+    int32_t t0;             /* where its t lies in the part's */
+} rank_stretch;
+
+static int32_t n_rank_stretches(const adapter_part *part) {
+    int32_t n = 0;
+    for (int32_t s = 0; s < part->n_segments; s++) {
+        n += (part->segments[s].rank + SHRINK_TASK_RANKS - 1) / SHRINK_TASK_RANKS;
+    }
+    return n;
+}
+
+static rank_stretch stretch_of(const adapter_part *part, int32_t i) {
+    const adapter_segment *s = part->segments;
+    int32_t t0 = 0;
+    while (i * SHRINK_TASK_RANKS >= s->rank) {
+        i -= (s->rank + SHRINK_TASK_RANKS - 1) / SHRINK_TASK_RANKS;
+        t0 += (s++)->rank;
+    }
+    const int32_t rank0 = i * SHRINK_TASK_RANKS, left = s->rank - rank0;
+    return (rank_stretch){s, rank0, left < SHRINK_TASK_RANKS ? left : SHRINK_TASK_RANKS, t0 + rank0};
+}
+
+/* t of a stretch for n rows, at most ADAPTER_ROWS. */
+static void shrink_stretch(const cpu_backend *b, const adapter_rows *r, const rank_stretch *s,
+                           const int32_t *rows, int32_t n) {
+    const float *h[ADAPTER_ROWS];
+    float *t[ADAPTER_ROWS];
+    const int32_t n_in = r->w->layout.n_in;
+    const size_t rank_bytes = (size_t)linear_pad(n_in, PACK_LANES) * adapter_number_bytes(s->segment->a_type);
+    for (int32_t i = 0; i < n; i++) {
+        h[i] = adapter_row_h(r, rows[i]);
+        t[i] = r->t + (int64_t)rows[i] * b->adapter_state->t_stride + s->t0;
+    }
+    b->math->shrink(s->segment->a_type, s->segment->a + (size_t)s->rank0 * rank_bytes, n_in, s->n_ranks, h, n,
+                    t);
+}
+
+typedef struct shrink_job {
+    const cpu_backend *b;
+    const shrink_entry *entries;
+} shrink_job;
+
+static void shrink_task(void *context, int32_t task, int32_t worker) {
+    const shrink_job *job = context;
+    const shrink_entry *e = job->entries;
+    int32_t first = 0;
+    (void)worker;
+    while (task >= e->end_task) {
+        first = (e++)->end_task;
+    }
+    const int32_t row0 = (task - first) % e->n_row_parts * ADAPTER_ROWS, left = e->n_rows - row0;
+    const rank_stretch s = stretch_of(e->part, (task - first) / e->n_row_parts);
+    shrink_stretch(job->b, e->rows, &s, e->order + row0, left < ADAPTER_ROWS ? left : ADAPTER_ROWS);
+}
+
+/* Adds an entry for each adapter that changes a product by segments. */
+static int32_t add_shrink_entries(const cpu_backend *b, const adapter_rows *r, shrink_entry *entries,
+                                  int32_t n, int32_t *n_tasks) {
+    for (int32_t j = 0; r->w != NULL && j < b->batch->n_adapters; j++) {
+        const adapter_part *part = b->batch->adapters[j]->parts[r->w->id];
+        const int32_t first = r->groups->first[j], n_rows = r->groups->first[j + 1] - first;
+        if (part == NULL || n_rows == 0 || part->n_segments == 0) {
+            continue;
+        }
+        const int32_t n_row_parts = (n_rows + ADAPTER_ROWS - 1) / ADAPTER_ROWS;
+        *n_tasks += n_row_parts * n_rank_stretches(part);
+        entries[n++] = (shrink_entry){r, part, r->groups->order + first, n_rows, n_row_parts, *n_tasks};
+    }
+    return n;
+}
+
+void adapter_shrink(const cpu_backend *b, const adapter_rows *rows, int32_t n) {
+    shrink_job job = {b, b->adapter_state->entries};
+    int32_t n_entries = 0, n_tasks = 0;
+    for (int32_t i = 0; i < n; i++) {
+        n_entries = add_shrink_entries(b, &rows[i], b->adapter_state->entries, n_entries, &n_tasks);
+    }
+    thread_pool_run(b->thread_pool, shrink_task, &job, n_tasks);
+}
+
+void adapter_shrink_rows(const cpu_backend *b, const adapter_rows *r, int32_t from, int32_t end) {
+    int32_t rows[ADAPTER_ROWS], n;
+    for (int32_t i = from; i < end; i += n) {
+        const adapter_part *part = adapter_part_of(b, r->w->id, adapter_batch_row(r, i));
+        n = 0;
+        while (n < ADAPTER_ROWS && i + n < end &&
+               adapter_part_of(b, r->w->id, adapter_batch_row(r, i + n)) == part) {
+            rows[n] = i + n;
+            n++;
+        }
+        for (int32_t s = 0, n_all = part != NULL ? n_rank_stretches(part) : 0; s < n_all; s++) {
+            const rank_stretch stretch = stretch_of(part, s);
+            shrink_stretch(b, r, &stretch, rows, n);
+        }
+    }
+}

@@ -1,0 +1,101 @@
+/* A tile of a product: the kernel's sums, what adapters change of them, the bias. */
+#include <string.h>
+
+#include "backend/cpu/linear_ops.h"
+
+/* A row at a time, rounded in scratch, by the kernels that need none. */
+static void rounded_product(const linear_part *part, row_view x, int32_t n_rows, float *y, int32_t y_stride,
+                            float *scratch) {
+    const int32_t n = part->w->layout.n_in;
+    for (int32_t r = 0; r < n_rows; r++) {
+        memcpy(scratch, x.data + (size_t)r * x.stride, (size_t)n * sizeof *scratch);
+        row_round(&part->w->rounding, scratch, n);
+        linear_plain.product(part, (row_view){(const uint8_t *)scratch, 0}, 1, y + r * y_stride, y_stride,
+                             NULL);
+    }
+}
+
+/* The product without bias. */
+static void tile_sums(const cpu_backend *b, const linear_part *part, row_view x, int32_t n_rows, float *y,
+                      int32_t y_stride, void *scratch) {
+    if (part->w->rounding.to != ROUND_NOTHING) {
+        rounded_product(part, x, n_rows, y, y_stride, scratch);
+    } else {
+        b->linear->product(part, x, n_rows, y, y_stride, scratch);
+    }
+    for (int32_t r = 0; r < n_rows && part->w->factor != 1.0f; r++) {
+        b->math->scale_cap(part->w->factor, 0.0f, part->n_blocks * PACK_LANES, y + (int64_t)r * y_stride);
+    }
+}
+
+static void tile_add_bias(const cpu_backend *b, const linear_part *part, const float *bias, int32_t n_rows,
+                          float *y, int32_t y_stride) {
+    if (bias != NULL) {
+        b->math->add_to_rows(bias + (int64_t)part->block0 * PACK_LANES, part->n_blocks * PACK_LANES, n_rows,
+                             y, y_stride);
+    }
+}
+
+void linear_tile(const cpu_backend *b, const linear_part *part, row_view x, int32_t n_rows, float *y,
+                 int32_t y_stride, void *scratch) {
+    tile_sums(b, part, x, n_rows, y, y_stride, scratch);
+    tile_add_bias(b, part, part->w->bias, n_rows, y, y_stride);
+}
+
+/* The product with other weights, of rows that are converted for them here. */
+static void instead_sums(const linear_tile_use *use, const linear *w, int32_t row, int32_t n_rows, float *y) {
+    const cpu_adapter_state *s = use->b->adapter_state;
+    const size_t stride = linear_row_bytes(w->format, w->layout.n_in);
+    uint8_t *rows = s->instead_rows + (size_t)use->worker * ADAPTER_INSTEAD_ROWS * s->instead_bytes;
+    const linear_part part = {.w = w, .block0 = use->part.block0, .n_blocks = use->part.n_blocks};
+    for (int32_t i = 0; i < n_rows; i++) {
+        use->b->linear->quantise[w->format](adapter_row_h(use->rows, row + i), w->layout.n_in,
+                                            rows + (size_t)i * stride);
+    }
+    tile_sums(use->b, &part, (row_view){rows, stride}, n_rows, y, use->y_stride,
+              linear_scratch(use->b, use->worker));
+}
+
+/* Changes the sums of rows row .. row + n_rows - 1, which one part is for, and adds the bias. */
+static void change_rows(const linear_tile_use *use, const adapter_part *c, int32_t row, int32_t n_rows,
+                        float *y) {
+    const cpu_backend *b = use->b;
+    const linear_part *part = &use->part;
+    const int32_t n = part->n_blocks * PACK_LANES, t_stride = b->adapter_state->t_stride;
+    const float *t = use->rows->t + (int64_t)row * t_stride;
+    if (c->instead != NULL) {
+        instead_sums(use, c->instead, row, n_rows, y);
+    }
+    for (int32_t s = 0; s < c->n_segments; t += c->segments[s++].rank) {
+        const adapter_segment *seg = &c->segments[s];
+        const size_t block = (size_t)seg->rank * PACK_LANES * adapter_number_bytes(seg->b_type);
+        b->math->expand(seg->b_type, seg->b + (size_t)part->block0 * block, seg->rank, part->n_blocks,
+                        seg->scale, t, t_stride, n_rows, y, use->y_stride);
+    }
+    for (int32_t i = 0; i < n_rows && c->factors != NULL; i++) {
+        float *to = y + (int64_t)i * use->y_stride;
+        b->math->gate_up(ACT_NONE, 0.0f, to, c->factors + (int64_t)part->block0 * PACK_LANES, n, to);
+    }
+    tile_add_bias(b, part, c->bias != NULL ? c->bias : part->w->bias, n_rows, y, use->y_stride);
+}
+
+void linear_tile_changed(const linear_tile_use *use, row_view x, int32_t row0, int32_t n_rows, float *y) {
+    const cpu_backend *b = use->b;
+    const int32_t id = use->part.w->id;
+    tile_sums(b, &use->part, x, n_rows, y, use->y_stride, linear_scratch(b, use->worker));
+    for (int32_t i = 0, n; i < n_rows; i += n) {
+        const adapter_part *part = adapter_part_of(b, id, adapter_batch_row(use->rows, row0 + i));
+        const int32_t most = part != NULL ? ADAPTER_INSTEAD_ROWS : n_rows;
+        for (n = 1; n < most && i + n < n_rows; n++) {
+            if (adapter_part_of(b, id, adapter_batch_row(use->rows, row0 + i + n)) != part) {
+                break;
+            }
+        }
+        float *to = y + (int64_t)i * use->y_stride;
+        if (part != NULL) {
+            change_rows(use, part, row0 + i, n, to);
+        } else {
+            tile_add_bias(b, &use->part, use->part.w->bias, n, to, use->y_stride);
+        }
+    }
+}
