@@ -16,6 +16,8 @@ static const unsigned char SCOPE[] = {0}, SCOPE_OF_OWN[] = {1};
 quire_err cache_open(engine *e, quire_error *err) {
     kv_cache_options o = kv_cache_options_of(&e->layout, e->options.n_pages);
     o.mover = &e->mover;
+    o.budget = e->options.budget;
+    o.page_bytes = e->layout.page_bytes;
     o.no_index = e->options.prefix_cache == PREFIX_CACHE_NONE;
     o.max_namespaces = MAX_NAMESPACES;
     o.n_events = N_EVENTS;
@@ -79,6 +81,7 @@ quire_err swap_open(engine *e, quire_error *err) {
         return err_set(err, QUIRE_NO_MEMORY, -1, "no memory for %lld bytes of swap space; lower --swap-space",
                        (long long)e->options.swap_bytes);
     }
+    kv_cache_make_free(&e->kv, 1); /* the probe writes to page 0 */
     int32_t n = kv_swap_probe(&e->kv.swap, PROBED_FRAMES, &out_us, &in_us);
     if (n > 0) {
         copy_cost_note(&e->swap_out_cost, n, (double)out_us);

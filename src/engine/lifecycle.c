@@ -45,6 +45,9 @@ void engine_audit(const engine *e) {
         r = r == QUIRE_OK ? kv_seq_check(&e->kv, &running_at(e, i)->task.kv, &err) : r;
     }
     r = r == QUIRE_OK ? kv_cache_check(&e->kv, e->step.tables, engine_list_tables(e), &err) : r;
+    if (r == QUIRE_OK && e->drafter != NULL && e->drafter->ops->check != NULL) {
+        r = e->drafter->ops->check(e->drafter, &err);
+    }
     if (r != QUIRE_OK) {
         log_line(LOG_ERROR, "page audit: %s", err.message);
     }

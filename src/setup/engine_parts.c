@@ -371,6 +371,7 @@ static quire_err open_core(engine_parts *p, const quire_options *o, const engine
     engine_options eo;
     TRY(options_engine(o, &eo, err));
     eo.n_pages = p->info.n_pages;
+    eo.budget = p->budget;
     eo.max_model_len = max_len;
     eo.ablations = *ablations;
     eo.ablations.no_jump_forward = eo.ablations.no_jump_forward || o->jump_forward == QUIRE_JUMP_FORWARD_OFF;
@@ -445,6 +446,20 @@ static void fill_info(engine_parts *p, const quire_options *o, int32_t max_len) 
     i->end_tokens = p->tokenizer != NULL && desc_gives_tokens(d) ? p->end_tokens.p : NULL;
 }
 
+/* Opens the draft model, if there is one. Its pages take of the memory that is planned
+ * for the model's. */
+static quire_err open_draft(engine_parts *p, const quire_options *o, int32_t max_len, quire_error *err) {
+    const kv_layout *l = &p->model.layout;
+    int64_t n_tokens = (int64_t)(p->info.n_pages / l->n_groups) * o->page_tokens;
+    if (p->speculation.draft.method != DRAFT_METHOD_MODEL) {
+        return QUIRE_OK;
+    }
+    if (kv_budget_open(p->info.n_pages * l->page_bytes, &p->budget) != QUIRE_OK) {
+        return err_set(err, QUIRE_NO_MEMORY, -1, "out of memory");
+    }
+    return speculation_open(&p->speculation, o, n_tokens, max_len, p->budget, err);
+}
+
 quire_err engine_parts_open(const quire_options *options, const engine_ablations *ablations,
                             const engine_parts_check *check, engine_parts *p, quire_error *err) {
     quire_options own = *options, *o = &own;
@@ -464,9 +479,7 @@ quire_err engine_parts_open(const quire_options *options, const engine_ablations
     TRY(r);
     own.max_batched_tokens = options_max_rows(o, max_len);
     TRY(engine_parts_open_pages(p, o, &max_len, err));
-    TRY(speculation_open(&p->speculation, o,
-                         (int64_t)(p->info.n_pages / p->model.layout.n_groups) * o->page_tokens, max_len,
-                         err));
+    TRY(open_draft(p, o, max_len, err));
     TRY(open_core(p, o, ablations, max_len, err));
     fill_info(p, o, max_len);
     fill_rows(p);
@@ -502,6 +515,7 @@ void engine_parts_close(engine_parts *p) {
     model_file_close(p->text_file);
     loaded_model_close(&p->model);
     speculation_close(&p->speculation);
+    kv_budget_close(p->budget);
     sampling_defaults_deinit(&p->defaults);
     mem_free(p->model_path);
     strbuf_deinit(&p->pool_plan);

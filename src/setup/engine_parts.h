@@ -34,7 +34,8 @@ typedef struct engine_parts {
     int64_t rule_bytes;                      /* pool_plan_rules */
     char tier_version[KV_VERSION_BYTES + 1]; /* empty: no tier uses it */
     loaded_model model;
-    pack_start pack; /* which keeps the model's packed form */
+    pack_start pack;   /* which keeps the model's packed form */
+    kv_budget *budget; /* of the model's pages and the draft model's; NULL: there is none */
     speculation speculation;
     /* which o->tokenizer names, and whose tables the tokenizer may use in place; NULL: it
      * is the model's own */
@@ -71,11 +72,12 @@ void engine_parts_close(engine_parts *p);
  * QUIRE_INVALID names the wrong or unknown member. Close *out with speculation_close in
  * any case. */
 quire_err speculation_read(const quire_options *o, speculation *out, quire_error *err);
-/* Opens the draft model, if there is one, with pages for n_tokens tokens, at most what
- * all sequences can have. max_len: tokens of the target's sequences. The draft model has
+/* Opens the draft model, if there is one, with addresses of pages for n_tokens tokens, at
+ * most what all sequences can have and the budget holds; their memory is the budget's,
+ * which is not NULL then. max_len: tokens of the target's sequences. The draft model has
  * its own numeric choices ("auto"): they change the guesses, not the output. */
 quire_err speculation_open(speculation *s, const quire_options *o, int64_t n_tokens, int32_t max_len,
-                           quire_error *err);
+                           kv_budget *budget, quire_error *err);
 /* Closes the draft model. Call it after the engine that used it was closed. */
 void speculation_close(speculation *s);
 

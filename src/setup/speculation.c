@@ -7,6 +7,7 @@
 
 #include "base/mem.h"
 #include "setup/engine_config.h"
+#include "setup/pool_plan.h"
 #include "json/json.h"
 
 #define FLAG       "--speculative-config"
@@ -162,8 +163,25 @@ static quire_err speculation_open_model(speculation *s, const quire_options *o, 
     return loaded_model_open(o, f, &d, *max_len, &s->model, err);
 }
 
+/* How many pages the draft model has addresses for: those of its tokens, or of the whole
+ * budget. */
+static quire_err speculation_pages(const kv_layout *l, int64_t n_tokens, const kv_budget *budget,
+                                   int32_t *n_pages, quire_error *err) {
+    int64_t bytes = kv_budget_count(budget).bytes, most = bytes / l->page_bytes,
+            n = n_tokens / l->page_tokens * l->n_groups;
+    if (most < l->n_groups) {
+        return err_set(err, QUIRE_NO_MEMORY, -1,
+                       "the draft model's KV pages of %lld bytes do not fit into the %lld bytes for both "
+                       "models; raise --kv-pages or --memory-utilization",
+                       (long long)l->page_bytes, (long long)bytes);
+    }
+    n = n < most ? n : most;
+    *n_pages = n < POOL_MAX_PAGES ? (int32_t)n : (int32_t)POOL_MAX_PAGES;
+    return QUIRE_OK;
+}
+
 quire_err speculation_open(speculation *s, const quire_options *o, int64_t n_tokens, int32_t max_len,
-                           quire_error *err) {
+                           kv_budget *budget, quire_error *err) {
     if (s->draft.method != DRAFT_METHOD_MODEL) {
         return QUIRE_OK;
     }
@@ -178,15 +196,15 @@ quire_err speculation_open(speculation *s, const quire_options *o, int64_t n_tok
     model_file_close(f);
     TRY(r);
     loaded_model *l = &s->model;
-    int64_t most = (int64_t)o->max_seqs * kv_pages_for(max_len, o->page_tokens),
-            n = kv_pages_for(n_tokens, o->page_tokens);
-    int64_t wanted = (n < most ? n : most) * l->layout.n_groups;
-    int32_t n_pages = wanted < INT32_MAX ? (int32_t)wanted : INT32_MAX;
+    int64_t most = (int64_t)o->max_seqs * kv_pages_for(max_len, o->page_tokens) * o->page_tokens,
+            all = kv_pages_for(n_tokens, o->page_tokens) * o->page_tokens;
+    int32_t n_pages = 0;
+    TRY(speculation_pages(&l->layout, all < most ? all : most, budget, &n_pages, err));
     step_limits limits = {.max_rows = o->max_batched_tokens, .max_seqs = o->max_seqs, .max_out = o->max_seqs};
     TRY(l->b->ops->step_open(l->b, &limits, &l->layout, model_description(l->m)->n_vocab, err));
     TRY(l->b->ops->kv_open(l->b, n_pages, err));
     s->draft.model = (draft_model_options){
-        .m = l->m, .b = l->b, .layout = &l->layout, .n_pages = n_pages, .max_len = max_len};
+        .m = l->m, .b = l->b, .layout = &l->layout, .n_pages = n_pages, .max_len = max_len, .budget = budget};
     return QUIRE_OK;
 }
 

@@ -27,6 +27,7 @@
 #include <stdint.h>
 
 #include "backend/backend.h"
+#include "kv/budget.h"
 #include "model/model.h"
 #include "sample/sample_batch.h"
 #include "spec/draft_tree.h"
@@ -60,6 +61,9 @@ typedef struct draft_model_options {
     backend *b;
     const kv_layout *layout;
     int32_t n_pages, max_len; /* max_len: most tokens of a sequence that is drafted for */
+    /* what the pages take memory from: the drafter yields (kv/budget.h). NULL: they have
+     * their own */
+    kv_budget *budget;
 } draft_model_options;
 
 typedef struct draft_options {
@@ -139,6 +143,8 @@ typedef struct draft_ops {
     /* Forgets what is kept about s, which releases its pages (over: it ends, else it is
      * preempted). NULL: nothing is kept. */
     void (*forget)(drafter *d, draft_seq *s, bool over);
+    /* Checks its pages as kv_cache_check does. NULL: it has none. */
+    quire_err (*check)(const drafter *d, quire_error *err);
     void (*close)(drafter *d);
 } draft_ops;
 
@@ -157,8 +163,8 @@ typedef struct draft_target {
 } draft_target;
 
 /* Opens the drafter that the options name; NULL where they name none. QUIRE_INVALID for
- * options out of range, QUIRE_UNSUPPORTED where the draft model keeps a state or has another
- * vocabulary. */
+ * options out of range, QUIRE_UNSUPPORTED where the draft model keeps a state or has
+ * another vocabulary. */
 quire_err draft_open(const draft_options *o, const draft_target *t, drafter **out, quire_error *err);
 
 /* Opens the one of draft_model.c. o->model has the model, its backend, layout and pages.

@@ -10,7 +10,9 @@
  * next call. Known tokens that it has not seen yet (a prompt at first) are computed then,
  * as many rows a step as its backend takes; it drafts for the sequences that are up to
  * date. When pages run out, it takes those of sequences that are not drafted for in this
- * step; else there is no draft. Invariant: the kv_seq's tables hold its n_computed
+ * step; else there is no draft. Where it shares a memory budget with the target it
+ * yields: the target takes the pages of any sequence, whose drafts begin again once there
+ * is room for all of its tokens. Invariant: the kv_seq's tables hold its n_computed
  * tokens, of which the first min(n_computed, n_agreed) are the sequence's
  * own. */
 #include <string.h>
@@ -37,7 +39,9 @@ typedef struct model_drafter {
     draft_options options;
     draft_target target;
     kv_cache cache; /* without an index: nothing is reused */
+    kv_mover mover; /* which discards pages, and no more */
     model_seq *seqs;
+    const kv_table **tables;                /* [max_seqs * groups] for check */
     int32_t *tokens, *positions, *out_rows; /* the batch's arrays */
     kv_slot *slots[KV_MAX_GROUPS];
     batch_seq *batch_seqs;
@@ -69,6 +73,26 @@ static bool leave_idle(model_drafter *d) {
     return false;
 }
 
+/* Releases the state with the fewest tokens, which is computed again soonest; false when
+ * there is none. */
+static bool leave_shortest(model_drafter *d) {
+    model_seq *least = NULL;
+    for (int32_t i = 0; i < d->target.max_seqs; i++) {
+        model_seq *at = &d->seqs[i];
+        if (at->s != NULL && (least == NULL || at->kv.n_computed < least->kv.n_computed)) {
+            least = at;
+        }
+    }
+    if (least != NULL) {
+        drop_seq(d, least);
+    }
+    return least != NULL;
+}
+
+static bool draft_model_yield(void *context) {
+    return leave_idle(context) || leave_shortest(context);
+}
+
 /* The model's state of s, truncated to the tokens that are still valid. */
 static model_seq *take_seq(model_drafter *d, draft_seq *s) {
     if (s->model_seq == 0) {
@@ -93,13 +117,38 @@ static model_seq *take_seq(model_drafter *d, draft_seq *s) {
     return at;
 }
 
+static bool draft_model_has(const model_drafter *d, int64_t n) {
+    return n <= kv_cache_available(&d->cache);
+}
+
 /* Reserves pages for n more tokens in every group, or in none. */
 static bool draft_model_reserve(model_drafter *d, model_seq *at, int32_t n) {
-    quire_err r = kv_seq_reserve(&d->cache, &at->kv, n, &d->copies);
-    while (r == QUIRE_NO_ROOM && leave_idle(d)) {
-        r = kv_seq_reserve(&d->cache, &at->kv, n, &d->copies);
+    int64_t n_pages = kv_seq_needs(&d->cache, &at->kv, n);
+    while (!draft_model_has(d, n_pages)) {
+        if (!leave_idle(d)) {
+            return false;
+        }
     }
-    return r == QUIRE_OK;
+    kv_cache_make_free(&d->cache, (int32_t)n_pages);
+    return kv_seq_reserve(&d->cache, &at->kv, n, &d->copies) == QUIRE_OK;
+}
+
+/* Whether s may have a state. A new one begins only where there is room for all known
+ * tokens and their drafts: memory that the target lacks would be asked back before the
+ * first draft. */
+static bool draft_model_may_begin(model_drafter *d, const draft_seq *s) {
+    int32_t n = s->n_known + s->wanted.depth;
+    if (n > d->options.model.max_len) {
+        return false;
+    }
+    bool has_begun = s->model_seq > 0 && d->seqs[s->model_seq - 1].kv.n_computed > 0;
+    int64_t n_pages = kv_pages_for(n, d->cache.page_tokens) * d->cache.n_groups;
+    while (d->cache.budget != NULL && !has_begun && !draft_model_has(d, n_pages)) {
+        if (!leave_idle(d)) {
+            return false;
+        }
+    }
+    return true;
 }
 
 /* ---- forward passes ---- */
@@ -207,7 +256,7 @@ static void catch_up(model_drafter *d, draft_seq *const *seqs, int32_t n) {
     begin_pass(d);
     for (int32_t i = 0; i < n && d->rows.n_rows < d->target.max_rows; i++) {
         draft_seq *s = seqs[i];
-        model_seq *at = s->n_known + s->wanted.depth <= d->options.model.max_len ? take_seq(d, s) : NULL;
+        model_seq *at = draft_model_may_begin(d, s) ? take_seq(d, s) : NULL;
         int32_t missing = at ? s->n_known - at->kv.n_computed : 0, room = d->target.max_rows - d->rows.n_rows;
         int32_t n_rows = missing < room ? missing : room;
         if (n_rows > 0 && draft_model_reserve(d, at, n_rows)) {
@@ -251,7 +300,22 @@ static void draft_model_forget(drafter *head, draft_seq *s, bool over) {
     }
 }
 
+static quire_err draft_model_check(const drafter *head, quire_error *err) {
+    const model_drafter *d = (const model_drafter *)head;
+    int32_t n = 0;
+    for (int32_t i = 0; i < d->target.max_seqs; i++) {
+        TRY(kv_seq_check(&d->cache, &d->seqs[i].kv, err));
+        n += kv_seq_list_tables(&d->seqs[i].kv, d->tables + n);
+    }
+    return kv_cache_check(&d->cache, d->tables, n, err);
+}
+
 /* ---- open and close ---- */
+
+static bool draft_model_discard(void *b, page_id first, int32_t n) {
+    const backend_ops *ops = ((backend *)b)->ops;
+    return ops->kv_discard != NULL && ops->kv_discard(b, first.v, n);
+}
 
 static void model_drafter_close(drafter *head) {
     model_drafter *d = (model_drafter *)head;
@@ -265,9 +329,8 @@ static void model_drafter_close(drafter *head) {
     for (int32_t g = 0; g < KV_MAX_GROUPS; g++) {
         mem_free(d->slots[g]);
     }
-    void *blocks[] = {
-        d->seqs,          d->tokens, d->positions, d->out_rows, d->batch_seqs, d->work, (void *)d->drafting,
-        d->distributions, d};
+    void *blocks[] = {d->seqs, d->tokens,           d->positions,     d->out_rows,       d->batch_seqs,
+                      d->work, (void *)d->drafting, d->distributions, (void *)d->tables, d};
     for (size_t i = 0; i < sizeof blocks / sizeof *blocks; i++) {
         mem_free(blocks[i]);
     }
@@ -277,8 +340,17 @@ static quire_err draft_model_open_seqs(model_drafter *d) {
     const kv_layout *l = d->options.model.layout;
     kv_cache_options o = kv_cache_options_of(l, d->options.model.n_pages);
     o.no_index = true;
+    d->mover = (kv_mover){
+        .context = d->options.model.b, .page_bytes = l->page_bytes, .discard = draft_model_discard};
+    o.mover = &d->mover;
+    o.budget = d->options.model.budget;
+    o.page_bytes = l->page_bytes;
+    o.yield = draft_model_yield;
+    o.yield_context = d;
     d->seqs = mem_new((size_t)d->target.max_seqs, sizeof *d->seqs);
     TRY(mem_check(d->seqs));
+    d->tables = mem_new((size_t)d->target.max_seqs * (size_t)l->n_groups, sizeof(const kv_table *));
+    TRY(mem_check(d->tables));
     for (int32_t i = 0; i < d->target.max_seqs; i++) {
         TRY(kv_seq_init(&d->seqs[i].kv, l->n_groups,
                         (int32_t)kv_pages_for(d->options.model.max_len, l->page_tokens)));
@@ -311,8 +383,10 @@ static quire_err draft_model_open_arrays(model_drafter *d) {
 }
 
 quire_err draft_model_open(const draft_options *o, const draft_target *t, drafter **out, quire_error *err) {
-    static const draft_ops ops = {
-        .propose = draft_model_propose, .forget = draft_model_forget, .close = model_drafter_close};
+    static const draft_ops ops = {.propose = draft_model_propose,
+                                  .forget = draft_model_forget,
+                                  .check = draft_model_check,
+                                  .close = model_drafter_close};
     int32_t n_vocab = model_description(o->model.m)->n_vocab;
     if (n_vocab != t->desc->n_vocab) {
         return err_set(err, QUIRE_UNSUPPORTED, -1,

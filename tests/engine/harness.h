@@ -67,6 +67,7 @@ typedef struct harness_options {
     double schedule_lambda; /* 0: 500.0 */
     int64_t step_target_us;
     draft_options draft;
+    bool shares_budget; /* the draft model's pages take memory from the engine's n_pages */
     engine_ablations ablations;
     bool no_cascade;
     bool no_chunked_prefill, starts_paused;
@@ -92,6 +93,7 @@ static const harness_options harness_defaults = {.path = MODEL,
 typedef struct harness {
     backend *b;
     model *m;
+    kv_budget *budget; /* NULL: none */
     kv_layout layout;
     engine *e;
     engine_out *out;
@@ -192,6 +194,14 @@ static inline void harness_open(const harness_options *o, harness *h) {
     if (r == QUIRE_OK && o->wrap != NULL) {
         h->b->ops = o->wrap(h->b->ops, &d);
     }
+    if (r == QUIRE_OK && o->shares_budget) {
+        draft_model_options *x = &eo.draft.model;
+        int64_t bytes = o->n_pages * h->layout.page_bytes;
+        r = kv_budget_open(bytes, &h->budget);
+        eo.budget = x->budget = h->budget;
+        x->n_pages = x->n_pages < bytes / x->layout->page_bytes ? x->n_pages
+                                                                : (int32_t)(bytes / x->layout->page_bytes);
+    }
     r = r ? r : engine_open(h->m, h->b, &h->layout, &eo, &h->e, &err);
     r = r ? r : wake_init(&h->reader);
     r = r ? r : engine_out_open(h->e, &h->reader, &h->out);
@@ -203,6 +213,7 @@ static inline void harness_open(const harness_options *o, harness *h) {
 static inline void harness_close(harness *h) {
     engine_out_close(h->out);
     engine_close(h->e);
+    kv_budget_close(h->budget); /* all that was in it has left */
     wake_deinit(&h->reader);
     model_close(h->m);
     h->b->ops->close(h->b);
