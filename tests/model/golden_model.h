@@ -1,5 +1,5 @@
-/* The models of ../shared/golden/models, changed: another config.json, tensors under
- * other names. */
+/* The models of ../shared/golden/models and models-2026, changed: another config.json,
+ * tensors under other names. */
 #ifndef TESTS_MODEL_GOLDEN_MODEL_H
 #define TESTS_MODEL_GOLDEN_MODEL_H
 
@@ -11,11 +11,19 @@
 
 enum { GOLDEN_PATH = 512 };
 
-/* NULL: there are no golden models here, which is said. */
+static const char *const golden_sets[] = {"golden/models", "golden/models-2026"};
+enum { N_GOLDEN_SETS = sizeof golden_sets / sizeof *golden_sets };
+
+/* NULL: there is no such file in either set, or no set here, which is said. */
 static inline const char *golden_path(const char *name, const char *file, char path[GOLDEN_PATH]) {
     const char *shared = shared_dir();
-    snprintf(path, GOLDEN_PATH, "%s/golden/models/%s/%s", shared != NULL ? shared : "", name, file);
-    return shared != NULL && access(path, R_OK) == 0 ? path : NULL;
+    for (int i = 0; i < N_GOLDEN_SETS && shared != NULL; i++) {
+        snprintf(path, GOLDEN_PATH, "%s/%s/%s/%s", shared, golden_sets[i], name, file);
+        if (access(path, R_OK) == 0) {
+            return path;
+        }
+    }
+    return NULL;
 }
 
 static inline json_t *golden_config(const char *name) {

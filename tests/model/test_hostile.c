@@ -2,11 +2,13 @@
  * keys dropped, types changed, numbers out of range, lists of another length and wrong
  * texts either are refused with a message that names the file, or describe a model that
  * computes. QUIRE_TEST_LONG: more rounds. QUIRE_TEST_SEED=n repeats a run. */
+#include <assert.h>
+
 #include <dirent.h>
 
 #include "golden_model.h"
 
-enum { MAX_MODELS = 128, ROUNDS = 500, LONG_ROUNDS = 4000 };
+enum { MAX_MODELS = 256, ROUNDS = 500, LONG_ROUNDS = 4000 };
 
 static char models[MAX_MODELS][256];
 static int n_models;
@@ -30,14 +32,10 @@ static bool is_supported(const char *name) {
     return runs;
 }
 
-/* The names of the supported golden models, in order; 0: there are none. */
-static int list_models(void) {
-    const char *shared = shared_dir();
+/* Adds the names of the supported models of one set. */
+static void list_set(const char *shared, const char *set) {
     char path[GOLDEN_PATH];
-    if (shared == NULL) {
-        return 0;
-    }
-    snprintf(path, sizeof path, "%s/golden/models", shared);
+    snprintf(path, sizeof path, "%s/%s", shared, set);
     DIR *dir = opendir(path);
     for (struct dirent *e; dir != NULL && n_models < MAX_MODELS && (e = readdir(dir)) != NULL;) {
         char file[GOLDEN_PATH];
@@ -49,8 +47,16 @@ static int list_models(void) {
     if (dir != NULL) {
         closedir(dir);
     }
+}
+
+/* The names of the supported golden models, in order; none where there are none here. */
+static void list_models(void) {
+    const char *shared = shared_dir();
+    for (int i = 0; i < N_GOLDEN_SETS && shared != NULL; i++) {
+        list_set(shared, golden_sets[i]);
+    }
+    assert(n_models < MAX_MODELS);
     qsort(models, (size_t)n_models, sizeof models[0], by_name);
-    return n_models;
 }
 
 static int rounds(void) {
@@ -67,6 +73,9 @@ static bool survives(const char *path, const char *what, uint64_t *seed) {
     }
     if (logits == NULL && strstr(err.message, path) == NULL && strstr(err.message, "model.gguf") == NULL) {
         fail_msg("%s: the message does not name the file: %s", what, err.message);
+    }
+    if (logits == NULL && strchr(err.message, '|') != NULL) {
+        fail_msg("%s: the message lists keys that the file does not have: %s", what, err.message);
     }
     mem_free(logits);
     return logits != NULL;
@@ -124,6 +133,13 @@ static json_t *hostile_value(uint64_t *seed) {
                                         "default",
                                         "sliding_attention",
                                         "full_attention",
+                                        "linear_attention",
+                                        "conv",
+                                        "mamba",
+                                        "moe",
+                                        "sparse",
+                                        "auto",
+                                        "M*E-",
                                         "wrong",
                                         "%s%n",
                                         "2",
@@ -213,7 +229,22 @@ static void add_field(json_t *config, uint64_t *seed) {
                                         "num_key_value_heads",
                                         "decoder_sparse_step",
                                         "use_sliding_window",
-                                        "max_window_layers"};
+                                        "max_window_layers",
+                                        "conv_L_cache",
+                                        "linear_num_value_heads",
+                                        "linear_key_head_dim",
+                                        "linear_attn_config",
+                                        "mamba_d_state",
+                                        "mamba_n_heads",
+                                        "ssm_state_size",
+                                        "time_step_limit",
+                                        "hybrid_override_pattern",
+                                        "kv_lora_rank",
+                                        "q_lora_rank",
+                                        "qk_rope_head_dim",
+                                        "index_topk",
+                                        "moe_latent_size",
+                                        "num_nextn_predict_layers"};
     json_object_set_new(config, names[rng_next(seed) % (sizeof names / sizeof *names)], hostile_value(seed));
 }
 
