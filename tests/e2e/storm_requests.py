@@ -88,11 +88,18 @@ def request(r, thinks):
 NUMERIC = [[], ["--compute", "f32", "--kv-dtype", "f32"], ["--compute", "int8", "--kv-dtype", "bf16"], ["--compute", "auto", "--kv-dtype", "int8"]]
 
 
-def tight_server(r, max_len, draft_model, folder):
-    """Flags of a server with few pages and one of each mechanism that must not change an answer."""
+def lettered(r, path, body):
+    """The request, whose answer is most often of small letters: a model of bytes says else what is no text."""
+    ruled = {"response_format", "guided_json", "structured_outputs", "grammar", "guided_choice", "tools", "allowed_token_ids", "logit_bias"} & body.keys()
+    return path, body | ({} if ruled or r.random() < .2 else {"allowed_token_ids": list(range(97, 123))})
+
+
+def tight_server(r, least_pages, draft_model, folder, tiered="any"):
+    """Flags of a server with few pages and one of each mechanism that must not change an answer. least_pages(page size): what the longest request needs.
+    tiered: "any" tiers or none, a "file", or "none"."""
     page = r.choice([1, 4, 16, 16, 16, 32, 64])
-    least = -(-max_len // page) + 1
-    cache = r.choice(["token", "token", "page", "none"])
+    least = least_pages(page)
+    cache = r.choice(["token", "token", "page", "none"] if tiered != "file" else ["token", "page"])
     flags = ["--page-size", str(page), "--kv-pages", str(int(least * r.choice([1.05, 1.3, 2])) + r.randrange(1, 4)), "--prefix-cache", cache,
              "--schedule", r.choice(["fcfs", "priority", "prefix", "fair"]), "--max-num-seqs", str(r.choice([4, 8, 16, 48])),
              "--eviction-policy", r.choice(["lru", "lfu", "gdsf", "learned"]), "-t", r.choice(["1", "2"])]
@@ -100,7 +107,7 @@ def tight_server(r, max_len, draft_model, folder):
              lambda r: ["--kv-tier-host-bytes", "0", "--kv-tier-file", str(folder / "tier"), "--kv-tier-file-bytes", r.choice(["1M", "64M"]),
                         "--kv-tier-write", r.choice(["evict", "through"]), "--kv-tier-wait", r.choice(["0", "0.02", "0.5"])],
              lambda r: ["--kv-tier-host-bytes", "0"]]
-    flags += (tiers[-1] if cache == "none" else r.choice(tiers))(r)
+    flags += r.choice(tiers[-1:] if cache == "none" or tiered == "none" else tiers[1:2] if tiered == "file" else tiers)(r)
     for chance, make in [(.5, lambda: ["--max-num-batched-tokens", str(r.choice([16, 48, 128]))]), (.5, lambda: ["--chunk", str(r.choice([1, 7, 33]))]),
                          (.4, lambda: ["--disable-cascade-attn"]), (.3, lambda: ["--text-threads", "1"]), (.3, lambda: ["--step-target-ms", r.choice(["0", "5"])]),
                          (.4, lambda: ["--swap-space", r.choice(["1M", "100K", "64M"]), "--preemption-mode", r.choice(["auto", "swap", "recompute"])])]:
