@@ -6,6 +6,14 @@
 #include "fuzz.h"
 #include "model/arch.h"
 
+/* The tensors beside a config.json, as the header of a safetensors file, and their bytes:
+ * one without a meaning, and learnt rotary speeds, which are among the numbers that
+ * Mistral Large 4 reads. */
+#define DESCRIBE_TENSORS                                                                                     \
+    "{\"x\":{\"dtype\":\"F32\",\"shape\":[1],\"data_offsets\":[0,4]},"                                       \
+    "\"lerope.alpha\":{\"dtype\":\"F32\",\"shape\":[32],\"data_offsets\":[4,132]}}"
+enum { DESCRIBE_BYTES = 132 };
+
 /* Describes f by a row of the registry: true, or false with a message. name: the prefix
  * of GGUF's keys, config.json's class. */
 static inline bool describe_by_row(const model_file *f, const arch *a, const char *name, quire_error *err) {

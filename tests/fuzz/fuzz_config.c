@@ -27,10 +27,10 @@ static void remove_directory(void) {
     (void)rmdir(dir);
 }
 
-/* A directory with one tensor, made once. */
+/* A directory with tensors, made once. */
 static void make_directory(void) {
-    static const char header[] = "{\"x\":{\"dtype\":\"F32\",\"shape\":[1],\"data_offsets\":[0,4]}}";
-    char file[8 + sizeof header - 1 + 4] = {0};
+    static const char header[] = DESCRIBE_TENSORS;
+    char file[8 + sizeof header - 1 + DESCRIBE_BYTES] = {0};
     static bool is_made;
     if (!is_made) {
         uint64_t n = sizeof header - 1;

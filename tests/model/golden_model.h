@@ -26,6 +26,20 @@ static inline const char *golden_path(const char *name, const char *file, char p
     return NULL;
 }
 
+/* Whether this build runs it as it stands. */
+static inline bool golden_describes(const char *name) {
+    char path[GOLDEN_PATH];
+    model_file *f;
+    model_desc d;
+    quire_error err;
+    if (golden_path(name, "", path) == NULL || model_file_open(path, &f, &err) != QUIRE_OK) {
+        return false;
+    }
+    bool runs = model_describe(f, &d, &err) == QUIRE_OK;
+    model_file_close(f);
+    return runs;
+}
+
 static inline json_t *golden_config(const char *name) {
     char path[GOLDEN_PATH];
     json_t *config = golden_path(name, "config.json", path) != NULL ? json_load_file(path, 0, NULL) : NULL;

@@ -17,21 +17,6 @@ static int by_name(const void *a, const void *b) {
     return strcmp(a, b);
 }
 
-/* Whether this build runs it as it stands: a mutation of any other is refused for that
- * alone. */
-static bool is_supported(const char *name) {
-    char path[GOLDEN_PATH];
-    model_file *f;
-    model_desc d;
-    quire_error err;
-    if (golden_path(name, "", path) == NULL || model_file_open(path, &f, &err) != QUIRE_OK) {
-        return false;
-    }
-    bool runs = model_describe(f, &d, &err) == QUIRE_OK;
-    model_file_close(f);
-    return runs;
-}
-
 /* Adds the names of the supported models of one set. */
 static void list_set(const char *shared, const char *set) {
     char path[GOLDEN_PATH];
@@ -40,7 +25,7 @@ static void list_set(const char *shared, const char *set) {
     for (struct dirent *e; dir != NULL && n_models < MAX_MODELS && (e = readdir(dir)) != NULL;) {
         char file[GOLDEN_PATH];
         if (e->d_name[0] != '.' && golden_path(e->d_name, "model.safetensors", file) != NULL &&
-            is_supported(e->d_name)) {
+            golden_describes(e->d_name)) {
             snprintf(models[n_models++], sizeof models[0], "%s", e->d_name);
         }
     }
