@@ -29,6 +29,7 @@ enum {
 typedef struct state_options {
     int32_t n_pages, n_groups, windows[KV_MAX_GROUPS], state_pages[KV_MAX_GROUPS];
     int32_t max_snapshots, interval, n_frames, host_bytes;
+    bool has_rival; /* another pool shares the memory */
     kv_policy policy;
 } state_options;
 
@@ -54,6 +55,10 @@ static kv_mover mover;
 static device gpu;
 static user users[N_SEQS];
 static kv_copies copies;
+static kv_budget *budget; /* with a rival; else NULL */
+static kv_pool *rival;
+static int32_t rival_member, n_rival; /* pages that the rival holds */
+static page_id rival_pages[DEVICE_PAGES];
 static bool is_poisoned[DEVICE_PAGES];
 static state_counts counts;
 
@@ -260,6 +265,36 @@ static inline void open_tiers(int32_t host_bytes) {
     }
 }
 
+/* A pool of pages of twice the size, whose owner takes and releases them. */
+static inline void open_rival(const state_options *o) {
+    const int64_t page_bytes = 2 * mover.page_bytes;
+    kv_budget_member m = {.page_bytes = page_bytes};
+    assert_int_equal(kv_budget_open(o->n_pages * mover.page_bytes, &budget), QUIRE_OK);
+    assert_int_equal(kv_budget_open_pool(budget, o->n_pages / 2, page_bytes, &rival), QUIRE_OK);
+    m.pool = rival;
+    assert_int_equal(kv_budget_join(budget, &m, &rival_member), QUIRE_OK);
+}
+
+static inline void rival_turn(void) {
+    int32_t n = any(kv_pool_counts(rival).n_pages);
+    while (n_rival > n) {
+        kv_pool_release(rival, rival_pages[--n_rival]);
+    }
+    kv_budget_make_free(budget, rival_member, n - n_rival);
+    if (kv_pool_reserve(rival, n - n_rival, rival_pages + n_rival) == QUIRE_OK) {
+        n_rival = n;
+    }
+}
+
+static inline void close_rival(void) {
+    kv_pool_release_all(rival, rival_pages, n_rival);
+    n_rival = 0;
+    kv_budget_leave(budget, rival_member);
+    kv_pool_close(rival);
+    kv_budget_close(budget);
+    budget = NULL;
+}
+
 static inline void open_world(const state_options *o) {
     static const int32_t public_tokens[N_PUBLIC];
     kv_cache_options k = {.n_pages = o->n_pages,
@@ -278,6 +313,11 @@ static inline void open_world(const state_options *o) {
     memset(is_poisoned, 0, sizeof is_poisoned);
     gpu.is_prompt = any(2) == 0;
     mover = device_mover(&gpu);
+    if (o->has_rival) {
+        open_rival(o);
+        k.budget = budget;
+        k.page_bytes = mover.page_bytes;
+    }
     assert_int_equal(kv_cache_open(&k, &cache), QUIRE_OK);
     assert_int_equal(kv_index_add_public(cache.index, "m", 1, public_tokens, N_PUBLIC), QUIRE_OK);
     if (o->n_frames > 0) {
@@ -310,13 +350,16 @@ static inline void close_world(void) {
     assert_int_equal(kv_pool_counts(cache.pool).n_held, 0);
     assert_int_equal(cache.swap.n_free, cache.swap.n_frames);
     kv_index_clear(cache.index);
-    assert_int_equal(kv_pool_counts(cache.pool).n_free, cache.n_pages);
+    assert_int_equal(kv_pool_counts(cache.pool).n_free + kv_pool_counts(cache.pool).n_absent, cache.n_pages);
     assert_int_equal(kv_index_count(cache.index).n_snapshots, 0);
     assert_int_equal(kv_index_count(cache.index).n_entries, 0);
     kv_tiering_close(tiering);
     tiering = NULL;
     device_finish(&gpu);
     kv_cache_close(&cache);
+    if (budget != NULL) {
+        close_rival();
+    }
     mem_free(copies.pairs);
 }
 
