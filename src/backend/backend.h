@@ -663,9 +663,13 @@ typedef struct backend_ops {
     /* Writes rows of an activation from the host, for tests and external inputs. */
     void (*buffer_write)(backend *b, buffer a, int32_t row0, int32_t n, const float *in);
     /* Runs fn for every task on the backend's n_workers compute threads, which are idle
-     * between steps. Both are NULL where the backend has no such threads. */
+     * between steps. Both are NULL where the backend has no such threads. One thread at a
+     * time, for all backends that share them. */
     void (*run_tasks)(backend *b, thread_pool_fn fn, void *context, int32_t n_tasks);
     int32_t (*n_workers)(const backend *b);
+    /* From now on b computes on the threads of `with`, another backend of the same device,
+     * whichever closes first. After loading and before step_open. NULL where run_tasks is. */
+    void (*share_threads)(backend *b, const backend *with);
     /* Mark the calling thread as a compute thread from enter to leave: it is bound to a
      * processor if the others are. The thread that runs the steps calls enter. Both are
      * NULL where run_tasks is. */

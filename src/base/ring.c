@@ -96,3 +96,8 @@ bool ring_pop(ring *r, void *entry) {
     atomic_store_explicit(&c->turn, 2 * (position + r->mask + 1), memory_order_release);
     return true;
 }
+
+bool ring_is_empty(const ring *r) {
+    const size_t position = atomic_load_explicit(&r->head, memory_order_relaxed);
+    return atomic_load_explicit(&cell_at(r, position)->turn, memory_order_acquire) != 2 * position + 1;
+}

@@ -20,5 +20,7 @@ void ring_close(ring *r);
 bool ring_push(ring *r, const void *entry);
 /* Copies the oldest entry out; false when empty. One thread. */
 bool ring_pop(ring *r, void *entry);
+/* Whether ring_pop would find nothing. The consumer's thread. */
+bool ring_is_empty(const ring *r);
 
 #endif

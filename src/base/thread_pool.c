@@ -56,6 +56,7 @@ struct thread_pool {
     /* from here on what every worker reads and hardly anyone writes */
     _Alignas(MEM_ALIGN) _Atomic int32_t n_sleeping;
     _Atomic bool closing;
+    atomic_int n_holders;
     int32_t n_workers;
     pthread_mutex_t mutex; /* for sleeping only */
     pthread_cond_t wake;
@@ -215,6 +216,7 @@ quire_err thread_pool_open(int32_t n_threads, thread_pool **out) {
     }
     pthread_mutex_init(&t->mutex, NULL);
     pthread_cond_init(&t->wake, NULL);
+    atomic_init(&t->n_holders, 1);
     t->workers = workers;
     t->n_workers = 1;
     t->first_cpu = -1;
@@ -232,8 +234,13 @@ quire_err thread_pool_open(int32_t n_threads, thread_pool **out) {
     return QUIRE_OK;
 }
 
+thread_pool *thread_pool_hold(thread_pool *t) {
+    atomic_fetch_add(&t->n_holders, 1);
+    return t;
+}
+
 void thread_pool_close(thread_pool *t) {
-    if (t == NULL) {
+    if (t == NULL || atomic_fetch_sub(&t->n_holders, 1) > 1) {
         return;
     }
     atomic_store(&t->closing, true);

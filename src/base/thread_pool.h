@@ -19,6 +19,9 @@ typedef void (*thread_pool_fn)(void *context, int32_t task, int32_t worker);
 
 /* Opens a pool of n_threads >= 1, caller included; 0: thread_pool_cpus(). */
 quire_err thread_pool_open(int32_t n_threads, thread_pool **out);
+/* Adds a reference, which thread_pool_close drops, and gives the pool back. Any thread. */
+thread_pool *thread_pool_hold(thread_pool *t);
+/* Drops a reference; the last one ends the threads. NULL is allowed. */
 void thread_pool_close(thread_pool *t);
 int32_t thread_pool_size(const thread_pool *t);
 /* Runs fn for every task in 0..n_tasks (at most 16,000,000), in any order, on all

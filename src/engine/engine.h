@@ -31,6 +31,7 @@
 #include "spec/draft.h"
 
 typedef struct engine engine;
+typedef struct engine_team engine_team; /* team.h */
 typedef struct engine_out engine_out;
 typedef struct sequence engine_fork;
 
@@ -90,6 +91,9 @@ typedef struct engine_options {
     int32_t max_adapters; /* different ones that run at once (adapter_slots.h); 0: requests have none */
     /* no step runs before engine_release: requests submitted until then start together */
     bool starts_paused;
+    /* whose thread runs the steps, beside those of its other engines; a reference is taken.
+     * NULL: one of its own */
+    engine_team *team;
     /* the caller runs the steps, with what state.h has: for measurements on a clock of
      * their own */
     bool no_thread;
@@ -273,7 +277,7 @@ typedef struct engine_request {
     void *user;
 } engine_request;
 
-/* Starts the engine thread over a model and a backend. The backend's step_open and
+/* Starts an engine over a model and a backend. The backend's step_open and
  * kv_open were called with this layout and these limits (max_rows = max_batched_tokens,
  * max_out = draft_max_out). The caller owns all three and closes them after the engine;
  * from now on the engine thread runs the backend. */
@@ -286,11 +290,12 @@ void engine_release(engine *e);
  * goes back to the system. With tiers the pages go there, as all that leave the pool do.
  * Any thread. */
 void engine_drop_cache(engine *e);
-/* Stops the thread, and nothing else: from now on nothing is given to a request's
- * `outside`. What was must run before engine_close. NULL does nothing. */
+/* Ends all steps; requests that are not over end with FINISH_CANCELLED. From now on
+ * nothing is given to a request's `outside`; what was must run before engine_close. NULL
+ * does nothing. */
 void engine_stop(engine *e);
-/* Stops the thread; requests that are not over end with FINISH_CANCELLED. Readers pop
- * their events and close their output tables before. */
+/* Ends all steps, and frees the engine. Readers pop their events and close their output
+ * tables before. */
 void engine_close(engine *e);
 
 /* Opens an output table for one reader. The engine wakes `reader` once a step in which

@@ -73,7 +73,7 @@ void engine_view_ask(engine_view *w, int32_t page, uint64_t after) {
     do {
         w->next = top;
     } while (!atomic_compare_exchange_weak(&w->e->views, &top, w));
-    wake_ring(&w->e->in_wake);
+    wake_ring(w->e->in_wake);
 }
 
 const quire_kv_view *engine_view_get(engine_view *w) {

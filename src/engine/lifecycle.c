@@ -1,5 +1,5 @@
-/* The engine's life cycle: open, the thread's loop, close. submit.c takes requests in;
- * step.c has the steps. */
+/* The engine's life cycle: open and close. submit.c takes requests in; step.c has the
+ * steps, which the thread of a team runs (team.c). */
 #include <assert.h>
 #include <stddef.h>
 #include <string.h>
@@ -19,13 +19,13 @@
 #include "engine/rule_step.h"
 #include "engine/state.h"
 #include "engine/step_sample.h"
+#include "engine/team.h"
 
 #define MAX_TENANTS   1024 /* tenants with a service counter of their own */
-#define SHORT_WAIT_US 1000 /* pause when there are sequences but none could be planned */
 
 #define AUDIT_MAX_PAGES 4096 /* larger pools are not audited: it takes time in proportion */
 
-/* ---- the thread ---- */
+/* ---- the audit ---- */
 
 int32_t engine_list_tables(const engine *e) {
     int32_t n = 0;
@@ -52,64 +52,6 @@ void engine_audit(const engine *e) {
         log_line(LOG_ERROR, "page audit: %s", err.message);
     }
     assert(r == QUIRE_OK);
-}
-
-/* Ends all sequences: the engine is closing. A parent that ends puts its first child
- * among the waiting. */
-static void cancel_all(engine *e) {
-    sequence *s;
-    while (e->sched.n_running > 0) {
-        s = running_at(e, --e->sched.n_running);
-        step_finish(e, s, FINISH_CANCELLED, QUIRE_CANCELLED);
-        sequence_drop(s);
-    }
-    while (ring_pop(e->in, &s)) {
-        step_finish(e, s, FINISH_CANCELLED, QUIRE_CANCELLED);
-        sequence_drop(s);
-    }
-    while (e->sched.n_waiting > 0) {
-        s = waiting_at(e, --e->sched.n_waiting);
-        step_finish(e, s, FINISH_CANCELLED, QUIRE_CANCELLED);
-        sequence_drop(s);
-    }
-    out_wake_readers(e);
-}
-
-static void *engine_main(void *arg) {
-    engine *e = arg;
-    const backend_ops *ops = e->b->ops;
-    if (ops->enter != NULL) {
-        ops->enter(e->b);
-    }
-    while (!atomic_load(&e->stop)) {
-        if (atomic_exchange(&e->drops_cache, false)) {
-            cache_drop(e);
-        }
-        mem_guard_enter();
-        bool started = !atomic_load(&e->paused) && step_submit(e);
-        if (started) {
-            step_collect(e);
-        }
-#ifdef QUIRE_DEBUG
-        engine_audit(e);
-#endif
-        /* before the readers wake up: statistics that they read then include what they
-         * get */
-        stats_publish(e);
-        out_wake_readers(e);
-        mem_guard_leave();
-        engine_view_response(e);
-        if (!started) {
-            wake_wait(&e->in_wake, e->sched.n_running + e->sched.n_waiting > 0 ? SHORT_WAIT_US : -1);
-        }
-    }
-    cancel_all(e);
-    stats_publish(e);
-    engine_view_response(e);
-    if (ops->leave != NULL) {
-        ops->leave(e->b);
-    }
-    return NULL;
 }
 
 /* ---- open and close ---- */
@@ -166,7 +108,7 @@ static quire_err open_tiers(engine *e, quire_error *err) {
                                       .file_bytes = o->file_bytes,
                                       .redis_url = o->redis_url,
                                       .redis_bytes = o->redis_bytes,
-                                      .reader = &e->in_wake},
+                                      .reader = e->in_wake},
                             .writes_through = o->write == TIER_WRITE_THROUGH,
                             .max_tokens = e->options.max_model_len,
                             .on_promoted = on_promoted,
@@ -266,14 +208,7 @@ static quire_err lifecycle_open_parts(engine *e, const kv_layout *layout, quire_
     }
     e->locks_ready = true;
     stats_publish(e);
-    if (o->no_thread) {
-        return QUIRE_OK;
-    }
-    if (pthread_create(&e->thread, NULL, engine_main, e) != 0) {
-        return QUIRE_NO_MEMORY;
-    }
-    e->thread_ready = true;
-    return QUIRE_OK;
+    return o->no_thread ? QUIRE_OK : engine_team_join(e->team, e);
 }
 
 quire_err engine_open(model *m, backend *b, const kv_layout *layout, const engine_options *o, engine **out,
@@ -284,12 +219,17 @@ quire_err engine_open(model *m, backend *b, const kv_layout *layout, const engin
     e->m = m;
     e->b = b;
     e->options = *o;
-    atomic_init(&e->stop, false);
     atomic_init(&e->paused, o->starts_paused);
     atomic_init(&e->drops_cache, false);
     atomic_init(&e->n_cancels, 0);
     atomic_init(&e->views, NULL);
-    quire_err r = wake_init(&e->in_wake);
+    quire_err r = QUIRE_OK;
+    if (o->team != NULL) {
+        e->team = engine_team_hold(o->team);
+    } else {
+        r = engine_team_open(&e->team);
+    }
+    e->in_wake = e->team != NULL ? engine_team_wake(e->team) : NULL;
     *err = (quire_error){0};
     r = r ? r : lifecycle_open_parts(e, layout, err);
     if (r != QUIRE_OK) {
@@ -304,20 +244,17 @@ quire_err engine_open(model *m, backend *b, const kv_layout *layout, const engin
 
 void engine_release(engine *e) {
     atomic_store(&e->paused, false);
-    wake_ring(&e->in_wake);
+    wake_ring(e->in_wake);
 }
 
 void engine_drop_cache(engine *e) {
     atomic_store(&e->drops_cache, true);
-    wake_ring(&e->in_wake);
+    wake_ring(e->in_wake);
 }
 
 void engine_stop(engine *e) {
-    if (e != NULL && e->thread_ready) {
-        atomic_store(&e->stop, true);
-        wake_ring(&e->in_wake);
-        pthread_join(e->thread, NULL);
-        e->thread_ready = false;
+    if (e != NULL && e->team != NULL) {
+        engine_team_leave(e->team, e);
     }
 }
 
@@ -327,7 +264,7 @@ void engine_close(engine *e) {
     }
     engine_stop(e);
     if (e->locks_ready) {
-        cancel_all(e); /* those that were submitted since */
+        engine_cancel_all(e); /* those that were submitted since */
     }
     if (e->locks_ready) {
         pthread_mutex_destroy(&e->lock);
@@ -340,7 +277,7 @@ void engine_close(engine *e) {
     sample_pool_close(&e->samples);
     kv_tiering_close(e->tiering);
     kv_cache_close(&e->kv);
-    wake_deinit(&e->in_wake);
+    engine_team_drop(e->team);
     ring_close(e->in);
     mem_free(e->entries);
     mem_free(e->free_entries);

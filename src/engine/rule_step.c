@@ -22,7 +22,7 @@ static void give_outside(engine *e, sequence *s) {
     s->rule_work.run = run_outside;
     s->rule_work.tenant = s->outside.tenant;
     s->rule_work.is_off = &s->rule_is_off;
-    s->rule_wake = &e->in_wake;
+    s->rule_wake = e->in_wake;
     atomic_store(&s->rule_place, RULE_OUTSIDE);
     atomic_fetch_add(&s->holders, 1);
     e->n_rules_outside++;

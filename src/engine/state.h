@@ -72,6 +72,12 @@ typedef struct step_arrays {
     batch rows;
 } step_arrays;
 
+/* An engine's place in its team; guarded by the team's lock. */
+typedef struct team_place {
+    bool is_member, leaves;
+    engine *next; /* of those that have joined and have no seat yet */
+} team_place;
+
 struct engine {
     model *m;
     backend *b;
@@ -81,8 +87,10 @@ struct engine {
 
     /* any thread: */
     ring *in; /* of sequence*: submitted, not yet seen by the engine thread */
-    wake in_wake;
-    atomic_bool stop, paused;
+    engine_team *team; /* whose thread runs the steps; a reference */
+    const wake *in_wake; /* the team's */
+    team_place place;
+    atomic_bool paused;
     atomic_bool drops_cache;             /* before the next step: engine_drop_cache */
     atomic_uint n_cancels;               /* calls of engine_cancel */
     engine_entry *entries;               /* [max_requests] */
@@ -96,10 +104,9 @@ struct engine {
     /* guards `outs`; a lock of its own, since waking readers under it takes a while */
     pthread_mutex_t readers_lock;
     engine_out *outs;
-    bool locks_ready, thread_ready;
+    bool locks_ready;
 
     /* engine thread only: */
-    pthread_t thread;
     kv_cache kv;
     audit_file *audit_file;                /* NULL: none */
     kv_tiering *tiering;                   /* NULL: no tiers */
@@ -185,6 +192,10 @@ void step_finish(engine *e, sequence *s, finish_reason reason, quire_err error);
 void step_commit(engine *e, sequence *s, int32_t token, end_kind end);
 /* Stores what the request needs of the prompt's row p. */
 void step_keep_row(const engine *e, sequence *s, int32_t p, const float *logits);
+
+/* ---- team.c ---- */
+/* Ends all sequences as cancelled, also those in the ring: the engine is closing. */
+void engine_cancel_all(engine *e);
 
 /* ---- lifecycle.c ---- */
 /* Lists the tables of every running sequence in e->step.tables; returns how many. */

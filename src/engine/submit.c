@@ -285,7 +285,7 @@ quire_err engine_submit_samples(engine *e, const engine_request *r, int32_t n, v
                        (int)e->options.max_requests);
     }
     mem_free(r->tokens);
-    wake_ring(&e->in_wake);
+    wake_ring(e->in_wake);
     return QUIRE_OK;
 }
 
@@ -319,5 +319,5 @@ void engine_cancel(engine *e, request_id id) {
     pthread_mutex_unlock(&e->lock);
     /* after the store to cancel: a thread that reads the number reads that too */
     atomic_fetch_add(&e->n_cancels, 1);
-    wake_ring(&e->in_wake);
+    wake_ring(e->in_wake);
 }

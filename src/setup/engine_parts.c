@@ -457,7 +457,7 @@ static quire_err open_draft(engine_parts *p, const quire_options *o, int32_t max
     if (kv_budget_open(p->info.n_pages * l->page_bytes, &p->budget) != QUIRE_OK) {
         return err_set(err, QUIRE_NO_MEMORY, -1, "out of memory");
     }
-    return speculation_open(&p->speculation, o, n_tokens, max_len, p->budget, err);
+    return speculation_open(&p->speculation, o, n_tokens, max_len, p->model.b, p->budget, err);
 }
 
 quire_err engine_parts_open(const quire_options *options, const engine_ablations *ablations,

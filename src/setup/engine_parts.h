@@ -75,9 +75,10 @@ quire_err speculation_read(const quire_options *o, speculation *out, quire_error
 /* Opens the draft model, if there is one, with addresses of pages for n_tokens tokens, at
  * most what all sequences can have and the budget holds; their memory is the budget's,
  * which is not NULL then. max_len: tokens of the target's sequences. The draft model has
- * its own numeric choices ("auto"): they change the guesses, not the output. */
+ * its own numeric choices ("auto"): they change the guesses, not the output. It computes on
+ * the target's compute threads. */
 quire_err speculation_open(speculation *s, const quire_options *o, int64_t n_tokens, int32_t max_len,
-                           kv_budget *budget, quire_error *err);
+                           const backend *target, kv_budget *budget, quire_error *err);
 /* Closes the draft model. Call it after the engine that used it was closed. */
 void speculation_close(speculation *s);
 

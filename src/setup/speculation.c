@@ -181,7 +181,7 @@ static quire_err speculation_pages(const kv_layout *l, int64_t n_tokens, const k
 }
 
 quire_err speculation_open(speculation *s, const quire_options *o, int64_t n_tokens, int32_t max_len,
-                           kv_budget *budget, quire_error *err) {
+                           const backend *target, kv_budget *budget, quire_error *err) {
     if (s->draft.method != DRAFT_METHOD_MODEL) {
         return QUIRE_OK;
     }
@@ -196,6 +196,7 @@ quire_err speculation_open(speculation *s, const quire_options *o, int64_t n_tok
     model_file_close(f);
     TRY(r);
     loaded_model *l = &s->model;
+    l->b->ops->share_threads(l->b, target);
     int64_t most = (int64_t)o->max_seqs * kv_pages_for(max_len, o->page_tokens) * o->page_tokens,
             all = kv_pages_for(n_tokens, o->page_tokens) * o->page_tokens;
     int32_t n_pages = 0;

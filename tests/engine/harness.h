@@ -46,6 +46,8 @@
 #endif
 #endif
 
+struct harness;
+
 typedef struct harness_options {
     const char *path, *isa;
     compute_mode compute;
@@ -75,6 +77,8 @@ typedef struct harness_options {
     bool no_head;          /* the description of the model says so */
     int32_t n_token_types; /* likewise; 0: as it is */
     int32_t max_requests;  /* 0: 256 */
+    /* an engine whose thread and compute threads it shares; NULL: it has its own */
+    const struct harness *beside;
     /* what the backend does instead, from before the engine starts; NULL: as it is */
     const backend_ops *(*wrap)(const backend_ops *ops, const model_desc *d);
 } harness_options;
@@ -180,6 +184,7 @@ static inline void harness_open(const harness_options *o, harness *h) {
                          .ablations = o->ablations,
                          .no_cascade = o->no_cascade,
                          .starts_paused = o->starts_paused,
+                         .team = o->beside != NULL ? o->beside->e->team : NULL,
                          .schedule = o->schedule,
                          .step_target_us = o->step_target_us,
                          .schedule_lambda = o->schedule_lambda > 0 ? o->schedule_lambda : 500.0};
@@ -189,6 +194,9 @@ static inline void harness_open(const harness_options *o, harness *h) {
         d.caches[i].window = o->layer_kinds[i] == LAYER_WINDOW ? o->window : 0;
     }
     r = r ? r : kv_layout_init(&d, kv_both(o->kv), o->page_tokens, &h->layout, &err);
+    if (r == QUIRE_OK && o->beside != NULL) {
+        h->b->ops->share_threads(h->b, o->beside->b);
+    }
     r = r ? r : h->b->ops->step_open(h->b, &limits, &h->layout, h->n_vocab, &err);
     r = r ? r : h->b->ops->kv_open(h->b, o->n_pages, &err);
     if (r == QUIRE_OK && o->wrap != NULL) {
@@ -316,10 +324,7 @@ static inline void harness_wait(harness *h, int32_t n) {
  * a time, so that what happens between steps is the test's choice. Every request must
  * have ended, and its end been read, before harness_close. */
 static inline void harness_take_over(harness *h) {
-    atomic_store(&h->e->stop, true);
-    wake_ring(&h->e->in_wake);
-    pthread_join(h->e->thread, NULL);
-    h->e->thread_ready = false;
+    engine_stop(h->e);
 }
 
 /* One step, without an allocation, and the audit; false when there was nothing to do. */

@@ -19,9 +19,7 @@ static void cpu_close(backend *b) {
     }
     cpu_linear_close(c);
     cpu_own_free(c);
-    if (c->thread_pool != NULL) {
-        thread_pool_close(c->thread_pool);
-    }
+    thread_pool_close(c->thread_pool);
     mem_free(c->kv);
     mem_free(c);
 }
@@ -221,6 +219,14 @@ static int32_t cpu_n_workers(const backend *b) {
     return thread_pool_size(((const cpu_backend *)b)->thread_pool);
 }
 
+static void cpu_share_threads(backend *b, const backend *with) {
+    cpu_backend *c = (cpu_backend *)b;
+    assert(c->limits.max_rows == 0);
+    thread_pool *shared = thread_pool_hold(((const cpu_backend *)with)->thread_pool);
+    thread_pool_close(c->thread_pool);
+    c->thread_pool = shared;
+}
+
 static void cpu_enter(backend *b) {
     if (!thread_pool_enter(((cpu_backend *)b)->thread_pool)) {
         log_line(LOG_WARN, "the system would not bind the first compute thread; it runs where it is put");
@@ -292,6 +298,7 @@ static const backend_ops CPU_OPS = {
     .buffer_write = cpu_act_write,
     .run_tasks = cpu_run_tasks,
     .n_workers = cpu_n_workers,
+    .share_threads = cpu_share_threads,
     .enter = cpu_enter,
     .leave = cpu_leave,
     .trace = cpu_trace,

@@ -1,0 +1,351 @@
+#include "engine/team.h"
+
+#include <assert.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "base/mem.h"
+#include "base/work_room.h"
+#include "engine/cache.h"
+#include "engine/engine_view.h"
+#include "engine/output.h"
+#include "engine/state.h"
+#include "sched/turn.h"
+
+#define SHORT_WAIT_US 1000 /* pause when there are sequences but none could be planned */
+
+/* An engine in the team. */
+typedef struct team_seat {
+    engine *e; /* NULL: the seat is free */
+    turn_claim claim;
+    bool has_work; /* in this round: it has sequences, or some that come or are to end */
+    bool is_tried; /* in this round */
+} team_seat;
+
+struct engine_team {
+    wake wake;
+    atomic_int n_holders;
+    atomic_bool stop;
+    pthread_t thread;
+    pthread_mutex_t lock; /* guards the five below, and each engine's `place` */
+    pthread_cond_t left;  /* an engine has left */
+    engine *arrivals;     /* a list by team.next: those that have no seat yet */
+    int32_t n_members;    /* engines that have joined and not left */
+    bool has_thread;
+
+    /* the thread's: */
+    team_seat seats[ENGINE_TEAM_SEATS];
+    int32_t n_seated;
+    backend *entered; /* it is a compute thread of this engine's backend; NULL: of none */
+};
+
+/* ---- one engine's turn ---- */
+
+/* A parent that ends puts its first child among the waiting. */
+void engine_cancel_all(engine *e) {
+    sequence *s;
+    while (e->sched.n_running > 0) {
+        s = running_at(e, --e->sched.n_running);
+        step_finish(e, s, FINISH_CANCELLED, QUIRE_CANCELLED);
+        sequence_drop(s);
+    }
+    while (ring_pop(e->in, &s)) {
+        step_finish(e, s, FINISH_CANCELLED, QUIRE_CANCELLED);
+        sequence_drop(s);
+    }
+    while (e->sched.n_waiting > 0) {
+        s = waiting_at(e, --e->sched.n_waiting);
+        step_finish(e, s, FINISH_CANCELLED, QUIRE_CANCELLED);
+        sequence_drop(s);
+    }
+    out_wake_readers(e);
+}
+
+/* One step of e, if one can be planned. */
+static bool team_run_step(engine *e) {
+    mem_guard_enter();
+    const bool started = step_submit(e);
+    if (started) {
+        step_collect(e);
+    }
+#ifdef QUIRE_DEBUG
+    engine_audit(e);
+#endif
+    mem_guard_leave();
+    return started;
+}
+
+/* Before the readers wake up, so that statistics that they read then include what they
+ * get. */
+static void team_publish(engine *e) {
+    mem_guard_enter();
+    stats_publish(e);
+    out_wake_readers(e);
+    mem_guard_leave();
+    engine_view_response(e);
+}
+
+/* ---- the thread ---- */
+
+/* Whether e has sequences, or some that come or are to end. */
+static bool team_has_work(const engine *e) {
+    return e->sched.n_running + e->sched.n_waiting > 0 || !ring_is_empty(e->in) ||
+           atomic_load(&e->n_cancels) != e->n_cancels_seen;
+}
+
+/* The earliest deadline of a first token that is not there yet; 0: none. */
+static int64_t team_first_deadline(const engine *e) {
+    const scheduler *s = &e->sched;
+    int64_t first = 0;
+    for (int32_t i = 0; i < s->n_waiting + s->n_running; i++) {
+        const sched_task *t = i < s->n_waiting ? s->waiting[i] : s->running[i - s->n_waiting];
+        if (t->deadline_us > 0 && t->n_known == t->n_prompt && (first == 0 || t->deadline_us < first)) {
+            first = t->deadline_us;
+        }
+    }
+    return first;
+}
+
+/* The backend of an engine other than e, whose compute threads are the same; NULL: there is
+ * none. */
+static backend *team_other_backend(const engine_team *t, const engine *e) {
+    backend *b = NULL;
+    for (int32_t i = 0; i < ENGINE_TEAM_SEATS && b == NULL; i++) {
+        b = t->seats[i].e != NULL && t->seats[i].e != e ? t->seats[i].e->b : NULL;
+    }
+    return b;
+}
+
+/* Seats engines that have joined. The lock is held. */
+static void team_seat_arrivals(engine_team *t) {
+    while (t->arrivals != NULL) {
+        engine *e = t->arrivals;
+        int32_t i = 0;
+        while (t->seats[i].e != NULL) {
+            i++;
+        }
+        t->arrivals = e->place.next;
+        t->seats[i] = (team_seat){.e = e};
+        t->n_seated++;
+    }
+}
+
+/* Lets engines go that are to leave. The lock is held. */
+static void team_let_go(engine_team *t) {
+    for (int32_t i = 0; i < ENGINE_TEAM_SEATS; i++) {
+        engine *e = t->seats[i].e;
+        if (e == NULL || !e->place.leaves) {
+            continue;
+        }
+        engine_cancel_all(e);
+        team_publish(e);
+        if (t->n_seated == 1 && t->entered != NULL) {
+            t->entered->ops->leave(t->entered);
+            t->entered = NULL;
+        }
+        t->entered = t->entered == e->b ? team_other_backend(t, e) : t->entered;
+        t->seats[i] = (team_seat){.e = NULL};
+        t->n_seated--;
+        t->n_members--;
+        e->place = (team_place){.next = NULL};
+        pthread_cond_broadcast(&t->left);
+    }
+}
+
+/* The thread is a compute thread as long as it has an engine. */
+static void team_enter(engine_team *t) {
+    for (int32_t i = 0; i < ENGINE_TEAM_SEATS && t->entered == NULL; i++) {
+        const engine *e = t->seats[i].e;
+        if (e != NULL && e->b->ops->enter != NULL) {
+            t->entered = e->b;
+            t->entered->ops->enter(t->entered);
+        }
+    }
+}
+
+/* Finds out which engines have work in this round, and how they stand. */
+static void team_look(engine_team *t) {
+    turn_claim busy[ENGINE_TEAM_SEATS];
+    int32_t n_busy = 0;
+    for (int32_t i = 0; i < ENGINE_TEAM_SEATS; i++) {
+        const team_seat *s = &t->seats[i];
+        if (s->e != NULL && s->has_work && team_has_work(s->e)) {
+            busy[n_busy++] = s->claim;
+        }
+    }
+    for (int32_t i = 0; i < ENGINE_TEAM_SEATS; i++) {
+        team_seat *s = &t->seats[i];
+        if (s->e == NULL) {
+            continue;
+        }
+        const bool had = s->has_work;
+        s->is_tried = false;
+        s->has_work = team_has_work(s->e) && !atomic_load(&s->e->paused);
+        s->claim.deadline_us = s->has_work && t->n_seated > 1 ? team_first_deadline(s->e) : 0;
+        if (s->has_work && !had) {
+            s->claim.served_us = turn_resume(s->claim.served_us, busy, n_busy);
+        }
+    }
+}
+
+/* The seat of the engine whose step is tried next in this round; NULL: there is none. */
+static team_seat *team_next(engine_team *t) {
+    turn_claim claims[ENGINE_TEAM_SEATS];
+    team_seat *of[ENGINE_TEAM_SEATS];
+    int32_t n = 0;
+    for (int32_t i = 0; i < ENGINE_TEAM_SEATS; i++) {
+        team_seat *s = &t->seats[i];
+        if (s->e != NULL && s->has_work && !s->is_tried) {
+            claims[n] = s->claim;
+            of[n++] = s;
+        }
+    }
+    return n == 0 ? NULL : of[n == 1 ? 0 : turn_choose(claims, n, clock_us())];
+}
+
+/* Runs a step of the first engine in turn that can plan one. False: none can. */
+static bool team_step(engine_team *t) {
+    bool started = false;
+    for (team_seat *s = team_next(t); s != NULL && !started; s = started ? s : team_next(t)) {
+        const int64_t began_ns = clock_ns();
+        s->is_tried = true;
+        started = team_run_step(s->e);
+        if (started) {
+            s->claim.step_us = (double)(clock_ns() - began_ns) * 1e-3;
+            s->claim.served_us += s->claim.step_us;
+        }
+    }
+    return started;
+}
+
+/* What idle engines do when the wake was rung: they poll what runs outside of steps. */
+static void team_poll_idle(engine_team *t) {
+    for (int32_t i = 0; i < ENGINE_TEAM_SEATS; i++) {
+        team_seat *s = &t->seats[i];
+        if (s->e != NULL && !s->has_work && !atomic_load(&s->e->paused)) {
+            (void)team_run_step(s->e);
+        }
+    }
+}
+
+/* One round: one step, or none. Returns how long the thread may wait for the wake then, in
+ * microseconds; -1: until it rings. */
+static int64_t team_round(engine_team *t, bool is_woken) {
+    bool some_work = false;
+    for (int32_t i = 0; i < ENGINE_TEAM_SEATS; i++) {
+        engine *e = t->seats[i].e;
+        if (e != NULL && atomic_exchange(&e->drops_cache, false)) {
+            cache_drop(e);
+        }
+    }
+    team_look(t);
+    const bool started = team_step(t);
+    if (is_woken) {
+        team_poll_idle(t);
+    }
+    for (int32_t i = 0; i < ENGINE_TEAM_SEATS; i++) {
+        const team_seat *s = &t->seats[i];
+        if (s->e != NULL && (s->is_tried || is_woken)) {
+            team_publish(s->e);
+            some_work = some_work || s->e->sched.n_running + s->e->sched.n_waiting > 0;
+        } else if (s->e != NULL) {
+            engine_view_response(s->e);
+        }
+    }
+    return started ? 0 : some_work ? SHORT_WAIT_US : -1;
+}
+
+static void *team_main(void *arg) {
+    engine_team *t = arg;
+    bool is_woken = true;
+    while (!atomic_load(&t->stop)) {
+        pthread_mutex_lock(&t->lock);
+        team_seat_arrivals(t);
+        team_let_go(t);
+        pthread_mutex_unlock(&t->lock);
+        team_enter(t);
+        const int64_t wait_us = team_round(t, is_woken);
+        /* an engine alone finds its news in each step */
+        is_woken = (wait_us != 0 || t->n_seated > 1) && wake_wait(&t->wake, wait_us);
+    }
+    return NULL;
+}
+
+/* ---- the team ---- */
+
+quire_err engine_team_open(engine_team **out) {
+    engine_team *t = mem_new(1, sizeof *t);
+    *out = NULL;
+    TRY(mem_check(t));
+    atomic_init(&t->n_holders, 1);
+    atomic_init(&t->stop, false);
+    quire_err r = wake_init(&t->wake);
+    if (r == QUIRE_OK && pthread_mutex_init(&t->lock, NULL) != 0) {
+        r = QUIRE_NO_MEMORY;
+    }
+    if (r != QUIRE_OK || pthread_cond_init(&t->left, NULL) != 0) {
+        wake_deinit(&t->wake);
+        mem_free(t);
+        return r != QUIRE_OK ? r : QUIRE_NO_MEMORY;
+    }
+    *out = t;
+    return QUIRE_OK;
+}
+
+engine_team *engine_team_hold(engine_team *t) {
+    atomic_fetch_add(&t->n_holders, 1);
+    return t;
+}
+
+void engine_team_drop(engine_team *t) {
+    if (t == NULL || atomic_fetch_sub(&t->n_holders, 1) > 1) {
+        return;
+    }
+    assert(t->n_members == 0);
+    if (t->has_thread) {
+        atomic_store(&t->stop, true);
+        wake_ring(&t->wake);
+        pthread_join(t->thread, NULL);
+    }
+    pthread_cond_destroy(&t->left);
+    pthread_mutex_destroy(&t->lock);
+    wake_deinit(&t->wake);
+    mem_free(t);
+}
+
+const wake *engine_team_wake(const engine_team *t) {
+    return &t->wake;
+}
+
+/* The lock is held. */
+static quire_err team_add(engine_team *t, engine *e) {
+    if (t->n_members == ENGINE_TEAM_SEATS) {
+        return QUIRE_TOO_LARGE;
+    }
+    if (!t->has_thread && pthread_create(&t->thread, NULL, team_main, t) != 0) {
+        return QUIRE_NO_MEMORY;
+    }
+    t->has_thread = true;
+    t->n_members++;
+    e->place = (team_place){.is_member = true, .next = t->arrivals};
+    t->arrivals = e;
+    return QUIRE_OK;
+}
+
+quire_err engine_team_join(engine_team *t, engine *e) {
+    pthread_mutex_lock(&t->lock);
+    const quire_err r = team_add(t, e);
+    pthread_mutex_unlock(&t->lock);
+    wake_ring(&t->wake);
+    return r;
+}
+
+void engine_team_leave(engine_team *t, engine *e) {
+    pthread_mutex_lock(&t->lock);
+    e->place.leaves = e->place.is_member;
+    wake_ring(&t->wake);
+    while (e->place.is_member) {
+        pthread_cond_wait(&t->left, &t->lock);
+    }
+    pthread_mutex_unlock(&t->lock);
+}

@@ -1,0 +1,33 @@
+/* Turns of several models on one engine thread: whose step runs next, as a pure function
+ * of times.
+ *
+ * A step is of one model. The model that was served least goes first, so that each gets
+ * an equal share of the time as long as it has work, whatever the others ask for. A model
+ * whose request would miss its deadline behind another's step goes before that, as long
+ * as it is not too far ahead of its share. */
+#ifndef SCHED_TURN_H
+#define SCHED_TURN_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+/* Of its share, in microseconds: what a model may be ahead of the least served one and
+ * still go first for a deadline. */
+#define TURN_MOST_AHEAD_US 500000.0
+
+/* A model that has work. */
+typedef struct turn_claim {
+    /* time that its steps took, on a clock that all models share: a model that comes back
+     * from a pause begins where the others are (turn_resume) */
+    double served_us;
+    double step_us;      /* what its last step took; 0: not known */
+    int64_t deadline_us; /* the earliest deadline of a first token that waits (clock_us); 0: none */
+} turn_claim;
+
+/* The number of the model whose step runs next, of n >= 1. Of equal ones the lowest. */
+int32_t turn_choose(const turn_claim *claims, int32_t n, int64_t now_us);
+/* served_us of a model that has work again after it had none, beside others that do:
+ * its own, but at least the least of theirs. */
+double turn_resume(double served_us, const turn_claim *others, int32_t n);
+
+#endif

@@ -1,0 +1,84 @@
+/* Whose step runs next, where several models share a thread. */
+#include "sched/turn.h"
+
+#include "base/rng.h"
+#include "test.h"
+
+TEST(the_least_served_goes_first) {
+    const turn_claim claims[] = {{.served_us = 30}, {.served_us = 10}, {.served_us = 10}};
+    assert_int_equal(turn_choose(claims, 3, 0), 1);
+    assert_int_equal(turn_choose(claims, 1, 0), 0);
+}
+
+TEST(a_deadline_that_others_would_break_goes_before_the_least_served) {
+    turn_claim claims[] = {{.served_us = 10, .step_us = 5000},
+                           {.served_us = 20, .step_us = 3000, .deadline_us = 1000 + 7999}};
+    assert_int_equal(turn_choose(claims, 2, 1000), 1);
+    claims[1].deadline_us = 1000 + 8000; /* there is time for a step of the other and its own */
+    assert_int_equal(turn_choose(claims, 2, 1000), 0);
+    claims[1].deadline_us = 999; /* missed anyway */
+    assert_int_equal(turn_choose(claims, 2, 1000), 0);
+}
+
+TEST(of_two_urgent_deadlines_the_earlier_goes_first) {
+    const turn_claim claims[] = {{.served_us = 10, .step_us = 5000},
+                                 {.served_us = 20, .step_us = 3000, .deadline_us = 4000},
+                                 {.served_us = 30, .step_us = 3000, .deadline_us = 3000}};
+    assert_int_equal(turn_choose(claims, 3, 0), 2);
+}
+
+TEST(deadlines_take_no_more_than_the_bound_beyond_a_share) {
+    turn_claim claims[] = {{.served_us = 0, .step_us = 5000},
+                           {.served_us = TURN_MOST_AHEAD_US, .step_us = 3000, .deadline_us = 4000}};
+    assert_int_equal(turn_choose(claims, 2, 0), 1);
+    claims[1].served_us += 1;
+    assert_int_equal(turn_choose(claims, 2, 0), 0);
+}
+
+TEST(a_model_that_pauses_saves_no_time_up) {
+    const turn_claim others[] = {{.served_us = 500}, {.served_us = 400}};
+    assert_true(turn_resume(100, others, 2) == 400);
+    assert_true(turn_resume(450, others, 2) == 450);
+    assert_true(turn_resume(100, others, 0) == 100);
+}
+
+/* Models with steps of any length, floods of deadlines among them: over a second each gets
+ * its share, within the bound and a step. */
+TEST(each_gets_its_share_whatever_the_others_want) {
+    enum { N = 4 };
+    uint64_t seed = 20261130;
+    print_message("seed %llu\n", (unsigned long long)seed);
+    for (int round = 0; round < 50; round++) {
+        turn_claim c[N] = {{0}};
+        double used[N] = {0}, longest = 0, now = 1;
+        for (int i = 0; i < N; i++) {
+            c[i].step_us = 100 + (double)(rng_next(&seed) % 20000);
+            longest = c[i].step_us > longest ? c[i].step_us : longest;
+        }
+        while (now < 8e6) {
+            for (int i = 0; i < N; i++) {
+                c[i].deadline_us = i % 2 == 0 ? (int64_t)now + (int64_t)(rng_next(&seed) % 30000) : 0;
+            }
+            const int32_t first = turn_choose(c, N, (int64_t)now);
+            now += c[first].step_us;
+            used[first] += c[first].step_us;
+            c[first].served_us += c[first].step_us;
+        }
+        for (int i = 0; i < N; i++) {
+            assert_true(used[i] > now / N - TURN_MOST_AHEAD_US - longest);
+            assert_true(used[i] < now / N + TURN_MOST_AHEAD_US + longest);
+        }
+    }
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(the_least_served_goes_first),
+        cmocka_unit_test(a_deadline_that_others_would_break_goes_before_the_least_served),
+        cmocka_unit_test(of_two_urgent_deadlines_the_earlier_goes_first),
+        cmocka_unit_test(deadlines_take_no_more_than_the_bound_beyond_a_share),
+        cmocka_unit_test(a_model_that_pauses_saves_no_time_up),
+        cmocka_unit_test(each_gets_its_share_whatever_the_others_want),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
