@@ -16,7 +16,7 @@ enum { LEAST_LOOKS = 4, MOST_TOGETHER = 8, MOST_TRIES = 3 };
 
 quire_err client_open(const quire_options *o, engine_ablations off, client *out, quire_error *err) {
     *out = (client){.failure = {.message = ""}};
-    TRY(engine_open_ablated(o, &off, &out->engine, err));
+    TRY(engine_open_ablated(o, &off, NULL, &out->engine, err));
     out->info = quire_engine_info(out->engine);
     quire_err e = quire_queue_open(out->engine, &out->queue);
     if (e != QUIRE_OK) {

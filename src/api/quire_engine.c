@@ -121,7 +121,8 @@ static quire_err default_attention(const quire_options *o, attn_mods **out, quir
 }
 
 static quire_err quire_engine_open_all(quire_engine *e, const quire_options *given,
-                                       const engine_ablations *ablations, quire_error *err) {
+                                       const engine_ablations *ablations, const quire_engine *beside,
+                                       quire_error *err) {
     quire_options o;
     engine_parts *p = &e->parts;
     quire_info *i = &p->info;
@@ -130,7 +131,7 @@ static quire_err quire_engine_open_all(quire_engine *e, const quire_options *giv
     TRY(default_attention(&o, &e->mods, err));
     int32_t n_given = e->defaults.n;
     const engine_parts_check check = {check_early, &(early_check){e, &o}};
-    TRY(engine_parts_open(&o, ablations, &check, p, err));
+    TRY(engine_parts_open(&o, ablations, &check, beside != NULL ? &beside->parts : NULL, p, err));
     i->generation_config = e->defaults.n > n_given ? p->defaults.source.p : NULL;
     i->generation_defaults = e->defaults.n > 0 ? e->defaults.text.p : "";
     thought_key(o.signing_key, e->thought_key);
@@ -148,12 +149,12 @@ static quire_err quire_engine_open_all(quire_engine *e, const quire_options *giv
     return o.lock_memory ? memory_lock(err) : QUIRE_OK;
 }
 
-quire_err engine_open_ablated(const quire_options *o, const engine_ablations *ablations, quire_engine **out,
-                              quire_error *err) {
+quire_err engine_open_ablated(const quire_options *o, const engine_ablations *ablations,
+                              const quire_engine *beside, quire_engine **out, quire_error *err) {
     *out = NULL;
     quire_engine *e = mem_new(1, sizeof *e);
     TRY(mem_check_for(e, "an engine", err));
-    quire_err r = quire_engine_open_all(e, o, ablations, err);
+    quire_err r = quire_engine_open_all(e, o, ablations, beside, err);
     if (r != QUIRE_OK) {
         if (r == QUIRE_NO_MEMORY) {
             engine_parts_explain_memory(&e->parts, err);
@@ -166,7 +167,12 @@ quire_err engine_open_ablated(const quire_options *o, const engine_ablations *ab
 }
 
 quire_err quire_engine_open(const quire_options *o, quire_engine **out, quire_error *err) {
-    return engine_open_ablated(o, &(engine_ablations){0}, out, err);
+    return engine_open_ablated(o, &(engine_ablations){0}, NULL, out, err);
+}
+
+quire_err quire_engine_open_beside(quire_engine *host, const quire_options *o, quire_engine **out,
+                                   quire_error *err) {
+    return engine_open_ablated(o, &(engine_ablations){0}, host, out, err);
 }
 
 void quire_engine_close(quire_engine *e) {

@@ -14,8 +14,9 @@ struct quire_engine {
     stream_engine streams;
 };
 
-/* As quire_engine_open, with mechanisms switched off: for lab/. */
-quire_err engine_open_ablated(const quire_options *o, const engine_ablations *ablations, quire_engine **out,
-                              quire_error *err);
+/* As quire_engine_open, with mechanisms switched off: for lab/. beside: as the host of
+ * quire_engine_open_beside, or NULL. */
+quire_err engine_open_ablated(const quire_options *o, const engine_ablations *ablations,
+                              const quire_engine *beside, quire_engine **out, quire_error *err);
 
 #endif

@@ -1,3 +1,6 @@
+/* syscall() is outside POSIX. */
+#define _DEFAULT_SOURCE
+
 #include "base/thread_pool.h"
 
 #include <assert.h>
@@ -7,6 +10,9 @@
 #include <signal.h>
 #include <stdatomic.h>
 #include <stdbool.h>
+#include <sys/resource.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 
 #include "base/cgroup.h"
 #include "base/topology.h"
@@ -336,4 +342,32 @@ int32_t thread_pool_cpus(void) {
     int32_t whole = (int32_t)cpus;
     whole += (double)whole < cpus; /* part of a processor is worth a thread */
     return whole > 1 ? whole : 1;
+}
+
+/* ---- a thread of low priority ---- */
+
+#define LOW_NICE 10
+
+typedef struct low_call {
+    void (*fn)(void *context);
+    void *context;
+} low_call;
+
+static void *run_low(void *arg) {
+    const low_call *c = arg;
+    const id_t self = (id_t)syscall(SYS_gettid);
+    /* at worst the priority stays as it was */
+    (void)setpriority(PRIO_PROCESS, self, getpriority(PRIO_PROCESS, self) + LOW_NICE);
+    c->fn(c->context);
+    return NULL;
+}
+
+bool thread_run_low(void (*fn)(void *context), void *context) {
+    low_call c = {fn, context};
+    pthread_t thread;
+    if (pthread_create(&thread, NULL, run_low, &c) != 0) {
+        return false;
+    }
+    pthread_join(thread, NULL);
+    return true;
 }

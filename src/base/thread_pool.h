@@ -43,4 +43,9 @@ bool thread_pool_bind(thread_pool *t, const int32_t *cpus);
 bool thread_pool_enter(thread_pool *t);
 void thread_pool_leave(thread_pool *t);
 
+/* Runs fn on a thread of its own, which gets about a tenth of the processor that a thread of
+ * ordinary priority gets beside it, as do those that fn starts; returns when fn has. False:
+ * no thread could be started, and fn was not called. */
+bool thread_run_low(void (*fn)(void *context), void *context);
+
 #endif

@@ -290,6 +290,8 @@ void engine_release(engine *e);
  * goes back to the system. With tiers the pages go there, as all that leave the pool do.
  * Any thread. */
 void engine_drop_cache(engine *e);
+/* The team whose thread runs e's steps; borrowed, as long as e is open. */
+engine_team *engine_team_of(const engine *e);
 /* Ends all steps; requests that are not over end with FINISH_CANCELLED. From now on
  * nothing is given to a request's `outside`; what was must run before engine_close. NULL
  * does nothing. */

@@ -252,6 +252,10 @@ void engine_drop_cache(engine *e) {
     wake_ring(e->in_wake);
 }
 
+engine_team *engine_team_of(const engine *e) {
+    return e->team;
+}
+
 void engine_stop(engine *e) {
     if (e != NULL && e->team != NULL) {
         engine_team_leave(e->team, e);

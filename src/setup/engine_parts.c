@@ -6,6 +6,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/mem.h"
+#include "base/thread_pool.h"
 #include "base/utf8.h"
 #include "file/templates.h"
 #include "setup/answer_ends.h"
@@ -366,10 +367,11 @@ static void free_prefixes(prefix_list *l) {
 }
 
 static quire_err open_core(engine_parts *p, const quire_options *o, const engine_ablations *ablations,
-                           int32_t max_len, quire_error *err) {
+                           const engine_parts *beside, int32_t max_len, quire_error *err) {
     int32_t max_requests = o->max_seqs * REQUESTS_A_SEQ;
     engine_options eo;
     TRY(options_engine(o, &eo, err));
+    eo.team = beside != NULL ? engine_team_of(beside->core) : NULL;
     eo.n_pages = p->info.n_pages;
     eo.budget = p->budget;
     eo.max_model_len = max_len;
@@ -460,8 +462,40 @@ static quire_err open_draft(engine_parts *p, const quire_options *o, int32_t max
     return speculation_open(&p->speculation, o, n_tokens, max_len, p->model.b, p->budget, err);
 }
 
+/* engine_parts_open_model on a thread of low priority. */
+typedef struct background_load {
+    engine_parts *p;
+    const quire_options *o;
+    const engine_parts_check *check;
+    model_file *f;
+    int32_t *max_len;
+    quire_error *err;
+    quire_err result;
+} background_load;
+
+static void load_in_background(void *context) {
+    background_load *l = context;
+    l->result = engine_parts_open_model(l->p, l->o, l->check, l->f, l->max_len, l->err);
+}
+
+/* Loads the model, beside one that runs, or alone. */
+static quire_err load_beside(engine_parts *p, const quire_options *o, const engine_parts_check *check,
+                             const engine_parts *beside, model_file *f, int32_t *max_len, quire_error *err) {
+    if (beside == NULL) {
+        return engine_parts_open_model(p, o, check, f, max_len, err);
+    }
+    background_load l = {p, o, check, f, max_len, err, QUIRE_OK};
+    if (!thread_run_low(load_in_background, &l)) {
+        return err_set(err, QUIRE_NO_MEMORY, -1, "no thread can be started to load the model");
+    }
+    TRY(l.result);
+    p->model.b->ops->share_threads(p->model.b, beside->model.b);
+    return QUIRE_OK;
+}
+
 quire_err engine_parts_open(const quire_options *options, const engine_ablations *ablations,
-                            const engine_parts_check *check, engine_parts *p, quire_error *err) {
+                            const engine_parts_check *check, const engine_parts *beside, engine_parts *p,
+                            quire_error *err) {
     quire_options own = *options, *o = &own;
     model_file *f = NULL;
     int32_t max_len = 0;
@@ -474,13 +508,13 @@ quire_err engine_parts_open(const quire_options *options, const engine_ablations
     TRY(options_open_file(o, &f, err));
     quire_err r = read_defaults(p, o, f, err);
     r = r ? r : row_facts_read(f, &p->rows, err);
-    r = r ? r : engine_parts_open_model(p, o, check, f, &max_len, err);
+    r = r ? r : load_beside(p, o, check, beside, f, &max_len, err);
     model_file_close(f);
     TRY(r);
     own.max_batched_tokens = options_max_rows(o, max_len);
     TRY(engine_parts_open_pages(p, o, &max_len, err));
     TRY(open_draft(p, o, max_len, err));
-    TRY(open_core(p, o, ablations, max_len, err));
+    TRY(open_core(p, o, ablations, beside, max_len, err));
     fill_info(p, o, max_len);
     fill_rows(p);
     pack_start_keep(&p->pack, p->text_file != NULL ? NULL : p->tokenizer);

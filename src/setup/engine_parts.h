@@ -57,10 +57,14 @@ typedef struct engine_parts_check {
     void *context;
 } engine_parts_check;
 
-/* Loads the model and starts the engine thread. o was read by options_read; its texts may
- * be freed afterwards. Close *out also after a failure, which err explains. */
+/* Loads the model and starts the engine. o was read by options_read; its texts may be
+ * freed afterwards. Close *out also after a failure, which err explains.
+ * beside: parts of a running engine, whose thread and compute threads the new one shares;
+ * its model is loaded with low priority then, so that the other's steps go on. NULL: it
+ * has its own. */
 quire_err engine_parts_open(const quire_options *o, const engine_ablations *ablations,
-                            const engine_parts_check *check, engine_parts *out, quire_error *err);
+                            const engine_parts_check *check, const engine_parts *beside, engine_parts *out,
+                            quire_error *err);
 /* Adds to an error for want of memory, from opening these parts or what belongs to them,
  * how much there is. */
 void engine_parts_explain_memory(const engine_parts *p, quire_error *err);

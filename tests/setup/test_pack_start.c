@@ -53,7 +53,7 @@ static seen start_with(const char *cache, const char *tier, const char *override
     o.override_kv = override_kv;
     o.tier_file = tier;
     o.tier_file_bytes = 1 << 24;
-    if (engine_parts_open(&o, &(engine_ablations){0}, &(engine_parts_check){0}, &p, &err) != QUIRE_OK) {
+    if (engine_parts_open(&o, &(engine_ablations){0}, &(engine_parts_check){0}, NULL, &p, &err) != QUIRE_OK) {
         fail_msg("%s", err.message);
     }
     s.is_hit = p.pack.file != p.pack.source;
@@ -158,7 +158,7 @@ TEST(a_failed_start_keeps_nothing) {
     engine_parts p;
     quire_error err = {0};
     o.max_model_len = 1025; /* more than 64 pages hold */
-    assert_int_not_equal(engine_parts_open(&o, &(engine_ablations){0}, &(engine_parts_check){0}, &p, &err),
+    assert_int_not_equal(engine_parts_open(&o, &(engine_ablations){0}, &(engine_parts_check){0}, NULL, &p, &err),
                          QUIRE_OK);
     engine_parts_close(&p);
     assert_int_equal(rmdir(cache), 0); /* it is empty */

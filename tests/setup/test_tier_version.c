@@ -18,7 +18,7 @@ static void version_of(const char *directory, quire_kv_dtype kv_dtype, const cha
     o.override_kv = override_kv;
     o.tier_file = directory;
     o.tier_file_bytes = 1 << 24;
-    if (engine_parts_open(&o, &(engine_ablations){0}, &(engine_parts_check){0}, &p, &err) != QUIRE_OK) {
+    if (engine_parts_open(&o, &(engine_ablations){0}, &(engine_parts_check){0}, NULL, &p, &err) != QUIRE_OK) {
         fail_msg("%s", err.message);
     }
     memcpy(out, p.tier_version, KV_VERSION_BYTES + 1);

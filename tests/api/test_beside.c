@@ -1,0 +1,106 @@
+/* Engines beside each other: each generates what it does alone, and any may close first. */
+#include <pthread.h>
+
+#include "api_world.h"
+
+static const char *const paths[2] = {"models/builtin-small.gguf", "models/builtin.gguf"};
+
+static quire_engine *open_beside(quire_engine *host, const char *path) {
+    quire_options o;
+    quire_engine *e;
+    quire_error err = {0};
+    quire_options_init(&o);
+    o.model = path;
+    o.n_pages = 64;
+    o.max_seqs = 4;
+    o.n_threads = 2;
+    const quire_err r =
+        host != NULL ? quire_engine_open_beside(host, &o, &e, &err) : quire_engine_open(&o, &e, &err);
+    if (r != QUIRE_OK) {
+        fail_msg("%s", err.message);
+    }
+    return e;
+}
+
+/* A text that the engine generates; quire_free. */
+static char *generate(quire_engine *e, const char *prompt) {
+    quire_error err = {0};
+    quire_request *r;
+    char *text;
+    size_t n;
+    assert_int_equal(quire_request_text(e, prompt, strlen(prompt), &r, &err), QUIRE_OK);
+    assert_int_equal(quire_request_set_all(r, "{\"max_tokens\": 24, \"temperature\": 0}", 36, &err), QUIRE_OK);
+    if (quire_generate(e, r, &text, &n, &err) != QUIRE_OK) {
+        fail_msg("%s", err.message);
+    }
+    return text;
+}
+
+typedef struct asking {
+    quire_engine *e;
+    const char *expected;
+    int n;
+} asking;
+
+static void *ask(void *arg) {
+    const asking *a = arg;
+    for (int i = 0; i < a->n; i++) {
+        char *text = generate(a->e, "The prince");
+        assert_string_equal(text, a->expected);
+        quire_free(text);
+    }
+    return NULL;
+}
+
+TEST(each_generates_what_it_does_alone) {
+    char *expected[2];
+    for (int i = 0; i < 2; i++) {
+        quire_engine *alone = open_beside(NULL, paths[i]);
+        expected[i] = generate(alone, "The prince");
+        quire_engine_close(alone);
+    }
+    assert_string_not_equal(expected[0], expected[1]);
+    quire_engine *host = open_beside(NULL, paths[0]);
+    pthread_t busy;
+    asking of_host = {host, expected[0], 20};
+    assert_int_equal(pthread_create(&busy, NULL, ask, &of_host), 0);
+    quire_engine *other = open_beside(host, paths[1]), *third = open_beside(other, paths[0]);
+    asking of_other = {other, expected[1], 5}, of_third = {third, expected[0], 5};
+    ask(&of_other);
+    ask(&of_third);
+    assert_int_equal(quire_engine_info(other)->n_threads, 2);
+    pthread_join(busy, NULL);
+    quire_engine_close(host);
+    ask(&of_third);
+    ask(&of_other);
+    quire_engine_close(other);
+    ask(&of_third);
+    quire_engine_close(third);
+    for (int i = 0; i < 2; i++) {
+        quire_free(expected[i]);
+    }
+}
+
+TEST(what_cannot_be_opened_leaves_the_host_as_it_was) {
+    quire_engine *host = open_beside(NULL, paths[0]), *other;
+    quire_options o;
+    quire_error err = {0};
+    char *before = generate(host, "The prince");
+    quire_options_init(&o);
+    o.model = "models/no-such-model.gguf";
+    assert_int_not_equal(quire_engine_open_beside(host, &o, &other, &err), QUIRE_OK);
+    assert_null(other);
+    assert_non_null(strstr(err.message, "no-such-model"));
+    asking again = {host, before, 2};
+    ask(&again);
+    quire_free(before);
+    quire_engine_close(host);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(each_generates_what_it_does_alone),
+        cmocka_unit_test(what_cannot_be_opened_leaves_the_host_as_it_was),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
