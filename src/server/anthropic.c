@@ -12,6 +12,7 @@
 #include <time.h>
 
 #include "base/sha256.h"
+#include "server/loop_models.h"
 #include "server/response.h"
 
 typedef enum open_block { NO_BLOCK, THINKING_BLOCK, TEXT_BLOCK, TOOL_BLOCK } open_block;
@@ -56,14 +57,14 @@ static void messages_write_head(const response *a, json_out *o) {
     json_cstr(json_name(o, "id"), a->id);
     json_cstr(json_name(o, "type"), "message");
     json_cstr(json_name(o, "role"), "assistant");
-    json_cstr(json_name(o, "model"), a->conn->loop->server->model_name);
+    json_cstr(json_name(o, "model"), response_model(a));
 }
 
 static void messages_write_signature(const response *a, sha256_sum *thought, json_out *o) {
     uint8_t digest[SHA256_BYTES];
     char signature[QUIRE_SIGNATURE_BYTES + 1];
     sha256_end(thought, digest);
-    quire_sign(a->conn->loop->server->engine, digest, signature);
+    quire_sign(response_engine(a), digest, signature);
     json_cstr(json_name(o, "signature"), signature);
 }
 
@@ -90,7 +91,7 @@ static bool messages_answer_id(const response *a, const response_choice *c,
     (void)c;
     if (s->has_thought) {
         sha256_end(&thoughts, digest);
-        quire_sign(a->conn->loop->server->engine, digest, out);
+        quire_sign(response_engine(a), digest, out);
     }
     return s->has_thought;
 }

@@ -2,6 +2,7 @@
 
 #include <assert.h>
 
+#include "server/loop_models.h"
 #include "server/response.h"
 
 static void body_cancel_job(conn *c) {
@@ -45,11 +46,14 @@ static void body_await_job(conn *c, quire_err e, quire_parse *job) {
 static void body_parse_later(conn *c) {
     strbuf body = body_hand_over(c);
     quire_parse *job = NULL;
-    quire_err e = quire_parse_start(c->loop->queue, c->endpoint, body.p, body.n, body_tenant(c), c, &job);
+    quire_err e = quire_parse_start(conn_queue(c), c->endpoint, body.p, body.n, body_tenant(c), c, &job);
     body_await_job(c, e, job);
 }
 
 void body_parse(conn *c) {
+    if (!conn_take_model(c, body_parse)) {
+        return;
+    }
     const strbuf *body = &c->request.body;
     quire_request *r = NULL;
     quire_error err = {0};
@@ -57,7 +61,7 @@ void body_parse(conn *c) {
         body_parse_later(c);
         return;
     }
-    quire_err e = quire_request_parse(c->loop->server->engine, c->endpoint, body->n > 0 ? body->p : "",
+    quire_err e = quire_request_parse(conn_engine(c), c->endpoint, body->n > 0 ? body->p : "",
                                       body->n, &r, &err);
     strbuf_deinit(&c->request.body);
     if (e != QUIRE_OK) {
@@ -82,14 +86,17 @@ static void body_parsed(conn *c, const quire_event *ev) {
 void body_check(conn *c) {
     strbuf body = body_hand_over(c);
     quire_parse *job = NULL;
-    quire_err e = quire_check_start(c->loop->queue, body.p, body.n, body_tenant(c), c, &job);
+    quire_err e = quire_check_start(conn_queue(c), body.p, body.n, body_tenant(c), c, &job);
     body_await_job(c, e, job);
 }
 
 void body_count(conn *c) {
+    if (!conn_take_model(c, body_count)) {
+        return;
+    }
     strbuf body = body_hand_over(c);
     quire_parse *job = NULL;
-    quire_err e = quire_count_start(c->loop->queue, body.p, body.n, body_tenant(c), c, &job);
+    quire_err e = quire_count_start(conn_queue(c), body.p, body.n, body_tenant(c), c, &job);
     body_await_job(c, e, job);
 }
 
@@ -112,7 +119,7 @@ bool body_look(conn *c) {
     quire_parse *job;
     c->look_room = c->request.body.cap;
     strbuf body = body_hand_over(c);
-    if (quire_look_start(c->loop->queue, c->endpoint, body.p, body.n, body_tenant(c), c, &job) != QUIRE_OK) {
+    if (quire_look_start(conn_queue(c), c->endpoint, body.p, body.n, body_tenant(c), c, &job) != QUIRE_OK) {
         quire_error err;
         err_set(&err, QUIRE_NO_MEMORY, -1, "out of memory");
         conn_drop_body(c, &err);

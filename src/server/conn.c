@@ -9,6 +9,7 @@
 
 #include "base/clock.h"
 #include "base/mem.h"
+#include "server/loop_models.h"
 
 #define AHEAD_BYTES    (1u << 20)  /* that a client may send ahead of its responses */
 #define PIPELINE_BYTES (64u << 10) /* with more unsent output than this, the next request waits */
@@ -37,6 +38,7 @@ static bool conn_is_arriving(const conn *c) {
 /* Its response is complete, or the connection closes before. */
 static void conn_end_request(conn *c) {
     const server_options *o = conn_options(c);
+    conn_drop_model(c);
     if (!c->record.is_open) {
         return;
     }

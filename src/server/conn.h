@@ -88,6 +88,7 @@ struct conn {
     bool (*look)(conn *c);
     size_t look_room;        /* of the body that is looked over: the size of its memory */
     quire_endpoint endpoint; /* of the route, where it is a generation's */
+    struct loop_model *model; /* of the request in progress (loop_models.h); NULL: not yet, or not any more */
     error_writer error;      /* of the route's dialect; NULL: error_body */
     bool half_closed;        /* the client has shut down its sending side; it may still read */
     bool is_shut;            /* our side is shut down, in CONN_CLOSING; the client may still read */

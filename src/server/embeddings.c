@@ -5,6 +5,7 @@
 
 #include "base/base64.h"
 #include "base/clock.h"
+#include "server/loop_models.h"
 #include "server/ollama.h"
 #include "server/response.h"
 
@@ -127,7 +128,7 @@ static void embeddings_write_end(const response *a, json_out *o) {
 
 static void ollama_embed_begin(const response *a, json_out *o) {
     json_begin(o, '{');
-    json_cstr(json_name(o, "model"), a->loop->server->model_name);
+    json_cstr(json_name(o, "model"), response_model(a));
     json_begin(json_name(o, "embeddings"), '[');
 }
 

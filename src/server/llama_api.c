@@ -5,6 +5,7 @@
 #include "base/clock.h"
 #include "base/mem.h"
 #include "server/llama_api.h"
+#include "server/loop_models.h"
 #include "server/response.h"
 #include "json/json.h"
 
@@ -138,7 +139,7 @@ static void llama_write_prompt(const response *a, const response_choice *c, json
     char *text = NULL;
     size_t n = 0;
     json_name(o, "prompt");
-    if (quire_detokenize(a->loop->server->engine, p->ids, p->n_ids, false, &text, &n, &err) == QUIRE_OK) {
+    if (quire_detokenize(response_engine(a), p->ids, p->n_ids, false, &text, &n, &err) == QUIRE_OK) {
         json_text(o, text, n);
     } else {
         json_ints(o, p->ids, p->n_ids);
@@ -175,7 +176,7 @@ static const char *llama_stop_type(const response_choice *c) {
 
 static void llama_write_all(const response *a, const response_choice *c, bool shows_text, json_out *o) {
     llama_begin_choice(a, c, shows_text, true, o);
-    json_cstr(json_name(o, "model"), a->loop->server->model_name);
+    json_cstr(json_name(o, "model"), response_model(a));
     json_raw(json_name(o, "generation_settings"), a->more->settings);
     llama_write_prompt(a, c, o);
     json_bool(json_name(o, "has_new_line"), ((const llama_state *)a->state)->times[c - a->choices].has_line);

@@ -1,5 +1,5 @@
-/* An event loop: one thread, one event base, one quire_queue, and the connections that it
- * accepted. And the server: what all loops share.
+/* An event loop: one thread, one event base, a quire_queue for each model that it uses, and
+ * the connections that it accepted. And the server: what all loops share.
  *
  * All loops share the listening socket; a loop that is free accepts (server_loop.c). Only
  * its own thread touches a loop's objects. Others ring its wake and read its counters. */
@@ -29,6 +29,8 @@ struct loop_order;
 struct http_stats;
 struct sandboxes;
 struct response_store;
+struct models;
+struct loop_model;
 
 #define LOOP_BITS 12 /* the index of a loop fits: no more can be opened */
 
@@ -45,10 +47,10 @@ typedef struct loop {
     struct event_base *base;
     struct evconnlistener *listener;
     /* on_retry: accept again after running out of descriptors */
-    struct event *on_queue, *on_wake, *on_deadline, *on_retry;
+    struct event *on_wake, *on_deadline, *on_retry;
     struct event *on_ping; /* looks for streams that sent nothing for server_options.ping_us; or NULL */
     struct event *on_look; /* the first loop's: logs tier errors and the progress of a drain */
-    quire_queue *queue;
+    struct loop_model *models; /* [models_count] (loop_models.h); NULL: the engine is not there yet */
     wake bell;
     pthread_t thread;
     struct conn *conns;  /* all open connections */
@@ -59,8 +61,6 @@ typedef struct loop {
     struct response *background; /* generated without a connection */
     struct response *unsent;     /* streams that withhold a chunk until the queue is drained */
     strbuf scratch;              /* buffer in which responses are written before they go to a connection */
-    token_text *token_texts;     /* [n_token_texts] by id; NULL until a request needs log-probabilities */
-    int32_t n_token_texts;
     uint64_t random; /* state of the generator for ids of responses */
     /* bytes of streams and of complete responses that clients have not read */
     atomic_llong n_unread;
@@ -73,7 +73,8 @@ typedef struct loop {
 } loop;
 
 struct server {
-    quire_engine *engine;
+    quire_engine *engine;  /* of the main model */
+    struct models *models; /* all of them (models.h) */
     server_options options;
     const struct conn_handler *handler; /* runs the requests (conn.h) */
     auth *keys;

@@ -3,6 +3,7 @@
 #include <assert.h>
 
 #include "base/mem.h"
+#include "server/models.h"
 
 loop_order *order_new(conn *c, const order_kind *kind) {
     loop_order *o = mem_new(1, sizeof *o);
@@ -23,6 +24,9 @@ void order_drop(loop_order *o) {
         strbuf_deinit(&o->fields);
         strbuf_deinit(&o->rows);
         quire_request_free(o->fork);
+        if (o->fork_model != NULL) {
+            models_drop(o->from->server->models, o->fork_model);
+        }
         mem_free(o);
     }
 }

@@ -39,7 +39,8 @@ struct loop_order {
     int32_t *ids;
     size_t n_text, n_ids;
     strbuf fields;       /* the other members, as JSON; p NULL: none */
-    quire_request *fork; /* of a fork: the result */
+    quire_request *fork;            /* of a fork: the result, */
+    struct served_model *fork_model; /* and its model, which the order holds; or NULL */
     /* Lists of requests. */
     strbuf rows;
     int64_t n_rows, n_left_out;

@@ -9,6 +9,7 @@
 #include "base/sha256.h"
 #include "server/body_jobs.h"
 #include "server/ollama.h"
+#include "server/loop_models.h"
 #include "server/response.h"
 #include "json/json.h"
 
@@ -250,7 +251,7 @@ static quire_err ollama_check_load(const conn *c, const json_value *body, quire_
     json_end(&o, '}');
     quire_err e = o.err != QUIRE_OK
                       ? err_set(err, o.err, -1, "out of memory")
-                      : quire_request_parse(c->loop->server->engine, c->endpoint, text.p, text.n, &r, err);
+                      : quire_request_parse(conn_engine(c), c->endpoint, text.p, text.n, &r, err);
     quire_request_free(r);
     strbuf_deinit(&text);
     return e;
@@ -303,6 +304,9 @@ static void ollama_refuse_name(conn *c, str name) {
 }
 
 void ollama_post(conn *c) {
+    if (!conn_take_model(c, ollama_post)) {
+        return;
+    }
     strbuf model = {0};
     quire_error err = {0};
     int load = ollama_reads_load(c, &model, &err);

@@ -1,4 +1,5 @@
 #include "server/response.h"
+#include "server/loop_models.h"
 
 #include <assert.h>
 #include <inttypes.h>
@@ -83,6 +84,7 @@ static response *response_new(conn *c, const quire_request_info *info) {
     }
     *a = (response){.conn = c,
                     .loop = c->loop,
+                    .model = conn_hand_model(c),
                     .writer = w,
                     .state = state,
                     .choices = choices,
@@ -125,7 +127,7 @@ static void response_too_large(response *a, size_t limit) {
 /* Headers that say what the body does not: the dialect's, and fields without effect. */
 static void response_note_headers(conn *c, const quire_request_info *info) {
     const response_writer *w = response_writer_of(info->endpoint);
-    const quire_info *engine = quire_engine_info(c->loop->server->engine);
+    const quire_info *engine = quire_engine_info(conn_engine(c));
     int n = w->headers != NULL ? w->headers(engine, c->headers, sizeof c->headers) : 0;
     if (info->ignored != NULL) {
         snprintf(c->headers + n, sizeof c->headers - (size_t)n, "Warning: 199 quire \"ignored: %s\"\r\n",
@@ -139,7 +141,7 @@ void response_start(conn *c, quire_request *r) {
     quire_error err = {0};
     const quire_request_info *info = quire_request_describe(r);
     response_note_headers(c, info);
-    if (info->model != NULL && !server_answers_to(s, str_of(info->model))) {
+    if (info->model != NULL && c->model->m->number == 0 && !server_answers_to(s, str_of(info->model))) {
         err_set(&err, QUIRE_NOT_FOUND, -1, "The model `%.200s` does not exist; this server has `%.200s`.",
                 info->model, s->model_name);
         quire_request_free(r);
@@ -148,7 +150,7 @@ void response_start(conn *c, quire_request *r) {
     }
     const response_writer *w = response_writer_of(info->endpoint);
     if (w->check != NULL &&
-        w->check(quire_engine_rows(s->engine), quire_request_describe_more(r), &err) != QUIRE_OK) {
+        w->check(quire_engine_rows(conn_engine(c)), quire_request_describe_more(r), &err) != QUIRE_OK) {
         quire_request_free(r);
         conn_reply_failure(c, error_of(&err));
         return;
@@ -170,7 +172,7 @@ void response_start(conn *c, quire_request *r) {
         response_fail(a, error_of(&err));
         return;
     }
-    quire_err e = quire_submit(c->loop->queue, r, a, &a->stream, &err);
+    quire_err e = quire_submit(a->model->queue, r, a, &a->stream, &err);
     if (e != QUIRE_OK) {
         a->stream = NULL;
         a->responses = NULL;
@@ -259,7 +261,7 @@ static void response_delta(response *a, response_choice *c, const quire_event *e
         return;
     }
     size_t before = response_choice_bytes(c),
-           limit = quire_engine_info(a->loop->server->engine)->max_answer_bytes;
+           limit = quire_engine_info(response_engine(a))->max_answer_bytes;
     bool ids_fit = !a->info->return_token_ids ||
                    response_add_ids(&c->tokens, &c->n_tokens, &c->cap_tokens, ev->tokens, ev->n_tokens);
     if (!ids_fit || response_take_text(a, c, ev) != QUIRE_OK ||

@@ -180,6 +180,7 @@ const response_writer *response_writer_of(quire_endpoint endpoint);
 struct response {
     conn *conn; /* NULL: it is generated in the background */
     loop *loop;
+    struct loop_model *model; /* which it holds */
     quire_stream *stream;
     const quire_request_info *info;
     const quire_responses_info *responses; /* NULL: it is of no such request */

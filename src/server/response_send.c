@@ -4,6 +4,7 @@
 
 #include "base/clock.h"
 #include "base/mem.h"
+#include "server/loop_models.h"
 #include "server/response.h"
 
 #define WHOLE_BYTES ((size_t)1 << 20) /* a longer whole response is written choice by choice */
@@ -97,6 +98,7 @@ void response_close(response *a) {
         }
     }
     response_free_parts(a);
+    loop_model_drop(a->model);
     mem_free(a);
 }
 

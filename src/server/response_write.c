@@ -6,6 +6,7 @@
 
 #include "base/mem.h"
 #include "base/utf8.h"
+#include "server/loop_models.h"
 #include "server/response.h"
 
 void response_shown_id(const response *a, char out[RESPONSE_ANSWER_ID_BYTES]) {
@@ -24,7 +25,7 @@ void response_write_head(const response *a, const char *object, json_out *o) {
     response_write_id(a, json_name(o, "id"));
     json_cstr(json_name(o, "object"), object);
     json_int(json_name(o, "created"), a->created_s);
-    json_cstr(json_name(o, "model"), a->loop->server->model_name);
+    json_cstr(json_name(o, "model"), response_model(a));
 }
 
 static void response_begin_object(const response *a, const char *object, json_out *o) {
@@ -359,8 +360,8 @@ double response_logprob(float logprob) {
 
 /* Computed once for each token and kept by the loop; without memory for it: none. */
 str response_token_bytes(const response *a, int32_t token) {
-    loop *l = a->loop;
-    const quire_engine *e = l->server->engine;
+    loop_model *l = a->model;
+    const quire_engine *e = response_engine(a);
     int32_t n_vocab = quire_engine_info(e)->n_vocab;
     quire_error err;
     if (l->token_texts == NULL) {

@@ -5,6 +5,7 @@
 
 #include "base/clock.h"
 #include "base/mem.h"
+#include "server/loop_models.h"
 #include "server/response.h"
 #include "server/response_store.h"
 #include "json/json.h"
@@ -258,7 +259,7 @@ static void responses_begin(const response *a, json_out *o) {
     json_int(json_name(o, "created_at"), a->created_s);
     json_cstr(json_name(o, "status"), responses_status(a));
     responses_write_ends(a, o);
-    json_cstr(json_name(o, "model"), a->loop->server->model_name);
+    json_cstr(json_name(o, "model"), response_model(a));
     json_begin(json_name(o, "output"), '[');
 }
 

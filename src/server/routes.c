@@ -9,6 +9,7 @@
 #include "server/body_jobs.h"
 #include "server/llama_api.h"
 #include "server/metrics.h"
+#include "server/model_routes.h"
 #include "server/ollama.h"
 #include "server/openapi.h"
 #include "server/response.h"
@@ -88,56 +89,6 @@ static void route_metrics(conn *c) {
     conn_reply(c, &(reply){.status = 200,
                            .content_type = "text/plain; version=0.0.4; charset=utf-8",
                            .body = {out->p, out->n}});
-}
-
-static void route_write_model(const server *s, str name, json_out *o) {
-    json_begin(o, '{');
-    json_text(json_name(o, "id"), name.p, name.n);
-    json_cstr(json_name(o, "object"), "model");
-    json_int(json_name(o, "created"), s->started_s);
-    json_cstr(json_name(o, "owned_by"), "quire");
-    json_cstr(json_name(o, "root"), s->model_name);
-    json_raw(json_name(o, "parent"), "null");
-    const quire_info *i = quire_engine_info(s->engine);
-    json_int(json_name(o, "max_model_len"), i->max_model_len);
-    json_int(json_name(o, "context_length"), i->max_model_len);
-    json_raw(json_name(o, "input_modalities"), "[\"text\"]");
-    bool gives_rows = i->has_vocabulary && i->end_tokens == NULL;
-    json_raw(json_name(o, "output_modalities"), !gives_rows ? "[\"text\"]" : "[\"embeddings\"]");
-    json_end(o, '}');
-}
-
-static void route_models(conn *c) {
-    json_out o = conn_begin_json(c);
-    const server *s = c->loop->server;
-    if (c->request.is_anthropic) {
-        messages_write_models(s, &o);
-        conn_reply_json(c, &o, NULL);
-        return;
-    }
-    json_raw(&o, "{\"object\":\"list\",\"data\":[");
-    route_write_model(s, str_of(s->model_name), &o);
-    for (int32_t i = 1; i < s->options.n_served_model_names; i++) {
-        json_raw(&o, ",");
-        route_write_model(s, str_of(s->options.served_model_names[i]), &o);
-    }
-    json_raw(&o, "]}");
-    conn_reply_json(c, &o, NULL);
-}
-
-static void route_model(conn *c) {
-    const server *s = c->loop->server;
-    str name = c->parameter;
-    if (!server_answers_to(s, name)) {
-        quire_error err;
-        err_set(&err, QUIRE_NOT_FOUND, -1, "The model `%.*s` does not exist; this server has `%.200s`.",
-                (int)(name.n < 200 ? name.n : 200), name.p, s->model_name);
-        conn_reply_error(c, 404, "model", err.message, NULL);
-        return;
-    }
-    json_out o = conn_begin_json(c);
-    (c->request.is_anthropic ? messages_write_model : route_write_model)(s, name, &o);
-    conn_reply_json(c, &o, NULL);
 }
 
 /* ---- requests about the pool ---- */
@@ -248,8 +199,11 @@ static const route route_table[] = {
     {.path = "/debug/requests", .allow = READ, .run = requests_list},
     {.path = "/debug/requests/", .allow = "DELETE", .run = requests_cancel, .is_prefix = true},
     {.path = "/debug/pool/pages/", .allow = READ, .run = route_pool_page_text, .is_prefix = true},
-    {.path = "/v1/models", .allow = READ, .run = route_models},
-    {.path = "/v1/models/", .allow = READ, .run = route_model, .is_prefix = true},
+    {.path = "/v1/models", .allow = READ, .run = models_list},
+    {.path = "/v1/models/", .allow = READ, .run = models_one, .is_prefix = true},
+    {.path = "/models", .allow = READ, .run = models_list, .needs_key = true},
+    {.path = "/models/load", JSON_POST, ANY_TYPE, .run = models_post_load, .max_body_bytes = 65536},
+    {.path = "/models/unload", JSON_POST, ANY_TYPE, .run = models_post_unload, .max_body_bytes = 65536},
     {.path = "/v1/completions", GENERATION(QUIRE_COMPLETIONS)},
     {.path = "/v1/streams/", JSON_POST, .run = streams_post, .is_prefix = true},
     {.path = "/v1/chat/completions", GENERATION(QUIRE_CHAT)},

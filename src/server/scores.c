@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/mem.h"
+#include "server/loop_models.h"
 #include "server/response.h"
 
 static quire_err scores_take_row(const response *a, response_choice *c, const quire_event *ev) {
@@ -44,7 +45,7 @@ static double scores_of(const response *a, int32_t i, bool as_logit) {
         return scores_cosine(&a->choices[a->more->n_queries > 1 ? i : 0], scores_document(a, i));
     }
     double x = scores_element(scores_document(a, i), 0);
-    bool is_logit = quire_engine_rows(a->conn->loop->server->engine)->scores_are_logits;
+    bool is_logit = quire_engine_rows(response_engine(a))->scores_are_logits;
     return is_logit && !as_logit ? 1.0 / (1.0 + exp(-x)) : x;
 }
 
@@ -118,7 +119,7 @@ static void scores_write_results(const response *a, bool as_logits, json_out *o)
 static void scores_write_rerank(const response *a, json_out *o) {
     json_begin(o, '{');
     response_write_id(a, json_name(o, "id"));
-    json_cstr(json_name(o, "model"), a->conn->loop->server->model_name);
+    json_cstr(json_name(o, "model"), response_model(a));
     response_write_input_usage(a, o);
     scores_write_results(a, false, o);
     json_end(o, '}');
@@ -126,7 +127,7 @@ static void scores_write_rerank(const response *a, json_out *o) {
 
 static void scores_write_reranking(const response *a, json_out *o) {
     json_begin(o, '{');
-    json_cstr(json_name(o, "model"), a->conn->loop->server->model_name);
+    json_cstr(json_name(o, "model"), response_model(a));
     json_cstr(json_name(o, "object"), "list");
     response_write_input_usage(a, o);
     scores_write_results(a, true, o);

@@ -10,6 +10,7 @@
 #include "base/log.h"
 #include "base/mem.h"
 #include "base/thread_slice.h"
+#include "server/models.h"
 #include "server/response_store.h"
 #include "server/responses.h"
 #include "server/routes.h"
@@ -98,6 +99,24 @@ static void server_ring_loops(void *arg) {
     loop_wake_all(arg);
 }
 
+/* Conversations that requests name by an answer's id are found by any model. */
+static void server_opened_model(void *arg, quire_engine *e) {
+    quire_engine_history(e, responses_find_history, arg);
+}
+
+static quire_err server_open_models(server *s, quire_error *err) {
+    const models_options o = {.others = s->options.other_models,
+                              .n_others = s->options.n_other_models,
+                              .max_loaded = s->options.max_models,
+                              .idle_us = s->options.model_idle_us,
+                              .changed = server_ring_loops,
+                              .opened = server_opened_model,
+                              .context = s};
+    return models_open(&o, &s->models) == QUIRE_OK
+               ? QUIRE_OK
+               : err_set(err, QUIRE_NO_MEMORY, -1, "server: out of memory");
+}
+
 quire_err server_open(quire_engine *e, const server_options *o, server **out, quire_error *err) {
     *out = NULL;
     TRY(server_options_check(o, err));
@@ -110,7 +129,8 @@ quire_err server_open(quire_engine *e, const server_options *o, server **out, qu
         return err_set(err, QUIRE_NO_MEMORY, -1, "server: out of memory");
     }
     signal(SIGPIPE, SIG_IGN); /* a write to a closed connection is an error, not the end of the process */
-    quire_err r = server_open_parts(s, err);
+    quire_err r = server_open_models(s, err);
+    r = r != QUIRE_OK ? r : server_open_parts(s, err);
     r = r != QUIRE_OK ? r : e != NULL ? server_attach(s, e, err) : server_start_waiting(s, err);
     if (r != QUIRE_OK) {
         server_close(s);
@@ -135,7 +155,8 @@ quire_err server_attach(server *s, quire_engine *e, quire_error *err) {
     s->model_name = server_model_name(e, &s->options);
     s->started_s = clock_unix_s();
     s->handler = &routes;
-    quire_engine_history(e, responses_find_history, s);
+    models_attach(s->models, s->model_name, e);
+    server_opened_model(s, e);
     TRY(server_open_loops(s, s->options.n_loops, err));
     for (int32_t i = 0; i < s->n_loops; i++) {
         quire_err r = loop_attach(&s->loops[i]);
@@ -143,7 +164,9 @@ quire_err server_attach(server *s, quire_engine *e, quire_error *err) {
             return err_set(err, r, -1, "server: a loop can't be opened: %s", quire_err_text(r));
         }
     }
-    return QUIRE_OK;
+    return models_start(s->models) == QUIRE_OK
+               ? QUIRE_OK
+               : err_set(err, QUIRE_NO_MEMORY, -1, "server: the thread that loads models can't be started");
 }
 
 void server_close(server *s) {
@@ -154,6 +177,7 @@ void server_close(server *s) {
     if (s->engine != NULL) {
         quire_engine_history(s->engine, NULL, NULL);
     }
+    models_close(s->models);
     response_store_close(s->responses);
     listen_close(s);
     sandboxes_close(s->sandboxes);

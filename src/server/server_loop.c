@@ -7,8 +7,8 @@
 #include "base/log.h"
 #include "base/mem.h"
 #include "base/rng.h"
-#include "server/body_jobs.h"
 #include "server/conn.h"
+#include "server/loop_models.h"
 #include "server/loop_order.h"
 #include "server/response.h"
 #include "server/responses.h"
@@ -39,20 +39,6 @@ static LOOP_CALLBACK(loop_on_retry) {
     if (l->listener != NULL) {
         evconnlistener_enable(l->listener);
     }
-}
-
-/* ---- the engine's events: one wake-up for all that a step produced ---- */
-
-static LOOP_CALLBACK(loop_on_queue) {
-    loop *l = arg;
-    quire_event ev;
-    while (quire_queue_next(l->queue, &ev)) {
-        if (!body_job_event(&ev)) {
-            response_event(&ev);
-        }
-    }
-    response_flush_unsent(l);
-    conn_relieve(l);
 }
 
 /* ---- what the log says of the whole server: the first loop's ---- */
@@ -177,7 +163,8 @@ static LOOP_CALLBACK(loop_on_wake) {
     orders_take(l);
     responses_drop_unwanted(l);
     conn_resume_bodies(l);
-    if (l->queue == NULL && atomic_load(&l->server->stops_waiting)) {
+    loop_models_look(l);
+    if (l->models == NULL && atomic_load(&l->server->stops_waiting)) {
         event_base_loopbreak(l->base);
     }
     loop_go_to_stop(l, atomic_load(&l->server->stops));
@@ -225,12 +212,9 @@ quire_err loop_open(loop *l, server *s) {
 }
 
 quire_err loop_attach(loop *l) {
-    assert(l->server->engine != NULL && l->queue == NULL);
-    TRY(quire_queue_open(l->server->engine, &l->queue));
-    l->on_queue = event_new(l->base, quire_queue_fd(l->queue), EV_READ | EV_PERSIST, loop_on_queue, l);
-    bool is_added = l->on_queue != NULL && event_add(l->on_queue, NULL) == 0;
-    is_added = is_added && loop_start_pings(l);
-    return is_added && (!loop_is_first(l) || loop_start_looking(l)) ? QUIRE_OK : QUIRE_NO_MEMORY;
+    assert(l->server->engine != NULL && l->models == NULL);
+    TRY(loop_models_open(l));
+    return loop_start_pings(l) && (!loop_is_first(l) || loop_start_looking(l)) ? QUIRE_OK : QUIRE_NO_MEMORY;
 }
 
 void loop_close(loop *l) {
@@ -241,22 +225,16 @@ void loop_close(loop *l) {
     orders_shut(l);
     loop_stop_accepting(l);
     watch_shut(l);
-    struct event *events[] = {l->on_queue, l->on_wake, l->on_deadline, l->on_retry, l->on_ping, l->on_look};
+    struct event *events[] = {l->on_wake, l->on_deadline, l->on_retry, l->on_ping, l->on_look};
     for (size_t i = 0; i < sizeof(events) / sizeof(events[0]); i++) {
         loop_free_event(events[i]);
     }
     body_turns_close(&l->turns);
-    if (l->queue != NULL) {
-        quire_queue_close(l->queue);
-    }
+    loop_models_close(l);
     if (l->base != NULL) {
         event_base_free(l->base);
     }
     wake_deinit(&l->bell);
-    for (int32_t i = 0; i < l->n_token_texts; i++) {
-        quire_free(l->token_texts[i].p);
-    }
-    mem_free(l->token_texts);
     strbuf_deinit(&l->scratch);
     http_stats_close(l->http);
     *l = (loop){0};

@@ -59,6 +59,11 @@ typedef struct server_options {
     size_t max_responses_bytes;
     int64_t max_response_age_us;
     int64_t shutdown_deadline_us; /* from server_stop until running requests are cancelled */
+    /* beside the engine's model: loaded when a request names one (models.h) */
+    const struct model_spec *other_models;
+    int32_t n_other_models;
+    int32_t max_models;    /* of them loaded at once; 0: any number */
+    int64_t model_idle_us; /* one that nobody used for so long is unloaded; 0: never */
 } server_options;
 
 /* A user's options, in groups as commands list them; a flag without names ends each. */

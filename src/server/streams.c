@@ -9,6 +9,7 @@
 
 #include "base/mem.h"
 #include "server/loop_order.h"
+#include "server/loop_models.h"
 #include "server/response.h"
 #include "server/routes.h"
 
@@ -193,6 +194,8 @@ static response *stream_find(const loop *l, const loop_order *o) {
 
 static quire_err stream_run_fork(loop_order *o, const response *a) {
     TRY(quire_stream_fork(a->stream, o->index, o->position, &o->fork, &o->err));
+    o->fork_model = a->model->m;
+    models_hold(a->loop->server->models, o->fork_model);
     return o->fields.n > 0 ? quire_request_set_all(o->fork, o->fields.p, o->fields.n, &o->err) : QUIRE_OK;
 }
 
@@ -238,8 +241,14 @@ static void stream_reply_done(conn *c, loop_order *o) {
 
 static void stream_reply_fork(conn *c, loop_order *o) {
     quire_request *r = o->fork;
+    served_model *m = o->fork_model;
     o->fork = NULL;
-    response_start(c, r);
+    o->fork_model = NULL;
+    if (conn_give_model(c, m)) {
+        response_start(c, r);
+    } else {
+        quire_request_free(r);
+    }
 }
 
 static const order_kind stream_forking = {.run = stream_run_order, .reply = stream_reply_fork};

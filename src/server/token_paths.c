@@ -2,6 +2,7 @@
  * /apply-template and the /render of completions and chats, in vLLM's form and
  * llama.cpp's: writes their responses. */
 #include "base/utf8.h"
+#include "server/loop_models.h"
 #include "server/response.h"
 
 static const response_prompt *tokenize_prompt(const response *a) {
@@ -9,7 +10,7 @@ static const response_prompt *tokenize_prompt(const response *a) {
 }
 
 static const quire_engine *tokenize_engine(const response *a) {
-    return a->conn->loop->server->engine;
+    return response_engine(a);
 }
 
 static void tokenize_write_nothing(const response *a, json_out *o) {
@@ -131,7 +132,7 @@ static void render_write(const response *a, int32_t i, json_out *o) {
     json_ints(json_name(o, "token_ids"), p->ids, p->n_ids);
     json_raw(o, ",\"token_offsets\":null,\"features\":null,\"content_parts\":null,");
     json_raw(o, a->more->render);
-    json_cstr(json_name(o, "model"), a->conn->loop->server->model_name);
+    json_cstr(json_name(o, "model"), response_model(a));
     json_raw(o, ",\"reasoning_ended\":null,\"reasoning_parser_kwargs\":null,\"return_token_ids\":null,"
                 "\"output_mode\":\"tokens\",\"kv_transfer_params\":null,\"ec_transfer_params\":null");
     json_end(o, '}');

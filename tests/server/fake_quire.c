@@ -82,6 +82,40 @@ void fake_close(quire_engine *e) {
     free(e);
 }
 
+static atomic_int n_beside;
+
+int32_t fake_beside(void) {
+    return atomic_load(&n_beside);
+}
+
+quire_err quire_engine_open_beside(quire_engine *host, const quire_options *o, quire_engine **out,
+                                   quire_error *err) {
+    *out = NULL;
+    if (strcmp(o->model, "broken") == 0) {
+        return err_set(err, QUIRE_BAD_FILE, -1, "broken: it is cut short; download it again");
+    }
+    if (strcmp(o->model, "big") == 0 && fake_beside() > 0) {
+        return err_set(err, QUIRE_NO_MEMORY, -1, "there is no room for big");
+    }
+    if (strcmp(o->model, "slow") == 0) {
+        usleep(100000);
+    }
+    *out = fake_open(host->tick_us);
+    atomic_fetch_add(&n_beside, 1);
+    return QUIRE_OK;
+}
+
+void quire_engine_close(quire_engine *e) {
+    if (e != NULL) {
+        if (atomic_load(&e->running) != 0) {
+            fprintf(stderr, "an engine is closed while it has streams\n");
+            abort();
+        }
+        atomic_fetch_sub(&n_beside, 1);
+        fake_close(e);
+    }
+}
+
 void fake_set_healthy(quire_engine *e, bool healthy) {
     atomic_store(&e->unhealthy, !healthy);
 }

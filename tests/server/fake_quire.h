@@ -12,6 +12,9 @@
 
 quire_engine *fake_open(int64_t tick_us);
 void fake_close(quire_engine *e);
+/* Engines that were opened beside another one and not closed. A model "broken" cannot be
+ * read; "big" has no memory while one of these is open; "slow" takes 100 ms. */
+int32_t fake_beside(void);
 void fake_set_healthy(quire_engine *e, bool healthy);
 void fake_hold(quire_engine *e, bool held);    /* held: no stream says anything */
 int64_t fake_running(const quire_engine *e);   /* streams submitted and neither done nor released */

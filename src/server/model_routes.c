@@ -1,0 +1,136 @@
+#include "server/model_routes.h"
+
+#include "json/json.h"
+#include "server/anthropic.h"
+#include "server/models.h"
+
+/* ---- lists ---- */
+
+static void models_write_one(const server *s, str name, const served_model *m, json_out *o) {
+    json_begin(o, '{');
+    json_text(json_name(o, "id"), name.p, name.n);
+    json_cstr(json_name(o, "object"), "model");
+    json_int(json_name(o, "created"), s->started_s);
+    json_cstr(json_name(o, "owned_by"), "quire");
+    json_cstr(json_name(o, "root"), m->name);
+    json_raw(json_name(o, "parent"), "null");
+    if (m->max_model_len > 0) {
+        json_int(json_name(o, "max_model_len"), m->max_model_len);
+        json_int(json_name(o, "context_length"), m->max_model_len);
+    } else { /* not known before it was loaded once */
+        json_raw(json_name(o, "max_model_len"), "null");
+        json_raw(json_name(o, "context_length"), "null");
+    }
+    json_raw(json_name(o, "input_modalities"), "[\"text\"]");
+    json_raw(json_name(o, "output_modalities"), !m->gives_rows ? "[\"text\"]" : "[\"embeddings\"]");
+    json_begin(json_name(o, "status"), '{');
+    json_cstr(json_name(o, "value"), model_state_name(m->state));
+    if (m->state == MODEL_UNLOADED && m->n_failures > 0 && m->error.code != QUIRE_OK) {
+        json_raw(json_name(o, "failed"), "true");
+        json_cstr(json_name(o, "error"), m->error.message);
+    }
+    json_end(o, '}');
+    json_end(o, '}');
+}
+
+void models_list(conn *c) {
+    json_out o = conn_begin_json(c);
+    const server *s = c->loop->server;
+    if (c->request.is_anthropic) {
+        messages_write_models(s, &o);
+        conn_reply_json(c, &o, NULL);
+        return;
+    }
+    const served_model main = models_look(s->models, models_at(s->models, 0));
+    json_begin(&o, '{');
+    json_cstr(json_name(&o, "object"), "list");
+    json_begin(json_name(&o, "data"), '[');
+    models_write_one(s, str_of(s->model_name), &main, json_item(&o));
+    for (int32_t i = 1; i < s->options.n_served_model_names; i++) {
+        models_write_one(s, str_of(s->options.served_model_names[i]), &main, json_item(&o));
+    }
+    for (int32_t i = 1; i < models_count(s->models); i++) {
+        const served_model m = models_look(s->models, models_at(s->models, i));
+        models_write_one(s, str_of(m.name), &m, json_item(&o));
+    }
+    json_end(&o, ']');
+    json_end(&o, '}');
+    conn_reply_json(c, &o, NULL);
+}
+
+static void models_refuse_name(conn *c, str name) {
+    quire_error err;
+    err_set(&err, QUIRE_NOT_FOUND, -1, "The model `%.*s` does not exist; this server has `%.200s`%s.",
+            (int)(name.n < 200 ? name.n : 200), name.p, c->loop->server->model_name,
+            models_count(c->loop->server->models) > 1 ? " and others (/v1/models)" : "");
+    conn_reply_error(c, 404, "model", err.message, NULL);
+}
+
+void models_one(conn *c) {
+    const server *s = c->loop->server;
+    const str name = c->parameter;
+    const served_model *other = models_find(s->models, name);
+    if (other == NULL && !server_answers_to(s, name)) {
+        models_refuse_name(c, name);
+        return;
+    }
+    json_out o = conn_begin_json(c);
+    if (c->request.is_anthropic) {
+        messages_write_model(s, name, &o);
+    } else {
+        const served_model m = models_look(s->models, other != NULL ? other : models_at(s->models, 0));
+        models_write_one(s, other != NULL ? str_of(m.name) : name, &m, &o);
+    }
+    conn_reply_json(c, &o, NULL);
+}
+
+/* ---- commands ---- */
+
+/* The other model that the body names; NULL: c was answered. */
+static served_model *models_of_command(conn *c) {
+    const server *s = c->loop->server;
+    const strbuf *body = &c->request.body;
+    if (!c->is_operator) {
+        conn_reply_error(c, 403, NULL, "models are the operator's to load and unload (--operator-key)", NULL);
+        return NULL;
+    }
+    json_value *v = body->n > 0 ? json_document((str){body->p, body->n}) : NULL;
+    const json_value *given = json_get(v, "model");
+    served_model *m = NULL;
+    if (!json_is(given, JSON_KIND_TEXT)) {
+        conn_reply_error(c, 400, "model", "model must be a string, the name of a model in /v1/models", NULL);
+    } else if (server_answers_to(s, json_str(given))) {
+        conn_reply_error(c, 400, "model", "this is the server's main model, which stays loaded", NULL);
+    } else {
+        m = models_find(s->models, json_str(given));
+        if (m == NULL) {
+            models_refuse_name(c, json_str(given));
+        }
+    }
+    json_drop(v);
+    return m;
+}
+
+static void models_reply_done(conn *c) {
+    json_out o = conn_begin_json(c);
+    json_raw(&o, "{\"success\":true}");
+    conn_reply_json(c, &o, NULL);
+}
+
+void models_post_load(conn *c) {
+    served_model *m = models_of_command(c);
+    if (m != NULL && !models_load(c->loop->server->models, m)) {
+        conn_reply_error(c, 400, "model", "the model is loaded, or being loaded", NULL);
+    } else if (m != NULL) {
+        models_reply_done(c);
+    }
+}
+
+void models_post_unload(conn *c) {
+    served_model *m = models_of_command(c);
+    if (m != NULL && !models_unload(c->loop->server->models, m)) {
+        conn_reply_error(c, 400, "model", "the model is not loaded", NULL);
+    } else if (m != NULL) {
+        models_reply_done(c);
+    }
+}

@@ -1,0 +1,371 @@
+#include "server/models.h"
+
+#include <assert.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <string.h>
+#include <time.h>
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "base/mem.h"
+
+struct models {
+    models_options options;
+    pthread_mutex_t lock;
+    pthread_cond_t work; /* there may be something for the thread to do */
+    pthread_t thread;
+    bool has_thread, stops;
+    served_model *list; /* [n] */
+    int32_t n;
+};
+
+const char *model_state_name(model_state s) {
+    static const char *const names[] = {"unloaded", "loading", "loaded", "unloading"};
+    return names[s];
+}
+
+/* ---- the thread ---- */
+
+static bool model_is_idle(const served_model *m) {
+    return m->number > 0 && m->state == MODEL_READY && m->n_holds == 0;
+}
+
+static int32_t models_n_loaded(const models *all) {
+    int32_t n = 0;
+    for (int32_t i = 1; i < all->n; i++) {
+        n += all->list[i].state == MODEL_READY || all->list[i].state == MODEL_LEAVING;
+    }
+    return n;
+}
+
+/* The idle model that was used longest ago; NULL: there is none. */
+static served_model *models_least_used(models *all) {
+    served_model *least = NULL;
+    for (int32_t i = 1; i < all->n; i++) {
+        served_model *m = &all->list[i];
+        least = model_is_idle(m) && (least == NULL || m->used_us < least->used_us) ? m : least;
+    }
+    return least;
+}
+
+/* The lock is given up during `changed`. */
+static void models_tell(models *all) {
+    pthread_mutex_unlock(&all->lock);
+    all->options.changed(all->options.context);
+    pthread_mutex_lock(&all->lock);
+}
+
+static void model_leave(models *all, served_model *m) {
+    m->state = MODEL_LEAVING;
+    m->is_wanted = false;
+    models_tell(all);
+}
+
+/* Closes the engine of a model that nobody has any more. */
+static void model_unload(models *all, served_model *m) {
+    quire_engine *e = m->engine;
+    pthread_mutex_unlock(&all->lock);
+    quire_engine_close(e);
+    log_line(LOG_INFO, "model %s: unloaded", m->name);
+    pthread_mutex_lock(&all->lock);
+    m->engine = NULL;
+    m->state = m->is_wanted ? MODEL_LOADING : MODEL_UNLOADED;
+    m->is_wanted = false;
+    models_tell(all);
+}
+
+/* Notes what lists say of a model. */
+static void model_note(served_model *m) {
+    const quire_info *i = quire_engine_info(m->engine);
+    m->max_model_len = i->max_model_len;
+    m->gives_rows = i->has_vocabulary && i->end_tokens == NULL;
+}
+
+/* Loads a model. Where there is no memory for it an idle one leaves, and it is tried again
+ * when that is gone. */
+static void model_load(models *all, served_model *m) {
+    quire_engine *e = NULL;
+    quire_error err = {0};
+    int64_t began_us = clock_us();
+    pthread_mutex_unlock(&all->lock);
+    quire_err r = quire_engine_open_beside(all->list[0].engine, m->options, &e, &err);
+    if (r == QUIRE_OK) {
+        all->options.opened(all->options.context, e);
+    }
+    pthread_mutex_lock(&all->lock);
+    served_model *least = r == QUIRE_NO_MEMORY ? models_least_used(all) : NULL;
+    m->needs_room = least != NULL;
+    if (least != NULL) {
+        model_leave(all, least);
+        return;
+    }
+    m->load_us = clock_us() - began_us;
+    m->used_us = clock_us();
+    m->state = r == QUIRE_OK ? MODEL_READY : MODEL_UNLOADED;
+    m->engine = e;
+    if (r == QUIRE_OK) {
+        model_note(m);
+    }
+    if (r != QUIRE_OK) {
+        m->n_failures++;
+        m->error = err;
+        log_line(LOG_WARN, "model %s: cannot be loaded: %s", m->name, err.message);
+    } else {
+        log_line(LOG_INFO, "model %s: loaded in %.3f s", m->name, (double)m->load_us * 1e-6);
+    }
+    models_tell(all);
+}
+
+/* Does one thing that is due. False: there is none; *due_us is when there may be one by
+ * itself (clock_us), or INT64_MAX. The lock is held, and given up meanwhile. */
+static bool models_do_one(models *all, int64_t *due_us) {
+    const models_options *o = &all->options;
+    bool some_leave = false;
+    served_model *loading = NULL;
+    *due_us = INT64_MAX;
+    for (int32_t i = 1; i < all->n; i++) {
+        served_model *m = &all->list[i];
+        if (m->state == MODEL_LEAVING && m->n_holds == 0 && m->n_queues == 0) {
+            model_unload(all, m);
+            return true;
+        }
+        some_leave = some_leave || m->state == MODEL_LEAVING;
+        loading = m->state == MODEL_LOADING && loading == NULL ? m : loading;
+        if (model_is_idle(m) && o->idle_us > 0) {
+            if (clock_us() - m->used_us >= o->idle_us) {
+                model_leave(all, m);
+                return true;
+            }
+            *due_us = m->used_us + o->idle_us < *due_us ? m->used_us + o->idle_us : *due_us;
+        }
+    }
+    const bool is_full = o->max_loaded > 0 && models_n_loaded(all) >= o->max_loaded;
+    if (loading == NULL || (some_leave && (is_full || loading->needs_room))) {
+        return false;
+    }
+    if (is_full) {
+        served_model *least = models_least_used(all);
+        if (least != NULL) {
+            model_leave(all, least);
+        }
+        return least != NULL;
+    }
+    model_load(all, loading);
+    return true;
+}
+
+static void *models_run(void *arg) {
+    models *all = arg;
+    pthread_mutex_lock(&all->lock);
+    while (!all->stops) {
+        int64_t due_us;
+        if (models_do_one(all, &due_us)) {
+            continue;
+        }
+        if (due_us == INT64_MAX) {
+            pthread_cond_wait(&all->work, &all->lock);
+            continue;
+        }
+        struct timespec at;
+        clock_gettime(CLOCK_REALTIME, &at);
+        const int64_t wait_us = due_us > clock_us() ? due_us - clock_us() : 0;
+        const int64_t ns = at.tv_nsec + wait_us % 1000000 * 1000;
+        at.tv_sec += (time_t)(wait_us / 1000000 + ns / 1000000000);
+        at.tv_nsec = (long)(ns % 1000000000);
+        pthread_cond_timedwait(&all->work, &all->lock, &at);
+    }
+    pthread_mutex_unlock(&all->lock);
+    return NULL;
+}
+
+/* ---- opening and closing ---- */
+
+quire_err models_open(const models_options *o, models **out) {
+    models *all = mem_new(1, sizeof *all);
+    *out = NULL;
+    TRY(mem_check(all));
+    all->options = *o;
+    all->n = o->n_others + 1;
+    all->list = mem_new((size_t)all->n, sizeof *all->list);
+    if (all->list == NULL || pthread_mutex_init(&all->lock, NULL) != 0) {
+        mem_free(all->list);
+        mem_free(all);
+        return QUIRE_NO_MEMORY;
+    }
+    if (pthread_cond_init(&all->work, NULL) != 0) {
+        pthread_mutex_destroy(&all->lock);
+        mem_free(all->list);
+        mem_free(all);
+        return QUIRE_NO_MEMORY;
+    }
+    for (int32_t i = 1; i < all->n; i++) {
+        all->list[i] = (served_model){
+            .name = o->others[i - 1].name, .options = o->others[i - 1].options, .number = i};
+    }
+    *out = all;
+    return QUIRE_OK;
+}
+
+void models_attach(models *all, const char *name, quire_engine *main) {
+    all->list[0] = (served_model){.name = name, .engine = main, .state = MODEL_READY};
+    model_note(&all->list[0]);
+}
+
+quire_err models_start(models *all) {
+    all->has_thread = all->n > 1 && pthread_create(&all->thread, NULL, models_run, all) == 0;
+    return all->has_thread || all->n == 1 ? QUIRE_OK : QUIRE_NO_MEMORY;
+}
+
+void models_close(models *all) {
+    if (all == NULL) {
+        return;
+    }
+    if (all->has_thread) {
+        pthread_mutex_lock(&all->lock);
+        all->stops = true;
+        pthread_cond_signal(&all->work);
+        pthread_mutex_unlock(&all->lock);
+        pthread_join(all->thread, NULL);
+    }
+    for (int32_t i = 1; i < all->n; i++) {
+        assert(all->list[i].n_holds == 0 && all->list[i].n_queues == 0);
+        quire_engine_close(all->list[i].engine);
+    }
+    pthread_cond_destroy(&all->work);
+    pthread_mutex_destroy(&all->lock);
+    mem_free(all->list);
+    mem_free(all);
+}
+
+int32_t models_count(const models *all) {
+    return all->n;
+}
+
+served_model *models_at(models *all, int32_t number) {
+    assert(number >= 0 && number < all->n);
+    return &all->list[number];
+}
+
+served_model *models_find(models *all, str name) {
+    static const char latest[] = ":latest";
+    const size_t tag = sizeof latest - 1;
+    const bool is_tagged = name.n > tag && memcmp(name.p + name.n - tag, latest, tag) == 0;
+    for (int32_t i = 1; i < all->n; i++) {
+        const char *own = all->list[i].name;
+        if (str_is(name, own) || (is_tagged && str_is((str){name.p, name.n - tag}, own))) {
+            return &all->list[i];
+        }
+    }
+    return NULL;
+}
+
+/* ---- holds ---- */
+
+/* Lets a model be loaded, now or when it has left. The lock is held. */
+static bool model_want(models *all, served_model *m) {
+    const bool is_new = m->state == MODEL_UNLOADED || (m->state == MODEL_LEAVING && !m->is_wanted);
+    m->is_wanted = m->is_wanted || m->state == MODEL_LEAVING;
+    m->state = m->state == MODEL_UNLOADED ? MODEL_LOADING : m->state;
+    pthread_cond_signal(&all->work);
+    return is_new;
+}
+
+bool models_take(models *all, served_model *m, uint32_t *n_failures) {
+    if (m->number == 0) {
+        return true;
+    }
+    pthread_mutex_lock(&all->lock);
+    const bool is_there = m->state == MODEL_READY;
+    *n_failures = m->n_failures;
+    if (is_there) {
+        m->n_holds++;
+    } else {
+        (void)model_want(all, m);
+    }
+    pthread_mutex_unlock(&all->lock);
+    return is_there;
+}
+
+bool models_failed(models *all, const served_model *m, uint32_t n_failures, quire_error *err) {
+    pthread_mutex_lock(&all->lock);
+    const bool has_failed = m->n_failures != n_failures;
+    if (has_failed) {
+        *err = m->error;
+    }
+    pthread_mutex_unlock(&all->lock);
+    return has_failed;
+}
+
+void models_hold(models *all, served_model *m) {
+    if (m->number > 0) {
+        pthread_mutex_lock(&all->lock);
+        assert(m->n_holds > 0);
+        m->n_holds++;
+        pthread_mutex_unlock(&all->lock);
+    }
+}
+
+void models_drop(models *all, served_model *m) {
+    if (m->number == 0) {
+        return;
+    }
+    pthread_mutex_lock(&all->lock);
+    assert(m->n_holds > 0);
+    m->n_holds--;
+    m->used_us = clock_us();
+    if (m->n_holds == 0) {
+        pthread_cond_signal(&all->work);
+    }
+    const bool leaves = m->state == MODEL_LEAVING && m->n_holds == 0;
+    pthread_mutex_unlock(&all->lock);
+    if (leaves) {
+        all->options.changed(all->options.context);
+    }
+}
+
+void models_count_queue(models *all, served_model *m, int32_t n) {
+    pthread_mutex_lock(&all->lock);
+    m->n_queues += n;
+    assert(m->n_queues >= 0);
+    pthread_cond_signal(&all->work);
+    pthread_mutex_unlock(&all->lock);
+}
+
+bool models_leaves(models *all, const served_model *m) {
+    pthread_mutex_lock(&all->lock);
+    const bool leaves = m->state == MODEL_LEAVING;
+    pthread_mutex_unlock(&all->lock);
+    return leaves;
+}
+
+/* ---- by command ---- */
+
+bool models_load(models *all, served_model *m) {
+    pthread_mutex_lock(&all->lock);
+    const bool is_new = model_want(all, m);
+    pthread_mutex_unlock(&all->lock);
+    return is_new;
+}
+
+bool models_unload(models *all, served_model *m) {
+    pthread_mutex_lock(&all->lock);
+    const bool is_there = m->number > 0 && (m->state == MODEL_READY || m->is_wanted);
+    if (is_there) {
+        m->state = MODEL_LEAVING;
+        m->is_wanted = false;
+        pthread_cond_signal(&all->work);
+    }
+    pthread_mutex_unlock(&all->lock);
+    if (is_there) {
+        all->options.changed(all->options.context);
+    }
+    return is_there;
+}
+
+served_model models_look(models *all, const served_model *m) {
+    pthread_mutex_lock(&all->lock);
+    const served_model copy = *m;
+    pthread_mutex_unlock(&all->lock);
+    return copy;
+}

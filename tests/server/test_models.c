@@ -1,0 +1,233 @@
+/* Models beside the main one: loaded when a request names them, unloaded when they are idle,
+ * when room is needed and by command; requests that have one are not disturbed. */
+#include "server/site.h"
+
+#include "base/rng.h"
+#include "server/models.h"
+
+static const quire_options paths[] = {{.model = "a"},      {.model = "b"},   {.model = "c"},
+                                      {.model = "broken"}, {.model = "big"}, {.model = "slow"}};
+static const model_spec others[] = {{"a", &paths[0]},      {"b", &paths[1]},   {"c", &paths[2]},
+                                    {"broken", &paths[3]}, {"big", &paths[4]}, {"slow", &paths[5]}};
+
+static site *start_models(int32_t max_models, int64_t idle_us) {
+    server_options o;
+    server_options_init(&o);
+    o.other_models = others;
+    o.n_other_models = sizeof others / sizeof *others;
+    o.max_models = max_models;
+    o.model_idle_us = idle_us;
+    o.operator_key = "boss";
+    o.n_loops = 2;
+    return start(&o, TICK_US);
+}
+
+static void stop_models(site *s) {
+    stop(s);
+    assert_int_equal(fake_beside(), 0);
+}
+
+static void await_beside(int32_t n) {
+    for (int64_t end = clock_us() + PATIENCE_US; fake_beside() != n;) {
+        assert_true(clock_us() < end);
+        pause_us(1000);
+    }
+}
+
+static const char *complete(const site *s, const char *model, int max_tokens, bool stream) {
+    char body[200];
+    snprintf(body, sizeof body, "{\"model\": \"%s\", \"prompt\": \"x\", \"max_tokens\": %d, \"stream\": %s}",
+             model, max_tokens, stream ? "true" : "false");
+    return ask(s, post(COMPLETIONS, body, CLOSE));
+}
+
+static const char *command(const site *s, const char *path, const char *model) {
+    char body[100];
+    snprintf(body, sizeof body, "{\"model\": \"%s\"}", model);
+    return ask(s, post(path, body, CLOSE "Authorization: Bearer boss\r\n"));
+}
+
+TEST(a_request_loads_the_model_that_it_names) {
+    site *s = start_models(0, 0);
+    const char *response = ask(s, "GET /v1/models HTTP/1.1\r\nHost: h\r\n" CLOSE "\r\n");
+    expect_in(response, "\"id\":\"a\"");
+    expect_in(response, "{\"value\":\"unloaded\"}");
+    response = complete(s, "a", 3, false);
+    expect_in(response, "200 OK");
+    expect_in(response, "\"model\":\"a\"");
+    assert_int_equal(fake_beside(), 1);
+    expect_in(complete(s, "fake", 3, false), "\"model\":\"fake\"");
+    expect_in(complete(s, "a:latest", 3, false), "\"model\":\"a\"");
+    expect_in(ask(s, post(COMPLETIONS, "{\"prompt\": \"x\"}", CLOSE)), "\"model\":\"fake\"");
+    assert_int_equal(fake_beside(), 1);
+    response = ask(s, "GET /v1/models/a HTTP/1.1\r\nHost: h\r\n" CLOSE "\r\n");
+    expect_in(response, "\"max_model_len\":128");
+    expect_in(response, "{\"value\":\"loaded\"}");
+    response = complete(s, "nobody", 3, false);
+    expect_in(response, "404 ");
+    expect_in(response, "nobody");
+    stop_models(s);
+}
+
+TEST(a_model_that_cannot_be_loaded_fails_its_requests_alone) {
+    site *s = start_models(0, 0);
+    for (int i = 0; i < 2; i++) {
+        expect_in(complete(s, "broken", 3, false), "cut short; download it again");
+        expect_in(complete(s, "fake", 3, false), "200 OK");
+    }
+    expect_in(ask(s, "GET /models HTTP/1.1\r\nHost: h\r\nAuthorization: Bearer boss\r\n" CLOSE "\r\n"),
+              "\"failed\":true,\"error\":\"broken");
+    stop_models(s);
+}
+
+TEST(the_least_used_leaves_where_there_is_no_room) {
+    site *s = start_models(2, 0);
+    expect_in(complete(s, "a", 3, false), "\"model\":\"a\"");
+    expect_in(complete(s, "b", 3, false), "\"model\":\"b\"");
+    expect_in(complete(s, "a", 3, false), "\"model\":\"a\"");
+    expect_in(complete(s, "c", 3, false), "\"model\":\"c\"");
+    await_beside(2);
+    const char *list = ask(s, "GET /v1/models/b HTTP/1.1\r\nHost: h\r\n" CLOSE "\r\n");
+    expect_in(list, "{\"value\":\"unloaded\"}");
+    expect_in(complete(s, "b", 3, false), "\"model\":\"b\"");
+    stop_models(s);
+    s = start_models(0, 0);
+    expect_in(complete(s, "a", 3, false), "200 OK");
+    expect_in(complete(s, "b", 3, false), "200 OK");
+    expect_in(complete(s, "big", 3, false), "\"model\":\"big\""); /* both leave for it */
+    assert_int_equal(fake_beside(), 1);
+    stop_models(s);
+}
+
+TEST(a_model_in_use_does_not_leave) {
+    site *s = start_models(1, 0);
+    int fd = dial(s);
+    say(fd, post(COMPLETIONS,
+                 "{\"model\": \"a\", \"prompt\": \"x\", \"max_tokens\": 60, \"stream\": true}", CLOSE));
+    hear(fd, "data: ");
+    expect_in(complete(s, "b", 3, false), "\"model\":\"b\""); /* once the stream is over */
+    expect_in(hear(fd, NULL), "[DONE]");
+    close(fd);
+    stop_models(s);
+    s = start_models(0, 0);
+    fd = dial(s);
+    say(fd, post(COMPLETIONS,
+                 "{\"model\": \"a\", \"prompt\": \"x\", \"max_tokens\": 60, \"stream\": true}", CLOSE));
+    hear(fd, "data: ");
+    expect_in(complete(s, "big", 3, false), "no room for big"); /* there is nothing idle */
+    expect_in(command(s, "/models/unload", "a"), "\"success\":true");
+    expect_in(command(s, "/models/unload", "b"), "400 ");
+    expect_in(hear(fd, NULL), "[DONE]");
+    close(fd);
+    await_beside(0);
+    expect_in(complete(s, "a", 3, false), "200 OK");
+    stop_models(s);
+}
+
+TEST(an_idle_model_is_unloaded) {
+    site *s = start_models(0, 50000);
+    expect_in(complete(s, "a", 3, false), "200 OK");
+    await_beside(0);
+    expect_in(complete(s, "a", 3, false), "200 OK");
+    await_beside(0);
+    stop_models(s);
+}
+
+TEST(models_are_the_operators_to_load) {
+    site *s = start_models(0, 0);
+    expect_in(ask(s, post("/models/load", "{\"model\": \"a\"}", CLOSE)), "403 ");
+    expect_in(command(s, "/models/load", "a"), "\"success\":true");
+    await_beside(1);
+    expect_in(command(s, "/models/load", "a"), "400 ");
+    expect_in(command(s, "/models/load", "nobody"), "404 ");
+    expect_in(command(s, "/models/load", "fake"), "stays loaded");
+    expect_in(ask(s, post("/models/load", "[1]", CLOSE "Authorization: Bearer boss\r\n")), "400 ");
+    expect_in(command(s, "/models/unload", "a"), "\"success\":true");
+    await_beside(0);
+    stop_models(s);
+}
+
+TEST(a_client_that_leaves_while_its_model_loads_leaves_nothing) {
+    site *s = start_models(0, 20000);
+    for (int i = 0; i < 3; i++) {
+        int fd = dial(s);
+        say(fd, post(COMPLETIONS, "{\"model\": \"slow\", \"prompt\": \"x\"}", CLOSE));
+        pause_us(20000);
+        close(fd);
+    }
+    await_beside(1);
+    await_beside(0);
+    int fd = dial(s);
+    say(fd, post(COMPLETIONS, "{\"model\": \"slow\", \"prompt\": \"x\"}", CLOSE));
+    pause_us(20000);
+    stop_models(s); /* while it loads */
+    close(fd);
+}
+
+typedef struct crowd {
+    const site *s;
+    uint64_t seed;
+} crowd;
+
+static void *ask_any(void *arg) {
+    const crowd *c = arg;
+    uint64_t seed = c->seed;
+    for (int i = 0; i < 60; i++) {
+        static const char *const names[] = {"a", "b", "c", "fake", "slow"};
+        char body[200], text[16384], wanted[40], request[400];
+        const char *name = names[rng_next(&seed) % 5];
+        size_t n = 0;
+        snprintf(body, sizeof body, "{\"model\": \"%s\", \"prompt\": \"x\", \"max_tokens\": %d}", name,
+                 (int)(1 + rng_next(&seed) % 6));
+        snprintf(request, sizeof request,
+                 "POST /v1/completions HTTP/1.1\r\nHost: h\r\nContent-Type: application/json\r\n" CLOSE
+                 "Content-Length: %zu\r\n\r\n%s",
+                 strlen(body), body);
+        int fd = dial(c->s);
+        say(fd, request);
+        const bool leaves = rng_next(&seed) % 8 == 0;
+        for (ssize_t got = 1; got > 0 && !leaves && n + 1 < sizeof text;) {
+            got = recv(fd, text + n, sizeof text - 1 - n, 0);
+            n += got > 0 ? (size_t)got : 0;
+        }
+        close(fd);
+        text[n] = '\0';
+        snprintf(wanted, sizeof wanted, "\"model\":\"%s\"", name);
+        if (!leaves && strstr(text, wanted) == NULL) {
+            fail_msg("wanted %s in: %s", wanted, text);
+        }
+    }
+    return NULL;
+}
+
+TEST(many_clients_of_many_models_get_what_they_name) {
+    enum { N = 6 };
+    const uint64_t seed = 20261130;
+    pthread_t threads[N];
+    crowd crowds[N];
+    print_message("seed %llu\n", (unsigned long long)seed);
+    site *s = start_models(2, 3000);
+    for (int i = 0; i < N; i++) {
+        crowds[i] = (crowd){s, seed + (uint64_t)i};
+        assert_int_equal(pthread_create(&threads[i], NULL, ask_any, &crowds[i]), 0);
+    }
+    for (int i = 0; i < N; i++) {
+        pthread_join(threads[i], NULL);
+    }
+    await_beside(0);
+    stop_models(s);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_request_loads_the_model_that_it_names),
+        cmocka_unit_test(a_model_that_cannot_be_loaded_fails_its_requests_alone),
+        cmocka_unit_test(the_least_used_leaves_where_there_is_no_room),
+        cmocka_unit_test(a_model_in_use_does_not_leave),
+        cmocka_unit_test(an_idle_model_is_unloaded),
+        cmocka_unit_test(models_are_the_operators_to_load),
+        cmocka_unit_test(a_client_that_leaves_while_its_model_loads_leaves_nothing),
+        cmocka_unit_test(many_clients_of_many_models_get_what_they_name),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
