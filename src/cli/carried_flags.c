@@ -164,7 +164,7 @@ const flag flags_carried[] = {
     REFUSED("--escape -e", "texts are used unchanged; the API's are JSON strings, which have escapes"),
     REFUSED("--context-shift --swa-full --disable-sliding-window",
             "attention is the model's own; --max-model-len bounds a sequence"),
-    REFUSED("--models-dir --models-max --tags --sleep-idle-seconds", "one process serves one model"),
+    REFUSED("--tags", "models have names; --served-model-name gives the first others"),
     REFUSED("--node-rank --master-addr --master-port --data-parallel-address --data-parallel-rank --headless",
             "one process on one machine"),
     REFUSED("--load-mode -lm --model-loader-extra-config",

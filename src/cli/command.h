@@ -17,7 +17,8 @@ typedef enum command_argument {
     /* the same, and after it a file, to cli_options.argument, which may be missing */
     ARGUMENT_MODEL_FILE,
     ARGUMENT_MODEL_OR_BUILTIN, /* the same; without one the built-in model */
-    ARGUMENT_MODEL_OR_NONE     /* the same; without one NULL, which means something to the command */
+    ARGUMENT_MODELS,           /* as ARGUMENT_MODEL; more may follow, or --model-dir has them */
+    ARGUMENT_MODEL_OR_NONE     /* one; without one NULL, which means something to the command */
 } command_argument;
 
 typedef struct command {

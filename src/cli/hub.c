@@ -7,6 +7,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/mem.h"
+#include "cli/other_models.h"
 #include "quire_hub.h"
 #include "json/json_out.h"
 
@@ -235,8 +236,7 @@ static quire_err whole_name(const cli_options *o, strbuf *out, quire_error *err)
     return e == QUIRE_OK ? e : err_set(err, e, -1, "%s: out of memory", model);
 }
 
-/* Whether a model is one of the hub: no file here, and a name. */
-static bool hub_is_name(const char *model) {
+bool hub_is_name(const char *model) {
     return access(model, F_OK) != 0 && quire_hub_is_name(model);
 }
 
@@ -312,5 +312,6 @@ static quire_err resolve_draft(cli_options *o, quire_error *err) {
 
 quire_err hub_resolve_models(cli_options *o, quire_error *err) {
     TRY(o->engine.model ? hub_resolve_model(o, err) : QUIRE_OK);
-    return resolve_draft(o, err);
+    TRY(resolve_draft(o, err));
+    return other_models_fetch(o, err);
 }

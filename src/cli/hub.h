@@ -21,12 +21,16 @@ void hub_close(hub_setup *s);
 quire_err hub_fetch_model(const cli_options *o, const char *name, quire_hub_when when, char **path,
                           quire_error *err);
 
+/* Whether a model is one of the hub: no file here, and a name. */
+bool hub_is_name(const char *model);
+
 /* If o's model is no file here and has the form of a name: makes it the server's model
  * name, unless flags give one. */
 void hub_name_server(cli_options *o);
 
 /* Where o's model is no file here and has the form of a name, or came as -hf: puts its
- * path there, fetched if need be. The same for the draft model of --speculative-config.
+ * path there, fetched if need be. The same for the draft model of --speculative-config, and
+ * for a server's other models.
  * Errors of quire_hub_pull. */
 quire_err hub_resolve_models(cli_options *o, quire_error *err);
 

@@ -19,6 +19,7 @@ void cli_options_deinit(cli_options *o) {
         id_list_deinit(&o->prefix_ids[i]);
     }
     mem_free(o->model_path);
+    other_models_free(o->others);
     strbuf_deinit(&o->draft_config);
     strbuf_deinit(&o->template_text);
     strbuf_deinit(&o->override_kv);

@@ -16,6 +16,7 @@
 #define CLI_MAX_PREFIXES 16
 #define CLI_MAX_NAMES    16
 #define CLI_MAX_SECRETS  8
+#define CLI_MAX_MODELS   63 /* beside the main one */
 
 struct flag; /* of flags.h */
 
@@ -53,6 +54,11 @@ typedef struct cli_options {
     const char *hf_token, *download_dir;
     bool offline;
     char *model_path; /* owned: the text of engine.model that was found by name */
+    /* of a server: what follows the model, and a directory of models; NULL: none */
+    const char *more_models[CLI_MAX_MODELS];
+    int32_t n_more_models;
+    const char *model_dir;
+    struct other_models *others; /* owned (other_models.h); NULL: none */
     /* owned: that of engine.speculative_config, with a draft model that was found by
      * name */
     strbuf draft_config;

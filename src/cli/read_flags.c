@@ -143,7 +143,8 @@ static quire_err read_flags_resolve_model(cli_options *o, const command *c, cons
     if (c->argument == ARGUMENT_MODEL_OR_NONE) {
         return QUIRE_OK;
     }
-    if (!o->engine.model && (c->argument == ARGUMENT_MODEL || c->argument == ARGUMENT_MODEL_FILE)) {
+    if (!o->engine.model && (c->argument == ARGUMENT_MODEL || c->argument == ARGUMENT_MODEL_FILE ||
+                             (c->argument == ARGUMENT_MODELS && !o->model_dir))) {
         return err_set(err, QUIRE_INVALID, -1,
                        "quire %s needs a MODEL: a .gguf file, a Hugging Face directory, a packed model, "
                        "builtin, or ORG/NAME of the hub",
@@ -193,6 +194,8 @@ static quire_err read_arguments(cli_options *o, const command *c, const command 
             return err_set(err, QUIRE_INVALID, -1, "%s: `quire %s` takes flags only", argv[i], c->name);
         } else if (line->positional && c->argument == ARGUMENT_MODEL_FILE && !line->file) {
             line->file = argv[i];
+        } else if (line->positional && c->argument == ARGUMENT_MODELS && o->n_more_models < CLI_MAX_MODELS) {
+            o->more_models[o->n_more_models++] = argv[i];
         } else if (line->positional) {
             return second_argument(c, argv[i], line->file ? line->file : line->positional, err);
         } else {

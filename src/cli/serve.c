@@ -5,6 +5,7 @@
 
 #include "base/log.h"
 #include "cli/commands.h"
+#include "cli/other_models.h"
 
 static const flag_choice log_levels[] = {
     {"error", "error", 0}, {"warning", "warning", 0}, {"info", "info", 0}, {"debug", "debug", 0}, {0}};
@@ -60,6 +61,7 @@ static void say_ends(const quire_info *i) {
 static quire_err serve_begin(cli_options *o, quire_error *err) {
     signal(SIGHUP, SIG_IGN); /* until the server handles it */
     signal(SIGUSR1, SIG_IGN);
+    TRY(other_models_list(o, err));
     return server_open(NULL, &o->server, &o->front, err);
 }
 
@@ -140,7 +142,14 @@ static const flag tenant_flags[] = {
      AT(prefix_files)},
     {0},
 };
+static const flag directory_flags[] = {
+    {"--model-dir --models-dir", "DIR", "serve every model in this directory, loaded when a request names it",
+     FLAG_TEXT, AT(model_dir)},
+    {0},
+};
 static const flag *const groups[] = {FLAGS_MODEL,
+                                     directory_flags,
+                                     flags_models,
                                      flags_generation_config,
                                      default_flags,
                                      flags_listen,
@@ -185,10 +194,11 @@ static void serve_defaults(cli_options *o) {
 const command command_serve = {
     .name = "serve",
     .summary = "an HTTP server that speaks OpenAI's API",
-    .usage = "quire serve MODEL",
+    .usage = "quire serve MODEL [MODEL ..]",
     .examples = "  quire serve builtin\n"
-                "  quire serve model.gguf --host 0.0.0.0 --port 8080 --api-key-file keys.txt\n",
-    .argument = ARGUMENT_MODEL,
+                "  quire serve model.gguf --host 0.0.0.0 --port 8080 --api-key-file keys.txt\n"
+                "  quire serve chat.gguf embed.gguf --model-idle-s 600\n",
+    .argument = ARGUMENT_MODELS,
     .flags = groups,
     .options_size = sizeof(cli_options),
     .defaults = serve_defaults,

@@ -25,6 +25,14 @@ const flag flags_origins[] = {
      FLAG_TEXT, AT(allowed_hosts), .rare = true},
     {0},
 };
+const flag flags_models[] = {
+    {"--max-models --models-max", "N", "models beside the first that are loaded at once; 0: any number",
+     FLAG_COUNT, AT(max_models), .minimum = 0, .maximum = 63, .number = 4},
+    {"--model-idle-s --sleep-idle-seconds", "S",
+     "seconds after which a model beside the first that nobody uses is unloaded; 0: never", FLAG_SECONDS,
+     AT(model_idle_us), .minimum = 0, .maximum = 1e9},
+    {0},
+};
 const flag flags_server_limits[] = {
     {"--disable-log-requests --no-log-requests --no-enable-log-requests", NULL,
      "no line in the log for each request", FLAG_SWITCH, AT(no_request_log), .rare = true},
@@ -53,7 +61,8 @@ const flag flags_server_limits[] = {
     {0},
 };
 
-static const flag *const groups[] = {flags_listen, flags_keys, flags_origins, flags_server_limits, NULL};
+static const flag *const groups[] = {flags_listen, flags_keys, flags_origins, flags_models,
+                                     flags_server_limits, NULL};
 
 void server_options_init(server_options *o) {
     *o = (server_options){

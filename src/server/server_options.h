@@ -67,7 +67,7 @@ typedef struct server_options {
 } server_options;
 
 /* A user's options, in groups as commands list them; a flag without names ends each. */
-extern const flag flags_listen[], flags_keys[], flags_origins[], flags_server_limits[];
+extern const flag flags_listen[], flags_keys[], flags_origins[], flags_models[], flags_server_limits[];
 
 /* Sets the defaults. */
 void server_options_init(server_options *o);

@@ -1,0 +1,195 @@
+#include "cli/other_models.h"
+
+#include <dirent.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/mem.h"
+#include "cli/command.h"
+#include "cli/hub.h"
+#include "cli/read_flags.h"
+#include "server/models.h"
+
+struct other_models {
+    int32_t n;
+    model_spec specs[CLI_MAX_MODELS];
+    quire_options options[CLI_MAX_MODELS]; /* their models are the paths */
+    char *names[CLI_MAX_MODELS], *paths[CLI_MAX_MODELS];
+    char *main_path; /* of --model-dir; NULL: the main model is given */
+};
+
+void other_models_free(struct other_models *m) {
+    for (int32_t i = 0; m != NULL && i < m->n; i++) {
+        mem_free(m->names[i]);
+        mem_free(m->paths[i]);
+    }
+    if (m != NULL) {
+        mem_free(m->main_path);
+        mem_free(m);
+    }
+}
+
+/* A directory's entry that is a model: a GGUF file, of several parts the first, or a
+ * directory with a config.json. */
+static bool other_models_is_one(const char *dir, const char *name) {
+    char path[4096];
+    struct stat st;
+    const size_t n = strlen(name);
+    const char *part = strstr(name, "-of-");
+    const bool is_gguf = n > 5 && strcmp(name + n - 5, ".gguf") == 0;
+    const bool is_later =
+        is_gguf && part != NULL && part - name >= 6 && strncmp(part - 6, "-00001", 6) != 0;
+    if (name[0] == '.' || (size_t)snprintf(path, sizeof path, "%s/%s/config.json", dir, name) >= sizeof path) {
+        return false;
+    }
+    if (is_gguf) {
+        path[strlen(path) - strlen("/config.json")] = 0;
+        return !is_later && stat(path, &st) == 0 && S_ISREG(st.st_mode);
+    }
+    return stat(path, &st) == 0 && S_ISREG(st.st_mode);
+}
+
+/* What the options of all models have of the main one's own. */
+static void other_models_own(quire_options *o, const char *path) {
+    o->model = path;
+    o->tokenizer = o->chat_template = NULL;
+    o->hf_overrides = o->override_kv = o->quantization = o->speculative_config = NULL;
+    o->tool_call_parser = o->reasoning_parser = "auto";
+    o->audit = o->tier_file = o->tier_redis = o->request_check = NULL;
+    o->tier_host_bytes = 0;
+    o->public_prefixes = NULL;
+    o->n_public_prefixes = 0;
+}
+
+/* Adds a model; takes name and path over, also where it fails. */
+static quire_err other_models_add(cli_options *o, char *name, char *path, quire_error *err) {
+    struct other_models *m = o->others;
+    quire_err e = name == NULL || path == NULL ? err_set(err, QUIRE_NO_MEMORY, -1, "out of memory")
+                  : m->n == CLI_MAX_MODELS
+                      ? err_set(err, QUIRE_INVALID, -1, "%s: %d models beside the main one are the most", path,
+                                CLI_MAX_MODELS)
+                      : QUIRE_OK;
+    for (int32_t i = 0; e == QUIRE_OK && i < m->n; i++) {
+        e = strcmp(m->names[i], name) == 0
+                ? err_set(err, QUIRE_INVALID, -1, "%s: another model is called %s too (%s)", path, name,
+                          m->paths[i])
+                : QUIRE_OK;
+    }
+    if (e != QUIRE_OK) {
+        mem_free(name);
+        mem_free(path);
+        return e;
+    }
+    const int32_t i = m->n++;
+    m->names[i] = name;
+    m->paths[i] = path;
+    m->options[i] = o->engine;
+    other_models_own(&m->options[i], path);
+    m->specs[i] = (model_spec){name, &m->options[i]};
+    return QUIRE_OK;
+}
+
+static char *other_models_copy(const char *text) {
+    return mem_dup(text, strlen(text));
+}
+
+static char *other_models_join(const char *dir, const char *name) {
+    strbuf path = {0};
+    if (strbuf_addf(&path, "%s/%s", dir, name) != QUIRE_OK) {
+        strbuf_deinit(&path);
+    }
+    return path.p;
+}
+
+static int other_models_compare(const void *a, const void *b) {
+    return strcmp(*(char *const *)a, *(char *const *)b);
+}
+
+/* The names in --model-dir, sorted; each is mem_new'd. */
+static quire_err other_models_scan(const char *dir, char *names[CLI_MAX_MODELS + 1], int32_t *n,
+                                   quire_error *err) {
+    DIR *d = opendir(dir);
+    quire_err e = QUIRE_OK;
+    *n = 0;
+    if (d == NULL) {
+        return err_set(err, QUIRE_INVALID, -1, "--model-dir %s: the directory cannot be read", dir);
+    }
+    for (const struct dirent *x = readdir(d); x != NULL && e == QUIRE_OK; x = readdir(d)) {
+        if (other_models_is_one(dir, x->d_name)) {
+            e = *n > CLI_MAX_MODELS ? err_set(err, QUIRE_INVALID, -1, "--model-dir %s: over %d models", dir,
+                                              CLI_MAX_MODELS + 1)
+                                    : QUIRE_OK;
+            char *name = e == QUIRE_OK ? other_models_copy(x->d_name) : NULL;
+            if (name != NULL) {
+                names[(*n)++] = name;
+            }
+        }
+    }
+    closedir(d);
+    qsort(names, (size_t)*n, sizeof *names, other_models_compare);
+    return e == QUIRE_OK && *n == 0
+               ? err_set(err, QUIRE_INVALID, -1,
+                         "--model-dir %s: no .gguf file and no directory with a config.json is in it", dir)
+               : e;
+}
+
+static quire_err other_models_add_dir(cli_options *o, quire_error *err) {
+    char *names[CLI_MAX_MODELS + 1];
+    int32_t n;
+    quire_err e = other_models_scan(o->model_dir, names, &n, err);
+    for (int32_t i = 0; i < n; i++) {
+        if (e != QUIRE_OK) {
+            mem_free(names[i]);
+        } else if (i == 0 && !read_flags_gave(o, "--model") && !o->hf_repo) {
+            o->others->main_path = other_models_join(o->model_dir, names[i]);
+            mem_free(names[i]);
+            e = mem_check_for(o->others->main_path, "a model's path", err);
+            o->engine.model = o->others->main_path;
+        } else {
+            e = other_models_add(o, names[i], other_models_join(o->model_dir, names[i]), err);
+        }
+    }
+    return e;
+}
+
+/* A model's name in requests: that of the hub, or of its file or directory. */
+static char *other_models_name(const char *path) {
+    const char *slash = strrchr(path, '/');
+    return other_models_copy(slash != NULL && slash[1] != 0 && !hub_is_name(path) ? slash + 1 : path);
+}
+
+quire_err other_models_list(cli_options *o, quire_error *err) {
+    if (o->model_dir == NULL && o->n_more_models == 0) {
+        return QUIRE_OK;
+    }
+    o->others = mem_new(1, sizeof *o->others);
+    TRY(mem_check_for(o->others, "a list of models", err));
+    TRY(o->model_dir != NULL ? other_models_add_dir(o, err) : QUIRE_OK);
+    for (int32_t i = 0; i < o->n_more_models; i++) {
+        const char *path = o->more_models[i];
+        TRY(other_models_add(o, other_models_name(path), other_models_copy(path), err));
+    }
+    o->server.other_models = o->others->specs;
+    o->server.n_other_models = o->others->n;
+    return QUIRE_OK;
+}
+
+quire_err other_models_fetch(cli_options *o, quire_error *err) {
+    struct other_models *m = o->others;
+    for (int32_t i = 0; m != NULL && i < m->n; i++) {
+        char *path = NULL;
+        if (!hub_is_name(m->paths[i])) {
+            continue;
+        }
+        TRY(hub_fetch_model(o, m->paths[i], QUIRE_HUB_MISSING, &path, err));
+        char *own = other_models_copy(path);
+        quire_free(path);
+        TRY(mem_check_for(own, "a model's path", err));
+        mem_free(m->paths[i]);
+        m->paths[i] = own;
+        m->options[i].model = own;
+    }
+    return QUIRE_OK;
+}

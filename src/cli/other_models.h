@@ -1,0 +1,17 @@
+/* The models that `quire serve` has beside its main one: those of --model-dir, and every
+ * MODEL after the first. They are loaded when a request names one (server/models.h). */
+#ifndef CLI_OTHER_MODELS_H
+#define CLI_OTHER_MODELS_H
+
+#include "cli/options.h"
+
+/* Lists them in o->server, before it is opened; their texts are o's. Where no MODEL is
+ * given, the first of --model-dir, by name, becomes the main one. INVALID: two have one
+ * name, there are too many, or the directory cannot be read or has none. */
+quire_err other_models_list(cli_options *o, quire_error *err);
+/* Fetches those that are names of the hub, after the main one. */
+quire_err other_models_fetch(cli_options *o, quire_error *err);
+/* NULL is allowed. */
+void other_models_free(struct other_models *m);
+
+#endif

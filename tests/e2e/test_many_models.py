@@ -1,0 +1,176 @@
+"""Several models in one server: each answers as in a server of its own, while they come and go, with real clients."""
+import concurrent.futures
+import os
+import random
+import shutil
+import threading
+import time
+
+import openai
+import pytest
+
+from conftest import Server
+
+SMALL, LARGE = "models/builtin-small.gguf", "models/builtin.gguf"
+FLAGS = ("--threads", "2", "--memory-utilization", "0.05", "--operator-key", "boss")
+PROMPTS = ["The prince", "Once upon a time", "1 2 3 4", "Who went there?"]
+SECONDS = int(os.environ.get("QUIRE_TEST_MODELS_S", "600" if os.environ.get("QUIRE_TEST_LONG") else "15"))
+
+
+def answer(client, model, prompt, n=24):
+    got = client.completions.create(model=model, prompt=prompt, max_tokens=n, temperature=0)
+    assert got.model == model
+    return got.choices[0].text
+
+
+def client_of(server):
+    return openai.OpenAI(base_url=server.url + "/v1", api_key="any", max_retries=0)
+
+
+def states(server):
+    """The state of each model by name."""
+    return {m["id"]: m["status"]["value"] for m in server.json("GET", "/models")["data"]}
+
+
+def wait_for(what, seconds=60):
+    end = time.time() + seconds
+    while not what():
+        assert time.time() < end, what
+        time.sleep(0.02)
+
+
+@pytest.fixture(scope="module")
+def expected():
+    """What each model answers in a server of its own."""
+    all_of = {}
+    for path in (SMALL, LARGE):
+        server = Server(path, *FLAGS)
+        client = client_of(server)
+        all_of[os.path.basename(path)] = {p: answer(client, os.path.basename(path), p) for p in PROMPTS}
+        server.stop()
+    return all_of
+
+
+@pytest.fixture
+def directory(tmp_path):
+    """A directory of models: two files, a damaged one, and what is none."""
+    for path in (SMALL, LARGE):
+        shutil.copy(path, tmp_path)
+    (tmp_path / "damaged.gguf").write_bytes((tmp_path / "builtin.gguf").read_bytes()[:5000])
+    (tmp_path / "README.md").write_text("no model")
+    (tmp_path / "empty").mkdir()
+    return tmp_path
+
+
+def test_each_model_answers_as_alone(expected):
+    server = Server(SMALL, LARGE, *FLAGS)
+    client = client_of(server)
+    assert states(server) == {"builtin-small.gguf": "loaded", "builtin.gguf": "unloaded"}
+    with concurrent.futures.ThreadPoolExecutor(16) as pool:
+        jobs = [(m, p, pool.submit(answer, client, m, p)) for _ in range(3) for m in expected for p in PROMPTS]
+        for model, prompt, job in jobs:
+            assert job.result() == expected[model][prompt]
+    assert states(server) == {"builtin-small.gguf": "loaded", "builtin.gguf": "loaded"}
+    assert {m.id for m in client.models.list()} == set(expected)
+    with pytest.raises(openai.NotFoundError, match="nobody"):
+        answer(client, "nobody", "x")
+    assert server.stop() == 0
+
+
+def test_a_directory_of_models(directory, expected):
+    server = Server("--model-dir", str(directory), *FLAGS)  # the first by name is the main one
+    client = client_of(server)
+    assert states(server) == {"builtin-small.gguf": "loaded", "builtin.gguf": "unloaded", "damaged.gguf": "unloaded"}
+    for model in expected:
+        assert answer(client, model, PROMPTS[0]) == expected[model][PROMPTS[0]]
+    with pytest.raises(openai.APIStatusError, match="damaged.gguf"):
+        answer(client, "damaged.gguf", "x")
+    assert answer(client, "builtin.gguf", PROMPTS[1]) == expected["builtin.gguf"][PROMPTS[1]]
+    assert server.stop() == 0
+
+
+def test_a_stream_outlives_the_command_to_unload_its_model(expected):
+    server = Server(SMALL, LARGE, *FLAGS)
+    client = client_of(server)
+    whole = answer(client, "builtin.gguf", PROMPTS[0], 60)
+    stream = client.completions.create(model="builtin.gguf", prompt=PROMPTS[0], max_tokens=60, temperature=0, stream=True)
+    text = next(stream).choices[0].text
+    assert server.json("POST", "/models/unload", {"model": "builtin.gguf"}, key="boss") == {"success": True}
+    for chunk in stream:
+        text += chunk.choices[0].text
+    assert text == whole
+    wait_for(lambda: states(server)["builtin.gguf"] == "unloaded")
+    assert server.ask("POST", "/models/unload", {"model": "builtin.gguf"}, key="boss")[0] == 400
+    assert server.ask("POST", "/models/load", {"model": "builtin.gguf"}, key="wrong")[0] in (401, 403)
+    assert server.json("POST", "/models/load", {"model": "builtin.gguf"}, key="boss") == {"success": True}
+    wait_for(lambda: states(server)["builtin.gguf"] == "loaded")
+    assert answer(client, "builtin.gguf", PROMPTS[0], 60) == whole
+    assert server.stop() == 0
+
+
+def resident(server):
+    with open(f"/proc/{server.process.pid}/smaps_rollup") as f:
+        fields = dict(line.split(":", 1) for line in f if ":" in line)
+    return int(fields["Anonymous"].split()[0]) * 1024
+
+
+def test_models_come_and_go_under_load(directory, expected):
+    """Random requests, loads and unloads of three models of which two fit beside the main one for a moment; idle ones leave."""
+    shutil.copy(directory / "builtin.gguf", directory / "third.gguf")
+    expected = {**expected, "third.gguf": expected["builtin.gguf"]}
+    os.remove(directory / "damaged.gguf")
+    seed = random.randrange(1 << 32)
+    print("seed", seed)
+    server = Server("--model-dir", str(directory), "--max-models", "1", "--model-idle-s", "0.3", *FLAGS)
+    client = client_of(server)
+    answer(client, "builtin.gguf", PROMPTS[0])
+    wait_for(lambda: states(server)["builtin.gguf"] == "unloaded")
+    before, end, n = resident(server), time.time() + SECONDS, [0]
+
+    def visit(number):
+        draw = random.Random(seed + number)
+        while time.time() < end:
+            model, prompt = draw.choice(sorted(expected)), draw.choice(PROMPTS)
+            kind = draw.random()
+            if kind < 0.1:
+                server.ask("POST", draw.choice(["/models/load", "/models/unload"]), {"model": model}, key="boss")
+            elif kind < 0.2:  # a client that leaves
+                stream = client.completions.create(model=model, prompt=prompt, max_tokens=60, temperature=0, stream=True)
+                next(stream)
+                stream.close()
+            else:
+                assert answer(client, model, prompt) == expected[model][prompt]
+            n[0] += 1
+            time.sleep(draw.choice([0, 0, 0, 0.5]))
+
+    with concurrent.futures.ThreadPoolExecutor(6) as pool:
+        for job in [pool.submit(visit, i) for i in range(6)]:
+            job.result()
+    assert n[0] >= 12
+    wait_for(lambda: [s for s in states(server).values()].count("loaded") == 1)
+    grown = resident(server) - before
+    print(n[0], "requests; grown by", grown)
+    assert grown < 16 << 20
+    assert server.stop() == 0
+
+
+def test_a_flood_of_one_model_leaves_the_other_its_share(expected):
+    server = Server(SMALL, LARGE, *FLAGS)
+    client = client_of(server)
+    answer(client, "builtin.gguf", PROMPTS[0])
+    stop = threading.Event()
+
+    def flood():
+        while not stop.is_set():
+            client.completions.create(model="builtin-small.gguf", prompt="x", max_tokens=100, temperature=1, n=8)
+
+    with concurrent.futures.ThreadPoolExecutor(8) as pool:
+        jobs = [pool.submit(flood) for _ in range(8)]
+        try:
+            for prompt in PROMPTS:
+                assert answer(client, "builtin.gguf", prompt) == expected["builtin.gguf"][prompt]
+        finally:
+            stop.set()
+        for job in jobs:
+            job.result()
+    assert server.stop() == 0
