@@ -2,6 +2,7 @@
 
 #include "base/log.h"
 #include "base/mem.h"
+#include "cli/other_models.h"
 
 void cli_options_init(cli_options *o) {
     *o = (cli_options){.n_predict = -1};

@@ -1,6 +1,7 @@
 #include "cli/other_models.h"
 
 #include <dirent.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>

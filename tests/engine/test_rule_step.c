@@ -3,6 +3,7 @@
 #include "draft_case.h"
 #include "outside.h"
 
+#include "base/clock.h"
 #include "engine/rule_step.h"
 
 /* Beside drafts, forced tokens, samples, preemption and swapped pages. */
