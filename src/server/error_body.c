@@ -103,7 +103,7 @@ bool path_is_known(path_at known, str path) {
 /* ---- paths of other APIs ---- */
 
 #define CHAT_INSTEAD "use /v1/chat/completions"
-#define ONE_MODEL    "this server has the one model that it was started with"
+#define OWN_MODELS   "this server has the models of /v1/models, which it was started with"
 
 const foreign_path foreign_paths[] = {
     {"/v1/complete", "Anthropic's Completions API", "use /v1/completions"},
@@ -116,12 +116,12 @@ const foreign_path foreign_paths[] = {
     {"/v1/assistants", "OpenAI's Assistants API", CHAT_INSTEAD},
     {"/v1/threads", "OpenAI's Assistants API", CHAT_INSTEAD},
     {"/v1/realtime", "OpenAI's Realtime API", CHAT_INSTEAD " with \"stream\": true"},
-    {"/api/pull", "the management of models", ONE_MODEL},
-    {"/api/push", "the management of models", ONE_MODEL},
-    {"/api/create", "the management of models", ONE_MODEL},
-    {"/api/copy", "the management of models", ONE_MODEL},
-    {"/api/delete", "the management of models", ONE_MODEL},
-    {"/api/blobs", "the management of models", ONE_MODEL},
+    {"/api/pull", "the management of models", OWN_MODELS},
+    {"/api/push", "the management of models", OWN_MODELS},
+    {"/api/create", "the management of models", OWN_MODELS},
+    {"/api/copy", "the management of models", OWN_MODELS},
+    {"/api/delete", "the management of models", OWN_MODELS},
+    {"/api/blobs", "the management of models", OWN_MODELS},
     {"/slots", "llama.cpp's own API", "use /metrics, and /debug/requests with the operator's key"},
     {"/generate", "TGI's own API", "use /v1/completions"},
     {"/generate_stream", "TGI's own API", "use /v1/completions with \"stream\": true"},

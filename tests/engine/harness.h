@@ -143,6 +143,7 @@ typedef struct harness_run {
 
 static inline void harness_open(const harness_options *o, harness *h) {
     quire_error err = {0};
+    *h = (harness){0};
     model_file *f;
     backend_options bo = {.compute = o->compute, .isa = o->isa, .n_threads = o->n_threads};
     const model_overrides both_ways = {.kv = "llama.attention.causal=bool:false"};

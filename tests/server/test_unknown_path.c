@@ -18,7 +18,7 @@ static void expect_told(const char *method, const char *path, const char *part) 
 TEST(a_base_url_without_v1_is_told_to_end_in_it) {
     expect_told("POST", "/chat/completions",
                 "it is /v1/chat/completions: set the client's base URL so that it ends in /v1");
-    expect_told("GET", "/models", "it is /v1/models: set the client's base URL");
+    expect_told("POST", "/responses", "it is /v1/responses: set the client's base URL");
     expect_told("GET", "/models/org/name", "it is /v1/models/org/name: set");
     expect_told("POST", "/Chat/Completions/", "it is /v1/chat/completions: set");
 }
@@ -57,7 +57,7 @@ TEST(a_path_of_another_api_hears_what_to_use_instead) {
     expect_told("POST", "/v1/complete/x", "Anthropic's Completions API is not served here");
     expect_told("POST", "/audio/speech", "this server generates text only");
     expect_told("POST", "/api/pull",
-                "the management of models is not served here; this server has the one model");
+                "the management of models is not served here; this server has the models of /v1/models");
     expect_told("GET", "/v1/responsesx", "there is no such path");
 }
 
