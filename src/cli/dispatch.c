@@ -10,6 +10,7 @@
 #include "cli/command.h"
 #include "cli/env_flags.h"
 #include "cli/hub.h"
+#include "cli/other_models.h"
 #include "cli/program.h"
 #include "cli/read_flags.h"
 #include "cli/set_flag.h"
@@ -142,6 +143,7 @@ static int resolve_and_run(const command *c, cli_options *o) {
     }
     quire_err e = takes_model && c->begin ? c->begin(o, &err) : QUIRE_OK;
     e = e == QUIRE_OK && takes_model ? hub_resolve_models(o, &err) : e;
+    e = e == QUIRE_OK && takes_model ? other_models_fetch(o, &err) : e;
     if (e == QUIRE_OK) {
         return dispatch_run_command(c, o);
     }

@@ -7,7 +7,6 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/mem.h"
-#include "cli/other_models.h"
 #include "quire_hub.h"
 #include "json/json_out.h"
 
@@ -312,6 +311,5 @@ static quire_err resolve_draft(cli_options *o, quire_error *err) {
 
 quire_err hub_resolve_models(cli_options *o, quire_error *err) {
     TRY(o->engine.model ? hub_resolve_model(o, err) : QUIRE_OK);
-    TRY(resolve_draft(o, err));
-    return other_models_fetch(o, err);
+    return resolve_draft(o, err);
 }

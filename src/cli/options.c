@@ -2,7 +2,6 @@
 
 #include "base/log.h"
 #include "base/mem.h"
-#include "cli/other_models.h"
 
 void cli_options_init(cli_options *o) {
     *o = (cli_options){.n_predict = -1};
@@ -20,7 +19,12 @@ void cli_options_deinit(cli_options *o) {
         id_list_deinit(&o->prefix_ids[i]);
     }
     mem_free(o->model_path);
-    other_models_free(o->others);
+    for (int32_t i = 0; i < o->others.n; i++) {
+        mem_free(o->others.options[i]);
+        mem_free(o->others.names[i]);
+        mem_free(o->others.paths[i]);
+    }
+    mem_free(o->others.main_path);
     strbuf_deinit(&o->draft_config);
     strbuf_deinit(&o->template_text);
     strbuf_deinit(&o->override_kv);

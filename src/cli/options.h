@@ -58,7 +58,13 @@ typedef struct cli_options {
     const char *more_models[CLI_MAX_MODELS];
     int32_t n_more_models;
     const char *model_dir;
-    struct other_models *others; /* owned (other_models.h); NULL: none */
+    struct {
+        int32_t n;
+        model_spec specs[CLI_MAX_MODELS];
+        quire_options *options[CLI_MAX_MODELS];              /* owned; their models are the paths */
+        char *names[CLI_MAX_MODELS], *paths[CLI_MAX_MODELS]; /* owned */
+        char *main_path;                                     /* owned: of model_dir; NULL: not from there */
+    } others;                                                /* made of these (other_models.h) */
     /* owned: that of engine.speculative_config, with a draft model that was found by
      * name */
     strbuf draft_config;

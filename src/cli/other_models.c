@@ -8,29 +8,8 @@
 #include <unistd.h>
 
 #include "base/mem.h"
-#include "cli/command.h"
 #include "cli/hub.h"
 #include "cli/read_flags.h"
-#include "server/models.h"
-
-struct other_models {
-    int32_t n;
-    model_spec specs[CLI_MAX_MODELS];
-    quire_options options[CLI_MAX_MODELS]; /* their models are the paths */
-    char *names[CLI_MAX_MODELS], *paths[CLI_MAX_MODELS];
-    char *main_path; /* of --model-dir; NULL: the main model is given */
-};
-
-void other_models_free(struct other_models *m) {
-    for (int32_t i = 0; m != NULL && i < m->n; i++) {
-        mem_free(m->names[i]);
-        mem_free(m->paths[i]);
-    }
-    if (m != NULL) {
-        mem_free(m->main_path);
-        mem_free(m);
-    }
-}
 
 /* A directory's entry that is a model: a GGUF file, of several parts the first, or a
  * directory with a config.json. */
@@ -42,7 +21,8 @@ static bool other_models_is_one(const char *dir, const char *name) {
     const bool is_gguf = n > 5 && strcmp(name + n - 5, ".gguf") == 0;
     const bool is_later =
         is_gguf && part != NULL && part - name >= 6 && strncmp(part - 6, "-00001", 6) != 0;
-    if (name[0] == '.' || (size_t)snprintf(path, sizeof path, "%s/%s/config.json", dir, name) >= sizeof path) {
+    const size_t all = (size_t)snprintf(path, sizeof path, "%s/%s/config.json", dir, name);
+    if (name[0] == '.' || all >= sizeof path) {
         return false;
     }
     if (is_gguf) {
@@ -64,31 +44,42 @@ static void other_models_own(quire_options *o, const char *path) {
     o->n_public_prefixes = 0;
 }
 
+/* What is wrong with another model of this name; QUIRE_OK: nothing. */
+static quire_err other_models_check(const cli_options *o, const char *name, const char *path,
+                                    quire_error *err) {
+    if (name == NULL || path == NULL) {
+        return err_set(err, QUIRE_NO_MEMORY, -1, "out of memory");
+    }
+    if (o->others.n == CLI_MAX_MODELS) {
+        return err_set(err, QUIRE_INVALID, -1, "%s: %d models beside the main one are the most", path,
+                       CLI_MAX_MODELS);
+    }
+    for (int32_t i = 0; i < o->others.n; i++) {
+        if (strcmp(o->others.names[i], name) == 0) {
+            return err_set(err, QUIRE_INVALID, -1, "%s: another model is called %s too (%s)", path, name,
+                           o->others.paths[i]);
+        }
+    }
+    return QUIRE_OK;
+}
+
 /* Adds a model; takes name and path over, also where it fails. */
 static quire_err other_models_add(cli_options *o, char *name, char *path, quire_error *err) {
-    struct other_models *m = o->others;
-    quire_err e = name == NULL || path == NULL ? err_set(err, QUIRE_NO_MEMORY, -1, "out of memory")
-                  : m->n == CLI_MAX_MODELS
-                      ? err_set(err, QUIRE_INVALID, -1, "%s: %d models beside the main one are the most", path,
-                                CLI_MAX_MODELS)
-                      : QUIRE_OK;
-    for (int32_t i = 0; e == QUIRE_OK && i < m->n; i++) {
-        e = strcmp(m->names[i], name) == 0
-                ? err_set(err, QUIRE_INVALID, -1, "%s: another model is called %s too (%s)", path, name,
-                          m->paths[i])
-                : QUIRE_OK;
-    }
+    quire_err e = other_models_check(o, name, path, err);
+    quire_options *own = e == QUIRE_OK ? mem_new(1, sizeof *own) : NULL;
+    e = e == QUIRE_OK ? mem_check_for(own, "a model's options", err) : e;
     if (e != QUIRE_OK) {
         mem_free(name);
         mem_free(path);
         return e;
     }
-    const int32_t i = m->n++;
-    m->names[i] = name;
-    m->paths[i] = path;
-    m->options[i] = o->engine;
-    other_models_own(&m->options[i], path);
-    m->specs[i] = (model_spec){name, &m->options[i]};
+    const int32_t i = o->others.n++;
+    *own = o->engine;
+    other_models_own(own, path);
+    o->others.names[i] = name;
+    o->others.paths[i] = path;
+    o->others.options[i] = own;
+    o->others.specs[i] = (model_spec){name, own};
     return QUIRE_OK;
 }
 
@@ -144,10 +135,10 @@ static quire_err other_models_add_dir(cli_options *o, quire_error *err) {
         if (e != QUIRE_OK) {
             mem_free(names[i]);
         } else if (i == 0 && !read_flags_gave(o, "--model") && !o->hf_repo) {
-            o->others->main_path = other_models_join(o->model_dir, names[i]);
+            o->others.main_path = other_models_join(o->model_dir, names[i]);
             mem_free(names[i]);
-            e = mem_check_for(o->others->main_path, "a model's path", err);
-            o->engine.model = o->others->main_path;
+            e = mem_check_for(o->others.main_path, "a model's path", err);
+            o->engine.model = o->others.main_path;
         } else {
             e = other_models_add(o, names[i], other_models_join(o->model_dir, names[i]), err);
         }
@@ -162,35 +153,29 @@ static char *other_models_name(const char *path) {
 }
 
 quire_err other_models_list(cli_options *o, quire_error *err) {
-    if (o->model_dir == NULL && o->n_more_models == 0) {
-        return QUIRE_OK;
-    }
-    o->others = mem_new(1, sizeof *o->others);
-    TRY(mem_check_for(o->others, "a list of models", err));
     TRY(o->model_dir != NULL ? other_models_add_dir(o, err) : QUIRE_OK);
     for (int32_t i = 0; i < o->n_more_models; i++) {
         const char *path = o->more_models[i];
         TRY(other_models_add(o, other_models_name(path), other_models_copy(path), err));
     }
-    o->server.other_models = o->others->specs;
-    o->server.n_other_models = o->others->n;
+    o->server.other_models = o->others.specs;
+    o->server.n_other_models = o->others.n;
     return QUIRE_OK;
 }
 
 quire_err other_models_fetch(cli_options *o, quire_error *err) {
-    struct other_models *m = o->others;
-    for (int32_t i = 0; m != NULL && i < m->n; i++) {
+    for (int32_t i = 0; i < o->others.n; i++) {
         char *path = NULL;
-        if (!hub_is_name(m->paths[i])) {
+        if (!hub_is_name(o->others.paths[i])) {
             continue;
         }
-        TRY(hub_fetch_model(o, m->paths[i], QUIRE_HUB_MISSING, &path, err));
+        TRY(hub_fetch_model(o, o->others.paths[i], QUIRE_HUB_MISSING, &path, err));
         char *own = other_models_copy(path);
         quire_free(path);
         TRY(mem_check_for(own, "a model's path", err));
-        mem_free(m->paths[i]);
-        m->paths[i] = own;
-        m->options[i].model = own;
+        mem_free(o->others.paths[i]);
+        o->others.paths[i] = own;
+        o->others.options[i]->model = own;
     }
     return QUIRE_OK;
 }

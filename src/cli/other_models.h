@@ -11,7 +11,4 @@
 quire_err other_models_list(cli_options *o, quire_error *err);
 /* Fetches those that are names of the hub, after the main one. */
 quire_err other_models_fetch(cli_options *o, quire_error *err);
-/* NULL is allowed. */
-void other_models_free(struct other_models *m);
-
 #endif

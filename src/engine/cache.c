@@ -1,11 +1,14 @@
 #include "engine/cache.h"
 
+#include <assert.h>
+
 #include "base/log.h"
 #include "engine/explain.h"
 #include "engine/row_pooling_block.h"
 
 #define MAX_NAMESPACES 4096 /* tenants with their salts that have sequences or cached pages at once */
 #define N_EVENTS       4096 /* capacity of the ring of KV events */
+#define AUDIT_MAX_PAGES 4096 /* larger pools are not audited: it takes time in proportion */
 #define PROBED_FRAMES  16   /* copied at open, so that the first preemption has a measured cost */
 
 /* The scope of public prefixes: all whose keys and values agree, which within one engine
@@ -143,4 +146,33 @@ void swap_in(engine *e, sequence *s) {
         note_copies(e, s, &e->swap_in_cost, &did);
         e->stats.swapped_in++;
     }
+}
+
+/* ---- the audit ---- */
+
+int32_t engine_list_tables(const engine *e) {
+    int32_t n = 0;
+    for (int32_t i = 0; i < e->sched.n_running; i++) {
+        n += kv_seq_list_tables(&running_at(e, i)->task.kv, e->step.tables + n);
+    }
+    return n;
+}
+
+void engine_audit(const engine *e) {
+    if (e->options.n_pages > AUDIT_MAX_PAGES) {
+        return;
+    }
+    quire_error err = {0};
+    quire_err r = QUIRE_OK;
+    for (int32_t i = 0; i < e->sched.n_running; i++) {
+        r = r == QUIRE_OK ? kv_seq_check(&e->kv, &running_at(e, i)->task.kv, &err) : r;
+    }
+    r = r == QUIRE_OK ? kv_cache_check(&e->kv, e->step.tables, engine_list_tables(e), &err) : r;
+    if (r == QUIRE_OK && e->drafter != NULL && e->drafter->ops->check != NULL) {
+        r = e->drafter->ops->check(e->drafter, &err);
+    }
+    if (r != QUIRE_OK) {
+        log_line(LOG_ERROR, "page audit: %s", err.message);
+    }
+    assert(r == QUIRE_OK);
 }

@@ -23,37 +23,6 @@
 
 #define MAX_TENANTS   1024 /* tenants with a service counter of their own */
 
-#define AUDIT_MAX_PAGES 4096 /* larger pools are not audited: it takes time in proportion */
-
-/* ---- the audit ---- */
-
-int32_t engine_list_tables(const engine *e) {
-    int32_t n = 0;
-    for (int32_t i = 0; i < e->sched.n_running; i++) {
-        n += kv_seq_list_tables(&running_at(e, i)->task.kv, e->step.tables + n);
-    }
-    return n;
-}
-
-void engine_audit(const engine *e) {
-    if (e->options.n_pages > AUDIT_MAX_PAGES) {
-        return;
-    }
-    quire_error err = {0};
-    quire_err r = QUIRE_OK;
-    for (int32_t i = 0; i < e->sched.n_running; i++) {
-        r = r == QUIRE_OK ? kv_seq_check(&e->kv, &running_at(e, i)->task.kv, &err) : r;
-    }
-    r = r == QUIRE_OK ? kv_cache_check(&e->kv, e->step.tables, engine_list_tables(e), &err) : r;
-    if (r == QUIRE_OK && e->drafter != NULL && e->drafter->ops->check != NULL) {
-        r = e->drafter->ops->check(e->drafter, &err);
-    }
-    if (r != QUIRE_OK) {
-        log_line(LOG_ERROR, "page audit: %s", err.message);
-    }
-    assert(r == QUIRE_OK);
-}
-
 /* ---- open and close ---- */
 
 #define COPIES_A_CALL 64
@@ -268,7 +237,7 @@ void engine_close(engine *e) {
     }
     engine_stop(e);
     if (e->locks_ready) {
-        engine_cancel_all(e); /* those that were submitted since */
+        intake_cancel_all(e); /* those that were submitted since */
     }
     if (e->locks_ready) {
         pthread_mutex_destroy(&e->lock);

@@ -165,6 +165,8 @@ bool intake_new(engine *e);
 void intake_drop_cancelled(engine *e, bool some_came_so);
 /* Removes every sequence in state TASK_DONE from a queue, and drops it. */
 void intake_drop_done(sched_task **queue, int32_t *n);
+/* Ends all sequences as cancelled, also submitted ones: the engine is closing. */
+void intake_cancel_all(engine *e);
 
 /* ---- lifecycle.c: the hooks of the scheduler ---- */
 /* The hooks of an engine; with `audits` every reservation is recorded in its audit
@@ -193,11 +195,7 @@ void step_commit(engine *e, sequence *s, int32_t token, end_kind end);
 /* Stores what the request needs of the prompt's row p. */
 void step_keep_row(const engine *e, sequence *s, int32_t p, const float *logits);
 
-/* ---- team.c ---- */
-/* Ends all sequences as cancelled, also those in the ring: the engine is closing. */
-void engine_cancel_all(engine *e);
-
-/* ---- lifecycle.c ---- */
+/* ---- cache.c ---- */
 /* Lists the tables of every running sequence in e->step.tables; returns how many. */
 int32_t engine_list_tables(const engine *e);
 /* Asserts that pool and tables agree: that the pool's counts equal the running sequences'

@@ -6,6 +6,7 @@
 #include "engine/explain.h"
 #include "engine/features.h"
 #include "engine/fork.h"
+#include "engine/output.h"
 #include "engine/rule_step.h"
 #include "sched/deadline.h"
 
@@ -168,4 +169,24 @@ void intake_drop_cancelled(engine *e, bool some_came_so) {
         }
         intake_drop_done(queues[k], counts[k]);
     }
+}
+
+/* A parent that ends puts its first child among the waiting. */
+void intake_cancel_all(engine *e) {
+    sequence *s;
+    while (e->sched.n_running > 0) {
+        s = running_at(e, --e->sched.n_running);
+        step_finish(e, s, FINISH_CANCELLED, QUIRE_CANCELLED);
+        sequence_drop(s);
+    }
+    while (ring_pop(e->in, &s)) {
+        step_finish(e, s, FINISH_CANCELLED, QUIRE_CANCELLED);
+        sequence_drop(s);
+    }
+    while (e->sched.n_waiting > 0) {
+        s = waiting_at(e, --e->sched.n_waiting);
+        step_finish(e, s, FINISH_CANCELLED, QUIRE_CANCELLED);
+        sequence_drop(s);
+    }
+    out_wake_readers(e);
 }

@@ -1,16 +1,14 @@
 #include "engine/team.h"
 
 #include <assert.h>
-#include <string.h>
 
 #include "base/clock.h"
 #include "base/mem.h"
-#include "base/work_room.h"
 #include "engine/cache.h"
 #include "engine/engine_view.h"
 #include "engine/output.h"
 #include "engine/state.h"
-#include "sched/turn.h"
+#include "sched/model_turn.h"
 
 #define SHORT_WAIT_US 1000 /* pause when there are sequences but none could be planned */
 
@@ -40,26 +38,6 @@ struct engine_team {
 };
 
 /* ---- one engine's turn ---- */
-
-/* A parent that ends puts its first child among the waiting. */
-void engine_cancel_all(engine *e) {
-    sequence *s;
-    while (e->sched.n_running > 0) {
-        s = running_at(e, --e->sched.n_running);
-        step_finish(e, s, FINISH_CANCELLED, QUIRE_CANCELLED);
-        sequence_drop(s);
-    }
-    while (ring_pop(e->in, &s)) {
-        step_finish(e, s, FINISH_CANCELLED, QUIRE_CANCELLED);
-        sequence_drop(s);
-    }
-    while (e->sched.n_waiting > 0) {
-        s = waiting_at(e, --e->sched.n_waiting);
-        step_finish(e, s, FINISH_CANCELLED, QUIRE_CANCELLED);
-        sequence_drop(s);
-    }
-    out_wake_readers(e);
-}
 
 /* One step of e, if one can be planned. */
 static bool team_run_step(engine *e) {
@@ -137,7 +115,7 @@ static void team_let_go(engine_team *t) {
         if (e == NULL || !e->place.leaves) {
             continue;
         }
-        engine_cancel_all(e);
+        intake_cancel_all(e);
         team_publish(e);
         if (t->n_seated == 1 && t->entered != NULL) {
             t->entered->ops->leave(t->entered);

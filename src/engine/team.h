@@ -1,7 +1,7 @@
 /* An engine team: the thread that runs the steps of one or several engines in turn, on
  * compute threads that they share.
  *
- * A step is of one engine; sched/turn.h chooses which. All engines of a team share its
+ * A step is of one engine; sched/model_turn.h chooses which. All engines of a team share its
  * wake: whoever has news for one of them rings it.
  *
  *   engine_team_open -> engine_team_join (an engine runs) -> engine_team_leave -> ..

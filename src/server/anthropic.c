@@ -12,7 +12,6 @@
 #include <time.h>
 
 #include "base/sha256.h"
-#include "server/loop_models.h"
 #include "server/response.h"
 
 typedef enum open_block { NO_BLOCK, THINKING_BLOCK, TEXT_BLOCK, TOOL_BLOCK } open_block;

@@ -2,7 +2,7 @@
 
 #include <assert.h>
 
-#include "server/loop_models.h"
+#include "server/conn_model.h"
 #include "server/response.h"
 
 static void body_cancel_job(conn *c) {

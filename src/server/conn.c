@@ -38,7 +38,10 @@ static bool conn_is_arriving(const conn *c) {
 /* Its response is complete, or the connection closes before. */
 static void conn_end_request(conn *c) {
     const server_options *o = conn_options(c);
-    conn_drop_model(c);
+    if (c->model != NULL) {
+        loop_model_drop(c->model);
+        c->model = NULL;
+    }
     if (!c->record.is_open) {
         return;
     }

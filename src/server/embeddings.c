@@ -5,7 +5,6 @@
 
 #include "base/base64.h"
 #include "base/clock.h"
-#include "server/loop_models.h"
 #include "server/ollama.h"
 #include "server/response.h"
 

@@ -5,7 +5,6 @@
 #include "base/clock.h"
 #include "base/mem.h"
 #include "server/llama_api.h"
-#include "server/loop_models.h"
 #include "server/response.h"
 #include "json/json.h"
 

@@ -50,6 +50,8 @@ typedef struct loop {
     struct event *on_wake, *on_deadline, *on_retry;
     struct event *on_ping; /* looks for streams that sent nothing for server_options.ping_us; or NULL */
     struct event *on_look; /* the first loop's: logs tier errors and the progress of a drain */
+    /* what an engine's events do: arg is the loop_model whose queue has some */
+    event_callback_fn on_queue;
     struct loop_model *models; /* [models_count] (loop_models.h); NULL: the engine is not there yet */
     wake bell;
     pthread_t thread;

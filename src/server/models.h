@@ -15,6 +15,7 @@
 #include "base/str.h"
 #include "json/json_out.h"
 #include "quire.h"
+#include "server/server_options.h"
 
 typedef struct models models;
 
@@ -40,12 +41,6 @@ typedef struct served_model {
     uint32_t n_failures;       /* attempts to load it that failed */
     quire_error error;         /* of the last one */
 } served_model;
-
-/* A model beside the main one. */
-typedef struct model_spec {
-    const char *name;
-    const quire_options *options; /* borrowed as long as the models */
-} model_spec;
 
 typedef struct models_options {
     const model_spec *others;

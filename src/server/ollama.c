@@ -9,7 +9,7 @@
 #include "base/sha256.h"
 #include "server/body_jobs.h"
 #include "server/ollama.h"
-#include "server/loop_models.h"
+#include "server/conn_model.h"
 #include "server/response.h"
 #include "json/json.h"
 

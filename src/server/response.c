@@ -1,5 +1,5 @@
 #include "server/response.h"
-#include "server/loop_models.h"
+#include "server/conn_model.h"
 
 #include <assert.h>
 #include <inttypes.h>

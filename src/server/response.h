@@ -13,6 +13,7 @@
 
 #include "server/answer_parts.h"
 #include "server/conn.h"
+#include "server/loop_models.h"
 #include "server/loop_order.h"
 #include "json/json_out.h"
 
@@ -180,7 +181,7 @@ const response_writer *response_writer_of(quire_endpoint endpoint);
 struct response {
     conn *conn; /* NULL: it is generated in the background */
     loop *loop;
-    struct loop_model *model; /* which it holds */
+    loop_model *model; /* which it holds */
     quire_stream *stream;
     const quire_request_info *info;
     const quire_responses_info *responses; /* NULL: it is of no such request */
@@ -220,6 +221,14 @@ void response_flush_unsent(loop *l);
 /* Sends a ping on each stream of the loop that sent nothing for server_options.ping_us
  * and has nothing unsent. */
 void response_ping_all(loop *l);
+/* The engine that generates a response. */
+static inline quire_engine *response_engine(const response *a) {
+    return a->model->m->engine;
+}
+/* The name of the model that does, as the fields `model` of responses have it. */
+static inline const char *response_model(const response *a) {
+    return a->model->m->name;
+}
 /* The generation that c has in progress, or NULL. */
 response *response_of(const conn *c);
 /* Cancels the stream of a client that reads too slowly. After the unsent output come an

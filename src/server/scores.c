@@ -5,7 +5,6 @@
 #include <string.h>
 
 #include "base/mem.h"
-#include "server/loop_models.h"
 #include "server/response.h"
 
 static quire_err scores_take_row(const response *a, response_choice *c, const quire_event *ev) {

@@ -7,8 +7,8 @@
 #include "base/log.h"
 #include "base/mem.h"
 #include "base/rng.h"
-#include "server/conn.h"
-#include "server/loop_models.h"
+#include "server/body_jobs.h"
+#include "server/conn_model.h"
 #include "server/loop_order.h"
 #include "server/response.h"
 #include "server/responses.h"
@@ -39,6 +39,20 @@ static LOOP_CALLBACK(loop_on_retry) {
     if (l->listener != NULL) {
         evconnlistener_enable(l->listener);
     }
+}
+
+/* ---- the engines' events: one wake-up for all that a step produced ---- */
+
+static LOOP_CALLBACK(loop_on_queue) {
+    const loop_model *p = arg;
+    quire_event ev;
+    while (quire_queue_next(p->queue, &ev)) {
+        if (!body_job_event(&ev)) {
+            response_event(&ev);
+        }
+    }
+    response_flush_unsent(p->l);
+    conn_relieve(p->l);
 }
 
 /* ---- what the log says of the whole server: the first loop's ---- */
@@ -163,7 +177,7 @@ static LOOP_CALLBACK(loop_on_wake) {
     orders_take(l);
     responses_drop_unwanted(l);
     conn_resume_bodies(l);
-    loop_models_look(l);
+    conns_look_for_models(l);
     if (l->models == NULL && atomic_load(&l->server->stops_waiting)) {
         event_base_loopbreak(l->base);
     }
@@ -189,7 +203,7 @@ static struct event_base *loop_new_base(void) {
 }
 
 quire_err loop_open(loop *l, server *s) {
-    *l = (loop){.server = s, .random = rng_os_seed()};
+    *l = (loop){.server = s, .random = rng_os_seed(), .on_queue = loop_on_queue};
     TRY(wake_init(&l->bell));
     quire_err e = http_stats_open(&l->http);
     l->base = e == QUIRE_OK ? loop_new_base() : NULL;

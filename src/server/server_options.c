@@ -27,10 +27,10 @@ const flag flags_origins[] = {
 };
 const flag flags_models[] = {
     {"--max-models --models-max", "N", "models beside the first that are loaded at once; 0: any number",
-     FLAG_COUNT, AT(max_models), .minimum = 0, .maximum = 63, .number = 4},
+     FLAG_COUNT, AT(max_models), .minimum = 0, .maximum = 63, .number = 4, .rare = true},
     {"--model-idle-s --sleep-idle-seconds", "S",
      "seconds after which a model beside the first that nobody uses is unloaded; 0: never", FLAG_SECONDS,
-     AT(model_idle_us), .minimum = 0, .maximum = 1e9},
+     AT(model_idle_us), .minimum = 0, .maximum = 1e9, .rare = true},
     {0},
 };
 const flag flags_server_limits[] = {

@@ -13,6 +13,13 @@
 /* connections over the limit that may read their response; more are closed at once */
 #define SERVER_MAX_SURPLUS 64
 
+/* A model beside the engine's: its name in requests, and how it is opened. Both are borrowed
+ * until server_close. */
+typedef struct model_spec {
+    const char *name;
+    const struct quire_options *options;
+} model_spec;
+
 typedef struct server_options {
     const char *host; /* a name, an address, or unix: and the path of a socket file */
     int32_t port;     /* 0: any free one */
@@ -60,7 +67,7 @@ typedef struct server_options {
     int64_t max_response_age_us;
     int64_t shutdown_deadline_us; /* from server_stop until running requests are cancelled */
     /* beside the engine's model: loaded when a request names one (models.h) */
-    const struct model_spec *other_models;
+    const model_spec *other_models;
     int32_t n_other_models;
     int32_t max_models;    /* of them loaded at once; 0: any number */
     int64_t model_idle_us; /* one that nobody used for so long is unloaded; 0: never */

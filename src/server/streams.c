@@ -8,8 +8,8 @@
 #include <stdio.h>
 
 #include "base/mem.h"
+#include "server/conn_model.h"
 #include "server/loop_order.h"
-#include "server/loop_models.h"
 #include "server/response.h"
 #include "server/routes.h"
 

@@ -2,7 +2,6 @@
  * /apply-template and the /render of completions and chats, in vLLM's form and
  * llama.cpp's: writes their responses. */
 #include "base/utf8.h"
-#include "server/loop_models.h"
 #include "server/response.h"
 
 static const response_prompt *tokenize_prompt(const response *a) {

@@ -29,7 +29,8 @@ static char *generate(quire_engine *e, const char *prompt) {
     char *text;
     size_t n;
     assert_int_equal(quire_request_text(e, prompt, strlen(prompt), &r, &err), QUIRE_OK);
-    assert_int_equal(quire_request_set_all(r, "{\"max_tokens\": 24, \"temperature\": 0}", 36, &err), QUIRE_OK);
+    assert_int_equal(quire_request_set(r, "max_tokens", "24", &err), QUIRE_OK);
+    assert_int_equal(quire_request_set(r, "temperature", "0", &err), QUIRE_OK);
     if (quire_generate(e, r, &text, &n, &err) != QUIRE_OK) {
         fail_msg("%s", err.message);
     }

@@ -1,8 +1,8 @@
-#include "sched/turn.h"
+#include "sched/model_turn.h"
 
 #include <assert.h>
 
-static int32_t least_served(const turn_claim *claims, int32_t n) {
+static int32_t turn_least_served(const turn_claim *claims, int32_t n) {
     int32_t least = 0;
     for (int32_t i = 1; i < n; i++) {
         least = claims[i].served_us < claims[least].served_us ? i : least;
@@ -28,7 +28,7 @@ static bool is_urgent(const turn_claim *claims, int32_t n, const turn_claim *c, 
 
 int32_t turn_choose(const turn_claim *claims, int32_t n, int64_t now_us) {
     assert(n >= 1);
-    const int32_t least = least_served(claims, n);
+    const int32_t least = turn_least_served(claims, n);
     int32_t first = least;
     int64_t earliest = INT64_MAX;
     for (int32_t i = 0; i < n; i++) {
@@ -43,6 +43,6 @@ int32_t turn_choose(const turn_claim *claims, int32_t n, int64_t now_us) {
 }
 
 double turn_resume(double served_us, const turn_claim *others, int32_t n) {
-    const double least = n > 0 ? others[least_served(others, n)].served_us : served_us;
+    const double least = n > 0 ? others[turn_least_served(others, n)].served_us : served_us;
     return served_us > least ? served_us : least;
 }

@@ -1,5 +1,5 @@
 /* Whose step runs next, where several models share a thread. */
-#include "sched/turn.h"
+#include "sched/model_turn.h"
 
 #include "base/rng.h"
 #include "test.h"

@@ -5,8 +5,8 @@
  * an equal share of the time as long as it has work, whatever the others ask for. A model
  * whose request would miss its deadline behind another's step goes before that, as long
  * as it is not too far ahead of its share. */
-#ifndef SCHED_TURN_H
-#define SCHED_TURN_H
+#ifndef SCHED_MODEL_TURN_H
+#define SCHED_MODEL_TURN_H
 
 #include <stdbool.h>
 #include <stdint.h>
