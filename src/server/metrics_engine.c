@@ -3,8 +3,11 @@
 #include <inttypes.h>
 #include <stddef.h>
 #include <stdio.h>
+#include <string.h>
 
+#include "base/mem.h"
 #include "server/metrics.h"
+#include "server/models.h"
 
 /* A metric that is one number of a struct. */
 typedef struct number_row {
@@ -272,21 +275,92 @@ static quire_err metrics_write_labels(const char *model, strbuf *labels) {
     return strbuf_add_char(labels, '"');
 }
 
-quire_err metrics_write_engine(const quire_info *info, const quire_stats *st, const char *model,
-                               strbuf *out) {
+static quire_err metrics_write_model(const quire_info *info, const quire_stats *st, const char *model,
+                                     strbuf *out) {
     strbuf labels = {0};
     quire_err e = metrics_write_labels(model, &labels);
     if (e == QUIRE_OK) {
         e = metrics_write_shared(info, st, labels.p, out);
     }
     strbuf_deinit(&labels);
-    TRY(e);
+    return e;
+}
+
+/* Of an engine alone: what has no label of its model. */
+static quire_err metrics_write_own(const quire_stats *st, strbuf *out) {
     TRY(metrics_write_numbers(own_rows, sizeof own_rows / sizeof *own_rows, st, NULL, out));
     TRY(metrics_float(out, "quire_step_seconds_total", "counter", "Time in all steps of the engine.",
                       (double)st->step_us * 1e-6));
     TRY(metrics_float(out, "quire_swap_seconds_total", "counter",
                       "Time that copies to swap space and back took.", (double)st->swap_us * 1e-6));
     return metrics_write_tiers(st, out);
+}
+
+quire_err metrics_write_engine(const quire_info *info, const quire_stats *st, const char *model,
+                               strbuf *out) {
+    TRY(metrics_write_model(info, st, model, out));
+    return metrics_write_own(st, out);
+}
+
+/* ---- of several models ---- */
+
+/* The first metric in text[at..n): its end, and in *lines where its values begin, after the
+ * two lines that say what it is. */
+static size_t metrics_next(str text, size_t at, size_t *lines) {
+    static const char help[] = "# HELP ";
+    *lines = at;
+    for (int i = 0; i < 2; i++) {
+        const char *end = memchr(text.p + *lines, '\n', text.n - *lines);
+        *lines = end != NULL ? (size_t)(end - text.p) + 1 : text.n;
+    }
+    size_t end = *lines;
+    while (end < text.n && strncmp(text.p + end, help, sizeof help - 1) != 0) {
+        const char *next = memchr(text.p + end, '\n', text.n - end);
+        end = next != NULL ? (size_t)(next - text.p) + 1 : text.n;
+    }
+    return end;
+}
+
+/* Writes texts with the same metrics in the same order as one: each metric's values of all
+ * texts together, as the format wants it. */
+static quire_err metrics_merge(const strbuf *texts, size_t *at, int32_t n, strbuf *out) {
+    while (at[0] < texts[0].n) {
+        for (int32_t i = 0; i < n; i++) {
+            size_t lines, end = metrics_next((str){texts[i].p, texts[i].n}, at[i], &lines);
+            size_t from = i == 0 ? at[i] : lines;
+            TRY(strbuf_add(out, texts[i].p + from, end - from));
+            at[i] = end;
+        }
+    }
+    return QUIRE_OK;
+}
+
+/* Writes what has the label of its model, of all that are loaded. */
+static quire_err metrics_write_models(server *s, const quire_stats *main, strbuf *out) {
+    int32_t n = models_count(s->models), n_texts = 1;
+    if (n == 1) {
+        return metrics_write_model(quire_engine_info(s->engine), main, s->model_name, out);
+    }
+    strbuf *texts = mem_new((size_t)n, sizeof *texts);
+    size_t *at = mem_new((size_t)n, sizeof *at);
+    quire_err e = texts != NULL && at != NULL ? QUIRE_OK : QUIRE_NO_MEMORY;
+    e = e ? e : metrics_write_model(quire_engine_info(s->engine), main, s->model_name, &texts[0]);
+    for (int32_t i = 1; i < n && e == QUIRE_OK; i++) {
+        served_model *m = models_at(s->models, i);
+        quire_stats st;
+        if (models_visit(s->models, m)) {
+            quire_engine_stats(m->engine, &st);
+            e = metrics_write_model(quire_engine_info(m->engine), &st, m->name, &texts[n_texts++]);
+            models_end_visit(s->models, m);
+        }
+    }
+    e = e ? e : metrics_merge(texts, at, n_texts, out);
+    for (int32_t i = 0; i < n && texts != NULL; i++) {
+        strbuf_deinit(&texts[i]);
+    }
+    mem_free(texts);
+    mem_free(at);
+    return e;
 }
 
 /* Answers that chats named by id. */
@@ -317,7 +391,8 @@ static quire_err metrics_write_snapshots(const quire_engine *e, strbuf *out) {
 quire_err metrics_write(server *s, bool shows_tenants, strbuf *out) {
     quire_stats st;
     quire_engine_stats(s->engine, &st);
-    TRY(metrics_write_engine(quire_engine_info(s->engine), &st, s->model_name, out));
+    TRY(metrics_write_models(s, &st, out));
+    TRY(metrics_write_own(&st, out));
     TRY(metrics_write_snapshots(s->engine, out));
     TRY(metrics_write_turns(s->engine, out));
     return metrics_write_server(s, shows_tenants, out);

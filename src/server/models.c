@@ -3,12 +3,16 @@
 #include <assert.h>
 #include <pthread.h>
 #include <stdatomic.h>
+#include <stdio.h>
 #include <string.h>
 #include <time.h>
 
 #include "base/clock.h"
+#include "base/err.h"
 #include "base/log.h"
 #include "base/mem.h"
+
+#define NO_ROOM_RETRY_S 10 /* for requests whose model does not fit beside those in use */
 
 struct models {
     models_options options;
@@ -106,6 +110,13 @@ static void model_load(models *all, served_model *m) {
     m->engine = e;
     if (r == QUIRE_OK) {
         model_note(m);
+    }
+    if (r == QUIRE_NO_MEMORY && models_n_loaded(all) > 0) { /* others are in use, and have it */
+        char why[sizeof err.message];
+        (void)snprintf(why, sizeof why, "%s", err.message);
+        r = err_set(&err, QUIRE_BUSY, -1, "model %s does not fit into memory beside models in use: %s",
+                    m->name, why);
+        err.retry_after_s = NO_ROOM_RETRY_S;
     }
     if (r != QUIRE_OK) {
         m->n_failures++;
@@ -306,14 +317,15 @@ void models_hold(models *all, served_model *m) {
     }
 }
 
-void models_drop(models *all, served_model *m) {
+/* Gives a hold up; it was a use that ended at used_us, or none where that is 0. */
+static void model_give_up(models *all, served_model *m, int64_t used_us) {
     if (m->number == 0) {
         return;
     }
     pthread_mutex_lock(&all->lock);
     assert(m->n_holds > 0);
     m->n_holds--;
-    m->used_us = clock_us();
+    m->used_us = used_us > 0 ? used_us : m->used_us;
     if (m->n_holds == 0) {
         pthread_cond_signal(&all->work);
     }
@@ -322,6 +334,22 @@ void models_drop(models *all, served_model *m) {
     if (leaves) {
         all->options.changed(all->options.context);
     }
+}
+
+void models_drop(models *all, served_model *m) {
+    model_give_up(all, m, clock_us());
+}
+
+bool models_visit(models *all, served_model *m) {
+    pthread_mutex_lock(&all->lock);
+    const bool is_there = m->state == MODEL_READY;
+    m->n_holds += is_there && m->number > 0;
+    pthread_mutex_unlock(&all->lock);
+    return is_there;
+}
+
+void models_end_visit(models *all, served_model *m) {
+    model_give_up(all, m, 0);
 }
 
 void models_count_queue(models *all, served_model *m, int32_t n) {

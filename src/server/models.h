@@ -81,6 +81,10 @@ void models_hold(models *all, served_model *m);
 void models_drop(models *all, served_model *m);
 /* A loop that holds m opens its queue of m, or has closed it. */
 void models_count_queue(models *all, served_model *m, int32_t n);
+/* Takes a hold of a loaded model for a moment, which does not count as use; false: it is not
+ * loaded. models_end_visit gives it up. Any thread. */
+bool models_visit(models *all, served_model *m);
+void models_end_visit(models *all, served_model *m);
 /* Whether m leaves: loops without holds of it are to close their queues. */
 bool models_leaves(models *all, const served_model *m);
 

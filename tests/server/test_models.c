@@ -57,6 +57,10 @@ TEST(a_request_loads_the_model_that_it_names) {
     expect_in(response, "\"model\":\"a\"");
     assert_int_equal(fake_beside(), 1);
     expect_in(complete(s, "fake", 3, false), "\"model\":\"fake\"");
+    response = ask(s, "GET /metrics HTTP/1.1\r\nHost: h\r\n" CLOSE "\r\n");
+    assert_int_equal(count(response, "# TYPE vllm:generation_tokens_total"), 1);
+    expect_in(response, "vllm:generation_tokens_total{engine=\"0\",model_name=\"fake\"} 3\n"
+                        "vllm:generation_tokens_total{engine=\"0\",model_name=\"a\"} 3\n");
     expect_in(complete(s, "a:latest", 3, false), "\"model\":\"a\"");
     expect_in(ask(s, post(COMPLETIONS, "{\"prompt\": \"x\"}", CLOSE)), "\"model\":\"fake\"");
     assert_int_equal(fake_beside(), 1);
@@ -114,7 +118,10 @@ TEST(a_model_in_use_does_not_leave) {
     say(fd, post(COMPLETIONS,
                  "{\"model\": \"a\", \"prompt\": \"x\", \"max_tokens\": 60, \"stream\": true}", CLOSE));
     hear(fd, "data: ");
-    expect_in(complete(s, "big", 3, false), "no room for big"); /* there is nothing idle */
+    const char *full = complete(s, "big", 3, false); /* there is nothing idle */
+    expect_in(full, "429 ");
+    expect_in(full, "Retry-After: 10");
+    expect_in(full, "there is no room for big");
     expect_in(command(s, "/models/unload", "a"), "\"success\":true");
     expect_in(command(s, "/models/unload", "b"), "400 ");
     expect_in(hear(fd, NULL), "[DONE]");
