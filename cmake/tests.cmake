@@ -7,7 +7,7 @@ include(cmake/unit_tests.cmake)
 set(QUIRE_SLOW_TESTS backend_test_attention_int8 engine_test_branch engine_test_draft_model engine_test_exact_types file_test_hf
     kv_test_index_random kv_test_tier_file server_test_readers server_test_watch jinja_test_bounds jinja_test_jinja jinja_test_turns)
 set(QUIRE_HEAVY_TESTS answer_test_call_grammar request_test_request_sizes engine_test_beam engine_test_cascade engine_test_draft engine_test_draft_tree
-    engine_test_exact engine_test_finite engine_test_fork engine_test_preempt engine_test_prefix_wait engine_test_reuse kv_test_most_pages)
+    engine_test_exact engine_test_exact_states engine_test_finite engine_test_fork engine_test_preempt engine_test_prefix_wait engine_test_reuse kv_test_most_pages)
 
 quire_tests(base base)
 quire_tests(core base core)

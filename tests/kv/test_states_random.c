@@ -1,9 +1,9 @@
 /* Recurrent states in random use, as an engine uses them: steps over several sequences,
  * in chunks and with drafts, whose states are copied within their rows; forks, rollbacks,
  * preemption by either way, tiers, eviction, memory that another pool takes, and
- * failures, in a pool that is full. What a
- * sequence or a snapshot holds is compared with the number of its prefix, and what an
- * admission finds with what the device holds; the cache is audited after each operation.
+ * failures, in a pool that is full. What a sequence or a snapshot holds is compared with
+ * the number of its prefix, and what an admission finds with what the device holds; the
+ * cache is audited after each operation.
  * 10^5 operations; with QUIRE_TEST_LONG 10^6. QUIRE_TEST_SEED=n repeats a run. */
 #include <stdio.h>
 #include <stdlib.h>
