@@ -9,7 +9,8 @@
 #define SIZES                                                                                                \
     "\"hidden_size\": 64, \"num_hidden_layers\": 4, \"intermediate_size\": 96, \"vocab_size\": 40, "         \
     "\"num_attention_heads\": 4"
-#define HEADS ", \"mamba_n_heads\": 8, \"mamba_d_head\": 16"
+#define PATTERN ", \"hybrid_override_pattern\": \"M*E-\""
+#define HEADS   ", \"mamba_n_heads\": 8, \"mamba_d_head\": 16"
 
 static model_desc described(const char *architecture, const char *numbers) {
     model_desc d;
@@ -180,13 +181,13 @@ TEST(what_no_model_has_is_refused_by_name) {
          ": state_size is 8000; this build computes 1 to 4096"},
         {"BambaForCausalLM", SIZES HEADS ", \"num_key_value_heads\": 2, \"mamba_d_state\": 8000",
          ": mamba_d_state is 8000;"},
-        {"NemotronHForCausalLM", SIZES ", \"num_key_value_heads\": 2, \"ssm_state_size\": 8000",
+        {"NemotronHForCausalLM", SIZES PATTERN ", \"num_key_value_heads\": 2, \"ssm_state_size\": 8000",
          ": ssm_state_size is 8000;"},
-        {"NemotronHForCausalLM", SIZES ", \"num_key_value_heads\": 2, \"conv_kernel\": 40",
+        {"NemotronHForCausalLM", SIZES PATTERN ", \"num_key_value_heads\": 2, \"conv_kernel\": 40",
          ": conv_kernel is 40;"},
-        {"NemotronHForCausalLM", SIZES ", \"num_key_value_heads\": 2, \"mamba_num_heads\": 0",
+        {"NemotronHForCausalLM", SIZES PATTERN ", \"num_key_value_heads\": 2, \"mamba_num_heads\": 0",
          ": mamba_num_heads is 0;"},
-        {"NemotronHForCausalLM", SIZES ", \"num_key_value_heads\": 2, \"n_groups\": 129",
+        {"NemotronHForCausalLM", SIZES PATTERN ", \"num_key_value_heads\": 2, \"n_groups\": 129",
          ": n_groups is 129;"},
         {"JambaForCausalLM", SIZES ", \"num_key_value_heads\": 2, \"mamba_expand\": 1e30",
          ": mamba_expand must give"},
