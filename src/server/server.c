@@ -148,6 +148,14 @@ static void server_close_loops(server *s) {
     s->n_loops = 0;
 }
 
+/* The engine may be closed from now on. */
+static void server_leave_engine(server *s) {
+    if (s->engine != NULL) {
+        quire_engine_history(s->engine, NULL, NULL);
+        s->engine = NULL;
+    }
+}
+
 quire_err server_attach(server *s, quire_engine *e, quire_error *err) {
     assert(e != NULL && s->engine == NULL);
     server_stop_waiting(s);
@@ -174,9 +182,7 @@ void server_close(server *s) {
         return;
     }
     server_close_loops(s);
-    if (s->engine != NULL) {
-        quire_engine_history(s->engine, NULL, NULL);
-    }
+    server_leave_engine(s);
     models_close(s->models);
     response_store_close(s->responses);
     listen_close(s);
@@ -315,6 +321,7 @@ quire_err server_run(server *s, quire_engine *e, quire_error *err) {
     listen_raise_files(&s->options);
     if (r != QUIRE_OK) {
         server_close_loops(s);
+        server_leave_engine(s);
         return r;
     }
     if (log_start() != QUIRE_OK) {
@@ -333,6 +340,7 @@ quire_err server_run(server *s, quire_engine *e, quire_error *err) {
     }
     loop_free_event(s->on_leave);
     server_close_loops(s);
+    server_leave_engine(s);
     listen_close(s);
     log_stop();
     return r;

@@ -17,6 +17,7 @@ void fake_close(quire_engine *e);
 int32_t fake_beside(void);
 void fake_set_healthy(quire_engine *e, bool healthy);
 void fake_hold(quire_engine *e, bool held);    /* held: no stream says anything */
+bool fake_has_history(const quire_engine *e);  /* quire_engine_history was told where, and not to forget it */
 int64_t fake_running(const quire_engine *e);   /* streams submitted and neither done nor released */
 int64_t fake_produced(const quire_engine *e);  /* tokens so far */
 int64_t fake_drops(const quire_engine *e);     /* calls of quire_engine_drop_cache */

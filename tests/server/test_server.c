@@ -583,6 +583,33 @@ TEST(a_server_without_its_engine_says_so_and_keeps_its_connections) {
     server_close(closed_early);
 }
 
+static void *run_server(void *arg) {
+    site *s = arg;
+    quire_error err = {0};
+    assert_int_equal(server_run(s->server, s->engine, &err), QUIRE_OK);
+    return NULL;
+}
+
+TEST(a_server_that_has_run_leaves_its_engine_to_be_closed_first) {
+    site *s = calloc(1, sizeof *s);
+    quire_error err = {0};
+    server_options_init(&s->options);
+    s->options.port = 0;
+    assert_int_equal(server_open(NULL, &s->options, &s->server, &err), QUIRE_OK);
+    s->engine = fake_open(TICK_US);
+    pthread_create(&s->thread, NULL, run_server, s);
+    while (strstr(ask(s, "GET /ready HTTP/1.1\r\nHost: h\r\n" CLOSE "\r\n"), "HTTP/1.1 200 ") == NULL) {
+        pause_us(1000);
+    }
+    assert_true(fake_has_history(s->engine));
+    server_stop(s->server);
+    pthread_join(s->thread, NULL);
+    assert_false(fake_has_history(s->engine));
+    fake_close(s->engine);
+    server_close(s->server);
+    free(s);
+}
+
 /* True when the server accepts no connections any more. */
 static bool is_refused(const site *s) {
     int fd = socket(AF_INET, SOCK_STREAM, 0);
@@ -659,6 +686,7 @@ int main(void) {
         cmocka_unit_test(a_deadline_ends_what_runs_too_long),
         cmocka_unit_test(a_request_that_is_still_arriving_is_answered_when_a_drain_ends),
         cmocka_unit_test(a_server_without_its_engine_says_so_and_keeps_its_connections),
+        cmocka_unit_test(a_server_that_has_run_leaves_its_engine_to_be_closed_first),
         cmocka_unit_test(a_server_that_has_failed_or_drains_is_not_ready),
         cmocka_unit_test(options_are_checked),
     };
