@@ -148,8 +148,10 @@ static void server_close_loops(server *s) {
     s->n_loops = 0;
 }
 
-/* The engine may be closed from now on. */
+/* The engine may be closed from now on: other models, which are loaded beside it, are gone. */
 static void server_leave_engine(server *s) {
+    models_close(s->models);
+    s->models = NULL;
     if (s->engine != NULL) {
         quire_engine_history(s->engine, NULL, NULL);
         s->engine = NULL;
@@ -183,7 +185,6 @@ void server_close(server *s) {
     }
     server_close_loops(s);
     server_leave_engine(s);
-    models_close(s->models);
     response_store_close(s->responses);
     listen_close(s);
     sandboxes_close(s->sandboxes);

@@ -116,6 +116,14 @@ def test_a_stream_outlives_the_command_to_unload_its_model(expected):
     assert server.stop() == 0
 
 
+def test_a_server_that_ends_while_a_model_loads_ends_in_order():
+    for delay in (0, 0.005, 0.02):
+        server = Server(SMALL, LARGE, *FLAGS)
+        assert command(server, "load", "builtin.gguf") == 200
+        time.sleep(delay)
+        assert server.stop() == 0, "".join(server.said)
+
+
 def resident(server):
     with open(f"/proc/{server.process.pid}/smaps_rollup") as f:
         fields = dict(line.split(":", 1) for line in f if ":" in line)
