@@ -28,7 +28,8 @@ stage_kind stage_kind_of(stage s) {
 
 static bool is_elements(op_kind kind) {
     return kind == OP_NORM_ADD || kind == OP_NORM_ROWS || kind == OP_MULTIPLY || kind == OP_SCALE_ROWS ||
-           kind == OP_ROUTE || kind == OP_PLACE;
+           kind == OP_ROUTE || kind == OP_PLACE || kind == OP_HYPER_WEIGHTS || kind == OP_STREAMS_READ ||
+           kind == OP_STREAMS_WRITE || kind == OP_STREAM_GATES;
 }
 
 /* True for the products of a layer's queries, keys and values, with which it begins. */
@@ -49,6 +50,7 @@ static stage stage_of(const op_time *ops, int32_t n, int32_t i, stage *product) 
     }
     switch (ops[i].kind) {
     case OP_EMBED:
+    case OP_NGRAMS:
         return STAGE_EMBED;
     case OP_NORM_LINEARS:
     case OP_LINEAR_ADD:
@@ -63,6 +65,7 @@ static stage stage_of(const op_time *ops, int32_t n, int32_t i, stage *product) 
         *product = STAGE_OUTPUT;
         return STAGE_ATTENTION;
     case OP_CONV:
+    case OP_POOL:
     case OP_HEAD_PRODUCTS:
     case OP_CHOOSE:
         return STAGE_ATTENTION;

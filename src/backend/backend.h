@@ -47,7 +47,7 @@ typedef struct experts experts;           /* the weights of a mixture of experts
 typedef struct conv_taps conv_taps;       /* the taps of a short convolution */
 typedef struct head_linears head_linears; /* a linear for each head */
 
-typedef struct adapter adapter;           /* what a fine-tune changes of loaded weights */
+typedef struct adapter adapter; /* what a fine-tune changes of loaded weights */
 
 /* An activation buffer, reserved at open. */
 typedef struct buffer {
@@ -243,19 +243,36 @@ typedef struct attn_spec {
     bool chosen;
 } attn_spec;
 
-/* The choice of the keys that a row reads (DeepSeek-AI 2025, V3.2's index). A row sees the
- * keys up to its own, and reads those n_best of them whose score is highest:
- *   sum over h = 0 .. H - 1, ascending, of w[h] max(q[h] . k, 0),
- * a product and a sum, each rounded; all, where there are no more. Of equal ones the
- * earlier; NaN loses to every number. */
+/* The choice of the keys that a row reads. A row sees the keys up to its own.
+ *
+ *   CHOOSE_KEYS  (DeepSeek-AI 2025, V3.2's index) of the keys those n_best whose score is
+ *     highest:  sum over h = 0 .. H - 1, ascending, of w[h] max(q[h] . k, 0), a product and a
+ *     sum, each rounded. One choice for all heads of attention.
+ *   CHOOSE_BLOCKS  of the blocks of `block` positions those n_best / block that hold the
+ *     highest scores q[h] . k of keys that the row sees; the row's own block and the n_own -
+ *     1 before it come before all others. Each h chooses for itself: for KV head h.
+ *   CHOOSE_POOLS  of the whole blocks those n_best / block whose last key has the highest
+ *     score, as CHOOSE_KEYS; beside them the keys behind the last whole block.
+ *
+ * All, where there are no more. Of equal ones the earlier; NaN loses to every number. */
 typedef struct choose_use {
+    choose_kind kind;
     int32_t cache;   /* of kind LAYER_LATENT, whose latents are the keys k [n, D] */
     buffer q;        /* [M, H D] */
-    buffer weights;  /* [M, H] */
+    buffer weights;  /* [M, H]; BUFFER_NONE: 1 */
     int32_t n_heads; /* H */
     float scale;     /* multiplies the weights, before all else */
     int32_t n_best;
+    int32_t block, n_own;
 } choose_use;
+
+/* Room that choices take: how many a row makes, and keys of each. */
+static inline int32_t choose_lists(choose_kind kind, int32_t n_heads) {
+    return kind == CHOOSE_BLOCKS ? n_heads : 1;
+}
+static inline int32_t choose_room(choose_kind kind, int32_t n_best, int32_t block) {
+    return kind == CHOOSE_POOLS ? n_best + block - 1 : n_best;
+}
 
 /* q at position p is multiplied by 1 + slope * ln(1 + floor((p + offset) / length)), or by
  * (1 + (p + offset) / length)^power, or head h of it by slopes[h] * ln(p + 1) + biases[h];
@@ -294,13 +311,61 @@ typedef struct latent_store_use {
     int32_t cache; /* of kind LAYER_LATENT, whose pages get latents of width L */
     buffer latent; /* [M, L], changed in place; BUFFER_NONE: another layer has written the cache */
     int32_t rank;
-    buffer q;         /* [M, H Q], changed in place: Q of a head, L - rank at the end of which rotate */
-    int32_t n_heads;  /* H */
-    const norm *nm;   /* over rank elements; NULL: none */
-    const rope *rope; /* NULL: no positions */
+    buffer q;             /* [M, H Q], changed in place: Q of a head, L - rank at the end of which rotate */
+    int32_t n_heads;      /* H */
+    const norm *nm;       /* over rank elements; NULL: none */
+    const rope *rope;     /* NULL: no positions */
+    const rope *key_rope; /* of the latent; NULL: rope */
     float latent_scale;
     query_scale scale;
 } latent_store_use;
+
+/* Residual streams: N rows of D elements side by side, [M, N D].
+ *
+ * hyper_weights makes the coefficients of hyper-connections of x [M, N (N + 2)], in place:
+ * with z = scale x + base, one scale each for the first N, the next N and the N x N behind:
+ *   read[s] = sigmoid(z) + eps;  write[s] = 2 sigmoid(z)
+ *   mix [N, N] = softmax(z of a row) + eps; every column is divided by its sum + eps; then
+ *   n_rounds - 1 times every row and every column are. */
+typedef struct hyper_use {
+    buffer x;
+    int32_t n, n_rounds; /* N, from 1 to DESC_MAX_STREAMS */
+    float eps;
+    const float *scale, *base; /* [3], [N (N + 2)] */
+} hyper_use;
+
+/* out [M, D] = sum over s, ascending, of weights[column + s] streams[s]; fma by fma. weights
+ * BUFFER_NONE: sum, times 1 / N. */
+typedef struct streams_read_use {
+    buffer streams;
+    int32_t n;
+    buffer weights;
+    int32_t column;
+    buffer out;
+} streams_read_use;
+
+/* streams[t] = (mixed: sum over s, ascending, of weights[mix + s N + t] streams[s], else
+ * streams[t]) + gain f(weights[column + t]) y; fma by fma, y last. */
+typedef struct streams_write_use {
+    buffer streams;
+    int32_t n;
+    buffer weights;
+    int32_t column;
+    bool is_mixed;
+    int32_t mix;  /* column of weights */
+    activation f; /* of one argument */
+    float gain;
+    buffer y; /* [M, D] */
+} streams_write_use;
+
+/* out [M, N]: sigmoid(sign(g) sqrt(max(|g|, 1e-6))), g = scale sum over d, ascending, of
+ * a[s D + d] b[s D + d], fma by fma. */
+typedef struct stream_gates_use {
+    buffer a, b; /* [M, N D] */
+    int32_t n;
+    float scale;
+    buffer out;
+} stream_gates_use;
 
 /* A product of each head's own: out[m, h] = [in[m, h] W_h^T, the last n_kept elements of
  * in[m, h]]. Sums as in norm_linears. */
@@ -332,6 +397,32 @@ typedef struct conv_use {
     buffer x;     /* [M, C] */
     buffer out;   /* [M, C]; may be x */
 } conv_use;
+
+/* Keys of pools: `n` neighbours by position become one. The row at position p, where (p +
+ * 1) is a multiple of n, gets of each channel c
+ *   (sum of e[j] x[j, c]) / (sum of e[j]),  e[j] = exp(gate[j, c] + bias[j, c] - the largest),
+ * over j = 0 .. n - 1, ascending, the rows up to its own; other rows get 0. The state has
+ * units of CONV_UNIT channels of the last n - 1 rows: [n - 1][2][CONV_UNIT], x and gate, the
+ * oldest first. */
+typedef struct pool_use {
+    int32_t cache;
+    int32_t n;
+    buffer x, gate;    /* [M, C] */
+    const float *bias; /* [n, C] */
+    buffer out;        /* [M, C]; may be x */
+} pool_use;
+
+/* Rows of n-grams (ngram_desc). A row of external embeddings counts as `end`. The state is
+ * one unit: the ids of the last n - 1 tokens, + 1; 0 before the first token, which counts as
+ * `end`. */
+typedef struct ngram_use {
+    int32_t cache;
+    const ngram_desc *d;
+    /* [n_rows, d_head] in tables of rows_each rows, of which the last may have fewer */
+    const embedding *const *tables;
+    int32_t rows_each;
+    buffer out; /* [M, (n - 1) n_heads d_head]: the rows by ascending i */
+} ngram_use;
 
 /* How a head's state decays from row to row. With t[h] = softplus(decay[h] + bias[h]),
  * clamped to t_min .. t_max, 1 where decay is BUFFER_NONE:
@@ -456,6 +547,12 @@ typedef enum op_kind {
     OP_CHOOSE,
     OP_LRU,
     OP_PLACE,
+    OP_POOL,
+    OP_NGRAMS,
+    OP_HYPER_WEIGHTS,
+    OP_STREAMS_READ,
+    OP_STREAMS_WRITE,
+    OP_STREAM_GATES,
     OP_HEAD,
     N_OPS
 } op_kind;
@@ -543,8 +640,9 @@ typedef struct backend_ops {
     void (*linear_row)(const backend *b, const linear *w, int32_t r, float *out);
 
     /* ---- memory ---- */
-    /* A model will choose up to n_best keys a row: step_open reserves room for the choice. */
-    void (*choose_reserve)(backend *b, int32_t n_best);
+    /* A model will choose so: step_open reserves room for it. n_lists, room: choose_lists
+     * and choose_room. */
+    void (*choose_reserve)(backend *b, int32_t n_lists, int32_t room);
     /* Reserves an activation of max_rows rows (from the later step_open) by width f32
      * elements. */
     buffer (*buffer_reserve)(backend *b, int32_t width);
@@ -643,6 +741,13 @@ typedef struct backend_ops {
     /* The heads' products. On a GPU: one batched product, a batch a head. */
     void (*head_products)(backend *b, const head_products_use *use);
     void (*lru)(backend *b, const lru_use *use);
+    void (*pool)(backend *b, const pool_use *use);
+    void (*ngrams)(backend *b, const ngram_use *use);
+    /* Residual streams. On a GPU: a block a row, bound by memory. */
+    void (*hyper_weights)(backend *b, const hyper_use *use);
+    void (*streams_read)(backend *b, const streams_read_use *use);
+    void (*streams_write)(backend *b, const streams_write_use *use);
+    void (*stream_gates)(backend *b, const stream_gates_use *use);
     /* out[:, column .. column + W] = x [M, W]. On a GPU: as multiply. */
     void (*place)(backend *b, buffer x, int32_t column, buffer out);
     /* Logits [n_out, V] of the batch's out_rows: scale * (norm(x) W^T + bias),

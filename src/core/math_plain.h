@@ -110,6 +110,11 @@ static inline float plain_silu_clamped(float limit, float gate, float up) {
     return plain_min(limit, plain_silu(gate)) * u;
 }
 
+static inline float plain_clamped_silu(float limit, float gate, float up) {
+    float u = plain_max(-limit, plain_min(limit, up));
+    return plain_silu(plain_min(limit, gate)) * u;
+}
+
 /* The 16-lane tree; destroys lanes. */
 static inline float plain_tree_sum(float *lanes) {
     for (int step = 8; step >= 1; step /= 2) {

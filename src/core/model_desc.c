@@ -256,7 +256,8 @@ static quire_err check_latent(const model_desc *d, const layer_desc *l, const ca
                     err));
     TRY(check_count("the rank of keys and values", m->rank, DESC_MAX_LATENT, err));
     TRY(check_count("the width of a head without positions", m->d_nope, DESC_MAX_HEAD, err));
-    TRY(check_count("the rotary width of a head", m->d_rope, DESC_MAX_HEAD, err));
+    TRY(check_count("the rotary width of a head", m->d_rope > 0 || !m->rotary_folds ? m->d_rope : 1,
+                    DESC_MAX_HEAD, err));
     TRY(check_count("the head size of values", m->d_value, DESC_MAX_HEAD, err));
     if (c->d_latent != m->rank + desc_rotary_part(d, l)) {
         return err_set(err, QUIRE_INVALID, -1, "a latent of %d elements where rank and rotary part are %d",
@@ -277,9 +278,21 @@ static quire_err check_chosen(const model_desc *d, quire_error *err) {
     TRY(check_count("the number of keys that a row chooses", x->n_best, MAX_POSITIONS / 1024, err));
     TRY(check_count("the number of index heads", x->n_heads, MAX_HEADS, err));
     TRY(check_count("the width of index heads", x->d_head, DESC_MAX_HEAD, err));
-    if (x->rope < 0 || x->rope >= d->n_ropes || d->ropes[x->rope].n_dims > x->d_head) {
-        return err_set(err, QUIRE_BAD_FILE, -1, "index heads of %d elements, too few for their rotary table",
-                       x->d_head);
+    const int32_t ropes[] = {x->rope, x->key_rope};
+    for (int i = 0; i < 2; i++) {
+        if (ropes[i] < NO_ROPE || ropes[i] >= d->n_ropes ||
+            (ropes[i] >= 0 && d->ropes[ropes[i]].n_dims > x->d_head)) {
+            return err_set(err, QUIRE_BAD_FILE, -1,
+                           "index heads of %d elements, too few for their rotary table", x->d_head);
+        }
+    }
+    if (x->kind == CHOOSE_KEYS) {
+        return QUIRE_OK;
+    }
+    TRY(check_count("the number of keys of a block", x->block, x->kind == CHOOSE_POOLS ? MAX_TAPS : 65536,
+                    err));
+    if (x->n_best % x->block != 0 || x->n_own < 0 || (x->kind == CHOOSE_POOLS && x->block < 2)) {
+        return err_set(err, QUIRE_BAD_FILE, -1, "a choice of %d keys in blocks of %d", x->n_best, x->block);
     }
     return QUIRE_OK;
 }
@@ -297,6 +310,11 @@ static quire_err check_heads(const model_desc *d, const layer_desc *l, int32_t i
     if (holds_heads(c) && l->n_heads % c->n_kv_heads != 0) {
         return err_set(err, QUIRE_BAD_FILE, -1, "%d attention heads cannot share %d key-value heads evenly",
                        l->n_heads, c->n_kv_heads);
+    }
+    if (d->index.kind == CHOOSE_BLOCKS && l->caches[CACHE_SECOND] >= 0 && d->index.n_best > 0 &&
+        d->index.n_heads != c->n_kv_heads) {
+        return err_set(err, QUIRE_BAD_FILE, -1, "%d index heads choose for %d key-value heads",
+                       d->index.n_heads, c->n_kv_heads);
     }
     if (l->rope >= 0 && holds_heads(c) && d->ropes[l->rope].kind != ROPE_NONE &&
         d->ropes[l->rope].n_dims > c->d_key) {

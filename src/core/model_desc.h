@@ -52,6 +52,7 @@ typedef struct rope_desc {
     float attention_factor;
     bool truncate;              /* yarn: correction range rounded outwards to integers */
     bool backwards;             /* by the negative angle (nanochat) */
+    int32_t behind;             /* rows turn as those this many positions before, from 0 on */
     int32_t original_positions; /* trained length before scaling */
     /* frequencies are divided by these: GGUF's rope_freqs; longrope's short factors */
     bool has_factors;
@@ -76,12 +77,13 @@ typedef enum activation {
     ACT_SWIGLU_CLAMPED, /* gated only: ACT_GELU_QUICK of min(g, limit), times clamp(u, -limit, limit) + 1 */
     ACT_SILU_CLAMPED,   /* gated only: min(ACT_SILU of g, limit) * clamp(u, -limit, limit) */
     ACT_XIELU,          /* without a gate only; with numbers of its own */
+    ACT_CLAMPED_SILU,   /* gated only: ACT_SILU of min(g, limit), times clamp(u, -limit, limit) */
 } activation;
-#define N_ACTIVATIONS (ACT_XIELU + 1)
+#define N_ACTIVATIONS (ACT_CLAMPED_SILU + 1)
 
 /* Whether it is a function of gate, up product and a limit, and of nothing less. */
 static inline bool activation_has_limit(activation f) {
-    return f == ACT_SWIGLU_CLAMPED || f == ACT_SILU_CLAMPED;
+    return f == ACT_SWIGLU_CLAMPED || f == ACT_SILU_CLAMPED || f == ACT_CLAMPED_SILU;
 }
 
 /* ACT_XIELU: positive g^2 + linear g where g > 0, else negative (exp(min(g, eps)) - 1 -
@@ -113,9 +115,9 @@ static inline int64_t cache_state_bytes(const cache_desc *c) {
 #define NO_ROPE  (-1)
 
 /* What a layer can have a cache for. */
-enum { CACHE_ATTENTION, CACHE_STATE, CACHE_CONV, CACHE_SECOND, LAYER_CACHES };
+enum { CACHE_ATTENTION, CACHE_STATE, CACHE_CONV, CACHE_SECOND, CACHE_NGRAMS, CACHE_NGRAM_CONV, LAYER_CACHES };
 #define NO_CACHES                                                                                            \
-    { NO_CACHE, NO_CACHE, NO_CACHE, NO_CACHE }
+    { NO_CACHE, NO_CACHE, NO_CACHE, NO_CACHE, NO_CACHE, NO_CACHE }
 
 typedef struct layer_step layer_step; /* model/steps.h */
 
@@ -128,7 +130,9 @@ typedef struct layer_desc {
     /* what it computes, in order: a static list; or NULL, for plans without a model */
     const layer_step *steps;
     /* numbers in the list of caches, or NO_CACHE: of attention, of a recurrence and of the
-     * short convolution before it, of a second attention or an index */
+     * short convolution before it (of a layer that attends: of what makes its index keys), of
+     * a second attention or an index, of the last tokens and of the convolution behind their
+     * n-grams */
     int16_t caches[LAYER_CACHES];
     int16_t rope;      /* number of its rotary table, or NO_ROPE */
     int32_t n_heads;   /* of queries; 0: the layer does not attend */
@@ -136,8 +140,8 @@ typedef struct layer_desc {
     int32_t chunk;     /* a query sees positions of its own chunk of this length only; 0: all */
     int32_t d_ff;      /* width of the dense feed-forward part; 0: none */
     int32_t n_experts; /* 0: none */
-    /* of ACT_SILU_CLAMPED, which activations then are: of the experts, and of the dense
-     * part or the shared expert; 0: none */
+    /* of clamped activations: of the experts, and of the dense part or the shared expert; 0:
+     * none. ACT_SILU is ACT_SILU_CLAMPED then */
     float limit, dense_limit;
     /* the dense part's gate goes through NORM_ABOVE of this cutoff first; 0: it does not */
     float cutoff;
@@ -236,16 +240,35 @@ typedef struct latent_desc {
     bool rotary_folds;
 } latent_desc;
 
-/* The choice of keys in layers with latents. A layer whose CACHE_SECOND is there keeps an
- * index key a token in it, of d_head elements, and chooses; one without takes the choice
- * of the last layer before that did. */
+/* What rows choose of the keys that they see. Blocks are of neighbours by position. */
+typedef enum choose_kind {
+    CHOOSE_KEYS,   /* keys, each by its score */
+    CHOOSE_BLOCKS, /* blocks, by their best key; each index head for one KV head (MiniMax M3) */
+    CHOOSE_POOLS,  /* blocks, by one key that is made of theirs; the last, unfinished one is always read */
+} choose_kind;
+
+/* What index queries are products of. */
+typedef enum index_source {
+    INDEX_OF_LATENT,     /* the queries' latent */
+    INDEX_OF_NORMED_ROW, /* the row through a norm with weights and biases */
+    INDEX_OF_ROW,
+} index_source;
+
+/* The choice of keys. A layer whose CACHE_SECOND is there keeps an index key a token in it,
+ * of d_head elements, and chooses; of latents, one without takes the choice of the last
+ * layer before that did. */
 typedef struct index_desc {
+    choose_kind kind;
     int32_t n_best; /* keys that a row reads; 0: all, there is no choice */
     int32_t n_heads, d_head;
-    int32_t rope; /* number of its rotary table, which rotates the first elements of a head */
-    /* its queries are products of the row through a norm with weights and biases, not of the
-     * queries' latent */
-    bool of_rows;
+    int32_t rope;     /* number of its rotary table, which rotates the first elements of a head; or NO_ROPE */
+    int32_t key_rope; /* of its keys */
+    int32_t block;    /* of CHOOSE_BLOCKS and CHOOSE_POOLS: tokens of a block */
+    int32_t n_own;    /* of CHOOSE_BLOCKS: blocks up to the row's own that it reads in any case */
+    index_source source;
+    bool rms_norms;   /* queries and keys are normed as attention's are, not keys alone by a layer norm */
+    bool unweighed;   /* heads count alike */
+    bool gated_pools; /* a pool's key is a sum weighed by gates and places; else its mean, normed after it */
 } index_desc;
 
 /* What rows begin with. All 0: as Llama's. */
@@ -264,15 +287,46 @@ typedef struct embed_desc {
     int32_t n_input_rows;
 } embed_desc;
 
-/* Several residual streams (AltUp: Baykal et al. 2023, arXiv:2301.13310): layers compute
- * with one of them, predict the others and correct all. All 0: there is one. */
+/* Several residual streams.
+ *   STREAMS_PREDICTED  layers compute with one of them, predict the others and correct all
+ *                      (AltUp: Baykal et al. 2023, arXiv:2301.13310)
+ *   STREAMS_MIXED      each half of a layer reads a weighted sum of them and changes all;
+ *                      streams mix by matrices that are nearly doubly stochastic
+ *                      (hyper-connections: Zhu et al. 2024, arXiv:2409.19606)
+ *   STREAMS_GATED      each half reads them through gates of low rank, and adds to all */
+typedef enum streams_kind { STREAMS_PREDICTED, STREAMS_MIXED, STREAMS_GATED } streams_kind;
+
+/* All 0: there is one. */
 typedef struct streams_desc {
-    int32_t n, active;  /* streams; the one that layers compute with */
+    streams_kind kind;
+    int32_t n, active;  /* streams; of STREAMS_PREDICTED the one that layers compute with */
+    int32_t n_rounds;   /* of STREAMS_MIXED: of Sinkhorn's normalisation */
+    float eps;          /* of STREAMS_MIXED: added to weights and sums */
+    int32_t rank;       /* of STREAMS_GATED: of the gates */
     int32_t d_laurel;   /* rank of the product beside attention (Gemma 3n) */
     bool scales_output; /* what a layer's own input is added to is scaled by weights */
 } streams_desc;
 
 #define DESC_MAX_STREAMS 8
+
+#define NGRAM_MAX       8  /* longest n-gram */
+#define NGRAM_MAX_HEADS 64 /* rows that are looked up for a token */
+
+/* Rows that are looked up by hashes of the last 2 .. n tokens, and added to all streams
+ * before a layer (Qwen4). With t[0] the row's token, t[1] the one before and so on, `end`
+ * from the last token of that id on: head h of n-gram g reads row
+ *   offsets[i] + (t[0] multipliers[0] ^ .. ^ t[g - 1] multipliers[g - 1]) mod sizes[i],
+ * i = (g - 2) n_heads + h, in two's complement of 64 bits, the remainder not negative. All
+ * 0: there are none. */
+typedef struct ngram_desc {
+    int32_t n, n_heads, d_head; /* longest n-gram; rows that each reads, and their elements */
+    int32_t n_taps;             /* of the convolution behind, over every n-th token */
+    int32_t end;
+    int32_t layer;
+    int32_t n_rows, rows_each; /* of the table, and of each of its parts but the last */
+    int64_t multipliers[NGRAM_MAX];
+    int32_t sizes[NGRAM_MAX_HEADS], offsets[NGRAM_MAX_HEADS];
+} ngram_desc;
 
 /* What follows the last layer. All 0: as Llama's. */
 typedef struct head_desc {
@@ -477,6 +531,7 @@ typedef struct model_desc {
     index_desc index;
     embed_desc embed;
     streams_desc streams;
+    ngram_desc ngrams;
     head_desc head;
     moe_desc moe;
     mamba_desc mamba;

@@ -24,6 +24,19 @@ static inline cache_desc conv_cache(int32_t n_units, int32_t n_taps) {
                         .unit_bytes = (int64_t)CONV_UNIT * (n_taps - 1) * (int64_t)sizeof(float)};
 }
 
+/* The cache of what makes one key of n neighbours' (pool_use). */
+static inline cache_desc pool_cache(int32_t n_channels, int32_t n) {
+    return (cache_desc){.kind = LAYER_STATE,
+                        .n_units = conv_units(n_channels),
+                        .unit_bytes = (int64_t)2 * CONV_UNIT * (n - 1) * (int64_t)sizeof(float)};
+}
+
+/* The cache of the last n - 1 tokens. */
+static inline cache_desc ngram_cache(int32_t n) {
+    return (cache_desc){
+        .kind = LAYER_STATE, .n_units = 1, .unit_bytes = (n - 1) * (int64_t)sizeof(int32_t)};
+}
+
 /* The cache of linear attention: a matrix [d_key, d_value] for each of n_heads heads. */
 static inline cache_desc linear_attention_cache(int32_t n_heads, int32_t d_key, int32_t d_value) {
     int64_t columns = (d_value + STATE_LANES - 1) / STATE_LANES * STATE_LANES;

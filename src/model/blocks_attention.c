@@ -20,6 +20,7 @@ typedef struct attention {
     float value_scale; /* 0: 1 */
     attn_spec mask;
     buffer rows;
+    const index_block *index; /* what chooses its keys, or NULL */
 } attention;
 
 /* A layer's numbers and weights while they are loaded. */
@@ -283,6 +284,7 @@ static void attention_run(const pass *p, const decoder_op *o) {
     if (a->value_scale != 0.0f && a->store.k.id != BUFFER_NONE.id) {
         p->op->scale_rows(p->b, a->value_scale, a->store.v);
     }
+    index_run(p, a->index, o->in, o->nm);
     p->op->kv_store(p->b, &a->store);
     p->op->attention(p->b, a->store.cache, a->store.q, &a->mask, a->rows);
     if (a->inner_norm != NULL) {
@@ -296,8 +298,7 @@ static void attention_run(const pass *p, const decoder_op *o) {
 quire_err attention_bind(binding *b, const layer_step *s) {
     const layer_desc *layer = &b->d->layers[b->layer];
     const cache_desc *cache = &b->d->caches[layer->caches[0]];
-    attention_parts w = {
-        .layer = layer, .cache = cache, .writes_cache = !binding_shares_cache(b)};
+    attention_parts w = {.layer = layer, .cache = cache, .writes_cache = !binding_shares_cache(b)};
     attention *to;
     row_value in;
     w.q_width = layer->n_heads * cache->d_key;
@@ -308,6 +309,10 @@ quire_err attention_bind(binding *b, const layer_step *s) {
     TRY(attention_load(b, &w));
     TRY(attention_reserve(b, &w, to));
     attention_fill(b, &w, to);
+    index_block *index;
+    TRY(index_bind(b, &index));
+    to->index = index;
+    to->mask.chosen = index != NULL;
     TRY(binding_read(b, s->from, &in));
     b->rows[s->to] = (row_value){.at = to->rows, .product = w.o, .scale = b->d->attend.out_scale};
     return binding_emit(b, (decoder_op){.run = attention_run, .in = in.at, .nm = in.nm, .own = to});

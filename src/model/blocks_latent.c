@@ -7,8 +7,6 @@
 
 #include "model/decoder.h"
 
-#define INDEX_EPS 1e-6f /* of the norms before index queries and behind index keys */
-
 typedef struct latent_block {
     linear_use down[3]; /* to queries or to their latent, to the latent, to the gate */
     int32_t n_down;
@@ -19,14 +17,7 @@ typedef struct latent_block {
     multiply_use gate; /* of the result; read where is_gated */
     bool is_gated;
     attn_spec mask;
-    /* of a layer that chooses its keys; w NULL: it does not */
-    linear_use index_down[2]; /* to index keys, and to the heads' weights */
-    linear_use index_up;      /* of the queries' latent or of the row, to index queries */
-    const norm *index_q_norm; /* of the row; NULL: they are of the latent */
-    buffer index_row;         /* the row, where it is normed twice */
-    const norm *index_norm;
-    latent_store_use index_store;
-    choose_use choose;
+    const struct index_block *index; /* of a layer that chooses its keys; NULL: it does not */
 } latent_block;
 
 /* A layer's numbers and weights while they are loaded. */
@@ -173,87 +164,14 @@ static quire_err latent_fill(binding *b, const latent_parts *w, int cache, laten
     return QUIRE_OK;
 }
 
-/* Index queries: of the queries' latent, or of the row through a norm. */
-static quire_err latent_bind_index_queries(binding *b, latent_block *to) {
-    const index_desc *x = &b->d->index;
-    const int32_t width = b->d->d_model, n_in = x->of_rows ? width : b->d->latent.q_rank;
-    const norm_spec spec = {.kind = NORM_LAYER, .width = width, .eps = INDEX_EPS};
-    linear *w;
-    norm *nm;
-    TRY(binding_linear(b, W_INDEX_Q, x->n_heads * x->d_head, n_in, &w));
-    TRY(binding_buffer(b, BUFFER_INDEX_Q, x->n_heads * x->d_head, &to->index_up.out));
-    to->index_up.w = w;
-    if (x->of_rows) {
-        TRY(loader_norm(b->l, binding_name(b, W_INDEX_Q_NORM), b->layer, &spec, width, &nm));
-        TRY(binding_buffer(b, BUFFER_PROJECTED, width, &to->index_row));
-        to->index_q_norm = nm;
-    }
-    return QUIRE_OK;
-}
-
-/* The weights that choose keys, and their buffers. */
-static quire_err latent_bind_index(binding *b, const layer_desc *layer, latent_block *to) {
-    const index_desc *x = &b->d->index;
-    /* no row sees more */
-    const int32_t width = b->d->d_model,
-                  n_best = x->n_best < b->l->max_positions ? x->n_best : b->l->max_positions;
-    buffer k, weights;
-    linear *w_k, *w_weights;
-    norm *k_norm;
-    TRY(binding_linear(b, W_INDEX_K, x->d_head, width, &w_k));
-    TRY(loader_router(b->l, binding_name(b, W_INDEX_WEIGHTS), b->layer, x->n_heads, width, &w_weights));
-    TRY(latent_bind_index_queries(b, to));
-    const norm_spec spec = {.kind = NORM_LAYER, .width = x->d_head, .eps = INDEX_EPS};
-    TRY(loader_norm(b->l, binding_name(b, W_INDEX_K_NORM), b->layer, &spec, x->d_head, &k_norm));
-    TRY(binding_buffer(b, BUFFER_INDEX_K, x->d_head, &k));
-    TRY(binding_buffer(b, BUFFER_INDEX_WEIGHTS, x->n_heads, &weights));
-    b->l->b->ops->choose_reserve(b->l->b, n_best);
-    to->index_down[0] = (linear_use){w_k, k};
-    to->index_down[1] = (linear_use){w_weights, weights};
-    to->index_norm = k_norm;
-    to->index_store = (latent_store_use){.cache = layer->caches[CACHE_SECOND],
-                                         .latent = k,
-                                         .q = to->index_up.out,
-                                         .n_heads = x->n_heads,
-                                         .rope = layer->rope >= 0 ? b->w->ropes[x->rope] : NULL,
-                                         .latent_scale = 1.0f};
-    TRY(latent_load_growth(b, W_INDEX_SLOPE, W_INDEX_BIAS, x->n_heads, &to->index_store.scale));
-    to->choose = (choose_use){.cache = layer->caches[CACHE_SECOND],
-                              .q = to->index_up.out,
-                              .weights = weights,
-                              .n_heads = x->n_heads,
-                              .scale = 1.0f / sqrtf((float)x->n_heads * (float)x->d_head),
-                              .n_best = n_best};
-    return QUIRE_OK;
-}
-
-/* Writes the row's index key, and chooses the keys that it reads. */
-static void latent_run_index(const pass *p, const decoder_op *o) {
-    const latent_block *l = o->own;
-    p->op->norm_linears(p->b, o->in, o->nm, l->index_down, 2);
-    if (l->index_q_norm != NULL) {
-        const buffer row = o->nm != NULL ? l->index_row : o->in;
-        if (o->nm != NULL) {
-            p->op->norm_rows(p->b, o->in, o->nm, row);
-        }
-        p->op->norm_linears(p->b, row, l->index_q_norm, &l->index_up, 1);
-    }
-    p->op->norm_rows(p->b, l->index_down[0].out, l->index_norm, l->index_down[0].out);
-    p->op->latent_store(p->b, &l->index_store);
-    p->op->choose(p->b, &l->choose);
-}
-
 static void latent_run(const pass *p, const decoder_op *o) {
     const latent_block *l = o->own;
     p->op->norm_linears(p->b, o->in, o->nm, l->down, l->n_down);
     if (l->up.w != NULL) {
-        const linear_use up[] = {l->up, l->index_up};
-        const bool is_index = l->index_up.w != NULL && l->index_q_norm == NULL;
-        p->op->norm_linears(p->b, l->down[0].out, l->q_norm, up, is_index ? 2 : 1);
+        const linear_use up[] = {l->up, index_of_latent(l->index)};
+        p->op->norm_linears(p->b, l->down[0].out, l->q_norm, up, up[1].w != NULL ? 2 : 1);
     }
-    if (l->index_up.w != NULL) {
-        latent_run_index(p, o);
-    }
+    index_run(p, l->index, o->in, o->nm);
     p->op->latent_store(p->b, &l->store);
     p->op->head_products(p->b, &l->absorb);
     p->op->attention(p->b, l->store.cache, l->absorb.out, &l->mask, l->expand.in);
@@ -282,9 +200,9 @@ quire_err latent_bind(binding *b, const layer_step *s) {
     TRY(binding_new(b, 1, sizeof *to, &to));
     TRY(latent_load(b, &w));
     TRY(latent_fill(b, &w, s->second ? CACHE_SECOND : CACHE_ATTENTION, to));
-    if (b->d->index.n_best > 0 && layer->caches[CACHE_SECOND] >= 0) {
-        TRY(latent_bind_index(b, layer, to));
-    }
+    index_block *index = NULL;
+    TRY(s->second ? QUIRE_OK : index_bind(b, &index));
+    to->index = index;
     TRY(binding_read(b, s->from, &in));
     b->rows[s->to] = (row_value){.at = to->expand.out, .product = w.o};
     return binding_emit(b, (decoder_op){.run = latent_run, .in = in.at, .nm = in.nm, .own = to});

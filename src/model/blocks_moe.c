@@ -238,7 +238,7 @@ static void moe_run(const pass *p, const decoder_op *o) {
 
 /* A layer's own limit, where it has one. */
 static void set_limit(float limit, activation *f, float *to) {
-    *f = limit > 0.0f ? ACT_SILU_CLAMPED : *f;
+    *f = limit > 0.0f && !activation_has_limit(*f) ? ACT_SILU_CLAMPED : *f;
     *to = limit > 0.0f ? limit : *to;
 }
 

@@ -115,6 +115,7 @@ quire_err config_activation(const config *c, const char *hf, model_desc *d);
 /* What the layers of a model keep besides keys and values. */
 typedef struct state_layers {
     bool attends[DESC_MAX_LAYERS], recurs[DESC_MAX_LAYERS]; /* a layer may do both */
+    bool may_choose;                                        /* layers may be of type "indexed_attention" */
     bool may_have_windows;                                  /* layers may be of type "sliding_attention": */
     bool has_window[DESC_MAX_LAYERS];
     cache_desc state, conv; /* of a layer that recurs; n_units 0: it has none */
@@ -197,9 +198,15 @@ quire_err config_latent_rotary(const config *c, model_desc *d, rope_pairs hf, ro
 quire_err config_latents(const config *c, const latent_desc *usual, rope_pairs hf, rope_pairs gguf,
                          model_desc *d);
 /* Reads how rows choose their keys (DeepSeek-V3.2), and gives the layers that do a cache
- * for it. Behind config_latents. usual: what config.json leaves out. pairs: which elements
- * of an index head rotate together. */
+ * for it. Behind config_latents, and behind config_set_states. usual: what config.json
+ * leaves out. pairs: which elements of an index head rotate together. */
 quire_err config_index(const config *c, index_desc usual, rope_pairs pairs, model_desc *d);
+/* Whether a layer chooses, and does not take the choice of a layer before it: config.json's
+ * "indexer_types", and GGUF's list of those that choose. */
+quire_err config_index_choosers(const config *c, const model_desc *d, bool *chooses);
+/* Gives the layers that choose caches for index keys, by d->index, and for what makes a
+ * pool's. */
+quire_err config_add_index(const config *c, const bool *chooses, model_desc *d);
 /* Reads how queries grow with their position (Ministral 3). needed: the file must say it. */
 quire_err config_temperature(const config *c, bool needed, model_desc *d);
 

@@ -29,7 +29,8 @@ quire_err config_latent(const config *c, model_desc *d) {
     if (c->is_gguf) {
         TRY(read_gguf_widths(c, d));
     }
-    if (m->rank < 1 || m->rank > DESC_MAX_LATENT || m->d_rope < 1 || m->d_rope > DESC_MAX_HEAD ||
+    const int32_t least_rope = m->rotary_folds ? 0 : 1;
+    if (m->rank < 1 || m->rank > DESC_MAX_LATENT || m->d_rope < least_rope || m->d_rope > DESC_MAX_HEAD ||
         m->d_nope < 1 || m->d_nope > DESC_MAX_HEAD || m->d_value < 1 || m->d_value > DESC_MAX_HEAD) {
         return err_set(c->err, QUIRE_UNSUPPORTED, -1,
                        "%s: a latent of rank %d for heads of %d + %d elements and values of %d; this build "
@@ -116,9 +117,7 @@ quire_err config_latents(const config *c, const latent_desc *usual, rope_pairs h
     return config_latent_rotary(c, d, neighbours ? ROPE_NEIGHBOURS : ROPE_HALVES, gguf);
 }
 
-/* Whether a layer takes the choice of a layer before it: config.json's "indexer_types", and
- * GGUF's list of those that choose. */
-static quire_err read_choosers(const config *c, const model_desc *d, bool *chooses) {
+quire_err config_index_choosers(const config *c, const model_desc *d, bool *chooses) {
     int32_t listed[DESC_MAX_LAYERS];
     size_t n;
     TRY(config_i32s(c, "attention.indexer.types", NULL, listed, DESC_MAX_LAYERS, &n));
@@ -130,34 +129,76 @@ static quire_err read_choosers(const config *c, const model_desc *d, bool *choos
         }
         chooses[i] = type.n > 0 ? str_is(type, "full") : (size_t)i >= n || listed[i] != 0;
     }
-    return chooses[0] ? QUIRE_OK : config_bad(c, "indexer_types", "must begin with a layer that chooses");
+    for (int32_t i = 0; i < d->n_layers; i++) { /* those that do not attend do not count */
+        if (d->layers[i].caches[CACHE_ATTENTION] >= 0) {
+            return chooses[i] ? QUIRE_OK
+                              : config_bad(c, "indexer_types", "must begin with a layer that chooses");
+        }
+    }
+    return QUIRE_OK;
+}
+
+/* How many tokens are a pool, of which as many are chosen as hold the tokens to read. */
+static quire_err read_pools(const config *c, index_desc *x) {
+    bool reads_tail = true;
+    TRY(config_i32(c, "attention.indexer.kpool", "index_kpool", &x->block));
+    TRY(config_bool(c, "attention.indexer.kpool_select_tail", "index_kpool_always_select_tail", &reads_tail));
+    if (x->block < 2 || x->block > CONV_MAX_TAPS || x->n_best < x->block) {
+        return config_bad(c, c->is_gguf ? "attention.indexer.kpool" : "index_kpool",
+                          "must be from 2 to 16, and no more than the keys that a row reads");
+    }
+    x->n_best -= x->n_best % x->block;
+    return reads_tail ? QUIRE_OK
+                      : config_unsupported(c, "index_kpool_always_select_tail false is not supported: the "
+                                              "first rows would read nothing");
 }
 
 quire_err config_index(const config *c, index_desc usual, rope_pairs pairs, model_desc *d) {
     bool chooses[DESC_MAX_LAYERS];
     index_desc *x = &d->index;
-    *x = c->is_gguf ? (index_desc){.of_rows = usual.of_rows} : usual;
+    *x = usual;
+    if (c->is_gguf) {
+        x->n_heads = x->d_head = x->n_best = x->block = 0;
+    }
     TRY(config_i32(c, "attention.indexer.head_count", "index_n_heads", &x->n_heads));
     TRY(config_i32(c, "attention.indexer.key_length", "index_head_dim", &x->d_head));
     TRY(config_i32(c, "attention.indexer.top_k", "index_topk", &x->n_best));
-    if ((d->latent.q_rank == 0 && !x->of_rows) || x->n_best < 1 || x->n_heads < 1 ||
+    TRY(x->kind == CHOOSE_POOLS ? read_pools(c, x) : QUIRE_OK);
+    if ((d->latent.q_rank == 0 && x->source == INDEX_OF_LATENT) || x->n_best < 1 || x->n_heads < 1 ||
         x->d_head < d->latent.d_rope || x->d_head > DESC_MAX_HEAD) {
         return config_bad(
             c, c->is_gguf ? "attention.indexer" : "index_topk",
             "and the index heads must be over 0, heads as wide as the rotary part at least, and "
             "queries of a latent");
     }
-    TRY(read_choosers(c, d, chooses));
+    TRY(config_index_choosers(c, d, chooses));
+    x->rope = x->key_rope = NO_ROPE;
     if (d->n_ropes == DESC_MAX_ROPES) {
         return config_unsupported(c, "too many rotary tables");
     }
-    x->rope = d->n_ropes;
-    d->ropes[d->n_ropes] = d->ropes[0];
-    d->ropes[d->n_ropes++].pairs = pairs;
-    for (int32_t i = 0; i < d->n_layers && d->n_caches < DESC_MAX_CACHES; i++) {
-        const cache_desc keys = {.kind = LAYER_LATENT, .d_latent = x->d_head};
-        d->layers[i].caches[CACHE_SECOND] = chooses[i] ? desc_add_cache(d, &keys) : NO_CACHE;
+    if (d->n_ropes > 0) {
+        x->rope = x->key_rope = d->n_ropes;
+        d->ropes[d->n_ropes] = d->ropes[0];
+        d->ropes[d->n_ropes++].pairs = pairs;
     }
-    return 2 * d->n_layers <= DESC_MAX_CACHES ? QUIRE_OK
-                                              : config_unsupported(c, "too many layers with an index");
+    return config_add_index(c, chooses, d);
+}
+
+quire_err config_add_index(const config *c, const bool *chooses, model_desc *d) {
+    const index_desc *x = &d->index;
+    const cache_desc keys = {.kind = LAYER_LATENT, .d_latent = x->d_head},
+                     pools = x->gated_pools ? pool_cache(x->d_head, x->block)
+                                            : conv_cache(conv_units(x->d_head), x->block);
+    for (int32_t i = 0; i < d->n_layers; i++) {
+        layer_desc *l = &d->layers[i];
+        if (d->n_caches + 2 > DESC_MAX_CACHES) {
+            return config_unsupported(c, "too many layers with an index");
+        }
+        const bool is_chooser = chooses[i] && l->caches[CACHE_ATTENTION] >= 0;
+        l->caches[CACHE_SECOND] = is_chooser ? desc_add_cache(d, &keys) : NO_CACHE;
+        if (is_chooser && x->kind == CHOOSE_POOLS) {
+            l->caches[CACHE_CONV] = desc_add_cache(d, &pools);
+        }
+    }
+    return QUIRE_OK;
 }

@@ -55,7 +55,8 @@ quire_err config_state_types(const config *c, const model_desc *d, const char *r
         s->recurs[i] = state_type_is(type, recurrent);
         s->attends[i] = !s->recurs[i];
         s->has_window[i] = s->may_have_windows && str_is(type, "sliding_attention");
-        bool is_full = str_is(type, "full_attention") || str_is(type, "attention");
+        bool is_full = str_is(type, "full_attention") || str_is(type, "attention") ||
+                       (s->may_choose && str_is(type, "indexed_attention"));
         if (s->attends[i] && type.n > 0 && !is_full && !s->has_window[i]) {
             return err_set(c->err, QUIRE_UNSUPPORTED, -1, "%s: a layer of type \"%.*s\" is not supported",
                            model_file_path(c->f), (int)(type.n < 40 ? type.n : 40), type.p);

@@ -103,9 +103,10 @@ quire_err decoder_load(loader *l, const model_desc *d, decoder **out) {
         TRY(l->b->ops->rope_load(l->b, &d->ropes[i], l->max_positions, &w->ropes[i], l->err));
     }
     const bool has_streams = d->streams.n > 0;
-    TRY(has_streams ? streams_bind(&b) : QUIRE_OK);
+    const bool is_predicted = d->streams.kind == STREAMS_PREDICTED;
+    TRY(has_streams ? (is_predicted ? streams_bind : hyper_bind)(&b) : QUIRE_OK);
     TRY(decoder_bind_layers(&b));
-    return has_streams ? streams_bind_end(&b) : QUIRE_OK;
+    return has_streams ? (is_predicted ? streams_bind_end : hyper_bind_end)(&b) : QUIRE_OK;
 }
 
 void decoder_close(decoder *w) {

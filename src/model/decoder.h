@@ -48,6 +48,7 @@ typedef enum buffer_role {
     BUFFER_INDEX_K,
     BUFFER_INDEX_Q,
     BUFFER_INDEX_WEIGHTS,
+    BUFFER_INDEX_GATE,
     BUFFER_H,
     BUFFER_SHARED,
     BUFFER_ROUTER,
@@ -59,6 +60,12 @@ typedef enum buffer_role {
     BUFFER_MODES, /* of streams: what coefficients are made of, and they */
     BUFFER_COEFFICIENTS,
     BUFFER_MAGNITUDE,
+    BUFFER_STREAMS,        /* all, side by side */
+    BUFFER_STREAMS_NORMED, /* the same, normed, and gates of them */
+    BUFFER_STREAM_GATES,
+    BUFFER_STREAM_WEIGHTS,
+    BUFFER_NGRAMS,
+    BUFFER_NGRAM_VALUES,
     BUFFER_STREAM,                                        /* each of several, */
     BUFFER_PREDICTION = BUFFER_STREAM + DESC_MAX_STREAMS, /* and what is predicted of it */
     BUFFER_BEHIND_STREAMS = BUFFER_PREDICTION + DESC_MAX_STREAMS,
@@ -84,7 +91,7 @@ typedef enum buffer_role {
     BUFFER_LRU_OUT
 } buffer_role;
 
-#define DECODER_MAX_BUFFERS 80
+#define DECODER_MAX_BUFFERS 96
 
 struct decoder {
     embedding *tokens, *positions, *types; /* positions, types NULL: there are none */
@@ -156,6 +163,9 @@ quire_err binding_linear(binding *b, weight_role role, int64_t n_out, int64_t n_
 /* Two weights [n_out, n_in] that lie in one tensor, the second after the first. */
 quire_err binding_pair(binding *b, weight_role role, int64_t n_out, int64_t n_in, linear **first,
                        linear **second);
+/* A product in f32 under every compute mode, of a matrix [n_out, n_in] whose name in a
+ * checkpoint is whole. */
+quire_err binding_exact(binding *b, weight_role role, int64_t n_out, int64_t n_in, linear **out);
 /* A vector that the layer cannot do without. suffix: of its name in a GGUF file. The
  * decoder owns it. what: "attention sinks". */
 quire_err binding_vector(binding *b, weight_role role, const char *suffix, const char *what, int64_t n,
@@ -181,6 +191,24 @@ quire_err shared_bind(binding *b, const layer_step *s);
 quire_err lru_bind(binding *b, const layer_step *s);
 /* Before the first layer: makes the inputs that each layer has of its own. */
 quire_err inputs_bind(binding *b);
+
+/* ---- blocks_index.c ---- */
+typedef struct index_block index_block;
+/* What chooses the keys of the layer; NULL: it does not choose. */
+quire_err index_bind(binding *b, index_block **out);
+/* The product of the queries' latent that index_run needs, whose caller runs it; w NULL:
+ * none. x may be NULL. */
+linear_use index_of_latent(const index_block *x);
+/* Stores the row's index key and chooses; nothing where x is NULL. The row is nm(in); nm
+ * NULL: in. */
+void index_run(const pass *p, const index_block *x, buffer in, const norm *nm);
+
+/* ---- blocks_hyper.c: streams that are read and written by coefficients ---- */
+quire_err streams_read_bind(binding *b, const layer_step *s);
+quire_err streams_write_bind(binding *b, const layer_step *s);
+quire_err ngrams_bind(binding *b, const layer_step *s);
+quire_err hyper_bind(binding *b);
+quire_err hyper_bind_end(binding *b);
 
 /* ---- blocks_streams.c ---- */
 quire_err laurel_bind(binding *b, const layer_step *s);

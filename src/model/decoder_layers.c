@@ -106,6 +106,22 @@ quire_err binding_pair(binding *b, weight_role role, int64_t n_out, int64_t n_in
     return loader_linear(b->l, binding_name(b, role), b->layer, &part, n_out, n_in, second);
 }
 
+quire_err binding_exact(binding *b, weight_role role, int64_t n_out, int64_t n_in, linear **out) {
+    float *rows;
+    TRY(loader_matrix(b->l, binding_name(b, role), b->layer, binding_is_gguf(b) ? ".weight" : "", n_out, n_in,
+                      &rows));
+    const tensor_view view = {.name = "coefficients",
+                              .type = DTYPE_F32,
+                              .n_dims = 2,
+                              .dims = {n_out, n_in, 1, 1},
+                              .data = rows,
+                              .n_bytes = (size_t)n_out * (size_t)n_in * sizeof *rows};
+    const linear_spec spec = {.weight = &view, .exact = true};
+    const quire_err e = b->l->b->ops->linear_load(b->l->b, &spec, out, b->l->err);
+    mem_free(rows);
+    return e;
+}
+
 quire_err binding_vector(binding *b, weight_role role, const char *suffix, const char *what, int64_t n,
                          float **out) {
     TRY(loader_vector(b->l, binding_name(b, role), b->layer, binding_is_gguf(b) ? suffix : "", n, out));
@@ -265,14 +281,30 @@ static quire_err scale_bind(binding *b, const layer_step *s) {
 }
 
 /* What each kind of step is. */
-static quire_err (*const bind_step[N_STEP_KINDS])(binding *b, const layer_step *s) = {
-    [STEP_NORM] = norm_bind,       [STEP_ATTEND] = attention_bind, [STEP_MLP] = mlp_bind,
-    [STEP_MOE] = moe_bind,         [STEP_INPUT] = input_bind,      [STEP_ADD] = add_bind,
-    [STEP_SCALE] = scale_bind,     [STEP_LAUREL] = laurel_bind,    [STEP_JOIN] = join_bind,
-    [STEP_PREDICT] = predict_bind, [STEP_CORRECT] = correct_bind,  [STEP_SPREAD] = spread_bind,
-    [STEP_LATENT] = latent_bind,   [STEP_MIX] = mix_bind,          [STEP_CONV] = conv_bind,
-    [STEP_DELTA] = delta_bind,     [STEP_MAMBA] = mamba_bind,      [STEP_SHARED] = shared_bind,
-    [STEP_LRU] = lru_bind,         [STEP_BLEND] = blend_bind};
+static quire_err (*const bind_step[N_STEP_KINDS])(binding *b,
+                                                  const layer_step *s) = {[STEP_NORM] = norm_bind,
+                                                                          [STEP_ATTEND] = attention_bind,
+                                                                          [STEP_MLP] = mlp_bind,
+                                                                          [STEP_MOE] = moe_bind,
+                                                                          [STEP_INPUT] = input_bind,
+                                                                          [STEP_ADD] = add_bind,
+                                                                          [STEP_SCALE] = scale_bind,
+                                                                          [STEP_LAUREL] = laurel_bind,
+                                                                          [STEP_JOIN] = join_bind,
+                                                                          [STEP_PREDICT] = predict_bind,
+                                                                          [STEP_CORRECT] = correct_bind,
+                                                                          [STEP_SPREAD] = spread_bind,
+                                                                          [STEP_LATENT] = latent_bind,
+                                                                          [STEP_MIX] = mix_bind,
+                                                                          [STEP_CONV] = conv_bind,
+                                                                          [STEP_DELTA] = delta_bind,
+                                                                          [STEP_MAMBA] = mamba_bind,
+                                                                          [STEP_SHARED] = shared_bind,
+                                                                          [STEP_LRU] = lru_bind,
+                                                                          [STEP_BLEND] = blend_bind,
+                                                                          [STEP_GATHER] = streams_read_bind,
+                                                                          [STEP_SCATTER] = streams_write_bind,
+                                                                          [STEP_NGRAMS] = ngrams_bind};
 
 static void keep_embeddings_run(const pass *p, const decoder_op *o) {
     p->op->place(p->b, o->in, p->d->d_model, o->out);

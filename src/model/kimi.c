@@ -1,7 +1,8 @@
 /* Kimi Linear: Kimi Team 2025, arXiv:2510.26692: three of four layers have the delta rule
  * with a decay for each channel, the others latent attention without positions. Ling 3 is
  * made so too: decays have a lower bound, latent attention has positions and a gate a
- * head. */
+ * head. GLM-5.3 Flash (glm5_next): rows choose the pools of keys that they read, and halves
+ * of layers are joined by hyper-connections. */
 #include <math.h>
 
 #include "model/architectures.h"
@@ -62,6 +63,40 @@ static const arch_names ling_names = {
            [W_DELTA_NORM] = "model.layers.%d.attention.o_norm",
            [W_DELTA_OUT] = "model.layers.%d.attention.dense"},
 };
+
+static const arch_names glm5_next_names = {
+    .gguf = {[W_DELTA_OUT] = "blk.%d.attn_output"},
+    .hf = {[W_DELTA_Q] = "model.layers.%d.self_attn.q_proj",
+           [W_DELTA_K] = "model.layers.%d.self_attn.k_proj",
+           [W_DELTA_V] = "model.layers.%d.self_attn.v_proj",
+           [W_DELTA_GATE] = "model.layers.%d.self_attn.g_b_proj",
+           [W_DELTA_GATE_IN] = "model.layers.%d.self_attn.g_a_proj",
+           [W_DELTA_BETA] = "model.layers.%d.self_attn.b_proj",
+           [W_DELTA_DECAY] = "model.layers.%d.self_attn.f_b_proj",
+           [W_DELTA_DECAY_IN] = "model.layers.%d.self_attn.f_a_proj",
+           [W_DELTA_CONV_Q] = "model.layers.%d.self_attn.q_conv1d",
+           [W_DELTA_CONV_K] = "model.layers.%d.self_attn.k_conv1d",
+           [W_DELTA_CONV_V] = "model.layers.%d.self_attn.v_conv1d",
+           [W_DELTA_RATE] = "model.layers.%d.self_attn.A_log",
+           [W_DELTA_BIAS] = "model.layers.%d.self_attn.dt_bias",
+           [W_DELTA_NORM] = "model.layers.%d.self_attn.o_norm",
+           [W_DELTA_OUT] = "model.layers.%d.self_attn.o_proj"},
+};
+
+/* clang-format off */
+static const layer_step steps_hyper_delta[] = {
+    GATHER(W_HYPER_ATTN, A), NORM(W_ATTN_NORM, A, A), DELTA(A, A), SCATTER(A),
+    GATHER(W_HYPER_FFN, A), NORM(W_FFN_NORM, A, A), MLP(A, A), SCATTER(A), END};
+static const layer_step steps_hyper_delta_moe[] = {
+    GATHER(W_HYPER_ATTN, A), NORM(W_ATTN_NORM, A, A), DELTA(A, A), SCATTER(A),
+    GATHER(W_HYPER_FFN, A), NORM(W_FFN_NORM, A, A), MOE(A, B), SCATTER(B), END};
+static const layer_step steps_hyper_latent[] = {
+    GATHER(W_HYPER_ATTN, A), NORM(W_ATTN_NORM, A, A), LATENT(A, A), SCATTER(A),
+    GATHER(W_HYPER_FFN, A), NORM(W_FFN_NORM, A, A), MLP(A, A), SCATTER(A), END};
+static const layer_step steps_hyper_latent_moe[] = {
+    GATHER(W_HYPER_ATTN, A), NORM(W_ATTN_NORM, A, A), LATENT(A, A), SCATTER(A),
+    GATHER(W_HYPER_FFN, A), NORM(W_FFN_NORM, A, A), MOE(A, B), SCATTER(B), END};
+/* clang-format on */
 
 /* Layers of config.json's lists, which count from 1. */
 static quire_err mark_layers(const config *c, const char *key, int32_t n_layers, bool *to) {
@@ -199,6 +234,90 @@ static quire_err describe_ling3(const config *c, model_desc *d) {
     return kimi_end(c, 4, d_ff, &s, d);
 }
 
+/* The coefficients of hyper-connections. */
+static quire_err glm5_read_streams(const config *c, model_desc *d) {
+    streams_desc *m = &d->streams;
+    *m = (streams_desc){.kind = STREAMS_MIXED, .n = 4, .n_rounds = 20, .eps = 1e-6f};
+    TRY(config_i32(c, "hyper_connection.count", "hc_mult", &m->n));
+    TRY(config_i32(c, "hyper_connection.sinkhorn_iterations", "hc_sinkhorn_iters", &m->n_rounds));
+    TRY(config_f32(c, "hyper_connection.epsilon", "hc_eps", &m->eps));
+    return m->n >= 1 && m->n <= DESC_MAX_STREAMS && m->n_rounds >= 1 && m->n_rounds <= 1000 && m->eps >= 0.0f
+               ? QUIRE_OK
+               : config_bad(c, c->is_gguf ? "hyper_connection.count" : "hc_mult",
+                            "must be from 1 to 8, the iterations from 1 to 1000, the epsilon 0 or more");
+}
+
+/* Gates and up products are clamped: by one number, or by lists in a GGUF file; 0 and null
+ * are none. */
+static quire_err glm5_read_limits(const config *c, model_desc *d) {
+    float usual = c->is_gguf ? 0.0f : 10.0f;
+    TRY(config_f32_or_none(c, NULL, "swiglu_limit", &usual));
+    for (int32_t i = 0; i < d->n_layers; i++) {
+        layer_desc *l = &d->layers[i];
+        l->limit = l->dense_limit = usual;
+        TRY(config_f32_at(c, "swiglu_clamp_exp", NULL, (size_t)i, &l->limit));
+        TRY(config_f32_at(c, "swiglu_clamp_shexp", NULL, (size_t)i, &l->dense_limit));
+        if (l->limit < 0.0f || l->dense_limit < 0.0f || (l->limit > 0.0f) != (l->dense_limit > 0.0f) ||
+            (l->limit > 0.0f) != (d->layers[0].limit > 0.0f)) {
+            return config_bad(c, c->is_gguf ? "swiglu_clamp_exp" : "swiglu_limit",
+                              "must be over 0 in all layers, or in none");
+        }
+    }
+    if (d->layers[0].limit > 0.0f) {
+        d->activation = d->moe.activation = ACT_CLAMPED_SILU;
+    }
+    return QUIRE_OK;
+}
+
+static quire_err glm5_read_latents(const config *c, model_desc *d) {
+    d->latent = (latent_desc){.q_rank = 1536, .rank = 512, .d_nope = 256, .d_value = 256};
+    d->latent.rotary_folds = true;
+    d->latent.eps = d->norm_eps;
+    TRY(config_latent(c, d));
+    if (d->latent.d_rope > 0) {
+        return config_unsupported(c,
+                                  "latent attention with positions (qk_rope_head_dim) is not supported here");
+    }
+    d->attention_scale = 1.0f / sqrtf((float)d->latent.d_nope);
+    return QUIRE_OK;
+}
+
+static quire_err describe_glm5_next(const config *c, model_desc *d) {
+    const index_desc usual = {
+        .kind = CHOOSE_POOLS, .n_best = 2048, .n_heads = 32, .d_head = 128, .block = 16, .gated_pools = true};
+    decoder_shape shape = {.own_heads = true};
+    state_layers s = {.may_choose = true};
+    TRY(config_decoder(c, &shape, d));
+    TRY(config_f32(c, "attention.layer_norm_rms_epsilon", NULL, &d->norm_eps)); /* not the index's */
+    const int32_t d_ff = d->layers[0].d_ff;
+    TRY(glm5_read_latents(c, d));
+    d->moe = (moe_desc){.n_groups = 1,
+                        .n_groups_used = 1,
+                        .score = ROUTE_SIGMOID,
+                        .correction_bias = true,
+                        .renormalise = true,
+                        .scale = 2.5f};
+    TRY(config_moe(c, d));
+    config_usual_shared(c, 1, d);
+    d->moe.group_by_best_two = d->moe.closed_is_zero = true;
+    TRY(glm5_read_limits(c, d));
+    TRY(kimi_read_delta(c, 64, 128, d));
+    d->delta.n_heads = d->delta.n_key_heads = c->is_gguf ? shape.n_heads : d->delta.n_heads;
+    d->delta.lower = -5.0f;
+    TRY(config_f32(c, "kda.gate_lower_bound", "linear_attn_config.gate_lower_bound|linear_lower_bound",
+                   &d->delta.lower));
+    d->delta.d_low = d->delta.d_key;
+    TRY(glm5_read_streams(c, d));
+    TRY(kimi_read_layers(c, 4, d, &s));
+    TRY(kimi_end(c, 1, d_ff, &s, d));
+    for (int32_t i = 0; i < d->n_layers; i++) {
+        const bool is_moe = d->layers[i].n_experts > 0;
+        d->layers[i].steps = s.recurs[i] ? (is_moe ? steps_hyper_delta_moe : steps_hyper_delta)
+                                         : (is_moe ? steps_hyper_latent_moe : steps_hyper_latent);
+    }
+    return config_index(c, usual, ROPE_HALVES, d);
+}
+
 const arch arch_kimi_linear = {.gguf = {"kimi-linear"},
                                .hf = {"KimiLinearForCausalLM"},
                                .names = &kimi_names,
@@ -207,3 +326,7 @@ const arch arch_ling3 = {.gguf = {"bailingmoe3"},
                          .hf = {"BailingMoeV3ForCausalLM"},
                          .names = &ling_names,
                          .describe = describe_ling3};
+const arch arch_glm5_next = {.gguf = {"glm5-next"},
+                             .hf = {"Glm5NextForConditionalGeneration", "Glm5NextForCausalLM"},
+                             .names = &glm5_next_names,
+                             .describe = describe_glm5_next};

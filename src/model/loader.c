@@ -775,6 +775,9 @@ quire_err loader_finish(const loader *l, const model_desc *d) {
                                           "mlp.act_fn.beta",
                                           "mlp.act_fn.eps",
                                           "lerope.alpha",
+                                          "ple_embedding.layer_multipliers",
+                                          "ple_embedding.ngram_heads_offsets",
+                                          "ple_embedding.ngram_heads_vocab_sizes",
                                           "rope_freqs.weight",
                                           "rope_factors_long.weight",
                                           "rope_factors_short.weight"};

@@ -107,7 +107,8 @@ static quire_err share_latents(const config *c, model_desc *d) {
 
 static quire_err describe_large4(const config *c, model_desc *d) {
     const latent_desc usual = {.rank = 512, .d_nope = 64, .d_rope = 64, .d_value = 128};
-    const index_desc usual_index = {.n_best = 2048, .n_heads = 32, .d_head = 128, .of_rows = true};
+    const index_desc usual_index = {
+        .n_best = 2048, .n_heads = 32, .d_head = 128, .source = INDEX_OF_NORMED_ROW};
     if (c->is_gguf) {
         return config_unsupported(c, "Mistral Large 4 as GGUF is not supported: its checkpoint is");
     }

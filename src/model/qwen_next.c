@@ -45,8 +45,7 @@ static quire_err qwen_next_layers(const config *c, const model_desc *d, state_la
     return QUIRE_OK;
 }
 
-/* All but the feed-forward parts. */
-static quire_err qwen_next_common(const config *c, state_layers *s, model_desc *d) {
+quire_err qwen_next_common(const config *c, state_layers *s, model_desc *d) {
     d->delta = (delta_desc){.kind = DELTA_GATED,
                             .n_heads = 32,
                             .n_key_heads = 16,

@@ -99,7 +99,8 @@ void steps_text(const layer_step *steps, char *out, size_t n) {
         [STEP_PREDICT] = "predict", [STEP_CORRECT] = "correct", [STEP_SPREAD] = "spread",
         [STEP_LATENT] = "latent",   [STEP_MIX] = "mix",         [STEP_CONV] = "conv",
         [STEP_DELTA] = "delta",     [STEP_MAMBA] = "mamba",     [STEP_SHARED] = "shared",
-        [STEP_LRU] = "lru",         [STEP_BLEND] = "blend"};
+        [STEP_LRU] = "lru",         [STEP_BLEND] = "blend",     [STEP_GATHER] = "gather",
+        [STEP_SCATTER] = "scatter", [STEP_NGRAMS] = "ngrams"};
     out[0] = 0;
     for (const layer_step *s = steps; s->kind != STEP_END; s++) {
         size_t at = strlen(out);

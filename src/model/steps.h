@@ -43,6 +43,9 @@ typedef enum step_kind {
     STEP_MAMBA,   /* Mamba's mixer */
     STEP_SHARED,  /* a block whose weights serve several layers (Zamba 2) */
     STEP_LRU,     /* a gated linear recurrence (RecurrentGemma) */
+    STEP_GATHER,  /* from all streams to the row, by coefficients of W_HYPER_* or W_GATED_* */
+    STEP_SCATTER, /* from the row to all streams, by what the last STEP_GATHER computed */
+    STEP_NGRAMS,  /* to all streams: rows of the last tokens */
     N_STEP_KINDS
 } step_kind;
 
@@ -51,7 +54,7 @@ typedef enum step_row { X, A, B, N_STEP_ROWS } step_row;
 struct layer_step {
     step_kind kind;
     step_row from, to;
-    weight_role norm; /* of STEP_NORM; of STEP_BLEND, the weight */
+    weight_role norm; /* of STEP_NORM; of STEP_BLEND, the weight; of STEP_GATHER, the first of several */
     /* of a layer that has two of its kind it is the second: its weights have the names of
      * arch_names.second, its cache is CACHE_SECOND */
     bool second;
@@ -78,6 +81,9 @@ struct layer_step {
 #define MAMBA(from, to)      {STEP_MAMBA, from, to, 0, false}
 #define SHARED(from, to)     {STEP_SHARED, from, to, 0, false}
 #define LRU(from, to)        {STEP_LRU, from, to, 0, false}
+#define GATHER(role, to)     {STEP_GATHER, X, to, role, false}
+#define SCATTER(from)        {STEP_SCATTER, from, from, 0, false}
+#define NGRAMS               {STEP_NGRAMS, X, X, 0, false}
 #define END                  {STEP_END, X, X, 0, false}
 #define SECOND(step, from, to, role) {step, from, to, role, true}
 /* clang-format on */

@@ -44,7 +44,10 @@ typedef enum weight_role {
     W_INDEX_K_NORM,
     W_INDEX_Q,
     W_INDEX_WEIGHTS,
-    W_INDEX_Q_NORM, /* of the row, where index queries are products of it */
+    W_INDEX_QK,   /* queries and keys in one tensor */
+    W_INDEX_GATE, /* of pools: to the gates of their keys, and a matrix of places */
+    W_INDEX_PLACES,
+    W_INDEX_Q_NORM, /* of index queries, or of the row that they are products of */
     W_QUERY_SLOPE,  /* numbers a head, which queries are scaled by: whole names */
     W_QUERY_BIAS,
     W_INDEX_SLOPE, /* the same of index queries */
@@ -95,7 +98,31 @@ typedef enum weight_role {
     W_STREAM_ROUTER,
     W_STREAM_PREDICT,
     W_STREAM_CORRECT,
-    W_STREAM_SCALE, /* a whole name, without ".weight" */
+    W_STREAM_SCALE,     /* a whole name, without ".weight" */
+    W_HYPER_ATTN,       /* of streams by coefficients, before attention: products of all streams, */
+    W_HYPER_ATTN_SCALE, /* and vectors: whole names */
+    W_HYPER_ATTN_BASE,
+    W_HYPER_FFN, /* the same before the feed-forward part */
+    W_HYPER_FFN_SCALE,
+    W_HYPER_FFN_BASE,
+    W_GATED_ATTN_NORM, /* of streams by gates, before attention */
+    W_GATED_ATTN_DOWN,
+    W_GATED_ATTN_UP,
+    W_GATED_ATTN_WRITE, /* to what each stream takes */
+    W_GATED_FFN_NORM,
+    W_GATED_FFN_DOWN,
+    W_GATED_FFN_UP,
+    W_GATED_FFN_WRITE,
+    W_GATED_END_NORM, /* behind the last layer */
+    W_GATED_END_DOWN,
+    W_GATED_END_UP,
+    W_NGRAM_TABLE, /* of n-grams */
+    W_NGRAM_KEY,
+    W_NGRAM_VALUE,
+    W_NGRAM_KEY_NORM,
+    W_NGRAM_QUERY_NORM,
+    W_NGRAM_CONV_NORM,
+    W_NGRAM_CONV,
     W_LAUREL_LEFT,
     W_LAUREL_RIGHT,
     W_LAUREL_NORM,

@@ -54,7 +54,7 @@ static void stage_open(const choice_case *c, stage *s) {
     s->key = op->buffer_reserve(s->b, INDEX);
     s->query = op->buffer_reserve(s->b, INDEX_HEADS * INDEX);
     s->weights = op->buffer_reserve(s->b, INDEX_HEADS);
-    op->choose_reserve(s->b, c->n_best);
+    op->choose_reserve(s->b, 1, c->n_best);
     int32_t n_pages = (int32_t)kv_pages_for(TOKENS, c->page_tokens);
     assert_int_equal(
         op->step_open(s->b, &(step_limits){.max_rows = TOKENS, .max_seqs = 1}, &s->layout, 0, &err),
@@ -95,7 +95,12 @@ static void step(const choice_case *c, stage *s, int32_t from, int32_t n, const 
     op->latent_store(
         s->b, &(latent_store_use){
                   .cache = 1, .latent = s->key, .q = s->query, .n_heads = INDEX_HEADS, .latent_scale = 1.0f});
-    op->choose(s->b, &(choose_use){1, s->query, s->weights, INDEX_HEADS, 0.25f, c->n_best});
+    op->choose(s->b, &(choose_use){.cache = 1,
+                                   .q = s->query,
+                                   .weights = s->weights,
+                                   .n_heads = INDEX_HEADS,
+                                   .scale = 0.25f,
+                                   .n_best = c->n_best});
     op->latent_store(
         s->b, &(latent_store_use){
                   .latent = s->latent, .rank = RANK, .q = s->q, .n_heads = HEADS, .latent_scale = 1.0f});

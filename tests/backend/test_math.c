@@ -144,7 +144,7 @@ static void every_instruction_set_gives_the_plain_twins_bits(void **unused) {
 }
 
 /* Every activation by itself and with a gate, also onto its own input, over all lengths;
- * the hash of all results of ordinary inputs. */
+ * the hash of the results of ordinary inputs, of those up to ACT_XIELU. */
 static uint64_t run_activations(const math_kernels *k) {
     uint64_t state = SEED, hash = HASH_START;
     float x[MAX_N], y[MAX_N], got[MAX_N + 1], want[MAX_N + 1];
@@ -162,14 +162,14 @@ static uint64_t run_activations(const math_kernels *k) {
             math_plain.gate_up(f, 0.75f, x, y, n, want);
             assert_true(same_floats(got, want, (size_t)n + 1));
         }
-        hash = ordinary ? hash_floats(hash, got, n) : hash;
+        hash = ordinary && f <= ACT_XIELU ? hash_floats(hash, got, n) : hash;
         for (int way = 0; way < 2 && f < ACT_SWIGLU_CLAMPED; way++) {
             const float *from = way == 1 ? memcpy(got, x, sizeof *x * (size_t)n) : x;
             k->activate(f, from, n, got);
             math_plain.activate(f, x, n, want);
             assert_true(same_floats(got, want, (size_t)n + 1));
         }
-        hash = ordinary ? hash_floats(hash, got, n) : hash;
+        hash = ordinary && f <= ACT_XIELU ? hash_floats(hash, got, n) : hash;
     }
     return hash;
 }
@@ -433,8 +433,10 @@ static void activations_agree_with_double(void **unused) {
         math_plain.gate_up(ACT_SWIGLU_CLAMPED, 7.0f, &x, &up, 1, &got);
         assert_true(fabs((double)got - exact_swiglu_clamped(7.0, (double)x, (double)up)) < 2e-5);
         math_plain.gate_up(ACT_SILU_CLAMPED, 7.0f, &x, &up, 1, &got);
-        double wanted = fmin(exact_silu((double)x), 7.0) * fmax(-7.0, fmin((double)up, 7.0));
-        assert_true(fabs((double)got - wanted) < 2e-5);
+        const double cut = fmax(-7.0, fmin((double)up, 7.0));
+        assert_true(fabs((double)got - fmin(exact_silu((double)x), 7.0) * cut) < 2e-5);
+        math_plain.gate_up(ACT_CLAMPED_SILU, 7.0f, &x, &up, 1, &got);
+        assert_true(fabs((double)got - exact_silu(fmin((double)x, 7.0)) * cut) < 2e-5);
     }
 }
 

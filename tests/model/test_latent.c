@@ -171,6 +171,65 @@ TEST(layers_share_latents_and_lose_their_rotary_part_as_the_file_says) {
     large4_refused(LARGE4(", \"kv_source_layers\": [0, 1, 2, 0]"), "lerope.alpha", "with positions");
 }
 
+TEST(blocks_and_pools_of_keys_are_as_the_file_says) {
+    const char *m3 = "MiniMaxM3SparseForConditionalGeneration", *glm = "Glm5NextForConditionalGeneration",
+               *qwen = "Qwen4ExpForConditionalGeneration",
+               *index = "\"indexer_n_heads\": 2, \"indexer_head_dim\": 128, \"indexer_budget\": 11, "
+                        "\"indexer_compress_ratio\": 4",
+               *m3_index = "\"num_key_value_heads\": 2, \"index_n_heads\": 2, \"index_topk_blocks\": 3, "
+                           "\"index_block_size\": 8, \"layer_types\": [\"full_attention\", "
+                           "\"minimax_m3_sparse\", \"minimax_m3_sparse\", \"full_attention\"]";
+    model_desc d = described(m3, m3_index);
+    assert_true(d.index.kind == CHOOSE_BLOCKS && d.index.n_best == 24 && d.index.n_own == 1);
+    for (int i = 0; i < 4; i++) {
+        assert_int_equal(d.layers[i].caches[CACHE_SECOND] >= 0, i == 1 || i == 2);
+    }
+    d = described(glm, "\"index_topk\": 30, \"index_kpool\": 4, \"hc_mult\": 3");
+    assert_true(d.index.kind == CHOOSE_POOLS && d.index.n_best == 28 && d.index.gated_pools);
+    assert_int_equal(d.index.rope, NO_ROPE);
+    assert_int_equal(d.streams.n, 3);
+    assert_int_equal(d.caches[d.layers[3].caches[CACHE_CONV]].unit_bytes, 2 * 64 * 3 * 4);
+    d = described(qwen, index);
+    assert_true(d.index.kind == CHOOSE_POOLS && d.index.n_best == 8 && !d.index.gated_pools);
+    assert_int_equal(d.ropes[d.index.key_rope].behind, 3);
+    refused(m3,
+            "\"num_key_value_heads\": 2, \"index_n_heads\": 3, \"layer_types\": "
+            "[\"minimax_m3_sparse\", \"minimax_m3_sparse\", \"minimax_m3_sparse\", \"minimax_m3_sparse\"]",
+            "3 index heads choose for 2");
+    refused(m3, "\"index_topk_blocks\": 2000000000", "index_topk_blocks");
+    refused(m3, "\"layer_types\": [\"windy\"]", "layer_types");
+    refused(m3, "\"swiglu_alpha\": 2.0", "swiglu_alpha");
+    refused(glm, "\"index_kpool\": 1", "index_kpool");
+    refused(glm, "\"index_kpool_always_select_tail\": false", "always_select_tail");
+    refused(glm, "\"hc_mult\": 9", "hc_mult");
+    refused(glm, "\"qk_rope_head_dim\": 64", "qk_rope_head_dim");
+    refused(qwen, "", "indexer_n_heads");
+    refused(qwen,
+            "\"indexer_n_heads\": 2, \"indexer_head_dim\": 128, \"indexer_budget\": 8, "
+            "\"indexer_compress_ratio\": 17",
+            "indexer_compress_ratio");
+}
+
+/* The numbers of n-grams of Qwen4, whose tables are tensors of the file. */
+TEST(numbers_of_n_grams_that_no_model_has_are_refused) {
+    static const char *const rows[][2] = {
+        {"\"ple_layer_ids\": [1, 2]", "more than one layer"},
+        {"\"ple_layer_ids\": [5]", "ngram_size"},
+        {"\"ple_layer_ids\": [1], \"ngram_size\": 9", "ngram_size"},
+        {"\"ple_layer_ids\": [1], \"heads_per_ngram\": 33", "ngram_size"},
+        {"\"ple_layer_ids\": [1], \"ple_conv_kernel_size\": 7", "ngram_size"},
+        {"\"ple_layer_ids\": [1], \"ple_embed_dim\": 3", "ple_embed_dim"},
+        {"\"ple_layer_ids\": [1], \"ple_embed_dim\": 32", "shard_0"}};
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        char more[512];
+        (void)snprintf(more, sizeof more,
+                       "\"indexer_n_heads\": 2, \"indexer_head_dim\": 128, \"indexer_budget\": 8, "
+                       "\"indexer_compress_ratio\": 4, \"eos_token_id\": 2, \"split_ngram_parts\": 1, %s",
+                       rows[i][0]);
+        refused("Qwen4ExpForConditionalGeneration", more, rows[i][1]);
+    }
+}
+
 TEST(widths_that_no_model_has_are_refused) {
     static const char *const rows[][2] = {{"\"kv_lora_rank\": 0", "rank 0"},
                                           {"\"kv_lora_rank\": 100000", "rank 100000"},
@@ -194,6 +253,8 @@ int main(void) {
         cmocka_unit_test(layers_share_a_choice_as_the_file_says),
         cmocka_unit_test(a_layer_of_longcat_has_two_attentions_and_experts_that_give_their_row),
         cmocka_unit_test(layers_share_latents_and_lose_their_rotary_part_as_the_file_says),
+        cmocka_unit_test(blocks_and_pools_of_keys_are_as_the_file_says),
+        cmocka_unit_test(numbers_of_n_grams_that_no_model_has_are_refused),
         cmocka_unit_test(widths_that_no_model_has_are_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

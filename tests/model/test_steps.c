@@ -17,6 +17,9 @@
 #define POST_NORM      "attend add norm(x) mlp add norm(x)"
 #define PARALLEL       "norm attend add mlp add"
 #define PARALLEL_NORMS "norm norm attend add mlp add"
+#define QWEN4                                                                                                \
+    "\"indexer_n_heads\": 2, \"indexer_head_dim\": 128, \"indexer_budget\": 8, \"indexer_compress_ratio\": " \
+    "4"
 #define SPARK                                                                                                \
     "\"num_local_experts\": 4, \"num_experts_per_tok\": 1, \"moe_intermediate_size\": 8, "                   \
     "\"moe_hidden_size\": 8, \"mlp_layer_types\": [\"dense\", \"sparse\"]"
@@ -50,6 +53,17 @@ TEST(a_familys_list_reads_like_its_paper) {
         {"DeepseekV32ForCausalLM", "", LATENT_MLP},
         {"GlmMoeDsaForCausalLM", "\"first_k_dense_replace\": 0", LATENT_EXPERTS},
         {"LongcatFlashForCausalLM", "", "norm latent add norm moe mlp add norm latent add norm mlp add add"},
+        {"MiniMaxM3SparseForConditionalGeneration", "\"mlp_layer_types\": [\"sparse\", \"dense\"]", PRE_NORM},
+        {"MiniMaxM3SparseForConditionalGeneration", "", EXPERTS},
+        {"Glm5NextForConditionalGeneration", "\"layer_types\": [\"linear_attention\", \"full_attention\"]",
+         "gather norm delta scatter gather norm mlp scatter"},
+        {"Glm5NextForConditionalGeneration",
+         "\"layer_types\": [\"indexed_attention\", \"linear_attention\"], \"first_k_dense_replace\": 0",
+         "gather norm latent scatter gather norm moe scatter"},
+        {"Qwen4ExpForConditionalGeneration", QWEN4, "gather delta scatter gather moe scatter"},
+        {"Qwen4ExpForConditionalGeneration",
+         QWEN4 ", \"layer_types\": [\"full_attention\", \"full_attention\"]",
+         "gather attend scatter gather moe scatter"},
         {"AXK1ForCausalLM",
          "\"first_k_dense_replace\": 0, \"n_routed_experts\": 8, \"num_experts_per_tok\": 2, "
          "\"moe_intermediate_size\": 8",

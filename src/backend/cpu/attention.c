@@ -109,18 +109,19 @@ static quire_err attention_scratch_open(cpu_backend *b, int32_t acc_stride, attn
 
 /* Allocates what rows choose, if they do. */
 static quire_err choice_open(cpu_backend *b, int32_t n_workers, attn_choice *c) {
-    const size_t n_rows = (size_t)b->limits.max_rows, n_best = (size_t)b->most_chosen,
-                 room = (size_t)n_workers * (2 * n_best + ATTN_CHUNK);
-    if (n_best == 0) {
+    const size_t n_rows = (size_t)b->limits.max_rows, n_lists = (size_t)b->most_choices,
+                 room = (size_t)b->most_chosen, n_candidates = (size_t)n_workers * (2 * room + ATTN_CHUNK);
+    if (room == 0) {
         return QUIRE_OK;
     }
-    c->n_best = b->most_chosen;
-    c->n = step_new(b, n_rows, sizeof *c->n);
+    c->most_lists = b->most_choices;
+    c->most = b->most_chosen;
+    c->n = step_new(b, n_rows, n_lists * sizeof *c->n);
     c->n_seen = step_new(b, n_rows, sizeof *c->n_seen);
-    c->places = step_new(b, n_rows, n_best * sizeof *c->places);
-    c->candidates = step_new(b, room, sizeof *c->candidates);
-    c->scores = step_new(b, room, sizeof *c->scores);
-    c->sorted = step_new(b, room, sizeof *c->sorted);
+    c->places = step_new(b, n_rows, n_lists * room * sizeof *c->places);
+    c->candidates = step_new(b, n_candidates, sizeof *c->candidates);
+    c->scores = step_new(b, n_candidates, sizeof *c->scores);
+    c->sorted = step_new(b, n_candidates, sizeof *c->sorted);
     const bool is_there = c->n != NULL && c->n_seen != NULL && c->places != NULL && c->candidates != NULL &&
                           c->scores != NULL && c->sorted != NULL;
     return is_there ? QUIRE_OK : QUIRE_NO_MEMORY;

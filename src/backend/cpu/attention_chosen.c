@@ -15,19 +15,23 @@ bool attn_choice_counts(const attn_job *job) {
     const attn_choice *c = &job->state->choice;
     assert(c->step == job->b->step);
     for (int32_t row = 0; row < job->b->batch->n_rows; row++) {
-        if (c->n[row] < c->n_seen[row]) {
-            return true;
+        for (int32_t list = 0; list < c->n_lists; list++) {
+            if (c->n[attn_choice_at(c, row, list)] < c->n_seen[row]) {
+                return true;
+            }
         }
     }
     return false;
 }
 
-/* n heads of a row from head `from` on, over its chosen keys, a chunk of them after the
- * other. */
+/* n heads of a row from head `from` on, which share a KV head, over their chosen keys, a
+ * chunk of them after the other. */
 static void attend_chosen(const attn_job *job, int32_t row, int32_t from, int32_t n, attn_scratch *s) {
     const attn_choice *c = &job->state->choice;
-    const attn_pages pages = attn_pages_of(job, seq_of(job->b->batch, row), 0);
-    const int32_t *places = c->places + (int64_t)row * c->n_best;
+    const int32_t kv_head = from / job->group_size,
+                  list = attn_choice_at(c, row, c->n_lists > 1 ? kv_head : 0);
+    const attn_pages pages = attn_pages_of(job, seq_of(job->b->batch, row), kv_head);
+    const int32_t *places = c->places + (int64_t)list * c->most;
     attn_tile *tile = &s->tile;
     tile->n_queries = n;
     tile->seen = NULL;
@@ -35,8 +39,8 @@ static void attend_chosen(const attn_job *job, int32_t row, int32_t from, int32_
     for (int32_t t = 0; t < n; t++) {
         attn_set_query(job, row, from + t, t, s);
     }
-    for (int32_t base = 0; base < c->n[row]; base += ATTN_CHUNK) {
-        const int32_t left = c->n[row] - base, count = left < ATTN_CHUNK ? left : ATTN_CHUNK;
+    for (int32_t base = 0; base < c->n[list]; base += ATTN_CHUNK) {
+        const int32_t left = c->n[list] - base, count = left < ATTN_CHUNK ? left : ATTN_CHUNK;
         attn_state now[ATTN_TILE];
         attn_pages_gather(&pages, places + base, count, &s->copies, tile);
         for (int32_t t = 0; t < n; t++) {
@@ -61,13 +65,15 @@ static void chosen_task(void *context, int32_t row, int32_t worker) {
     const attn_job *job = context;
     attn_scratch *s = &job->state->scratch[worker * MOST_TOGETHER];
     attn_tile_begin(job, &s->tile);
-    for (int32_t from = 0; from < job->n_heads; from += ATTN_TILE) {
-        attend_chosen(job, row, from, job->n_heads - from < ATTN_TILE ? job->n_heads - from : ATTN_TILE, s);
+    for (int32_t first = 0; first < job->n_heads; first += job->group_size) {
+        for (int32_t i = 0; i < job->group_size; i += ATTN_TILE) {
+            const int32_t left = job->group_size - i;
+            attend_chosen(job, row, first + i, left < ATTN_TILE ? left : ATTN_TILE, s);
+        }
     }
 }
 
 void attn_run_chosen(const attn_job *job) {
-    assert(job->planes->kind == LAYER_LATENT);
     thread_pool_run(job->b->thread_pool, chosen_task, (void *)(uintptr_t)job, job->b->batch->n_rows);
 }
 
@@ -99,12 +105,12 @@ static bool chooser_sees(const chooser *c, int32_t place) {
 
 static float *candidate_scores(const choose_job *job, int32_t worker) {
     const attn_choice *c = &job->attn.state->choice;
-    return c->scores + (size_t)worker * (2 * (size_t)c->n_best + ATTN_CHUNK);
+    return c->scores + (size_t)worker * (2 * (size_t)c->most + ATTN_CHUNK);
 }
 
 static int32_t *candidate_places(const choose_job *job, int32_t worker) {
     const attn_choice *c = &job->attn.state->choice;
-    return c->candidates + (size_t)worker * (2 * (size_t)c->n_best + ATTN_CHUNK);
+    return c->candidates + (size_t)worker * (2 * (size_t)c->most + ATTN_CHUNK);
 }
 
 /* The n-th largest of x[0..count), n from 1 on; x is reordered. */
@@ -135,21 +141,20 @@ static float nth_largest(float *x, int32_t count, int32_t n) {
     return x[want];
 }
 
-/* Keeps the n_best of count candidates, in their order. Returns how many are left. */
-static int32_t keep_best(const choose_job *job, int32_t worker, int32_t count) {
+/* Keeps the `most` best of count candidates, in their order. Returns how many are left. */
+static int32_t keep_best(const choose_job *job, int32_t worker, int32_t count, int32_t most) {
     const attn_choice *c = &job->attn.state->choice;
-    const int32_t n_best = job->use->n_best;
     float *scores = candidate_scores(job, worker), *sorted = c->sorted + (scores - c->scores);
     int32_t *places = candidate_places(job, worker), n_above = 0, n = 0;
-    if (count <= n_best) {
+    if (count <= most) {
         return count;
     }
     memcpy(sorted, scores, sizeof *sorted * (size_t)count);
-    const float least = nth_largest(sorted, count, n_best);
+    const float least = nth_largest(sorted, count, most);
     for (int32_t i = 0; i < count; i++) {
         n_above += scores[i] > least;
     }
-    for (int32_t i = 0, n_equal = n_best - n_above; i < count; i++) {
+    for (int32_t i = 0, n_equal = most - n_above; i < count; i++) {
         if (scores[i] > least || (scores[i] == least && n_equal-- > 0)) {
             scores[n] = scores[i];
             places[n++] = places[i];
@@ -158,68 +163,157 @@ static int32_t keep_best(const choose_job *job, int32_t worker, int32_t count) {
     return n;
 }
 
-/* Scores of keys base..base + n of the row's pages: sums[0..n). */
-static void score_keys(const choose_job *job, const chooser *c, int32_t base, int32_t n, attn_scratch *s,
-                       float *sums) {
+/* Adds what n_heads index heads from `head` on give the keys of a chunk: sums[0..n). */
+static void add_scores(const choose_job *job, const chooser *c, int32_t head, int32_t n_heads, int32_t n,
+                       attn_scratch *s, float *sums) {
     const choose_use *use = job->use;
-    const attn_pages pages = attn_pages_of(&job->attn, c->seq, 0);
-    const float *weights = cpu_act_row(job->attn.b, use->weights, c->row);
-    memset(sums, 0, sizeof *sums * ATTN_CHUNK);
-    attn_pages_find(&pages, base, 0, n, &s->copies, &s->tile);
-    attn_pages_fetch_next(&pages, base, 0, &s->tile);
-    for (int32_t from = 0; from < use->n_heads; from += ATTN_TILE) {
-        s->tile.n_queries = use->n_heads - from < ATTN_TILE ? use->n_heads - from : ATTN_TILE;
-        for (int32_t t = 0; t < s->tile.n_queries; t++) {
-            attn_set_query(&job->attn, c->row, from + t, t, s);
-            s->tile.first[t] = 0;
-            s->tile.end[t] = n;
-        }
-        job->attn.b->math->attention_products(&s->tile);
-        for (int32_t t = 0; t < s->tile.n_queries; t++) {
-            const float weight = weights[from + t] * use->scale, *products = s->tile.scores + t * ATTN_CHUNK;
-            for (int32_t i = 0; i < n; i++) {
-                const float part = weight * (products[i] > 0.0f || isnan(products[i]) ? products[i] : 0.0f);
-                sums[i] = sums[i] + part;
-            }
+    const bool is_weighed = use->weights.id != BUFFER_NONE.id;
+    const float *weights = is_weighed ? cpu_act_row(job->attn.b, use->weights, c->row) : NULL;
+    s->tile.n_queries = n_heads;
+    for (int32_t t = 0; t < n_heads; t++) {
+        attn_set_query(&job->attn, c->row, head + t, t, s);
+        s->tile.first[t] = 0;
+        s->tile.end[t] = n;
+    }
+    job->attn.b->math->attention_products(&s->tile);
+    for (int32_t t = 0; t < n_heads; t++) {
+        const float weight = (is_weighed ? weights[head + t] : 1.0f) * use->scale,
+                    *products = s->tile.scores + t * ATTN_CHUNK;
+        for (int32_t i = 0; i < n; i++) {
+            const float part = weight * (products[i] > 0.0f || isnan(products[i]) ? products[i] : 0.0f);
+            sums[i] = sums[i] + part;
         }
     }
+}
+
+/* Scores of keys base..base + n of the row's pages, in list `list`: sums[0..n). */
+static void score_keys(const choose_job *job, const chooser *c, int32_t list, int32_t base, int32_t n,
+                       attn_scratch *s, float *sums) {
+    const choose_use *use = job->use;
+    const attn_pages pages = attn_pages_of(&job->attn, c->seq, 0);
+    attn_pages_find(&pages, base, 0, n, &s->copies, &s->tile);
+    attn_pages_fetch_next(&pages, base, 0, &s->tile);
+    if (use->kind == CHOOSE_BLOCKS) {
+        s->tile.n_queries = 1;
+        attn_set_query(&job->attn, c->row, list, 0, s);
+        s->tile.first[0] = 0;
+        s->tile.end[0] = n;
+        job->attn.b->math->attention_products(&s->tile);
+        memcpy(sums, s->tile.scores, sizeof *sums * (size_t)n);
+        return;
+    }
+    memset(sums, 0, sizeof *sums * ATTN_CHUNK);
+    for (int32_t head = 0; head < use->n_heads; head += ATTN_TILE) {
+        const int32_t left = use->n_heads - head;
+        add_scores(job, c, head, left < ATTN_TILE ? left : ATTN_TILE, n, s, sums);
+    }
+}
+
+/* The key before a row's or an ancestor's among those that the row sees. */
+static int32_t chooser_before(const chooser *c, int32_t place) {
+    const int32_t other = place - c->plain;
+    return c->seq->parents == NULL || other <= 0 ? place - 1 : c->plain + c->seq->parents[other];
+}
+
+/* Writes n places, the last of which is `place`, those before it the ones that the row
+ * sees. */
+static void write_places(const chooser *c, int32_t place, int32_t n, int32_t *to) {
+    for (int32_t i = n - 1; i >= 0; i--) {
+        to[i] = place;
+        place = chooser_before(c, place);
+    }
+}
+
+/* A row's blocks of one list: candidates are the places of their last keys. */
+typedef struct block_scan {
+    const choose_job *job;
+    const chooser *c;
+    int32_t worker, list;
+    int32_t block, n_seen, n_blocks, most; /* of n_blocks blocks `most` are chosen */
+    int32_t n, n_passed;                   /* candidates, and keys that were passed */
+    float best;                            /* score of the block that is being passed */
+} block_scan;
+
+/* Passes a key that the row sees. */
+static void block_pass(block_scan *s, int32_t place, float score) {
+    const choose_use *use = s->job->use;
+    const int32_t block = s->n_passed / s->block, at = s->n_passed % s->block;
+    const bool is_own = use->kind == CHOOSE_BLOCKS && block >= s->n_blocks - use->n_own,
+               is_last = at == s->block - 1 || (use->kind == CHOOSE_BLOCKS && s->n_passed == s->n_seen - 1);
+    score = isnan(score) ? -INFINITY : score;
+    s->best = is_own ? INFINITY : at == 0 || use->kind == CHOOSE_POOLS || score > s->best ? score : s->best;
+    s->n_passed++;
+    if (is_last) {
+        candidate_scores(s->job, s->worker)[s->n] = s->best;
+        candidate_places(s->job, s->worker)[s->n++] = place;
+    }
+}
+
+/* Writes a list: the chosen blocks, and of pools the keys behind the last whole one. */
+static int32_t choice_write(const block_scan *s, int32_t *to) {
+    const int32_t *places = candidate_places(s->job, s->worker), last = s->c->plain + s->c->at;
+    const int32_t rest = s->n_seen % s->block;
+    int32_t n = 0;
+    for (int32_t i = 0; i < s->n; i++) {
+        const bool is_cut = s->job->use->kind == CHOOSE_BLOCKS && rest > 0 && places[i] == last;
+        const int32_t count = is_cut ? rest : s->block;
+        write_places(s->c, places[i], count, to + n);
+        n += count;
+    }
+    if (s->job->use->kind == CHOOSE_POOLS) {
+        write_places(s->c, last, rest, to + n);
+        n += rest;
+    }
+    return n;
+}
+
+static int32_t choose_list(block_scan *s, attn_scratch *scratch, int32_t *to) {
+    const chooser *c = s->c;
+    const int32_t end = c->plain + c->at + 1;
+    float sums[ATTN_CHUNK];
+    for (int32_t base = 0; base < end; base += ATTN_CHUNK) {
+        const int32_t count = end - base < ATTN_CHUNK ? end - base : ATTN_CHUNK;
+        score_keys(s->job, c, s->list, base, count, scratch, sums);
+        for (int32_t i = 0; i < count; i++) {
+            if (chooser_sees(c, base + i)) {
+                block_pass(s, base + i, sums[i]);
+            }
+        }
+        s->n = s->n > 2 * s->most ? keep_best(s->job, s->worker, s->n, s->most) : s->n;
+    }
+    s->n = keep_best(s->job, s->worker, s->n, s->most);
+    return choice_write(s, to);
 }
 
 /* Task: one row. */
 static void choose_task(void *context, int32_t row, int32_t worker) {
     const choose_job *job = context;
-    const batch *step = job->attn.b->batch;
+    const choose_use *use = job->use;
     attn_choice *to = &job->attn.state->choice;
-    const batch_seq *seq = seq_of(step, row);
+    const batch_seq *seq = seq_of(job->attn.b->batch, row);
     const chooser c = {seq, row, row - seq->row0, seq->n_tokens - seq->n_rows};
-    attn_scratch *s = &job->attn.state->scratch[worker * MOST_TOGETHER];
-    const int32_t n_best = job->use->n_best, end = c.plain + c.at + 1;
-    float *scores = candidate_scores(job, worker), sums[ATTN_CHUNK];
-    int32_t *places = candidate_places(job, worker), n = 0, n_seen = 0;
-    for (int32_t place = c.plain; place < end; place++) {
+    attn_scratch *scratch = &job->attn.state->scratch[worker * MOST_TOGETHER];
+    const int32_t block = use->block > 1 ? use->block : 1, most = use->n_best / block;
+    int32_t n_seen = c.plain;
+    for (int32_t place = c.plain; place <= c.plain + c.at; place++) {
         n_seen += chooser_sees(&c, place);
     }
-    n_seen += c.plain;
-    attn_tile_begin(&job->attn, &s->tile);
-    s->tile.seen = NULL;
-    s->tile.change = NULL;
-    for (int32_t base = 0; base < end; base += ATTN_CHUNK) {
-        const int32_t count = end - base < ATTN_CHUNK ? end - base : ATTN_CHUNK;
-        if (n_seen > n_best) {
-            score_keys(job, &c, base, count, s, sums);
-        }
-        for (int32_t i = 0; i < count; i++) {
-            if (chooser_sees(&c, base + i)) {
-                scores[n] = n_seen > n_best && !isnan(sums[i]) ? sums[i] : -INFINITY;
-                places[n++] = base + i;
-            }
-        }
-        n = n > 2 * n_best ? keep_best(job, worker, n) : n;
-    }
-    n = keep_best(job, worker, n);
-    memcpy(to->places + (int64_t)row * to->n_best, places, sizeof *places * (size_t)n);
-    to->n[row] = n;
+    const int32_t n_blocks = use->kind == CHOOSE_BLOCKS ? (n_seen + block - 1) / block : n_seen / block;
+    attn_tile_begin(&job->attn, &scratch->tile);
+    scratch->tile.seen = NULL;
+    scratch->tile.change = NULL;
     to->n_seen[row] = n_seen;
+    for (int32_t list = 0; list < to->n_lists; list++) {
+        block_scan s = {job, &c, worker, list, block, n_seen, n_blocks, most, 0, 0, 0.0f};
+        const int32_t at = attn_choice_at(to, row, list);
+        int32_t *places = to->places + (int64_t)at * to->most;
+        to->n[at] = n_seen;
+        if (n_blocks > most) {
+            to->n[at] = choose_list(&s, scratch, places);
+        } else {
+            write_places(&c, c.plain + c.at, n_seen, places);
+        }
+    }
 }
 
 void cpu_choose(backend *base, const choose_use *use) {
@@ -237,15 +331,20 @@ void cpu_choose(backend *base, const choose_use *use) {
                                      .q = use->q,
                                      .out = use->q},
                             .use = use};
-    assert(planes->kind == LAYER_LATENT && use->n_best > 0 &&
-           use->n_best <= b->attention_state->choice.n_best &&
-           b->buffers[use->q.id].width == use->n_heads * planes->key.width &&
-           b->buffers[use->weights.id].width == use->n_heads);
-    b->attention_state->choice.step = b->step;
+    attn_choice *choice = &b->attention_state->choice;
+    assert(planes->kind == LAYER_LATENT && b->buffers[use->q.id].width == use->n_heads * planes->key.width);
+    assert(use->weights.id == BUFFER_NONE.id || b->buffers[use->weights.id].width == use->n_heads);
+    assert(use->n_best > 0 &&
+           (use->kind == CHOOSE_KEYS || (use->block > 0 && use->n_best % use->block == 0)));
+    choice->n_lists = choose_lists(use->kind, use->n_heads);
+    assert(choice->n_lists <= choice->most_lists &&
+           choose_room(use->kind, use->n_best, use->block) <= choice->most);
+    choice->step = b->step;
     thread_pool_run(b->thread_pool, choose_task, (void *)(uintptr_t)&job, b->batch->n_rows);
 }
 
-void cpu_choose_reserve(backend *base, int32_t n_best) {
+void cpu_choose_reserve(backend *base, int32_t n_lists, int32_t room) {
     cpu_backend *b = (cpu_backend *)base;
-    b->most_chosen = n_best > b->most_chosen ? n_best : b->most_chosen;
+    b->most_choices = n_lists > b->most_choices ? n_lists : b->most_choices;
+    b->most_chosen = room > b->most_chosen ? room : b->most_chosen;
 }

@@ -291,17 +291,42 @@ void attn_pages_place(const attn_pages *a, int32_t place, int32_t p, attn_copies
     }
 }
 
+/* How many of n places follow one another from the first on, within a block of the pages. */
+static int32_t gather_stretch(const int32_t *places, int32_t n) {
+    int32_t i = 1;
+    while (i < n && places[i] == places[0] + i && places[i] % ATTN_BLOCK != 0) {
+        i++;
+    }
+    return i;
+}
+
+/* The tokens at n <= ATTN_BLOCK places become a block: that of the pages, where it begins
+ * with them, else a copy. */
+static void gather_block(const attn_pages *a, side s, const int32_t *places, int32_t n, int32_t block) {
+    const kv_planes *l = attn_pages_planes(a);
+    const int32_t page = places[0] / l->page_tokens, offset = places[0] % l->page_tokens;
+    if (l->page_tokens >= ATTN_BLOCK && offset % ATTN_BLOCK == 0 && gather_stretch(places, n) == n) {
+        uint8_t *plane = cpu_kv_plane(a->b, a->pages[page], a->cache, s.kind);
+        const float *scales = cpu_kv_scales(l, s.kind, plane, a->head);
+        find_block(a, s, plane + cpu_kv_head(l, s.kind, a->head) + offset * s.plane->row_bytes,
+                   scales != NULL ? scales + offset : NULL, block);
+        return;
+    }
+    use_copy(s, block);
+    for (int32_t i = 0; i < n; i++) {
+        copy_tokens(a, s, a->pages[places[i] / l->page_tokens], places[i] % l->page_tokens, 1,
+                    block * ATTN_BLOCK + i);
+    }
+}
+
 void attn_pages_gather(const attn_pages *a, const int32_t *places, int32_t n, attn_copies *c,
                        attn_tile *tile) {
     const kv_planes *l = attn_pages_planes(a);
     const kv_plane_kind last = l->kind == LAYER_LATENT ? KV_PLANE_K : KV_PLANE_V;
     for (kv_plane_kind kind = KV_PLANE_K; kind <= last; kind++) {
         const side s = side_of(l, kind, c, tile);
-        for (int32_t block = 0; block * ATTN_BLOCK < n; block++) {
-            use_copy(s, block);
-        }
-        for (int32_t i = 0; i < n; i++) {
-            copy_tokens(a, s, a->pages[places[i] / l->page_tokens], places[i] % l->page_tokens, 1, i);
+        for (int32_t i = 0; i < n; i += ATTN_BLOCK) {
+            gather_block(a, s, places + i, n - i < ATTN_BLOCK ? n - i : ATTN_BLOCK, i / ATTN_BLOCK);
         }
     }
     attn_pages_placed(a, 0, n, c, tile);

@@ -32,16 +32,24 @@ typedef struct attn_scratch {
 
 #define MOST_TOGETHER 4 /* kv heads of one task */
 
-/* The keys that the rows of a step have chosen. */
+/* The keys that the rows of a step have chosen: n_lists lists a row, for one KV head each
+ * or for all. */
 typedef struct attn_choice {
-    int32_t n_best;      /* room a row */
-    int64_t step;        /* of the backend, in which they were chosen */
-    int32_t *n, *n_seen; /* [max_rows]: of how many how many are chosen */
-    int32_t *places;     /* [max_rows][n_best]: indices in the sequence's pages, by ascending position */
-    /* [workers][2 n_best + ATTN_CHUNK]: candidates by ascending position, and their scores */
+    int32_t most_lists, most; /* room: lists a row, and keys of a list */
+    int32_t n_lists;          /* of the last choice */
+    int64_t step;             /* of the backend, in which it was made */
+    int32_t *n, *n_seen;      /* [max_rows][most_lists], [max_rows]: of how many how many are chosen */
+    /* [max_rows][most_lists][most]: indices in the sequence's pages, by ascending position */
+    int32_t *places;
+    /* [workers][2 most + ATTN_CHUNK]: candidates by ascending position, and their scores */
     int32_t *candidates;
     float *scores, *sorted; /* sorted: scratch of a selection */
 } attn_choice;
+
+/* A list of a row. */
+static inline int32_t attn_choice_at(const attn_choice *c, int32_t row, int32_t list) {
+    return row * c->most_lists + list;
+}
 
 /* Softmax states of rows for all their heads: states that items carry on, and partial
  * results. */

@@ -158,7 +158,7 @@ static void conv_task(void *context, int32_t task, int32_t worker) {
 void cpu_conv(backend *base, const conv_use *use) {
     cpu_backend *b = (cpu_backend *)base;
     conv_job job = {.b = b, .use = use, .n_units = conv_units(use->w->n_channels)};
-    assert(use->f != ACT_SWIGLU_CLAMPED && !b->buffers[use->x.id].is_quantised);
+    assert(!activation_has_limit(use->f) && !b->buffers[use->x.id].is_quantised);
     assert(b->buffers[use->x.id].width == use->w->n_channels);
     assert(b->buffers[use->out.id].width == use->w->n_channels);
     assert(b->layout.caches[use->cache].kind == LAYER_STATE);

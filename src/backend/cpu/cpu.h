@@ -42,7 +42,7 @@ typedef struct cpu_backend {
     int32_t n_acts;
     cpu_buffer buffers[CPU_MAX_BUFFERS];
     step_limits limits;
-    int32_t most_chosen; /* keys that a row chooses; 0: none does */
+    int32_t most_choices, most_chosen; /* lists that a row chooses, keys of each; 0: none does */
     kv_layout layout;
     int32_t n_vocab;
     uint8_t *kv; /* n_pages * layout.page_bytes */
@@ -182,6 +182,8 @@ const void *cpu_embedding_rows(const embedding *e, size_t *n_bytes);
 void cpu_embedding_shape(const embedding *e, int64_t *n_rows, int32_t *width);
 int32_t cpu_embedding_id(const embedding *e);
 void cpu_embed(backend *b, const embed_use *use);
+/* Row `id` of a loaded table, as f32. Any thread. */
+void cpu_embedding_row(const embedding *e, int64_t id, float *out);
 
 /* ---- implemented in rope.c ---- */
 quire_err cpu_rope_load(backend *b, const rope_desc *d, int32_t max_positions, rope **out, quire_error *err);
@@ -213,6 +215,16 @@ void cpu_latent_store(backend *b, const latent_store_use *use);
 /* ---- implemented in lru.c ---- */
 void cpu_lru(backend *b, const lru_use *use);
 
+/* ---- implemented in key_pools.c ---- */
+void cpu_pool(backend *b, const pool_use *use);
+void cpu_ngrams(backend *b, const ngram_use *use);
+
+/* ---- implemented in residual_streams.c ---- */
+void cpu_hyper_weights(backend *b, const hyper_use *use);
+void cpu_streams_read(backend *b, const streams_read_use *use);
+void cpu_streams_write(backend *b, const streams_write_use *use);
+void cpu_stream_gates(backend *b, const stream_gates_use *use);
+
 /* ---- implemented in op_trace.c ---- */
 void cpu_trace(backend *b, op_trace *to);
 
@@ -224,7 +236,7 @@ void cpu_attention_begin(cpu_backend *b);
 void cpu_attention(backend *b, int32_t cache, buffer q, const attn_spec *spec, buffer out);
 
 /* ---- implemented in attention_chosen.c ---- */
-void cpu_choose_reserve(backend *b, int32_t n_best);
+void cpu_choose_reserve(backend *b, int32_t n_lists, int32_t room);
 void cpu_choose(backend *b, const choose_use *use);
 
 #endif

@@ -95,22 +95,23 @@ typedef struct embed_job {
     const embed_use *use;
 } embed_job;
 
-/* Row `id` of the embedding as f32 [width]. */
-static void embed_read_row(const embedding *e, int64_t id, int32_t width, float *out) {
-    assert(id >= 0 && id < e->n_rows && width == e->width);
+void cpu_embedding_row(const embedding *e, int64_t id, float *out) {
+    assert(id >= 0 && id < e->n_rows);
     if (e->weights != NULL) {
         pack_read_row(&e->weights->layout, e->weights->data, (int32_t)id, NULL, out);
         return;
     }
     /* the type was checked at load */
-    (void)quant_dequantise(e->type, e->rows + (size_t)id * e->row_bytes, (size_t)width, out);
+    (void)quant_dequantise(e->type, e->rows + (size_t)id * e->row_bytes, (size_t)e->width, out);
 }
 
 /* The same as the adapter of the batch's row has it. */
 static void read_adapted_row(const cpu_backend *b, const embedding *e, int64_t id, int32_t width, int32_t row,
                              int32_t worker, float *out) {
     const adapter_part *part = adapter_part_of(b, e->id, row);
-    embed_read_row(part != NULL && part->rows != NULL ? part->rows : e, id, width, out);
+    const embedding *rows = part != NULL && part->rows != NULL ? part->rows : e;
+    assert(width == rows->width);
+    cpu_embedding_row(rows, id, out);
     if (part == NULL || part->n_segments == 0) {
         return;
     }

@@ -37,8 +37,9 @@ static void latent_store_row(void *context, int32_t row, int32_t worker) {
     for (int32_t i = 0; use->latent_scale != 1.0f && i < use->rank; i++) {
         x[i] *= use->latent_scale;
     }
-    if (use->rope != NULL) {
-        cpu_rope_row(b, use->rope, row, job->width - use->rank, x + use->rank, job->width - use->rank);
+    const rope *turns = use->key_rope != NULL ? use->key_rope : use->rope;
+    if (turns != NULL) {
+        cpu_rope_row(b, turns, row, job->width - use->rank, x + use->rank, job->width - use->rank);
     }
     const kv_slot slot = b->batch->slots[job->group][row];
     if (slot.v >= 0) {

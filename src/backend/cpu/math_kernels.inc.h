@@ -127,6 +127,11 @@ static inline f32x16 silu_clamped16(f32x16 limit, f32x16 gate, f32x16 up) {
     return f_mul(f_min(limit, silu16(gate)), u);
 }
 
+static inline f32x16 clamped_silu16(f32x16 limit, f32x16 gate, f32x16 up) {
+    f32x16 u = f_max(f_neg(limit), f_min(limit, up));
+    return f_mul(silu16(f_min(limit, gate)), u);
+}
+
 /* Forces the copy of a loop for one function. */
 #define INLINE static inline __attribute__((always_inline))
 
@@ -202,6 +207,7 @@ static void activate_kernel(activation f, const float *x, int32_t n, float *out)
     case ACT_NONE:
     case ACT_SWIGLU_CLAMPED: /* of two arguments: gate_up_kernel */
     case ACT_SILU_CLAMPED:
+    case ACT_CLAMPED_SILU:
     case ACT_XIELU: /* xielu_kernel */
         map(none16, x, n, out);
         break;
@@ -240,6 +246,9 @@ static void gate_up_kernel(activation f, float limit, const float *gate, const f
         break;
     case ACT_SILU_CLAMPED:
         limit_with(silu_clamped16, limit, gate, up, n, out);
+        break;
+    case ACT_CLAMPED_SILU:
+        limit_with(clamped_silu16, limit, gate, up, n, out);
         break;
     case ACT_SOFTPLUS:
         gate_with(softplus16, gate, up, n, out);

@@ -41,6 +41,7 @@ static float activate(activation f, float x) {
     case ACT_NONE:
     case ACT_SWIGLU_CLAMPED: /* of two arguments: gate_up_plain */
     case ACT_SILU_CLAMPED:
+    case ACT_CLAMPED_SILU:
     case ACT_XIELU: /* xielu_plain */
         break;
     }
@@ -58,6 +59,7 @@ static void gate_up_plain(activation f, float limit, const float *gate, const fl
     for (int32_t i = 0; i < n; i++) {
         out[i] = f == ACT_SWIGLU_CLAMPED ? plain_swiglu_clamped(limit, gate[i], up[i])
                  : f == ACT_SILU_CLAMPED ? plain_silu_clamped(limit, gate[i], up[i])
+                 : f == ACT_CLAMPED_SILU ? plain_clamped_silu(limit, gate[i], up[i])
                                          : activate(f, gate[i]) * up[i];
     }
 }

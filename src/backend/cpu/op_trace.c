@@ -193,6 +193,33 @@ static void traced_place(backend *base, buffer x, int32_t column, buffer out) {
     TRACED(OP_PLACE, b->batch->n_rows, (void)0, place(base, x, column, out));
 }
 
+static void traced_pool(backend *base, const pool_use *use) {
+    const int64_t n_channels = ((cpu_backend *)base)->buffers[use->x.id].width;
+    TRACED(OP_POOL, b->batch->n_rows,
+           count_states(&op, b, use->cache, conv_units((int32_t)n_channels), 3 * n_channels),
+           pool(base, use));
+}
+
+static void traced_ngrams(backend *base, const ngram_use *use) {
+    TRACED(OP_NGRAMS, b->batch->n_rows, (void)0, ngrams(base, use));
+}
+
+static void traced_hyper_weights(backend *base, const hyper_use *use) {
+    TRACED(OP_HYPER_WEIGHTS, b->batch->n_rows, (void)0, hyper_weights(base, use));
+}
+
+static void traced_streams_read(backend *base, const streams_read_use *use) {
+    TRACED(OP_STREAMS_READ, b->batch->n_rows, (void)0, streams_read(base, use));
+}
+
+static void traced_streams_write(backend *base, const streams_write_use *use) {
+    TRACED(OP_STREAMS_WRITE, b->batch->n_rows, (void)0, streams_write(base, use));
+}
+
+static void traced_stream_gates(backend *base, const stream_gates_use *use) {
+    TRACED(OP_STREAM_GATES, b->batch->n_rows, (void)0, stream_gates(base, use));
+}
+
 static void traced_head(backend *base, buffer x, const norm *nm, const linear *w, float scale,
                         float soft_cap) {
     TRACED(OP_HEAD, b->batch->n_out, count_rows(&op, w, op.n_rows), head(base, x, nm, w, scale, soft_cap));
@@ -223,6 +250,12 @@ void cpu_trace(backend *base, op_trace *to) {
         b->traced.scan = traced_scan;
         b->traced.lru = traced_lru;
         b->traced.place = traced_place;
+        b->traced.pool = traced_pool;
+        b->traced.ngrams = traced_ngrams;
+        b->traced.hyper_weights = traced_hyper_weights;
+        b->traced.streams_read = traced_streams_read;
+        b->traced.streams_write = traced_streams_write;
+        b->traced.stream_gates = traced_stream_gates;
         b->traced.head = traced_head;
         base->ops = &b->traced;
     } else if (to == NULL && b->trace != NULL) {

@@ -14,7 +14,7 @@
 struct rope {
     rope *next;
     rope_pairs pairs;
-    int32_t n_pairs;
+    int32_t n_pairs, behind;
     float amplitude;        /* of cosines and sines */
     float *frequencies;     /* [n_pairs] */
     float *cosines, *sines; /* [max_rows, n_pairs]: of the running step's rows */
@@ -154,7 +154,11 @@ quire_err cpu_rope_load(backend *b, const rope_desc *d, int32_t max_positions, r
     if (r == NULL || frequencies == NULL) {
         return err_set(err, QUIRE_NO_MEMORY, -1, "rotary embedding: out of memory");
     }
-    *r = (rope){.next = c->ropes, .pairs = d->pairs, .n_pairs = d->n_dims / 2, .frequencies = frequencies};
+    *r = (rope){.next = c->ropes,
+                .pairs = d->pairs,
+                .n_pairs = d->n_dims / 2,
+                .behind = d->behind,
+                .frequencies = frequencies};
     fill_frequencies(d, max_positions, frequencies);
     r->amplitude = amplitude_of(d);
     c->ropes = r;
@@ -179,7 +183,8 @@ quire_err cpu_rope_step_open(cpu_backend *b) {
 
 /* Computes the angles of a row. The first layer of a step that needs the row calls it. */
 static void fill_row(const cpu_backend *b, const rope *r, int32_t row) {
-    float position = (float)b->batch->positions[(int64_t)row * b->batch->n_axes];
+    const int32_t own = b->batch->positions[(int64_t)row * b->batch->n_axes];
+    const float position = (float)(own > r->behind ? own - r->behind : 0);
     float *cosines = r->cosines + (int64_t)row * r->n_pairs;
     float *sines = r->sines + (int64_t)row * r->n_pairs;
     for (int32_t i = 0; i < r->n_pairs; i++) {
