@@ -17,6 +17,7 @@
 #define POST_NORM      "attend add norm(x) mlp add norm(x)"
 #define PARALLEL       "norm attend add mlp add"
 #define PARALLEL_NORMS "norm norm attend add mlp add"
+#define GLM5           "\"layer_types\": [\"linear_attention\", \"indexed_attention\"]"
 #define QWEN4                                                                                                \
     "\"indexer_n_heads\": 2, \"indexer_head_dim\": 128, \"indexer_budget\": 8, \"indexer_compress_ratio\": " \
     "4"
@@ -53,13 +54,8 @@ TEST(a_familys_list_reads_like_its_paper) {
         {"DeepseekV32ForCausalLM", "", LATENT_MLP},
         {"GlmMoeDsaForCausalLM", "\"first_k_dense_replace\": 0", LATENT_EXPERTS},
         {"LongcatFlashForCausalLM", "", "norm latent add norm moe mlp add norm latent add norm mlp add add"},
-        {"MiniMaxM3SparseForConditionalGeneration", "\"mlp_layer_types\": [\"sparse\", \"dense\"]", PRE_NORM},
+        {"MiniMaxM3SparseForConditionalGeneration", "\"mlp_layer_types\": [\"dense\", \"dense\"]", PRE_NORM},
         {"MiniMaxM3SparseForConditionalGeneration", "", EXPERTS},
-        {"Glm5NextForConditionalGeneration", "\"layer_types\": [\"linear_attention\", \"full_attention\"]",
-         "gather norm delta scatter gather norm mlp scatter"},
-        {"Glm5NextForConditionalGeneration",
-         "\"layer_types\": [\"indexed_attention\", \"linear_attention\"], \"first_k_dense_replace\": 0",
-         "gather norm latent scatter gather norm moe scatter"},
         {"Qwen4ExpForConditionalGeneration", QWEN4, "gather delta scatter gather moe scatter"},
         {"Qwen4ExpForConditionalGeneration",
          QWEN4 ", \"layer_types\": [\"full_attention\", \"full_attention\"]",
@@ -130,6 +126,10 @@ TEST(layers_of_one_model_may_have_different_lists) {
     expect_layer("ModernBertModel", "", 1, PRE_NORM);
     expect_layer("Llama4ForCausalLM", "\"interleave_moe_layer_step\": 2", 0, PRE_NORM);
     expect_layer("Llama4ForCausalLM", "\"interleave_moe_layer_step\": 2", 1, EXPERTS);
+    expect_layer("Glm5NextForConditionalGeneration", GLM5, 0,
+                 "gather norm delta scatter gather norm mlp scatter");
+    expect_layer("Glm5NextForConditionalGeneration", GLM5, 1,
+                 "gather norm latent scatter gather norm moe scatter");
     expect_layer("Glm4MoeForCausalLM", "", 0, PRE_NORM);
     expect_layer("Glm4MoeForCausalLM", "", 1, EXPERTS);
     expect_layer("Ernie4_5_VLMoeForConditionalGeneration", "", 0, PRE_NORM);
