@@ -32,7 +32,7 @@ if(QUIRE_FUZZ)
     quire_fuzz_rooms(quire_fuzz_answer src/answer)
     target_sources(quire_fuzz_answer PRIVATE src/sample/end_tokens.c)
     quire_fuzz_rooms(quire_fuzz_request src/request)
-    set(fuzz_file_only fuzz_expr fuzz_grammar fuzz_safetensors fuzz_json fuzz_hub fuzz_npz)
+    set(fuzz_file_only fuzz_adapter fuzz_expr fuzz_grammar fuzz_safetensors fuzz_json fuzz_hub fuzz_npz)
     set(fuzz_models fuzz_gguf fuzz_config)
 
     file(GLOB fuzz_targets CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/tests/fuzz/fuzz_*.c)

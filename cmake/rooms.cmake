@@ -4,7 +4,7 @@ quire_room(core src/core)
 quire_room(expr src/expr)
 quire_room(json src/json PkgConfig::JANSSON)
 quire_room(grammar src/grammar)
-quire_room(file src/file PkgConfig::XXHASH)
+quire_room(file src/file PkgConfig::XXHASH PkgConfig::PCRE2)
 quire_room(hub src/hub PkgConfig::OPENSSL)
 target_include_directories(quire_hub PRIVATE ${CURL_INCLUDE_DIRS}) # its header alone: src/hub/hub_http.c opens the library when it is needed
 quire_room(text src/text PkgConfig::PCRE2 PkgConfig::UTF8PROC)

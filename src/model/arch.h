@@ -10,6 +10,7 @@
 #include "model/pooling.h"
 #include "model/steps.h"
 #include "model/weight_names.h"
+#include "model/weight_table.h"
 
 #define ARCH_MAX_NAMES 6
 
@@ -32,6 +33,9 @@ struct model {
     model_file *file; /* shared while b uses its bytes, else NULL */
     struct decoder *decoder;
     pooled_layers *pooling; /* NULL: nothing follows the pooling */
+    weight_table weights;   /* what adapters are bound by */
+    bool from_gguf;         /* its own format; of a packed model that of its source */
+    bool permuted;          /* as in config */
 };
 
 /* The architecture of a name in general.architecture or in config.json. NULL: this build

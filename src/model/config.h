@@ -20,9 +20,19 @@ typedef struct config {
     bool is_gguf;
     bool has_text; /* config.json has "text_config" */
     quire_error *err;
+    /* gets whether GGUF files have the rows of queries and keys in another order than
+     * checkpoints: a head's halves in turn; or NULL */
+    bool *permuted;
 } config;
 
 config config_of(const model_file *f, const char *name, quire_error *err); /* name: arch, borrowed */
+
+/* Keeps that for who asks. */
+static inline void config_set_permuted(const config *c, bool permuted) {
+    if (c->permuted != NULL) {
+        *c->permuted = permuted;
+    }
+}
 
 quire_err config_i32(const config *c, const char *gguf, const char *hf, int32_t *out); /* 0 .. INT32_MAX */
 quire_err config_f32(const config *c, const char *gguf, const char *hf, float *out);   /* finite */

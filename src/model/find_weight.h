@@ -57,6 +57,7 @@ typedef struct loader {
     size_t n_linears, cap_linears;
     loaded_table tables[MAX_LOADED_TABLES];
     int32_t n_tables;
+    struct weight_table *weights; /* gets what is loaded, by name; or NULL */
 } loader;
 
 #define NO_LAYER          (-1)

@@ -10,6 +10,7 @@
 #include "model/left_out.h"
 #include "model/quant_method.h"
 #include "model/quantise_load.h"
+#include "model/weight_table.h"
 
 quire_err loader_init(loader *l, const model_file *f, const arch_names *names, backend *b,
                       int32_t max_positions, quire_error *err) {
@@ -279,9 +280,9 @@ static quire_err load_quantised(loader *l, const quant_linear *q, const tensor_v
 }
 
 /* Loads a linear layer. or_name: a second name for the weight, or NULL. */
-static quire_err find_linear(loader *l, weight_name name, const weight_name *or_name, int32_t layer,
-                             const weight_part *p, linear_kind kind, int64_t n_out, int64_t n_in,
-                             linear **out) {
+static quire_err find_and_load(loader *l, weight_name name, const weight_name *or_name, int32_t layer,
+                               const weight_part *p, linear_kind kind, int64_t n_out, int64_t n_in,
+                               linear **out) {
     const tensor_view *w = NULL, *scale, *bias;
     quant_linear q;
     bool is_quantised = false;
@@ -315,6 +316,15 @@ static quire_err find_linear(loader *l, weight_name name, const weight_name *or_
     TRY(e);
     return w ? load_linear(l, w, scale, bias, p, kind, n_out, n_in, out)
              : loader_missing(l, name, layer, ".weight");
+}
+
+/* The same, noted in the model's table: a tied head under the head's name. */
+static quire_err find_linear(loader *l, weight_name name, const weight_name *or_name, int32_t layer,
+                             const weight_part *p, linear_kind kind, int64_t n_out, int64_t n_in,
+                             linear **out) {
+    TRY(find_and_load(l, name, or_name, layer, p, kind, n_out, n_in, out));
+    const weight_entry entry = {.w = *out, .n_out = n_out, .n_in = n_in, .exact = kind.exact};
+    return loader_note(l, entry, p, or_name != NULL ? *or_name : name, layer);
 }
 
 quire_err loader_linear(loader *l, weight_name name, int32_t layer, const weight_part *part, int64_t n_out,
@@ -375,8 +385,8 @@ static quire_err load_turned(loader *l, const quant_linear *q, const tensor_view
     return e;
 }
 
-quire_err loader_turned_linear(loader *l, weight_name name, int32_t layer, const weight_part *rows,
-                               int64_t n_out, int64_t n_in, linear **out) {
+static quire_err find_turned(loader *l, weight_name name, int32_t layer, const weight_part *rows,
+                             int64_t n_out, int64_t n_in, linear **out) {
     const tensor_view *w;
     tensor_view part;
     quant_linear q;
@@ -402,6 +412,13 @@ quire_err loader_turned_linear(loader *l, weight_name name, int32_t layer, const
     const quire_err e = load_turned(l, NULL, &part, w->name, rows, n_out, n_in, out);
     mem_free(copy);
     return e;
+}
+
+quire_err loader_turned_linear(loader *l, weight_name name, int32_t layer, const weight_part *rows,
+                               int64_t n_out, int64_t n_in, linear **out) {
+    TRY(find_turned(l, name, layer, rows, n_out, n_in, out));
+    const weight_entry entry = {.w = *out, .n_out = n_out, .n_in = n_in, .turned = true};
+    return loader_note(l, entry, rows, name, layer);
 }
 
 quire_err loader_biased_linear(loader *l, weight_name name, int32_t layer, const float *bias, int64_t n_out,
@@ -433,48 +450,6 @@ quire_err loader_head(loader *l, weight_name name, const weight_name *or_name, i
                       linear **out) {
     return find_linear(l, name, or_name, NO_LAYER, NULL, (linear_kind){.use = MATRIX_HEAD}, n_vocab, width,
                        out);
-}
-
-/* ---- norms, embeddings, vectors ---- */
-
-/* A norm's weight or bias. BERT's first checkpoints call those of a layer norm gamma and
- * beta. */
-static quire_err find_norm(loader *l, weight_name name, int32_t layer, norm_kind kind, bool bias,
-                           const tensor_view **out) {
-    TRY(loader_find(l, name, layer, bias ? ".bias" : ".weight", out));
-    if (*out == NULL && !bias && model_file_format(l->file) == MODEL_GGUF) {
-        return loader_find(l, name, layer, "", out); /* some of Falcon-H1's */
-    }
-    bool may_be_old = *out == NULL && kind == NORM_LAYER && model_file_format(l->file) == MODEL_HF;
-    return may_be_old ? loader_find(l, name, layer, bias ? ".beta" : ".gamma", out) : QUIRE_OK;
-}
-
-quire_err loader_norm(loader *l, weight_name name, int32_t layer, const norm_spec *spec, int64_t n,
-                      norm **out) {
-    const tensor_view *w;
-    norm_spec s = *spec;
-    tensor_view flat;
-    TRY(find_norm(l, name, layer, s.kind, false, &w));
-    if (!w) {
-        return loader_missing(l, name, layer, ".weight");
-    }
-    flat = *w;
-    if (w->n_dims == 2 && w->dims[0] * w->dims[1] == n) { /* a weight a head */
-        flat.n_dims = 1;
-        flat.dims[0] = n;
-        flat.dims[1] = 1;
-    }
-    TRY(loader_check_shape(l, &flat, 1, n, 1, 1));
-    loader_use(l, w)->as_is = true;
-    s.weight = &flat;
-    if (s.kind == NORM_LAYER) {
-        TRY(find_norm(l, name, layer, s.kind, true, &s.bias));
-    }
-    if (s.bias) {
-        TRY(loader_check_shape(l, s.bias, 1, n, 1, 1));
-        loader_use(l, s.bias)->as_is = true;
-    }
-    return l->b->ops->norm_load(l->b, &s, out, l->err);
 }
 
 /* ---- short convolutions ---- */
@@ -566,60 +541,7 @@ quire_err loader_taps(loader *l, const weight_name *names, int32_t n_names, int3
     return e;
 }
 
-/* ---- norms by head, rows, vectors ---- */
-
-quire_err loader_scaled_norm(loader *l, weight_name name, int32_t layer, const norm_spec *spec, float scale,
-                             norm **out) {
-    float *scaled;
-    norm_spec s = *spec;
-    TRY(loader_vector(l, name, layer, ".weight", s.width, &scaled));
-    if (scaled == NULL) {
-        return loader_missing(l, name, layer, ".weight");
-    }
-    for (int32_t i = 0; i < s.width; i++) {
-        scaled[i] *= scale;
-    }
-    tensor_view weight = {
-        .name = name.hf, .type = DTYPE_F32, .n_dims = 1, .dims = {s.width, 1, 1, 1}, .data = scaled};
-    weight.n_bytes = (size_t)s.width * sizeof *scaled;
-    s.weight = &weight;
-    quire_err e = l->b->ops->norm_load(l->b, &s, out, l->err);
-    mem_free(scaled);
-    return e;
-}
-
-/* Copies the heads' weights, all F32, into one vector. */
-static quire_err join_heads(loader *l, weight_name name, int32_t layer, int32_t width, int32_t n, float *to) {
-    char memory[WEIGHT_NAME_BYTES];
-    for (int32_t head = 0; head < n; head++) {
-        float *one;
-        TRY(loader_vector(l, weight_name_at(name, layer, head, memory), layer, ".weight", width, &one));
-        if (one == NULL) {
-            return loader_missing(l, weight_name_at(name, layer, head, memory), layer, ".weight");
-        }
-        memcpy(to + (int64_t)head * width, one, (size_t)width * sizeof *to);
-        mem_free(one);
-    }
-    return QUIRE_OK;
-}
-
-quire_err loader_norm_by_head(loader *l, weight_name name, int32_t layer, const norm_spec *spec, int32_t n,
-                              norm **out) {
-    size_t count = (size_t)n * (size_t)spec->width;
-    float *all = mem_new(count, sizeof *all);
-    if (all == NULL) {
-        return err_set(l->err, QUIRE_NO_MEMORY, -1, "out of memory while loading");
-    }
-    tensor_view joined = {
-        .name = name.hf, .type = DTYPE_F32, .n_dims = 1, .dims = {(int64_t)count, 1, 1, 1}, .data = all};
-    joined.n_bytes = count * sizeof *all;
-    norm_spec s = *spec;
-    s.weight = &joined;
-    quire_err e = join_heads(l, name, layer, spec->width, n, all);
-    e = e ? e : l->b->ops->norm_load(l->b, &s, out, l->err);
-    mem_free(all);
-    return e;
-}
+/* ---- rows, vectors ---- */
 
 /* Finds a table of rows, as a matrix. or_name: a second name, or NULL. */
 static quire_err find_rows(loader *l, weight_name name, const weight_name *or_name, int64_t n_rows,
@@ -641,7 +563,8 @@ quire_err loader_rows(loader *l, weight_name name, int64_t n_rows, int64_t width
     tensor_view rows;
     TRY(find_rows(l, name, NULL, n_rows, width, &w, &rows));
     loader_use(l, w)->as_is = true;
-    return l->b->ops->embedding_load(l->b, &rows, out, l->err);
+    TRY(l->b->ops->embedding_load(l->b, &rows, out, l->err));
+    return loader_note(l, (weight_entry){.rows = *out, .n_out = n_rows, .n_in = width}, NULL, name, NO_LAYER);
 }
 
 quire_err loader_embedding(loader *l, weight_name name, const weight_name *or_name, int64_t n_vocab,
@@ -660,7 +583,9 @@ quire_err loader_embedding(loader *l, weight_name name, const weight_name *or_na
             (loaded_table){.name = w->name, .type = rows.type, .dims = {n_vocab, width}, .e = *out};
     }
     mem_free(q.memory);
-    return e;
+    TRY(e);
+    return loader_note(l, (weight_entry){.rows = *out, .n_out = n_vocab, .n_in = width}, NULL, name,
+                       NO_LAYER);
 }
 
 quire_err loader_tied_embedding(loader *l, weight_name name, const weight_name *or_name, int64_t n_vocab,
@@ -675,7 +600,9 @@ quire_err loader_tied_embedding(loader *l, weight_name name, const weight_name *
     e = e ? err_set(l->err, e, -1, "out of memory while loading")
           : loader_find(l, name, NO_LAYER, ".weight", &table);
     /* both are used now */
-    return e || or_name == NULL ? e : loader_find(l, *or_name, NO_LAYER, ".weight", &table);
+    TRY(e || or_name == NULL ? e : loader_find(l, *or_name, NO_LAYER, ".weight", &table));
+    return loader_note(l, (weight_entry){.rows = *out, .n_out = n_vocab, .n_in = width}, NULL, name,
+                       NO_LAYER);
 }
 
 /* Whether the tensor's n elements lie along one dimension, beside others of size 1. */
@@ -689,8 +616,7 @@ static bool is_line(const tensor_view *t, int64_t n) {
     return n_longer <= 1 && longest == n;
 }
 
-/* The first n elements of a tensor as f32. */
-static quire_err loader_read_floats(loader *l, const tensor_view *t, int64_t n, float **out) {
+quire_err loader_read_floats(const loader *l, const tensor_view *t, int64_t n, float **out) {
     float *v = mem_new((size_t)n, sizeof *v);
     if (v == NULL) {
         return err_set(l->err, QUIRE_NO_MEMORY, -1, "out of memory while loading");

@@ -95,6 +95,9 @@ quire_err loader_matrices(loader *l, weight_name name, int32_t layer, const char
 /* For the loader's own files. The error of a tensor that is not there; suffix: of its
  * name. */
 quire_err loader_missing(const loader *l, weight_name name, int32_t layer, const char *suffix);
+/* The first n elements of a tensor of floats as f32 in *out, which is freed with
+ * mem_free. */
+quire_err loader_read_floats(const loader *l, const tensor_view *t, int64_t n, float **out);
 /* Refuses a tensor of another shape; dimensions past n_dims are not read. */
 quire_err loader_check_shape(const loader *l, const tensor_view *t, int32_t n_dims, int64_t d0, int64_t d1,
                              int64_t d2);

@@ -113,7 +113,8 @@ static bool is_headless(const model_file *f, const arch_names *names, const mode
     return model_file_format(f) == MODEL_HF && l.root[0] == 0 && !d->tied_embeddings && !has_head;
 }
 
-quire_err model_describe(const model_file *f, model_desc *out, quire_error *err) {
+/* permuted: as in config; or NULL. */
+static quire_err describe(const model_file *f, bool *permuted, model_desc *out, quire_error *err) {
     const arch *a;
     str name;
     char prefix[64];
@@ -121,7 +122,8 @@ quire_err model_describe(const model_file *f, model_desc *out, quire_error *err)
     model_desc d = {.bos = -1};
     snprintf(prefix, sizeof prefix, "%.*s", (int)name.n, name.p);
     snprintf(d.architecture, sizeof d.architecture, "%s", a->gguf[0]);
-    const config c = config_of(f, prefix, err);
+    config c = config_of(f, prefix, err);
+    c.permuted = permuted;
     if (model_file_str(f, "general.name", &name) == QUIRE_OK) {
         snprintf(d.name, sizeof d.name, "%.*s", (int)(name.n < 120 ? name.n : 120), name.p);
     }
@@ -145,6 +147,10 @@ quire_err model_describe(const model_file *f, model_desc *out, quire_error *err)
     return QUIRE_OK;
 }
 
+quire_err model_describe(const model_file *f, model_desc *out, quire_error *err) {
+    return describe(f, NULL, out, err);
+}
+
 /* What the backend refuses does not say of which file. */
 static quire_err name_file(const model_file *f, quire_err e, quire_error *err) {
     bool named = e == QUIRE_OK || err == NULL || strstr(err->message, model_file_path(f)) != NULL;
@@ -164,12 +170,17 @@ static quire_err model_open_with(model_file *f, backend *b, int32_t max_position
     str name;
     quire_err e = find_arch(f, &m->arch, &name, err);
     e = e ? e : check_weights(f, err);
-    e = e ? e : model_describe(f, &m->desc, err);
+    e = e ? e : describe(f, &m->permuted, &m->desc, err);
     e = e ? e : loader_init(&l, f, m->arch->names, b, max_positions, err);
     l.quantise_to = m->desc.quantise_to;
+    l.weights = &m->weights;
+    m->from_gguf = model_file_format(f) == MODEL_GGUF;
     e = e ? e : decoder_load(&l, &m->desc, &m->decoder);
     e = e ? e : pooling_load(&l, &m->desc, &m->pooling);
     e = name_file(f, e, err);
+    if (e == QUIRE_OK && weight_table_finish(&m->weights) != QUIRE_OK) {
+        e = err_set(err, QUIRE_NO_MEMORY, -1, "out of memory");
+    }
     e = e ? e : loader_finish(&l, &m->desc);
     if (e == QUIRE_OK && image != NULL && loader_image(&l, image) != QUIRE_OK) {
         e = err_set(err, QUIRE_NO_MEMORY, -1, "out of memory");
@@ -198,6 +209,7 @@ void model_close(model *m) {
         model_file_close(m->file);
         pooling_close(m->pooling);
         decoder_close(m->decoder);
+        weight_table_deinit(&m->weights);
         mem_free(m);
     }
 }

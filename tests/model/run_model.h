@@ -44,9 +44,10 @@ static inline void run_take_pages(const kv_layout *layout, int32_t *pages, const
 
 /* Logits of the first N tokens of a prompt, or of as many as the model has positions,
  * [.., n_vocab], or the rows behind the last norm of a model without a head, [..,
- * d_model]. The caller frees them with mem_free; *n: how many values. NULL: the cache is
- * refused, err says why. */
-static inline float *run_prompt(model *m, backend *b, size_t *n, quire_error *err) {
+ * d_model]. fine_tune: of all rows; or NULL. The caller frees them with mem_free; *n: how
+ * many values. NULL: the cache is refused, err says why. */
+static inline float *run_prompt_with(model *m, backend *b, const struct adapter *fine_tune, size_t *n,
+                                     quire_error *err) {
     const model_desc *d = model_description(m);
     int32_t n_rows = d->max_positions < N ? d->max_positions : N;
     kv_layout layout;
@@ -57,11 +58,13 @@ static inline float *run_prompt(model *m, backend *b, size_t *n, quire_error *er
     for (int32_t g = 0; g < layout.n_groups; g++) {
         n_pages += run_pages_of(&layout.groups[g]);
     }
-    if (b->ops->step_open(b, &(step_limits){.max_rows = N, .max_seqs = 1, .max_out = N}, &layout, d->n_vocab,
-                          err) != QUIRE_OK ||
+    const step_limits limits = {
+        .max_rows = N, .max_seqs = 1, .max_out = N, .max_adapters = fine_tune != NULL, .max_rank = 256};
+    if (b->ops->step_open(b, &limits, &layout, d->n_vocab, err) != QUIRE_OK ||
         b->ops->kv_open(b, n_pages + 1, err) != QUIRE_OK) {
         return NULL;
     }
+    const int16_t first[N] = {0};
     int32_t tokens[N], positions[N], rows[N], *pages = mem_new((size_t)n_pages, sizeof *pages);
     assert_non_null(pages);
     kv_slot slots[KV_MAX_GROUPS][N];
@@ -73,7 +76,10 @@ static inline float *run_prompt(model *m, backend *b, size_t *n, quire_error *er
                .wants_rows = d->no_head,
                .tokens = tokens,
                .positions = positions,
-               .n_axes = 1};
+               .n_axes = 1,
+               .adapters = &fine_tune,
+               .n_adapters = fine_tune != NULL,
+               .row_adapters = fine_tune != NULL ? first : NULL};
     for (int32_t i = 0; i < n_rows; i++) {
         tokens[i] = (3 + 5 * i) % d->n_vocab;
         positions[i] = rows[i] = i;
@@ -102,6 +108,10 @@ static inline float *run_prompt(model *m, backend *b, size_t *n, quire_error *er
         memcpy(out + (size_t)i * width, b->ops->logits(b, i), width * sizeof *out);
     }
     return out;
+}
+
+static inline float *run_prompt(model *m, backend *b, size_t *n, quire_error *err) {
+    return run_prompt_with(m, b, NULL, n, err);
 }
 
 /* The same for a file, which is closed once the model is open. It must open. */

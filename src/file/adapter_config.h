@@ -1,0 +1,49 @@
+/* What an adapter's config says: adapter_config.json, or the keys of a GGUF file. Read by
+ * adapter_file.c, then immutable. */
+#ifndef FILE_ADAPTER_CONFIG_H
+#define FILE_ADAPTER_CONFIG_H
+
+#include "base/sha256.h"
+#include "file/adapter_pattern.h"
+#include "file/gguf.h"
+#include "file/tensors.h"
+
+typedef enum adapter_format { ADAPTER_PEFT, ADAPTER_GGUF } adapter_format;
+
+/* What an adapter says of itself. */
+typedef struct adapter_facts {
+    adapter_format format;
+    int32_t rank;          /* the largest that config or tensors name */
+    int64_t n_bytes;       /* of the file that holds the tensors */
+    char base[256];        /* the model for which it was made, for people; "": not said */
+    char architecture[64]; /* of that model, of a GGUF file; "": not said */
+    bool has_dora;         /* DoRA: the config says that there are magnitudes */
+    bool is_activated;     /* it names invocation tokens (activated LoRA) */
+} adapter_facts;
+
+/* An adapter that is read. Members are read-only. */
+typedef struct adapter_file {
+    adapter_facts facts;
+    char *path;                   /* the directory, or the GGUF file */
+    void *config_text, *content;  /* memory of the files; config_text NULL: a GGUF file */
+    gguf keys;                    /* of a GGUF file */
+    tensor_dir tensors;           /* types f32, f16, bf16 and others; names as in the file */
+    uint8_t digest[SHA256_BYTES]; /* of config and tensors, as their files have them */
+    int32_t *invocation;          /* [n_invocation] the tokens that activate it */
+    int32_t n_invocation;
+    /* of scales; of a GGUF file alpha alone, 0: not said */
+    int64_t rank;
+    double alpha;
+    bool by_root; /* rsLoRA: alpha / sqrt(rank) */
+    adapter_patterns ranks, alphas;
+    int32_t n_parameters; /* target_parameters of experts, in the config's order */
+    char **parameters;    /* [n_parameters] */
+} adapter_file;
+
+/* Reads the text of adapter_config.json into facts, scales and invocation tokens. file:
+ * its path, for messages. Errors as adapter_file_open; what was read is freed with f. */
+quire_err adapter_config_read(adapter_file *f, str text, const char *file, quire_error *err);
+/* The same of f->keys, with the ranks of f->tensors. */
+quire_err adapter_config_read_gguf(adapter_file *f, quire_error *err);
+
+#endif

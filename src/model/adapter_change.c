@@ -1,0 +1,535 @@
+#include "model/adapter_change.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/mem.h"
+#include "base/size.h"
+#include "core/quant.h"
+#include "file/show.h"
+
+/* One entry of the table under the name that a module has. */
+typedef struct module_entry {
+    const adapter_opening *o;
+    const adapter_module *module;
+    const weight_entry *entry;
+    bool whole;    /* the module's tensors are the entry's, else as its part says */
+    bool permuted; /* rows of queries or keys, whose order differs between the formats */
+} module_entry;
+
+void *adapter_new(adapter_opening *o, size_t n, size_t size) {
+    void *block = mem_new(n, size);
+    if (block == NULL ||
+        mem_grow(&o->memory, &o->cap_memory, o->n_memory + 1, sizeof *o->memory) != QUIRE_OK) {
+        mem_free(block);
+        (void)err_set(o->err, QUIRE_NO_MEMORY, -1, "%s: no memory to load the adapter", o->f->path);
+        return NULL;
+    }
+    o->memory[o->n_memory++] = block;
+    return block;
+}
+
+quire_err adapter_refuse(const adapter_opening *o, quire_err code, const tensor_view *t, const char *what) {
+    return err_set(o->err, code, -1, "%s: tensor %s %s", o->f->path, show_name(str_of(t->name)).text, what);
+}
+
+quire_err adapter_change_add(adapter_opening *o, int32_t entry, const adapter_change *c,
+                             const tensor_view *t) {
+    if (o->taken[entry]) {
+        return adapter_refuse(o, QUIRE_BAD_FILE, t,
+                              "changes a weight that another tensor changes under another name");
+    }
+    if (mem_grow(&o->changes, &o->cap, o->n + 1, sizeof *o->changes) != QUIRE_OK) {
+        return err_set(o->err, QUIRE_NO_MEMORY, -1, "%s: no memory to load the adapter", o->f->path);
+    }
+    o->taken[entry] = true;
+    o->changes[o->n++] = *c;
+    return QUIRE_OK;
+}
+
+/* ---- finding the weights ---- */
+
+/* Where checkpoints have their text model (find_weight.h) */
+static const char *const text_roots[] = {"model.",
+                                         "language_model.model.",
+                                         "model.language_model.",
+                                         "model.text_model.",
+                                         "language_model.",
+                                         "bert.",
+                                         "roberta.",
+                                         "transformer.",
+                                         ""};
+
+int32_t adapter_find_weight(const adapter_opening *o, str name, int32_t *first) {
+    const bool of_gguf = o->f->facts.format == ADAPTER_GGUF;
+    char text[LOADER_NAME_BYTES + 16];
+    int32_t n = weight_table_find(&o->m->weights, of_gguf, name, first);
+    for (size_t i = 0; !of_gguf && n == 0 && i < sizeof text_roots / sizeof *text_roots; i++) {
+        const size_t cut = strlen(text_roots[i]);
+        if (str_begins(name, text_roots[i]) && name.n - cut < LOADER_NAME_BYTES) {
+            const int length = snprintf(text, sizeof text, "model.%.*s", (int)(name.n - cut), name.p + cut);
+            n = weight_table_find(&o->m->weights, of_gguf, (str){text, (size_t)length}, first);
+        }
+    }
+    return n;
+}
+
+static const tensor_view *module_any(const adapter_module *module) {
+    const tensor_view *t = NULL;
+    for (int i = 0; i < N_ADAPTER_PARTS && t == NULL; i++) {
+        t = module->parts[i];
+    }
+    return t;
+}
+
+static quire_err module_unknown(const adapter_opening *o, const adapter_module *module) {
+    char what[512];
+    const bool has_base = o->f->facts.base[0] != 0;
+    (void)snprintf(
+        what, sizeof what,
+        "belongs to no weight of this %s (%s) that adapters can change%s%s; load the adapter with its "
+        "own base",
+        o->m->desc.architecture, o->m->from_gguf ? "GGUF" : "safetensors",
+        has_base ? ": it was made for " : "", has_base ? show_name(str_of(o->f->facts.base)).text : "");
+    return adapter_refuse(o, QUIRE_UNSUPPORTED, module_any(module), what);
+}
+
+/* ---- shapes ---- */
+
+static quire_err module_bad_shape(const adapter_opening *o, const tensor_view *t, int64_t d0, int64_t d1) {
+    char has[LOADER_SHAPE_BYTES], wanted[LOADER_SHAPE_BYTES], what[320];
+    const int64_t want[] = {d0, d1};
+    (void)snprintf(what, sizeof what,
+                   "has shape %s; this base asks for %s: load the adapter with its own base",
+                   loader_shape(t->dims, t->n_dims, has), loader_shape(want, d1 > 0 ? 2 : 1, wanted));
+    return adapter_refuse(o, QUIRE_BAD_FILE, t, what);
+}
+
+/* A tensor as [d0, d1]; of a GGUF file dimensions of 1 may be left out. */
+static quire_err module_matrix(const adapter_opening *o, const tensor_view *t, int64_t d0, int64_t d1,
+                               tensor_view *out) {
+    const bool is_line = t->n_dims == 1 && d0 == 1 && t->dims[0] == d1;
+    if (!is_line && (t->n_dims != 2 || t->dims[0] != d0 || t->dims[1] != d1)) {
+        return module_bad_shape(o, t, d0, d1);
+    }
+    *out = *t;
+    out->n_dims = 2;
+    out->dims[0] = d0;
+    out->dims[1] = d1;
+    return QUIRE_OK;
+}
+
+/* A table of tokens that has grown with the adapter. */
+static quire_err module_new_rows(const adapter_opening *o, const tensor_view *t, int64_t has, int64_t base) {
+    char what[320];
+    (void)snprintf(
+        what, sizeof what,
+        "has %s rows of a vocabulary, this base has %s: rows that an adapter adds are not supported; "
+        "merge it into its base",
+        show_count((uint64_t)has).text, show_count((uint64_t)base).text);
+    return adapter_refuse(o, QUIRE_UNSUPPORTED, t, what);
+}
+
+quire_err adapter_check_rank(adapter_opening *o, const tensor_view *t, int64_t rank) {
+    char what[160];
+    if (rank < 1 || rank > o->max_rank) {
+        (void)snprintf(what, sizeof what, "has rank %s; the limit is %d: raise --max-lora-rank",
+                       show_count((uint64_t)rank).text, (int)o->max_rank);
+        return adapter_refuse(o, QUIRE_TOO_LARGE, t, what);
+    }
+    o->rank = rank > o->rank ? (int32_t)rank : o->rank;
+    return QUIRE_OK;
+}
+
+/* ---- rows ---- */
+
+/* Rows of the tensor that the entry's matrix is, or is a part of. */
+static int64_t entry_tensor_rows(const module_entry *e) {
+    const weight_entry *w = e->entry;
+    return e->whole || w->part.n_rows == 0 ? (w->turned ? w->n_in : w->n_out) : w->part.n_rows;
+}
+
+/* Rows of the entry's part of it. */
+static int64_t entry_rows(const module_entry *e) {
+    return e->entry->turned ? e->entry->n_in : e->entry->n_out;
+}
+
+/* The row of the module's tensors that is row r of the entry's. A GGUF file has the rows
+ * of a head of Llama's queries and keys so that neighbours rotate together: row 2 i + j
+ * of a head is row j E / 2 + i of the checkpoint's. */
+static int64_t entry_source(const module_entry *e, int64_t r) {
+    const weight_part *p = &e->entry->part;
+    if (!e->whole && p->n_rows > 0) {
+        r = p->first + r / p->block * p->step + r % p->block;
+    }
+    if (e->permuted) {
+        const int64_t width = e->o->m->desc.caches[0].d_key, head = r / width * width, at = r - head;
+        r = head +
+            (e->o->m->from_gguf ? at % 2 * (width / 2) + at / 2 : at % (width / 2) * 2 + at / (width / 2));
+    }
+    return r;
+}
+
+static bool entry_is_straight(const module_entry *e) {
+    return !e->permuted && (e->whole || e->entry->part.n_rows == 0);
+}
+
+/* The entry's rows of a matrix of the module, [tensor rows, width]. */
+static quire_err entry_gather(adapter_opening *o, const module_entry *e, const tensor_view *t, int64_t width,
+                              tensor_view *out) {
+    const int64_t n = entry_rows(e);
+    TRY(module_matrix(o, t, entry_tensor_rows(e), width, out));
+    if (entry_is_straight(e)) {
+        return QUIRE_OK;
+    }
+    const size_t row = (size_t)width * (size_t)dtype_block_bytes(t->type);
+    uint8_t *rows = adapter_new(o, (size_t)n, row);
+    TRY(mem_check(rows));
+    for (int64_t r = 0; r < n; r++) {
+        memcpy(rows + (size_t)r * row, (const uint8_t *)t->data + (size_t)entry_source(e, r) * row, row);
+    }
+    out->dims[0] = n;
+    out->data = rows;
+    out->n_bytes = (size_t)n * row;
+    return QUIRE_OK;
+}
+
+/* The entry's elements of a vector of the module, as f32. */
+static quire_err entry_gather_floats(adapter_opening *o, const module_entry *e, const tensor_view *t,
+                                     float **out) {
+    const int64_t n_all = entry_tensor_rows(e), n = entry_rows(e);
+    int64_t count = 1;
+    for (int32_t i = 0; i < t->n_dims; i++) {
+        count = t->dims[i] == n_all || t->dims[i] == 1 ? count * t->dims[i] : -1;
+        count = count < 0 || count > n_all ? -1 : count;
+    }
+    if (count != n_all) {
+        return module_bad_shape(o, t, n_all, 0);
+    }
+    float *all = adapter_new(o, (size_t)n_all, sizeof *all), *rows = adapter_new(o, (size_t)n, sizeof *rows);
+    TRY(mem_check(all));
+    TRY(mem_check(rows));
+    TRY(quant_dequantise(t->type, t->data, (size_t)n_all, all));
+    for (int64_t r = 0; r < n; r++) {
+        rows[r] = all[entry_source(e, r)];
+    }
+    *out = rows;
+    return QUIRE_OK;
+}
+
+/* The transpose of a matrix, in memory of the opening. */
+static quire_err module_turn(adapter_opening *o, const tensor_view *t, tensor_view *out) {
+    const size_t size = (size_t)dtype_block_bytes(t->type);
+    const int64_t n_rows = t->dims[0], n = t->dims[1];
+    uint8_t *turned = adapter_new(o, t->n_bytes, 1);
+    TRY(mem_check(turned));
+    for (int64_t r = 0; r < n_rows; r++) {
+        for (int64_t i = 0; i < n; i++) {
+            memcpy(turned + (size_t)(i * n_rows + r) * size,
+                   (const uint8_t *)t->data + (size_t)(r * n + i) * size, size);
+        }
+    }
+    *out = *t;
+    out->dims[0] = n;
+    out->dims[1] = n_rows;
+    out->data = turned;
+    return QUIRE_OK;
+}
+
+quire_err adapter_keep(adapter_opening *o, const tensor_view *t, const tensor_view **out) {
+    tensor_view *kept = adapter_new(o, 1, sizeof *kept);
+    TRY(mem_check(kept));
+    *kept = *t;
+    *out = kept;
+    return QUIRE_OK;
+}
+
+/* ---- products ---- */
+
+/* The factors of a DoRA: magnitude / ||W + scale B A||, by output row. */
+static quire_err entry_factors(adapter_opening *o, const module_entry *e, adapter_change *c,
+                               const tensor_view *magnitude) {
+    const weight_entry *w = e->entry;
+    const size_t n_in = (size_t)w->n_in, rank = (size_t)c->a->dims[0];
+    float *g, *row = adapter_new(o, n_in, sizeof *row), *a = adapter_new(o, rank * n_in, sizeof *a),
+              *b = adapter_new(o, rank, sizeof *b);
+    if (w->turned) {
+        return adapter_refuse(
+            o, QUIRE_UNSUPPORTED, magnitude,
+            "is of a DoRA of a latent's products, which is not supported; merge the adapter "
+            "into its base");
+    }
+    TRY(mem_check(row) || mem_check(a) || mem_check(b) ? QUIRE_NO_MEMORY : QUIRE_OK);
+    TRY(entry_gather_floats(o, e, magnitude, &g));
+    TRY(quant_dequantise(c->a->type, c->a->data, rank * n_in, a));
+    const size_t row_bytes = rank * (size_t)dtype_block_bytes(c->b->type);
+    for (int64_t r = 0; r < w->n_out; r++) {
+        double sum = 0.0;
+        o->b->ops->linear_row(o->b, w->w, (int32_t)r, row);
+        TRY(quant_dequantise(c->b->type, (const uint8_t *)c->b->data + (size_t)r * row_bytes, rank, b));
+        for (size_t k = 0; k < rank; k++) {
+            const float by = c->scale * b[k];
+            for (size_t i = 0; i < n_in; i++) {
+                row[i] += by * a[k * n_in + i];
+            }
+        }
+        for (size_t i = 0; i < n_in; i++) {
+            sum += (double)row[i] * (double)row[i];
+        }
+        g[r] = sum > 0.0 ? (float)((double)g[r] / sqrt(sum)) : 0.0f;
+    }
+    c->factors = g;
+    return QUIRE_OK;
+}
+
+/* A and B, and the factors where it is a DoRA. */
+static quire_err entry_add_product(adapter_opening *o, const module_entry *e, adapter_change *c) {
+    const adapter_module *m = e->module;
+    const tensor_view *a = m->parts[PART_A], *b = m->parts[PART_B], *magnitude = m->parts[PART_MAGNITUDE];
+    const int64_t n_in = e->entry->turned ? e->entry->n_out : e->entry->n_in;
+    const int64_t rank = a->n_dims == 1 && a->dims[0] == n_in ? 1 : a->dims[0];
+    tensor_view rows_a, rows_b, other;
+    TRY(adapter_check_rank(o, a, rank));
+    TRY(module_matrix(o, a, rank, n_in, &rows_a));
+    TRY(entry_gather(o, e, b, rank, &rows_b));
+    TRY(adapter_file_scale(o->f, m->name, rank, &c->scale, o->err));
+    if (e->entry->turned) { /* (B A)^T = A^T B^T */
+        TRY(module_turn(o, &rows_b, &other));
+        TRY(module_turn(o, &rows_a, &rows_b));
+        rows_a = other;
+    }
+    TRY(adapter_keep(o, &rows_a, &c->a));
+    TRY(adapter_keep(o, &rows_b, &c->b));
+    return magnitude != NULL ? entry_factors(o, e, c, magnitude) : QUIRE_OK;
+}
+
+/* Weights in place of the base's. */
+static quire_err entry_replace(adapter_opening *o, const module_entry *e, adapter_change *c) {
+    const tensor_view *t = e->module->parts[PART_WHOLE];
+    const weight_entry *w = e->entry;
+    linear_spec *spec = adapter_new(o, 1, sizeof *spec);
+    tensor_view rows, turned;
+    TRY(mem_check(spec));
+    const int64_t n_all = entry_tensor_rows(e), n_in = w->turned ? w->n_out : w->n_in;
+    if (t->n_dims == 2 && t->dims[0] > n_all && t->dims[1] == n_in && w->n_out == o->m->desc.n_vocab) {
+        return module_new_rows(o, t, t->dims[0], n_all);
+    }
+    if (w->part.transposed && t->n_dims == 2) {
+        TRY(module_turn(o, t, &turned));
+        t = &turned;
+    }
+    TRY(entry_gather(o, e, t, n_in, &rows));
+    if (w->turned) {
+        TRY(module_turn(o, &rows, &turned));
+        rows = turned;
+    }
+    spec->exact = w->exact;
+    TRY(adapter_keep(o, &rows, &spec->weight));
+    c->instead = spec;
+    return QUIRE_OK;
+}
+
+static quire_err entry_change_product(adapter_opening *o, const module_entry *e, adapter_change *c) {
+    const tensor_view *const *parts = e->module->parts;
+    c->w = e->entry->w;
+    float *bias;
+    if (parts[PART_WHOLE] != NULL) {
+        TRY(entry_replace(o, e, c));
+    }
+    if (parts[PART_A] != NULL) {
+        TRY(entry_add_product(o, e, c));
+    }
+    if (parts[PART_BIAS] != NULL && !e->entry->turned) {
+        TRY(entry_gather_floats(o, e, parts[PART_BIAS], &bias));
+        c->bias = bias;
+    }
+    return QUIRE_OK;
+}
+
+/* ---- norms, rows ---- */
+
+static quire_err entry_change_norm(adapter_opening *o, const module_entry *e, adapter_change *c) {
+    const weight_entry *w = e->entry;
+    const tensor_view *weight = e->module->parts[PART_WHOLE], *bias = e->module->parts[PART_BIAS];
+    norm_spec *spec = adapter_new(o, 1, sizeof *spec);
+    tensor_view flat = {.name = module_any(e->module)->name,
+                        .type = DTYPE_F32,
+                        .n_dims = 1,
+                        .dims = {w->n_out, 1, 1, 1},
+                        .data = w->weight,
+                        .n_bytes = (size_t)w->n_out * sizeof *w->weight};
+    float *values;
+    TRY(mem_check(spec));
+    *spec = w->norm;
+    const bool is_cross = (o->f->facts.format == ADAPTER_GGUF) != o->m->from_gguf;
+    if (is_cross && o->m->desc.norm.add_one) {
+        return adapter_refuse(
+            o, QUIRE_UNSUPPORTED, module_any(e->module),
+            "is a norm, which GGUF files of this architecture have in another form; load the "
+            "adapter with a safetensors base");
+    }
+    if (w->weight != NULL && (weight == NULL) != (bias == NULL) && weight != NULL) {
+        return adapter_refuse(o, QUIRE_BAD_FILE, weight,
+                              "is a norm with a bias in this base, which is missing");
+    }
+    if (weight != NULL) {
+        TRY(entry_gather_floats(o, e, weight, &values));
+        for (int64_t i = 0; i < w->n_out && w->scale != 0.0f; i++) {
+            values[i] *= w->scale;
+        }
+        flat.data = values;
+    } else if (w->weight == NULL) {
+        return adapter_refuse(o, QUIRE_UNSUPPORTED, bias, "is the bias of a norm that has none in this base");
+    }
+    TRY(adapter_keep(o, &flat, &spec->weight));
+    if (bias != NULL) {
+        TRY(entry_gather_floats(o, e, bias, &values));
+        flat.data = values;
+        TRY(adapter_keep(o, &flat, &spec->bias));
+    }
+    c->nm = w->nm;
+    c->norm = spec;
+    return QUIRE_OK;
+}
+
+static quire_err entry_change_rows(adapter_opening *o, const module_entry *e, adapter_change *c) {
+    const weight_entry *w = e->entry;
+    const adapter_module *m = e->module;
+    const tensor_view *a = m->parts[PART_ROWS_A], *b = m->parts[PART_ROWS_B], *whole = m->parts[PART_WHOLE];
+    tensor_view rows;
+    c->rows = w->rows;
+    if (whole != NULL) {
+        if (whole->n_dims == 2 && whole->dims[0] > w->n_out && whole->dims[1] == w->n_in) {
+            return module_new_rows(o, whole, whole->dims[0], w->n_out);
+        }
+        TRY(module_matrix(o, whole, w->n_out, w->n_in, &rows));
+        TRY(adapter_keep(o, &rows, &c->weight));
+    }
+    if (a == NULL) {
+        return QUIRE_OK;
+    }
+    const int64_t rank = b->n_dims == 2 ? b->dims[1] : 0;
+    TRY(adapter_check_rank(o, b, rank));
+    if (a->n_dims == 2 && a->dims[1] > w->n_out && a->dims[0] == rank) {
+        return module_new_rows(o, a, a->dims[1], w->n_out);
+    }
+    const bool turns = o->f->facts.format == ADAPTER_GGUF && a->n_dims == 2 && a->dims[0] == w->n_out;
+    if (turns) {
+        TRY(module_turn(o, a, &rows));
+    }
+    TRY(module_matrix(o, turns ? &rows : a, rank, w->n_out, &rows));
+    TRY(adapter_keep(o, &rows, &c->a));
+    TRY(module_matrix(o, b, w->n_in, rank, &rows));
+    TRY(adapter_keep(o, &rows, &c->b));
+    return adapter_file_scale(o->f, m->name, rank, &c->scale, o->err);
+}
+
+/* ---- a module ---- */
+
+/* Refuses halves, and tensors for which the module has no use. */
+static quire_err module_check(const adapter_opening *o, const adapter_module *m) {
+    const tensor_view *const *p = m->parts;
+    const bool is_dora = o->f->facts.has_dora;
+    const tensor_view *lone = (p[PART_A] == NULL) != (p[PART_B] == NULL)
+                                  ? (p[PART_A] != NULL ? p[PART_A] : p[PART_B])
+                              : (p[PART_ROWS_A] == NULL) != (p[PART_ROWS_B] == NULL)
+                                  ? (p[PART_ROWS_A] != NULL ? p[PART_ROWS_A] : p[PART_ROWS_B])
+                                  : NULL;
+    if (lone != NULL) {
+        return adapter_refuse(o, QUIRE_BAD_FILE, lone,
+                              "has no partner: of A and B one is missing; save it again");
+    }
+    if (p[PART_MAGNITUDE] != NULL && p[PART_A] == NULL) {
+        return adapter_refuse(
+            o, QUIRE_UNSUPPORTED, p[PART_MAGNITUDE],
+            "is a magnitude without A and B of a product; save the adapter again, or merge it");
+    }
+    if (is_dora && p[PART_A] != NULL && p[PART_MAGNITUDE] == NULL) {
+        return adapter_refuse(o, QUIRE_BAD_FILE, p[PART_A],
+                              "has no lora_magnitude_vector, and the config says use_dora; save it again");
+    }
+    if (is_dora && p[PART_ROWS_A] != NULL) {
+        return adapter_refuse(o, QUIRE_UNSUPPORTED, p[PART_ROWS_A],
+                              "is of a DoRA of embeddings, which is not supported; merge the adapter");
+    }
+    return QUIRE_OK;
+}
+
+/* Whether an entry is what the module's tensors change. */
+static bool entry_is_meant(const weight_entry *w, const adapter_module *m) {
+    const tensor_view *const *p = m->parts;
+    if (p[PART_A] != NULL) {
+        return w->w != NULL;
+    }
+    return p[PART_ROWS_A] != NULL ? w->rows != NULL : true;
+}
+
+/* Whether the rows of a name are those of queries or keys that rotate in pairs. */
+static bool name_rotates(str name) {
+    return str_ends(name, ".attn_q") || str_ends(name, ".attn_k") || str_ends(name, ".q_proj") ||
+           str_ends(name, ".k_proj");
+}
+
+/* Refuses a weight that lies in the two formats in different ways. */
+static quire_err entry_check_formats(const module_entry *e) {
+    static const char *const other[] = {".ssm_",     ".in_proj",  ".out_proj",        ".x_proj",
+                                        ".dt_proj",  ".attn_qkv", ".query_key_value", ".attn_gate",
+                                        ".shortconv"};
+    const str name = e->module->name;
+    const model_desc *d = &e->o->m->desc;
+    bool differs = false;
+    for (size_t i = 0; i < sizeof other / sizeof *other; i++) {
+        const bool is_qkv = strcmp(other[i], ".attn_qkv") == 0 || strcmp(other[i], ".query_key_value") == 0;
+        const bool is_one = is_qkv && d->attend.order != QKV_GROUPED && d->delta.n_heads == 0;
+        differs = differs || (!is_one && str_contains(name, str_of(other[i])));
+    }
+    return differs
+               ? adapter_refuse(e->o, QUIRE_UNSUPPORTED, module_any(e->module),
+                                e->o->m->from_gguf
+                                    ? "has its rows in another order in GGUF files; load the adapter with a "
+                                      "safetensors base"
+                                    : "has its rows in another order in safetensors; load the adapter with a "
+                                      "GGUF base")
+               : QUIRE_OK;
+}
+
+static quire_err entry_bind(adapter_opening *o, const adapter_module *module, const weight_ref *ref) {
+    const bool is_cross = (o->f->facts.format == ADAPTER_GGUF) != o->m->from_gguf;
+    const weight_entry *w = &o->m->weights.entries[ref->entry];
+    module_entry e = {.o = o, .module = module, .entry = w, .whole = ref->whole};
+    adapter_change c = {.scale = 1.0f};
+    e.permuted = is_cross && o->m->permuted && name_rotates(module->name);
+    TRY(is_cross ? entry_check_formats(&e) : QUIRE_OK);
+    if (w->w != NULL) {
+        TRY(entry_change_product(o, &e, &c));
+    } else {
+        TRY(w->nm != NULL ? entry_change_norm(o, &e, &c) : entry_change_rows(o, &e, &c));
+    }
+    return adapter_change_add(o, ref->entry, &c, module_any(module));
+}
+
+quire_err adapter_module_bind(adapter_opening *o, const adapter_module *given) {
+    const weight_table *t = &o->m->weights;
+    const bool is_gguf = o->f->facts.format == ADAPTER_GGUF;
+    adapter_module module = *given;
+    int32_t first, n_bound = 0;
+    if (module_any(&module) == NULL) {
+        return QUIRE_OK;
+    }
+    if (is_gguf && str_is(module.name, "token_embd")) { /* a table of rows, whose A is stored turned */
+        module.parts[PART_ROWS_A] = module.parts[PART_A];
+        module.parts[PART_ROWS_B] = module.parts[PART_B];
+        module.parts[PART_A] = module.parts[PART_B] = NULL;
+    }
+    TRY(module_check(o, &module));
+    const int32_t n = adapter_find_weight(o, module.name, &first);
+    for (int32_t i = 0; i < n; i++) {
+        const weight_ref *ref = &t->refs[t->by_name[is_gguf][first + i].i];
+        if (entry_is_meant(&t->entries[ref->entry], &module)) {
+            TRY(entry_bind(o, &module, ref));
+            n_bound++;
+        }
+    }
+    return n_bound > 0 ? QUIRE_OK : module_unknown(o, &module);
+}

@@ -1,0 +1,60 @@
+/* From the tensors of an adapter's module to changes of loaded weights: for model_adapter.c. */
+#ifndef MODEL_ADAPTER_CHANGE_H
+#define MODEL_ADAPTER_CHANGE_H
+
+#include "file/adapter_file.h"
+#include "model/arch.h"
+
+/* What a tensor of an adapter is to its module. */
+typedef enum adapter_part {
+    PART_A,
+    PART_B,
+    PART_ROWS_A, /* of a table of rows: [rank, V] and [D, rank] */
+    PART_ROWS_B,
+    PART_MAGNITUDE,
+    PART_BIAS,
+    PART_WHOLE, /* in place of the base's weight */
+    N_ADAPTER_PARTS
+} adapter_part;
+
+/* The tensors that an adapter has for a module; NULL: none. */
+typedef struct adapter_module {
+    str name; /* as the config's patterns match it, without PEFT's prefix and ".weight" */
+    const tensor_view *parts[N_ADAPTER_PARTS];
+} adapter_module;
+
+/* An adapter that is being opened. */
+typedef struct adapter_opening {
+    const model *m;
+    backend *b;
+    const adapter_file *f;
+    int32_t max_rank; /* of A and B */
+    quire_error *err;
+    bool *taken; /* [m->weights.n] entries that have a change */
+    adapter_change *changes;
+    size_t n, cap;
+    void **memory; /* what changes point to */
+    size_t n_memory, cap_memory;
+    int32_t rank;
+} adapter_opening;
+
+/* n zeroed elements that live until the adapter is packed; NULL: out of memory, err says
+ * so. */
+void *adapter_new(adapter_opening *o, size_t n, size_t size);
+/* A copy of a view that lives as long. */
+quire_err adapter_keep(adapter_opening *o, const tensor_view *t, const tensor_view **out);
+/* Refuses a rank that is none, or over the limit; keeps the largest. */
+quire_err adapter_check_rank(adapter_opening *o, const tensor_view *t, int64_t rank);
+/* The refs of a module's name in the model's table: how many, and the first, as
+ * weight_table_find. */
+int32_t adapter_find_weight(const adapter_opening *o, str name, int32_t *first);
+/* Adds a change of an entry of the table; t: the tensor for messages. QUIRE_BAD_FILE where
+ * it has one. */
+quire_err adapter_change_add(adapter_opening *o, int32_t entry, const adapter_change *c,
+                             const tensor_view *t);
+/* Adds the changes of one module. Errors as model_adapter_open. */
+quire_err adapter_module_bind(adapter_opening *o, const adapter_module *module);
+/* Refuses a tensor: `what` says why, and what to do. */
+quire_err adapter_refuse(const adapter_opening *o, quire_err code, const tensor_view *t, const char *what);
+
+#endif

@@ -1,0 +1,104 @@
+/* Norms: of a row, with their weights scaled, and by head. */
+#include <string.h>
+
+#include "base/mem.h"
+#include "model/loader.h"
+#include "model/weight_table.h"
+
+/* A norm's weight or bias. BERT's first checkpoints call those of a layer norm gamma and
+ * beta. */
+static quire_err find_norm(loader *l, weight_name name, int32_t layer, norm_kind kind, bool bias,
+                           const tensor_view **out) {
+    TRY(loader_find(l, name, layer, bias ? ".bias" : ".weight", out));
+    if (*out == NULL && !bias && model_file_format(l->file) == MODEL_GGUF) {
+        return loader_find(l, name, layer, "", out); /* some of Falcon-H1's */
+    }
+    bool may_be_old = *out == NULL && kind == NORM_LAYER && model_file_format(l->file) == MODEL_HF;
+    return may_be_old ? loader_find(l, name, layer, bias ? ".beta" : ".gamma", out) : QUIRE_OK;
+}
+
+quire_err loader_norm(loader *l, weight_name name, int32_t layer, const norm_spec *spec, int64_t n,
+                      norm **out) {
+    const tensor_view *w;
+    norm_spec s = *spec;
+    tensor_view flat;
+    TRY(find_norm(l, name, layer, s.kind, false, &w));
+    if (!w) {
+        return loader_missing(l, name, layer, ".weight");
+    }
+    flat = *w;
+    if (w->n_dims == 2 && w->dims[0] * w->dims[1] == n) { /* a weight a head */
+        flat.n_dims = 1;
+        flat.dims[0] = n;
+        flat.dims[1] = 1;
+    }
+    TRY(loader_check_shape(l, &flat, 1, n, 1, 1));
+    loader_use(l, w)->as_is = true;
+    s.weight = &flat;
+    if (s.kind == NORM_LAYER) {
+        TRY(find_norm(l, name, layer, s.kind, true, &s.bias));
+    }
+    if (s.bias) {
+        TRY(loader_check_shape(l, s.bias, 1, n, 1, 1));
+        loader_use(l, s.bias)->as_is = true;
+    }
+    TRY(l->b->ops->norm_load(l->b, &s, out, l->err));
+    weight_entry entry = {.nm = *out, .n_out = n, .norm = *spec};
+    TRY(s.bias != NULL && l->weights != NULL ? loader_read_floats(l, w, n, &entry.weight) : QUIRE_OK);
+    return loader_note(l, entry, NULL, name, layer);
+}
+
+quire_err loader_scaled_norm(loader *l, weight_name name, int32_t layer, const norm_spec *spec, float scale,
+                             norm **out) {
+    float *scaled;
+    norm_spec s = *spec;
+    TRY(loader_vector(l, name, layer, ".weight", s.width, &scaled));
+    if (scaled == NULL) {
+        return loader_missing(l, name, layer, ".weight");
+    }
+    for (int32_t i = 0; i < s.width; i++) {
+        scaled[i] *= scale;
+    }
+    tensor_view weight = {
+        .name = name.hf, .type = DTYPE_F32, .n_dims = 1, .dims = {s.width, 1, 1, 1}, .data = scaled};
+    weight.n_bytes = (size_t)s.width * sizeof *scaled;
+    s.weight = &weight;
+    quire_err e = l->b->ops->norm_load(l->b, &s, out, l->err);
+    mem_free(scaled);
+    TRY(e);
+    return loader_note(l, (weight_entry){.nm = *out, .n_out = s.width, .norm = *spec, .scale = scale}, NULL,
+                       name, layer);
+}
+
+/* Copies the heads' weights, all F32, into one vector. */
+static quire_err join_heads(loader *l, weight_name name, int32_t layer, int32_t width, int32_t n, float *to) {
+    char memory[WEIGHT_NAME_BYTES];
+    for (int32_t head = 0; head < n; head++) {
+        float *one;
+        TRY(loader_vector(l, weight_name_at(name, layer, head, memory), layer, ".weight", width, &one));
+        if (one == NULL) {
+            return loader_missing(l, weight_name_at(name, layer, head, memory), layer, ".weight");
+        }
+        memcpy(to + (int64_t)head * width, one, (size_t)width * sizeof *to);
+        mem_free(one);
+    }
+    return QUIRE_OK;
+}
+
+quire_err loader_norm_by_head(loader *l, weight_name name, int32_t layer, const norm_spec *spec, int32_t n,
+                              norm **out) {
+    size_t count = (size_t)n * (size_t)spec->width;
+    float *all = mem_new(count, sizeof *all);
+    if (all == NULL) {
+        return err_set(l->err, QUIRE_NO_MEMORY, -1, "out of memory while loading");
+    }
+    tensor_view joined = {
+        .name = name.hf, .type = DTYPE_F32, .n_dims = 1, .dims = {(int64_t)count, 1, 1, 1}, .data = all};
+    joined.n_bytes = count * sizeof *all;
+    norm_spec s = *spec;
+    s.weight = &joined;
+    quire_err e = join_heads(l, name, layer, spec->width, n, all);
+    e = e ? e : l->b->ops->norm_load(l->b, &s, out, l->err);
+    mem_free(all);
+    return e;
+}

@@ -1,0 +1,275 @@
+/* Adapters on disk: what their configs say, and what is refused. */
+#include "file/adapter_file.h"
+#include "make_files.h"
+
+static const char *const files[] = {"adapter_config.json", "adapter_model.safetensors", "adapter_model.bin",
+                                    "adapter.gguf", NULL};
+
+enum { MOST = 1 << 20 };
+
+#define TENSORS                                                                                              \
+    "{\"base_model.model.x.lora_A.weight\": {\"dtype\": \"F32\", \"shape\": [2, 2], \"data_offsets\": "      \
+    "[0, 16]}}"
+
+static temp_dir adapter_new_dir(const char *config) {
+    temp_dir d = temp_new();
+    strbuf tensors = {0};
+    write_text(&d, "adapter_config.json", config);
+    make_safetensors(&tensors, TENSORS, 16);
+    write_file(temp_path(&d, "adapter_model.safetensors"), tensors.p, tensors.n);
+    strbuf_deinit(&tensors);
+    return d;
+}
+
+static quire_err open_config(const char *config, adapter_file **out, quire_error *err) {
+    const temp_dir d = adapter_new_dir(config);
+    const quire_err e = adapter_file_open(d.path, MOST, out, err);
+    temp_delete(&d, files);
+    return e;
+}
+
+static void refused(const char *config, quire_err code, const char *says) {
+    adapter_file *f = NULL;
+    quire_error err = {0};
+    assert_int_equal(open_config(config, &f, &err), code);
+    if (strstr(err.message, says) == NULL) {
+        fail_msg("\"%s\" does not say \"%s\"", err.message, says);
+    }
+    assert_null(f);
+}
+
+static float scale_in(const char *config, const char *module, int64_t rank) {
+    adapter_file *f;
+    quire_error err = {0};
+    float scale = 0.0f;
+    assert_int_equal(open_config(config, &f, &err), QUIRE_OK);
+    const quire_err e = adapter_file_scale(f, str_of(module), rank, &scale, &err);
+    adapter_file_close(f);
+    return e == QUIRE_OK ? scale : -1.0f;
+}
+
+TEST(a_config_gives_what_the_adapter_is) {
+    adapter_file *f;
+    adapter_facts facts;
+    quire_error err = {0};
+    const temp_dir d =
+        adapter_new_dir("{\"peft_type\": \"LORA\", \"r\": 2, \"lora_alpha\": 3, \"rank_pattern\": "
+                        "{\"q_proj\": 9}, \"base_model_name_or_path\": \"org/name\\n\", "
+                        "\"alora_invocation_tokens\": [5, 6], \"use_dora\": true}");
+    assert_int_equal(adapter_facts_read(d.path, MOST, &facts, &err), QUIRE_OK);
+    assert_int_equal(facts.format, ADAPTER_PEFT);
+    assert_int_equal(facts.rank, 9);
+    assert_string_equal(facts.base, "org/name?");
+    assert_true(facts.is_activated && facts.has_dora && facts.n_bytes > 16);
+    assert_int_equal(adapter_file_open(temp_path(&d, "adapter_config.json"), MOST, &f, &err), QUIRE_OK);
+    assert_int_equal(f->n_invocation, 2);
+    assert_int_equal(f->invocation[1], 6);
+    adapter_file_close(f);
+    temp_delete(&d, files);
+}
+
+TEST(scales_follow_from_rank_and_alpha_of_the_module) {
+    static const char plain[] = "{\"peft_type\": \"LORA\", \"r\": 4, \"lora_alpha\": 6}";
+    static const char root[] = "{\"peft_type\": \"LORA\", \"r\": 4, \"lora_alpha\": 6, \"use_rslora\": true}";
+    static const char patterns[] = "{\"peft_type\": \"LORA\", \"r\": 4, \"lora_alpha\": 6, \"rank_pattern\": "
+                                   "{\"layers\\\\.1\\\\.q\": 2, "
+                                   "\"q\": 8}, \"alpha_pattern\": {\"(k|v)_proj\": 12, \"layers.0.q\": 16}}";
+    assert_true(scale_in(plain, "layers.0.q", 4) == 1.5f);
+    assert_true(scale_in(root, "layers.0.q", 4) == 3.0f);
+    assert_true(scale_in(patterns, "model.layers.1.q", 2) == 3.0f); /* the first that matches */
+    assert_true(scale_in(patterns, "model.layers.0.q", 8) == 2.0f);
+    assert_true(scale_in(patterns, "model.layers.0.v_proj", 4) == 3.0f);
+    assert_true(scale_in(patterns, "model.layers.0.vq", 4) == 1.5f); /* a key begins behind a dot */
+    assert_true(scale_in(patterns, "model.layers.0.v_proj", 5) == -1.0f);
+}
+
+TEST(patterns_match_as_regular_expressions_do) {
+    static const struct {
+        const char *key, *name;
+        bool matches;
+    } cases[] = {
+        {"q_proj", "a.q_proj", true},       {"q_proj", "q_proj", true}, {"q_proj", "a.xq_proj", false},
+        {"q_proj", "q_proj.x", false},      {"a.c", "x.abc", true},     {"a\\.c", "x.abc", false},
+        {"a\\.c", "x.a.c", true},           {"[ab]+", "x.ab", true},    {"[ab]+", "x.abc", false},
+        {".*\\.mlp\\..*", "x.mlp.y", true}, {"a|b", "x.b", true},       {"a|b", "x.ab", false}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        adapter_patterns p = {0};
+        double value = 0;
+        assert_int_equal(adapter_patterns_add(&p, str_of(cases[i].key), 7, "f", NULL), QUIRE_OK);
+        const bool is = adapter_patterns_find(&p, str_of(cases[i].name), &value);
+        if (is != cases[i].matches) {
+            fail_msg("%s against %s", cases[i].key, cases[i].name);
+        }
+        assert_true(value == (is ? 7 : 0));
+        adapter_patterns_deinit(&p);
+    }
+}
+
+TEST(a_pattern_that_never_ends_matches_nothing) {
+    adapter_patterns p = {0};
+    double value;
+    char name[400];
+    memset(name, 'a', sizeof name - 1);
+    name[sizeof name - 1] = 0;
+    assert_int_equal(adapter_patterns_add(&p, str_of("(a+)+b"), 1, "f", NULL), QUIRE_OK);
+    assert_false(adapter_patterns_find(&p, str_of(name), &value));
+    quire_error err = {0};
+    assert_int_equal(adapter_patterns_add(&p, str_of("(a"), 1, "f", &err), QUIRE_BAD_FILE);
+    assert_non_null(strstr(err.message, "no regular expression"));
+    adapter_patterns_deinit(&p);
+}
+
+TEST(other_kinds_and_options_are_refused_by_name) {
+    refused("{\"peft_type\": \"IA3\"}", QUIRE_UNSUPPORTED, "peft_type IA3 is not supported");
+    refused("{\"peft_type\": \"PREFIX_TUNING\"}", QUIRE_UNSUPPORTED, "PREFIX_TUNING");
+    refused("{}", QUIRE_BAD_FILE, "peft_type");
+    refused("{\"peft_type\": \"LORA\", \"r\": 4, \"layer_replication\": [[0, 4]]}", QUIRE_UNSUPPORTED,
+            "layer_replication");
+    refused("{\"peft_type\": \"LORA\", \"r\": 4, \"lora_bias\": true}", QUIRE_UNSUPPORTED, "lora_bias");
+    refused("{\"peft_type\": \"LORA\", \"r\": 4, \"init_lora_weights\": \"pissa_niter_4\"}",
+            QUIRE_UNSUPPORTED, "path_initial_model_for_weight_conversion");
+}
+
+TEST(numbers_that_are_none_are_refused) {
+    refused("{\"peft_type\": \"LORA\"}", QUIRE_BAD_FILE, "r must be");
+    refused("{\"peft_type\": \"LORA\", \"r\": 0}", QUIRE_BAD_FILE, "r must be");
+    refused("{\"peft_type\": \"LORA\", \"r\": 1.5}", QUIRE_BAD_FILE, "r must be");
+    refused("{\"peft_type\": \"LORA\", \"r\": 4, \"lora_alpha\": \"x\"}", QUIRE_BAD_FILE, "lora_alpha");
+    refused("{\"peft_type\": \"LORA\", \"r\": 4, \"rank_pattern\": {\"q\": 0}}", QUIRE_BAD_FILE,
+            "rank_pattern");
+    refused("{\"peft_type\": \"LORA\", \"r\": 4, \"rank_pattern\": 3}", QUIRE_BAD_FILE, "rank_pattern");
+    refused("{\"peft_type\": \"LORA\", \"r\": 4, \"alora_invocation_tokens\": [-1]}", QUIRE_BAD_FILE,
+            "alora_invocation_tokens");
+}
+
+TEST(pickles_and_directories_without_an_adapter_are_refused) {
+    const temp_dir d = temp_new();
+    adapter_file *f = NULL;
+    quire_error err = {0};
+    assert_int_equal(adapter_file_open(d.path, MOST, &f, &err), QUIRE_UNSUPPORTED);
+    assert_non_null(strstr(err.message, "without adapter_config.json"));
+    write_text(&d, "adapter_config.json", "{\"peft_type\": \"LORA\", \"r\": 4}");
+    write_text(&d, "adapter_model.bin", "x");
+    assert_int_equal(adapter_file_open(d.path, MOST, &f, &err), QUIRE_UNSUPPORTED);
+    assert_non_null(strstr(err.message, "never run"));
+    assert_int_equal(adapter_file_open("/nowhere/at/all", MOST, &f, &err), QUIRE_NOT_FOUND);
+    assert_int_equal(adapter_file_open("", MOST, &f, &err), QUIRE_INVALID);
+    temp_delete(&d, files);
+}
+
+TEST(a_file_over_the_limit_is_refused) {
+    const temp_dir d = adapter_new_dir("{\"peft_type\": \"LORA\", \"r\": 4}");
+    adapter_file *f = NULL;
+    quire_error err = {0};
+    assert_int_equal(adapter_file_open(d.path, 20, &f, &err), QUIRE_TOO_LARGE);
+    assert_non_null(strstr(err.message, "the limit is 20"));
+    temp_delete(&d, files);
+}
+
+TEST(a_replaced_file_has_another_digest) {
+    uint8_t digests[3][SHA256_BYTES];
+    static const char *const configs[] = {"{\"peft_type\": \"LORA\", \"r\": 4}",
+                                          "{\"peft_type\": \"LORA\", \"r\": 5}",
+                                          "{\"peft_type\": \"LORA\", \"r\": 4}"};
+    for (int i = 0; i < 3; i++) {
+        adapter_file *f;
+        assert_int_equal(open_config(configs[i], &f, NULL), QUIRE_OK);
+        memcpy(digests[i], f->digest, SHA256_BYTES);
+        adapter_file_close(f);
+    }
+    assert_memory_not_equal(digests[0], digests[1], SHA256_BYTES);
+    assert_memory_equal(digests[0], digests[2], SHA256_BYTES);
+}
+
+static void put_adapter_gguf(strbuf *b, const char *type, const char *kind) {
+    put_header(b, 3, 2, 4);
+    put_key_str(b, "general.architecture", "llama");
+    put_key_str(b, "general.type", type);
+    put_key_str(b, "adapter.type", kind);
+    put_key(b, "adapter.lora.alpha", GGUF_F32);
+    put_f32(b, 6.0f);
+    put_tensor(b, "blk.0.attn_q.weight.lora_a", 4, 3, 0, 0);
+    put_tensor(b, "blk.0.attn_q.weight.lora_b", 3, 4, 0, 64);
+    pad_from(b, 0, 32);
+    const size_t data = b->n;
+    put_floats(b, 12);
+    pad_from(b, data, 64);
+    put_floats(b, 12);
+}
+
+TEST(a_gguf_adapter_gives_what_it_is) {
+    const temp_dir d = temp_new();
+    strbuf b = {0};
+    adapter_file *f = NULL;
+    quire_error err = {0};
+    float scale;
+    put_adapter_gguf(&b, "adapter", "lora");
+    const char *path = temp_path(&d, "adapter.gguf");
+    write_file(path, b.p, b.n);
+    assert_int_equal(adapter_file_open(path, MOST, &f, &err), QUIRE_OK);
+    assert_int_equal(f->facts.format, ADAPTER_GGUF);
+    assert_int_equal(f->facts.rank, 3);
+    assert_string_equal(f->facts.architecture, "llama");
+    assert_int_equal(adapter_file_scale(f, str_of("blk.0.attn_q"), 3, &scale, &err), QUIRE_OK);
+    assert_true(scale == 2.0f);
+    adapter_file_close(f);
+    strbuf_clear(&b);
+    put_adapter_gguf(&b, "model", "lora");
+    write_file(path, b.p, b.n);
+    assert_int_equal(adapter_file_open(path, MOST, &f, &err), QUIRE_UNSUPPORTED);
+    assert_non_null(strstr(err.message, "general.type"));
+    strbuf_clear(&b);
+    put_adapter_gguf(&b, "adapter", "dora");
+    write_file(path, b.p, b.n);
+    assert_int_equal(adapter_file_open(path, MOST, &f, &err), QUIRE_UNSUPPORTED);
+    assert_non_null(strstr(err.message, "adapter.type dora"));
+    strbuf_deinit(&b);
+    temp_delete(&d, files);
+}
+
+/* Every cut of a file, and every byte of its header changed, is refused or read. */
+TEST(damaged_gguf_adapters_are_refused_or_read) {
+    const temp_dir d = temp_new();
+    strbuf b = {0};
+    put_adapter_gguf(&b, "adapter", "lora");
+    for (size_t i = 0; i < b.n; i++) {
+        adapter_file *f = NULL;
+        quire_error err = {0};
+        const char *path = temp_path(&d, "adapter.gguf");
+        write_file(path, b.p, i);
+        assert_int_not_equal(adapter_file_open(path, MOST, &f, &err), QUIRE_OK);
+        assert_true(err.message[0] != 0);
+    }
+    for (size_t i = 0; i < b.n - 112; i++) {
+        adapter_file *f = NULL;
+        quire_error err = {0};
+        const char *path = temp_path(&d, "adapter.gguf");
+        b.p[i] = (char)~b.p[i];
+        write_file(path, b.p, b.n);
+        b.p[i] = (char)~b.p[i];
+        if (adapter_file_open(path, MOST, &f, &err) == QUIRE_OK) {
+            adapter_file_close(f);
+        } else {
+            assert_true(err.message[0] != 0);
+        }
+    }
+    strbuf_deinit(&b);
+    temp_delete(&d, files);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_config_gives_what_the_adapter_is),
+        cmocka_unit_test(scales_follow_from_rank_and_alpha_of_the_module),
+        cmocka_unit_test(patterns_match_as_regular_expressions_do),
+        cmocka_unit_test(a_pattern_that_never_ends_matches_nothing),
+        cmocka_unit_test(other_kinds_and_options_are_refused_by_name),
+        cmocka_unit_test(numbers_that_are_none_are_refused),
+        cmocka_unit_test(pickles_and_directories_without_an_adapter_are_refused),
+        cmocka_unit_test(a_file_over_the_limit_is_refused),
+        cmocka_unit_test(a_replaced_file_has_another_digest),
+        cmocka_unit_test(a_gguf_adapter_gives_what_it_is),
+        cmocka_unit_test(damaged_gguf_adapters_are_refused_or_read),
+    };
+    return cmocka_run_group_tests_name("adapters on disk", tests, NULL, NULL);
+}

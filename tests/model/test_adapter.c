@@ -1,0 +1,480 @@
+/* Adapters on models: what they change is what merging them into the weights changes, in
+ * every architecture; what does not fit is refused with the tensor's name. */
+#include <math.h>
+
+#include "golden_model.h"
+#include "model/arch.h"
+#include "model/model_adapter.h"
+#include "pack_model.h"
+#include "run_model.h"
+
+static const char *const adapter_files[] = {"adapter_config.json", "adapter_model.safetensors", NULL};
+
+enum { RANK = 3, MOST_TENSORS = 4096 };
+
+#define BASE   "tests/golden/lora/base"
+#define CONFIG "{\"peft_type\": \"LORA\", \"r\": 3, \"lora_alpha\": 3}"
+
+/* ---- adapters that are written ---- */
+
+typedef struct new_tensor {
+    const char *name;
+    int64_t d0, d1;      /* d1 0: a vector */
+    const float *values; /* NULL: of a generator */
+    const char *type;    /* NULL: F32 */
+} new_tensor;
+
+static void write_tensors(const temp_dir *d, const char *file, const new_tensor *t, int n) {
+    strbuf header = {0}, b = {0}, data = {0};
+    uint64_t state = 5;
+    put(&header, "{", 1);
+    for (int i = 0; i < n; i++) {
+        const size_t at = data.n, size = t[i].type != NULL && strcmp(t[i].type, "I32") != 0 ? 2 : 4;
+        const int64_t count = t[i].d0 * (t[i].d1 > 0 ? t[i].d1 : 1);
+        for (int64_t k = 0; k < count; k++) {
+            const float v =
+                t[i].values != NULL ? t[i].values[k] : ((float)(rng_next(&state) % 2000) - 1000.0f) * 2e-4f;
+            put(&data, &v, size);
+        }
+        char dims[64];
+        (void)snprintf(dims, sizeof dims, t[i].d1 > 0 ? "%lld, %lld" : "%lld", (long long)t[i].d0,
+                       (long long)t[i].d1);
+        assert_int_equal(
+            strbuf_addf(
+                &header, "%s\"%s\": {\"dtype\": \"%s\", \"shape\": [%s], \"data_offsets\": [%zu, %zu]}",
+                i > 0 ? ", " : "", t[i].name, t[i].type != NULL ? t[i].type : "F32", dims, at, data.n),
+            QUIRE_OK);
+    }
+    put(&header, "}", 1);
+    put_u64(&b, header.n);
+    put(&b, header.p, header.n);
+    put(&b, data.p, data.n);
+    write_file(temp_path(d, file), b.p, b.n);
+    strbuf_deinit(&header);
+    strbuf_deinit(&b);
+    strbuf_deinit(&data);
+}
+
+static model *open_base(const char *path, backend *b) {
+    model_file *f;
+    model *m;
+    quire_error err = {0};
+    if (model_file_open(path, &f, &err) != QUIRE_OK || model_open(f, b, 64, &m, &err) != QUIRE_OK) {
+        fail_msg("%s", err.message);
+    }
+    model_file_close(f);
+    return m;
+}
+
+static quire_err open_written(const model *m, backend *b, const char *text, const new_tensor *t, int n,
+                              model_adapter *out, quire_error *err) {
+    const temp_dir d = temp_new();
+    const adapter_limits limits = {.max_rank = 64, .max_bytes = 1 << 20};
+    write_text(&d, "adapter_config.json", text);
+    write_tensors(&d, "adapter_model.safetensors", t, n);
+    const quire_err e = model_adapter_open(m, b, d.path, &limits, out, err);
+    temp_delete(&d, adapter_files);
+    return e;
+}
+
+/* ---- refusals ---- */
+
+#define Q   "base_model.model.model.layers.0.self_attn.q_proj"
+#define Q_A Q ".lora_A.weight"
+#define Q_B Q ".lora_B.weight"
+
+static void refused(const char *text, const new_tensor *t, int n, quire_err code, const char *name,
+                    const char *says) {
+    backend *b = open_backend(COMPUTE_F32);
+    model *m = open_base(BASE, b);
+    model_adapter a = {0};
+    quire_error err = {0};
+    assert_int_equal(open_written(m, b, text, t, n, &a, &err), code);
+    if (strstr(err.message, name) == NULL || strstr(err.message, says) == NULL) {
+        fail_msg("\"%s\" does not say \"%s\" and \"%s\"", err.message, name, says);
+    }
+    assert_null(a.weights);
+    model_close(m);
+    b->ops->close(b);
+}
+
+TEST(a_tensor_of_no_weight_is_refused) {
+    refused(
+        CONFIG,
+        (new_tensor[]){
+            {.name = "base_model.model.model.layers.9.self_attn.q_proj.lora_A.weight", .d0 = 3, .d1 = 32},
+            {.name = "base_model.model.model.layers.9.self_attn.q_proj.lora_B.weight", .d0 = 32, .d1 = 3}},
+        2, QUIRE_UNSUPPORTED, "layers.9.self_attn.q_proj", "belongs to no weight");
+    refused(CONFIG,
+            (new_tensor[]){
+                {.name = "base_model.model.model.layers.0.self_attn.q_proj.hada_w1_a", .d0 = 3, .d1 = 32}},
+            1, QUIRE_UNSUPPORTED, "hada_w1_a", "no part of a LoRA adapter");
+    refused(CONFIG, (new_tensor[]){{.name = "base_model.model.score.weight", .d0 = 2, .d1 = 32}}, 1,
+            QUIRE_UNSUPPORTED, "score.weight", "belongs to no weight");
+}
+
+TEST(a_tensor_of_another_shape_is_refused) {
+    refused(CONFIG, (new_tensor[]){{.name = Q_A, .d0 = 3, .d1 = 31}, {.name = Q_B, .d0 = 32, .d1 = 3}}, 2,
+            QUIRE_BAD_FILE, "lora_A.weight", "[3, 31]; this base asks for [3, 32]");
+    refused(CONFIG, (new_tensor[]){{.name = Q_A, .d0 = 3, .d1 = 32}, {.name = Q_B, .d0 = 33, .d1 = 3}}, 2,
+            QUIRE_BAD_FILE, "lora_B.weight", "[33, 3]; this base asks for [32, 3]");
+    refused(CONFIG, (new_tensor[]){{.name = Q ".bias", .d0 = 31}}, 1, QUIRE_BAD_FILE, "q_proj.bias",
+            "asks for [32]");
+}
+
+TEST(ranks_beyond_the_limit_or_the_config_are_refused) {
+    refused("{\"peft_type\": \"LORA\", \"r\": 65}",
+            (new_tensor[]){{.name = Q_A, .d0 = 65, .d1 = 32}, {.name = Q_B, .d0 = 32, .d1 = 65}}, 2,
+            QUIRE_TOO_LARGE, "lora_A.weight", "raise --max-lora-rank");
+    refused("{\"peft_type\": \"LORA\", \"r\": 1000000000}",
+            (new_tensor[]){{.name = Q_A, .d0 = 3, .d1 = 32}, {.name = Q_B, .d0 = 32, .d1 = 3}}, 2,
+            QUIRE_BAD_FILE, "self_attn.q_proj", "says 1e+09");
+}
+
+TEST(halves_and_doras_without_magnitude_are_refused) {
+    refused(CONFIG, (new_tensor[]){{.name = Q_A, .d0 = 3, .d1 = 32}}, 1, QUIRE_BAD_FILE, "lora_A.weight",
+            "no partner");
+    refused("{\"peft_type\": \"LORA\", \"r\": 3, \"use_dora\": true}",
+            (new_tensor[]){{.name = Q_A, .d0 = 3, .d1 = 32}, {.name = Q_B, .d0 = 32, .d1 = 3}}, 2,
+            QUIRE_BAD_FILE, "lora_A.weight", "lora_magnitude_vector");
+}
+
+TEST(new_rows_of_a_vocabulary_are_refused) {
+    refused(CONFIG, (new_tensor[]){{.name = "base_model.model.lm_head.weight", .d0 = 73, .d1 = 32}}, 1,
+            QUIRE_UNSUPPORTED, "lm_head.weight", "rows of a vocabulary");
+    refused(CONFIG,
+            (new_tensor[]){{.name = "base_model.model.model.embed_tokens.weight", .d0 = 80, .d1 = 32}}, 1,
+            QUIRE_UNSUPPORTED, "embed_tokens.weight", "rows of a vocabulary");
+    refused(
+        CONFIG,
+        (new_tensor[]){{.name = "base_model.model.model.embed_tokens.lora_embedding_A", .d0 = 3, .d1 = 73},
+                       {.name = "base_model.model.model.embed_tokens.lora_embedding_B", .d0 = 32, .d1 = 3}},
+        2, QUIRE_UNSUPPORTED, "lora_embedding_A", "rows of a vocabulary");
+}
+
+TEST(values_that_are_no_numbers_and_other_types_are_refused) {
+    float values[96] = {[40] = NAN};
+    refused(
+        CONFIG,
+        (new_tensor[]){{.name = Q_A, .d0 = 3, .d1 = 32, .values = values}, {.name = Q_B, .d0 = 32, .d1 = 3}},
+        2, QUIRE_BAD_FILE, "lora_A.weight", "no numbers");
+    values[40] = INFINITY;
+    refused(
+        CONFIG,
+        (new_tensor[]){{.name = Q_A, .d0 = 3, .d1 = 32}, {.name = Q_B, .d0 = 32, .d1 = 3, .values = values}},
+        2, QUIRE_BAD_FILE, "lora_B.weight", "no numbers");
+    refused(CONFIG, (new_tensor[]){{.name = Q_A, .d0 = 3, .d1 = 32, .type = "I32"}}, 1, QUIRE_UNSUPPORTED,
+            "lora_A.weight", "F32, F16 and BF16");
+}
+
+TEST(a_weight_that_is_named_twice_is_refused) {
+    refused(CONFIG,
+            (new_tensor[]){
+                {.name = Q_A, .d0 = 3, .d1 = 32},
+                {.name = Q_B, .d0 = 32, .d1 = 3},
+                {.name = "base_model.model.layers.0.self_attn.q_proj.lora_A.weight", .d0 = 3, .d1 = 32},
+                {.name = "base_model.model.layers.0.self_attn.q_proj.lora_B.weight", .d0 = 32, .d1 = 3}},
+            4, QUIRE_BAD_FILE, "q_proj", "under another name");
+}
+
+/* ---- what it changes ---- */
+
+/* Logits of a base, with an adapter where `path` is not NULL. */
+static float *logits_with(const char *base, const char *path, size_t *n) {
+    backend *b = open_backend(COMPUTE_F32);
+    model *m = open_base(base, b);
+    model_adapter a = {0};
+    const adapter_limits limits = {.max_rank = 64, .max_bytes = 1 << 24};
+    quire_error err = {0};
+    if (path != NULL && model_adapter_open(m, b, path, &limits, &a, &err) != QUIRE_OK) {
+        fail_msg("%s", err.message);
+    }
+    float *out = run_prompt_with(m, b, a.weights, n, &err);
+    if (out == NULL) {
+        fail_msg("%s", err.message);
+    }
+    model_adapter_close(b, &a);
+    model_close(m);
+    b->ops->close(b);
+    return out;
+}
+
+static float largest_difference(const float *a, const float *b, size_t n) {
+    float most = 0.0f;
+    for (size_t i = 0; i < n; i++) {
+        const float d = fabsf(a[i] - b[i]);
+        most = d <= most ? most : d;
+    }
+    return most;
+}
+
+/* An adapter of every product of a model, and the model's weights with it merged in. */
+typedef struct made_adapter {
+    new_tensor tensors[MOST_TENSORS];
+    int n;
+    strbuf names; /* reserved before: pointers into it stay */
+    void *values[MOST_TENSORS];
+} made_adapter;
+
+static const char *name_in(made_adapter *a, str module, const char *end) {
+    const char *at = a->names.p + a->names.n;
+    assert_int_equal(strbuf_addf(&a->names, "base_model.model.%.*s%s", (int)module.n, module.p, end),
+                     QUIRE_OK);
+    assert_int_equal(strbuf_add(&a->names, "", 1), QUIRE_OK);
+    return at;
+}
+
+static float *random_values(int64_t n, float size, uint64_t *state) {
+    float *v = mem_new((size_t)n, sizeof *v);
+    assert_non_null(v);
+    for (int64_t i = 0; i < n; i++) {
+        v[i] = size * ((float)(rng_next(state) % 2000) - 1000.0f) * 1e-3f;
+    }
+    return v;
+}
+
+/* Whether the name belongs to products that adapters change; is_conv: its weight is stored
+ * as [n_in, n_out]. */
+static bool is_product(const model *m, str module) {
+    int32_t first;
+    const int32_t n = weight_table_find(&m->weights, false, module, &first);
+    const weight_entry *w =
+        n > 0 ? &m->weights.entries[m->weights.refs[m->weights.by_name[0][first].i].entry] : NULL;
+    return w != NULL && w->w != NULL && !w->exact;
+}
+
+/* Adds an adapter of the weight t, [n_out, n_in] of floats, and merges it in place. */
+static void add_product(made_adapter *a, str module, const tensor_view *t, bool is_conv, uint64_t *state) {
+    const int64_t n_out = t->dims[is_conv ? 1 : 0], n_in = t->dims[is_conv ? 0 : 1];
+    float *values_a = random_values(RANK * n_in, 1.0f / sqrtf((float)n_in), state),
+          *values_b = random_values(n_out * RANK, 0.3f, state), *w = (float *)(uintptr_t)t->data;
+    assert_true(a->n + 2 <= MOST_TENSORS);
+    a->values[a->n] = values_a;
+    a->tensors[a->n++] = (new_tensor){name_in(a, module, ".lora_A.weight"), RANK, n_in, values_a, NULL};
+    a->values[a->n] = values_b;
+    a->tensors[a->n++] = (new_tensor){name_in(a, module, ".lora_B.weight"), n_out, RANK, values_b, NULL};
+    for (int64_t r = 0; r < n_out; r++) {
+        for (int64_t i = 0; i < n_in; i++) {
+            float sum = 0.0f, *at = &w[is_conv ? i * n_out + r : r * n_in + i], was;
+            for (int64_t k = 0; k < RANK; k++) {
+                sum += values_b[r * RANK + k] * values_a[k * n_in + i];
+            }
+            memcpy(&was, at, sizeof was);
+            was += sum;
+            memcpy(at, &was, sizeof was);
+        }
+    }
+}
+
+/* Merges an adapter of every product into the bytes of model.safetensors. */
+static void merge_all(const model *m, uint8_t *bytes, size_t n, made_adapter *a, uint64_t seed) {
+    tensor_dir dir = {0};
+    quire_error err = {0};
+    assert_int_equal(safetensors_parse(bytes, n, "model.safetensors", 0, &dir, &err), QUIRE_OK);
+    assert_int_equal(tensor_dir_finish(&dir, "model.safetensors", &err), QUIRE_OK);
+    assert_int_equal(strbuf_reserve(&a->names, 1 << 20), QUIRE_OK);
+    for (int32_t i = 0; i < dir.n; i++) {
+        const tensor_view *t = &dir.views[i];
+        const str name = str_of(t->name);
+        if (t->n_dims == 2 && t->type == DTYPE_F32 && str_ends(name, ".weight")) {
+            const str module = {name.p, name.n - strlen(".weight")};
+            if (is_product(m, module)) {
+                add_product(a, module, t, m->desc.conv1d && !str_ends(module, "lm_head"), &seed);
+            }
+        }
+    }
+    tensor_dir_deinit(&dir);
+}
+
+/* The model with an adapter of all its products gives what it gives with them merged. */
+static void an_adapter_is_what_it_merges_to(const char *set, const char *name, int *n_checked) {
+    char base[GOLDEN_PATH], weights[GOLDEN_PATH + 32];
+    size_t n_bytes, n;
+    (void)snprintf(base, sizeof base, "%s/%s", set, name);
+    (void)snprintf(weights, sizeof weights, "%s/model.safetensors", base);
+    if (access(weights, R_OK) != 0) {
+        return;
+    }
+    backend *b = open_backend(COMPUTE_F32);
+    model_file *f = NULL;
+    model *m = NULL;
+    quire_error err = {0};
+    const quire_err e = model_file_open(base, &f, &err) || model_open(f, b, 64, &m, &err);
+    made_adapter *a = mem_new(1, sizeof *a);
+    uint8_t *bytes = read_whole(weights, &n_bytes);
+    assert_non_null(a);
+    if (e == QUIRE_OK) {
+        merge_all(m, bytes, n_bytes, a, 48);
+    }
+    const bool has_head = m != NULL && !m->desc.no_head;
+    model_close(m);
+    model_file_close(f);
+    b->ops->close(b);
+    if (a->n > 0 && has_head) {
+        const temp_dir merged = temp_new(), fine_tune = temp_new();
+        char config_path[GOLDEN_PATH + 32];
+        size_t n_config;
+        (void)snprintf(config_path, sizeof config_path, "%s/config.json", base);
+        uint8_t *text = read_whole(config_path, &n_config);
+        write_file(temp_path(&merged, "config.json"), text, n_config);
+        write_file(temp_path(&merged, "model.safetensors"), bytes, n_bytes);
+        write_text(&fine_tune, "adapter_config.json", CONFIG);
+        write_tensors(&fine_tune, "adapter_model.safetensors", a->tensors, a->n);
+        float *plain = logits_with(base, NULL, &n), *with = logits_with(base, fine_tune.path, &n),
+              *want = logits_with(merged.path, NULL, &n);
+        const float off = largest_difference(with, want, n), changed = largest_difference(plain, want, n);
+        print_message("%s: %d products, %g of %g\n", name, a->n / 2, (double)off, (double)changed);
+        assert_true(off <= 2e-3f && changed > 10.0f * off);
+        mem_free(plain);
+        mem_free(with);
+        mem_free(want);
+        mem_free(text);
+        temp_delete(&merged, golden_files);
+        temp_delete(&fine_tune, adapter_files);
+        (*n_checked)++;
+    }
+    for (int i = 0; i < a->n; i++) {
+        mem_free(a->values[i]);
+    }
+    strbuf_deinit(&a->names);
+    mem_free(a);
+    mem_free(bytes);
+}
+
+TEST(an_adapter_of_a_small_model_is_what_it_merges_to) {
+    static const char *const names[] = {"llama-rope-llama3", "llama-rope-yarn"};
+    int n = 0;
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+        an_adapter_is_what_it_merges_to("tests/golden/models", names[i], &n);
+    }
+    assert_int_equal(n, 2);
+}
+
+/* Fused products, latents, experts, recurrences: one of each. */
+TEST(an_adapter_of_every_architecture_is_what_it_merges_to) {
+    static const char *const names[] = {"bloom-6-heads",
+                                        "cohere2",
+                                        "deepseek_v2",
+                                        "deepseek_v3",
+                                        "falcon",
+                                        "falcon_h1",
+                                        "gemma",
+                                        "gemma4",
+                                        "glm4_moe",
+                                        "gpt2",
+                                        "gpt_neox",
+                                        "gptj",
+                                        "granite",
+                                        "hunyuan_v1_dense",
+                                        "lfm2_moe",
+                                        "llama4",
+                                        "llama-gqa-tied",
+                                        "mamba2",
+                                        "mistral",
+                                        "mpt",
+                                        "nemotron_h",
+                                        "nemotron_h-moe",
+                                        "olmo",
+                                        "olmoe",
+                                        "opt",
+                                        "phi3",
+                                        "qwen2-moe",
+                                        "qwen3-moe",
+                                        "qwen3_5",
+                                        "qwen3_5-moe",
+                                        "seed_oss",
+                                        "stablelm",
+                                        "starcoder2"};
+    char set[GOLDEN_PATH];
+    const char *shared = shared_dir();
+    int n = 0;
+    for (int k = 0; k < N_GOLDEN_SETS && shared != NULL; k++) {
+        (void)snprintf(set, sizeof set, "%s/%s", shared, golden_sets[k]);
+        for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+            an_adapter_is_what_it_merges_to(set, names[i], &n);
+        }
+    }
+    assert_true(shared == NULL || n >= 30);
+}
+
+TEST(a_packed_base_gives_the_bits_of_its_source) {
+    static const char *const names[] = {"all-r6-rslora", "dora-r3", "embed-head", "save-norm-f16"};
+    const temp_dir d = temp_new();
+    model_file *f;
+    quire_error err = {0};
+    const char *packed = temp_path(&d, "base.packed");
+    char own[512], path[256];
+    (void)snprintf(own, sizeof own, "%s", packed);
+    assert_int_equal(model_file_open(BASE, &f, &err), QUIRE_OK);
+    pack_model(f, COMPUTE_F32, own);
+    model_file_close(f);
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+        size_t n, n_packed;
+        (void)snprintf(path, sizeof path, "tests/golden/lora/%s", names[i]);
+        float *want = logits_with(BASE, path, &n), *got = logits_with(own, path, &n_packed);
+        assert_int_equal(n, n_packed);
+        assert_memory_equal(want, got, n * sizeof *want);
+        mem_free(want);
+        mem_free(got);
+    }
+    unlink(own);
+    rmdir(d.path);
+}
+
+/* Whatever is damaged is refused with a message, or runs. QUIRE_TEST_LONG: 10,000. */
+TEST(damaged_adapters_are_refused_or_read) {
+    static const char *const names[] = {"patterns", "dora-r3", "embed-head", "save-norm-f16"};
+    const int rounds = getenv("QUIRE_TEST_LONG") != NULL ? 10000 : 200;
+    backend *b = open_backend(COMPUTE_F32);
+    model *m = open_base(BASE, b);
+    const adapter_limits limits = {.max_rank = 64, .max_bytes = 1 << 20};
+    uint64_t seed = (uint64_t)getpid();
+    int n_opened = 0;
+    print_message("seed %llu\n", (unsigned long long)seed);
+    for (int i = 0; i < rounds; i++) {
+        const temp_dir d = temp_new();
+        for (int k = 0; k < 2; k++) {
+            char path[256];
+            size_t n;
+            (void)snprintf(path, sizeof path, "tests/golden/lora/%s/%s", names[i % 4], adapter_files[k]);
+            uint8_t *bytes = read_whole(path, &n);
+            if (rng_next(&seed) % 2 == 0) {
+                mutate(bytes, k == 0 || rng_next(&seed) % 4 == 0 ? n : n / 16, &seed);
+            }
+            write_file(temp_path(&d, adapter_files[k]), bytes,
+                       rng_next(&seed) % 8 == 0 ? n - rng_next(&seed) % n : n);
+            mem_free(bytes);
+        }
+        model_adapter a = {0};
+        quire_error err = {0};
+        if (model_adapter_open(m, b, d.path, &limits, &a, &err) == QUIRE_OK) {
+            n_opened++;
+            model_adapter_close(b, &a);
+        } else {
+            assert_null(a.weights);
+            assert_true(err.message[0] != 0);
+        }
+        temp_delete(&d, adapter_files);
+    }
+    print_message("%d of %d opened\n", n_opened, rounds);
+    assert_true(n_opened > 0 && n_opened < rounds);
+    model_close(m);
+    b->ops->close(b);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_tensor_of_no_weight_is_refused),
+        cmocka_unit_test(a_tensor_of_another_shape_is_refused),
+        cmocka_unit_test(ranks_beyond_the_limit_or_the_config_are_refused),
+        cmocka_unit_test(halves_and_doras_without_magnitude_are_refused),
+        cmocka_unit_test(new_rows_of_a_vocabulary_are_refused),
+        cmocka_unit_test(values_that_are_no_numbers_and_other_types_are_refused),
+        cmocka_unit_test(a_weight_that_is_named_twice_is_refused),
+        cmocka_unit_test(an_adapter_of_a_small_model_is_what_it_merges_to),
+        cmocka_unit_test(an_adapter_of_every_architecture_is_what_it_merges_to),
+        cmocka_unit_test(a_packed_base_gives_the_bits_of_its_source),
+        cmocka_unit_test(damaged_adapters_are_refused_or_read),
+    };
+    return cmocka_run_group_tests_name("adapters on models", tests, NULL, NULL);
+}
