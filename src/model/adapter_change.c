@@ -18,7 +18,7 @@ typedef struct module_entry {
     bool permuted; /* rows of queries or keys, whose order differs between the formats */
 } module_entry;
 
-void *adapter_new(adapter_opening *o, size_t n, size_t size) {
+void *adapter_memory(adapter_opening *o, size_t n, size_t size) {
     void *block = mem_new(n, size);
     if (block == NULL ||
         mem_grow(&o->memory, &o->cap_memory, o->n_memory + 1, sizeof *o->memory) != QUIRE_OK) {
@@ -184,7 +184,7 @@ static quire_err entry_gather(adapter_opening *o, const module_entry *e, const t
         return QUIRE_OK;
     }
     const size_t row = (size_t)width * (size_t)dtype_block_bytes(t->type);
-    uint8_t *rows = adapter_new(o, (size_t)n, row);
+    uint8_t *rows = adapter_memory(o, (size_t)n, row);
     TRY(mem_check(rows));
     for (int64_t r = 0; r < n; r++) {
         memcpy(rows + (size_t)r * row, (const uint8_t *)t->data + (size_t)entry_source(e, r) * row, row);
@@ -207,7 +207,8 @@ static quire_err entry_gather_floats(adapter_opening *o, const module_entry *e, 
     if (count != n_all) {
         return module_bad_shape(o, t, n_all, 0);
     }
-    float *all = adapter_new(o, (size_t)n_all, sizeof *all), *rows = adapter_new(o, (size_t)n, sizeof *rows);
+    float *all = adapter_memory(o, (size_t)n_all, sizeof *all),
+          *rows = adapter_memory(o, (size_t)n, sizeof *rows);
     TRY(mem_check(all));
     TRY(mem_check(rows));
     TRY(quant_dequantise(t->type, t->data, (size_t)n_all, all));
@@ -222,7 +223,7 @@ static quire_err entry_gather_floats(adapter_opening *o, const module_entry *e, 
 static quire_err module_turn(adapter_opening *o, const tensor_view *t, tensor_view *out) {
     const size_t size = (size_t)dtype_block_bytes(t->type);
     const int64_t n_rows = t->dims[0], n = t->dims[1];
-    uint8_t *turned = adapter_new(o, t->n_bytes, 1);
+    uint8_t *turned = adapter_memory(o, t->n_bytes, 1);
     TRY(mem_check(turned));
     for (int64_t r = 0; r < n_rows; r++) {
         for (int64_t i = 0; i < n; i++) {
@@ -238,7 +239,7 @@ static quire_err module_turn(adapter_opening *o, const tensor_view *t, tensor_vi
 }
 
 quire_err adapter_keep(adapter_opening *o, const tensor_view *t, const tensor_view **out) {
-    tensor_view *kept = adapter_new(o, 1, sizeof *kept);
+    tensor_view *kept = adapter_memory(o, 1, sizeof *kept);
     TRY(mem_check(kept));
     *kept = *t;
     *out = kept;
@@ -252,8 +253,8 @@ static quire_err entry_factors(adapter_opening *o, const module_entry *e, adapte
                                const tensor_view *magnitude) {
     const weight_entry *w = e->entry;
     const size_t n_in = (size_t)w->n_in, rank = (size_t)c->a->dims[0];
-    float *g, *row = adapter_new(o, n_in, sizeof *row), *a = adapter_new(o, rank * n_in, sizeof *a),
-              *b = adapter_new(o, rank, sizeof *b);
+    float *g, *row = adapter_memory(o, n_in, sizeof *row), *a = adapter_memory(o, rank * n_in, sizeof *a),
+              *b = adapter_memory(o, rank, sizeof *b);
     if (w->turned) {
         return adapter_refuse(
             o, QUIRE_UNSUPPORTED, magnitude,
@@ -308,7 +309,7 @@ static quire_err entry_add_product(adapter_opening *o, const module_entry *e, ad
 static quire_err entry_replace(adapter_opening *o, const module_entry *e, adapter_change *c) {
     const tensor_view *t = e->module->parts[PART_WHOLE];
     const weight_entry *w = e->entry;
-    linear_spec *spec = adapter_new(o, 1, sizeof *spec);
+    linear_spec *spec = adapter_memory(o, 1, sizeof *spec);
     tensor_view rows, turned;
     TRY(mem_check(spec));
     const int64_t n_all = entry_tensor_rows(e), n_in = w->turned ? w->n_out : w->n_in;
@@ -352,7 +353,7 @@ static quire_err entry_change_product(adapter_opening *o, const module_entry *e,
 static quire_err entry_change_norm(adapter_opening *o, const module_entry *e, adapter_change *c) {
     const weight_entry *w = e->entry;
     const tensor_view *weight = e->module->parts[PART_WHOLE], *bias = e->module->parts[PART_BIAS];
-    norm_spec *spec = adapter_new(o, 1, sizeof *spec);
+    norm_spec *spec = adapter_memory(o, 1, sizeof *spec);
     tensor_view flat = {.name = module_any(e->module)->name,
                         .type = DTYPE_F32,
                         .n_dims = 1,

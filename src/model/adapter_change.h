@@ -40,7 +40,7 @@ typedef struct adapter_opening {
 
 /* n zeroed elements that live until the adapter is packed; NULL: out of memory, err says
  * so. */
-void *adapter_new(adapter_opening *o, size_t n, size_t size);
+void *adapter_memory(adapter_opening *o, size_t n, size_t size);
 /* A copy of a view that lives as long. */
 quire_err adapter_keep(adapter_opening *o, const tensor_view *t, const tensor_view **out);
 /* Refuses a rank that is none, or over the limit; keeps the largest. */

@@ -66,7 +66,7 @@ static quire_err experts_add(adapter_opening *o, const experts_param *p, const w
     own_b.dims[0] = w->n_out;
     own_a.n_bytes = (size_t)(p->rank * p->n_in) * size_in;
     own_b.n_bytes = (size_t)(w->n_out * p->rank) * size_out;
-    uint8_t *rows_a = adapter_new(o, own_a.n_bytes, 1), *rows_b = adapter_new(o, own_b.n_bytes, 1);
+    uint8_t *rows_a = adapter_memory(o, own_a.n_bytes, 1), *rows_b = adapter_memory(o, own_b.n_bytes, 1);
     TRY(mem_check(rows_a) || mem_check(rows_b) ? QUIRE_NO_MEMORY : QUIRE_OK);
     for (int64_t k = 0; k < p->rank; k++) {
         const int64_t of_a = expert * p->rank + k, of_b = k * p->n_experts + expert;

@@ -141,7 +141,7 @@ static quire_err adapter_sort(const adapter_opening *o, name_ref *refs) {
 
 static quire_err adapter_bind(adapter_opening *o) {
     const tensor_dir *d = &o->f->tensors;
-    name_ref *refs = adapter_new(o, (size_t)d->n, sizeof *refs);
+    name_ref *refs = adapter_memory(o, (size_t)d->n, sizeof *refs);
     adapter_module module = {0};
     if (refs == NULL) {
         return QUIRE_NO_MEMORY;
@@ -175,7 +175,7 @@ static quire_err adapter_pack(adapter_opening *o, model_adapter *made) {
         return err_set(o->err, QUIRE_UNSUPPORTED, -1, "%s: this backend computes no adapters", o->f->path);
     }
     TRY(adapter_check_base(o));
-    o->taken = adapter_new(o, o->m->weights.n, sizeof *o->taken);
+    o->taken = adapter_memory(o, o->m->weights.n, sizeof *o->taken);
     if (o->taken == NULL) {
         return QUIRE_NO_MEMORY;
     }
