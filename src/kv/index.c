@@ -168,8 +168,7 @@ static void add_page(kv_index *ix, int32_t namespace, int32_t e, int32_t g, page
     }
 }
 
-/* Takes e's page of group g away, which becomes free unless a sequence holds it. */
-static void remove_page(kv_index *ix, int32_t e, int32_t g) {
+void kv_index_remove_page(kv_index *ix, int32_t e, int32_t g) {
     int32_t *pages = kv_tree_pages(&ix->tree, e);
     if (ix->watch != NULL) {
         ix->watch->on_remove(ix->watch->context, e, g);
@@ -185,7 +184,7 @@ static void remove_page(kv_index *ix, int32_t e, int32_t g) {
 static void index_drop_entry(kv_index *ix, int32_t e) {
     for (int32_t g = 0; g < ix->o.n_groups; g++) {
         if (kv_tree_pages(&ix->tree, e)[g] != TREE_NONE) {
-            remove_page(ix, e, g);
+            kv_index_remove_page(ix, e, g);
         }
     }
     if (ix->o.n_state_groups > 0) {
@@ -238,9 +237,7 @@ static int32_t index_cut(kv_index *ix, int32_t e) {
     return up;
 }
 
-/* Drops e and the entries before it as far as they are useless, and the namespace if none
- * is left. */
-static void prune(kv_index *ix, int32_t e) {
+void kv_index_prune(kv_index *ix, int32_t e) {
     while (e != TREE_NONE && kv_index_is_useless(ix, e)) {
         e = index_cut(ix, e);
     }
@@ -264,9 +261,7 @@ static bool leads_to_state(const kv_index *ix, int32_t e) {
     return leads;
 }
 
-/* Drops the entries that lead to no state, and the namespaces that are empty then. True
- * when there were any. */
-static bool drop_stateless(kv_index *ix) {
+bool kv_index_drop_stateless(kv_index *ix) {
     const int32_t n_before = ix->tree.n_entries;
     for (int32_t e = 0; e < ix->tree.made_entries; e++) {
         for (int32_t at = e; at != TREE_NONE && kv_tree_entry(&ix->tree, at)->n_tokens > 0 &&
@@ -280,7 +275,7 @@ static bool drop_stateless(kv_index *ix) {
 /* Makes room for an entry: drops those that lead to no state, where there are none the
  * least valuable state. False: there is none. */
 static bool make_entry_room(kv_index *ix) {
-    if (drop_stateless(ix)) {
+    if (kv_index_drop_stateless(ix)) {
         return true;
     }
     if (ix->snapshots.n == 0) {
@@ -299,7 +294,7 @@ static void stand_at(kv_index *ix, kv_path *path, int32_t e) {
     }
     if (before != TREE_NONE) {
         kv_tree_entry(&ix->tree, before)->n_pins--;
-        prune(ix, before);
+        kv_index_prune(ix, before);
     }
 }
 
@@ -312,7 +307,7 @@ static quire_err index_enter_namespace(kv_index *ix, int32_t behind, const void 
     int32_t namespace = kv_namespaces_find(&ix->namespaces, behind, name, n);
     if (namespace == NAMESPACE_NONE) {
         namespace = kv_namespaces_add(&ix->namespaces, behind, name, n);
-        if (namespace == NAMESPACE_NONE && ix->o.n_groups == 0 && drop_stateless(ix)) {
+        if (namespace == NAMESPACE_NONE && ix->o.n_groups == 0 && kv_index_drop_stateless(ix)) {
             namespace = kv_namespaces_add(&ix->namespaces, behind, name, n);
         }
         if (namespace == NAMESPACE_NONE) {
@@ -669,70 +664,10 @@ bool kv_index_take_over_tail(kv_index *ix, const kv_table *tables, int32_t n) {
             page.v != PAGE_NONE.v && kv_pool_count(ix->pool, page) == 1 ? kv_pool_entry(ix->pool, page) : -1;
         if (e >= 0 && e < ix->tree.cap_entries && kv_tree_is_last(&ix->tree, e) &&
             kv_tree_entry(&ix->tree, e)->n_pins == 0) {
-            remove_page(ix, e, g);
-            prune(ix, e);
+            kv_index_remove_page(ix, e, g);
+            kv_index_prune(ix, e);
             changed = true;
         }
     }
     return changed;
-}
-
-/* ---- eviction ---- */
-
-void kv_index_evict_page(kv_index *ix, page_id page) {
-    int32_t e = kv_pool_entry(ix->pool, page), g = 0;
-    assert(e >= 0 && kv_pool_count(ix->pool, page) == 0);
-    if (e >= ix->tree.cap_entries) {
-        kv_snapshots_drop(&ix->snapshots, e - ix->tree.cap_entries);
-        return;
-    }
-    while (kv_tree_pages(&ix->tree, e)[g] != page.v) {
-        g++;
-    }
-    remove_page(ix, e, g);
-    prune(ix, e);
-}
-
-quire_err kv_index_evict(kv_index *ix, int32_t n) {
-    while (kv_pool_counts(ix->pool).n_free < n) {
-        page_id page = kv_evict_next(ix->evict);
-        if (page.v == PAGE_NONE.v) {
-            return QUIRE_NO_ROOM;
-        }
-        kv_index_evict_page(ix, page);
-    }
-    return QUIRE_OK;
-}
-
-page_id kv_index_victim(const kv_index *ix) {
-    return kv_evict_peek(ix->evict);
-}
-
-int32_t kv_index_level(const kv_index *ix, page_id page) {
-    return kv_evict_level(ix->evict, page);
-}
-
-bool kv_index_has_levels(const kv_index *ix) {
-    return kv_evict_has_levels(ix->evict);
-}
-
-void kv_index_set_time(kv_index *ix, int64_t now_us) {
-    kv_evict_set_time(ix->evict, now_us);
-}
-
-void kv_index_set_next_use(kv_index *ix, page_id page, double when) {
-    kv_evict_set_next_use(ix->evict, page, when);
-}
-
-void kv_index_clear(kv_index *ix) {
-    kv_counts c = kv_pool_counts(ix->pool);
-    ix->is_clearing = c.n_held == 0;
-    (void)kv_index_evict(ix, c.n_free + c.n_cached);
-    if (ix->o.n_groups == 0) {
-        (void)drop_stateless(ix);
-    }
-    if (ix->is_clearing && ix->o.events != NULL) {
-        kv_events_cleared(ix->o.events);
-    }
-    ix->is_clearing = false;
 }

@@ -28,7 +28,7 @@
  * a snapshot's pages it is the tree's capacity of entries plus the snapshot's number. A
  * holder of a page of a full group holds all pages before it, and releases them from the
  * end. So the oldest cached page of a full group is always the last of a branch, and its
- * eviction never cuts a prefix that is still found; kv_index_evict_page may. What is
+ * eviction never cuts a prefix that is still found. What is
  * matched cannot be evicted: tables hold the pages, and a path pins its entry.
  *
  * Owner: the engine thread. Everything is allocated at open; no call allocates unless a
@@ -217,8 +217,8 @@ void kv_index_set_next_use(kv_index *ix, page_id page, double when);
  * QUIRE_NO_ROOM when all others are held; all that could be evicted is gone then. O(1) a
  * page for lru without retention, else O(log pages). */
 quire_err kv_index_evict(kv_index *ix, int32_t n);
-/* Evicts this cached page, whatever follows it: that is found again once the page's
- * tokens are published again. A snapshot goes as a whole. */
+/* Evicts this cached page, and before it all that follows it where its group needs all
+ * pages of a prefix. A snapshot goes as a whole. O(what goes). */
 void kv_index_evict_page(kv_index *ix, page_id page);
 /* The page that kv_index_evict would evict first, or PAGE_NONE. */
 page_id kv_index_victim(const kv_index *ix);

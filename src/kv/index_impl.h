@@ -1,4 +1,4 @@
-/* The index's own struct, shared by index.c and index_view.c. */
+/* The index's own struct, shared by index.c, index_evict.c and index_view.c. */
 #ifndef KV_INDEX_IMPL_H
 #define KV_INDEX_IMPL_H
 
@@ -55,6 +55,14 @@ void kv_index_drop_bare_tails(kv_index *ix, int32_t root, int32_t after);
  * snapshots' pages to *n_pages. */
 quire_err kv_index_check_snapshots(const kv_index *ix, int32_t *n_pages, quire_error *err);
 
+/* Takes e's page of group g away, which becomes free unless a sequence holds it. */
+void kv_index_remove_page(kv_index *ix, int32_t e, int32_t g);
+/* Drops e and the entries before it as far as they are useless, and the namespace if none
+ * is left. */
+void kv_index_prune(kv_index *ix, int32_t e);
+/* Drops the entries that lead to no state, and the namespaces that are empty then. True
+ * when there were any. */
+bool kv_index_drop_stateless(kv_index *ix);
 /* Whether no match can end in e or pass through it: nothing follows it, no path is there,
  * its pages are held by no sequence, and some group lacks a page. */
 bool kv_index_is_useless(const kv_index *ix, int32_t e);

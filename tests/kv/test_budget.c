@@ -136,6 +136,13 @@ static int32_t could_have(const world *w) {
     return own.n_free + own.n_cached + best;
 }
 
+/* A page of the full group has all pages before it. */
+static void check_entry(const kv_index_entry *e, void *index) {
+    if (e->pages[0] >= 0 && e->up >= 0) {
+        assert_true(kv_index_describe(index, e->up).pages[0] >= 0);
+    }
+}
+
 static void audit(void) {
     int64_t used = 0;
     for (int32_t i = 0; i < n_worlds; i++) {
@@ -156,6 +163,9 @@ static void audit(void) {
         }
         if (kv_cache_check(&w->cache, tables, n, &err) != QUIRE_OK) {
             fail_msg("%s", err.message);
+        }
+        if (w->cache.index != NULL) {
+            assert_int_equal(kv_index_visit(w->cache.index, check_entry, w->cache.index), QUIRE_OK);
         }
         tally t = count(w);
         kv_counts c = kv_pool_counts(w->cache.pool);
@@ -304,7 +314,7 @@ static kv_cache_options options_of(world *w) {
                               .n_groups = N_GROUPS,
                               .windows = {0, WINDOW},
                               .no_index = w->yields,
-                              .max_namespaces = 4,
+                              .max_namespaces = 8,
                               .n_events = 16,
                               .seed = 1,
                               .policy = w == &worlds[1] ? KV_EVICT_GDSF : KV_EVICT_LRU,
@@ -320,6 +330,10 @@ static void open_world(world *w, int64_t page_bytes, int32_t n_pages, bool yield
     w->mover = (kv_mover){.context = w, .page_bytes = page_bytes, .discard = discard};
     kv_cache_options o = options_of(w);
     assert_int_equal(kv_cache_open(&o, &w->cache), QUIRE_OK);
+    if (w == &worlds[0]) { /* others' prefixes follow this one under roots of their own */
+        static const int32_t tokens[] = {0, 1, 1, 0};
+        assert_int_equal(kv_index_add_public(w->cache.index, "s", 1, tokens, 4), QUIRE_OK);
+    }
     for (int32_t i = 0; i < N_SEQS; i++) {
         assert_int_equal(kv_seq_init(&w->users[i].kv, N_GROUPS, LEN / SIZE + 1), QUIRE_OK);
     }
@@ -552,6 +566,25 @@ TEST(a_granule_with_a_held_page_stays_and_the_rest_is_given_back) {
     kv_budget_close(b);
 }
 
+/* A page of the start of a prompt goes with its granule, and with it what follows. */
+TEST(what_follows_an_evicted_page_goes_before_it) {
+    kv_budget *b = open_budget(256);
+    kv_cache x = open_plain(b, 256, 1, true), y = open_plain(b, 256, 1, false);
+    int32_t tokens[8];
+    kv_seq *s = run(&y, 100, 6, KV_PRIORITY_DEFAULT, tokens); /* of a granule and a half */
+    stop(&y, s, tokens, KV_KEEP);
+    leave_cached(&y, 500, 2, KV_PRIORITY_DEFAULT); /* makes the second granule younger */
+    expect(&y, 0, 0, 8);
+    kv_cache_make_free(&x, 250);
+    expect(&x, 252, 0, 0);
+    expect(&y, 2, 0, 2);
+    assert_int_equal(found(&y, 100, 6), 0);
+    assert_int_equal(found(&y, 500, 2), 2);
+    kv_cache_close(&x);
+    kv_cache_close(&y);
+    kv_budget_close(b);
+}
+
 typedef struct yielding {
     kv_cache cache;
     page_id ids[256];
@@ -779,6 +812,7 @@ int main(void) {
         cmocka_unit_test(the_least_valuable_of_all_pools_goes_first),
         cmocka_unit_test(retention_counts_between_pools),
         cmocka_unit_test(a_granule_with_a_held_page_stays_and_the_rest_is_given_back),
+        cmocka_unit_test(what_follows_an_evicted_page_goes_before_it),
         cmocka_unit_test(held_pages_of_a_pool_that_yields_are_the_last_to_go),
         cmocka_unit_test(granules_are_two_megabytes_or_a_64th),
         cmocka_unit_test(what_exceeds_the_budget_is_refused),
