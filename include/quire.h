@@ -413,6 +413,9 @@ void quire_engine_turns(const quire_engine *e, quire_turn_stats *out);
 /* The snapshots of recurrent states, as after the last step. Any thread. */
 void quire_engine_snapshots(const quire_engine *e, quire_snapshot_stats *out);
 
+/* The memory of KV pages, as after the last step. Any thread. */
+void quire_engine_page_memory(const quire_engine *e, quire_page_memory *out);
+
 /* All counters and gauges, read together. Any thread. */
 void quire_engine_stats(const quire_engine *e, quire_stats *out);
 /* False while one step has been running for over a minute: the engine is stuck. */

@@ -273,6 +273,14 @@ void quire_engine_snapshots(const quire_engine *e, quire_snapshot_stats *out) {
     out->size = size;
 }
 
+void quire_engine_page_memory(const quire_engine *e, quire_page_memory *out) {
+    quire_page_memory all;
+    size_t size = out->size;
+    engine_page_memory_read(e->parts.core, &all);
+    memcpy(out, &all, size < sizeof all ? size : sizeof all);
+    out->size = size;
+}
+
 /* ---- snapshots of pages: engine/engine_view.h under the public names ---- */
 
 /* A quire_pool_view is an engine_view. */

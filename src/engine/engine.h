@@ -359,6 +359,7 @@ int64_t engine_busy_us(const engine *e);
  * finish_reason - 1. Any thread. */
 void engine_stats_read(engine *e, quire_stats *out);
 void engine_snapshots_read(engine *e, quire_snapshot_stats *out);
+void engine_page_memory_read(engine *e, quire_page_memory *out);
 void engine_profile_read(engine *e, engine_profile *out);
 
 #endif

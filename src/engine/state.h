@@ -95,11 +95,12 @@ struct engine {
     atomic_uint n_cancels;               /* calls of engine_cancel */
     engine_entry *entries;               /* [max_requests] */
     _Atomic(struct engine_view *) views; /* snapshots that are requested (engine_view.h): a stack */
-    pthread_mutex_t lock;                /* guards the six below */
+    pthread_mutex_t lock;                /* guards the seven below */
     int32_t *free_entries, n_free_entries;
     uint64_t n_arrivals;
     quire_stats published;
     quire_snapshot_stats published_snapshots;
+    quire_page_memory published_memory;
     engine_profile published_profile;
     /* guards `outs`; a lock of its own, since waking readers under it takes a while */
     pthread_mutex_t readers_lock;

@@ -90,6 +90,19 @@ static quire_snapshot_stats count_snapshots(const engine *e) {
                                   .restored = n.snapshots_restored};
 }
 
+/* All that other pools of a budget have is the draft model's. */
+static quire_page_memory count_memory(const engine *e) {
+    kv_counts c = kv_pool_counts(e->kv.pool);
+    int64_t own = (c.n_pages - c.n_absent) * e->layout.page_bytes;
+    kv_budget_counts all = e->kv.budget != NULL ? kv_budget_count(e->kv.budget)
+                                                : (kv_budget_counts){.bytes = own, .used_bytes = own};
+    return (quire_page_memory){.size = sizeof(quire_page_memory),
+                               .used_bytes = all.used_bytes,
+                               .max_bytes = all.bytes,
+                               .draft_bytes = all.used_bytes - own,
+                               .n_pages_absent = c.n_absent};
+}
+
 void stats_publish(engine *e) {
     kv_counts c = kv_pool_counts(e->kv.pool);
     const sched_counts *q = &e->sched.counts;
@@ -109,6 +122,7 @@ void stats_publish(engine *e) {
     pthread_mutex_lock(&e->lock);
     e->published = e->stats;
     e->published_snapshots = count_snapshots(e);
+    e->published_memory = count_memory(e);
     e->published_profile = e->profile;
     e->published_profile.steps = e->stats.steps;
     pthread_mutex_unlock(&e->lock);
@@ -123,6 +137,12 @@ void engine_stats_read(engine *e, quire_stats *out) {
 void engine_snapshots_read(engine *e, quire_snapshot_stats *out) {
     pthread_mutex_lock(&e->lock);
     *out = e->published_snapshots;
+    pthread_mutex_unlock(&e->lock);
+}
+
+void engine_page_memory_read(engine *e, quire_page_memory *out) {
+    pthread_mutex_lock(&e->lock);
+    *out = e->published_memory;
     pthread_mutex_unlock(&e->lock);
 }
 

@@ -20,6 +20,7 @@ typedef struct number_row {
 #define IN_STATS(field)     offsetof(quire_stats, field)
 #define IN_TIER(field)      offsetof(quire_tier_stats, field)
 #define IN_SNAPSHOTS(field) offsetof(quire_snapshot_stats, field)
+#define IN_MEMORY(field)    offsetof(quire_page_memory, field)
 
 static const number_row shared_rows[] = {
     {"vllm:num_requests_running", "gauge", "Sequences in the running batch.", IN_STATS(n_requests_running)},
@@ -89,6 +90,15 @@ static const number_row tier_rows[] = {
     {"quire_tier_errors_total", "counter",
      "Transfers of a tier that failed, and its KV pages that were found damaged.", IN_TIER(errors)},
     {"quire_tier_bytes", "gauge", "Bytes that a tier holds.", IN_TIER(bytes)},
+};
+
+static const number_row memory_rows[] = {
+    {"quire_pages_absent", "gauge", "KV pages of the pool that have no memory now.",
+     IN_MEMORY(n_pages_absent)},
+    {"quire_page_bytes", "gauge", "Memory of KV pages, the draft model's among them.", IN_MEMORY(used_bytes)},
+    {"quire_page_bytes_max", "gauge", "Memory that KV pages may take, the draft model's among them.",
+     IN_MEMORY(max_bytes)},
+    {"quire_draft_page_bytes", "gauge", "Memory of the draft model's KV pages.", IN_MEMORY(draft_bytes)},
 };
 
 static const number_row snapshot_rows[] = {
@@ -388,11 +398,18 @@ static quire_err metrics_write_snapshots(const quire_engine *e, strbuf *out) {
     return metrics_write_numbers(snapshot_rows, sizeof snapshot_rows / sizeof *snapshot_rows, &st, NULL, out);
 }
 
+static quire_err metrics_write_memory(const quire_engine *e, strbuf *out) {
+    quire_page_memory m = {.size = sizeof m};
+    quire_engine_page_memory(e, &m);
+    return metrics_write_numbers(memory_rows, sizeof memory_rows / sizeof *memory_rows, &m, NULL, out);
+}
+
 quire_err metrics_write(server *s, bool shows_tenants, strbuf *out) {
     quire_stats st;
     quire_engine_stats(s->engine, &st);
     TRY(metrics_write_models(s, &st, out));
     TRY(metrics_write_own(&st, out));
+    TRY(metrics_write_memory(s->engine, out));
     TRY(metrics_write_snapshots(s->engine, out));
     TRY(metrics_write_turns(s->engine, out));
     return metrics_write_server(s, shows_tenants, out);

@@ -115,6 +115,19 @@ static void watch_write_snapshots(const loop *l, json_out *o) {
     }
 }
 
+static void watch_write_memory(const loop *l, json_out *o) {
+    quire_page_memory m = {.size = sizeof m};
+    quire_engine_page_memory(l->server->engine, &m);
+    const json_named_int counts[] = {
+        {"bytes", m.used_bytes},
+        {"max_bytes", m.max_bytes},
+        {"draft_bytes", m.draft_bytes},
+        {"absent", m.n_pages_absent},
+        {NULL, 0},
+    };
+    json_named_ints(json_name(o, "memory"), counts);
+}
+
 /* The state as `who` may see it, written once for all watchers that may see it. */
 static str watch_state_text(loop *l, const quire_kv_view *v, const pool_viewer *who) {
     watch *h = l->watch;
@@ -125,6 +138,7 @@ static str watch_state_text(loop *l, const quire_kv_view *v, const pool_viewer *
     if (b->n == 0) {
         json_out o = {.to = b};
         json_int(json_name(&o, "waiting"), h->before.n_requests_waiting);
+        watch_write_memory(l, &o);
         watch_write_snapshots(l, &o);
         pool_json_state(v, who, &o);
         if (o.err != QUIRE_OK) {

@@ -244,6 +244,7 @@ static quire_err plan_pages(engine_parts *p, const quire_options *o, const kv_mo
     const backend *b = p->model.b;
     pool_plan plan = pool_plan_of(o);
     pool_plan_encoder(&plan, o, model_description(p->model.m), o->max_batched_tokens);
+    plan.is_shared = p->speculation.draft.method == DRAFT_METHOD_MODEL;
     plan.weight_bytes = b->ops->weight_bytes(b);
     plan.buffer_bytes = b->ops->step_bytes(b);
     bool is_mapped = model_description(p->model.m)->is_packed;

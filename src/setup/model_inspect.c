@@ -9,6 +9,7 @@
 #include "model/model.h"
 #include "setup/answer_ends.h"
 #include "setup/engine_config.h"
+#include "setup/engine_parts.h"
 #include "setup/inspect_layers.h"
 #include "setup/pool_plan.h"
 #include "json/json_out.h"
@@ -78,9 +79,14 @@ static quire_err model_inspect_fill_ends(const model_file *f, summary *s, quire_
 }
 
 /* The plan of an engine that is to load this model. */
-static void fill_plan(const quire_options *o, summary *s) {
+static quire_err fill_plan(const quire_options *o, summary *s, quire_error *err) {
     int64_t weights = s->d.weight_bytes;
     memory_room room;
+    speculation draft;
+    quire_err e = speculation_read(o, &draft, err);
+    bool is_shared = draft.draft.method == DRAFT_METHOD_MODEL;
+    speculation_close(&draft);
+    TRY(e);
     memory_room_read("", 0, &room);
     int64_t kept = s->d.is_packed ? pool_plan_kept(&room, weights) : weights;
     room.bytes = room.bytes < 0 ? -1 : room.bytes > kept ? room.bytes - kept : 0;
@@ -89,6 +95,8 @@ static void fill_plan(const quire_options *o, summary *s) {
     s->plan.room = room;
     s->plan.weight_bytes = weights;
     s->plan.dropped_bytes = weights - kept;
+    s->plan.is_shared = is_shared;
+    return QUIRE_OK;
 }
 
 static quire_err add_plan(strbuf *b, const pool_plan *plan) {
@@ -147,7 +155,7 @@ static quire_err model_inspect_fill(const quire_options *o, const model_file *f,
     TRY(options_max_model_len(o, &s->d, &s->max_len, err));
     s->kv_is_asked = o->kv_dtype != QUIRE_KV_AUTO || o->kv_dtype_values != QUIRE_KV_AUTO;
     s->snapshot_bytes = o->state_snapshot_bytes;
-    fill_plan(o, s);
+    TRY(fill_plan(o, s, err));
     TRY(model_inspect_fill_ends(f, s, err));
     quire_err e = fill_texts(f, s);
     if (e != QUIRE_OK) {

@@ -92,7 +92,7 @@ quire_err pool_plan_explain(const pool_plan *p, strbuf *out) {
         TRY(memory_print(pool_plan_rules(p), out));
         TRY(strbuf_add_str(out, " for rules (--rule-memory-bytes)"));
     }
-    return QUIRE_OK;
+    return p->is_shared ? strbuf_add_str(out, "; the draft model's pages take of the same memory") : QUIRE_OK;
 }
 
 quire_err pool_plan_resolve(const pool_plan *p, const kv_layout *l, const kv_most *most, int32_t least_tokens,

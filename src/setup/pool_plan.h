@@ -22,6 +22,7 @@ typedef struct pool_plan {
     /* of an encoder, which computes each input in one step and keeps nothing: what a step
      * has at most. 0 rows: another model */
     int32_t step_rows, step_seqs;
+    bool is_shared; /* with the pages of a draft model (kv/budget.h) */
     double utilization;
 } pool_plan;
 

@@ -114,3 +114,26 @@ def test_rejection_sampling_leaves_greedy_answers(expected):
         assert counter(s, "vllm:spec_decode_num_accepted_tokens_total") > 0
     finally:
         assert s.stop() == 0
+
+
+def test_a_draft_model_shares_the_memory_of_pages():
+    config = json.dumps(CONFIGS["draft_model"])
+    s = Server("builtin", "--served-model-name", "tiny", "--kv-pages", "64", "--speculative-config", config)
+    try:
+        text = " ".join(f"w{i}" for i in range(20))
+        body = {"model": "tiny", "prompt": text, "max_tokens": 64, "temperature": 0, "ignore_eos": True}
+        assert s.ask("POST", "/v1/completions", body)[0] == 200
+        assert counter(s, "vllm:spec_decode_num_drafts_total") > 0
+        names = ("pages", "pages_free", "pages_held", "pages_cached", "pages_absent", "page_bytes", "page_bytes_max", "draft_page_bytes")
+        n = {name: counter(s, "quire_" + name) for name in names}
+        assert n["pages"] == 64 == n["pages_free"] + n["pages_held"] + n["pages_cached"] + n["pages_absent"]
+        page = n["page_bytes_max"] // 64
+        assert 0 < n["draft_page_bytes"] == n["page_bytes"] - (64 - n["pages_absent"]) * page and n["page_bytes"] <= n["page_bytes_max"]
+        state = json.loads(s.ask("GET", "/debug/pool/state", key=None)[2])
+        assert state["memory"] == {"bytes": n["page_bytes"], "max_bytes": 64 * page, "draft_bytes": n["draft_page_bytes"], "absent": n["pages_absent"]}
+    finally:
+        assert s.stop() == 0
+    for flags, shared in ((["--speculative-config", config], True), ([], False)):
+        p = subprocess.run([QUIRE, "inspect", "builtin", *flags], capture_output=True, text=True)
+        assert p.returncode == 0, p.stderr
+        assert ("the draft model's pages take of the same memory" in p.stdout) == shared

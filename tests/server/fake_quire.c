@@ -716,6 +716,10 @@ void quire_engine_turns(const quire_engine *e, quire_turn_stats *out) {
     (void)e, (void)out;
 }
 
+void quire_engine_page_memory(const quire_engine *e, quire_page_memory *out) {
+    (void)e, (void)out;
+}
+
 void quire_engine_snapshots(const quire_engine *e, quire_snapshot_stats *out) {
     (void)e, (void)out;
 }
