@@ -163,13 +163,21 @@ static quire_err speculation_open_model(speculation *s, const quire_options *o, 
     return loaded_model_open(o, f, &d, *max_len, &s->model, err);
 }
 
-/* How many pages the draft model has addresses for: those of its tokens, or of the whole
- * budget. */
-static quire_err speculation_pages(const kv_layout *l, int64_t n_tokens, const kv_budget *budget,
-                                   int32_t *n_pages, quire_error *err) {
+/* What one sequence takes beside the pages of its tokens: a state, and that of its drafts
+ * with a copy of the last page of tokens in each group. */
+static int64_t speculation_state_pages(const kv_layout *l) {
+    const kv_group *last = &l->groups[l->n_groups - 1];
+    return last->kind == LAYER_STATE ? 2 * (int64_t)last->state_pages + l->n_groups - 1 : 0;
+}
+
+/* How many pages the draft model has addresses for: those of its tokens and states, or of
+ * the whole budget. */
+static quire_err speculation_pages(const kv_layout *l, int64_t n_tokens, int32_t max_seqs,
+                                   const kv_budget *budget, int32_t *n_pages, quire_error *err) {
+    int64_t n_states = speculation_state_pages(l), n_token_groups = l->n_groups - (n_states > 0);
     int64_t bytes = kv_budget_count(budget).bytes, most = bytes / l->page_bytes,
-            n = n_tokens / l->page_tokens * l->n_groups;
-    if (most < l->n_groups) {
+            n = n_tokens / l->page_tokens * n_token_groups + max_seqs * n_states;
+    if (most < n_token_groups + n_states) {
         return err_set(err, QUIRE_NO_MEMORY, -1,
                        "the draft model's KV pages of %lld bytes do not fit into the %lld bytes for both "
                        "models; raise --kv-pages or --memory-utilization",
@@ -200,7 +208,7 @@ quire_err speculation_open(speculation *s, const quire_options *o, int64_t n_tok
     int64_t most = (int64_t)o->max_seqs * kv_pages_for(max_len, o->page_tokens) * o->page_tokens,
             all = kv_pages_for(n_tokens, o->page_tokens) * o->page_tokens;
     int32_t n_pages = 0;
-    TRY(speculation_pages(&l->layout, all < most ? all : most, budget, &n_pages, err));
+    TRY(speculation_pages(&l->layout, all < most ? all : most, o->max_seqs, budget, &n_pages, err));
     step_limits limits = {.max_rows = o->max_batched_tokens, .max_seqs = o->max_seqs, .max_out = o->max_seqs};
     TRY(l->b->ops->step_open(l->b, &limits, &l->layout, model_description(l->m)->n_vocab, err));
     TRY(l->b->ops->kv_open(l->b, n_pages, err));

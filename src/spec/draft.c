@@ -17,18 +17,6 @@ bool draft_by_rejection(const draft_options *o, const sampling_params *p) {
     return o->rule == DRAFT_RULE_STANDARD && p->mirostat == MIROSTAT_OFF;
 }
 
-/* The draft model computes what it drafts, and goes back where the target rejects it. */
-static quire_err draft_check_layers(const kv_layout *l, quire_error *err) {
-    for (int32_t g = 0; g < l->n_groups; g++) {
-        if (l->groups[g].kind == LAYER_STATE) {
-            return err_set(err, QUIRE_UNSUPPORTED, -1,
-                           "the draft model keeps a state, which cannot go back to an earlier token; take "
-                           "one whose layers have keys and values only");
-        }
-    }
-    return QUIRE_OK;
-}
-
 quire_err draft_open(const draft_options *o, const draft_target *t, drafter **out, quire_error *err) {
     *out = NULL;
     if (o->method == DRAFT_METHOD_NONE) {
@@ -44,7 +32,6 @@ quire_err draft_open(const draft_options *o, const draft_target *t, drafter **ou
     }
     switch (o->method) {
     case DRAFT_METHOD_MODEL:
-        TRY(draft_check_layers(o->model.layout, err));
         return draft_model_open(o, t, out, err);
     case DRAFT_METHOD_SUFFIX:
         return draft_suffix_open(o, out);

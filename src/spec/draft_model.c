@@ -7,9 +7,10 @@
  * The model has a KV cache of its own. A sequence gets a kv_seq in it when it is first
  * drafted for, with block tables as long as a sequence may be, and releases it when it
  * ends or is preempted. What the model computed of a rejected draft is truncated at the
- * next call. Known tokens that it has not seen yet (a prompt at first) are computed then,
- * as many rows a step as its backend takes; it drafts for the sequences that are up to
- * date. When pages run out, it takes those of sequences that are not drafted for in this
+ * next call. A recurrent state cannot go back: with states the drafts of a call are
+ * computed on a fork of the sequence, which is released when the call ends. Known tokens
+ * that it has not seen yet (a prompt at first) are computed then, as many rows a step as
+ * its backend takes; it drafts for the sequences that are up to date. When pages run out, it takes those of sequences that are not drafted for in this
  * step; else there is no draft. Where it shares a memory budget with the target it
  * yields: the target takes the pages of any sequence, whose drafts begin again once there
  * is room for all of its tokens. Invariant: the kv_seq's tables hold its n_computed
@@ -30,6 +31,7 @@
 typedef struct model_seq {
     draft_seq *s;      /* NULL: free */
     kv_seq kv;         /* its tokens in the draft model's cache */
+    kv_seq fork;       /* with states: kv and the drafts, within a call; else it has no tables */
     float mirostat_mu; /* the sequence's, as its drafts would change it */
     int32_t last;      /* the node of its draft that gets the next child: the end of the first branch */
 } model_seq;
@@ -48,7 +50,7 @@ typedef struct model_drafter {
     attn_item *work;
     int32_t max_work;
     model_seq **drafting; /* [rows.n_out] whose token an out row gives */
-    kv_copies copies;     /* always empty: pages are not shared */
+    kv_copies copies;     /* of pages that forks share, before the next pass */
     float *distributions; /* [n_seqs][n_tokens][n_vocab] with rejection sampling, else NULL */
     batch rows;
 } model_drafter;
@@ -93,6 +95,10 @@ static bool draft_model_yield(void *context) {
     return leave_idle(context) || leave_shortest(context);
 }
 
+static bool keeps_states(const model_drafter *d) {
+    return d->cache.n_state_pages > 0;
+}
+
 /* The model's state of s, truncated to the tokens that are still valid. */
 static model_seq *take_seq(model_drafter *d, draft_seq *s) {
     if (s->model_seq == 0) {
@@ -106,7 +112,8 @@ static model_seq *take_seq(model_drafter *d, draft_seq *s) {
     }
     model_seq *at = &d->seqs[s->model_seq - 1];
     if (at->kv.n_computed > s->n_agreed) {
-        kv_seq_truncate(&d->cache, &at->kv, s->n_agreed);
+        bool can = kv_seq_can_truncate(&d->cache, &at->kv, s->n_agreed);
+        kv_seq_truncate(&d->cache, &at->kv, can ? s->n_agreed : 0);
     }
     at->mirostat_mu = *s->context->mirostat_mu;
     if (s->context->constraint != NULL) {
@@ -122,15 +129,26 @@ static bool draft_model_has(const model_drafter *d, int64_t n) {
 }
 
 /* Reserves pages for n more tokens in every group, or in none. */
-static bool draft_model_reserve(model_drafter *d, model_seq *at, int32_t n) {
-    int64_t n_pages = kv_seq_needs(&d->cache, &at->kv, n);
+static bool draft_model_reserve(model_drafter *d, kv_seq *kv, int32_t n) {
+    int64_t n_pages = kv_seq_needs(&d->cache, kv, n);
     while (!draft_model_has(d, n_pages)) {
         if (!leave_idle(d)) {
             return false;
         }
     }
     kv_cache_make_free(&d->cache, (int32_t)n_pages);
-    return kv_seq_reserve(&d->cache, &at->kv, n, &d->copies) == QUIRE_OK;
+    return kv_seq_reserve(&d->cache, kv, n, &d->copies) == QUIRE_OK;
+}
+
+/* The pages to which a sequence's drafts go, behind its known tokens. */
+static kv_seq *drafts_of(model_drafter *d, model_seq *at) {
+    if (!keeps_states(d)) {
+        return &at->kv;
+    }
+    if (at->fork.n_computed == 0) {
+        kv_seq_fork(&d->cache, &at->kv, at->kv.n_computed, &at->fork);
+    }
+    return &at->fork;
 }
 
 /* Whether s may have a state. A new one begins only where there is room for all known
@@ -142,7 +160,10 @@ static bool draft_model_may_begin(model_drafter *d, const draft_seq *s) {
         return false;
     }
     bool has_begun = s->model_seq > 0 && d->seqs[s->model_seq - 1].kv.n_computed > 0;
-    int64_t n_pages = kv_pages_for(n, d->cache.page_tokens) * d->cache.n_groups;
+    int64_t n_pages = kv_pages_for(n, d->cache.page_tokens) * d->cache.n_token_groups;
+    if (keeps_states(d)) { /* a fork's own */
+        n_pages += d->cache.n_token_groups + 2 * (int64_t)d->cache.n_state_pages;
+    }
     while (d->cache.budget != NULL && !has_begun && !draft_model_has(d, n_pages)) {
         if (!leave_idle(d)) {
             return false;
@@ -153,23 +174,25 @@ static bool draft_model_may_begin(model_drafter *d, const draft_seq *s) {
 
 /* ---- forward passes ---- */
 
-/* Adds a sequence's next n rows to the batch; its pages are reserved. Logits are wanted
- * after the last row when that is the last known token. */
-static void draft_model_add_rows(model_drafter *d, model_seq *at, int32_t n, int32_t n_tokens) {
-    int32_t row0 = d->rows.n_rows, p0 = at->kv.n_computed;
+/* Adds the next n rows of a sequence, or of its fork, to the batch; their pages are
+ * reserved. Logits are wanted after the last row when that is token n_tokens. */
+static void draft_model_add_rows(model_drafter *d, model_seq *at, kv_seq *kv, int32_t n, int32_t n_tokens) {
+    int32_t row0 = d->rows.n_rows, p0 = kv->n_computed;
     batch_seq *q = &d->batch_seqs[d->rows.n_seqs++];
     *q = (batch_seq){.row0 = row0, .n_rows = n, .n_tokens = p0 + n};
     memcpy(d->tokens + row0, at->s->tokens + p0, (size_t)n * sizeof *d->tokens);
     for (int32_t i = 0; i < n; i++) {
         d->positions[row0 + i] = p0 + i;
     }
-    for (int32_t g = 0; g < at->kv.n_tables; g++) {
-        kv_seq_slots(&d->cache, &at->kv, g, p0, n, d->slots[g] + row0);
-        q->pages[g] = &at->kv.tables[g].pages->v;
+    for (int32_t g = 0; g < kv->n_tables; g++) {
+        if (g < d->cache.n_token_groups) {
+            kv_seq_slots(&d->cache, kv, g, p0, n, d->slots[g] + row0);
+        }
+        q->pages[g] = &kv->tables[g].pages->v;
     }
     d->rows.n_rows += n;
-    kv_seq_advance(&at->kv, n);
-    if (at->kv.n_computed == n_tokens) {
+    kv_seq_advance(kv, n);
+    if (kv->n_computed == n_tokens) {
         d->drafting[d->rows.n_out] = at;
         d->out_rows[d->rows.n_out++] = d->rows.n_rows - 1;
     }
@@ -180,6 +203,12 @@ static void begin_pass(model_drafter *d) {
 }
 
 static void run_pass(model_drafter *d) {
+    backend *b = d->options.model.b;
+    for (int32_t i = 0; i < d->copies.n; i++) {
+        const kv_copy_pair pair = {d->copies.pairs[i].src.v, d->copies.pairs[i].dst.v};
+        b->ops->kv_copy(b, &pair, 1);
+    }
+    d->copies.n = 0;
     d->rows.n_work = batch_plan_work(d->batch_seqs, d->rows.n_seqs, TILE_ROWS, d->work, d->max_work);
     model_forward(d->options.model.m, &d->rows);
     d->options.model.b->ops->step_wait(d->options.model.b);
@@ -259,8 +288,8 @@ static void catch_up(model_drafter *d, draft_seq *const *seqs, int32_t n) {
         model_seq *at = draft_model_may_begin(d, s) ? take_seq(d, s) : NULL;
         int32_t missing = at ? s->n_known - at->kv.n_computed : 0, room = d->target.max_rows - d->rows.n_rows;
         int32_t n_rows = missing < room ? missing : room;
-        if (n_rows > 0 && draft_model_reserve(d, at, n_rows)) {
-            draft_model_add_rows(d, at, n_rows, s->n_known);
+        if (n_rows > 0 && draft_model_reserve(d, &at->kv, n_rows)) {
+            draft_model_add_rows(d, at, &at->kv, n_rows, s->n_known);
         }
     }
     if (d->rows.n_rows > 0) {
@@ -275,8 +304,8 @@ static void sample_all(model_drafter *d) {
     begin_pass(d);
     for (int32_t i = 0; i < n; i++) {
         model_seq *at = d->drafting[i]; /* entries before i are written, none from i on */
-        if (sample_draft(d, at, i) && draft_model_reserve(d, at, 1)) {
-            draft_model_add_rows(d, at, 1, at->s->n_known + n_guessed(at));
+        if (sample_draft(d, at, i) && draft_model_reserve(d, drafts_of(d, at), 1)) {
+            draft_model_add_rows(d, at, drafts_of(d, at), 1, at->s->n_known + n_guessed(at));
         }
     }
 }
@@ -289,6 +318,9 @@ static void draft_model_propose(drafter *head, draft_seq *const *seqs, int32_t n
     }
     for (int32_t i = 0; i < n; i++) {
         draft_tree_sort(&seqs[i]->tree);
+        if (keeps_states(d) && seqs[i]->model_seq > 0) {
+            kv_seq_release(&d->cache, &d->seqs[seqs[i]->model_seq - 1].fork, seqs[i]->tokens, KV_DROP);
+        }
     }
 }
 
@@ -324,13 +356,14 @@ static void model_drafter_close(drafter *head) {
             kv_seq_release(&d->cache, &d->seqs[i].kv, d->seqs[i].s->tokens, KV_DROP);
         }
         kv_seq_deinit(&d->seqs[i].kv);
+        kv_seq_deinit(&d->seqs[i].fork);
     }
     kv_cache_close(&d->cache);
     for (int32_t g = 0; g < KV_MAX_GROUPS; g++) {
         mem_free(d->slots[g]);
     }
     void *blocks[] = {d->seqs, d->tokens,           d->positions,     d->out_rows,       d->batch_seqs,
-                      d->work, (void *)d->drafting, d->distributions, (void *)d->tables, d};
+                      d->work, (void *)d->drafting, d->distributions, (void *)d->tables, d->copies.pairs, d};
     for (size_t i = 0; i < sizeof blocks / sizeof *blocks; i++) {
         mem_free(blocks[i]);
     }
@@ -347,15 +380,23 @@ static quire_err draft_model_open_seqs(model_drafter *d) {
     o.page_bytes = l->page_bytes;
     o.yield = draft_model_yield;
     o.yield_context = d;
+    TRY(kv_cache_open(&o, &d->cache));
+    int32_t cap_pages = (int32_t)kv_pages_for(d->options.model.max_len, l->page_tokens);
+    cap_pages = cap_pages > d->cache.n_state_pages ? cap_pages : d->cache.n_state_pages;
     d->seqs = mem_new((size_t)d->target.max_seqs, sizeof *d->seqs);
     TRY(mem_check(d->seqs));
     d->tables = mem_new((size_t)d->target.max_seqs * (size_t)l->n_groups, sizeof(const kv_table *));
     TRY(mem_check(d->tables));
     for (int32_t i = 0; i < d->target.max_seqs; i++) {
-        TRY(kv_seq_init(&d->seqs[i].kv, l->n_groups,
-                        (int32_t)kv_pages_for(d->options.model.max_len, l->page_tokens)));
+        TRY(kv_seq_init(&d->seqs[i].kv, l->n_groups, cap_pages));
+        TRY(keeps_states(d) ? kv_seq_init(&d->seqs[i].fork, l->n_groups, cap_pages) : QUIRE_OK);
     }
-    return kv_cache_open(&o, &d->cache);
+    if (keeps_states(d)) { /* a fork's last pages of tokens, and its states */
+        d->copies.cap = d->target.max_seqs * (d->cache.n_token_groups + d->cache.n_state_pages);
+        d->copies.pairs = mem_new((size_t)d->copies.cap, sizeof *d->copies.pairs);
+        TRY(mem_check(d->copies.pairs));
+    }
+    return QUIRE_OK;
 }
 
 static quire_err draft_model_open_arrays(model_drafter *d) {
@@ -367,7 +408,7 @@ static quire_err draft_model_open_arrays(model_drafter *d) {
     d->drafting = mem_new(n_seqs, sizeof(model_seq *));
     d->max_work = d->target.max_rows + d->target.max_seqs;
     d->work = mem_new((size_t)d->max_work, sizeof *d->work);
-    for (int32_t g = 0; g < d->options.model.layout->n_groups; g++) {
+    for (int32_t g = 0; g < d->cache.n_token_groups; g++) {
         d->rows.slots[g] = d->slots[g] = mem_new(n_rows, sizeof *d->slots[g]);
         TRY(mem_check(d->slots[g]));
     }
