@@ -220,9 +220,8 @@ static void kv_tiering_promotion_finish(kv_tiering *t, promotion *p) {
     p->s = NULL;
 }
 
-/* Fetches the next page of tokens in every group, or in none. */
-static kv_fetch fetch_page(kv_tiering *t, promotion *p) {
-    kv_tiers *tiers = t->tiers;
+/* The key of page n_asked. */
+static kv_tier_key next_key(const kv_tiering *t, const promotion *p) {
     const kv_path *path = &p->s->path;
     int32_t number = p->n_asked < path->n_public ? path->public_namespace : path->namespace;
     kv_index_namespace namespace = kv_index_describe_namespace(t->c->index, number);
@@ -232,6 +231,22 @@ static kv_fetch fetch_page(kv_tiering *t, promotion *p) {
     key.parent =
         p->n_asked == 0 || p->n_asked == path->n_public ? tiering_root(t, p->before, number) : p->before;
     key.id = kv_tier_id_page(key.parent, key.tokens, t->c->page_tokens);
+    return key;
+}
+
+/* Notes that page n_asked, of this key, is asked for. */
+static void pass_page(promotion *p, kv_tier_id id) {
+    p->before = id;
+    if (p->ids != NULL) {
+        p->ids[p->n_asked] = id;
+    }
+    p->n_asked++;
+}
+
+/* Fetches the next page of tokens in every group, or in none. */
+static kv_fetch fetch_page(kv_tiering *t, promotion *p) {
+    kv_tiers *tiers = t->tiers;
+    kv_tier_key key = next_key(t, p);
     for (; key.group < t->c->n_token_groups; key.group++) {
         kv_fetch f = kv_tiers_fetch(tiers, &key, frame_at(t, p, p->n_asked, key.group));
         if (f != KV_FETCH_STARTED) {
@@ -241,11 +256,7 @@ static kv_fetch fetch_page(kv_tiering *t, promotion *p) {
             return f;
         }
     }
-    p->before = key.id;
-    if (p->ids != NULL) {
-        p->ids[p->n_asked] = key.id;
-    }
-    p->n_asked++;
+    pass_page(p, key.id);
     return KV_FETCH_STARTED;
 }
 
@@ -344,6 +355,11 @@ static kv_fetch ask_for_state(kv_tiering *t, promotion *p) {
     return KV_FETCH_STARTED;
 }
 
+/* Whether the model has no groups of tokens. */
+static bool has_states_alone(const kv_tiering *t) {
+    return t->c->n_token_groups == 0;
+}
+
 /* Puts the fetched snapshot into the pool and the index, where there is room. */
 static void publish_state(kv_tiering *t, promotion *p) {
     kv_cache *c = t->c;
@@ -351,8 +367,9 @@ static void publish_state(kv_tiering *t, promotion *p) {
     kv_table tables[KV_MAX_GROUPS];
     kv_cache_make_free(c, c->n_state_pages);
     stand(t, p->s, p->tokens, n);
-    bool fits =
-        t->seq.path.n_pages == p->n_state && kv_pool_reserve(c->pool, c->n_state_pages, c->ids) == QUIRE_OK;
+    /* without groups of tokens the snapshot brings its tokens into the index */
+    bool fits = (has_states_alone(t) || t->seq.path.n_pages == p->n_state) &&
+                kv_pool_reserve(c->pool, c->n_state_pages, c->ids) == QUIRE_OK;
     for (int32_t i = 0; fits && i < c->n_state_pages; i++) {
         frame_move m = {.frame = p->state_frames[i]};
         m.fence = c->mover->write(c->mover->context, c->ids[i], kv_tiers_take(t->tiers, m.frame));
@@ -363,6 +380,9 @@ static void publish_state(kv_tiering *t, promotion *p) {
         kv_state_views(c, c->ids, tables);
         (void)kv_index_snapshot(c->index, &t->seq.path, p->tokens, n, n, t->seq.tables, tables);
         kv_pool_release_all(c->pool, c->ids, c->n_state_pages);
+        if (has_states_alone(t) && t->on_promoted != NULL) {
+            t->on_promoted(t->context, p->s, (p->n_state - p->n_least) * c->page_tokens);
+        }
     }
     kv_tiering_promotion_leave(t, p->tokens);
 }
@@ -431,6 +451,15 @@ static void promotion_advance(kv_tiering *t, promotion *p, int64_t now_us) {
     }
 }
 
+/* Without groups of tokens there is nothing to fetch of a page, and each may end with a
+ * snapshot. */
+static void pass_all_pages(const kv_tiering *t, promotion *p) {
+    while (p->n_asked < p->n_total) {
+        pass_page(p, next_key(t, p).id);
+    }
+    p->n_done = p->n_total;
+}
+
 /* Begins to promote the pages of tokens[0..n) after those in the pool, if these are not
  * all that s can use. */
 static void kv_tiering_promotion_begin(kv_tiering *t, promotion *p, kv_seq *s, const int32_t *tokens,
@@ -455,6 +484,9 @@ static void kv_tiering_promotion_begin(kv_tiering *t, promotion *p, kv_seq *s, c
         e = kv_index_describe(t->c->index, e).up;
     }
     kv_tiering_promotion_leave(t, tokens);
+    if (has_states_alone(t)) {
+        pass_all_pages(t, p);
+    }
     s->tier_wait = KV_TIER_WAITS;
     promotion_advance(t, p, now_us);
 }
@@ -689,10 +721,6 @@ quire_err kv_tiering_open(kv_cache *c, const kv_tiering_options *o, kv_tiering *
     if (c->index == NULL) {
         return err_set(err, QUIRE_INVALID, -1,
                        "tiers keep pages of the prefix cache: they need --prefix-cache");
-    }
-    if (c->n_token_groups == 0) {
-        return err_set(err, QUIRE_UNSUPPORTED, -1,
-                       "tiers keep pages of tokens, and this model has states alone; leave the tiers out");
     }
     kv_tiering *t = mem_new(1, sizeof *t);
     TRY(mem_check_for(t, "tiers", err));

@@ -15,8 +15,8 @@
  *
  * A snapshot of recurrent states at the end of a page is stored too, its pages as records
  * of further groups. Once a sequence's pages of tokens are there, the deepest snapshot
- * after them that the tiers have whole is fetched. A cache with tiers takes its snapshots at
- * ends of pages.
+ * after them that the tiers have whole is fetched; without groups of tokens, the deepest
+ * one of the prompt. A cache with tiers takes its snapshots at ends of pages.
  *
  * A record's key is the hash of the prefix up to its end (tier_record.h), which is the
  * same in every process. So a page that was demoted early is found after one that is

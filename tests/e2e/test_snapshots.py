@@ -119,3 +119,13 @@ def test_explain_says_why_a_cached_prefix_was_computed(model):
         assert told["reason"] == f"a prefix of 75 tokens is cached but has no snapshot of its recurrent state; the longest that has one is of {matched}"
         assert "reason" not in reused(server, second)
         assert server.stop() == 0
+
+
+def test_snapshots_come_back_after_a_restart(model, tmp_path):
+    prompt, found = ids(1, 120), []
+    for write in ("evict", "through", "through"):
+        server = start(model, "--kv-tier-file", str(tmp_path), "--kv-tier-write", write, "--kv-tier-wait", "20")
+        found.append(ask(server, prompt))
+        assert server.stop() == 0
+    assert [cached for cached, _ in found] == [0, 112, 112]  # the last end of a page before the prompt's last token
+    assert found[0][1] == found[1][1] == found[2][1]

@@ -536,8 +536,9 @@ static void empty_and_remove(const char *directory) {
 /* What left the pool comes back with its state, also to another engine. */
 TEST(snapshots_come_back_from_tiers) {
     enum { N = 78, KEPT = (N - 1) / PAGE * PAGE };
+    const int32_t n_pages = alone ? 3 * STATE_PAGES : 25, n_kept_pages = alone ? 0 : KEPT / PAGE;
     char directory[] = "/tmp/quire_states_XXXXXX";
-    int32_t prompt[N], other[MAX_LEN];
+    int32_t prompt[N + 2], other[MAX_LEN];
     harness h;
     assert_non_null(mkdtemp(directory));
     random_prompt(&seed, N_VOCAB, N, prompt);
@@ -546,19 +547,21 @@ TEST(snapshots_come_back_from_tiers) {
         tiers.file_path = way > 0 ? directory : NULL;
         tiers.file_bytes = 1 << 22;
         tiers.write = way == 2 ? TIER_WRITE_THROUGH : TIER_WRITE_EVICT;
-        open_world(25, 0, &h);
-        assert_in_range(run(&h, prompt, N, 2, NULL), way < 2 ? 0 : KEPT, way < 2 ? 0 : N + 1);
+        open_world(n_pages, 0, &h);
+        assert_in_range(run(&h, prompt, N, 2, prompt + N), way < 2 ? 0 : KEPT, way < 2 ? 0 : N + 1);
         for (int i = 0; i < 4; i++) {
             random_prompt(&seed, N_VOCAB, MAX_LEN, other);
             (void)run(&h, other, MAX_LEN - 8, 2, NULL);
         }
         quire_tier_stats stats[KV_N_TIERS] = {{0}};
-        while (way > 0 && stats[KV_TIER_FILE].puts < KEPT / PAGE + STATE_PAGES) {
+        while (way > 0 && stats[KV_TIER_FILE].puts < n_kept_pages + STATE_PAGES) {
             kv_tiering_poll(h.e->tiering, clock_us());
             kv_tiering_stats(h.e->tiering, stats);
         }
+        /* that behind the answer lies in the middle of a page, which tiers do not keep */
+        assert_int_equal(run(&h, prompt, N + 2, 1, NULL), KEPT);
         assert_int_equal(run(&h, prompt, N, 2, NULL), KEPT);
-        assert_int_equal(run(&h, prompt, N, 2, NULL), KEPT);
+        assert_int_equal(run(&h, prompt, N + 2, 1, NULL), N + 1); /* the pool does */
         close_world(&h);
     }
     empty_and_remove(directory);
@@ -569,7 +572,7 @@ TEST(tokens_are_the_same_through_tiers) {
     bool preempted = false;
     for (int round = 0; round < 4; round++) {
         tiers = (engine_tiers){.version = "v", .wait_us = 1000000, .host_bytes = 1 << (14 + 3 * (round % 2))};
-        storm(round / 2 == 0 ? LEAST_PAGES : 45, round % 2 * 50, &preempted);
+        storm(round / 2 == 0 ? (alone ? 5 : LEAST_PAGES) : 45, round % 2 * 50, &preempted);
     }
     tiers = (engine_tiers){0};
 }
@@ -588,6 +591,8 @@ TEST(a_model_of_states_alone_does_the_same) {
     }
     drafts = (draft_options){0};
     who_comes_at_once_waits_for_a_prefix_and_its_state(NULL);
+    snapshots_come_back_from_tiers(NULL);
+    tokens_are_the_same_through_tiers(NULL);
     alone = false;
 }
 
