@@ -163,7 +163,8 @@ typedef struct draft_target {
 } draft_target;
 
 /* Opens the drafter that the options name; NULL where they name none. QUIRE_INVALID for
- * options out of range, QUIRE_UNSUPPORTED where the draft model has another vocabulary. */
+ * options out of range, QUIRE_UNSUPPORTED where the draft model has another
+ * vocabulary. */
 quire_err draft_open(const draft_options *o, const draft_target *t, drafter **out, quire_error *err);
 
 /* Opens the one of draft_model.c. o->model has the model, its backend, layout and pages.

@@ -10,10 +10,11 @@
  * next call. A recurrent state cannot go back: with states the drafts of a call are
  * computed on a fork of the sequence, which is released when the call ends. Known tokens
  * that it has not seen yet (a prompt at first) are computed then, as many rows a step as
- * its backend takes; it drafts for the sequences that are up to date. When pages run out, it takes those of sequences that are not drafted for in this
- * step; else there is no draft. Where it shares a memory budget with the target it
- * yields: the target takes the pages of any sequence, whose drafts begin again once there
- * is room for all of its tokens. Invariant: the kv_seq's tables hold its n_computed
+ * its backend takes; it drafts for the sequences that are up to date. When pages run out,
+ * it takes those of sequences that are not drafted for in this step; else there is no
+ * draft. Where it shares a memory budget with the target it yields: the target takes the
+ * pages of any sequence, whose drafts begin again once there is room for all of its
+ * tokens. Invariant: the kv_seq's tables hold its n_computed
  * tokens, of which the first min(n_computed, n_agreed) are the sequence's
  * own. */
 #include <string.h>

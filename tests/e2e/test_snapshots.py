@@ -6,6 +6,7 @@ import subprocess
 import pytest
 
 from conftest import SHARED, Server
+from test_tiers import redis  # noqa: F401: a fixture
 
 MODELS = ["qwen3-next", "mamba"]  # with pages of tokens, and of states alone
 
@@ -129,3 +130,15 @@ def test_snapshots_come_back_after_a_restart(model, tmp_path):
         assert server.stop() == 0
     assert [cached for cached, _ in found] == [0, 112, 112]  # the last end of a page before the prompt's last token
     assert found[0][1] == found[1][1] == found[2][1]
+
+
+def test_servers_share_snapshots_through_redis(model, redis):  # noqa: F811
+    _, _, url = redis
+    flags = ("--kv-tier-redis", url, "--kv-tier-write", "through", "--kv-tier-wait", "20")
+    first, prompt = start(model, *flags), ids(1, 120)
+    told = ask(first, prompt)
+    assert first.stop() == 0  # what is cached is written by then
+    second = start(model, *flags)
+    assert ask(second, prompt) == (112, told[1])
+    assert second.metric('quire_tier_errors_total\\{tier="redis"\\}') == 0
+    assert second.stop() == 0
