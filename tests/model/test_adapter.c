@@ -286,59 +286,180 @@ static void merge_all(const model *m, uint8_t *bytes, size_t n, made_adapter *a,
     tensor_dir_deinit(&dir);
 }
 
+/* ---- experts as one parameter ---- */
+
+/* What PEFT's A and B add to element [e, i, j] of a parameter [E, d1, d2]. */
+static float expert_delta(const float *a, const float *b, int64_t n_experts, int64_t d1, int64_t e, int64_t i,
+                          int64_t j) {
+    float sum = 0.0f;
+    for (int64_t k = 0; k < RANK; k++) {
+        sum += a[(e * RANK + k) * d1 + i] * b[j * RANK * n_experts + k * n_experts + e];
+    }
+    return sum;
+}
+
+static void add_float(const tensor_view *t, int64_t at, float delta) {
+    uint8_t *p = (uint8_t *)(uintptr_t)t->data + (size_t)at * sizeof(float);
+    float was;
+    memcpy(&was, p, sizeof was);
+    was += delta;
+    memcpy(p, &was, sizeof was);
+}
+
+static const tensor_view *expert_tensor(const tensor_dir *dir, const char *name) {
+    const int32_t i = tensor_dir_find(dir, str_of(name));
+    return i >= 0 ? &dir->views[i] : NULL;
+}
+
+/* A and B of the parameter [E, d1, d2] under a module's name. */
+static void add_parameter(made_adapter *a, const char *module, int64_t n, int64_t d1, int64_t d2,
+                          uint64_t *seed) {
+    a->values[a->n] = random_values(n * RANK * d1, 0.3f, seed);
+    a->tensors[a->n] =
+        (new_tensor){name_in(a, str_of(module), ".lora_A.weight"), n * RANK, d1, a->values[a->n], NULL};
+    a->n++;
+    a->values[a->n] = random_values(d2 * RANK * n, 0.3f, seed);
+    a->tensors[a->n] =
+        (new_tensor){name_in(a, str_of(module), ".lora_B.weight"), d2, RANK * n, a->values[a->n], NULL};
+    a->n++;
+}
+
+/* Merges adapters of gate_up_proj [E, 2 F, D] and down_proj [E, D, F] into a checkpoint that
+ * has a tensor for each expert. */
+static void merge_list(const tensor_dir *dir, const char *module, made_adapter *a, uint64_t *seed) {
+    static const char *const what[] = {"gate_proj", "up_proj", "down_proj"};
+    char name[256];
+    int32_t n = 0;
+    (void)snprintf(name, sizeof name, "%s.0.up_proj.weight", module);
+    const tensor_view *up = expert_tensor(dir, name);
+    assert_non_null(up);
+    const int64_t f = up->dims[0], d = up->dims[1];
+    do {
+        (void)snprintf(name, sizeof name, "%s.%d.up_proj.weight", module, (int)++n);
+    } while (expert_tensor(dir, name) != NULL);
+    (void)snprintf(name, sizeof name, "%s.base_layer", module);
+    add_parameter(a, name, n, 2 * f, d, seed);
+    add_parameter(a, module, n, d, f, seed);
+    for (int32_t e = 0; e < n; e++) {
+        for (int k = 0; k < 3; k++) {
+            const bool is_down = k == 2;
+            const float *const *v = (const float *const *)a->values + a->n - (is_down ? 2 : 4);
+            (void)snprintf(name, sizeof name, "%s.%d.%s.weight", module, (int)e, what[k]);
+            const tensor_view *t = expert_tensor(dir, name);
+            for (int64_t r = 0; r < t->dims[0]; r++) {
+                for (int64_t i = 0; i < t->dims[1]; i++) {
+                    add_float(t, r * t->dims[1] + i,
+                              expert_delta(v[0], v[1], n, is_down ? d : 2 * f, e, k == 1 ? f + r : r, i));
+                }
+            }
+        }
+    }
+}
+
+/* The same into parameters [E, d1, d2] that the checkpoint has whole. */
+static void merge_stack(const tensor_dir *dir, const char *module, made_adapter *a, uint64_t *seed) {
+    static const char *const what[] = {".gate_up_proj", ".down_proj"};
+    char name[256];
+    for (int k = 0; k < 2; k++) {
+        (void)snprintf(name, sizeof name, "%s%s", module, what[k]);
+        const tensor_view *t = expert_tensor(dir, name);
+        assert_non_null(t);
+        (void)snprintf(name, sizeof name, "%s%s", module, k == 0 ? ".base_layer" : "");
+        add_parameter(a, name, t->dims[0], t->dims[1], t->dims[2], seed);
+        const float *const *v = (const float *const *)a->values + a->n - 2;
+        for (int64_t at = 0; at < t->dims[0] * t->dims[1] * t->dims[2]; at++) {
+            const int64_t j = at % t->dims[2], i = at / t->dims[2] % t->dims[1],
+                          e = at / t->dims[2] / t->dims[1];
+            add_float(t, at, expert_delta(v[0], v[1], t->dims[0], t->dims[1], e, i, j));
+        }
+    }
+}
+
+/* Compares the model with the adapter, and with it merged into these bytes. */
+static void expect_merged(const char *base, const char *name, const made_adapter *a, const uint8_t *bytes,
+                          size_t n_bytes) {
+    const temp_dir merged = temp_new(), fine_tune = temp_new();
+    char config_path[GOLDEN_PATH + 32];
+    size_t n_config, n;
+    (void)snprintf(config_path, sizeof config_path, "%s/config.json", base);
+    uint8_t *text = read_whole(config_path, &n_config);
+    write_file(temp_path(&merged, "config.json"), text, n_config);
+    write_file(temp_path(&merged, "model.safetensors"), bytes, n_bytes);
+    write_text(&fine_tune, "adapter_config.json", CONFIG);
+    write_tensors(&fine_tune, "adapter_model.safetensors", a->tensors, a->n);
+    float *plain = logits_with(base, NULL, &n), *with = logits_with(base, fine_tune.path, &n),
+          *want = logits_with(merged.path, NULL, &n);
+    const float off = largest_difference(with, want, n), changed = largest_difference(plain, want, n);
+    print_message("%s: %d products, %g of %g\n", name, a->n / 2, (double)off, (double)changed);
+    assert_true(off <= 2e-3f && changed > 10.0f * off);
+    mem_free(plain);
+    mem_free(with);
+    mem_free(want);
+    mem_free(text);
+    temp_delete(&merged, golden_files);
+    temp_delete(&fine_tune, adapter_files);
+}
+
+static void made_deinit(made_adapter *a) {
+    for (int i = 0; i < a->n; i++) {
+        mem_free(a->values[i]);
+    }
+    strbuf_deinit(&a->names);
+    mem_free(a);
+}
+
 /* The model with an adapter of all its products gives what it gives with them merged. */
 static void an_adapter_is_what_it_merges_to(const char *set, const char *name, int *n_checked) {
     char base[GOLDEN_PATH], weights[GOLDEN_PATH + 32];
-    size_t n_bytes, n;
+    size_t n_bytes;
     (void)snprintf(base, sizeof base, "%s/%s", set, name);
     (void)snprintf(weights, sizeof weights, "%s/model.safetensors", base);
     if (access(weights, R_OK) != 0) {
         return;
     }
     backend *b = open_backend(COMPUTE_F32);
-    model_file *f = NULL;
-    model *m = NULL;
-    quire_error err = {0};
-    const quire_err e = model_file_open(base, &f, &err) || model_open(f, b, 64, &m, &err);
+    model *m = open_base(base, b);
     made_adapter *a = mem_new(1, sizeof *a);
     uint8_t *bytes = read_whole(weights, &n_bytes);
     assert_non_null(a);
-    if (e == QUIRE_OK) {
-        merge_all(m, bytes, n_bytes, a, 48);
-    }
-    const bool has_head = m != NULL && !m->desc.no_head;
+    merge_all(m, bytes, n_bytes, a, 48);
     model_close(m);
-    model_file_close(f);
     b->ops->close(b);
-    if (a->n > 0 && has_head) {
-        const temp_dir merged = temp_new(), fine_tune = temp_new();
-        char config_path[GOLDEN_PATH + 32];
-        size_t n_config;
-        (void)snprintf(config_path, sizeof config_path, "%s/config.json", base);
-        uint8_t *text = read_whole(config_path, &n_config);
-        write_file(temp_path(&merged, "config.json"), text, n_config);
-        write_file(temp_path(&merged, "model.safetensors"), bytes, n_bytes);
-        write_text(&fine_tune, "adapter_config.json", CONFIG);
-        write_tensors(&fine_tune, "adapter_model.safetensors", a->tensors, a->n);
-        float *plain = logits_with(base, NULL, &n), *with = logits_with(base, fine_tune.path, &n),
-              *want = logits_with(merged.path, NULL, &n);
-        const float off = largest_difference(with, want, n), changed = largest_difference(plain, want, n);
-        print_message("%s: %d products, %g of %g\n", name, a->n / 2, (double)off, (double)changed);
-        assert_true(off <= 2e-3f && changed > 10.0f * off);
-        mem_free(plain);
-        mem_free(with);
-        mem_free(want);
-        mem_free(text);
-        temp_delete(&merged, golden_files);
-        temp_delete(&fine_tune, adapter_files);
-        (*n_checked)++;
-    }
-    for (int i = 0; i < a->n; i++) {
-        mem_free(a->values[i]);
-    }
-    strbuf_deinit(&a->names);
-    mem_free(a);
+    assert_true(a->n > 0);
+    expect_merged(base, name, a, bytes, n_bytes);
+    (*n_checked)++;
+    made_deinit(a);
     mem_free(bytes);
+}
+
+/* PEFT's target_parameters, whether the checkpoint has them whole or a tensor for each
+ * expert. */
+TEST(an_adapter_of_experts_as_one_parameter_is_what_it_merges_to) {
+    static const struct {
+        const char *name, *experts;
+        void (*merge)(const tensor_dir *dir, const char *module, made_adapter *a, uint64_t *seed);
+    } cases[] = {{"qwen3-moe", "model.layers.1.mlp.experts", merge_list},
+                 {"llama4", "model.layers.1.feed_forward.experts", merge_stack}};
+    const char *shared = shared_dir();
+    for (size_t i = 0; i < sizeof cases / sizeof *cases && shared != NULL; i++) {
+        char base[GOLDEN_PATH], weights[GOLDEN_PATH + 32];
+        size_t n;
+        tensor_dir dir = {0};
+        uint64_t seed = 9;
+        made_adapter *a = mem_new(1, sizeof *a);
+        (void)snprintf(base, sizeof base, "%s/golden/models/%s", shared, cases[i].name);
+        (void)snprintf(weights, sizeof weights, "%s/model.safetensors", base);
+        uint8_t *bytes = read_whole(weights, &n);
+        assert_non_null(a);
+        assert_int_equal(strbuf_reserve(&a->names, 1 << 16), QUIRE_OK);
+        assert_int_equal(safetensors_parse(bytes, n, "model.safetensors", 0, &dir, NULL), QUIRE_OK);
+        assert_int_equal(tensor_dir_finish(&dir, "model.safetensors", NULL), QUIRE_OK);
+        cases[i].merge(&dir, cases[i].experts, a, &seed);
+        tensor_dir_deinit(&dir);
+        expect_merged(base, cases[i].name, a, bytes, n);
+        made_deinit(a);
+        mem_free(bytes);
+    }
 }
 
 TEST(an_adapter_of_a_small_model_is_what_it_merges_to) {
@@ -473,6 +594,7 @@ int main(void) {
         cmocka_unit_test(a_weight_that_is_named_twice_is_refused),
         cmocka_unit_test(an_adapter_of_a_small_model_is_what_it_merges_to),
         cmocka_unit_test(an_adapter_of_every_architecture_is_what_it_merges_to),
+        cmocka_unit_test(an_adapter_of_experts_as_one_parameter_is_what_it_merges_to),
         cmocka_unit_test(a_packed_base_gives_the_bits_of_its_source),
         cmocka_unit_test(damaged_adapters_are_refused_or_read),
     };
