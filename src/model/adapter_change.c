@@ -85,7 +85,15 @@ static const tensor_view *module_any(const adapter_module *module) {
 
 static quire_err module_unknown(const adapter_opening *o, const adapter_module *module) {
     char what[512];
-    const bool has_base = o->f->facts.base[0] != 0;
+    const bool has_base = o->f->facts.base[0] != 0, is_gguf = o->f->facts.format == ADAPTER_GGUF;
+    if (is_gguf != o->m->from_gguf) {
+        return adapter_refuse(
+            o, QUIRE_UNSUPPORTED, module_any(module),
+            is_gguf ? "belongs to no weight that this safetensors base has in one tensor too; load "
+                      "the adapter with its own base, as GGUF"
+                    : "belongs to no weight that this GGUF base has in one tensor too; load the "
+                      "adapter with its own base, as safetensors");
+    }
     (void)snprintf(
         what, sizeof what,
         "belongs to no weight of this %s (%s) that adapters can change%s%s; load the adapter with its "
@@ -472,18 +480,20 @@ static bool name_rotates(str name) {
            str_ends(name, ".k_proj");
 }
 
-/* Refuses a weight that lies in the two formats in different ways. */
+/* Refuses a weight that lies in the two formats in different ways: of linear attention, of
+ * queries, keys and values that a checkpoint has group by group, and of Falcon-H1, whose
+ * GGUF files have its factors in the weights. Where nothing rotates, the order of queries
+ * and keys does not show in what the model computes, so it is not known. */
 static quire_err entry_check_formats(const module_entry *e) {
-    static const char *const other[] = {".ssm_",     ".in_proj",  ".out_proj",        ".x_proj",
-                                        ".dt_proj",  ".attn_qkv", ".query_key_value", ".attn_gate",
-                                        ".shortconv"};
+    static const char *const of_delta[] = {".ssm_",   ".attn_qkv",     ".attn_gate",
+                                           ".attn_q", ".linear_attn.", ".attn_k",
+                                           ".attn_v", ".self_attn.",   ".attn_output"};
     const str name = e->module->name;
     const model_desc *d = &e->o->m->desc;
-    bool differs = false;
-    for (size_t i = 0; i < sizeof other / sizeof *other; i++) {
-        const bool is_qkv = strcmp(other[i], ".attn_qkv") == 0 || strcmp(other[i], ".query_key_value") == 0;
-        const bool is_one = is_qkv && d->attend.order != QKV_GROUPED && d->delta.n_heads == 0;
-        differs = differs || (!is_one && str_contains(name, str_of(other[i])));
+    bool differs = (d->attend.order == QKV_GROUPED && e->entry->part.n_rows > 0) ||
+                   strcmp(d->architecture, "falcon-h1") == 0 || (d->n_ropes == 0 && name_rotates(name));
+    for (size_t i = 0; i < sizeof of_delta / sizeof *of_delta && d->delta.n_heads > 0; i++) {
+        differs = differs || str_contains(name, str_of(of_delta[i]));
     }
     return differs
                ? adapter_refuse(e->o, QUIRE_UNSUPPORTED, module_any(e->module),

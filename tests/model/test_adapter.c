@@ -432,6 +432,100 @@ static void an_adapter_is_what_it_merges_to(const char *set, const char *name, i
     mem_free(bytes);
 }
 
+/* Models in f32, with fused products, latents, experts and recurrences among them. */
+static const char *const architectures[] = {"bloom-6-heads",
+                                            "cohere2",
+                                            "deepseek_v2",
+                                            "deepseek_v3",
+                                            "falcon",
+                                            "falcon_h1",
+                                            "gemma",
+                                            "gemma4",
+                                            "glm4_moe",
+                                            "gpt2",
+                                            "gpt_neox",
+                                            "gptj",
+                                            "granite",
+                                            "hunyuan_v1_dense",
+                                            "lfm2_moe",
+                                            "llama4",
+                                            "llama-gqa-tied",
+                                            "mamba2",
+                                            "mistral",
+                                            "mpt",
+                                            "nemotron_h",
+                                            "nemotron_h-moe",
+                                            "olmo",
+                                            "olmoe",
+                                            "opt",
+                                            "phi3",
+                                            "qwen2-moe",
+                                            "qwen3-moe",
+                                            "qwen3_5",
+                                            "qwen3_5-moe",
+                                            "seed_oss",
+                                            "stablelm",
+                                            "starcoder2"};
+
+/* A checkpoint's adapter on the same model as GGUF: as on the checkpoint, or refused. */
+static void on_gguf(const char *base, const char *name, int *n_same, int *n_refused) {
+    char in_gguf[GOLDEN_PATH + 32], weights[GOLDEN_PATH + 32];
+    size_t n_bytes, n;
+    (void)snprintf(in_gguf, sizeof in_gguf, "%s/model.gguf", base);
+    (void)snprintf(weights, sizeof weights, "%s/model.safetensors", base);
+    if (access(in_gguf, R_OK) != 0) {
+        return;
+    }
+    backend *b = open_backend(COMPUTE_F32);
+    model *m = open_base(base, b), *of_gguf = open_base(in_gguf, b);
+    made_adapter *a = mem_new(1, sizeof *a);
+    uint8_t *bytes = read_whole(weights, &n_bytes);
+    assert_non_null(a);
+    merge_all(m, bytes, n_bytes, a, 48);
+    const temp_dir d = temp_new();
+    write_text(&d, "adapter_config.json", CONFIG);
+    write_tensors(&d, "adapter_model.safetensors", a->tensors, a->n);
+    model_adapter opened = {0};
+    quire_error err = {0};
+    const adapter_limits limits = {.max_rank = 64, .max_bytes = 1 << 24};
+    const quire_err e = model_adapter_open(of_gguf, b, d.path, &limits, &opened, &err);
+    model_adapter_close(b, &opened);
+    model_close(m);
+    model_close(of_gguf);
+    b->ops->close(b);
+    if (e == QUIRE_OK) {
+        float *plain = logits_with(base, NULL, &n), *plain_gguf = logits_with(in_gguf, NULL, &n),
+              *want = logits_with(base, d.path, &n), *got = logits_with(in_gguf, d.path, &n);
+        const float bases = largest_difference(plain, plain_gguf, n), off = largest_difference(want, got, n);
+        print_message("%s: %g, bases %g\n", name, (double)off, (double)bases);
+        assert_true(off <= 2e-3f + 20.0f * bases);
+        mem_free(plain);
+        mem_free(plain_gguf);
+        mem_free(want);
+        mem_free(got);
+        (*n_same)++;
+    } else {
+        print_message("%s: %s\n", name, err.message);
+        assert_int_equal(e, QUIRE_UNSUPPORTED);
+        (*n_refused)++;
+    }
+    temp_delete(&d, adapter_files);
+    made_deinit(a);
+    mem_free(bytes);
+}
+
+TEST(an_adapter_of_a_checkpoint_fits_its_gguf_file_or_is_refused) {
+    char base[GOLDEN_PATH];
+    const char *shared = shared_dir();
+    int n_same = 0, n_refused = 0;
+    for (size_t i = 0; i < sizeof architectures / sizeof *architectures && shared != NULL; i++) {
+        (void)snprintf(base, sizeof base, "%s/golden/models/%s", shared, architectures[i]);
+        on_gguf(base, architectures[i], &n_same, &n_refused);
+    }
+    print_message("%d the same, %d refused\n", n_same, n_refused);
+    assert_true(shared == NULL || n_same >= 20);
+}
+
 /* PEFT's target_parameters, whether the checkpoint has them whole or a tensor for each
  * expert. */
 TEST(an_adapter_of_experts_as_one_parameter_is_what_it_merges_to) {
@@ -471,48 +565,15 @@ TEST(an_adapter_of_a_small_model_is_what_it_merges_to) {
     assert_int_equal(n, 2);
 }
 
-/* Fused products, latents, experts, recurrences: one of each. */
+/* Fused products, latents, experts, recurrences. */
 TEST(an_adapter_of_every_architecture_is_what_it_merges_to) {
-    static const char *const names[] = {"bloom-6-heads",
-                                        "cohere2",
-                                        "deepseek_v2",
-                                        "deepseek_v3",
-                                        "falcon",
-                                        "falcon_h1",
-                                        "gemma",
-                                        "gemma4",
-                                        "glm4_moe",
-                                        "gpt2",
-                                        "gpt_neox",
-                                        "gptj",
-                                        "granite",
-                                        "hunyuan_v1_dense",
-                                        "lfm2_moe",
-                                        "llama4",
-                                        "llama-gqa-tied",
-                                        "mamba2",
-                                        "mistral",
-                                        "mpt",
-                                        "nemotron_h",
-                                        "nemotron_h-moe",
-                                        "olmo",
-                                        "olmoe",
-                                        "opt",
-                                        "phi3",
-                                        "qwen2-moe",
-                                        "qwen3-moe",
-                                        "qwen3_5",
-                                        "qwen3_5-moe",
-                                        "seed_oss",
-                                        "stablelm",
-                                        "starcoder2"};
     char set[GOLDEN_PATH];
     const char *shared = shared_dir();
     int n = 0;
     for (int k = 0; k < N_GOLDEN_SETS && shared != NULL; k++) {
         (void)snprintf(set, sizeof set, "%s/%s", shared, golden_sets[k]);
-        for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
-            an_adapter_is_what_it_merges_to(set, names[i], &n);
+        for (size_t i = 0; i < sizeof architectures / sizeof *architectures; i++) {
+            an_adapter_is_what_it_merges_to(set, architectures[i], &n);
         }
     }
     assert_true(shared == NULL || n >= 30);
@@ -594,6 +655,7 @@ int main(void) {
         cmocka_unit_test(a_weight_that_is_named_twice_is_refused),
         cmocka_unit_test(an_adapter_of_a_small_model_is_what_it_merges_to),
         cmocka_unit_test(an_adapter_of_every_architecture_is_what_it_merges_to),
+        cmocka_unit_test(an_adapter_of_a_checkpoint_fits_its_gguf_file_or_is_refused),
         cmocka_unit_test(an_adapter_of_experts_as_one_parameter_is_what_it_merges_to),
         cmocka_unit_test(a_packed_base_gives_the_bits_of_its_source),
         cmocka_unit_test(damaged_adapters_are_refused_or_read),
