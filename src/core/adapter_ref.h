@@ -19,6 +19,14 @@ typedef struct adapter_ref {
     /* of all bytes that change the weights, and of the scales of a blend: with equal
      * digests, rows have equal bits */
     uint8_t digest[SHA256_BYTES];
+    int32_t rank;
+    /* of an activated adapter: the tokens from whose last occurrence in a prompt on rows
+     * have it; the owner's. n_invocation 0: all rows have it */
+    const int32_t *invocation;
+    int32_t n_invocation;
+    const char *name; /* the owner's, as long as ref */
+    /* what its requests were, once they are over */
+    atomic_llong n_requests, n_prompt_tokens, n_generated;
     atomic_int holders;
     /* Called with `owner` when only the owner's reference is left. Any thread: it neither
      * blocks nor allocates. NULL: nobody asks */

@@ -1,0 +1,131 @@
+/* realpath is outside C11. */
+#define _XOPEN_SOURCE 700
+
+#include "setup/adapter_names.h"
+
+#include <limits.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "base/mem.h"
+#include "json/json.h"
+
+bool adapter_name_is_valid(const char *name) {
+    size_t n = strlen(name);
+    bool is_valid = n >= 1 && n <= ADAPTER_NAME_BYTES;
+    for (size_t i = 0; i < n && is_valid; i++) {
+        is_valid = (unsigned char)name[i] >= ' ' && name[i] != 0x7f;
+    }
+    return is_valid;
+}
+
+/* Whether no part of the path between slashes is empty or begins with a dot. */
+static bool stays_below(const char *name) {
+    bool begins = true, stays = true;
+    for (const char *p = name; *p != '\0' && stays; p++) {
+        stays = !begins || (*p != '/' && *p != '.');
+        begins = *p == '/';
+    }
+    return stays && !begins;
+}
+
+/* The real path of dir/name with the suffix, if it lies in dir. */
+static quire_err find_real(const char *dir, const char *name, const char *suffix, strbuf *out) {
+    strbuf whole = {0};
+    char real[PATH_MAX];
+    size_t n = strlen(dir);
+    quire_err e = strbuf_addf(&whole, "%s/%s%s", dir, name, suffix);
+    if (e == QUIRE_OK) {
+        bool is_in = realpath(whole.p, real) != NULL && strncmp(real, dir, n) == 0 &&
+                     (real[n] == '/' || (n > 0 && dir[n - 1] == '/'));
+        strbuf_clear(out);
+        e = is_in ? strbuf_add_str(out, real) : QUIRE_NOT_FOUND;
+    }
+    strbuf_deinit(&whole);
+    return e;
+}
+
+quire_err adapter_name_find(const char *dir, const char *name, strbuf *path) {
+    if (!adapter_name_is_valid(name) || !stays_below(name)) {
+        return QUIRE_NOT_FOUND;
+    }
+    quire_err e = find_real(dir, name, "", path);
+    return e == QUIRE_NOT_FOUND ? find_real(dir, name, ".gguf", path) : e;
+}
+
+/* ---- lists ---- */
+
+/* The next line that is not empty, without white space around it; n 0: there is none. */
+static str next_line(const char **lines) {
+    const char *p = *lines != NULL ? *lines : "";
+    p += strspn(p, " \t\r\n");
+    size_t n = strcspn(p, "\n");
+    *lines = p + n;
+    while (n > 0 && strchr(" \t\r", p[n - 1]) != NULL) {
+        n--;
+    }
+    return (str){p, n};
+}
+
+static quire_err read_object(str line, strbuf *own, adapter_listed *out, quire_error *err) {
+    json_value *v = json_document(line);
+    str name = json_get_str(v, "name"), path = json_get_str(v, "path");
+    strbuf_clear(own);
+    quire_err e = QUIRE_INVALID;
+    if (name.n > 0 && path.n > 0) {
+        e = strbuf_add(own, name.p, name.n);
+        e = e == QUIRE_OK ? strbuf_add(own, path.p, path.n) : e;
+        *out = (adapter_listed){.name = {own->p, name.n}, .path = {own->p + name.n, path.n}, .scale = 1.0f};
+    }
+    json_drop(v);
+    return e == QUIRE_INVALID
+               ? err_set(
+                     err, e, -1,
+                     "--lora-modules %.*s: must be an object as {\"name\":\"sql\",\"path\":\"adapters/sql\"}",
+                     (int)(line.n < 200 ? line.n : 200), line.p)
+           : e != QUIRE_OK ? err_set(err, e, -1, "out of memory for adapters")
+                           : e;
+}
+
+bool adapter_names_next(const char **lines, strbuf *own, adapter_listed *out, quire_error *err) {
+    str line = next_line(lines);
+    const char *equals = line.n > 0 ? memchr(line.p, '=', line.n) : NULL;
+    if (line.n == 0) {
+        return false;
+    }
+    if (line.p[0] == '{') {
+        return read_object(line, own, out, err) == QUIRE_OK;
+    }
+    if (equals == NULL || equals == line.p || equals == line.p + line.n - 1) {
+        (void)err_set(err, QUIRE_INVALID, -1,
+                      "--lora-modules %.*s: must be NAME=PATH, or an object with name and path",
+                      (int)(line.n < 200 ? line.n : 200), line.p);
+        return false;
+    }
+    size_t n_name = (size_t)(equals - line.p);
+    *out =
+        (adapter_listed){.name = {line.p, n_name}, .path = {equals + 1, line.n - n_name - 1}, .scale = 1.0f};
+    return true;
+}
+
+bool adapter_paths_next(const char **lines, adapter_listed *out) {
+    str line = next_line(lines);
+    *out = (adapter_listed){.path = line, .scale = 1.0f};
+    size_t colon = line.n;
+    while (colon > 0 && line.p[colon - 1] != ':' && line.p[colon - 1] != '/') {
+        colon--;
+    }
+    if (colon > 1 && line.p[colon - 1] == ':' && line.n - colon < 32) {
+        char number[32], *end;
+        memcpy(number, line.p + colon, line.n - colon);
+        number[line.n - colon] = '\0';
+        float scale = strtof(number, &end);
+        if (end != number && *end == '\0' && isfinite(scale)) {
+            out->path.n = colon - 1;
+            out->scale = scale;
+        }
+    }
+    return line.n > 0;
+}

@@ -1,0 +1,34 @@
+/* Names of adapters, and the files that they stand for: what a name may be, and how it is
+ * found in a directory without leaving it. */
+#ifndef SETUP_ADAPTER_NAMES_H
+#define SETUP_ADAPTER_NAMES_H
+
+#include <stdbool.h>
+
+#include "base/err.h"
+#include "base/str.h"
+
+#define ADAPTER_NAME_BYTES 255
+
+/* Whether an adapter may have the name: 1 to ADAPTER_NAME_BYTES bytes without control
+ * characters. */
+bool adapter_name_is_valid(const char *name);
+/* The path of the directory's entry of that name, or of NAME.gguf, as realpath gives it.
+ * NOT_FOUND: there is none, or it lies outside of the directory, be it by "..", by a path
+ * or by a link. dir: as realpath gives it. */
+quire_err adapter_name_find(const char *dir, const char *name, strbuf *path);
+
+/* One adapter of a list. */
+typedef struct adapter_listed {
+    str name; /* empty: not given */
+    str path;
+    float scale;
+} adapter_listed;
+
+/* Reads the next line of *lines, which moves behind it: NAME=PATH, or a JSON object with
+ * name and path, whose texts are kept in *own. False: there is none, or *err is set. */
+bool adapter_names_next(const char **lines, strbuf *own, adapter_listed *out, quire_error *err);
+/* The same of lines PATH or PATH:SCALE. */
+bool adapter_paths_next(const char **lines, adapter_listed *out);
+
+#endif

@@ -1,0 +1,94 @@
+/* The adapters of an engine: which there are by name, which of them are loaded, and who
+ * waits for one.
+ *
+ *   known --wanted--> waiting for its turn --thread--> resident --idle and room is short--> known
+ *
+ * A thread of the store's own loads them, one after the other in the order in which they
+ * were first wanted, at idle priority. It holds no lock while it reads a file, and none
+ * of the store's is taken by a step of the engine: sequences only count references
+ * (adapter_ref.h). At most `max_resident` are loaded at once. Room is made of the one
+ * that
+ * nobody uses and that was used longest ago; where all are in use the one that was wanted
+ * longest ago gets no further request until it is free. So nobody waits for ever.
+ *
+ * Any thread, but for open and close. */
+#ifndef SETUP_ADAPTER_STORE_H
+#define SETUP_ADAPTER_STORE_H
+
+#include "base/err.h"
+#include "base/str.h"
+#include "core/adapter_want.h"
+
+typedef struct adapter_store adapter_store;
+
+/* What a loader made of a file. */
+typedef struct loaded_adapter {
+    struct adapter *weights;
+    int32_t rank;
+    int64_t n_bytes;
+    uint8_t digest[SHA256_BYTES];
+    int32_t *invocation; /* [n_invocation] mem_new'd; or NULL */
+    int32_t n_invocation;
+} loaded_adapter;
+
+/* How adapters are loaded and freed. */
+typedef struct adapter_loader {
+    quire_err (*load)(void *context, const char *path, loaded_adapter *out, quire_error *err);
+    quire_err (*blend)(void *context, const struct adapter *const *parts, const float *scales, int32_t n,
+                       struct adapter **out, quire_error *err);
+    void (*free)(void *context, struct adapter *a);
+    void *context;
+} adapter_loader;
+
+typedef struct adapter_store_options {
+    int32_t max_resident; /* 1 at least */
+    int32_t max_rank;     /* of all parts of a blend together */
+    const char *dir;      /* whose entries are adapters by their names; copied; NULL: none */
+} adapter_store_options;
+
+/* Opens a store. IO: the directory can't be read. */
+quire_err adapter_store_open(const adapter_store_options *o, const adapter_loader *l, adapter_store **out,
+                             quire_error *err);
+/* Ends the thread and frees everything; waiting wants are answered QUIRE_CANCELLED. No
+ * reference is left. NULL does nothing. */
+void adapter_store_close(adapter_store *s);
+
+/* Makes an adapter known, without reading it. INVALID: a name that there is, or that no
+ * adapter may have. is_listed: requests may name it; others are known by their number
+ * only: 0, 1, 2 .. in the order of their adding. */
+quire_err adapter_store_add(adapter_store *s, const char *name, const char *path, bool is_listed,
+                            quire_error *err);
+/* Loads an adapter under a name; w, whose parts are not read, is answered as by want():
+ * with a reference, once it is known by that name. in_place: one that has the name
+ * already is replaced, and its requests keep it until their ends; else it is INVALID.
+ * After a failure all is as it was. True: the answer is there. */
+bool adapter_store_load(adapter_store *s, const char *name, const char *path, bool in_place, adapter_want *w);
+/* Makes an adapter unknown; requests that have it keep it until their ends, and it is
+ * freed then. NOT_FOUND. */
+quire_err adapter_store_remove(adapter_store *s, const char *name, quire_error *err);
+
+/* An adapter, for lists. */
+typedef struct adapter_about {
+    const char *name, *path;
+    bool is_listed, is_resident;
+    int32_t rank;      /* as it was loaded last; 0: it never was */
+    int64_t n_bytes;   /* likewise */
+    int64_t load_us;   /* likewise: what that took */
+    int32_t n_holders; /* requests and sequences that have it */
+    bool is_activated; /* it has invocation tokens */
+    const adapter_ref *ref;
+} adapter_about;
+
+/* Calls visit for each adapter that is known, in the order of their adding, under the
+ * store's lock: visit does not block. */
+void adapter_store_visit(adapter_store *s, void (*visit)(void *context, const adapter_about *a),
+                         void *context);
+/* Bytes of all resident ones, those that are unknown by now included. */
+int64_t adapter_store_bytes(adapter_store *s);
+/* How many are resident, and the most that there were at once. */
+void adapter_store_count(adapter_store *s, int32_t *n, int32_t *most);
+
+/* The store as a source (core/adapter_want.h). */
+adapter_source adapter_store_source(adapter_store *s);
+
+#endif
