@@ -305,6 +305,20 @@ typedef struct quire_options {
     /* most bytes of the pool in snapshots; 0: half of the pool, or all of it where a
      * model has states alone */
     int64_t state_snapshot_bytes;
+    /* LoRA adapters (docs/adapters.md): requests may have one, which changes the weights
+     * for their rows. Given by any of the next four */
+    bool enable_lora;
+    /* adapters by name, a line each: NAME=PATH, or {"name": .., "path": ..}; NULL:
+     * none */
+    const char *lora_modules;
+    const char *lora_dir; /* a directory whose entries are adapters by their names; NULL: none */
+    /* adapters by number, a line each: PATH or PATH:SCALE. With their scales they apply
+     * to requests that name none; NULL: none */
+    const char *loras;
+    bool lora_init_without_apply; /* the scales of loras are 0 until they are changed */
+    int32_t max_loras;            /* different ones that run at once, 1..256 (8) */
+    int32_t max_lora_rank;        /* 1..256 (64) */
+    int32_t max_cpu_loras;        /* loaded at once; 0: four times max_loras */
 } quire_options;
 
 /* Sets the defaults in a struct of `size` bytes: for programs that do not read this
@@ -575,6 +589,11 @@ quire_err quire_request_set(quire_request *r, const char *field, const char *jso
  * the request is unchanged then. */
 quire_err quire_request_tenant(quire_request *r, const char *tenant);
 #define QUIRE_TENANT_BYTES 128
+/* Sets the LoRA adapter by name (quire_adapter_load, quire_options' lora_modules and
+ * lora_dir), in place of those of quire_options' loras; NULL: none is named. Copied. One
+ * that the engine does not have shows as the stream's error, QUIRE_NOT_FOUND. NO_MEMORY:
+ * the request is unchanged. */
+quire_err quire_request_adapter(quire_request *r, const char *name);
 /* Writes all logits of the prompt to out, f32 [n_prompt_tokens, n_vocab]. out must live
  * until the stream is done or, if it is released before, until its queue is closed.
  * Single prompt only, and not for a fork. */

@@ -69,6 +69,8 @@ const flag flags_carried[] = {
     TAKEN("--disable-hybrid-kv-cache-manager", "layers of every kind have their own pages"),
     TAKEN_ANY("--ignore-patterns", "only files that are read are ever fetched"),
     TAKEN_IF("--tokenizer-revision --code-revision", main_branch, "all files are of --revision"),
+    TAKEN("--fully-sharded-loras", "one process has all of an adapter"),
+    TAKEN_ANY("--lora-dtype", "what an adapter adds is computed in f32, whatever type its file has"),
     TAKEN_IF("--load-format", load_formats, "the format is detected from the file"),
     TAKEN_IF("--config-format", config_formats, "the format is detected from the file"),
     TAKEN_IF("--tokenizer-mode", tokenizer_modes, "there is one tokenizer"),
@@ -102,10 +104,6 @@ const flag flags_carried[] = {
               "no such lines are written"),
     TAKEN("--log-disable", "--quiet writes fewer lines"),
     /* not here yet */
-    LATER("--enable-lora --lora-modules --max-loras --max-lora-rank --max-cpu-loras --fully-sharded-loras "
-          "--lora-dtype --lora --lora-scaled "
-          "--lora-init-without-apply",
-          "LoRA adapters"),
     LATER("--tool-parser-plugin --exclude-tools-when-tool-choice-none",
           "custom tool parsers, and templates without tools"),
     LATER("--structured-outputs-config", "settings of structured output"),

@@ -28,6 +28,8 @@ void cli_options_deinit(cli_options *o) {
     strbuf_deinit(&o->draft_config);
     strbuf_deinit(&o->template_text);
     strbuf_deinit(&o->override_kv);
+    strbuf_deinit(&o->lora_modules);
+    strbuf_deinit(&o->loras);
     strbuf_deinit(&o->without_effect);
     strbuf_deinit(&o->from_environment);
     for (int i = 0; i < o->n_secrets; i++) {

@@ -25,7 +25,8 @@ typedef struct cli_options {
     server_options server;
     const char *api_keys[CLI_MAX_API_KEYS];
     const char *served_names[CLI_MAX_NAMES];
-    strbuf override_kv; /* owned: the text of engine.override_kv */
+    strbuf override_kv;         /* owned: the text of engine.override_kv */
+    strbuf lora_modules, loras; /* owned: those of engine.lora_modules and engine.loras */
     /* owned: flags that were taken without effect, "--metrics, -ngl 99" */
     strbuf without_effect;
     /* owned: variables that were read, "QUIRE_PORT, QUIRE_API_KEY" */

@@ -115,7 +115,7 @@ static quire_err parse_flag(cli_options *o, const flag *f, str name, int argc, c
         value = argv[++*i];
     }
     TRY(set_flag(o, f, label, value, err));
-    while (f->type == FLAG_NAMES && *i + 1 < argc && argv[*i + 1][0] != '-') {
+    while (*i + 1 < argc && set_flag_takes(f, argv[*i + 1])) {
         TRY(set_flag(o, f, label, argv[++*i], err));
     }
     return QUIRE_OK;

@@ -145,18 +145,43 @@ static quire_err set_field(const flag *f, const char *name, const char *text, bo
     return e == QUIRE_OK || e == QUIRE_INVALID ? e : err_set(err, e, -1, "%s: out of memory", name);
 }
 
+/* Whether a word of --lora-scaled is the scale of the file before it. */
+static bool is_scale(const flag *f, const char *text) {
+    char *end;
+    (void)strtod(text, &end);
+    return f->type == FLAG_SCALED && end != text && *end == '\0';
+}
+
 /* Appends text to what was given before. */
-static quire_err add_to_list(const char *name, const char *text, strbuf *all, const char **out,
+static quire_err add_to_list(const flag *f, const char *name, const char *text, strbuf *all, const char **out,
                              quire_error *err) {
-    quire_err e = strbuf_addf(all, "%s%s", all->n > 0 ? "," : "", text);
+    const char *between = f->type == FLAG_LIST ? "," : is_scale(f, text) ? ":" : "\n";
+    quire_err e = strbuf_addf(all, "%s%s", all->n > 0 ? between : "", text);
     *out = all->p;
     return e == QUIRE_OK ? e : err_set(err, e, -1, "%s: out of memory", name);
+}
+
+bool set_flag_takes(const flag *f, const char *word) {
+    switch (f->type) {
+    case FLAG_NAMES:
+        return word[0] != '-';
+    case FLAG_LINES:
+        return word[0] != '-' && (word[0] == '{' || strchr(word, '=') != NULL);
+    case FLAG_SCALED:
+        return is_scale(f, word);
+    default:
+        return false;
+    }
 }
 
 quire_err set_flag(cli_options *o, const flag *f, const char *name, const char *text, quire_error *err) {
     switch (f->type) {
     case FLAG_LIST:
-        return add_to_list(name, text, &o->override_kv, (const char **)((char *)o + f->offset), err);
+        return add_to_list(f, name, text, &o->override_kv, (const char **)((char *)o + f->offset), err);
+    case FLAG_LINES:
+        return add_to_list(f, name, text, &o->lora_modules, (const char **)((char *)o + f->offset), err);
+    case FLAG_SCALED:
+        return add_to_list(f, name, text, &o->loras, (const char **)((char *)o + f->offset), err);
     case FLAG_KEY:
         if (o->server.n_api_keys == CLI_MAX_API_KEYS) {
             return err_set(err, QUIRE_INVALID, -1, "%s: at most %d; put more into --api-key-file", name,
@@ -187,7 +212,7 @@ quire_err set_flag(cli_options *o, const flag *f, const char *name, const char *
         o->prefix_files[o->engine.n_public_prefixes++] = text;
         return QUIRE_OK;
     default:
-        return f->type <= FLAG_LIST ? flag_set_option(f, name, text, cli_options_of(o, f), err)
-                                    : set_field(f, name, text, &o->fields, err);
+        return f->type <= FLAG_SCALED ? flag_set_option(f, name, text, cli_options_of(o, f), err)
+                                      : set_field(f, name, text, &o->fields, err);
     }
 }

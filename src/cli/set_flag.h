@@ -9,6 +9,9 @@
  * every error. INVALID: o is unchanged. */
 quire_err set_flag(cli_options *o, const flag *f, const char *name, const char *text, quire_error *err);
 
+/* Whether a word that follows a value of f is one more value of it. */
+bool set_flag_takes(const flag *f, const char *word);
+
 /* Sets a request field to a text or, where a file has that name, to the file's text
  * without its last newline. */
 quire_err flag_set_text(const char *field, str text, body *fields, quire_error *err);

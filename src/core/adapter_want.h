@@ -49,6 +49,8 @@ typedef struct adapter_source {
     bool (*want)(void *context, adapter_want *w);
     /* Answers w with QUIRE_CANCELLED if it waits still. */
     void (*cancel)(void *context, adapter_want *w);
+    /* Sets the parts of a request that names no adapter. */
+    void (*usual)(void *context, adapter_want *w);
     /* Whether a name may be one of an adapter: it is known, or could be found. Does not
      * block. */
     bool (*knows)(void *context, const char *name);

@@ -203,6 +203,25 @@ const flag flags_snapshots[] = {
      AT(state_snapshot_bytes), MOST_BYTES, .rare = true},
     {0},
 };
+const flag flags_lora[] = {
+    {"--enable-lora", NULL, "requests may name LoRA adapters; the flags below imply it", FLAG_SWITCH,
+     AT(enable_lora), .rare = true},
+    {"--lora-modules", "NAME=PATH", "a LoRA adapter that requests name as their model (more may follow)",
+     FLAG_LINES, AT(lora_modules)},
+    {"--lora-dir", "DIR", "other adapters are read from here when a request first names them", FLAG_TEXT,
+     AT(lora_dir)},
+    {"--lora --lora-scaled", "FILE", "apply an adapter to requests that name none; FILE:SCALE or FILE SCALE",
+     FLAG_SCALED, AT(loras), .rare = true},
+    {"--lora-init-without-apply", NULL, "adapters of --lora have scale 0 until POST /lora-adapters",
+     FLAG_SWITCH, AT(lora_init_without_apply), .rare = true},
+    {"--max-loras", "N", "different adapters that run at once", FLAG_COUNT, AT(max_loras), .minimum = 1,
+     .maximum = 256, .number = 8, .rare = true},
+    {"--max-lora-rank", "N", "largest rank of an adapter", FLAG_COUNT, AT(max_lora_rank), .minimum = 1,
+     .maximum = 256, .number = 64, .rare = true},
+    {"--max-cpu-loras", "N", "adapters that are loaded at once; 0: four times --max-loras", FLAG_COUNT,
+     AT(max_cpu_loras), .minimum = 0, .maximum = 1000000, .rare = true},
+    {0},
+};
 const flag flags_eviction[] = {
     {"--eviction-policy", NULL, "which cached page is evicted first", FLAG_CHOICE, AT(eviction_policy),
      .choices = choices_eviction, .rare = true},
@@ -399,6 +418,7 @@ const flag *const engine_flags[] = {
     flags_kv_values,
     flags_prefix_cache,
     flags_snapshots,
+    flags_lora,
     flags_eviction,
     flags_audit,
     flags_schedule,

@@ -12,8 +12,8 @@ extern const flag flags_model[], flags_overrides[], flags_generation_config[], f
     flags_template_text[];
 extern const flag flags_message_tokens[], flags_answers[], flags_attention[], flags_compute[],
     flags_quantization[], flags_kv_dtype[], flags_kv_values[];
-extern const flag flags_prefix_cache[], flags_snapshots[], flags_eviction[], flags_audit[], flags_schedule[],
-    flags_schedule_lambda[], flags_step_target[];
+extern const flag flags_prefix_cache[], flags_snapshots[], flags_lora[], flags_eviction[], flags_audit[],
+    flags_schedule[], flags_schedule_lambda[], flags_step_target[];
 extern const flag flags_isa[], flags_threads[], flags_cpu_bind[], flags_text[], flags_trust[],
     flags_answer_limits[];
 extern const flag flags_model_len[], flags_step_rows[], flags_seqs[], flags_chunk[], flags_page_size[],

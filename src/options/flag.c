@@ -31,7 +31,7 @@ bool flag_is_switch(const flag *f) {
 }
 
 bool flag_is_option(const flag *f) {
-    return f->type <= FLAG_LIST && f->type != FLAG_SYNONYM;
+    return f->type <= FLAG_SCALED && f->type != FLAG_SYNONYM;
 }
 
 bool flag_is_own(const flag *f) {
@@ -318,7 +318,8 @@ quire_err flag_check_option(const flag *f, const void *options, quire_error *err
     const char *names = f->names;
     str own = flag_next_name(&names);
     (void)snprintf(name, sizeof name, "%.*s", (int)own.n, own.p);
-    bool is_text = f->type == FLAG_TEXT || f->type == FLAG_LIST || f->type == FLAG_NAME;
+    bool is_text =
+        f->type == FLAG_TEXT || f->type == FLAG_NAME || (f->type >= FLAG_LIST && f->type <= FLAG_SCALED);
     const char *given = is_text ? *(const char *const *)((const char *)options + f->offset) : NULL;
     if (is_text && given == NULL) {
         return f->text == NULL

@@ -27,6 +27,11 @@ typedef enum flag_type {
     FLAG_NAME,         /* const char *: the text of one of choices */
     FLAG_SYNONYM,      /* the only choice of another row's option; takes no value, and --help omits it */
     FLAG_LIST,         /* const char *; on a command line those of all times, with commas between them */
+    /* const char *; on a command line those of all times, a line each, with the words
+     * after it that have an '=' or begin with '{' */
+    FLAG_LINES,
+    /* the same; a number after a word is joined to it by a colon */
+    FLAG_SCALED,
 
     /* of command lines only: what is set is more than one member of a struct
      * (cli/set_flag.c) */

@@ -233,7 +233,9 @@ static const field_desc fields[] = {
      "return the log-probabilities of this many likeliest tokens at each position"},
     {"logprobs", FIELD_BOOL, OLLAMA | LATER, NONE, UNREAD("false"), "log-probabilities of the answer"},
     {"logprobs", FIELD_INT, LLAMA, 0, INT32_TOP, BY(request_read_n_probs), "another name of n_probs"},
-    {"lora", FIELD_ARRAY, LLAMA | LATER, NONE, UNREAD("[]"), "adapters and their scales"},
+    {"lora", FIELD_ARRAY, LLAMA, NONE, BY(request_read_loras),
+     "the adapters of --lora that apply, [{\"id\": N, \"scale\": X}]; others have scale 0; null: those of "
+     "POST /lora-adapters"},
     {"max_completion_tokens", FIELD_INT, CHAT | SAMPLING | CUT, 1, INT32_TOP, AT(max_completion_tokens, -1),
      "most tokens to generate; takes precedence over max_tokens"},
     {"max_completion_tokens", FIELD_INT, LLAMA | SAMPLING | CUT, -INT32_TOP, INT32_TOP,

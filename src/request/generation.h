@@ -6,6 +6,7 @@
 #include "base/str.h"
 #include "chat/chat_form.h"
 #include "chat/messages.h"
+#include "core/adapter_want.h"
 #include "core/attn_mods.h"
 #include "core/params.h"
 #include "core/rule_form.h"
@@ -53,6 +54,11 @@ typedef struct generation {
     /* of its field `attention`, a reference; or NULL: neither mask nor change of
      * scores */
     attn_mods *mods;
+    bool has_own_adapters; /* `adapter` or the field `lora` is given: they go before the engine's */
+    str adapter;           /* by name; empty: none. 0-terminated */
+    /* [n_loras] else those of the field `lora`, by number */
+    adapter_part loras[ADAPTER_MAX_PARTS];
+    int32_t n_loras;
     bool has_attention; /* the field is given: mods go before the engine's */
 
     str stops[PARAMS_MAX_STOP + CHAT_FORM_STOPS];

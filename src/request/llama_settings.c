@@ -79,6 +79,13 @@ void request_write_settings(const quire_request *r, json_out *o) {
     settings_write_biases(r->g.sampling.lists, o);
     request_write_breakers(r, json_name(o, "dry_sequence_breakers"));
     request_write_samplers(r, o);
-    json_raw(json_name(o, "lora"), "[]");
+    json_begin(json_name(o, "lora"), '[');
+    for (int32_t i = 0; i < r->g.n_loras; i++) {
+        json_begin(json_item(o), '{');
+        json_int(json_name(o, "id"), r->g.loras[i].number);
+        json_number(json_name(o, "scale"), (double)r->g.loras[i].scale);
+        json_end(o, '}');
+    }
+    json_end(o, ']');
     json_end(o, '}');
 }

@@ -1,5 +1,6 @@
-/* The fields that list tokens or texts: stop, stop_token_ids, logit_bias,
- * allowed_token_ids, bad_words, dry_sequence_breakers. */
+/* The fields that list tokens, texts or adapters: stop, stop_token_ids, logit_bias,
+ * allowed_token_ids, bad_words, dry_sequence_breakers, lora. */
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -42,6 +43,36 @@ static quire_err read_lists_ids(const quire_request *r, const field_desc *f, con
         }
         ids[i] = (int32_t)id;
     }
+    return QUIRE_OK;
+}
+
+quire_err request_read_loras(quire_request *r, const field_desc *f, const json_value *v, quire_error *err) {
+    adapter_part loras[ADAPTER_MAX_PARTS];
+    size_t n = v == NULL ? 0 : json_length(v);
+    if (n > ADAPTER_MAX_PARTS) {
+        return request_range_error(f, err, "lora has %zu adapters; at most %d are allowed", n,
+                                   ADAPTER_MAX_PARTS);
+    }
+    for (size_t i = 0; i < n; i++) {
+        const json_value *one = json_at(v, i), *scale = json_get(one, "scale");
+        int64_t id = -1;
+        double x = json_numeric(scale) ? json_double(scale) : 0.0;
+        if (!json_is(one, JSON_KIND_OBJECT) || !json_whole(json_get(one, "id"), &id) ||
+            (scale != NULL && !json_numeric(scale))) {
+            return request_type_error(f, (int64_t)i, one, "an object {\"id\": N, \"scale\": X}", err);
+        }
+        if (id < 0 || id >= r->context.n_loras) {
+            return request_range_error(f, err, "lora[%zu] has id %lld; this server has %d adapters of --lora",
+                                       i, (long long)id, (int)r->context.n_loras);
+        }
+        if (!isfinite((float)x)) {
+            return request_range_error(f, err, "lora[%zu] has a scale that is not finite", i);
+        }
+        loras[i] = (adapter_part){.number = (int32_t)id, .scale = (float)x};
+    }
+    memcpy(r->g.loras, loras, n * sizeof *loras);
+    r->g.n_loras = (int32_t)n;
+    r->g.has_own_adapters = v != NULL || r->g.adapter.n > 0;
     return QUIRE_OK;
 }
 

@@ -73,6 +73,7 @@ typedef struct request_context {
      * NULL */
     attn_mods *mods;
     bool trusts_attention;    /* requests may have their own */
+    int32_t n_loras;          /* adapters that the field `lora` may number */
     bool no_tokens;           /* the model gives rows only */
     pooling_desc pooling;     /* what it says of them */
     int32_t n_row;            /* elements of a pooled row; 0: not known */
@@ -171,6 +172,7 @@ struct quire_request {
     strbuf settings, response_paths;
     bool reuses_prefix; /* else it has a salt of its own, which no other request has */
     strbuf own_salt;
+    strbuf adapter;    /* the text of g.adapter */
     float *logits_out; /* the caller's; see quire_request_logits */
 };
 

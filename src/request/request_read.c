@@ -267,6 +267,7 @@ void request_free(quire_request *r) {
     strbuf_deinit(&r->settings);
     strbuf_deinit(&r->response_paths);
     strbuf_deinit(&r->own_salt);
+    strbuf_deinit(&r->adapter);
     sampling_lists_drop(r->g.sampling.lists);
     attn_mods_drop(r->g.mods);
     for (size_t i = 0; i < r->n_values; i++) {
@@ -736,6 +737,18 @@ quire_err quire_request_tenant(quire_request *r, const char *tenant) {
     return QUIRE_OK;
 }
 
+quire_err quire_request_adapter(quire_request *r, const char *name) {
+    strbuf own = {0};
+    if (name != NULL && name[0] != '\0') {
+        TRY(strbuf_add_str(&own, name));
+    }
+    strbuf_deinit(&r->adapter);
+    r->adapter = own;
+    r->g.adapter = (str){own.p, own.n};
+    r->g.has_own_adapters = own.n > 0 || r->g.n_loras > 0;
+    return QUIRE_OK;
+}
+
 void quire_request_logits(quire_request *r, float *out) {
     r->is_checked = false;
     r->logits_out = out;
@@ -773,6 +786,10 @@ quire_err request_copy(const quire_request *r, quire_request **out, quire_error 
     copy->has_stream_options = copy->g.info.include_usage = copy->g.info.continuous_usage = false;
     request_count_choices(copy);
     memcpy(copy->g.tenant, r->g.tenant, sizeof copy->g.tenant);
+    if (r->g.adapter.n > 0 && quire_request_adapter(copy, r->g.adapter.p) != QUIRE_OK) {
+        request_free(copy);
+        return err_set(err, QUIRE_NO_MEMORY, -1, "out of memory for a request");
+    }
     *out = copy;
     return QUIRE_OK;
 }

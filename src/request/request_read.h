@@ -126,6 +126,7 @@ quire_err request_read_input_suffix(quire_request *r, const field_desc *f, const
                                     quire_error *err);
 quire_err request_read_input_extra(quire_request *r, const field_desc *f, const json_value *v,
                                    quire_error *err);
+quire_err request_read_loras(quire_request *r, const field_desc *f, const json_value *v, quire_error *err);
 quire_err request_read_n_probs(quire_request *r, const field_desc *f, const json_value *v, quire_error *err);
 quire_err request_read_llama_rule(quire_request *r, const field_desc *f, const json_value *v,
                                   quire_error *err);

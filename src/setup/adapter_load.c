@@ -13,19 +13,19 @@
 
 /* ---- wants ---- */
 
-void store_release_want(adapter_want *w) {
+void adapters_release_want(adapter_want *w) {
     for (int32_t i = 0; i < w->n_entries; i++) {
         w->entries[i]->n_wants--;
     }
     w->n_entries = 0;
 }
 
-bool store_queue(adapter_store *s, adapter_want *w) {
+bool adapters_queue(adapter_store *s, adapter_want *w) {
     w->wanted_us = clock_us();
     w->next = NULL;
     bool is_off = atomic_load(&s->stop) || (w->is_off != NULL && atomic_load(w->is_off));
     if (is_off) {
-        store_release_want(w);
+        adapters_release_want(w);
         (void)err_set(&w->error, QUIRE_CANCELLED, -1, "cancelled");
         return true;
     }
@@ -101,9 +101,9 @@ static adapter_entry *make_blend(adapter_store *s, adapter_want *w) {
     if (s->loader.blend(s->loader.context, weights, scales, w->n_entries, &made, &w->error) != QUIRE_OK) {
         return NULL;
     }
-    adapter_entry *e = store_new_entry(s, w->entries[0]->name, NULL);
+    adapter_entry *e = adapters_new_entry(s, w->entries[0]->name, NULL);
     if (e == NULL) {
-        s->loader.free(s->loader.context, made);
+        s->loader.free(s->loader.context, &(loaded_adapter){.weights = made});
         (void)err_set(&w->error, QUIRE_NO_MEMORY, -1, "out of memory for a blend of adapters");
         return NULL;
     }
@@ -125,7 +125,7 @@ static adapter_entry *make_blend(adapter_store *s, adapter_want *w) {
     return e;
 }
 
-bool store_answer(adapter_store *s, adapter_want *w) {
+bool adapters_answer(adapter_store *s, adapter_want *w) {
     for (int32_t i = 0; i < w->n_entries; i++) {
         if (!w->entries[i]->is_resident || w->entries[i]->is_draining) {
             return false;
@@ -140,7 +140,7 @@ bool store_answer(adapter_store *s, adapter_want *w) {
             show_entry(s, w->entries[i]);
         }
         w->ref = e != NULL ? adapter_ref_hold(&e->ref) : NULL;
-        store_release_want(w);
+        adapters_release_want(w);
     }
     return true;
 }
@@ -154,9 +154,9 @@ static adapter_want *take_answered(adapter_store *s) {
     for (adapter_want *w = s->first; w != NULL; w = *at) {
         bool is_over = w->error.code != QUIRE_OK;
         if (is_over) {
-            store_release_want(w);
+            adapters_release_want(w);
         } else {
-            is_over = store_answer(s, w);
+            is_over = adapters_answer(s, w);
         }
         if (!is_over) {
             at = &w->next;
@@ -171,7 +171,7 @@ static adapter_want *take_answered(adapter_store *s) {
     return done;
 }
 
-static void tell(adapter_want *done) {
+static void tell_wants(adapter_want *done) {
     for (adapter_want *next; done != NULL; done = next) {
         next = done->next; /* done is its owner's from now on */
         done->ready(done);
@@ -188,12 +188,12 @@ static bool is_part_of(const adapter_want *w, const adapter_entry *e) {
 
 /* Makes room for one more adapter, for w. False: all are in use, and the one that was
  * used longest ago gets no further holders. */
-static bool store_make_room(adapter_store *s, const adapter_want *w) {
+static bool adapters_make_room(adapter_store *s, const adapter_want *w) {
     if (s->n_resident < s->options.max_resident) {
         return true;
     }
     atomic_store(&s->is_short, true); /* before the counts are read: who drops one later rings */
-    store_sweep(s);
+    adapters_sweep(s);
     adapter_entry *idle = NULL, *used = NULL;
     bool drains = false;
     for (size_t i = 0; i < s->n_entries; i++) {
@@ -210,7 +210,7 @@ static bool store_make_room(adapter_store *s, const adapter_want *w) {
         return true;
     }
     if (idle != NULL) {
-        store_unload(s, idle);
+        adapters_unload(s, idle);
         return true;
     }
     if (!drains && used != NULL) {
@@ -226,7 +226,7 @@ static adapter_entry *next_to_load(adapter_store *s) {
     for (int32_t i = 0; w != NULL && i < w->n_entries && cold == NULL; i++) {
         cold = !w->entries[i]->is_resident ? w->entries[i] : NULL;
     }
-    bool has_room = cold != NULL && store_make_room(s, w);
+    bool has_room = cold != NULL && adapters_make_room(s, w);
     for (size_t i = 0; i < s->n_entries && (cold == NULL || has_room); i++) {
         s->entries[i]->is_draining = false; /* its room is not needed any more */
     }
@@ -285,7 +285,7 @@ static void load_entry(adapter_store *s, adapter_entry *e) {
     note_loaded(s, e, &l, &err, us);
 }
 
-void *store_run(void *store) {
+void *adapters_run(void *store) {
     adapter_store *s = store;
     /* where the system refuses, it is as any thread */
     (void)pthread_setschedparam(pthread_self(), SCHED_IDLE, &(struct sched_param){0});
@@ -297,14 +297,14 @@ void *store_run(void *store) {
                 atomic_store(&s->is_short, true);
             }
         }
-        store_sweep(s);
+        adapters_sweep(s);
         adapter_entry *e = next_to_load(s);
         if (e != NULL) {
             load_entry(s, e);
         }
         adapter_want *done = take_answered(s);
         pthread_mutex_unlock(&s->lock);
-        tell(done);
+        tell_wants(done);
         if (e == NULL && done == NULL) {
             (void)wake_wait(&s->bell, -1);
         }
@@ -315,6 +315,6 @@ void *store_run(void *store) {
     }
     adapter_want *done = take_answered(s);
     pthread_mutex_unlock(&s->lock);
-    tell(done);
+    tell_wants(done);
     return NULL;
 }

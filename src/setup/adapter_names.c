@@ -57,11 +57,16 @@ quire_err adapter_name_find(const char *dir, const char *name, strbuf *path) {
 
 /* ---- lists ---- */
 
-/* The next line that is not empty, without white space around it; n 0: there is none. */
-static str next_line(const char **lines) {
+/* The next line that is not empty, without white space around it; n 0: there is none.
+ * ends: what ends a line. */
+static str adapter_next_line(const char **lines, const char *ends) {
     const char *p = *lines != NULL ? *lines : "";
-    p += strspn(p, " \t\r\n");
-    size_t n = strcspn(p, "\n");
+    p += strspn(p, " \t\r");
+    while (*p != '\0' && strchr(ends, *p) != NULL) {
+        p++;
+        p += strspn(p, " \t\r");
+    }
+    size_t n = strcspn(p, ends);
     *lines = p + n;
     while (n > 0 && strchr(" \t\r", p[n - 1]) != NULL) {
         n--;
@@ -69,7 +74,7 @@ static str next_line(const char **lines) {
     return (str){p, n};
 }
 
-static quire_err read_object(str line, strbuf *own, adapter_listed *out, quire_error *err) {
+static quire_err adapter_read_object(str line, strbuf *own, adapter_listed *out, quire_error *err) {
     json_value *v = json_document(line);
     str name = json_get_str(v, "name"), path = json_get_str(v, "path");
     strbuf_clear(own);
@@ -90,13 +95,13 @@ static quire_err read_object(str line, strbuf *own, adapter_listed *out, quire_e
 }
 
 bool adapter_names_next(const char **lines, strbuf *own, adapter_listed *out, quire_error *err) {
-    str line = next_line(lines);
+    str line = adapter_next_line(lines, "\n");
     const char *equals = line.n > 0 ? memchr(line.p, '=', line.n) : NULL;
     if (line.n == 0) {
         return false;
     }
     if (line.p[0] == '{') {
-        return read_object(line, own, out, err) == QUIRE_OK;
+        return adapter_read_object(line, own, out, err) == QUIRE_OK;
     }
     if (equals == NULL || equals == line.p || equals == line.p + line.n - 1) {
         (void)err_set(err, QUIRE_INVALID, -1,
@@ -111,7 +116,7 @@ bool adapter_names_next(const char **lines, strbuf *own, adapter_listed *out, qu
 }
 
 bool adapter_paths_next(const char **lines, adapter_listed *out) {
-    str line = next_line(lines);
+    str line = adapter_next_line(lines, ",\n");
     *out = (adapter_listed){.path = line, .scale = 1.0f};
     size_t colon = line.n;
     while (colon > 0 && line.p[colon - 1] != ':' && line.p[colon - 1] != '/') {

@@ -17,14 +17,14 @@
 /* ---- entries ---- */
 
 /* adapter_ref.idle */
-static void store_ring(void *store) {
+static void adapters_ring(void *store) {
     adapter_store *s = store;
     if (atomic_load(&s->is_short)) {
         wake_ring(&s->bell);
     }
 }
 
-adapter_entry *store_new_entry(adapter_store *s, const char *name, const char *path) {
+adapter_entry *adapters_new_entry(adapter_store *s, const char *name, const char *path) {
     adapter_entry *e = mem_new(1, sizeof *e);
     if (e == NULL ||
         mem_grow(&s->entries, &s->cap_entries, s->n_entries + 1, sizeof *s->entries) != QUIRE_OK) {
@@ -40,14 +40,14 @@ adapter_entry *store_new_entry(adapter_store *s, const char *name, const char *p
         return NULL;
     }
     e->ref.name = e->name;
-    e->ref.idle = store_ring;
+    e->ref.idle = adapters_ring;
     e->ref.owner = s;
     e->is_listed = true;
     s->entries[s->n_entries++] = e;
     return e;
 }
 
-adapter_entry *store_find(const adapter_store *s, const char *name) {
+adapter_entry *adapters_find(const adapter_store *s, const char *name) {
     adapter_entry *found = NULL;
     for (size_t i = 0; i < s->n_entries && found == NULL; i++) {
         adapter_entry *e = s->entries[i];
@@ -57,12 +57,11 @@ adapter_entry *store_find(const adapter_store *s, const char *name) {
     return found;
 }
 
-void store_unload(adapter_store *s, adapter_entry *e) {
+void adapters_unload(adapter_store *s, adapter_entry *e) {
     assert(e->is_resident && atomic_load(&e->ref.holders) == 1);
     e->is_resident = e->is_draining = false;
     atomic_store(&e->ref.holders, 0);
-    s->loader.free(s->loader.context, e->loaded.weights);
-    mem_free(e->loaded.invocation);
+    s->loader.free(s->loader.context, &e->loaded);
     e->loaded = (loaded_adapter){0};
     e->ref.weights = NULL;
     e->ref.invocation = NULL;
@@ -80,7 +79,7 @@ static void free_entry(adapter_entry *e) {
     mem_free(e);
 }
 
-void store_sweep(adapter_store *s) {
+void adapters_sweep(adapter_store *s) {
     /* blends first, which hold others */
     for (int pass = 0; pass < 2; pass++) {
         size_t kept = 0;
@@ -89,7 +88,7 @@ void store_sweep(adapter_store *s) {
             bool goes = pass == 0 ? e->n_parts > 0 : e->is_gone;
             goes = goes && e->n_wants == 0 && !e->is_loading && atomic_load(&e->ref.holders) <= 1;
             if (goes && e->is_resident) {
-                store_unload(s, e);
+                adapters_unload(s, e);
             }
             if (goes) {
                 free_entry(e);
@@ -120,7 +119,7 @@ static quire_err start_thread(adapter_store *s) {
     sigset_t all, before;
     sigfillset(&all);
     pthread_sigmask(SIG_SETMASK, &all, &before); /* the program's threads handle signals */
-    s->has_thread = pthread_create(&s->thread, NULL, store_run, s) == 0;
+    s->has_thread = pthread_create(&s->thread, NULL, adapters_run, s) == 0;
     pthread_sigmask(SIG_SETMASK, &before, NULL);
     return s->has_thread ? QUIRE_OK : QUIRE_NO_MEMORY;
 }
@@ -161,7 +160,7 @@ void adapter_store_close(adapter_store *s) {
     for (size_t i = 0; i < s->n_entries; i++) {
         s->entries[i]->is_gone = true;
     }
-    store_sweep(s);
+    adapters_sweep(s);
     assert(s->n_entries == 0); /* else somebody has a reference */
     mem_free(s->entries);
     mem_free(s->dir);
@@ -172,7 +171,7 @@ void adapter_store_close(adapter_store *s) {
 
 /* ---- names ---- */
 
-static quire_err store_refuse_name(const char *name, quire_error *err) {
+static quire_err adapters_refuse_name(const char *name, quire_error *err) {
     return err_set(err, QUIRE_INVALID, -1,
                    "the adapter's name '%.200s' must have 1 to %d bytes and no control characters", name,
                    ADAPTER_NAME_BYTES);
@@ -181,11 +180,11 @@ static quire_err store_refuse_name(const char *name, quire_error *err) {
 quire_err adapter_store_add(adapter_store *s, const char *name, const char *path, bool is_listed,
                             quire_error *err) {
     if (!adapter_name_is_valid(name)) {
-        return store_refuse_name(name, err);
+        return adapters_refuse_name(name, err);
     }
     pthread_mutex_lock(&s->lock);
-    bool is_taken = is_listed && store_find(s, name) != NULL;
-    adapter_entry *e = is_taken ? NULL : store_new_entry(s, name, path);
+    bool is_taken = is_listed && adapters_find(s, name) != NULL;
+    adapter_entry *e = is_taken ? NULL : adapters_new_entry(s, name, path);
     if (e != NULL) {
         e->is_listed = is_listed;
     }
@@ -195,9 +194,43 @@ quire_err adapter_store_add(adapter_store *s, const char *name, const char *path
                       : err_set(err, QUIRE_NO_MEMORY, -1, "out of memory for adapters");
 }
 
+/* The entry of a number, among those that are not listed; *n: how many there are. Under
+ * the lock. */
+static adapter_entry *adapters_at(adapter_store *s, int32_t number, int32_t *n) {
+    adapter_entry *found = NULL;
+    *n = 0;
+    for (size_t i = 0; i < s->n_entries; i++) {
+        adapter_entry *e = s->entries[i];
+        bool counts = !e->is_listed && e->n_parts == 0;
+        found = counts && *n == number ? e : found;
+        *n += counts;
+    }
+    return found;
+}
+
+quire_err adapter_store_scale(adapter_store *s, int32_t number, float scale, quire_error *err) {
+    int32_t n = 0, n_used = 0;
+    pthread_mutex_lock(&s->lock);
+    adapter_entry *e = adapters_at(s, number, &n);
+    for (size_t i = 0; i < s->n_entries; i++) {
+        n_used += s->entries[i] != e && s->entries[i]->usual != 0.0f;
+    }
+    bool is_right = e != NULL && (scale == 0.0f || n_used < ADAPTER_MAX_PARTS);
+    if (is_right) {
+        e->usual = scale;
+    }
+    pthread_mutex_unlock(&s->lock);
+    return is_right ? QUIRE_OK
+           : e != NULL
+               ? err_set(err, QUIRE_BAD_REQUEST, -1, "at most %d adapters apply at once", ADAPTER_MAX_PARTS)
+               : err_set(err, QUIRE_BAD_REQUEST, -1,
+                         "there is no adapter %d; this server has %d of --lora, 0 is the first", (int)number,
+                         (int)n);
+}
+
 quire_err adapter_store_remove(adapter_store *s, const char *name, quire_error *err) {
     pthread_mutex_lock(&s->lock);
-    adapter_entry *e = store_find(s, name);
+    adapter_entry *e = adapters_find(s, name);
     if (e != NULL) {
         e->is_gone = true;
         atomic_store(&s->is_short, true);
@@ -215,12 +248,12 @@ bool adapter_store_load(adapter_store *s, const char *name, const char *path, bo
     w->error = (quire_error){0};
     w->load_us = 0;
     if (!adapter_name_is_valid(name)) {
-        (void)store_refuse_name(name, &w->error);
+        (void)adapters_refuse_name(name, &w->error);
         return true;
     }
     pthread_mutex_lock(&s->lock);
-    bool is_taken = !in_place && store_find(s, name) != NULL;
-    adapter_entry *e = is_taken ? NULL : store_new_entry(s, name, path);
+    bool is_taken = !in_place && adapters_find(s, name) != NULL;
+    adapter_entry *e = is_taken ? NULL : adapters_new_entry(s, name, path);
     bool is_answered = e == NULL;
     if (is_taken) {
         (void)err_set(&w->error, QUIRE_INVALID, -1,
@@ -235,7 +268,7 @@ bool adapter_store_load(adapter_store *s, const char *name, const char *path, bo
         w->entries[0] = e;
         w->n_entries = 1;
         w->parts[0].scale = 1.0f;
-        is_answered = store_queue(s, w);
+        is_answered = adapters_queue(s, w);
     }
     pthread_mutex_unlock(&s->lock);
     wake_ring(&s->bell);
@@ -256,6 +289,7 @@ void adapter_store_visit(adapter_store *s, void (*visit)(void *context, const ad
         const adapter_about a = {.name = e->name,
                                  .path = e->path,
                                  .is_listed = e->is_listed,
+                                 .scale = e->usual,
                                  .is_resident = e->is_resident,
                                  .rank = e->rank,
                                  .n_bytes = e->n_bytes,
@@ -289,21 +323,15 @@ void adapter_store_count(adapter_store *s, int32_t *n, int32_t *most) {
 
 /* The entry of a part; NULL and w->error: there is none. Under the lock. */
 static adapter_entry *entry_of(adapter_store *s, const adapter_part *p, adapter_want *w) {
-    adapter_entry *found = p->name != NULL ? store_find(s, p->name) : NULL;
-    int32_t number = 0;
-    for (size_t i = 0; i < s->n_entries && p->name == NULL && found == NULL; i++) {
-        adapter_entry *e = s->entries[i];
-        bool counts = !e->is_listed && e->n_parts == 0;
-        found = counts && number == p->number ? e : NULL;
-        number += counts;
-    }
+    int32_t n = 0;
+    adapter_entry *found = p->name != NULL ? adapters_find(s, p->name) : adapters_at(s, p->number, &n);
     if (found == NULL && p->name != NULL) {
         (void)err_set_param(&w->error, QUIRE_NOT_FOUND, "model", "The model `%.200s` does not exist.",
                             p->name);
     } else if (found == NULL) {
         (void)err_set_param(&w->error, QUIRE_BAD_REQUEST, "lora",
                             "lora has id %d; this server has %d adapters of --lora, 0 is the first",
-                            (int)p->number, (int)number);
+                            (int)p->number, (int)n);
     }
     return found;
 }
@@ -314,11 +342,11 @@ static void find_in_dir(adapter_store *s, const adapter_want *w) {
         const char *name = w->parts[i].name;
         strbuf path = {0};
         pthread_mutex_lock(&s->lock);
-        bool is_known = name == NULL || store_find(s, name) != NULL;
+        bool is_known = name == NULL || adapters_find(s, name) != NULL;
         pthread_mutex_unlock(&s->lock);
         if (!is_known && adapter_name_find(s->dir, name, &path) == QUIRE_OK) {
             pthread_mutex_lock(&s->lock);
-            adapter_entry *e = store_find(s, name) == NULL ? store_new_entry(s, name, path.p) : NULL;
+            adapter_entry *e = adapters_find(s, name) == NULL ? adapters_new_entry(s, name, path.p) : NULL;
             if (e != NULL) { /* without memory the name is unknown, which its request is told */
                 e->is_found = true;
             }
@@ -349,7 +377,7 @@ static bool set_entries(adapter_store *s, adapter_want *w) {
     return w->error.code == QUIRE_OK;
 }
 
-static bool store_want(void *context, adapter_want *w) {
+static bool adapters_want(void *context, adapter_want *w) {
     adapter_store *s = context;
     w->ref = NULL;
     w->n_entries = 0;
@@ -359,9 +387,9 @@ static bool store_want(void *context, adapter_want *w) {
     pthread_mutex_lock(&s->lock);
     bool is_answered = !set_entries(s, w);
     if (is_answered) {
-        store_release_want(w);
+        adapters_release_want(w);
     }
-    is_answered = is_answered || store_answer(s, w) || store_queue(s, w);
+    is_answered = is_answered || adapters_answer(s, w) || adapters_queue(s, w);
     pthread_mutex_unlock(&s->lock);
     if (!is_answered) {
         wake_ring(&s->bell);
@@ -369,7 +397,7 @@ static bool store_want(void *context, adapter_want *w) {
     return is_answered;
 }
 
-static void store_cancel(void *context, adapter_want *w) {
+static void adapters_cancel(void *context, adapter_want *w) {
     adapter_store *s = context;
     pthread_mutex_lock(&s->lock);
     adapter_want **at = &s->first;
@@ -380,7 +408,7 @@ static void store_cancel(void *context, adapter_want *w) {
     if (waits) {
         *at = w->next;
         s->last = w->next == NULL ? at : s->last;
-        store_release_want(w);
+        adapters_release_want(w);
         (void)err_set(&w->error, QUIRE_CANCELLED, -1, "cancelled");
     }
     pthread_mutex_unlock(&s->lock);
@@ -390,14 +418,34 @@ static void store_cancel(void *context, adapter_want *w) {
     }
 }
 
-static bool store_knows(void *context, const char *name) {
+static void adapters_usual(void *context, adapter_want *w) {
+    adapter_store *s = context;
+    int32_t number = 0;
+    pthread_mutex_lock(&s->lock);
+    for (size_t i = 0; i < s->n_entries; i++) {
+        const adapter_entry *e = s->entries[i];
+        if (!e->is_listed && e->n_parts == 0) {
+            if (e->usual != 0.0f) {
+                w->parts[w->n_parts++] = (adapter_part){.number = number, .scale = e->usual};
+            }
+            number++;
+        }
+    }
+    pthread_mutex_unlock(&s->lock);
+}
+
+static bool adapters_knows(void *context, const char *name) {
     adapter_store *s = context;
     pthread_mutex_lock(&s->lock);
-    bool knows = s->dir != NULL || store_find(s, name) != NULL;
+    bool knows = s->dir != NULL || adapters_find(s, name) != NULL;
     pthread_mutex_unlock(&s->lock);
     return knows;
 }
 
 adapter_source adapter_store_source(adapter_store *s) {
-    return (adapter_source){.want = store_want, .cancel = store_cancel, .knows = store_knows, .context = s};
+    return (adapter_source){.want = adapters_want,
+                            .cancel = adapters_cancel,
+                            .usual = adapters_usual,
+                            .knows = adapters_knows,
+                            .context = s};
 }

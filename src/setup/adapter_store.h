@@ -27,8 +27,9 @@ typedef struct loaded_adapter {
     int32_t rank;
     int64_t n_bytes;
     uint8_t digest[SHA256_BYTES];
-    int32_t *invocation; /* [n_invocation] mem_new'd; or NULL */
+    const int32_t *invocation; /* [n_invocation]; or NULL */
     int32_t n_invocation;
+    void *own; /* the loader's */
 } loaded_adapter;
 
 /* How adapters are loaded and freed. */
@@ -36,7 +37,8 @@ typedef struct adapter_loader {
     quire_err (*load)(void *context, const char *path, loaded_adapter *out, quire_error *err);
     quire_err (*blend)(void *context, const struct adapter *const *parts, const float *scales, int32_t n,
                        struct adapter **out, quire_error *err);
-    void (*free)(void *context, struct adapter *a);
+    /* Frees what load made, or a blend, of which weights alone is set. */
+    void (*free)(void *context, loaded_adapter *a);
     void *context;
 } adapter_loader;
 
@@ -58,6 +60,10 @@ void adapter_store_close(adapter_store *s);
  * only: 0, 1, 2 .. in the order of their adding. */
 quire_err adapter_store_add(adapter_store *s, const char *name, const char *path, bool is_listed,
                             quire_error *err);
+/* Sets the scale with which the adapter of that number applies to requests that name
+ * none; 0 until then. At most ADAPTER_MAX_PARTS have another one than 0. BAD_REQUEST: no
+ * such number, or too many. */
+quire_err adapter_store_scale(adapter_store *s, int32_t number, float scale, quire_error *err);
 /* Loads an adapter under a name; w, whose parts are not read, is answered as by want():
  * with a reference, once it is known by that name. in_place: one that has the name
  * already is replaced, and its requests keep it until their ends; else it is INVALID.
@@ -71,6 +77,7 @@ quire_err adapter_store_remove(adapter_store *s, const char *name, quire_error *
 typedef struct adapter_about {
     const char *name, *path;
     bool is_listed, is_resident;
+    float scale;       /* as adapter_store_scale has it */
     int32_t rank;      /* as it was loaded last; 0: it never was */
     int64_t n_bytes;   /* likewise */
     int64_t load_us;   /* likewise: what that took */

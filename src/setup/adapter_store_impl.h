@@ -29,6 +29,7 @@ typedef struct adapter_entry {
     struct adapter_entry *parts[ADAPTER_MAX_PARTS];
     float scales[ADAPTER_MAX_PARTS];
     int32_t n_parts;
+    float usual; /* the scale for requests that name no adapter, where it is not listed */
 } adapter_entry;
 
 struct adapter_store {
@@ -51,24 +52,24 @@ struct adapter_store {
 
 /* ---- adapter_store.c ---- */
 /* Adds an entry; both texts are copied. NULL: out of memory. Under the lock. */
-adapter_entry *store_new_entry(adapter_store *s, const char *name, const char *path);
+adapter_entry *adapters_new_entry(adapter_store *s, const char *name, const char *path);
 /* The entry that is known by the name, or NULL. Under the lock. */
-adapter_entry *store_find(const adapter_store *s, const char *name);
+adapter_entry *adapters_find(const adapter_store *s, const char *name);
 /* Frees entries that are gone and that nobody has, as well as idle blends. Under the
  * lock. */
-void store_sweep(adapter_store *s);
+void adapters_sweep(adapter_store *s);
 /* Drops the weights of a resident entry that nobody has. Under the lock. */
-void store_unload(adapter_store *s, adapter_entry *e);
+void adapters_unload(adapter_store *s, adapter_entry *e);
 
 /* ---- adapter_load.c ---- */
 /* Answers w, whose entries are set, if all of them are resident and take holders. Under
  * the lock. */
-bool store_answer(adapter_store *s, adapter_want *w);
+bool adapters_answer(adapter_store *s, adapter_want *w);
 /* Appends w to those that wait, or answers it where nobody needs it. Under the lock. */
-bool store_queue(adapter_store *s, adapter_want *w);
+bool adapters_queue(adapter_store *s, adapter_want *w);
 /* Gives up w's hold on its entries. Under the lock. */
-void store_release_want(adapter_want *w);
+void adapters_release_want(adapter_want *w);
 /* The thread. */
-void *store_run(void *store);
+void *adapters_run(void *store);
 
 #endif

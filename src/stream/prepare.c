@@ -311,18 +311,19 @@ static quire_err open_choice(const stream_engine *e, const quire_request *r, cho
     return er == QUIRE_OK ? er : err_set(err, er, -1, "out of memory for a request");
 }
 
-_Static_assert(QUIRE_TENANT_BYTES + 1 + 2 * SHA256_BYTES <= ENGINE_NAMESPACE_BYTES,
+_Static_assert(QUIRE_TENANT_BYTES + 1 + 3 * SHA256_BYTES <= ENGINE_NAMESPACE_BYTES,
                "a namespace's name fits");
 
 /* Writes the name of r's namespace: its tenant and, after a zero byte, which no tenant's
  * name has, a digest of its salt (zeros for none) and, where there is some, a digest of
- * its mask and change of scores, with the b that they read. */
-static size_t write_namespace(const stream_engine *e, const generation *g, int32_t b,
+ * its mask and change of scores, with the b that they read; then, behind zeros in its
+ * place where there is none, the digest of the adapter of all its rows. */
+static size_t write_namespace(const stream_engine *e, const generation *g, int32_t b, const adapter_ref *own,
                               uint8_t out[ENGINE_NAMESPACE_BYTES]) {
     const attn_mods *mods = mods_of(e, g);
     size_t n = strlen(g->tenant);
     memcpy(out, g->tenant, n);
-    if (g->cache_salt.n > 0 || mods != NULL) {
+    if (g->cache_salt.n > 0 || mods != NULL || own != NULL) {
         memset(out + n, 0, 1 + SHA256_BYTES);
         n++;
         if (g->cache_salt.n > 0) {
@@ -337,8 +338,27 @@ static size_t write_namespace(const stream_engine *e, const generation *g, int32
         sha256_add(&s, &b, mods->uses_b ? sizeof b : 0);
         sha256_end(&s, out + n);
         n += SHA256_BYTES;
+    } else if (own != NULL) {
+        memset(out + n, 0, SHA256_BYTES);
+        n += SHA256_BYTES;
+    }
+    if (own != NULL) {
+        memcpy(out + n, own->digest, SHA256_BYTES);
+        n += SHA256_BYTES;
     }
     return n;
+}
+
+/* The first position whose row has the adapter, as vLLM and llama.cpp have it: of an
+ * activated one the last place in the prompt where its invocation tokens are. -1: they
+ * are nowhere, and no row has it. */
+static int32_t adapter_start(const adapter_ref *a, const int32_t *ids, int32_t n) {
+    int32_t at = a->n_invocation > 0 ? n - a->n_invocation : 0;
+    while (at >= 0 && a->n_invocation > 0 &&
+           memcmp(ids + at, a->invocation, (size_t)a->n_invocation * sizeof *ids) != 0) {
+        at--;
+    }
+    return at < 0 ? -1 : at;
 }
 
 static kv_retention retention_of(const generation *g) {
@@ -404,9 +424,11 @@ static quire_err make_prediction(quire_stream *s, quire_error *err) {
     return er == QUIRE_OK ? er : err_set_param(err, er, "prediction", "the prediction: %s", why.message);
 }
 
-engine_request stream_engine_request(const quire_stream *s, int32_t prompt,
+engine_request stream_engine_request(const quire_stream *s, int32_t prompt, const int32_t *ids, int32_t n,
                                      uint8_t namespace[ENGINE_NAMESPACE_BYTES]) {
     const quire_request *r = s->request;
+    int32_t from = s->want.ref != NULL ? adapter_start(s->want.ref, ids, n) : -1;
+    adapter_ref *ref = from >= 0 ? s->want.ref : NULL;
     /* ranked by the log-probabilities of their tokens */
     bool ranked = r->g.info.n_samples > r->g.info.n_best;
     return (engine_request){.priority = r->g.priority,
@@ -420,8 +442,11 @@ engine_request stream_engine_request(const quire_stream *s, int32_t prompt,
                             .mods = mods_of(s->q->e, &r->g),
                             .mods_b = prompt,
                             .mods_are_own = r->g.has_attention,
+                            .adapter = ref,
+                            .adapter_from = ref != NULL ? from : 0,
                             .namespace = namespace,
-                            .n_namespace = write_namespace(s->q->e, &r->g, prompt, namespace),
+                            .n_namespace =
+                                write_namespace(s->q->e, &r->g, prompt, from == 0 ? ref : NULL, namespace),
                             .retains = r->g.cache_priority >= 0 || r->g.cache_ttl_s > 0,
                             .retention = retention_of(&r->g),
                             .explain = r->g.info.explain,
@@ -456,7 +481,8 @@ static quire_err submit_samples(quire_stream *s, choice *c, int32_t n, request_i
     }
     memcpy(tokens, c->prompt.ids, c->prompt.n * sizeof *tokens);
     uint8_t namespace[ENGINE_NAMESPACE_BYTES];
-    engine_request r = stream_engine_request(s, c->index / q->g.info.n_samples, namespace);
+    int32_t n_prompt = q->fork_from != NULL ? q->fork_from->n_prompt : (int32_t)c->prompt.n;
+    engine_request r = stream_engine_request(s, c->index / q->g.info.n_samples, tokens, n_prompt, namespace);
     r.tokens = tokens;
     r.n_tokens = (int32_t)c->prompt.n;
     r.n_marks = prompt_marks(s->q->e->tokenizer, tokens, r.n_tokens, MARKED_PLACES, r.marks);
@@ -497,7 +523,7 @@ static quire_err submit_all(quire_stream *s, quire_error *err) {
     int32_t group = alone ? 1 : info->n_samples;
     request_id *ids = mem_new((size_t)group, sizeof *ids);
     void **users = mem_new((size_t)group, sizeof *users);
-    int64_t tokenise_us = clock_us() - s->submitted_us;
+    int64_t tokenise_us = clock_us() - s->submitted_us - s->want.load_us;
     quire_err e = ids && users ? QUIRE_OK : err_set(err, QUIRE_NO_MEMORY, -1, "out of memory for a request");
     for (int32_t i = 0; e == QUIRE_OK && i < s->n_choices; i += group) {
         choice *c = &s->choices[i], *first = c - i % info->n_samples;

@@ -1,5 +1,6 @@
 #include "stream/stream.h"
 
+#include <stddef.h>
 #include <string.h>
 
 #include "base/clock.h"
@@ -28,6 +29,7 @@ static void free_stream(quire_stream *s) {
     }
     beam_stop_matcher_close(s->watch);
     constraint_drop(s->rule.constraint);
+    adapter_ref_drop(s->want.ref);
     prediction_drop(s->prediction);
     strbuf_deinit(&s->rule.keywords);
     quire_request_free(s->request);
@@ -43,11 +45,53 @@ void stream_deliver(quire_queue *q, text_job *job) {
     pthread_mutex_unlock(&q->lock);
 }
 
+/* adapter_want.ready: s is prepared from now on. */
+static void stream_has_adapter(adapter_want *w) {
+    quire_stream *s = (quire_stream *)(void *)((char *)w - offsetof(quire_stream, want));
+    text_pool_add(s->q->e->text, &s->job);
+}
+
+/* Looks for the adapter that s is to have. False: its file is being read, and run_prepare
+ * is called again once it is there. */
+static bool stream_want_adapter(quire_stream *s) {
+    const adapter_source *from = &s->q->e->adapters;
+    const generation *g = &s->request->g;
+    if (from->want == NULL || s->has_wanted || g->more.prompt_only) {
+        return true;
+    }
+    s->has_wanted = true;
+    adapter_want *w = &s->want;
+    w->is_off = &s->released;
+    w->ready = stream_has_adapter;
+    if (g->adapter.n > 0) {
+        w->parts[w->n_parts++] = (adapter_part){.name = g->adapter.p, .scale = 1.0f};
+    } else if (g->has_own_adapters) {
+        memcpy(w->parts, g->loras, sizeof w->parts);
+        w->n_parts = g->n_loras;
+    } else {
+        from->usual(from->context, w);
+    }
+    return w->n_parts == 0 || from->want(from->context, w);
+}
+
+/* Cancels the wait for the adapter of s, if it waits for one. */
+static void stream_stop_wanting(quire_stream *s) {
+    const adapter_source *from = &s->q->e->adapters;
+    if (from->want != NULL && !s->prepared) {
+        from->cancel(from->context, &s->want);
+    }
+}
+
 /* On a text thread. */
 static void run_prepare(text_job *job) {
     quire_stream *s = (quire_stream *)job;
     quire_error err = {0};
-    if (stream_prepare(s, &err) != QUIRE_OK) { /* err is valid only then */
+    if (!stream_want_adapter(s)) {
+        return;
+    }
+    if (s->want.error.code != QUIRE_OK) {
+        s->verdict = s->want.error;
+    } else if (stream_prepare(s, &err) != QUIRE_OK) { /* err is valid only then */
         s->verdict = err;
     }
     stream_deliver(s->q, job);
@@ -138,6 +182,12 @@ void stream_count(choice *c) {
                        .admitted_us = c->admitted_us,
                        .first_token_us = c->first_token_us,
                        .ended_us = c->over_us};
+    adapter_ref *ref = s->want.ref;
+    if (ref != NULL) {
+        atomic_fetch_add(&ref->n_requests, 1);
+        atomic_fetch_add(&ref->n_prompt_tokens, (long long)c->prompt.n);
+        atomic_fetch_add(&ref->n_generated, c->n_completion);
+    }
     request_numbers n = {.n_prompt = (int32_t)c->prompt.n,
                          .n_computed = c->n_prefilled,
                          .n_completion = c->n_completion,
@@ -162,6 +212,7 @@ void stream_free_if_over(quire_stream *s) {
 
 void quire_stream_cancel(quire_stream *s) {
     s->cancelled = true;
+    stream_stop_wanting(s);
     if (s->prepared) {
         stream_cancel_choices(s);
     }

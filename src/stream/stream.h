@@ -28,6 +28,8 @@ struct quire_stream {
     int32_t n_commands; /* under way */
     /* beam search with stop strings: the engine uses it until the last end event */
     struct beam_stop_matcher *watch;
+    adapter_want want;    /* of its adapter, whose reference it has until it is freed */
+    bool has_wanted;      /* the text thread's */
     quire_error verdict;  /* the text thread's result, written until it is done with the stream */
     quire_error error;    /* QUIRE_OK, or why it failed */
     bool prepared;        /* the text thread is done with it */
@@ -71,9 +73,9 @@ quire_err stream_prepare(quire_stream *s, quire_error *err);
 /* The tokens of a chat's prompt. QUIRE_BAD_REQUEST, also where there are more than the
  * context has; QUIRE_UNSUPPORTED, QUIRE_NO_MEMORY. */
 quire_err stream_count_prompt(const stream_engine *e, const quire_request *r, size_t *n, quire_error *err);
-/* The engine's request for prompt number `prompt` of s, without tokens, users and
- * sampling parameters. The name of its namespace is written to `namespace`. */
-engine_request stream_engine_request(const quire_stream *s, int32_t prompt,
+/* The engine's request for prompt number `prompt` of s, ids[0..n), without tokens, users
+ * and sampling parameters. The name of its namespace is written to `namespace`. */
+engine_request stream_engine_request(const quire_stream *s, int32_t prompt, const int32_t *ids, int32_t n,
                                      uint8_t namespace[ENGINE_NAMESPACE_BYTES]);
 
 /* ---- queue.c ---- */

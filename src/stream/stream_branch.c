@@ -312,7 +312,8 @@ static quire_err submit_branch(stream_command *m, request_id *id, quire_error *e
     int32_t n_kept = (int32_t)m->kept.n, n_prompt = choice_first_prompt(c),
             generated = (int32_t)c->prompt.n - n_prompt;
     uint8_t namespace[ENGINE_NAMESPACE_BYTES];
-    engine_request r = stream_engine_request(s, c->index / s->request->g.info.n_samples, namespace);
+    engine_request r =
+        stream_engine_request(s, c->index / s->request->g.info.n_samples, c->prompt.ids, n_prompt, namespace);
     r.prompt_logprobs_width = 0;
     r.logits_out = NULL;
     r.deadline_us = 0;

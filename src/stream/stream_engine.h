@@ -6,6 +6,7 @@
 #include <stdatomic.h>
 
 #include "answer/grammar_cache.h"
+#include "core/adapter_want.h"
 #include "engine/engine.h"
 #include "request/request.h"
 #include "stream/prompt_cache.h"
@@ -21,8 +22,9 @@ typedef struct stream_engine {
     bool parses_messages;     /* special tokens in a client's messages are tokens */
     int64_t max_answer_bytes; /* 0: no bound */
     text_pool *text;
-    prompt_cache *prompts; /* NULL: none */
-    turn_store *turns;     /* NULL: none */
+    prompt_cache *prompts;   /* NULL: none */
+    turn_store *turns;       /* NULL: none */
+    adapter_source adapters; /* want NULL: requests have none */
     grammar_cache *grammars;
     grammar_memory *rule_memory;           /* of the states of all rules */
     request_stats *requests;               /* shared by its threads */

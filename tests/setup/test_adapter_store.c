@@ -60,10 +60,10 @@ static quire_err blend(void *context, const struct adapter *const *parts, const 
     return QUIRE_OK;
 }
 
-static void free_adapter(void *context, struct adapter *a) {
+static void free_adapter(void *context, loaded_adapter *l) {
     (void)context;
-    atomic_fetch_sub(&n_alive, a->version >= 0 ? 1 : 0);
-    mem_free(a);
+    atomic_fetch_sub(&n_alive, l->weights->version >= 0 ? 1 : 0);
+    mem_free(l->weights);
 }
 
 static const adapter_loader loader = {load, blend, free_adapter, NULL};
@@ -324,12 +324,14 @@ TEST(names_find_files_in_the_directory_and_none_outside) {
     assert_non_null(mkdtemp(root));
     (void)snprintf(dir, sizeof dir, "%s/dir", root);
     assert_int_equal(mkdir(dir, 0700), 0);
-    make_file(root, "secret");
+    (void)snprintf(out, sizeof out, "%s/dix", root); /* as long as dir */
+    assert_int_equal(mkdir(out, 0700), 0);
+    make_file(out, "secret");
     make_file(dir, "sql.gguf");
     make_file(dir, "plain");
     make_file(dir, ".hidden");
     (void)snprintf(out, sizeof out, "%s/link", dir);
-    assert_int_equal(symlink("../secret", out), 0);
+    assert_int_equal(symlink("../dix/secret", out), 0);
     open_store(2, dir);
     wish w;
     (void)want(&w, "plain");
@@ -340,8 +342,8 @@ TEST(names_find_files_in_the_directory_and_none_outside) {
     assert_true(becomes_ready(&w, 20000000));
     assert_non_null(strstr(w.w.ref->weights->path, "/dir/sql.gguf"));
     drop(&w);
-    const char *hostile[] = {"../secret", "link",       "/etc/passwd", ".hidden", "..",     ".",
-                             "",          "a/../plain", "plain/",      "./plain", "dir//x", "no"};
+    const char *hostile[] = {"../dix/secret", "link",   "/etc/passwd", ".hidden", "..", ".", "",
+                             "a/../plain",    "plain/", "./plain",     "dir//x",  "no"};
     for (size_t i = 0; i < sizeof hostile / sizeof *hostile; i++) {
         assert_true(want(&w, hostile[i]));
         assert_int_equal(w.w.error.code, QUIRE_NOT_FOUND);
@@ -372,7 +374,7 @@ TEST(lists_have_names_and_paths_or_objects) {
         assert_int_equal(err.code, QUIRE_INVALID);
     }
     strbuf_deinit(&own);
-    const char *paths = "a.gguf\nb:0.5\nc:d:-2\nC:\\x";
+    const char *paths = "a.gguf,b:0.5\nc:d:-2\n,C:\\x,";
     const float scales[] = {1.0f, 0.5f, -2.0f, 1.0f};
     const char *names[] = {"a.gguf", "b", "c:d", "C:\\x"};
     for (int i = 0; i < 4; i++) {
