@@ -894,6 +894,12 @@ typedef struct quire_explain_more {
      * with recurrent states more than quire_explain.matched, where the cache has no
      * snapshot of the state after them (docs/kv.md); else the same */
     int32_t n_prefix;
+    /* its LoRA adapter, or NULL; how long it waited until that was read, and how long and
+     * how often for one of the places of different adapters that run (max_loras). Valid
+     * while the stream is */
+    const char *adapter;
+    int64_t adapter_load_us, adapter_wait_us;
+    int32_t n_adapter_waits;
 } quire_explain_more;
 
 /* NULL where the choice has no report, or not yet. Valid while the stream is. Called on
@@ -963,6 +969,62 @@ typedef struct quire_tail {
  * continues. */
 quire_err quire_stream_steer(quire_stream *s, int32_t choice, int32_t position, const quire_tail *tail,
                              const char *fields, size_t n_fields, quire_error *err);
+
+/* ---- LoRA adapters: docs/adapters.md ---- */
+
+/* An adapter that an engine knows. */
+typedef struct quire_adapter {
+    size_t size; /* of this struct in the library; later versions add members at the end */
+    const char *name, *path;
+    /* of quire_options' loras: its number, and the scale with which it applies to
+     * requests that name none; else -1 and 0 */
+    int32_t number;
+    float scale;
+    bool is_loaded, is_running, is_waiting; /* the last two: sequences that have it run, or wait to */
+    /* as it was loaded last; 0: it never was */
+    int32_t rank;
+    int64_t n_bytes, load_us;
+    /* of requests that are over */
+    int64_t n_requests, prompt_tokens, completion_tokens;
+} quire_adapter;
+
+/* All adapters that the engine knows, those of lora_dir that were not asked for yet
+ * excepted. *list: n pointers and what they point to, freed with quire_free; NULL: there
+ * are none. Any thread. NO_MEMORY. */
+quire_err quire_adapters(const quire_engine *e, quire_adapter ***list, size_t *n);
+/* Reads an adapter, a directory as PEFT writes it or a GGUF file, and makes it known by
+ * the name: requests can have it from now on (quire_request_adapter). in_place: one that
+ * has this name is replaced, and its requests keep it until they end; else it is INVALID.
+ * The steps of the engine go on meanwhile. After a failure all is as it was; err names
+ * the tensor that does not fit, and what to do. UNSUPPORTED: the engine was opened
+ * without adapters. Blocks; any thread. */
+quire_err quire_adapter_load(quire_engine *e, const char *name, const char *path, bool in_place,
+                             quire_error *err);
+/* The same without blocking: a CHECKED event on q delivers a text that says so, or the
+ * error. quire_parse_cancel cancels the event, not the loading. NO_MEMORY. Called on q's
+ * thread. */
+quire_err quire_adapter_start(quire_queue *q, const char *name, const char *path, bool in_place, void *user,
+                              quire_parse **out);
+/* Makes an adapter unknown. Its requests keep it until they end, and its memory is freed
+ * then. NOT_FOUND. Any thread. */
+quire_err quire_adapter_unload(quire_engine *e, const char *name, quire_error *err);
+/* Sets the scale with which an adapter of quire_options' loras applies to requests that
+ * name none, from now on. BAD_REQUEST: there is no such number. Any thread. */
+quire_err quire_adapter_scale(quire_engine *e, int32_t number, float scale, quire_error *err);
+/* Whether requests may have an adapter of this name: it is known, or lora_dir is looked
+ * into when it is wanted. Does not block. Any thread. */
+bool quire_adapter_known(const quire_engine *e, const char *name);
+
+/* Bounds of an engine's adapters, and what they take. */
+typedef struct quire_adapter_stats {
+    size_t size; /* of this struct in the caller's quire.h: set before the call */
+    /* different ones that may run at once (0: the engine was opened without), largest
+     * rank, most that may be loaded */
+    int32_t max_running, max_rank, max_loaded;
+    int32_t n_loaded, most_loaded; /* now, and at most so far */
+    int64_t n_bytes;               /* of those that are loaded */
+} quire_adapter_stats;
+void quire_adapter_count(const quire_engine *e, quire_adapter_stats *out);
 
 /* ---- snapshots of the pages ---- */
 

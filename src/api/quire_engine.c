@@ -10,6 +10,7 @@
 #include "expr/expr_mods.h"
 #include "file/npz.h"
 #include "request/read_turns.h"
+#include "setup/adapter_options.h"
 #include "setup/engine_config.h"
 #include "setup/memory_limits.h"
 #include "stream/stream.h"
@@ -36,6 +37,7 @@ static request_context context_of(const quire_engine *e, const quire_options *o,
                          .n_token_types = d->embed.n_token_types,
                          .n_row = desc_pooled_width(d),
                          .mods = e->mods,
+                         .n_loras = options_numbered_adapters(o),
                          .trusts_attention = o->trust_request_attention,
                          .opens_objects = o->json_additional_properties == QUIRE_JSON_PROPERTIES_SCHEMA,
                          .json_space = (grammar_space)o->json_whitespace,
@@ -135,13 +137,14 @@ static quire_err quire_engine_open_all(quire_engine *e, const quire_options *giv
     i->generation_config = e->defaults.n > n_given ? p->defaults.source.p : NULL;
     i->generation_defaults = e->defaults.n > 0 ? e->defaults.text.p : "";
     thought_key(o.signing_key, e->thought_key);
-    e->streams =
-        (stream_engine){.core = p->core,
-                        .model = model_description(p->model.m),
-                        .tokenizer = p->tokenizer,
-                        .context = context_of(e, &o, model_description(p->model.m), i->max_model_len),
-                        .parses_messages = p->parses_messages,
-                        .max_answer_bytes = (int64_t)i->max_answer_bytes};
+    e->streams = (stream_engine){
+        .core = p->core,
+        .model = model_description(p->model.m),
+        .tokenizer = p->tokenizer,
+        .context = context_of(e, &o, model_description(p->model.m), i->max_model_len),
+        .adapters = p->adapters.store != NULL ? adapter_store_source(p->adapters.store) : (adapter_source){0},
+        .parses_messages = p->parses_messages,
+        .max_answer_bytes = (int64_t)i->max_answer_bytes};
     const stream_engine_sizes sizes = {.n_text_threads = text_threads(&o, i->n_threads),
                                        .text_cache_bytes = (size_t)o.text_cache_bytes,
                                        .rule_bytes = (size_t)p->rule_bytes};

@@ -49,6 +49,9 @@ typedef struct adapter_source {
     bool (*want)(void *context, adapter_want *w);
     /* Answers w with QUIRE_CANCELLED if it waits still. */
     void (*cancel)(void *context, adapter_want *w);
+    /* Loads the file at path under the name and answers w, whose parts are not read
+     * (adapter_store_load). Otherwise as want(). */
+    bool (*load)(void *context, const char *name, const char *path, bool in_place, adapter_want *w);
     /* Sets the parts of a request that names no adapter. */
     void (*usual)(void *context, adapter_want *w);
     /* Whether a name may be one of an adapter: it is known, or could be found. Does not

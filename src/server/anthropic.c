@@ -388,17 +388,28 @@ void messages_write_model(const server *s, str name, json_out *o) {
 void messages_write_models(const server *s, json_out *o) {
     int32_t n = s->options.n_served_model_names;
     const char *last = n > 1 ? s->options.served_model_names[n - 1] : s->model_name;
+    quire_adapter **list;
+    size_t n_adapters;
+    quire_err e = quire_adapters(s->engine, &list, &n_adapters);
+    o->err = o->err == QUIRE_OK ? e : o->err;
     json_begin(o, '{');
     json_begin(json_name(o, "data"), '[');
     messages_write_model(s, str_of(s->model_name), json_item(o));
     for (int32_t i = 1; i < n; i++) {
         messages_write_model(s, str_of(s->options.served_model_names[i]), json_item(o));
     }
+    for (size_t i = 0; i < n_adapters; i++) {
+        if (list[i]->number < 0) {
+            messages_write_model(s, str_of(list[i]->name), json_item(o));
+            last = list[i]->name;
+        }
+    }
     json_end(o, ']');
     json_bool(json_name(o, "has_more"), false);
     json_cstr(json_name(o, "first_id"), s->model_name);
     json_cstr(json_name(o, "last_id"), last);
     json_end(o, '}');
+    quire_free((void *)list);
 }
 
 const response_writer messages_writer = {

@@ -100,6 +100,12 @@ void body_count(conn *c) {
     body_await_job(c, e, job);
 }
 
+void body_load_adapter(conn *c, const char *name, const char *path, bool in_place) {
+    quire_parse *job = NULL;
+    quire_err e = quire_adapter_start(conn_queue(c), name, path, in_place, c, &job);
+    body_await_job(c, e, job);
+}
+
 static void body_checked(conn *c, const quire_event *ev) {
     c->pending = NULL;
     body_give_room(&c->body);
@@ -108,8 +114,11 @@ static void body_checked(conn *c, const quire_event *ev) {
         conn_reply_failure(c, error_of(&err));
         return;
     }
-    conn_reply(c,
-               &(reply){.status = 200, .content_type = "application/json", .body = {ev->text, ev->n_text}});
+    /* of an adapter that was loaded it is a sentence, as vLLM has it */
+    bool is_json = ev->n_text > 0 && ev->text[0] == '{';
+    conn_reply(c, &(reply){.status = 200,
+                           .content_type = is_json ? "application/json" : "text/plain; charset=utf-8",
+                           .body = {ev->text, ev->n_text}});
 }
 
 /* ---- looks ---- */

@@ -18,6 +18,8 @@ void body_check(conn *c);
 /* POST /v1/messages/count_tokens: starts counting the tokens of the prompt in c's
  * body. */
 void body_count(conn *c);
+/* Starts loading an adapter; c is answered once it is there, or is not. */
+void body_load_adapter(conn *c, const char *name, const char *path, bool in_place);
 /* Starts a look, during which a text thread owns the body's memory; false: out of memory,
  * and the body is dropped. */
 bool body_look(conn *c);

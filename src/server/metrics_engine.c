@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "base/mem.h"
+#include "server/adapter_list.h"
 #include "server/metrics.h"
 #include "server/models.h"
 
@@ -412,5 +413,6 @@ quire_err metrics_write(server *s, bool shows_tenants, strbuf *out) {
     TRY(metrics_write_memory(s->engine, out));
     TRY(metrics_write_snapshots(s->engine, out));
     TRY(metrics_write_turns(s->engine, out));
+    TRY(adapter_list_metrics(s->engine, out));
     return metrics_write_server(s, shows_tenants, out);
 }

@@ -1,19 +1,22 @@
 #include "server/model_routes.h"
 
 #include "json/json.h"
+#include "server/adapter_list.h"
 #include "server/anthropic.h"
 #include "server/models.h"
 
 /* ---- lists ---- */
 
-static void models_write_one(const server *s, str name, const served_model *m, json_out *o) {
+/* parent: of an adapter, its model; NULL: it is none. */
+static void models_write_card(const server *s, str name, const char *root, const char *parent,
+                              const served_model *m, json_out *o) {
     json_begin(o, '{');
     json_text(json_name(o, "id"), name.p, name.n);
     json_cstr(json_name(o, "object"), "model");
     json_int(json_name(o, "created"), s->started_s);
     json_cstr(json_name(o, "owned_by"), "quire");
-    json_cstr(json_name(o, "root"), m->name);
-    json_raw(json_name(o, "parent"), "null");
+    json_cstr(json_name(o, "root"), root);
+    json_cstr(json_name(o, "parent"), parent);
     if (m->max_model_len > 0) {
         json_int(json_name(o, "max_model_len"), m->max_model_len);
         json_int(json_name(o, "context_length"), m->max_model_len);
@@ -31,6 +34,19 @@ static void models_write_one(const server *s, str name, const served_model *m, j
     }
     json_end(o, '}');
     json_end(o, '}');
+}
+
+static void models_write_one(const server *s, str name, const served_model *m, json_out *o) {
+    models_write_card(s, name, m->name, NULL, m, o);
+}
+
+static void models_write_adapter(const server *s, const quire_adapter *a, json_out *o) {
+    const served_model main = models_look(s->models, models_at(s->models, 0));
+    models_write_card(s, str_of(a->name), a->path, s->model_name, &main, o);
+}
+
+static void models_write_anthropic_adapter(const server *s, const quire_adapter *a, json_out *o) {
+    messages_write_model(s, str_of(a->name), o);
 }
 
 void models_list(conn *c) {
@@ -53,6 +69,7 @@ void models_list(conn *c) {
         const served_model m = models_look(s->models, models_at(s->models, i));
         models_write_one(s, str_of(m.name), &m, json_item(&o));
     }
+    adapter_list_each(s, models_write_adapter, &o);
     json_end(&o, ']');
     json_end(&o, '}');
     conn_reply_json(c, &o, NULL);
@@ -70,11 +87,17 @@ void models_one(conn *c) {
     const server *s = c->loop->server;
     const str name = c->parameter;
     const served_model *other = models_find(s->models, name);
+    json_out o = conn_begin_json(c);
     if (other == NULL && !server_answers_to(s, name)) {
-        models_refuse_name(c, name);
+        if (adapter_list_one(s, name,
+                            c->request.is_anthropic ? models_write_anthropic_adapter : models_write_adapter,
+                            &o)) {
+            conn_reply_json(c, &o, NULL);
+        } else {
+            models_refuse_name(c, name);
+        }
         return;
     }
-    json_out o = conn_begin_json(c);
     if (c->request.is_anthropic) {
         messages_write_model(s, name, &o);
     } else {

@@ -7,6 +7,7 @@
 #include "base/clock.h"
 #include "base/mem.h"
 #include "base/sha256.h"
+#include "server/adapter_list.h"
 #include "server/body_jobs.h"
 #include "server/ollama.h"
 #include "server/conn_model.h"
@@ -293,7 +294,8 @@ static bool ollama_answers_to(const server *s, str name) {
     static const char latest[] = ":latest";
     size_t tag = sizeof latest - 1;
     bool is_tagged = name.n > tag && memcmp(name.p + name.n - tag, latest, tag) == 0;
-    return server_answers_to(s, name) || (is_tagged && server_answers_to(s, (str){name.p, name.n - tag}));
+    str plain = {name.p, is_tagged ? name.n - tag : name.n};
+    return server_answers_to(s, name) || server_answers_to(s, plain) || adapter_list_knows(s, plain);
 }
 
 static void ollama_refuse_name(conn *c, str name) {
@@ -343,14 +345,14 @@ void ollama_post(conn *c) {
 
 /* ---- the model ---- */
 
-static void ollama_write_details(const quire_info *i, json_out *o) {
+static void ollama_write_details(const quire_info *i, const char *parent, json_out *o) {
     char size[32], bits[32];
     bool is_large = i->n_params >= 1000000000;
     snprintf(size, sizeof size, is_large ? "%.1fB" : "%.0fM", (double)i->n_params / (is_large ? 1e9 : 1e6));
     snprintf(bits, sizeof bits, "%.1f bits",
              i->n_params > 0 ? (double)i->weight_bytes * 8.0 / (double)i->n_params : 0.0);
     json_begin(json_name(o, "details"), '{');
-    json_cstr(json_name(o, "parent_model"), "");
+    json_cstr(json_name(o, "parent_model"), parent);
     json_cstr(json_name(o, "format"), "gguf");
     json_cstr(json_name(o, "family"), i->architecture);
     json_begin(json_name(o, "families"), '[');
@@ -372,15 +374,17 @@ static void ollama_write_digest(const char *name, json_out *o) {
     json_cstr(json_name(o, "digest"), text);
 }
 
-/* One served name; the running model's with what it takes in memory. */
-static void ollama_write_served(const server *s, const char *name, bool runs, json_out *o) {
+/* One name; a running one's with its context. parent: of an adapter, its model; "": it is
+ * none. */
+static void ollama_write_card(const server *s, const char *name, int64_t bytes, const char *parent, bool runs,
+                              json_out *o) {
     const quire_info *i = quire_engine_info(s->engine);
-    json_begin(json_item(o), '{');
+    json_begin(o, '{');
     json_cstr(json_name(o, "name"), name);
     json_cstr(json_name(o, "model"), name);
-    json_int(json_name(o, "size"), i->weight_bytes);
+    json_int(json_name(o, "size"), bytes);
     ollama_write_digest(name, o);
-    ollama_write_details(i, o);
+    ollama_write_details(i, parent, o);
     if (runs) {
         ollama_write_time(o, "expires_at", INT64_C(32503680000)); /* the year 3000: it stays */
         json_int(json_name(o, "size_vram"), 0);
@@ -391,6 +395,14 @@ static void ollama_write_served(const server *s, const char *name, bool runs, js
     json_end(o, '}');
 }
 
+static void ollama_write_served(const server *s, const char *name, bool runs, json_out *o) {
+    ollama_write_card(s, name, quire_engine_info(s->engine)->weight_bytes, "", runs, json_item(o));
+}
+
+static void ollama_write_adapter(const server *s, const quire_adapter *a, json_out *o) {
+    ollama_write_card(s, a->name, a->n_bytes, s->model_name, false, o);
+}
+
 static void ollama_list(conn *c, bool runs) {
     const server *s = c->loop->server;
     json_out o = conn_begin_json(c);
@@ -399,6 +411,9 @@ static void ollama_list(conn *c, bool runs) {
     ollama_write_served(s, s->model_name, runs, &o);
     for (int32_t i = 1; i < s->options.n_served_model_names; i++) {
         ollama_write_served(s, s->options.served_model_names[i], runs, &o);
+    }
+    if (!runs) {
+        adapter_list_each(s, ollama_write_adapter, &o);
     }
     json_end(&o, ']');
     json_end(&o, '}');
@@ -468,7 +483,7 @@ void ollama_show(conn *c) {
         json_cstr(json_name(&o, "modelfile"), "");
         json_cstr(json_name(&o, "parameters"), i->generation_defaults);
         json_cstr(json_name(&o, "template"), i->chat_form != NULL ? i->chat_form : "");
-        ollama_write_details(i, &o);
+        ollama_write_details(i, "", &o);
         ollama_write_info(i, &o);
         ollama_write_capabilities(i, &o);
         ollama_write_time(&o, "modified_at", s->started_s);

@@ -128,6 +128,7 @@ void request_log(const request_record *r, const char *tenant) {
     log_add_text(&l, "method", r->method);
     log_add_text(&l, "endpoint", r->endpoint);
     log_add_some(&l, "path", r->path);
+    log_add_some(&l, "adapter", r->adapter);
     log_add_int(&l, "status", request_status(r));
     if (r->is_generation) {
         log_add_int(&l, "prompt_tokens", r->prompt_tokens);

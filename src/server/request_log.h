@@ -27,6 +27,7 @@ typedef struct request_record {
     char id[REQUEST_ID_BYTES + 1]; /* the client's X-Request-Id, or "req-" and the number */
     const char *method;            /* NULL: the head was not understood */
     const char *endpoint;          /* the route's path, without parameters; NULL: none */
+    char adapter[256];             /* the name of its adapter, or "" */
     int status;                    /* as sent; 0: nothing was sent */
     int error_status;              /* of an error, also of one that ends a stream; 0: none */
     char error[200];               /* why; "" without an error */

@@ -7,6 +7,7 @@
 
 #include "base/clock.h"
 #include "base/mem.h"
+#include "server/adapter_list.h"
 
 /* A dialect of the API has a row here, and a file that writes its responses. */
 static const response_writer *const response_writers[] = {
@@ -141,7 +142,10 @@ void response_start(conn *c, quire_request *r) {
     quire_error err = {0};
     const quire_request_info *info = quire_request_describe(r);
     response_note_headers(c, info);
-    if (info->model != NULL && c->model->m->number == 0 && !server_answers_to(s, str_of(info->model))) {
+    bool has_adapter =
+        info->model != NULL && c->model->m->number == 0 && !server_answers_to(s, str_of(info->model));
+    if (has_adapter &&
+        !(adapter_list_knows(s, str_of(info->model)) && quire_request_adapter(r, info->model) == QUIRE_OK)) {
         err_set(&err, QUIRE_NOT_FOUND, -1, "The model `%.200s` does not exist; this server has `%.200s`.",
                 info->model, s->model_name);
         quire_request_free(r);
@@ -160,6 +164,10 @@ void response_start(conn *c, quire_request *r) {
         quire_request_free(r);
         conn_reply_error(c, 500, NULL, "out of memory", NULL);
         return;
+    }
+    if (has_adapter) {
+        (void)snprintf(a->adapter_name, sizeof a->adapter_name, "%s", info->model);
+        (void)snprintf(c->record.adapter, sizeof c->record.adapter, "%s", info->model);
     }
     if (c->has_tenant && quire_request_tenant(r, c->tenant) != QUIRE_OK) {
         quire_request_free(r);

@@ -192,6 +192,7 @@ struct response {
     response_prompt *prompts; /* [n_choices / n_samples] */
     int32_t n_samples;        /* choices of one prompt */
     int64_t created_s;
+    char adapter_name[256];                                  /* of its adapter; "": it has none */
     size_t n_bytes;                                          /* unsent bytes of its choices and prompts */
     int32_t prompt_tokens, completion_tokens, cached_tokens; /* of all choices, at DONE */
     response_prediction prediction;                          /* likewise */
@@ -227,7 +228,7 @@ static inline quire_engine *response_engine(const response *a) {
 }
 /* The name of the model that does, as the fields `model` of responses have it. */
 static inline const char *response_model(const response *a) {
-    return a->model->m->name;
+    return a->adapter_name[0] != '\0' ? a->adapter_name : a->model->m->name;
 }
 /* The generation that c has in progress, or NULL. */
 response *response_of(const conn *c);

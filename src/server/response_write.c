@@ -194,7 +194,15 @@ static void explain_write_turns(const quire_explain_more *more, json_out *o) {
     json_named_ints(json_name(o, "recalled_turns"), counts);
 }
 
-static void explain_write_waits(const quire_explain *x, json_out *o) {
+static void explain_write_wait(const char *cause, int64_t us, int32_t times, json_out *o) {
+    json_begin(json_item(o), '{');
+    json_cstr(json_name(o, "cause"), cause);
+    json_int(json_name(o, "us"), us);
+    json_int(json_name(o, "times"), times);
+    json_end(o, '}');
+}
+
+static void explain_write_waits(const quire_explain *x, const quire_explain_more *more, json_out *o) {
     static const char *const causes[QUIRE_N_WAITS] = {
         [QUIRE_WAIT_TURN] = "turn",     [QUIRE_WAIT_PAGES] = "pages",   [QUIRE_WAIT_SLOT] = "slot",
         [QUIRE_WAIT_BUDGET] = "budget", [QUIRE_WAIT_PREFIX] = "prefix", [QUIRE_WAIT_TIER] = "tier",
@@ -202,12 +210,11 @@ static void explain_write_waits(const quire_explain *x, json_out *o) {
     json_begin(json_name(o, "waits"), '[');
     for (int i = 0; i < QUIRE_N_WAITS; i++) {
         if (x->n_waits[i] > 0) {
-            json_begin(json_item(o), '{');
-            json_cstr(json_name(o, "cause"), causes[i]);
-            json_int(json_name(o, "us"), x->wait_us[i]);
-            json_int(json_name(o, "times"), x->n_waits[i]);
-            json_end(o, '}');
+            explain_write_wait(causes[i], x->wait_us[i], x->n_waits[i], o);
         }
+    }
+    if (more->n_adapter_waits > 0) {
+        explain_write_wait("adapter", more->adapter_wait_us, more->n_adapter_waits, o);
     }
     json_end(o, ']');
 }
@@ -276,7 +283,13 @@ static void explain_write_choice(const response *a, int32_t index, const respons
     json_int(json_name(o, "index"), index);
     if (x != NULL && more != NULL) {
         explain_write_place(more, o);
-        explain_write_waits(x, o);
+        explain_write_waits(x, more, o);
+        if (more->adapter != NULL) {
+            json_begin(json_name(o, "adapter"), '{');
+            json_cstr(json_name(o, "name"), more->adapter);
+            json_int(json_name(o, "load_us"), more->adapter_load_us);
+            json_end(o, '}');
+        }
         explain_write_reuse(x, more, o);
         explain_write_turns(more, o);
         explain_write_chunks(x, o);

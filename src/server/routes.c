@@ -5,6 +5,7 @@
 #include <strings.h>
 
 #include "base/clock.h"
+#include "server/adapter_api.h"
 #include "server/anthropic.h"
 #include "server/body_jobs.h"
 #include "server/llama_api.h"
@@ -204,6 +205,15 @@ static const route route_table[] = {
     {.path = "/models", .allow = READ, .run = models_list, .needs_key = true},
     {.path = "/models/load", JSON_POST, ANY_TYPE, .run = models_post_load, .max_body_bytes = 65536},
     {.path = "/models/unload", JSON_POST, ANY_TYPE, .run = models_post_unload, .max_body_bytes = 65536},
+    {.path = "/v1/load_lora_adapter", JSON_POST, .run = adapter_api_load, .max_body_bytes = 65536},
+    {.path = "/v1/unload_lora_adapter", JSON_POST, .run = adapter_api_unload, .max_body_bytes = 65536},
+    {.path = "/lora-adapters",
+     .allow = READ ", POST",
+     .run = adapter_api_scales,
+     .takes_any_type = true,
+     .needs_key = true,
+     .max_body_bytes = 65536,
+     .error = llama_error},
     {.path = "/v1/completions", GENERATION(QUIRE_COMPLETIONS)},
     {.path = "/v1/streams/", JSON_POST, .run = streams_post, .is_prefix = true},
     {.path = "/v1/chat/completions", GENERATION(QUIRE_CHAT)},

@@ -101,6 +101,16 @@ static pool_viewer watcher_viewer(const conn *c, const pool_text *text) {
 }
 
 /* A model without recurrent states has none. */
+static void watch_write_adapters(const loop *l, json_out *o) {
+    quire_adapter_stats n = {.size = sizeof n};
+    quire_adapter_count(l->server->engine, &n);
+    const json_named_int counts[] = {
+        {"loaded", n.n_loaded}, {"max", n.max_loaded}, {"bytes", n.n_bytes}, {NULL, 0}};
+    if (n.max_running > 0) {
+        json_named_ints(json_name(o, "adapters"), counts);
+    }
+}
+
 static void watch_write_snapshots(const loop *l, json_out *o) {
     quire_snapshot_stats n = {.size = sizeof n};
     quire_engine_snapshots(l->server->engine, &n);
@@ -140,6 +150,7 @@ static str watch_state_text(loop *l, const quire_kv_view *v, const pool_viewer *
         json_int(json_name(&o, "waiting"), h->before.n_requests_waiting);
         watch_write_memory(l, &o);
         watch_write_snapshots(l, &o);
+        watch_write_adapters(l, &o);
         pool_json_state(v, who, &o);
         if (o.err != QUIRE_OK) {
             strbuf_clear(b);

@@ -3,9 +3,9 @@
  *
  *   known --wanted--> waiting for its turn --thread--> resident --idle and room is short--> known
  *
- * A thread of the store's own loads them, one after the other in the order in which they
- * were first wanted, at idle priority. It holds no lock while it reads a file, and none
- * of the store's is taken by a step of the engine: sequences only count references
+ * A thread of the store's own has them read, one after the other in the order in which they
+ * were first wanted, at idle priority. No lock is held while a file is read, and none of
+ * the store's is taken by a step of the engine: sequences only count references
  * (adapter_ref.h). At most `max_resident` are loaded at once. Room is made of the one
  * that
  * nobody uses and that was used longest ago; where all are in use the one that was wanted
@@ -18,35 +18,9 @@
 #include "base/err.h"
 #include "base/str.h"
 #include "core/adapter_want.h"
+#include "setup/adapter_loader.h"
 
 typedef struct adapter_store adapter_store;
-
-/* What a loader made of a file. */
-typedef struct loaded_adapter {
-    struct adapter *weights;
-    int32_t rank;
-    int64_t n_bytes;
-    uint8_t digest[SHA256_BYTES];
-    const int32_t *invocation; /* [n_invocation]; or NULL */
-    int32_t n_invocation;
-    void *own; /* the loader's */
-} loaded_adapter;
-
-/* How adapters are loaded and freed. */
-typedef struct adapter_loader {
-    quire_err (*load)(void *context, const char *path, loaded_adapter *out, quire_error *err);
-    quire_err (*blend)(void *context, const struct adapter *const *parts, const float *scales, int32_t n,
-                       struct adapter **out, quire_error *err);
-    /* Frees what load made, or a blend, of which weights alone is set. */
-    void (*free)(void *context, loaded_adapter *a);
-    void *context;
-} adapter_loader;
-
-typedef struct adapter_store_options {
-    int32_t max_resident; /* 1 at least */
-    int32_t max_rank;     /* of all parts of a blend together */
-    const char *dir;      /* whose entries are adapters by their names; copied; NULL: none */
-} adapter_store_options;
 
 /* Opens a store. IO: the directory can't be read. */
 quire_err adapter_store_open(const adapter_store_options *o, const adapter_loader *l, adapter_store **out,
@@ -90,10 +64,12 @@ typedef struct adapter_about {
  * store's lock: visit does not block. */
 void adapter_store_visit(adapter_store *s, void (*visit)(void *context, const adapter_about *a),
                          void *context);
-/* Bytes of all resident ones, those that are unknown by now included. */
-int64_t adapter_store_bytes(adapter_store *s);
-/* How many are resident, and the most that there were at once. */
-void adapter_store_count(adapter_store *s, int32_t *n, int32_t *most);
+/* What is resident, those that are unknown by now included. */
+typedef struct adapter_bounds {
+    int32_t max_resident, n_resident, most_resident; /* the bound, now, at most so far */
+    int64_t n_bytes;
+} adapter_bounds;
+adapter_bounds adapter_store_bounds(adapter_store *s);
 
 /* The store as a source (core/adapter_want.h). */
 adapter_source adapter_store_source(adapter_store *s);

@@ -6,6 +6,7 @@
 #include "base/err.h"
 #include "base/log.h"
 #include "options/engine_flags.h"
+#include "setup/adapter_options.h"
 #include "setup/pool_plan.h"
 
 /* a caller's quire_options has a model at least */
@@ -185,6 +186,7 @@ quire_err options_engine(const quire_options *o, engine_options *out, quire_erro
         .eviction = (kv_policy)o->eviction_policy,
         .snapshot_tokens = o->state_snapshot_tokens,
         .snapshot_bytes = o->state_snapshot_bytes,
+        .max_adapters = options_have_adapters(o) ? o->max_loras : 0,
         .schedule = (admission_policy)((int)schedule - (int)QUIRE_SCHEDULE_FCFS),
         .schedule_lambda = o->schedule_lambda,
         .preempt = (preempt_mode)o->preemption_mode,
@@ -212,6 +214,11 @@ static quire_err engine_config_check(const quire_options *o, quire_error *err) {
         return err_set(
             err, QUIRE_INVALID, -1,
             "--kv-tier-*: tiers keep what leaves the prefix cache, which --prefix-cache none turns off");
+    }
+    if (o->max_cpu_loras > 0 && o->max_cpu_loras < o->max_loras) {
+        return err_set(err, QUIRE_INVALID, -1,
+                       "--max-cpu-loras %d: must be at least --max-loras, which is %d", (int)o->max_cpu_loras,
+                       (int)o->max_loras);
     }
     engine_options policies;
     return options_engine(o, &policies, err);

@@ -9,6 +9,7 @@
 #include "base/thread_pool.h"
 #include "base/utf8.h"
 #include "file/templates.h"
+#include "setup/adapter_options.h"
 #include "setup/answer_ends.h"
 #include "setup/engine_config.h"
 #include "setup/pool_plan.h"
@@ -269,8 +270,9 @@ static quire_err engine_parts_open_pages(engine_parts *p, const quire_options *o
     const kv_layout *layout = &p->model.layout;
     step_limits limits = {.max_rows = o->max_batched_tokens,
                           .max_seqs = o->max_seqs,
-                          .max_out =
-                              draft_max_out(&p->speculation.draft, o->max_seqs, o->max_batched_tokens)};
+                          .max_out = draft_max_out(&p->speculation.draft, o->max_seqs, o->max_batched_tokens),
+                          .max_adapters = options_have_adapters(o) ? o->max_loras : 0,
+                          .max_rank = options_have_adapters(o) ? options_batch_rank(o) : 0};
     desc_heads(model_description(p->model.m), &limits.fewest_heads, &limits.most_heads);
     TRY(b->ops->step_open(b, &limits, layout, model_description(p->model.m)->n_vocab, err));
     bool is_long = o->max_model_len > 0 && !model_description(p->model.m)->two_sided;
@@ -515,6 +517,8 @@ quire_err engine_parts_open(const quire_options *options, const engine_ablations
     own.max_batched_tokens = options_max_rows(o, max_len);
     TRY(engine_parts_open_pages(p, o, &max_len, err));
     TRY(open_draft(p, o, max_len, err));
+    TRY(engine_adapters_open(p->model.m, p->model.b, o, &p->adapters, err));
+    p->max_adapters = options_have_adapters(o) ? o->max_loras : 0;
     TRY(open_core(p, o, ablations, beside, max_len, err));
     fill_info(p, o, max_len);
     fill_rows(p);
@@ -544,6 +548,7 @@ void engine_parts_explain_memory(const engine_parts *p, quire_error *err) {
 
 void engine_parts_close(engine_parts *p) {
     engine_close(p->core);
+    engine_adapters_close(&p->adapters);
     pack_start_close(&p->pack);
     chat_form_close(&p->chat);
     tokenizer_close(p->tokenizer);

@@ -10,6 +10,7 @@
 #include "file/sampling_defaults.h"
 #include "kv/tier_record.h"
 #include "model/row_facts.h"
+#include "setup/engine_adapters.h"
 #include "setup/loaded_model.h"
 #include "setup/pack_start.h"
 #include "text/tokenizer.h"
@@ -44,6 +45,8 @@ typedef struct engine_parts {
     bool parses_messages;   /* special tokens in a client's messages are tokens */
     chat_form chat;         /* without a tokenizer it has no template: no chat */
     output_formats formats; /* of its responses */
+    engine_adapters adapters;
+    int32_t max_adapters; /* different ones that run at once */
     engine *core;
 } engine_parts;
 

@@ -1,6 +1,7 @@
 #include "setup/pool_plan.h"
 
 #include "options/engine_flags.h"
+#include "setup/adapter_options.h"
 
 #define RULES_LEAST ((int64_t)1 << 20) /* where no room is left, a short rule can still be obeyed */
 
@@ -8,6 +9,7 @@ pool_plan pool_plan_of(const quire_options *o) {
     int64_t both =
         o->swap_bytes < INT64_MAX - o->tier_host_bytes ? o->swap_bytes + o->tier_host_bytes : INT64_MAX;
     return (pool_plan){.aside_bytes = both,
+                       .adapter_bytes = options_adapter_bytes(o),
                        .rule_bytes = o->rule_bytes,
                        .given_pages = o->n_pages,
                        .utilization = o->memory_utilization};
@@ -49,8 +51,9 @@ int64_t pool_plan_pages(const pool_plan *p, const kv_layout *l) {
     if (p->room.bytes < 0) {
         return most < INT64_MAX ? most : -1;
     }
-    int64_t room = p->room.bytes - pool_plan_rules(p),
-            left = room > p->aside_bytes ? room - p->aside_bytes : 0;
+    int64_t room = p->room.bytes - pool_plan_rules(p);
+    room = room > p->adapter_bytes ? room - p->adapter_bytes : 0;
+    int64_t left = room > p->aside_bytes ? room - p->aside_bytes : 0;
     int64_t n = (int64_t)((double)left * p->utilization) / l->page_bytes;
     n = n < most ? n : most;
     return n < POOL_MAX_PAGES ? n : POOL_MAX_PAGES;
@@ -87,8 +90,13 @@ quire_err pool_plan_explain(const pool_plan *p, strbuf *out) {
         TRY(memory_print(p->aside_bytes, out));
         TRY(strbuf_add_str(out, " for --swap-space and --kv-tier-host-bytes"));
     }
-    if (pool_plan_rules(p) > 0) {
+    if (p->adapter_bytes > 0) {
         TRY(strbuf_add_str(out, p->aside_bytes > 0 ? " and " : ", less "));
+        TRY(memory_print(p->adapter_bytes, out));
+        TRY(strbuf_add_str(out, " for adapters (--max-cpu-loras)"));
+    }
+    if (pool_plan_rules(p) > 0) {
+        TRY(strbuf_add_str(out, p->aside_bytes > 0 || p->adapter_bytes > 0 ? " and " : ", less "));
         TRY(memory_print(pool_plan_rules(p), out));
         TRY(strbuf_add_str(out, " for rules (--rule-memory-bytes)"));
     }

@@ -15,10 +15,11 @@ typedef struct pool_plan {
     /* of the weights, what has no place in memory: of a mapped model that is larger than
      * it; else 0 */
     int64_t dropped_bytes;
-    int64_t buffer_bytes; /* 0: not known, since the model is not loaded */
-    int64_t aside_bytes;  /* of the room: swap space and host tier */
-    int64_t rule_bytes;   /* --rule-memory-bytes; pool_plan_rules computes what is subtracted from the room */
-    int64_t given_pages;  /* --kv-pages; 0: as many as fit */
+    int64_t buffer_bytes;  /* 0: not known, since the model is not loaded */
+    int64_t aside_bytes;   /* of the room: swap space and host tier */
+    int64_t adapter_bytes; /* what adapters may take (adapter_options.h) */
+    int64_t rule_bytes;  /* --rule-memory-bytes; pool_plan_rules computes what is subtracted from the room */
+    int64_t given_pages; /* --kv-pages; 0: as many as fit */
     /* of an encoder, which computes each input in one step and keeps nothing: what a step
      * has at most. 0 rows: another model */
     int32_t step_rows, step_seqs;

@@ -229,6 +229,10 @@ static void choice_take_report(choice *c, explain *x) {
                                  .schedule = (quire_schedule)((int)x->order + (int)QUIRE_SCHEDULE_FCFS),
                                  .n_reused = (int32_t)c->turns.n_reused,
                                  .n_gone = (int32_t)c->turns.n_gone,
+                                 .adapter_wait_us = x->adapter_wait_us,
+                                 .n_adapter_waits = x->n_adapter_waits,
+                                 .adapter = c->want->ref != NULL ? c->want->ref->name : NULL,
+                                 .adapter_load_us = c->want->load_us,
                                  .n_differ = (int32_t)c->turns.n_differ,
                                  .n_prefix = x->n_prefix};
     }

@@ -85,6 +85,7 @@ typedef struct choice {
     bool counted;                     /* in the statistics */
     turn_counts turns;                /* what became of those that its conversation names */
     quire_explain_more explain_more;  /* filled with explain */
+    const adapter_want *want;         /* of its adapter, the stream's */
     explain *explain;                 /* from the engine's end event, where it was requested */
     float *row;                       /* likewise; NULL: none came */
     int32_t n_row;

@@ -1,6 +1,7 @@
 /* Parses bodies of requests, looks over their beginnings, and checks rules, on a text
  * thread: from quire_parse_start to PARSED, quire_look_start to LOOKED, quire_check_start
  * to CHECKED. */
+#include <stddef.h>
 #include <stdio.h>
 
 #include "answer/schema_check.h"
@@ -21,7 +22,8 @@ struct quire_parse {
     size_t n;
     void *user;
     quire_request *request;
-    strbuf report; /* of a check */
+    strbuf report;     /* of a check */
+    adapter_want want; /* of an adapter that is loaded, which has no body */
     quire_error error;
     atomic_bool cancelled; /* set by the queue's thread */
 };
@@ -144,6 +146,43 @@ quire_err quire_count_start(quire_queue *q, char *body, size_t n, const char *te
                                .n = n,
                                .user = user},
                  tenant, out);
+}
+
+/* adapter_want.ready */
+static void adapter_loaded(adapter_want *w) {
+    quire_parse *p = (quire_parse *)(void *)((char *)w - offsetof(quire_parse, want));
+    p->error = w->error;
+    bool is_file =
+        w->error.code != QUIRE_OK && w->error.code != QUIRE_NOT_FOUND && w->error.code != QUIRE_NO_MEMORY;
+    p->error.code = is_file ? QUIRE_BAD_REQUEST : w->error.code; /* the caller's to choose */
+    if (w->error.code == QUIRE_OK &&
+        strbuf_addf(&p->report, "Success: LoRA adapter '%s' added successfully.", w->ref->name) != QUIRE_OK) {
+        (void)err_set(&p->error, QUIRE_NO_MEMORY, -1, "out of memory");
+    }
+    adapter_ref_drop(w->ref);
+    stream_deliver(p->q, &p->job);
+}
+
+quire_err quire_adapter_start(quire_queue *q, const char *name, const char *path, bool in_place, void *user,
+                              quire_parse **out) {
+    const adapter_source *from = &q->e->adapters;
+    quire_parse *p = mem_new(1, sizeof *p);
+    *out = p;
+    TRY(mem_check(p));
+    p->q = q;
+    p->kind = QUIRE_EVENT_CHECKED;
+    p->user = user;
+    p->job.take = take_parse;
+    p->want.ready = adapter_loaded;
+    q->n_parses++;
+    if (from->load == NULL) {
+        (void)err_set(&p->want.error, QUIRE_UNSUPPORTED, -1,
+                      "this engine was opened without adapters (--enable-lora)");
+    }
+    if (from->load == NULL || from->load(from->context, name, path, in_place, &p->want)) {
+        adapter_loaded(&p->want);
+    }
+    return QUIRE_OK;
 }
 
 void quire_parse_cancel(quire_parse *p) {

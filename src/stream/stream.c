@@ -19,6 +19,7 @@ static quire_stream *new_stream(quire_queue *q, quire_request *r, void *user) {
     s->n_choices = r->g.info.n_choices;
     for (int32_t i = 0; i < s->n_choices; i++) {
         choice_init(&s->choices[i], q->e, s, r, &s->rule, i);
+        s->choices[i].want = &s->want;
     }
     return s;
 }

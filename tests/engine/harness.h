@@ -77,6 +77,7 @@ typedef struct harness_options {
     bool no_head;          /* the description of the model says so */
     int32_t n_token_types; /* likewise; 0: as it is */
     int32_t max_requests;  /* 0: 256 */
+    int32_t max_adapters;  /* different ones that run at once; 0: requests have none */
     /* an engine whose thread and compute threads it shares; NULL: it has its own */
     const struct harness *beside;
     /* what the backend does instead, from before the engine starts; NULL: as it is */
@@ -120,6 +121,8 @@ typedef struct harness_run {
     attn_mods *mods;        /* a mask and change of scores, or NULL */
     int32_t mods_b;
     bool mods_are_common;
+    adapter_ref *adapter; /* or NULL; the test's */
+    int32_t adapter_from;
     const char *namespace; /* NULL: everybody's */
     bool retains;
     kv_retention retention;
@@ -162,7 +165,9 @@ static inline void harness_open(const harness_options *o, harness *h) {
     }
     step_limits limits = {.max_rows = o->max_rows,
                           .max_seqs = o->max_seqs,
-                          .max_out = draft_max_out(&o->draft, o->max_seqs, o->max_rows)};
+                          .max_out = draft_max_out(&o->draft, o->max_seqs, o->max_rows),
+                          .max_adapters = o->max_adapters,
+                          .max_rank = o->max_adapters > 0 ? 16 : 0};
     engine_options eo = {.page_tokens = o->page_tokens,
                          .n_pages = o->n_pages,
                          .max_model_len = o->max_model_len > 0                 ? o->max_model_len
@@ -170,6 +175,7 @@ static inline void harness_open(const harness_options *o, harness *h) {
                                                                                : 2048,
                          .max_batched_tokens = o->max_rows,
                          .max_seqs = o->max_seqs,
+                         .max_adapters = o->max_adapters,
                          .prefill_chunk = o->chunk,
                          .max_requests = o->max_requests > 0 ? o->max_requests : 256,
                          .prefix_cache = o->prefix_cache,
@@ -241,6 +247,8 @@ static inline void harness_submit(harness *h, harness_run *r) {
                         .logits_out = r->logits,
                         .logits_first = r->logits_first,
                         .mods = r->mods,
+                        .adapter = r->adapter,
+                        .adapter_from = r->adapter_from,
                         .logprobs_width = r->logprobs_width,
                         .constraint = r->constraint,
                         .outside = r->outside,

@@ -723,3 +723,44 @@ void quire_engine_page_memory(const quire_engine *e, quire_page_memory *out) {
 void quire_engine_snapshots(const quire_engine *e, quire_snapshot_stats *out) {
     (void)e, (void)out;
 }
+
+/* ---- adapters: there are none ---- */
+
+quire_err quire_request_adapter(quire_request *r, const char *name) {
+    (void)r, (void)name;
+    return QUIRE_OK;
+}
+
+quire_err quire_adapters(const quire_engine *e, quire_adapter ***list, size_t *n) {
+    (void)e;
+    *list = NULL;
+    *n = 0;
+    return QUIRE_OK;
+}
+
+quire_err quire_adapter_start(quire_queue *q, const char *name, const char *path, bool in_place, void *user,
+                              quire_parse **out) {
+    (void)q, (void)name, (void)path, (void)in_place, (void)user;
+    *out = NULL;
+    return QUIRE_NO_MEMORY;
+}
+
+quire_err quire_adapter_unload(quire_engine *e, const char *name, quire_error *err) {
+    (void)e;
+    return err_set(err, QUIRE_NOT_FOUND, -1, "The lora adapter '%s' cannot be found.", name);
+}
+
+quire_err quire_adapter_scale(quire_engine *e, int32_t number, float scale, quire_error *err) {
+    (void)e, (void)scale;
+    return err_set(err, QUIRE_BAD_REQUEST, -1, "there is no adapter %d", (int)number);
+}
+
+bool quire_adapter_known(const quire_engine *e, const char *name) {
+    (void)e, (void)name;
+    return false;
+}
+
+void quire_adapter_count(const quire_engine *e, quire_adapter_stats *out) {
+    (void)e;
+    *out = (quire_adapter_stats){.size = out->size};
+}

@@ -167,9 +167,7 @@ TEST(unknown_names_and_broken_files_fail_their_requests_only) {
     assert_non_null(strstr(bad.w.error.message, "bad file: no adapter"));
     gets(&good, "p");
     drop(&good);
-    int32_t n, most;
-    adapter_store_count(store, &n, &most);
-    assert_int_equal(n, 1); /* the broken one takes no room */
+    assert_int_equal(adapter_store_bounds(store).n_resident, 1); /* the broken one takes no room */
     quire_error err = {0};
     assert_int_equal(adapter_store_add(store, "good", "q", true, &err), QUIRE_INVALID);
     assert_int_equal(adapter_store_add(store, "a\nb", "q", true, &err), QUIRE_INVALID);
@@ -431,9 +429,7 @@ TEST(many_threads_share_few_places_and_all_get_theirs) {
         pthread_join(threads[i], &fault);
         assert_null(fault);
     }
-    int32_t n, most;
-    adapter_store_count(store, &n, &most);
-    assert_true(most <= CAP && atomic_load(&most_alive) <= CAP);
+    assert_true(adapter_store_bounds(store).most_resident <= CAP && atomic_load(&most_alive) <= CAP);
     close_store();
 }
 

@@ -1,7 +1,7 @@
-/* The thread of an adapter_store: which adapter it loads next, what it drops for it, and
- * how wants are answered. */
 /* SCHED_IDLE is outside POSIX. */
 #define _GNU_SOURCE
+
+#include "setup/adapter_answer.h"
 
 #include <sched.h>
 #include <string.h>
@@ -9,7 +9,6 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/mem.h"
-#include "setup/adapter_store_impl.h"
 
 /* ---- wants ---- */
 
@@ -261,34 +260,59 @@ static void note_loaded(adapter_store *s, adapter_entry *e, const loaded_adapter
     e->is_gone = e->is_gone || e->is_hidden || e->is_found;
 }
 
+/* A file that is read on a thread of its own: the store's thread, which takes the lock that
+ * others wait for, runs as they do. */
+typedef struct file_job {
+    const adapter_loader *loader;
+    const char *path;
+    loaded_adapter made;
+    quire_error err;
+    quire_err result;
+} file_job;
+
+static void *read_file_idly(void *arg) {
+    file_job *job = arg;
+    /* where the system refuses, it is as any thread */
+    (void)pthread_setschedparam(pthread_self(), SCHED_IDLE, &(struct sched_param){0});
+    job->result = job->loader->load(job->loader->context, job->path, &job->made, &job->err);
+    return NULL;
+}
+
+static void run_file_job(file_job *job) {
+    pthread_t thread;
+    if (pthread_create(&thread, NULL, read_file_idly, job) == 0) {
+        pthread_join(thread, NULL);
+    } else {
+        job->result = job->loader->load(job->loader->context, job->path, &job->made, &job->err);
+    }
+}
+
 /* Loads e, without the lock. */
 static void load_entry(adapter_store *s, adapter_entry *e) {
-    loaded_adapter l = {0};
-    quire_error err = {0};
+    file_job job = {.loader = &s->loader, .path = e->path};
     int64_t began_us = clock_us();
     s->n_resident++;
     e->is_loading = true;
     pthread_mutex_unlock(&s->lock);
-    quire_err er = s->loader.load(s->loader.context, e->path, &l, &err);
-    if (er != QUIRE_OK && err.code == QUIRE_OK) {
-        (void)err_set(&err, er, -1, "the adapter '%.200s' was not loaded: %s", e->name, quire_err_text(er));
+    run_file_job(&job);
+    if (job.result != QUIRE_OK && job.err.code == QUIRE_OK) {
+        (void)err_set(&job.err, job.result, -1, "the adapter '%.200s' was not loaded: %s", e->name,
+                      quire_err_text(job.result));
     }
-    err.code = er;
+    job.err.code = job.result;
     int64_t us = clock_us() - began_us;
-    if (er == QUIRE_OK) {
-        log_line(LOG_DEBUG, "adapter %s: rank %d, %.1f MB, loaded in %.1f ms", e->name, (int)l.rank,
-                 (double)l.n_bytes / 1e6, (double)us / 1e3);
+    if (job.result == QUIRE_OK) {
+        log_line(LOG_DEBUG, "adapter %s: rank %d, %.1f MB, loaded in %.1f ms", e->name, (int)job.made.rank,
+                 (double)job.made.n_bytes / 1e6, (double)us / 1e3);
     } else {
-        log_line(LOG_WARN, "adapter %s is not loaded: %s", e->name, err.message);
+        log_line(LOG_WARN, "adapter %s is not loaded: %s", e->name, job.err.message);
     }
     pthread_mutex_lock(&s->lock);
-    note_loaded(s, e, &l, &err, us);
+    note_loaded(s, e, &job.made, &job.err, us);
 }
 
 void *adapters_run(void *store) {
     adapter_store *s = store;
-    /* where the system refuses, it is as any thread */
-    (void)pthread_setschedparam(pthread_self(), SCHED_IDLE, &(struct sched_param){0});
     while (!atomic_load(&s->stop)) {
         pthread_mutex_lock(&s->lock);
         atomic_store(&s->is_short, false);

@@ -1,11 +1,13 @@
-/* The insides of an adapter_store: entries, wants, and what its files share of them. */
-#ifndef SETUP_ADAPTER_STORE_IMPL_H
-#define SETUP_ADAPTER_STORE_IMPL_H
+/* The entries of an adapter_store: the adapters that there are, and what is loaded. Under
+ * the store's lock, but for what is atomic. */
+#ifndef SETUP_ADAPTER_ENTRIES_H
+#define SETUP_ADAPTER_ENTRIES_H
 
 #include <pthread.h>
 
 #include "base/wake.h"
-#include "setup/adapter_store.h"
+#include "core/adapter_want.h"
+#include "setup/adapter_loader.h"
 
 /* An adapter. ref.holders counts the store's own reference, and is 0 while it is not
  * resident. */
@@ -32,7 +34,7 @@ typedef struct adapter_entry {
     float usual; /* the scale for requests that name no adapter, where it is not listed */
 } adapter_entry;
 
-struct adapter_store {
+typedef struct adapter_store {
     adapter_store_options options;
     adapter_loader loader;
     char *dir; /* its real path, mem_new'd; NULL: none */
@@ -42,34 +44,22 @@ struct adapter_store {
     atomic_bool stop;
     /* somebody waits for a reference to be dropped: the bell is rung then */
     atomic_bool is_short;
-    pthread_mutex_t lock; /* guards what follows */
+    pthread_mutex_t lock; /* guards what follows, and entries but for what is atomic */
     adapter_entry **entries;
     size_t n_entries, cap_entries;
     adapter_want *first, **last; /* wants that wait, oldest first */
     uint64_t clock;
     int32_t n_resident, most_resident;
-};
+} adapter_store;
 
-/* ---- adapter_store.c ---- */
-/* Adds an entry; both texts are copied. NULL: out of memory. Under the lock. */
+/* Adds an entry; both texts are copied. NULL: out of memory. */
 adapter_entry *adapters_new_entry(adapter_store *s, const char *name, const char *path);
-/* The entry that is known by the name, or NULL. Under the lock. */
+/* The entry that is known by the name, or NULL. */
 adapter_entry *adapters_find(const adapter_store *s, const char *name);
 /* Frees entries that are gone and that nobody has, as well as idle blends. Under the
  * lock. */
 void adapters_sweep(adapter_store *s);
-/* Drops the weights of a resident entry that nobody has. Under the lock. */
+/* Drops the weights of a resident entry that nobody has. */
 void adapters_unload(adapter_store *s, adapter_entry *e);
-
-/* ---- adapter_load.c ---- */
-/* Answers w, whose entries are set, if all of them are resident and take holders. Under
- * the lock. */
-bool adapters_answer(adapter_store *s, adapter_want *w);
-/* Appends w to those that wait, or answers it where nobody needs it. Under the lock. */
-bool adapters_queue(adapter_store *s, adapter_want *w);
-/* Gives up w's hold on its entries. Under the lock. */
-void adapters_release_want(adapter_want *w);
-/* The thread. */
-void *adapters_run(void *store);
 
 #endif

@@ -1,0 +1,122 @@
+#include "setup/engine_adapters.h"
+
+#include <string.h>
+#include <sys/stat.h>
+
+#include "base/mem.h"
+#include "setup/adapter_names.h"
+#include "setup/adapter_options.h"
+
+#define MOST_FILE_BYTES ((int64_t)16 << 30) /* of an adapter's tensors */
+
+/* ---- loading ---- */
+
+static quire_err engine_adapters_load(void *context, const char *path, loaded_adapter *out,
+                                      quire_error *err) {
+    const engine_adapters *l = context;
+    model_adapter *own = mem_new(1, sizeof *own);
+    TRY(mem_check_for(own, "an adapter", err));
+    quire_err e = model_adapter_open(l->m, l->b, path, &l->limits, own, err);
+    if (e != QUIRE_OK) {
+        mem_free(own);
+        return e;
+    }
+    *out = (loaded_adapter){.weights = own->weights,
+                            .rank = own->rank,
+                            .n_bytes = own->n_bytes,
+                            .invocation = own->invocation,
+                            .n_invocation = own->n_invocation,
+                            .own = own};
+    memcpy(out->digest, own->digest, sizeof out->digest);
+    return QUIRE_OK;
+}
+
+static quire_err engine_adapters_blend(void *context, const adapter *const *parts, const float *scales,
+                                       int32_t n, adapter **out, quire_error *err) {
+    const engine_adapters *l = context;
+    return l->b->ops->adapter_blend(l->b, parts, scales, n, out, err);
+}
+
+static void engine_adapters_free(void *context, loaded_adapter *a) {
+    const engine_adapters *l = context;
+    if (a->own != NULL) {
+        model_adapter_close(l->b, a->own);
+        mem_free(a->own);
+    } else {
+        l->b->ops->adapter_free(l->b, a->weights);
+    }
+}
+
+/* ---- options ---- */
+
+/* 0-terminates a text of a list in *out. */
+static quire_err engine_adapters_text(str text, strbuf *out, quire_error *err) {
+    strbuf_clear(out);
+    quire_err e = strbuf_add(out, text.p, text.n);
+    return e == QUIRE_OK ? e : err_set(err, e, -1, "out of memory for adapters");
+}
+
+/* The file, or the directory, is there. */
+static quire_err check_path(const char *flag, const char *path, quire_error *err) {
+    struct stat about;
+    return stat(path, &about) == 0
+               ? QUIRE_OK
+               : err_set(
+                     err, QUIRE_INVALID, -1,
+                     "%s: %.300s is not there; an adapter is a directory as PEFT writes it, or a GGUF file",
+                     flag, path);
+}
+
+static quire_err engine_adapters_add_named(const quire_options *o, adapter_store *s, quire_error *err) {
+    const char *lines = o->lora_modules;
+    strbuf own = {0}, name = {0}, path = {0};
+    adapter_listed one;
+    quire_err e = QUIRE_OK;
+    err->code = QUIRE_OK;
+    while (e == QUIRE_OK && adapter_names_next(&lines, &own, &one, err)) {
+        e = engine_adapters_text(one.name, &name, err);
+        e = e == QUIRE_OK ? engine_adapters_text(one.path, &path, err) : e;
+        e = e == QUIRE_OK ? check_path("--lora-modules", path.p, err) : e;
+        e = e == QUIRE_OK ? adapter_store_add(s, name.p, path.p, true, err) : e;
+    }
+    strbuf_deinit(&own);
+    strbuf_deinit(&name);
+    strbuf_deinit(&path);
+    return err->code;
+}
+
+static quire_err engine_adapters_add_numbered(const quire_options *o, adapter_store *s, quire_error *err) {
+    const char *lines = o->loras;
+    strbuf path = {0};
+    adapter_listed one;
+    quire_err e = QUIRE_OK;
+    for (int32_t n = 0; e == QUIRE_OK && adapter_paths_next(&lines, &one); n++) {
+        e = engine_adapters_text(one.path, &path, err);
+        e = e == QUIRE_OK ? check_path("--lora", path.p, err) : e;
+        e = e == QUIRE_OK ? adapter_store_add(s, path.p, path.p, false, err) : e;
+        if (e == QUIRE_OK && !o->lora_init_without_apply) {
+            e = adapter_store_scale(s, n, one.scale, err);
+        }
+    }
+    strbuf_deinit(&path);
+    return e;
+}
+
+quire_err engine_adapters_open(const model *m, backend *b, const quire_options *o, engine_adapters *out,
+                               quire_error *err) {
+    *out = (engine_adapters){.m = m, .b = b, .limits = {o->max_lora_rank, MOST_FILE_BYTES}};
+    if (!options_have_adapters(o)) {
+        return QUIRE_OK;
+    }
+    const adapter_loader loader = {engine_adapters_load, engine_adapters_blend, engine_adapters_free, out};
+    const adapter_store_options so = {
+        .max_resident = options_max_loaded(o), .max_rank = options_batch_rank(o), .dir = o->lora_dir};
+    TRY(adapter_store_open(&so, &loader, &out->store, err));
+    TRY(engine_adapters_add_named(o, out->store, err));
+    return engine_adapters_add_numbered(o, out->store, err);
+}
+
+void engine_adapters_close(engine_adapters *a) {
+    adapter_store_close(a->store);
+    *a = (engine_adapters){0};
+}

@@ -1,0 +1,28 @@
+/* An engine's adapters as its options name them: opens the store, and loads adapters for
+ * the engine's model. */
+#ifndef SETUP_ENGINE_ADAPTERS_H
+#define SETUP_ENGINE_ADAPTERS_H
+
+#include "backend/backend.h"
+#include "model/model_adapter.h"
+#include "quire.h"
+#include "setup/adapter_store.h"
+
+/* All zero: none is open. It stays where it was opened. */
+typedef struct engine_adapters {
+    adapter_store *store; /* NULL: the engine has no adapters */
+    const model *m;
+    backend *b;
+    adapter_limits limits;
+} engine_adapters;
+
+/* Opens the store of o's adapters for model m in b; out->store NULL: o has none. Files
+ * are read when they are wanted first. INVALID names the flag: a list that is not
+ * understood, a name given twice, a file that is not there. Close *out also after a
+ * failure. */
+quire_err engine_adapters_open(const model *m, backend *b, const quire_options *o, engine_adapters *out,
+                               quire_error *err);
+/* Frees all; the engine that used them is closed. */
+void engine_adapters_close(engine_adapters *a);
+
+#endif
