@@ -16,7 +16,11 @@ static quire_err model_runner_open_arrays(model_runner *b) {
     b->out_rows = mem_new((size_t)b->max_out, sizeof *b->out_rows);
     b->seqs = mem_new(seqs, sizeof *b->seqs);
     b->work = mem_new((size_t)b->max_work, sizeof *b->work);
-    return b->tokens && b->positions && b->out_rows && b->seqs && b->work ? QUIRE_OK : QUIRE_NO_MEMORY;
+    b->adapters = mem_new(seqs, sizeof *b->adapters);
+    b->row_adapters = mem_new(rows, sizeof *b->row_adapters);
+    return b->tokens && b->positions && b->out_rows && b->seqs && b->work && b->adapters && b->row_adapters
+               ? QUIRE_OK
+               : QUIRE_NO_MEMORY;
 }
 
 /* Whether its layers are such that sequences of this kind can be computed. */
@@ -47,7 +51,11 @@ static quire_err model_runner_open_model(const model_runner_options *o, model_fi
     TRY(model_runner_check_layers(&b->layout, o->has_groups, err));
     b->slots = mem_new((size_t)b->max_rows, (size_t)b->layout.n_groups * sizeof *b->slots);
     TRY(mem_check_for(b->slots, "the passes", err));
-    step_limits limits = {.max_rows = b->max_rows, .max_seqs = b->max_seqs, .max_out = b->max_out};
+    step_limits limits = {.max_rows = b->max_rows,
+                          .max_seqs = b->max_seqs,
+                          .max_out = b->max_out,
+                          .max_adapters = o->max_adapters,
+                          .max_rank = o->max_rank};
     TRY(b->b->ops->step_open(b->b, &limits, &b->layout, b->desc->n_vocab, err));
     int32_t n_pages = o->has_groups ? o->n_pages * b->layout.n_groups : o->n_pages;
     return n_pages > 0 ? b->b->ops->kv_open(b->b, n_pages, err) : QUIRE_OK;
@@ -82,6 +90,8 @@ void model_runner_close(model_runner *b) {
     mem_free(b->slots);
     mem_free(b->seqs);
     mem_free(b->work);
+    mem_free(b->adapters);
+    mem_free(b->row_adapters);
     *b = (model_runner){0};
 }
 
@@ -95,14 +105,28 @@ static void set_slots(const model_runner *b, const runner_part *p, const int32_t
     }
 }
 
+/* The number of an adapter among those of the pass; -1 of none. */
+static int16_t number_of_adapter(model_runner *b, const adapter *a) {
+    int32_t i = 0;
+    while (a != NULL && i < b->rows.n_adapters && b->adapters[i] != a) {
+        i++;
+    }
+    if (a != NULL && i == b->rows.n_adapters) {
+        b->adapters[b->rows.n_adapters++] = a;
+    }
+    return a != NULL ? (int16_t)i : -1;
+}
+
 static void model_runner_add_part(model_runner *b, const runner_part *p) {
     int32_t row0 = b->rows.n_rows;
+    const int16_t number = number_of_adapter(b, p->adapter);
     batch_seq *q = &b->seqs[b->rows.n_seqs++];
     *q = (batch_seq){
         .row0 = row0, .n_rows = p->n_rows, .n_tokens = p->first + p->n_rows, .two_sided = b->desc->two_sided};
     for (int32_t i = 0; i < p->n_rows; i++) {
         b->tokens[row0 + i] = p->tokens[p->first + i];
         b->positions[row0 + i] = p->first + i;
+        b->row_adapters[row0 + i] = number;
     }
     for (int32_t g = 0; g < b->layout.n_groups; g++) {
         q->pages[g] = p->seq != NULL ? &p->seq->tables[g].pages->v : p->pages;
@@ -130,6 +154,8 @@ quire_err model_runner_forward(model_runner *b, const runner_part *parts, int32_
                       .n_axes = 1,
                       .seqs = b->seqs,
                       .out_rows = b->out_rows,
+                      .adapters = b->adapters,
+                      .row_adapters = b->row_adapters,
                       .work = b->work};
     b->rows.wants_rows = b->desc->no_head;
     for (int32_t g = 0; g < b->layout.n_groups; g++) {
@@ -150,7 +176,7 @@ quire_err model_runner_forward(model_runner *b, const runner_part *parts, int32_
 quire_err model_runner_prefill(model_runner *b, const int32_t *tokens, int32_t n, const int32_t *pages) {
     for (int32_t at = 0; at < n;) {
         int32_t rows = n - at < b->max_rows ? n - at : b->max_rows;
-        runner_part p = {tokens, at, rows, pages, at + rows == n, NULL};
+        runner_part p = {tokens, at, rows, pages, at + rows == n, NULL, NULL};
         TRY(model_runner_forward(b, &p, 1));
         at += rows;
     }

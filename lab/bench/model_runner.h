@@ -22,6 +22,8 @@ typedef struct model_runner_options {
     int32_t max_rows, max_seqs; /* of a pass */
     int32_t max_len;            /* positions that rotary tables reach */
     int32_t max_out;            /* rows of a pass whose logits are wanted; 0: one for each sequence */
+    int32_t max_adapters;       /* of a pass */
+    int32_t max_rank;           /* of adapters */
     bool has_groups;            /* layers may differ: sequences have a kv_seq in place of one list of pages */
 } model_runner_options;
 
@@ -36,6 +38,8 @@ typedef struct model_runner {
     kv_slot *slots; /* [groups][max_rows] */
     batch_seq *seqs;
     attn_item *work;
+    const adapter **adapters; /* [max_seqs] of a pass */
+    int16_t *row_adapters;
     batch rows; /* of the last pass */
 } model_runner;
 
@@ -49,6 +53,7 @@ typedef struct runner_part {
     int32_t n_logits; /* rows whose logits are wanted: the last ones */
     /* with has_groups: its block tables, which have pages for its rows; NULL: as pages */
     const kv_seq *seq;
+    const adapter *adapter; /* of its rows; NULL: none */
 } runner_part;
 
 /* QUIRE_UNSUPPORTED for models whose layers are not all alike with full attention, unless

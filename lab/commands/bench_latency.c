@@ -52,7 +52,7 @@ static quire_err bench_latency_decode(latency *l, int way, int32_t n, double *fi
     l->digest[way] = 0;
     start = figures_time_us(l->b.n_threads);
     for (int32_t i = 0; i < l->n_steps; i++) {
-        runner_part p = {l->tokens, n + i, 1, pages, 1, NULL};
+        runner_part p = {l->tokens, n + i, 1, pages, 1, NULL, NULL};
         TRY(model_runner_forward(&l->b, &p, 1));
         l->digest[way] = l->digest[way] * 31 + (uint64_t)model_runner_greedy(&l->b, 0);
     }

@@ -99,7 +99,7 @@ static void lose_pages(preempt_bench *p, int32_t n) {
 
 /* Whether the last of n tokens, computed again over the pages, has the logits it had. */
 static quire_err bench_preempt_check(preempt_bench *p, int32_t n, quire_error *err) {
-    runner_part last = {p->tokens, n - 1, 1, p->pages, 1, NULL};
+    runner_part last = {p->tokens, n - 1, 1, p->pages, 1, NULL, NULL};
     TRY(model_runner_forward(&p->b, &last, 1));
     bool same =
         memcmp(model_runner_logits(&p->b, 0), p->logits, (size_t)p->b.desc->n_vocab * sizeof *p->logits) == 0;

@@ -68,6 +68,7 @@ static quire_err feed(const resident_case *c, holder *h, int32_t from, int32_t n
                                     n,
                                     c->way == KEEP_PAGED ? &h->seqs[s].tables[0].pages->v : NULL,
                                     from + n == c->length,
+                                    NULL,
                                     NULL};
     }
     TRY(model_runner_forward(&h->b, h->parts, c->n_seqs));

@@ -28,7 +28,7 @@ static quire_err collect_logits(snapshot *s, const int32_t *pages, float *out) {
     TRY(model_runner_prefill(&s->b, s->tokens, s->n_prompt, pages));
     for (int32_t i = 0; i < s->n_decode; i++) {
         memcpy(out + (size_t)i * width, model_runner_logits(&s->b, 0), width * sizeof *out);
-        runner_part p = {s->tokens, s->n_prompt + i, 1, pages, 1, NULL};
+        runner_part p = {s->tokens, s->n_prompt + i, 1, pages, 1, NULL, NULL};
         TRY(model_runner_forward(&s->b, &p, 1));
     }
     return QUIRE_OK;
@@ -150,7 +150,7 @@ static quire_err time_token(cache_demo *d, int32_t n, double *with, double *with
     for (int32_t run = 0; run < d->n_runs; run++) {
         TRY(model_runner_prefill(&d->b, d->tokens, n, d->pages));
         int64_t start = figures_time_us(d->b.n_threads);
-        runner_part p = {d->tokens, n, 1, d->pages, 1, NULL};
+        runner_part p = {d->tokens, n, 1, d->pages, 1, NULL, NULL};
         TRY(model_runner_forward(&d->b, &p, 1));
         int32_t token = model_runner_greedy(&d->b, 0);
         cached[run] = (double)(figures_time_us(d->b.n_threads) - start) / 1000;

@@ -36,7 +36,7 @@ static quire_err demo_tput_decode(tput *t, int way, int32_t n_seqs, int32_t step
             TRY(kv_seq_reserve(&t->kv, &t->seqs[s], 1, &none));
         }
         const int32_t *pages = way != (int)BASELINE_GROWING ? &t->seqs[s].tables[0].pages->v : NULL;
-        t->parts[s] = (runner_part){demo_tput_tokens_of(t, s), t->lengths[s] + step, 1, pages, 1, NULL};
+        t->parts[s] = (runner_part){demo_tput_tokens_of(t, s), t->lengths[s] + step, 1, pages, 1, NULL, NULL};
     }
     int32_t at_once = way == WAY_ALONE ? 1 : n_seqs;
     for (int32_t s = 0; s < n_seqs; s += at_once) {
@@ -54,8 +54,8 @@ static quire_err prefill_pieces(tput *t, int32_t n_seqs) {
         for (int32_t s = 0; s < n_seqs; s++) {
             int32_t left = t->lengths[s] - at;
             left = left < 0 ? 0 : left < rows ? left : rows;
-            t->parts[s] =
-                (runner_part){demo_tput_tokens_of(t, s), left > 0 ? at : t->lengths[s], left, NULL, 0, NULL};
+            t->parts[s] = (runner_part){
+                demo_tput_tokens_of(t, s), left > 0 ? at : t->lengths[s], left, NULL, 0, NULL, NULL};
             n += left;
         }
         TRY(n > 0 ? model_runner_forward(&t->b, t->parts, n_seqs) : QUIRE_OK);

@@ -2,10 +2,10 @@
  * math_table.inc.h.
  *
  * Bytes: A and B once for as many rows as a tile has; with one row a load, a widening and
- * a multiplication each: bound by memory. With many rows a tile of sums stays in
- * registers. Sums do not depend on each other, so a tile may have any shape. With 512 bits
- * 4 ranks x 4 rows and 4 blocks x 4 rows are 16 sums, for 8 loads; with fewer bits 2 x 3
- * and 2 x 2, which take 12 and 8 registers of 256 bits. */
+ * a multiplication each: bound by memory, which several streams read faster than one. With
+ * many rows a tile of sums stays in registers. Sums do not depend on each other, so a tile
+ * may have any shape. With 512 bits 4 ranks x 4 rows and 4 blocks x 4 rows are 16 sums, for
+ * 8 loads; with fewer bits 2 x 3 and 2 x 2, which take 12 and 8 registers of 256 bits. */
 #ifndef CPU_ADAPTER_KERNELS_INC_H
 #define CPU_ADAPTER_KERNELS_INC_H
 
@@ -14,11 +14,13 @@
 #if defined(__AVX512F__) && !defined(SIMD_EMULATE)
 #define SHRINK_RANKS  4
 #define SHRINK_ROWS   4
+#define SHRINK_BLOCKS 4
 #define EXPAND_BLOCKS 4
 #define EXPAND_ROWS   4
 #else
 #define SHRINK_RANKS  2
 #define SHRINK_ROWS   3
+#define SHRINK_BLOCKS 1
 #define EXPAND_BLOCKS 2
 #define EXPAND_ROWS   2
 #endif
@@ -100,12 +102,49 @@ INLINE void shrink_ranks(dtype type, const uint8_t *a, int32_t n_in, int n_kept,
     }
 }
 
+/* The ranks of SHRINK_BLOCKS times ADAPTER_RANKS, for one row: memory is read faster in
+ * several streams. */
+INLINE void shrink_row(dtype type, const uint8_t *a, size_t bytes, int32_t n_in, const float *h, float *t) {
+    f32x16 sums[SHRINK_BLOCKS][ADAPTER_RANKS];
+    UNROLL
+    for (int b = 0; b < SHRINK_BLOCKS; b++) {
+        UNROLL
+        for (int r = 0; r < ADAPTER_RANKS; r++) {
+            sums[b][r] = f_zero();
+        }
+    }
+    for (int32_t k = 0; k < n_in; k += LANES) {
+        const f32x16 x = k + LANES <= n_in ? f_load(h + k) : f_load_first(h + k, n_in - k);
+        UNROLL
+        for (int b = 0; b < SHRINK_BLOCKS; b++) {
+            UNROLL
+            for (int r = 0; r < ADAPTER_RANKS; r++) {
+                sums[b][r] = f_fma(adapter_numbers(type, a + (size_t)b * bytes,
+                                                   (size_t)k * ADAPTER_RANKS + (size_t)r * LANES),
+                                   x, sums[b][r]);
+            }
+        }
+    }
+    UNROLL
+    for (int b = 0; b < SHRINK_BLOCKS; b++) {
+        UNROLL
+        for (int r = 0; r < ADAPTER_RANKS; r++) {
+            t[b * ADAPTER_RANKS + r] = f_tree_sum(sums[b][r]);
+        }
+    }
+}
+
 INLINE void shrink_with(dtype type, const uint8_t *a, int32_t n_in, int32_t n_ranks, const float *const *h,
                         int32_t n_rows, float *const *t) {
     const size_t bytes = (size_t)((n_in + LANES - 1) / LANES * LANES) * ADAPTER_RANKS *
                          (type == DTYPE_F32 ? sizeof(float) : sizeof(uint16_t));
     float *to[ADAPTER_ROWS];
-    for (int32_t r = 0; r < n_ranks; r += ADAPTER_RANKS, a += bytes) {
+    int32_t r = 0;
+    for (; n_rows == 1 && SHRINK_BLOCKS > 1 && r + SHRINK_BLOCKS * ADAPTER_RANKS <= n_ranks;
+         r += SHRINK_BLOCKS * ADAPTER_RANKS, a += SHRINK_BLOCKS * bytes) {
+        shrink_row(type, a, bytes, n_in, h[0], t[0] + r);
+    }
+    for (; r < n_ranks; r += ADAPTER_RANKS, a += bytes) {
         for (int32_t i = 0; i < n_rows; i++) {
             to[i] = t[i] + r;
         }
@@ -157,6 +196,29 @@ INLINE void expand_tile(dtype type, const uint8_t *b, int32_t rank, int n_blocks
     }
 }
 
+/* All blocks for one row: two halves side by side, as memory is read faster in several
+ * streams. */
+INLINE void expand_row(dtype type, const uint8_t *b, size_t bytes, int32_t rank, int32_t n_blocks,
+                       float scale, const float *t, float *y) {
+    const int32_t half = n_blocks / 2;
+    for (int32_t c = 0; c < half; c++) {
+        const uint8_t *low = b + (size_t)c * bytes, *high = low + (size_t)half * bytes;
+        f32x16 x = f_zero(), z = f_zero();
+        for (int32_t r = 0; r < rank; r++) {
+            const f32x16 of_rank = f_set1(t[r]);
+            x = f_fma(adapter_numbers(type, low, (size_t)r * LANES), of_rank, x);
+            z = f_fma(adapter_numbers(type, high, (size_t)r * LANES), of_rank, z);
+        }
+        float *to = y + c * LANES, *other = to + half * LANES;
+        f_store(to, f_fma(f_set1(scale), x, f_load(to)));
+        f_store(other, f_fma(f_set1(scale), z, f_load(other)));
+    }
+    if (n_blocks % 2 != 0) {
+        expand_tile(type, b + (size_t)(n_blocks - 1) * bytes, rank, 1, scale, t, 0, 1,
+                    y + (n_blocks - 1) * LANES, 0);
+    }
+}
+
 /* n_blocks blocks for all rows. */
 INLINE void expand_blocks(dtype type, const uint8_t *b, int32_t rank, int n_blocks, float scale,
                           const float *t, int32_t t_stride, int32_t n_rows, float *y, int32_t y_stride) {
@@ -176,6 +238,10 @@ INLINE void expand_with(dtype type, const uint8_t *b, int32_t rank, int32_t n_bl
     const size_t bytes =
         (size_t)rank * LANES * (type == DTYPE_F32 ? sizeof(float) : sizeof(uint16_t)); /* of a block */
     int32_t c = 0;
+    if (n_rows == 1) {
+        expand_row(type, b, bytes, rank, n_blocks, scale, t, y);
+        return;
+    }
     for (; c + EXPAND_BLOCKS <= n_blocks; c += EXPAND_BLOCKS) {
         expand_blocks(type, b + (size_t)c * bytes, rank, EXPAND_BLOCKS, scale, t, t_stride, n_rows,
                       y + c * LANES, y_stride);

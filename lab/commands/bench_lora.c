@@ -1,0 +1,295 @@
+/* `quire bench lora`: what adapters cost, paired within one run: a decode batch in which each
+ * row has its own, a prompt with one, and a batch without any in a backend that has some. */
+
+#include "backend/cpu/linear_ops.h"
+#include "base/clock.h"
+#include "base/rng.h"
+#include "core/half.h"
+#include "lab/bench/model_runner.h"
+#include "lab/bench/synthetic.h"
+#include "lab/commands/lab_commands.h"
+
+typedef struct bench_lora_options {
+    cli_options cli;
+    const char *shape, *type; /* of a model of random weights, where no other is named */
+    int32_t rank, n_adapters, n_prompt, n_runs;
+} bench_lora_options;
+
+LAB_DEFAULTS(bench_lora, .shape = "1.1b", .type = "q4_0", .rank = 16, .n_adapters = 8, .n_prompt = 512,
+             .n_runs = 15)
+
+enum { MOST_ADAPTERS = 64, CONTEXT = 64, PAGE_TOKENS = 16, READ_MS = 300 };
+
+/* Two backends with the same weights, of which one has adapters. */
+typedef struct lora_run {
+    const bench_lora_options *o;
+    model_runner without, with;
+    adapter *adapters[MOST_ADAPTERS];
+    int64_t adapter_bytes; /* of all */
+    int32_t *tokens, *pages;
+    int32_t pages_a_seq;
+} lora_run;
+
+/* The passes that are timed. */
+typedef enum lora_pass { PASS_WITHOUT, PASS_UNUSED, PASS_WITH, N_LORA_PASSES } lora_pass;
+
+/* ---- adapters ---- */
+
+/* One matrix of random halves, which all A and B are cut of. */
+static uint16_t *random_halves(size_t n) {
+    uint16_t *h = mem_new(n, sizeof *h);
+    uint64_t seed = 5;
+    for (size_t i = 0; h != NULL && i < n; i++) {
+        h[i] = f32_to_f16((rng_uniform((uint32_t)(rng_next(&seed) >> 32)) - 0.5f) * 0.02f);
+    }
+    return h;
+}
+
+static tensor_view halves_view(const uint16_t *halves, int32_t rows, int32_t columns) {
+    return (tensor_view){.name = "random",
+                         .type = DTYPE_F16,
+                         .n_dims = 2,
+                         .dims = {rows, columns, 1, 1},
+                         .data = halves,
+                         .n_bytes = sizeof *halves * (size_t)rows * (size_t)columns};
+}
+
+/* The layers' linears: all but the head. */
+static bool is_adapted(const lora_run *r, const linear *w) {
+    return w->layout.n_out != r->with.desc->n_vocab;
+}
+
+static quire_err load_adapter(lora_run *r, const uint16_t *halves, size_t n_halves, int32_t number,
+                              quire_error *err) {
+    const backend_ops *ops = r->with.b->ops;
+    const cpu_linear_state *s = ((const cpu_backend *)r->with.b)->linear_state;
+    int32_t n = 0;
+    for (const linear *w = s->loaded; w != NULL; w = w->next) {
+        n += is_adapted(r, w);
+    }
+    adapter_change *changes = mem_new((size_t)n, sizeof *changes);
+    tensor_view *views = mem_new((size_t)n, 2 * sizeof *views);
+    quire_err e = mem_check_for(changes && views ? changes : NULL, "adapters", err);
+    n = 0;
+    for (const linear *w = s->loaded; e == QUIRE_OK && w != NULL; w = w->next) {
+        if (!is_adapted(r, w)) {
+            continue;
+        }
+        const size_t at = (size_t)(number * 64 + n) % 4096;
+        views[2 * n] = halves_view(halves + at, r->o->rank, w->layout.n_in);
+        views[2 * n + 1] = halves_view(halves + at, w->layout.n_out, r->o->rank);
+        e = views[2 * n].n_bytes + at * sizeof *halves <= n_halves * sizeof *halves ? QUIRE_OK
+                                                                                    : QUIRE_TOO_LARGE;
+        changes[n] = (adapter_change){.w = w, .a = &views[2 * n], .b = &views[2 * n + 1], .scale = 2.0f};
+        n++;
+    }
+    e = e == QUIRE_OK ? ops->adapter_load(r->with.b, changes, n, &r->adapters[number], err) : e;
+    mem_free(changes);
+    mem_free(views);
+    r->adapter_bytes += e == QUIRE_OK ? ops->adapter_bytes(r->adapters[number]) : 0;
+    return e;
+}
+
+static quire_err load_adapters(lora_run *r, quire_error *err) {
+    int32_t widest = 0;
+    const cpu_linear_state *s = ((const cpu_backend *)r->with.b)->linear_state;
+    for (const linear *w = s->loaded; w != NULL; w = w->next) {
+        const int32_t most = w->layout.n_in > w->layout.n_out ? w->layout.n_in : w->layout.n_out;
+        widest = most > widest ? most : widest;
+    }
+    const size_t n_halves = (size_t)widest * (size_t)r->o->rank + 4096;
+    uint16_t *halves = random_halves(n_halves);
+    quire_err e = mem_check_for(halves, "adapters", err);
+    for (int32_t i = 0; e == QUIRE_OK && i < r->o->n_adapters; i++) {
+        e = load_adapter(r, halves, n_halves, i, err);
+    }
+    mem_free(halves);
+    return e;
+}
+
+/* ---- models ---- */
+
+static quire_err open_runner(const lora_run *r, quire_options *engine, bool has_adapters, model_runner *out,
+                             quire_error *err) {
+    const int32_t n = r->o->n_adapters;
+    return MODEL_RUNNER_OPEN(out, err, .engine = engine, .page_tokens = PAGE_TOKENS,
+                             .n_pages = n * r->pages_a_seq, .max_rows = r->o->n_prompt, .max_seqs = n,
+                             .max_len = r->pages_a_seq * PAGE_TOKENS, .max_adapters = has_adapters ? n : 0,
+                             .max_rank = has_adapters ? r->o->rank : 0);
+}
+
+static quire_err lora_open(lora_run *r, quire_error *err) {
+    const bench_lora_options *o = r->o;
+    quire_options engine = o->cli.engine;
+    synthetic made = {.fd = -1};
+    const int32_t length = o->n_prompt > CONTEXT + 1 ? o->n_prompt : CONTEXT + 1;
+    r->pages_a_seq = (length + PAGE_TOKENS - 1) / PAGE_TOKENS;
+    if (engine.model == NULL) {
+        TRY(synthetic_open_named(o->shape, o->type, &engine, &made, err));
+    }
+    quire_err e = open_runner(r, &engine, false, &r->without, err);
+    e = e == QUIRE_OK ? open_runner(r, &engine, true, &r->with, err) : e;
+    if (made.fd >= 0) {
+        synthetic_close(&made);
+    }
+    TRY(e);
+    const size_t n_pages = (size_t)o->n_adapters * (size_t)r->pages_a_seq;
+    r->tokens = mem_new((size_t)length + (size_t)o->n_adapters, sizeof *r->tokens);
+    r->pages = mem_new(n_pages, sizeof *r->pages);
+    TRY(mem_check_for(r->tokens && r->pages ? r->tokens : NULL, "the passes", err));
+    model_runner_prompt(&r->with, 1, length + o->n_adapters, r->tokens);
+    for (size_t i = 0; i < n_pages; i++) {
+        r->pages[i] = (int32_t)i;
+    }
+    return load_adapters(r, err);
+}
+
+static void lora_close(lora_run *r) {
+    for (int32_t i = 0; i < MOST_ADAPTERS && r->with.b != NULL; i++) {
+        r->with.b->ops->adapter_free(r->with.b, r->adapters[i]);
+    }
+    if (r->without.b != NULL) {
+        model_runner_close(&r->without);
+    }
+    if (r->with.b != NULL) {
+        model_runner_close(&r->with);
+    }
+    mem_free(r->tokens);
+    mem_free(r->pages);
+}
+
+/* ---- passes ---- */
+
+/* Milliseconds of a pass: a row of each sequence behind CONTEXT tokens, or a prompt. */
+static quire_err time_pass(lora_run *r, lora_pass pass, bool is_prompt, double *ms) {
+    model_runner *m = pass == PASS_WITHOUT ? &r->without : &r->with;
+    const int32_t n = is_prompt ? 1 : r->o->n_adapters;
+    runner_part parts[MOST_ADAPTERS];
+    for (int32_t i = 0; i < n; i++) {
+        parts[i] = (runner_part){.tokens = r->tokens + i,
+                                 .first = is_prompt ? 0 : CONTEXT,
+                                 .n_rows = is_prompt ? r->o->n_prompt : 1,
+                                 .pages = r->pages + (int64_t)i * r->pages_a_seq,
+                                 .n_logits = 1,
+                                 .adapter = pass == PASS_WITH ? r->adapters[i] : NULL};
+    }
+    const int64_t start = figures_time_us(r->o->cli.engine.n_threads);
+    TRY(model_runner_forward(m, parts, n));
+    *ms = (double)(figures_time_us(r->o->cli.engine.n_threads) - start) * 1e-3;
+    return QUIRE_OK;
+}
+
+/* What a kind of pass took, by run. */
+typedef struct lora_times {
+    double ms[N_LORA_PASSES][FIGURES_MAX_RUNS];
+    double gb_s[FIGURES_MAX_RUNS]; /* the best rate of the best way to read, beside it */
+} lora_times;
+
+static quire_err measure_read(lora_run *r, double *gb_s, quire_error *err) {
+    bandwidth ways[BANDWIDTH_WAYS];
+    TRY(bandwidth_by_way(r->with.b, (int64_t)256 << 20, READ_MS * 1000 / BANDWIDTH_WAYS, ways) == QUIRE_OK
+            ? QUIRE_OK
+            : err_set(err, QUIRE_NO_MEMORY, -1, "out of memory for the reading rate"));
+    *gb_s = 0.0;
+    for (int32_t i = 0; i < BANDWIDTH_WAYS; i++) {
+        *gb_s = ways[i].best * 1e-9 > *gb_s ? ways[i].best * 1e-9 : *gb_s;
+    }
+    return QUIRE_OK;
+}
+
+/* Runs of all passes in turn, in another order each time. The first of each is not counted. */
+static quire_err measure(lora_run *r, bool is_prompt, lora_times *t, quire_error *err) {
+    for (int32_t run = -1; run < r->o->n_runs; run++) {
+        for (int32_t i = 0; i < N_LORA_PASSES; i++) {
+            const lora_pass pass = (lora_pass)((run + 1 + i) % N_LORA_PASSES);
+            if (time_pass(r, pass, is_prompt, &t->ms[pass][run > 0 ? run : 0]) != QUIRE_OK) {
+                return err_set(err, QUIRE_INVALID, -1, "a pass failed");
+            }
+        }
+        if (run >= 0 && !is_prompt) {
+            TRY(measure_read(r, &t->gb_s[run], err));
+        }
+    }
+    return QUIRE_OK;
+}
+
+static double median_of(const double *values, int32_t n) {
+    double sorted[FIGURES_MAX_RUNS];
+    memcpy(sorted, values, sizeof *values * (size_t)n);
+    return figures_percentile(sorted, n, 0.5);
+}
+
+/* The median of each run's time of a pass to what it is held against: that of another pass,
+ * and bytes that are read beside it. */
+static double median_ratio(const lora_run *r, const lora_times *t, lora_pass of, lora_pass to, double bytes) {
+    double ratios[FIGURES_MAX_RUNS];
+    for (int32_t i = 0; i < r->o->n_runs; i++) {
+        const double read_ms = bytes > 0.0 ? bytes / (t->gb_s[i] * 1e6) : 0.0;
+        ratios[i] = t->ms[of][i] / (t->ms[to][i] + read_ms);
+    }
+    return figures_percentile(ratios, r->o->n_runs, 0.5);
+}
+
+static void lora_row(const lora_run *r, const bench_table *table, const lora_times *t, bool is_prompt) {
+    const double bytes = is_prompt ? 0.0 : (double)r->adapter_bytes;
+    const int32_t n = r->o->n_runs, rows = is_prompt ? r->o->n_prompt : r->o->n_adapters;
+    const double base = median_of(t->ms[PASS_WITHOUT], n),
+                 read_ms = bytes > 0.0 ? bytes / (median_of(t->gb_s, n) * 1e6) : 0.0;
+    TABLE_ROW(table, TXT(is_prompt ? "prompt" : "decode"), TXT("none"), NUM(rows),
+              NUM(median_of(t->ms[PASS_UNUSED], n)), NUM(base),
+              NUM(median_ratio(r, t, PASS_UNUSED, PASS_WITHOUT, 0.0)), NUM(1.01));
+    TABLE_ROW(table, TXT(is_prompt ? "prompt" : "decode"), TXT(is_prompt ? "one" : "one a row"), NUM(rows),
+              NUM(median_of(t->ms[PASS_WITH], n)), NUM(base + read_ms),
+              NUM(median_ratio(r, t, PASS_WITH, PASS_WITHOUT, bytes)), NUM(1.10));
+}
+
+#define AT(member) .offset = offsetof(bench_lora_options, member)
+
+static const flag bench_lora_flags[] = {
+    {"--shape", "NAME", "the model's shape: " MODEL_SHAPES, TEXT(shape)},
+    {"--type", "NAME", "type of weights: q4_0, q8_0, q4_k, int8, bf16 or f32", TEXT(type)},
+    {"--rank", "N", "rank of the adapters", COUNT(rank, 1, 256)},
+    {"--adapters", "N", "adapters, and sequences that decode", COUNT(n_adapters, 1, MOST_ADAPTERS)},
+    {"--prompt", "N", "tokens of the prompt", COUNT(n_prompt, 1, 1 << 14)},
+    {"--runs", "N", "runs of each pass, of which the median counts", COUNT(n_runs, 1, FIGURES_MAX_RUNS)},
+    {0},
+};
+
+static quire_err bench_lora_report(lora_run *r, const bench_table *table, quire_error *err) {
+    lora_times decode, prompt;
+    TRY(lora_open(r, err));
+    TRY(measure(r, false, &decode, err));
+    TRY(measure(r, true, &prompt, err));
+    lora_row(r, table, &decode, false);
+    lora_row(r, table, &prompt, true);
+    table_note(
+        table,
+        "%s, %s weights, compute %s, %s; %d adapters of rank %d on all linears of the layers, f16, %.1f MB "
+        "in all, read at %.1f GB/s. Held against: the same pass in a backend without adapters, and where "
+        "each row has its own, the time that reading them takes. Medians of %d runs, of paired ratios (%s).",
+        r->with.desc->name, r->o->cli.engine.model == NULL ? r->o->type : "its own",
+        compute_name(r->with.b->compute), r->with.b->ops->describe(r->with.b), (int)r->o->n_adapters,
+        (int)r->o->rank, (double)r->adapter_bytes * 1e-6, median_of(decode.gb_s, r->o->n_runs),
+        (int)r->o->n_runs, figures_time_name(r->o->cli.engine.n_threads));
+    return QUIRE_OK;
+}
+
+static quire_err bench_lora_run(const cli_options *cli, quire_error *err) {
+    const bench_lora_options *o = (const bench_lora_options *)(const void *)cli;
+    TABLE(table, "lora", cli->json, WORD("pass", "pass", -8), WORD("adapters", "adapters", -10),
+          KEY("rows", "rows", 5, 0), FIGURE("time", "ms", 9, 2, "ms"),
+          FIGURE("against", "held against", 13, 2, "ms"), FIGURE("ratio", "ratio", 7, 3, "x"),
+          KEY("at_most", "at most", 8, 2));
+    lora_run r = {.o = o};
+    table_begin(&table, NULL);
+    const quire_err e = bench_lora_report(&r, &table, err);
+    lora_close(&r);
+    return e;
+}
+
+LAB_COMMAND(bench_lora, "bench lora", " [MODEL]", ARGUMENT_MODEL_OR_NONE,
+            "what adapters cost in decode and prompts, beside a model without them",
+            "  quire bench lora\n"
+            "  quire bench lora --type int8 --rank 32\n"
+            "  quire bench lora model.gguf --adapters 4 --json\n",
+            FLAGS_MODEL, bench_lora_flags, flags_json, flags_compute, flags_isa, flags_threads, flags_help);
