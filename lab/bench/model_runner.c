@@ -106,7 +106,7 @@ static void set_slots(const model_runner *b, const runner_part *p, const int32_t
 }
 
 /* The number of an adapter among those of the pass; -1 of none. */
-static int16_t number_of_adapter(model_runner *b, const adapter *a) {
+static int16_t runner_adapter_number(model_runner *b, const adapter *a) {
     int32_t i = 0;
     while (a != NULL && i < b->rows.n_adapters && b->adapters[i] != a) {
         i++;
@@ -119,7 +119,7 @@ static int16_t number_of_adapter(model_runner *b, const adapter *a) {
 
 static void model_runner_add_part(model_runner *b, const runner_part *p) {
     int32_t row0 = b->rows.n_rows;
-    const int16_t number = number_of_adapter(b, p->adapter);
+    const int16_t number = runner_adapter_number(b, p->adapter);
     batch_seq *q = &b->seqs[b->rows.n_seqs++];
     *q = (batch_seq){
         .row0 = row0, .n_rows = p->n_rows, .n_tokens = p->first + p->n_rows, .two_sided = b->desc->two_sided};

@@ -182,8 +182,10 @@ const void *cpu_embedding_rows(const embedding *e, size_t *n_bytes);
 void cpu_embedding_shape(const embedding *e, int64_t *n_rows, int32_t *width);
 int32_t cpu_embedding_id(const embedding *e);
 void cpu_embed(backend *b, const embed_use *use);
-/* Row `id` of a loaded table, as f32. Any thread. */
-void cpu_embedding_row(const embedding *e, int64_t id, float *out);
+/* out[0..width) = row `id`, as the adapter of the batch's row `row` has it, as f32. Within a
+ * step, on the worker's thread. */
+void cpu_embedding_row(const cpu_backend *b, const embedding *e, int64_t id, int32_t row, int32_t worker,
+                       float *out);
 
 /* ---- implemented in rope.c ---- */
 quire_err cpu_rope_load(backend *b, const rope_desc *d, int32_t max_positions, rope **out, quire_error *err);

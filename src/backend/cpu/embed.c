@@ -95,7 +95,8 @@ typedef struct embed_job {
     const embed_use *use;
 } embed_job;
 
-void cpu_embedding_row(const embedding *e, int64_t id, float *out) {
+/* Row `id` as it is loaded, as f32. */
+static void embed_read_row(const embedding *e, int64_t id, float *out) {
     assert(id >= 0 && id < e->n_rows);
     if (e->weights != NULL) {
         pack_read_row(&e->weights->layout, e->weights->data, (int32_t)id, NULL, out);
@@ -105,13 +106,11 @@ void cpu_embedding_row(const embedding *e, int64_t id, float *out) {
     (void)quant_dequantise(e->type, e->rows + (size_t)id * e->row_bytes, (size_t)e->width, out);
 }
 
-/* The same as the adapter of the batch's row has it. */
-static void read_adapted_row(const cpu_backend *b, const embedding *e, int64_t id, int32_t width, int32_t row,
-                             int32_t worker, float *out) {
+void cpu_embedding_row(const cpu_backend *b, const embedding *e, int64_t id, int32_t row, int32_t worker,
+                       float *out) {
     const adapter_part *part = adapter_part_of(b, e->id, row);
-    const embedding *rows = part != NULL && part->rows != NULL ? part->rows : e;
-    assert(width == rows->width);
-    cpu_embedding_row(rows, id, out);
+    const int32_t width = e->width;
+    embed_read_row(part != NULL && part->rows != NULL ? part->rows : e, id, out);
     if (part == NULL || part->n_segments == 0) {
         return;
     }
@@ -141,7 +140,8 @@ static void begin_row(const cpu_backend *b, const embed_use *use, int32_t row, i
         return;
     }
     token = use->n_known > 0 && token >= use->n_known ? 0 : token;
-    read_adapted_row(b, use->tokens, token, width, row, worker, out);
+    assert(use->tokens->width == width);
+    cpu_embedding_row(b, use->tokens, token, row, worker, out);
     if (use->scale != 1.0f) {
         b->math->scale_cap(use->scale, 0.0f, width, out);
     }
@@ -150,7 +150,8 @@ static void begin_row(const cpu_backend *b, const embed_use *use, int32_t row, i
 static void add_row(const cpu_backend *b, const embedding *e, int64_t id, int32_t width, int32_t row,
                     int32_t worker, float *out) {
     float *scratch = cpu_scratch_row(b, worker);
-    read_adapted_row(b, e, id, width, row, worker, scratch);
+    assert(e->width == width);
+    cpu_embedding_row(b, e, id, row, worker, scratch);
     b->math->add_scaled(1.0f, scratch, width, out);
 }
 

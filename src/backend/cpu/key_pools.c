@@ -125,7 +125,6 @@ static void ngram_task(void *context, int32_t seq, int32_t worker) {
     const size_t kept_bytes = sizeof(int32_t) * (size_t)(d->n - 1);
     int32_t kept[NGRAM_MAX], rows[NGRAM_MAX_HEADS];
     float *state = cpu_state_begin(b, part, s), copy[NGRAM_MAX];
-    (void)worker;
     memcpy(kept, state, kept_bytes);
     for (int32_t row = 0, snapshot = 0; row < s->n_rows; row++) {
         (void)cpu_state_stretch(s, row, 1, &snapshot);
@@ -135,8 +134,8 @@ static void ngram_task(void *context, int32_t seq, int32_t worker) {
         ngram_tokens(d, token, kept, t);
         ngram_rows(d, t, rows);
         for (int32_t i = 0; i < (d->n - 1) * d->n_heads; i++) {
-            cpu_embedding_row(use->tables[rows[i] / use->rows_each], rows[i] % use->rows_each,
-                              out + (int64_t)i * d->d_head);
+            cpu_embedding_row(b, use->tables[rows[i] / use->rows_each], rows[i] % use->rows_each,
+                              s->row0 + row, worker, out + (int64_t)i * d->d_head);
         }
         memmove(kept, kept + 1, kept_bytes - sizeof *kept);
         kept[d->n - 2] = (int32_t)t[0] + 1;
