@@ -41,8 +41,11 @@ static void enter(user *u) {
 /* Its pages come from the tiers, from the index, and from swap space. */
 static void admit(user *u) {
     kv_held held;
-    if (kv_tiering_waits(tiering, &u->kv, u->tokens, u->n_known - 1, clock_us(),
-                         any(8) == 0 ? 0 : LONG_WAIT_US)) {
+    fault_arm();
+    bool waits = kv_tiering_waits(tiering, &u->kv, u->tokens, u->n_known - 1, clock_us(),
+                                  any(8) == 0 ? 0 : LONG_WAIT_US);
+    fault_disarm();
+    if (waits) {
         return;
     }
     audit(false);
@@ -369,7 +372,9 @@ static void operate(void) {
             operate_on(&users[any(N_SEQS)]);
         }
     }
+    fault_arm();
     kv_tiering_poll(tiering, clock_us());
+    fault_disarm();
     for (int32_t i = 0; i < N_SEQS; i++) {
         if (any(16) == 0) {
             check_content(&users[i]);
