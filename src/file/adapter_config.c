@@ -131,6 +131,7 @@ static quire_err adapter_take_scales(config_reader *r) {
     if (alpha != NULL && !json_is(alpha, JSON_KIND_NULL)) {
         TRY(adapter_take_alpha(r, alpha, "lora_alpha", &f->alpha));
     }
+    f->ties = json_get_bool(r->doc.root, "ensure_weight_tying", false);
     f->by_root = json_get_bool(r->doc.root, "use_rslora", false);
     f->facts.has_dora = json_get_bool(r->doc.root, "use_dora", false);
     TRY(adapter_take_patterns(r, "rank_pattern", true, &f->ranks));

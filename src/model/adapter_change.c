@@ -349,7 +349,11 @@ static quire_err entry_change_product(adapter_opening *o, const module_entry *e,
     if (parts[PART_A] != NULL) {
         TRY(entry_add_product(o, e, c));
     }
-    if (parts[PART_BIAS] != NULL && !e->entry->turned) {
+    if (parts[PART_BIAS] != NULL && e->entry->turned) {
+        return adapter_refuse(o, QUIRE_UNSUPPORTED, parts[PART_BIAS],
+                              "is a bias of a latent's products, which is not supported");
+    }
+    if (parts[PART_BIAS] != NULL) {
         TRY(entry_gather_floats(o, e, parts[PART_BIAS], &bias));
         c->bias = bias;
     }
@@ -407,6 +411,11 @@ static quire_err entry_change_rows(adapter_opening *o, const module_entry *e, ad
     const adapter_module *m = e->module;
     const tensor_view *a = m->parts[PART_ROWS_A], *b = m->parts[PART_ROWS_B], *whole = m->parts[PART_WHOLE];
     tensor_view rows;
+    if (o->f->ties && o->m->desc.tied_embeddings && w->n_out == o->m->desc.n_vocab) {
+        return adapter_refuse(o, QUIRE_UNSUPPORTED, module_any(m),
+                              "changes the head of tied embeddings too (ensure_weight_tying), which is not "
+                              "supported; merge the adapter into its base");
+    }
     c->rows = w->rows;
     if (whole != NULL) {
         if (whole->n_dims == 2 && whole->dims[0] > w->n_out && whole->dims[1] == w->n_in) {

@@ -167,6 +167,30 @@ TEST(values_that_are_no_numbers_and_other_types_are_refused) {
             "lora_A.weight", "F32, F16 and BF16");
 }
 
+/* The head keeps the base's table, unless the config ties it to the adapter's. */
+TEST(an_adapter_that_ties_the_head_is_refused_on_tied_embeddings) {
+    model_plan p;
+    plan_llama(&p);
+    plan_file file = plan_open(&p);
+    backend *b = open_backend(COMPUTE_F32);
+    model *m;
+    model_adapter a = {0};
+    quire_error err = {0};
+    const new_tensor t[] = {
+        {.name = "base_model.model.model.embed_tokens.lora_embedding_A", .d0 = 3, .d1 = 40},
+        {.name = "base_model.model.model.embed_tokens.lora_embedding_B", .d0 = 64, .d1 = 3}};
+    assert_int_equal(model_open(file.f, b, 64, &m, &err), QUIRE_OK);
+    assert_int_equal(open_written(m, b, "{\"peft_type\": \"LORA\", \"r\": 3, \"ensure_weight_tying\": true}",
+                                  t, 2, &a, &err),
+                     QUIRE_UNSUPPORTED);
+    assert_non_null(strstr(err.message, "ensure_weight_tying"));
+    assert_int_equal(open_written(m, b, CONFIG, t, 2, &a, &err), QUIRE_OK);
+    model_adapter_close(b, &a);
+    model_close(m);
+    plan_close(&file);
+    b->ops->close(b);
+}
+
 TEST(a_weight_that_is_named_twice_is_refused) {
     refused(CONFIG,
             (new_tensor[]){
@@ -603,6 +627,49 @@ TEST(a_packed_base_gives_the_bits_of_its_source) {
     rmdir(d.path);
 }
 
+/* Logits of the base in 8-bit blocks. */
+static float *logits_of_blocks(const char *path, size_t *n) {
+    backend *b = open_backend(COMPUTE_F32);
+    model_file *f;
+    model *m;
+    model_adapter a = {0};
+    const adapter_limits limits = {.max_rank = 64, .max_bytes = 1 << 24};
+    quire_error err = {0};
+    assert_int_equal(model_file_open_with(BASE, &(model_overrides){.quantise = "q8_0"}, &f, &err), QUIRE_OK);
+    assert_int_equal(model_open(f, b, 64, &m, &err), QUIRE_OK);
+    model_file_close(f);
+    if (path != NULL) {
+        assert_int_equal(model_adapter_open(m, b, path, &limits, &a, &err), QUIRE_OK);
+    }
+    float *out = run_prompt_with(m, b, a.weights, n, &err);
+    assert_non_null(out);
+    model_adapter_close(b, &a);
+    model_close(m);
+    b->ops->close(b);
+    return out;
+}
+
+TEST(an_adapter_of_a_quantised_base_is_as_far_off_as_the_base) {
+    static const char *const names[] = {"all-r6-rslora", "dora-r3", "embed-head"};
+    size_t n;
+    float *plain = logits_with(BASE, NULL, &n), *blocks = logits_of_blocks(NULL, &n);
+    const float off = largest_difference(plain, blocks, n);
+    assert_true(off > 1e-4f && off < 0.5f);
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+        char path[256];
+        (void)snprintf(path, sizeof path, "tests/golden/lora/%s", names[i]);
+        float *want = logits_with(BASE, path, &n), *got = logits_of_blocks(path, &n);
+        const float own = largest_difference(want, got, n), changed = largest_difference(plain, want, n);
+        print_message("%s: %g, the base %g, changed %g\n", names[i], (double)own, (double)off,
+                      (double)changed);
+        assert_true(own < 8.0f * off && changed > 8.0f * own);
+        mem_free(want);
+        mem_free(got);
+    }
+    mem_free(plain);
+    mem_free(blocks);
+}
+
 /* Whatever is damaged is refused with a message, or runs. QUIRE_TEST_LONG: 10,000. */
 TEST(damaged_adapters_are_refused_or_read) {
     static const char *const names[] = {"patterns", "dora-r3", "embed-head", "save-norm-f16"};
@@ -652,12 +719,14 @@ int main(void) {
         cmocka_unit_test(halves_and_doras_without_magnitude_are_refused),
         cmocka_unit_test(new_rows_of_a_vocabulary_are_refused),
         cmocka_unit_test(values_that_are_no_numbers_and_other_types_are_refused),
+        cmocka_unit_test(an_adapter_that_ties_the_head_is_refused_on_tied_embeddings),
         cmocka_unit_test(a_weight_that_is_named_twice_is_refused),
         cmocka_unit_test(an_adapter_of_a_small_model_is_what_it_merges_to),
         cmocka_unit_test(an_adapter_of_every_architecture_is_what_it_merges_to),
         cmocka_unit_test(an_adapter_of_a_checkpoint_fits_its_gguf_file_or_is_refused),
         cmocka_unit_test(an_adapter_of_experts_as_one_parameter_is_what_it_merges_to),
         cmocka_unit_test(a_packed_base_gives_the_bits_of_its_source),
+        cmocka_unit_test(an_adapter_of_a_quantised_base_is_as_far_off_as_the_base),
         cmocka_unit_test(damaged_adapters_are_refused_or_read),
     };
     return cmocka_run_group_tests_name("adapters on models", tests, NULL, NULL);
