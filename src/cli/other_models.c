@@ -40,6 +40,8 @@ static void other_models_own(quire_options *o, const char *path) {
     o->tool_call_parser = o->reasoning_parser = "auto";
     o->audit = o->tier_file = o->tier_redis = o->request_check = NULL;
     o->tier_host_bytes = 0;
+    o->lora_modules = o->lora_dir = o->loras = NULL;
+    o->enable_lora = false;
     o->public_prefixes = NULL;
     o->n_public_prefixes = 0;
 }

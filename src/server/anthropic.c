@@ -367,11 +367,10 @@ static void messages_error(const response *a, const api_error *e, json_out *o) {
 
 /* ---- models ---- */
 
-void messages_write_model(const server *s, str name, json_out *o) {
+void messages_write_model(const server *s, str name, int32_t n_tokens, json_out *o) {
     char created[32];
     struct tm tm;
     time_t at = (time_t)s->started_s;
-    int32_t n_tokens = quire_engine_info(s->engine)->max_model_len;
     gmtime_r(&at, &tm);
     strftime(created, sizeof created, "%Y-%m-%dT%H:%M:%SZ", &tm);
     json_begin(o, '{');
@@ -380,27 +379,40 @@ void messages_write_model(const server *s, str name, json_out *o) {
     json_text(json_name(o, "display_name"), name.p, name.n);
     json_cstr(json_name(o, "created_at"), created);
     json_cstr(json_name(o, "lifecycle"), "active");
-    json_int(json_name(o, "max_input_tokens"), n_tokens);
-    json_int(json_name(o, "max_tokens"), n_tokens);
+    static const char *const limits[] = {"max_input_tokens", "max_tokens"};
+    for (int i = 0; i < 2; i++) {
+        json_name(o, limits[i]);
+        if (n_tokens > 0) {
+            json_int(o, n_tokens);
+        } else {
+            json_raw(o, "null");
+        }
+    }
     json_end(o, '}');
 }
 
 void messages_write_models(const server *s, json_out *o) {
     int32_t n = s->options.n_served_model_names;
     const char *last = n > 1 ? s->options.served_model_names[n - 1] : s->model_name;
+    const int32_t n_tokens = quire_engine_info(s->engine)->max_model_len;
     quire_adapter **list;
     size_t n_adapters;
     quire_err e = quire_adapters(s->engine, &list, &n_adapters);
     o->err = o->err == QUIRE_OK ? e : o->err;
     json_begin(o, '{');
     json_begin(json_name(o, "data"), '[');
-    messages_write_model(s, str_of(s->model_name), json_item(o));
+    messages_write_model(s, str_of(s->model_name), n_tokens, json_item(o));
     for (int32_t i = 1; i < n; i++) {
-        messages_write_model(s, str_of(s->options.served_model_names[i]), json_item(o));
+        messages_write_model(s, str_of(s->options.served_model_names[i]), n_tokens, json_item(o));
+    }
+    for (int32_t i = 1; i < models_count(s->models); i++) {
+        const served_model m = models_look(s->models, models_at(s->models, i));
+        messages_write_model(s, str_of(m.name), m.max_model_len, json_item(o));
+        last = m.name;
     }
     for (size_t i = 0; i < n_adapters; i++) {
         if (list[i]->number < 0) {
-            messages_write_model(s, str_of(list[i]->name), json_item(o));
+            messages_write_model(s, str_of(list[i]->name), n_tokens, json_item(o));
             last = list[i]->name;
         }
     }

@@ -46,7 +46,7 @@ static void models_write_adapter(const server *s, const quire_adapter *a, json_o
 }
 
 static void models_write_anthropic_adapter(const server *s, const quire_adapter *a, json_out *o) {
-    messages_write_model(s, str_of(a->name), o);
+    messages_write_model(s, str_of(a->name), quire_engine_info(s->engine)->max_model_len, o);
 }
 
 void models_list(conn *c) {
@@ -98,10 +98,10 @@ void models_one(conn *c) {
         }
         return;
     }
+    const served_model m = models_look(s->models, other != NULL ? other : models_at(s->models, 0));
     if (c->request.is_anthropic) {
-        messages_write_model(s, name, &o);
+        messages_write_model(s, other != NULL ? str_of(m.name) : name, m.max_model_len, &o);
     } else {
-        const served_model m = models_look(s->models, other != NULL ? other : models_at(s->models, 0));
         models_write_one(s, other != NULL ? str_of(m.name) : name, &m, &o);
     }
     conn_reply_json(c, &o, NULL);

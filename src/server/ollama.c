@@ -9,6 +9,7 @@
 #include "base/sha256.h"
 #include "server/adapter_list.h"
 #include "server/body_jobs.h"
+#include "server/models.h"
 #include "server/ollama.h"
 #include "server/conn_model.h"
 #include "server/response.h"
@@ -376,9 +377,8 @@ static void ollama_write_digest(const char *name, json_out *o) {
 
 /* One name; a running one's with its context. parent: of an adapter, its model; "": it is
  * none. */
-static void ollama_write_card(const server *s, const char *name, int64_t bytes, const char *parent, bool runs,
-                              json_out *o) {
-    const quire_info *i = quire_engine_info(s->engine);
+static void ollama_write_card(const server *s, const quire_info *i, const char *name, int64_t bytes,
+                              const char *parent, bool runs, json_out *o) {
     json_begin(o, '{');
     json_cstr(json_name(o, "name"), name);
     json_cstr(json_name(o, "model"), name);
@@ -396,11 +396,28 @@ static void ollama_write_card(const server *s, const char *name, int64_t bytes, 
 }
 
 static void ollama_write_served(const server *s, const char *name, bool runs, json_out *o) {
-    ollama_write_card(s, name, quire_engine_info(s->engine)->weight_bytes, "", runs, json_item(o));
+    const quire_info *i = quire_engine_info(s->engine);
+    ollama_write_card(s, i, name, i->weight_bytes, "", runs, json_item(o));
+}
+
+/* The models beside the main one; of those that are not loaded the name alone is known. */
+static void ollama_write_others(const server *s, bool runs, json_out *o) {
+    static const quire_info unknown = {.architecture = ""};
+    for (int32_t k = 1; k < models_count(s->models); k++) {
+        served_model *m = models_at(s->models, k);
+        const bool is_loaded = models_visit(s->models, m);
+        const quire_info *i = is_loaded ? quire_engine_info(m->engine) : &unknown;
+        if (is_loaded || !runs) {
+            ollama_write_card(s, i, m->name, i->weight_bytes, "", runs, json_item(o));
+        }
+        if (is_loaded) {
+            models_end_visit(s->models, m);
+        }
+    }
 }
 
 static void ollama_write_adapter(const server *s, const quire_adapter *a, json_out *o) {
-    ollama_write_card(s, a->name, a->n_bytes, s->model_name, false, o);
+    ollama_write_card(s, quire_engine_info(s->engine), a->name, a->n_bytes, s->model_name, false, o);
 }
 
 static void ollama_list(conn *c, bool runs) {
@@ -412,6 +429,7 @@ static void ollama_list(conn *c, bool runs) {
     for (int32_t i = 1; i < s->options.n_served_model_names; i++) {
         ollama_write_served(s, s->options.served_model_names[i], runs, &o);
     }
+    ollama_write_others(s, runs, &o);
     if (!runs) {
         adapter_list_each(s, ollama_write_adapter, &o);
     }

@@ -61,6 +61,14 @@ TEST(a_request_loads_the_model_that_it_names) {
     assert_int_equal(count(response, "# TYPE vllm:generation_tokens_total"), 1);
     expect_in(response, "vllm:generation_tokens_total{engine=\"0\",model_name=\"fake\"} 3\n"
                         "vllm:generation_tokens_total{engine=\"0\",model_name=\"a\"} 3\n");
+    response = ask(s, "GET /api/tags HTTP/1.1\r\nHost: h\r\n" CLOSE "\r\n");
+    expect_in(response, "\"model\":\"b\"");
+    response = ask(s, "GET /api/ps HTTP/1.1\r\nHost: h\r\n" CLOSE "\r\n");
+    expect_in(response, "\"model\":\"a\"");
+    assert_null(strstr(response, "\"model\":\"b\""));
+    response = ask(s, "GET /v1/models HTTP/1.1\r\nHost: h\r\nanthropic-version: 2023-06-01\r\n" CLOSE "\r\n");
+    expect_in(response, "\"id\":\"a\",\"display_name\":\"a\"");
+    expect_in(response, "\"last_id\":\"slow\"");
     expect_in(complete(s, "a:latest", 3, false), "\"model\":\"a\"");
     expect_in(ask(s, post(COMPLETIONS, "{\"prompt\": \"x\"}", CLOSE)), "\"model\":\"fake\"");
     assert_int_equal(fake_beside(), 1);
