@@ -20,11 +20,11 @@
  *   3. cached pages, of this pool or of others, the least valuable first: the lowest
  *      retention level (kv/evict.h), then that released longest ago. Of its own pool the
  *      policy names the next page, and one page goes at a time. Of others a granule
- *      without a held page goes as a whole: it is worth as much as its most valuable
- *      page, and counts as used when the last of its pages was released. That is the
- *      price of fragmentation: one recent page keeps its granule, an old granule takes
- *      all of its pages with it, and a held page keeps its granule in its pool. Pages are
- *      not moved.
+ *      without a held page goes as a whole, and before its pages what follows them in
+ *      their prefixes (kv/evict.h): it is worth as much as its most valuable page, and
+ *      counts as used when the last of its pages was released. That is the price of
+ *      fragmentation: one recent page keeps its granule, an old granule takes all of its
+ *      pages with it, and a held page keeps its granule in its pool. Pages are not moved.
  *   4. held pages of pools that yield: whose owner can compute again what they hold, as a
  *      draft model can. It is asked to release some until there is enough. Such a pool
  *      never lets another one go short: to others all of its memory is obtainable.
