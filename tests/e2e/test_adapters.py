@@ -3,12 +3,13 @@ import json
 import random
 import re
 import struct
+import subprocess
 import threading
 
 import pytest
 
 import byte_model
-from conftest import Server
+from conftest import QUIRE, Server
 
 WIDTH, LAYERS, KEY = 64, 2, "operator-secret"  # of the golden llama
 TARGETS = ["q_proj", "v_proj", "o_proj"]  # all WIDTH x WIDTH
@@ -316,3 +317,45 @@ def test_the_openai_client_names_an_adapter_as_its_model(model, adapters, alone)
     with pytest.raises(openai.NotFoundError):
         client.completions.create(model="nobody", prompt="a")
     assert server.stop() == 0
+
+
+def test_pages_in_a_tier_outlive_the_server_and_are_one_adapters(model, adapters, tmp_path):
+    flags = (*modules(adapters), "--kv-tier-file", str(tmp_path / "tier"), "--kv-tier-file-bytes", "64M", "--kv-tier-write", "through")
+    prompt = "w" * 100
+    server = start(model, *flags)
+    first = ask(server, "sql", prompt=prompt)
+    for _ in range(100):
+        if sum(int(line.split()[1]) for line in metric(server, "quire_tier_puts_total")) >= 6:
+            break
+        ask(server, "base", prompt="b", max_tokens=1)
+    assert server.stop() == 0
+    server = start(model, *flags)
+    assert ask(server, "law", prompt=prompt)["usage"]["prompt_tokens_details"]["cached_tokens"] == 0
+    again = ask(server, "sql", prompt=prompt)
+    assert again["usage"]["prompt_tokens_details"]["cached_tokens"] >= 96
+    assert again["choices"][0]["token_ids"] == first["choices"][0]["token_ids"]
+    assert server.stop() == 0
+
+
+def test_with_one_place_adapters_take_turns_and_explain_says_so(model, adapters, alone):
+    server = start(model, *modules(adapters), "--max-loras", "1")
+    assert ids(server, "sql") == alone["sql"] and ids(server, "law") == alone["law"]  # both are loaded
+    bodies = [{"model": name, "prompt": "The quick brown fox", "max_tokens": 200, "temperature": 0, "ignore_eos": True, "return_token_ids": True, "explain": True}
+              for name in ("sql", "law", "base")]
+    answers = [json.loads(text) for status, text in server.post_together("/v1/completions", bodies) if status == 200]
+    assert len(answers) == 3
+    for body, answer in zip(bodies, answers):
+        assert answer["choices"][0]["token_ids"][:12] == alone[body["model"]]
+    waits = [{w["cause"] for w in answer["explain"]["choices"][0]["waits"]} for answer in answers]
+    assert sum("adapter" in w for w in waits) == 1 and "adapter" not in waits[2]
+    assert server.stop() == 0
+
+
+def test_quire_run_applies_an_adapter(quire, model, adapters):
+    def said(*flags):
+        done = subprocess.run([QUIRE, "run", str(model), "-q", "-p", "The quick brown fox", "--complete", "-n", "8", "--temp", "0", "--compute", "f32", *flags],
+                              capture_output=True, timeout=60, stdin=subprocess.DEVNULL)
+        assert done.returncode == 0, done.stderr
+        return done.stdout
+
+    assert said("--lora", str(adapters["sql"])) == said("--lora-scaled", str(adapters["sql"]), "1") != said() == said("--lora", f"{adapters['sql']}:0")
