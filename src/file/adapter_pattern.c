@@ -10,7 +10,7 @@
 
 #define MAX_KEY_BYTES 1024
 #define MAX_PATTERNS  65536
-#define MAX_COMPILED  256 /* expressions that are more than names */
+#define MAX_COMPILED  64 /* expressions that are more than names */
 #define MATCH_LIMIT   20000
 #define DEPTH_LIMIT   1000
 #define HEAP_KIB      1024

@@ -57,7 +57,7 @@ static void write_tensors(const temp_dir *d, const char *file, const new_tensor 
 
 static model *open_base(const char *path, backend *b) {
     model_file *f;
-    model *m;
+    model *m = NULL;
     quire_error err = {0};
     if (model_file_open(path, &f, &err) != QUIRE_OK || model_open(f, b, 64, &m, &err) != QUIRE_OK) {
         fail_msg("%s", err.message);
