@@ -190,6 +190,7 @@ typedef struct norm_desc {
     bool bare;         /* they have no weights */
     bool inner;        /* others stand before the last products of attention and MLP (BitNet) */
     float post_eps;    /* of the norms behind attention and MLP; 0: norm_eps */
+    int32_t gate_rank; /* of the gates behind norms, in lists of steps that have some */
     bool post_weighed; /* these are of NORM_RMS_WEIGHED, or have no weights where files name none */
 } norm_desc;
 
@@ -238,6 +239,9 @@ typedef struct latent_desc {
     /* layers without a rotary table have no rotary part: keys' d_nope + d_rope elements are
      * products of the latent, and caches keep its rank alone (Mistral Large 4) */
     bool rotary_folds;
+    /* queries are products of their latent normed and as it is, side by side, and so is a gate
+     * on each element of the result: of each head's rows the gate's follow the query's (A.X K2) */
+    bool q_gates;
 } latent_desc;
 
 /* What rows choose of the keys that they see. Blocks are of neighbours by position. */

@@ -25,7 +25,7 @@ static const arch *const all[] = {
     &arch_deepseek32,  &arch_glm_dsa,      &arch_longcat,      &arch_mamba,       &arch_mamba2,
     &arch_nemotron_h,  &arch_granite_h,    &arch_bamba,        &arch_falcon_h1,   &arch_jamba,
     &arch_zamba2,      &arch_griffin,      &arch_beam,         &arch_muse_spark,
-    &arch_mistral_large4, &arch_minimax_m3, &arch_glm5_next, &arch_qwen4};
+    &arch_mistral_large4, &arch_minimax_m3, &arch_glm5_next, &arch_qwen4,       &arch_axk2};
 
 /* The text that is one of an architecture's names in a format, or NULL past the last. */
 static const char *name_at(const arch *a, model_format format, int k) {

@@ -8,7 +8,7 @@ extern const arch arch_llama, arch_mistral, arch_mixtral, arch_arcee, arch_cwm;
 extern const arch arch_iquestcoder, arch_exaone, arch_minicpm, arch_internlm2, arch_helium, arch_jais2,
     arch_vaultgemma;
 extern const arch arch_deepseek2, arch_deepseek_v2, arch_glm4_moe_lite, arch_youtu, arch_mistral4,
-    arch_minicpm3, arch_mistral_large4, arch_minimax_m3, arch_glm5_next, arch_qwen4, arch_axk1,
+    arch_minicpm3, arch_mistral_large4, arch_minimax_m3, arch_glm5_next, arch_qwen4, arch_axk1, arch_axk2,
     arch_deepseek32, arch_glm_dsa, arch_longcat;
 extern const arch arch_qwen2, arch_qwen2_moe, arch_qwen3, arch_qwen3_moe, arch_qwen2_vl, arch_qwen3_vl,
     arch_qwen3_vl_moe;

@@ -306,3 +306,34 @@ quire_err ngrams_bind(binding *b, const layer_step *s) {
     TRY(ngrams_load(b, g));
     return binding_emit(b, (decoder_op){.run = ngrams_run, .own = g});
 }
+
+/* ---- a gate of low rank on a row ---- */
+
+typedef struct rank_gate {
+    buffer row, low, gates;
+    linear_use down, up;
+} rank_gate;
+
+static void gate_run(const pass *p, const decoder_op *o) {
+    const rank_gate *g = o->own;
+    p->op->norm_linears(p->b, g->row, NULL, &g->down, 1);
+    p->op->multiply(p->b, &(multiply_use){.f = ACT_SIGMOID, .gate = g->low, .x = g->low, .out = g->low});
+    p->op->norm_linears(p->b, g->low, NULL, &g->up, 1);
+    p->op->multiply(p->b, &(multiply_use){.f = ACT_SIGMOID, .gate = g->gates, .x = g->row, .out = g->row});
+}
+
+quire_err gate_bind(binding *b, const layer_step *s) {
+    const int32_t rank = b->d->norm.gate_rank, width = b->d->d_model;
+    rank_gate *g;
+    linear *down, *up;
+    TRY(binding_settle(b, s->to));
+    TRY(binding_new(b, 1, sizeof *g, &g));
+    TRY(binding_linear(b, s->norm, rank, width, &down));
+    TRY(binding_linear(b, (weight_role)(s->norm + 1), width, rank, &up));
+    TRY(binding_buffer(b, BUFFER_LOW, rank, &g->low));
+    TRY(binding_buffer(b, BUFFER_PROJECTED, width, &g->gates));
+    g->row = b->rows[s->to].at;
+    g->down = (linear_use){down, g->low};
+    g->up = (linear_use){up, g->gates};
+    return binding_emit(b, (decoder_op){.run = gate_run, .own = g});
+}

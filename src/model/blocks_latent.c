@@ -12,6 +12,10 @@ typedef struct latent_block {
     int32_t n_down;
     const norm *q_norm;
     linear_use up; /* of the queries; w NULL: down gives them */
+    /* of queries with gates: `up` and the gate are products of `wide`, which has the latent
+     * normed and as it is */
+    linear_use up_gate;
+    buffer wide;
     latent_store_use store;
     head_products_use absorb, expand;
     multiply_use gate; /* of the result; read where is_gated */
@@ -26,7 +30,7 @@ typedef struct latent_parts {
     latent_desc m; /* as the layer has it */
     int32_t n_heads;
     bool writes_cache; /* else an earlier layer does */
-    linear *q, *q_up, *kv, *o, *gate;
+    linear *q, *q_up, *q_gate, *kv, *o, *gate;
     norm *q_norm, *kv_norm;
     head_linears *keys, *values;
 } latent_parts;
@@ -78,13 +82,29 @@ static quire_err latent_load_heads(binding *b, latent_parts *w) {
     return op->head_linears_load(b->l->b, values, w->n_heads, &w->values, b->l->err);
 }
 
+/* Queries and the gate out of one tensor: each head's query, then its gate. */
+static quire_err latent_load_gated(binding *b, latent_parts *w) {
+    const latent_desc *m = &w->m;
+    const int32_t d_query = m->d_nope + m->d_rope, each = d_query + m->d_value;
+    const int64_t n_rows = (int64_t)w->n_heads * each, n_in = 2 * (int64_t)m->q_rank;
+    const weight_part q = {.suffix = "q", .n_rows = n_rows, .block = d_query, .step = each},
+                      gate = {.suffix = "gate",
+                              .n_rows = n_rows,
+                              .first = d_query,
+                              .block = m->d_value,
+                              .step = each};
+    const weight_name name = binding_name(b, W_Q_B);
+    TRY(loader_linear(b->l, name, b->layer, &q, (int64_t)w->n_heads * d_query, n_in, &w->q_up));
+    return loader_linear(b->l, name, b->layer, &gate, (int64_t)w->n_heads * m->d_value, n_in, &w->q_gate);
+}
+
 static quire_err latent_load(binding *b, latent_parts *w) {
     const latent_desc *m = &w->m;
     const int32_t width = b->d->d_model, q_width = w->n_heads * (m->d_nope + m->d_rope);
     if (m->q_rank > 0) {
         TRY(binding_linear(b, W_Q_A, m->q_rank, width, &w->q));
         TRY(latent_load_norm(b, W_Q_A_NORM, m->q_rank, &w->q_norm));
-        TRY(binding_linear(b, W_Q_B, q_width, m->q_rank, &w->q_up));
+        TRY(m->q_gates ? latent_load_gated(b, w) : binding_linear(b, W_Q_B, q_width, m->q_rank, &w->q_up));
     } else {
         TRY(binding_linear(b, W_Q, q_width, width, &w->q));
     }
@@ -144,6 +164,13 @@ static quire_err latent_fill(binding *b, const latent_parts *w, int cache, laten
     }
     to->q_norm = w->q_norm;
     to->up = (linear_use){w->q_up, q};
+    if (w->q_gate != NULL) {
+        TRY(binding_buffer(b, BUFFER_Q_WIDE, 2 * m->q_rank, &to->wide));
+        TRY(binding_buffer(b, BUFFER_ATTN_GATE, n * m->d_value, &to->up_gate.out));
+        to->up_gate.w = w->q_gate;
+        to->gate = (multiply_use){.f = ACT_SIGMOID, .gate = to->up_gate.out, .x = out, .out = out};
+        to->is_gated = true;
+    }
     to->store = (latent_store_use){.cache = w->layer->caches[cache],
                                    .latent = w->writes_cache ? latent : BUFFER_NONE,
                                    .rank = m->rank,
@@ -164,12 +191,29 @@ static quire_err latent_fill(binding *b, const latent_parts *w, int cache, laten
     return QUIRE_OK;
 }
 
+/* Queries, and index queries, of the queries' latent; it is normed in place where they have
+ * gates. */
+static void latent_run_queries(const pass *p, const latent_block *l) {
+    const buffer latent = l->down[0].out;
+    const linear_use index = index_of_latent(l->index), up[] = {l->up, index}, gated[] = {l->up, l->up_gate};
+    if (l->up_gate.w == NULL) {
+        p->op->norm_linears(p->b, latent, l->q_norm, up, index.w != NULL ? 2 : 1);
+        return;
+    }
+    p->op->place(p->b, latent, p->d->latent.q_rank, l->wide);
+    p->op->norm_rows(p->b, latent, l->q_norm, latent);
+    p->op->place(p->b, latent, 0, l->wide);
+    p->op->norm_linears(p->b, l->wide, NULL, gated, 2);
+    if (index.w != NULL) {
+        p->op->norm_linears(p->b, latent, NULL, &index, 1);
+    }
+}
+
 static void latent_run(const pass *p, const decoder_op *o) {
     const latent_block *l = o->own;
     p->op->norm_linears(p->b, o->in, o->nm, l->down, l->n_down);
     if (l->up.w != NULL) {
-        const linear_use up[] = {l->up, index_of_latent(l->index)};
-        p->op->norm_linears(p->b, l->down[0].out, l->q_norm, up, up[1].w != NULL ? 2 : 1);
+        latent_run_queries(p, l);
     }
     index_run(p, l->index, o->in, o->nm);
     p->op->latent_store(p->b, &l->store);

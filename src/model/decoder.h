@@ -43,6 +43,7 @@ typedef enum buffer_role {
     BUFFER_ATTN_GATE,
     BUFFER_LATENT, /* latent attention: [M, L], [M, q_rank], [M, H L], [M, H rank] */
     BUFFER_Q_LATENT,
+    BUFFER_Q_WIDE, /* the queries' latent normed, and as it is */
     BUFFER_ABSORBED,
     BUFFER_WEIGHED,
     BUFFER_INDEX_K,
@@ -207,6 +208,7 @@ void index_run(const pass *p, const index_block *x, buffer in, const norm *nm);
 quire_err streams_read_bind(binding *b, const layer_step *s);
 quire_err streams_write_bind(binding *b, const layer_step *s);
 quire_err ngrams_bind(binding *b, const layer_step *s);
+quire_err gate_bind(binding *b, const layer_step *s);
 quire_err hyper_bind(binding *b);
 quire_err hyper_bind_end(binding *b);
 

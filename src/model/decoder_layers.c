@@ -304,7 +304,8 @@ static quire_err (*const bind_step[N_STEP_KINDS])(binding *b,
                                                                           [STEP_BLEND] = blend_bind,
                                                                           [STEP_GATHER] = streams_read_bind,
                                                                           [STEP_SCATTER] = streams_write_bind,
-                                                                          [STEP_NGRAMS] = ngrams_bind};
+                                                                          [STEP_NGRAMS] = ngrams_bind,
+                                                                          [STEP_GATE] = gate_bind};
 
 static void keep_embeddings_run(const pass *p, const decoder_op *o) {
     p->op->place(p->b, o->in, p->d->d_model, o->out);

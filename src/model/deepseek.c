@@ -16,6 +16,15 @@ static const arch_names stacked_names = {
 static const arch_names axk1_names = {
     .hf = {[W_FFN_POST_NORM] = "model.layers.%d.post_mlp_layernorm"},
 };
+static const arch_names axk2_names = {
+    .hf = {[W_ATTN_NORM] = "model.layers.%d.input_layernorm.norm",
+           [W_ATTN_NORM_DOWN] = "model.layers.%d.input_layernorm.W_down",
+           [W_ATTN_NORM_UP] = "model.layers.%d.input_layernorm.W_up",
+           [W_FFN_NORM] = "model.layers.%d.post_attention_layernorm.norm|"
+                          "model.layers.%d.post_attention_layernorm",
+           [W_FFN_NORM_DOWN] = "model.layers.%d.post_attention_layernorm.W_down",
+           [W_FFN_NORM_UP] = "model.layers.%d.post_attention_layernorm.W_up"},
+};
 static const arch_names longcat_second = {
     .hf = {[W_ATTN_NORM] = "model.layers.%d.input_layernorm.1",
            [W_Q] = "model.layers.%d.self_attn.1.q_proj",
@@ -53,6 +62,12 @@ static const arch_names longcat_names = {
 static const layer_step steps_normed_moe[] = {
     NORM(W_ATTN_NORM, X, A), LATENT(A, A), ADD(A, X),
     NORM(W_FFN_NORM, X, A), MOE(A, A), NORM(W_FFN_POST_NORM, A, A), ADD(A, X), END};
+static const layer_step steps_gated_norm[] = {
+    NORM(W_ATTN_NORM, X, A), GATE(W_ATTN_NORM_DOWN, A), LATENT(A, A), ADD(A, X),
+    NORM(W_FFN_NORM, X, A), MLP(A, A), ADD(A, X), END};
+static const layer_step steps_gated_norms_moe[] = {
+    NORM(W_ATTN_NORM, X, A), GATE(W_ATTN_NORM_DOWN, A), LATENT(A, A), ADD(A, X),
+    NORM(W_FFN_NORM, X, A), GATE(W_FFN_NORM_DOWN, A), MOE(A, B), ADD(B, X), END};
 static const layer_step steps_longcat[] = {
     NORM(W_ATTN_NORM, X, A), LATENT(A, A), ADD(A, X),
     NORM(W_FFN_NORM, X, A), MOE(A, B), MLP(A, A), ADD(A, X),
@@ -182,6 +197,33 @@ static quire_err describe_axk1(const config *c, model_desc *d) {
     return QUIRE_OK;
 }
 
+/* A.X K2: V3.2's layers; norms have gates of low rank, but those of dense parts, and queries
+ * bring gates of the result with them. */
+static quire_err describe_axk2(const config *c, model_desc *d) {
+    const index_desc usual = {.n_best = 2048, .n_heads = 16, .d_head = 128};
+    const latent_desc axk2_latent = {.q_rank = 384, .rank = 128, .d_nope = 64, .d_rope = 32, .d_value = 64};
+    if (c->is_gguf) {
+        return config_unsupported(c, "A.X K2 as GGUF is not supported: its checkpoint is");
+    }
+    moe_desc usual_experts = v3_experts;
+    usual_experts.n_groups = usual_experts.n_groups_used = 1;
+    TRY(config_latents(c, &axk2_latent, ROPE_NEIGHBOURS, ROPE_NEIGHBOURS, d));
+    TRY(deepseek_describe_experts(c, usual_experts, 1, d));
+    d->moe.closed_is_zero = false;
+    d->norm.gate_rank = 16;
+    TRY(config_i32(c, NULL, "gated_norm_rank", &d->norm.gate_rank));
+    if (d->norm.gate_rank < 1 || d->norm.gate_rank > d->d_model || d->latent.q_rank < 1 ||
+        d->latent.q_rank > INT32_MAX / 2) {
+        return config_bad(c, "gated_norm_rank",
+                          "must be from 1 to the model's width, and q_lora_rank over 0");
+    }
+    d->latent.q_gates = true;
+    for (int32_t i = 0; i < d->n_layers; i++) {
+        d->layers[i].steps = d->layers[i].n_experts > 0 ? steps_gated_norms_moe : steps_gated_norm;
+    }
+    return config_index(c, usual, ROPE_HALVES, d);
+}
+
 static quire_err describe_v32(const config *c, model_desc *d) {
     const index_desc usual = {.n_best = 2048, .n_heads = 64, .d_head = 128};
     TRY(describe_v3(c, d));
@@ -246,6 +288,8 @@ const arch arch_glm4_moe_lite = {
     .gguf = {"glm4-moe-lite"}, .hf = {"Glm4MoeLiteForCausalLM"}, .describe = describe_glm4_lite};
 const arch arch_axk1 = {
     .gguf = {"axk1"}, .hf = {"AXK1ForCausalLM"}, .names = &axk1_names, .describe = describe_axk1};
+const arch arch_axk2 = {
+    .gguf = {"axk2"}, .hf = {"AXK2ForCausalLM"}, .names = &axk2_names, .describe = describe_axk2};
 const arch arch_deepseek32 = {
     .gguf = {"deepseek32"}, .hf = {"DeepseekV32ForCausalLM"}, .describe = describe_v32};
 const arch arch_glm_dsa = {.gguf = {"glm-dsa"}, .hf = {"GlmMoeDsaForCausalLM"}, .describe = describe_glm_dsa};

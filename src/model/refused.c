@@ -1,8 +1,6 @@
 #include "model/refused.h"
 
 static const refused_arch all[] = {
-    {"AXK2ForCausalLM", NULL,
-     "norms that are gated by a product of low rank, and queries and an output gate of one latent"},
     {"DeepseekV4ForCausalLM", "deepseek4",
      "compressed keys beside windows, and hyper-connections of four streams"},
     {"DiffLlamaForCausalLM", NULL, "attention as the difference of two softmaxes over split values"},

@@ -100,7 +100,7 @@ void steps_text(const layer_step *steps, char *out, size_t n) {
         [STEP_LATENT] = "latent",   [STEP_MIX] = "mix",         [STEP_CONV] = "conv",
         [STEP_DELTA] = "delta",     [STEP_MAMBA] = "mamba",     [STEP_SHARED] = "shared",
         [STEP_LRU] = "lru",         [STEP_BLEND] = "blend",     [STEP_GATHER] = "gather",
-        [STEP_SCATTER] = "scatter", [STEP_NGRAMS] = "ngrams"};
+        [STEP_SCATTER] = "scatter", [STEP_NGRAMS] = "ngrams",   [STEP_GATE] = "gate"};
     out[0] = 0;
     for (const layer_step *s = steps; s->kind != STEP_END; s++) {
         size_t at = strlen(out);

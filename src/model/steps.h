@@ -46,6 +46,7 @@ typedef enum step_kind {
     STEP_GATHER,  /* from all streams to the row, by coefficients of W_HYPER_* or W_GATED_* */
     STEP_SCATTER, /* from the row to all streams, by what the last STEP_GATHER computed */
     STEP_NGRAMS,  /* to all streams: rows of the last tokens */
+    STEP_GATE,    /* row * sigmoid(silu(row down^T) up^T), of low rank (A.X K2) */
     N_STEP_KINDS
 } step_kind;
 
@@ -54,7 +55,8 @@ typedef enum step_row { X, A, B, N_STEP_ROWS } step_row;
 struct layer_step {
     step_kind kind;
     step_row from, to;
-    weight_role norm; /* of STEP_NORM; of STEP_BLEND, the weight; of STEP_GATHER, the first of several */
+    /* of STEP_NORM; of STEP_BLEND, the weight; of STEP_GATHER and STEP_GATE, the first of several */
+    weight_role norm;
     /* of a layer that has two of its kind it is the second: its weights have the names of
      * arch_names.second, its cache is CACHE_SECOND */
     bool second;
@@ -83,6 +85,7 @@ struct layer_step {
 #define LRU(from, to)        {STEP_LRU, from, to, 0, false}
 #define GATHER(role, to)     {STEP_GATHER, X, to, role, false}
 #define SCATTER(from)        {STEP_SCATTER, from, from, 0, false}
+#define GATE(role, row)      {STEP_GATE, row, row, role, false}
 #define NGRAMS               {STEP_NGRAMS, X, X, 0, false}
 #define END                  {STEP_END, X, X, 0, false}
 #define SECOND(step, from, to, role) {step, from, to, role, true}

@@ -123,6 +123,10 @@ typedef enum weight_role {
     W_NGRAM_QUERY_NORM,
     W_NGRAM_CONV_NORM,
     W_NGRAM_CONV,
+    W_ATTN_NORM_DOWN, /* of a gate behind a norm: to its rank, and back */
+    W_ATTN_NORM_UP,
+    W_FFN_NORM_DOWN,
+    W_FFN_NORM_UP,
     W_LAUREL_LEFT,
     W_LAUREL_RIGHT,
     W_LAUREL_NORM,

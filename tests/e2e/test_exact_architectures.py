@@ -34,6 +34,7 @@ NAMES = {
     "nemotron_h-moe": "layers of one block each",
     "deepseek_v3": "latents, groups of experts",
     "mistral_large4": "latents that layers share, chosen keys",
+    "axk2": "gates of low rank behind norms, and beside queries",
     "minimax_m3": "chosen blocks of keys, a choice a KV head",
     "glm5_next": "streams that mix, chosen pools of keys",
     "qwen4_exp": "gated streams, n-grams, chosen pools of keys",

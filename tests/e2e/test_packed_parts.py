@@ -12,7 +12,7 @@ EXPERTS = ["mixtral", "gpt_oss", "qwen2-moe", "qwen3-moe", "granitemoe", "glm4_m
 OTHER = ["stablelm", "cohere-qk-norm", "olmo", "gemma3", "opt", "gemma4"]  # norms a head, none, w + 1; learned positions; inputs of layers
 STATES = ["lfm2", "qwen3-next", "qwen3_5", "minimax", "mamba", "mamba2", "falcon_h1", "nemotron_h", "granitemoehybrid"]
 # Tensors that the description reads, matrices that stay as they are, a table of n-grams, queries and keys in one tensor.
-CHOSEN = ["mistral_large4", "minimax_m3", "glm5_next", "qwen4_exp"]
+CHOSEN = ["axk2", "mistral_large4", "minimax_m3", "glm5_next", "qwen4_exp"]
 
 FLAGS = ["-q", "--kv-pages", "512", "--max-model-len", "128"]  # some files say a shorter length than their prompts have
 

@@ -46,15 +46,15 @@ static void widths_are(const char *architecture, const char *more, latent_desc w
 
 TEST(widths_are_the_published_ones_unless_the_file_says_others) {
     widths_are("DeepseekV3ForCausalLM", "\"rms_norm_eps\": 1e-5",
-               (latent_desc){1536, 512, 128, 64, 128, 0, 0, 0, false});
+               (latent_desc){1536, 512, 128, 64, 128, 0, 0, 0, false, false});
     widths_are("DeepseekV2ForCausalLM", "\"num_experts_per_tok\": 2, \"q_lora_rank\": null",
-               (latent_desc){0, 512, 128, 64, 128, 0, 0, 0, false});
-    widths_are("Glm4MoeLiteForCausalLM", "", (latent_desc){768, 512, 192, 64, 256, 0, 0, 0, false});
-    widths_are("MiniCPM3ForCausalLM", "", (latent_desc){768, 256, 64, 32, 8, 0, 0, 0, false});
+               (latent_desc){0, 512, 128, 64, 128, 0, 0, 0, false, false});
+    widths_are("Glm4MoeLiteForCausalLM", "", (latent_desc){768, 512, 192, 64, 256, 0, 0, 0, false, false});
+    widths_are("MiniCPM3ForCausalLM", "", (latent_desc){768, 256, 64, 32, 8, 0, 0, 0, false, false});
     widths_are("DeepseekV3ForCausalLM",
                "\"q_lora_rank\": 12, \"kv_lora_rank\": 17, \"qk_nope_head_dim\": 9, \"qk_rope_head_dim\": 6, "
                "\"v_head_dim\": 11",
-               (latent_desc){12, 17, 9, 6, 11, 0, 0, 0, false});
+               (latent_desc){12, 17, 9, 6, 11, 0, 0, 0, false, false});
 }
 
 TEST(layers_are_dense_as_the_file_says) {
@@ -196,6 +196,7 @@ TEST(blocks_and_pools_of_keys_are_as_the_file_says) {
             "\"num_key_value_heads\": 2, \"index_n_heads\": 3, \"layer_types\": "
             "[\"minimax_m3_sparse\", \"minimax_m3_sparse\", \"minimax_m3_sparse\", \"minimax_m3_sparse\"]",
             "3 index heads choose for 2");
+    refused("AXK2ForCausalLM", "\"gated_norm_rank\": 0", "gated_norm_rank");
     refused(m3, "\"index_topk_blocks\": 2000000000", "index_topk_blocks");
     refused(m3, "\"layer_types\": [\"windy\"]", "layer_types");
     refused(m3, "\"swiglu_alpha\": 2.0", "swiglu_alpha");

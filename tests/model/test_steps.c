@@ -60,6 +60,9 @@ TEST(a_familys_list_reads_like_its_paper) {
         {"Qwen4ExpForConditionalGeneration",
          QWEN4 ", \"layer_types\": [\"full_attention\", \"full_attention\"]",
          "gather attend scatter gather moe scatter"},
+        {"AXK2ForCausalLM", "\"mlp_layer_types\": [\"dense\", \"dense\"]",
+         "norm gate latent add norm mlp add"},
+        {"AXK2ForCausalLM", "\"first_k_dense_replace\": 0", "norm gate latent add norm gate moe add"},
         {"AXK1ForCausalLM",
          "\"first_k_dense_replace\": 0, \"n_routed_experts\": 8, \"num_experts_per_tok\": 2, "
          "\"moe_intermediate_size\": 8",
