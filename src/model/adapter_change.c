@@ -292,10 +292,28 @@ static quire_err entry_factors(adapter_opening *o, const module_entry *e, adapte
     return QUIRE_OK;
 }
 
+/* An expert's matrix of a stack of them, where the entry is of a stack too. */
+static const tensor_view *entry_slab(const module_entry *e, const tensor_view *t, tensor_view *one) {
+    const weight_part *p = &e->entry->part;
+    if (e->whole || p->n_slabs == 0 || t->n_dims != 3 || t->dims[0] != p->n_slabs) {
+        return t;
+    }
+    *one = *t;
+    one->n_dims = 2;
+    one->dims[0] = t->dims[1];
+    one->dims[1] = t->dims[2];
+    one->dims[2] = 1;
+    one->n_bytes = t->n_bytes / (size_t)p->n_slabs;
+    one->data = (const uint8_t *)t->data + (size_t)p->slab * one->n_bytes;
+    return one;
+}
+
 /* A and B, and the factors where it is a DoRA. */
 static quire_err entry_add_product(adapter_opening *o, const module_entry *e, adapter_change *c) {
     const adapter_module *m = e->module;
-    const tensor_view *a = m->parts[PART_A], *b = m->parts[PART_B], *magnitude = m->parts[PART_MAGNITUDE];
+    tensor_view slabs[2];
+    const tensor_view *a = entry_slab(e, m->parts[PART_A], &slabs[0]),
+                      *b = entry_slab(e, m->parts[PART_B], &slabs[1]), *magnitude = m->parts[PART_MAGNITUDE];
     const int64_t n_in = e->entry->turned ? e->entry->n_out : e->entry->n_in;
     const int64_t rank = a->n_dims == 1 && a->dims[0] == n_in ? 1 : a->dims[0];
     tensor_view rows_a, rows_b, other;

@@ -42,8 +42,10 @@ static quire_err weight_table_name(weight_table *t, const char *pattern, int32_t
 quire_err weight_table_add(weight_table *t, const weight_entry *entry, weight_name name, int32_t layer,
                            bool from_gguf) {
     const bool is_slab = entry->part.n_slabs > 0, is_list = weight_name_is_list(name);
-    /* a stack of one format is a list of tensors in the other, or cut otherwise */
-    const bool in_other = !is_slab || (from_gguf && is_list);
+    /* a stack of one format is a list of tensors in the other, or cut otherwise; a list's
+     * own name in a stack does not say which it is */
+    const bool is_one = !from_gguf && strstr(name.gguf, "_exps") != NULL;
+    const bool in_other = is_slab ? from_gguf && is_list : !is_one;
     if (mem_grow(&t->entries, &t->cap, t->n + 1, sizeof *t->entries) != QUIRE_OK) {
         mem_free(entry->weight);
         return QUIRE_NO_MEMORY;

@@ -627,6 +627,80 @@ TEST(a_packed_base_gives_the_bits_of_its_source) {
     rmdir(d.path);
 }
 
+/* A GGUF adapter of tensors of up to three dimensions. */
+static void write_gguf_adapter(const char *path, const char *architecture, const char *name,
+                               const int64_t (*dims)[3], float *const *values) {
+    static const char *const ends[] = {".weight.lora_a", ".weight.lora_b"};
+    strbuf b = {0};
+    size_t at = 0;
+    put_header(&b, 3, 2, 4);
+    put_key_str(&b, "general.architecture", architecture);
+    put_key_str(&b, "general.type", "adapter");
+    put_key_str(&b, "adapter.type", "lora");
+    put_key(&b, "adapter.lora.alpha", GGUF_F32);
+    put_f32(&b, RANK);
+    for (int i = 0; i < 2; i++) {
+        char full[128];
+        (void)snprintf(full, sizeof full, "%s%s", name, ends[i]);
+        put_str(&b, full);
+        put_u32(&b, 3);
+        for (int k = 2; k >= 0; k--) {
+            put_u64(&b, (uint64_t)dims[i][k]);
+        }
+        put_u32(&b, 0);
+        put_u64(&b, at);
+        at += (size_t)(dims[i][0] * dims[i][1] * dims[i][2]) * sizeof(float);
+        at = (at + 31) / 32 * 32;
+    }
+    for (int i = 0; i < 2; i++) {
+        pad_from(&b, 0, 32);
+        put(&b, values[i], (size_t)(dims[i][0] * dims[i][1] * dims[i][2]) * sizeof(float));
+    }
+    write_file(path, b.p, b.n);
+    strbuf_deinit(&b);
+}
+
+/* A stack of experts' adapters in a GGUF file, and PEFT's for each expert. */
+TEST(stacked_adapters_of_experts_are_those_of_each) {
+    enum { N_EXPERTS = 8, F = 16, D = 32 };
+    char path[GOLDEN_PATH], names[2 * N_EXPERTS][96];
+    new_tensor t[2 * N_EXPERTS];
+    uint64_t seed = 3;
+    size_t n;
+    if (golden_path("qwen3-moe", "model.gguf", path) == NULL) {
+        return;
+    }
+    float *a = random_values(N_EXPERTS * RANK * D, 0.3f, &seed),
+          *b = random_values(N_EXPERTS * F * RANK, 0.3f, &seed);
+    const temp_dir d = temp_new();
+    for (int e = 0; e < N_EXPERTS; e++) {
+        for (int k = 0; k < 2; k++) {
+            (void)snprintf(names[2 * e + k], sizeof names[0],
+                           "base_model.model.model.layers.1.mlp.experts.%d.gate_proj.%s", e,
+                           k == 0 ? "lora_A.weight" : "lora_B.weight");
+        }
+        t[2 * e] = (new_tensor){names[2 * e], RANK, D, a + e * RANK * D, NULL};
+        t[2 * e + 1] = (new_tensor){names[2 * e + 1], F, RANK, b + e * F * RANK, NULL};
+    }
+    write_text(&d, "adapter_config.json", CONFIG);
+    write_tensors(&d, "adapter_model.safetensors", t, 2 * N_EXPERTS);
+    char gguf_path[128];
+    (void)snprintf(gguf_path, sizeof gguf_path, "%s/adapter.gguf", d.path);
+    write_gguf_adapter(gguf_path, "qwen3moe", "blk.1.ffn_gate_exps",
+                       (const int64_t[2][3]){{N_EXPERTS, RANK, D}, {N_EXPERTS, F, RANK}}, (float *[]){a, b});
+    float *plain = logits_with(path, NULL, &n), *want = logits_with(path, d.path, &n),
+          *got = logits_with(path, gguf_path, &n);
+    assert_memory_equal(want, got, n * sizeof *want);
+    assert_true(largest_difference(plain, want, n) > 1e-3f);
+    unlink(gguf_path);
+    temp_delete(&d, adapter_files);
+    mem_free(plain);
+    mem_free(want);
+    mem_free(got);
+    mem_free(a);
+    mem_free(b);
+}
+
 /* Logits of the base in 8-bit blocks. */
 static float *logits_of_blocks(const char *path, size_t *n) {
     backend *b = open_backend(COMPUTE_F32);
@@ -725,6 +799,7 @@ int main(void) {
         cmocka_unit_test(an_adapter_of_every_architecture_is_what_it_merges_to),
         cmocka_unit_test(an_adapter_of_a_checkpoint_fits_its_gguf_file_or_is_refused),
         cmocka_unit_test(an_adapter_of_experts_as_one_parameter_is_what_it_merges_to),
+        cmocka_unit_test(stacked_adapters_of_experts_are_those_of_each),
         cmocka_unit_test(a_packed_base_gives_the_bits_of_its_source),
         cmocka_unit_test(an_adapter_of_a_quantised_base_is_as_far_off_as_the_base),
         cmocka_unit_test(damaged_adapters_are_refused_or_read),
