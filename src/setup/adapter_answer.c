@@ -1,14 +1,11 @@
-/* SCHED_IDLE is outside POSIX. */
-#define _GNU_SOURCE
-
 #include "setup/adapter_answer.h"
 
-#include <sched.h>
 #include <string.h>
 
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/mem.h"
+#include "base/thread_pool.h"
 
 /* ---- wants ---- */
 
@@ -270,20 +267,14 @@ typedef struct file_job {
     quire_err result;
 } file_job;
 
-static void *read_file_idly(void *arg) {
+static void read_file(void *arg) {
     file_job *job = arg;
-    /* where the system refuses, it is as any thread */
-    (void)pthread_setschedparam(pthread_self(), SCHED_IDLE, &(struct sched_param){0});
     job->result = job->loader->load(job->loader->context, job->path, &job->made, &job->err);
-    return NULL;
 }
 
 static void run_file_job(file_job *job) {
-    pthread_t thread;
-    if (pthread_create(&thread, NULL, read_file_idly, job) == 0) {
-        pthread_join(thread, NULL);
-    } else {
-        job->result = job->loader->load(job->loader->context, job->path, &job->made, &job->err);
+    if (!thread_run_low(read_file, job)) {
+        read_file(job);
     }
 }
 

@@ -4,7 +4,7 @@
  *   known --wanted--> waiting for its turn --thread--> resident --idle and room is short--> known
  *
  * A thread of the store's own has them read, one after the other in the order in which they
- * were first wanted, at idle priority. No lock is held while a file is read, and none of
+ * were first wanted, at low priority. No lock is held while a file is read, and none of
  * the store's is taken by a step of the engine: sequences only count references
  * (adapter_ref.h). At most `max_resident` are loaded at once. Room is made of the one
  * that
