@@ -170,6 +170,9 @@ typedef enum quire_json_space {
     QUIRE_JSON_SPACE_ANY
 } quire_json_space;
 
+/* The type of recurrent states, which are rounded to it after each token. */
+typedef enum quire_state_dtype { QUIRE_STATE_F32, QUIRE_STATE_BF16 } quire_state_dtype;
+
 /* Whether tokens that a request's grammar forces are computed together, or one by one.
  * The answers are the same. */
 typedef enum quire_jump_forward { QUIRE_JUMP_FORWARD_ON, QUIRE_JUMP_FORWARD_OFF } quire_jump_forward;
@@ -319,6 +322,7 @@ typedef struct quire_options {
     int32_t max_loras;            /* different ones that run at once, 1..256 (8) */
     int32_t max_lora_rank;        /* 1..256 (64) */
     int32_t max_cpu_loras;        /* loaded at once; 0: four times max_loras */
+    quire_state_dtype state_dtype;
 } quire_options;
 
 /* Sets the defaults in a struct of `size` bytes: for programs that do not read this

@@ -10,6 +10,7 @@
 typedef struct bench_states_options {
     cli_options cli;
     const char *isa;  /* instruction set */
+    int state;        /* type of the states, a dtype */
     int32_t n_prompt; /* tokens of the prompt */
     int32_t n_threads, n_runs;
 } bench_states_options;
@@ -100,7 +101,7 @@ static quire_err states_open(const states_case *c, const bench_states_options *o
     *s = (states_stage){.c = c, .max_rows = o->n_prompt};
     const backend_options machine = {.compute = COMPUTE_F32, .isa = o->isa, .n_threads = o->n_threads};
     states_describe(s);
-    TRY(kv_layout_init(&s->desc, (kv_types){DTYPE_F32, DTYPE_F32}, 16, &s->layout, err));
+    TRY(kv_layout_init(&s->desc, ((kv_types){DTYPE_F32, DTYPE_F32, (dtype)o->state}), 16, &s->layout, err));
     TRY(backend_cpu_open(&machine, &s->b, err));
     for (int32_t i = 0; i < 5; i++) {
         s->in[i] = s->b->ops->buffer_reserve(s->b, s->widths[i]);
@@ -173,8 +174,8 @@ static void states_run(const states_stage *s, int32_t layer) {
     }
 }
 
-/* The fastest of the runs of n_rows rows; layers take turns. The first turn of single rows
- * begins the states. */
+/* The fastest of the runs of n_rows rows; layers take turns. The first turn of single
+ * rows begins the states. */
 static quire_err states_measure(states_stage *s, const bench_states_options *o, int32_t n_rows, op_time *best,
                                 quire_error *err) {
     const batch_seq seq = {.n_rows = n_rows, .n_tokens = n_rows, .pages = {s->pages}};
@@ -225,9 +226,12 @@ static quire_err states_report(const bench_states_options *o, const roofline *r,
 
 #define AT(member) .offset = offsetof(bench_states_options, member)
 
+static const flag_choice states_types[] = {{"f32", NULL, DTYPE_F32}, {"bf16", NULL, DTYPE_BF16}, {0}};
+
 static const flag bench_states_flags[] = {
     {"--prompt", "N", "tokens of the prompt", COUNT(n_prompt, 2, 1 << 14)},
     {"--isa", NULL, "instruction set", FLAG_NAME, AT(isa), .choices = choices_isa},
+    {"--state-dtype", NULL, "type of the states", FLAG_CHOICE, AT(state), .choices = states_types},
     {"--threads -t", "N", "threads; 0: one a core", COUNT(n_threads, 0, 1024)},
     {"--runs", "N", "runs per figure; the fastest counts", COUNT(n_runs, 1, 64)},
     {0},

@@ -377,8 +377,9 @@ typedef struct head_products_use {
 } head_products_use;
 
 /* Recurrences. A state belongs to a sequence and a cache of kind LAYER_STATE; it lies in
- * f32 in the units of that cache (kv_state_unit), in the pages that batch_seq gives. An
- * op reads it, or begins with zeros where the sequence's first row is at position 0, goes
+ * f32 or bf16 (kv_types.state) in the cache's units (kv_state_unit), in batch_seq's pages.
+ * In bf16 each S below, and each input that a convolution keeps, is rounded to nearest
+ * even before anything reads it. An op reads it, or begins with zeros at position 0, goes
  * through the sequence's rows one after the other, writes the state after each row that
  * has a snapshot to that one's pages, and the state after the last row back. So a state
  * after n tokens depends on these n tokens alone, however they were cut into steps. A row

@@ -38,6 +38,10 @@ static quire_err kv_layout_check_options(kv_types types, int32_t page_tokens, qu
         return err_set(err, QUIRE_INVALID, -1, "a page of %d tokens: must be a power of two from 1 to %d",
                        page_tokens, KV_MAX_PAGE_TOKENS);
     }
+    if (types.state != DTYPE_F32 && types.state != DTYPE_BF16) {
+        return err_set(err, QUIRE_INVALID, -1, "recurrent states of type %s: must be F32 or BF16",
+                       dtype_name(types.state));
+    }
     TRY(kv_layout_check_type(types.key, err));
     return kv_layout_check_type(types.value, err);
 }
@@ -99,7 +103,11 @@ static quire_err measure_cache(const cache_desc *d, const kv_layout *l, kv_plane
                            (long long)d->unit_bytes);
         }
         out->state.n_units = d->n_units;
-        out->state.unit_bytes = (int64_t)size_align((size_t)d->unit_bytes, PLANE_ALIGN);
+        bool is_f32 = d->stays_wide || l->types.state == DTYPE_F32;
+        out->state.element_bytes = dtype_block_bytes(is_f32 ? DTYPE_F32 : l->types.state);
+        out->state.unit_bytes =
+            (int64_t)size_align((size_t)(is_f32 ? d->unit_bytes : (d->unit_bytes + 1) / 2),
+                                is_f32 ? PLANE_ALIGN : PLANE_ALIGN / 2);
         return QUIRE_OK;
     }
     return err_set(err, QUIRE_INVALID, -1, "a cache of an unknown kind");
@@ -213,6 +221,7 @@ static quire_err place_states(const int16_t *order, kv_layout *l, quire_error *e
         int64_t bytes = l->caches[i].state.unit_bytes;
         l->page_bytes = bytes > l->page_bytes ? bytes : l->page_bytes;
     }
+    l->page_bytes = (int64_t)size_align((size_t)l->page_bytes, PLANE_ALIGN);
     for (int32_t i = 0; i < l->n_caches; i++) {
         kv_planes *p = &l->caches[order[i]];
         if (p->kind != LAYER_STATE) {

@@ -29,13 +29,15 @@
 #define KV_MAX_PAGE_TOKENS 256
 #define KV_LAYOUT_VERSION  4 /* version of the layout inside a plane: part of every stored page's identity */
 
-/* The types of keys and of values. Those of latents are the keys'. */
+/* The types of keys and of values, and of recurrent states: F32, or BF16, to which a
+ * state is rounded after each token unless its cache stays_wide. Those of latents are the
+ * keys'. */
 typedef struct kv_types {
-    dtype key, value;
+    dtype key, value, state;
 } kv_types;
 
 static inline kv_types kv_both(dtype t) {
-    return (kv_types){t, t};
+    return (kv_types){t, t, DTYPE_F32};
 }
 
 /* A latent's plane is of keys. */
@@ -59,7 +61,8 @@ typedef struct kv_plane {
  * first n_first in page `page` from `offset` on, then per_page in each of the next. */
 typedef struct kv_state_place {
     int32_t n_units, page, n_first, per_page;
-    int64_t offset, unit_bytes; /* multiples of 64 */
+    int64_t offset, unit_bytes; /* multiples of 64; of 32 in BF16 */
+    int32_t element_bytes;
 } kv_state_place;
 
 /* Where a cache's tokens lie. A latent cache has one plane, key, of one head; a state has
@@ -78,8 +81,8 @@ typedef struct kv_group {
     int32_t window; /* tokens, LAYER_WINDOW only */
     int32_t n_caches;
     int32_t state_pages; /* pages that one sequence's state takes, LAYER_STATE only */
-    /* of a page; for LAYER_STATE of the state's pages, to the end of the last unit. The rest
-     * is padding */
+    /* of a page; for LAYER_STATE of the state's pages, to the end of the last unit. The
+     * rest is padding */
     int64_t used_bytes;
 } kv_group;
 

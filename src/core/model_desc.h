@@ -103,7 +103,8 @@ typedef struct cache_desc {
     int32_t d_latent;                   /* latent: elements kept a token (latent rank + rotary part) */
     int32_t n_units;                    /* state: parts that no kernel needs side by side: heads, stretches of
                                          * channels */
-    int64_t unit_bytes;                 /* state: of each, kept for a sequence */
+    int64_t unit_bytes;                 /* state: of each, kept for a sequence, in 32-bit elements */
+    bool stays_wide;                    /* state: not rounded to the type of states (kv_types) */
 } cache_desc;
 
 /* Bytes that a cache keeps of a sequence's state; 0: it keeps tokens. */

@@ -28,13 +28,16 @@ static inline cache_desc conv_cache(int32_t n_units, int32_t n_taps) {
 static inline cache_desc pool_cache(int32_t n_channels, int32_t n) {
     return (cache_desc){.kind = LAYER_STATE,
                         .n_units = conv_units(n_channels),
+                        .stays_wide = true,
                         .unit_bytes = (int64_t)2 * CONV_UNIT * (n - 1) * (int64_t)sizeof(float)};
 }
 
 /* The cache of the last n - 1 tokens. */
 static inline cache_desc ngram_cache(int32_t n) {
-    return (cache_desc){
-        .kind = LAYER_STATE, .n_units = 1, .unit_bytes = (n - 1) * (int64_t)sizeof(int32_t)};
+    return (cache_desc){.kind = LAYER_STATE,
+                        .n_units = 1,
+                        .unit_bytes = (n - 1) * (int64_t)sizeof(int32_t),
+                        .stays_wide = true};
 }
 
 /* The cache of linear attention: a matrix [d_key, d_value] for each of n_heads heads. */

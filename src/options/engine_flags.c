@@ -65,6 +65,11 @@ const flag_choice choices_isa[] = {{"auto", "auto", 0},
                                    {"neon", "neon", 0},
                                    {"i8mm", "i8mm", 0},
                                    {0}};
+static const flag_choice state_dtypes[] = {{"f32", NULL, QUIRE_STATE_F32},
+                                           {"float32", NULL, QUIRE_STATE_F32},
+                                           {"bf16", NULL, QUIRE_STATE_BF16},
+                                           {"bfloat16", NULL, QUIRE_STATE_BF16},
+                                           {0}};
 static const flag_choice quantizations[] = {
     {"q8_0", "q8_0", 0},
     {"q6_k", "q6_k", 0},
@@ -180,6 +185,12 @@ const flag flags_kv_dtype[] = {
 const flag flags_kv_values[] = {
     {"--cache-type-v -ctv", NULL, "type of stored values; auto: as keys", FLAG_CHOICE, AT(kv_dtype_values),
      .choices = choices_kv_dtype, .rare = true},
+    {0},
+};
+
+const flag flags_state_dtype[] = {
+    {"--state-dtype", NULL, "type of recurrent states; bf16 rounds them after each token, in half the memory",
+     FLAG_CHOICE, AT(state_dtype), .choices = state_dtypes, .rare = true},
     {0},
 };
 
@@ -416,6 +427,7 @@ const flag *const engine_flags[] = {
     flags_compute,
     flags_kv_dtype,
     flags_kv_values,
+    flags_state_dtype,
     flags_prefix_cache,
     flags_snapshots,
     flags_lora,

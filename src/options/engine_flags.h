@@ -11,7 +11,7 @@
 extern const flag flags_model[], flags_overrides[], flags_generation_config[], flags_tokenizer[],
     flags_template_text[];
 extern const flag flags_message_tokens[], flags_answers[], flags_attention[], flags_compute[],
-    flags_quantization[], flags_kv_dtype[], flags_kv_values[];
+    flags_quantization[], flags_kv_dtype[], flags_kv_values[], flags_state_dtype[];
 extern const flag flags_prefix_cache[], flags_snapshots[], flags_lora[], flags_eviction[], flags_audit[],
     flags_schedule[], flags_schedule_lambda[], flags_step_target[];
 extern const flag flags_isa[], flags_threads[], flags_cpu_bind[], flags_text[], flags_trust[],

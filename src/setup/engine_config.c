@@ -89,6 +89,7 @@ kv_types options_kv_types(const quire_options *o, const model_desc *d, compute_m
                                                                                : DTYPE_BF16;
     const dtype key = o->kv_dtype == QUIRE_KV_AUTO ? automatic : types[o->kv_dtype];
     return (kv_types){.key = key,
+                      .state = o->state_dtype == QUIRE_STATE_BF16 ? DTYPE_BF16 : DTYPE_F32,
                       .value = o->kv_dtype_values == QUIRE_KV_AUTO ? key : types[o->kv_dtype_values]};
 }
 

@@ -201,10 +201,14 @@ static void cache_numbers(const model_desc *d, int32_t first, int32_t last, char
     }
 }
 
+static int64_t state_bytes(const kv_state_place *p) {
+    return p->n_units * p->unit_bytes;
+}
+
 static void planes(const kv_planes *p, char out[MAX_CELL]) {
     bool two = p->value.bytes > 0;
     if (p->kind == LAYER_STATE) {
-        (void)snprintf(out, MAX_CELL, "%lld bytes", (long long)(p->state.n_units * p->state.unit_bytes));
+        (void)snprintf(out, MAX_CELL, "%lld bytes", (long long)state_bytes(&p->state));
     } else {
         (void)snprintf(out, MAX_CELL, "%s%s%s", dtype_flag_name(p->key.type), two ? ", " : "",
                        two ? dtype_flag_name(p->value.type) : "");
@@ -294,7 +298,7 @@ static void add_cache(json_out *o, const model_desc *d, const kv_layout *l, int3
     inspect_layers_add_int(o, "d_value", c->d_value);
     inspect_layers_add_int(o, "window", c->window);
     inspect_layers_add_int(o, "d_latent", c->d_latent);
-    inspect_layers_add_int(o, "state_bytes", cache_state_bytes(c));
+    inspect_layers_add_int(o, "state_bytes", c->kind == LAYER_STATE ? state_bytes(&l->caches[i].state) : 0);
     json_begin(json_name(o, "planes"), '[');
     if (c->kind != LAYER_STATE) {
         add_plane(o, &l->caches[i].key);

@@ -134,8 +134,8 @@ static quire_err fill_kv(const quire_options *o, summary *s, quire_error *err) {
                                             DTYPE_F8_E4M3, DTYPE_I8,  DTYPE_I4};
     for (int i = 0; i < (s->kv_is_asked ? 1 : N_KV_TYPES); i++) {
         kv_layout l;
-        quire_err e =
-            kv_layout_init(&s->d, s->kv_is_asked ? s->kv_types : kv_both(types[i]), o->page_tokens, &l, err);
+        const kv_types each = {.key = types[i], .value = types[i], .state = s->kv_types.state};
+        quire_err e = kv_layout_init(&s->d, s->kv_is_asked ? s->kv_types : each, o->page_tokens, &l, err);
         if (e == QUIRE_UNSUPPORTED && !s->kv_is_asked) {
             continue;
         }

@@ -198,6 +198,7 @@ quire_err speculation_open(speculation *s, const quire_options *o, int64_t n_tok
     own.model = s->name;
     own.compute = QUIRE_COMPUTE_AUTO;
     own.kv_dtype = own.kv_dtype_values = QUIRE_KV_AUTO;
+    own.state_dtype = QUIRE_STATE_F32;
     own.hf_overrides = own.override_kv = own.quantization = NULL; /* they are the target's */
     TRY(options_open_file(&own, &f, err));
     quire_err r = speculation_open_model(s, &own, f, &max_len, err);

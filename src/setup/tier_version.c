@@ -175,8 +175,9 @@ void tier_version(const model_file *f, const model_desc *d, dtype quantised_to, 
     int32_t length = desc_scales_by_length(d) ? max_positions : 0;
     (void)snprintf(
         out, KV_VERSION_BYTES + 1,
-        "quire %s, model %016llx %016llx%s%s, backend %s, compute %s, kv %s in pages %d, isa %s, length %d",
+        "quire %s, model %016llx %016llx%s%s, backend %s, compute %s, kv %s%s in pages %d, isa %s, length %d",
         QUIRE_VERSION, (unsigned long long)hash_weights(f), (unsigned long long)description,
         quantised_to != DTYPE_F32 ? " as " : "", quantised_to != DTYPE_F32 ? dtype_name(quantised_to) : "",
-        b->ops->name, compute_name(b->compute), kv->type_name, KV_LAYOUT_VERSION, isa, (int)length);
+        b->ops->name, compute_name(b->compute), kv->type_name,
+        kv->types.state != DTYPE_F32 ? " with states in bf16" : "", KV_LAYOUT_VERSION, isa, (int)length);
 }

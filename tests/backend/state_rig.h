@@ -4,12 +4,27 @@
 #define TESTS_BACKEND_STATE_RIG_H
 
 #include "backend/isas.h"
+#include "core/half.h"
 #include "core/recurrence.h"
 
 #define RIG_INPUTS    6
 #define RIG_ROWS      512 /* of a step, at most */
 #define RIG_SEQS      8   /* sequences and snapshots */
 #define RIG_SNAPSHOTS 4
+
+/* The type of the states of rigs that are opened from now on: F32 or BF16. */
+static dtype rig_states = DTYPE_F32;
+
+/* x as states hold it. */
+static inline double rig_rounded(double x) {
+    return rig_states == DTYPE_BF16 ? (double)bf16_to_f32(f32_to_bf16((float)x)) : x;
+}
+
+/* A bound on differences from a naive model that rounds as well: a number whose last bits
+ * differ may be rounded the other way. */
+static inline double rig_bound(double of_f32) {
+    return rig_states == DTYPE_BF16 ? 0.03 : of_f32;
+}
 
 typedef struct state_rig {
     backend *b;
@@ -52,7 +67,8 @@ static inline bool rig_open(state_rig *g, const rig_spec *spec) {
     for (int32_t i = 0; i < spec->n_caches; i++) {
         d.caches[d.n_caches++] = spec->caches[i];
     }
-    assert_int_equal(kv_layout_init(&d, kv_both(DTYPE_F32), spec->page_tokens, &g->layout, &err), QUIRE_OK);
+    const kv_types types = {.key = DTYPE_F32, .value = DTYPE_F32, .state = rig_states};
+    assert_int_equal(kv_layout_init(&d, types, spec->page_tokens, &g->layout, &err), QUIRE_OK);
     g->group = g->layout.caches[1].group;
     g->n_inputs = spec->n_inputs;
     g->out_width = spec->out_width;
@@ -123,18 +139,37 @@ static inline void rig_run(state_rig *g, rig_seq *s, int32_t n_tokens, int32_t c
     }
 }
 
-/* Floats of all units of all states. */
+/* Numbers of all units of a cache; 0: it has no states. */
+static inline size_t rig_cache_floats(const state_rig *g, int32_t cache) {
+    const kv_planes *p = &g->layout.caches[cache];
+    return p->kind == LAYER_STATE ? (size_t)(p->state.n_units * p->state.unit_bytes / p->state.element_bytes)
+                                  : 0;
+}
+
+/* The same of all states. */
 static inline size_t rig_state_floats(const state_rig *g) {
     size_t n = 0;
     for (int32_t i = 0; i < g->layout.n_caches; i++) {
-        const kv_planes *p = &g->layout.caches[i];
-        n += p->kind == LAYER_STATE ? (size_t)(p->state.n_units * p->state.unit_bytes) / sizeof(float) : 0;
+        n += rig_cache_floats(g, i);
     }
     return n;
 }
 
-/* The units of all states in the pages of number i, one after the other; freed by the
- * caller. */
+/* Numbers of a state's type as floats. */
+static inline void rig_widen(const uint8_t *from, int32_t n, float *to) {
+    for (int32_t i = 0; i < n; i++) {
+        uint16_t half;
+        memcpy(&half, from + 2 * i, sizeof half);
+        if (rig_states == DTYPE_BF16) {
+            to[i] = bf16_to_f32(half);
+        } else {
+            memcpy(&to[i], from + 4 * i, sizeof *to);
+        }
+    }
+}
+
+/* The units of all states in the pages of number i, as floats, one after the other; freed
+ * by the caller. */
 static inline float *rig_state(const state_rig *g, int32_t number) {
     float *state = malloc(rig_state_floats(g) * sizeof *state), *to = state;
     uint8_t *page = malloc((size_t)g->layout.page_bytes);
@@ -144,8 +179,9 @@ static inline float *rig_state(const state_rig *g, int32_t number) {
             int32_t at = 0;
             int64_t offset = kv_state_unit(p, unit, &at);
             g->b->ops->kv_read_page(g->b, g->pages[number][at], page);
-            memcpy(to, page + offset, (size_t)p->state.unit_bytes);
-            to += p->state.unit_bytes / (int64_t)sizeof *to;
+            const int32_t n = (int32_t)(p->state.unit_bytes / p->state.element_bytes);
+            rig_widen(page + offset, n, to);
+            to += n;
         }
     }
     free(page);
@@ -160,8 +196,8 @@ static inline float *random_rows(uint64_t *seed, size_t n, float scale) {
     return x;
 }
 
-/* Whether floats are within `bound` of numbers computed in double, relative to 1 or to the
- * number. */
+/* Whether floats are within `bound` of numbers computed in double, relative to 1 or to
+ * the number. */
 static inline bool are_close(const float *x, const double *expected, size_t n, double bound) {
     for (size_t i = 0; i < n; i++) {
         double size = expected[i] < 0 ? -expected[i] : expected[i],

@@ -54,8 +54,9 @@ TEST(latents_with_scales_are_near_double) {
     static const struct {
         kv_types types;
         double most;
-    } all[] = {
-        {{DTYPE_I8, DTYPE_I8}, 0.1}, {{DTYPE_F8_E4M3, DTYPE_F8_E4M3}, 0.3}, {{DTYPE_I4, DTYPE_I4}, 1.2}};
+    } all[] = {{{DTYPE_I8, DTYPE_I8, DTYPE_F32}, 0.1},
+               {{DTYPE_F8_E4M3, DTYPE_F8_E4M3, DTYPE_F32}, 0.3},
+               {{DTYPE_I4, DTYPE_I4, DTYPE_F32}, 1.2}};
     for (int i = 0; i < 6; i++) {
         attention_case c = i < 3 ? latent_case(4, 16, 8, DTYPE_F32) : latent_case(6, 50, 18, DTYPE_F32);
         c.types = &all[i % 3].types;
@@ -67,8 +68,9 @@ TEST(latents_with_scales_are_near_double) {
 }
 
 TEST(the_cut_of_the_work_shows_in_no_bit) {
-    static const kv_types scaled[] = {
-        {DTYPE_I8, DTYPE_I8}, {DTYPE_F8_E4M3, DTYPE_F8_E4M3}, {DTYPE_I4, DTYPE_I4}};
+    static const kv_types scaled[] = {{DTYPE_I8, DTYPE_I8, DTYPE_F32},
+                                      {DTYPE_F8_E4M3, DTYPE_F8_E4M3, DTYPE_F32},
+                                      {DTYPE_I4, DTYPE_I4, DTYPE_F32}};
     static const dtype types[] = {DTYPE_F32, DTYPE_F16, DTYPE_BF16};
     for (int i = 0; i < 6; i++) {
         attention_case c = latent_case(i % 2 == 0 ? 8 : 40, 16, 8, i < 3 ? types[i] : DTYPE_F32);
@@ -82,11 +84,11 @@ TEST(the_cut_of_the_work_shows_in_no_bit) {
 
 TEST(values_may_be_narrower_or_wider_than_keys) {
     static const int32_t widths[][2] = {{24, 16}, {16, 24}, {18, 10}, {64, 128}, {40, 32}};
-    static const kv_types types[] = {{DTYPE_F32, DTYPE_F32},
-                                     {DTYPE_I8, DTYPE_I8},
-                                     {DTYPE_BF16, DTYPE_F16},
-                                     {DTYPE_I4, DTYPE_I4},
-                                     {DTYPE_F8_E4M3, DTYPE_I8}};
+    static const kv_types types[] = {{DTYPE_F32, DTYPE_F32, DTYPE_F32},
+                                     {DTYPE_I8, DTYPE_I8, DTYPE_F32},
+                                     {DTYPE_BF16, DTYPE_F16, DTYPE_F32},
+                                     {DTYPE_I4, DTYPE_I4, DTYPE_F32},
+                                     {DTYPE_F8_E4M3, DTYPE_I8, DTYPE_F32}};
     static const double most[] = {1e-5, 0.1, 0.05, 1.0, 0.25};
     for (int i = 0; i < 5; i++) {
         attention_case c = base_case();
@@ -102,11 +104,11 @@ TEST(values_may_be_narrower_or_wider_than_keys) {
 /* A latent that is not finite shows in all rows that see it, and in no other: as key and as
  * value, and in its rotary part. */
 TEST(what_is_not_finite_is_passed_on) {
-    static const kv_types types[] = {{DTYPE_F32, DTYPE_F32},
-                                     {DTYPE_BF16, DTYPE_BF16},
-                                     {DTYPE_I8, DTYPE_I8},
-                                     {DTYPE_F8_E4M3, DTYPE_F8_E4M3},
-                                     {DTYPE_I4, DTYPE_I4}};
+    static const kv_types types[] = {{DTYPE_F32, DTYPE_F32, DTYPE_F32},
+                                     {DTYPE_BF16, DTYPE_BF16, DTYPE_F32},
+                                     {DTYPE_I8, DTYPE_I8, DTYPE_F32},
+                                     {DTYPE_F8_E4M3, DTYPE_F8_E4M3, DTYPE_F32},
+                                     {DTYPE_I4, DTYPE_I4, DTYPE_F32}};
     for (int i = 0; i < 10 * N_MATH_ISAS; i++) {
         attention_case c = latent_case(4, 16, 8, DTYPE_F32);
         fixture f;

@@ -8,15 +8,15 @@ static const struct {
     kv_types types;
     double most;
 } pairs[] = {
-    {{DTYPE_F8_E4M3, DTYPE_F8_E4M3}, 0.25},
-    {{DTYPE_I4, DTYPE_I4}, 1.0},
-    {{DTYPE_I8, DTYPE_I4}, 0.6},
-    {{DTYPE_F16, DTYPE_I8}, 0.1},
-    {{DTYPE_I8, DTYPE_BF16}, 0.15},
-    {{DTYPE_I4, DTYPE_F8_E4M3}, 1.0},
-    {{DTYPE_F8_E4M3, DTYPE_I8}, 0.25},
-    {{DTYPE_BF16, DTYPE_F8_E4M3}, 0.25},
-    {{DTYPE_F8_E4M3, DTYPE_F32}, 0.25},
+    {{DTYPE_F8_E4M3, DTYPE_F8_E4M3, DTYPE_F32}, 0.25},
+    {{DTYPE_I4, DTYPE_I4, DTYPE_F32}, 1.0},
+    {{DTYPE_I8, DTYPE_I4, DTYPE_F32}, 0.6},
+    {{DTYPE_F16, DTYPE_I8, DTYPE_F32}, 0.1},
+    {{DTYPE_I8, DTYPE_BF16, DTYPE_F32}, 0.15},
+    {{DTYPE_I4, DTYPE_F8_E4M3, DTYPE_F32}, 1.0},
+    {{DTYPE_F8_E4M3, DTYPE_I8, DTYPE_F32}, 0.25},
+    {{DTYPE_BF16, DTYPE_F8_E4M3, DTYPE_F32}, 0.25},
+    {{DTYPE_F8_E4M3, DTYPE_F32, DTYPE_F32}, 0.25},
 };
 enum { N_PAIRS = sizeof pairs / sizeof *pairs };
 

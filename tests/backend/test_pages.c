@@ -133,11 +133,12 @@ static void check_rows(pool *p, int32_t layer, const float *k, const float *v) {
     free(got_v);
 }
 
-static const kv_types TYPES[] = {{DTYPE_F32, DTYPE_F32},         {DTYPE_F16, DTYPE_F16},
-                                 {DTYPE_BF16, DTYPE_BF16},       {DTYPE_I8, DTYPE_I8},
-                                 {DTYPE_F8_E4M3, DTYPE_F8_E4M3}, {DTYPE_I4, DTYPE_I4},
-                                 {DTYPE_I8, DTYPE_I4},           {DTYPE_I4, DTYPE_BF16},
-                                 {DTYPE_F32, DTYPE_F8_E4M3},     {DTYPE_F8_E4M3, DTYPE_F16}};
+static const kv_types TYPES[] = {
+    {DTYPE_F32, DTYPE_F32, DTYPE_F32},         {DTYPE_F16, DTYPE_F16, DTYPE_F32},
+    {DTYPE_BF16, DTYPE_BF16, DTYPE_F32},       {DTYPE_I8, DTYPE_I8, DTYPE_F32},
+    {DTYPE_F8_E4M3, DTYPE_F8_E4M3, DTYPE_F32}, {DTYPE_I4, DTYPE_I4, DTYPE_F32},
+    {DTYPE_I8, DTYPE_I4, DTYPE_F32},           {DTYPE_I4, DTYPE_BF16, DTYPE_F32},
+    {DTYPE_F32, DTYPE_F8_E4M3, DTYPE_F32},     {DTYPE_F8_E4M3, DTYPE_F16, DTYPE_F32}};
 enum { N_TYPES = sizeof TYPES / sizeof *TYPES };
 static const int32_t PAGE_TOKENS[] = {1, 2, 8, 16, 32, 256};
 

@@ -228,6 +228,21 @@ TEST(the_states_of_qwen3_next_take_197_pages) {
     assert_int_equal(197 * l.page_bytes, 77266944 + 196608);
 }
 
+TEST(states_in_bf16_take_half_the_bytes) {
+    model_desc d = desc_plain(1, 2, 1, 16, 0);
+    kv_layout f32, bf16;
+    d.caches[d.n_caches++] = (cache_desc){.kind = LAYER_STATE, .n_units = 7, .unit_bytes = 4096};
+    assert_int_equal(kv_layout_init(&d, kv_both(DTYPE_F32), 16, &f32, NULL), QUIRE_OK);
+    const kv_types types = {.key = DTYPE_F32, .value = DTYPE_F32, .state = DTYPE_BF16};
+    assert_int_equal(kv_layout_init(&d, types, 16, &bf16, NULL), QUIRE_OK);
+    assert_int_equal(bf16.caches[1].state.unit_bytes, 2048);
+    assert_int_equal(bf16.caches[1].state.element_bytes, 2);
+    assert_int_equal(f32.caches[1].state.unit_bytes, 4096);
+    assert_int_equal(f32.caches[1].state.element_bytes, 4);
+    const kv_types others = {.key = DTYPE_F32, .value = DTYPE_F32, .state = DTYPE_F16};
+    assert_int_equal(kv_layout_init(&d, others, 16, &bf16, NULL), QUIRE_INVALID);
+}
+
 /* Full and window layers are cut into groups of 3; all states are one group. */
 TEST(all_states_are_one_group) {
     layer_kind kinds[28];
@@ -242,7 +257,8 @@ TEST(all_states_are_one_group) {
     kv_layout l;
     assert_int_equal(lay_out(&d, DTYPE_BF16, 16, &l, NULL), QUIRE_OK);
     assert_int_equal(l.n_groups, 7);
-    /* 3 units of 14,016 bytes fit a page: the second cache has two in the first one's last page */
+    /* 3 units of 14,016 bytes fit a page: the second cache has two in the first one's
+     * last page */
     assert_int_equal(l.caches[1].state.page, 2);
     assert_int_equal(l.caches[1].state.offset, 14016);
     assert_int_equal(l.caches[1].state.n_first, 2);
@@ -330,13 +346,14 @@ TEST(smaller_types_hold_more_tokens_in_the_same_pool) {
     assert_true((double)pool_tokens(kv_both(DTYPE_I8)) > 1.9 * bf16);
     assert_true((double)pool_tokens(kv_both(DTYPE_F8_E4M3)) > 1.9 * bf16);
     assert_true((double)pool_tokens(kv_both(DTYPE_I4)) > 3.5 * bf16);
-    assert_true((double)pool_tokens((kv_types){DTYPE_I8, DTYPE_I4}) > 2.4 * bf16);
+    assert_true((double)pool_tokens((kv_types){DTYPE_I8, DTYPE_I4, DTYPE_F32}) > 2.4 * bf16);
 }
 
 TEST(keys_and_values_may_have_different_types) {
     kv_layout l;
     const model_desc d = desc_plain(2, 4, 3, 40, 0);
-    assert_int_equal(kv_layout_init(&d, (kv_types){DTYPE_F16, DTYPE_I4}, 16, &l, NULL), QUIRE_OK);
+    assert_int_equal(kv_layout_init(&d, ((kv_types){DTYPE_F16, DTYPE_I4, DTYPE_F32}), 16, &l, NULL),
+                     QUIRE_OK);
     const kv_planes *p = &l.caches[1];
     assert_string_equal(l.type_name, "f16/int4");
     assert_int_equal(p->key.row_bytes, 80);
@@ -345,7 +362,8 @@ TEST(keys_and_values_may_have_different_types) {
     assert_int_equal(p->value.scale_bytes, 4);
     assert_int_equal(p->value.offset - p->key.offset, 16 * 3 * 80);
     assert_int_equal(kv_layout_token_bytes(&l), 2 * 3 * (80 + 40));
-    assert_int_equal(kv_layout_init(&d, (kv_types){DTYPE_F16, DTYPE_Q4_0}, 16, &l, NULL), QUIRE_INVALID);
+    assert_int_equal(kv_layout_init(&d, ((kv_types){DTYPE_F16, DTYPE_Q4_0, DTYPE_F32}), 16, &l, NULL),
+                     QUIRE_INVALID);
 }
 
 /* A model whose kinds differ in bytes: 7 latent layers, as many as fill a page of 1 full
@@ -375,8 +393,8 @@ TEST(a_model_of_states_alone_has_one_page_a_sequence) {
     expect_no_padding(&l);
 }
 
-/* Units lie behind byte `at` of the state's pages, one after the other, none in two pages.
- * Returns the end of the last. */
+/* Units lie behind byte `at` of the state's pages, one after the other, none in two
+ * pages. Returns the end of the last. */
 static int64_t expect_units_in_order(const kv_layout *l, const kv_planes *p, int64_t at) {
     for (int32_t i = 0; i < p->state.n_units; i++) {
         int32_t page;
@@ -510,6 +528,7 @@ int main(void) {
         cmocka_unit_test(what_padding_remains_is_counted),
         cmocka_unit_test(a_latent_layer_has_one_plane),
         cmocka_unit_test(the_states_of_qwen3_next_take_197_pages),
+        cmocka_unit_test(states_in_bf16_take_half_the_bytes),
         cmocka_unit_test(all_states_are_one_group),
         cmocka_unit_test(caches_of_two_widths_share_pages_of_one_size),
         cmocka_unit_test(each_window_has_groups_of_its_own),

@@ -51,7 +51,7 @@ struct harness;
 typedef struct harness_options {
     const char *path, *isa;
     compute_mode compute;
-    dtype kv;
+    dtype kv, state; /* state: F32 or BF16 */
     int32_t page_tokens, n_pages, chunk, max_rows, max_seqs, n_threads;
     prefix_cache prefix_cache;
     kv_policy eviction;
@@ -200,7 +200,7 @@ static inline void harness_open(const harness_options *o, harness *h) {
         d.caches[i].kind = o->layer_kinds[i];
         d.caches[i].window = o->layer_kinds[i] == LAYER_WINDOW ? o->window : 0;
     }
-    r = r ? r : kv_layout_init(&d, kv_both(o->kv), o->page_tokens, &h->layout, &err);
+    r = r ? r : kv_layout_init(&d, (kv_types){o->kv, o->kv, o->state}, o->page_tokens, &h->layout, &err);
     if (r == QUIRE_OK && o->beside != NULL) {
         h->b->ops->share_threads(h->b, o->beside->b);
     }

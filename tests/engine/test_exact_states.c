@@ -119,7 +119,8 @@ static int32_t pages_of_one(int32_t page_tokens, int32_t n_states) {
     kv_layout l;
     int32_t n = 0;
     quire_error err = {.message = ""};
-    assert_int_equal(kv_layout_init(&desc, kv_both(defaults.kv), page_tokens, &l, &err), QUIRE_OK);
+    const kv_types types = {defaults.kv, defaults.kv, defaults.state};
+    assert_int_equal(kv_layout_init(&desc, types, page_tokens, &l, &err), QUIRE_OK);
     for (int32_t g = 0; g < l.n_groups; g++) {
         const bool is_state = l.groups[g].kind == LAYER_STATE;
         n += is_state ? n_states * l.groups[g].state_pages : (int32_t)kv_pages_for(MAX_LEN, page_tokens);
@@ -317,7 +318,7 @@ static void forced(void) {
     same(&one_by_one, &together, "forced", N_OUT);
 }
 
-static void check(state_model kind, compute_mode compute, dtype kv) {
+static void check(state_model kind, compute_mode compute, dtype kv, dtype state) {
     static outcome base;
     model_plan plan;
     temp_dir d = temp_new();
@@ -330,6 +331,7 @@ static void check(state_model kind, compute_mode compute, dtype kv) {
     defaults.path = temp_path(&d, "m.gguf");
     defaults.compute = compute;
     defaults.kv = kv;
+    defaults.state = state;
     (void)run_way(&defaults, ALONE, &base);
     cut_otherwise(&base);
     preempted(&base);
@@ -342,21 +344,28 @@ static void check(state_model kind, compute_mode compute, dtype kv) {
 }
 
 TEST(convolutions_do_not_depend_on_how_they_were_run) {
-    check(STATE_MODEL_CONV, COMPUTE_F32, DTYPE_F32);
+    check(STATE_MODEL_CONV, COMPUTE_F32, DTYPE_F32, DTYPE_F32);
 }
 
 TEST(delta_rules_do_not_depend_on_how_they_were_run) {
-    check(STATE_MODEL_DELTA, COMPUTE_F32, DTYPE_F32);
-    check(STATE_MODEL_DELTA, COMPUTE_BF16, DTYPE_BF16);
+    check(STATE_MODEL_DELTA, COMPUTE_F32, DTYPE_F32, DTYPE_F32);
+    check(STATE_MODEL_DELTA, COMPUTE_BF16, DTYPE_BF16, DTYPE_F32);
 }
 
 TEST(heads_of_mamba_2_beside_attention_do_not_depend_on_how_they_were_run) {
-    check(STATE_MODEL_HEADS, COMPUTE_F32, DTYPE_F32);
-    check(STATE_MODEL_HEADS, COMPUTE_INT8, DTYPE_I8);
+    check(STATE_MODEL_HEADS, COMPUTE_F32, DTYPE_F32, DTYPE_F32);
+    check(STATE_MODEL_HEADS, COMPUTE_INT8, DTYPE_I8, DTYPE_F32);
 }
 
 TEST(states_alone_do_not_depend_on_how_they_were_run) {
-    check(STATE_MODEL_SCAN, COMPUTE_F32, DTYPE_F32);
+    check(STATE_MODEL_SCAN, COMPUTE_F32, DTYPE_F32, DTYPE_F32);
+}
+
+TEST(states_of_bf16_do_not_depend_on_how_they_were_run) {
+    check(STATE_MODEL_CONV, COMPUTE_F32, DTYPE_F32, DTYPE_BF16);
+    check(STATE_MODEL_DELTA, COMPUTE_F32, DTYPE_F32, DTYPE_BF16);
+    check(STATE_MODEL_HEADS, COMPUTE_INT8, DTYPE_I8, DTYPE_BF16);
+    check(STATE_MODEL_SCAN, COMPUTE_F32, DTYPE_F32, DTYPE_BF16);
 }
 
 /* Of all of them together: one says the same again and again, another hardly ever. */
@@ -379,6 +388,7 @@ int main(void) {
         cmocka_unit_test(delta_rules_do_not_depend_on_how_they_were_run),
         cmocka_unit_test(heads_of_mamba_2_beside_attention_do_not_depend_on_how_they_were_run),
         cmocka_unit_test(states_alone_do_not_depend_on_how_they_were_run),
+        cmocka_unit_test(states_of_bf16_do_not_depend_on_how_they_were_run),
         cmocka_unit_test(everything_happened),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -104,6 +104,17 @@ typedef struct conv_job {
     int32_t n_units, task_units;
 } conv_job;
 
+/* The state is of inputs: they are what is rounded. */
+static void conv_take_input(const cpu_backend *b, int32_t cache, const float *x, int32_t n, float *to) {
+    uint16_t rounded[CONV_UNIT];
+    if (cpu_state_rounds(b, cache)) {
+        b->math->narrow(DTYPE_BF16, x, n, rounded);
+        b->math->widen(rounded, n, to);
+    } else {
+        memcpy(to, x, (size_t)n * sizeof *x);
+    }
+}
+
 /* Takes one unit through a sequence's rows. */
 static void conv_sequence(const conv_job *job, const batch_seq *s, int32_t unit) {
     const cpu_backend *b = job->b;
@@ -113,18 +124,22 @@ static void conv_sequence(const conv_job *job, const batch_seq *s, int32_t unit)
                   n_channels = left < CONV_UNIT ? left : CONV_UNIT;
     const state_part part = {use->cache, use->unit + unit, 0, (int64_t)kept * CONV_UNIT};
     const size_t state_bytes = (size_t)kept * CONV_UNIT * sizeof(float);
-    float window[(CONV_MAX_TAPS - 1 + STATE_ROWS) * CONV_UNIT], *state = cpu_state_begin(b, part, s);
+    float window[(CONV_MAX_TAPS - 1 + STATE_ROWS) * CONV_UNIT], *state;
     const int32_t x_width = b->buffers[use->x.id].width, out_width = b->buffers[use->out.id].width;
     if (n_channels < CONV_UNIT) {
         memset(window, 0, sizeof window);
     }
-    memcpy(window, state, state_bytes);
+    state = cpu_state_begin(b, part, s, window);
+    if (state != window) {
+        memcpy(window, state, state_bytes);
+    }
     for (int32_t row = 0, n, snapshot = 0; row < s->n_rows; row += n) {
         n = cpu_state_stretch(s, row, STATE_ROWS, &snapshot);
         const float *x = cpu_act_row(b, use->x, s->row0 + row) + first;
         float *out = cpu_act_row(b, use->out, s->row0 + row) + first;
         for (int32_t r = 0; r < n; r++) {
-            memcpy(window + (kept + r) * CONV_UNIT, x + (int64_t)r * x_width, (size_t)n_channels * sizeof *x);
+            conv_take_input(b, use->cache, x + (int64_t)r * x_width, n_channels,
+                            window + (kept + r) * CONV_UNIT);
         }
         b->math->state_conv(&(conv_rows){.n_rows = n,
                                          .n_taps = w->n_taps,
@@ -140,7 +155,7 @@ static void conv_sequence(const conv_job *job, const batch_seq *s, int32_t unit)
         memmove(window, window + n * CONV_UNIT, state_bytes);
         cpu_state_copy(b, part, s, snapshot, row + n - 1, window);
     }
-    memcpy(state, window, state_bytes);
+    cpu_state_end(b, part, s, window);
 }
 
 static void conv_task(void *context, int32_t task, int32_t worker) {

@@ -79,11 +79,13 @@ static quire_err state_scratch_open(cpu_backend *b) {
     int64_t largest = 0;
     for (int32_t i = 0; i < b->layout.n_caches; i++) {
         const kv_planes *p = &b->layout.caches[i];
-        if (p->kind == LAYER_STATE && p->state.unit_bytes > largest) {
-            largest = p->state.unit_bytes;
+        if (p->kind == LAYER_STATE && p->state.unit_bytes / p->state.element_bytes > largest) {
+            largest = p->state.unit_bytes / p->state.element_bytes;
         }
     }
-    const int64_t width = largest / (STATE_LANES * (int64_t)sizeof *b->state_scratch) * STATE_SCRATCH;
+    int64_t width = largest / STATE_LANES * STATE_SCRATCH;
+    b->state_copies = (size_t)width;
+    width += b->layout.types.state == DTYPE_BF16 ? largest : 0;
     b->state_stride = (size_t)width;
     return largest == 0 ? QUIRE_OK
                         : rows_new(b, thread_pool_size(b->thread_pool), (int32_t)width, &b->state_scratch);

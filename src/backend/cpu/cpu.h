@@ -62,7 +62,7 @@ typedef struct cpu_backend {
 
     /* [workers][state_stride]: what recurrences prepare; NULL: there are no states */
     float *state_scratch;
-    size_t state_stride;
+    size_t state_stride, state_copies; /* state_copies: where those of cpu_state_copies begin */
 
     struct cpu_linear_state *linear_state;       /* linear_ops.c: scratch and the list of loaded weights */
     struct cpu_experts_state *experts_state;     /* experts.c: scratch and the step's choice of experts */

@@ -38,7 +38,7 @@ static void pool_sequence(const pool_job *job, const batch_seq *s, int32_t unit)
     const int32_t kept = use->n - 1, first = unit * CONV_UNIT, left = job->width - first,
                   n_channels = left < CONV_UNIT ? left : CONV_UNIT, stride = 2 * CONV_UNIT;
     const state_part part = {use->cache, unit, 0, (int64_t)kept * stride};
-    float window[CONV_MAX_TAPS * 2 * CONV_UNIT] = {0}, *state = cpu_state_begin(b, part, s);
+    float window[CONV_MAX_TAPS * 2 * CONV_UNIT] = {0}, *state = cpu_state_begin(b, part, s, NULL);
     memcpy(window, state, sizeof *window * (size_t)(kept * stride));
     for (int32_t row = 0, snapshot = 0; row < s->n_rows; row++) {
         (void)cpu_state_stretch(s, row, 1, &snapshot);
@@ -124,7 +124,7 @@ static void ngram_task(void *context, int32_t seq, int32_t worker) {
     const state_part part = {use->cache, 0, 0, d->n - 1};
     const size_t kept_bytes = sizeof(int32_t) * (size_t)(d->n - 1);
     int32_t kept[NGRAM_MAX], rows[NGRAM_MAX_HEADS];
-    float *state = cpu_state_begin(b, part, s), copy[NGRAM_MAX];
+    float *state = cpu_state_begin(b, part, s, NULL), copy[NGRAM_MAX];
     memcpy(kept, state, kept_bytes);
     for (int32_t row = 0, snapshot = 0; row < s->n_rows; row++) {
         (void)cpu_state_stretch(s, row, 1, &snapshot);

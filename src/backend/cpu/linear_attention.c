@@ -99,12 +99,13 @@ static void fetch_rows(const linear_attention_job *job, int32_t row, int32_t n, 
 
 /* Takes columns first .. first + n_columns of a head through a sequence's rows. */
 static void run_columns(const linear_attention_job *job, const batch_seq *s, int32_t head, int32_t first,
-                        int32_t n_columns, float *scratch) {
+                        int32_t n_columns, int32_t worker) {
     const cpu_backend *b = job->b;
     const linear_attention_use *use = job->use;
     const int32_t d = use->d_key, padded = (n_columns + STATE_LANES - 1) / STATE_LANES * STATE_LANES;
     const state_part part = {use->cache, head, (int64_t)first * d, (int64_t)padded * d};
-    float *state = cpu_state_begin(b, part, s);
+    float *state = cpu_state_begin(b, part, s, cpu_state_copies(b, worker)),
+          *scratch = cpu_state_scratch(b, worker);
     head_rows rows = {.q = scratch,
                       .k = scratch + STATE_ROWS * d,
                       .a = scratch + 2 * STATE_ROWS * d,
@@ -126,6 +127,7 @@ static void run_columns(const linear_attention_job *job, const batch_seq *s, int
             .a = rows.a,
             .per_channel = use->per_channel,
             .has_skip = use->skip != NULL,
+            .rounds = cpu_state_rounds(b, use->cache),
             .beta = use->beta.id != BUFFER_NONE.id ? rows.beta : NULL,
             .t = use->values_by_time ? rows.t : NULL,
             .skip = use->skip != NULL ? use->skip[head] : 0.0f,
@@ -137,6 +139,7 @@ static void run_columns(const linear_attention_job *job, const batch_seq *s, int
         });
         cpu_state_copy(b, part, s, snapshot, row + n - 1, state);
     }
+    cpu_state_end(b, part, s, state);
 }
 
 static void linear_attention_task(void *context, int32_t task, int32_t worker) {
@@ -147,7 +150,7 @@ static void linear_attention_task(void *context, int32_t task, int32_t worker) {
     const int32_t first = cut * job->n_groups / job->n_cuts * STATE_LANES,
                   end = (cut + 1) * job->n_groups / job->n_cuts * STATE_LANES;
     run_columns(job, &job->b->batch->seqs[seq], head, first,
-                (end < use->d_value ? end : use->d_value) - first, cpu_state_scratch(job->b, worker));
+                (end < use->d_value ? end : use->d_value) - first, worker);
 }
 
 /* The number of tasks that a head is cut into: there are a few tasks a worker. */

@@ -17,7 +17,7 @@ static void lru_sequence(const lru_job *job, const batch_seq *s, int32_t unit) {
     const int32_t width = use->n_channels / use->n_blocks, per_block = job->n_units / use->n_blocks,
                   block = unit / per_block * width, first = unit % per_block * STATE_LANES;
     const state_part part = {use->cache, unit, 0, STATE_LANES};
-    float *state = cpu_state_begin(b, part, s);
+    float copy[STATE_LANES], *state = cpu_state_begin(b, part, s, copy);
     for (int32_t row = 0, n, snapshot = 0; row < s->n_rows; row += n) {
         n = cpu_state_stretch(s, row, s->n_rows, &snapshot);
         const int32_t at = s->row0 + row;
@@ -26,6 +26,7 @@ static void lru_sequence(const lru_job *job, const batch_seq *s, int32_t unit) {
             .n_rows = n,
             .width = width,
             .n_channels = width - first < STATE_LANES ? width - first : STATE_LANES,
+            .rounds = cpu_state_rounds(b, use->cache),
             .begins = row == 0 && b->batch->positions[(int64_t)at * b->batch->n_axes] == 0,
             .block = x,
             .x = x + first,
@@ -38,6 +39,7 @@ static void lru_sequence(const lru_job *job, const batch_seq *s, int32_t unit) {
         });
         cpu_state_copy(b, part, s, snapshot, row + n - 1, state);
     }
+    cpu_state_end(b, part, s, state);
 }
 
 static void lru_task(void *context, int32_t task, int32_t worker) {

@@ -139,6 +139,8 @@ typedef struct math_kernels {
 
     /* out[i] = x[i] as F16 or BF16, to nearest even. */
     void (*narrow)(dtype type, const float *x, int32_t n, uint16_t *out);
+    /* out[i] = x[i], of BF16. */
+    void (*widen)(const uint16_t *x, int32_t n, float *out);
     /* out[i] = x[i] / s as int8, to nearest even, where s = the largest |x| / 127.
      * Returns s: 0 where that largest is at most ATTN_INT8_LEAST, NaN where some x is not
      * finite; out is then all zeros. *sum: the sum of out. */

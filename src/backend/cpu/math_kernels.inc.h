@@ -465,4 +465,14 @@ static void narrow_kernel(dtype type, const float *x, int32_t n, uint16_t *out) 
     }
 }
 
+static void widen_kernel(const uint16_t *x, int32_t n, float *out) {
+    int32_t i = 0;
+    for (; i + LANES <= n; i += LANES) {
+        f_store(out + i, f_load_bf16(x + i));
+    }
+    for (; i < n; i++) {
+        out[i] = bf16_to_f32(x[i]);
+    }
+}
+
 #endif

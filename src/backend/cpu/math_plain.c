@@ -156,6 +156,12 @@ static void narrow_plain(dtype type, const float *x, int32_t n, uint16_t *out) {
     }
 }
 
+static void widen_plain(const uint16_t *x, int32_t n, float *out) {
+    for (int32_t i = 0; i < n; i++) {
+        out[i] = bf16_to_f32(x[i]);
+    }
+}
+
 static float narrow_int8_plain(const float *x, int32_t n, int8_t *out, int32_t *sum) {
     float largest = 0.0f, inverse;
     for (int32_t i = 0; i < n; i++) {
@@ -186,6 +192,7 @@ const math_kernels math_plain = {
     .norm_layer = norm_layer_plain,
     .rotate = rotate_plain,
     .narrow = narrow_plain,
+    .widen = widen_plain,
     .narrow_int8 = narrow_int8_plain,
     .unpack_int4 = attention_unpack_int4_plain,
     .values_of_keys = attention_values_of_keys_plain,

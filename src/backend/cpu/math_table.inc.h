@@ -19,6 +19,7 @@ const math_kernels MATH_TABLE = {
     .norm_layer = norm_layer_kernel,
     .rotate = rotate_kernel,
     .narrow = narrow_kernel,
+    .widen = widen_kernel,
     .narrow_int8 = narrow_int8_kernel,
     .unpack_int4 = unpack_int4_kernel,
     .values_of_keys = values_of_keys_kernel,

@@ -146,13 +146,17 @@ static void count_states(op_time *op, const cpu_backend *b, int32_t cache, int64
     op->operations += row_operations * b->batch->n_rows;
 }
 
+/* How many inputs of a channel a convolution's state holds. */
+static int64_t conv_inputs(const cpu_backend *b, int32_t cache) {
+    const kv_state_place *p = &b->layout.caches[cache].state;
+    return p->unit_bytes / p->element_bytes / CONV_UNIT;
+}
+
 static void traced_conv(backend *base, const conv_use *use) {
     const int64_t n_channels = ((cpu_backend *)base)->buffers[use->x.id].width;
     TRACED(OP_CONV, b->batch->n_rows,
-           count_states(
-               &op, b, use->cache, conv_units((int32_t)n_channels),
-               2 * n_channels *
-                   (b->layout.caches[use->cache].state.unit_bytes / (int64_t)sizeof(float) / CONV_UNIT + 1)),
+           count_states(&op, b, use->cache, conv_units((int32_t)n_channels),
+                        2 * n_channels * (conv_inputs(b, use->cache) + 1)),
            conv(base, use));
 }
 

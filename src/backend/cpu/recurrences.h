@@ -1,6 +1,7 @@
 /* The operands of the kernels of recurrences (math.h's table), and what they compute:
  * parts of the ops of backend.h on one unit of a state, rows one after the other. The
- * plain twins (state_plain.c) define the arithmetic. Rows need no alignment. */
+ * plain twins (state_plain.c) define the arithmetic. Rows need no alignment. With
+ * `rounds` each new S is rounded to bf16, to nearest even, before anything reads it. */
 #ifndef CPU_RECURRENCES_H
 #define CPU_RECURRENCES_H
 
@@ -26,7 +27,7 @@ typedef struct state_rows {
     int32_t n_columns;
     const float *q, *k, *ak; /* [n_rows, d_key] */
     const float *a;          /* [n_rows], or [n_rows, d_key] where per_channel */
-    bool per_channel, has_skip;
+    bool per_channel, has_skip, rounds;
     const float *beta, *t; /* [n_rows], or NULL; without beta ak is not read */
     float skip;
     const float *v; /* [n_rows][n_columns] */
@@ -40,6 +41,7 @@ typedef struct state_rows {
  *   out = sum over n, ascending, of c[n] S[n], fma from 0; with skip fma(skip, x, out) */
 typedef struct scan_rows {
     int32_t n_rows, n_states, n_channels;
+    bool rounds;
     const float *x, *dt;  /* [n_rows][n_channels] */
     const float *b, *c;   /* [n_rows][n_states] */
     const float *a;       /* [n_states][16] */
@@ -67,7 +69,7 @@ typedef struct conv_rows {
  *   S = fma(sqrt(max(1 - exp(l + l), 0)), p, e S); out = S */
 typedef struct lru_rows {
     int32_t n_rows, width, n_channels;
-    bool begins;
+    bool begins, rounds;
     const float *block; /* [n_rows][width] */
     const float *x;     /* [n_rows][n_channels], of them */
     const float *gates; /* [width + 1][2][16] */

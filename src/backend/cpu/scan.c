@@ -23,18 +23,20 @@ static void turn_coefficients(const scan_use *use, int32_t first, int32_t n_chan
 }
 
 /* Takes one unit, whose coefficients are a, through a sequence's rows. */
-static void scan_sequence(const scan_job *job, const batch_seq *s, int32_t unit, const float *a) {
+static void scan_sequence(const scan_job *job, const batch_seq *s, int32_t unit, const float *a,
+                          float *copy) {
     const cpu_backend *b = job->b;
     const scan_use *use = job->use;
     const int32_t first = unit * STATE_LANES, left = use->n_channels - first;
     const state_part part = {use->cache, unit, 0, (int64_t)use->n_states * STATE_LANES};
-    float *state = cpu_state_begin(b, part, s);
+    float *state = cpu_state_begin(b, part, s, copy);
     for (int32_t row = 0, n, snapshot = 0; row < s->n_rows; row += n) {
         n = cpu_state_stretch(s, row, s->n_rows, &snapshot);
         const int32_t at = s->row0 + row;
         b->math->state_scan(&(scan_rows){
             .n_rows = n,
             .n_states = use->n_states,
+            .rounds = cpu_state_rounds(b, use->cache),
             .n_channels = left < STATE_LANES ? left : STATE_LANES,
             .x = cpu_act_row(b, use->x, at) + first,
             .dt = cpu_act_row(b, use->dt, at) + first,
@@ -53,6 +55,7 @@ static void scan_sequence(const scan_job *job, const batch_seq *s, int32_t unit,
         });
         cpu_state_copy(b, part, s, snapshot, row + n - 1, state);
     }
+    cpu_state_end(b, part, s, state);
 }
 
 static void scan_task(void *context, int32_t task, int32_t worker) {
@@ -65,7 +68,7 @@ static void scan_task(void *context, int32_t task, int32_t worker) {
         const int32_t channels = use->n_channels - unit * STATE_LANES;
         turn_coefficients(use, unit * STATE_LANES, channels < STATE_LANES ? channels : STATE_LANES, a);
         for (int32_t i = 0; i < job->b->batch->n_seqs; i++) {
-            scan_sequence(job, &job->b->batch->seqs[i], unit, a);
+            scan_sequence(job, &job->b->batch->seqs[i], unit, a, cpu_state_copies(job->b, worker));
         }
     }
 }

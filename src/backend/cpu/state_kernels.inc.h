@@ -6,8 +6,8 @@
  * state_rows: of a state's element the update takes a product and a fma, the output a
  * fma, and with beta the key's sum another. The sum for the next row is taken while this
  * row's update has the element in a register, so that each row loads and stores the
- * columns once. Several groups of columns at once share the loads of a row's elements, and
- * their sums do not wait for each other. */
+ * columns once. Several groups of columns at once share the loads of a row's elements,
+ * and their sums do not wait for each other. */
 #ifndef CPU_STATE_KERNELS_INC_H
 #define CPU_STATE_KERNELS_INC_H
 
@@ -19,6 +19,10 @@
 #else
 #define STATE_GROUPS 1
 #endif
+
+static inline f32x16 round_bf16(f32x16 x) {
+    return f_of_bits(i_shl(f_to_bf16_lanes(x), 16));
+}
 
 static inline f32x16 times16(const decay_form *f, f32x16 x) {
     if (f->kind == DECAY_BOUNDED) {
@@ -91,6 +95,11 @@ static void state_key_kernel(const float *x, float eps, const float *a, bool per
     }
 }
 
+/* What the compiler knows of state_rows where it makes a kernel. */
+typedef struct state_form {
+    bool per_channel, rounds;
+} state_form;
+
 /* w = the sum for the key of the first row, of n_groups groups of columns. */
 INLINE void first_key_sums(const state_rows *s, const float *state, int32_t n_groups, f32x16 *w) {
     const int64_t n = s->d_key;
@@ -112,10 +121,10 @@ INLINE void first_key_sums(const state_rows *s, const float *state, int32_t n_gr
  * stored: groups lie a multiple of 4 KiB apart, where a load behind a store waits for
  * it. A lone row comes to each column once, from memory: it prefetches the groups behind
  * these. */
-INLINE void update_columns(const state_rows *s, int32_t row, int32_t n_groups, bool per_channel, bool next,
+INLINE void update_columns(const state_rows *s, int32_t row, int32_t n_groups, state_form form, bool next,
                            bool fetch, float *state, const f32x16 *u, f32x16 *out, f32x16 *w) {
     const int64_t n = s->d_key, first = (int64_t)row * s->stride;
-    const float *q = s->q + first, *k = s->k + first, *a = s->a + (per_channel ? first : row),
+    const float *q = s->q + first, *k = s->k + first, *a = s->a + (form.per_channel ? first : row),
                 *ak = s->ak + first + s->stride;
     const f32x16 decay = f_set1(a[0]);
     f32x16 o[STATE_GROUPS], sums[STATE_GROUPS], value[STATE_GROUPS], e[STATE_GROUPS];
@@ -124,7 +133,7 @@ INLINE void update_columns(const state_rows *s, int32_t row, int32_t n_groups, b
         value[g] = u[g];
     }
     for (int64_t i = 0; i < n; i++) {
-        const f32x16 key = f_set1(k[i]), query = f_set1(q[i]), by = per_channel ? f_set1(a[i]) : decay;
+        const f32x16 key = f_set1(k[i]), query = f_set1(q[i]), by = form.per_channel ? f_set1(a[i]) : decay;
         UNROLL
         for (int32_t g = 0; g < n_groups; g++) {
             e[g] = f_mul(by, f_load(state + (g * n + i) * LANES));
@@ -135,6 +144,7 @@ INLINE void update_columns(const state_rows *s, int32_t row, int32_t n_groups, b
         UNROLL
         for (int32_t g = 0; g < n_groups; g++) {
             e[g] = f_fma(key, value[g], e[g]);
+            e[g] = form.rounds ? round_bf16(e[g]) : e[g];
             f_store(state + (g * n + i) * LANES, e[g]);
             o[g] = f_fma(query, e[g], o[g]);
             sums[g] = next ? f_fma(f_set1(ak[i]), e[g], sums[g]) : sums[g];
@@ -147,7 +157,7 @@ INLINE void update_columns(const state_rows *s, int32_t row, int32_t n_groups, b
 }
 
 /* All rows, or one alone, against the n_groups groups of columns from `column` on. */
-INLINE void pass_columns(const state_rows *s, int32_t column, int32_t n_groups, bool per_channel,
+INLINE void pass_columns(const state_rows *s, int32_t column, int32_t n_groups, state_form form,
                          bool is_alone) {
     float *state = s->state + (int64_t)column * s->d_key;
     f32x16 w[STATE_GROUPS] = {f_zero()}, u[STATE_GROUPS], v[STATE_GROUPS], out[STATE_GROUPS];
@@ -163,9 +173,9 @@ INLINE void pass_columns(const state_rows *s, int32_t column, int32_t n_groups, 
             u[g] = s->beta != NULL ? f_mul(f_set1(s->beta[row]), f_sub(u[g], w[g])) : u[g];
         }
         if (!is_alone && s->beta != NULL && row + 1 < s->n_rows) {
-            update_columns(s, row, n_groups, per_channel, true, false, state, u, out, w);
+            update_columns(s, row, n_groups, form, true, false, state, u, out, w);
         } else {
-            update_columns(s, row, n_groups, per_channel, false, is_alone, state, u, out, w);
+            update_columns(s, row, n_groups, form, false, is_alone, state, u, out, w);
         }
         for (int32_t g = 0; g < n_groups; g++) {
             out[g] = s->has_skip ? f_fma(f_set1(s->skip), v[g], out[g]) : out[g];
@@ -174,31 +184,37 @@ INLINE void pass_columns(const state_rows *s, int32_t column, int32_t n_groups, 
     }
 }
 
-/* A lone row takes one group at a time: memory is its limit, and reads one stream best. */
-INLINE void pass_all(const state_rows *s, bool per_channel) {
+/* A lone row takes one group at a time: memory is its limit, and reads one stream
+ * best. */
+INLINE void pass_all(const state_rows *s, state_form form) {
     int32_t column = 0;
     for (; s->n_rows > 1 && column + (STATE_GROUPS - 1) * LANES < s->n_columns;
          column += STATE_GROUPS * LANES) {
-        pass_columns(s, column, STATE_GROUPS, per_channel, false);
+        pass_columns(s, column, STATE_GROUPS, form, false);
     }
     for (; s->n_rows > 1 && column < s->n_columns; column += LANES) {
-        pass_columns(s, column, 1, per_channel, false);
+        pass_columns(s, column, 1, form, false);
     }
     for (; column < s->n_columns; column += LANES) {
-        pass_columns(s, column, 1, per_channel, true);
+        pass_columns(s, column, 1, form, true);
     }
 }
 
 static void state_rows_kernel(const state_rows *s) {
-    if (s->per_channel) {
-        pass_all(s, true);
+    if (s->per_channel && s->rounds) {
+        pass_all(s, (state_form){true, true});
+    } else if (s->per_channel) {
+        pass_all(s, (state_form){true, false});
+    } else if (s->rounds) {
+        pass_all(s, (state_form){false, true});
     } else {
-        pass_all(s, false);
+        pass_all(s, (state_form){false, false});
     }
 }
 
 static void state_scan_kernel(const scan_rows *s) {
     const int32_t n = s->n_channels;
+    const bool rounds = s->rounds;
     const f32x16 bias = s->dt_bias != NULL ? f_load_first(s->dt_bias, n) : f_zero(),
                  skip = s->skip != NULL ? f_load_first(s->skip, n) : f_zero();
     for (int64_t row = 0; row < s->n_rows; row++) {
@@ -211,6 +227,7 @@ static void state_scan_kernel(const scan_rows *s) {
             float *at = s->state + i * LANES;
             f32x16 decay = exp16(f_mul(t, f_load(s->a + i * LANES)));
             f32x16 e = f_fma(tx, f_set1(b[i]), f_mul(decay, f_load(at)));
+            e = rounds ? round_bf16(e) : e;
             f_store(at, e);
             out = f_fma(f_set1(c[i]), e, out);
         }
@@ -243,14 +260,15 @@ static void state_lru_kernel(const lru_rows *s) {
         const f32x16 l = f_neg(f_mul(rate, sigmoid16(decay))),
                      p = f_mul(sigmoid16(input), f_load_first(s->x + row * s->x_stride, s->n_channels));
         const f32x16 kept = sqrt16(f_max(f_sub(f_set1(1.0f), exp16(f_add(l, l))), f_zero()));
-        const f32x16 state = s->begins && row == 0 ? p : f_fma(kept, p, f_mul(exp16(l), f_load(s->state)));
+        f32x16 state = s->begins && row == 0 ? p : f_fma(kept, p, f_mul(exp16(l), f_load(s->state)));
+        state = s->rounds ? round_bf16(state) : state;
         f_store_first(s->state, s->n_channels, state);
         f_store_first(s->out + row * s->out_stride, s->n_channels, state);
     }
 }
 
-/* The 16 channels from c on, of a few taps, a number that the compiler knows: they stay in
- * registers. */
+/* The 16 channels from c on, of a few taps, a number that the compiler knows: they stay
+ * in registers. */
 INLINE void conv_lanes(const conv_rows *s, int32_t c, int32_t n_taps) {
     f32x16 taps[4];
     const f32x16 bias = f_load(s->bias + c);

@@ -1,8 +1,13 @@
 /* Plain C twins of the kernels of recurrences: the reference of state_kernels.inc.h. */
 #include "backend/cpu/math.h"
+#include "core/half.h"
 #include "core/math_plain.h"
 
 #define LANES STATE_LANES
+
+static float state_rounded(bool rounds, float x) {
+    return rounds ? bf16_to_f32(f32_to_bf16(x)) : x;
+}
 
 void state_decays_plain(const decay_form *f, const float *x, int32_t n, float *t, float *a) {
     for (int32_t i = 0; i < n; i++) {
@@ -65,7 +70,7 @@ static void row_and_columns(const state_rows *s, int32_t row, int32_t column, fl
         u = s->beta != NULL ? s->beta[row] * (u - w) : u;
         for (int32_t i = 0; i < s->d_key; i++) {
             float *e = &state[i * LANES + lane];
-            *e = fmaf(k[i], u, a[s->per_channel ? i : 0] * *e);
+            *e = state_rounded(s->rounds, fmaf(k[i], u, a[s->per_channel ? i : 0] * *e));
             o = fmaf(q[i], *e, o);
         }
         if (is_there) {
@@ -94,7 +99,8 @@ void state_scan_plain(const scan_rows *s) {
             const float t = plain_softplus(dt), tx = t * x;
             for (int32_t i = 0; i < s->n_states; i++) {
                 float *e = &s->state[i * LANES + lane];
-                *e = fmaf(tx, b[i], plain_exp(t * s->a[i * LANES + lane]) * *e);
+                const float decay = plain_exp(t * s->a[i * LANES + lane]);
+                *e = state_rounded(s->rounds, fmaf(tx, b[i], decay * *e));
                 out = fmaf(c[i], *e, out);
             }
             if (is_there) {
@@ -129,7 +135,8 @@ void state_lru_plain(const lru_rows *s) {
             }
             const float l = -(s->rate[lane] * plain_sigmoid(decay)), p = plain_sigmoid(input) * x[lane];
             const float kept = sqrtf(plain_max(1.0f - plain_exp(l + l), 0.0f));
-            s->state[lane] = s->begins && row == 0 ? p : fmaf(kept, p, plain_exp(l) * s->state[lane]);
+            const float state = s->begins && row == 0 ? p : fmaf(kept, p, plain_exp(l) * s->state[lane]);
+            s->state[lane] = state_rounded(s->rounds, state);
             s->out[row * s->out_stride + lane] = s->state[lane];
         }
     }

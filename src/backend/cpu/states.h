@@ -11,19 +11,20 @@ typedef struct state_part {
     int64_t first, n;
 } state_part;
 
-/* A part in the state pages of a sequence or snapshot. */
-static inline float *cpu_state_at(const cpu_backend *b, state_part p, const int32_t *pages) {
-    int32_t page = 0;
-    const int64_t offset = kv_state_unit(&b->layout.caches[p.cache], p.unit, &page);
-    return (float *)(void *)(b->kv + (int64_t)pages[page] * b->layout.page_bytes + offset) + p.first;
+/* Whether a cache's states are rounded to bf16 after each row; in pages they are of that
+ * type then. */
+static inline bool cpu_state_rounds(const cpu_backend *b, int32_t cache) {
+    return b->layout.caches[cache].state.element_bytes == 2;
 }
 
 /* A part of a sequence's state as its rows find it: zeros where the first is at position
- * 0. */
-float *cpu_state_begin(const cpu_backend *b, state_part p, const batch_seq *s);
+ * 0. It lies in the sequence's pages, or where states are bf16 in `copy`, p.n floats. */
+float *cpu_state_begin(const cpu_backend *b, state_part p, const batch_seq *s, float *copy);
+/* Writes a part back to the sequence's pages, unless it lies there. */
+void cpu_state_end(const cpu_backend *b, state_part p, const batch_seq *s, const float *state);
 /* How many of the sequence's rows from `row` on, at most `most`, are computed before a
- * copy of its state is due. *snapshot, 0 for the first rows, is moved to that of the copy,
- * or to a later one. */
+ * copy of its state is due. *snapshot, 0 for the first rows, is moved to that of the
+ * copy, or to a later one. */
 int32_t cpu_state_stretch(const batch_seq *s, int32_t row, int32_t most, int32_t *snapshot);
 /* Copies a part's floats to every snapshot behind row `row`, from number `snapshot`
  * on. */
@@ -33,9 +34,12 @@ void cpu_state_copy(const cpu_backend *b, state_part p, const batch_seq *s, int3
 /* A worker's scratch: STATE_SCRATCH floats for each 16 of the largest unit, which has
  * d_key or N of them at least. */
 float *cpu_state_scratch(const cpu_backend *b, int32_t worker);
+/* A worker's memory for cpu_state_begin's copies, of the largest unit. Undefined where
+ * no states are bf16. */
+float *cpu_state_copies(const cpu_backend *b, int32_t worker);
 
-/* How many of n_units units, `work` elements each, a task takes: a few tasks a worker, but
- * none too small. */
+/* How many of n_units units, `work` elements each, a task takes: a few tasks a worker,
+ * but none too small. */
 int32_t cpu_state_share(const cpu_backend *b, int32_t n_units, int64_t work);
 /* Runs the tasks, in the thread pool where there are several. */
 void cpu_state_run(const cpu_backend *b, thread_pool_fn fn, void *context, int32_t n_tasks);
