@@ -34,6 +34,7 @@ struct engine_team {
     /* the thread's: */
     team_seat seats[ENGINE_TEAM_SEATS];
     int32_t n_seated;
+    double most_us;   /* the most that an engine was served: claim.served_us */
     backend *entered; /* it is a compute thread of this engine's backend; NULL: of none */
 };
 
@@ -161,7 +162,7 @@ static void team_look(engine_team *t) {
         s->has_work = team_has_work(s->e) && !atomic_load(&s->e->paused);
         s->claim.deadline_us = s->has_work && t->n_seated > 1 ? team_first_deadline(s->e) : 0;
         if (s->has_work && !had) {
-            s->claim.served_us = turn_resume(s->claim.served_us, busy, n_busy);
+            s->claim.served_us = turn_resume(s->claim.served_us, busy, n_busy, t->most_us);
         }
     }
 }
@@ -191,6 +192,7 @@ static bool team_step(engine_team *t) {
         if (started) {
             s->claim.step_us = (double)(clock_ns() - began_ns) * 1e-3;
             s->claim.served_us += s->claim.step_us;
+            t->most_us = s->claim.served_us > t->most_us ? s->claim.served_us : t->most_us;
         }
     }
     return started;

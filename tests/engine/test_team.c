@@ -96,39 +96,74 @@ TEST(engines_of_a_team_give_what_each_gives_alone) {
     harness_close(&h[2]);
 }
 
-/* While one engine has far more to do than can be done, the other's requests take no more
- * steps of it than they have of their own, and a few: its share is a half. */
-TEST(a_flood_of_one_engine_leaves_the_other_its_share) {
-    static team_load flood[4], few;
-    harness h[2] = {0};
+enum { N_FLOOD = 4 };
+
+/* Far more requests than can be done meanwhile. */
+static void flood_submit(harness *h, team_load flood[N_FLOOD]) {
+    harness_hold(h);
+    for (int k = 0; k < N_FLOOD; k++) {
+        load_make(&flood[k], h->n_vocab, 100 + (uint64_t)k, 400);
+        load_submit(h, &flood[k]);
+    }
+    engine_release(h->e);
+}
+
+static void flood_end(harness *h, team_load flood[N_FLOOD]) {
+    int32_t n_ended = 0;
+    for (int k = 0; k < N_FLOOD; k++) {
+        for (int i = 0; i < N_RUNS; i++) {
+            engine_cancel(h->e, flood[k].runs[i].id);
+            n_ended += flood[k].runs[i].finish != FINISH_NONE;
+        }
+    }
+    harness_wait(h, N_FLOOD * N_RUNS - n_ended);
+}
+
+/* Requests of `few` take no more steps of `flooded` than they have of their own, and a few:
+ * its share is a half. */
+static void expect_share(harness *few, harness *flooded) {
+    static team_load flood[N_FLOOD], l;
     engine_profile before, after;
+    flood_submit(flooded, flood);
+    load_make(&l, few->n_vocab, 7, N_TOKENS);
+    engine_profile_read(flooded->e, &before);
+    load_submit(few, &l);
+    harness_wait(few, N_RUNS);
+    engine_profile_read(flooded->e, &after);
+    /* steps of few rows take less time than those of many, so the flood has fewer */
+    assert_true(after.steps - before.steps <= 4 * N_TOKENS);
+    flood_end(flooded, flood);
+}
+
+TEST(a_flood_of_one_engine_leaves_the_other_its_share) {
+    harness h[2] = {0};
     for (int i = 0; i < 2; i++) {
         const harness_options o = beside(i > 0 ? &h[0] : NULL, TINY);
         harness_open(&o, &h[i]);
     }
-    harness_hold(&h[0]);
-    for (int k = 0; k < 4; k++) {
-        load_make(&flood[k], h[0].n_vocab, 100 + (uint64_t)k, 400);
-        load_submit(&h[0], &flood[k]);
-    }
-    load_make(&few, h[1].n_vocab, 7, N_TOKENS);
-    engine_release(h[0].e);
-    engine_profile_read(h[0].e, &before);
-    load_submit(&h[1], &few);
-    harness_wait(&h[1], N_RUNS);
-    engine_profile_read(h[0].e, &after);
-    /* steps of few rows take less time than those of many, so the flood has fewer */
-    assert_true(after.steps - before.steps <= 4 * N_TOKENS);
-    int32_t n_ended = 0;
-    for (int k = 0; k < 4; k++) {
-        for (int i = 0; i < N_RUNS; i++) {
-            engine_cancel(h[0].e, flood[k].runs[i].id);
-            n_ended += flood[k].runs[i].finish != FINISH_NONE;
-        }
-    }
-    harness_wait(&h[0], 4 * N_RUNS - n_ended);
+    expect_share(&h[1], &h[0]);
     harness_close(&h[1]);
     harness_close(&h[0]);
+}
+
+/* The time that it had alone is not held against it: not by an engine that was idle
+ * meanwhile, nor by one that came after. */
+TEST(an_engine_that_was_alone_has_its_share_as_before) {
+    static team_load alone[N_FLOOD];
+    harness h[3] = {0};
+    for (int i = 0; i < 2; i++) {
+        const harness_options o = beside(i > 0 ? &h[0] : NULL, TINY);
+        harness_open(&o, &h[i]);
+    }
+    flood_submit(&h[0], alone);
+    harness_wait(&h[0], N_FLOOD * N_RUNS);
+    expect_share(&h[0], &h[1]);
+    const harness_options o = beside(&h[0], TINY);
+    harness_open(&o, &h[2]);
+    expect_share(&h[0], &h[2]);
+    for (int i = 2; i >= 0; i--) {
+        harness_close(&h[i]);
+    }
 }
 
 typedef struct visitor {
@@ -193,6 +228,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(engines_of_a_team_give_what_each_gives_alone),
         cmocka_unit_test(a_flood_of_one_engine_leaves_the_other_its_share),
+        cmocka_unit_test(an_engine_that_was_alone_has_its_share_as_before),
         cmocka_unit_test(engines_come_and_go_while_another_runs),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -37,9 +37,13 @@ TEST(deadlines_take_no_more_than_the_bound_beyond_a_share) {
 
 TEST(a_model_that_pauses_saves_no_time_up) {
     const turn_claim others[] = {{.served_us = 500}, {.served_us = 400}};
-    assert_true(turn_resume(100, others, 2) == 400);
-    assert_true(turn_resume(450, others, 2) == 450);
-    assert_true(turn_resume(100, others, 0) == 100);
+    assert_true(turn_resume(100, others, 2, 900) == 400);
+    assert_true(turn_resume(450, others, 2, 900) == 450);
+}
+
+TEST(a_model_that_begins_while_none_has_work_begins_where_the_last_ones_ended) {
+    assert_true(turn_resume(0, NULL, 0, 900) == 900);
+    assert_true(turn_resume(900, NULL, 0, 900) == 900);
 }
 
 /* Models with steps of any length, floods of deadlines among them: over a second each gets
@@ -78,6 +82,7 @@ int main(void) {
         cmocka_unit_test(of_two_urgent_deadlines_the_earlier_goes_first),
         cmocka_unit_test(deadlines_take_no_more_than_the_bound_beyond_a_share),
         cmocka_unit_test(a_model_that_pauses_saves_no_time_up),
+        cmocka_unit_test(a_model_that_begins_while_none_has_work_begins_where_the_last_ones_ended),
         cmocka_unit_test(each_gets_its_share_whatever_the_others_want),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
