@@ -12,6 +12,8 @@
 #include "base/log.h"
 #include "base/mem.h"
 
+/* for those that waited for a model to take it, before it may leave for another */
+#define FRESH_US        1000000
 #define NO_ROOM_RETRY_S 10 /* for requests whose model does not fit beside those in use */
 
 struct models {
@@ -43,14 +45,43 @@ static int32_t models_n_loaded(const models *all) {
     return n;
 }
 
+/* Whether those that waited for a model have had no time to take it. */
+static bool model_is_fresh(const served_model *m) {
+    return m->is_fresh && clock_us() - m->ready_us < FRESH_US;
+}
+
 /* The idle model that was used longest ago; NULL: there is none. */
 static served_model *models_least_used(models *all) {
     served_model *least = NULL;
     for (int32_t i = 1; i < all->n; i++) {
         served_model *m = &all->list[i];
-        least = model_is_idle(m) && (least == NULL || m->used_us < least->used_us) ? m : least;
+        least = model_is_idle(m) && !model_is_fresh(m) && (least == NULL || m->used_us < least->used_us)
+                    ? m
+                    : least;
     }
     return least;
+}
+
+/* The model that was loaded longest ago, in use or not: it takes no new requests, which wait,
+ * and leaves when those that it has are over. Otherwise one whose requests overlap without a
+ * pause would keep its place for ever. NULL: there is none. */
+static served_model *models_first_ready(models *all) {
+    served_model *first = NULL;
+    for (int32_t i = 1; i < all->n; i++) {
+        served_model *m = &all->list[i];
+        first = m->state == MODEL_READY && (first == NULL || m->ready_us < first->ready_us) ? m : first;
+    }
+    return first;
+}
+
+/* The model that was wanted first of those to be loaded; NULL: there is none. */
+static served_model *models_first_wanted(models *all) {
+    served_model *first = NULL;
+    for (int32_t i = 1; i < all->n; i++) {
+        served_model *m = &all->list[i];
+        first = m->state == MODEL_LOADING && (first == NULL || m->wanted_us < first->wanted_us) ? m : first;
+    }
+    return first;
 }
 
 /* The lock is given up during `changed`. */
@@ -105,8 +136,9 @@ static void model_load(models *all, served_model *m) {
         return;
     }
     m->load_us = clock_us() - began_us;
-    m->used_us = clock_us();
+    m->used_us = m->ready_us = clock_us();
     m->state = r == QUIRE_OK ? MODEL_READY : MODEL_UNLOADED;
+    m->is_fresh = true;
     m->engine = e;
     if (r == QUIRE_OK) {
         model_note(m);
@@ -128,12 +160,30 @@ static void model_load(models *all, served_model *m) {
     models_tell(all);
 }
 
+/* Lets a model go where as many are loaded as may be and `loading` waits for a place. False:
+ * all are in use, and it has not waited long enough, which *due_us includes. */
+static bool models_make_place(models *all, const served_model *loading, int64_t *due_us) {
+    served_model *idle = models_least_used(all), *first = models_first_ready(all);
+    const int64_t now_us = clock_us();
+    int64_t until_us = now_us + FRESH_US;
+    if (first != NULL) {
+        const int64_t since_us = first->ready_us > loading->wanted_us ? first->ready_us : loading->wanted_us;
+        until_us = since_us + all->options.patience_us;
+    }
+    served_model *leaving = idle != NULL ? idle : now_us >= until_us ? first : NULL;
+    if (leaving != NULL) {
+        model_leave(all, leaving);
+    }
+    const int64_t look_us = until_us < now_us + FRESH_US ? until_us : now_us + FRESH_US;
+    *due_us = look_us < *due_us ? look_us : *due_us;
+    return leaving != NULL;
+}
+
 /* Does one thing that is due. False: there is none; *due_us is when there may be one by
  * itself (clock_us), or INT64_MAX. The lock is held, and given up meanwhile. */
 static bool models_do_one(models *all, int64_t *due_us) {
     const models_options *o = &all->options;
     bool some_leave = false;
-    served_model *loading = NULL;
     *due_us = INT64_MAX;
     for (int32_t i = 1; i < all->n; i++) {
         served_model *m = &all->list[i];
@@ -142,7 +192,6 @@ static bool models_do_one(models *all, int64_t *due_us) {
             return true;
         }
         some_leave = some_leave || m->state == MODEL_LEAVING;
-        loading = m->state == MODEL_LOADING && loading == NULL ? m : loading;
         if (model_is_idle(m) && o->idle_us > 0) {
             if (clock_us() - m->used_us >= o->idle_us) {
                 model_leave(all, m);
@@ -151,16 +200,13 @@ static bool models_do_one(models *all, int64_t *due_us) {
             *due_us = m->used_us + o->idle_us < *due_us ? m->used_us + o->idle_us : *due_us;
         }
     }
+    served_model *loading = models_first_wanted(all);
     const bool is_full = o->max_loaded > 0 && models_n_loaded(all) >= o->max_loaded;
     if (loading == NULL || (some_leave && (is_full || loading->needs_room))) {
         return false;
     }
     if (is_full) {
-        served_model *least = models_least_used(all);
-        if (least != NULL) {
-            model_leave(all, least);
-        }
-        return least != NULL;
+        return models_make_place(all, loading, due_us);
     }
     model_load(all, loading);
     return true;
@@ -211,8 +257,8 @@ quire_err models_open(const models_options *o, models **out) {
         return QUIRE_NO_MEMORY;
     }
     for (int32_t i = 1; i < all->n; i++) {
-        all->list[i] = (served_model){
-            .name = o->others[i - 1].name, .options = o->others[i - 1].options, .number = i};
+        all->list[i] =
+            (served_model){.name = o->others[i - 1].name, .options = o->others[i - 1].options, .number = i};
     }
     *out = all;
     return QUIRE_OK;
@@ -276,6 +322,7 @@ served_model *models_find(models *all, str name) {
 /* Lets a model be loaded, now or when it has left. The lock is held. */
 static bool model_want(models *all, served_model *m) {
     const bool is_new = m->state == MODEL_UNLOADED || (m->state == MODEL_LEAVING && !m->is_wanted);
+    m->wanted_us = is_new ? clock_us() : m->wanted_us;
     m->is_wanted = m->is_wanted || m->state == MODEL_LEAVING;
     m->state = m->state == MODEL_UNLOADED ? MODEL_LOADING : m->state;
     pthread_cond_signal(&all->work);
@@ -291,6 +338,7 @@ bool models_take(models *all, served_model *m, uint32_t *n_failures) {
     *n_failures = m->n_failures;
     if (is_there) {
         m->n_holds++;
+        m->is_fresh = false;
     } else {
         (void)model_want(all, m);
     }

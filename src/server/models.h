@@ -35,6 +35,9 @@ typedef struct served_model {
     bool needs_room;           /* LOADING: there was no memory, and another one leaves for it */
     int32_t n_holds, n_queues; /* requests that have it; loops that have a queue of it */
     int64_t used_us;           /* when the last hold was dropped (clock_us) */
+    int64_t wanted_us;         /* since when it is to be loaded: they are loaded in this order */
+    int64_t ready_us;          /* when it was loaded, the last time */
+    bool is_fresh;             /* loaded, and not yet taken by those that waited for it */
     int64_t load_us;           /* how long it took to load, the last time; 0: never loaded */
     int32_t max_model_len;     /* as the engine had it then; 0: never loaded */
     bool gives_rows;           /* likewise: it gives embeddings or scores, no text */
@@ -47,6 +50,9 @@ typedef struct models_options {
     int32_t n_others;
     int32_t max_loaded; /* of others at once; 0: any number */
     int64_t idle_us;    /* an other that nobody used for so long is unloaded; 0: never */
+    /* where max_loaded are in use without a pause, one that was loaded so long ago leaves
+     * for one that was wanted for so long */
+    int64_t patience_us;
     /* called without the lock after a state has changed: wakes the loops */
     void (*changed)(void *context);
     /* a new engine, before it is used */

@@ -109,6 +109,7 @@ static quire_err server_open_models(server *s, quire_error *err) {
                               .n_others = s->options.n_other_models,
                               .max_loaded = s->options.max_models,
                               .idle_us = s->options.model_idle_us,
+                              .patience_us = s->options.model_patience_us,
                               .changed = server_ring_loops,
                               .opened = server_opened_model,
                               .context = s};

@@ -74,6 +74,7 @@ void server_options_init(server_options *o) {
         .body_pace_us = 5000000,
         .idle_deadline_us = 75000000,
         .write_deadline_us = 30000000,
+        .model_patience_us = 10000000,
     };
     flags_set_defaults(groups, o);
 }

@@ -71,6 +71,7 @@ typedef struct server_options {
     int32_t n_other_models;
     int32_t max_models;    /* of them loaded at once; 0: any number */
     int64_t model_idle_us; /* one that nobody used for so long is unloaded; 0: never */
+    int64_t model_patience_us; /* that one waits for a place of one in use (models.h) */
 } server_options;
 
 /* A user's options, in groups as commands list them; a flag without names ends each. */

@@ -2,6 +2,8 @@
  * when room is needed and by command; requests that have one are not disturbed. */
 #include "server/site.h"
 
+#include <stdatomic.h>
+
 #include "base/rng.h"
 #include "server/models.h"
 
@@ -10,6 +12,8 @@ static const quire_options paths[] = {{.model = "a"},      {.model = "b"},   {.m
 static const model_spec others[] = {{"a", &paths[0]},      {"b", &paths[1]},   {"c", &paths[2]},
                                     {"broken", &paths[3]}, {"big", &paths[4]}, {"slow", &paths[5]}};
 
+#define MODEL_PATIENCE_US 300000
+
 static site *start_models(int32_t max_models, int64_t idle_us) {
     server_options o;
     server_options_init(&o);
@@ -17,6 +21,7 @@ static site *start_models(int32_t max_models, int64_t idle_us) {
     o.n_other_models = sizeof others / sizeof *others;
     o.max_models = max_models;
     o.model_idle_us = idle_us;
+    o.model_patience_us = MODEL_PATIENCE_US;
     o.operator_key = "boss";
     o.n_loops = 2;
     return start(&o, TICK_US);
@@ -114,8 +119,8 @@ TEST(the_least_used_leaves_where_there_is_no_room) {
 TEST(a_model_in_use_does_not_leave) {
     site *s = start_models(1, 0);
     int fd = dial(s);
-    say(fd, post(COMPLETIONS,
-                 "{\"model\": \"a\", \"prompt\": \"x\", \"max_tokens\": 60, \"stream\": true}", CLOSE));
+    say(fd, post(COMPLETIONS, "{\"model\": \"a\", \"prompt\": \"x\", \"max_tokens\": 60, \"stream\": true}",
+                 CLOSE));
     hear(fd, "data: ");
     expect_in(complete(s, "b", 3, false), "\"model\":\"b\""); /* once the stream is over */
     expect_in(hear(fd, NULL), "[DONE]");
@@ -123,8 +128,8 @@ TEST(a_model_in_use_does_not_leave) {
     stop_models(s);
     s = start_models(0, 0);
     fd = dial(s);
-    say(fd, post(COMPLETIONS,
-                 "{\"model\": \"a\", \"prompt\": \"x\", \"max_tokens\": 60, \"stream\": true}", CLOSE));
+    say(fd, post(COMPLETIONS, "{\"model\": \"a\", \"prompt\": \"x\", \"max_tokens\": 60, \"stream\": true}",
+                 CLOSE));
     hear(fd, "data: ");
     const char *full = complete(s, "big", 3, false); /* there is nothing idle */
     expect_in(full, "429 ");
@@ -233,6 +238,76 @@ TEST(many_clients_of_many_models_get_what_they_name) {
     stop_models(s);
 }
 
+/* ---- a place for one of many ---- */
+
+typedef struct model_flood {
+    const site *s;
+    const char *model;
+    atomic_bool stop;
+    atomic_int n;
+} model_flood;
+
+/* Requests of one model one after the other; two of these overlap without a pause. */
+static void *ask_one(void *arg) {
+    model_flood *f = arg;
+    char body[100], request[400], text[4096];
+    snprintf(body, sizeof body, "{\"model\": \"%s\", \"prompt\": \"x\", \"max_tokens\": 20}", f->model);
+    snprintf(request, sizeof request,
+             "POST /v1/completions HTTP/1.1\r\nHost: h\r\nContent-Type: application/json\r\n" CLOSE
+             "Content-Length: %zu\r\n\r\n%s",
+             strlen(body), body);
+    while (!atomic_load(&f->stop)) {
+        int fd = dial(f->s);
+        say(fd, request);
+        while (recv(fd, text, sizeof text, 0) > 0) {
+        }
+        close(fd);
+        atomic_fetch_add(&f->n, 1);
+    }
+    return NULL;
+}
+
+/* One place: floods of one or two models, and one request of another, which comes to its turn
+ * within the time of a load or two beyond the patience. */
+static void expect_a_turn(const char *const floods[], int n_floods, const char *wanted) {
+    enum { A_FLOOD = 3, MOST = 2 * A_FLOOD };
+    pthread_t threads[MOST];
+    model_flood f[2] = {{0}};
+    site *s = start_models(1, 0);
+    for (int i = 0; i < n_floods; i++) {
+        f[i].s = s;
+        f[i].model = floods[i];
+    }
+    for (int i = 0; i < n_floods * A_FLOOD; i++) {
+        assert_int_equal(pthread_create(&threads[i], NULL, ask_one, &f[i / A_FLOOD]), 0);
+    }
+    for (int i = 0; i < n_floods; i++) {
+        while (atomic_load(&f[i].n) == 0) {
+            pause_us(1000);
+        }
+    }
+    for (int i = 0; i < 3; i++) {
+        const int64_t began_us = clock_us();
+        expect_in(complete(s, wanted, 3, false), "200 OK");
+        print_message("after %d ms\n", (int)((clock_us() - began_us) / 1000));
+    }
+    for (int i = 0; i < n_floods * A_FLOOD; i++) {
+        atomic_store(&f[i / A_FLOOD].stop, true);
+        pthread_join(threads[i], NULL);
+    }
+    stop_models(s);
+}
+
+TEST(a_model_in_use_without_a_pause_makes_place) {
+    const char *const floods[] = {"a"};
+    expect_a_turn(floods, 1, "b");
+}
+
+TEST(models_are_loaded_in_the_order_in_which_they_were_wanted) {
+    const char *const floods[] = {"a", "b"};
+    expect_a_turn(floods, 2, "c");
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_request_loads_the_model_that_it_names),
@@ -242,6 +317,8 @@ int main(void) {
         cmocka_unit_test(an_idle_model_is_unloaded),
         cmocka_unit_test(models_are_the_operators_to_load),
         cmocka_unit_test(a_client_that_leaves_while_its_model_loads_leaves_nothing),
+        cmocka_unit_test(a_model_in_use_without_a_pause_makes_place),
+        cmocka_unit_test(models_are_loaded_in_the_order_in_which_they_were_wanted),
         cmocka_unit_test(many_clients_of_many_models_get_what_they_name),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
