@@ -18,10 +18,10 @@ void weight_table_deinit(weight_table *t) {
 }
 
 /* Adds a name, or each of alternatives with '|' between them, with the layer in place of
- * %d; second: in place of another one. */
+ * %d; second: in place of another one. NULL: the format has no name for it. */
 static quire_err weight_table_name(weight_table *t, const char *pattern, int32_t layer, int32_t second,
                                    weight_ref ref) {
-    while (*pattern != 0) {
+    while (pattern != NULL && *pattern != 0) {
         const size_t n = strcspn(pattern, "|");
         int32_t number = layer;
         ref.at = t->names.n;
@@ -44,7 +44,7 @@ quire_err weight_table_add(weight_table *t, const weight_entry *entry, weight_na
     const bool is_slab = entry->part.n_slabs > 0, is_list = weight_name_is_list(name);
     /* a stack of one format is a list of tensors in the other, or cut otherwise; a list's
      * own name in a stack does not say which it is */
-    const bool is_one = !from_gguf && strstr(name.gguf, "_exps") != NULL;
+    const bool is_one = !from_gguf && name.gguf != NULL && strstr(name.gguf, "_exps") != NULL;
     const bool in_other = is_slab ? from_gguf && is_list : !is_one;
     if (mem_grow(&t->entries, &t->cap, t->n + 1, sizeof *t->entries) != QUIRE_OK) {
         mem_free(entry->weight);

@@ -61,7 +61,11 @@ static void run(fixture *w, bool has_pages, float *out) {
                 assert_int_equal(kv_table_append(w->pool, &w->tables[s], rows, PAGE, &none), QUIRE_OK);
             }
             parts[s] =
-                (runner_part){w->tokens[s], first, rows, has_pages ? &w->tables[s].pages->v : NULL, 1, NULL};
+                (runner_part){.tokens = w->tokens[s],
+                              .first = first,
+                              .n_rows = rows,
+                              .pages = has_pages ? &w->tables[s].pages->v : NULL,
+                              .n_logits = 1};
         }
         assert_int_equal(model_runner_forward(&w->b, parts, N_SEQS), QUIRE_OK);
         for (int s = 0; s < N_SEQS; s++) {

@@ -16,8 +16,12 @@ typedef struct fixture {
 static baseline_result serve(fixture *w, bool is_static, reservation how, int32_t n_pages) {
     quire_error err = {.message = ""};
     baseline_options o = {is_static, how, n_pages, MAX_SEQS, MAX_LEN, NULL};
-    model_runner_options bo = {
-        &w->engine, BASELINE_PAGE, n_pages + baseline_extra_pages(&o), 64, 2 * MAX_SEQS, MAX_LEN, 0, false};
+    const model_runner_options bo = {.engine = &w->engine,
+                                     .page_tokens = BASELINE_PAGE,
+                                     .n_pages = n_pages + baseline_extra_pages(&o),
+                                     .max_rows = 64,
+                                     .max_seqs = 2 * MAX_SEQS,
+                                     .max_len = MAX_LEN};
     baseline_result r;
     model_runner b;
     if (model_runner_open(&bo, &b, &err) != QUIRE_OK ||
@@ -71,7 +75,12 @@ TEST(what_does_not_fit_in_memory_is_refused) {
     model_runner b;
     baseline_result r;
     fixture_open(&w);
-    model_runner_options bo = {&w.engine, BASELINE_PAGE, 64, 64, 2 * MAX_SEQS, MAX_LEN, 0, false};
+    const model_runner_options bo = {.engine = &w.engine,
+                                     .page_tokens = BASELINE_PAGE,
+                                     .n_pages = 64,
+                                     .max_rows = 64,
+                                     .max_seqs = 2 * MAX_SEQS,
+                                     .max_len = MAX_LEN};
     baseline_options small = {false, RESERVE_MAX, 4, MAX_SEQS, MAX_LEN, NULL},
                      is_static = {true, RESERVE_MAX, 4, MAX_SEQS, MAX_LEN, NULL},
                      shorter = {false, RESERVE_MAX, 32, MAX_SEQS, 64, NULL};
