@@ -235,9 +235,12 @@ static void fixture_open(fixture *w) {
     quire_options_init(&w->engine);
     w->engine.model = "builtin-small";
     w->engine.n_threads = 1;
-    model_runner_options o = {&w->engine, HEADLINE_PAGE, 64 + headline_padding_pages(64, MAX_LEN),
-                              MAX_ROWS,   MAX_SEQS,      MAX_LEN,
-                              0,          false};
+    const model_runner_options o = {.engine = &w->engine,
+                                    .page_tokens = HEADLINE_PAGE,
+                                    .n_pages = 64 + headline_padding_pages(64, MAX_LEN),
+                                    .max_rows = MAX_ROWS,
+                                    .max_seqs = MAX_SEQS,
+                                    .max_len = MAX_LEN};
     if (model_runner_open(&o, &w->b, &err) != QUIRE_OK) {
         fail_msg("%s", err.message);
     }
