@@ -217,17 +217,17 @@ static quire_err metrics_write_labelled(const quire_stats *st, const char *label
 }
 
 /* A sequence of n tokens takes pages in every group of layers, so a group's share of the
- * pool is what vLLM's blocks are. */
-static quire_err metrics_write_cache_config(const quire_info *i, strbuf *out) {
+ * pool is what vLLM's blocks are. labels: the engine's, and the model's where there are
+ * several, whose values could be the same. */
+static quire_err metrics_write_cache_config(const quire_info *i, const char *labels, strbuf *out) {
     int64_t blocks = i->n_page_groups > 0 ? i->n_pages / i->n_page_groups : 0;
     TRY(metrics_describe(out, "vllm:cache_config_info", "gauge",
                          "The pool of KV pages; a block is one page in each group of layers."));
     return strbuf_addf(out,
                        "vllm:cache_config_info{block_size=\"%d\",cache_dtype=\"%s\",enable_prefix_caching=\"%"
-                       "s\",engine=\"0\","
-                       "kv_cache_memory_bytes=\"%" PRId64 "\",kv_cache_size_tokens=\"%" PRId64
+                       "s\",%s,kv_cache_memory_bytes=\"%" PRId64 "\",kv_cache_size_tokens=\"%" PRId64
                        "\",num_gpu_blocks=\"%" PRId64 "\"} 1\n",
-                       (int)i->page_tokens, i->kv_dtype, i->caches_prefixes ? "True" : "False",
+                       (int)i->page_tokens, i->kv_dtype, i->caches_prefixes ? "True" : "False", labels,
                        i->n_pages * i->page_bytes, blocks * i->page_tokens, blocks);
 }
 
@@ -261,9 +261,10 @@ static quire_err metrics_write_tiers(const quire_stats *st, strbuf *out) {
     return QUIRE_OK;
 }
 
-/* Writes what vLLM has too. labels: engine and model, without braces. */
+/* Writes what vLLM has too. labels: engine and model, without braces. has_twins: other models
+ * have these metrics too. */
 static quire_err metrics_write_shared(const quire_info *info, const quire_stats *st, const char *labels,
-                                      strbuf *out) {
+                                      bool has_twins, strbuf *out) {
     double usage = st->n_pages > 0 ? (double)st->n_pages_held / (double)st->n_pages : 0.0;
     TRY(metrics_write_numbers(shared_rows, sizeof shared_rows / sizeof *shared_rows, st, labels, out));
     TRY(metrics_describe(out, "vllm:kv_cache_usage_perc", "gauge",
@@ -271,7 +272,7 @@ static quire_err metrics_write_shared(const quire_info *info, const quire_stats 
     TRY(strbuf_addf(out, "vllm:kv_cache_usage_perc{%s} %.15g\n", labels, usage));
     TRY(metrics_write_labelled(st, labels, out));
     TRY(metrics_write_accepted(st, labels, out));
-    TRY(metrics_write_cache_config(info, out));
+    TRY(metrics_write_cache_config(info, has_twins ? labels : "engine=\"0\"", out));
     for (size_t i = 0; i < sizeof histograms / sizeof *histograms; i++) {
         TRY(metrics_histogram(out, histograms[i].name, histograms[i].help, labels,
                               &st->histograms[histograms[i].kind], histograms[i].kind));
@@ -287,11 +288,11 @@ static quire_err metrics_write_labels(const char *model, strbuf *labels) {
 }
 
 static quire_err metrics_write_model(const quire_info *info, const quire_stats *st, const char *model,
-                                     strbuf *out) {
+                                     bool has_twins, strbuf *out) {
     strbuf labels = {0};
     quire_err e = metrics_write_labels(model, &labels);
     if (e == QUIRE_OK) {
-        e = metrics_write_shared(info, st, labels.p, out);
+        e = metrics_write_shared(info, st, labels.p, has_twins, out);
     }
     strbuf_deinit(&labels);
     return e;
@@ -309,7 +310,7 @@ static quire_err metrics_write_own(const quire_stats *st, strbuf *out) {
 
 quire_err metrics_write_engine(const quire_info *info, const quire_stats *st, const char *model,
                                strbuf *out) {
-    TRY(metrics_write_model(info, st, model, out));
+    TRY(metrics_write_model(info, st, model, false, out));
     return metrics_write_own(st, out);
 }
 
@@ -350,18 +351,18 @@ static quire_err metrics_merge(const strbuf *texts, size_t *at, int32_t n, strbu
 static quire_err metrics_write_models(server *s, const quire_stats *main, strbuf *out) {
     int32_t n = models_count(s->models), n_texts = 1;
     if (n == 1) {
-        return metrics_write_model(quire_engine_info(s->engine), main, s->model_name, out);
+        return metrics_write_model(quire_engine_info(s->engine), main, s->model_name, false, out);
     }
     strbuf *texts = mem_new((size_t)n, sizeof *texts);
     size_t *at = mem_new((size_t)n, sizeof *at);
     quire_err e = texts != NULL && at != NULL ? QUIRE_OK : QUIRE_NO_MEMORY;
-    e = e ? e : metrics_write_model(quire_engine_info(s->engine), main, s->model_name, &texts[0]);
+    e = e ? e : metrics_write_model(quire_engine_info(s->engine), main, s->model_name, true, &texts[0]);
     for (int32_t i = 1; i < n && e == QUIRE_OK; i++) {
         served_model *m = models_at(s->models, i);
         quire_stats st;
         if (models_visit(s->models, m)) {
             quire_engine_stats(m->engine, &st);
-            e = metrics_write_model(quire_engine_info(m->engine), &st, m->name, &texts[n_texts++]);
+            e = metrics_write_model(quire_engine_info(m->engine), &st, m->name, true, &texts[n_texts++]);
             models_end_visit(s->models, m);
         }
     }

@@ -9,9 +9,9 @@
 #include "base/sha256.h"
 #include "server/adapter_list.h"
 #include "server/body_jobs.h"
+#include "server/conn_model.h"
 #include "server/models.h"
 #include "server/ollama.h"
-#include "server/conn_model.h"
 #include "server/response.h"
 #include "json/json.h"
 
@@ -32,10 +32,6 @@ static void ollama_write_time(json_out *o, const char *name, int64_t unix_s) {
     gmtime_r(&t, &tm);
     strftime(text, sizeof text, "%Y-%m-%dT%H:%M:%SZ", &tm);
     json_cstr(json_name(o, name), text);
-}
-
-static void ollama_write_model(const server *s, json_out *o) {
-    json_cstr(json_name(o, "model"), s->model_name);
 }
 
 /* ---- responses ---- */
@@ -105,7 +101,7 @@ static void ollama_write_answer(const response *a, str text, const strbuf *reaso
 
 static void ollama_begin(const response *a, json_out *o) {
     json_begin(o, '{');
-    ollama_write_model(a->loop->server, o);
+    json_cstr(json_name(o, "model"), response_model(a));
     ollama_write_time(o, "created_at", clock_unix_s());
 }
 
@@ -299,6 +295,11 @@ static bool ollama_answers_to(const server *s, str name) {
     return server_answers_to(s, name) || server_answers_to(s, plain) || adapter_list_knows(s, plain);
 }
 
+/* Whether c's model is the one that it names. */
+static bool ollama_has(const conn *c, str name) {
+    return c->model->m->number > 0 || ollama_answers_to(c->loop->server, name);
+}
+
 static void ollama_refuse_name(conn *c, str name) {
     quire_error err;
     err_set(&err, QUIRE_NOT_FOUND, -1, "model '%.*s' not found; this server has %.200s",
@@ -318,9 +319,8 @@ void ollama_post(conn *c) {
         body_parse(c);
         return;
     }
-    const server *s = c->loop->server;
     str name = {model.p, model.n};
-    if (!ollama_answers_to(s, name)) {
+    if (!ollama_has(c, name)) {
         ollama_refuse_name(c, name);
     } else if (err.code != QUIRE_OK) {
         conn_reply_error(c, error_status(err.code), err.param, err.message, NULL);
@@ -329,7 +329,7 @@ void ollama_post(conn *c) {
         json_out o = conn_begin_json(c);
         json_begin(&o, '{');
         if (c->endpoint != QUIRE_OLLAMA_EMBEDDINGS) {
-            ollama_write_model(s, &o);
+            json_cstr(json_name(&o, "model"), c->model->m->name);
             json_raw(&o, ",");
         }
         json_raw(&o, ollama_subject_of(c->endpoint)->response);
@@ -339,6 +339,9 @@ void ollama_post(conn *c) {
             json_cstr(json_name(&o, "done_reason"), load == 1 ? "unload" : "load");
         }
         json_end(&o, '}');
+        if (load == 1 && c->is_operator) {
+            (void)models_unload(c->loop->server->models, c->model->m); /* of the main one: nothing */
+        }
         conn_reply_json(c, &o, NULL);
     }
     strbuf_deinit(&model);
@@ -485,15 +488,18 @@ static void ollama_write_capabilities(const quire_info *i, json_out *o) {
 }
 
 void ollama_show(conn *c) {
+    if (!conn_take_model(c, ollama_show)) {
+        return;
+    }
     const server *s = c->loop->server;
-    const quire_info *i = quire_engine_info(s->engine);
+    const quire_info *i = quire_engine_info(conn_engine(c));
     const strbuf *body = &c->request.body;
     json_value *v = json_document((str){body->n > 0 ? body->p : "", body->n});
     str name = json_get_str(v, "model");
     name = name.n > 0 ? name : json_get_str(v, "name");
     if (name.n == 0) {
         conn_reply_error(c, 400, "model", "model is missing; give {\"model\": NAME}", NULL);
-    } else if (!ollama_answers_to(s, name)) {
+    } else if (!ollama_has(c, name)) {
         ollama_refuse_name(c, name);
     } else {
         json_out o = conn_begin_json(c);

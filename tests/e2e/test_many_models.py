@@ -8,6 +8,7 @@ import threading
 import time
 
 import openai
+import prometheus_client.parser
 import pytest
 
 from conftest import Server
@@ -122,6 +123,49 @@ def test_a_server_that_ends_while_a_model_loads_ends_in_order():
         assert command(server, "load", "builtin.gguf") == 200
         time.sleep(delay)
         assert server.stop() == 0, "".join(server.said)
+
+
+def test_ollamas_clients_of_every_model():
+    server = Server(SMALL, LARGE, *FLAGS)
+    for name, path in (("builtin.gguf", LARGE), ("builtin-small.gguf", SMALL)):
+        def ask(path, **body):
+            status, _, text = server.ask("POST", path, {"model": name + ":latest", "stream": False, **body}, key="boss")
+            assert status == 200, text
+            return json.loads(text)
+
+        for loads in ({}, {"prompt": ""}):
+            got = ask("/api/generate", **loads)
+            assert (got["model"], got["done_reason"], states(server)[name]) == (name, "load", "loaded")
+        assert ask("/api/chat", messages=[{"role": "user", "content": "x"}], options={"num_predict": 2})["model"] == name
+        assert ask("/api/show")["model_info"]["general.parameter_count"] == server_of(path)["general.parameter_count"]
+        assert ask("/api/generate", keep_alive=0)["done_reason"] == "unload"
+    wait_for(lambda: states(server) == {"builtin-small.gguf": "loaded", "builtin.gguf": "unloaded"})
+    assert server.ask("POST", "/api/show", {"model": "nobody"})[0] == 404
+    assert server.ask("POST", "/api/generate", {"model": "nobody"})[0] == 404
+    assert server.stop() == 0
+
+
+def server_of(path):
+    """What Ollama's clients are told of a model in a server of its own."""
+    server = Server(path, *FLAGS)
+    text = server.ask("POST", "/api/show", {"model": os.path.basename(path)})[2]
+    assert server.stop() == 0
+    return json.loads(text)["model_info"]
+
+
+def test_no_value_of_the_metrics_is_there_twice(tmp_path):
+    shutil.copy(SMALL, tmp_path / "twin.gguf")
+    server = Server(SMALL, str(tmp_path / "twin.gguf"), "--threads", "2", "--kv-pages", "64", "--operator-key", "boss")
+    for model in ("builtin-small.gguf", "twin.gguf"):
+        answer(client_of(server), model, PROMPTS[0])
+    seen = set()
+    for family in prometheus_client.parser.text_string_to_metric_families(server.ask("GET", "/metrics", key="boss")[2]):
+        for sample in family.samples:
+            key = sample.name, tuple(sorted(sample.labels.items()))
+            assert key not in seen
+            seen.add(key)
+    assert len([1 for name, labels in seen if name == "vllm:cache_config_info"]) == 2
+    assert server.stop() == 0
 
 
 def resident(server):
