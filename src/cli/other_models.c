@@ -11,23 +11,31 @@
 #include "cli/hub.h"
 #include "cli/read_flags.h"
 
+/* Whether a file's name is that of the second or a later part of a model:
+ * NAME-00002-of-00003.gguf. */
+static bool other_models_is_later(const char *name) {
+    static const char first[] = "-00001-of-";
+    const size_t n_part = sizeof "-00001-of-00003.gguf" - 1, n = strlen(name);
+    const char *part = n > n_part ? name + n - n_part : NULL;
+    return part != NULL && part[0] == '-' && strspn(part + 1, "0123456789") == 5 &&
+           strncmp(part + 6, "-of-", 4) == 0 && strspn(part + 10, "0123456789") == 5 &&
+           strncmp(part, first, sizeof first - 1) != 0;
+}
+
 /* A directory's entry that is a model: a GGUF file, of several parts the first, or a
  * directory with a config.json. */
 static bool other_models_is_one(const char *dir, const char *name) {
     char path[4096];
     struct stat st;
     const size_t n = strlen(name);
-    const char *part = strstr(name, "-of-");
     const bool is_gguf = n > 5 && strcmp(name + n - 5, ".gguf") == 0;
-    const bool is_later =
-        is_gguf && part != NULL && part - name >= 6 && strncmp(part - 6, "-00001", 6) != 0;
     const size_t all = (size_t)snprintf(path, sizeof path, "%s/%s/config.json", dir, name);
     if (name[0] == '.' || all >= sizeof path) {
         return false;
     }
     if (is_gguf) {
         path[strlen(path) - strlen("/config.json")] = 0;
-        return !is_later && stat(path, &st) == 0 && S_ISREG(st.st_mode);
+        return !other_models_is_later(name) && stat(path, &st) == 0 && S_ISREG(st.st_mode);
     }
     return stat(path, &st) == 0 && S_ISREG(st.st_mode);
 }
@@ -129,6 +137,24 @@ static quire_err other_models_scan(const char *dir, char *names[CLI_MAX_MODELS +
                : e;
 }
 
+/* Whether two paths are of the same file or directory. */
+static bool other_models_same(const char *a, const char *b) {
+    struct stat at, bt;
+    return a != NULL && b != NULL && stat(a, &at) == 0 && stat(b, &bt) == 0 && at.st_dev == bt.st_dev &&
+           at.st_ino == bt.st_ino;
+}
+
+/* Adds an entry of --model-dir, unless it is the main model; takes name over. */
+static quire_err other_models_add_entry(cli_options *o, char *name, quire_error *err) {
+    char *path = other_models_join(o->model_dir, name);
+    if (!other_models_same(path, o->engine.model)) {
+        return other_models_add(o, name, path, err);
+    }
+    mem_free(name);
+    mem_free(path);
+    return QUIRE_OK;
+}
+
 static quire_err other_models_add_dir(cli_options *o, quire_error *err) {
     char *names[CLI_MAX_MODELS + 1];
     int32_t n;
@@ -142,7 +168,7 @@ static quire_err other_models_add_dir(cli_options *o, quire_error *err) {
             e = mem_check_for(o->others.main_path, "a model's path", err);
             o->engine.model = o->others.main_path;
         } else {
-            e = other_models_add(o, names[i], other_models_join(o->model_dir, names[i]), err);
+            e = other_models_add_entry(o, names[i], err);
         }
     }
     return e;

@@ -159,11 +159,26 @@ static void server_leave_engine(server *s) {
     }
 }
 
+/* A name means one model: INVALID if another one has that of the main model too. */
+static quire_err server_check_names(const server *s, quire_error *err) {
+    const char *name = s->model_name;
+    for (int32_t i = 0; i == 0 || i < s->options.n_served_model_names; i++) {
+        name = i > 0 ? s->options.served_model_names[i] : name;
+        if (models_find(s->models, str_of(name)) != NULL) {
+            return err_set(err, QUIRE_INVALID, -1,
+                           "two models are called %s; give the first another name (--served-model-name)",
+                           name);
+        }
+    }
+    return QUIRE_OK;
+}
+
 quire_err server_attach(server *s, quire_engine *e, quire_error *err) {
     assert(e != NULL && s->engine == NULL);
     server_stop_waiting(s);
     s->engine = e;
     s->model_name = server_model_name(e, &s->options);
+    TRY(server_check_names(s, err));
     s->started_s = clock_unix_s();
     s->handler = &routes;
     models_attach(s->models, s->model_name, e);

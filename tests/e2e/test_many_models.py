@@ -98,6 +98,25 @@ def test_a_directory_of_models(directory, expected):
     assert server.stop() == 0
 
 
+def test_names_of_models(directory):
+    os.remove(directory / "damaged.gguf")
+    for name in ("best-mix-of-all.gguf", "whole-00001-of-00002.gguf", "whole-00002-of-00002.gguf", 'a"b\n.gguf'):
+        shutil.copy(SMALL, directory / name)
+    os.symlink("builtin.gguf", directory / "link.gguf")
+    os.symlink("nowhere", directory / "broken.gguf")
+    server = Server(directory / "builtin-small.gguf", f"--model-dir={directory}", *FLAGS)  # which is in it too: one model
+    names = ["builtin-small.gguf", 'a"b\n.gguf', "best-mix-of-all.gguf", "builtin.gguf", "link.gguf", "whole-00001-of-00002.gguf"]
+    assert [m["id"] for m in json.loads(server.ask("GET", "/models")[2])["data"]] == names
+    for name in ('a"b\n.gguf', "best-mix-of-all.gguf", "link.gguf"):
+        answer(client_of(server), name, PROMPTS[0])
+    assert server.stop() == 0
+    with pytest.raises(RuntimeError, match="two models are called builtin.gguf; give the first another name"):
+        Server(LARGE, str(directory / "builtin.gguf"), *FLAGS)
+    server = Server(LARGE, str(directory / "builtin.gguf"), "--served-model-name", "main", *FLAGS)
+    assert set(states(server)) == {"main", "builtin.gguf"}
+    assert server.stop() == 0
+
+
 def test_a_stream_outlives_the_command_to_unload_its_model(expected):
     server = Server(SMALL, LARGE, *FLAGS)
     client = client_of(server)
