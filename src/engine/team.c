@@ -182,6 +182,16 @@ static team_seat *team_next(engine_team *t) {
     return n == 0 ? NULL : of[n == 1 ? 0 : turn_choose(claims, n, clock_us())];
 }
 
+/* One that was served so much has the turn of those that were tried before in this round. */
+static void team_pass_over(engine_team *t, double served_us) {
+    for (int32_t i = 0; i < ENGINE_TEAM_SEATS; i++) {
+        team_seat *s = &t->seats[i];
+        if (s->e != NULL && s->is_tried) {
+            s->claim.served_us = turn_pass(s->claim.served_us, served_us);
+        }
+    }
+}
+
 /* Runs a step of the first engine in turn that can plan one. False: none can. */
 static bool team_step(engine_team *t) {
     bool started = false;
@@ -190,6 +200,7 @@ static bool team_step(engine_team *t) {
         s->is_tried = true;
         started = team_run_step(s->e);
         if (started) {
+            team_pass_over(t, s->claim.served_us);
             s->claim.step_us = (double)(clock_ns() - began_ns) * 1e-3;
             s->claim.served_us += s->claim.step_us;
             t->most_us = s->claim.served_us > t->most_us ? s->claim.served_us : t->most_us;

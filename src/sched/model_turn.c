@@ -46,3 +46,7 @@ double turn_resume(double served_us, const turn_claim *others, int32_t n, double
     const double least = n > 0 ? others[turn_least_served(others, n)].served_us : most_us;
     return served_us > least ? served_us : least;
 }
+
+double turn_pass(double served_us, double taken_us) {
+    return served_us > taken_us ? served_us : taken_us;
+}

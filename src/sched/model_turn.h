@@ -31,5 +31,8 @@ int32_t turn_choose(const turn_claim *claims, int32_t n, int64_t now_us);
  * model was served, so that a new one does not go before another for all the time that the
  * other was alone. */
 double turn_resume(double served_us, const turn_claim *others, int32_t n, double most_us);
+/* served_us of a model that had the turn and no step to run, for its sequences wait for
+ * something outside; one that was served taken_us ran instead. It saves no turns up. */
+double turn_pass(double served_us, double taken_us);
 
 #endif

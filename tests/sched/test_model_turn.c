@@ -75,6 +75,24 @@ TEST(each_gets_its_share_whatever_the_others_want) {
     }
 }
 
+/* For a second the first one has work and no step to run; then it gets a half, not all. */
+TEST(a_model_that_waits_for_something_outside_saves_no_turns_up) {
+    turn_claim c[2] = {{.step_us = 1000}, {.step_us = 3000}};
+    double used[2] = {0}, now = 0;
+    while (now < 2e6) {
+        int32_t i = turn_choose(c, 2, (int64_t)now);
+        if (i == 0 && now < 1e6) {
+            i = 1;
+            c[0].served_us = turn_pass(c[0].served_us, c[1].served_us);
+        }
+        c[i].served_us += c[i].step_us;
+        now += c[i].step_us;
+        used[i] += now > 1e6 ? c[i].step_us : 0;
+    }
+    assert_true(used[0] > 490000 && used[0] < 510000);
+    assert_true(used[1] > 490000 && used[1] < 510000);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_least_served_goes_first),
@@ -83,6 +101,7 @@ int main(void) {
         cmocka_unit_test(deadlines_take_no_more_than_the_bound_beyond_a_share),
         cmocka_unit_test(a_model_that_pauses_saves_no_time_up),
         cmocka_unit_test(a_model_that_begins_while_none_has_work_begins_where_the_last_ones_ended),
+        cmocka_unit_test(a_model_that_waits_for_something_outside_saves_no_turns_up),
         cmocka_unit_test(each_gets_its_share_whatever_the_others_want),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
