@@ -155,6 +155,21 @@ static quire_err other_models_add_entry(cli_options *o, char *name, quire_error 
     return QUIRE_OK;
 }
 
+/* The main model is an entry of --model-dir, whose name it has in requests, unless it was
+ * given others; takes name over. */
+static quire_err other_models_take_main(cli_options *o, char *name, quire_error *err) {
+    o->others.main_path = other_models_join(o->model_dir, name);
+    mem_free(name);
+    TRY(mem_check_for(o->others.main_path, "a model's path", err));
+    o->engine.model = o->others.main_path;
+    if (o->server.n_served_model_names == 0) {
+        o->served_names[0] = strrchr(o->others.main_path, '/') + 1;
+        o->server.n_served_model_names = 1;
+        o->server.served_model_names = o->served_names;
+    }
+    return QUIRE_OK;
+}
+
 static quire_err other_models_add_dir(cli_options *o, quire_error *err) {
     char *names[CLI_MAX_MODELS + 1];
     int32_t n;
@@ -163,10 +178,7 @@ static quire_err other_models_add_dir(cli_options *o, quire_error *err) {
         if (e != QUIRE_OK) {
             mem_free(names[i]);
         } else if (i == 0 && !read_flags_gave(o, "--model") && !o->hf_repo) {
-            o->others.main_path = other_models_join(o->model_dir, names[i]);
-            mem_free(names[i]);
-            e = mem_check_for(o->others.main_path, "a model's path", err);
-            o->engine.model = o->others.main_path;
+            e = other_models_take_main(o, names[i], err);
         } else {
             e = other_models_add_entry(o, names[i], err);
         }

@@ -117,6 +117,18 @@ def test_names_of_models(directory):
     assert server.stop() == 0
 
 
+def test_a_directory_of_directories(tmp_path):
+    for name in ("first", "second"):
+        shutil.copytree("models/builtin-small-hf", tmp_path / name)
+    server = Server(f"--model-dir={tmp_path}", *FLAGS)
+    assert states(server) == {"first": "loaded", "second": "unloaded"}
+    assert answer(client_of(server), "first", PROMPTS[0]) == answer(client_of(server), "second", PROMPTS[0])
+    assert server.stop() == 0
+    server = Server(f"--model-dir={tmp_path}", "--served-model-name", "main", *FLAGS)
+    assert set(states(server)) == {"main", "second"}
+    assert server.stop() == 0
+
+
 def test_a_stream_outlives_the_command_to_unload_its_model(expected):
     server = Server(SMALL, LARGE, *FLAGS)
     client = client_of(server)
