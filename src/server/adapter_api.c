@@ -3,6 +3,7 @@
 #include <math.h>
 
 #include "server/body_jobs.h"
+#include "server/models.h"
 #include "json/json.h"
 
 /* ---- vLLM's ---- */
@@ -39,6 +40,12 @@ static quire_err adapter_api_text(const json_value *v, const char *name, strbuf 
     return is_plain ? strbuf_add(out, text.p, text.n) : QUIRE_OK;
 }
 
+/* Whether a name is that of a model, which an adapter of the same name would never be found
+ * under. */
+static bool adapter_api_is_model(const server *s, str name) {
+    return server_answers_to(s, name) || models_find(s->models, name) != NULL;
+}
+
 void adapter_api_load(conn *c) {
     json_value *v = adapter_api_may(c) ? adapter_api_body(c, JSON_KIND_OBJECT) : NULL;
     strbuf name = {0}, path = {0};
@@ -51,6 +58,9 @@ void adapter_api_load(conn *c) {
     } else if (name.n == 0 || path.n == 0) {
         conn_reply_error(c, 400, name.n == 0 ? "lora_name" : "lora_path",
                          "Both 'lora_name' and 'lora_path' must be provided.", NULL);
+    } else if (adapter_api_is_model(c->loop->server, (str){name.p, name.n})) {
+        conn_reply_error(c, 400, "lora_name", "a model has this name, and requests that name it get that one",
+                         NULL);
     } else {
         body_load_adapter(c, name.p, path.p, json_get_bool(v, "load_inplace", false));
     }

@@ -159,7 +159,25 @@ static void server_leave_engine(server *s) {
     }
 }
 
-/* A name means one model: INVALID if another one has that of the main model too. */
+/* INVALID if one of the adapters that options name is called like a model. */
+static quire_err server_check_adapters(const server *s, quire_error *err) {
+    quire_adapter **list;
+    size_t n;
+    quire_err e = quire_adapters(s->engine, &list, &n);
+    TRY(e == QUIRE_OK ? e : err_set(err, e, -1, "server: out of memory"));
+    for (size_t i = 0; i < n && e == QUIRE_OK; i++) {
+        const str name = str_of(list[i]->name);
+        const bool is_model =
+            list[i]->number < 0 && (server_answers_to(s, name) || models_find(s->models, name) != NULL);
+        e = !is_model ? QUIRE_OK
+                      : err_set(err, QUIRE_INVALID, -1,
+                                "a model and an adapter are called %s; rename one of them", name.p);
+    }
+    quire_free((void *)list);
+    return e;
+}
+
+/* A name means one model: INVALID if another one, or an adapter, has that of a model too. */
 static quire_err server_check_names(const server *s, quire_error *err) {
     const char *name = s->model_name;
     for (int32_t i = 0; i == 0 || i < s->options.n_served_model_names; i++) {
@@ -170,7 +188,7 @@ static quire_err server_check_names(const server *s, quire_error *err) {
                            name);
         }
     }
-    return QUIRE_OK;
+    return server_check_adapters(s, err);
 }
 
 quire_err server_attach(server *s, quire_engine *e, quire_error *err) {

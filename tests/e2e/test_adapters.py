@@ -359,3 +359,15 @@ def test_quire_run_applies_an_adapter(quire, model, adapters):
         return done.stdout
 
     assert said("--lora", str(adapters["sql"])) == said("--lora-scaled", str(adapters["sql"]), "1") != said() == said("--lora", f"{adapters['sql']}:0")
+
+
+def test_a_name_is_that_of_a_model_or_of_an_adapter(model, adapters):
+    for flags in (["--lora-modules", f"base={adapters['sql']}"], [str(model.parent / "law"), *modules(adapters)]):
+        with pytest.raises(RuntimeError, match="a model and an adapter are called (base|law); rename one of them"):
+            start(model, *flags)
+    server = start(model, "builtin-small", "--enable-lora", "--operator-key", KEY)
+    for name in ("base", "builtin-small"):
+        status, _, text = server.ask("POST", "/v1/load_lora_adapter", {"lora_name": name, "lora_path": str(adapters["law"])}, key=KEY)
+        assert status == 400 and "a model has this name" in text
+    assert server.ask("POST", "/v1/load_lora_adapter", {"lora_name": "law", "lora_path": str(adapters["law"])}, key=KEY)[0] == 200
+    assert server.stop() == 0
