@@ -505,4 +505,5 @@ LAB_COMMAND(bench_headline, "bench headline", " [MODEL]", ARGUMENT_MODEL_OR_NONE
             "  quire bench headline --svg curves.svg\n"
             "  quire bench headline --shape 1.1b\n"
             "--shape: " MODEL_SHAPES "\n",
-            load_flags, model_flags, flags_compute, FLAGS_KV, flags_isa, flags_json, flags_help);
+            load_flags, model_flags, flags_compute, FLAGS_KV, flags_isa, flags_json, flags_help,
+            flags_help_all);

@@ -292,4 +292,5 @@ LAB_COMMAND(bench_lora, "bench lora", " [MODEL]", ARGUMENT_MODEL_OR_NONE,
             "  quire bench lora\n"
             "  quire bench lora --type int8 --rank 32\n"
             "  quire bench lora model.gguf --adapters 4 --json\n",
-            FLAGS_MODEL, bench_lora_flags, flags_json, flags_compute, flags_isa, flags_threads, flags_help);
+            FLAGS_MODEL, bench_lora_flags, flags_json, flags_compute, flags_isa, flags_threads, flags_help,
+            flags_help_all);

@@ -195,4 +195,4 @@ LAB_COMMAND(bench_preempt, "bench preempt", " MODEL", ARGUMENT_MODEL,
             "  quire bench preempt builtin\n"
             "  quire bench preempt model.gguf --pages 1,16,256 --lengths 512,4096 --json\n",
             FLAGS_MODEL, bench_preempt_flags, flags_json, flags_compute, FLAGS_KV, flags_isa, flags_threads,
-            flags_step_rows, flags_help);
+            flags_step_rows, flags_help, flags_help_all);

@@ -299,4 +299,5 @@ LAB_COMMAND(bench_profile, "bench profile", " [MODEL]", ARGUMENT_MODEL_OR_NONE,
             "where the time of a step goes, stage by stage",
             "  quire bench profile\n"
             "  quire bench profile builtin --batch 4 --prompt 64 --per-layer\n",
-            bench_profile_flags, flags_compute, FLAGS_KV, FLAGS_MACHINE, flags_json, flags_help);
+            bench_profile_flags, flags_compute, FLAGS_KV, FLAGS_MACHINE, flags_json, flags_help,
+            flags_help_all);

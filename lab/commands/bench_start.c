@@ -277,4 +277,4 @@ LAB_COMMAND(bench_start, "bench start", " MODEL", ARGUMENT_MODEL,
             "  quire bench start model.quire\n"
             "  quire bench start model.gguf --compute int8 --runs 20 --json\n",
             FLAGS_MODEL, bench_start_flags, flags_json, flags_compute, FLAGS_KV, flags_isa, flags_threads,
-            flags_help);
+            flags_help, flags_help_all);

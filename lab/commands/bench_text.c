@@ -277,4 +277,4 @@ LAB_COMMAND(bench_text, "bench text", " [MODEL|TOKENIZER]", ARGUMENT_MODEL_OR_NO
             "how fast texts are tokenised, tokens decoded and chats rendered",
             "  quire bench text\n"
             "  quire bench text tokenizer.json --file book.txt --json\n",
-            FLAGS_MODEL, bench_text_flags, flags_json, flags_help);
+            FLAGS_MODEL, bench_text_flags, flags_json, flags_help, flags_help_all);

@@ -210,4 +210,4 @@ LAB_COMMAND(bench_tiers, "bench tiers", " MODEL", ARGUMENT_MODEL,
             "  quire bench tiers model.gguf --kv-tier-file /nvme/tier --kv-tier-redis redis://127.0.0.1 "
             "--lengths 1000,8000\n",
             FLAGS_MODEL, bench_tiers_flags, flags_json, flags_compute, FLAGS_KV, flags_isa, flags_threads,
-            flags_step_rows, flags_page_size, flags_tier_file, flags_tier_redis, flags_help);
+            flags_step_rows, flags_page_size, flags_tier_file, flags_tier_redis, flags_help, flags_help_all);

@@ -276,5 +276,5 @@ LAB_COMMAND(
     "  quire perplexity model.gguf wiki.test.raw --context 512\n"
     "  quire perplexity builtin README.md --kv paged,contiguous,none --step 37\n"
     "  quire perplexity builtin README.md --step 1 --out 1.txt     the same bytes as with any other step\n",
-    FLAGS_MODEL, perplexity_flags, flags_json, flags_quiet, flags_compute, FLAGS_KV, FLAGS_MACHINE,
-    flags_page_size, flags_model_len, flags_help, flags_help_all);
+    FLAGS_MODEL, perplexity_flags, flags_json, flags_quiet, flags_compute, FLAGS_KV, flags_state_dtype,
+    FLAGS_MACHINE, flags_page_size, flags_model_len, flags_help, flags_help_all);

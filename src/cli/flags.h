@@ -25,8 +25,8 @@ static inline void *cli_options_of(cli_options *o, const flag *f) {
 #define FLAGS_MODEL flags_model, flags_hub_model, flags_hub, flags_overrides
 
 /* Groups that every command with an engine takes; others may lie between them. */
-#define FLAGS_KV      flags_kv_dtype, flags_kv_values, flags_state_dtype
-#define FLAGS_NUMERIC flags_compute, FLAGS_KV, flags_prefix_cache
+#define FLAGS_KV      flags_kv_dtype, flags_kv_values
+#define FLAGS_NUMERIC flags_compute, FLAGS_KV, flags_state_dtype, flags_prefix_cache
 #define FLAGS_MACHINE flags_isa, flags_threads, flags_cpu_bind
 #define FLAGS_BATCH   flags_model_len, flags_step_rows, flags_seqs, flags_chunk, flags_page_size, flags_pool
 #define FLAGS_MEMORY                                                                                         \

@@ -55,7 +55,7 @@ static quire_err inspect_run(const cli_options *o, quire_error *err) {
 }
 
 static const flag *const inspect_groups[] = {
-    FLAGS_MODEL,     flags_json,  flags_quantization, FLAGS_KV,       flags_model_len,
+    FLAGS_MODEL,     flags_json,  flags_quantization, FLAGS_KV, flags_state_dtype, flags_model_len,
     flags_step_rows, flags_chunk, flags_page_size,    flags_pool,     flags_memory,
     flags_snapshots, flags_lora,  flags_help,         flags_help_all, NULL};
 

@@ -103,7 +103,7 @@ static const flag task_flags[] = {
     {"--prompts", "FILE", "run every line of a JSON Lines file, at once; needs --out", FLAG_TEXT,
      AT(prompts)},
     {"--resume", NULL, "continue --prompts that were stopped; keep the answers that exist", FLAG_SWITCH,
-     AT(resume)},
+     AT(resume), .rare = true},
     {0},
 };
 

@@ -220,7 +220,7 @@ const flag flags_lora[] = {
     {"--lora-modules", "NAME=PATH", "a LoRA adapter that requests name as their model (more may follow)",
      FLAG_LINES, AT(lora_modules)},
     {"--lora-dir", "DIR", "other adapters are read from here when a request first names them", FLAG_TEXT,
-     AT(lora_dir)},
+     AT(lora_dir), .rare = true},
     {"--lora --lora-scaled", "FILE", "apply an adapter to requests that name none; FILE:SCALE or FILE SCALE",
      FLAG_SCALED, AT(loras), .rare = true},
     {"--lora-init-without-apply", NULL, "adapters of --lora have scale 0 until POST /lora-adapters",
