@@ -17,6 +17,7 @@ typedef struct team_seat {
     engine *e; /* NULL: the seat is free */
     turn_claim claim;
     bool has_work; /* in this round: it has sequences, or some that come or are to end */
+    bool had_work; /* in the round before */
     bool is_tried; /* in this round */
 } team_seat;
 
@@ -157,11 +158,11 @@ static void team_look(engine_team *t) {
         if (s->e == NULL) {
             continue;
         }
-        const bool had = s->has_work;
+        s->had_work = s->has_work;
         s->is_tried = false;
         s->has_work = team_has_work(s->e) && !atomic_load(&s->e->paused);
         s->claim.deadline_us = s->has_work && t->n_seated > 1 ? team_first_deadline(s->e) : 0;
-        if (s->has_work && !had) {
+        if (s->has_work && !s->had_work) {
             s->claim.served_us = turn_resume(s->claim.served_us, busy, n_busy, t->most_us);
         }
     }
@@ -209,11 +210,12 @@ static bool team_step(engine_team *t) {
     return started;
 }
 
-/* What idle engines do when the wake was rung: they poll what runs outside of steps. */
-static void team_poll_idle(engine_team *t) {
+/* What engines without work do when the wake was rung, and once when their work has ended:
+ * they poll what runs outside of steps, such as pages on their way to tiers. */
+static void team_poll_idle(engine_team *t, bool is_woken) {
     for (int32_t i = 0; i < ENGINE_TEAM_SEATS; i++) {
         team_seat *s = &t->seats[i];
-        if (s->e != NULL && !s->has_work && !atomic_load(&s->e->paused)) {
+        if (s->e != NULL && !s->has_work && (is_woken || s->had_work) && !atomic_load(&s->e->paused)) {
             (void)team_run_step(s->e);
         }
     }
@@ -231,12 +233,10 @@ static int64_t team_round(engine_team *t, bool is_woken) {
     }
     team_look(t);
     const bool started = team_step(t);
-    if (is_woken) {
-        team_poll_idle(t);
-    }
+    team_poll_idle(t, is_woken);
     for (int32_t i = 0; i < ENGINE_TEAM_SEATS; i++) {
         const team_seat *s = &t->seats[i];
-        if (s->e != NULL && (s->is_tried || is_woken)) {
+        if (s->e != NULL && (s->is_tried || is_woken || s->had_work)) {
             team_publish(s->e);
             some_work = some_work || s->e->sched.n_running + s->e->sched.n_waiting > 0;
         } else if (s->e != NULL) {
