@@ -143,7 +143,7 @@ static void team_enter(engine_team *t) {
     }
 }
 
-/* Finds out which engines have work in this round, and how they stand. */
+/* Updates which engines have work in this round, and their claims. */
 static void team_look(engine_team *t) {
     turn_claim busy[ENGINE_TEAM_SEATS];
     int32_t n_busy = 0;
@@ -183,7 +183,8 @@ static team_seat *team_next(engine_team *t) {
     return n == 0 ? NULL : of[n == 1 ? 0 : turn_choose(claims, n, clock_us())];
 }
 
-/* One that was served so much has the turn of those that were tried before in this round. */
+/* An engine that was served served_us runs in place of those that were tried before it in
+ * this round and could plan no step. */
 static void team_pass_over(engine_team *t, double served_us) {
     for (int32_t i = 0; i < ENGINE_TEAM_SEATS; i++) {
         team_seat *s = &t->seats[i];
@@ -256,7 +257,7 @@ static void *team_main(void *arg) {
         pthread_mutex_unlock(&t->lock);
         team_enter(t);
         const int64_t wait_us = team_round(t, is_woken);
-        /* an engine alone finds its news in each step */
+        /* an engine that is alone takes in what is new with each step */
         is_woken = (wait_us != 0 || t->n_seated > 1) && wake_wait(&t->wake, wait_us);
     }
     return NULL;

@@ -11,8 +11,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-/* Of its share, in microseconds: what a model may be ahead of the least served one and
- * still go first for a deadline. */
+/* Microseconds by which a model may be ahead of the least served one and still go first
+ * because of a deadline. */
 #define TURN_MOST_AHEAD_US 500000.0
 
 /* A model that has work. */
@@ -31,8 +31,9 @@ int32_t turn_choose(const turn_claim *claims, int32_t n, int64_t now_us);
  * model was served, so that a new one does not go before another for all the time that the
  * other was alone. */
 double turn_resume(double served_us, const turn_claim *others, int32_t n, double most_us);
-/* served_us of a model that had the turn and no step to run, for its sequences wait for
- * something outside; one that was served taken_us ran instead. It saves no turns up. */
+/* served_us of a model that had the turn but no step to run, since its sequences wait for
+ * something outside of steps; a model that was served taken_us ran instead. A turn that
+ * was passed is not made up for later. */
 double turn_pass(double served_us, double taken_us);
 
 #endif
