@@ -28,6 +28,11 @@ def small(**options):
     return LLM("builtin-small", **{"num_gpu_blocks_override": 512, **options})
 
 
+def endless(**options):
+    """A model that LONG keeps for minutes: what cancels it on a busy machine comes before its end."""
+    return small(max_model_len=131072, num_gpu_blocks_override=16640, **options)
+
+
 def fails(kind, code, call):
     """The exception that a call raises, which is of this kind and code."""
     try:
@@ -247,7 +252,7 @@ def case_cancel(record):
         except asyncio.CancelledError:
             pass
 
-    with small(max_num_seqs=1, max_model_len=8192, num_gpu_blocks_override=1024) as llm:
+    with endless(max_num_seqs=1) as llm:
         asyncio.run(leave(llm))
         for _ in llm.stream("The prince", LONG):
             break
@@ -262,7 +267,7 @@ def case_cancel(record):
 
 def case_interrupt(record):
     """Ctrl-C in a call cancels its requests, and the LLM goes on."""
-    with small(max_model_len=8192, num_gpu_blocks_override=1024) as llm:
+    with endless() as llm:
         def interrupt():
             while running(llm) < 2:
                 os.sched_yield()
@@ -315,7 +320,7 @@ def case_defaults_and_seeds():
 
 def case_more_prompts_than_the_engine_takes():
     """1,024 wait at most: the others go on as places come free. Streams hold the one place to run until the engine has been full."""
-    with small(max_num_seqs=1, max_model_len=8192, num_gpu_blocks_override=1024) as llm:
+    with endless(max_num_seqs=1) as llm:
         prompts, found = [f"{i}" for i in range(1300)], []
         first = [llm.stream("The prince", LONG) for _ in range(3)]
         next(first[0])
@@ -323,7 +328,7 @@ def case_more_prompts_than_the_engine_takes():
         thread = threading.Thread(target=lambda: found.extend(llm.generate(prompts, how)))
         thread.start()
         while llm._engine._most_running == NO_LIMIT:
-            next(first[0])  # it ends, and the case fails, only after 8,192 tokens
+            next(first[0])  # it ends, and the case fails, only after 100,000 tokens
         for stream in first:
             stream.close()
         thread.join()
@@ -358,7 +363,7 @@ def case_threads():
 
 
 def case_close():
-    llm = small(max_model_len=8192, num_gpu_blocks_override=1024)
+    llm = endless()
     errors = []
 
     def wait():
