@@ -4,6 +4,7 @@
     tools/make_llama.py --type Q4_0 --positions 65536 --out DIR/llama-1.1b-q4_0.gguf         so for every type
     tools/make_llama.py --type Q4_0 --positions 65536 --layers 2 --out DIR/deep.gguf         optional: attention by itself
     tools/peer_bench.py --models DIR --peer llama.cpp BUILD/bin "-fa 1" "-fa 1" [--peer ...]
+    tools/peer_bench.py --models DIR --types "" --shapes lfm2-1.2b-q4_0,qwen3-next-cut-q4_0 --peer ..   prompts and decodes of DIR/SHAPE.gguf (make_hybrid.py)
 
 A peer is a name, the directory of its llama-bench and llama-batched-bench, and what to give to each of the two; entries of one name are one peer's
 ways, of which the best counts in each row. A round runs every program once; the best of all rounds is shown, the rest is in the file.
@@ -164,17 +165,23 @@ def measure_starts(kind, model, programs, figures):
 
 
 def measure(o, programs, figures):
-    for kind in o.types.split(","):
+    for kind in names(o.types):
         model = f"{o.models}/llama-1.1b-{kind}.gguf"
         if not o.starts_only:
             measure_rates(kind, model, programs, figures)
         measure_starts(kind, model, programs, figures)
+    for shape in names(o.shapes):
+        measure_rates(shape, f"{o.models}/{shape}.gguf", programs, figures)
+
+
+def names(words):
+    return [word for word in words.split(",") if word]
 
 
 def measure_depths(o, programs, least):
     """The least seconds that a token of a model of a few layers took, by program and depth."""
     model = f"{o.models}/deep.gguf"
-    depths = [int(d) for d in o.depths.split(",") if d]
+    depths = list(map(int, names(o.depths)))
     for depth in [SHALLOW, *depths] if depths else []:
         for p in programs:
             took = p.token_seconds(model, depth)
@@ -203,6 +210,7 @@ def options():
     p.add_argument("--models", required=True, help="where llama-1.1b-TYPE.gguf lie")
     p.add_argument("--quire", default="build/quire")
     p.add_argument("--types", default="q4_0,q4_k,q8_0,bf16")
+    p.add_argument("--shapes", default="", help="other files there, whose starts are not timed: lfm2-1.2b-q4_0,..")
     p.add_argument("--peer", nargs=4, action="append", required=True, metavar=("NAME", "DIRECTORY", "FLAGS", "BATCHED_FLAGS"))
     p.add_argument("--rounds", type=int, default=3)
     p.add_argument("--threads", type=int, default=bench_save.machine()["cores"])
@@ -226,8 +234,9 @@ def main():
     result["table"], result["lines"] = list(figures.table(list(result["programs"]))), list(figures.lines())
     sys.stdout.writelines(page(result))
     if o.save:
-        print(bench_save.keep(result, bench_save.usual_name(result["machine"]) + "-peers"))
-        bench_save.replace("docs/performance.md", "tools/peer_bench.py", page(result))
+        what = "tools/peer_bench.py --shapes" if o.shapes else "tools/peer_bench.py"
+        print(bench_save.keep(result, bench_save.usual_name(result["machine"]) + ("-shapes" if o.shapes else "-peers")))
+        bench_save.replace("docs/performance.md", what, page(result))
 
 
 if __name__ == "__main__":
