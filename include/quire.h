@@ -802,8 +802,9 @@ typedef struct quire_event {
     const int32_t *tokens;
     int32_t n_tokens;
     /* If the request wants them. DELTA: the token's, then those of the likeliest,
-     * n_logprobs in all. START: as many for each of the prompt's tokens but the first.
-     * Else NULL and 0. Valid as long as text. */
+     * n_logprobs in all. START: as many for each of the prompt's tokens but the first;
+     * those before the request's prompt_logprobs_start have rank 0. Else NULL and 0. Valid
+     * as long as text. */
     const quire_logprob *logprobs;
     int32_t n_logprobs;
     quire_finish finish;     /* END and DONE */

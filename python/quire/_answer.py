@@ -120,7 +120,7 @@ class Answer:
                             num_cached_tokens=self.cached)
         if first and self.prompt_logprobs is not None:
             triples = list(_logprob.iter_unpack(self.prompt_logprobs))
-            out.prompt_logprobs = [None, *logprob_dicts(triples, self.prompt_width, self.decode)]
+            out.prompt_logprobs = [None, *(d or None for d in logprob_dicts(triples, self.prompt_width, self.decode))]
         return out
 
     def parse(self, engine: int, where: str = "") -> int:

@@ -108,6 +108,6 @@ class ScoringRequestOutput:
 
 
 def logprob_dicts(triples: list[tuple[int, int, float]], width: int, decode: Any) -> list[dict[int, Logprob]]:
-    """A dict for each token from width triples of token, rank and log-probability."""
-    return [{token: Logprob(logprob, rank, decode(token)) for token, rank, logprob in triples[i:i + width]}
+    """A dict for each token from width triples of token, rank and log-probability; an empty one where the rank is 0."""
+    return [{token: Logprob(logprob, rank, decode(token)) for token, rank, logprob in triples[i:i + width] if rank}
             for i in range(0, len(triples), width)]

@@ -106,8 +106,9 @@ static finish_reason deliver(engine *e, beams *g, sequence *s, const beam_result
         s->explain->order = first->explain->order;
     }
     if (s != first && s->prompt_logprobs) {
+        size_t n = (size_t)(s->task.n_prompt - s->prompt_logprobs_start);
         memcpy(s->prompt_logprobs, first->prompt_logprobs,
-               (size_t)s->task.n_prompt * (size_t)s->prompt_logprobs_width * sizeof *s->prompt_logprobs);
+               n * (size_t)s->prompt_logprobs_width * sizeof *s->prompt_logprobs);
     }
     if (r == NULL) {
         return FINISH_STOP;

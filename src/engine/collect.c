@@ -220,9 +220,10 @@ void step_keep_row(const engine *e, sequence *s, int32_t p, const float *logits)
     if (s->logits_out) {
         memcpy(s->logits_out + (size_t)p * n, logits, n * sizeof *logits);
     }
-    if (s->prompt_logprobs && p + 1 < s->task.n_prompt) {
+    int32_t i = p + 1 - s->prompt_logprobs_start;
+    if (s->prompt_logprobs && i >= 0 && p + 1 < s->task.n_prompt) {
         logprobs_report(logits, e->desc->n_vocab, s->task.tokens[p + 1], s->prompt_logprobs_width,
-                        s->prompt_logprobs + (size_t)p * (size_t)s->prompt_logprobs_width);
+                        s->prompt_logprobs + (size_t)i * (size_t)s->prompt_logprobs_width);
     }
 }
 

@@ -139,7 +139,7 @@ typedef struct engine_event {
     int32_t retry_after_s; /* at QUIRE_BUSY: when the same request might be served */
     /* A token's log-probabilities, if the request wants them, else NULL: logprobs_width
      * of them, the token's own first, then the likeliest. prompt_logprobs has
-     * prompt_logprobs_width for each prompt token but the first; with an end at
+     * prompt_logprobs_width for each prompt token from prompt_logprobs_start on; with an end at
      * FINISH_STOP and FINISH_LENGTH only. Valid until the next pop. */
     const token_logprob *logprobs, *prompt_logprobs;
     /* FINISH_STOP: by one of the model's eos tokens rather than a stop token of the
@@ -208,6 +208,9 @@ typedef struct engine_request {
     /* log-probabilities to report with each token: its own and width - 1 of the
      * likeliest; 0: none */
     int32_t logprobs_width, prompt_logprobs_width;
+    /* the first prompt token that has them; the tokens before the one before it may come
+     * from the cache. 0 is 1: the prompt's first token has none */
+    int32_t prompt_logprobs_start;
     int32_t priority; /* ADMISSION_PRIORITY: the lower number is admitted first */
     /* a first token must come within this time of submit; 0: any. Else the request ends
      * with QUIRE_BUSY */

@@ -66,6 +66,19 @@ static bool take_prediction(sequence *s, const engine_request *r, int32_t n_max)
            prediction_walk_open(r->prediction, s->task.n_prompt, &s->draft.prediction) == QUIRE_OK;
 }
 
+static int32_t sequence_least(int32_t a, int32_t b) {
+    return a < b ? a : b;
+}
+
+/* The first position whose logits r wants beside those that are sampled from; a token's
+ * log-probability is of the row before it. */
+static int32_t sequence_first_wanted(const sequence *s, const engine_request *r) {
+    int32_t of_logprobs = s->prompt_logprobs_start - 1;
+    return r->prompt_logprobs_width == 0 ? r->logits_first
+           : r->logits_out == NULL       ? of_logprobs
+                                         : sequence_least(of_logprobs, r->logits_first);
+}
+
 /* Allocates what r needs besides tokens. */
 static bool alloc_extras(sequence *s, const engine_request *r, int32_t n_max) {
     if (r->explain) {
@@ -80,13 +93,15 @@ static bool alloc_extras(sequence *s, const engine_request *r, int32_t n_max) {
     }
     s->logprobs_width = r->logprobs_width;
     s->prompt_logprobs_width = r->prompt_logprobs_width;
+    s->prompt_logprobs_start =
+        sequence_least(r->prompt_logprobs_start > 1 ? r->prompt_logprobs_start : 1, s->task.n_prompt);
     if (r->logprobs_width > 0) {
         s->logprobs =
             mem_new((size_t)(n_max - s->task.n_prompt), (size_t)r->logprobs_width * sizeof *s->logprobs);
     }
     if (r->prompt_logprobs_width > 0) {
-        s->prompt_logprobs =
-            mem_new((size_t)r->n_tokens, (size_t)r->prompt_logprobs_width * sizeof *s->prompt_logprobs);
+        s->prompt_logprobs = mem_new((size_t)(r->n_tokens - s->prompt_logprobs_start + 1),
+                                     (size_t)r->prompt_logprobs_width * sizeof *s->prompt_logprobs);
     }
     return (!r->explain || s->explain) && (r->constraint == NULL || (s->constraint_states && s->rule.bits)) &&
            (r->sampling.mirostat == MIROSTAT_OFF || s->mus) && (r->logprobs_width == 0 || s->logprobs) &&
@@ -128,7 +143,7 @@ quire_err sequence_new(const engine_request *r, const void *constraint_state, co
     s->task.tenant_slot = TENANT_NONE;
     s->logits_out = r->logits_out;
     s->task.wants_prompt_logits = r->logits_out != NULL || r->prompt_logprobs_width > 0;
-    s->task.logits_first = r->prompt_logprobs_width > 0 ? 0 : r->logits_first;
+    s->task.logits_first = sequence_first_wanted(s, r);
     s->n_namespace = r->n_namespace < sizeof s->namespace ? r->n_namespace : sizeof s->namespace;
     mem_copy(s->namespace, r->namespace, s->n_namespace);
     s->context = (sample_context){.params = &s->sampling,

@@ -53,14 +53,15 @@ typedef struct sequence {
 
     /* Shared by engine and reader; constant once the engine has it, except for the
      * content of the arrays. */
-    /* [n_max - n_prompt][logprobs_width], [n_prompt - 1][prompt_logprobs_width], or
-     * NULL */
+    /* [n_max - n_prompt][logprobs_width]; [n_prompt - prompt_logprobs_start]
+     * [prompt_logprobs_width]; or NULL */
     _Alignas(MEM_ALIGN) token_logprob *logprobs, *prompt_logprobs;
     prediction_token *predicted; /* [n_max - n_prompt]; NULL: no prediction */
     engine_out *out;
     void *user;
     request_id id;
     int32_t logprobs_width, prompt_logprobs_width; /* 0: none */
+    int32_t prompt_logprobs_start;                 /* from 1 to n_prompt */
     int32_t n_prefilled; /* rows of its prompt that were computed; the engine thread's until its end */
     /* how often it lost its pages; a beam's task.n_preempted: how often all of its search
      * did */

@@ -366,6 +366,10 @@ static const field_desc fields[] = {
     {"prompt_embeds", FIELD_ANY, COMPLETIONS | LATER, NONE, UNREAD("null"), "the prompt as embeddings"},
     {"prompt_logprobs", FIELD_INT, BOTH, 0, PARAMS_MAX_LOGPROBS, AT(n_prompt_logprobs, -1),
      "return log-probabilities of the prompt's tokens"},
+    {"prompt_logprobs_start", FIELD_INT, BOTH | CUT, 0, INT32_TOP, AT(g.prompt_logprobs_start, 1),
+     "the first token of the prompt whose log-probabilities are returned, counted from 0; those before it "
+     "are "
+     "null, and what comes before the token ahead of it may be reused from the prefix cache"},
     {"queries", FIELD_ANY, SCORE, NONE, BY(request_read_queries), "another name of text_1"},
     {"query", FIELD_ANY, RERANK | REQUIRED, NONE, BY(request_read_queries),
      "the text that documents are compared with; required"},

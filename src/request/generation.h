@@ -45,6 +45,8 @@ typedef struct generation {
     /* tokens to which a longer prompt is cut; -1: as many as fit; GENERATION_UNCUT: it is
      * refused */
     int32_t truncate_prompt_tokens;
+    /* the first prompt token whose log-probability is wanted, from 1 on */
+    int32_t prompt_logprobs_start;
     int32_t max_prompt_tokens; /* a longer prompt is refused; -1: no bound of its own */
     int32_t keeps_end;         /* of a prompt that is cut: 1: its end, 0: its beginning; -1: not given */
 

@@ -234,6 +234,7 @@ quire_err request_new(const request_context *ctx, quire_endpoint endpoint, quire
     request_count_choices(r);
     r->g.truncate_prompt_tokens = GENERATION_UNCUT;
     r->g.max_prompt_tokens = -1;
+    r->g.prompt_logprobs_start = 1;
     r->g.keeps_end = r->max_completion_tokens = r->g.thinking_budget = r->g.max_tool_calls = r->n_logprobs =
         r->n_prompt_logprobs = r->g.info.logprobs = r->g.info.prompt_logprobs = -1;
     r->g.cache_priority = r->pooling_kind = r->dimensions = r->normalize = -1;
@@ -567,6 +568,7 @@ static quire_err check_logprobs(quire_request *r, quire_error *err) {
     if (r->echoes_message && !i->stream && i->prompt_logprobs < 0) {
         i->prompt_logprobs = r->n_top_logprobs; /* a chat's echo has those of its prompt */
     }
+    r->g.prompt_logprobs_start = r->g.prompt_logprobs_start > 1 ? r->g.prompt_logprobs_start : 1;
     i->logprobs = i->logprobs < r->context.n_vocab ? i->logprobs : r->context.n_vocab;
     i->prompt_logprobs = i->prompt_logprobs < r->context.n_vocab ? i->prompt_logprobs : r->context.n_vocab;
     int32_t most = i->logprobs > i->prompt_logprobs ? i->logprobs : i->prompt_logprobs;

@@ -405,11 +405,16 @@ void response_write_token_text(const response *a, int32_t token, json_out *o) {
     json_text(o, text.p, text.n);
 }
 
-/* Adds a token of the prompt: {"ID":{"logprob":..,"rank":..,"decoded_token":..},..} */
+/* Adds a token of the prompt: {"ID":{"logprob":..,"rank":..,"decoded_token":..},..}, or
+ * null where it has none. */
 static quire_err response_add_prompt_logprob(const response *a, response_prompt *to, const quire_logprob *p,
                                              int32_t width) {
     json_out o = {.to = &to->prompt_logprobs};
     char id[16];
+    if (p == NULL) {
+        json_raw(&o, ",null");
+        return o.err;
+    }
     json_raw(&o, ",{");
     for (int32_t i = 0; i < width; i++) {
         if (i > 0 && p[i].token == p[0].token) {
@@ -432,6 +437,7 @@ quire_err response_take_prompt_logprobs(const response *a, response_prompt *to, 
     for (int32_t i = 0; i < ev->n_tokens && a->info->prompt_logprobs >= 0; i++) {
         bool has_numbers = i > 0 && ev->logprobs != NULL;
         const quire_logprob *p = has_numbers ? ev->logprobs + (size_t)(i - 1) * (size_t)ev->n_logprobs : NULL;
+        p = p != NULL && p->rank > 0 ? p : NULL;
         if (has_numbers) {
             TRY(response_add_prompt_logprob(a, to, p, ev->n_logprobs));
         }

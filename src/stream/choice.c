@@ -298,15 +298,18 @@ static void set_text(const strbuf *text, quire_event *out) {
     out->n_text = text->n;
 }
 
-/* Copies n of the engine's log-probabilities for an event. */
-static quire_err fill_logprobs(event_memory *m, const token_logprob *from, size_t n, int32_t width,
-                               quire_event *out) {
-    if (from == NULL || n == 0) {
+/* Copies n of the engine's log-probabilities for an event, after n_none of rank 0. */
+static quire_err fill_logprobs(event_memory *m, const token_logprob *from, size_t n_none, size_t n,
+                               int32_t width, quire_event *out) {
+    if (from == NULL || n_none + n == 0) {
         return QUIRE_OK;
     }
-    TRY(mem_grow(&m->logprobs, &m->cap_logprobs, n, sizeof *m->logprobs));
+    TRY(mem_grow(&m->logprobs, &m->cap_logprobs, n_none + n, sizeof *m->logprobs));
+    for (size_t i = 0; i < n_none; i++) {
+        m->logprobs[i] = (quire_logprob){.rank = 0};
+    }
     for (size_t i = 0; i < n; i++) {
-        m->logprobs[i] =
+        m->logprobs[n_none + i] =
             (quire_logprob){.token = from[i].id, .rank = from[i].rank, .logprob = from[i].logprob};
     }
     out->logprobs = m->logprobs;
@@ -393,8 +396,9 @@ quire_err choice_start(choice *c, event_memory *m, quire_event *out) {
     out->n_tokens = (int32_t)c->prompt.n;
     c->started = true;
     int32_t width = r->g.info.prompt_logprobs + 1;
-    size_t n_later = c->prompt.n > 0 ? c->prompt.n - 1 : 0;
-    quire_err e = fill_logprobs(m, c->prompt_logprobs, n_later * (size_t)width, width, out);
+    size_t n_later = c->prompt.n > 0 ? c->prompt.n - 1 : 0, n_before = (size_t)r->g.prompt_logprobs_start - 1,
+           n_none = n_before < n_later ? n_before : n_later, w = (size_t)width;
+    quire_err e = fill_logprobs(m, c->prompt_logprobs, n_none * w, (n_later - n_none) * w, width, out);
     if (r->g.more.prompt_only || r->g.more.return_prompt_text) {
         set_text(&c[-(c->index % r->g.info.n_samples)].shown, out); /* the first of the samples has it */
         return e;
@@ -495,7 +499,7 @@ quire_err choice_delta(choice *c, bool with_token, event_memory *m, quire_event 
         TRY(fill_parts(c, m, out));
     }
     int32_t width = c->request->g.info.logprobs + 1;
-    return fill_logprobs(m, with_token ? c->logprobs : NULL, (size_t)width, width, out);
+    return fill_logprobs(m, with_token ? c->logprobs : NULL, 0, (size_t)width, width, out);
 }
 
 void choice_rollback(const choice *c, const event_memory *m, quire_event *out) {

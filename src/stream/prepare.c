@@ -232,16 +232,21 @@ static int64_t token_bytes(const generation *g) {
  * response is cut where it grows too long. */
 static int64_t response_bytes(const stream_engine *e, const generation *g, size_t n_prompt) {
     const quire_request_info *info = &g->info;
-    int64_t shown = PROMPT_LISTED_BYTES * (int64_t)(info->prompt_logprobs + 1) +
-                    (info->echo ? token_bytes(g) : 0) + (info->return_token_ids ? TOKEN_BYTES : 0) +
+    int64_t shown = (info->echo ? token_bytes(g) : 0) + (info->return_token_ids ? TOKEN_BYTES : 0) +
                     (g->more.token_texts ? TOKEN_TEXT_BYTES : 0);
+    /* those before prompt_logprobs_start are a null */
+    int64_t n_null =
+                (int64_t)n_prompt < g->prompt_logprobs_start ? (int64_t)n_prompt : g->prompt_logprobs_start,
+            listed =
+                PROMPT_LISTED_BYTES * (int64_t)(info->prompt_logprobs + 1) * ((int64_t)n_prompt - n_null) +
+                (info->prompt_logprobs >= 0 ? TOKEN_BYTES * n_null : 0);
     /* a chat shows its prompt once, a completion with every choice */
     int64_t n_shown = dialect_of(g)->is_chat ? 1 : info->n_samples;
     bool none_new = info->stream || g->more.prompt_only || g->sampling.max_tokens < 0;
     int64_t n_new = none_new ? 0 : g->sampling.max_tokens,
             room = e->context.max_model_len - (int64_t)n_prompt;
     n_new = n_new < room ? n_new : room;
-    return info->n_samples * n_new * token_bytes(g) + n_shown * (int64_t)n_prompt * shown;
+    return info->n_samples * n_new * token_bytes(g) + n_shown * ((int64_t)n_prompt * shown + listed);
 }
 
 /* Adds the bytes of one more prompt's choices to *total. */
@@ -435,6 +440,7 @@ engine_request stream_engine_request(const quire_stream *s, int32_t prompt, cons
                             .deadline_us = (int64_t)((double)r->g.ttft_deadline_ms * 1e3),
                             .logprobs_width = ranked && r->g.info.logprobs < 0 ? 1 : r->g.info.logprobs + 1,
                             .prompt_logprobs_width = r->g.info.prompt_logprobs + 1,
+                            .prompt_logprobs_start = r->g.prompt_logprobs_start,
                             .beams = r->g.beams,
                             .logits_out = r->logits_out,
                             .constraint = s->rule.constraint,

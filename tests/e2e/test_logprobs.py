@@ -197,3 +197,22 @@ def test_a_rollback_and_a_steer_keep_tokens_the_pieces_of_the_text(server):
             assert "".join(stream.tokens) == stream.text
             assert stream.offsets == [len("".join(stream.tokens[:i])) for i in range(len(stream.tokens))]
             stream.connection.close()
+
+
+def test_those_of_a_prompt_begin_where_the_request_says(server):
+    prompt = "The quiet hills were a long way off when the rain began."
+    [whole] = ask(server, prompt=prompt, max_tokens=2, prompt_logprobs=2)
+    every = whole["prompt_logprobs"]
+    for start in (0, 1, 2, len(every) - 1, len(every), 10 ** 6):
+        status, _, text = server.ask("POST", "/v1/completions", {"model": "m", "prompt": prompt, "max_tokens": 2, "temperature": 0, "prompt_logprobs": 2,
+                                                                 "prompt_logprobs_start": start}, None, {})
+        body = read(text)
+        [some] = body["choices"]
+        assert status == 200 and some["prompt_logprobs"] == [None] * min(max(start, 1), len(every)) + every[max(start, 1):] and some["text"] == whole["text"]
+        if 1 < start < len(every):
+            assert body["usage"]["prompt_tokens_details"]["cached_tokens"] == start - 1, "rows before the one ahead of it are reused"
+    [echoed] = ask(server, prompt=prompt, max_tokens=2, logprobs=2, echo=True)
+    [late] = ask(server, prompt=prompt, max_tokens=2, logprobs=2, echo=True, prompt_logprobs_start=5)
+    a, b = echoed["logprobs"], late["logprobs"]
+    assert b["token_logprobs"] == [None] * 5 + a["token_logprobs"][5:] and b["top_logprobs"] == [None] * 5 + a["top_logprobs"][5:]
+    assert b["tokens"] == a["tokens"] and b["text_offset"] == a["text_offset"]

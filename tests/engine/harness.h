@@ -116,6 +116,10 @@ typedef struct harness_run {
     int32_t tokens[512];
     token_logprob *logprobs; /* [512, logprobs_width], or NULL; the test's */
     int32_t logprobs_width;
+    /* [n_prompt - prompt_logprobs_start, prompt_width] from the end event, or NULL; the
+     * test's */
+    token_logprob *prompt_logprobs;
+    int32_t prompt_width, prompt_logprobs_start;
     constraint *constraint; /* or NULL; the test's */
     engine_outside outside; /* who works on it outside of steps; all zero: nobody */
     attn_mods *mods;        /* a mask and change of scores, or NULL */
@@ -250,6 +254,8 @@ static inline void harness_submit(harness *h, harness_run *r) {
                         .adapter = r->adapter,
                         .adapter_from = r->adapter_from,
                         .logprobs_width = r->logprobs_width,
+                        .prompt_logprobs_width = r->prompt_width,
+                        .prompt_logprobs_start = r->prompt_logprobs_start,
                         .constraint = r->constraint,
                         .outside = r->outside,
                         .prediction = r->prediction,
@@ -303,6 +309,11 @@ static inline bool harness_read(harness *h, bool *ended) {
         }
         r->n_tokens++;
         return true;
+    }
+    if (r->prompt_logprobs != NULL && ev.prompt_logprobs != NULL) {
+        memcpy(r->prompt_logprobs, ev.prompt_logprobs,
+               (size_t)(r->n_prompt - r->prompt_logprobs_start) * (size_t)r->prompt_width *
+                   sizeof *ev.prompt_logprobs);
     }
     r->finish = ev.finish;
     r->error = ev.error;

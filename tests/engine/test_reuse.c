@@ -4,6 +4,7 @@
 #include <time.h>
 
 #include "harness.h"
+#include "sample/logprobs.h"
 #include "test.h"
 
 static uint64_t seed;
@@ -80,6 +81,66 @@ TEST(wanted_rows_are_computed_though_they_are_cached) {
     r.logits_first = 21;
     assert_int_equal(rows_of(&h, &r), N - 21);
     assert_int_equal(r.n_cached, 21);
+    mem_free(r.logits);
+    harness_close(&h);
+}
+
+/* The log-probability of token t is of row t - 1: rows before it may come from the
+ * cache. */
+TEST(log_probabilities_from_a_token_on_have_the_bits_of_a_whole_run) {
+    enum { N = 70, WIDTH = 3 };
+    harness h = {0}, chunked = {0};
+    harness_options o = small_model;
+    int32_t p[N];
+    static token_logprob whole[N * WIDTH], some[N * WIDTH];
+    harness_open(&o, &h);
+    o.max_rows = 16;
+    harness_open(&o, &chunked);
+    random_prompt(&seed, h.n_vocab, N, p);
+    harness_run r = {.prompt = p,
+                     .n_prompt = N,
+                     .sampling = greedy(4),
+                     .prompt_logprobs = whole,
+                     .prompt_width = WIDTH,
+                     .prompt_logprobs_start = 1};
+    assert_int_equal(rows_of(&h, &r), N + 3);
+    r.prompt_logprobs = some;
+    for (int32_t start = 1; start <= N; start += start < 5 ? 1 : 13) {
+        size_t n = (size_t)(N - start) * WIDTH;
+        r.prompt_logprobs_start = start;
+        memset(some, 0, sizeof some);
+        assert_int_equal(rows_of(&h, &r), N - (start - 1) + 3);
+        assert_int_equal(r.n_cached, start - 1);
+        assert_memory_equal(some, whole + (start - 1) * WIDTH, n * sizeof *some);
+        memset(some, 0, sizeof some);
+        (void)rows_of(&chunked, &r);
+        assert_memory_equal(some, whole + (start - 1) * WIDTH, n * sizeof *some);
+        assert_true(some[n].id == 0 && some[n].rank == 0);
+    }
+    harness_close(&h);
+    harness_close(&chunked);
+}
+
+TEST(logits_and_log_probabilities_may_begin_at_different_rows) {
+    enum { N = 40 };
+    harness h = {0};
+    int32_t p[N];
+    token_logprob some[N];
+    harness_open(&small_model, &h);
+    random_prompt(&seed, h.n_vocab, N, p);
+    harness_run r = {.prompt = p, .n_prompt = N, .sampling = greedy(1)};
+    assert_int_equal(rows_of(&h, &r), N);
+    r.logits = mem_new(N, (size_t)h.n_vocab * sizeof(float));
+    r.prompt_logprobs = some;
+    r.prompt_width = 1;
+    r.prompt_logprobs_start = 31;
+    r.logits_first = 20;
+    assert_int_equal(rows_of(&h, &r), N - 20);
+    r.prompt_logprobs_start = 12;
+    assert_int_equal(rows_of(&h, &r), N - 11);
+    const float *row = r.logits + (size_t)(N - 2) * (size_t)h.n_vocab;
+    token_logprob last = logprobs_of(row, h.n_vocab, logprobs_normalizer(row, h.n_vocab), p[N - 1]);
+    assert_memory_equal(&last, &some[N - 1 - 12], sizeof last);
     mem_free(r.logits);
     harness_close(&h);
 }
@@ -281,6 +342,8 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_common_prefix_of_37_tokens_is_37_cached_tokens),
         cmocka_unit_test(wanted_rows_are_computed_though_they_are_cached),
+        cmocka_unit_test(log_probabilities_from_a_token_on_have_the_bits_of_a_whole_run),
+        cmocka_unit_test(logits_and_log_probabilities_may_begin_at_different_rows),
         cmocka_unit_test(another_tenant_computes_every_token_of_the_same_prompt),
         cmocka_unit_test(page_granularity_reuses_whole_pages_only),
         cmocka_unit_test(tenants_share_a_public_prefix_and_nothing_behind_it),

@@ -82,6 +82,8 @@ def case_logprobs():
         assert abs(sum(p.logprob for p in likeliest) - one.cumulative_logprob) < 1e-4
         assert out.prompt_logprobs[0] is None and len(out.prompt_logprobs) == len(out.prompt_token_ids)
         assert all(t in d for t, d in zip(out.prompt_token_ids[1:], out.prompt_logprobs[1:]))
+        late = llm.generate("The prince looked", SamplingParams(max_tokens=1, prompt_logprobs=1, extra_args={"prompt_logprobs_start": 2}))[0]
+        assert late.prompt_logprobs == [None, None, *out.prompt_logprobs[2:]]
         chat = llm.chat(USER, SamplingParams(temperature=0, max_tokens=4, logprobs=0))[0].outputs[0]
         assert [list(d) for d in chat.logprobs] == [[t] for t in chat.token_ids] and chat.cumulative_logprob < 0
         # the logits of the same positions: the row of the last token of the prompt chooses the first of the answer

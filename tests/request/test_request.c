@@ -178,6 +178,13 @@ TEST(logprobs_are_a_number_in_completions_and_a_flag_in_chat) {
     r = parse(QUIRE_CHAT, "{" USER ",\"logprobs\":false}");
     assert_int_equal(r->g.info.logprobs, -1);
     quire_request_free(r);
+    r = parse(QUIRE_COMPLETIONS, "{\"prompt\":\"x\",\"prompt_logprobs\":1,\"prompt_logprobs_start\":0}");
+    assert_int_equal(r->g.prompt_logprobs_start, 1);
+    quire_request_free(r);
+    r = parse(QUIRE_CHAT, "{" USER ",\"prompt_logprobs\":1,\"prompt_logprobs_start\":99999999999}");
+    assert_int_equal(r->g.prompt_logprobs_start, INT32_MAX);
+    quire_request_free(r);
+    refuse(QUIRE_CHAT, "{" USER ",\"prompt_logprobs_start\":-1}", "prompt_logprobs_start", "at least 0");
     refuse(QUIRE_COMPLETIONS, "{\"prompt\":\"x\",\"logprobs\":21}", "logprobs", "from 0 to 20");
     refuse(QUIRE_CHAT, "{" USER ",\"top_logprobs\":2}", "top_logprobs", "set logprobs to true");
     refuse(QUIRE_CHAT, "{" USER ",\"logprobs\":true,\"top_logprobs\":21}", "logprobs", "from 0 to 20");
