@@ -1,10 +1,8 @@
 #!/usr/bin/env python3
-"""The tables of fields in docs/api.md, from what the program says in /openapi.json. Prose around them stays.
+"""The lists of fields in docs/api.md, from what the program says in /openapi.json. Prose around them stays.
 
-    tools/fields.py            writes each table again, between `<!-- fields: .. -->` and `<!-- end of fields -->`
+    tools/fields.py            writes them again, between `<!-- fields -->` and `<!-- end of fields -->`
     tools/fields.py --check    compares only; exit status 1 if docs/api.md is not up to date
-
-A marker names a path and some of its fields, or nothing: then the table has every field of every path.
 """
 import argparse
 import json
@@ -13,13 +11,20 @@ import pathlib
 import re
 import subprocess
 import sys
+import textwrap
 import urllib.request
 
 PAGE = pathlib.Path(__file__).resolve().parent.parent / "docs/api.md"
 QUIRE = os.environ.get("QUIRE_BIN", str(PAGE.parent.parent / "build/quire"))
-TABLE = re.compile(r"<!-- fields:(.*?)-->\n.*?<!-- end of fields -->\n", re.S)
+FIELDS = re.compile(r"(<!-- fields -->\n).*(<!-- end of fields -->\n)", re.S)
 WIDEST = 2147483647
-END_OF_MEANING = re.compile(r"\. (Not implemented: only the default is accepted|Accepted without effect)\.$")
+TOGETHER = 3
+WIDTH = 145
+# Fields that a sentence names, without an entry: how it begins, and the end of their descriptions.
+SHORT = [("Without effect", re.compile(r"\. Accepted without effect\.$")),
+         ("Without effect, which a `Warning` says", re.compile(r"without effect, which a Warning header says$")),
+         ("Not implemented, so that only the default is accepted", re.compile(r"\. Not implemented: only the default is accepted\.$")),
+         ("Other names of a field", re.compile(r"^(?:another name of|the same as) (\w+)$"))]
 
 
 def document():
@@ -86,44 +91,58 @@ def value(schema):
     return " or ".join(types).replace("boolean", "bool") + bounds(schema)
 
 
-def row(name, schema, paths):
-    meaning = schema["description"]
-    mark = END_OF_MEANING.search(meaning)
-    if mark:
-        meaning = meaning[:mark.start()] + ("; not implemented: only the default is accepted" if mark[1][0] == "N" else "; without effect")
-    default = f"`{json.dumps(schema['default'])}`" if "default" in schema else ""
-    if isinstance(schema.get("default"), float):
-        default = f"`{number(schema['default'])}`"
-    if schema.get("default", 0) is None:
-        default = ""
-    cells = [f"`{name}`", *([", ".join(paths)] if paths else []), value(schema), default, meaning]
-    return "| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |"
+def entry(name, schema, paths):
+    kind, default = value(schema), schema.get("default")
+    if default is not None:
+        kind += f"; `{number(default) if isinstance(default, float) else json.dumps(default)}`"
+    notes = "; ".join(note for note in (paths, kind) if note)
+    return f"- `{name}`{f' ({notes})' if notes else ''}: {schema['description']}"
 
 
-def table(found, words):
-    """The lines of one table. words: of its marker."""
-    if words:
-        path, *names = words
-        missing = [n for n in names if n not in found[path]]
-        if missing:
-            sys.exit(f"{PAGE}: {path} has no field {', '.join(missing)}")
-        return ["| field | value | default | what |", "|---|---|---|---|", *(row(n, found[path][n], []) for n in names)]
-    merged = {}
+def shortened(rows):
+    """(rows for entries, lines of sentences that name the others): fields without effect, those not implemented, and other names of a field."""
+    shown, others = [], {}
+    for name, schema, paths in rows:
+        start, found = next(((start, m) for start, mark in SHORT for m in [mark.search(schema["description"])] if m), ("", None))
+        if found:
+            note = ", ".join([*([paths] if paths else []), *found.groups()])
+            others.setdefault(start, []).append(f"`{name}`" + (f" ({note})" if note else ""))
+        else:
+            shown.append((name, schema, paths))
+    sentences = [f"{start}: {', '.join(others[start])}." for start, _ in SHORT if start in others]
+    return shown, [line for said in sentences for line in ("", *textwrap.wrap(said, WIDTH, break_on_hyphens=False))]
+
+
+def section(title, rows):
+    shown, others = shortened(rows)
+    return [f"### {title}", "", *(entry(*r) for r in shown), *others, ""]
+
+
+def written(found):
+    """The lines of the page: a section for each set of paths that have TOGETHER fields or more of their own, then one of all other fields."""
+    merged, sets = {}, {}
     for path, fields in found.items():
         for name, schema in fields.items():
-            merged.setdefault((name, row(name, schema, [])), (schema, []))[1].append(path.removeprefix("/v1/").removeprefix("/"))
-    rows = [row(name, schema, paths) for (name, _), (schema, paths) in sorted(merged.items(), key=lambda m: m[0][0])]
-    return ["| field | paths | value | default | what |", "|---|---|---|---|---|", *rows]
+            merged.setdefault((name, json.dumps(schema, sort_keys=True)), (schema, []))[1].append(path.removeprefix("/v1/").removeprefix("/"))
+    for (name, _), (schema, paths) in merged.items():
+        sets.setdefault(", ".join(paths), []).append((name, schema))
+    lines, rest = [], []
+    for paths, rows in sorted(sets.items(), key=lambda s: (-s[0].count(","), s[0])):
+        if len(rows) < TOGETHER:
+            rest += [(name, schema, paths) for name, schema in rows]
+        else:
+            lines += section(paths, sorted(((name, schema, "") for name, schema in rows), key=lambda r: r[0]))
+    return lines + section("Fields of other sets of paths", sorted(rest, key=lambda r: r[0]))
 
 
 def main():
     p = argparse.ArgumentParser(description=__doc__.split("\n", 1)[0])
     p.add_argument("--check", action="store_true")
     check = p.parse_args().check
-    old, found = PAGE.read_text(), endpoints(document())
-    new, n = TABLE.subn(lambda m: f"<!-- fields:{m[1]}-->\n" + "\n".join(table(found, m[1].split())) + "\n<!-- end of fields -->\n", old)
-    if n == 0:
-        sys.exit(f"{PAGE} has no table of fields")
+    old, fields = PAGE.read_text(), "\n".join(written(endpoints(document())))
+    new, n = FIELDS.subn(lambda m: f"{m[1]}\n{fields}\n{m[2]}", old)
+    if n != 1:
+        sys.exit(f"{PAGE} has no place for the fields")
     if not check:
         PAGE.write_text(new)
     elif new != old:

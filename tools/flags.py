@@ -15,18 +15,19 @@ import sys
 
 PAGE = pathlib.Path(__file__).resolve().parent.parent / "docs/flags.md"
 QUIRE = os.environ.get("QUIRE_BIN", str(PAGE.parent.parent / "build/quire"))
-WORDS = {"works": "works", "notice": "taken, without effect", "later": "later", "refused": "refused"}
+WORDS = {"works": "Works", "notice": "Taken, without effect", "later": "Later", "refused": "Refused"}
 OTHER_MEANING = {"-q": "here it is `--quiet`; give `--quantization`"}
 
 
 def entries(text):
-    """(section, usual, names) of each entry of a list: between section marks, entries have flags in backquotes."""
+    """(section, usual, names) of each entry: of a list, whose lines hold entries between ` · `, or of the page, whose lines begin with entries before
+    an answer. Entries have flags in backquotes."""
     section, found = None, []
     for line in text.split("\n"):
         if line.startswith("## "):
             section = line[3:]
-        elif line.startswith("| ") and "`" in line:
-            found.append((section, "**" in line.split(" | ")[0], re.findall(r"`([^`]+)`", line.split(" | ")[0])))
+        elif line.startswith("- ") and "`" in line:
+            found += [(section, "**" in part, re.findall(r"`([^`]+)`", part)) for part in line[2:].split(": ")[0].split(", ")]
         elif " · " in line:
             found += [(section if not line.startswith("Older") else "Older names", "**" in part, re.findall(r"`([^`]+)`", part)) for part in line.split(" · ")]
     return [e for e in found if e[2]]
@@ -54,43 +55,44 @@ def say(name, row):
     return row["here"], row["meaning"] + only
 
 
-def rows(listed, known):
-    """A section's rows: each usual flag's own, then the others, of which those with the same answer share one."""
-    others, count = {}, {True: 0, False: 0}
-    lines = ["| flag | here | how, or why not |", "|---|---|---|"]
+def lists(listed, known):
+    """A section's lines, by kind: entries with the same answer share one, those that are usual in bold. And how many usual ones are taken and not."""
+    answers, count = {}, {True: 0, False: 0}
     for usual, names in listed:
-        shown = {} if usual else others
+        own = {}
         for name in names:
-            shown.setdefault(say(name, known.get(name.split(" ")[0])), []).append(f"`{name}`")
+            own.setdefault(say(name, known.get(name.split(" ")[0])), []).append(f"`{name}`")
         if usual:
-            count[next(iter(shown))[0] in ("works", "notice")] += 1
-            lines += [line(answer, " / ".join(some), "**" if i == 0 else "") for i, (answer, some) in enumerate(shown.items())]
-    return lines + [line(answer, " / ".join(some), "") for answer, some in others.items()], count
-
-
-def line(answer, names, mark):
-    return f"| {mark}{names}{mark} | {WORDS[answer[0]]} | {answer[1].replace('|', chr(92) + '|')} |"
+            count[next(iter(own))[0] in ("works", "notice")] += 1
+        for i, (answer, some) in enumerate(own.items()):
+            mark = "**" if usual and i == 0 else ""
+            answers.setdefault(answer, []).append(f"{mark}{' / '.join(some)}{mark}")
+    lines = []
+    for kind, title in WORDS.items():
+        some = [f"- {', '.join(names)}" + (f": {text}" if text else "") for (k, text), names in answers.items() if k == kind]
+        lines += ["", f"### {title}", "", *some] if some else []
+    return lines, count
 
 
 def page(listed):
     known, lines, count = flags_of_serve(), [], {True: 0, False: 0}
     for section in dict.fromkeys(place for place, _, _ in listed):
-        found, some = rows([(usual, names) for place, usual, names in listed if place == section], known)
-        lines += ["", f"## {section}", "", *found]
+        found, some = lists([(usual, names) for place, usual, names in listed if place == section], known)
+        lines += ["", f"## {section}", *found]
         count = {good: count[good] + some[good] for good in count}
     head = f"""# Flags of vLLM and llama-server
 
 What `quire serve` does with each of their flags; `quire serve --help-all` describes Quire's own. **Bold**: usual in scripts. Of those
-{sum(count.values())}, {count[True]} work or are accepted without effect, with one line on standard error that names them. Others end the program with
+{sum(count.values())}, {count[True]} work or are accepted without effect, with one line on standard error that names them. The others end the program with
 the reason, before a model is loaded. `quire run` accepts the flags without effect too. `tools/flags.py` writes this page from the program's
 own table (`quire help --json`).
 
 Each of Quire's own flags can be set by an environment variable: `QUIRE_MAX_NUM_SEQS=8` is `--max-num-seqs 8`, and so for every long spelling. The
 command line overrides the environment; an empty variable counts as unset; a switch is on with `1`, `true`, `yes` or `on` and off with `0`,
 `false`, `no` or `off`; a repeatable flag gets one value. Standard error lists the variables that were read, and QUIRE_ variables that belong to no
-flag. `QUIRE_API_KEY`, `QUIRE_OPERATOR_KEY`, `QUIRE_HF_TOKEN`, `QUIRE_KV_TIER_REDIS` and `QUIRE_SIGNING_KEY` are erased from the process's environment once they are read, so
-that `/proc/PID/environ` does not show them. What Kubernetes sets for a service named quire (`QUIRE_PORT=tcp://...`, `QUIRE_SERVICE_HOST`) is ignored.
-`quire bench`, `perplexity`, `sim` and `demo` read no variables. `man quire-serve` has every flag with its variable."""
+flag. Secrets (`QUIRE_API_KEY`, `QUIRE_OPERATOR_KEY`, `QUIRE_HF_TOKEN`, `QUIRE_KV_TIER_REDIS`, `QUIRE_SIGNING_KEY`) are erased from the process's
+environment once they are read. What Kubernetes sets for a service named quire (`QUIRE_PORT=tcp://...`, `QUIRE_SERVICE_HOST`) is ignored.
+`quire-lab` reads no variables. `man quire-serve` has every flag with its variable."""
     return head + "\n" + "\n".join(lines) + "\n"
 
 

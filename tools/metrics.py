@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""The tables of docs/metrics.md, from what a server's /metrics says: curl -s http://127.0.0.1:8000/metrics | tools/metrics.py
+"""The lists of docs/metrics.md, from what a server's /metrics says: curl -s http://127.0.0.1:8000/metrics | tools/metrics.py
 
 Without an argument it prints them; `--write` puts them into docs/metrics.md. tests/e2e/test_metrics.py compares.
 """
@@ -9,8 +9,9 @@ import sys
 
 DOC = pathlib.Path(__file__).resolve().parent.parent / "docs/metrics.md"
 BEGIN, END = "<!-- tools/metrics.py writes from here -->", "<!-- to here -->"
-SECTIONS = [("vllm:", "The engine, under vLLM's names"), ("http_", "HTTP, under the names of vLLM's server"), ("quire_", "Our own"),
-            ("process_", "The process, as the client libraries of Prometheus name it")]
+COMMON = {"vllm:": {"engine", "model_name"}}
+SECTIONS = [("vllm:", "The engine, under vLLM's names, with the labels engine and model_name"), ("http_", "HTTP, under the names of vLLM's server"),
+            ("quire_", "Our own"), ("process_", "The process, as the client libraries of Prometheus name it")]
 PARTS = ("_bucket", "_sum", "_count")
 
 
@@ -31,24 +32,27 @@ def families(text):
     return found
 
 
-def tables(text):
-    out = []
+def lists(text):
+    """Each metric with its type, unless its name says it, and with the labels that its section's title does not name."""
+    out, found = [], families(text)
     for prefix, title in SECTIONS:
-        out += [f"### {title}", "", "| name | type | labels | what |", "|---|---|---|---|"]
-        for name, (kind, said, labels) in families(text).items():
+        common = COMMON.get(prefix, set())
+        out += [f"### {title}", ""]
+        for name, (kind, said, labels) in found.items():
             if name.startswith(prefix):
-                out.append(f"| `{name}` | {kind} | {', '.join(sorted(labels - {'le'})) or '-'} | {said} |")
+                own = [*([] if kind == "counter" and name.endswith("_total") else [kind]), *sorted(labels - common - {"le"}), *(f"no {l}" for l in sorted(common - labels))]
+                out.append(f"- `{name}`" + (f" ({', '.join(own)})" if own else "") + f": {said}")
         out.append("")
     return "\n".join(out)
 
 
 def documented():
-    """The tables in the page."""
+    """The lists in the page."""
     return DOC.read_text().split(BEGIN)[1].split(END)[0].strip()
 
 
 def main():
-    made = tables(sys.stdin.read())
+    made = lists(sys.stdin.read())
     if "--write" not in sys.argv[1:]:
         print(made)
         return

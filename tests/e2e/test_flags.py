@@ -9,7 +9,7 @@ import pytest
 
 from conftest import QUIRE, SHARED, Server
 
-ROW = re.compile(r"^\| (\*\*)?(`.*?`)\*{0,2} \| ([^|]+) \| ", re.M)
+PART = re.compile(r"^### (.*)\n\n((?:- .*\n)+)", re.M)
 OF_OTHERS = {"-q"}  # names that mean something else here
 
 
@@ -18,7 +18,9 @@ def run(*arguments):
 
 
 def rows():
-    return [(bool(bold), re.findall(r"`([^`]+)`", names), here) for bold, names, here in ROW.findall(open("docs/flags.md").read())]
+    """(usual, names, what becomes of them) of each entry of the page."""
+    parts = [(here.lower(), line[2:].split(": ")[0].split(", ")) for here, lines in PART.findall(open("docs/flags.md").read()) for line in lines.splitlines()]
+    return [("**" in entry, re.findall(r"`([^`]+)`", entry), here) for here, entries in parts for entry in entries]
 
 
 def ask(server, **fields):
@@ -38,8 +40,9 @@ def test_the_page_is_what_the_program_says(quire):
 def test_the_fields_of_the_api_page_are_what_the_program_says(quire):
     done = subprocess.run([sys.executable, "tools/fields.py", "--check"], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
-    page = open("docs/api.md").read()
-    assert len(set(re.findall(r"^\| `([\w.]+)` \|", page, re.M))) > 180 and "| `max_output_tokens` | responses | integer from 1 |" in page
+    lists = open("docs/api.md").read().partition("<!-- fields -->")[2]
+    assert len(set(re.findall(r"`([\w.]+)`", lists))) > 200
+    assert "- `max_output_tokens` (integer from 1): " in lists.partition("\n### responses\n")[2].partition("\n### ")[0]
 
 
 @pytest.mark.parametrize("command", ["sim", "perplexity", "demo", "bench headline", "bench serving", "run"])

@@ -68,7 +68,7 @@ def test_each_help_line_is_understood_alone(text_of_all):
 
 
 def test_the_page_lists_every_metric(text_of_all):
-    assert page.documented() == page.tables(text_of_all).strip(), "curl -s URL/metrics | tools/metrics.py --write"
+    assert page.documented() == page.lists(text_of_all).strip(), "curl -s URL/metrics | tools/metrics.py --write"
 
 
 def not_here():
