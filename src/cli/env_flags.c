@@ -67,7 +67,7 @@ static bool is_service_link(const char *variable, const char *value) {
 
 /* Whether the type's value is at the flag's offset. */
 static bool has_offset(const flag *f) {
-    return f->type <= FLAG_PREFIX || f->type == FLAG_NAMES;
+    return f->type <= FLAG_PREFIX || f->type == FLAG_NAMES || f->type == FLAG_PINNED;
 }
 
 static bool set_the_same(const flag *a, const flag *b) {

@@ -59,6 +59,8 @@ typedef struct cli_options {
     const char *more_models[CLI_MAX_MODELS];
     int32_t n_more_models;
     const char *model_dir;
+    const char *pinned[CLI_MAX_MODELS]; /* names of models that stay loaded */
+    int32_t n_pinned;
     struct {
         int32_t n;
         model_spec specs[CLI_MAX_MODELS];

@@ -7,7 +7,9 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/log.h"
 #include "base/mem.h"
+#include "base/utf8.h"
 #include "cli/hub.h"
 #include "cli/read_flags.h"
 
@@ -60,6 +62,10 @@ static quire_err other_models_check(const cli_options *o, const char *name, cons
     if (name == NULL || path == NULL) {
         return err_set(err, QUIRE_NO_MEMORY, -1, "out of memory");
     }
+    if (!utf8_is_valid(str_of(name))) {
+        return err_set(err, QUIRE_INVALID, -1,
+                       "%s: its name is not UTF-8, so that no request can have it; rename it", path);
+    }
     if (o->others.n == CLI_MAX_MODELS) {
         return err_set(err, QUIRE_INVALID, -1, "%s: %d models beside the main one are the most", path,
                        CLI_MAX_MODELS);
@@ -89,7 +95,7 @@ static quire_err other_models_add(cli_options *o, char *name, char *path, quire_
     o->others.names[i] = name;
     o->others.paths[i] = path;
     o->others.options[i] = own;
-    o->others.specs[i] = (model_spec){name, own};
+    o->others.specs[i] = (model_spec){.name = name, .options = own};
     return QUIRE_OK;
 }
 
@@ -109,6 +115,16 @@ static int other_models_compare(const void *a, const void *b) {
     return strcmp(*(char *const *)a, *(char *const *)b);
 }
 
+/* Whether requests, which are UTF-8, can have a directory's entry's name; the log says so
+ * where they can't. */
+static bool other_models_can_name(const char *dir, const char *name) {
+    const bool can = utf8_is_valid(str_of(name));
+    if (!can) {
+        log_line(LOG_WARN, "--model-dir %s: %s is left out: its name is not UTF-8", dir, name);
+    }
+    return can;
+}
+
 /* The names in --model-dir, sorted; each is mem_new'd. */
 static quire_err other_models_scan(const char *dir, char *names[CLI_MAX_MODELS + 1], int32_t *n,
                                    quire_error *err) {
@@ -119,7 +135,7 @@ static quire_err other_models_scan(const char *dir, char *names[CLI_MAX_MODELS +
         return err_set(err, QUIRE_INVALID, -1, "--model-dir %s: the directory cannot be read", dir);
     }
     for (const struct dirent *x = readdir(d); x != NULL && e == QUIRE_OK; x = readdir(d)) {
-        if (other_models_is_one(dir, x->d_name)) {
+        if (other_models_is_one(dir, x->d_name) && other_models_can_name(dir, x->d_name)) {
             e = *n > CLI_MAX_MODELS ? err_set(err, QUIRE_INVALID, -1, "--model-dir %s: over %d models", dir,
                                               CLI_MAX_MODELS + 1)
                                     : QUIRE_OK;
@@ -192,12 +208,32 @@ static char *other_models_name(const char *path) {
     return other_models_copy(slash != NULL && slash[1] != 0 && !hub_is_name(path) ? slash + 1 : path);
 }
 
+/* Pins those that --pin-model names. */
+static quire_err other_models_pin(cli_options *o, quire_error *err) {
+    for (int32_t i = 0; i < o->n_pinned; i++) {
+        const char *name = o->pinned[i];
+        int32_t k = 0;
+        while (k < o->others.n && strcmp(o->others.names[k], name) != 0) {
+            k++;
+        }
+        if (k == o->others.n) {
+            return err_set(err, QUIRE_INVALID, -1,
+                           "--pin-model %s: no model beside the first is called that; names are those of "
+                           "/v1/models",
+                           name);
+        }
+        o->others.specs[k].is_pinned = true;
+    }
+    return QUIRE_OK;
+}
+
 quire_err other_models_list(cli_options *o, quire_error *err) {
     TRY(o->model_dir != NULL ? other_models_add_dir(o, err) : QUIRE_OK);
     for (int32_t i = 0; i < o->n_more_models; i++) {
         const char *path = o->more_models[i];
         TRY(other_models_add(o, other_models_name(path), other_models_copy(path), err));
     }
+    TRY(other_models_pin(o, err));
     o->server.other_models = o->others.specs;
     o->server.n_other_models = o->others.n;
     return QUIRE_OK;

@@ -145,6 +145,9 @@ static const flag tenant_flags[] = {
 static const flag directory_flags[] = {
     {"--model-dir --models-dir", "DIR", "serve every model in this directory, loaded when a request names it",
      FLAG_TEXT, AT(model_dir)},
+    {"--pin-model", "NAME",
+     "model beside the first that is loaded at the start and stays (repeatable)", FLAG_PINNED,
+     AT(pinned), .rare = true},
     {0},
 };
 static const flag *const groups[] = {FLAGS_MODEL,

@@ -195,6 +195,12 @@ quire_err set_flag(cli_options *o, const flag *f, const char *name, const char *
         }
         o->served_names[o->server.n_served_model_names++] = text;
         return QUIRE_OK;
+    case FLAG_PINNED:
+        if (o->n_pinned == CLI_MAX_MODELS) {
+            return err_set(err, QUIRE_INVALID, -1, "%s: at most %d names", name, CLI_MAX_MODELS);
+        }
+        o->pinned[o->n_pinned++] = text;
+        return QUIRE_OK;
     case FLAG_FIELDS:
         return set_flag_set_fields(name, text, &o->fields, err);
     case FLAG_TAKEN:

@@ -50,6 +50,7 @@ typedef enum flag_type {
     FLAG_FIELD_PRESET, /* request field: the only choice's JSON; takes no value */
     FLAG_FIELDS,       /* request fields: a JSON object of them */
     FLAG_NAMES,        /* appended to served_names: one, and those that follow it */
+    FLAG_PINNED,       /* appended to pinned */
 
     /* flags of other servers (cli/carried_flags.c), which --help omits; `meaning` is the
      * reason */

@@ -33,14 +33,21 @@ const char *model_state_name(model_state s) {
 
 /* ---- the thread ---- */
 
-static bool model_is_idle(const served_model *m) {
-    return m->number > 0 && m->state == MODEL_READY && m->n_holds == 0;
+/* Whether a model may leave by itself once nobody has it. */
+static bool model_may_leave(const served_model *m) {
+    return m->number > 0 && m->state == MODEL_READY && !m->is_pinned;
 }
 
+static bool model_is_idle(const served_model *m) {
+    return model_may_leave(m) && m->n_holds == 0;
+}
+
+/* How many are loaded, without pinned ones. */
 static int32_t models_n_loaded(const models *all) {
     int32_t n = 0;
     for (int32_t i = 1; i < all->n; i++) {
-        n += all->list[i].state == MODEL_READY || all->list[i].state == MODEL_LEAVING;
+        const served_model *m = &all->list[i];
+        n += !m->is_pinned && (m->state == MODEL_READY || m->state == MODEL_LEAVING);
     }
     return n;
 }
@@ -69,7 +76,7 @@ static served_model *models_first_ready(models *all) {
     served_model *first = NULL;
     for (int32_t i = 1; i < all->n; i++) {
         served_model *m = &all->list[i];
-        first = m->state == MODEL_READY && (first == NULL || m->ready_us < first->ready_us) ? m : first;
+        first = model_may_leave(m) && (first == NULL || m->ready_us < first->ready_us) ? m : first;
     }
     return first;
 }
@@ -201,7 +208,8 @@ static bool models_do_one(models *all, int64_t *due_us) {
         }
     }
     served_model *loading = models_first_wanted(all);
-    const bool is_full = o->max_loaded > 0 && models_n_loaded(all) >= o->max_loaded;
+    const bool is_full = loading != NULL && !loading->is_pinned && o->max_loaded > 0 &&
+                         models_n_loaded(all) >= o->max_loaded;
     if (loading == NULL || (some_leave && (is_full || loading->needs_room))) {
         return false;
     }
@@ -236,6 +244,16 @@ static void *models_run(void *arg) {
     return NULL;
 }
 
+/* Lets a model be loaded, now or when it has left. The lock is held. */
+static bool model_want(models *all, served_model *m) {
+    const bool is_new = m->state == MODEL_UNLOADED || (m->state == MODEL_LEAVING && !m->is_wanted);
+    m->wanted_us = is_new ? clock_us() : m->wanted_us;
+    m->is_wanted = m->is_wanted || m->state == MODEL_LEAVING;
+    m->state = m->state == MODEL_UNLOADED ? MODEL_LOADING : m->state;
+    pthread_cond_signal(&all->work);
+    return is_new;
+}
+
 /* ---- opening and closing ---- */
 
 quire_err models_open(const models_options *o, models **out) {
@@ -257,8 +275,9 @@ quire_err models_open(const models_options *o, models **out) {
         return QUIRE_NO_MEMORY;
     }
     for (int32_t i = 1; i < all->n; i++) {
-        all->list[i] =
-            (served_model){.name = o->others[i - 1].name, .options = o->others[i - 1].options, .number = i};
+        const model_spec *spec = &o->others[i - 1];
+        all->list[i] = (served_model){
+            .name = spec->name, .options = spec->options, .number = i, .is_pinned = spec->is_pinned};
     }
     *out = all;
     return QUIRE_OK;
@@ -270,6 +289,11 @@ void models_attach(models *all, const char *name, quire_engine *main) {
 }
 
 quire_err models_start(models *all) {
+    for (int32_t i = 1; i < all->n; i++) {
+        if (all->list[i].is_pinned) {
+            (void)model_want(all, &all->list[i]);
+        }
+    }
     all->has_thread = all->n > 1 && pthread_create(&all->thread, NULL, models_run, all) == 0;
     return all->has_thread || all->n == 1 ? QUIRE_OK : QUIRE_NO_MEMORY;
 }
@@ -318,16 +342,6 @@ served_model *models_find(models *all, str name) {
 }
 
 /* ---- holds ---- */
-
-/* Lets a model be loaded, now or when it has left. The lock is held. */
-static bool model_want(models *all, served_model *m) {
-    const bool is_new = m->state == MODEL_UNLOADED || (m->state == MODEL_LEAVING && !m->is_wanted);
-    m->wanted_us = is_new ? clock_us() : m->wanted_us;
-    m->is_wanted = m->is_wanted || m->state == MODEL_LEAVING;
-    m->state = m->state == MODEL_UNLOADED ? MODEL_LOADING : m->state;
-    pthread_cond_signal(&all->work);
-    return is_new;
-}
 
 bool models_take(models *all, served_model *m, uint32_t *n_failures) {
     if (m->number == 0) {
@@ -390,7 +404,8 @@ void models_drop(models *all, served_model *m) {
 
 bool models_visit(models *all, served_model *m) {
     pthread_mutex_lock(&all->lock);
-    const bool is_there = m->state == MODEL_READY;
+    const bool is_leaving = m->state == MODEL_LEAVING && m->n_holds + m->n_queues > 0;
+    const bool is_there = m->state == MODEL_READY || is_leaving;
     m->n_holds += is_there && m->number > 0;
     pthread_mutex_unlock(&all->lock);
     return is_there;

@@ -26,6 +26,9 @@ typedef struct served_model {
     /* how it is opened; NULL: the main model, which the server's owner opens */
     const quire_options *options;
     int32_t number; /* among the models; 0: the main one */
+    /* loaded at the start; leaves neither for idleness nor for another, and takes no place
+     * of max_loaded */
+    bool is_pinned;
     /* open from READY to UNLOADED; who holds the model may use it */
     quire_engine *engine;
 
@@ -48,7 +51,7 @@ typedef struct served_model {
 typedef struct models_options {
     const model_spec *others;
     int32_t n_others;
-    int32_t max_loaded; /* of others at once; 0: any number */
+    int32_t max_loaded; /* of others at once that are not pinned; 0: any number */
     int64_t idle_us;    /* an other that nobody used for so long is unloaded; 0: never */
     /* where max_loaded are in use without a pause, one that was loaded so long ago leaves
      * for one that was wanted for so long */
@@ -64,8 +67,8 @@ typedef struct models_options {
 quire_err models_open(const models_options *o, models **out);
 /* The main model is there, under that name, which is borrowed. */
 void models_attach(models *all, const char *name, quire_engine *main);
-/* Starts the thread that loads others, if there are some: `changed` may be called from now
- * on. QUIRE_NO_MEMORY: it does not start. */
+/* Starts the thread that loads others, if there are some, the pinned ones now: `changed` may
+ * be called from now on. QUIRE_NO_MEMORY: it does not start. */
 quire_err models_start(models *all);
 /* Unloads all others. No loop has a queue, and no request a hold. NULL is allowed. */
 void models_close(models *all);
@@ -87,8 +90,8 @@ void models_hold(models *all, served_model *m);
 void models_drop(models *all, served_model *m);
 /* A loop that holds m opens its queue of m, or has closed it. */
 void models_count_queue(models *all, served_model *m, int32_t n);
-/* Takes a hold of a loaded model for a moment, which does not count as use; false: it is not
- * loaded. models_end_visit gives it up. Any thread. */
+/* Takes a hold of a loaded model for a moment, also of one that leaves and is in use, which
+ * does not count as use; false: it is not loaded. models_end_visit gives it up. Any thread. */
 bool models_visit(models *all, served_model *m);
 void models_end_visit(models *all, served_model *m);
 /* Whether m leaves: loops without holds of it are to close their queues. */

@@ -11,6 +11,7 @@
 #include "server/llama_api.h"
 #include "server/metrics.h"
 #include "server/model_routes.h"
+#include "server/models.h"
 #include "server/ollama.h"
 #include "server/openapi.h"
 #include "server/response.h"
@@ -38,8 +39,21 @@ typedef struct route {
     error_writer error;      /* NULL: that of the generation's dialect, or OpenAI's */
 } route;
 
+/* Whether the engines of all models that are loaded go on. */
+static bool route_is_healthy(const server *s) {
+    bool is_healthy = true;
+    for (int32_t i = 0; i < models_count(s->models) && is_healthy; i++) {
+        served_model *m = models_at(s->models, i);
+        if (models_visit(s->models, m)) {
+            is_healthy = quire_engine_healthy(m->engine);
+            models_end_visit(s->models, m);
+        }
+    }
+    return is_healthy;
+}
+
 static void route_health(conn *c) {
-    if (quire_engine_healthy(c->loop->server->engine)) {
+    if (route_is_healthy(c->loop->server)) {
         conn_reply(c, &(reply){.status = 200});
     } else {
         conn_reply_error(c, 503, NULL, "the engine has stopped because of a failure; restart the server",
@@ -50,7 +64,7 @@ static void route_health(conn *c) {
 /* Whether a load balancer should send requests here. */
 static void route_ready(conn *c) {
     const server *s = c->loop->server;
-    if (!quire_engine_healthy(s->engine)) {
+    if (!route_is_healthy(s)) {
         route_health(c);
     } else if (atomic_load(&s->is_leaving) || c->loop->stops_seen > 0) {
         c->record.is_expected = true;

@@ -18,6 +18,7 @@
 typedef struct model_spec {
     const char *name;
     const struct quire_options *options;
+    bool is_pinned; /* loaded at the start, and unloaded by command only */
 } model_spec;
 
 typedef struct server_options {
@@ -69,7 +70,7 @@ typedef struct server_options {
     /* beside the engine's model: loaded when a request names one (models.h) */
     const model_spec *other_models;
     int32_t n_other_models;
-    int32_t max_models;    /* of them loaded at once; 0: any number */
+    int32_t max_models;    /* of them loaded at once beside pinned ones; 0: any number */
     int64_t model_idle_us; /* one that nobody used for so long is unloaded; 0: never */
     int64_t model_patience_us; /* that one waits for a place of one in use (models.h) */
 } server_options;

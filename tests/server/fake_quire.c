@@ -101,6 +101,7 @@ quire_err quire_engine_open_beside(quire_engine *host, const quire_options *o, q
         usleep(100000);
     }
     *out = fake_open(host->tick_us);
+    fake_set_healthy(*out, strcmp(o->model, "sick") != 0);
     atomic_fetch_add(&n_beside, 1);
     return QUIRE_OK;
 }

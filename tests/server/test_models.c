@@ -7,24 +7,32 @@
 #include "base/rng.h"
 #include "server/models.h"
 
-static const quire_options paths[] = {{.model = "a"},      {.model = "b"},   {.model = "c"},
-                                      {.model = "broken"}, {.model = "big"}, {.model = "slow"}};
-static const model_spec others[] = {{"a", &paths[0]},      {"b", &paths[1]},   {"c", &paths[2]},
-                                    {"broken", &paths[3]}, {"big", &paths[4]}, {"slow", &paths[5]}};
+static const quire_options paths[] = {{.model = "a"},   {.model = "b"},    {.model = "c"},   {.model = "broken"},
+                                      {.model = "big"}, {.model = "sick"}, {.model = "slow"}};
+static const model_spec others[] = {{"a", &paths[0], false},    {"b", &paths[1], false},
+                                    {"c", &paths[2], false},    {"broken", &paths[3], false},
+                                    {"big", &paths[4], false},  {"sick", &paths[5], false},
+                                    {"slow", &paths[6], false}};
+static const model_spec with_pinned[] = {
+    {"a", &paths[0], true}, {"b", &paths[1], false}, {"big", &paths[4], false}};
 
 #define MODEL_PATIENCE_US 300000
 
-static site *start_models(int32_t max_models, int64_t idle_us) {
+static site *start_list(const model_spec *list, int32_t n, int32_t max_models, int64_t idle_us) {
     server_options o;
     server_options_init(&o);
-    o.other_models = others;
-    o.n_other_models = sizeof others / sizeof *others;
+    o.other_models = list;
+    o.n_other_models = n;
     o.max_models = max_models;
     o.model_idle_us = idle_us;
     o.model_patience_us = MODEL_PATIENCE_US;
     o.operator_key = "boss";
     o.n_loops = 2;
     return start(&o, TICK_US);
+}
+
+static site *start_models(int32_t max_models, int64_t idle_us) {
+    return start_list(others, sizeof others / sizeof *others, max_models, idle_us);
 }
 
 static void stop_models(site *s) {
@@ -150,6 +158,36 @@ TEST(an_idle_model_is_unloaded) {
     await_beside(0);
     expect_in(complete(s, "a", 3, false), "200 OK");
     await_beside(0);
+    stop_models(s);
+}
+
+TEST(a_pinned_model_stays_until_it_is_unloaded_by_command) {
+    site *s = start_list(with_pinned, 3, 1, 50000);
+    await_beside(1); /* nobody has named it */
+    expect_in(complete(s, "b", 3, false), "\"model\":\"b\""); /* it takes no place */
+    assert_in_range(fake_beside(), 1, 2);
+    await_beside(1); /* b was idle */
+    expect_in(complete(s, "big", 3, false), "there is no room for big");
+    expect_in(complete(s, "a", 3, false), "\"model\":\"a\"");
+    pause_us(100000); /* if it left, it would have by now, or a later run shows it */
+    expect_in(ask(s, "GET /v1/models/a HTTP/1.1\r\nHost: h\r\n" CLOSE "\r\n"), "{\"value\":\"loaded\"}");
+    expect_in(command(s, "/models/unload", "a"), "\"success\":true");
+    await_beside(0);
+    expect_in(complete(s, "a", 3, false), "\"model\":\"a\"");
+    stop_models(s);
+}
+
+TEST(health_is_that_of_every_model) {
+    site *s = start_models(0, 0);
+    static const char health[] = "GET /health HTTP/1.1\r\nHost: h\r\n" CLOSE "\r\n";
+    expect_in(complete(s, "a", 3, false), "200 OK");
+    expect_in(ask(s, health), "200 OK");
+    expect_in(complete(s, "sick", 3, false), "200 OK");
+    expect_in(ask(s, health), "503 ");
+    expect_in(ask(s, "GET /ready HTTP/1.1\r\nHost: h\r\n" CLOSE "\r\n"), "503 ");
+    expect_in(command(s, "/models/unload", "sick"), "\"success\":true");
+    await_beside(1);
+    expect_in(ask(s, health), "200 OK");
     stop_models(s);
 }
 
@@ -298,9 +336,71 @@ static void expect_a_turn(const char *const floods[], int n_floods, const char *
     stop_models(s);
 }
 
+/* Sends a request for a stream of "a" that goes on until it is closed. */
+static int begin_endless(const site *s) {
+    static const char body[] =
+        "{\"model\": \"a\", \"prompt\": \"x\", \"max_tokens\": 1000000000, \"stream\": true}";
+    char request[400];
+    snprintf(request, sizeof request,
+             "POST /v1/completions HTTP/1.1\r\nHost: h\r\nContent-Type: application/json\r\n"
+             "Content-Length: %zu\r\n\r\n%s",
+             strlen(body), body);
+    int fd = dial(s);
+    say(fd, request);
+    return fd;
+}
+
+/* Whether a response has begun to come, which is waited for a moment. */
+static bool has_begun(int fd) {
+    struct pollfd p = {.fd = fd, .events = POLLIN};
+    return poll(&p, 1, 5) == 1;
+}
+
+static bool is_leaving(const site *s) {
+    char text[4096];
+    size_t n = 0;
+    int fd = dial(s);
+    say(fd, "GET /v1/models/a HTTP/1.1\r\nHost: h\r\n" CLOSE "\r\n");
+    for (ssize_t got = 1; got > 0 && n + 1 < sizeof text;) {
+        got = recv(fd, text + n, sizeof text - 1 - n, 0);
+        n += got > 0 ? (size_t)got : 0;
+    }
+    close(fd);
+    text[n] = '\0';
+    return strstr(text, "unloading") != NULL;
+}
+
+/* Streams of "a", of which one ends only when the next has begun, or waits since the model is
+ * to leave: it is never idle before. */
+static void *overlap_streams(void *arg) {
+    model_flood *f = arg;
+    int running = begin_endless(f->s);
+    while (!has_begun(running)) {
+    }
+    atomic_store(&f->n, 1);
+    while (!atomic_load(&f->stop)) {
+        int next = begin_endless(f->s);
+        while (!has_begun(next) && !is_leaving(f->s) && !atomic_load(&f->stop)) {
+        }
+        close(running);
+        running = next;
+    }
+    close(running);
+    return NULL;
+}
+
 TEST(a_model_in_use_without_a_pause_makes_place) {
-    const char *const floods[] = {"a"};
-    expect_a_turn(floods, 1, "b");
+    pthread_t thread;
+    site *s = start_models(1, 0);
+    model_flood f = {.s = s, .model = "a"};
+    assert_int_equal(pthread_create(&thread, NULL, overlap_streams, &f), 0);
+    while (atomic_load(&f.n) == 0) {
+        pause_us(1000);
+    }
+    expect_in(complete(s, "b", 3, false), "\"model\":\"b\"");
+    atomic_store(&f.stop, true);
+    pthread_join(thread, NULL);
+    stop_models(s);
 }
 
 TEST(models_are_loaded_in_the_order_in_which_they_were_wanted) {
@@ -315,6 +415,8 @@ int main(void) {
         cmocka_unit_test(the_least_used_leaves_where_there_is_no_room),
         cmocka_unit_test(a_model_in_use_does_not_leave),
         cmocka_unit_test(an_idle_model_is_unloaded),
+        cmocka_unit_test(a_pinned_model_stays_until_it_is_unloaded_by_command),
+        cmocka_unit_test(health_is_that_of_every_model),
         cmocka_unit_test(models_are_the_operators_to_load),
         cmocka_unit_test(a_client_that_leaves_while_its_model_loads_leaves_nothing),
         cmocka_unit_test(a_model_in_use_without_a_pause_makes_place),
