@@ -26,8 +26,9 @@ const flag flags_origins[] = {
     {0},
 };
 const flag flags_models[] = {
-    {"--max-models --models-max", "N", "models loaded at once beside the first and pinned ones; 0: any number",
-     FLAG_COUNT, AT(max_models), .minimum = 0, .maximum = 63, .number = 4, .rare = true},
+    {"--max-models --models-max", "N",
+     "models loaded at once beside the first and pinned ones; 0: any number", FLAG_COUNT, AT(max_models),
+     .minimum = 0, .maximum = 63, .number = 4, .rare = true},
     {"--model-idle-s --sleep-idle-seconds", "S",
      "seconds after which a model beside the first that nobody uses is unloaded; 0: never", FLAG_SECONDS,
      AT(model_idle_us), .minimum = 0, .maximum = 1e9, .rare = true},

@@ -104,17 +104,34 @@ def test_names_of_models(directory):
         shutil.copy(SMALL, directory / name)
     os.symlink("builtin.gguf", directory / "link.gguf")
     os.symlink("nowhere", directory / "broken.gguf")
+    shutil.copy(SMALL, os.fsencode(directory) + b"/latin-\xe9.gguf")  # no request can have this name
     server = Server(directory / "builtin-small.gguf", f"--model-dir={directory}", *FLAGS)  # which is in it too: one model
     names = ["builtin-small.gguf", 'a"b\n.gguf', "best-mix-of-all.gguf", "builtin.gguf", "link.gguf", "whole-00001-of-00002.gguf"]
     assert [m["id"] for m in json.loads(server.ask("GET", "/models")[2])["data"]] == names
     for name in ('a"b\n.gguf', "best-mix-of-all.gguf", "link.gguf"):
         answer(client_of(server), name, PROMPTS[0])
     assert server.stop() == 0
+    assert "latin-\\xe9.gguf is left out: its name is not UTF-8" in "".join(server.said)
+    with pytest.raises(RuntimeError, match="its name is not UTF-8"):
+        Server(LARGE, os.fsencode(directory) + b"/latin-\xe9.gguf", *FLAGS)
     with pytest.raises(RuntimeError, match="two models are called builtin.gguf; give the first another name"):
         Server(LARGE, str(directory / "builtin.gguf"), *FLAGS)
     server = Server(LARGE, str(directory / "builtin.gguf"), "--served-model-name", "main", *FLAGS)
     assert set(states(server)) == {"main", "builtin.gguf"}
     assert server.stop() == 0
+
+
+def test_a_pinned_model_is_there_from_the_start_and_stays(directory, expected):
+    server = Server(SMALL, f"--model-dir={directory}", "--pin-model", "builtin.gguf", "--max-models", "1", "--model-idle-s", "0.1", "--served-model-name", "main", *FLAGS)
+    wait_for(lambda: states(server)["builtin.gguf"] == "loaded")
+    client = client_of(server)
+    assert answer(client, "builtin-small.gguf", PROMPTS[0]) == expected["builtin-small.gguf"][PROMPTS[0]]
+    wait_for(lambda: states(server)["builtin-small.gguf"] == "unloaded")  # it was idle
+    assert states(server)["builtin.gguf"] == "loaded"
+    assert answer(client, "builtin.gguf", PROMPTS[0]) == expected["builtin.gguf"][PROMPTS[0]]
+    assert server.stop() == 0
+    with pytest.raises(RuntimeError, match="--pin-model nobody: no model beside the first is called that"):
+        Server(SMALL, LARGE, "--pin-model", "nobody", *FLAGS)
 
 
 def test_a_directory_of_directories(tmp_path):

@@ -7,8 +7,9 @@
 #include "base/rng.h"
 #include "server/models.h"
 
-static const quire_options paths[] = {{.model = "a"},   {.model = "b"},    {.model = "c"},   {.model = "broken"},
-                                      {.model = "big"}, {.model = "sick"}, {.model = "slow"}};
+static const quire_options paths[] = {{.model = "a"},      {.model = "b"},   {.model = "c"},
+                                      {.model = "broken"}, {.model = "big"}, {.model = "sick"},
+                                      {.model = "slow"}};
 static const model_spec others[] = {{"a", &paths[0], false},    {"b", &paths[1], false},
                                     {"c", &paths[2], false},    {"broken", &paths[3], false},
                                     {"big", &paths[4], false},  {"sick", &paths[5], false},
