@@ -1,4 +1,4 @@
-/* The tables of docs/models.md: what each architecture is called, how far it is from the
+/* The tables of bench/results/models.txt: what each architecture is called, how far it is from the
  * reference, and which of its operations have a fast kernel on this processor. */
 #ifndef CHECK_CHECK_TABLE_H
 #define CHECK_CHECK_TABLE_H
