@@ -31,6 +31,7 @@ quire_tests(setup base core expr json grammar file text jinja chat cpu kv model 
 quire_tests(request ${QUIRE_CORE_ROOMS})
 quire_tests(stream ${QUIRE_CORE_ROOMS})
 quire_tests(api ${QUIRE_CORE_ROOMS})
+quire_tests(program ${QUIRE_CORE_ROOMS})
 quire_tests(server base core json kv options server)
 quire_tests(options base options)
 quire_tests(cli base json options)

@@ -705,6 +705,29 @@ quire_err quire_request_tools(quire_request *r, const char *json, size_t n, quir
  * free r. */
 quire_err quire_request_set_all(quire_request *r, const char *json, size_t n, quire_error *err);
 
+
+/* What a request of QUIRE_TOKENIZE or QUIRE_TOKENIZE_CHAT goes on from: tokens that stay
+ * as they are. Its text is encoded behind them as the middle of a text is, without BOS. */
+typedef struct quire_continuation {
+    size_t size;        /* of this struct in the caller's quire.h */
+    const int32_t *ids; /* [n_ids] the tokens before; the request's ids begin with them */
+    size_t n_ids;
+    /* of a chat: what is encoded of the text that the template writes. It begins at the
+     * end of the first `after` in it (NULL: at its start), and ends where the next
+     * `before` begins (NULL: at its end). Both 0-terminated */
+    const char *after, *before;
+    /* of a text: [2 * n_plain] where special tokens are ordinary text: the first byte of
+     * a span and the byte after it, ascending */
+    const size_t *plain;
+    size_t n_plain;
+} quire_continuation;
+
+/* Sets it; copies everything. BAD_REQUEST for an id out of the vocabulary and for spans
+ * that are not in order, UNSUPPORTED for another kind of request, NO_MEMORY: r is then
+ * unchanged. A template that does not write `after` or `before` fails the stream:
+ * BAD_REQUEST. */
+quire_err quire_request_continue(quire_request *r, const quire_continuation *c, quire_error *err);
+
 /* ---- streams ---- */
 
 typedef enum quire_finish {

@@ -60,7 +60,7 @@ def room_of(path):
         return "backend"
     parts = path.split("/")
     if len(parts) == 1:
-        return "include" if path in ("quire.h", "quire_err.h", "quire_kv.h", "quire_explain.h", "quire_stats.h", "quire_hub.h") else None
+        return "include" if path in ("quire.h", "quire_err.h", "quire_kv.h", "quire_explain.h", "quire_stats.h", "quire_hub.h", "quire_program.h") else None
     room = "/".join(parts[:2]) if parts[0] == "backend" and len(parts) > 2 else parts[0]
     return room if room in ROOMS else None
 

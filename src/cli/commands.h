@@ -35,6 +35,12 @@ extern const flag flags_embed[];
 quire_err embed_check(const cli_options *o, quire_error *err);
 quire_err embed_run(const cli_options *o, quire_error *err);
 
+/* program_run.c: reads the file of --program into *text and checks it, before a model is
+ * loaded: BAD_REQUEST names the step that is wrong. */
+quire_err program_run_check(const char *path, strbuf *text, quire_error *err);
+/* Runs it to its end and prints its report. */
+quire_err program_run_file(session *s, const strbuf *text, quire_error *err);
+
 /* prompt.c: INVALID if more than one of -p, -f and other sources of text is given, or if
  * -p is not UTF-8. */
 quire_err prompt_check(const cli_options *o, quire_error *err);

@@ -37,7 +37,7 @@ typedef struct cli_options {
     /* what followed the name where that is no model; NULL: nothing */
     const char *argument;
     const char *prompt, *prompt_file, *system; /* NULL: not given */
-    const char *prompts, *out;
+    const char *prompts, *out, *program;
     const char *ids, *ids_file, *batch_with;
     const char *types, *pooling, *text_pair; /* of --embed */
     int32_t dimensions;                      /* 0: all */

@@ -12,6 +12,7 @@ quire_err prompt_check(const cli_options *o, quire_error *err) {
     const char *ids = o->embed ? "--ids" : "--decode";
     const char *too = o->prompt && o->prompt_file ? "-f"
                       : given && o->prompts       ? "--prompts"
+                      : given && o->program       ? "--program"
                       : given && o->ids           ? ids
                                                   : NULL;
     if (too) {

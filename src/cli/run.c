@@ -43,6 +43,9 @@ static quire_err run_run_on(const cli_options *o, session *s, bool has_prompt, c
     if (o->prompts) {
         return batch_file_run(o, s, err);
     }
+    if (o->program) {
+        return program_run_file(s, prompt, err);
+    }
     return has_prompt ? run_run_prompt(o, s, (str){prompt->n ? prompt->p : "", prompt->n}, err)
                       : chat_loop(o, s, err);
 }
@@ -68,7 +71,7 @@ static quire_err run_open_checked(const cli_options *o, session *s, quire_error 
 
 static quire_err run_run(const cli_options *o, quire_error *err) {
     /* else the user is prompted */
-    bool has_prompt = !o->prompts && (o->prompt || o->prompt_file || !isatty(STDIN_FILENO));
+    bool has_prompt = !o->prompts && !o->program && (o->prompt || o->prompt_file || !isatty(STDIN_FILENO));
     strbuf prompt = {0};
     session s;
     TRY(embed_check(o, err));
@@ -80,10 +83,14 @@ static quire_err run_run(const cli_options *o, quire_error *err) {
     TRY(batch_file_check(o, err));
     TRY(files_check_readable("--prompts", o->prompts, err));
     TRY(files_check_writable("--out", o->out, err));
-    quire_err e = has_prompt ? prompt_read(o, &prompt, err) : QUIRE_OK;
+    quire_err e = has_prompt   ? prompt_read(o, &prompt, err)
+                  : o->program ? program_run_check(o->program, &prompt, err)
+                               : QUIRE_OK;
     e = e == QUIRE_OK ? run_open_checked(o, &s, err) : e;
     if (e == QUIRE_OK) {
-        request_announce_defaults(o, &s);
+        if (!o->program) {
+            request_announce_defaults(o, &s);
+        }
         e = run_run_on(o, &s, has_prompt, &prompt, err);
         session_close(&s);
     }
@@ -104,6 +111,8 @@ static const flag task_flags[] = {
      AT(prompts)},
     {"--resume", NULL, "continue --prompts that were stopped; keep the answers that exist", FLAG_SWITCH,
      AT(resume), .rare = true},
+    {"--program", "FILE", "run the steps of a JSON file and print what came of them (docs/programs.md)",
+     FLAG_TEXT, AT(program)},
     {0},
 };
 
@@ -142,8 +151,8 @@ static void run_defaults(cli_options *o) {
 
 const command command_run = {
     .name = "run",
-    .summary = "continue a prompt, chat, answer a file of prompts, or embed",
-    .usage = "quire run [MODEL] [-p TEXT | -f FILE | --prompts FILE --out FILE] [--embed]",
+    .summary = "continue a prompt, chat, answer a file of prompts, run a program, or embed",
+    .usage = "quire run [MODEL] [-p TEXT | -f FILE | --prompts FILE --out FILE | --program FILE] [--embed]",
     .examples = "  quire run -p \"The prince looked at her and\" -n 80 --seed 7\n"
                 "  quire run model.gguf                                   chat on this terminal\n"
                 "  quire run model.gguf --prompts in.jsonl --out out.jsonl --temp 0\n",

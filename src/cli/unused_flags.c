@@ -10,7 +10,7 @@
 enum { LONGEST_NAME = 48 };
 
 /* The ways in which `quire run` runs. */
-enum { RUN_PROMPT = 1, RUN_BATCH = 2, RUN_CHAT = 4, RUN_LINES = 8, RUN_ROWS = 16 };
+enum { RUN_PROMPT = 1, RUN_BATCH = 2, RUN_CHAT = 4, RUN_LINES = 8, RUN_ROWS = 16, RUN_PROGRAM = 32 };
 enum { RUN_TEXT = RUN_PROMPT | RUN_BATCH | RUN_CHAT | RUN_LINES };
 
 /* Why a flag is unused there, and what to do. */
@@ -25,6 +25,8 @@ static const struct {
                 "fields (docs/batch.md)"},
     {RUN_CHAT, "without effect in a chat; leave it out, or give a prompt with -p or -f"},
     {RUN_LINES, "without effect where --complete has each line completed by itself; leave one of them out"},
+    {RUN_PROGRAM, "without effect on --program; leave it out: its steps have their own fields "
+                  "(docs/programs.md)"},
     {RUN_ROWS, "without effect on --embed, which gives rows in place of text; leave it out"},
 };
 
@@ -40,9 +42,11 @@ static const struct {
     {"--echo", RUN_PROMPT},
     {"--out", RUN_PROMPT | RUN_BATCH | RUN_ROWS},
     {"--resume", RUN_TEXT}, /* needs --prompts, which is checked elsewhere */
-    {"--chat-template", RUN_BATCH | RUN_CHAT},
-    {"--special-tokens-in-messages", RUN_BATCH | RUN_CHAT},
-    {"--generation-config", RUN_TEXT},
+    {"--prompts", RUN_TEXT | RUN_ROWS},
+    {"--program", RUN_PROGRAM},
+    {"--chat-template", RUN_BATCH | RUN_CHAT | RUN_PROGRAM},
+    {"--special-tokens-in-messages", RUN_BATCH | RUN_CHAT | RUN_PROGRAM},
+    {"--generation-config", RUN_TEXT | RUN_PROGRAM},
 };
 
 /* Groups whose flags are about text that is produced. */
@@ -65,7 +69,7 @@ static int ways_of(const flag *f) {
             }
         }
     }
-    return RUN_TEXT | RUN_ROWS;
+    return RUN_TEXT | RUN_ROWS | RUN_PROGRAM;
 }
 
 static quire_err cli_unused_flags_refuse(const flag *f, int way, quire_error *err) {
@@ -92,6 +96,7 @@ quire_err unused_flags_refuse(const cli_options *o, const char *names, const cha
 
 quire_err unused_flags_check_run(const cli_options *o, bool has_prompt, quire_error *err) {
     int way = o->embed      ? RUN_ROWS
+              : o->program  ? RUN_PROGRAM
               : o->prompts  ? RUN_BATCH
               : has_prompt  ? RUN_PROMPT
               : o->complete ? RUN_LINES

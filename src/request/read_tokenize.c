@@ -1,5 +1,7 @@
 /* The dialects of requests that end with their prompts: a text or a conversation whose
  * ids are wanted, a conversation whose text is, and ids whose text is. */
+#include <string.h>
+
 #include "base/mem.h"
 #include "request/request_read.h"
 
@@ -84,4 +86,59 @@ void request_end_with_prompts(quire_request *r, bool gives_ids) {
     r->n = 1;
     r->best_of = -1;
     request_count_choices(r);
+}
+
+/* ---- going on from tokens ---- */
+
+static quire_err read_tokenize_check_ids(const quire_request *r, const quire_continuation *from,
+                                         quire_error *err) {
+    for (size_t i = 0; i < from->n_ids; i++) {
+        if (from->ids[i] < 0 || from->ids[i] >= r->context.n_vocab) {
+            return err_set(err, QUIRE_BAD_REQUEST, -1,
+                           "token id %d is out of the vocabulary, which has %d ids", (int)from->ids[i],
+                           (int)r->context.n_vocab);
+        }
+    }
+    return QUIRE_OK;
+}
+
+/* Copies what `from` has into *to, which is empty; its caller frees it. */
+static quire_err read_tokenize_copy(const quire_continuation *from, request_continuation *to) {
+    if (from->n_ids > 0) {
+        to->ids = mem_new(from->n_ids, sizeof *to->ids);
+        TRY(mem_check(to->ids));
+        memcpy(to->ids, from->ids, from->n_ids * sizeof *to->ids);
+        to->n_ids = from->n_ids;
+    }
+    TRY(from->after != NULL ? strbuf_add_str(&to->after, from->after) : QUIRE_OK);
+    TRY(from->before != NULL ? strbuf_add_str(&to->before, from->before) : QUIRE_OK);
+    for (size_t i = 0, end = 0; i < from->n_plain; i++) {
+        const size_t *span = from->plain + 2 * i;
+        if (span[0] < end || span[1] < span[0]) {
+            return QUIRE_BAD_REQUEST;
+        }
+        TRY(text_marks_add(&to->plain, span[0], span[1]));
+        end = span[1];
+    }
+    return QUIRE_OK;
+}
+
+quire_err quire_request_continue(quire_request *r, const quire_continuation *from, quire_error *err) {
+    request_continuation made = {0};
+    if (r->g.info.endpoint != QUIRE_TOKENIZE && r->g.info.endpoint != QUIRE_TOKENIZE_CHAT) {
+        return err_set(err, QUIRE_UNSUPPORTED, -1, "only requests for the ids of a prompt go on from tokens");
+    }
+    TRY(read_tokenize_check_ids(r, from, err));
+    quire_err e = read_tokenize_copy(from, &made);
+    if (e != QUIRE_OK) {
+        request_continuation_deinit(&made);
+        return err_set(err, e, -1, e == QUIRE_NO_MEMORY ? "out of memory for a prompt"
+                                                        : "the spans of plain text are not in order");
+    }
+    request_continuation_deinit(&r->continuation);
+    r->continuation = made;
+    if (made.n_ids > 0) {
+        r->g.add_special = r->g.add_bos = false;
+    }
+    return QUIRE_OK;
 }

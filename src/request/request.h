@@ -103,6 +103,14 @@ typedef struct request_fill {
     const json_value *files; /* its other files, objects with a text and a filename; in values, or NULL */
 } request_fill;
 
+/* The tokens that a request for a prompt's ids goes on from (quire_continuation). */
+typedef struct request_continuation {
+    int32_t *ids; /* [n_ids] mem_new'd; NULL: there are none */
+    size_t n_ids;
+    strbuf after, before; /* empty: not given */
+    text_marks plain;     /* of a text */
+} request_continuation;
+
 struct quire_request {
     generation g;
     request_context context; /* as when the request was made */
@@ -125,6 +133,7 @@ struct quire_request {
     const json_value *token_types; /* in values, or NULL */
     const json_value *queries, *candidates; /* of scores; in values, or NULL */
     request_fill fill;
+    request_continuation continuation;
 
     /* The template's variables. */
     str template_given;                            /* in values; empty: not given */
@@ -205,6 +214,12 @@ extern const dialect request_dialects[]; /* by quire_endpoint */
 
 static inline const dialect *dialect_of(const generation *g) {
     return &request_dialects[g->info.endpoint];
+}
+
+/* Whether the prompt's ids go on from others, or are those of a part of its text. */
+static inline bool request_continues(const quire_request *r) {
+    const request_continuation *c = &r->continuation;
+    return c->n_ids > 0 || c->after.n > 0 || c->before.n > 0 || c->plain.n > 0;
 }
 
 /* Two sources of an empty *d, each value checked as a request's would be; deinit it also

@@ -246,6 +246,14 @@ quire_err request_new(const request_context *ctx, quire_endpoint endpoint, quire
     return QUIRE_OK;
 }
 
+void request_continuation_deinit(request_continuation *c) {
+    mem_free(c->ids);
+    strbuf_deinit(&c->after);
+    strbuf_deinit(&c->before);
+    text_marks_deinit(&c->plain);
+    *c = (request_continuation){0};
+}
+
 void request_free(quire_request *r) {
     if (r == NULL) {
         return;
@@ -257,6 +265,7 @@ void request_free(quire_request *r) {
     json_drop(r->plain_tools);
     json_drop(r->forced_schema);
     mem_free(r->offered);
+    request_continuation_deinit(&r->continuation);
     strbuf_deinit(&r->ignored);
     strbuf_deinit(&r->model);
     strbuf_deinit(&r->prediction);

@@ -88,6 +88,8 @@ quire_err request_range_error(const field_desc *f, quire_error *err, const char 
 quire_err request_assemble_messages(quire_request *r, quire_error *err);
 quire_err request_require_messages(const quire_request *r, quire_error *err);
 
+void request_continuation_deinit(request_continuation *c);
+
 /* Fields with a reader in read_field.c. */
 quire_err request_read_add_special(quire_request *r, const field_desc *f, const json_value *v,
                                    quire_error *err);

@@ -137,6 +137,56 @@ static quire_err encode_turns(const stream_engine *e, const generation *g, str t
                      : encode_from(e, g, text, marks, done, out, err);
 }
 
+/* Finds the part of a chat's text that its continuation names: it begins at *from, and
+ * the text is cut at its end. */
+static quire_err prepare_find_part(const request_continuation *c, str *text, size_t *from, quire_error *err) {
+    const strbuf *const marks[] = {&c->after, &c->before};
+    size_t at = 0;
+    for (int i = 0; i < 2; i++) {
+        size_t n = marks[i]->n;
+        while (n > 0 && (at + n > text->n || memcmp(text->p + at, marks[i]->p, n) != 0)) {
+            if (at + n > text->n) {
+                return err_set_param(err, QUIRE_BAD_REQUEST, "messages",
+                                     "the chat template leaves out the content of a message");
+            }
+            at++;
+        }
+        if (i == 0) {
+            at += n;
+            *from = at;
+        } else if (n > 0) {
+            text->n = at;
+        }
+    }
+    return QUIRE_OK;
+}
+
+/* Tokenises a text on from byte `from`, behind the ids that the request goes on from. */
+static quire_err encode_continued(const stream_engine *e, const quire_request *r, str text, size_t from,
+                                  const text_marks *marks, token_list *out, quire_error *err) {
+    const request_continuation *c = &r->continuation;
+    const token_list known = {.ids = c->ids, .n = c->n_ids};
+    const bool is_after = c->n_ids > 0;
+    const size_t lead = is_after ? 1 : 0;
+    strbuf after = {0};
+    text_marks moved = {0};
+    quire_err er = is_after ? strbuf_add_char(&after, '\n') : QUIRE_OK; /* stands for what is before */
+    er = er == QUIRE_OK ? strbuf_add(&after, text.p + from, text.n - from) : er;
+    for (size_t i = 0; er == QUIRE_OK && marks != NULL && i < marks->n; i++) {
+        const mark_run *m = &marks->runs[i];
+        size_t start = m->start > from ? m->start : from, end = m->end < text.n ? m->end : text.n;
+        er = start < end ? text_marks_add(&moved, start - from + lead, end - from + lead) : QUIRE_OK;
+    }
+    const encode_options options = {
+        .marks = marks != NULL ? &moved : NULL, .known = is_after ? &known : NULL, .from = lead};
+    er = er == QUIRE_OK
+             ? prepare_encode(e, &r->g, (str){after.n > 0 ? after.p : "", after.n}, options, out, err)
+             : err_set(err, er, -1, "out of memory for a prompt");
+    strbuf_deinit(&after);
+    text_marks_deinit(&moved);
+    return er;
+}
+
 /* Tokenises the conversation. Special tokens are parsed only where the template wrote
  * them, or everywhere, as the server is set. */
 static quire_err make_chat(const stream_engine *e, const quire_request *r, choice *c, quire_error *err) {
@@ -147,7 +197,13 @@ static quire_err make_chat(const stream_engine *e, const quire_request *r, choic
                                                      : OUTPUT_START_UNKNOWN;
     if (er == QUIRE_OK) {
         c->place = turn_place_after((str){text.p, text.n});
-        er = encode_turns(e, &r->g, (str){text.p, text.n}, &marks, &c->prompt, &c->turns, err);
+        str shown = {text.p, text.n};
+        size_t from = 0;
+        if (!request_continues(r)) {
+            er = encode_turns(e, &r->g, shown, &marks, &c->prompt, &c->turns, err);
+        } else if ((er = prepare_find_part(&r->continuation, &shown, &from, err)) == QUIRE_OK) {
+            er = encode_continued(e, r, shown, from, e->parses_messages ? NULL : &marks, &c->prompt, err);
+        }
     }
     text_marks_deinit(&marks);
     if (r->g.more.return_prompt_text) {
@@ -180,7 +236,9 @@ static quire_err prepare_make_prompt(const stream_engine *e, const quire_request
     }
     if (!p->ids) {
         TRY(need_vocabulary(e, &r->g, err));
-        return prepare_encode(e, &r->g, p->text, (encode_options){0}, &c->prompt, err);
+        return request_continues(r)
+                   ? encode_continued(e, r, p->text, 0, &r->continuation.plain, &c->prompt, err)
+                   : prepare_encode(e, &r->g, p->text, (encode_options){0}, &c->prompt, err);
     }
     return prepare_copy_ids(&c->prompt, p->ids, (size_t)p->n_ids, err);
 }

@@ -1,0 +1,418 @@
+/* Runs the steps of states. */
+#include "base/mem.h"
+#include "program/program_calls.h"
+#include "json/json.h"
+
+/* ---- forks ---- */
+
+/* The texts of a variable over which branches are made: the items of a list, or of a text
+ * that is a JSON array of texts. *out has one reference. */
+static quire_err fork_items_of(const program_value *v, const char *name, program_value **out,
+                               quire_error *err) {
+    if (v == NULL || v->error != NULL) {
+        return err_set(err, QUIRE_BAD_REQUEST, -1,
+                       v == NULL ? "fork: variable %s is not set here" : "fork: variable %s has no value: %s",
+                       name, v != NULL ? v->error->message : "");
+    }
+    if (v->is_list) {
+        *out = program_value_share((program_value *)v);
+        return QUIRE_OK;
+    }
+    json_value *array = json_document((str){v->text.n > 0 ? v->text.p : "", v->text.n});
+    program_value *list = program_value_new();
+    quire_err e = json_is(array, JSON_KIND_ARRAY) ? mem_check(list) : QUIRE_BAD_REQUEST;
+    for (size_t i = 0; e == QUIRE_OK && i < json_length(array); i++) {
+        const json_value *item = json_at(array, i);
+        e = json_is(item, JSON_KIND_TEXT) ? program_value_add(list, program_value_of(json_str(item)))
+                                          : QUIRE_BAD_REQUEST;
+    }
+    json_drop(array);
+    if (e != QUIRE_OK) {
+        program_value_drop(list);
+        return err_set(err, e, -1,
+                       e == QUIRE_NO_MEMORY ? "out of memory for list %s"
+                                            : "fork: variable %s is no list, and no JSON array of texts",
+                       name);
+    }
+    *out = list;
+    return QUIRE_OK;
+}
+
+/* A value of a text that is expanded. *out has one reference. */
+static quire_err value_expand(const quire_state *s, const step_text *t, program_value **out,
+                              quire_error *err) {
+    program_text *text;
+    TRY(program_text_expand(s, t, &text, err));
+    *out = program_value_new();
+    if (*out != NULL) {
+        (*out)->text = text->text;
+        text->text = (strbuf){0};
+    }
+    program_text_drop(text);
+    return mem_check_for(*out, "a value", err);
+}
+
+/* The same of a list of n texts. */
+static quire_err list_expand(const quire_state *s, const step_text *texts, size_t n, program_value **out,
+                             quire_error *err) {
+    program_value *list = program_value_new(), *item;
+    quire_err e = mem_check_for(list, "a list", err);
+    for (size_t i = 0; e == QUIRE_OK && i < n; i++) {
+        e = value_expand(s, &texts[i], &item, err);
+        if (e == QUIRE_OK) {
+            e = mem_check_for(program_value_add(list, item) == QUIRE_OK ? list : NULL, "a list", err);
+        }
+    }
+    if (e != QUIRE_OK) {
+        program_value_drop(list);
+        return e;
+    }
+    list->is_list = true;
+    *out = list;
+    return QUIRE_OK;
+}
+
+/* The forks that a call has made for its step: the first n that wait. */
+static quire_err fork_begin_made(quire_state *s, const step *st, quire_error *err) {
+    int32_t n = st->times;
+    for (quire_state *f = s->first; f != NULL && n > 0; f = f->next) {
+        if (f->status == STATE_WAITING) {
+            TRY(program_state_begin(f, &f->own, err));
+            n--;
+        } else if (f->status == STATE_FAILED && f->n_frames == 0 && f->is_of_call && f->n_parts == 0) {
+            n--; /* closed before it began */
+        }
+    }
+    return QUIRE_OK;
+}
+
+static quire_err fork_begin_all(quire_state *s, const step *st, const program_value *items, int32_t n,
+                                quire_error *err) {
+    quire_state **forks = mem_new((size_t)n, sizeof(quire_state *));
+    TRY(mem_check_for(forks, "forks", err));
+    quire_err e = program_fork(s, n, forks, err);
+    for (int32_t i = 0; e == QUIRE_OK && i < n; i++) {
+        forks[i]->is_alike = st->n_lists == 1;
+        e = program_state_begin(forks[i], &st->lists[st->n_lists == 1 ? 0 : i], err);
+        e = e == QUIRE_OK && items != NULL ? program_variable_give(forks[i], st->name, items->items[i], err)
+                                           : e;
+    }
+    mem_free(forks);
+    return e;
+}
+
+static quire_err run_fork(quire_state *s, const step *st, quire_error *err) {
+    program_value *items = NULL;
+    if (st->is_of_call) {
+        return fork_begin_made(s, st, err);
+    }
+    if (st->over[0] != 0) {
+        TRY(fork_items_of(program_state_find(s, st->over), st->over, &items, err));
+    } else if (st->n_choices > 0) {
+        TRY(list_expand(s, st->choices, st->n_choices, &items, err));
+    }
+    size_t n = items != NULL ? items->n_items : st->times > 0 ? (size_t)st->times : st->n_lists;
+    quire_err e = n > (size_t)s->root->limits.max_states
+                      ? err_set(err, QUIRE_TOO_LARGE, -1, "the program has more than %d states",
+                                (int)s->root->limits.max_states)
+                      : fork_begin_all(s, st, items, (int32_t)n, err);
+    program_value_drop(items);
+    return e;
+}
+
+/* ---- joins ---- */
+
+/* The value that fork f has for a name, itself or by an error; NULL: none. *out has one
+ * reference. */
+static const program_value *join_own(const quire_state *f, const char *name) {
+    for (size_t i = 0; i < f->n_variables; i++) {
+        if (f->variables[i].is_own && strcmp(f->variables[i].name, name) == 0) {
+            return f->variables[i].value;
+        }
+    }
+    return NULL;
+}
+
+/* The value of a variable after a join: of one fork, or a list of those of all. */
+static program_value *join_value(const quire_state *s, const char *name) {
+    size_t n_with = 0;
+    bool is_alike = false;
+    const program_value *one = NULL;
+    for (const quire_state *f = s->first; f != NULL; f = f->next) {
+        const program_value *v = f->is_joined ? NULL : join_own(f, name);
+        one = v != NULL ? v : one;
+        n_with += v != NULL ? 1 : 0;
+        is_alike = is_alike || (!f->is_joined && f->is_alike);
+    }
+    if (n_with == 1 && !is_alike) {
+        return program_value_share((program_value *)one);
+    }
+    program_value *list = program_value_new();
+    quire_error none = {0};
+    quire_err e = mem_check(list);
+    err_set(&none, QUIRE_NOT_FOUND, -1, "the branch did not set it");
+    for (const quire_state *f = s->first; e == QUIRE_OK && f != NULL; f = f->next) {
+        const program_value *v = f->is_joined ? NULL : join_own(f, name);
+        if (!f->is_joined) {
+            e = program_value_add(
+                list, v != NULL ? program_value_share((program_value *)v)
+                                : program_value_failed(f->status == STATE_FAILED ? &f->error : &none));
+        }
+    }
+    if (e != QUIRE_OK) {
+        program_value_drop(list);
+        return NULL;
+    }
+    return list;
+}
+
+/* Whether an earlier fork that is being joined has set the name, too. */
+static bool join_is_done(const quire_state *s, const quire_state *upto, const char *name) {
+    for (const quire_state *f = s->first; f != upto; f = f->next) {
+        if (!f->is_joined && join_own(f, name) != NULL) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* The call that ended last among those that s waited for. */
+static void join_take_record(quire_state *s, const quire_state *f) {
+    const program_record *records = s->root->records;
+    bool is_later =
+        f->record >= 0 && (s->record < 0 || records[f->record].end_us > records[s->record].end_us);
+    s->record = is_later ? f->record : s->record;
+}
+
+/* Takes the variables of the forks that are not joined, which are over. */
+static quire_err join_take(quire_state *s, quire_error *err) {
+    for (const quire_state *f = s->first; f != NULL; f = f->next) {
+        for (size_t i = 0; !f->is_joined && i < f->n_variables; i++) {
+            const program_variable *v = &f->variables[i];
+            if (!v->is_own || join_is_done(s, f, v->name)) {
+                continue;
+            }
+            program_value *value = join_value(s, v->name);
+            TRY(mem_check_for(value, "a list", err));
+            quire_err e = program_variable_set(s, v->name, value, err);
+            program_value_drop(value);
+            TRY(e);
+        }
+    }
+    for (quire_state *f = s->first; f != NULL; f = f->next) {
+        if (!f->is_joined) {
+            join_take_record(s, f);
+            f->is_joined = true;
+        }
+    }
+    return QUIRE_OK;
+}
+
+/* ---- tests ---- */
+
+/* Whether a text is like a pattern, in which * stands for any text and ? for a byte. */
+static bool text_is_like(str text, str pattern) {
+    size_t i = 0, k = 0, star = SIZE_MAX, from = 0;
+    while (i < text.n) {
+        if (k < pattern.n && pattern.p[k] == '*') {
+            star = k++;
+            from = i;
+        } else if (k < pattern.n && (pattern.p[k] == '?' || pattern.p[k] == text.p[i])) {
+            k++;
+            i++;
+        } else if (star != SIZE_MAX) {
+            k = star + 1;
+            i = ++from;
+        } else {
+            return false;
+        }
+    }
+    while (k < pattern.n && pattern.p[k] == '*') {
+        k++;
+    }
+    return k == pattern.n;
+}
+
+static bool test_one(step_test_kind kind, str value, str with) {
+    return kind == TEST_IS         ? str_eq(value, with)
+           : kind == TEST_CONTAINS ? str_contains(value, with)
+                                   : text_is_like(value, with);
+}
+
+static quire_err test_holds(const quire_state *s, const step_test *t, bool *holds, quire_error *err) {
+    program_text *value, *with;
+    *holds = false;
+    if (t->kind == TEST_NONE) {
+        return QUIRE_OK;
+    }
+    TRY(program_text_expand(s, &t->value, &value, err));
+    quire_err e = QUIRE_OK;
+    for (size_t i = 0; e == QUIRE_OK && !*holds && i < t->n; i++) {
+        e = program_text_expand(s, &t->texts[i], &with, err);
+        if (e == QUIRE_OK) {
+            *holds = test_one(t->kind, (str){value->text.n > 0 ? value->text.p : "", value->text.n},
+                              (str){with->text.n > 0 ? with->text.p : "", with->text.n});
+            program_text_drop(with);
+        }
+    }
+    program_text_drop(value);
+    return e;
+}
+
+/* ---- steps ---- */
+
+static quire_err run_text(quire_state *s, const step *st, quire_error *err) {
+    program_text *text;
+    TRY(program_state_want_turn(s, err));
+    TRY(program_text_expand(s, &st->text, &text, err));
+    quire_err e =
+        text->text.n > 0
+            ? program_state_add(s, (program_part){.kind = PART_TEXT, .text = program_text_share(text)}, err)
+            : QUIRE_OK;
+    if (e != QUIRE_OK) {
+        program_text_drop(text);
+    }
+    program_text_drop(text);
+    return e;
+}
+
+static quire_err run_set(quire_state *s, const step *st, quire_error *err) {
+    program_value *v = NULL, *parts;
+    TRY(st->is_list ? list_expand(s, st->choices, st->n_choices, &v, err)
+                    : value_expand(s, &st->text, &v, err));
+    if (st->split != NULL) {
+        parts = program_value_split((str){v->text.n > 0 ? v->text.p : "", v->text.n}, st->split);
+        program_value_drop(v);
+        v = parts;
+        TRY(mem_check_for(v, "a list", err));
+    }
+    quire_err e =
+        st->is_input ? program_variable_give(s, st->name, v, err) : program_variable_set(s, st->name, v, err);
+    program_value_drop(v);
+    if (e != QUIRE_OK || st->is_input) {
+        return e;
+    }
+    e = program_event_add(s, QUIRE_PROGRAM_VALUE, st->name, 0, (str){"", 0});
+    return e == QUIRE_OK ? e : err_set(err, e, -1, "out of memory for an event");
+}
+
+/* A JOIN step, or the end of a list that no call appends to: it runs again once what it
+ * waits for is over. */
+static quire_err run_join(quire_state *s, bool *waits, quire_error *err) {
+    *waits = !program_forks_are_over(s);
+    if (*waits) {
+        program_state_set(s, STATE_JOINING);
+        return QUIRE_OK;
+    }
+    return join_take(s, err);
+}
+
+static quire_err run_step(quire_state *s, program_frame *f, quire_error *err) {
+    const step *st = f->list->items[f->next++];
+    bool holds, waits = false;
+    switch (st->kind) {
+    case STEP_TEXT:
+        return run_text(s, st, err);
+    case STEP_TOKENS:
+        TRY(program_state_want_turn(s, err));
+        return program_state_add(s, (program_part){.kind = PART_TOKENS, .step = st}, err);
+    case STEP_ROLE:
+        TRY(program_state_begin_turn(s, st->role, err));
+        return st->n_lists > 0 ? program_state_push(s, (program_frame){.list = &st->lists[0], .of = st}, err)
+                               : QUIRE_OK;
+    case STEP_END:
+        return program_state_end_turn(s, err);
+    case STEP_GEN:
+    case STEP_SELECT:
+        return program_call_begin(s, st, err);
+    case STEP_FORK:
+        return run_fork(s, st, err);
+    case STEP_JOIN: {
+        quire_err e = run_join(s, &waits, err);
+        f->next -= waits ? 1 : 0;
+        return e;
+    }
+    case STEP_IF:
+        TRY(test_holds(s, &st->test, &holds, err));
+        return program_state_push(s, (program_frame){.list = &st->lists[holds ? 0 : 1], .of = st}, err);
+    case STEP_REPEAT:
+        return program_state_push(s, (program_frame){.list = &st->lists[0], .of = st, .left = st->times - 1},
+                                  err);
+    case STEP_SET:
+        return run_set(s, st, err);
+    }
+    return QUIRE_OK;
+}
+
+/* The end of a list: goes on with the one around it, or once more. */
+static quire_err run_list_end(quire_state *s, program_frame *f, quire_error *err) {
+    bool holds = false, waits = false;
+    if (f->of == NULL) {
+        TRY(s->is_of_call ? QUIRE_OK : run_join(s, &waits, err));
+        if (!waits) {
+            program_state_set(s, STATE_REST);
+            program_state_wake_parents(s);
+        }
+        return QUIRE_OK;
+    }
+    if (f->of->kind == STEP_REPEAT) {
+        TRY(test_holds(s, &f->of->test, &holds, err));
+        if (!holds && f->left > 0) {
+            f->left--;
+            f->next = 0;
+            return program_count_step(s->root, err);
+        }
+    }
+    quire_err e = f->of->kind == STEP_ROLE ? program_state_end_turn(s, err) : QUIRE_OK;
+    s->n_frames--;
+    return e;
+}
+
+/* Runs a state as far as it comes. An error that is a bound's fails the program. */
+static void state_run(quire_state *s) {
+    quire_error why = {0};
+    while (s->status == STATE_READY) {
+        program_frame *f = &s->frames[s->n_frames - 1];
+        quire_err e = f->next < f->list->n ? program_count_step(s->root, &why) : QUIRE_OK;
+        e = e != QUIRE_OK ? e : f->next < f->list->n ? run_step(s, f, &why) : run_list_end(s, f, &why);
+        if (e == QUIRE_TOO_LARGE) {
+            program_root_fail(s->root, &why);
+        } else if (e != QUIRE_OK) {
+            program_state_fail(s, &why);
+        }
+    }
+}
+
+bool programs_run(quire_programs *ps) {
+    bool has_run = false;
+    while (ps->ready != NULL) {
+        quire_state *s = ps->ready;
+        ps->ready = s->next_ready;
+        ps->ready_last = ps->ready == NULL ? &ps->ready : ps->ready_last;
+        s->is_queued = false;
+        state_run(s);
+        has_run = true;
+    }
+    return ps->ops->poll(ps->executor) || has_run;
+}
+
+bool programs_next_event(quire_programs *ps, quire_program_event *out) {
+    program_event_free(ps->delivered);
+    ps->delivered = NULL;
+    while (ps->events == NULL) {
+        if (!programs_run(ps)) {
+            return false;
+        }
+    }
+    program_event *e = ps->events;
+    ps->events = e->next;
+    ps->events_last = ps->events == NULL ? &ps->events : ps->events_last;
+    e->is_queued = false;
+    ps->delivered = e;
+    *out = e->event;
+    out->name = e->name[0] != 0 ? e->name : NULL;
+    out->text = e->text.n > 0 ? e->text.p : "";
+    out->n_text = e->text.n;
+    out->error = out->kind == QUIRE_PROGRAM_FAILED ? &out->state->error : NULL;
+    return true;
+}

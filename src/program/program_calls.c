@@ -1,0 +1,190 @@
+/* The calls of states: begun with what they read, and ended with what they gave. */
+#include "program/program_calls.h"
+#include "base/clock.h"
+#include "base/mem.h"
+#include "base/rng.h"
+#include "json/json_scan.h"
+
+static bool fields_have_seed(const char *fields, size_t n) {
+    str span;
+    return fields != NULL && json_scan_member((str){fields, n}, "seed", &span) == QUIRE_OK;
+}
+
+/* A seed of its own for each call, which does not depend on the order in which they
+ * run. */
+static void call_choose_seed(program_call *c) {
+    const quire_state *s = c->state;
+    const program_steps *p = &s->root->program;
+    if (fields_have_seed(c->step->fields, c->step->n_fields) || fields_have_seed(p->fields, p->n_fields)) {
+        return;
+    }
+    uint64_t at = s->root->seed;
+    for (size_t i = 0; i < s->n_branch; i++) {
+        at = rng_next(&at) ^ (uint64_t)(uint32_t)s->branch[i];
+    }
+    at = rng_next(&at) ^ (uint64_t)(uint32_t)s->n_calls;
+    c->seed = rng_next(&at) >> 11; /* an integer that every JSON reader has exactly */
+    c->has_seed = true;
+}
+
+static quire_err call_expand_choices(program_call *c, quire_error *err) {
+    const step *st = c->step;
+    c->choices = mem_new(st->n_choices, sizeof(program_text *));
+    TRY(mem_check_for(c->choices, "choices", err));
+    for (size_t i = 0; i < st->n_choices; i++) {
+        TRY(program_text_expand(c->state, &st->choices[i], &c->choices[i], err));
+        c->n_choices++;
+        if (c->choices[i]->text.n == 0) {
+            return err_set(err, QUIRE_BAD_REQUEST, -1, "select %s: choice %zu is empty", st->name, i);
+        }
+    }
+    return QUIRE_OK;
+}
+
+quire_err program_call_begin(quire_state *s, const step *st, quire_error *err) {
+    const program_ops *ops = s->root->all->ops;
+    TRY(program_state_want_turn(s, err));
+    program_call *c = mem_new(1, sizeof *c);
+    TRY(mem_check_for(c, "a call", err));
+    *c = (program_call){.state = s, .step = st, .ready_us = clock_us(), .chosen = -1};
+    call_choose_seed(c);
+    quire_err e = st->kind == STEP_SELECT ? call_expand_choices(c, err) : QUIRE_OK;
+    e = e != QUIRE_OK             ? e
+        : st->kind == STEP_SELECT ? ops->select(s->root->all->executor, c, err)
+                                  : ops->gen(s->root->all->executor, c, err);
+    if (e != QUIRE_OK) {
+        program_call_free(c);
+        return e;
+    }
+    s->n_calls++;
+    s->call = c;
+    program_state_set(s, STATE_CALLING);
+    return QUIRE_OK;
+}
+
+quire_err program_call_text(program_call *c, int32_t output, str text) {
+    return text.n > 0 ? program_event_add(c->state, QUIRE_PROGRAM_TEXT, c->step->name, output, text)
+                      : QUIRE_OK;
+}
+
+static quire_err call_record(const program_call *c) {
+    program_root *r = c->state->root;
+    TRY(mem_grow(&r->records, &r->cap_records, r->n_records + 1, sizeof *r->records));
+    program_record *to = &r->records[r->n_records++];
+    *to = (program_record){.kind = c->step->kind,
+                           .state = c->state,
+                           .after = c->state->record,
+                           .ready_us = c->ready_us,
+                           .submitted_us = c->submitted_us,
+                           .first_us = c->first_us,
+                           .end_us = clock_us(),
+                           .queue_us = c->queue_us,
+                           .prompt_tokens = c->prompt_tokens,
+                           .computed_tokens = c->computed_tokens,
+                           .completion_tokens = c->completion_tokens};
+    strcpy(to->name, c->step->name);
+    c->state->record = (int32_t)(r->n_records - 1);
+    return QUIRE_OK;
+}
+
+/* Makes a value of an output, whose text and ids move. */
+static program_value *call_output_value(const program_call *c, program_output *o) {
+    program_value *v = program_value_new();
+    if (v != NULL) {
+        v->text = o->text;
+        v->ids = o->ids;
+        v->n_ids = o->n_ids;
+        v->finish = o->finish;
+        v->seed = c->seed;
+        v->has_seed = c->has_seed;
+        v->record = c->state->record;
+        o->text = (strbuf){0};
+        o->ids = NULL;
+    }
+    return v;
+}
+
+/* The value of a call that has ended, and in *first its output that was appended. Each
+ * has a reference. */
+static program_value *call_value(program_call *c, program_value **first) {
+    program_value *v = c->n_outputs > 1 ? program_value_new() : NULL;
+    quire_err e = c->n_outputs > 1 ? mem_check(v) : QUIRE_OK;
+    for (size_t i = 0; e == QUIRE_OK && i < c->n_outputs; i++) {
+        program_value *one = call_output_value(c, &c->outputs[i]);
+        e = mem_check(one);
+        *first = e == QUIRE_OK && i == 0 ? program_value_share(one) : *first;
+        if (c->n_outputs == 1) {
+            v = one;
+        } else if (e == QUIRE_OK) {
+            e = program_value_add(v, one);
+        }
+    }
+    if (e != QUIRE_OK) {
+        program_value_drop(v);
+        program_value_drop(*first);
+        *first = NULL;
+        return NULL;
+    }
+    v->choice = c->chosen;
+    v->scores = c->scores;
+    v->n_scores = c->scores != NULL ? c->n_choices : 0;
+    v->record = c->state->record;
+    c->scores = NULL;
+    return v;
+}
+
+/* Appends what a call has given, and sets its variable. */
+static quire_err call_take(program_call *c, quire_error *err) {
+    quire_state *s = c->state;
+    size_t n_bytes = 0;
+    program_value *first = NULL;
+    if (c->step->kind == STEP_SELECT) {
+        const strbuf *text = &c->choices[c->chosen]->text;
+        quire_err e = strbuf_add(&c->outputs[0].text, text->p, text->n);
+        TRY(e == QUIRE_OK ? e : err_set(err, e, -1, "out of memory for a choice"));
+    }
+    for (size_t i = 0; i < c->n_outputs; i++) {
+        n_bytes += c->outputs[i].text.n;
+    }
+    TRY(program_count_bytes(s->root, n_bytes, err));
+    program_value *v = call_value(c, &first);
+    TRY(mem_check_for(v, "a value", err));
+    quire_err e = program_variable_set(s, c->step->name, v, err);
+    s->root->records[s->record].value = v;
+    e = e == QUIRE_OK ? program_state_add(s, (program_part){.kind = PART_VALUE, .value = first}, err) : e;
+    if (e != QUIRE_OK) {
+        program_value_drop(first);
+        return e;
+    }
+    e = program_event_add(s, QUIRE_PROGRAM_VALUE, c->step->name, 0, (str){"", 0});
+    return e == QUIRE_OK ? e : err_set(err, e, -1, "out of memory for an event");
+}
+
+/* The variable of a call that failed says so to who reads it. */
+static void call_mark_failed(quire_state *s, const char *name, const quire_error *why) {
+    program_value *v = program_value_failed(why);
+    if (v != NULL) {
+        (void)program_variable_set(s, name, v, NULL); /* without it, it is not set */
+        program_value_drop(v);
+    }
+}
+
+void program_call_end(program_call *c, const quire_error *err) {
+    quire_state *s = c->state;
+    quire_error why = {0};
+    s->call = NULL;
+    quire_err e = err != NULL ? err->code : QUIRE_OK;
+    why = err != NULL ? *err : why;
+    if (call_record(c) != QUIRE_OK && e == QUIRE_OK) {
+        e = err_set(&why, QUIRE_NO_MEMORY, -1, "out of memory for a record");
+    }
+    e = e == QUIRE_OK ? call_take(c, &why) : e;
+    if (e != QUIRE_OK) {
+        call_mark_failed(s, c->step->name, &why);
+        program_call_free(c);
+        program_state_fail(s, &why);
+        return;
+    }
+    program_call_free(c);
+    program_state_ready(s);
+}

@@ -1,0 +1,21 @@
+/* Reads programs in JSON (docs/programs.md). The text is hostile: its size, depth and
+ * number of values are bounded, and an error names the step. */
+#ifndef PROGRAM_PROGRAM_READER_H
+#define PROGRAM_PROGRAM_READER_H
+
+#include "program/program_steps.h"
+
+#define PROGRAM_MAX_BYTES ((size_t)4 << 20) /* of a program's JSON */
+#define PROGRAM_MAX_STEPS ((size_t)1 << 16) /* that it has, each counted once */
+#define PROGRAM_MAX_TIMES (1 << 16)         /* of a repeat, and branches of a fork */
+
+/* Reads a whole program. *out is empty after a failure: BAD_REQUEST; TOO_LARGE;
+ * NO_MEMORY. */
+quire_err program_read(str json, program_steps *out, quire_error *err);
+/* Reads an array of steps and appends them. After a failure *to is as it was. */
+quire_err program_read_steps(str json, step_list *to, quire_error *err);
+/* Whether an object of fields has only such as a gen may have. BAD_REQUEST names one that
+ * it may not, or says that it is no object. */
+quire_err program_check_fields(str json, quire_error *err);
+
+#endif

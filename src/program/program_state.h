@@ -1,0 +1,285 @@
+/* The interpreter of programs: runs the steps of states over an executor, which is all
+ * that knows a model. Executors: the engine (engine_executor.h) and a remote API.
+ *
+ *   state:  WAITING (its fork has not run) -> READY -> CALLING | JOINING -> READY .. -> REST
+ *           any of them -> FAILED
+ *
+ * A state's steps run one after the other, those of different states as their inputs are
+ * there. REST: it has none left; a call may append more. Owner of everything: the thread
+ * of its quire_programs. */
+#ifndef PROGRAM_PROGRAM_STATE_H
+#define PROGRAM_PROGRAM_STATE_H
+
+#include "program/program_steps.h"
+
+/* A text that states share, and where special tokens in it are ordinary text: pairs of
+ * the first byte of a span and the byte after it. */
+typedef struct program_text {
+    int32_t refs;
+    strbuf text;
+    size_t *plain; /* [2 * n_plain] */
+    size_t n_plain, cap_plain;
+} program_text;
+
+/* What a variable is: a text, or a list. Shared. */
+typedef struct program_value {
+    int32_t refs;
+    strbuf text;
+    struct program_value **items; /* [n_items] of a list */
+    size_t n_items, cap_items;
+    int32_t *ids; /* [n_ids] of a gen */
+    size_t n_ids;
+    quire_error *error; /* there is no value, and why; else NULL */
+    bool is_list;
+    int32_t choice; /* of a select; else -1 */
+    double *scores; /* [n_scores] */
+    size_t n_scores;
+    int32_t record; /* of the call that made it; -1: none */
+    quire_finish finish;
+    uint64_t seed;
+    bool has_seed;
+} program_value;
+
+typedef struct program_variable {
+    char name[PROGRAM_NAME_BYTES];
+    program_value *value;
+    bool is_own; /* set by this state, not before its fork */
+} program_variable;
+
+typedef enum program_part_kind {
+    PART_TEXT,
+    PART_TOKENS, /* ids of a step, which lives as long as the root */
+    PART_TURN,   /* a turn of a role begins */
+    PART_END,    /* it ends */
+    PART_VALUE   /* the output of a gen or select */
+} program_part_kind;
+
+/* What was appended to a state, in order: executors read it. */
+typedef struct program_part {
+    program_part_kind kind;
+    program_text *text;   /* TEXT */
+    const step *step;     /* TOKENS */
+    const char *role;     /* TURN: lives as long as the root */
+    program_value *value; /* VALUE */
+} program_part;
+
+/* One output of a gen. */
+typedef struct program_output {
+    strbuf text;
+    int32_t *ids; /* [n_ids] mem_new'd, or NULL */
+    size_t n_ids, cap_ids;
+    quire_finish finish;
+} program_output;
+
+typedef struct program_root program_root;
+
+/* A gen or select under way. The interpreter makes and frees it. */
+typedef struct program_call {
+    quire_state *state;
+    const step *step;
+    uint64_t seed; /* where has_seed: for the gen, which has none in its fields */
+    bool has_seed;
+    program_text **choices; /* [n_choices] of a select */
+    size_t n_choices;
+    int64_t ready_us; /* its inputs were there */
+    /* what the executor fills in before program_call_end */
+    int64_t submitted_us, first_us; /* to the engine; its first token came, or 0 */
+    int64_t prompt_tokens, computed_tokens, completion_tokens, queue_us;
+    program_output *outputs; /* [n_outputs] of a gen; of a select: 1, without text */
+    size_t n_outputs;
+    int32_t chosen; /* of a select */
+    double *scores; /* [n_choices] mem_new'd */
+    void *of_executor;
+} program_call;
+
+/* What executes calls. All functions are called on the thread of the programs. */
+typedef struct program_ops {
+    /* Begins a call, which ends with program_call_end, later: not within these. An error
+     * fails the state. */
+    quire_err (*gen)(void *executor, program_call *c, quire_error *err);
+    quire_err (*select)(void *executor, program_call *c, quire_error *err);
+    /* Gives up a call that began and has not ended: nothing of it comes any more. */
+    void (*cancel)(void *executor, program_call *c);
+    /* Sets to->of_executor to what it takes to go on from `from`, whose parts `to` has;
+     * and frees that. */
+    quire_err (*fork)(void *executor, const quire_state *from, quire_state *to);
+    void (*drop)(void *executor, quire_state *s);
+    /* The ids of a state; NULL: it has none. */
+    const int32_t *(*tokens)(void *executor, const quire_state *s, size_t *n);
+    /* Takes what has come in: ends calls. Does not block. False: nothing had come. */
+    bool (*poll)(void *executor);
+    int (*fd)(void *executor);
+    void (*wait)(void *executor, int64_t timeout_us);
+    /* Waits until it has given up what was cancelled, and frees itself. */
+    void (*close)(void *executor);
+} program_ops;
+
+typedef enum program_status {
+    STATE_WAITING,
+    STATE_READY,
+    STATE_CALLING,
+    STATE_JOINING,
+    STATE_REST,
+    STATE_FAILED
+} program_status;
+
+/* A list of steps that is being run. */
+typedef struct program_frame {
+    const step_list *list;
+    size_t next;
+    const step *of; /* the step that has the list; NULL: the state's own */
+    int32_t left;   /* of a REPEAT: times, after this one */
+} program_frame;
+
+/* An event that waits to be delivered. */
+typedef struct program_event {
+    struct program_event *next;
+    quire_program_event event;
+    char name[PROGRAM_NAME_BYTES];
+    strbuf text;
+    bool is_kept; /* a member of a state or root; else mem_new'd */
+    bool is_queued;
+} program_event;
+
+struct quire_state {
+    program_root *root;
+    quire_state *parent;              /* NULL: it is the root's */
+    quire_state *next_of_all;         /* in root->states */
+    quire_state *first, *last, *next; /* its forks, in order; the next fork of its parent */
+    quire_state *next_ready;
+    int32_t *branch; /* [n_branch] its numbers at the forks */
+    size_t n_branch;
+    program_status status;
+    bool is_queued;  /* in the list of those that are ready */
+    bool is_of_call; /* made by a call: it has steps that are appended later */
+    bool is_joined;  /* its parent has its variables */
+    bool is_alike;   /* its siblings run the same steps */
+    bool in_turn, in_implied_turn, has_turns;
+    step_list own; /* appended by calls */
+    program_frame *frames;
+    size_t n_frames, cap_frames;
+    program_part *parts;
+    size_t n_parts, cap_parts;
+    program_variable *variables;
+    size_t n_variables, cap_variables;
+    program_call *call;   /* under way, or NULL */
+    int32_t n_calls;      /* so far */
+    int32_t record;       /* of the call that ended last before its present step; -1: none */
+    quire_error error;    /* of FAILED */
+    program_event failed; /* that says so */
+    void *of_executor;
+};
+
+/* What is reported of a call. */
+typedef struct program_record {
+    char name[PROGRAM_NAME_BYTES];
+    step_kind kind;
+    const quire_state *state;
+    int32_t after; /* the record of the call whose end it waited for; -1: none */
+    int64_t ready_us, submitted_us, first_us, end_us, queue_us;
+    int64_t prompt_tokens, computed_tokens, completion_tokens;
+    program_value *value; /* what it gave; NULL: it failed */
+} program_record;
+
+struct program_root {
+    quire_programs *all;
+    program_root *next, *previous;
+    quire_state *states; /* all; the last one is the root state */
+    quire_state *top;
+    program_steps program; /* of quire_program_open; else empty */
+    quire_program_info info;
+    char tenant[QUIRE_TENANT_BYTES + 1];
+    void *user;
+    quire_program_limits limits;
+    int32_t n_states, n_busy;
+    int64_t n_steps, n_tokens, n_bytes, began_us, ended_us;
+    uint64_t seed;
+    program_record *records;
+    size_t n_records, cap_records;
+    program_event idle; /* that says that nothing is left to run */
+};
+
+struct quire_programs {
+    const program_ops *ops;
+    void *executor;
+    program_root *roots;
+    quire_state *ready, **ready_last;
+    program_event *events, **events_last, *delivered;
+};
+
+/* Opens what runs programs on an executor, which it takes, also on failure. */
+quire_err programs_open(const program_ops *ops, void *executor, quire_programs **out);
+void programs_close(quire_programs *ps);
+
+/* Opens a root state. Takes *program, which is empty then, also on failure; NULL: it has
+ * no steps yet. */
+quire_err program_open(quire_programs *ps, program_steps *program, const quire_state_options *o,
+                       quire_state **out, quire_error *err);
+void program_close(program_root *r);
+/* Runs what can run, and polls the executor; false: nothing was left to do. */
+bool programs_run(quire_programs *ps);
+bool programs_next_event(quire_programs *ps, quire_program_event *out);
+
+/* Makes n forks for the FORK step that the caller appends next. */
+quire_err program_fork(quire_state *s, int32_t n, quire_state **forks, quire_error *err);
+/* ---- for the interpreter ---- */
+
+/* Queues an event with a name and a text. NO_MEMORY. */
+quire_err program_event_add(quire_state *s, quire_program_event_kind kind, const char *name, int32_t choice,
+                            str text);
+void program_event_free(program_event *e);
+/* Sets a state's status. With the last one that is busy the root is idle. */
+void program_state_set(quire_state *s, program_status status);
+/* Makes it run on. */
+void program_state_ready(quire_state *s);
+/* s is over, or may be: a state above it that waits for that runs on, its JOIN step once
+ * more. */
+void program_state_wake_parents(quire_state *s);
+/* Whether every fork of s that is not joined is over. */
+bool program_forks_are_over(const quire_state *s);
+void program_state_fail(quire_state *s, const quire_error *why);
+/* A bound of the whole program is exceeded. */
+void program_root_fail(program_root *r, const quire_error *why);
+/* Counts a step, and looks at the time. TOO_LARGE. */
+quire_err program_count_step(program_root *r, quire_error *err);
+quire_err program_state_add(quire_state *s, program_part part, quire_error *err);
+/* Ends the turn that is open, if one is; begins one; begins one of the assistant for what
+ * is appended to a state with turns in none. */
+quire_err program_state_end_turn(quire_state *s, quire_error *err);
+quire_err program_state_begin_turn(quire_state *s, const char *role, quire_error *err);
+quire_err program_state_want_turn(quire_state *s, quire_error *err);
+/* Goes on with another list of steps, and then with the present one. */
+quire_err program_state_push(quire_state *s, program_frame frame, quire_error *err);
+/* Begins a fork, which goes on from what its parent has, with a list of steps. */
+quire_err program_state_begin(quire_state *s, const step_list *list, quire_error *err);
+void program_call_free(program_call *c);
+
+/* A step was appended to s->own: s runs on, if it was at rest. */
+void program_state_continue(quire_state *s);
+/* Fails s and all of its forks that have not ended. */
+void program_state_cancel(quire_state *s);
+/* Drops the events that s and its forks have not delivered. */
+void program_state_mute(quire_state *s);
+const program_value *program_state_find(const quire_state *s, const char *name);
+/* Whether s and its forks have no step left that can run. */
+bool program_state_is_over(const quire_state *s);
+
+/* ---- for executors ---- */
+
+/* New text of an output of a gen: an event. NO_MEMORY. */
+quire_err program_call_text(program_call *c, int32_t output, str text);
+/* Counts n tokens more. False: the program is over its bound, and has failed; the call was
+ * cancelled and is not valid any more. */
+bool program_call_count(program_call *c, int64_t n);
+/* Ends a call, with err where it failed, else NULL. The call is not valid any more. */
+void program_call_end(program_call *c, const quire_error *err);
+
+program_text *program_text_share(program_text *t);
+void program_text_drop(program_text *t);
+program_value *program_value_share(program_value *v);
+void program_value_drop(program_value *v);
+
+/* The report on a root state (quire_state_report). */
+quire_err program_report(const program_root *r, const char *id, bool explain, strbuf *to);
+
+#endif

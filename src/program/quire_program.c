@@ -1,0 +1,269 @@
+/* The calls of quire_program.h: each appends a step, or reads what came of them. */
+#include "base/mem.h"
+#include "program/engine_executor.h"
+#include "program/program_reader.h"
+#include "program/program_state.h"
+
+/* ---- what runs programs ---- */
+
+void quire_program_limits_init_sized(quire_program_limits *l, size_t size) {
+    const quire_program_limits all = {.size = size,
+                                      .max_states = 1024,
+                                      .max_depth = 16,
+                                      .max_steps = 65536,
+                                      .max_tokens = 4194304,
+                                      .max_bytes = (int64_t)64 << 20};
+    memset(l, 0, size);
+    memcpy(l, &all, size < sizeof all ? size : sizeof all);
+}
+
+quire_err quire_programs_open(quire_engine *e, quire_programs **out) {
+    void *executor;
+    *out = NULL;
+    TRY(engine_executor_open(e, &executor));
+    return programs_open(&engine_ops, executor, out);
+}
+
+void quire_programs_close(quire_programs *ps) {
+    programs_close(ps);
+}
+
+int quire_programs_fd(const quire_programs *ps) {
+    return ps->ops->fd(ps->executor);
+}
+
+void quire_programs_wait(quire_programs *ps, int64_t timeout_us) {
+    if (ps->ready == NULL && ps->events == NULL) {
+        ps->ops->wait(ps->executor, timeout_us);
+    }
+}
+
+bool quire_programs_next(quire_programs *ps, quire_program_event *out) {
+    return programs_next_event(ps, out);
+}
+
+/* ---- states ---- */
+
+quire_err quire_state_open(quire_programs *ps, const quire_state_options *o, quire_state **out,
+                           quire_error *err) {
+    return program_open(ps, NULL, o, out, err);
+}
+
+quire_err quire_program_open(quire_programs *ps, const char *json, size_t n, const quire_state_options *o,
+                             quire_state **out, quire_error *err) {
+    program_steps program;
+    *out = NULL;
+    TRY(program_read((str){json, n}, &program, err));
+    return program_open(ps, &program, o, out, err);
+}
+
+void quire_state_cancel(quire_state *s) {
+    program_state_cancel(s);
+}
+
+void quire_state_close(quire_state *s) {
+    if (s == NULL) {
+        return;
+    }
+    if (s->parent == NULL) {
+        program_close(s->root);
+    } else {
+        program_state_cancel(s);
+        program_state_mute(s);
+    }
+}
+
+const int32_t *quire_state_branch(const quire_state *s, size_t *n) {
+    *n = s->n_branch;
+    return s->branch;
+}
+
+/* ---- steps ---- */
+
+/* A new step at the end of s; NULL: err says why. */
+static step *door_step(quire_state *s, step_kind kind, quire_error *err) {
+    if (!s->is_of_call) {
+        err_set(err, QUIRE_INVALID, -1, "the state runs the steps of a program: no call appends to it");
+        return NULL;
+    }
+    if (s->status == STATE_FAILED) {
+        err_set(err, s->error.code, -1, "%s", s->error.message);
+        return NULL;
+    }
+    step *made = step_list_add(&s->own, kind);
+    if (made == NULL) {
+        err_set(err, QUIRE_NO_MEMORY, -1, "out of memory for a step");
+    }
+    return made;
+}
+
+/* What a call returns for a step that was appended with result e: one that failed goes
+ * again. */
+static quire_err door_end(quire_state *s, quire_err e) {
+    if (e != QUIRE_OK) {
+        step_list_drop_last(&s->own);
+        return e;
+    }
+    program_state_continue(s);
+    return QUIRE_OK;
+}
+
+#define DOOR_STEP(made, s, kind, err)                                                                        \
+    step *made = door_step(s, kind, err);                                                                    \
+    if (made == NULL) {                                                                                      \
+        return (err) != NULL ? (err)->code : QUIRE_INVALID;                                                  \
+    }
+
+quire_err quire_state_text(quire_state *s, const char *text, size_t n, quire_error *err) {
+    DOOR_STEP(made, s, STEP_TEXT, err)
+    return door_end(s, step_text_read((str){text, n}, &made->text, err));
+}
+
+static quire_err door_copy(void *to, const void *from, size_t n, quire_error *err) {
+    void *copy = mem_dup(from, n);
+    memcpy(to, &copy, sizeof copy);
+    return mem_check_for(copy, "a step", err);
+}
+
+quire_err quire_state_tokens(quire_state *s, const int32_t *ids, size_t n, quire_error *err) {
+    DOOR_STEP(made, s, STEP_TOKENS, err)
+    made->n_ids = n;
+    return door_end(s, door_copy(&made->ids, ids, n * sizeof *ids, err));
+}
+
+quire_err quire_state_role(quire_state *s, const char *role, quire_error *err) {
+    DOOR_STEP(made, s, STEP_ROLE, err)
+    return door_end(s, step_name_set(made->role, str_of(role), err));
+}
+
+quire_err quire_state_role_end(quire_state *s, quire_error *err) {
+    DOOR_STEP(made, s, STEP_END, err)
+    (void)made;
+    return door_end(s, QUIRE_OK);
+}
+
+quire_err quire_state_gen(quire_state *s, const char *name, const char *fields, size_t n_fields,
+                          quire_error *err) {
+    DOOR_STEP(made, s, STEP_GEN, err)
+    quire_err e = step_name_set(made->name, str_of(name), err);
+    if (e == QUIRE_OK && fields != NULL) {
+        e = program_check_fields((str){fields, n_fields}, err);
+        e = e == QUIRE_OK ? door_copy(&made->fields, fields, n_fields, err) : e;
+        made->n_fields = n_fields;
+    }
+    return door_end(s, e);
+}
+
+quire_err quire_state_select(quire_state *s, const char *name, const char *const *choices,
+                             const size_t *sizes, size_t n, quire_select_method method, quire_error *err) {
+    DOOR_STEP(made, s, STEP_SELECT, err)
+    quire_err e = step_name_set(made->name, str_of(name), err);
+    e = e == QUIRE_OK && n == 0 ? err_set(err, QUIRE_BAD_REQUEST, -1, "select %s has no choices", name) : e;
+    made->method = method;
+    made->choices = e == QUIRE_OK ? mem_new(n, sizeof *made->choices) : NULL;
+    e = e == QUIRE_OK ? mem_check_for(made->choices, "choices", err) : e;
+    for (size_t i = 0; e == QUIRE_OK && i < n; i++) {
+        e = step_text_read((str){choices[i], sizes[i]}, &made->choices[i], err);
+        made->n_choices++;
+    }
+    return door_end(s, e);
+}
+
+quire_err quire_state_set(quire_state *s, const char *name, const char *text, size_t n, quire_error *err) {
+    DOOR_STEP(made, s, STEP_SET, err)
+    quire_err e = step_name_set(made->name, str_of(name), err);
+    return door_end(s, e == QUIRE_OK ? step_text_read((str){text, n}, &made->text, err) : e);
+}
+
+quire_err quire_state_fork(quire_state *s, int32_t n, quire_state **forks, quire_error *err) {
+    DOOR_STEP(made, s, STEP_FORK, err)
+    made->is_of_call = true;
+    made->times = n;
+    quire_err e = n >= 1 ? program_fork(s, n, forks, err)
+                         : err_set(err, QUIRE_BAD_REQUEST, -1, "a fork must make one state or more");
+    for (int32_t i = 0; e == QUIRE_OK && i < n; i++) {
+        forks[i]->is_of_call = forks[i]->is_alike = true;
+    }
+    return door_end(s, e);
+}
+
+quire_err quire_state_join(quire_state *s, quire_error *err) {
+    DOOR_STEP(made, s, STEP_JOIN, err)
+    (void)made;
+    return door_end(s, QUIRE_OK);
+}
+
+quire_err quire_state_steps(quire_state *s, const char *json, size_t n, quire_error *err) {
+    step_list read = {0};
+    TRY(program_read_steps((str){json, n}, &read, err));
+    DOOR_STEP(made, s, STEP_IF, err) /* of an empty test: its second list runs */
+    made->lists = mem_new(2, sizeof *made->lists);
+    made->n_lists = made->lists != NULL ? 2 : 0;
+    quire_err e = mem_check_for(made->lists, "steps", err);
+    if (e == QUIRE_OK) {
+        made->lists[1] = read;
+    } else {
+        step_list_deinit(&read);
+    }
+    return door_end(s, e);
+}
+
+/* ---- results ---- */
+
+quire_err quire_state_get(const quire_state *s, const char *name, int32_t item, quire_variable *out,
+                          quire_error *err) {
+    const program_value *v = program_state_find(s, name);
+    if (v == NULL) {
+        return s->status == STATE_FAILED ? err_set(err, s->error.code, -1, "%s", s->error.message)
+               : s->status == STATE_REST ? err_set(err, QUIRE_NOT_FOUND, -1, "no step sets variable %s", name)
+                                         : err_set(err, QUIRE_BUSY, -1, "variable %s is not set yet", name);
+    }
+    if (item >= 0) {
+        if (!v->is_list || (size_t)item >= v->n_items) {
+            return err_set(err, QUIRE_NOT_FOUND, -1, "variable %s has no item %d", name, (int)item);
+        }
+        v = v->items[item];
+    }
+    if (v->error != NULL) {
+        return err_set(err, v->error->code, -1, "%s", v->error->message);
+    }
+    const program_record *r = v->record >= 0 ? &s->root->records[v->record] : NULL;
+    const quire_variable all = {.size = out->size,
+                                .text = v->text.n > 0 ? v->text.p : "",
+                                .n_text = v->text.n,
+                                .ids = v->ids,
+                                .n_ids = v->n_ids,
+                                .n_items = (int32_t)v->n_items,
+                                .choice = v->choice,
+                                .scores = v->scores,
+                                .n_scores = v->n_scores,
+                                .prompt_tokens = r != NULL ? r->prompt_tokens : 0,
+                                .computed_tokens = r != NULL ? r->computed_tokens : 0,
+                                .completion_tokens = r != NULL ? r->completion_tokens : 0,
+                                .finish = v->finish,
+                                .seed = v->seed,
+                                .has_seed = v->has_seed};
+    memcpy(out, &all, out->size < sizeof all ? out->size : sizeof all);
+    return QUIRE_OK;
+}
+
+const int32_t *quire_state_ids(const quire_state *s, size_t *n) {
+    return s->root->all->ops->tokens(s->root->all->executor, s, n);
+}
+
+quire_err quire_state_report(const quire_state *s, const char *id, bool explain, char **json, size_t *n) {
+    strbuf to = {0};
+    quire_err e = program_report(s->root, id, explain, &to);
+    *json = NULL;
+    if (e != QUIRE_OK) {
+        strbuf_deinit(&to);
+        return e;
+    }
+    *json = to.p;
+    *n = to.n;
+    return QUIRE_OK;
+}
+
+const quire_program_info *quire_program_describe(const quire_state *s) {
+    return &s->root->info;
+}

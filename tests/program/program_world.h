@@ -1,0 +1,68 @@
+/* Programs over the small built-in model, each of whose values is compared with that of a
+ * plain request with the same prompt ids. */
+#ifndef TESTS_PROGRAM_PROGRAM_WORLD_H
+#define TESTS_PROGRAM_PROGRAM_WORLD_H
+
+#include "api/api_world.h"
+#include "quire_program.h"
+
+/* Runs events until the root is idle; counts those of each kind. */
+typedef struct seen {
+    int32_t n[4];
+    quire_error failure; /* the first */
+    strbuf text;         /* of all TEXT events */
+} seen;
+
+static inline void run_to_idle(quire_programs *ps, seen *s) {
+    quire_program_event ev;
+    *s = (seen){0};
+    for (int i = 0; i < 600;) {
+        if (!quire_programs_next(ps, &ev)) {
+            quire_programs_wait(ps, 1000000);
+            i++;
+            continue;
+        }
+        s->n[ev.kind]++;
+        if (ev.kind == QUIRE_PROGRAM_FAILED && s->failure.code == QUIRE_OK) {
+            s->failure = *ev.error;
+        }
+        if (ev.kind == QUIRE_PROGRAM_TEXT) {
+            assert_int_equal(strbuf_add(&s->text, ev.text, ev.n_text), QUIRE_OK);
+        }
+        if (ev.kind == QUIRE_PROGRAM_IDLE) {
+            strbuf_deinit(&s->text);
+            return;
+        }
+    }
+    fail_msg("the program did not end");
+}
+
+static inline quire_state *program_of(quire_programs *ps, const char *json) {
+    quire_state *s;
+    quire_error err = {0};
+    if (quire_program_open(ps, json, strlen(json), NULL, &s, &err) != QUIRE_OK) {
+        fail_msg("%s: %s", json, err.message);
+    }
+    return s;
+}
+
+static inline quire_variable variable_of(const quire_state *s, const char *name, int32_t item) {
+    quire_variable v = {.size = sizeof v};
+    quire_error err = {0};
+    if (quire_state_get(s, name, item, &v, &err) != QUIRE_OK) {
+        fail_msg("%s: %s", name, err.message);
+    }
+    return v;
+}
+
+static inline void expect_report(const quire_state *s, const char *part) {
+    char *json;
+    size_t n;
+    assert_int_equal(quire_state_report(s, NULL, true, &json, &n), QUIRE_OK);
+    if (strstr(json, part) == NULL) {
+        fail_msg("%s is not in %s", part, json);
+    }
+    quire_free(json);
+}
+
+#endif
