@@ -76,11 +76,13 @@ typedef enum quire_endpoint {
     /* what a completion or a chat would be generated from: ids and sampling parameters */
     QUIRE_COMPLETIONS_RENDER,
     QUIRE_CHAT_RENDER,
-    QUIRE_CHAT_BATCH,       /* chats that share their fields */
-    QUIRE_LLAMA_COMPLETION, /* completions in llama.cpp's form */
-    QUIRE_LLAMA_INFILL,     /* the same of a gap between two texts */
-    QUIRE_OLLAMA_EMBED,     /* rows, as those of QUIRE_EMBEDDINGS, in Ollama's form */
-    QUIRE_OLLAMA_EMBEDDINGS /* the same of one text, in its older form */
+    QUIRE_CHAT_BATCH,        /* chats that share their fields */
+    QUIRE_LLAMA_COMPLETION,  /* completions in llama.cpp's form */
+    QUIRE_LLAMA_INFILL,      /* the same of a gap between two texts */
+    QUIRE_OLLAMA_EMBED,      /* rows, as those of QUIRE_EMBEDDINGS, in Ollama's form */
+    QUIRE_OLLAMA_EMBEDDINGS, /* the same of one text, in its older form */
+    QUIRE_SGLANG_GENERATE,   /* completions in SGLang's form */
+    QUIRE_SGLANG_ENCODE      /* rows, as those of QUIRE_EMBEDDINGS, in SGLang's form */
 } quire_endpoint;
 
 /* The choices of quire_options. The first is the default unless the comment names
@@ -677,7 +679,9 @@ typedef struct quire_request_more {
     int32_t n_queries;
     int32_t top_n;         /* of QUIRE_RERANK: results that are wanted; 0: all */
     bool return_documents; /* the same: START's text is the document */
-    bool token_texts;      /* of QUIRE_TOKENIZE and its forms: each id's spelling is wanted beside it */
+    /* of QUIRE_TOKENIZE and its forms: each id's spelling is wanted beside it; of
+     * QUIRE_SGLANG_GENERATE: the text of each token in its lists */
+    bool token_texts;
     /* of a chat with echo whose last message is the assistant's: its content, which the
      * response begins with; else NULL */
     const char *echo;
@@ -692,6 +696,13 @@ typedef struct quire_request_more {
     bool has_prediction;    /* of a chat: it has the field prediction */
     /* a chat's conversation names an earlier answer by an id (quire_stream_recall) */
     bool names_answers;
+    /* of SGLang's forms: request_id has a name for each prompt, each 0-terminated, one
+     * after the other */
+    bool names_prompts;
+    bool is_list; /* the same: the response is an array, one element a choice */
+    /* of QUIRE_SGLANG_GENERATE: the prompt's first token in the lists of log-probabilities;
+     * -1: its last one alone, without a number */
+    int32_t logprobs_start;
 } quire_request_more;
 
 const quire_request_more *quire_request_describe_more(const quire_request *r);

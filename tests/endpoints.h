@@ -60,6 +60,10 @@ static inline endpoint_facts endpoint_facts_of(quire_endpoint e) {
         return (endpoint_facts){"/api/embed", .gives_rows = true};
     case QUIRE_OLLAMA_EMBEDDINGS:
         return (endpoint_facts){"/api/embeddings", .gives_rows = true};
+    case QUIRE_SGLANG_GENERATE:
+        return (endpoint_facts){"/generate", .gives_text = true};
+    case QUIRE_SGLANG_ENCODE:
+        return (endpoint_facts){"/encode", .gives_rows = true};
     case QUIRE_MESSAGES:
         return (endpoint_facts){"/v1/messages", .gives_text = true};
     case QUIRE_RESPONSES:

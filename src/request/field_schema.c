@@ -118,6 +118,7 @@ static void schema_write_messages(json_out *o, bool is_batch) {
 static void schema_write_prompt(json_out *o, const request_context *ctx, const field_desc *f) {
     static const char text[] = "\"type\":\"string\",\"minLength\":1";
     bool loads = (f->flags & FIELD_OLLAMA_ROWS) != 0; /* without one the model is loaded */
+    bool texts_alone = f->read == request_read_sglang_text, ids_alone = f->read == request_read_sglang_ids;
     if (f->read == request_read_text) {
         json_raw(o,
                  loads ? ",\"anyOf\":[{\"type\":\"string\"},{\"enum\":[null,[]]}]" : ",\"type\":\"string\"");
@@ -131,7 +132,10 @@ static void schema_write_prompt(json_out *o, const request_context *ctx, const f
     if (loads) {
         json_raw(json_item(o), "{\"enum\":[null,\"\",[]]}");
     }
-    if (ctx->has_vocabulary) {
+    if (texts_alone || ids_alone) {
+        json_raw(json_item(o), "{\"enum\":[null]}"); /* the other one may be given */
+    }
+    if (ctx->has_vocabulary && !ids_alone) {
         json_begin(json_item(o), '{');
         json_raw(o, text);
         json_end(o, '}');
@@ -143,20 +147,29 @@ static void schema_write_prompt(json_out *o, const request_context *ctx, const f
             schema_write_mixed(o, ctx, true);
         }
     }
-    json_begin(json_item(o), '{');
-    schema_write_ids(o, ctx, 1);
-    json_end(o, '}');
-    schema_begin_prompts(o);
-    schema_write_ids(o, ctx, 1);
-    json_end(o, '}');
-    json_end(o, '}');
+    if (!texts_alone) {
+        json_begin(json_item(o), '{');
+        schema_write_ids(o, ctx, 1);
+        json_end(o, '}');
+        schema_begin_prompts(o);
+        schema_write_ids(o, ctx, 1);
+        json_end(o, '}');
+        json_end(o, '}');
+    }
     json_end(o, ']');
 }
 
 static void schema_write_field(json_out *o, const request_context *ctx, uint32_t endpoint,
                                const field_desc *f);
 
-/* The members of an object that have rows: those whose names continue f's after a dot. */
+/* Whether m is a member of the object f that an endpoint takes: its name continues f's
+ * after a dot. */
+static bool schema_is_member(const field_desc *m, const field_desc *f, uint32_t endpoint) {
+    size_t n = strlen(f->name);
+    return strncmp(m->name, f->name, n) == 0 && m->name[n] == '.' && request_field(m->name, endpoint) == m;
+}
+
+/* The members of an object that have rows. */
 static void schema_write_members(json_out *o, const request_context *ctx, uint32_t endpoint,
                                  const field_desc *f) {
     int32_t n_fields;
@@ -165,7 +178,7 @@ static void schema_write_members(json_out *o, const request_context *ctx, uint32
     const field_desc *fields = request_fields(&n_fields);
     for (int32_t i = 0; i < n_fields; i++) {
         const field_desc *m = &fields[i];
-        if (strncmp(m->name, f->name, n) == 0 && m->name[n] == '.' && request_field(m->name, endpoint) == m) {
+        if (schema_is_member(m, f, endpoint)) {
             if (!has) {
                 json_begin(json_name(o, "properties"), '{');
             }
@@ -176,6 +189,21 @@ static void schema_write_members(json_out *o, const request_context *ctx, uint32
     }
     if (has) {
         json_end(o, '}');
+    }
+}
+
+/* What is no object, where an object's members have rows: an array, or nothing. */
+static void schema_write_forms(json_out *o, const request_context *ctx, uint32_t endpoint,
+                               const field_desc *f) {
+    int32_t n_fields;
+    bool has = false;
+    const field_desc *fields = request_fields(&n_fields);
+    for (int32_t i = 0; i < n_fields && !has; i++) {
+        has = schema_is_member(&fields[i], f, endpoint);
+    }
+    if (has) {
+        json_raw(json_name(o, "type"), "[\"object\",\"array\",\"null\"]");
+        schema_write_members(o, ctx, endpoint, f);
     }
 }
 
@@ -219,6 +247,7 @@ static void schema_write_kind(json_out *o, const request_context *ctx, uint32_t 
         schema_write_messages(o, (f->flags & FIELD_CHAT_BATCH) != 0);
         break;
     case FIELD_ANY:
+        schema_write_forms(o, ctx, endpoint, f);
         break;
     }
 }

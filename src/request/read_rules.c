@@ -71,6 +71,7 @@ static const struct {
     {"regex", GRAMMAR_REGEX, true},
 };
 #define STRUCTURAL_TAG "structural_tag" /* a member of structured_outputs too, and of no grammar's kind */
+#define WANTED_TAG     "a structural tag, an object or its text"
 enum { N_FORMS = sizeof forms / sizeof *forms };
 
 /* Whether a line of the text is a name, then ::=. Comments and strings of Lark that hold
@@ -97,8 +98,11 @@ static grammar_kind read_rules_kind_of(int32_t form, const json_value *v) {
     return is_lark ? GRAMMAR_LARK : forms[form].kind;
 }
 
+/* By a field's name, or that of a member of an object with rows for its members. */
 static int32_t find_form(const char *name) {
     int32_t i = N_FORMS - 1;
+    const char *dot = strrchr(name, '.');
+    name = dot != NULL ? dot + 1 : name;
     while (i >= 0 && strcmp(forms[i].name, name) != 0) {
         i--;
     }
@@ -110,7 +114,13 @@ quire_err request_read_rule(quire_request *r, const field_desc *f, const json_va
     if (v == NULL) {
         return take_rule(r, f, NULL, err);
     }
-    const request_rule rule = {.field = f, .kind = read_rules_kind_of(find_form(f->name), v), .value = v};
+    int32_t form = find_form(f->name);
+    request_rule rule = {.field = f, .value = v};
+    if (form < 0) {
+        rule.form = RULE_STRUCTURAL_TAG;
+        return is_schema(v) ? take_rule(r, f, &rule, err) : request_type_error(f, -1, v, WANTED_TAG, err);
+    }
+    rule.kind = read_rules_kind_of(form, v);
     return has_form(rule.kind, v, &wanted) ? take_rule(r, f, &rule, err)
                                            : request_type_error(f, -1, v, wanted, err);
 }
@@ -118,7 +128,7 @@ quire_err request_read_rule(quire_request *r, const field_desc *f, const json_va
 /* A member of structured_outputs that names a rule, as *rule. */
 static quire_err read_rules_read_member(const field_desc *f, const json_member *m, request_rule *rule,
                                         quire_error *err) {
-    const char *wanted = "a structural tag, an object or its text";
+    const char *wanted = WANTED_TAG;
     int32_t form = find_form(m->name);
     if (rule->field != NULL) {
         return request_range_error(f, err, "structured_outputs names two rules; %s is the second", m->name);

@@ -182,6 +182,7 @@ struct quire_request {
     bool reuses_prefix; /* else it has a salt of its own, which no other request has */
     strbuf own_salt;
     strbuf adapter;    /* the text of g.adapter */
+    strbuf names;      /* of SGLang's forms: those of g.more.request_id */
     float *logits_out; /* the caller's; see quire_request_logits */
 };
 
@@ -196,6 +197,7 @@ typedef struct dialect {
     bool any_length;             /* its prompts may be longer than the context */
     bool adds_special, adds_bos; /* where add_special_tokens is not given */
     bool takes_no_tokens;        /* a request may ask for none: its prompt is computed */
+    bool streams_prompt;         /* a stream may have log-probabilities of its prompt */
     const char *prompt;          /* what errors call it */
     int32_t listed_bytes;        /* of a response: a token and its log-probability in a list */
     quire_err (*check)(quire_request *r, quire_error *err); /* the checks between fields */

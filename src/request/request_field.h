@@ -58,6 +58,8 @@ enum {
     FIELD_INFILL = 1 << 22, /* the gap of llama.cpp's infill, which has the fields of FIELD_LLAMA too */
     FIELD_OLLAMA_EMBED = 1 << 23,
     FIELD_OLLAMA_EMBEDDINGS = 1 << 24,
+    FIELD_SGLANG = 1 << 25, /* SGLang's own generation */
+    FIELD_SGLANG_ENCODE = 1 << 26,
     FIELD_OLLAMA_ROWS = FIELD_OLLAMA_EMBED | FIELD_OLLAMA_EMBEDDINGS,
     FIELD_REQUIRED = 1 << 29, /* a body without it is refused */
     FIELD_SCORES = FIELD_SCORE | FIELD_RERANK,
@@ -65,7 +67,7 @@ enum {
     FIELD_ENDPOINTS = FIELD_ALL | FIELD_RESPONSES | FIELD_MESSAGES_API | FIELD_OLLAMA_CHAT |
                       FIELD_OLLAMA_GENERATE | FIELD_OLLAMA_ROWS | FIELD_LLAMA | FIELD_TOKENIZE |
                       FIELD_CONTENT | FIELD_DETOKENIZE | FIELD_EMBEDDING | FIELD_SCORES | FIELD_CHAT_BATCH |
-                      FIELD_INFILL
+                      FIELD_INFILL | FIELD_SGLANG | FIELD_SGLANG_ENCODE
 };
 
 #define FIELD_NO_LIMIT 1e300 /* a minimum of -FIELD_NO_LIMIT or a maximum of FIELD_NO_LIMIT is no bound */

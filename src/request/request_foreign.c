@@ -124,19 +124,21 @@ static bool request_foreign_has_word(const char *reduced, size_t n, uint64_t sta
     return false;
 }
 
-/* The field of which the name is another spelling, or NULL. */
+/* The field of which the name is another spelling, or NULL. SGLang's members of
+ * sampling_params are fields elsewhere. */
 static const field_desc *respelt(const char *reduced, uint32_t endpoint) {
     int32_t n_fields = 0;
     const field_desc *fields = request_fields(&n_fields);
     for (int32_t i = 0; i < n_fields; i++) {
         const field_desc *f = &fields[i];
+        const char *dot = strchr(f->name, '.'), *name = dot != NULL ? dot + 1 : f->name;
         char own[LONGEST + 1];
         uint64_t starts;
-        if (f->name[0] != reduced[0] || (f->flags & endpoint) == 0 || (f->flags & FIELD_IGNORED) != 0 ||
-            strchr(f->name, '.') != NULL) {
+        if (name[0] != reduced[0] || (f->flags & endpoint) == 0 || (f->flags & FIELD_IGNORED) != 0 ||
+            (dot != NULL && (f->flags & FIELD_SGLANG) == 0)) {
             continue;
         }
-        reduce(str_of(f->name), own, &starts);
+        reduce(str_of(name), own, &starts);
         if (strcmp(own, reduced) == 0) {
             return f;
         }

@@ -208,6 +208,25 @@ const dialect request_dialects[] = {
                             .check = request_check_infill,
                             .required = request_require_prompt,
                             .too_long = request_long_prompt},
+    [QUIRE_SGLANG_GENERATE] = {.fields = FIELD_SGLANG,
+                               .base = FIELD_SGLANG,
+                               .adds_special = true,
+                               .takes_no_tokens = true,
+                               .streams_prompt = true,
+                               .prompt = "text",
+                               .listed_bytes = CHAT_LISTED_BYTES,
+                               .check = request_check_sglang,
+                               .assemble = request_assemble_sglang,
+                               .required = request_require_sglang,
+                               .too_long = request_long_sglang},
+    [QUIRE_SGLANG_ENCODE] = {.fields = FIELD_SGLANG_ENCODE,
+                             .base = FIELD_SGLANG_ENCODE,
+                             .gives_rows = true,
+                             .adds_special = true,
+                             .prompt = "text",
+                             .check = request_check_sglang_rows,
+                             .assemble = request_assemble_sglang_rows,
+                             .too_long = request_long_input},
 };
 
 /* ---- a new request ---- */
@@ -278,6 +297,7 @@ void request_free(quire_request *r) {
     strbuf_deinit(&r->response_paths);
     strbuf_deinit(&r->own_salt);
     strbuf_deinit(&r->adapter);
+    strbuf_deinit(&r->names);
     sampling_lists_drop(r->g.sampling.lists);
     attn_mods_drop(r->g.mods);
     for (size_t i = 0; i < r->n_values; i++) {
@@ -311,7 +331,8 @@ quire_err request_set_and_keep(quire_request *r, const field_desc *f, json_value
     }
     TRY(request_set_field(r, f, v, err));
     request_count_choices(r);
-    if (!copied && !(f->type == FIELD_PROMPT && r->g.prompts[0].ids != NULL)) {
+    bool is_ids = f->type == FIELD_PROMPT && r->g.n_prompts > 0 && r->g.prompts[0].ids != NULL;
+    if (!copied && !is_ids) {
         r->values[r->n_values++] = (request_value){f, json_share(v)};
     }
     return QUIRE_OK;
@@ -567,7 +588,7 @@ static quire_err check_logprobs(quire_request *r, quire_error *err) {
                              "top_logprobs is %d; it must be from 0 to %d", (int)r->n_top_logprobs,
                              PARAMS_MAX_LOGPROBS);
     }
-    if (i->stream && r->n_prompt_logprobs > 0) {
+    if (i->stream && r->n_prompt_logprobs > 0 && !dialect_of(&r->g)->streams_prompt) {
         return err_set_param(err, QUIRE_BAD_REQUEST, "prompt_logprobs",
                              "prompt_logprobs cannot be streamed; leave stream out");
     }

@@ -138,6 +138,21 @@ quire_err request_read_response_fields(quire_request *r, const field_desc *f, co
                                        quire_error *err);
 quire_err request_check_llama(quire_request *r, quire_error *err);
 quire_err request_check_infill(quire_request *r, quire_error *err);
+/* SGLang's forms (read_sglang.c): texts or ids, but not both; a priority of which the
+ * higher number is the more urgent; dialect.assemble, what must be given, and the
+ * checks. */
+quire_err request_read_sglang_text(quire_request *r, const field_desc *f, const json_value *v,
+                                   quire_error *err);
+quire_err request_read_sglang_ids(quire_request *r, const field_desc *f, const json_value *v,
+                                  quire_error *err);
+quire_err request_read_sglang_priority(quire_request *r, const field_desc *f, const json_value *v,
+                                       quire_error *err);
+quire_err request_assemble_sglang(quire_request *r, quire_error *err);
+quire_err request_assemble_sglang_rows(quire_request *r, quire_error *err);
+quire_err request_require_sglang(const quire_request *r, quire_error *err);
+quire_err request_long_sglang(int32_t limit, size_t n, const char *least, quire_error *err);
+quire_err request_check_sglang(quire_request *r, quire_error *err);
+quire_err request_check_sglang_rows(quire_request *r, quire_error *err);
 /* Writes the settings of the generation, an object in llama.cpp's form
  * (llama_settings.c). */
 void request_write_settings(const quire_request *r, json_out *o);

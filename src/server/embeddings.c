@@ -37,7 +37,7 @@ static quire_err embeddings_add_base64(const quire_event *ev, strbuf *to) {
     return strbuf_add_char(to, '"');
 }
 
-static quire_err embeddings_take_row(const response *a, response_choice *c, const quire_event *ev) {
+quire_err embeddings_take_row(const response *a, response_choice *c, const quire_event *ev) {
     return a->more->rows_base64 ? embeddings_add_base64(ev, &c->text) : embeddings_add_numbers(ev, &c->text);
 }
 

@@ -123,8 +123,14 @@ const foreign_path foreign_paths[] = {
     {"/api/delete", "the management of models", OWN_MODELS},
     {"/api/blobs", "the management of models", OWN_MODELS},
     {"/slots", "llama.cpp's own API", "use /metrics, and /debug/requests with the operator's key"},
-    {"/generate", "TGI's own API", "use /v1/completions"},
     {"/generate_stream", "TGI's own API", "use /v1/completions with \"stream\": true"},
+    {"/start_profile", "SGLang's profiler", "use /metrics, and the field `explain`"},
+    {"/stop_profile", "SGLang's profiler", "use /metrics, and the field `explain`"},
+    {"/concate_and_append_request", "SGLang's joining of requests",
+     "send the joined text to /generate, whose prefix is reused"},
+    {"/open_session", "SGLang's sessions", "send the whole text to /generate, whose prefix is reused"},
+    {"/close_session", "SGLang's sessions", "send the whole text to /generate, whose prefix is reused"},
+    {"/classify", "SGLang's classification", "use /encode, or /score"},
     {"/v1beta", "Gemini's API", CHAT_INSTEAD},
 };
 const size_t n_foreign_paths = sizeof foreign_paths / sizeof *foreign_paths;

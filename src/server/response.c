@@ -36,6 +36,8 @@ static const response_writer *const response_writers[] = {
     [QUIRE_APPLY_TEMPLATE] = &apply_template_writer,
     [QUIRE_LLAMA_COMPLETION] = &llama_writer,
     [QUIRE_LLAMA_INFILL] = &llama_writer,
+    [QUIRE_SGLANG_GENERATE] = &sglang_writer,
+    [QUIRE_SGLANG_ENCODE] = &sglang_rows_writer,
 };
 
 const response_writer *response_writer_of(quire_endpoint endpoint) {
@@ -219,7 +221,7 @@ static bool response_take_prompt(response *a, response_prompt *p, const quire_ev
                                          ev->n_text) == QUIRE_OK);
     p->taken = true;
     /* a choice that failed has none; another may */
-    if (!p->has_logprobs && (ev->logprobs != NULL || ev->n_tokens == 1)) {
+    if (!p->has_logprobs && (ev->logprobs != NULL || ev->n_tokens == 1 || a->info->prompt_logprobs < 0)) {
         p->has_logprobs = true;
         taken = taken && response_take_prompt_logprobs(a, p, ev) == QUIRE_OK;
     }
@@ -268,8 +270,7 @@ static void response_delta(response *a, response_choice *c, const quire_event *e
     if (c->held && !response_send_held(a, ev->choice)) {
         return;
     }
-    size_t before = response_choice_bytes(c),
-           limit = quire_engine_info(response_engine(a))->max_answer_bytes;
+    size_t before = response_choice_bytes(c), limit = quire_engine_info(response_engine(a))->max_answer_bytes;
     bool ids_fit = !a->info->return_token_ids ||
                    response_add_ids(&c->tokens, &c->n_tokens, &c->cap_tokens, ev->tokens, ev->n_tokens);
     if (!ids_fit || response_take_text(a, c, ev) != QUIRE_OK ||

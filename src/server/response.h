@@ -102,6 +102,9 @@ typedef struct logprob_writer {
     quire_err (*end)(response_choice *c);
     /* Writes the members of "logprobs": the prompt's lists, then the choice's. */
     void (*write)(const response_logprobs *prompt, const response_logprobs *l, json_out *o);
+    /* `prompt` is of every request with log-probabilities, in place of
+     * "prompt_logprobs" */
+    bool lists_prompts;
 } logprob_writer;
 
 /* How far a response is: it waits in the background, or its first token came there; its
@@ -125,6 +128,7 @@ typedef struct response_writer {
     bool skips_empty;        /* a chunk without text is not sent */
     bool parses_apart;       /* bodies go to a text thread however short: they bring a conversation along */
     bool is_linear;          /* its streams are not forked, rolled back or steered */
+    bool is_cumulative;      /* each piece of its streams has all of the text so far, and of the lists */
     /* what the writer itself keeps with a response (response.state, zeroed), in bytes;
      * and how its contents are freed (NULL: it owns nothing) */
     size_t state_bytes;
@@ -169,12 +173,14 @@ typedef struct response_writer {
 } response_writer;
 
 extern const response_writer completions_writer, chat_writer, messages_writer, ollama_writer,
-    responses_writer, llama_writer;
+    responses_writer, llama_writer, sglang_writer;
 extern const response_writer ollama_embed_writer, ollama_embeddings_writer;
 extern const response_writer embeddings_writer, pooling_writer, embedding_writer, score_writer, rerank_writer,
-    reranking_writer;
+    reranking_writer, sglang_rows_writer;
 extern const response_writer tokenize_writer, tokenize_content_writer, detokenize_writer,
     apply_template_writer, completions_render_writer, chat_render_writer;
+/* Keeps a row as the JSON that shows it: response_writer.row. */
+quire_err embeddings_take_row(const response *a, response_choice *c, const quire_event *ev);
 /* The writer of an endpoint; NULL: the server has no route for it. */
 const response_writer *response_writer_of(quire_endpoint endpoint);
 

@@ -23,16 +23,25 @@ void response_count(response *a, int64_t delta) {
     }
 }
 
-/* Clears what was written of a choice. */
+static void response_clear_tokens(response_choice *c) {
+    c->n_tokens = 0;
+    c->has_begun = c->has_begun || c->n_withheld > 0;
+    c->n_withheld = 0;
+}
+
+/* Clears what was written of a choice, and is not written again. */
 static void response_clear_choice(response *a, response_choice *c) {
+    if (a->writer->is_cumulative && a->info->stream) {
+        response_count(a, -(int64_t)(c->n_tokens * sizeof *c->tokens));
+        response_clear_tokens(c);
+        return;
+    }
     size_t n_logprobs = response_logprobs_bytes(&c->logprobs);
     response_clear_logprobs(c);
     n_logprobs -= response_logprobs_bytes(&c->logprobs);
     response_count(a,
                    -(int64_t)(c->text.n + c->parts.n_bytes + c->n_tokens * sizeof *c->tokens + n_logprobs));
-    c->n_tokens = 0;
-    c->has_begun = c->has_begun || c->n_withheld > 0;
-    c->n_withheld = 0;
+    response_clear_tokens(c);
     strbuf_clear(&c->text);
     answer_parts_clear(&c->parts);
 }

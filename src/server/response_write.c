@@ -433,12 +433,12 @@ static quire_err response_add_prompt_logprob(const response *a, response_prompt 
 
 quire_err response_take_prompt_logprobs(const response *a, response_prompt *to, const quire_event *ev) {
     const logprob_writer *w = &a->writer->logprobs;
-    bool listed = a->info->echo && a->info->logprobs >= 0 && w->prompt != NULL;
-    for (int32_t i = 0; i < ev->n_tokens && a->info->prompt_logprobs >= 0; i++) {
+    bool listed = (a->info->echo || w->lists_prompts) && a->info->logprobs >= 0 && w->prompt != NULL;
+    for (int32_t i = 0; i < ev->n_tokens && (listed || a->info->prompt_logprobs >= 0); i++) {
         bool has_numbers = i > 0 && ev->logprobs != NULL;
         const quire_logprob *p = has_numbers ? ev->logprobs + (size_t)(i - 1) * (size_t)ev->n_logprobs : NULL;
         p = p != NULL && p->rank > 0 ? p : NULL;
-        if (has_numbers) {
+        if (has_numbers && !w->lists_prompts) {
             TRY(response_add_prompt_logprob(a, to, p, ev->n_logprobs));
         }
         if (listed) {

@@ -17,6 +17,7 @@
 #include "server/response.h"
 #include "server/responses.h"
 #include "server/sandbox.h"
+#include "server/sglang.h"
 #include "server/watch.h"
 #include "server/web_pages.h"
 
@@ -259,6 +260,13 @@ static const route route_table[] = {
     {.path = "/completions", ANY_TYPE, GENERATION(QUIRE_LLAMA_COMPLETION)},
     {.path = "/infill", ANY_TYPE, GENERATION(QUIRE_LLAMA_INFILL)},
     {.path = "/props", .allow = READ, .run = llama_props, .needs_key = true, .error = llama_error},
+    {.path = "/generate", ANY_TYPE, GENERATION(QUIRE_SGLANG_GENERATE)},
+    {.path = "/encode", ANY_TYPE, GENERATION(QUIRE_SGLANG_ENCODE)},
+    {.path = "/get_model_info", .allow = READ, .run = sglang_model_info, .needs_key = true},
+    {.path = "/model_info", .allow = READ, .run = sglang_model_info, .needs_key = true},
+    {.path = "/get_server_info", .allow = READ, .run = sglang_server_info, .needs_key = true},
+    {.path = "/server_info", .allow = READ, .run = sglang_server_info, .needs_key = true},
+    {.path = "/health_generate", .allow = READ, .run = sglang_health, .needs_key = true},
     {.path = "/v1/schemas/check", JSON_POST, .run = body_check, .max_body_bytes = CHECK_BODY_BYTES},
     {.path = "/v1/load_lora_adapter", JSON_POST, .run = adapter_api_load, .max_body_bytes = 65536},
     {.path = "/v1/unload_lora_adapter", JSON_POST, .run = adapter_api_unload, .max_body_bytes = 65536},

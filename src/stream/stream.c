@@ -57,6 +57,10 @@ static void stream_has_adapter(adapter_want *w) {
 static bool stream_want_adapter(quire_stream *s) {
     const adapter_source *from = &s->q->e->adapters;
     const generation *g = &s->request->g;
+    if (from->want == NULL && g->adapter.n > 0) {
+        (void)err_set_param(&s->want.error, QUIRE_NOT_FOUND, "model", "The model `%.200s` does not exist.",
+                            g->adapter.p);
+    }
     if (from->want == NULL || s->has_wanted || g->more.prompt_only) {
         return true;
     }

@@ -1,0 +1,233 @@
+/* The dialects of SGLang's own API: /generate, whose sampling parameters are an object
+ * beside the prompts, and /encode. */
+#include <stdio.h>
+#include <string.h>
+
+#include "base/mem.h"
+#include "request/request_read.h"
+
+#define SGLANG_GREEDY_BELOW 1e-6F /* a lower temperature is 0, as at SGLang */
+
+/* ---- prompts ---- */
+
+static quire_err read_sglang_prompt(quire_request *r, const field_desc *f, const json_value *v, bool is_ids,
+                                    quire_error *err) {
+    bool has_other = r->g.n_prompts > 0 && (r->g.prompts[0].ids != NULL) != is_ids;
+    const json_value *first = v;
+    while (json_is(first, JSON_KIND_ARRAY) && json_length(first) > 0) {
+        first = json_at(first, 0);
+    }
+    if (v == NULL) {
+        return QUIRE_OK;
+    }
+    if (has_other) {
+        return request_range_error(f, err, "text and input_ids are given; give one of them");
+    }
+    if (is_ids ? !json_is(v, JSON_KIND_ARRAY) || json_is(first, JSON_KIND_TEXT)
+               : json_is(first, JSON_KIND_INT)) {
+        return request_type_error(f, -1, v,
+                                  is_ids ? "an array of token ids, or an array of such arrays"
+                                         : "a string or an array of strings",
+                                  err);
+    }
+    r->g.more.is_list = json_is(v, JSON_KIND_ARRAY) && (!is_ids || json_is(json_at(v, 0), JSON_KIND_ARRAY));
+    return request_read_prompt(r, f, v, err);
+}
+
+quire_err request_read_sglang_text(quire_request *r, const field_desc *f, const json_value *v,
+                                   quire_error *err) {
+    return read_sglang_prompt(r, f, v, false, err);
+}
+
+quire_err request_read_sglang_ids(quire_request *r, const field_desc *f, const json_value *v,
+                                  quire_error *err) {
+    return read_sglang_prompt(r, f, v, true, err);
+}
+
+quire_err request_require_sglang(const quire_request *r, quire_error *err) {
+    return r->g.n_prompts > 0 ? QUIRE_OK
+                              : err_set_param(err, QUIRE_BAD_REQUEST, "text",
+                                              "text is missing; give a text, or token ids as input_ids");
+}
+
+quire_err request_long_sglang(int32_t limit, size_t n, const char *least, quire_error *err) {
+    return err_set_param(err, QUIRE_BAD_REQUEST, "text", REQUEST_TOO_LONG, least, n, (int)limit);
+}
+
+quire_err request_read_sglang_priority(quire_request *r, const field_desc *f, const json_value *v,
+                                       quire_error *err) {
+    (void)f, (void)err;
+    int64_t n = 0;
+    json_whole(v, &n);
+    r->g.priority = (int32_t)-n;
+    return QUIRE_OK;
+}
+
+/* ---- one value for all prompts, or an array with one for each ---- */
+
+/* The field's value, *out; NULL: it is not given, or null. The prompts of a request share
+ * all that is asked of them: the values of an array must be the same. */
+static quire_err read_sglang_shared(const quire_request *r, const char *field, const json_value **out,
+                                    quire_error *err) {
+    const json_value *v = request_part(r, field);
+    bool is_ids = strcmp(field, "token_ids_logprob") == 0,
+         is_list = json_is(v, JSON_KIND_ARRAY) &&
+                   (!is_ids || (json_length(v) > 0 && !json_is(json_at(v, 0), JSON_KIND_INT)));
+    *out = is_list ? NULL : v;
+    if (!is_list) {
+        return QUIRE_OK;
+    }
+    if (json_length(v) != (size_t)r->g.n_prompts) {
+        return err_set_param(err, QUIRE_BAD_REQUEST, field, "%s has %zu elements for %d prompts", field,
+                             json_length(v), (int)r->g.n_prompts);
+    }
+    *out = json_at(v, 0);
+    for (size_t i = 1; i < json_length(v); i++) {
+        const json_value *other = json_at(v, i);
+        if (*out == NULL || other == NULL ? *out != other : !json_same(*out, other)) {
+            return err_set_param(err, QUIRE_BAD_REQUEST, field,
+                                 "%s[%zu] differs from %s[0]; the prompts of a request share their settings "
+                                 "here: send those with others as requests of their own",
+                                 field, i, field);
+        }
+    }
+    return QUIRE_OK;
+}
+
+static quire_err read_sglang_type_error(const char *field, const json_value *v, const char *what,
+                                        quire_error *err) {
+    return request_type_error(request_field(field, FIELD_SGLANG), -1, v, what, err);
+}
+
+/* ---- sampling_params ---- */
+
+static quire_err read_sglang_set_param(quire_request *r, const json_member *m, quire_error *err) {
+    char name[64];
+    (void)snprintf(name, sizeof name, "sampling_params.%.40s", m->name);
+    const field_desc *f = request_field(name, FIELD_SGLANG);
+    bool is_whole = strlen(m->name) <= 40 && f != NULL;
+    if (!is_whole && m->value == NULL) {
+        return QUIRE_OK;
+    }
+    if (!is_whole) {
+        return err_set_param(err, QUIRE_BAD_REQUEST, name, "%s is not supported; leave it out", name);
+    }
+    if (f->place == offsetof(quire_request, g.sampling.max_tokens) && m->value == NULL) {
+        r->g.sampling.max_tokens = -1; /* as many as fit: not the default */
+        return QUIRE_OK;
+    }
+    return request_set_and_keep(r, f, m->value, err);
+}
+
+static quire_err read_sglang_set_params(quire_request *r, quire_error *err) {
+    const json_value *params;
+    TRY(read_sglang_shared(r, "sampling_params", &params, err));
+    if (params != NULL && !json_is(params, JSON_KIND_OBJECT)) {
+        return read_sglang_type_error("sampling_params", params, "an object, or an array of objects", err);
+    }
+    for (json_member m = {0}; params != NULL && json_next(params, &m);) {
+        TRY(read_sglang_set_param(r, &m, err));
+    }
+    return QUIRE_OK;
+}
+
+/* ---- log-probabilities ---- */
+
+/* A whole number from `least` on, or `otherwise`. */
+static quire_err read_sglang_number(const quire_request *r, const char *field, int32_t least, int32_t most,
+                                    int32_t otherwise, int32_t *out, quire_error *err) {
+    const json_value *v;
+    int64_t n = otherwise;
+    char what[64];
+    TRY(read_sglang_shared(r, field, &v, err));
+    if (v != NULL && (!json_whole(v, &n) || n < least || n > most)) {
+        (void)snprintf(what, sizeof what, "an integer from %d to %d, or an array of such", (int)least,
+                       (int)most);
+        return read_sglang_type_error(field, v, what, err);
+    }
+    *out = (int32_t)n;
+    return QUIRE_OK;
+}
+
+/* The prompt's are wanted from logprob_start_len on. Where that is not given, none are;
+ * but all are where no tokens are to be generated, which would have others. */
+static quire_err read_sglang_set_logprobs(quire_request *r, quire_error *err) {
+    const json_value *wanted;
+    int32_t n_top, start;
+    TRY(read_sglang_shared(r, "return_logprob", &wanted, err));
+    if (wanted != NULL && !json_is(wanted, JSON_KIND_BOOL)) {
+        return read_sglang_type_error("return_logprob", wanted, "true or false, or an array of such", err);
+    }
+    TRY(read_sglang_number(r, "top_logprobs_num", 0, PARAMS_MAX_LOGPROBS, 0, &n_top, err));
+    TRY(read_sglang_number(r, "logprob_start_len", -1, INT32_MAX, r->g.sampling.max_tokens == 0 ? 0 : -1,
+                           &start, err));
+    bool has = wanted != NULL && json_truth(wanted);
+    r->n_logprobs = has ? n_top : -1;
+    r->n_prompt_logprobs = has && start >= 0 ? n_top : -1;
+    r->g.prompt_logprobs_start = start;
+    r->g.more.logprobs_start = start;
+    return QUIRE_OK;
+}
+
+/* ---- the adapter, and names of requests ---- */
+
+static quire_err read_sglang_set_adapter(quire_request *r, quire_error *err) {
+    const json_value *v;
+    TRY(read_sglang_shared(r, "lora_path", &v, err));
+    if (v != NULL && !json_is(v, JSON_KIND_TEXT)) {
+        return read_sglang_type_error("lora_path", v, "the name of an adapter, or an array of such", err);
+    }
+    quire_err e = quire_request_adapter(r, v != NULL ? json_str(v).p : NULL);
+    return e == QUIRE_OK ? e : err_set(err, e, -1, "out of memory for a request");
+}
+
+/* rid, as visible ASCII: one, or an array with one for each prompt. */
+static quire_err read_sglang_set_names(quire_request *r, quire_error *err) {
+    const json_value *v = request_part(r, "rid");
+    const field_desc *f = request_field("rid", dialect_of(&r->g)->fields);
+    bool is_list = json_is(v, JSON_KIND_ARRAY);
+    size_t n = is_list ? json_length(v) : v != NULL;
+    if (is_list && n != (size_t)r->g.n_prompts) {
+        return request_range_error(f, err, "rid has %zu elements for %d prompts", n, (int)r->g.n_prompts);
+    }
+    strbuf_clear(&r->names);
+    for (size_t i = 0; i < n; i++) {
+        const json_value *one = is_list ? json_at(v, i) : v;
+        if (!json_is(one, JSON_KIND_TEXT) || json_str(one).n == 0) {
+            return request_type_error(f, is_list ? (int64_t)i : -1, one, "a string, not empty", err);
+        }
+        TRY(request_read_request_id(r, f, one, err));
+        if (strbuf_add(&r->names, json_str(one).p, json_str(one).n + 1) != QUIRE_OK) {
+            return err_set(err, QUIRE_NO_MEMORY, -1, "out of memory for a request");
+        }
+    }
+    r->g.more.request_id = n > 0 ? r->names.p : NULL;
+    r->g.more.names_prompts = is_list;
+    return QUIRE_OK;
+}
+
+/* ---- the dialects ---- */
+
+quire_err request_assemble_sglang(quire_request *r, quire_error *err) {
+    TRY(read_sglang_set_params(r, err));
+    TRY(read_sglang_set_logprobs(r, err));
+    TRY(read_sglang_set_adapter(r, err));
+    return read_sglang_set_names(r, err);
+}
+
+quire_err request_assemble_sglang_rows(quire_request *r, quire_error *err) {
+    return read_sglang_set_names(r, err);
+}
+
+quire_err request_check_sglang_rows(quire_request *r, quire_error *err) {
+    TRY(request_require_sglang(r, err));
+    return request_check_embedding(r, err);
+}
+
+quire_err request_check_sglang(quire_request *r, quire_error *err) {
+    sampling_params *p = &r->g.sampling;
+    p->temperature = p->temperature < SGLANG_GREEDY_BELOW ? 0.0F : p->temperature;
+    r->g.info.return_token_ids = true;
+    r->g.more.is_list = r->g.more.is_list || r->n > 1;
+    return request_check_generation(r, err);
+}
