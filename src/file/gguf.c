@@ -2,7 +2,7 @@
 
 #include "base/mem.h"
 #include "base/size.h"
-#include "file/cursor.h"
+#include "file/map.h"
 #include "file/not_a_model.h"
 #include "file/show.h"
 

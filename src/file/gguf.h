@@ -11,7 +11,6 @@
 #define FILE_GGUF_H
 
 #include "file/meta.h"
-#include "file/names.h"
 #include "file/tensors.h"
 
 typedef enum gguf_type {

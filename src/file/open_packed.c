@@ -4,7 +4,7 @@
 #include "base/mem.h"
 #include "base/size.h"
 #include "file/checksum.h"
-#include "file/cursor.h"
+#include "file/map.h"
 #include "file/open_file.h"
 #include "file/packed.h"
 #include "file/show.h"

@@ -9,8 +9,8 @@
 
 #include "base/mem.h"
 #include "base/size.h"
-#include "file/cursor.h"
 #include "file/json_doc.h"
+#include "file/map.h"
 #include "file/show.h"
 #include "file/tensors.h"
 

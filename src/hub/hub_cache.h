@@ -16,7 +16,7 @@
 #ifndef HUB_CACHE_H
 #define HUB_CACHE_H
 
-#include "hub/hub_listing.h"
+#include "hub/hub_choose.h"
 
 typedef struct hub_repo {
     char *dir, *locks; /* owned */

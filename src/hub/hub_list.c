@@ -9,7 +9,6 @@
 #include "hub/hub_cache.h"
 #include "hub/hub_choose.h"
 #include "hub/hub_name.h"
-#include "hub/hub_options.h"
 #include "json/json.h"
 
 #define MAX_CONFIG_BYTES ((size_t)16 << 20)

@@ -6,6 +6,7 @@
 #include <stdint.h>
 
 #include "base/str.h"
+#include "quire_hub.h"
 
 #define HUB_DIGEST_BYTES 65 /* a SHA-256 in hexadecimal digits, or a SHA-1, and a 0 byte */
 
@@ -47,5 +48,14 @@ typedef struct hub_gguf {
 bool hub_gguf_read(str path, hub_gguf *out);
 /* Without regard to case. */
 bool hub_quant_same(str a, str b);
+
+/* ---- options ---- */
+
+/* Reads quire_hub_options, which may come from another version's header. */
+
+#define HUB_MAX_AT_ONCE 64
+
+/* Copies the options. INVALID: no cache, a wrong size, or a number out of range. */
+quire_err hub_options_read(const quire_hub_options *given, quire_hub_options *out, quire_error *err);
 
 #endif

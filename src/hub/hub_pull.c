@@ -11,7 +11,7 @@
 #include "file/show.h"
 #include "hub/hub_choose.h"
 #include "hub/hub_fetch.h"
-#include "hub/hub_options.h"
+#include "hub/hub_name.h"
 
 #define MAX_ANSWER_BYTES ((size_t)64 << 20)
 #define MAX_CONFIG_BYTES (1 << 20)

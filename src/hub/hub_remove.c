@@ -11,7 +11,6 @@
 
 #include "hub/hub_cache.h"
 #include "hub/hub_name.h"
-#include "hub/hub_options.h"
 
 #define MAX_DEPTH 64 /* of directories below the snapshots; those of a model are 8 at most */
 

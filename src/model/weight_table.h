@@ -8,7 +8,7 @@
 #define MODEL_WEIGHT_TABLE_H
 
 #include "backend/backend.h"
-#include "file/names.h"
+#include "file/tensors.h"
 #include "model/find_weight.h"
 
 /* A loaded object; one of w, nm and rows is set. */
@@ -52,15 +52,15 @@ void weight_table_deinit(weight_table *t);
  * QUIRE_NO_MEMORY: t may only be deinitialised. */
 quire_err weight_table_add(weight_table *t, const weight_entry *entry, weight_name name, int32_t layer,
                            bool from_gguf);
-/* Adds it to the table of a loader that has one; part NULL: the whole tensor. The loader's
- * error is set. */
+/* Adds it to the table of a loader that has one; part NULL: the whole tensor. The
+ * loader's error is set. */
 quire_err loader_note(loader *l, weight_entry entry, const weight_part *part, weight_name name,
                       int32_t layer);
 /* Sorts the names. QUIRE_NO_MEMORY: as above. */
 quire_err weight_table_finish(weight_table *t);
 /* The first ref of a name among by_name[of_gguf], and how many follow it under the same
- * one, itself counted. Names of checkpoints begin with "model." whatever root the file has
- * (find_weight.h). */
+ * one, itself counted. Names of checkpoints begin with "model." whatever root the file
+ * has (find_weight.h). */
 int32_t weight_table_find(const weight_table *t, bool of_gguf, str name, int32_t *first);
 
 #endif
