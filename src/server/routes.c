@@ -32,6 +32,7 @@ typedef struct route {
     bool takes_json;
     bool takes_any_type; /* JSON, whatever the type that a client other than a browser gives it */
     bool needs_key;      /* as all paths below /v1/, /api/, /debug/ and /pool/ */
+    bool is_operators;   /* the operator's key is one of those that it needs */
     bool is_probe;       /* for monitoring: its requests are logged at level debug */
     /* looks over the beginning of a long body (conn.look); NULL: reads only whole ones */
     bool (*look)(conn *c);
@@ -190,6 +191,7 @@ static void route_reset(conn *c) {
 static void route_openapi(conn *c);
 
 #define READ             "GET, HEAD"
+#define OPERATORS        .is_operators = true, .max_body_bytes = 65536
 #define JSON_POST        .allow = "POST", .takes_json = true, .needs_key = true
 #define GENERATION(of)   JSON_POST, .run = body_parse, .look = body_look, .endpoint = of
 #define ANY_TYPE         .takes_any_type = true /* as in Ollama's and llama.cpp's examples of curl */
@@ -218,8 +220,8 @@ static const route route_table[] = {
     {.path = "/v1/models", .allow = READ, .run = models_list},
     {.path = "/v1/models/", .allow = READ, .run = models_one, .is_prefix = true},
     {.path = "/models", .allow = READ, .run = models_list, .needs_key = true},
-    {.path = "/models/load", JSON_POST, ANY_TYPE, .run = models_post_load, .max_body_bytes = 65536},
-    {.path = "/models/unload", JSON_POST, ANY_TYPE, .run = models_post_unload, .max_body_bytes = 65536},
+    {.path = "/models/load", JSON_POST, ANY_TYPE, .run = models_post_load, OPERATORS},
+    {.path = "/models/unload", JSON_POST, ANY_TYPE, .run = models_post_unload, OPERATORS},
     {.path = "/v1/completions", GENERATION(QUIRE_COMPLETIONS)},
     {.path = "/v1/streams/", JSON_POST, .run = streams_post, .is_prefix = true},
     {.path = "/v1/chat/completions", GENERATION(QUIRE_CHAT)},
@@ -268,14 +270,14 @@ static const route route_table[] = {
     {.path = "/server_info", .allow = READ, .run = sglang_server_info, .needs_key = true},
     {.path = "/health_generate", .allow = READ, .run = sglang_health, .needs_key = true},
     {.path = "/v1/schemas/check", JSON_POST, .run = body_check, .max_body_bytes = CHECK_BODY_BYTES},
-    {.path = "/v1/load_lora_adapter", JSON_POST, .run = adapter_api_load, .max_body_bytes = 65536},
-    {.path = "/v1/unload_lora_adapter", JSON_POST, .run = adapter_api_unload, .max_body_bytes = 65536},
+    {.path = "/v1/load_lora_adapter", JSON_POST, .run = adapter_api_load, OPERATORS},
+    {.path = "/v1/unload_lora_adapter", JSON_POST, .run = adapter_api_unload, OPERATORS},
     {.path = "/lora-adapters",
      .allow = READ ", POST",
      .run = adapter_api_scales,
      .takes_any_type = true,
      .needs_key = true,
-     .max_body_bytes = 65536,
+     OPERATORS,
      .error = llama_error},
 };
 
@@ -440,7 +442,8 @@ static bool route_may_enter(conn *c, const route *to, str path, str authorizatio
     }
     if (route_needs_key(to, path) && auth_required(keys)) {
         c->has_tenant = auth_check(keys, authorization, c->tenant);
-        if (!c->has_tenant && (!shows_inside || !c->is_operator)) {
+        bool is_operators = shows_inside || (to != NULL && to->is_operators);
+        if (!c->has_tenant && (!is_operators || !c->is_operator)) {
             route_refuse(
                 c, 401,
                 "missing or wrong API key; send it as \"Authorization: Bearer KEY\" or \"X-Api-Key: KEY\"",
