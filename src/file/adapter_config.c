@@ -9,7 +9,7 @@
 #include "file/show.h"
 
 #define MAX_RANK_SAID  INT32_MAX
-#define MAX_INVOCATION 4096
+#define MAX_INVOCATION 4096 /* tokens, or bytes of their text */
 #define MAX_PARAMETERS 64
 
 /* ---- adapter_config.json ---- */
@@ -138,13 +138,31 @@ static quire_err adapter_take_scales(config_reader *r) {
     return adapter_take_patterns(r, "alpha_pattern", false, &f->alphas);
 }
 
+/* invocation_string: what adapters of the time before PEFT had activated LoRA name
+ * instead of tokens. */
+static quire_err adapter_take_invocation_text(config_reader *r) {
+    static const char key[] = "invocation_string";
+    const json_value *v = json_get(r->doc.root, key);
+    const str text = json_str(v);
+    if (v == NULL || json_is(v, JSON_KIND_NULL)) {
+        return QUIRE_OK;
+    }
+    if (text.n == 0 || text.n > MAX_INVOCATION || memchr(text.p, 0, text.n) != NULL) {
+        return adapter_config_bad(r, key, "a text of 1 to 4096 bytes");
+    }
+    r->f->invocation_text = mem_dup(text.p, text.n);
+    r->f->facts.is_activated = true;
+    return r->f->invocation_text != NULL ? QUIRE_OK
+                                         : err_set(r->err, QUIRE_NO_MEMORY, -1, "%s: out of memory", r->file);
+}
+
 /* alora_invocation_tokens: of activated LoRA. */
 static quire_err adapter_take_invocation(config_reader *r) {
     static const char key[] = "alora_invocation_tokens";
     const json_value *v = json_get(r->doc.root, key);
     const size_t n = json_length(v);
     if (v == NULL || json_is(v, JSON_KIND_NULL) || (json_is(v, JSON_KIND_ARRAY) && n == 0)) {
-        return QUIRE_OK;
+        return adapter_take_invocation_text(r);
     }
     if (!json_is(v, JSON_KIND_ARRAY) || n > MAX_INVOCATION) {
         return adapter_config_bad(r, key, "a list of at most 4096 token ids");

@@ -62,6 +62,7 @@ typedef struct adapter_file {
     uint8_t digest[SHA256_BYTES]; /* of config and tensors, as their files have them */
     int32_t *invocation;          /* [n_invocation] the tokens that activate it */
     int32_t n_invocation;
+    char *invocation_text; /* the text of these tokens, where the config has no list; or NULL */
     /* of scales; of a GGUF file alpha alone, 0: not said */
     int64_t rank;
     double alpha;

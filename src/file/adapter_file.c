@@ -217,6 +217,7 @@ static void adapter_file_deinit(adapter_file *f) {
     }
     mem_free(f->parameters);
     mem_free(f->invocation);
+    mem_free(f->invocation_text);
     adapter_patterns_deinit(&f->ranks);
     adapter_patterns_deinit(&f->alphas);
     tensor_dir_deinit(&f->tensors);

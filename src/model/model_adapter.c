@@ -204,7 +204,9 @@ quire_err model_adapter_open(const model *m, backend *b, const char *path, const
         made.rank = o.rank;
         memcpy(made.digest, f->digest, sizeof made.digest);
         made.invocation = f->invocation;
+        made.invocation_text = f->invocation_text;
         f->invocation = NULL;
+        f->invocation_text = NULL;
         *out = made;
     }
     for (size_t i = 0; i < o.n_memory; i++) {
@@ -221,5 +223,6 @@ void model_adapter_close(backend *b, model_adapter *a) {
         b->ops->adapter_free(b, a->weights);
     }
     mem_free(a->invocation);
+    mem_free(a->invocation_text);
     *a = (model_adapter){0};
 }

@@ -24,11 +24,13 @@ typedef struct model_adapter {
     adapter *weights; /* as a batch names it */
     int32_t rank;     /* the largest of its modules; 0: it has no A and B */
     int64_t n_bytes;  /* that it takes in the backend */
-    /* of the contents of its files: a replaced file never has the digest of the old one */
+    /* of the contents of its files: a replaced file never has the digest of the old
+     * one */
     uint8_t digest[SHA256_BYTES];
     int32_t *invocation; /* [n_invocation] activated LoRA: the tokens from which on it is used; NULL: none */
     int32_t n_invocation;
-    adapter_facts facts; /* format, base's name, .. */
+    char *invocation_text; /* the text of these tokens, where the files do not say which; or NULL */
+    adapter_facts facts;   /* format, base's name, .. */
 } model_adapter;
 
 /* Reads and checks the adapter at path, a directory or a GGUF file, and packs it into b,

@@ -11,13 +11,41 @@
 
 /* ---- loading ---- */
 
+/* Makes tokens of the text that activates an adapter, as it stands within a prompt. */
+static quire_err engine_adapters_tokenise(const tokenizer *t, const char *path, model_adapter *a,
+                                          quire_error *err) {
+    token_list ids = {0};
+    if (a->invocation_text == NULL) {
+        return QUIRE_OK;
+    }
+    if (t == NULL) {
+        return err_set(
+            err, QUIRE_UNSUPPORTED, -1,
+            "%s: its invocation_string needs a tokenizer, which this model has not; give the config "
+            "alora_invocation_tokens",
+            path);
+    }
+    TRY(tokenizer_encode(t, str_of(a->invocation_text), (encode_options){.special = ENCODE_PARSE}, &ids,
+                         err));
+    if (ids.n == 0 || ids.n > INT32_MAX) {
+        token_list_deinit(&ids);
+        return err_set(err, QUIRE_BAD_FILE, -1, "%s: invocation_string has no tokens in this vocabulary",
+                       path);
+    }
+    a->invocation = ids.ids;
+    a->n_invocation = (int32_t)ids.n;
+    return QUIRE_OK;
+}
+
 static quire_err engine_adapters_load(void *context, const char *path, loaded_adapter *out,
                                       quire_error *err) {
     const engine_adapters *l = context;
     model_adapter *own = mem_new(1, sizeof *own);
     TRY(mem_check_for(own, "an adapter", err));
     quire_err e = model_adapter_open(l->m, l->b, path, &l->limits, own, err);
+    e = e ? e : engine_adapters_tokenise(l->text, path, own, err);
     if (e != QUIRE_OK) {
+        model_adapter_close(l->b, own);
         mem_free(own);
         return e;
     }
@@ -102,9 +130,9 @@ static quire_err engine_adapters_add_numbered(const quire_options *o, adapter_st
     return e;
 }
 
-quire_err engine_adapters_open(const model *m, backend *b, const quire_options *o, engine_adapters *out,
-                               quire_error *err) {
-    *out = (engine_adapters){.m = m, .b = b, .limits = {o->max_lora_rank, MOST_FILE_BYTES}};
+quire_err engine_adapters_open(const model *m, backend *b, const tokenizer *t, const quire_options *o,
+                               engine_adapters *out, quire_error *err) {
+    *out = (engine_adapters){.m = m, .b = b, .text = t, .limits = {o->max_lora_rank, MOST_FILE_BYTES}};
     if (!options_have_adapters(o)) {
         return QUIRE_OK;
     }

@@ -517,7 +517,7 @@ quire_err engine_parts_open(const quire_options *options, const engine_ablations
     own.max_batched_tokens = options_max_rows(o, max_len);
     TRY(engine_parts_open_pages(p, o, &max_len, err));
     TRY(open_draft(p, o, max_len, err));
-    TRY(engine_adapters_open(p->model.m, p->model.b, o, &p->adapters, err));
+    TRY(engine_adapters_open(p->model.m, p->model.b, p->tokenizer, o, &p->adapters, err));
     p->max_adapters = options_have_adapters(o) ? o->max_loras : 0;
     TRY(open_core(p, o, ablations, beside, max_len, err));
     fill_info(p, o, max_len);

@@ -64,8 +64,16 @@ TEST(a_config_gives_what_the_adapter_is) {
     assert_int_equal(adapter_file_open(temp_path(&d, "adapter_config.json"), MOST, &f, &err), QUIRE_OK);
     assert_int_equal(f->n_invocation, 2);
     assert_int_equal(f->invocation[1], 6);
+    assert_null(f->invocation_text);
     adapter_file_close(f);
     temp_delete(&d, files);
+    assert_int_equal(open_config("{\"peft_type\": \"LORA\", \"r\": 2, \"invocation_string\": \"<judge>\", "
+                                 "\"alora_invocation_tokens\": null}",
+                                 &f, &err),
+                     QUIRE_OK);
+    assert_string_equal(f->invocation_text, "<judge>");
+    assert_true(f->facts.is_activated && f->n_invocation == 0);
+    adapter_file_close(f);
 }
 
 TEST(scales_follow_from_rank_and_alpha_of_the_module) {
@@ -126,8 +134,45 @@ TEST(other_kinds_and_options_are_refused_by_name) {
     refused("{\"peft_type\": \"LORA\", \"r\": 4, \"layer_replication\": [[0, 4]]}", QUIRE_UNSUPPORTED,
             "layer_replication");
     refused("{\"peft_type\": \"LORA\", \"r\": 4, \"lora_bias\": true}", QUIRE_UNSUPPORTED, "lora_bias");
+    refused("{\"peft_type\": \"LORA\", \"r\": 4, \"trainable_token_indices\": {\"embed_tokens\": [3, 4]}}",
+            QUIRE_UNSUPPORTED, "trainable_token_indices");
+    refused("{\"peft_type\": \"LORA\", \"r\": 4, \"invocation_string\": [1]}", QUIRE_BAD_FILE,
+            "invocation_string must be");
     refused("{\"peft_type\": \"LORA\", \"r\": 4, \"init_lora_weights\": \"pissa_niter_4\"}",
             QUIRE_UNSUPPORTED, "path_initial_model_for_weight_conversion");
+}
+
+/* The keys that PEFT 0.3, 0.10, 0.14 and 0.19 write, whose values change nothing. */
+TEST(configs_as_they_are_published_are_read) {
+    static const char *const published[] = {
+        "{\"base_model_name_or_path\": \"org/base\", \"bias\": \"none\", \"fan_in_fan_out\": false, "
+        "\"inference_mode\": true, \"init_lora_weights\": true, \"lora_alpha\": 16, \"lora_dropout\": 0.05, "
+        "\"modules_to_save\": null, \"peft_type\": \"LORA\", \"r\": 8, \"target_modules\": [\"q_proj\"], "
+        "\"task_type\": \"CAUSAL_LM\", \"layers_to_transform\": null, \"layers_pattern\": null}",
+        "{\"alpha_pattern\": {}, \"auto_mapping\": null, \"base_model_name_or_path\": \"/root/base\", "
+        "\"bias\": "
+        "\"lora_only\", \"fan_in_fan_out\": true, \"layer_replication\": null, \"loftq_config\": {}, "
+        "\"lora_alpha\": 16, \"megatron_config\": null, \"megatron_core\": \"megatron.core\", "
+        "\"modules_to_save\": [\"embed_tokens\", \"lm_head\"], \"peft_type\": \"LORA\", \"r\": 8, "
+        "\"rank_pattern\": {}, \"revision\": \"unsloth\", \"target_modules\": \"all-linear\", \"use_dora\": "
+        "false, \"use_rslora\": false}",
+        "{\"auto_mapping\": {\"base_model_class\": \"LlamaForCausalLM\", \"parent_library\": "
+        "\"transformers.models.llama.modeling_llama\"}, \"base_model_name_or_path\": null, \"eva_config\": "
+        "null, "
+        "\"exclude_modules\": \".*vision.*\", \"init_lora_weights\": \"gaussian\", \"lora_alpha\": 16.0, "
+        "\"lora_bias\": false, \"peft_type\": \"LORA\", \"r\": 8, \"layers_to_transform\": [0, 2], "
+        "\"layers_pattern\": \"layers\", \"runtime_config\": {\"ephemeral_gpu_offload\": false}, "
+        "\"target_modules\": \".*language_model.*\\\\.(q_proj|k_proj|v_proj|o_proj)$\"}",
+        "{\"alora_invocation_tokens\": null, \"arrow_config\": null, \"corda_config\": null, "
+        "\"ensure_weight_tying\": false, \"init_lora_weights\": \"eva\", \"kasa_config\": null, "
+        "\"lora_alpha\": 16, \"lora_ga_config\": null, \"monteclora_config\": null, \"peft_type\": \"LORA\", "
+        "\"peft_version\": \"0.19.1\", \"qalora_group_size\": 16, \"r\": 8, \"target_modules\": [\"qkv\", "
+        "\"attn.proj\"], \"target_parameters\": null, \"task_type\": null, \"trainable_token_indices\": "
+        "null, "
+        "\"use_bdlora\": null, \"use_dora\": false, \"use_qalora\": false, \"velora_config\": null}"};
+    for (size_t i = 0; i < sizeof published / sizeof *published; i++) {
+        assert_true(scale_in(published[i], "model.layers.0.self_attn.q_proj", 8) == 2.0f);
+    }
 }
 
 TEST(numbers_that_are_none_are_refused) {
@@ -264,6 +309,7 @@ int main(void) {
         cmocka_unit_test(patterns_match_as_regular_expressions_do),
         cmocka_unit_test(a_pattern_that_never_ends_matches_nothing),
         cmocka_unit_test(other_kinds_and_options_are_refused_by_name),
+        cmocka_unit_test(configs_as_they_are_published_are_read),
         cmocka_unit_test(numbers_that_are_none_are_refused),
         cmocka_unit_test(pickles_and_directories_without_an_adapter_are_refused),
         cmocka_unit_test(a_file_over_the_limit_is_refused),
