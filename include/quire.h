@@ -346,11 +346,11 @@ quire_err quire_options_set(quire_options *o, const char *name, const char *valu
 /* Loads the model and starts the engine's threads. On failure *out is NULL and err says
  * what to do. */
 quire_err quire_engine_open(const quire_options *o, quire_engine **out, quire_error *err);
-/* The same of a further model beside a running engine, the host. Both compute on the host's
- * threads, in turn: a step is of one model, and each gets an equal share of the time as
- * long as it has requests. Loading goes on in the background of the host's steps. Engines
- * that are open beside each other may be closed in any order. Any thread; host may not be
- * closed meanwhile. */
+/* The same of a further model beside a running engine, the host. Both compute on the
+ * host's threads, in turn: a step is of one model, and each gets an equal share of the
+ * time as long as it has requests. Loading goes on in the background of the host's steps.
+ * Engines that are open beside each other may be closed in any order. Any thread; host
+ * may not be closed meanwhile. */
 quire_err quire_engine_open_beside(quire_engine *host, const quire_options *o, quire_engine **out,
                                    quire_error *err);
 /* Cancels running requests, waits for the threads, frees everything. Close queues
@@ -1062,6 +1062,9 @@ typedef struct quire_adapter_stats {
     int32_t max_running, max_rank, max_loaded;
     int32_t n_loaded, most_loaded; /* now, and at most so far */
     int64_t n_bytes;               /* of those that are loaded */
+    /* so far: files that were loaded, and adapters that were unloaded because others
+     * needed their room */
+    int64_t n_loads, n_evictions;
 } quire_adapter_stats;
 void quire_adapter_count(const quire_engine *e, quire_adapter_stats *out);
 

@@ -157,6 +157,8 @@ void quire_adapter_count(const quire_engine *e, quire_adapter_stats *out) {
         all.n_loaded = b.n_resident;
         all.most_loaded = b.most_resident;
         all.n_bytes = b.n_bytes;
+        all.n_loads = b.n_loads;
+        all.n_evictions = b.n_evictions;
     }
     memcpy(out, &all, out->size < sizeof all ? out->size : sizeof all);
 }

@@ -19,7 +19,7 @@ bool adapter_list_knows(const server *s, str name) {
 }
 
 void adapter_list_each(const server *s, void (*write)(const server *s, const quire_adapter *a, json_out *o),
-                      json_out *o) {
+                       json_out *o) {
     quire_adapter **list;
     size_t n;
     quire_err e = quire_adapters(s->engine, &list, &n);
@@ -33,7 +33,7 @@ void adapter_list_each(const server *s, void (*write)(const server *s, const qui
 }
 
 bool adapter_list_one(const server *s, str name,
-                     void (*write)(const server *s, const quire_adapter *a, json_out *o), json_out *o) {
+                      void (*write)(const server *s, const quire_adapter *a, json_out *o), json_out *o) {
     quire_adapter **list;
     size_t n;
     bool is_found = false;
@@ -96,7 +96,7 @@ static quire_err adapter_list_write_rows(quire_adapter *const *list, size_t n, s
 }
 
 static quire_err adapter_list_write(const quire_adapter_stats *st, quire_adapter *const *list, size_t n,
-                                   strbuf *out) {
+                                    strbuf *out) {
     TRY(metrics_describe(out, "vllm:lora_requests_info", "gauge",
                          "LoRA adapters whose requests run or wait; the value is the unix time."));
     TRY(strbuf_addf(out, "vllm:lora_requests_info{max_lora=\"%d\",running_lora_adapters=\"",
@@ -110,6 +110,11 @@ static quire_err adapter_list_write(const quire_adapter_stats *st, quire_adapter
                       "LoRA adapters that may be loaded at once (--max-cpu-loras).", st->max_loaded));
     TRY(metrics_float(out, "quire_adapter_bytes", "gauge", "Memory of loaded LoRA adapters.",
                       (double)st->n_bytes));
+    TRY(metrics_float(out, "quire_adapter_loads_total", "counter", "LoRA adapters' files that were loaded.",
+                      (double)st->n_loads));
+    TRY(metrics_float(out, "quire_adapter_evictions_total", "counter",
+                      "LoRA adapters that were unloaded because others needed their room.",
+                      (double)st->n_evictions));
     return adapter_list_write_rows(list, n, out);
 }
 

@@ -207,6 +207,7 @@ static bool adapters_make_room(adapter_store *s, const adapter_want *w) {
     }
     if (idle != NULL) {
         adapters_unload(s, idle);
+        s->n_evictions++;
         return true;
     }
     if (!drains && used != NULL) {
@@ -239,6 +240,7 @@ static void note_loaded(adapter_store *s, adapter_entry *e, const loaded_adapter
         e->n_bytes = l->n_bytes;
         e->load_us = us;
         e->is_resident = true;
+        s->n_loads++;
         e->ref.weights = l->weights;
         e->ref.rank = l->rank;
         e->ref.invocation = l->invocation;
@@ -257,8 +259,8 @@ static void note_loaded(adapter_store *s, adapter_entry *e, const loaded_adapter
     e->is_gone = e->is_gone || e->is_hidden || e->is_found;
 }
 
-/* A file that is read on a thread of its own: the store's thread, which takes the lock that
- * others wait for, runs as they do. */
+/* A file that is read on a thread of its own: the store's thread, which takes the lock
+ * that others wait for, runs as they do. */
 typedef struct file_job {
     const adapter_loader *loader;
     const char *path;

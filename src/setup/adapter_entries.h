@@ -50,6 +50,7 @@ typedef struct adapter_store {
     adapter_want *first, **last; /* wants that wait, oldest first */
     uint64_t clock;
     int32_t n_resident, most_resident;
+    int64_t n_loads, n_evictions; /* so far */
 } adapter_store;
 
 /* Adds an entry; both texts are copied. NULL: out of memory. */

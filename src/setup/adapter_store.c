@@ -220,7 +220,9 @@ adapter_bounds adapter_store_bounds(adapter_store *s) {
     pthread_mutex_lock(&s->lock);
     adapter_bounds b = {.max_resident = s->options.max_resident,
                         .n_resident = s->n_resident,
-                        .most_resident = s->most_resident};
+                        .most_resident = s->most_resident,
+                        .n_loads = s->n_loads,
+                        .n_evictions = s->n_evictions};
     for (size_t i = 0; i < s->n_entries; i++) {
         b.n_bytes += s->entries[i]->is_resident ? s->entries[i]->loaded.n_bytes : 0;
     }

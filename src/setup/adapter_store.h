@@ -3,7 +3,8 @@
  *
  *   known --wanted--> waiting for its turn --thread--> resident --idle and room is short--> known
  *
- * A thread of the store's own has them read, one after the other in the order in which they
+ * A thread of the store's own has them read, one after the other in the order in which
+ * they
  * were first wanted, at low priority. No lock is held while a file is read, and none of
  * the store's is taken by a step of the engine: sequences only count references
  * (adapter_ref.h). At most `max_resident` are loaded at once. Room is made of the one
@@ -68,6 +69,7 @@ void adapter_store_visit(adapter_store *s, void (*visit)(void *context, const ad
 typedef struct adapter_bounds {
     int32_t max_resident, n_resident, most_resident; /* the bound, now, at most so far */
     int64_t n_bytes;
+    int64_t n_loads, n_evictions; /* so far: files that were loaded, and unloaded for want of room */
 } adapter_bounds;
 adapter_bounds adapter_store_bounds(adapter_store *s);
 
