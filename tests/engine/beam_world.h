@@ -28,6 +28,7 @@ typedef struct search {
     engine_ending ending;
     constraint *constraint; /* or NULL; the test's */
     engine_outside outside; /* who works on it outside of steps; all zero: nobody */
+    adapter_ref *adapter;   /* or NULL; the test's */
     sampling_params sampling;
     int32_t width, prompt_width; /* of log-probabilities */
     bool explain;
@@ -57,11 +58,12 @@ static inline quire_err search_submit(harness *h, search *s) {
                         .ending = s->ending,
                         .constraint = s->constraint,
                         .outside = s->outside,
+                        .adapter = s->adapter,
                         .logprobs_width = s->width,
                         .prompt_logprobs_width = s->prompt_width,
                         .explain = s->explain,
-                        .namespace = "test",
-                        .n_namespace = 4,
+                        .namespace = s->adapter != NULL ? "tuned" : "test",
+                        .n_namespace = s->adapter != NULL ? 5 : 4,
                         .out = h->out};
     memset(s->results, 0, sizeof s->results);
     s->n_ended = 0;

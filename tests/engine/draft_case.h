@@ -9,7 +9,7 @@
 
 #include "core/params.h"
 #define MODEL DRAFTED
-#include "harness.h"
+#include "adapter_world.h"
 #include "sample/constraints.h"
 #include "second_model.h"
 #include "test.h"
@@ -38,6 +38,8 @@ static engine_outside outsiders; /* who work outside of steps; none by default *
 static prediction *predictions[N_REQUESTS];
 /* makes the predictions of the run without drafts, before those with; NULL: none */
 static void (*predict)(const workload *base, int32_t n_vocab);
+static bool have_adapters; /* every other request has one, and drafts have not */
+static world_adapters their_adapters;
 static bool drafts_share;    /* the draft model's pages share a budget with the target's */
 static constraint *brackets; /* one for all, of the first workload's vocabulary */
 
@@ -111,6 +113,8 @@ static inline void submit(harness *h, workload *w, int32_t i) {
     for (int32_t k = 0; k < N_SAMPLES; k++) {
         users[k] = &w->outcomes[i + k];
     }
+    const int k = have_adapters && i % 2 == 0 ? i / 2 % WORLD_ADAPTERS : -1;
+    const char *namespace = adapter_namespace(k);
     engine_request r = {.tokens = tokens,
                         .n_tokens = w->n_prompt[i],
                         .sampling = w->sampling[i],
@@ -118,8 +122,9 @@ static inline void submit(harness *h, workload *w, int32_t i) {
                         .constraint = w->constraints[i],
                         .outside = outsiders,
                         .prediction = predictions[i],
-                        .namespace = "test",
-                        .n_namespace = 4,
+                        .adapter = k >= 0 ? &their_adapters.refs[k] : NULL,
+                        .namespace = namespace,
+                        .n_namespace = strlen(namespace),
                         .out = h->out};
     assert_int_equal(engine_submit_samples(h->e, &r, i == N_REQUESTS - 1 ? N_SAMPLES : 1, users, ids, &err),
                      QUIRE_OK);
@@ -143,7 +148,12 @@ static inline void take(const engine_event *ev) {
  * cache; the second outcomes must be the first ones. */
 static inline void run(const harness_options *o, workload *w) {
     harness h = {0};
-    harness_open(o, &h);
+    harness_options own = *o;
+    own.max_adapters = have_adapters ? 2 : 0;
+    harness_open(&own, &h);
+    if (have_adapters) {
+        adapters_load(&h, &their_adapters);
+    }
     workload_init(w, h.n_vocab);
     static outcome first[N_REQUESTS + N_SAMPLES - 1];
     for (int round = 0; round < 2; round++) {
@@ -176,6 +186,10 @@ static inline void run(const harness_options *o, workload *w) {
         assert_true(is_final || !out->stopped_by_eos);
     }
     w->stats = settled(&h);
+    engine_stop(h.e);
+    if (have_adapters) {
+        adapters_drop(&h, &their_adapters);
+    }
     harness_close(&h);
 }
 

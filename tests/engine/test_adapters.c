@@ -2,96 +2,23 @@
  * the base, in any order, after it was freed and loaded again, through the prefix cache,
  * samples, preemption by both ways, drafts and tiers; the base's rows are those of an
  * engine without adapters. */
-#define _DEFAULT_SOURCE /* mkdtemp */
-
-#include <stdio.h>
-#include <stdlib.h>
-#include <sys/stat.h>
-
-#include "harness.h"
-#include "model/model_adapter.h"
+#include "adapter_world.h"
 #include "test.h"
 
-enum { N_PROMPT = 70, N_NEW = 16, N_STRANGERS = 5, RANK = 4, N_ADAPTERS = 3 };
+enum { N_PROMPT = 70, N_NEW = 16, N_STRANGERS = 5 };
 
 static int32_t prompt[N_PROMPT];
-static char root[] = "/tmp/quire-test-adapters-XXXXXX";
 
-/* ---- files ---- */
-
-/* Writes a PEFT directory that changes the outputs of attention and their queries. */
-static void write_adapter(const char *dir, const model_desc *d, uint64_t seed) {
-    char path[128], header[8192];
-    const layer_desc *l = desc_attention_layer(d);
-    size_t n = 0, at = 0, rank = RANK, width = (size_t)d->d_model,
-           heads = (size_t)l->n_heads * (size_t)d->caches[l->caches[0]].d_key;
-    const struct {
-        const char *name;
-        size_t n_in, n_out;
-    } linears[] = {{"q_proj", width, heads}, {"o_proj", heads, width}};
-    n += (size_t)snprintf(header, sizeof header, "{");
-    for (int32_t i = 0; i < d->n_layers && i < 8; i++) {
-        for (int k = 0; k < 4; k++) {
-            size_t rows = k % 2 == 0 ? rank : linears[k / 2].n_out,
-                   columns = k % 2 == 0 ? linears[k / 2].n_in : rank;
-            n += (size_t)snprintf(header + n, sizeof header - n,
-                                  "%s\"base_model.model.model.layers.%d.self_attn.%s.lora_%c.weight\":{"
-                                  "\"dtype\":"
-                                  "\"F32\",\"shape\":[%zu,%zu],\"data_offsets\":[%zu,%zu]}",
-                                  n > 1 ? "," : "", (int)i, linears[k / 2].name, k % 2 == 0 ? 'A' : 'B', rows,
-                                  columns, at, at + rows * columns * sizeof(float));
-            at += rows * columns * sizeof(float);
-        }
-    }
-    n += (size_t)snprintf(header + n, sizeof header - n, "}");
-    assert_true(n < sizeof header);
-    assert_int_equal(mkdir(dir, 0700), 0);
-    (void)snprintf(path, sizeof path, "%s/adapter_model.safetensors", dir);
-    FILE *f = fopen(path, "wb");
-    assert_non_null(f);
-    uint64_t n_header = n;
-    assert_int_equal(fwrite(&n_header, sizeof n_header, 1, f), 1);
-    assert_int_equal(fwrite(header, 1, n, f), n);
-    for (size_t i = 0; i < at / sizeof(float); i++) {
-        float x = (float)((double)(rng_next(&seed) % 2001) / 1000.0 - 1.0) * 0.3f;
-        assert_int_equal(fwrite(&x, sizeof x, 1, f), 1);
-    }
-    (void)fclose(f);
-    (void)snprintf(path, sizeof path, "%s/adapter_config.json", dir);
-    f = fopen(path, "w");
-    assert_non_null(f);
-    (void)fprintf(
-        f, "{\"peft_type\":\"LORA\",\"r\":%d,\"lora_alpha\":%d,\"target_modules\":[\"q_proj\",\"o_proj\"]}",
-        RANK, RANK);
-    (void)fclose(f);
+static void world_open(const harness_options *o, harness *h, world_adapters *l) {
+    *h = (harness){0};
+    harness_open(o, h);
+    adapters_load(h, l);
 }
 
-static void path_of(int i, char out[64]) {
-    (void)snprintf(out, 64, "%s/%d", root, i);
-}
-
-/* The adapters of an open engine. */
-typedef struct loaded {
-    model_adapter own[N_ADAPTERS];
-    adapter_ref refs[N_ADAPTERS];
-} loaded;
-
-static void load_one(const harness *h, loaded *l, int i) {
-    const adapter_limits limits = {.max_rank = 16, .max_bytes = 1 << 24};
-    quire_error err = {0};
-    char path[64];
-    path_of(i, path);
-    l->own[i] = (model_adapter){0};
-    if (model_adapter_open(h->m, h->b, path, &limits, &l->own[i], &err) != QUIRE_OK) {
-        fail_msg("%s", err.message);
-    }
-    l->refs[i] = (adapter_ref){.weights = l->own[i].weights, .rank = l->own[i].rank};
-    atomic_store(&l->refs[i].holders, 1);
-}
-
-static void drop_one(const harness *h, loaded *l, int i) {
-    assert_int_equal(atomic_load(&l->refs[i].holders), 1); /* every request has given its own back */
-    model_adapter_close(h->b, &l->own[i]);
+static void world_close(harness *h, world_adapters *l) {
+    engine_stop(h->e);
+    adapters_drop(h, l);
+    harness_close(h);
 }
 
 /* ---- one way ---- */
@@ -104,45 +31,43 @@ typedef struct way {
     bool reloads;  /* it is freed and loaded again first */
     bool repeats;  /* the same request ran before, and left its pages */
     bool is_first; /* it is submitted before the strangers */
+    bool no_logits;
 } way;
 
 typedef struct outcome {
     float *logits;
     size_t n_bytes;
     int32_t tokens[N_NEW];
+    token_logprob logprobs[N_NEW];
     int32_t n_cached, n_preempted;
+    quire_stats stats; /* of the whole engine */
 } outcome;
 
-static const char *name_of(int i) {
-    static const char *const names[] = {"base", "adapter 0", "adapter 1", "adapter 2"};
-    return names[i + 1];
-}
-
-static void submit_strangers(harness *h, const way *w, loaded *l, harness_run *runs) {
+static void submit_strangers(harness *h, const way *w, world_adapters *l, harness_run *runs) {
     for (int32_t i = 0; i < w->n_strangers; i++) {
-        int k = i % (N_ADAPTERS + 1) - 1;
+        int k = i % (WORLD_ADAPTERS + 1) - 1;
         bool has = k >= 0 && w->o.max_adapters > 0;
         runs[i] = (harness_run){.prompt = prompt,
                                 .n_prompt = 20 + 9 * i,
-                                .sampling = greedy(8 + 3 * i),
+                                .sampling = greedy(24 + 3 * i),
                                 .adapter = has ? &l->refs[k] : NULL,
-                                .namespace = name_of(has ? k : -1)};
+                                .namespace = adapter_namespace(has ? k : -1)};
         harness_submit(h, &runs[i]);
     }
 }
 
 static void run_way(const way *w, outcome *out) {
     static harness_run runs[N_STRANGERS + 2];
-    static loaded l;
+    static world_adapters l;
     harness h = {0};
     memset(runs, 0, sizeof runs);
     harness_open(&w->o, &h);
-    for (int i = 0; i < N_ADAPTERS && w->o.max_adapters > 0; i++) {
-        load_one(&h, &l, i);
+    if (w->o.max_adapters > 0) {
+        adapters_load(&h, &l);
     }
     if (w->reloads) {
-        drop_one(&h, &l, w->own);
-        load_one(&h, &l, w->own);
+        adapter_drop_one(&h, &l, w->own);
+        adapter_load_one(&h, &l, w->own);
     }
     *out = (outcome){.n_bytes = (size_t)N_PROMPT * (size_t)h.n_vocab * sizeof(float)};
     out->logits = mem_new(1, out->n_bytes);
@@ -150,17 +75,19 @@ static void run_way(const way *w, outcome *out) {
     *own = (harness_run){.prompt = prompt,
                          .n_prompt = N_PROMPT,
                          .sampling = greedy(N_NEW),
+                         .logprobs = out->logprobs,
+                         .logprobs_width = 1,
                          .adapter = w->own >= 0 ? &l.refs[w->own] : NULL,
                          .adapter_from = w->from,
-                         .namespace = name_of(w->from > 0 ? -1 : w->own)};
+                         .namespace = adapter_namespace(w->from > 0 ? -1 : w->own)};
     harness_run *before = &runs[N_STRANGERS + 1];
     if (w->repeats) {
         *before = *own;
         harness_submit(&h, before);
         harness_wait(&h, 1);
-    } else {
-        own->logits = out->logits;
     }
+    own->logits = w->repeats || w->no_logits ? NULL : out->logits;
+    harness_hold(&h); /* all at once */
     if (w->is_first) {
         harness_submit(&h, own);
     }
@@ -174,32 +101,35 @@ static void run_way(const way *w, outcome *out) {
     out->n_cached = own->n_cached;
     out->n_preempted = own->n_preempted;
     engine_stop(h.e);
-    for (int i = 0; i < N_ADAPTERS && w->o.max_adapters > 0; i++) {
-        drop_one(&h, &l, i);
+    engine_stats_read(h.e, &out->stats);
+    if (w->o.max_adapters > 0) {
+        adapters_drop(&h, &l);
     }
     harness_close(&h);
 }
 
 static bool same(const outcome *a, const outcome *b, bool with_logits) {
     return memcmp(a->tokens, b->tokens, sizeof a->tokens) == 0 &&
+           memcmp(a->logprobs, b->logprobs, sizeof a->logprobs) == 0 &&
            (!with_logits || memcmp(a->logits, b->logits, a->n_bytes) == 0);
 }
 
-static void expect(const outcome *base, const way *w, const char *what) {
+static outcome expect(const outcome *base, const way *w, const char *what) {
     outcome other;
     run_way(w, &other);
-    if (!same(base, &other, !w->repeats)) {
-        fail_msg("%s under %s: other bits", what, name_of(w->own));
+    if (!same(base, &other, !w->repeats && !w->no_logits)) {
+        fail_msg("%s under %s: other bits", what, adapter_namespace(w->own));
     }
     if (w->repeats) {
         assert_true(other.n_cached >= N_PROMPT - 16);
     }
     mem_free(other.logits);
+    return other;
 }
 
 static way usual(int own) {
     way w = {.o = harness_defaults, .own = own};
-    w.o.max_adapters = N_ADAPTERS;
+    w.o.max_adapters = WORLD_ADAPTERS;
     return w;
 }
 
@@ -209,23 +139,23 @@ static void all_ways(compute_mode compute, int own) {
     w.o.compute = compute;
     run_way(&w, &alone);
     w.n_strangers = N_STRANGERS;
-    expect(&alone, &w, "beside others");
+    (void)expect(&alone, &w, "beside others");
     w.is_first = true;
-    expect(&alone, &w, "before others");
+    (void)expect(&alone, &w, "before others");
     w.o.chunk = 7;
     w.o.n_threads = 2;
-    expect(&alone, &w, "in chunks, on two threads");
+    (void)expect(&alone, &w, "in chunks, on two threads");
     w.o.max_adapters = 2; /* others wait for a slot */
-    expect(&alone, &w, "with two slots");
+    (void)expect(&alone, &w, "with two slots");
     w = usual(own);
     w.o.compute = compute;
     w.repeats = true;
-    expect(&alone, &w, "from the prefix cache");
+    (void)expect(&alone, &w, "from the prefix cache");
     w = usual(own);
     w.o.compute = compute;
     w.reloads = own >= 0;
     w.n_strangers = 2;
-    expect(&alone, &w, "loaded again");
+    (void)expect(&alone, &w, "loaded again");
     mem_free(alone.logits);
 }
 
@@ -255,12 +185,14 @@ TEST(few_pages_preempt_and_change_no_bit) {
         outcome alone;
         way w = usual(1);
         run_way(&w, &alone);
-        w.n_strangers = N_STRANGERS;
-        w.is_first = false;
-        w.o.n_pages = 12;
+        w.n_strangers = 1;
+        w.o.n_pages = 8; /* the stranger was there first, and needs a third */
         w.o.preempt = mode;
         w.o.swap_bytes = mode == PREEMPT_SWAP ? 1 << 24 : 0;
-        expect(&alone, &w, mode == PREEMPT_SWAP ? "swapped" : "computed again");
+        w.no_logits = true; /* else it would not be swapped out */
+        const outcome other = expect(&alone, &w, mode == PREEMPT_SWAP ? "swapped" : "computed again");
+        assert_true(other.n_preempted > 0);
+        assert_int_equal(other.stats.swapped_out > 0, mode == PREEMPT_SWAP);
         mem_free(alone.logits);
     }
 }
@@ -272,8 +204,108 @@ TEST(drafts_are_verified_under_the_adapter) {
     w.o.draft =
         (draft_options){.method = DRAFT_METHOD_NGRAM, .n_tokens = 5, .lookup_min = 1, .lookup_max = 4};
     w.n_strangers = 3;
-    expect(&alone, &w, "with drafts");
+    assert_true(expect(&alone, &w, "with drafts").stats.draft_tokens > 0);
     mem_free(alone.logits);
+}
+
+/* ---- tiers ---- */
+
+enum { N_KINDS = 4, WANTED_FROM = N_PROMPT - 5, N_OTHER = 150, N_OTHERS = 4 };
+
+/* Of the base, of two adapters, and of one that is activated within the prompt. */
+static const struct {
+    int own;
+    int32_t from;
+} kinds[N_KINDS] = {{-1, 0}, {0, 0}, {1, 0}, {2, 48}};
+
+static void run_kind(harness *h, world_adapters *l, int kind, float *logits, harness_run *out) {
+    const int own = kinds[kind].own;
+    const int32_t from = kinds[kind].from;
+    *out = (harness_run){.prompt = prompt,
+                         .n_prompt = N_PROMPT,
+                         .sampling = greedy(N_NEW),
+                         .logits = logits,
+                         .logits_first = WANTED_FROM,
+                         .adapter = own >= 0 ? &l->refs[own] : NULL,
+                         .adapter_from = from,
+                         .namespace = adapter_namespace(from > 0 ? -1 : own)};
+    harness_submit(h, out);
+    harness_wait(h, 1);
+    assert_int_equal(out->finish, FINISH_LENGTH);
+}
+
+/* Requests that take all of a small pool. */
+static void run_others(harness *h) {
+    static int32_t others[N_OTHERS][N_OTHER];
+    static harness_run r;
+    uint64_t seed = 5;
+    for (int i = 0; i < N_OTHERS; i++) {
+        random_prompt(&seed, h->n_vocab, N_OTHER, others[i]);
+        r = (harness_run){.prompt = others[i], .n_prompt = N_OTHER, .sampling = greedy(2)};
+        harness_submit(h, &r);
+        harness_wait(h, 1);
+    }
+}
+
+/* Each kind comes back from a tier with the bits that it has in an engine without
+ * cache. */
+static void there_and_back(harness_options o, bool opens_anew) {
+    static harness_run cold[N_KINDS], warm;
+    static world_adapters l;
+    harness h;
+    harness_options plain = harness_defaults;
+    size_t width = 0;
+    float *want[N_KINDS], *got = NULL;
+    plain.max_adapters = WORLD_ADAPTERS;
+    plain.prefix_cache = PREFIX_CACHE_NONE;
+    world_open(&plain, &h, &l);
+    width = (size_t)h.n_vocab;
+    got = mem_new(N_PROMPT * width, sizeof *got);
+    for (int k = 0; k < N_KINDS; k++) {
+        want[k] = mem_new(N_PROMPT * width, sizeof *want[k]);
+        run_kind(&h, &l, k, want[k], &cold[k]);
+    }
+    world_close(&h, &l);
+    world_open(&o, &h, &l);
+    for (int round = 0; round < 2; round++) {
+        for (int k = 0; k < N_KINDS; k++) {
+            const int64_t before = harness_idle_stats(&h).promoted_tokens;
+            memset(got, 0, N_PROMPT * width * sizeof *got);
+            run_kind(&h, &l, k, got, &warm);
+            assert_memory_equal(got + WANTED_FROM * width, want[k] + WANTED_FROM * width,
+                                5 * width * sizeof *got);
+            assert_memory_equal(warm.tokens, cold[k].tokens, sizeof(int32_t) * N_NEW);
+            const int64_t promoted = harness_idle_stats(&h).promoted_tokens - before;
+            /* the activated one finds the base's pages, in the first round too */
+            assert_int_equal(promoted, kinds[k].from > 0 ? kinds[k].from : round * 64);
+            run_others(&h);
+        }
+        if (opens_anew && round == 0) {
+            world_close(&h, &l);
+            world_open(&o, &h, &l);
+        }
+    }
+    world_close(&h, &l);
+    for (int k = 0; k < N_KINDS; k++) {
+        mem_free(want[k]);
+    }
+    mem_free(got);
+}
+
+TEST(pages_come_back_from_tiers_under_their_own_adapter) {
+    char path[96];
+    harness_options o = harness_defaults;
+    o.max_adapters = 2;
+    o.n_pages = 25;
+    o.tiers = (engine_tiers){.version = "test", .wait_us = 10000000, .host_bytes = 64 << 20};
+    there_and_back(o, false);
+    (void)snprintf(path, sizeof path, "%s/tier", world_root);
+    o.tiers = (engine_tiers){.version = "test",
+                             .wait_us = 10000000,
+                             .file_path = path,
+                             .file_bytes = 64 << 20,
+                             .write = TIER_WRITE_THROUGH};
+    there_and_back(o, true);
 }
 
 /* ---- activated adapters ---- */
@@ -292,11 +324,11 @@ TEST(rows_before_the_invocation_are_the_bases_and_share_its_pages) {
                             (char *)cold.logits + (size_t)from * row, row);
     /* behind a base request of the same prompt, and then behind itself */
     static harness_run runs[4];
-    static loaded l;
+    static world_adapters l;
     harness h = {0};
     memset(runs, 0, sizeof runs);
     harness_open(&w.o, &h);
-    load_one(&h, &l, 0);
+    adapter_load_one(&h, &l, 0);
     for (int i = 0; i < 4; i++) {
         bool has = i == 1 || i == 2;
         runs[i] = (harness_run){.prompt = prompt,
@@ -304,7 +336,7 @@ TEST(rows_before_the_invocation_are_the_bases_and_share_its_pages) {
                                 .sampling = greedy(N_NEW),
                                 .adapter = has ? &l.refs[0] : NULL,
                                 .adapter_from = has ? from : 0,
-                                .namespace = name_of(-1)};
+                                .namespace = adapter_namespace(-1)};
         harness_submit(&h, &runs[i]);
         harness_wait(&h, 1);
         assert_memory_equal(runs[i].tokens, has ? cold.tokens : base.tokens, sizeof cold.tokens);
@@ -313,33 +345,72 @@ TEST(rows_before_the_invocation_are_the_bases_and_share_its_pages) {
     assert_int_equal(runs[2].n_cached, from); /* what it computed itself is nobody's */
     assert_true(runs[3].n_cached >= N_PROMPT - 1);
     engine_stop(h.e);
-    drop_one(&h, &l, 0);
+    adapter_drop_one(&h, &l, 0);
     harness_close(&h);
     mem_free(base.logits);
     mem_free(cold.logits);
 }
 
-static int set_up(void **state) {
-    (void)state;
-    harness h = {0};
-    uint64_t seed = 11;
-    assert_non_null(mkdtemp(root));
-    harness_open(&harness_defaults, &h);
-    random_prompt(&seed, h.n_vocab, N_PROMPT, prompt);
-    for (int i = 0; i < N_ADAPTERS; i++) {
-        char path[64];
-        path_of(i, path);
-        write_adapter(path, model_description(h.m), 100 + (uint64_t)i);
+/* The base's pages of 4,096 tokens are used, and every row of the adapter's after them is
+ * that of a run which computed all of it. */
+TEST(a_long_prefix_of_the_base_is_an_activated_adapters_too) {
+    enum { N_PREFIX = 4096, N_OWN = 40, N_ALL = N_PREFIX + N_OWN };
+    static int32_t tokens[N_ALL];
+    static harness_run cold, base, warm;
+    static world_adapters l;
+    harness_options o = harness_defaults;
+    harness h;
+    uint64_t seed = 8;
+    o.max_adapters = 1;
+    o.max_model_len = N_ALL + N_NEW;
+    o.compute = COMPUTE_INT8;
+    o.kv = DTYPE_BF16;
+    o.prefix_cache = PREFIX_CACHE_NONE;
+    float *want = NULL, *got = NULL;
+    size_t own = 0, n_bytes = 0;
+    for (int is_warm = 0; is_warm < 2; is_warm++) {
+        world_open(&o, &h, &l);
+        if (!is_warm) {
+            random_prompt(&seed, h.n_vocab, N_ALL, tokens);
+            n_bytes = (size_t)N_ALL * (size_t)h.n_vocab * sizeof(float);
+            own = (size_t)N_PREFIX * (size_t)h.n_vocab;
+            want = mem_new(1, n_bytes);
+            got = mem_new(1, n_bytes);
+        }
+        base = (harness_run){.prompt = tokens, .n_prompt = N_PREFIX, .sampling = greedy(1)};
+        harness_run *r = is_warm ? &warm : &cold;
+        *r = (harness_run){.prompt = tokens,
+                           .n_prompt = N_ALL,
+                           .sampling = greedy(N_NEW),
+                           .logits = is_warm ? got : want,
+                           .logits_first = N_PREFIX,
+                           .adapter = &l.refs[0],
+                           .adapter_from = N_PREFIX};
+        if (is_warm) {
+            harness_submit(&h, &base);
+            harness_wait(&h, 1);
+        }
+        harness_submit(&h, r);
+        harness_wait(&h, 1);
+        assert_int_equal(r->finish, FINISH_LENGTH);
+        world_close(&h, &l);
+        o.prefix_cache = PREFIX_CACHE_TOKEN;
     }
-    harness_close(&h);
-    return 0;
+    assert_int_equal(cold.n_cached, 0);
+    assert_int_equal(warm.n_cached, N_PREFIX);
+    assert_memory_equal(got + own, want + own, n_bytes - own * sizeof *got);
+    assert_memory_equal(warm.tokens, cold.tokens, sizeof(int32_t) * N_NEW);
+    mem_free(want);
+    mem_free(got);
 }
 
-static int tear_down(void **state) {
-    char command[64];
-    (void)state;
-    (void)snprintf(command, sizeof command, "rm -r %s", root);
-    return system(command);
+static int set_up(void **state) {
+    harness h = {0};
+    uint64_t seed = 11;
+    harness_open(&harness_defaults, &h);
+    random_prompt(&seed, h.n_vocab, N_PROMPT, prompt);
+    harness_close(&h);
+    return adapters_write(state);
 }
 
 int main(void) {
@@ -348,7 +419,9 @@ int main(void) {
         cmocka_unit_test(the_bases_rows_are_those_of_an_engine_without_adapters),
         cmocka_unit_test(few_pages_preempt_and_change_no_bit),
         cmocka_unit_test(drafts_are_verified_under_the_adapter),
+        cmocka_unit_test(pages_come_back_from_tiers_under_their_own_adapter),
         cmocka_unit_test(rows_before_the_invocation_are_the_bases_and_share_its_pages),
+        cmocka_unit_test(a_long_prefix_of_the_base_is_an_activated_adapters_too),
     };
-    return cmocka_run_group_tests(tests, set_up, tear_down);
+    return cmocka_run_group_tests(tests, set_up, adapters_remove);
 }

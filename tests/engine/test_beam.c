@@ -1,6 +1,7 @@
 #include <math.h>
 #include <stdio.h>
 
+#include "engine/adapter_world.h"
 #include "engine/beam_world.h"
 #include "engine/state.h"
 #include "kv/audit.h"
@@ -37,7 +38,8 @@ static void log_softmax(harness *h, const search *s, const path *p, double *out)
                        .sampling = greedy(1),
                        .logits = logits,
                        .logits_first = n - 1,
-                       .namespace = "reference"};
+                       .adapter = s->adapter,
+                       .namespace = s->adapter != NULL ? "tuned reference" : "reference"};
     harness_submit(h, &run);
     harness_wait(h, 1);
     const float *row = logits + (size_t)(n - 1) * (size_t)h->n_vocab;
@@ -185,6 +187,44 @@ TEST(searches_find_what_a_plain_implementation_finds) {
     }
     assert_true(n_stopped > 0);
     harness_close(&h);
+}
+
+/* Beside a search of the base, in pages that are enough for both and in such that are
+ * not. */
+TEST(searches_under_an_adapter_find_what_a_plain_implementation_finds) {
+    static search s, other, base;
+    static paths results;
+    static world_adapters l;
+    harness_options o = harness_defaults;
+    harness h;
+    o.max_adapters = 2;
+    for (int round = 0; round < 4; round++) {
+        harness_open(&o, &h);
+        adapters_load(&h, &l);
+        search_init(&s, &h, 900, 30, 3 + round % 2, 10);
+        search_init(&base, &h, 900, 30, 3, 10);
+        search_init(&other, &h, 901, 41, 3, 12);
+        s.adapter = &l.refs[0];
+        other.adapter = &l.refs[1];
+        reference(&h, &s, &results);
+        harness_hold(&h);
+        assert_int_equal(search_submit(&h, &other), QUIRE_OK);
+        assert_int_equal(search_submit(&h, &base), QUIRE_OK);
+        assert_int_equal(search_submit(&h, &s), QUIRE_OK);
+        engine_release(h.e);
+        search_wait(&h, &s, s.n + other.n + base.n);
+        compare(&s, &results);
+        assert_true(s.results[0].sum != base.results[0].sum); /* the adapter does something */
+        engine_stop(h.e);
+        quire_stats stats;
+        engine_stats_read(h.e, &stats);
+        assert_int_equal(stats.preemptions > 0, round > 0);
+        adapters_drop(&h, &l);
+        harness_close(&h);
+        o.n_pages = 12;
+        o.swap_bytes = round > 0 ? 1 << 22 : 0;
+        o.preempt = round > 0 ? PREEMPT_SWAP : PREEMPT_RECOMPUTE;
+    }
 }
 
 /* Over behind two tokens whose sum a number divides: what comes before the last decides
@@ -728,6 +768,7 @@ TEST(what_cannot_be_searched_is_refused) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(searches_find_what_a_plain_implementation_finds),
+        cmocka_unit_test(searches_under_an_adapter_find_what_a_plain_implementation_finds),
         cmocka_unit_test(what_else_ends_a_beam_ends_it_in_the_search),
         cmocka_unit_test(four_beams_of_ten_tokens_hold_eight_pages_and_twenty_unshared),
         cmocka_unit_test(a_dropped_beam_returns_its_pages_in_the_same_step),
@@ -742,5 +783,5 @@ int main(void) {
         cmocka_unit_test(results_are_explained_to_readers_who_do_not_wait_for_each_other),
         cmocka_unit_test(what_cannot_be_searched_is_refused),
     };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return cmocka_run_group_tests(tests, adapters_write, adapters_remove);
 }

@@ -5,7 +5,7 @@
 
 #include "core/params.h"
 #define MODEL FLUENT
-#include "engine/harness.h"
+#include "engine/adapter_world.h"
 #include "test.h"
 
 enum { N_PROMPT = 37, N_OUT = 60, MAX = 512 };
@@ -28,7 +28,13 @@ typedef struct fields {
     sampling_params sampling;
     const char *namespace;
     int32_t logprobs_width;
+    adapter_ref *adapter;
+    int32_t adapter_from;
 } fields;
+
+/* What fields_of gives to all requests; NULL and 0: none has one. */
+static adapter_ref *everybodys;
+static int32_t everybodys_from;
 
 static engine_request request_of(harness *h, watched *w, int32_t n_tokens, const fields *f) {
     int32_t *tokens = mem_new((size_t)n_tokens, sizeof *tokens);
@@ -39,6 +45,8 @@ static engine_request request_of(harness *h, watched *w, int32_t n_tokens, const
                             .namespace = f->namespace,
                             .n_namespace = strlen(f->namespace),
                             .logprobs_width = f->logprobs_width,
+                            .adapter = f->adapter,
+                            .adapter_from = f->adapter_from,
                             .out = h->out,
                             .user = w};
 }
@@ -139,7 +147,10 @@ static void nothing_is_held(harness *h) {
 /* Every kind of choice that looks back: at tokens, at how many there are, and at what was
  * chosen. */
 static fields fields_of(int kind) {
-    fields f = {.sampling = greedy(N_OUT), .namespace = "test"};
+    fields f = {.sampling = greedy(N_OUT),
+                .namespace = "test",
+                .adapter = everybodys,
+                .adapter_from = everybodys_from};
     f.sampling.seed = 77;
     f.sampling.temperature = kind == 0 ? 0.0f : 1.0f;
     if (kind == 2) {
@@ -309,8 +320,23 @@ TEST(a_fork_equals_a_fresh_request_with_its_prefix_and_seed) {
     harness_close(&h);
 }
 
+/* w ends as a fresh request does whose prompt is the first n tokens of it. */
+static void check_fresh(harness *h, watched *w, int32_t n, const fields *f) {
+    static watched fresh;
+    fields g = *f;
+    quire_error err;
+    read_end(h, w);
+    fresh = (watched){.n = n};
+    memcpy(fresh.tokens, w->tokens, (size_t)n * sizeof(int32_t));
+    g.sampling.max_tokens -= n - N_PROMPT;
+    engine_request r = request_of(h, &fresh, n, &g);
+    assert_int_equal(engine_submit(h->e, &r, &fresh.id, &err), QUIRE_OK);
+    read_end(h, &fresh);
+    same_tokens(w, &fresh);
+}
+
 static void check_steer(harness *h, int kind) {
-    static watched s, fresh;
+    static watched s;
     static const int32_t given[] = {100, 101, 102, 103, 104, 105, 106, 107, 108,
                                     109, 110, 111, 112, 113, 114, 115, 116, 117};
     fields f = fields_of(kind);
@@ -328,14 +354,7 @@ static void check_steer(harness *h, int kind) {
     if (kind >= 3) {
         return; /* mirostat remembers what it chose before */
     }
-    fresh = (watched){.n = at + n};
-    memcpy(fresh.tokens, s.tokens, (size_t)fresh.n * sizeof(int32_t));
-    f.sampling.max_tokens = N_OUT - 13 - n;
-    engine_request r = request_of(h, &fresh, fresh.n, &f);
-    quire_error err;
-    assert_int_equal(engine_submit(h->e, &r, &fresh.id, &err), QUIRE_OK);
-    read_end(h, &fresh);
-    same_tokens(&s, &fresh);
+    check_fresh(h, &s, at + n, &f);
 }
 
 TEST(a_steered_generation_goes_on_as_if_the_tokens_had_been_its_own) {
@@ -474,6 +493,48 @@ TEST(drafts_change_nothing) {
         engine_stats_read(h.e, &stats);
         assert_true(stats.draft_accepted > 0);
         harness_close(&h);
+    }
+}
+
+/* Of all rows and of those from within the prompt on, beside requests of the base that
+ * share its pages. */
+TEST(branches_under_an_adapter_are_what_they_would_be_untouched) {
+    static world_adapters l;
+    static watched base, other, s;
+    for (int i = 0; i < 4; i++) {
+        harness h = {0};
+        harness_options o = harness_defaults;
+        o.max_adapters = 2;
+        o.prefix_cache = i % 2 ? PREFIX_CACHE_TOKEN : PREFIX_CACHE_NONE;
+        harness_open(&o, &h);
+        adapters_load(&h, &l);
+        fields plain = fields_of(1);
+        plain.namespace = i < 2 ? "base" : plain.namespace;
+        start(&h, &base, N_PROMPT, &plain);
+        everybodys = &l.refs[0];
+        everybodys_from = i < 2 ? 0 : 20;
+        for (int kind = 0; kind < N_KINDS; kind++) {
+            check_rollback(&h, kind);
+            check_fork(&h, kind);
+            check_steer(&h, kind);
+        }
+        /* a branch under another adapter has none of its fork parent's pages */
+        fields f = fields_of(1), g = f;
+        g.adapter = &l.refs[1];
+        g.namespace = i < 2 ? "other" : g.namespace;
+        start(&h, &s, N_PROMPT, &f);
+        read_to(&h, &s, N_PROMPT + 25);
+        assert_int_equal(branch(&h, &s, &other, N_PROMPT + 25, NULL, 0, N_PROMPT, &g), QUIRE_OK);
+        check_fresh(&h, &other, N_PROMPT + 25, &g);
+        read_end(&h, &s);
+        read_end(&h, &base);
+        assert_true(memcmp(base.tokens, s.tokens, sizeof(int32_t) * (N_PROMPT + N_OUT)) != 0);
+        nothing_is_held(&h);
+        engine_stop(h.e);
+        adapters_drop(&h, &l);
+        harness_close(&h);
+        everybodys = NULL;
+        everybodys_from = 0;
     }
 }
 
@@ -687,6 +748,7 @@ int main(void) {
         cmocka_unit_test(what_cannot_run_at_once_waits_and_comes_out_the_same),
         cmocka_unit_test(windows_are_computed_again_where_their_pages_are_gone),
         cmocka_unit_test(drafts_change_nothing),
+        cmocka_unit_test(branches_under_an_adapter_are_what_they_would_be_untouched),
         cmocka_unit_test(samples_of_a_branch_are_what_each_would_be_alone),
         cmocka_unit_test(a_stem_may_end_before_its_branch_begins),
         cmocka_unit_test(a_branch_from_one_that_still_waits_waits_too),
@@ -695,5 +757,5 @@ int main(void) {
     };
     uint64_t seed = 4;
     random_prompt(&seed, 2048, MAX, prompt);
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return cmocka_run_group_tests(tests, adapters_write, adapters_remove);
 }

@@ -15,6 +15,25 @@ TEST(drafts_of_a_second_model_change_nothing) {
     second_close(&x);
 }
 
+/* The draft model drafts as the base does; what it drafts is verified under the
+ * adapter. */
+TEST(drafts_change_nothing_under_adapters) {
+    second x;
+    draft_options o = second_open(&x, SIBLING, COMPUTE_F32, 512);
+    have_adapters = true;
+    matrix(COMPUTE_F32, DTYPE_F32, &o, (engine_ablations){0}, "sibling, adapters",
+           getenv("QUIRE_TEST_LONG") != NULL);
+    o.tree_width = 3;
+    o.n_tokens = 6;
+    matrix(COMPUTE_INT8, DTYPE_BF16, &o, (engine_ablations){0}, "sibling, trees, adapters", false);
+    second_close(&x);
+    o = ngram;
+    o.tree_width = 3;
+    matrix(COMPUTE_F32, DTYPE_F32, &o, (engine_ablations){0}, "ngram, trees, adapters", false);
+    matrix(COMPUTE_F32, DTYPE_F32, &suffix, (engine_ablations){0}, "suffix, adapters", false);
+    have_adapters = false;
+}
+
 /* The model drafting for itself is always right, sampled text included: drafts share the
  * noise, and what was computed of drafts stays in step. */
 TEST(a_model_that_drafts_for_itself_is_always_right) {
@@ -319,14 +338,23 @@ TEST(a_drafter_forgets_what_is_preempted) {
     second_close(&x);
 }
 
+static int model_open_both(void **state) {
+    return lists_open(state) || adapters_write(state);
+}
+
+static int model_close_both(void **state) {
+    return lists_close(state) || adapters_remove(state);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(drafts_of_a_second_model_change_nothing),
+        cmocka_unit_test(drafts_change_nothing_under_adapters),
         cmocka_unit_test(a_model_that_drafts_for_itself_is_always_right),
         cmocka_unit_test(rejection_sampling_keeps_the_distribution),
         cmocka_unit_test(greedy_output_is_the_same_under_rejection_sampling),
         cmocka_unit_test(a_drafter_has_seen_what_it_is_said_to_have_seen),
         cmocka_unit_test(a_drafter_forgets_what_is_preempted),
     };
-    return cmocka_run_group_tests(tests, lists_open, lists_close);
+    return cmocka_run_group_tests(tests, model_open_both, model_close_both);
 }

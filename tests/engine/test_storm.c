@@ -1,5 +1,6 @@
-/* Storms: samples, beams, forks, steered streams, cancels, drafts, tiers and swapping,
- * all at once in pools of a few pages. Whatever is admitted ends, no page stays held, and
+/* Storms: samples, beams, forks, steered streams, cancels, drafts, tiers, swapping and
+ * adapters, which are unloaded and loaded again meanwhile, all at once in pools of a few
+ * pages. Whatever is admitted ends, no page stays held, and
  * each response has the tokens and the log-probabilities that it has alone in a roomy
  * engine. */
 #include <math.h>
@@ -11,7 +12,7 @@
 #define MODEL "models/builtin-small.gguf"
 #endif
 #include "base/clock.h"
-#include "engine/harness.h"
+#include "engine/adapter_world.h"
 #include "test.h"
 
 enum { N_MOST = 200, LEN = 64, N_OPEN = 20, N_BASES = 3, PATIENCE_US = 60000000 };
@@ -22,6 +23,8 @@ typedef struct run {
     float logprobs[LEN]; /* NAN: not told, as of a steered tail */
     sampling_params sampling;
     uint32_t sample;
+    int own;                /* the adapter; -1: the base */
+    int32_t from;           /* the first position that it changes */
     int32_t n_beams, group; /* the run that leads its samples or beams */
     int32_t priority;
     request_id id;
@@ -33,6 +36,7 @@ typedef struct run {
 static run runs[N_MOST], alone[8];
 static int32_t n_runs, bases[N_BASES][LEN];
 static uint64_t state_of_random;
+static world_adapters tuned; /* of the engine that is open */
 
 static int32_t pick(int32_t n) {
     return (int32_t)(rng_next(&state_of_random) % (uint64_t)n);
@@ -61,6 +65,7 @@ static harness_options random_options(void) {
     o.kv = types[pick(6)];
     o.n_threads = 1 + pick(2);
     o.no_cascade = pick(3) == 0;
+    o.max_adapters = pick(WORLD_ADAPTERS + 1);
     if (o.prefix_cache != PREFIX_CACHE_NONE && pick(2) == 0) {
         o.tiers = (engine_tiers){
             .host_bytes = 1 << (14 + pick(8)), .version = "x", .wait_us = 2000, .write = pick(2)};
@@ -79,18 +84,37 @@ static harness_options random_options(void) {
     return o;
 }
 
+static void storm_open(const harness_options *o, harness *h) {
+    *h = (harness){0};
+    harness_open(o, h);
+    if (o->max_adapters > 0) {
+        adapters_load(h, &tuned);
+    }
+}
+
+static void storm_close(const harness_options *o, harness *h) {
+    engine_stop(h->e);
+    if (o->max_adapters > 0) {
+        adapters_drop(h, &tuned);
+    }
+    harness_close(h);
+}
+
 /* ---- sending ---- */
 
 static engine_request request_of(harness *h, const run *r) {
     int32_t *tokens = mem_new((size_t)r->n_prompt, sizeof *tokens);
+    const char *namespace = adapter_namespace(r->from > 0 ? -1 : r->own);
     memcpy(tokens, r->prompt, (size_t)r->n_prompt * sizeof *tokens);
     engine_request q = {.tokens = tokens,
                         .n_tokens = r->n_prompt,
                         .sampling = r->sampling,
                         .sample_index = r->sample,
                         .priority = r->priority,
-                        .namespace = "t",
-                        .n_namespace = 1,
+                        .adapter = r->own >= 0 ? &tuned.refs[r->own] : NULL,
+                        .adapter_from = r->from,
+                        .namespace = namespace,
+                        .n_namespace = strlen(namespace),
                         .logprobs_width = 1,
                         .out = h->out};
     if (r->n_beams > 0) {
@@ -119,9 +143,14 @@ static quire_err send(harness *h, run *r, int32_t n) {
     return QUIRE_OK;
 }
 
-static void send_new(harness *h, int32_t max_seqs) {
+static void send_new(harness *h, const harness_options *o) {
     run *r = &runs[n_runs];
-    *r = (run){.n_prompt = 1 + pick(40), .group = n_runs, .priority = pick(3)};
+    int32_t max_seqs = o->max_seqs;
+    *r = (run){.n_prompt = 1 + pick(40), .group = n_runs, .priority = pick(3), .own = -1};
+    if (o->max_adapters > 0) {
+        r->own = pick(WORLD_ADAPTERS + 1) - 1;
+        r->from = r->own >= 0 && pick(3) == 0 ? pick(r->n_prompt) : 0;
+    }
     random_prompt(&state_of_random, 300, r->n_prompt, r->prompt);
     memcpy(r->prompt, bases[pick(N_BASES)], (size_t)pick(r->n_prompt + 1) * sizeof *r->prompt);
     r->sampling = greedy(1 + pick(20));
@@ -154,6 +183,17 @@ static bool cancel_some(harness *h) {
         runs[i].cancelled = runs[i].cancelled || with;
     }
     return true;
+}
+
+/* Unloads an adapter that no request has, and loads it again. */
+static bool reload_some(harness *h) {
+    int i = pick(WORLD_ADAPTERS);
+    bool is_idle = atomic_load(&tuned.refs[i].holders) == 1;
+    if (is_idle) {
+        adapter_drop_one(h, &tuned, i);
+        adapter_load_one(h, &tuned, i);
+    }
+    return is_idle;
 }
 
 /* A fork of a stream, or the stream itself rolled back, with a few tokens put behind or
@@ -234,21 +274,24 @@ static int32_t n_open(void) {
 
 /* Sends, forks and cancels until `total` runs were sent, and reads until all have
  * ended. */
-static void blow(harness *h, int32_t max_seqs, int32_t total, uint64_t seed) {
+static void blow(harness *h, const harness_options *o, int32_t total, uint64_t seed) {
     /* bounded by runs, not by time: on a slow machine as many responses are compared */
-    int32_t last = -1, n_cancels = 0, n_branches = 0;
+    int32_t last = -1, n_cancels = 0, n_branches = 0, n_reloads = 0;
     int64_t last_steps = -1, since_us = clock_us();
     while (n_runs < total || n_open() > 0) {
         while (take(h)) {
         }
         if (n_runs < total && n_open() < N_OPEN) {
-            send_new(h, max_seqs);
+            send_new(h, o);
         }
         if (n_cancels < n_runs / 6 && pick(12) == 0) {
             n_cancels += cancel_some(h);
         }
         if (n_branches < n_runs / 3 && n_runs + 1 < N_MOST && pick(6) == 0) {
             n_branches += branch_some(h);
+        }
+        if (o->max_adapters > 0 && n_reloads < n_runs / 6 && pick(6) == 0) {
+            n_reloads += reload_some(h);
         }
         quire_stats s;
         engine_stats_read(h->e, &s);
@@ -294,7 +337,8 @@ static int32_t compare_alone(const harness_options *storm, uint64_t seed) {
     o.max_model_len = LEN;
     o.compute = storm->compute;
     o.kv = storm->kv;
-    harness_open(&o, &h);
+    o.max_adapters = storm->max_adapters;
+    storm_open(&o, &h);
     for (int32_t i = 0; i < n_runs; i++) {
         const run *r = &runs[i];
         int32_t n = r->n_beams > 0 ? r->n_beams : 1;
@@ -320,7 +364,7 @@ static int32_t compare_alone(const harness_options *storm, uint64_t seed) {
             n_compared++;
         }
     }
-    harness_close(&h);
+    storm_close(&o, &h);
     return n_compared;
 }
 
@@ -339,11 +383,11 @@ TEST(storms_in_tight_pools_end_and_change_no_answer) {
         for (int32_t i = 0; i < N_BASES; i++) {
             random_prompt(&state_of_random, 300, LEN, bases[i]);
         }
-        harness_open(&o, &h);
-        blow(&h, o.max_seqs, 40 + pick(60), seed + (uint64_t)round);
+        storm_open(&o, &h);
+        blow(&h, &o, 40 + pick(60), seed + (uint64_t)round);
         quire_stats s = harness_idle_stats(&h);
         assert_int_equal(s.n_pages_held, 0);
-        harness_close(&h);
+        storm_close(&o, &h);
         n_compared += compare_alone(&o, seed + (uint64_t)round);
     }
     print_message("%d rounds, %d answers compared\n", (int)n_rounds, (int)n_compared);
@@ -352,5 +396,5 @@ TEST(storms_in_tight_pools_end_and_change_no_answer) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {cmocka_unit_test(storms_in_tight_pools_end_and_change_no_answer)};
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return cmocka_run_group_tests(tests, adapters_write, adapters_remove);
 }
