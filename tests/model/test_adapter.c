@@ -1,81 +1,11 @@
 /* Adapters on models: what they change is what merging them into the weights changes, in
  * every architecture; what does not fit is refused with the tensor's name. */
-#include <math.h>
-
-#include "golden_model.h"
+#include "core/quant.h"
+#include "made_adapter.h"
 #include "model/arch.h"
-#include "model/model_adapter.h"
 #include "pack_model.h"
-#include "run_model.h"
 
-static const char *const adapter_files[] = {"adapter_config.json", "adapter_model.safetensors", NULL};
-
-enum { RANK = 3, MOST_TENSORS = 4096 };
-
-#define BASE   "tests/golden/lora/base"
-#define CONFIG "{\"peft_type\": \"LORA\", \"r\": 3, \"lora_alpha\": 3}"
-
-/* ---- adapters that are written ---- */
-
-typedef struct new_tensor {
-    const char *name;
-    int64_t d0, d1;      /* d1 0: a vector */
-    const float *values; /* NULL: of a generator */
-    const char *type;    /* NULL: F32 */
-} new_tensor;
-
-static void write_tensors(const temp_dir *d, const char *file, const new_tensor *t, int n) {
-    strbuf header = {0}, b = {0}, data = {0};
-    uint64_t state = 5;
-    put(&header, "{", 1);
-    for (int i = 0; i < n; i++) {
-        const size_t at = data.n, size = t[i].type != NULL && strcmp(t[i].type, "I32") != 0 ? 2 : 4;
-        const int64_t count = t[i].d0 * (t[i].d1 > 0 ? t[i].d1 : 1);
-        for (int64_t k = 0; k < count; k++) {
-            const float v =
-                t[i].values != NULL ? t[i].values[k] : ((float)(rng_next(&state) % 2000) - 1000.0f) * 2e-4f;
-            put(&data, &v, size);
-        }
-        char dims[64];
-        (void)snprintf(dims, sizeof dims, t[i].d1 > 0 ? "%lld, %lld" : "%lld", (long long)t[i].d0,
-                       (long long)t[i].d1);
-        assert_int_equal(
-            strbuf_addf(
-                &header, "%s\"%s\": {\"dtype\": \"%s\", \"shape\": [%s], \"data_offsets\": [%zu, %zu]}",
-                i > 0 ? ", " : "", t[i].name, t[i].type != NULL ? t[i].type : "F32", dims, at, data.n),
-            QUIRE_OK);
-    }
-    put(&header, "}", 1);
-    put_u64(&b, header.n);
-    put(&b, header.p, header.n);
-    put(&b, data.p, data.n);
-    write_file(temp_path(d, file), b.p, b.n);
-    strbuf_deinit(&header);
-    strbuf_deinit(&b);
-    strbuf_deinit(&data);
-}
-
-static model *open_base(const char *path, backend *b) {
-    model_file *f;
-    model *m = NULL;
-    quire_error err = {0};
-    if (model_file_open(path, &f, &err) != QUIRE_OK || model_open(f, b, 64, &m, &err) != QUIRE_OK) {
-        fail_msg("%s", err.message);
-    }
-    model_file_close(f);
-    return m;
-}
-
-static quire_err open_written(const model *m, backend *b, const char *text, const new_tensor *t, int n,
-                              model_adapter *out, quire_error *err) {
-    const temp_dir d = temp_new();
-    const adapter_limits limits = {.max_rank = 64, .max_bytes = 1 << 20};
-    write_text(&d, "adapter_config.json", text);
-    write_tensors(&d, "adapter_model.safetensors", t, n);
-    const quire_err e = model_adapter_open(m, b, d.path, &limits, out, err);
-    temp_delete(&d, adapter_files);
-    return e;
-}
+#define BASE "tests/golden/lora/base"
 
 /* ---- refusals ---- */
 
@@ -203,62 +133,8 @@ TEST(a_weight_that_is_named_twice_is_refused) {
 
 /* ---- what it changes ---- */
 
-/* Logits of a base, with an adapter where `path` is not NULL. */
-static float *logits_with(const char *base, const char *path, size_t *n) {
-    backend *b = open_backend(COMPUTE_F32);
-    model *m = open_base(base, b);
-    model_adapter a = {0};
-    const adapter_limits limits = {.max_rank = 64, .max_bytes = 1 << 24};
-    quire_error err = {0};
-    if (path != NULL && model_adapter_open(m, b, path, &limits, &a, &err) != QUIRE_OK) {
-        fail_msg("%s", err.message);
-    }
-    float *out = run_prompt_with(m, b, a.weights, n, &err);
-    if (out == NULL) {
-        fail_msg("%s", err.message);
-    }
-    model_adapter_close(b, &a);
-    model_close(m);
-    b->ops->close(b);
-    return out;
-}
-
-static float largest_difference(const float *a, const float *b, size_t n) {
-    float most = 0.0f;
-    for (size_t i = 0; i < n; i++) {
-        const float d = fabsf(a[i] - b[i]);
-        most = d <= most ? most : d;
-    }
-    return most;
-}
-
-/* An adapter of every product of a model, and the model's weights with it merged in. */
-typedef struct made_adapter {
-    new_tensor tensors[MOST_TENSORS];
-    int n;
-    strbuf names; /* reserved before: pointers into it stay */
-    void *values[MOST_TENSORS];
-} made_adapter;
-
-static const char *name_in(made_adapter *a, str module, const char *end) {
-    const char *at = a->names.p + a->names.n;
-    assert_int_equal(strbuf_addf(&a->names, "base_model.model.%.*s%s", (int)module.n, module.p, end),
-                     QUIRE_OK);
-    assert_int_equal(strbuf_add(&a->names, "", 1), QUIRE_OK);
-    return at;
-}
-
-static float *random_values(int64_t n, float size, uint64_t *state) {
-    float *v = mem_new((size_t)n, sizeof *v);
-    assert_non_null(v);
-    for (int64_t i = 0; i < n; i++) {
-        v[i] = size * ((float)(rng_next(state) % 2000) - 1000.0f) * 1e-3f;
-    }
-    return v;
-}
-
-/* Whether the name belongs to products that adapters change; is_conv: its weight is stored
- * as [n_in, n_out]. */
+/* Whether the name belongs to products that adapters change; is_conv: its weight is
+ * stored as [n_in, n_out]. */
 static bool is_product(const model *m, str module) {
     int32_t first;
     const int32_t n = weight_table_find(&m->weights, false, module, &first);
@@ -274,9 +150,9 @@ static void add_product(made_adapter *a, str module, const tensor_view *t, bool 
           *values_b = random_values(n_out * RANK, 0.3f, state), *w = (float *)(uintptr_t)t->data;
     assert_true(a->n + 2 <= MOST_TENSORS);
     a->values[a->n] = values_a;
-    a->tensors[a->n++] = (new_tensor){name_in(a, module, ".lora_A.weight"), RANK, n_in, values_a, NULL};
+    a->tensors[a->n++] = (new_tensor){name_in(a, module, ".lora_A.weight"), RANK, n_in, values_a, NULL, 0};
     a->values[a->n] = values_b;
-    a->tensors[a->n++] = (new_tensor){name_in(a, module, ".lora_B.weight"), n_out, RANK, values_b, NULL};
+    a->tensors[a->n++] = (new_tensor){name_in(a, module, ".lora_B.weight"), n_out, RANK, values_b, NULL, 0};
     for (int64_t r = 0; r < n_out; r++) {
         for (int64_t i = 0; i < n_in; i++) {
             float sum = 0.0f, *at = &w[is_conv ? i * n_out + r : r * n_in + i], was;
@@ -340,16 +216,16 @@ static void add_parameter(made_adapter *a, const char *module, int64_t n, int64_
                           uint64_t *seed) {
     a->values[a->n] = random_values(n * RANK * d1, 0.3f, seed);
     a->tensors[a->n] =
-        (new_tensor){name_in(a, str_of(module), ".lora_A.weight"), n * RANK, d1, a->values[a->n], NULL};
+        (new_tensor){name_in(a, str_of(module), ".lora_A.weight"), n * RANK, d1, a->values[a->n], NULL, 0};
     a->n++;
     a->values[a->n] = random_values(d2 * RANK * n, 0.3f, seed);
     a->tensors[a->n] =
-        (new_tensor){name_in(a, str_of(module), ".lora_B.weight"), d2, RANK * n, a->values[a->n], NULL};
+        (new_tensor){name_in(a, str_of(module), ".lora_B.weight"), d2, RANK * n, a->values[a->n], NULL, 0};
     a->n++;
 }
 
-/* Merges adapters of gate_up_proj [E, 2 F, D] and down_proj [E, D, F] into a checkpoint that
- * has a tensor for each expert. */
+/* Merges adapters of gate_up_proj [E, 2 F, D] and down_proj [E, D, F] into a checkpoint
+ * that has a tensor for each expert. */
 static void merge_list(const tensor_dir *dir, const char *module, made_adapter *a, uint64_t *seed) {
     static const char *const what[] = {"gate_proj", "up_proj", "down_proj"};
     char name[256];
@@ -399,13 +275,14 @@ static void merge_stack(const tensor_dir *dir, const char *module, made_adapter 
     }
 }
 
-/* Compares the model with the adapter, and with it merged into these bytes. */
-static void expect_merged(const char *base, const char *name, const made_adapter *a, const uint8_t *bytes,
-                          size_t n_bytes) {
+/* Compares the model with the adapter, and with it merged into these bytes, whose config
+ * lies in config_dir. */
+static void expect_merged(const char *base, const char *config_dir, const char *name, const made_adapter *a,
+                          const uint8_t *bytes, size_t n_bytes) {
     const temp_dir merged = temp_new(), fine_tune = temp_new();
     char config_path[GOLDEN_PATH + 32];
     size_t n_config, n;
-    (void)snprintf(config_path, sizeof config_path, "%s/config.json", base);
+    (void)snprintf(config_path, sizeof config_path, "%s/config.json", config_dir);
     uint8_t *text = read_whole(config_path, &n_config);
     write_file(temp_path(&merged, "config.json"), text, n_config);
     write_file(temp_path(&merged, "model.safetensors"), bytes, n_bytes);
@@ -422,14 +299,6 @@ static void expect_merged(const char *base, const char *name, const made_adapter
     mem_free(text);
     temp_delete(&merged, golden_files);
     temp_delete(&fine_tune, adapter_files);
-}
-
-static void made_deinit(made_adapter *a) {
-    for (int i = 0; i < a->n; i++) {
-        mem_free(a->values[i]);
-    }
-    strbuf_deinit(&a->names);
-    mem_free(a);
 }
 
 /* The model with an adapter of all its products gives what it gives with them merged. */
@@ -450,7 +319,7 @@ static void an_adapter_is_what_it_merges_to(const char *set, const char *name, i
     model_close(m);
     b->ops->close(b);
     assert_true(a->n > 0);
-    expect_merged(base, name, a, bytes, n_bytes);
+    expect_merged(base, base, name, a, bytes, n_bytes);
     (*n_checked)++;
     made_deinit(a);
     mem_free(bytes);
@@ -574,10 +443,110 @@ TEST(an_adapter_of_experts_as_one_parameter_is_what_it_merges_to) {
         assert_int_equal(tensor_dir_finish(&dir, "model.safetensors", NULL), QUIRE_OK);
         cases[i].merge(&dir, cases[i].experts, a, &seed);
         tensor_dir_deinit(&dir);
-        expect_merged(base, cases[i].name, a, bytes, n);
+        expect_merged(base, base, cases[i].name, a, bytes, n);
         made_deinit(a);
         mem_free(bytes);
     }
+}
+
+/* The tensors of a checkpoint as floats, and stacks of experts in blocks as they are
+ * computed: [E, n_in, n_rows]. */
+static made_adapter *tensors_as_floats(const char *base) {
+    char path[GOLDEN_PATH + 32];
+    backend *b = open_backend(COMPUTE_F32);
+    model *m = open_base(base, b);
+    const weight_table *t = &m->weights;
+    made_adapter *a = mem_new(1, sizeof *a);
+    tensor_dir dir = {0};
+    size_t n_bytes;
+    (void)snprintf(path, sizeof path, "%s/model.safetensors", base);
+    uint8_t *bytes = read_whole(path, &n_bytes);
+    assert_int_equal(safetensors_parse(bytes, n_bytes, path, 0, &dir, NULL), QUIRE_OK);
+    assert_int_equal(tensor_dir_finish(&dir, path, NULL), QUIRE_OK);
+    assert_int_equal(strbuf_reserve(&a->names, 1 << 16), QUIRE_OK);
+    for (int32_t i = 0; i < dir.n; i++) {
+        const tensor_view *v = &dir.views[i];
+        if (v->type != DTYPE_BF16) { /* blocks and their scales */
+            continue;
+        }
+        const int64_t n = (int64_t)v->n_bytes / 2;
+        a->values[a->n] = random_values(n, 0.0f, &(uint64_t){0});
+        assert_int_equal(quant_dequantise(v->type, v->data, (size_t)n, a->values[a->n]), QUIRE_OK);
+        a->tensors[a->n] = (new_tensor){
+            tensor_name_in(a, v->name),    v->dims[0], v->n_dims > 1 ? v->dims[1] : 0, a->values[a->n], NULL,
+            v->n_dims > 2 ? v->dims[2] : 0};
+        a->n++;
+    }
+    for (int32_t i = 0; i < t->n_names[0]; i++) {
+        const name_ref *ref = &t->by_name[0][i];
+        const weight_entry *w = &t->entries[t->refs[ref->i].entry];
+        if (w->part.n_slabs == 0) {
+            continue;
+        }
+        const int64_t n_rows = w->part.n_rows, slab = n_rows * w->n_in;
+        if (w->part.slab == 0 && w->part.first == 0) { /* the first of its tensor */
+            char name[256];
+            (void)snprintf(name, sizeof name, "%.*s", (int)ref->name.n, ref->name.p);
+            a->values[a->n] = random_values(w->part.n_slabs * slab, 0.0f, &(uint64_t){0});
+            a->tensors[a->n] = (new_tensor){
+                tensor_name_in(a, name), w->part.n_slabs, w->n_in, a->values[a->n], NULL, n_rows};
+            a->n++;
+        }
+        float *row = random_values(w->n_in, 0.0f, &(uint64_t){0}), *to = a->values[a->n - 1];
+        for (int64_t r = 0; r < w->n_out; r++) {
+            const int64_t at = w->part.first + r / w->part.block * w->part.step + r % w->part.block;
+            b->ops->linear_row(b, w->w, (int32_t)r, row);
+            for (int64_t k = 0; k < w->n_in; k++) {
+                to[w->part.slab * slab + k * n_rows + at] = row[k];
+            }
+        }
+        mem_free(row);
+    }
+    tensor_dir_deinit(&dir);
+    mem_free(bytes);
+    model_close(m);
+    b->ops->close(b);
+    return a;
+}
+
+/* The experts of gpt-oss in 4-bit blocks, as they are published, are those of the floats
+ * that PEFT saw: also where inputs and outputs are as many, so that the shape does not
+ * tell which is which. */
+TEST(an_adapter_of_experts_in_blocks_is_that_of_their_values) {
+    const char *shared = shared_dir();
+    char base[GOLDEN_PATH];
+    size_t n;
+    tensor_dir dir = {0};
+    uint64_t seed = 9;
+    if (shared == NULL) {
+        return;
+    }
+    (void)snprintf(base, sizeof base, "%s/golden/quants/hf/mxfp4-gpt-oss", shared);
+    const temp_dir plain = temp_new();
+    made_adapter *floats = tensors_as_floats(base), *a = mem_new(1, sizeof *a);
+    char path[GOLDEN_PATH + 32];
+    (void)snprintf(path, sizeof path, "%s/config.json", base);
+    json_t *json = json_load_file(path, 0, NULL);
+    assert_true(json != NULL && json_object_del(json, "quantization_config") == 0);
+    assert_int_equal(json_dump_file(json, temp_path(&plain, "config.json"), 0), 0);
+    json_decref(json);
+    write_tensors(&plain, "model.safetensors", floats->tensors, floats->n);
+    float *blocks = logits_with(base, NULL, &n), *values = logits_with(plain.path, NULL, &n);
+    assert_true(largest_difference(blocks, values, n) < 1e-3f);
+    uint8_t *bytes = read_whole(temp_path(&plain, "model.safetensors"), &n);
+    assert_int_equal(strbuf_reserve(&a->names, 1 << 16), QUIRE_OK);
+    assert_int_equal(safetensors_parse(bytes, n, "model.safetensors", 0, &dir, NULL), QUIRE_OK);
+    assert_int_equal(tensor_dir_finish(&dir, "model.safetensors", NULL), QUIRE_OK);
+    merge_stack(&dir, "model.layers.1.mlp.experts", a, &seed);
+    tensor_dir_deinit(&dir);
+    expect_merged(plain.path, plain.path, "gpt-oss in floats", a, bytes, n);
+    expect_merged(base, plain.path, "gpt-oss in blocks", a, bytes, n);
+    made_deinit(a);
+    made_deinit(floats);
+    mem_free(blocks);
+    mem_free(values);
+    mem_free(bytes);
+    temp_delete(&plain, golden_files);
 }
 
 TEST(an_adapter_of_a_small_model_is_what_it_merges_to) {
@@ -679,8 +648,8 @@ TEST(stacked_adapters_of_experts_are_those_of_each) {
                            "base_model.model.model.layers.1.mlp.experts.%d.gate_proj.%s", e,
                            k == 0 ? "lora_A.weight" : "lora_B.weight");
         }
-        t[2 * e] = (new_tensor){names[2 * e], RANK, D, a + e * RANK * D, NULL};
-        t[2 * e + 1] = (new_tensor){names[2 * e + 1], F, RANK, b + e * F * RANK, NULL};
+        t[2 * e] = (new_tensor){names[2 * e], RANK, D, a + e * RANK * D, NULL, 0};
+        t[2 * e + 1] = (new_tensor){names[2 * e + 1], F, RANK, b + e * F * RANK, NULL, 0};
     }
     write_text(&d, "adapter_config.json", CONFIG);
     write_tensors(&d, "adapter_model.safetensors", t, 2 * N_EXPERTS);
@@ -799,6 +768,7 @@ int main(void) {
         cmocka_unit_test(an_adapter_of_every_architecture_is_what_it_merges_to),
         cmocka_unit_test(an_adapter_of_a_checkpoint_fits_its_gguf_file_or_is_refused),
         cmocka_unit_test(an_adapter_of_experts_as_one_parameter_is_what_it_merges_to),
+        cmocka_unit_test(an_adapter_of_experts_in_blocks_is_that_of_their_values),
         cmocka_unit_test(stacked_adapters_of_experts_are_those_of_each),
         cmocka_unit_test(a_packed_base_gives_the_bits_of_its_source),
         cmocka_unit_test(an_adapter_of_a_quantised_base_is_as_far_off_as_the_base),

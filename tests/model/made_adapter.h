@@ -1,0 +1,152 @@
+/* Adapters that tests of models write: their tensors, their files, and what a base gives
+ * with one. */
+#ifndef TESTS_MODEL_MADE_ADAPTER_H
+#define TESTS_MODEL_MADE_ADAPTER_H
+
+#include <math.h>
+
+#include "golden_model.h"
+#include "model/model_adapter.h"
+#include "run_model.h"
+
+static const char *const adapter_files[] = {"adapter_config.json", "adapter_model.safetensors", NULL};
+
+enum { RANK = 3, MOST_TENSORS = 4096 };
+
+#define CONFIG "{\"peft_type\": \"LORA\", \"r\": 3, \"lora_alpha\": 3}"
+
+/* ---- adapters that are written ---- */
+
+typedef struct new_tensor {
+    const char *name;
+    int64_t d0, d1;      /* d1 0: a vector */
+    const float *values; /* NULL: of a generator */
+    const char *type;    /* NULL: F32 */
+    int64_t d2;          /* 0: it has no third dimension */
+} new_tensor;
+
+static inline void write_tensors(const temp_dir *d, const char *file, const new_tensor *t, int n) {
+    strbuf header = {0}, b = {0}, data = {0};
+    uint64_t state = 5;
+    put(&header, "{", 1);
+    for (int i = 0; i < n; i++) {
+        const size_t at = data.n, size = t[i].type != NULL && strcmp(t[i].type, "I32") != 0 ? 2 : 4;
+        const int64_t count = t[i].d0 * (t[i].d1 > 0 ? t[i].d1 : 1) * (t[i].d2 > 0 ? t[i].d2 : 1);
+        for (int64_t k = 0; k < count; k++) {
+            const float v =
+                t[i].values != NULL ? t[i].values[k] : ((float)(rng_next(&state) % 2000) - 1000.0f) * 2e-4f;
+            put(&data, &v, size);
+        }
+        char dims[64];
+        (void)snprintf(dims, sizeof dims,
+                       t[i].d2 > 0   ? "%lld, %lld, %lld"
+                       : t[i].d1 > 0 ? "%lld, %lld"
+                                     : "%lld",
+                       (long long)t[i].d0, (long long)t[i].d1, (long long)t[i].d2);
+        assert_int_equal(
+            strbuf_addf(
+                &header, "%s\"%s\": {\"dtype\": \"%s\", \"shape\": [%s], \"data_offsets\": [%zu, %zu]}",
+                i > 0 ? ", " : "", t[i].name, t[i].type != NULL ? t[i].type : "F32", dims, at, data.n),
+            QUIRE_OK);
+    }
+    put(&header, "}", 1);
+    put_u64(&b, header.n);
+    put(&b, header.p, header.n);
+    put(&b, data.p, data.n);
+    write_file(temp_path(d, file), b.p, b.n);
+    strbuf_deinit(&header);
+    strbuf_deinit(&b);
+    strbuf_deinit(&data);
+}
+
+static inline model *open_base(const char *path, backend *b) {
+    model_file *f;
+    model *m = NULL;
+    quire_error err = {0};
+    if (model_file_open(path, &f, &err) != QUIRE_OK || model_open(f, b, 64, &m, &err) != QUIRE_OK) {
+        fail_msg("%s", err.message);
+    }
+    model_file_close(f);
+    return m;
+}
+
+static inline quire_err open_written(const model *m, backend *b, const char *text, const new_tensor *t, int n,
+                                     model_adapter *out, quire_error *err) {
+    const temp_dir d = temp_new();
+    const adapter_limits limits = {.max_rank = 64, .max_bytes = 1 << 20};
+    write_text(&d, "adapter_config.json", text);
+    write_tensors(&d, "adapter_model.safetensors", t, n);
+    const quire_err e = model_adapter_open(m, b, d.path, &limits, out, err);
+    temp_delete(&d, adapter_files);
+    return e;
+}
+
+/* Logits of a base, with an adapter where `path` is not NULL. */
+static inline float *logits_with(const char *base, const char *path, size_t *n) {
+    backend *b = open_backend(COMPUTE_F32);
+    model *m = open_base(base, b);
+    model_adapter a = {0};
+    const adapter_limits limits = {.max_rank = 64, .max_bytes = 1 << 24};
+    quire_error err = {0};
+    if (path != NULL && model_adapter_open(m, b, path, &limits, &a, &err) != QUIRE_OK) {
+        fail_msg("%s", err.message);
+    }
+    float *out = run_prompt_with(m, b, a.weights, n, &err);
+    if (out == NULL) {
+        fail_msg("%s", err.message);
+    }
+    model_adapter_close(b, &a);
+    model_close(m);
+    b->ops->close(b);
+    return out;
+}
+
+static inline float largest_difference(const float *a, const float *b, size_t n) {
+    float most = 0.0f;
+    for (size_t i = 0; i < n; i++) {
+        const float d = fabsf(a[i] - b[i]);
+        most = d <= most ? most : d;
+    }
+    return most;
+}
+
+/* An adapter of every product of a model, and the model's weights with it merged in. */
+typedef struct made_adapter {
+    new_tensor tensors[MOST_TENSORS];
+    int n;
+    strbuf names; /* reserved before: pointers into it stay */
+    void *values[MOST_TENSORS];
+} made_adapter;
+
+static inline const char *tensor_name_in(made_adapter *a, const char *name) {
+    const char *at = a->names.p + a->names.n;
+    assert_int_equal(strbuf_add(&a->names, name, strlen(name) + 1), QUIRE_OK);
+    return at;
+}
+
+static inline const char *name_in(made_adapter *a, str module, const char *end) {
+    const char *at = a->names.p + a->names.n;
+    assert_int_equal(strbuf_addf(&a->names, "base_model.model.%.*s%s", (int)module.n, module.p, end),
+                     QUIRE_OK);
+    assert_int_equal(strbuf_add(&a->names, "", 1), QUIRE_OK);
+    return at;
+}
+
+static inline float *random_values(int64_t n, float size, uint64_t *state) {
+    float *v = mem_new((size_t)n, sizeof *v);
+    assert_non_null(v);
+    for (int64_t i = 0; i < n; i++) {
+        v[i] = size * ((float)(rng_next(state) % 2000) - 1000.0f) * 1e-3f;
+    }
+    return v;
+}
+
+static inline void made_deinit(made_adapter *a) {
+    for (int i = 0; i < a->n; i++) {
+        mem_free(a->values[i]);
+    }
+    strbuf_deinit(&a->names);
+    mem_free(a);
+}
+
+#endif

@@ -1,0 +1,232 @@
+/* Adapters on bases of every format and architecture at hand: A and B of every product
+ * give what the sum of their product and the weights that are read back gives in place of
+ * these, with DoRA's factors and without. */
+#include <dirent.h>
+
+#include "made_adapter.h"
+#include "model/arch.h"
+#include "test.h"
+
+#define DORA "{\"peft_type\": \"LORA\", \"r\": 3, \"lora_alpha\": 3, \"use_dora\": true}"
+
+/* A tensor of a checkpoint as it is computed: [n_out, n_in]. */
+typedef struct read_weight {
+    float *values;
+    int64_t n_out, n_in;
+} read_weight;
+
+/* The rows of all entries of a name; values NULL: some entry is none that can be read
+ * back by rows, or it is of the head's kind. */
+static read_weight read_back(const model *m, backend *b, const name_ref *refs, int32_t n) {
+    const weight_table *t = &m->weights;
+    const weight_entry *first = &t->entries[t->refs[refs[0].i].entry];
+    read_weight r = {.n_out = first->part.n_rows > 0 ? first->part.n_rows : first->n_out,
+                     .n_in = first->n_in};
+    for (int32_t i = 0; i < n; i++) {
+        const weight_ref *ref = &t->refs[refs[i].i];
+        const weight_entry *w = &t->entries[ref->entry];
+        if (w->w == NULL || w->turned || w->part.n_slabs > 0 || w->part.transposed || ref->whole) {
+            return (read_weight){0};
+        }
+    }
+    r.values = mem_new((size_t)(r.n_out * r.n_in), sizeof *r.values);
+    assert_non_null(r.values);
+    for (int32_t i = 0; i < n; i++) {
+        const weight_entry *w = &t->entries[t->refs[refs[i].i].entry];
+        const weight_part *p = &w->part;
+        for (int64_t k = 0; k < w->n_out; k++) {
+            const int64_t row = p->n_rows > 0 ? p->first + k / p->block * p->step + k % p->block : k;
+            b->ops->linear_row(b, w->w, (int32_t)k, r.values + row * r.n_in);
+        }
+    }
+    return r;
+}
+
+/* Two adapters of the same effect. */
+typedef struct twin_adapters {
+    made_adapter *parts, *whole; /* A and B, with magnitudes; weights in place of the base's */
+} twin_adapters;
+
+static void add_tensor(made_adapter *a, const char *name, int64_t d0, int64_t d1, float *values) {
+    assert_true(a->n < MOST_TENSORS);
+    a->values[a->n] = values;
+    a->tensors[a->n++] = (new_tensor){name, d0, d1, values, NULL, 0};
+}
+
+/* W + B A, each row times its factor where `magnitude` is set. */
+static void merge(read_weight *w, const float *a, const float *b, const float *magnitude) {
+    for (int64_t r = 0; r < w->n_out; r++) {
+        float *row = w->values + r * w->n_in;
+        double sum = 0.0;
+        for (int64_t i = 0; i < w->n_in; i++) {
+            for (int64_t k = 0; k < RANK; k++) {
+                row[i] += b[r * RANK + k] * a[k * w->n_in + i];
+            }
+            sum += (double)row[i] * (double)row[i];
+        }
+        for (int64_t i = 0; i < w->n_in && magnitude != NULL; i++) {
+            row[i] *= magnitude[r] / (float)sqrt(sum);
+        }
+    }
+}
+
+static void add_twins(twin_adapters *t, str module, read_weight *w, bool is_dora, uint64_t *seed) {
+    float *a = random_values(RANK * w->n_in, 1.0f / sqrtf((float)w->n_in), seed),
+          *b = random_values(w->n_out * RANK, 0.3f, seed), *magnitude = NULL;
+    if (is_dora) {
+        magnitude = random_values(w->n_out, 0.2f, seed);
+        for (int64_t r = 0; r < w->n_out; r++) {
+            double sum = 0.0;
+            for (int64_t i = 0; i < w->n_in; i++) {
+                sum += pow((double)w->values[r * w->n_in + i], 2.0);
+            }
+            magnitude[r] = (float)sqrt(sum) * (1.0f + magnitude[r]);
+        }
+        add_tensor(t->parts, name_in(t->parts, module, ".lora_magnitude_vector"), w->n_out, 0, magnitude);
+    }
+    merge(w, a, b, magnitude);
+    add_tensor(t->parts, name_in(t->parts, module, ".lora_A.weight"), RANK, w->n_in, a);
+    add_tensor(t->parts, name_in(t->parts, module, ".lora_B.weight"), w->n_out, RANK, b);
+    add_tensor(t->whole, name_in(t->whole, module, ".weight"), w->n_out, w->n_in, w->values);
+}
+
+/* Whether the file has a tensor of the module, under the root that it has instead of the
+ * table's "model.". */
+static bool has_tensor(const tensor_dir *dir, str module) {
+    const str rest = str_begins(module, "model.") ? (str){module.p + 6, module.n - 6} : module;
+    bool has = false;
+    for (int32_t i = 0; i < dir->n && !has; i++) {
+        const char *name = dir->views[i].name, *end = strrchr(name, '.');
+        const size_t n = end != NULL ? (size_t)(end - name) : 0;
+        has = n >= rest.n && memcmp(end - rest.n, rest.p, rest.n) == 0 &&
+              (n == rest.n || end[-(ptrdiff_t)rest.n - 1] == '.');
+    }
+    return has;
+}
+
+/* Twins of all products of the layers. */
+static twin_adapters make_twins(const char *base, bool is_dora) {
+    char path[2 * GOLDEN_PATH];
+    backend *b = open_backend(COMPUTE_F32);
+    model *m = open_base(base, b);
+    const weight_table *t = &m->weights;
+    twin_adapters twins = {mem_new(1, sizeof(made_adapter)), mem_new(1, sizeof(made_adapter))};
+    uint64_t seed = 21;
+    bool *taken = mem_new(t->n, sizeof *taken);
+    tensor_dir dir = {0};
+    size_t n_bytes;
+    (void)snprintf(path, sizeof path, "%s/model.safetensors", base);
+    uint8_t *bytes = read_whole(path, &n_bytes);
+    assert_int_equal(safetensors_parse(bytes, n_bytes, path, 0, &dir, NULL), QUIRE_OK);
+    assert_int_equal(tensor_dir_finish(&dir, path, NULL), QUIRE_OK);
+    assert_int_equal(strbuf_reserve(&twins.parts->names, 1 << 20), QUIRE_OK);
+    assert_int_equal(strbuf_reserve(&twins.whole->names, 1 << 20), QUIRE_OK);
+    for (int32_t i = 0, n; i < t->n_names[0]; i += n) {
+        const name_ref *refs = t->by_name[0] + i;
+        for (n = 1; i + n < t->n_names[0] && str_eq(refs[n].name, refs[0].name); n++) {
+        }
+        bool *is_taken = &taken[t->refs[refs[0].i].entry]; /* under another of its names */
+        read_weight w =
+            has_tensor(&dir, refs[0].name) && !*is_taken ? read_back(m, b, refs, n) : (read_weight){0};
+        if (w.values != NULL) {
+            *is_taken = true;
+            add_twins(&twins, refs[0].name, &w, is_dora, &seed);
+        }
+    }
+    tensor_dir_deinit(&dir);
+    mem_free(taken);
+    mem_free(bytes);
+    model_close(m);
+    b->ops->close(b);
+    return twins;
+}
+
+static float *logits_of_made(const char *base, const made_adapter *a, const char *text, size_t *n) {
+    const temp_dir d = temp_new();
+    write_text(&d, "adapter_config.json", text);
+    write_tensors(&d, "adapter_model.safetensors", a->tensors, a->n);
+    float *out = logits_with(base, d.path, n);
+    temp_delete(&d, adapter_files);
+    return out;
+}
+
+static bool runs_here(const char *base) {
+    model_file *f;
+    model_desc d;
+    quire_error err;
+    if (model_file_open(base, &f, &err) != QUIRE_OK) {
+        return false;
+    }
+    const bool runs = model_describe(f, &d, &err) == QUIRE_OK;
+    model_file_close(f);
+    return runs;
+}
+
+static void check_base(const char *base, const char *name, bool is_dora, int *n_checked) {
+    twin_adapters t = make_twins(base, is_dora);
+    if (t.parts->n > 0) {
+        size_t n;
+        float *plain = logits_with(base, NULL, &n),
+              *with = logits_of_made(base, t.parts, is_dora ? DORA : CONFIG, &n),
+              *want = logits_of_made(base, t.whole, CONFIG, &n);
+        const float off = largest_difference(with, want, n), changed = largest_difference(plain, want, n);
+        print_message("%s%s: %d products, %g of %g\n", name, is_dora ? ", DoRA" : "", t.whole->n, (double)off,
+                      (double)changed);
+        if (!(off <= 2e-3f && changed > 10.0f * off)) {
+            fail_msg("%s", name);
+        }
+        mem_free(plain);
+        mem_free(with);
+        mem_free(want);
+        (*n_checked)++;
+    } else {
+        print_message("%s: none\n", name);
+    }
+    made_deinit(t.parts);
+    made_deinit(t.whole);
+}
+
+/* Of each model of a set that this build runs; how many. */
+static int check_set(const char *set, bool is_dora) {
+    char root[GOLDEN_PATH], base[GOLDEN_PATH + 260], path[2 * GOLDEN_PATH];
+    const char *shared = shared_dir();
+    int n_checked = 0;
+    if (shared == NULL) {
+        return 0;
+    }
+    (void)snprintf(root, sizeof root, "%s/%s", shared, set);
+    DIR *d = opendir(root);
+    for (const struct dirent *e = NULL; d != NULL && (e = readdir(d)) != NULL;) {
+        (void)snprintf(base, sizeof base, "%s/%s", root, e->d_name);
+        (void)snprintf(path, sizeof path, "%s/model.safetensors", base);
+        if (e->d_name[0] != '.' && access(path, R_OK) == 0 && runs_here(base)) {
+            check_base(base, e->d_name, is_dora, &n_checked);
+        }
+    }
+    if (d != NULL) {
+        (void)closedir(d);
+    }
+    return n_checked;
+}
+
+TEST(an_adapter_adds_to_quantised_weights_what_it_adds_to_their_values) {
+    assert_true(check_set("golden/quants/hf", false) >= 30 || shared_dir() == NULL);
+}
+
+TEST(a_dora_of_quantised_weights_is_that_of_their_values) {
+    assert_true(check_set("golden/quants/hf", true) >= 30 || shared_dir() == NULL);
+}
+
+TEST(an_adapter_adds_to_weights_of_every_architecture) {
+    assert_true(check_set("golden/models", false) >= 60 || shared_dir() == NULL);
+    assert_true(check_set("golden/models-2026", true) >= 30 || shared_dir() == NULL);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(an_adapter_adds_to_quantised_weights_what_it_adds_to_their_values),
+        cmocka_unit_test(a_dora_of_quantised_weights_is_that_of_their_values),
+        cmocka_unit_test(an_adapter_adds_to_weights_of_every_architecture),
+    };
+    return cmocka_run_group_tests_name("adapters on bases of every kind", tests, NULL, NULL);
+}
