@@ -2,38 +2,21 @@
 import json
 import random
 import re
-import struct
 import subprocess
 import threading
 
 import pytest
 
 import byte_model
+import lora_files
 from conftest import QUIRE, Server
 
-WIDTH, LAYERS, KEY = 64, 2, "operator-secret"  # of the golden llama
-TARGETS = ["q_proj", "v_proj", "o_proj"]  # all WIDTH x WIDTH
+KEY = "operator-secret"
+SHAPES = {f"model.layers.{layer}.self_attn.{name}": (64, 64) for layer in range(2) for name in ("q_proj", "v_proj", "o_proj")}  # of the golden llama
 
 
-def write_adapter(path, seed, rank=4, scale=0.5, **config):
-    """A PEFT directory of random weights."""
-    draw = random.Random(seed)
-    path.mkdir(parents=True, exist_ok=True)
-    tensors, header, at = [], {}, 0
-    for layer in range(LAYERS):
-        for name in TARGETS:
-            for part, shape in (("A", [rank, WIDTH]), ("B", [WIDTH, rank])):
-                data = struct.pack(f"<{rank * WIDTH}f", *(draw.gauss(0, scale) for _ in range(rank * WIDTH)))
-                header[f"base_model.model.model.layers.{layer}.self_attn.{name}.lora_{part}.weight"] = {
-                    "dtype": "F32", "shape": shape, "data_offsets": [at, at + len(data)]}
-                tensors.append(data)
-                at += len(data)
-    text = json.dumps(header).encode()
-    text += b" " * (-len(text) % 8)
-    (path / "adapter_model.safetensors").write_bytes(struct.pack("<Q", len(text)) + text + b"".join(tensors))
-    (path / "adapter_config.json").write_text(json.dumps({"peft_type": "LORA", "r": rank, "lora_alpha": rank, "target_modules": TARGETS,
-                                                          "bias": "none", "base_model_name_or_path": "llama", **config}))
-    return path
+def write_adapter(path, seed, **config):
+    return lora_files.write(path, SHAPES, seed, **config)
 
 
 @pytest.fixture(scope="module")
@@ -168,6 +151,17 @@ def test_adapters_come_and_go_while_others_stream(model, adapters, alone, tmp_pa
     assert server.stop() == 0
 
 
+def test_the_operator_needs_no_tenants_key(model, adapters):
+    server = start(model, "--enable-lora", "--lora", str(adapters["law"]), "--api-key", "tenant", "--operator-key", KEY)
+    body = {"lora_name": "sql", "lora_path": str(adapters["sql"])}
+    for path, body in (("/v1/load_lora_adapter", body), ("/lora-adapters", [{"id": 0, "scale": 0.5}]), ("/v1/unload_lora_adapter", {"lora_name": "sql"})):
+        assert [server.ask("POST", path, body, key=key)[0] for key in ("", "wrong", "tenant", KEY)] == [401, 401, 403, 200], path
+    assert [server.ask("GET", "/lora-adapters", key=key)[0] for key in ("", "tenant", KEY)] == [401, 200, 200]
+    assert server.ask("POST", "/v1/completions", {"model": "base", "prompt": "a"}, key=KEY)[0] == 401
+    assert server.ask("POST", "/models/load", {"model": "base"}, key=KEY)[0] == 400  # it is there
+    assert server.stop() == 0
+
+
 def test_a_replaced_file_finds_none_of_the_old_ones_pages(model, tmp_path):
     path = write_adapter(tmp_path / "mine", 7)
     server = start(model, "--lora-modules", f"mine={path}")
@@ -218,6 +212,38 @@ def test_fifty_adapters_share_eight_places(model, tmp_path):
     assert server.stop() == 0
 
 
+def test_the_least_recently_used_adapter_makes_room(model, tmp_path):
+    """One client draws among sixty adapters by Zipf's law: files are loaded and adapters evicted exactly as often as in a list of the most recent eight."""
+    names = [f"a{i}" for i in range(60)]
+    for i, name in enumerate(names):
+        write_adapter(tmp_path / "dir" / name, 100 + i, rank=1 + i % 3)
+    server = start(model, "--lora-dir", str(tmp_path / "dir"), "--max-cpu-loras", "8", "--max-loras", "2")
+
+    def now(name):
+        return server.metric(f"quire_adapter{name}")
+
+    bytes_of, recent, n_loads, n_evictions = {}, [], 0, 0
+    seed = random.randrange(1 << 30)
+    print("seed", seed)
+    draw = random.Random(seed)
+    for name in draw.choices(names, [1 / (i + 1) for i in range(len(names))], k=120):
+        before = now("_bytes")
+        ask(server, name, max_tokens=1)
+        evicted = recent.pop(0) if name not in recent and len(recent) == 8 else None
+        if name in recent:
+            recent.remove(name)
+        else:
+            n_loads, n_evictions = n_loads + 1, n_evictions + (evicted is not None)
+            bytes_of[name] = now("_bytes") - before + (bytes_of[evicted] if evicted else 0)
+        recent.append(name)
+        assert (now("s_loaded"), now("_loads_total"), now("_evictions_total")) == (len(recent), n_loads, n_evictions)
+        assert now("_bytes") == sum(bytes_of[r] for r in recent)
+    assert n_evictions > 8 and all(n > 0 for n in bytes_of.values())
+    explained = ask(server, recent[-1], explain=True)["explain"]["choices"][0]["adapter"]
+    assert explained == {"name": recent[-1], "load_us": 0}
+    assert server.stop() == 0
+
+
 def test_names_that_leave_the_directory_are_unknown(model, adapters, tmp_path):
     write_adapter(tmp_path / "dir/good", 5)
     write_adapter(tmp_path / "secret", 6)
@@ -244,16 +270,21 @@ def test_a_broken_adapter_fails_its_requests_only(model, adapters, alone, tmp_pa
 def test_an_activated_adapter_goes_on_from_the_bases_pages(model, adapters, tmp_path):
     words = "<judge>"
     path = write_adapter(tmp_path / "judge", 3, alora_invocation_tokens=list(words.encode()))
-    server = start(model, *modules({**adapters, "judge": path}))
-    talk = "z" * 100
+    as_text = write_adapter(tmp_path / "as text", 3, invocation_string=words)  # as adapters older than PEFT's own name it
+    flags = ["--max-model-len", "8192", "--kv-pages", "1600"]
+    server = start(model, *flags, *modules({**adapters, "judge": path, "as text": as_text}))
+    talk = "z" * 4096
     plain = ask(server, "base", prompt=talk + words)
-    warm = ask(server, "judge", prompt=talk + words)
+    warm = ask(server, "judge", prompt=talk + words, logprobs=3)
     assert warm["usage"]["prompt_tokens_details"]["cached_tokens"] == len(talk)
     assert warm["choices"][0]["token_ids"] != plain["choices"][0]["token_ids"]
+    again = ask(server, "as text", prompt=talk + words, logprobs=3)
+    assert again["usage"]["prompt_tokens_details"]["cached_tokens"] == len(talk)
+    assert again["choices"][0] == warm["choices"][0]
     assert ids(server, "judge", prompt=talk) == ids(server, "base", prompt=talk)  # never invoked
     assert server.stop() == 0
-    cold = start(model, "--lora-modules", f"judge={path}", "--prefix-cache", "none")
-    assert ids(cold, "judge", prompt=talk + words) == warm["choices"][0]["token_ids"]
+    cold = start(model, *flags, "--lora-modules", f"judge={path}", "--prefix-cache", "none")
+    assert ask(cold, "judge", prompt=talk + words, logprobs=3)["choices"][0] == warm["choices"][0]
     assert cold.stop() == 0
 
 
@@ -271,6 +302,64 @@ def test_samples_beams_rules_and_embeddings_work_under_an_adapter(model, adapter
     rows = [json.loads(server.ask("POST", "/v1/embeddings", {"model": name, "input": "some text", "pooling": "mean"})[2])["data"][0]["embedding"]
             for name in ("base", "sql", "law", "sql")]
     assert rows[1] == rows[3] and rows[0] != rows[1] != rows[2]
+    assert server.stop() == 0
+
+
+PAIR = {"type": "object", "properties": {"name": {"type": "string", "maxLength": 8}, "n": {"type": "integer", "minimum": 0, "maximum": 99},
+        "kind": {"enum": ["first", "second"]}}, "required": ["name", "n", "kind"], "additionalProperties": False}
+FIND = {"name": "find", "parameters": PAIR}
+FORMAT = {"type": "json_schema", "json_schema": {"name": "pair", "schema": PAIR, "strict": True}}
+SAY = [{"role": "user", "content": "hi"}]
+REQUESTS = [  # (path, body, what the answer says): calls that obey a schema, objects that do, and rows, in each dialect
+    ("/v1/chat/completions", {"messages": SAY, "tools": [{"type": "function", "function": FIND}], "tool_choice": "required", "parallel_tool_calls": False},
+     lambda a: json.loads(a["choices"][0]["message"]["tool_calls"][0]["function"]["arguments"])),
+    ("/v1/responses", {"input": "hi", "tools": [{"type": "function", **FIND}], "tool_choice": "required", "parallel_tool_calls": False},
+     lambda a: json.loads(next(o for o in a["output"] if o["type"] == "function_call")["arguments"])),
+    ("/v1/messages", {"messages": SAY, "tools": [{"name": "find", "input_schema": PAIR}], "tool_choice": {"type": "any"}, "max_tokens": 300},
+     lambda a: next(c for c in a["content"] if c["type"] == "tool_use")["input"]),
+    ("/v1/chat/completions", {"messages": SAY, "response_format": FORMAT}, lambda a: json.loads(a["choices"][0]["message"]["content"])),
+    ("/v1/completions", {"prompt": "hi", "guided_json": PAIR, "n": 2, "temperature": 1.0, "seed": 3}, lambda a: json.loads(a["choices"][1]["text"])),
+    ("/v1/embeddings", {"input": ["some text", "more of it"], "pooling": "mean"}, lambda a: [row["embedding"] for row in a["data"]]),
+    ("/v1/embeddings", {"input": "some text", "pooling": "last"}, lambda a: a["data"][0]["embedding"])]
+
+
+def test_calls_objects_and_rows_under_adapters_are_those_of_each_alone(model, adapters):
+    flags = ["--tool-call-parser", "hermes", "--max-model-len", "1024"]
+
+    def said(server, name, i):
+        path, body, read = REQUESTS[i]
+        extra = {} if path == "/v1/embeddings" else {"max_output_tokens" if "responses" in path else "max_tokens": 300}
+        status, _, text = server.ask("POST", path, {"model": name, "temperature": 0, **extra, **body} if extra else {"model": name, **body})
+        assert status == 200, text
+        answer = json.loads(text)
+        assert answer["model"] == name
+        return read(answer)
+
+    alone = {}
+    for name in ("base", *adapters):
+        server = start(model, *flags, *(["--lora-modules", f"{name}={adapters[name]}"] if name in adapters else []))
+        alone[name] = [said(server, name, i) for i in range(len(REQUESTS))]
+        assert server.stop() == 0
+        for found in alone[name][:5]:
+            assert set(found) == {"name", "n", "kind"} and len(found["name"]) <= 8 and 0 <= found["n"] <= 99 and found["kind"] in ("first", "second")
+    for i in range(len(REQUESTS)):
+        assert len({json.dumps(alone[name][i]) for name in alone}) > 1, REQUESTS[i]
+    server = start(model, *flags, *modules(adapters), "--max-loras", "2")
+    work = [(name, i) for i in range(len(REQUESTS)) for name in alone]
+    together, faults = {}, []
+
+    def run(name, i):
+        try:
+            together[name, i] = said(server, name, i)
+        except Exception as e:  # noqa: BLE001: the test tells of it
+            faults.append((name, i, repr(e)))
+
+    threads = [threading.Thread(target=run, args=at) for at in work]
+    for t in threads:
+        t.start()
+    for t in threads:
+        t.join()
+    assert not faults and all(together[name, i] == alone[name][i] for name, i in work)
     assert server.stop() == 0
 
 

@@ -1,5 +1,5 @@
 """A differential storm: random requests of every kind to a random server with few pages, beside clients that hang up, readers that are late or stall, forks and
-rollbacks. Each answer is what a plain server says to the same request asked alone, and nothing is held when all is over. `make test-long` runs more
+rollbacks, and adapters that are evicted, replaced and unloaded meanwhile. Each answer is what a plain server says to the same request asked alone, and nothing is held when all is over. `make test-long` runs more
 servers, the model with marks of reasoning among them, and two again as a build with the thread sanitizer (QUIRE_BIN), which the plain server need not be.
 STORM_SEED, which a failure prints, runs one server."""
 import bisect
@@ -7,6 +7,7 @@ import collections
 import http.client
 import json
 import os
+import pathlib
 import random
 import subprocess
 import threading
@@ -15,6 +16,7 @@ import time
 import pytest
 
 import byte_model
+import lora_files
 import storm_requests
 from conftest import KEY, QUIRE, Server
 from marked_model import with_marks
@@ -24,12 +26,29 @@ LONG = bool(os.environ.get("QUIRE_TEST_LONG"))
 N_REQUESTS, N_CLIENTS = (60, 10) if LONG else (20, 6)
 SEEDS = [int(os.environ["STORM_SEED"])] if "STORM_SEED" in os.environ else range(1, 31) if LONG else [1, 2]
 PLAIN = "build/quire" if os.path.exists("build/quire") else QUIRE
-COMMON = ["--api-key", KEY, "--served-model-name", "m", "--trust-request-attention"]
+OPERATOR = "k-operator"
+COMMON = ["--api-key", KEY, "--operator-key", OPERATOR, "--served-model-name", "m", "--trust-request-attention"]
+LORAS = ["one", "two", "three", "activated"]
 # Models whose layers keep recurrent states, in bytes. Those of states alone have no tiers.
 HYBRIDS, ALONE = ["qwen3-next", "lfm2", "mamba"] + ["falcon_h1", "nemotron_h"] * LONG, ["mamba"]
 N_HYBRID = 60 if LONG else 10
 BUSY = 429, 503  # the queue is full, or there are no connections: who asks again is answered
-Model = collections.namedtuple("Model", "path flags thinks max_len drafts")
+Model = collections.namedtuple("Model", "path flags thinks max_len drafts loras")
+
+
+def write_loras(folder, files, modules, the):
+    """Adapters of a model. the: the ids of " the", which many texts have."""
+    shapes = lora_files.matrices(files, modules)
+    for seed, name in enumerate(LORAS):
+        lora_files.write(folder / name, shapes, seed, rank=2 + seed, scale=.3, **({"alora_invocation_tokens": the} if name == "activated" else {}))
+    return folder
+
+
+def with_loras(seed, model, requests):
+    """(flags, requests) of which some name an adapter."""
+    r = random.Random(f"adapters {seed}")
+    flags = ["--lora-dir", str(model.loras), "--max-loras", str(r.randrange(1, 4)), "--max-cpu-loras", str(r.randrange(2, 4))]
+    return flags, [(path, body | {"model": r.choice(["m", *LORAS])}) for path, body in requests]
 
 
 def whole(text):
@@ -72,8 +91,8 @@ def joined(chunks):
 class Storm:
     """One server under a storm; wrong: what was not as it should be."""
 
-    def __init__(self, server, seed, requests, expected, thinks):
-        self.server, self.seed, self.requests, self.expected, self.thinks = server, seed, requests, expected, thinks
+    def __init__(self, server, seed, requests, expected, model):
+        self.server, self.seed, self.requests, self.expected, self.thinks, self.loras = server, seed, requests, expected, model.thinks, model.loras
         self.wrong, self.lock, self.n_compared, self.n_branched, self.n_refused = [], threading.Lock(), 0, 0, 0
         self.left = list(range(len(requests))) * 2
         random.Random(seed).shuffle(self.left)
@@ -199,6 +218,19 @@ class Storm:
             except Exception as e:  # noqa: BLE001
                 self.wrong.append(("branch exception", self.requests[i], repr(e), None))
 
+    def operator(self, over):
+        """Unloads adapters, which the directory then has anew, and replaces them by themselves."""
+        r = random.Random(self.seed + 5)
+        while not over.wait(.05):
+            name = r.choice(LORAS)
+            if r.random() < .5:
+                status, _, text = self.server.ask("POST", "/v1/unload_lora_adapter", {"lora_name": name}, key=OPERATOR)
+            else:
+                body = {"lora_name": name, "lora_path": str(self.loras / name), "load_inplace": True}
+                status, _, text = self.server.ask("POST", "/v1/load_lora_adapter", body, key=OPERATOR, timeout=600)
+            if status not in (200, 404):
+                self.wrong.append(("operator", name, status, text))
+
     def crowd(self):
         """As many samples as the queue takes, of clients that stall and then hang up."""
         body = {"model": "m", "prompt": "the prince", "n": 128, "max_tokens": 100, "ignore_eos": True, "stream": True}
@@ -216,12 +248,14 @@ class Storm:
         clients = [threading.Thread(target=self.client, args=(n,)) for n in range(N_CLIENTS)]
         brancher = threading.Thread(target=self.brancher, args=(over,))
         crowd = [threading.Thread(target=self.crowd)] * has_crowd
-        for thread in [*clients, *crowd, brancher]:
+        operator = [threading.Thread(target=self.operator, args=(over,))] * any(body["model"] in LORAS for _, body in self.requests)
+        for thread in [*clients, *crowd, brancher, *operator]:
             thread.start()
         for thread in [*clients, *crowd]:
             thread.join()
         over.set()
-        brancher.join()
+        for thread in [brancher, *operator]:
+            thread.join()
 
 
 def least_pages(model, flags, max_len):
@@ -248,7 +282,7 @@ def answers_alone(model, flags, requests):
 def weather(model, flags, seed, requests, expected, has_crowd=False):
     """One server's storm: every answer is the plain one, and nothing is held in the end."""
     server = Server(model.path, *flags)
-    storm = Storm(server, seed, requests, expected, model.thinks)
+    storm = Storm(server, seed, requests, expected, model)
     storm.run(has_crowd)
     assert not storm.wrong, json.dumps(storm.wrong[:3], default=str)[:4000]
     assert storm.n_compared > len(requests) / 2 and (storm.n_branched > 0 or has_crowd)
@@ -265,7 +299,9 @@ def weather(model, flags, seed, requests, expected, has_crowd=False):
 def models(quire, tmp_path_factory):
     """The built-in one, and in the long form one with marks of reasoning and calls."""
     marked = with_marks(tmp_path_factory.mktemp("storm") / "marked", MARKS, TEMPLATE)[0] if LONG else None
-    return [Model("builtin", ["--tool-call-parser", "hermes"], False, 384, "builtin-small")] + [Model(str(marked), [], True, 384, str(marked))] * LONG
+    the = json.loads(pathlib.Path("models/builtin-hf/tokenizer.json").read_text())["model"]["vocab"]["Ġthe"]
+    loras = write_loras(tmp_path_factory.mktemp("loras"), pathlib.Path("models/builtin-hf"), "_proj$", [the])
+    return [Model("builtin", ["--tool-call-parser", "hermes"], False, 384, "builtin-small", loras)] + [Model(str(marked), [], True, 384, str(marked), loras)] * LONG
 
 
 @pytest.mark.parametrize("seed", SEEDS)
@@ -275,6 +311,9 @@ def test_no_answer_depends_on_what_runs_beside_it(models, seed, tmp_path):
     flags = [*COMMON, "--max-model-len", str(model.max_len), *model.flags, *r.choice(storm_requests.NUMERIC)]
     requests = [storm_requests.request(r, model.thinks) for _ in range(N_REQUESTS)]
     tight = storm_requests.tight_server(r, lambda page: -(-model.max_len // page) + 1, model.drafts, tmp_path)
+    if seed % 3 < 2:
+        loras, requests = with_loras(seed, model, requests)
+        flags += loras
     print("STORM_SEED=%d: quire serve %s %s" % (seed, model.path, " ".join(flags + tight)))
     weather(model, flags + tight, seed, requests, answers_alone(model, flags, requests))
 
@@ -285,7 +324,8 @@ def hybrid(request, quire, tmp_path_factory):
     path, drafts = byte_model.write(folder / request.param, request.param), byte_model.write(folder / "qwen3", "qwen3")
     if path is None or drafts is None:
         pytest.skip("../shared/golden/models is not at hand")
-    return Model(path, ["--tool-call-parser", "hermes"], False, 1300, str(drafts))
+    loras = write_loras(folder / "loras", path, r"_proj(_\w+)?$|\.w[123]$", list(b" the"))
+    return Model(path, ["--tool-call-parser", "hermes"], False, 1300, str(drafts), loras)
 
 
 @pytest.mark.parametrize("seed", SEEDS[:6 if LONG else 1])
@@ -297,6 +337,8 @@ def test_no_answer_of_recurrent_layers_depends_on_what_runs_beside_it(hybrid, se
     requests = [storm_requests.lettered(r, *storm_requests.request(r, False)) for _ in range(N_HYBRID)]
     tight = storm_requests.tight_server(r, lambda page: least_pages(hybrid.path, ["--page-size", str(page), *numeric[-2:]], hybrid.max_len), hybrid.drafts, tmp_path,
                                         "none" if hybrid.path.name in ALONE else "file" if seed % 2 else "any")
+    loras, requests = with_loras(seed, hybrid, requests)
+    flags += loras
     print("STORM_SEED=%d: quire serve %s %s" % (seed, hybrid.path, " ".join(flags + tight)))
     expected = answers_alone(hybrid, flags, requests)
     for life in range(2 if "--kv-tier-file" in tight else 1):
