@@ -429,14 +429,20 @@ def test_pages_in_a_tier_outlive_the_server_and_are_one_adapters(model, adapters
 def test_with_one_place_adapters_take_turns_and_explain_says_so(model, adapters, alone):
     server = start(model, *modules(adapters), "--max-loras", "1")
     assert ids(server, "sql") == alone["sql"] and ids(server, "law") == alone["law"]  # both are loaded
-    bodies = [{"model": name, "prompt": "The quick brown fox", "max_tokens": 200, "temperature": 0, "ignore_eos": True, "return_token_ids": True, "explain": True}
+    bodies = [{"model": name, "prompt": "The quick brown fox", "max_tokens": 450, "temperature": 0, "ignore_eos": True, "return_token_ids": True, "explain": True}
               for name in ("sql", "law", "base")]
-    answers = [json.loads(text) for status, text in server.post_together("/v1/completions", bodies) if status == 200]
-    assert len(answers) == 3
-    for body, answer in zip(bodies, answers):
-        assert answer["choices"][0]["token_ids"][:12] == alone[body["model"]]
-    waits = [{w["cause"] for w in answer["explain"]["choices"][0]["waits"]} for answer in answers]
-    assert sum("adapter" in w for w in waits) == 1 and "adapter" not in waits[2]
+    n_waits = 0
+    for _ in range(50):  # on a busy machine one may be over before the next one has been read
+        answers = [json.loads(text) for status, text in server.post_together("/v1/completions", bodies) if status == 200]
+        assert len(answers) == 3
+        for body, answer in zip(bodies, answers):
+            assert answer["choices"][0]["token_ids"][:12] == alone[body["model"]]
+        waits = [{w["cause"] for w in answer["explain"]["choices"][0]["waits"]} for answer in answers]
+        assert "adapter" not in waits[2]
+        n_waits = sum("adapter" in w for w in waits)
+        if n_waits > 0:
+            break
+    assert n_waits == 1
     assert server.stop() == 0
 
 
