@@ -496,24 +496,32 @@ static void move_windows(kv_cache *c, kv_seq *s) {
     }
 }
 
-/* Reserves pages of group g for s up to swap_tokens: they are free, and the table has
+/* Reserves n_pages for s up to swap_tokens, in every group or in none. The tables have
  * room. */
-static void kv_seq_swap_append(kv_cache *c, kv_seq *s, int32_t g) {
+static quire_err kv_seq_swap_append(kv_cache *c, kv_seq *s, int32_t n_pages) {
     kv_copies none = {0}; /* its tokens end with a page: nothing is copied */
-    kv_table *t = &s->tables[g];
-    quire_err e = QUIRE_OK;
-    if (g < c->n_token_groups) {
-        e = kv_table_append(c->pool, t, s->swap_tokens - t->n_tokens, c->page_tokens, &none);
-    } else {
-        e = kv_pool_reserve(c->pool, c->state_pages[g], c->ids);
-        kv_table_state_append(c->pool, t, s->swap_tokens, c->state_pages[g], &none, c->ids);
+    const page_id *ids = c->ids;
+    if (ids == NULL) { /* one group, of tokens */
+        return kv_table_append(c->pool, s->tables, s->swap_tokens - s->tables->n_tokens, c->page_tokens,
+                               &none);
     }
-    assert(e == QUIRE_OK);
-    (void)e;
+    TRY(kv_pool_reserve(c->pool, n_pages, c->ids));
+    for (int32_t g = 0; g < s->n_tables; g++) {
+        kv_table *t = &s->tables[g];
+        int32_t n = s->swap_tokens - t->n_tokens, n_group = kv_seq_group_needs(c, s, g, n);
+        if (g < c->n_token_groups) {
+            kv_table_append_reserved(c->pool, t, n, c->page_tokens, &none, ids);
+        } else {
+            kv_table_state_append(c->pool, t, n, c->state_pages[g], &none, ids);
+        }
+        ids += n_group;
+    }
+    assert(ids == c->ids + n_pages);
+    return QUIRE_OK;
 }
 
 /* Reserves pages for s up to swap_tokens where windows see them, in all groups or in
- * none. */
+ * none; then windows may have moved all the same, and its states are gone. */
 static quire_err kv_seq_swap_reserve(kv_cache *c, kv_seq *s) {
     for (int32_t g = c->n_token_groups; g < s->n_tables; g++) {
         kv_table_clear(c->pool, &s->tables[g]); /* its frames take their place as a whole */
@@ -527,10 +535,7 @@ static quire_err kv_seq_swap_reserve(kv_cache *c, kv_seq *s) {
     }
     move_windows(c, s);
     kv_cache_make_free(c, n_pages);
-    for (int32_t g = 0; g < s->n_tables; g++) {
-        kv_seq_swap_append(c, s, g);
-    }
-    return QUIRE_OK;
+    return kv_seq_swap_append(c, s, n_pages);
 }
 
 /* Copies the frames in from entry `first` of the tables on. */
@@ -555,9 +560,10 @@ kv_swapped kv_seq_swap_in(kv_cache *c, kv_seq *s) {
             kv_seq_swap_copy_in(c, s, did.n_found / c->page_tokens, &did);
             kv_seq_advance(s, s->swap_tokens - did.n_found);
             s->snapshots.last = s->n_computed;
-        } else if (c->n_state_pages > 0 || !kv_seq_sees_back(c, s, did.n_found)) {
-            did.n_found = 0; /* its state is lost, or a window has a hole before the end of its whole pages */
-            kv_seq_truncate(c, s, 0);
+        } else { /* its windows may have moved: without their holes, where it still sees back */
+            bool is_whole = c->n_state_pages == 0 && kv_seq_sees_back(c, s, did.n_found);
+            did.n_found = is_whole ? did.n_found : 0;
+            kv_seq_truncate(c, s, did.n_found);
         }
     }
     kv_seq_swap_drop(c, s);

@@ -4,6 +4,7 @@
  * operation. */
 #include <stdio.h>
 
+#include "base/fault.h"
 #include "base/mem.h"
 #include "base/rng.h"
 #include "kv/kv_seq.h"
@@ -127,6 +128,21 @@ static bool preempt(user *u) {
     return did.n_pages > 0;
 }
 
+/* Swaps s in; in debug builds its reservation fails now and then. */
+static kv_swapped swap_in_perhaps(kv_cache *c, kv_seq *s, bool fails, bool *failed) {
+#ifdef QUIRE_DEBUG
+    fault_at(fails ? 1 : 0);
+    kv_swapped did = kv_seq_swap_in(c, s);
+    *failed = fails && fault_happened();
+    fault_at(0);
+    return did;
+#else
+    (void)fails;
+    *failed = false;
+    return kv_seq_swap_in(c, s);
+#endif
+}
+
 static void admit(user *u, bool was_kept) {
     kv_held held;
     int32_t n_swapped = u->kv.swap_tokens;
@@ -137,9 +153,11 @@ static void admit(user *u, bool was_kept) {
     assert_int_equal(u->kv.n_computed, n_cached);
     const kv_most most = kv_most_of_cache(&cache, 1); /* it takes no page behind its window */
     bool has_room = kv_cache_available(&cache) >= kv_most_pages(&most, n_peeked);
-    kv_swapped did = kv_seq_swap_in(&cache, &u->kv);
+    bool failed;
+    kv_swapped did = swap_in_perhaps(&cache, &u->kv, any(4) == 0, &failed);
     assert_true(did.n_pages == 0 || pages_held(&u->kv) <= kv_most_pages(&most, n_peeked));
-    assert_true(did.n_pages > 0 || n_peeked == n_cached || !has_room);
+    assert_true(did.n_pages > 0 || n_peeked == n_cached || !has_room || failed);
+    assert_true(did.n_pages == 0 || !failed);
     assert_int_equal(u->kv.swap_frames, 0);
     assert_int_equal(u->kv.n_computed, did.n_pages > 0 ? n_peeked : did.n_found);
     assert_true(did.n_found <= n_cached);
@@ -344,6 +362,57 @@ TEST(a_swap_in_without_room_leaves_no_hole_in_a_window) {
     kv_cache_close(&c);
 }
 
+/* The pages that a swap in has counted on are gone when it reserves them. What the cache
+ * had is left, with whole pages and without holes. */
+TEST(a_swap_in_whose_reservation_fails_leaves_what_was_found) {
+    enum { N_OWN = 30, N_KEPT = 9 };
+    static kv_mover mover;
+    gpu.is_prompt = true;
+    mover = device_mover(&gpu);
+    for (int32_t n_groups = 1; n_groups <= N_TABLES; n_groups++) {
+        int32_t own[N_OWN], from;
+        kv_cache c;
+        kv_seq s;
+        kv_cache_options o = {.n_pages = N_PAGES,
+                              .page_tokens = PAGE_WORDS,
+                              .n_groups = n_groups,
+                              .windows = {0, WINDOW},
+                              .max_namespaces = 2,
+                              .seed = 1,
+                              .mover = &mover};
+        assert_int_equal(kv_cache_open(&o, &c), QUIRE_OK);
+        assert_int_equal(kv_cache_add_swap(&c, 32 * mover.page_bytes), QUIRE_OK);
+        for (int32_t i = 0; i < N_OWN; i++) {
+            own[i] = i;
+        }
+        assert_int_equal(kv_seq_init(&s, n_groups, N_PAGES), QUIRE_OK);
+        assert_int_equal(kv_seq_open(&c, &s, "s", 1, "a", 1, own, N_OWN), QUIRE_OK);
+        compute_plain(&c, &s, N_KEPT);
+        kv_seq_publish(&c, &s, own);
+        compute_plain(&c, &s, N_OWN - N_KEPT); /* not published */
+        kv_seq_forget(&c, &s);
+        int32_t n_pages = kv_seq_swap_pages(&c, &s, &from);
+        assert_int_equal(kv_seq_swap_out(&c, &s, from).n_pages, n_pages);
+        kv_seq_release(&c, &s, own, KV_DROP);
+        assert_int_equal(kv_seq_admit(&c, &s, own, N_OWN), QUIRE_OK);
+        assert_true(s.n_computed > 0);
+        bool failed;
+        kv_swapped did = swap_in_perhaps(&c, &s, true, &failed);
+        const kv_table *tables[N_TABLES];
+        quire_error err = {0};
+        assert_int_equal(kv_seq_check(&c, &s, &err), QUIRE_OK);
+        assert_int_equal(kv_cache_check(&c, tables, kv_seq_list_tables(&s, tables), &err), QUIRE_OK);
+        assert_int_equal(did.n_pages > 0, !failed);
+        assert_int_equal(s.n_computed, failed ? did.n_found : N_OWN);
+        assert_true(kv_seq_sees_back(&c, &s, s.n_computed));
+        assert_true(s.tables[0].n_tokens == s.n_computed);
+        kv_seq_release(&c, &s, own, KV_DROP);
+        kv_seq_close(&c, &s);
+        kv_seq_deinit(&s);
+        kv_cache_close(&c);
+    }
+}
+
 int main(void) {
     seed = rng_os_seed();
     printf("seed %llu\n", (unsigned long long)seed);
@@ -352,6 +421,7 @@ int main(void) {
         cmocka_unit_test(frames_are_taken_again_before_the_device_is_done),
         cmocka_unit_test(a_probe_reads_and_writes_each_frame),
         cmocka_unit_test(a_swap_in_without_room_leaves_no_hole_in_a_window),
+        cmocka_unit_test(a_swap_in_whose_reservation_fails_leaves_what_was_found),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
