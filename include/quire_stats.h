@@ -35,13 +35,16 @@ typedef struct quire_snapshot_stats {
     int64_t taken, dropped, restored;
 } quire_snapshot_stats;
 
-/* The memory of KV pages. A draft model's pages take it from the same budget as the
- * model's (docs/kv.md); without one the pool has all of it. */
+/* The memory of KV pages. A draft model's pages, and those of engines beside each other,
+ * take it from one budget (docs/kv.md); else the pool has all of it. */
 typedef struct quire_page_memory {
     size_t size;                   /* of this struct in the caller's quire_stats.h: set before the call */
     int64_t used_bytes, max_bytes; /* of pages that have memory; at most, in all pools */
     int64_t draft_bytes;           /* of used_bytes, those of the draft model's pages */
     int64_t n_pages_absent;        /* pages of the pool without memory: others have it, or nobody yet */
+    int64_t own_bytes;             /* of used_bytes, those of the engine's own pages */
+    int64_t sure_bytes;            /* of pages that the engine can always have, whatever others hold */
+    int64_t model_bytes;           /* what the models beside the first take of the memory: no pages */
 } quire_page_memory;
 
 /* What a histogram of the statistics is of. Those of a completion (one choice of a

@@ -22,10 +22,10 @@ int64_t beam_pages_own(const engine *e, int32_t n_prompt, int32_t n_max) {
            (int64_t)beam_pages_shared(e, n_prompt) * e->kv.n_token_groups;
 }
 
-/* The most tokens with which `width` beams fit into the pool. */
+/* The most tokens with which `width` beams fit into the pages that e can always have. */
 static int64_t beam_open_most_tokens(const engine *e, int32_t width, int32_t n_prompt) {
     int64_t shared = (int64_t)beam_pages_shared(e, n_prompt) * e->kv.n_token_groups;
-    return kv_most_tokens(&e->sched.limits.most, shared + (e->options.n_pages - shared) / width);
+    return kv_most_tokens(&e->sched.limits.most, shared + (engine_sure_pages(e) - shared) / width);
 }
 
 quire_err beam_check(const engine *e, const engine_request *r, int32_t n, int32_t *n_max, quire_error *err) {
@@ -47,7 +47,7 @@ quire_err beam_check(const engine *e, const engine_request *r, int32_t n, int32_
         return err_set_param(err, QUIRE_TOO_LARGE, "beam_width",
                              "%d beams of up to %d tokens may need more than the %d KV pages there are; "
                              "lower beam_width or max_tokens",
-                             (int)p->width, (int)*n_max, (int)e->options.n_pages);
+                             (int)p->width, (int)*n_max, (int)engine_sure_pages(e));
     }
     return QUIRE_OK;
 }

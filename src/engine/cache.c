@@ -6,21 +6,33 @@
 #include "engine/explain.h"
 #include "engine/row_pooling_block.h"
 
-#define MAX_NAMESPACES 4096 /* tenants with their salts that have sequences or cached pages at once */
-#define N_EVENTS       4096 /* capacity of the ring of KV events */
+#define MAX_NAMESPACES  4096 /* tenants with their salts that have sequences or cached pages at once */
+#define N_EVENTS        4096 /* capacity of the ring of KV events */
 #define AUDIT_MAX_PAGES 4096 /* larger pools are not audited: it takes time in proportion */
-#define PROBED_FRAMES  16   /* copied at open, so that the first preemption has a measured cost */
+#define PROBED_FRAMES   16   /* copied at open, so that the first preemption has a measured cost */
 
 /* The scope of public prefixes: all whose keys and values agree, which within one engine
  * are all without a mask, change of scores or adapter of their own. Those have a scope
  * without public prefixes. */
 static const unsigned char SCOPE[] = {0}, SCOPE_OF_OWN[] = {1};
 
+/* Between steps of e, for an engine that is below its floor. */
+static bool cache_yield(void *context) {
+    engine *e = context;
+    return scheduler_yield(&e->sched);
+}
+
 quire_err cache_open(engine *e, quire_error *err) {
     kv_cache_options o = kv_cache_options_of(&e->layout, e->options.n_pages);
     o.mover = &e->mover;
     o.budget = e->options.budget;
     o.page_bytes = e->layout.page_bytes;
+    if (e->options.floor_pages > 0) {
+        o.floor_pages = e->options.floor_pages;
+        o.fixed_bytes = e->options.fixed_bytes;
+        o.yield = cache_yield;
+        o.yield_context = e;
+    }
     o.no_index = e->options.prefix_cache == PREFIX_CACHE_NONE;
     o.max_namespaces = MAX_NAMESPACES;
     o.n_events = N_EVENTS;
@@ -42,6 +54,60 @@ quire_err cache_open(engine *e, quire_error *err) {
                                 e->options.prefixes[i].n_tokens));
     }
     return QUIRE_OK;
+}
+
+/* Measures what a copy of a page costs, so that the first preemption knows it. */
+static void cache_probe_swap(engine *e) {
+    int64_t out_us, in_us;
+    kv_cache_make_free(&e->kv, 1); /* the probe writes to page 0 */
+    int32_t n = kv_swap_probe(&e->kv.swap, PROBED_FRAMES, &out_us, &in_us);
+    if (n > 0) {
+        copy_cost_note(&e->swap_out_cost, n, (double)out_us);
+        copy_cost_note(&e->swap_in_cost, n, (double)in_us);
+    }
+}
+
+static kv_cache *cache_of_drafts(const engine *e) {
+    return e->drafter != NULL && e->drafter->ops->cache != NULL ? e->drafter->ops->cache(e->drafter) : NULL;
+}
+
+quire_err cache_join(engine *e) {
+    kv_cache *drafts = cache_of_drafts(e);
+    TRY(kv_cache_join(&e->kv));
+    if (drafts != NULL && kv_cache_join(drafts) != QUIRE_OK) {
+        kv_cache_leave(&e->kv);
+        return QUIRE_NO_ROOM;
+    }
+    cache_probe_swap(e);
+    return QUIRE_OK;
+}
+
+void cache_leave(engine *e) {
+    kv_cache *drafts = cache_of_drafts(e);
+    if (drafts != NULL) {
+        kv_cache_leave(drafts);
+    }
+    kv_cache_leave(&e->kv);
+}
+
+void cache_claim(engine *e, bool has_work) {
+    if (e->options.budget != NULL) {
+        kv_budget_claim(e->options.budget, e->kv.member, has_work);
+    }
+}
+
+bool cache_has_moved(engine *e) {
+    const uint64_t n = e->options.budget != NULL ? kv_budget_moves(e->options.budget) : 0;
+    const bool has_moved = n != e->n_moves_seen;
+    e->n_moves_seen = n;
+    return has_moved;
+}
+
+int64_t cache_draft_bytes(const engine *e) {
+    const kv_cache *drafts = cache_of_drafts(e);
+    return drafts != NULL && drafts->budget != NULL && drafts->member >= 0
+               ? kv_budget_resident(drafts->budget, drafts->member)
+               : 0;
 }
 
 void cache_enter(engine *e, sequence *s) {
@@ -79,18 +145,11 @@ void cache_drop(engine *e) {
 /* ---- swap ---- */
 
 quire_err swap_open(engine *e, quire_error *err) {
-    int64_t out_us, in_us;
-    if (kv_cache_add_swap(&e->kv, e->options.swap_bytes) != QUIRE_OK) {
-        return err_set(err, QUIRE_NO_MEMORY, -1, "no memory for %lld bytes of swap space; lower --swap-space",
-                       (long long)e->options.swap_bytes);
-    }
-    kv_cache_make_free(&e->kv, 1); /* the probe writes to page 0 */
-    int32_t n = kv_swap_probe(&e->kv.swap, PROBED_FRAMES, &out_us, &in_us);
-    if (n > 0) {
-        copy_cost_note(&e->swap_out_cost, n, (double)out_us);
-        copy_cost_note(&e->swap_in_cost, n, (double)in_us);
-    }
-    return QUIRE_OK;
+    return kv_cache_add_swap(&e->kv, e->options.swap_bytes) == QUIRE_OK
+               ? QUIRE_OK
+               : err_set(err, QUIRE_NO_MEMORY, -1,
+                         "no memory for %lld bytes of swap space; lower --swap-space",
+                         (long long)e->options.swap_bytes);
 }
 
 /* Whether to swap s out, n_pages of it, from token `from` on. Not while its prompt's

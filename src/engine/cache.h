@@ -16,6 +16,18 @@
  * is less than one snapshot; other errors leave err as it is. */
 quire_err cache_open(engine *e, quire_error *err);
 
+/* Has e's pages and its drafts' join their budget, if they have one. Then e may run. The
+ * budget's owner. QUIRE_NO_ROOM: they do not fit beside others (kv/budget.h). */
+quire_err cache_join(engine *e);
+/* They leave it; e runs no more. The budget's owner. */
+void cache_leave(engine *e);
+/* Whether e claims its floor: while it has work. */
+void cache_claim(engine *e, bool has_work);
+/* Whether pages of e may have gone to others, or theirs to e, since the last call. */
+bool cache_has_moved(engine *e);
+/* The memory of the draft model's pages, where they share a budget. */
+int64_t cache_draft_bytes(const engine *e);
+
 /* Puts a new sequence into its namespace, after the public prefix that it begins with.
  * When no namespace is left it runs without the cache. */
 void cache_enter(engine *e, sequence *s);

@@ -84,9 +84,13 @@ typedef struct engine_options {
     /* the file that records each allocation of pages (audit_file.h); NULL: none */
     const char *audit_path;
     int32_t page_tokens, n_pages, max_model_len; /* a sequence ends earlier if the pool holds less */
-    /* what the pages take memory from, with others that yield to them (kv/budget.h);
-     * outlives the engine. NULL: they have their own */
+    /* what the pages take memory from, with the draft model's and those of the engines of
+     * one team (kv/budget.h); outlives the engine. NULL: they have their own */
     kv_budget *budget;
+    /* beside other engines: how many pages it can always have, enough for its longest
+     * sequence, and what its weights and buffers take of the budget. 0: alone in it */
+    int32_t floor_pages;
+    int64_t fixed_bytes;
     int32_t max_batched_tokens, max_seqs, prefill_chunk;
     int32_t max_adapters; /* different ones that run at once (adapter_slots.h); 0: requests have none */
     /* no step runs before engine_release: requests submitted until then start together */

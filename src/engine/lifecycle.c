@@ -21,7 +21,7 @@
 #include "engine/step_sample.h"
 #include "engine/team.h"
 
-#define MAX_TENANTS   1024 /* tenants with a service counter of their own */
+#define MAX_TENANTS 1024 /* tenants with a service counter of their own */
 
 /* ---- open and close ---- */
 
@@ -134,10 +134,10 @@ static quire_err open_scheduler(engine *e) {
     return scheduler_open(&k, &e->sched);
 }
 
-/* A sequence that runs alone must fit into the pool, or it would wait for pages that are
- * never released. */
+/* A sequence that runs alone must fit into the pages that it can always have, or it would
+ * wait for some that are never released. */
 static void limit_length(engine *e) {
-    int64_t holds = kv_most_tokens(&e->sched.limits.most, e->options.n_pages);
+    int64_t holds = kv_most_tokens(&e->sched.limits.most, engine_sure_pages(e));
     if (e->desc->two_sided && holds >= e->sched.limits.max_rows) {
         return; /* longer ones are refused: a step computes it whole */
     }
@@ -177,7 +177,17 @@ static quire_err lifecycle_open_parts(engine *e, const kv_layout *layout, quire_
     }
     e->locks_ready = true;
     stats_publish(e);
-    return o->no_thread ? QUIRE_OK : engine_team_join(e->team, e);
+    quire_err r = o->no_thread ? cache_join(e) : engine_team_join(e->team, e);
+    if (r == QUIRE_NO_ROOM) {
+        const kv_budget_counts all = kv_budget_count(o->budget);
+        return err_set(
+            err, QUIRE_NO_MEMORY, -1,
+            "%lld bytes of KV pages for sequences of %d tokens, and %lld of weights and buffers, do "
+            "not fit into the %lld that the models share beside the %lld of other models",
+            (long long)(o->floor_pages * layout->page_bytes), (int)e->options.max_model_len,
+            (long long)o->fixed_bytes, (long long)all.bytes, (long long)all.promised_bytes);
+    }
+    return r;
 }
 
 quire_err engine_open(model *m, backend *b, const kv_layout *layout, const engine_options *o, engine **out,

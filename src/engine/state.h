@@ -74,8 +74,9 @@ typedef struct step_arrays {
 
 /* An engine's place in its team; guarded by the team's lock. */
 typedef struct team_place {
-    bool is_member, leaves;
-    engine *next; /* of those that have joined and have no seat yet */
+    bool is_member, leaves, is_arriving;
+    quire_err refused; /* why it got no seat */
+    engine *next;      /* of those that are arriving */
 } team_place;
 
 struct engine {
@@ -86,8 +87,8 @@ struct engine {
     kv_layout layout;
 
     /* any thread: */
-    ring *in; /* of sequence*: submitted, not yet seen by the engine thread */
-    engine_team *team; /* whose thread runs the steps; a reference */
+    ring *in;            /* of sequence*: submitted, not yet seen by the engine thread */
+    engine_team *team;   /* whose thread runs the steps; a reference */
     const wake *in_wake; /* the team's */
     team_place place;
     atomic_bool paused;
@@ -127,6 +128,7 @@ struct engine {
     float guessed, guessed_right;
     double sample_row_us;         /* what sampling takes of a step for a row, of late */
     scheduler sched;              /* the queues of sequences, and the step's plan */
+    uint64_t n_moves_seen;        /* of the budget, when statistics were published */
     unsigned n_cancels_seen;      /* n_cancels when the lists were last searched for cancelled requests */
     uint64_t n_ended;             /* requests whose end was published */
     int32_t n_explained;          /* of all sequences, those with a report (explain.h) */
@@ -135,6 +137,11 @@ struct engine {
     quire_stats stats;
     engine_profile profile; /* without `steps`, which stats has */
 };
+
+/* The pages that e can always have, whatever other engines do. */
+static inline int32_t engine_sure_pages(const engine *e) {
+    return e->options.floor_pages > 0 ? e->options.floor_pages : e->options.n_pages;
+}
 
 /* The sequence of a task. */
 static inline sequence *sequence_of(const sched_task *t) {

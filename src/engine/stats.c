@@ -2,6 +2,7 @@
  * step for other threads. */
 #include "base/clock.h"
 #include "core/histogram.h"
+#include "engine/cache.h"
 #include "engine/state.h"
 #include "sched/prefix_wait.h"
 
@@ -90,17 +91,19 @@ static quire_snapshot_stats count_snapshots(const engine *e) {
                                   .restored = n.snapshots_restored};
 }
 
-/* All that other pools of a budget have is the draft model's. */
 static quire_page_memory count_memory(const engine *e) {
     kv_counts c = kv_pool_counts(e->kv.pool);
     int64_t own = (c.n_pages - c.n_absent) * e->layout.page_bytes;
     kv_budget_counts all = e->kv.budget != NULL ? kv_budget_count(e->kv.budget)
                                                 : (kv_budget_counts){.bytes = own, .used_bytes = own};
     return (quire_page_memory){.size = sizeof(quire_page_memory),
-                               .used_bytes = all.used_bytes,
-                               .max_bytes = all.bytes,
-                               .draft_bytes = all.used_bytes - own,
-                               .n_pages_absent = c.n_absent};
+                               .used_bytes = all.used_bytes - all.fixed_bytes,
+                               .max_bytes = all.bytes - all.fixed_bytes,
+                               .draft_bytes = cache_draft_bytes(e),
+                               .n_pages_absent = c.n_absent,
+                               .own_bytes = own,
+                               .sure_bytes = engine_sure_pages(e) * e->layout.page_bytes,
+                               .model_bytes = all.fixed_bytes};
 }
 
 void stats_publish(engine *e) {

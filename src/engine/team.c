@@ -26,10 +26,10 @@ struct engine_team {
     atomic_int n_holders;
     atomic_bool stop;
     pthread_t thread;
-    pthread_mutex_t lock; /* guards the five below, and each engine's `place` */
-    pthread_cond_t left;  /* an engine has left */
-    engine *arrivals;     /* a list by team.next: those that have no seat yet */
-    int32_t n_members;    /* engines that have joined and not left */
+    pthread_mutex_t lock;   /* guards the five below, and each engine's `place` */
+    pthread_cond_t changed; /* an engine has got a seat, or was refused, or has left */
+    engine *arrivals;       /* a list by team.next: those that have no seat yet */
+    int32_t n_members;      /* engines that have joined and not left */
     bool has_thread;
 
     /* the thread's: */
@@ -96,7 +96,7 @@ static backend *team_other_backend(const engine_team *t, const engine *e) {
     return b;
 }
 
-/* Seats engines that have joined. The lock is held. */
+/* Seats engines that have joined, if their pages fit. The lock is held. */
 static void team_seat_arrivals(engine_team *t) {
     while (t->arrivals != NULL) {
         engine *e = t->arrivals;
@@ -105,8 +105,16 @@ static void team_seat_arrivals(engine_team *t) {
             i++;
         }
         t->arrivals = e->place.next;
-        t->seats[i] = (team_seat){.e = e};
-        t->n_seated++;
+        const quire_err refused = cache_join(e);
+        if (refused == QUIRE_OK) {
+            t->seats[i] = (team_seat){.e = e};
+            t->n_seated++;
+            stats_publish(e);
+        } else {
+            t->n_members--;
+        }
+        e->place = (team_place){.is_member = refused == QUIRE_OK, .refused = refused};
+        pthread_cond_broadcast(&t->changed);
     }
 }
 
@@ -119,6 +127,7 @@ static void team_let_go(engine_team *t) {
         }
         intake_cancel_all(e);
         team_publish(e);
+        cache_leave(e);
         if (t->n_seated == 1 && t->entered != NULL) {
             t->entered->ops->leave(t->entered);
             t->entered = NULL;
@@ -128,7 +137,7 @@ static void team_let_go(engine_team *t) {
         t->n_seated--;
         t->n_members--;
         e->place = (team_place){.next = NULL};
-        pthread_cond_broadcast(&t->left);
+        pthread_cond_broadcast(&t->changed);
     }
 }
 
@@ -161,6 +170,7 @@ static void team_look(engine_team *t) {
         s->had_work = s->has_work;
         s->is_tried = false;
         s->has_work = team_has_work(s->e) && !atomic_load(&s->e->paused);
+        cache_claim(s->e, s->has_work);
         s->claim.deadline_us = s->has_work && t->n_seated > 1 ? team_first_deadline(s->e) : 0;
         if (s->has_work && !s->had_work) {
             s->claim.served_us = turn_resume(s->claim.served_us, busy, n_busy, t->most_us);
@@ -237,7 +247,7 @@ static int64_t team_round(engine_team *t, bool is_woken) {
     team_poll_idle(t, is_woken);
     for (int32_t i = 0; i < ENGINE_TEAM_SEATS; i++) {
         const team_seat *s = &t->seats[i];
-        if (s->e != NULL && (s->is_tried || is_woken || s->had_work)) {
+        if (s->e != NULL && (s->is_tried || is_woken || s->had_work || cache_has_moved(s->e))) {
             team_publish(s->e);
             some_work = some_work || s->e->sched.n_running + s->e->sched.n_waiting > 0;
         } else if (s->e != NULL) {
@@ -275,7 +285,7 @@ quire_err engine_team_open(engine_team **out) {
     if (r == QUIRE_OK && pthread_mutex_init(&t->lock, NULL) != 0) {
         r = QUIRE_NO_MEMORY;
     }
-    if (r != QUIRE_OK || pthread_cond_init(&t->left, NULL) != 0) {
+    if (r != QUIRE_OK || pthread_cond_init(&t->changed, NULL) != 0) {
         wake_deinit(&t->wake);
         mem_free(t);
         return r != QUIRE_OK ? r : QUIRE_NO_MEMORY;
@@ -299,7 +309,7 @@ void engine_team_drop(engine_team *t) {
         wake_ring(&t->wake);
         pthread_join(t->thread, NULL);
     }
-    pthread_cond_destroy(&t->left);
+    pthread_cond_destroy(&t->changed);
     pthread_mutex_destroy(&t->lock);
     wake_deinit(&t->wake);
     mem_free(t);
@@ -309,7 +319,7 @@ const wake *engine_team_wake(const engine_team *t) {
     return &t->wake;
 }
 
-/* The lock is held. */
+/* The lock is held, and given up while e waits for its seat. */
 static quire_err team_add(engine_team *t, engine *e) {
     if (t->n_members == ENGINE_TEAM_SEATS) {
         return QUIRE_TOO_LARGE;
@@ -319,16 +329,19 @@ static quire_err team_add(engine_team *t, engine *e) {
     }
     t->has_thread = true;
     t->n_members++;
-    e->place = (team_place){.is_member = true, .next = t->arrivals};
+    e->place = (team_place){.is_member = true, .is_arriving = true, .next = t->arrivals};
     t->arrivals = e;
-    return QUIRE_OK;
+    wake_ring(&t->wake);
+    while (e->place.is_arriving) {
+        pthread_cond_wait(&t->changed, &t->lock);
+    }
+    return e->place.refused;
 }
 
 quire_err engine_team_join(engine_team *t, engine *e) {
     pthread_mutex_lock(&t->lock);
     const quire_err r = team_add(t, e);
     pthread_mutex_unlock(&t->lock);
-    wake_ring(&t->wake);
     return r;
 }
 
@@ -337,7 +350,7 @@ void engine_team_leave(engine_team *t, engine *e) {
     e->place.leaves = e->place.is_member;
     wake_ring(&t->wake);
     while (e->place.is_member) {
-        pthread_cond_wait(&t->left, &t->lock);
+        pthread_cond_wait(&t->changed, &t->lock);
     }
     pthread_mutex_unlock(&t->lock);
 }

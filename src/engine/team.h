@@ -26,9 +26,10 @@ engine_team *engine_team_hold(engine_team *t);
 void engine_team_drop(engine_team *t);
 /* Rings for the team's thread; valid as long as a reference is held. */
 const wake *engine_team_wake(const engine_team *t);
-/* From now on the thread runs e's steps; the compute threads of e's backend are those of
- * the others' (backend_ops.share_threads). QUIRE_TOO_LARGE: the team is full;
- * QUIRE_NO_MEMORY: the thread cannot start. */
+/* From now on the thread, which owns the budget of e's pages, runs e's steps; the compute
+ * threads of e's backend are those of the others' (backend_ops.share_threads).
+ * QUIRE_TOO_LARGE: the team is full; QUIRE_NO_MEMORY: the thread cannot start;
+ * QUIRE_NO_ROOM: e's pages do not fit into the budget. */
 quire_err engine_team_join(engine_team *t, engine *e);
 /* Ends e's requests as cancelled. After the call the thread uses nothing of e. An engine
  * that has not joined, or has left: nothing. */

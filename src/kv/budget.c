@@ -1,23 +1,29 @@
 #include "kv/budget.h"
 
 #include <assert.h>
+#include <stdatomic.h>
 
 #include "base/mem.h"
 
 #define LEAST_GRANULES 64
 #define GRANULE_NONE   (-1)
+#define MEMBER_NONE    (-1)
 #define LEVEL_FREE     INT32_MIN /* of a granule without cached pages: it is worth nothing */
 
 typedef struct member {
     kv_budget_member m; /* m.pool NULL: the number is free */
     int32_t n_pages, granule_pages;
     int32_t lowest; /* no granule before this one is absent */
+    bool claims;
 } member;
 
 struct kv_budget {
-    int64_t bytes, used_bytes, granule_bytes;
+    int64_t bytes, granule_bytes;
+    /* written by the owner; others may read them */
+    _Atomic int64_t used_bytes, fixed_bytes, promised_bytes;
+    _Atomic int32_t n_pools;
     int64_t clock; /* of the pools */
-    int32_t n_pools;
+    uint64_t n_moves;
     member members[KV_BUDGET_MAX_POOLS];
 };
 
@@ -58,58 +64,104 @@ void kv_budget_close(kv_budget *b) {
 }
 
 kv_budget_counts kv_budget_count(const kv_budget *b) {
-    return (kv_budget_counts){.bytes = b->bytes, .used_bytes = b->used_bytes, .n_pools = b->n_pools};
+    return (kv_budget_counts){.bytes = b->bytes,
+                              .used_bytes = b->used_bytes,
+                              .fixed_bytes = b->fixed_bytes,
+                              .promised_bytes = b->promised_bytes,
+                              .n_pools = b->n_pools};
+}
+
+/* Pages of a granule. */
+static int64_t budget_granule_pages(const kv_budget *b, int64_t page_bytes) {
+    return (b->granule_bytes + page_bytes - 1) / page_bytes;
+}
+
+int32_t kv_budget_pages(const kv_budget *b, int64_t page_bytes, int64_t bytes) {
+    int64_t each = budget_granule_pages(b, page_bytes), n = bytes / (each * page_bytes) * each;
+    return n < INT32_MAX ? (int32_t)n : INT32_MAX - 1;
 }
 
 quire_err kv_budget_open_pool(kv_budget *b, int32_t n_pages, int64_t page_bytes, kv_pool **out) {
     if (n_pages < 1 || page_bytes < 1 || n_pages > b->bytes / page_bytes) {
         return QUIRE_INVALID;
     }
-    int64_t n = (b->granule_bytes + page_bytes - 1) / page_bytes;
+    int64_t n = budget_granule_pages(b, page_bytes);
     return kv_pool_open_absent(n_pages, n < n_pages ? (int32_t)n : n_pages, &b->clock, out);
-}
-
-quire_err kv_budget_join(kv_budget *b, const kv_budget_member *m, int32_t *number) {
-    int32_t i = 0;
-    while (i < KV_BUDGET_MAX_POOLS && b->members[i].m.pool != NULL) {
-        i++;
-    }
-    if (i == KV_BUDGET_MAX_POOLS) {
-        return QUIRE_NO_ROOM;
-    }
-    kv_counts c = kv_pool_counts(m->pool);
-    assert(c.n_absent == c.n_pages);
-    b->members[i] =
-        (member){.m = *m, .n_pages = c.n_pages, .granule_pages = kv_pool_granule(m->pool, 0).n_pages};
-    b->n_pools++;
-    *number = i;
-    return QUIRE_OK;
 }
 
 static int64_t resident_bytes(const member *m) {
     return (m->n_pages - kv_pool_counts(m->m.pool).n_absent) * m->m.page_bytes;
 }
 
+/* The memory of granules with held pages. */
+static int64_t held_bytes(const member *m) {
+    return resident_bytes(m) - kv_pool_idle_pages(m->m.pool) * m->m.page_bytes;
+}
+
+/* A draft model's: nobody waits for its pages. */
+static bool is_spare(const member *m) {
+    return m->m.yield != NULL && m->m.floor_bytes == 0;
+}
+
+/* Adds what a member has been promised, or takes it off. */
+static void budget_promise(kv_budget *b, const kv_budget_member *m, int sign) {
+    b->used_bytes += sign * m->fixed_bytes;
+    b->fixed_bytes += sign * m->fixed_bytes;
+    b->promised_bytes += sign * (m->fixed_bytes + m->floor_bytes);
+    b->n_pools += sign;
+}
+
 void kv_budget_leave(kv_budget *b, int32_t number) {
     member *m = &b->members[number];
     b->used_bytes -= resident_bytes(m);
-    b->n_pools--;
+    budget_promise(b, &m->m, -1);
+    b->n_moves++;
     *m = (member){0};
+}
+
+void kv_budget_claim(kv_budget *b, int32_t number, bool claims) {
+    b->members[number].claims = claims;
+}
+
+int64_t kv_budget_resident(const kv_budget *b, int32_t number) {
+    return resident_bytes(&b->members[number]);
+}
+
+uint64_t kv_budget_moves(const kv_budget *b) {
+    return b->n_moves;
 }
 
 /* ---- how much there is ---- */
 
-/* Memory that a member could have besides its own. */
+static int64_t budget_least(int64_t a, int64_t b) {
+    return a < b ? a : b;
+}
+
+static int64_t budget_most(int64_t a, int64_t b) {
+    return a > b ? a : b;
+}
+
+/* Memory that a member could have besides its own: what others neither hold nor claim,
+ * and up to its floor what they hold above theirs. Negative: it has more than it may
+ * hold. */
 static int64_t obtainable_bytes(const kv_budget *b, int32_t number) {
-    int64_t n = b->bytes - b->used_bytes;
+    const member *own = &b->members[number];
+    int64_t shared = b->bytes - b->fixed_bytes - resident_bytes(own), owed = shared;
     for (int32_t i = 0; i < KV_BUDGET_MAX_POOLS; i++) {
         const member *m = &b->members[i];
         if (m->m.pool == NULL || i == number) {
             continue;
         }
-        n += m->m.yield != NULL ? resident_bytes(m) : kv_pool_idle_pages(m->m.pool) * m->m.page_bytes;
+        int64_t held = held_bytes(m);
+        if (is_spare(own)) { /* it yields at once, so it may have what others claim */
+            shared -= held;
+        } else if (!is_spare(m)) {
+            shared -= m->claims ? budget_most(held, m->m.floor_bytes) : held;
+            owed -= m->m.yield != NULL ? budget_least(held, m->m.floor_bytes) : held;
+        }
     }
-    return n;
+    owed = budget_least(owed, own->m.floor_bytes - resident_bytes(own));
+    return is_spare(own) ? shared : budget_most(shared, owed);
 }
 
 /* The pages of the pool's last granule, if it is shorter than the others and absent; else
@@ -124,7 +176,11 @@ int32_t kv_budget_available(const kv_budget *b, int32_t number) {
     kv_counts c = kv_pool_counts(m->m.pool);
     int32_t rest = absent_rest(m), n_absent = (c.n_absent - rest) / m->granule_pages;
     int64_t each = m->granule_pages * m->m.page_bytes, bytes = obtainable_bytes(b, number);
-    int64_t n = bytes / each < n_absent ? bytes / each : n_absent;
+    if (bytes < 0) { /* granules that are given back first */
+        int64_t n_given = (-bytes + each - 1) / each * m->granule_pages;
+        return c.n_free + c.n_cached - (int32_t)budget_least(n_given, kv_pool_idle_pages(m->m.pool));
+    }
+    int64_t n = budget_least(bytes / each, n_absent);
     bool fits_rest = bytes - n * each >= rest * m->m.page_bytes;
     return c.n_free + c.n_cached + (int32_t)n * m->granule_pages + (fits_rest ? rest : 0);
 }
@@ -155,6 +211,7 @@ static void bring(kv_budget *b, int32_t number, int32_t granule) {
     member *m = &b->members[number];
     kv_pool_bring(m->m.pool, granule);
     b->used_bytes += granule_cost(m, granule);
+    b->n_moves++;
 }
 
 /* Discards a granule, all pages of which are free, if no other thread reserves one of
@@ -167,13 +224,15 @@ static bool give_back(kv_budget *b, int32_t number, int32_t granule, bool *went)
         return false;
     }
     b->used_bytes -= g.n_pages * m->m.page_bytes;
+    b->n_moves++;
     m->lowest = granule < m->lowest ? granule : m->lowest;
     *went = mover == NULL || (mover->discard != NULL && mover->discard(mover->context, g.first, g.n_pages));
     return true;
 }
 
-/* Evicts the cached pages of a granule and gives it back. */
-static void empty(kv_budget *b, int32_t number, int32_t granule) {
+/* Evicts the cached pages of a granule and gives it back. False: another thread was
+ * faster, and has pages of it. */
+static bool empty(kv_budget *b, int32_t number, int32_t granule) {
     const kv_budget_member *m = &b->members[number].m;
     kv_granule g = kv_pool_granule(m->pool, granule);
     for (page_id page = g.first; page.v < g.first.v + g.n_pages; page.v++) {
@@ -182,7 +241,7 @@ static void empty(kv_budget *b, int32_t number, int32_t granule) {
         }
     }
     bool went;
-    (void)give_back(b, number, granule, &went); /* else another thread was faster */
+    return give_back(b, number, granule, &went);
 }
 
 bool kv_budget_give_back(kv_budget *b, int32_t number) {
@@ -251,16 +310,48 @@ static place find_granule(const kv_budget *b, int32_t number) {
     return best;
 }
 
-/* Asks the other pools that yield, one after another, to release held pages. False: they
- * hold none. */
-static bool ask_to_yield(const kv_budget *b, int32_t number) {
+/* Asks the spare pools, one after another, to release held pages. False: they hold
+ * none. */
+static bool ask_spare(const kv_budget *b) {
     for (int32_t i = 0; i < KV_BUDGET_MAX_POOLS; i++) {
-        const kv_budget_member *m = &b->members[i].m;
-        if (m->pool != NULL && i != number && m->yield != NULL && m->yield(m->context)) {
+        const member *m = &b->members[i];
+        if (m->m.pool != NULL && is_spare(m) && m->m.yield(m->m.context)) {
             return true;
         }
     }
     return false;
+}
+
+/* Asks the member that is furthest above its floor to release held pages, then the next
+ * one. False: none does. */
+static bool ask_above_floor(const kv_budget *b, int32_t number) {
+    uint64_t asked = 0;
+    _Static_assert(KV_BUDGET_MAX_POOLS <= 64, "a bit a pool");
+    for (;;) {
+        int32_t most = MEMBER_NONE;
+        int64_t above = 0;
+        for (int32_t i = 0; i < KV_BUDGET_MAX_POOLS; i++) {
+            const member *m = &b->members[i];
+            bool may = m->m.pool != NULL && i != number && m->m.yield != NULL && (asked >> i & 1) == 0;
+            int64_t own = may ? held_bytes(m) - m->m.floor_bytes : 0;
+            most = own > above ? i : most;
+            above = budget_most(own, above);
+        }
+        if (most == MEMBER_NONE) {
+            return false;
+        }
+        asked |= UINT64_C(1) << most;
+        if (b->members[most].m.yield(b->members[most].m.context)) {
+            return true;
+        }
+    }
+}
+
+/* Has held pages released for a granule of a member that costs so much. */
+static bool ask_to_yield(const kv_budget *b, int32_t number, int64_t cost) {
+    const member *m = &b->members[number];
+    return !is_spare(m) &&
+           (ask_spare(b) || (resident_bytes(m) + cost <= m->m.floor_bytes && ask_above_floor(b, number)));
 }
 
 /* Makes one step towards a free page: brings a granule, evicts a page, makes memory
@@ -268,7 +359,8 @@ static bool ask_to_yield(const kv_budget *b, int32_t number) {
 static bool step_towards_free(kv_budget *b, int32_t number) {
     const kv_budget_member *m = &b->members[number].m;
     int32_t next = next_granule(b, number);
-    if (next != GRANULE_NONE && granule_cost(&b->members[number], next) <= b->bytes - b->used_bytes) {
+    int64_t cost = next != GRANULE_NONE ? granule_cost(&b->members[number], next) : 0;
+    if (next != GRANULE_NONE && cost <= b->bytes - b->used_bytes) {
         bring(b, number, next);
         return true;
     }
@@ -279,31 +371,90 @@ static bool step_towards_free(kv_budget *b, int32_t number) {
         return kv_index_evict(m->index, kv_pool_counts(m->pool).n_free + 1) == QUIRE_OK;
     }
     if (other.granule != GRANULE_NONE) {
-        empty(b, other.member, other.granule);
+        (void)empty(b, other.member, other.granule);
         return true;
     }
-    return next != GRANULE_NONE && ask_to_yield(b, number);
+    return next != GRANULE_NONE && ask_to_yield(b, number, cost);
+}
+
+/* Gives back what the member may not hold. */
+static void shed(kv_budget *b, int32_t number) {
+    bool goes_on = true;
+    while (goes_on && obtainable_bytes(b, number) < 0) {
+        place least = {.granule = GRANULE_NONE};
+        find_in(b, number, &least);
+        goes_on = least.granule != GRANULE_NONE && empty(b, number, least.granule);
+    }
 }
 
 void kv_budget_make_free(kv_budget *b, int32_t number, int32_t n) {
+    shed(b, number);
     while (kv_pool_counts(b->members[number].m.pool).n_free < n && step_towards_free(b, number)) {
     }
+}
+
+/* ---- joining ---- */
+
+/* Makes so much memory unused. False: pages that are held up to their pools' floors take
+ * it. */
+static bool make_unused(kv_budget *b, int64_t bytes) {
+    bool goes_on = true;
+    while (goes_on && b->bytes - b->used_bytes < bytes) {
+        place least = find_granule(b, MEMBER_NONE);
+        goes_on = least.granule != GRANULE_NONE ? empty(b, least.member, least.granule)
+                                                : ask_spare(b) || ask_above_floor(b, MEMBER_NONE);
+    }
+    return goes_on;
+}
+
+/* The floor in whole granules. */
+static int64_t round_floor(const member *m) {
+    int64_t each = m->granule_pages * m->m.page_bytes, all = m->n_pages * m->m.page_bytes;
+    return m->m.floor_bytes >= all ? all : budget_least((m->m.floor_bytes + each - 1) / each * each, all);
+}
+
+quire_err kv_budget_join(kv_budget *b, const kv_budget_member *m, int32_t *number) {
+    int32_t i = 0;
+    while (i < KV_BUDGET_MAX_POOLS && b->members[i].m.pool != NULL) {
+        i++;
+    }
+    kv_counts c = kv_pool_counts(m->pool);
+    assert(c.n_absent == c.n_pages && m->floor_bytes >= 0 && m->fixed_bytes >= 0);
+    member new = {
+        .m = *m, .n_pages = c.n_pages, .granule_pages = kv_pool_granule(m->pool, 0).n_pages, .claims = true};
+    new.m.floor_bytes = round_floor(&new);
+    int64_t left = b->bytes - b->promised_bytes;
+    if (i == KV_BUDGET_MAX_POOLS || m->fixed_bytes > left || new.m.floor_bytes > left - m->fixed_bytes ||
+        !make_unused(b, m->fixed_bytes)) {
+        return QUIRE_NO_ROOM;
+    }
+    b->members[i] = new;
+    budget_promise(b, &new.m, 1);
+    *number = i;
+    return QUIRE_OK;
 }
 
 /* ---- audit ---- */
 
 quire_err kv_budget_check(const kv_budget *b, quire_error *err) {
-    int64_t used = 0;
+    int64_t used = 0, promised = 0;
     for (int32_t i = 0; i < KV_BUDGET_MAX_POOLS; i++) {
-        if (b->members[i].m.pool != NULL) {
-            TRY(kv_pool_check(b->members[i].m.pool, err));
-            used += resident_bytes(&b->members[i]);
+        const member *m = &b->members[i];
+        if (m->m.pool != NULL) {
+            TRY(kv_pool_check(m->m.pool, err));
+            used += resident_bytes(m) + m->m.fixed_bytes;
+            promised += m->m.floor_bytes + m->m.fixed_bytes;
         }
     }
     if (used != b->used_bytes || used > b->bytes) {
         return err_set(err, QUIRE_INTERNAL, -1,
-                       "kv budget: resident pages take %lld bytes, %lld of %lld are counted", (long long)used,
-                       (long long)b->used_bytes, (long long)b->bytes);
+                       "kv budget: resident pages and fixed parts take %lld bytes, %lld of %lld are counted",
+                       (long long)used, (long long)b->used_bytes, (long long)b->bytes);
+    }
+    if (promised != b->promised_bytes || promised > b->bytes) {
+        return err_set(err, QUIRE_INTERNAL, -1,
+                       "kv budget: floors and fixed parts are %lld bytes, %lld of %lld are counted",
+                       (long long)promised, (long long)b->promised_bytes, (long long)b->bytes);
     }
     return QUIRE_OK;
 }

@@ -1,7 +1,7 @@
 /* A memory budget shares one amount of memory between several page pools, each with pages
- * of its own size.
+ * of its own size, and the weights of their models.
  *
- *   budget: bytes = unused + granules of pool A + granules of pool B ..
+ *   budget: bytes = unused + granules of pool A + granules of pool B .. + fixed parts
  *
  *   granule of a pool:   absent --bring--> resident --give back--> absent
  *   pages of a resident granule: free, held or cached (kv/pool.h)
@@ -25,9 +25,19 @@
  *      counts as used when the last of its pages was released. That is the price of
  *      fragmentation: one recent page keeps its granule, an old granule takes all of its
  *      pages with it, and a held page keeps its granule in its pool. Pages are not moved.
- *   4. held pages of pools that yield: whose owner can compute again what they hold, as a
- *      draft model can. It is asked to release some until there is enough. Such a pool
- *      never lets another one go short: to others all of its memory is obtainable.
+ *   4. held pages of spare pools, a draft model's, whose owner computes again what they
+ *      held: it is asked to release some until there is enough. A spare pool never lets
+ *      another one go short: to others all of its memory is obtainable;
+ *   5. held pages above their pools' floors, for a pool that is below its own: their owner
+ *      preempts sequences.
+ *
+ * A floor is how much a pool can always have: setup makes it hold the longest sequence. All
+ * floors and fixed parts fit into the budget together, so no two pools wait for each
+ * other, and each owner's own preemption makes progress. While a pool claims its floor,
+ * since its owner has work, others reserve no page of it: what they have beyond the rest
+ * is given back before they reserve, cached pages too. An idle pool's floor is lent. A
+ * fixed part is what a member's owner takes of the budget for other things than pages,
+ * from join to leave.
  *
  * A granule that is given back is discarded through its pool's mover. Where memory does
  * not go back to the system (locked memory, a device's), the budget still bounds the
@@ -35,15 +45,15 @@
  * straddle two granules: a run of resident granules may take up to one of them more than
  * counted.
  *
- * Invariant (kv_budget_check): the resident pages of all pools take used_bytes, at most
- * bytes. Cost: available is O(pools); make_free is O(1) a page for unused memory and
- * O(log pages) for own cached pages as before; choosing a granule of another pool is
- * O(granules of the others), with retention O(their pages), and giving it back is a
- * system call and later its page faults: some hundred microseconds for 2 MB. Owner: the
- * engine thread, which runs all pools of a budget: it alone moves granules. Other threads
- * may reserve
- * and release unindexed pages of these pools meanwhile; they find the pages that are
- * resident. Everything is allocated at open. */
+ * Invariant (kv_budget_check): the resident pages of all pools and the fixed parts take
+ * used_bytes, at most bytes, and so do all floors and fixed parts. Cost: available is
+ * O(pools); make_free is O(1) a page for unused memory and O(log pages) for own cached
+ * pages as before; choosing a granule of another pool is O(granules of the others), with
+ * retention O(their pages), and giving it back is a system call and later its page faults:
+ * some hundred microseconds for 2 MB. Owner: the engine thread, which runs all pools of a
+ * budget: it alone moves granules. Other threads may reserve and release unindexed pages
+ * of these pools meanwhile; they find the pages that are resident. Everything is allocated
+ * at open. */
 #ifndef KV_BUDGET_H
 #define KV_BUDGET_H
 
@@ -62,14 +72,20 @@ typedef struct kv_budget_member {
     kv_index *index;       /* of its cached pages; NULL: it has none */
     const kv_mover *mover; /* discards granules; NULL: there is no memory to discard */
     int64_t page_bytes;
-    /* Releases some held pages. False: none are held. NULL: the pool does not yield. It
-     * may be called whenever another pool of the budget makes pages free. */
+    /* what the pool can always have; joining rounds it up to whole granules. 0: nothing */
+    int64_t floor_bytes;
+    int64_t fixed_bytes; /* the fixed part */
+    /* Releases some held pages. False: none are held. NULL: the pool does not yield. One
+     * that yields and has no floor is spare. It may be called whenever another pool of the
+     * budget makes pages free, or joins. */
     bool (*yield)(void *context);
     void *context; /* of yield */
 } kv_budget_member;
 
 typedef struct kv_budget_counts {
-    int64_t bytes, used_bytes; /* used: by resident pages */
+    int64_t bytes, used_bytes; /* used: by resident pages and fixed parts */
+    int64_t fixed_bytes;       /* of all members */
+    int64_t promised_bytes;    /* their floors and fixed parts */
     int32_t n_pools;
 } kv_budget_counts;
 
@@ -77,20 +93,32 @@ typedef struct kv_budget_counts {
 quire_err kv_budget_open(int64_t bytes, kv_budget **out);
 /* Closes it. No pool is left in it. */
 void kv_budget_close(kv_budget *b);
+/* Any thread. */
 kv_budget_counts kv_budget_count(const kv_budget *b);
+/* How many pages of so many bytes lie in the whole granules that `bytes` hold; at most
+ * INT32_MAX - 1. Any thread. */
+int32_t kv_budget_pages(const kv_budget *b, int64_t page_bytes, int64_t bytes);
 
 /* Opens a pool of n_pages absent pages in the granules of b, which the caller closes.
  * QUIRE_INVALID where so many pages exceed the budget; QUIRE_NO_MEMORY. */
 quire_err kv_budget_open_pool(kv_budget *b, int32_t n_pages, int64_t page_bytes, kv_pool **out);
-/* Makes a pool with its owner a member, of that number. QUIRE_NO_ROOM: there are
- * KV_BUDGET_MAX_POOLS already. */
+/* Makes a pool with its owner a member, of that number; it claims its floor. Others give
+ * up what its fixed part takes. QUIRE_NO_ROOM: its floor and fixed part do not fit beside
+ * those of others, or there are KV_BUDGET_MAX_POOLS already. */
 quire_err kv_budget_join(kv_budget *b, const kv_budget_member *m, int32_t *member);
-/* A member leaves with its memory, which is unused from then on. The pool is closed
- * next. */
+/* A member leaves with its memory, which is unused from then on. Its pages are out of the
+ * others' reach, and the pool is closed some time. */
 void kv_budget_leave(kv_budget *b, int32_t member);
+/* Whether a member claims its floor from now on. */
+void kv_budget_claim(kv_budget *b, int32_t member, bool claims);
+/* The memory of a member's resident pages. */
+int64_t kv_budget_resident(const kv_budget *b, int32_t member);
+/* Counts the granules that moved, for who shows what pools have. */
+uint64_t kv_budget_moves(const kv_budget *b);
 
 /* The pages that a member's pool can have free: those that are, its cached ones, and
- * absent ones as far as unused memory and that of others reach. */
+ * absent ones as far as unused memory and that of others reach; at least those of its
+ * floor that it does not hold. */
 int32_t kv_budget_available(const kv_budget *b, int32_t member);
 /* Brings and evicts until n pages of the member's pool are free, as far as possible. n at
  * most what is available succeeds, unless other threads reserve pages meanwhile. */

@@ -107,13 +107,15 @@ static quire_err kv_cache_open_parts(const kv_cache_options *o, kv_cache *c) {
         }
         TRY(kv_index_open(c->pool, &io, &c->index));
     }
-    kv_budget_member m = {.pool = c->pool,
-                          .index = c->index,
-                          .mover = o->mover,
-                          .page_bytes = o->page_bytes,
-                          .yield = o->yield,
-                          .context = o->yield_context};
-    return o->budget != NULL ? kv_budget_join(o->budget, &m, &c->member) : QUIRE_OK;
+    c->as_member = (kv_budget_member){.pool = c->pool,
+                                      .index = c->index,
+                                      .mover = o->mover,
+                                      .page_bytes = o->page_bytes,
+                                      .floor_bytes = o->floor_pages * o->page_bytes,
+                                      .fixed_bytes = o->fixed_bytes,
+                                      .yield = o->yield,
+                                      .context = o->yield_context};
+    return QUIRE_OK;
 }
 
 quire_err kv_cache_open(const kv_cache_options *o, kv_cache *out) {
@@ -125,15 +127,28 @@ quire_err kv_cache_open(const kv_cache_options *o, kv_cache *out) {
     return e;
 }
 
+static bool is_member(const kv_cache *c) {
+    return c->budget != NULL && c->member >= 0;
+}
+
+quire_err kv_cache_join(kv_cache *c) {
+    return c->budget != NULL ? kv_budget_join(c->budget, &c->as_member, &c->member) : QUIRE_OK;
+}
+
+void kv_cache_leave(kv_cache *c) {
+    if (is_member(c)) {
+        kv_budget_leave(c->budget, c->member);
+        c->member = -1;
+    }
+}
+
 quire_err kv_cache_add_swap(kv_cache *c, int64_t bytes) {
     return kv_swap_open(bytes, c->mover, &c->swap);
 }
 
 void kv_cache_close(kv_cache *c) {
     kv_swap_close(&c->swap);
-    if (c->budget != NULL && c->member >= 0) {
-        kv_budget_leave(c->budget, c->member);
-    }
+    kv_cache_leave(c);
     if (c->index != NULL) {
         kv_index_close(c->index);
     }
@@ -146,7 +161,7 @@ void kv_cache_close(kv_cache *c) {
 }
 
 int32_t kv_cache_available(const kv_cache *c) {
-    if (c->budget != NULL) {
+    if (is_member(c)) {
         return kv_budget_available(c->budget, c->member);
     }
     kv_counts n = kv_pool_counts(c->pool);
@@ -154,7 +169,7 @@ int32_t kv_cache_available(const kv_cache *c) {
 }
 
 void kv_cache_make_free(kv_cache *c, int32_t n) {
-    if (c->budget != NULL) {
+    if (is_member(c)) {
         kv_budget_make_free(c->budget, c->member, n);
     } else if (c->index != NULL && kv_pool_counts(c->pool).n_free < n) {
         (void)kv_index_evict(c->index, n);
@@ -179,7 +194,7 @@ bool kv_cache_drop(kv_cache *c, int32_t *n_dropped) {
         kv_index_clear(c->index);
     }
     *n_dropped = kv_pool_counts(c->pool).n_free - *n_dropped;
-    bool all_went = c->budget == NULL || kv_budget_give_back(c->budget, c->member);
+    bool all_went = !is_member(c) || kv_budget_give_back(c->budget, c->member);
     kv_pool_tidy(c->pool, discard_run, &d);
     return d.all_went && all_went;
 }

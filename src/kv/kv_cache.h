@@ -40,6 +40,8 @@ typedef struct kv_cache_options {
      * memory of their own */
     kv_budget *budget;
     int64_t page_bytes;
+    int32_t floor_pages; /* with a budget: how many it can always have; 0: none (kv/budget.h) */
+    int64_t fixed_bytes; /* with a budget: what the owner takes of it for other things */
     /* with a budget: releases some held pages for other pools; false: none are held.
      * NULL: the cache does not yield (kv/budget.h) */
     bool (*yield)(void *context);
@@ -67,8 +69,9 @@ typedef struct kv_cache {
     int32_t snapshot_unit;
     int32_t windows[KV_MAX_GROUPS], state_pages[KV_MAX_GROUPS];
     int32_t n_pages;
-    kv_budget *budget; /* NULL: all pages have memory */
-    int32_t member;    /* its number in the budget; -1: none yet */
+    kv_budget *budget;          /* NULL: all pages have memory */
+    kv_budget_member as_member; /* with a budget, once it joins */
+    int32_t member;             /* its number in the budget; -1: it has not joined, or has left */
     const kv_mover *mover;
     kv_swap swap; /* empty until kv_cache_add_swap */
     page_id *ids; /* [n_pages] scratch of a reservation; NULL with one group, of tokens */
@@ -86,10 +89,17 @@ int32_t kv_most_snapshots(const kv_layout *l, int32_t n_pages, int64_t bytes);
 /* Opens a cache in place. On failure *out is empty, and kv_cache_close does nothing.
  * QUIRE_INVALID for invalid options, QUIRE_NO_MEMORY. */
 quire_err kv_cache_open(const kv_cache_options *o, kv_cache *out);
+/* Joins the budget, without which there are no pages to reserve. By the budget's owner.
+ * QUIRE_NO_ROOM: its floor and fixed part do not fit (kv/budget.h). Without a budget:
+ * nothing. */
+quire_err kv_cache_join(kv_cache *c);
+/* Leaves the budget, with the pages that it has, which nobody takes from then on. Not a
+ * member: nothing. By the budget's owner. */
+void kv_cache_leave(kv_cache *c);
 /* Gives the cache swap space, once: as many frames as fit into `bytes`. QUIRE_NO_MEMORY:
  * it has none. */
 quire_err kv_cache_add_swap(kv_cache *c, int64_t bytes);
-/* Closes the cache. No sequence may be open. */
+/* Closes the cache, which leaves its budget. No sequence may be open. */
 void kv_cache_close(kv_cache *c);
 
 /* Pages that can be allocated: free ones, cached ones, which eviction frees, and those

@@ -116,6 +116,9 @@ void scheduler_preempt_group(scheduler *s, const sched_task *victim, const sched
 void scheduler_preempt(scheduler *s, sched_task *t);
 
 /* ---- step_plan.c ---- */
+/* Preempts the newest running task with its group, between steps: another scheduler needs
+ * the memory of its pages. False: none runs. */
+bool scheduler_yield(scheduler *s);
 /* Plans a step, moves tasks between the queues, and reserves pages for every planned row:
  * plan, tasks and copies of s are set. False: nothing can be computed now. A task that
  * finds no pages after all is left out. now_us: any clock that only grows.

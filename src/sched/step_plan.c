@@ -400,6 +400,15 @@ static void preempt_newest(scheduler *s) {
     step_plan_settle(s);
 }
 
+bool scheduler_yield(scheduler *s) {
+    if (s->n_running == 0) {
+        return false;
+    }
+    scheduler_preempt_group(s, s->running[s->n_running - 1], NULL);
+    step_plan_settle(s);
+    return true;
+}
+
 /* Whether a running task waits for something else than pages. */
 static bool some_sit_out(const scheduler *s) {
     bool some = false;

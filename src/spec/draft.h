@@ -27,7 +27,7 @@
 #include <stdint.h>
 
 #include "backend/backend.h"
-#include "kv/budget.h"
+#include "kv/kv_cache.h"
 #include "model/model.h"
 #include "sample/sample_batch.h"
 #include "spec/draft_tree.h"
@@ -61,7 +61,7 @@ typedef struct draft_model_options {
     backend *b;
     const kv_layout *layout;
     int32_t n_pages, max_len; /* max_len: most tokens of a sequence that is drafted for */
-    /* what the pages take memory from: the drafter yields (kv/budget.h). NULL: they have
+    /* what the pages take memory from: they are spare there (kv/budget.h). NULL: they have
      * their own */
     kv_budget *budget;
 } draft_model_options;
@@ -145,6 +145,8 @@ typedef struct draft_ops {
     void (*forget)(drafter *d, draft_seq *s, bool over);
     /* Checks its pages as kv_cache_check does. NULL: it has none. */
     quire_err (*check)(const drafter *d, quire_error *err);
+    /* Its KV cache, which the engine has join and leave its budget. NULL: it has none. */
+    kv_cache *(*cache)(drafter *d);
     void (*close)(drafter *d);
 } draft_ops;
 

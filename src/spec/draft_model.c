@@ -343,6 +343,10 @@ static quire_err draft_model_check(const drafter *head, quire_error *err) {
     return kv_cache_check(&d->cache, d->tables, n, err);
 }
 
+static kv_cache *draft_model_cache(drafter *head) {
+    return &((model_drafter *)head)->cache;
+}
+
 /* ---- open and close ---- */
 
 static bool draft_model_discard(void *b, page_id first, int32_t n) {
@@ -364,7 +368,8 @@ static void model_drafter_close(drafter *head) {
         mem_free(d->slots[g]);
     }
     void *blocks[] = {d->seqs, d->tokens,           d->positions,     d->out_rows,       d->batch_seqs,
-                      d->work, (void *)d->drafting, d->distributions, (void *)d->tables, d->copies.pairs, d};
+                      d->work, (void *)d->drafting, d->distributions, (void *)d->tables, d->copies.pairs,
+                      d};
     for (size_t i = 0; i < sizeof blocks / sizeof *blocks; i++) {
         mem_free(blocks[i]);
     }
@@ -428,6 +433,7 @@ quire_err draft_model_open(const draft_options *o, const draft_target *t, drafte
     static const draft_ops ops = {.propose = draft_model_propose,
                                   .forget = draft_model_forget,
                                   .check = draft_model_check,
+                                  .cache = draft_model_cache,
                                   .close = model_drafter_close};
     int32_t n_vocab = model_description(o->model.m)->n_vocab;
     if (n_vocab != t->desc->n_vocab) {

@@ -70,6 +70,10 @@ typedef struct harness_options {
     int64_t step_target_us;
     draft_options draft;
     bool shares_budget; /* the draft model's pages take memory from the engine's n_pages */
+    /* with a floor: its pages take memory from the budget of `beside`, or else from one of
+     * so many bytes */
+    int64_t budget_bytes, fixed_bytes;
+    int32_t floor_pages;
     engine_ablations ablations;
     bool no_cascade;
     bool no_chunked_prefill, starts_paused;
@@ -98,7 +102,7 @@ static const harness_options harness_defaults = {.path = MODEL,
 typedef struct harness {
     backend *b;
     model *m;
-    kv_budget *budget; /* NULL: none */
+    kv_budget *budget; /* which it opened; NULL: none */
     kv_layout layout;
     engine *e;
     engine_out *out;
@@ -148,7 +152,8 @@ typedef struct harness_run {
     explain *report;             /* with the end, if asked for; mem_free'd by the test */
 } harness_run;
 
-static inline void harness_open(const harness_options *o, harness *h) {
+/* *h is closed also after a failure. */
+static inline quire_err harness_try_open(const harness_options *o, harness *h, quire_error *out) {
     quire_error err = {0};
     *h = (harness){0};
     model_file *f;
@@ -221,19 +226,35 @@ static inline void harness_open(const harness_options *o, harness *h) {
         x->n_pages = x->n_pages < bytes / x->layout->page_bytes ? x->n_pages
                                                                 : (int32_t)(bytes / x->layout->page_bytes);
     }
+    if (r == QUIRE_OK && o->floor_pages > 0) {
+        r = o->beside == NULL ? kv_budget_open(o->budget_bytes, &h->budget) : QUIRE_OK;
+        eo.budget = o->beside == NULL ? h->budget : o->beside->budget;
+        eo.floor_pages = o->floor_pages;
+        eo.fixed_bytes = o->fixed_bytes;
+    }
     r = r ? r : engine_open(h->m, h->b, &h->layout, &eo, &h->e, &err);
     r = r ? r : wake_init(&h->reader);
     r = r ? r : engine_out_open(h->e, &h->reader, &h->out);
-    if (r != QUIRE_OK) {
+    *out = err;
+    return r;
+}
+
+static inline void harness_open(const harness_options *o, harness *h) {
+    quire_error err = {0};
+    if (harness_try_open(o, h, &err) != QUIRE_OK) {
         fail_msg("%s", err.message);
     }
 }
 
 static inline void harness_close(harness *h) {
-    engine_out_close(h->out);
+    if (h->e != NULL) {
+        engine_out_close(h->out);
+    }
     engine_close(h->e);
     kv_budget_close(h->budget); /* all that was in it has left */
-    wake_deinit(&h->reader);
+    if (h->out != NULL) {
+        wake_deinit(&h->reader);
+    }
     model_close(h->m);
     h->b->ops->close(h->b);
 }

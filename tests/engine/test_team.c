@@ -1,8 +1,8 @@
 /* Several engines on one thread: each one's requests come to the same end as alone, each
  * gets its share of the steps, and they come and go while others run. */
 #define MODEL TINY
-#include "engine/team.h"
 #include "engine/harness.h"
+#include "engine/team.h"
 
 #include <pthread.h>
 
@@ -224,12 +224,170 @@ TEST(engines_come_and_go_while_another_runs) {
     harness_close(&host);
 }
 
+/* ---- one budget for all of their pages ---- */
+
+enum { PAGES = 64, SIZE = 16, FLOOR = 18, N_LONG = 6, LONG_TOKENS = 240 };
+
+/* Options of an engine that shares memory of PAGES pages of TINY; its longest sequence has
+ * FLOOR pages. */
+static harness_options sharing(const harness *host, const char *path) {
+    harness_options o = beside(host, path);
+    harness like = {0};
+    const harness_options plain = beside(NULL, path), tiny = beside(NULL, TINY);
+    harness_open(&tiny, &like);
+    o.budget_bytes = PAGES * like.layout.page_bytes;
+    harness_close(&like);
+    harness_open(&plain, &like);
+    o.n_pages = (int32_t)(o.budget_bytes / like.layout.page_bytes);
+    harness_close(&like);
+    o.floor_pages = FLOOR;
+    o.page_tokens = SIZE;
+    return o;
+}
+
+static kv_budget_counts count_budget(const harness *h) {
+    return kv_budget_count(h->budget);
+}
+
+/* Long sequences of an engine. */
+static void long_submit(harness *h, team_load *l, uint64_t seed) {
+    load_make(l, h->n_vocab, seed, LONG_TOKENS);
+    load_submit(h, l);
+}
+
+static void long_expect(const team_load *alone, const team_load *l) {
+    for (int i = 0; i < N_LONG; i++) {
+        assert_int_equal(l->runs[i].finish, FINISH_LENGTH);
+        assert_int_equal(l->runs[i].n_tokens, LONG_TOKENS);
+        assert_memory_equal(alone->runs[i].tokens, l->runs[i].tokens, sizeof(int32_t) * LONG_TOKENS);
+    }
+}
+
+static void long_alone(const char *path, uint64_t seed, team_load *l) {
+    harness h = {0};
+    const harness_options o = beside(NULL, path);
+    harness_open(&o, &h);
+    long_submit(&h, l, seed);
+    harness_wait(&h, N_LONG);
+    harness_close(&h);
+}
+
+/* Each engine's sequences would take the whole budget twice. All of them end, with the
+ * tokens that they have alone. */
+TEST(engines_whose_sequences_exceed_their_budget_all_end) {
+    static team_load alone[3], together[3];
+    const char *paths[3] = {TINY, SIBLING, TINY};
+    harness h[3] = {0};
+    int64_t preemptions = 0;
+    for (int i = 0; i < 3; i++) {
+        harness_options o = sharing(i > 0 ? &h[0] : NULL, paths[i]);
+        o.floor_pages = i == 1 ? FLOOR : FLOOR + 1;
+        long_alone(paths[i], 20 + (uint64_t)i, &alone[i]);
+        harness_open(&o, &h[i]);
+        harness_hold(&h[i]);
+    }
+    assert_true(count_budget(&h[0]).promised_bytes <= count_budget(&h[0]).bytes);
+    for (int i = 0; i < 3; i++) {
+        long_submit(&h[i], &together[i], 20 + (uint64_t)i);
+    }
+    for (int i = 0; i < 3; i++) {
+        engine_release(h[i].e);
+    }
+    for (int i = 0; i < 3; i++) {
+        quire_stats stats;
+        harness_wait(&h[i], N_LONG);
+        long_expect(&alone[i], &together[i]);
+        engine_stats_read(h[i].e, &stats);
+        preemptions += stats.preemptions;
+    }
+    print_message("%d preemptions\n", (int)preemptions);
+    assert_true(preemptions > 0);
+    for (int i = 2; i > 0; i--) {
+        harness_close(&h[i]);
+    }
+    harness_close(&h[0]);
+}
+
+/* What an idle engine has cached makes room for another one, without a preemption, and
+ * statistics say so. */
+TEST(cached_pages_of_an_idle_engine_become_anothers) {
+    static team_load alone, l;
+    harness h[2] = {0};
+    long_alone(TINY, 31, &alone);
+    for (int i = 0; i < 2; i++) {
+        const harness_options o = sharing(i > 0 ? &h[0] : NULL, TINY);
+        harness_open(&o, &h[i]);
+    }
+    for (int i = 0; i < 2; i++) {
+        quire_stats stats[2];
+        quire_page_memory m[2];
+        /* two at a time: PAGES hold them, and no third one */
+        for (int k = 0; k < N_LONG; k += 2) {
+            load_make(&l, h[i].n_vocab, 31, LONG_TOKENS);
+            harness_submit(&h[i], &l.runs[k]);
+            harness_submit(&h[i], &l.runs[k + 1]);
+            harness_wait(&h[i], 2);
+            assert_memory_equal(alone.runs[k].tokens, l.runs[k].tokens, sizeof(int32_t) * LONG_TOKENS);
+        }
+        for (int k = 0; k < 2; k++) {
+            engine_stats_read(h[k].e, &stats[k]);
+            engine_page_memory_read(h[k].e, &m[k]);
+            assert_int_equal(stats[k].preemptions, 0);
+        }
+        assert_true(stats[i].n_pages_cached > PAGES / 2);
+        assert_int_equal(m[0].own_bytes + m[1].own_bytes, m[0].used_bytes);
+        assert_int_equal(m[0].used_bytes, count_budget(&h[0]).used_bytes);
+        assert_true(i == 0 || stats[0].n_pages_cached < PAGES / 2);
+    }
+    harness_close(&h[1]);
+    harness_close(&h[0]);
+}
+
+/* Engines come, with weights that take of the memory of pages, while another one holds all
+ * of it, and go. One that does not fit is refused. */
+TEST(engines_of_one_budget_come_and_go_while_another_holds_all_of_it) {
+    static team_load host_alone, guest_alone, l[2];
+    harness host = {0}, guest, refused;
+    long_alone(TINY, 41, &host_alone);
+    long_alone(SIBLING, 42, &guest_alone);
+    harness_options o = sharing(NULL, TINY), small = o;
+    harness_open(&o, &host);
+    const kv_budget_counts before = count_budget(&host);
+    small = sharing(&host, SIBLING);
+    for (int round = 0; round < 4; round++) {
+        quire_error err;
+        long_submit(&host, &l[0], 41);
+        small.fixed_bytes = before.bytes / 8;
+        harness_open(&small, &guest);
+        assert_true(count_budget(&host).fixed_bytes == small.fixed_bytes);
+        small.fixed_bytes = before.bytes / 2;
+        assert_int_equal(harness_try_open(&small, &refused, &err), QUIRE_NO_MEMORY);
+        assert_non_null(strstr(err.message, "do not fit"));
+        harness_close(&refused);
+        if (round % 2 == 0) {
+            long_submit(&guest, &l[1], 42);
+            harness_wait(&guest, N_LONG);
+            long_expect(&guest_alone, &l[1]);
+        }
+        harness_close(&guest);
+        harness_wait(&host, N_LONG);
+        long_expect(&host_alone, &l[0]);
+        const kv_budget_counts after = count_budget(&host);
+        assert_true(after.fixed_bytes == 0 && after.promised_bytes == before.promised_bytes &&
+                    after.n_pools == 1);
+    }
+    harness_close(&host);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(engines_of_a_team_give_what_each_gives_alone),
         cmocka_unit_test(a_flood_of_one_engine_leaves_the_other_its_share),
         cmocka_unit_test(an_engine_that_was_alone_has_its_share_as_before),
         cmocka_unit_test(engines_come_and_go_while_another_runs),
+        cmocka_unit_test(engines_whose_sequences_exceed_their_budget_all_end),
+        cmocka_unit_test(cached_pages_of_an_idle_engine_become_anothers),
+        cmocka_unit_test(engines_of_one_budget_come_and_go_while_another_holds_all_of_it),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

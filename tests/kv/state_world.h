@@ -319,6 +319,7 @@ static inline void open_world(const state_options *o) {
         k.page_bytes = mover.page_bytes;
     }
     assert_int_equal(kv_cache_open(&k, &cache), QUIRE_OK);
+    assert_int_equal(kv_cache_join(&cache), QUIRE_OK);
     assert_int_equal(kv_index_add_public(cache.index, "m", 1, public_tokens, N_PUBLIC), QUIRE_OK);
     if (o->n_frames > 0) {
         assert_int_equal(kv_cache_add_swap(&cache, o->n_frames * mover.page_bytes), QUIRE_OK);
