@@ -14,8 +14,8 @@ typedef struct module_entry {
     const adapter_opening *o;
     const adapter_module *module;
     const weight_entry *entry;
-    bool whole;    /* the module's tensors are the entry's, else as its part says */
-    bool permuted; /* rows of queries or keys, whose order differs between the formats */
+    bool whole;     /* the module's tensors are the entry's, else as its part says */
+    head_rows rows; /* how they lie in the other format; alike unless they are of queries or keys */
 } module_entry;
 
 void *adapter_memory(adapter_opening *o, size_t n, size_t size) {
@@ -165,22 +165,25 @@ static int64_t entry_rows(const module_entry *e) {
 
 /* The row of the module's tensors that is row r of the entry's. A GGUF file has the rows
  * of a head of Llama's queries and keys so that neighbours rotate together: row 2 i + j
- * of a head is row j E / 2 + i of the checkpoint's. */
+ * of a head is row j E / 2 + i of the checkpoint's. Of GLM-4V it is the other way round,
+ * among those that rotate. */
 static int64_t entry_source(const module_entry *e, int64_t r) {
     const weight_part *p = &e->entry->part;
     if (!e->whole && p->n_rows > 0) {
         r = p->first + r / p->block * p->step + r % p->block;
     }
-    if (e->permuted) {
-        const int64_t width = e->o->m->desc.caches[0].d_key, head = r / width * width, at = r - head;
-        r = head +
-            (e->o->m->from_gguf ? at % 2 * (width / 2) + at / 2 : at % (width / 2) * 2 + at / (width / 2));
+    if (e->rows == HEAD_ROWS_ALIKE) {
+        return r;
     }
-    return r;
+    const model_desc *d = &e->o->m->desc;
+    const int64_t width = d->caches[0].d_key, at = r % width,
+                  n = e->rows == HEAD_ROWS_IN_TURN ? width : d->ropes[0].n_dims;
+    const bool is_turn = e->o->m->from_gguf == (e->rows == HEAD_ROWS_IN_TURN);
+    return at >= n ? r : r - at + (is_turn ? at % 2 * (n / 2) + at / 2 : at % (n / 2) * 2 + at / (n / 2));
 }
 
 static bool entry_is_straight(const module_entry *e) {
-    return !e->permuted && (e->whole || e->entry->part.n_rows == 0);
+    return e->rows == HEAD_ROWS_ALIKE && (e->whole || e->entry->part.n_rows == 0);
 }
 
 /* The entry's rows of a matrix of the module, [tensor rows, width]. */
@@ -507,10 +510,10 @@ static bool name_rotates(str name) {
            str_ends(name, ".k_proj");
 }
 
-/* Refuses a weight that lies in the two formats in different ways: of linear attention, of
- * queries, keys and values that a checkpoint has group by group, and of Falcon-H1, whose
- * GGUF files have its factors in the weights. Where nothing rotates, the order of queries
- * and keys does not show in what the model computes, so it is not known. */
+/* Refuses a weight that lies in the two formats in different ways: of linear attention,
+ * of queries, keys and values that a checkpoint has group by group, and of Falcon-H1,
+ * whose GGUF files have its factors in the weights. Where nothing rotates, the order of
+ * queries and keys does not show in what the model computes, so it is not known. */
 static quire_err entry_check_formats(const module_entry *e) {
     static const char *const of_delta[] = {".ssm_",   ".attn_qkv",     ".attn_gate",
                                            ".attn_q", ".linear_attn.", ".attn_k",
@@ -537,7 +540,7 @@ static quire_err entry_bind(adapter_opening *o, const adapter_module *module, co
     const weight_entry *w = &o->m->weights.entries[ref->entry];
     module_entry e = {.o = o, .module = module, .entry = w, .whole = ref->whole};
     adapter_change c = {.scale = 1.0f};
-    e.permuted = is_cross && o->m->permuted && name_rotates(module->name);
+    e.rows = is_cross && name_rotates(module->name) ? o->m->rows : HEAD_ROWS_ALIKE;
     TRY(is_cross ? entry_check_formats(&e) : QUIRE_OK);
     if (w->w != NULL) {
         TRY(entry_change_product(o, &e, &c));

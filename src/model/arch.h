@@ -35,7 +35,7 @@ struct model {
     pooled_layers *pooling; /* NULL: nothing follows the pooling */
     weight_table weights;   /* what adapters are bound by */
     bool from_gguf;         /* its own format; of a packed model that of its source */
-    bool permuted;          /* as in config */
+    head_rows rows;         /* as in config */
 };
 
 /* The architecture of a name in general.architecture or in config.json. NULL: this build

@@ -14,23 +14,33 @@
 #include "core/recurrence.h"
 #include "file/model_file.h"
 
+/* How GGUF files have the rows of a head of queries and keys. */
+typedef enum head_rows {
+    HEAD_ROWS_ALIKE,   /* as checkpoints do */
+    HEAD_ROWS_IN_TURN, /* a checkpoint's halves in turn, so that neighbours rotate together */
+    /* of those that rotate, which are neighbours: the first of each pair, then the
+     * others */
+    HEAD_ROWS_IN_HALVES,
+} head_rows;
+
 typedef struct config {
     const model_file *f;
     const char *arch; /* prefix of GGUF's keys; the class of config.json's text */
     bool is_gguf;
     bool has_text; /* config.json has "text_config" */
     quire_error *err;
-    /* gets whether GGUF files have the rows of queries and keys in another order than
-     * checkpoints: a head's halves in turn; or NULL */
-    bool *permuted;
+    head_rows *rows; /* gets how GGUF files of this model have them; or NULL */
 } config;
 
 config config_of(const model_file *f, const char *name, quire_error *err); /* name: arch, borrowed */
 
-/* Keeps that for who asks. */
-static inline void config_set_permuted(const config *c, bool permuted) {
-    if (c->permuted != NULL) {
-        *c->permuted = permuted;
+/* Keeps for who asks how the rows of a head lie, from the pairs of elements that rotate
+ * together in either format. */
+static inline void config_set_rows(const config *c, rope_pairs in_hf, rope_pairs in_gguf) {
+    if (c->rows != NULL) {
+        *c->rows = in_hf == in_gguf       ? HEAD_ROWS_ALIKE
+                   : in_hf == ROPE_HALVES ? HEAD_ROWS_IN_TURN
+                                          : HEAD_ROWS_IN_HALVES;
     }
 }
 
@@ -71,8 +81,8 @@ quire_err config_object(const config *c, const char *hf);
 /* A refusal of what this build does not compute: "FILE: WHAT". */
 quire_err config_unsupported(const config *c, const char *what);
 quire_err config_bad(const config *c, const char *key, const char *what);
-/* The same for the one of the keys that the file has: "FILE: KEY WHAT"; the first where it
- * has none. */
+/* The same for the one of the keys that the file has: "FILE: KEY WHAT"; the first where
+ * it has none. */
 quire_err config_bad_at(const config *c, const char *gguf, const char *hf, const char *what);
 /* QUIRE_UNSUPPORTED, naming that key, unless least <= n <= most. */
 quire_err config_check(const config *c, const char *gguf, const char *hf, int32_t n, int32_t least,
@@ -135,8 +145,8 @@ typedef struct state_layers {
  * those that recur. Nothing else may read caches afterwards: called last. */
 quire_err config_set_states(const config *c, const state_layers *s, model_desc *d);
 /* Which layers attend, by config.json's "layer_types", which has one text for each:
- * "full_attention" and "attention" do, those that `recurrent` names recur; *found: whether it is
- * there. */
+ * "full_attention" and "attention" do, those that `recurrent` names recur; *found:
+ * whether it is there. */
 quire_err config_state_types(const config *c, const model_desc *d, const char *recurrent, state_layers *s,
                              bool *found);
 /* Reads the heads of linear attention, and the taps of its convolutions, into d->delta,
@@ -182,9 +192,9 @@ quire_err config_add_rope(const config *c, model_desc *d, const rope_desc *r);
  * rotate where the file does not say it. */
 quire_err config_rotary(const config *c, model_desc *d, rope_pairs hf, rope_pairs gguf, float fraction);
 /* Two tables, where layers with windows have one of their own: config.json's
- * "rope_parameters" has an object for "full_attention" and one for "sliding_attention"; one
- * that is null leaves its layers without positions. full and local are what counts where
- * the file says nothing. After the windows are read. */
+ * "rope_parameters" has an object for "full_attention" and one for "sliding_attention";
+ * one that is null leaves its layers without positions. full and local are what counts
+ * where the file says nothing. After the windows are read. */
 quire_err config_rotary_by_window(const config *c, const rope_desc *full, const rope_desc *local,
                                   model_desc *d);
 /* config_decoder of a shape without assumptions, and config_rotary of whole heads:
@@ -200,24 +210,26 @@ quire_err config_latent(const config *c, model_desc *d);
  * some. */
 void config_set_latent(model_desc *d, int32_t layer);
 /* Adds the one rotary table of such layers, and sets the scale of scores. hf: which
- * elements of a head rotate together in a checkpoint; those of GGUF files are neighbours. */
+ * elements of a head rotate together in a checkpoint; those of GGUF files are
+ * neighbours. */
 quire_err config_latent_rotary(const config *c, model_desc *d, rope_pairs hf, rope_pairs gguf);
 /* All of this, for a model whose layers all keep latents. usual: what config.json leaves
- * out; d_value 0: the model's width over heads. hf ROPE_NEIGHBOURS: unless rope_interleave
- * is false. */
+ * out; d_value 0: the model's width over heads. hf ROPE_NEIGHBOURS: unless
+ * rope_interleave is false. */
 quire_err config_latents(const config *c, const latent_desc *usual, rope_pairs hf, rope_pairs gguf,
                          model_desc *d);
 /* Reads how rows choose their keys (DeepSeek-V3.2), and gives the layers that do a cache
  * for it. Behind config_latents, and behind config_set_states. usual: what config.json
  * leaves out. pairs: which elements of an index head rotate together. */
 quire_err config_index(const config *c, index_desc usual, rope_pairs pairs, model_desc *d);
-/* Whether a layer chooses, and does not take the choice of a layer before it: config.json's
- * "indexer_types", and GGUF's list of those that choose. */
+/* Whether a layer chooses, and does not take the choice of a layer before it:
+ * config.json's "indexer_types", and GGUF's list of those that choose. */
 quire_err config_index_choosers(const config *c, const model_desc *d, bool *chooses);
 /* Gives the layers that choose caches for index keys, by d->index, and for what makes a
  * pool's. */
 quire_err config_add_index(const config *c, const bool *chooses, model_desc *d);
-/* Reads how queries grow with their position (Ministral 3). needed: the file must say it. */
+/* Reads how queries grow with their position (Ministral 3). needed: the file must say
+ * it. */
 quire_err config_temperature(const config *c, bool needed, model_desc *d);
 
 /* ---- config_moe.c ---- */
@@ -265,9 +277,9 @@ quire_err config_moe(const config *c, model_desc *d);
  * wide as the others. After config_moe. */
 void config_usual_shared(const config *c, int32_t n, model_desc *d);
 /* After config_moe: gives dense layers their feed-forward part of width d_ff back. Those
- * are config.json's "mlp_layer_types" of "dense"; else the first n_dense, by config.json's
- * key hf or GGUF's leading_dense_block_count; in a GGUF file without it those that have no
- * router. */
+ * are config.json's "mlp_layer_types" of "dense"; else the first n_dense, by
+ * config.json's key hf or GGUF's leading_dense_block_count; in a GGUF file without it
+ * those that have no router. */
 quire_err config_dense_layers(const config *c, const char *hf, int32_t n_dense, int32_t d_ff, model_desc *d);
 /* The same of Qwen's keys: layers that mlp_only_layers names (usually the first n_usual),
  * and all but each decoder_sparse_step-th. */

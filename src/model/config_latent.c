@@ -67,7 +67,7 @@ quire_err config_latent_rotary(const config *c, model_desc *d, rope_pairs hf, ro
     rope_desc r = config_plain_rope(c, d);
     float growth, part = 1.0f;
     r.pairs = c->is_gguf ? gguf : hf;
-    config_set_permuted(c, hf == ROPE_HALVES && gguf == ROPE_NEIGHBOURS);
+    config_set_rows(c, hf, gguf);
     r.n_dims = m->d_rope;
     TRY(config_rope(c, NULL, d, &r));
     r.n_dims = m->d_rope; /* a part of the whole head, which partial_rotary_factor may count */

@@ -318,7 +318,7 @@ quire_err config_rotary_dim(const config *c, const model_desc *d, int32_t *n_dim
 quire_err config_rotary(const config *c, model_desc *d, rope_pairs hf, rope_pairs gguf, float fraction) {
     rope_desc r = config_plain_rope(c, d);
     r.pairs = c->is_gguf ? gguf : hf;
-    config_set_permuted(c, hf == ROPE_HALVES && gguf == ROPE_NEIGHBOURS);
+    config_set_rows(c, hf, gguf);
     r.n_dims = (int32_t)((float)r.n_dims * fraction);
     TRY(config_rope(c, NULL, d, &r));
     return config_add_rope(c, d, &r);

@@ -17,11 +17,12 @@ static const arch_names glm4_moe_names = {
     .gguf = {[W_FFN_NORM] = "blk.%d.post_attention_norm|blk.%d.ffn_norm"}};
 
 /* Which elements rotate together in a GGUF file: where positions have several axes, its
- * queries and keys are stored in another order. */
+ * queries and keys are stored in another order than the checkpoint's. */
 static quire_err read_pairs(const config *c, rope_pairs *pairs) {
     int32_t sections[4] = {0};
     size_t n;
-    TRY(config_i32s(c, "rope.dimension_sections", NULL, sections, 4, &n));
+    TRY(config_i32s(c, "rope.dimension_sections", "rope_parameters.mrope_section|rope_scaling.mrope_section",
+                    sections, 4, &n));
     *pairs = sections[0] > 0 && sections[1] > 0 ? ROPE_HALVES : ROPE_NEIGHBOURS;
     return QUIRE_OK;
 }

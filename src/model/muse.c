@@ -65,7 +65,7 @@ static quire_err muse_read_positions(const config *c, model_desc *d) {
     usual.theta = c->is_gguf ? usual.theta : 5e5f;
     TRY(config_rope(c, NULL, d, &usual));
     usual.pairs = c->is_gguf ? ROPE_NEIGHBOURS : ROPE_HALVES;
-    config_set_permuted(c, true);
+    config_set_rows(c, ROPE_HALVES, ROPE_NEIGHBOURS);
     for (int32_t i = 0; i < d->n_layers; i++) {
         float theta = d->layers[i].window > 0 ? usual.theta : 0.0f;
         TRY(config_f32_at(c, NULL, "layer_rope_theta", (size_t)i, &theta));

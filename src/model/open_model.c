@@ -113,8 +113,8 @@ static bool is_headless(const model_file *f, const arch_names *names, const mode
     return model_file_format(f) == MODEL_HF && l.root[0] == 0 && !d->tied_embeddings && !has_head;
 }
 
-/* permuted: as in config; or NULL. */
-static quire_err describe(const model_file *f, bool *permuted, model_desc *out, quire_error *err) {
+/* rows: as in config; or NULL. */
+static quire_err describe(const model_file *f, head_rows *rows, model_desc *out, quire_error *err) {
     const arch *a;
     str name;
     char prefix[64];
@@ -123,7 +123,7 @@ static quire_err describe(const model_file *f, bool *permuted, model_desc *out, 
     snprintf(prefix, sizeof prefix, "%.*s", (int)name.n, name.p);
     snprintf(d.architecture, sizeof d.architecture, "%s", a->gguf[0]);
     config c = config_of(f, prefix, err);
-    c.permuted = permuted;
+    c.rows = rows;
     if (model_file_str(f, "general.name", &name) == QUIRE_OK) {
         snprintf(d.name, sizeof d.name, "%.*s", (int)(name.n < 120 ? name.n : 120), name.p);
     }
@@ -170,7 +170,7 @@ static quire_err model_open_with(model_file *f, backend *b, int32_t max_position
     str name;
     quire_err e = find_arch(f, &m->arch, &name, err);
     e = e ? e : check_weights(f, err);
-    e = e ? e : describe(f, &m->permuted, &m->desc, err);
+    e = e ? e : describe(f, &m->rows, &m->desc, err);
     e = e ? e : loader_init(&l, f, m->arch->names, b, max_positions, err);
     l.quantise_to = m->desc.quantise_to;
     l.weights = &m->weights;

@@ -81,6 +81,44 @@ static inline quire_err open_written(const model *m, backend *b, const char *tex
     return e;
 }
 
+static inline size_t gguf_adapter_bytes(const int64_t dims[3]) {
+    return (size_t)((dims[0] > 0 ? dims[0] : 1) * dims[1] * dims[2]) * sizeof(float);
+}
+
+/* A GGUF adapter of a module; dims[..][0] 0: its tensors have two dimensions. */
+static inline void write_gguf_adapter(const char *path, const char *architecture, const char *name,
+                                      const int64_t (*dims)[3], float *const *values) {
+    static const char *const ends[] = {".weight.lora_a", ".weight.lora_b"};
+    strbuf b = {0};
+    size_t at = 0;
+    put_header(&b, 3, 2, 4);
+    put_key_str(&b, "general.architecture", architecture);
+    put_key_str(&b, "general.type", "adapter");
+    put_key_str(&b, "adapter.type", "lora");
+    put_key(&b, "adapter.lora.alpha", GGUF_F32);
+    put_f32(&b, RANK);
+    for (int i = 0; i < 2; i++) {
+        char full[128];
+        (void)snprintf(full, sizeof full, "%s%s", name, ends[i]);
+        put_str(&b, full);
+        const bool is_stack = dims[i][0] > 0;
+        put_u32(&b, is_stack ? 3 : 2);
+        for (int k = 2; k >= (is_stack ? 0 : 1); k--) {
+            put_u64(&b, (uint64_t)dims[i][k]);
+        }
+        put_u32(&b, 0);
+        put_u64(&b, at);
+        at += gguf_adapter_bytes(dims[i]);
+        at = (at + 31) / 32 * 32;
+    }
+    for (int i = 0; i < 2; i++) {
+        pad_from(&b, 0, 32);
+        put(&b, values[i], gguf_adapter_bytes(dims[i]));
+    }
+    write_file(path, b.p, b.n);
+    strbuf_deinit(&b);
+}
+
 /* Logits of a base, with an adapter where `path` is not NULL. */
 static inline float *logits_with(const char *base, const char *path, size_t *n) {
     backend *b = open_backend(COMPUTE_F32);

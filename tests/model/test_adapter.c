@@ -596,39 +596,6 @@ TEST(a_packed_base_gives_the_bits_of_its_source) {
     rmdir(d.path);
 }
 
-/* A GGUF adapter of tensors of up to three dimensions. */
-static void write_gguf_adapter(const char *path, const char *architecture, const char *name,
-                               const int64_t (*dims)[3], float *const *values) {
-    static const char *const ends[] = {".weight.lora_a", ".weight.lora_b"};
-    strbuf b = {0};
-    size_t at = 0;
-    put_header(&b, 3, 2, 4);
-    put_key_str(&b, "general.architecture", architecture);
-    put_key_str(&b, "general.type", "adapter");
-    put_key_str(&b, "adapter.type", "lora");
-    put_key(&b, "adapter.lora.alpha", GGUF_F32);
-    put_f32(&b, RANK);
-    for (int i = 0; i < 2; i++) {
-        char full[128];
-        (void)snprintf(full, sizeof full, "%s%s", name, ends[i]);
-        put_str(&b, full);
-        put_u32(&b, 3);
-        for (int k = 2; k >= 0; k--) {
-            put_u64(&b, (uint64_t)dims[i][k]);
-        }
-        put_u32(&b, 0);
-        put_u64(&b, at);
-        at += (size_t)(dims[i][0] * dims[i][1] * dims[i][2]) * sizeof(float);
-        at = (at + 31) / 32 * 32;
-    }
-    for (int i = 0; i < 2; i++) {
-        pad_from(&b, 0, 32);
-        put(&b, values[i], (size_t)(dims[i][0] * dims[i][1] * dims[i][2]) * sizeof(float));
-    }
-    write_file(path, b.p, b.n);
-    strbuf_deinit(&b);
-}
-
 /* A stack of experts' adapters in a GGUF file, and PEFT's for each expert. */
 TEST(stacked_adapters_of_experts_are_those_of_each) {
     enum { N_EXPERTS = 8, F = 16, D = 32 };

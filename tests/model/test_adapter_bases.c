@@ -3,6 +3,7 @@
  * these, with DoRA's factors and without. */
 #include <dirent.h>
 
+#include "core/quant.h"
 #include "made_adapter.h"
 #include "model/arch.h"
 #include "test.h"
@@ -222,11 +223,165 @@ TEST(an_adapter_adds_to_weights_of_every_architecture) {
     assert_true(check_set("golden/models-2026", true) >= 30 || shared_dir() == NULL);
 }
 
+/* ---- GLM-4V ---- */
+
+enum { GLM_WIDTH = 32, GLM_HEADS = 4, GLM_HEAD = 8, GLM_ROTATES = 4 };
+
+/* The row of a checkpoint that is row r of a GGUF file's queries and keys, where
+ * positions have several axes: of those that rotate first each pair's first. */
+static int64_t glm_row(int64_t r) {
+    const int64_t at = r % GLM_HEAD, half = GLM_ROTATES / 2;
+    return at < GLM_ROTATES ? r - at + at % half * 2 + at / half : r;
+}
+
+/* A tensor of the golden GLM-4 as floats, in the order of a GGUF file. */
+static float *glm_values(const tensor_view *t, bool turns) {
+    const int64_t n = (int64_t)t->n_bytes / 2, width = n / t->dims[0];
+    float *values = random_values(n, 0.0f, &(uint64_t){0}), *out = random_values(n, 0.0f, &(uint64_t){0});
+    assert_int_equal(quant_dequantise(t->type, t->data, (size_t)n, values), QUIRE_OK);
+    for (int64_t r = 0; r < t->dims[0]; r++) {
+        memcpy(out + r * width, values + (turns ? glm_row(r) : r) * width, sizeof *out * (size_t)width);
+    }
+    mem_free(values);
+    return out;
+}
+
+/* The name that a tensor of a GLM-4 has in a GGUF file. */
+static void glm_name(const char *name, char out[64]) {
+    static const struct {
+        const char *hf, *gguf;
+    } names[] = {
+        {"self_attn.q_proj", "attn_q"},           {"self_attn.k_proj", "attn_k"},
+        {"self_attn.v_proj", "attn_v"},           {"self_attn.o_proj", "attn_output"},
+        {"mlp.gate_up_proj", "ffn_up"},           {"mlp.down_proj", "ffn_down"},
+        {"input_layernorm", "attn_norm"},         {"post_self_attn_layernorm", "post_attention_norm"},
+        {"post_attention_layernorm", "ffn_norm"}, {"post_mlp_layernorm", "post_ffw_norm"}};
+    int layer = 0;
+    (void)snprintf(out, 64, "%s",
+                   strncmp(name, "lm_head", 7) == 0 ? "output.weight"
+                   : strstr(name, "embed") != NULL  ? "token_embd.weight"
+                                                    : "output_norm.weight");
+    for (size_t i = 0; sscanf(name, "model.layers.%d.", &layer) == 1 && i < sizeof names / sizeof *names;
+         i++) {
+        if (strstr(name, names[i].hf) != NULL) {
+            (void)snprintf(out, 64, "blk.%d.%s%s", layer, names[i].gguf, strrchr(name, '.'));
+        }
+    }
+}
+
+/* The golden GLM-4 as a GGUF file whose positions have three axes. */
+static void write_glm_gguf(const char *base, const char *path) {
+    static const uint32_t sections[] = {1, 1, 0, 0};
+    char weights[2 * GOLDEN_PATH];
+    model_plan p = {0};
+    strbuf b = {0};
+    tensor_dir dir = {0};
+    size_t n_bytes;
+    set_str(&p, "general.architecture", "glm4");
+    set_u32(&p, "glm4.block_count", 2);
+    set_u32(&p, "glm4.context_length", 256);
+    set_u32(&p, "glm4.embedding_length", GLM_WIDTH);
+    set_u32(&p, "glm4.feed_forward_length", 56);
+    set_u32(&p, "glm4.attention.head_count", GLM_HEADS);
+    set_u32(&p, "glm4.attention.head_count_kv", 2);
+    set_u32(&p, "glm4.attention.key_length", GLM_HEAD);
+    set_u32(&p, "glm4.attention.value_length", GLM_HEAD);
+    set_u32(&p, "glm4.rope.dimension_count", GLM_ROTATES);
+    set_list(&p, "glm4.rope.dimension_sections", 4, sections);
+    set_f32(&p, "glm4.rope.freq_base", 1e4f);
+    set_f32(&p, "glm4.attention.layer_norm_rms_epsilon", 1e-5f);
+    (void)snprintf(weights, sizeof weights, "%s/model.safetensors", base);
+    uint8_t *bytes = read_whole(weights, &n_bytes);
+    assert_int_equal(safetensors_parse(bytes, n_bytes, weights, 0, &dir, NULL), QUIRE_OK);
+    assert_int_equal(tensor_dir_finish(&dir, weights, NULL), QUIRE_OK);
+    for (int32_t i = 0; i < dir.n; i++) {
+        const tensor_view *t = &dir.views[i];
+        char name[64];
+        glm_name(t->name, name);
+        set_tensor(&p, name, (uint64_t)t->dims[0], t->n_dims > 1 ? (uint64_t)t->dims[1] : 0);
+        tensor_of(&p, name)->data =
+            glm_values(t, strstr(name, "attn_q.") != NULL || strstr(name, "attn_k.") != NULL);
+        tensor_of(&p, name)->n_bytes = t->n_bytes * 2;
+    }
+    put_plan(&b, &p);
+    write_file(path, b.p, b.n);
+    for (int i = 0; i < p.n_tensors; i++) {
+        mem_free((void *)(uintptr_t)p.tensors[i].data);
+    }
+    strbuf_deinit(&b);
+    tensor_dir_deinit(&dir);
+    mem_free(bytes);
+}
+
+/* A head's rows lie in another order in its GGUF files: an adapter of one format does on
+ * a base of the other what it does on its own. */
+TEST(queries_of_glm_4v_rotate_alike_in_both_formats) {
+    static const char q[] = "base_model.model.model.layers.1.self_attn.q_proj";
+    char base[GOLDEN_PATH], path[2 * GOLDEN_PATH], names[3][96], adapter_path[256];
+    const char *shared = shared_dir();
+    uint64_t seed = 33;
+    size_t n;
+    if (shared == NULL) {
+        return;
+    }
+    (void)snprintf(base, sizeof base, "%s/golden/models/glm4", shared);
+    const temp_dir own = temp_new(), d = temp_new();
+    json_t *json = golden_config("glm4");
+    assert_int_equal(
+        json_object_set_new(json, "rope_scaling",
+                            json_pack("{s:s,s:[i,i,i]}", "rope_type", "default", "mrope_section", 1, 1, 0)),
+        0);
+    assert_int_equal(json_dump_file(json, temp_path(&own, "config.json"), 0), 0);
+    json_decref(json);
+    (void)snprintf(path, sizeof path, "%s/model.safetensors", base);
+    uint8_t *bytes = read_whole(path, &n);
+    write_file(temp_path(&own, "model.safetensors"), bytes, n);
+    mem_free(bytes);
+    (void)snprintf(path, sizeof path, "%s/base.gguf", d.path);
+    (void)snprintf(adapter_path, sizeof adapter_path, "%s/adapter.gguf", d.path);
+    write_glm_gguf(base, path);
+    float *a = random_values(RANK * GLM_WIDTH, 0.3f, &seed),
+          *b = random_values(GLM_WIDTH * RANK, 0.5f, &seed),
+          *turned = random_values(GLM_WIDTH * RANK, 0.0f, &seed),
+          *bias = random_values(GLM_WIDTH, 1.0f, &seed);
+    for (int64_t r = 0; r < GLM_WIDTH; r++) {
+        memcpy(turned + r * RANK, b + glm_row(r) * RANK, sizeof *b * RANK);
+    }
+    (void)snprintf(names[0], sizeof names[0], "%s.lora_A.weight", q);
+    (void)snprintf(names[1], sizeof names[1], "%s.lora_B.weight", q);
+    (void)snprintf(names[2], sizeof names[2], "%s.bias", q);
+    const new_tensor tensors[] = {{names[0], RANK, GLM_WIDTH, a, NULL, 0},
+                                  {names[1], GLM_WIDTH, RANK, b, NULL, 0},
+                                  {names[2], GLM_WIDTH, 0, bias, NULL, 0}};
+    write_text(&d, "adapter_config.json", CONFIG);
+    write_tensors(&d, "adapter_model.safetensors", tensors, 3);
+    write_gguf_adapter(adapter_path, "glm4", "blk.1.attn_q",
+                       (const int64_t[2][3]){{0, RANK, GLM_WIDTH}, {0, GLM_WIDTH, RANK}},
+                       (float *[]){a, turned});
+    float *plain = logits_with(own.path, NULL, &n), *plain_gguf = logits_with(path, NULL, &n),
+          *biased = logits_with(own.path, d.path, &n), *biased_gguf = logits_with(path, d.path, &n),
+          *of_gguf = logits_with(own.path, adapter_path, &n), *own_gguf = logits_with(path, adapter_path, &n);
+    assert_true(largest_difference(plain, plain_gguf, n) < 1e-4f);
+    assert_true(largest_difference(biased, biased_gguf, n) < 1e-4f);
+    assert_true(largest_difference(of_gguf, own_gguf, n) < 1e-4f);
+    assert_true(largest_difference(plain, biased, n) > 1e-2f &&
+                largest_difference(plain, of_gguf, n) > 1e-2f);
+    float *all[] = {a, b, turned, bias, plain, plain_gguf, biased, biased_gguf, of_gguf, own_gguf};
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
+        mem_free(all[i]);
+    }
+    unlink(path);
+    unlink(adapter_path);
+    temp_delete(&own, golden_files);
+    temp_delete(&d, adapter_files);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(an_adapter_adds_to_quantised_weights_what_it_adds_to_their_values),
         cmocka_unit_test(a_dora_of_quantised_weights_is_that_of_their_values),
         cmocka_unit_test(an_adapter_adds_to_weights_of_every_architecture),
+        cmocka_unit_test(queries_of_glm_4v_rotate_alike_in_both_formats),
     };
     return cmocka_run_group_tests_name("adapters on bases of every kind", tests, NULL, NULL);
 }
