@@ -8,8 +8,8 @@
 #include "lab/bench/text_samples.h"
 #include "lab/commands/lab_commands.h"
 #include "setup/engine_config.h"
+#include "text/added.h"
 #include "text/detok.h"
-#include "text/marks.h"
 #include "json/json_out.h"
 
 typedef struct bench_text_options {

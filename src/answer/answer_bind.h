@@ -9,7 +9,7 @@
 #include "answer/answer_rule.h"
 #include "answer/output_parser.h"
 #include "request/request.h"
-#include "text/marks.h"
+#include "text/added.h"
 
 /* A request_context's bind, where it has formats: r->formats, info.has_parts and the rule
  * of r's calls are final afterwards. QUIRE_BAD_REQUEST: a forced call and a rule exclude

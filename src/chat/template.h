@@ -1,7 +1,7 @@
 /* Chat templates: Jinja, compiled once and rendered per request.
  *
  * Immutable after open: any thread may render. Both templates and values are hostile:
- * depth, steps and output bytes are bounded. What is rendered has marks (text/marks.h)
+ * depth, steps and output bytes are bounded. What is rendered has marks (text/added.h)
  * that tell what the template wrote from a client's text. */
 #ifndef CHAT_TEMPLATE_H
 #define CHAT_TEMPLATE_H

@@ -21,7 +21,7 @@
 #include <stdint.h>
 
 #include "base/str.h"
-#include "text/marks.h"
+#include "text/added.h"
 #include "text/token_list.h"
 
 /* of a text that is worth an entry; texts are compared by blocks of as many */

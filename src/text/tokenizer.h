@@ -10,8 +10,8 @@
 
 #include "base/str.h"
 #include "core/vocab.h"
+#include "text/added.h"
 #include "text/fim.h"
-#include "text/marks.h"
 #include "text/token_list.h"
 
 typedef struct tokenizer tokenizer;
