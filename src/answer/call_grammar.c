@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "answer/typed_value.h"
-#include "grammar/grammar_arguments.h"
+#include "grammar/grammar_parts.h"
 
 /* ---- parts ---- */
 

@@ -9,7 +9,6 @@
 #include "answer/answer_format.h"
 #include "answer/output_options.h"
 #include "answer/reasoning_frame.h"
-#include "grammar/grammar_arguments.h"
 #include "grammar/grammar_parts.h"
 
 typedef struct call_grammar {

@@ -126,7 +126,7 @@ static inline void mask_set(mask_out *o, int32_t t) {
 /* trie_walk.c: sets the tokens of a trie that may follow state s. same: of the trie.
  * False: the budget is used up. */
 bool run_walk_trie(run_core *r, const vocab_trie *t, const int32_t *same, uint32_t s, mask_out *o);
-/* taken_texts.c: texts that may follow state s because one of its nodes takes them,
+/* trie_walk.c: texts that may follow state s because one of its nodes takes them,
  * whatever else it is in; [RUN_MAX_TEXTS]. Returns how many there are: 0 where no node
  * takes characters. */
 uint32_t run_find_texts(const run_core *r, uint32_t s, run_texts *out);

@@ -3,7 +3,6 @@
 #define GRAMMAR_PARTS_H
 
 #include "grammar/dfa.h"
-#include "grammar/grammar_arguments.h"
 #include "grammar/grammar_parts.h"
 
 typedef struct parts {

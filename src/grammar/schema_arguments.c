@@ -1,5 +1,5 @@
 /* The arguments of a tool call: an object in the syntax of a model's format
- * (grammar_arguments.h). */
+ * (grammar_parts.h). */
 #include "grammar/avoid.h"
 #include "grammar/compile.h"
 #include "grammar/parts.h"

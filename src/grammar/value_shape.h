@@ -324,7 +324,7 @@ bool schema_few_texts(schema *s, uint32_t dfa, str texts[SCHEMA_FEW], uint32_t *
 uint32_t schema_count_texts(schema *s, uint32_t dfa);
 
 /* schema_arguments.c: what the reader takes a value of its schema `of` for
- * (grammar_arguments.h). */
+ * (grammar_parts.h). */
 unsigned arguments_bits(const schema *s, const json_value *of);
 /* A value as a text without quotes, read under these bits, then end. */
 uint32_t arguments_text(schema *s, const shape *x, unsigned bits, uint32_t end);

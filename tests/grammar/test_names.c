@@ -6,7 +6,6 @@
 #include "base/str.h"
 #include "base/utf8.h"
 #include "base/work_room.h"
-#include "grammar/grammar_arguments.h"
 #include "grammar/grammar_parts.h"
 #include "json/json.h"
 
