@@ -2,7 +2,7 @@
 
 #include "base/turn.h"
 #include "core/params.h"
-#include "sample/end_tokens.h"
+#include "sample/constraint.h"
 
 /* The longest special token that begins here. */
 static const grammar_mark *mark_here(const grammar_marks *marks, str text) {

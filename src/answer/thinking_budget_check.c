@@ -4,7 +4,7 @@
 
 #include "answer/thinking_budget.h"
 #include "core/params.h"
-#include "sample/end_tokens.h"
+#include "sample/constraint.h"
 
 static bool has_bad_word(const token_seqs *words, const int32_t *mark, int32_t n) {
     for (int32_t i = 0; i < words->n; i++) {

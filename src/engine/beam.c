@@ -10,7 +10,7 @@
 #include "engine/fork.h"
 #include "engine/output.h"
 #include "engine/step_sample.h"
-#include "sample/end_tokens.h"
+#include "sample/constraint.h"
 
 /* ---- beams and lists ---- */
 

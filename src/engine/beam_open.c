@@ -1,7 +1,7 @@
 /* Makes a beam search: checks that it fits, and allocates all its memory. */
 #include "base/mem.h"
 #include "engine/beam.h"
-#include "sample/end_tokens.h"
+#include "sample/constraint.h"
 
 static bool has_windows(const engine *e) {
     bool some = false;

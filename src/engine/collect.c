@@ -14,7 +14,7 @@
 #include "engine/rule_step.h"
 #include "engine/state.h"
 #include "engine/step_sample.h"
-#include "sample/end_tokens.h"
+#include "sample/constraint.h"
 #include "spec/jump_forward.h"
 
 /* Lines: the samples of a step on all threads. A line is what one sequence samples after

@@ -11,7 +11,7 @@
 #include "engine/sequence.h"
 #include "kv/audit_file.h"
 #include "kv/kv_tiering.h"
-#include "sample/end_tokens.h"
+#include "sample/constraint.h"
 #include "sample/sample_batch.h"
 #include "sched/preempt_cost.h"
 #include "sched/scheduler.h"

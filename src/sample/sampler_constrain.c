@@ -3,7 +3,7 @@
 #include <stdalign.h>
 #include <string.h>
 
-#include "sample/end_tokens.h"
+#include "sample/constraint.h"
 #include "sample/sampler_parts.h"
 
 static bool sampler_constrain_is_end(const sample_context *c, int32_t token) {

@@ -144,7 +144,7 @@ void sampler_keep_all(sampler *s, const float *logits);
  * is below top_p of all. After scan_masses. */
 void sampler_cut_top_p(sampler *s, const float *logits, float top_p);
 
-/* ---- sampler_order.c ---- */
+/* ---- sampler_draw.c ---- */
 /* What a cut sums up from the largest key on: tokens, or their weights. */
 typedef enum measure { BY_COUNT, BY_WEIGHT } measure;
 

@@ -216,7 +216,7 @@ void draft_adapt(draft_seq *s, const draft_options *o, const draft_outcome *resu
  * as for any object: the state after each node. O(nodes) */
 void draft_constrain(draft_seq *s, uint8_t *states);
 
-/* ---- draft_ngram.c, draft_suffix.c: the methods without a model ---- */
+/* ---- draft.c, draft_suffix.c: the methods without a model ---- */
 quire_err draft_ngram_open(const draft_options *o, drafter **out);
 
 /* Guesses the tokens after tokens[0..n) into an empty tree: as many as are wanted, or

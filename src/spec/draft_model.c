@@ -21,7 +21,7 @@
 
 #include "base/mem.h"
 #include "kv/kv_seq.h"
-#include "sample/end_tokens.h"
+#include "sample/constraint.h"
 #include "sample/logprobs.h"
 #include "spec/draft.h"
 #include "spec/verify.h"

@@ -1,7 +1,7 @@
 #include "spec/jump_forward.h"
 
 #include "core/params.h"
-#include "sample/end_tokens.h"
+#include "sample/constraint.h"
 
 /* Whether a rule of the request could forbid the one allowed token, so that sampling it
  * is an error. */

@@ -9,7 +9,7 @@
 #include "base/clock.h"
 #include "base/mem.h"
 #include "base/utf8.h"
-#include "sample/end_tokens.h"
+#include "sample/constraint.h"
 #include "text/detok.h"
 
 void event_memory_deinit(event_memory *m) {

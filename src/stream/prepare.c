@@ -13,7 +13,7 @@
 #include "base/mem.h"
 #include "base/rng.h"
 #include "base/sha256.h"
-#include "sample/end_tokens.h"
+#include "sample/constraint.h"
 #include "stream/beam_stop_matcher.h"
 #include "stream/fill.h"
 #include "stream/prompt_cut.h"

@@ -5,7 +5,7 @@
 
 #include "base/clock.h"
 #include "base/mem.h"
-#include "sample/end_tokens.h"
+#include "sample/constraint.h"
 #include "stream/beam_stop_matcher.h"
 
 static quire_stream *new_stream(quire_queue *q, quire_request *r, void *user) {

@@ -1,6 +1,6 @@
 /* Which tokens end a sequence, and which min_tokens forbids for a while. */
 
-#include "sample/end_tokens.h"
+#include "sample/constraint.h"
 #include "test.h"
 
 static const model_desc desc = {.n_eos = 2, .eos = {7, 9}};

@@ -1,4 +1,4 @@
-#include "sample/end_tokens.h"
+#include "sample/constraint.h"
 
 bool end_token_is_delayed(const sampling_params *p, const model_desc *d, int32_t token) {
     return p->min_tokens > 0 && (end_token_is_one_of(token, d->eos, d->n_eos) ||
