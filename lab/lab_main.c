@@ -6,7 +6,7 @@
 #include "base/mem.h"
 #include "cli/commands.h"
 #include "cli/dispatch.h"
-#include "cli/text_out.h"
+#include "cli/files.h"
 #include "lab/commands/lab_commands.h"
 
 #define LAB_COMMAND_ROW(id) &command_##id

@@ -17,7 +17,7 @@
 #include "base/mem.h"
 #include "base/str.h"
 #include "cli/command.h"
-#include "cli/unused_flags.h"
+#include "cli/read_flags.h"
 #include "engine/ablations.h"
 #include "lab/bench/figures.h"
 #include "lab/bench/result_table.h"

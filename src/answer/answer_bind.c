@@ -1,7 +1,12 @@
 #include "answer/answer_bind.h"
 
-#include "answer/bind_calls.h"
+#include <stdio.h>
+
+#include "answer/call_grammar.h"
+#include "base/clock.h"
+#include "request/request_read.h"
 #include "text/tokenizer.h"
+#include "json/json_out.h"
 
 /* ---- what a request asks for, and what its model can answer ---- */
 
@@ -102,4 +107,235 @@ output_start answer_output_start(const quire_request *r, str prompt, const text_
     size_t from = marks->n > 0 ? marks->runs[marks->n - 1].end : 0;
     output_start otherwise = r->context.names_reasoning ? OUTPUT_START_UNKNOWN : OUTPUT_START_MARKED;
     return output_start_behind(r->formats.reasoning, (str){prompt.p + from, prompt.n - from}, otherwise);
+}
+
+/* ---- the rule that tools make ---- */
+
+/* a list of calls: no format of a model's own, so that any model can be held to it */
+#define FORCED_FORMAT "json"
+
+/* Writes the schema of a function's arguments. It has a name, if not its own, so that
+ * references in it are to itself. */
+static void write_parameters(const output_tool *tool, size_t i, json_out *o) {
+    char name[32];
+    snprintf(name, sizeof name, "tool:%zu", i);
+    json_begin(o, '{');
+    if (!json_has(tool->parameters, "$id")) {
+        json_cstr(json_name(o, "$id"), name);
+    }
+    if (!json_has(tool->parameters, "type")) { /* arguments are an object in any case */
+        json_cstr(json_name(o, "type"), "object");
+    }
+    for (json_member m = {0}; json_next(tool->parameters, &m);) {
+        json_add(json_name(o, m.name), m.value);
+    }
+    json_end(o, '}');
+}
+
+/* Writes the schema of a call of function i. */
+static void write_call_schema(const output_tool *tool, size_t i, json_out *o) {
+    json_begin(json_item(o), '{');
+    json_cstr(json_name(o, "type"), "object");
+    json_begin(json_name(o, "properties"), '{');
+    json_begin(json_name(o, "name"), '{');
+    json_text(json_name(o, "const"), tool->name.p, tool->name.n);
+    json_end(o, '}');
+    write_parameters(tool, i, json_name(o, "arguments"));
+    json_end(o, '}');
+    json_raw(json_name(o, "required"), "[\"name\",\"arguments\"]");
+    json_bool(json_name(o, "additionalProperties"), false);
+    json_end(o, '}');
+}
+
+/* Writes the schema of a list of calls, of the functions among which r's response has to
+ * choose. */
+static quire_err write_forced_schema(const quire_request *r, strbuf *out) {
+    json_out o = {.to = out};
+    bool is_named = r->tool_choice == OUTPUT_CHOICE_NAMED;
+    json_begin(&o, '{');
+    json_cstr(json_name(&o, "type"), "array");
+    json_int(json_name(&o, "minItems"), 1);
+    if (is_named || !r->g.parallel_calls) {
+        json_int(json_name(&o, "maxItems"), 1);
+    }
+    json_begin(json_name(&o, "items"), '{');
+    json_begin(json_name(&o, "anyOf"), '[');
+    for (size_t i = 0; i < r->n_offered; i++) {
+        if (!is_named || str_eq(r->offered[i].name, r->named_tool)) {
+            write_call_schema(&r->offered[i], i, &o);
+        } else {
+            json_bool(json_item(&o), false); /* so that places in the list are those of the tools */
+        }
+    }
+    json_end(&o, ']');
+    json_end(&o, '}');
+    json_end(&o, '}');
+    return o.err;
+}
+
+/* Makes the calls that tool_choice forces a list of JSON. */
+static quire_err force_list(quire_request *r, quire_error *err) {
+    strbuf text = {0};
+    quire_err e = write_forced_schema(r, &text);
+    json_drop(r->forced_schema);
+    r->forced_schema = NULL;
+    e = e == QUIRE_OK ? request_read_value((str){text.p, text.n}, 0, "tools", &r->forced_schema, err)
+                      : err_set(err, e, -1, "out of memory for a request's tools");
+    strbuf_deinit(&text);
+    TRY(e);
+    r->formats.tools = FORCED_FORMAT;
+    r->rule = (request_rule){
+        .field = request_field("tool_choice", FIELD_CHAT), .kind = GRAMMAR_SCHEMA, .value = r->forced_schema};
+    return QUIRE_OK;
+}
+
+/* ---- rules of calls ---- */
+
+static bool is_forced(const quire_request *r) {
+    return r->tool_choice == OUTPUT_CHOICE_REQUIRED || r->tool_choice == OUTPUT_CHOICE_NAMED;
+}
+
+static bool has_lark(const quire_request *r) {
+    for (size_t i = 0; i < r->n_offered; i++) {
+        if (r->offered[i].lark.n > 0) {
+            return true;
+        }
+    }
+    return false;
+}
+
+static call_grammar calls_of(const quire_request *r) {
+    bool is_named = r->tool_choice == OUTPUT_CHOICE_NAMED;
+    return (call_grammar){.format = r->formats.tools != NULL ? call_format_named(r->formats.tools) : NULL,
+                          .tools = r->offered,
+                          .n_tools = r->n_offered,
+                          .only = is_named ? r->named_tool : (str){"", 0},
+                          .is_required = is_forced(r),
+                          .is_single = is_named || !r->g.parallel_calls};
+}
+
+quire_err bind_calls(quire_request *r, quire_error *err) {
+    const field_desc *f = request_field("tool_choice", FIELD_CHAT),
+                     *tools = request_field("tools", FIELD_CHAT);
+    if (r->rule.field == f || r->rule.field == tools) { /* of an earlier check */
+        r->rule = (request_rule){0};
+    }
+    if (is_forced(r) && r->rule.field != NULL) {
+        return err_set_param(err, QUIRE_BAD_REQUEST, "tool_choice",
+                             "tool_choice forces a call and %s is given; a response can obey one of them",
+                             r->rule.field->name);
+    }
+    call_grammar c = calls_of(r);
+    bool has_grammar = call_grammar_exists(&c);
+    if (is_forced(r) && !has_grammar && !has_lark(r)) {
+        return force_list(r, err);
+    }
+    if (is_forced(r) && !has_grammar) { /* the same list, but a grammar of Lark's is no schema */
+        r->formats.tools = FORCED_FORMAT;
+        has_grammar = true;
+    }
+    if (has_grammar && r->rule.field == NULL) {
+        r->rule = (request_rule){.field = is_forced(r) ? f : tools, .form = RULE_CALLS};
+    }
+    return QUIRE_OK;
+}
+
+/* Writes all that the grammar of calls is made of. */
+static quire_err write_key(const call_grammar *c, strbuf *out) {
+    json_out o = {.to = out};
+    json_begin(&o, '[');
+    json_cstr(json_item(&o), c->format->names[0]);
+    json_text(json_item(&o), c->only.p, c->only.n);
+    json_bool(json_item(&o), c->is_required);
+    json_bool(json_item(&o), c->is_single);
+    for (size_t i = 0; i < c->n_tools; i++) {
+        const output_tool *tool = &c->tools[i];
+        json_text(json_item(&o), tool->name.p, tool->name.n);
+        json_bool(json_item(&o), tool->is_strict);
+        json_text(json_item(&o), tool->lark.p, tool->lark.n);
+        if (tool->parameters != NULL) {
+            json_add(json_item(&o), tool->parameters);
+        } else {
+            json_bool(json_item(&o), false);
+        }
+    }
+    json_end(&o, ']');
+    return o.err;
+}
+
+static quire_err compile_calls(call_grammar *c, const rule_context *context, grammar **out,
+                               quire_error *why) {
+    const grammar_options options = {.space = context->space,
+                                     .order = context->order,
+                                     .numbers = context->numbers,
+                                     .additional = context->additional};
+    bool in_haste = false;
+    strbuf text = {0};
+    c->in_haste = &in_haste;
+    quire_err e = context->cache != NULL ? write_key(c, &text) : QUIRE_OK;
+    const grammar_key key =
+        answer_rule_key(RULE_CALLS, context, &options, context->frame, (str){text.p, text.n});
+    *out = e == QUIRE_OK && context->cache != NULL ? grammar_cache_find(context->cache, &key) : NULL;
+    if (e == QUIRE_OK && *out == NULL) {
+        e = call_grammar_compile(c, context->frame, context->marks, &options, out, why);
+        if (e == QUIRE_OK && context->cache != NULL && !in_haste) {
+            grammar_cache_keep(context->cache, &key, *out);
+        }
+    }
+    strbuf_deinit(&text);
+    return e;
+}
+
+quire_err bind_calls_compile(const quire_request *r, const rule_context *context, grammar **out,
+                             quire_error *err) {
+    quire_error why = {0};
+    call_grammar c = calls_of(r);
+    if (context->model != NULL) {
+        TRY(call_marks_check(&c, context->marks, &r->g.sampling, context->model, err));
+    }
+    return answer_rule_error(&r->rule, compile_calls(&c, context, out, &why), &why, err);
+}
+
+/* ---- custom tools ---- */
+
+/* Compiles a grammar by itself, unless the tenant's cache has it. */
+static quire_err compile_custom(const json_value *custom, int64_t max_us, grammar_cache *cache,
+                                uint64_t tenant, quire_error *why) {
+    grammar_key key = {.tenant = tenant,
+                       .kind = request_custom_is_lark(custom) ? GRAMMAR_LARK : GRAMMAR_REGEX,
+                       .text = json_get_str(request_custom_rule(custom), "definition")};
+    grammar *g = cache != NULL ? grammar_cache_find(cache, &key) : NULL;
+    quire_err e = QUIRE_OK;
+    if (g == NULL) {
+        const grammar_options options = {.max_us = max_us};
+        e = max_us > 0 ? grammar_compile(key.kind, key.text, &options, &g, why)
+                       : err_set(why, QUIRE_TOO_LARGE, -1,
+                                 "the grammars of custom tools take too long to compile together");
+        if (e == QUIRE_OK && cache != NULL) {
+            grammar_cache_keep(cache, &key, g);
+        }
+    }
+    grammar_drop(g);
+    return e;
+}
+
+quire_err bind_calls_check_customs(const quire_request *r, grammar_cache *cache, uint64_t tenant,
+                                   quire_error *err) {
+    const field_desc *f = request_field("tools", FIELD_CHAT);
+    int64_t until = clock_thread_us() + GRAMMAR_MAX_US;
+    for (size_t i = 0; r->has_custom && i < json_length(r->tools_field); i++) {
+        const json_value *custom = request_custom_of(json_at(r->tools_field, i));
+        quire_error why = {0};
+        quire_err e = request_custom_rule(custom) != NULL
+                          ? compile_custom(custom, until - clock_thread_us(), cache, tenant, &why)
+                          : QUIRE_OK;
+        if (e == QUIRE_NO_MEMORY || e == QUIRE_CANCELLED) {
+            *err = why;
+            return e;
+        }
+        TRY(e == QUIRE_OK ? e
+                          : request_range_error(f, err, "tools[%zu].custom.format.grammar.definition: %s", i,
+                                                why.message));
+    }
+    return QUIRE_OK;
 }

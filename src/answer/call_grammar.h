@@ -7,8 +7,9 @@
 #define ANSWER_CALL_GRAMMAR_H
 
 #include "answer/answer_format.h"
-#include "answer/output_options.h"
 #include "answer/reasoning_frame.h"
+#include "core/model_desc.h"
+#include "core/params.h"
 #include "grammar/grammar_parts.h"
 
 typedef struct call_grammar {
@@ -61,4 +62,25 @@ grammar_part call_parts_one_of(call_parts *m, const grammar_part *parts, size_t 
 /* The arguments of tool i in a writing; and whether it can be called there. */
 grammar_part call_parts_arguments(call_parts *m, const call_writing *w, size_t tool);
 bool call_grammar_takes(const call_grammar *c, const call_writing *w, size_t tool);
+
+/* ---- the special tokens of a grammar ---- */
+
+/* The special tokens that a grammar of calls is written with, and whether the request's
+ * other rules leave them. */
+
+/* The special tokens in a text, the longest at each place: mark_scan_next finds the next
+ * one and moves after it. */
+typedef struct mark_scan {
+    str text;
+    size_t at;
+    const grammar_mark *found;
+} mark_scan;
+bool mark_scan_next(mark_scan *s, const grammar_marks *marks);
+
+/* QUIRE_BAD_REQUEST, naming the field: bad_words bans a special token that calls need,
+ * allowed_token_ids leaves it out, or the answer ends with one in the midst of a call.
+ * Where no call is required, a layout whose opening mark cannot come needs no other. */
+quire_err call_marks_check(const call_grammar *c, const grammar_marks *marks, const sampling_params *p,
+                           const model_desc *d, quire_error *err);
+
 #endif

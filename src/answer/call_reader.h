@@ -11,8 +11,6 @@
 #include "answer/json_stream.h"
 #include "answer/mark_set.h"
 #include "answer/output_events.h"
-#include "answer/output_options.h"
-#include "answer/python_literal.h"
 #include "answer/typed_value.h"
 
 typedef struct call_reader call_reader;

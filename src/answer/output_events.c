@@ -31,3 +31,118 @@ quire_err output_events_add(output_events *e, output_kind kind, int32_t call, st
     }
     return QUIRE_OK;
 }
+
+/* ---- how many calls an answer has ---- */
+
+void call_limit_deinit(call_limit *l) {
+    for (size_t i = 0; i < l->n_earlier; i++) {
+        strbuf_deinit(&l->earlier[i]);
+    }
+    mem_free(l->earlier);
+    strbuf_deinit(&l->now);
+    output_events_deinit(&l->held);
+    output_events_deinit(&l->passed);
+    *l = (call_limit){.most = l->most, .is_distinct = l->is_distinct};
+}
+
+static str call_limit_read_text(const strbuf *b) {
+    return (str){b->n > 0 ? b->p : "", b->n};
+}
+
+static quire_err add_all(output_events *to, const output_events *from) {
+    for (size_t i = 0; i < from->n; i++) {
+        const output_event *e = &from->items[i];
+        TRY(output_events_add(to, e->kind, e->call, output_event_text(from, i),
+                              (str){from->text.p + e->id, e->n_id}));
+    }
+    return QUIRE_OK;
+}
+
+/* Adds a piece of the arguments to the call's text. */
+static quire_err add_arguments(call_limit *l, str piece) {
+    for (size_t i = 0; i < piece.n; i++) {
+        char c = piece.p[i];
+        bool is_space = c == ' ' || c == '\n' || c == '\t' || c == '\r', begins = !l->in_string && c == '"';
+        TRY(is_space && !l->in_string ? QUIRE_OK : strbuf_add_char(&l->now, c));
+        l->in_string = begins || (l->in_string && (c != '"' || l->is_escaped));
+        l->is_escaped = l->in_string && !begins && c == '\\' && !l->is_escaped;
+    }
+    return QUIRE_OK;
+}
+
+/* Whether an earlier call begins like this one; *is_same: whether one is equal to it. */
+static bool is_like_earlier(const call_limit *l, bool *is_same) {
+    bool is_like = false;
+    *is_same = false;
+    for (size_t i = 0; i < l->n_earlier; i++) {
+        str one = call_limit_read_text(&l->earlier[i]);
+        is_like = is_like || (one.n >= l->now.n && memcmp(one.p, l->now.p, l->now.n) == 0);
+        *is_same = *is_same || str_eq(one, call_limit_read_text(&l->now));
+    }
+    return is_like;
+}
+
+static quire_err begin_call(call_limit *l, str name) {
+    l->is_over = l->most > 0 && l->n == l->most;
+    l->n += !l->is_over;
+    l->in_string = l->is_escaped = false;
+    strbuf_clear(&l->now);
+    TRY(strbuf_add(&l->now, name.p, name.n));
+    return strbuf_add_char(&l->now, '\n');
+}
+
+/* The call has ended, and is none of those before. */
+static quire_err keep_call(call_limit *l) {
+    TRY(mem_grow(&l->earlier, &l->cap_earlier, l->n_earlier + 1, sizeof *l->earlier));
+    l->earlier[l->n_earlier++] = l->now;
+    l->now = (strbuf){0};
+    return QUIRE_OK;
+}
+
+/* Hands out an event, after what is held, or holds it. */
+static quire_err hand_out(call_limit *l, const output_event *e, str text, str id) {
+    if (l->is_held) {
+        return output_events_add(&l->held, e->kind, e->call, text, id);
+    }
+    TRY(add_all(&l->passed, &l->held));
+    output_events_clear(&l->held);
+    return output_events_add(&l->passed, e->kind, e->call, text, id);
+}
+
+static quire_err pass_one(call_limit *l, const output_events *found, size_t i) {
+    const output_event *e = &found->items[i];
+    str text = output_event_text(found, i), id = {found->text.p + e->id, e->n_id};
+    bool is_same = false, ends = e->kind == OUTPUT_CALL_END;
+    TRY(e->kind == OUTPUT_CALL_BEGIN  ? begin_call(l, text)
+        : e->kind == OUTPUT_ARGUMENTS ? add_arguments(l, text)
+                                      : QUIRE_OK);
+    bool is_like = l->is_distinct && e->kind >= OUTPUT_CALL_BEGIN && is_like_earlier(l, &is_same);
+    l->is_over = l->is_over || (ends && is_like && is_same);
+    if (l->is_over) { /* this call is none of the answer */
+        l->n -= e->kind != OUTPUT_CALL_BEGIN;
+        l->is_held = false;
+        output_events_clear(&l->held);
+        return QUIRE_OK;
+    }
+    l->is_held = is_like && !ends;
+    TRY(hand_out(l, e, text, id));
+    return ends ? keep_call(l) : QUIRE_OK;
+}
+
+quire_err call_limit_pass(call_limit *l, output_events *found) {
+    output_events_clear(&l->passed);
+    for (size_t i = 0; i < found->n && !l->is_over; i++) {
+        TRY(pass_one(l, found, i));
+    }
+    output_events passed = l->passed;
+    l->passed = *found;
+    *found = passed;
+    return QUIRE_OK;
+}
+
+quire_err call_limit_flush(call_limit *l, output_events *found) {
+    l->is_held = false;
+    TRY(add_all(found, &l->held));
+    output_events_clear(&l->held);
+    return QUIRE_OK;
+}

@@ -22,8 +22,8 @@
 #ifndef ANSWER_OUTPUT_PARSER_H
 #define ANSWER_OUTPUT_PARSER_H
 
+#include "answer/answer_format.h"
 #include "answer/output_events.h"
-#include "answer/output_options.h"
 
 typedef struct output_parser output_parser;
 

@@ -4,7 +4,6 @@
 #define ANSWER_REASONING_FRAME_H
 
 #include "answer/answer_format.h"
-#include "answer/output_options.h"
 #include "answer/part_arena.h"
 
 typedef struct reasoning_frame {

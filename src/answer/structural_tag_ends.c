@@ -3,7 +3,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "answer/call_marks.h"
+#include "answer/call_grammar.h"
 #include "answer/structural_tag.h"
 #include "base/turn.h"
 

@@ -15,7 +15,7 @@
 #ifndef ANSWER_THINKING_BUDGET_H
 #define ANSWER_THINKING_BUDGET_H
 
-#include "answer/marked_vocab.h"
+#include "answer/grammar_constraint.h"
 #include "answer/reasoning_frame.h"
 #include "core/model_desc.h"
 #include "core/params.h"

@@ -2,7 +2,7 @@
 
 #include <strings.h>
 
-#include "answer/python_literal.h"
+#include "answer/json_stream.h"
 
 enum { MAX_SCHEMA_DEPTH = 16, MAX_SCHEMA_BRANCHES = 64, NULL_BYTES = 16 };
 

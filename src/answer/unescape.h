@@ -2,6 +2,8 @@
 #ifndef ANSWER_UNESCAPE_H
 #define ANSWER_UNESCAPE_H
 
+#include <stdint.h>
+
 #include "base/str.h"
 
 typedef enum escape_kind { ESCAPE_JSON, ESCAPE_PYTHON } escape_kind;
@@ -32,5 +34,22 @@ void unescape_cut(unescape *u);
 /* Appends text as the inside of a JSON string. Marks of special tokens (mark_set.h) are
  * left out. */
 quire_err escape_add(strbuf *out, const char *p, size_t n);
+
+/* ---- the input of a custom tool ---- */
+
+/* The input of a call of a custom tool: what its arguments, {"input": "text"}, hold as a
+ * string, read while they stream.
+ *
+ * Arguments of another form are the input as they stand. Owner: the choice. */
+
+typedef struct custom_input {
+    uint8_t stage, n_seen;
+    char seen[16]; /* bytes before the string, while they may still be those */
+    unescape text; /* inside the string */
+} custom_input;
+
+/* Reads the next piece of the arguments of a call; a zeroed struct is one that has read
+ * nothing. Appends what it adds to the input. QUIRE_NO_MEMORY. */
+quire_err custom_input_feed(custom_input *c, str piece, strbuf *out);
 
 #endif

@@ -4,7 +4,7 @@
 #define CHAT_MESSAGES_H
 
 #include "base/str.h"
-#include "chat/traits.h"
+#include "chat/template.h"
 #include "json/json.h"
 
 /* of an id of a call, letters and digits: the templates of some models take no longer

@@ -6,8 +6,8 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "cli/commands.h"
+#include "cli/files.h"
 #include "cli/hub.h"
-#include "cli/text_out.h"
 #include "json/json_out.h"
 
 /* What is listed: models of the hub, and packed forms of any. */

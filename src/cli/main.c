@@ -13,7 +13,7 @@
 #include "cli/command.h"
 #include "cli/commands.h"
 #include "cli/dispatch.h"
-#include "cli/text_out.h"
+#include "cli/files.h"
 
 /* quire-lab, the program of benches, experiments, demonstrations and the simulator, as
  * quire knows it: the names of its commands, and how it is started. */

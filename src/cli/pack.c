@@ -4,7 +4,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "cli/commands.h"
-#include "cli/text_out.h"
+#include "cli/files.h"
 
 static quire_err pack_run(const cli_options *o, quire_error *err) {
     int64_t start = clock_us(), n_bytes;
@@ -55,9 +55,9 @@ static quire_err inspect_run(const cli_options *o, quire_error *err) {
 }
 
 static const flag *const inspect_groups[] = {
-    FLAGS_MODEL,     flags_json,  flags_quantization, FLAGS_KV, flags_state_dtype, flags_model_len,
-    flags_step_rows, flags_chunk, flags_page_size,    flags_pool,     flags_memory,
-    flags_snapshots, flags_lora,  flags_help,         flags_help_all, NULL};
+    FLAGS_MODEL,     flags_json,  flags_quantization, FLAGS_KV,   flags_state_dtype, flags_model_len,
+    flags_step_rows, flags_chunk, flags_page_size,    flags_pool, flags_memory,      flags_snapshots,
+    flags_lora,      flags_help,  flags_help_all,     NULL};
 
 const command command_inspect = {
     .name = "inspect",

@@ -4,6 +4,7 @@
 #define CLI_READ_FLAGS_H
 
 #include "cli/command.h"
+#include "cli/options.h"
 
 /* Where flags come from, and which others are known. All borrowed as long as the
  * options. */
@@ -26,5 +27,20 @@ bool read_flags_gave(const cli_options *o, const char *name);
 
 /* Prints the command's flags, one a line; all: rarely needed ones too. */
 void read_flags_help(const command *c, bool all);
+
+/* ---- flags that change nothing ---- */
+
+/* Refuses flags that the command line gives although they change nothing there, so that
+ * no result is mistaken for another. Variables are not checked: they are for every
+ * command. One thread. */
+
+/* INVALID where the command line gives one of `names`, which have a space between them:
+ * "NAME does nothing WHY". */
+quire_err unused_flags_refuse(const cli_options *o, const char *names, const char *why, quire_error *err);
+/* Of `quire run`. has_prompt: there is one text to continue. INVALID: err names the flag,
+ * the reason, and what to do. */
+quire_err unused_flags_check_run(const cli_options *o, bool has_prompt, quire_error *err);
+/* Of `quire tokenize`; the same. */
+quire_err unused_flags_check_tokenize(const cli_options *o, quire_error *err);
 
 #endif

@@ -5,7 +5,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "cli/commands.h"
-#include "cli/unused_flags.h"
+#include "cli/read_flags.h"
 
 /* Choice 0 was printed as it came; the others follow it, each after an empty line. */
 static quire_err print_other_choices(const response *a, quire_error *err) {

@@ -4,8 +4,8 @@
 #define CLI_SESSION_H
 
 #include "cli/body.h"
+#include "cli/files.h"
 #include "cli/options.h"
-#include "cli/text_out.h"
 #include "server/answer_parts.h"
 
 typedef struct session {

@@ -12,7 +12,6 @@
 #include "base/utf8.h"
 #include "cli/chat_turn.h"
 #include "cli/commands.h"
-#include "cli/input_history.h"
 #include "cli/tty.h"
 
 /* Reads lines that a person edits on the terminal, with a history. Wraps libedit; needs

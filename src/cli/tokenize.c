@@ -3,8 +3,7 @@
 
 #include "cli/commands.h"
 #include "cli/files.h"
-#include "cli/text_out.h"
-#include "cli/unused_flags.h"
+#include "cli/read_flags.h"
 
 /* Writes "[1,2,3]" for programs, or a line a token for people: the id and its surface. */
 static quire_err write_ids(const quire_tokenizer *t, const int32_t *ids, size_t n, bool ids_only,

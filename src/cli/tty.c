@@ -1,14 +1,19 @@
 #include "cli/tty.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <poll.h>
 #include <signal.h>
 #include <stdint.h>
 #include <string.h>
+#include <sys/file.h>
+#include <sys/stat.h>
 #include <termios.h>
 #include <unistd.h>
 
+#include "base/utf8.h"
 #include "base/wake.h"
+#include "cli/files.h"
 
 #define MARK_PASTES   "\033[?2004h"
 #define UNMARK_PASTES "\033[?2004l"
@@ -175,4 +180,184 @@ const volatile int *tty_interrupted(void) {
 
 void tty_forget_interrupt(void) {
     interrupted = end_signal != 0;
+}
+
+/* ---- the file of lines typed ---- */
+
+/* Makes the directories that lead to path. What fails shows when the file is opened. */
+static void input_history_make_directories(char *path) {
+    for (char *p = strchr(path + 1, '/'); p; p = strchr(p + 1, '/')) {
+        *p = 0;
+        (void)mkdir(path, 0700);
+        *p = '/';
+    }
+}
+
+/* Opens and locks the file; -1, with errno, if that fails. */
+static int input_history_open_locked(const char *path, bool writes) {
+    int fd = open(path, O_CLOEXEC | O_NONBLOCK | (writes ? O_RDWR | O_CREAT : O_RDONLY), 0600);
+    int locked = -1;
+    while (fd >= 0 && (locked = flock(fd, writes ? LOCK_EX : LOCK_SH)) != 0 && errno == EINTR) {
+    }
+    if (fd >= 0 && locked != 0) {
+        int cause = errno;
+        close(fd);
+        errno = cause;
+        return -1;
+    }
+    return fd;
+}
+
+static bool write_at(int fd, off_t at, const strbuf *text) {
+    for (size_t n = 0; n < text->n;) {
+        ssize_t done = pwrite(fd, text->p + n, text->n - n, at + (off_t)n);
+        if (done < 0 && errno != EINTR) {
+            return false;
+        }
+        n += done > 0 ? (size_t)done : 0;
+    }
+    return true;
+}
+
+/* Appends the last bytes of a file of `size` bytes to out: at most `most`, from the
+ * beginning of a line on. */
+static quire_err input_history_read_end(int fd, size_t size, size_t most, strbuf *out) {
+    size_t from = size > most ? size - most - 1 : 0, n = 0; /* the byte before, too: it may end a line */
+    TRY(strbuf_reserve(out, size - from + 1));
+    while (n < size - from) {
+        ssize_t done = pread(fd, out->p + n, size - from - n, (off_t)(from + n));
+        if (done < 0 && errno == EINTR) {
+            continue;
+        }
+        if (done < 0) {
+            return QUIRE_IO;
+        }
+        if (done == 0) {
+            break;
+        }
+        n += (size_t)done;
+    }
+    /* of a line that is not there from its beginning */
+    const char *end = from > 0 ? memchr(out->p, '\n', n) : NULL;
+    size_t skipped = end ? (size_t)(end + 1 - out->p) : from > 0 ? n : 0;
+    memmove(out->p, out->p + skipped, n - skipped);
+    out->n = n - skipped;
+    out->p[out->n] = 0;
+    return QUIRE_OK;
+}
+
+/* ---- reading ---- */
+
+static quire_err input_history_decode(str line, strbuf *scratch, strbuf *entry) {
+    strbuf_clear(scratch);
+    strbuf_clear(entry);
+    for (size_t i = 0; i < line.n; i++) {
+        bool escaped = line.p[i] == '\\' && i + 1 < line.n && (line.p[i + 1] == 'n' || line.p[i + 1] == '\\');
+        i += escaped;
+        TRY(strbuf_add_char(scratch, escaped && line.p[i] == 'n' ? '\n' : line.p[i]));
+    }
+    return utf8_add_lossy(entry, (str){scratch->n ? scratch->p : "", scratch->n});
+}
+
+static quire_err take_lines(str text, input_history_take take, void *user) {
+    strbuf scratch = {0}, entry = {0};
+    quire_err e = QUIRE_OK;
+    while (e == QUIRE_OK && text.n > 0) {
+        const char *end = memchr(text.p, '\n', text.n);
+        str line = {text.p, end ? (size_t)(end - text.p) : text.n};
+        e = input_history_decode(line, &scratch, &entry);
+        e = e == QUIRE_OK && entry.n > 0 ? take(user, (str){entry.p, entry.n}) : e;
+        size_t used = line.n + (end != NULL);
+        text = (str){text.p + used, text.n - used};
+    }
+    strbuf_deinit(&scratch);
+    strbuf_deinit(&entry);
+    return e;
+}
+
+quire_err input_history_read(const char *path, input_history_take take, void *user, quire_error *err) {
+    struct stat is;
+    strbuf text = {0};
+    int fd = input_history_open_locked(path, false);
+    if (fd < 0) {
+        return errno == ENOENT ? QUIRE_OK : files_failed(path, err);
+    }
+    quire_err e = fstat(fd, &is) == 0 ? QUIRE_OK : QUIRE_IO;
+    if (e == QUIRE_OK && S_ISREG(is.st_mode)) {
+        e = input_history_read_end(fd, (size_t)is.st_size, INPUT_HISTORY_MAX_BYTES, &text);
+    }
+    e = e == QUIRE_IO ? files_failed(path, err) : e;
+    close(fd); /* before the entries are used: others may write */
+    e = e == QUIRE_OK ? take_lines((str){text.n ? text.p : "", text.n}, take, user) : e;
+    strbuf_deinit(&text);
+    return e == QUIRE_NO_MEMORY ? err_set(err, e, -1, "%s: out of memory", path) : e;
+}
+
+/* ---- writing ---- */
+
+static quire_err input_history_encode(str entry, bool after_half_line, strbuf *line) {
+    if (after_half_line) {
+        TRY(strbuf_add_char(line, '\n'));
+    }
+    for (size_t i = 0; i < entry.n; i++) {
+        char c = entry.p[i];
+        TRY(c == '\n' || c == '\\' ? strbuf_add_str(line, c == '\n' ? "\\n" : "\\\\")
+                                   : strbuf_add_char(line, c));
+    }
+    return strbuf_add_char(line, '\n');
+}
+
+/* Keeps the newest half of a full file. It is written over the oldest before the file is
+ * cut, so nothing new is lost where the process ends in between. */
+static quire_err shorten(int fd, size_t size) {
+    strbuf kept = {0};
+    quire_err e = input_history_read_end(fd, size, INPUT_HISTORY_MAX_BYTES / 2, &kept);
+    if (e == QUIRE_OK && (!write_at(fd, 0, &kept) || ftruncate(fd, (off_t)kept.n) != 0)) {
+        e = QUIRE_IO;
+    }
+    strbuf_deinit(&kept);
+    return e;
+}
+
+/* Appends to the open and locked file. */
+static quire_err add_locked(int fd, str entry) {
+    struct stat is;
+    char last = '\n';
+    strbuf line = {0};
+    if (fstat(fd, &is) != 0) {
+        return QUIRE_IO;
+    }
+    bool is_file = S_ISREG(is.st_mode);
+    if (is_file && is.st_size > 0 && pread(fd, &last, 1, is.st_size - 1) != 1) {
+        return QUIRE_IO;
+    }
+    quire_err e = input_history_encode(entry, last != '\n', &line);
+    e = e == QUIRE_OK && !write_at(fd, is.st_size, &line) ? QUIRE_IO : e;
+    size_t size = (size_t)is.st_size + line.n;
+    strbuf_deinit(&line);
+    return e == QUIRE_OK && is_file && size > INPUT_HISTORY_MAX_BYTES ? shorten(fd, size) : e;
+}
+
+quire_err input_history_add(const char *path, str entry, quire_error *err) {
+    if (entry.n == 0 || entry.n > INPUT_HISTORY_ENTRY_BYTES) {
+        return QUIRE_OK;
+    }
+    int fd = input_history_open_locked(path, true);
+    if (fd < 0 && errno == ENOENT) {
+        strbuf copy = {0};
+        if (strbuf_add_str(&copy, path) == QUIRE_OK) {
+            input_history_make_directories(copy.p);
+        }
+        strbuf_deinit(&copy);
+        fd = input_history_open_locked(path, true);
+    }
+    if (fd < 0) {
+        return files_failed(path, err);
+    }
+    quire_err e = add_locked(fd, entry);
+    e = e == QUIRE_IO   ? files_failed(path, err)
+        : e == QUIRE_OK ? e
+                        : err_set(err, e, -1, "%s: out of memory", path);
+    close(fd);
+    return e;
 }

@@ -4,8 +4,8 @@
  * W3C's (XML 1.0, section 6) has no escapes but #xN for a character, comments like C's,
  * numbers in brackets before rules, and begins with its first rule. */
 #include "base/utf8.h"
+#include "grammar/ast.h"
 #include "grammar/compile.h"
-#include "grammar/named_rules.h"
 #include "grammar/regex_syntax.h"
 
 #define MAX_RANGES 512

@@ -9,8 +9,8 @@
 
 #include "base/str.h"
 #include "base/utf8.h"
+#include "grammar/ast.h"
 #include "grammar/compile.h"
-#include "grammar/named_rules.h"
 #include "grammar/regex_syntax.h"
 
 /* The terminals of Lark's module `common`. Private to this room. */

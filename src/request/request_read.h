@@ -234,7 +234,7 @@ void request_list_allowed(const quire_request *r, tool_names *out);
 /* Checks a tool's name. where: what has it, for the message. */
 quire_err request_check_tool_name(const field_desc *f, const char *where, str name, quire_error *err);
 /* Checks the custom part of tool i, all but what its grammar says
- * (answer/bind_calls.h). */
+ * (answer/answer_bind.h). */
 quire_err request_check_custom(const field_desc *f, size_t i, const json_value *custom, quire_error *err);
 /* Writes the function that stands for it. */
 quire_err request_write_custom(const json_value *custom, json_out *o);

@@ -11,7 +11,7 @@
 typedef enum request_rule_form {
     RULE_OF_KIND,        /* a rule of some kind */
     RULE_STRUCTURAL_TAG, /* a structural tag (answer/structural_tag.h) */
-    RULE_CALLS           /* of a request's tools (answer/bind_calls.h) */
+    RULE_CALLS           /* of a request's tools (answer/answer_bind.h) */
 } request_rule_form;
 
 typedef struct request_rule {

@@ -4,7 +4,6 @@
 
 #include "answer/answer_bind.h"
 #include "answer/grammar_constraint.h"
-#include "answer/marked_vocab.h"
 #include "answer/thinking_budget.h"
 #include "base/clock.h"
 #include "base/mem.h"

@@ -10,9 +10,9 @@
 #ifndef STREAM_CHOICE_H
 #define STREAM_CHOICE_H
 
-#include "answer/call_limit.h"
-#include "answer/custom_input.h"
+#include "answer/output_events.h"
 #include "answer/output_parser.h"
+#include "answer/unescape.h"
 #include "engine/explain.h"
 #include "sample/constraint.h"
 #include "stream/stream_engine.h"

@@ -4,9 +4,7 @@
 #include <string.h>
 
 #include "answer/answer_bind.h"
-#include "answer/bind_calls.h"
 #include "answer/grammar_constraint.h"
-#include "answer/marked_vocab.h"
 #include "answer/schema_check.h"
 #include "answer/thinking_budget.h"
 #include "base/clock.h"

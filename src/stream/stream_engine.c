@@ -1,7 +1,6 @@
 #include "stream/stream_engine.h"
 
 #include "answer/grammar_constraint.h"
-#include "answer/marked_vocab.h"
 #include "base/mem.h"
 #include "text/token_texts.h"
 

@@ -4,8 +4,7 @@
 #include <string.h>
 
 #include "answer/answer_bind.h"
-#include "answer/bind_calls.h"
-#include "answer/custom_input.h"
+#include "answer/unescape.h"
 #include "base/clock.h"
 #include "test.h"
 

@@ -1,4 +1,4 @@
-#include "answer/call_limit.h"
+#include "answer/output_events.h"
 #include "test.h"
 
 #include <stdlib.h>

@@ -6,7 +6,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "cli/input_history.h"
+#include "cli/tty.h"
 #include "test.h"
 
 enum { MOST = 4096 };
