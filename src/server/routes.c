@@ -178,7 +178,7 @@ static void route_sandbox(conn *c) {
     conn_reply_json(c, &o, "Cache-Control: no-store\r\n");
 }
 
-/* vLLM's name and answer. */
+/* vLLM's and SGLang's name, and their answer. */
 static void route_reset(conn *c) {
     if (c->is_operator) {
         quire_engine_drop_cache(c->loop->server->engine);
@@ -269,6 +269,8 @@ static const route route_table[] = {
     {.path = "/get_server_info", .allow = READ, .run = sglang_server_info, .needs_key = true},
     {.path = "/server_info", .allow = READ, .run = sglang_server_info, .needs_key = true},
     {.path = "/health_generate", .allow = READ, .run = sglang_health, .needs_key = true},
+    {.path = "/abort_request", JSON_POST, ANY_TYPE, .run = sglang_abort, .max_body_bytes = 65536},
+    {.path = "/flush_cache", .allow = "GET, POST", .run = route_reset},
     {.path = "/v1/schemas/check", JSON_POST, .run = body_check, .max_body_bytes = CHECK_BODY_BYTES},
     {.path = "/v1/load_lora_adapter", JSON_POST, .run = adapter_api_load, OPERATORS},
     {.path = "/v1/unload_lora_adapter", JSON_POST, .run = adapter_api_unload, OPERATORS},
@@ -418,7 +420,7 @@ static bool route_is_operator(const conn *c, str authorization) {
     if (auth_has_operator(s->keys)) {
         return auth_is_operator(s->keys, authorization);
     }
-    return !auth_required(s->keys) && s->on_loopback && c->request.origin.n == 0 &&
+    return !auth_required(s->keys) && s->on_loopback && c->request.origin.n == 0 && !route_is_cross_site(c) &&
            host_parse((str){c->request.host.p, c->request.host.n}, NULL) == HOST_LOOPBACK;
 }
 

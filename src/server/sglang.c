@@ -8,6 +8,7 @@
 #include "base/clock.h"
 #include "base/mem.h"
 #include "server/conn_model.h"
+#include "server/loop_order.h"
 #include "server/response.h"
 
 #define SGLANG_VERSION "0.5.2"   /* whose API this is */
@@ -100,13 +101,18 @@ static void sglang_write_logprobs(const response_logprobs *p, const response_log
 
 /* ---- responses ---- */
 
+/* The name after another of the same request. */
+static const char *sglang_next_name(const char *name) {
+    return name + strlen(name) + 1;
+}
+
 /* The client's name for the choice's prompt, with the choice's number where that names
  * several; or the server's. */
 static void sglang_write_id(const response *a, int32_t choice, json_out *o) {
     const char *name = a->more->request_id != NULL ? a->more->request_id : a->id;
     char id[RESPONSE_ANSWER_ID_BYTES];
     for (int32_t i = 0; a->more->names_prompts && i < choice / a->n_samples; i++) {
-        name += strlen(name) + 1;
+        name = sglang_next_name(name);
     }
     bool is_shared = a->more->is_list && (!a->more->names_prompts || a->n_samples > 1);
     int32_t number = a->more->names_prompts ? choice % a->n_samples : choice;
@@ -295,4 +301,73 @@ void sglang_health(conn *c) {
         return;
     }
     response_start(c, r);
+}
+
+/* ---- /abort_request: visits the loops one after another ---- */
+
+/* Whether a request has the name, as a whole or for one of its prompts; or the server gave
+ * it. */
+static bool sglang_has_name(const response *a, str name) {
+    const char *own = a->more != NULL ? a->more->request_id : NULL;
+    bool found = str_is(name, a->id);
+    int32_t n = own == NULL ? 0 : a->more->names_prompts ? a->n_choices / a->n_samples : 1;
+    for (int32_t i = 0; i < n && !found; i++, own = sglang_next_name(own)) {
+        found = str_is(name, own);
+    }
+    return found;
+}
+
+/* Ends those of this loop that the order is about, and sends it on. o->index: all. */
+static void sglang_abort_here(loop *l, loop_order *o) {
+    static const api_error why = {.status = STATUS_CANCELLED,
+                                  .code = "request_cancelled",
+                                  .message = "the client aborted this request"};
+    int32_t next_loop = (int32_t)(l - l->server->loops) + 1;
+    for (conn *c = l->conns, *next; c != NULL; c = next) {
+        next = c->next;
+        const response *a = response_of(c);
+        bool is_own = c->has_tenant == o->has_tenant && (!o->has_tenant || strcmp(c->tenant, o->tenant) == 0);
+        if (a != NULL && a->writer == &sglang_writer && is_own &&
+            (o->index > 0 || sglang_has_name(a, (str){o->text, o->n_text}))) {
+            conn_end(c, &why);
+        }
+    }
+    if (next_loop < l->server->n_loops) {
+        order_send(o, &l->server->loops[next_loop]);
+    } else {
+        order_send_back(o);
+    }
+}
+
+static void sglang_reply_aborted(conn *c, loop_order *o) {
+    (void)o;
+    conn_reply(c, &(reply){.status = 200});
+}
+
+static const order_kind sglang_aborting = {.run = sglang_abort_here, .reply = sglang_reply_aborted};
+
+void sglang_abort(conn *c) {
+    const strbuf *body = &c->request.body;
+    json_value *v = json_document((str){body->n > 0 ? body->p : "", body->n});
+    str name = json_get_str(v, "rid");
+    bool is_all = json_get_bool(v, "abort_all", false);
+    if (!is_all && name.n == 0) {
+        json_drop(v);
+        conn_reply_error(c, 400, "rid", "the body must be {\"rid\": NAME} or {\"abort_all\": true}", NULL);
+        return;
+    }
+    loop_order *o = order_new(c, &sglang_aborting);
+    if (o == NULL) {
+        json_drop(v);
+        conn_reply_error(c, 500, NULL, "out of memory", NULL);
+        return;
+    }
+    o->body = v;
+    o->text = name.p;
+    o->n_text = name.n;
+    o->index = is_all;
+    o->has_tenant = c->has_tenant;
+    memcpy(o->tenant, c->tenant, sizeof o->tenant);
+    o->to = &c->loop->server->loops[0];
+    order_begin(o);
 }

@@ -1,11 +1,17 @@
 """SGLang's native API: generation whole and streamed, log-probabilities, what clients ask about the server, and SGLang's own front end."""
 import http.client
+import http.server
 import json
 import math
+import os
+import pathlib
+import struct
 import subprocess
+import threading
 
 import pytest
 
+import client_venv
 from conftest import KEY, QUIRE, Server
 
 PROMPT = "The prince looked at her and"
@@ -106,15 +112,6 @@ def test_several_prompts_and_samples_are_an_array(server):
     assert generate(server, text=PROMPT, sampling_params=GREEDY, rid="mine")["meta_info"]["id"] == "mine"
 
 
-def logits(text, tmp_path):
-    """The rows of `quire logits`: one a token of the text."""
-    numpy = pytest.importorskip("numpy")
-    out = tmp_path / f"{abs(hash(text))}.npy"
-    done = subprocess.run([QUIRE, "logits", "builtin", "--prompt", text, "-o", out], capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr
-    return numpy.load(out)
-
-
 def test_log_probabilities_are_those_of_the_logits(server):
     whole = generate(server, text=PROMPT, sampling_params=GREEDY, return_logprob=True, logprob_start_len=0, top_logprobs_num=3, return_text_in_logprobs=True)
     meta = whole["meta_info"]
@@ -197,3 +194,238 @@ def test_embeddings_are_those_of_openais_path(server):
     one = generate(server, path="/encode", text=texts[0], pooling="mean")
     assert one["embedding"] == rows[0] and one["meta_info"]["prompt_tokens"] > 0
     assert server.ask("POST", "/encode", {"text": "a"})[0] == 400, "the model names no pooling"
+
+
+def test_a_request_is_aborted_by_its_name():
+    s = Server("builtin", "--max-model-len", "131072", "--num-gpu-blocks-override", "20000", "--api-key", KEY, "--api-key", "other")
+    endless = {"text": "Once", "sampling_params": {"max_new_tokens": None, "ignore_eos": True}, "stream": True}
+    opened = []
+    for name, key in (("mine", KEY), ("other", KEY), ("mine", "other")):
+        c = http.client.HTTPConnection(*s.address, timeout=60)
+        c.request("POST", "/generate", json.dumps({**endless, "rid": name}), {"Content-Type": "application/json", "Authorization": f"Bearer {key}"})
+        answer = c.getresponse()
+        assert answer.status == 200 and json.loads(answer.readline()[6:])["meta_info"]["id"] == name
+        opened.append((c, answer))
+    assert s.ask("POST", "/abort_request", {"rid": "nobody"})[0] == 200 and s.ask("POST", "/abort_request", {})[0] == 400
+    assert s.ask("POST", "/abort_request", {"rid": "mine"})[0] == 200
+    rest = opened[0][1].read().decode()
+    assert "the client aborted this request" in rest and rest.endswith("data: [DONE]\n\n")
+    assert opened[1][1].readline() and opened[2][1].readline(), "others go on"
+    assert s.ask("POST", "/abort_request", {"abort_all": True})[0] == 200
+    assert "aborted" in opened[1][1].read().decode()
+    assert opened[2][1].readline() and s.ask("POST", "/abort_request", {"abort_all": True}, key="other")[0] == 200
+    assert "aborted" in opened[2][1].read().decode()
+    for c, _ in opened:
+        c.close()
+    assert s.stop() == 0
+
+
+def test_the_cache_is_flushed_by_the_operator(quire):
+    s = Server("builtin", "--operator-key", "operator", "--api-key", KEY)
+    body = {"text": "A text that is long enough for a page of tokens, and for some more of them.", "sampling_params": {"max_new_tokens": 0}}
+    generate(s, **body)
+    assert generate(s, **body)["meta_info"]["cached_tokens"] > 16
+    assert s.ask("POST", "/flush_cache")[0] == 403 and s.ask("GET", "/flush_cache", key="wrong")[0] == 403
+    assert generate(s, **body)["meta_info"]["cached_tokens"] > 16
+    for method in ("GET", "POST"):
+        assert s.ask(method, "/flush_cache", key="operator")[0] == 200
+        assert generate(s, **body)["meta_info"]["cached_tokens"] == 0 and generate(s, **body)["meta_info"]["cached_tokens"] > 16
+    assert s.stop() == 0
+    s = Server("builtin")
+    for site, status in (("cross-site", 403), ("same-origin", 200)):
+        c = http.client.HTTPConnection(*s.address, timeout=60)
+        c.request("GET", "/flush_cache", headers={"Sec-Fetch-Site": site})
+        assert c.getresponse().status == status, "a page of another site cannot do it"
+        c.close()
+    assert s.stop() == 0
+
+
+# ---- SGLang's own front end: its requests, as they were recorded, and the package itself ----
+
+RECORDED = pathlib.Path(__file__).with_name("sglang_requests.json")  # what sglang_programs.py sent, under sglang 0.5.2
+PACKAGES = ["sglang==0.5.2", "pybase64==1.5.1"]
+NEEDED = ["aiohttp==3.14.5", "ipython==9.18.1", "numpy==2.4.6", "pydantic==2.14.4", "requests==2.34.2", "tqdm==4.70.1"]
+EXACT = ["--compute", "f32", "--kv-dtype", "f32"]
+COMPLETION = {"max_new_tokens": "max_tokens", "min_new_tokens": "min_tokens"}
+OURS = {"stop", "stop_token_ids", "temperature", "top_p", "top_k", "min_p", "frequency_penalty", "presence_penalty", "ignore_eos", "regex", "json_schema",
+        "skip_special_tokens", *COMPLETION}
+
+
+@pytest.fixture(scope="module")
+def exact(quire):
+    s = Server("builtin", *EXACT, "--served-model-name", "story")
+    yield s
+    assert s.stop() == 0
+
+
+def log_sum(row):
+    best = max(row)
+    return best + math.log(math.fsum(math.exp(x - best) for x in row))
+
+
+class Scores:
+    """Log-probabilities of the tokens of texts, by the formula from the rows of `quire logits`."""
+
+    def __init__(self, server, path):
+        self.server, self.path, self.known = server, path, {}
+
+    def ids(self, text):
+        return json.loads(self.server.ask("POST", "/tokenize", {"prompt": text})[2])["tokens"]
+
+    def of(self, ids):
+        """One for each token but the first, which has None."""
+        key = tuple(ids)
+        if key not in self.known:
+            done = subprocess.run([QUIRE, "logits", "builtin", "--ids", ",".join(map(str, ids)), "--out", self.path, *EXACT, "-q"], capture_output=True, text=True)
+            assert done.returncode == 0, done.stderr
+            data = self.path.read_bytes()
+            n_head = 10 + struct.unpack_from("<H", data, 8)[0]
+            width = (len(data) - n_head) // 4 // len(ids)
+            rows = [struct.unpack_from(f"<{width}f", data, n_head + 4 * width * i) for i in range(len(ids) - 1)]
+            self.known[key] = [None] + [row[i] - log_sum(row) for row, i in zip(rows, ids[1:])]
+        return self.known[key]
+
+
+def mean(values):
+    return math.fsum(values) / len(values)
+
+
+def by_length(lists):
+    return [mean(values) for values in lists]
+
+
+def by_tokens(lists):
+    """Token by token, those with the best one stay; behind its end a choice has its mean."""
+    left = list(range(len(lists)))
+    for k in range(max(map(len, lists))):
+        here = [lists[i][k] if k < len(lists[i]) else mean(lists[i]) for i in left]
+        left = [i for i, value in zip(left, here) if value == max(here)]
+    return [float(i == left[0]) for i in range(len(lists))]
+
+
+def by_surprise(lists, alone):
+    return [mean([a - (b or 0) for a, b in zip(values, others)]) for values, others in zip(lists, alone)]
+
+
+def chosen(scores, prompt, choices):
+    """The choice of each method: from two tokens before the prompt's end on, in case that the choice changes the prompt's last token."""
+    start = max(len(scores.ids(prompt)) - 2, 0)
+    whole = [scores.ids(prompt + c) for c in choices]
+    lists = [scores.of(ids)[start:] for ids in whole]
+    alone = [scores.of(ids[start:]) for ids in whole]
+    best = {"token_length": by_length(lists), "greedy": by_tokens(lists), "unconditional": by_surprise(lists, alone)}
+    return {name: (choices[values.index(max(values))], values) for name, values in best.items()}
+
+
+def check_answer(server, scores, body, answer):
+    """An answer of /generate: its text is that of /v1/completions, and its log-probabilities are those of the logits."""
+    params, many = body["sampling_params"], isinstance(body.get("text", body.get("input_ids")), list) and not isinstance(body.get("input_ids", [[]])[0], int)
+    prompts, answers = (body.get("text") or body["input_ids"], answer) if many else ([body.get("text") or body["input_ids"]], [answer])
+    assert set(params) <= OURS | {"n", "spaces_between_special_tokens"} and len(prompts) == len(answers)
+    for prompt, a in zip(prompts, answers):
+        meta = a["meta_info"]
+        if params.get("max_new_tokens") != 0:
+            fields = {COMPLETION.get(name, name): value for name, value in params.items() if name in OURS and value is not None}
+            status, _, text = server.ask("POST", "/v1/completions", {"prompt": prompt, "return_token_ids": True, **fields})
+            assert status == 200, text
+            [theirs] = json.loads(text)["choices"]
+            assert a["text"] == theirs["text"] and theirs["finish_reason"] == meta["finish_reason"]["type"]
+        if body.get("return_logprob"):
+            ids = scores.ids(prompt) if isinstance(prompt, str) else prompt
+            start = body.get("logprob_start_len") or 0
+            mine, theirs = meta["input_token_logprobs"], scores.of(ids)[start:]
+            assert [t[1] for t in mine] == ids[start:] and all((t[2] is not None) == body.get("return_text_in_logprobs", False) for t in mine)
+            assert all((a[0] is None and b is None) or abs(a[0] - b) < 1e-5 for a, b in zip(mine, theirs))
+
+
+def test_recorded_requests_of_sglangs_front_end(exact, tmp_path):
+    scores, n = Scores(exact, tmp_path / "rows.npy"), 0
+    selects = []
+    for method, path, body in json.loads(RECORDED.read_text()):
+        if path == "/generate" and body.get("stream"):
+            whole = generate(exact, **{**body, "stream": False})
+            pieces = streamed(exact, **{name: value for name, value in body.items() if name != "stream"})
+            assert pieces[-1]["text"] == whole["text"] and all(b["text"].startswith(a["text"]) for a, b in zip(pieces, pieces[1:]))
+        elif path == "/generate":
+            answer = generate(exact, **body)
+            check_answer(exact, scores, body, answer)
+            selects += [(body, answer)] if body.get("return_logprob") and isinstance(body.get("text"), list) else []
+            n += 1
+        else:
+            status = exact.ask(method, path, body)[0]
+            assert status == (404 if path in ("/start_profile", "/concate_and_append_request") else 200), path
+    assert n > 40 and len(selects) >= 5
+    for body, answer in selects:  # what is chosen by the server's numbers is chosen by the logits'
+        lists = [[t[0] for t in a["meta_info"]["input_token_logprobs"]] for a in answer]
+        theirs = [scores.of(scores.ids(text))[body["logprob_start_len"]:] for text in body["text"]]
+        for method in (by_length, by_tokens):
+            mine, expected = method(lists), method(theirs)
+            assert mine.index(max(mine)) == expected.index(max(expected)) and all(abs(a - b) < 1e-5 for a, b in zip(mine, expected))
+
+
+class Recorder(http.server.BaseHTTPRequestHandler):
+    """Sends requests on to the server, and keeps them."""
+    protocol_version = "HTTP/1.1"
+
+    def go(self):
+        body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
+        self.server.seen.append((self.command, self.path, json.loads(body) if body else None))
+        c = http.client.HTTPConnection(*self.server.to, timeout=60)
+        c.request(self.command, self.path, body, {"Content-Type": "application/json"})
+        answer = c.getresponse()
+        data = answer.read()
+        c.close()
+        self.send_response(answer.status)
+        self.send_header("Content-Type", answer.headers["Content-Type"] or "text/plain")
+        self.send_header("Content-Length", str(len(data)))
+        self.end_headers()
+        self.wfile.write(data)
+
+    do_GET = do_POST = go
+
+    def log_message(self, *_):
+        pass
+
+
+def shape(request):
+    """What a request is like, whatever its texts are."""
+    method, path, body = request
+    body = body or {}
+    return method, path, tuple(sorted((name, type(value).__name__) for name, value in body.items())), tuple(sorted(body.get("sampling_params", {})))
+
+
+@pytest.mark.skipif(os.environ.get("QUIRE_TEST_LONG") != "1", reason="of make test-long")
+def test_sglangs_front_end_runs_unmodified(exact, tmp_path):
+    python = client_venv.python("sglang", *NEEDED, alone=PACKAGES)
+    proxy = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Recorder)
+    proxy.seen, proxy.to = [], exact.address
+    threading.Thread(target=proxy.serve_forever, daemon=True).start()
+    script = pathlib.Path(__file__).with_name("sglang_programs.py").resolve()
+    done = subprocess.run([os.path.abspath(python), script, f"http://127.0.0.1:{proxy.server_port}", KEY], capture_output=True, text=True, timeout=600, cwd=tmp_path,
+                          env={"HOME": str(tmp_path), "PATH": os.environ["PATH"], "LANG": "C.UTF-8"})
+    proxy.shutdown()
+    assert done.returncode == 0 and "Error" not in done.stderr, done.stdout[-2000:] + done.stderr[-4000:]
+    out, recorded = json.loads(done.stdout), json.loads(RECORDED.read_text())
+    kept = tmp_path / "sglang_requests.json"
+    kept.write_text("[\n" + ",\n".join(map(json.dumps, proxy.seen)) + "\n]\n")
+    assert {shape(r) for r in proxy.seen} == {shape(r) for r in recorded}, f"copy {kept} to {RECORDED}"
+
+    scores = Scores(exact, tmp_path / "rows.npy")
+    for method, path, body in proxy.seen:
+        if path == "/generate" and not body.get("stream"):
+            check_answer(exact, scores, body, generate(exact, **body))
+    for name in ("token_length", "greedy", "unconditional"):
+        meta = out["select_" + name]["meta"]["answer"]
+        prompt = out["select_" + name]["text"].split(out["select_" + name]["variables"]["answer"])[0]
+        choice, values = chosen(scores, prompt, [" the prince", " the old man", " of", " Paris"])[name]
+        assert out["select_" + name]["variables"]["answer"] == choice
+        shown = {"token_length": "normalized_prompt_logprobs", "unconditional": "normalized_unconditional_prompt_logprobs"}.get(name)
+        assert shown is None or all(abs(a - b) < 1e-5 for a, b in zip(meta[shown], values))
+    assert out["healed"]["variables"]["end"] == chosen(scores, "The capital of France is the town of Par", ["is", "rot", "ty"])["token_length"][0]
+    json.loads(out["json"]["variables"]["json_output"])
+    assert out["schema"]["variables"]["object"] and set(json.loads(out["schema"]["variables"]["object"])) == {"good"}
+    assert int(out["typed"]["variables"]["number"]) is not None and out["typed"]["variables"]["truth"] in ("True", "False")
+    assert "".join(out["streaming"]["pieces"]) == out["streaming"]["text"] == out["multi_turn"]["text"]
+    assert out["logprobs"]["meta"]["word"]["input_token_logprobs"][0][0] < 0 and out["model"] == "story"
+    assert all("is not served here" in text for text in out["refused"]) and len(out["refused"]) == 2
+    assert len(out["self_consistency"]["variables"]["answer"]) == 3 and len(out["batch"]) == 2

@@ -56,6 +56,9 @@ TEST(a_path_of_another_api_hears_what_to_use_instead) {
     expect_told("POST", "/v1/v1/complete", "use /v1/completions");
     expect_told("POST", "/v1/complete/x", "Anthropic's Completions API is not served here");
     expect_told("POST", "/audio/speech", "this server generates text only");
+    expect_told("GET", "/start_profile", "SGLang's profiler is not served here");
+    expect_told("POST", "/concate_and_append_request", "send the joined text to /generate");
+    expect_told("POST", "/generate_stream", "TGI's own API is not served here");
     expect_told("POST", "/api/pull",
                 "the management of models is not served here; this server has the models of /v1/models");
     expect_told("GET", "/v1/responsesx", "there is no such path");
