@@ -200,6 +200,15 @@ const int32_t *quire_state_ids(const quire_state *s, size_t *n);
  * variables, usage of the whole and of each step and, if asked, its critical path. *json:
  * n bytes and a 0, freed with quire_free. id: the object's, or NULL. NO_MEMORY. */
 quire_err quire_state_report(const quire_state *s, const char *id, bool explain, char **json, size_t *n);
+/* What a root state and its forks computed so far. */
+typedef struct quire_program_usage {
+    size_t size;      /* of this struct in the caller's quire_program.h: set before the call */
+    int64_t n_calls;  /* gens and selects that have ended, without an error */
+    int64_t n_failed; /* states that failed */
+    int64_t prompt_tokens, computed_tokens, completion_tokens;
+    const quire_error *error; /* of the root state, where it failed; else NULL */
+} quire_program_usage;
+void quire_state_usage(const quire_state *s, quire_program_usage *out);
 /* Whether the JSON of a program opened by quire_program_open has "stream" and "explain",
  * and its "model" (NULL: none), which the state owns. */
 typedef struct quire_program_info {

@@ -5,7 +5,7 @@
 
 /* Runs a program to its end. *json: its report, n bytes, freed with quire_free. *n_failed:
  * states that failed. */
-static quire_err program_run_on(session *s, str text, char **json, size_t *n, int *n_failed,
+static quire_err program_run_on(session *s, str text, char **json, size_t *n, int64_t *n_failed,
                                 quire_error *err) {
     quire_programs *ps;
     quire_state *state;
@@ -18,9 +18,11 @@ static quire_err program_run_on(session *s, str text, char **json, size_t *n, in
             ev.kind = QUIRE_PROGRAM_TEXT;
             quire_programs_wait(ps, -1);
         }
-        *n_failed += ev.kind == QUIRE_PROGRAM_FAILED ? 1 : 0;
     }
     if (e == QUIRE_OK) {
+        quire_program_usage u = {.size = sizeof u};
+        quire_state_usage(state, &u);
+        *n_failed = u.n_failed;
         e = quire_state_report(state, NULL, quire_program_describe(state)->explain, json, n);
         e = e == QUIRE_OK ? e : err_set(err, e, -1, "out of memory for a report");
         quire_state_close(state);
@@ -43,12 +45,12 @@ quire_err program_run_check(const char *path, strbuf *text, quire_error *err) {
 quire_err program_run_file(session *s, const strbuf *text, quire_error *err) {
     char *json = NULL;
     size_t n = 0;
-    int n_failed = 0;
+    int64_t n_failed = 0;
     TRY(program_run_on(s, (str){text->p, text->n}, &json, &n, &n_failed, err));
     quire_err e = text_out_print((str){json, n}, err);
     quire_free(json);
     return e == QUIRE_OK && n_failed > 0
-               ? err_set(err, QUIRE_BAD_REQUEST, -1, "branches of the program failed: %d; \"errors\" has why",
-                         n_failed)
+               ? err_set(err, QUIRE_BAD_REQUEST, -1,
+                         "branches of the program failed: %lld; \"errors\" has why", (long long)n_failed)
                : e;
 }

@@ -5,6 +5,7 @@
 #include "base/clock.h"
 #include "base/mem.h"
 #include "base/rng.h"
+#include "base/utf8.h"
 #include "program/select_score.h"
 #include "json/json_out.h"
 
@@ -28,8 +29,10 @@ typedef struct shared_ids {
 /* What the executor has of a state. */
 typedef struct engine_state {
     shared_ids *ids;
-    size_t n_taken; /* parts that are in ids */
-    strbuf rest;    /* text behind ids, of a gen that a stop string cut within a token */
+    size_t n_taken;    /* parts that are in ids */
+    size_t n_computed; /* of ids */
+    size_t n_answered; /* n_taken as the beginning of an answer behind it was computed */
+    strbuf rest;       /* text behind ids, of a gen that a stop string cut within a token */
 } engine_state;
 
 struct engine_call;
@@ -51,6 +54,8 @@ typedef struct engine_choice {
 
 typedef enum engine_stage {
     ENGINE_TEXT,    /* the state's text becomes tokens */
+    ENGINE_ANSWER,  /* what begins an answer behind it becomes tokens, for forks */
+    ENGINE_PREFIX,  /* what the state has is computed */
     ENGINE_GEN,     /* the gen runs */
     ENGINE_CHOICES, /* the choices become tokens */
     ENGINE_SCORES   /* they are scored */
@@ -62,8 +67,10 @@ typedef struct engine_call {
     engine_stage stage;
     engine_request *requests; /* [n_requests] all of the stage */
     size_t n_requests, n_open;
-    size_t upto;   /* ENGINE_TEXT: how many parts are in ids then */
-    size_t **ends; /* [outputs of c] of a gen: bytes of text up to the end of each token */
+    shared_ids *answer; /* of ENGINE_ANSWER */
+    size_t n_kept;      /* ENGINE_CHOICES: ids that stay whatever a choice is */
+    size_t upto;        /* ENGINE_TEXT: how many parts are in ids then */
+    size_t **ends;      /* [outputs of c] of a gen: bytes of text up to the end of each token */
     size_t *caps;
     engine_choice *choices; /* [choices of c] */
     quire_error error;      /* of a request; the first one */
@@ -127,6 +134,8 @@ static quire_err exec_fork(void *executor, const quire_state *from, quire_state 
     TRY(exec_want_state(to, NULL));
     engine_state *es = exec_state_of(to);
     es->n_taken = was->n_taken;
+    es->n_computed = was->n_computed;
+    es->n_answered = was->n_answered;
     es->ids = was->ids;
     if (es->ids != NULL) {
         es->ids->refs++;
@@ -168,6 +177,7 @@ static void exec_call_free(engine_call *k) {
         mem_free(k->choices[i].logprobs);
         mem_free(k->choices[i].alone);
     }
+    ids_drop(k->answer);
     mem_free(k->ends);
     mem_free(k->caps);
     mem_free(k->choices);
@@ -284,14 +294,15 @@ static size_t exec_turn_end(const quire_state *s, size_t from) {
     return end;
 }
 
-/* Writes a message with a turn's content: its texts and values, or the mark in their
- * place. */
-static quire_err exec_write_message(const engine_call *k, size_t from, bool is_marked, json_out *o,
+/* What a message has: its turn's texts and values, the mark, or one after the other. */
+typedef enum exec_content { CONTENT_TEXT = 1, CONTENT_MARK = 2, CONTENT_BOTH = 3 } exec_content;
+
+static quire_err exec_write_message(const engine_call *k, size_t from, exec_content has, json_out *o,
                                     quire_error *err) {
     const quire_state *s = k->c->state;
     strbuf content = {0};
-    quire_err e = is_marked ? strbuf_add_str(&content, k->x->mark) : QUIRE_OK;
-    for (size_t i = from + 1; !is_marked && e == QUIRE_OK && i < exec_turn_end(s, from); i++) {
+    quire_err e = QUIRE_OK;
+    for (size_t i = from + 1; has != CONTENT_MARK && e == QUIRE_OK && i < exec_turn_end(s, from); i++) {
         const program_part *p = &s->parts[i];
         const strbuf *text = p->text != NULL ? &p->text->text : p->value != NULL ? &p->value->text : NULL;
         e = text != NULL             ? strbuf_add(&content, text->p, text->n)
@@ -299,6 +310,7 @@ static quire_err exec_write_message(const engine_call *k, size_t from, bool is_m
                                      : err_set(err, QUIRE_UNSUPPORTED, -1,
                                                "tokens are in a turn that the chat template is to write");
     }
+    e = e == QUIRE_OK && has != CONTENT_TEXT ? strbuf_add_str(&content, k->x->mark) : e;
     json_begin(json_item(o), '{');
     json_cstr(json_name(o, "role"), s->parts[from].role);
     json_text(json_name(o, "content"), content.n > 0 ? content.p : "", content.n);
@@ -308,41 +320,69 @@ static quire_err exec_write_message(const engine_call *k, size_t from, bool is_m
 }
 
 /* What the template writes from the end of the turn that is in the ids to the content of
- * the last one becomes tokens. */
+ * the last one becomes tokens. Where that is in the ids too, those of the answer that
+ * probably comes next: forks have them in common. */
 static quire_err exec_take_turns(engine_call *k, quire_error *err) {
     const quire_state *s = k->c->state;
     const engine_state *es = exec_state_of(s);
-    size_t begun = SIZE_MAX, last = 0;
+    size_t begun = SIZE_MAX, last = SIZE_MAX;
     for (size_t i = 0; i < s->n_parts; i++) {
         bool is_turn = s->parts[i].kind == PART_TURN;
         begun = is_turn && i < es->n_taken ? i : begun;
         last = is_turn ? i : last;
     }
-    bool is_assistant = strcmp(s->parts[last].role, "assistant") == 0;
+    bool is_whole = s->parts[s->n_parts - 1].kind == PART_END; /* what ends it is left to the next turn */
+    bool is_asked = begun == last || (!is_whole && strcmp(s->parts[last].role, "assistant") == 0);
     strbuf body = {0};
     json_out o = {.to = &body};
     quire_err e = QUIRE_OK;
     json_begin(&o, '{');
     json_begin(json_name(&o, "messages"), '[');
-    for (size_t i = 0; e == QUIRE_OK && i < last; i = exec_turn_end(s, i)) {
-        e = exec_write_message(k, i, i == begun, &o, err);
+    for (size_t i = 0; e == QUIRE_OK && i <= last; i = exec_turn_end(s, i)) {
+        exec_content has = i == begun ? CONTENT_MARK
+                           : i < last ? CONTENT_TEXT
+                           : is_whole ? CONTENT_BOTH
+                                      : CONTENT_MARK;
+        e = i == last && i != begun && is_asked ? QUIRE_OK : exec_write_message(k, i, has, &o, err);
     }
-    e = e == QUIRE_OK && !is_assistant ? exec_write_message(k, last, true, &o, err) : e;
     json_end(&o, ']');
-    json_bool(json_name(&o, "add_generation_prompt"), is_assistant);
+    json_bool(json_name(&o, "add_generation_prompt"), is_asked);
     json_end(&o, '}');
-    e = e == QUIRE_OK ? exec_begin_stage(k, ENGINE_TEXT, 1, err) : e;
+    e = e == QUIRE_OK ? exec_begin_stage(k, begun == last ? ENGINE_ANSWER : ENGINE_TEXT, 1, err) : e;
     if (e != QUIRE_OK) {
         strbuf_deinit(&body);
         return e;
     }
-    k->upto = last + 1;
+    k->upto = is_whole ? s->n_parts - 1 : last + 1;
     const quire_continuation from = {.size = sizeof from,
                                      .ids = es->ids != NULL ? es->ids->ids : NULL,
                                      .n_ids = exec_n_ids(es),
                                      .after = begun != SIZE_MAX ? k->x->mark : NULL,
-                                     .before = is_assistant ? NULL : k->x->mark};
+                                     .before = is_asked ? NULL : k->x->mark};
     return exec_submit_text(k, QUIRE_TOKENIZE_CHAT, &o, &from, 0, err);
+}
+
+/* ---- prompts without outputs ---- */
+
+/* Submits a request for ids that generates nothing. fields: of it. */
+static quire_err exec_submit_prompt(engine_call *k, const int32_t *ids, size_t n, const char *fields,
+                                    int32_t index, bool is_alone, quire_error *err) {
+    quire_request *r;
+    TRY(quire_request_ids(k->x->e, ids, n, &r, err));
+    quire_err e = quire_request_set_all(r, fields, strlen(fields), err);
+    if (e != QUIRE_OK) {
+        quire_request_free(r);
+        return e;
+    }
+    return exec_submit(k, r, index, is_alone, err);
+}
+
+/* What the state has is computed, for its forks or the choices of a select. */
+static quire_err exec_submit_prefix(engine_call *k, quire_error *err) {
+    const shared_ids *ids = k->answer != NULL ? k->answer : exec_state_of(k->c->state)->ids;
+    TRY(exec_begin_stage(k, ENGINE_PREFIX, 1, err));
+    k->c->submitted_us = clock_us();
+    return exec_submit_prompt(k, ids->ids, ids->n, "{\"max_tokens\": 0, \"echo\": true}", 0, false, err);
 }
 
 /* ---- gen ---- */
@@ -430,6 +470,7 @@ static quire_err exec_take_gen(engine_call *k, const quire_event *done) {
     c->computed_tokens = done->prompt_tokens - done->cached_tokens;
     c->completion_tokens = done->completion_tokens;
     c->queue_us = done->queue_us;
+    size_t n_first = c->outputs[0].n_ids, n_computed = es->ids->n + n_first - (n_first > 0 ? 1 : 0);
     for (size_t i = 0; i < c->n_outputs; i++) {
         str rest;
         exec_cut_output(&c->outputs[i], k->ends[i], &rest);
@@ -437,13 +478,15 @@ static quire_err exec_take_gen(engine_call *k, const quire_event *done) {
             TRY(strbuf_add(&es->rest, rest.p, rest.n));
         }
     }
-    return ids_replace(&es->ids, es->ids->n, c->outputs[0].ids, c->outputs[0].n_ids);
+    TRY(ids_replace(&es->ids, es->ids->n, c->outputs[0].ids, c->outputs[0].n_ids));
+    es->n_computed = n_computed < es->ids->n ? n_computed : es->ids->n; /* all but the last that came */
+    return QUIRE_OK;
 }
 
 /* ---- select ---- */
 
 /* The choices become tokens behind all of the state's but the last one, whose text goes
- * before theirs. */
+ * before theirs where it is one. */
 static quire_err exec_submit_choices(engine_call *k, quire_error *err) {
     const program_call *c = k->c;
     const engine_state *es = exec_state_of(c->state);
@@ -453,12 +496,14 @@ static quire_err exec_submit_choices(engine_call *k, quire_error *err) {
     k->choices = mem_new(c->n_choices, sizeof *k->choices);
     TRY(mem_check_for(k->choices, "choices", err));
     TRY(quire_token_bytes(k->x->e, es->ids->ids[es->ids->n - 1], &last, &n_last, err));
+    bool heals = utf8_is_valid((str){last, n_last}); /* no part of a character alone */
     quire_err e = QUIRE_OK;
+    k->n_kept = es->ids->n - (heals ? 1 : 0);
     for (size_t i = 0; e == QUIRE_OK && i < c->n_choices; i++) {
         program_text all = {0};
-        e = strbuf_add(&all.text, last, n_last);
+        e = heals ? strbuf_add(&all.text, last, n_last) : QUIRE_OK;
         e = e == QUIRE_OK ? exec_join_text(&all, c->choices[i]) : e;
-        e = e == QUIRE_OK ? exec_submit_joined(k, &all, es->ids->n - 1, (int32_t)i, err)
+        e = e == QUIRE_OK ? exec_submit_joined(k, &all, k->n_kept, (int32_t)i, err)
                           : err_set(err, e, -1, "out of memory for a choice");
         strbuf_deinit(&all.text);
         mem_free(all.plain);
@@ -495,15 +540,9 @@ static quire_err exec_take_choice(engine_call *k, int32_t index, const quire_eve
 static quire_err exec_submit_score(engine_call *k, int32_t index, bool is_alone, quire_error *err) {
     const engine_choice *c = &k->choices[index];
     size_t from = is_alone ? c->from : 0;
-    static const char fields[] = "{\"max_tokens\": 0, \"echo\": true, \"prompt_logprobs\": 0}";
-    quire_request *r;
-    TRY(quire_request_ids(k->x->e, c->ids + from, c->n - from, &r, err));
-    quire_err e = quire_request_set_all(r, fields, sizeof fields - 1, err);
-    if (e != QUIRE_OK) {
-        quire_request_free(r);
-        return e;
-    }
-    return exec_submit(k, r, index, is_alone, err);
+    return exec_submit_prompt(k, c->ids + from, c->n - from,
+                              "{\"max_tokens\": 0, \"echo\": true, \"prompt_logprobs\": 0}", index, is_alone,
+                              err);
 }
 
 static quire_err exec_submit_scores(engine_call *k, quire_error *err) {
@@ -549,6 +588,7 @@ static quire_err exec_take_select(engine_call *k) {
         c->outputs[0].finish = QUIRE_FINISH_STOP;
         const engine_choice *chosen = &k->choices[c->chosen];
         e = ids_replace(&es->ids, 0, chosen->ids, chosen->n);
+        es->n_computed = chosen->n;
     }
     mem_free(choices);
     return e;
@@ -556,15 +596,19 @@ static quire_err exec_take_select(engine_call *k) {
 
 /* ---- stages ---- */
 
-/* Goes on with what the call needs next: text that becomes tokens, then its requests. */
-static quire_err exec_go_on(engine_call *k, quire_error *err) {
+/* Goes on with what the call needs next: text that becomes tokens, what it has in common
+ * with others, its requests. *is_over: it needs nothing, as a prefix that is there. */
+static quire_err exec_go_on(engine_call *k, bool *is_over, quire_error *err) {
     const quire_state *s = k->c->state;
+    const step_kind kind = k->c->step->kind;
     engine_state *es = exec_state_of(s);
     while (es->rest.n == 0 && es->n_taken < s->n_parts) {
         const program_part *p = &s->parts[es->n_taken];
         if (p->kind == PART_TOKENS) {
             quire_err e = ids_replace(&es->ids, exec_n_ids(es), p->step->ids, p->step->n_ids);
             TRY(e == QUIRE_OK ? e : err_set(err, e, -1, "out of memory for a state"));
+        } else if (p->kind == PART_END && es->n_taken == s->n_parts - 1) {
+            break; /* what ends a turn comes with the next one */
         } else if (p->kind != PART_VALUE) {
             return p->kind == PART_TEXT ? exec_take_texts(k, err) : exec_take_turns(k, err);
         }
@@ -573,25 +617,40 @@ static quire_err exec_go_on(engine_call *k, quire_error *err) {
     if (es->rest.n > 0) {
         return exec_take_texts(k, err);
     }
-    if (exec_n_ids(es) == 0) {
+    if (exec_n_ids(es) == 0 && kind != STEP_FORK) {
         return err_set(err, QUIRE_BAD_REQUEST, -1,
                        "there is nothing that %s could go on from: append text first", k->c->step->name);
     }
-    return k->c->step->kind == STEP_GEN ? exec_submit_gen(k, err) : exec_submit_choices(k, err);
+    if (kind == STEP_GEN) {
+        return exec_submit_gen(k, err);
+    }
+    if (kind == STEP_FORK && es->n_taken < s->n_parts && es->n_answered != es->n_taken && k->answer == NULL) {
+        return exec_take_turns(k, err);
+    }
+    if (es->n_computed < exec_n_ids(es) || (k->answer != NULL && es->n_answered != es->n_taken)) {
+        return exec_submit_prefix(k, err);
+    }
+    *is_over = kind == STEP_FORK;
+    return *is_over ? QUIRE_OK : exec_submit_choices(k, err);
 }
 
-static quire_err exec_begin(void *executor, program_call *c, quire_error *err) {
+static quire_err exec_begin_prefix(void *executor, program_call *c, bool *is_there, quire_error *err) {
     TRY(exec_want_state(c->state, err));
     engine_call *k = mem_new(1, sizeof *k);
     TRY(mem_check_for(k, "a call", err));
     k->x = executor;
     k->c = c;
     c->of_executor = k;
-    quire_err e = exec_go_on(k, err);
-    if (e != QUIRE_OK) {
+    quire_err e = exec_go_on(k, is_there, err);
+    if (e != QUIRE_OK || *is_there) {
         exec_call_free(k);
     }
     return e;
+}
+
+static quire_err exec_begin(void *executor, program_call *c, quire_error *err) {
+    bool is_over = false;
+    return exec_begin_prefix(executor, c, &is_over, err);
 }
 
 /* Ends the call, with k's error where it has one. */
@@ -612,12 +671,17 @@ static void exec_stage_over(engine_call *k, const quire_event *done) {
         if (e != QUIRE_OK) {
             err_set(&k->error, e, -1, "out of memory for a result");
         }
-    } else if (e == QUIRE_OK && k->stage == ENGINE_TEXT) {
-        es->n_taken = k->upto;
-        strbuf_clear(&es->rest);
-        is_over = exec_go_on(k, &k->error) != QUIRE_OK;
-    } else if (e == QUIRE_OK) {
+    } else if (e == QUIRE_OK && k->stage == ENGINE_CHOICES) {
         is_over = exec_submit_scores(k, &k->error) != QUIRE_OK;
+    } else if (e == QUIRE_OK) {
+        if (k->stage == ENGINE_TEXT) {
+            es->n_taken = k->upto;
+            strbuf_clear(&es->rest);
+        } else if (k->stage == ENGINE_PREFIX) {
+            es->n_computed = exec_n_ids(es);
+            es->n_answered = k->answer != NULL ? es->n_taken : es->n_answered;
+        }
+        is_over = exec_go_on(k, &is_over, &k->error) != QUIRE_OK || is_over;
     }
     if (is_over) {
         exec_end(k);
@@ -632,12 +696,16 @@ static bool exec_take_start(engine_call *k, const engine_request *r, const quire
     case ENGINE_TEXT:
         e = ids_replace(&es->ids, 0, ev->tokens, (size_t)ev->n_tokens);
         break;
+    case ENGINE_ANSWER:
+        e = ids_replace(&k->answer, 0, ev->tokens, (size_t)ev->n_tokens);
+        break;
     case ENGINE_CHOICES:
         e = exec_take_choice(k, r->index, ev);
         break;
     case ENGINE_SCORES:
         exec_take_score(k, r, ev);
         return program_call_count(k->c, ev->n_tokens);
+    case ENGINE_PREFIX:
     case ENGINE_GEN:
         return ev->choice > 0 || program_call_count(k->c, ev->n_tokens);
     }
@@ -682,7 +750,7 @@ static void exec_take_event(const quire_event *ev) {
     if (ev->error != NULL && k->error.code == QUIRE_OK) {
         k->error = *ev->error;
     }
-    if (k->stage == ENGINE_SCORES) {
+    if (k->stage == ENGINE_SCORES || k->stage == ENGINE_PREFIX) {
         k->c->prompt_tokens += ev->prompt_tokens;
         k->c->computed_tokens += ev->prompt_tokens - ev->cached_tokens;
     }
@@ -721,6 +789,7 @@ static void exec_close(void *executor) {
 
 const program_ops engine_ops = {.gen = exec_begin,
                                 .select = exec_begin,
+                                .prefix = exec_begin_prefix,
                                 .cancel = exec_cancel,
                                 .fork = exec_fork,
                                 .drop = exec_drop,

@@ -1,4 +1,5 @@
 /* Runs the steps of states. */
+#include "base/clock.h"
 #include "base/mem.h"
 #include "program/program_calls.h"
 #include "json/json.h"
@@ -326,6 +327,11 @@ static quire_err run_step(quire_state *s, program_frame *f, quire_error *err) {
     case STEP_SELECT:
         return program_call_begin(s, st, err);
     case STEP_FORK:
+        if (s->root->all->ops->prefix != NULL && s->n_parts > 0 && !s->has_prefix) {
+            f->next--; /* it runs again once that is there */
+            return program_call_begin(s, st, err);
+        }
+        s->has_prefix = false;
         return run_fork(s, st, err);
     case STEP_JOIN: {
         quire_err e = run_join(s, &waits, err);
@@ -383,8 +389,22 @@ static void state_run(quire_state *s) {
     }
 }
 
+/* Fails programs that take too long, which may be waiting. */
+static void programs_check_time(quire_programs *ps) {
+    int64_t now_us = ps->roots != NULL ? clock_us() : 0;
+    quire_error why = {0};
+    for (program_root *r = ps->roots; r != NULL; r = r->next) {
+        if (r->limits.max_us > 0 && r->n_busy > 0 && now_us - r->began_us > r->limits.max_us) {
+            err_set(&why, QUIRE_TOO_LARGE, -1, "the program runs for more than %g s",
+                    (double)r->limits.max_us * 1e-6);
+            program_root_fail(r, &why);
+        }
+    }
+}
+
 bool programs_run(quire_programs *ps) {
     bool has_run = false;
+    programs_check_time(ps);
     while (ps->ready != NULL) {
         quire_state *s = ps->ready;
         ps->ready = s->next_ready;

@@ -41,22 +41,41 @@ static quire_err call_expand_choices(program_call *c, quire_error *err) {
     return QUIRE_OK;
 }
 
+/* The variable of a call that failed says so to who reads it. */
+static void call_mark_failed(quire_state *s, const char *name, const quire_error *why) {
+    program_value *v = program_value_failed(why);
+    if (v != NULL) {
+        (void)program_variable_set(s, name, v, NULL); /* without it, it is not set */
+        program_value_drop(v);
+    }
+}
+
 quire_err program_call_begin(quire_state *s, const step *st, quire_error *err) {
     const program_ops *ops = s->root->all->ops;
-    TRY(program_state_want_turn(s, err));
+    void *executor = s->root->all->executor;
+    bool is_there = false;
+    TRY(st->kind != STEP_FORK ? program_state_want_turn(s, err) : QUIRE_OK);
     program_call *c = mem_new(1, sizeof *c);
     TRY(mem_check_for(c, "a call", err));
     *c = (program_call){.state = s, .step = st, .ready_us = clock_us(), .chosen = -1};
-    call_choose_seed(c);
     quire_err e = st->kind == STEP_SELECT ? call_expand_choices(c, err) : QUIRE_OK;
-    e = e != QUIRE_OK             ? e
-        : st->kind == STEP_SELECT ? ops->select(s->root->all->executor, c, err)
-                                  : ops->gen(s->root->all->executor, c, err);
-    if (e != QUIRE_OK) {
+    if (st->kind == STEP_GEN) {
+        call_choose_seed(c);
+        e = ops->gen(executor, c, err);
+    } else if (st->kind == STEP_FORK) {
+        e = ops->prefix(executor, c, &is_there, err);
+    } else if (e == QUIRE_OK) {
+        e = ops->select(executor, c, err);
+    }
+    if (e != QUIRE_OK || is_there) {
         program_call_free(c);
+        s->has_prefix = is_there;
+        if (e != QUIRE_OK && st->kind != STEP_FORK) {
+            call_mark_failed(s, st->name, err);
+        }
         return e;
     }
-    s->n_calls++;
+    s->n_calls += st->kind != STEP_FORK ? 1 : 0;
     s->call = c;
     program_state_set(s, STATE_CALLING);
     return QUIRE_OK;
@@ -71,7 +90,7 @@ static quire_err call_record(const program_call *c) {
     program_root *r = c->state->root;
     TRY(mem_grow(&r->records, &r->cap_records, r->n_records + 1, sizeof *r->records));
     program_record *to = &r->records[r->n_records++];
-    *to = (program_record){.kind = c->step->kind,
+    *to = (program_record){.step = c->step,
                            .state = c->state,
                            .after = c->state->record,
                            .ready_us = c->ready_us,
@@ -82,7 +101,6 @@ static quire_err call_record(const program_call *c) {
                            .prompt_tokens = c->prompt_tokens,
                            .computed_tokens = c->computed_tokens,
                            .completion_tokens = c->completion_tokens};
-    strcpy(to->name, c->step->name);
     c->state->record = (int32_t)(r->n_records - 1);
     return QUIRE_OK;
 }
@@ -160,15 +178,6 @@ static quire_err call_take(program_call *c, quire_error *err) {
     return e == QUIRE_OK ? e : err_set(err, e, -1, "out of memory for an event");
 }
 
-/* The variable of a call that failed says so to who reads it. */
-static void call_mark_failed(quire_state *s, const char *name, const quire_error *why) {
-    program_value *v = program_value_failed(why);
-    if (v != NULL) {
-        (void)program_variable_set(s, name, v, NULL); /* without it, it is not set */
-        program_value_drop(v);
-    }
-}
-
 void program_call_end(program_call *c, const quire_error *err) {
     quire_state *s = c->state;
     quire_error why = {0};
@@ -178,9 +187,13 @@ void program_call_end(program_call *c, const quire_error *err) {
     if (call_record(c) != QUIRE_OK && e == QUIRE_OK) {
         e = err_set(&why, QUIRE_NO_MEMORY, -1, "out of memory for a record");
     }
-    e = e == QUIRE_OK ? call_take(c, &why) : e;
+    bool is_fork = c->step->kind == STEP_FORK;
+    s->has_prefix = is_fork;
+    e = e == QUIRE_OK && !is_fork ? call_take(c, &why) : e;
     if (e != QUIRE_OK) {
-        call_mark_failed(s, c->step->name, &why);
+        if (!is_fork) {
+            call_mark_failed(s, c->step->name, &why);
+        }
         program_call_free(c);
         program_state_fail(s, &why);
         return;

@@ -4,7 +4,8 @@
 
 #include "program/program_values.h"
 
-/* Begins the call of a GEN or SELECT step: s is CALLING then. */
+/* Begins the call of a GEN or SELECT step, or the one before a FORK step: s is CALLING
+ * then, or has its prefix. */
 quire_err program_call_begin(quire_state *s, const step *st, quire_error *err);
 
 #endif

@@ -208,10 +208,6 @@ quire_err program_count_step(program_root *r, quire_error *err) {
         return err_set(err, QUIRE_TOO_LARGE, -1, "the program runs more than %lld steps",
                        (long long)r->limits.max_steps);
     }
-    if (r->limits.max_us > 0 && clock_us() - r->began_us > r->limits.max_us) {
-        return err_set(err, QUIRE_TOO_LARGE, -1, "the program runs for more than %g s",
-                       (double)r->limits.max_us * 1e-6);
-    }
     return QUIRE_OK;
 }
 

@@ -57,16 +57,26 @@ static void program_report_counts(int64_t prompt, int64_t computed, int64_t comp
     json_int(json_name(o, "completion_tokens"), completion);
 }
 
-static void program_report_usage(const program_root *r, json_out *o) {
-    int64_t prompt = 0, computed = 0, completion = 0;
+quire_program_usage program_usage(const program_root *r) {
+    quire_program_usage u = {.size = sizeof u};
     for (size_t i = 0; i < r->n_records; i++) {
-        prompt += r->records[i].prompt_tokens;
-        computed += r->records[i].computed_tokens;
-        completion += r->records[i].completion_tokens;
+        u.prompt_tokens += r->records[i].prompt_tokens;
+        u.computed_tokens += r->records[i].computed_tokens;
+        u.completion_tokens += r->records[i].completion_tokens;
+        u.n_calls += r->records[i].value != NULL ? 1 : 0;
     }
+    for (const quire_state *s = r->states; s != NULL; s = s->next_of_all) {
+        u.n_failed += s->status == STATE_FAILED ? 1 : 0;
+    }
+    u.error = r->top->status == STATE_FAILED ? &r->top->error : NULL;
+    return u;
+}
+
+static void program_report_usage(const program_root *r, json_out *o) {
+    const quire_program_usage u = program_usage(r);
     json_begin(json_name(o, "usage"), '{');
-    program_report_counts(prompt, computed, completion, o);
-    json_int(json_name(o, "total_tokens"), prompt + completion);
+    program_report_counts(u.prompt_tokens, u.computed_tokens, u.completion_tokens, o);
+    json_int(json_name(o, "total_tokens"), u.prompt_tokens + u.completion_tokens);
     json_end(o, '}');
 }
 
@@ -80,15 +90,17 @@ static void program_report_times(const program_root *r, const program_record *c,
 
 static void program_report_step(const program_record *c, json_out *o) {
     const program_value *v = c->value;
+    bool is_gen = c->step->kind == STEP_GEN;
+    const char *kind = is_gen ? "gen" : c->step->kind == STEP_SELECT ? "select" : "fork";
     json_begin(json_item(o), '{');
-    json_cstr(json_name(o, "name"), c->name);
-    json_cstr(json_name(o, "kind"), c->kind == STEP_GEN ? "gen" : "select");
+    json_cstr(json_name(o, "name"), c->step->name);
+    json_cstr(json_name(o, "kind"), kind);
     program_report_branch(c->state, o);
     program_report_counts(c->prompt_tokens, c->computed_tokens, c->completion_tokens, o);
-    if (v != NULL && c->kind == STEP_GEN) {
+    if (v != NULL && is_gen) {
         json_cstr(json_name(o, "finish_reason"), finishes[v->finish]);
     }
-    if (v != NULL && c->kind == STEP_GEN && v->has_seed) {
+    if (v != NULL && is_gen && v->has_seed) {
         json_int(json_name(o, "seed"), (int64_t)v->seed);
     }
     if (v != NULL && v->choice >= 0) {
@@ -109,7 +121,7 @@ static void program_report_path(const program_root *r, int32_t last, json_out *o
         program_report_path(r, c->after, o);
     }
     json_begin(json_item(o), '{');
-    json_cstr(json_name(o, "name"), c->name);
+    json_cstr(json_name(o, "name"), c->step->name);
     program_report_branch(c->state, o);
     json_int(json_name(o, "step"), last);
     program_report_times(r, c, o);

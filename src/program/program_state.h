@@ -73,7 +73,8 @@ typedef struct program_output {
 
 typedef struct program_root program_root;
 
-/* A gen or select under way. The interpreter makes and frees it. */
+/* A gen, a select or the prefix of a fork under way. The interpreter makes and frees
+ * it. */
 typedef struct program_call {
     quire_state *state;
     const step *step;
@@ -98,6 +99,9 @@ typedef struct program_ops {
      * fails the state. */
     quire_err (*gen)(void *executor, program_call *c, quire_error *err);
     quire_err (*select)(void *executor, program_call *c, quire_error *err);
+    /* Makes the state's text tokens and computes them, so that its forks find them all.
+     * NULL: there is no need. *is_there: they are there, and no call has begun. */
+    quire_err (*prefix)(void *executor, program_call *c, bool *is_there, quire_error *err);
     /* Gives up a call that began and has not ended: nothing of it comes any more. */
     void (*cancel)(void *executor, program_call *c);
     /* Sets to->of_executor to what it takes to go on from `from`, whose parts `to` has;
@@ -154,6 +158,7 @@ struct quire_state {
     bool is_of_call; /* made by a call: it has steps that are appended later */
     bool is_joined;  /* its parent has its variables */
     bool is_alike;   /* its siblings run the same steps */
+    bool has_prefix; /* its FORK step may run: what it has is computed */
     bool in_turn, in_implied_turn, has_turns;
     step_list own; /* appended by calls */
     program_frame *frames;
@@ -172,13 +177,12 @@ struct quire_state {
 
 /* What is reported of a call. */
 typedef struct program_record {
-    char name[PROGRAM_NAME_BYTES];
-    step_kind kind;
+    const step *step; /* a GEN, SELECT or FORK */
     const quire_state *state;
     int32_t after; /* the record of the call whose end it waited for; -1: none */
     int64_t ready_us, submitted_us, first_us, end_us, queue_us;
     int64_t prompt_tokens, computed_tokens, completion_tokens;
-    program_value *value; /* what it gave; NULL: it failed */
+    program_value *value; /* what a gen or select gave; NULL: it failed */
 } program_record;
 
 struct program_root {
@@ -240,7 +244,7 @@ bool program_forks_are_over(const quire_state *s);
 void program_state_fail(quire_state *s, const quire_error *why);
 /* A bound of the whole program is exceeded. */
 void program_root_fail(program_root *r, const quire_error *why);
-/* Counts a step, and looks at the time. TOO_LARGE. */
+/* Counts a step. TOO_LARGE. */
 quire_err program_count_step(program_root *r, quire_error *err);
 quire_err program_state_add(quire_state *s, program_part part, quire_error *err);
 /* Ends the turn that is open, if one is; begins one; begins one of the assistant for what
@@ -279,6 +283,8 @@ void program_text_drop(program_text *t);
 program_value *program_value_share(program_value *v);
 void program_value_drop(program_value *v);
 
+/* What the program computed (quire_state_usage). */
+quire_program_usage program_usage(const program_root *r);
 /* The report on a root state (quire_state_report). */
 quire_err program_report(const program_root *r, const char *id, bool explain, strbuf *to);
 

@@ -251,6 +251,13 @@ const int32_t *quire_state_ids(const quire_state *s, size_t *n) {
     return s->root->all->ops->tokens(s->root->all->executor, s, n);
 }
 
+void quire_state_usage(const quire_state *s, quire_program_usage *out) {
+    const quire_program_usage all = program_usage(s->root);
+    size_t size = out->size;
+    memcpy(out, &all, size < sizeof all ? size : sizeof all);
+    out->size = size;
+}
+
 quire_err quire_state_report(const quire_state *s, const char *id, bool explain, char **json, size_t *n) {
     strbuf to = {0};
     quire_err e = program_report(s->root, id, explain, &to);

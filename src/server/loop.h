@@ -52,6 +52,7 @@ typedef struct loop {
     struct event *on_look; /* the first loop's: logs tier errors and the progress of a drain */
     /* what an engine's events do: arg is the loop_model whose queue has some */
     event_callback_fn on_queue;
+    event_callback_fn on_programs; /* the same of its programs */
     struct loop_model *models; /* [models_count] (loop_models.h); NULL: the engine is not there yet */
     wake bell;
     pthread_t thread;

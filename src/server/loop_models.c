@@ -3,8 +3,34 @@
 #include <assert.h>
 
 #include "base/mem.h"
+#include "quire_program.h"
+
+#define PROGRAM_LOOK_S 1 /* between looks at the time that programs take */
+
+static void loop_model_close_programs(loop_model *p) {
+    loop_free_event(p->on_programs);
+    quire_programs_close(p->programs);
+    p->on_programs = NULL;
+    p->programs = NULL;
+}
+
+quire_err loop_model_open_programs(loop_model *p) {
+    static const struct timeval look = {.tv_sec = PROGRAM_LOOK_S};
+    if (p->programs != NULL) {
+        return QUIRE_OK;
+    }
+    TRY(quire_programs_open(p->m->engine, &p->programs));
+    p->on_programs =
+        event_new(p->l->base, quire_programs_fd(p->programs), EV_READ | EV_PERSIST, p->l->on_programs, p);
+    if (p->on_programs == NULL || event_add(p->on_programs, &look) != 0) {
+        loop_model_close_programs(p);
+        return QUIRE_NO_MEMORY;
+    }
+    return QUIRE_OK;
+}
 
 static void loop_model_close(loop_model *p) {
+    loop_model_close_programs(p);
     loop_free_event(p->on_queue);
     if (p->queue != NULL) {
         quire_queue_close(p->queue);
@@ -21,10 +47,9 @@ quire_err loop_model_open(loop_model *p) {
         return QUIRE_OK;
     }
     quire_err e = quire_queue_open(p->m->engine, &p->queue);
-    p->on_queue =
-        e == QUIRE_OK
-            ? event_new(p->l->base, quire_queue_fd(p->queue), EV_READ | EV_PERSIST, p->l->on_queue, p)
-            : NULL;
+    p->on_queue = e == QUIRE_OK ? event_new(p->l->base, quire_queue_fd(p->queue), EV_READ | EV_PERSIST,
+                                            p->l->on_queue, p)
+                                : NULL;
     if (p->on_queue == NULL || event_add(p->on_queue, NULL) != 0) {
         loop_model_close(p);
         return e != QUIRE_OK ? e : QUIRE_NO_MEMORY;

@@ -14,6 +14,8 @@ typedef struct loop_model {
     served_model *m;
     quire_queue *queue; /* NULL: not open */
     struct event *on_queue;
+    struct quire_programs *programs; /* NULL until the first program of a request */
+    struct event *on_programs;
     int32_t n_holds;         /* connections and responses that have it */
     token_text *token_texts; /* [n_token_texts] by id; NULL until a request needs log-probabilities */
     int32_t n_token_texts;
@@ -28,6 +30,9 @@ void loop_models_close_leaving(loop *l);
 
 /* Opens the queue of a model that the caller has, unless it is open. QUIRE_NO_MEMORY. */
 quire_err loop_model_open(loop_model *p);
+/* Opens what runs the programs of a model that the caller has, unless it is open.
+ * QUIRE_NO_MEMORY. */
+quire_err loop_model_open_programs(loop_model *p);
 /* Gives up a request's hold of a model. */
 void loop_model_drop(loop_model *p);
 

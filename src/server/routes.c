@@ -14,6 +14,7 @@
 #include "server/models.h"
 #include "server/ollama.h"
 #include "server/openapi.h"
+#include "server/program_api.h"
 #include "server/response.h"
 #include "server/responses.h"
 #include "server/sandbox.h"
@@ -272,6 +273,8 @@ static const route route_table[] = {
     {.path = "/abort_request", JSON_POST, ANY_TYPE, .run = sglang_abort, .max_body_bytes = 65536},
     {.path = "/flush_cache", .allow = "GET, POST", .run = route_reset},
     {.path = "/v1/schemas/check", JSON_POST, .run = body_check, .max_body_bytes = CHECK_BODY_BYTES},
+    {.path = "/v1/programs", JSON_POST, .run = program_api_post, .max_body_bytes = PROGRAM_BODY_BYTES},
+    {.path = "/v1/programs/", .allow = "POST, DELETE", .run = program_api_cancel, .is_prefix = true},
     {.path = "/v1/load_lora_adapter", JSON_POST, .run = adapter_api_load, OPERATORS},
     {.path = "/v1/unload_lora_adapter", JSON_POST, .run = adapter_api_unload, OPERATORS},
     {.path = "/lora-adapters",

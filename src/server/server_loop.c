@@ -10,6 +10,7 @@
 #include "server/body_jobs.h"
 #include "server/conn_model.h"
 #include "server/loop_order.h"
+#include "server/program_api.h"
 #include "server/response.h"
 #include "server/responses.h"
 #include "server/watch.h"
@@ -203,7 +204,10 @@ static struct event_base *loop_new_base(void) {
 }
 
 quire_err loop_open(loop *l, server *s) {
-    *l = (loop){.server = s, .random = rng_os_seed(), .on_queue = loop_on_queue};
+    *l = (loop){.server = s,
+                .random = rng_os_seed(),
+                .on_queue = loop_on_queue,
+                .on_programs = program_api_on_events};
     TRY(wake_init(&l->bell));
     quire_err e = http_stats_open(&l->http);
     l->base = e == QUIRE_OK ? loop_new_base() : NULL;

@@ -56,14 +56,24 @@ const flag flags_server_limits[] = {
      AT(max_responses_bytes), .number = 256 << 20, .rare = true},
     {"--responses-age-s", "S", "seconds that a stored response stays", FLAG_SECONDS, AT(max_response_age_us),
      .minimum = 1, .maximum = 1e9, .number = 2592000 * SECOND, .rare = true},
+    {"--program-states", "N", "states that a program of /v1/programs may have", FLAG_COUNT,
+     AT(program_states), .minimum = 1, .maximum = 65536, .number = 1024, .rare = true},
+    {"--program-depth", "N", "how deep its forks and steps may be nested", FLAG_COUNT, AT(program_depth),
+     .minimum = 1, .maximum = 64, .number = 16, .rare = true},
+    {"--program-steps", "N", "steps that it may run, each time counted", FLAG_COUNT, AT(program_steps),
+     .minimum = 1, .maximum = 1000000000, .number = 65536, .rare = true},
+    {"--program-tokens", "N", "tokens of all prompts and outputs that it may have", FLAG_COUNT,
+     AT(program_tokens), .minimum = 1, .maximum = 2000000000, .number = 4194304, .rare = true},
+    {"--program-s", "S", "seconds that it may run; 0: any number", FLAG_SECONDS, AT(program_us), .minimum = 0,
+     .maximum = 1e6, .number = 600 * SECOND, .rare = true},
     {"--body-min-rate", "BYTES",
      "least bytes per second of a body over 64 KB, over any 5 s, else 408; 0: any", FLAG_BYTES,
      AT(body_least_rate), .number = 65536, .rare = true},
     {0},
 };
 
-static const flag *const groups[] = {flags_listen, flags_keys, flags_origins, flags_models,
-                                     flags_server_limits, NULL};
+static const flag *const groups[] = {flags_listen, flags_keys,          flags_origins,
+                                     flags_models, flags_server_limits, NULL};
 
 void server_options_init(server_options *o) {
     *o = (server_options){

@@ -66,6 +66,9 @@ typedef struct server_options {
      * stay */
     size_t max_responses_bytes;
     int64_t max_response_age_us;
+    /* bounds of a program (quire_program_limits) */
+    int32_t program_states, program_depth, program_steps, program_tokens;
+    int64_t program_us;
     int64_t shutdown_deadline_us; /* from server_stop until running requests are cancelled */
     /* beside the engine's model: loaded when a request names one (models.h) */
     const model_spec *other_models;

@@ -1,4 +1,7 @@
 /* The steps of programs, one by one, in JSON and by calls. */
+#include <math.h>
+
+#include "program/select_score.h"
 #include "program_world.h"
 
 static quire_engine *e;
@@ -74,10 +77,271 @@ TEST(calls_are_the_same_program) {
     quire_state_close(p);
 }
 
+/* ---- select ---- */
+
+enum { MAX_CHOICE = 32 };
+
+/* The log-probability of each token of ids after the one before it, by the model's own
+ * logits. [n - 1] */
+static void score_by_logits(const int32_t *ids, size_t n, double *logprobs) {
+    size_t n_vocab = (size_t)quire_engine_info(e)->n_vocab;
+    float *logits = mem_new(n * n_vocab, sizeof *logits);
+    quire_request *r;
+    quire_error err = {0};
+    char *text;
+    size_t n_text;
+    assert_int_equal(quire_request_ids(e, ids, n, &r, &err), QUIRE_OK);
+    assert_int_equal(quire_request_set(r, "max_tokens", "1", &err), QUIRE_OK);
+    quire_request_logits(r, logits);
+    assert_int_equal(quire_generate(e, r, &text, &n_text, &err), QUIRE_OK);
+    quire_free(text);
+    for (size_t i = 1; i < n; i++) {
+        const float *row = logits + (i - 1) * n_vocab;
+        double max = row[0], sum = 0.0;
+        for (size_t k = 1; k < n_vocab; k++) {
+            max = row[k] > max ? row[k] : max;
+        }
+        for (size_t k = 0; k < n_vocab; k++) {
+            sum += exp((double)row[k] - max);
+        }
+        logprobs[i - 1] = (double)row[ids[i]] - max - log(sum);
+    }
+    mem_free(logits);
+}
+
+/* The score of a choice, whose tokens are whole[from..n). */
+static double score_of(const int32_t *whole, size_t from, size_t n, quire_select_method method) {
+    double logprobs[256], alone[MAX_CHOICE] = {0}, sum = 0.0;
+    assert_true(n <= 256 && n - from < MAX_CHOICE);
+    score_by_logits(whole, n, logprobs);
+    if (method == QUIRE_SELECT_UNCONDITIONAL_LIKELIHOOD_NORMALIZED && n - from > 1) {
+        score_by_logits(whole + from, n - from, alone + 1);
+    }
+    for (size_t i = from; i < n; i++) {
+        sum += logprobs[i - 1] - alone[i - from];
+    }
+    return sum / (double)(n - from);
+}
+
+/* The ids of "before" and a choice, as one text: the choices' tokens begin where these
+ * differ from those of "before" alone. */
+static void expect_scores(const char *before, const char *const *choices, size_t n, const char *method,
+                          quire_select_method of) {
+    strbuf json = {0};
+    seen got;
+    quire_error err = {0};
+    int32_t *prefix, *whole;
+    size_t n_prefix, n_whole, best = 0;
+    double scores[8];
+    assert_int_equal(
+        strbuf_addf(&json, "{\"steps\": [\"%s\", {\"select\": \"x\", \"method\": \"%s\", \"choices\": [",
+                    before, method),
+        QUIRE_OK);
+    for (size_t i = 0; i < n; i++) {
+        assert_int_equal(strbuf_addf(&json, "%s\"%s\"", i > 0 ? ", " : "", choices[i]), QUIRE_OK);
+    }
+    assert_int_equal(strbuf_add_str(&json, "]}]}"), QUIRE_OK);
+    quire_state *p = program_of(ps, json.p);
+    run_to_idle(ps, &got);
+    quire_variable v = variable_of(p, "x", -1);
+    assert_int_equal(v.n_scores, n);
+    assert_int_equal(quire_tokenize(e, before, strlen(before), true, &prefix, &n_prefix, &err), QUIRE_OK);
+    for (size_t i = 0; i < n; i++) {
+        char text[256];
+        snprintf(text, sizeof text, "%s%s", before, choices[i]);
+        assert_int_equal(quire_tokenize(e, text, strlen(text), true, &whole, &n_whole, &err), QUIRE_OK);
+        size_t from = memcmp(whole, prefix, n_prefix * sizeof *whole) == 0 ? n_prefix : n_prefix - 1;
+        scores[i] = score_of(whole, from, n_whole, of);
+        assert_true(fabs(scores[i] - v.scores[i]) < 1e-5);
+        best = scores[i] > scores[best] ? i : best;
+        if (of != QUIRE_SELECT_GREEDY_TOKEN_SELECTION && (size_t)v.choice == i) {
+            size_t n_ids;
+            const int32_t *ids = quire_state_ids(p, &n_ids);
+            assert_int_equal(n_ids, n_whole);
+            assert_memory_equal(ids, whole, n_ids * sizeof *ids);
+        }
+        quire_free(whole);
+    }
+    if (of != QUIRE_SELECT_GREEDY_TOKEN_SELECTION) {
+        assert_int_equal(v.choice, best);
+    }
+    assert_string_equal(v.text, choices[v.choice]);
+    quire_free(prefix);
+    quire_state_close(p);
+    strbuf_deinit(&json);
+}
+
+TEST(choices_have_the_scores_of_their_logits) {
+    static const char *const choices[] = {" the man", " a woman", "ing", " him and he said", "."};
+    static const char *const befores[] = {"The prince looked at", "She was walk", "The prin", "It is the ho"};
+    for (size_t i = 0; i < sizeof befores / sizeof *befores; i++) {
+        expect_scores(befores[i], choices, 5, "token_length_normalized",
+                      QUIRE_SELECT_TOKEN_LENGTH_NORMALIZED);
+        expect_scores(befores[i], choices, 5, "unconditional_likelihood_normalized",
+                      QUIRE_SELECT_UNCONDITIONAL_LIKELIHOOD_NORMALIZED);
+        expect_scores(befores[i], choices, 5, "greedy_token_selection", QUIRE_SELECT_GREEDY_TOKEN_SELECTION);
+    }
+    /* the last token becomes another one with the choice: "ho" and "use" */
+    static const char *const ends[] = {"use", "rse and", "t"};
+    expect_scores("It is the ho", ends, 3, "token_length_normalized", QUIRE_SELECT_TOKEN_LENGTH_NORMALIZED);
+}
+
+TEST(greedy_selection_compares_token_by_token) {
+    const double first[] = {-1.0, -3.0}, second[] = {-1.0, -2.0, -9.0}, third[] = {-0.5},
+                 fourth[] = {-0.5, -0.6};
+    double scores[4];
+    const select_choice two[] = {{first, NULL, 2}, {second, NULL, 3}};
+    assert_int_equal(select_score(two, 2, QUIRE_SELECT_GREEDY_TOKEN_SELECTION, scores), 1);
+    assert_int_equal(select_score(two, 2, QUIRE_SELECT_TOKEN_LENGTH_NORMALIZED, scores), 0);
+    /* one that has ended goes on with its mean, -0.5, and that is over -0.6 */
+    const select_choice ended[] = {{fourth, NULL, 2}, {third, NULL, 1}};
+    assert_int_equal(select_score(ended, 2, QUIRE_SELECT_GREEDY_TOKEN_SELECTION, scores), 1);
+    const select_choice equal[] = {{third, NULL, 1}, {third, NULL, 1}};
+    assert_int_equal(select_score(equal, 2, QUIRE_SELECT_GREEDY_TOKEN_SELECTION, scores), 0);
+    const double alone[] = {0.0, -8.0};
+    const select_choice both[] = {{first, alone, 2}, {fourth, alone + 0, 2}};
+    assert_int_equal(select_score(both, 2, QUIRE_SELECT_UNCONDITIONAL_LIKELIHOOD_NORMALIZED, scores), 1);
+    assert_true(fabs(scores[0] - (-1.0 - 3.0 + 8.0) / 2.0) < 1e-12);
+}
+
+/* ---- errors, cancelling and closing ---- */
+
+TEST(what_is_wrong_with_a_call_is_its_error_and_appends_nothing) {
+    static const char bad[] = "{\"stream\": true}", no_json[] = "{";
+    quire_state *p, *forks[2];
+    quire_error err = {0};
+    const char *choice = "a";
+    const size_t size = 1;
+    seen got;
+    assert_int_equal(quire_state_open(ps, NULL, &p, &err), QUIRE_OK);
+    assert_int_equal(quire_state_text(p, "a {{b", 5, &err), QUIRE_BAD_REQUEST);
+    assert_int_equal(quire_state_gen(p, "1x", NULL, 0, &err), QUIRE_BAD_REQUEST);
+    assert_int_equal(quire_state_gen(p, "x", bad, sizeof bad - 1, &err), QUIRE_BAD_REQUEST);
+    assert_int_equal(quire_state_gen(p, "x", no_json, 1, &err), QUIRE_BAD_REQUEST);
+    assert_int_equal(quire_state_select(p, "x", NULL, NULL, 0, 0, &err), QUIRE_BAD_REQUEST);
+    assert_int_equal(quire_state_select(p, "", &choice, &size, 1, 0, &err), QUIRE_BAD_REQUEST);
+    assert_int_equal(quire_state_fork(p, 0, forks, &err), QUIRE_BAD_REQUEST);
+    assert_int_equal(quire_state_fork(p, 5000, forks, &err), QUIRE_TOO_LARGE);
+    assert_int_equal(quire_state_steps(p, "[{}]", 4, &err), QUIRE_BAD_REQUEST);
+    assert_int_equal(quire_state_role(p, "", &err), QUIRE_BAD_REQUEST);
+    assert_int_equal(quire_state_text(p, "The", 3, &err), QUIRE_OK);
+    assert_int_equal(quire_state_gen(p, "x", "{\"max_tokens\": 3}", 17, &err), QUIRE_OK);
+    run_to_idle(ps, &got);
+    assert_int_equal(got.n[QUIRE_PROGRAM_FAILED], 0);
+    quire_variable v = variable_of(p, "x", -1);
+    assert_int_equal(v.completion_tokens, 3);
+    assert_int_equal(quire_state_get(p, "y", -1, &v, &err), QUIRE_NOT_FOUND);
+    assert_int_equal(quire_state_get(p, "x", 0, &v, &err), QUIRE_NOT_FOUND);
+    quire_state_close(p);
+    quire_state *json = program_of(ps, "{\"steps\": []}");
+    assert_int_equal(quire_state_text(json, "x", 1, &err), QUIRE_INVALID);
+    run_to_idle(ps, &got);
+    quire_state_close(json);
+}
+
+TEST(a_state_goes_on_as_steps_are_appended) {
+    quire_state *p;
+    quire_error err = {0};
+    quire_variable v = {.size = sizeof v};
+    seen got;
+    char prompt[256] = "The prince";
+    assert_int_equal(quire_state_open(ps, NULL, &p, &err), QUIRE_OK);
+    assert_int_equal(quire_state_text(p, prompt, strlen(prompt), &err), QUIRE_OK);
+    for (int i = 0; i < 4; i++) {
+        assert_int_equal(quire_state_gen(p, "x", "{\"max_tokens\": 4, \"temperature\": 0}", 35, &err),
+                         QUIRE_OK);
+        assert_int_equal(quire_state_get(p, "y", -1, &v, &err), QUIRE_BUSY);
+        run_to_idle(ps, &got);
+        v = variable_of(p, "x", -1);
+        if (i == 0) {
+            expect_completion(prompt, "{\"max_tokens\": 4, \"temperature\": 0}", &v);
+        }
+        assert_int_equal(quire_state_text(p, " so", 3, &err), QUIRE_OK);
+        run_to_idle(ps, &got);
+    }
+    quire_state_close(p);
+}
+
+TEST(a_fork_that_is_closed_counts_as_failed_where_it_is_joined) {
+    quire_state *p, *forks[3];
+    quire_error err = {0};
+    quire_variable v = {.size = sizeof v};
+    seen got;
+    assert_int_equal(quire_state_open(ps, NULL, &p, &err), QUIRE_OK);
+    assert_int_equal(quire_state_text(p, "The prince", 10, &err), QUIRE_OK);
+    assert_int_equal(quire_state_fork(p, 3, forks, &err), QUIRE_OK);
+    for (int i = 0; i < 3; i++) {
+        assert_int_equal(quire_state_gen(forks[i], "x", "{\"max_tokens\": 4}", 17, &err), QUIRE_OK);
+    }
+    quire_state_close(forks[1]);
+    assert_int_equal(quire_state_join(p, &err), QUIRE_OK);
+    run_to_idle(ps, &got);
+    assert_int_equal(got.n[QUIRE_PROGRAM_FAILED], 0); /* its events do not come */
+    assert_int_equal(got.n[QUIRE_PROGRAM_VALUE], 2);
+    assert_int_equal(quire_state_get(p, "x", 1, &v, &err), QUIRE_CANCELLED);
+    (void)variable_of(p, "x", 0);
+    (void)variable_of(p, "x", 2);
+    assert_int_equal(quire_state_text(forks[1], "x", 1, &err), QUIRE_CANCELLED);
+    quire_state_close(p);
+}
+
+/* Closed at any time, a program gives everything back. */
+TEST(a_program_that_is_closed_gives_all_back) {
+    quire_program_event ev;
+    for (int n = 0; n < 40; n++) {
+        quire_state *p =
+            program_of(ps, "{\"steps\": [\"Once upon a time\", {\"fork\": 4, \"steps\": [{\"gen\": "
+                           "\"x\", \"max_tokens\": 6, \"n\": 2}, {\"select\": \"s\", \"choices\": [\" a\", "
+                           "\" b\"]}, {\"gen\": \"y\", \"max_tokens\": 300}]}]}");
+        for (int i = 0; i < n;) {
+            if (quire_programs_next(ps, &ev)) {
+                i++;
+            } else {
+                quire_programs_wait(ps, 1000000);
+            }
+        }
+        quire_state_close(p);
+        assert_false(quire_programs_next(ps, &ev));
+    }
+    wait_until_idle(e);
+}
+
+TEST(a_program_over_its_tokens_or_bytes_fails_as_a_whole) {
+    quire_program_limits limits;
+    quire_program_limits_init(&limits);
+    quire_state_options o = {.size = sizeof o, .limits = &limits};
+    quire_state *p;
+    quire_error err = {0};
+    seen got;
+    static const char json[] =
+        "{\"steps\": [\"Once upon a time\", {\"fork\": 4, \"steps\": [{\"gen\": \"x\", "
+        "\"max_tokens\": 100, \"ignore_eos\": true}]}, {\"join\": true}]}";
+    limits.max_tokens = 90; /* no gen has as many left, however they are delivered */
+    assert_int_equal(quire_program_open(ps, json, sizeof json - 1, &o, &p, &err), QUIRE_OK);
+    run_to_idle(ps, &got);
+    assert_int_equal(got.failure.code, QUIRE_TOO_LARGE);
+    assert_int_equal(got.n[QUIRE_PROGRAM_FAILED], 5);
+    assert_int_equal(got.n[QUIRE_PROGRAM_VALUE], 0);
+    quire_state_close(p);
+    limits.max_tokens = 100000;
+    limits.max_bytes = 700;
+    assert_int_equal(quire_program_open(ps, json, sizeof json - 1, &o, &p, &err), QUIRE_OK);
+    run_to_idle(ps, &got);
+    assert_int_equal(got.failure.code, QUIRE_TOO_LARGE);
+    quire_state_close(p);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_text_and_a_gen_are_a_completion),
         cmocka_unit_test(calls_are_the_same_program),
+        cmocka_unit_test(choices_have_the_scores_of_their_logits),
+        cmocka_unit_test(greedy_selection_compares_token_by_token),
+        cmocka_unit_test(what_is_wrong_with_a_call_is_its_error_and_appends_nothing),
+        cmocka_unit_test(a_state_goes_on_as_steps_are_appended),
+        cmocka_unit_test(a_fork_that_is_closed_counts_as_failed_where_it_is_joined),
+        cmocka_unit_test(a_program_that_is_closed_gives_all_back),
+        cmocka_unit_test(a_program_over_its_tokens_or_bytes_fails_as_a_whole),
     };
     return cmocka_run_group_tests(tests, open_world, close_world);
 }

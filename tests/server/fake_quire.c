@@ -666,6 +666,24 @@ bool quire_queue_next(quire_queue *q, quire_event *out) {
     return true;
 }
 
+/* ---- requests of programs: none here ---- */
+
+quire_err quire_request_ids(const quire_engine *e, const int32_t *ids, size_t n, quire_request **out,
+                            quire_error *err) {
+    (void)e, (void)ids, (void)n, (void)out;
+    return err_set(err, QUIRE_UNSUPPORTED, -1, "not here");
+}
+
+quire_err quire_request_set(quire_request *r, const char *field, const char *json, quire_error *err) {
+    (void)r, (void)field, (void)json;
+    return err_set(err, QUIRE_UNSUPPORTED, -1, "not here");
+}
+
+quire_err quire_request_continue(quire_request *r, const quire_continuation *c, quire_error *err) {
+    (void)r, (void)c;
+    return err_set(err, QUIRE_UNSUPPORTED, -1, "not here");
+}
+
 /* ---- branches of streams: none here ---- */
 
 quire_err quire_request_set_all(quire_request *r, const char *json, size_t n, quire_error *err) {

@@ -1,0 +1,16 @@
+/* Programs over HTTP: POST /v1/programs runs one, whose steps are in its body
+ * (docs/programs.md); POST /v1/programs/{id}/cancel and DELETE /v1/programs/{id} cancel
+ * it. The loop's thread. */
+#ifndef SERVER_PROGRAM_API_H
+#define SERVER_PROGRAM_API_H
+
+#include "server/conn.h"
+
+#define PROGRAM_BODY_BYTES ((size_t)1 << 20) /* parsed by a loop's thread */
+
+void program_api_post(conn *c);
+void program_api_cancel(conn *c);
+/* The events of a model's programs: arg is the loop_model. */
+LOOP_CALLBACK(program_api_on_events);
+
+#endif

@@ -1,0 +1,175 @@
+/* What programs of common shapes compute, counted: each distinct token after a distinct
+ * prefix once, and the last token of a prompt once more where all of it was there. */
+#include "program/program_state.h"
+#include "program_world.h"
+
+static quire_engine *e;
+static quire_programs *ps;
+
+static int open_world(void **state) {
+    (void)state;
+    e = world_open(1024, 8);
+    return quire_programs_open(e, &ps) == QUIRE_OK ? 0 : -1;
+}
+
+static int close_world(void **state) {
+    (void)state;
+    quire_programs_close(ps);
+    wait_until_idle(e);
+    quire_engine_close(e);
+    return 0;
+}
+
+enum { MAX_LINES = 256 };
+
+/* Ids that were computed, one sequence after the other. */
+typedef struct line {
+    int32_t *ids;
+    size_t n;
+} line;
+
+static int line_compare(const void *a, const void *b) {
+    const line *x = a, *y = b;
+    for (size_t i = 0; i < x->n && i < y->n; i++) {
+        if (x->ids[i] != y->ids[i]) {
+            return x->ids[i] < y->ids[i] ? -1 : 1;
+        }
+    }
+    return (x->n > y->n) - (x->n < y->n);
+}
+
+/* The nodes of the tree of all lines. */
+static int64_t count_distinct(line *lines, size_t n) {
+    int64_t distinct = 0;
+    qsort(lines, n, sizeof *lines, line_compare);
+    for (size_t i = 0; i < n; i++) {
+        size_t same = 0;
+        while (i > 0 && same < lines[i].n && same < lines[i - 1].n &&
+               lines[i].ids[same] == lines[i - 1].ids[same]) {
+            same++;
+        }
+        distinct += (int64_t)(lines[i].n - same);
+    }
+    return distinct;
+}
+
+/* The line of a gen's prompt and an output, whose last token is not computed. */
+static line line_of(const program_record *c, const program_value *v) {
+    size_t n;
+    const int32_t *ids = quire_state_ids(c->state, &n);
+    size_t n_prompt = (size_t)c->prompt_tokens, n_out = v->n_ids > 0 ? v->n_ids - 1 : 0;
+    line l = {.ids = mem_new(n_prompt + n_out, sizeof *ids), .n = n_prompt + n_out};
+    assert_true(l.ids != NULL && n_prompt <= n);
+    mem_copy(l.ids, ids, n_prompt * sizeof *ids);
+    mem_copy(l.ids + n_prompt, v->ids, n_out * sizeof *ids);
+    return l;
+}
+
+/* Runs a program on an empty cache. n_again: prompts that are there as a whole when they
+ * come. */
+static void expect_counted(const char *json, int64_t n_again) {
+    line lines[MAX_LINES];
+    size_t n = 0;
+    int64_t n_rows = 0;
+    seen got;
+    wait_until_idle(e);
+    quire_engine_drop_cache(e);
+    quire_state *s = program_of(ps, json);
+    run_to_idle(ps, &got);
+    assert_int_equal(got.failure.code, QUIRE_OK);
+    for (size_t i = 0; i < s->root->n_records; i++) {
+        const program_record *c = &s->root->records[i];
+        n_rows += c->computed_tokens;
+        if (c->step->kind != STEP_GEN) {
+            continue;
+        }
+        size_t n_outputs = c->value->is_list ? c->value->n_items : 1;
+        n_rows += c->completion_tokens - (int64_t)n_outputs;
+        for (size_t k = 0; k < n_outputs; k++) {
+            assert_true(n < MAX_LINES);
+            lines[n++] = line_of(c, c->value->is_list ? c->value->items[k] : c->value);
+        }
+    }
+    assert_int_equal(n_rows, count_distinct(lines, n) + n_again);
+    for (size_t i = 0; i < n; i++) {
+        mem_free(lines[i].ids);
+    }
+    quire_state_close(s);
+}
+
+/* With this seed no two outputs begin with the same token. */
+#define FIELDS "\"seed\": 11, \"fields\": {\"max_tokens\": 7, \"ignore_eos\": true, \"temperature\": 1.0}"
+
+TEST(few_shot_examples_are_computed_once) {
+    expect_counted("{" FIELDS
+                   ", \"steps\": [\"Question: how many eyes has a cat?\\nA. one\\nB. two\\nAnswer: B\\n\\n"
+                   "Question: how many legs has a horse?\\nA. three\\nB. four\\nAnswer: B\\n\\nQuestion:\", "
+                   "{\"fork\": \"q\", \"over\": [\" who was king?\", \" where did they live?\", "
+                   "\" what did the prince say to her?\", \" how?\"], "
+                   "\"steps\": [\"{{q}}\\nAnswer:\", {\"gen\": \"a\"}]}]}",
+                   0);
+}
+
+TEST(a_loop_of_thoughts_and_tools_goes_on) {
+    expect_counted(
+        "{" FIELDS
+        ", \"steps\": [\"Find out who came to the house. Use Search.\\n\", {\"repeat\": 4, \"steps\": "
+        "[\"Thought:\", {\"gen\": \"thought\"}, \"\\nAction: Search \", {\"gen\": \"action\"}, "
+        "\"\\nObservation: there is a man at the door\\n\"]}, \"Answer:\", {\"gen\": \"answer\"}]}",
+        0);
+}
+
+TEST(samples_of_one_question_share_it) {
+    expect_counted("{" FIELDS
+                   ", \"steps\": [\"If there are 3 cars and 2 more come, how many are there? Think "
+                   "step by step:\", {\"gen\": \"a\", \"n\": 5}, \" So the answer is\", {\"gen\": \"b\"}]}",
+                   0);
+}
+
+TEST(branches_without_text_compute_one_token_each_again) {
+    expect_counted("{" FIELDS ", \"steps\": [\"If there are 3 cars and 2 more come, how many are there?\", "
+                   "{\"fork\": 4, \"steps\": [{\"gen\": \"a\", \"max_tokens\": 1}]}]}",
+                   4);
+}
+
+TEST(a_tree_of_thoughts_computes_each_node_once) {
+    expect_counted(
+        "{" FIELDS
+        ", \"steps\": [\"The prince went out. Ways to go on:\", {\"fork\": \"i\", \"over\": [\" First,\", "
+        "\" Second,\", \" Third,\"], \"steps\": [\"{{i}} he\", {\"gen\": \"a\"}, {\"fork\": \"k\", \"over\": "
+        "[\" and\", \" but\"], \"steps\": [\"{{k}}\", {\"gen\": \"b\"}, \" The end\", {\"gen\": \"c\"}]}]}]}",
+        0);
+}
+
+TEST(a_form_computes_its_constant_parts_once) {
+    expect_counted(
+        "{" FIELDS
+        ", \"steps\": [\"{\\n  \\\"name\\\": \\\"\", {\"gen\": \"name\"}, \"\\\",\\n  \\\"house\\\": \\\"\", "
+        "{\"gen\": \"house\"}, \"\\\",\\n  \\\"age\\\": \", {\"gen\": \"age\", \"max_tokens\": 2}, \"\\n}\", "
+        "{\"gen\": \"rest\"}]}",
+        0);
+}
+
+TEST(a_chat_goes_on_from_its_turns) {
+    expect_counted(
+        "{" FIELDS
+        ", \"steps\": [{\"role\": \"system\", \"text\": \"Be short.\"}, {\"role\": \"user\", \"text\": "
+        "\"Who came?\"}, {\"gen\": \"a\"}, {\"role\": \"user\", \"text\": \"And who went?\"}, {\"gen\": "
+        "\"b\"}, {\"role\": \"user\", \"text\": \"Tell me more\"}, {\"fork\": [[{\"role\": \"assistant\", "
+        "\"steps\": [\"Well\", {\"gen\": \"c\"}]}], [{\"role\": \"assistant\", \"steps\": [\"No\", {\"gen\": "
+        "\"d\"}]}]]}]}",
+        0);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(few_shot_examples_are_computed_once),
+        cmocka_unit_test(a_loop_of_thoughts_and_tools_goes_on),
+        cmocka_unit_test(samples_of_one_question_share_it),
+        cmocka_unit_test(branches_without_text_compute_one_token_each_again),
+        cmocka_unit_test(a_tree_of_thoughts_computes_each_node_once),
+        cmocka_unit_test(a_form_computes_its_constant_parts_once),
+        cmocka_unit_test(a_chat_goes_on_from_its_turns),
+    };
+    return cmocka_run_group_tests(tests, open_world, close_world);
+}
