@@ -154,8 +154,7 @@ const command command_run = {
     .summary = "continue a prompt, chat, answer a file of prompts, run a program, or embed",
     .usage = "quire run [MODEL] [-p TEXT | -f FILE | --prompts FILE --out FILE | --program FILE] [--embed]",
     .examples = "  quire run -p \"The prince looked at her and\" -n 80 --seed 7\n"
-                "  quire run model.gguf                                   chat on this terminal\n"
-                "  quire run model.gguf --prompts in.jsonl --out out.jsonl --temp 0\n",
+                "  quire run model.gguf                                   chat on this terminal\n",
     .argument = ARGUMENT_MODEL_OR_BUILTIN,
     .flags = groups,
     .options_size = sizeof(cli_options),
