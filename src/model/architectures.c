@@ -24,8 +24,8 @@ static const arch *const all[] = {
     &arch_lfm3,        &arch_olmo_hybrid,  &arch_lara_mini,    &arch_kimi_linear, &arch_ling3,
     &arch_deepseek32,  &arch_glm_dsa,      &arch_longcat,      &arch_mamba,       &arch_mamba2,
     &arch_nemotron_h,  &arch_granite_h,    &arch_bamba,        &arch_falcon_h1,   &arch_jamba,
-    &arch_zamba2,      &arch_griffin,      &arch_beam,         &arch_muse_spark,
-    &arch_mistral_large4, &arch_minimax_m3, &arch_glm5_next, &arch_qwen4,       &arch_axk2};
+    &arch_zamba2,      &arch_griffin,      &arch_beam,         &arch_muse_spark,  &arch_mistral_large4,
+    &arch_minimax_m3,  &arch_glm5_next,    &arch_qwen4,        &arch_axk2};
 
 /* The text that is one of an architecture's names in a format, or NULL past the last. */
 static const char *name_at(const arch *a, model_format format, int k) {
@@ -44,6 +44,41 @@ const arch *arch_find(model_format format, str name, nearest *similar) {
                 return all[i];
             }
             nearest_offer(similar, str_of(known));
+        }
+    }
+    return NULL;
+}
+
+/* ---- known and refused ---- */
+
+static const refused_arch refused_table[] = {
+    {"DeepseekV4ForCausalLM", "deepseek4",
+     "compressed keys beside windows, and hyper-connections of four streams"},
+    {"DiffLlamaForCausalLM", NULL, "attention as the difference of two softmaxes over split values"},
+    {"DogeForCausalLM", NULL, "a mask that each key makes of its value and adds to the scores"},
+    {"DoryForCausalLM", NULL, "a normalised transformer whose middle layers run several times"},
+    {"Dots3NoteForCausalLM", NULL,
+     "latent attention of two sizes, with windows in some layers and chosen keys in others"},
+    {"HYV4ForCausalLM", NULL, "hyper-connections of four streams around latent attention with sinks"},
+    {"HrmTextForCausalLM", "hrm_text", "two stacks of layers that run in nested cycles"},
+    {"InklingForConditionalGeneration", NULL,
+     "relative positions as logits of their own, and short convolutions behind every block"},
+    {"RwkvForCausalLM", NULL, "RWKV's recurrence over weighted values"},
+    {"ZayaForCausalLM", NULL, "convolved queries and keys, and values of which half come a token late"},
+};
+
+_Static_assert(sizeof refused_table / sizeof *refused_table <= MOST_REFUSED,
+               "more names are refused than may be");
+
+const refused_arch *refused_at(size_t i) {
+    return i < sizeof refused_table / sizeof *refused_table ? &refused_table[i] : NULL;
+}
+
+const char *refused_reason(model_format format, str name) {
+    for (size_t i = 0; i < sizeof refused_table / sizeof *refused_table; i++) {
+        const char *known = format == MODEL_GGUF ? refused_table[i].gguf : refused_table[i].hf;
+        if (known != NULL && str_is(name, known)) {
+            return refused_table[i].reason;
         }
     }
     return NULL;

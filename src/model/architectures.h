@@ -2,6 +2,10 @@
 #ifndef MODEL_ARCHITECTURES_H
 #define MODEL_ARCHITECTURES_H
 
+#include <stddef.h>
+
+#include "base/str.h"
+#include "file/model_file.h"
 #include "model/arch.h"
 
 extern const arch arch_llama, arch_mistral, arch_mixtral, arch_arcee, arch_cwm;
@@ -48,5 +52,22 @@ quire_err qwen_next_common(const config *c, state_layers *s, model_desc *d);
 /* Qwen's experts: layers that mlp_only_layers names, and all but each
  * decoder_sparse_step-th, are dense. */
 quire_err qwen_experts(const config *c, model_desc *d);
+
+/* ---- known and refused ---- */
+
+/* Architectures that are known and refused: each needs a mechanism of its own that is not
+ * here. docs/models.md has the same table. */
+
+#define MOST_REFUSED 18
+
+typedef struct refused_arch {
+    const char *hf, *gguf; /* config.json's class; general.architecture, or NULL */
+    const char *reason;    /* what it needs: "hyper-connections of four streams" */
+} refused_arch;
+
+/* The i-th, or NULL past the last. */
+const refused_arch *refused_at(size_t i);
+/* Why a file's architecture is refused by its name; NULL: it is not. */
+const char *refused_reason(model_format format, str name);
 
 #endif

@@ -130,7 +130,7 @@ int32_t config_table_rows(const config *c, const char *name);
  * absent. */
 quire_err config_activation(const config *c, const char *hf, model_desc *d);
 
-/* ---- config_states.c ---- */
+/* ---- config_mamba.c ---- */
 
 /* What the layers of a model keep besides keys and values. */
 typedef struct state_layers {

@@ -3,6 +3,7 @@
  * layers with windows and a rotary base of their own to one without, norms of queries and
  * keys. */
 #include <math.h>
+#include <stdio.h>
 
 #include "model/architectures.h"
 
@@ -166,3 +167,169 @@ const arch arch_gemma_embedding = {.gguf = {"gemma-embedding"},
                                    .hf = {"Gemma3TextModel"},
                                    .names = &gemma2_names,
                                    .describe = describe_embedding};
+
+/* ---- Gemma 3n ---- */
+
+/* Gemma 3n: several residual streams, of which layers compute with one, a product of low
+ * rank beside attention, inputs of each layer's own, feed-forward parts whose first
+ * layers keep their largest gates only; the last layers read the cache of an earlier
+ * one. */
+
+static const arch_names gemma3n_names = {
+    .hf = {[W_ATTN_POST_NORM] = "model.layers.%d.post_attention_layernorm",
+           [W_FFN_NORM] = "model.layers.%d.pre_feedforward_layernorm",
+           [W_FFN_POST_NORM] = "model.layers.%d.post_feedforward_layernorm",
+           [W_INPUT_TABLE] = "model.embed_tokens_per_layer",
+           [W_INPUT_PROJECTION] = "model.per_layer_model_projection",
+           [W_INPUT_PROJECTION_NORM] = "model.per_layer_projection_norm",
+           [W_INPUT_GATE] = "model.layers.%d.per_layer_input_gate",
+           [W_INPUT_OUT] = "model.layers.%d.per_layer_projection",
+           [W_INPUT_POST_NORM] = "model.layers.%d.post_per_layer_input_norm",
+           [W_STREAM_IN] = "model.altup_projections.%d",
+           [W_STREAM_OUT] = "model.altup_unembed_projections.%d",
+           [W_STREAM_NORM] = "model.layers.%d.altup.router_norm.weight",
+           [W_STREAM_ROUTER] = "model.layers.%d.altup.modality_router",
+           [W_STREAM_PREDICT] = "model.layers.%d.altup.prediction_coefs",
+           [W_STREAM_CORRECT] = "model.layers.%d.altup.correction_coefs",
+           [W_STREAM_SCALE] = "model.layers.%d.altup.correct_output_scale",
+           [W_LAUREL_LEFT] = "model.layers.%d.laurel.linear_left",
+           [W_LAUREL_RIGHT] = "model.layers.%d.laurel.linear_right",
+           [W_LAUREL_NORM] = "model.layers.%d.laurel.post_laurel_norm"},
+};
+
+/* clang-format off */
+static const layer_step steps_streams[] = {
+    PREDICT(X),
+    NORM(W_ATTN_NORM, X, A), LAUREL(A, B), ATTEND(A, A), NORM(W_ATTN_POST_NORM, A, A), ADD(A, X), JOIN(B, X),
+    NORM(W_FFN_NORM, X, A), MLP(A, A), NORM(W_FFN_POST_NORM, A, A), ADD(A, X),
+    CORRECT(X),
+    INPUT(X, A), NORM(W_INPUT_POST_NORM, A, A), SPREAD(A), END};
+/* clang-format on */
+
+enum { GEMMA3N_PERIOD = 5, MOST_STREAM_INPUTS = 1 << 20 };
+
+/* How many standard deviations above the mean this part of a normal distribution lies
+ * below: by bisection, as there is no inverse of erf in C. */
+static float normal_quantile(double part) {
+    double low = -40.0, high = 40.0;
+    for (int i = 0; i < 200; i++) {
+        double at = (low + high) / 2.0;
+        if (0.5 * erfc(-at / sqrt(2.0)) < part) {
+            low = at;
+        } else {
+            high = at;
+        }
+    }
+    return (float)((low + high) / 2.0);
+}
+
+/* Which part of the gates a layer leaves out: of the first ten 0.95 where the file does
+ * not say it. */
+static quire_err gemma3n_read_sparsity(const config *c, model_desc *d) {
+    const char *key = "activation_sparsity_pattern";
+    float all = -1.0f;
+    if (config_has(c, NULL, key) && !config_is_list(c, key)) {
+        TRY(config_f32(c, NULL, key, &all));
+    }
+    for (int32_t i = 0; i < d->n_layers; i++) {
+        float part = config_is_list(c, key)       ? 0.0f
+                     : all >= 0.0f                ? all
+                     : d->n_layers > 10 && i < 10 ? 0.95f
+                                                  : 0.0f;
+        TRY(config_f32_at(c, NULL, key, (size_t)i, &part));
+        if (!(part >= 0.0f && part < 1.0f)) {
+            return config_bad(c, key, "must hold numbers from 0 to under 1");
+        }
+        float cutoff = part > 0.0f ? normal_quantile((double)part) : 0.0f;
+        if (part > 0.0f && cutoff <= 0.0f) {
+            return config_unsupported(c, "an activation_sparsity_pattern of a half or less is not supported");
+        }
+        d->layers[i].cutoff = cutoff;
+    }
+    return QUIRE_OK;
+}
+
+static quire_err gemma3n_read_streams(const config *c, model_desc *d) {
+    streams_desc *s = &d->streams;
+    *s = (streams_desc){.n = 4, .d_laurel = 64, .scales_output = true};
+    TRY(config_i32(c, NULL, "altup_num_inputs", &s->n));
+    TRY(config_i32(c, NULL, "altup_active_idx", &s->active));
+    TRY(config_i32(c, NULL, "laurel_rank", &s->d_laurel));
+    TRY(config_bool(c, NULL, "altup_correct_scale", &s->scales_output));
+    if (s->n < 2 || s->n > DESC_MAX_STREAMS || s->active >= s->n) {
+        return config_bad(c, "altup_num_inputs", "must be from 2 to 8, and altup_active_idx under it");
+    }
+    return s->d_laurel >= 1 && s->d_laurel <= d->d_model
+               ? QUIRE_OK
+               : config_bad(c, "laurel_rank", "must be from 1 to the hidden size");
+}
+
+static quire_err gemma3n_read_inputs(const config *c, model_desc *d) {
+    embed_desc *e = &d->embed;
+    int32_t n_rows = 262144;
+    e->d_layer_input = 256;
+    TRY(config_i32(c, NULL, "hidden_size_per_layer_input", &e->d_layer_input));
+    TRY(config_i32(c, NULL, "vocab_size_per_layer_input", &n_rows));
+    if (e->d_layer_input < 1 || e->d_layer_input > MOST_STREAM_INPUTS / d->n_layers) {
+        return config_bad(c, "hidden_size_per_layer_input", "must be at least 1, and not that large");
+    }
+    e->n_input_rows = n_rows < d->n_vocab ? n_rows : 0;
+    return n_rows >= 1 ? QUIRE_OK : config_bad(c, "vocab_size_per_layer_input", "must be at least 1");
+}
+
+/* A table for layers with windows, and one for the others. */
+static quire_err gemma3n_add_ropes(const config *c, model_desc *d) {
+    static const char *const objects[] = {"rope_parameters.full_attention",
+                                          "rope_parameters.sliding_attention"};
+    for (int k = 0; k < 2; k++) {
+        rope_desc r = config_plain_rope(c, d);
+        char keys[160];
+        (void)snprintf(keys, sizeof keys, "%s.rope_theta|%s.rope_type", objects[k], objects[k]);
+        r.pairs = ROPE_HALVES;
+        r.theta = k == 0 ? 1e6f : 1e4f;
+        if (config_has(c, NULL, keys)) {
+            TRY(config_rope(c, objects[k], d, &r));
+        } else if (k == 0) {
+            TRY(config_rope(c, NULL, d, &r));
+        } else {
+            TRY(config_f32(c, NULL, "rope_local_base_freq", &r.theta));
+        }
+        d->ropes[d->n_ropes++] = r;
+    }
+    for (int32_t i = 0; i < d->n_layers; i++) {
+        d->layers[i].rope = d->layers[i].window > 0 ? 1 : 0;
+    }
+    return QUIRE_OK;
+}
+
+static quire_err describe_gemma3n(const config *c, model_desc *d) {
+    decoder_shape s = {0};
+    int32_t window = 512, n_shared = 15;
+    if (c->is_gguf) {
+        return config_unsupported(c, "Gemma 3n as GGUF is not supported: its checkpoint is");
+    }
+    d->tied_embeddings = true;
+    d->activation = ACT_GELU_TANH;
+    d->head.cap = 30.0f;
+    TRY(config_decoder(c, &s, d));
+    d->attention_scale = 1.0f;
+    d->attend.qk_norm = QK_NORM_HEAD;
+    d->attend.v_norm = true;
+    d->embed.scale = sqrtf((float)d->d_model);
+    TRY(config_f32_or_none(c, "final_logit_softcapping", "final_logit_softcapping", &d->head.cap));
+    TRY(config_window(c, &window));
+    TRY(config_windows(c, window, GEMMA3N_PERIOD, GEMMA3N_PERIOD - 1, d));
+    TRY(config_i32(c, NULL, "num_kv_shared_layers", &n_shared));
+    TRY(config_share_caches(c, n_shared, d));
+    TRY(gemma3n_add_ropes(c, d));
+    TRY(gemma3n_read_sparsity(c, d));
+    TRY(gemma3n_read_streams(c, d));
+    TRY(gemma3n_read_inputs(c, d));
+    steps_set(d, steps_streams);
+    return QUIRE_OK;
+}
+
+const arch arch_gemma3n = {.gguf = {"gemma3n"},
+                           .hf = {"Gemma3nForCausalLM", "Gemma3nForConditionalGeneration"},
+                           .names = &gemma3n_names,
+                           .describe = describe_gemma3n};

@@ -60,3 +60,62 @@ const arch arch_mamba = {.gguf = {"mamba"},
                          .describe = describe_mamba};
 const arch arch_mamba2 = {
     .gguf = {"mamba2"}, .hf = {"Mamba2ForCausalLM"}, .names = &mamba_names, .describe = describe_mamba2};
+
+/* ---- Jamba ---- */
+
+/* Jamba: Lieber et al. 2024, arXiv:2403.19887: Mamba-1 with norms of time step, B and C,
+ * attention without positions in one of eight layers, experts in every other one. */
+
+static const arch_names jamba_names = {
+    .hf = {[W_OUT_NORM] = "model.final_layernorm",
+           [W_FFN_NORM] = "model.layers.%d.pre_ff_layernorm",
+           [W_GATE] = "model.layers.%d.feed_forward.gate_proj",
+           [W_UP] = "model.layers.%d.feed_forward.up_proj",
+           [W_DOWN] = "model.layers.%d.feed_forward.down_proj",
+           [W_ROUTER] = "model.layers.%d.feed_forward.router",
+           [W_EXPERT_GATE] = "model.layers.%d.feed_forward.experts.%d.gate_proj",
+           [W_EXPERT_UP] = "model.layers.%d.feed_forward.experts.%d.up_proj",
+           [W_EXPERT_DOWN] = "model.layers.%d.feed_forward.experts.%d.down_proj"},
+};
+
+/* A period of layers, and which one of each is meant. */
+typedef struct jamba_period {
+    int32_t period, offset;
+} jamba_period;
+
+static quire_err jamba_read_period(const config *c, const char *period, const char *offset,
+                                   jamba_period *out) {
+    TRY(config_period(c, NULL, period, &out->period));
+    TRY(config_i32(c, NULL, offset, &out->offset));
+    return out->period > 0 && out->offset < out->period ? QUIRE_OK
+                                                        : config_bad(c, offset, "must be under its period");
+}
+
+static quire_err describe_jamba(const config *c, model_desc *d) {
+    jamba_period attends = {8, 4}, mixes = {2, 1};
+    state_layers s = {0};
+    TRY(config_decoder(c, &(decoder_shape){0}, d));
+    TRY(jamba_read_period(c, "attn_layer_period", "attn_layer_offset", &attends));
+    TRY(jamba_read_period(c, "expert_layer_period", "expert_layer_offset", &mixes));
+    const int32_t d_ff = d->layers[0].d_ff;
+    d->moe = (moe_desc){.score = ROUTE_SOFTMAX};
+    TRY(config_moe(c, d));
+    d->mamba = (mamba_desc){.inner_norms = MAMBA_NORMS_WEIGHED, .inner_eps = d->norm_eps};
+    TRY(config_mamba1(c, d, &s));
+    for (int32_t i = 0; i < d->n_layers; i++) {
+        s.attends[i] = c->is_gguf ? !config_has_mamba(c, i) : i % attends.period == attends.offset;
+        s.recurs[i] = !s.attends[i];
+        const bool has_experts = c->is_gguf ? config_has_experts(c, i)
+                                            : d->layers[i].n_experts > 1 && i % mixes.period == mixes.offset;
+        if (!has_experts) {
+            config_set_dense(d, i, d_ff);
+        }
+        if (s.recurs[i]) {
+            d->layers[i].steps = has_experts ? steps_mamba_moe : steps_mamba_mlp;
+        }
+    }
+    return config_set_states(c, &s, d);
+}
+
+const arch arch_jamba = {
+    .gguf = {"jamba"}, .hf = {"JambaForCausalLM"}, .names = &jamba_names, .describe = describe_jamba};

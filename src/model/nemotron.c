@@ -1,6 +1,8 @@
 /* Nemotron-4 and Minitron: arXiv:2402.16819: layer norms by 1 + w, a squared ReLU without
  * gate, half of each head rotates. StableLM 2: 2402.17834. SmolLM 3: every fourth layer
  * has no positions. Seed-OSS. */
+#include <string.h>
+
 #include "model/architectures.h"
 
 static const arch_names stablelm_names = {
@@ -95,3 +97,151 @@ const arch arch_stablelm = {.gguf = {"stablelm"},
 const arch arch_smollm3 = {.gguf = {"smollm3"}, .hf = {"SmolLM3ForCausalLM"}, .describe = describe_smollm3};
 const arch arch_seed_oss = {
     .gguf = {"seed_oss"}, .hf = {"SeedOssForCausalLM"}, .names = &seed_names, .describe = describe_seed};
+
+/* ---- Nemotron-H ---- */
+
+/* Nemotron-H: arXiv:2504.03624, and Nemotron 3: a layer is one block: Mamba-2, attention
+ * without positions, a squared ReLU without gate, or experts with such, in later models
+ * of rows narrower than the model's. */
+
+static const arch_names nemotron_h_names = {
+    .gguf = {[W_FFN_NORM] = "blk.%d.attn_norm"},
+    .hf = {[W_TOKENS] = "backbone.embeddings|model.embeddings|model.embed_tokens",
+           [W_OUT_NORM] = "backbone.norm_f|model.norm_f",
+           [W_ATTN_NORM] = "backbone.layers.%d.norm|model.layers.%d.norm",
+           [W_Q] = "backbone.layers.%d.mixer.q_proj|model.layers.%d.mixer.q_proj",
+           [W_K] = "backbone.layers.%d.mixer.k_proj|model.layers.%d.mixer.k_proj",
+           [W_V] = "backbone.layers.%d.mixer.v_proj|model.layers.%d.mixer.v_proj",
+           [W_O] = "backbone.layers.%d.mixer.o_proj|model.layers.%d.mixer.o_proj",
+           [W_K_SCALE] = "backbone.layers.%d.mixer.k_proj.k_scale",
+           [W_V_SCALE] = "backbone.layers.%d.mixer.v_proj.v_scale",
+           [W_UP] = "backbone.layers.%d.mixer.up_proj|model.layers.%d.mixer.up_proj",
+           [W_DOWN] = "backbone.layers.%d.mixer.down_proj|model.layers.%d.mixer.down_proj",
+           [W_ROUTER] = "backbone.layers.%d.mixer.gate|model.layers.%d.mixer.gate",
+           [W_ROUTER_BIAS] = "backbone.layers.%d.mixer.gate.e_score_correction_bias|"
+                             "model.layers.%d.mixer.gate.e_score_correction_bias",
+           [W_EXPERT_UP] = "backbone.layers.%d.mixer.experts.%d.up_proj",
+           [W_EXPERT_DOWN] = "backbone.layers.%d.mixer.experts.%d.down_proj",
+           [W_SHARED_UP] =
+               "backbone.layers.%d.mixer.shared_experts.up_proj|model.layers.%d.mixer.shared_experts.up_proj",
+           [W_SHARED_DOWN] = "backbone.layers.%d.mixer.shared_experts.down_proj|"
+                             "model.layers.%d.mixer.shared_experts.down_proj",
+           [W_EXPERTS_IN] = "backbone.layers.%d.mixer.fc1_latent_proj|model.layers.%d.mixer.fc1_latent_proj",
+           [W_EXPERTS_OUT] = "backbone.layers.%d.mixer.fc2_latent_proj|model.layers.%d.mixer.fc2_latent_proj",
+           [W_MAMBA_IN] = "backbone.layers.%d.mixer.in_proj|model.layers.%d.mixer.in_proj",
+           [W_MAMBA_TAPS] = "backbone.layers.%d.mixer.conv1d|model.layers.%d.mixer.conv1d",
+           [W_MAMBA_STEP_BIAS] = "backbone.layers.%d.mixer.dt_bias|model.layers.%d.mixer.dt_bias",
+           [W_MAMBA_RATE] = "backbone.layers.%d.mixer.A_log|model.layers.%d.mixer.A_log",
+           [W_MAMBA_SKIP] = "backbone.layers.%d.mixer.D|model.layers.%d.mixer.D",
+           [W_MAMBA_NORM] = "backbone.layers.%d.mixer.norm|model.layers.%d.mixer.norm",
+           [W_MAMBA_OUT] = "backbone.layers.%d.mixer.out_proj|model.layers.%d.mixer.out_proj"},
+};
+
+/* clang-format off */
+static const layer_step attend_alone[] = {NORM(W_ATTN_NORM, X, A), ATTEND(A, A), ADD(A, X), END};
+static const layer_step mlp_alone[] = {NORM(W_ATTN_NORM, X, A), MLP(A, A), ADD(A, X), END};
+static const layer_step moe_alone[] = {NORM(W_ATTN_NORM, X, A), MOE(A, A), ADD(A, X), END};
+/* clang-format on */
+
+/* What a layer is: its letter in "hybrid_override_pattern". 0: an unknown one. */
+static char kind_of_name(str name) {
+    static const struct {
+        const char *name;
+        char kind;
+    } kinds[] = {{"linear_attention", 'M'}, {"mamba", 'M'}, {"full_attention", '*'},
+                 {"attention", '*'},        {"mlp", '-'},   {"moe", 'E'}};
+    for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++) {
+        if (str_is(name, kinds[i].name)) {
+            return kinds[i].kind;
+        }
+    }
+    return 0;
+}
+
+/* The kinds of config.json's layers, a letter each: a text of letters, or a list of
+ * names; *n 0: it has neither. */
+static quire_err read_kinds(const config *c, char kinds[DESC_MAX_LAYERS], int32_t *n) {
+    str pattern = {0}, name;
+    *n = 0;
+    TRY(config_str(c, NULL, "hybrid_override_pattern", &pattern));
+    for (size_t i = 0; i <= DESC_MAX_LAYERS; i++, (*n)++) {
+        TRY(config_str_at(c, "layers_block_type", i, &name));
+        const bool is_letter = i < pattern.n, is_name = pattern.n == 0 && name.n > 0;
+        if (!is_letter && !is_name) {
+            return QUIRE_OK;
+        }
+        const char kind = is_letter ? pattern.p[i] : kind_of_name(name);
+        if (i == DESC_MAX_LAYERS || kind == 0 || memchr("M*-E", kind, 4) == NULL) {
+            return config_bad(c, is_letter ? "hybrid_override_pattern" : "layers_block_type",
+                              "must have one of M, *, -, E (mamba, attention, mlp, moe) for each layer");
+        }
+        kinds[i] = kind;
+    }
+    return QUIRE_OK;
+}
+
+/* In a GGUF file the tensors of a layer tell. */
+static char kind_of_tensors(const config *c, const model_desc *d, int32_t layer) {
+    if (config_has_mamba(c, layer)) {
+        return 'M';
+    }
+    return d->caches[layer].n_kv_heads > 0 ? '*' : config_has_experts(c, layer) ? 'E' : '-';
+}
+
+static quire_err nemotron_h_read_experts(const config *c, model_desc *d) {
+    d->moe = (moe_desc){.score = ROUTE_SIGMOID,
+                        .correction_bias = true,
+                        .group_by_best_two = true,
+                        .renormalise = true,
+                        .d_shared = c->is_gguf ? 0 : 7688};
+    TRY(config_moe(c, d));
+    TRY(config_i32(c, NULL, "moe_shared_expert_intermediate_size", &d->moe.d_shared));
+    return config_i32_or_none(c, "moe_latent_size", "moe_latent_size", &d->moe.d_latent);
+}
+
+static void nemotron_h_set_layers(const char *kinds, int32_t d_ff, state_layers *s, model_desc *d) {
+    const int32_t n_experts = d->layers[0].n_experts;
+    for (int32_t i = 0; i < d->n_layers; i++) {
+        const char kind = kinds[i];
+        s->attends[i] = kind == '*';
+        s->recurs[i] = kind == 'M';
+        d->layers[i].steps = kind == '*'   ? attend_alone
+                             : kind == 'M' ? steps_mamba
+                             : kind == '-' ? mlp_alone
+                                           : moe_alone;
+        d->layers[i].d_ff = kind == '-' ? d_ff : 0;
+        d->layers[i].n_experts = kind == 'E' ? n_experts : 0;
+    }
+}
+
+static quire_err describe_nemotron_h(const config *c, model_desc *d) {
+    char kinds[DESC_MAX_LAYERS];
+    state_layers s = {0};
+    decoder_shape shape = {.lacks_ff = c->is_gguf};
+    int32_t n_kinds;
+    TRY(read_kinds(c, kinds, &n_kinds));
+    shape.n_layers = n_kinds;
+    d->activation = ACT_RELU2;
+    TRY(config_decoder(c, &shape, d));
+    TRY(config_activation(c, "mlp_hidden_act", d));
+    d->ungated = true;
+    for (int32_t i = 0; i < d->n_layers && c->is_gguf; i++) {
+        kinds[i] = kind_of_tensors(c, d, i);
+    }
+    if (!c->is_gguf && n_kinds != d->n_layers) {
+        return config_bad(c, "hybrid_override_pattern", "(or layers_block_type) must have one kind a layer");
+    }
+    const int32_t rows = config_tensor_rows(c, d, "ffn_up"), d_ff = rows > 0 ? rows : d->layers[0].d_ff;
+    TRY(nemotron_h_read_experts(c, d));
+    d->mamba = (mamba_desc){.n_heads = 128, .n_groups = 8, .n_states = 128};
+    TRY(config_mamba2(c, 0.0f, 64, d, &s));
+    d->mamba.n_norm_groups = d->mamba.n_groups;
+    d->mamba.inner_eps = d->norm_eps;
+    nemotron_h_set_layers(kinds, d_ff, &s, d);
+    return config_set_states(c, &s, d);
+}
+
+const arch arch_nemotron_h = {.gguf = {"nemotron_h", "nemotron_h_moe"},
+                              .hf = {"NemotronHForCausalLM"},
+                              .names = &nemotron_h_names,
+                              .describe = describe_nemotron_h};

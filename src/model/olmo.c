@@ -89,3 +89,123 @@ const arch arch_flex_olmo = {.gguf = {"flex_olmo"},
                              .hf = {"FlexOlmoForCausalLM"},
                              .names = &olmo2_names,
                              .describe = describe_flex_olmo};
+
+/* ---- OLMo Hybrid ---- */
+
+/* OLMo Hybrid: the gated delta rule, whose states may also turn over, in most layers,
+ * with norms before; OLMo 2's layers, with norms behind, for the others. Lara Mini:
+ * Qwen3-Next's layers with windows between them. */
+
+/* Layers that attend have norms behind, the others before: what the latter are called in
+ * files that a library wrote anew is what the first are called in published ones. */
+static const arch_names olmo_hybrid_names = {
+    .hf = {[W_ATTN_NORM] = "model.layers.%d.attention_layer_norm|model.layers.%d.input_layernorm",
+           [W_FFN_NORM] = "model.layers.%d.feedforward_layer_norm|model.layers.%d.post_attention_layernorm",
+           [W_ATTN_POST_NORM] = "model.layers.%d.post_attention_layernorm",
+           [W_FFN_POST_NORM] = "model.layers.%d.post_feedforward_layernorm",
+           [W_DELTA_Q] = "model.layers.%d.linear_attn.q_proj",
+           [W_DELTA_K] = "model.layers.%d.linear_attn.k_proj",
+           [W_DELTA_V] = "model.layers.%d.linear_attn.v_proj",
+           [W_DELTA_GATE] = "model.layers.%d.linear_attn.g_proj",
+           [W_DELTA_BETA] = "model.layers.%d.linear_attn.b_proj",
+           [W_DELTA_DECAY] = "model.layers.%d.linear_attn.a_proj",
+           [W_DELTA_CONV_Q] = "model.layers.%d.linear_attn.q_conv1d",
+           [W_DELTA_CONV_K] = "model.layers.%d.linear_attn.k_conv1d",
+           [W_DELTA_CONV_V] = "model.layers.%d.linear_attn.v_conv1d",
+           [W_DELTA_RATE] = "model.layers.%d.linear_attn.A_log",
+           [W_DELTA_BIAS] = "model.layers.%d.linear_attn.dt_bias",
+           [W_DELTA_NORM] = "model.layers.%d.linear_attn.o_norm",
+           [W_DELTA_OUT] = "model.layers.%d.linear_attn.o_proj"},
+};
+
+static const arch_names lara_names = {
+    .hf = {[W_EXPERT_GATE_UP] = "model.layers.%d.mlp.experts.gate_up_proj",
+           [W_EXPERTS_DOWN] = "model.layers.%d.mlp.experts.down_proj",
+           [W_SHARED_GATE] = "model.layers.%d.mlp.shared_expert.gate_proj",
+           [W_SHARED_UP] = "model.layers.%d.mlp.shared_expert.up_proj",
+           [W_SHARED_DOWN] = "model.layers.%d.mlp.shared_expert.down_proj",
+           [W_DELTA_IN] = "model.layers.%d.linear_attn.in_proj",
+           [W_DELTA_CONV] = "model.layers.%d.linear_attn.conv1d",
+           [W_DELTA_RATE] = "model.layers.%d.linear_attn.A_log",
+           [W_DELTA_BIAS] = "model.layers.%d.linear_attn.dt_bias",
+           [W_DELTA_NORM] = "model.layers.%d.linear_attn.out_norm",
+           [W_DELTA_OUT] = "model.layers.%d.linear_attn.out_proj"},
+};
+
+/* A rotary table only where the file gives it a base. */
+static quire_err olmo_hybrid_rotary(const config *c, model_desc *d) {
+    const char *base = "rope_parameters.rope_theta|rope_theta|rope_scaling.rope_theta";
+    return config_has(c, "rope.freq_base", base) && !config_is_null(c, base)
+               ? config_rotary(c, d, ROPE_HALVES, ROPE_HALVES, 1.0f)
+               : QUIRE_OK;
+}
+
+static quire_err describe_olmo_hybrid(const config *c, model_desc *d) {
+    decoder_shape shape = {0};
+    state_layers s = {0};
+    bool are_typed, has_negative = true;
+    TRY(config_decoder(c, &shape, d));
+    TRY(olmo_hybrid_rotary(c, d));
+    d->attend.qk_norm = QK_NORM_ROW;
+    delta_desc *r = &d->delta;
+    *r = (delta_desc){.kind = DELTA_GATED,
+                      .n_heads = shape.n_heads,
+                      .n_key_heads = shape.n_heads,
+                      .n_taps = 4,
+                      .gate = ACT_SILU,
+                      .norm_eps = 1e-5f};
+    TRY(config_i32(c, NULL, "linear_num_key_heads", &r->n_key_heads));
+    r->d_key = (int32_t)(0.75 * d->d_model / (r->n_key_heads > 0 ? r->n_key_heads : 1));
+    TRY(config_i32(c, NULL, "linear_key_head_dim", &r->d_key));
+    r->d_value = r->d_key <= DESC_MAX_HEAD ? 2 * r->d_key : r->d_key;
+    TRY(config_delta(c, d));
+    TRY(config_bool(c, NULL, "linear_allow_neg_eigval", &has_negative));
+    r->beta_scale = has_negative ? 2.0f : 1.0f;
+    TRY(config_state_types(c, d, "linear_attention", &s, &are_typed));
+    for (int32_t i = 0; i < d->n_layers; i++) {
+        bool is_last = d->n_layers < 4 && i == d->n_layers - 1;
+        s.recurs[i] = are_typed ? s.recurs[i] : i % 4 != 3 && !is_last;
+        s.attends[i] = !s.recurs[i];
+        d->layers[i].steps = s.recurs[i] ? steps_delta : steps_branch_norm;
+    }
+    config_delta_caches(d, &s);
+    return config_set_states(c, &s, d);
+}
+
+static quire_err describe_lara_mini(const config *c, model_desc *d) {
+    state_layers s = {.may_have_windows = true};
+    int32_t window = 0;
+    bool are_typed;
+    TRY(config_llama(c, ROPE_HALVES, ROPE_HALVES, d));
+    TRY(config_window(c, &window));
+    d->attend.qk_norm = QK_NORM_HEAD;
+    d->moe = (moe_desc){.score = ROUTE_SOFTMAX, .renormalise = true};
+    TRY(config_moe(c, d));
+    d->delta = (delta_desc){.kind = DELTA_GATED,
+                            .n_heads = 32,
+                            .n_key_heads = 16,
+                            .d_key = 128,
+                            .d_value = 128,
+                            .n_taps = 4,
+                            .gate = ACT_SILU};
+    TRY(config_delta(c, d));
+    TRY(config_state_types(c, d, "linear_attention", &s, &are_typed));
+    for (int32_t i = 0; i < d->n_layers; i++) {
+        s.recurs[i] = are_typed ? s.recurs[i] : i % 4 != 3;
+        s.attends[i] = !s.recurs[i];
+        config_set_window(d, i, s.has_window[i] ? window : 0);
+        d->layers[i].rope = s.has_window[i] ? d->layers[i].rope : NO_ROPE;
+        d->layers[i].steps = s.recurs[i] ? steps_delta_moe : d->layers[i].steps;
+    }
+    config_delta_caches(d, &s);
+    return config_set_states(c, &s, d);
+}
+
+const arch arch_olmo_hybrid = {.gguf = {"olmo-hybrid"},
+                               .hf = {"OlmoHybridForCausalLM"},
+                               .names = &olmo_hybrid_names,
+                               .describe = describe_olmo_hybrid};
+const arch arch_lara_mini = {.gguf = {"lara-mini"},
+                             .hf = {"LaraMiniForCausalLM"},
+                             .names = &lara_names,
+                             .describe = describe_lara_mini};

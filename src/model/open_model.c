@@ -6,12 +6,12 @@
 #include <string.h>
 
 #include "base/mem.h"
+#include "model/architectures.h"
 #include "model/composite.h"
 #include "model/decoder.h"
 #include "model/left_out.h"
 #include "model/quant_method.h"
 #include "model/quantise_load.h"
-#include "model/refused.h"
 
 #define WHOLE "download the whole model, as `quire pull ORG/NAME` does"
 

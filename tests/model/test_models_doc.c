@@ -5,8 +5,8 @@
 #include "base/mem.h"
 #include "file/packed_files.h"
 #include "model/arch.h"
+#include "model/architectures.h"
 #include "model/composite.h"
-#include "model/refused.h"
 
 static void add_names(strbuf *b, const char *const *names) {
     for (int i = 0; i < ARCH_MAX_NAMES && names[i] != NULL; i++) {
