@@ -325,6 +325,9 @@ typedef struct quire_options {
     int32_t max_lora_rank;        /* 1..256 (64) */
     int32_t max_cpu_loras;        /* loaded at once; 0: four times max_loras */
     quire_state_dtype state_dtype;
+    /* most bytes of the pool that parks hold (quire_park), of all tenants and of one; 0:
+     * half of the pool, and as much as all */
+    int64_t parked_bytes, parked_tenant_bytes;
 } quire_options;
 
 /* Sets the defaults in a struct of `size` bytes: for programs that do not read this
@@ -435,6 +438,9 @@ void quire_engine_snapshots(const quire_engine *e, quire_snapshot_stats *out);
 
 /* The memory of KV pages, as after the last step. Any thread. */
 void quire_engine_page_memory(const quire_engine *e, quire_page_memory *out);
+
+/* What parks hold (quire_park), as after the last step. Any thread. */
+void quire_engine_parked(const quire_engine *e, quire_parked_stats *out);
 
 /* All counters and gauges, read together. Any thread. */
 void quire_engine_stats(const quire_engine *e, quire_stats *out);
@@ -604,6 +610,14 @@ quire_err quire_request_adapter(quire_request *r, const char *name);
  * until the stream is done or, if it is released before, until its queue is closed.
  * Single prompt only, and not for a fork. */
 void quire_request_logits(quire_request *r, float *out);
+/* Makes r a step of a program: one of a tree of requests that go on from each other. Of
+ * the waiting steps of a program the deepest is admitted first, of equally deep ones the
+ * oldest, so a branch is finished before the next one is begun. They take turns of their
+ * own program only: other requests wait no longer for it. program: a number that all its
+ * steps have and no other program of the tenant; 0: r is no step, as at first. depth: its
+ * distance from the root, at least 0. Under QUIRE_SCHEDULE_PREFIX cached tokens decide
+ * alone. */
+void quire_request_step(quire_request *r, uint64_t program, int32_t depth);
 
 /* What a server needs from a parsed request. The request owns the strings; after submit,
  * its stream does. */
@@ -886,7 +900,22 @@ void quire_queue_wait(quire_queue *q, int64_t timeout_us);
  * Does not block: text threads tokenise. A full engine shows later, as DONE with the
  * error QUIRE_BUSY. */
 quire_err quire_submit(quire_queue *q, quire_request *r, void *user, quire_stream **out, quire_error *err);
-/* Computes the answer and waits for it: the above on a queue of its own, for programs
+/* As quire_submit, for a request whose first tokens are not known yet: all work that does
+ * not need them is done now (its rule is compiled, its adapter is read), and nothing runs
+ * before quire_stream_start. So it is ready when the request that it goes on from ends. r
+ * has one prompt, made by quire_request_ids: the last tokens of the whole one, those of
+ * constant text for example. Cancelled before it is started it fails with
+ * QUIRE_CANCELLED. INVALID: r has another prompt, is a fork, or has the field
+ * prediction. */
+quire_err quire_prepare(quire_queue *q, quire_request *r, void *user, quire_stream **out, quire_error *err);
+/* Starts a stream of quire_prepare: its prompt is ids[0..n), copied, and then the
+ * request's own. Where it is ready the engine has it when the call returns, and the next
+ * step that is planned computes it: no other thread is between. Else it starts as soon as it is
+ * ready. Whatever is wrong with the prompt shows as the stream's error. INVALID: it was
+ * started before, or not made by quire_prepare. NO_MEMORY. Called on the queue's
+ * thread. */
+quire_err quire_stream_start(quire_stream *s, const int32_t *ids, size_t n, quire_error *err);
+/* Computes the answer and waits for it: quire_submit on a queue of its own, for programs
  * that do nothing else meanwhile. Takes the request, also on failure. Any thread, several
  * at once too. *text: the text of choice 0, for a chat with parts its content alone;
  * 0-terminated, freed with quire_free; on failure NULL. QUIRE_BUSY when the engine is
@@ -939,6 +968,9 @@ typedef struct quire_explain_more {
     const char *adapter;
     int64_t adapter_load_us, adapter_wait_us;
     int32_t n_adapter_waits;
+    /* the engine's numbers of the steps that gave its first and its last token, counted as
+     * those of quire_explain's chunks; -1: it has no token */
+    int64_t first_token_step, last_token_step;
 } quire_explain_more;
 
 /* NULL where the choice has no report, or not yet. Valid while the stream is. Called on
@@ -1008,6 +1040,57 @@ typedef struct quire_tail {
  * continues. */
 quire_err quire_stream_steer(quire_stream *s, int32_t choice, int32_t position, const quire_tail *tail,
                              const char *fields, size_t n_fields, quire_error *err);
+
+/* ---- parked prefixes: docs/streams.md ---- */
+
+/* A park is a place where one sequence's pages stay when the sequence has ended: keys,
+ * values and recurrent states. They are held like those of a running sequence, so they
+ * are neither evicted nor moved to tiers, and a request of the same tenant, cache_salt,
+ * adapter and attention whose prompt begins with the sequence's tokens finds them in the
+ * prefix cache, with nothing to compute again.
+ *
+ * A park is empty at first. quire_request_park says which choice of a request parks in
+ * it. When that choice ends (STOP, LENGTH or CANCELLED), what is computed of it takes the
+ * place of what the park held, at once, so that no page can be evicted in between: its
+ * prompt, and its answer without the last token, which nothing has computed. A request
+ * with max_tokens 0 computes its prompt to the end, generates nothing, and parks that; of
+ * tokens that are cached it computes none. A fork (quire_stream_fork) with max_tokens 0
+ * parks the tokens of a running choice at a position. A choice that ends with an error,
+ * or of which nothing is computed, leaves the park as it was.
+ *
+ * Parks are bounded by quire_options' parked_bytes and parked_tenant_bytes; a page that
+ * several of them hold counts once. What alone is over a bound is not parked. Where all
+ * together are, the oldest ones are emptied: those of the tenant itself, or of the tenant
+ * whose parks hold most. So are the oldest of all where pages are so few that no request
+ * could run otherwise: any request that the engine accepts can be computed. The pages of
+ * an emptied park are cached as others are. Parks hold nothing without a prefix cache,
+ * and only what it can find: whole pages under QUIRE_PREFIX_CACHE_PAGE, nothing of rows
+ * with an activated adapter. quire_engine_drop_cache leaves what they hold. */
+typedef struct quire_park quire_park;
+
+/* Opens an empty park, to be closed before the engine is. Any thread. NO_MEMORY. */
+quire_err quire_park_open(quire_engine *e, quire_park **out);
+/* Closes a park: what it held is cached as other pages are, and choices that were to park
+ * there end as if they were not. Returns at once. NULL does nothing. Any thread. */
+void quire_park_close(quire_park *p);
+/* Makes the choice of that index, 0 to 1,023, park in p; NULL: nowhere, as at first. A
+ * choice that is rolled back or steered parks at its end alone. p may be closed at any
+ * time. Not for beam search and requests without tokens, whose quire_submit fails:
+ * QUIRE_INVALID, as with another engine's park. INVALID: no such index. NO_MEMORY. */
+quire_err quire_request_park(quire_request *r, int32_t choice, quire_park *p);
+
+/* What a park holds. */
+typedef struct quire_park_info {
+    size_t size;      /* of this struct in the caller's quire.h: set before the call */
+    int32_t n_tokens; /* of its sequence; 0: it is empty */
+    int32_t n_pages;  /* that hold them; other parks and requests may hold some of them too */
+    /* sequences that were parked here, and how often a bound emptied it or kept one
+     * out */
+    int64_t n_parked, n_bounded;
+} quire_park_info;
+
+/* Any thread. What a choice parks is known when its END is delivered. */
+void quire_park_look(const quire_park *p, quire_park_info *out);
 
 /* ---- LoRA adapters: docs/adapters.md ---- */
 

@@ -199,7 +199,13 @@ typedef struct quire_kv_view_page {
     int32_t holders[QUIRE_KV_VIEW_HOLDERS]; /* the first of them, as indices of seqs; -1: no more */
 } quire_kv_view_page;
 
-typedef enum quire_kv_view_state { QUIRE_KV_OPEN, QUIRE_KV_PREFILL, QUIRE_KV_DECODE } quire_kv_view_state;
+/* PARKED: the sequence has ended, and its pages are held (quire.h). */
+typedef enum quire_kv_view_state {
+    QUIRE_KV_OPEN,
+    QUIRE_KV_PREFILL,
+    QUIRE_KV_DECODE,
+    QUIRE_KV_PARKED
+} quire_kv_view_state;
 
 #define QUIRE_KV_VIEW_OWNER 129 /* bytes of a tenant's name, with its terminating 0 */
 

@@ -47,6 +47,17 @@ typedef struct quire_page_memory {
     int64_t model_bytes;           /* what the models beside the first take of the memory: no pages */
 } quire_page_memory;
 
+/* What parks hold (quire.h): pages of sequences that have ended. */
+typedef struct quire_parked_stats {
+    size_t size;              /* of this struct in the caller's quire_stats.h: set before the call */
+    int64_t n_parks;          /* that hold something */
+    int64_t n_pages;          /* held by them, each once */
+    int64_t bytes, max_bytes; /* of these pages; at most */
+    /* totals since start: sequences parked; parks emptied, or sequences not parked, by a
+     * bound */
+    int64_t parked, bounded;
+} quire_parked_stats;
+
 /* What a histogram of the statistics is of. Those of a completion (one choice of a
  * request) count when it is over, however it ended: under QUIRE_HISTOGRAM_E2E there are
  * as many as in requests_finished. */

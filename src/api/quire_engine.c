@@ -276,6 +276,22 @@ void quire_engine_snapshots(const quire_engine *e, quire_snapshot_stats *out) {
     out->size = size;
 }
 
+void quire_engine_parked(const quire_engine *e, quire_parked_stats *out) {
+    quire_parked_stats all;
+    size_t size = out->size;
+    engine_parked_read(e->parts.core, &all);
+    memcpy(out, &all, size < sizeof all ? size : sizeof all);
+    out->size = size;
+}
+
+quire_err quire_park_open(quire_engine *e, quire_park **out) {
+    engine_park *p;
+    *out = NULL;
+    TRY(engine_park_open(e->parts.core, &p));
+    *out = (quire_park *)(void *)p; /* a quire_park is an engine_park */
+    return QUIRE_OK;
+}
+
 void quire_engine_page_memory(const quire_engine *e, quire_page_memory *out) {
     quire_page_memory all;
     size_t size = out->size;

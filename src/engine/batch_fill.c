@@ -34,7 +34,8 @@ quire_err batch_open(engine *e) {
     a->lines = mem_new(n_seqs, sizeof *a->lines);
     a->line_rows = mem_new((size_t)e->sched.limits.max_out + 1, sizeof *a->line_rows);
     a->line_results = mem_new(n_rows, sizeof *a->line_results);
-    a->tables = mem_new(n_seqs * (size_t)e->layout.n_groups, sizeof(kv_table *));
+    a->tables =
+        mem_new((n_seqs + (size_t)e->parks.max) * (size_t)e->layout.n_groups, sizeof(kv_table *));
     bool whole = a->out0 && a->uses && a->tokens && a->positions && a->types && a->parents && a->faults &&
                  a->out_rows && a->batch_seqs && a->tables && a->hidden && a->raw && a->forked && a->states &&
                  a->lines && a->line_rows && a->line_results && a->adapters && a->row_adapters;
@@ -76,7 +77,7 @@ void batch_close(engine *e) {
 /* ---- fill ---- */
 
 int32_t batch_first_wanted(const sequence *s) {
-    if (s->pooling != NULL) {
+    if (s->task.no_logits) {
         return s->task.n_known;
     }
     /* positions before it are followed by a jump-forward token */
@@ -106,7 +107,7 @@ static row_use use_of(const engine *e, const sequence *s, const sched_item *it) 
     if (s->pooling != NULL) {
         return ROW_POOLED;
     }
-    if (s->task.kv.n_computed + it->n_rows - it->n_drafts < s->task.n_known) {
+    if (s->task.no_logits || s->task.kv.n_computed + it->n_rows - it->n_drafts < s->task.n_known) {
         return ROW_NONE;
     }
     if (s->beams != NULL) {

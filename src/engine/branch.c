@@ -51,7 +51,8 @@ static int32_t shareable(const engine *e, const sequence *s, const sequence *for
     }
     int32_t n =
         s->fork_position < fork_from->task.kv.n_computed ? s->fork_position : fork_from->task.kv.n_computed;
-    n = n < s->task.n_known ? n : s->task.n_known - 1; /* the last one's logits are wanted */
+    /* the last one's logits are wanted */
+    n = n < s->task.n_known || s->task.no_logits ? n : s->task.n_known - 1;
     return kv_seq_can_truncate(&e->kv, &fork_from->task.kv, n) ? n : 0;
 }
 
@@ -63,12 +64,13 @@ static void share_pages(engine *e, sequence *s, const sequence *fork_from, int32
     s->task.n_cached = s->fork_replaces ? fork_from->task.n_cached : n;
     e->sched.counts.known_tokens_queried += s->task.n_known;
     e->sched.counts.known_tokens_reused += n;
-    s->task.state = s->task.n_known - n == 1 ? TASK_DECODE : TASK_PREFILL;
-    scheduler_run(&e->sched, &s->task);
+    if (n < s->task.n_known) {
+        scheduler_run(&e->sched, &s->task);
+    }
     explain_shared(s, QUIRE_WAIT_TURN);
 }
 
-void branch_enter(engine *e, sequence *s) {
+bool branch_enter(engine *e, sequence *s) {
     sequence *fork_from = s->fork_from;
     for (sequence *f = s; f != NULL; f = f->next_child) {
         take_mirostat(f, fork_from);
@@ -87,9 +89,6 @@ void branch_enter(engine *e, sequence *s) {
         share_pages(e, s, fork_from, n);
     } else {
         s->task.n_admitted = 1;
-        cache_enter(e, s);
-        scheduler_wait(&e->sched, &s->task);
-        explain_queued(e, s);
     }
     if (s->fork_replaces) {
         if (n > 0) {
@@ -104,4 +103,5 @@ void branch_enter(engine *e, sequence *s) {
     }
     s->fork_from = NULL;
     sequence_drop(fork_from);
+    return n > 0;
 }

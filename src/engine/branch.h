@@ -19,9 +19,10 @@
 
 #include "engine/state.h"
 
-/* Takes in s, which has a fork parent, and its children. It runs at once where the fork
- * parent runs and there is a free place, else it waits. */
-void branch_enter(engine *e, sequence *s);
+/* Takes in s, which has a fork parent, and its children. True where the fork parent runs
+ * and there is a free place: s has pages of it, and runs unless all that it needs is in
+ * them. Else it is to wait as others do. */
+bool branch_enter(engine *e, sequence *s);
 /* Saves the mirostat state with which s's token at `position` is sampled, for branches
  * that begin there. */
 static inline void branch_note_mirostat(sequence *s, int32_t position) {

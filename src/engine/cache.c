@@ -214,6 +214,9 @@ int32_t engine_list_tables(const engine *e) {
     for (int32_t i = 0; i < e->sched.n_running; i++) {
         n += kv_seq_list_tables(&running_at(e, i)->task.kv, e->step.tables + n);
     }
+    for (const engine_park *p = e->parks.oldest; p != NULL; p = p->younger) {
+        n += kv_seq_list_tables(&p->kv, e->step.tables + n);
+    }
     return n;
 }
 
@@ -227,6 +230,7 @@ void engine_audit(const engine *e) {
         r = r == QUIRE_OK ? kv_seq_check(&e->kv, &running_at(e, i)->task.kv, &err) : r;
     }
     r = r == QUIRE_OK ? kv_cache_check(&e->kv, e->step.tables, engine_list_tables(e), &err) : r;
+    r = r == QUIRE_OK ? parks_check(e, &err) : r;
     if (r == QUIRE_OK && e->drafter != NULL && e->drafter->ops->check != NULL) {
         r = e->drafter->ops->check(e->drafter, &err);
     }

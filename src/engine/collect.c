@@ -187,8 +187,10 @@ void step_finish(engine *e, sequence *s, finish_reason reason, quire_err error) 
     }
     s->ended_us = clock_us();
     event_ended(e, s);
-    kv_seq_release(&e->kv, &s->task.kv, s->task.tokens, reason == FINISH_ERROR ? KV_DROP : KV_KEEP);
-    kv_seq_close(&e->kv, &s->task.kv);
+    if (reason == FINISH_ERROR || !parks_take(e, s)) {
+        kv_seq_release(&e->kv, &s->task.kv, s->task.tokens, reason == FINISH_ERROR ? KV_DROP : KV_KEEP);
+        kv_seq_close(&e->kv, &s->task.kv);
+    }
     s->task.state = TASK_DONE;
     s->error = error;
     out_publish(s, reason);
@@ -272,6 +274,11 @@ static void collect_item(engine *e, int32_t item) {
         cache_publish(e, s);
     }
     kv_seq_forget(&e->kv, &s->task.kv);
+    if (use == ROW_NONE && s->task.no_logits && s->task.kv.n_computed == s->task.n_known) {
+        stats_pooled(e, s);
+        step_finish(e, s, FINISH_LENGTH, QUIRE_OK);
+        return;
+    }
     if (use == ROW_POOLED) {
         collect_rows(e, s, n, e->step.batch_seqs[item].row0);
     } else if (use == ROW_BEAM) {
@@ -310,4 +317,5 @@ void collect_items(engine *e) {
         prefetch_ahead(e, i);
         collect_item(e, i);
     }
+    parks_follow(e);
 }

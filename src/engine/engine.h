@@ -34,6 +34,7 @@ typedef struct engine engine;
 typedef struct engine_team engine_team; /* team.h */
 typedef struct engine_out engine_out;
 typedef struct sequence engine_fork;
+typedef struct engine_park engine_park; /* park.c */
 
 /* What others may reuse of a finished or running sequence. */
 typedef enum prefix_cache {
@@ -108,6 +109,9 @@ typedef struct engine_options {
     draft_options draft;
     int64_t swap_bytes;   /* host memory for preempted sequences; 0: they are computed again */
     preempt_mode preempt; /* whether they are swapped out if there is room */
+    /* most bytes of pages that parks hold, of all tenants and of one; 0: half of the pool,
+     * and as much as all */
+    int64_t parked_bytes, parked_tenant_bytes;
     /* waiting, running, or ended and not yet read; further ones are refused with
      * QUIRE_BUSY */
     int32_t max_requests;
@@ -280,6 +284,16 @@ typedef struct engine_request {
     engine_fork *fork_from; /* the caller's */
     int32_t fork_position, n_prompt;
     bool fork_replaces; /* one sample only */
+    /* [samples] where each parks when it ends, NULL: nowhere; or NULL. Held until then. Not
+     * with beams and pooled rows */
+    engine_park *const *parks;
+    /* nothing is sampled: it ends (FINISH_LENGTH) when all of `tokens` are computed, at once
+     * where they are cached. One sample, without logits, beams and pooling */
+    bool no_tokens;
+    /* the program that it is a step of, 0: none, and how deep in its tree
+     * (admission_policy.h) */
+    uint64_t tree;
+    int32_t depth;
     engine_out *out;
     void *user;
 } engine_request;
@@ -350,6 +364,25 @@ void engine_fork_release(engine_fork *fork_from);
 /* Ends a request; unknown or finished ids are ignored. Any thread. */
 void engine_cancel(engine *e, request_id id);
 
+/* ---- parks: any thread ---- */
+/* Opens an empty park, which its owner closes before the engine. NO_MEMORY. */
+quire_err engine_park_open(engine *e, engine_park **out);
+/* Closes the owner's handle: the engine thread empties the park. NULL does nothing. */
+void engine_park_close(engine_park *p);
+/* References for requests that park there, besides the owner's; also after the engine was
+ * closed. NULL does nothing. */
+engine_park *engine_park_hold(engine_park *p);
+void engine_park_drop(engine_park *p);
+/* The engine that it was opened in. */
+const engine *engine_park_engine(const engine_park *p);
+/* What it holds, and how often sequences were parked there, and a bound emptied it or kept
+ * one out. */
+typedef struct engine_park_info {
+    int32_t n_tokens, n_pages;
+    int64_t n_parked, n_bounded;
+} engine_park_info;
+engine_park_info engine_park_look(const engine_park *p);
+
 /* What measurements read besides quire_stats. */
 typedef struct engine_profile {
     int64_t steps, n_pages_held_most; /* the most pages of any step so far */
@@ -367,6 +400,7 @@ int64_t engine_busy_us(const engine *e);
 void engine_stats_read(engine *e, quire_stats *out);
 void engine_snapshots_read(engine *e, quire_snapshot_stats *out);
 void engine_page_memory_read(engine *e, quire_page_memory *out);
+void engine_parked_read(engine *e, quire_parked_stats *out);
 void engine_profile_read(engine *e, engine_profile *out);
 
 #endif

@@ -92,6 +92,10 @@ static void engine_view_fill(const engine *e, quire_kv_view *v) {
         kv_view_seq(v, (int64_t)s->task.arrival + 1, owner, state, s->task.tokens, s->task.kv.tables,
                     s->task.kv.n_tables);
     }
+    for (const engine_park *p = e->parks.oldest; p != NULL; p = p->younger) {
+        kv_view_seq(v, (int64_t)p->number + 1, (str){(const char *)p->owner, p->n_owner}, QUIRE_KV_PARKED,
+                    NULL, p->kv.tables, p->kv.n_tables);
+    }
     kv_view_end(v, e->kv.index, e->kv.events);
 }
 

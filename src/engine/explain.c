@@ -187,10 +187,15 @@ void explain_computed(engine *e, sequence *s, int32_t n) {
 }
 
 void explain_token(engine *e, sequence *s, int64_t now_us) {
-    (void)e;
-    if (s->explain && s->explain->stage != EXPLAIN_DECODE) {
+    explain *x = s->explain;
+    if (x == NULL) {
+        return;
+    }
+    x->last_token_step = e->stats.steps;
+    x->first_token_step = x->first_token_step < 0 ? x->last_token_step : x->first_token_step;
+    if (x->stage != EXPLAIN_DECODE) {
         explain_cut(s, now_us);
-        s->explain->stage = EXPLAIN_DECODE;
+        x->stage = EXPLAIN_DECODE;
     }
 }
 

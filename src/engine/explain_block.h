@@ -27,6 +27,7 @@ typedef struct explain {
     int32_t was_computed; /* tokens that were computed when it was preempted */
     bool is_counted;      /* in n_explained */
     int32_t n_prefix;     /* report.matched, had each token a snapshot of the states behind it */
+    int64_t first_token_step, last_token_step; /* -1: no token came yet */
     int32_t n_ahead;      /* waiting sequences that were before it when it began to wait */
     admission_policy order;
 } explain;
@@ -37,6 +38,7 @@ static inline explain *explain_new(void) {
     explain *x = mem_new(1, sizeof *x);
     if (x != NULL) {
         x->report.n_waits[QUIRE_WAIT_TURN] = 1;
+        x->first_token_step = x->last_token_step = -1;
     }
     return x;
 }

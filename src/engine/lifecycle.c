@@ -162,6 +162,7 @@ static quire_err lifecycle_open_parts(engine *e, const kv_layout *layout, quire_
     TRY(open_tiers(e, err));
     TRY(open_scheduler(e));
     limit_length(e);
+    TRY(parks_open(e));
     TRY(step_sample_open(e));
     TRY(batch_open(e));
     TRY(draft_step_open(e, err));
@@ -202,6 +203,7 @@ quire_err engine_open(model *m, backend *b, const kv_layout *layout, const engin
     atomic_init(&e->drops_cache, false);
     atomic_init(&e->n_cancels, 0);
     atomic_init(&e->views, NULL);
+    atomic_init(&e->parks.closed, NULL);
     quire_err r = QUIRE_OK;
     if (o->team != NULL) {
         e->team = engine_team_hold(o->team);
@@ -253,6 +255,7 @@ void engine_close(engine *e) {
         pthread_mutex_destroy(&e->lock);
         pthread_mutex_destroy(&e->readers_lock);
     }
+    parks_close(e);
     audit_file_close(e->audit_file);
     draft_step_close(e);
     batch_close(e);
@@ -336,9 +339,16 @@ static void sched_hooks_refuse(void *context, sched_task *t, int32_t after_s) {
     e->stats.deadlines_refused++;
 }
 
+/* What the next rows of one sequence take at most. */
+static void sched_hooks_yield(void *context) {
+    engine *e = context;
+    parks_yield(e, kv_most_pages(&e->sched.limits.most, e->sched.limits.max_rows));
+}
+
 #define HOOKS                                                                                                \
     .is_ready = sched_hooks_is_ready, .describe = sched_hooks_describe, .admitted = admitted,                \
-    .preempt = sched_hooks_preempt, .settle = sched_hooks_settle, .refuse = sched_hooks_refuse
+    .preempt = sched_hooks_preempt, .settle = sched_hooks_settle, .refuse = sched_hooks_refuse,              \
+    .yield = sched_hooks_yield
 
 const sched_hooks *sched_hooks_of(bool audits) {
     static const sched_hooks plain = {HOOKS}, audited = {HOOKS, .reserved = reserved};

@@ -23,6 +23,7 @@ static void sequence_free(sequence *s) {
     mem_free(s->explain);
     row_pooling_free(s->pooling);
     mem_free(s->mus);
+    engine_park_drop(s->park);
     if (s->fork_from) {
         sequence_drop(s->fork_from);
     }
@@ -162,6 +163,9 @@ quire_err sequence_new(const engine_request *r, const void *constraint_state, co
                            .own = {.root = SUFFIX_NONE}};
     take_constraint(s, r->constraint, constraint_state);
     s->outside = r->outside;
+    s->task.no_logits = r->no_tokens;
+    s->task.tree = r->tree;
+    s->task.depth = r->depth;
     s->retains = r->retains;
     s->retention = r->retention;
     s->task.n_known = s->n_given = r->n_tokens;

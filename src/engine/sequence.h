@@ -100,6 +100,7 @@ typedef struct sequence {
     bool fork_replaces;
     bool retains;
     kv_retention retention;
+    engine_park *park; /* where it parks, a reference; NULL: nowhere */
     engine_outside outside; /* the work on its rule outside of steps; its add NULL: none */
     engine_work rule_work;
     const wake *rule_wake; /* the engine's, to be rung where the rule is back */

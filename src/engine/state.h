@@ -27,7 +27,7 @@ typedef struct engine_entry {
 
 /* What an item's row of its last known token is for, as the batch is filled. */
 typedef enum row_use {
-    ROW_NONE,   /* nothing: more known tokens follow in later steps */
+    ROW_NONE,   /* nothing: more known tokens follow in later steps, or none is wanted after them */
     ROW_POOLED, /* every row of the item is part of the pooled row (row_pooling.h) */
     ROW_BEAM,   /* a beam search chooses from it */
     ROW_LINE,   /* sampling on any thread, by rows of logits that nothing else uses (collect.h) */
@@ -68,9 +68,47 @@ typedef struct step_arrays {
     uint8_t *states;
     float *raw;              /* for each thread, [n_vocab] a row of logits as the model computed it */
     float *forked;           /* [n_vocab] a copy for a child to sample from */
-    const kv_table **tables; /* [max_seqs * groups] for the audit */
+    const kv_table **tables; /* [(max_seqs + parks.max) * groups] for the audit */
     batch rows;
 } step_arrays;
+
+/* A park (park.c). */
+struct engine_park {
+    engine *e;
+    atomic_int holders;
+    atomic_bool is_closed;
+    engine_park *next_closed; /* in the engine's stack of those that were closed */
+    /* what the handle reads */
+    atomic_int n_tokens, n_pages;
+    atomic_llong n_parked, n_bounded;
+
+    /* The engine thread's, as long as it holds something (kv.n_computed > 0). */
+    kv_seq kv;
+    int32_t *tail, n_tail; /* [page_tokens] the tokens in its part-filled page */
+    engine_park *older, *younger;
+    int32_t tenant;                        /* its entry in the table of tenants */
+    uint64_t number;                       /* of its sequence, in order of arrival */
+    uint8_t owner[ENGINE_NAMESPACE_BYTES]; /* the tenant's name */
+    size_t n_owner;
+};
+
+/* A tenant of whom some park holds something. */
+typedef struct park_tenant {
+    uint64_t id;              /* a hash of its name */
+    int32_t n_parks, n_pages; /* n_parks 0: the entry is free */
+} park_tenant;
+
+/* All parks of an engine. */
+typedef struct engine_parks {
+    engine_park *oldest, *youngest; /* of those that hold something */
+    int32_t n, max;
+    int32_t *counts;      /* [n_pages] parks that hold each page */
+    park_tenant *tenants; /* [max + 1] */
+    int64_t n_pages, max_pages, max_tenant_pages;
+    int64_t n_parked, n_bounded; /* totals */
+    int64_t tails_seen;          /* kv_index_counts.tails_replaced when parks_follow was last called */
+    _Atomic(engine_park *) closed;
+} engine_parks;
 
 /* An engine's place in its team; guarded by the team's lock. */
 typedef struct team_place {
@@ -96,12 +134,13 @@ struct engine {
     atomic_uint n_cancels;               /* calls of engine_cancel */
     engine_entry *entries;               /* [max_requests] */
     _Atomic(struct engine_view *) views; /* snapshots that are requested (engine_view.h): a stack */
-    pthread_mutex_t lock;                /* guards the seven below */
+    pthread_mutex_t lock;                /* guards the eight below */
     int32_t *free_entries, n_free_entries;
     uint64_t n_arrivals;
     quire_stats published;
     quire_snapshot_stats published_snapshots;
     quire_page_memory published_memory;
+    quire_parked_stats published_parked;
     engine_profile published_profile;
     /* guards `outs`; a lock of its own, since waking readers under it takes a while */
     pthread_mutex_t readers_lock;
@@ -113,6 +152,7 @@ struct engine {
     audit_file *audit_file;                /* NULL: none */
     kv_tiering *tiering;                   /* NULL: no tiers */
     kv_mover mover;                        /* of the backend's pages */
+    engine_parks parks;                    /* but for `closed`, which is any thread's */
     copy_cost swap_out_cost, swap_in_cost; /* of a page */
     sample_pool samples;                   /* a sampler for each thread of the backend */
     drafter *drafter;                      /* NULL: none */
@@ -204,7 +244,8 @@ void step_commit(engine *e, sequence *s, int32_t token, end_kind end);
 void step_keep_row(const engine *e, sequence *s, int32_t p, const float *logits);
 
 /* ---- cache.c ---- */
-/* Lists the tables of every running sequence in e->step.tables; returns how many. */
+/* Lists the tables of every running sequence and of every park in e->step.tables; returns
+ * how many. */
 int32_t engine_list_tables(const engine *e);
 /* Asserts that pool and tables agree: that the pool's counts equal the running sequences'
  * tables. Between steps; debug builds call it after each step. */
@@ -213,7 +254,7 @@ void engine_audit(const engine *e);
 /* ---- stats.c ---- */
 void stats_computed(engine *e, sequence *s, int32_t n);
 void stats_token(engine *e, sequence *s, int64_t now_us);
-/* Counts the prompt of s, whose rows were pooled: it gets no token. */
+/* Counts the prompt of s, which gets no token. */
 void stats_pooled(engine *e, const sequence *s);
 /* Counts a step that took us. */
 void stats_step(engine *e, int64_t us);
@@ -221,5 +262,24 @@ void stats_step(engine *e, int64_t us);
 void stats_pages(engine *e);
 /* Copies the engine thread's numbers to where engine_stats_read finds them. */
 void stats_publish(engine *e);
+
+/* ---- park.c ---- */
+/* Opens e's table, empty. NO_MEMORY: parks_close does the rest. */
+quire_err parks_open(engine *e);
+/* Empties all parks and frees the table. No sequence runs any more. */
+void parks_close(engine *e);
+
+/* Between steps: empties the parks that were closed. */
+void parks_collect_closed(engine *e);
+/* s, which holds pages, ends: true where these are its park's from now on, and s has
+ * none. */
+bool parks_take(engine *e, sequence *s);
+/* After a step: parks keep what holds their last tokens now (kv_index_follow_tail). */
+void parks_follow(engine *e);
+/* Empties the oldest ones until n_pages more can be allocated, as far as possible. */
+void parks_yield(engine *e, int64_t n_pages);
+
+/* Whether the counts are right: QUIRE_INTERNAL and what is wrong otherwise. */
+quire_err parks_check(const engine *e, quire_error *err);
 
 #endif

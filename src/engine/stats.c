@@ -106,6 +106,17 @@ static quire_page_memory count_memory(const engine *e) {
                                .model_bytes = all.fixed_bytes};
 }
 
+static quire_parked_stats count_parked(const engine *e) {
+    const engine_parks *p = &e->parks;
+    return (quire_parked_stats){.size = sizeof(quire_parked_stats),
+                                .n_parks = p->n,
+                                .n_pages = p->n_pages,
+                                .bytes = p->n_pages * e->layout.page_bytes,
+                                .max_bytes = p->max_pages * e->layout.page_bytes,
+                                .parked = p->n_parked,
+                                .bounded = p->n_bounded};
+}
+
 void stats_publish(engine *e) {
     kv_counts c = kv_pool_counts(e->kv.pool);
     const sched_counts *q = &e->sched.counts;
@@ -126,6 +137,7 @@ void stats_publish(engine *e) {
     e->published = e->stats;
     e->published_snapshots = count_snapshots(e);
     e->published_memory = count_memory(e);
+    e->published_parked = count_parked(e);
     e->published_profile = e->profile;
     e->published_profile.steps = e->stats.steps;
     pthread_mutex_unlock(&e->lock);
@@ -146,6 +158,12 @@ void engine_snapshots_read(engine *e, quire_snapshot_stats *out) {
 void engine_page_memory_read(engine *e, quire_page_memory *out) {
     pthread_mutex_lock(&e->lock);
     *out = e->published_memory;
+    pthread_mutex_unlock(&e->lock);
+}
+
+void engine_parked_read(engine *e, quire_parked_stats *out) {
+    pthread_mutex_lock(&e->lock);
+    *out = e->published_parked;
     pthread_mutex_unlock(&e->lock);
 }
 

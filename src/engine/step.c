@@ -26,6 +26,7 @@ static bool engine_step_plan(engine *e, int64_t now_us) {
 
 static bool engine_step_submit(engine *e) {
     int64_t start_ns = clock_ns();
+    parks_collect_closed(e);
     intake_drop_cancelled(e, intake_new(e));
     event_polled(e);
     if (e->sched.n_running + e->sched.n_waiting == 0) {
@@ -96,6 +97,43 @@ static bool any_is_cancelled(const engine *e, const sequence *parent) {
     return any;
 }
 
+/* Ends s, whose tokens are all computed, and which needs no logits. */
+static void intake_end(engine *e, sequence *s) {
+    stats_pooled(e, s);
+    step_finish(e, s, FINISH_LENGTH, QUIRE_OK);
+    sequence_drop(s);
+}
+
+/* Gives s, which needs no logits, the pages of all its tokens where all are cached. */
+static bool intake_finds_all(engine *e, sequence *s) {
+    kv_held held;
+    if (!s->task.no_logits || s->pooling != NULL || any_is_cancelled(e, s) ||
+        kv_seq_peek(&e->kv, &s->task.kv, s->task.tokens, s->task.n_known, &held) < s->task.n_known) {
+        return false;
+    }
+    s->task.needs_no_row = true;
+    e->sched.now_us = clock_us();
+    scheduler_admit(&e->sched, &s->task);
+    return true;
+}
+
+/* Puts s, whose children are chained to it, among the waiting, unless it is over at
+ * once. */
+static void intake_wait(engine *e, sequence *s) {
+    kv_held held;
+    cache_enter(e, s);
+    if (intake_finds_all(e, s)) {
+        intake_end(e, s);
+        return;
+    }
+    s->task.n_found = kv_seq_peek(&e->kv, &s->task.kv, s->task.tokens, task_reusable(&s->task), &held);
+    scheduler_wait(&e->sched, &s->task);
+    explain_queued(e, s);
+    if (e->options.ablations.no_fork_sharing) {
+        fork_split(e, s);
+    }
+}
+
 bool intake_new(engine *e) {
     sequence *s;
     bool some_cancelled = false;
@@ -105,20 +143,13 @@ bool intake_new(engine *e) {
         for (sequence *child = s; child != NULL; child = child->next_child) {
             event_entered(e, child);
         }
-        if (s->fork_from) {
-            branch_enter(e, s);
-            continue;
-        }
         if (s->beams != NULL) {
             beam_enter(s);
         }
-        cache_enter(e, s);
-        kv_held held;
-        s->task.n_found = kv_seq_peek(&e->kv, &s->task.kv, s->task.tokens, task_reusable(&s->task), &held);
-        scheduler_wait(&e->sched, &s->task);
-        explain_queued(e, s);
-        if (e->options.ablations.no_fork_sharing) {
-            fork_split(e, s);
+        if (s->fork_from == NULL || !branch_enter(e, s)) {
+            intake_wait(e, s);
+        } else if (s->task.kv.n_computed == s->task.n_known) {
+            intake_end(e, s);
         }
     }
     return some_cancelled;

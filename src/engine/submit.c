@@ -169,12 +169,36 @@ static quire_err check_branch(const engine_request *r, int32_t n, int32_t n_prom
         return err_set(err, QUIRE_UNSUPPORTED, -1,
                        "a beam search has no branches: its tokens are known at its end only");
     }
-    if (r->n_tokens >= n_max) {
+    if (r->n_tokens >= n_max && !r->no_tokens) {
         return err_set_param(err, QUIRE_BAD_REQUEST, "max_tokens",
                              "%d of at most %d tokens stand already; none is left to generate",
                              (int)(r->n_tokens - n_prompt), (int)(n_max - n_prompt));
     }
     return QUIRE_OK;
+}
+
+/* A request that parks has one sequence for each sample, with tokens; one without tokens of
+ * its own is one sequence, whose rows nobody wants. */
+static quire_err submit_check_park(const engine *e, const engine_request *r, int32_t n, quire_error *err) {
+    bool is_plain = r->beams.width == 0 && !submit_is_pooled(r);
+    for (int32_t i = 0; r->parks != NULL && i < n; i++) {
+        is_plain = is_plain && (r->parks[i] == NULL || engine_park_engine(r->parks[i]) == e);
+    }
+    bool wants = n > 1 || r->logits_out != NULL || r->prompt_logprobs_width > 0 || r->logprobs_width > 0;
+    return (r->parks == NULL || is_plain) && (!r->no_tokens || (is_plain && !wants))
+               ? QUIRE_OK
+               : err_set(err, QUIRE_INVALID, -1,
+                         "beams, rows and another engine's requests do not park; a request without tokens "
+                         "has one sample and no logits");
+}
+
+/* Tokens at which a sequence of r ends. */
+static int32_t submit_most_tokens(const engine *e, const engine_request *r, int32_t n_prompt) {
+    int32_t room = e->options.max_model_len - n_prompt, wanted = r->sampling.max_tokens;
+    if (submit_is_pooled(r) || r->no_tokens) {
+        return r->n_tokens;
+    }
+    return n_prompt + (wanted < 0 || wanted > room ? room : wanted);
 }
 
 /* Takes entries in the table for the first n of a group, which have readers, and pushes
@@ -239,6 +263,7 @@ static quire_err make_group(const engine *e, const engine_request *r, int32_t n,
             s->rule_error = prepared;
         }
         s->user = k < n ? users[k] : NULL;
+        s->park = r->parks != NULL ? engine_park_hold(r->parks[k]) : NULL;
         s->next_child = *parent;
         *parent = s;
         TRY(submit_is_pooled(r) ? row_pooling_open(r, e->m, s) : QUIRE_OK);
@@ -255,9 +280,9 @@ quire_err engine_submit_samples(engine *e, const engine_request *r, int32_t n, v
         return err_set(err, QUIRE_INVALID, -1,
                        "%d samples with logits of their prompt, or one row made of it", (int)n);
     }
+    TRY(submit_check_park(e, r, n, err));
     int32_t n_prompt = r->n_prompt > 0 ? r->n_prompt : r->n_tokens;
-    int32_t room = e->options.max_model_len - n_prompt, wanted = r->sampling.max_tokens;
-    int32_t n_max = n_prompt + (submit_is_pooled(r) ? 0 : wanted < 0 || wanted > room ? room : wanted);
+    int32_t n_max = submit_most_tokens(e, r, n_prompt);
     TRY(check_branch(r, n, n_prompt, n_max, err));
     if (by_beams) {
         TRY(beam_check(e, r, n, &n_max, err));

@@ -110,7 +110,8 @@ kv_index_counts kv_index_count(const kv_index *ix) {
                              .max_snapshots = s->shape.cap,
                              .snapshots_taken = s->n_taken,
                              .snapshots_dropped = s->n_dropped,
-                             .snapshots_restored = s->n_restored};
+                             .snapshots_restored = s->n_restored,
+                             .tails_replaced = ix->n_tails_replaced};
 }
 
 int64_t kv_index_bytes(const kv_index *ix) {
@@ -604,6 +605,7 @@ static quire_err publish_page(kv_index *ix, kv_path *path, const int32_t *tokens
     if (is_new) {
         if (e != TREE_NONE && n_shared == kv_tree_entry(&ix->tree, e)->n_tokens) {
             index_drop_entry(ix, e);
+            ix->n_tails_replaced++;
         }
         e = kv_tree_insert(&ix->tree, root, after, path->entry, tokens, n);
         while (e == TREE_NONE && ix->o.n_groups == 0 && make_entry_room(ix)) {
@@ -670,4 +672,19 @@ bool kv_index_take_over_tail(kv_index *ix, const kv_table *tables, int32_t n) {
         }
     }
     return changed;
+}
+
+void kv_index_follow_tail(kv_index *ix, const kv_path *path, const int32_t *tail, int32_t n_tail,
+                          kv_table *tables) {
+    int32_t i = path->n_pages, n_shared,
+            e = kv_index_best(ix, path, i, path->entry, tail, n_tail, &n_shared);
+    for (int32_t g = 0; n_shared == n_tail && g < ix->o.n_groups; g++) {
+        page_id *own = &tables[g].pages[i], page = {kv_tree_pages(&ix->tree, e)[g]};
+        if (page.v != TREE_NONE && own->v != PAGE_NONE.v && own->v != page.v &&
+            kv_pool_entry(ix->pool, *own) < 0) {
+            kv_pool_share(ix->pool, page);
+            kv_pool_release(ix->pool, *own);
+            *own = page;
+        }
+    }
 }

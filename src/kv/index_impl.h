@@ -21,6 +21,7 @@ struct kv_index {
     const kv_index_watch *watch; /* NULL: none */
     kv_snapshots snapshots;      /* empty without state groups */
     bool is_clearing;            /* one event will replace all removals */
+    int64_t n_tails_replaced;
 };
 
 /* The namespace of page i of a path's sequence. */

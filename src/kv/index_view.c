@@ -289,11 +289,14 @@ quire_err kv_index_restore(kv_index *ix, const kv_path *path, const int32_t *tok
     return QUIRE_OK;
 }
 
-void kv_index_take_over(kv_index *ix, const kv_table *states) {
-    int32_t mark = states[0].n_pages > 0 ? kv_pool_entry(ix->pool, states[0].pages[0]) : -1;
-    if (mark >= ix->tree.cap_entries) {
-        kv_snapshots_drop(&ix->snapshots, mark - ix->tree.cap_entries);
+bool kv_index_take_over(kv_index *ix, const kv_table *states) {
+    bool is_own = states[0].n_pages > 0 && kv_pool_count(ix->pool, states[0].pages[0]) == 1;
+    int32_t mark = is_own ? kv_pool_entry(ix->pool, states[0].pages[0]) : -1;
+    if (mark < ix->tree.cap_entries) {
+        return false;
     }
+    kv_snapshots_drop(&ix->snapshots, mark - ix->tree.cap_entries);
+    return true;
 }
 
 /* ---- snapshots of removed entries ---- */

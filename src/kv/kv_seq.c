@@ -324,12 +324,24 @@ void kv_seq_release(kv_cache *c, kv_seq *s, const int32_t *tokens, kv_keep keep)
     s->n_computed = 0;
 }
 
-bool kv_seq_take_over(kv_cache *c, kv_seq *s) {
-    bool shares_state = c->index != NULL && kv_seq_shared_states(c, s) > 0;
-    if (shares_state) {
-        kv_index_take_over(c->index, s->tables + c->n_token_groups);
+quire_err kv_seq_park(kv_cache *c, kv_seq *s, const int32_t *tokens) {
+    int32_t n = s->n_computed;
+    kv_seq_settle(c, s);
+    /* also a tail that others hold: as long as s holds it, they copy it before they write, published
+     * or not */
+    if (s->has_path && c->n_state_pages > 0) {
+        kv_seq_snapshot(c, s, tokens, false, NULL);
+    } else {
+        kv_seq_publish_tail(c, s, tokens);
     }
-    return (c->index != NULL && kv_index_take_over_tail(c->index, s->tables, s->n_computed)) || shares_state;
+    kv_seq_release(c, s, tokens, KV_KEEP);
+    return kv_seq_admit(c, s, tokens, kv_seq_shareable(s, n));
+}
+
+bool kv_seq_take_over(kv_cache *c, kv_seq *s) {
+    bool has_state = c->index != NULL && kv_seq_shared_states(c, s) > 0 &&
+                     kv_index_take_over(c->index, s->tables + c->n_token_groups);
+    return (c->index != NULL && kv_index_take_over_tail(c->index, s->tables, s->n_computed)) || has_state;
 }
 
 /* ---- queries ---- */

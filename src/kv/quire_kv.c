@@ -158,7 +158,7 @@ static quire_err quire_kv_grow(quire_kv_seq *seq, int32_t n) {
     TRY(reserve_copies(kv));
     if (kv->c.n_state_pages > 0 && kv_seq_needs(&kv->c, &seq->s, n) > kv_cache_available(&kv->c)) {
         /* so that reuse never needs more pages than a cold start */
-        kv_index_take_over(kv->c.index, seq->s.tables + kv->c.n_token_groups);
+        (void)kv_index_take_over(kv->c.index, seq->s.tables + kv->c.n_token_groups);
     }
     int64_t needs = kv_seq_needs(&kv->c, &seq->s, n);
     if (needs > kv->o.n_pages) {

@@ -97,7 +97,7 @@ void kv_view_seq(quire_kv_view *v, int64_t id, str owner, quire_kv_view_state st
             if (page >= 0 && page < v->cap_pages && seq < v->cap_seqs) {
                 view_add_holder(&v->pages[page], seq);
             }
-            if (page >= 0 && page == v->page && g < v->n_groups) {
+            if (page >= 0 && page == v->page && g < v->n_groups && tokens != NULL) {
                 show_tokens(v, tokens + from,
                             t->n_tokens - from < v->page_tokens ? t->n_tokens - from : v->page_tokens);
             }

@@ -18,7 +18,7 @@
 void kv_view_begin(quire_kv_view *v, const kv_pool *pool, int32_t page_tokens, int32_t n_groups);
 /* Adds a sequence: its number, its tenant's name (cut to QUIRE_KV_VIEW_OWNER - 1 bytes),
  * its state, and the slots of its tokens[0..n_tokens) (tables of states follow the
- * others). */
+ * others). tokens NULL: they are shown where the tree has them. */
 void kv_view_seq(quire_kv_view *v, int64_t id, str owner, quire_kv_view_state state, const int32_t *tokens,
                  const kv_table *tables, int32_t n_tables);
 /* Adds the tree, and the events after number v->after. ix and events may be NULL: there

@@ -184,6 +184,11 @@ struct quire_request {
     strbuf adapter;    /* the text of g.adapter */
     strbuf names;      /* of SGLang's forms: those of g.more.request_id */
     float *logits_out; /* the caller's; see quire_request_logits */
+    /* [n_parks] where choices park, NULL: nowhere: references of the stream room's */
+    struct quire_park **parks;
+    size_t n_parks, cap_parks;
+    uint64_t program; /* see quire_request_step */
+    int32_t depth;
 };
 
 /* What requests of an endpoint differ in beside their fields (request_read.c). */

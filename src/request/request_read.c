@@ -656,7 +656,8 @@ quire_err request_check_generation(quire_request *r, quire_error *err) {
         return err_set_param(err, QUIRE_BAD_REQUEST, "stream_options",
                              "stream_options is given without stream; set stream to true");
     }
-    if (r->g.sampling.max_tokens == 0 && !r->g.info.echo && !dialect_of(&r->g)->takes_no_tokens) {
+    bool takes_none = r->g.info.echo || dialect_of(&r->g)->takes_no_tokens || r->n_parks > 0;
+    if (r->g.sampling.max_tokens == 0 && !takes_none) {
         return err_set_param(err, QUIRE_BAD_REQUEST, "max_tokens",
                              "max_tokens is 0; it must be at least 1, or echo must be true");
     }

@@ -53,15 +53,44 @@ int32_t candidates_order_begin(scheduler *s) {
     bool by_prefix = s->options.policy == ADMISSION_PREFIX;
     int32_t n = by_prefix && s->n_waiting > CANDIDATES_EXAMINED ? CANDIDATES_EXAMINED : s->n_waiting;
     s->last_key = -INFINITY;
+    for (int32_t i = 0; i < s->n_waiting; i++) {
+        s->ordered[i] = s->waiting[i];
+    }
     for (int32_t i = 0; i < n; i++) {
         s->keys[i] = admission_candidates_key_of(s, s->waiting[i]);
     }
     return n;
 }
 
+/* Whether two of the ordered tasks are steps of one program that take each other's
+ * turns. */
+static bool share_turns(const scheduler *s, int32_t i, int32_t k) {
+    const sched_task *a = s->ordered[i], *b = s->ordered[k];
+    return a->tree != 0 && a->tree == b->tree && a->tenant_slot == b->tenant_slot &&
+           a->priority == b->priority && s->keys[i] == s->keys[k];
+}
+
+static bool candidates_go_deeper(const sched_task *a, const sched_task *b) {
+    return admission_goes_deeper(a->depth, a->arrival, b->depth, b->arrival);
+}
+
+/* Gives turn i, the first that is left to its task's program, to the deepest step of it,
+ * which gives its own turn in return. */
+static void candidates_put_deepest(scheduler *s, int32_t n, int32_t i) {
+    int32_t deepest = i;
+    for (int32_t k = i + 1; k < n && s->ordered[i]->tree != 0; k++) {
+        bool is_deeper = candidates_go_deeper(s->ordered[k], s->ordered[deepest]);
+        deepest = is_deeper && share_turns(s, i, k) ? k : deepest;
+    }
+    sched_task *t = s->ordered[i];
+    s->ordered[i] = s->ordered[deepest];
+    s->ordered[deepest] = t;
+}
+
 int32_t candidates_order_next(scheduler *s, int32_t n) {
     int32_t i = least_of(s->keys, n, s->last_key);
     if (i < n) {
+        candidates_put_deepest(s, n, i);
         s->last_key = s->keys[i]; /* keys only grow */
         s->keys[i] = NAN;
     }
@@ -75,7 +104,7 @@ static double admission_candidates_service(const sched_task *t) {
 
 void candidates_order_served(scheduler *s, int32_t n, const sched_task *t) {
     for (int32_t i = 0; i < n && s->options.policy == ADMISSION_FAIR; i++) {
-        bool same = s->waiting[i]->tenant_slot == t->tenant_slot;
+        bool same = s->ordered[i]->tenant_slot == t->tenant_slot;
         s->keys[i] += same ? admission_candidates_service(t) : 0.0;
     }
 }
@@ -84,11 +113,11 @@ void candidates_order_served(scheduler *s, int32_t n, const sched_task *t) {
  * in order of their queue, but for those that go before all others. */
 static void admission_candidates_add_service(scheduler *s, int32_t n) {
     for (int32_t i = 0; i < n; i++) {
-        s->service.slots[s->waiting[i]->tenant_slot].queued = 0.0;
+        s->service.slots[s->ordered[i]->tenant_slot].queued = 0.0;
     }
     for (int pass = 0; pass < 2; pass++) {
         for (int32_t i = 0; i < n; i++) {
-            const sched_task *t = s->waiting[i];
+            const sched_task *t = s->ordered[i];
             double *queued = &s->service.slots[t->tenant_slot].queued;
             if ((s->keys[i] <= -DBL_MAX) == (pass == 0)) {
                 s->keys[i] += *queued;
@@ -100,7 +129,10 @@ static void admission_candidates_add_service(scheduler *s, int32_t n) {
 
 int32_t candidates_ahead(scheduler *s, const sched_task *t) {
     int32_t n = candidates_order_begin(s), own = 0, n_ahead = 0;
-    while (s->waiting[own] != t) {
+    for (int32_t i = 0; i < n; i++) {
+        candidates_put_deepest(s, n, i);
+    }
+    while (s->ordered[own] != t) {
         own++;
     }
     if (own >= n) {
@@ -136,7 +168,7 @@ bool candidates_have_slot(const scheduler *s, const sched_task *t) {
 /* Takes the keys of those of the first n waiting tasks that get no slot. */
 static void drop_slotless(scheduler *s, int32_t n, const adapter_slots *slots) {
     for (int32_t i = 0; i < n; i++) {
-        s->keys[i] = adapter_slots_fit(slots, s->waiting[i]->adapter) ? s->keys[i] : NAN;
+        s->keys[i] = adapter_slots_fit(slots, s->ordered[i]->adapter) ? s->keys[i] : NAN;
     }
 }
 
@@ -181,11 +213,12 @@ int32_t admission_candidates_find(scheduler *s) {
         if (i == n) {
             break;
         }
-        if (hooks->is_ready == NULL || hooks->is_ready(s->options.context, s->waiting[i])) {
-            s->candidates[n_candidates++] = s->waiting[i];
-            candidates_order_served(s, n, s->waiting[i]);
-            adapter_slots_take(&slots, s->waiting[i]->adapter);
-            if (s->waiting[i]->adapter != 0) {
+        sched_task *t = s->ordered[i];
+        if (hooks->is_ready == NULL || hooks->is_ready(s->options.context, t)) {
+            s->candidates[n_candidates++] = t;
+            candidates_order_served(s, n, t);
+            adapter_slots_take(&slots, t->adapter);
+            if (t->adapter != 0) {
                 drop_slotless(s, n, &slots);
             }
         }

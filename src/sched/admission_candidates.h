@@ -9,8 +9,8 @@
 #define CANDIDATES_EXAMINED 64
 
 /* Walks the waiting tasks in the order of the policy. begin returns how many of them are
- * ordered. next returns the index in the waiting queue of the next one, or that number
- * after the last. The queue does not change in between. O(waiting) each. */
+ * ordered. next returns the index in s->ordered of the next one, or that number after the
+ * last. The queue does not change in between. O(waiting) each. */
 int32_t candidates_order_begin(scheduler *s);
 int32_t candidates_order_next(scheduler *s, int32_t n);
 /* t will be admitted. Its tenant's service counter grows at once, so that one plan does
@@ -19,7 +19,7 @@ void candidates_order_served(scheduler *s, int32_t n, const sched_task *t);
 
 /* How many of the waiting tasks the walk gives before t, which waits too, each of them
  * being admitted. Under ADMISSION_PREFIX a task that is not ordered is after all older
- * ones. O(waiting). */
+ * ones. O(waiting), and O(waiting) more for each that is a step of a program. */
 int32_t candidates_ahead(scheduler *s, const sched_task *t);
 
 /* Whether t's adapter has a slot beside those of the running tasks, or needs none. */

@@ -7,6 +7,10 @@ double admission_prefix_score(int32_t n_matched, int64_t waited_us, double lambd
     return (double)n_matched + lambda * (double)waited_us * 1e-6;
 }
 
+bool admission_goes_deeper(int32_t depth, uint64_t arrival, int32_t other_depth, uint64_t other_arrival) {
+    return depth != other_depth ? depth > other_depth : arrival < other_arrival;
+}
+
 quire_err service_counters_open(service_counters *s, int32_t n) {
     *s = (service_counters){.slots = mem_new((size_t)n + 1, sizeof *s->slots), .n = n};
     return s->slots ? QUIRE_OK : QUIRE_NO_MEMORY;

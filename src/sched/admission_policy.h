@@ -9,7 +9,11 @@
  *   fair      the tenant with the lowest service counter first, within a tenant by
  *             arrival (Sheng et al. 2024, "Fairness in Serving Large Language Models"). A
  *             tenant that becomes active again gets at least the lowest counter of the
- *             active ones: it saves up no credit */
+ *             active ones: it saves up no credit
+ *
+ * Steps of a program take each other's turns: the deepest first, so that a branch of the
+ * program's tree is finished, and its pages are free, before the next one is begun. No other
+ * request waits longer for it. */
 #ifndef SCHED_ADMISSION_POLICY_H
 #define SCHED_ADMISSION_POLICY_H
 
@@ -28,6 +32,10 @@ typedef enum admission_policy {
 
 /* The score of a request under the prefix policy: the largest is admitted first. */
 double admission_prefix_score(int32_t n_matched, int64_t waited_us, double lambda);
+
+/* Whether a step goes before another one of its program: it is deeper or, equally deep,
+ * came earlier. */
+bool admission_goes_deeper(int32_t depth, uint64_t arrival, int32_t other_depth, uint64_t other_arrival);
 
 /* A tenant's slot: its service counter, and how many of its requests wait or run. */
 typedef struct tenant_slot {

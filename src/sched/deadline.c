@@ -82,15 +82,15 @@ int32_t deadline_check(scheduler *s, int64_t now_us) {
     deadline_load load = load_of_running(s);
     int32_t n = candidates_order_begin(s);
     for (int32_t k = 0, i; k < CANDIDATES_EXAMINED && (i = candidates_order_next(s, n)) < n; k++) {
-        if (deadline_pass(s, &l, &load, s->waiting[i], now_us)) {
-            candidates_order_served(s, n, s->waiting[i]);
+        if (deadline_pass(s, &l, &load, s->ordered[i], now_us)) {
+            candidates_order_served(s, n, s->ordered[i]);
         } else {
             n_refused++;
         }
     }
     for (int32_t i = 0; i < s->n_waiting; i++) {
         if (i >= n || s->keys[i] == s->keys[i]) { /* not visited yet */
-            n_refused += !deadline_pass(s, &l, &load, s->waiting[i], now_us);
+            n_refused += !deadline_pass(s, &l, &load, s->ordered[i], now_us);
         }
     }
     return n_refused;

@@ -16,6 +16,7 @@ quire_err scheduler_open(const scheduler_options *o, scheduler *out) {
     s.running_seqs = mem_new(n_seqs, sizeof *s.running_seqs);
     s.waiting_seqs = mem_new(n_seqs, sizeof *s.waiting_seqs);
     s.candidates = mem_new(n_seqs, sizeof *s.candidates);
+    s.ordered = mem_new(n_tasks, sizeof *s.ordered);
     s.keys = mem_new(n_tasks, sizeof *s.keys);
     s.plan.items = mem_new(n_seqs, sizeof *s.plan.items);
     s.plan.decisions = mem_new(n_seqs, sizeof *s.plan.decisions);
@@ -23,8 +24,8 @@ quire_err scheduler_open(const scheduler_options *o, scheduler *out) {
     s.work = mem_new(n_seqs, sizeof *s.work);
     s.copies.pairs = mem_new(n_copies, sizeof *s.copies.pairs);
     s.copies.cap = (int32_t)n_copies;
-    bool whole = s.running && s.waiting && s.running_seqs && s.waiting_seqs && s.candidates && s.keys &&
-                 s.plan.items && s.plan.decisions && s.tasks && s.work && s.copies.pairs;
+    bool whole = s.running && s.waiting && s.running_seqs && s.waiting_seqs && s.candidates && s.ordered &&
+                 s.keys && s.plan.items && s.plan.decisions && s.tasks && s.work && s.copies.pairs;
     if (!whole || service_counters_open(&s.service, o->max_tenants) != QUIRE_OK) {
         scheduler_close(&s);
         *out = (scheduler){0};
@@ -36,9 +37,9 @@ quire_err scheduler_open(const scheduler_options *o, scheduler *out) {
 
 void scheduler_close(scheduler *s) {
     service_counters_close(&s->service);
-    void *blocks[] = {s->running,    s->waiting, s->running_seqs, s->waiting_seqs,
-                      s->candidates, s->keys,    s->plan.items,   s->plan.decisions,
-                      s->tasks,      s->work,    s->copies.pairs};
+    void *blocks[] = {s->running,        s->waiting, s->running_seqs, s->waiting_seqs,
+                      s->candidates,     s->ordered, s->keys,         s->plan.items,
+                      s->plan.decisions, s->tasks,   s->work,         s->copies.pairs};
     for (size_t i = 0; i < sizeof blocks / sizeof *blocks; i++) {
         mem_free(blocks[i]);
     }

@@ -31,6 +31,9 @@ typedef struct sched_hooks {
     /* t is refused: it would miss its deadline. One like it may be served after_s seconds
      * from now. The owner ends it (TASK_DONE). */
     void (*refuse)(void *context, sched_task *t, int32_t after_s);
+    /* Pages are so few that no task can run. The owner releases some that it holds besides
+     * tasks, if there are any. */
+    void (*yield)(void *context);
 } sched_hooks;
 
 typedef struct scheduler_options {
@@ -72,6 +75,9 @@ typedef struct scheduler {
     sched_seq *running_seqs, *waiting_seqs; /* the planner's input */
     sched_task **candidates;                /* [n_candidates] which waiting_seqs describes */
     int32_t n_candidates;
+    /* [n_waiting] the waiting tasks in the order of the queue, but steps of a program by
+     * depth */
+    sched_task **ordered;
     /* [max_tasks] sort keys of the waiting tasks; the key of the last one taken */
     double *keys, last_key;
     sched_plan plan;

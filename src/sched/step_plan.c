@@ -91,7 +91,7 @@ static sched_task *head_of_waiting(scheduler *s, bool *is_passed) {
     int32_t n = candidates_order_begin(s);
     *is_passed = false;
     for (int32_t k = 0, i; k < CANDIDATES_EXAMINED && (i = candidates_order_next(s, n)) < n; k++) {
-        sched_task *t = s->waiting[i];
+        sched_task *t = s->ordered[i];
         bool gives_nobody = fair_preempt_victim_for(s, t, *is_passed && !has_place(s)) == NULL;
         if (!gives_nobody && may_take_places(t) && fair_preempt_may_go(s, t)) {
             return t;
@@ -100,7 +100,7 @@ static sched_task *head_of_waiting(scheduler *s, bool *is_passed) {
             *is_passed = *is_passed || !prefix_wait_blocks(s, t);
         }
         for (int32_t j = 0; j < n && gives_nobody; j++) { /* nor does it to the others of t's tenant */
-            s->keys[j] = s->waiting[j]->tenant_slot == t->tenant_slot ? NAN : s->keys[j];
+            s->keys[j] = s->ordered[j]->tenant_slot == t->tenant_slot ? NAN : s->keys[j];
         }
     }
     return NULL;
@@ -420,12 +420,14 @@ static bool some_sit_out(const scheduler *s) {
 
 /* Nothing runs in this step: makes room for the next one. A task alone needs no more than
  * the pages that the index shares with it, which is known only here: the plan counts them
- * as pages to copy. */
+ * as pages to copy; and than those that the owner holds besides tasks. */
 static void step_plan_make_room(scheduler *s) {
+    bool is_alone = s->n_running == 1 && s->kv != NULL;
     if (s->n_running > 1) {
         preempt_newest(s);
-    } else if (s->n_running == 1 && s->kv != NULL) {
-        (void)kv_seq_take_over(s->kv, &s->running[0]->kv);
+    } else if (!(is_alone && kv_seq_take_over(s->kv, &s->running[0]->kv)) &&
+               s->n_running + s->n_candidates > 0 && s->options.hooks->yield != NULL) {
+        s->options.hooks->yield(s->options.context);
     }
 }
 

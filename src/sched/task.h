@@ -50,6 +50,13 @@ typedef struct sched_task {
     bool no_logits;
 
     /* Seldom read. */
+    /* the program that it is a step of, 0: none, and how deep in its tree of steps
+     * (admission_policy.h) */
+    uint64_t tree;
+    int32_t depth;
+    /* all its known tokens are cached, and it needs no row: the next admission takes the
+     * last one too. It never runs */
+    bool needs_no_row;
     /* deadline_us: when its first token must be there (clock_us); 0: no deadline */
     int64_t submitted_us, deadline_us;
     /* from submitted_us to its first admission; written before the first token is
@@ -79,10 +86,12 @@ static inline bool task_wants_logits(const sched_task *t) {
     return t->wants_prompt_logits && t->n_known == t->n_prompt;
 }
 
-/* Tokens of t that may be reused, wherever they are: not the last known one, none whose
- * logits are wanted, none that are never published, and no more than its limit. */
+/* Tokens of t that may be reused, wherever they are: not the last known one, whose row is
+ * to be computed, none whose logits are wanted, none that are never published, and no more
+ * than its limit. */
 static inline int32_t task_reusable(const sched_task *t) {
-    int32_t n = t->limits_reuse && t->reuse_limit < t->n_known - 1 ? t->reuse_limit : t->n_known - 1;
+    int32_t n = t->needs_no_row ? t->n_known : t->n_known - 1;
+    n = t->limits_reuse && t->reuse_limit < n ? t->reuse_limit : n;
     n = kv_seq_shareable(&t->kv, n);
     return task_wants_logits(t) && t->logits_first < n ? t->logits_first : n;
 }

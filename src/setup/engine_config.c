@@ -193,6 +193,8 @@ quire_err options_engine(const quire_options *o, engine_options *out, quire_erro
         .preempt = (preempt_mode)o->preemption_mode,
         .step_target_us = o->step_target_us,
         .swap_bytes = o->swap_bytes,
+        .parked_bytes = o->parked_bytes,
+        .parked_tenant_bytes = o->parked_tenant_bytes,
         .audit_path = o->audit,
         .tiers = {.host_bytes = o->tier_host_bytes,
                   .file_path = o->tier_file,

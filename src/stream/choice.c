@@ -233,7 +233,9 @@ static void choice_take_report(choice *c, explain *x) {
                                  .adapter = c->want->ref != NULL ? c->want->ref->name : NULL,
                                  .adapter_load_us = c->want->load_us,
                                  .n_differ = (int32_t)c->turns.n_differ,
-                                 .n_prefix = x->n_prefix};
+                                 .n_prefix = x->n_prefix,
+                                 .first_token_step = x->first_token_step,
+                                 .last_token_step = x->last_token_step};
     }
 }
 

@@ -238,6 +238,9 @@ static quire_err prepare_make_prompt(const stream_engine *e, const quire_request
                    ? encode_continued(e, r, p->text, 0, &r->continuation.plain, &c->prompt, err)
                    : prepare_encode(e, &r->g, p->text, (encode_options){0}, &c->prompt, err);
     }
+    if (c->stream != NULL && c->stream->is_held) {
+        TRY(prepare_copy_ids(&c->prompt, c->stream->first.ids, c->stream->first.n, err));
+    }
     return prepare_copy_ids(&c->prompt, p->ids, (size_t)p->n_ids, err);
 }
 
@@ -511,6 +514,8 @@ engine_request stream_engine_request(const quire_stream *s, int32_t prompt, cons
                                 write_namespace(s->q->e, &r->g, prompt, from == 0 ? ref : NULL, namespace),
                             .retains = r->g.cache_priority >= 0 || r->g.cache_ttl_s > 0,
                             .retention = retention_of(&r->g),
+                            .tree = r->program,
+                            .depth = r->depth,
                             .explain = r->g.info.explain,
                             .shows_progress = r->g.more.return_progress,
                             .outside = {add_work, s->q->e->text, text_tenant(r->g.tenant)},
@@ -532,10 +537,16 @@ static void add_fork(const stream_fork *fork_from, engine_request *r) {
     5 /* of a prompt: the ends of the last four messages' texts, and what begins the answer */
 _Static_assert(MARKED_PLACES <= ENGINE_MARKS, "the engine takes them all");
 
+/* Whether c is over once its prompt is computed, and no row of it is wanted. */
+static bool takes_none(const choice *c) {
+    const quire_request *r = c->request;
+    return c->prompt_only && r->n_parks > 0 && r->g.info.prompt_logprobs < 0 && r->logits_out == NULL;
+}
+
 /* Submits n samples of one prompt, of which c is the first; its prompt's ids are copied,
  * since START shows them. */
 static quire_err submit_samples(quire_stream *s, choice *c, int32_t n, request_id *ids, void **users,
-                                quire_error *err) {
+                                engine_park **parks, quire_error *err) {
     const quire_request *q = s->request;
     int32_t *tokens = mem_new(c->prompt.n, sizeof *tokens);
     if (!tokens) {
@@ -558,9 +569,18 @@ static quire_err submit_samples(quire_stream *s, choice *c, int32_t n, request_i
     if (q->fork_from != NULL) {
         add_fork(q->fork_from, &r);
     }
+    if (takes_none(c)) {
+        r.no_tokens = true;
+        r.constraint = NULL;
+        r.prediction = NULL;
+        r.logprobs_width = 0;
+        r.sampling.mirostat = MIROSTAT_OFF;
+    }
     for (int32_t k = 0; k < n; k++) {
         users[k] = c + k;
+        parks[k] = stream_park_of(q, c[k].index);
     }
+    r.parks = q->n_parks > 0 ? parks : NULL;
     quire_err e = engine_submit_samples(s->q->e->core, &r, n, users, ids, err);
     if (e != QUIRE_OK) {
         mem_free(tokens);
@@ -581,12 +601,15 @@ static quire_err submit_samples(quire_stream *s, choice *c, int32_t n, request_i
  * on the whole prompt. */
 static quire_err submit_all(quire_stream *s, quire_error *err) {
     const quire_request_info *info = &s->request->g.info;
-    bool alone = info->beam_width == 0 && (info->prompt_logprobs >= 0 || s->request->logits_out);
+    bool alone = info->beam_width == 0 &&
+                 (info->prompt_logprobs >= 0 || s->request->logits_out || takes_none(&s->choices[0]));
     int32_t group = alone ? 1 : info->n_samples;
     request_id *ids = mem_new((size_t)group, sizeof *ids);
     void **users = mem_new((size_t)group, sizeof *users);
+    engine_park **parks = mem_new((size_t)group, sizeof *parks);
     int64_t tokenise_us = clock_us() - s->submitted_us - s->want.load_us;
-    quire_err e = ids && users ? QUIRE_OK : err_set(err, QUIRE_NO_MEMORY, -1, "out of memory for a request");
+    quire_err e =
+        ids && users && parks ? QUIRE_OK : err_set(err, QUIRE_NO_MEMORY, -1, "out of memory for a request");
     for (int32_t i = 0; e == QUIRE_OK && i < s->n_choices; i += group) {
         choice *c = &s->choices[i], *first = c - i % info->n_samples;
         if (!first->sampling.has_seed) {
@@ -597,13 +620,14 @@ static quire_err submit_all(quire_stream *s, quire_error *err) {
             c[k].sampling = first->sampling; /* for the case that it is rolled back */
             c[k].tokenise_us = tokenise_us;
         }
-        e = submit_samples(s, c, group, ids, users, err);
+        e = submit_samples(s, c, group, ids, users, parks, err);
         e = e != QUIRE_OK && e != QUIRE_BUSY && gives_rows(&s->request->g)
                 ? request_name_input(s->request, i, e, err)
                 : e;
     }
     mem_free(ids);
     mem_free(users);
+    mem_free(parks);
     return e;
 }
 
@@ -723,12 +747,9 @@ static quire_err prepare_prompts(quire_stream *s, quire_error *err) {
     return QUIRE_OK;
 }
 
-quire_err stream_prepare(quire_stream *s, quire_error *err) {
+/* Makes the prompt of every choice, and opens its text. */
+static quire_err open_choices(quire_stream *s, quire_error *err) {
     int64_t n_bytes = 0;
-    if (s->request->g.more.prompt_only) {
-        return prepare_prompts(s, err);
-    }
-    TRY(request_tokenize_lists(s->request, s->q->e->tokenizer, &s->released, err));
     for (int32_t i = 0; i < s->n_choices; i++) {
         if (atomic_load(&s->released)) {
             TRY(err_set(err, QUIRE_CANCELLED, -1, "cancelled"));
@@ -743,6 +764,23 @@ quire_err stream_prepare(quire_stream *s, quire_error *err) {
         beam_stop_matcher_open(s->q->e, &s->request->g, &s->watch) != QUIRE_OK) {
         return err_set(err, QUIRE_NO_MEMORY, -1, "out of memory for stop strings");
     }
+    return QUIRE_OK;
+}
+
+quire_err stream_submit_held(quire_stream *s, quire_error *err) {
+    TRY(open_choices(s, err));
+    return submit_all(s, err);
+}
+
+quire_err stream_prepare(quire_stream *s, quire_error *err) {
+    if (s->request->g.more.prompt_only) {
+        return prepare_prompts(s, err);
+    }
+    TRY(request_tokenize_lists(s->request, s->q->e->tokenizer, &s->released, err));
+    if (s->is_held) {
+        return make_constraint(s, OUTPUT_START_UNKNOWN, err);
+    }
+    TRY(open_choices(s, err));
     request_drop_texts(s->request); /* before the queue's thread can fork it */
     TRY(make_constraint(s, s->choices[0].start, err));
     TRY(make_prediction(s, err));

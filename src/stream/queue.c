@@ -240,6 +240,16 @@ bool queue_take_prepared(text_job *job, quire_event *out) {
     return false;
 }
 
+bool queue_take_held(text_job *job, quire_event *out) {
+    (void)out;
+    quire_stream *s = (quire_stream *)job;
+    s->is_ready = true;
+    if (s->is_started || s->cancelled || s->released || s->verdict.code != QUIRE_OK) {
+        stream_end_wait(s);
+    }
+    return false;
+}
+
 bool queue_take_command(text_job *job, quire_event *out) {
     (void)out;
     stream_command *m = (stream_command *)job;

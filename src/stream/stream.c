@@ -25,6 +25,7 @@ static quire_stream *new_stream(quire_queue *q, quire_request *r, void *user) {
 }
 
 static void free_stream(quire_stream *s) {
+    token_list_deinit(&s->first);
     for (int32_t i = 0; i < s->n_choices; i++) {
         choice_deinit(&s->choices[i]);
     }
@@ -102,18 +103,41 @@ static void run_prepare(text_job *job) {
     stream_deliver(s->q, job);
 }
 
-/* A fork shares the pages of a sequence of its engine. */
+/* A fork shares the pages of a sequence of its engine, and parks are an engine's. */
 static quire_err check_engine(const quire_queue *q, const quire_request *r, quire_error *err) {
-    return r->fork_from == NULL || r->fork_from->core == q->e->core
-               ? QUIRE_OK
-               : err_set(
-                     err, QUIRE_INVALID, -1,
-                     "the request is a fork of another engine's stream; submit it to a queue of that engine");
+    if (r->fork_from != NULL && r->fork_from->core != q->e->core) {
+        return err_set(
+            err, QUIRE_INVALID, -1,
+            "the request is a fork of another engine's stream; submit it to a queue of that engine");
+    }
+    for (size_t i = 0; i < r->n_parks; i++) {
+        const engine_park *p = stream_park_of(r, (int32_t)i);
+        if (p != NULL && (engine_park_engine(p) != q->e->core || dialect_of(&r->g)->gives_rows ||
+                          r->g.more.prompt_only || request_beam_width(r) > 0)) {
+            return err_set(err, QUIRE_INVALID, -1,
+                           "choice %zu parks: not in another engine's park, nor with beams or without tokens",
+                           i);
+        }
+    }
+    return QUIRE_OK;
 }
 
-quire_err quire_submit(quire_queue *q, quire_request *r, void *user, quire_stream **out, quire_error *err) {
+/* The first tokens of a held request are not known yet: only a prompt of ids can follow
+ * them. */
+static quire_err check_held(const quire_request *r, quire_error *err) {
+    bool is_plain = r->g.n_prompts == 1 && r->g.prompts[0].ids != NULL && r->fork_from == NULL &&
+                    r->g.prediction.n == 0 && r->fill.field == NULL &&
+                    r->g.info.endpoint == QUIRE_COMPLETIONS;
+    return is_plain ? QUIRE_OK
+                    : err_set(err, QUIRE_INVALID, -1,
+                              "a request that is prepared has one prompt, of ids, and no prediction");
+}
+
+static quire_err stream_submit(quire_queue *q, quire_request *r, void *user, bool is_held, quire_stream **out,
+                               quire_error *err) {
     *out = NULL;
-    quire_err e = check_engine(q, r, err);
+    quire_err e = is_held ? check_held(r, err) : QUIRE_OK;
+    e = e == QUIRE_OK ? check_engine(q, r, err) : e;
     e = e == QUIRE_OK ? request_check(r, err) : e;
     quire_stream *s = e == QUIRE_OK ? new_stream(q, r, user) : NULL;
     if (!s) {
@@ -126,13 +150,51 @@ quire_err quire_submit(quire_queue *q, quire_request *r, void *user, quire_strea
     }
     q->streams = s;
     s->job = (text_job){.run = run_prepare,
-                        .take = queue_take_prepared,
+                        .take = is_held ? queue_take_held : queue_take_prepared,
                         .tenant = text_tenant(r->g.tenant),
                         .n_bytes = request_text_bytes(r),
                         .is_off = &s->released};
     s->submitted_us = clock_us();
+    s->is_held = is_held;
     *out = s;
     text_pool_add(q->e->text, &s->job);
+    return QUIRE_OK;
+}
+
+quire_err quire_submit(quire_queue *q, quire_request *r, void *user, quire_stream **out, quire_error *err) {
+    return stream_submit(q, r, user, false, out, err);
+}
+
+quire_err quire_prepare(quire_queue *q, quire_request *r, void *user, quire_stream **out, quire_error *err) {
+    return stream_submit(q, r, user, true, out, err);
+}
+
+void stream_end_wait(quire_stream *s) {
+    quire_error err = {0};
+    bool goes_on = !s->cancelled && !s->released && s->verdict.code == QUIRE_OK;
+    if (goes_on && stream_submit_held(s, &err) != QUIRE_OK) {
+        s->verdict = err;
+    } else if (!goes_on && s->verdict.code == QUIRE_OK) {
+        err_set(&s->verdict, QUIRE_CANCELLED, -1, "cancelled");
+    }
+    s->is_ready = false;
+    s->job.take = queue_take_prepared;
+    stream_deliver(s->q, &s->job);
+}
+
+quire_err quire_stream_start(quire_stream *s, const int32_t *ids, size_t n, quire_error *err) {
+    if (!s->is_held || s->is_started) {
+        return err_set(err, QUIRE_INVALID, -1, "the stream was not prepared, or was started before");
+    }
+    quire_err e = token_list_add_all(&s->first, ids, n);
+    if (e != QUIRE_OK) {
+        return err_set(err, e, -1, "out of memory for a prompt");
+    }
+    s->is_started = true;
+    s->submitted_us = clock_us();
+    if (s->is_ready) {
+        stream_end_wait(s);
+    }
     return QUIRE_OK;
 }
 
@@ -220,6 +282,8 @@ void quire_stream_cancel(quire_stream *s) {
     stream_stop_wanting(s);
     if (s->prepared) {
         stream_cancel_choices(s);
+    } else if (s->is_ready) {
+        stream_end_wait(s);
     }
 }
 

@@ -28,11 +28,15 @@ struct quire_stream {
     int32_t n_commands; /* under way */
     /* beam search with stop strings: the engine uses it until the last end event */
     struct beam_stop_matcher *watch;
-    adapter_want want;    /* of its adapter, whose reference it has until it is freed */
-    bool has_wanted;      /* the text thread's */
-    quire_error verdict;  /* the text thread's result, written until it is done with the stream */
-    quire_error error;    /* QUIRE_OK, or why it failed */
-    bool prepared;        /* the text thread is done with it */
+    adapter_want want;   /* of its adapter, whose reference it has until it is freed */
+    bool has_wanted;     /* the text thread's */
+    quire_error verdict; /* the text thread's result, written until it is done with the stream */
+    quire_error error;   /* QUIRE_OK, or why it failed */
+    /* of quire_prepare: the first tokens of its prompt come with quire_stream_start */
+    bool is_held;
+    bool is_ready, is_started; /* held: the text thread's work is done; the tokens came */
+    token_list first;          /* held: those */
+    bool prepared;        /* the text thread is done with it; held: and it was submitted, or never will be */
     bool cancelled, done; /* done: DONE was delivered */
     atomic_bool released; /* set by the queue's thread; a text thread then stops preparing */
     choice choices[];     /* [n_choices] */
@@ -68,8 +72,11 @@ struct quire_queue {
 
 /* ---- prepare.c: on a text thread ---- */
 /* Renders, tokenises, opens detokenizers and submits every choice to the engine; after a
- * failure some of them may be submitted already. */
+ * failure some of them may be submitted already. Of a held stream only what needs no
+ * prompt. */
 quire_err stream_prepare(quire_stream *s, quire_error *err);
+/* The rest of a held stream, whose `first` is there: on the queue's thread. */
+quire_err stream_submit_held(quire_stream *s, quire_error *err);
 /* The tokens of a chat's prompt. QUIRE_BAD_REQUEST, also where there are more than the
  * context has; QUIRE_UNSUPPORTED, QUIRE_NO_MEMORY. */
 quire_err stream_count_prompt(const stream_engine *e, const quire_request *r, size_t *n, quire_error *err);
@@ -83,6 +90,8 @@ engine_request stream_engine_request(const quire_stream *s, int32_t prompt, cons
 quire_err queue_open(stream_engine *e, quire_queue **out);
 /* text_job.take of a stream: it is prepared, or failed. */
 bool queue_take_prepared(text_job *job, quire_event *out);
+/* The same of a held one: it is ready, or failed. */
+bool queue_take_held(text_job *job, quire_event *out);
 /* text_job.take of a stream_command: executes and frees it. */
 bool queue_take_command(text_job *job, quire_event *out);
 
@@ -119,5 +128,8 @@ void stream_count(choice *c);
 void stream_free_if_over(quire_stream *s);
 /* Cancels every choice that still runs in the engine. */
 void stream_cancel_choices(quire_stream *s);
+/* Submits a held stream that is ready, unless it failed or was cancelled, and delivers it as
+ * prepared. */
+void stream_end_wait(quire_stream *s);
 
 #endif

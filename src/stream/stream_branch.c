@@ -327,6 +327,8 @@ static quire_err submit_branch(stream_command *m, request_id *id, quire_error *e
     r.sampling.min_tokens += generated;
     r.sample_index = (uint32_t)(c->index % s->request->g.info.n_samples);
     r.user = c;
+    engine_park *park = stream_park_of(s->request, c->index);
+    r.parks = &park;
     r.constraint_state = m->constraint_state;
     TRY(mem_check_for(r.tokens, "a prompt", err));
     mem_copy(r.tokens + r.fork_position, m->tail.ids, m->tail.n * sizeof *r.tokens);

@@ -1,5 +1,7 @@
 #include "stream/stream_engine.h"
 
+#include <string.h>
+
 #include "answer/grammar_constraint.h"
 #include "base/mem.h"
 #include "text/token_texts.h"
@@ -72,5 +74,60 @@ void quire_request_free(quire_request *r) {
         engine_fork_release(r->fork_from->held);
         mem_free(r->fork_from);
     }
+    for (size_t i = 0; r != NULL && i < r->n_parks; i++) {
+        engine_park_drop(stream_park_of(r, (int32_t)i));
+    }
+    if (r != NULL) {
+        mem_free(r->parks);
+    }
     request_free(r);
+}
+
+void quire_request_step(quire_request *r, uint64_t program, int32_t depth) {
+    r->program = program;
+    r->depth = depth;
+}
+
+/* ---- parks: engine.h's under the public names ---- */
+
+#define MOST_PARKS 1024 /* of a request's choices */
+
+static engine_park *core_park(const quire_park *p) {
+    return (engine_park *)(uintptr_t)p;
+}
+
+engine_park *stream_park_of(const quire_request *r, int32_t choice) {
+    return (size_t)choice < r->n_parks ? core_park(r->parks[choice]) : NULL;
+}
+
+quire_err quire_request_park(quire_request *r, int32_t choice, quire_park *p) {
+    if (choice < 0 || choice >= MOST_PARKS) {
+        return QUIRE_INVALID;
+    }
+    size_t n = (size_t)choice + 1;
+    if (n > r->n_parks && p != NULL) {
+        TRY(mem_grow(&r->parks, &r->cap_parks, n, sizeof *r->parks)); /* zeroed */
+        r->n_parks = n;
+    }
+    if (n <= r->n_parks) {
+        (void)engine_park_hold(core_park(p));
+        engine_park_drop(core_park(r->parks[choice]));
+        r->parks[choice] = p;
+    }
+    r->is_checked = false;
+    return QUIRE_OK;
+}
+
+void quire_park_close(quire_park *p) {
+    engine_park_close(core_park(p));
+}
+
+void quire_park_look(const quire_park *p, quire_park_info *out) {
+    const engine_park_info i = engine_park_look(core_park(p));
+    const quire_park_info all = {.size = out->size,
+                                 .n_tokens = i.n_tokens,
+                                 .n_pages = i.n_pages,
+                                 .n_parked = i.n_parked,
+                                 .n_bounded = i.n_bounded};
+    memcpy(out, &all, out->size < sizeof all ? out->size : sizeof all);
 }

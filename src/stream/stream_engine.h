@@ -41,6 +41,9 @@ typedef struct stream_fork {
     output_start start; /* how the text after the prompt begins */
 } stream_fork;
 
+/* Where r's choice of that index parks; NULL: nowhere. */
+engine_park *stream_park_of(const quire_request *r, int32_t choice);
+
 typedef struct stream_engine_sizes {
     int32_t n_text_threads;
     size_t text_cache_bytes, rule_bytes; /* text_cache_bytes 0: no prompt cache */

@@ -82,6 +82,7 @@ typedef struct harness_options {
     int32_t n_token_types; /* likewise; 0: as it is */
     int32_t max_requests;  /* 0: 256 */
     int32_t max_adapters;  /* different ones that run at once; 0: requests have none */
+    int64_t parked_bytes, parked_tenant_bytes;
     /* an engine whose thread and compute threads it shares; NULL: it has its own */
     const struct harness *beside;
     /* what the backend does instead, from before the engine starts; NULL: as it is */
@@ -147,6 +148,11 @@ typedef struct harness_run {
     float *row; /* [n_row] with the end, where rows are pooled; mem_free'd by the test */
     int32_t n_row;
     int32_t marks[ENGINE_MARKS], n_marks;
+    engine_park *park; /* or NULL; the test's */
+    bool no_tokens;
+    uint64_t tree;
+    int32_t depth;
+    engine_fork *fork_from;      /* from after its prompt; or NULL; the test's */
     prediction *prediction;      /* or NULL; the test's */
     prediction_counts predicted; /* after the last event */
     explain *report;             /* with the end, if asked for; mem_free'd by the test */
@@ -195,6 +201,8 @@ static inline quire_err harness_try_open(const harness_options *o, harness *h, q
                          .tiers = o->tiers,
                          .draft = o->draft,
                          .swap_bytes = o->swap_bytes,
+                         .parked_bytes = o->parked_bytes,
+                         .parked_tenant_bytes = o->parked_tenant_bytes,
                          .preempt = o->preempt,
                          .no_chunked_prefill = o->no_chunked_prefill,
                          .ablations = o->ablations,
@@ -288,6 +296,12 @@ static inline void harness_submit(harness *h, harness_run *r) {
                         .retention = r->retention,
                         .priority = r->priority,
                         .deadline_us = r->deadline_us,
+                        .parks = r->park != NULL ? &r->park : NULL,
+                        .no_tokens = r->no_tokens,
+                        .tree = r->tree,
+                        .depth = r->depth,
+                        .fork_from = r->fork_from,
+                        .fork_position = r->fork_from != NULL ? r->n_prompt : 0,
                         .explain = r->explain,
                         .shows_progress = r->shows_progress,
                         .out = h->out,
