@@ -121,7 +121,7 @@ quire_err lab_once(const quire_options *o, engine_ablations off, int32_t max_len
 quire_err lab_describe(const quire_options *o, char *out, size_t n, quire_error *err);
 
 /* Variants: the same requests run in several ways, in turns, for the experiments and
- * demo_sweep.c. */
+ * demo_tput.c. */
 
 /* One way of running: options and requests, and the fastest of its runs so far. */
 typedef struct variant {

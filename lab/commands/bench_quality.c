@@ -19,7 +19,6 @@
 
 #include "cli/read_flags.h"
 #include "lab/bench/logprob_scorer.h"
-#include "lab/bench/quality_stats.h"
 #include "lab/commands/scored_text.h"
 #include "setup/engine_config.h"
 

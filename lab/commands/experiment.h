@@ -39,7 +39,7 @@ extern const flag flags_experiment[], flags_experiment_page[];
         .defaults = experiment_defaults,                                                                     \
         .run = experiment_##own}
 
-/* bench_batching.c: the last table of bench ablation. machine: what lab_describe says. */
+/* bench_workload.c: the last table of bench ablation. machine: what lab_describe says. */
 quire_err experiment_batching(const experiment_options *o, const char *machine, quire_error *err);
 
 #endif

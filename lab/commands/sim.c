@@ -7,7 +7,7 @@
 #include "file/show.h"
 #include "lab/commands/lab_flags.h"
 #include "lab/commands/plot.h"
-#include "lab/sim/plan.h"
+#include "lab/sim/cost.h"
 #include "lab/sim/replay.h"
 #include "lab/sim/trace_read.h"
 #include "options/engine_flags.h"

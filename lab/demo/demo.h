@@ -40,7 +40,7 @@ quire_err demo_table(const demo_options *o, quire_error *err);
 /* demo_model.c */
 quire_err demo_snapshot(const demo_options *o, quire_error *err);
 quire_err demo_cache(const demo_options *o, quire_error *err);
-/* demo_sweep.c */
+/* demo_tput.c */
 quire_err demo_sweep(const demo_options *o, quire_error *err);
 /* demo_tput.c */
 quire_err demo_tput(const demo_options *o, quire_error *err);
@@ -52,7 +52,7 @@ typedef struct demo_numbers {
     int32_t v[FIGURES_MAX_POINTS], n;
 } demo_numbers;
 
-/* demo_prompts.c: has the model answer every line of o->prompts (at most
+/* demo.c: has the model answer every line of o->prompts (at most
  * FIGURES_MAX_POINTS), each with at most cap tokens, sampled with a seed: how many tokens
  * prompts and answers have. */
 quire_err demo_answer_prompts(const demo_options *o, int32_t cap, demo_numbers *prompts,

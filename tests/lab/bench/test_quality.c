@@ -9,7 +9,6 @@
 
 #include "base/rng.h"
 #include "lab/bench/logprob_scorer.h"
-#include "lab/bench/quality_stats.h"
 #include "test.h"
 
 enum { MOST_VOCAB = 5000, N_ROWS = 250 };

@@ -2,7 +2,7 @@
 #include <math.h>
 #include <string.h>
 
-#include "lab/sim/plan.h"
+#include "lab/sim/cost.h"
 #include "test.h"
 
 static plan_options options_of(const char *model, const char *device) {
