@@ -364,12 +364,20 @@ static quire_err exec_take_turns(engine_call *k, quire_error *err) {
 
 /* ---- prompts without outputs ---- */
 
-/* Submits a request for ids that generates nothing. fields: of it. */
-static quire_err exec_submit_prompt(engine_call *k, const int32_t *ids, size_t n, const char *fields,
-                                    int32_t index, bool is_alone, quire_error *err) {
+/* Submits a request for ids that generates nothing. start: the first token that has its
+ * log-probability, what comes before the one ahead of it is not computed again; 0: none
+ * has. */
+static quire_err exec_submit_prompt(engine_call *k, const int32_t *ids, size_t n, size_t start, int32_t index,
+                                    bool is_alone, quire_error *err) {
+    char fields[128];
     quire_request *r;
     TRY(quire_request_ids(k->x->e, ids, n, &r, err));
-    quire_err e = quire_request_set_all(r, fields, strlen(fields), err);
+    int length = snprintf(fields, sizeof fields,
+                          start > 0 ? "{\"max_tokens\": 0, \"echo\": true, \"prompt_logprobs\": 0, "
+                                      "\"prompt_logprobs_start\": %zu}"
+                                    : "{\"max_tokens\": 0, \"echo\": true}",
+                          start);
+    quire_err e = quire_request_set_all(r, fields, (size_t)length, err);
     if (e != QUIRE_OK) {
         quire_request_free(r);
         return e;
@@ -382,7 +390,7 @@ static quire_err exec_submit_prefix(engine_call *k, quire_error *err) {
     const shared_ids *ids = k->answer != NULL ? k->answer : exec_state_of(k->c->state)->ids;
     TRY(exec_begin_stage(k, ENGINE_PREFIX, 1, err));
     k->c->submitted_us = clock_us();
-    return exec_submit_prompt(k, ids->ids, ids->n, "{\"max_tokens\": 0, \"echo\": true}", 0, false, err);
+    return exec_submit_prompt(k, ids->ids, ids->n, 0, 0, false, err);
 }
 
 /* ---- gen ---- */
@@ -540,9 +548,7 @@ static quire_err exec_take_choice(engine_call *k, int32_t index, const quire_eve
 static quire_err exec_submit_score(engine_call *k, int32_t index, bool is_alone, quire_error *err) {
     const engine_choice *c = &k->choices[index];
     size_t from = is_alone ? c->from : 0;
-    return exec_submit_prompt(k, c->ids + from, c->n - from,
-                              "{\"max_tokens\": 0, \"echo\": true, \"prompt_logprobs\": 0}", index, is_alone,
-                              err);
+    return exec_submit_prompt(k, c->ids + from, c->n - from, is_alone ? 1 : c->from, index, is_alone, err);
 }
 
 static quire_err exec_submit_scores(engine_call *k, quire_error *err) {

@@ -141,6 +141,28 @@ TEST(a_tree_of_thoughts_computes_each_node_once) {
         0);
 }
 
+TEST(a_select_computes_its_choices_and_the_row_before_each) {
+    seen got;
+    wait_until_idle(e);
+    quire_engine_drop_cache(e);
+    quire_state *s =
+        program_of(ps, "{\"steps\": [\"The prince looked at her and said that she was\", {\"select\": "
+                       "\"x\", \"choices\": [\" a man\", \" not there, he said\", \" old\"]}]}");
+    run_to_idle(ps, &got);
+    const program_record *c = &s->root->records[0];
+    size_t n;
+    quire_error err = {0};
+    int32_t *ids;
+    assert_int_equal(
+        quire_tokenize(e, "The prince looked at her and said that she was", 46, true, &ids, &n, &err),
+        QUIRE_OK);
+    quire_free(ids);
+    int64_t n_own = c->prompt_tokens - 4 * (int64_t)n;
+    assert_true(n_own >= 3 * 1);
+    assert_int_equal(c->computed_tokens, (int64_t)n + n_own + 3);
+    quire_state_close(s);
+}
+
 TEST(a_form_computes_its_constant_parts_once) {
     expect_counted(
         "{" FIELDS
@@ -168,6 +190,7 @@ int main(void) {
         cmocka_unit_test(samples_of_one_question_share_it),
         cmocka_unit_test(branches_without_text_compute_one_token_each_again),
         cmocka_unit_test(a_tree_of_thoughts_computes_each_node_once),
+        cmocka_unit_test(a_select_computes_its_choices_and_the_row_before_each),
         cmocka_unit_test(a_form_computes_its_constant_parts_once),
         cmocka_unit_test(a_chat_goes_on_from_its_turns),
     };
