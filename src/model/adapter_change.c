@@ -479,6 +479,12 @@ static quire_err module_check(const adapter_opening *o, const adapter_module *m)
         return adapter_refuse(o, QUIRE_BAD_FILE, lone,
                               "has no partner: of A and B one is missing; save it again");
     }
+    if (is_dora && p[PART_ROWS_A] != NULL) {
+        return adapter_refuse(
+            o, QUIRE_UNSUPPORTED, p[PART_ROWS_A],
+            "is of a DoRA of embeddings, which is not supported; merge the adapter into its "
+            "base");
+    }
     if (p[PART_MAGNITUDE] != NULL && p[PART_A] == NULL) {
         return adapter_refuse(
             o, QUIRE_UNSUPPORTED, p[PART_MAGNITUDE],
@@ -487,10 +493,6 @@ static quire_err module_check(const adapter_opening *o, const adapter_module *m)
     if (is_dora && p[PART_A] != NULL && p[PART_MAGNITUDE] == NULL) {
         return adapter_refuse(o, QUIRE_BAD_FILE, p[PART_A],
                               "has no lora_magnitude_vector, and the config says use_dora; save it again");
-    }
-    if (is_dora && p[PART_ROWS_A] != NULL) {
-        return adapter_refuse(o, QUIRE_UNSUPPORTED, p[PART_ROWS_A],
-                              "is of a DoRA of embeddings, which is not supported; merge the adapter");
     }
     return QUIRE_OK;
 }

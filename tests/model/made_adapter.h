@@ -30,7 +30,8 @@ static inline void write_tensors(const temp_dir *d, const char *file, const new_
     uint64_t state = 5;
     put(&header, "{", 1);
     for (int i = 0; i < n; i++) {
-        const size_t at = data.n, size = t[i].type != NULL && strcmp(t[i].type, "I32") != 0 ? 2 : 4;
+        const char *type = t[i].type != NULL ? t[i].type : "F32";
+        const size_t at = data.n, size = strstr(type, "32") != NULL ? 4 : strstr(type, "16") != NULL ? 2 : 1;
         const int64_t count = t[i].d0 * (t[i].d1 > 0 ? t[i].d1 : 1) * (t[i].d2 > 0 ? t[i].d2 : 1);
         for (int64_t k = 0; k < count; k++) {
             const float v =
@@ -44,9 +45,9 @@ static inline void write_tensors(const temp_dir *d, const char *file, const new_
                                      : "%lld",
                        (long long)t[i].d0, (long long)t[i].d1, (long long)t[i].d2);
         assert_int_equal(
-            strbuf_addf(
-                &header, "%s\"%s\": {\"dtype\": \"%s\", \"shape\": [%s], \"data_offsets\": [%zu, %zu]}",
-                i > 0 ? ", " : "", t[i].name, t[i].type != NULL ? t[i].type : "F32", dims, at, data.n),
+            strbuf_addf(&header,
+                        "%s\"%s\": {\"dtype\": \"%s\", \"shape\": [%s], \"data_offsets\": [%zu, %zu]}",
+                        i > 0 ? ", " : "", t[i].name, type, dims, at, data.n),
             QUIRE_OK);
     }
     put(&header, "}", 1);

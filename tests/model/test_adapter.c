@@ -9,6 +9,8 @@
 
 /* ---- refusals ---- */
 
+static const char dora[] = "{\"peft_type\": \"LORA\", \"r\": 3, \"use_dora\": true}";
+
 #define Q   "base_model.model.model.layers.0.self_attn.q_proj"
 #define Q_A Q ".lora_A.weight"
 #define Q_B Q ".lora_B.weight"
@@ -64,8 +66,7 @@ TEST(ranks_beyond_the_limit_or_the_config_are_refused) {
 TEST(halves_and_doras_without_magnitude_are_refused) {
     refused(CONFIG, (new_tensor[]){{.name = Q_A, .d0 = 3, .d1 = 32}}, 1, QUIRE_BAD_FILE, "lora_A.weight",
             "no partner");
-    refused("{\"peft_type\": \"LORA\", \"r\": 3, \"use_dora\": true}",
-            (new_tensor[]){{.name = Q_A, .d0 = 3, .d1 = 32}, {.name = Q_B, .d0 = 32, .d1 = 3}}, 2,
+    refused(dora, (new_tensor[]){{.name = Q_A, .d0 = 3, .d1 = 32}, {.name = Q_B, .d0 = 32, .d1 = 3}}, 2,
             QUIRE_BAD_FILE, "lora_A.weight", "lora_magnitude_vector");
 }
 
@@ -95,6 +96,46 @@ TEST(values_that_are_no_numbers_and_other_types_are_refused) {
         2, QUIRE_BAD_FILE, "lora_B.weight", "no numbers");
     refused(CONFIG, (new_tensor[]){{.name = Q_A, .d0 = 3, .d1 = 32, .type = "I32"}}, 1, QUIRE_UNSUPPORTED,
             "lora_A.weight", "F32, F16 and BF16");
+    refused(
+        CONFIG,
+        (new_tensor[]){{.name = Q_A, .d0 = 3, .d1 = 32}, {.name = Q_B, .d0 = 32, .d1 = 3, .type = "F8_E4M3"}},
+        2, QUIRE_UNSUPPORTED, "lora_B.weight", "F32, F16 and BF16");
+}
+
+TEST(doras_that_are_not_computed_are_refused) {
+    static const char kv_b[] = "base_model.model.model.layers.1.self_attn.kv_b_proj";
+    char base[GOLDEN_PATH], names[3][128];
+    refused(dora,
+            (new_tensor[]){
+                {.name = "base_model.model.model.embed_tokens.lora_embedding_A", .d0 = 3, .d1 = 72},
+                {.name = "base_model.model.model.embed_tokens.lora_embedding_B", .d0 = 32, .d1 = 3},
+                {.name = "base_model.model.model.embed_tokens.lora_magnitude_vector.weight", .d0 = 32}},
+            3, QUIRE_UNSUPPORTED, "lora_embedding_A", "DoRA of embeddings");
+    if (golden_path("deepseek_v3", "config.json", base) == NULL) {
+        return;
+    }
+    *strrchr(base, '/') = 0;
+    static const char *const ends[] = {".lora_A.weight", ".lora_B.weight", ".lora_magnitude_vector"};
+    backend *b = open_backend(COMPUTE_F32);
+    model *m = open_base(base, b);
+    const latent_desc *l = &m->desc.latent;
+    const int64_t n_out = (int64_t)desc_attention_layer(&m->desc)->n_heads * (l->d_nope + l->d_value);
+    for (int i = 0; i < 3; i++) {
+        (void)snprintf(names[i], sizeof names[i], "%s%s", kv_b, ends[i]);
+    }
+    const new_tensor t[] = {{.name = names[0], .d0 = 3, .d1 = l->rank},
+                            {.name = names[1], .d0 = n_out, .d1 = 3},
+                            {.name = names[2], .d0 = n_out}};
+    model_adapter a = {0};
+    quire_error err = {0};
+    assert_int_equal(open_written(m, b, dora, t, 3, &a, &err), QUIRE_UNSUPPORTED);
+    assert_non_null(strstr(err.message, "kv_b_proj.lora_magnitude_vector"));
+    assert_non_null(strstr(err.message, "DoRA of a latent's products"));
+    /* without magnitudes it is read */
+    assert_int_equal(open_written(m, b, CONFIG, t, 2, &a, &err), QUIRE_OK);
+    model_adapter_close(b, &a);
+    model_close(m);
+    b->ops->close(b);
 }
 
 /* The head keeps the base's table, unless the config ties it to the adapter's. */
@@ -729,6 +770,7 @@ int main(void) {
         cmocka_unit_test(halves_and_doras_without_magnitude_are_refused),
         cmocka_unit_test(new_rows_of_a_vocabulary_are_refused),
         cmocka_unit_test(values_that_are_no_numbers_and_other_types_are_refused),
+        cmocka_unit_test(doras_that_are_not_computed_are_refused),
         cmocka_unit_test(an_adapter_that_ties_the_head_is_refused_on_tied_embeddings),
         cmocka_unit_test(a_weight_that_is_named_twice_is_refused),
         cmocka_unit_test(an_adapter_of_a_small_model_is_what_it_merges_to),
