@@ -1,10 +1,12 @@
-/* `quire bench lora`: what adapters cost, paired within one run: a decode batch in which each
- * row has its own, a prompt with one, and a batch without any in a backend that has some. */
+/* `quire bench lora`: what adapters cost, paired within one run: a decode batch in which
+ * each row has its own, a prompt with one, and a batch without any in a backend that has
+ * some; and how long requests wait where many adapters are known and few are loaded. */
 
 #include "backend/cpu/linear_ops.h"
 #include "base/clock.h"
 #include "base/rng.h"
 #include "core/half.h"
+#include "lab/bench/adapter_loads.h"
 #include "lab/bench/model_runner.h"
 #include "lab/bench/synthetic.h"
 #include "lab/commands/lab_commands.h"
@@ -13,10 +15,11 @@ typedef struct bench_lora_options {
     cli_options cli;
     const char *shape, *type; /* of a model of random weights, where no other is named */
     int32_t rank, n_adapters, n_prompt, n_runs;
+    int32_t n_known, n_in_use, n_draws;
 } bench_lora_options;
 
 LAB_DEFAULTS(bench_lora, .shape = "1.1b", .type = "q4_0", .rank = 16, .n_adapters = 8, .n_prompt = 512,
-             .n_runs = 15)
+             .n_runs = 15, .n_known = 1000, .n_in_use = 64, .n_draws = 400)
 
 enum { MOST_ADAPTERS = 64, CONTEXT = 64, PAGE_TOKENS = 16, READ_MS = 300 };
 
@@ -197,7 +200,8 @@ static quire_err measure_read(lora_run *r, double *gb_s, quire_error *err) {
     return QUIRE_OK;
 }
 
-/* Runs of all passes in turn, in another order each time. The first of each is not counted. */
+/* Runs of all passes in turn, in another order each time. The first of each is not
+ * counted. */
 static quire_err measure(lora_run *r, bool is_prompt, lora_times *t, quire_error *err) {
     for (int32_t run = -1; run < r->o->n_runs; run++) {
         for (int32_t i = 0; i < N_LORA_PASSES; i++) {
@@ -219,8 +223,8 @@ static double median_of(const double *values, int32_t n) {
     return figures_percentile(sorted, n, 0.5);
 }
 
-/* The median of each run's time of a pass to what it is held against: that of another pass,
- * and bytes that are read beside it. */
+/* The median of each run's time of a pass to what it is held against: that of another
+ * pass, and bytes that are read beside it. */
 static double median_ratio(const lora_run *r, const lora_times *t, lora_pass of, lora_pass to, double bytes) {
     double ratios[FIGURES_MAX_RUNS];
     for (int32_t i = 0; i < r->o->n_runs; i++) {
@@ -243,6 +247,33 @@ static void lora_row(const lora_run *r, const bench_table *table, const lora_tim
               NUM(median_ratio(r, t, PASS_WITH, PASS_WITHOUT, bytes)), NUM(1.10));
 }
 
+/* Waits for adapters: of a request that comes alone, and of all that come at once. */
+static quire_err lora_loads(lora_run *r, const bench_table *table, quire_error *err) {
+    const bench_lora_options *o = r->o;
+    const adapter_loads_options lo = {
+        .n_known = o->n_known, .n_in_use = o->n_in_use, .n_draws = o->n_draws, .rank = o->rank};
+    adapter_loads l;
+    TRY(adapter_loads_measure(r->with.m, r->with.b, &lo, &l, err));
+    TABLE_ROW(table, TXT("wait"), TXT("one"), NUM(1), NUM(l.one_wait), NUM(l.one_read),
+              NUM(l.one_read > 0.0 ? l.one_wait / l.one_read : 0.0), NUM(1.05));
+    TABLE_ROW(table, TXT("wait"), TXT("cold"), NUM(o->n_in_use), NUM(l.all_wait), NUM(l.all_read),
+              NUM(l.all_wait / l.all_read), NUM(1.05));
+    table_note(
+        table,
+        "Waits: %d adapters are known, %d requests have one at any time, drawn by Zipf's law, and at most as "
+        "many are loaded: %d were, %.1f MB in the end, after %lld loads and %lld evictions. Of %d requests "
+        "that "
+        "came one by one, the longest wait to the reading of its own file; of %d that came at once, before "
+        "any "
+        "was loaded, the longest wait to the reading of all files.",
+        (int)o->n_known, (int)o->n_in_use, (int)l.most_loaded, (double)l.n_bytes * 1e-6, (long long)l.n_loads,
+        (long long)l.n_evictions, (int)o->n_draws, (int)o->n_in_use);
+    return l.most_loaded <= o->n_in_use
+               ? QUIRE_OK
+               : err_set(err, QUIRE_INVALID, -1, "%d adapters were loaded at once, over the bound of %d",
+                         (int)l.most_loaded, (int)o->n_in_use);
+}
+
 #define AT(member) .offset = offsetof(bench_lora_options, member)
 
 static const flag bench_lora_flags[] = {
@@ -252,6 +283,9 @@ static const flag bench_lora_flags[] = {
     {"--adapters", "N", "adapters, and sequences that decode", COUNT(n_adapters, 1, MOST_ADAPTERS)},
     {"--prompt", "N", "tokens of the prompt", COUNT(n_prompt, 1, 1 << 14)},
     {"--runs", "N", "runs of each pass, of which the median counts", COUNT(n_runs, 1, FIGURES_MAX_RUNS)},
+    {"--known", "N", "adapters that requests may have, for the waits", COUNT(n_known, 1, 1 << 20)},
+    {"--in-use", "N", "requests at a time, and most adapters that are loaded", COUNT(n_in_use, 1, 4096)},
+    {"--draws", "N", "requests that come one by one", COUNT(n_draws, 1, 1 << 20)},
     {0},
 };
 
@@ -271,7 +305,7 @@ static quire_err bench_lora_report(lora_run *r, const bench_table *table, quire_
         compute_name(r->with.b->compute), r->with.b->ops->describe(r->with.b), (int)r->o->n_adapters,
         (int)r->o->rank, (double)r->adapter_bytes * 1e-6, median_of(decode.gb_s, r->o->n_runs),
         (int)r->o->n_runs, figures_time_name(r->o->cli.engine.n_threads));
-    return QUIRE_OK;
+    return lora_loads(r, table, err);
 }
 
 static quire_err bench_lora_run(const cli_options *cli, quire_error *err) {
@@ -288,7 +322,7 @@ static quire_err bench_lora_run(const cli_options *cli, quire_error *err) {
 }
 
 LAB_COMMAND(bench_lora, "bench lora", " [MODEL]", ARGUMENT_MODEL_OR_NONE,
-            "what adapters cost in decode and prompts, beside a model without them",
+            "what adapters cost in decode and prompts, and how long requests wait for theirs",
             "  quire bench lora\n"
             "  quire bench lora --type int8 --rank 32\n"
             "  quire bench lora model.gguf --adapters 4 --json\n",

@@ -22,7 +22,7 @@ SMALLEST = {
     "bench sampler": ["--vocabulary", "1024", "--rows", "4", "--runs", "1"],
     "bench kernels": ["--types", "q4_0", "--rows", "1", "--threads", "1", "--weights", "1", "--milliseconds", "1"],
     "bench states": ["--prompt", "8", "--runs", "1", "--threads", "1"],
-    "bench lora": ["builtin-small", "--adapters", "2", "--prompt", "16", "--rank", "3", "--runs", "1"],
+    "bench lora": ["builtin-small", "--adapters", "2", "--prompt", "16", "--rank", "3", "--runs", "1", "--known", "20", "--in-use", "4", "--draws", "30"],
     "bench experts": ["--types", "q4_0", "--rows", "1", "--threads", "1", "--experts", "4", "--used", "2", "--width", "256", "--hidden", "256", "--milliseconds", "1"],
     "bench speculation": ["builtin-small", "--max-tokens", "4", "--threads", "1"],
     "bench stall": ["builtin-small", "--prompt", "64", "--streams", "1"],
