@@ -22,6 +22,7 @@ typedef struct number_row {
 #define IN_TIER(field)      offsetof(quire_tier_stats, field)
 #define IN_SNAPSHOTS(field) offsetof(quire_snapshot_stats, field)
 #define IN_MEMORY(field)    offsetof(quire_page_memory, field)
+#define IN_PARKED(field)    offsetof(quire_parked_stats, field)
 
 static const number_row shared_rows[] = {
     {"vllm:num_requests_running", "gauge", "Sequences in the running batch.", IN_STATS(n_requests_running)},
@@ -100,6 +101,17 @@ static const number_row memory_rows[] = {
     {"quire_page_bytes_max", "gauge", "Memory that KV pages may take, the draft model's among them.",
      IN_MEMORY(max_bytes)},
     {"quire_draft_page_bytes", "gauge", "Memory of the draft model's KV pages.", IN_MEMORY(draft_bytes)},
+};
+
+static const number_row parked_rows[] = {
+    {"quire_parks", "gauge", "Parks of programs that hold the pages of a sequence.", IN_PARKED(n_parks)},
+    {"quire_parked_pages", "gauge", "KV pages held by parks of programs, each once.", IN_PARKED(n_pages)},
+    {"quire_parked_bytes", "gauge", "Bytes of KV pages held by parks of programs.", IN_PARKED(bytes)},
+    {"quire_parked_bytes_max", "gauge", "Bytes of KV pages that parks may hold (--parked-bytes).",
+     IN_PARKED(max_bytes)},
+    {"quire_parked_total", "counter", "Sequences of programs whose pages were parked.", IN_PARKED(parked)},
+    {"quire_parks_bounded_total", "counter",
+     "Parks that were emptied, or sequences that were not parked, because of a bound.", IN_PARKED(bounded)},
 };
 
 static const number_row snapshot_rows[] = {
@@ -400,6 +412,12 @@ static quire_err metrics_write_snapshots(const quire_engine *e, strbuf *out) {
     return metrics_write_numbers(snapshot_rows, sizeof snapshot_rows / sizeof *snapshot_rows, &st, NULL, out);
 }
 
+static quire_err metrics_write_parked(const quire_engine *e, strbuf *out) {
+    quire_parked_stats st = {.size = sizeof st};
+    quire_engine_parked(e, &st);
+    return metrics_write_numbers(parked_rows, sizeof parked_rows / sizeof *parked_rows, &st, NULL, out);
+}
+
 static quire_err metrics_write_memory(const quire_engine *e, strbuf *out) {
     quire_page_memory m = {.size = sizeof m};
     quire_engine_page_memory(e, &m);
@@ -412,6 +430,7 @@ quire_err metrics_write(server *s, bool shows_tenants, strbuf *out) {
     TRY(metrics_write_models(s, &st, out));
     TRY(metrics_write_own(&st, out));
     TRY(metrics_write_memory(s->engine, out));
+    TRY(metrics_write_parked(s->engine, out));
     TRY(metrics_write_snapshots(s->engine, out));
     TRY(metrics_write_turns(s->engine, out));
     TRY(adapter_list_metrics(s->engine, out));

@@ -38,7 +38,7 @@ static void pool_write_counts(const quire_kv_view *v, json_out *o) {
 
 /* Returns how many sequences were written. */
 static int32_t pool_write_seqs(const quire_kv_view *v, const char *owner, json_out *o) {
-    static const char *const states[] = {"open", "prefill", "decode"};
+    static const char *const states[] = {"open", "prefill", "decode", "parked"};
     int32_t n = 0;
     json_begin(json_name(o, "seqs"), '[');
     for (int32_t i = 0; i < v->n_seqs && i < v->cap_seqs; i++) {

@@ -125,6 +125,19 @@ static void watch_write_snapshots(const loop *l, json_out *o) {
     }
 }
 
+/* Nothing where nothing was ever parked. */
+static void watch_write_parked(const loop *l, json_out *o) {
+    quire_parked_stats n = {.size = sizeof n};
+    quire_engine_parked(l->server->engine, &n);
+    const json_named_int counts[] = {
+        {"count", n.n_parks}, {"pages", n.n_pages},   {"bytes", n.bytes}, {"max_bytes", n.max_bytes},
+        {"parked", n.parked}, {"bounded", n.bounded}, {NULL, 0},
+    };
+    if (n.parked + n.bounded > 0) {
+        json_named_ints(json_name(o, "parked"), counts);
+    }
+}
+
 static void watch_write_memory(const loop *l, json_out *o) {
     quire_page_memory m = {.size = sizeof m};
     quire_engine_page_memory(l->server->engine, &m);
@@ -149,6 +162,7 @@ static str watch_state_text(loop *l, const quire_kv_view *v, const pool_viewer *
         json_out o = {.to = b};
         json_int(json_name(&o, "waiting"), h->before.n_requests_waiting);
         watch_write_memory(l, &o);
+        watch_write_parked(l, &o);
         watch_write_snapshots(l, &o);
         watch_write_adapters(l, &o);
         pool_json_state(v, who, &o);

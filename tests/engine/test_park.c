@@ -3,7 +3,7 @@
  * tables are audited after each. */
 #include <stdio.h>
 
-#include "engine/cache.h"
+#include "engine/engine_view.h"
 #include "engine/window_world.h"
 #include "model/make_states.h"
 #include "test.h"
@@ -335,6 +335,31 @@ TEST(what_goes_on_rides_in_the_next_step) {
     close_world(&h);
 }
 
+TEST(a_view_shows_what_is_parked_with_its_owner_and_pages) {
+    harness h;
+    harness_options o = options();
+    engine_view *w;
+    open_world(&o, &h);
+    assert_int_equal(engine_view_open(h.e, &w), QUIRE_OK);
+    engine_park *p = park_in(&h);
+    harness_run r = request(prompt, N_PROMPT, N_OUT, p);
+    r.namespace = "owner";
+    run(&h, &r);
+    engine_view_ask(w, 0, 0);
+    engine_view_response(h.e);
+    const quire_kv_view *v = engine_view_get(w);
+    assert_int_equal(v->n_seqs, 1);
+    assert_int_equal(v->seqs[0].state, QUIRE_KV_PARKED);
+    assert_int_equal(v->seqs[0].n_tokens, N_PROMPT + N_OUT - 1);
+    assert_int_equal(v->seqs[0].n_pages, 3);
+    assert_string_equal(v->seqs[0].owner, "owner");
+    assert_int_equal(v->n_held, 3);
+    assert_memory_equal(v->page_token, prompt, PAGE * sizeof *prompt); /* as the tree has them */
+    engine_view_close(w);
+    engine_park_close(p);
+    close_world(&h);
+}
+
 /* ---- bounds ---- */
 
 TEST(a_tenants_bound_empties_its_own_oldest_park) {
@@ -552,6 +577,7 @@ int main(void) {
         cmocka_unit_test(the_dropped_cache_leaves_what_is_parked_and_engines_may_close_with_it),
         cmocka_unit_test(without_a_prefix_cache_nothing_is_parked_and_by_pages_whole_ones_are),
         cmocka_unit_test(what_goes_on_rides_in_the_next_step),
+        cmocka_unit_test(a_view_shows_what_is_parked_with_its_owner_and_pages),
         cmocka_unit_test(a_tenants_bound_empties_its_own_oldest_park),
         cmocka_unit_test(the_bound_of_all_empties_parks_of_the_tenant_that_holds_most),
         cmocka_unit_test(the_longest_request_runs_beside_parks),

@@ -739,6 +739,10 @@ void quire_engine_page_memory(const quire_engine *e, quire_page_memory *out) {
     (void)e, (void)out;
 }
 
+void quire_engine_parked(const quire_engine *e, quire_parked_stats *out) {
+    (void)e, (void)out;
+}
+
 void quire_engine_snapshots(const quire_engine *e, quire_snapshot_stats *out) {
     (void)e, (void)out;
 }
