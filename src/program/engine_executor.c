@@ -32,6 +32,7 @@ typedef struct engine_state {
     size_t n_taken;    /* parts that are in ids */
     size_t n_computed; /* of ids */
     size_t n_answered; /* n_taken as the beginning of an answer behind it was computed */
+    quire_park *park;  /* holds the pages of ids between calls; NULL: not yet, or not any more */
     strbuf rest;       /* text behind ids, of a gen that a stop string cut within a token */
 } engine_state;
 
@@ -115,9 +116,18 @@ static quire_err exec_want_state(quire_state *s, quire_error *err) {
     return mem_check_for(s->of_executor, "a state", err);
 }
 
-static void exec_drop(void *executor, quire_state *s) {
+static void exec_settle(void *executor, quire_state *s) {
     engine_state *es = s->of_executor;
     (void)executor;
+    if (es != NULL) {
+        quire_park_close(es->park);
+        es->park = NULL;
+    }
+}
+
+static void exec_drop(void *executor, quire_state *s) {
+    engine_state *es = s->of_executor;
+    exec_settle(executor, s);
     if (es != NULL) {
         ids_drop(es->ids);
         strbuf_deinit(&es->rest);
@@ -203,7 +213,14 @@ static quire_err exec_submit(engine_call *k, quire_request *r, int32_t index, bo
                              quire_error *err) {
     engine_request *to = &k->requests[k->n_requests];
     *to = (engine_request){.call = k, .index = index, .is_alone = is_alone};
-    quire_err e = quire_request_tenant(r, k->c->state->root->tenant);
+    quire_state *s = k->c->state;
+    engine_state *es = exec_state_of(s);
+    bool parks =
+        (k->stage == ENGINE_GEN || k->stage == ENGINE_PREFIX) && quire_request_describe(r)->beam_width == 0;
+    quire_request_step(r, s->root->number, s->depth);
+    quire_err e = quire_request_tenant(r, s->root->tenant);
+    e = e == QUIRE_OK && parks && es->park == NULL ? quire_park_open(k->x->e, &es->park) : e;
+    e = e == QUIRE_OK && parks ? quire_request_park(r, 0, es->park) : e;
     if (e != QUIRE_OK) {
         quire_request_free(r);
         return err_set(err, e, -1, "out of memory for a request");
@@ -798,6 +815,7 @@ const program_ops engine_ops = {.gen = exec_begin,
                                 .prefix = exec_begin_prefix,
                                 .cancel = exec_cancel,
                                 .fork = exec_fork,
+                                .settle = exec_settle,
                                 .drop = exec_drop,
                                 .tokens = exec_tokens,
                                 .poll = exec_poll,

@@ -76,6 +76,7 @@ quire_err program_call_begin(quire_state *s, const step *st, quire_error *err) {
         return e;
     }
     s->n_calls += st->kind != STEP_FORK ? 1 : 0;
+    s->depth++;
     s->call = c;
     program_state_set(s, STATE_CALLING);
     return QUIRE_OK;

@@ -76,6 +76,9 @@ void program_state_set(quire_state *s, program_status status) {
     bool was_idle = r->n_busy == 0;
     r->n_busy += (status_is_busy(status) ? 1 : 0) - (status_is_busy(s->status) ? 1 : 0);
     s->status = status;
+    if (!status_is_busy(status) && (!s->is_of_call || status == STATE_FAILED)) {
+        r->all->ops->settle(r->all->executor, s);
+    }
     if (r->n_busy == 0 && !was_idle) {
         r->ended_us = clock_us();
         r->idle = event_of(r->top, QUIRE_PROGRAM_IDLE);
@@ -363,6 +366,7 @@ static quire_err state_inherit(quire_state *s, quire_error *err) {
     s->in_turn = from->in_turn;
     s->in_implied_turn = from->in_implied_turn;
     s->record = from->record;
+    s->depth = from->depth + 1;
     return QUIRE_OK;
 }
 
@@ -485,6 +489,7 @@ quire_err program_open(quire_programs *ps, program_steps *program, const quire_s
                                    .explain = r->program.explain,
                                    .model = r->program.model};
     r->seed = r->program.has_seed ? r->program.seed : rng_os_seed();
+    r->number = rng_os_seed() | 1;
     r->began_us = clock_us();
     quire_err e = root_set_options(r, o, err);
     r->top = e == QUIRE_OK ? state_new(r, NULL, 0) : NULL;

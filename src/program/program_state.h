@@ -107,6 +107,8 @@ typedef struct program_ops {
     /* Sets to->of_executor to what it takes to go on from `from`, whose parts `to` has;
      * and frees that. */
     quire_err (*fork)(void *executor, const quire_state *from, quire_state *to);
+    /* s runs no further: gives back what only steps to come would find again. */
+    void (*settle)(void *executor, quire_state *s);
     void (*drop)(void *executor, quire_state *s);
     /* The ids of a state; NULL: it has none. */
     const int32_t *(*tokens)(void *executor, const quire_state *s, size_t *n);
@@ -169,6 +171,7 @@ struct quire_state {
     size_t n_variables, cap_variables;
     program_call *call;   /* under way, or NULL */
     int32_t n_calls;      /* so far */
+    int32_t depth;        /* calls and forks from the program's beginning to here */
     int32_t record;       /* of the call that ended last before its present step; -1: none */
     quire_error error;    /* of FAILED */
     program_event failed; /* that says so */
@@ -197,7 +200,7 @@ struct program_root {
     quire_program_limits limits;
     int32_t n_states, n_busy;
     int64_t n_steps, n_tokens, n_bytes, began_us, ended_us;
-    uint64_t seed;
+    uint64_t seed, number; /* of no other program */
     program_record *records;
     size_t n_records, cap_records;
     program_event idle; /* that says that nothing is left to run */

@@ -55,6 +55,19 @@ static inline quire_variable variable_of(const quire_state *s, const char *name,
     return v;
 }
 
+/* No page is parked any more, once the engine has seen that. */
+static inline void wait_until_none_is_parked(const quire_engine *e) {
+    quire_parked_stats st = {.size = sizeof st};
+    for (int i = 0; i < 20000; i++) {
+        quire_engine_parked(e, &st);
+        if (st.n_parks == 0 && st.n_pages == 0) {
+            return;
+        }
+        sleep_ms(1);
+    }
+    fail_msg("%lld pages are still parked", (long long)st.n_pages);
+}
+
 static inline void expect_report(const quire_state *s, const char *part) {
     char *json;
     size_t n;

@@ -15,6 +15,7 @@ static int open_world(void **state) {
 static int close_world(void **state) {
     (void)state;
     quire_programs_close(ps);
+    wait_until_none_is_parked(e);
     wait_until_idle(e);
     quire_engine_close(e);
     return 0;

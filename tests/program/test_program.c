@@ -16,6 +16,7 @@ static int open_world(void **state) {
 static int close_world(void **state) {
     (void)state;
     quire_programs_close(ps);
+    wait_until_none_is_parked(e);
     wait_until_idle(e);
     quire_engine_close(e);
     return 0;
@@ -306,6 +307,44 @@ TEST(a_program_that_is_closed_gives_all_back) {
     wait_until_idle(e);
 }
 
+/* What an open state has stays, however much others compute; closing it gives that up. */
+TEST(an_open_state_finds_its_tokens_again) {
+    static const char gen[] = "{\"max_tokens\": 4, \"ignore_eos\": true}", one[] = "{\"max_tokens\": 1}";
+    quire_state *p;
+    quire_error err = {0};
+    quire_parked_stats parked = {.size = sizeof parked};
+    seen got;
+    char text[400] = "";
+    for (int i = 0; i < 30; i++) {
+        strcat(text, " the prince");
+    }
+    assert_int_equal(quire_state_open(ps, NULL, &p, &err), QUIRE_OK);
+    assert_int_equal(quire_state_text(p, text, strlen(text), &err), QUIRE_OK);
+    assert_int_equal(quire_state_gen(p, "x", gen, sizeof gen - 1, &err), QUIRE_OK);
+    run_to_idle(ps, &got);
+    for (int i = 0; i < 12; i++) { /* the pool has room for 8,192 tokens */
+        quire_state *other;
+        int32_t ids[900];
+        for (int k = 0; k < 900; k++) {
+            ids[k] = 20 + (i * 900 + k) % 400;
+        }
+        assert_int_equal(quire_state_open(ps, NULL, &other, &err), QUIRE_OK);
+        assert_int_equal(quire_state_tokens(other, ids, 900, &err), QUIRE_OK);
+        assert_int_equal(quire_state_gen(other, "x", one, sizeof one - 1, &err), QUIRE_OK);
+        run_to_idle(ps, &got);
+        quire_state_close(other);
+    }
+    assert_int_equal(quire_state_text(p, " so", 3, &err), QUIRE_OK);
+    assert_int_equal(quire_state_gen(p, "y", gen, sizeof gen - 1, &err), QUIRE_OK);
+    run_to_idle(ps, &got);
+    quire_variable y = variable_of(p, "y", -1);
+    assert_int_equal(y.computed_tokens, 2); /* the last token of x, and " so" */
+    quire_engine_parked(e, &parked);
+    assert_int_equal(parked.n_parks, 1);
+    quire_state_close(p);
+    wait_until_none_is_parked(e);
+}
+
 TEST(a_program_over_its_tokens_or_bytes_fails_as_a_whole) {
     quire_program_limits limits;
     quire_program_limits_init(&limits);
@@ -341,6 +380,7 @@ int main(void) {
         cmocka_unit_test(a_state_goes_on_as_steps_are_appended),
         cmocka_unit_test(a_fork_that_is_closed_counts_as_failed_where_it_is_joined),
         cmocka_unit_test(a_program_that_is_closed_gives_all_back),
+        cmocka_unit_test(an_open_state_finds_its_tokens_again),
         cmocka_unit_test(a_program_over_its_tokens_or_bytes_fails_as_a_whole),
     };
     return cmocka_run_group_tests(tests, open_world, close_world);

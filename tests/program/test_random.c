@@ -303,6 +303,7 @@ static void run_all(int32_t n_pages, int32_t max_seqs, uint64_t seed, int n) {
     }
     assert_true(n_compared > n);
     quire_programs_close(ps);
+    wait_until_none_is_parked(e);
     quire_queue_close(q);
     wait_until_idle(e);
     quire_engine_close(e);

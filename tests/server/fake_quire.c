@@ -684,6 +684,25 @@ quire_err quire_request_continue(quire_request *r, const quire_continuation *c, 
     return err_set(err, QUIRE_UNSUPPORTED, -1, "not here");
 }
 
+void quire_request_step(quire_request *r, uint64_t program, int32_t depth) {
+    (void)r, (void)program, (void)depth;
+}
+
+quire_err quire_park_open(quire_engine *e, quire_park **out) {
+    (void)e;
+    *out = NULL;
+    return QUIRE_UNSUPPORTED;
+}
+
+void quire_park_close(quire_park *p) {
+    (void)p;
+}
+
+quire_err quire_request_park(quire_request *r, int32_t choice, quire_park *p) {
+    (void)r, (void)choice, (void)p;
+    return QUIRE_UNSUPPORTED;
+}
+
 /* ---- branches of streams: none here ---- */
 
 quire_err quire_request_set_all(quire_request *r, const char *json, size_t n, quire_error *err) {
