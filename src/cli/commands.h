@@ -40,6 +40,8 @@ quire_err embed_run(const cli_options *o, quire_error *err);
 quire_err program_run_check(const char *path, strbuf *text, quire_error *err);
 /* Runs it to its end and prints its report. */
 quire_err program_run_file(session *s, const strbuf *text, quire_error *err);
+/* The same on the API of --api, without a model of one's own. */
+quire_err program_run_api(const cli_options *o, const strbuf *text, quire_error *err);
 
 /* prompt.c: INVALID if more than one of -p, -f and other sources of text is given, or if
  * -p is not UTF-8. */

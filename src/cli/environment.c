@@ -70,5 +70,6 @@ void environment_read(cli_environment *out) {
     out->history_file = environment_find_place("XDG_STATE_HOME", ".local/state", "quire/history", history);
     out->pack_cache = environment_find_place("XDG_CACHE_HOME", ".cache", "quire", cache);
     out->plain_terminal = !term || !term[0] || strcmp(term, "dumb") == 0;
+    out->openai_key = environment_value_of("OPENAI_API_KEY");
     environment_read_hub(out);
 }

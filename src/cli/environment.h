@@ -21,6 +21,7 @@ typedef struct cli_environment {
     const char *hub_token_file; /* HF_TOKEN_PATH, or HF_HOME/token; it may not be there */
     const char *hub_endpoint;   /* HF_ENDPOINT */
     const char *hub_ca_file;    /* SSL_CERT_FILE */
+    const char *openai_key;     /* OPENAI_API_KEY */
     const char *hub_timeout;    /* HF_HUB_DOWNLOAD_TIMEOUT, unparsed */
     bool hub_offline;           /* HF_HUB_OFFLINE: 1, on, yes or true */
 } cli_environment;

@@ -1,18 +1,18 @@
-/* `quire run --program`: runs a program of a file and prints its report. */
+/* `quire run --program`: runs a program of a file, on the engine or an API, and prints its
+ * report. */
+#include "cli/api_executor.h"
 #include "cli/commands.h"
 #include "cli/files.h"
 #include "program/program_reader.h"
+#include "json/json_out.h"
 
 /* Runs a program to its end. *json: its report, n bytes, freed with quire_free. *n_failed:
  * states that failed. */
-static quire_err program_run_on(session *s, str text, char **json, size_t *n, int64_t *n_failed,
+static quire_err program_run_on(quire_programs *ps, str text, char **json, size_t *n, int64_t *n_failed,
                                 quire_error *err) {
-    quire_programs *ps;
     quire_state *state;
     quire_program_event ev = {0};
-    quire_err e = quire_programs_open(s->engine, &ps);
-    TRY(e == QUIRE_OK ? e : err_set(err, e, -1, "out of memory for a program"));
-    e = quire_program_open(ps, text.p, text.n, NULL, &state, err);
+    quire_err e = quire_program_open(ps, text.p, text.n, NULL, &state, err);
     while (e == QUIRE_OK && ev.kind != QUIRE_PROGRAM_IDLE) {
         if (!quire_programs_next(ps, &ev)) {
             ev.kind = QUIRE_PROGRAM_TEXT;
@@ -27,8 +27,40 @@ static quire_err program_run_on(session *s, str text, char **json, size_t *n, in
         e = e == QUIRE_OK ? e : err_set(err, e, -1, "out of memory for a report");
         quire_state_close(state);
     }
-    quire_programs_close(ps);
     return e;
+}
+
+/* Prints a program's report, with what an API's calls have cost where there are counts. */
+static quire_err program_run_print(quire_programs *ps, const strbuf *text, const api_executor *api,
+                                   quire_error *err) {
+    char *json = NULL;
+    size_t n = 0;
+    int64_t n_failed = 0;
+    strbuf shown = {0};
+    json_out o = {.to = &shown};
+    TRY(program_run_on(ps, (str){text->p, text->n}, &json, &n, &n_failed, err));
+    json_raw_part(&o, (str){json, n - (api != NULL ? 1 : 0)}); /* an object, whose end follows */
+    quire_free(json);
+    if (api != NULL) {
+        const api_counts c = api_executor_count(api);
+        const json_named_int counts[] = {{"calls", c.n_calls},
+                                         {"reused", c.n_reused},
+                                         {"prompt_tokens", c.prompt_tokens},
+                                         {"completion_tokens", c.completion_tokens},
+                                         {"saved_prompt_tokens", c.saved_prompt_tokens},
+                                         {"unused_tokens", c.unused_tokens},
+                                         {0}};
+        json_raw(&o, ",\"api\":");
+        json_named_ints(&o, counts);
+        json_raw(&o, "}");
+    }
+    quire_err e = o.err == QUIRE_OK ? text_out_print((str){shown.p, shown.n}, err)
+                                    : err_set(err, o.err, -1, "out of memory for a report");
+    strbuf_deinit(&shown);
+    return e == QUIRE_OK && n_failed > 0
+               ? err_set(err, QUIRE_BAD_REQUEST, -1,
+                         "branches of the program failed: %lld; \"errors\" has why", (long long)n_failed)
+               : e;
 }
 
 quire_err program_run_check(const char *path, strbuf *text, quire_error *err) {
@@ -43,14 +75,27 @@ quire_err program_run_check(const char *path, strbuf *text, quire_error *err) {
 }
 
 quire_err program_run_file(session *s, const strbuf *text, quire_error *err) {
-    char *json = NULL;
-    size_t n = 0;
-    int64_t n_failed = 0;
-    TRY(program_run_on(s, (str){text->p, text->n}, &json, &n, &n_failed, err));
-    quire_err e = text_out_print((str){json, n}, err);
-    quire_free(json);
-    return e == QUIRE_OK && n_failed > 0
-               ? err_set(err, QUIRE_BAD_REQUEST, -1,
-                         "branches of the program failed: %lld; \"errors\" has why", (long long)n_failed)
-               : e;
+    quire_programs *ps;
+    quire_err e = quire_programs_open(s->engine, &ps);
+    TRY(e == QUIRE_OK ? e : err_set(err, e, -1, "out of memory for a program"));
+    e = program_run_print(ps, text, NULL, err);
+    quire_programs_close(ps);
+    return e;
+}
+
+quire_err program_run_api(const cli_options *o, const strbuf *text, quire_error *err) {
+    bool is_named = strcmp(o->engine.model, "builtin") != 0;
+    const api_executor_options how = {.client = {.url = o->api,
+                                                 .key = o->api_key ? o->api_key : o->environment.openai_key,
+                                                 .ca_file = o->environment.hub_ca_file},
+                                      .model = is_named ? o->engine.model : NULL,
+                                      .most_more = o->api_speculation};
+    api_executor *x;
+    quire_programs *ps;
+    TRY(api_executor_open(&how, &x, err));
+    quire_err e = programs_open(&api_ops, x, &ps);
+    TRY(e == QUIRE_OK ? e : err_set(err, e, -1, "out of memory for a program"));
+    e = program_run_print(ps, text, x, err);
+    quire_programs_close(ps);
+    return e;
 }

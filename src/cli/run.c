@@ -86,6 +86,11 @@ static quire_err run_run(const cli_options *o, quire_error *err) {
     quire_err e = has_prompt   ? prompt_read(o, &prompt, err)
                   : o->program ? program_run_check(o->program, &prompt, err)
                                : QUIRE_OK;
+    if (e == QUIRE_OK && o->api) {
+        e = program_run_api(o, &prompt, err);
+        strbuf_deinit(&prompt);
+        return e;
+    }
     e = e == QUIRE_OK ? run_open_checked(o, &s, err) : e;
     if (e == QUIRE_OK) {
         if (!o->program) {
@@ -113,6 +118,13 @@ static const flag task_flags[] = {
      AT(resume), .rare = true},
     {"--program", "FILE", "run the steps of a JSON file and print what came of them (docs/programs.md)",
      FLAG_TEXT, AT(program)},
+    {"--api", "URL", "run --program on an OpenAI-compatible API, as http://127.0.0.1:8000/v1", FLAG_TEXT,
+     AT(api), .rare = true},
+    {"--api-key", "KEY", "key for --api, in place of OPENAI_API_KEY", FLAG_TEXT, AT(api_key), .rare = true,
+     .secret = true},
+    {"--api-speculation", "TOKENS",
+     "most tokens that a call to --api requests past a gen's end, for later gens; 0: none (default: 256)", FLAG_COUNT,
+     AT(api_speculation), .minimum = 0, .maximum = 1 << 20, .rare = true},
     {0},
 };
 
@@ -147,6 +159,7 @@ static const flag *const groups[] = {FLAGS_MODEL,
 static void run_defaults(cli_options *o) {
     o->engine.generation_config = "auto";
     o->engine.pack_cache = "auto";
+    o->api_speculation = 256;
 }
 
 const command command_run = {

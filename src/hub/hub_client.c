@@ -272,13 +272,14 @@ static quire_err hub_client_follow(const hub_client *c, const hub_target *t, con
 static quire_err try_once(hub_client *c, const hub_target *t, hub_sink *s, hub_reply *r, quire_error *err) {
     char url[sizeof r->location];
     receiving x = {t, s, err};
-    const hub_receiver to = {hub_client_on_begin, on_add, &x};
+    const hub_receiver to = {.begin = hub_client_on_begin, .add = on_add, .user = &x};
     if (snprintf(url, sizeof url, "%s%s", c->endpoint, t->path) >= (int)sizeof url) {
         return err_set(err, QUIRE_INVALID, -1, "%s: its address is too long", t->repo);
     }
     for (int i = 0; i <= MAX_REDIRECTS; i++) {
         bool is_hub = hub_same_origin(c->endpoint, url);
-        const hub_http_get get = {url, is_hub ? c->token : NULL, s->at, hub_is_loopback(url)};
+        const hub_http_request get = {
+            .url = url, .token = is_hub ? c->token : NULL, .from = s->at, .is_direct = hub_is_loopback(url)};
         TRY(hub_http_run(c->http, &get, &to, r, err));
         TRY(is_hub && r->status < 400 ? hub_client_check_id(t, r, err) : QUIRE_OK);
         if (r->status == 200 || r->status == 206) {

@@ -188,18 +188,23 @@ static size_t on_header(char *p, size_t size, size_t n, void *user) {
 
 /* ---- the body ---- */
 
+static bool hub_http_wants(const hub_http *h) {
+    return h->to->takes_all || h->reply->status == 200 || h->reply->status == 206;
+}
+
 static quire_err hub_http_begin(hub_http *h) {
     long status = 0;
     (void)curl.easy_getinfo(h->handle, CURLINFO_RESPONSE_CODE, &status);
     h->reply->status = (int32_t)status;
     h->has_begun = true;
-    return status == 200 || status == 206 ? h->to->begin(h->to->user, h->reply) : QUIRE_OK;
+    bool wanted = h->to->begin != NULL && hub_http_wants(h);
+    return wanted ? h->to->begin(h->to->user, h->reply) : QUIRE_OK;
 }
 
 static size_t on_body(char *p, size_t size, size_t n, void *user) {
     hub_http *h = user;
     h->result = h->has_begun ? QUIRE_OK : hub_http_begin(h);
-    bool wanted = h->reply->status == 200 || h->reply->status == 206;
+    bool wanted = hub_http_wants(h);
     if (h->result == QUIRE_OK && wanted) {
         h->result = h->to->add(h->to->user, p, size * n);
     } else if (!wanted) {
@@ -236,12 +241,12 @@ static bool set_protocols(const hub_http *h) {
                        curl.easy_setopt(h->handle, CURLOPT_REDIR_PROTOCOLS, bits) == CURLE_OK);
 }
 
-static void set_options(hub_http *h, const hub_http_get *get, head_reading *head,
+static void set_options(hub_http *h, const hub_http_request *r, head_reading *head,
                         struct curl_slist *headers) {
     CURL *c = h->handle;
     curl.easy_reset(c);
     h->error[0] = 0;
-    (void)curl.easy_setopt(c, CURLOPT_URL, get->url);
+    (void)curl.easy_setopt(c, CURLOPT_URL, r->url);
     (void)curl.easy_setopt(c, CURLOPT_ERRORBUFFER, h->error);
     (void)curl.easy_setopt(c, CURLOPT_NOSIGNAL, 1L);
     (void)curl.easy_setopt(c, CURLOPT_FOLLOWLOCATION, 0L);
@@ -259,7 +264,11 @@ static void set_options(hub_http *h, const hub_http_get *get, head_reading *head
     (void)curl.easy_setopt(c, CURLOPT_XFERINFOFUNCTION, on_progress);
     (void)curl.easy_setopt(c, CURLOPT_XFERINFODATA, h);
     (void)curl.easy_setopt(c, CURLOPT_HTTPHEADER, headers);
-    if (get->is_direct) {
+    if (r->json != NULL) {
+        (void)curl.easy_setopt(c, CURLOPT_POSTFIELDS, r->json);
+        (void)curl.easy_setopt(c, CURLOPT_POSTFIELDSIZE_LARGE, (curl_off_t)r->n_json);
+    }
+    if (r->is_direct) {
         (void)curl.easy_setopt(c, CURLOPT_NOPROXY, "*");
     }
     if (h->options.ca_file != NULL) {
@@ -277,13 +286,14 @@ static bool add_header(struct curl_slist **list, const char *name, const char *v
     return longer != NULL;
 }
 
-static bool make_headers(const hub_http_get *get, struct curl_slist **list) {
+static bool make_headers(const hub_http_request *r, struct curl_slist **list) {
     char range[48], bearer[1100];
-    (void)snprintf(range, sizeof range, "bytes=%lld-", (long long)get->from);
-    int n = snprintf(bearer, sizeof bearer, "Bearer %s", get->token != NULL ? get->token : "");
+    (void)snprintf(range, sizeof range, "bytes=%lld-", (long long)r->from);
+    int n = snprintf(bearer, sizeof bearer, "Bearer %s", r->token != NULL ? r->token : "");
     return n > 0 && n < (int)sizeof bearer && add_header(list, "User-Agent", "quire") &&
-           (get->token == NULL || add_header(list, "Authorization", bearer)) &&
-           (get->from == 0 || add_header(list, "Range", range));
+           (r->token == NULL || add_header(list, "Authorization", bearer)) &&
+           (r->json == NULL || add_header(list, "Content-Type", "application/json")) &&
+           (r->from == 0 || add_header(list, "Range", range));
 }
 
 /* What the exchange's end means. */
@@ -315,7 +325,7 @@ static quire_err conclude(hub_http *h, CURLcode code, const char *url, quire_err
     return h->result;
 }
 
-quire_err hub_http_run(hub_http *h, const hub_http_get *get, const hub_receiver *to, hub_reply *reply,
+quire_err hub_http_run(hub_http *h, const hub_http_request *r, const hub_receiver *to, hub_reply *reply,
                        quire_error *err) {
     struct curl_slist *headers = NULL;
     head_reading head = {.reply = reply};
@@ -325,18 +335,18 @@ quire_err hub_http_run(hub_http *h, const hub_http_get *get, const hub_receiver 
     h->result = QUIRE_OK;
     h->has_begun = false;
     h->n_unread = 0;
-    quire_err e = make_headers(get, &headers)
+    quire_err e = make_headers(r, &headers)
                       ? QUIRE_OK
                       : err_set(err, QUIRE_NO_MEMORY, -1, "out of memory for a request");
     if (e == QUIRE_OK) {
-        set_options(h, get, &head, headers);
+        set_options(h, r, &head, headers);
         e = set_protocols(h) ? QUIRE_OK
                              : err_set(err, QUIRE_UNSUPPORTED, -1,
                                        "this libcurl cannot be kept to HTTPS; install a newer one");
     }
     if (e == QUIRE_OK) {
         CURLcode code = curl.easy_perform(h->handle);
-        e = conclude(h, code, get->url, err);
+        e = conclude(h, code, r->url, err);
     }
     curl.slist_free_all(headers);
     return e;

@@ -38,23 +38,27 @@ typedef struct hub_reply {
 /* A status and head have come; what of a body that is wanted comes next. Any error ends
  * the exchange, and is its result. */
 typedef struct hub_receiver {
-    /* called once, before `add`, where the status is 200 or 206 */
+    /* called once, before `add`, where the status is 200 or 206, or any that is wanted;
+     * NULL: nothing is to be done */
     quire_err (*begin)(void *user, const hub_reply *reply);
     quire_err (*add)(void *user, const void *p, size_t n);
     void *user;
+    bool takes_all; /* bodies of every status are wanted */
 } hub_receiver;
 
-typedef struct hub_http_get {
+typedef struct hub_http_request {
     const char *url;
     const char *token; /* sent as a bearer token; NULL: none is */
     int64_t from;      /* over 0: the bytes from there on are requested */
     bool is_direct;    /* past any proxy */
-} hub_http_get;
+    const char *json;  /* [n_json] the body of a POST; NULL: it is a GET */
+    size_t n_json;
+} hub_http_request;
 
 /* OK: a response came as a whole, of any status. CANCELLED: by stop. BUSY: the transfer
  * failed in a way that may pass: no connection, a timeout, a body that ends early; IO: in
  * another way. Else the receiver's error, and then err is not set. */
-quire_err hub_http_run(hub_http *h, const hub_http_get *get, const hub_receiver *to, hub_reply *reply,
+quire_err hub_http_run(hub_http *h, const hub_http_request *r, const hub_receiver *to, hub_reply *reply,
                        quire_error *err);
 
 #endif

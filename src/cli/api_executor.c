@@ -1,0 +1,783 @@
+#include "cli/api_executor.h"
+
+#include "base/clock.h"
+#include "base/mem.h"
+#include "base/utf8.h"
+#include "cli/api_guess.h"
+#include "program/program_values.h"
+#include "program/select_score.h"
+#include "json/json_out.h"
+
+#define MAX_LINKS 16 /* gens that one call may answer */
+
+struct api_executor {
+    api_client *client;
+    api_executor_options o;
+    char *model;                   /* that is sent; NULL: not known yet */
+    struct api_call *first, *last; /* all calls under way, in order */
+    struct api_call *over;         /* that ended without a request */
+    api_job *models;               /* asks which models there are; NULL: not under way */
+    api_counts counts;
+    bool guesses; /* the API gives the tokens of its texts */
+};
+
+/* What the executor has of a state: text past its last gen's end that was generated. */
+typedef struct api_state {
+    api_text *guess;       /* NULL: none */
+    size_t at;             /* where it goes on */
+    size_t n_parts;        /* of the state when it was made, with the gen's value */
+    int64_t prompt_tokens; /* of the call that made it */
+    char *sampling;        /* the fields that it was made with */
+} api_state;
+
+typedef struct api_call {
+    api_executor *x;
+    program_call *c;
+    struct api_call *next, *previous;
+    struct api_call *next_over;
+    api_job *job;
+    json_value *fields; /* the program's and the gen's */
+    strbuf sampling;    /* these without those that end a gen, written */
+    api_rule rule;
+    bool goes_past; /* the job asks for more than the gen */
+    bool is_again;  /* that did not tell where the gen ends: it is asked for itself */
+    quire_error error;
+    quire_err status;
+} api_call;
+
+/* ---- fields ---- */
+
+static bool is_ending(const char *name) {
+    return strcmp(name, "max_tokens") == 0 || strcmp(name, "stop") == 0;
+}
+
+static void write_members(json_out *o, const json_value *fields, const json_value *but, bool with_ends) {
+    json_member m = {0};
+    while (json_next(fields, &m)) {
+        if (!json_has(but, m.name) && (with_ends || !is_ending(m.name))) {
+            json_add(json_name(o, m.name), m.value);
+        }
+    }
+}
+
+/* Reads the fields of a gen: its own, and those of the program that it does not set. */
+static quire_err read_fields(api_call *k, quire_error *err) {
+    const program_steps *p = &k->c->state->root->program;
+    const step *st = k->c->step;
+    json_value *all = p->fields != NULL ? json_document((str){p->fields, p->n_fields}) : NULL,
+               *own = st->fields != NULL ? json_document((str){st->fields, st->n_fields}) : NULL;
+    strbuf text = {0};
+    json_out whole = {.to = &text}, sampling = {.to = &k->sampling};
+    json_begin(&whole, '{');
+    write_members(&whole, all, own, true);
+    write_members(&whole, own, NULL, true);
+    json_end(&whole, '}');
+    json_drop(all);
+    json_drop(own);
+    k->fields = whole.err == QUIRE_OK ? json_document((str){text.p, text.n}) : NULL;
+    strbuf_deinit(&text);
+    TRY(mem_check_for(k->fields, "fields", err));
+    json_begin(&sampling, '{');
+    write_members(&sampling, k->fields, NULL, false);
+    json_end(&sampling, '}');
+    return sampling.err == QUIRE_OK ? QUIRE_OK : err_set(err, sampling.err, -1, "out of memory for fields");
+}
+
+/* Whether text past the gen's end is what a gen with the same fields would give there:
+ * nothing in them counts or forbids tokens from the gen's beginning on. */
+static bool fields_allow_guess(const api_call *k) {
+    static const char *const known[] = {"max_tokens", "stop",  "temperature", "top_p",
+                                        "top_k",      "min_p", "seed"};
+    json_member m = {0};
+    const json_value *temperature = json_get(k->fields, "temperature");
+    while (json_next(k->fields, &m)) {
+        bool is_known = false;
+        for (size_t i = 0; i < sizeof known / sizeof *known; i++) {
+            is_known = is_known || strcmp(m.name, known[i]) == 0;
+        }
+        if (!is_known) {
+            return false;
+        }
+    }
+    bool is_greedy = json_numeric(temperature) && json_double(temperature) == 0;
+    return is_greedy || (!json_has(k->fields, "seed") && !k->c->state->root->program.has_seed);
+}
+
+/* ---- states ---- */
+
+static void forget_guess(api_state *s) {
+    api_text_drop(s->guess);
+    mem_free(s->sampling);
+    s->guess = NULL;
+    s->sampling = NULL;
+}
+
+static void api_exec_drop(void *executor, quire_state *s) {
+    api_state *as = s->of_executor;
+    (void)executor;
+    if (as != NULL) {
+        forget_guess(as);
+        mem_free(as);
+        s->of_executor = NULL;
+    }
+}
+
+static quire_err api_exec_fork(void *executor, const quire_state *from, quire_state *to) {
+    const api_state *was = from->of_executor;
+    (void)executor;
+    if (was == NULL || was->guess == NULL) {
+        return QUIRE_OK;
+    }
+    api_state *as = mem_new(1, sizeof *as);
+    TRY(mem_check(as));
+    *as = *was;
+    as->sampling = mem_dup(was->sampling, strlen(was->sampling));
+    if (as->sampling == NULL) {
+        mem_free(as);
+        return QUIRE_NO_MEMORY;
+    }
+    api_text_share(as->guess);
+    to->of_executor = as;
+    return QUIRE_OK;
+}
+
+static const int32_t *api_exec_tokens(void *executor, const quire_state *s, size_t *n) {
+    (void)executor, (void)s;
+    *n = 0;
+    return NULL;
+}
+
+/* Appends the text of parts [from, to) of a state; false: one has no text. */
+static quire_err add_parts(const quire_state *s, size_t from, size_t to, strbuf *text, quire_error *err) {
+    for (size_t i = from; i < to; i++) {
+        const program_part *p = &s->parts[i];
+        const strbuf *part = p->kind == PART_TEXT ? &p->text->text : &p->value->text;
+        if (p->kind == PART_TOKENS) {
+            return err_set(err, QUIRE_UNSUPPORTED, -1, "tokens: an API takes texts; give the text");
+        }
+        if (p->kind == PART_TEXT || p->kind == PART_VALUE) {
+            quire_err e = strbuf_add(text, part->p, part->n);
+            TRY(e == QUIRE_OK ? e : err_set(err, e, -1, "out of memory for a prompt"));
+        }
+    }
+    return QUIRE_OK;
+}
+
+/* ---- bodies ---- */
+
+static quire_err write_messages(json_out *o, const quire_state *s, bool *goes_on, quire_error *err) {
+    strbuf text = {0};
+    quire_err e = QUIRE_OK;
+    *goes_on = false;
+    json_begin(json_name(o, "messages"), '[');
+    for (size_t i = 0; i < s->n_parts && e == QUIRE_OK;) {
+        size_t end = i + 1;
+        while (end < s->n_parts && s->parts[end].kind != PART_TURN) {
+            end++;
+        }
+        strbuf_clear(&text);
+        e = add_parts(s, i + 1, end, &text, err);
+        bool is_open = end == s->n_parts && s->in_turn;
+        if (!is_open || text.n > 0) {
+            json_begin(json_item(o), '{');
+            json_cstr(json_name(o, "role"), s->parts[i].role);
+            json_text(json_name(o, "content"), text.n > 0 ? text.p : "", text.n);
+            json_end(o, '}');
+            *goes_on = is_open;
+        }
+        i = end;
+    }
+    json_end(o, ']');
+    strbuf_deinit(&text);
+    return e;
+}
+
+/* Writes what comes before the model: the prompt, or the messages with what the template
+ * sees. */
+static quire_err write_prompt(json_out *o, const quire_state *s, quire_error *err) {
+    const program_steps *p = &s->root->program;
+    bool goes_on;
+    if (!s->has_turns) {
+        strbuf text = {0};
+        quire_err e = add_parts(s, 0, s->n_parts, &text, err);
+        json_text(json_name(o, "prompt"), text.n > 0 ? text.p : "", text.n);
+        strbuf_deinit(&text);
+        return e;
+    }
+    TRY(write_messages(o, s, &goes_on, err));
+    if (goes_on) {
+        json_bool(json_name(o, "continue_final_message"), true);
+        json_bool(json_name(o, "add_generation_prompt"), false);
+    }
+    json_value *chat = p->chat != NULL ? json_document((str){p->chat, p->n_chat}) : NULL;
+    write_members(o, chat, NULL, true);
+    json_drop(chat);
+    return QUIRE_OK;
+}
+
+/* ---- what follows a gen ---- */
+
+/* Whether a text is the same whatever the gens in `names` give, and its variables are
+ * set. */
+static bool is_constant(const quire_state *s, const step_text *t, const char *const *names, size_t n) {
+    for (size_t i = 0; i < t->n; i++) {
+        const step_piece *piece = &t->pieces[i];
+        if (piece->text != NULL) {
+            continue;
+        }
+        if (program_state_find(s, piece->name) == NULL) {
+            return false;
+        }
+        for (size_t k = 0; k < n; k++) {
+            if (strcmp(names[k], piece->name) == 0) {
+                return false;
+            }
+        }
+    }
+    return true;
+}
+
+/* How many tokens past the gen's own are worth asking for: those of the constant texts and
+ * the gens that follow in its list of steps, each text counted as its bytes; 0: none
+ * follows. */
+static int64_t count_more(const api_call *k) {
+    const quire_state *s = k->c->state;
+    const program_frame *f = &s->frames[s->n_frames - 1];
+    const char *names[MAX_LINKS] = {k->c->step->name};
+    size_t n = 1;
+    int64_t more = 0, texts = 0;
+    for (size_t i = f->next; i < f->list->n && n < MAX_LINKS; i++) {
+        const step *st = f->list->items[i];
+        program_text *text;
+        api_call later = {.c = &(program_call){.state = k->c->state, .step = st}};
+        if (st->kind == STEP_TEXT && is_constant(s, &st->text, names, n) &&
+            program_text_expand(s, &st->text, &text, NULL) == QUIRE_OK) {
+            texts += (int64_t)text->text.n;
+            program_text_drop(text);
+            continue;
+        }
+        bool fits = st->kind == STEP_GEN && read_fields(&later, NULL) == QUIRE_OK &&
+                    api_rule_read(later.fields, &later.rule) && later.rule.max_tokens > 0 &&
+                    str_eq((str){later.sampling.p, later.sampling.n}, (str){k->sampling.p, k->sampling.n});
+        more += fits ? texts + later.rule.max_tokens : 0;
+        texts = 0;
+        names[n++] = st->name;
+        json_drop(later.fields);
+        strbuf_deinit(&later.sampling);
+        if (!fits) {
+            break;
+        }
+    }
+    return more;
+}
+
+/* ---- calls ---- */
+
+static void api_call_free(api_call *k) {
+    api_executor *x = k->x;
+    if (k->job != NULL) {
+        api_client_drop(x->client, k->job);
+    }
+    *(k->previous != NULL ? &k->previous->next : &x->first) = k->next;
+    *(k->next != NULL ? &k->next->previous : &x->last) = k->previous;
+    for (api_call **at = &x->over; *at != NULL; at = &(*at)->next_over) {
+        if (*at == k) {
+            *at = k->next_over;
+            break;
+        }
+    }
+    json_drop(k->fields);
+    strbuf_deinit(&k->sampling);
+    k->c->of_executor = NULL;
+    mem_free(k);
+}
+
+static void api_exec_cancel(void *executor, program_call *c) {
+    (void)executor;
+    api_call_free(c->of_executor);
+}
+
+static quire_err api_call_new(api_executor *x, program_call *c, api_call **out, quire_error *err) {
+    api_call *k = mem_new(1, sizeof *k);
+    TRY(mem_check_for(k, "a call", err));
+    k->x = x;
+    k->c = c;
+    k->previous = x->last;
+    *(x->last != NULL ? &x->last->next : &x->first) = k;
+    x->last = k;
+    c->of_executor = k;
+    c->state->of_executor =
+        c->state->of_executor != NULL ? c->state->of_executor : mem_new(1, sizeof(api_state));
+    *out = k;
+    return mem_check_for(c->state->of_executor, "a state", err);
+}
+
+static void call_is_over(api_call *k) {
+    api_call **at = &k->x->over;
+    while (*at != NULL) {
+        at = &(*at)->next_over;
+    }
+    *at = k;
+}
+
+static quire_err make_outputs(program_call *c, size_t n, quire_error *err) {
+    c->outputs = mem_new(n, sizeof *c->outputs);
+    c->n_outputs = c->outputs != NULL ? n : 0;
+    return mem_check_for(c->outputs, "outputs", err);
+}
+
+/* The gen's first output is that cut of a text, of which the rest is kept as a guess. */
+static quire_err take_cut(api_call *k, api_text *t, size_t from, const api_cut *cut, int64_t prompt_tokens,
+                          quire_error *err) {
+    program_call *c = k->c;
+    api_state *s = c->state->of_executor;
+    str text = {t->text.p + from, cut->end - from};
+    TRY(make_outputs(c, 1, err));
+    c->outputs[0].finish = cut->finish;
+    quire_err e = strbuf_add(&c->outputs[0].text, text.n > 0 ? text.p : "", text.n);
+    e = e == QUIRE_OK ? program_call_text(c, 0, text) : e;
+    char *sampling = e == QUIRE_OK ? mem_dup(k->sampling.p, k->sampling.n) : NULL;
+    if (sampling == NULL) {
+        return err_set(err, QUIRE_NO_MEMORY, -1, "out of memory for an output");
+    }
+    api_text_share(t);
+    forget_guess(s);
+    *s = (api_state){.guess = t,
+                     .at = cut->end,
+                     .n_parts = c->state->n_parts + 1,
+                     .prompt_tokens = prompt_tokens,
+                     .sampling = sampling};
+    return QUIRE_OK;
+}
+
+/* Answers a gen with what came past an earlier one's end. False: it has to be asked. */
+static bool take_guess(api_call *k) {
+    program_call *c = k->c;
+    api_state *s = c->state->of_executor;
+    strbuf text = {0};
+    api_cut cut;
+    bool is_known = s->guess != NULL && fields_allow_guess(k) && strlen(s->sampling) == k->sampling.n &&
+                    memcmp(s->sampling, k->sampling.p, k->sampling.n) == 0;
+    for (size_t i = s->n_parts; is_known && i < c->state->n_parts; i++) {
+        is_known = c->state->parts[i].kind == PART_TEXT;
+    }
+    is_known = is_known && add_parts(c->state, s->n_parts, c->state->n_parts, &text, NULL) == QUIRE_OK &&
+               api_text_agrees(s->guess, s->at, (str){text.n > 0 ? text.p : "", text.n}) &&
+               api_text_cut(s->guess, s->at + text.n, &k->rule, &cut);
+    size_t from = s->at + text.n;
+    strbuf_deinit(&text);
+    if (!is_known) {
+        return false;
+    }
+    api_text *t = api_text_share(s->guess);
+    int64_t prompt_tokens = s->prompt_tokens;
+    for (size_t i = 0; i < t->n_tokens && t->ends[i] <= from; i++) {
+        prompt_tokens++;
+    }
+    is_known = take_cut(k, t, from, &cut, s->prompt_tokens, &k->error) == QUIRE_OK;
+    k->x->counts.n_reused += is_known ? 1 : 0;
+    k->x->counts.saved_prompt_tokens += is_known ? prompt_tokens : 0;
+    k->x->counts.unused_tokens -= is_known ? (int64_t)cut.n_tokens : 0;
+    api_text_drop(t);
+    return true;
+}
+
+static quire_err send_models(api_executor *x, quire_error *err) {
+    api_job *j = api_job_new("/models", NULL);
+    TRY(mem_check_for(j, "a request", err));
+    x->models = j;
+    return api_client_send(x->client, j, err);
+}
+
+/* Sends the request of a call, whose other members have been written. */
+static quire_err send_body(api_call *k, json_out *o, quire_error *err) {
+    const char *model = k->x->model != NULL ? k->x->model : k->c->state->root->program.model;
+    json_cstr(json_name(o, "model"), model);
+    json_end(o, '}');
+    TRY(o->err == QUIRE_OK ? QUIRE_OK : err_set(err, o->err, -1, "out of memory for a request"));
+    k->c->submitted_us = clock_us();
+    return api_client_send(k->x->client, k->job, err);
+}
+
+static quire_err send_gen(api_call *k, quire_error *err) {
+    const quire_state *s = k->c->state;
+    k->job = api_job_new(s->has_turns ? "/chat/completions" : "/completions", k);
+    TRY(mem_check_for(k->job, "a request", err));
+    json_out o = {.to = &k->job->body};
+    bool may = k->x->guesses && !k->is_again && k->x->o.most_more > 0 && k->rule.max_tokens > 0 &&
+               fields_allow_guess(k);
+    int64_t more = may ? count_more(k) : 0;
+    more = more < k->x->o.most_more ? more : k->x->o.most_more;
+    k->goes_past = more > 0;
+    json_begin(&o, '{');
+    TRY(write_prompt(&o, s, err));
+    write_members(&o, k->fields, NULL, !k->goes_past);
+    if (k->c->has_seed && s->root->program.has_seed) {
+        json_int(json_name(&o, "seed"), (int64_t)k->c->seed);
+    }
+    if (k->goes_past) {
+        json_int(json_name(&o, "max_tokens"), k->rule.max_tokens + more);
+        if (s->has_turns) {
+            json_bool(json_name(&o, "logprobs"), true);
+        } else {
+            json_int(json_name(&o, "logprobs"), 0);
+        }
+    }
+    return send_body(k, &o, err);
+}
+
+static quire_err gen_begin(api_call *k, quire_error *err) {
+    TRY(read_fields(k, err));
+    bool can_cut = api_rule_read(k->fields, &k->rule);
+    k->rule.max_tokens = can_cut ? k->rule.max_tokens : -1;
+    if (can_cut && k->rule.max_tokens >= 0 && take_guess(k)) {
+        call_is_over(k);
+        return QUIRE_OK;
+    }
+    return send_gen(k, err);
+}
+
+/* ---- select ---- */
+
+/* Sends every choice after the state's text and, where the method wants it, alone. */
+static quire_err select_begin(api_call *k, quire_error *err) {
+    const program_call *c = k->c;
+    const quire_state *s = c->state;
+    bool wants_alone = c->step->method == QUIRE_SELECT_UNCONDITIONAL_LIKELIHOOD_NORMALIZED;
+    strbuf text = {0};
+    if (s->has_turns) {
+        return err_set(err, QUIRE_UNSUPPORTED, -1,
+                       "select %s: an API scores texts, not chats; use it in a program without turns",
+                       c->step->name);
+    }
+    k->job = api_job_new("/completions", k);
+    TRY(mem_check_for(k->job, "a request", err));
+    json_out o = {.to = &k->job->body};
+    TRY(add_parts(s, 0, s->n_parts, &text, err));
+    json_begin(&o, '{');
+    json_begin(json_name(&o, "prompt"), '[');
+    for (size_t i = 0; i < (wants_alone ? 2 : 1) * c->n_choices; i++) {
+        const strbuf *choice = &c->choices[i % c->n_choices]->text;
+        str before = {text.n > 0 ? text.p : "", i < c->n_choices ? text.n : 0};
+        json_texts(json_item(&o), before, (str){choice->p, choice->n});
+    }
+    json_end(&o, ']');
+    strbuf_deinit(&text);
+    json_int(json_name(&o, "max_tokens"), 1);
+    json_number(json_name(&o, "temperature"), 0);
+    json_bool(json_name(&o, "echo"), true);
+    json_int(json_name(&o, "logprobs"), 1);
+    return send_body(k, &o, err);
+}
+
+static int64_t count_chars(const char *p, size_t n) {
+    int64_t chars = 0;
+    for (size_t len, i = 0; i < n; i += len, chars++) {
+        utf8_decode(p + i, n - i, &len);
+    }
+    return chars;
+}
+
+/* The log-probabilities of a choice's tokens: those that end past the first n_before
+ * characters, up to n_all. *out: [*n] mem_new'd. */
+static quire_err read_scores(const json_value *choice, int64_t n_before, int64_t n_all, double **out,
+                             size_t *n) {
+    const json_value *l = json_get(choice, "logprobs"), *offsets = json_get(l, "text_offset"),
+                     *values = json_get(l, "token_logprobs");
+    size_t n_tokens = json_length(values);
+    if (n_tokens == 0 || json_length(offsets) != n_tokens) {
+        return QUIRE_UNSUPPORTED;
+    }
+    *out = mem_new(n_tokens, sizeof **out);
+    TRY(mem_check(*out));
+    for (size_t i = 0; i < n_tokens; i++) {
+        int64_t at = json_int64(json_at(offsets, i)),
+                end = i + 1 < n_tokens ? json_int64(json_at(offsets, i + 1)) : n_all;
+        if (end > n_before && at < n_all) {
+            (*out)[(*n)++] = json_double(json_at(values, i)); /* the first of a text has none: 0 */
+        }
+    }
+    return *n > 0 ? QUIRE_OK : QUIRE_UNSUPPORTED;
+}
+
+static const json_value *choice_at(const json_value *response, size_t index) {
+    const json_value *all = json_get(response, "choices");
+    for (size_t i = 0; i < json_length(all); i++) {
+        if (json_get_int32(json_at(all, i), "index", 0) == (int32_t)index) {
+            return json_at(all, i);
+        }
+    }
+    return NULL;
+}
+
+/* Reads what the choices' tokens have into choices; scores: [2 * n_choices] their memory. */
+static quire_err score_choices(const api_call *k, const json_value *response, int64_t n_before,
+                               select_choice *choices, double **scores, quire_error *err) {
+    const program_call *c = k->c;
+    bool wants_alone = c->step->method == QUIRE_SELECT_UNCONDITIONAL_LIKELIHOOD_NORMALIZED;
+    for (size_t i = 0; i < c->n_choices; i++) {
+        const strbuf *text = &c->choices[i]->text;
+        int64_t n_own = count_chars(text->p, text->n);
+        double *logprobs = NULL, *alone = NULL;
+        size_t n = 0, n_alone = 0;
+        quire_err e = read_scores(choice_at(response, i), n_before, n_before + n_own, &logprobs, &n);
+        if (e == QUIRE_OK && wants_alone) {
+            e = read_scores(choice_at(response, c->n_choices + i), 0, n_own, &alone, &n_alone);
+        }
+        scores[2 * i] = logprobs;
+        scores[2 * i + 1] = alone;
+        choices[i] = (select_choice){logprobs, alone, n};
+        if (e != QUIRE_OK || (wants_alone && n != n_alone)) {
+            return err_set(
+                err, e == QUIRE_OK ? QUIRE_UNSUPPORTED : e, -1,
+                e == QUIRE_OK
+                    ? "select %s: choice %zu has other tokens alone than after the text"
+                    : "select %s: the API gives no log-probabilities of choice %zu (echo with logprobs)",
+                c->step->name, i);
+        }
+    }
+    return QUIRE_OK;
+}
+
+static quire_err take_select(api_call *k, const json_value *response, quire_error *err) {
+    program_call *c = k->c;
+    strbuf text = {0};
+    TRY(make_outputs(c, 1, err));
+    c->outputs[0].finish = QUIRE_FINISH_STOP;
+    c->scores = mem_new(c->n_choices, sizeof *c->scores);
+    select_choice *choices = mem_new(c->n_choices, sizeof *choices);
+    double **scores = mem_new(2 * c->n_choices, sizeof(double *));
+    quire_err e = mem_check_for(c->scores != NULL && scores != NULL ? choices : NULL, "scores", err);
+    e = e == QUIRE_OK ? add_parts(c->state, 0, c->state->n_parts, &text, err) : e;
+    e = e == QUIRE_OK ? score_choices(k, response, count_chars(text.p, text.n), choices, scores, err) : e;
+    if (e == QUIRE_OK) {
+        c->chosen = select_score(choices, c->n_choices, c->step->method, c->scores);
+    }
+    for (size_t i = 0; scores != NULL && i < 2 * c->n_choices; i++) {
+        mem_free(scores[i]);
+    }
+    mem_free(scores);
+    mem_free(choices);
+    strbuf_deinit(&text);
+    return e;
+}
+
+/* ---- responses ---- */
+
+static quire_finish finish_of(const json_value *choice) {
+    return str_is(json_get_str(choice, "finish_reason"), "length") ? QUIRE_FINISH_LENGTH : QUIRE_FINISH_STOP;
+}
+
+/* The outputs as they are: the API has ended them. */
+static quire_err take_outputs(api_call *k, const json_value *response, quire_error *err) {
+    program_call *c = k->c;
+    size_t n = json_length(json_get(response, "choices"));
+    TRY(make_outputs(c, n > 0 ? n : 1, err));
+    for (size_t i = 0; i < n; i++) {
+        const json_value *choice = choice_at(response, i);
+        const json_value *holder = c->state->has_turns ? json_get(choice, "message") : choice;
+        str text = json_get_str(holder, c->state->has_turns ? "content" : "text");
+        c->outputs[i].finish = finish_of(choice);
+        quire_err e = strbuf_add(&c->outputs[i].text, text.n > 0 ? text.p : "", text.n);
+        e = e == QUIRE_OK ? program_call_text(c, (int32_t)i, text) : e;
+        TRY(e == QUIRE_OK ? e : err_set(err, e, -1, "out of memory for an output"));
+    }
+    return n > 0 ? QUIRE_OK : err_set(err, QUIRE_IO, -1, "the API's response has no choices");
+}
+
+/* What came for a gen that was asked to go past its end. k->is_again: that does not tell
+ * where the gen ends, since the API gives no tokens, or fewer than were asked for. */
+static quire_err take_past(api_call *k, const json_value *response, int64_t n_completion, quire_error *err) {
+    api_text *t;
+    api_cut cut;
+    quire_err e = api_text_read(choice_at(response, 0), k->c->state->has_turns, &t);
+    TRY(e == QUIRE_OK ? e : err_set(err, e, -1, "the API's response has no choices, or memory is out"));
+    k->x->guesses = t->has_tokens || t->text.n == 0;
+    k->is_again = !api_text_cut(t, 0, &k->rule, &cut);
+    if (!k->is_again) {
+        k->x->counts.unused_tokens +=
+            n_completion > (int64_t)cut.n_tokens ? n_completion - (int64_t)cut.n_tokens : 0;
+        e = take_cut(k, t, 0, &cut, k->c->prompt_tokens, err);
+    }
+    api_text_drop(t);
+    return e;
+}
+
+/* Takes a response. k->job: the gen was sent once more. */
+static quire_err take_response(api_call *k, const json_value *response, quire_error *err) {
+    const json_value *usage = json_get(response, "usage");
+    program_call *c = k->c;
+    int64_t n_prompt = json_int64(json_get(usage, "prompt_tokens")),
+            n_completion = json_int64(json_get(usage, "completion_tokens")),
+            n_cached = json_int64(json_get(json_get(usage, "prompt_tokens_details"), "cached_tokens"));
+    c->prompt_tokens += n_prompt;
+    c->computed_tokens += n_prompt - n_cached;
+    c->completion_tokens += n_completion;
+    k->x->counts.prompt_tokens += n_prompt;
+    k->x->counts.completion_tokens += n_completion;
+    if (c->step->kind == STEP_SELECT) {
+        return take_select(k, response, err);
+    }
+    if (!k->goes_past) {
+        return take_outputs(k, response, err);
+    }
+    TRY(take_past(k, response, n_completion, err));
+    return k->is_again ? send_gen(k, err) : QUIRE_OK;
+}
+
+static void take_job(api_executor *x, api_job *j) {
+    api_call *k = j->user;
+    json_value *response = NULL;
+    k->job = NULL;
+    k->error = j->error;
+    quire_err e = j->error.code;
+    x->counts.n_calls += j->n_sent;
+    if (e == QUIRE_OK) {
+        response = json_document((str){j->response.n > 0 ? j->response.p : "", j->response.n});
+        e = json_is(response, JSON_KIND_OBJECT)
+                ? take_response(k, response, &k->error)
+                : err_set(&k->error, QUIRE_IO, -1, "the API's response is no JSON object");
+    }
+    int64_t n = k->c->prompt_tokens + k->c->completion_tokens;
+    json_drop(response);
+    api_job_free(j);
+    if (k->job != NULL && e == QUIRE_OK) {
+        return;
+    }
+    program_call *c = k->c;
+    quire_error why = k->error;
+    if (e == QUIRE_OK && !program_call_count(c, n)) {
+        return;
+    }
+    api_call_free(k);
+    program_call_end(c, e != QUIRE_OK ? &why : NULL);
+}
+
+/* Calls that waited for the model's name are sent. */
+static void begin_waiting(api_executor *x);
+
+static void take_models(api_executor *x, api_job *j) {
+    quire_error err = j->error;
+    json_value *list = json_document((str){j->response.n > 0 ? j->response.p : "", j->response.n});
+    str id = json_get_str(json_at(json_get(list, "data"), 0), "id");
+    x->models = NULL;
+    x->counts.n_calls += j->n_sent;
+    if (err.code == QUIRE_OK && id.n == 0) {
+        err_set(&err, QUIRE_NOT_FOUND, -1,
+                "the API lists no model; name one: quire run MODEL --program FILE --api URL");
+    }
+    x->model = err.code == QUIRE_OK ? mem_dup(id.p, id.n) : NULL;
+    json_drop(list);
+    api_job_free(j);
+    if (err.code == QUIRE_OK && x->model == NULL) {
+        err_set(&err, QUIRE_NO_MEMORY, -1, "out of memory for a model's name");
+    }
+    for (api_call *k = x->first; k != NULL && x->model == NULL; k = k->next) {
+        k->error = err;
+        k->status = err.code;
+        call_is_over(k);
+    }
+    begin_waiting(x);
+}
+
+/* Begins a call that knows its model, or lets it wait. */
+static quire_err call_begin(api_call *k, quire_error *err) {
+    if (k->x->model == NULL && k->c->state->root->program.model == NULL) {
+        return k->x->models != NULL ? QUIRE_OK : send_models(k->x, err);
+    }
+    return k->c->step->kind == STEP_GEN ? gen_begin(k, err) : select_begin(k, err);
+}
+
+static void begin_waiting(api_executor *x) {
+    for (api_call *k = x->first; k != NULL && x->model != NULL; k = k->next) {
+        if (k->job == NULL && k->status == QUIRE_OK && k->fields == NULL) {
+            k->status = call_begin(k, &k->error);
+            if (k->status != QUIRE_OK) {
+                call_is_over(k);
+            }
+        }
+    }
+}
+
+static quire_err api_exec_begin(void *executor, program_call *c, quire_error *err) {
+    api_call *k = NULL;
+    quire_err e = api_call_new(executor, c, &k, err);
+    e = e == QUIRE_OK ? call_begin(k, err) : e;
+    if (e != QUIRE_OK && k != NULL) {
+        api_call_free(k);
+    }
+    return e;
+}
+
+/* ---- the executor ---- */
+
+static bool api_exec_poll(void *executor) {
+    api_executor *x = executor;
+    bool had = false;
+    for (api_job *j = api_client_take(x->client); j != NULL; j = api_client_take(x->client)) {
+        if (j == x->models) {
+            take_models(x, j);
+        } else {
+            take_job(x, j);
+        }
+        had = true;
+    }
+    while (x->over != NULL) {
+        program_call *c = x->over->c;
+        quire_error why = x->over->error;
+        api_call_free(x->over);
+        program_call_end(c, why.code != QUIRE_OK ? &why : NULL);
+        had = true;
+    }
+    return had;
+}
+
+static int api_exec_fd(void *executor) {
+    return api_client_fd(((api_executor *)executor)->client);
+}
+
+static void api_exec_wait(void *executor, int64_t timeout_us) {
+    api_client_wait(((api_executor *)executor)->client, timeout_us);
+}
+
+static void api_exec_close(void *executor) {
+    api_executor *x = executor;
+    if (x->client != NULL && x->models != NULL) {
+        api_client_drop(x->client, x->models);
+    }
+    api_client_close(x->client);
+    mem_free(x->model);
+    mem_free(x);
+}
+
+const program_ops api_ops = {.gen = api_exec_begin,
+                             .select = api_exec_begin,
+                             .cancel = api_exec_cancel,
+                             .fork = api_exec_fork,
+                             .drop = api_exec_drop,
+                             .tokens = api_exec_tokens,
+                             .poll = api_exec_poll,
+                             .fd = api_exec_fd,
+                             .wait = api_exec_wait,
+                             .close = api_exec_close};
+
+quire_err api_executor_open(const api_executor_options *o, api_executor **out, quire_error *err) {
+    api_executor *x = mem_new(1, sizeof *x);
+    TRY(mem_check_for(x, "an API", err));
+    x->o = *o;
+    x->guesses = true;
+    x->model = o->model != NULL ? mem_dup(o->model, strlen(o->model)) : NULL;
+    quire_err e =
+        o->model == NULL || x->model != NULL ? QUIRE_OK : err_set(err, QUIRE_NO_MEMORY, -1, "out of memory");
+    e = e == QUIRE_OK ? api_client_open(&o->client, &x->client, err) : e;
+    if (e != QUIRE_OK) {
+        api_exec_close(x);
+        return e;
+    }
+    *out = x;
+    return QUIRE_OK;
+}
+
+api_counts api_executor_count(const api_executor *x) {
+    return x->counts;
+}
