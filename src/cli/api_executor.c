@@ -625,7 +625,7 @@ static quire_err take_response(api_call *k, const json_value *response, quire_er
     return k->is_again ? send_gen(k, err) : QUIRE_OK;
 }
 
-static void take_job(api_executor *x, api_job *j) {
+static void api_take_job(api_executor *x, api_job *j) {
     api_call *k = j->user;
     json_value *response = NULL;
     k->job = NULL;
@@ -656,7 +656,7 @@ static void take_job(api_executor *x, api_job *j) {
 /* Calls that waited for the model's name are sent. */
 static void begin_waiting(api_executor *x);
 
-static void take_models(api_executor *x, api_job *j) {
+static void api_take_models(api_executor *x, api_job *j) {
     quire_error err = j->error;
     json_value *list = json_document((str){j->response.n > 0 ? j->response.p : "", j->response.n});
     str id = json_get_str(json_at(json_get(list, "data"), 0), "id");
@@ -716,9 +716,9 @@ static bool api_exec_poll(void *executor) {
     bool had = false;
     for (api_job *j = api_client_take(x->client); j != NULL; j = api_client_take(x->client)) {
         if (j == x->models) {
-            take_models(x, j);
+            api_take_models(x, j);
         } else {
-            take_job(x, j);
+            api_take_job(x, j);
         }
         had = true;
     }

@@ -123,8 +123,8 @@ static const flag task_flags[] = {
     {"--api-key", "KEY", "key for --api, in place of OPENAI_API_KEY", FLAG_TEXT, AT(api_key), .rare = true,
      .secret = true},
     {"--api-speculation", "TOKENS",
-     "most tokens that a call to --api requests past a gen's end, for later gens; 0: none (default: 256)", FLAG_COUNT,
-     AT(api_speculation), .minimum = 0, .maximum = 1 << 20, .rare = true},
+     "most tokens that a call to --api requests past a gen's end, for later gens; 0: none (default: 256)",
+     FLAG_COUNT, AT(api_speculation), .minimum = 0, .maximum = 1 << 20, .rare = true},
     {0},
 };
 
