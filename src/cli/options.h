@@ -38,7 +38,7 @@ typedef struct cli_options {
     const char *argument;
     const char *prompt, *prompt_file, *system; /* NULL: not given */
     const char *prompts, *out, *program;
-    const char *api, *api_key; /* of --program: an API's address and key; NULL: none */
+    const char *api; /* of --program: an API's address; NULL: none */
     int32_t api_speculation;
     const char *ids, *ids_file, *batch_with;
     const char *types, *pooling, *text_pair; /* of --embed */

@@ -85,11 +85,10 @@ quire_err program_run_file(session *s, const strbuf *text, quire_error *err) {
 
 quire_err program_run_api(const cli_options *o, const strbuf *text, quire_error *err) {
     bool is_named = strcmp(o->engine.model, "builtin") != 0;
-    const api_executor_options how = {.client = {.url = o->api,
-                                                 .key = o->api_key ? o->api_key : o->environment.openai_key,
-                                                 .ca_file = o->environment.hub_ca_file},
-                                      .model = is_named ? o->engine.model : NULL,
-                                      .most_more = o->api_speculation};
+    const api_executor_options how = {
+        .client = {.url = o->api, .key = o->environment.openai_key, .ca_file = o->environment.hub_ca_file},
+        .model = is_named ? o->engine.model : NULL,
+        .most_more = o->api_speculation};
     api_executor *x;
     quire_programs *ps;
     TRY(api_executor_open(&how, &x, err));

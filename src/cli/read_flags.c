@@ -336,7 +336,6 @@ static const struct {
     {"--prompts", RUN_TEXT | RUN_ROWS},
     {"--program", RUN_PROGRAM},
     {"--api", RUN_PROGRAM},
-    {"--api-key", RUN_PROGRAM},
     {"--api-speculation", RUN_PROGRAM},
     {"--chat-template", RUN_BATCH | RUN_CHAT | RUN_PROGRAM},
     {"--special-tokens-in-messages", RUN_BATCH | RUN_CHAT | RUN_PROGRAM},

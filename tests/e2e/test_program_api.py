@@ -238,8 +238,8 @@ def test_the_key_the_model_and_errors(quire, tmp_path):
     program = {"model": "own", "steps": ["x", {"gen": "a", "max_tokens": 2}]}
     with Api() as api:
         run(tmp_path, api, program, environment={"OPENAI_API_KEY": "k-1"})
-        run(tmp_path, api, program, "--api-key", "k-2")
-        assert [(body["model"], key) for _, body, key in api.requests] == [("own", "Bearer k-1"), ("own", "Bearer k-2")]
+        run(tmp_path, api, program, "-m", "other")
+        assert [(body["model"], key) for _, body, key in api.requests] == [("own", "Bearer k-1"), ("other", None)]
     with Api(refuse=[(503, b"later", {"Retry-After": 0}), (429, b"{}", {"Retry-After": 0})]) as api:
         assert run(tmp_path, api, program)["api"]["calls"] == 3
     for refusal, said in [((401, {"error": {"message": "no such key"}}), "no such key"), ((200, b"[not json"), "no JSON object"),
@@ -262,5 +262,5 @@ def test_another_quire_gives_what_this_one_gives(quire, server, tmp_path, flags)
     path = tmp_path / "own.json"
     path.write_text(json.dumps(program))
     own = json.loads(subprocess.run([QUIRE, "run", "builtin", "--program", path, "-q"], capture_output=True, text=True, check=True).stdout)
-    out = run(tmp_path, server.url + "/v1", program, "--api-key", "k-test", *flags)
+    out = run(tmp_path, server.url + "/v1", program, *flags, environment={"OPENAI_API_KEY": "k-test"})
     assert out["variables"] == own["variables"]
