@@ -47,21 +47,21 @@ typedef struct api_call {
 
 /* ---- fields ---- */
 
-static bool is_ending(const char *name) {
+static bool api_is_ending(const char *name) {
     return strcmp(name, "max_tokens") == 0 || strcmp(name, "stop") == 0;
 }
 
-static void write_members(json_out *o, const json_value *fields, const json_value *but, bool with_ends) {
+static void api_write_members(json_out *o, const json_value *fields, const json_value *but, bool with_ends) {
     json_member m = {0};
     while (json_next(fields, &m)) {
-        if (!json_has(but, m.name) && (with_ends || !is_ending(m.name))) {
+        if (!json_has(but, m.name) && (with_ends || !api_is_ending(m.name))) {
             json_add(json_name(o, m.name), m.value);
         }
     }
 }
 
 /* Reads the fields of a gen: its own, and those of the program that it does not set. */
-static quire_err read_fields(api_call *k, quire_error *err) {
+static quire_err api_read_fields(api_call *k, quire_error *err) {
     const program_steps *p = &k->c->state->root->program;
     const step *st = k->c->step;
     json_value *all = p->fields != NULL ? json_document((str){p->fields, p->n_fields}) : NULL,
@@ -69,8 +69,8 @@ static quire_err read_fields(api_call *k, quire_error *err) {
     strbuf text = {0};
     json_out whole = {.to = &text}, sampling = {.to = &k->sampling};
     json_begin(&whole, '{');
-    write_members(&whole, all, own, true);
-    write_members(&whole, own, NULL, true);
+    api_write_members(&whole, all, own, true);
+    api_write_members(&whole, own, NULL, true);
     json_end(&whole, '}');
     json_drop(all);
     json_drop(own);
@@ -78,14 +78,14 @@ static quire_err read_fields(api_call *k, quire_error *err) {
     strbuf_deinit(&text);
     TRY(mem_check_for(k->fields, "fields", err));
     json_begin(&sampling, '{');
-    write_members(&sampling, k->fields, NULL, false);
+    api_write_members(&sampling, k->fields, NULL, false);
     json_end(&sampling, '}');
     return sampling.err == QUIRE_OK ? QUIRE_OK : err_set(err, sampling.err, -1, "out of memory for fields");
 }
 
 /* Whether text past the gen's end is what a gen with the same fields would give there:
  * nothing in them counts or forbids tokens from the gen's beginning on. */
-static bool fields_allow_guess(const api_call *k) {
+static bool api_fields_allow_guess(const api_call *k) {
     static const char *const known[] = {"max_tokens", "stop",  "temperature", "top_p",
                                         "top_k",      "min_p", "seed"};
     json_member m = {0};
@@ -105,7 +105,7 @@ static bool fields_allow_guess(const api_call *k) {
 
 /* ---- states ---- */
 
-static void forget_guess(api_state *s) {
+static void api_forget_guess(api_state *s) {
     api_text_drop(s->guess);
     mem_free(s->sampling);
     s->guess = NULL;
@@ -116,7 +116,7 @@ static void api_exec_drop(void *executor, quire_state *s) {
     api_state *as = s->of_executor;
     (void)executor;
     if (as != NULL) {
-        forget_guess(as);
+        api_forget_guess(as);
         mem_free(as);
         s->of_executor = NULL;
     }
@@ -148,7 +148,7 @@ static const int32_t *api_exec_tokens(void *executor, const quire_state *s, size
 }
 
 /* Appends the text of parts [from, to) of a state; false: one has no text. */
-static quire_err add_parts(const quire_state *s, size_t from, size_t to, strbuf *text, quire_error *err) {
+static quire_err api_add_parts(const quire_state *s, size_t from, size_t to, strbuf *text, quire_error *err) {
     for (size_t i = from; i < to; i++) {
         const program_part *p = &s->parts[i];
         const strbuf *part = p->kind == PART_TEXT ? &p->text->text : &p->value->text;
@@ -165,7 +165,7 @@ static quire_err add_parts(const quire_state *s, size_t from, size_t to, strbuf 
 
 /* ---- bodies ---- */
 
-static quire_err write_messages(json_out *o, const quire_state *s, bool *goes_on, quire_error *err) {
+static quire_err api_write_messages(json_out *o, const quire_state *s, bool *goes_on, quire_error *err) {
     strbuf text = {0};
     quire_err e = QUIRE_OK;
     *goes_on = false;
@@ -176,7 +176,7 @@ static quire_err write_messages(json_out *o, const quire_state *s, bool *goes_on
             end++;
         }
         strbuf_clear(&text);
-        e = add_parts(s, i + 1, end, &text, err);
+        e = api_add_parts(s, i + 1, end, &text, err);
         bool is_open = end == s->n_parts && s->in_turn;
         if (!is_open || text.n > 0) {
             json_begin(json_item(o), '{');
@@ -194,23 +194,23 @@ static quire_err write_messages(json_out *o, const quire_state *s, bool *goes_on
 
 /* Writes what comes before the model: the prompt, or the messages with what the template
  * sees. */
-static quire_err write_prompt(json_out *o, const quire_state *s, quire_error *err) {
+static quire_err api_write_prompt(json_out *o, const quire_state *s, quire_error *err) {
     const program_steps *p = &s->root->program;
     bool goes_on;
     if (!s->has_turns) {
         strbuf text = {0};
-        quire_err e = add_parts(s, 0, s->n_parts, &text, err);
+        quire_err e = api_add_parts(s, 0, s->n_parts, &text, err);
         json_text(json_name(o, "prompt"), text.n > 0 ? text.p : "", text.n);
         strbuf_deinit(&text);
         return e;
     }
-    TRY(write_messages(o, s, &goes_on, err));
+    TRY(api_write_messages(o, s, &goes_on, err));
     if (goes_on) {
         json_bool(json_name(o, "continue_final_message"), true);
         json_bool(json_name(o, "add_generation_prompt"), false);
     }
     json_value *chat = p->chat != NULL ? json_document((str){p->chat, p->n_chat}) : NULL;
-    write_members(o, chat, NULL, true);
+    api_write_members(o, chat, NULL, true);
     json_drop(chat);
     return QUIRE_OK;
 }
@@ -219,7 +219,7 @@ static quire_err write_prompt(json_out *o, const quire_state *s, quire_error *er
 
 /* Whether a text is the same whatever the gens in `names` give, and its variables are
  * set. */
-static bool is_constant(const quire_state *s, const step_text *t, const char *const *names, size_t n) {
+static bool api_is_constant(const quire_state *s, const step_text *t, const char *const *names, size_t n) {
     for (size_t i = 0; i < t->n; i++) {
         const step_piece *piece = &t->pieces[i];
         if (piece->text != NULL) {
@@ -240,7 +240,7 @@ static bool is_constant(const quire_state *s, const step_text *t, const char *co
 /* How many tokens past the gen's own are worth asking for: those of the constant texts and
  * the gens that follow in its list of steps, each text counted as its bytes; 0: none
  * follows. */
-static int64_t count_more(const api_call *k) {
+static int64_t api_count_more(const api_call *k) {
     const quire_state *s = k->c->state;
     const program_frame *f = &s->frames[s->n_frames - 1];
     const char *names[MAX_LINKS] = {k->c->step->name};
@@ -250,13 +250,13 @@ static int64_t count_more(const api_call *k) {
         const step *st = f->list->items[i];
         program_text *text;
         api_call later = {.c = &(program_call){.state = k->c->state, .step = st}};
-        if (st->kind == STEP_TEXT && is_constant(s, &st->text, names, n) &&
+        if (st->kind == STEP_TEXT && api_is_constant(s, &st->text, names, n) &&
             program_text_expand(s, &st->text, &text, NULL) == QUIRE_OK) {
             texts += (int64_t)text->text.n;
             program_text_drop(text);
             continue;
         }
-        bool fits = st->kind == STEP_GEN && read_fields(&later, NULL) == QUIRE_OK &&
+        bool fits = st->kind == STEP_GEN && api_read_fields(&later, NULL) == QUIRE_OK &&
                     api_rule_read(later.fields, &later.rule) && later.rule.max_tokens > 0 &&
                     str_eq((str){later.sampling.p, later.sampling.n}, (str){k->sampling.p, k->sampling.n});
         more += fits ? texts + later.rule.max_tokens : 0;
@@ -312,7 +312,7 @@ static quire_err api_call_new(api_executor *x, program_call *c, api_call **out, 
     return mem_check_for(c->state->of_executor, "a state", err);
 }
 
-static void call_is_over(api_call *k) {
+static void api_call_is_over(api_call *k) {
     api_call **at = &k->x->over;
     while (*at != NULL) {
         at = &(*at)->next_over;
@@ -320,19 +320,19 @@ static void call_is_over(api_call *k) {
     *at = k;
 }
 
-static quire_err make_outputs(program_call *c, size_t n, quire_error *err) {
+static quire_err api_make_outputs(program_call *c, size_t n, quire_error *err) {
     c->outputs = mem_new(n, sizeof *c->outputs);
     c->n_outputs = c->outputs != NULL ? n : 0;
     return mem_check_for(c->outputs, "outputs", err);
 }
 
 /* The gen's first output is that cut of a text, of which the rest is kept as a guess. */
-static quire_err take_cut(api_call *k, api_text *t, size_t from, const api_cut *cut, int64_t prompt_tokens,
-                          quire_error *err) {
+static quire_err api_take_cut(api_call *k, api_text *t, size_t from, const api_cut *cut,
+                              int64_t prompt_tokens, quire_error *err) {
     program_call *c = k->c;
     api_state *s = c->state->of_executor;
     str text = {t->text.p + from, cut->end - from};
-    TRY(make_outputs(c, 1, err));
+    TRY(api_make_outputs(c, 1, err));
     c->outputs[0].finish = cut->finish;
     quire_err e = strbuf_add(&c->outputs[0].text, text.n > 0 ? text.p : "", text.n);
     e = e == QUIRE_OK ? program_call_text(c, 0, text) : e;
@@ -341,7 +341,7 @@ static quire_err take_cut(api_call *k, api_text *t, size_t from, const api_cut *
         return err_set(err, QUIRE_NO_MEMORY, -1, "out of memory for an output");
     }
     api_text_share(t);
-    forget_guess(s);
+    api_forget_guess(s);
     *s = (api_state){.guess = t,
                      .at = cut->end,
                      .n_parts = c->state->n_parts + 1,
@@ -351,17 +351,17 @@ static quire_err take_cut(api_call *k, api_text *t, size_t from, const api_cut *
 }
 
 /* Answers a gen with what came past an earlier one's end. False: it has to be asked. */
-static bool take_guess(api_call *k) {
+static bool api_take_guess(api_call *k) {
     program_call *c = k->c;
     api_state *s = c->state->of_executor;
     strbuf text = {0};
     api_cut cut;
-    bool is_known = s->guess != NULL && fields_allow_guess(k) && strlen(s->sampling) == k->sampling.n &&
+    bool is_known = s->guess != NULL && api_fields_allow_guess(k) && strlen(s->sampling) == k->sampling.n &&
                     memcmp(s->sampling, k->sampling.p, k->sampling.n) == 0;
     for (size_t i = s->n_parts; is_known && i < c->state->n_parts; i++) {
         is_known = c->state->parts[i].kind == PART_TEXT;
     }
-    is_known = is_known && add_parts(c->state, s->n_parts, c->state->n_parts, &text, NULL) == QUIRE_OK &&
+    is_known = is_known && api_add_parts(c->state, s->n_parts, c->state->n_parts, &text, NULL) == QUIRE_OK &&
                api_text_agrees(s->guess, s->at, (str){text.n > 0 ? text.p : "", text.n}) &&
                api_text_cut(s->guess, s->at + text.n, &k->rule, &cut);
     size_t from = s->at + text.n;
@@ -374,7 +374,7 @@ static bool take_guess(api_call *k) {
     for (size_t i = 0; i < t->n_tokens && t->ends[i] <= from; i++) {
         prompt_tokens++;
     }
-    is_known = take_cut(k, t, from, &cut, s->prompt_tokens, &k->error) == QUIRE_OK;
+    is_known = api_take_cut(k, t, from, &cut, s->prompt_tokens, &k->error) == QUIRE_OK;
     k->x->counts.n_reused += is_known ? 1 : 0;
     k->x->counts.saved_prompt_tokens += is_known ? prompt_tokens : 0;
     k->x->counts.unused_tokens -= is_known ? (int64_t)cut.n_tokens : 0;
@@ -382,7 +382,7 @@ static bool take_guess(api_call *k) {
     return true;
 }
 
-static quire_err send_models(api_executor *x, quire_error *err) {
+static quire_err api_send_models(api_executor *x, quire_error *err) {
     api_job *j = api_job_new("/models", NULL);
     TRY(mem_check_for(j, "a request", err));
     x->models = j;
@@ -390,7 +390,7 @@ static quire_err send_models(api_executor *x, quire_error *err) {
 }
 
 /* Sends the request of a call, whose other members have been written. */
-static quire_err send_body(api_call *k, json_out *o, quire_error *err) {
+static quire_err api_send_body(api_call *k, json_out *o, quire_error *err) {
     const char *model = k->x->model != NULL ? k->x->model : k->c->state->root->program.model;
     json_cstr(json_name(o, "model"), model);
     json_end(o, '}');
@@ -399,19 +399,19 @@ static quire_err send_body(api_call *k, json_out *o, quire_error *err) {
     return api_client_send(k->x->client, k->job, err);
 }
 
-static quire_err send_gen(api_call *k, quire_error *err) {
+static quire_err api_send_gen(api_call *k, quire_error *err) {
     const quire_state *s = k->c->state;
     k->job = api_job_new(s->has_turns ? "/chat/completions" : "/completions", k);
     TRY(mem_check_for(k->job, "a request", err));
     json_out o = {.to = &k->job->body};
     bool may = k->x->guesses && !k->is_again && k->x->o.most_more > 0 && k->rule.max_tokens > 0 &&
-               fields_allow_guess(k);
-    int64_t more = may ? count_more(k) : 0;
+               api_fields_allow_guess(k);
+    int64_t more = may ? api_count_more(k) : 0;
     more = more < k->x->o.most_more ? more : k->x->o.most_more;
     k->goes_past = more > 0;
     json_begin(&o, '{');
-    TRY(write_prompt(&o, s, err));
-    write_members(&o, k->fields, NULL, !k->goes_past);
+    TRY(api_write_prompt(&o, s, err));
+    api_write_members(&o, k->fields, NULL, !k->goes_past);
     if (k->c->has_seed && s->root->program.has_seed) {
         json_int(json_name(&o, "seed"), (int64_t)k->c->seed);
     }
@@ -423,24 +423,24 @@ static quire_err send_gen(api_call *k, quire_error *err) {
             json_int(json_name(&o, "logprobs"), 0);
         }
     }
-    return send_body(k, &o, err);
+    return api_send_body(k, &o, err);
 }
 
-static quire_err gen_begin(api_call *k, quire_error *err) {
-    TRY(read_fields(k, err));
+static quire_err api_gen_begin(api_call *k, quire_error *err) {
+    TRY(api_read_fields(k, err));
     bool can_cut = api_rule_read(k->fields, &k->rule);
     k->rule.max_tokens = can_cut ? k->rule.max_tokens : -1;
-    if (can_cut && k->rule.max_tokens >= 0 && take_guess(k)) {
-        call_is_over(k);
+    if (can_cut && k->rule.max_tokens >= 0 && api_take_guess(k)) {
+        api_call_is_over(k);
         return QUIRE_OK;
     }
-    return send_gen(k, err);
+    return api_send_gen(k, err);
 }
 
 /* ---- select ---- */
 
 /* Sends every choice after the state's text and, where the method wants it, alone. */
-static quire_err select_begin(api_call *k, quire_error *err) {
+static quire_err api_select_begin(api_call *k, quire_error *err) {
     const program_call *c = k->c;
     const quire_state *s = c->state;
     bool wants_alone = c->step->method == QUIRE_SELECT_UNCONDITIONAL_LIKELIHOOD_NORMALIZED;
@@ -453,7 +453,7 @@ static quire_err select_begin(api_call *k, quire_error *err) {
     k->job = api_job_new("/completions", k);
     TRY(mem_check_for(k->job, "a request", err));
     json_out o = {.to = &k->job->body};
-    TRY(add_parts(s, 0, s->n_parts, &text, err));
+    TRY(api_add_parts(s, 0, s->n_parts, &text, err));
     json_begin(&o, '{');
     json_begin(json_name(&o, "prompt"), '[');
     for (size_t i = 0; i < (wants_alone ? 2 : 1) * c->n_choices; i++) {
@@ -467,10 +467,10 @@ static quire_err select_begin(api_call *k, quire_error *err) {
     json_number(json_name(&o, "temperature"), 0);
     json_bool(json_name(&o, "echo"), true);
     json_int(json_name(&o, "logprobs"), 1);
-    return send_body(k, &o, err);
+    return api_send_body(k, &o, err);
 }
 
-static int64_t count_chars(const char *p, size_t n) {
+static int64_t api_count_chars(const char *p, size_t n) {
     int64_t chars = 0;
     for (size_t len, i = 0; i < n; i += len, chars++) {
         utf8_decode(p + i, n - i, &len);
@@ -480,8 +480,8 @@ static int64_t count_chars(const char *p, size_t n) {
 
 /* The log-probabilities of a choice's tokens: those that end past the first n_before
  * characters, up to n_all. *out: [*n] mem_new'd. */
-static quire_err read_scores(const json_value *choice, int64_t n_before, int64_t n_all, double **out,
-                             size_t *n) {
+static quire_err api_read_scores(const json_value *choice, int64_t n_before, int64_t n_all, double **out,
+                                 size_t *n) {
     const json_value *l = json_get(choice, "logprobs"), *offsets = json_get(l, "text_offset"),
                      *values = json_get(l, "token_logprobs");
     size_t n_tokens = json_length(values);
@@ -500,7 +500,7 @@ static quire_err read_scores(const json_value *choice, int64_t n_before, int64_t
     return *n > 0 ? QUIRE_OK : QUIRE_UNSUPPORTED;
 }
 
-static const json_value *choice_at(const json_value *response, size_t index) {
+static const json_value *api_choice_at(const json_value *response, size_t index) {
     const json_value *all = json_get(response, "choices");
     for (size_t i = 0; i < json_length(all); i++) {
         if (json_get_int32(json_at(all, i), "index", 0) == (int32_t)index) {
@@ -511,18 +511,18 @@ static const json_value *choice_at(const json_value *response, size_t index) {
 }
 
 /* Reads what the choices' tokens have into choices; scores: [2 * n_choices] their memory. */
-static quire_err score_choices(const api_call *k, const json_value *response, int64_t n_before,
-                               select_choice *choices, double **scores, quire_error *err) {
+static quire_err api_score_choices(const api_call *k, const json_value *response, int64_t n_before,
+                                   select_choice *choices, double **scores, quire_error *err) {
     const program_call *c = k->c;
     bool wants_alone = c->step->method == QUIRE_SELECT_UNCONDITIONAL_LIKELIHOOD_NORMALIZED;
     for (size_t i = 0; i < c->n_choices; i++) {
         const strbuf *text = &c->choices[i]->text;
-        int64_t n_own = count_chars(text->p, text->n);
+        int64_t n_own = api_count_chars(text->p, text->n);
         double *logprobs = NULL, *alone = NULL;
         size_t n = 0, n_alone = 0;
-        quire_err e = read_scores(choice_at(response, i), n_before, n_before + n_own, &logprobs, &n);
+        quire_err e = api_read_scores(api_choice_at(response, i), n_before, n_before + n_own, &logprobs, &n);
         if (e == QUIRE_OK && wants_alone) {
-            e = read_scores(choice_at(response, c->n_choices + i), 0, n_own, &alone, &n_alone);
+            e = api_read_scores(api_choice_at(response, c->n_choices + i), 0, n_own, &alone, &n_alone);
         }
         scores[2 * i] = logprobs;
         scores[2 * i + 1] = alone;
@@ -539,17 +539,18 @@ static quire_err score_choices(const api_call *k, const json_value *response, in
     return QUIRE_OK;
 }
 
-static quire_err take_select(api_call *k, const json_value *response, quire_error *err) {
+static quire_err api_take_select(api_call *k, const json_value *response, quire_error *err) {
     program_call *c = k->c;
     strbuf text = {0};
-    TRY(make_outputs(c, 1, err));
+    TRY(api_make_outputs(c, 1, err));
     c->outputs[0].finish = QUIRE_FINISH_STOP;
     c->scores = mem_new(c->n_choices, sizeof *c->scores);
     select_choice *choices = mem_new(c->n_choices, sizeof *choices);
     double **scores = mem_new(2 * c->n_choices, sizeof(double *));
     quire_err e = mem_check_for(c->scores != NULL && scores != NULL ? choices : NULL, "scores", err);
-    e = e == QUIRE_OK ? add_parts(c->state, 0, c->state->n_parts, &text, err) : e;
-    e = e == QUIRE_OK ? score_choices(k, response, count_chars(text.p, text.n), choices, scores, err) : e;
+    e = e == QUIRE_OK ? api_add_parts(c->state, 0, c->state->n_parts, &text, err) : e;
+    e = e == QUIRE_OK ? api_score_choices(k, response, api_count_chars(text.p, text.n), choices, scores, err)
+                      : e;
     if (e == QUIRE_OK) {
         c->chosen = select_score(choices, c->n_choices, c->step->method, c->scores);
     }
@@ -564,20 +565,20 @@ static quire_err take_select(api_call *k, const json_value *response, quire_erro
 
 /* ---- responses ---- */
 
-static quire_finish finish_of(const json_value *choice) {
+static quire_finish api_finish_of(const json_value *choice) {
     return str_is(json_get_str(choice, "finish_reason"), "length") ? QUIRE_FINISH_LENGTH : QUIRE_FINISH_STOP;
 }
 
 /* The outputs as they are: the API has ended them. */
-static quire_err take_outputs(api_call *k, const json_value *response, quire_error *err) {
+static quire_err api_take_outputs(api_call *k, const json_value *response, quire_error *err) {
     program_call *c = k->c;
     size_t n = json_length(json_get(response, "choices"));
-    TRY(make_outputs(c, n > 0 ? n : 1, err));
+    TRY(api_make_outputs(c, n > 0 ? n : 1, err));
     for (size_t i = 0; i < n; i++) {
-        const json_value *choice = choice_at(response, i);
+        const json_value *choice = api_choice_at(response, i);
         const json_value *holder = c->state->has_turns ? json_get(choice, "message") : choice;
         str text = json_get_str(holder, c->state->has_turns ? "content" : "text");
-        c->outputs[i].finish = finish_of(choice);
+        c->outputs[i].finish = api_finish_of(choice);
         quire_err e = strbuf_add(&c->outputs[i].text, text.n > 0 ? text.p : "", text.n);
         e = e == QUIRE_OK ? program_call_text(c, (int32_t)i, text) : e;
         TRY(e == QUIRE_OK ? e : err_set(err, e, -1, "out of memory for an output"));
@@ -587,24 +588,25 @@ static quire_err take_outputs(api_call *k, const json_value *response, quire_err
 
 /* What came for a gen that was asked to go past its end. k->is_again: that does not tell
  * where the gen ends, since the API gives no tokens, or fewer than were asked for. */
-static quire_err take_past(api_call *k, const json_value *response, int64_t n_completion, quire_error *err) {
+static quire_err api_take_past(api_call *k, const json_value *response, int64_t n_completion,
+                               quire_error *err) {
     api_text *t;
     api_cut cut;
-    quire_err e = api_text_read(choice_at(response, 0), k->c->state->has_turns, &t);
+    quire_err e = api_text_read(api_choice_at(response, 0), k->c->state->has_turns, &t);
     TRY(e == QUIRE_OK ? e : err_set(err, e, -1, "the API's response has no choices, or memory is out"));
     k->x->guesses = t->has_tokens || t->text.n == 0;
     k->is_again = !api_text_cut(t, 0, &k->rule, &cut);
     if (!k->is_again) {
         k->x->counts.unused_tokens +=
             n_completion > (int64_t)cut.n_tokens ? n_completion - (int64_t)cut.n_tokens : 0;
-        e = take_cut(k, t, 0, &cut, k->c->prompt_tokens, err);
+        e = api_take_cut(k, t, 0, &cut, k->c->prompt_tokens, err);
     }
     api_text_drop(t);
     return e;
 }
 
 /* Takes a response. k->job: the gen was sent once more. */
-static quire_err take_response(api_call *k, const json_value *response, quire_error *err) {
+static quire_err api_take_response(api_call *k, const json_value *response, quire_error *err) {
     const json_value *usage = json_get(response, "usage");
     program_call *c = k->c;
     int64_t n_prompt = json_int64(json_get(usage, "prompt_tokens")),
@@ -616,13 +618,13 @@ static quire_err take_response(api_call *k, const json_value *response, quire_er
     k->x->counts.prompt_tokens += n_prompt;
     k->x->counts.completion_tokens += n_completion;
     if (c->step->kind == STEP_SELECT) {
-        return take_select(k, response, err);
+        return api_take_select(k, response, err);
     }
     if (!k->goes_past) {
-        return take_outputs(k, response, err);
+        return api_take_outputs(k, response, err);
     }
-    TRY(take_past(k, response, n_completion, err));
-    return k->is_again ? send_gen(k, err) : QUIRE_OK;
+    TRY(api_take_past(k, response, n_completion, err));
+    return k->is_again ? api_send_gen(k, err) : QUIRE_OK;
 }
 
 static void api_take_job(api_executor *x, api_job *j) {
@@ -635,7 +637,7 @@ static void api_take_job(api_executor *x, api_job *j) {
     if (e == QUIRE_OK) {
         response = json_document((str){j->response.n > 0 ? j->response.p : "", j->response.n});
         e = json_is(response, JSON_KIND_OBJECT)
-                ? take_response(k, response, &k->error)
+                ? api_take_response(k, response, &k->error)
                 : err_set(&k->error, QUIRE_IO, -1, "the API's response is no JSON object");
     }
     int64_t n = k->c->prompt_tokens + k->c->completion_tokens;
@@ -654,7 +656,7 @@ static void api_take_job(api_executor *x, api_job *j) {
 }
 
 /* Calls that waited for the model's name are sent. */
-static void begin_waiting(api_executor *x);
+static void api_begin_waiting(api_executor *x);
 
 static void api_take_models(api_executor *x, api_job *j) {
     quire_error err = j->error;
@@ -675,25 +677,25 @@ static void api_take_models(api_executor *x, api_job *j) {
     for (api_call *k = x->first; k != NULL && x->model == NULL; k = k->next) {
         k->error = err;
         k->status = err.code;
-        call_is_over(k);
+        api_call_is_over(k);
     }
-    begin_waiting(x);
+    api_begin_waiting(x);
 }
 
 /* Begins a call that knows its model, or lets it wait. */
-static quire_err call_begin(api_call *k, quire_error *err) {
+static quire_err api_call_begin(api_call *k, quire_error *err) {
     if (k->x->model == NULL && k->c->state->root->program.model == NULL) {
-        return k->x->models != NULL ? QUIRE_OK : send_models(k->x, err);
+        return k->x->models != NULL ? QUIRE_OK : api_send_models(k->x, err);
     }
-    return k->c->step->kind == STEP_GEN ? gen_begin(k, err) : select_begin(k, err);
+    return k->c->step->kind == STEP_GEN ? api_gen_begin(k, err) : api_select_begin(k, err);
 }
 
-static void begin_waiting(api_executor *x) {
+static void api_begin_waiting(api_executor *x) {
     for (api_call *k = x->first; k != NULL && x->model != NULL; k = k->next) {
         if (k->job == NULL && k->status == QUIRE_OK && k->fields == NULL) {
-            k->status = call_begin(k, &k->error);
+            k->status = api_call_begin(k, &k->error);
             if (k->status != QUIRE_OK) {
-                call_is_over(k);
+                api_call_is_over(k);
             }
         }
     }
@@ -702,7 +704,7 @@ static void begin_waiting(api_executor *x) {
 static quire_err api_exec_begin(void *executor, program_call *c, quire_error *err) {
     api_call *k = NULL;
     quire_err e = api_call_new(executor, c, &k, err);
-    e = e == QUIRE_OK ? call_begin(k, err) : e;
+    e = e == QUIRE_OK ? api_call_begin(k, err) : e;
     if (e != QUIRE_OK && k != NULL) {
         api_call_free(k);
     }
