@@ -328,6 +328,11 @@ typedef struct quire_options {
     /* most bytes of the pool that parks hold (quire_park), of all tenants and of one; 0:
      * half of the pool, and as much as all */
     int64_t parked_bytes, parked_tenant_bytes;
+    /* called while the weights are loaded, before each tensor, by the thread that loads:
+     * part, from 0 to 1, is loaded. Returns whether to go on; false: opening fails with
+     * QUIRE_CANCELLED. NULL: it always goes on */
+    bool (*load_progress)(void *user, double part);
+    void *load_progress_user;
 } quire_options;
 
 /* Sets the defaults in a struct of `size` bytes: for programs that do not read this
@@ -606,6 +611,9 @@ quire_err quire_request_tenant(quire_request *r, const char *tenant);
  * that the engine does not have shows as the stream's error, QUIRE_NOT_FOUND. NO_MEMORY:
  * the request is unchanged. */
 quire_err quire_request_adapter(quire_request *r, const char *name);
+/* The request has waited for so long before it is submitted, as for its model to be loaded:
+ * ttft_deadline_ms counts from then on. 0 by default. */
+void quire_request_waited(quire_request *r, int64_t us);
 /* Writes all logits of the prompt to out, f32 [n_prompt_tokens, n_vocab]. out must live
  * until the stream is done or, if it is released before, until its queue is closed.
  * Single prompt only, and not for a fork. */
@@ -717,6 +725,10 @@ typedef struct quire_request_more {
     /* of QUIRE_SGLANG_GENERATE: the prompt's first token in the lists of log-probabilities;
      * -1: its last one alone, without a number */
     int32_t logprobs_start;
+    /* of Ollama's kinds, where it has keep_alive: how long its model is to stay without use
+     * after it; less than 0: for ever */
+    bool has_keep_alive;
+    int64_t keep_alive_us;
 } quire_request_more;
 
 const quire_request_more *quire_request_describe_more(const quire_request *r);
@@ -887,6 +899,9 @@ typedef struct quire_event {
 quire_err quire_queue_open(quire_engine *e, quire_queue **out);
 /* Cancels the streams that still deliver to it, waits for them, and frees it. */
 void quire_queue_close(quire_queue *q);
+/* Whether no stream delivers to it any more: of those that were released too, the last
+ * event was read. quire_queue_close does not wait then. The queue's thread. */
+bool quire_queue_idle(const quire_queue *q);
 /* A file descriptor that is readable while there may be events (poll, epoll,
  * libevent). */
 int quire_queue_fd(const quire_queue *q);

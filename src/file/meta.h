@@ -41,4 +41,11 @@ typedef struct model_overrides {
     const char *hf, *kv, *quantise;
 } model_overrides;
 
+/* Whoever watches the tensors being loaded: gets the part that is, from 0 to 1, and returns
+ * whether to go on. progress NULL: nobody does. */
+typedef struct load_watch {
+    bool (*progress)(void *user, double part);
+    void *user;
+} load_watch;
+
 #endif

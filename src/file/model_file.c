@@ -247,6 +247,14 @@ bool model_file_packed_for(const model_file *f, compute_mode *out) {
     return f->is_packed;
 }
 
+void model_file_watch(model_file *f, load_watch watch) {
+    f->watch = watch;
+}
+
+load_watch model_file_watcher(const model_file *f) {
+    return f->watch;
+}
+
 const char *model_file_quantise(const model_file *f) {
     return f->quantise != NULL ? f->quantise : "";
 }

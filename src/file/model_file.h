@@ -56,6 +56,10 @@ quire_err model_file_check_overrides(const model_file *f, quire_error *err);
 /* The value of --quantization; empty: none. Borrowed from the file. */
 const char *model_file_quantise(const model_file *f);
 
+/* To be called before the tensors are loaded, by the one user of f. */
+void model_file_watch(model_file *f, load_watch watch);
+load_watch model_file_watcher(const model_file *f);
+
 /* Drops a reference; the last one closes the file. */
 void model_file_close(model_file *f);
 /* Adds a reference and returns f. */

@@ -45,6 +45,7 @@ typedef struct model_file {
     const model_overrides *given; /* while it is opened; NULL: none */
     overrides *overrides;         /* NULL: none */
     char *quantise;               /* NULL: nothing */
+    load_watch watch;
 
     bool is_packed;
     file_map whole;       /* of a packed model: all its bytes */

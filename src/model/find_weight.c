@@ -72,6 +72,17 @@ used_tensor *loader_use(loader *l, const tensor_view *t) {
     return u;
 }
 
+/* Tells who watches how much is loaded before t is, which counts from then on. */
+static quire_err loader_tell(loader *l, const tensor_view *t) {
+    const load_watch watch = model_file_watcher(l->file);
+    const double part = l->n_all_bytes > 0.0 ? l->n_bytes / l->n_all_bytes : 0.0;
+    if (watch.progress != NULL && !watch.progress(watch.user, part)) {
+        return err_set(l->err, QUIRE_CANCELLED, -1, "%s: loading was cancelled", model_file_path(l->file));
+    }
+    l->n_bytes += l->used[t - model_file_tensor(l->file, 0)].used ? 0.0 : (double)t->n_bytes;
+    return QUIRE_OK;
+}
+
 quire_err loader_find(loader *l, weight_name name, int32_t layer, const char *suffix,
                       const tensor_view **out) {
     char full[LOADER_NAME_BYTES];
@@ -83,6 +94,7 @@ quire_err loader_find(loader *l, weight_name name, int32_t layer, const char *su
     }
     *out = model_file_find(l->file, full);
     if (*out) {
+        TRY(loader_tell(l, *out));
         loader_use(l, *out);
     }
     return QUIRE_OK;

@@ -53,6 +53,7 @@ typedef struct loader {
     dtype quantise_to;       /* model_desc.quantise_to */
     bool is_quantised;       /* a checkpoint of a method of quantisation (quant_method.h) */
     used_tensor *used;       /* [tensors of the file] */
+    double n_bytes, n_all_bytes; /* of tensors that were found, and of the file's */
     loaded_linear *linears;
     size_t n_linears, cap_linears;
     loaded_table tables[MAX_LOADED_TABLES];
@@ -68,7 +69,8 @@ const char *loader_root(const model_file *f, const arch_names *names);
 
 /* Finds the tensor name + suffix (".weight", ".bias") and marks it used. *out is NULL
  * when the file has none. QUIRE_UNSUPPORTED when the file has it in a form that cannot be
- * read: without it the result would be another model. */
+ * read: without it the result would be another model. QUIRE_CANCELLED: who watches the file
+ * (model_file_watch) ends its loading. */
 quire_err loader_find(loader *l, weight_name name, int32_t layer, const char *suffix,
                       const tensor_view **out);
 /* The same without marking it; NULL: the file has none. */

@@ -22,6 +22,9 @@ quire_err loader_init(loader *l, const model_file *f, const arch_names *names, b
                   .root = loader_root(f, names)};
     l->is_quantised = quant_is(f);
     l->used = mem_new((size_t)model_file_n_tensors(f) + 1, sizeof *l->used);
+    for (int32_t i = 0; i < model_file_n_tensors(f); i++) {
+        l->n_all_bytes += (double)model_file_tensor(f, i)->n_bytes;
+    }
     return l->used ? QUIRE_OK : err_set(err, QUIRE_NO_MEMORY, -1, "out of memory while loading");
 }
 

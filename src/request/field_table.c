@@ -240,8 +240,10 @@ static const field_desc fields[] = {
      "white space in answers that obey a schema: \"compact\" allows none, \"lines\" a space, or one or two "
      "line ends and up to 20 spaces, \"any\" runs of up to 20 characters; null: the server's default, "
      "\"compact\" unless it was started with another"},
-    {"keep_alive", FIELD_ANY, OLLAMA | OLLAMA_ROWS | IGNORED, NONE, UNREAD("null"),
-     "how long the model stays in memory; here it stays as long as the server runs"},
+    {"keep_alive", FIELD_ANY, OLLAMA | OLLAMA_ROWS, NONE, BY(request_read_keep_alive),
+     "how long the model stays loaded without use: seconds or a duration (300, \"5m\"; less than 0: for "
+     "ever), "
+     "where the request may say so; the server's first model always stays"},
     {"kv_transfer_params", FIELD_OBJECT, BOTH | LATER, NONE, UNREAD("null"),
      "transfer of KV pages between servers"},
     {"label", FIELD_STRING, SGLANG | IGNORED, NONE, UNREAD("null"), "the caller's own note"},

@@ -75,11 +75,19 @@ typedef struct generation {
     grammar_additional json_additional;
 
     float ttft_deadline_ms;              /* 0: none */
+    int64_t waited_us;                   /* of that, before it was submitted */
     int32_t priority;                    /* the lower is admitted first, under that policy */
     char tenant[QUIRE_TENANT_BYTES + 1]; /* 0-terminated; see quire_request_tenant */
     str cache_salt;                      /* empty: none */
     int32_t cache_priority;              /* -1: not given */
     float cache_ttl_s;                   /* 0: no end */
 } generation;
+
+/* How long after its submission a request's first token may come; 0: there is no deadline;
+ * less than 0: it has waited longer before. */
+static inline int64_t request_deadline_us(const generation *g) {
+    const int64_t all_us = (int64_t)((double)g->ttft_deadline_ms * 1e3);
+    return g->ttft_deadline_ms <= 0.0f ? 0 : all_us > g->waited_us ? all_us - g->waited_us : -1;
+}
 
 #endif

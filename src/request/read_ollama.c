@@ -1,10 +1,78 @@
 /* The dialects of Ollama: /api/chat and /api/generate, whose fields become a chat's, or,
  * for raw prompts, a completion's. */
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "request/request_read.h"
 #include "json/json_out.h"
+
+/* ---- keep_alive ---- */
+
+#define KEEP_LONGEST_US 1e15 /* more is for ever */
+
+/* The microseconds of the unit that *p begins with, which it is moved after; 0: of none. */
+static double read_ollama_unit(const char **p) {
+    static const struct {
+        const char *name;
+        double us;
+    } units[] = {{"ns", 1e-3}, {"us", 1.0}, {"\xc2\xb5s", 1.0}, {"ms", 1e3},
+                 {"s", 1e6},   {"m", 6e7},  {"h", 3.6e9}};
+    for (size_t i = 0; i < sizeof units / sizeof *units; i++) {
+        const size_t n = strlen(units[i].name);
+        if (strncmp(*p, units[i].name, n) == 0) {
+            *p += n;
+            return units[i].us;
+        }
+    }
+    return 0.0;
+}
+
+/* A duration as Go writes it, "1h30m" or "-1.5s", or a number of seconds; -1: less than 0, or
+ * too long. False: it is none. */
+static bool read_ollama_duration(const char *p, int64_t *us) {
+    const bool is_negative = *p == '-';
+    double all_us = 0.0;
+    p += is_negative || *p == '+';
+    const bool is_number = p[strspn(p, ".0123456789")] == '\0';
+    do {
+        const size_t n = strspn(p, ".0123456789");
+        char *end;
+        const double value = n > 0 ? strtod(p, &end) : 0.0;
+        if (n == 0 || end != p + n) {
+            return false;
+        }
+        p = end;
+        const double unit_us = is_number ? 1e6 : read_ollama_unit(&p);
+        if (unit_us == 0.0) {
+            return false;
+        }
+        all_us += value * unit_us;
+    } while (*p != '\0');
+    *us = is_negative || all_us > KEEP_LONGEST_US ? -1 : (int64_t)all_us;
+    return true;
+}
+
+quire_err request_read_keep_alive(quire_request *r, const field_desc *f, const json_value *v,
+                                  quire_error *err) {
+    int64_t us = 0;
+    bool is_right = v == NULL;
+    if (json_is(v, JSON_KIND_TEXT)) {
+        const str text = json_str(v);
+        is_right = strlen(text.p) == text.n && read_ollama_duration(text.p, &us);
+    } else if (json_numeric(v)) {
+        const double s = json_double(v);
+        us = s < 0.0 || s > KEEP_LONGEST_US * 1e-6 ? -1 : (int64_t)(s * 1e6);
+        is_right = true;
+    }
+    if (!is_right) {
+        return err_set_param(err, QUIRE_BAD_REQUEST, f->name,
+                             "%s must be seconds or a duration, as 300 or \"5m\"", f->name);
+    }
+    r->g.more.has_keep_alive = v != NULL;
+    r->g.more.keep_alive_us = us;
+    return QUIRE_OK;
+}
 
 /* ---- the conversation ---- */
 

@@ -770,6 +770,10 @@ quire_err quire_request_tenant(quire_request *r, const char *tenant) {
     return QUIRE_OK;
 }
 
+void quire_request_waited(quire_request *r, int64_t us) {
+    r->g.waited_us = us;
+}
+
 quire_err quire_request_adapter(quire_request *r, const char *name) {
     strbuf own = {0};
     if (name != NULL && name[0] != '\0') {

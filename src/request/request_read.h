@@ -250,6 +250,9 @@ quire_err request_read_normalize(quire_request *r, const field_desc *f, const js
                                  quire_error *err);
 quire_err request_read_encoding(quire_request *r, const field_desc *f, const json_value *v, quire_error *err);
 quire_err request_read_types(quire_request *r, const field_desc *f, const json_value *v, quire_error *err);
+/* Ollama's own (read_ollama.c). */
+quire_err request_read_keep_alive(quire_request *r, const field_desc *f, const json_value *v,
+                                  quire_error *err);
 /* Scores and reranking (read_scores.c). */
 quire_err request_read_queries(quire_request *r, const field_desc *f, const json_value *v, quire_error *err);
 quire_err request_read_candidates(quire_request *r, const field_desc *f, const json_value *v,

@@ -50,8 +50,10 @@ quire_err options_open_file(const quire_options *o, model_file **out, quire_erro
     size_t n = 0;
     const void *bytes = options_builtin_model(o->model, &n);
     const model_overrides set = {.hf = o->hf_overrides, .kv = o->override_kv, .quantise = o->quantization};
-    return bytes ? model_file_open_memory_with(bytes, n, o->model, &set, out, err)
-                 : model_file_open_with(o->model, &set, out, err);
+    TRY(bytes ? model_file_open_memory_with(bytes, n, o->model, &set, out, err)
+              : model_file_open_with(o->model, &set, out, err));
+    model_file_watch(*out, (load_watch){o->load_progress, o->load_progress_user});
+    return QUIRE_OK;
 }
 
 quire_err options_compute(const quire_options *o, const model_desc *d, compute_mode *out, quire_error *err) {

@@ -20,6 +20,7 @@ enum { N_KV_TYPES = 6 };
 typedef struct summary {
     model_desc d;
     answer_ends ends;
+    output_formats formats;
     const model_file *f;
     strbuf path, name, vocabulary; /* the file's texts, safe to show */
     strbuf pool_plan;              /* pool_plan_explain, the same */
@@ -63,6 +64,14 @@ static quire_err add_vocabulary(strbuf *b, const vocab *v) {
     TRY(add_shown(b, v->model));
     TRY(strbuf_add_str(b, ", pre-tokenizer "));
     return v->pre.n > 0 ? add_shown(b, v->pre) : strbuf_add_str(b, "default");
+}
+
+/* The formats in which answers have calls and reasoning, as far as the model's own template
+ * and the options say. */
+static quire_err model_inspect_fill_formats(const quire_options *o, const model_file *f, summary *s,
+                                            quire_error *err) {
+    s->formats = output_formats_of_template(model_file_chat_template(f));
+    return options_formats(o, &s->formats, err);
 }
 
 /* The end tokens that an engine takes. Of a vocabulary that this build cannot use, what
@@ -157,6 +166,7 @@ static quire_err model_inspect_fill(const quire_options *o, const model_file *f,
     s->snapshot_bytes = o->state_snapshot_bytes;
     TRY(fill_plan(o, s, err));
     TRY(model_inspect_fill_ends(f, s, err));
+    TRY(model_inspect_fill_formats(o, f, s, err));
     quire_err e = fill_texts(f, s);
     if (e != QUIRE_OK) {
         return err_set(err, e, -1, "out of memory for the summary");
@@ -416,6 +426,8 @@ static quire_err model_inspect_write_json(strbuf *b, const summary *s) {
     model_inspect_add_text(&o, "vocabulary", s->vocabulary.p);
     answer_ends_json(&s->ends, json_name(&o, "end_tokens"));
     json_bool(json_name(&o, "chat_template"), model_file_chat_template(s->f).n > 0);
+    model_inspect_add_text(&o, "tool_format", s->formats.tools);
+    model_inspect_add_text(&o, "reasoning_format", s->formats.reasoning);
     model_inspect_add_int(&o, "page_tokens", s->page_tokens);
     model_inspect_add_int(&o, "free_bytes", s->plan.room.bytes);
     json_number(json_name(&o, "memory_utilization"), s->plan.utilization);

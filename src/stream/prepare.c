@@ -496,7 +496,7 @@ engine_request stream_engine_request(const quire_stream *s, int32_t prompt, cons
     /* ranked by the log-probabilities of their tokens */
     bool ranked = r->g.info.n_samples > r->g.info.n_best;
     return (engine_request){.priority = r->g.priority,
-                            .deadline_us = (int64_t)((double)r->g.ttft_deadline_ms * 1e3),
+                            .deadline_us = request_deadline_us(&r->g),
                             .logprobs_width = ranked && r->g.info.logprobs < 0 ? 1 : r->g.info.logprobs + 1,
                             .prompt_logprobs_width = r->g.info.prompt_logprobs + 1,
                             .prompt_logprobs_start = r->g.prompt_logprobs_start,

@@ -29,6 +29,10 @@ quire_err queue_open(stream_engine *e, quire_queue **out) {
     return QUIRE_OK;
 }
 
+bool quire_queue_idle(const quire_queue *q) {
+    return q->streams == NULL && q->n_parses == 0;
+}
+
 void quire_queue_close(quire_queue *q) {
     if (!q) {
         return;
@@ -37,12 +41,12 @@ void quire_queue_close(quire_queue *q) {
         next = s->next;
         quire_stream_release(s);
     }
-    while (q->streams || q->n_parses > 0) {
+    while (!quire_queue_idle(q)) {
         quire_event event;
         if (quire_queue_next(q, &event)) {
             quire_request_free(event.request);
             mem_free(event.kind == QUIRE_EVENT_LOOKED ? (char *)event.text : NULL);
-        } else if (q->streams || q->n_parses > 0) { /* that call may have freed the last one */
+        } else if (!quire_queue_idle(q)) { /* that call may have freed the last one */
             quire_queue_wait(q, -1);
         }
     }

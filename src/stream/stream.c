@@ -133,12 +133,25 @@ static quire_err check_held(const quire_request *r, quire_error *err) {
                               "a request that is prepared has one prompt, of ids, and no prediction");
 }
 
+/* BUSY if a request has waited for longer than its first token may take. */
+static quire_err check_deadline(const quire_request *r, quire_error *err) {
+    if (r->g.waited_us == 0 || request_deadline_us(&r->g) >= 0) {
+        return QUIRE_OK;
+    }
+    err_set(err, QUIRE_BUSY, -1, "the first token would come after ttft_deadline_ms: waiting took longer");
+    if (err != NULL) {
+        err->retry_after_s = 1;
+    }
+    return QUIRE_BUSY;
+}
+
 static quire_err stream_submit(quire_queue *q, quire_request *r, void *user, bool is_held, quire_stream **out,
                                quire_error *err) {
     *out = NULL;
     quire_err e = is_held ? check_held(r, err) : QUIRE_OK;
     e = e == QUIRE_OK ? check_engine(q, r, err) : e;
     e = e == QUIRE_OK ? request_check(r, err) : e;
+    e = e == QUIRE_OK ? check_deadline(r, err) : e;
     quire_stream *s = e == QUIRE_OK ? new_stream(q, r, user) : NULL;
     if (!s) {
         quire_request_free(r);

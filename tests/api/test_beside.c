@@ -98,10 +98,68 @@ TEST(what_cannot_be_opened_leaves_the_host_as_it_was) {
     quire_engine_close(host);
 }
 
+/* Who watches a load. */
+typedef struct load_watcher {
+    int n, last; /* calls; the one that ends the load, 0: none */
+    double part;
+} load_watcher;
+
+static bool watch_load(void *user, double part) {
+    load_watcher *w = user;
+    assert_true(part >= w->part && part <= 1.0);
+    w->part = part;
+    return ++w->n != w->last;
+}
+
+TEST(a_load_tells_how_far_it_is_and_ends_when_it_is_told_to) {
+    quire_engine *host = open_beside(NULL, paths[0]), *other;
+    quire_options o;
+    quire_error err = {0};
+    load_watcher w = {.n = 0};
+    char *before = generate(host, "The prince");
+    quire_options_init(&o);
+    o.model = paths[1];
+    o.n_pages = 64;
+    o.load_progress = watch_load;
+    o.load_progress_user = &w;
+    assert_int_equal(quire_engine_open_beside(host, &o, &other, &err), QUIRE_OK);
+    assert_true(w.n > 10 && w.part > 0.5);
+    quire_engine_close(other);
+    for (int last = 1; last < w.n; last += 7) {
+        load_watcher ends = {.last = last};
+        o.load_progress_user = &ends;
+        assert_int_equal(quire_engine_open_beside(host, &o, &other, &err), QUIRE_CANCELLED);
+        assert_null(other);
+        assert_int_equal(ends.n, last);
+    }
+    asking again = {host, before, 1};
+    ask(&again);
+    quire_free(before);
+    quire_engine_close(host);
+}
+
+TEST(a_deadline_counts_what_a_request_waited_before_it_was_submitted) {
+    static const char body[] = "{\"prompt\": \"a\", \"max_tokens\": 2, \"ttft_deadline_ms\": 3600000}";
+    const int64_t waits_us[] = {0, INT64_C(1000000), INT64_C(3600000000)};
+    quire_engine *e = open_beside(NULL, paths[0]);
+    for (int i = 0; i < 3; i++) {
+        quire_error err = {0};
+        char *text = NULL;
+        size_t n;
+        quire_request *r = request_of(e, body);
+        quire_request_waited(r, waits_us[i]);
+        assert_int_equal(quire_generate(e, r, &text, &n, &err), i < 2 ? QUIRE_OK : QUIRE_BUSY);
+        quire_free(text);
+    }
+    quire_engine_close(e);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(each_generates_what_it_does_alone),
         cmocka_unit_test(what_cannot_be_opened_leaves_the_host_as_it_was),
+        cmocka_unit_test(a_load_tells_how_far_it_is_and_ends_when_it_is_told_to),
+        cmocka_unit_test(a_deadline_counts_what_a_request_waited_before_it_was_submitted),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
