@@ -456,6 +456,26 @@ http_event http_feed(http_request *r, const char *p, size_t n, size_t *used) {
     return r->head_done ? http_feed_body(r, p, n, used) : http_feed_head(r, p, n, used);
 }
 
+str http_query(const http_request *r) {
+    const char *query = r->target.n > 0 ? memchr(r->target.p, '?', r->target.n) : NULL;
+    return query != NULL ? (str){query + 1, (size_t)(r->target.p + r->target.n - query) - 1} : (str){"", 0};
+}
+
+bool http_query_next(str *rest, str *name, str *value) {
+    const char *p = rest->p, *end = p + rest->n;
+    if (rest->n == 0) {
+        return false;
+    }
+    const char *next = memchr(p, '&', rest->n);
+    next = next != NULL ? next : end;
+    const char *equals = memchr(p, '=', (size_t)(next - p));
+    *name = (str){p, (size_t)((equals != NULL ? equals : next) - p)};
+    *value = equals != NULL ? (str){equals + 1, (size_t)(next - equals) - 1} : (str){next, 0};
+    p = next + (next < end);
+    *rest = (str){p, (size_t)(end - p)};
+    return true;
+}
+
 char *http_body_place(const http_request *r, uint64_t *left) {
     assert(r->head_done && r->n_encodings == 0);
     *left = r->length - r->n_body_bytes;

@@ -85,6 +85,11 @@ typedef struct http_request {
     bool encoding_is_chunked, expectation_unknown;
 } http_request;
 
+/* The next parameter of a target's query, as it stands there; true: there is one. *rest: what
+ * is left of the query, at first http_query of the target. */
+bool http_query_next(str *rest, str *name, str *value);
+str http_query(const http_request *r);
+
 void http_init(http_request *r, size_t max_head_bytes, size_t max_body_bytes);
 void http_deinit(http_request *r);
 /* Resets r for the next request of the same connection; keeps small buffers. */

@@ -5,6 +5,7 @@
 #include "base/clock.h"
 #include "base/mem.h"
 #include "server/llama_api.h"
+#include "server/models.h"
 #include "server/response.h"
 #include "json/json.h"
 
@@ -357,7 +358,7 @@ void llama_props(conn *c) {
     llama_write_token(s->engine, "eos_token", i->eos, &o);
     json_raw(json_name(&o, "modalities"), "{\"vision\":false,\"audio\":false}");
     json_cstr(json_name(&o, "build_info"), "quire " QUIRE_VERSION);
-    json_bool(json_name(&o, "is_sleeping"), false);
+    json_bool(json_name(&o, "is_sleeping"), models_sleeping(s->models) != SLEEP_NONE);
     json_end(&o, '}');
     conn_reply_json(c, &o, NULL);
 }

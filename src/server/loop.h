@@ -68,6 +68,8 @@ typedef struct loop {
     /* bytes of streams and of complete responses that clients have not read */
     atomic_llong n_unread;
     int stops_seen; /* 0: serving; 1: draining; 2: cancelling */
+    int32_t n_model_waits; /* connections that wait for a model, or for all to sleep */
+    int aborts_seen;       /* of server.n_aborts */
     quire_err failure;
     /* Counters, read by /metrics on any loop. */
     struct http_stats *http;
@@ -103,6 +105,7 @@ struct server {
     loop *loops;
     int32_t n_loops;          /* of open loops */
     atomic_int stops;         /* calls of server_stop so far */
+    atomic_int n_aborts;      /* how often all requests that have a model were to be ended */
     int64_t n_tier_errors[3]; /* errors of each tier that were logged; the first loop's */
 };
 

@@ -72,9 +72,12 @@ quire_err loop_models_open(loop *l) {
 void loop_models_close(loop *l) {
     for (int32_t i = 0; l->models != NULL && i < models_count(l->server->models); i++) {
         loop_model *p = &l->models[i];
-        const bool was_open = p->queue != NULL;
+        const bool was_open = p->queue != NULL, was_draining = p->is_draining;
         assert(p->n_holds == 0);
         loop_model_close(p);
+        if (was_draining) {
+            models_drop(l->server->models, p->m);
+        }
         if (was_open) {
             models_count_queue(l->server->models, p->m, -1);
         }
@@ -86,15 +89,31 @@ void loop_models_close(loop *l) {
 void loop_model_drop(loop_model *p) {
     assert(p->n_holds > 0);
     p->n_holds--;
-    models_drop(p->l->server->models, p->m);
+    if (p->n_holds == 0 && !p->is_draining && p->queue != NULL && !quire_queue_idle(p->queue)) {
+        p->is_draining = true;
+    } else {
+        models_drop(p->l->server->models, p->m);
+    }
+}
+
+static void loop_model_close_leaving(loop_model *p) {
+    models *all = p->l->server->models;
+    if (p->queue != NULL && p->n_holds == 0 && !p->is_draining && models_leaves(all, p->m)) {
+        loop_model_close(p);
+        models_count_queue(all, p->m, -1);
+    }
+}
+
+void loop_model_look(loop_model *p) {
+    if (p->is_draining && quire_queue_idle(p->queue)) {
+        p->is_draining = false;
+        models_drop(p->l->server->models, p->m);
+        loop_model_close_leaving(p);
+    }
 }
 
 void loop_models_close_leaving(loop *l) {
     for (int32_t i = 1; i < models_count(l->server->models); i++) {
-        loop_model *p = &l->models[i];
-        if (p->queue != NULL && p->n_holds == 0 && models_leaves(l->server->models, p->m)) {
-            loop_model_close(p);
-            models_count_queue(l->server->models, p->m, -1);
-        }
+        loop_model_close_leaving(&l->models[i]);
     }
 }

@@ -17,6 +17,7 @@ typedef struct loop_model {
     struct quire_programs *programs; /* NULL until the first program of a request */
     struct event *on_programs;
     int32_t n_holds;         /* connections and responses that have it */
+    bool is_draining;        /* they are gone, and their hold is kept until the queue is idle */
     token_text *token_texts; /* [n_token_texts] by id; NULL until a request needs log-probabilities */
     int32_t n_token_texts;
 } loop_model;
@@ -33,7 +34,10 @@ quire_err loop_model_open(loop_model *p);
 /* Opens what runs the programs of a model that the caller has, unless it is open.
  * QUIRE_NO_MEMORY. */
 quire_err loop_model_open_programs(loop_model *p);
-/* Gives up a request's hold of a model. */
+/* Gives up a request's hold of a model: the last one once the streams that were released
+ * are over, so that nothing of them comes later, and closing the queue does not wait. */
 void loop_model_drop(loop_model *p);
+/* The queue's events were read: gives up what loop_model_drop kept, if it is idle. */
+void loop_model_look(loop_model *p);
 
 #endif

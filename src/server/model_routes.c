@@ -1,9 +1,10 @@
 #include "server/model_routes.h"
 
-#include "json/json.h"
 #include "server/adapter_list.h"
 #include "server/anthropic.h"
+#include "server/conn_model.h"
 #include "server/models.h"
+#include "json/json.h"
 
 /* ---- lists ---- */
 
@@ -28,6 +29,9 @@ static void models_write_card(const server *s, str name, const char *root, const
     json_raw(json_name(o, "output_modalities"), !m->gives_rows ? "[\"text\"]" : "[\"embeddings\"]");
     json_begin(json_name(o, "status"), '{');
     json_cstr(json_name(o, "value"), model_state_name(m->state));
+    if (m->state == MODEL_LOADING) {
+        json_number(json_name(o, "progress"), m->progress);
+    }
     if (m->state == MODEL_UNLOADED && m->n_failures > 0 && m->error.code != QUIRE_OK) {
         json_raw(json_name(o, "failed"), "true");
         json_cstr(json_name(o, "error"), m->error.message);
@@ -109,12 +113,24 @@ void models_one(conn *c) {
 
 /* ---- commands ---- */
 
+static bool models_may_command(conn *c) {
+    if (!c->is_operator) {
+        conn_reply_error(c, 403, NULL,
+                         "models are the operator's to load, to unload and to put to sleep (--operator-key)",
+                         NULL);
+    }
+    return c->is_operator;
+}
+
 /* The other model that the body names; NULL: c was answered. */
 static served_model *models_of_command(conn *c) {
     const server *s = c->loop->server;
     const strbuf *body = &c->request.body;
-    if (!c->is_operator) {
-        conn_reply_error(c, 403, NULL, "models are the operator's to load and unload (--operator-key)", NULL);
+    if (!models_may_command(c)) {
+        return NULL;
+    }
+    if (models_sleeping(s->models) != SLEEP_NONE) {
+        conn_refuse_asleep(c);
         return NULL;
     }
     json_value *v = body->n > 0 ? json_document((str){body->p, body->n}) : NULL;
@@ -156,4 +172,85 @@ void models_post_unload(conn *c) {
     } else if (m != NULL) {
         models_reply_done(c);
     }
+}
+
+/* ---- sleep ---- */
+
+/* What POST /sleep asks for. */
+typedef struct sleep_wish {
+    sleep_level level;
+    bool aborts;
+} sleep_wish;
+
+/* Reads the query, of which vLLM has level, mode and, in place of a level, tags. */
+static quire_err models_read_sleep(const conn *c, sleep_wish *out, quire_error *err) {
+    str query = http_query(&c->request), name, value;
+    *out = (sleep_wish){.level = SLEEP_CACHES, .aborts = true};
+    while (http_query_next(&query, &name, &value)) {
+        if (str_is(name, "level")) {
+            if (!str_is(value, "1") && !str_is(value, "2")) {
+                return err_set_param(err, QUIRE_BAD_REQUEST, "level",
+                                     "level must be 1, which gives back the KV caches, or 2, which unloads "
+                                     "the models beside the first too");
+            }
+            out->level = value.p[0] == '1' ? SLEEP_CACHES : SLEEP_OTHERS;
+        } else if (str_is(name, "mode")) {
+            if (!str_is(value, "abort") && !str_is(value, "wait")) {
+                return err_set_param(err, QUIRE_BAD_REQUEST, "mode",
+                                     "mode must be abort, which ends running requests, or wait, which lets "
+                                     "them finish");
+            }
+            out->aborts = str_is(value, "abort");
+        } else if (str_is(name, "tags")) {
+            return err_set_param(err, QUIRE_BAD_REQUEST, "tags", "tags are not taken here; give a level");
+        }
+    }
+    return QUIRE_OK;
+}
+
+void models_post_sleep(conn *c) {
+    server *s = c->loop->server;
+    sleep_wish wish;
+    quire_error err = {0};
+    if (!models_may_command(c)) {
+        return;
+    }
+    if (models_read_sleep(c, &wish, &err) != QUIRE_OK) {
+        conn_reply_failure(c, error_of(&err));
+        return;
+    }
+    conn_await_sleep(c);
+    models_sleep(s->models, wish.level);
+    if (wish.aborts) {
+        atomic_fetch_add(&s->n_aborts, 1);
+        loop_wake_all(s);
+    }
+}
+
+/* vLLM wakes parts by their tags; what sleeps here wakes with its pages. */
+void models_post_wake_up(conn *c) {
+    str query = http_query(&c->request), name, value;
+    bool has_tags = false, wakes = false;
+    if (!models_may_command(c)) {
+        return;
+    }
+    while (http_query_next(&query, &name, &value)) {
+        has_tags = has_tags || str_is(name, "tags");
+        wakes = wakes || (str_is(name, "tags") && str_is(value, "kv_cache"));
+    }
+    if (!has_tags || wakes) {
+        models_wake_up(c->loop->server->models);
+    }
+    conn_reply(c, &(reply){.status = 200});
+}
+
+void models_get_sleeping(conn *c) {
+    if (!models_may_command(c)) {
+        return;
+    }
+    json_out o = conn_begin_json(c);
+    json_begin(&o, '{');
+    json_bool(json_name(&o, "is_sleeping"), models_sleeping(c->loop->server->models) != SLEEP_NONE);
+    json_end(&o, '}');
+    conn_reply_json(c, &o, NULL);
 }

@@ -12,5 +12,10 @@ void models_one(conn *c);
  * answer comes at once; the list shows when it is done. The operator's. */
 void models_post_load(conn *c);
 void models_post_unload(conn *c);
+/* vLLM's POST /sleep?level=1|2&mode=abort|wait, answered once all models sleep, POST /wake_up
+ * and GET /is_sleeping. The operator's. */
+void models_post_sleep(conn *c);
+void models_post_wake_up(conn *c);
+void models_get_sleeping(conn *c);
 
 #endif

@@ -24,6 +24,8 @@ struct models {
     bool has_thread, stops;
     served_model *list; /* [n] */
     int32_t n;
+    atomic_int sleep; /* a sleep_level; written under the lock */
+    bool are_caches_dropped;
 };
 
 const char *model_state_name(model_state s) {
@@ -81,12 +83,31 @@ static served_model *models_first_ready(models *all) {
     return first;
 }
 
-/* The model that was wanted first of those to be loaded; NULL: there is none. */
+/* When a model was last loaded for a tenant; 0: never. */
+static int64_t models_turn_of(const models *all, const char *tenant) {
+    int64_t last_us = 0;
+    for (int32_t i = 1; i < all->n; i++) {
+        const served_model *m = &all->list[i];
+        last_us = m->ready_us > last_us && strcmp(m->loaded_for, tenant) == 0 ? m->ready_us : last_us;
+    }
+    return last_us;
+}
+
+/* The model that is loaded next: that of the tenant whose last turn is longest ago, and of a
+ * tenant's the one that was wanted first. NULL: there is none. */
 static served_model *models_first_wanted(models *all) {
     served_model *first = NULL;
+    int64_t first_us = 0;
     for (int32_t i = 1; i < all->n; i++) {
         served_model *m = &all->list[i];
-        first = m->state == MODEL_LOADING && (first == NULL || m->wanted_us < first->wanted_us) ? m : first;
+        if (m->state != MODEL_LOADING) {
+            continue;
+        }
+        const int64_t turn_us = models_turn_of(all, m->wanted_for);
+        if (first == NULL || turn_us < first_us || (turn_us == first_us && m->wanted_us < first->wanted_us)) {
+            first = m;
+            first_us = turn_us;
+        }
     }
     return first;
 }
@@ -117,6 +138,69 @@ static void model_unload(models *all, served_model *m) {
     models_tell(all);
 }
 
+/* Drops the caches of models that sleep, once no request has one. The lock is held. Returns
+ * whether it has. */
+static bool models_settle(models *all) {
+    int32_t n_holds = 0;
+    for (int32_t i = 0; i < all->n; i++) {
+        n_holds += all->list[i].n_holds;
+    }
+    if (atomic_load(&all->sleep) == SLEEP_NONE || all->are_caches_dropped || n_holds > 0) {
+        return false;
+    }
+    for (int32_t i = 0; i < all->n; i++) {
+        if (all->list[i].state == MODEL_READY) {
+            quire_engine_drop_cache(all->list[i].engine);
+        }
+    }
+    all->are_caches_dropped = true;
+    return true;
+}
+
+/* Who watches a model being loaded. */
+typedef struct model_watch {
+    models *all;
+    served_model *m;
+} model_watch;
+
+/* quire_options.load_progress */
+static bool model_watch_load(void *user, double part) {
+    const model_watch *w = user;
+    pthread_mutex_lock(&w->all->lock);
+    w->m->progress = part;
+    const bool goes_on = !w->all->stops && !w->m->is_cancelled;
+    pthread_mutex_unlock(&w->all->lock);
+    return goes_on;
+}
+
+/* Opens the engine of a model, which is told how far that is. */
+static quire_err model_open_engine(models *all, served_model *m, quire_engine **out, quire_error *err) {
+    model_watch watch = {all, m};
+    quire_options own = *m->options;
+    own.load_progress = model_watch_load;
+    own.load_progress_user = &watch;
+    TRY(quire_engine_open_beside(all->list[0].engine, &own, out, err));
+    all->options.opened(all->options.context, *out);
+    return QUIRE_OK;
+}
+
+/* Reads what lists say of a model that is not loaded. */
+static void model_read_facts(models *all, served_model *m) {
+    quire_error err = {0};
+    char *text = NULL;
+    pthread_mutex_unlock(&all->lock);
+    quire_err r = quire_inspect(m->options, true, &text, &err);
+    pthread_mutex_lock(&all->lock);
+    quire_free(m->facts);
+    m->facts = text;
+    m->wants_facts = false;
+    if (r != QUIRE_OK) {
+        m->n_failures++;
+        m->error = err;
+    }
+    models_tell(all);
+}
+
 /* Notes what lists say of a model. */
 static void model_note(served_model *m) {
     const quire_info *i = quire_engine_info(m->engine);
@@ -130,12 +214,18 @@ static void model_load(models *all, served_model *m) {
     quire_engine *e = NULL;
     quire_error err = {0};
     int64_t began_us = clock_us();
+    m->progress = 0.0;
+    m->is_opening = true;
+    m->is_cancelled = false;
     pthread_mutex_unlock(&all->lock);
-    quire_err r = quire_engine_open_beside(all->list[0].engine, m->options, &e, &err);
-    if (r == QUIRE_OK) {
-        all->options.opened(all->options.context, e);
-    }
+    quire_err r = model_open_engine(all, m, &e, &err);
     pthread_mutex_lock(&all->lock);
+    m->is_opening = false;
+    if (r != QUIRE_OK && (m->is_cancelled || r == QUIRE_CANCELLED)) { /* it may be wanted again */
+        m->state = m->is_cancelled ? MODEL_UNLOADED : MODEL_LOADING;
+        models_tell(all);
+        return;
+    }
     served_model *least = r == QUIRE_NO_MEMORY ? models_least_used(all) : NULL;
     m->needs_room = least != NULL;
     if (least != NULL) {
@@ -144,11 +234,15 @@ static void model_load(models *all, served_model *m) {
     }
     m->load_us = clock_us() - began_us;
     m->used_us = m->ready_us = clock_us();
-    m->state = r == QUIRE_OK ? MODEL_READY : MODEL_UNLOADED;
+    m->state = r != QUIRE_OK ? MODEL_UNLOADED : m->is_cancelled ? MODEL_LEAVING : MODEL_READY;
     m->is_fresh = true;
     m->engine = e;
+    m->keep_us = all->options.idle_us > 0 ? all->options.idle_us : MODEL_STAYS;
+    memcpy(m->loaded_for, m->wanted_for, sizeof m->loaded_for);
     if (r == QUIRE_OK) {
         model_note(m);
+        quire_free(m->facts); /* the file may be another one after that */
+        m->facts = NULL;
     }
     if (r == QUIRE_NO_MEMORY && models_n_loaded(all) > 0) { /* others are in use, and have it */
         char why[sizeof err.message];
@@ -193,18 +287,25 @@ static bool models_do_one(models *all, int64_t *due_us) {
     bool some_leave = false;
     *due_us = INT64_MAX;
     for (int32_t i = 1; i < all->n; i++) {
+        if (all->list[i].wants_facts) {
+            model_read_facts(all, &all->list[i]);
+            return true;
+        }
+    }
+    for (int32_t i = 1; i < all->n; i++) {
         served_model *m = &all->list[i];
         if (m->state == MODEL_LEAVING && m->n_holds == 0 && m->n_queues == 0) {
             model_unload(all, m);
             return true;
         }
         some_leave = some_leave || m->state == MODEL_LEAVING;
-        if (model_is_idle(m) && o->idle_us > 0) {
-            if (clock_us() - m->used_us >= o->idle_us) {
+        if (model_is_idle(m) && m->keep_us != MODEL_STAYS) {
+            const int64_t leaves_us = m->used_us + m->keep_us;
+            if (clock_us() >= leaves_us) {
                 model_leave(all, m);
                 return true;
             }
-            *due_us = m->used_us + o->idle_us < *due_us ? m->used_us + o->idle_us : *due_us;
+            *due_us = leaves_us < *due_us ? leaves_us : *due_us;
         }
     }
     served_model *loading = models_first_wanted(all);
@@ -244,14 +345,29 @@ static void *models_run(void *arg) {
     return NULL;
 }
 
-/* Lets a model be loaded, now or when it has left. The lock is held. */
-static bool model_want(models *all, served_model *m) {
+/* Lets a model be loaded for a tenant, now or when it has left. The lock is held. */
+static bool model_want(models *all, served_model *m, const char *tenant) {
     const bool is_new = m->state == MODEL_UNLOADED || (m->state == MODEL_LEAVING && !m->is_wanted);
     m->wanted_us = is_new ? clock_us() : m->wanted_us;
     m->is_wanted = m->is_wanted || m->state == MODEL_LEAVING;
     m->state = m->state == MODEL_UNLOADED ? MODEL_LOADING : m->state;
+    m->is_cancelled = false;
+    /* of several tenants it is loaded for the one whose turn comes first */
+    if (is_new || models_turn_of(all, tenant) < models_turn_of(all, m->wanted_for)) {
+        (void)snprintf(m->wanted_for, sizeof m->wanted_for, "%s", tenant);
+    }
     pthread_cond_signal(&all->work);
     return is_new;
+}
+
+/* Lets the pinned ones be loaded. The lock is held, or no thread runs. */
+static void models_want_pinned(models *all) {
+    for (int32_t i = 1; i < all->n; i++) {
+        served_model *m = &all->list[i];
+        if (m->is_pinned && m->state != MODEL_READY) {
+            (void)model_want(all, m, "");
+        }
+    }
 }
 
 /* ---- opening and closing ---- */
@@ -289,11 +405,7 @@ void models_attach(models *all, const char *name, quire_engine *main) {
 }
 
 quire_err models_start(models *all) {
-    for (int32_t i = 1; i < all->n; i++) {
-        if (all->list[i].is_pinned) {
-            (void)model_want(all, &all->list[i]);
-        }
-    }
+    models_want_pinned(all);
     all->has_thread = all->n > 1 && pthread_create(&all->thread, NULL, models_run, all) == 0;
     return all->has_thread || all->n == 1 ? QUIRE_OK : QUIRE_NO_MEMORY;
 }
@@ -312,6 +424,7 @@ void models_close(models *all) {
     for (int32_t i = 1; i < all->n; i++) {
         assert(all->list[i].n_holds == 0 && all->list[i].n_queues == 0);
         quire_engine_close(all->list[i].engine);
+        quire_free(all->list[i].facts);
     }
     pthread_cond_destroy(&all->work);
     pthread_mutex_destroy(&all->lock);
@@ -343,26 +456,24 @@ served_model *models_find(models *all, str name) {
 
 /* ---- holds ---- */
 
-bool models_take(models *all, served_model *m, uint32_t *n_failures) {
-    if (m->number == 0) {
-        return true;
-    }
+bool models_take(models *all, served_model *m, const char *tenant, model_ticket *t) {
     pthread_mutex_lock(&all->lock);
     const bool is_there = m->state == MODEL_READY;
-    *n_failures = m->n_failures;
+    *t = (model_ticket){
+        .found = m->state, .is_asleep = atomic_load(&all->sleep) != SLEEP_NONE, .n_failures = m->n_failures};
     if (is_there) {
         m->n_holds++;
         m->is_fresh = false;
-    } else {
-        (void)model_want(all, m);
+    } else if (!t->is_asleep) {
+        (void)model_want(all, m, tenant);
     }
     pthread_mutex_unlock(&all->lock);
     return is_there;
 }
 
-bool models_failed(models *all, const served_model *m, uint32_t n_failures, quire_error *err) {
+bool models_failed(models *all, const served_model *m, const model_ticket *t, quire_error *err) {
     pthread_mutex_lock(&all->lock);
-    const bool has_failed = m->n_failures != n_failures;
+    const bool has_failed = m->n_failures != t->n_failures;
     if (has_failed) {
         *err = m->error;
     }
@@ -370,20 +481,25 @@ bool models_failed(models *all, const served_model *m, uint32_t n_failures, quir
     return has_failed;
 }
 
+bool models_facts(models *all, served_model *m, model_ticket *t, strbuf *out) {
+    pthread_mutex_lock(&all->lock);
+    const bool are_there = m->facts != NULL && strbuf_add_str(out, m->facts) == QUIRE_OK;
+    *t = (model_ticket){.found = m->state, .n_failures = m->n_failures};
+    m->wants_facts = !are_there;
+    pthread_cond_signal(&all->work);
+    pthread_mutex_unlock(&all->lock);
+    return are_there;
+}
+
 void models_hold(models *all, served_model *m) {
-    if (m->number > 0) {
-        pthread_mutex_lock(&all->lock);
-        assert(m->n_holds > 0);
-        m->n_holds++;
-        pthread_mutex_unlock(&all->lock);
-    }
+    pthread_mutex_lock(&all->lock);
+    assert(m->n_holds > 0);
+    m->n_holds++;
+    pthread_mutex_unlock(&all->lock);
 }
 
 /* Gives a hold up; it was a use that ended at used_us, or none where that is 0. */
 static void model_give_up(models *all, served_model *m, int64_t used_us) {
-    if (m->number == 0) {
-        return;
-    }
     pthread_mutex_lock(&all->lock);
     assert(m->n_holds > 0);
     m->n_holds--;
@@ -391,9 +507,9 @@ static void model_give_up(models *all, served_model *m, int64_t used_us) {
     if (m->n_holds == 0) {
         pthread_cond_signal(&all->work);
     }
-    const bool leaves = m->state == MODEL_LEAVING && m->n_holds == 0;
+    const bool leaves = m->state == MODEL_LEAVING && m->n_holds == 0, settles = models_settle(all);
     pthread_mutex_unlock(&all->lock);
-    if (leaves) {
+    if (leaves || settles) {
         all->options.changed(all->options.context);
     }
 }
@@ -406,7 +522,7 @@ bool models_visit(models *all, served_model *m) {
     pthread_mutex_lock(&all->lock);
     const bool is_leaving = m->state == MODEL_LEAVING && m->n_holds + m->n_queues > 0;
     const bool is_there = m->state == MODEL_READY || is_leaving;
-    m->n_holds += is_there && m->number > 0;
+    m->n_holds += is_there;
     pthread_mutex_unlock(&all->lock);
     return is_there;
 }
@@ -434,7 +550,7 @@ bool models_leaves(models *all, const served_model *m) {
 
 bool models_load(models *all, served_model *m) {
     pthread_mutex_lock(&all->lock);
-    const bool is_new = model_want(all, m);
+    const bool is_new = atomic_load(&all->sleep) == SLEEP_NONE && model_want(all, m, "");
     pthread_mutex_unlock(&all->lock);
     return is_new;
 }
@@ -454,9 +570,68 @@ bool models_unload(models *all, served_model *m) {
     return is_there;
 }
 
+void models_keep(models *all, served_model *m, int64_t keep_us) {
+    pthread_mutex_lock(&all->lock);
+    m->keep_us = keep_us;
+    pthread_cond_signal(&all->work);
+    pthread_mutex_unlock(&all->lock);
+}
+
+/* Lets an other leave for a sleep; one that is being loaded is not any more. */
+static void model_put_away(served_model *m) {
+    m->is_wanted = false;
+    m->is_cancelled = m->is_opening;
+    if (m->state == MODEL_READY) {
+        m->state = MODEL_LEAVING;
+    } else if (m->state == MODEL_LOADING && !m->is_opening) {
+        m->state = MODEL_UNLOADED;
+    }
+}
+
+void models_sleep(models *all, sleep_level level) {
+    pthread_mutex_lock(&all->lock);
+    if (level > models_sleeping(all)) {
+        atomic_store(&all->sleep, level);
+    }
+    for (int32_t i = 1; i < all->n && models_sleeping(all) == SLEEP_OTHERS; i++) {
+        model_put_away(&all->list[i]);
+    }
+    (void)models_settle(all);
+    pthread_cond_signal(&all->work);
+    pthread_mutex_unlock(&all->lock);
+    all->options.changed(all->options.context);
+}
+
+void models_wake_up(models *all) {
+    pthread_mutex_lock(&all->lock);
+    if (models_sleeping(all) != SLEEP_NONE) {
+        atomic_store(&all->sleep, SLEEP_NONE);
+        all->are_caches_dropped = false;
+        models_want_pinned(all);
+    }
+    pthread_mutex_unlock(&all->lock);
+    all->options.changed(all->options.context);
+}
+
+sleep_level models_sleeping(const models *all) {
+    return (sleep_level)atomic_load(&all->sleep);
+}
+
+bool models_are_at_rest(models *all) {
+    pthread_mutex_lock(&all->lock);
+    const sleep_level level = models_sleeping(all);
+    bool rest = level != SLEEP_NONE && all->are_caches_dropped;
+    for (int32_t i = 1; i < all->n && level == SLEEP_OTHERS; i++) {
+        rest = rest && all->list[i].state == MODEL_UNLOADED;
+    }
+    pthread_mutex_unlock(&all->lock);
+    return rest;
+}
+
 served_model models_look(models *all, const served_model *m) {
     pthread_mutex_lock(&all->lock);
-    const served_model copy = *m;
+    served_model copy = *m;
     pthread_mutex_unlock(&all->lock);
+    copy.facts = NULL;
     return copy;
 }

@@ -1,5 +1,7 @@
 /* The models of a server: the main one, which is there as long as the server, and others
- * beside it, which are loaded when a request names them and unloaded when they are idle.
+ * beside it, which are loaded when a request names them and unloaded when they are idle. All
+ * of them may be put to sleep: then none is loaded, and the memory of their caches, or of the
+ * others whole, goes back to the system.
  *
  *   UNLOADED --models_take, /models/load--> LOADING --> READY
  *   READY --idle, room needed, /models/unload--> LEAVING --nobody has it--> UNLOADED
@@ -13,7 +15,6 @@
 #define SERVER_MODELS_H
 
 #include "base/str.h"
-#include "json/json_out.h"
 #include "quire.h"
 #include "server/server_options.h"
 
@@ -38,15 +39,36 @@ typedef struct served_model {
     bool needs_room;           /* LOADING: there was no memory, and another one leaves for it */
     int32_t n_holds, n_queues; /* requests that have it; loops that have a queue of it */
     int64_t used_us;           /* when the last hold was dropped (clock_us) */
-    int64_t wanted_us;         /* since when it is to be loaded: they are loaded in this order */
+    int64_t wanted_us;         /* since when it is to be loaded */
+    /* for which tenant it is to be loaded, and was, the last time; "": none */
+    char wanted_for[QUIRE_TENANT_BYTES + 1], loaded_for[QUIRE_TENANT_BYTES + 1];
+    bool is_opening;   /* LOADING: the thread does it now */
+    bool is_cancelled; /* the same, and it is not wanted any more */
+    double progress;   /* LOADING: the part of its weights that is loaded, from 0 to 1 */
+    /* without use it leaves after so long; MODEL_STAYS: it does not for that */
+    int64_t keep_us;
     int64_t ready_us;          /* when it was loaded, the last time */
     bool is_fresh;             /* loaded, and not yet taken by those that waited for it */
     int64_t load_us;           /* how long it took to load, the last time; 0: never loaded */
     int32_t max_model_len;     /* as the engine had it then; 0: never loaded */
     bool gives_rows;           /* likewise: it gives embeddings or scores, no text */
-    uint32_t n_failures;       /* attempts to load it that failed */
+    uint32_t n_failures;       /* attempts to load it, or to read its facts, that failed */
     quire_error error;         /* of the last one */
+    bool wants_facts;          /* they are to be read */
+    char *facts;               /* quire_inspect's JSON, since it was last loaded; NULL: not read */
 } served_model;
+
+#define MODEL_STAYS INT64_MAX
+
+/* What a request that waits for a model keeps. */
+typedef struct model_ticket {
+    model_state found;   /* as the request came */
+    bool is_asleep;      /* the models sleep: it is not loaded */
+    uint32_t n_failures; /* of the model then */
+} model_ticket;
+
+/* How much sleeping models give back: the memory of their caches, or the others too. */
+typedef enum sleep_level { SLEEP_NONE, SLEEP_CACHES, SLEEP_OTHERS } sleep_level;
 
 typedef struct models_options {
     const model_spec *others;
@@ -79,12 +101,16 @@ served_model *models_at(models *all, int32_t number);
  * is none. */
 served_model *models_find(models *all, str name);
 
-/* Takes a hold of a model: true. False: it is loaded first, and `changed` is called when
- * that has ended; it has failed if models_failed says so of *n_failures then. The main model
- * is always there. Any thread. */
-bool models_take(models *all, served_model *m, uint32_t *n_failures);
-/* Whether loading m has failed since n_failures was read; its error then. */
-bool models_failed(models *all, const served_model *m, uint32_t n_failures, quire_error *err);
+/* Takes a hold of a model: true. False: it is loaded first, unless the models sleep, and
+ * `changed` is called when that has ended; it has failed if models_failed says so of *t then.
+ * Those that are wanted are loaded in turns of tenants, and in the order of each one's
+ * requests. The main model is always there. Any thread. */
+bool models_take(models *all, served_model *m, const char *tenant, model_ticket *t);
+/* Whether loading m, or reading its facts, has failed since t was drawn; its error then. */
+bool models_failed(models *all, const served_model *m, const model_ticket *t, quire_error *err);
+/* Writes what a model's file says (quire_inspect) to *out: true. False: it is read first,
+ * without loading the model, as in models_take. */
+bool models_facts(models *all, served_model *m, model_ticket *t, strbuf *out);
 /* One more hold, by who has one. Any thread, as models_drop. */
 void models_hold(models *all, served_model *m);
 void models_drop(models *all, served_model *m);
@@ -101,7 +127,19 @@ bool models_leaves(models *all, const served_model *m);
 bool models_load(models *all, served_model *m);
 /* Lets an other leave as soon as its requests have ended. False: it is not loaded. */
 bool models_unload(models *all, served_model *m);
-/* A copy of what is known of a model: for lists. Any thread. */
+/* Lets an other, whose hold the caller has, leave once it was without use for keep_us, until
+ * it is loaded again. */
+void models_keep(models *all, served_model *m, int64_t keep_us);
+/* Puts all models to sleep, or deeper: none is loaded from now on. Once no request holds any
+ * the prefix caches are dropped. */
+void models_sleep(models *all, sleep_level level);
+/* Ends that; pinned ones are loaded again. */
+void models_wake_up(models *all);
+/* Lock-free; any thread. */
+sleep_level models_sleeping(const models *all);
+/* Whether all that the sleep gives back is given: `changed` is called when it is. */
+bool models_are_at_rest(models *all);
+/* A copy of what is known of a model, without its facts: for lists. Any thread. */
 served_model models_look(models *all, const served_model *m);
 const char *model_state_name(model_state s);
 

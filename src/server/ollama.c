@@ -17,6 +17,7 @@
 
 #define OLLAMA_VERSION "0.13.4" /* whose API this is: clients compare it with what they need */
 #define NS_PER_US      1000
+#define OLLAMA_FOR_EVER INT64_C(32503680000) /* the year 3000, in unix seconds */
 
 void ollama_error(json_out *o, const api_error *e) {
     json_begin(o, '{');
@@ -112,7 +113,7 @@ static void ollama_write_done(const response *a, const response_choice *c, json_
     json_bool(json_name(o, "done"), true);
     json_cstr(json_name(o, "done_reason"), c->finish == QUIRE_FINISH_LENGTH ? "length" : "stop");
     json_int(json_name(o, "total_duration"), (now_us - r->begun_us) * NS_PER_US);
-    json_int(json_name(o, "load_duration"), 0);
+    json_int(json_name(o, "load_duration"), r->model_wait_us * NS_PER_US);
     json_int(json_name(o, "prompt_eval_count"), a->prompt_tokens);
     json_int(json_name(o, "prompt_eval_duration"), (first_us - r->begun_us) * NS_PER_US);
     json_int(json_name(o, "eval_count"), a->completion_tokens);
@@ -232,8 +233,9 @@ static bool ollama_gives_rows(quire_endpoint e) {
     return e == QUIRE_OLLAMA_EMBED || e == QUIRE_OLLAMA_EMBEDDINGS;
 }
 
-/* Checks the other fields of a body without its subject, as those of one that has one. */
-static quire_err ollama_check_load(const conn *c, const json_value *body, quire_error *err) {
+/* Checks the other fields of a body without its subject, as those of one that has one, and
+ * does what keep_alive says. *unloads: that is 0. */
+static quire_err ollama_check_load(const conn *c, const json_value *body, bool *unloads, quire_error *err) {
     strbuf text = {0};
     json_out o = {.to = &text};
     quire_request *r = NULL;
@@ -250,6 +252,11 @@ static quire_err ollama_check_load(const conn *c, const json_value *body, quire_
     quire_err e = o.err != QUIRE_OK
                       ? err_set(err, o.err, -1, "out of memory")
                       : quire_request_parse(conn_engine(c), c->endpoint, text.p, text.n, &r, err);
+    if (e == QUIRE_OK) {
+        const quire_request_more *more = quire_request_describe_more(r);
+        *unloads = more->has_keep_alive && more->keep_alive_us == 0;
+        conn_keep_model(c, more);
+    }
     quire_request_free(r);
     strbuf_deinit(&text);
     return e;
@@ -261,16 +268,15 @@ static bool ollama_says_nothing(const json_value *v) {
            (json_is(v, JSON_KIND_TEXT) && json_str(v).n == 0);
 }
 
-/* Whether a body has neither prompt nor messages, or no input: 1 with keep_alive 0, 0
- * without; -1: it has one, or is no object, which its parser tells. err: what is wrong
- * with the rest of such a body. */
-static int ollama_reads_load(const conn *c, strbuf *model, quire_error *err) {
+/* Whether a body has neither prompt nor messages, nor an input; if it has, or is no object,
+ * its parser answers. *unloads: as in ollama_check_load; err: what is wrong with the rest of
+ * such a body. */
+static bool ollama_reads_load(const conn *c, strbuf *model, bool *unloads, quire_error *err) {
     const strbuf *body = &c->request.body;
     json_value *v =
         body->n > 0 && body->n < OLLAMA_LOAD_BYTES ? json_document((str){body->p, body->n}) : NULL;
     const json_value *messages = json_get(v, "messages"), *prompt = json_get(v, "prompt");
     str name = json_get_str(v, "model");
-    int64_t kept = 1;
     bool is_empty = messages == NULL || (json_is(messages, JSON_KIND_ARRAY) && json_length(messages) == 0),
          says_nothing = prompt == NULL || (json_is(prompt, JSON_KIND_TEXT) && json_str(prompt).n == 0);
     if (ollama_gives_rows(c->endpoint)) {
@@ -278,12 +284,11 @@ static int ollama_reads_load(const conn *c, strbuf *model, quire_error *err) {
         says_nothing = ollama_says_nothing(json_get(v, ollama_subject_of(c->endpoint)->name));
     }
     bool is_load = is_empty && says_nothing && name.n > 0 && strbuf_add(model, name.p, name.n) == QUIRE_OK;
-    bool unloads = json_whole(json_get(v, "keep_alive"), &kept) && kept == 0;
     if (is_load) {
-        (void)ollama_check_load(c, v, err);
+        (void)ollama_check_load(c, v, unloads, err);
     }
     json_drop(v);
-    return !is_load ? -1 : unloads;
+    return is_load;
 }
 
 /* A name of the model, with or without Ollama's tag. */
@@ -313,8 +318,8 @@ void ollama_post(conn *c) {
     }
     strbuf model = {0};
     quire_error err = {0};
-    int load = ollama_reads_load(c, &model, &err);
-    if (load < 0) {
+    bool unloads = false;
+    if (!ollama_reads_load(c, &model, &unloads, &err)) {
         strbuf_deinit(&model);
         body_parse(c);
         return;
@@ -336,10 +341,10 @@ void ollama_post(conn *c) {
         if (!gives_rows) {
             ollama_write_time(&o, "created_at", clock_unix_s());
             json_bool(json_name(&o, "done"), true);
-            json_cstr(json_name(&o, "done_reason"), load == 1 ? "unload" : "load");
+            json_cstr(json_name(&o, "done_reason"), unloads ? "unload" : "load");
         }
         json_end(&o, '}');
-        if (load == 1 && c->is_operator) {
+        if (unloads && c->is_operator) {
             (void)models_unload(c->loop->server->models, c->model->m); /* of the main one: nothing */
         }
         conn_reply_json(c, &o, NULL);
@@ -378,18 +383,26 @@ static void ollama_write_digest(const char *name, json_out *o) {
     json_cstr(json_name(o, "digest"), text);
 }
 
+/* When a loaded model leaves if it is not used any more, in unix seconds. */
+static int64_t ollama_expiry_s(const served_model *m) {
+    const int64_t now_us = clock_us(), idle_us = m->n_holds > 0 ? 0 : now_us - m->used_us;
+    return m->number == 0 || m->is_pinned || m->keep_us == MODEL_STAYS
+               ? OLLAMA_FOR_EVER
+               : clock_unix_s() + (m->keep_us - idle_us) / 1000000;
+}
+
 /* One name; a running one's with its context. parent: of an adapter, its model; "": it is
- * none. */
+ * none. runs: the model, if it runs; NULL: it does not. */
 static void ollama_write_card(const server *s, const quire_info *i, const char *name, int64_t bytes,
-                              const char *parent, bool runs, json_out *o) {
+                              const char *parent, const served_model *runs, json_out *o) {
     json_begin(o, '{');
     json_cstr(json_name(o, "name"), name);
     json_cstr(json_name(o, "model"), name);
     json_int(json_name(o, "size"), bytes);
     ollama_write_digest(name, o);
     ollama_write_details(i, parent, o);
-    if (runs) {
-        ollama_write_time(o, "expires_at", INT64_C(32503680000)); /* the year 3000: it stays */
+    if (runs != NULL) {
+        ollama_write_time(o, "expires_at", ollama_expiry_s(runs));
         json_int(json_name(o, "size_vram"), 0);
         json_int(json_name(o, "context_length"), i->max_model_len);
     } else {
@@ -400,7 +413,8 @@ static void ollama_write_card(const server *s, const quire_info *i, const char *
 
 static void ollama_write_served(const server *s, const char *name, bool runs, json_out *o) {
     const quire_info *i = quire_engine_info(s->engine);
-    ollama_write_card(s, i, name, i->weight_bytes, "", runs, json_item(o));
+    const served_model main = models_look(s->models, models_at(s->models, 0));
+    ollama_write_card(s, i, name, i->weight_bytes, "", runs ? &main : NULL, json_item(o));
 }
 
 /* The models beside the main one; of those that are not loaded the name alone is known. */
@@ -408,10 +422,11 @@ static void ollama_write_others(const server *s, bool runs, json_out *o) {
     static const quire_info unknown = {.architecture = ""};
     for (int32_t k = 1; k < models_count(s->models); k++) {
         served_model *m = models_at(s->models, k);
+        const served_model now = models_look(s->models, m);
         const bool is_loaded = models_visit(s->models, m);
         const quire_info *i = is_loaded ? quire_engine_info(m->engine) : &unknown;
         if (is_loaded || !runs) {
-            ollama_write_card(s, i, m->name, i->weight_bytes, "", runs, json_item(o));
+            ollama_write_card(s, i, m->name, i->weight_bytes, "", runs ? &now : NULL, json_item(o));
         }
         if (is_loaded) {
             models_end_visit(s->models, m);
@@ -420,7 +435,7 @@ static void ollama_write_others(const server *s, bool runs, json_out *o) {
 }
 
 static void ollama_write_adapter(const server *s, const quire_adapter *a, json_out *o) {
-    ollama_write_card(s, quire_engine_info(s->engine), a->name, a->n_bytes, s->model_name, false, o);
+    ollama_write_card(s, quire_engine_info(s->engine), a->name, a->n_bytes, s->model_name, NULL, o);
 }
 
 static void ollama_list(conn *c, bool runs) {
@@ -487,32 +502,73 @@ static void ollama_write_capabilities(const quire_info *i, json_out *o) {
     json_end(o, ']');
 }
 
-void ollama_show(conn *c) {
-    if (!conn_take_model(c, ollama_show)) {
-        return;
-    }
+/* What the file of a model that is not loaded says (quire_inspect). The texts are v's. */
+static quire_info ollama_facts_info(const json_value *v) {
+    quire_info i = {.architecture = json_get_str(v, "architecture").p,
+                    .generation_defaults = "",
+                    .max_model_len = json_get_int32(v, "max_positions", 0),
+                    .d_model = json_get_int32(v, "d_model", 0),
+                    .n_layers = json_get_int32(v, "n_layers", 0),
+                    .d_ff = json_get_int32(v, "d_ff", 0),
+                    .n_heads = json_get_int32(v, "n_heads", 0),
+                    .n_kv_heads = json_get_int32(v, "n_kv_heads", 0),
+                    .d_head = json_get_int32(v, "d_head", 0),
+                    .n_vocab = json_get_int32(v, "n_vocab", 0),
+                    .n_params = json_int64(json_get(v, "n_params")),
+                    .weight_bytes = json_int64(json_get(v, "weight_bytes"))};
+    i.has_vocabulary = !str_begins(json_get_str(v, "vocabulary"), "none");
+    i.chat_form = json_get_bool(v, "chat_template", false) ? "model" : NULL;
+    i.tool_format = json_is(json_get(v, "tool_format"), JSON_KIND_TEXT) ? "" : NULL;
+    i.reasoning_format = json_is(json_get(v, "reasoning_format"), JSON_KIND_TEXT) ? "" : NULL;
+    return i;
+}
+
+static void ollama_write_model(const server *s, const quire_info *i, json_out *o) {
+    json_begin(o, '{');
+    json_cstr(json_name(o, "modelfile"), "");
+    json_cstr(json_name(o, "parameters"), i->generation_defaults);
+    json_cstr(json_name(o, "template"), i->chat_form != NULL ? i->chat_form : "");
+    ollama_write_details(i, "", o);
+    ollama_write_info(i, o);
+    ollama_write_capabilities(i, o);
+    ollama_write_time(o, "modified_at", s->started_s);
+    json_end(o, '}');
+}
+
+/* Answers with what is known of a model: of one that is loaded, or of its file, which is read
+ * first. */
+static void ollama_show_model(conn *c, served_model *m) {
     const server *s = c->loop->server;
-    const quire_info *i = quire_engine_info(conn_engine(c));
+    strbuf facts = {0};
+    if (models_visit(s->models, m)) {
+        json_out o = conn_begin_json(c);
+        ollama_write_model(s, quire_engine_info(m->engine), &o);
+        models_end_visit(s->models, m);
+        conn_reply_json(c, &o, NULL);
+    } else if (conn_read_facts(c, m, &facts, ollama_show)) {
+        json_value *v = json_document((str){facts.p, facts.n});
+        const quire_info i = ollama_facts_info(v);
+        json_out o = conn_begin_json(c);
+        ollama_write_model(s, &i, &o);
+        json_drop(v);
+        conn_reply_json(c, &o, NULL);
+    }
+    strbuf_deinit(&facts);
+}
+
+void ollama_show(conn *c) {
+    const server *s = c->loop->server;
     const strbuf *body = &c->request.body;
     json_value *v = json_document((str){body->n > 0 ? body->p : "", body->n});
     str name = json_get_str(v, "model");
     name = name.n > 0 ? name : json_get_str(v, "name");
+    served_model *other = models_find(s->models, name);
     if (name.n == 0) {
         conn_reply_error(c, 400, "model", "model is missing; give {\"model\": NAME}", NULL);
-    } else if (!ollama_has(c, name)) {
+    } else if (other == NULL && !ollama_answers_to(s, name)) {
         ollama_refuse_name(c, name);
     } else {
-        json_out o = conn_begin_json(c);
-        json_begin(&o, '{');
-        json_cstr(json_name(&o, "modelfile"), "");
-        json_cstr(json_name(&o, "parameters"), i->generation_defaults);
-        json_cstr(json_name(&o, "template"), i->chat_form != NULL ? i->chat_form : "");
-        ollama_write_details(i, "", &o);
-        ollama_write_info(i, &o);
-        ollama_write_capabilities(i, &o);
-        ollama_write_time(&o, "modified_at", s->started_s);
-        json_end(&o, '}');
-        conn_reply_json(c, &o, NULL);
+        ollama_show_model(c, other != NULL ? other : models_at(s->models, 0));
     }
     json_drop(v);
 }

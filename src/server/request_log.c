@@ -135,6 +135,9 @@ void request_log(const request_record *r, const char *tenant) {
         log_add_int(&l, "completion_tokens", r->completion_tokens);
         log_add_int(&l, "cached_tokens", r->cached_tokens);
     }
+    if (r->has_waited) {
+        log_add_ms(&l, "model_ms", r->model_wait_us);
+    }
     if (r->first_token_us > 0) {
         log_add_ms(&l, "queue_ms", r->queue_us);
         log_add_ms(&l, "first_token_ms", r->first_token_us - r->begun_us);

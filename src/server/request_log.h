@@ -40,6 +40,11 @@ typedef struct request_record {
     const char *response;
     size_t request_bytes, response_bytes;       /* of the bodies */
     int64_t begun_us, first_token_us, queue_us; /* first_token_us 0: there was none */
+    /* it waited until its model was loaded: the state of that as it came, a model_state; how
+     * long it waited, and how long the loading took */
+    bool has_waited;
+    int found;
+    int64_t model_wait_us, model_load_us;
     int32_t prompt_tokens, completion_tokens, cached_tokens;
     unsigned finishes; /* bit f: a choice ended with the quire_finish f */
 } request_record;

@@ -143,6 +143,13 @@ void response_start(conn *c, quire_request *r) {
     server *s = c->loop->server;
     quire_error err = {0};
     const quire_request_info *info = quire_request_describe(r);
+    if (models_sleeping(s->models) != SLEEP_NONE && !quire_request_describe_more(r)->prompt_only) {
+        quire_request_free(r);
+        conn_refuse_asleep(c);
+        return;
+    }
+    quire_request_waited(r, c->record.model_wait_us);
+    conn_keep_model(c, quire_request_describe_more(r));
     response_note_headers(c, info);
     bool has_adapter =
         info->model != NULL && c->model->m->number == 0 && !server_answers_to(s, str_of(info->model));

@@ -312,11 +312,24 @@ static void explain_write_choice(const response *a, int32_t index, const respons
     json_end(o, '}');
 }
 
+/* That the request waited for its model to be loaded. */
+static void explain_write_load(const response *a, json_out *o) {
+    const request_record *r = a->conn != NULL ? &a->conn->record : &a->record;
+    if (r->has_waited) {
+        json_begin(json_name(o, "model_load"), '{');
+        json_cstr(json_name(o, "found"), model_state_name((model_state)r->found));
+        json_int(json_name(o, "wait_us"), r->model_wait_us);
+        json_int(json_name(o, "load_us"), r->model_load_us);
+        json_end(o, '}');
+    }
+}
+
 void response_write_explain(const response *a, const response_choice *c, json_out *o) {
     if (!a->info->explain) {
         return;
     }
     json_begin(json_name(o, "explain"), '{');
+    explain_write_load(a, o);
     json_begin(json_name(o, "choices"), '[');
     if (c != NULL) {
         explain_write_choice(a, (int32_t)(c - a->choices), c, o);

@@ -145,23 +145,17 @@ static quire_err responses_read_limit(str value, int32_t *out, quire_error *err)
     return n >= 1 && n <= MAX_ITEMS ? QUIRE_OK : responses_bad_query(err, "limit", "from 1 to 100");
 }
 
-/* Reads the query of a target, of which other names are ignored. */
-static quire_err responses_read_page(str target, items_page *out, quire_error *err) {
-    const char *query = memchr(target.p, '?', target.n), *end = target.p + target.n;
+/* Reads a query, of which other names are ignored. */
+static quire_err responses_read_page(str query, items_page *out, quire_error *err) {
+    str name, value;
     *out = (items_page){.limit = DEFAULT_ITEMS};
-    for (const char *p = query != NULL ? query + 1 : end; p < end;) {
-        const char *next = memchr(p, '&', (size_t)(end - p));
-        next = next != NULL ? next : end;
-        const char *equals = memchr(p, '=', (size_t)(next - p));
-        str name = {p, (size_t)((equals != NULL ? equals : next) - p)};
-        str value = {equals != NULL ? equals + 1 : next, equals != NULL ? (size_t)(next - equals) - 1 : 0};
+    while (http_query_next(&query, &name, &value)) {
         if (str_is(name, "order") && !str_is(value, "asc") && !str_is(value, "desc")) {
             return responses_bad_query(err, "order", "asc or desc");
         }
         out->is_ascending = str_is(name, "order") ? str_is(value, "asc") : out->is_ascending;
         TRY(str_is(name, "limit") ? responses_read_limit(value, &out->limit, err) : QUIRE_OK);
         out->after = str_is(name, "after") ? value : out->after;
-        p = next + (next < end);
     }
     return QUIRE_OK;
 }
@@ -239,7 +233,7 @@ static void responses_list_input(conn *c, str id) {
         responses_fail(c, e, id);
         return;
     }
-    e = responses_read_page((str){c->request.target.p, c->request.target.n}, &page, &err);
+    e = responses_read_page(http_query(&c->request), &page, &err);
     str left = {lines.n > 0 ? lines.p : "", lines.n};
     e = e == QUIRE_OK ? responses_write_page(left, &page, &o, &err) : e;
     if (e == QUIRE_OK) {

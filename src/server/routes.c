@@ -8,6 +8,7 @@
 #include "server/adapter_api.h"
 #include "server/anthropic.h"
 #include "server/body_jobs.h"
+#include "server/conn_model.h"
 #include "server/llama_api.h"
 #include "server/metrics.h"
 #include "server/model_routes.h"
@@ -69,6 +70,9 @@ static void route_ready(conn *c) {
     const server *s = c->loop->server;
     if (!route_is_healthy(s)) {
         route_health(c);
+    } else if (models_sleeping(s->models) != SLEEP_NONE) {
+        c->record.is_expected = true;
+        conn_refuse_asleep(c);
     } else if (atomic_load(&s->is_leaving) || c->loop->stops_seen > 0) {
         c->record.is_expected = true;
         conn_reply_error(c, 503, NULL, CONN_SHUTTING_DOWN, NULL);
@@ -223,6 +227,9 @@ static const route route_table[] = {
     {.path = "/models", .allow = READ, .run = models_list, .needs_key = true},
     {.path = "/models/load", JSON_POST, ANY_TYPE, .run = models_post_load, OPERATORS},
     {.path = "/models/unload", JSON_POST, ANY_TYPE, .run = models_post_unload, OPERATORS},
+    {.path = "/sleep", .allow = "POST", .run = models_post_sleep},
+    {.path = "/wake_up", .allow = "POST", .run = models_post_wake_up},
+    {.path = "/is_sleeping", .allow = READ, .run = models_get_sleeping},
     {.path = "/v1/completions", GENERATION(QUIRE_COMPLETIONS)},
     {.path = "/v1/streams/", JSON_POST, .run = streams_post, .is_prefix = true},
     {.path = "/v1/chat/completions", GENERATION(QUIRE_CHAT)},

@@ -45,7 +45,7 @@ static LOOP_CALLBACK(loop_on_retry) {
 /* ---- the engines' events: one wake-up for all that a step produced ---- */
 
 static LOOP_CALLBACK(loop_on_queue) {
-    const loop_model *p = arg;
+    loop_model *p = arg;
     quire_event ev;
     while (quire_queue_next(p->queue, &ev)) {
         if (!body_job_event(&ev)) {
@@ -54,6 +54,7 @@ static LOOP_CALLBACK(loop_on_queue) {
     }
     response_flush_unsent(p->l);
     conn_relieve(p->l);
+    loop_model_look(p);
 }
 
 /* ---- what the log says of the whole server: the first loop's ---- */
@@ -172,12 +173,32 @@ static void loop_go_to_stop(loop *l, int stop) {
     }
 }
 
+/* Ends the loop's requests that have a model, if a sleep is to abort them. */
+static void loop_abort_requests(loop *l) {
+    static const api_error why = {.status = 503, .message = "the operator has put the server to sleep"};
+    const int n_aborts = atomic_load(&l->server->n_aborts);
+    if (l->aborts_seen == n_aborts) {
+        return;
+    }
+    l->aborts_seen = n_aborts;
+    for (conn *c = l->conns, *next; c != NULL; c = next) {
+        next = c->next;
+        if (c->model != NULL || response_of(c) != NULL) {
+            conn_end(c, &why);
+        }
+    }
+    while (l->background != NULL) {
+        response_end_detached(l->background, &why);
+    }
+}
+
 static LOOP_CALLBACK(loop_on_wake) {
     loop *l = arg;
     wake_wait(&l->bell, 0);
     orders_take(l);
     responses_drop_unwanted(l);
     conn_resume_bodies(l);
+    loop_abort_requests(l);
     conns_look_for_models(l);
     if (l->models == NULL && atomic_load(&l->server->stops_waiting)) {
         event_base_loopbreak(l->base);

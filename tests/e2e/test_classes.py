@@ -595,11 +595,11 @@ def test_class_13_no_route_writes_or_hands_out_models(server, home):
     before = {path: (path.stat().st_mtime_ns, path.stat().st_size) for path in home.rglob("*")}
     body = {"model": "tiny", "name": "evil", "path": str(home), "source": "http://127.0.0.1:9/x", "lora_name": "x", "lora_path": str(home), "files": {"a": "b"}, "insecure": True}
     paths = ["/api/create", "/api/pull", "/api/push", "/api/copy", "/api/delete", "/api/blobs/sha256:0", "/v1/files", "/v1/fine_tuning/jobs", "/invocations", "/update_weights_from_disk", "/save", "/slots/0?action=save",
-             "/sleep", "/collective_rpc", "/v2/repository/models/x/load", "/start_profile", "/release_memory_occupation", "/shutdown"]
+             "/collective_rpc", "/v2/repository/models/x/load", "/start_profile", "/release_memory_occupation", "/shutdown"]
     for path in paths:
         for method in ("GET", "POST", "PUT", "DELETE"):
             assert server.ask(method, path, body if method != "GET" else None, key=ALICE)[0] == 404, (method, path)
-    for path in ("/models/load", "/v1/load_lora_adapter", "/v1/unload_lora_adapter", "/lora-adapters"):  # the operator's
+    for path in ("/models/load", "/sleep", "/wake_up", "/v1/load_lora_adapter", "/v1/unload_lora_adapter", "/lora-adapters"):  # the operator's
         assert server.ask("POST", path, body, key=ALICE)[0] == 403 and server.ask("PUT", path, body, key=ALICE)[0] == 405, path
     for method in ("POST", "PUT", "PATCH", "DELETE"):
         for path in ("/v1/models", "/v1/models/tiny"):

@@ -1,5 +1,6 @@
 """Several models in one server: each answers as in a server of its own, while they come and go, with real clients."""
 import concurrent.futures
+import datetime
 import json
 import os
 import random
@@ -190,6 +191,92 @@ def test_ollamas_clients_of_every_model():
     wait_for(lambda: states(server) == {"builtin-small.gguf": "loaded", "builtin.gguf": "unloaded"})
     assert server.ask("POST", "/api/show", {"model": "nobody"})[0] == 404
     assert server.ask("POST", "/api/generate", {"model": "nobody"})[0] == 404
+    assert server.stop() == 0
+
+
+def test_ollamas_show_loads_nothing():
+    server = Server(SMALL, LARGE, *FLAGS)
+    def shown():
+        got = json.loads(server.ask("POST", "/api/show", {"model": "builtin.gguf"})[2])
+        return {k: got[k] for k in ("model_info", "details", "capabilities")}
+    before = shown()
+    assert states(server)["builtin.gguf"] == "unloaded"
+    answer(client_of(server), "builtin.gguf", PROMPTS[0])
+    after = shown()
+    assert before["model_info"].pop("llama.context_length") >= after["model_info"].pop("llama.context_length")
+    for seen in (before, after):
+        seen["details"].pop("quantization_level")  # as the file has the weights, and as the engine does
+    assert before == after
+    assert server.stop() == 0
+
+
+def test_ollamas_keep_alive_says_when_a_model_leaves(expected):
+    server = Server(SMALL, LARGE, "--model-idle-s", "0.1", *FLAGS)
+    def generate(keep_alive, key="boss"):
+        body = {"model": "builtin.gguf", "prompt": PROMPTS[0], "raw": True, "stream": False, "keep_alive": keep_alive, "options": {"num_predict": 24, "temperature": 0}}
+        status, headers, text = server.ask("POST", "/api/generate", body, key=key)
+        return status, headers, json.loads(text)
+    def expiry():
+        running = {m["model"]: m for m in json.loads(server.ask("GET", "/api/ps", key="boss")[2])["models"]}
+        return running["builtin.gguf"]["expires_at"]
+    status, headers, got = generate("1h30m")
+    assert status == 200 and got["response"] == expected["builtin.gguf"][PROMPTS[0]] and got["load_duration"] > 0
+    assert not any("keep_alive" in str(h) for h in dict(headers).values())
+    left = datetime.datetime.fromisoformat(expiry().replace("Z", "+00:00")) - datetime.datetime.now(datetime.timezone.utc)
+    assert 5300 < left.total_seconds() < 5410
+    time.sleep(0.3)  # longer than --model-idle-s: it would be gone
+    assert states(server)["builtin.gguf"] == "loaded"
+    assert generate(-1)[0] == 200 and expiry().startswith("3000-")
+    for wrong in ("soon", "5", "5 m", True, [1], "1h-2m", "-"):
+        status, _, got = generate(wrong)
+        assert (status, "keep_alive" in str(got)) == ((200, False) if wrong == "5" else (400, True)), wrong
+    assert generate("-1m")[0] == 200 and generate(0, key="other")[0] in (200, 401) and expiry().startswith("3000-")
+    assert generate("200ms")[0] == 200
+    wait_for(lambda: states(server)["builtin.gguf"] == "unloaded")
+    assert server.stop() == 0
+
+
+def test_a_sleeping_server_answers_the_same_once_it_wakes(expected):
+    server = Server(SMALL, LARGE, *FLAGS)
+    client = client_of(server)
+    def call(method, path):
+        status, _, text = server.ask(method, path, key="boss")
+        assert status == 200, text
+        return text
+    for level in (1, 2):
+        for model in expected:
+            assert answer(client, model, PROMPTS[0]) == expected[model][PROMPTS[0]]
+        stream = client.completions.create(model="builtin.gguf", prompt=PROMPTS[1], max_tokens=2000, temperature=0, stream=True, extra_body={"ignore_eos": True})
+        next(stream)
+        call("POST", f"/sleep?level={level}")
+        with pytest.raises(openai.APIError, match="the operator has put the server to sleep"):
+            list(stream)
+        assert json.loads(call("GET", "/is_sleeping")) == {"is_sleeping": True} and json.loads(server.ask("GET", "/props", key="boss")[2])["is_sleeping"]
+        assert states(server)["builtin.gguf"] == ("loaded" if level == 1 else "unloaded")
+        for model in expected:
+            with pytest.raises(openai.InternalServerError, match="wake_up"):
+                answer(client, model, PROMPTS[0])
+        assert server.ask("POST", "/sleep")[0] == 403
+        call("POST", "/wake_up")
+        for model in expected:
+            got = client.completions.create(model=model, prompt=PROMPTS[0], max_tokens=24, temperature=0)
+            assert got.choices[0].text == expected[model][PROMPTS[0]] and got.usage.prompt_tokens_details.cached_tokens == 0
+    assert server.stop() == 0
+
+
+def test_a_request_that_waits_for_its_model_says_so():
+    server = Server(SMALL, LARGE, *FLAGS)
+    def ask(**fields):
+        status, _, text = server.ask("POST", "/v1/completions", {"model": "builtin.gguf", "prompt": "a", "max_tokens": 2, "explain": True, **fields})
+        return status, json.loads(text)
+    status, got = ask(ttft_deadline_ms=0.001)  # which the load has used up
+    assert status == 429 and "ttft_deadline_ms" in got["error"]["message"]
+    assert command(server, "unload", "builtin.gguf") == 200
+    wait_for(lambda: states(server)["builtin.gguf"] == "unloaded")
+    status, got = ask()
+    load = got["explain"]["model_load"]
+    assert status == 200 and load["found"] == "unloaded" and load["wait_us"] > 0 and load["load_us"] > 0
+    assert "model_load" not in ask()[1]["explain"]
     assert server.stop() == 0
 
 

@@ -49,7 +49,7 @@ struct quire_queue {
     quire_stream *streams, *at; /* at: the next one to speak in this tick */
     quire_parse *parses;        /* bodies that come out with the next tick */
     quire_error parse_err;
-    bool ticked;
+    bool ticked, has_released; /* streams before their end, whose last events come with the next tick */
     int fd;
     char *text;
     int32_t ids[4];
@@ -97,8 +97,17 @@ quire_err quire_engine_open_beside(quire_engine *host, const quire_options *o, q
     if (strcmp(o->model, "big") == 0 && fake_beside() > 0) {
         return err_set(err, QUIRE_NO_MEMORY, -1, "there is no room for big");
     }
-    if (strcmp(o->model, "slow") == 0) {
-        usleep(100000);
+    for (int i = 0; i < 50 && strcmp(o->model, "slow") == 0; i++) {
+        usleep(2000);
+        if (!o->load_progress(o->load_progress_user, i / 50.0)) {
+            return err_set(err, QUIRE_CANCELLED, -1, "slow: loading was cancelled");
+        }
+    }
+    while (strcmp(o->model, "endless") == 0) { /* until that is cancelled */
+        usleep(1000);
+        if (!o->load_progress(o->load_progress_user, 0.25)) {
+            return err_set(err, QUIRE_CANCELLED, -1, "endless: loading was cancelled");
+        }
     }
     *out = fake_open(host->tick_us);
     fake_set_healthy(*out, strcmp(o->model, "sick") != 0);
@@ -139,6 +148,17 @@ int64_t fake_drops(const quire_engine *e) {
 
 int64_t fake_cancelled(const quire_engine *e) {
     return atomic_load(&e->cancelled);
+}
+
+quire_err quire_inspect(const quire_options *o, bool json, char **text, quire_error *err) {
+    (void)json;
+    *text = NULL;
+    if (strcmp(o->model, "broken") == 0) {
+        return err_set(err, QUIRE_BAD_FILE, -1, "broken: it is cut short; download it again");
+    }
+    *text = strdup("{\"architecture\":\"llama\",\"n_layers\":7,\"n_params\":5,\"vocabulary\":\"ranks\","
+                   "\"chat_template\":true,\"tool_format\":\"hermes\",\"reasoning_format\":null}");
+    return *text != NULL ? QUIRE_OK : QUIRE_NO_MEMORY;
 }
 
 void quire_engine_drop_cache(quire_engine *e) {
@@ -325,8 +345,12 @@ quire_err quire_request_parse(const quire_engine *e, quire_endpoint endpoint, co
                                    .logprobs = -1,
                                    .prompt_logprobs = -1,
                                    .stream = bool_of(o, "stream"),
+                                   .explain = bool_of(o, "explain"),
                                    .return_token_ids = bool_of(o, "return_token_ids"),
                                    .echo = bool_of(o, "echo")};
+    r->more.has_keep_alive = json_get(o, "keep_alive") != NULL;
+    r->more.keep_alive_us = json_int64(json_get(o, "keep_alive")) * 1000; /* milliseconds here */
+    r->more.prompt_only = endpoint == QUIRE_TOKENIZE;
     if (json_is(json_get(o, "prompt"), JSON_KIND_ARRAY)) {
         r->info.n_choices = (int32_t)json_length(json_get(o, "prompt"));
     }
@@ -351,6 +375,10 @@ void quire_request_free(quire_request *r) {
 
 const quire_request_info *quire_request_describe(const quire_request *r) {
     return &r->info;
+}
+
+void quire_request_waited(quire_request *r, int64_t us) {
+    (void)r, (void)us;
 }
 
 quire_err quire_request_tenant(quire_request *r, const char *tenant) {
@@ -388,6 +416,7 @@ void quire_stream_release(quire_stream *s) {
     if (s->phase < 4) {
         atomic_fetch_add(&s->queue->engine->cancelled, 1);
         atomic_fetch_sub(&s->queue->engine->running, 1);
+        s->queue->has_released = true;
     }
     quire_queue *q = s->queue;
     for (quire_stream **p = &q->streams; *p != NULL; p = &(*p)->next) {
@@ -449,7 +478,18 @@ quire_err quire_queue_open(quire_engine *e, quire_queue **out) {
 
 static void forget_parses(quire_queue *q);
 
+static atomic_int n_waits;
+
+int32_t fake_waits(void) {
+    return atomic_load(&n_waits);
+}
+
+bool quire_queue_idle(const quire_queue *q) {
+    return q->streams == NULL && q->parses == NULL && !q->has_released;
+}
+
 void quire_queue_close(quire_queue *q) {
+    atomic_fetch_add(&n_waits, q->has_released);
     forget_parses(q);
     while (q->streams != NULL) {
         quire_stream_release(q->streams);
@@ -648,6 +688,7 @@ bool quire_queue_next(quire_queue *q, quire_event *out) {
             return true;
         }
         q->ticked = read(q->fd, &ticks, sizeof(ticks)) == sizeof(ticks);
+        q->has_released = q->has_released && !q->ticked;
         if (q->ticked && parse_next(q, out)) {
             return true;
         }

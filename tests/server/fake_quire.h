@@ -13,8 +13,11 @@
 quire_engine *fake_open(int64_t tick_us);
 void fake_close(quire_engine *e);
 /* Engines that were opened beside another one and not closed. A model "broken" cannot be
- * read; "big" has no memory while one of these is open; "slow" takes 100 ms. */
+ * read; "big" has no memory while one of these is open; "sick" is not healthy; "slow" takes
+ * 100 ms; "endless" ends only when it is cancelled. */
 int32_t fake_beside(void);
+/* How often a queue was closed that had to wait for the last events of its streams. */
+int32_t fake_waits(void);
 void fake_set_healthy(quire_engine *e, bool healthy);
 void fake_hold(quire_engine *e, bool held);    /* held: no stream says anything */
 bool fake_has_history(const quire_engine *e);  /* quire_engine_history was told where, and not to forget it */

@@ -7,13 +7,14 @@
 #include "base/rng.h"
 #include "server/models.h"
 
-static const quire_options paths[] = {{.model = "a"},      {.model = "b"},   {.model = "c"},
-                                      {.model = "broken"}, {.model = "big"}, {.model = "sick"},
-                                      {.model = "slow"}};
+static const quire_options paths[] = {{.model = "a"},      {.model = "b"},      {.model = "c"},
+                                      {.model = "broken"}, {.model = "big"},    {.model = "sick"},
+                                      {.model = "slow"},   {.model = "endless"}};
 static const model_spec others[] = {{"a", &paths[0], false},    {"b", &paths[1], false},
                                     {"c", &paths[2], false},    {"broken", &paths[3], false},
                                     {"big", &paths[4], false},  {"sick", &paths[5], false},
                                     {"slow", &paths[6], false}};
+static const model_spec with_endless[] = {{"a", &paths[0], false}, {"endless", &paths[7], false}};
 static const model_spec with_pinned[] = {
     {"a", &paths[0], true}, {"b", &paths[1], false}, {"big", &paths[4], false}};
 
@@ -39,6 +40,22 @@ static site *start_models(int32_t max_models, int64_t idle_us) {
 static void stop_models(site *s) {
     stop(s);
     assert_int_equal(fake_beside(), 0);
+}
+
+/* Asks by GET what everybody may. */
+static const char *get(const site *s, const char *path) {
+    char text[200];
+    snprintf(text, sizeof text, "GET %s HTTP/1.1\r\nHost: h\r\nAuthorization: Bearer boss\r\n" CLOSE "\r\n",
+             path);
+    return ask(s, text);
+}
+
+/* Asks again until the response has that part. */
+static void await_part(const site *s, const char *path, const char *part) {
+    for (int64_t end = clock_us() + PATIENCE_US; strstr(get(s, path), part) == NULL;) {
+        assert_true(clock_us() < end);
+        pause_us(1000);
+    }
 }
 
 static void await_beside(int32_t n) {
@@ -203,6 +220,167 @@ TEST(models_are_the_operators_to_load) {
     expect_in(ask(s, post("/models/load", "[1]", CLOSE "Authorization: Bearer boss\r\n")), "400 ");
     expect_in(command(s, "/models/unload", "a"), "\"success\":true");
     await_beside(0);
+    stop_models(s);
+}
+
+/* Sends a request whose response is heard later. */
+static int begin_with(const site *s, const char *path, const char *body) {
+    int fd = dial(s);
+    say(fd, post(path, body, CLOSE "Authorization: Bearer boss\r\n"));
+    return fd;
+}
+
+static const char *hear_rest(int fd) {
+    const char *response = hear(fd, NULL);
+    close(fd);
+    return response;
+}
+
+TEST(keep_alive_says_how_long_a_model_stays) {
+    static const char short_stay[] =
+        "{\"model\": \"a\", \"prompt\": \"x\", \"stream\": false, \"keep_alive\": 20}",
+                      for_ever[] =
+                          "{\"model\": \"b\", \"prompt\": \"x\", \"stream\": false, \"keep_alive\": -1}",
+                      long_stay[] =
+                          "{\"model\": \"a\", \"prompt\": \"x\", \"stream\": false, \"keep_alive\": 600000}";
+    site *s = start_models(0, 0);
+    expect_in(hear_rest(begin_with(s, "/api/generate", short_stay)), "200 OK");
+    await_beside(0);
+    expect_in(hear_rest(begin_with(s, "/api/generate", long_stay)), "200 OK");
+    expect_in(hear_rest(begin_with(s, "/api/generate", for_ever)), "200 OK");
+    const char *running = get(s, "/api/ps");
+    const char *a = strstr(running, "\"model\":\"a\""), *b = strstr(running, "\"model\":\"b\"");
+    assert_true(a != NULL && b != NULL);
+    assert_non_null(strstr(b, "\"expires_at\":\"3000-"));
+    const char *first = strstr(a, "\"expires_at\":\"");
+    assert_true(first != NULL && first < b && strncmp(first, "\"expires_at\":\"3000-", 19) != 0);
+    expect_in(ask(s, post("/api/generate", short_stay, CLOSE)), "200 OK"); /* not the operator's */
+    pause_us(60000); /* it would have left by now, or a later run shows it */
+    expect_in(get(s, "/v1/models/a"), "{\"value\":\"loaded\"}");
+    expect_in(hear_rest(begin_with(s, "/api/generate", "{\"model\": \"a\", \"keep_alive\": 0}")),
+              "\"unload\"");
+    await_beside(1);
+    stop_models(s);
+}
+
+TEST(a_list_shows_how_far_a_load_is) {
+    site *s = start_list(with_endless, 2, 0, 0);
+    expect_in(command(s, "/models/load", "endless"), "\"success\":true");
+    await_part(s, "/models", "{\"value\":\"loading\",\"progress\":0.25}");
+    stop_models(s); /* the load is cut short */
+}
+
+TEST(a_request_that_waited_for_its_model_is_told_so_in_its_explain) {
+    static const char body[] = "{\"model\": \"slow\", \"prompt\": \"x\", \"explain\": true}";
+    site *s = start_models(0, 0);
+    const char *response = hear_rest(begin_with(s, COMPLETIONS, body));
+    expect_in(response, "\"model_load\":{\"found\":\"unloaded\",\"wait_us\":");
+    response = hear_rest(begin_with(s, COMPLETIONS, body));
+    expect_in(response, "200 OK");
+    assert_null(strstr(response, "model_load"));
+    stop_models(s);
+}
+
+TEST(a_model_that_is_not_loaded_is_shown_without_loading_it) {
+    site *s = start_models(0, 0);
+    const char *response = ask(s, post("/api/show", "{\"model\": \"a\"}", CLOSE));
+    expect_in(response, "\"llama.block_count\":7");
+    expect_in(response, "[\"completion\",\"tools\"]");
+    expect_in(ask(s, post("/api/show", "{\"name\": \"b:latest\"}", CLOSE)), "\"llama.block_count\":7");
+    expect_in(ask(s, post("/api/show", "{\"model\": \"broken\"}", CLOSE)), "cut short; download it again");
+    expect_in(ask(s, post("/api/show", "{\"model\": \"nobody\"}", CLOSE)), "404 ");
+    expect_in(get(s, "/v1/models/a"), "{\"value\":\"unloaded\"}");
+    assert_int_equal(fake_beside(), 0);
+    stop_models(s);
+}
+
+TEST(a_queue_is_not_closed_before_its_streams_are_over) {
+    const int32_t before = fake_waits();
+    site *s = start_models(0, 0);
+    for (int i = 0; i < 20; i++) {
+        int fd =
+            begin_with(s, COMPLETIONS,
+                       "{\"model\": \"a\", \"prompt\": \"x\", \"max_tokens\": 1000000, \"stream\": true}");
+        hear(fd, "data: ");
+        expect_in(command(s, "/models/unload", "a"), "\"success\":true");
+        close(fd); /* its stream is released before its end */
+        await_beside(0);
+    }
+    assert_int_equal(fake_waits(), before);
+    stop_models(s);
+}
+
+/* ---- sleep ---- */
+
+static const char *sleep_command(const site *s, const char *path) {
+    return hear_rest(begin_with(s, path, ""));
+}
+
+TEST(a_server_that_sleeps_gives_its_caches_back_and_refuses_what_computes) {
+    site *s = start_models(0, 0);
+    expect_in(complete(s, "a", 3, false), "200 OK");
+    expect_in(ask(s, post("/sleep", "", CLOSE)), "403 ");
+    expect_in(sleep_command(s, "/sleep?level=3"), "level must be 1");
+    expect_in(sleep_command(s, "/sleep?mode=keep"), "mode must be abort");
+    expect_in(get(s, "/is_sleeping"), "{\"is_sleeping\":false}");
+    const int64_t drops = fake_drops(s->engine);
+    expect_in(sleep_command(s, "/sleep"), "200 OK");
+    assert_int_equal(fake_drops(s->engine), drops + 1);
+    assert_int_equal(fake_beside(), 1);
+    expect_in(get(s, "/is_sleeping"), "{\"is_sleeping\":true}");
+    expect_in(get(s, "/ready"), "503 ");
+    expect_in(get(s, "/health"), "200 OK");
+    expect_in(complete(s, "fake", 3, false), "503 ");
+    expect_in(complete(s, "a", 3, false), "the operator's POST /wake_up ends that");
+    expect_in(complete(s, "b", 3, false), "503 ");
+    expect_in(command(s, "/models/load", "b"), "503 ");
+    expect_in(hear_rest(begin_with(s, "/tokenize", "{\"prompt\": \"x\"}")), "200 OK");
+    expect_in(sleep_command(s, "/wake_up?tags=weights"), "200 OK");
+    expect_in(get(s, "/is_sleeping"), "{\"is_sleeping\":true}");
+    expect_in(sleep_command(s, "/wake_up"), "200 OK");
+    expect_in(get(s, "/is_sleeping"), "{\"is_sleeping\":false}");
+    expect_in(complete(s, "fake", 3, false), "200 OK");
+    expect_in(complete(s, "b", 3, false), "200 OK");
+    stop_models(s);
+}
+
+TEST(a_sleep_of_level_2_unloads_the_other_models) {
+    site *s = start_list(with_pinned, 3, 0, 0);
+    await_beside(1);
+    expect_in(complete(s, "b", 3, false), "200 OK");
+    expect_in(sleep_command(s, "/sleep?level=2"), "200 OK");
+    assert_int_equal(fake_beside(), 0); /* they are gone as the answer comes */
+    expect_in(sleep_command(s, "/wake_up"), "200 OK");
+    await_beside(1); /* the pinned one */
+    expect_in(get(s, "/v1/models/a"), "{\"value\":\"loaded\"}");
+    stop_models(s);
+    s = start_list(with_endless, 2, 0, 0);
+    int fd = begin_with(s, COMPLETIONS, "{\"model\": \"endless\", \"prompt\": \"x\"}");
+    await_part(s, "/models", "\"progress\":0.25");
+    expect_in(sleep_command(s, "/sleep?level=2"), "200 OK"); /* which ends that load */
+    expect_in(hear_rest(fd), "503 ");
+    stop_models(s);
+}
+
+TEST(a_sleep_ends_running_requests_or_waits_for_them) {
+    static const char body[] = "{\"model\": \"a\", \"prompt\": \"x\", \"max_tokens\": 100, \"stream\": true}",
+                      endless[] = "{\"prompt\": \"x\", \"max_tokens\": 1000000000, \"stream\": true}";
+    site *s = start_models(0, 0);
+    int fd = begin_with(s, COMPLETIONS, body);
+    hear(fd, "data: ");
+    expect_in(sleep_command(s, "/sleep?mode=wait"), "200 OK"); /* after it */
+    const char *rest = hear_rest(fd);
+    expect_in(rest, "\"finish_reason\":\"length\"");
+    expect_in(sleep_command(s, "/wake_up"), "200 OK");
+    fd = begin_with(s, COMPLETIONS, endless);
+    hear(fd, "data: ");
+    int sleeper = begin_with(s, "/sleep?mode=wait", "");
+    await_part(s, "/is_sleeping", "true");
+    expect_in(complete(s, "fake", 3, false), "503 "); /* it sleeps already for new ones */
+    expect_in(sleep_command(s, "/sleep"), "200 OK");
+    expect_in(hear_rest(fd), "the operator has put the server to sleep");
+    expect_in(hear_rest(sleeper), "200 OK");
+    assert_int_equal(fake_running(s->engine), 0);
     stop_models(s);
 }
 
@@ -409,6 +587,61 @@ TEST(models_are_loaded_in_the_order_in_which_they_were_wanted) {
     expect_a_turn(floods, 2, "c");
 }
 
+/* ---- turns of tenants ---- */
+
+typedef struct load_order {
+    models *all;
+    int32_t numbers[8], n; /* in the order in which they were loaded */
+} load_order;
+
+static void note_loaded(void *context) {
+    load_order *o = context;
+    for (int32_t i = 1; i < models_count(o->all); i++) {
+        bool is_new = models_look(o->all, models_at(o->all, i)).state == MODEL_READY;
+        for (int32_t k = 0; k < o->n; k++) {
+            is_new = is_new && o->numbers[k] != i;
+        }
+        if (is_new) {
+            o->numbers[o->n++] = i;
+        }
+        if (is_new && o->n == 1) { /* one that another tenant, whose turn it was, has wanted before */
+            model_ticket t;
+            assert_false(models_take(o->all, models_at(o->all, 4), "modest", &t));
+        }
+    }
+}
+
+static void take_engine(void *context, quire_engine *e) {
+    (void)context, (void)e;
+}
+
+TEST(a_tenant_that_wants_many_models_does_not_delay_another) {
+    static const model_spec list[] = {{"1", &paths[0], false},
+                                      {"2", &paths[1], false},
+                                      {"3", &paths[2], false},
+                                      {"4", &paths[0], false},
+                                      {"5", &paths[1], false}};
+    load_order order = {.n = 0};
+    const models_options o = {
+        .others = list, .n_others = 5, .changed = note_loaded, .opened = take_engine, .context = &order};
+    quire_engine *main_engine = fake_open(TICK_US);
+    model_ticket t;
+    assert_int_equal(models_open(&o, &order.all), QUIRE_OK);
+    models_attach(order.all, "fake", main_engine);
+    for (int32_t i = 1; i <= 4; i++) {
+        assert_false(models_take(order.all, models_at(order.all, i), "greedy", &t));
+    }
+    assert_false(models_take(order.all, models_at(order.all, 5), "modest", &t));
+    assert_int_equal(models_start(order.all), QUIRE_OK);
+    await_beside(5);
+    models_close(order.all);
+    const int32_t expected[] = {1, 4, 2, 5, 3}; /* in turns, each tenant's in the order of its requests */
+    for (int32_t i = 0; i < 4; i++) {           /* the last may not have been noted */
+        assert_int_equal(order.numbers[i], expected[i]);
+    }
+    fake_close(main_engine);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_request_loads_the_model_that_it_names),
@@ -419,9 +652,18 @@ int main(void) {
         cmocka_unit_test(a_pinned_model_stays_until_it_is_unloaded_by_command),
         cmocka_unit_test(health_is_that_of_every_model),
         cmocka_unit_test(models_are_the_operators_to_load),
+        cmocka_unit_test(keep_alive_says_how_long_a_model_stays),
+        cmocka_unit_test(a_list_shows_how_far_a_load_is),
+        cmocka_unit_test(a_request_that_waited_for_its_model_is_told_so_in_its_explain),
+        cmocka_unit_test(a_model_that_is_not_loaded_is_shown_without_loading_it),
+        cmocka_unit_test(a_queue_is_not_closed_before_its_streams_are_over),
+        cmocka_unit_test(a_server_that_sleeps_gives_its_caches_back_and_refuses_what_computes),
+        cmocka_unit_test(a_sleep_of_level_2_unloads_the_other_models),
+        cmocka_unit_test(a_sleep_ends_running_requests_or_waits_for_them),
         cmocka_unit_test(a_client_that_leaves_while_its_model_loads_leaves_nothing),
         cmocka_unit_test(a_model_in_use_without_a_pause_makes_place),
         cmocka_unit_test(models_are_loaded_in_the_order_in_which_they_were_wanted),
+        cmocka_unit_test(a_tenant_that_wants_many_models_does_not_delay_another),
         cmocka_unit_test(many_clients_of_many_models_get_what_they_name),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
