@@ -232,6 +232,10 @@ static quire_err program_api_open(conn *c, program_request *r, quire_error *err)
 
 void program_api_post(conn *c) {
     quire_error err = {0};
+    if (models_sleeping(c->loop->server->models) != SLEEP_NONE) {
+        conn_refuse_asleep(c);
+        return;
+    }
     if (!conn_take_model(c, program_api_post)) {
         return;
     }
@@ -260,6 +264,10 @@ void program_api_post(conn *c) {
         conn_stream_add(c, (str){begin, (size_t)n});
     }
     event_active(r->model->on_programs, EV_READ, 0);
+}
+
+bool program_api_runs(const conn *c) {
+    return c->pending == &program_pending;
 }
 
 /* ---- cancelling ---- */

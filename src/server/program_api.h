@@ -13,4 +13,7 @@ void program_api_cancel(conn *c);
 /* The events of a model's programs: arg is the loop_model. */
 LOOP_CALLBACK(program_api_on_events);
 
+/* Whether a connection has a program in progress. */
+bool program_api_runs(const conn *c);
+
 #endif

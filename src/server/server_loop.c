@@ -183,7 +183,7 @@ static void loop_abort_requests(loop *l) {
     l->aborts_seen = n_aborts;
     for (conn *c = l->conns, *next; c != NULL; c = next) {
         next = c->next;
-        if (c->model != NULL || response_of(c) != NULL) {
+        if (c->model != NULL || response_of(c) != NULL || program_api_runs(c)) {
             conn_end(c, &why);
         }
     }
