@@ -1,5 +1,7 @@
-"""quire-check lora over adapters that were converted to GGUF, on bases of both formats; and the numpy reference against the vectors."""
+"""quire-check lora over adapters that were converted to GGUF, on bases of both formats; the numpy reference against the vectors; and llama-server under the
+same adapters, where LLAMA_CPP names its build (`tools/test.sh --long`)."""
 import json
+import os
 import pathlib
 import subprocess
 import sys
@@ -39,3 +41,16 @@ def test_gguf_adapters_and_bases_give_the_same(vectors, tmp_path):
     assert run.returncode == 0, run.stdout + run.stderr
     # each base and each adapter, in its forms, on the base in both
     assert f"lora: {2 * (n_bases + n_adapters + n_gguf)} passed, 0 failed, 0 unsupported" in run.stdout
+
+
+def test_llama_server_says_the_same_under_the_same_adapters():
+    llama = pathlib.Path(os.environ.get("LLAMA_CPP") or "none") / "bin"
+    if not (llama / "llama-server").exists():
+        pytest.skip("LLAMA_CPP is not set, or has no llama-server: `tools/test.sh --long` builds it below build/ and sets it")
+    tool = pathlib.Path(__file__).parents[2] / "tools/lora_bench.py"
+    words = ["--preset", "512", "--type", "Q8_0", "--adapters", "6", "--rank", "8", "--rounds", "1", "--prompt", "64", "--tokens", "8", "--json"]
+    run = subprocess.run([sys.executable, tool, llama.resolve(), "--quire", QUIRE, *words], capture_output=True, text=True, timeout=1800)
+    assert run.returncode == 0, run.stdout + run.stderr
+    lines = [json.loads(line) for line in run.stdout.splitlines()]
+    assert [line["work"] for line in lines] == ["6 requests, none", "6 requests, one", "6 requests, own", "prompt of 64, one", "first tokens alike"]
+    assert all(line["Quire"] > 0 and line["llama-server"] > 0 for line in lines[:4]) and lines[4]["value"] >= 5, lines
