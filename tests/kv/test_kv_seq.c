@@ -23,7 +23,7 @@ enum {
 
 typedef struct user {
     kv_seq kv;
-    bool is_open;
+    bool is_open, is_parked;
     int32_t n_known; /* of tokens */
     uint64_t own;    /* what its tokens from kv.share_limit on depend on besides, where that is not 0 */
     int32_t tokens[LEN];
@@ -136,7 +136,34 @@ static void leave(user *u) {
     assert_int_equal(kv_seq_pages(&u->kv), 0);
     assert_true(keep == KV_KEEP || cache.index == NULL || kv_index_count(cache.index).n_entries <= n_entries);
     kv_seq_close(&cache, &u->kv);
-    u->is_open = false;
+    u->is_open = u->is_parked = false;
+}
+
+/* It holds what an admission of its tokens finds, and nothing else. */
+static void park(user *u) {
+    kv_held held;
+    int32_t n = kv_seq_shareable(&u->kv, u->kv.n_computed), n_found;
+    /* a page that is not all shareable is not published */
+    int32_t n_least = n < u->kv.n_computed ? n - n % SIZE : n;
+    assert_int_equal(kv_seq_park(&cache, &u->kv, u->tokens), QUIRE_OK);
+    n_found = kv_seq_peek(&cache, &u->kv, u->tokens, n, &held);
+    assert_int_equal(u->kv.n_computed, n_found);
+    assert_true(n_found >= n_least || cache.windows[1] > 0 || cache.index == NULL);
+    u->is_parked = true;
+}
+
+/* What is parked is found, whatever else was evicted, published and released. A group with
+ * a window may have no page where another sequence went on from a part-filled one. */
+static void check_parked(user *u) {
+    kv_held held;
+    int32_t n = u->kv.n_computed, n_tail = n % SIZE;
+    if (!u->is_parked || n == 0) {
+        return;
+    }
+    if (n_tail > 0) {
+        kv_index_follow_tail(cache.index, &u->kv.path, u->tokens + n - n_tail, n_tail, u->kv.tables);
+    }
+    assert_true(kv_seq_peek(&cache, &u->kv, u->tokens, n, &held) == n || cache.windows[1] > 0);
 }
 
 static void fork_to(user *to, const user *from) {
@@ -163,10 +190,21 @@ static void operate(void) {
         enter(u);
         return;
     }
+    if (u->is_parked) {
+        if (any(5) == 0) {
+            leave(u);
+        } else if (any(5) == 0 && cache.index != NULL) {
+            (void)kv_index_evict(cache.index, N_PAGES); /* all that is not held */
+        }
+        return;
+    }
     int32_t left = LEN - u->kv.n_computed, n = any(u->kv.n_computed + 1);
-    switch (any(8)) {
+    switch (any(9)) {
     case 0:
         leave(u);
+        break;
+    case 8:
+        park(u);
         break;
     case 1:
         fork_to(&users[any(N_SEQS)], u);
@@ -189,11 +227,11 @@ static void operate(void) {
     }
 }
 
-static void play(bool no_index) {
+static void play(bool no_index, int32_t window) {
     kv_cache_options o = {.n_pages = N_PAGES,
                           .page_tokens = SIZE,
                           .n_groups = N_GROUPS,
-                          .windows = {0, WINDOW},
+                          .windows = {0, window},
                           .no_index = no_index,
                           .max_namespaces = 2,
                           .n_events = 16,
@@ -205,6 +243,9 @@ static void play(bool no_index) {
     }
     for (int32_t k = 0; k < N_OPERATIONS; k++) {
         operate();
+        for (int32_t i = 0; i < N_SEQS; i++) {
+            check_parked(&users[i]);
+        }
         audit();
     }
     for (int32_t i = 0; i < N_SEQS; i++) {
@@ -217,11 +258,15 @@ static void play(bool no_index) {
 }
 
 TEST(random_use_with_an_index_keeps_every_content) {
-    play(false);
+    play(false, WINDOW);
+}
+
+TEST(random_use_with_full_groups_keeps_every_content_and_all_that_is_parked) {
+    play(false, 0);
 }
 
 TEST(random_use_without_an_index_keeps_every_content) {
-    play(true);
+    play(true, WINDOW);
 }
 
 TEST(options_that_no_cache_has_are_refused) {
@@ -243,6 +288,7 @@ int main(void) {
     printf("seed %llu\n", (unsigned long long)seed);
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(random_use_with_an_index_keeps_every_content),
+        cmocka_unit_test(random_use_with_full_groups_keeps_every_content_and_all_that_is_parked),
         cmocka_unit_test(random_use_without_an_index_keeps_every_content),
         cmocka_unit_test(options_that_no_cache_has_are_refused),
     };
