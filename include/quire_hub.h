@@ -59,6 +59,8 @@ typedef struct quire_hub_options {
      * and once at their end; may be NULL */
     void (*progress)(void *user, const quire_hub_progress *p);
     void *user;
+    /* quire_hub_pull's name is that of a LoRA adapter: of PEFT's files, or a GGUF file */
+    bool is_adapter;
 } quire_hub_options;
 
 void quire_hub_options_init_sized(quire_hub_options *o, size_t size);

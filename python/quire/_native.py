@@ -83,7 +83,7 @@ class HubOptions(Structure):
     """quire_hub_options"""
     _fields_ = [("size", c_size_t), ("cache", c_char_p), ("endpoint", c_char_p), ("token", c_char_p),
                 ("ca_file", c_char_p), ("offline", c_bool), ("stall_s", c_int32), ("n_at_once", c_int32),
-                ("progress", c_void_p), ("user", c_void_p)]
+                ("progress", c_void_p), ("user", c_void_p), ("is_adapter", c_bool)]
 
 
 STRUCTS = {"quire_error": Error, "quire_logprob": Logprob, "quire_part": Part, "quire_event": Event,

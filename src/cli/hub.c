@@ -2,6 +2,7 @@
 
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <unistd.h>
 
 #include "base/clock.h"
@@ -203,8 +204,8 @@ void hub_close(hub_setup *s) {
 
 /* ---- pulls ---- */
 
-quire_err hub_fetch_model(const cli_options *o, const char *name, quire_hub_when when, char **path,
-                          quire_error *err) {
+static quire_err hub_fetch_kind(const cli_options *o, const char *name, quire_hub_when when, bool is_adapter,
+                                char **path, quire_error *err) {
     hub_setup s;
     pull_progress shown;
     quire_err e = hub_open(o, &s, err);
@@ -212,11 +213,17 @@ quire_err hub_fetch_model(const cli_options *o, const char *name, quire_hub_when
         pull_progress_init(&shown, name, o->quiet, o->environment.plain_terminal);
         s.options.progress = pull_progress_show;
         s.options.user = &shown;
+        s.options.is_adapter = is_adapter;
         e = quire_hub_pull(&s.options, name, when, path, err);
         pull_progress_end(&shown, e == QUIRE_OK);
     }
     hub_close(&s);
     return e;
+}
+
+quire_err hub_fetch_model(const cli_options *o, const char *name, quire_hub_when when, char **path,
+                          quire_error *err) {
+    return hub_fetch_kind(o, name, when, false, path, err);
 }
 
 /* Writes the name with what --hf-file and --revision add to it. */
@@ -274,13 +281,13 @@ static quire_err hub_resolve_model(cli_options *o, quire_error *err) {
     return QUIRE_OK;
 }
 
-/* Writes the object with another "model". */
-static quire_err replace_model(const json_value *config, const char *path, strbuf *out) {
+/* Writes the object with another member of this name. */
+static quire_err replace_member(const json_value *config, const char *name, const char *path, strbuf *out) {
     json_out o = {.to = out};
     json_begin(&o, '{');
     for (json_member m = {0}; json_next(config, &m);) {
         json_name(&o, m.name);
-        if (strcmp(m.name, "model") == 0) {
+        if (strcmp(m.name, name) == 0) {
             json_cstr(&o, path);
         } else {
             json_add(&o, m.value);
@@ -300,7 +307,7 @@ static quire_err resolve_draft(cli_options *o, quire_error *err) {
     quire_err e = mem_check_for(name, "a model's name", err);
     if (e == QUIRE_OK && strlen(name) == model.n && hub_is_name(name)) {
         e = hub_fetch_model(o, name, QUIRE_HUB_MISSING, &path, err);
-        e = e == QUIRE_OK ? replace_model(config, path, &o->draft_config) : hub_explain(e, err);
+        e = e == QUIRE_OK ? replace_member(config, "model", path, &o->draft_config) : hub_explain(e, err);
         o->engine.speculative_config = e == QUIRE_OK ? o->draft_config.p : o->engine.speculative_config;
     }
     quire_free(path);
@@ -309,7 +316,54 @@ static quire_err resolve_draft(cli_options *o, quire_error *err) {
     return e;
 }
 
+/* Writes a line of --lora-modules, NAME=ORG/NAME or an object, with the path of what the name
+ * means in place of that; what is no name stays. What is wrong with a line is said where it
+ * is read. */
+static quire_err resolve_adapter(const cli_options *o, str line, strbuf *out, quire_error *err) {
+    json_value *object = line.n > 0 && line.p[0] == '{' ? json_document(line) : NULL;
+    const char *equals = object == NULL && line.n > 0 ? memchr(line.p, '=', line.n) : NULL;
+    const size_t n_before = equals != NULL ? (size_t)(equals - line.p) + 1 : 0;
+    str given = object != NULL ? json_get_str(object, "path") : (str){line.p + n_before, line.n - n_before};
+    char *name = mem_dup(given.p, given.n), *path = NULL;
+    quire_err e = mem_check_for(name, "an adapter's name", err);
+    const bool is_name = e == QUIRE_OK && (object != NULL || equals != NULL) && hub_is_name(name);
+    if (is_name) {
+        e = hub_fetch_kind(o, name, QUIRE_HUB_MISSING, true, &path, err);
+        e = e == QUIRE_OK ? e : hub_explain(e, err);
+    }
+    if (e == QUIRE_OK) {
+        e = !is_name         ? strbuf_add(out, line.p, line.n)
+            : object != NULL ? replace_member(object, "path", path, out)
+                             : strbuf_addf(out, "%.*s%s", (int)n_before, line.p, path);
+        e = e == QUIRE_OK ? strbuf_add_str(out, "\n") : e;
+        e = e == QUIRE_OK ? e : err_set(err, e, -1, "out of memory for adapters");
+    }
+    quire_free(path);
+    mem_free(name);
+    json_drop(object);
+    return e;
+}
+
+static quire_err resolve_adapters(cli_options *o, quire_error *err) {
+    strbuf all = {0};
+    quire_err e = QUIRE_OK;
+    for (const char *p = o->engine.lora_modules; p != NULL && *p != '\0' && e == QUIRE_OK;) {
+        const size_t n = strcspn(p, "\n");
+        e = resolve_adapter(o, (str){p, n}, &all, err);
+        p += n + (p[n] == '\n');
+    }
+    if (e != QUIRE_OK || all.n == 0) {
+        strbuf_deinit(&all);
+        return e;
+    }
+    strbuf_deinit(&o->lora_modules);
+    o->lora_modules = all;
+    o->engine.lora_modules = all.p;
+    return QUIRE_OK;
+}
+
 quire_err hub_resolve_models(cli_options *o, quire_error *err) {
     TRY(o->engine.model ? hub_resolve_model(o, err) : QUIRE_OK);
-    return resolve_draft(o, err);
+    TRY(resolve_draft(o, err));
+    return resolve_adapters(o, err);
 }

@@ -29,7 +29,8 @@ bool hub_is_name(const char *model);
 void hub_name_server(cli_options *o);
 
 /* Where o's model is no file here and has the form of a name, or came as -hf: puts its
- * path there, fetched if need be. The same for the draft model of --speculative-config.
+ * path there, fetched if need be. The same for the draft model of --speculative-config, and
+ * for the adapters of --lora-modules.
  * Errors of quire_hub_pull. */
 quire_err hub_resolve_models(cli_options *o, quire_error *err);
 

@@ -285,6 +285,35 @@ quire_err hub_choose(const hub_listing *l, const char *repo, const char *pick, h
     return e == QUIRE_NOT_FOUND ? unknown_quant(l, repo, pick, err) : e;
 }
 
+quire_err hub_choose_adapter(const hub_listing *l, const char *repo, const char *pick, hub_choice *out,
+                             quire_error *err) {
+    const int32_t config = hub_listing_find(l, str_of(HUB_ADAPTER_CONFIG));
+    const int32_t weights = hub_listing_find(l, str_of("adapter_model.safetensors"));
+    *out = (hub_choice){.first = -1, .index = -1};
+    if (pick[0] != 0) {
+        return hub_choose(l, repo, pick, out, err);
+    }
+    if (config >= 0 && weights >= 0) {
+        TRY(hub_choose_add(out, weights, err));
+        TRY(hub_choose_add(out, config, err));
+        out->has_weights = true;
+        return QUIRE_OK;
+    }
+    quire_err e = choose_usual(l, repo, out, err);
+    if (e != QUIRE_NOT_FOUND) {
+        return e;
+    }
+    return hub_listing_find(l, str_of("adapter_model.bin")) >= 0
+               ? err_set(err, QUIRE_UNSUPPORTED, -1,
+                         "%s: an adapter in PyTorch's pickles, which are programs; save it as safetensors",
+                         repo)
+               : err_set(err, QUIRE_NOT_FOUND, -1,
+                         "%s: has no " HUB_ADAPTER_CONFIG
+                         " with adapter_model.safetensors, and no GGUF file: "
+                         "it is no LoRA adapter",
+                         repo);
+}
+
 /* ---- the index ---- */
 
 /* taken: of the listing's files, those that the choice has. */

@@ -49,11 +49,17 @@ static quire_err add_indexed(pull *x, const char *index_path, quire_error *err) 
     return e;
 }
 
+/* Chooses among the files of the listing. */
+static quire_err hub_pull_choose(pull *x, quire_error *err) {
+    return (x->o.is_adapter ? hub_choose_adapter : hub_choose)(&x->listing, x->name.repo, x->name.pick,
+                                                               &x->choice, err);
+}
+
 /* Chooses among what a snapshot has. */
 static quire_err choose_cached(pull *x, const char *commit, quire_error *err) {
     strbuf path = {0};
     TRY(hub_repo_list(&x->repo, commit, &x->listing, err));
-    quire_err e = hub_choose(&x->listing, x->name.repo, x->name.pick, &x->choice, err);
+    quire_err e = hub_pull_choose(x, err);
     if (e == QUIRE_OK && x->choice.index >= 0) {
         e = hub_repo_file(&x->repo, commit, HUB_INDEX, &path, err);
         e = e == QUIRE_OK ? add_indexed(x, path.p, err) : e;
@@ -87,8 +93,8 @@ static quire_err find_cached(pull *x, char **path, quire_error *err) {
         return QUIRE_NOT_FOUND;
     }
     quire_err e = choose_cached(x, commit, &why);
-    bool is_whole =
-        e == QUIRE_OK && x->choice.has_weights && (x->choice.first >= 0 || hub_has_texts(&x->listing));
+    bool is_whole = e == QUIRE_OK && x->choice.has_weights &&
+                    (x->choice.first >= 0 || x->o.is_adapter || hub_has_texts(&x->listing));
     if (e == QUIRE_NO_MEMORY) {
         *err = why;
         return e;
@@ -194,7 +200,7 @@ static quire_err get_text(pull *x, const hub_file *f, strbuf *text, quire_error 
  * fetched into the cache. */
 static quire_err hub_pull_check_weights(pull *x, quire_error *err) {
     int32_t i = hub_listing_find(&x->listing, str_of("config.json"));
-    if (i < 0 || x->choice.first >= 0 || !x->choice.has_weights ||
+    if (i < 0 || x->choice.first >= 0 || !x->choice.has_weights || x->o.is_adapter ||
         x->listing.files[i].n_bytes > MAX_CONFIG_BYTES) {
         return QUIRE_OK;
     }
@@ -346,8 +352,8 @@ static quire_err fetch_all(pull *x, quire_error *err) {
 /* Makes the links, last that of the file without which the cache has no such model, and
  * then the reference. */
 static quire_err link_all(pull *x, quire_error *err) {
-    int32_t last =
-        x->choice.first >= 0 ? x->choice.first : hub_listing_find(&x->listing, str_of("config.json"));
+    const char *config = x->o.is_adapter ? HUB_ADAPTER_CONFIG : "config.json";
+    int32_t last = x->choice.first >= 0 ? x->choice.first : hub_listing_find(&x->listing, str_of(config));
     for (size_t i = 0; i < x->choice.n; i++) {
         int32_t k = x->choice.files[i];
         TRY(k != last ? hub_repo_link(&x->repo, x->listing.commit, &x->listing.files[k], err) : QUIRE_OK);
@@ -374,7 +380,7 @@ static quire_err lock_repo(pull *x, quire_error *err) {
 static quire_err pull_from_hub(pull *x, char **path, quire_error *err) {
     TRY(hub_client_open(&x->o, &x->meter.stop, &x->client, err));
     TRY(get_listing(x, err));
-    TRY(hub_choose(&x->listing, x->name.repo, x->name.pick, &x->choice, err));
+    TRY(hub_pull_choose(x, err));
     TRY(hub_pull_check_weights(x, err));
     TRY(lock_repo(x, err));
     TRY(x->choice.index >= 0 ? get_index(x, err) : QUIRE_OK);

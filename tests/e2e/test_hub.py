@@ -13,6 +13,7 @@ import time
 import pytest
 
 import hub as stand_in
+import lora_files
 from conftest import QUIRE, Server
 from gguf_edit import STRING, Gguf
 from hub import Fault, Hub, git_sha1
@@ -641,6 +642,38 @@ def test_a_server_goes_by_the_name_that_it_was_given(hub, machine, monkeypatch):
         assert status == 200, "an open model stays"
     finally:
         assert s.stop() == 0
+
+
+def test_adapters_are_fetched_by_name(hub, machine, tmp_path):
+    shapes = {f"model.layers.{layer}.self_attn.{name}_proj": (n_out, 96) for layer in range(2) for name, n_out in (("q", 96), ("v", 32))}
+    path = lora_files.write(tmp_path / "local", shapes, 1, base_model_name_or_path="org/tiny")
+    files = {p.name: p.read_bytes() for p in path.iterdir()}
+    hub.add("org/tiny", HF)
+    hub.add("org/sql-lora", {**files, "README.md": b"text", "adapter_model.bin": b"pickle", "tokenizer.json": HF["tokenizer.json"]})
+
+    def answers(*modules, **variables):
+        s = Server("org/tiny", "--lora-modules", *modules, environment={**machine.environment, **variables})
+        def ask(name):
+            status, _, text = s.ask("POST", "/v1/completions", {"model": name, "prompt": "The prince", "max_tokens": 16, "temperature": 0})
+            assert status == 200, text
+            return json.loads(text)["choices"][0]["text"]
+        got = [ask(m.split("=")[0] if "=" in m else json.loads(m)["name"]) for m in modules]
+        assert ask("org/tiny") not in got
+        assert s.stop() == 0
+        return got
+
+    modules = ["sql=org/sql-lora", '{"name": "two", "path": "org/sql-lora", "base_model_name": "org/tiny"}', f"three={path}"]
+    got = answers(*modules)
+    assert got[0] == got[1] == got[2]
+    fetched = [p for p in machine.cache.glob("models--org--sql-lora/snapshots/*/*")]
+    assert sorted(p.name for p in fetched) == ["adapter_config.json", "adapter_model.safetensors"]
+    machine.check()
+    n = len(hub.requests)
+    assert answers(*modules, HF_HUB_OFFLINE="1") == got and len(hub.requests) == n
+    hub.add("org/pickled", {"adapter_config.json": files["adapter_config.json"], "adapter_model.bin": b"pickle"})
+    for name, words in (("org/pickled", "pickles"), ("org/tiny", "it is no LoRA adapter"), ("org/nobody", "org/nobody: the hub answers 401")):
+        done = machine.run("serve", "org/tiny", "--lora-modules", f"x={name}")
+        assert done.returncode == 1 and words in done.stderr, done.stderr
 
 
 def test_offline_is_what_the_cache_has(hub, machine):

@@ -207,6 +207,38 @@ static quire_err choose_error(const char *const *paths, const char *pick, const 
 
 #define PATHS(...) ((const char *const[]){__VA_ARGS__, NULL})
 
+/* The same of an adapter: its paths, or the words of the error. */
+static void assert_adapter(const char *const *paths, const char *pick, const char *wanted) {
+    hub_listing l = listing_of(paths);
+    hub_choice c;
+    quire_error err = {.code = QUIRE_OK};
+    strbuf text = {0};
+    if (hub_choose_adapter(&l, "o/n", pick, &c, &err) != QUIRE_OK) {
+        assert_non_null(strstr(err.message, wanted));
+    } else {
+        for (size_t i = 0; i < c.n; i++) {
+            assert_int_equal(strbuf_addf(&text, "%s ", l.files[c.files[i]].path), QUIRE_OK);
+        }
+        assert_string_equal(text.p, wanted);
+        assert_true(c.has_weights);
+    }
+    strbuf_deinit(&text);
+    hub_choice_deinit(&c);
+    hub_listing_deinit(&l);
+}
+
+TEST(an_adapter_is_its_config_and_its_weights) {
+    static const char both[] = "adapter_model.safetensors adapter_config.json ";
+    assert_adapter(PATHS("adapter_config.json", "adapter_model.bin", "adapter_model.safetensors",
+                         "config.json", "model.safetensors", "tokenizer.json"),
+                   "", both);
+    assert_adapter(PATHS("README.md", "a-F16.gguf"), "", "a-F16.gguf ");
+    assert_adapter(PATHS("adapter_config.json", "a-F16.gguf", "a-Q8_0.gguf"), "Q8_0", "a-Q8_0.gguf ");
+    assert_adapter(PATHS("adapter_config.json", "adapter_model.bin"), "", "pickles");
+    assert_adapter(PATHS("adapter_config.json", "model.safetensors"), "", "no LoRA adapter");
+    assert_adapter(PATHS("adapter_model.safetensors"), "", "no LoRA adapter");
+}
+
 TEST(weights_as_safetensors_go_first_with_the_texts_beside_them) {
     assert_choice(PATHS("README.md", "config.json", "m-Q4_0.gguf", "model.safetensors", "pytorch_model.bin",
                         "tokenizer.model", "x.py"),
@@ -614,6 +646,7 @@ int main(void) {
         cmocka_unit_test(an_address_is_escaped),
         cmocka_unit_test(a_quantisation_is_read_from_a_files_name),
         cmocka_unit_test(parts_have_the_same_stem),
+        cmocka_unit_test(an_adapter_is_its_config_and_its_weights),
         cmocka_unit_test(weights_as_safetensors_go_first_with_the_texts_beside_them),
         cmocka_unit_test(one_gguf_model_is_chosen_with_all_its_parts),
         cmocka_unit_test(shards_are_those_that_the_index_names),
