@@ -24,6 +24,7 @@ quire_room(setup src/setup)
 quire_room(stream src/stream)
 quire_room(api src/api)
 quire_room(programs src/program)
+quire_room(execute src/execute)
 quire_room(server src/server PkgConfig::EVENT http_parser PkgConfig::OPENSSL)
 quire_room(cli src/cli PkgConfig::EDIT) # without its main, which is of one program only
 get_target_property(cli_sources quire_cli SOURCES)
@@ -58,7 +59,7 @@ set_source_files_properties(${CMAKE_SOURCE_DIR}/src/server/web_pages.c PROPERTIE
     OBJECT_DEPENDS "${QUIRE_PAGES}/home.html;${QUIRE_PAGES}/pool.html;${QUIRE_PAGES}/sandbox.txt;${QUIRE_PAGES}/openapi.json" COMPILE_DEFINITIONS "QUIRE_PAGES_PATH=\"${QUIRE_PAGES}\"")
 
 set(QUIRE_LIBRARIES Threads::Threads PkgConfig::JANSSON PkgConfig::PCRE2 PkgConfig::UTF8PROC PkgConfig::URING PkgConfig::HIREDIS PkgConfig::OPENSSL ${CMAKE_DL_LIBS} m)
-set(QUIRE_CORE_ROOMS base core expr json grammar file hub text jinja chat kv cpu model sched sample spec request answer engine options setup stream api programs)
+set(QUIRE_CORE_ROOMS base core expr json grammar file hub text jinja chat kv cpu model sched sample spec request answer engine options setup stream api programs execute)
 
 # Everything below the programs, for those of this repository: they use inner names too. What is installed is in library.cmake.
 set(quire_objects)

@@ -6,444 +6,397 @@
 #include "base/mem.h"
 #include "json/json_out.h"
 
-/* The names of methods, by quire_select_method. */
+/* A program or list of steps that is being read. */
+typedef struct step_reader {
+    size_t n_steps; /* so far */
+    quire_error *err;
+} step_reader;
+
+/* The names of methods, by quire_select_method; of tests, by step_test_kind. */
 static const char *const methods[] = {"token_length_normalized", "greedy_token_selection",
-                                      "unconditional_likelihood_normalized"};
+                                      "unconditional_likelihood_normalized", NULL};
+static const char *const tests[] = {"", "is", "contains", "like", NULL};
 
 /* Fields of requests that a gen may not have: the program makes the prompt, and says how
  * the answer comes. */
 static const char *const not_fields[] = {"prompt",  "messages",         "stream",   "stream_options",
                                          "echo",    "suffix",           "logprobs", "prompt_logprobs",
-                                         "model",   "return_token_ids", "tools",    "logprob_start_len",
-                                         "best_of", "return_progress",  "explain"};
+                                         "model",   "return_token_ids", "tools",    "prompt_logprobs_start",
+                                         "best_of", "return_progress",  "explain",  NULL};
 
-static quire_err step_read_list(const json_value *v, step_list *to, size_t *n_steps, quire_error *err);
+static quire_err step_read_list(step_reader *r, const json_value *v, step_list *to);
 
-static quire_err step_reader_refuse(quire_error *err, const char *what) {
-    return err_set(err, QUIRE_BAD_REQUEST, -1, "%s", what);
+static quire_err step_reader_refuse(step_reader *r, const char *what) {
+    return err_set(r->err, QUIRE_BAD_REQUEST, -1, "%s", what);
 }
 
-static quire_err step_reader_no_memory(quire_error *err) {
-    return err_set(err, QUIRE_NO_MEMORY, -1, "out of memory for a program");
+/* QUIRE_NO_MEMORY, if p is NULL. */
+static quire_err step_reader_has(step_reader *r, const void *p) {
+    return mem_check_for(p, "a program", r->err);
 }
 
 /* Puts where an error is before its message. */
-static quire_err step_reader_at(quire_err e, quire_error *err, const char *what, size_t i) {
+static quire_err step_reader_at(step_reader *r, quire_err e, const char *what, size_t i) {
     char where[64];
     if (e != QUIRE_OK) {
         snprintf(where, sizeof where, "%s %zu", what, i);
-        err_prefix(err, e, where);
+        err_prefix(r->err, e, where);
     }
     return e;
 }
 
-/* Refuses members that are none of names, which NULL ends. */
-static quire_err step_reader_check_members(const json_value *v, const char *const *names, quire_error *err) {
-    json_member m = {0};
-    while (json_next(v, &m)) {
-        size_t i = 0;
-        while (names[i] != NULL && strcmp(m.name, names[i]) != 0) {
-            i++;
-        }
-        if (names[i] == NULL) {
-            return err_set(err, QUIRE_BAD_REQUEST, -1, "\"%.60s\" is not a member of this; it has \"%s\"%s",
-                           m.name, names[0], names[1] != NULL ? " and others (docs/programs.md)" : "");
+/* Where a text is in a list that NULL ends; the list's length: nowhere. */
+static size_t step_reader_find(const char *const *list, str text) {
+    size_t i = 0;
+    while (list[i] != NULL && !str_is(text, list[i])) {
+        i++;
+    }
+    return i;
+}
+
+static quire_err step_check_members(step_reader *r, const json_value *v, const char *const *names) {
+    for (json_member m = {0}; json_next(v, &m);) {
+        if (names[step_reader_find(names, str_of(m.name))] == NULL) {
+            return err_set(r->err, QUIRE_BAD_REQUEST, -1, "\"%.60s\" is no member of this (docs/programs.md)",
+                           m.name);
         }
     }
     return QUIRE_OK;
 }
 
-/* ---- texts ---- */
+/* ---- values ---- */
 
-static quire_err step_read_text(const json_value *v, step_text *out, const char *what, quire_error *err) {
-    if (!json_is(v, JSON_KIND_TEXT)) {
-        return err_set(err, QUIRE_BAD_REQUEST, -1, "%s must be a text", what);
-    }
-    return step_text_read(json_str(v), out, err);
+static quire_err step_read_text(step_reader *r, const json_value *v, step_text *to, const char *what) {
+    return json_is(v, JSON_KIND_TEXT) ? step_text_read(json_str(v), to, r->err)
+                                      : err_set(r->err, QUIRE_BAD_REQUEST, -1, "%s must be a text", what);
 }
 
 /* Reads a text, or an array of 1 or more. *n counts those that are there, after a failure
  * too. */
-static quire_err step_read_texts(const json_value *v, step_text **out, size_t *n, const char *what,
-                                 quire_error *err) {
+static quire_err step_read_texts(step_reader *r, const json_value *v, step_text **to, size_t *n,
+                                 const char *what) {
     bool is_array = json_is(v, JSON_KIND_ARRAY);
     size_t count = is_array ? json_length(v) : 1;
     if (count == 0) {
-        return err_set(err, QUIRE_BAD_REQUEST, -1, "%s is an empty array", what);
+        return err_set(r->err, QUIRE_BAD_REQUEST, -1, "%s is an empty array", what);
     }
-    *out = mem_new(count, sizeof **out);
-    TRY(*out != NULL ? QUIRE_OK : step_reader_no_memory(err));
-    for (size_t i = 0; i < count; i++) {
-        TRY(step_read_text(is_array ? json_at(v, i) : v, *out + i, what, err));
-        ++*n;
+    *to = mem_new(count, sizeof **to);
+    TRY(step_reader_has(r, *to));
+    for (; *n < count; ++*n) {
+        TRY(step_read_text(r, is_array ? json_at(v, *n) : v, *to + *n, what));
     }
     return QUIRE_OK;
 }
 
-static quire_err step_read_name(const json_value *v, char to[PROGRAM_NAME_BYTES], quire_error *err) {
-    return json_is(v, JSON_KIND_TEXT) ? step_name_set(to, json_str(v), err)
-                                      : step_reader_refuse(err, "the name of a variable must be a text");
+static quire_err step_read_name(step_reader *r, const json_value *v, char to[PROGRAM_NAME_BYTES]) {
+    return json_is(v, JSON_KIND_TEXT) ? step_name_set(to, json_str(v), r->err)
+                                      : step_reader_refuse(r, "the name of a variable must be a text");
 }
 
-/* Copies the JSON of a value, but for the member `without`. */
-static quire_err step_read_json(const json_value *v, const char *without, char **out, size_t *n,
-                                quire_error *err) {
+static quire_err step_read_count(step_reader *r, const json_value *v, int32_t *to) {
+    int64_t n;
+    if (!json_whole(v, &n) || n < 1 || n > PROGRAM_MAX_TIMES) {
+        return err_set(r->err, QUIRE_BAD_REQUEST, -1, "it must be a number from 1 to %d", PROGRAM_MAX_TIMES);
+    }
+    *to = (int32_t)n;
+    return QUIRE_OK;
+}
+
+/* Copies the JSON of an object, but for the member `without`; v NULL: there is none. */
+static quire_err step_read_object(step_reader *r, const json_value *v, const char *without, char **to,
+                                  size_t *n) {
     strbuf text = {0};
     json_out o = {.to = &text};
-    json_member m = {0};
-    if (without == NULL) {
-        json_add(&o, v);
-    } else {
-        json_begin(&o, '{');
-        while (json_next(v, &m)) {
-            if (strcmp(m.name, without) != 0) {
-                json_add(json_name(&o, m.name), m.value);
-            }
+    if (v == NULL) {
+        return QUIRE_OK;
+    }
+    json_begin(&o, '{');
+    for (json_member m = {0}; json_next(v, &m);) {
+        if (strcmp(m.name, without) != 0) {
+            json_add(json_name(&o, m.name), m.value);
         }
-        json_end(&o, '}');
     }
-    if (o.err != QUIRE_OK) {
-        strbuf_deinit(&text);
-        return step_reader_no_memory(err);
-    }
-    *out = mem_dup(text.p, text.n);
+    json_end(&o, '}');
+    *to = o.err == QUIRE_OK ? mem_dup(text.p, text.n) : NULL;
     *n = text.n;
     strbuf_deinit(&text);
-    return *out != NULL ? QUIRE_OK : step_reader_no_memory(err);
+    return json_is(v, JSON_KIND_OBJECT) ? step_reader_has(r, *to)
+                                        : step_reader_refuse(r, "fields and chat must be objects");
+}
+
+static quire_err step_check_fields(step_reader *r, const json_value *v) {
+    for (size_t i = 0; not_fields[i] != NULL; i++) {
+        if (json_has(v, not_fields[i])) {
+            return err_set(r->err, QUIRE_BAD_REQUEST, -1, "a gen has no field %s", not_fields[i]);
+        }
+    }
+    return QUIRE_OK;
+}
+
+/* Reads the lists of steps in v[0..n), where NULL is an empty one. */
+static quire_err step_read_lists(step_reader *r, const json_value *const *v, size_t n, step *to) {
+    to->lists = mem_new(n, sizeof *to->lists);
+    TRY(step_reader_has(r, to->lists));
+    while (to->n_lists < n) {
+        size_t i = to->n_lists++;
+        TRY(step_reader_at(r, step_read_list(r, v[i], &to->lists[i]), "list", i));
+    }
+    return QUIRE_OK;
+}
+
+/* Reads "is", "contains" or "like" of v as a test of `value`. */
+static quire_err step_read_test(step_reader *r, const json_value *value, const json_value *v, step_test *to) {
+    int n = 0;
+    for (int i = TEST_IS; tests[i] != NULL; i++) {
+        if (json_has(v, tests[i]) && n++ == 0) {
+            to->kind = (step_test_kind)i;
+            TRY(step_read_texts(r, json_get(v, tests[i]), &to->texts, &to->n, tests[i]));
+        }
+    }
+    return n == 1 ? step_read_text(r, value, &to->value, "the value that is tested")
+                  : step_reader_refuse(r, "a test must have one of \"is\", \"contains\" and \"like\"");
 }
 
 /* ---- steps ---- */
 
-static quire_err step_read_lists(const json_value *const *lists, size_t n, step *to, size_t *n_steps,
-                                 const char *what, quire_error *err) {
-    to->lists = mem_new(n, sizeof *to->lists);
-    TRY(to->lists != NULL ? QUIRE_OK : step_reader_no_memory(err));
-    for (to->n_lists = 0; to->n_lists < n;) {
-        size_t i = to->n_lists++;
-        TRY(step_reader_at(step_read_list(lists[i], &to->lists[i], n_steps, err), err, what, i));
-    }
-    return QUIRE_OK;
+static quire_err step_read_text_step(step_reader *r, const json_value *v, step *to) {
+    return step_read_text(r, json_get(v, "text"), &to->text, "text");
 }
 
-static quire_err step_read_role(const json_value *v, step *to, size_t *n_steps, quire_error *err) {
-    static const char *const names[] = {"role", "text", "steps", NULL};
-    str role = json_get_str(v, "role");
-    TRY(step_reader_check_members(v, names, err));
-    if (step_name_set(to->role, role, NULL) != QUIRE_OK) {
-        return step_reader_refuse(err, "role must be a name as \"user\"");
-    }
+static quire_err step_read_role(step_reader *r, const json_value *v, step *to) {
     const json_value *text = json_get(v, "text"), *steps = json_get(v, "steps");
-    if ((text == NULL) == (steps == NULL)) {
-        return step_reader_refuse(err, "role needs \"text\" or \"steps\", and one of them");
+    if (step_name_set(to->role, json_get_str(v, "role"), NULL) != QUIRE_OK ||
+        (text == NULL) == (steps == NULL)) {
+        return step_reader_refuse(r, "a role must be a name as \"user\", with \"text\" or \"steps\"");
     }
-    if (steps != NULL) {
-        return step_read_lists(&steps, 1, to, n_steps, "role", err);
-    }
-    to->lists = mem_new(1, sizeof *to->lists);
-    to->n_lists = to->lists != NULL ? 1 : 0;
-    step *inner = to->lists != NULL ? step_list_add(&to->lists[0], STEP_TEXT) : NULL;
-    return inner != NULL ? step_read_text(text, &inner->text, "text", err) : step_reader_no_memory(err);
+    TRY(step_read_lists(r, &steps, 1, to));
+    step *inner = text != NULL ? step_list_add(&to->lists[0], STEP_TEXT) : NULL;
+    TRY(text != NULL ? step_reader_has(r, inner) : QUIRE_OK);
+    return text != NULL ? step_read_text(r, text, &inner->text, "text") : QUIRE_OK;
 }
 
-static quire_err step_read_tokens(const json_value *v, step *to, size_t *n_steps, quire_error *err) {
-    static const char *const names[] = {"tokens", NULL};
+static quire_err step_read_tokens(step_reader *r, const json_value *v, step *to) {
     const json_value *ids = json_get(v, "tokens");
     int64_t id;
-    (void)n_steps;
-    TRY(step_reader_check_members(v, names, err));
     to->n_ids = json_length(ids);
     to->ids = mem_new(to->n_ids, sizeof *to->ids);
-    TRY(to->ids != NULL ? QUIRE_OK : step_reader_no_memory(err));
+    TRY(step_reader_has(r, to->ids));
     for (size_t i = 0; i < to->n_ids; i++) {
         if (!json_whole(json_at(ids, i), &id) || id < 0 || id > INT32_MAX) {
-            return step_reader_refuse(err, "tokens must be an array of token ids");
+            return step_reader_refuse(r, "they must be an array of token ids");
         }
         to->ids[i] = (int32_t)id;
     }
-    return to->n_ids > 0 ? QUIRE_OK
-                         : step_reader_refuse(err, "tokens must be an array of one token id or more");
+    return to->n_ids > 0 ? QUIRE_OK : step_reader_refuse(r, "they must be an array of one token id or more");
 }
 
-static quire_err step_check_fields(const json_value *v, quire_error *err) {
-    for (size_t i = 0; i < sizeof not_fields / sizeof *not_fields; i++) {
-        if (json_has(v, not_fields[i])) {
-            return err_set(err, QUIRE_BAD_REQUEST, -1, "a gen has no field %s", not_fields[i]);
-        }
+static quire_err step_read_gen(step_reader *r, const json_value *v, step *to) {
+    TRY(step_check_fields(r, v));
+    TRY(step_read_name(r, json_get(v, "gen"), to->name));
+    return step_read_object(r, v, "gen", &to->fields, &to->n_fields);
+}
+
+static quire_err step_read_select(step_reader *r, const json_value *v, step *to) {
+    const json_value *method = json_get(v, "method"), *choices = json_get(v, "choices");
+    size_t i = method != NULL ? step_reader_find(methods, json_str(method)) : 0;
+    TRY(step_read_name(r, json_get(v, "select"), to->name));
+    if (methods[i] == NULL) {
+        return err_set(r->err, QUIRE_BAD_REQUEST, -1, "method must be %s, %s or %s", methods[0], methods[1],
+                       methods[2]);
     }
-    return QUIRE_OK;
-}
-
-static quire_err step_read_gen(const json_value *v, step *to, size_t *n_steps, quire_error *err) {
-    (void)n_steps;
-    TRY(step_check_fields(v, err));
-    TRY(step_read_name(json_get(v, "gen"), to->name, err));
-    return step_read_json(v, "gen", &to->fields, &to->n_fields, err);
-}
-
-static quire_err step_read_select(const json_value *v, step *to, size_t *n_steps, quire_error *err) {
-    static const char *const names[] = {"select", "choices", "method", NULL};
-    const json_value *method = json_get(v, "method");
-    (void)n_steps;
-    TRY(step_reader_check_members(v, names, err));
-    TRY(step_read_name(json_get(v, "select"), to->name, err));
-    for (size_t i = 0; method != NULL && i <= sizeof methods / sizeof *methods; i++) {
-        if (i == sizeof methods / sizeof *methods) {
-            return err_set(err, QUIRE_BAD_REQUEST, -1, "method must be %s, %s or %s", methods[0], methods[1],
-                           methods[2]);
-        }
-        if (str_is(json_str(method), methods[i])) {
-            to->method = (quire_select_method)i;
-            break;
-        }
-    }
-    return json_is(json_get(v, "choices"), JSON_KIND_ARRAY)
-               ? step_read_texts(json_get(v, "choices"), &to->choices, &to->n_choices, "choices", err)
-               : step_reader_refuse(err, "choices must be an array of texts");
+    to->method = (quire_select_method)i;
+    return json_is(choices, JSON_KIND_ARRAY)
+               ? step_read_texts(r, choices, &to->choices, &to->n_choices, "choices")
+               : step_reader_refuse(r, "choices must be an array of texts");
 }
 
 /* {"fork": [steps, ..]}; {"fork": 3, "steps": ..}; {"fork": "item", "over": .., "steps":
  * ..} */
-static quire_err step_read_fork(const json_value *v, step *to, size_t *n_steps, quire_error *err) {
-    static const char *const names[] = {"fork", "over", "steps", NULL};
+static quire_err step_read_fork(step_reader *r, const json_value *v, step *to) {
     const json_value *fork = json_get(v, "fork"), *over = json_get(v, "over"), *steps = json_get(v, "steps");
-    int64_t n;
-    TRY(step_reader_check_members(v, names, err));
+    size_t n = json_length(fork);
     if (json_is(fork, JSON_KIND_ARRAY)) {
-        size_t n_lists = json_length(fork);
-        if (n_lists == 0 || n_lists > PROGRAM_MAX_TIMES || over != NULL || steps != NULL) {
-            return step_reader_refuse(
-                err, "fork must have one branch or more, or a name or number with \"steps\"");
-        }
-        const json_value **lists = mem_new(n_lists, sizeof(json_value *));
-        TRY(lists != NULL ? QUIRE_OK : step_reader_no_memory(err));
-        for (size_t i = 0; i < n_lists; i++) {
+        const json_value **lists = mem_new(n, sizeof(json_value *));
+        TRY(step_reader_has(r, lists));
+        for (size_t i = 0; i < n; i++) {
             lists[i] = json_at(fork, i);
         }
-        quire_err e = step_read_lists(lists, n_lists, to, n_steps, "branch", err);
+        quire_err e = n > 0 && over == NULL && steps == NULL
+                          ? step_read_lists(r, lists, n, to)
+                          : step_reader_refuse(r, "it must have a branch or more, or be a name or number");
         mem_free(lists);
         return e;
     }
-    if (json_whole(fork, &n)) {
-        if (n < 1 || n > PROGRAM_MAX_TIMES || over != NULL) {
-            return step_reader_refuse(err, "fork must be a number of branches from 1 to 65536");
-        }
-        to->times = (int32_t)n;
+    if (over == NULL) {
+        TRY(step_read_count(r, fork, &to->times));
     } else {
-        TRY(step_read_name(fork, to->name, err));
-        TRY(json_is(over, JSON_KIND_ARRAY) ? step_read_texts(over, &to->choices, &to->n_choices, "over", err)
-                                           : step_read_name(over, to->over, err));
+        TRY(step_read_name(r, fork, to->name));
+        TRY(json_is(over, JSON_KIND_ARRAY) ? step_read_texts(r, over, &to->choices, &to->n_choices, "over")
+                                           : step_read_name(r, over, to->over));
     }
-    return step_read_lists(&steps, 1, to, n_steps, "branch", err);
+    return step_read_lists(r, &steps, 1, to);
 }
 
-static quire_err step_read_join(const json_value *v, step *to, size_t *n_steps, quire_error *err) {
-    static const char *const names[] = {"join", NULL};
-    (void)to, (void)n_steps;
-    TRY(step_reader_check_members(v, names, err));
-    return json_truth(json_get(v, "join")) ? QUIRE_OK : step_reader_refuse(err, "join must be true");
+static quire_err step_read_join(step_reader *r, const json_value *v, step *to) {
+    (void)to;
+    return json_truth(json_get(v, "join")) ? QUIRE_OK : step_reader_refuse(r, "it must be true");
 }
 
-/* Reads a test: a value, and one of "is", "contains" and "like". */
-static quire_err step_read_test(const json_value *value, const json_value *v, step_test *to,
-                                quire_error *err) {
-    static const char *const kinds[] = {"is", "contains", "like"};
-    for (size_t i = 0; i < 3; i++) {
-        if (json_has(v, kinds[i])) {
-            if (to->kind != TEST_NONE) {
-                return step_reader_refuse(err, "a test must have one of \"is\", \"contains\" and \"like\"");
-            }
-            to->kind = (step_test_kind)(i + 1);
-            TRY(step_read_texts(json_get(v, kinds[i]), &to->texts, &to->n, kinds[i], err));
-        }
-    }
-    return to->kind != TEST_NONE
-               ? step_read_text(value, &to->value, "the value that is tested", err)
-               : step_reader_refuse(err, "a test must have \"is\", \"contains\" or \"like\"");
-}
-
-static quire_err step_read_if(const json_value *v, step *to, size_t *n_steps, quire_error *err) {
-    static const char *const names[] = {"if", "is", "contains", "like", "then", "else", NULL};
+static quire_err step_read_if(step_reader *r, const json_value *v, step *to) {
     const json_value *lists[] = {json_get(v, "then"), json_get(v, "else")};
-    TRY(step_reader_check_members(v, names, err));
-    TRY(step_read_test(json_get(v, "if"), v, &to->test, err));
-    return step_read_lists(lists, 2, to, n_steps, "if", err);
+    TRY(step_read_test(r, json_get(v, "if"), v, &to->test));
+    return step_read_lists(r, lists, 2, to);
 }
 
-static quire_err step_read_repeat(const json_value *v, step *to, size_t *n_steps, quire_error *err) {
-    static const char *const names[] = {"repeat", "until", "is", "contains", "like", "steps", NULL};
+static quire_err step_read_repeat(step_reader *r, const json_value *v, step *to) {
     const json_value *steps = json_get(v, "steps"), *until = json_get(v, "until");
-    int64_t n;
-    TRY(step_reader_check_members(v, names, err));
-    if (!json_whole(json_get(v, "repeat"), &n) || n < 1 || n > PROGRAM_MAX_TIMES) {
-        return step_reader_refuse(err, "repeat must be how often at most, from 1 to 65536");
-    }
-    to->times = (int32_t)n;
-    TRY(until != NULL ? step_read_test(until, v, &to->test, err) : QUIRE_OK);
-    return step_read_lists(&steps, 1, to, n_steps, "repeat", err);
+    TRY(step_read_count(r, json_get(v, "repeat"), &to->times));
+    TRY(until != NULL ? step_read_test(r, until, v, &to->test) : QUIRE_OK);
+    return step_read_lists(r, &steps, 1, to);
 }
 
-static quire_err step_read_set(const json_value *v, step *to, size_t *n_steps, quire_error *err) {
-    static const char *const names[] = {"set", "to", "split", NULL};
-    const json_value *split = json_get(v, "split");
-    (void)n_steps;
-    TRY(step_reader_check_members(v, names, err));
-    TRY(step_read_name(json_get(v, "set"), to->name, err));
+static quire_err step_read_set(step_reader *r, const json_value *v, step *to) {
+    const json_value *split = json_get(v, "split"), *value = json_get(v, "to");
+    str by = json_str(split);
+    TRY(step_read_name(r, json_get(v, "set"), to->name));
     if (split != NULL) {
-        str by = json_str(split);
         if (by.n == 0 || memchr(by.p, 0, by.n) != NULL) {
-            return step_reader_refuse(err, "split must be a text that separates parts");
+            return step_reader_refuse(r, "split must be a text that separates parts");
         }
         to->split = mem_dup(by.p, by.n);
-        TRY(to->split != NULL ? QUIRE_OK : step_reader_no_memory(err));
+        TRY(step_reader_has(r, to->split));
     }
-    to->is_list = json_is(json_get(v, "to"), JSON_KIND_ARRAY) && split == NULL;
-    return to->is_list ? step_read_texts(json_get(v, "to"), &to->choices, &to->n_choices, "to", err)
-                       : step_read_text(json_get(v, "to"), &to->text, "to", err);
+    to->is_list = json_is(value, JSON_KIND_ARRAY) && split == NULL;
+    return to->is_list ? step_read_texts(r, value, &to->choices, &to->n_choices, "to")
+                       : step_read_text(r, value, &to->text, "to");
 }
 
-static quire_err step_read_text_step(const json_value *v, step *to, size_t *n_steps, quire_error *err) {
-    static const char *const names[] = {"text", NULL};
-    (void)n_steps;
-    TRY(step_reader_check_members(v, names, err));
-    return step_read_text(json_get(v, "text"), &to->text, "text", err);
-}
-
-/* The member that names a step, in the order in which they are looked for. */
+/* Steps by the first of their members, in the order in which these are looked for. */
 static const struct step_row {
-    const char *name;
     step_kind kind;
-    quire_err (*read)(const json_value *v, step *to, size_t *n_steps, quire_error *err);
-} step_rows[] = {{"gen", STEP_GEN, step_read_gen},          {"select", STEP_SELECT, step_read_select},
-                 {"role", STEP_ROLE, step_read_role},       {"fork", STEP_FORK, step_read_fork},
-                 {"join", STEP_JOIN, step_read_join},       {"if", STEP_IF, step_read_if},
-                 {"repeat", STEP_REPEAT, step_read_repeat}, {"set", STEP_SET, step_read_set},
-                 {"tokens", STEP_TOKENS, step_read_tokens}, {"text", STEP_TEXT, step_read_text_step}};
+    quire_err (*read)(step_reader *r, const json_value *v, step *to);
+    const char *members[7]; /* of a gen: fields of requests, too */
+} step_rows[] = {
+    {STEP_GEN, step_read_gen, {"gen"}},
+    {STEP_SELECT, step_read_select, {"select", "choices", "method"}},
+    {STEP_ROLE, step_read_role, {"role", "text", "steps"}},
+    {STEP_FORK, step_read_fork, {"fork", "over", "steps"}},
+    {STEP_JOIN, step_read_join, {"join"}},
+    {STEP_IF, step_read_if, {"if", "is", "contains", "like", "then", "else"}},
+    {STEP_REPEAT, step_read_repeat, {"repeat", "until", "is", "contains", "like", "steps"}},
+    {STEP_SET, step_read_set, {"set", "to", "split"}},
+    {STEP_TOKENS, step_read_tokens, {"tokens"}},
+    {STEP_TEXT, step_read_text_step, {"text"}},
+};
 
-static quire_err step_read_one(const json_value *v, step_list *to, size_t *n_steps, quire_error *err) {
-    if (++*n_steps > PROGRAM_MAX_STEPS) {
-        return err_set(err, QUIRE_TOO_LARGE, -1, "a program has more than %zu steps", PROGRAM_MAX_STEPS);
+static quire_err step_read_one(step_reader *r, const json_value *v, step_list *to) {
+    if (++r->n_steps > PROGRAM_MAX_STEPS) {
+        return err_set(r->err, QUIRE_TOO_LARGE, -1, "a program has more than %zu steps", PROGRAM_MAX_STEPS);
     }
     if (json_is(v, JSON_KIND_TEXT)) {
         step *s = step_list_add(to, STEP_TEXT);
-        return s != NULL ? step_text_read(json_str(v), &s->text, err) : step_reader_no_memory(err);
+        TRY(step_reader_has(r, s));
+        return step_text_read(json_str(v), &s->text, r->err);
     }
     for (size_t i = 0; i < sizeof step_rows / sizeof *step_rows; i++) {
-        if (json_has(v, step_rows[i].name)) {
-            step *s = step_list_add(to, step_rows[i].kind);
-            quire_err e = s != NULL ? step_rows[i].read(v, s, n_steps, err) : step_reader_no_memory(err);
-            return e == QUIRE_OK ? e : err_prefix(err, e, step_rows[i].name);
+        const struct step_row *row = &step_rows[i];
+        if (json_has(v, row->members[0])) {
+            step *s = step_list_add(to, row->kind);
+            quire_err e = step_reader_has(r, s);
+            e = e == QUIRE_OK && row->kind != STEP_GEN ? step_check_members(r, v, row->members) : e;
+            e = e == QUIRE_OK ? row->read(r, v, s) : e;
+            return e == QUIRE_OK ? e : err_prefix(r->err, e, row->members[0]);
         }
     }
     return step_reader_refuse(
-        err, "a step must be a text, or an object with one of gen, select, role, fork, join, if, "
-             "repeat, set, tokens and text");
+        r, "a step must be a text, or an object with one of gen, select, role, fork, join, "
+           "if, repeat, set, tokens and text");
 }
 
 static int step_names_compare(const void *a, const void *b) {
     return strcmp(*(const char *const *)a, *(const char *const *)b);
 }
 
-/* Two gens, selects or sets of one list may not have one name. */
-static quire_err step_check_names(const step_list *l, quire_error *err) {
+/* Two gens or selects of one list may not have one name. */
+static quire_err step_check_names(step_reader *r, const step_list *l) {
     const char **names = mem_new(l->n, sizeof(char *));
     size_t n = 0;
-    quire_err e = QUIRE_OK;
-    TRY(names != NULL ? QUIRE_OK : step_reader_no_memory(err));
-    for (size_t i = 0; i < l->n; i++) {
-        bool has = l->items[i]->kind == STEP_GEN || l->items[i]->kind == STEP_SELECT;
+    quire_err e = step_reader_has(r, names);
+    for (size_t i = 0; e == QUIRE_OK && i < l->n; i++) {
         names[n] = l->items[i]->name;
-        n += has ? 1 : 0;
+        n += l->items[i]->kind == STEP_GEN || l->items[i]->kind == STEP_SELECT ? 1 : 0;
     }
-    qsort(names, n, sizeof *names, step_names_compare);
+    if (e == QUIRE_OK) {
+        qsort(names, n, sizeof *names, step_names_compare);
+    }
     for (size_t i = 1; e == QUIRE_OK && i < n; i++) {
         e = strcmp(names[i - 1], names[i]) != 0
                 ? QUIRE_OK
-                : err_set(err, QUIRE_BAD_REQUEST, -1, "two steps of one list have the name %s", names[i]);
+                : err_set(r->err, QUIRE_BAD_REQUEST, -1, "two steps of one list have the name %s", names[i]);
     }
     mem_free(names);
     return e;
 }
 
-/* NULL is an empty list. */
-static quire_err step_read_list(const json_value *v, step_list *to, size_t *n_steps, quire_error *err) {
+static quire_err step_read_list(step_reader *r, const json_value *v, step_list *to) {
     if (v != NULL && !json_is(v, JSON_KIND_ARRAY)) {
-        return step_reader_refuse(err, "steps must be an array");
+        return step_reader_refuse(r, "steps must be an array");
     }
     for (size_t i = 0; i < json_length(v); i++) {
-        TRY(step_reader_at(step_read_one(json_at(v, i), to, n_steps, err), err, "step", i));
+        TRY(step_reader_at(r, step_read_one(r, json_at(v, i), to), "step", i));
     }
-    return step_check_names(to, err);
+    return step_check_names(r, to);
 }
 
 /* ---- whole programs ---- */
 
 /* Reads an input: a text or an array of texts, taken as they are. */
-static quire_err step_read_input(const json_member *m, step *to, quire_error *err) {
+static quire_err step_read_input(step_reader *r, const json_member *m, step *to) {
     to->is_input = true;
     to->is_list = json_is(m->value, JSON_KIND_ARRAY);
     size_t n = to->is_list ? json_length(m->value) : 1;
-    TRY(step_name_set(to->name, str_of(m->name), err));
+    TRY(step_name_set(to->name, str_of(m->name), r->err));
     to->choices = mem_new(n, sizeof *to->choices);
-    TRY(to->choices != NULL ? QUIRE_OK : step_reader_no_memory(err));
+    TRY(step_reader_has(r, to->choices));
     for (; to->n_choices < n; to->n_choices++) {
         const json_value *v = to->is_list ? json_at(m->value, to->n_choices) : m->value;
-        if (!json_is(v, JSON_KIND_TEXT)) {
-            return err_set(err, QUIRE_BAD_REQUEST, -1, "input %s must be a text or an array of texts",
-                           to->name);
-        }
         step_text *text = to->is_list ? &to->choices[to->n_choices] : &to->text;
-        TRY(step_text_plain(json_str(v), text) == QUIRE_OK ? QUIRE_OK : step_reader_no_memory(err));
+        if (!json_is(v, JSON_KIND_TEXT)) {
+            return step_reader_refuse(r, "inputs must be texts or arrays of texts");
+        }
+        TRY(step_reader_has(r, step_text_plain(json_str(v), text) == QUIRE_OK ? text : NULL));
     }
     return QUIRE_OK;
 }
 
-static quire_err step_read_inputs(const json_value *v, program_steps *to, quire_error *err) {
-    json_member m = {0};
-    if (v != NULL && !json_is(v, JSON_KIND_OBJECT)) {
-        return step_reader_refuse(err, "inputs must be an object");
-    }
-    while (json_next(v, &m)) {
-        step *s = step_list_add(&to->inputs, STEP_SET);
-        TRY(s != NULL ? step_read_input(&m, s, err) : step_reader_no_memory(err));
-    }
-    return QUIRE_OK;
-}
-
-static quire_err step_read_object(const json_value *v, const char *name, char **out, size_t *n,
-                                  quire_error *err) {
-    const json_value *o = json_get(v, name);
-    if (o == NULL) {
-        return QUIRE_OK;
-    }
-    return json_is(o, JSON_KIND_OBJECT) ? step_read_json(o, NULL, out, n, err)
-                                        : err_set(err, QUIRE_BAD_REQUEST, -1, "%s must be an object", name);
-}
-
-static quire_err step_read_program(const json_value *v, program_steps *to, quire_error *err) {
+static quire_err step_read_program(step_reader *r, const json_value *v, program_steps *to) {
     static const char *const names[] = {"steps", "inputs", "fields",  "chat", "model",
-                                        "seed",  "stream", "explain", "id",   NULL};
-    size_t n_steps = 0;
-    int64_t seed = 0;
+                                        "seed",  "stream", "explain", NULL};
+    const json_value *seed = json_get(v, "seed"), *inputs = json_get(v, "inputs"),
+                     *model = json_get(v, "model");
+    int64_t number = 0;
     if (!json_is(v, JSON_KIND_OBJECT) || !json_is(json_get(v, "steps"), JSON_KIND_ARRAY)) {
-        return step_reader_refuse(err, "a program must be an object with an array \"steps\"");
+        return step_reader_refuse(r, "a program must be an object with an array \"steps\"");
     }
-    TRY(step_reader_check_members(v, names, err));
+    TRY(step_check_members(r, v, names));
     to->stream = json_get_bool(v, "stream", false);
     to->explain = json_get_bool(v, "explain", false);
-    to->has_seed = json_get(v, "seed") != NULL;
-    if (to->has_seed && (!json_whole(json_get(v, "seed"), &seed) || seed < 0)) {
-        return step_reader_refuse(err, "seed must be an integer from 0 on");
+    to->has_seed = seed != NULL;
+    if ((seed != NULL && (!json_whole(seed, &number) || number < 0)) ||
+        (inputs != NULL && !json_is(inputs, JSON_KIND_OBJECT)) ||
+        (model != NULL && !json_is(model, JSON_KIND_TEXT))) {
+        return step_reader_refuse(r, "seed must be an integer from 0 on, inputs an object, model a text");
     }
-    to->seed = (uint64_t)seed;
-    str model = json_get_str(v, "model");
-    if (model.n > 0 && (to->model = mem_dup(model.p, model.n)) == NULL) {
-        return step_reader_no_memory(err);
+    to->seed = (uint64_t)number;
+    TRY(step_read_object(r, json_get(v, "fields"), "", &to->fields, &to->n_fields));
+    TRY(step_check_fields(r, json_get(v, "fields")));
+    TRY(step_read_object(r, json_get(v, "chat"), "", &to->chat, &to->n_chat));
+    for (json_member m = {0}; json_next(inputs, &m);) {
+        step *s = step_list_add(&to->inputs, STEP_SET);
+        TRY(step_reader_has(r, s));
+        TRY(step_read_input(r, &m, s));
     }
-    TRY(step_read_object(v, "fields", &to->fields, &to->n_fields, err));
-    TRY(step_check_fields(json_get(v, "fields"), err));
-    TRY(step_read_object(v, "chat", &to->chat, &to->n_chat, err));
-    TRY(step_read_inputs(json_get(v, "inputs"), to, err));
-    return step_read_list(json_get(v, "steps"), &to->steps, &n_steps, err);
+    return step_read_list(r, json_get(v, "steps"), &to->steps);
 }
 
 /* Parses the JSON of a program or its steps. */
@@ -464,10 +417,11 @@ static quire_err step_parse_json(str json, json_value **out, quire_error *err) {
 }
 
 quire_err program_read(str json, program_steps *out, quire_error *err) {
+    step_reader r = {.err = err};
     json_value *v = NULL;
     *out = (program_steps){0};
     TRY(step_parse_json(json, &v, err));
-    quire_err e = step_read_program(v, out, err);
+    quire_err e = step_read_program(&r, v, out);
     json_drop(v);
     if (e != QUIRE_OK) {
         program_steps_deinit(out);
@@ -476,11 +430,11 @@ quire_err program_read(str json, program_steps *out, quire_error *err) {
 }
 
 quire_err program_read_steps(str json, step_list *to, quire_error *err) {
+    step_reader r = {.err = err};
     json_value *v = NULL;
     step_list read = {0};
-    size_t n_steps = 0;
     TRY(step_parse_json(json, &v, err));
-    quire_err e = step_read_list(v, &read, &n_steps, err);
+    quire_err e = step_read_list(&r, v, &read);
     json_drop(v);
     e = e == QUIRE_OK ? step_list_move(&read, to) : e;
     step_list_deinit(&read);
@@ -488,10 +442,11 @@ quire_err program_read_steps(str json, step_list *to, quire_error *err) {
 }
 
 quire_err program_check_fields(str json, quire_error *err) {
+    step_reader r = {.err = err};
     json_value *v = NULL;
     TRY(step_parse_json(json, &v, err));
-    quire_err e = json_is(v, JSON_KIND_OBJECT) ? step_check_fields(v, err)
-                                               : step_reader_refuse(err, "fields must be an object");
+    quire_err e = json_is(v, JSON_KIND_OBJECT) ? step_check_fields(&r, v)
+                                               : step_reader_refuse(&r, "fields must be an object");
     json_drop(v);
     return e;
 }

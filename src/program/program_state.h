@@ -1,5 +1,5 @@
 /* The interpreter of programs: runs the steps of states over an executor, which is all
- * that knows a model. Executors: the engine (engine_executor.h) and a remote API.
+ * that knows a model. Executors: the engine (execute/engine_executor.h) and a remote API.
  *
  *   state:  WAITING (its fork has not run) -> READY -> CALLING | JOINING -> READY .. -> REST
  *           any of them -> FAILED

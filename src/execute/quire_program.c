@@ -1,6 +1,6 @@
 /* The calls of quire_program.h: each appends a step, or reads what came of them. */
 #include "base/mem.h"
-#include "program/engine_executor.h"
+#include "execute/engine_executor.h"
 #include "program/program_reader.h"
 #include "program/program_state.h"
 

@@ -1,7 +1,7 @@
 /* Executes programs on an engine, over quire.h: gens and selects are requests by ids, and
  * text becomes tokens on the engine's text threads. */
-#ifndef PROGRAM_ENGINE_EXECUTOR_H
-#define PROGRAM_ENGINE_EXECUTOR_H
+#ifndef EXECUTE_ENGINE_EXECUTOR_H
+#define EXECUTE_ENGINE_EXECUTOR_H
 
 #include "program/program_state.h"
 

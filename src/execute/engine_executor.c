@@ -1,4 +1,4 @@
-#include "program/engine_executor.h"
+#include "execute/engine_executor.h"
 
 #include <stdio.h>
 
