@@ -172,8 +172,8 @@ TEST(long_int8_rows_have_the_bits_of_the_plain_twin) {
 
 /* Parts as the ops cut them: up to 16 blocks of few rows, and a whole tile of rows. */
 TEST(wide_parts_and_whole_tiles_have_the_bits_of_the_plain_twin) {
-    static const int32_t n_rows[] = {1, 2, 3, 4, 5, 8, 16, 31, 32, 63, 64},
-                         tile_blocks[] = {16, 9, 16, 16, 5, 16, 16, 8, 8, 9, 4};
+    static const int32_t n_rows[] = {1, 2, 3, 4, 5, 8, 16, 31, 32, 63, 64, MAX_ROWS},
+                         tile_blocks[] = {16, 9, 16, 16, 5, 16, 16, 8, 8, 9, 4, 4};
     for (compute_mode mode = COMPUTE_F32; mode <= COMPUTE_INT8; mode++) {
         for (size_t i = 0; i < N_WEIGHT_TYPES; i++) {
             product_case c =
@@ -347,7 +347,7 @@ static product_case integer_case(const pack_source *from, const quant_rule *rule
 }
 
 static void expect_plain_bits(const product_case *c) {
-    static const int32_t n_rows[] = {1, 2, 3, 6, 33, 64};
+    static const int32_t n_rows[] = {1, 2, 3, 6, 33, 64, MAX_ROWS};
     size_t bytes = sizeof(float) * MAX_ROWS * PACK_LANES * (size_t)c->w.layout.n_blocks;
     float *expected = malloc(bytes), *y = malloc(bytes);
     multiply(&linear_plain, c, 0, MAX_ROWS, 1, 1, expected);
@@ -484,6 +484,41 @@ TEST(extreme_numbers_do_not_saturate) {
     }
 }
 
+/* The codes of a type's largest number and its negative. */
+typedef struct largest {
+    uint8_t plus, minus;
+} largest;
+
+/* Columns all of the one, all of the other, of both in turn. */
+static void read_largest(const void *context, int32_t row, int32_t k, int32_t n, quant_codes *out) {
+    const largest *l = context;
+    for (int32_t i = 0; i < n; i++) {
+        out->q[i] = row % 3 == 0 || (row % 3 == 1 && (k + i) % 2 == 0) ? l->plus : l->minus;
+    }
+    for (int32_t i = 0; i < 16; i++) {
+        out->scale[i] = (uint8_t)((row + i) % 16);
+    }
+    out->d[0] = f32_to_f16(0.01f);
+}
+
+TEST(sums_of_the_largest_numbers_of_iq2_and_iq3_do_not_overflow) {
+    static const struct {
+        dtype type;
+        largest numbers;
+    } cases[] = {{DTYPE_IQ2_XXS, {2, 6}}, {DTYPE_IQ2_XS, {2, 6}}, {DTYPE_IQ3_XXS, {7, 15}}};
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        const pack_source from = {read_largest, &cases[i].numbers};
+        quant_rule rule = *quant_rule_of(cases[i].type);
+        rule.form = quant_unpacked(rule.form);
+        product_case c = integer_case(&from, &rule, 40, 768);
+        for (int32_t j = 0; j < MAX_ROWS * c.n_in; j++) {
+            c.x[j] = j / c.n_in % 3 == 0 ? 1.0f : j / c.n_in % 3 == 1 ? -1.0f : j % 2 != 0 ? 1.0f : -1.0f;
+        }
+        expect_plain_bits(&c);
+        case_free(&c);
+    }
+}
+
 TEST(values_that_are_not_finite_come_out_as_nan_in_their_row_only) {
     static const float bad[] = {INFINITY, -INFINITY, NAN};
     for (int isa = 0; isa < N_ISAS; isa++) {
@@ -550,6 +585,7 @@ int main(void) {
         cmocka_unit_test(integers_without_a_form_are_refused),
         cmocka_unit_test(impossible_shapes_are_refused),
         cmocka_unit_test(extreme_numbers_do_not_saturate),
+        cmocka_unit_test(sums_of_the_largest_numbers_of_iq2_and_iq3_do_not_overflow),
         cmocka_unit_test(values_that_are_not_finite_come_out_as_nan_in_their_row_only),
         cmocka_unit_test(f32_and_int8_products_have_the_stored_bits),
     };

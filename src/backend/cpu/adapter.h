@@ -95,7 +95,7 @@ typedef struct cpu_adapter_state {
 } cpu_adapter_state;
 
 #define ADAPTER_INSTEAD_ROWS 8
-#define ADAPTER_TILE_ROWS    64    /* LINEAR_TILE_ROWS */
+#define ADAPTER_TILE_ROWS    128    /* LINEAR_TILE_ROWS */
 #define ADAPTER_MAX_RANK     65536 /* in all of a blend */
 
 /* The part that the adapter of a row of the batch has for the object `id`; NULL: unchanged. */

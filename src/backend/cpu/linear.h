@@ -64,6 +64,7 @@ typedef struct row_group {
 /* what a kernel may keep beside its operands: weights unpacked for a tile, partial
  * sums */
 #define LINEAR_SCRATCH_BYTES 262144
+#define LINEAR_TILE_ROWS     128 /* rows of a call, at most */
 
 /* Rows of one format: row i is at data + i * stride. Borrowed. */
 typedef struct row_view {
@@ -98,10 +99,10 @@ typedef struct linear_part {
     const uint8_t *next;
 } linear_part;
 
-/* y[r * y_stride + c], c in 0..n_blocks * 16, = the product of n_rows rows, which are in
- * w->format, with the part's columns, without bias. Padding columns get undefined values,
- * which must not be read. scratch: LINEAR_SCRATCH_BYTES of the calling thread's own, at a
- * multiple of 64, undefined before and after. */
+/* y[r * y_stride + c], c in 0..n_blocks * 16, = the product of n_rows rows, at most
+ * LINEAR_TILE_ROWS, which are in w->format, with the part's columns, without bias. Padding
+ * columns get undefined values, which must not be read. scratch: LINEAR_SCRATCH_BYTES of
+ * the calling thread's own, at a multiple of 64, undefined before and after. */
 typedef void linear_product(const linear_part *part, row_view x, int32_t n_rows, float *y, int32_t y_stride,
                             void *scratch);
 

@@ -28,7 +28,7 @@ INLINE void step_sums(group_format f, int n_regs, const group_range *range, cons
     const size_t x_stride = p->rows.stride, w_stride = (size_t)n_regs * sizeof(ni),
                  sums_stride = LANES * sizeof *sums;
     const row_group *x =
-        (const row_group *)(const void *)(p->rows.data + (size_t)p->row0 * x_stride) + range->g0 + g;
+        (const row_group *)(const void *)(p->rows.data + (size_t)p->row0 * x_stride) + g;
     const int8_t *q = x->q + part * f.group;
     const uint8_t *w = record_quad(f, n_regs, range->records + (size_t)g * record_bytes(f, n_regs),
                                    part * f.group / 4, p->first);
@@ -78,7 +78,7 @@ INLINE void tiles_tile(group_format f, int most_rows, int n_regs, const group_ra
     UNROLL
     for (int r = 0; r < most_rows; r++) {
         const int32_t row = p->row0 + (r < p->n_rows ? r : p->n_rows - 1);
-        x[r] = (const row_group *)(const void *)(p->rows.data + (size_t)row * p->rows.stride) + range->g0;
+        x[r] = (const row_group *)(const void *)(p->rows.data + (size_t)row * p->rows.stride);
         UNROLL
         for (int h = 0; h < N_HALVES; h++) {
             acc[r][h] =

@@ -14,7 +14,8 @@
  * memory, so one row reads several blocks side by side. For more rows, GROUP_CHUNK groups
  * of a tile's columns are unpacked into scratch first, with their scales as floats. All
  * rows are then multiplied with them while they are in cache and the next planes are
- * fetched. Between chunks the sums are stored in y.
+ * fetched. Between chunks the sums are stored in y. Numbers of 7 bits are signed there on
+ * AVX2, and multiplied with flipped copies of the rows (simd_int.h).
  *
  * Products a cycle, AVX-512: of 128 at best 93, as each 8 dpbusd of a row need a
  * conversion, a multiplication and an fma on the same two pipes, 85 with mins. Where
@@ -44,12 +45,38 @@
 /* of SIDE_BLOCKS blocks: so many are prefetched whole into the L2 */
 #define LATER_BYTES 393216
 
+/* of a chunk's records: quads, as bytes and as signs, scales and mins, starts */
+#define CHUNK_BYTES (GROUP_CHUNK * TILE_REGISTERS * (2 * QUADS + 4 + QUADS) * 4 * N_LANES)
+
+_Static_assert(CHUNK_BYTES + N_FLIPPED * LINEAR_TILE_ROWS * GROUP_CHUNK / 2 * sizeof(row_group) <=
+                   LINEAR_SCRATCH_BYTES,
+               "they fit scratch, and flipped rows");
+
 #define FEW_ROWS_UNPACKED 8 /* passes of them, and of more, have N_GROUP_ROWS - 2 rows at least */
 
 /* From how many rows on groups are unpacked first. Plain formats are cheap to unpack in
  * every pass; 64 rows are a prompt's. */
 INLINE int unpacked_from(group_format f) {
     return !is_plain(f) ? FEW_ROWS_UNPACKED : f.bits < N_PLAIN_UNPACKED ? 64 : 32;
+}
+
+/* The largest magnitude of the numbers of a form of 7 bits, IQ2's or IQ3's. */
+INLINE int most_number(group_format f) {
+    return f.bits == 3 || f.run == 8 ? 43 : 62;
+}
+/* Quads of a part of a group, of 16 or 32 of k. */
+INLINE int part_quads(group_format f) {
+    return QUADS * f.group / PACK_GROUP;
+}
+/* Whether unpacked numbers are signed, and multiplied with flipped rows. Runs of forms of
+ * fewer bits are long without. */
+INLINE bool is_flipped(group_format f) {
+    return N_FLIPPED && !LINEAR_BY_TILES && f.dot_bits == 7;
+}
+/* Quads whose products are summed at once. */
+INLINE int dot_run(group_format f, bool flipped) {
+    const int run = flipped ? n_flipped_run(most_number(f)) : n_run(f.dot_bits);
+    return run < part_quads(f) ? run : part_quads(f);
 }
 
 /* The columns of one register. */
@@ -72,7 +99,7 @@ INLINE bool has_quads(group_format f) {
     return !LINEAR_BY_TILES && f.dot_bits == 8;
 }
 /* Registers of a quad in a record, and of what lies behind the quads: scales, mins, and
- * the corrections for sums of bytes. */
+ * what sums start from, of bytes and of each run of flipped rows. */
 INLINE int quad_registers(group_format f) {
     return has_quads(f) ? (int)(sizeof(n_quad) / sizeof(ni)) : 1;
 }
@@ -82,8 +109,15 @@ INLINE int scale_registers(group_format f) {
 INLINE bool has_lacks(group_format f) {
     return N_QUADS_LACK && has_quads(f);
 }
+INLINE int part_runs(group_format f) {
+    return (part_quads(f) + dot_run(f, true) - 1) / dot_run(f, true);
+}
+INLINE int start_registers(group_format f) {
+    return is_flipped(f) ? PACK_GROUP / f.group * part_runs(f) : has_lacks(f);
+}
 INLINE size_t record_bytes(group_format f, int n_regs) {
-    return (size_t)(n_regs * (QUADS * quad_registers(f) + scale_registers(f) + has_lacks(f))) * sizeof(ni);
+    return (size_t)(n_regs * (QUADS * quad_registers(f) + scale_registers(f) + start_registers(f))) *
+           sizeof(ni);
 }
 INLINE const uint8_t *record_quad(group_format f, int n_regs, const uint8_t *record, int t, int c) {
     return record + (t * n_regs + c) * quad_registers(f) * (int)sizeof(ni);
@@ -96,14 +130,19 @@ INLINE const float *record_scale(group_format f, int n_regs, const uint8_t *reco
                                  int c) {
     return (const float *)(const void *)record_behind(f, n_regs, record, part * n_factors(f) + which, c);
 }
-INLINE const uint8_t *record_lack(group_format f, int n_regs, const uint8_t *record, int c) {
-    return record_behind(f, n_regs, record, scale_registers(f), c);
+INLINE const uint8_t *record_start(group_format f, int n_regs, const uint8_t *record, int i, int c) {
+    return record_behind(f, n_regs, record, scale_registers(f) + i, c);
 }
 
 /* Unpacks the quads of a group of one register's columns. nibbles: of a grid's. */
 INLINE void unpack_quads(group_format f, int n_regs, const uint8_t *planes, const ni nibbles[4],
                          uint8_t *record, int c) {
-    ni lack = n_set1(0), of_grid[QUADS];
+    const bool is_signed = (LINEAR_BY_TILES && f.zero != 0) || is_flipped(f);
+    ni lack = n_set1(0), starts[QUADS], of_grid[QUADS];
+    UNROLL
+    for (int i = 0; i < start_registers(f); i++) {
+        starts[i] = n_set1(0);
+    }
     if (has_grid(f)) {
         grid_quads(f, nibbles, of_grid);
     }
@@ -115,11 +154,17 @@ INLINE void unpack_quads(group_format f, int n_regs, const uint8_t *planes, cons
             n_quad_keep(to, quad);
             lack = n_quad_lack(lack, quad);
         } else {
-            n_store(to, LINEAR_BY_TILES && f.zero != 0 ? n_sub_bytes(quad, n_set1_bytes(f.zero)) : quad);
+            quad = is_signed ? n_sub_bytes(quad, n_set1_bytes(f.zero)) : quad;
+            n_store(to, quad);
+        }
+        if (is_flipped(f)) {
+            ni *start = &starts[t / part_quads(f) * part_runs(f) + t % part_quads(f) / dot_run(f, true)];
+            *start = n_flipped_start(*start, quad);
         }
     }
-    if (has_lacks(f)) {
-        n_store((uint8_t *)record_lack(f, n_regs, record, c), lack);
+    UNROLL
+    for (int i = 0; i < start_registers(f); i++) {
+        n_store((uint8_t *)record_start(f, n_regs, record, i, c), has_lacks(f) ? lack : starts[i]);
     }
 }
 
@@ -203,7 +248,7 @@ INLINE void tile_bytes(group_format f, int n_rows, int n_regs, const group_view 
         int r = i / n_regs, c = i % n_regs;
         dots[r][c] = n_quad_start(x[r]->times_128);
         if (f.unpacked && has_lacks(f)) {
-            dots[r][c] = (n_sum)n_add((ni)dots[r][c], n_load(record_lack(f, n_regs, v->record, c)));
+            dots[r][c] = (n_sum)n_add((ni)dots[r][c], n_load(record_start(f, n_regs, v->record, 0, c)));
         }
     }
     UNROLL
@@ -236,19 +281,27 @@ INLINE void tile_dots(group_format f, int n_rows, int n_regs, const group_view *
         tile_bytes(f, n_rows, n_regs, v, x, sums);
         return;
     }
-    const int n_quads = QUADS * f.group / PACK_GROUP,
-              run = n_run(f.dot_bits) < n_quads ? n_run(f.dot_bits) : n_quads;
+    const bool flipped = f.unpacked && is_flipped(f);
+    const int n_quads = part_quads(f), run = dot_run(f, flipped);
     UNROLL
     for (int first = 0; first < n_quads; first += run) {
         ni dots[N_GROUP_ROWS][TILE_REGISTERS];
         UNROLL
         for (int i = 0; i < n_rows * n_regs; i++) {
-            dots[i / n_regs][i % n_regs] = n_dot_open(start_of(f, x[i / n_regs], part));
+            int r = i / n_regs, c = i % n_regs;
+            if (flipped) {
+                dots[r][c] = n_load(record_start(f, n_regs, v->record, part * part_runs(f) + first / run, c));
+            } else {
+                dots[r][c] = n_dot_open(start_of(f, x[r], part));
+            }
         }
         UNROLL
         for (int i = 0; i < run; i++) {
             int t = part * n_quads + first + i;
             ni w[TILE_REGISTERS];
+            if (flipped && first + i >= n_quads) {
+                break; /* the last run is a shorter one */
+            }
             UNROLL
             for (int c = 0; c < n_regs; c++) {
                 w[c] = view_quad(f, n_regs, v, t, c);
@@ -256,13 +309,16 @@ INLINE void tile_dots(group_format f, int n_rows, int n_regs, const group_view *
             UNROLL
             for (int j = 0; j < n_rows * n_regs; j++) {
                 int r = j / n_regs, c = j % n_regs;
-                dots[r][c] = n_dot_add(dots[r][c], w[c], n_set1(quad_of(view_row(f, v, x, r) + 4 * t)));
+                const ni quad = n_set1(quad_of(view_row(f, v, x, r) + 4 * t));
+                dots[r][c] =
+                    flipped ? n_flipped_add(dots[r][c], w[c], quad) : n_dot_add(dots[r][c], w[c], quad);
             }
         }
         UNROLL
         for (int i = 0; i < n_rows * n_regs; i++) {
             int r = i / n_regs, c = i % n_regs;
-            sums[r][c] = n_dot_close(dots[r][c], first == 0 ? start_of(f, x[r], part) : sums[r][c]);
+            const ni start = flipped ? n_set1(0) : start_of(f, x[r], part);
+            sums[r][c] = n_dot_close(dots[r][c], first == 0 ? start : sums[r][c]);
         }
     }
 }
@@ -323,8 +379,8 @@ typedef struct group_range {
     int32_t g0, g1, next_g;
 } group_range;
 
-/* n_rows rows over a range of groups. Sums start from 0 when the range starts at 0, else
- * from y. */
+/* n_rows rows, which begin with the range's groups, over them. Sums start from 0 when the
+ * range starts at 0, else from y. */
 INLINE void group_tile(group_format f, int n_rows, int n_regs, group_range range, row_view rows, int32_t row0,
                        int32_t y_stride) {
     const row_group *x[N_GROUP_ROWS];
@@ -332,7 +388,7 @@ INLINE void group_tile(group_format f, int n_rows, int n_regs, group_range range
     UNROLL
     for (int i = 0; i < n_rows * n_regs; i++) {
         int r = i / n_regs, c = i % n_regs;
-        x[r] = (const row_group *)(const void *)(rows.data + (size_t)(row0 + r) * rows.stride) + range.g0;
+        x[r] = (const row_group *)(const void *)(rows.data + (size_t)(row0 + r) * rows.stride);
         acc[r][c] = range.g0 == 0 ? nf_set1(0.0f) : nf_load(range.columns[c].y + (row0 + r) * y_stride);
     }
     for (int32_t g = range.g0; g < range.g1; g++) {
@@ -579,6 +635,20 @@ INLINE void unpacked_rows(group_format f, int n_regs, group_range range, row_vie
 }
 #endif
 
+/* The first n groups of the rows, flipped, in scratch. */
+INLINE row_view flip_rows(row_view x, int32_t n_rows, int32_t n, uint8_t *scratch) {
+    const size_t stride = (size_t)n * sizeof(row_group);
+    for (int32_t r = 0; r < n_rows; r++) {
+        const row_group *from = (const row_group *)(const void *)(x.data + (size_t)r * x.stride);
+        row_group *to = (row_group *)(void *)(scratch + (size_t)r * stride);
+        for (int32_t g = 0; g < n; g++) {
+            __builtin_prefetch((const uint8_t *)(from + g) + x.stride); /* the next row's */
+            n_flip(&to[g], &from[g]);
+        }
+    }
+    return (row_view){scratch, stride};
+}
+
 /* A task's rows, FEW_ROWS_UNPACKED at least, through scratch. */
 INLINE void unpacked_part(group_format f, const linear_part *part, row_view x, int32_t n_rows, float *y,
                           int32_t y_stride, uint8_t *scratch) {
@@ -587,23 +657,28 @@ INLINE void unpacked_part(group_format f, const linear_part *part, row_view x, i
     const int n_regs = TILE_REGISTERS;
     const int32_t n_blocks = part->n_blocks;
     const int32_t n_groups = w->layout.n_in / PACK_GROUP,
-                  chunk = divide_up(n_groups, divide_up(n_groups, GROUP_CHUNK));
+                  most = is_flipped(f) ? GROUP_CHUNK / 2 : GROUP_CHUNK,
+                  chunk = divide_up(n_groups, divide_up(n_groups, most));
     group_format unpacked = f;
     unpacked.unpacked = true;
     group_columns columns[TILE_REGISTERS], next[TILE_REGISTERS];
     find_columns(w, blocks, n_blocks, n_regs, 0, y, next);
     for (int32_t g0 = 0; g0 < n_groups; g0 += chunk) {
+        const int32_t g1 = n_groups - g0 < chunk ? n_groups : g0 + chunk;
+        row_view rows = {x.data + (size_t)g0 * sizeof(row_group), x.stride};
+        if (is_flipped(f)) {
+            rows = flip_rows(rows, n_rows, g1 - g0, scratch + CHUNK_BYTES);
+        }
         for (int32_t first = 0; first < n_blocks * N_HALVES; first += n_regs) {
             const bool last = first + n_regs >= n_blocks * N_HALVES, is_end = last && g0 + chunk >= n_groups;
             const int32_t next_g = is_end ? 0 : last ? g0 + chunk : g0;
             group_range range = {
-                .columns = columns, .next = next, .records = scratch, .g0 = g0, .next_g = next_g};
-            range.g1 = n_groups - g0 < chunk ? n_groups : g0 + chunk;
+                .columns = columns, .next = next, .records = scratch, .g0 = g0, .g1 = g1, .next_g = next_g};
             memcpy(columns, next, sizeof columns);
             find_columns(w, is_end && part->next != NULL ? part->next : blocks, n_blocks, n_regs,
                          last ? 0 : first + n_regs, y, next);
-            unpack_groups(f, n_regs, columns, g0, range.g1, scratch);
-            unpacked_rows(unpacked, n_regs, range, x, n_rows, y_stride);
+            unpack_groups(f, n_regs, columns, g0, g1, scratch);
+            unpacked_rows(unpacked, n_regs, range, rows, n_rows, y_stride);
         }
     }
 }

@@ -10,7 +10,7 @@
 
 #define MAX_PART_BLOCKS 64
 #define TASKS_A_WORKER  4
-#define TASK_ROWS       (2 * LINEAR_TILE_ROWS)
+#define TASK_ROWS       LINEAR_TILE_ROWS
 #define LINE_FLOATS     16 /* of a cache line */
 #define GROUPS_AT_ONCE  4
 #define STREAMED_FLOATS (1 << 20) /* logits: of more, none stay in the caches until they are sampled */

@@ -13,7 +13,6 @@
 #define LINEAR_TILE_BLOCKS  4 /* column blocks of one task */
 #define LINEAR_TILE_COLUMNS (LINEAR_TILE_BLOCKS * PACK_LANES)
 #define LINEAR_MAX_USES     8  /* weights of one op */
-#define LINEAR_TILE_ROWS    64 /* rows that are multiplied while a task's weights are in cache */
 
 /* The largest logit of a row in the column tiles that one worker computed. value
  * -INFINITY: it computed none. NaN: a logit was infinite or NaN. */

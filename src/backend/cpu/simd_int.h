@@ -14,7 +14,11 @@
  *     AVX2 by maddubs of the weights' magnitudes with x under the weights' signs. Where
  *     many rows pass, x is complemented instead of negated, which runs on more execution
  *     units: |w| ~x = -|w| x - |w|. The difference, the sum of |w| over negative w, is the
- *     same for all rows (n_quad_lack). */
+ *     same for all rows (n_quad_lack).
+ *   signed numbers of 7 bits where many rows pass (n_flipped): AVX2 by maddubs of x + 128,
+ *     unsigned, with w. The int16 sums wrap, and start from -128 times the sum of w, which is
+ *     the same for all rows. They are exact as long as the sum of w x fits: with |w| <= most
+ *     2 * 127 * most * run <= 32767 for run 3 (most = 43) and 2 (most = 64). */
 #ifndef CPU_SIMD_INT_H
 #define CPU_SIMD_INT_H
 
@@ -417,6 +421,44 @@ INLINE n_sum n_quad_start(int32_t times_128) {
     return (n_sum)_mm256_setzero_si256();
 }
 
+#define N_FLIPPED 1
+INLINE int n_flipped_run(int most) {
+    return 32767 / (2 * 127 * most);
+}
+/* Copies 64 bytes, the first 32 of which are x: they become x + 128. */
+INLINE void n_flip(void *to, const void *from) {
+    const ni behind = n_load((const ni *)from + 1);
+    n_store(to, n_xor(n_load(from), n_set1_bytes(-128)));
+    n_store((ni *)to + 1, behind);
+}
+/* start - 128 times w, as n_flipped_add adds it. */
+INLINE ni n_flipped_start(ni start, ni w) {
+    return _mm256_sub_epi16(start, _mm256_maddubs_epi16(_mm256_set1_epi8(-128), w));
+}
+/* A sum from n_flipped_start on, closed by n_dot_close. */
+INLINE ni n_flipped_add(ni sum, ni w, ni flipped) {
+    return n_dot_add(sum, flipped, w);
+}
+
+#endif
+
+#ifndef N_FLIPPED
+#define N_FLIPPED 0
+INLINE int n_flipped_run(int most) {
+    (void)most;
+    return QUADS;
+}
+INLINE void n_flip(void *to, const void *from) {
+    (void)to, (void)from;
+}
+INLINE ni n_flipped_start(ni start, ni w) {
+    (void)w;
+    return start;
+}
+INLINE ni n_flipped_add(ni sum, ni w, ni flipped) {
+    (void)w, (void)flipped;
+    return sum;
+}
 #endif
 
 typedef uint8_t n_octets __attribute__((vector_size(4 * N_LANES)));
