@@ -83,6 +83,23 @@ static const tensor_view *module_any(const adapter_module *module) {
     return t;
 }
 
+/* Whether the base has no such module because it is text alone: the module is of a tower
+ * for images or sound, or joins one to the text. */
+static bool module_is_of_tower(str name) {
+    static const char *const towers[] = {"visual",         "vision_tower", "vision_model",
+                                         "vision_encoder", "audio_tower",  "multi_modal_projector",
+                                         "mm_projector",   "embed_vision", "embed_audio"};
+    bool is = false;
+    for (size_t i = 0; i < sizeof towers / sizeof *towers && !is; i++) {
+        const size_t n = strlen(towers[i]);
+        for (size_t at = 0; at + n < name.n && !is; at++) {
+            is = (at == 0 || name.p[at - 1] == '.') && memcmp(name.p + at, towers[i], n) == 0 &&
+                 name.p[at + n] == '.';
+        }
+    }
+    return is;
+}
+
 static quire_err module_unknown(const adapter_opening *o, const adapter_module *module) {
     char what[512];
     const bool has_base = o->f->facts.base[0] != 0, is_gguf = o->f->facts.format == ADAPTER_GGUF;
@@ -573,6 +590,10 @@ quire_err adapter_module_bind(adapter_opening *o, const adapter_module *given) {
             TRY(entry_bind(o, &module, ref));
             n_bound++;
         }
+    }
+    if (n_bound == 0 && module_is_of_tower(module.name)) {
+        o->n_of_towers++;
+        return QUIRE_OK;
     }
     return n_bound > 0 ? QUIRE_OK : module_unknown(o, &module);
 }

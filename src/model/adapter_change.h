@@ -36,6 +36,7 @@ typedef struct adapter_opening {
     void **memory; /* what changes point to */
     size_t n_memory, cap_memory;
     int32_t rank;
+    int32_t n_of_towers; /* modules of towers for images and sound, which are left out */
 } adapter_opening;
 
 /* n zeroed elements that live until the adapter is packed; NULL: out of memory, err says

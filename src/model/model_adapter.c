@@ -3,6 +3,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/log.h"
 #include "base/mem.h"
 #include "file/show.h"
 #include "model/adapter_experts.h"
@@ -190,6 +191,10 @@ static quire_err adapter_pack(adapter_opening *o, model_adapter *made) {
                    : e;
     }
     made->n_bytes = op->adapter_bytes(made->weights);
+    if (o->n_of_towers > 0) {
+        log_line(LOG_INFO, "%s: %d modules of towers for images and sound are left out", o->f->path,
+                 (int)o->n_of_towers);
+    }
     return QUIRE_OK;
 }
 

@@ -8,6 +8,7 @@
 #include "model/arch.h"
 #include "test.h"
 
+#define BASE "tests/golden/lora/base"
 #define DORA "{\"peft_type\": \"LORA\", \"r\": 3, \"lora_alpha\": 3, \"use_dora\": true}"
 
 /* A tensor of a checkpoint as it is computed: [n_out, n_in]. */
@@ -223,6 +224,49 @@ TEST(an_adapter_adds_to_weights_of_every_architecture) {
     assert_true(check_set("golden/models-2026", true) >= 30 || shared_dir() == NULL);
 }
 
+/* Logits of the base in 8-bit blocks. */
+static float *logits_of_blocks(const char *path, size_t *n) {
+    backend *b = open_backend(COMPUTE_F32);
+    model_file *f;
+    model *m;
+    model_adapter a = {0};
+    const adapter_limits limits = {.max_rank = 64, .max_bytes = 1 << 24};
+    quire_error err = {0};
+    assert_int_equal(model_file_open_with(BASE, &(model_overrides){.quantise = "q8_0"}, &f, &err), QUIRE_OK);
+    assert_int_equal(model_open(f, b, 64, &m, &err), QUIRE_OK);
+    model_file_close(f);
+    if (path != NULL) {
+        assert_int_equal(model_adapter_open(m, b, path, &limits, &a, &err), QUIRE_OK);
+    }
+    float *out = run_prompt_with(m, b, a.weights, n, &err);
+    assert_non_null(out);
+    model_adapter_close(b, &a);
+    model_close(m);
+    b->ops->close(b);
+    return out;
+}
+
+TEST(an_adapter_of_a_quantised_base_is_as_far_off_as_the_base) {
+    static const char *const names[] = {"all-r6-rslora", "dora-r3", "embed-head"};
+    size_t n;
+    float *plain = logits_with(BASE, NULL, &n), *blocks = logits_of_blocks(NULL, &n);
+    const float off = largest_difference(plain, blocks, n);
+    assert_true(off > 1e-4f && off < 0.5f);
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+        char path[256];
+        (void)snprintf(path, sizeof path, "tests/golden/lora/%s", names[i]);
+        float *want = logits_with(BASE, path, &n), *got = logits_of_blocks(path, &n);
+        const float own = largest_difference(want, got, n), changed = largest_difference(plain, want, n);
+        print_message("%s: %g, the base %g, changed %g\n", names[i], (double)own, (double)off,
+                      (double)changed);
+        assert_true(own < 8.0f * off && changed > 8.0f * own);
+        mem_free(want);
+        mem_free(got);
+    }
+    mem_free(plain);
+    mem_free(blocks);
+}
+
 /* ---- GLM-4V ---- */
 
 enum { GLM_WIDTH = 32, GLM_HEADS = 4, GLM_HEAD = 8, GLM_ROTATES = 4 };
@@ -381,6 +425,7 @@ int main(void) {
         cmocka_unit_test(an_adapter_adds_to_quantised_weights_what_it_adds_to_their_values),
         cmocka_unit_test(a_dora_of_quantised_weights_is_that_of_their_values),
         cmocka_unit_test(an_adapter_adds_to_weights_of_every_architecture),
+        cmocka_unit_test(an_adapter_of_a_quantised_base_is_as_far_off_as_the_base),
         cmocka_unit_test(queries_of_glm_4v_rotate_alike_in_both_formats),
     };
     return cmocka_run_group_tests_name("adapters on bases of every kind", tests, NULL, NULL);
