@@ -76,7 +76,8 @@ void program_state_set(quire_state *s, program_status status) {
     bool was_idle = r->n_busy == 0;
     r->n_busy += (status_is_busy(status) ? 1 : 0) - (status_is_busy(s->status) ? 1 : 0);
     s->status = status;
-    if (!status_is_busy(status) && (!s->is_of_call || status == STATE_FAILED)) {
+    bool is_settled = !status_is_busy(status) && (!s->is_of_call || status == STATE_FAILED);
+    if (is_settled && r->all->ops->settle != NULL) {
         r->all->ops->settle(r->all->executor, s);
     }
     if (r->n_busy == 0 && !was_idle) {

@@ -107,7 +107,8 @@ typedef struct program_ops {
     /* Sets to->of_executor to what it takes to go on from `from`, whose parts `to` has;
      * and frees that. */
     quire_err (*fork)(void *executor, const quire_state *from, quire_state *to);
-    /* s runs no further: gives back what only steps to come would find again. */
+    /* s runs no further: gives back what only steps to come would find again. NULL: there
+     * is nothing. */
     void (*settle)(void *executor, quire_state *s);
     void (*drop)(void *executor, quire_state *s);
     /* The ids of a state; NULL: it has none. */
