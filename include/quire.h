@@ -729,6 +729,9 @@ typedef struct quire_request_more {
      * after it; less than 0: for ever */
     bool has_keep_alive;
     int64_t keep_alive_us;
+    /* the same: ids that the request names; their log-probabilities, of rank 0, are those
+     * after the likeliest ones' */
+    int32_t n_scored;
 } quire_request_more;
 
 const quire_request_more *quire_request_describe_more(const quire_request *r);

@@ -55,6 +55,7 @@ void sampling_lists_drop(sampling_lists *lists) {
     mem_free(lists->bias_ids);
     mem_free(lists->bias);
     mem_free(lists->allowed);
+    mem_free(lists->scored);
     free_seqs(&lists->bad_words);
     free_seqs(&lists->dry_breakers);
     mem_free(lists);
@@ -83,6 +84,15 @@ quire_err sampling_lists_set_allowed(sampling_lists *lists, const int32_t *ids, 
     lists->allowed = copy;
     lists->n_allowed = n;
     lists->has_allowed = true;
+    return QUIRE_OK;
+}
+
+quire_err sampling_lists_set_scored(sampling_lists *lists, const int32_t *ids, int32_t n) {
+    void *copy = n > 0 ? mem_dup(ids, (size_t)n * sizeof *ids) : NULL;
+    TRY(n > 0 ? mem_check(copy) : QUIRE_OK);
+    mem_free(lists->scored);
+    lists->scored = copy;
+    lists->n_scored = n;
     return QUIRE_OK;
 }
 

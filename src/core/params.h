@@ -26,6 +26,7 @@ typedef struct sampling_lists {
     float *bias;
     bool has_allowed; /* allowed_token_ids; only these may be chosen */
     int32_t n_allowed, *allowed;
+    int32_t n_scored, *scored; /* whose log-probabilities are reported wherever any are */
     token_seqs bad_words;
     token_seqs dry_breakers;
 } sampling_lists;
@@ -40,6 +41,7 @@ void sampling_lists_drop(sampling_lists *lists);
  * unchanged. */
 quire_err sampling_lists_set_bias(sampling_lists *lists, const int32_t *ids, const float *bias, int32_t n);
 quire_err sampling_lists_set_allowed(sampling_lists *lists, const int32_t *ids, int32_t n);
+quire_err sampling_lists_set_scored(sampling_lists *lists, const int32_t *ids, int32_t n);
 /* Adds a sequence of n >= 1 tokens. O(n) on average. */
 quire_err token_seqs_add(token_seqs *s, const int32_t *tokens, int32_t n);
 
@@ -48,6 +50,7 @@ quire_err token_seqs_add(token_seqs *s, const int32_t *tokens, int32_t n);
 #define PARAMS_MAX_SALT_BYTES  4096
 #define PARAMS_MAX_STOP_TOKENS 64
 #define PARAMS_MAX_LOGPROBS    20
+#define PARAMS_MAX_SCORED      64   /* ids whose log-probabilities are reported at each position */
 #define PARAMS_MAX_CHOICES     1024 /* choices of one request */
 
 #define PARAMS_MAX_BEAMS       128
@@ -132,6 +135,11 @@ typedef struct sampling_params {
     /* NULL: none. Each kept copy of the struct has a reference (sampling_lists_hold) */
     sampling_lists *lists;
 } sampling_params;
+
+/* How many ids are reported beside the likeliest. */
+static inline int32_t sampling_n_scored(const sampling_params *p) {
+    return p->lists != NULL ? p->lists->n_scored : 0;
+}
 
 /* Sets temperature 1, no cuts or changes, as many tokens as fit, no seed. */
 void sampling_params_init(sampling_params *p);

@@ -224,7 +224,8 @@ void step_keep_row(const engine *e, sequence *s, int32_t p, const float *logits)
     }
     int32_t i = p + 1 - s->prompt_logprobs_start;
     if (s->prompt_logprobs && i >= 0 && p + 1 < s->task.n_prompt) {
-        logprobs_report(logits, e->desc->n_vocab, s->task.tokens[p + 1], s->prompt_logprobs_width,
+        logprobs_report(logits, e->desc->n_vocab, s->task.tokens[p + 1], &s->sampling,
+                        s->prompt_logprobs_width,
                         s->prompt_logprobs + (size_t)i * (size_t)s->prompt_logprobs_width);
     }
 }

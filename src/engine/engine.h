@@ -213,8 +213,8 @@ typedef struct engine_request {
     int32_t *tokens; /* the prompt, at least one; mem_new'd; the engine owns it from submit on */
     int32_t n_tokens;
     sampling_params sampling; /* has_seed is true: api gives a seed to requests without one */
-    /* log-probabilities to report with each token: its own and width - 1 of the
-     * likeliest; 0: none */
+    /* log-probabilities to report with each token: its own, those of the likeliest, and
+     * those of `sampling`'s scored ids, width in all; 0: none */
     int32_t logprobs_width, prompt_logprobs_width;
     /* the first prompt token that has them; the tokens before the one before it may come
      * from the cache. 0 is 1: the prompt's first token has none */

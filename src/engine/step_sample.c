@@ -39,7 +39,7 @@ void step_sample_row(engine *e, sequence *s, int32_t worker, sample_row *row, co
         sample_on(&e->samples, worker, row);
     }
     if (s->logprobs != NULL && row->result->error == QUIRE_OK && row->result->token >= 0) {
-        logprobs_report(raw, e->desc->n_vocab, row->result->token, s->logprobs_width,
+        logprobs_report(raw, e->desc->n_vocab, row->result->token, &s->sampling, s->logprobs_width,
                         s->logprobs + k * (size_t)s->logprobs_width);
     }
 }

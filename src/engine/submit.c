@@ -114,10 +114,25 @@ quire_err engine_constraint_state(const engine *e, const engine_request *r, void
     return QUIRE_OK;
 }
 
+/* Beams are reported without the ids that a request names. */
+static quire_err submit_check_scored(const engine *e, const engine_request *r, quire_error *err) {
+    int32_t n = sampling_n_scored(&r->sampling), least = 1 + n;
+    bool fits = (r->logprobs_width == 0 || r->logprobs_width >= least) &&
+                (r->prompt_logprobs_width == 0 || r->prompt_logprobs_width >= least);
+    for (int32_t i = 0; i < n; i++) {
+        fits = fits && r->sampling.lists->scored[i] >= 0 && r->sampling.lists->scored[i] < e->desc->n_vocab;
+    }
+    return n == 0 || (fits && r->beams.width == 0)
+               ? QUIRE_OK
+               : err_set(err, QUIRE_INVALID, -1,
+                         "log-probabilities of %d given ids, of beams or beyond the vocabulary", (int)n);
+}
+
 static quire_err submit_check_request(const engine *e, const engine_request *r, quire_error *err) {
     TRY(submit_check_kind(e, r, err));
     TRY(submit_check_length(e, r, err));
     TRY(check_constraint(e, r, err));
+    TRY(submit_check_scored(e, r, err));
     if (r->logprobs_width - 1 > e->desc->n_vocab || r->prompt_logprobs_width - 1 > e->desc->n_vocab) {
         return err_set_param(err, QUIRE_BAD_REQUEST, "logprobs",
                              "log-probabilities of more tokens than the vocabulary's %d",

@@ -604,8 +604,10 @@ static const field_desc fields[] = {
      "most tokens of reasoning; -1: no limit"},
     {"timings_per_token", FIELD_BOOL, LLAMA, NONE, AT(g.more.timings_per_token, false),
      "include timings in each piece of a stream"},
-    {"token_ids_logprob", FIELD_ANY, SGLANG | LATER, NONE, UNREAD("null"),
-     "ids whose log-probabilities are returned at each position"},
+    {"token_ids_logprob", FIELD_ANY, SGLANG | PART, NONE, KEPT,
+     "with return_logprob: up to 64 ids whose log-probabilities are returned at each position; or an array "
+     "with "
+     "the same ids for each prompt"},
     {"token_type_ids", FIELD_ARRAY, EMBEDDINGS, NONE, BY(request_read_types),
      "a type for each id of an input that is given as ids; null: type 0 for all"},
     {"tokens", FIELD_PROMPT, DETOKENIZE | REQUIRED, NONE, BY(request_read_tokens),

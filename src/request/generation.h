@@ -90,4 +90,10 @@ static inline int64_t request_deadline_us(const generation *g) {
     return g->ttft_deadline_ms <= 0.0f ? 0 : all_us > g->waited_us ? all_us - g->waited_us : -1;
 }
 
+/* How many log-probabilities a token has with n_top likeliest ones; 0 for -1: it has
+ * none. */
+static inline int32_t generation_listed(const generation *g, int32_t n_top) {
+    return n_top < 0 ? 0 : 1 + n_top + sampling_n_scored(&g->sampling);
+}
+
 #endif

@@ -170,6 +170,21 @@ quire_err request_read_allowed(quire_request *r, const field_desc *f, const json
     return e;
 }
 
+quire_err request_set_scored(quire_request *r, const field_desc *f, const json_value *v, quire_error *err) {
+    int32_t ids[PARAMS_MAX_SCORED];
+    size_t n = json_length(v);
+    if (n > PARAMS_MAX_SCORED) {
+        return request_range_error(f, err, "%s has %zu ids; at most %d are taken", f->name, n,
+                                   PARAMS_MAX_SCORED);
+    }
+    TRY(read_lists_ids(r, f, v, n, ids, err));
+    TRY(n > 0 ? need_lists(r, err) : QUIRE_OK);
+    quire_err e = r->g.sampling.lists != NULL
+                      ? sampling_lists_set_scored(r->g.sampling.lists, ids, (int32_t)n)
+                      : QUIRE_OK;
+    return e == QUIRE_OK ? e : read_lists_no_memory(err);
+}
+
 /* ---- texts ---- */
 
 /* The texts of a string, of an array of strings, or of NULL: text i, and their number. */

@@ -149,6 +149,21 @@ static quire_err read_sglang_number(const quire_request *r, const char *field, i
     return QUIRE_OK;
 }
 
+/* token_ids_logprob, where log-probabilities are wanted. */
+static quire_err read_sglang_set_scored(quire_request *r, bool has, quire_error *err) {
+    const json_value *ids;
+    int64_t id;
+    TRY(read_sglang_shared(r, "token_ids_logprob", &ids, err));
+    bool is_array = ids == NULL || json_is(ids, JSON_KIND_ARRAY);
+    for (size_t i = 0; is_array && i < json_length(ids); i++) {
+        is_array = json_whole(json_at(ids, i), &id);
+    }
+    return is_array ? request_set_scored(r, request_field("token_ids_logprob", FIELD_SGLANG),
+                                         has ? ids : NULL, err)
+                    : read_sglang_type_error("token_ids_logprob", ids,
+                                             "an array of token ids, or an array of such arrays", err);
+}
+
 /* The prompt's are wanted from logprob_start_len on. Where that is not given, none are;
  * but all are where no tokens are to be generated, which would have others. */
 static quire_err read_sglang_set_logprobs(quire_request *r, quire_error *err) {
@@ -162,6 +177,7 @@ static quire_err read_sglang_set_logprobs(quire_request *r, quire_error *err) {
     TRY(read_sglang_number(r, "logprob_start_len", -1, INT32_MAX, r->g.sampling.max_tokens == 0 ? 0 : -1,
                            &start, err));
     bool has = wanted != NULL && json_truth(wanted);
+    TRY(read_sglang_set_scored(r, has, err));
     r->n_logprobs = has ? n_top : -1;
     r->n_prompt_logprobs = has && start >= 0 ? n_top : -1;
     r->g.prompt_logprobs_start = start;
@@ -229,5 +245,6 @@ quire_err request_check_sglang(quire_request *r, quire_error *err) {
     p->temperature = p->temperature < SGLANG_GREEDY_BELOW ? 0.0F : p->temperature;
     r->g.info.return_token_ids = true;
     r->g.more.is_list = r->g.more.is_list || r->n > 1;
+    r->g.more.n_scored = sampling_n_scored(p);
     return request_check_generation(r, err);
 }

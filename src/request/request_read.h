@@ -189,6 +189,9 @@ quire_err request_read_logit_bias(quire_request *r, const field_desc *f, const j
 /* Sets the biases of n ids of the vocabulary; those of an id twice add up. */
 quire_err request_set_biases(quire_request *r, const field_desc *f, const int32_t *ids, const float *bias,
                              size_t n, quire_error *err);
+/* Sets the ids of the vocabulary whose log-probabilities are reported at each position: an
+ * array, or NULL for none. */
+quire_err request_set_scored(quire_request *r, const field_desc *f, const json_value *v, quire_error *err);
 quire_err request_read_allowed(quire_request *r, const field_desc *f, const json_value *v, quire_error *err);
 quire_err request_read_bad_words(quire_request *r, const field_desc *f, const json_value *v,
                                  quire_error *err);

@@ -101,8 +101,15 @@ void logprobs_top(const float *logits, int32_t n_vocab, double normalizer, int32
     }
 }
 
-void logprobs_report(const float *logits, int32_t n_vocab, int32_t token, int32_t width, token_logprob *out) {
+void logprobs_report(const float *logits, int32_t n_vocab, int32_t token, const sampling_params *p,
+                     int32_t width, token_logprob *out) {
     double normalizer = logprobs_normalizer(logits, n_vocab);
+    int32_t n_scored = sampling_n_scored(p);
     out[0] = logprobs_of(logits, n_vocab, normalizer, token);
-    logprobs_top(logits, n_vocab, normalizer, width - 1, out + 1);
+    logprobs_top(logits, n_vocab, normalizer, width - 1 - n_scored, out + 1);
+    for (int32_t i = 0; i < n_scored; i++) {
+        int32_t id = p->lists->scored[i];
+        out[width - n_scored + i] =
+            (token_logprob){.id = id, .logprob = (float)((double)logits[id] - normalizer)};
+    }
 }

@@ -57,36 +57,48 @@ static void sglang_write_token(const response *a, const quire_logprob *p, int32_
     json_end(o, ']');
 }
 
-/* Adds a position to a pair of lists: its token and, where any are wanted, its n likeliest
- * tokens, from p[1] on. */
-static quire_err sglang_list_position(const response *a, response_logprobs *l, const quire_logprob *p,
-                                      int32_t id, int32_t n) {
-    json_out tokens = {.to = &l->content}, tops = {.to = &l->tops};
-    sglang_write_token(a, p, id, json_item(&tokens));
-    if (a->info->logprobs > 0 && p == NULL) {
-        json_raw(json_item(&tops), "null");
-    } else if (a->info->logprobs > 0) {
-        json_begin(json_item(&tops), '[');
-        for (int32_t i = 1; i <= n; i++) {
-            sglang_write_token(a, &p[i], p[i].token, json_item(&tops));
-        }
-        json_end(&tops, ']');
+/* Adds a position to a list of lists, n tokens from p on, or null; nothing unless
+ * wanted. */
+static quire_err sglang_list_several(const response *a, bool is_wanted, const quire_logprob *p, int32_t n,
+                                     strbuf *list) {
+    json_out o = {.to = list};
+    if (!is_wanted) {
+        return QUIRE_OK;
     }
-    return tokens.err ? tokens.err : tops.err;
+    if (p == NULL) {
+        json_raw(json_item(&o), "null");
+        return o.err;
+    }
+    json_begin(json_item(&o), '[');
+    for (int32_t i = 0; i < n; i++) {
+        sglang_write_token(a, &p[i], p[i].token, json_item(&o));
+    }
+    json_end(&o, ']');
+    return o.err;
+}
+
+/* Adds a position to the lists: its token, the likeliest ones, and those that the request
+ * names. p NULL: it has none. */
+static quire_err sglang_list_position(const response *a, response_logprobs *l, const quire_logprob *p,
+                                      int32_t id) {
+    json_out tokens = {.to = &l->content};
+    int32_t n_top = a->info->logprobs, n_named = a->more->n_scored;
+    sglang_write_token(a, p, id, json_item(&tokens));
+    TRY(tokens.err);
+    TRY(sglang_list_several(a, n_top > 0, p != NULL ? p + 1 : NULL, n_top, &l->tops));
+    return sglang_list_several(a, n_named > 0, p != NULL ? p + 1 + n_top : NULL, n_named, &l->values);
 }
 
 static quire_err sglang_list_prompt(const response *a, response_prompt *to, const quire_event *ev, int32_t i,
                                     const quire_logprob *p) {
     int32_t start = a->more->logprobs_start;
     bool is_listed = start >= 0 ? i >= start : i == ev->n_tokens - 1;
-    return is_listed ? sglang_list_position(a, &to->logprobs, p, ev->tokens[i], ev->n_logprobs - 1)
-                     : QUIRE_OK;
+    return is_listed ? sglang_list_position(a, &to->logprobs, p, ev->tokens[i]) : QUIRE_OK;
 }
 
 static quire_err sglang_list_token(const response *a, response_choice *c, const quire_event *ev) {
-    return ev->logprobs != NULL
-               ? sglang_list_position(a, &c->logprobs, ev->logprobs, ev->tokens[0], ev->n_logprobs - 1)
-               : QUIRE_OK;
+    return ev->logprobs != NULL ? sglang_list_position(a, &c->logprobs, ev->logprobs, ev->tokens[0])
+                                : QUIRE_OK;
 }
 
 static void sglang_write_logprobs(const response_logprobs *p, const response_logprobs *l, json_out *o) {
@@ -96,6 +108,10 @@ static void sglang_write_logprobs(const response_logprobs *p, const response_log
     if (p->tops.n + l->tops.n > 0) {
         response_write_lists("input_top_logprobs", &p->tops, &none, 0, o);
         response_write_lists("output_top_logprobs", &none, &l->tops, l->tops.n, o);
+    }
+    if (p->values.n + l->values.n > 0) {
+        response_write_lists("input_token_ids_logprobs", &p->values, &none, 0, o);
+        response_write_lists("output_token_ids_logprobs", &none, &l->values, l->values.n, o);
     }
 }
 

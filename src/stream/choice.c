@@ -396,7 +396,7 @@ quire_err choice_start(choice *c, event_memory *m, quire_event *out) {
     out->tokens = c->prompt.ids;
     out->n_tokens = (int32_t)c->prompt.n;
     c->started = true;
-    int32_t width = r->g.info.prompt_logprobs + 1;
+    int32_t width = generation_listed(&r->g, r->g.info.prompt_logprobs);
     size_t n_later = c->prompt.n > 0 ? c->prompt.n - 1 : 0, n_before = (size_t)r->g.prompt_logprobs_start - 1,
            n_none = n_before < n_later ? n_before : n_later, w = (size_t)width;
     quire_err e = fill_logprobs(m, c->prompt_logprobs, n_none * w, (n_later - n_none) * w, width, out);
@@ -499,7 +499,7 @@ quire_err choice_delta(choice *c, bool with_token, event_memory *m, quire_event 
     if (c->request->g.info.has_parts) {
         TRY(fill_parts(c, m, out));
     }
-    int32_t width = c->request->g.info.logprobs + 1;
+    int32_t width = generation_listed(&c->request->g, c->request->g.info.logprobs);
     return fill_logprobs(m, with_token ? c->logprobs : NULL, 0, (size_t)width, width, out);
 }
 

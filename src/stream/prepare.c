@@ -283,7 +283,7 @@ static int64_t token_bytes(const generation *g) {
     const quire_request_info *info = &g->info;
     int64_t listed = dialect_of(g)->listed_bytes;
     return TOKEN_BYTES + (info->return_token_ids ? TOKEN_BYTES : 0) +
-           (info->logprobs >= 0 ? listed * (info->logprobs + 1) : 0);
+           listed * generation_listed(g, info->logprobs);
 }
 
 /* Bytes of the choices of a prompt of n tokens: the echo and, in a whole response, as
@@ -296,9 +296,9 @@ static int64_t response_bytes(const stream_engine *e, const generation *g, size_
     /* those before prompt_logprobs_start are a null */
     int64_t n_null =
                 (int64_t)n_prompt < g->prompt_logprobs_start ? (int64_t)n_prompt : g->prompt_logprobs_start,
-            listed =
-                PROMPT_LISTED_BYTES * (int64_t)(info->prompt_logprobs + 1) * ((int64_t)n_prompt - n_null) +
-                (info->prompt_logprobs >= 0 ? TOKEN_BYTES * n_null : 0);
+            listed = PROMPT_LISTED_BYTES * (int64_t)generation_listed(g, info->prompt_logprobs) *
+                         ((int64_t)n_prompt - n_null) +
+                     (info->prompt_logprobs >= 0 ? TOKEN_BYTES * n_null : 0);
     /* a chat shows its prompt once, a completion with every choice */
     int64_t n_shown = dialect_of(g)->is_chat ? 1 : info->n_samples;
     bool none_new = info->stream || g->more.prompt_only || g->sampling.max_tokens < 0;
@@ -495,31 +495,31 @@ engine_request stream_engine_request(const quire_stream *s, int32_t prompt, cons
     adapter_ref *ref = from >= 0 ? s->want.ref : NULL;
     /* ranked by the log-probabilities of their tokens */
     bool ranked = r->g.info.n_samples > r->g.info.n_best;
-    return (engine_request){.priority = r->g.priority,
-                            .deadline_us = request_deadline_us(&r->g),
-                            .logprobs_width = ranked && r->g.info.logprobs < 0 ? 1 : r->g.info.logprobs + 1,
-                            .prompt_logprobs_width = r->g.info.prompt_logprobs + 1,
-                            .prompt_logprobs_start = r->g.prompt_logprobs_start,
-                            .beams = r->g.beams,
-                            .logits_out = r->logits_out,
-                            .constraint = s->rule.constraint,
-                            .prediction = s->prediction,
-                            .mods = mods_of(s->q->e, &r->g),
-                            .mods_b = prompt,
-                            .mods_are_own = r->g.has_attention,
-                            .adapter = ref,
-                            .adapter_from = ref != NULL ? from : 0,
-                            .namespace = namespace,
-                            .n_namespace =
-                                write_namespace(s->q->e, &r->g, prompt, from == 0 ? ref : NULL, namespace),
-                            .retains = r->g.cache_priority >= 0 || r->g.cache_ttl_s > 0,
-                            .retention = retention_of(&r->g),
-                            .tree = r->program,
-                            .depth = r->depth,
-                            .explain = r->g.info.explain,
-                            .shows_progress = r->g.more.return_progress,
-                            .outside = {add_work, s->q->e->text, text_tenant(r->g.tenant)},
-                            .out = s->q->out};
+    return (engine_request){
+        .priority = r->g.priority,
+        .deadline_us = request_deadline_us(&r->g),
+        .logprobs_width = generation_listed(&r->g, ranked && r->g.info.logprobs < 0 ? 0 : r->g.info.logprobs),
+        .prompt_logprobs_width = generation_listed(&r->g, r->g.info.prompt_logprobs),
+        .prompt_logprobs_start = r->g.prompt_logprobs_start,
+        .beams = r->g.beams,
+        .logits_out = r->logits_out,
+        .constraint = s->rule.constraint,
+        .prediction = s->prediction,
+        .mods = mods_of(s->q->e, &r->g),
+        .mods_b = prompt,
+        .mods_are_own = r->g.has_attention,
+        .adapter = ref,
+        .adapter_from = ref != NULL ? from : 0,
+        .namespace = namespace,
+        .n_namespace = write_namespace(s->q->e, &r->g, prompt, from == 0 ? ref : NULL, namespace),
+        .retains = r->g.cache_priority >= 0 || r->g.cache_ttl_s > 0,
+        .retention = retention_of(&r->g),
+        .tree = r->program,
+        .depth = r->depth,
+        .explain = r->g.info.explain,
+        .shows_progress = r->g.more.return_progress,
+        .outside = {add_work, s->q->e->text, text_tenant(r->g.tenant)},
+        .out = s->q->out};
 }
 
 /* Converts the limits of a forked request: its fields count from the fork position, the

@@ -135,6 +135,24 @@ def test_log_probabilities_are_those_of_the_logits(server):
     assert [t[:2] for t in none["input_token_logprobs"]] == [t[:2] for t in meta["input_token_logprobs"]]
 
 
+@pytest.mark.parametrize("more", [{}, {"top_logprobs_num": 2}])
+def test_log_probabilities_of_named_ids(exact, tmp_path, more):
+    scores, named = Scores(exact, tmp_path / "rows.npy"), [263, 12, 5]
+    body = {"text": PROMPT, "sampling_params": GREEDY, "return_logprob": True, "logprob_start_len": 2, "token_ids_logprob": named, "return_text_in_logprobs": True, **more}
+    answer = generate(exact, **body)
+    meta, ids = answer["meta_info"], scores.ids(PROMPT)
+    plain = generate(exact, **{name: value for name, value in body.items() if name != "token_ids_logprob"})
+    assert plain["text"] == answer["text"] and all(meta[name] == value for name, value in plain["meta_info"].items() if name not in ("id", "e2e_latency", "cached_tokens"))
+    assert len(meta["input_token_ids_logprobs"]) == len(ids) - 2 and len(meta["output_token_ids_logprobs"]) == 12
+    for k, position in enumerate(meta["input_token_ids_logprobs"] + meta["output_token_ids_logprobs"]):
+        before = (ids + answer["output_ids"])[:2 + k]
+        assert [i for _, i, _ in position] == named
+        assert all(abs(value - scores.of(before + [i])[-1]) < 1e-5 for value, i, _ in position), k
+    assert streamed(exact, **body)[-1]["meta_info"]["output_token_ids_logprobs"] == meta["output_token_ids_logprobs"]
+    first = generate(exact, **{**body, "logprob_start_len": 0})["meta_info"]["input_token_ids_logprobs"]
+    assert first[0] is None and first[2:] == meta["input_token_ids_logprobs"]
+
+
 def test_no_tokens_computes_the_prompt_for_the_next(server):
     text = "A prefix that nobody has asked for before"
     empty = generate(server, text=text, sampling_params={"max_new_tokens": 0})

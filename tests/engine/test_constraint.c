@@ -166,7 +166,8 @@ TEST(log_probabilities_are_those_without_the_mask) {
     bool some_unlikely = false;
     for (int32_t i = N_PROMPT; i < n; i++) {
         token_logprob own[3];
-        logprobs_report(rows + (size_t)(i - 1) * (size_t)h.n_vocab, h.n_vocab, tokens[i], 3, own);
+        logprobs_report(rows + (size_t)(i - 1) * (size_t)h.n_vocab, h.n_vocab, tokens[i], &plain.sampling, 3,
+                        own);
         assert_memory_equal(own, reported[i - N_PROMPT], sizeof own);
         some_unlikely = some_unlikely || own[0].rank > 3;
     }

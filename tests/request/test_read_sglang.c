@@ -127,6 +127,22 @@ TEST(log_probabilities_of_the_prompt_begin_where_it_is_said) {
         assert_int_equal(r->g.prompt_logprobs_start, cases[i].start > 1 ? cases[i].start : 1);
         quire_request_free(r);
     }
+    quire_request *r =
+        generate("{\"text\":[\"x\",\"y\"],\"return_logprob\":true,\"token_ids_logprob\":[[4,9],[4,9]]}");
+    assert_true(r->g.sampling.lists->n_scored == 2 && r->g.sampling.lists->scored[1] == 9 &&
+                r->g.more.n_scored == 2);
+    assert_int_equal(generation_listed(&r->g, r->g.info.logprobs), 3);
+    assert_int_equal(generation_listed(&r->g, r->g.info.prompt_logprobs), 0);
+    quire_request_free(r);
+    r = generate("{\"text\":\"x\",\"token_ids_logprob\":[4]}");
+    assert_int_equal(r->g.more.n_scored, 0); /* no log-probabilities are wanted */
+    quire_request_free(r);
+    refuse_generate("{\"text\":\"x\",\"token_ids_logprob\":[2048],\"return_logprob\":true}",
+                    "token_ids_logprob", "token_ids_logprob[0] is 2048");
+    refuse_generate("{\"text\":\"x\",\"token_ids_logprob\":\"4\"}", "body.token_ids_logprob",
+                    "an array of token ids");
+    refuse_generate("{\"text\":[\"x\",\"y\"],\"token_ids_logprob\":[[4],[5]]}", "token_ids_logprob",
+                    "differs");
     refuse_generate("{\"text\":\"x\",\"return_logprob\":1}", "body.return_logprob", "true or false");
     refuse_generate("{\"text\":\"x\",\"logprob_start_len\":-2}", "body.logprob_start_len", "from -1");
     refuse_generate("{\"text\":\"x\",\"logprob_start_len\":99999999999}", "body.logprob_start_len",
@@ -168,9 +184,9 @@ TEST(a_higher_priority_is_the_more_urgent) {
 }
 
 TEST(what_is_not_run_is_refused_by_name) {
-    static const char *const later[] = {"image_data",     "video_data",        "audio_data",
-                                        "input_embeds",   "lora_id",           "custom_logit_processor",
-                                        "session_params", "token_ids_logprob", "bootstrap_host"};
+    static const char *const later[] = {"image_data",     "video_data",    "audio_data",
+                                        "input_embeds",   "lora_id",       "custom_logit_processor",
+                                        "session_params", "bootstrap_host"};
     for (size_t i = 0; i < sizeof later / sizeof *later; i++) {
         char body[100];
         (void)snprintf(body, sizeof body, "{\"text\":\"x\",\"%s\":\"y\"}", later[i]);

@@ -57,11 +57,36 @@ TEST(the_likeliest_are_those_that_sorting_finds) {
     }
 }
 
+TEST(ids_that_are_named_come_after_the_likeliest) {
+    const float logits[] = {1, 3, 2, -INFINITY, 0};
+    const int32_t ids[] = {4, 3, 1};
+    token_logprob all[6];
+    sampling_params p;
+    sampling_params_init(&p);
+    p.lists = sampling_lists_new();
+    assert_int_equal(sampling_lists_set_scored(p.lists, ids, 3), QUIRE_OK);
+    double normalizer = logprobs_normalizer(logits, 5);
+    logprobs_report(logits, 5, 2, &p, 6, all);
+    assert_true(all[0].id == 2 && all[0].rank == 2 && all[1].id == 1 && all[1].rank == 1 && all[2].id == 2);
+    for (int i = 0; i < 3; i++) {
+        assert_int_equal(all[3 + i].id, ids[i]);
+        assert_true(all[3 + i].rank == 0 &&
+                    all[3 + i].logprob == (float)((double)logits[ids[i]] - normalizer));
+    }
+    logprobs_report(logits, 5, 2, &p, 4, all);
+    assert_true(all[0].id == 2 && all[1].id == 4 && all[3].id == 1);
+    assert_int_equal(sampling_lists_set_scored(p.lists, NULL, 0), QUIRE_OK);
+    logprobs_report(logits, 5, 2, &p, 2, all);
+    assert_true(all[1].id == 1);
+    sampling_lists_drop(p.lists);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(ranks_of_equal_logits_are_the_worst_of_them),
         cmocka_unit_test(masked_tokens_come_last_and_have_no_probability),
         cmocka_unit_test(the_likeliest_are_those_that_sorting_finds),
+        cmocka_unit_test(ids_that_are_named_come_after_the_likeliest),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
