@@ -388,6 +388,8 @@ static quire_err step_read_program(step_reader *r, const json_value *v, program_
         return step_reader_refuse(r, "seed must be an integer from 0 on, inputs an object, model a text");
     }
     to->seed = (uint64_t)number;
+    to->model = model != NULL ? mem_dup(json_str(model).p, json_str(model).n) : NULL;
+    TRY(model != NULL ? step_reader_has(r, to->model) : QUIRE_OK);
     TRY(step_read_object(r, json_get(v, "fields"), "", &to->fields, &to->n_fields));
     TRY(step_check_fields(r, json_get(v, "fields")));
     TRY(step_read_object(r, json_get(v, "chat"), "", &to->chat, &to->n_chat));

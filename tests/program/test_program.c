@@ -50,6 +50,20 @@ TEST(a_text_and_a_gen_are_a_completion) {
     quire_state_close(p);
 }
 
+TEST(a_program_says_how_it_is_answered) {
+    quire_state *p = program_of(ps, "{\"model\": \"m\", \"stream\": true, \"explain\": true, \"steps\": []}");
+    const quire_program_info *info = quire_program_describe(p);
+    seen s;
+    assert_string_equal(info->model, "m");
+    assert_true(info->stream && info->explain);
+    run_to_idle(ps, &s);
+    quire_state_close(p);
+    p = program_of(ps, "{\"steps\": []}");
+    info = quire_program_describe(p);
+    assert_true(info->model == NULL && !info->stream && !info->explain);
+    quire_state_close(p);
+}
+
 TEST(calls_are_the_same_program) {
     static const char fields[] = "{\"max_tokens\": 6, \"temperature\": 0}";
     quire_state *p, *forks[3];
@@ -373,6 +387,7 @@ TEST(a_program_over_its_tokens_or_bytes_fails_as_a_whole) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_text_and_a_gen_are_a_completion),
+        cmocka_unit_test(a_program_says_how_it_is_answered),
         cmocka_unit_test(calls_are_the_same_program),
         cmocka_unit_test(choices_have_the_scores_of_their_logits),
         cmocka_unit_test(greedy_selection_compares_token_by_token),
