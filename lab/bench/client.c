@@ -14,9 +14,10 @@
  * of not more than so many steps each; and how often it is tried. */
 enum { LEAST_LOOKS = 4, MOST_TOGETHER = 8, MOST_TRIES = 3 };
 
-quire_err client_open(const quire_options *o, engine_ablations off, client *out, quire_error *err) {
+static quire_err client_open_engine(const quire_options *o, engine_ablations off, const quire_engine *beside,
+                                    client *out, quire_error *err) {
     *out = (client){.failure = {.message = ""}};
-    TRY(engine_open_ablated(o, &off, NULL, &out->engine, err));
+    TRY(engine_open_ablated(o, &off, beside, &out->engine, err));
     out->info = quire_engine_info(out->engine);
     quire_err e = quire_queue_open(out->engine, &out->queue);
     if (e != QUIRE_OK) {
@@ -24,6 +25,14 @@ quire_err client_open(const quire_options *o, engine_ablations off, client *out,
         return err_set(err, e, -1, "the engine's queue could not be opened: %s", quire_err_text(e));
     }
     return QUIRE_OK;
+}
+
+quire_err client_open(const quire_options *o, engine_ablations off, client *out, quire_error *err) {
+    return client_open_engine(o, off, NULL, out, err);
+}
+
+quire_err client_open_beside(const client *host, const quire_options *o, client *out, quire_error *err) {
+    return client_open_engine(o, (engine_ablations){0}, host->engine, out, err);
 }
 
 void client_close(client *c) {

@@ -40,6 +40,8 @@ typedef struct client_field {
 typedef quire_err client_run(void *context, double *speed, quire_error *err);
 
 quire_err client_open(const quire_options *o, engine_ablations off, client *out, quire_error *err);
+/* The same of a model beside another one's. */
+quire_err client_open_beside(const client *host, const quire_options *o, client *out, quire_error *err);
 void client_close(client *c);
 /* Sends ids[0..n) for at most n_output tokens, with these fields; *s stays where it is
  * until it is done. */

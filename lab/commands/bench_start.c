@@ -1,5 +1,7 @@
 /* `quire bench start`: from exec to a model's first token, the first time and, with the
- * pack cache, every later time; and how much of that is the token's own arithmetic. */
+ * pack cache, every later time; the same of a model that is opened beside another one, as a
+ * server does with one that was unloaded; and how much of that is the token's own
+ * arithmetic. */
 #include <errno.h>
 #include <fcntl.h>
 #include <signal.h>
@@ -49,6 +51,44 @@ static quire_err measure_token(const bench_start_options *o, double *least_ms, q
     TRY(client_open(&own, (engine_ablations){0}, &c, err));
     quire_err e = time_tokens(&c, least_ms, err);
     client_close(&c);
+    return e;
+}
+
+/* ---- beside another model ---- */
+
+/* Opens the model, has a token, and closes it again. */
+static quire_err time_return(const client *host, const quire_options *o, double *ms, quire_error *err) {
+    client c;
+    sent s = {0};
+    const int64_t start = clock_us();
+    TRY(client_open_beside(host, o, &c, err));
+    quire_err e = client_send(&c, &(int32_t){1}, 1, 1, &s, err);
+    e = e == QUIRE_OK ? client_await(&c, 1, err) : e;
+    *ms = (double)(s.first_us - start) * 1e-3;
+    client_close(&c);
+    return e;
+}
+
+/* A model beside the small built-in one, which stays; one return before them does not
+ * count. */
+static quire_err measure_returns(const bench_start_options *o, start_figure *out, quire_error *err) {
+    double ms[START_MAX_RUNS], warm;
+    quire_options of_host = o->cli.engine;
+    client host;
+    of_host.model = "builtin-small";
+    of_host.hf_overrides = of_host.override_kv = NULL;
+    of_host.compute = QUIRE_COMPUTE_AUTO;
+    of_host.n_pages = 64;
+    TRY(client_open(&of_host, (engine_ablations){0}, &host, err));
+    quire_err e = time_return(&host, &o->cli.engine, &warm, err);
+    for (int32_t i = 0; i < o->n_runs && e == QUIRE_OK; i++) {
+        e = time_return(&host, &o->cli.engine, &ms[i], err);
+    }
+    client_close(&host);
+    if (e == QUIRE_OK) {
+        out->median_ms = figures_percentile(ms, o->n_runs, 0.5);
+        out->least_ms = ms[0];
+    }
     return e;
 }
 
@@ -220,7 +260,8 @@ static void bench_start_print_line(const bench_start_options *o, const char *nam
     FIGURE_LINE("start", name, NULL, ms, "ms", {"model", o->cli.engine.model, 0}, {"runs", NULL, o->n_runs});
 }
 
-static void bench_start_print_lines(const bench_start_options *o, const start_times *t) {
+static void bench_start_print_lines(const bench_start_options *o, const start_times *t,
+                                    const start_figure *beside) {
     if (t->has_second) {
         bench_start_print_line(o, "first", t->first.least_ms);
         bench_start_print_line(o, "first_median", t->first.median_ms);
@@ -231,6 +272,8 @@ static void bench_start_print_lines(const bench_start_options *o, const start_ti
         bench_start_print_line(o, "first_token", t->first.least_ms);
         bench_start_print_line(o, "first_token_median", t->first.median_ms);
     }
+    bench_start_print_line(o, "beside", beside->least_ms);
+    bench_start_print_line(o, "beside_median", beside->median_ms);
     bench_start_print_line(o, "token", t->token_ms);
 }
 
@@ -245,9 +288,11 @@ static quire_err bench_start_run(const cli_options *cli, quire_error *err) {
           KEY("median_ms", "median ms", 10, 1), KEY("token_ms", "token alone ms", 15, 1),
           KEY("start_ms", "start ms", 9, 1));
     start_times s;
+    start_figure beside;
     TRY(measure_start(o, &s, err));
+    TRY(measure_returns(o, &beside, err));
     if (o->cli.json) {
-        bench_start_print_lines(o, &s);
+        bench_start_print_lines(o, &s, &beside);
         return QUIRE_OK;
     }
     table_begin(&t, "from exec to the first token of a prompt of one token");
@@ -255,9 +300,11 @@ static quire_err bench_start_run(const cli_options *cli, quire_error *err) {
     if (s.has_second) {
         bench_start_print_row(&t, "second", &s.second, s.token_ms);
     }
+    bench_start_print_row(&t, "beside", &beside, s.token_ms);
     table_note(&t,
                "%s: least of %d starts with the files in the page cache, their median, the same request in "
-               "an engine that is open, and what the start adds to it.%s",
+               "an engine that is open, and what the start adds to it. Beside: without exec, where a "
+               "server opens it beside a model that stays, as one that was unloaded.%s",
                o->cli.engine.model, (int)o->n_runs,
                s.has_second ? " First: with an empty pack cache. Second: with the model's packed form there, "
                               "its checksums checked."

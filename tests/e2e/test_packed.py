@@ -126,10 +126,10 @@ def test_bench_start_times_the_program_from_its_start(quire, tmp_path):
     (row,) = bench_lines.rows(bench_start(quire, packed, "--json"))
     assert (row["bench"], row["model"], row["runs"]) == ("start", str(packed), 3)
     assert row["token"] > 0 and 0 < row["first_token"] <= row["first_token_median"]
-    assert row["start"] == pytest.approx(row["first_token"] - row["token"])
+    assert row["start"] == pytest.approx(row["first_token"] - row["token"]) and 0 < row["beside"] <= row["beside_median"]
     (row,) = bench_lines.rows(bench_start(quire, model, "--json"))
     assert (row["bench"], row["model"], row["runs"]) == ("start", str(model), 3)
-    assert row["token"] > 0 and 0 < row["first"] <= row["first_median"] and 0 < row["second"] <= row["second_median"]
+    assert row["token"] > 0 and 0 < row["first"] <= row["first_median"] and 0 < row["second"] <= row["second_median"] and row["beside"] > 0
     assert "first token ms" in bench_start(quire, packed) and "second" in bench_start(quire, model)
     broken = subprocess.run([quire, "bench", "start", tmp_path / "none"], capture_output=True, text=True)
     assert broken.returncode == 1 and "none" in broken.stderr
