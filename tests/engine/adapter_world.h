@@ -22,24 +22,25 @@ typedef struct world_adapters {
 
 /* ---- files ---- */
 
-/* Writes a PEFT directory that changes the outputs of attention and their queries. */
-static inline void adapter_write(const char *dir, const model_desc *d, uint64_t seed) {
-    char path[128], header[8192];
-    const layer_desc *l = desc_attention_layer(d);
-    size_t n = 0, at = 0, rank = WORLD_RANK, width = (size_t)d->d_model,
-           heads = (size_t)l->n_heads * (size_t)d->caches[l->caches[0]].d_key;
-    const struct {
-        const char *name;
-        size_t n_in, n_out;
-    } linears[] = {{"q_proj", width, heads}, {"o_proj", heads, width}};
+/* A linear of a layer. */
+typedef struct world_linear {
+    const char *name;
+    size_t n_in, n_out;
+} world_linear;
+
+/* Writes a PEFT directory that changes n linears of each layer. */
+static inline void adapter_write(const char *dir, const model_desc *d, const world_linear *linears,
+                                 int n_linears, uint64_t seed) {
+    char path[128];
+    static char header[32768];
+    size_t n = 0, at = 0, rank = WORLD_RANK;
     n += (size_t)snprintf(header, sizeof header, "{");
     for (int32_t i = 0; i < d->n_layers && i < 8; i++) {
-        for (int k = 0; k < 4; k++) {
+        for (int k = 0; k < 2 * n_linears; k++) {
             size_t rows = k % 2 == 0 ? rank : linears[k / 2].n_out,
                    columns = k % 2 == 0 ? linears[k / 2].n_in : rank;
             n += (size_t)snprintf(header + n, sizeof header - n,
-                                  "%s\"base_model.model.model.layers.%d.self_attn.%s.lora_%c.weight\":{"
-                                  "\"dtype\":"
+                                  "%s\"base_model.model.model.layers.%d.%s.lora_%c.weight\":{\"dtype\":"
                                   "\"F32\",\"shape\":[%zu,%zu],\"data_offsets\":[%zu,%zu]}",
                                   n > 1 ? "," : "", (int)i, linears[k / 2].name, k % 2 == 0 ? 'A' : 'B', rows,
                                   columns, at, at + rows * columns * sizeof(float));
@@ -63,9 +64,7 @@ static inline void adapter_write(const char *dir, const model_desc *d, uint64_t 
     (void)snprintf(path, sizeof path, "%s/adapter_config.json", dir);
     f = fopen(path, "w");
     assert_non_null(f);
-    (void)fprintf(
-        f, "{\"peft_type\":\"LORA\",\"r\":%d,\"lora_alpha\":%d,\"target_modules\":[\"q_proj\",\"o_proj\"]}",
-        WORLD_RANK, WORLD_RANK);
+    (void)fprintf(f, "{\"peft_type\":\"LORA\",\"r\":%d,\"lora_alpha\":%d}", WORLD_RANK, WORLD_RANK);
     (void)fclose(f);
 }
 
@@ -73,7 +72,9 @@ static inline void adapter_path(int i, char out[80]) {
     (void)snprintf(out, 80, "%s/%d", world_root, i);
 }
 
-/* Writes the adapters, of MODEL. Of a cmocka group. */
+/* Writes the adapters, of MODEL: the first changes the outputs of attention and their
+ * queries, the second all linears, the third those of the feed-forward part. Of a cmocka
+ * group. */
 static inline int adapters_write(void **state) {
     harness h = {0};
     char path[80];
@@ -81,9 +82,19 @@ static inline int adapters_write(void **state) {
     harness_open(&harness_defaults, &h);
     (void)snprintf(world_root, sizeof world_root, "/tmp/quire-test-adapters-%ld", (long)getpid());
     assert_int_equal(mkdir(world_root, 0700), 0);
+    const model_desc *d = model_description(h.m);
+    const layer_desc *l = desc_attention_layer(d);
+    const size_t width = (size_t)d->d_model, head = (size_t)d->caches[l->caches[0]].d_key,
+                 heads = (size_t)l->n_heads * head, kv = (size_t)d->caches[l->caches[0]].n_kv_heads * head,
+                 ff = (size_t)l->d_ff;
+    const world_linear all[] = {{"self_attn.k_proj", width, kv},    {"self_attn.v_proj", width, kv},
+                                {"self_attn.q_proj", width, heads}, {"self_attn.o_proj", heads, width},
+                                {"mlp.gate_proj", width, ff},       {"mlp.up_proj", width, ff},
+                                {"mlp.down_proj", ff, width}};
+    const struct { int first, n; } changed[WORLD_ADAPTERS] = {{2, 2}, {0, 7}, {4, 3}};
     for (int i = 0; i < WORLD_ADAPTERS; i++) {
         adapter_path(i, path);
-        adapter_write(path, model_description(h.m), 100 + (uint64_t)i);
+        adapter_write(path, d, all + changed[i].first, changed[i].n, 100 + (uint64_t)i);
     }
     harness_close(&h);
     return 0;

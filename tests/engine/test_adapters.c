@@ -161,23 +161,30 @@ static void all_ways(compute_mode compute, int own) {
 
 TEST(logits_under_an_adapter_do_not_depend_on_how_they_were_run) {
     all_ways(COMPUTE_F32, 0);
+    all_ways(COMPUTE_BF16, 2);
     all_ways(COMPUTE_INT8, 1);
+    all_ways(COMPUTE_INT8, 2);
 }
 
 TEST(the_bases_rows_are_those_of_an_engine_without_adapters) {
-    outcome without, with, other;
-    way w = {.o = harness_defaults, .own = -1};
-    run_way(&w, &without);
-    w = usual(-1);
-    w.n_strangers = N_STRANGERS;
-    run_way(&w, &with);
-    assert_true(same(&without, &with, true));
-    w.own = 0;
-    run_way(&w, &other);
-    assert_false(same(&without, &other, true)); /* the adapter does something */
-    mem_free(without.logits);
-    mem_free(with.logits);
-    mem_free(other.logits);
+    for (compute_mode compute = COMPUTE_F32; compute <= COMPUTE_INT8; compute++) {
+        outcome without, with, other;
+        way w = {.o = harness_defaults, .own = -1};
+        w.o.compute = compute;
+        run_way(&w, &without);
+        w = usual(-1);
+        w.o.compute = compute;
+        w.n_strangers = N_STRANGERS;
+        run_way(&w, &with);
+        assert_true(same(&without, &with, true));
+        for (w.own = 0; w.own < WORLD_ADAPTERS; w.own++) {
+            run_way(&w, &other);
+            assert_false(same(&without, &other, true)); /* the adapter does something */
+            mem_free(other.logits);
+        }
+        mem_free(without.logits);
+        mem_free(with.logits);
+    }
 }
 
 TEST(few_pages_preempt_and_change_no_bit) {
