@@ -6,6 +6,7 @@
 #include "core/quant.h"
 #include "made_adapter.h"
 #include "model/arch.h"
+#include "pack_model.h"
 #include "test.h"
 
 #define BASE "tests/golden/lora/base"
@@ -267,6 +268,30 @@ TEST(an_adapter_of_a_quantised_base_is_as_far_off_as_the_base) {
     mem_free(blocks);
 }
 
+TEST(a_packed_base_gives_the_bits_of_its_source) {
+    static const char *const names[] = {"all-r6-rslora", "dora-r3", "embed-head", "save-norm-f16"};
+    const temp_dir d = temp_new();
+    model_file *f;
+    quire_error err = {0};
+    const char *packed = temp_path(&d, "base.packed");
+    char own[512], path[256];
+    (void)snprintf(own, sizeof own, "%s", packed);
+    assert_int_equal(model_file_open(BASE, &f, &err), QUIRE_OK);
+    pack_model(f, COMPUTE_F32, own);
+    model_file_close(f);
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+        size_t n, n_packed;
+        (void)snprintf(path, sizeof path, "tests/golden/lora/%s", names[i]);
+        float *want = logits_with(BASE, path, &n), *got = logits_with(own, path, &n_packed);
+        assert_int_equal(n, n_packed);
+        assert_memory_equal(want, got, n * sizeof *want);
+        mem_free(want);
+        mem_free(got);
+    }
+    unlink(own);
+    rmdir(d.path);
+}
+
 /* ---- GLM-4V ---- */
 
 enum { GLM_WIDTH = 32, GLM_HEADS = 4, GLM_HEAD = 8, GLM_ROTATES = 4 };
@@ -426,6 +451,7 @@ int main(void) {
         cmocka_unit_test(a_dora_of_quantised_weights_is_that_of_their_values),
         cmocka_unit_test(an_adapter_adds_to_weights_of_every_architecture),
         cmocka_unit_test(an_adapter_of_a_quantised_base_is_as_far_off_as_the_base),
+        cmocka_unit_test(a_packed_base_gives_the_bits_of_its_source),
         cmocka_unit_test(queries_of_glm_4v_rotate_alike_in_both_formats),
     };
     return cmocka_run_group_tests_name("adapters on bases of every kind", tests, NULL, NULL);
