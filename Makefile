@@ -35,7 +35,7 @@ test-long: ## the same with more rounds, the Promela models, ten minutes of each
 	@tools/packages.sh test-long || true
 	@tools/test.sh --long
 	@tools/packages.sh fuzz
-	@tools/fuzz.sh 600 grammar parsers calls
+	@tools/fuzz.sh 600 grammar parsers calls program
 	@tools/fuzz.sh 9600 requests # ten minutes of each dialect
 	@$(MAKE) --no-print-directory asan tsan check
 	@cmake --build build/tsan --target quire_program >build/tsan/program.log && QUIRE_BIN=build/tsan/quire build/venv/bin/python -m pytest -q -p no:cacheprovider tests/e2e/test_storm.py

@@ -6,17 +6,6 @@
 
 /* ---- what runs programs ---- */
 
-void quire_program_limits_init_sized(quire_program_limits *l, size_t size) {
-    const quire_program_limits all = {.size = size,
-                                      .max_states = 1024,
-                                      .max_depth = 16,
-                                      .max_steps = 65536,
-                                      .max_tokens = 4194304,
-                                      .max_bytes = (int64_t)64 << 20};
-    memset(l, 0, size);
-    memcpy(l, &all, size < sizeof all ? size : sizeof all);
-}
-
 quire_err quire_programs_open(quire_engine *e, quire_programs **out) {
     void *executor;
     *out = NULL;

@@ -444,6 +444,17 @@ void program_close(program_root *r) {
     mem_free(r);
 }
 
+void quire_program_limits_init_sized(quire_program_limits *l, size_t size) {
+    const quire_program_limits all = {.size = size,
+                                      .max_states = 1024,
+                                      .max_depth = 16,
+                                      .max_steps = 65536,
+                                      .max_tokens = 4194304,
+                                      .max_bytes = (int64_t)64 << 20};
+    memset(l, 0, size);
+    memcpy(l, &all, size < sizeof all ? size : sizeof all);
+}
+
 static quire_err root_set_options(program_root *r, const quire_state_options *o, quire_error *err) {
     quire_program_limits_init(&r->limits);
     if (o == NULL) {
