@@ -98,6 +98,9 @@ static quire_err experiment_load_run_workload(const experiment_options *o, const
 static quire_err experiment_workload(const cli_options *cli, quire_error *err) {
     const experiment_options *o = (const void *)cli;
     char machine[160];
+    if (o->as != NULL) {
+        return experiment_programs(o, err);
+    }
     TABLE(s, "workload", o->cli.json, WORD("workload", "workload", 8), WORD("cache", "cache", 5),
           WORD("schedule", "order", 6), WORD("eviction", "evicts", 7), KEY("pool", "pool", 5, 0),
           FIGURE("prompt", "prompt", 7, 0, "tokens"), FIGURE("computed", "computed", 8, 0, "tokens"),
@@ -325,10 +328,17 @@ static quire_err experiment_ablation(const cli_options *cli, quire_error *err) {
     return o->cli.argument == NULL ? experiment_batching(o, machine, err) : QUIRE_OK;
 }
 
+static const flag workload_flags[] = {
+    {"--as", "LIST", "run programs: as program, at-once, requests, no-cache (docs/programs.md)", FLAG_TEXT,
+     .offset = offsetof(experiment_options, as)},
+    {0},
+};
+
 EXPERIMENT(workload, " [NAME]", ARGUMENT_NAME, "speed and hit rate of kinds of requests, by cache and policy",
            "  quire bench workload chatbot                           also: mmlu5 gsm8k react json long chat "
-           "agents unique\n",
-           flags_experiment_page);
+           "agents unique\n"
+           "  quire bench workload --as program,requests --runs 3    programs of eight shapes\n",
+           workload_flags, flags_experiment_page);
 
 EXPERIMENT(ablation, " [NAME]", ARGUMENT_NAME, "workloads with one mechanism switched off",
            "  quire bench ablation chat --json\n", flags_experiment_page);

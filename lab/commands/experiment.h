@@ -14,6 +14,7 @@
 typedef struct experiment_options {
     cli_options cli;
     const char *pages;   /* tokens a page holds, "1,16,256" */
+    const char *as;      /* workload: ways to run programs, "program,requests"; NULL: requests by cache */
     const char *samples; /* answers to a prompt, "2,4,6" */
     const char *lengths; /* scenario: tokens of the prompts; of a chat, what each turn adds */
     int32_t n_prompt;    /* sharing: tokens of each prompt */
@@ -38,6 +39,9 @@ extern const flag flags_experiment[], flags_experiment_page[];
         .options_size = sizeof(experiment_options),                                                          \
         .defaults = experiment_defaults,                                                                     \
         .run = experiment_##own}
+
+/* bench_programs.c: bench workload --as. */
+quire_err experiment_programs(const experiment_options *o, quire_error *err);
 
 /* bench_workload.c: the last table of bench ablation. machine: what lab_describe says. */
 quire_err experiment_batching(const experiment_options *o, const char *machine, quire_error *err);

@@ -166,6 +166,16 @@ def test_tput_counts_what_growing_and_gathering_copy(quire):
         assert all(row[way] > 0 for way in ("alone", "growing", "gathered", "padded", "fused"))
 
 
+def test_programs_compute_each_distinct_token_after_a_distinct_prefix_once(quire):
+    """The tokens of all ways are the same, or the command fails."""
+    distinct = {"mmlu5": 600 + 24 * 60, "gsm8k": 500 + 16 * 50, "json-form": 240 + 8 * (6 * 8 + 5), "one-chat": 120 + 6 * 40 + 5}
+    for task, n in distinct.items():
+        table = rows("bench", "workload", task, "--as", "program,requests,no-cache", *MODEL)[0]["workload"]
+        program, requests, uncached = table
+        assert program["computed"] == requests["computed"] == n and uncached["computed"] == uncached["prompt"] == requests["prompt"] > n
+        assert program["calls"] == requests["calls"] and requests["relative"] == 1
+
+
 def test_the_chatbot_workload_is_worked_example_24(quire):
     table = rows("bench", "workload", "chatbot", "--runs", "1", *MODEL)[0]["workload"]
     by_cache = {row["cache"]: row for row in reversed(table) if row["pool"] is None}
