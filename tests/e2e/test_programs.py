@@ -1,6 +1,8 @@
 """Programs over HTTP and from a file: their values are those of plain requests, they stream, they are cancelled, and hostile ones end at their bounds."""
 import http.client
 import json
+import pathlib
+import re
 import subprocess
 import threading
 
@@ -201,6 +203,23 @@ def test_a_program_takes_a_bounded_time(quire):
     status, _, text = s.ask("POST", "/v1/programs", {"steps": ["Once", {"repeat": 60000, "steps": [{"gen": "x", "max_tokens": 2, "ignore_eos": True}, {"tokens": [300]}]}]})
     assert status == 200 and "1 s" in json.loads(text)["errors"][0]["message"] or "context" in text, text
     assert s.stop() == 0
+
+
+PAGE = (pathlib.Path(__file__).parent.parent.parent / "docs/programs.md").read_text()
+SHOWN = re.findall(r"```json\n(.*?)\n```\ngives `([^\n]*)`, with (\d+) prompt tokens, of which (\d+) were computed", PAGE, re.S)
+
+
+def test_the_page_shows_ten():
+    assert len(SHOWN) == 10
+
+
+@pytest.mark.parametrize("shown", SHOWN, ids=range(len(SHOWN)))
+def test_the_programs_of_the_page_give_what_it_says(server, tmp_path, shown):
+    (tmp_path / "p.json").write_text(shown[0])
+    done = subprocess.run([QUIRE, "run", "builtin", "--program", tmp_path / "p.json", "-q"], capture_output=True, text=True)
+    got = json.loads(done.stdout)
+    assert done.returncode == 0 and got["variables"] == json.loads(shown[1])
+    assert (got["usage"]["prompt_tokens"], got["usage"]["computed_tokens"]) == (int(shown[2]), int(shown[3]))
 
 
 def test_a_file_is_run(server, tmp_path):
