@@ -36,7 +36,7 @@ test-long: ## the same with more rounds, the Promela models, ten minutes of each
 	@tools/test.sh --long
 	@tools/packages.sh fuzz
 	@tools/fuzz.sh 600 grammar parsers calls program
-	@tools/fuzz.sh 9600 requests # ten minutes of each dialect
+	@tools/fuzz.sh 10800 requests # ten minutes of each dialect
 	@$(MAKE) --no-print-directory asan tsan check
 	@cmake --build build/tsan --target quire_program >build/tsan/program.log && QUIRE_BIN=build/tsan/quire build/venv/bin/python -m pytest -q -p no:cacheprovider tests/e2e/test_storm.py
 	@tools/bare.sh 13 --quick || [ $$? -eq 77 ]

@@ -470,8 +470,7 @@ static const field_desc fields[] = {
     {"samplers", FIELD_ANY, LLAMA, NONE, BY(request_read_samplers),
      "the samplers to apply, in this order: an array of names, or a string of their letters"},
     {"sampling_params", FIELD_ANY, SGLANG | PART, RULE_INSIDE, KEPT,
-     "an object of parameters of sampling, lengths and rules; or an array with the same object for each "
-     "prompt"},
+     "an object of parameters of sampling, lengths and rules; or an array with one for each prompt"},
     {"sampling_params", FIELD_ANY, ENCODE | IGNORED, NONE, UNREAD("null"),
      "parameters of sampling, which do not change embeddings"},
     {"sampling_params.custom_params", FIELD_OBJECT, SGLANG | IGNORED, NONE, UNREAD("null"),

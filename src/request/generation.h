@@ -51,6 +51,9 @@ typedef struct generation {
     int32_t keeps_end;         /* of a prompt that is cut: 1: its end, 0: its beginning; -1: not given */
 
     sampling_params sampling;
+    /* [n_prompts] mem_new'd, those of each prompt, each with a reference to its lists, and
+     * `sampling` has the most tokens of any; NULL: `sampling` is that of all */
+    sampling_params *each;
     beam_params beams;      /* width 0: no beam search */
     pooling_params pooling; /* of embeddings */
     /* of its field `attention`, a reference; or NULL: neither mask nor change of

@@ -65,8 +65,21 @@ quire_err request_read_sglang_priority(quire_request *r, const field_desc *f, co
 
 /* ---- one value for all prompts, or an array with one for each ---- */
 
-/* The field's value, *out; NULL: it is not given, or null. The prompts of a request share
- * all that is asked of them: the values of an array must be the same. */
+static bool read_sglang_is_same(const json_value *a, const json_value *b) {
+    return a == NULL || b == NULL ? a == b : json_same(a, b);
+}
+
+/* The first element of an array that differs from element 0; its length: none does. */
+static size_t read_sglang_differing(const json_value *list) {
+    size_t i = 1;
+    while (i < json_length(list) && read_sglang_is_same(json_at(list, 0), json_at(list, i))) {
+        i++;
+    }
+    return i;
+}
+
+/* The field's value, *out; NULL: it is not given, or null. The values of an array must be
+ * the same. */
 static quire_err read_sglang_shared(const quire_request *r, const char *field, const json_value **out,
                                     quire_error *err) {
     const json_value *v = request_part(r, field);
@@ -82,16 +95,13 @@ static quire_err read_sglang_shared(const quire_request *r, const char *field, c
                              json_length(v), (int)r->g.n_prompts);
     }
     *out = json_at(v, 0);
-    for (size_t i = 1; i < json_length(v); i++) {
-        const json_value *other = json_at(v, i);
-        if (*out == NULL || other == NULL ? *out != other : !json_same(*out, other)) {
-            return err_set_param(err, QUIRE_BAD_REQUEST, field,
-                                 "%s[%zu] differs from %s[0]; the prompts of a request share their settings "
-                                 "here: send those with others as requests of their own",
-                                 field, i, field);
-        }
-    }
-    return QUIRE_OK;
+    size_t i = read_sglang_differing(v);
+    return i >= json_length(v)
+               ? QUIRE_OK
+               : err_set_param(err, QUIRE_BAD_REQUEST, field,
+                               "%s[%zu] differs from %s[0]; the prompts of a request have it in common: send "
+                               "those with another as requests of their own",
+                               field, i, field);
 }
 
 static quire_err read_sglang_type_error(const char *field, const json_value *v, const char *what,
@@ -119,9 +129,7 @@ static quire_err read_sglang_set_param(quire_request *r, const json_member *m, q
     return request_set_and_keep(r, f, m->value, err);
 }
 
-static quire_err read_sglang_set_params(quire_request *r, quire_error *err) {
-    const json_value *params;
-    TRY(read_sglang_shared(r, "sampling_params", &params, err));
+static quire_err read_sglang_set_object(quire_request *r, const json_value *params, quire_error *err) {
     if (params != NULL && !json_is(params, JSON_KIND_OBJECT)) {
         return read_sglang_type_error("sampling_params", params, "an object, or an array of objects", err);
     }
@@ -129,6 +137,83 @@ static quire_err read_sglang_set_params(quire_request *r, quire_error *err) {
         TRY(read_sglang_set_param(r, &m, err));
     }
     return QUIRE_OK;
+}
+
+/* Whether the prompts of a request may differ in a parameter: in all but n, those of the
+ * text, rules, and what ends an answer, which a rule knows too. */
+static bool read_sglang_may_differ(const char *member) {
+    char name[64];
+    (void)snprintf(name, sizeof name, "sampling_params.%.40s", member);
+    const field_desc *f = request_field(name, FIELD_SGLANG);
+    return f != NULL && (f->flags & FIELD_SAMPLING) != 0 && f->read != request_read_stop_tokens &&
+           f->place != offsetof(quire_request, g.sampling.ignore_eos);
+}
+
+/* Checks that `from` has no parameter that `other`, element i, must share and does not. */
+static quire_err read_sglang_check_shared(const json_value *from, const json_value *other, size_t i,
+                                          quire_error *err) {
+    for (json_member m = {0}; json_next(from, &m);) {
+        if (!read_sglang_is_same(m.value, json_get(other, m.name)) && !read_sglang_may_differ(m.name)) {
+            return err_set_param(
+                err, QUIRE_BAD_REQUEST, "sampling_params",
+                "sampling_params[%zu] has another %.40s than sampling_params[0]; the prompts of a "
+                "request have it in common",
+                i, m.name);
+        }
+    }
+    return QUIRE_OK;
+}
+
+/* Swaps the parameters of all prompts with those of prompt i, for what sets or checks the
+ * former. */
+static void read_sglang_swap(quire_request *r, int32_t i) {
+    const sampling_params all = r->g.sampling;
+    r->g.sampling = r->g.each[i];
+    r->g.each[i] = all;
+}
+
+static bool read_sglang_is_longer(int32_t max_tokens, int32_t than) {
+    return than >= 0 && (max_tokens < 0 || max_tokens > than);
+}
+
+/* Sets g.each from an array of n_prompts objects, which begin with what g.sampling is. */
+static quire_err read_sglang_set_each(quire_request *r, const json_value *list, quire_error *err) {
+    int32_t n = (int32_t)json_length(list);
+    r->g.each = mem_new((size_t)n, sizeof *r->g.each);
+    TRY(mem_check_for(r->g.each, "the parameters of prompts", err));
+    sampling_lists_drop(r->g.sampling.lists);
+    r->g.sampling.lists = NULL;
+    for (int32_t i = 0; i < n; i++) {
+        r->g.each[i] = r->g.sampling;
+    }
+    r->n_each = n;
+    for (int32_t i = 0; i < n; i++) {
+        const json_value *own = json_at(list, (size_t)i), *first = json_at(list, 0);
+        TRY(read_sglang_check_shared(first, own, (size_t)i, err));
+        TRY(read_sglang_check_shared(own, first, (size_t)i, err));
+        read_sglang_swap(r, i);
+        quire_err e = read_sglang_set_object(r, own, err);
+        read_sglang_swap(r, i);
+        TRY(e);
+    }
+    r->g.sampling = r->g.each[0];
+    sampling_lists_hold(r->g.sampling.lists);
+    for (int32_t i = 0; i < n; i++) {
+        bool is_longer = read_sglang_is_longer(r->g.each[i].max_tokens, r->g.sampling.max_tokens);
+        r->g.sampling.max_tokens = is_longer ? r->g.each[i].max_tokens : r->g.sampling.max_tokens;
+    }
+    return QUIRE_OK;
+}
+
+static quire_err read_sglang_set_params(quire_request *r, quire_error *err) {
+    const json_value *given = request_part(r, "sampling_params"), *params;
+    size_t n = json_length(given);
+    request_drop_each(r);
+    if (json_is(given, JSON_KIND_ARRAY) && n == (size_t)r->g.n_prompts && read_sglang_differing(given) < n) {
+        return read_sglang_set_each(r, given, err);
+    }
+    TRY(read_sglang_shared(r, "sampling_params", &params, err));
+    return read_sglang_set_object(r, params, err);
 }
 
 /* ---- log-probabilities ---- */
@@ -158,8 +243,15 @@ static quire_err read_sglang_set_scored(quire_request *r, bool has, quire_error 
     for (size_t i = 0; is_array && i < json_length(ids); i++) {
         is_array = json_whole(json_at(ids, i), &id);
     }
-    return is_array ? request_set_scored(r, request_field("token_ids_logprob", FIELD_SGLANG),
-                                         has ? ids : NULL, err)
+    const field_desc *f = request_field("token_ids_logprob", FIELD_SGLANG);
+    quire_err e = QUIRE_OK;
+    for (int32_t i = 0; is_array && i < r->n_each && e == QUIRE_OK; i++) {
+        read_sglang_swap(r, i);
+        e = request_set_scored(r, f, has ? ids : NULL, err);
+        read_sglang_swap(r, i);
+    }
+    TRY(e);
+    return is_array ? request_set_scored(r, f, has ? ids : NULL, err)
                     : read_sglang_type_error("token_ids_logprob", ids,
                                              "an array of token ids, or an array of such arrays", err);
 }
@@ -240,11 +332,28 @@ quire_err request_check_sglang_rows(quire_request *r, quire_error *err) {
     return request_check_embedding(r, err);
 }
 
+static quire_err read_sglang_check_params(quire_request *r, quire_error *err) {
+    float *temperature = &r->g.sampling.temperature;
+    *temperature = *temperature < SGLANG_GREEDY_BELOW ? 0.0F : *temperature;
+    return request_check_lengths(r, err);
+}
+
 quire_err request_check_sglang(quire_request *r, quire_error *err) {
-    sampling_params *p = &r->g.sampling;
-    p->temperature = p->temperature < SGLANG_GREEDY_BELOW ? 0.0F : p->temperature;
+    quire_err e = QUIRE_OK;
+    if (r->n_each > 0 && r->n_each != r->g.n_prompts) {
+        return err_set_param(err, QUIRE_BAD_REQUEST, "sampling_params",
+                             "sampling_params has %d elements for %d prompts", (int)r->n_each,
+                             (int)r->g.n_prompts);
+    }
+    for (int32_t i = 0; i < r->n_each && e == QUIRE_OK; i++) {
+        read_sglang_swap(r, i);
+        e = read_sglang_check_params(r, err);
+        read_sglang_swap(r, i);
+    }
+    TRY(e);
+    TRY(read_sglang_check_params(r, err));
     r->g.info.return_token_ids = true;
     r->g.more.is_list = r->g.more.is_list || r->n > 1;
-    r->g.more.n_scored = sampling_n_scored(p);
+    r->g.more.n_scored = sampling_n_scored(&r->g.sampling);
     return request_check_generation(r, err);
 }

@@ -183,6 +183,7 @@ struct quire_request {
     strbuf own_salt;
     strbuf adapter;    /* the text of g.adapter */
     strbuf names;      /* of SGLang's forms: those of g.more.request_id */
+    int32_t n_each;    /* elements of g.each */
     float *logits_out; /* the caller's; see quire_request_logits */
     /* [n_parks] where choices park, NULL: nowhere: references of the stream room's */
     struct quire_park **parks;

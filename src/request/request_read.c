@@ -273,6 +273,15 @@ void request_continuation_deinit(request_continuation *c) {
     *c = (request_continuation){0};
 }
 
+void request_drop_each(quire_request *r) {
+    for (int32_t i = 0; i < r->n_each; i++) {
+        sampling_lists_drop(r->g.each[i].lists);
+    }
+    mem_free(r->g.each);
+    r->g.each = NULL;
+    r->n_each = 0;
+}
+
 void request_free(quire_request *r) {
     if (r == NULL) {
         return;
@@ -298,6 +307,7 @@ void request_free(quire_request *r) {
     strbuf_deinit(&r->own_salt);
     strbuf_deinit(&r->adapter);
     strbuf_deinit(&r->names);
+    request_drop_each(r);
     sampling_lists_drop(r->g.sampling.lists);
     attn_mods_drop(r->g.mods);
     for (size_t i = 0; i < r->n_values; i++) {

@@ -147,6 +147,7 @@ quire_err request_read_sglang_ids(quire_request *r, const field_desc *f, const j
                                   quire_error *err);
 quire_err request_read_sglang_priority(quire_request *r, const field_desc *f, const json_value *v,
                                        quire_error *err);
+void request_drop_each(quire_request *r); /* frees g.each */
 quire_err request_assemble_sglang(quire_request *r, quire_error *err);
 quire_err request_assemble_sglang_rows(quire_request *r, quire_error *err);
 quire_err request_require_sglang(const quire_request *r, quire_error *err);

@@ -367,8 +367,8 @@ static quire_err take_prompt(const stream_engine *e, const quire_request *r, cho
 static quire_err open_choice(const stream_engine *e, const quire_request *r, choice *c, quire_error *err) {
     TRY(check_attention(e, &r->g, err));
     TRY(take_prompt(e, r, c, err));
-    c->sampling = r->g.sampling;
-    c->prompt_only = r->g.sampling.max_tokens == 0;
+    c->sampling = r->g.each != NULL ? r->g.each[c->index / r->g.info.n_samples] : r->g.sampling;
+    c->prompt_only = c->sampling.max_tokens == 0;
     c->sampling.max_tokens = c->prompt_only ? 1 : c->sampling.max_tokens;
     TRY(check_length(e, &r->g, c, err));
     quire_err er = gives_rows(&r->g) ? QUIRE_OK : choice_open_text(c, &c->text);

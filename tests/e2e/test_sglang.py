@@ -135,6 +135,26 @@ def test_log_probabilities_are_those_of_the_logits(server):
     assert [t[:2] for t in none["input_token_logprobs"]] == [t[:2] for t in meta["input_token_logprobs"]]
 
 
+@pytest.mark.parametrize("more", [{}, {"stream": True}])
+def test_prompts_with_parameters_of_their_own_are_as_requests_of_their_own(server, more):
+    prompts = [PROMPT, "Once", "The town"]
+    params = [{"temperature": 0, "max_new_tokens": 4}, {"temperature": 1.5, "sampling_seed": 3, "max_new_tokens": 11, "top_k": 40}, {"temperature": 0, "max_new_tokens": 0}]
+    for n in (1, 2):
+        alone = [generate(server, text=[p], sampling_params={**s, "n": n}, return_logprob=True) for p, s in zip(prompts, params)]
+        expected = [timeless(a) for answers in alone for a in answers]
+        body = {"text": prompts, "sampling_params": [{**s, "n": n} for s in params], "return_logprob": True}
+        if more:
+            last = {p["index"]: p for p in streamed(server, **body)}
+            got = [last[i] for i in range(len(expected))]
+            assert [(g["text"], g["meta_info"]["output_token_logprobs"], g["meta_info"]["finish_reason"]) for g in got] == [
+                (e["text"], e["meta_info"]["output_token_logprobs"], e["meta_info"]["finish_reason"]) for e in expected]
+        else:
+            got = [timeless(a) for a in generate(server, **body)]
+            for g in got + expected:
+                g["meta_info"].pop("input_token_logprobs")  # all of them only where no prompt of a request gets tokens
+            assert got == expected
+
+
 @pytest.mark.parametrize("more", [{}, {"top_logprobs_num": 2}])
 def test_log_probabilities_of_named_ids(exact, tmp_path, more):
     scores, named = Scores(exact, tmp_path / "rows.npy"), [263, 12, 5]

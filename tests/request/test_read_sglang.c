@@ -163,8 +163,6 @@ TEST(a_list_has_one_equal_value_for_each_prompt) {
     r = generate("{\"text\":[\"x\",\"y\"],\"lora_path\":[null,null],\"rid\":\"r\"}");
     assert_true(r->g.adapter.n == 0 && !r->g.more.names_prompts && strcmp(r->g.more.request_id, "r") == 0);
     quire_request_free(r);
-    refuse_generate("{\"text\":[\"x\",\"y\"],\"sampling_params\":[{\"top_k\":3},{\"top_k\":4}]}",
-                    "sampling_params", "sampling_params[1] differs from sampling_params[0]");
     refuse_generate("{\"text\":[\"x\",\"y\"],\"lora_path\":[\"a\",null]}", "lora_path",
                     "lora_path[1] differs");
     refuse_generate("{\"text\":[\"x\",\"y\"],\"return_logprob\":[true]}", "return_logprob",
@@ -175,6 +173,53 @@ TEST(a_list_has_one_equal_value_for_each_prompt) {
     refuse_generate("{\"text\":[\"x\",\"y\"],\"rid\":[\"one\"]}", "rid", "1 elements for 2 prompts");
     refuse_generate("{\"text\":[\"x\"],\"rid\":[\"\"]}", "body.rid.0", "not empty");
     refuse_generate("{\"text\":\"x\",\"rid\":\"a b\"}", "rid", "visible ASCII");
+}
+
+TEST(prompts_may_differ_in_how_they_are_sampled) {
+    quire_request *r =
+        generate("{\"text\":[\"x\",\"y\",\"z\"],\"sampling_params\":[{\"top_k\":3,\"max_new_tokens\":5,"
+                 "\"stop\":\"s\",\"logit_bias\":{"
+                 "\"1\":2}},{\"max_new_tokens\":9,\"temperature\":1e-9,\"stop\":\"s\"},{\"stop\":\"s\",\"max_"
+                 "new_tokens\":0,\"sampling_"
+                 "seed\":4,\"top_p\":null}],\"return_logprob\":true,\"token_ids_logprob\":[7]}");
+    const sampling_params *p = r->g.each;
+    assert_int_equal(r->n_each, 3);
+    assert_true(p[0].top_k == 3 && p[1].top_k == -1 && p[0].temperature == 1 && p[1].temperature == 0);
+    assert_true(p[0].max_tokens == 5 && p[1].max_tokens == 9 && p[2].max_tokens == 0 &&
+                r->g.sampling.max_tokens == 9);
+    assert_true(p[0].lists->n_bias == 1 && p[1].lists->n_bias == 0 && p[2].has_seed && !p[0].has_seed &&
+                p[2].top_p == 1);
+    assert_true(p[0].lists->n_scored == 1 && p[1].lists->n_scored == 1 && p[2].lists->scored[0] == 7);
+    assert_true(r->g.n_stops == 1 && r->g.more.n_scored == 1);
+    quire_request_free(r);
+    r = generate("{\"text\":[\"x\",\"y\"],\"sampling_params\":[{\"max_new_tokens\":null},{}]}");
+    assert_true(r->g.each[0].max_tokens == -1 && r->g.each[1].max_tokens == 128 &&
+                r->g.sampling.max_tokens == -1);
+    quire_request_free(r);
+    static const char *const shared[] = {"\"n\":2",
+                                         "\"stop\":\"s\"",
+                                         "\"regex\":\"a\"",
+                                         "\"ignore_eos\":true",
+                                         "\"stop_token_ids\":[3]",
+                                         "\"no_stop_trim\":true"};
+    for (size_t i = 0; i < sizeof shared / sizeof *shared; i++) {
+        char body[200];
+        for (int first = 0; first < 2; first++) {
+            (void)snprintf(body, sizeof body, "{\"text\":[\"x\",\"y\"],\"sampling_params\":[{%s},{%s}]}",
+                           first ? "" : shared[i], first ? shared[i] : "");
+            refuse_generate(body, "sampling_params",
+                            "than sampling_params[0]; the prompts of a request have it in common");
+        }
+    }
+    refuse_generate("{\"text\":[\"x\",\"y\"],\"sampling_params\":[{\"top_k\":1},{\"top_k\":-2}]}",
+                    "sampling_params.top_k", "at least -1");
+    refuse_generate("{\"text\":[\"x\",\"y\"],\"sampling_params\":[{\"top_k\":1},7]}", "body.sampling_params",
+                    "an object");
+    refuse_generate(
+        "{\"text\":[\"x\",\"y\"],\"sampling_params\":[{},{\"max_new_tokens\":3,\"min_new_tokens\":4}]}",
+        "min_tokens", "min_tokens is 4");
+    refuse_generate("{\"text\":[\"x\",\"y\"],\"sampling_params\":[{\"top_k\":1},{},{}]}", "sampling_params",
+                    "3 elements for 2 prompts");
 }
 
 TEST(a_higher_priority_is_the_more_urgent) {
@@ -220,6 +265,7 @@ int main(void) {
         cmocka_unit_test(prompts_are_texts_or_ids),
         cmocka_unit_test(log_probabilities_of_the_prompt_begin_where_it_is_said),
         cmocka_unit_test(a_list_has_one_equal_value_for_each_prompt),
+        cmocka_unit_test(prompts_may_differ_in_how_they_are_sampled),
         cmocka_unit_test(a_higher_priority_is_the_more_urgent),
         cmocka_unit_test(what_is_not_run_is_refused_by_name),
         cmocka_unit_test(what_is_encoded_needs_no_parameters),
