@@ -115,6 +115,19 @@ def test_without_adapters_other_names_are_unknown_and_nothing_can_be_loaded(mode
     assert server.stop() == 0
 
 
+def test_sglangs_lora_path_names_an_adapter(model, adapters, alone):
+    server = start(model, *modules(adapters))
+    body = {"text": "The quick brown fox", "sampling_params": {"max_new_tokens": 12, "temperature": 0, "ignore_eos": True}}
+    for name, expected in alone.items():
+        status, _, text = server.ask("POST", "/generate", {**body, "lora_path": None if name == "base" else name})
+        assert status == 200 and json.loads(text)["output_ids"] == expected, name
+    status, _, text = server.ask("POST", "/generate", {**body, "text": [body["text"]] * 2, "lora_path": ["law", "law"]})
+    assert status == 200 and [a["output_ids"] for a in json.loads(text)] == [alone["law"]] * 2
+    assert server.ask("POST", "/generate", {**body, "lora_path": "nobody"})[0] == 404
+    assert server.ask("POST", "/generate", {**body, "text": [body["text"]] * 2, "lora_path": ["law", None]})[0] == 400
+    assert server.stop() == 0
+
+
 def test_adapters_come_and_go_while_others_stream(model, adapters, alone, tmp_path):
     server = start(model, "--enable-lora", "--operator-key", KEY)
 

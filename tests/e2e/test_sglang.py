@@ -249,6 +249,12 @@ def test_a_request_is_aborted_by_its_name():
     rest = opened[0][1].read().decode()
     assert "the client aborted this request" in rest and rest.endswith("data: [DONE]\n\n")
     assert opened[1][1].readline() and opened[2][1].readline(), "others go on"
+    whole = []
+    waits = threading.Thread(target=lambda: whole.append(s.ask("POST", "/generate", {**endless, "stream": False, "rid": "whole"})))
+    waits.start()
+    while waits.is_alive():  # until the request is there to be aborted
+        assert s.ask("POST", "/abort_request", {"rid": "whole"})[0] == 200
+    assert whole[0][0] == 410 and json.loads(whole[0][2])["error"]["code"] == "request_cancelled"
     assert s.ask("POST", "/abort_request", {"abort_all": True})[0] == 200
     assert "aborted" in opened[1][1].read().decode()
     assert opened[2][1].readline() and s.ask("POST", "/abort_request", {"abort_all": True}, key="other")[0] == 200
