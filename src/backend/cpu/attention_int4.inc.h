@@ -23,6 +23,7 @@ INLINE void unpack_keys(const uint8_t *codes, const uint8_t *forms, int32_t grou
     ni less = n_mul_words(m, n_shr(form, 4));
     less = n_or(less, n_shl(less, 8));
     less = n_or(less, n_shl(less, 16));
+    UNROLL
     for (int32_t i = 0; i < 4; i++) {
         const ni both = n_load(codes + (4 * group + i) * QUAD_BYTES + 4 * h * N_LANES);
         const int32_t quad = 8 * group + i;
@@ -37,28 +38,45 @@ INLINE void unpack_keys(const uint8_t *codes, const uint8_t *forms, int32_t grou
     }
 }
 
-/* Bytes of four positions, each times its own multiplier. */
-INLINE ni times_each(ni codes, ni even, ni odd) {
-    return n_or(n_mul_words(n_and(codes, n_set1(0x00ff00ff)), even),
-                n_mul_words(n_and(codes, n_set1((int32_t)0xff00ff00u)), odd));
+/* Multipliers of four groups of four positions' values, each the words of positions 0 and
+ * 2, and of 1 and 3; and multipliers times zeros, in bytes. */
+typedef struct int4_forms {
+    uint32_t even[4], odd[4], less[4];
+} int4_forms;
+
+typedef uint32_t n_four_words __attribute__((vector_size(16)));
+typedef uint16_t n_eight_halves __attribute__((vector_size(16)));
+
+/* Those of the 16 bytes that end at `end`: for fewer groups the last ones. */
+INLINE void find_forms(const uint8_t *end, int4_forms *out) {
+    n_four_words forms;
+    memcpy(&forms, end - sizeof forms, sizeof forms);
+    const n_four_words even = (forms & 0x000f000f) + 0x00010001, odd = (forms >> 8 & 0x000f000f) + 0x00010001;
+    const n_four_words
+        less_even = (n_four_words)((n_eight_halves)even * (n_eight_halves)(forms >> 4 & 0x000f000f)),
+        less_odd = (n_four_words)((n_eight_halves)odd * (n_eight_halves)(forms >> 12 & 0x000f000f)),
+        less = less_even | less_odd << 8;
+    memcpy(out->even, &even, sizeof even);
+    memcpy(out->odd, &odd, sizeof odd);
+    memcpy(out->less, &less, sizeof less);
 }
 
-/* The first or last 16 elements of a group of four positions' values, N_LANES at a
- * time. */
-INLINE void unpack_values(const uint8_t *codes, const uint8_t *form, int8_t *out) {
-    uint32_t forms;
-    memcpy(&forms, form, sizeof forms);
-    const uint32_t even = (forms & 0x000f000fu) + 0x00010001u, odd = (forms >> 8 & 0x000f000fu) + 0x00010001u;
-    const uint32_t less_even = (even & 0xffff) * (forms >> 4 & 15) | (even >> 16) * (forms >> 20 & 15) << 16,
-                   less_odd = (odd & 0xffff) * (forms >> 12 & 15) | (odd >> 16) * (forms >> 28) << 16;
-    const ni m_even = n_set1((int32_t)even), m_odd = n_set1((int32_t)odd),
-             less = n_set1((int32_t)(less_even | less_odd << 8)), nibbles = n_set1_bytes(15);
+/* Bytes of four positions, each times its own multiplier. The product of a word's lower
+ * byte stays below the upper one. */
+INLINE ni times_each(ni codes, ni even, ni odd) {
+    return n_select(n_set1(0x00ff00ff), n_mul_words(codes, even), n_mul_words(codes, odd));
+}
+
+/* The elements of a group of four positions' values, with form i of forms. */
+INLINE void unpack_values(const uint8_t *codes, const int4_forms *forms, int i, int8_t *out) {
+    const ni even = n_set1((int32_t)forms->even[i]), odd = n_set1((int32_t)forms->odd[i]),
+             less = n_set1((int32_t)forms->less[i]), nibbles = n_set1_bytes(15);
     UNROLL
     for (int h = 0; h < N_HALVES; h++) {
         const ni both = n_load(codes + 4 * h * N_LANES);
-        n_store(out + 4 * h * N_LANES, n_sub_bytes(times_each(n_and(both, nibbles), m_even, m_odd), less));
+        n_store(out + 4 * h * N_LANES, n_sub_bytes(times_each(n_and(both, nibbles), even, odd), less));
         n_store(out + QUAD_BYTES + 4 * h * N_LANES,
-                n_sub_bytes(times_each(n_and(n_shr(both, 4), nibbles), m_even, m_odd), less));
+                n_sub_bytes(times_each(n_and(n_shr(both, 4), nibbles), even, odd), less));
     }
 }
 
@@ -74,9 +92,13 @@ static void unpack_int4_kernel(bool values, const uint8_t *block, int32_t width,
         return;
     }
     for (int32_t quad = 0; quad < ATTN_BLOCK / 4; quad++, block += 4 * row_bytes, out += 4 * stride) {
+        int4_forms forms;
         for (int32_t g = 0; g < n_groups; g++) {
-            unpack_values(block + g * QUAD_BYTES, block + n_groups * QUAD_BYTES + 4 * g,
-                          out + 2 * g * QUAD_BYTES);
+            const int32_t first = g / 4 * 4, end = n_groups - first < 4 ? n_groups : first + 4;
+            if (g == first) {
+                find_forms(block + n_groups * QUAD_BYTES + 4 * end, &forms);
+            }
+            unpack_values(block + g * QUAD_BYTES, &forms, 4 + g - end, out + 2 * g * QUAD_BYTES);
         }
     }
 }
