@@ -134,7 +134,7 @@ static void put_select(maker *m, int name) {
 
 static void put_list(maker *m, int depth, const int *before, int n_before) {
     int names[MAX_NAMES], n = n_before;
-    memcpy(names, before, (size_t)n * sizeof *names);
+    mem_copy(names, before, (size_t)n * sizeof *names);
     put(m, "[");
     put_text(m, names, n);
     for (uint32_t i = 0, k = 2 + draw(m, 4); i < k && m->n_names < MAX_NAMES - 2; i++) {
