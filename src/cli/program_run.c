@@ -3,7 +3,7 @@
 #include "cli/api_executor.h"
 #include "cli/commands.h"
 #include "cli/files.h"
-#include "program/program_reader.h"
+#include "execute/program_json.h"
 #include "json/json_out.h"
 
 /* Runs a program to its end. *json: its report, n bytes, freed with quire_free. *n_failed:

@@ -1,7 +1,7 @@
 /* The calls of quire_program.h: each appends a step, or reads what came of them. */
 #include "base/mem.h"
 #include "execute/engine_executor.h"
-#include "program/program_reader.h"
+#include "execute/program_json.h"
 #include "program/program_state.h"
 
 /* ---- what runs programs ---- */

@@ -266,14 +266,12 @@ static quire_err run_text(quire_state *s, const step *st, quire_error *err) {
     program_text *text;
     TRY(program_state_want_turn(s, err));
     TRY(program_text_expand(s, &st->text, &text, err));
+    bool has_text = text->text.n > 0;
     quire_err e =
-        text->text.n > 0
-            ? program_state_add(s, (program_part){.kind = PART_TEXT, .text = program_text_share(text)}, err)
-            : QUIRE_OK;
-    if (e != QUIRE_OK) {
+        has_text ? program_state_add(s, (program_part){.kind = PART_TEXT, .text = text}, err) : QUIRE_OK;
+    if (!has_text || e != QUIRE_OK) {
         program_text_drop(text);
     }
-    program_text_drop(text);
     return e;
 }
 

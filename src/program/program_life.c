@@ -20,13 +20,21 @@ void program_event_free(program_event *e) {
     }
 }
 
-/* Takes the events for which `is` holds out of the queue, and frees them. */
-static void events_remove(quire_programs *ps, bool (*is)(const program_event *e, const void *of),
-                          const void *of) {
+static bool state_is_below(const quire_state *s, const quire_state *above) {
+    while (s != NULL && s != above) {
+        s = s->parent;
+    }
+    return s != NULL;
+}
+
+/* Takes the events of s and its forks out of the queue, but for the root's end unless s is
+ * being freed. */
+static void events_drop(quire_programs *ps, const quire_state *s, bool is_freed) {
     program_event **at = &ps->events;
     while (*at != NULL) {
         program_event *e = *at;
-        if (is(e, of)) {
+        bool is_end = e->event.kind == QUIRE_PROGRAM_IDLE;
+        if ((is_freed || !is_end) && e->event.state->root == s->root && state_is_below(e->event.state, s)) {
             *at = e->next;
             e->is_queued = false;
             program_event_free(e);
@@ -35,14 +43,6 @@ static void events_remove(quire_programs *ps, bool (*is)(const program_event *e,
         }
     }
     ps->events_last = at;
-}
-
-static bool event_is_of_root(const program_event *e, const void *root) {
-    return e->event.state->root == root;
-}
-
-static bool event_is(const program_event *e, const void *other) {
-    return e == other;
 }
 
 static program_event event_of(quire_state *s, quire_program_event_kind kind) {
@@ -73,20 +73,26 @@ static bool status_is_busy(program_status status) {
 
 void program_state_set(quire_state *s, program_status status) {
     program_root *r = s->root;
-    bool was_idle = r->n_busy == 0;
     r->n_busy += (status_is_busy(status) ? 1 : 0) - (status_is_busy(s->status) ? 1 : 0);
     s->status = status;
     bool is_settled = !status_is_busy(status) && (!s->is_of_call || status == STATE_FAILED);
     if (is_settled && r->all->ops->settle != NULL) {
         r->all->ops->settle(r->all->executor, s);
     }
-    if (r->n_busy == 0 && !was_idle) {
+    if (r->idle.is_queued) { /* it comes after what comes until it is idle again */
+        program_event **at = &r->all->events;
+        while (*at != &r->idle) {
+            at = &(*at)->next;
+        }
+        *at = r->idle.next;
+        r->all->events_last = *at == NULL ? at : r->all->events_last;
+        r->idle.is_queued = false;
+    }
+    if (r->n_busy == 0) {
         r->ended_us = clock_us();
         r->idle = event_of(r->top, QUIRE_PROGRAM_IDLE);
         r->idle.is_kept = true;
         event_queue(r->all, &r->idle);
-    } else if (r->n_busy > 0 && r->idle.is_queued) {
-        events_remove(r->all, event_is, &r->idle);
     }
 }
 
@@ -180,13 +186,6 @@ void program_root_fail(program_root *r, const quire_error *why) {
     }
 }
 
-static bool state_is_below(const quire_state *s, const quire_state *above) {
-    while (s != NULL && s != above) {
-        s = s->parent;
-    }
-    return s != NULL;
-}
-
 void program_state_cancel(quire_state *s) {
     quire_error why = {0};
     err_set(&why, QUIRE_CANCELLED, -1, "cancelled");
@@ -197,12 +196,8 @@ void program_state_cancel(quire_state *s) {
     }
 }
 
-static bool event_is_below(const program_event *e, const void *above) {
-    return e->event.kind != QUIRE_PROGRAM_IDLE && state_is_below(e->event.state, above);
-}
-
 void program_state_mute(quire_state *s) {
-    events_remove(s->root->all, event_is_below, s);
+    events_drop(s->root->all, s, false);
 }
 
 /* ---- bounds ---- */
@@ -414,7 +409,9 @@ void programs_close(quire_programs *ps) {
 
 void program_close(program_root *r) {
     quire_programs *ps = r->all;
-    events_remove(ps, event_is_of_root, r);
+    if (r->top != NULL) {
+        events_drop(ps, r->top, true);
+    }
     if (ps->delivered != NULL && ps->delivered->event.state->root == r) {
         program_event_free(ps->delivered);
         ps->delivered = NULL;

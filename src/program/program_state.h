@@ -287,9 +287,4 @@ void program_text_drop(program_text *t);
 program_value *program_value_share(program_value *v);
 void program_value_drop(program_value *v);
 
-/* What the program computed (quire_state_usage). */
-quire_program_usage program_usage(const program_root *r);
-/* The report on a root state (quire_state_report). */
-quire_err program_report(const program_root *r, const char *id, bool explain, strbuf *to);
-
 #endif

@@ -1,5 +1,5 @@
 /* A program as data: steps, with the texts and lists that they hold. Doors write it
- * (program_reader.h, the calls of quire_program.h), an interpreter reads it
+ * (execute/program_json.h, the calls of quire_program.h), an interpreter reads it
  * (program_state.h). It names no model and no tokens but those that are given.
  *
  * Owner: a program, or the state to which a call has appended a step. A step does not

@@ -6,7 +6,7 @@
 #include "base/mem.h"
 #include "base/rng.h"
 #include "fuzz.h"
-#include "program/program_reader.h"
+#include "execute/program_json.h"
 #include "program/program_state.h"
 
 enum { MAX_CALLS = 64 };

@@ -1,9 +1,10 @@
-/* Reads programs in JSON (docs/programs.md). The text is hostile: its size, depth and
- * number of values are bounded, and an error names the step. */
-#ifndef PROGRAM_PROGRAM_READER_H
-#define PROGRAM_PROGRAM_READER_H
+/* Programs in JSON (docs/programs.md): the steps that are read, and the report that is
+ * written of what came of them. A program's text is hostile: its size, depth and number of
+ * values are bounded, and an error names the step. */
+#ifndef EXECUTE_PROGRAM_JSON_H
+#define EXECUTE_PROGRAM_JSON_H
 
-#include "program/program_steps.h"
+#include "program/program_state.h"
 
 #define PROGRAM_MAX_BYTES ((size_t)4 << 20) /* of a program's JSON */
 #define PROGRAM_MAX_STEPS ((size_t)1 << 16) /* that it has, each counted once */
@@ -17,5 +18,10 @@ quire_err program_read_steps(str json, step_list *to, quire_error *err);
 /* Whether an object of fields has only such as a gen may have. BAD_REQUEST names one that
  * it may not, or says that it is no object. */
 quire_err program_check_fields(str json, quire_error *err);
+
+/* What a program computed (quire_state_usage). */
+quire_program_usage program_usage(const program_root *r);
+/* Appends the report on a root state (quire_state_report). NO_MEMORY. */
+quire_err program_report(const program_root *r, const char *id, bool explain, strbuf *to);
 
 #endif

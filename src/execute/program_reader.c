@@ -1,4 +1,5 @@
-#include "program/program_reader.h"
+/* Reads the steps of programs in JSON: a row for each kind of step. */
+#include "execute/program_json.h"
 
 #include <stdio.h>
 #include <stdlib.h>
