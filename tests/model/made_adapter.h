@@ -120,9 +120,11 @@ static inline void write_gguf_adapter(const char *path, const char *architecture
     strbuf_deinit(&b);
 }
 
+static compute_mode made_compute = COMPUTE_F32; /* of logits_with */
+
 /* Logits of a base, with an adapter where `path` is not NULL. */
 static inline float *logits_with(const char *base, const char *path, size_t *n) {
-    backend *b = open_backend(COMPUTE_F32);
+    backend *b = open_backend(made_compute);
     model *m = open_base(base, b);
     model_adapter a = {0};
     const adapter_limits limits = {.max_rank = 64, .max_bytes = 1 << 24};

@@ -37,8 +37,8 @@ typedef struct experts_job {
     int32_t most_rows;                 /* of an expert */
     int32_t hidden_blocks, sum_blocks; /* column blocks of a task */
     size_t hidden_bytes;               /* from row to row */
-    /* adapters of the batch change some gate or up, or some down, of experts with rows: their
-     * rows are kept in f32 until t is computed */
+    /* adapters of the batch change some gate or up, or some down, of experts with rows:
+     * their rows are kept in f32 until t is computed */
     bool changes_hidden, changes_sums;
 } experts_job;
 
@@ -101,8 +101,8 @@ static void gather_ordered(const experts_job *job, int32_t assignment, const flo
     }
 }
 
-/* Where a row that experts read is kept in f32: by row, or by place where it is scaled for each
- * expert. */
+/* Where a row that experts read is kept in f32: by row, or by place where it is scaled
+ * for each expert. */
 static float *kept_input(const experts_job *job, int32_t i) {
     const cpu_adapter_state *a = job->b->adapter_state;
     return a->kept + (int64_t)i * a->kept_stride;
@@ -352,7 +352,13 @@ static void hidden_task(void *context, int32_t task, int32_t worker) {
  * needs the whole row, or t was to be computed of it first. */
 static void convert_hidden(void *context, int32_t place, int32_t worker) {
     const experts_job *job = context;
-    const linear *down = job->w->down[job->s->chosen[job->s->sources[place]]];
+    const int32_t source = job->s->sources[place];
+    const linear *down = job->w->down[job->s->chosen[source]];
+    const adapter_part *part =
+        job->changes_sums ? adapter_part_of(job->b, down->id, source / job->w->n_used) : NULL;
+    if (part != NULL && part->instead != NULL) {
+        return; /* it is converted for the weights that replace down, whose sums of it are not used */
+    }
     if (experts_need_whole(down) || (job->changes_sums && down->format != ROWS_F32)) {
         float *copy = worker_row(job->s, worker);
         uint8_t *row = job->s->hidden + (size_t)place * job->hidden_bytes;
