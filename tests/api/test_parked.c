@@ -1,5 +1,7 @@
 /* Parks, and requests that are prepared ahead, through quire.h: what a program of several
  * requests needs so that each token of it is computed once, and none of its steps waits. */
+#include <pthread.h>
+
 #include "api_world.h"
 
 static quire_engine *e;
@@ -242,6 +244,57 @@ TEST(what_cannot_park_is_refused) {
     quire_queue_close(q);
 }
 
+/* One of several threads: its requests go on from each other, park, and are cancelled,
+ * and parks are closed before, while and after something ends in them. */
+static void *use_parks(void *arg) {
+    enum { N_REQUESTS = 24 };
+    uint64_t seed = *(const uint64_t *)arg;
+    quire_queue *q = queue_new(e);
+    int32_t ids[MOST], n = 5 + (int32_t)(rng_next(&seed) % 20), cached;
+    ids_of(ids, MOST, 3); /* all begin alike */
+    quire_park *p = park_new();
+    for (int i = 0; i < N_REQUESTS; i++) {
+        response a;
+        quire_request *r = ids_request(ids, n, i % 5 == 4 ? "{\"max_tokens\": 0}" : "{\"max_tokens\": 6}");
+        assert_int_equal(quire_request_park(r, 0, p), QUIRE_OK);
+        uint64_t way = rng_next(&seed) % 4;
+        if (way == 0) {
+            quire_park_close(p);
+        }
+        submit_request(q, r, &a);
+        if (way == 1) {
+            quire_park_close(p);
+        }
+        if (rng_next(&seed) % 5 == 0) {
+            quire_stream_cancel(a.stream);
+        }
+        read_out(q, &a, &cached);
+        quire_stream_release(a.stream);
+        p = way < 2 ? park_new() : p;
+        (void)look(p);
+        n += n < MOST - 20 ? (int32_t)(rng_next(&seed) % 9) : -n / 2;
+        response_clear(&a);
+    }
+    quire_park_close(p);
+    quire_queue_close(q);
+    return NULL;
+}
+
+TEST(threads_park_and_close_beside_each_other) {
+    pthread_t threads[3];
+    uint64_t seeds[3];
+    uint64_t seed = rng_os_seed();
+    print_message("seed %llu\n", (unsigned long long)seed);
+    for (int i = 0; i < 3; i++) {
+        seeds[i] = rng_next(&seed);
+        assert_int_equal(pthread_create(&threads[i], NULL, use_parks, &seeds[i]), 0);
+    }
+    for (int i = 0; i < 3; i++) {
+        assert_int_equal(pthread_join(threads[i], NULL), 0);
+    }
+    nothing_is_parked();
+}
+
 /* ---- requests that are prepared ahead ---- */
 
 static void prepare(quire_queue *q, quire_request *r, response *a) {
@@ -371,6 +424,7 @@ int main(void) {
         cmocka_unit_test(each_sample_parks_where_it_is_told_to),
         cmocka_unit_test(running_choices_are_parked_and_rolled_back_ones_at_their_end),
         cmocka_unit_test(what_cannot_park_is_refused),
+        cmocka_unit_test(threads_park_and_close_beside_each_other),
         cmocka_unit_test(a_prepared_request_answers_as_a_whole_one),
         cmocka_unit_test(a_prepared_request_is_cancelled_released_and_refused),
         cmocka_unit_test(what_goes_on_is_in_the_next_step),

@@ -172,7 +172,7 @@ static void open_world(int32_t n_pages, int64_t n_frames, harness *h) {
                         .max_model_len = MAX_LEN,
                         .max_batched_tokens = 48,
                         .max_seqs = 6,
-                        .max_requests = 64,
+                        .max_requests = 128,
                         .draft = drafts,
                         .tiers = tiers,
                         .swap_bytes = n_frames * (int64_t)sizeof memory[0],
