@@ -333,6 +333,13 @@ typedef struct quire_options {
      * QUIRE_CANCELLED. NULL: it always goes on */
     bool (*load_progress)(void *user, double part);
     void *load_progress_user;
+    /* the most engines that will be open beside this one at once, 0..63: the memory of all
+     * KV pages is one budget then, of which each can always have its share (docs/kv.md).
+     * 0: each engine has memory of its own */
+    int32_t n_beside;
+    /* most memory for weights, buffers and KV pages of this engine and those beside it; 0:
+     * what the machine has */
+    int64_t models_memory_bytes;
 } quire_options;
 
 /* Sets the defaults in a struct of `size` bytes: for programs that do not read this
@@ -357,6 +364,9 @@ quire_err quire_engine_open(const quire_options *o, quire_engine **out, quire_er
 /* The same of a further model beside a running engine, the host. Both compute on the
  * host's threads, in turn: a step is of one model, and each gets an equal share of the
  * time as long as it has requests. Loading goes on in the background of the host's steps.
+ * Where the host has n_beside, o's own n_beside, memory_utilization and
+ * models_memory_bytes mean nothing, and QUIRE_NO_MEMORY is also the error of a model that
+ * does not fit into the memory that the models share: it may once another one is closed.
  * Engines that are open beside each other may be closed in any order. Any thread; host
  * may not be closed meanwhile. */
 quire_err quire_engine_open_beside(quire_engine *host, const quire_options *o, quire_engine **out,

@@ -227,6 +227,16 @@ static quire_err other_models_pin(cli_options *o, quire_error *err) {
     return QUIRE_OK;
 }
 
+/* How many of them are loaded at once at most. */
+static int32_t other_models_at_once(const cli_options *o) {
+    int32_t n_pinned = 0, most = o->server.max_models;
+    for (int32_t i = 0; i < o->others.n; i++) {
+        n_pinned += o->others.specs[i].is_pinned;
+    }
+    const int32_t n_rest = o->others.n - n_pinned;
+    return n_pinned + (most > 0 && most < n_rest ? most : n_rest);
+}
+
 quire_err other_models_list(cli_options *o, quire_error *err) {
     TRY(o->model_dir != NULL ? other_models_add_dir(o, err) : QUIRE_OK);
     for (int32_t i = 0; i < o->n_more_models; i++) {
@@ -236,6 +246,7 @@ quire_err other_models_list(cli_options *o, quire_error *err) {
     TRY(other_models_pin(o, err));
     o->server.other_models = o->others.specs;
     o->server.n_other_models = o->others.n;
+    o->engine.n_beside = other_models_at_once(o);
     return QUIRE_OK;
 }
 

@@ -16,10 +16,11 @@
  * without public prefixes. */
 static const unsigned char SCOPE[] = {0}, SCOPE_OF_OWN[] = {1};
 
-/* Between steps of e, for an engine that is below its floor. */
+/* Between steps of e, for an engine that is below its floor: what waits for the next of a
+ * conversation goes before what runs. */
 static bool cache_yield(void *context) {
     engine *e = context;
-    return scheduler_yield(&e->sched);
+    return parks_yield_oldest(e) || scheduler_yield(&e->sched);
 }
 
 quire_err cache_open(engine *e, quire_error *err) {
@@ -59,6 +60,9 @@ quire_err cache_open(engine *e, quire_error *err) {
 /* Measures what a copy of a page costs, so that the first preemption knows it. */
 static void cache_probe_swap(engine *e) {
     int64_t out_us, in_us;
+    if (e->kv.swap.n_frames == 0) {
+        return;
+    }
     kv_cache_make_free(&e->kv, 1); /* the probe writes to page 0 */
     int32_t n = kv_swap_probe(&e->kv.swap, PROBED_FRAMES, &out_us, &in_us);
     if (n > 0) {

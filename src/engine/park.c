@@ -159,10 +159,17 @@ static int32_t largest_tenant(const engine_parks *all) {
     return largest;
 }
 
+bool parks_yield_oldest(engine *e) {
+    bool is_there = e->parks.oldest != NULL;
+    if (is_there) {
+        park_bounded(e, e->parks.oldest);
+    }
+    return is_there;
+}
+
 void parks_yield(engine *e, int64_t n_pages) {
     int64_t wanted = kv_cache_available(&e->kv) + n_pages;
-    while (e->parks.oldest != NULL && kv_cache_available(&e->kv) < wanted) {
-        park_bounded(e, e->parks.oldest);
+    while (kv_cache_available(&e->kv) < wanted && parks_yield_oldest(e)) {
     }
 }
 

@@ -276,6 +276,8 @@ void parks_collect_closed(engine *e);
 bool parks_take(engine *e, sequence *s);
 /* After a step: parks keep what holds their last tokens now (kv_index_follow_tail). */
 void parks_follow(engine *e);
+/* Empties the oldest one; false: none holds anything. */
+bool parks_yield_oldest(engine *e);
 /* Empties the oldest ones until n_pages more can be allocated, as far as possible. */
 void parks_yield(engine *e, int64_t n_pages);
 

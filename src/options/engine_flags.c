@@ -362,6 +362,12 @@ const flag flags_pool[] = {
      AT(memory_utilization), .minimum = 0.001, .maximum = 1, .number = 0.5},
     {0},
 };
+const flag flags_models_memory[] = {
+    {"--models-memory-bytes", "BYTES",
+     "most memory for weights, buffers and KV pages of all loaded models; 0: what the machine has",
+     FLAG_BYTES, AT(models_memory_bytes), MOST_BYTES, .rare = true},
+    {0},
+};
 const flag flags_mlock[] = {
     {"--mlock", NULL, "lock weights and pages in memory, so that they are never paged out", FLAG_SWITCH,
      AT(lock_memory), .rare = true},
@@ -453,6 +459,7 @@ const flag *const engine_flags[] = {
     flags_chunk,
     flags_page_size,
     flags_pool,
+    flags_models_memory,
     flags_mlock,
     flags_pack_cache,
     flags_pack_cache_limits,

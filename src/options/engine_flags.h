@@ -17,7 +17,7 @@ extern const flag flags_prefix_cache[], flags_snapshots[], flags_lora[], flags_e
 extern const flag flags_isa[], flags_threads[], flags_cpu_bind[], flags_text[], flags_trust[],
     flags_answer_limits[];
 extern const flag flags_model_len[], flags_step_rows[], flags_seqs[], flags_chunk[], flags_page_size[],
-    flags_pool[], flags_mlock[];
+    flags_pool[], flags_models_memory[], flags_mlock[];
 extern const flag flags_pack_cache[], flags_pack_cache_limits[], flags_memory[], flags_tier_file[],
     flags_tier_file_bytes[];
 extern const flag flags_tier_redis[], flags_tier_limits[];

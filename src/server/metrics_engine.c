@@ -97,9 +97,14 @@ static const number_row tier_rows[] = {
 static const number_row memory_rows[] = {
     {"quire_pages_absent", "gauge", "KV pages of the pool that have no memory now.",
      IN_MEMORY(n_pages_absent)},
-    {"quire_page_bytes", "gauge", "Memory of KV pages, the draft model's among them.", IN_MEMORY(used_bytes)},
-    {"quire_page_bytes_max", "gauge", "Memory that KV pages may take, the draft model's among them.",
+    {"quire_page_bytes", "gauge", "Memory of KV pages, those of draft models and other models among them.",
+     IN_MEMORY(used_bytes)},
+    {"quire_page_bytes_max", "gauge",
+     "Memory that KV pages may take, those of draft models and other models among them.",
      IN_MEMORY(max_bytes)},
+    {"quire_page_bytes_taken", "gauge",
+     "Memory that weights and buffers of models beside the first take from KV pages.",
+     IN_MEMORY(model_bytes)},
     {"quire_draft_page_bytes", "gauge", "Memory of the draft model's KV pages.", IN_MEMORY(draft_bytes)},
 };
 
@@ -243,6 +248,18 @@ static quire_err metrics_write_cache_config(const quire_info *i, const char *lab
                        i->n_pages * i->page_bytes, blocks * i->page_tokens, blocks);
 }
 
+/* A pool's memory by what its pages are. */
+static quire_err metrics_write_pages(const quire_info *i, const quire_stats *st, const char *labels,
+                                     strbuf *out) {
+    const int64_t n_absent = st->n_pages - st->n_pages_free - st->n_pages_held - st->n_pages_cached,
+                  each = i->page_bytes;
+    return metrics_write_by(out, "quire_model_page_bytes", "gauge",
+                            "Bytes of a model's KV pages by state; absent: those without memory now.", labels,
+                            "state",
+                            BY({"free", st->n_pages_free * each}, {"held", st->n_pages_held * each},
+                               {"cached", st->n_pages_cached * each}, {"absent", n_absent * each}));
+}
+
 static quire_err metrics_write_accepted(const quire_stats *st, const char *labels, strbuf *out) {
     static const char name[] = "vllm:spec_decode_num_accepted_tokens_per_pos_total";
     size_t n = sizeof(st->draft_accepted_at) / sizeof(st->draft_accepted_at[0]);
@@ -285,6 +302,7 @@ static quire_err metrics_write_shared(const quire_info *info, const quire_stats 
     TRY(metrics_write_labelled(st, labels, out));
     TRY(metrics_write_accepted(st, labels, out));
     TRY(metrics_write_cache_config(info, has_twins ? labels : "engine=\"0\"", out));
+    TRY(metrics_write_pages(info, st, labels, out));
     for (size_t i = 0; i < sizeof histograms / sizeof *histograms; i++) {
         TRY(metrics_histogram(out, histograms[i].name, histograms[i].help, labels,
                               &st->histograms[histograms[i].kind], histograms[i].kind));

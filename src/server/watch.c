@@ -4,6 +4,7 @@
 
 #include "base/clock.h"
 #include "base/mem.h"
+#include "server/models.h"
 #include "server/pool_json.h"
 
 #define TICK_US   200000   /* between states */
@@ -138,17 +139,47 @@ static void watch_write_parked(const loop *l, json_out *o) {
     }
 }
 
+/* A loaded model's part of the memory of pages, in bytes. */
+static void watch_write_part(const char *name, const quire_engine *e, json_out *o) {
+    quire_page_memory m = {.size = sizeof m};
+    quire_stats st;
+    quire_engine_page_memory(e, &m);
+    quire_engine_stats(e, &st);
+    const int64_t each = quire_engine_info(e)->page_bytes;
+    json_begin(json_item(o), '{');
+    json_cstr(json_name(o, "model_name"), name);
+    json_int(json_name(o, "free"), st.n_pages_free * each);
+    json_int(json_name(o, "held"), st.n_pages_held * each);
+    json_int(json_name(o, "cached"), st.n_pages_cached * each);
+    json_int(json_name(o, "absent"), m.n_pages_absent * each);
+    json_int(json_name(o, "draft"), m.draft_bytes);
+    json_int(json_name(o, "sure"), m.sure_bytes);
+    json_end(o, '}');
+}
+
 static void watch_write_memory(const loop *l, json_out *o) {
+    models *all = l->server->models;
     quire_page_memory m = {.size = sizeof m};
     quire_engine_page_memory(l->server->engine, &m);
-    const json_named_int counts[] = {
-        {"bytes", m.used_bytes},
-        {"max_bytes", m.max_bytes},
-        {"draft_bytes", m.draft_bytes},
-        {"absent", m.n_pages_absent},
-        {NULL, 0},
-    };
-    json_named_ints(json_name(o, "memory"), counts);
+    json_begin(json_name(o, "memory"), '{');
+    json_int(json_name(o, "bytes"), m.used_bytes);
+    json_int(json_name(o, "max_bytes"), m.max_bytes);
+    json_int(json_name(o, "draft_bytes"), m.draft_bytes);
+    json_int(json_name(o, "absent"), m.n_pages_absent);
+    if (models_count(all) > 1) {
+        json_int(json_name(o, "taken_bytes"), m.model_bytes);
+        json_begin(json_name(o, "models"), '[');
+        watch_write_part(l->server->model_name, l->server->engine, o);
+        for (int32_t i = 1; i < models_count(all); i++) {
+            served_model *other = models_at(all, i);
+            if (models_visit(all, other)) {
+                watch_write_part(other->name, other->engine, o);
+                models_end_visit(all, other);
+            }
+        }
+        json_end(o, ']');
+    }
+    json_end(o, '}');
 }
 
 /* The state as `who` may see it, written once for all watchers that may see it. */

@@ -5,6 +5,7 @@
 #include "answer/answer_format.h"
 #include "base/err.h"
 #include "base/log.h"
+#include "engine/team.h"
 #include "options/engine_flags.h"
 #include "setup/adapter_options.h"
 #include "setup/pool_plan.h"
@@ -224,6 +225,10 @@ static quire_err engine_config_check(const quire_options *o, quire_error *err) {
         return err_set(err, QUIRE_INVALID, -1,
                        "--max-cpu-loras %d: must be at least --max-loras, which is %d", (int)o->max_cpu_loras,
                        (int)o->max_loras);
+    }
+    if (o->n_beside < 0 || o->n_beside >= ENGINE_TEAM_SEATS) {
+        return err_set(err, QUIRE_INVALID, -1, "quire_options.n_beside is %d; it must be from 0 to %d",
+                       (int)o->n_beside, ENGINE_TEAM_SEATS - 1);
     }
     engine_options policies;
     return options_engine(o, &policies, err);

@@ -202,6 +202,33 @@ static quire_err complete_ends(engine_parts *p, model_desc *d, quire_error *err)
                : err_set(err, QUIRE_NO_MEMORY, -1, "out of memory");
 }
 
+/* Whether p is one of several models that share their memory. */
+static bool shares_memory(const engine_parts *p) {
+    return p->memory != NULL && p->memory->n_models > 1;
+}
+
+/* A model beside others takes its weights and buffers off their memory, once their size is
+ * known. */
+static quire_err engine_parts_take(engine_parts *p, int64_t bytes, quire_error *err) {
+    const kv_budget_counts all = kv_budget_count(p->memory->budget);
+    p->fixed_bytes = model_memory_fixed(p->memory, bytes);
+    return p->fixed_bytes <= all.bytes - all.promised_bytes
+               ? QUIRE_OK
+               : err_set(err, QUIRE_NO_MEMORY, -1,
+                         "%lld bytes of weights and buffers take %lld of the %lld that the models share, and "
+                         "other models have %lld",
+                         (long long)bytes, (long long)p->fixed_bytes, (long long)all.bytes,
+                         (long long)all.promised_bytes);
+}
+
+/* The same before they are loaded, as their files are: of mapped ones what stays in
+ * memory. */
+static quire_err engine_parts_take_weights(engine_parts *p, const model_desc *d, quire_error *err) {
+    memory_room room;
+    memory_room_read("", 0, &room);
+    return engine_parts_take(p, d->is_packed ? pool_plan_kept(&room, d->weight_bytes) : d->weight_bytes, err);
+}
+
 /* Opens the text and loads the weights, from the model's own files or their packed form,
  * once check has nothing against it. The weights last: they take the time. */
 static quire_err engine_parts_open_model(engine_parts *p, const quire_options *o,
@@ -210,6 +237,7 @@ static quire_err engine_parts_open_model(engine_parts *p, const quire_options *o
     model_desc d;
     TRY(model_describe(f, &d, err));
     TRY(options_max_model_len(o, &d, max_len, err));
+    TRY(p->memory != NULL ? engine_parts_take_weights(p, &d, err) : QUIRE_OK);
     warn_of_weights(&d);
     name_left_out(&d);
     TRY(loaded_model_begin(o, &d, &p->model, err));
@@ -238,10 +266,8 @@ static quire_err read_defaults(engine_parts *p, const quire_options *o, const mo
                                      : sampling_defaults_read(from, &p->defaults, err);
 }
 
-/* How many pages there are to be, and why; whether they exceed the memory that there is.
- * Weights and buffers have theirs already. */
-static quire_err plan_pages(engine_parts *p, const quire_options *o, const kv_most *most,
-                            int32_t least_tokens, int32_t *n_pages, bool *exceeds, quire_error *err) {
+/* The plan of the pages. Weights and buffers have their memory already. */
+static pool_plan engine_parts_plan(const engine_parts *p, const quire_options *o) {
     const backend *b = p->model.b;
     pool_plan plan = pool_plan_of(o);
     pool_plan_encoder(&plan, o, model_description(p->model.m), o->max_batched_tokens);
@@ -253,17 +279,60 @@ static quire_err plan_pages(engine_parts *p, const quire_options *o, const kv_mo
     int64_t kept = is_mapped ? pool_plan_kept(&plan.room, plan.weight_bytes) : 0;
     plan.dropped_bytes = is_mapped ? plan.weight_bytes - kept : 0;
     memory_room_read("", kept + plan.buffer_bytes, &plan.room);
+    return plan;
+}
+
+static quire_err explain_share(const model_memory *m, int64_t sure_bytes, strbuf *out) {
+    TRY(strbuf_add_str(out, "of "));
+    TRY(memory_print(kv_budget_count(m->budget).bytes, out));
+    TRY(strbuf_addf(out, ", which up to %d models share, this one can always have ", (int)m->n_models));
+    return memory_print(sure_bytes, out);
+}
+
+/* The pages of one of several models. The first one opens the memory that they share. */
+static quire_err plan_share(engine_parts *p, const quire_options *o, const pool_plan *plan,
+                            const kv_most *most, int32_t least_tokens, int32_t *n_pages, quire_error *err) {
+    const kv_layout *l = &p->model.layout;
+    bool is_first = p->memory == NULL;
+    if (is_first) {
+        int64_t bytes = pool_plan_bytes(plan, l->page_bytes);
+        bool is_known = bytes >= 0;
+        if (!is_known || model_memory_open(plan, bytes, o->n_beside + 1, &p->memory) != QUIRE_OK) {
+            return err_set(err, is_known ? QUIRE_NO_MEMORY : QUIRE_INVALID, -1, "%s",
+                           is_known ? "there is no memory for KV pages; free some"
+                                    : "the free memory is not known here; give --kv-pages N");
+        }
+    } else if (plan->room.bytes == 0) {
+        return err_set(err, QUIRE_NO_MEMORY, -1, "the model's weights and buffers leave no memory");
+    } else {
+        TRY(engine_parts_take(p, plan->weight_bytes - plan->dropped_bytes + plan->buffer_bytes, err));
+        strbuf_clear(&p->pool_plan); /* others have planned it */
+    }
+    TRY(model_memory_share(p->memory, plan, l, most, least_tokens, n_pages, &p->sure_pages, err));
+    *n_pages = o->lock_memory ? p->sure_pages : *n_pages; /* locked pages stay where they are */
+    quire_err e = is_first ? strbuf_add_str(&p->pool_plan, "; ") : QUIRE_OK;
+    e = e ? e : explain_share(p->memory, p->sure_pages * l->page_bytes, &p->pool_plan);
+    return e == QUIRE_OK ? QUIRE_OK : err_set(err, QUIRE_NO_MEMORY, -1, "out of memory");
+}
+
+/* How many pages there are to be, and why; whether they exceed the memory that there is. */
+static quire_err plan_pages(engine_parts *p, const quire_options *o, const kv_most *most,
+                            int32_t least_tokens, int32_t *n_pages, bool *exceeds, quire_error *err) {
+    pool_plan plan = engine_parts_plan(p, o);
     if (pool_plan_explain(&plan, &p->pool_plan) != QUIRE_OK) {
         return err_set(err, QUIRE_NO_MEMORY, -1, "out of memory");
     }
     p->rule_bytes = pool_plan_rules(&plan);
-    TRY(pool_plan_resolve(&plan, &p->model.layout, most, least_tokens, n_pages, err));
-    *exceeds = plan.room.bytes >= 0 && *n_pages * p->model.layout.page_bytes > plan.room.bytes;
+    bool is_first = p->memory == NULL;
+    TRY(shares_memory(p) || o->n_beside > 0
+            ? plan_share(p, o, &plan, most, least_tokens, n_pages, err)
+            : pool_plan_resolve(&plan, &p->model.layout, most, least_tokens, n_pages, err));
+    *exceeds = is_first && plan.room.bytes >= 0 && *n_pages * p->model.layout.page_bytes > plan.room.bytes;
     return QUIRE_OK;
 }
 
 /* Allocates as many pages as fit; without --max-model-len the longest sequence is limited
- * to what the pool holds. */
+ * to what the pool holds, or can always have beside other models. */
 static quire_err engine_parts_open_pages(engine_parts *p, const quire_options *o, int32_t *max_len,
                                          quire_error *err) {
     backend *b = p->model.b;
@@ -280,7 +349,7 @@ static quire_err engine_parts_open_pages(engine_parts *p, const quire_options *o
     bool exceeds = false;
     kv_most most = options_most_pages(o, model_description(p->model.m), layout, o->max_batched_tokens);
     TRY(plan_pages(p, o, &most, least, &n_pages, &exceeds, err));
-    int64_t holds = kv_most_tokens(&most, n_pages);
+    int64_t holds = kv_most_tokens(&most, p->sure_pages > 0 ? p->sure_pages : n_pages);
     /* its inputs are bounded by the rows of a step, with a reason */
     bool is_encoder = model_description(p->model.m)->two_sided;
     *max_len =
@@ -376,7 +445,9 @@ static quire_err open_core(engine_parts *p, const quire_options *o, const engine
     TRY(options_engine(o, &eo, err));
     eo.team = beside != NULL ? engine_team_of(beside->core) : NULL;
     eo.n_pages = p->info.n_pages;
-    eo.budget = p->budget;
+    eo.budget = p->memory != NULL ? p->memory->budget : NULL;
+    eo.floor_pages = p->sure_pages;
+    eo.fixed_bytes = p->fixed_bytes;
     eo.max_model_len = max_len;
     eo.ablations = *ablations;
     eo.ablations.no_jump_forward = eo.ablations.no_jump_forward || o->jump_forward == QUIRE_JUMP_FORWARD_OFF;
@@ -459,10 +530,11 @@ static quire_err open_draft(engine_parts *p, const quire_options *o, int32_t max
     if (p->speculation.draft.method != DRAFT_METHOD_MODEL) {
         return QUIRE_OK;
     }
-    if (kv_budget_open(p->info.n_pages * l->page_bytes, &p->budget) != QUIRE_OK) {
+    if (p->memory == NULL &&
+        model_memory_open(&(pool_plan){0}, p->info.n_pages * l->page_bytes, 1, &p->memory) != QUIRE_OK) {
         return err_set(err, QUIRE_NO_MEMORY, -1, "out of memory");
     }
-    return speculation_open(&p->speculation, o, n_tokens, max_len, p->model.b, p->budget, err);
+    return speculation_open(&p->speculation, o, n_tokens, max_len, p->model.b, p->memory->budget, err);
 }
 
 /* engine_parts_open_model on a thread of low priority. */
@@ -503,6 +575,9 @@ quire_err engine_parts_open(const quire_options *options, const engine_ablations
     model_file *f = NULL;
     int32_t max_len = 0;
     *p = (engine_parts){0};
+    if (beside != NULL && shares_memory(beside)) {
+        p->memory = model_memory_hold(beside->memory);
+    }
     TRY(speculation_read(o, &p->speculation, err));
     p->model_path = mem_dup(o->model, strlen(o->model));
     if (!p->model_path) {
@@ -555,7 +630,7 @@ void engine_parts_close(engine_parts *p) {
     model_file_close(p->text_file);
     loaded_model_close(&p->model);
     speculation_close(&p->speculation);
-    kv_budget_close(p->budget);
+    model_memory_drop(p->memory);
     sampling_defaults_deinit(&p->defaults);
     mem_free(p->model_path);
     strbuf_deinit(&p->pool_plan);

@@ -35,8 +35,12 @@ typedef struct engine_parts {
     int64_t rule_bytes;                      /* pool_plan_rules */
     char tier_version[KV_VERSION_BYTES + 1]; /* empty: no tier uses it */
     loaded_model model;
-    pack_start pack;   /* which keeps the model's packed form */
-    kv_budget *budget; /* of the model's pages and the draft model's; NULL: there is none */
+    pack_start pack; /* which keeps the model's packed form */
+    /* of its pages, the draft model's and, with several models at most, those of others;
+     * NULL: its pages have their own */
+    struct model_memory *memory;
+    int32_t sure_pages;  /* in a memory of several models, what it can always have; else 0 */
+    int64_t fixed_bytes; /* of it, what the model's weights and buffers take */
     speculation speculation;
     /* which o->tokenizer names, and whose tables the tokenizer may use in place; NULL: it
      * is the model's own */

@@ -1,5 +1,6 @@
 #include "setup/pool_plan.h"
 
+#include "base/mem.h"
 #include "options/engine_flags.h"
 #include "setup/adapter_options.h"
 
@@ -12,6 +13,7 @@ pool_plan pool_plan_of(const quire_options *o) {
                        .adapter_bytes = options_adapter_bytes(o),
                        .rule_bytes = o->rule_bytes,
                        .given_pages = o->n_pages,
+                       .cap_bytes = o->models_memory_bytes,
                        .utilization = o->memory_utilization};
 }
 
@@ -43,20 +45,40 @@ static int64_t step_pages(const pool_plan *p, const kv_layout *l) {
     return rows == 0 ? INT64_MAX : (n < rows ? n : rows) * l->n_groups;
 }
 
-int64_t pool_plan_pages(const pool_plan *p, const kv_layout *l) {
-    int64_t most = step_pages(p, l);
+/* What the cap leaves beside the model's weights and buffers; INT64_MAX: there is none. */
+static int64_t cap_leaves(const pool_plan *p) {
+    int64_t others = p->weight_bytes - p->dropped_bytes + p->buffer_bytes;
+    return p->cap_bytes == 0 ? INT64_MAX : p->cap_bytes > others ? p->cap_bytes - others : 0;
+}
+
+int64_t pool_plan_bytes(const pool_plan *p, int64_t page_bytes) {
+    int64_t most = cap_leaves(p);
     if (p->given_pages > 0) {
-        return p->given_pages;
+        return p->given_pages < most / page_bytes ? p->given_pages * page_bytes : most;
     }
     if (p->room.bytes < 0) {
         return most < INT64_MAX ? most : -1;
     }
     int64_t room = p->room.bytes - pool_plan_rules(p);
     room = room > p->adapter_bytes ? room - p->adapter_bytes : 0;
-    int64_t left = room > p->aside_bytes ? room - p->aside_bytes : 0;
-    int64_t n = (int64_t)((double)left * p->utilization) / l->page_bytes;
+    int64_t left = room > p->aside_bytes ? room - p->aside_bytes : 0,
+            n = (int64_t)((double)left * p->utilization);
+    return n < most ? n : most;
+}
+
+/* Of so many bytes: no more pages than there are numbers, or than an encoder's step needs. */
+static int64_t pages_of_bytes(const pool_plan *p, const kv_layout *l, int64_t bytes) {
+    int64_t n = bytes / l->page_bytes, most = p->given_pages > 0 ? INT64_MAX : step_pages(p, l);
     n = n < most ? n : most;
     return n < POOL_MAX_PAGES ? n : POOL_MAX_PAGES;
+}
+
+int64_t pool_plan_pages(const pool_plan *p, const kv_layout *l) {
+    int64_t bytes = pool_plan_bytes(p, l->page_bytes), most = step_pages(p, l);
+    if (bytes < 0) {
+        return most < INT64_MAX ? most : -1;
+    }
+    return pages_of_bytes(p, l, bytes);
 }
 
 quire_err pool_plan_explain(const pool_plan *p, strbuf *out) {
@@ -100,12 +122,18 @@ quire_err pool_plan_explain(const pool_plan *p, strbuf *out) {
         TRY(memory_print(pool_plan_rules(p), out));
         TRY(strbuf_add_str(out, " for rules (--rule-memory-bytes)"));
     }
+    if (p->cap_bytes > 0) {
+        TRY(strbuf_add_str(out, "; weights, buffers and pages of all models at most "));
+        TRY(memory_print(p->cap_bytes, out));
+        TRY(strbuf_add_str(out, " (--models-memory-bytes)"));
+    }
     return p->is_shared ? strbuf_add_str(out, "; the draft model's pages take of the same memory") : QUIRE_OK;
 }
 
-quire_err pool_plan_resolve(const pool_plan *p, const kv_layout *l, const kv_most *most, int32_t least_tokens,
-                            int32_t *n_pages, quire_error *err) {
-    int64_t n = pool_plan_pages(p, l), least = kv_most_pages(most, least_tokens);
+/* Whether n pages suffice for a sequence of least_tokens. */
+static quire_err check_pages(const pool_plan *p, const kv_layout *l, const kv_most *most, int64_t n,
+                             int32_t least_tokens, quire_error *err) {
+    int64_t least = kv_most_pages(most, least_tokens);
     if (n < 0) {
         return err_set(err, QUIRE_INVALID, -1, "the free memory is not known here; give --kv-pages N");
     }
@@ -115,9 +143,65 @@ quire_err pool_plan_resolve(const pool_plan *p, const kv_layout *l, const kv_mos
                        "%lld; lower --max-model-len%s%s",
                        (long long)n, (long long)l->page_bytes, (int)least_tokens, (long long)least,
                        most->n_caps > 0 ? " or --chunk" : "",
-                       p->given_pages ? " or raise --kv-pages"
-                                      : ", raise --memory-utilization or free memory");
+                       p->given_pages     ? " or raise --kv-pages"
+                       : p->cap_bytes > 0 ? " or raise --models-memory-bytes"
+                                          : ", raise --memory-utilization or free memory");
     }
+    return QUIRE_OK;
+}
+
+quire_err pool_plan_resolve(const pool_plan *p, const kv_layout *l, const kv_most *most, int32_t least_tokens,
+                            int32_t *n_pages, quire_error *err) {
+    int64_t n = pool_plan_pages(p, l);
+    TRY(check_pages(p, l, most, n, least_tokens, err));
     *n_pages = (int32_t)n;
+    return QUIRE_OK;
+}
+
+/* ---- memory that models share ---- */
+
+quire_err model_memory_open(const pool_plan *p, int64_t bytes, int32_t n_models, model_memory **out) {
+    model_memory *m = mem_new(1, sizeof *m);
+    TRY(mem_check(m));
+    quire_err e = kv_budget_open(bytes, &m->budget);
+    if (e != QUIRE_OK) {
+        mem_free(m);
+        return e == QUIRE_INVALID ? QUIRE_NO_MEMORY : e; /* there is none */
+    }
+    m->n_models = n_models;
+    m->part = p->cap_bytes > 0 ? 1.0 : p->given_pages > 0 ? 0.0 : p->utilization;
+    atomic_init(&m->n_holders, 1);
+    *out = m;
+    return QUIRE_OK;
+}
+
+model_memory *model_memory_hold(model_memory *m) {
+    atomic_fetch_add(&m->n_holders, 1);
+    return m;
+}
+
+void model_memory_drop(model_memory *m) {
+    if (m != NULL && atomic_fetch_sub(&m->n_holders, 1) == 1) {
+        kv_budget_close(m->budget);
+        mem_free(m);
+    }
+}
+
+int64_t model_memory_fixed(const model_memory *m, int64_t bytes) {
+    return (int64_t)(m->part * (double)bytes);
+}
+
+quire_err model_memory_share(const model_memory *m, const pool_plan *p, const kv_layout *l,
+                             const kv_most *most, int32_t least_tokens, int32_t *n_pages, int32_t *sure_pages,
+                             quire_error *err) {
+    int64_t bytes = kv_budget_count(m->budget).bytes, all = pages_of_bytes(p, l, bytes),
+            least = kv_most_pages(most, least_tokens),
+            share = kv_budget_pages(m->budget, l->page_bytes, bytes / 2 / m->n_models);
+    all = p->given_pages > 0 && p->given_pages < all ? p->given_pages : all;
+    TRY(check_pages(p, l, most, all, least_tokens, err));
+    bool is_encoder = p->step_rows > 0; /* its pool is what a step needs */
+    int64_t sure = share > least ? share : least > 0 ? least : 1;
+    *n_pages = (int32_t)all;
+    *sure_pages = (int32_t)(is_encoder || sure > all ? all : sure);
     return QUIRE_OK;
 }

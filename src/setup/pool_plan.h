@@ -1,8 +1,11 @@
 /* Plan of the page pool: how many pages there are, and for people how that number came
- * about. Plain data. */
+ * about; and the memory that the pools of several models share. Plans are plain data. */
 #ifndef SETUP_POOL_PLAN_H
 #define SETUP_POOL_PLAN_H
 
+#include <stdatomic.h>
+
+#include "kv/budget.h"
 #include "kv/most_pages.h"
 #include "quire.h"
 #include "setup/memory_limits.h"
@@ -23,7 +26,8 @@ typedef struct pool_plan {
     /* of an encoder, which computes each input in one step and keeps nothing: what a step
      * has at most. 0 rows: another model */
     int32_t step_rows, step_seqs;
-    bool is_shared; /* with the pages of a draft model (kv/budget.h) */
+    bool is_shared;    /* with the pages of a draft model (kv/budget.h) */
+    int64_t cap_bytes; /* most of weights, buffers and pages: --models-memory-bytes; 0: any */
     double utilization;
 } pool_plan;
 
@@ -43,6 +47,9 @@ int64_t pool_plan_rules(const pool_plan *p);
 /* The number of pages: the given one, or what fits into the plan's part of the room, for
  * an encoder only what one step needs. -1: the room is unknown and none is given. */
 int64_t pool_plan_pages(const pool_plan *p, const kv_layout *l);
+/* The bytes for the pages of all models of a process, given_pages being of page_bytes.
+ * -1: the room is unknown and no number is given. */
+int64_t pool_plan_bytes(const pool_plan *p, int64_t page_bytes);
 /* The same, for an engine whose sequences hold no more than `most`. NO_MEMORY when they
  * do not hold one sequence of least_tokens, INVALID when their number is unknown; err
  * says what to do. */
@@ -51,5 +58,35 @@ quire_err pool_plan_resolve(const pool_plan *p, const kv_layout *l, const kv_mos
 /* Appends why there are so many: "50% (--memory-utilization, 0.5 by default) of the 21.3
  * GB that .. beside weights (2.9 MB)". Errors of strbuf_add. */
 quire_err pool_plan_explain(const pool_plan *p, strbuf *out);
+
+/* ---- memory that models share ---- */
+
+/* What the pages of one or several models, and their draft models, take memory from. Its
+ * engines hold it; who drops it last closes it. */
+typedef struct model_memory {
+    kv_budget *budget; /* owned by the engine thread of the models (engine/team.h) */
+    int32_t n_models;  /* the most at once; 1: a model and its draft model */
+    /* of the weights and buffers of a model beside the first, what is taken off the pages:
+     * as much as the plan of the first would have left less */
+    double part;
+    atomic_int n_holders;
+} model_memory;
+
+/* Opens so much memory for n_models >= 1, with one holder. p: the first model's plan.
+ * QUIRE_NO_MEMORY. */
+quire_err model_memory_open(const pool_plan *p, int64_t bytes, int32_t n_models, model_memory **out);
+/* One holder more; returns m. Any thread, as model_memory_drop. */
+model_memory *model_memory_hold(model_memory *m);
+/* NULL is allowed. */
+void model_memory_drop(model_memory *m);
+/* What so many bytes of weights and buffers take off the pages. */
+int64_t model_memory_fixed(const model_memory *m, int64_t bytes);
+/* The pages of a model in m: how many addresses there are, and how many pages it can always
+ * have: its part of a half of m, or what a sequence of least_tokens takes, if that is more.
+ * The other half is for whoever needs it, weights of models beside the first among them.
+ * Errors of pool_plan_resolve. */
+quire_err model_memory_share(const model_memory *m, const pool_plan *p, const kv_layout *l,
+                             const kv_most *most, int32_t least_tokens, int32_t *n_pages, int32_t *sure_pages,
+                             quire_error *err);
 
 #endif

@@ -343,6 +343,39 @@ TEST(cached_pages_of_an_idle_engine_become_anothers) {
     harness_close(&h[0]);
 }
 
+/* What an engine has parked is held, and gives way to one that is below its floor. */
+TEST(parks_of_an_engine_give_way_to_another_below_its_floor) {
+    static team_load alone, l[2];
+    harness h[2] = {0};
+    engine_park *parks[N_LONG];
+    quire_stats stats;
+    long_alone(TINY, 51, &alone);
+    for (int i = 0; i < 2; i++) {
+        harness_options o = sharing(i > 0 ? &h[0] : NULL, TINY);
+        o.parked_bytes = o.budget_bytes;
+        harness_open(&o, &h[i]);
+    }
+    load_make(&l[0], h[0].n_vocab, 50, LONG_TOKENS);
+    for (int i = 0; i < N_LONG; i++) {
+        assert_int_equal(engine_park_open(h[0].e, &parks[i]), QUIRE_OK);
+        l[0].runs[i].park = parks[i];
+        harness_submit(&h[0], &l[0].runs[i]);
+        harness_wait(&h[0], 1);
+    }
+    engine_stats_read(h[0].e, &stats);
+    assert_true(stats.n_pages_held > PAGES - FLOOR);
+    long_submit(&h[1], &l[1], 51);
+    harness_wait(&h[1], N_LONG);
+    long_expect(&alone, &l[1]);
+    engine_stats_read(h[0].e, &stats);
+    assert_true(stats.n_pages_held <= PAGES - FLOOR);
+    for (int i = 0; i < N_LONG; i++) {
+        engine_park_close(parks[i]);
+    }
+    harness_close(&h[1]);
+    harness_close(&h[0]);
+}
+
 /* Engines come, with weights that take of the memory of pages, while another one holds all
  * of it, and go. One that does not fit is refused. */
 TEST(engines_of_one_budget_come_and_go_while_another_holds_all_of_it) {
@@ -387,6 +420,7 @@ int main(void) {
         cmocka_unit_test(engines_come_and_go_while_another_runs),
         cmocka_unit_test(engines_whose_sequences_exceed_their_budget_all_end),
         cmocka_unit_test(cached_pages_of_an_idle_engine_become_anothers),
+        cmocka_unit_test(parks_of_an_engine_give_way_to_another_below_its_floor),
         cmocka_unit_test(engines_of_one_budget_come_and_go_while_another_holds_all_of_it),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -299,8 +299,79 @@ TEST(an_encoder_gets_the_pages_of_one_step) {
     assert_int_equal(pool_plan_pages(&p, &l), 7);
 }
 
+TEST(a_cap_bounds_weights_buffers_and_pages_together) {
+    kv_layout l = {.page_tokens = 16, .page_bytes = 1 * MIB, .n_groups = 1};
+    quire_options o;
+    quire_options_init(&o);
+    o.rule_bytes = 0;
+    o.models_memory_bytes = 2 * GIB + 300 * MIB;
+    pool_plan p = plan_of(&o, 1000 * MIB);
+    p.buffer_bytes = 50 * MIB;
+    assert_int_equal(pool_plan_pages(&p, &l), 250);
+    assert_explained(&p,
+                     "50% (--memory-utilization, 0.5 by default) of the 1.0 GB that the machine has "
+                     "available beside weights (2.1 GB) and buffers (52.4 MB); weights, buffers and pages "
+                     "of all models at most 2.5 GB (--models-memory-bytes)");
+    p.dropped_bytes = 1 * GIB; /* of mapped weights counts what stays */
+    assert_int_equal(pool_plan_pages(&p, &l), 500);
+    p.dropped_bytes = 0;
+    p.given_pages = 251;
+    assert_int_equal(pool_plan_pages(&p, &l), 250);
+    p.given_pages = 249;
+    assert_int_equal(pool_plan_pages(&p, &l), 249);
+    p.given_pages = 0;
+    p.room.bytes = -1;
+    assert_int_equal(pool_plan_pages(&p, &l), 250);
+    p.cap_bytes = 1 * GIB;
+    assert_int_equal(pool_plan_pages(&p, &l), 0);
+}
+
+TEST(models_that_share_memory_have_equal_parts_of_a_half_of_it) {
+    const kv_layout l = {.page_tokens = 16, .page_bytes = 1 * MIB, .n_groups = 1};
+    const kv_most most = kv_most_of_layout(&l, 32);
+    quire_options o;
+    quire_error err = {0};
+    model_memory *m;
+    int32_t n, sure;
+    quire_options_init(&o);
+    o.rule_bytes = 0;
+    pool_plan p = plan_of(&o, 2000 * MIB);
+    assert_int_equal(model_memory_open(&p, pool_plan_bytes(&p, l.page_bytes), 4, &m), QUIRE_OK);
+    assert_int_equal(model_memory_fixed(m, 300 * MIB), 150 * MIB); /* the plan would have had as much less */
+    assert_int_equal(model_memory_share(m, &p, &l, &most, 2, &n, &sure, &err), QUIRE_OK);
+    assert_true(n == 1000 && sure == 124); /* of whole granules */
+    assert_int_equal(model_memory_share(m, &p, &l, &most, 16 * 200, &n, &sure, &err), QUIRE_OK);
+    assert_true(n == 1000 && sure == 200);
+    assert_int_equal(model_memory_share(m, &p, &l, &most, 16 * 1001, &n, &sure, &err), QUIRE_NO_MEMORY);
+    assert_non_null(strstr(err.message, "1000 KV pages of 1048576 bytes hold not even one request of 16016"));
+    p.given_pages = 100; /* bounds each pool */
+    assert_int_equal(model_memory_share(m, &p, &l, &most, 2, &n, &sure, &err), QUIRE_OK);
+    assert_true(n == 100 && sure == 100);
+    p.given_pages = 0;
+    p.step_rows = 64; /* an encoder's: what a step needs */
+    p.step_seqs = 3;
+    assert_int_equal(model_memory_share(m, &p, &l, &most, 2, &n, &sure, &err), QUIRE_OK);
+    assert_true(n == 7 && sure == 7);
+    model_memory_drop(model_memory_hold(m));
+    model_memory_drop(m);
+    p = plan_of(&o, 2000 * MIB);
+    p.given_pages = 10;
+    assert_int_equal(model_memory_open(&p, pool_plan_bytes(&p, l.page_bytes), 2, &m), QUIRE_OK);
+    assert_int_equal(kv_budget_count(m->budget).bytes, 10 * MIB);
+    assert_int_equal(model_memory_fixed(m, 300 * MIB), 0); /* the pages are given */
+    model_memory_drop(m);
+    p.given_pages = 0;
+    p.cap_bytes = 3 * GIB;
+    assert_int_equal(model_memory_open(&p, pool_plan_bytes(&p, l.page_bytes), 2, &m), QUIRE_OK);
+    assert_int_equal(model_memory_fixed(m, 300 * MIB), 300 * MIB); /* under a cap each byte counts */
+    model_memory_drop(m);
+    assert_int_equal(model_memory_open(&p, 0, 2, &m), QUIRE_NO_MEMORY);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_cap_bounds_weights_buffers_and_pages_together),
+        cmocka_unit_test(models_that_share_memory_have_equal_parts_of_a_half_of_it),
         cmocka_unit_test(an_encoder_gets_the_pages_of_one_step),
         ROOT_TEST(the_tightest_bound_holds),
         ROOT_TEST(mapped_weights_are_not_free_although_the_system_says_so),
