@@ -5,6 +5,7 @@
  * each run the same text goes on, from the states that the run left. */
 #include <stdio.h>
 
+#include "backend/cpu/linear_ops.h"
 #include "core/kv_layout.h"
 #include "harness.h"
 #include "model/make_states.h"
@@ -28,16 +29,93 @@ typedef struct outcome {
 
 typedef enum company { ALONE, FIRST, LAST } company;
 
+/* ---- adapters ---- */
+
+enum { N_TUNED = 2, TUNED_RANK = 3 };
+
+/* Of an open engine. The first is that of the run, from position tuned_from on, and of
+ * some strangers; the others have the second, or none. */
+static bool has_tuned;
+static int32_t tuned_from;
+static adapter_ref tuned[N_TUNED];
+
+/* An adapter of all linears but those that are computed in f32. */
+static const adapter *tuned_load(const harness *h, uint64_t of) {
+    enum { MOST = 64, WIDEST = 256 };
+    static float a[MOST][TUNED_RANK * WIDEST], b[MOST][TUNED_RANK * WIDEST];
+    static tensor_view views[2 * MOST];
+    adapter_change changes[MOST];
+    adapter *out;
+    quire_error err = {0};
+    int32_t n = 0;
+    for (const linear *w = ((const cpu_backend *)h->b)->linear_state->loaded; w != NULL; w = w->next, n++) {
+        const int64_t n_in = w->layout.n_in, n_out = w->layout.n_out;
+        assert_true(n < MOST && n_in <= WIDEST && n_out <= WIDEST);
+        for (int32_t i = 0; i < TUNED_RANK * WIDEST; i++) {
+            a[n][i] = (float)(rng_next(&of) % 2001) * 2e-4f - 0.2f;
+            b[n][i] = (float)(rng_next(&of) % 2001) * 2e-4f - 0.2f;
+        }
+        views[2 * n] = (tensor_view){.name = "A",
+                                     .type = DTYPE_F32,
+                                     .n_dims = 2,
+                                     .dims = {TUNED_RANK, n_in, 1, 1},
+                                     .data = a[n],
+                                     .n_bytes = sizeof(float) * TUNED_RANK * (size_t)n_in};
+        views[2 * n + 1] = (tensor_view){.name = "B",
+                                         .type = DTYPE_F32,
+                                         .n_dims = 2,
+                                         .dims = {n_out, TUNED_RANK, 1, 1},
+                                         .data = b[n],
+                                         .n_bytes = sizeof(float) * TUNED_RANK * (size_t)n_out};
+        changes[n] = (adapter_change){.w = w, .a = &views[2 * n], .b = &views[2 * n + 1], .scale = 0.5f};
+    }
+    if (h->b->ops->adapter_load(h->b, changes, n, &out, &err) != QUIRE_OK) {
+        fail_msg("%s", err.message);
+    }
+    return out;
+}
+
+static void states_open(const harness_options *o, harness *h) {
+    harness_options own = *o;
+    own.max_adapters = has_tuned ? N_TUNED : 0;
+    harness_open(&own, h);
+    for (int i = 0; i < N_TUNED && has_tuned; i++) {
+        tuned[i] = (adapter_ref){.weights = tuned_load(h, 7 + (uint64_t)i), .rank = TUNED_RANK};
+        atomic_store(&tuned[i].holders, 1);
+    }
+}
+
+static void states_close(harness *h) {
+    engine_stop(h->e);
+    for (int i = 0; i < N_TUNED && has_tuned; i++) {
+        assert_int_equal(atomic_load(&tuned[i].holders), 1);
+        h->b->ops->adapter_free(h->b, (adapter *)(uintptr_t)tuned[i].weights);
+    }
+    harness_close(h);
+}
+
+/* Gives a request the adapter of that number. */
+static void states_tune(harness_run *r, int i) {
+    static const char *const names[] = {"tuned", "otherwise tuned"};
+    if (has_tuned && i < N_TUNED) {
+        r->adapter = &tuned[i];
+        r->adapter_from = i == 0 && tuned_from < r->n_prompt ? tuned_from : 0;
+        r->namespace = r->adapter_from > 0 ? NULL : names[i];
+    }
+}
+
 /* ---- running ---- */
 
 static harness_run request_of(outcome *out) {
     memset(out, 0, sizeof *out);
-    return (harness_run){.prompt = prompt,
-                         .n_prompt = N_PROMPT,
-                         .sampling = greedy(N_OUT),
-                         .logits = out->logits[0],
-                         .logprobs = out->logprobs[0],
-                         .logprobs_width = WIDTH};
+    harness_run r = {.prompt = prompt,
+                     .n_prompt = N_PROMPT,
+                     .sampling = greedy(N_OUT),
+                     .logits = out->logits[0],
+                     .logprobs = out->logprobs[0],
+                     .logprobs_width = WIDTH};
+    states_tune(&r, 0);
+    return r;
 }
 
 static void take_run(const harness_run *r, outcome *out) {
@@ -60,6 +138,7 @@ static void go_on(harness *h, outcome *out) {
                      .sampling = greedy(1),
                      .logits = logits[0],
                      .logits_first = N - N_BEHIND};
+    states_tune(&r, 0);
     harness_submit(h, &r);
     harness_wait(h, 1);
     assert_int_equal(r.finish, FINISH_LENGTH);
@@ -70,7 +149,7 @@ static quire_stats run_way(const harness_options *o, company with, outcome *out)
     static harness_run runs[N_STRANGERS + 1];
     harness h = {0};
     const int32_t n = with != ALONE ? N_STRANGERS : 0;
-    harness_open(o, &h);
+    states_open(o, &h);
     runs[0] = request_of(out);
     harness_hold(&h);
     if (with != LAST) {
@@ -79,6 +158,7 @@ static quire_stats run_way(const harness_options *o, company with, outcome *out)
     for (int32_t i = 0; i < n; i++) {
         runs[i + 1] =
             (harness_run){.prompt = strangers[i], .n_prompt = 5 + 13 * i, .sampling = greedy(10 + 3 * i)};
+        states_tune(&runs[i + 1], i % 3);
         harness_submit(&h, &runs[i + 1]);
     }
     if (with == LAST) {
@@ -89,7 +169,7 @@ static quire_stats run_way(const harness_options *o, company with, outcome *out)
     go_on(&h, out);
     quire_stats stats = harness_idle_stats(&h);
     desc = *model_description(h.m);
-    harness_close(&h);
+    states_close(&h);
     return stats;
 }
 
@@ -179,22 +259,26 @@ static void warm(const outcome *base) {
     static outcome again;
     for (int32_t n = 5; n < N_PROMPT; n += 23) {
         harness h = {0};
-        harness_open(&defaults, &h);
+        states_open(&defaults, &h);
         for (int round = 0; round < 2; round++) {
             harness_run prefix = {.prompt = prompt, .n_prompt = n, .sampling = greedy(3)},
                         r = request_of(&again);
+            states_tune(&prefix, tuned_from > 0 ? N_TUNED : 0); /* those of the base, where it is activated */
             r.logits_first = N_PROMPT - 1;
             harness_submit(&h, &prefix);
             harness_wait(&h, 1);
             harness_submit(&h, &r);
             harness_wait(&h, 1);
-            assert_true(r.n_cached >= (round == 0 ? n - 1 : N_PROMPT - 1));
+            /* of an activated adapter's prompt no more than the base's part, as far as it
+             * has states */
+            assert_true(tuned_from > 0 ? r.n_cached <= tuned_from
+                                       : r.n_cached >= (round == 0 ? n - 1 : N_PROMPT - 1));
             take_run(&r, &again);
             go_on(&h, &again);
             memcpy(again.logits, base->logits, (N_PROMPT - 1) * sizeof again.logits[0]);
             same(base, &again, "behind a prefix of", n);
         }
-        harness_close(&h);
+        states_close(&h);
     }
 }
 
@@ -205,9 +289,10 @@ static void forked(const outcome *base) {
         harness h = {0};
         quire_error err = {.message = ""};
         engine_fork *held;
-        harness_open(&defaults, &h);
+        states_open(&defaults, &h);
         harness_take_over(&h);
         harness_run r = request_of(&own), branch = request_of(&other);
+        const char *namespace = branch.namespace != NULL ? branch.namespace : "test";
         harness_submit(&h, &r);
         (void)harness_steps(&h, at + 1);
         assert_int_equal(engine_fork_acquire(h.e, r.id, &held), QUIRE_OK);
@@ -219,8 +304,10 @@ static void forked(const outcome *base) {
                             .fork_replaces = at % 2 == 1,
                             .sampling = greedy(N_OUT),
                             .logprobs_width = WIDTH,
-                            .namespace = "test",
-                            .n_namespace = 4,
+                            .adapter = branch.adapter,
+                            .adapter_from = branch.adapter_from,
+                            .namespace = namespace,
+                            .n_namespace = strlen(namespace),
                             .out = h.out,
                             .user = &branch};
         memcpy(q.tokens, prompt, sizeof prompt);
@@ -235,7 +322,7 @@ static void forked(const outcome *base) {
         assert_memory_equal(other.logprobs, base->logprobs[at],
                             (size_t)(N_OUT - at) * sizeof base->logprobs[0]);
         assert_true(at % 2 == 1 || memcmp(own.logprobs, base->logprobs, sizeof own.logprobs) == 0);
-        harness_close(&h);
+        states_close(&h);
     }
 }
 
@@ -300,7 +387,7 @@ static void forced(void) {
         harness_options v = defaults;
         outcome *out = jumps ? &together : &one_by_one;
         v.ablations.no_jump_forward = !jumps;
-        harness_open(&v, &h);
+        states_open(&v, &h);
         choice_constraint *c = choice_new(VOCAB, false);
         choice_add(c, strangers[3], N_OUT);
         choice_add(c, strangers[4], N_OUT);
@@ -313,7 +400,7 @@ static void forced(void) {
         take_run(&r, out);
         go_on(&h, out);
         assert_true((harness_idle_stats(&h).jump_forward_tokens > 20) == jumps);
-        harness_close(&h);
+        states_close(&h);
     }
     same(&one_by_one, &together, "forced", N_OUT);
 }
@@ -333,6 +420,14 @@ static void check(state_model kind, compute_mode compute, dtype kv, dtype state)
     defaults.kv = kv;
     defaults.state = state;
     (void)run_way(&defaults, ALONE, &base);
+    if (has_tuned) {
+        static outcome plain;
+        has_tuned = false;
+        (void)run_way(&defaults, ALONE, &plain);
+        has_tuned = true;
+        assert_memory_equal(base.logits, plain.logits, (size_t)tuned_from * sizeof plain.logits[0]);
+        assert_memory_not_equal(base.logits[tuned_from], plain.logits[tuned_from], sizeof plain.logits[0]);
+    }
     cut_otherwise(&base);
     preempted(&base);
     warm(&base);
@@ -368,6 +463,20 @@ TEST(states_of_bf16_do_not_depend_on_how_they_were_run) {
     check(STATE_MODEL_SCAN, COMPUTE_F32, DTYPE_F32, DTYPE_BF16);
 }
 
+/* All rows under an adapter, or those from within the prompt on, beside other adapters
+ * and the base. */
+TEST(states_under_adapters_do_not_depend_on_how_they_were_run) {
+    has_tuned = true;
+    check(STATE_MODEL_CONV, COMPUTE_INT8, DTYPE_BF16, DTYPE_F32);
+    check(STATE_MODEL_DELTA, COMPUTE_F32, DTYPE_F32, DTYPE_F32);
+    check(STATE_MODEL_SCAN, COMPUTE_F32, DTYPE_F32, DTYPE_F32);
+    tuned_from = 37;
+    check(STATE_MODEL_HEADS, COMPUTE_BF16, DTYPE_BF16, DTYPE_F32);
+    check(STATE_MODEL_DELTA, COMPUTE_INT8, DTYPE_I8, DTYPE_BF16);
+    has_tuned = false;
+    tuned_from = 0;
+}
+
 /* Of all of them together: one says the same again and again, another hardly ever. */
 TEST(everything_happened) {
     print_message("drafts: %d accepted, %d rejected\n", (int)n_accepted, (int)n_rejected);
@@ -389,6 +498,7 @@ int main(void) {
         cmocka_unit_test(heads_of_mamba_2_beside_attention_do_not_depend_on_how_they_were_run),
         cmocka_unit_test(states_alone_do_not_depend_on_how_they_were_run),
         cmocka_unit_test(states_of_bf16_do_not_depend_on_how_they_were_run),
+        cmocka_unit_test(states_under_adapters_do_not_depend_on_how_they_were_run),
         cmocka_unit_test(everything_happened),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
