@@ -14,6 +14,7 @@
 
 /* for those that waited for a model to take it, before it may leave for another */
 #define FRESH_US        1000000
+#define PROGRESS_PARTS  1000000
 #define NO_ROOM_RETRY_S 10 /* for requests whose model does not fit beside those in use */
 
 struct models {
@@ -26,6 +27,10 @@ struct models {
     int32_t n;
     atomic_int sleep; /* a sleep_level; written under the lock */
     bool are_caches_dropped;
+    /* of the model that is being loaded: the part of its weights that is, in millionths, and
+     * whether that is to end */
+    atomic_int load_progress;
+    atomic_bool load_ends;
 };
 
 const char *model_state_name(model_state s) {
@@ -157,28 +162,18 @@ static bool models_settle(models *all) {
     return true;
 }
 
-/* Who watches a model being loaded. */
-typedef struct model_watch {
-    models *all;
-    served_model *m;
-} model_watch;
-
-/* quire_options.load_progress */
-static bool model_watch_load(void *user, double part) {
-    const model_watch *w = user;
-    pthread_mutex_lock(&w->all->lock);
-    w->m->progress = part;
-    const bool goes_on = !w->all->stops && !w->m->is_cancelled;
-    pthread_mutex_unlock(&w->all->lock);
-    return goes_on;
+/* quire_options.load_progress, on a thread of low priority, which therefore takes no lock. */
+static bool models_watch_load(void *user, double part) {
+    models *all = user;
+    atomic_store(&all->load_progress, (int)(part * PROGRESS_PARTS));
+    return !atomic_load(&all->load_ends);
 }
 
 /* Opens the engine of a model, which is told how far that is. */
-static quire_err model_open_engine(models *all, served_model *m, quire_engine **out, quire_error *err) {
-    model_watch watch = {all, m};
+static quire_err model_open_engine(models *all, const served_model *m, quire_engine **out, quire_error *err) {
     quire_options own = *m->options;
-    own.load_progress = model_watch_load;
-    own.load_progress_user = &watch;
+    own.load_progress = models_watch_load;
+    own.load_progress_user = all;
     TRY(quire_engine_open_beside(all->list[0].engine, &own, out, err));
     all->options.opened(all->options.context, *out);
     return QUIRE_OK;
@@ -214,9 +209,10 @@ static void model_load(models *all, served_model *m) {
     quire_engine *e = NULL;
     quire_error err = {0};
     int64_t began_us = clock_us();
-    m->progress = 0.0;
     m->is_opening = true;
     m->is_cancelled = false;
+    atomic_store(&all->load_progress, 0);
+    atomic_store(&all->load_ends, all->stops);
     pthread_mutex_unlock(&all->lock);
     quire_err r = model_open_engine(all, m, &e, &err);
     pthread_mutex_lock(&all->lock);
@@ -351,7 +347,10 @@ static bool model_want(models *all, served_model *m, const char *tenant) {
     m->wanted_us = is_new ? clock_us() : m->wanted_us;
     m->is_wanted = m->is_wanted || m->state == MODEL_LEAVING;
     m->state = m->state == MODEL_UNLOADED ? MODEL_LOADING : m->state;
-    m->is_cancelled = false;
+    if (m->is_cancelled) {
+        m->is_cancelled = false;
+        atomic_store(&all->load_ends, all->stops);
+    }
     /* of several tenants it is loaded for the one whose turn comes first */
     if (is_new || models_turn_of(all, tenant) < models_turn_of(all, m->wanted_for)) {
         (void)snprintf(m->wanted_for, sizeof m->wanted_for, "%s", tenant);
@@ -417,6 +416,7 @@ void models_close(models *all) {
     if (all->has_thread) {
         pthread_mutex_lock(&all->lock);
         all->stops = true;
+        atomic_store(&all->load_ends, true);
         pthread_cond_signal(&all->work);
         pthread_mutex_unlock(&all->lock);
         pthread_join(all->thread, NULL);
@@ -578,9 +578,12 @@ void models_keep(models *all, served_model *m, int64_t keep_us) {
 }
 
 /* Lets an other leave for a sleep; one that is being loaded is not any more. */
-static void model_put_away(served_model *m) {
+static void model_put_away(models *all, served_model *m) {
     m->is_wanted = false;
     m->is_cancelled = m->is_opening;
+    if (m->is_opening) {
+        atomic_store(&all->load_ends, true);
+    }
     if (m->state == MODEL_READY) {
         m->state = MODEL_LEAVING;
     } else if (m->state == MODEL_LOADING && !m->is_opening) {
@@ -594,7 +597,7 @@ void models_sleep(models *all, sleep_level level) {
         atomic_store(&all->sleep, level);
     }
     for (int32_t i = 1; i < all->n && models_sleeping(all) == SLEEP_OTHERS; i++) {
-        model_put_away(&all->list[i]);
+        model_put_away(all, &all->list[i]);
     }
     (void)models_settle(all);
     pthread_cond_signal(&all->work);
@@ -631,6 +634,7 @@ bool models_are_at_rest(models *all) {
 served_model models_look(models *all, const served_model *m) {
     pthread_mutex_lock(&all->lock);
     served_model copy = *m;
+    copy.progress = m->is_opening ? (double)atomic_load(&all->load_progress) / PROGRESS_PARTS : 0.0;
     pthread_mutex_unlock(&all->lock);
     copy.facts = NULL;
     return copy;

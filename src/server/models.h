@@ -44,7 +44,7 @@ typedef struct served_model {
     char wanted_for[QUIRE_TENANT_BYTES + 1], loaded_for[QUIRE_TENANT_BYTES + 1];
     bool is_opening;   /* LOADING: the thread does it now */
     bool is_cancelled; /* the same, and it is not wanted any more */
-    double progress;   /* LOADING: the part of its weights that is loaded, from 0 to 1 */
+    double progress;   /* of a copy (models_look), LOADING: the part of its weights that is loaded */
     /* without use it leaves after so long; MODEL_STAYS: it does not for that */
     int64_t keep_us;
     int64_t ready_us;          /* when it was loaded, the last time */
