@@ -409,18 +409,24 @@ quire_err models_start(models *all) {
     return all->has_thread || all->n == 1 ? QUIRE_OK : QUIRE_NO_MEMORY;
 }
 
+void models_stop(models *all) {
+    if (all == NULL || !all->has_thread) {
+        return;
+    }
+    pthread_mutex_lock(&all->lock);
+    all->stops = true;
+    atomic_store(&all->load_ends, true);
+    pthread_cond_signal(&all->work);
+    pthread_mutex_unlock(&all->lock);
+    pthread_join(all->thread, NULL);
+    all->has_thread = false;
+}
+
 void models_close(models *all) {
     if (all == NULL) {
         return;
     }
-    if (all->has_thread) {
-        pthread_mutex_lock(&all->lock);
-        all->stops = true;
-        atomic_store(&all->load_ends, true);
-        pthread_cond_signal(&all->work);
-        pthread_mutex_unlock(&all->lock);
-        pthread_join(all->thread, NULL);
-    }
+    models_stop(all);
     for (int32_t i = 1; i < all->n; i++) {
         assert(all->list[i].n_holds == 0 && all->list[i].n_queues == 0);
         quire_engine_close(all->list[i].engine);

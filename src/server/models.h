@@ -92,7 +92,11 @@ void models_attach(models *all, const char *name, quire_engine *main);
 /* Starts the thread that loads others, if there are some, the pinned ones now: `changed` may
  * be called from now on. QUIRE_NO_MEMORY: it does not start. */
 quire_err models_start(models *all);
-/* Unloads all others. No loop has a queue, and no request a hold. NULL is allowed. */
+/* Ends the thread: a load is cut short, and none begins any more. A second call does
+ * nothing. NULL is allowed. */
+void models_stop(models *all);
+/* The same, and unloads all others. No loop has a queue, and no request a hold. NULL is
+ * allowed. */
 void models_close(models *all);
 
 int32_t models_count(const models *all);

@@ -143,6 +143,7 @@ quire_err server_open(quire_engine *e, const server_options *o, server **out, qu
 
 static void server_close_loops(server *s) {
     server_stop_waiting(s);
+    models_stop(s->models); /* which wakes the loops */
     for (int32_t i = 0; i < s->n_loops; i++) {
         loop_close(&s->loops[i]);
     }
