@@ -6,9 +6,9 @@
 #include <string.h>
 
 #include "base/mem.h"
+#include "base/ring.h"
 #include "base/rng.h"
 #include "base/str.h"
-#include "base/wake.h"
 #include "core/half.h"
 #include "lab/bench/temporary.h"
 #include "model/arch.h"

@@ -8,7 +8,7 @@
 #include "backend/cpu/pages.h"
 #include "base/mem.h"
 #include "base/rng.h"
-#include "core/cascade.h"
+#include "core/batch.h"
 #include "expr/expr_mods.h"
 #include "kv/pool.h"
 #include "lab/bench/figures.h"

@@ -7,8 +7,8 @@
 #include "base/rng.h"
 #include "file/map.h"
 #include "grammar/grammar.h"
-#include "lab/bench/figures.h"
 #include "json/json_out.h"
+#include "lab/bench/figures.h"
 
 typedef struct keep {
     grammar **list;

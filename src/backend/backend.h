@@ -31,8 +31,8 @@
 #include "core/dtype.h"
 #include "core/kv_layout.h"
 #include "core/model_desc.h"
+#include "core/quant_matrix.h"
 #include "core/recurrence.h"
-#include "core/row_rounding.h"
 #include "core/tensor.h"
 
 typedef struct backend backend;
@@ -113,8 +113,8 @@ typedef struct multiply_use {
     bool adds; /* out += the product; with fewer gates than W */
 } multiply_use;
 
-/* One product out of a fused set: out = x W^T (+ bias), changed by the row's adapter as in
- * adapter_change, like every product of a linear. */
+/* One product out of a fused set: out = x W^T (+ bias), changed by the row's adapter as
+ * in adapter_change, like every product of a linear. */
 typedef struct linear_use {
     const linear *w;
     buffer out;
@@ -139,8 +139,9 @@ typedef struct linear_spec {
  * norm, before the row is quantised), the product W h + bias becomes
  *   g (W h + scale B (A h)) + bias'
  * where W and bias' are those of `instead` and `bias` if they are given, and
- * g = `factors`, by output row, or 1 (DoRA: magnitude / ||W + scale B A||). The addend is computed in
- * f32: t[r] = sum over k of A[r, k] h[k], then scale times the sum over r, ascending, of
+ * g = `factors`, by output row, or 1 (DoRA: magnitude / ||W + scale B A||). The addend is
+ * computed in f32: t[r] = sum over k of A[r, k] h[k], then scale times the sum over r,
+ * ascending, of
  * B[n, r] t[r]. LoRA: Hu et al. 2021, arXiv:2106.09685; DoRA: Liu et al. 2024,
  * arXiv:2402.09353.
  * nm: the norm has the weight and bias of `norm`.
@@ -194,8 +195,8 @@ typedef struct routing {
     float jitter_eps; /* of ROUTE_SPARSE_MIXER */
 } routing;
 
-/* The weights of a mixture: those of routing->n_experts - n_identity, each of one shape. Loaded before; the
- * backend keeps the pointers to them, not the arrays. */
+/* The weights of a mixture: those of routing->n_experts - n_identity, each of one shape.
+ * Loaded before; the backend keeps the pointers to them, not the arrays. */
 typedef struct experts_weights {
     const routing *routing;
     linear *const *gate;     /* [F, D] each, or NULL: not gated */
@@ -237,19 +238,21 @@ typedef struct attn_spec {
     float soft_cap;            /* 0: none; else s = cap * tanh(s / cap) */
     const float *sinks;        /* [H] extra logit in the softmax's sum, unscaled, or NULL */
     const float *alibi_slopes; /* [H], s += slope * (j - i), or NULL */
-    /* of the keys that it sees a row reads those alone that the last choose() took for it,
-     * as if its sequence held no others: chunks are of them. Without window, chunk, slopes
-     * and programs */
+    /* of the keys that it sees a row reads those alone that the last choose() took for
+     * it, as if its sequence held no others: chunks are of them. Without window, chunk,
+     * slopes and programs */
     bool chosen;
 } attn_spec;
 
 /* The choice of the keys that a row reads. A row sees the keys up to its own.
  *
  *   CHOOSE_KEYS  (DeepSeek-AI 2025, V3.2's index) of the keys those n_best whose score is
- *     highest:  sum over h = 0 .. H - 1, ascending, of w[h] max(q[h] . k, 0), a product and a
+ *     highest:  sum over h = 0 .. H - 1, ascending, of w[h] max(q[h] . k, 0), a product
+ *               and a
  *     sum, each rounded. One choice for all heads of attention.
  *   CHOOSE_BLOCKS  of the blocks of `block` positions those n_best / block that hold the
- *     highest scores q[h] . k of keys that the row sees; the row's own block and the n_own -
+ *     highest scores q[h] . k of keys that the row sees; the row's own block and the
+ *     n_own -
  *     1 before it come before all others. Each h chooses for itself: for KV head h.
  *   CHOOSE_POOLS  of the whole blocks those n_best / block whose last key has the highest
  *     score, as CHOOSE_KEYS; beside them the keys behind the last whole block.
@@ -274,9 +277,9 @@ static inline int32_t choose_room(choose_kind kind, int32_t n_best, int32_t bloc
     return kind == CHOOSE_POOLS ? n_best + block - 1 : n_best;
 }
 
-/* q at position p is multiplied by 1 + slope * ln(1 + floor((p + offset) / length)), or by
- * (1 + (p + offset) / length)^power, or head h of it by slopes[h] * ln(p + 1) + biases[h];
- * where all are 0 it is not. */
+/* q at position p is multiplied by 1 + slope * ln(1 + floor((p + offset) / length)), or
+ * by (1 + (p + offset) / length)^power, or head h of it by slopes[h] * ln(p + 1) +
+ * biases[h]; where all are 0 it is not. */
 typedef struct query_scale {
     float slope, power;
     int32_t offset, length;
@@ -303,10 +306,11 @@ typedef struct kv_store_use {
     query_scale scale;
 } kv_store_use;
 
-/* What a layer with one latent for all heads (MLA: DeepSeek-AI 2024, arXiv:2405.04434) does
- * before attention: it norms the first `rank` elements of a row's latent, multiplies them by
- * latent_scale, rotates the others, and stores the latent; it rotates as many at the end of
- * each query head, and scales each query by its position. On a GPU: as kv_store. */
+/* What a layer with one latent for all heads (MLA: DeepSeek-AI 2024, arXiv:2405.04434)
+ * does before attention: it norms the first `rank` elements of a row's latent, multiplies
+ * them by latent_scale, rotates the others, and stores the latent; it rotates as many at
+ * the end of each query head, and scales each query by its position. On a GPU: as
+ * kv_store. */
 typedef struct latent_store_use {
     int32_t cache; /* of kind LAYER_LATENT, whose pages get latents of width L */
     buffer latent; /* [M, L], changed in place; BUFFER_NONE: another layer has written the cache */
@@ -322,10 +326,12 @@ typedef struct latent_store_use {
 
 /* Residual streams: N rows of D elements side by side, [M, N D].
  *
- * hyper_weights makes the coefficients of hyper-connections of x [M, N (N + 2)], in place:
- * with z = scale x + base, one scale each for the first N, the next N and the N x N behind:
+ * hyper_weights makes the coefficients of hyper-connections of x [M, N (N + 2)], in
+ * place: with z = scale x + base, one scale each for the first N, the next N and the N x
+ * N behind:
  *   read[s] = sigmoid(z) + eps;  write[s] = 2 sigmoid(z)
- *   mix [N, N] = softmax(z of a row) + eps; every column is divided by its sum + eps; then
+ *   mix [N, N] = softmax(z of a row) + eps; every column is divided by its sum + eps;
+ *   then
  *   n_rounds - 1 times every row and every column are. */
 typedef struct hyper_use {
     buffer x;
@@ -334,8 +340,8 @@ typedef struct hyper_use {
     const float *scale, *base; /* [3], [N (N + 2)] */
 } hyper_use;
 
-/* out [M, D] = sum over s, ascending, of weights[column + s] streams[s]; fma by fma. weights
- * BUFFER_NONE: sum, times 1 / N. */
+/* out [M, D] = sum over s, ascending, of weights[column + s] streams[s]; fma by fma.
+ * weights BUFFER_NONE: sum, times 1 / N. */
 typedef struct streams_read_use {
     buffer streams;
     int32_t n;
@@ -377,17 +383,18 @@ typedef struct head_products_use {
 } head_products_use;
 
 /* Recurrences. A state belongs to a sequence and a cache of kind LAYER_STATE; it lies in
- * f32 or bf16 (kv_types.state) in the cache's units (kv_state_unit), in batch_seq's pages.
- * In bf16 each S below, and each input that a convolution keeps, is rounded to nearest
- * even before anything reads it. An op reads it, or begins with zeros at position 0, goes
- * through the sequence's rows one after the other, writes the state after each row that
- * has a snapshot to that one's pages, and the state after the last row back. So a state
- * after n tokens depends on these n tokens alone, however they were cut into steps. A row
- * that is not finite leaves a state that is not finite. */
+ * f32 or bf16 (kv_types.state) in the cache's units (kv_state_unit), in batch_seq's
+ * pages. In bf16 each S below, and each input that a convolution keeps, is rounded to
+ * nearest even before anything reads it. An op reads it, or begins with zeros at position
+ * 0, goes through the sequence's rows one after the other, writes the state after each
+ * row that has a snapshot to that one's pages, and the state after the last row back. So
+ * a state after n tokens depends on these n tokens alone, however they were cut into
+ * steps. A row that is not finite leaves a state that is not finite. */
 
 /* A causal convolution of each channel with its own taps. With K taps, state s of channel
  * c = its last K - 1 inputs:
- *   out[t, c] = f(bias[c] + sum over j = 0 .. K - 1, ascending, of w[c, j] x[t - K + 1 + j,
+ *   out[t, c] = f(bias[c] + sum over j = 0 .. K - 1, ascending, of w[c, j] x[t - K + 1 +
+ *   j,
  *   c]), fma from bias[c] or 0
  * The state has units of CONV_UNIT channels (core/recurrence.h); channel c of this use
  * is in unit `unit` + c / CONV_UNIT, so several uses of one cache lie side by side. */
@@ -403,8 +410,8 @@ typedef struct conv_use {
  * 1) is a multiple of n, gets of each channel c
  *   (sum of e[j] x[j, c]) / (sum of e[j]),  e[j] = exp(gate[j, c] + bias[j, c] - the largest),
  * over j = 0 .. n - 1, ascending, the rows up to its own; other rows get 0. The state has
- * units of CONV_UNIT channels of the last n - 1 rows: [n - 1][2][CONV_UNIT], x and gate, the
- * oldest first. */
+ * units of CONV_UNIT channels of the last n - 1 rows: [n - 1][2][CONV_UNIT], x and gate,
+ * the oldest first. */
 typedef struct pool_use {
     int32_t cache;
     int32_t n;
@@ -413,9 +420,9 @@ typedef struct pool_use {
     buffer out;        /* [M, C]; may be x */
 } pool_use;
 
-/* Rows of n-grams (ngram_desc). A row of external embeddings counts as `end`. The state is
- * one unit: the ids of the last n - 1 tokens, + 1; 0 before the first token, which counts as
- * `end`. */
+/* Rows of n-grams (ngram_desc). A row of external embeddings counts as `end`. The state
+ * is one unit: the ids of the last n - 1 tokens, + 1; 0 before the first token, which
+ * counts as `end`. */
 typedef struct ngram_use {
     int32_t cache;
     const ngram_desc *d;
@@ -607,8 +614,8 @@ typedef struct backend_ops {
     quire_err (*embedding_of)(backend *b, const linear *w, dtype type, embedding **out);
     /* The loaded rows, in the type of the tensor that was loaded; not of embedding_of. */
     const void *(*embedding_rows)(const embedding *e, size_t *n_bytes);
-    /* n_heads loaded linears of one shape. The backend keeps the pointers to them, not the
-     * array. QUIRE_BAD_FILE for different shapes. */
+    /* n_heads loaded linears of one shape. The backend keeps the pointers to them, not
+     * the array. QUIRE_BAD_FILE for different shapes. */
     quire_err (*head_linears_load)(backend *b, linear *const *w, int32_t n_heads, head_linears **out,
                                    quire_error *err);
     /* Taps [C, K] or [C, 1, K], 2 <= K <= CONV_MAX_TAPS; bias [C] or NULL. */
@@ -620,8 +627,8 @@ typedef struct backend_ops {
     /* Bytes of device memory that the loaded weights take. */
     int64_t (*weight_bytes)(const backend *b);
 
-    /* ---- adapters: immutable once made. Any thread, also while steps run; no lock is held
-     * that a step takes ---- */
+    /* ---- adapters: immutable once made. Any thread, also while steps run; no lock is
+     * held that a step takes ---- */
     /* Packs n changes of objects of this backend, each object once. Nothing of them is
      * used afterwards. QUIRE_BAD_FILE for shapes that do not fit the object,
      * QUIRE_UNSUPPORTED for an object that cannot be changed so; err names the tensor. */
@@ -665,8 +672,8 @@ typedef struct backend_ops {
     void (*kv_copy)(backend *b, const kv_copy_pair *pairs, int32_t n);
     void (*kv_move)(backend *b, const kv_move_pair *pairs, int32_t n);
     /* Copies K and V of positions 0..n_tokens to the host arrays k and v [n_tokens, G,
-     * E], as f32, exactly as the pages hold them; latents [n_tokens, L] to k, and v is not
-     * read. pages is the sequence's block table for the cache's group. */
+     * E], as f32, exactly as the pages hold them; latents [n_tokens, L] to k, and v is
+     * not read. pages is the sequence's block table for the cache's group. */
     void (*kv_gather)(backend *b, int32_t cache, const int32_t *pages, int32_t n_tokens, float *k, float *v);
     /* Copy a page's bytes (page_bytes of the layout) to and from host memory, for
      * swapping, tiers and transfer. */
@@ -694,9 +701,11 @@ typedef struct backend_ops {
     void (*latent_store)(backend *b, const latent_store_use *use);
     /* out [M, H E] = softmax(scale q K^T, masked) V over the cache's pages, by the
      * batch's work list. Values may be of another width than keys: q [M, H Ek], out [M, H
-     * Ev]. Of a cache of latents, [n, L], each latent is the key of all heads, and its first
-     * Ev elements are their value. On a GPU programs are compiled into the kernel, once for each
-     * pair of texts; which chunks a mask empties or fills is found once a step, for all
+     * Ev]. Of a cache of latents, [n, L], each latent is the key of all heads, and its
+     * first
+     * Ev elements are their value. On a GPU programs are compiled into the kernel, once
+     * for each pair of texts; which chunks a mask empties or fills is found once a step,
+     * for all
      * layers. */
     void (*attention)(backend *b, int32_t cache, buffer q, const attn_spec *spec, buffer out);
     /* x [M, D] += scale * (a W^T + bias). */
@@ -713,8 +722,8 @@ typedef struct backend_ops {
     void (*norm_add)(backend *b, buffer y, const norm *nm, float scale, buffer x);
     /* out [M, D] = norm(x). out may be x. On a GPU: as norm_add. */
     void (*norm_rows)(backend *b, buffer x, const norm *nm, buffer out);
-    /* out [M, W] = f(gate) * x[:, column .. column + W], or += that. On a GPU: one thread an element,
-     * bound by memory. */
+    /* out [M, W] = f(gate) * x[:, column .. column + W], or += that. On a GPU: one thread
+     * an element, bound by memory. */
     void (*multiply)(backend *b, const multiply_use *use);
     /* x [M, D] *= scale. On a GPU: as multiply. */
     void (*scale_rows)(backend *b, float scale, buffer x);
@@ -737,7 +746,8 @@ typedef struct backend_ops {
     void (*linear_attention)(backend *b, const linear_attention_use *use);
     void (*scan)(backend *b, const scan_use *use);
     /* Chooses keys for the attention ops that follow in this step. On a GPU: scores by
-     * blocks of keys, then a radix select a row; attention gathers tokens by their slots. */
+     * blocks of keys, then a radix select a row; attention gathers tokens by their
+     * slots. */
     void (*choose)(backend *b, const choose_use *use);
     /* The heads' products. On a GPU: one batched product, a batch a head. */
     void (*head_products)(backend *b, const head_products_use *use);
@@ -773,8 +783,9 @@ typedef struct backend_ops {
      * time, for all backends that share them. */
     void (*run_tasks)(backend *b, thread_pool_fn fn, void *context, int32_t n_tasks);
     int32_t (*n_workers)(const backend *b);
-    /* From now on b computes on the threads of `with`, another backend of the same device,
-     * whichever closes first. After loading and before step_open. NULL where run_tasks is. */
+    /* From now on b computes on the threads of `with`, another backend of the same
+     * device, whichever closes first. After loading and before step_open. NULL where
+     * run_tasks is. */
     void (*share_threads)(backend *b, const backend *with);
     /* Mark the calling thread as a compute thread from enter to leave: it is bound to a
      * processor if the others are. The thread that runs the steps calls enter. Both are

@@ -1,8 +1,14 @@
+#define _GNU_SOURCE
 #include "base/ring.h"
 
+#include <poll.h>
 #include <stdatomic.h>
 #include <string.h>
+#include <sys/eventfd.h>
+#include <time.h>
+#include <unistd.h>
 
+#include "base/clock.h"
 #include "base/mem.h"
 #include "base/size.h"
 
@@ -100,4 +106,46 @@ bool ring_pop(ring *r, void *entry) {
 bool ring_is_empty(const ring *r) {
     const size_t position = atomic_load_explicit(&r->head, memory_order_relaxed);
     return atomic_load_explicit(&cell_at(r, position)->turn, memory_order_acquire) != 2 * position + 1;
+}
+
+/* ---- a wake-up between threads ---- */
+
+/* ppoll(), which waits with microseconds, is outside POSIX.1-2008. */
+
+quire_err wake_init(wake *w) {
+    w->fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    w->is_open = w->fd >= 0;
+    return w->is_open ? QUIRE_OK : QUIRE_IO;
+}
+
+void wake_deinit(wake *w) {
+    if (w->is_open) {
+        close(w->fd);
+        w->is_open = false;
+    }
+}
+
+void wake_ring(const wake *w) {
+    uint64_t one = 1;
+    /* fails only when the count is full: then it is rung already */
+    ssize_t n = write(w->fd, &one, sizeof one);
+    (void)n;
+}
+
+bool wake_wait(const wake *w, int64_t timeout_us) {
+    int64_t deadline = timeout_us > 0 ? clock_us() + timeout_us : 0;
+    for (;;) {
+        uint64_t count;
+        if (read(w->fd, &count, sizeof count) == (ssize_t)sizeof count) {
+            return true;
+        }
+        int64_t left = timeout_us > 0 ? deadline - clock_us() : 0;
+        if (timeout_us >= 0 && left <= 0) {
+            return false;
+        }
+        struct timespec t = {.tv_sec = (time_t)(left / 1000000), .tv_nsec = (long)(left % 1000000) * 1000};
+        struct pollfd p = {.fd = w->fd, .events = POLLIN};
+        /* a signal ends the wait, and the loop waits again */
+        (void)ppoll(&p, 1, timeout_us < 0 ? NULL : &t, NULL);
+    }
 }

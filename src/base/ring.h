@@ -1,5 +1,5 @@
 /* A bounded ring of fixed-size entries with many producers and one consumer (after
- * Vyukov's bounded MPMC queue).
+ * Vyukov's bounded MPMC queue), and a wake-up for the consumer.
  *
  * Owner: the opener. Each entry is entry_bytes; capacity is a power of two. Neither side
  * ever blocks. */
@@ -22,5 +22,23 @@ bool ring_push(ring *r, const void *entry);
 bool ring_pop(ring *r, void *entry);
 /* Whether ring_pop would find nothing. The consumer's thread. */
 bool ring_is_empty(const ring *r);
+
+/* ---- a wake-up between threads ---- */
+
+/* A wake-up between threads: an eventfd that any thread may ring and one thread waits on.
+ * Rings before the wait are not lost, and count as one. A zeroed wake is closed. */
+
+typedef struct wake {
+    int fd;
+    bool is_open;
+} wake;
+
+quire_err wake_init(wake *w);
+void wake_deinit(wake *w);
+/* Any thread. */
+void wake_ring(const wake *w);
+/* Waits until rung or timeout_us passed (-1: for ever), and clears it. True when rung.
+ * One thread. */
+bool wake_wait(const wake *w, int64_t timeout_us);
 
 #endif

@@ -1,6 +1,10 @@
 #include "base/str.h"
 
+#include <pthread.h>
+#include <stdarg.h>
+#include <stdint.h>
 #include <stdio.h>
+#include <stdlib.h>
 
 #include "base/mem.h"
 #include "base/size.h"
@@ -71,4 +75,145 @@ quire_err strbuf_addf(strbuf *b, const char *format, ...) {
     va_end(args);
     b->n += (size_t)n;
     return QUIRE_OK;
+}
+
+/* ---- base64 ---- */
+
+static int base64_value_of(char c) {
+    return c >= 'A' && c <= 'Z'   ? c - 'A'
+           : c >= 'a' && c <= 'z' ? c - 'a' + 26
+           : c >= '0' && c <= '9' ? c - '0' + 52
+           : c == '+'             ? 62
+           : c == '/'             ? 63
+                                  : -1;
+}
+
+quire_err base64_decode(str text, strbuf *out) {
+    uint32_t bits = 0;
+    int n_bits = 0;
+    for (int i = 0; i < 2 && text.n > 0 && text.n % 4 == (size_t)(i > 0 ? 3 : 0) && text.p[text.n - 1] == '=';
+         i++) {
+        text.n--;
+    }
+    if (text.n % 4 == 1) {
+        return QUIRE_BAD_FILE;
+    }
+    TRY(strbuf_reserve(out, text.n / 4 * 3 + 3));
+    for (size_t i = 0; i < text.n; i++) {
+        int v = base64_value_of(text.p[i]);
+        if (v < 0) {
+            return QUIRE_BAD_FILE;
+        }
+        bits = bits << 6 | (uint32_t)v;
+        n_bits += 6;
+        if (n_bits >= 8) {
+            n_bits -= 8;
+            TRY(strbuf_add_char(out, (char)(bits >> n_bits & 0xFF)));
+        }
+    }
+    return QUIRE_OK;
+}
+
+quire_err base64_encode(str bytes, strbuf *out) {
+    static const char digits[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+    if (bytes.n > SIZE_MAX / 4 * 3 - 3) {
+        return QUIRE_NO_MEMORY;
+    }
+    TRY(strbuf_reserve(out, (bytes.n + 2) / 3 * 4 + 1));
+    for (size_t i = 0; i < bytes.n; i += 3) {
+        size_t n = bytes.n - i < 3 ? bytes.n - i : 3;
+        uint32_t bits = 0;
+        char group[4];
+        for (size_t k = 0; k < 3; k++) {
+            bits = bits << 8 | (k < n ? (unsigned char)bytes.p[i + k] : 0u);
+        }
+        for (size_t k = 0; k < 4; k++) {
+            group[k] = k <= n ? digits[bits >> (18 - 6 * k) & 63] : '=';
+        }
+        TRY(strbuf_add(out, group, sizeof group));
+    }
+    return QUIRE_OK;
+}
+
+/* ---- numbers in the C locale ---- */
+
+static pthread_once_t made = PTHREAD_ONCE_INIT;
+static locale_t plain; /* 0, which changes nothing, if it could not be made */
+
+static void c_locale_make(void) {
+    plain = newlocale(LC_ALL_MASK, "C", (locale_t)0);
+}
+
+locale_t c_locale_enter(void) {
+    (void)pthread_once(&made, c_locale_make);
+    return uselocale(plain);
+}
+
+void c_locale_leave(locale_t before) {
+    (void)uselocale(before);
+}
+
+double c_locale_strtod(const char *text, char **end) {
+    locale_t before = c_locale_enter();
+    double v = strtod(text, end);
+    c_locale_leave(before);
+    return v;
+}
+
+int c_locale_snprintf(char *out, size_t size, const char *format, ...) {
+    va_list arguments;
+    va_start(arguments, format);
+    locale_t before = c_locale_enter();
+    int n = vsnprintf(out, size, format, arguments);
+    c_locale_leave(before);
+    va_end(arguments);
+    return n;
+}
+
+/* ---- the nearest of some names ---- */
+
+static size_t least(size_t a, size_t b) {
+    return a < b ? a : b;
+}
+
+size_t edit_distance(str a, str b) {
+    /* edits from a's beginning to each of b's */
+    size_t rows[3][EDIT_MAX + 1], *two_back = rows[0], *above = rows[1], *row = rows[2];
+    if (a.n > EDIT_MAX || b.n > EDIT_MAX) {
+        return SIZE_MAX;
+    }
+    for (size_t j = 0; j <= b.n; j++) {
+        above[j] = j;
+    }
+    for (size_t i = 1; i <= a.n; i++) {
+        row[0] = i;
+        for (size_t j = 1; j <= b.n; j++) {
+            row[j] = least(least(above[j], row[j - 1]) + 1, above[j - 1] + (a.p[i - 1] != b.p[j - 1]));
+            if (i > 1 && j > 1 && a.p[i - 1] == b.p[j - 2] && a.p[i - 2] == b.p[j - 1]) {
+                row[j] = least(row[j], two_back[j - 2] + 1);
+            }
+        }
+        size_t *oldest = two_back;
+        two_back = above;
+        above = row;
+        row = oldest;
+    }
+    return above[b.n];
+}
+
+void nearest_offer(nearest *n, str name) {
+    size_t distance = edit_distance(n->wanted, name);
+    if (distance <= NEAREST_MAX_EDITS && distance <= n->wanted.n / 3 &&
+        (n->best.n == 0 || distance < n->distance)) {
+        n->best = name;
+        n->distance = distance;
+    }
+}
+
+void nearest_offer_all(nearest *n, const char *names) {
+    while (*names) {
+        size_t length = strcspn(names, " ");
+        nearest_offer(n, (str){names, length});
+        names += length + (names[length] == ' ');
+    }
 }

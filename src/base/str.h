@@ -1,7 +1,9 @@
-/* Strings: a slice that owns nothing, and a growing buffer that owns its bytes. */
+/* Strings: a slice that owns nothing, and a growing buffer that owns its bytes; base64,
+ * numbers in the C locale, and the nearest of some names. */
 #ifndef BASE_STR_H
 #define BASE_STR_H
 
+#include <locale.h>
 #include <stdarg.h>
 #include <stdbool.h>
 #include <stddef.h>
@@ -66,5 +68,58 @@ quire_err strbuf_add(strbuf *b, const void *p, size_t n);
 quire_err strbuf_add_str(strbuf *b, const char *s);
 quire_err strbuf_add_char(strbuf *b, char c);
 quire_err strbuf_addf(strbuf *b, const char *format, ...) __attribute__((format(printf, 2, 3)));
+
+/* ---- base64 ---- */
+
+/* Base64 (RFC 4648). Stateless: any thread. */
+
+/* Appends the bytes of text. The padding may be missing. QUIRE_BAD_FILE for other
+ * characters, white space too, and for a length that no bytes have; *out may then hold a
+ * part. */
+quire_err base64_decode(str text, strbuf *out);
+
+/* Appends the base64 of bytes, with its padding. QUIRE_NO_MEMORY: *out is unchanged. */
+quire_err base64_encode(str bytes, strbuf *out);
+
+/* ---- numbers in the C locale ---- */
+
+/* Numbers as text in the C locale: a program that embeds Quire may have set one whose
+ * decimal point is a comma. Any thread. */
+
+/* strtod and snprintf with a point, whatever the locale. */
+double c_locale_strtod(const char *text, char **end);
+int c_locale_snprintf(char *out, size_t size, const char *format, ...) __attribute__((format(printf, 3, 4)));
+
+/* The calling thread has the C locale from c_locale_enter until c_locale_leave with what
+ * that returned. */
+locale_t c_locale_enter(void);
+void c_locale_leave(locale_t before);
+
+/* ---- the nearest of some names ---- */
+
+/* The nearest of some names to a mistyped one, by the least number of edits: "did you
+ * mean".
+ *
+ * An edit inserts, deletes or replaces a byte, or swaps two neighbours (Damerau 1964,
+ * each pair swapped at most once). One thread. */
+
+/* {.wanted = ...} has no name yet. best is empty while no name is near enough: two edits
+ * at most, and at most a third of wanted's bytes. */
+#define NEAREST_MAX_EDITS 2
+typedef struct nearest {
+    str wanted, best;
+    size_t distance; /* of best */
+} nearest;
+
+/* The number of edits between two texts of at most EDIT_MAX bytes; SIZE_MAX for longer
+ * ones. */
+#define EDIT_MAX 64
+size_t edit_distance(str a, str b);
+
+/* Makes name the best one if it is nearer than the best so far. The bytes are
+ * borrowed. */
+void nearest_offer(nearest *n, str name);
+/* The same for each of some names that spaces separate. */
+void nearest_offer_all(nearest *n, const char *names);
 
 #endif

@@ -14,7 +14,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#include "base/cgroup.h"
+#include "base/process.h"
 #include "base/topology.h"
 
 #if defined(__SSE2__)

@@ -48,3 +48,46 @@ quire_err turn_check(void) {
     t->n_work = t->ended == QUIRE_OK ? 0 : TURN_WORK;
     return t->ended;
 }
+
+/* ---- work within a step ---- */
+
+#define UNITS_A_LOOK 256u /* some tens of microseconds where they miss the caches */
+
+_Thread_local work_room *work_room_current;
+
+void work_room_fill(work_room *r, uint32_t most, int64_t us) {
+    r->most = most;
+    atomic_store(&r->left_us, us);
+}
+
+/* Takes the time since the last look from the room. Returns what is left. */
+static int64_t work_room_spend(work_meter *m) {
+    int64_t now = clock_thread_us(), us = m->from_us == 0 ? 0 : now - m->from_us;
+    m->from_us = now;
+    return atomic_fetch_sub(&m->room->left_us, us) - us;
+}
+
+bool work_look(work_meter *m, uint32_t n) {
+    if (m->room == NULL) {
+        m->n += n;
+        return true;
+    }
+    m->is_over = m->is_over || m->n + n > m->room->most || work_room_spend(m) <= 0;
+    if (m->is_over) {
+        m->next = 0;
+        return false;
+    }
+    m->n += n;
+    m->next = m->n + UNITS_A_LOOK < m->room->most ? m->n + UNITS_A_LOOK : m->room->most;
+    return true;
+}
+
+void work_end(work_meter *m) {
+    if (m->room == NULL || m->from_us == 0) {
+        return;
+    }
+    (void)work_room_spend(m);
+    uint32_t n = (uint32_t)m->n, largest = atomic_load(&m->room->largest);
+    while (n > largest && !atomic_compare_exchange_weak(&m->room->largest, &largest, n)) {
+    }
+}

@@ -5,7 +5,7 @@
 #include <time.h>
 
 #include "base/mem.h"
-#include "base/wake.h"
+#include "base/ring.h"
 #include "hub/hub_http.h"
 #include "json/json.h"
 

@@ -3,7 +3,7 @@
 #include <stdio.h>
 
 #include "base/log.h"
-#include "base/nearest.h"
+#include "base/str.h"
 #include "cli/chat_turn.h"
 #include "cli/commands.h"
 #include "cli/set_flag.h"

@@ -6,7 +6,7 @@
 #include "base/err.h"
 #include "base/log.h"
 #include "base/mem.h"
-#include "base/nearest.h"
+#include "base/str.h"
 #include "cli/command.h"
 #include "cli/env_flags.h"
 #include "cli/hub.h"

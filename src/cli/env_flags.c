@@ -6,7 +6,7 @@
 
 #include "base/log.h"
 #include "base/mem.h"
-#include "base/nearest.h"
+#include "base/str.h"
 #include "cli/set_flag.h"
 
 #define PREFIX   "QUIRE_"

@@ -5,7 +5,7 @@
 
 #include "base/err.h"
 #include "base/mem.h"
-#include "base/nearest.h"
+#include "base/str.h"
 #include "cli/commands.h"
 #include "cli/env_flags.h"
 #include "cli/set_flag.h"

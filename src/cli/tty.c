@@ -11,8 +11,8 @@
 #include <termios.h>
 #include <unistd.h>
 
+#include "base/ring.h"
 #include "base/utf8.h"
-#include "base/wake.h"
 #include "cli/files.h"
 
 #define MARK_PASTES   "\033[?2004h"

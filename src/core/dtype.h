@@ -60,7 +60,7 @@ typedef enum compute_mode {
     COMPUTE_F32,
     COMPUTE_BF16,
     COMPUTE_INT8,
-    /* f32, and rows rounded as the checkpoint was made for (row_rounding.h): to check it,
+    /* f32, and rows rounded as the checkpoint was made for (quant_matrix.h): to check it,
      * slowly */
     COMPUTE_FP8
 } compute_mode;

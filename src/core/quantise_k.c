@@ -313,7 +313,7 @@ static void to_codes(const float *numbers, int zero, int *out) {
 
 /* ---- Q4_K, Q5_K ---- */
 
-/* Bits 4.. of codes of 6 bits go where quant_k.c's split_q45_k reads them. */
+/* Bits 4.. of codes of 6 bits go where quant.c's split_q45_k reads them. */
 static void quantise_k_put_scales(const k_block *k, uint8_t *b) {
     memset(b, 0, 12);
     for (int i = 0; i < 8; i++) {

@@ -16,7 +16,6 @@
 
 #include "backend/backend.h"
 #include "base/ring.h"
-#include "base/wake.h"
 #include "core/adapter_ref.h"
 #include "core/params.h"
 #include "engine/ablations.h"
@@ -96,8 +95,8 @@ typedef struct engine_options {
     int32_t max_adapters; /* different ones that run at once (adapter_slots.h); 0: requests have none */
     /* no step runs before engine_release: requests submitted until then start together */
     bool starts_paused;
-    /* whose thread runs the steps, beside those of its other engines; a reference is taken.
-     * NULL: one of its own */
+    /* whose thread runs the steps, beside those of its other engines; a reference is
+     * taken. NULL: one of its own */
     engine_team *team;
     /* the caller runs the steps, with what state.h has: for measurements on a clock of
      * their own */
@@ -109,8 +108,8 @@ typedef struct engine_options {
     draft_options draft;
     int64_t swap_bytes;   /* host memory for preempted sequences; 0: they are computed again */
     preempt_mode preempt; /* whether they are swapped out if there is room */
-    /* most bytes of pages that parks hold, of all tenants and of one; 0: half of the pool,
-     * and as much as all */
+    /* most bytes of pages that parks hold, of all tenants and of one; 0: half of the
+     * pool, and as much as all */
     int64_t parked_bytes, parked_tenant_bytes;
     /* waiting, running, or ended and not yet read; further ones are refused with
      * QUIRE_BUSY */
@@ -147,8 +146,8 @@ typedef struct engine_event {
     int32_t retry_after_s; /* at QUIRE_BUSY: when the same request might be served */
     /* A token's log-probabilities, if the request wants them, else NULL: logprobs_width
      * of them, the token's own first, then the likeliest. prompt_logprobs has
-     * prompt_logprobs_width for each prompt token from prompt_logprobs_start on; with an end at
-     * FINISH_STOP and FINISH_LENGTH only. Valid until the next pop. */
+     * prompt_logprobs_width for each prompt token from prompt_logprobs_start on; with an
+     * end at FINISH_STOP and FINISH_LENGTH only. Valid until the next pop. */
     const token_logprob *logprobs, *prompt_logprobs;
     /* FINISH_STOP: by one of the model's eos tokens rather than a stop token of the
      * request */
@@ -284,11 +283,11 @@ typedef struct engine_request {
     engine_fork *fork_from; /* the caller's */
     int32_t fork_position, n_prompt;
     bool fork_replaces; /* one sample only */
-    /* [samples] where each parks when it ends, NULL: nowhere; or NULL. Held until then. Not
-     * with beams and pooled rows */
+    /* [samples] where each parks when it ends, NULL: nowhere; or NULL. Held until then.
+     * Not with beams and pooled rows */
     engine_park *const *parks;
-    /* nothing is sampled: it ends (FINISH_LENGTH) when all of `tokens` are computed, at once
-     * where they are cached. One sample, without logits, beams and pooling */
+    /* nothing is sampled: it ends (FINISH_LENGTH) when all of `tokens` are computed, at
+     * once where they are cached. One sample, without logits, beams and pooling */
     bool no_tokens;
     /* the program that it is a step of, 0: none, and how deep in its tree
      * (admission_policy.h) */
@@ -375,8 +374,8 @@ engine_park *engine_park_hold(engine_park *p);
 void engine_park_drop(engine_park *p);
 /* The engine that it was opened in. */
 const engine *engine_park_engine(const engine_park *p);
-/* What it holds, and how often sequences were parked there, and a bound emptied it or kept
- * one out. */
+/* What it holds, and how often sequences were parked there, and a bound emptied it or
+ * kept one out. */
 typedef struct engine_park_info {
     int32_t n_tokens, n_pages;
     int64_t n_parked, n_bounded;

@@ -2,7 +2,7 @@
 
 #include <float.h>
 
-#include "base/finite.h"
+#include "base/float_bits.h"
 #include "engine/state.h"
 
 /* Sets what t may take from the cache when it is admitted next. */

@@ -6,8 +6,8 @@
 #include <pthread.h>
 #include <stdatomic.h>
 
-#include "base/work_room.h"
-#include "core/cascade.h"
+#include "base/turn.h"
+#include "core/batch.h"
 #include "engine/sequence.h"
 #include "kv/audit_file.h"
 #include "kv/kv_tiering.h"

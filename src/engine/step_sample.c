@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "base/clock.h"
-#include "base/finite.h"
+#include "base/float_bits.h"
 #include "engine/branch.h"
 
 static void step_sample_run_tasks(void *threads, thread_pool_fn fn, void *context, int32_t n_tasks) {

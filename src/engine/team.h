@@ -1,8 +1,8 @@
 /* An engine team: the thread that runs the steps of one or several engines in turn, on
  * compute threads that they share.
  *
- * A step is of one engine; sched/model_turn.h chooses which. All engines of a team share its
- * wake: whoever has news for one of them rings it.
+ * A step is of one engine; sched/model_turn.h chooses which. All engines of a team share
+ * its wake: whoever has news for one of them rings it.
  *
  *   engine_team_open -> engine_team_join (an engine runs) -> engine_team_leave -> ..
  *   -> engine_team_drop
@@ -11,7 +11,7 @@
 #ifndef ENGINE_TEAM_H
 #define ENGINE_TEAM_H
 
-#include "base/wake.h"
+#include "base/ring.h"
 #include "engine/engine.h"
 
 #define ENGINE_TEAM_SEATS 64 /* most engines of a team */

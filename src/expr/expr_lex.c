@@ -2,7 +2,7 @@
 #include <math.h>
 #include <stdio.h>
 
-#include "base/c_locale.h"
+#include "base/str.h"
 #include "expr/expr_tree.h"
 
 #define MAX_FLOAT_LENGTH 63

@@ -1,9 +1,9 @@
 /* A request's mask and change of scores from their texts and arrays
- * (core/attn_mods.h). */
+ * (core/attn_program.h). */
 #ifndef EXPR_MODS_H
 #define EXPR_MODS_H
 
-#include "core/attn_mods.h"
+#include "core/attn_program.h"
 #include "expr/expr.h"
 
 #define EXPR_MAX_ARRAY_BYTES (64 << 20) /* of all arrays together */

@@ -1,7 +1,7 @@
 /* Parses an expression by precedence and types its nodes: an operator with a float among
  * its operands computes in floats, comparisons and logical operators give the integers 0
  * and 1. */
-#include "base/nearest.h"
+#include "base/str.h"
 #include "expr/expr_tree.h"
 
 typedef struct parser {

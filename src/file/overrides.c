@@ -6,9 +6,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "base/c_locale.h"
 #include "base/mem.h"
-#include "base/nearest.h"
+#include "base/str.h"
 #include "base/utf8.h"
 #include "file/json_doc.h"
 #include "file/show.h"

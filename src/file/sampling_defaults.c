@@ -3,7 +3,7 @@
 #include <math.h>
 #include <sys/stat.h>
 
-#include "base/c_locale.h"
+#include "base/str.h"
 #include "file/open_file.h"
 
 #define FILE_NAME "generation_config.json"

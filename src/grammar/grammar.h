@@ -30,7 +30,7 @@
 #include <stdint.h>
 
 #include "base/str.h"
-#include "core/rule_form.h"
+#include "core/params.h"
 
 /* ---- compiling ---- */
 
@@ -140,7 +140,7 @@ void grammar_run_warm(grammar_run *r);
 const char *grammar_run_why(const grammar_run *r);
 
 /* Calls below that lead to states or masks do, on a thread with a work_room
- * (base/work_room.h), only what fits into it; a unit is a configuration visited.
+ * (base/turn.h), only what fits into it; a unit is a configuration visited.
  * QUIRE_BUSY: it did not fit, or another thread is working on the run without a room;
  * what is built stays, and the call may be made again, on a thread without a room. There
  * it is done in slices of about a millisecond, between which the thread takes turns

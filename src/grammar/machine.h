@@ -10,7 +10,7 @@
 #ifndef GRAMMAR_MACHINE_H
 #define GRAMMAR_MACHINE_H
 
-#include "base/work_room.h"
+#include "base/turn.h"
 #include "grammar/area.h"
 #include "grammar/nfa.h"
 
@@ -104,7 +104,7 @@ typedef struct machine {
 quire_err machine_init(machine *m, const nfa *a, size_t max_bytes, area_account *account);
 void machine_deinit(machine *m);
 /* Begins an operation of the calling thread. One within a step does what fits into its
- * room (base/work_room.h); another does no more transitions after those of `slice`
+ * room (base/turn.h); another does no more transitions after those of `slice`
  * configurations. */
 void machine_begin(machine *m, uint64_t slice);
 void machine_end(machine *m);

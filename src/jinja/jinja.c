@@ -4,8 +4,8 @@
 #include <stdarg.h>
 #include <stdio.h>
 
-#include "base/c_locale.h"
 #include "base/mem.h"
+#include "base/str.h"
 #include "base/turn.h"
 #include "jinja/jinja_big.h"
 #include "jinja/jinja_run.h"

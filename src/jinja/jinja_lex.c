@@ -5,8 +5,8 @@
 #include <stdlib.h>
 #include <utf8proc.h>
 
-#include "base/c_locale.h"
 #include "base/mem.h"
+#include "base/str.h"
 #include "jinja/jinja_ast.h"
 #include "jinja/jinja_big.h"
 

@@ -5,7 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "base/c_locale.h"
+#include "base/str.h"
 #include "base/turn.h"
 #include "json/json_lex.h"
 #include "json/json_pair.h"

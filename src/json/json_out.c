@@ -3,7 +3,7 @@
 #include <math.h>
 #include <stdio.h>
 
-#include "base/c_locale.h"
+#include "base/str.h"
 #include "base/utf8.h"
 
 #define NUMBER_BYTES 21 /* of an int64, with its sign and a comma */

@@ -10,7 +10,6 @@
 #include "base/log.h"
 #include "base/mem.h"
 #include "base/ring.h"
-#include "base/wake.h"
 
 #define N_LINES 16384 /* lines that may wait for the disk */
 

@@ -11,7 +11,6 @@
 #include <sys/types.h>
 
 #include "base/ring.h"
-#include "base/wake.h"
 
 /* One extent of a file to or from memory. */
 typedef struct kv_io_part {

@@ -3,7 +3,7 @@
 #ifndef MODEL_ARCH_H
 #define MODEL_ARCH_H
 
-#include "base/nearest.h"
+#include "base/str.h"
 #include "model/config.h"
 #include "model/loader.h"
 #include "model/model.h"

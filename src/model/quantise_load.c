@@ -7,7 +7,7 @@
 
 #include "base/mem.h"
 #include "base/size.h"
-#include "core/float8.h"
+#include "core/half.h"
 #include "core/quant.h"
 #include "core/quantise.h"
 #include "model/quant_method.h"

@@ -7,9 +7,8 @@
 #include "chat/chat_form.h"
 #include "chat/messages.h"
 #include "core/adapter_want.h"
-#include "core/attn_mods.h"
+#include "core/attn_program.h"
 #include "core/params.h"
-#include "core/rule_form.h"
 #include "quire.h"
 
 #define GENERATION_UNCUT (-2)

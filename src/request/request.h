@@ -14,7 +14,7 @@
 #include "base/str.h"
 #include "chat/chat_form.h"
 #include "chat/render.h"
-#include "core/attn_mods.h"
+#include "core/attn_program.h"
 #include "core/params.h"
 #include "quire.h"
 #include "request/generation.h"

@@ -4,7 +4,7 @@
 #define REQUEST_REQUEST_RULE_H
 
 #include "base/str.h"
-#include "core/rule_form.h"
+#include "core/params.h"
 #include "request/request_field.h"
 #include "json/json.h"
 

@@ -3,8 +3,8 @@
  * JSON that shows it. */
 #include <string.h>
 
-#include "base/base64.h"
 #include "base/clock.h"
+#include "base/str.h"
 #include "server/ollama.h"
 #include "server/response.h"
 

@@ -4,7 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "base/nearest.h"
+#include "base/str.h"
 
 int error_status(quire_err e) {
     static const int statuses[QUIRE_N_ERRORS] = {

@@ -1,5 +1,5 @@
-/* An event loop: one thread, one event base, a quire_queue for each model that it uses, and
- * the connections that it accepted. And the server: what all loops share.
+/* An event loop: one thread, one event base, a quire_queue for each model that it uses,
+ * and the connections that it accepted. And the server: what all loops share.
  *
  * All loops share the listening socket; a loop that is free accepts (server_loop.c). Only
  * its own thread touches a loop's objects. Others ring its wake and read its counters. */
@@ -13,8 +13,8 @@
 #include <stdatomic.h>
 #include <sys/types.h>
 
+#include "base/ring.h"
 #include "base/str.h"
-#include "base/wake.h"
 #include "quire.h"
 #include "server/auth.h"
 #include "server/bodies.h"
@@ -53,7 +53,7 @@ typedef struct loop {
     /* what an engine's events do: arg is the loop_model whose queue has some */
     event_callback_fn on_queue;
     event_callback_fn on_programs; /* the same of its programs */
-    struct loop_model *models; /* [models_count] (loop_models.h); NULL: the engine is not there yet */
+    struct loop_model *models;     /* [models_count] (loop_models.h); NULL: the engine is not there yet */
     wake bell;
     pthread_t thread;
     struct conn *conns;  /* all open connections */
@@ -64,7 +64,7 @@ typedef struct loop {
     struct response *background; /* generated without a connection */
     struct response *unsent;     /* streams that withhold a chunk until the queue is drained */
     strbuf scratch;              /* buffer in which responses are written before they go to a connection */
-    uint64_t random; /* state of the generator for ids of responses */
+    uint64_t random;             /* state of the generator for ids of responses */
     /* bytes of streams and of complete responses that clients have not read */
     atomic_llong n_unread;
     int stops_seen; /* 0: serving; 1: draining; 2: cancelling */

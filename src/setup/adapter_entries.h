@@ -5,7 +5,7 @@
 
 #include <pthread.h>
 
-#include "base/wake.h"
+#include "base/ring.h"
 #include "core/adapter_want.h"
 #include "setup/adapter_loader.h"
 

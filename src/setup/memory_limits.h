@@ -5,14 +5,14 @@
 
 #include <stdint.h>
 
-#include "base/cgroup.h"
 #include "base/err.h"
+#include "base/process.h"
 #include "base/str.h"
 
 typedef enum memory_bound {
     MEMORY_UNKNOWN,
     MEMORY_OF_MACHINE,
-    MEMORY_OF_CGROUP,      /* base/cgroup.h */
+    MEMORY_OF_CGROUP,      /* base/process.h */
     MEMORY_OF_RLIMIT_AS,   /* address space: mapped files count too */
     MEMORY_OF_RLIMIT_DATA, /* memory that is private and writable */
 } memory_bound;

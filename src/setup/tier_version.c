@@ -5,8 +5,8 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "base/c_locale.h"
 #include "base/err.h"
+#include "base/str.h"
 #include "core/kv_layout.h"
 #include "kv/hash.h"
 #include "model/steps.h"

@@ -10,7 +10,7 @@
 
 #include <pthread.h>
 
-#include "base/wake.h"
+#include "base/ring.h"
 #include "stream/choice.h"
 
 struct quire_stream {
@@ -128,8 +128,8 @@ void stream_count(choice *c);
 void stream_free_if_over(quire_stream *s);
 /* Cancels every choice that still runs in the engine. */
 void stream_cancel_choices(quire_stream *s);
-/* Submits a held stream that is ready, unless it failed or was cancelled, and delivers it as
- * prepared. */
+/* Submits a held stream that is ready, unless it failed or was cancelled, and delivers it
+ * as prepared. */
 void stream_end_wait(quire_stream *s);
 
 #endif

@@ -1,7 +1,7 @@
 #include "text/json_vocab.h"
 
-#include "base/c_locale.h"
 #include "base/mem.h"
+#include "base/str.h"
 #include "json/json_scan.h"
 
 #define MAX_SCORE 1e30 /* of a piece; sums of them stay finite */

@@ -2,8 +2,8 @@
 
 #include <utf8proc.h>
 
-#include "base/base64.h"
 #include "base/mem.h"
+#include "base/str.h"
 #include "base/turn.h"
 #include "base/utf8.h"
 #include "text/chars.h"

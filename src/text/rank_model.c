@@ -1,7 +1,7 @@
 #include "text/rank_model.h"
 
-#include "base/base64.h"
 #include "base/mem.h"
+#include "base/str.h"
 #include "base/utf8.h"
 #include "text/chars.h"
 #include "text/model_build.h"

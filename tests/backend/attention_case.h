@@ -6,7 +6,7 @@
 #include <stdlib.h>
 
 #include "backend/isas.h"
-#include "core/cascade.h"
+#include "core/batch.h"
 #include "core/half.h"
 #include "expr/expr_mods.h"
 #include "test.h"
@@ -20,8 +20,8 @@
 typedef struct attention_case {
     int32_t n_heads, n_kv_heads, d_head, n_seqs, lengths[CASE_MAX_SEQS];
     int32_t d_value; /* 0: d_head */
-    /* the one head's keys are latents, whose first d_value elements are the values: v is not
-     * read */
+    /* the one head's keys are latents, whose first d_value elements are the values: v is
+     * not read */
     bool latent;
     dtype type;            /* of keys and values */
     const kv_types *types; /* in its place; NULL: none */
@@ -269,8 +269,8 @@ static inline void case_step(case_run *r, int32_t seq0, int32_t seq1, int32_t fr
     free(slots);
 }
 
-/* All rows of all sequences: out [tokens, n_heads, case_value_width]. Returns how many items left
- * states for others to go on from. */
+/* All rows of all sequences: out [tokens, n_heads, case_value_width]. Returns how many
+ * items left states for others to go on from. */
 static inline int32_t case_run_all(const attention_case *c, float *out) {
     static case_run r;
     case_open(&r, c);

@@ -9,7 +9,7 @@
 #include "backend/cpu/linear_ops.h"
 #include "backend/linear_cases.h"
 #include "base/mem.h"
-#include "core/float8.h"
+#include "core/half.h"
 #include "test.h"
 
 #define MAX_ROWS LINEAR_TILE_ROWS

@@ -4,7 +4,7 @@
 #include "backend/cpu/pack_matrix.h"
 #include "base/mem.h"
 #include "base/rng.h"
-#include "core/float8.h"
+#include "core/half.h"
 #include "test.h"
 
 enum { ROWS = 8, INPUTS = 320, MOST_GROUPS = INPUTS / 16 };

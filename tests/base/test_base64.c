@@ -1,7 +1,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/base64.h"
+#include "base/str.h"
 #include "test.h"
 
 TEST(texts_of_the_standard_are_read_and_written) {

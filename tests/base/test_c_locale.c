@@ -1,7 +1,7 @@
 /* Numbers have a point where the locale has a comma. */
 #include "base/comma_locale.h"
 
-#include "base/c_locale.h"
+#include "base/str.h"
 
 TEST(a_number_is_read_and_printed_with_a_point) {
     char text[32], *end;

@@ -1,7 +1,7 @@
 /* Cgroup limits, read from trees of fake kernel files. */
 #include "base/fake_root.h"
 
-#include "base/cgroup.h"
+#include "base/process.h"
 
 #define MIB ((int64_t)1 << 20)
 

@@ -3,7 +3,7 @@
 #include <math.h>
 #include <stdio.h>
 
-#include "base/finite.h"
+#include "base/float_bits.h"
 #include "test.h"
 
 enum { N = 11 }; /* more than whole groups */

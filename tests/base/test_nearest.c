@@ -1,7 +1,7 @@
 /* The nearest name to a mistyped one. */
 #include <stdlib.h>
 
-#include "base/nearest.h"
+#include "base/str.h"
 #include "test.h"
 
 static size_t edits(const char *a, const char *b) {

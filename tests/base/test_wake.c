@@ -2,7 +2,7 @@
 #include <time.h>
 
 #include "base/clock.h"
-#include "base/wake.h"
+#include "base/ring.h"
 #include "test.h"
 
 TEST(a_ring_before_the_wait_is_not_lost_and_many_count_as_one) {

@@ -5,7 +5,7 @@
 
 #include "base/fault.h"
 #include "base/rng.h"
-#include "core/cascade.h"
+#include "core/batch.h"
 #include "test.h"
 
 enum {

@@ -1,7 +1,7 @@
 #include <math.h>
 #include <string.h>
 
-#include "core/float8.h"
+#include "core/half.h"
 #include "core/quant_matrix.h"
 #include "test.h"
 

@@ -1,8 +1,8 @@
 #include <math.h>
 #include <string.h>
 
-#include "core/float8.h"
-#include "core/row_rounding.h"
+#include "core/half.h"
+#include "core/quant_matrix.h"
 #include "test.h"
 
 TEST(every_e4m3_comes_back_and_others_go_to_the_nearest) {

@@ -1,4 +1,4 @@
-/* Sequences that share pages have their common chunks computed together (core/cascade.h):
+/* Sequences that share pages have their common chunks computed together (core/batch.h):
  * what that saves is counted, and every bit stays as it is without. */
 #include <stdio.h>
 

@@ -7,8 +7,8 @@
 #include <string.h>
 
 #include "base/mem.h"
+#include "base/ring.h"
 #include "base/rng.h"
-#include "base/wake.h"
 #include "engine/output.h"
 #include "engine/state.h"
 #include "test.h"

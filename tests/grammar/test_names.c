@@ -4,8 +4,8 @@
 
 #include "base/rng.h"
 #include "base/str.h"
+#include "base/turn.h"
 #include "base/utf8.h"
-#include "base/work_room.h"
 #include "grammar/grammar_parts.h"
 #include "json/json.h"
 

@@ -4,7 +4,6 @@
 #include <stdatomic.h>
 
 #include "base/turn.h"
-#include "base/work_room.h"
 #include "grammar_case.h"
 
 #define MOST 200000u

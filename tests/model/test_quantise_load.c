@@ -4,7 +4,7 @@
 
 #include <math.h>
 
-#include "core/float8.h"
+#include "core/half.h"
 #include "core/quant.h"
 #include "core/quantise.h"
 #include "file/packed_files.h"

@@ -5,7 +5,7 @@
 #ifndef TESTS_SAMPLE_CONSTRAINTS_H
 #define TESTS_SAMPLE_CONSTRAINTS_H
 
-#include "base/work_room.h"
+#include "base/turn.h"
 #include <string.h>
 
 #include "base/mem.h"

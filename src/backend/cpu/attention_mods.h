@@ -1,4 +1,4 @@
-/* Runs a sequence's own mask and change of scores (core/attn_mods.h) for tiles of
+/* Runs a sequence's own mask and change of scores (core/attn_program.h) for tiles of
  * queries.
  *
  * What a mask makes of a rectangle of queries and chunks is found once a step, for all

@@ -19,7 +19,6 @@
  * memory: attention_pages.c and unpack_int4 widen it. */
 #include "backend/cpu/kv_rows.h"
 #include "backend/cpu/math.h"
-#include "core/float8.h"
 #include "core/half.h"
 #include "core/math_plain.h"
 

@@ -5,7 +5,7 @@
 #include <math.h>
 #include <string.h>
 
-#include "core/float8.h"
+#include "core/half.h"
 
 #define E4M3_LARGEST 448.0f
 #define INT4_LARGEST 119.0f /* becomes an int8 of at most 127, whatever its group's multiplier is */

@@ -5,7 +5,6 @@
 
 #include "backend/cpu/linear.h"
 #include "backend/cpu/pack_read.h"
-#include "core/float8.h"
 #include "core/half.h"
 
 #define LANES PACK_LANES

@@ -4,7 +4,6 @@
 #include <string.h>
 
 #include "base/mem.h"
-#include "core/float8.h"
 #include "core/half.h"
 
 static size_t n_scales(const quant_matrix *m) {

@@ -57,7 +57,7 @@
  *
  * E4M3 and T4_FLOAT are floats with f32 scales, one for each stretch of k, or with a
  * stretch of 0 for the whole row. value = scale * number, where a code of E4M3 has the
- * number core/float8.h says, and one of T4_FLOAT an entry of a table of floats:
+ * number core/half.h says, and one of T4_FLOAT an entry of a table of floats:
  *   quants         E4M3 [k/2][16][2] bytes, k padded to 2; T4_FLOAT [k/8][16] words, k
  *                  padded to 8, the first code in the lowest bits
  *   scales         [stretch][16] f32; of E4M3_TILE [stretch] f32, for all 16 columns; of

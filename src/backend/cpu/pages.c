@@ -9,7 +9,6 @@
 #include "backend/cpu/pages.h"
 #include "base/mem.h"
 #include "base/size.h"
-#include "core/float8.h"
 #include "core/half.h"
 
 #define READ_AHEAD_BYTES 64 /* attention reads whole vectors, past the last value row */

@@ -80,7 +80,7 @@ static inline f32x16 f_load_f16(const uint16_t *p) {
     return f_join(_mm256_cvtph_ps(_mm_loadu_si128((const __m128i *)(const void *)p)),
                   _mm256_cvtph_ps(_mm_loadu_si128((const __m128i *)(const void *)(p + 8))));
 }
-/* 16 codes of E4M3, without NaN, times 2^-8 (core/float8.h). */
+/* 16 codes of E4M3, without NaN, times 2^-8 (core/half.h). */
 static inline f32x16 f_load_e4m3(const uint8_t *p) {
     __m256i words = _mm256_cvtepi8_epi16(_mm_loadu_si128((const __m128i *)(const void *)p));
     words = _mm256_and_si256(_mm256_slli_epi16(words, 7), _mm256_set1_epi16((short)0xbfff));
@@ -119,7 +119,7 @@ static inline i32x16 i_load_i8(const int8_t *p) {
 static inline f32x16 f_load_f16(const uint16_t *p) {
     return (f32x16){_mm512_cvtph_ps(_mm256_loadu_si256((const __m256i *)(const void *)p))};
 }
-/* 16 codes of E4M3, without NaN, times 2^-8 (core/float8.h). */
+/* 16 codes of E4M3, without NaN, times 2^-8 (core/half.h). */
 static inline f32x16 f_load_e4m3(const uint8_t *p) {
     __m256i words = _mm256_cvtepi8_epi16(_mm_loadu_si128((const __m128i *)(const void *)p));
     words = _mm256_and_si256(_mm256_slli_epi16(words, 7), _mm256_set1_epi16((short)0xbfff));

@@ -50,7 +50,7 @@ static inline void f_stream_end(void) {
 static inline f32x16 f_load_f16(const uint16_t *p) {
     NEON_EACH(f32x16, vcvt_f32_f16(vreinterpret_f16_u16(vld1_u16(p + 4 * i))));
 }
-/* 16 codes of E4M3, without NaN, times 2^-8 (core/float8.h). */
+/* 16 codes of E4M3, without NaN, times 2^-8 (core/half.h). */
 static inline f32x16 f_load_e4m3(const uint8_t *p) {
     uint16_t halves[16];
     for (int i = 0; i < 2; i++) {

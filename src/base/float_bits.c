@@ -1,4 +1,4 @@
-#include "base/finite.h"
+#include "base/float_bits.h"
 
 #include <float.h>
 #include <string.h>

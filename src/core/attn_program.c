@@ -1,9 +1,47 @@
-/* Evaluates a mask over ranges of its numbers. */
+#include "core/attn_program.h"
+
 #include <math.h>
+#include <stdatomic.h>
 
 #include "base/float_bits.h"
+#include "base/mem.h"
 #include "core/attn_ops.h"
-#include "core/attn_program.h"
+
+/* The reference count follows the public struct. */
+typedef struct counted {
+    attn_mods mods;
+    atomic_int holders;
+} counted;
+
+attn_mods *attn_mods_new(void) {
+    counted *c = mem_new(1, sizeof *c);
+    if (c == NULL) {
+        return NULL;
+    }
+    atomic_init(&c->holders, 1);
+    return &c->mods;
+}
+
+attn_mods *attn_mods_hold(attn_mods *mods) {
+    if (mods != NULL) {
+        atomic_fetch_add(&((counted *)mods)->holders, 1);
+    }
+    return mods;
+}
+
+void attn_mods_drop(attn_mods *mods) {
+    if (mods == NULL || atomic_fetch_sub(&((counted *)mods)->holders, 1) > 1) {
+        return;
+    }
+    mem_free(mods->mask);
+    mem_free(mods->score);
+    mem_free(mods->data);
+    mem_free(mods);
+}
+
+/* ---- a mask over ranges ---- */
+
+/* Evaluates a mask over ranges of its numbers. */
 
 #define FULL      ((attn_range){INT64_MIN, INT64_MAX})
 #define TRUTH     ((attn_range){0, 1})
@@ -264,3 +302,8 @@ attn_seen attn_program_seen(const attn_program *p, const attn_rectangle *r) {
     }
     return seen.low > 0 || seen.high < 0 ? ATTN_SEES_ALL : is_point(seen) ? ATTN_SEES_NONE : ATTN_SEES_SOME;
 }
+
+/* ---- the runner in plain C ---- */
+
+#define RUN attn_run_plain
+#include "core/attn_program_run.inc.h"
