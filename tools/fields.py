@@ -20,6 +20,7 @@ FIELDS = re.compile(r"(<!-- fields -->\n).*(<!-- end of fields -->\n)", re.S)
 WIDEST = 2147483647
 TOGETHER = 3
 WIDTH = 145
+LIKE = "As in the lists above"
 # Fields that a sentence names, without an entry: how it begins, and the end of their descriptions.
 SHORT = [("Without effect", re.compile(r"\. Accepted without effect\.$")),
          ("Without effect, which a `Warning` says", re.compile(r"without effect, which a Warning header says$")),
@@ -91,48 +92,60 @@ def value(schema):
     return " or ".join(types).replace("boolean", "bool") + bounds(schema)
 
 
+def kind_of(schema):
+    """Type, range and default."""
+    default = schema.get("default")
+    kind = value(schema)
+    return kind if default is None else kind + f"; `{number(default) if isinstance(default, float) else json.dumps(default)}`"
+
+
 def entry(name, schema, paths):
-    kind, default = value(schema), schema.get("default")
-    if default is not None:
-        kind += f"; `{number(default) if isinstance(default, float) else json.dumps(default)}`"
-    notes = "; ".join(note for note in (paths, kind) if note)
+    notes = "; ".join(note for note in (paths, kind_of(schema)) if note)
     return f"- `{name}`{f' ({notes})' if notes else ''}: {schema['description']}"
 
 
-def shortened(rows):
-    """(rows for entries, lines of sentences that name the others): fields without effect, those not implemented, and other names of a field."""
+def shortened(rows, known):
+    """(rows for entries, lines of sentences that name the others): fields without effect, those not implemented, other names of a field, and those that
+    are known, which are like one of an earlier section. known gets what has an entry."""
     shown, others = [], {}
     for name, schema, paths in rows:
-        start, found = next(((start, m) for start, mark in SHORT for m in [mark.search(schema["description"])] if m), ("", None))
-        if found:
-            note = ", ".join([*([paths] if paths else []), *found.groups()])
-            others.setdefault(start, []).append(f"`{name}`" + (f" ({note})" if note else ""))
-        else:
+        said = schema["description"]
+        start, found = next(((start, m) for start, mark in SHORT for m in [mark.search(said)] if m), ("", None))
+        notes = [paths, *(found.groups() if found else [])]
+        alike = (name.rpartition(".")[2], said)
+        if not found and alike in known:
+            start = LIKE
+            notes.append(kind_of(schema) if kind_of(schema) != known[alike] else "")
+        elif not found:
+            known[alike] = kind_of(schema)
             shown.append((name, schema, paths))
-    sentences = [f"{start}: {', '.join(others[start])}." for start, _ in SHORT if start in others]
+            continue
+        notes = "; ".join(note for note in notes if note)
+        others.setdefault(start, []).append(f"`{name}`" + (f" ({notes})" if notes else ""))
+    sentences = [f"{start}: {', '.join(others[start])}." for start in [LIKE, *(start for start, _ in SHORT)] if start in others]
     return shown, [line for said in sentences for line in ("", *textwrap.wrap(said, WIDTH, break_on_hyphens=False))]
 
 
-def section(title, rows):
-    shown, others = shortened(rows)
+def section(title, rows, known):
+    shown, others = shortened(rows, known)
     return [f"### {title}", "", *(entry(*r) for r in shown), *others, ""]
 
 
 def written(found):
-    """The lines of the page: a section for each set of paths that have TOGETHER fields or more of their own, then one of all other fields."""
+    """The lines of the page: the fields of sets of paths that have few, then a section for each set that has TOGETHER or more of its own."""
     merged, sets = {}, {}
     for path, fields in found.items():
         for name, schema in fields.items():
             merged.setdefault((name, json.dumps(schema, sort_keys=True)), (schema, []))[1].append(path.removeprefix("/v1/").removeprefix("/"))
     for (name, _), (schema, paths) in merged.items():
         sets.setdefault(", ".join(paths), []).append((name, schema))
-    lines, rest = [], []
+    alone = {paths: rows for paths, rows in sets.items() if len(rows) < TOGETHER}
+    known, lines = {}, []
+    lines += section("Fields of several paths", sorted(((n, s, paths) for paths, rows in alone.items() for n, s in rows), key=lambda r: r[0]), known)
     for paths, rows in sorted(sets.items(), key=lambda s: (-s[0].count(","), s[0])):
-        if len(rows) < TOGETHER:
-            rest += [(name, schema, paths) for name, schema in rows]
-        else:
-            lines += section(paths, sorted(((name, schema, "") for name, schema in rows), key=lambda r: r[0]))
-    return lines + section("Fields of other sets of paths", sorted(rest, key=lambda r: r[0]))
+        if paths not in alone:
+            lines += section(paths, sorted(((name, schema, "") for name, schema in rows), key=lambda r: r[0]), known)
+    return lines
 
 
 def main():
