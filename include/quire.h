@@ -621,8 +621,8 @@ quire_err quire_request_tenant(quire_request *r, const char *tenant);
  * that the engine does not have shows as the stream's error, QUIRE_NOT_FOUND. NO_MEMORY:
  * the request is unchanged. */
 quire_err quire_request_adapter(quire_request *r, const char *name);
-/* The request has waited for so long before it is submitted, as for its model to be loaded:
- * ttft_deadline_ms counts from then on. 0 by default. */
+/* The request has waited for so long before it is submitted, as for its model to be
+ * loaded: ttft_deadline_ms counts from then on. 0 by default. */
 void quire_request_waited(quire_request *r, int64_t us);
 /* Writes all logits of the prompt to out, f32 [n_prompt_tokens, n_vocab]. out must live
  * until the stream is done or, if it is released before, until its queue is closed.
@@ -732,11 +732,11 @@ typedef struct quire_request_more {
      * after the other */
     bool names_prompts;
     bool is_list; /* the same: the response is an array, one element a choice */
-    /* of QUIRE_SGLANG_GENERATE: the prompt's first token in the lists of log-probabilities;
-     * -1: its last one alone, without a number */
+    /* of QUIRE_SGLANG_GENERATE: the prompt's first token in the lists of
+     * log-probabilities; -1: its last one alone, without a number */
     int32_t logprobs_start;
-    /* of Ollama's kinds, where it has keep_alive: how long its model is to stay without use
-     * after it; less than 0: for ever */
+    /* of Ollama's kinds, where it has keep_alive: how long its model is to stay without
+     * use after it; less than 0: for ever */
     bool has_keep_alive;
     int64_t keep_alive_us;
     /* the same: ids that the request names; their log-probabilities, of rank 0, are those
@@ -755,9 +755,9 @@ quire_err quire_request_tools(quire_request *r, const char *json, size_t n, quir
  * free r. */
 quire_err quire_request_set_all(quire_request *r, const char *json, size_t n, quire_error *err);
 
-
-/* What a request of QUIRE_TOKENIZE or QUIRE_TOKENIZE_CHAT goes on from: tokens that stay
- * as they are. Its text is encoded behind them as the middle of a text is, without BOS. */
+/* What a request of QUIRE_TOKENIZE or QUIRE_TOKENIZE_CHAT goes on from: tokens that
+ * stay as they are. Its text is encoded behind them as the middle of a text is,
+ * without BOS. */
 typedef struct quire_continuation {
     size_t size;        /* of this struct in the caller's quire.h */
     const int32_t *ids; /* [n_ids] the tokens before; the request's ids begin with them */
@@ -876,8 +876,8 @@ typedef struct quire_event {
     int32_t n_tokens;
     /* If the request wants them. DELTA: the token's, then those of the likeliest,
      * n_logprobs in all. START: as many for each of the prompt's tokens but the first;
-     * those before the request's prompt_logprobs_start have rank 0. Else NULL and 0. Valid
-     * as long as text. */
+     * those before the request's prompt_logprobs_start have rank 0. Else NULL and 0.
+     * Valid as long as text. */
     const quire_logprob *logprobs;
     int32_t n_logprobs;
     quire_finish finish;     /* END and DONE */
@@ -937,11 +937,11 @@ quire_err quire_submit(quire_queue *q, quire_request *r, void *user, quire_strea
  * prediction. */
 quire_err quire_prepare(quire_queue *q, quire_request *r, void *user, quire_stream **out, quire_error *err);
 /* Starts a stream of quire_prepare: its prompt is ids[0..n), copied, and then the
- * request's own. Where it is ready the engine has it when the call returns, and the next
- * step that is planned computes it: no other thread is between. Else it starts as soon as it is
- * ready. Whatever is wrong with the prompt shows as the stream's error. INVALID: it was
- * started before, or not made by quire_prepare. NO_MEMORY. Called on the queue's
- * thread. */
+ * request's own. Where it is ready the engine has it when the call returns, with no other
+ * thread in between, and the next step that is planned computes it. Else it starts as
+ * soon as it is ready. Whatever is wrong with the prompt shows as the stream's error.
+ * INVALID: it was started before, or not made by quire_prepare. NO_MEMORY. Called on the
+ * queue's thread. */
 quire_err quire_stream_start(quire_stream *s, const int32_t *ids, size_t n, quire_error *err);
 /* Computes the answer and waits for it: quire_submit on a queue of its own, for programs
  * that do nothing else meanwhile. Takes the request, also on failure. Any thread, several
@@ -996,8 +996,8 @@ typedef struct quire_explain_more {
     const char *adapter;
     int64_t adapter_load_us, adapter_wait_us;
     int32_t n_adapter_waits;
-    /* the engine's numbers of the steps that gave its first and its last token, counted as
-     * those of quire_explain's chunks; -1: it has no token */
+    /* the engine's numbers of the steps that gave its first and its last token, counted
+     * as those of quire_explain's chunks; -1: it has no token */
     int64_t first_token_step, last_token_step;
 } quire_explain_more;
 

@@ -182,10 +182,10 @@ quire_err kv_index_publish(kv_index *ix, kv_path *path, const int32_t *tokens, i
  * it, so that its sequence writes on in it without a copy. True when something
  * changed. */
 bool kv_index_take_over_tail(kv_index *ix, const kv_table *tables, int32_t n);
-/* Where the part-filled page with the last n_tail tokens of a sequence that is not written
- * any more is not in the tree, since a page that goes on from it took its place, the
- * tables get that page and release theirs: so these tokens are found as long as the tables
- * hold them. path stands before that page. O(log siblings). */
+/* Where the part-filled page with the last n_tail tokens of a sequence that is not
+ * written any more is not in the tree, since a page that goes on from it took its place,
+ * the tables get that page and release theirs: so these tokens are found as long as the
+ * tables hold them. path stands before that page. O(log siblings). */
 void kv_index_follow_tail(kv_index *ix, const kv_path *path, const int32_t *tail, int32_t n_tail,
                           kv_table *tables);
 /* ---- recurrent states; states[n_state_groups] are a sequence's tables of them ---- */
@@ -203,8 +203,8 @@ quire_err kv_index_restore(kv_index *ix, const kv_path *path, const int32_t *tok
 /* The pages of the snapshot at a full entry's end, of all state groups; NULL: none. */
 const int32_t *kv_index_state_at(const kv_index *ix, int32_t entry);
 /* Drops the snapshot that states share pages with, where no other sequence holds them.
- * When there are no pages for a copy, the sequence can then write its state in place. True
- * when something changed. */
+ * When there are no pages for a copy, the sequence can then write its state in place.
+ * True when something changed. */
 bool kv_index_take_over(kv_index *ix, const kv_table *states);
 /* How many of tokens[0..n) are in the tree, whether or not a match could end there: where
  * a request branches off. O(n). */

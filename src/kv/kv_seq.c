@@ -327,8 +327,8 @@ void kv_seq_release(kv_cache *c, kv_seq *s, const int32_t *tokens, kv_keep keep)
 quire_err kv_seq_park(kv_cache *c, kv_seq *s, const int32_t *tokens) {
     int32_t n = s->n_computed;
     kv_seq_settle(c, s);
-    /* also a tail that others hold: as long as s holds it, they copy it before they write, published
-     * or not */
+    /* also a tail that others hold: as long as s holds it, they copy it before they
+     * write, published or not */
     if (s->has_path && c->n_state_pages > 0) {
         kv_seq_snapshot(c, s, tokens, false, NULL);
     } else {

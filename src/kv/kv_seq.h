@@ -19,7 +19,8 @@
  *            and before each draft
  *   settle   its state is that after its computed tokens; other copies are released
  *   release  all pages are released; what was computed stays findable
- *   park     in place of a release: it holds on to what is findable, and is computed no further
+ *   park     in place of a release: it holds on to what is findable, and is computed no
+ *            further
  *   swap     before a release: pages without other holders are kept in host memory, and
  *            come back after the next admission
  *
@@ -215,9 +216,9 @@ typedef enum kv_keep {
 } kv_keep;
 /* Releases all pages, and moves path to its root. Takes tokens[0..n_computed). */
 void kv_seq_release(kv_cache *c, kv_seq *s, const int32_t *tokens, kv_keep keep);
-/* Publishes tokens[0..n_computed) to the end, releases all pages, and shares those that an
- * admission of the same tokens finds then: n_computed is their number from now on, and s
- * may be released, but not grow. QUIRE_NO_MEMORY: it holds nothing. */
+/* Publishes tokens[0..n_computed) to the end, releases all pages, and shares those that
+ * an admission of the same tokens finds then: n_computed is their number from now on, and
+ * s may be released, but not grow. QUIRE_NO_MEMORY: it holds nothing. */
 quire_err kv_seq_park(kv_cache *c, kv_seq *s, const int32_t *tokens);
 /* Removes a part-filled last page, and the snapshot with which s shares its states, from
  * the index, so that s writes on without copies of what only the index shares with it.

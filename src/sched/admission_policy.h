@@ -12,8 +12,8 @@
  *             active ones: it saves up no credit
  *
  * Steps of a program take each other's turns: the deepest first, so that a branch of the
- * program's tree is finished, and its pages are free, before the next one is begun. No other
- * request waits longer for it. */
+ * program's tree is finished, and its pages are free, before the next one is begun. No
+ * other request waits longer for it. */
 #ifndef SCHED_ADMISSION_POLICY_H
 #define SCHED_ADMISSION_POLICY_H
 

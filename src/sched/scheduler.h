@@ -31,8 +31,8 @@ typedef struct sched_hooks {
     /* t is refused: it would miss its deadline. One like it may be served after_s seconds
      * from now. The owner ends it (TASK_DONE). */
     void (*refuse)(void *context, sched_task *t, int32_t after_s);
-    /* Pages are so few that no task can run. The owner releases some that it holds besides
-     * tasks, if there are any. */
+    /* Pages are so few that no task can run. The owner releases some that it holds
+     * besides tasks, if there are any. */
     void (*yield)(void *context);
 } sched_hooks;
 

@@ -87,8 +87,8 @@ static inline bool task_wants_logits(const sched_task *t) {
 }
 
 /* Tokens of t that may be reused, wherever they are: not the last known one, whose row is
- * to be computed, none whose logits are wanted, none that are never published, and no more
- * than its limit. */
+ * to be computed, none whose logits are wanted, none that are never published, and no
+ * more than its limit. */
 static inline int32_t task_reusable(const sched_task *t) {
     int32_t n = t->needs_no_row ? t->n_known : t->n_known - 1;
     n = t->limits_reuse && t->reuse_limit < n ? t->reuse_limit : n;

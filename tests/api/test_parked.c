@@ -1,5 +1,6 @@
-/* Parks, and requests that are prepared ahead, through quire.h: what a program of several
- * requests needs so that each token of it is computed once, and none of its steps waits. */
+/* Parks, and requests that are prepared ahead, through quire.h: what a program of
+ * several requests needs so that each token of it is computed once, and none of its
+ * steps waits. */
 #include <pthread.h>
 
 #include "api_world.h"
@@ -382,9 +383,9 @@ TEST(a_prepared_request_is_cancelled_released_and_refused) {
     response_clear(&a);
 }
 
-/* The first token of what goes on comes in the step after the one that gave the last token
- * of what it goes on from: nothing else runs here. Beside others it is the next step that
- * is planned (tests/engine/test_park.c). */
+/* The first token of what goes on comes in the step after the one that gave the last
+ * token of what it goes on from: nothing else runs here. Beside others it is the next
+ * step that is planned (tests/engine/test_park.c). */
 TEST(what_goes_on_is_in_the_next_step) {
     enum { N_OUT = 12, N_ROUNDS = 8 };
     static const char fields[] = "{\"max_tokens\": 12, \"explain\": true, " GREEDY "}";

@@ -1,6 +1,6 @@
 /* Parks: what they hold is found after everything else was evicted, by every kind of
- * cache; bounds; what is held is given back. The test runs the steps, and pages, parks and
- * tables are audited after each. */
+ * cache; bounds; what is held is given back. The test runs the steps, and pages, parks
+ * and tables are audited after each. */
 #include <stdio.h>
 
 #include "engine/engine_view.h"
@@ -91,7 +91,8 @@ static harness_run request(const int32_t *ids, int32_t n, int32_t max_tokens, en
 }
 
 /* A run parks, all else is evicted, and what goes on finds all that was computed: its
- * prompt and its answer but for the last token. It answers as where nothing was cached. */
+ * prompt and its answer but for the last token. It answers as where nothing was
+ * cached. */
 static void goes_on_after_eviction(harness *h) {
     int32_t ids[MOST];
     engine_park *p = park_in(h);

@@ -152,8 +152,9 @@ static void park(user *u) {
     u->is_parked = true;
 }
 
-/* What is parked is found, whatever else was evicted, published and released. A group with
- * a window may have no page where another sequence went on from a part-filled one. */
+/* What is parked is found, whatever else was evicted, published and released. A group
+ * with a window may have no page where another sequence went on from a part-filled
+ * one. */
 static void check_parked(user *u) {
     kv_held held;
     int32_t n = u->kv.n_computed, n_tail = n % SIZE;

@@ -20,6 +20,8 @@ typedef struct world {
     int32_t n_tasks, n_admitted, n_preempted, n_refused, after_s;
     const sched_task *unready; /* the hook says no to this one */
     sched_task *uncovered;     /* the first admission lets the cache find all of it */
+    kv_seq held;               /* pages of no task, which the hook gives up */
+    int32_t n_yields;
 } world;
 
 static bool is_ready(void *context, sched_task *t) {
@@ -72,8 +74,18 @@ static void settle(void *context) {
     }
 }
 
-static const sched_hooks HOOKS = {
-    .is_ready = is_ready, .admitted = admitted, .preempt = preempt, .settle = settle, .refuse = refuse};
+static void yield_held(void *context) {
+    world *w = context;
+    w->n_yields++;
+    kv_seq_release(&w->kv, &w->held, NULL, KV_DROP);
+}
+
+static const sched_hooks HOOKS = {.is_ready = is_ready,
+                                  .admitted = admitted,
+                                  .preempt = preempt,
+                                  .settle = settle,
+                                  .refuse = refuse,
+                                  .yield = yield_held};
 
 static void open_world(world *w, int32_t n_pages, admission_policy policy) {
     memset(w, 0, sizeof *w);
@@ -108,15 +120,26 @@ static void close_world(world *w) {
         kv_seq_close(&w->kv, &t->kv);
         kv_seq_deinit(&t->kv);
     }
+    kv_seq_release(&w->kv, &w->held, NULL, KV_DROP);
+    kv_seq_deinit(&w->held);
     scheduler_close(&w->sched);
     kv_cache_close(&w->kv);
 }
 
+/* Takes n pages that no task has. */
+static void hold_pages(world *w, int32_t n) {
+    kv_copies none = {0};
+    assert_int_equal(kv_seq_init(&w->held, 1, n), QUIRE_OK);
+    kv_cache_make_free(&w->kv, n);
+    assert_int_equal(kv_seq_reserve(&w->kv, &w->held, n * PAGE, &none), QUIRE_OK);
+    kv_seq_advance(&w->held, n * PAGE);
+}
+
 /* Pool, index and tables agree, and every task is in the queue of its state. */
 static void check(const world *w) {
-    const kv_table *tables[MAX_SEQS];
+    const kv_table *tables[MAX_SEQS + 1];
     quire_error err = {0};
-    int32_t n = 0;
+    int32_t n = kv_seq_list_tables(&w->held, tables);
     for (int32_t i = 0; i < w->sched.n_running; i++) {
         n += kv_seq_list_tables(&w->sched.running[i]->kv, tables + n);
         assert_true(w->sched.running[i]->state == TASK_PREFILL || w->sched.running[i]->state == TASK_DECODE);
@@ -294,6 +317,36 @@ TEST(the_oldest_goes_on_when_nobody_finds_pages) {
         sum += w.tasks[i].n_preempted;
     }
     assert_int_equal(sum, w.n_preempted);
+    close_world(&w);
+}
+
+/* Pages that the owner holds besides tasks are given up where nothing could run
+ * otherwise, be it a task that waits or the only one that runs, and no sooner. */
+TEST(what_is_held_besides_tasks_yields_where_nothing_runs) {
+    static world w;
+    open_world(&w, 8, ADMISSION_FCFS);
+    hold_pages(&w, 6);
+    sched_task *small = arrive(&w, 0, 3, 0, 4), *large = arrive(&w, 0, 20, 0, 4);
+    for (int64_t now = 1; small->state != TASK_DONE; now++) {
+        assert_true(now < 20 && step(&w, now) > 0);
+        assert_int_equal(large->state, TASK_WAITING);
+        assert_int_equal(w.n_yields, 0);
+    }
+    assert_int_equal(step(&w, 20), 0);
+    assert_int_equal(w.n_yields, 1);
+    while (large->state != TASK_DONE) {
+        assert_true(step(&w, 21) > 0);
+    }
+    kv_seq_deinit(&w.held);
+    hold_pages(&w, 5);
+    sched_task *grows = arrive(&w, 1, 8, 0, 20);
+    for (int64_t now = 22; grows->state != TASK_DONE; now++) {
+        assert_true(now < 100);
+        (void)step(&w, now);
+        assert_true(w.n_yields == 1 || grows->n_known > 12); /* its three pages are full by then */
+    }
+    assert_int_equal(w.n_yields, 2);
+    assert_int_equal(w.n_preempted, 0);
     close_world(&w);
 }
 
@@ -526,6 +579,7 @@ int main(void) {
         cmocka_unit_test(what_an_admission_finds_beyond_the_plan_takes_no_row_of_logits_that_there_is_not),
         cmocka_unit_test(what_an_admission_finds_beyond_the_plan_takes_a_row_of_logits_that_is_left),
         cmocka_unit_test(the_oldest_goes_on_when_nobody_finds_pages),
+        cmocka_unit_test(what_is_held_besides_tasks_yields_where_nothing_runs),
         cmocka_unit_test(a_group_goes_together_but_for_what_is_spared),
         cmocka_unit_test(a_group_alone_that_finds_no_pages_begins_again),
         cmocka_unit_test(what_belongs_together_is_settled_by_the_plan_of_the_step),
