@@ -64,6 +64,9 @@ quire_err quire_programs_open(quire_engine *e, quire_programs **out);
 /* Closes all states, waits until the engine has given up their requests, frees
  * everything. */
 void quire_programs_close(quire_programs *ps);
+/* Whether nothing of a request that was given up is still to come: quire_programs_next was
+ * called since its end, and quire_programs_close does not wait once all states are closed. */
+bool quire_programs_idle(const quire_programs *ps);
 /* A file descriptor that is readable while there may be events. */
 int quire_programs_fd(const quire_programs *ps);
 /* Blocks until it is readable or timeout_us passed (-1: for ever). */

@@ -804,6 +804,10 @@ static void exec_wait(void *executor, int64_t timeout_us) {
     quire_queue_wait(((engine_executor *)executor)->q, timeout_us);
 }
 
+static bool exec_idle(const void *executor) {
+    return quire_queue_idle(((const engine_executor *)executor)->q);
+}
+
 static void exec_close(void *executor) {
     engine_executor *x = executor;
     quire_queue_close(x->q);
@@ -821,6 +825,7 @@ const program_ops engine_ops = {.gen = exec_begin,
                                 .poll = exec_poll,
                                 .fd = exec_fd,
                                 .wait = exec_wait,
+                                .idle = exec_idle,
                                 .close = exec_close};
 
 quire_err engine_executor_open(quire_engine *e, void **out) {

@@ -17,6 +17,10 @@ void quire_programs_close(quire_programs *ps) {
     programs_close(ps);
 }
 
+bool quire_programs_idle(const quire_programs *ps) {
+    return ps->ops->idle == NULL || ps->ops->idle(ps->executor);
+}
+
 int quire_programs_fd(const quire_programs *ps) {
     return ps->ops->fd(ps->executor);
 }

@@ -117,6 +117,8 @@ typedef struct program_ops {
     bool (*poll)(void *executor);
     int (*fd)(void *executor);
     void (*wait)(void *executor, int64_t timeout_us);
+    /* Whether nothing is on its way, of cancelled calls too. NULL: nobody asks. */
+    bool (*idle)(const void *executor);
     /* Waits until it has given up what was cancelled, and frees itself. */
     void (*close)(void *executor);
 } program_ops;

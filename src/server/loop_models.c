@@ -86,10 +86,16 @@ void loop_models_close(loop *l) {
     l->models = NULL;
 }
 
+/* Whether nothing of the streams and programs that were given up is still to come. */
+static bool loop_model_is_idle(const loop_model *p) {
+    return (p->queue == NULL || quire_queue_idle(p->queue)) &&
+           (p->programs == NULL || quire_programs_idle(p->programs));
+}
+
 void loop_model_drop(loop_model *p) {
     assert(p->n_holds > 0);
     p->n_holds--;
-    if (p->n_holds == 0 && !p->is_draining && p->queue != NULL && !quire_queue_idle(p->queue)) {
+    if (p->n_holds == 0 && !p->is_draining && !loop_model_is_idle(p)) {
         p->is_draining = true;
     } else {
         models_drop(p->l->server->models, p->m);
@@ -105,7 +111,7 @@ static void loop_model_close_leaving(loop_model *p) {
 }
 
 void loop_model_look(loop_model *p) {
-    if (p->is_draining && quire_queue_idle(p->queue)) {
+    if (p->is_draining && loop_model_is_idle(p)) {
         p->is_draining = false;
         models_drop(p->l->server->models, p->m);
         loop_model_close_leaving(p);

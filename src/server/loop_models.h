@@ -37,7 +37,8 @@ quire_err loop_model_open_programs(loop_model *p);
 /* Gives up a request's hold of a model: the last one once the streams that were released
  * are over, so that nothing of them comes later, and closing the queue does not wait. */
 void loop_model_drop(loop_model *p);
-/* The queue's events were read: gives up what loop_model_drop kept, if it is idle. */
+/* Events of the queue or of programs were read: gives up what loop_model_drop kept, if nothing
+ * more is to come. */
 void loop_model_look(loop_model *p);
 
 #endif

@@ -203,11 +203,12 @@ static void program_api_take(const quire_program_event *ev) {
 }
 
 LOOP_CALLBACK(program_api_on_events) {
-    const loop_model *p = arg;
+    loop_model *p = arg;
     quire_program_event ev;
     while (p->programs != NULL && quire_programs_next(p->programs, &ev)) {
         program_api_take(&ev);
     }
+    loop_model_look(p);
 }
 
 /* ---- POST /v1/programs ---- */

@@ -1,6 +1,7 @@
 """Several models in one server: each answers as in a server of its own, while they come and go, with real clients."""
 import concurrent.futures
 import datetime
+import http.client
 import json
 import os
 import random
@@ -261,6 +262,31 @@ def test_a_sleeping_server_answers_the_same_once_it_wakes(expected):
         for model in expected:
             got = client.completions.create(model=model, prompt=PROMPTS[0], max_tokens=24, temperature=0)
             assert got.choices[0].text == expected[model][PROMPTS[0]] and got.usage.prompt_tokens_details.cached_tokens == 0
+    assert server.stop() == 0
+
+
+def test_programs_leave_with_their_model_and_sleep_with_the_server():
+    server = Server(SMALL, LARGE, *FLAGS)
+    body = {"model": "builtin.gguf", "stream": True, "steps": ["The prince", {"gen": "a", "max_tokens": 1500, "ignore_eos": True, "temperature": 1}]}
+    def begin():
+        connection = http.client.HTTPConnection(*server.address, timeout=120)
+        connection.request("POST", "/v1/programs", json.dumps(body), {"Content-Type": "application/json"})
+        response = connection.getresponse()
+        assert response.status == 200 and response.readline().startswith(b"event: program.begin")
+        return connection, response
+    for _ in range(3):
+        connection, response = begin()
+        assert command(server, "unload", "builtin.gguf") == 200  # it leaves when the program is over
+        response.close()
+        connection.close()
+        wait_for(lambda: states(server)["builtin.gguf"] == "unloaded")
+    connection, response = begin()
+    assert server.ask("POST", "/sleep?level=2", key="boss")[0] == 200
+    assert b"the operator has put the server to sleep" in response.read()
+    connection.close()
+    assert server.ask("POST", "/v1/programs", body)[0] == 503 and states(server)["builtin.gguf"] == "unloaded"
+    assert server.ask("POST", "/wake_up", key="boss")[0] == 200
+    begin()[0].close()
     assert server.stop() == 0
 
 
