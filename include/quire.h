@@ -756,7 +756,7 @@ quire_err quire_request_tools(quire_request *r, const char *json, size_t n, quir
 quire_err quire_request_set_all(quire_request *r, const char *json, size_t n, quire_error *err);
 
 /* What a request of QUIRE_TOKENIZE or QUIRE_TOKENIZE_CHAT goes on from: tokens that
- * stay as they are. Its text is encoded behind them as the middle of a text is,
+ * stay as they are. Its text is encoded after them as the middle of a text is,
  * without BOS. */
 typedef struct quire_continuation {
     size_t size;        /* of this struct in the caller's quire.h */

@@ -405,7 +405,7 @@ quire_err attention_measure_reading(const attention_shape *shape, const attentio
  * them. */
 static void lay_out(stage *s) {
     int32_t n_shared = s->shape->n_shared / s->layout.page_tokens, n_own = s->pages_each - n_shared;
-    for (int32_t i = s->shape->n_seqs - 1; i > 0; i--) { /* tables lie behind what they are made from */
+    for (int32_t i = s->shape->n_seqs - 1; i > 0; i--) { /* tables lie after what they are made from */
         page_id *table = s->pages + (int64_t)i * s->pages_each;
         memmove(table + n_shared, s->pages + n_shared + (int64_t)i * n_own, sizeof *table * (size_t)n_own);
         memcpy(table, s->pages, sizeof *table * (size_t)n_shared);

@@ -112,7 +112,7 @@ static void baseline_kv_write_row(dtype type, void *plane, size_t index, size_t 
     }
 }
 
-/* Adds a token behind those it holds, for which it has room: key and value of every head,
+/* Adds a token after those it holds, for which it has room: key and value of every head,
  * as f32, rounded to the cache's type. */
 static void kv_piece_store(const kv_planes *l, kv_piece *p, const float *key, const float *value) {
     size_t d = (size_t)l->key.width, at = (size_t)p->n;
@@ -137,7 +137,7 @@ static void kv_piece_find(const kv_planes *l, const kv_piece *p, int32_t head, i
         tile->k_blocks[i] = p->k + row * CPU_KV_BLOCK * block;
         tile->v_blocks[i] = p->v + row * ((size_t)head * (size_t)p->cap + (size_t)(base + i * CPU_KV_BLOCK));
         /* as over pages (attn_pages_fetch_next): its own values, then the keys a chunk
-         * ahead, which are the next head's behind the last chunk */
+         * ahead, which are the next head's after the last chunk */
         size_t ahead = block + ATTN_BLOCKS < n_blocks ? block + ATTN_BLOCKS : block;
         tile->fetch_k[i] = tile->v_blocks[i];
         tile->fetch_v[i] = p->k + row * CPU_KV_BLOCK * ahead;
@@ -288,7 +288,7 @@ static void finish_queries(const job *j, attn_scratch *w) {
     }
 }
 
-/* What padding costs: the positions behind the sequence's own, up to the batch's longest,
+/* What padding costs: the positions after the sequence's own, up to the batch's longest,
  * computed and dropped. */
 static void compute_padding(const job *j, const kv_piece *p, int32_t head, int32_t from, attn_scratch *w) {
     int32_t firsts[ATTN_TILE], ends[ATTN_TILE];
@@ -410,7 +410,7 @@ static size_t n_pieces(const baseline_kv *k) {
                                        : 1;
 }
 
-/* Reserved pieces lie one behind the other in memory like the pool's, in large pages of
+/* Reserved pieces lie one after the other in memory like the pool's, in large pages of
  * the system. */
 static quire_err open_reserved(baseline_kv *k, const cpu_backend *c) {
     size_t room = 0, at = 0;

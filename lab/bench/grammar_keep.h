@@ -32,7 +32,7 @@ quire_err grammar_keep_schema(int32_t number, strbuf *out);
 
 /* Calls take(user, record) for each `every`-th line of the files (names with commas
  * between; NULL: the lab's own), in order. A record has `schema` and `tests`; it is
- * dropped behind the call. The first error ends it. */
+ * dropped after the call. The first error ends it. */
 quire_err schema_lines_each(const char *files, int32_t every,
                             quire_err (*take)(void *user, json_value *record), void *user, quire_error *err);
 

@@ -114,8 +114,8 @@ enum { MAX_REPEATS = 64, LEAST_REPEATS = 4, RUN_US = 20000, LONG_US = 200000 };
 static const int32_t contexts[N_CONTEXTS] = {16, 128, 512, 1536};
 enum { USUAL = 1 }; /* of these */
 
-/* So many sequences that decode behind `first` tokens each, or one that computes n_rows
- * behind them. */
+/* So many sequences that decode after `first` tokens each, or one that computes n_rows
+ * after them. */
 typedef struct measure {
     bool decodes;
     int32_t n_seqs, first, n_rows;
@@ -145,7 +145,7 @@ static void headline_cost_add_measure(measuring *k, measure m) {
     }
 }
 
-/* Rows up to the limit, alone and behind others; sequences, behind several contexts where
+/* Rows up to the limit, alone and after others; sequences, after several contexts where
  * their number is a power of two, since what a token of context costs does not bend. */
 static void headline_cost_choose(measuring *k) {
     int32_t most = k->o->max_rows, seqs[COST_MAX_POINTS], n_seqs = cost_knots_until(k->o->max_seqs, seqs);

@@ -24,7 +24,7 @@ typedef struct headline_execution {
     const trace *t;
     int32_t *tokens;          /* of all requests: prompt and answer, and room for a dead row's */
     int64_t *offsets;         /* [n_requests] where a request's begin */
-    int32_t n_pages;          /* memory for keys and values; those of padding lie behind it */
+    int32_t n_pages;          /* memory for keys and values; those of padding lie after it */
     int32_t max_len, per_seq; /* tokens, pages of the longest sequence */
     int32_t *tables;          /* [2 max_seqs][per_seq] block tables of pieces, and of padding */
     int32_t *zeros;           /* [max_len] the tokens of padding */

@@ -19,7 +19,7 @@ typedef struct kernel_type {
     compute_mode compute;
 } kernel_type;
 
-/* The next type of a list of names with commas, which is moved behind it; NULL for a name
+/* The next type of a list of names with commas, which is moved after it; NULL for a name
  * that is no type. */
 const kernel_type *kernel_type_next(const char **list);
 

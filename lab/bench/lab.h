@@ -37,7 +37,7 @@ typedef struct lab {
 
 /* One request, and what came of it. */
 typedef struct lab_request {
-    const int32_t *tokens; /* [n_tokens] its prompt, or, behind another's answer, what is added */
+    const int32_t *tokens; /* [n_tokens] its prompt, or, after another's answer, what is added */
     int32_t n_tokens;
     int32_t n_output;  /* tokens to produce, no fewer; n_samples > 1: by each */
     int32_t n_samples; /* 0 counts as 1 */
@@ -178,7 +178,7 @@ typedef struct workload {
 /* QUIRE_INVALID names those there are. Freed with workload_free. */
 quire_err workload_make(const char *name, int32_t n_vocab, workload *out, quire_error *err);
 void workload_free(workload *w);
-/* The i-th name, NULL behind the last. */
+/* The i-th name, NULL after the last. */
 const char *workload_name(int32_t i);
 
 #endif

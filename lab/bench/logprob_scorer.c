@@ -126,7 +126,7 @@ static quire_err forward(logprob_scorer *s, kv_way way, baseline_kv *pieces, con
 
 static quire_err run_passes(logprob_scorer *s, kv_way way, baseline_kv *pieces, const int32_t *tokens,
                             int32_t n, double *out, quire_error *err) {
-    for (int32_t at = 0; at < n - 1; at += s->step) { /* behind the last token nothing is scored */
+    for (int32_t at = 0; at < n - 1; at += s->step) { /* after the last token nothing is scored */
         int32_t rows = n - 1 - at < s->step ? n - 1 - at : s->step;
         int64_t start = figures_time_us(s->b.n_threads);
         quire_err e = forward(s, way, pieces, tokens, at, rows);
@@ -139,7 +139,7 @@ static quire_err run_passes(logprob_scorer *s, kv_way way, baseline_kv *pieces, 
         for (int32_t i = at; i < at + rows; i++) {
             if (!isfinite(out[i])) {
                 return err_set(err, QUIRE_BAD_FILE, i,
-                               "the logits behind token %d of a chunk are not finite: are the weights whole?",
+                               "the logits after token %d of a chunk are not finite: are the weights whole?",
                                (int)i);
             }
         }

@@ -1,7 +1,7 @@
 /* Log-probabilities of a text's own tokens, by one of three ways to keep the keys and
  * values of those before them.
  *
- *   paged        in pages of a real pool: a kv_seq's block tables, pages behind windows
+ *   paged        in pages of a real pool: a kv_seq's block tables, pages after windows
  *                freed while it grows
  *   contiguous   in one piece a cache, with room for the longest chunk (baseline_kv.h);
  *                nothing is paged or freed
@@ -50,7 +50,7 @@ typedef struct logprob_scorer_options {
 quire_err logprob_scorer_open(const logprob_scorer_options *o, logprob_scorer *out, quire_error *err);
 void logprob_scorer_close(logprob_scorer *s);
 
-/* out[0 .. n - 1): log-probabilities of tokens[1..n) behind those before them, in double
+/* out[0 .. n - 1): log-probabilities of tokens[1..n) after those before them, in double
  * precision from a row's logits. 2 <= n <= max_tokens. QUIRE_UNSUPPORTED: pieces cannot
  * hold keys and values of this type. QUIRE_BAD_FILE: a logit is not finite. SCORE_PAGED
  * audits the cache. */

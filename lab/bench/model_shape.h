@@ -70,7 +70,7 @@ typedef struct speed_limit {
 
 /* A prompt of n tokens: its operations, and the weights once. */
 speed_limit shape_prefill_limit(const llama_shape *s, const speed_type *t, const roofline *r, int32_t n);
-/* batch sequences that decode with `context` tokens each behind them, in pages of type
+/* batch sequences that decode with `context` tokens each after them, in pages of type
  * kv. */
 speed_limit shape_decode_limit(const llama_shape *s, const speed_type *t, const roofline *r, int32_t batch,
                                double context, dtype kv);

@@ -88,7 +88,7 @@ static void add_op(const op_time *op, stage s, stage_cost *to) {
     to[s].operations += (double)op->operations;
 }
 
-/* The end of the pass that begins at ops[first]: behind its OP_HEAD, or, of one whose
+/* The end of the pass that begins at ops[first]: after its OP_HEAD, or, of one whose
  * logits nobody wants, where the next begins. 0: the trace ends before. */
 static int32_t pass_end(const op_time *ops, int32_t n, int32_t first) {
     for (int32_t i = first + 1; i < n; i++) {

@@ -101,7 +101,7 @@ typedef struct bench_param {
 } bench_param;
 
 typedef struct bench_figure {
-    const char *bench, *name, *suffix, *unit; /* suffix: behind the name; NULL: none */
+    const char *bench, *name, *suffix, *unit; /* suffix: after the name; NULL: none */
     double value, limit, fraction;            /* limit 0: none */
     bench_param params[9];
 } bench_figure;

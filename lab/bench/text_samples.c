@@ -198,7 +198,7 @@ static quire_err list_add(text_list *l, const char *lead, str text, vocab_type t
     return QUIRE_OK;
 }
 
-/* The bytes of each piece that is text without white space inside, as a word (behind a
+/* The bytes of each piece that is text without white space inside, as a word (after a
  * space) or a part of one. */
 typedef quire_err piece_fn(void *context, str piece, bool is_word, int32_t rank);
 

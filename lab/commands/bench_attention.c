@@ -93,7 +93,7 @@ static quire_err report_plain(const attention_report *r, const char *work, const
     return QUIRE_OK;
 }
 
-/* Sequences behind a common prefix, decoding: with cascade attention and without. */
+/* Sequences after a common prefix, decoding: with cascade attention and without. */
 static quire_err report_shared(const attention_report *r, const attention_shape *like, quire_error *err) {
     attention_shape shape = *like;
     cascade_speed speed;

@@ -72,7 +72,7 @@ static void bench_calibrate_add_measure(calibration *k, bool decodes, int32_t n_
     }
 }
 
-/* The knots up to both limits; long contexts behind powers of two. */
+/* The knots up to both limits; long contexts after powers of two. */
 static void bench_calibrate_choose(calibration *k) {
     const quire_info *info = k->c.info;
     int32_t longest = info->max_model_len - DECODE_TOKENS, seqs[COST_MAX_POINTS],

@@ -42,7 +42,7 @@ static double ms_since(const latency *l, int64_t start) {
     return (double)(figures_time_us(l->b.n_threads) - start) / 1000;
 }
 
-/* A prompt of n tokens and n_steps behind it; the given tokens are fed, whatever the
+/* A prompt of n tokens and n_steps after it; the given tokens are fed, whatever the
  * logits choose. */
 static quire_err bench_latency_decode(latency *l, int way, int32_t n, double *first_ms, double *token_ms) {
     const int32_t *pages = way == PAGED ? l->pages : NULL;

@@ -163,7 +163,7 @@ static void lora_close(lora_run *r) {
 
 /* ---- passes ---- */
 
-/* Milliseconds of a pass: a row of each sequence behind CONTEXT tokens, or a prompt. */
+/* Milliseconds of a pass: a row of each sequence after CONTEXT tokens, or a prompt. */
 static quire_err time_pass(lora_run *r, lora_pass pass, bool is_prompt, double *ms) {
     model_runner *m = pass == PASS_WITHOUT ? &r->without : &r->with;
     const int32_t n = is_prompt ? 1 : r->o->n_adapters;

@@ -35,7 +35,7 @@ typedef struct bench_quality_options {
     const char *kv_types;
     const char *contexts; /* tokens of a window */
     int32_t n_tokens;     /* of the text that are used at most */
-    int32_t n_steps;      /* timed behind a window, of 1 row and of QUALITY_SEQS; 0: no speed */
+    int32_t n_steps;      /* timed after a window, of 1 row and of QUALITY_SEQS; 0: no speed */
     int32_t n_at_once;    /* rows beside one pass of the reference, at most QUALITY_MAX_AT_ONCE */
     bool shows_progress;
 } bench_quality_options;
@@ -261,7 +261,7 @@ static void compare_row(void *context, int32_t task, int32_t worker) {
                         reference->desc->n_vocab, c->targets[task]);
 }
 
-/* n rows of both, the first of them behind token `at` of the window. */
+/* n rows of both, the first of them after token `at` of the window. */
 static quire_err compare_rows(quality *g, side *m, int32_t at, int32_t n, quire_error *err) {
     comparison c = {g, m, g->window + at + 1};
     logprob_scorer_run_tasks(&m->s, compare_row, &c, n);
@@ -270,7 +270,7 @@ static quire_err compare_rows(quality *g, side *m, int32_t at, int32_t n, quire_
         if (!isfinite(r->kl) || !isfinite(r->loss[0]) || !isfinite(r->loss[1])) {
             return err_set(
                 err, QUIRE_BAD_FILE, -1,
-                "%s: the logits behind token %d of a window are not finite: are the weights whole?", m->name,
+                "%s: the logits after token %d of a window are not finite: are the weights whole?", m->name,
                 (int)(at + i));
         }
         quality_stats_add(&m->stats, r);
@@ -317,7 +317,7 @@ static quire_err time_decodes(const quality *g, logprob_scorer *s, int32_t n_row
     return QUIRE_OK;
 }
 
-/* Behind a window, whose last token has not been computed. */
+/* After a window, whose last token has not been computed. */
 static quire_err measure_speed(const quality *g, side *m, quire_error *err) {
     if (g->o->n_steps == 0 || !isnan(m->speeds[0])) {
         return QUIRE_OK;
@@ -331,7 +331,7 @@ static quire_err measure_speed(const quality *g, side *m, quire_error *err) {
 }
 
 static quire_err compare_window(quality *g, bool is_last, quire_error *err) {
-    int32_t n = g->context - 1; /* behind the last token nothing is scored */
+    int32_t n = g->context - 1; /* after the last token nothing is scored */
     for (int32_t at = 0; at < n; at += QUALITY_ROWS) {
         TRY(compare_pass(g, at, n - at < QUALITY_ROWS ? n - at : QUALITY_ROWS, g->context / 2, err));
     }

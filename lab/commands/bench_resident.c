@@ -121,7 +121,7 @@ static void bench_resident_count(const resident_case *c, const holder *h, footpr
     f->resident = resident_peak_bytes();
 }
 
-/* In its own process, which ends behind it: what is open goes with it. */
+/* In its own process, which ends after it: what is open goes with it. */
 static quire_err bench_resident_run_case(void *context, quire_error *err) {
     resident_case *c = context;
     static holder h;

@@ -151,7 +151,7 @@ LAB_DEFAULTS(bench_speculation, .methods = "ngram,suffix", .n_decode = 64)
 
 /* What a way took for the prompts of a category. */
 typedef struct tally {
-    int64_t n_prompts, n_tokens; /* tokens behind the first of each answer */
+    int64_t n_prompts, n_tokens; /* tokens after the first of each answer */
     int64_t n_steps;             /* that computed them */
     int64_t n_guessed, n_accepted;
     /* of the tokens, those of prompts whose answers were seen to come step by step, by
@@ -169,8 +169,8 @@ typedef struct way {
     bool is_open;
     int32_t *ids;    /* [n_decode] the latest answer */
     bool is_late;    /* of which many tokens were found at a time: its times tell nothing */
-    double seconds;  /* that it took behind its first tokens */
-    int64_t n_timed; /* tokens behind those */
+    double seconds;  /* that it took after its first tokens */
+    int64_t n_timed; /* tokens after those */
     tally tallies[PROMPT_MAX_CATEGORIES];
 } way;
 

@@ -25,7 +25,7 @@ typedef struct bench_start_options {
     int32_t n_runs; /* 1..START_MAX_RUNS */
 } bench_start_options;
 
-enum { MOST_ARGUMENTS = 28 }; /* of the program that is started, with the NULL behind them */
+enum { MOST_ARGUMENTS = 28 }; /* of the program that is started, with the NULL after them */
 #define N_TOKENS 20           /* requests in the open engine, the fastest of which counts */
 
 LAB_DEFAULTS(bench_start, .n_runs = 9)

@@ -22,7 +22,7 @@ typedef struct plot_line {
 
 typedef struct plot_diagram {
     const char *title, *note, *x_title; /* printable text; note may be NULL */
-    const char *y_unit;                 /* behind the numbers of y: "%" */
+    const char *y_unit;                 /* after the numbers of y: "%" */
     bool y_is_linear;                   /* from 0; else logarithmic */
     double level;                       /* a dashed line across; NAN: none */
     const char *level_name;             /* in the legend; NULL: not named */

@@ -382,7 +382,7 @@ static quire_err sim_run(const cli_options *cli, quire_error *err) {
         plan_options *plan = &own.plan;
         if (cli->argument == NULL) {
             return err_set(err, QUIRE_INVALID, -1,
-                           "--plan %s needs a DEVICE behind it, as in --plan %s a100-40gb", plan->model,
+                           "--plan %s needs a DEVICE after it, as in --plan %s a100-40gb", plan->model,
                            plan->model);
         }
         plan->device = cli->argument;

@@ -22,7 +22,7 @@ typedef struct snapshot_counts {
     int64_t n_tokens, n_pages, n_logits, n_different; /* of all prompts */
 } snapshot_counts;
 
-/* Teacher-forced: the tokens are given, every row of logits behind the prompt is kept. */
+/* Teacher-forced: the tokens are given, every row of logits after the prompt is kept. */
 static quire_err collect_logits(snapshot *s, const int32_t *pages, float *out) {
     size_t width = (size_t)s->b.desc->n_vocab;
     TRY(model_runner_prefill(&s->b, s->tokens, s->n_prompt, pages));
@@ -143,7 +143,7 @@ typedef struct cache_demo {
     int32_t n_runs;
 } cache_demo;
 
-/* One token at position n behind n cached ones, and the same by computing all n + 1;
+/* One token at position n after n cached ones, and the same by computing all n + 1;
  * milliseconds, the fastest of n_runs. The chosen token must agree. */
 static quire_err time_token(cache_demo *d, int32_t n, double *with, double *without) {
     double cached[FIGURES_MAX_RUNS], whole[FIGURES_MAX_RUNS];

@@ -83,8 +83,8 @@ static quire_err demo_tree_read(const quire_kv_view *v, demo_tree *out) {
 
 /* ---- marking ---- */
 
-/* Finds an entry of t behind `up` that was not evicted and has e's tokens, with at most
- * n_more others behind them; -1: none. */
+/* Finds an entry of t after `up` that was not evicted and has e's tokens, with at most
+ * n_more others after them; -1: none. */
 static int32_t demo_radix_find(const demo_tree *t, int32_t up, const demo_entry *e, int32_t n_more) {
     for (int32_t i = 0; i < t->n; i++) {
         const demo_entry *x = &t->entries[i];

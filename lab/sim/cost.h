@@ -6,7 +6,7 @@
  *   prefill_pair_us + copied tokens x copy_us
  *          + swapped tokens x swap_us
  *
- * base is made of straight lines between points; behind the last the last line goes on.
+ * base is made of straight lines between points; after the last the last line goes on.
  * It holds the weights' traffic (flat, until there are rows enough) and the rows'
  * arithmetic. A pair is a row and a token that it attends to: a decode reads those keys
  * and values from memory, the rows of a prefill share them.
@@ -50,7 +50,7 @@ typedef struct step_work {
  * one of 4 does, and one of 8 half as much again. 0 <= i < COST_N_KNOTS. */
 enum { COST_N_KNOTS = 32 };
 int32_t cost_knot(int32_t i);
-/* Which knot `rows` >= 0 lies at or behind, and *part: how far on the way to the next
+/* Which knot `rows` >= 0 lies at or after, and *part: how far on the way to the next
  * one, from 0 up. */
 int32_t cost_knot_before(double rows, double *part);
 /* knots[0..COST_MAX_POINTS) = the knots below `most`, then `most`. Returns how many. */

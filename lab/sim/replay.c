@@ -16,7 +16,7 @@
  * A page is known by all tokens up to its end, and a later request asks for it when its
  * prompt begins with them. The page inside which a prompt ends is asked for, too, when a
  * later prompt ends inside it at the same token; other uses of a part of a page are not
- * foreseen. A page's next use is never later than that of a page behind it, so taking
+ * foreseen. A page's next use is never later than that of a page after it, so taking
  * leaves first does not stand in the rule's way.
  *
  * Where pages are used whole nothing finds more (tests/lab/sim/test_belady.c searches

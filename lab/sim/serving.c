@@ -129,7 +129,7 @@ static void serving_describe(void *context, const sched_task *t, sched_seq *d) {
     d->n_drafts = t->state != TASK_DECODE ? 0 : n < n_left ? n : n_left;
 }
 
-/* How many of n guesses behind n_known tokens of a request are right; depends on these,
+/* How many of n guesses after n_known tokens of a request are right; depends on these,
  * the acceptance and nothing else. */
 static int32_t serving_accepted(const serving_options *o, uint64_t request, int32_t n_known, int32_t n) {
     const uint32_t key[2] = {(uint32_t)request, (uint32_t)(request >> 32)};

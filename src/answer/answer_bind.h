@@ -25,7 +25,7 @@ bool answer_has_mark(const quire_request *r, str token);
 /* Opens the parser of a response that begins as `start` says; r, which outlives it, has
  * parts. QUIRE_NO_MEMORY. */
 quire_err answer_open_parser(const quire_request *r, output_start start, output_parser **out);
-/* What may stand around the answer of a response that begins so. */
+/* The reasoning and marks that may surround the answer of a response that begins so. */
 reasoning_frame answer_frame(const quire_request *r, output_start start);
 /* How the response to a rendered prompt begins: by what the prompt has after the last
  * text of a client. */

@@ -15,7 +15,7 @@ typedef struct rule_context {
     grammar_order order;
     grammar_numbers numbers;
     grammar_additional additional;
-    grammar_cache *cache; /* where only the tenant's own rules are found; NULL: there is none */
+    grammar_cache *cache; /* cache of compiled rules, by tenant; NULL: none */
     uint64_t tenant;
     const model_desc *model; /* NULL: not known */
     /* [n_ends] tokens that end the answer; a structural tag may name them last only */

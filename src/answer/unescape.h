@@ -48,8 +48,8 @@ typedef struct custom_input {
     unescape text; /* inside the string */
 } custom_input;
 
-/* Reads the next piece of the arguments of a call; a zeroed struct is one that has read
- * nothing. Appends what it adds to the input. QUIRE_NO_MEMORY. */
+/* Reads the next piece of the arguments of a call; a zeroed struct has read nothing
+ * yet. Appends what the piece adds to the input. QUIRE_NO_MEMORY. */
 quire_err custom_input_feed(custom_input *c, str piece, strbuf *out);
 
 #endif

@@ -135,7 +135,7 @@ typedef struct linear_spec {
 
 /* What an adapter changes of one loaded object; exactly one of w, nm and rows is set.
  *
- * w: with h the row that its product reads, as f32 in every compute mode (behind the
+ * w: with h the row that its product reads, as f32 in every compute mode (after the
  * norm, before the row is quantised), the product W h + bias becomes
  *   g (W h + scale B (A h)) + bias'
  * where W and bias' are those of `instead` and `bias` if they are given, and
@@ -221,7 +221,7 @@ typedef struct experts_use {
  * and scale set describes a plain decoder.
  *
  * A sequence may add programs of its own (batch_seq.mods): its mask sees what this spec
- * and the program both see, and its change of scores comes behind this spec's: s =
+ * and the program both see, and its change of scores comes after this spec's: s =
  * program(cap or slope(scale q . k)). A program's numbers are q_idx, the row's position;
  * kv_idx, the key's; h of n_heads, the query head in this layer; b, batch_seq.b; n_kv,
  * the keys that are there for the row: position + 1 where causal, else the sequence's
@@ -255,7 +255,7 @@ typedef struct attn_spec {
  *     n_own -
  *     1 before it come before all others. Each h chooses for itself: for KV head h.
  *   CHOOSE_POOLS  of the whole blocks those n_best / block whose last key has the highest
- *     score, as CHOOSE_KEYS; beside them the keys behind the last whole block.
+ *     score, as CHOOSE_KEYS; beside them the keys after the last whole block.
  *
  * All, where there are no more. Of equal ones the earlier; NaN loses to every number. */
 typedef struct choose_use {
@@ -287,7 +287,7 @@ typedef struct query_scale {
 } query_scale;
 
 /* What a layer does with its queries, keys and values before attention, in this order:
- * it norms them, clips them, rotates queries and keys (or norms behind that), and
+ * it norms them, clips them, rotates queries and keys (or norms after that), and
  * scales each query by its position. Then it stores keys and values. On a GPU this is
  * one kernel, a block for each row and head; norms over all heads take a block for the
  * row. */
@@ -377,7 +377,7 @@ typedef struct stream_gates_use {
  * in[m, h]]. Sums as in norm_linears. */
 typedef struct head_products_use {
     const head_linears *w; /* [N, K] for each of H heads */
-    int32_t n_kept;        /* elements of a head that out has as they are, behind its product */
+    int32_t n_kept;        /* elements of a head that out has as they are, after its product */
     buffer in;             /* [M, H (K + n_kept)] */
     buffer out;            /* [M, H (N + n_kept)] */
 } head_products_use;
@@ -717,7 +717,7 @@ typedef struct backend_ops {
      * up side by side, f in its epilogue. */
     void (*feed_forward)(backend *b, const feed_forward_use *use);
     /* x [M, D] += scale * norm(y); nm NULL: y itself. y keeps its values. For norms
-     * behind attention and feed-forward. On a GPU: one kernel, a block a row, which a
+     * after attention and feed-forward. On a GPU: one kernel, a block a row, which a
      * backend may join to the product that wrote y. */
     void (*norm_add)(backend *b, buffer y, const norm *nm, float scale, buffer x);
     /* out [M, D] = norm(x). out may be x. On a GPU: as norm_add. */

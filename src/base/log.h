@@ -37,8 +37,8 @@ void log_line(log_level level, const char *format, ...) __attribute__((format(pr
 /* A line with fields. */
 void log_event(log_level level, const char *message, const log_field *fields, size_t n_fields);
 
-/* Starts the thread that writes lines. NO_MEMORY: there is none, and callers write their
- * lines as before. One thread, once before log_stop. */
+/* Starts the thread that writes lines. NO_MEMORY: no thread was started; callers keep
+ * writing their own lines. One thread, once before log_stop. */
 quire_err log_start(void);
 /* Writes what waits, for a second at most, and ends the thread. Callers write their lines
  * again. */

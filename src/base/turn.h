@@ -36,7 +36,7 @@ typedef struct turn {
 /* Work after which turn_poll reads the clock: some 100 microseconds. */
 #define TURN_WORK 1024u
 
-/* t becomes the calling thread's turn; NULL: it has none any more. */
+/* Sets the calling thread's turn; NULL ends it. */
 void turn_begin(turn *t);
 /* Ends the slice if its time is over. QUIRE_CANCELLED: the result is not needed any more.
  * QUIRE_TOO_LARGE: past the limit. Who cannot forward the error drops it: the next poll
@@ -112,8 +112,8 @@ static inline void work_begin(work_meter *m) {
 }
 /* The slow part of work_add. */
 bool work_look(work_meter *m, uint32_t n);
-/* Before n units of work are done: whether they may be. False: the call gives up, and
- * each later work_add is false too. */
+/* Asks for n more units of work. False: they may not be done; the call gives up, and each
+ * later work_add returns false too. */
 static inline bool work_add(work_meter *m, uint32_t n) {
     if (m->n + n >= m->next) {
         return work_look(m, n);

@@ -14,9 +14,9 @@
 /* Zero-initialised: no conversation. */
 typedef struct chat_messages {
     strbuf json; /* an array of objects with a role and a content: the template's variable of that name */
-    /* of each assistant's message that names the answer that it was: the last
-     * CHAT_CALL_ID_BYTES of its first call's id or, where it has no such call, of its own
-     * member `id`, one after the other. A shorter id names nothing */
+    /* ids of earlier answers, by assistant's messages that name one: the last
+     * CHAT_CALL_ID_BYTES of the first call's id or, without such a call, of the
+     * message's own `id`, one after the other. Shorter ids are ignored */
     strbuf turn_ids;
     size_t last_end; /* in json: after the last message's text, inside its quotes; 0: it has no text */
 } chat_messages;

@@ -74,7 +74,7 @@ void chat_template_close(chat_template *t);
 /* Adds t to a set under a name, which lives as long; beyond its room nothing is added.
  * Before renders of any template of the set. */
 void chat_template_publish(const chat_template *t, str name, struct jinja_set *set);
-/* Finds its traits again, where they may depend on others that were published since. */
+/* Probes its traits again: they may depend on templates that were added since. */
 void chat_template_probe(chat_template *t);
 /* Renders with the variables of the JSON object variables_json (messages, tools,
  * add_generation_prompt, ...; JSON null is None), and with bos_token and eos_token where

@@ -42,8 +42,8 @@ enum { COMMAND_MEANING_BYTES = 320 };
 cli_options *command_options_new(const command *c);
 void command_options_free(cli_options *o);
 
-/* Writes the flag's default in `defaults`, a command's new options, as a command line has
- * it. Returns false if there is none to show. */
+/* Writes the flag's default, taken from a command's initial options, as on a command
+ * line. False: there is no default to show. */
 bool command_default(cli_options *defaults, const flag *f, char *out, size_t n);
 /* Writes the flag's meaning, with its default; defaults may be NULL: without. */
 void command_meaning(cli_options *defaults, const flag *f, char *out, size_t n);

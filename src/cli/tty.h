@@ -65,8 +65,8 @@ void tty_forget_interrupt(void);
  * reading. */
 typedef quire_err (*input_history_take)(void *user, str entry);
 
-/* Reads the newest entries, of INPUT_HISTORY_MAX_BYTES at most. A file that does not
- * exist has none. Bytes that are no UTF-8 become U+FFFD. IO: err names the file. */
+/* Reads the newest entries, of INPUT_HISTORY_MAX_BYTES at most. A missing file has no
+ * entries. Invalid UTF-8 becomes U+FFFD. IO: err names the file. */
 quire_err input_history_read(const char *path, input_history_take take, void *user, quire_error *err);
 /* Appends an entry. IO: err names the file. */
 quire_err input_history_add(const char *path, str entry, quire_error *err);

@@ -94,7 +94,7 @@ struct adapter; /* of a backend (backend.h) */
 typedef struct batch {
     int32_t n_rows; /* rows in use; buffers are sized for the limit given at open */
     int32_t n_seqs, n_out;
-    /* some rows are pooled: the pass leaves them behind the model's last norm
+    /* some rows are pooled: the pass leaves them after the model's last norm
      * (model_hidden) */
     bool wants_rows;
     const int32_t *tokens;    /* [n_rows] token id, or -1 - e: row e of embeddings */
@@ -115,7 +115,7 @@ typedef struct batch {
     const int16_t *row_adapters;
     const int32_t *out_rows; /* [n_out] rows whose logits are wanted, ascending */
     /* [n_rows] where attention adds the faults of a row's programs (attn_program.h),
-     * whose result is undefined then; the caller clears them. NULL: nobody asks */
+     * whose result is then undefined; the caller clears them. NULL: not wanted */
     atomic_uint *faults;
     int32_t n_work, n_merges, n_partials;
     const attn_item *work;    /* [n_work] */

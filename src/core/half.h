@@ -43,7 +43,7 @@ static inline uint8_t f32_to_e4m3(float f) {
     if (!(magnitude < 448.0f)) {
         return (uint8_t)(sign | (magnitude >= 448.0f ? 0x7eu : 0x7fu));
     }
-    /* The exponent's bias shrinks from 127 to 7; what lies behind three bits of fraction
+    /* The exponent's bias shrinks from 127 to 7; what lies after three bits of fraction
      * is rounded: of subnormals by adding a number whose last bit is theirs, of others in
      * the bits, where a carry into the exponent is right. */
     if (magnitude < 0x1p-6f) {

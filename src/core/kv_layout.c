@@ -191,7 +191,7 @@ static quire_err cut_best(const model_desc *d, const int16_t *order, kv_layout *
 }
 
 /* Places the units of a state from byte `at` of its group's pages on, or from the next
- * page where the first does not fit any more. Returns the byte behind the last; -1: that
+ * page where the first does not fit any more. Returns the byte after the last; -1: that
  * is too many pages. */
 static int64_t place_units(kv_state_place *s, int64_t page_bytes, int64_t at) {
     int64_t left = page_bytes - at % page_bytes, n_here = left / s->unit_bytes;

@@ -52,7 +52,7 @@ typedef struct kv_plane {
     int64_t row_bytes;
     int32_t scale_bytes; /* a row's scale: 4 for F8_E4M3, I8 and I4, else 0 */
     /* n_heads * page_tokens * (row_bytes + scale_bytes), rounded up to 64; a head's
-     * scales behind its rows */
+     * scales after its rows */
     int64_t bytes;
     int64_t offset; /* from the page's start */
 } kv_plane;

@@ -22,7 +22,7 @@ static const float TANH_POLY[TANH_DEGREE + 1] = {-0x1.555534p-2f, 0x1.110768p-3f
 #define TANH_SMALL 0.625f
 
 /* The upper tail of the normal distribution, 1/2 erfc(a / sqrt(2)) = exp(P(a)) for 0 <= a
- * < GELU_HIGHEST; taken as 0 behind it. */
+ * < GELU_HIGHEST; taken as 0 after it. */
 #define GELU_DEGREE 9
 static const float GELU_POLY[GELU_DEGREE + 1] = {
     -0x1.62e43p-1f,  -0x1.988488p-1f,  -0x1.45eebp-2f, -0x1.2a308cp-5f,  0x1.415f8ep-8f,

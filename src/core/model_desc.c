@@ -432,7 +432,7 @@ quire_err desc_check(const model_desc *d, quire_error *err) {
         return err_set(err, QUIRE_INVALID, -1, "unknown activation function");
     }
     if (d->activation == ACT_XIELU && !d->ungated) {
-        return err_set(err, QUIRE_UNSUPPORTED, -1, "xIELU behind a gate is not supported");
+        return err_set(err, QUIRE_UNSUPPORTED, -1, "xIELU after a gate is not supported");
     }
     TRY(check_ropes(d, err));
     TRY(check_chosen(d, err));

@@ -132,7 +132,7 @@ typedef struct layer_desc {
     const layer_step *steps;
     /* numbers in the list of caches, or NO_CACHE: of attention, of a recurrence and of the
      * short convolution before it (of a layer that attends: of what makes its index keys), of
-     * a second attention or an index, of the last tokens and of the convolution behind their
+     * a second attention or an index, of the last tokens and of the convolution after their
      * n-grams */
     int16_t caches[LAYER_CACHES];
     int16_t rope;      /* number of its rotary table, or NO_ROPE */
@@ -174,7 +174,7 @@ typedef enum qk_norm_kind {
  * each KV head its queries, its key, its value. GGUF has the first. */
 typedef enum qkv_order { QKV_STACKED, QKV_GROUPED } qkv_order;
 
-/* What attention's result is multiplied with, before the product behind it: a product of
+/* What attention's result is multiplied with, before the product after it: a product of
  * the rows that queries are made of, through a function. */
 typedef enum attend_gate {
     ATTEND_NO_GATE,
@@ -190,8 +190,8 @@ typedef struct norm_desc {
     bool plain_last;   /* but for the last norm, whose weights are w */
     bool bare;         /* they have no weights */
     bool inner;        /* others stand before the last products of attention and MLP (BitNet) */
-    float post_eps;    /* of the norms behind attention and MLP; 0: norm_eps */
-    int32_t gate_rank; /* of the gates behind norms, in lists of steps that have some */
+    float post_eps;    /* of the norms after attention and MLP; 0: norm_eps */
+    int32_t gate_rank; /* of the gates after norms, in lists of steps that have some */
     bool post_weighed; /* these are of NORM_RMS_WEIGHED, or have no weights where files name none */
 } norm_desc;
 
@@ -236,7 +236,7 @@ typedef struct latent_desc {
     int32_t q_rank; /* of the latent that queries are products of; 0: of the row itself */
     int32_t rank, d_nope, d_rope, d_value;
     float eps;                   /* of both latents' norms */
-    float q_scale, latent_scale; /* of the queries, and of the latent behind its norm; 0: 1 */
+    float q_scale, latent_scale; /* of the queries, and of the latent after its norm; 0: 1 */
     /* layers without a rotary table have no rotary part: keys' d_nope + d_rope elements are
      * products of the latent, and caches keep its rank alone (Mistral Large 4) */
     bool rotary_folds;
@@ -325,7 +325,7 @@ typedef struct streams_desc {
  * 0: there are none. */
 typedef struct ngram_desc {
     int32_t n, n_heads, d_head; /* longest n-gram; rows that each reads, and their elements */
-    int32_t n_taps;             /* of the convolution behind, over every n-th token */
+    int32_t n_taps;             /* of the convolution after, over every n-th token */
     int32_t end;
     int32_t layer;
     int32_t n_rows, rows_each; /* of the table, and of each of its parts but the last */
@@ -375,7 +375,7 @@ typedef struct moe_desc {
     activation activation;
     bool interleaved; /* a checkpoint's gate and up rows alternate */
     bool transposed;  /* a checkpoint's stacked experts are [n_in, n_out] */
-    /* as many experts for images that a checkpoint has behind those of the text: its
+    /* as many experts for images that a checkpoint has after those of the text: its
      * routers are [n_in, n_out], its correction biases have a second row (ERNIE 4.5 VL) */
     int32_t n_image_experts;
     int32_t n_identity; /* of a layer's experts the last: they give the row that they read */
@@ -394,13 +394,13 @@ typedef struct mamba_desc {
     int32_t step_rank;         /* Mamba-1: width of the time step before its last product */
     activation activation;     /* of the convolution; of z in Mamba-1 */
     mamba_norms inner_norms;   /* Mamba-1: of time step, B and C */
-    float inner_eps;           /* of these norms, or of that behind the heads */
-    int32_t n_norm_groups;     /* Mamba-2: stretches of the norm behind the heads; 0: there is no norm */
+    float inner_eps;           /* of these norms, or of that after the heads */
+    int32_t n_norm_groups;     /* Mamba-2: stretches of the norm after the heads; 0: there is no norm */
     bool norm_first;           /* Mamba-2: that norm comes before z is multiplied in, not after it */
     float step_least;          /* Mamba-2: the time step is clamped from here */
     float step_most;           /* to here; 0: it is not clamped */
     float in_scale, out_scale; /* of the rows that it reads, and of those it gives; 0: 1 */
-    float scales[5];           /* Mamba-2: of z, x, B, C and time step behind the first product; 0: 1 */
+    float scales[5];           /* Mamba-2: of z, x, B, C and time step after the first product; 0: 1 */
 } mamba_desc;
 
 #define DESC_MAX_SHARED_BLOCKS 16
@@ -466,7 +466,7 @@ typedef enum row_function {
     N_ROW_FUNCTIONS
 } row_function;
 
-/* A step behind the pooling of a row. */
+/* A step after the pooling of a row. */
 typedef struct pooled_step {
     /* f(W row + bias); the row divided by its length; f of a layer norm with weight and
      * bias; a softmax over the row */
@@ -522,7 +522,7 @@ typedef struct model_desc {
     compute_mode auto_compute;
     bool has_fp8_kv; /* the checkpoint says that its keys and values are kept as FP8 */
     int64_t n_params, weight_bytes, weight_bytes_of[N_DTYPES];
-    /* layers behind the last that guess later tokens: left out (model/left_out.h) */
+    /* layers after the last that guess later tokens: left out (model/left_out.h) */
     int32_t n_next_token_layers;
     /* tensors of these, of towers for images and sound, and of what has the names: */
     int32_t n_left_out;
@@ -577,7 +577,7 @@ int32_t desc_widest_ff(const model_desc *d);
 bool desc_scales_by_length(const model_desc *d);
 /* Whether it continues a text: else it gives rows only, which are pooled. */
 bool desc_gives_tokens(const model_desc *d);
-/* Elements of a pooled row behind the steps: an embedding's, or its scores. */
+/* Elements of a pooled row after the steps: an embedding's, or its scores. */
 int32_t desc_pooled_width(const model_desc *d);
 /* The first layer that attends, or NULL: what a line for people says of a model. */
 const layer_desc *desc_attention_layer(const model_desc *d);

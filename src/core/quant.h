@@ -179,8 +179,8 @@ typedef struct quant_codes {
  * of the type's block, at most QUANT_SUPER. Any thread. */
 void quant_split(dtype t, const uint8_t *blocks, size_t n, quant_codes *out);
 
-/* 256 elements of a type whose form is of a grid: the numbers of its rows, and signs,
- * that of element 8i + j in bit j of sign[i]. */
+/* 256 elements of a grid type: row numbers, and signs: bit j of sign[i] is that of
+ * element 8i + j. */
 typedef struct quant_rows {
     uint16_t row[QUANT_SUPER / 4];
     uint8_t sign[QUANT_SUPER / 8];

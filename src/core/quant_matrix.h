@@ -63,12 +63,12 @@ typedef struct quant_matrix {
     const int32_t *group_of;
     bool runs_on; /* groups run on from row to row: that of (row, i) is (row * n_in + i) / group */
     float factor;
-    /* The rows that are meant, as weight_part has them (loader.h): row r is first + r /
-     * block * step + r % block. */
+    /* Which of the stored rows belong to it, as in weight_part (loader.h): row r is first
+     * + r / block * step + r % block. */
     int64_t first, block, step;
 } quant_matrix;
 
-/* The row of all that codes hold which is row r of those that are meant. */
+/* The number among all rows that codes hold of the matrix's row r. */
 static inline int64_t quant_matrix_row(const quant_matrix *m, int64_t r) {
     return m->first + r / m->block * m->step + r % m->block;
 }

@@ -28,7 +28,7 @@ static bool expr_lex_is_letter(char c) {
     return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_';
 }
 
-/* The character n behind the current one; 0 at the end. */
+/* The character n after the current one; 0 at the end. */
 static char expr_lex_peek(const expr_lexer *l, size_t n) {
     return l->at + n < l->text.n ? l->text.p[l->at + n] : '\0';
 }
@@ -92,7 +92,7 @@ static quire_err expr_lex_read_number(expr_lexer *l, expr_word *out) {
         skip_digits(l);
     }
     if (expr_lex_is_letter(expr_lex_peek(l, 0)) || expr_lex_peek(l, 0) == '.') {
-        return expr_error(l->err, (int32_t)l->at + 1, "'%c' cannot stand behind a number",
+        return expr_error(l->err, (int32_t)l->at + 1, "'%c' cannot follow a number",
                           expr_lex_peek(l, 0));
     }
     out->text = (str){l->text.p + start, l->at - start};

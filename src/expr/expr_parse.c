@@ -127,7 +127,7 @@ static quire_err parse_element(parser *p, const expr_word *name, int32_t array, 
     for (int32_t i = 0; i < a->n_dims; i++) {
         if (p->word.token != EXPR_OPEN_INDEX) {
             return expr_error(p->lexer.err, column(p),
-                              "'%s' has %d dimensions, and %d indices stand behind it", a->name,
+                              "'%s' has %d dimensions, and %d indices follow it", a->name,
                               (int)a->n_dims, (int)i);
         }
         TRY(expr_parse_advance(p));
@@ -140,7 +140,7 @@ static quire_err parse_element(parser *p, const expr_word *name, int32_t array, 
         TRY(expr_parse_take(p, EXPR_CLOSE_INDEX, "']'"));
     }
     if (p->word.token == EXPR_OPEN_INDEX) {
-        return expr_error(p->lexer.err, column(p), "'%s' has %d dimensions, and more indices stand behind it",
+        return expr_error(p->lexer.err, column(p), "'%s' has %d dimensions, and more indices follow it",
                           a->name, (int)a->n_dims);
     }
     return add_node(p, node, out);
@@ -153,7 +153,7 @@ static quire_err expr_parse_call(parser *p, const expr_word *name, int32_t funct
                       .n_children = functions[function].n_arguments};
     bool any_float = false,
          keeps_integers = function == EXPR_FN_ABS || function == EXPR_FN_MIN || function == EXPR_FN_MAX;
-    TRY(expr_parse_take(p, EXPR_OPEN, "'(' behind a function's name"));
+    TRY(expr_parse_take(p, EXPR_OPEN, "'(' after a function's name"));
     for (int32_t i = 0; i < node.n_children; i++) {
         if (i > 0) {
             TRY(expr_parse_take(p, EXPR_COMMA, "',' and a second argument"));
@@ -161,7 +161,7 @@ static quire_err expr_parse_call(parser *p, const expr_word *name, int32_t funct
         TRY(parse_inner(p, &node.child[i]));
         any_float = any_float || expr_parse_is_float(p, node.child[i]);
     }
-    TRY(expr_parse_take(p, EXPR_CLOSE, "')' behind the last argument"));
+    TRY(expr_parse_take(p, EXPR_CLOSE, "')' after the last argument"));
     node.type = keeps_integers && !any_float ? EXPR_INT : EXPR_FLOAT;
     return add_node(p, node, out);
 }

@@ -29,7 +29,7 @@ typedef struct adapter_patterns {
 } adapter_patterns;
 
 void adapter_patterns_deinit(adapter_patterns *p);
-/* Adds a key behind the others. QUIRE_BAD_FILE for one that is no expression,
+/* Adds a key after the others. QUIRE_BAD_FILE for one that is no expression,
  * QUIRE_TOO_LARGE for one that is too long, or one too many; where: of the message. */
 quire_err adapter_patterns_add(adapter_patterns *p, str key, double value, const char *where,
                                quire_error *err);

@@ -41,8 +41,8 @@ typedef struct model_overrides {
     const char *hf, *kv, *quantise;
 } model_overrides;
 
-/* Whoever watches the tensors being loaded: gets the part that is, from 0 to 1, and returns
- * whether to go on. progress NULL: nobody does. */
+/* Watches a load: called with the part of the tensors that is loaded, from 0 to 1;
+ * returns whether to go on. progress may be NULL. */
 typedef struct load_watch {
     bool (*progress)(void *user, double part);
     void *user;

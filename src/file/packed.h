@@ -58,8 +58,8 @@ typedef struct packed_header {
     uint8_t header_digest[SHA256_BYTES]; /* of all fields before it */
 } packed_header;
 
-/* The blocks of an open packed model that have checksums; 0: it has none, or those that
- * it has are damaged. */
+/* The blocks of an open packed model that have checksums; 0: it has no checksums, or
+ * they are damaged. */
 int32_t packed_n_blocks(const model_file *f);
 /* Whether a block's bytes are those that were written. Reads PACKED_BLOCK bytes. Any
  * thread. */

@@ -211,7 +211,7 @@ static size_t string_end(parser *p) {
     return end;
 }
 
-/* Behind the opening quote of the range's second string. */
+/* After the opening quote of the range's second string. */
 static uint32_t parse_range(parser *p, uint32_t lo) {
     uint32_t hi = p->at < p->text.n ? lark_take_char(p) : 0;
     if (lark_ok(p) && (!lark_take(p, "\"") || hi < lo)) {

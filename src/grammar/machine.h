@@ -103,8 +103,8 @@ typedef struct machine {
 /* account: where its memory comes from; NULL: none. QUIRE_TOO_LARGE, QUIRE_NO_MEMORY. */
 quire_err machine_init(machine *m, const nfa *a, size_t max_bytes, area_account *account);
 void machine_deinit(machine *m);
-/* Begins an operation of the calling thread. One within a step does what fits into its
- * room (base/turn.h); another does no more transitions after those of `slice`
+/* Begins an operation of the calling thread. Within a step it does what fits into the
+ * room (base/turn.h); elsewhere it stops after the transitions of `slice`
  * configurations. */
 void machine_begin(machine *m, uint64_t slice);
 void machine_end(machine *m);
@@ -166,7 +166,7 @@ void machine_read_mark(machine *m, const machine_config *c, uint8_t byte);
  * comma. */
 void machine_object_next(machine *m, uint32_t node, uint32_t tally, uint32_t stack, uint32_t fresh);
 void machine_object_part(machine *m, uint32_t node, uint32_t tally, uint32_t stack, uint32_t fresh);
-/* Behind the name of an open member: stack's top cell holds the name. */
+/* After the name of an open member: stack's top cell holds the name. */
 void machine_object_named(machine *m, uint32_t node, uint32_t stack);
 void machine_array_next(machine *m, uint32_t node, uint32_t tally, uint32_t stack, uint32_t fresh);
 void machine_array_part(machine *m, uint32_t node, uint32_t tally, uint32_t stack, uint32_t fresh);

@@ -146,7 +146,7 @@ static fit escaped_fit(const reader *r, uint32_t lo, uint32_t hi, uint32_t *to) 
     return f == FIT_NONE ? FIT_NONE : FIT_PART;
 }
 
-/* Behind character c, which does not matter where the phase is settled. */
+/* After character c, which does not matter where the phase is settled. */
 static void done(reader *r, uint32_t c, uint32_t to) {
     if (r->node->op == NFA_CLASS) {
         machine_follow(r->m, r->node->next, 0, r->c.stack, 0);

@@ -118,7 +118,7 @@ typedef struct nfa_text {
     /* so many characters more complete the text from every state, where it has min;
      * NFA_NONE: unknown */
     uint32_t far;
-    uint32_t rich; /* the same of every number from this one on, whatever it has; NFA_NONE: unknown */
+    uint32_t rich; /* so does every number from this one on, min or not; NFA_NONE: unknown */
 } nfa_text;
 
 static inline uint32_t nfa_text_words(const nfa_text *t) {

@@ -22,8 +22,7 @@ typedef struct schema_reader {
     bool no_number, no_string, no_array, no_object; /* nothing of the type is possible */
 } schema_reader;
 
-/* schema_refuse at this schema's path; and: the value of a keyword isn't what it must
- * be. */
+/* schema_refuse at this schema's path; the other reports a keyword with a wrong value. */
 void reader_refuse(schema_reader *r, const char *keyword, const char *why);
 void reader_malformed(schema_reader *r, const char *keyword, const char *what);
 /* The expression of the schema v below this one: at keyword/token, token may be NULL; at

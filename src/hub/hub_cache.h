@@ -58,9 +58,9 @@ void hub_unlock(int fd);
 
 /* ---- the repositories and snapshots in the cache, for its list and for removals ---- */
 
-/* Calls visit for every entry of a directory but "." and "..", until it fails: then with
- * that error. A directory that is not there has none. IO: the directory cannot be read;
- * err names it. */
+/* Calls visit for every entry of a directory but "." and "..", until it fails: then
+ * with that error. A missing directory has no entries. IO: the directory cannot be
+ * read; err names it. */
 typedef quire_err (*hub_visit)(void *user, const char *name);
 quire_err hub_visit_all(const char *directory, hub_visit visit, void *user, quire_error *err);
 

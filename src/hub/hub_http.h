@@ -35,8 +35,8 @@ typedef struct hub_reply {
     int64_t range_from, range_total; /* Content-Range; -1: not said */
 } hub_reply;
 
-/* A status and head have come; what of a body that is wanted comes next. Any error ends
- * the exchange, and is its result. */
+/* Receives a response: its status and headers first, then the wanted part of its body. An
+ * error that it returns ends the exchange and is its result. */
 typedef struct hub_receiver {
     /* called once, before `add`, where the status is 200 or 206, or any that is wanted;
      * NULL: nothing is to be done */

@@ -43,8 +43,8 @@ typedef struct hub_gguf {
     int32_t part, n_parts;
 } hub_gguf;
 
-/* False: the path is not that of a model in GGUF: another file, or one that only goes
- * with a model (mmproj, imatrix). */
+/* False: the path names no GGUF model, or a file that only accompanies one (mmproj,
+ * imatrix). */
 bool hub_gguf_read(str path, hub_gguf *out);
 /* Without regard to case. */
 bool hub_quant_same(str a, str b);

@@ -28,8 +28,8 @@
 
 typedef struct jinja_program jinja_program;
 
-/* The origin of a byte of a text. What is made of a byte (its other case, its escape) has
- * that byte's. */
+/* The origin of a byte of a text. Whatever is made from a byte (its other case, its
+ * escape) keeps that byte's origin. */
 enum { JINJA_TEMPLATE = 0, JINJA_INPUT = 1 /* of the variables */ };
 
 /* Bytes [start, end) of a text. */
@@ -43,8 +43,8 @@ typedef struct jinja_spans {
     size_t n, cap;
 } jinja_spans;
 
-/* A text of the variables that is the value of a member of this name and one of these
- * words counts as the template's. Its pointers live as long as the program. */
+/* Where a member of this name in the variables has one of these words as its value,
+ * that text counts as the template's. Its pointers live as long as the program. */
 typedef struct jinja_words {
     const char *member; /* NULL: there are none */
     const char *const *words;
@@ -74,8 +74,8 @@ quire_err jinja_open(str source, jinja_options options, jinja_program **out, qui
 void jinja_close(jinja_program *p);
 /* Whether it includes, imports or extends another template. */
 bool jinja_uses_others(const jinja_program *p);
-/* Defines a text that renders have as a variable of that name, where their variables have
- * none. Called before the first render. text is copied. QUIRE_NO_MEMORY. */
+/* Defines a text variable for all renders whose own variables lack that name. Called
+ * before the first render. text is copied. QUIRE_NO_MEMORY. */
 quire_err jinja_define(jinja_program *p, const char *name, str text);
 void jinja_spans_deinit(jinja_spans *s);
 /* Renders with the members of the JSON object variables_json as variables. Appends to
@@ -85,8 +85,8 @@ void jinja_spans_deinit(jinja_spans *s);
  * local time. */
 quire_err jinja_render(const jinja_program *p, str variables_json, const struct tm *now, strbuf *out,
                        jinja_spans *input, quire_error *err);
-/* The same, at the local time and without spans, in *steps_left steps at most (from 0 to
- * JINJA_MAX_STEPS), of which it takes those that it did, also if it fails. */
+/* The same, at the local time and without spans, within *steps_left steps (0 to
+ * JINJA_MAX_STEPS), from which it subtracts those it took, also on failure. */
 quire_err jinja_render_within(const jinja_program *p, str variables_json, int64_t *steps_left, strbuf *out,
                               quire_error *err);
 

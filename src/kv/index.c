@@ -246,7 +246,7 @@ void kv_index_prune(kv_index *ix, int32_t e) {
 
 /* ---- trees of states alone: entries have no pages that would end with them ---- */
 
-/* Whether a path ends at e or a state is kept behind its tokens or a part of them. */
+/* Whether a path ends at e or a state is kept after its tokens or a part of them. */
 static bool leads_to_state(const kv_index *ix, int32_t e) {
     const kv_snapshots *s = &ix->snapshots;
     const kv_entry *entry = kv_tree_entry(&ix->tree, e);

@@ -219,7 +219,7 @@ static int32_t index_view_entry_back(const kv_index *ix, const kv_path *path, in
     return e;
 }
 
-/* How many of the path's first `at` tokens lie behind the last snapshot before them.
+/* How many of the path's first `at` tokens lie after the last snapshot before them.
  * tail: those of its last page. */
 static int32_t tokens_saved(const kv_index *ix, const kv_path *path, int32_t at, const int32_t *tail) {
     const kv_snapshots *s = &ix->snapshots;

@@ -1,5 +1,5 @@
 /* Sigmoid mixtures whose layers with windows rotate and whose others have no positions.
- * AFMoE (Trinity): an output gate, norms behind both halves of a layer. Beam: both, the
+ * AFMoE (Trinity): an output gate, norms after both halves of a layer. Beam: both, the
  * gate with a bias a head, and a residual scaled by depth. Kolibri 1: the same norms,
  * experts chosen by their logits. Flint: sinks in all layers. */
 #include <math.h>

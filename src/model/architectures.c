@@ -62,7 +62,7 @@ static const refused_arch refused_table[] = {
     {"HYV4ForCausalLM", NULL, "hyper-connections of four streams around latent attention with sinks"},
     {"HrmTextForCausalLM", "hrm_text", "two stacks of layers that run in nested cycles"},
     {"InklingForConditionalGeneration", NULL,
-     "relative positions as logits of their own, and short convolutions behind every block"},
+     "relative positions as logits of their own, and short convolutions after every block"},
     {"RwkvForCausalLM", NULL, "RWKV's recurrence over weighted values"},
     {"ZayaForCausalLM", NULL, "convolved queries and keys, and values of which half come a token late"},
 };

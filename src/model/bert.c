@@ -1,6 +1,6 @@
-/* BERT: Devlin et al. 2018, arXiv:1810.04805: rows see each other both ways, norms behind
+/* BERT: Devlin et al. 2018, arXiv:1810.04805: rows see each other both ways, norms after
  * both halves of a layer, learned positions and token types. RoBERTa: arXiv:1907.11692:
- * positions begin behind the padding's. Nomic Embed: arXiv:2402.01613: rotary positions,
+ * positions begin after the padding's. Nomic Embed: arXiv:2402.01613: rotary positions,
  * gated, no biases. */
 #include <stdio.h>
 

@@ -173,7 +173,7 @@ static quire_err attention_load_biased_gate(binding *b, attention_parts *w) {
                                 b->d->d_model, &w->gate);
 }
 
-/* What stands between the result and the product behind it: a norm, a gate. */
+/* What stands between the result and the product after it: a norm, a gate. */
 static quire_err attention_load_gate(binding *b, attention_parts *w) {
     const attend_gate gate = b->d->attend.gate;
     if (b->d->norm.inner) {

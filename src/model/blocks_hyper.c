@@ -15,7 +15,7 @@
 #include "base/mem.h"
 #include "model/decoder.h"
 
-/* What reads the streams, and what writes them behind it. */
+/* What reads the streams, and what writes them after it. */
 typedef struct stream_gate {
     buffer streams, normed, low, gates;
     const norm *nm;
@@ -150,7 +150,7 @@ quire_err streams_write_bind(binding *b, const layer_step *s) {
     return binding_emit(b, (decoder_op){.run = scatter_run, .own = use});
 }
 
-/* ---- before the first layer, and behind the last ---- */
+/* ---- before the first layer, and after the last ---- */
 
 static void hyper_begin_run(const pass *p, const decoder_op *o) {
     for (int32_t i = 0; i < p->d->streams.n; i++) {

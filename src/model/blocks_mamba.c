@@ -1,4 +1,4 @@
-/* Mamba's mixers: a selective state space behind a short convolution, gated. Mamba-1: Gu
+/* Mamba's mixers: a selective state space after a short convolution, gated. Mamba-1: Gu
  * and Dao 2023, arXiv:2312.00752; Mamba-2: Dao and Gu 2024, arXiv:2405.21060.
  *
  *   Mamba-1                               Mamba-2

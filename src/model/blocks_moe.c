@@ -314,7 +314,7 @@ static quire_err mlp_load(binding *b, int32_t f, linear **gate, linear **up, lin
     return binding_linear(b, W_DOWN, width, f, down);
 }
 
-/* The first half of the part, and the norm behind it. */
+/* The first half of the part, and the norm after it. */
 typedef struct mlp_block {
     feed_forward_use use;
     linear_use halves[2];  /* gate and up, where the gate is scaled before its function; w NULL: it is not */

@@ -3,7 +3,7 @@
  * 3n has both.
  *
  * Before a layer each stream i gets a prediction p_i = s_i + sum over j of c_ij s_j. The
- * layer computes with that of the active one; behind it every stream is p_i + (c_i + 1)
+ * layer computes with that of the active one; after it every stream is p_i + (c_i + 1)
  * times the layer's result less the active prediction. Coefficients are products of m =
  * tanh(router(norm(x) / D)), x the active stream or the layer's result. */
 #include <assert.h>
@@ -243,7 +243,7 @@ quire_err join_bind(binding *b, const layer_step *s) {
     return binding_emit(b, (decoder_op){.run = join_run, .in = in.at, .nm = in.nm, .out = b->rows[s->to].at});
 }
 
-/* ---- before the first layer and behind the last ---- */
+/* ---- before the first layer and after the last ---- */
 
 /* What makes rows as large as the first stream: a row becomes its bare norm times the
  * root of the mean square of the first stream. */

@@ -1,5 +1,5 @@
 /* Command R and R+, Command R7B (Cohere 2): attention and feed-forward side by side
- * behind one layer norm without bias; Cohere 2 has windows on all but every fourth layer,
+ * after one layer norm without bias; Cohere 2 has windows on all but every fourth layer,
  * which has no positions. Its mixture of experts; the text of North, a vision model. */
 #include "model/architectures.h"
 

@@ -71,7 +71,7 @@ static quire_err find_hf(const config *c, const char *path, size_t n, find_fn fi
     return find(c->f, key, out);
 }
 
-/* What GGUF has no key for, --override-kv sets by config.json's name behind the
+/* What GGUF has no key for, --override-kv sets by config.json's name after the
  * architecture's. */
 static quire_err find_set(const config *c, const char *path, size_t n, find_fn find, void *out,
                           char key[MAX_KEY]) {

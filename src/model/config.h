@@ -1,10 +1,10 @@
-/* A reader of a model's numbers: GGUF's metadata or config.json behind one set of calls.
+/* A reader of a model's numbers: GGUF's metadata or config.json after one set of calls.
  *
- * Every call takes two keys. gguf is the part behind the architecture's name
+ * Every call takes two keys. gguf is the part after the architecture's name
  * ("block_count"). hf is a dotted path of config.json, or several with '|' between them,
  * of which the first that is there counts ("hidden_size|n_embd"); inside "text_config"
  * first, where the file has one. NULL: that format never has the number; for a GGUF file
- * --override-kv can set it then, by config.json's name behind the architecture's. An
+ * --override-kv can set it then, by config.json's name after the architecture's. An
  * absent key leaves *out as it is. A value of another type or out of range is
  * QUIRE_BAD_FILE, and the error names the file and the key. */
 #ifndef MODEL_CONFIG_H
@@ -49,8 +49,8 @@ quire_err config_f32(const config *c, const char *gguf, const char *hf, float *o
 /* a number is true unless it is 0 */
 quire_err config_bool(const config *c, const char *gguf, const char *hf, bool *out);
 quire_err config_str(const config *c, const char *gguf, const char *hf, str *out);
-/* The same for a number of which config.json may say that there is none: null makes *out
- * 0. An explicit 0 of config.json is refused. */
+/* The same for a number that config.json may set to null, which makes *out 0. An
+ * explicit 0 of config.json is refused. */
 quire_err config_i32_or_none(const config *c, const char *gguf, const char *hf, int32_t *out);
 quire_err config_f32_or_none(const config *c, const char *gguf, const char *hf, float *out);
 /* The number of a layer, or -1, which stands for the last. */
@@ -114,8 +114,8 @@ quire_err config_decoder(const config *c, decoder_shape *s, model_desc *d);
 /* KV heads by the rows of a GGUF file's first attn_k: some files' head_count_kv counts
  * query heads. */
 void config_kv_heads_of_tensor(const config *c, model_desc *d);
-/* GGUF files of some architectures say a feed-forward width that is not theirs: takes
- * that of the first layer's tensor. */
+/* Some architectures' GGUF files state a wrong feed-forward width: takes it from the
+ * first layer's tensor. */
 quire_err config_ff_of_tensor(const config *c, model_desc *d);
 /* The rows of a tensor of a GGUF file (of layer %d the first that has it), packed or not;
  * 0: there is none. */
@@ -204,9 +204,9 @@ quire_err config_llama(const config *c, rope_pairs hf, rope_pairs gguf, model_de
 /* ---- config_latent.c ---- */
 
 /* Reads the widths of latent attention into d->latent, which holds the architecture's
- * defaults. Behind config_decoder of a shape with own_heads. */
+ * defaults. After config_decoder of a shape with own_heads. */
 quire_err config_latent(const config *c, model_desc *d);
-/* Gives a layer a cache of latents and its attention, or experts behind it where it has
+/* Gives a layer a cache of latents and its attention, or experts after it where it has
  * some. */
 void config_set_latent(model_desc *d, int32_t layer);
 /* Adds the one rotary table of such layers, and sets the scale of scores. hf: which
@@ -219,7 +219,7 @@ quire_err config_latent_rotary(const config *c, model_desc *d, rope_pairs hf, ro
 quire_err config_latents(const config *c, const latent_desc *usual, rope_pairs hf, rope_pairs gguf,
                          model_desc *d);
 /* Reads how rows choose their keys (DeepSeek-V3.2), and gives the layers that do a cache
- * for it. Behind config_latents, and behind config_set_states. usual: what config.json
+ * for it. After config_latents, and after config_set_states. usual: what config.json
  * leaves out. pairs: which elements of an index head rotate together. */
 quire_err config_index(const config *c, index_desc usual, rope_pairs pairs, model_desc *d);
 /* Whether a layer chooses, and does not take the choice of a layer before it:
@@ -253,7 +253,7 @@ quire_err config_period(const config *c, const char *gguf, const char *hf, int32
 quire_err config_window_layers(const config *c, const model_desc *d, int32_t period, int32_t full_at,
                                bool *is_window);
 /* A list of config.json with a text for each layer must have as many, where it is there;
- * next-token layers behind them may have some too. */
+ * next-token layers after them may have some too. */
 quire_err config_check_types(const config *c, const model_desc *d, const char *key);
 /* Gives these layers the window, and the others none. */
 quire_err config_windows(const config *c, int32_t window, int32_t period, int32_t full_at, model_desc *d);

@@ -33,7 +33,7 @@ static quire_err mamba_check_width(const config *c, const char *hf, const mamba_
                : config_bad_at(c, "ssm.inner_size", hf, "must give Mamba's mixer 1 to 131072 channels");
 }
 
-/* What both have: states, taps and the function behind the convolution. */
+/* What both have: states, taps and the function after the convolution. */
 static quire_err mamba_read_common(const config *c, model_desc *d) {
     const char *states = "state_size|mamba_d_state|ssm_state_size";
     mamba_desc *m = &d->mamba;

@@ -84,7 +84,7 @@ quire_err config_activation(const config *c, const char *hf, model_desc *d) {
                                  model_file_path(c->f), (int)(name.n < 40 ? name.n : 40), name.p);
 }
 
-/* A number for each layer, or for the next-token layers behind them too: a list, or one
+/* A number for each layer, or for the next-token layers after them too: a list, or one
  * for all. The first comes in as what counts where the file has none. */
 static quire_err config_read_layers(const config *c, const char *gguf, const char *hf, const model_desc *d,
                                     int32_t n_layers, int32_t *out) {
@@ -146,7 +146,7 @@ static int32_t head_of_tensor(const config *c, const decoder_shape *s, int32_t d
     return tells ? (int32_t)(t->dims[0] / s->n_heads) : d_model / s->n_heads;
 }
 
-/* Next-token layers lie behind the others: GGUF's block_count counts them. */
+/* Next-token layers lie after the others: GGUF's block_count counts them. */
 static quire_err read_layer_counts(const config *c, decoder_shape *s, model_desc *d) {
     int32_t n_next = 0;
     s->n_layers = c->has_text && s->n_layers == 0 ? published_of(d->architecture)->n_layers : s->n_layers;

@@ -31,7 +31,7 @@ struct decoder_op {
     const void *own; /* weights of a block */
 };
 
-/* Buffers by what they hold and how wide they are: layers of one width share one. */
+/* Buffers by content. Layers of the same width share a buffer. */
 typedef enum buffer_role {
     BUFFER_ROW_X, /* rows of lists: X, A, B */
     BUFFER_ROW_A,
@@ -219,7 +219,7 @@ quire_err join_bind(binding *b, const layer_step *s);
 quire_err predict_bind(binding *b, const layer_step *s);
 quire_err correct_bind(binding *b, const layer_step *s);
 quire_err spread_bind(binding *b, const layer_step *s);
-/* Before the first layer: makes the streams of the residual; behind the last: makes it of
+/* Before the first layer: makes the streams of the residual; after the last: makes it of
  * them. */
 quire_err streams_bind(binding *b);
 quire_err streams_bind_end(binding *b);

@@ -1,6 +1,6 @@
 /* DeepSeek V2: arXiv:2405.04434, V3: arXiv:2412.19437, and models with their layers: Kimi K2
  * and K2.5, GLM-4.7 Flash, Mistral Small 4, Youtu, A.X K1. Latent attention everywhere; most
- * have mixtures of experts behind their first layers. DeepSeek V3.2: arXiv:2512.02556, and
+ * have mixtures of experts after their first layers. DeepSeek V3.2: arXiv:2512.02556, and
  * GLM-5: rows choose the keys that they read. LongCat Flash: arXiv:2509.01322: two
  * attentions and MLPs a layer, the experts beside them. */
 #include <math.h>
@@ -188,7 +188,7 @@ static quire_err describe_mistral4(const config *c, model_desc *d) {
     return deepseek_describe_experts(c, usual, 0, d);
 }
 
-/* A.X K1: a norm behind the experts. */
+/* A.X K1: a norm after the experts. */
 static quire_err describe_axk1(const config *c, model_desc *d) {
     TRY(describe_v3(c, d));
     for (int32_t i = 0; i < d->n_layers; i++) {

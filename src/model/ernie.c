@@ -1,5 +1,5 @@
 /* ERNIE 4.5: neighbouring elements of a head rotate together; its mixture of experts.
- * Hunyuan: norms of queries and keys behind rotary embedding; Hunyuan 3: before it, and a
+ * Hunyuan: norms of queries and keys after rotary embedding; Hunyuan 3: before it, and a
  * sigmoid mixture. MiniMax-M2: norms over all heads of queries and keys. */
 #include <math.h>
 
@@ -73,7 +73,7 @@ static quire_err describe_ernie_moe(const config *c, model_desc *d) {
     return QUIRE_OK;
 }
 
-/* ERNIE 4.5 VL: a row of text goes to the text's experts; behind them the file has as many
+/* ERNIE 4.5 VL: a row of text goes to the text's experts; after them the file has as many
  * for images, which are left out. */
 static quire_err describe_ernie_vl(const config *c, model_desc *d) {
     bool is_sparse[DESC_MAX_LAYERS];

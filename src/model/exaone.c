@@ -1,4 +1,4 @@
-/* EXAONE 4: arXiv:2507.11407: norms behind both halves of a layer, windows on three of
+/* EXAONE 4: arXiv:2507.11407: norms after both halves of a layer, windows on three of
  * four layers, no positions on the fourth. K-EXAONE: a sigmoid mixture of experts with the
  * same attention, and norms before both halves. */
 #include "model/architectures.h"
@@ -24,7 +24,7 @@ static quire_err read_period(const config *c, int32_t *period) {
     for (size_t i = 0; i < letters.n; i++) {
         if (letters.n > DESC_MAX_LAYERS || letters.p[i] != (i + 1 < letters.n ? 'L' : 'G')) {
             return config_unsupported(
-                c, "a sliding_window_pattern must be a number, or L's with a G behind them");
+                c, "a sliding_window_pattern must be a number, or L's followed by a G");
         }
     }
     *period = (int32_t)letters.n;

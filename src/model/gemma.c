@@ -1,5 +1,5 @@
 /* Gemma: arXiv:2403.08295. Gemma 2: 2408.00118: windows on every other layer, soft caps,
- * norms behind both halves of a layer; VaultGemma lacks these. Gemma 3: 2503.19786: five
+ * norms after both halves of a layer; VaultGemma lacks these. Gemma 3: 2503.19786: five
  * layers with windows and a rotary base of their own to one without, norms of queries and
  * keys. */
 #include <math.h>

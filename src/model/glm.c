@@ -1,6 +1,6 @@
-/* GLM-4 (9B, "chatglm" in GGUF), GLM-4-0414 and its norms behind both halves of a layer,
+/* GLM-4 (9B, "chatglm" in GGUF), GLM-4-0414 and its norms after both halves of a layer,
  * GLM-4.5: arXiv:2508.06471, a mixture of experts. dots.llm1: arXiv:2506.05767, and Solar
- * Open: the same mixture behind attention of their own. */
+ * Open: the same mixture after attention of their own. */
 #include "model/architectures.h"
 
 static const arch_names glm_names = {
@@ -57,7 +57,7 @@ static quire_err describe_glm4v(const config *c, model_desc *d) {
     return glm_describe_dense(c, 1.0f, steps_sandwich, d);
 }
 
-/* A sigmoid mixture behind n_dense dense layers. */
+/* A sigmoid mixture after n_dense dense layers. */
 static quire_err describe_mixture(const config *c, float rotary, int32_t n_dense, bool renormalise,
                                   model_desc *d) {
     decoder_shape s = {0};

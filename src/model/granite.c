@@ -1,7 +1,7 @@
 /* Granite 3: Llama with factors on embeddings, residuals, attention and logits; its
  * mixtures of experts; with windows and sinks. MiniCPM: arXiv:2404.06395: factors by
  * depth and by the width of a smaller model; MiniCPM 3, with latent attention. HyperCLOVA
- * X SEED: the same factors and norms behind both halves of a layer. */
+ * X SEED: the same factors and norms after both halves of a layer. */
 #include <math.h>
 
 #include "model/architectures.h"

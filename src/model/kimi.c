@@ -155,7 +155,7 @@ static quire_err kimi_read_delta(const config *c, int32_t n_heads, int32_t d_hea
     return QUIRE_OK;
 }
 
-/* Experts behind the first layers, latent attention where layers attend, the delta rule
+/* Experts after the first layers, latent attention where layers attend, the delta rule
  * elsewhere. */
 static quire_err kimi_end(const config *c, int32_t n_dense, int32_t d_ff, state_layers *s, model_desc *d) {
     if (d->layers[0].n_experts > 0) {

@@ -8,7 +8,7 @@
 #include "model/quant_method.h"
 #include "model/quantise_load.h"
 
-/* The text behind a prefix, or NULL. */
+/* The text after a prefix, or NULL. */
 static const char *behind(const char *name, const char *prefix) {
     size_t n = strlen(prefix);
     return strncmp(name, prefix, n) == 0 ? name + n : NULL;
@@ -20,7 +20,7 @@ static int32_t number_at(const char *text) {
     return n > 0 && n <= 4 && text[n] == '.' ? (int32_t)strtol(text, NULL, 10) : -1;
 }
 
-/* The number behind the first dot: "block.0.mlp" is of layer 0. Names without one are of
+/* The number after the first dot: "block.0.mlp" is of layer 0. Names without one are of
  * layer 0 too. */
 static int32_t second_number(const char *text) {
     const char *dot = strchr(text, '.');
@@ -88,7 +88,7 @@ static bool is_pooled(const model_desc *d, const char *root, const char *name) {
     return is;
 }
 
-/* Whether a tensor is of an expert behind those of the text. */
+/* Whether a tensor is of an expert after those of the text. */
 static bool is_for_images(const model_desc *d, const arch_names *names, const char *root, const char *name) {
     static const weight_role roles[] = {W_EXPERT_GATE, W_EXPERT_UP, W_EXPERT_DOWN};
     const int32_t n_text = d->moe.n_image_experts; /* there are as many */
@@ -103,7 +103,7 @@ static bool is_for_images(const model_desc *d, const arch_names *names, const ch
 }
 
 /* The pattern of arch_names.left_out that a checkpoint's tensor is named by. NULL: none,
- * or a step behind the pooling reads it. */
+ * or a step after the pooling reads it. */
 static const char *beside(const model_file *f, const model_desc *d, const arch_names *names, const char *root,
                           const char *name) {
     if (model_file_format(f) != MODEL_HF || is_pooled(d, root, name)) {

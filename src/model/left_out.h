@@ -2,7 +2,7 @@
  * layers, of towers for images and sound, and what an architecture's checkpoints hold
  * beside it (arch_names.left_out).
  *
- * Next-token layers guess the tokens behind the next one. Checkpoints have them behind
+ * Next-token layers guess the tokens after the next one. Checkpoints have them after
  * the last layer ("model.layers.46." of 46, "blk.46."), or under names of their own
  * ("model.mtp_block.0.", "mtp.layers.0."). GLM-4.5: arXiv:2508.06471. They are left out,
  * and counted, for drafters; nothing of them is read. */
@@ -17,7 +17,7 @@ typedef enum tensor_part { PART_TEXT, PART_NEXT_TOKEN, PART_TOWER, PART_BESIDE }
 
 /* To which part of a model a tensor belongs. names: the architecture's, NULL: Llama's.
  * root: what "model." is in this file (loader_root). d->n_next_token_layers: how many
- * there may be behind d's layers. *next_token: the number of its next-token layer, from
+ * there may be after d's layers. *next_token: the number of its next-token layer, from
  * 0. */
 tensor_part tensor_part_of(const model_file *f, const model_desc *d, const arch_names *names,
                            const char *root, const char *name, int32_t *next_token);

@@ -1,6 +1,6 @@
 /* LFM2 and its mixtures of experts: Amini et al. 2025, arXiv:2511.23404: most layers have
  * a gated short convolution in place of attention. LFM3: with windows, a gate on
- * attention, and norms behind both halves. */
+ * attention, and norms after both halves. */
 #include <stdio.h>
 
 #include "model/architectures.h"

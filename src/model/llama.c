@@ -146,7 +146,7 @@ const arch arch_jais2 = {.gguf = {"jais2"}, .hf = {"Jais2ForCausalLM"}, .describ
 /* ---- nanochat ---- */
 
 /* nanochat: norms without weights, embeddings and heads of queries and keys too, these
- * behind the rotation, which turns the other way. BitNet: arXiv:2504.12285: norms before
+ * after the rotation, which turns the other way. BitNet: arXiv:2504.12285: norms before
  * both last products of a layer. Both square what ReLU gives. */
 
 static const arch_names nanochat_names = {

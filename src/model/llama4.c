@@ -47,7 +47,7 @@ static quire_err llama4_read_layers(const config *c, model_desc *d) {
     return QUIRE_OK;
 }
 
-/* Rotary layers norm queries and keys behind the rotation; the others scale queries by
+/* Rotary layers norm queries and keys after the rotation; the others scale queries by
  * their position. GGUF files do not say whether there are norms: of the published models
  * only the one of 128 experts has none. */
 static quire_err read_attention(const config *c, model_desc *d) {

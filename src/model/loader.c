@@ -499,7 +499,7 @@ quire_err loader_conv(loader *l, weight_name name, int32_t layer, conv_channels 
     return l->b->ops->conv_load(l->b, &taps, bias != NULL ? &biases : NULL, out, l->err);
 }
 
-/* Copies the taps of a tensor behind the first *n of at most n_all channels. */
+/* Copies the taps of a tensor after the first *n of at most n_all channels. */
 static quire_err add_taps(loader *l, weight_name name, int32_t layer, int32_t n_all, int32_t n_taps,
                           float *to, int32_t *n) {
     const tensor_view *w;

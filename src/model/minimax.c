@@ -79,7 +79,7 @@ const arch arch_minimax = {
 /* ---- MiniMax M3 ---- */
 
 /* MiniMax M3: attention reads blocks of keys, which an index head chooses for each KV
- * head; experts behind the first layers, gates and up products clamped. Norms are 1 +
+ * head; experts after the first layers, gates and up products clamped. Norms are 1 +
  * w. */
 
 static const arch_names m3_names = {

@@ -34,7 +34,7 @@ void model_set_ends(model *m, const int32_t *ids, int32_t n);
 /* Queues one forward pass over the batch on the backend. After step_wait the logits of
  * rows->out_rows are ready. */
 void model_forward(model *m, const batch *rows);
-/* The activation that holds the last hidden states after model_forward: behind the last
+/* The activation that holds the last hidden states after model_forward: after the last
  * norm where the batch wants rows. */
 buffer model_hidden(const model *m);
 

@@ -1,6 +1,6 @@
 /* Muse Glimmer: norms around both halves of a layer, embeddings and heads of queries and
  * keys normed without weights, a gate on each element of attention's result; layers
- * without windows do not rotate. Muse Spark: experts in a width of their own, each behind a
+ * without windows do not rotate. Muse Spark: experts in a width of their own, each after a
  * norm, and residuals that keep as much of each element as they do not take. */
 #include <math.h>
 

@@ -1,5 +1,5 @@
 /* OLMo: arXiv:2402.00838: norms without weights, clipped q, k and v. OLMo 2: 2501.00656:
- * norms behind both halves of a layer only, norms over all heads of q and k. OLMo 3:
+ * norms after both halves of a layer only, norms over all heads of q and k. OLMo 3:
  * windows on three of four layers, YaRN on the fourth. OLMoE: 2409.02060. FlexOLMo:
  * 2507.07024: OLMo 2's norms around experts. */
 #include "model/architectures.h"
@@ -93,10 +93,10 @@ const arch arch_flex_olmo = {.gguf = {"flex_olmo"},
 /* ---- OLMo Hybrid ---- */
 
 /* OLMo Hybrid: the gated delta rule, whose states may also turn over, in most layers,
- * with norms before; OLMo 2's layers, with norms behind, for the others. Lara Mini:
+ * with norms before; OLMo 2's layers, with norms after, for the others. Lara Mini:
  * Qwen3-Next's layers with windows between them. */
 
-/* Layers that attend have norms behind, the others before: what the latter are called in
+/* Layers that attend have norms after, the others before: what the latter are called in
  * files that a library wrote anew is what the first are called in published ones. */
 static const arch_names olmo_hybrid_names = {
     .hf = {[W_ATTN_NORM] = "model.layers.%d.attention_layer_norm|model.layers.%d.input_layernorm",

@@ -7,7 +7,7 @@
 #include "model/config.h"
 #include "model/loader.h"
 
-/* The weights of the steps behind the pooling, in f32. */
+/* The weights of the steps after the pooling, in f32. */
 typedef struct pooled_layers pooled_layers;
 
 /* The head of an architecture's ..ForSequenceClassification: a product with a function, a
@@ -30,7 +30,7 @@ quire_err pooling_describe(const config *c, const score_head *head, model_desc *
 bool score_head_is(const config *c);
 /* Adds the head to d->pooling. QUIRE_UNSUPPORTED: the architecture has none. */
 quire_err score_head_describe(const config *c, const score_head *head, model_desc *d);
-/* Adds a step behind the others. */
+/* Adds a step after the others. */
 quire_err pooling_add_step(const config *c, const pooled_step *step, model_desc *d);
 
 /* ---- pooling.c ---- */

@@ -105,7 +105,7 @@ static quire_err describe_pooling(const module_at *m, model_desc *d) {
 quire_err pooling_add_step(const config *c, const pooled_step *step, model_desc *d) {
     pooling_desc *p = &d->pooling;
     if (p->n_steps == DESC_MAX_POOLED) {
-        return config_unsupported(c, "more than 8 modules behind the pooling are not supported");
+        return config_unsupported(c, "more than 8 modules after the pooling are not supported");
     }
     p->steps[p->n_steps++] = *step;
     return QUIRE_OK;
@@ -149,7 +149,7 @@ static quire_err pooling_describe_dense(const module_at *m, model_desc *d) {
     return pooling_add_step(m->c, &step, d);
 }
 
-/* Its class's own name: what stands behind the last dot. */
+/* Its class's own name: what stands after the last dot. */
 static str class_of(str type) {
     for (size_t i = type.n; i > 0; i--) {
         if (type.p[i - 1] == '.') {

@@ -30,7 +30,7 @@ typedef struct quant_linear {
 
 /* One form of a layer's tensors. */
 typedef struct quant_method {
-    const char *suffix; /* of the tensor that holds the codes, behind the layer's name */
+    const char *suffix; /* of the tensor that holds the codes, after the layer's name */
     dtype type;         /* of it */
     /* the suffix of a tensor that is there too; NULL: none tells this form from others */
     const char *beside;

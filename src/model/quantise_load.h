@@ -32,7 +32,7 @@ dtype quantise_type(dtype to, matrix_use use, dtype from, int64_t n);
 /* What a file's tensor is by its name. names, root: as left_out.h has them. */
 matrix_use quantise_use_of(const model_file *f, const arch_names *names, const char *root,
                            const tensor_view *t);
-/* Bytes of t's elements in a type, those of I8 and F8_E4M3 with a scale for each row. */
+/* Bytes that t's elements take in a type; I8 and F8_E4M3 include a scale for each row. */
 int64_t quantise_bytes(const tensor_view *t, dtype type);
 
 /* A matrix that was quantised while it was loaded. */

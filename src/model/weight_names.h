@@ -90,7 +90,7 @@ typedef enum weight_role {
     W_INPUT_POST_NORM,
     W_EXPERTS_IN_NORM,
     W_EXPERT_RESULT_NORM,
-    W_ATTN_BLEND, /* whole names: of each element, how much of a branch the residual takes */
+    W_ATTN_BLEND, /* whole names; per element, how much of a branch is added to the residual */
     W_FFN_BLEND,
     W_STREAM_IN, /* of residual streams, %d is one: what makes it of the first, and turns it back */
     W_STREAM_OUT,
@@ -113,7 +113,7 @@ typedef enum weight_role {
     W_GATED_FFN_DOWN,
     W_GATED_FFN_UP,
     W_GATED_FFN_WRITE,
-    W_GATED_END_NORM, /* behind the last layer */
+    W_GATED_END_NORM, /* after the last layer */
     W_GATED_END_DOWN,
     W_GATED_END_UP,
     W_NGRAM_TABLE, /* of n-grams */
@@ -123,7 +123,7 @@ typedef enum weight_role {
     W_NGRAM_QUERY_NORM,
     W_NGRAM_CONV_NORM,
     W_NGRAM_CONV,
-    W_ATTN_NORM_DOWN, /* of a gate behind a norm: to its rank, and back */
+    W_ATTN_NORM_DOWN, /* of a gate after a norm: to its rank, and back */
     W_ATTN_NORM_UP,
     W_FFN_NORM_DOWN,
     W_FFN_NORM_UP,
@@ -143,7 +143,7 @@ typedef enum weight_role {
     W_MAMBA_C_NORM,
     W_MAMBA_RATE, /* a checkpoint's logarithms; GGUF files have the negative rates */
     W_MAMBA_SKIP,
-    W_MAMBA_NORM, /* behind the heads */
+    W_MAMBA_NORM, /* after the heads */
     W_MAMBA_OUT,
     W_SHARED_NORM, /* of a shared block's rows: of twice the model's width */
     W_SHARED_OUT,

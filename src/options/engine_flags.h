@@ -30,8 +30,8 @@ extern const flag_choice choices_compute[], choices_kv_dtype[], choices_prefix_c
     choices_schedule[];
 extern const flag_choice choices_preemption[], choices_eviction[];
 
-/* The row that has one of these names, with dashes before it or without, and '-' or '_'
- * in it; NULL: there is none. */
+/* The row with this name, with or without leading dashes, words joined by '-' or '_';
+ * NULL: there is none. */
 const flag *engine_flag_find(const char *name);
 
 #endif

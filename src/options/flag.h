@@ -26,9 +26,9 @@ typedef enum flag_type {
     FLAG_CHOICE,       /* an enum: the value of one of choices */
     FLAG_NAME,         /* const char *: the text of one of choices */
     FLAG_SYNONYM,      /* the only choice of another row's option; takes no value, and --help omits it */
-    FLAG_LIST,         /* const char *; on a command line those of all times, with commas between them */
-    /* const char *; on a command line those of all times, a line each, with the words
-     * after it that have an '=' or begin with '{' */
+    FLAG_LIST,         /* const char *: the values of all its occurrences, joined by commas */
+    /* const char *: the values of all its occurrences, one a line, and the words after
+     * each that contain '=' or begin with '{' */
     FLAG_LINES,
     /* the same; a number after a word is joined to it by a colon */
     FLAG_SCALED,
@@ -43,8 +43,8 @@ typedef enum flag_type {
     FLAG_FIELD_TEXT,    /* request field: a text, or that of the file of this name */
     FLAG_FIELD_TEXTS,   /* request field: array of strings, one more each time */
     FLAG_FIELD_IDS,     /* request field: array of token ids, given as 1,2,3 */
-    /* request field: object of numbers by token id, given as ID+X or ID-X, one more each
-     * time */
+    /* request field: an object of numbers by token id; each occurrence adds one, given as
+     * ID+X or ID-X */
     FLAG_FIELD_BIAS,
     FLAG_FIELD_CHOICE, /* request field: one of choices, whose texts are JSON */
     FLAG_FIELD_PRESET, /* request field: the only choice's JSON; takes no value */
@@ -93,8 +93,8 @@ typedef struct flag {
     bool secret;       /* its variable is erased once read */
 } flag;
 
-/* The next of a flag's names; moves *names, which at first is flag.names, after it, at
- * last to its 0. */
+/* Returns the next of a flag's names and moves *names past it, at the end to its
+ * terminating 0. Begin with *names = flag.names. */
 str flag_next_name(const char **names);
 /* Whether `name` is one of the flag's names. */
 bool flag_is(const flag *f, str name);
@@ -105,8 +105,8 @@ bool flag_is_option(const flag *f);
 /* Whether the flag is quire's own and no synonym of another: those that help, man pages
  * and completions show. */
 bool flag_is_own(const flag *f);
-/* Whether a choice of the flag is shown where its values are: not a further spelling of
- * another, nor a synonym's. */
+/* Whether help lists a choice of the flag: second spellings of a choice and synonyms are
+ * left out. */
 bool flag_choice_is_shown(const flag *f, const flag_choice *c);
 /* The choice of a spelling, or NULL. */
 const flag_choice *flag_choice_find(const flag_choice *choices, const char *spelling);

@@ -77,8 +77,8 @@ typedef struct sample_context {
     sample_rule *rule;            /* of that state; NULL: masks are made where they are needed */
 } sample_context;
 
-/* In place of a token: there is none, because the constraint is fulfilled and nothing may
- * follow, not even an end token. */
+/* Returned in place of a token: the constraint is complete and nothing may follow, not
+ * even an end token. */
 #define SAMPLE_OVER (-2)
 
 /* The key of the noise of the sample after c's tokens. */

@@ -111,8 +111,8 @@ static inline bool sampler_mark(sampler *s, int32_t id) {
 /* ---- sampler_constrain.c: the stage before all others ---- */
 /* Sets s->bits to the tokens that c's constraint leaves, end tokens too. Its errors. */
 quire_err sampler_constrain(sampler *s, const sample_context *c);
-/* After that: whether the constraint, if there is one, leaves nothing since the output is
- * whole. */
+/* Called after the mask: whether no token is left because the constraint's output is
+ * complete. */
 bool sampler_is_over(const sampler *s, const sample_context *c);
 
 /* ---- sampler_history.c: stages 1 to 9, which change logits by the request's options and
@@ -135,7 +135,7 @@ float sampler_temperature(const sampler *s, const float *logits, const sampling_
 void sampler_cut(sampler *s, const float *logits, const sample_context *c);
 /* A logit that is surely below every logit of this weight. */
 float sampler_logit_below(const sampler *s, float weight);
-/* Keeps the tokens of at least this logit, but not those of less than this weight. */
+/* Keeps the tokens with at least this logit and at least this weight. */
 void sampler_keep_from(sampler *s, const float *logits, float least, float least_weight);
 /* Keeps all live tokens, whole or not. */
 void sampler_keep_all(sampler *s, const float *logits);

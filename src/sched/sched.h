@@ -69,8 +69,8 @@ typedef struct sched_seq {
      * which computes pages that it will reuse */
     bool prefix_wait;
     int32_t blocked_on; /* an index as in sched_item.seq. Those behind it are not delayed */
-    /* running: the pages of its known tokens are promised to it, and its prefill goes
-     * before all others */
+    /* running: its known tokens' pages are reserved for it, and its prefill comes
+     * first */
     bool is_first;
     bool sits_out; /* running: it gets no rows in this step, and may be preempted */
     /* running and decoding only: tokens after the known ones to verify, as many as fit */

@@ -114,8 +114,8 @@ typedef struct draft_seq {
     /* the request's own prediction, whose ids are its drafts as far as it follows them;
      * NULL: none */
     prediction_walk *prediction;
-    /* how often a guess's likeliest next token was right of late; 0: there was none
-     * yet */
+    /* recent share of guesses whose likeliest next token was right; 0: no guess was
+     * made yet */
     float guess_first;
     /* model: tokens that are still what the drafter last saw; the caller adds those
      * accepted on the first branch */

@@ -141,7 +141,7 @@ static bool draft_model_reserve(model_drafter *d, kv_seq *kv, int32_t n) {
     return kv_seq_reserve(&d->cache, kv, n, &d->copies) == QUIRE_OK;
 }
 
-/* The pages to which a sequence's drafts go, behind its known tokens. */
+/* The pages to which a sequence's drafts go, after its known tokens. */
 static kv_seq *drafts_of(model_drafter *d, model_seq *at) {
     if (!keeps_states(d)) {
         return &at->kv;

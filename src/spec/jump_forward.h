@@ -28,8 +28,8 @@ bool jump_forward_propose(const sample_context *c, const model_desc *d, int32_t 
  * that are worth so much. One thread a sequence. What the constraint takes. */
 void outlook_find(draft_seq *s, const model_desc *d, int32_t n_known, int32_t most, const guess_worth *worth);
 
-/* Puts the outlook after s's tokens into its empty tree; finds it first where that was
- * not done. False: there is none. */
+/* Puts the outlook after s's tokens into its empty tree, computing it first if needed.
+ * False: there is no outlook. */
 bool outlook_propose(draft_seq *s, const model_desc *d, int32_t most, const guess_worth *worth);
 
 #define OUTLOOK_MOST_ROW 100.0f

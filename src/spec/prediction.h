@@ -93,9 +93,9 @@ void prediction_draft(prediction_walk *w, int32_t n, draft_tree *out);
  * [n], of these tokens. */
 void prediction_count(prediction_walk *w, int32_t n_drafted, int32_t n_accepted, int32_t n,
                       prediction_token *out);
-/* Makes the counts of w, which has none, those of a walk through the same prediction of
- * whose generated tokens only kept[0..n_kept) remain: what the others took is rejected.
- * O(ids). */
+/* Sets the counts of w, a fresh walk, to those of a walk of the same prediction of
+ * which only the generated tokens kept[0..n_kept) remain; what the others accepted
+ * counts as rejected. O(ids). */
 void prediction_take_over(prediction_walk *w, const prediction_walk *from, const prediction_token *kept,
                           int32_t n_kept);
 

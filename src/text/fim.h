@@ -12,7 +12,7 @@
 #include "text/piece_table.h"
 
 typedef struct fim_marks {
-    int32_t pre, suf;   /* before the text before the gap, and that after it; -1: the model has none */
+    int32_t pre, suf;   /* tokens before the prefix and before the suffix; -1: the model has none */
     int32_t mid;        /* after both; -1: it has none, and the text before the gap comes last */
     bool suffix_first;  /* the text after the gap comes first */
     int32_t repo, file; /* before a repository's name, and a file's; -1: none */

@@ -13,8 +13,8 @@ typedef enum pre_kind {
     PRE_SPLIT, /* by the matches of match */
     PRE_CHARS, /* by single characters of class */
     PRE_FIXED, /* every n characters */
-    /* where the script changes; what has none stays with the text before it, and is
-     * deleted at the start */
+    /* where the script changes; characters without a script stay with the text before
+     * them and are deleted at the start */
     PRE_SCRIPTS,
     PRE_METASPACE, /* spaces become a mark, perhaps one before each piece; cut before marks */
     /* perhaps a space before each piece; cut by match if there is one; bytes spelled as

@@ -69,9 +69,9 @@ size_t tokenizer_least_tokens(const tokenizer *t, size_t n_bytes);
  * byte runs, clean-up). */
 quire_err tokenizer_decode(const tokenizer *t, const int32_t *ids, size_t n, bool skip_special, strbuf *out);
 
-/* The part of the decoder because of which the text of ids is not the sum of what each id
- * adds after another (token_texts.h), as a phrase; NULL: it is that sum, but for the
- * space with which the first one may begin. */
+/* Names the part of the decoder that keeps the text of ids from being the
+ * concatenation of what each id adds (token_texts.h); NULL: it is that, but for a
+ * leading space of the first id. */
 const char *tokenizer_sum_obstacle(const tokenizer *t);
 
 int32_t tokenizer_n_tokens(const tokenizer *t);

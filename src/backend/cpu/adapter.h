@@ -5,7 +5,7 @@
  * changes by these ids; so a step needs no installation. In an op with a product the
  * float rows h of adapted rows are kept, t = A h is computed for all of them between the
  * rows' conversion and the products (adapter_shrink), and the tile of a product adds
- * scale * B t behind W h (linear_tile_changed). Rows of the base take the same path as without
+ * scale * B t after W h (linear_tile_changed). Rows of the base take the same path as without
  * adapters.
  *
  * Owner: an adapter is immutable and belongs to the caller of adapter_load. The state is
@@ -46,7 +46,7 @@ struct adapter {
     const adapter_part **parts; /* [n_objects] by id; NULL: unchanged */
     cpu_backend *store;         /* owns what the loading calls made for it; NULL: nothing */
     int64_t n_bytes;
-    /* behind this struct: the arrays, and the packed numbers of segments that are its own */
+    /* after this struct: the arrays, and the packed numbers of segments that are its own */
 };
 
 /* Rows of a batch by adapter: those of adapter j are order[first[j]] .. order[first[j + 1] -

@@ -85,7 +85,7 @@ typedef struct choose_job {
 } choose_job;
 
 /* A row and what it sees: the keys at the indices of its sequence's pages before `plain`,
- * and behind them itself and, in a tree of drafts, its ancestors. */
+ * and after them itself and, in a tree of drafts, its ancestors. */
 typedef struct chooser {
     const batch_seq *seq;
     int32_t row, at, plain; /* at: the row's number in its sequence */
@@ -249,7 +249,7 @@ static void block_pass(block_scan *s, int32_t place, float score) {
     }
 }
 
-/* Writes a list: the chosen blocks, and of pools the keys behind the last whole one. */
+/* Writes a list: the chosen blocks, and of pools the keys after the last whole one. */
 static int32_t choice_write(const block_scan *s, int32_t *to) {
     const int32_t *places = candidate_places(s->job, s->worker), last = s->c->plain + s->c->at;
     const int32_t rest = s->n_seen % s->block;

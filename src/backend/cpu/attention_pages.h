@@ -46,7 +46,7 @@ void attn_pages_fetch_part(const attn_pages *a, int32_t base, int32_t n, int32_t
 /* Prefetches all that these heads have at positions first..end. */
 void attn_pages_fetch_all(const attn_pages *a, int32_t first, int32_t end, int32_t n_heads);
 /* Copies the token at index `place` of the sequence's pages into the chunk's position p,
- * in a copy of p's block. Behind all such copies of a chunk comes attn_pages_placed. */
+ * in a copy of p's block. After all such copies of a chunk comes attn_pages_placed. */
 void attn_pages_place(const attn_pages *a, int32_t place, int32_t p, attn_copies *c, attn_tile *tile);
 /* Copies the tokens at n indices of the sequence's pages into the chunk's positions from 0
  * on: the tile's blocks are these copies. n > 0. */

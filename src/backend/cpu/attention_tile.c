@@ -103,7 +103,7 @@ void attn_set_queries(const attn_job *job, const attn_item *item, int32_t kv_hea
 
 /* ---- trees of drafts ---- */
 
-/* True when the chunk holds positions of a draft tree: those behind its first row, which
+/* True when the chunk holds positions of a draft tree: those after its first row, which
  * is the root's. */
 static bool has_tree(const batch_seq *seq, int32_t base) {
     return seq->parents != NULL && base + ATTN_CHUNK > seq->n_tokens - seq->n_rows + 1;

@@ -1,6 +1,6 @@
 /* Short causal convolutions. A unit's state is its last inputs, [K - 1][CONV_UNIT], the
  * oldest first. A task takes some units through the rows of all sequences: it copies a
- * few rows behind the state, so that the output may overwrite them. */
+ * few rows after the state, so that the output may overwrite them. */
 #include <string.h>
 
 #include "backend/cpu/cpu.h"

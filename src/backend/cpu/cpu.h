@@ -135,7 +135,7 @@ void cpu_route(backend *b, const routing *r, buffer logits);
 
 /* ---- implemented in experts_load.c and experts.c ---- */
 quire_err cpu_experts_load(backend *b, const experts_weights *w, experts **out, quire_error *err);
-/* Sizes the scratch for max_rows rows of the loaded mixtures. Behind
+/* Sizes the scratch for max_rows rows of the loaded mixtures. After
  * cpu_linear_step_open. */
 quire_err cpu_experts_step_open(cpu_backend *b);
 void cpu_experts(backend *b, const experts_use *use);
@@ -161,7 +161,7 @@ void cpu_adapter_free(backend *b, adapter *a);
 int64_t cpu_adapter_bytes(const adapter *a);
 
 /* ---- implemented in adapter_rows.c ---- */
-/* Sizes the scratch of adapted rows; does nothing where limits.max_adapters is 0. Behind
+/* Sizes the scratch of adapted rows; does nothing where limits.max_adapters is 0. After
  * cpu_experts_step_open. */
 quire_err cpu_adapter_step_open(cpu_backend *b);
 /* Groups the rows of the batch that begins. */

@@ -17,7 +17,7 @@
 /* Loaded by cpu_experts_load, unchanged afterwards. */
 struct experts {
     int32_t n_experts, n_used, d_in, d_hidden, d_out;
-    int32_t n_weighed;   /* experts with weights: those behind them give the row that they read */
+    int32_t n_weighed;   /* experts with weights: those after them give the row that they read */
     const linear **gate; /* [n_weighed], or NULL: not gated */
     const linear **up, **down;
     bool reads[N_ROW_FORMATS];   /* the formats in which some expert reads its rows, */

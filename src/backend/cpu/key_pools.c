@@ -31,7 +31,7 @@ static float pool_channel(const pool_use *use, const float *x, const float *gate
     return sum / all;
 }
 
-/* Takes one unit through a sequence's rows. The window is its state and the row behind. */
+/* Takes one unit through a sequence's rows. The window is its state and the row after. */
 static void pool_sequence(const pool_job *job, const batch_seq *s, int32_t unit) {
     const cpu_backend *b = job->b;
     const pool_use *use = job->use;

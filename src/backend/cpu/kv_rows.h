@@ -19,8 +19,8 @@
  *           multiplies them.
  *   int4    an int8 row in less memory. Groups of 32 elements: 16 bytes, whose byte i has
  *           the code of element i in its lower 4 bits and of element 16 + i in its upper.
- *           Behind all groups a byte for each, (m - 1) + 16 z: the multiplier m, 1..16,
- *           and the zero z, 0..15. An element is the int8 m (code - z); behind the width
+ *           After all groups a byte for each, (m - 1) + 16 z: the multiplier m, 1..16,
+ *           and the zero z, 0..15. An element is the int8 m (code - z); after the width
  *           it is 0. */
 #ifndef CPU_KV_ROWS_H
 #define CPU_KV_ROWS_H
@@ -62,7 +62,7 @@ float cpu_fp8_encode(const float *x, int32_t n, float fixed, uint8_t *codes);
 /* Rounds x[0..plane->width) to a row of int4. Returns the row's scale: NaN where some x
  * isn't finite. */
 float cpu_int4_encode(const kv_plane *plane, const float *x, uint8_t *bytes);
-/* The int8 of a row of int4, zeros behind the width up to a multiple of 32. */
+/* The int8 of a row of int4, zeros after the width up to a multiple of 32. */
 void cpu_int4_decode(const uint8_t *bytes, int32_t width, int8_t *out);
 
 #endif

@@ -80,9 +80,9 @@ struct linear {
     pack_layout layout;
     row_format format;
     uint8_t *data;  /* layout.n_blocks blocks */
-    float *scales;  /* [n_blocks * 16] of INT8, right behind the blocks, else NULL */
+    float *scales;  /* [n_blocks * 16] of INT8, right after the blocks, else NULL */
     float *numbers; /* [pack_n_numbers], in the same place, else NULL */
-    /* [n_in]: which input stands at each place of the rows that are multiplied, behind
+    /* [n_in]: which input stands at each place of the rows that are multiplied, after
      * the blocks; NULL: its own */
     const int32_t *order;
     float factor;          /* what every product is multiplied with before its bias is added; 1: nothing */

@@ -46,7 +46,7 @@ typedef struct attn_tile {
     float slopes[ATTN_TILE];
     /* of the query, counted from the chunk's first position; read with slopes only */
     int32_t position[ATTN_TILE];
-    struct attn_change *change; /* of scores, behind scale, cap and slopes, by a program; NULL: none */
+    struct attn_change *change; /* of scores, after scale, cap and slopes, by a program; NULL: none */
     int32_t change_query;       /* the tile's first query among those of the change */
     const void *k_blocks[ATTN_BLOCKS], *v_blocks[ATTN_BLOCKS];
     /* The block of keys or values that is prefetched while a block's keys, and while its
@@ -60,7 +60,7 @@ typedef struct attn_tile {
     /* For type I8. Blocks of keys are quads [d_head / 4][16][4]; blocks of values are
      * quads [4][d_value][4] of four positions. Widths are rounded up to 4 in both. Queries
      * are int8 with their scale where keys are. */
-    int8_t *q_int8; /* [n_queries, attn_int8_stride], zeros behind d_head */
+    int8_t *q_int8; /* [n_queries, attn_int8_stride], zeros after d_head */
     float q_scale[ATTN_TILE];
     int32_t q_sum[ATTN_TILE]; /* of the int8 */
     uint8_t *weights;         /* [n_queries, ATTN_CHUNK], scratch */

@@ -35,7 +35,7 @@ void *cpu_new_spread(const cpu_backend *b, size_t n_bytes) {
     return p;
 }
 
-/* A block with its header in the list, n_bytes behind it; NULL when out of memory. */
+/* A block with its header in the list, n_bytes after it; NULL when out of memory. */
 static uint8_t *new_owned(cpu_backend *b, size_t n_bytes) {
     cpu_owned *block = n_bytes <= SIZE_MAX - MEM_ALIGN ? cpu_new_spread(b, n_bytes + MEM_ALIGN) : NULL;
     if (block == NULL) {

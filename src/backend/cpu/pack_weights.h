@@ -68,7 +68,7 @@
  *                  column has a code that is NaN, in whose place lies 0; of T4_NESTED
  *                  [16] f32, the place of a column's first scale within NESTED_BLOCK of
  *                  them, and [n_outer][16] f32
- * Behind all blocks lie the numbers of T4_FLOAT, [16] f32 by code, and of T4_NESTED then
+ * After all blocks lie the numbers of T4_FLOAT, [16] f32 by code, and of T4_NESTED then
  * [256] f32 by code of a scale, and the offset.
  *
  * So a form takes as many bits as in its file, but for IQ1 and TQ1_0, whose codes
@@ -124,7 +124,7 @@ static inline bool pack_is_fours(pack_kind kind) {
     return kind == PACK_T4_FLOAT || kind == PACK_T4_NESTED;
 }
 
-/* How many floats lie behind the blocks of a kind. */
+/* How many floats lie after the blocks of a kind. */
 static inline size_t pack_n_numbers(pack_kind kind) {
     return kind == PACK_T4_FLOAT ? 16 : kind == PACK_T4_NESTED ? 16 + 256 + 1 : 0;
 }
@@ -239,7 +239,7 @@ void pack_block(const pack_layout *plan, const tensor_view *w, int32_t block, ui
 /* The same of codes that a source reads, for grouped kinds. */
 void pack_block_of(const pack_layout *plan, const pack_source *from, int32_t block, uint8_t *out);
 
-/* The numbers behind the blocks of T4_FLOAT and T4_NESTED: out[pack_n_numbers]. */
+/* The numbers after the blocks of T4_FLOAT and T4_NESTED: out[pack_n_numbers]. */
 void pack_numbers(pack_kind kind, const scaled_source *from, float *out);
 
 /* The same of scaled kinds. */

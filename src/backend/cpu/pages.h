@@ -1,6 +1,6 @@
 /* Pages and their planes on the CPU: KV_LAYOUT_VERSION of core/kv_layout.h.
  *
- * A plane has its heads one after the other. Behind a head's rows (kv_rows.h) lie their
+ * A plane has its heads one after the other. After a head's rows (kv_rows.h) lie their
  * scales, floats, [position]: among other heads' scales, reading each would also load the
  * adjacent cache line. A token whose key or value is not finite has a key that is not
  * finite, so that every query that sees it is not finite either. */

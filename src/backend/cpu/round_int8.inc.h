@@ -18,7 +18,7 @@ INLINE ni magnitudes32(const float *x) {
 }
 
 /* The largest magnitude of x[0..n). The last n % 32 numbers go to tail, with zeros
- * behind. */
+ * after. */
 INLINE int32_t largest_magnitude(const float *x, int32_t n, float tail[ROUND_NUMBERS]) {
     const int32_t whole = n / ROUND_NUMBERS * ROUND_NUMBERS;
     memset(tail, 0, ROUND_NUMBERS * sizeof *tail);

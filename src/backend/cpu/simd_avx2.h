@@ -40,7 +40,7 @@ static inline void f_store(float *p, f32x16 v) {
     _mm256_storeu_ps(p, v.a);
     _mm256_storeu_ps(p + 8, v.b);
 }
-/* Past the caches; p is aligned to 64 bytes. Other threads see it behind f_stream_end. */
+/* Past the caches; p is aligned to 64 bytes. Other threads see it after f_stream_end. */
 static inline void f_stream(float *p, f32x16 v) {
     _mm256_stream_ps(p, v.a);
     _mm256_stream_ps(p + 8, v.b);

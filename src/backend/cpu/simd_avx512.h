@@ -57,7 +57,7 @@ static inline f32x16 f_load(const float *p) {
 static inline void f_store(float *p, f32x16 x) {
     _mm512_storeu_ps(p, x.v);
 }
-/* Past the caches; p is aligned to 64 bytes. Other threads see it behind f_stream_end. */
+/* Past the caches; p is aligned to 64 bytes. Other threads see it after f_stream_end. */
 static inline void f_stream(float *p, f32x16 x) {
 #ifdef SIMD_EMULATE
     _mm256_stream_ps(p, f_low(x));

@@ -1,6 +1,6 @@
 /* Kernels of recurrences (recurrences.h), 16 lanes at a time. Their plain twins
  * (state_plain.c) define what they compute: each line here is the same operation on every
- * lane. Included by math_avx2.c, math_avx512.c and math_neon.c, behind
+ * lane. Included by math_avx2.c, math_avx512.c and math_neon.c, after
  * math_kernels.inc.h.
  *
  * state_rows: of a state's element the update takes a product and a fma, the output a
@@ -118,8 +118,8 @@ INLINE void first_key_sums(const state_rows *s, const float *state, int32_t n_gr
 
 /* Updates n_groups groups of columns by one row, of the values u. out: the sums for its
  * query; w: with `next` those for the next row's key. Elements are loaded before one is
- * stored: groups lie a multiple of 4 KiB apart, where a load behind a store waits for
- * it. A lone row comes to each column once, from memory: it prefetches the groups behind
+ * stored: groups lie a multiple of 4 KiB apart, where a load after a store waits for
+ * it. A lone row comes to each column once, from memory: it prefetches the groups after
  * these. */
 INLINE void update_columns(const state_rows *s, int32_t row, int32_t n_groups, state_form form, bool next,
                            bool fetch, float *state, const f32x16 *u, f32x16 *out, f32x16 *w) {

@@ -26,7 +26,7 @@ void cpu_state_end(const cpu_backend *b, state_part p, const batch_seq *s, const
  * copy of its state is due. *snapshot, 0 for the first rows, is moved to that of the
  * copy, or to a later one. */
 int32_t cpu_state_stretch(const batch_seq *s, int32_t row, int32_t most, int32_t *snapshot);
-/* Copies a part's floats to every snapshot behind row `row`, from number `snapshot`
+/* Copies a part's floats to every snapshot after row `row`, from number `snapshot`
  * on. */
 void cpu_state_copy(const cpu_backend *b, state_part p, const batch_seq *s, int32_t snapshot, int32_t row,
                     const float *from);
