@@ -115,6 +115,7 @@ void kv_budget_leave(kv_budget *b, int32_t number) {
     member *m = &b->members[number];
     b->used_bytes -= resident_bytes(m);
     budget_promise(b, &m->m, -1);
+    kv_pool_leave_clock(m->m.pool);
     b->n_moves++;
     *m = (member){0};
 }

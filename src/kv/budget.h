@@ -107,7 +107,7 @@ quire_err kv_budget_open_pool(kv_budget *b, int32_t n_pages, int64_t page_bytes,
  * those of others, or there are KV_BUDGET_MAX_POOLS already. */
 quire_err kv_budget_join(kv_budget *b, const kv_budget_member *m, int32_t *member);
 /* A member leaves with its memory, which is unused from then on. Its pages are out of the
- * others' reach, and the pool is closed some time. */
+ * others' reach; any thread may own the pool then, until it closes it. */
 void kv_budget_leave(kv_budget *b, int32_t member);
 /* Whether a member claims its floor from now on. */
 void kv_budget_claim(kv_budget *b, int32_t member, bool claims);

@@ -28,9 +28,10 @@ typedef struct granule_state {
 
 /* What a pool with granules has besides. */
 typedef struct granules {
-    int32_t size, n;                            /* pages of one; how many there are */
-    int32_t n_absent;                           /* pages */
-    int64_t *clock;                             /* the caller's */
+    int32_t size, n;  /* pages of one; how many there are */
+    int32_t n_absent; /* pages */
+    int64_t *clock;   /* the caller's, or own_clock */
+    int64_t own_clock;
     int64_t *stamps;                            /* [n_pages] the clock when the page became cached last */
     _Alignas(MEM_ALIGN) _Atomic int32_t n_idle; /* pages of resident granules without a held one */
     granule_state all[];
@@ -132,6 +133,12 @@ quire_err kv_pool_open_absent(int32_t n_pages, int32_t size, int64_t *clock, kv_
     (void)all_taken;
     *out = pool;
     return QUIRE_OK;
+}
+
+void kv_pool_leave_clock(kv_pool *pool) {
+    granules *a = pool->granules;
+    a->own_clock = *a->clock;
+    a->clock = &a->own_clock;
 }
 
 /* Adds to the held pages of a page's granule: 1 or -1. The page's bit in the free set is

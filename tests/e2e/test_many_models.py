@@ -366,7 +366,9 @@ def test_models_come_and_go_under_load(directory):
     client = client_of(server)
     ids_of(client, "builtin.gguf", PROMPTS[0])
     wait_for(lambda: states(server)["builtin.gguf"] == "unloaded")
-    before, end, n = resident(server), time.time() + SECONDS, [0]
+    assert server.ask("POST", "/reset_prefix_cache", key="boss")[0] == 200
+    wait_for(lambda: memory(server)["bytes"] == 0)
+    first, before, end, n = memory(server), resident(server), time.time() + SECONDS, [0]
 
     def visit(number):
         draw = random.Random(seed + number)
@@ -392,6 +394,8 @@ def test_models_come_and_go_under_load(directory):
     wait_for(lambda: sorted(states(server).values()) == ["loaded", "unloaded", "unloaded"])  # none is on its way
     grown = resident(server) - before
     print(n[0], "requests; grown by", grown)
+    assert server.ask("POST", "/reset_prefix_cache", key="boss")[0] == 200
+    wait_for(lambda: memory(server) == first)  # each byte that was taken since is back
     assert grown < 16 << 20
     assert server.stop() == 0
 

@@ -369,9 +369,17 @@ TEST(parks_of_an_engine_give_way_to_another_below_its_floor) {
     long_expect(&alone, &l[1]);
     engine_stats_read(h[0].e, &stats);
     assert_true(stats.n_pages_held <= PAGES - FLOOR);
+    assert_true(stats.n_pages_held > 0);
+    long_submit(&h[1], &l[1], 51); /* it runs on while the other one closes, with what it holds */
+    engine_stop(h[0].e);
     for (int i = 0; i < N_LONG; i++) {
         engine_park_close(parks[i]);
     }
+    engine_out_close(h[0].out);
+    engine_close(h[0].e);
+    h[0].e = NULL;
+    harness_wait(&h[1], N_LONG);
+    long_expect(&alone, &l[1]);
     harness_close(&h[1]);
     harness_close(&h[0]);
 }
