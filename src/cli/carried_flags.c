@@ -84,6 +84,7 @@ const flag flags_carried[] = {
     TAKEN_ANY("--max-log-len", "prompts and answers are never logged"),
     TAKEN("--disable-log-stats", "statistics are at /metrics only"),
     TAKEN("--metrics", "/metrics is always there"),
+    TAKEN("--enable-sleep-mode", "/sleep, /wake_up and /is_sleeping are always there, for the operator"),
     TAKEN("--no-slots --no-webui --disable-fastapi-docs", "the server has no such pages"),
     TAKEN("--disable-frontend-multiprocessing", "one process"),
     TAKEN_IF("--api-server-count", one,

@@ -83,7 +83,7 @@ bool conn_give_model(conn *c, served_model *m) {
 void conn_keep_model(const conn *c, const quire_request_more *more) {
     const server *s = c->loop->server;
     const bool may = c->is_operator || (!auth_required(s->keys) && !auth_has_operator(s->keys));
-    if (more->has_keep_alive && may) {
+    if (c->model != NULL && more->has_keep_alive && may) {
         models_keep(s->models, c->model->m, more->keep_alive_us >= 0 ? more->keep_alive_us : MODEL_STAYS);
     }
 }

@@ -19,8 +19,8 @@ void conn_await_sleep(conn *c);
 /* Gives c a model of which the caller has a hold, which c takes over. False: c was answered,
  * since there is no memory. */
 bool conn_give_model(conn *c, served_model *m);
-/* Sets how long c's model stays without use, as its request says: the operator's, and,
- * where nobody needs a key, anybody's. */
+/* Sets how long c's model, if it has one, stays without use, as its request says: the
+ * operator's, and, where nobody needs a key, anybody's. */
 void conn_keep_model(const conn *c, const quire_request_more *more);
 /* Takes c's model over: c has none then. */
 loop_model *conn_hand_model(conn *c);

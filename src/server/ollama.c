@@ -312,8 +312,42 @@ static void ollama_refuse_name(conn *c, str name) {
     conn_reply_error(c, 404, "model", err.message, NULL);
 }
 
+/* Answers a request without a prompt for model m. */
+static void ollama_reply_load(conn *c, const served_model *m, bool unloads) {
+    json_out o = conn_begin_json(c);
+    json_begin(&o, '{');
+    if (c->endpoint != QUIRE_OLLAMA_EMBEDDINGS) {
+        json_cstr(json_name(&o, "model"), m->name);
+        json_raw(&o, ",");
+    }
+    json_raw(&o, ollama_subject_of(c->endpoint)->response);
+    if (!ollama_gives_rows(c->endpoint)) {
+        ollama_write_time(&o, "created_at", clock_unix_s());
+        json_bool(json_name(&o, "done"), true);
+        json_cstr(json_name(&o, "done_reason"), unloads ? "unload" : "load");
+    }
+    json_end(&o, '}');
+    conn_reply_json(c, &o, NULL);
+}
+
+/* Answers a request that would only unload a model which is not loaded; false: it is none. */
+static bool ollama_unloads_nothing(conn *c) {
+    models *all = c->loop->server->models;
+    const served_model *m = conn_named_model(c);
+    strbuf model = {0};
+    quire_error err = {0};
+    bool unloads = false;
+    const bool is_one = models_look(all, m).state == MODEL_UNLOADED &&
+                        ollama_reads_load(c, &model, &unloads, &err) && unloads;
+    strbuf_deinit(&model);
+    if (is_one) {
+        ollama_reply_load(c, m, true);
+    }
+    return is_one;
+}
+
 void ollama_post(conn *c) {
-    if (!conn_take_model(c, ollama_post)) {
+    if ((c->model == NULL && ollama_unloads_nothing(c)) || !conn_take_model(c, ollama_post)) {
         return;
     }
     strbuf model = {0};
@@ -330,24 +364,10 @@ void ollama_post(conn *c) {
     } else if (err.code != QUIRE_OK) {
         conn_reply_error(c, error_status(err.code), err.param, err.message, NULL);
     } else {
-        bool gives_rows = ollama_gives_rows(c->endpoint);
-        json_out o = conn_begin_json(c);
-        json_begin(&o, '{');
-        if (c->endpoint != QUIRE_OLLAMA_EMBEDDINGS) {
-            json_cstr(json_name(&o, "model"), c->model->m->name);
-            json_raw(&o, ",");
-        }
-        json_raw(&o, ollama_subject_of(c->endpoint)->response);
-        if (!gives_rows) {
-            ollama_write_time(&o, "created_at", clock_unix_s());
-            json_bool(json_name(&o, "done"), true);
-            json_cstr(json_name(&o, "done_reason"), unloads ? "unload" : "load");
-        }
-        json_end(&o, '}');
         if (unloads && c->is_operator) {
             (void)models_unload(c->loop->server->models, c->model->m); /* of the main one: nothing */
         }
-        conn_reply_json(c, &o, NULL);
+        ollama_reply_load(c, c->model->m, unloads);
     }
     strbuf_deinit(&model);
 }

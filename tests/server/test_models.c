@@ -260,6 +260,9 @@ TEST(keep_alive_says_how_long_a_model_stays) {
     expect_in(hear_rest(begin_with(s, "/api/generate", "{\"model\": \"a\", \"keep_alive\": 0}")),
               "\"unload\"");
     await_beside(1);
+    static const char nothing[] = "{\"model\": \"c\", \"keep_alive\": 0}";
+    expect_in(hear_rest(begin_with(s, "/api/generate", nothing)), "\"unload\"");
+    expect_in(get(s, "/v1/models/c"), "{\"value\":\"unloaded\"}"); /* it was not loaded for that */
     stop_models(s);
 }
 
