@@ -42,7 +42,7 @@ const command *const lab_rows[] = {
     ROW("bench preempt", "swapping a sequence out and in against computing it again"),
     ROW("bench attention", "speed of attention alone, and the cost of pages"),
     ROW("bench states", "speed of recurrences alone, beside the limits of memory and arithmetic"),
-    ROW("bench lora", "what adapters cost in decode and prompts, beside a model without them"),
+    ROW("bench lora", "what adapters cost in decode and prompts, and how long requests wait for theirs"),
     ROW("bench serving", "requests a second under a bound on latency, simulated or really served"),
     ROW("bench calibrate", "what a step of a model costs on this machine"),
     ROW("bench sampler", "time of sampling a token"),

@@ -121,7 +121,7 @@ static const flag task_flags[] = {
     {"--api", "URL", "run --program on an OpenAI-compatible API, with the key in OPENAI_API_KEY", FLAG_TEXT,
      AT(api), .rare = true},
     {"--api-speculation", "TOKENS",
-     "most tokens that a call to --api requests past a gen's end, for later gens; 0: none (default: 256)",
+     "most tokens that a call to --api requests past a gen's end, for later gens; 0: none",
      FLAG_COUNT, AT(api_speculation), .minimum = 0, .maximum = 1 << 20, .rare = true},
     {0},
 };

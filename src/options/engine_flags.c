@@ -218,7 +218,7 @@ const flag flags_lora[] = {
     {"--enable-lora", NULL, "requests may name LoRA adapters; the flags below imply it", FLAG_SWITCH,
      AT(enable_lora), .rare = true},
     {"--lora-modules", "NAME=PATH",
-     "a LoRA adapter, or ORG/NAME of one, that requests name as their model (more may follow)", FLAG_LINES,
+     "LoRA adapter, or ORG/NAME of one, for requests that name it (repeatable)", FLAG_LINES,
      AT(lora_modules)},
     {"--lora-dir", "DIR", "other adapters are read from here when a request first names them", FLAG_TEXT,
      AT(lora_dir), .rare = true},

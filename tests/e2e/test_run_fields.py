@@ -20,7 +20,7 @@ ELSEWHERE = {
     **dict.fromkeys(("ebnf", "guided_choice", "guided_grammar", "guided_json", "guided_regex", "json_numbers", "json_property_order", "response_format", "structured_outputs"), "--request-fields"),
     "prediction": "a chat's, over HTTP", "tools": "a server's", "max_tool_calls": "a server's", "functions": "a server's", "function_call": "a server's", "verbosity": "the template's", "tool_choice": "a server's", "parallel_tool_calls": "a server's", "include_reasoning": "a server's", "thinking_token_budget": "a server's",
     "attention": "--mask-mod, --score-mod, --attention-arrays",
-    "encoding_format": "rows are printed", "max_prompt_tokens": "a chat's own", "request_id": "a server's", "return_prompt_text": "only text is printed", "return_progress": "a server's stream",
+    "encoding_format": "rows are printed", "prompt_logprobs_start": "only text is printed", "max_prompt_tokens": "a chat's own", "request_id": "a server's", "return_prompt_text": "only text is printed", "return_progress": "a server's stream",
     "return_tokens_as_token_ids": "only text is printed", "stream_interval": "text is printed as it comes", "suffix": "--request-fields", "vllm_xargs": "without effect", "truncation_side": "--request-fields",
     "input": "--prompt with --embed", "token_type_ids": "--types", "pooling": "--pooling", "dimensions": "--dimensions", "normalize": "--normalize",
 }
@@ -38,7 +38,7 @@ def said(*arguments):
 
 def fields():
     """Name and flags of each row of the API's table that has an effect in the requests that `run` makes."""
-    rows = re.findall(r'^    \{"([a-z_.]+)", FIELD_[A-Z]+, ([A-Z_ |]+),', open("src/request/field_table.c").read(), re.M)
+    rows = re.findall(r'^    \{"([a-z_.]+)", FIELD_[A-Z]+,\s+([A-Z_ |]+),', open("src/request/field_table.c").read(), re.M)
     assert len(rows) > 100
     own = {"BOTH", "TEXT", "CHAT", "COMPLETIONS", "EMBEDDINGS", "ALL", "NAMED"}  # what `run` asks; other rows are of other servers' dialects
     return [(name, flags) for name, flags in rows if own & set(re.findall("[A-Z_]+", flags)) and "LATER" not in flags and "IGNORED" not in flags]
