@@ -755,9 +755,10 @@ quire_err quire_request_tools(quire_request *r, const char *json, size_t n, quir
  * free r. */
 quire_err quire_request_set_all(quire_request *r, const char *json, size_t n, quire_error *err);
 
-/* What a request of QUIRE_TOKENIZE or QUIRE_TOKENIZE_CHAT goes on from: tokens that
- * stay as they are. Its text is encoded after them as the middle of a text is,
- * without BOS. */
+/* What a request of QUIRE_TOKENIZE or QUIRE_TOKENIZE_CHAT goes on from: tokens that stay
+ * as they are. Its text is encoded after them as the middle of a text is, without BOS.
+ * A request of QUIRE_CHAT has them as its prompt, in place of what the template writes:
+ * only ids are given then, at least one. */
 typedef struct quire_continuation {
     size_t size;        /* of this struct in the caller's quire.h */
     const int32_t *ids; /* [n_ids] the tokens before; the request's ids begin with them */
@@ -772,10 +773,10 @@ typedef struct quire_continuation {
     size_t n_plain;
 } quire_continuation;
 
-/* Sets it; copies everything. BAD_REQUEST for an id out of the vocabulary and for spans
- * that are not in order, UNSUPPORTED for another kind of request, NO_MEMORY: r is then
- * unchanged. A template that does not write `after` or `before` fails the stream:
- * BAD_REQUEST. */
+/* Sets it; copies everything. BAD_REQUEST for an id out of the vocabulary, for spans that
+ * are not in order and for what a chat does not take, UNSUPPORTED for another kind of
+ * request, NO_MEMORY: r is then unchanged. A template that does not write `after` or
+ * `before` fails the stream: BAD_REQUEST. */
 quire_err quire_request_continue(quire_request *r, const quire_continuation *c, quire_error *err);
 
 /* ---- streams ---- */

@@ -146,7 +146,9 @@ quire_err quire_state_role_end(quire_state *s, quire_error *err);
 /* Generates text, which becomes the variable and is appended. fields: a JSON object of
  * n_fields bytes with fields of a completion's request (docs/api.md), except those of the
  * prompt, of streaming and of log-probabilities; NULL: none. Of a gen with n above 1 the
- * variable is a list, and its first item is appended. */
+ * variable is a list, and its first item is appended. In a state with turns the fields are
+ * a chat's; where answers are split the variable is the content, and NAME_reasoning and
+ * NAME_calls are set too (docs/programs.md). */
 quire_err quire_state_gen(quire_state *s, const char *name, const char *fields, size_t n_fields,
                           quire_error *err);
 /* Chooses one of n texts by their likelihood, which becomes the variable and is appended.

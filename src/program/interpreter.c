@@ -93,7 +93,7 @@ static quire_err fork_begin_all(quire_state *s, const step *st, const program_va
     TRY(mem_check_for(forks, "forks", err));
     quire_err e = program_fork(s, n, forks, err);
     for (int32_t i = 0; e == QUIRE_OK && i < n; i++) {
-        forks[i]->is_alike = st->n_lists == 1;
+        forks[i]->is_alike = st->times > 0 || st->name[0] != 0;
         e = program_state_begin(forks[i], &st->lists[st->n_lists == 1 ? 0 : i], err);
         e = e == QUIRE_OK && items != NULL ? program_variable_give(forks[i], st->name, items->items[i], err)
                                            : e;

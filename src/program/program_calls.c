@@ -110,14 +110,15 @@ static quire_err call_record(const program_call *c) {
 static program_value *call_output_value(const program_call *c, program_output *o) {
     program_value *v = program_value_new();
     if (v != NULL) {
-        v->text = o->text;
+        strbuf *text = o->has_parts ? &o->content : &o->text;
+        v->text = *text;
         v->ids = o->ids;
         v->n_ids = o->n_ids;
         v->finish = o->finish;
         v->seed = c->seed;
         v->has_seed = c->has_seed;
         v->record = c->state->record;
-        o->text = (strbuf){0};
+        *text = (strbuf){0};
         o->ids = NULL;
     }
     return v;
@@ -152,6 +153,25 @@ static program_value *call_value(program_call *c, program_value **first) {
     return v;
 }
 
+/* Sets the variable of a part of an output: the gen's name and what the part is called. A
+ * name that is too long has none. */
+static quire_err call_take_part(quire_state *s, const char *name, const char *part, const char *begin,
+                                const strbuf *text, const char *end, quire_error *err) {
+    char to[PROGRAM_NAME_BYTES];
+    if (strlen(name) + strlen(part) >= sizeof to) {
+        return QUIRE_OK;
+    }
+    strcpy(to, name);
+    strcat(to, part);
+    program_value *v = program_value_of(str_of(begin));
+    bool is_made = v != NULL && strbuf_add(&v->text, text->p, text->n) == QUIRE_OK &&
+                   strbuf_add_str(&v->text, end) == QUIRE_OK;
+    quire_err e = is_made ? program_variable_set(s, to, v, err)
+                          : err_set(err, QUIRE_NO_MEMORY, -1, "out of memory for a value");
+    program_value_drop(v);
+    return e;
+}
+
 /* Appends what a call has given, and sets its variable. */
 static quire_err call_take(program_call *c, quire_error *err) {
     quire_state *s = c->state;
@@ -166,6 +186,11 @@ static quire_err call_take(program_call *c, quire_error *err) {
         n_bytes += c->outputs[i].text.n;
     }
     TRY(program_count_bytes(s->root, n_bytes, err));
+    const program_output *o = &c->outputs[0];
+    if (o->has_parts) {
+        TRY(call_take_part(s, c->step->name, "_reasoning", "", &o->reasoning, "", err));
+        TRY(call_take_part(s, c->step->name, "_calls", "[", &o->calls, "]", err));
+    }
     program_value *v = call_value(c, &first);
     TRY(mem_check_for(v, "a value", err));
     quire_err e = program_variable_set(s, c->step->name, v, err);

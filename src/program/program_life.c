@@ -141,7 +141,11 @@ void program_call_free(program_call *c) {
         program_text_drop(c->choices[i]);
     }
     for (size_t i = 0; i < c->n_outputs; i++) {
-        strbuf_deinit(&c->outputs[i].text);
+        strbuf *const texts[] = {&c->outputs[i].text, &c->outputs[i].content, &c->outputs[i].reasoning,
+                                 &c->outputs[i].calls, &c->outputs[i].arguments};
+        for (size_t k = 0; k < sizeof texts / sizeof *texts; k++) {
+            strbuf_deinit(texts[k]);
+        }
         mem_free(c->outputs[i].ids);
     }
     mem_free(c->choices);

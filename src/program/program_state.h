@@ -66,6 +66,11 @@ typedef struct program_part {
 /* One output of a gen. */
 typedef struct program_output {
     strbuf text;
+    /* of a chat whose answers are split: what is neither reasoning nor a call; these, and
+     * the calls, objects of JSON with commas between. has_parts: it is */
+    strbuf content, reasoning, calls;
+    strbuf arguments; /* of the call that is being written */
+    bool has_parts;
     int32_t *ids; /* [n_ids] mem_new'd, or NULL */
     size_t n_ids, cap_ids;
     quire_finish finish;

@@ -125,15 +125,21 @@ static quire_err read_tokenize_copy(const quire_continuation *from, request_cont
 
 quire_err quire_request_continue(quire_request *r, const quire_continuation *from, quire_error *err) {
     request_continuation made = {0};
-    if (r->g.info.endpoint != QUIRE_TOKENIZE && r->g.info.endpoint != QUIRE_TOKENIZE_CHAT) {
-        return err_set(err, QUIRE_UNSUPPORTED, -1, "only requests for the ids of a prompt go on from tokens");
+    quire_endpoint kind = r->g.info.endpoint;
+    if (kind != QUIRE_TOKENIZE && kind != QUIRE_TOKENIZE_CHAT && kind != QUIRE_CHAT) {
+        return err_set(err, QUIRE_UNSUPPORTED, -1, "only chats and requests for ids go on from tokens");
+    }
+    bool has_part = from->after != NULL || from->before != NULL || from->n_plain > 0;
+    if (kind == QUIRE_CHAT && (has_part || from->n_ids == 0)) {
+        return err_set(err, QUIRE_BAD_REQUEST, -1, "a chat goes on from ids alone, at least one");
     }
     TRY(read_tokenize_check_ids(r, from, err));
     quire_err e = read_tokenize_copy(from, &made);
     if (e != QUIRE_OK) {
         request_continuation_deinit(&made);
-        return err_set(err, e, -1, e == QUIRE_NO_MEMORY ? "out of memory for a prompt"
-                                                        : "the spans of plain text are not in order");
+        return err_set(err, e, -1,
+                       e == QUIRE_NO_MEMORY ? "out of memory for a prompt"
+                                            : "the spans of plain text are not in order");
     }
     request_continuation_deinit(&r->continuation);
     r->continuation = made;

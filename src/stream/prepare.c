@@ -185,6 +185,24 @@ static quire_err encode_continued(const stream_engine *e, const quire_request *r
     return er;
 }
 
+/* The last tokens of a prompt, whose text shows how the answer begins. */
+#define TAIL_IDS 16
+
+/* Takes the ids of a chat that goes on from tokens: they are its prompt. */
+static quire_err take_chat_ids(const stream_engine *e, const quire_request *r, choice *c, quire_error *err) {
+    const request_continuation *from = &r->continuation;
+    const text_marks none = {0};
+    size_t n = from->n_ids < TAIL_IDS ? from->n_ids : TAIL_IDS;
+    strbuf tail = {0};
+    TRY(prepare_copy_ids(&c->prompt, from->ids, from->n_ids, err));
+    quire_err er = tokenizer_decode(e->tokenizer, from->ids + from->n_ids - n, n, false, &tail);
+    if (er == QUIRE_OK && r->g.info.has_parts) {
+        c->start = answer_output_start(r, (str){tail.n > 0 ? tail.p : "", tail.n}, &none);
+    }
+    strbuf_deinit(&tail);
+    return er == QUIRE_OK ? er : err_set(err, er, -1, "out of memory for a prompt");
+}
+
 /* Tokenises the conversation. Special tokens are parsed only where the template wrote
  * them, or everywhere, as the server is set. */
 static quire_err make_chat(const stream_engine *e, const quire_request *r, choice *c, quire_error *err) {
@@ -226,7 +244,8 @@ static quire_err prepare_make_prompt(const stream_engine *e, const quire_request
     c->start = r->fork_from != NULL ? r->fork_from->start : OUTPUT_START_UNKNOWN;
     if (dialect_of(&r->g)->is_chat && r->fork_from == NULL) {
         TRY(need_vocabulary(e, &r->g, err));
-        return make_chat(e, r, c, err);
+        return r->g.info.endpoint == QUIRE_CHAT && request_continues(r) ? take_chat_ids(e, r, c, err)
+                                                                        : make_chat(e, r, c, err);
     }
     const request_prompt *p = &r->g.prompts[c->index / r->g.info.n_samples];
     if (r->fill.field != NULL && r->fork_from == NULL) {

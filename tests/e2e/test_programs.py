@@ -92,6 +92,34 @@ def test_an_output_cannot_end_a_turn(server):
     assert given > own
 
 
+TEMPLATE = ("{# <tool_call> <think> #}{% if tools %}tools: {% for t in tools %}{{ t.function.name }} {% endfor %}{% endif %}"
+            "{% for m in messages %}{{ m.role }}: {{ m.content }}\n{% endfor %}{% if add_generation_prompt %}assistant:<think></think>{% endif %}")
+TOOL = {"type": "function", "function": {"name": "get_weather", "parameters": {"type": "object", "properties": {"city": {"type": "string"}}}}}
+
+
+def test_a_chat_s_output_is_split_and_its_tools_are_called(quire, tmp_path):
+    """What the model writes is forced by a regex, so it is known; a state's ids have all of it, its value the content."""
+    (tmp_path / "template.jinja").write_text(TEMPLATE)
+    s = Server("builtin", "--chat-template", str(tmp_path / "template.jinja"), "--enable-auto-tool-choice")
+    written = 'I will look.<tool_call>\\n\\{"name": "get_weather", "arguments": \\{"city": "Rome"\\}\\}\\n</tool_call>'
+    user = {"role": "user", "text": "What is the weather in Rome?"}
+    forced = {"gen": "a", "max_tokens": 200, "temperature": 0, "structured_outputs": {"regex": written}}
+    got = run(s, {"chat": {"tools": [TOOL]}, "steps": [user, {"fork": [[forced]]}, {"join": True}, {"if": "{{a_calls}}", "contains": "get_weather", "then": [{"set": "called", "to": "yes"}]}]})
+    assert got["errors"] == []
+    variables = got["variables"]
+    assert (variables["a"], variables["a_reasoning"], variables["called"]) == ("I will look.", "", "yes")
+    assert json.loads(variables["a_calls"]) == [{"name": "get_weather", "arguments": '{"city": "Rome"}'}]
+    # the turn after it goes on from what was written, calls and all
+    more = run(s, {"chat": {"tools": [TOOL]}, "steps": [user, forced, {"role": "tool", "text": "sunny"}, {"gen": "b", "max_tokens": 3}]})
+    first, second = (x for x in more["steps"] if x["kind"] == "gen")
+    assert second["reused_tokens"] >= first["prompt_tokens"] + first["completion_tokens"] - 2
+    # a choice of tools is obeyed
+    named = run(s, {"chat": {"tools": [TOOL]}, "steps": [user, {"gen": "a", "max_tokens": 200, "seed": 3, "tool_choice": {"type": "function", "function": {"name": "get_weather"}}}]})
+    [call] = json.loads(named["variables"]["a_calls"])
+    assert call["name"] == "get_weather" and named["variables"]["a"] == ""
+    assert s.stop() == 0
+
+
 def test_an_error_stops_what_depends_on_it(server):
     got = run(server, {"fields": GREEDY, "steps": ["The prince", {"fork": [[{"gen": "bad", "top_p": 7}, {"gen": "after"}], [{"gen": "good"}]]}, {"join": True}, " and {{good}}", {"gen": "more"}, " {{bad}}", {"gen": "never"}]})
     variables = got["variables"]

@@ -1,0 +1,173 @@
+#include "execute/engine_call.h"
+
+#include <stdio.h>
+
+#include "base/mem.h"
+
+/* ---- ids ---- */
+
+void exec_ids_drop(shared_ids *l) {
+    if (l != NULL && --l->refs == 0) {
+        mem_free(l);
+    }
+}
+
+quire_err exec_ids_replace(shared_ids **l, size_t keep, const int32_t *ids, size_t n) {
+    shared_ids *to = *l;
+    if (to == NULL || to->refs > 1 || keep + n > to->cap) {
+        size_t cap = keep + n + keep / 4 + MEM_FIRST_CAPACITY;
+        to = mem_new(1, sizeof *to + cap * sizeof *to->ids);
+        TRY(mem_check(to));
+        to->refs = 1;
+        to->cap = cap;
+        mem_copy(to->ids, *l != NULL ? (*l)->ids : NULL, keep * sizeof *to->ids);
+        exec_ids_drop(*l);
+        *l = to;
+    }
+    mem_copy(to->ids + keep, ids, n * sizeof *to->ids);
+    to->n = keep + n;
+    return QUIRE_OK;
+}
+
+engine_state *exec_state_of(const quire_state *s) {
+    return s->of_executor;
+}
+
+size_t exec_n_ids(const engine_state *es) {
+    return es->ids != NULL ? es->ids->n : 0;
+}
+
+quire_err exec_want_state(quire_state *s, quire_error *err) {
+    s->of_executor = s->of_executor != NULL ? s->of_executor : mem_new(1, sizeof(engine_state));
+    return mem_check_for(s->of_executor, "a state", err);
+}
+
+void exec_settle(void *executor, quire_state *s) {
+    engine_state *es = s->of_executor;
+    (void)executor;
+    if (es != NULL) {
+        quire_park_close(es->park);
+        es->park = NULL;
+    }
+}
+
+void exec_drop(void *executor, quire_state *s) {
+    engine_state *es = s->of_executor;
+    exec_settle(executor, s);
+    if (es != NULL) {
+        exec_ids_drop(es->ids);
+        strbuf_deinit(&es->rest);
+        mem_free(es);
+        s->of_executor = NULL;
+    }
+}
+
+quire_err exec_fork(void *executor, const quire_state *from, quire_state *to) {
+    const engine_state *was = from->of_executor;
+    if (was == NULL) {
+        return QUIRE_OK;
+    }
+    TRY(exec_want_state(to, NULL));
+    engine_state *es = exec_state_of(to);
+    es->n_taken = was->n_taken;
+    es->n_computed = was->n_computed;
+    es->n_answered = was->n_answered;
+    es->ids = was->ids;
+    if (es->ids != NULL) {
+        es->ids->refs++;
+    }
+    quire_err e = strbuf_add(&es->rest, was->rest.p, was->rest.n);
+    if (e != QUIRE_OK) {
+        exec_drop(executor, to);
+    }
+    return e;
+}
+
+const int32_t *exec_tokens(void *executor, const quire_state *s, size_t *n) {
+    const engine_state *es = s->of_executor;
+    (void)executor;
+    *n = es != NULL ? exec_n_ids(es) : 0;
+    return *n > 0 ? es->ids->ids : NULL;
+}
+
+/* ---- calls and their requests ---- */
+
+void exec_release(engine_call *k) {
+    for (size_t i = 0; i < k->n_requests; i++) {
+        if (k->requests[i].stream != NULL) {
+            quire_stream_release(k->requests[i].stream);
+        }
+    }
+    mem_free(k->requests);
+    k->requests = NULL;
+    k->n_requests = k->n_open = 0;
+}
+
+void exec_call_free(engine_call *k) {
+    exec_release(k);
+    for (size_t i = 0; k->ends != NULL && i < k->c->n_outputs; i++) {
+        mem_free(k->ends[i]);
+    }
+    for (size_t i = 0; k->choices != NULL && i < k->c->n_choices; i++) {
+        mem_free(k->choices[i].ids);
+        mem_free(k->choices[i].logprobs);
+        mem_free(k->choices[i].alone);
+    }
+    exec_ids_drop(k->answer);
+    mem_free(k->ends);
+    mem_free(k->caps);
+    mem_free(k->choices);
+    k->c->of_executor = NULL;
+    mem_free(k);
+}
+
+static void exec_cancel(void *executor, program_call *c) {
+    (void)executor;
+    exec_call_free(c->of_executor);
+}
+
+quire_err exec_begin_stage(engine_call *k, engine_stage stage, size_t n, quire_error *err) {
+    exec_release(k);
+    k->stage = stage;
+    k->requests = mem_new(n, sizeof *k->requests);
+    return mem_check_for(k->requests, "requests", err);
+}
+
+quire_err exec_submit(engine_call *k, quire_request *r, int32_t index, bool is_alone, quire_error *err) {
+    engine_request *to = &k->requests[k->n_requests];
+    *to = (engine_request){.call = k, .index = index, .is_alone = is_alone};
+    quire_state *s = k->c->state;
+    engine_state *es = exec_state_of(s);
+    bool parks =
+        (k->stage == ENGINE_GEN || k->stage == ENGINE_PREFIX) && quire_request_describe(r)->beam_width == 0;
+    quire_request_step(r, s->root->number, s->depth);
+    quire_err e = quire_request_tenant(r, s->root->tenant);
+    e = e == QUIRE_OK && parks && es->park == NULL ? quire_park_open(k->x->e, &es->park) : e;
+    e = e == QUIRE_OK && parks ? quire_request_park(r, 0, es->park) : e;
+    if (e != QUIRE_OK) {
+        quire_request_free(r);
+        return err_set(err, e, -1, "out of memory for a request");
+    }
+    TRY(quire_submit(k->x->q, r, to, &to->stream, err));
+    k->n_requests++;
+    k->n_open++;
+    return QUIRE_OK;
+}
+
+quire_err exec_submit_prompt(engine_call *k, const int32_t *ids, size_t n, size_t start, int32_t index,
+                             bool is_alone, quire_error *err) {
+    char fields[128];
+    quire_request *r;
+    TRY(quire_request_ids(k->x->e, ids, n, &r, err));
+    int length = snprintf(fields, sizeof fields,
+                          start > 0 ? "{\"max_tokens\": 0, \"echo\": true, \"prompt_logprobs\": 0, "
+                                      "\"prompt_logprobs_start\": %zu}"
+                                    : "{\"max_tokens\": 0, \"echo\": true}",
+                          start);
+    quire_err e = quire_request_set_all(r, fields, (size_t)length, err);
+    if (e != QUIRE_OK) {
+        quire_request_free(r);
+        return e;
+    }
+    return exec_submit(k, r, index, is_alone, err);
+}
