@@ -121,7 +121,7 @@ void exec_call_free(engine_call *k) {
     mem_free(k);
 }
 
-static void exec_cancel(void *executor, program_call *c) {
+void exec_cancel(void *executor, program_call *c) {
     (void)executor;
     exec_call_free(c->of_executor);
 }

@@ -83,6 +83,7 @@ engine_state *exec_state_of(const quire_state *s);
 size_t exec_n_ids(const engine_state *es);
 quire_err exec_want_state(quire_state *s, quire_error *err);
 /* Of engine_ops. */
+void exec_cancel(void *executor, program_call *c);
 void exec_settle(void *executor, quire_state *s);
 void exec_drop(void *executor, quire_state *s);
 quire_err exec_fork(void *executor, const quire_state *from, quire_state *to);
