@@ -56,6 +56,10 @@ static const pending_kind model_pending = {.close = conn_stop_waiting,
                                            .ends_at_drain = true},
                           sleep_pending = {.close = conn_stop_waiting, .ends_at_drain = true};
 
+bool conn_waits_for_model(const conn *c) {
+    return c->pending == &model_pending;
+}
+
 static void conn_wait_for_model(conn *c, const pending_kind *kind, model_wait w) {
     model_wait *own = mem_new(1, sizeof *own);
     if (own == NULL) {

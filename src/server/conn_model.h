@@ -14,6 +14,8 @@ served_model *conn_named_model(const conn *c);
 /* Writes what the file of a model says that is not loaded (models_facts): true. False: c was
  * answered, or waits for it and go_on(c) follows. */
 bool conn_read_facts(conn *c, served_model *m, strbuf *out, void (*go_on)(conn *c));
+/* Whether c waits for its model to be loaded. */
+bool conn_waits_for_model(const conn *c);
 /* Answers c once all models have given back what their sleep gives. */
 void conn_await_sleep(conn *c);
 /* Gives c a model of which the caller has a hold, which c takes over. False: c was answered,

@@ -8,6 +8,7 @@
 #include <stdio.h>
 
 #include "base/clock.h"
+#include "server/conn_model.h"
 #include "server/loop_order.h"
 #include "server/response.h"
 #include "server/routes.h"
@@ -39,12 +40,16 @@ typedef struct request_row {
     const response *response; /* NULL: it is not submitted yet */
     const char *tenant;       /* NULL: none */
     bool is_receiving;        /* its body, or waiting for room for it */
+    bool is_loading;          /* it waits for its model */
 } request_row;
 
 static const char *requests_state_of(const request_row *row, const request_record *counts) {
     bool has_token = row->record->first_token_us > 0;
     if (row->is_receiving) {
         return "receiving";
+    }
+    if (row->is_loading) {
+        return "loading";
     }
     if (row->response == NULL || (counts->prompt_tokens == 0 && !has_token)) {
         return "preparing"; /* read, rendered and tokenised on a text thread */
@@ -96,7 +101,8 @@ static void requests_list_loop(loop *l, loop_order *o) {
             const request_row row = {.record = &c->record,
                                      .response = response_of(c),
                                      .tenant = c->has_tenant ? c->tenant : NULL,
-                                     .is_receiving = c->body.state != BODY_NONE};
+                                     .is_receiving = c->body.state != BODY_NONE,
+                                     .is_loading = conn_waits_for_model(c)};
             requests_add_row(o, &row, &out);
         }
     }

@@ -270,6 +270,9 @@ TEST(a_list_shows_how_far_a_load_is) {
     site *s = start_list(with_endless, 2, 0, 0);
     expect_in(command(s, "/models/load", "endless"), "\"success\":true");
     await_part(s, "/models", "{\"value\":\"loading\",\"progress\":0.25}");
+    int fd = begin_with(s, COMPLETIONS, "{\"model\": \"endless\", \"prompt\": \"x\"}");
+    await_part(s, "/debug/requests", "\"state\":\"loading\"");
+    close(fd);
     stop_models(s); /* the load is cut short */
 }
 
