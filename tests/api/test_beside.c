@@ -5,15 +5,18 @@
 
 static const char *const paths[2] = {"models/builtin-small.gguf", "models/builtin.gguf"};
 
+static int32_t n_beside; /* of hosts */
+
 static quire_engine *open_beside(quire_engine *host, const char *path) {
     quire_options o;
     quire_engine *e;
     quire_error err = {0};
     quire_options_init(&o);
     o.model = path;
-    o.n_pages = 64;
+    o.n_pages = 256;
     o.max_seqs = 4;
     o.n_threads = 2;
+    o.n_beside = n_beside;
     const quire_err r =
         host != NULL ? quire_engine_open_beside(host, &o, &e, &err) : quire_engine_open(&o, &e, &err);
     if (r != QUIRE_OK) {
@@ -53,14 +56,8 @@ static void *ask(void *arg) {
     return NULL;
 }
 
-TEST(each_generates_what_it_does_alone) {
-    char *expected[2];
-    for (int i = 0; i < 2; i++) {
-        quire_engine *alone = open_beside(NULL, paths[i]);
-        expected[i] = generate(alone, "The prince");
-        quire_engine_close(alone);
-    }
-    assert_string_not_equal(expected[0], expected[1]);
+/* Any of them closes first. */
+static void generate_beside(char *const expected[2]) {
     quire_engine *host = open_beside(NULL, paths[0]);
     pthread_t busy;
     asking of_host = {host, expected[0], 20};
@@ -77,9 +74,72 @@ TEST(each_generates_what_it_does_alone) {
     quire_engine_close(other);
     ask(&of_third);
     quire_engine_close(third);
+}
+
+TEST(each_generates_what_it_does_alone) {
+    char *expected[2];
+    for (int i = 0; i < 2; i++) {
+        quire_engine *alone = open_beside(NULL, paths[i]);
+        expected[i] = generate(alone, "The prince");
+        quire_engine_close(alone);
+    }
+    assert_string_not_equal(expected[0], expected[1]);
+    generate_beside(expected);
+    n_beside = 2;
+    generate_beside(expected);
+    n_beside = 0;
     for (int i = 0; i < 2; i++) {
         quire_free(expected[i]);
     }
+}
+
+/* Their pages and, under a cap, weights and buffers are in one memory, and what closes
+ * gives all back. One that does not fit is refused until another one has left. */
+TEST(engines_beside_each_other_share_one_memory) {
+    enum { CAP = 40 << 20 };
+    quire_engine *e[3];
+    quire_page_memory before = {.size = sizeof before}, m = before;
+    quire_options o;
+    quire_error err = {0};
+    quire_options_init(&o);
+    o.model = paths[0];
+    o.n_threads = 2;
+    o.n_beside = 64;
+    assert_int_equal(quire_engine_open(&o, &e[0], &err), QUIRE_INVALID);
+    assert_non_null(strstr(err.message, "n_beside is 64"));
+    o.n_beside = 2;
+    o.models_memory_bytes = CAP;
+    assert_int_equal(quire_engine_open(&o, &e[0], &err), QUIRE_OK);
+    quire_engine_page_memory(e[0], &before);
+    assert_true(before.max_bytes < CAP && before.model_bytes == 0 &&
+                before.sure_bytes <= before.max_bytes / 6);
+    assert_int_equal(quire_engine_info(e[0])->n_pages,
+                     before.max_bytes / quire_engine_info(e[0])->page_bytes);
+    for (int round = 0; round < 2; round++) {
+        o.model = paths[1];
+        assert_int_equal(quire_engine_open_beside(e[0], &o, &e[1], &err), QUIRE_OK);
+        const quire_info *i = quire_engine_info(e[1]);
+        quire_engine_page_memory(e[1], &m);
+        assert_int_equal(m.model_bytes, i->weight_bytes + i->buffer_bytes);
+        assert_int_equal(m.max_bytes + m.model_bytes, before.max_bytes);
+        assert_true(i->max_model_len * i->token_bytes <= m.sure_bytes);
+        o.max_model_len = 2048; /* of pages that are promised to the others */
+        o.kv_dtype = QUIRE_KV_F32;
+        o.max_seqs = 1024;
+        o.max_batched_tokens = 8192;
+        assert_int_equal(quire_engine_open_beside(e[0], &o, &e[2], &err), QUIRE_NO_MEMORY);
+        assert_non_null(strstr(err.message, "that the models share"));
+        quire_options_init(&o);
+        o.n_threads = 2;
+        quire_free(generate(e[1], "The prince"));
+        quire_engine_close(e[1]);
+        quire_free(generate(e[0], "The prince"));
+        quire_engine_drop_cache(e[0]);
+        quire_free(generate(e[0], "x")); /* a step after the caches were dropped */
+        quire_engine_page_memory(e[0], &m);
+        assert_true(m.model_bytes == 0 && m.max_bytes == before.max_bytes && m.used_bytes == m.own_bytes);
+    }
+    quire_engine_close(e[0]);
 }
 
 TEST(what_cannot_be_opened_leaves_the_host_as_it_was) {
@@ -157,6 +217,7 @@ TEST(a_deadline_counts_what_a_request_waited_before_it_was_submitted) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(each_generates_what_it_does_alone),
+        cmocka_unit_test(engines_beside_each_other_share_one_memory),
         cmocka_unit_test(what_cannot_be_opened_leaves_the_host_as_it_was),
         cmocka_unit_test(a_load_tells_how_far_it_is_and_ends_when_it_is_told_to),
         cmocka_unit_test(a_deadline_counts_what_a_request_waited_before_it_was_submitted),
