@@ -290,7 +290,7 @@ bool flag_show_option(const flag *f, const void *options, char *out, size_t n) {
         return true;
     case FLAG_SECONDS:
     case FLAG_MILLISECONDS:
-        (void)snprintf(out, n, "%g", (double)*(const int64_t *)at / MICROSECONDS(f));
+        (void)snprintf(out, n, "%.10g", (double)*(const int64_t *)at / MICROSECONDS(f));
         return true;
     case FLAG_BYTES:
     case FLAG_GIB:
