@@ -1,4 +1,5 @@
 /* Ollama's dialects: what their fields become in the form of chats and completions. */
+#include <stdio.h>
 #include <string.h>
 
 #include "request/request.h"
@@ -92,12 +93,71 @@ TEST(options_are_fields_of_a_chat_and_defaults_are_a_chats) {
                      QUIRE_BAD_REQUEST);
 }
 
+TEST(keep_alive_is_a_duration_as_go_writes_it_or_seconds) {
+    static const struct {
+        const char *value;
+        int64_t us; /* -2: it is none */
+    } cases[] = {{"0", 0},
+                 {"300", 300000000},
+                 {"0.5", 500000},
+                 {"-1", -1},
+                 {"-0.1", -1},
+                 {"1e300", -1},
+                 {"9007199254740993000", -1},
+                 {"\"5m\"", 300000000},
+                 {"\"1h30m\"", 5400000000},
+                 {"\"1.5s\"", 1500000},
+                 {"\"+2ms\"", 2000},
+                 {"\"3us\"", 3},
+                 {"\"4\u00b5s\"", 4},
+                 {"\"5000ns\"", 5},
+                 {"\"-3m\"", -1},
+                 {"\"-1\"", -1},
+                 {"\"10\"", 10000000},
+                 {"\"99999999999h\"", -1},
+                 {"\"\"", -2},
+                 {"\"-\"", -2},
+                 {"\"m\"", -2},
+                 {"\"5 m\"", -2},
+                 {"\"5x\"", -2},
+                 {"\"1h-2m\"", -2},
+                 {"\"1.2.3s\"", -2},
+                 {"\"0x5m\"", -2},
+                 {"\"inf\"", -2},
+                 {"\"5m\\u0000\"", -2},
+                 {"true", -2},
+                 {"[5]", -2}};
+    quire_request *r;
+    quire_error err;
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        char body[100];
+        snprintf(body, sizeof body, "{\"prompt\":\"p\",\"keep_alive\":%s}", cases[i].value);
+        const quire_err e = parse(QUIRE_OLLAMA_GENERATE, body, &r, &err);
+        if (cases[i].us == -2) {
+            assert_int_equal(e, QUIRE_BAD_REQUEST);
+            assert_string_equal(err.param, "keep_alive");
+            continue;
+        }
+        assert_int_equal(e, QUIRE_OK);
+        assert_true(r->g.more.has_keep_alive);
+        if (r->g.more.keep_alive_us != cases[i].us) {
+            fail_msg("%s: %lld", body, (long long)r->g.more.keep_alive_us);
+        }
+        quire_request_free(r);
+    }
+    assert_int_equal(parse(QUIRE_OLLAMA_GENERATE, "{\"prompt\":\"p\",\"keep_alive\":null}", &r, &err),
+                     QUIRE_OK);
+    assert_false(r->g.more.has_keep_alive);
+    quire_request_free(r);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(calls_and_their_answers_get_ids),
         cmocka_unit_test(a_prompt_is_a_chat_unless_it_is_raw),
         cmocka_unit_test(a_missing_prompt_is_named),
         cmocka_unit_test(options_are_fields_of_a_chat_and_defaults_are_a_chats),
+        cmocka_unit_test(keep_alive_is_a_duration_as_go_writes_it_or_seconds),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
