@@ -92,7 +92,7 @@ const int32_t *exec_tokens(void *executor, const quire_state *s, size_t *n) {
 
 /* ---- calls and their requests ---- */
 
-void exec_release(engine_call *k) {
+static void exec_release(engine_call *k) {
     for (size_t i = 0; i < k->n_requests; i++) {
         if (k->requests[i].stream != NULL) {
             quire_stream_release(k->requests[i].stream);
@@ -100,10 +100,39 @@ void exec_release(engine_call *k) {
     }
     mem_free(k->requests);
     k->requests = NULL;
-    k->n_requests = k->n_open = 0;
+    k->x->n_running -= k->n_running;
+    k->n_requests = k->n_open = k->n_running = 0;
+}
+
+bool exec_has_room(const engine_executor *x, size_t n) {
+    return x->n_running == 0 || x->n_running + n <= MAX_RUNNING;
+}
+
+bool exec_must_wait(engine_call *k, size_t n) {
+    engine_executor *x = k->x;
+    k->is_waiting = !exec_has_room(x, n);
+    k->n_wanted = n;
+    if (k->is_waiting) {
+        k->next_waiting = NULL;
+        *x->waiting_last = k;
+        x->waiting_last = &k->next_waiting;
+    }
+    return k->is_waiting;
+}
+
+static void exec_stop_waiting(engine_call *k) {
+    engine_call **at = &k->x->waiting;
+    while (*at != k) {
+        at = &(*at)->next_waiting;
+    }
+    *at = k->next_waiting;
+    k->x->waiting_last = *at == NULL ? at : k->x->waiting_last;
 }
 
 void exec_call_free(engine_call *k) {
+    if (k->is_waiting) {
+        exec_stop_waiting(k);
+    }
     exec_release(k);
     for (size_t i = 0; k->ends != NULL && i < k->c->n_outputs; i++) {
         mem_free(k->ends[i]);
@@ -148,7 +177,11 @@ quire_err exec_submit(engine_call *k, quire_request *r, int32_t index, bool is_a
         quire_request_free(r);
         return err_set(err, e, -1, "out of memory for a request");
     }
+    size_t n_sequences =
+        quire_request_describe_more(r)->prompt_only ? 0 : (size_t)quire_request_describe(r)->n_choices;
     TRY(quire_submit(k->x->q, r, to, &to->stream, err));
+    k->n_running += n_sequences;
+    k->x->n_running += n_sequences;
     k->n_requests++;
     k->n_open++;
     return QUIRE_OK;

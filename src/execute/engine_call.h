@@ -10,9 +10,17 @@
  * no text has it. */
 #define MARK_BYTES 40
 
+/* Sequences that programs have in the engine at once, so that they leave room for others:
+ * calls wait for their turn. One that has more is alone. */
+#define MAX_RUNNING 256
+
+struct engine_call;
+
 typedef struct engine_executor {
     quire_engine *e;
     quire_queue *q;
+    size_t n_running; /* sequences */
+    struct engine_call *waiting, **waiting_last;
     char mark[MARK_BYTES];
 } engine_executor;
 
@@ -28,12 +36,10 @@ typedef struct engine_state {
     shared_ids *ids;
     size_t n_taken;    /* parts that are in ids */
     size_t n_computed; /* of ids */
-    size_t n_answered; /* n_taken as the beginning of an answer behind it was computed */
+    size_t n_answered; /* n_taken as the beginning of an answer after it was computed */
     quire_park *park;  /* holds the pages of ids between calls; NULL: not yet, or not any more */
-    strbuf rest;       /* text behind ids, of a gen that a stop string cut within a token */
+    strbuf rest;       /* text after ids, of a gen that a stop string cut within a token */
 } engine_state;
-
-struct engine_call;
 
 /* One request of a call; the user of its stream. */
 typedef struct engine_request {
@@ -52,7 +58,7 @@ typedef struct engine_choice {
 
 typedef enum engine_stage {
     ENGINE_TEXT,    /* the state's text becomes tokens */
-    ENGINE_ANSWER,  /* what begins an answer behind it becomes tokens, for forks */
+    ENGINE_ANSWER,  /* what begins an answer after it becomes tokens, for forks */
     ENGINE_PREFIX,  /* what the state has is computed */
     ENGINE_GEN,     /* the gen runs */
     ENGINE_CHOICES, /* the choices become tokens */
@@ -65,6 +71,10 @@ typedef struct engine_call {
     engine_stage stage;
     engine_request *requests; /* [n_requests] all of the stage */
     size_t n_requests, n_open;
+    size_t n_running;                 /* of the executor's, of this stage */
+    struct engine_call *next_waiting; /* in its list, if is_waiting */
+    size_t n_wanted;                  /* sequences, if is_waiting */
+    bool is_waiting;
     shared_ids *answer; /* of ENGINE_ANSWER */
     size_t n_kept;      /* ENGINE_CHOICES: ids that stay whatever a choice is */
     size_t upto;        /* ENGINE_TEXT: how many parts are in ids then */
@@ -77,7 +87,7 @@ typedef struct engine_call {
 /* ---- engine_call.c ---- */
 
 void exec_ids_drop(shared_ids *l);
-/* Replaces what *l has behind its first `keep` ids. NO_MEMORY: it is unchanged. */
+/* Replaces what *l has after its first `keep` ids. NO_MEMORY: it is unchanged. */
 quire_err exec_ids_replace(shared_ids **l, size_t keep, const int32_t *ids, size_t n);
 engine_state *exec_state_of(const quire_state *s);
 size_t exec_n_ids(const engine_state *es);
@@ -91,6 +101,10 @@ const int32_t *exec_tokens(void *executor, const quire_state *s, size_t *n);
 void exec_call_free(engine_call *k);
 /* Makes room for the n requests of a stage. */
 quire_err exec_begin_stage(engine_call *k, engine_stage stage, size_t n, quire_error *err);
+/* Whether there is room for a stage of n sequences now. */
+bool exec_has_room(const engine_executor *x, size_t n);
+/* Whether a stage of n sequences waits for its turn: the executor goes on with it then. */
+bool exec_must_wait(engine_call *k, size_t n);
 /* Submits a request of the stage, which it takes. */
 quire_err exec_submit(engine_call *k, quire_request *r, int32_t index, bool is_alone, quire_error *err);
 /* Submits a request for ids that generates nothing. start: the first token that has its
@@ -123,10 +137,10 @@ quire_err exec_take_gen(engine_call *k, const quire_event *done);
 
 /* ---- engine_select.c ---- */
 
-/* The choices become tokens behind all of the state's but the last one, whose text goes
+/* The choices become tokens after all of the state's but the last one, whose text goes
  * before theirs where it is one. */
 quire_err exec_submit_choices(engine_call *k, quire_error *err);
-/* Takes the ids of a choice: its tokens begin behind the state's or, where the last of
+/* Takes the ids of a choice: its tokens begin after the state's or, where the last of
  * these became another one, with that. */
 quire_err exec_take_choice(engine_call *k, int32_t index, const quire_event *start);
 quire_err exec_submit_scores(engine_call *k, quire_error *err);

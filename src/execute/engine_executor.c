@@ -10,6 +10,9 @@
 /* What the state has is computed, for its forks or the choices of a select. */
 static quire_err exec_submit_prefix(engine_call *k, quire_error *err) {
     const shared_ids *ids = k->answer != NULL ? k->answer : exec_state_of(k->c->state)->ids;
+    if (exec_must_wait(k, 1)) {
+        return QUIRE_OK;
+    }
     TRY(exec_begin_stage(k, ENGINE_PREFIX, 1, err));
     k->c->submitted_us = clock_us();
     return exec_submit_prompt(k, ids->ids, ids->n, 0, 0, false, err);
@@ -185,6 +188,22 @@ static void exec_take_event(const quire_event *ev) {
 
 /* ---- the executor ---- */
 
+/* Goes on with the calls whose turn has come, in the order in which they began to wait. */
+static void exec_resume(engine_executor *x) {
+    while (x->waiting != NULL && exec_has_room(x, x->waiting->n_wanted)) {
+        engine_call *k = x->waiting;
+        bool is_over = false;
+        x->waiting = k->next_waiting;
+        x->waiting_last = x->waiting == NULL ? &x->waiting : x->waiting_last;
+        k->is_waiting = false;
+        quire_err e = k->stage == ENGINE_CHOICES ? exec_submit_scores(k, &k->error)
+                                                 : exec_go_on(k, &is_over, &k->error);
+        if (e != QUIRE_OK || is_over) {
+            exec_end(k);
+        }
+    }
+}
+
 static bool exec_poll(void *executor) {
     engine_executor *x = executor;
     quire_event ev;
@@ -193,6 +212,7 @@ static bool exec_poll(void *executor) {
         exec_take_event(&ev);
         had = true;
     }
+    exec_resume(x);
     return had;
 }
 
@@ -233,6 +253,7 @@ quire_err engine_executor_open(quire_engine *e, void **out) {
     *out = x;
     TRY(mem_check(x));
     x->e = e;
+    x->waiting_last = &x->waiting;
     snprintf(x->mark, sizeof x->mark, "{%016llx%016llx}", (unsigned long long)rng_os_seed(),
              (unsigned long long)rng_os_seed());
     quire_err r = quire_queue_open(e, &x->q);

@@ -52,6 +52,10 @@ quire_err exec_submit_gen(engine_call *k, quire_error *err) {
     TRY(exec_begin_stage(k, ENGINE_GEN, 1, err));
     TRY(exec_new_gen(k, &r, err));
     quire_err e = exec_set_fields(k, r, err);
+    if (e == QUIRE_OK && exec_must_wait(k, (size_t)quire_request_describe(r)->n_choices)) {
+        quire_request_free(r);
+        return QUIRE_OK;
+    }
     e = e == QUIRE_OK ? exec_make_outputs(k, quire_request_describe(r)->n_choices, err) : e;
     if (e != QUIRE_OK) {
         quire_request_free(r);
@@ -115,7 +119,7 @@ quire_err exec_add_output(engine_call *k, const quire_event *ev) {
     return QUIRE_OK;
 }
 
-/* Drops the tokens behind an output's text: the one that ended it, or those of a stop
+/* Drops the tokens after an output's text: the one that ended it, or those of a stop
  * string. What is left of a token that goes on past the text is *rest. */
 static void exec_cut_output(program_output *o, const size_t *ends, str *rest) {
     size_t n = o->n_ids, at = n > 0 ? ends[n - 1] : 0;

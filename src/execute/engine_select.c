@@ -62,6 +62,9 @@ static quire_err exec_submit_score(engine_call *k, int32_t index, bool is_alone,
 quire_err exec_submit_scores(engine_call *k, quire_error *err) {
     const program_call *c = k->c;
     bool wants_alone = c->step->method == QUIRE_SELECT_UNCONDITIONAL_LIKELIHOOD_NORMALIZED;
+    if (exec_must_wait(k, (wants_alone ? 2 : 1) * c->n_choices)) {
+        return QUIRE_OK;
+    }
     TRY(exec_begin_stage(k, ENGINE_SCORES, 2 * c->n_choices, err));
     k->c->submitted_us = clock_us();
     for (size_t i = 0; i < c->n_choices; i++) {

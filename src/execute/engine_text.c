@@ -71,7 +71,7 @@ quire_err exec_take_texts(engine_call *k, quire_error *err) {
 
 /* ---- turns ---- */
 
-/* The parts of the turn that begins at `from`: *end is behind them. */
+/* The parts of the turn that begins at `from`: *end is after them. */
 static size_t exec_turn_end(const quire_state *s, size_t from) {
     size_t end = from + 1;
     while (end < s->n_parts && s->parts[end].kind != PART_TURN) {

@@ -6,9 +6,10 @@
 
 #include "program/program_state.h"
 
-#define PROGRAM_MAX_BYTES ((size_t)4 << 20) /* of a program's JSON */
-#define PROGRAM_MAX_STEPS ((size_t)1 << 16) /* that it has, each counted once */
-#define PROGRAM_MAX_TIMES (1 << 16)         /* of a repeat, and branches of a fork */
+#define PROGRAM_MAX_BYTES   ((size_t)4 << 20) /* of a program's JSON */
+#define PROGRAM_MAX_STEPS   ((size_t)1 << 16) /* that it has, each counted once */
+#define PROGRAM_MAX_CHOICES 256               /* of a select */
+#define PROGRAM_MAX_TIMES   (1 << 16)         /* of a repeat, and branches of a fork */
 
 /* Reads a whole program. *out is empty after a failure: BAD_REQUEST; TOO_LARGE;
  * NO_MEMORY. */

@@ -206,9 +206,9 @@ static quire_err step_read_select(step_reader *r, const json_value *v, step *to)
                        methods[2]);
     }
     to->method = (quire_select_method)i;
-    return json_is(choices, JSON_KIND_ARRAY)
+    return json_is(choices, JSON_KIND_ARRAY) && json_length(choices) <= PROGRAM_MAX_CHOICES
                ? step_read_texts(r, choices, &to->choices, &to->n_choices, "choices")
-               : step_reader_refuse(r, "choices must be an array of texts");
+               : step_reader_refuse(r, "choices must be an array of 1 to 256 texts");
 }
 
 /* {"fork": [steps, ..]}; {"fork": 3, "steps": ..}; {"fork": "item", "over": .., "steps":

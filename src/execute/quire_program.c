@@ -151,7 +151,10 @@ quire_err quire_state_select(quire_state *s, const char *name, const char *const
                              const size_t *sizes, size_t n, quire_select_method method, quire_error *err) {
     DOOR_STEP(made, s, STEP_SELECT, err)
     quire_err e = step_name_set(made->name, str_of(name), err);
-    e = e == QUIRE_OK && n == 0 ? err_set(err, QUIRE_BAD_REQUEST, -1, "select %s has no choices", name) : e;
+    e = e == QUIRE_OK && (n == 0 || n > PROGRAM_MAX_CHOICES)
+            ? err_set(err, QUIRE_BAD_REQUEST, -1, "select %s has %zu choices; it must have 1 to %d", name, n,
+                      PROGRAM_MAX_CHOICES)
+            : e;
     made->method = method;
     made->choices = e == QUIRE_OK ? mem_new(n, sizeof *made->choices) : NULL;
     e = e == QUIRE_OK ? mem_check_for(made->choices, "choices", err) : e;

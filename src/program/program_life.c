@@ -240,7 +240,7 @@ quire_err program_state_end_turn(quire_state *s, quire_error *err) {
     if (!s->in_turn) {
         return QUIRE_OK;
     }
-    s->in_turn = s->in_implied_turn = false;
+    s->in_turn = false;
     return program_state_add(s, (program_part){.kind = PART_END}, err);
 }
 
@@ -258,12 +258,7 @@ quire_err program_state_begin_turn(quire_state *s, const char *role, quire_error
 }
 
 quire_err program_state_want_turn(quire_state *s, quire_error *err) {
-    if (!s->has_turns || s->in_turn) {
-        return QUIRE_OK;
-    }
-    TRY(program_state_begin_turn(s, "assistant", err));
-    s->in_implied_turn = true;
-    return QUIRE_OK;
+    return s->has_turns && !s->in_turn ? program_state_begin_turn(s, "assistant", err) : QUIRE_OK;
 }
 
 quire_err program_state_push(quire_state *s, program_frame frame, quire_error *err) {
@@ -364,7 +359,6 @@ static quire_err state_inherit(quire_state *s, quire_error *err) {
     }
     s->has_turns = from->has_turns;
     s->in_turn = from->in_turn;
-    s->in_implied_turn = from->in_implied_turn;
     s->record = from->record;
     s->depth = from->depth + 1;
     return QUIRE_OK;

@@ -169,7 +169,7 @@ struct quire_state {
     bool is_joined;  /* its parent has its variables */
     bool is_alike;   /* its siblings run the same steps */
     bool has_prefix; /* its FORK step may run: what it has is computed */
-    bool in_turn, in_implied_turn, has_turns;
+    bool in_turn, has_turns;
     step_list own; /* appended by calls */
     program_frame *frames;
     size_t n_frames, cap_frames;

@@ -155,7 +155,7 @@ static bool step_reference_read(str inside, step_piece *out) {
     return step_name_set(out->name, name, NULL) == QUIRE_OK;
 }
 
-/* Reads the reference or the braces at text[*at], and moves *at behind it. */
+/* Reads the reference or the braces at text[*at], and moves *at after it. */
 static quire_err step_braces_read(step_text_writer *w, str text, size_t *at, quire_error *err) {
     if (text.n - *at >= 4 && memcmp(text.p + *at, "{{{{", 4) == 0) {
         *at += 4;

@@ -359,6 +359,30 @@ TEST(an_open_state_finds_its_tokens_again) {
     wait_until_none_is_parked(e);
 }
 
+/* More sequences than an engine takes wait for their turn. */
+TEST(calls_that_are_many_wait_for_their_turn) {
+    seen got;
+    quire_state *p = program_of(
+        ps, "{\"steps\": [\"Once\", {\"fork\": 300, \"steps\": [{\"select\": \"x\", \"choices\": [\" a\", "
+            "\" b\", \" c\", \" d\"]}, {\"gen\": \"y\", \"n\": 4, \"max_tokens\": 1}]}]}");
+    run_to_idle(ps, &got);
+    assert_int_equal(got.failure.code, QUIRE_OK);
+    assert_int_equal(got.n[QUIRE_PROGRAM_VALUE], 600);
+    quire_state_close(p);
+    p = program_of(ps, "{\"steps\": [\"Once\", {\"fork\": 300, \"steps\": [{\"gen\": \"y\", \"n\": 8, "
+                       "\"max_tokens\": 50}]}]}");
+    quire_program_event ev;
+    for (int i = 0; i < 20;) {
+        if (quire_programs_next(ps, &ev)) {
+            i++;
+        } else {
+            quire_programs_wait(ps, 1000000);
+        }
+    }
+    quire_state_close(p); /* those that wait are given up too */
+    wait_until_idle(e);
+}
+
 TEST(a_program_over_its_tokens_or_bytes_fails_as_a_whole) {
     quire_program_limits limits;
     quire_program_limits_init(&limits);
@@ -396,6 +420,7 @@ int main(void) {
         cmocka_unit_test(a_fork_that_is_closed_counts_as_failed_where_it_is_joined),
         cmocka_unit_test(a_program_that_is_closed_gives_all_back),
         cmocka_unit_test(an_open_state_finds_its_tokens_again),
+        cmocka_unit_test(calls_that_are_many_wait_for_their_turn),
         cmocka_unit_test(a_program_over_its_tokens_or_bytes_fails_as_a_whole),
     };
     return cmocka_run_group_tests(tests, open_world, close_world);
