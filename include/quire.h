@@ -333,12 +333,12 @@ typedef struct quire_options {
      * QUIRE_CANCELLED. NULL: it always goes on */
     bool (*load_progress)(void *user, double part);
     void *load_progress_user;
-    /* the most engines that will be open beside this one at once, 0..63: the memory of all
-     * KV pages is one budget then, of which each can always have its share (docs/kv.md).
-     * 0: each engine has memory of its own */
+    /* the most engines that will be open beside this one at once, 0..63: the memory of
+     * all KV pages is one budget then, of which each can always have its share
+     * (docs/kv.md). 0: each engine has memory of its own */
     int32_t n_beside;
-    /* most memory for weights, buffers and KV pages of this engine and those beside it; 0:
-     * what the machine has */
+    /* most memory for weights, buffers and KV pages of this engine and those beside it;
+     * 0: what the machine has */
     int64_t models_memory_bytes;
 } quire_options;
 
@@ -1083,7 +1083,9 @@ quire_err quire_stream_steer(quire_stream *s, int32_t choice, int32_t position, 
  * place of what the park held, at once, so that no page can be evicted in between: its
  * prompt, and its answer without the last token, which nothing has computed. A request
  * with max_tokens 0 computes its prompt to the end, generates nothing, and parks that; of
- * tokens that are cached it computes none. A fork (quire_stream_fork) with max_tokens 0
+ * tokens that are cached it computes none. Its park keeps the logits after the prompt, if
+ * they were computed: a request for exactly these tokens samples from them, and computes
+ * no row of its prompt. A fork (quire_stream_fork) with max_tokens 0
  * parks the tokens of a running choice at a position. A choice that ends with an error,
  * or of which nothing is computed, leaves the park as it was.
  *

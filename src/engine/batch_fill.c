@@ -107,7 +107,7 @@ static row_use use_of(const engine *e, const sequence *s, const sched_item *it) 
     if (s->pooling != NULL) {
         return ROW_POOLED;
     }
-    if (s->task.no_logits || s->task.kv.n_computed + it->n_rows - it->n_drafts < s->task.n_known) {
+    if (s->no_tokens || s->task.kv.n_computed + it->n_rows - it->n_drafts < s->task.n_known) {
         return ROW_NONE;
     }
     if (s->beams != NULL) {

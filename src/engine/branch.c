@@ -52,7 +52,7 @@ static int32_t shareable(const engine *e, const sequence *s, const sequence *for
     int32_t n =
         s->fork_position < fork_from->task.kv.n_computed ? s->fork_position : fork_from->task.kv.n_computed;
     /* the last one's logits are wanted */
-    n = n < s->task.n_known || s->task.no_logits ? n : s->task.n_known - 1;
+    n = n < s->task.n_known || s->no_tokens ? n : s->task.n_known - 1;
     return kv_seq_can_truncate(&e->kv, &fork_from->task.kv, n) ? n : 0;
 }
 

@@ -245,6 +245,18 @@ static void collect_rows(engine *e, sequence *s, int32_t n, int32_t row0) {
     }
 }
 
+/* Ends s, whose given tokens are computed, and which gets no others. Its park keeps row
+ * `out` of the logits, the one after the last. */
+static void collect_last(engine *e, sequence *s, int32_t out) {
+    const float *logits = s->last_row != NULL ? e->b->ops->logits(e->b, out) : NULL;
+    s->has_last_row = logits != NULL && step_logits_are_finite(e, logits);
+    if (s->has_last_row) {
+        memcpy(s->last_row, logits, (size_t)e->desc->n_vocab * sizeof *logits);
+    }
+    stats_pooled(e, s);
+    step_finish(e, s, FINISH_LENGTH, QUIRE_OK);
+}
+
 /* Commits one item's rows; samples when they reach the last known token. */
 static void collect_item(engine *e, int32_t item) {
     sequence *s = planned_at(e, item);
@@ -275,9 +287,8 @@ static void collect_item(engine *e, int32_t item) {
         cache_publish(e, s);
     }
     kv_seq_forget(&e->kv, &s->task.kv);
-    if (use == ROW_NONE && s->task.no_logits && s->task.kv.n_computed == s->task.n_known) {
-        stats_pooled(e, s);
-        step_finish(e, s, FINISH_LENGTH, QUIRE_OK);
+    if (s->no_tokens && s->task.kv.n_computed == s->task.n_known) {
+        collect_last(e, s, out);
         return;
     }
     if (use == ROW_POOLED) {

@@ -287,7 +287,9 @@ typedef struct engine_request {
      * Not with beams and pooled rows */
     engine_park *const *parks;
     /* nothing is sampled: it ends (FINISH_LENGTH) when all of `tokens` are computed, at
-     * once where they are cached. One sample, without logits, beams and pooling */
+     * once where they are cached. Its park keeps the logits after them, if they were
+     * computed: what goes on from these very tokens samples from those. One sample,
+     * without logits, beams and pooling */
     bool no_tokens;
     /* the program that it is a step of, 0: none, and how deep in its tree
      * (admission_policy.h) */

@@ -91,7 +91,7 @@ HANDLERS(polled, engine *e) = {tiers_polled};
 HANDLERS(planning, engine *e) = {beam_resume, rule_step_planning, draft_step_propose};
 HANDLERS(planned, engine *e) = {explain_waiting, adapters_planned};
 HANDLERS(entered, engine *e, sequence *s) = {explain_entered, service_entered};
-HANDLERS(admitted, engine *e, sequence *s) = {explain_admitted, swap_in};
+HANDLERS(admitted, engine *e, sequence *s) = {explain_admitted, swap_in, fork_answer};
 HANDLERS(preempted, engine *e, sequence *s) = {explain_preempted, swap_out, tiers_forgotten,
                                                draft_step_preempted};
 HANDLERS(computed, engine *e, sequence *s, int32_t n) = {explain_computed, service_computed, stats_computed,

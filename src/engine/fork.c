@@ -2,6 +2,7 @@
 
 #include <string.h>
 
+#include "base/clock.h"
 #include "engine/cache.h"
 #include "engine/explain.h"
 #include "engine/step_sample.h"
@@ -44,6 +45,33 @@ void fork_children(engine *e, sequence *parent, const float *logits) {
             scheduler_run(&e->sched, &s->task);
         }
     }
+}
+
+/* Gives s, which is just admitted, the cached pages of its first n tokens in place of those
+ * that it has. */
+static void admit_anew(engine *e, sequence *s, int32_t n) {
+    kv_seq_release(&e->kv, &s->task.kv, s->task.tokens, KV_DROP);
+    (void)kv_seq_admit(&e->kv, &s->task.kv, s->task.tokens, n);
+}
+
+void fork_answer(engine *e, sequence *s) {
+    sched_task *t = &s->task;
+    bool may = e->parks.n_rows > 0 && t->kv.has_path && t->n_known == s->n_given && !s->no_tokens &&
+               s->next_child == NULL && s->pooling == NULL && s->beams == NULL && !t->wants_prompt_logits &&
+               t->kv.n_computed == t->n_known - 1 && kv_seq_shareable(&t->kv, t->n_known) == t->n_known;
+    if (!may) {
+        return;
+    }
+    admit_anew(e, s, t->n_known);
+    const float *row = parks_find_row(e, s);
+    if (row == NULL) {
+        admit_anew(e, s, t->n_known - 1);
+        return;
+    }
+    scheduler_count_reuse(&e->sched, t, t->kv.n_computed);
+    e->step.collected_us = clock_us();
+    memcpy(e->step.forked, row, (size_t)e->desc->n_vocab * sizeof *row);
+    step_sample(e, s, e->step.forked, NULL);
 }
 
 void fork_split(engine *e, sequence *parent) {

@@ -18,6 +18,8 @@
 #include "base/str.h"
 #include "engine/state.h"
 
+#define ROW_BYTES (64 << 20) /* of the logits that parks keep */
+
 /* ---- the handle ---- */
 
 quire_err engine_park_open(engine *e, engine_park **out) {
@@ -46,6 +48,7 @@ void engine_park_drop(engine_park *p) {
     if (p != NULL && atomic_fetch_sub(&p->holders, 1) == 1) {
         kv_seq_deinit(&p->kv);
         mem_free(p->tail);
+        mem_free(p->row);
         mem_free(p);
     }
 }
@@ -120,10 +123,18 @@ static void park_unlink(engine_parks *all, engine_park *p) {
     all->tenants[p->tenant].n_parks--;
 }
 
+/* Forgets the logits that p keeps. */
+static void park_drop_row(engine_parks *all, engine_park *p) {
+    all->n_rows -= p->row != NULL;
+    mem_free(p->row);
+    p->row = NULL;
+}
+
 static void park_empty(engine *e, engine_park *p) {
     if (p->kv.n_computed == 0) {
         return;
     }
+    park_drop_row(&e->parks, p);
     park_count(e, p, -1);
     park_unlink(&e->parks, p);
     kv_seq_release(&e->kv, &p->kv, NULL, KV_DROP); /* its pages are published already */
@@ -196,8 +207,22 @@ void parks_collect_closed(engine *e) {
 
 /* ---- taking ---- */
 
+/* Keeps the logits after s's last token, where p holds all of its tokens; of the oldest
+ * park they are forgotten where there are too many. */
+static void park_keep_row(engine_parks *all, engine_park *p, sequence *s) {
+    if (!s->has_last_row || p->kv.n_computed != s->task.n_known || all->max_rows == 0) {
+        return;
+    }
+    for (engine_park *old = all->oldest; all->n_rows >= all->max_rows; old = old->younger) {
+        park_drop_row(all, old);
+    }
+    p->row = s->last_row;
+    s->last_row = NULL;
+    all->n_rows++;
+}
+
 /* Fits p, which has s's pages from now on, among the others. */
-static void park_enter(engine *e, engine_park *p, const sequence *s) {
+static void park_enter(engine *e, engine_park *p, sequence *s) {
     engine_parks *all = &e->parks;
     const uint8_t *end = s->n_namespace > 0 ? memchr(s->namespace, 0, s->n_namespace) : NULL;
     p->n_owner = end != NULL ? (size_t)(end - s->namespace) : s->n_namespace;
@@ -212,6 +237,7 @@ static void park_enter(engine *e, engine_park *p, const sequence *s) {
     *(p->older != NULL ? &p->older->younger : &all->oldest) = p;
     all->youngest = p;
     park_count(e, p, 1);
+    park_keep_row(all, p, s);
     atomic_store(&p->n_tokens, p->kv.n_computed);
     atomic_store(&p->n_pages, kv_seq_pages(&p->kv));
     atomic_fetch_add(&p->n_parked, 1);
@@ -260,6 +286,20 @@ void parks_follow(engine *e) {
     all->tails_seen = n;
 }
 
+const float *parks_find_row(const engine *e, const sequence *s) {
+    int32_t n = s->task.n_known, n_tail = n % e->layout.page_tokens;
+    const kv_path *path = &s->task.kv.path;
+    const engine_park *p = s->task.kv.n_computed == n ? e->parks.oldest : NULL;
+    /* paths that stand at one entry have the same tokens up to there */
+    while (p != NULL &&
+           (p->row == NULL || p->kv.n_computed != n || p->kv.path.namespace != path->namespace ||
+            p->kv.path.n_public != path->n_public || p->kv.path.entry != path->entry ||
+            memcmp(p->tail, s->task.tokens + n - n_tail, (size_t)n_tail * sizeof *p->tail) != 0)) {
+        p = p->younger;
+    }
+    return p != NULL ? p->row : NULL;
+}
+
 /* ---- open, close, check ---- */
 
 quire_err parks_open(engine *e) {
@@ -273,6 +313,7 @@ quire_err parks_open(engine *e) {
     if (e->kv.n_state_pages > 0 && all->max > max_snapshots / 2) {
         all->max = max_snapshots / 2; /* the others are for those that run */
     }
+    all->max_rows = ROW_BYTES / (e->desc->n_vocab * (int32_t)sizeof(float));
     all->counts = mem_new((size_t)e->options.n_pages, sizeof *all->counts);
     all->tenants = mem_new((size_t)all->max + 1, sizeof *all->tenants);
     return all->counts != NULL && all->tenants != NULL ? QUIRE_OK : QUIRE_NO_MEMORY;
@@ -291,8 +332,9 @@ void parks_close(engine *e) {
 
 quire_err parks_check(const engine *e, quire_error *err) {
     const engine_parks *all = &e->parks;
-    int64_t n_named = 0, n_counted = 0, n_pages = 0, n_parks = 0, n_of_tenants = 0;
+    int64_t n_named = 0, n_counted = 0, n_pages = 0, n_parks = 0, n_of_tenants = 0, n_rows = 0;
     for (const engine_park *p = all->oldest; p != NULL; p = p->younger, n_parks++) {
+        n_rows += p->row != NULL;
         TRY(kv_seq_check(&e->kv, &p->kv, err));
         for (int32_t g = 0; g < p->kv.n_tables; g++) {
             for (int32_t i = 0; i < p->kv.tables[g].n_pages; i++) {
@@ -307,7 +349,8 @@ quire_err parks_check(const engine *e, quire_error *err) {
     for (int32_t i = 0; i <= all->max; i++) {
         n_of_tenants += all->tenants[i].n_pages;
     }
-    return n_named == n_counted && n_pages == all->n_pages && n_parks == all->n && n_of_tenants <= n_pages
+    return n_named == n_counted && n_pages == all->n_pages && n_parks == all->n && n_of_tenants <= n_pages &&
+                   n_rows == all->n_rows && n_rows <= all->max_rows
                ? QUIRE_OK
                : err_set(err, QUIRE_INTERNAL, -1,
                          "parks name %lld pages and count %lld; %lld are held of %lld, %lld by tenants, in "

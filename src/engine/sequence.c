@@ -24,6 +24,7 @@ static void sequence_free(sequence *s) {
     row_pooling_free(s->pooling);
     mem_free(s->mus);
     engine_park_drop(s->park);
+    mem_free(s->last_row);
     if (s->fork_from) {
         sequence_drop(s->fork_from);
     }
@@ -120,6 +121,9 @@ quire_err sequence_new(const engine_request *r, const void *constraint_state, co
     }
     s->task.tokens = tokens;
     s->task.n_prompt = r->n_prompt > 0 ? r->n_prompt : r->n_tokens;
+    if (r->no_tokens && r->parks != NULL) {
+        s->last_row = mem_new((size_t)desc->n_vocab, sizeof *s->last_row); /* else it is not kept */
+    }
     if (!alloc_extras(s, r, n_max)) {
         sequence_free(s);
         return QUIRE_NO_MEMORY;
@@ -163,7 +167,8 @@ quire_err sequence_new(const engine_request *r, const void *constraint_state, co
                            .own = {.root = SUFFIX_NONE}};
     take_constraint(s, r->constraint, constraint_state);
     s->outside = r->outside;
-    s->task.no_logits = r->no_tokens;
+    s->no_tokens = r->no_tokens;
+    s->task.no_logits = r->no_tokens && s->last_row == NULL;
     s->task.tree = r->tree;
     s->task.depth = r->depth;
     s->retains = r->retains;

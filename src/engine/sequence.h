@@ -101,6 +101,11 @@ typedef struct sequence {
     bool retains;
     kv_retention retention;
     engine_park *park; /* where it parks, a reference; NULL: nowhere */
+    bool no_tokens;    /* it ends when its given tokens are computed */
+    /* [n_vocab] with no_tokens and a park: the logits after its last token, for the park;
+     * else NULL */
+    float *last_row;
+    bool has_last_row;      /* it was computed */
     engine_outside outside; /* the work on its rule outside of steps; its add NULL: none */
     engine_work rule_work;
     const wake *rule_wake; /* the engine's, to be rung where the rule is back */

@@ -85,6 +85,7 @@ struct engine_park {
     /* The engine thread's, as long as it holds something (kv.n_computed > 0). */
     kv_seq kv;
     int32_t *tail, n_tail; /* [page_tokens] the tokens in its part-filled page */
+    float *row;            /* [n_vocab] the logits after its last token; NULL: not kept */
     engine_park *older, *younger;
     int32_t tenant;                        /* its entry in the table of tenants */
     uint64_t number;                       /* of its sequence, in order of arrival */
@@ -105,6 +106,7 @@ typedef struct engine_parks {
     int32_t *counts;      /* [n_pages] parks that hold each page */
     park_tenant *tenants; /* [max + 1] */
     int64_t n_pages, max_pages, max_tenant_pages;
+    int32_t n_rows, max_rows;    /* parks that keep logits */
     int64_t n_parked, n_bounded; /* totals */
     int64_t tails_seen;          /* kv_index_counts.tails_replaced when parks_follow was last called */
     _Atomic(engine_park *) closed;
@@ -278,6 +280,9 @@ bool parks_take(engine *e, sequence *s);
 void parks_follow(engine *e);
 /* Empties the oldest one; false: none holds anything. */
 bool parks_yield_oldest(engine *e);
+/* The logits after exactly the known tokens of s, which has their pages, as a park keeps
+ * them; NULL: none does. */
+const float *parks_find_row(const engine *e, const sequence *s);
 /* Empties the oldest ones until n_pages more can be allocated, as far as possible. */
 void parks_yield(engine *e, int64_t n_pages);
 

@@ -17,6 +17,7 @@ static bool engine_step_plan(engine *e, int64_t now_us) {
     }
     event_planning(e);
     bool has_items = step_plan(&e->sched, now_us);
+    intake_drop_done(e->sched.running, &e->sched.n_running); /* what parks had the answer of */
     event_planned(e);
     if (e->sched.copies.n > 0) { /* shared pages that the step writes to */
         e->mover.copy(e->mover.context, &e->sched.copies);
@@ -97,17 +98,17 @@ static bool any_is_cancelled(const engine *e, const sequence *parent) {
     return any;
 }
 
-/* Ends s, whose tokens are all computed, and which needs no logits. */
+/* Ends s, whose tokens are all computed, and which gets no others. */
 static void intake_end(engine *e, sequence *s) {
     stats_pooled(e, s);
     step_finish(e, s, FINISH_LENGTH, QUIRE_OK);
     sequence_drop(s);
 }
 
-/* Gives s, which needs no logits, the pages of all its tokens where all are cached. */
+/* Gives s, if it gets no others, the pages of all its tokens where all are cached. */
 static bool intake_finds_all(engine *e, sequence *s) {
     kv_held held;
-    if (!s->task.no_logits || s->pooling != NULL || any_is_cancelled(e, s) ||
+    if (!s->no_tokens || any_is_cancelled(e, s) ||
         kv_seq_peek(&e->kv, &s->task.kv, s->task.tokens, s->task.n_known, &held) < s->task.n_known) {
         return false;
     }

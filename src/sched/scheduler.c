@@ -63,7 +63,9 @@ void scheduler_wait(scheduler *s, sched_task *t) {
 }
 
 void scheduler_run(scheduler *s, sched_task *t) {
-    t->state = t->n_known - t->kv.n_computed == 1 ? TASK_DECODE : TASK_PREFILL;
+    if (t->state != TASK_DONE) {
+        t->state = t->n_known - t->kv.n_computed == 1 ? TASK_DECODE : TASK_PREFILL;
+    }
     queue_insert(s->running, &s->n_running, t);
 }
 

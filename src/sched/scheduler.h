@@ -18,7 +18,9 @@ typedef struct sched_hooks {
     bool (*is_ready)(void *context, sched_task *t);
     /* Adds to *d, which holds what t itself needs: drafts, sequences beside it. */
     void (*describe)(void *context, const sched_task *t, sched_seq *d);
-    /* t was admitted and has its cached pages. It is in neither queue yet. */
+    /* t was admitted and has its cached pages. It is in neither queue yet. Where the
+     * owner gives it a token then, the row that was planned computes that; where t ends
+     * (TASK_DONE), it is among the running until the owner removes it after step_plan. */
     void (*admitted)(void *context, sched_task *t);
     /* t is about to release its pages, since it is preempted, and is in neither queue.
      * True: the owner has done all of it, queues included. */

@@ -247,6 +247,9 @@ static void describe_candidate(scheduler *s, int32_t i) {
  * that reach the last known token then take a row of logits that was not counted, or are
  * one less where all such rows are taken. False: no row is left in this step. */
 static bool fit_admitted(scheduler *s, const sched_task *t, sched_item *item) {
+    if (t->state == TASK_DONE) {
+        return false;
+    }
     int32_t n_left = t->n_known - t->kv.n_computed;
     item->n_rows = item->n_rows < n_left ? item->n_rows : n_left;
     if (item->n_rows < n_left || item->n_out > 0 || t->no_logits) {
@@ -409,11 +412,12 @@ bool scheduler_yield(scheduler *s) {
     return true;
 }
 
-/* Whether a running task waits for something else than pages. */
+/* Whether a running task waits for something else than pages, or ended as it was
+ * admitted. */
 static bool some_sit_out(const scheduler *s) {
     bool some = false;
     for (int32_t i = 0; i < s->n_running && !some; i++) {
-        some = s->running[i]->sits_out;
+        some = s->running[i]->sits_out || s->running[i]->state == TASK_DONE;
     }
     return some;
 }

@@ -309,6 +309,83 @@ TEST(without_a_prefix_cache_nothing_is_parked_and_by_pages_whole_ones_are) {
     }
 }
 
+/* A request for the very tokens of a park, sampled in one of many ways. */
+static harness_run same_tokens(int i, token_logprob *logprobs) {
+    harness_run r = request(prompt, N_PROMPT, 1 + i % 4, NULL);
+    r.sampling.temperature = i % 3 == 0 ? 0.0f : 0.9f;
+    r.sampling.seed = (uint64_t)i;
+    r.sampling.repetition_penalty = i % 2 == 0 ? 1.0f : 1.4f;
+    r.logprobs = logprobs;
+    r.logprobs_width = i % 5 == 0 ? 0 : 3;
+    return r;
+}
+
+/* Of branches without text of their own the prompt is computed once, its last token too:
+ * they sample from the logits that the park keeps, and give the same bytes as cold. */
+TEST(branches_of_a_parked_prompt_compute_no_row_of_it) {
+    enum { N = 24 };
+    static token_logprob warm_logprobs[N][4 * 3], cold_logprobs[N][4 * 3];
+    static harness_run warm[N], cold[N];
+    harness h;
+    harness_options o = options();
+    open_world(&o, &h);
+    engine_park *p = park_in(&h);
+    harness_run r = request(prompt, N_PROMPT, 0, p);
+    r.no_tokens = true;
+    assert_int_equal(run(&h, &r), 1);
+    quire_stats before, after_all;
+    engine_stats_read(h.e, &before);
+    for (int i = 0; i < N; i++) {
+        warm[i] = same_tokens(i, warm_logprobs[i]);
+        harness_submit(&h, &warm[i]);
+    }
+    int64_t n_decoded = 0;
+    for (int i = 0; i < N; i++) {
+        finish(&h, &warm[i]);
+        assert_int_equal(warm[i].n_cached, N_PROMPT);
+        n_decoded += warm[i].n_tokens - 1;
+    }
+    engine_stats_read(h.e, &after_all);
+    assert_int_equal(after_all.step_rows - before.step_rows, n_decoded);
+    harness_run one = same_tokens(0, NULL); /* a token that needs no step */
+    assert_int_equal(run(&h, &one), 0);
+    engine_park_close(p);
+    (void)harness_step(&h);
+    for (int i = 0; i < N; i++) {
+        evict_all(&h);
+        cold[i] = same_tokens(i, cold_logprobs[i]);
+        run(&h, &cold[i]);
+        assert_int_equal(cold[i].n_cached, 0);
+        assert_int_equal(cold[i].n_tokens, warm[i].n_tokens);
+        assert_memory_equal(cold[i].tokens, warm[i].tokens, (size_t)warm[i].n_tokens * sizeof(int32_t));
+    }
+    assert_memory_equal(cold_logprobs, warm_logprobs, sizeof cold_logprobs);
+    close_world(&h);
+}
+
+TEST(only_the_very_tokens_of_the_same_tenant_get_the_logits_of_a_park) {
+    harness h;
+    harness_options o = options();
+    int32_t ids[N_PROMPT];
+    open_world(&o, &h);
+    engine_park *p = park_in(&h);
+    harness_run r = request(prompt, N_PROMPT, 0, p);
+    r.no_tokens = true;
+    run(&h, &r);
+    memcpy(ids, prompt, sizeof ids);
+    ids[N_PROMPT - 1] = ids[N_PROMPT - 1] % 100 + 1; /* another last token */
+    harness_run others[] = {request(ids, N_PROMPT, 2, NULL), request(prompt, N_PROMPT - 1, 2, NULL),
+                            request(prompt, N_PROMPT + 1, 2, NULL), request(prompt, N_PROMPT, 2, NULL)};
+    others[3].namespace = "other";
+    const int32_t cached[] = {N_PROMPT - 1, N_PROMPT - 2, N_PROMPT, 0};
+    for (int i = 0; i < 4; i++) {
+        run(&h, &others[i]);
+        assert_int_equal(others[i].n_cached, cached[i]);
+    }
+    engine_park_close(p);
+    close_world(&h);
+}
+
 /* Beside another sequence that runs: what goes on has its first token in the step after
  * the one that gave the last token before, since it is submitted in between. */
 TEST(what_goes_on_rides_in_the_next_step) {
@@ -499,7 +576,7 @@ static int32_t any(int32_t n) {
 /* A few prompts that begin alike, so that parks, running requests and the tree share
  * pages. */
 static void random_request(harness_run *r, int32_t *ids, engine_park *p) {
-    int32_t n = 1 + any(90), n_alike = any(n + 1);
+    int32_t n = any(3) == 0 ? N_PROMPT : 1 + any(90), n_alike = any(3) == 0 ? n : any(n + 1);
     memcpy(ids, any(2) == 0 ? prompt : other, (size_t)n_alike * sizeof *ids);
     for (int32_t i = n_alike; i < n; i++) {
         ids[i] = 1 + any(3);
@@ -577,6 +654,8 @@ int main(void) {
         cmocka_unit_test(a_closed_park_takes_nothing),
         cmocka_unit_test(the_dropped_cache_leaves_what_is_parked_and_engines_may_close_with_it),
         cmocka_unit_test(without_a_prefix_cache_nothing_is_parked_and_by_pages_whole_ones_are),
+        cmocka_unit_test(branches_of_a_parked_prompt_compute_no_row_of_it),
+        cmocka_unit_test(only_the_very_tokens_of_the_same_tenant_get_the_logits_of_a_park),
         cmocka_unit_test(what_goes_on_rides_in_the_next_step),
         cmocka_unit_test(a_view_shows_what_is_parked_with_its_owner_and_pages),
         cmocka_unit_test(a_tenants_bound_empties_its_own_oldest_park),
