@@ -7,7 +7,7 @@
 #include "base/mem.h"
 #include "kv/index.h"
 #include "kv/kv_seq.h"
-#include "lab/sim/trace.h"
+#include "lab/sim/trace_read.h"
 
 /* The offline optimum's knowledge: for every page of every request of a trace, which
  * later request asks for it next; told to an index whose policy is KV_EVICT_CALLER, which

@@ -11,7 +11,7 @@
 #define LAB_SIM_REPLAY_H
 
 #include "kv/index.h"
-#include "lab/sim/trace.h"
+#include "lab/sim/trace_read.h"
 
 /* KV_EVICT_CALLER is Belady's rule here (lab/sim/replay.c); NULL for a policy that this
  * build has not. */

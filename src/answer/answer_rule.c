@@ -4,7 +4,11 @@
 #include <string.h>
 
 #include "answer/structural_tag.h"
+#include "base/clock.h"
+#include "base/mem.h"
 #include "core/params.h"
+#include "grammar/grammar.h"
+#include "request/request_read.h"
 #include "json/json_out.h"
 
 bool answer_rule_is_marked(const request_rule *rule, const reasoning_frame *frame) {
@@ -179,4 +183,279 @@ quire_err answer_rule_error(const request_rule *rule, quire_err e, const quire_e
         return err_set_param(err, QUIRE_BAD_REQUEST, request_rule_param(rule->field), "%s: %s", name,
                              why->message);
     }
+}
+
+/* ---- checks without generating ---- */
+
+typedef struct noted {
+    size_t path, keyword, how; /* where they begin in texts */
+    int status;
+} noted;
+
+#define SCHEMA_CHECK_KEYWORDS 10000             /* most that a report lists */
+#define SCHEMA_CHECK_BYTES    ((size_t)4 << 20) /* of their texts, about */
+
+enum { SLOTS = 4 * SCHEMA_CHECK_KEYWORDS };
+
+/* The keywords of a schema, in the order in which they were met first. */
+typedef struct report {
+    strbuf texts;      /* 0-terminated */
+    noted *list;       /* [SCHEMA_CHECK_KEYWORDS] */
+    int32_t *slots, n; /* a hash table: 1 + index in list, 0 where it is empty */
+    bool is_cut, is_short;
+} report;
+
+static const char *const statuses[] = {
+    [GRAMMAR_ENFORCED] = "enforced", [GRAMMAR_ANNOTATION] = "annotation", [GRAMMAR_REFUSED] = "refused"};
+
+static const char *text_at(const report *x, size_t at) {
+    return x->texts.p + at;
+}
+
+static size_t keep(report *x, const char *text) {
+    size_t at = x->texts.n;
+    x->is_short = x->is_short || strbuf_add(&x->texts, text, strlen(text) + 1) != QUIRE_OK;
+    return at;
+}
+
+static uint32_t add_hash(uint32_t h, const char *text) {
+    for (; *text != '\0'; text++) {
+        h = (h ^ (uint8_t)*text) * 16777619U;
+    }
+    return (h ^ '/') * 16777619U;
+}
+
+/* Notes a keyword. One may be met several times, and refused after it seemed enforced: a
+ * refusal counts. */
+static void note_keyword(void *user, const grammar_keyword *k) {
+    report *x = user;
+    uint32_t slot = add_hash(add_hash(2166136261U, k->path), k->keyword) % SLOTS;
+    noted *f = NULL;
+    for (; x->slots[slot] > 0; slot = (slot + 1) % SLOTS) {
+        f = &x->list[x->slots[slot] - 1];
+        if (strcmp(text_at(x, f->path), k->path) == 0 && strcmp(text_at(x, f->keyword), k->keyword) == 0) {
+            break;
+        }
+    }
+    bool is_new = x->slots[slot] == 0;
+    x->is_cut =
+        x->is_cut ||
+        (is_new && (x->n == SCHEMA_CHECK_KEYWORDS || x->texts.n + strlen(k->path) > SCHEMA_CHECK_BYTES));
+    if (x->is_short || (is_new && x->is_cut) ||
+        (!is_new && (k->status != GRAMMAR_REFUSED || f->status == GRAMMAR_REFUSED))) {
+        return;
+    }
+    if (is_new) {
+        f = &x->list[x->n];
+        *f = (noted){.path = keep(x, k->path), .keyword = keep(x, k->keyword)};
+        x->slots[slot] = ++x->n;
+    }
+    f->how = keep(x, k->how);
+    f->status = (int)k->status;
+}
+
+/* Writes the list; n counts those of each status. */
+static void write_list(const report *x, int64_t n[3], json_out *o) {
+    json_begin(o, '[');
+    for (int32_t i = 0; i < x->n; i++) {
+        const noted *f = &x->list[i];
+        json_begin(json_item(o), '{');
+        json_cstr(json_name(o, "path"), text_at(x, f->path));
+        json_cstr(json_name(o, "keyword"), text_at(x, f->keyword));
+        json_cstr(json_name(o, "status"), statuses[f->status]);
+        json_cstr(json_name(o, "how"), text_at(x, f->how));
+        json_end(o, '}');
+        n[f->status]++;
+    }
+    json_end(o, ']');
+}
+
+static void write_keywords(const report *x, json_out *o) {
+    int64_t n[3] = {0};
+    write_list(x, n, json_name(o, "keywords"));
+    json_bool(json_name(o, "keywords_cut"), x->is_cut);
+    for (size_t i = 0; i < sizeof statuses / sizeof *statuses; i++) {
+        json_int(json_name(o, statuses[i]), n[i]);
+    }
+}
+
+static const char *kind_name(grammar_kind kind) {
+    static const char *const names[] = {
+        [GRAMMAR_REGEX] = "regex",   [GRAMMAR_SCHEMA] = "json_schema", [GRAMMAR_JSON_OBJECT] = "json_object",
+        [GRAMMAR_CHOICE] = "choice", [GRAMMAR_EBNF] = "grammar",       [GRAMMAR_W3C] = "grammar",
+        [GRAMMAR_LARK] = "grammar",
+    };
+    return names[kind];
+}
+
+typedef struct outcome {
+    bool is_accepted;
+    const char *reason;
+    const char *additional; /* what objects may hold besides: a word; NULL: of no schema */
+    int64_t us;
+    size_t bytes;
+} outcome;
+
+static void write_report(const report *x, const char *kind, const outcome *done, json_out *o) {
+    json_begin(o, '{');
+    json_cstr(json_name(o, "object"), "schema.check");
+    json_cstr(json_name(o, "kind"), kind);
+    json_bool(json_name(o, "accepted"), done->is_accepted);
+    json_cstr(json_name(o, "reason"), done->reason);
+    json_cstr(json_name(o, "additional_properties"), done->additional);
+    write_keywords(x, o);
+    json_int(json_name(o, "compile_us"), done->us);
+    json_int(json_name(o, "grammar_bytes"), (int64_t)done->bytes);
+    json_end(o, '}');
+}
+
+/* Compiles the rule and notes its keywords. */
+static quire_err schema_check_compile(const quire_request *r, grammar_additional additional, report *x,
+                                      grammar **out, quire_error *why) {
+    const request_rule *rule = &r->rule;
+    strbuf given = {0};
+    json_out text = {.to = &given};
+    bool is_text = json_is(rule->value, JSON_KIND_TEXT);
+    if (!is_text && rule->value != NULL) {
+        json_add(&text, rule->value);
+    }
+    const grammar_options options = {.space = request_rule_space(rule, r->g.json_space),
+                                     .order = r->g.json_order,
+                                     .numbers = r->g.json_numbers,
+                                     .additional = additional,
+                                     .whitespace_pattern = rule->whitespace_pattern,
+                                     .keyword = note_keyword,
+                                     .user = x,
+                                     .survey = true};
+    quire_err e = text.err;
+    if (e == QUIRE_OK) {
+        e = grammar_compile(rule->kind, is_text ? json_str(rule->value) : (str){given.p, given.n}, &options,
+                            out, why);
+    }
+    strbuf_deinit(&given);
+    return x->is_short ? QUIRE_NO_MEMORY : e;
+}
+
+/* Compiles the rule and writes the report, or its list alone. */
+static quire_err check_rule(const quire_request *r, bool list_only, report *x, strbuf *out) {
+    const request_rule *rule = &r->rule;
+    json_out o = {.to = out};
+    quire_error why = {0};
+    grammar *g = NULL;
+    int64_t began_us = clock_us(), n[3] = {0};
+    grammar_additional additional = request_rule_additional(rule, r->g.json_additional);
+    quire_err e = schema_check_compile(r, additional, x, &g, &why);
+    const outcome done = {.is_accepted = e == QUIRE_OK,
+                          .reason = e == QUIRE_OK ? NULL : why.message,
+                          .additional =
+                              rule->kind == GRAMMAR_SCHEMA ? request_additional_word(additional) : NULL,
+                          .us = clock_us() - began_us,
+                          .bytes = g != NULL ? grammar_bytes(g) : 0};
+    grammar_drop(g);
+    if (e == QUIRE_NO_MEMORY) {
+        return e;
+    }
+    if (list_only) {
+        write_list(x, n, &o);
+    } else {
+        write_report(x, kind_name(rule->kind), &done, &o);
+    }
+    return o.err;
+}
+
+static quire_err schema_check_do(const quire_request *r, bool list_only, strbuf *out) {
+    report x = {.list = mem_new(SCHEMA_CHECK_KEYWORDS, sizeof *x.list),
+                .slots = mem_new(SLOTS, sizeof *x.slots)};
+    quire_err e = x.list != NULL && x.slots != NULL ? check_rule(r, list_only, &x, out) : QUIRE_NO_MEMORY;
+    strbuf_deinit(&x.texts);
+    mem_free(x.list);
+    mem_free(x.slots);
+    return e;
+}
+
+quire_err schema_check_list(const quire_request *r, strbuf *out) {
+    return r->rule.kind == GRAMMAR_SCHEMA && r->rule.value != NULL ? schema_check_do(r, true, out)
+                                                                   : strbuf_add_str(out, "[]");
+}
+
+/* The row of a check's member that names a rule; NULL: it is another. */
+static const field_desc *row_of(str name, uint32_t endpoint) {
+    static const char *const names[] = {"ebnf",
+                                        "grammar",
+                                        "guided_choice",
+                                        "guided_grammar",
+                                        "guided_json",
+                                        "guided_regex",
+                                        "json_additional_properties",
+                                        "json_numbers",
+                                        "json_property_order",
+                                        "json_schema",
+                                        "json_whitespace",
+                                        "regex",
+                                        "response_format",
+                                        "structured_outputs"};
+    name = str_is(name, "schema") ? str_of("json_schema") : name;
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+        if (str_is(name, names[i])) {
+            return request_row(name, endpoint);
+        }
+    }
+    return NULL;
+}
+
+/* Reads the rule that body names into r. */
+static quire_err read_rule(quire_request *r, const json_value *body, quire_error *err) {
+    for (json_member m = {0}; json_next(body, &m);) {
+        const field_desc *f = row_of(str_of(m.name), FIELD_COMPLETIONS);
+        if (f == NULL && strcmp(m.name, "model") != 0) {
+            char name[64];
+            (void)snprintf(name, sizeof name, "%s", m.name);
+            return err_set_param(err, QUIRE_BAD_REQUEST, name,
+                                 "%s is no part of a check; give schema or a field that names a rule", name);
+        }
+        if (f != NULL) {
+            TRY(request_set_field(r, f, m.value, err));
+        }
+    }
+    if (r->rule.form == RULE_STRUCTURAL_TAG) {
+        return err_set_param(err, QUIRE_BAD_REQUEST, r->rule.field->name,
+                             "a structural tag is not checked; check the schemas in it");
+    }
+    return r->rule.field != NULL
+               ? QUIRE_OK
+               : err_set_param(
+                     err, QUIRE_BAD_REQUEST, "schema",
+                     "schema is missing; give a JSON Schema, or a field that names a rule as in a request");
+}
+
+/* Writes the report on a rule that is too large to be read; its kind is not parsed. */
+static quire_err report_size(const quire_error *why, strbuf *out) {
+    const report none = {0};
+    const outcome refused = {.reason = why->message};
+    json_out o = {.to = out};
+    write_report(&none, NULL, &refused, &o);
+    return o.err;
+}
+
+quire_err schema_check(const request_context *ctx, str body, strbuf *out, quire_error *err) {
+    json_value *v = NULL;
+    quire_request *r = NULL;
+    quire_error why = {0};
+    body_rows rows = {.of = row_of, .endpoint = FIELD_COMPLETIONS};
+    if (request_check_body(body, &rows, &why) != QUIRE_OK && rows.over != NULL) {
+        return report_size(&why, out) == QUIRE_OK
+                   ? QUIRE_OK
+                   : err_set(err, QUIRE_NO_MEMORY, -1, "out of memory for a check");
+    }
+    TRY(request_read_value(body, 0, NULL, &v, err));
+    quire_err e = json_is(v, JSON_KIND_OBJECT)
+                      ? request_new(ctx, QUIRE_COMPLETIONS, &r, err)
+                      : err_set_param(err, QUIRE_BAD_REQUEST, "body", "the body must be a JSON object");
+    e = e == QUIRE_OK ? read_rule(r, v, err) : e;
+    if (e == QUIRE_OK && schema_check_do(r, false, out) != QUIRE_OK) {
+        e = err_set(err, QUIRE_NO_MEMORY, -1, "out of memory for a check");
+    }
+    request_free(r);
+    json_drop(v);
+    return e;
 }

@@ -2,9 +2,10 @@
 #ifndef ANSWER_ANSWER_RULE_H
 #define ANSWER_ANSWER_RULE_H
 
-#include "answer/grammar_cache.h"
+#include "answer/grammar_constraint.h"
 #include "answer/reasoning_frame.h"
 #include "core/model_desc.h"
+#include "request/request.h"
 #include "request/request_rule.h"
 
 /* What a rule is compiled for. */
@@ -41,5 +42,21 @@ grammar_key answer_rule_key(request_rule_form form, const rule_context *c, const
 quire_err answer_rule_outgrown(const request_rule *rule, quire_err e, const char *why, quire_error *err);
 /* What such a call returns where compiling returned e and said why. */
 quire_err answer_rule_error(const request_rule *rule, quire_err e, const quire_error *why, quire_error *err);
+
+/* ---- checks without generating ---- */
+
+/* Checks a rule without generating: each keyword of its schema is enforced, an
+ * annotation, or refused with the reason. */
+
+/* Reads a body of hostile origin, {"schema": ..} or one with a field that names a rule
+ * (response_format, structured_outputs, regex ..), compiles the rule and appends the
+ * report of POST /v1/schemas/check, a JSON object, to *out. A rule that is refused is no
+ * failure. QUIRE_BAD_REQUEST: the body names no rule; err->param says what is wrong.
+ * QUIRE_TOO_LARGE, QUIRE_NO_MEMORY. A text thread. */
+quire_err schema_check(const request_context *ctx, str body, strbuf *out, quire_error *err);
+
+/* Appends how each keyword of r's rule is enforced: a JSON array of {"path", "keyword",
+ * "status", "how"}. QUIRE_NO_MEMORY. A text thread. */
+quire_err schema_check_list(const quire_request *r, strbuf *out);
 
 #endif

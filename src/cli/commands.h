@@ -10,7 +10,7 @@ extern const command command_run, command_serve, command_tokenize, command_logit
 /* All of them, in the order of --help; ends with NULL. */
 extern const command *const quire_commands[];
 
-/* sampling_flags.c: flags that are fields of a request; seldom needed ones are in the
+/* prompt.c: flags that are fields of a request; seldom needed ones are in the
  * second. */
 extern const flag flags_sampling[], flags_more_sampling[], flags_rules[], flags_ending[];
 

@@ -93,3 +93,130 @@ quire_err request_of_prompt(const cli_options *o, const session *s, str prompt, 
             : err_set(err, QUIRE_NO_MEMORY, -1, "out of memory"));
     return request_complete(s, QUIRE_COMPLETIONS, out, err);
 }
+
+/* ---- flags of how tokens are chosen ---- */
+
+/* Flags of `quire run` that are fields of its request: how tokens are chosen, and when an
+ * answer ends. Spelt as llama.cpp spells them, or as the API does.
+ * tests/e2e/test_run_fields.py holds them against the table of fields. */
+
+#define AT(member) .offset = offsetof(cli_options, member)
+
+const flag flags_sampling[] = {
+    {"--max-tokens -n --predict --n-predict", "N", "most tokens to produce; -1: until the end", FLAG_COUNT,
+     AT(n_predict), .minimum = -1, .maximum = INT32_MAX},
+    {"--temp --temperature", "T", "temperature; 0: the likeliest token; 1: the model's own probabilities",
+     FLAG_FIELD_NUMBER, .field = "temperature"},
+    {"--top-k", "N", "choose among the N likeliest tokens", FLAG_FIELD_INTEGER, .field = "top_k"},
+    {"--top-p", "P", "choose among the likeliest tokens with probability P together", FLAG_FIELD_NUMBER,
+     .field = "top_p"},
+    {"--min-p", "P", "leave out tokens less likely than P times the likeliest", FLAG_FIELD_NUMBER,
+     .field = "min_p"},
+    {0},
+};
+
+static const flag_choice special[] = {{"on", "false", 0}, {0}};
+static const flag_choice stoppings[] = {
+    {"true", "true", 0}, {"false", "false", 0}, {"never", "\"never\"", 0}, {0}};
+
+const flag flags_more_sampling[] = {
+    {"--repeat-penalty --repetition-penalty", "X", "divide the logits of tokens that occurred by X (1: off)",
+     FLAG_FIELD_NUMBER, .field = "repetition_penalty", .rare = true},
+    {"--presence-penalty", "X", "subtract X from the logits of tokens that were produced", FLAG_FIELD_NUMBER,
+     .field = "presence_penalty", .rare = true},
+    {"--frequency-penalty", "X", "subtract X from a token's logit for each time that it was produced",
+     FLAG_FIELD_NUMBER, .field = "frequency_penalty", .rare = true},
+    {"--no-repeat-ngram-size", "N", "no sequence of N tokens occurs twice (0: off)", FLAG_FIELD_INTEGER,
+     .field = "no_repeat_ngram_size", .rare = true},
+    {"--dry-multiplier", "X", "DRY: strength of the penalty on repeated sequences (0: off)",
+     FLAG_FIELD_NUMBER, .field = "dry_multiplier", .rare = true},
+    {"--dry-base", "X", "DRY: each further token of a repeat costs X times more (1.75)", FLAG_FIELD_NUMBER,
+     .field = "dry_base", .rare = true},
+    {"--dry-allowed-length", "N", "DRY: repeats shorter than N cost nothing (2)", FLAG_FIELD_INTEGER,
+     .field = "dry_allowed_length", .rare = true},
+    {"--dry-penalty-last-n", "N", "DRY: how many tokens are searched for repeats (-1: all)",
+     FLAG_FIELD_INTEGER, .field = "dry_penalty_last_n", .rare = true},
+    {"--dry-sequence-breaker", "TEXT", "DRY: a text that no repeat spans (repeatable)", FLAG_FIELD_TEXTS,
+     .field = "dry_sequence_breakers", .rare = true},
+    {"--xtc-probability", "P", "XTC: probability of leaving out the likeliest tokens (0)", FLAG_FIELD_NUMBER,
+     .field = "xtc_probability", .rare = true},
+    {"--xtc-threshold", "P", "XTC: leave out tokens at least this likely, except the last (0.1)",
+     FLAG_FIELD_NUMBER, .field = "xtc_threshold", .rare = true},
+    {"--typical --typical-p", "P", "choose among the tokens nearest to the expected surprise (1: off)",
+     FLAG_FIELD_NUMBER, .field = "typical_p", .rare = true},
+    {"--top-nsigma --top-n-sigma", "N", "leave out logits N standard deviations below the best (0: off)",
+     FLAG_FIELD_NUMBER, .field = "top_n_sigma", .rare = true},
+    {"--dynatemp-range", "T", "vary the temperature by up to this with the entropy (0: off)",
+     FLAG_FIELD_NUMBER, .field = "dynatemp_range", .rare = true},
+    {"--dynatemp-exp --dynatemp-exponent", "X", "exponent of the entropy in --dynatemp-range (1)",
+     FLAG_FIELD_NUMBER, .field = "dynatemp_exponent", .rare = true},
+    {"--mirostat", "N", "mirostat version 1 or 2, which keeps the surprise of tokens steady (0: off)",
+     FLAG_FIELD_INTEGER, .field = "mirostat", .rare = true},
+    {"--mirostat-ent --mirostat-tau", "X", "mirostat: target surprise in bits (5)", FLAG_FIELD_NUMBER,
+     .field = "mirostat_tau", .rare = true},
+    {"--mirostat-lr --mirostat-eta", "X", "mirostat: learning rate (0.1)", FLAG_FIELD_NUMBER,
+     .field = "mirostat_eta", .rare = true},
+    {"--logit-bias -l", "ID+X", "add X to the logit of a token, or subtract it: ID-X (repeatable)",
+     FLAG_FIELD_BIAS, .field = "logit_bias", .rare = true},
+    {"--allowed-token-ids", "IDS", "the only tokens that may be sampled, as in 1,2,3", FLAG_FIELD_IDS,
+     .field = "allowed_token_ids", .rare = true},
+    {"--bad-words", "TEXT", "a text that may not be produced (repeatable)", FLAG_FIELD_TEXTS,
+     .field = "bad_words", .rare = true},
+    {"--samples --n", "N", "number of answers to the prompt (1)", FLAG_FIELD_INTEGER, .field = "n",
+     .rare = true},
+    {"--best-of", "N", "make N answers and print the likeliest of them", FLAG_FIELD_INTEGER,
+     .field = "best_of", .rare = true},
+    {"--beam-width --num-beams", "N", "beam search with N beams", FLAG_FIELD_INTEGER, .field = "beam_width",
+     .rare = true},
+    {"--use-beam-search", NULL, "beam search; --best-of or --samples is the number of beams",
+     FLAG_FIELD_SWITCH, .field = "use_beam_search", .rare = true},
+    {"--length-penalty", "X", "beams are compared by log-probability over length to this power (1)",
+     FLAG_FIELD_NUMBER, .field = "length_penalty", .rare = true},
+    {"--early-stopping", NULL, "when a beam search stops (false)", FLAG_FIELD_CHOICE, .choices = stoppings,
+     .field = "early_stopping", .rare = true},
+    {"--num-beam-groups", "N", "groups of diverse beam search (1)", FLAG_FIELD_INTEGER,
+     .field = "num_beam_groups", .rare = true},
+    {"--diversity-penalty", "X",
+     "beam search: penalty of a token for each beam of earlier groups that chose it (0)", FLAG_FIELD_NUMBER,
+     .field = "diversity_penalty", .rare = true},
+    {"--request-fields", "JSON", "any other fields of the request, as in {\"priority\":5}", FLAG_FIELDS,
+     .offset = 0, .rare = true},
+    {0},
+};
+
+static const flag_choice spaces[] = {
+    {"compact", "\"compact\"", 0}, {"lines", "\"lines\"", 0}, {"any", "\"any\"", 0}, {0}};
+static const flag_choice additional[] = {{"closed", "\"closed\"", 0}, {"schema", "\"schema\"", 0}, {0}};
+
+const flag flags_rules[] = {
+    {"--json-schema -j --json-schema-file -jf", "FILE|TEXT", "answers are JSON of this schema",
+     FLAG_FIELD_TEXT, .field = "json_schema", .rare = true},
+    {"--grammar --grammar-file", "FILE|TEXT", "answers match these rules in GBNF", FLAG_FIELD_TEXT,
+     .field = "grammar", .rare = true},
+    {"--regex", "FILE|TEXT", "answers match this regular expression", FLAG_FIELD_TEXT, .field = "regex",
+     .rare = true},
+    {"--json-additional-properties", NULL,
+     "unlisted properties in JSON answers: none, or as the schema allows", FLAG_FIELD_CHOICE,
+     .choices = additional, .field = "json_additional_properties", .rare = true},
+    {"--json-whitespace", NULL,
+     "white space in JSON answers; lines: a space, or a line break and indentation", FLAG_FIELD_CHOICE,
+     .choices = spaces, .field = "json_whitespace", .rare = true},
+    {0},
+};
+
+const flag flags_ending[] = {
+    {"--seed -s", "N", "makes sampling repeatable", FLAG_FIELD_INTEGER, .field = "seed"},
+    {"--stop -r --reverse-prompt", "TEXT", "stop at this text (repeatable)", FLAG_FIELD_TEXTS,
+     .field = "stop"},
+    {"--include-stop-str-in-output", NULL, "keep the stop text at the end of the answer", FLAG_FIELD_SWITCH,
+     .field = "include_stop_str_in_output", .rare = true},
+    {"--stop-token-ids", "IDS", "stop at these tokens, as in 1,2,3", FLAG_FIELD_IDS,
+     .field = "stop_token_ids", .rare = true},
+    {"--ignore-eos", NULL, "continue after the end-of-sequence token", FLAG_FIELD_SWITCH,
+     .field = "ignore_eos", .rare = true},
+    {"--min-tokens", "N", "tokens to produce before a stop token is allowed (0)", FLAG_FIELD_INTEGER,
+     .field = "min_tokens", .rare = true},
+    {"--special -sp", NULL, "print special tokens too", FLAG_FIELD_PRESET, .choices = special,
+     .field = "skip_special_tokens", .rare = true},
+    {0},
+};

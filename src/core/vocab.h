@@ -47,8 +47,8 @@ typedef struct vocab {
     int32_t n_merges;
     const str *merges;               /* [n_merges] "left right" */
     int32_t bos, eos, unk, pad, sep; /* -1: not given */
-    /* of fill-in-the-middle (text/fim.h): what stands before the text before the gap, the
-     * text after it, and the answer; the same */
+    /* of fill-in-the-middle (text/added.h): what stands before the text before the gap,
+     * the text after it, and the answer; the same */
     int32_t fim_pre, fim_suf, fim_mid;
     int32_t add_bos, add_eos, add_space_prefix;                 /* -1: not given, else 0 or 1 */
     int32_t remove_extra_whitespaces, lowercase, strip_accents; /* the same */

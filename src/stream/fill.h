@@ -5,7 +5,7 @@
 #include "stream/stream_engine.h"
 
 /* Appends the ids of p as the text before the gap of r, which has a fill and no fork, and
- * of the rest, between the model's marks (text/fim.h). A client's texts become none of
+ * of the rest, between the model's marks (text/added.h). A client's texts become none of
  * these. UNSUPPORTED, naming the field, for a model without marks; errors of
  * tokenizer_encode. A text thread. */
 quire_err fill_prompt(const stream_engine *e, const quire_request *r, const request_prompt *p,

@@ -4,7 +4,7 @@
 #include <stddef.h>
 #include <stdio.h>
 
-#include "answer/schema_check.h"
+#include "answer/answer_rule.h"
 #include <stdio.h>
 
 #include "base/mem.h"

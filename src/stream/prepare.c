@@ -4,8 +4,8 @@
 #include <string.h>
 
 #include "answer/answer_bind.h"
+#include "answer/answer_rule.h"
 #include "answer/grammar_constraint.h"
-#include "answer/schema_check.h"
 #include "answer/thinking_budget.h"
 #include "base/clock.h"
 #include "base/mem.h"

@@ -5,7 +5,7 @@
 
 #include <stdatomic.h>
 
-#include "answer/grammar_cache.h"
+#include "answer/grammar_constraint.h"
 #include "core/adapter_want.h"
 #include "engine/engine.h"
 #include "request/request.h"

@@ -11,7 +11,6 @@
 #include "base/str.h"
 #include "core/vocab.h"
 #include "text/added.h"
-#include "text/fim.h"
 #include "text/token_list.h"
 
 typedef struct tokenizer tokenizer;

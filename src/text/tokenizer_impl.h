@@ -6,7 +6,6 @@
 #include "core/vocab.h"
 #include "text/added.h"
 #include "text/decode.h"
-#include "text/fim.h"
 #include "text/normalize.h"
 #include "text/piece_model.h"
 #include "text/pipeline.h"

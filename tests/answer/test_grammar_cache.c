@@ -2,7 +2,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "answer/grammar_cache.h"
+#include "answer/grammar_constraint.h"
 #include "test.h"
 
 static grammar *compile(const grammar_key *k) {

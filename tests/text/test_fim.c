@@ -3,7 +3,7 @@
 #include "shared.h"
 
 #include "file/open_file.h"
-#include "text/fim.h"
+#include "text/added.h"
 
 #define MAX_TOKENS 16
 
