@@ -3,6 +3,7 @@
 #include <stdio.h>
 
 #include "base/mem.h"
+#include "json/json_scan.h"
 
 /* ---- ids ---- */
 
@@ -171,6 +172,9 @@ quire_err exec_submit(engine_call *k, quire_request *r, int32_t index, bool is_a
         (k->stage == ENGINE_GEN || k->stage == ENGINE_PREFIX) && quire_request_describe(r)->beam_width == 0;
     quire_request_step(r, s->root->number, s->depth);
     quire_err e = quire_request_tenant(r, s->root->tenant);
+    const char *model = s->root->program.model;
+    bool is_adapter = model != NULL && quire_adapter_known(k->x->e, model);
+    e = e == QUIRE_OK && is_adapter ? quire_request_adapter(r, model) : e;
     e = e == QUIRE_OK && parks && es->park == NULL ? quire_park_open(k->x->e, &es->park) : e;
     e = e == QUIRE_OK && parks ? quire_request_park(r, 0, es->park) : e;
     if (e != QUIRE_OK) {
@@ -187,6 +191,25 @@ quire_err exec_submit(engine_call *k, quire_request *r, int32_t index, bool is_a
     return QUIRE_OK;
 }
 
+/* Sets the fields of the program that say what a prompt's rows depend on and who waits for
+ * whom: prefixes and choices have them as gens do. */
+static quire_err exec_set_common(const engine_call *k, quire_request *r, quire_error *err) {
+    static const char *const names[] = {"cache_salt",     "attention", "priority",
+                                        "cache_priority", "cache_ttl", NULL};
+    const program_steps *p = &k->c->state->root->program;
+    str span;
+    for (size_t i = 0; p->fields != NULL && names[i] != NULL; i++) {
+        if (json_scan_member((str){p->fields, p->n_fields}, names[i], &span) == QUIRE_OK) {
+            char *json = mem_dup(span.p, span.n);
+            quire_err e = mem_check_for(json, "a field", err);
+            e = e == QUIRE_OK ? quire_request_set(r, names[i], json, err) : e;
+            mem_free(json);
+            TRY(e);
+        }
+    }
+    return QUIRE_OK;
+}
+
 quire_err exec_submit_prompt(engine_call *k, const int32_t *ids, size_t n, size_t start, int32_t index,
                              bool is_alone, quire_error *err) {
     char fields[128];
@@ -198,6 +221,7 @@ quire_err exec_submit_prompt(engine_call *k, const int32_t *ids, size_t n, size_
                                     : "{\"max_tokens\": 0, \"echo\": true}",
                           start);
     quire_err e = quire_request_set_all(r, fields, (size_t)length, err);
+    e = e == QUIRE_OK ? exec_set_common(k, r, err) : e;
     if (e != QUIRE_OK) {
         quire_request_free(r);
         return e;

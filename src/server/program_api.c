@@ -6,6 +6,7 @@
 
 #include "base/mem.h"
 #include "quire_program.h"
+#include "server/adapter_list.h"
 #include "server/conn_model.h"
 #include "server/loop_order.h"
 
@@ -249,6 +250,14 @@ void program_api_post(conn *c) {
     r->model = conn_hand_model(c);
     snprintf(r->id, sizeof r->id, "prog-%016" PRIx64, c->record.number);
     if (program_api_open(c, r, &err) != QUIRE_OK) {
+        program_request_free(r);
+        conn_reply_failure(c, error_of(&err));
+        return;
+    }
+    const char *model = quire_program_describe(r->state)->model;
+    if (model != NULL && r->model->m->number == 0 && !server_answers_to(c->loop->server, str_of(model)) &&
+        !adapter_list_knows(c->loop->server, str_of(model))) {
+        err_set(&err, QUIRE_NOT_FOUND, -1, "The model `%.200s` does not exist (/v1/models)", model);
         program_request_free(r);
         conn_reply_failure(c, error_of(&err));
         return;

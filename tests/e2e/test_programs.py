@@ -120,6 +120,21 @@ def test_a_chat_s_output_is_split_and_its_tools_are_called(quire, tmp_path):
     assert s.stop() == 0
 
 
+def test_what_is_shared_is_of_the_program_s_namespace(server):
+    """A fork's prefix and a select's choices are computed under the salt of the gens, which find them."""
+    for salt in ("one", "two"):
+        got = run(server, {"fields": {**GREEDY, "cache_salt": salt}, "steps": ["A text that nobody else has", {"fork": [[" so", {"gen": "a"}], [" but", {"gen": "b"}]]}, {"join": True}, {"select": "c", "choices": [" yes", " no"]}]})
+        fork, *gens = got["steps"]
+        assert fork["kind"] == "fork" and fork["computed_tokens"] == fork["prompt_tokens"]
+        assert [s["computed_tokens"] for s in gens if s["kind"] == "gen"] == [1, 1]
+        assert next(s for s in gens if s["kind"] == "select")["computed_tokens"] == 4
+
+
+def test_a_model_that_is_not_served_is_not_found(server):
+    assert "nobody" in run(server, {"model": "nobody", "steps": []}, status=404)["error"]["message"]
+    assert run(server, {"model": "builtin", "steps": []})["errors"] == []
+
+
 def test_an_error_stops_what_depends_on_it(server):
     got = run(server, {"fields": GREEDY, "steps": ["The prince", {"fork": [[{"gen": "bad", "top_p": 7}, {"gen": "after"}], [{"gen": "good"}]]}, {"join": True}, " and {{good}}", {"gen": "more"}, " {{bad}}", {"gen": "never"}]})
     variables = got["variables"]

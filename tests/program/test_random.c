@@ -289,8 +289,24 @@ static int32_t run_random(quire_engine *e, quire_programs *ps, quire_queue *q, m
     return n_compared;
 }
 
-static void run_all(int32_t n_pages, int32_t max_seqs, uint64_t seed, int n) {
-    quire_engine *e = world_open(n_pages, max_seqs);
+/* An engine that guesses tokens, with a pool so small that sequences are preempted. */
+static quire_engine *open_guessing(void) {
+    quire_options o;
+    quire_engine *e;
+    quire_error err = {0};
+    quire_options_init(&o);
+    o.model = "models/builtin-small.gguf";
+    o.n_pages = 24;
+    o.max_seqs = 6;
+    o.n_threads = o.n_text_threads = 1;
+    o.speculative_config = "{\"method\": \"ngram\", \"num_speculative_tokens\": 4}";
+    if (quire_engine_open(&o, &e, &err) != QUIRE_OK) {
+        fail_msg("%s", err.message);
+    }
+    return e;
+}
+
+static void run_all(quire_engine *e, uint64_t seed, int n) {
     quire_queue *q = queue_new(e);
     quire_programs *ps;
     maker m = {.random = seed};
@@ -315,17 +331,17 @@ static int rounds(int n) {
 }
 
 TEST(programs_are_separate_requests) {
-    run_all(512, 8, rng_os_seed(), rounds(40));
+    run_all(world_open(512, 8), rng_os_seed(), rounds(40));
 }
 
-TEST(so_they_are_where_sequences_are_preempted) {
-    run_all(24, 6, rng_os_seed(), rounds(10));
+TEST(so_they_are_where_sequences_are_preempted_and_tokens_guessed) {
+    run_all(open_guessing(), rng_os_seed(), rounds(10));
 }
 
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(programs_are_separate_requests),
-        cmocka_unit_test(so_they_are_where_sequences_are_preempted),
+        cmocka_unit_test(so_they_are_where_sequences_are_preempted_and_tokens_guessed),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
