@@ -164,10 +164,10 @@ def test_log_probabilities_of_named_ids(exact, tmp_path, more):
     plain = generate(exact, **{name: value for name, value in body.items() if name != "token_ids_logprob"})
     assert plain["text"] == answer["text"] and all(meta[name] == value for name, value in plain["meta_info"].items() if name not in ("id", "e2e_latency", "cached_tokens"))
     assert len(meta["input_token_ids_logprobs"]) == len(ids) - 2 and len(meta["output_token_ids_logprobs"]) == 12
-    for k, position in enumerate(meta["input_token_ids_logprobs"] + meta["output_token_ids_logprobs"]):
-        before = (ids + answer["output_ids"])[:2 + k]
-        assert [i for _, i, _ in position] == named
-        assert all(abs(value - scores.of(before + [i])[-1]) < 1e-5 for value, i, _ in position), k
+    positions, rows = meta["input_token_ids_logprobs"] + meta["output_token_ids_logprobs"], scores.rows(ids + answer["output_ids"])[1:]
+    assert len(positions) == len(rows)
+    for position, row in zip(positions, rows):
+        assert [i for _, i, _ in position] == named and all(abs(value - row[i]) < 1e-5 for value, i, _ in position)
     assert streamed(exact, **body)[-1]["meta_info"]["output_token_ids_logprobs"] == meta["output_token_ids_logprobs"]
     first = generate(exact, **{**body, "logprob_start_len": 0})["meta_info"]["input_token_ids_logprobs"]
     assert first[0] is None and first[2:] == meta["input_token_ids_logprobs"]
@@ -316,8 +316,8 @@ class Scores:
     def ids(self, text):
         return json.loads(self.server.ask("POST", "/tokenize", {"prompt": text})[2])["tokens"]
 
-    def of(self, ids):
-        """One for each token but the first, which has None."""
+    def rows(self, ids):
+        """The log-probabilities of all tokens after each of the ids but the last."""
         key = tuple(ids)
         if key not in self.known:
             done = subprocess.run([QUIRE, "logits", "builtin", "--ids", ",".join(map(str, ids)), "--out", self.path, *EXACT, "-q"], capture_output=True, text=True)
@@ -326,8 +326,12 @@ class Scores:
             n_head = 10 + struct.unpack_from("<H", data, 8)[0]
             width = (len(data) - n_head) // 4 // len(ids)
             rows = [struct.unpack_from(f"<{width}f", data, n_head + 4 * width * i) for i in range(len(ids) - 1)]
-            self.known[key] = [None] + [row[i] - log_sum(row) for row, i in zip(rows, ids[1:])]
+            self.known[key] = [[x - whole for x in row] for row, whole in ((row, log_sum(row)) for row in rows)]
         return self.known[key]
+
+    def of(self, ids):
+        """One for each token but the first, which has None."""
+        return [None] + [row[i] for row, i in zip(self.rows(ids), ids[1:])]
 
 
 def mean(values):
