@@ -154,10 +154,10 @@ static inline temp_dir temp_new(void) {
 }
 static inline const char *temp_path(const temp_dir *d, const char *name) {
     static char path[4][512];
-    static int turn;
-    turn = (turn + 1) % 4;
-    snprintf(path[turn], sizeof path[turn], "%s/%s", d->path, name);
-    return path[turn];
+    static int next;
+    next = (next + 1) % 4;
+    snprintf(path[next], sizeof path[next], "%s/%s", d->path, name);
+    return path[next];
 }
 static inline void write_file(const char *path, const void *p, size_t n) {
     FILE *f = fopen(path, "wb");
