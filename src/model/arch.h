@@ -45,7 +45,7 @@ const arch *arch_find(model_format format, str name, nearest *similar);
 /* The i-th architecture, or NULL past the last: for tables. */
 const arch *arch_at(size_t i);
 
-/* ---- biases.c ---- */
+/* ---- open_model.c ---- */
 /* Refuses a checkpoint whose config.json says of its biases what is not so. Keys that it
  * leaves out say nothing. */
 quire_err biases_check(const config *c, const arch_names *names);
