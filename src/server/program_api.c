@@ -4,6 +4,7 @@
 #include <inttypes.h>
 #include <stdio.h>
 
+#include "base/clock.h"
 #include "base/mem.h"
 #include "quire_program.h"
 #include "server/adapter_list.h"
@@ -17,7 +18,8 @@ typedef struct program_request {
     quire_state *state; /* NULL: it is over, and its end is being sent */
     char id[32];
     bool is_stream;
-    strbuf held; /* of a stream: events that wait until the client has read others */
+    int64_t sent_us; /* of a stream: when something was last sent */
+    strbuf held;     /* of a stream: events that wait until the client has read others */
 } program_request;
 
 /* ---- sending ---- */
@@ -72,6 +74,7 @@ static void program_api_drained(conn *c) {
     }
     if (r->held.n > 0) {
         conn_stream_take(c, &r->held);
+        r->sent_us = clock_us();
         strbuf_clear(&r->held);
     }
     if (r->state == NULL) {
@@ -212,6 +215,18 @@ LOOP_CALLBACK(program_api_on_events) {
     loop_model_look(p);
 }
 
+void program_api_ping_all(const loop *l) {
+    int64_t before_us = clock_us() - l->server->options.ping_us;
+    for (conn *c = l->conns, *next; c != NULL; c = next) {
+        next = c->next;
+        program_request *r = c->pending == &program_pending ? c->pending_of : NULL;
+        if (r != NULL && r->is_stream && r->sent_us <= before_us && conn_unsent(c) == 0) {
+            r->sent_us = clock_us();
+            conn_stream_add(c, str_of(": ping\n\n"));
+        }
+    }
+}
+
 /* ---- POST /v1/programs ---- */
 
 /* Opens the program of c's body. */
@@ -270,6 +285,7 @@ void program_api_post(conn *c) {
     if (r->is_stream) {
         char begin[96];
         int n = snprintf(begin, sizeof begin, "event: program.begin\ndata: {\"id\":\"%s\"}\n\n", r->id);
+        r->sent_us = clock_us();
         conn_stream_begin(c, "text/event-stream; charset=utf-8");
         conn_stream_add(c, (str){begin, (size_t)n});
     }

@@ -10,6 +10,8 @@
 
 void program_api_post(conn *c);
 void program_api_cancel(conn *c);
+/* Sends a ping to the streams of programs that sent nothing for server_options.ping_us. */
+void program_api_ping_all(const loop *l);
 /* The events of a model's programs: arg is the loop_model. */
 LOOP_CALLBACK(program_api_on_events);
 

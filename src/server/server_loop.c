@@ -90,6 +90,7 @@ static LOOP_CALLBACK(loop_on_look) {
 
 static LOOP_CALLBACK(loop_on_ping) {
     response_ping_all(arg);
+    program_api_ping_all(arg);
 }
 
 /* Streams are looked at often enough that a ping is late by a fifth of its time at

@@ -163,6 +163,24 @@ def begin_endless(server):
     return connection, answer, json.loads(answer.readline().decode().removeprefix("data: "))["id"]
 
 
+def test_a_stream_that_waits_sends_pings(quire):
+    """The program waits for others, which take many times as long as a ping; they end with their clients."""
+    s = Server("builtin", "--max-num-seqs", "1", "--sse-ping-s", "0.05")
+    others = []
+    for _ in range(40):
+        others.append(http.client.HTTPConnection(*s.address, timeout=120))
+        others[-1].request("POST", "/v1/completions", json.dumps({"prompt": "Once", "max_tokens": 2000, "ignore_eos": True, "stream": True}), {"content-type": "application/json"})
+    assert others[0].getresponse().status == 200
+    own = http.client.HTTPConnection(*s.address, timeout=120)
+    own.request("POST", "/v1/programs", json.dumps({"stream": True, "steps": ["Once", {"gen": "x", "max_tokens": 1}]}), {"content-type": "application/json"})
+    lines = own.getresponse()
+    assert lines.readline() == b"event: program.begin\n" and lines.readline().startswith(b"data: ") and lines.readline() == b"\n"
+    assert lines.readline() == b": ping\n"
+    for connection in [*others, own]:
+        connection.close()
+    assert s.stop() == 0
+
+
 @pytest.mark.parametrize("verb", ["DELETE", "POST"])
 def test_a_program_is_cancelled_by_its_tenant(server, verb):
     connection, answer, number = begin_endless(server)
