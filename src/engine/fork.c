@@ -56,10 +56,11 @@ static void admit_anew(engine *e, sequence *s, int32_t n) {
 
 void fork_answer(engine *e, sequence *s) {
     sched_task *t = &s->task;
-    bool may = e->parks.n_rows > 0 && t->kv.has_path && t->n_known == s->n_given && !s->no_tokens &&
-               s->next_child == NULL && s->pooling == NULL && s->beams == NULL && !t->wants_prompt_logits &&
-               t->kv.n_computed == t->n_known - 1 && kv_seq_shareable(&t->kv, t->n_known) == t->n_known;
-    if (!may) {
+    kv_held held;
+    bool may = e->parks.n_rows > 0 && t->kv.has_path && t->n_known == s->n_given && t->n_preempted == 0 &&
+               !s->no_tokens && s->next_child == NULL && s->pooling == NULL && s->beams == NULL &&
+               !t->wants_prompt_logits && kv_seq_shareable(&t->kv, t->n_known) == t->n_known;
+    if (!may || kv_seq_peek(&e->kv, &t->kv, t->tokens, t->n_known, &held) < t->n_known) {
         return;
     }
     admit_anew(e, s, t->n_known);

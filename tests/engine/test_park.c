@@ -118,11 +118,37 @@ static void goes_on_after_eviction(harness *h) {
     evict_all(h);
 }
 
+/* The same of a prompt alone, whose logits are kept: what asks for it computes no row of
+ * it. */
+static void answers_after_eviction(harness *h) {
+    engine_park *p = park_in(h);
+    harness_run r = request(prompt, N_PROMPT, 0, p);
+    r.no_tokens = true;
+    run(h, &r);
+    evict_all(h);
+    harness_run warm[2], cold = request(prompt, N_PROMPT, N_OUT, NULL);
+    for (int i = 0; i < 2; i++) {
+        warm[i] = cold;
+        run(h, &warm[i]);
+        assert_int_equal(warm[i].n_cached, N_PROMPT);
+        evict_all(h);
+    }
+    engine_park_close(p);
+    (void)harness_step(h);
+    evict_all(h);
+    run(h, &cold);
+    assert_int_equal(cold.n_cached, 0);
+    assert_memory_equal(cold.tokens, warm[0].tokens, N_OUT * sizeof *cold.tokens);
+    assert_memory_equal(cold.tokens, warm[1].tokens, N_OUT * sizeof *cold.tokens);
+    evict_all(h);
+}
+
 TEST(what_is_parked_is_found_after_all_else_was_evicted) {
     harness h;
     harness_options o = options();
     open_world(&o, &h);
     goes_on_after_eviction(&h);
+    answers_after_eviction(&h);
     close_world(&h);
 }
 
@@ -136,6 +162,7 @@ TEST(windows_are_parked) {
         random_prompt(&seed, h.n_vocab, MOST, other);
         harness_take_over(&h);
         goes_on_after_eviction(&h);
+        answers_after_eviction(&h);
         close_world(&h);
     }
 }
@@ -155,6 +182,7 @@ TEST(recurrent_states_are_parked) {
         o.n_pages = 256;
         open_world(&o, &h);
         goes_on_after_eviction(&h);
+        answers_after_eviction(&h);
         close_world(&h);
         temp_delete(&d, (const char *[]){"m.gguf", NULL});
     }
