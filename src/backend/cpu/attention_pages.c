@@ -24,8 +24,10 @@ static size_t block_bytes(const kv_plane *plane) {
     return row_read(plane) * ATTN_BLOCK;
 }
 
+/* fp8's: there is room for f16. */
 static size_t copies_bytes(const kv_plane *plane) {
-    return size_align(ATTN_BLOCKS * block_bytes(plane) + READ_AHEAD_BYTES, MEM_ALIGN);
+    const size_t n = plane->type == DTYPE_F8_E4M3 ? 2 * ATTN_BLOCKS : ATTN_BLOCKS;
+    return size_align(n * block_bytes(plane) + READ_AHEAD_BYTES, MEM_ALIGN);
 }
 
 /* Bytes of the copies of keys, and of values, that are largest. */
@@ -145,6 +147,16 @@ static void find_block(const attn_pages *a, side s, const uint8_t *rows, const f
     }
 }
 
+/* Blocks of fp8 that lie in pages become f16. */
+static void unpack_fp8(const attn_pages *a, side s, int32_t first, int32_t end) {
+    const int32_t n = (int32_t)block_bytes(s.plane);
+    for (int32_t block = first / ATTN_BLOCK; block * ATTN_BLOCK < end; block++) {
+        uint16_t *to = (uint16_t *)(void *)s.copies + (size_t)n * (size_t)block;
+        a->b->math->unpack_fp8(s.blocks[block], n, to);
+        s.blocks[block] = to;
+    }
+}
+
 static void find_side(const attn_pages *a, side s, int32_t base, int32_t first, int32_t end) {
     const kv_planes *l = attn_pages_planes(a);
     if (l->page_tokens < ATTN_BLOCK) {
@@ -167,7 +179,7 @@ static void find_side(const attn_pages *a, side s, int32_t base, int32_t first, 
 /* Copies the values of latents out of the tile's keys, from block to block1. */
 static void find_latents(const attn_pages *a, int32_t block, int32_t block1, attn_copies *c,
                          attn_tile *tile) {
-    const dtype type = type_read(&attn_pages_planes(a)->key);
+    const dtype type = tile->k_type;
     const size_t row = type == DTYPE_I8 ? (size_t)attn_int8_stride(tile->d_value)
                                         : (size_t)dtype_block_bytes(type) * (size_t)tile->d_value;
     for (; block < block1; block++) {
@@ -178,14 +190,30 @@ static void find_latents(const attn_pages *a, int32_t block, int32_t block1, att
     }
 }
 
-void attn_pages_find(const attn_pages *a, int32_t base, int32_t first, int32_t end, attn_copies *c,
-                     attn_tile *tile) {
+void attn_pages_types(const kv_planes *l, bool unpacks_fp8, attn_tile *tile) {
+    const kv_plane *value = l->kind == LAYER_LATENT ? &l->key : &l->value;
+    tile->k_type = unpacks_fp8 && l->key.type == DTYPE_F8_E4M3 ? DTYPE_F16 : type_read(&l->key);
+    tile->v_type = unpacks_fp8 && value->type == DTYPE_F8_E4M3 ? DTYPE_F16 : type_read(value);
+    tile->k_is_scaled = l->key.scale_bytes > 0;
+    tile->v_is_scaled = value->scale_bytes > 0;
+}
+
+void attn_pages_find(const attn_pages *a, int32_t base, int32_t first, int32_t end, bool unpacks_fp8,
+                     attn_copies *c, attn_tile *tile) {
     const kv_planes *l = attn_pages_planes(a);
-    find_side(a, side_of(l, KV_PLANE_K, c, tile), base, first, end);
+    const side keys = side_of(l, KV_PLANE_K, c, tile), values = side_of(l, KV_PLANE_V, c, tile);
+    attn_pages_types(l, unpacks_fp8 && a->b->math->unpack_fp8 != NULL && l->page_tokens >= ATTN_BLOCK, tile);
+    find_side(a, keys, base, first, end);
+    if (tile->k_type != type_read(&l->key)) {
+        unpack_fp8(a, keys, first, end);
+    }
     if (l->kind == LAYER_LATENT) {
         find_latents(a, first / ATTN_BLOCK, (end + ATTN_BLOCK - 1) / ATTN_BLOCK, c, tile);
-    } else {
-        find_side(a, side_of(l, KV_PLANE_V, c, tile), base, first, end);
+        return;
+    }
+    find_side(a, values, base, first, end);
+    if (tile->v_type != type_read(&l->value)) {
+        unpack_fp8(a, values, first, end);
     }
 }
 
@@ -232,7 +260,7 @@ static void fetch_side(const attn_pages *a, kv_plane_kind kind, int32_t base, in
 void attn_pages_fetch_next(const attn_pages *a, int32_t base, int32_t n, attn_tile *tile) {
     const kv_planes *l = attn_pages_planes(a);
     const int64_t k_bytes = l->key.row_bytes * ATTN_BLOCK, v_bytes = l->value.row_bytes * ATTN_BLOCK;
-    const bool is_latent = l->kind == LAYER_LATENT, has_values = is_latent || l->value.type == DTYPE_I4;
+    const bool is_latent = l->kind == LAYER_LATENT, has_values = is_latent || tile->v_type != l->value.type;
     fetch_own(has_values ? k_bytes : v_bytes, has_values ? v_bytes : k_bytes, tile);
     if (l->page_tokens < ATTN_BLOCK) {
         return;

@@ -8,6 +8,9 @@ attn_pages attn_pages_of(const attn_job *job, const batch_seq *seq, int32_t kv_h
     return (attn_pages){job->b, seq->pages[job->planes->group], job->cache, kv_head};
 }
 
+/* So many share fp8's codes that unpacking them first costs less than in every group. */
+#define UNPACKING_QUERIES 16
+
 /* Sets the positions that a query at `position` sees: first..end. */
 static void set_range(const attn_spec *spec, int32_t position, int32_t n_tokens, int32_t *first,
                       int32_t *end) {
@@ -61,10 +64,7 @@ void attn_tile_begin(const attn_job *job, attn_tile *tile) {
     tile->d_head = planes->key.width;
     tile->d_value = job->d_value;
     tile->acc_stride = (job->d_value + ATTN_BLOCK - 1) / ATTN_BLOCK * ATTN_BLOCK;
-    tile->k_type = cpu_kv_is_bytes(planes->key.type) ? DTYPE_I8 : planes->key.type;
-    tile->v_type = planes->kind == LAYER_LATENT          ? tile->k_type
-                   : cpu_kv_is_bytes(planes->value.type) ? DTYPE_I8
-                                                         : planes->value.type;
+    attn_pages_types(planes, false, tile);
     tile->scale = job->spec->scale;
     tile->soft_cap = job->spec->soft_cap;
     tile->has_slopes = job->spec->alibi_slopes != NULL;
@@ -266,7 +266,8 @@ bool attn_compute_chunk(const attn_job *job, const batch_seq *seq, int32_t chunk
             return false;
         }
     }
-    attn_pages_find(&pages, base, first, end, &s->copies, tile);
+    attn_pages_find(&pages, base, first, end, tile->n_queries > UNPACKING_QUERIES && !has_tree(seq, base),
+                    &s->copies, tile);
     int32_t n_next = clamp(next.end - next_base, 0, ATTN_CHUNK);
     if (next.n_heads > 0) {
         attn_pages_fetch_part(&next_pages, next_base, n_next, next.n_heads, next.part, tile);

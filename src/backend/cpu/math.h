@@ -35,7 +35,10 @@ struct attn_change; /* attention_mods.h */
 typedef struct attn_tile {
     /* d_head: of queries and keys; acc_stride: d_value rounded up to 16 */
     int32_t n_queries, d_head, d_value, acc_stride;
-    dtype k_type, v_type;      /* F32, F16, BF16, F8_E4M3 or I8; int4 is unpacked to I8 before */
+    /* F32, F16, BF16, F8_E4M3 or I8; int4 is unpacked to I8 before, fp8 to F16 for many
+     * queries. is_scaled: whether positions have scales, as those of F8_E4M3 and I8 do */
+    dtype k_type, v_type;
+    bool k_is_scaled, v_is_scaled;
     float scale, soft_cap;     /* soft_cap 0: none */
     const float *q[ATTN_TILE]; /* [d_head] each */
     int32_t first[ATTN_TILE], end[ATTN_TILE];
@@ -53,7 +56,7 @@ typedef struct attn_tile {
      * values, are multiplied. */
     const void *fetch_k[ATTN_BLOCKS], *fetch_v[ATTN_BLOCKS];
     int32_t fetch_k_bytes, fetch_v_bytes; /* of such a block */
-    /* [16] each, of F8_E4M3 and I8: a scale a position */
+    /* [16] each, a scale a position */
     const float *k_scales[ATTN_BLOCKS], *v_scales[ATTN_BLOCKS];
     /* of the blocks that are prefetched */
     const float *fetch_k_scales[ATTN_BLOCKS], *fetch_v_scales[ATTN_BLOCKS];
@@ -149,6 +152,9 @@ typedef struct math_kernels {
      * in pages (kv_rows.h), to a block of int8 as it lies in an attn_tile. May write up
      * to 28 elements a row past the block's end. */
     void (*unpack_int4)(bool values, const uint8_t *block, int32_t width, int32_t row_bytes, int8_t *out);
+    /* The f16 that n codes of fp8 stand for, n a multiple of 16. NULL: kernels read codes as
+     * fast. */
+    void (*unpack_fp8)(const uint8_t *codes, int32_t n, uint16_t *out);
 
     /* A block of 16 latents as it lies in an attn_tile as keys, [..][16], to the same as
      * values: their first d_value elements, [16][d_value]. type: F32, F16, BF16, F8_E4M3 or

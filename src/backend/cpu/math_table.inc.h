@@ -22,6 +22,7 @@ const math_kernels MATH_TABLE = {
     .widen = widen_kernel,
     .narrow_int8 = narrow_int8_kernel,
     .unpack_int4 = unpack_int4_kernel,
+    .unpack_fp8 = UNPACK_FP8,
     .values_of_keys = values_of_keys_kernel,
     .attention_tile = attention_tile_kernel,
     .attention_products = attention_products_kernel,

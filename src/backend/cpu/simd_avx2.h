@@ -52,10 +52,14 @@ static inline f32x16 f_load_f16(const uint16_t *p) {
     return (f32x16){_mm256_cvtph_ps(_mm_loadu_si128((const __m128i *)(const void *)p)),
                     _mm256_cvtph_ps(_mm_loadu_si128((const __m128i *)(const void *)(p + 8)))};
 }
-/* 16 codes of E4M3, without NaN, times 2^-8 (core/half.h). */
+/* 16 codes of E4M3, without NaN, as halves of 2^-8 of their value (core/half.h). */
+static inline __m256i e4m3_halves(const uint8_t *p) {
+    const __m256i words = _mm256_cvtepi8_epi16(_mm_loadu_si128((const __m128i *)(const void *)p));
+    return _mm256_and_si256(_mm256_slli_epi16(words, 7), _mm256_set1_epi16((short)0xbfff));
+}
+/* The same as floats. */
 static inline f32x16 f_load_e4m3(const uint8_t *p) {
-    __m256i words = _mm256_cvtepi8_epi16(_mm_loadu_si128((const __m128i *)(const void *)p));
-    words = _mm256_and_si256(_mm256_slli_epi16(words, 7), _mm256_set1_epi16((short)0xbfff));
+    const __m256i words = e4m3_halves(p);
     return (f32x16){_mm256_cvtph_ps(_mm256_castsi256_si128(words)),
                     _mm256_cvtph_ps(_mm256_extracti128_si256(words, 1))};
 }
