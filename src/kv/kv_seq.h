@@ -158,8 +158,8 @@ void kv_seq_publish_tail(kv_cache *c, kv_seq *s, const int32_t *tokens);
 int32_t kv_seq_copy_states(kv_cache *c, kv_seq *s, int32_t from, int32_t to);
 /* The same where snapshots are due within the next n_rows. */
 void kv_seq_copy_due(kv_cache *c, kv_seq *s, int32_t n_rows);
-/* Makes the state that of the n_computed tokens, after which there is a copy if the rows
- * went further, and releases all other copies. Without any: nothing. */
+/* Settles the state at n_computed tokens: takes the copy made there if rows went further,
+ * and releases all other copies. Does nothing without copies. */
 void kv_seq_settle(kv_cache *c, kv_seq *s);
 /* Tables of state groups over pages[n_state_pages]: views[n state groups]. */
 void kv_state_views(const kv_cache *c, page_id *pages, kv_table *views);

@@ -109,8 +109,8 @@ void scheduler_stop(scheduler *s, const sched_task *t);
 /* ---- one task's admission and preemption, for tasks that belong together ---- */
 /* Gives t, whose tables are empty, the pages that the cache has. */
 void scheduler_admit(scheduler *s, sched_task *t);
-/* Counts that t reuses n tokens: of the prompt at its first admission, later of what it
- * knew when it was preempted. */
+/* Counts n tokens that t found in the prefix cache: of its prompt at the first admission,
+ * later of the tokens that it had when it was preempted. */
 void scheduler_count_reuse(scheduler *s, sched_task *t, int32_t n);
 /* Releases the part-filled page of t, directly after scheduler_admit. */
 void scheduler_keep_whole_pages(scheduler *s, sched_task *t);

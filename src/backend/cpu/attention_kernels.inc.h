@@ -281,8 +281,8 @@ INLINE void weigh_alone(dtype type, const attn_tile *t, attn_group g, int32_t fr
     }
 }
 
-/* Where the stretch of positions ends that a query sees, or does not see, as it does
- * p. */
+/* The end of the stretch of positions from p on that a query sees, or does not see, all
+ * alike. */
 static int32_t stretch_end(const uint16_t *seen, int32_t p, int32_t end) {
     uint32_t same = (seen[p / ATTN_BLOCK] >> p % ATTN_BLOCK & 1) != 0 ? 0xffffu : 0u;
     while (p < end) {
