@@ -299,8 +299,10 @@ static quire_err plan_share(engine_parts *p, const quire_options *o, const pool_
         bool is_known = bytes >= 0;
         if (!is_known || model_memory_open(plan, bytes, o->n_beside + 1, &p->memory) != QUIRE_OK) {
             return err_set(err, is_known ? QUIRE_NO_MEMORY : QUIRE_INVALID, -1, "%s",
-                           is_known ? "there is no memory for KV pages; free some"
-                                    : "the free memory is not known here; give --kv-pages N");
+                           is_known
+                               ? "nothing is left for KV pages: free memory, or raise --models-memory-bytes "
+                                 "where it is given"
+                               : "the free memory is not known here; give --kv-pages N");
         }
     } else if (plan->room.bytes == 0) {
         return err_set(err, QUIRE_NO_MEMORY, -1, "the model's weights and buffers leave no memory");
