@@ -203,6 +203,19 @@ static void model_note(served_model *m) {
     m->gives_rows = i->has_vocabulary && i->end_tokens == NULL;
 }
 
+/* Notes why a model could not be loaded. */
+static void model_note_failure(const models *all, served_model *m, quire_err r, const quire_error *why) {
+    m->n_failures++;
+    m->error = *why;
+    m->error.code = r;
+    if (r == QUIRE_NO_MEMORY && models_n_loaded(all) > 0) { /* others are in use, and have it */
+        (void)err_set(&m->error, QUIRE_BUSY, -1, "model %s does not fit into memory beside models in use: %s",
+                      m->name, why->message);
+        m->error.retry_after_s = NO_ROOM_RETRY_S;
+    }
+    log_line(LOG_WARN, "model %s: cannot be loaded: %s", m->name, m->error.message);
+}
+
 /* Loads a model. Where there is no memory for it an idle one leaves, and it is tried again
  * when that is gone. */
 static void model_load(models *all, served_model *m) {
@@ -239,20 +252,9 @@ static void model_load(models *all, served_model *m) {
         model_note(m);
         quire_free(m->facts); /* the file may be another one after that */
         m->facts = NULL;
-    }
-    if (r == QUIRE_NO_MEMORY && models_n_loaded(all) > 0) { /* others are in use, and have it */
-        char why[sizeof err.message];
-        (void)snprintf(why, sizeof why, "%s", err.message);
-        r = err_set(&err, QUIRE_BUSY, -1, "model %s does not fit into memory beside models in use: %s",
-                    m->name, why);
-        err.retry_after_s = NO_ROOM_RETRY_S;
-    }
-    if (r != QUIRE_OK) {
-        m->n_failures++;
-        m->error = err;
-        log_line(LOG_WARN, "model %s: cannot be loaded: %s", m->name, err.message);
-    } else {
         log_line(LOG_INFO, "model %s: loaded in %.3f s", m->name, (double)m->load_us * 1e-6);
+    } else {
+        model_note_failure(all, m, r, &err);
     }
     models_tell(all);
 }
