@@ -95,6 +95,11 @@ typedef struct quire_program_event {
 /* Runs the steps that can, and gets the next event; false when there is none. Call it
  * until false, then wait for the fd. */
 bool quire_programs_next(quire_programs *ps, quire_program_event *out);
+/* For a thread that has other work: quire_programs_next is false, too, once us microseconds
+ * from now have passed (0: it is not). Then quire_programs_has_more, and no fd says so: begin
+ * another turn after that work. */
+void quire_programs_turn(quire_programs *ps, int64_t us);
+bool quire_programs_has_more(const quire_programs *ps);
 
 /* ---- states ---- */
 

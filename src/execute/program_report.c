@@ -1,7 +1,8 @@
 /* Writes what came of a program: its variables, what each step computed, its critical
  * path. */
-#include "program/program_state.h"
+#include "base/mem.h"
 #include "json/json_out.h"
+#include "program/program_state.h"
 
 static const char *const finishes[] = {NULL, "stop", "length", "cancelled", "error"};
 
@@ -116,16 +117,25 @@ static void program_report_step(const program_record *c, json_out *o) {
 
 /* The calls that the program's end waited for, the first one first. */
 static void program_report_path(const program_root *r, int32_t last, json_out *o) {
-    const program_record *c = &r->records[last];
-    if (c->after >= 0) {
-        program_report_path(r, c->after, o);
+    int32_t *path = mem_new(r->n_records, sizeof *path);
+    size_t n = 0;
+    if (path == NULL) {
+        o->err = QUIRE_NO_MEMORY;
+        return;
     }
-    json_begin(json_item(o), '{');
-    json_cstr(json_name(o, "name"), c->step->name);
-    program_report_branch(c->state, o);
-    json_int(json_name(o, "step"), last);
-    program_report_times(r, c, o);
-    json_end(o, '}');
+    for (int32_t i = last; i >= 0; i = r->records[i].after) {
+        path[n++] = i;
+    }
+    while (n-- > 0) {
+        const program_record *c = &r->records[path[n]];
+        json_begin(json_item(o), '{');
+        json_cstr(json_name(o, "name"), c->step->name);
+        program_report_branch(c->state, o);
+        json_int(json_name(o, "step"), path[n]);
+        program_report_times(r, c, o);
+        json_end(o, '}');
+    }
+    mem_free(path);
 }
 
 static void program_report_explain(const program_root *r, json_out *o) {
@@ -136,9 +146,7 @@ static void program_report_explain(const program_root *r, json_out *o) {
     json_begin(json_name(o, "explain"), '{');
     json_int(json_name(o, "total_us"), r->ended_us - r->began_us);
     json_begin(json_name(o, "critical_path"), '[');
-    if (last >= 0) {
-        program_report_path(r, last, o);
-    }
+    program_report_path(r, last, o);
     json_end(o, ']');
     json_end(o, '}');
 }

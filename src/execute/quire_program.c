@@ -26,9 +26,17 @@ int quire_programs_fd(const quire_programs *ps) {
 }
 
 void quire_programs_wait(quire_programs *ps, int64_t timeout_us) {
-    if (ps->ready == NULL && ps->events == NULL) {
+    if (ps->ready == NULL && ps->events == NULL && !ps->is_cut) {
         ps->ops->wait(ps->executor, timeout_us);
     }
+}
+
+void quire_programs_turn(quire_programs *ps, int64_t us) {
+    programs_begin_turn(ps, us);
+}
+
+bool quire_programs_has_more(const quire_programs *ps) {
+    return ps->is_cut;
 }
 
 bool quire_programs_next(quire_programs *ps, quire_program_event *out) {
@@ -192,7 +200,11 @@ quire_err quire_state_join(quire_state *s, quire_error *err) {
 quire_err quire_state_steps(quire_state *s, const char *json, size_t n, quire_error *err) {
     step_list read = {0};
     TRY(program_read_steps((str){json, n}, &read, err));
-    DOOR_STEP(made, s, STEP_IF, err) /* of an empty test: its second list runs */
+    step *made = door_step(s, STEP_IF, err); /* of an empty test: its second list runs */
+    if (made == NULL) {
+        step_list_deinit(&read);
+        return err != NULL ? err->code : QUIRE_INVALID;
+    }
     made->lists = mem_new(2, sizeof *made->lists);
     made->n_lists = made->lists != NULL ? 2 : 0;
     quire_err e = mem_check_for(made->lists, "steps", err);

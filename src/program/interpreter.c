@@ -211,10 +211,15 @@ static quire_err join_take(quire_state *s, quire_error *err) {
 
 /* ---- tests ---- */
 
-/* Whether a text is like a pattern, in which * stands for any text and ? for a byte. */
-static bool text_is_like(str text, str pattern) {
-    size_t i = 0, k = 0, star = SIZE_MAX, from = 0;
+#define LIKE_WORK 4096u /* bytes that are compared before they are counted */
+
+/* Whether a text is like a pattern, in which * stands for any text and ? for a byte. It may
+ * take as long as both are together, or as their product: what it compares is counted. */
+static quire_err text_is_like(program_root *r, str text, str pattern, bool *is, quire_error *err) {
+    size_t i = 0, k = 0, star = SIZE_MAX, from = 0, n = 0;
+    *is = false;
     while (i < text.n) {
+        TRY(++n % LIKE_WORK == 0 ? program_count_work(r, LIKE_WORK, err) : QUIRE_OK);
         if (k < pattern.n && pattern.p[k] == '*') {
             star = k++;
             from = i;
@@ -225,19 +230,23 @@ static bool text_is_like(str text, str pattern) {
             k = star + 1;
             i = ++from;
         } else {
-            return false;
+            return QUIRE_OK;
         }
     }
     while (k < pattern.n && pattern.p[k] == '*') {
         k++;
     }
-    return k == pattern.n;
+    *is = k == pattern.n;
+    return QUIRE_OK;
 }
 
-static bool test_one(step_test_kind kind, str value, str with) {
-    return kind == TEST_IS         ? str_eq(value, with)
-           : kind == TEST_CONTAINS ? str_contains(value, with)
-                                   : text_is_like(value, with);
+static quire_err test_one(program_root *r, step_test_kind kind, str value, str with, bool *holds,
+                          quire_error *err) {
+    if (kind == TEST_LIKE) {
+        return text_is_like(r, value, with, holds, err);
+    }
+    *holds = kind == TEST_IS ? str_eq(value, with) : str_contains(value, with);
+    return QUIRE_OK;
 }
 
 static quire_err test_holds(const quire_state *s, const step_test *t, bool *holds, quire_error *err) {
@@ -251,8 +260,8 @@ static quire_err test_holds(const quire_state *s, const step_test *t, bool *hold
     for (size_t i = 0; e == QUIRE_OK && !*holds && i < t->n; i++) {
         e = program_text_expand(s, &t->texts[i], &with, err);
         if (e == QUIRE_OK) {
-            *holds = test_one(t->kind, (str){value->text.n > 0 ? value->text.p : "", value->text.n},
-                              (str){with->text.n > 0 ? with->text.p : "", with->text.n});
+            e = test_one(s->root, t->kind, (str){value->text.n > 0 ? value->text.p : "", value->text.n},
+                         (str){with->text.n > 0 ? with->text.p : "", with->text.n}, holds, err);
             program_text_drop(with);
         }
     }
@@ -364,7 +373,7 @@ static quire_err run_list_end(quire_state *s, program_frame *f, quire_error *err
         if (!holds && f->left > 0) {
             f->left--;
             f->next = 0;
-            return program_count_step(s->root, err);
+            return program_count_steps(s->root, 1, err);
         }
     }
     quire_err e = f->of->kind == STEP_ROLE ? program_state_end_turn(s, err) : QUIRE_OK;
@@ -372,18 +381,26 @@ static quire_err run_list_end(quire_state *s, program_frame *f, quire_error *err
     return e;
 }
 
-/* Runs a state as far as it comes. An error that is a bound's fails the program. */
+static bool programs_turn_is_over(const quire_programs *ps) {
+    return ps->turn_ends_us > 0 && clock_us() >= ps->turn_ends_us;
+}
+
+/* Runs a state as far as it comes in this turn. An error that is a bound's fails the
+ * program. */
 static void state_run(quire_state *s) {
     quire_error why = {0};
-    while (s->status == STATE_READY) {
+    while (s->status == STATE_READY && !programs_turn_is_over(s->root->all)) {
         program_frame *f = &s->frames[s->n_frames - 1];
-        quire_err e = f->next < f->list->n ? program_count_step(s->root, &why) : QUIRE_OK;
+        quire_err e = f->next < f->list->n ? program_count_steps(s->root, 1, &why) : QUIRE_OK;
         e = e != QUIRE_OK ? e : f->next < f->list->n ? run_step(s, f, &why) : run_list_end(s, f, &why);
         if (e == QUIRE_TOO_LARGE) {
             program_root_fail(s->root, &why);
         } else if (e != QUIRE_OK) {
             program_state_fail(s, &why);
         }
+    }
+    if (s->status == STATE_READY) {
+        program_state_ready(s); /* behind the others */
     }
 }
 
@@ -403,7 +420,7 @@ static void programs_check_time(quire_programs *ps) {
 bool programs_run(quire_programs *ps) {
     bool has_run = false;
     programs_check_time(ps);
-    while (ps->ready != NULL) {
+    while (ps->ready != NULL && !programs_turn_is_over(ps)) {
         quire_state *s = ps->ready;
         ps->ready = s->next_ready;
         ps->ready_last = ps->ready == NULL ? &ps->ready : ps->ready_last;
@@ -414,13 +431,20 @@ bool programs_run(quire_programs *ps) {
     return ps->ops->poll(ps->executor) || has_run;
 }
 
+void programs_begin_turn(quire_programs *ps, int64_t us) {
+    ps->turn_ends_us = us > 0 ? clock_us() + us : 0;
+    ps->is_cut = false;
+}
+
 bool programs_next_event(quire_programs *ps, quire_program_event *out) {
     program_event_free(ps->delivered);
     ps->delivered = NULL;
-    while (ps->events == NULL) {
-        if (!programs_run(ps)) {
-            return false;
-        }
+    for (bool has_run = true; has_run && !ps->is_cut;) {
+        ps->is_cut = programs_turn_is_over(ps);
+        has_run = !ps->is_cut && ps->events == NULL && programs_run(ps);
+    }
+    if (ps->is_cut || ps->events == NULL) {
+        return false;
     }
     program_event *e = ps->events;
     ps->events = e->next;

@@ -29,6 +29,12 @@ static void call_choose_seed(program_call *c) {
 
 static quire_err call_expand_choices(program_call *c, quire_error *err) {
     const step *st = c->step;
+    program_root *r = c->state->root;
+    if (st->n_choices > (size_t)r->limits.max_states) {
+        return err_set(err, QUIRE_TOO_LARGE, -1, "select %s has more than %d choices", st->name,
+                       (int)r->limits.max_states);
+    }
+    TRY(program_count_steps(r, st->n_choices, err));
     c->choices = mem_new(st->n_choices, sizeof(program_text *));
     TRY(mem_check_for(c->choices, "choices", err));
     for (size_t i = 0; i < st->n_choices; i++) {

@@ -206,24 +206,30 @@ void program_state_mute(quire_state *s) {
 
 /* ---- bounds ---- */
 
-quire_err program_count_step(program_root *r, quire_error *err) {
-    if (++r->n_steps > r->limits.max_steps) {
+quire_err program_count_steps(program_root *r, size_t n, quire_error *err) {
+    r->n_steps += (int64_t)n;
+    if (r->n_steps > r->limits.max_steps) {
         return err_set(err, QUIRE_TOO_LARGE, -1, "the program runs more than %lld steps",
                        (long long)r->limits.max_steps);
     }
     return QUIRE_OK;
 }
 
+quire_err program_call_may_count(const program_call *c, int64_t n, quire_error *err) {
+    const program_root *r = c->state->root;
+    return n <= r->limits.max_tokens - r->n_tokens
+               ? QUIRE_OK
+               : err_set(err, QUIRE_TOO_LARGE, -1, "the program has more than %lld tokens",
+                         (long long)r->limits.max_tokens);
+}
+
 bool program_call_count(program_call *c, int64_t n) {
-    program_root *r = c->state->root;
     quire_error why = {0};
-    r->n_tokens += n;
-    if (r->n_tokens <= r->limits.max_tokens) {
+    if (program_call_may_count(c, n, &why) == QUIRE_OK) {
+        c->state->root->n_tokens += n;
         return true;
     }
-    err_set(&why, QUIRE_TOO_LARGE, -1, "the program has more than %lld tokens",
-            (long long)r->limits.max_tokens);
-    program_root_fail(r, &why);
+    program_root_fail(c->state->root, &why);
     return false;
 }
 

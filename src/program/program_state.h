@@ -207,7 +207,7 @@ struct program_root {
     void *user;
     quire_program_limits limits;
     int32_t n_states, n_busy;
-    int64_t n_steps, n_tokens, n_bytes, began_us, ended_us;
+    int64_t n_steps, n_tokens, n_bytes, n_work, began_us, ended_us;
     uint64_t seed, number; /* of no other program */
     program_record *records;
     size_t n_records, cap_records;
@@ -220,6 +220,8 @@ struct quire_programs {
     program_root *roots;
     quire_state *ready, **ready_last;
     program_event *events, **events_last, *delivered;
+    int64_t turn_ends_us; /* on clock_us; 0: never */
+    bool is_cut;          /* the turn ended with more to do */
 };
 
 /* Opens what runs programs on an executor, which it takes, also on failure. */
@@ -231,8 +233,9 @@ void programs_close(quire_programs *ps);
 quire_err program_open(quire_programs *ps, program_steps *program, const quire_state_options *o,
                        quire_state **out, quire_error *err);
 void program_close(program_root *r);
-/* Runs what can run, and polls the executor; false: nothing was left to do. */
+/* Runs what can run in this turn, and polls the executor; false: nothing was left to do. */
 bool programs_run(quire_programs *ps);
+void programs_begin_turn(quire_programs *ps, int64_t us);
 bool programs_next_event(quire_programs *ps, quire_program_event *out);
 
 /* Makes n forks for the FORK step that the caller appends next. */
@@ -255,8 +258,8 @@ bool program_forks_are_over(const quire_state *s);
 void program_state_fail(quire_state *s, const quire_error *why);
 /* A bound of the whole program is exceeded. */
 void program_root_fail(program_root *r, const quire_error *why);
-/* Counts a step. TOO_LARGE. */
-quire_err program_count_step(program_root *r, quire_error *err);
+/* Counts n steps. TOO_LARGE. */
+quire_err program_count_steps(program_root *r, size_t n, quire_error *err);
 quire_err program_state_add(quire_state *s, program_part part, quire_error *err);
 /* Ends the turn that is open, if one is; begins one; begins one of the assistant for what
  * is appended to a state with turns in none. */
@@ -286,6 +289,8 @@ quire_err program_call_text(program_call *c, int32_t output, str text);
 /* Counts n tokens more. False: the program is over its bound, and has failed; the call was
  * cancelled and is not valid any more. */
 bool program_call_count(program_call *c, int64_t n);
+/* Whether n tokens more are within the bound. TOO_LARGE: the call is to fail by it. */
+quire_err program_call_may_count(const program_call *c, int64_t n, quire_error *err);
 /* Ends a call, with err where it failed, else NULL. The call is not valid any more. */
 void program_call_end(program_call *c, const quire_error *err);
 

@@ -1,7 +1,10 @@
+/* memmem takes linear time whatever the texts are, and is outside POSIX. */
+#define _GNU_SOURCE
 #include "program/program_values.h"
 
 #include "base/mem.h"
 
+#define WORK_PER_BYTE 4    /* units of work for each byte of text that a program may make */
 #define MAX_VARIABLES 1024 /* of a state: they are looked for one by one */
 
 /* ---- texts ---- */
@@ -12,6 +15,13 @@ quire_err program_count_bytes(program_root *r, size_t n, quire_error *err) {
                ? QUIRE_OK
                : err_set(err, QUIRE_TOO_LARGE, -1, "the program makes more than %lld bytes of text",
                          (long long)r->limits.max_bytes);
+}
+
+quire_err program_count_work(program_root *r, size_t n, quire_error *err) {
+    r->n_work += (int64_t)n;
+    return r->n_work / WORK_PER_BYTE <= r->limits.max_bytes
+               ? QUIRE_OK
+               : err_set(err, QUIRE_TOO_LARGE, -1, "the program compares too much text");
 }
 
 program_text *program_text_new(void) {
@@ -103,10 +113,8 @@ quire_err program_value_add(program_value *list, program_value *item) {
 
 /* Where the separator begins in the text from `at` on; the text's end: nowhere. */
 static size_t value_find(str text, size_t at, str separator) {
-    while (at < text.n && (text.n - at < separator.n || memcmp(text.p + at, separator.p, separator.n) != 0)) {
-        at++;
-    }
-    return at;
+    const char *found = memmem(text.p + at, text.n - at, separator.p, separator.n);
+    return found != NULL ? (size_t)(found - text.p) : text.n;
 }
 
 program_value *program_value_split(str text, const char *separator) {
@@ -235,7 +243,7 @@ quire_err program_text_expand(const quire_state *s, const step_text *t, program_
     program_text *made = program_text_new();
     TRY(mem_check_for(made, "a text", err));
     made->text.max = s->root->limits.max_bytes > 0 ? (size_t)s->root->limits.max_bytes : 0;
-    quire_err e = QUIRE_OK;
+    quire_err e = program_count_work(s->root, t->n * (s->n_variables + 1), err);
     for (size_t i = 0; e == QUIRE_OK && i < t->n; i++) {
         e = text_add_piece(s, &t->pieces[i], made, err);
     }

@@ -5,7 +5,8 @@
 #include "base/mem.h"
 #include "quire_program.h"
 
-#define PROGRAM_LOOK_S 1 /* between looks at the time that programs take */
+/* between looks at the time that programs take */
+static const struct timeval program_look = {.tv_sec = 1};
 
 static void loop_model_close_programs(loop_model *p) {
     loop_free_event(p->on_programs);
@@ -15,18 +16,24 @@ static void loop_model_close_programs(loop_model *p) {
 }
 
 quire_err loop_model_open_programs(loop_model *p) {
-    static const struct timeval look = {.tv_sec = PROGRAM_LOOK_S};
     if (p->programs != NULL) {
         return QUIRE_OK;
     }
     TRY(quire_programs_open(p->m->engine, &p->programs));
     p->on_programs =
         event_new(p->l->base, quire_programs_fd(p->programs), EV_READ | EV_PERSIST, p->l->on_programs, p);
-    if (p->on_programs == NULL || event_add(p->on_programs, &look) != 0) {
+    if (p->on_programs == NULL || event_add(p->on_programs, &program_look) != 0) {
         loop_model_close_programs(p);
         return QUIRE_NO_MEMORY;
     }
     return QUIRE_OK;
+}
+
+void loop_model_await_programs(loop_model *p) {
+    static const struct timeval soon = {.tv_usec = 1}; /* 0 would go before the loop's other events */
+    if (p->on_programs != NULL) {
+        event_add(p->on_programs, quire_programs_has_more(p->programs) ? &soon : &program_look);
+    }
 }
 
 static void loop_model_close(loop_model *p) {

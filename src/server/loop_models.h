@@ -34,6 +34,9 @@ quire_err loop_model_open(loop_model *p);
 /* Opens what runs the programs of a model that the caller has, unless it is open.
  * QUIRE_NO_MEMORY. */
 quire_err loop_model_open_programs(loop_model *p);
+/* Programs have run for a turn: those that have more to do go on behind the loop's other
+ * events. */
+void loop_model_await_programs(loop_model *p);
 /* Gives up a request's hold of a model: the last one once the streams that were released
  * are over, so that nothing of them comes later, and closing the queue does not wait. */
 void loop_model_drop(loop_model *p);

@@ -11,6 +11,8 @@
 #include "server/conn_model.h"
 #include "server/loop_order.h"
 
+#define TURN_US 1000 /* for which programs run before the loop's other connections */
+
 /* A program under way, and the connection that waits for it. */
 typedef struct program_request {
     conn *conn;
@@ -209,9 +211,13 @@ static void program_api_take(const quire_program_event *ev) {
 LOOP_CALLBACK(program_api_on_events) {
     loop_model *p = arg;
     quire_program_event ev;
+    if (p->programs != NULL) {
+        quire_programs_turn(p->programs, TURN_US);
+    }
     while (p->programs != NULL && quire_programs_next(p->programs, &ev)) {
         program_api_take(&ev);
     }
+    loop_model_await_programs(p);
     loop_model_look(p);
 }
 

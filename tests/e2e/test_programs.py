@@ -235,6 +235,9 @@ HOSTILE = {
     "steps in steps": ({"steps": [NESTED]}, "deep"),
     "a repeat without an end": ({"steps": [{"repeat": 1 << 40, "steps": []}]}, "65536"),
     "text that doubles": ({"steps": [{"set": "x", "to": "a" * 1000}, {"repeat": 30, "steps": [{"set": "x", "to": "{{x}}{{x}}"}]}]}, "bytes"),
+    "a pattern that is tried everywhere": ({"inputs": {"x": "a" * 400000}, "steps": [{"if": "{{x}}", "like": "*" + "a" * 200000 + "b", "then": []}]}, "compares"),
+    "more choices than states": ({"steps": ["a", {"select": "x", "choices": ["a"] * 41}]}, "40 choices"),
+    "choices over the tokens": ({"steps": [{"tokens": [300] * 1000}, {"gen": "x", "max_tokens": 1}, {"select": "y", "choices": ["a"] * 30}]}, None),
     "tokens over the bound": ({"steps": [{"tokens": [300] * 1000}, {"repeat": 50, "steps": [{"gen": "x", "max_tokens": 1}]}]}, None),
 }
 

@@ -408,6 +408,63 @@ TEST(a_program_over_its_tokens_or_bytes_fails_as_a_whole) {
     quire_state_close(p);
 }
 
+/* Runs steps after an input x of n bytes, each 'a', to their failure. */
+static void expect_too_much(size_t n, const char *steps) {
+    quire_program_limits limits;
+    quire_program_limits_init(&limits);
+    limits.max_bytes = 1 << 20;
+    quire_state_options o = {.size = sizeof o, .limits = &limits};
+    strbuf json = {0};
+    quire_state *p;
+    quire_error err = {0};
+    seen got;
+    assert_int_equal(strbuf_add_str(&json, "{\"inputs\": {\"x\": \""), QUIRE_OK);
+    for (size_t i = 0; i < n; i++) {
+        assert_int_equal(strbuf_add_char(&json, 'a'), QUIRE_OK);
+    }
+    assert_int_equal(strbuf_addf(&json, "\"}, \"steps\": [%s]}", steps), QUIRE_OK);
+    assert_int_equal(quire_program_open(ps, json.p, json.n, &o, &p, &err), QUIRE_OK);
+    strbuf_deinit(&json);
+    run_to_idle(ps, &got);
+    assert_int_equal(got.failure.code, QUIRE_TOO_LARGE);
+    assert_non_null(strstr(got.failure.message, "compares"));
+    quire_state_close(p);
+}
+
+TEST(work_that_makes_no_text_is_bounded_too) {
+    expect_too_much(50000, "{\"set\": \"half\", \"to\": \"{{x}}\"}, "
+                           "{\"if\": \"{{x}}{{x}}\", \"like\": \"*{{half}}b\", \"then\": []}");
+    strbuf steps = {0};
+    assert_int_equal(strbuf_add_str(&steps, "{\"repeat\": 30000, \"steps\": [\""), QUIRE_OK);
+    for (int i = 0; i < 100; i++) {
+        assert_int_equal(strbuf_add_str(&steps, "{{x}}"), QUIRE_OK);
+    }
+    assert_int_equal(strbuf_add_str(&steps, "\"]}"), QUIRE_OK);
+    expect_too_much(0, steps.p);
+    strbuf_deinit(&steps);
+}
+
+TEST(a_thread_with_other_work_runs_programs_in_turns) {
+    static const char json[] = "{\"steps\": [{\"repeat\": 30000, \"steps\": [{\"if\": \"a\", \"is\": \"b\", "
+                               "\"then\": []}]}, "
+                               "{\"repeat\": 100, \"steps\": [{\"set\": \"x\", \"to\": \"y\"}]}]}";
+    quire_state *p = program_of(ps, json);
+    quire_program_event ev = {.size = sizeof ev};
+    int n_cut = 0, n_values = 0;
+    while (ev.kind != QUIRE_PROGRAM_IDLE) {
+        quire_programs_turn(ps, 1); /* far less than the steps take */
+        while (ev.kind != QUIRE_PROGRAM_IDLE && quire_programs_next(ps, &ev)) {
+            n_values += ev.kind == QUIRE_PROGRAM_VALUE ? 1 : 0;
+        }
+        n_cut += quire_programs_has_more(ps) ? 1 : 0;
+    }
+    quire_programs_turn(ps, 0);
+    assert_false(quire_programs_has_more(ps));
+    assert_true(n_cut > 100);
+    assert_int_equal(n_values, 100);
+    quire_state_close(p);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_text_and_a_gen_are_a_completion),
@@ -422,6 +479,8 @@ int main(void) {
         cmocka_unit_test(an_open_state_finds_its_tokens_again),
         cmocka_unit_test(calls_that_are_many_wait_for_their_turn),
         cmocka_unit_test(a_program_over_its_tokens_or_bytes_fails_as_a_whole),
+        cmocka_unit_test(work_that_makes_no_text_is_bounded_too),
+        cmocka_unit_test(a_thread_with_other_work_runs_programs_in_turns),
     };
     return cmocka_run_group_tests(tests, open_world, close_world);
 }
