@@ -405,6 +405,27 @@ static quire_err metrics_write_models(server *s, const quire_stats *main, strbuf
     return e;
 }
 
+/* vLLM's states of a sleep, of each model that is loaded. */
+static quire_err metrics_write_sleep(const server *s, strbuf *out) {
+    static const char name[] = "vllm:engine_sleep_state";
+    static const char *const states[] = {"awake", "weights_offloaded", "discard_all"}; /* by sleep_level */
+    const sleep_level level = models_sleeping(s->models);
+    quire_err e = metrics_describe(
+        out, name, "gauge",
+        "State of a model: awake, or asleep at level 1 (weights_offloaded) or 2 (discard_all).");
+    for (int32_t i = 0; i < models_count(s->models) && e == QUIRE_OK; i++) {
+        const served_model m = models_look(s->models, models_at(s->models, i));
+        strbuf labels = {0};
+        e = m.state == MODEL_READY ? metrics_write_labels(m.name, &labels) : QUIRE_OK;
+        for (int k = SLEEP_NONE; k <= SLEEP_OTHERS && labels.n > 0 && e == QUIRE_OK; k++) {
+            e = strbuf_addf(out, "%s{%s,sleep_state=\"%s\"} %d\n", name, labels.p, states[k],
+                            k == (int)level);
+        }
+        strbuf_deinit(&labels);
+    }
+    return e;
+}
+
 /* Answers that chats named by id. */
 static quire_err metrics_write_turns(const quire_engine *e, strbuf *out) {
     quire_turn_stats t = {.size = sizeof t};
@@ -446,6 +467,7 @@ quire_err metrics_write(server *s, bool shows_tenants, strbuf *out) {
     quire_stats st;
     quire_engine_stats(s->engine, &st);
     TRY(metrics_write_models(s, &st, out));
+    TRY(metrics_write_sleep(s, out));
     TRY(metrics_write_own(&st, out));
     TRY(metrics_write_memory(s->engine, out));
     TRY(metrics_write_parked(s->engine, out));

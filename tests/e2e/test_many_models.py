@@ -254,6 +254,8 @@ def test_a_sleeping_server_answers_the_same_once_it_wakes(expected):
             list(stream)
         assert json.loads(call("GET", "/is_sleeping")) == {"is_sleeping": True} and json.loads(server.ask("GET", "/props", key="boss")[2])["is_sleeping"]
         assert states(server)["builtin.gguf"] == ("loaded" if level == 1 else "unloaded")
+        seen = [line.split("{")[1] for line in server.ask("GET", "/metrics", key="boss")[2].splitlines() if line.startswith("vllm:engine_sleep_state{") and line.endswith("} 1")]
+        assert len(seen) == 3 - level and all(("weights_offloaded", "discard_all")[level - 1] in line for line in seen)
         for model in expected:
             with pytest.raises(openai.InternalServerError, match="wake_up"):
                 answer(client, model, PROMPTS[0])
