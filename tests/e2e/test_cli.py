@@ -320,7 +320,7 @@ def test_inspect_for_people_and_for_programs(quire):
 
 
 def test_bench_prints_one_object_a_line(quire):
-    done = run("bench", "builtin", "--batch", "1,4", "--context", "32", "--decode", "128", "--runs", "2", "--step-target-ms", "0", "--json")
+    done = run("bench", "builtin", "--batch", "1,4", "--context", "32", "--decode", "1000", "--runs", "2", "--step-target-ms", "0", "--json")
     assert done.returncode == 0, done.stderr
     decode = [line for line in bench_lines.checked(done.stdout) if line["name"] == "decode"]
     assert [line["params"]["batch"] for line in decode] == [1, 4]
