@@ -88,7 +88,8 @@ static quire_err exec_write_message(const engine_call *k, size_t from, exec_cont
     const quire_state *s = k->c->state;
     strbuf content = {0};
     quire_err e = QUIRE_OK;
-    for (size_t i = from + 1; has != CONTENT_MARK && e == QUIRE_OK && i < exec_turn_end(s, from); i++) {
+    const size_t end = exec_turn_end(s, from);
+    for (size_t i = from + 1; has != CONTENT_MARK && e == QUIRE_OK && i < end; i++) {
         const program_part *p = &s->parts[i];
         const strbuf *text = p->text != NULL ? &p->text->text : p->value != NULL ? &p->value->text : NULL;
         e = text != NULL             ? strbuf_add(&content, text->p, text->n)

@@ -2,6 +2,9 @@
 #include "base/clock.h"
 #include "base/mem.h"
 #include "program/program_calls.h"
+
+#define COMPARED_AT_ONCE 64                /* bytes */
+#define MAX_LIST_BYTES   ((size_t)1 << 20) /* of a text that is read as a JSON array */
 #include "json/json.h"
 
 /* ---- forks ---- */
@@ -19,9 +22,10 @@ static quire_err fork_items_of(const program_value *v, const char *name, program
         *out = program_value_share((program_value *)v);
         return QUIRE_OK;
     }
-    json_value *array = json_document((str){v->text.n > 0 ? v->text.p : "", v->text.n});
+    json_value *array =
+        v->text.n <= MAX_LIST_BYTES ? json_document((str){v->text.n > 0 ? v->text.p : "", v->text.n}) : NULL;
     program_value *list = program_value_new();
-    quire_err e = json_is(array, JSON_KIND_ARRAY) ? mem_check(list) : QUIRE_BAD_REQUEST;
+    quire_err e = json_is(array, JSON_KIND_ARRAY) ? mem_check(list) : QUIRE_BAD_REQUEST; /* or too long */
     for (size_t i = 0; e == QUIRE_OK && i < json_length(array); i++) {
         const json_value *item = json_at(array, i);
         e = json_is(item, JSON_KIND_TEXT) ? program_value_add(list, program_value_of(json_str(item)))
@@ -167,16 +171,6 @@ static program_value *join_value(const quire_state *s, const char *name) {
     return list;
 }
 
-/* Whether an earlier fork that is being joined has set the name, too. */
-static bool join_is_done(const quire_state *s, const quire_state *upto, const char *name) {
-    for (const quire_state *f = s->first; f != upto; f = f->next) {
-        if (!f->is_joined && join_own(f, name) != NULL) {
-            return true;
-        }
-    }
-    return false;
-}
-
 /* The call that ended last among those that s waited for. */
 static void join_take_record(quire_state *s, const quire_state *f) {
     const program_record *records = s->root->records;
@@ -185,19 +179,27 @@ static void join_take_record(quire_state *s, const quire_state *f) {
     s->record = is_later ? f->record : s->record;
 }
 
+/* Takes a variable that a fork has set, unless this join has it of another fork already. */
+static quire_err join_take_one(quire_state *s, const char *name, quire_error *err) {
+    const program_variable *had = program_variable_find(s, name);
+    if (had != NULL && had->join == s->n_joins) {
+        return QUIRE_OK;
+    }
+    program_value *value = join_value(s, name);
+    TRY(mem_check_for(value, "a list", err));
+    quire_err e = program_variable_set(s, name, value, err);
+    program_value_drop(value);
+    TRY(e);
+    program_variable_find(s, name)->join = s->n_joins;
+    return QUIRE_OK;
+}
+
 /* Takes the variables of the forks that are not joined, which are over. */
 static quire_err join_take(quire_state *s, quire_error *err) {
+    s->n_joins++;
     for (const quire_state *f = s->first; f != NULL; f = f->next) {
         for (size_t i = 0; !f->is_joined && i < f->n_variables; i++) {
-            const program_variable *v = &f->variables[i];
-            if (!v->is_own || join_is_done(s, f, v->name)) {
-                continue;
-            }
-            program_value *value = join_value(s, v->name);
-            TRY(mem_check_for(value, "a list", err));
-            quire_err e = program_variable_set(s, v->name, value, err);
-            program_value_drop(value);
-            TRY(e);
+            TRY(f->variables[i].is_own ? join_take_one(s, f->variables[i].name, err) : QUIRE_OK);
         }
     }
     for (quire_state *f = s->first; f != NULL; f = f->next) {
@@ -258,12 +260,13 @@ static quire_err test_holds(const quire_state *s, const step_test *t, bool *hold
     TRY(program_text_expand(s, &t->value, &value, err));
     quire_err e = QUIRE_OK;
     for (size_t i = 0; e == QUIRE_OK && !*holds && i < t->n; i++) {
+        with = NULL;
         e = program_text_expand(s, &t->texts[i], &with, err);
         if (e == QUIRE_OK) {
             e = test_one(s->root, t->kind, (str){value->text.n > 0 ? value->text.p : "", value->text.n},
                          (str){with->text.n > 0 ? with->text.p : "", with->text.n}, holds, err);
-            program_text_drop(with);
         }
+        program_text_drop(with);
     }
     program_text_drop(value);
     return e;
@@ -289,9 +292,14 @@ static quire_err run_set(quire_state *s, const step *st, quire_error *err) {
     TRY(st->is_list ? list_expand(s, st->choices, st->n_choices, &v, err)
                     : value_expand(s, &st->text, &v, err));
     if (st->split != NULL) {
-        parts = program_value_split((str){v->text.n > 0 ? v->text.p : "", v->text.n}, st->split);
+        quire_err counted =
+            program_count_work(s->root, v->text.n * strlen(st->split) / COMPARED_AT_ONCE, err);
+        parts = counted != QUIRE_OK
+                    ? NULL
+                    : program_value_split((str){v->text.n > 0 ? v->text.p : "", v->text.n}, st->split);
         program_value_drop(v);
         v = parts;
+        TRY(counted);
         TRY(mem_check_for(v, "a list", err));
     }
     quire_err e =

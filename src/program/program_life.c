@@ -361,6 +361,7 @@ static quire_err state_inherit(quire_state *s, quire_error *err) {
     for (size_t i = 0; i < from->n_variables; i++) {
         s->variables[s->n_variables] = from->variables[i];
         program_value_share(s->variables[s->n_variables].value);
+        s->variables[s->n_variables].join = 0;
         s->variables[s->n_variables++].is_own = false;
     }
     s->has_turns = from->has_turns;

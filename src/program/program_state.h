@@ -43,7 +43,8 @@ typedef struct program_value {
 typedef struct program_variable {
     char name[PROGRAM_NAME_BYTES];
     program_value *value;
-    bool is_own; /* set by this state, not before its fork */
+    bool is_own;  /* set by this state, not before its fork */
+    int32_t join; /* the number of the join that has set it last; 0: none */
 } program_variable;
 
 typedef enum program_part_kind {
@@ -179,6 +180,7 @@ struct quire_state {
     size_t n_variables, cap_variables;
     program_call *call;   /* under way, or NULL */
     int32_t n_calls;      /* so far */
+    int32_t n_joins;      /* so far */
     int32_t depth;        /* calls and forks from the program's beginning to here */
     int32_t record;       /* of the call that ended last before its present step; -1: none */
     quire_error error;    /* of FAILED */

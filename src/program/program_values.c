@@ -136,22 +136,25 @@ program_value *program_value_split(str text, const char *separator) {
 
 /* ---- variables ---- */
 
-const program_value *program_state_find(const quire_state *s, const char *name) {
-    for (size_t i = s->n_variables; i-- > 0;) {
+program_variable *program_variable_find(quire_state *s, const char *name) {
+    for (size_t i = 0; i < s->n_variables; i++) {
         if (strcmp(s->variables[i].name, name) == 0) {
-            return s->variables[i].value;
+            return &s->variables[i];
         }
     }
     return NULL;
 }
 
+const program_value *program_state_find(const quire_state *s, const char *name) {
+    const program_variable *v = program_variable_find((quire_state *)s, name);
+    return v != NULL ? v->value : NULL;
+}
+
 /* The variable of a name, which is made where there is none. */
 static quire_err variable_want(quire_state *s, const char *name, program_variable **out, quire_error *err) {
-    for (size_t i = 0; i < s->n_variables; i++) {
-        if (strcmp(s->variables[i].name, name) == 0) {
-            *out = &s->variables[i];
-            return QUIRE_OK;
-        }
+    *out = program_variable_find(s, name);
+    if (*out != NULL) {
+        return QUIRE_OK;
     }
     if (s->n_variables == MAX_VARIABLES) {
         return err_set(err, QUIRE_TOO_LARGE, -1, "a state has more than %d variables", MAX_VARIABLES);

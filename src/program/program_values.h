@@ -22,6 +22,8 @@ quire_err program_count_bytes(program_root *r, size_t n, quire_error *err);
 /* Counts n units of work that makes no text: bytes that are compared, variables that are
  * looked for. TOO_LARGE as above. */
 quire_err program_count_work(program_root *r, size_t n, quire_error *err);
+/* The variable of a name; NULL: there is none. */
+program_variable *program_variable_find(quire_state *s, const char *name);
 /* Sets a variable of s to a value, of which it takes a reference. TOO_LARGE: s has as
  * many variables as it may. */
 quire_err program_variable_set(quire_state *s, const char *name, program_value *v, quire_error *err);

@@ -246,6 +246,7 @@ static quire_err program_api_open(conn *c, program_request *r, quire_error *err)
     limits.max_depth = from->program_depth;
     limits.max_tokens = from->program_tokens;
     limits.max_us = from->program_us;
+    limits.max_bytes = PROGRAM_TEXT_BYTES;
     const quire_state_options o = {
         .size = sizeof o, .tenant = c->has_tenant ? c->tenant : NULL, .user = r, .limits = &limits};
     quire_err e = loop_model_open_programs(r->model);

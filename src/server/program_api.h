@@ -6,7 +6,8 @@
 
 #include "server/conn.h"
 
-#define PROGRAM_BODY_BYTES ((size_t)1 << 20) /* parsed by a loop's thread */
+#define PROGRAM_TEXT_BYTES ((int64_t)16 << 20) /* that it makes, on a loop's thread */
+#define PROGRAM_BODY_BYTES ((size_t)1 << 20)   /* parsed by a loop's thread */
 
 void program_api_post(conn *c);
 void program_api_cancel(conn *c);

@@ -238,6 +238,9 @@ HOSTILE = {
     "a pattern that is tried everywhere": ({"inputs": {"x": "a" * 400000}, "steps": [{"if": "{{x}}", "like": "*" + "a" * 200000 + "b", "then": []}]}, "compares"),
     "more choices than states": ({"steps": ["a", {"select": "x", "choices": ["a"] * 41}]}, "40 choices"),
     "choices over the tokens": ({"steps": [{"tokens": [300] * 1000}, {"gen": "x", "max_tokens": 1}, {"select": "y", "choices": ["a"] * 30}]}, None),
+    "a separator that takes long": ({"steps": [{"set": "x", "to": "a" * 1000}, {"repeat": 12, "steps": [{"set": "x", "to": "{{x}}{{x}}"}]},
+                                              {"set": "y", "to": "{{x}}", "split": "a" * 500000 + "b"}]}, "compares"),
+    "variables that are looked for": ({"steps": [*({"set": f"v{i}", "to": ""} for i in range(400)), {"repeat": 90, "steps": [{"set": "w", "to": "{{v399}}" * 90000}]}]}, "compares"),
     "tokens over the bound": ({"steps": [{"tokens": [300] * 1000}, {"repeat": 50, "steps": [{"gen": "x", "max_tokens": 1}]}]}, None),
 }
 

@@ -359,6 +359,23 @@ TEST(an_open_state_finds_its_tokens_again) {
     wait_until_none_is_parked(e);
 }
 
+/* A branch that has joined before joins its own branches' variables anew. */
+TEST(joins_within_joins_take_each_variable) {
+    seen got;
+    quire_state *p = program_of(ps, "{\"steps\": [{\"fork\": [[{\"set\": \"a\", \"to\": \"1\"}], [{\"set\": "
+                                    "\"b\", \"to\": \"2\"}]]}, {\"join\": true}, "
+                                    "{\"fork\": 2, \"steps\": [{\"fork\": [[{\"set\": \"a\", \"to\": "
+                                    "\"3\"}], [{\"set\": \"c\", \"to\": \"4\"}]]}, {\"join\": true}, "
+                                    "{\"set\": \"d\", \"to\": \"{{a}}{{b}}{{c}}\"}]}, {\"join\": true}]}");
+    run_to_idle(ps, &got);
+    assert_int_equal(got.failure.code, QUIRE_OK);
+    assert_string_equal(variable_of(p, "d", 0).text, "324");
+    assert_string_equal(variable_of(p, "d", 1).text, "324");
+    assert_string_equal(variable_of(p, "a", 1).text, "3");
+    assert_string_equal(variable_of(p, "b", -1).text, "2");
+    quire_state_close(p);
+}
+
 /* More sequences than an engine takes wait for their turn. */
 TEST(calls_that_are_many_wait_for_their_turn) {
     seen got;
@@ -477,6 +494,7 @@ int main(void) {
         cmocka_unit_test(a_fork_that_is_closed_counts_as_failed_where_it_is_joined),
         cmocka_unit_test(a_program_that_is_closed_gives_all_back),
         cmocka_unit_test(an_open_state_finds_its_tokens_again),
+        cmocka_unit_test(joins_within_joins_take_each_variable),
         cmocka_unit_test(calls_that_are_many_wait_for_their_turn),
         cmocka_unit_test(a_program_over_its_tokens_or_bytes_fails_as_a_whole),
         cmocka_unit_test(work_that_makes_no_text_is_bounded_too),
