@@ -439,6 +439,9 @@ const quire_row_info *quire_engine_rows(const quire_engine *e);
  * change. With tiers the pages go there, as all that leave the pool do. Returns at once;
  * the engine does it before its next step. Any thread. */
 void quire_engine_drop_cache(quire_engine *e);
+/* The same of one tenant's prefixes, with every salt and adapter. The memory of their
+ * pages stays for others. NO_MEMORY: nothing is dropped. Any thread. */
+quire_err quire_engine_drop_tenant(quire_engine *e, const char *tenant);
 
 /* Answers that later chats named by id (quire_stream_recall). */
 typedef struct quire_turn_stats {

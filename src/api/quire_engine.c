@@ -249,6 +249,10 @@ void quire_engine_drop_cache(quire_engine *e) {
     engine_drop_cache(e->parts.core);
 }
 
+quire_err quire_engine_drop_tenant(quire_engine *e, const char *tenant) {
+    return engine_drop_tenant(e->parts.core, tenant, strlen(tenant));
+}
+
 bool quire_engine_healthy(const quire_engine *e) {
     return engine_busy_us(e->parts.core) < STUCK_US;
 }

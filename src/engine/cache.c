@@ -146,6 +146,24 @@ void cache_drop(engine *e) {
                       : "their memory stays here (--mlock?)");
 }
 
+void tenant_drops_free(tenant_drop *first) {
+    while (first != NULL) {
+        tenant_drop *next = first->next;
+        mem_free(first);
+        first = next;
+    }
+}
+
+void cache_drop_tenants(engine *e) {
+    tenant_drop *first = atomic_exchange(&e->drops, NULL);
+    for (const tenant_drop *d = first; d != NULL; d = d->next) {
+        int32_t n;
+        kv_cache_drop_tenant(&e->kv, d->tenant, d->n, &n);
+        log_line(LOG_INFO, "a tenant's prefix cache dropped: %d pages", (int)n);
+    }
+    tenant_drops_free(first);
+}
+
 /* ---- swap ---- */
 
 quire_err swap_open(engine *e, quire_error *err) {

@@ -38,6 +38,15 @@ void cache_publish(engine *e, sequence *s);
 /* Drops the cached pages and gives the memory of free ones back to the system. Between
  * steps. */
 void cache_drop(engine *e);
+/* A tenant whose pages are to be dropped (engine_drop_tenant). */
+typedef struct tenant_drop {
+    struct tenant_drop *next;
+    size_t n;
+    char tenant[]; /* [n] */
+} tenant_drop;
+/* Drops those of all tenants that are listed. The engine thread. */
+void cache_drop_tenants(engine *e);
+void tenant_drops_free(tenant_drop *first);
 
 /* ---- swap ---- */
 /* A preempted sequence is swapped out where measured costs say that it pays

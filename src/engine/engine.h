@@ -312,6 +312,10 @@ void engine_release(engine *e);
  * goes back to the system. With tiers the pages go there, as all that leave the pool do.
  * Any thread. */
 void engine_drop_cache(engine *e);
+/* The same of the pages of one tenant: of namespaces whose names are these n bytes, or
+ * begin with them and a 0 byte. The memory of their pages stays. Any thread.
+ * QUIRE_NO_MEMORY. */
+quire_err engine_drop_tenant(engine *e, const char *tenant, size_t n);
 /* The team whose thread runs e's steps; borrowed, as long as e is open. */
 engine_team *engine_team_of(const engine *e);
 /* Ends all steps; requests that are not over end with FINISH_CANCELLED. From now on

@@ -201,6 +201,7 @@ quire_err engine_open(model *m, backend *b, const kv_layout *layout, const engin
     e->options = *o;
     atomic_init(&e->paused, o->starts_paused);
     atomic_init(&e->drops_cache, false);
+    atomic_init(&e->drops, NULL);
     atomic_init(&e->n_cancels, 0);
     atomic_init(&e->views, NULL);
     atomic_init(&e->parks.closed, NULL);
@@ -233,6 +234,18 @@ void engine_drop_cache(engine *e) {
     wake_ring(e->in_wake);
 }
 
+quire_err engine_drop_tenant(engine *e, const char *tenant, size_t n) {
+    tenant_drop *d = mem_new(1, sizeof *d + n);
+    TRY(mem_check(d));
+    d->n = n;
+    memcpy(d->tenant, tenant, n);
+    d->next = atomic_load(&e->drops);
+    while (!atomic_compare_exchange_weak(&e->drops, &d->next, d)) {
+    }
+    wake_ring(e->in_wake);
+    return QUIRE_OK;
+}
+
 engine_team *engine_team_of(const engine *e) {
     return e->team;
 }
@@ -255,6 +268,7 @@ void engine_close(engine *e) {
         pthread_mutex_destroy(&e->lock);
         pthread_mutex_destroy(&e->readers_lock);
     }
+    tenant_drops_free(atomic_exchange(&e->drops, NULL));
     parks_close(e);
     audit_file_close(e->audit_file);
     draft_step_close(e);

@@ -133,6 +133,7 @@ struct engine {
     team_place place;
     atomic_bool paused;
     atomic_bool drops_cache;             /* before the next step: engine_drop_cache */
+    _Atomic(struct tenant_drop *) drops; /* likewise, of tenants: a stack */
     atomic_uint n_cancels;               /* calls of engine_cancel */
     engine_entry *entries;               /* [max_requests] */
     _Atomic(struct engine_view *) views; /* snapshots that are requested (engine_view.h): a stack */

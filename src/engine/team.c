@@ -241,6 +241,9 @@ static int64_t team_round(engine_team *t, bool is_woken) {
         if (e != NULL && atomic_exchange(&e->drops_cache, false)) {
             cache_drop(e);
         }
+        if (e != NULL && atomic_load(&e->drops) != NULL) {
+            cache_drop_tenants(e);
+        }
     }
     team_look(t);
     const bool started = team_step(t);

@@ -1,6 +1,7 @@
 /* Eviction from the index: pages by the policy's order, or one page with all that follows
  * it. */
 #include <assert.h>
+#include <string.h>
 
 #include "kv/index_impl.h"
 
@@ -116,4 +117,28 @@ void kv_index_clear(kv_index *ix) {
         kv_events_cleared(ix->o.events);
     }
     ix->is_clearing = false;
+}
+
+/* The namespace that a cached page is indexed in; of a snapshot's page that of its
+ * place. */
+static int32_t index_page_namespace(const kv_index *ix, int32_t e) {
+    if (e >= ix->tree.cap_entries) {
+        e = ix->snapshots.list[e - ix->tree.cap_entries].place;
+    }
+    return e >= ix->tree.cap_entries ? e - ix->tree.cap_entries : kv_index_describe(ix, e).namespace;
+}
+
+void kv_index_clear_tenant(kv_index *ix, const void *tenant, size_t n) {
+    for (int32_t i = 0; i < kv_pool_counts(ix->pool).n_pages; i++) {
+        const page_id page = {i};
+        const int32_t e = kv_pool_entry(ix->pool, page);
+        if (e < 0 || kv_pool_count(ix->pool, page) > 0) {
+            continue;
+        }
+        const kv_namespace *s = &ix->namespaces.slots[index_page_namespace(ix, e)];
+        if (s->behind != NAMESPACE_PUBLIC && s->n_name >= n && memcmp(s->name, tenant, n) == 0 &&
+            (s->n_name == n || s->name[n] == 0)) {
+            kv_index_evict_page(ix, page);
+        }
+    }
 }

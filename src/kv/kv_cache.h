@@ -114,6 +114,8 @@ void kv_cache_make_free(kv_cache *c, int32_t n);
  * mover keeps the memory. No other thread may be
  * inside the pool. O(pages). */
 bool kv_cache_drop(kv_cache *c, int32_t *n_dropped);
+/* Evicts the cached pages of one tenant (kv_index_clear_tenant). Their memory stays. */
+void kv_cache_drop_tenant(kv_cache *c, const void *tenant, size_t n, int32_t *n_dropped);
 /* Sets the time for retention, in microseconds from any start. Without an index:
  * nothing. */
 void kv_cache_set_time(kv_cache *c, int64_t now_us);

@@ -183,13 +183,41 @@ static void route_sandbox(conn *c) {
     conn_reply_json(c, &o, "Cache-Control: no-store\r\n");
 }
 
-/* vLLM's and SGLang's name, and their answer. */
+/* Drops the prefixes of a tenant, or of all (NULL), in every model that is loaded. */
+static quire_err route_drop_cache(const server *s, const char *tenant) {
+    quire_err e = QUIRE_OK;
+    for (int32_t i = 0; i < models_count(s->models); i++) {
+        served_model *m = models_at(s->models, i);
+        if (models_visit(s->models, m)) {
+            if (tenant == NULL) {
+                quire_engine_drop_cache(m->engine);
+            } else if (quire_engine_drop_tenant(m->engine, tenant) != QUIRE_OK) {
+                e = QUIRE_NO_MEMORY;
+            }
+            models_end_visit(s->models, m);
+        }
+    }
+    return e;
+}
+
+/* vLLM's name, and its answer. */
 static void route_reset(conn *c) {
     if (c->is_operator) {
-        quire_engine_drop_cache(c->loop->server->engine);
+        (void)route_drop_cache(c->loop->server, NULL);
         conn_reply(c, &(reply){.status = 200});
     } else {
         conn_reply_error(c, 403, NULL, "the prefix cache is the operator's to drop (--operator-key)", NULL);
+    }
+}
+
+/* SGLang's: the operator drops all, a tenant its own. */
+static void route_flush(conn *c) {
+    if (c->is_operator || !c->has_tenant) {
+        route_reset(c);
+    } else if (route_drop_cache(c->loop->server, c->tenant) != QUIRE_OK) {
+        conn_reply_error(c, 503, NULL, "out of memory", NULL);
+    } else {
+        conn_reply(c, &(reply){.status = 200});
     }
 }
 
@@ -278,7 +306,11 @@ static const route route_table[] = {
     {.path = "/server_info", .allow = READ, .run = sglang_server_info, .needs_key = true},
     {.path = "/health_generate", .allow = READ, .run = sglang_health, .needs_key = true},
     {.path = "/abort_request", JSON_POST, ANY_TYPE, .run = sglang_abort, .max_body_bytes = 65536},
-    {.path = "/flush_cache", .allow = "GET, POST", .run = route_reset},
+    {.path = "/flush_cache",
+     .allow = "GET, POST",
+     .run = route_flush,
+     .needs_key = true,
+     .is_operators = true},
     {.path = "/v1/schemas/check", JSON_POST, .run = body_check, .max_body_bytes = CHECK_BODY_BYTES},
     {.path = "/v1/programs", JSON_POST, .run = program_api_post, .max_body_bytes = PROGRAM_BODY_BYTES},
     {.path = "/v1/programs/", .allow = "POST, DELETE", .run = program_api_cancel, .is_prefix = true},

@@ -264,13 +264,15 @@ def test_a_request_is_aborted_by_its_name():
     assert s.stop() == 0
 
 
-def test_the_cache_is_flushed_by_the_operator(quire):
-    s = Server("builtin", "--operator-key", "operator", "--api-key", KEY)
+def test_the_cache_is_flushed_of_a_tenant_and_by_the_operator(quire):
+    s = Server("builtin", "--operator-key", "operator", "--api-key", KEY, "--api-key", "another")
     body = {"text": "A text that is long enough for a page of tokens, and for some more of them.", "sampling_params": {"max_new_tokens": 0}}
     generate(s, **body)
     assert generate(s, **body)["meta_info"]["cached_tokens"] > 16
-    assert s.ask("POST", "/flush_cache")[0] == 403 and s.ask("GET", "/flush_cache", key="wrong")[0] == 403
-    assert generate(s, **body)["meta_info"]["cached_tokens"] > 16
+    assert s.ask("POST", "/flush_cache", key="another")[0] == 200 and s.ask("GET", "/flush_cache", key="wrong")[0] == 401
+    assert generate(s, **body)["meta_info"]["cached_tokens"] > 16, "another tenant's flush"
+    assert s.ask("POST", "/flush_cache")[0] == 200
+    assert generate(s, **body)["meta_info"]["cached_tokens"] == 0 and generate(s, **body)["meta_info"]["cached_tokens"] > 16
     for method in ("GET", "POST"):
         assert s.ask(method, "/flush_cache", key="operator")[0] == 200
         assert generate(s, **body)["meta_info"]["cached_tokens"] == 0 and generate(s, **body)["meta_info"]["cached_tokens"] > 16

@@ -45,6 +45,36 @@ TEST(a_request_wholly_cached_computes_its_last_token) {
     }
 }
 
+/* A tenant's namespaces are those of its name, also with a 0 byte and more after it. */
+TEST(a_tenant_s_pages_go_and_no_others) {
+    for (int32_t size = 1; size <= 16; size *= 4) {
+        world w;
+        int32_t tokens[40], other[40];
+        numbers(tokens, 0, 40);
+        numbers(other, 20, 40);
+        world_open(&w, 400, size, 1, NULL);
+        const char *const names[] = {"ann", "anna", "bob", ""};
+        for (int i = 0; i < 4; i++) {
+            visit(&w, names[i], tokens, 40);
+            visit(&w, names[i], other, 40);
+        }
+        (void)world_start(&w, 0, "ann", tokens, 40); /* it holds its pages */
+        kv_index_clear_tenant(w.ix, "ann", 3);
+        world_check(&w);
+        world_finish(&w, 0);
+        assert_int_equal(world_peek(&w, "ann", other, 40), 0);
+        assert_true(world_peek(&w, "ann", tokens, 40) >= 39 / size * size);
+        kv_index_clear_tenant(w.ix, "ann", 3);
+        world_check(&w);
+        assert_int_equal(world_peek(&w, "ann", tokens, 40), 0);
+        for (int i = 1; i < 4; i++) {
+            assert_true(world_peek(&w, names[i], tokens, 40) >= 39 &&
+                        world_peek(&w, names[i], other, 40) >= 39);
+        }
+        world_close(&w);
+    }
+}
+
 /* Worked example 23. */
 TEST(an_insert_splits_an_edge_and_an_eviction_merges_it_again) {
     world w;
@@ -413,6 +443,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_match_takes_the_longest_cached_prefix),
         cmocka_unit_test(a_request_wholly_cached_computes_its_last_token),
+        cmocka_unit_test(a_tenant_s_pages_go_and_no_others),
         cmocka_unit_test(an_insert_splits_an_edge_and_an_eviction_merges_it_again),
         cmocka_unit_test(a_chat_of_eight_users_computes_the_shared_prompt_once),
         cmocka_unit_test(a_match_that_ends_inside_a_page_reuses_its_tokens),

@@ -165,6 +165,12 @@ void quire_engine_drop_cache(quire_engine *e) {
     atomic_fetch_add(&e->drops, 1);
 }
 
+quire_err quire_engine_drop_tenant(quire_engine *e, const char *tenant) {
+    (void)tenant;
+    atomic_fetch_add(&e->drops, 1);
+    return QUIRE_OK;
+}
+
 const quire_info *quire_engine_info(const quire_engine *e) {
     return &e->info;
 }
