@@ -151,11 +151,13 @@ static const int32_t *api_exec_tokens(void *executor, const quire_state *s, size
 static quire_err api_add_parts(const quire_state *s, size_t from, size_t to, strbuf *text, quire_error *err) {
     for (size_t i = from; i < to; i++) {
         const program_part *p = &s->parts[i];
-        const strbuf *part = p->kind == PART_TEXT ? &p->text->text : &p->value->text;
+        const strbuf *part = p->kind == PART_TEXT    ? &p->text->text
+                             : p->kind == PART_VALUE ? &p->value->text
+                                                     : NULL;
         if (p->kind == PART_TOKENS) {
             return err_set(err, QUIRE_UNSUPPORTED, -1, "tokens: an API takes texts; give the text");
         }
-        if (p->kind == PART_TEXT || p->kind == PART_VALUE) {
+        if (part != NULL) {
             quire_err e = strbuf_add(text, part->p, part->n);
             TRY(e == QUIRE_OK ? e : err_set(err, e, -1, "out of memory for a prompt"));
         }
@@ -573,6 +575,11 @@ static quire_finish api_finish_of(const json_value *choice) {
 static quire_err api_take_outputs(api_call *k, const json_value *response, quire_error *err) {
     program_call *c = k->c;
     size_t n = json_length(json_get(response, "choices"));
+    int32_t most = json_get_int32(k->fields, "n", 1);
+    if (n > (size_t)(most > 1 ? most : 1)) {
+        return err_set(err, QUIRE_IO, -1, "the API's response has %zu choices, more than the %d asked for", n,
+                       (int)(most > 1 ? most : 1));
+    }
     TRY(api_make_outputs(c, n > 0 ? n : 1, err));
     for (size_t i = 0; i < n; i++) {
         const json_value *choice = api_choice_at(response, i);
@@ -605,13 +612,19 @@ static quire_err api_take_past(api_call *k, const json_value *response, int64_t 
     return e;
 }
 
+/* A count of tokens that the API gives; 0: it is none. */
+static int64_t api_count_of(const json_value *usage, const char *name) {
+    int64_t n = json_int64(json_get(usage, name));
+    return n >= 0 && n <= INT32_MAX ? n : 0;
+}
+
 /* Takes a response. k->job: the gen was sent once more. */
 static quire_err api_take_response(api_call *k, const json_value *response, quire_error *err) {
     const json_value *usage = json_get(response, "usage");
     program_call *c = k->c;
-    int64_t n_prompt = json_int64(json_get(usage, "prompt_tokens")),
-            n_completion = json_int64(json_get(usage, "completion_tokens")),
-            n_cached = json_int64(json_get(json_get(usage, "prompt_tokens_details"), "cached_tokens"));
+    int64_t n_prompt = api_count_of(usage, "prompt_tokens"),
+            n_completion = api_count_of(usage, "completion_tokens"),
+            n_cached = api_count_of(json_get(usage, "prompt_tokens_details"), "cached_tokens");
     c->prompt_tokens += n_prompt;
     c->computed_tokens += n_prompt - n_cached;
     c->completion_tokens += n_completion;

@@ -26,13 +26,19 @@ static quire_err api_text_add_end(api_text *t, size_t end) {
     return QUIRE_OK;
 }
 
+/* Where token i begins, in characters; 0: it does not say. */
+static int64_t api_offset_at(const json_value *offsets, size_t i) {
+    int64_t at = json_int64(json_at(offsets, i));
+    return at >= 0 && at <= INT32_MAX ? at : 0;
+}
+
 /* A completion's tokens by their text_offset, which counts characters: token i ends where
  * the next one begins. */
 static quire_err api_text_read_offsets(api_text *t, const json_value *offsets) {
     size_t at = 0, n = json_length(offsets);
-    int64_t first = n > 0 ? json_int64(json_at(offsets, 0)) : 0, chars = 0;
+    int64_t first = n > 0 ? api_offset_at(offsets, 0) : 0, chars = 0;
     for (size_t i = 0; i < n; i++) {
-        int64_t next = i + 1 < n ? json_int64(json_at(offsets, i + 1)) - first : INT64_MAX;
+        int64_t next = i + 1 < n ? api_offset_at(offsets, i + 1) - first : INT64_MAX;
         for (size_t len; at < t->text.n && chars < next; chars++, at += len) {
             utf8_next(t->text.p + at, &len);
         }
@@ -155,7 +161,7 @@ bool api_text_cut(const api_text *t, size_t from, const api_rule *rule, api_cut 
 bool api_text_agrees(const api_text *t, size_t from, str text) {
     size_t to = from + text.n;
     bool is_boundary = to == 0;
-    if (!t->has_tokens || text.n > t->text.n - from || memcmp(t->text.p + from, text.p, text.n) != 0) {
+    if (!t->has_tokens || text.n > t->text.n - from || !str_eq((str){t->text.p + from, text.n}, text)) {
         return false;
     }
     for (size_t i = 0; i < t->n_tokens && t->ends[i] <= to; i++) {

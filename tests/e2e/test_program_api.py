@@ -247,6 +247,14 @@ def test_the_key_the_model_and_errors(quire, tmp_path):
         with Api(refuse=[refusal]) as api:
             out = run(tmp_path, api, program, status=1)
             assert said in out["errors"][0]["message"] and out["variables"] == {"a": None}
+    many = {"choices": [{"index": i, "text": "a"} for i in range(2000)]}
+    with Api(refuse=[(200, many)]) as api:
+        assert "2000 choices" in run(tmp_path, api, program, status=1)["errors"][0]["message"]
+    odd = {"choices": [{"index": 0, "text": "ab", "finish_reason": "stop", "logprobs": {"text_offset": [-(1 << 63), (1 << 63) - 1]}}],
+           "usage": {"prompt_tokens": -(1 << 63), "completion_tokens": (1 << 63) - 1, "prompt_tokens_details": {"cached_tokens": -1}}}
+    with Api(refuse=[(200, odd)]) as api:
+        out = run(tmp_path, api, {"model": "m", "fields": {"temperature": 0, "max_tokens": 2}, "steps": ["x", {"gen": "a"}, "y", {"gen": "b"}]})
+        assert out["variables"]["a"] == "ab" and 0 < out["usage"]["total_tokens"] < 100  # those of b
     assert "127.0.0.1:1" in run(tmp_path, "http://127.0.0.1:1/v1", program, status=1)["errors"][0]["message"]
     assert "must be an address" in run(tmp_path, "example", program, status=2)
     with Api() as api:
