@@ -19,7 +19,7 @@ own_times= # the table of times is ours to begin and to show, unless the caller 
 [ -n "${TIMES_FILE:-}" ] || { own_times=yes && mkdir -p build && export TIMES_FILE=build/times && : >"$TIMES_FILE"; }
 passed=0 failed=0 skipped=0
 mapfile -t rooms < <(sed -nE 's,^quire_tests\(([a-z]+/)*([a-z]+) .*,\2,p' cmake/tests.cmake) # those with unit tests
-threaded=(base kv engine stream api)
+threaded=(base kv engine stream api program)
 parsers=(expr json grammar file hub text jinja chat answer)
 n_turns=5 # no divisor of 24, so that the same hour of every day has another turn
 
