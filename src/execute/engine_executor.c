@@ -128,7 +128,7 @@ static bool exec_take_start(engine_call *k, const engine_request *r, const quire
         break;
     case ENGINE_SCORES:
         exec_take_score(k, r, ev);
-        return program_call_count(k->c, ev->n_tokens);
+        return program_call_count(k->c, ev->n_tokens - (r->is_alone ? 0 : (int64_t)es->ids->n));
     case ENGINE_GEN:
         k->c->outputs[ev->choice].has_parts = quire_stream_describe(ev->stream)->has_parts;
         return ev->choice > 0 || program_call_count(k->c, ev->n_tokens);

@@ -6,11 +6,11 @@
 #include "program/select_score.h"
 
 quire_err exec_submit_choices(engine_call *k, quire_error *err) {
-    const program_call *c = k->c;
+    program_call *c = k->c;
     const engine_state *es = exec_state_of(c->state);
     char *last;
     size_t n_last;
-    TRY(program_call_may_count(c, (int64_t)(es->ids->n * c->n_choices), err)); /* each has them */
+    TRY(program_call_reserve(c, (int64_t)(es->ids->n * c->n_choices), err)); /* each has them */
     TRY(exec_begin_stage(k, ENGINE_CHOICES, c->n_choices, err));
     k->choices = mem_new(c->n_choices, sizeof *k->choices);
     TRY(mem_check_for(k->choices, "choices", err));

@@ -2,10 +2,10 @@
 #include "base/clock.h"
 #include "base/mem.h"
 #include "program/program_calls.h"
+#include "json/json.h"
 
 #define COMPARED_AT_ONCE 64                /* bytes */
 #define MAX_LIST_BYTES   ((size_t)1 << 20) /* of a text that is read as a JSON array */
-#include "json/json.h"
 
 /* ---- forks ---- */
 

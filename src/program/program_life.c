@@ -215,18 +215,19 @@ quire_err program_count_steps(program_root *r, size_t n, quire_error *err) {
     return QUIRE_OK;
 }
 
-quire_err program_call_may_count(const program_call *c, int64_t n, quire_error *err) {
-    const program_root *r = c->state->root;
-    return n <= r->limits.max_tokens - r->n_tokens
-               ? QUIRE_OK
-               : err_set(err, QUIRE_TOO_LARGE, -1, "the program has more than %lld tokens",
-                         (long long)r->limits.max_tokens);
+quire_err program_call_reserve(program_call *c, int64_t n, quire_error *err) {
+    program_root *r = c->state->root;
+    if (n > r->limits.max_tokens - r->n_tokens) {
+        return err_set(err, QUIRE_TOO_LARGE, -1, "the program has more than %lld tokens",
+                       (long long)r->limits.max_tokens);
+    }
+    r->n_tokens += n;
+    return QUIRE_OK;
 }
 
 bool program_call_count(program_call *c, int64_t n) {
     quire_error why = {0};
-    if (program_call_may_count(c, n, &why) == QUIRE_OK) {
-        c->state->root->n_tokens += n;
+    if (program_call_reserve(c, n, &why) == QUIRE_OK) {
         return true;
     }
     program_root_fail(c->state->root, &why);

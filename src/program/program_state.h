@@ -291,8 +291,9 @@ quire_err program_call_text(program_call *c, int32_t output, str text);
 /* Counts n tokens more. False: the program is over its bound, and has failed; the call was
  * cancelled and is not valid any more. */
 bool program_call_count(program_call *c, int64_t n);
-/* Whether n tokens more are within the bound. TOO_LARGE: the call is to fail by it. */
-quire_err program_call_may_count(const program_call *c, int64_t n, quire_error *err);
+/* Counts n tokens before they come, so that what is submitted at once is bounded.
+ * TOO_LARGE: none is counted, and the call is to fail. */
+quire_err program_call_reserve(program_call *c, int64_t n, quire_error *err);
 /* Ends a call, with err where it failed, else NULL. The call is not valid any more. */
 void program_call_end(program_call *c, const quire_error *err);
 

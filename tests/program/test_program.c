@@ -461,6 +461,27 @@ TEST(work_that_makes_no_text_is_bounded_too) {
     strbuf_deinit(&steps);
 }
 
+TEST(a_select_counts_its_tokens_once_before_they_come) {
+    static const char json[] = "{\"steps\": [\"Once upon a time\", {\"select\": \"x\", \"choices\": "
+                               "[\" there was\", \" a prince\", \"e\"], "
+                               "\"method\": \"unconditional_likelihood_normalized\"}]}";
+    quire_program_limits limits;
+    quire_program_limits_init(&limits);
+    quire_state_options o = {.size = sizeof o, .limits = &limits};
+    for (int i = 0; i < 3; i++) { /* with many, as many as it has, one fewer */
+        quire_state *p;
+        quire_error err = {0};
+        seen got;
+        quire_program_usage u = {.size = sizeof u};
+        assert_int_equal(quire_program_open(ps, json, sizeof json - 1, &o, &p, &err), QUIRE_OK);
+        run_to_idle(ps, &got);
+        assert_int_equal(got.failure.code, i == 2 ? QUIRE_TOO_LARGE : QUIRE_OK);
+        quire_state_usage(p, &u);
+        limits.max_tokens = u.prompt_tokens - i;
+        quire_state_close(p);
+    }
+}
+
 TEST(a_thread_with_other_work_runs_programs_in_turns) {
     static const char json[] = "{\"steps\": [{\"repeat\": 30000, \"steps\": [{\"if\": \"a\", \"is\": \"b\", "
                                "\"then\": []}]}, "
@@ -498,6 +519,7 @@ int main(void) {
         cmocka_unit_test(calls_that_are_many_wait_for_their_turn),
         cmocka_unit_test(a_program_over_its_tokens_or_bytes_fails_as_a_whole),
         cmocka_unit_test(work_that_makes_no_text_is_bounded_too),
+        cmocka_unit_test(a_select_counts_its_tokens_once_before_they_come),
         cmocka_unit_test(a_thread_with_other_work_runs_programs_in_turns),
     };
     return cmocka_run_group_tests(tests, open_world, close_world);
