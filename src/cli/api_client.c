@@ -257,7 +257,6 @@ quire_err api_client_send(api_client *c, api_job *j, quire_error *err) {
     pthread_mutex_unlock(&c->lock);
     quire_err e = grows ? api_client_grow(c, err) : QUIRE_OK;
     if (e != QUIRE_OK && c->n_threads == 0) {
-        api_job_free(j);
         return e;
     }
     pthread_mutex_lock(&c->lock);
@@ -283,17 +282,19 @@ static bool api_jobs_remove(api_job **first, api_job ***last, const api_job *j) 
 
 void api_client_drop(api_client *c, api_job *j) {
     pthread_mutex_lock(&c->lock);
-    bool is_ours =
-        api_jobs_remove(&c->waiting, &c->waiting_last, j) || api_jobs_remove(&c->over, &c->over_last, j);
-    for (int32_t i = 0; !is_ours && i < c->n_threads; i++) {
+    bool runs = false;
+    (void)(api_jobs_remove(&c->waiting, &c->waiting_last, j) ||
+           api_jobs_remove(&c->over, &c->over_last, j));
+    for (int32_t i = 0; i < c->n_threads; i++) {
         if (c->threads[i].job == j) {
+            runs = true;
             j->is_dropped = true;
             atomic_store(&c->threads[i].stop, true);
             pthread_cond_broadcast(&c->work);
         }
     }
     pthread_mutex_unlock(&c->lock);
-    if (is_ours) {
+    if (!runs) {
         api_job_free(j);
     }
 }

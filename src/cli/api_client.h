@@ -44,10 +44,10 @@ void api_client_close(api_client *c);
 /* Makes a job, whose body is written next; NULL: out of memory. */
 api_job *api_job_new(const char *path, void *user);
 void api_job_free(api_job *j);
-/* Sends a job, which the client takes, also on failure. UNSUPPORTED: there is no libcurl;
- * NO_MEMORY. */
+/* Sends a job, which is the client's until it is taken or dropped; after a failure it is the
+ * caller's still. UNSUPPORTED: there is no libcurl; NO_MEMORY. */
 quire_err api_client_send(api_client *c, api_job *j, quire_error *err);
-/* Gives up a job that was not taken, and frees it. */
+/* Gives up a job that was not taken, sent or not, and frees it. */
 void api_client_drop(api_client *c, api_job *j);
 /* The next job that has ended; the caller frees it. NULL: none has. */
 api_job *api_client_take(api_client *c);

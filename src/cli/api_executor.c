@@ -387,8 +387,13 @@ static bool api_take_guess(api_call *k) {
 static quire_err api_send_models(api_executor *x, quire_error *err) {
     api_job *j = api_job_new("/models", NULL);
     TRY(mem_check_for(j, "a request", err));
+    quire_err e = api_client_send(x->client, j, err);
+    if (e != QUIRE_OK) {
+        api_job_free(j);
+        return e;
+    }
     x->models = j;
-    return api_client_send(x->client, j, err);
+    return QUIRE_OK;
 }
 
 /* Sends the request of a call, whose other members have been written. */
@@ -455,7 +460,7 @@ static quire_err api_select_begin(api_call *k, quire_error *err) {
     k->job = api_job_new("/completions", k);
     TRY(mem_check_for(k->job, "a request", err));
     json_out o = {.to = &k->job->body};
-    TRY(api_add_parts(s, 0, s->n_parts, &text, err));
+    quire_err e = api_add_parts(s, 0, s->n_parts, &text, err);
     json_begin(&o, '{');
     json_begin(json_name(&o, "prompt"), '[');
     for (size_t i = 0; i < (wants_alone ? 2 : 1) * c->n_choices; i++) {
@@ -465,6 +470,7 @@ static quire_err api_select_begin(api_call *k, quire_error *err) {
     }
     json_end(&o, ']');
     strbuf_deinit(&text);
+    TRY(e);
     json_int(json_name(&o, "max_tokens"), 1);
     json_number(json_name(&o, "temperature"), 0);
     json_bool(json_name(&o, "echo"), true);

@@ -247,6 +247,10 @@ def test_the_key_the_model_and_errors(quire, tmp_path):
         with Api(refuse=[refusal]) as api:
             out = run(tmp_path, api, program, status=1)
             assert said in out["errors"][0]["message"] and out["variables"] == {"a": None}
+    with Api() as api:  # what is refused before it is sent
+        for last in ({"gen": "a"}, {"select": "a", "choices": ["b", "c"]}):
+            out = run(tmp_path, api, {"model": "m", "steps": ["x", {"tokens": [1]}, last]}, status=1)
+            assert "tokens" in out["errors"][0]["message"] and api.requests == []
     many = {"choices": [{"index": i, "text": "a"} for i in range(2000)]}
     with Api(refuse=[(200, many)]) as api:
         assert "2000 choices" in run(tmp_path, api, program, status=1)["errors"][0]["message"]
