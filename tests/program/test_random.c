@@ -306,6 +306,7 @@ static quire_engine *open_guessing(void) {
     return e;
 }
 
+/* Runs n random programs, or more where few of these had anything to compare. */
 static void run_all(quire_engine *e, uint64_t seed, int n) {
     quire_queue *q = queue_new(e);
     quire_programs *ps;
@@ -313,7 +314,7 @@ static void run_all(quire_engine *e, uint64_t seed, int n) {
     int32_t n_compared = 0;
     print_message("seed %llu\n", (unsigned long long)seed);
     assert_int_equal(quire_programs_open(e, &ps), QUIRE_OK);
-    for (int i = 0; i < n; i++) {
+    for (int i = 0; i < n || (n_compared <= n && i < 10 * n); i++) {
         make_program(&m);
         n_compared += run_random(e, ps, q, &m);
     }
