@@ -219,26 +219,6 @@ static quire_err api_write_prompt(json_out *o, const quire_state *s, quire_error
 
 /* ---- what follows a gen ---- */
 
-/* Whether a text is the same whatever the gens in `names` give, and its variables are
- * set. */
-static bool api_is_constant(const quire_state *s, const step_text *t, const char *const *names, size_t n) {
-    for (size_t i = 0; i < t->n; i++) {
-        const step_piece *piece = &t->pieces[i];
-        if (piece->text != NULL) {
-            continue;
-        }
-        if (program_state_find(s, piece->name) == NULL) {
-            return false;
-        }
-        for (size_t k = 0; k < n; k++) {
-            if (strcmp(names[k], piece->name) == 0) {
-                return false;
-            }
-        }
-    }
-    return true;
-}
-
 /* How many tokens past the gen's own are worth asking for: those of the constant texts and
  * the gens that follow in its list of steps, each text counted as its bytes; 0: none
  * follows. */
@@ -252,7 +232,7 @@ static int64_t api_count_more(const api_call *k) {
         const step *st = f->list->items[i];
         program_text *text;
         api_call later = {.c = &(program_call){.state = k->c->state, .step = st}};
-        if (st->kind == STEP_TEXT && api_is_constant(s, &st->text, names, n) &&
+        if (st->kind == STEP_TEXT && program_text_is_constant(s, &st->text, names, n) &&
             program_text_expand(s, &st->text, &text, NULL) == QUIRE_OK) {
             texts += (int64_t)text->text.n;
             program_text_drop(text);

@@ -43,10 +43,25 @@ quire_err exec_want_state(quire_state *s, quire_error *err) {
     return mem_check_for(s->of_executor, "a state", err);
 }
 
+void exec_drop_ahead(engine_state *es) {
+    engine_ahead *a = es != NULL ? es->ahead : NULL;
+    if (a == NULL) {
+        return;
+    }
+    if (a->request != NULL && a->request->stream != NULL) {
+        quire_stream_release(a->request->stream);
+    }
+    exec_ids_drop(a->ids);
+    mem_free(a->request);
+    mem_free(a);
+    es->ahead = NULL;
+}
+
 void exec_settle(void *executor, quire_state *s) {
     engine_state *es = s->of_executor;
     (void)executor;
     if (es != NULL) {
+        exec_drop_ahead(es);
         quire_park_close(es->park);
         es->park = NULL;
     }
@@ -134,6 +149,10 @@ void exec_call_free(engine_call *k) {
     if (k->is_waiting) {
         exec_stop_waiting(k);
     }
+    engine_state *es = exec_state_of(k->c->state);
+    if (es != NULL && es->ahead != NULL && es->ahead->waits == k) {
+        exec_drop_ahead(es);
+    }
     exec_release(k);
     for (size_t i = 0; k->ends != NULL && i < k->c->n_outputs; i++) {
         mem_free(k->ends[i]);
@@ -153,6 +172,7 @@ void exec_call_free(engine_call *k) {
 
 void exec_cancel(void *executor, program_call *c) {
     (void)executor;
+    exec_drop_ahead(exec_state_of(c->state));
     exec_call_free(c->of_executor);
 }
 
@@ -163,29 +183,38 @@ quire_err exec_begin_stage(engine_call *k, engine_stage stage, size_t n, quire_e
     return mem_check_for(k->requests, "requests", err);
 }
 
+quire_err exec_address(engine_executor *x, quire_state *s, quire_request *r, bool parks, int32_t depth,
+                       quire_error *err) {
+    engine_state *es = exec_state_of(s);
+    parks = parks && quire_request_describe(r)->beam_width == 0;
+    quire_request_step(r, s->root->number, depth);
+    quire_err e = quire_request_tenant(r, s->root->tenant);
+    const char *model = s->root->program.model;
+    bool is_adapter = model != NULL && quire_adapter_known(x->e, model);
+    e = e == QUIRE_OK && is_adapter ? quire_request_adapter(r, model) : e;
+    e = e == QUIRE_OK && parks && es->park == NULL ? quire_park_open(x->e, &es->park) : e;
+    e = e == QUIRE_OK && parks ? quire_request_park(r, 0, es->park) : e;
+    return e == QUIRE_OK ? e : err_set(err, e, -1, "out of memory for a request");
+}
+
+void exec_count_running(engine_call *k, size_t n) {
+    k->n_running += n;
+    k->x->n_running += n;
+}
+
 quire_err exec_submit(engine_call *k, quire_request *r, int32_t index, bool is_alone, quire_error *err) {
     engine_request *to = &k->requests[k->n_requests];
     *to = (engine_request){.call = k, .index = index, .is_alone = is_alone};
-    quire_state *s = k->c->state;
-    engine_state *es = exec_state_of(s);
-    bool parks =
-        (k->stage == ENGINE_GEN || k->stage == ENGINE_PREFIX) && quire_request_describe(r)->beam_width == 0;
-    quire_request_step(r, s->root->number, s->depth);
-    quire_err e = quire_request_tenant(r, s->root->tenant);
-    const char *model = s->root->program.model;
-    bool is_adapter = model != NULL && quire_adapter_known(k->x->e, model);
-    e = e == QUIRE_OK && is_adapter ? quire_request_adapter(r, model) : e;
-    e = e == QUIRE_OK && parks && es->park == NULL ? quire_park_open(k->x->e, &es->park) : e;
-    e = e == QUIRE_OK && parks ? quire_request_park(r, 0, es->park) : e;
+    bool parks = k->stage == ENGINE_GEN || k->stage == ENGINE_PREFIX;
+    quire_err e = exec_address(k->x, k->c->state, r, parks, k->c->state->depth, err);
     if (e != QUIRE_OK) {
         quire_request_free(r);
-        return err_set(err, e, -1, "out of memory for a request");
+        return e;
     }
     size_t n_sequences =
         quire_request_describe_more(r)->prompt_only ? 0 : (size_t)quire_request_describe(r)->n_choices;
     TRY(quire_submit(k->x->q, r, to, &to->stream, err));
-    k->n_running += n_sequences;
-    k->x->n_running += n_sequences;
+    exec_count_running(k, n_sequences);
     k->n_requests++;
     k->n_open++;
     return QUIRE_OK;

@@ -31,19 +31,33 @@ typedef struct shared_ids {
     int32_t ids[];
 } shared_ids;
 
+/* The gen that follows the running one of a state, made ready meanwhile: the text between
+ * them becomes tokens, and its request is prepared. It is taken when that gen begins. */
+typedef struct engine_ahead {
+    engine_executor *x;
+    struct engine_request *request; /* of the text, then of the gen */
+    struct engine_call *waits;      /* the gen has begun, and waits for its request; or NULL */
+    program_call next;              /* its step and seed */
+    size_t n_parts;                 /* of the state when it begins */
+    shared_ids *ids;                /* of the text between; NULL: not yet */
+    bool is_prepared;
+} engine_ahead;
+
 /* What the executor has of a state. */
 typedef struct engine_state {
     shared_ids *ids;
-    size_t n_taken;    /* parts that are in ids */
-    size_t n_computed; /* of ids */
-    size_t n_answered; /* n_taken as the beginning of an answer after it was computed */
-    quire_park *park;  /* holds the pages of ids between calls; NULL: not yet, or not any more */
-    strbuf rest;       /* text after ids, of a gen that a stop string cut within a token */
+    size_t n_taken;      /* parts that are in ids */
+    size_t n_computed;   /* of ids */
+    size_t n_answered;   /* n_taken as the beginning of an answer after it was computed */
+    quire_park *park;    /* holds the pages of ids between calls; NULL: not yet, or not any more */
+    strbuf rest;         /* text after ids, of a gen that a stop string cut within a token */
+    engine_ahead *ahead; /* or NULL */
 } engine_state;
 
 /* One request of a call; the user of its stream. */
 typedef struct engine_request {
-    struct engine_call *call;
+    struct engine_call *call; /* NULL: it is of `ahead` */
+    quire_state *ahead;       /* whose next gen it is for */
     quire_stream *stream;
     int32_t index; /* of a select: its choice */
     bool is_alone; /* it scores the choice's tokens without anything before them */
@@ -92,6 +106,8 @@ quire_err exec_ids_replace(shared_ids **l, size_t keep, const int32_t *ids, size
 engine_state *exec_state_of(const quire_state *s);
 size_t exec_n_ids(const engine_state *es);
 quire_err exec_want_state(quire_state *s, quire_error *err);
+/* What is ahead of a state is given up. */
+void exec_drop_ahead(engine_state *es);
 /* Of engine_ops. */
 void exec_cancel(void *executor, program_call *c);
 void exec_settle(void *executor, quire_state *s);
@@ -105,6 +121,11 @@ quire_err exec_begin_stage(engine_call *k, engine_stage stage, size_t n, quire_e
 bool exec_has_room(const engine_executor *x, size_t n);
 /* Whether a stage of n sequences waits for its turn: the executor goes on with it then. */
 bool exec_must_wait(engine_call *k, size_t n);
+/* Says for whom a request is, of the call of a state at a depth of its program. */
+quire_err exec_address(engine_executor *x, quire_state *s, quire_request *r, bool parks, int32_t depth,
+                       quire_error *err);
+/* Counts n sequences of the stage as running. */
+void exec_count_running(engine_call *k, size_t n);
 /* Submits a request of the stage, which it takes. */
 quire_err exec_submit(engine_call *k, quire_request *r, int32_t index, bool is_alone, quire_error *err);
 /* Submits a request for ids that generates nothing. start: the first token that has its
@@ -117,6 +138,9 @@ quire_err exec_submit_prompt(engine_call *k, const int32_t *ids, size_t n, size_
 
 /* Appends a text and its spans of ordinary text. */
 quire_err exec_join_text(program_text *to, const program_text *t);
+/* Makes the request for the ids of a text that goes on from n_ids ids. */
+quire_err exec_new_joined(const engine_executor *x, const program_text *t, const int32_t *ids, size_t n_ids,
+                          quire_request **out, quire_error *err);
 /* Submits a text that goes on from the state's first n_ids ids. */
 quire_err exec_submit_joined(engine_call *k, const program_text *t, size_t n_ids, int32_t index,
                              quire_error *err);
@@ -134,6 +158,12 @@ quire_err exec_submit_gen(engine_call *k, quire_error *err);
 quire_err exec_add_output(engine_call *k, const quire_event *ev);
 /* A gen is over: its first output goes to the state. */
 quire_err exec_take_gen(engine_call *k, const quire_event *done);
+/* Begins a gen whose request was made ahead, or will be soon. *is_begun: so it is; else
+ * nothing is ahead any more, and it is to go the usual way. */
+quire_err exec_begin_ahead(engine_call *k, bool *is_begun, quire_error *err);
+/* Takes an event of a request that is ahead. The result is the call that waited for it and
+ * is to begin now, or NULL. */
+engine_call *exec_take_ahead(const engine_request *r, const quire_event *ev);
 
 /* ---- engine_select.c ---- */
 

@@ -58,6 +58,13 @@ static quire_err exec_go_on(engine_call *k, bool *is_over, quire_error *err) {
     return *is_over ? QUIRE_OK : exec_submit_choices(k, err);
 }
 
+/* Begins a call with the request that was made ahead for it, if one was. */
+static quire_err exec_begin_call(engine_call *k, bool *is_over, quire_error *err) {
+    bool is_begun;
+    TRY(exec_begin_ahead(k, &is_begun, err));
+    return is_begun ? QUIRE_OK : exec_go_on(k, is_over, err);
+}
+
 static quire_err exec_begin_prefix(void *executor, program_call *c, bool *is_there, quire_error *err) {
     TRY(exec_want_state(c->state, err));
     engine_call *k = mem_new(1, sizeof *k);
@@ -65,7 +72,7 @@ static quire_err exec_begin_prefix(void *executor, program_call *c, bool *is_the
     k->x = executor;
     k->c = c;
     c->of_executor = k;
-    quire_err e = exec_go_on(k, is_there, err);
+    quire_err e = exec_begin_call(k, is_there, err);
     if (e != QUIRE_OK || *is_there) {
         exec_call_free(k);
     }
@@ -153,9 +160,22 @@ static bool exec_take_delta(engine_call *k, const quire_event *ev) {
     return program_call_count(k->c, ev->n_tokens);
 }
 
+/* An event of what is ahead of a state: the call that waits for it may begin. */
+static void exec_take_ahead_event(const engine_request *r, const quire_event *ev) {
+    engine_call *k = exec_take_ahead(r, ev);
+    bool is_over = false;
+    if (k != NULL && exec_begin_call(k, &is_over, &k->error) != QUIRE_OK) {
+        exec_end(k);
+    }
+}
+
 static void exec_take_event(const quire_event *ev) {
     engine_request *r = ev->user;
     engine_call *k = r->call;
+    if (k == NULL) {
+        exec_take_ahead_event(r, ev);
+        return;
+    }
     switch (ev->kind) {
     case QUIRE_EVENT_START:
         (void)exec_take_start(k, r, ev);

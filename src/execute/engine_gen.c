@@ -1,17 +1,17 @@
-/* Executes gens: their requests, and what is kept of their outputs. */
+/* Executes gens: their requests, those made ahead, and what is kept of their outputs. */
 #include <stdio.h>
 
 #include "base/clock.h"
 #include "base/mem.h"
 #include "execute/engine_call.h"
 
-static quire_err exec_set_fields(engine_call *k, quire_request *r, quire_error *err) {
-    const program_call *c = k->c;
+static quire_err exec_set_fields(const program_call *c, quire_request *r, quire_error *err) {
     const program_steps *p = &c->state->root->program;
     char seed[32];
     TRY(p->fields != NULL ? quire_request_set_all(r, p->fields, p->n_fields, err) : QUIRE_OK);
     TRY(c->step->fields != NULL ? quire_request_set_all(r, c->step->fields, c->step->n_fields, err)
                                 : QUIRE_OK);
+    TRY(c->state->root->program.explain ? quire_request_set(r, "explain", "true", err) : QUIRE_OK);
     snprintf(seed, sizeof seed, "%llu", (unsigned long long)c->seed);
     return c->has_seed ? quire_request_set(r, "seed", seed, err) : QUIRE_OK;
 }
@@ -47,11 +47,129 @@ static quire_err exec_new_gen(const engine_call *k, quire_request **out, quire_e
     return e;
 }
 
+/* ---- the gen that follows ---- */
+
+/* Submits the text that follows a gen for its tokens: the middle of a text has the same
+ * ones whatever is before it. */
+static quire_err exec_submit_ahead(engine_call *k, engine_ahead *a, const program_text *between) {
+    quire_state *s = k->c->state;
+    quire_request *r;
+    a->request = mem_new(1, sizeof *a->request);
+    TRY(mem_check(a->request));
+    *a->request = (engine_request){.ahead = s};
+    TRY(exec_new_joined(k->x, between, exec_state_of(s)->ids->ids, 1, &r, NULL));
+    quire_err e = exec_address(k->x, s, r, false, s->depth + 1, NULL);
+    if (e != QUIRE_OK) {
+        quire_request_free(r);
+        return e;
+    }
+    return quire_submit(k->x->q, r, a->request, &a->request->stream, NULL);
+}
+
+/* A gen runs: what follows it is made ready where it is known. Nothing is where that
+ * fails. */
+static void exec_look_ahead(engine_call *k) {
+    engine_state *es = exec_state_of(k->c->state);
+    program_text between = {0};
+    engine_ahead found = {.x = k->x};
+    exec_drop_ahead(es);
+    if (program_call_next(k->c, &between, &found.n_parts, &found.next)) {
+        es->ahead = mem_new(1, sizeof *es->ahead);
+        if (es->ahead != NULL) {
+            *es->ahead = found;
+        }
+        if (es->ahead != NULL && exec_submit_ahead(k, es->ahead, &between) != QUIRE_OK) {
+            exec_drop_ahead(es);
+        }
+    }
+    strbuf_deinit(&between.text);
+    mem_free(between.plain);
+}
+
+/* The text is tokens: the gen's request is prepared. */
+static quire_err exec_prepare_ahead(engine_ahead *a) {
+    quire_request *r;
+    quire_state *s = a->next.state;
+    TRY(quire_request_ids(a->x->e, a->ids->ids, a->ids->n, &r, NULL));
+    quire_err e = exec_set_fields(&a->next, r, NULL);
+    e = e == QUIRE_OK ? exec_address(a->x, s, r, true, s->depth, NULL) : e;
+    if (e != QUIRE_OK) {
+        quire_request_free(r);
+        return e;
+    }
+    quire_stream_release(a->request->stream);
+    a->request->stream = NULL;
+    TRY(quire_prepare(a->x->q, r, a->request, &a->request->stream, NULL));
+    a->is_prepared = true;
+    return QUIRE_OK;
+}
+
+engine_call *exec_take_ahead(const engine_request *r, const quire_event *ev) {
+    engine_state *es = exec_state_of(r->ahead);
+    engine_ahead *a = es->ahead;
+    engine_call *k = a->waits;
+    if (ev->kind == QUIRE_EVENT_START && ev->n_tokens > 1) { /* the first one stands for what is before */
+        (void)exec_ids_replace(&a->ids, 0, ev->tokens + 1, (size_t)ev->n_tokens - 1);
+    }
+    if (ev->kind != QUIRE_EVENT_DONE) {
+        return NULL;
+    }
+    a->waits = NULL;
+    if (a->is_prepared || ev->error != NULL || a->ids == NULL || exec_prepare_ahead(a) != QUIRE_OK) {
+        exec_drop_ahead(es);
+    }
+    return k;
+}
+
+/* Starts the request that is prepared, which is the call's from then on. */
+static quire_err exec_start_ahead(engine_call *k, engine_ahead *a, quire_error *err) {
+    engine_state *es = exec_state_of(k->c->state);
+    size_t n = es->ids->n;
+    quire_err e = exec_ids_replace(&es->ids, n, a->ids->ids, a->ids->n);
+    TRY(e == QUIRE_OK ? e : err_set(err, e, -1, "out of memory for a state"));
+    es->n_taken = a->n_parts;
+    k->stage = ENGINE_GEN;
+    k->requests = a->request;
+    a->request = NULL;
+    k->requests->call = k;
+    k->n_requests = k->n_open = 1;
+    const int32_t n_choices = quire_stream_describe(k->requests->stream)->n_choices;
+    exec_drop_ahead(es);
+    exec_count_running(k, (size_t)n_choices);
+    TRY(exec_make_outputs(k, n_choices, err));
+    k->c->submitted_us = clock_us();
+    k->c->is_ahead = true;
+    return quire_stream_start(k->requests->stream, es->ids->ids, n, err);
+}
+
+quire_err exec_begin_ahead(engine_call *k, bool *is_begun, quire_error *err) {
+    const quire_state *s = k->c->state;
+    engine_state *es = exec_state_of(s);
+    engine_ahead *a = es->ahead;
+    *is_begun = a != NULL && a->next.step == k->c->step && a->n_parts == s->n_parts && es->rest.n == 0 &&
+                a->next.seed == k->c->seed;
+    if (*is_begun && !a->is_prepared) {
+        a->waits = k;
+        return QUIRE_OK;
+    }
+    *is_begun =
+        *is_begun && exec_has_room(k->x, (size_t)quire_stream_describe(a->request->stream)->n_choices);
+    if (!*is_begun) {
+        exec_drop_ahead(es);
+        return QUIRE_OK;
+    }
+    TRY(exec_start_ahead(k, a, err));
+    exec_look_ahead(k);
+    return QUIRE_OK;
+}
+
+/* ---- a gen ---- */
+
 quire_err exec_submit_gen(engine_call *k, quire_error *err) {
     quire_request *r;
     TRY(exec_begin_stage(k, ENGINE_GEN, 1, err));
     TRY(exec_new_gen(k, &r, err));
-    quire_err e = exec_set_fields(k, r, err);
+    quire_err e = exec_set_fields(k->c, r, err);
     if (e == QUIRE_OK && exec_must_wait(k, (size_t)quire_request_describe(r)->n_choices)) {
         quire_request_free(r);
         return QUIRE_OK;
@@ -62,7 +180,9 @@ quire_err exec_submit_gen(engine_call *k, quire_error *err) {
         return e;
     }
     k->c->submitted_us = clock_us();
-    return exec_submit(k, r, 0, false, err);
+    TRY(exec_submit(k, r, 0, false, err));
+    exec_look_ahead(k);
+    return QUIRE_OK;
 }
 
 /* Ends the JSON of the call that is being written, whose arguments are a string. */
@@ -149,6 +269,9 @@ quire_err exec_take_gen(engine_call *k, const quire_event *done) {
     c->computed_tokens = done->prompt_tokens - done->cached_tokens;
     c->completion_tokens = done->completion_tokens;
     c->queue_us = done->queue_us;
+    const quire_explain_more *x = quire_stream_explain(k->requests->stream, 0);
+    c->first_step = x != NULL ? x->first_token_step : -1;
+    c->last_step = x != NULL ? x->last_token_step : -1;
     size_t n_first = c->outputs[0].n_ids, n_computed = es->ids->n + n_first - (n_first > 0 ? 1 : 0);
     for (size_t i = 0; i < c->n_outputs; i++) {
         str rest;

@@ -4,24 +4,23 @@
 
 /* ---- text to tokens ---- */
 
-/* Submits a body for ids that goes on from what is there, or frees its memory. */
-static quire_err exec_submit_text(engine_call *k, quire_endpoint kind, json_out *body,
-                                  const quire_continuation *from, int32_t index, quire_error *err) {
-    const program_steps *p = &k->c->state->root->program;
+/* Makes the request of a body for ids that goes on from what is there; frees the body's
+ * memory. chat: more fields of a chat, or NULL. */
+static quire_err exec_new_text(const engine_executor *x, quire_endpoint kind, json_out *body,
+                               const program_steps *chat, const quire_continuation *from, quire_request **out,
+                               quire_error *err) {
     quire_request *r = NULL;
-    quire_err e = body->err == QUIRE_OK
-                      ? quire_request_parse(k->x->e, kind, body->to->p, body->to->n, &r, err)
-                      : err_set(err, body->err, -1, "out of memory for a text");
+    quire_err e = body->err == QUIRE_OK ? quire_request_parse(x->e, kind, body->to->p, body->to->n, &r, err)
+                                        : err_set(err, body->err, -1, "out of memory for a text");
     strbuf_deinit(body->to);
     TRY(e);
-    e = kind == QUIRE_TOKENIZE_CHAT && p->chat != NULL ? quire_request_set_all(r, p->chat, p->n_chat, err)
-                                                       : e;
+    e = chat != NULL && chat->chat != NULL ? quire_request_set_all(r, chat->chat, chat->n_chat, err) : e;
     e = e == QUIRE_OK ? quire_request_continue(r, from, err) : e;
     if (e != QUIRE_OK) {
         quire_request_free(r);
-        return e;
     }
-    return exec_submit(k, r, index, false, err);
+    *out = r;
+    return e;
 }
 
 quire_err exec_join_text(program_text *to, const program_text *t) {
@@ -33,20 +32,24 @@ quire_err exec_join_text(program_text *to, const program_text *t) {
     return strbuf_add(&to->text, t->text.p, t->text.n);
 }
 
-quire_err exec_submit_joined(engine_call *k, const program_text *t, size_t n_ids, int32_t index,
-                             quire_error *err) {
-    const engine_state *es = exec_state_of(k->c->state);
+quire_err exec_new_joined(const engine_executor *x, const program_text *t, const int32_t *ids, size_t n_ids,
+                          quire_request **out, quire_error *err) {
     strbuf body = {0};
     json_out o = {.to = &body};
     json_begin(&o, '{');
     json_text(json_name(&o, "prompt"), t->text.n > 0 ? t->text.p : "", t->text.n);
     json_end(&o, '}');
-    const quire_continuation from = {.size = sizeof from,
-                                     .ids = n_ids > 0 ? es->ids->ids : NULL,
-                                     .n_ids = n_ids,
-                                     .plain = t->plain,
-                                     .n_plain = t->n_plain};
-    return exec_submit_text(k, QUIRE_TOKENIZE, &o, &from, index, err);
+    const quire_continuation from = {
+        .size = sizeof from, .ids = ids, .n_ids = n_ids, .plain = t->plain, .n_plain = t->n_plain};
+    return exec_new_text(x, QUIRE_TOKENIZE, &o, NULL, &from, out, err);
+}
+
+quire_err exec_submit_joined(engine_call *k, const program_text *t, size_t n_ids, int32_t index,
+                             quire_error *err) {
+    const engine_state *es = exec_state_of(k->c->state);
+    quire_request *r;
+    TRY(exec_new_joined(k->x, t, n_ids > 0 ? es->ids->ids : NULL, n_ids, &r, err));
+    return exec_submit(k, r, index, false, err);
 }
 
 quire_err exec_take_texts(engine_call *k, quire_error *err) {
@@ -143,5 +146,7 @@ quire_err exec_take_turns(engine_call *k, quire_error *err) {
                                      .n_ids = exec_n_ids(es),
                                      .after = begun != SIZE_MAX ? k->x->mark : NULL,
                                      .before = is_asked ? NULL : k->x->mark};
-    return exec_submit_text(k, QUIRE_TOKENIZE_CHAT, &o, &from, 0, err);
+    quire_request *r;
+    TRY(exec_new_text(k->x, QUIRE_TOKENIZE_CHAT, &o, &s->root->program, &from, &r, err));
+    return exec_submit(k, r, 0, false, err);
 }

@@ -1,8 +1,8 @@
 /* Writes what came of a program: its variables, what each step computed, its critical
  * path. */
 #include "base/mem.h"
-#include "json/json_out.h"
 #include "program/program_state.h"
+#include "json/json_out.h"
 
 static const char *const finishes[] = {NULL, "stop", "length", "cancelled", "error"};
 
@@ -133,6 +133,10 @@ static void program_report_path(const program_root *r, int32_t last, json_out *o
         program_report_branch(c->state, o);
         json_int(json_name(o, "step"), path[n]);
         program_report_times(r, c, o);
+        if (c->after >= 0 && c->first_step >= 0 && r->records[c->after].last_step >= 0) {
+            json_int(json_name(o, "steps_between"), c->first_step - r->records[c->after].last_step);
+        }
+        json_bool(json_name(o, "ahead"), c->is_ahead);
         json_end(o, '}');
     }
     mem_free(path);

@@ -5,6 +5,9 @@
 #include "base/rng.h"
 #include "json/json_scan.h"
 
+#define MAX_NEXT_BYTES  ((size_t)1 << 16) /* of the texts up to the gen that follows one */
+#define MAX_NEXT_PIECES 64                /* and the steps and pieces that these have */
+
 static bool fields_have_seed(const char *fields, size_t n) {
     str span;
     return fields != NULL && json_scan_member((str){fields, n}, "seed", &span) == QUIRE_OK;
@@ -22,9 +25,19 @@ static void call_choose_seed(program_call *c) {
     for (size_t i = 0; i < s->n_branch; i++) {
         at = rng_next(&at) ^ (uint64_t)(uint32_t)s->branch[i];
     }
-    at = rng_next(&at) ^ (uint64_t)(uint32_t)s->n_calls;
+    at = rng_next(&at) ^ (uint64_t)(uint32_t)c->number;
     c->seed = rng_next(&at) >> 11; /* an integer that every JSON reader has exactly */
     c->has_seed = true;
+}
+
+static program_call call_of(quire_state *s, const step *st, int32_t number) {
+    return (program_call){.state = s,
+                          .step = st,
+                          .number = number,
+                          .ready_us = clock_us(),
+                          .first_step = -1,
+                          .last_step = -1,
+                          .chosen = -1};
 }
 
 static quire_err call_expand_choices(program_call *c, quire_error *err) {
@@ -63,7 +76,7 @@ quire_err program_call_begin(quire_state *s, const step *st, quire_error *err) {
     TRY(st->kind != STEP_FORK ? program_state_want_turn(s, err) : QUIRE_OK);
     program_call *c = mem_new(1, sizeof *c);
     TRY(mem_check_for(c, "a call", err));
-    *c = (program_call){.state = s, .step = st, .ready_us = clock_us(), .chosen = -1};
+    *c = call_of(s, st, s->n_calls);
     quire_err e = st->kind == STEP_SELECT ? call_expand_choices(c, err) : QUIRE_OK;
     if (st->kind == STEP_GEN) {
         call_choose_seed(c);
@@ -88,6 +101,32 @@ quire_err program_call_begin(quire_state *s, const step *st, quire_error *err) {
     return QUIRE_OK;
 }
 
+bool program_call_next(const program_call *c, program_text *between, size_t *n_parts, program_call *next) {
+    quire_state *s = c->state;
+    const program_frame *f = &s->frames[s->n_frames - 1];
+    const char *name = c->step->name;
+    size_t n_pieces = 0;
+    between->text.max = MAX_NEXT_BYTES;
+    *n_parts = s->n_parts + 1; /* with the gen's value */
+    for (size_t i = f->next; !s->has_turns && i < f->list->n; i++) {
+        const step *st = f->list->items[i];
+        size_t begin = between->text.n;
+        if (st->kind == STEP_GEN) {
+            *next = call_of(s, st, c->number + 1);
+            call_choose_seed(next);
+            return begin > 0;
+        }
+        n_pieces += st->text.n + 1;
+        if (st->kind != STEP_TEXT || n_pieces > MAX_NEXT_PIECES ||
+            !program_text_is_constant(s, &st->text, &name, 1) ||
+            program_text_add(s, &st->text, between, NULL) != QUIRE_OK) {
+            return false;
+        }
+        *n_parts += between->text.n > begin ? 1 : 0;
+    }
+    return false;
+}
+
 quire_err program_call_text(program_call *c, int32_t output, str text) {
     return text.n > 0 ? program_event_add(c->state, QUIRE_PROGRAM_TEXT, c->step->name, output, text)
                       : QUIRE_OK;
@@ -105,6 +144,9 @@ static quire_err call_record(const program_call *c) {
                            .first_us = c->first_us,
                            .end_us = clock_us(),
                            .queue_us = c->queue_us,
+                           .first_step = c->first_step,
+                           .last_step = c->last_step,
+                           .is_ahead = c->is_ahead,
                            .prompt_tokens = c->prompt_tokens,
                            .computed_tokens = c->computed_tokens,
                            .completion_tokens = c->completion_tokens};

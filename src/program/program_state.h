@@ -84,7 +84,8 @@ typedef struct program_root program_root;
 typedef struct program_call {
     quire_state *state;
     const step *step;
-    uint64_t seed; /* where has_seed: for the gen, which has none in its fields */
+    int32_t number; /* of the state's gens and selects */
+    uint64_t seed;  /* where has_seed: for the gen, which has none in its fields */
     bool has_seed;
     program_text **choices; /* [n_choices] of a select */
     size_t n_choices;
@@ -92,7 +93,9 @@ typedef struct program_call {
     /* what the executor fills in before program_call_end */
     int64_t submitted_us, first_us; /* to the engine; its first token came, or 0 */
     int64_t prompt_tokens, computed_tokens, completion_tokens, queue_us;
-    program_output *outputs; /* [n_outputs] of a gen; of a select: 1, without text */
+    int64_t first_step, last_step; /* of the engine, that gave its first and last token; -1: unknown */
+    bool is_ahead;                 /* its request was made while the call before it ran */
+    program_output *outputs;       /* [n_outputs] of a gen; of a select: 1, without text */
     size_t n_outputs;
     int32_t chosen; /* of a select */
     double *scores; /* [n_choices] mem_new'd */
@@ -195,6 +198,8 @@ typedef struct program_record {
     int32_t after; /* the record of the call whose end it waited for; -1: none */
     int64_t ready_us, submitted_us, first_us, end_us, queue_us;
     int64_t prompt_tokens, computed_tokens, completion_tokens;
+    int64_t first_step, last_step; /* as of its call */
+    bool is_ahead;
     program_value *value; /* what a gen or select gave; NULL: it failed */
 } program_record;
 
@@ -294,6 +299,11 @@ bool program_call_count(program_call *c, int64_t n);
 /* Counts n tokens before they come, so that what is submitted at once is bounded.
  * TOO_LARGE: none is counted, and the call is to fail. */
 quire_err program_call_reserve(program_call *c, int64_t n, quire_error *err);
+/* What follows a gen's step in its list, where that is texts, which are the same whatever
+ * the gen gives, and then a gen: *between, which is empty, gets the texts, *n_parts how
+ * many parts the state has when that gen begins, and *next its step and seed. False: what
+ * follows is something else, or the texts are too long. Counts nothing. */
+bool program_call_next(const program_call *c, program_text *between, size_t *n_parts, program_call *next);
 /* Ends a call, with err where it failed, else NULL. The call is not valid any more. */
 void program_call_end(program_call *c, const quire_error *err);
 

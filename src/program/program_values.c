@@ -241,15 +241,36 @@ static quire_err text_add_piece(const quire_state *s, const step_piece *p, progr
     return QUIRE_OK;
 }
 
+bool program_text_is_constant(const quire_state *s, const step_text *t, const char *const *names, size_t n) {
+    for (size_t i = 0; i < t->n; i++) {
+        const step_piece *piece = &t->pieces[i];
+        if (piece->text == NULL && program_state_find(s, piece->name) == NULL) {
+            return false;
+        }
+        for (size_t k = 0; piece->text == NULL && k < n; k++) {
+            if (strcmp(names[k], piece->name) == 0) {
+                return false;
+            }
+        }
+    }
+    return true;
+}
+
+quire_err program_text_add(const quire_state *s, const step_text *t, program_text *to, quire_error *err) {
+    quire_err e = QUIRE_OK;
+    for (size_t i = 0; e == QUIRE_OK && i < t->n; i++) {
+        e = text_add_piece(s, &t->pieces[i], to, err);
+    }
+    return e;
+}
+
 quire_err program_text_expand(const quire_state *s, const step_text *t, program_text **out,
                               quire_error *err) {
     program_text *made = program_text_new();
     TRY(mem_check_for(made, "a text", err));
     made->text.max = s->root->limits.max_bytes > 0 ? (size_t)s->root->limits.max_bytes : 0;
     quire_err e = program_count_work(s->root, t->n * (s->n_variables + 1), err);
-    for (size_t i = 0; e == QUIRE_OK && i < t->n; i++) {
-        e = text_add_piece(s, &t->pieces[i], made, err);
-    }
+    e = e == QUIRE_OK ? program_text_add(s, t, made, err) : e;
     e = e == QUIRE_OK ? program_count_bytes(s->root, made->text.n, err) : e;
     if (e != QUIRE_OK) {
         program_text_drop(made);

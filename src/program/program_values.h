@@ -32,6 +32,12 @@ quire_err program_variable_give(quire_state *s, const char *name, program_value 
 /* The text of a value; of a list that of its items, a line each. BAD_REQUEST: it is an
  * error; err says which. */
 quire_err program_value_text(const program_value *v, const char *name, strbuf *to, quire_error *err);
+/* Whether a text is the same whatever value the variables in `names` get, and those that
+ * it has are set. */
+bool program_text_is_constant(const quire_state *s, const step_text *t, const char *const *names, size_t n);
+/* Appends a text with the values of its variables; counts nothing. BAD_REQUEST: one is not
+ * set. */
+quire_err program_text_add(const quire_state *s, const step_text *t, program_text *to, quire_error *err);
 /* Makes a text with the values of its variables; *out has one reference. BAD_REQUEST: one
  * is not set. */
 quire_err program_text_expand(const quire_state *s, const step_text *t, program_text **out, quire_error *err);

@@ -68,6 +68,17 @@ static inline void wait_until_none_is_parked(const quire_engine *e) {
     fail_msg("%lld pages are still parked", (long long)st.n_pages);
 }
 
+static inline size_t count_in_report(const quire_state *s, const char *part) {
+    char *json;
+    size_t n, found = 0;
+    assert_int_equal(quire_state_report(s, NULL, true, &json, &n), QUIRE_OK);
+    for (const char *at = json; (at = strstr(at, part)) != NULL; at++) {
+        found++;
+    }
+    quire_free(json);
+    return found;
+}
+
 static inline void expect_report(const quire_state *s, const char *part) {
     char *json;
     size_t n;

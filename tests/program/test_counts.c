@@ -177,6 +177,54 @@ TEST(a_chat_goes_on_from_its_turns) {
         "\"d\"}]}]]}]}");
 }
 
+/* A gen after constant text is prepared while the one before it runs, and has its first
+ * token in the step after that one's last: nothing else runs here. */
+TEST(constant_text_is_made_tokens_ahead) {
+    seen got;
+    wait_until_idle(e);
+    quire_state *s = program_of(
+        ps, "{" FIELDS ", \"explain\": true, \"steps\": [{\"set\": \"x\", \"to\": \"man\"}, \"It is\", "
+            "{\"gen\": \"a\"}, \" and the \", \"{{x}} said\", {\"gen\": \"b\", \"n\": 2}, \"; then\", "
+            "{\"gen\": \"c\"}, \", {{c}}\", {\"gen\": \"d\"}]}");
+    run_to_idle(ps, &got);
+    assert_int_equal(got.failure.code, QUIRE_OK);
+    assert_int_equal(count_in_report(s, "\"steps_between\":1"), 3);
+    assert_int_equal(count_in_report(s, "\"ahead\":true"), 2);
+    assert_int_equal(s->root->records[3].is_ahead, false); /* it has the gen's own value */
+    quire_state_close(s);
+}
+
+/* A stop string that ends within a token leaves text that is tokenised with what follows:
+ * the tokens made ahead do not fit then. */
+TEST(tokens_made_ahead_are_dropped_where_a_stop_string_cuts_one) {
+    int32_t n_ahead = 0, n_dropped = 0;
+    seen got;
+    quire_state *s = program_of(
+        ps, "{" FIELDS ", \"steps\": [\"It is\", {\"fork\": 16, \"steps\": [{\"gen\": \"a\", \"stop\": "
+            "[\"e\", \"a\"]}, \"nd then\", {\"gen\": \"b\"}]}]}");
+    run_to_idle(ps, &got);
+    assert_int_equal(got.failure.code, QUIRE_OK);
+    for (const quire_state *t = s->first; t != NULL; t = t->next) {
+        strbuf whole = {0};
+        size_t n, n_text;
+        char *text;
+        quire_error err = {0};
+        const int32_t *ids = quire_state_ids(t, &n);
+        for (size_t i = 0; i < t->n_parts; i++) {
+            const strbuf *part =
+                t->parts[i].text != NULL ? &t->parts[i].text->text : &t->parts[i].value->text;
+            assert_int_equal(strbuf_add(&whole, part->p, part->n), QUIRE_OK);
+        }
+        assert_int_equal(quire_detokenize(e, ids, n, true, &text, &n_text, &err), QUIRE_OK);
+        assert_string_equal(text, whole.p);
+        quire_free(text);
+        strbuf_deinit(&whole);
+        *(s->root->records[t->record].is_ahead ? &n_ahead : &n_dropped) += 1;
+    }
+    assert_true(n_ahead > 0 && n_dropped > 0);
+    quire_state_close(s);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(few_shot_examples_are_computed_once),
@@ -187,6 +235,8 @@ int main(void) {
         cmocka_unit_test(a_select_computes_its_choices_and_the_row_before_each),
         cmocka_unit_test(a_form_computes_its_constant_parts_once),
         cmocka_unit_test(a_chat_goes_on_from_its_turns),
+        cmocka_unit_test(constant_text_is_made_tokens_ahead),
+        cmocka_unit_test(tokens_made_ahead_are_dropped_where_a_stop_string_cuts_one),
     };
     return cmocka_run_group_tests(tests, open_world, close_world);
 }
