@@ -24,7 +24,7 @@ class Choice:
     """One choice: the pieces that have come and were not taken yet."""
 
     __slots__ = ("texts", "ids", "token", "token_at", "logprobs", "content", "reasoning", "calls", "finish", "stop_reason",
-                 "sum_logprob")
+                 "sum_logprob", "has_ended")
 
     def __init__(self) -> None:
         self.texts: list[bytes] = []
@@ -35,6 +35,7 @@ class Choice:
         self.reasoning: list[bytes] = []
         self.calls: dict[int, ToolCall] = {}
         self.finish: str | None = None
+        self.has_ended = False
         self.stop_reason: int | str | None = None
         self.sum_logprob = 0.0
 

@@ -240,7 +240,7 @@ class Engine:
                 answer.row = array("f")
                 answer.row.frombytes(string_at(event.row, 4 * event.n_row))
             elif kind == END:
-                choice.finish = FINISH[event.finish]
+                choice.finish, choice.has_ended = FINISH[event.finish], True
                 if event.stop_string is not None:
                     choice.stop_reason = event.stop_string.decode("utf-8", "replace")
                 elif event.stop_token >= 0:

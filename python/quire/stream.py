@@ -71,6 +71,8 @@ class Stream:
             if answer.error is not None:
                 self._is_over = True
                 raise answer.error
+            if not answer.done and answer.choices and all(c.has_ended for c in answer.choices):
+                return None  # the last choice's end comes with that of all, so that every output has a choice
             out = answer.take(only_new=True)
         self._is_over = out.finished
         return out if out.outputs or out.finished else None

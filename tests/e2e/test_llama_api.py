@@ -112,8 +112,8 @@ def test_timings_are_measured(server):
 
 
 def test_progress_of_a_prompt_comes_before_its_tokens(quire):
-    s = Server("builtin", "--api-key", KEY, "--max-num-batched-tokens", "64")
-    prompt = "The prince had been walking up and down the drawing room. " * 20
+    s = Server("builtin", "--api-key", KEY, "--max-num-batched-tokens", "16")
+    prompt = "The prince had been walking up and down the drawing room. " * 120  # long: a busy reader sees the newest progress only
     events, plain = (streamed(s, prompt=prompt, cache_prompt=False, return_progress=p) for p in (True, False))
     told = [e["prompt_progress"] for e in events if "prompt_progress" in e]
     assert len(told) > 2 and [e for e in events if "prompt_progress" in e] == events[:len(told)]

@@ -10,6 +10,7 @@ import signal
 import subprocess
 import sys
 import threading
+import time
 import types
 
 import quire
@@ -199,7 +200,10 @@ def case_streams():
 
     with small() as llm:
         asyncio.run(run(llm))
+        finish = llm._engine._finish
+        llm._engine._finish = lambda answer: (time.sleep(0.05), finish(answer))  # the answer's end is late: no output is without a choice
         asyncio.run(run(llm))  # another loop
+        llm._engine._finish = finish
         assert "".join(c.text for out in llm.stream("The prince", GREEDY) for c in out.outputs) == llm.generate("The prince", GREEDY)[0].outputs[0].text
 
 
