@@ -42,8 +42,8 @@ static quire_err add_property(strbuf *out, uint64_t draw, int32_t number, int32_
         "{\"type\":\"boolean\"}",
         "{\"enum\":[\"open\",\"closed\",\"waiting\",null]}",
         "{\"type\":\"array\",\"items\":{\"type\":\"string\"},\"maxItems\":8}",
-        "{\"type\":\"object\",\"properties\":{\"street\":{\"type\":\"string\"},\"zip\":{\"type\":\"string\","
-        "\"pattern\":\"^[0-9]{5}$\"}},\"required\":[\"street\"],\"additionalProperties\":false}",
+        ("{\"type\":\"object\",\"properties\":{\"street\":{\"type\":\"string\"},\"zip\":{\"type\":\"string\","
+         "\"pattern\":\"^[0-9]{5}$\"}},\"required\":[\"street\"],\"additionalProperties\":false}"),
     };
     return strbuf_addf(out, "%s\"%s_%d_%d\":%s", i > 0 ? "," : "", words[draw % 10], (int)number, (int)i,
                        types[draw / 10 % 10]);

@@ -234,6 +234,9 @@ const response_writer completions_writer = {
     .progress = completions_write_progress,
     .last = response_write_last,
     .error = response_write_error,
-    .logprobs = {completions_list_prompt, completions_list_token, completions_roll_back,
-                 completions_end_logprobs, completions_write_logprobs},
+    .logprobs = {.prompt = completions_list_prompt,
+                 .token = completions_list_token,
+                 .roll_back = completions_roll_back,
+                 .end = completions_end_logprobs,
+                 .write = completions_write_logprobs},
 };
