@@ -731,6 +731,18 @@ quire_err quire_request_continue(quire_request *r, const quire_continuation *c, 
     return err_set(err, QUIRE_UNSUPPORTED, -1, "not here");
 }
 
+quire_err quire_prepare(quire_queue *q, quire_request *r, void *user, quire_stream **out, quire_error *err) {
+    (void)q, (void)user;
+    quire_request_free(r);
+    *out = NULL;
+    return err_set(err, QUIRE_UNSUPPORTED, -1, "not here");
+}
+
+quire_err quire_stream_start(quire_stream *s, const int32_t *ids, size_t n, quire_error *err) {
+    (void)s, (void)ids, (void)n;
+    return err_set(err, QUIRE_UNSUPPORTED, -1, "not here");
+}
+
 void quire_request_step(quire_request *r, uint64_t program, int32_t depth) {
     (void)r, (void)program, (void)depth;
 }
