@@ -128,16 +128,34 @@ static int32_t index_page_namespace(const kv_index *ix, int32_t e) {
     return e >= ix->tree.cap_entries ? e - ix->tree.cap_entries : kv_index_describe(ix, e).namespace;
 }
 
+static bool index_is_tenants(const kv_namespace *s, const void *tenant, size_t n) {
+    return s->behind != NAMESPACE_PUBLIC && s->n_name >= n && memcmp(s->name, tenant, n) == 0 &&
+           (s->n_name == n || s->name[n] == 0);
+}
+
+/* Whether a tenant has namespaces: O(namespaces). */
+static bool index_has_tenant(const kv_index *ix, const void *tenant, size_t n) {
+    const kv_namespaces *all = &ix->namespaces;
+    bool has = false;
+    for (int32_t b = 0; b < all->cap && !has; b++) {
+        for (int32_t i = all->buckets[b]; i != NAMESPACE_NONE && !has; i = all->slots[i].next) {
+            has = index_is_tenants(&all->slots[i], tenant, n);
+        }
+    }
+    return has;
+}
+
 void kv_index_clear_tenant(kv_index *ix, const void *tenant, size_t n) {
+    if (!index_has_tenant(ix, tenant, n)) {
+        return;
+    }
     for (int32_t i = 0; i < kv_pool_counts(ix->pool).n_pages; i++) {
         const page_id page = {i};
         const int32_t e = kv_pool_entry(ix->pool, page);
         if (e < 0 || kv_pool_count(ix->pool, page) > 0) {
             continue;
         }
-        const kv_namespace *s = &ix->namespaces.slots[index_page_namespace(ix, e)];
-        if (s->behind != NAMESPACE_PUBLIC && s->n_name >= n && memcmp(s->name, tenant, n) == 0 &&
-            (s->n_name == n || s->name[n] == 0)) {
+        if (index_is_tenants(&ix->namespaces.slots[index_page_namespace(ix, e)], tenant, n)) {
             kv_index_evict_page(ix, page);
         }
     }
