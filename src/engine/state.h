@@ -13,6 +13,7 @@
 #include "kv/kv_tiering.h"
 #include "sample/constraint.h"
 #include "sample/sample_batch.h"
+#include "sched/model_turn.h"
 #include "sched/preempt_cost.h"
 #include "sched/scheduler.h"
 #include "spec/verify.h"
@@ -151,6 +152,7 @@ struct engine {
     bool locks_ready;
 
     /* engine thread only: */
+    turn_claim turn; /* the team's account of its steps */
     kv_cache kv;
     audit_file *audit_file;                /* NULL: none */
     kv_tiering *tiering;                   /* NULL: no tiers */

@@ -8,14 +8,12 @@
 #include "engine/engine_view.h"
 #include "engine/output.h"
 #include "engine/state.h"
-#include "sched/model_turn.h"
 
 #define SHORT_WAIT_US 1000 /* pause when there are sequences but none could be planned */
 
 /* An engine in the team. */
 typedef struct team_seat {
-    engine *e; /* NULL: the seat is free */
-    turn_claim claim;
+    engine *e;     /* NULL: the seat is free */
     bool has_work; /* in this round: it has sequences, or some that come or are to end */
     bool had_work; /* in the round before */
     bool is_tried; /* in this round */
@@ -35,7 +33,7 @@ struct engine_team {
     /* the thread's: */
     team_seat seats[ENGINE_TEAM_SEATS];
     int32_t n_seated;
-    double most_us;   /* the most that an engine was served: claim.served_us */
+    double most_us;   /* the most that an engine was served: turn.served_us */
     backend *entered; /* it is a compute thread of this engine's backend; NULL: of none */
 };
 
@@ -108,6 +106,7 @@ static void team_seat_arrivals(engine_team *t) {
         const quire_err refused = cache_join(e);
         if (refused == QUIRE_OK) {
             t->seats[i] = (team_seat){.e = e};
+            e->turn = (turn_claim){.served_us = 0};
             t->n_seated++;
             stats_publish(e);
         } else {
@@ -159,7 +158,7 @@ static void team_look(engine_team *t) {
     for (int32_t i = 0; i < ENGINE_TEAM_SEATS; i++) {
         const team_seat *s = &t->seats[i];
         if (s->e != NULL && s->has_work && team_has_work(s->e)) {
-            busy[n_busy++] = s->claim;
+            busy[n_busy++] = s->e->turn;
         }
     }
     for (int32_t i = 0; i < ENGINE_TEAM_SEATS; i++) {
@@ -171,9 +170,9 @@ static void team_look(engine_team *t) {
         s->is_tried = false;
         s->has_work = team_has_work(s->e) && !atomic_load(&s->e->paused);
         cache_claim(s->e, s->has_work);
-        s->claim.deadline_us = s->has_work && t->n_seated > 1 ? team_first_deadline(s->e) : 0;
+        s->e->turn.deadline_us = s->has_work && t->n_seated > 1 ? team_first_deadline(s->e) : 0;
         if (s->has_work && !s->had_work) {
-            s->claim.served_us = turn_resume(s->claim.served_us, busy, n_busy, t->most_us);
+            s->e->turn.served_us = turn_resume(s->e->turn.served_us, busy, n_busy, t->most_us);
         }
     }
 }
@@ -186,7 +185,7 @@ static team_seat *team_next(engine_team *t) {
     for (int32_t i = 0; i < ENGINE_TEAM_SEATS; i++) {
         team_seat *s = &t->seats[i];
         if (s->e != NULL && s->has_work && !s->is_tried) {
-            claims[n] = s->claim;
+            claims[n] = s->e->turn;
             of[n++] = s;
         }
     }
@@ -199,7 +198,7 @@ static void team_pass_over(engine_team *t, double served_us) {
     for (int32_t i = 0; i < ENGINE_TEAM_SEATS; i++) {
         team_seat *s = &t->seats[i];
         if (s->e != NULL && s->is_tried) {
-            s->claim.served_us = turn_pass(s->claim.served_us, served_us);
+            s->e->turn.served_us = turn_pass(s->e->turn.served_us, served_us);
         }
     }
 }
@@ -212,10 +211,10 @@ static bool team_step(engine_team *t) {
         s->is_tried = true;
         started = team_run_step(s->e);
         if (started) {
-            team_pass_over(t, s->claim.served_us);
-            s->claim.step_us = (double)(clock_ns() - began_ns) * 1e-3;
-            s->claim.served_us += s->claim.step_us;
-            t->most_us = s->claim.served_us > t->most_us ? s->claim.served_us : t->most_us;
+            team_pass_over(t, s->e->turn.served_us);
+            s->e->turn.step_us = (double)(clock_ns() - began_ns) * 1e-3;
+            s->e->turn.served_us += s->e->turn.step_us;
+            t->most_us = s->e->turn.served_us > t->most_us ? s->e->turn.served_us : t->most_us;
         }
     }
     return started;
