@@ -40,7 +40,7 @@
  * from join to leave.
  *
  * A granule that is given back is discarded through its pool's mover. Where memory does
- * not go back to the system (locked memory, a device's), the budget still bounds the
+ * not go back to the system (a device's), the budget still bounds the
  * pages in use, while what the addresses take stays. Huge pages of the system can
  * straddle two granules: a run of resident granules may take up to one of them more than
  * counted.

@@ -236,9 +236,9 @@ bool kv_index_has_levels(const kv_index *ix);
 /* Evicts every page that no sequence holds. */
 void kv_index_clear(kv_index *ix);
 /* The same of one tenant's namespaces: those whose names are these n bytes, or begin with
- * them and a 0 byte. O(pages x branches before them); O(namespaces) for a tenant that has
- * none, so that asking again costs others nothing. */
-void kv_index_clear_tenant(kv_index *ix, const void *tenant, size_t n);
+ * them and a 0 byte. Returns how many entries it looked at: the tenant's, and no others.
+ * O(namespaces + these entries x log siblings). */
+int32_t kv_index_clear_tenant(kv_index *ix, const void *tenant, size_t n);
 
 kv_index_counts kv_index_count(const kv_index *ix);
 /* Memory that tree and namespaces take, used or not. */

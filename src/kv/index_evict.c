@@ -119,44 +119,57 @@ void kv_index_clear(kv_index *ix) {
     ix->is_clearing = false;
 }
 
-/* The namespace that a cached page is indexed in; of a snapshot's page that of its
- * place. */
-static int32_t index_page_namespace(const kv_index *ix, int32_t e) {
-    if (e >= ix->tree.cap_entries) {
-        e = ix->snapshots.list[e - ix->tree.cap_entries].place;
-    }
-    return e >= ix->tree.cap_entries ? e - ix->tree.cap_entries : kv_index_describe(ix, e).namespace;
-}
-
 static bool index_is_tenants(const kv_namespace *s, const void *tenant, size_t n) {
     return s->behind != NAMESPACE_PUBLIC && s->n_name >= n && memcmp(s->name, tenant, n) == 0 &&
            (s->n_name == n || s->name[n] == 0);
 }
 
-/* Whether a tenant has namespaces: O(namespaces). */
-static bool index_has_tenant(const kv_index *ix, const void *tenant, size_t n) {
-    const kv_namespaces *all = &ix->namespaces;
-    bool has = false;
-    for (int32_t b = 0; b < all->cap && !has; b++) {
-        for (int32_t i = all->buckets[b]; i != NAMESPACE_NONE && !has; i = all->slots[i].next) {
-            has = index_is_tenants(&all->slots[i], tenant, n);
+/* Drops the cached snapshots at a place. */
+static void index_clear_states(kv_index *ix, int32_t place) {
+    kv_snapshots *s = &ix->snapshots;
+    for (int32_t i = ix->o.n_state_groups > 0 ? s->places[place] : SNAPSHOT_NONE, next; i != SNAPSHOT_NONE;
+         i = next) {
+        next = s->list[i].next;
+        if (kv_pool_count(ix->pool, (page_id){kv_snapshots_pages(s, i)[0]}) == 0) {
+            kv_snapshots_drop(s, i);
         }
     }
-    return has;
 }
 
-void kv_index_clear_tenant(kv_index *ix, const void *tenant, size_t n) {
-    if (!index_has_tenant(ix, tenant, n)) {
-        return;
-    }
-    for (int32_t i = 0; i < kv_pool_counts(ix->pool).n_pages; i++) {
-        const page_id page = {i};
-        const int32_t e = kv_pool_entry(ix->pool, page);
-        if (e < 0 || kv_pool_count(ix->pool, page) > 0) {
-            continue;
+/* Evicts the cached pages of a namespace, what follows a page before it. The walk is a path
+ * of its own, which keeps the entry where it stands and the namespace. Returns the number of
+ * entries. */
+static int32_t index_clear_namespace(kv_index *ix, kv_path *walk) {
+    int32_t n = 0;
+    kv_index_stand_at(ix, walk, kv_tree_last(&ix->tree, ix->namespaces.slots[walk->namespace].root));
+    for (; walk->entry != TREE_NONE; n++) {
+        const int32_t e = walk->entry, *pages = kv_tree_pages(&ix->tree, e);
+        for (int32_t g = 0; g < ix->o.n_groups; g++) {
+            if (pages[g] != TREE_NONE && kv_pool_count(ix->pool, (page_id){pages[g]}) == 0) {
+                kv_index_remove_page(ix, e, g);
+            }
         }
-        if (index_is_tenants(&ix->namespaces.slots[index_page_namespace(ix, e)], tenant, n)) {
-            kv_index_evict_page(ix, page);
+        index_clear_states(ix, e);
+        kv_index_stand_at(ix, walk, kv_tree_previous(&ix->tree, e));
+    }
+    index_clear_states(ix, ix->tree.cap_entries + walk->namespace);
+    return n;
+}
+
+int32_t kv_index_clear_tenant(kv_index *ix, const void *tenant, size_t n) {
+    const kv_namespaces *all = &ix->namespaces;
+    int32_t n_entries = 0;
+    for (int32_t b = 0; b < all->cap; b++) {
+        for (int32_t i = all->buckets[b], next; i != NAMESPACE_NONE; i = next) {
+            const kv_path root = {.namespace = i, .entry = TREE_NONE, .public_namespace = NAMESPACE_NONE};
+            const bool is_tenants = index_is_tenants(&all->slots[i], tenant, n);
+            kv_path walk = is_tenants ? kv_index_fork(ix, &root) : root;
+            n_entries += is_tenants ? index_clear_namespace(ix, &walk) : 0;
+            next = all->slots[i].next; /* read now: public namespaces before may have gone with it */
+            if (is_tenants) {
+                kv_index_leave(ix, &walk);
+            }
         }
     }
+    return n_entries;
 }

@@ -202,7 +202,7 @@ bool kv_cache_drop(kv_cache *c, int32_t *n_dropped) {
 void kv_cache_drop_tenant(kv_cache *c, const void *tenant, size_t n, int32_t *n_dropped) {
     *n_dropped = kv_pool_counts(c->pool).n_free;
     if (c->index != NULL) {
-        kv_index_clear_tenant(c->index, tenant, n);
+        (void)kv_index_clear_tenant(c->index, tenant, n);
     }
     *n_dropped = kv_pool_counts(c->pool).n_free - *n_dropped;
 }

@@ -211,6 +211,37 @@ int32_t kv_tree_best(const kv_tree *t, int32_t root, int32_t after, const int32_
     return best;
 }
 
+/* The last entry of node n and of all that follows it; of an empty root TREE_NONE. */
+static int32_t last_under(const kv_tree *t, int32_t n) {
+    while (t->nodes[n].children != TREE_NONE) {
+        n = t->nodes[n].children;
+        while (t->nodes[n].right != TREE_NONE) {
+            n = t->nodes[n].right;
+        }
+    }
+    return t->nodes[n].parent != TREE_NONE ? t->nodes[n].last : TREE_NONE;
+}
+
+int32_t kv_tree_last(const kv_tree *t, int32_t root) {
+    return last_under(t, root);
+}
+
+int32_t kv_tree_previous(const kv_tree *t, int32_t e) {
+    const int32_t n = kv_tree_entry(t, e)->node, parent = t->nodes[n].parent;
+    if (t->nodes[n].first != e) {
+        return kv_tree_entry(t, e)->up;
+    }
+    int32_t before = TREE_NONE;
+    for (int32_t at = t->nodes[parent].children; at != TREE_NONE;) {
+        const bool is_before = at != n && compare_nodes(t, at, n) > 0;
+        before = is_before ? at : before;
+        at = is_before ? t->nodes[at].right : t->nodes[at].left;
+    }
+    return before != TREE_NONE                    ? last_under(t, before)
+           : t->nodes[parent].parent != TREE_NONE ? t->nodes[parent].last
+                                                  : TREE_NONE;
+}
+
 /* Splits e's node after e: a new node takes the entries up to e and replaces the old one,
  * which becomes its only child with its own children. */
 static void split_behind(kv_tree *t, int32_t e) {

@@ -67,6 +67,28 @@ static void start(naive_index *m, world *w, uint64_t *s, int32_t q, int32_t othe
     (void)world_start(w, q, tenant, tokens, n);
 }
 
+/* Live records of a tenant's pages that no sequence holds (of_tenant), or of those of all
+ * others, public ones apart. */
+static int32_t n_records(const naive_index *m, int32_t tenant, bool of_tenant) {
+    int32_t n = 0;
+    for (int32_t page = 0; page < kv_pool_counts(m->w->pool).n_pages; page++) {
+        const naive_record *r = &m->records[page];
+        const bool is_its = r->place / 8 == tenant;
+        n += r->live && r->place != NAIVE_PUBLIC && is_its == of_tenant &&
+             (!of_tenant || kv_pool_count(m->w->pool, (page_id){page}) == 0);
+    }
+    return n;
+}
+
+static void clear_tenant(naive_index *m, world *w, int32_t tenant) {
+    const int32_t n_others = n_records(m, tenant, false);
+    w->is_evicting = true;
+    (void)kv_index_clear_tenant(w->ix, tenants[tenant], 1);
+    w->is_evicting = false;
+    assert_int_equal(n_records(m, tenant, true), 0);
+    assert_int_equal(n_records(m, tenant, false), n_others);
+}
+
 static void random_operation(naive_index *m, world *w, uint64_t *s) {
     int32_t q = (int32_t)(rng_next(s) % WORLD_SEQS), other = (int32_t)(rng_next(s) % WORLD_SEQS),
             tokens[MAX_PROMPT];
@@ -95,6 +117,8 @@ static void random_operation(naive_index *m, world *w, uint64_t *s) {
             w->is_evicting = true;
             kv_index_clear(w->ix);
             w->is_evicting = false;
+        } else if (rng_next(s) % 16 == 0) {
+            clear_tenant(m, w, (int32_t)(rng_next(s) % 3));
         }
         return;
     default:

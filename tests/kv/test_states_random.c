@@ -355,6 +355,12 @@ static void operate(void) {
         if (any(4) == 0) {
             assert_true(kv_cache_drop(&cache, &n_dropped));
             assert_int_equal(n_dropped, n_cached);
+        } else if (any(4) == 0) {
+            const char *const tenant = any(2) == 0 ? "a" : "b";
+            kv_cache_drop_tenant(&cache, tenant, 1, &n_dropped);
+            assert_int_equal(n_dropped, n_cached - kv_pool_counts(cache.pool).n_cached);
+            kv_cache_drop_tenant(&cache, tenant, 1, &n_dropped);
+            assert_int_equal(n_dropped, 0);
         }
         break;
     case 2:
