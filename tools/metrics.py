@@ -6,12 +6,14 @@ Without an argument it prints them; `--write` puts them into docs/metrics.md. te
 import pathlib
 import re
 import sys
+import textwrap
 
 DOC = pathlib.Path(__file__).resolve().parent.parent / "docs/metrics.md"
 BEGIN, END = "<!-- tools/metrics.py writes from here -->", "<!-- to here -->"
 COMMON = {"vllm:": {"engine", "model_name"}}
 SECTIONS = [("vllm:", "The engine, under vLLM's names, with the labels engine and model_name"), ("http_", "HTTP, under the names of vLLM's server"),
             ("quire_", "Our own"), ("process_", "The process, as the client libraries of Prometheus name it")]
+OURS, WIDTH = "quire_", 145
 PARTS = ("_bucket", "_sum", "_count")
 
 
@@ -33,15 +35,23 @@ def families(text):
 
 
 def lists(text):
-    """Each metric with its type, unless its name says it, and with the labels that its section's title does not name."""
+    """Each metric with its type, unless its name says it, and with the labels that its section's title does not name. Our own have an entry with what
+    /metrics says of them; those of others stand together by type."""
     out, found = [], families(text)
     for prefix, title in SECTIONS:
-        common = COMMON.get(prefix, set())
+        common, together = COMMON.get(prefix, set()), {}
         out += [f"### {title}", ""]
         for name, (kind, said, labels) in found.items():
             if name.startswith(prefix):
-                own = [*([] if kind == "counter" and name.endswith("_total") else [kind]), *sorted(labels - common - {"le"}), *(f"no {l}" for l in sorted(common - labels))]
-                out.append(f"- `{name}`" + (f" ({', '.join(own)})" if own else "") + f": {said}")
+                own = [*sorted(labels - common - {"le"}), *(f"no {l}" for l in sorted(common - labels))]
+                if prefix == OURS:
+                    own = [*([] if kind == "counter" and name.endswith("_total") else [kind]), *own]
+                shown = f"`{name}`" + (f" ({', '.join(own)})" if own else "")
+                together.setdefault(kind, []).append(shown)
+                out += [f"- {shown}: {said}"] if prefix == OURS else []
+        if prefix != OURS:
+            for kind, names in sorted(together.items()):
+                out += textwrap.wrap(f"- {kind}: {', '.join(names)}", WIDTH, subsequent_indent="  ", break_on_hyphens=False, break_long_words=False)
         out.append("")
     return "\n".join(out)
 
