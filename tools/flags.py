@@ -90,9 +90,8 @@ own table (`quire help --json`).
 Each of Quire's own flags can be set by an environment variable: `QUIRE_MAX_NUM_SEQS=8` is `--max-num-seqs 8`, and so for every long spelling. The
 command line overrides the environment; an empty variable counts as unset; a switch is on with `1`, `true`, `yes` or `on` and off with `0`,
 `false`, `no` or `off`; a repeatable flag gets one value. Standard error lists the variables that were read, and QUIRE_ variables that belong to no
-flag. Secrets (`QUIRE_API_KEY`, `QUIRE_OPERATOR_KEY`, `QUIRE_HF_TOKEN`, `QUIRE_KV_TIER_REDIS`, `QUIRE_SIGNING_KEY`) are erased from the process's
-environment once they are read. What Kubernetes sets for a service named quire (`QUIRE_PORT=tcp://...`, `QUIRE_SERVICE_HOST`) is ignored.
-`quire-lab` reads no variables. `man quire-serve` has every flag with its variable."""
+flag. Keys and tokens are erased from the process's environment once they are read. What Kubernetes sets for a service named quire
+(`QUIRE_PORT=tcp://...`, `QUIRE_SERVICE_HOST`) is ignored. `man quire-serve` has every flag with its variable."""
     return head + "\n" + "\n".join(lines) + "\n"
 
 
