@@ -1,15 +1,23 @@
 /* bench workload --as: programs of common shapes, run as programs and as the requests that
  * an application sends which knows nothing of programs. All ways give the same tokens,
  * which is checked. */
+#include <stdlib.h>
+
 #include "base/clock.h"
 #include "base/mem.h"
-#include "base/rng.h"
 #include "lab/bench/lab.h"
+#include "lab/bench/program_tasks.h"
+#include "lab/bench/synthetic.h"
 #include "lab/commands/experiment.h"
 #include "program/program_values.h"
-#include "json/json_out.h"
 
 /* ---- requests without programs ---- */
+
+/* What a request has computed: its prompt, and of its output all but the last token. */
+typedef struct request_ids {
+    int32_t *ids; /* [n] */
+    size_t n, n_prompt;
+} request_ids;
 
 /* Executes gens as plain requests of all of a state's ids, at most so many at a time. */
 typedef struct request_executor {
@@ -17,12 +25,15 @@ typedef struct request_executor {
     quire_queue *q;
     int32_t most, n_running;
     struct request_call *first, **last; /* that wait */
+    request_ids *kept;                  /* [n_kept] of all requests so far */
+    size_t n_kept, cap_kept;
 } request_executor;
 
 typedef struct request_call {
     struct request_call *next;
     program_call *c;
     quire_request *request;
+    size_t kept; /* the number of its ids */
     quire_error error;
 } request_call;
 
@@ -33,22 +44,84 @@ static quire_err request_add_ids(program_output *o, const int32_t *ids, size_t n
     return QUIRE_OK;
 }
 
-/* Makes the request of a gen, with the ids of all that its state has. */
-static quire_err request_make(const request_executor *x, const program_call *c, quire_request **out,
-                              quire_error *err) {
-    const quire_state *s = c->state;
-    const program_steps *p = &s->root->program;
+/* Keeps the ids of all that a state has, as the prompt of a request. */
+static quire_err request_keep_prompt(request_executor *x, const quire_state *s) {
     program_output all = {0};
-    quire_err e = QUIRE_OK;
+    quire_err e = mem_grow(&x->kept, &x->cap_kept, x->n_kept + 1, sizeof *x->kept);
     for (size_t i = 0; i < s->n_parts && e == QUIRE_OK; i++) {
         const program_part *part = &s->parts[i];
         e = part->kind == PART_TOKENS ? request_add_ids(&all, part->step->ids, part->step->n_ids)
                                       : request_add_ids(&all, part->value->ids, part->value->n_ids);
     }
-    e = e == QUIRE_OK ? quire_request_ids(x->e, all.ids, all.n_ids, out, err)
-                      : err_set(err, e, -1, "out of memory for a request");
-    mem_free(all.ids);
-    TRY(e);
+    if (e != QUIRE_OK) {
+        mem_free(all.ids);
+        return e;
+    }
+    x->kept[x->n_kept++] = (request_ids){all.ids, all.n_ids, all.n_ids};
+    return QUIRE_OK;
+}
+
+/* Adds what a request has computed of its output. */
+static quire_err request_keep_output(request_ids *r, const program_output *o) {
+    size_t cap = r->n;
+    if (o->n_ids > 1) {
+        TRY(mem_grow(&r->ids, &cap, r->n + o->n_ids - 1, sizeof *r->ids));
+        mem_copy(r->ids + r->n, o->ids, (o->n_ids - 1) * sizeof *o->ids);
+        r->n += o->n_ids - 1;
+    }
+    return QUIRE_OK;
+}
+
+static size_t request_count_common(const request_ids *p, const request_ids *q) {
+    size_t n = p->n < q->n ? p->n : q->n, i = 0;
+    while (i < n && p->ids[i] == q->ids[i]) {
+        i++;
+    }
+    return i;
+}
+
+static int request_compare_ids(const void *a, const void *b) {
+    const request_ids *p = a, *q = b;
+    size_t i = request_count_common(p, q);
+    return i == p->n || i == q->n ? (p->n > q->n) - (p->n < q->n) : p->ids[i] < q->ids[i] ? -1 : 1;
+}
+
+/* Whether request i or one that has the same first n ids has generated the last of
+ * these. */
+static bool request_has_generated(const request_executor *x, size_t i, size_t n) {
+    for (size_t k = i; k < x->n_kept && request_count_common(&x->kept[i], &x->kept[k]) >= n; k++) {
+        if (x->kept[k].n_prompt < n) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* How many distinct pairs of a prefix and a token after it the prompts have, without those
+ * of which a request has generated and computed the token: in order, what each has not in
+ * common with the one before it. */
+static int64_t request_count_distinct(request_executor *x) {
+    int64_t distinct = 0;
+    if (x->n_kept > 0) {
+        qsort(x->kept, x->n_kept, sizeof *x->kept, request_compare_ids);
+    }
+    for (size_t i = 0; i < x->n_kept; i++) {
+        size_t n = i > 0 ? request_count_common(&x->kept[i - 1], &x->kept[i]) : 0;
+        for (; n < x->kept[i].n_prompt; n++) {
+            distinct += request_has_generated(x, i, n + 1) ? 0 : 1;
+        }
+    }
+    return distinct;
+}
+
+/* Makes the request of a gen. */
+static quire_err request_make(request_executor *x, const program_call *c, quire_request **out,
+                              quire_error *err) {
+    const program_steps *p = &c->state->root->program;
+    quire_err e = request_keep_prompt(x, c->state);
+    const request_ids *all = &x->kept[x->n_kept - 1];
+    TRY(e == QUIRE_OK ? quire_request_ids(x->e, all->ids, all->n, out, err)
+                      : err_set(err, e, -1, "out of memory for a request"));
     e = quire_request_set_all(*out, p->fields, p->n_fields, err);
     e = e == QUIRE_OK ? quire_request_set_all(*out, c->step->fields, c->step->n_fields, err) : e;
     char seed[32];
@@ -72,6 +145,7 @@ static quire_err request_gen(void *executor, program_call *c, quire_error *err) 
         return e;
     }
     k->c = c;
+    k->kept = x->n_kept - 1;
     *x->last = k;
     x->last = &k->next;
     return QUIRE_OK;
@@ -102,6 +176,9 @@ static void request_submit_some(request_executor *x) {
 
 static void request_take_done(request_executor *x, request_call *k, const quire_event *ev) {
     program_call *c = k->c;
+    if (request_keep_output(&x->kept[k->kept], &c->outputs[0]) != QUIRE_OK) {
+        err_set(&k->error, QUIRE_NO_MEMORY, -1, "out of memory for an output");
+    }
     const quire_error why = ev->error != NULL ? *ev->error : k->error;
     c->prompt_tokens = ev->prompt_tokens;
     c->computed_tokens = ev->prompt_tokens - ev->cached_tokens;
@@ -161,6 +238,10 @@ static void request_wait(void *executor, int64_t timeout_us) {
 static void request_close(void *executor) {
     request_executor *x = executor;
     quire_queue_close(x->q);
+    for (size_t i = 0; i < x->n_kept; i++) {
+        mem_free(x->kept[i].ids);
+    }
+    mem_free(x->kept);
     mem_free(x);
 }
 
@@ -175,8 +256,9 @@ static const program_ops request_ops = {.gen = request_gen,
                                         .wait = request_wait,
                                         .close = request_close};
 
-static quire_err requests_open(quire_engine *e, int32_t most, quire_programs **out) {
-    request_executor *x = mem_new(1, sizeof *x);
+static quire_err requests_open(quire_engine *e, int32_t most, request_executor **executor,
+                               quire_programs **out) {
+    request_executor *x = *executor = mem_new(1, sizeof *x);
     TRY(mem_check(x));
     x->e = e;
     x->most = most;
@@ -187,95 +269,6 @@ static quire_err requests_open(quire_engine *e, int32_t most, quire_programs **o
         return r;
     }
     return programs_open(&request_ops, x, out);
-}
-
-/* ---- tasks ---- */
-
-/* A kind of application. `outer` branches go on from a prompt; each adds tokens of its own,
- * generates, and so on for its rounds; each round then has `inner` branches, which add and
- * generate once. */
-typedef struct task {
-    const char *name;
-    double published; /* SGLang's times vLLM's throughput (docs/lab/experiments.md); 0: none */
-    int32_t n_prompt, outer, n_added, n_generated, rounds, inner;
-    double temperature;
-} task;
-
-static const task tasks[] = {
-    {"mmlu5", 4.4, 600, 24, 60, 2, 1, 0, 0},         /* one question's five shots, many questions */
-    {"gsm8k", 4.5, 500, 16, 50, 48, 1, 0, 0},        /* the same, with reasoning */
-    {"react", 5.6, 400, 6, 40, 24, 5, 0, 0},         /* agents that share their instructions */
-    {"self-consistency", 0, 300, 8, 1, 64, 1, 0, 1}, /* answers to one question */
-    {"tree-of-thought", 0, 160, 4, 8, 24, 2, 3, 1},  /* branches of branches */
-    {"json-form", 0, 240, 8, 8, 6, 6, 0, 0},         /* fields between constant text */
-    {"chats", 0, 120, 4, 40, 48, 6, 0, 0},           /* users of one system prompt */
-    {"one-chat", 0, 120, 1, 40, 48, 6, 0, 0},        /* nothing to share, and nothing beside it */
-};
-
-static void task_add_tokens(json_out *o, uint64_t *seed, int32_t n, int32_t n_vocab) {
-    json_begin(json_item(o), '{');
-    json_begin(json_name(o, "tokens"), '[');
-    for (int32_t i = 0; i < n; i++) {
-        /* the first ids of a vocabulary are its special tokens and bytes */
-        json_int(json_item(o), 300 + (int64_t)(rng_next(seed) % (uint64_t)(n_vocab - 300)));
-    }
-    json_end(o, ']');
-    json_end(o, '}');
-}
-
-static void task_add_gen(json_out *o, int32_t round, int32_t n) {
-    char name[16];
-    (void)snprintf(name, sizeof name, "x%d", (int)round);
-    json_begin(json_item(o), '{');
-    json_cstr(json_name(o, "gen"), name);
-    json_int(json_name(o, "max_tokens"), n);
-    json_end(o, '}');
-}
-
-static void task_add_branch(json_out *o, const task *t, uint64_t *seed, int32_t n_vocab) {
-    json_begin(json_item(o), '[');
-    for (int32_t i = 0; i < t->rounds; i++) {
-        task_add_tokens(o, seed, t->n_added, n_vocab);
-        task_add_gen(o, i, t->n_generated);
-        if (t->inner > 0) {
-            json_begin(json_item(o), '{');
-            json_begin(json_name(o, "fork"), '[');
-            for (int32_t k = 0; k < t->inner; k++) {
-                json_begin(json_item(o), '[');
-                task_add_tokens(o, seed, t->n_added, n_vocab);
-                task_add_gen(o, 0, t->n_generated);
-                json_end(o, ']');
-            }
-            json_end(o, ']');
-            json_end(o, '}');
-        }
-    }
-    json_end(o, ']');
-}
-
-/* Writes the program of a task: of token ids, since models of random weights have no
- * vocabulary. */
-static quire_err task_write(const task *t, int32_t n_vocab, strbuf *to) {
-    json_out o = {.to = to};
-    uint64_t seed = 17;
-    json_begin(&o, '{');
-    json_int(json_name(&o, "seed"), 7);
-    json_begin(json_name(&o, "fields"), '{');
-    json_number(json_name(&o, "temperature"), t->temperature);
-    json_bool(json_name(&o, "ignore_eos"), true);
-    json_end(&o, '}');
-    json_begin(json_name(&o, "steps"), '[');
-    task_add_tokens(&o, &seed, t->n_prompt, n_vocab);
-    json_begin(json_item(&o), '{');
-    json_begin(json_name(&o, "fork"), '[');
-    for (int32_t i = 0; i < t->outer; i++) {
-        task_add_branch(&o, t, &seed, n_vocab);
-    }
-    json_end(&o, ']');
-    json_end(&o, '}');
-    json_end(&o, ']');
-    json_end(&o, '}');
-    return o.err;
 }
 
 /* ---- ways ---- */
@@ -292,7 +285,8 @@ static const char *const way_names[N_PROGRAM_WAYS] = {"program", "at-once", "req
 
 typedef struct programs_result {
     int64_t n_prompt, n_computed, n_calls;
-    double seconds; /* the least of the runs; 0: none yet */
+    int64_t n_distinct; /* request_count_distinct; 0 as a program */
+    double seconds;     /* the least of the runs; 0: none yet */
     uint64_t digest;
 } programs_result;
 
@@ -335,25 +329,26 @@ static quire_err programs_run_to_end(quire_programs *ps, const strbuf *json, pro
 static quire_err programs_run_on(quire_engine *e, programs_way way, const strbuf *json, programs_result *r,
                                  quire_error *err) {
     quire_programs *ps;
+    request_executor *x = NULL;
     quire_err r_open = way == WAY_PROGRAM ? quire_programs_open(e, &ps)
-                                          : requests_open(e, way == WAY_REQUESTS ? 1 : INT32_MAX, &ps);
+                                          : requests_open(e, way == WAY_REQUESTS ? 1 : INT32_MAX, &x, &ps);
     TRY(r_open == QUIRE_OK ? QUIRE_OK : err_set(err, r_open, -1, "out of memory for a program"));
     quire_err ran = programs_run_to_end(ps, json, r, err);
+    r->n_distinct = x != NULL ? request_count_distinct(x) : 0;
     quire_programs_close(ps);
     return ran;
 }
 
-static quire_err programs_run_once(const experiment_options *o, programs_way way, const task *t,
-                                   programs_result *r, quire_error *err) {
+static quire_err programs_run_once(const experiment_options *o, programs_way way, const program_task *t,
+                                   const task_texts *texts, programs_result *r, quire_error *err) {
     quire_options own = o->cli.engine;
     quire_engine *e;
     strbuf json = {0};
     own.prefix_cache = way == WAY_NO_CACHE ? QUIRE_PREFIX_CACHE_NONE : QUIRE_PREFIX_CACHE_TOKEN;
     own.max_model_len = 2048;
     TRY(quire_engine_open(&own, &e, err));
-    quire_err ran = task_write(t, quire_engine_info(e)->n_vocab, &json);
-    ran = ran == QUIRE_OK ? programs_run_on(e, way, &json, r, err)
-                          : err_set(err, ran, -1, "out of memory for a program");
+    quire_err ran = program_task_write(t, texts, e, &json, err);
+    ran = ran == QUIRE_OK ? programs_run_on(e, way, &json, r, err) : ran;
     strbuf_deinit(&json);
     quire_engine_close(e);
     return ran;
@@ -378,64 +373,101 @@ static quire_err programs_read_ways(const char *list, bool wants[N_PROGRAM_WAYS]
     return QUIRE_OK;
 }
 
-static quire_err programs_run_task(const experiment_options *o, const task *t,
-                                   const bool wants[N_PROGRAM_WAYS], const bench_table *s, quire_error *err) {
+static quire_err programs_run_task(const experiment_options *o, const program_task *t,
+                                   const task_texts *texts, const bool wants[N_PROGRAM_WAYS],
+                                   const bench_table *s, quire_error *err) {
     programs_result results[N_PROGRAM_WAYS] = {{0}};
     int first = N_PROGRAM_WAYS;
+    int64_t distinct = 0;
     for (int32_t i = 0; i < programs_n_runs(o) * N_PROGRAM_WAYS; i++) {
         const int way = i % N_PROGRAM_WAYS;
         if (!wants[way]) {
             continue;
         }
         first = way < first ? way : first;
-        TRY(programs_run_once(o, (programs_way)way, t, &results[way], err));
+        TRY(programs_run_once(o, (programs_way)way, t, texts, &results[way], err));
         if (results[way].digest != results[first].digest) {
             return err_set(err, QUIRE_INTERNAL, -1, "%s as %s gives other tokens", t->name, way_names[way]);
         }
+        distinct = results[way].n_distinct > 0 ? results[way].n_distinct : distinct;
     }
     for (int way = 0; way < N_PROGRAM_WAYS; way++) {
-        const programs_result *r = &results[way], *requests = &results[WAY_REQUESTS];
+        const programs_result *r = &results[way], *requests = &results[WAY_REQUESTS],
+                              *uncached = &results[WAY_NO_CACHE];
         if (wants[way]) {
             TABLE_ROW(s, TXT(t->name), TXT(way_names[way]), NUM(r->n_calls), NUM(r->n_prompt),
-                      NUM(r->n_computed), NUM(1e3 * r->seconds),
+                      NUM(distinct > 0 ? (double)distinct : TABLE_ABSENT), NUM(r->n_computed),
+                      NUM(1e3 * r->seconds),
                       NUM(wants[WAY_REQUESTS] ? requests->seconds / r->seconds : TABLE_ABSENT),
+                      NUM(wants[WAY_NO_CACHE] ? uncached->seconds / r->seconds : TABLE_ABSENT),
                       NUM(way == WAY_PROGRAM && t->published > 0 ? t->published : TABLE_ABSENT));
         }
     }
     return QUIRE_OK;
 }
 
-quire_err experiment_programs(const experiment_options *o, quire_error *err) {
-    bool wants[N_PROGRAM_WAYS] = {false}, any = false;
-    char machine[160];
-    TABLE(s, "workload", o->cli.json, WORD("workload", "workload", 16), WORD("as", "as", 8),
-          FIGURE("calls", "calls", 6, 0, "calls"), FIGURE("prompt", "prompt", 7, 0, "tokens"),
-          FIGURE("computed", "computed", 8, 0, "tokens"), FIGURE("time", "ms", 9, 1, "ms"),
-          FIGURE("relative", "of requests", 11, 2, "x"), KEY("published", "published", 9, 1));
-    TRY(programs_read_ways(o->as, wants, err));
-    TRY(lab_describe(&o->cli.engine, machine, sizeof machine, err));
-    for (size_t i = 0; i < sizeof tasks / sizeof *tasks; i++) {
-        if (o->cli.argument != NULL && strcmp(o->cli.argument, tasks[i].name) != 0) {
+/* All tasks, or the one that is named. */
+static quire_err programs_run_tasks(const experiment_options *o, const task_texts *texts,
+                                    const bool wants[N_PROGRAM_WAYS], const bench_table *s,
+                                    quire_error *err) {
+    const char *name = o->cli.argument;
+    bool any = false;
+    for (size_t i = 0; i < N_PROGRAM_TASKS; i++) {
+        const program_task *t = &program_tasks[i];
+        if (name != NULL && strcmp(name, t->name) != 0) {
             continue;
         }
         if (!any) {
-            table_begin(&s, "Programs, and the same calls as requests; all give the same tokens (checked)");
+            table_begin(s, "Programs, and the same calls as requests; all give the same tokens (checked)");
         }
         any = true;
-        TRY(programs_run_task(o, &tasks[i], wants, &s, err));
+        TRY(programs_run_task(o, t, texts, wants, s, err));
     }
-    if (!any) {
-        return err_set(
-            err, QUIRE_INVALID, -1,
-            "%s: no such program; there are mmlu5, gsm8k, react, self-consistency, tree-of-thought, "
-            "json-form, chats and one-chat",
-            o->cli.argument);
-    }
+    return any ? QUIRE_OK
+               : err_set(err, QUIRE_INVALID, -1,
+                         "%s: no such program; there are mmlu5, gsm8k, questions, react, self-consistency, "
+                         "tree-of-thought, json-form, chats and one-chat",
+                         name);
+}
+
+/* On o's model, with the texts of o->data. */
+static quire_err programs_run_on_model(const experiment_options *o, quire_error *err) {
+    bool wants[N_PROGRAM_WAYS] = {false};
+    char machine[160];
+    task_texts *texts = NULL;
+    TABLE(s, "workload", o->cli.json, WORD("workload", "workload", 16), WORD("as", "as", 8),
+          FIGURE("calls", "calls", 6, 0, "calls"), FIGURE("prompt", "prompt", 7, 0, "tokens"),
+          FIGURE("distinct", "distinct", 8, 0, "tokens"), FIGURE("computed", "computed", 8, 0, "tokens"),
+          FIGURE("time", "ms", 9, 1, "ms"), FIGURE("relative", "of requests", 11, 2, "x"),
+          FIGURE("uncached", "of no-cache", 11, 2, "x"), KEY("published", "published", 9, 1));
+    TRY(programs_read_ways(o->as, wants, err));
+    TRY(lab_describe(&o->cli.engine, machine, sizeof machine, err));
+    TRY(o->data != NULL ? task_texts_open(o->data, &texts, err) : QUIRE_OK);
+    quire_err e = programs_run_tasks(o, texts, wants, &s, err);
+    task_texts_close(texts);
+    TRY(e);
     table_note(
         &s,
         "requests: one call after another, as a script sends them; at-once: calls that wait for no other "
-        "are sent together; no-cache: likewise, without a prefix cache; published: SGLang's times vLLM's "
-        "throughput; %s; tokens counted, times the fastest of %d runs in turns (measured)",
-        machine, (int)programs_n_runs(o));
+        "are sent together; no-cache: likewise, without a prefix cache; distinct: pairs of a prefix and a "
+        "token after it in all prompts; published: SGLang's times the throughput of vLLM, which had no "
+        "prefix "
+        "cache then; texts: %s; %s; tokens counted, times the fastest of %d runs in turns (measured)",
+        o->data != NULL ? o->data : "none, drawn tokens (--data has some)", machine, (int)programs_n_runs(o));
     return QUIRE_OK;
+}
+
+quire_err experiment_programs(const experiment_options *o, quire_error *err) {
+    experiment_options own = *o;
+    synthetic s = {.fd = -1};
+    if (o->shape != NULL && o->data != NULL && o->cli.engine.tokenizer == NULL) {
+        return err_set(err, QUIRE_INVALID, -1,
+                       "--shape %s: a random model has no vocabulary for the texts of --data; give one with "
+                       "--tokenizer FILE",
+                       o->shape);
+    }
+    TRY(o->shape != NULL ? synthetic_open_named(o->shape, o->type, &own.cli.engine, &s, err) : QUIRE_OK);
+    quire_err e = programs_run_on_model(&own, err);
+    synthetic_close(&s);
+    return e;
 }

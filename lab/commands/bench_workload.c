@@ -95,9 +95,24 @@ static quire_err experiment_load_run_workload(const experiment_options *o, const
     return QUIRE_OK;
 }
 
+/* A flag that would do nothing is refused. */
+static quire_err workload_check_flags(const experiment_options *o, quire_error *err) {
+    if (o->as == NULL) {
+        return unused_flags_refuse(&o->cli, "--data --shape --type --tokenizer",
+                                   "without --as: these workloads have drawn tokens", err);
+    }
+    if (o->shape == NULL) {
+        return unused_flags_refuse(&o->cli, "--type", "without --shape: a model has weights of its own", err);
+    }
+    TRY(unused_flags_refuse(&o->cli, "--model", "with --shape, whose model is run", err));
+    return unused_flags_refuse(&o->cli, "--compute --quantization",
+                               "with --shape, whose --type says how products are computed", err);
+}
+
 static quire_err experiment_workload(const cli_options *cli, quire_error *err) {
     const experiment_options *o = (const void *)cli;
     char machine[160];
+    TRY(workload_check_flags(o, err));
     if (o->as != NULL) {
         return experiment_programs(o, err);
     }
@@ -331,14 +346,19 @@ static quire_err experiment_ablation(const cli_options *cli, quire_error *err) {
 static const flag workload_flags[] = {
     {"--as", "LIST", "run programs: as program, at-once, requests, no-cache (docs/programs.md)", FLAG_TEXT,
      .offset = offsetof(experiment_options, as)},
+    {"--data", "DIR", "with --as: their texts, as in ../shared/data; without: drawn tokens", FLAG_TEXT,
+     .offset = offsetof(experiment_options, data)},
+    {"--shape", "NAME", "with --as: a model of random weights instead, as in bench speed", FLAG_TEXT,
+     .offset = offsetof(experiment_options, shape)},
+    {"--type", "TYPE", "with --shape: its weights", FLAG_TEXT, .offset = offsetof(experiment_options, type)},
     {0},
 };
 
 EXPERIMENT(workload, " [NAME]", ARGUMENT_NAME, "speed and hit rate of kinds of requests, by cache and policy",
            "  quire bench workload chatbot                           also: mmlu5 gsm8k react json long chat "
            "agents unique\n"
-           "  quire bench workload --as program,requests --runs 3    programs of eight shapes\n",
-           workload_flags, flags_experiment_page);
+           "  quire bench workload --as program,requests --runs 3    programs of nine shapes\n",
+           workload_flags, flags_tokenizer, flags_experiment_page);
 
 EXPERIMENT(ablation, " [NAME]", ARGUMENT_NAME, "workloads with one mechanism switched off",
            "  quire bench ablation chat --json\n", flags_experiment_page);

@@ -15,6 +15,10 @@ typedef struct experiment_options {
     cli_options cli;
     const char *pages;   /* tokens a page holds, "1,16,256" */
     const char *as;      /* workload: ways to run programs, "program,requests"; NULL: requests by cache */
+    const char *data;    /* workload --as: a directory of texts; NULL: tokens are drawn */
+    /* workload --as: random weights of a published shape in place of the model, and their
+     * type; NULL: none */
+    const char *shape, *type;
     const char *samples; /* answers to a prompt, "2,4,6" */
     const char *lengths; /* scenario: tokens of the prompts; of a chat, what each turn adds */
     int32_t n_prompt;    /* sharing: tokens of each prompt */

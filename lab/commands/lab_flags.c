@@ -67,4 +67,5 @@ const flag flags_experiment_page[] = {
 void experiment_defaults(cli_options *o) {
     quire_options_init(&o->engine);
     o->engine.model = "builtin";
+    ((experiment_options *)(void *)o)->type = "q4_0";
 }

@@ -6,7 +6,7 @@ import subprocess
 import pytest
 
 import bench_lines
-from conftest import QUIRE
+from conftest import QUIRE, SHARED
 
 # What is counted is the same with every model: the small one, but in a long run.
 LONG = bool(os.environ.get("QUIRE_TEST_LONG"))
@@ -172,8 +172,20 @@ def test_programs_compute_each_distinct_token_after_a_distinct_prefix_once(quire
     for task, n in distinct.items():
         table = rows("bench", "workload", task, "--as", "program,requests,no-cache", *MODEL)[0]["workload"]
         program, requests, uncached = table
-        assert program["computed"] == requests["computed"] == n and uncached["computed"] == uncached["prompt"] == requests["prompt"] > n
+        assert program["computed"] == requests["computed"] == program["distinct"] == n and uncached["computed"] == uncached["prompt"] == requests["prompt"] > n
         assert program["calls"] == requests["calls"] and requests["relative"] == 1
+
+
+@pytest.mark.skipif(not (SHARED / "data").is_dir(), reason="the texts of ../shared/data")
+def test_programs_of_real_texts_do_too(quire):
+    tables, notes = rows("bench", "workload", "--as", "program,requests,no-cache", "--data", str(SHARED / "data"), *MODEL)
+    table, again = tables["workload"], {"self-consistency": 7}  # branches that add nothing: each request but the first computes its prompt's last token again
+    assert len(table) == 9 * 3 and f"texts: {SHARED / 'data'};" in notes[-1]
+    for program, requests, uncached in zip(table[::3], table[1::3], table[2::3]):
+        assert (program["as"], requests["as"], uncached["as"]) == ("program", "requests", "no-cache") and program["calls"] == requests["calls"]
+        assert program["computed"] == program["distinct"] == requests["distinct"] == uncached["distinct"], program
+        assert requests["computed"] == requests["distinct"] + again.get(requests["workload"], 0), requests
+        assert uncached["computed"] == uncached["prompt"] == requests["prompt"] > requests["computed"]
 
 
 def test_the_chatbot_workload_is_worked_example_24(quire):
@@ -309,6 +321,10 @@ def test_sweep_holds_pages_for_all(quire):
     (["bench", "pages", "x"], ["x", "flags only"]),
     (["bench", "pages", "--pages", "24"], ["24", "a power of two"]),
     (["bench", "workload", "x"], ["x", "chatbot"]),
+    (["bench", "workload", "x", "--as", "program"], ["x", "mmlu5"]),
+    (["bench", "workload", "--data", "."], ["--data", "--as"]),
+    (["bench", "workload", "--as", "program", "--type", "q4_0"], ["--type", "--shape"]),
+    (["bench", "workload", "--as", "program", "--shape", "1.1b", "--data", "."], ["1.1b", "--tokenizer"]),
     (["bench", "scenario", "x"], ["x", "mixed-random"]),
     (["bench", "scenario", "--lengths", "4"], ["--lengths", "name it"]),
     (["bench", "scenario", "--samples", "4"], ["--samples"]),
@@ -321,6 +337,16 @@ def test_sweep_holds_pages_for_all(quire):
 def test_unknown_experiments_are_refused(quire, arguments, words):
     done = subprocess.run([QUIRE, *arguments], capture_output=True, text=True)
     assert done.returncode == 2 and all(word in done.stderr for word in words), done.stderr
+
+
+def test_a_directory_without_the_texts_is_refused(quire, tmp_path):
+    done = subprocess.run([QUIRE, "bench", "workload", "--as", "program", "--data", tmp_path], capture_output=True, text=True)
+    assert done.returncode == 1 and "gsm8k_test_first200.jsonl" in done.stderr, done.stderr
+    for name in ("evals/gsm8k_test_first200.jsonl", "evals/spec_bench/question.jsonl", "json/maskbench/JME.jsonl"):
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text('{"question": "a", "answer": "b"}\n{"turns": ["a", "b"]}\nno JSON\n')
+    done = subprocess.run([QUIRE, "bench", "workload", "--as", "program", "--data", tmp_path], capture_output=True, text=True)
+    assert done.returncode == 1 and "no questions with answers" in done.stderr, done.stderr
 
 
 def test_requests_of_one_prefix_that_arrive_together_compute_it_once(quire):

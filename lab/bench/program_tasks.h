@@ -1,0 +1,53 @@
+/* Programs of shapes that applications have: few-shot questions, agents, samples, trees,
+ * forms and chats. They are JSON of token ids: those of real texts where there is a
+ * directory of data, else drawn ones, the same each time.
+ *
+ * Owner: one thread. */
+#ifndef LAB_BENCH_PROGRAM_TASKS_H
+#define LAB_BENCH_PROGRAM_TASKS_H
+
+#include "base/str.h"
+#include "quire.h"
+
+/* Questions, conversations, passages and a schema of a directory. */
+typedef struct task_texts task_texts;
+
+/* Reads evals/gsm8k_test_first200.jsonl, evals/spec_bench/question.jsonl and
+ * json/maskbench/JME.jsonl of a directory. NOT_FOUND, IO; BAD_FILE: a file has none of
+ * what is looked for. */
+quire_err task_texts_open(const char *directory, task_texts **out, quire_error *err);
+void task_texts_close(task_texts *d);
+
+/* Where a text of a program stands. */
+typedef struct task_place {
+    int32_t branch; /* -1: the prompt */
+    int32_t item;   /* of the data, that the branch is about */
+    int32_t round;
+    int32_t inner; /* the branch of a round; -1: the round's own text */
+} task_place;
+
+/* A kind of application. `outer` branches go on from a prompt; each adds tokens of its own,
+ * generates, and so on for its rounds; each round then has `inner` branches, which add and
+ * generate once. */
+typedef struct program_task {
+    const char *name;
+    double published; /* SGLang's times vLLM's throughput (docs/lab/experiments.md); 0: none */
+    int32_t n_prompt; /* tokens, where they are drawn; of a text as many as it has */
+    int32_t outer;
+    int32_t n_added; /* likewise */
+    int32_t n_generated, rounds, inner;
+    double temperature;
+    /* Appends the text at a place; nothing: there is none. NO_MEMORY. */
+    quire_err (*text)(const task_texts *d, const task_place *at, strbuf *out);
+} program_task;
+
+enum { N_PROGRAM_TASKS = 9 };
+extern const program_task program_tasks[N_PROGRAM_TASKS];
+
+/* Writes the program of a task for an engine, whose tokenizer makes the ids of texts; d NULL:
+ * ids are drawn. Branches are about items whose texts begin with different tokens.
+ * UNSUPPORTED: texts, but no vocabulary; INVALID: too few items; NO_MEMORY. */
+quire_err program_task_write(const program_task *t, const task_texts *d, const quire_engine *e, strbuf *to,
+                             quire_error *err);
+
+#endif
