@@ -39,8 +39,9 @@ struct engine_team {
 
 /* ---- one engine's turn ---- */
 
-/* One step of e, if one can be planned. */
-static bool team_run_step(engine *e) {
+/* One step of e, if one can be planned, which is noted as its own. */
+static bool team_run_step(engine_team *t, engine *e) {
+    const int64_t began_ns = clock_ns();
     mem_guard_enter();
     const bool started = step_submit(e);
     if (started) {
@@ -50,6 +51,11 @@ static bool team_run_step(engine *e) {
     engine_audit(e);
 #endif
     mem_guard_leave();
+    if (started) {
+        e->turn.step_us = (double)(clock_ns() - began_ns) * 1e-3;
+        e->turn.served_us += e->turn.step_us;
+        t->most_us = e->turn.served_us > t->most_us ? e->turn.served_us : t->most_us;
+    }
     return started;
 }
 
@@ -207,26 +213,25 @@ static void team_pass_over(engine_team *t, double served_us) {
 static bool team_step(engine_team *t) {
     bool started = false;
     for (team_seat *s = team_next(t); s != NULL && !started; s = started ? s : team_next(t)) {
-        const int64_t began_ns = clock_ns();
+        const double served_us = s->e->turn.served_us; /* before the step */
         s->is_tried = true;
-        started = team_run_step(s->e);
+        started = team_run_step(t, s->e);
         if (started) {
-            team_pass_over(t, s->e->turn.served_us);
-            s->e->turn.step_us = (double)(clock_ns() - began_ns) * 1e-3;
-            s->e->turn.served_us += s->e->turn.step_us;
-            t->most_us = s->e->turn.served_us > t->most_us ? s->e->turn.served_us : t->most_us;
+            team_pass_over(t, served_us);
         }
     }
     return started;
 }
 
 /* What engines without work do when the wake was rung, and once when their work has ended:
- * they poll what runs outside of steps, such as pages on their way to tiers. */
+ * they poll what runs outside of steps, such as pages on their way to tiers. Work that has
+ * come meanwhile waits for its engine's turn. */
 static void team_poll_idle(engine_team *t, bool is_woken) {
     for (int32_t i = 0; i < ENGINE_TEAM_SEATS; i++) {
         team_seat *s = &t->seats[i];
-        if (s->e != NULL && !s->has_work && (is_woken || s->had_work) && !atomic_load(&s->e->paused)) {
-            (void)team_run_step(s->e);
+        if (s->e != NULL && !s->has_work && (is_woken || s->had_work) && !atomic_load(&s->e->paused) &&
+            !team_has_work(s->e)) {
+            (void)team_run_step(t, s->e);
         }
     }
 }
