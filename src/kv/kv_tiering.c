@@ -613,9 +613,8 @@ void kv_tiering_published(kv_tiering *t, const kv_seq *s) {
     }
 }
 
-/* Pages that are being read from the pool, or written to tiers, or read from these. */
-static int32_t n_pending(const kv_tiering *t) {
-    return t->n_moves + kv_tiers_n_pending(t->tiers);
+int32_t kv_tiering_n_pending(const kv_tiering *t) {
+    return t != NULL ? t->n_moves + kv_tiers_n_pending(t->tiers) : 0;
 }
 
 /* Takes the oldest queued page of tokens and writes it through. False: it was removed
@@ -645,7 +644,7 @@ static void kv_tiering_write_some(kv_tiering *t) {
     const write_queue *q = &t->to_write;
     int32_t n_written = 0;
     for (int32_t k = 0; k < LOOKS_A_STEP && n_written < WRITES_A_STEP && q->n > 0; k++) {
-        if (n_pending(t) >= WRITES_AT_ONCE || !kv_tiers_has_room(t->tiers)) {
+        if (kv_tiering_n_pending(t) >= WRITES_AT_ONCE || !kv_tiers_has_room(t->tiers)) {
             return; /* transfers, or promotions of sequences that wait, have the frames */
         }
         n_written += write_next(t);
@@ -743,7 +742,7 @@ static void kv_tiering_flush(kv_tiering *t) {
     int64_t end_us = clock_us() + FLUSH_US;
     while (kv_pool_counts(t->c->pool).n_cached > 0 && clock_us() < end_us) {
         (void)kv_index_evict(t->c->index, kv_pool_counts(t->c->pool).n_free + 1);
-        while (n_pending(t) >= FLUSH_PENDING && clock_us() < end_us) {
+        while (kv_tiering_n_pending(t) >= FLUSH_PENDING && clock_us() < end_us) {
             if (t->reader != NULL && t->n_moves == 0) {
                 wake_wait(t->reader, SHORT_WAIT_US);
             }

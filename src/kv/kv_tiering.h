@@ -66,6 +66,8 @@ bool kv_tiering_waits(kv_tiering *t, kv_seq *s, const int32_t *tokens, int32_t n
                       int64_t wait_us);
 /* Ends the wait of s; a later wait begins anew. */
 void kv_tiering_forget(kv_tiering *t, kv_seq *s);
+/* Pages that are being read from the pool, or written to tiers, or read from these. */
+int32_t kv_tiering_n_pending(const kv_tiering *t);
 void kv_tiering_stats(const kv_tiering *t, quire_tier_stats out[KV_N_TIERS]);
 /* kv_tiers_check. */
 quire_err kv_tiering_check(const kv_tiering *t, quire_error *err);
