@@ -49,6 +49,7 @@ static void run_way(const harness_options *o, attn_mods *mods, attn_mods *others
         runs[i + 1].mods = i % 2 == 0 ? others : NULL;
         runs[i + 1].namespace = i % 2 == 0 ? "theirs" : "nobody's";
     }
+    harness_hold(&h); /* all at once */
     for (int32_t i = n_strangers; i >= 0; i--) {
         harness_submit(&h, &runs[i]);
     }

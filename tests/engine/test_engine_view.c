@@ -19,17 +19,45 @@ static const quire_kv_view *look(engine_view *w, int32_t page, uint64_t after) {
     return v;
 }
 
+/* An engine that holds itself after N_STEPS steps, with a request in their middle. */
+enum { N_STEPS = 12 };
+static struct {
+    const backend_ops *own; /* what is wrapped */
+    backend_ops ops;
+    engine *e;
+    int32_t n; /* steps that are left */
+} held;
+
+static void hold_in_step(backend *b) {
+    held.own->step_wait(b);
+    if (held.e != NULL && --held.n == 0) {
+        atomic_store(&held.e->paused, true);
+    }
+}
+
+static const backend_ops *hold_wrap(const backend_ops *ops, const model_desc *d) {
+    (void)d;
+    held.own = ops;
+    held.ops = *ops;
+    held.ops.step_wait = hold_in_step;
+    return &held.ops;
+}
+
 TEST(a_look_shows_what_runs_and_what_it_left) {
     harness h = {0};
+    harness_options o = small_model;
     uint64_t seed = 11;
     int32_t prompt[40];
     engine_view *w;
-    harness_open(&small_model, &h);
+    o.wrap = hold_wrap;
+    harness_open(&o, &h);
     random_prompt(&seed, h.n_vocab, 40, prompt);
     assert_int_equal(engine_view_open(h.e, &w), QUIRE_OK);
     assert_null(engine_view_get(w));
     assert_int_equal(look(w, -1, 0)->n_free, 1024);
     harness_run r = {.prompt = prompt, .n_prompt = 40, .sampling = greedy(400)};
+    held.n = N_STEPS;
+    held.e = h.e;
     harness_submit(&h, &r);
     const quire_kv_view *v;
     do {
