@@ -29,7 +29,7 @@ struct quire_request {
     int32_t max_tokens, stop_at, n_prompt;
     int32_t text_bytes; /* of one token */
     int32_t burst;      /* tokens a tick */
-    int32_t rollback_at;
+    int32_t rollback_at, pause_at;
 };
 
 struct quire_stream {
@@ -83,9 +83,19 @@ void fake_close(quire_engine *e) {
 }
 
 static atomic_int n_beside;
+static atomic_llong n_opened;
+static atomic_bool are_resumed;
 
 int32_t fake_beside(void) {
     return atomic_load(&n_beside);
+}
+
+int64_t fake_opened(void) {
+    return atomic_load(&n_opened);
+}
+
+void fake_resume(void) {
+    atomic_store(&are_resumed, true);
 }
 
 quire_err quire_engine_open_beside(quire_engine *host, const quire_options *o, quire_engine **out,
@@ -111,6 +121,7 @@ quire_err quire_engine_open_beside(quire_engine *host, const quire_options *o, q
     }
     *out = fake_open(host->tick_us);
     fake_set_healthy(*out, strcmp(o->model, "sick") != 0);
+    atomic_fetch_add(&n_opened, 1);
     atomic_fetch_add(&n_beside, 1);
     return QUIRE_OK;
 }
@@ -343,6 +354,7 @@ quire_err quire_request_parse(const quire_engine *e, quire_endpoint endpoint, co
     r->burst = int_of(o, "burst", 1);
     r->text_bytes = int_of(o, "text_bytes", 0);
     r->rollback_at = int_of(o, "rollback_at", 0);
+    r->pause_at = int_of(o, "pause_at", 0);
     r->info = (quire_request_info){.endpoint = endpoint,
                                    .model = r->model[0] != '\0' ? r->model : NULL,
                                    .n_choices = 1,
@@ -409,10 +421,14 @@ quire_err quire_submit(quire_queue *q, quire_request *r, void *user, quire_strea
     return QUIRE_OK;
 }
 
-/* The first of s and those after it that has events to come: a stream may be kept after
+static bool is_paused(const quire_stream *s) {
+    return s->r->pause_at > 0 && s->produced == s->r->pause_at && !atomic_load(&are_resumed);
+}
+
+/* The first of s and those after it that has something to say: a stream may be kept after
  * its DONE. */
 static quire_stream *next_unfinished(quire_stream *s) {
-    while (s != NULL && s->phase == 4) {
+    while (s != NULL && (s->phase == 4 || is_paused(s))) {
         s = s->next;
     }
     return s;

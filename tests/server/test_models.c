@@ -154,8 +154,9 @@ TEST(a_model_in_use_does_not_leave) {
     stop_models(s);
     s = start_models(0, 0);
     fd = dial(s);
-    say(fd, post(COMPLETIONS, "{\"model\": \"a\", \"prompt\": \"x\", \"max_tokens\": 60, \"stream\": true}",
-                 CLOSE));
+    static const char pauses[] = "{\"model\": \"a\", \"prompt\": \"x\", \"max_tokens\": 60, \"pause_at\": 2, "
+                                 "\"stream\": true}";
+    say(fd, post(COMPLETIONS, pauses, CLOSE));
     hear(fd, "data: ");
     const char *full = complete(s, "big", 3, false); /* there is nothing idle */
     expect_in(full, "429 ");
@@ -163,6 +164,7 @@ TEST(a_model_in_use_does_not_leave) {
     expect_in(full, "there is no room for big");
     expect_in(command(s, "/models/unload", "a"), "\"success\":true");
     expect_in(command(s, "/models/unload", "b"), "400 ");
+    fake_resume();
     expect_in(hear(fd, NULL), "[DONE]");
     close(fd);
     await_beside(0);
@@ -213,7 +215,7 @@ TEST(models_are_the_operators_to_load) {
     site *s = start_models(0, 0);
     expect_in(ask(s, post("/models/load", "{\"model\": \"a\"}", CLOSE)), "403 ");
     expect_in(command(s, "/models/load", "a"), "\"success\":true");
-    await_beside(1);
+    await_part(s, "/v1/models/a", "{\"value\":\"loaded\"}");
     expect_in(command(s, "/models/load", "a"), "400 ");
     expect_in(command(s, "/models/load", "nobody"), "404 ");
     expect_in(command(s, "/models/load", "fake"), "stays loaded");
@@ -357,8 +359,8 @@ TEST(a_sleep_of_level_2_unloads_the_other_models) {
     expect_in(sleep_command(s, "/sleep?level=2"), "200 OK");
     assert_int_equal(fake_beside(), 0); /* they are gone as the answer comes */
     expect_in(sleep_command(s, "/wake_up"), "200 OK");
-    await_beside(1); /* the pinned one */
-    expect_in(get(s, "/v1/models/a"), "{\"value\":\"loaded\"}");
+    await_part(s, "/v1/models/a", "{\"value\":\"loaded\"}"); /* the pinned one */
+    assert_int_equal(fake_beside(), 1);
     stop_models(s);
     s = start_list(with_endless, 2, 0, 0);
     int fd = begin_with(s, COMPLETIONS, "{\"model\": \"endless\", \"prompt\": \"x\"}");
@@ -392,13 +394,17 @@ TEST(a_sleep_ends_running_requests_or_waits_for_them) {
 
 TEST(a_client_that_leaves_while_its_model_loads_leaves_nothing) {
     site *s = start_models(0, 20000);
+    const int64_t before = fake_opened();
     for (int i = 0; i < 3; i++) {
         int fd = dial(s);
         say(fd, post(COMPLETIONS, "{\"model\": \"slow\", \"prompt\": \"x\"}", CLOSE));
         pause_us(20000);
         close(fd);
     }
-    await_beside(1);
+    for (int64_t end = clock_us() + PATIENCE_US; fake_opened() == before;) { /* it soon leaves again */
+        assert_true(clock_us() < end);
+        pause_us(1000);
+    }
     await_beside(0);
     int fd = dial(s);
     say(fd, post(COMPLETIONS, "{\"model\": \"slow\", \"prompt\": \"x\"}", CLOSE));
