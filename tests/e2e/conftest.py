@@ -19,7 +19,7 @@ import chromium
 QUIRE = os.environ.get("QUIRE_BIN", "build/quire")
 SHARED = pathlib.Path(os.environ.get("QUIRE_SHARED", "../shared"))
 KEY = "k-test"
-START_SECONDS = 60
+START_SECONDS = 300  # only what never starts takes so long
 os.environ["XDG_CACHE_HOME"] = tempfile.mkdtemp(prefix="quire-e2e-cache-")  # the packed forms that programs keep: not among the user's
 
 
@@ -42,7 +42,8 @@ class Server:
         self.said = []
         self.address = ("127.0.0.1", port) if not waits else None
         self.ready = threading.Event()
-        threading.Thread(target=self._listen, daemon=True).start()
+        self.listener = threading.Thread(target=self._listen, daemon=True)
+        self.listener.start()
         if not waits:
             return
         if not self.ready.wait(START_SECONDS) or self.address is None:
@@ -63,13 +64,14 @@ class Server:
         return "http://%s:%d" % self.address
 
     def stop(self, seconds=30):
-        """Ends it as an operator would; the exit status."""
+        """Ends it as an operator would; the exit status. All that it said is in `said` then."""
         if self.process.poll() is None:
             self.process.terminate()
         try:
             return self.process.wait(seconds)
         finally:
             self.process.kill()
+            self.listener.join(seconds)
 
     def ask(self, method, path, body=None, raw=None, headers=None, key=KEY, timeout=120):
         """(status, headers in lower case, text) of one request on a connection of its own."""

@@ -25,7 +25,8 @@ class Fault:
 
     status N: that answer, with `headers`          cut N: the body ends after N bytes           drip N: N bytes, then one each half second
     ignore_range: all is sent from the start       wrong_range: another part is sent            other: other content of the same length
-    etag: the hub names another hash               long N: N bytes more than there are          wait S: the answer comes after S seconds"""
+    etag: the hub names another hash               long N: N bytes more than there are          wait S: the answer comes after S seconds
+    meet: the answer comes when as many as `meeting` says have been asked for"""
     kind: str
     n: int = 0
     headers: dict = dataclasses.field(default_factory=dict)
@@ -60,6 +61,9 @@ class Hub:
         self.listing_faults = []    # of the list of files, in order
         self.change_listing = None  # a function of it
         self.pace = 0               # seconds between pieces of 64 KB
+        self.gate = threading.Event()  # what comes after a file's first 64 KB comes once it is set
+        self.gate.set()
+        self.meeting = None         # a barrier
         self.lock = threading.Lock()
         self.hub = self._start("hub", certificate)
         self.storage = self._start("storage", certificate)
@@ -93,6 +97,7 @@ class Hub:
             return sum(path in p and m == method and (server is None or s == server) for s, m, p, _ in self.requests)
 
     def close(self):
+        self.gate.set()
         for s in (self.hub, self.storage):
             s.shutdown()
             s.server_close()
@@ -207,6 +212,8 @@ class Handler(http.server.BaseHTTPRequestHandler):
             said = {**said, "Content-Range": f"bytes {first}-{len(data) - 1}/{len(data)}"}
         if fault.kind == "wait":
             time.sleep(fault.n)
+        if fault.kind == "meet":
+            self.stand_in.meeting.wait()
         body = memoryview(data)[first:]
         self.send_response(status)
         for name, value in {**said, "Content-Length": str(len(body))}.items():
@@ -224,6 +231,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
         step = 1 << 16
         for i in range(0, len(body), step):
             self.wfile.write(body[i:i + step])
+            self.stand_in.gate.wait()
             if self.stand_in.pace:
                 time.sleep(self.stand_in.pace)
         return None

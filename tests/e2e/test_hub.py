@@ -8,6 +8,7 @@ import re
 import signal
 import ssl
 import subprocess
+import threading
 import time
 
 import pytest
@@ -38,7 +39,7 @@ class Machine:
     def __init__(self, hub, home):
         self.cache = home / "hub"
         self.environment = {k: v for k, v in os.environ.items() if not k.startswith(("HF_", "QUIRE_"))}
-        self.environment |= {"HF_HOME": str(home), "HF_ENDPOINT": hub.url, "HF_HUB_DOWNLOAD_TIMEOUT": "1", "no_proxy": "*", "QUIRE_PORT": "0", "XDG_CACHE_HOME": str(home / "cache")}
+        self.environment |= {"HF_HOME": str(home), "HF_ENDPOINT": hub.url, "HF_HUB_DOWNLOAD_TIMEOUT": "60", "no_proxy": "*", "QUIRE_PORT": "0", "XDG_CACHE_HOME": str(home / "cache")}
 
     def command(self, *arguments, **variables):
         return dict(args=[QUIRE, *map(str, arguments)], env={**self.environment, **variables}, stdin=subprocess.DEVNULL)
@@ -381,10 +382,9 @@ def test_a_slow_trickle_is_given_up_and_resumed(hub, machine):
     data = large(100000)
     hub.add("org/m", {"m.gguf": data})
     hub.faults["m.gguf"] = [Fault("drip", 50000), Fault("wait", 3)]
-    begin = time.monotonic()
-    assert machine.pull("org/m").read_bytes() == data
-    assert time.monotonic() - begin < 60
-    assert [h.get("range") is None for s, _, _, h in hub.requests if s == "storage"] == [True, False, False]
+    assert machine.pull("org/m", HF_HUB_DOWNLOAD_TIMEOUT="1").read_bytes() == data  # which would take hours
+    first, *others = [h.get("range") is None for s, _, _, h in hub.requests if s == "storage"]
+    assert first and len(others) >= 2 and not any(others)  # more where the machine is busy
 
 
 def test_errors_of_the_server_are_tried_again_but_not_for_ever(hub, machine):
@@ -508,11 +508,10 @@ def test_two_pulls_at_once_fetch_each_file_once(hub, machine):
 def test_files_are_fetched_at_the_same_time(hub, machine):
     names = [f"m-Q8_0-{i:05d}-of-00004.gguf" for i in range(1, 5)]
     hub.add("org/m", {n: large(1000, i) for i, n in enumerate(names)})
-    hub.faults = {n: [Fault("wait", 0.8)] for n in names}
-    begin = time.monotonic()
+    hub.faults = {n: [Fault("meet")] for n in names}
+    hub.meeting = threading.Barrier(4, timeout=60)  # none comes before all are asked for
     machine.pull("org/m")
-    in_turn = 4 * 0.8
-    assert time.monotonic() - begin < in_turn
+    assert not hub.meeting.broken
 
 
 def test_a_killed_pull_leaves_what_the_next_one_completes(hub, machine):
@@ -752,12 +751,13 @@ def test_list_and_rm(hub, machine):
 
 
 def test_what_is_being_pulled_is_not_removed(hub, machine):
-    hub.pace = 0.05
+    hub.gate.clear()
     hub.add("org/m", {"m.gguf": large(2 << 20)})
-    p = machine.start("pull", "org/m")
+    p = machine.start("pull", "org/m", HF_HUB_DOWNLOAD_TIMEOUT="3600")
     while hub.count("m.gguf", server="storage") == 0:
         time.sleep(0.02)
     machine.refused("org/m", "pulling it", command="rm")
+    hub.gate.set()
     out, err = p.communicate(timeout=60)
     assert p.returncode == 0, err
     assert machine.run("rm", "org/m").returncode == 0

@@ -119,12 +119,13 @@ def test_a_stream_has_the_id_too_and_so_has_a_request_that_is_not_understood(log
 def test_a_client_that_leaves_is_logged_as_abort(logged):
     before = len([line for line in json_lines(logged) if line.get("finish_reason") == "abort"])
     for stream in (True, False):
+        wait_for(lambda: logged.metric("vllm:num_requests_running") == 0)
         connection = start_stream(logged, stream, 2000)
         connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))  # leaves with a reset, which is seen at once
         if stream:
             connection.recv(1)
         else:
-            time.sleep(0.02)
+            wait_for(lambda: logged.metric("vllm:num_requests_running") > 0)
         connection.close()
     lines = wait_for(lambda: (all_ := [line for line in json_lines(logged) if line.get("finish_reason") == "abort"])[before + 1:] and all_)
     assert sorted(line["status"] for line in lines[before:]) == [200, 499]
@@ -138,7 +139,6 @@ def test_levels_and_flags_choose_the_lines(quire):
         s.ask("GET", "/health")
         s.ask("GET", "/v1/models")
         assert s.stop() == 0
-        time.sleep(0.2)
         lines = [line for line in s.said if " quire: request " in line]
         assert {re.search(r"endpoint=(\S+)", line)[1] for line in lines} == endpoints
         assert all(re.match(TIME + " (info|warning|error|debug) quire: ", line) for line in s.said), s.said
@@ -147,8 +147,8 @@ def test_levels_and_flags_choose_the_lines(quire):
 
 
 def test_a_drain_says_when_it_begins_who_is_left_and_when_it_ends(quire):
-    s = Server("builtin")
-    connection = start_stream(s, True, 400)
+    s = Server("builtin", "--drain-s", "300")
+    connection = start_stream(s, True, 1900)
     connection.recv(1)
     s.process.send_signal(signal.SIGTERM)
     while connection.recv(65536):

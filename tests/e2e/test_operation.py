@@ -58,14 +58,13 @@ def test_drain_s_is_how_long_a_stop_waits(quire):
     for stream in streams:
         stream.recv(1)
     s.process.send_signal(signal.SIGTERM)
-    from_ = time.monotonic()
     answers = [b"".join(iter(lambda: stream.recv(65536), b"")) for stream in streams]
     assert s.process.wait(30) == 0
     wait_for(lambda: "stopped" in s.said[-1])
     said = "".join(s.said)
     assert "which have 0.3 s" in said
     if "requests cancelled: 0" not in said and "draining is over" in said:
-        assert any(b"shutting down" in answer for answer in answers) and time.monotonic() - from_ < 10
+        assert any(b"shutting down" in answer for answer in answers)
     else:
         pytest.skip("they had their answers within 0.3 s")
 
@@ -75,8 +74,8 @@ def test_probes_are_answered_while_the_model_is_fetched(quire, tmp_path):
     try:
         machine = Machine(stand_in, tmp_path)
         stand_in.add("org/slow", {"m.gguf": GGUF})
-        stand_in.faults["m.gguf"] = [hub.Fault("drip", len(GGUF) - 3)]  # a second and a half
-        s = Server("org/slow", environment=machine.environment | {"HF_HUB_DOWNLOAD_TIMEOUT": "30"}, port=free_port(), waits=False)
+        stand_in.gate.clear()
+        s = Server("org/slow", environment=machine.environment | {"HF_HUB_DOWNLOAD_TIMEOUT": "3600"}, port=free_port(), waits=False)
         seen = []
 
         def is_ready():
@@ -84,6 +83,7 @@ def test_probes_are_answered_while_the_model_is_fetched(quire, tmp_path):
                 seen.append(s.ask("GET", "/ready"))
             except OSError:
                 return False
+            stand_in.gate.set()
             return seen[-1][0] == 200
 
         wait_for(is_ready)
@@ -96,19 +96,31 @@ def test_probes_are_answered_while_the_model_is_fetched(quire, tmp_path):
 
 
 def test_drain_delay_s_is_how_long_a_server_serves_that_is_not_ready_any_more(quire):
-    s = Server("builtin", "--drain-delay-s", "1.5")
-    kept = http.client.HTTPConnection(*s.address, timeout=30)
-    from_ = time.monotonic()
-    assert s.ask("GET", "/ready")[0] == 200
-    s.process.send_signal(signal.SIGTERM)
-    wait_for(lambda: s.ask("GET", "/ready")[0] == 503)
-    assert "the server is shutting down" in s.ask("GET", "/ready")[2] and s.ask("GET", "/health")[0] == 200
-    kept.request("POST", "/v1/completions", json.dumps({"prompt": "a", "max_tokens": 2}), {"content-type": "application/json"})
-    answer = kept.getresponse()
-    assert answer.status == 200 and answer.getheader("connection") == "keep-alive" and answer.read()
-    assert s.process.wait(30) == 0 and time.monotonic() - from_ > 1.4
+    def ask_meanwhile(s):
+        wait_for(lambda: s.ask("GET", "/ready")[0] == 503)
+        unready, healthy = s.ask("GET", "/ready")[2], s.ask("GET", "/health")[0]
+        kept = http.client.HTTPConnection(*s.address, timeout=30)
+        kept.request("POST", "/v1/completions", json.dumps({"prompt": "a", "max_tokens": 2}), {"content-type": "application/json"})
+        answer = kept.getresponse()
+        return "the server is shutting down" in unready, healthy, answer.status, answer.getheader("connection"), bool(answer.read())
+
+    for delay in (1.5, 15, 150):  # a longer one where the machine was too busy for all of that
+        s = Server("builtin", "--drain-delay-s", str(delay))
+        assert s.ask("GET", "/ready")[0] == 200
+        from_ = time.monotonic()
+        s.process.send_signal(signal.SIGTERM)
+        try:
+            answers = ask_meanwhile(s)
+        except (AssertionError, OSError, http.client.HTTPException) as e:
+            answers = e
+        if time.monotonic() - from_ < delay:
+            break
+        s.stop()
+    assert answers == (True, 200, 200, "keep-alive", True)
+    assert s.process.wait(300) == 0 and time.monotonic() - from_ >= delay
+    s.stop()
     said = "".join(s.said)
-    assert said.index("/ready says 503; draining begins in 1.5 s") < said.index("endpoint=/v1/completions") < said.index("draining: no new")
+    assert said.index(f"/ready says 503; draining begins in {delay} s") < said.index("endpoint=/v1/completions") < said.index("draining: no new")
 
 
 @pytest.mark.parametrize("first, second", [(signal.SIGTERM, signal.SIGTERM), (signal.SIGTERM, signal.SIGINT), (signal.SIGINT, None)])

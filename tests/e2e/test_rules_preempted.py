@@ -97,7 +97,8 @@ def test_answers_under_rules_are_those_of_a_roomy_server(expected, speculation):
         for kind in KINDS:
             assert got[kind] == expected[kind], kind
     preemptions.append(server.metric(r'vllm:num_preemptions_total\{[^}]*\}'))
-    assert server.metric("vllm:num_requests_running") == 0
+    while server.metric("vllm:num_requests_running") > 0:  # of those that have gone
+        time.sleep(0.01)
     assert server.stop() == 0
 
 

@@ -15,17 +15,24 @@ from conftest import KEY, QUIRE, Server
 
 STORY = ("The prince had been walking up and down the drawing room for a long time. "
          "He stopped before the window and looked at the snow, and the old count came to him. ") * 8
-FLAGS = ["--api-key", KEY, "--kv-pages", "48", "--max-model-len", "700", "--kv-tier-wait", "5"]
+FLAGS = ["--api-key", KEY, "--kv-pages", "48", "--max-model-len", "700", "--kv-tier-wait", "60"]
 
 
-def complete(server, prompt, **fields):
+def body_of(prompt, **fields):
+    return {"model": "builtin", "prompt": prompt, "max_tokens": 20, "temperature": 0.8, "seed": 5, "logprobs": 2, **fields}
+
+
+def read(text):
     """The answer with its log-probabilities, and how many of how many prompt tokens were not computed."""
-    body = {"model": "builtin", "prompt": prompt, "max_tokens": 20, "temperature": 0.8, "seed": 5, "logprobs": 2, **fields}
-    status, _, text = server.ask("POST", "/v1/completions", body)
-    assert status == 200, text
     answer = json.loads(text)
     choice, usage = answer["choices"][0], answer["usage"]
     return (choice["text"], choice["logprobs"]), usage["prompt_tokens_details"]["cached_tokens"], usage["prompt_tokens"]
+
+
+def complete(server, prompt, **fields):
+    status, _, text = server.ask("POST", "/v1/completions", body_of(prompt, **fields))
+    assert status == 200, text
+    return read(text)
 
 
 def whole_pages(n):
@@ -82,10 +89,11 @@ def test_host_memory_gives_back_what_left_the_pool(quire, expected):
 
 def test_a_file_serves_warm_prefixes_after_kill_9(quire, expected, tmp_path):
     flags = [*FLAGS, "--kv-tier-file", str(tmp_path / "tier"), "--kv-tier-file-bytes", "256M"]
-    server = Server("builtin", *flags)
+    server = Server("builtin", *flags, "--kv-tier-host-bytes", "256M")  # which has at once what the file gets later, in any order
     assert complete(server, STORY) == (expected[0], 0, expected[1])
     push_out(server)
-    written(server, expected[1] // 16)
+    assert tier(server, "puts_total", "host") >= expected[1] // 16
+    written(server, tier(server, "puts_total", "host"))
     kill(server)
     for _ in range(2):
         server = Server("builtin", *flags)
@@ -115,7 +123,6 @@ def test_written_through_a_file_is_warm_after_kill_9_though_nothing_was_evicted(
         assert complete(server, STORY) == (expected[0], 0, expected[1])
         if found:
             written(server, (expected[1] + 20 - 1) // 16)  # what was generated too
-        time.sleep(0.2)
         assert found == (tier(server, "puts_total", "file") > 0)
         kill(server)
         server = Server("builtin", *flags)
@@ -209,9 +216,9 @@ def test_preempted_requests_answer_as_those_that_ran_alone(crowd, mode):
     """More requests than the pool holds: some are preempted, kept in host memory and brought back, or computed again."""
     prompts, expected = crowd
     server = Server("builtin", *FLAGS, "--swap-space", "0.1", "--preemption-mode", mode)
-    with concurrent.futures.ThreadPoolExecutor(len(prompts)) as pool:
-        answers = list(pool.map(lambda p: complete(server, p, max_tokens=150, ignore_eos=True)[0], prompts))
-    assert answers == expected
+    answers = server.post_together("/v1/completions", [body_of(p, max_tokens=150, ignore_eos=True) for p in prompts])
+    assert [status for status, _ in answers] == [200] * len(prompts)
+    assert [read(text)[0] for _, text in answers] == expected
     preemptions = server.metric(r"vllm:num_preemptions_total\{[^}]*\}")
     out, back = server.metric("quire_swapped_out_total"), server.metric("quire_swapped_in_total")
     assert preemptions > 0
