@@ -10,7 +10,7 @@
 #include "json/json.h"
 
 #define MAX_RESPONSE ((size_t)64 << 20)
-#define MAX_SENT     3   /* how often a job is sent at most */
+#define MAX_SENT     3   /* most times that a job is sent */
 #define STALL_S      600 /* a model may compute for that long before its first byte */
 #define MAX_WAIT_S   60
 
@@ -18,15 +18,15 @@ typedef struct api_thread {
     api_client *client;
     pthread_t thread;
     hub_http *http;
-    api_job *job;     /* that it runs, under the lock */
+    api_job *job;     /* the job that it runs, under the lock */
     atomic_bool stop; /* ends that job */
 } api_thread;
 
 struct api_client {
     api_client_options o;
-    size_t n_url; /* without slashes at its end */
+    size_t n_url; /* without trailing slashes */
     pthread_mutex_t lock;
-    pthread_cond_t work; /* jobs wait, or one is dropped, or the client closes */
+    pthread_cond_t work; /* signalled when a job waits or is dropped, or the client closes */
     wake ended;
     api_job *waiting, **waiting_last, *over, **over_last;
     int32_t n_idle;
@@ -76,7 +76,7 @@ static quire_err api_on_body(void *user, const void *p, size_t n) {
     return n > MAX_RESPONSE - j->response.n ? QUIRE_TOO_LARGE : strbuf_add(&j->response, p, n);
 }
 
-/* What an API's error says: its body's error.message, or the whole of a short one. */
+/* The message of an API's error: error.message of its body, or all of a short body. */
 static quire_err api_read_error(const api_job *j, const char *url, int32_t status, quire_error *err) {
     str text = {j->response.n > 0 ? j->response.p : "", j->response.n};
     json_value *body = json_document(text);
@@ -96,7 +96,7 @@ static quire_err api_read_error(const api_job *j, const char *url, int32_t statu
     return code;
 }
 
-/* Waits before the job is sent again; false: it is given up. */
+/* Waits before the job is sent again. False: it was given up. */
 static bool api_pause(api_thread *t, int32_t seconds) {
     api_client *c = t->client;
     struct timespec until;
@@ -261,12 +261,12 @@ quire_err api_client_send(api_client *c, api_job *j, quire_error *err) {
     }
     pthread_mutex_lock(&c->lock);
     api_jobs_add(&c->waiting_last, j);
-    pthread_cond_broadcast(&c->work); /* one that pauses may wait, too */
+    pthread_cond_broadcast(&c->work); /* a thread that pauses waits too */
     pthread_mutex_unlock(&c->lock);
     return QUIRE_OK;
 }
 
-/* Removes a job from a list, where it is there. */
+/* Removes a job from a list, if it is there. */
 static bool api_jobs_remove(api_job **first, api_job ***last, const api_job *j) {
     api_job **at = first;
     while (*at != NULL && *at != j) {
@@ -283,8 +283,7 @@ static bool api_jobs_remove(api_job **first, api_job ***last, const api_job *j) 
 void api_client_drop(api_client *c, api_job *j) {
     pthread_mutex_lock(&c->lock);
     bool runs = false;
-    (void)(api_jobs_remove(&c->waiting, &c->waiting_last, j) ||
-           api_jobs_remove(&c->over, &c->over_last, j));
+    (void)(api_jobs_remove(&c->waiting, &c->waiting_last, j) || api_jobs_remove(&c->over, &c->over_last, j));
     for (int32_t i = 0; i < c->n_threads; i++) {
         if (c->threads[i].job == j) {
             runs = true;

@@ -1,6 +1,6 @@
-/* Requests to an OpenAI-compatible API, several at once: each thread has one exchange at a
- * time over a connection of its own. What failed in a way that may pass is sent again a
- * few times, after as long as the API says.
+/* Requests to an OpenAI-compatible API, several at once: each thread has one exchange at
+ * a time over a connection of its own. Failures that may pass are retried a few times,
+ * after the delay that the API names.
  *
  *   api_client_send -> (a thread posts it) -> api_client_take -> api_job_free
  *
@@ -14,17 +14,17 @@
 #include "base/err.h"
 #include "base/str.h"
 
-#define API_MAX_AT_ONCE 32 /* requests on their way; others wait */
+#define API_MAX_AT_ONCE 32 /* requests under way at once; others wait */
 
 typedef struct api_client api_client;
 
 typedef struct api_client_options {
-    const char *url;     /* "https://api.example.com/v1": paths go after it */
+    const char *url;     /* "https://api.example.com/v1", to which paths are appended */
     const char *key;     /* sent as a bearer token; NULL: none is */
-    const char *ca_file; /* NULL: the system's certificates */
+    const char *ca_file; /* file of certificates; NULL: the system's */
 } api_client_options;
 
-/* A request. Until it is taken its members are the client's. */
+/* A request. From api_client_send to api_client_take its members belong to the client. */
 typedef struct api_job {
     struct api_job *next;
     void *user;
@@ -39,17 +39,17 @@ typedef struct api_job {
 /* Opens a client; the options' texts are borrowed until the close. INVALID: not an
  * address. */
 quire_err api_client_open(const api_client_options *o, api_client **out, quire_error *err);
-/* Gives up what is on its way. */
+/* Cancels what is under way. */
 void api_client_close(api_client *c);
-/* Makes a job, whose body is written next; NULL: out of memory. */
+/* Makes a job, whose body the caller then writes; NULL: out of memory. */
 api_job *api_job_new(const char *path, void *user);
 void api_job_free(api_job *j);
-/* Sends a job, which is the client's until it is taken or dropped; after a failure it is the
- * caller's still. UNSUPPORTED: there is no libcurl; NO_MEMORY. */
+/* Sends a job, which belongs to the client until it is taken or dropped; on failure
+ * the caller keeps it. UNSUPPORTED: there is no libcurl; NO_MEMORY. */
 quire_err api_client_send(api_client *c, api_job *j, quire_error *err);
-/* Gives up a job that was not taken, sent or not, and frees it. */
+/* Cancels and frees a job that was not taken, sent or not. */
 void api_client_drop(api_client *c, api_job *j);
-/* The next job that has ended; the caller frees it. NULL: none has. */
+/* Takes the next job that has ended, which the caller frees. NULL: none has. */
 api_job *api_client_take(api_client *c);
 /* Readable when a job has ended. */
 int api_client_fd(const api_client *c);

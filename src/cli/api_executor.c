@@ -13,21 +13,22 @@
 struct api_executor {
     api_client *client;
     api_executor_options o;
-    char *model;                   /* that is sent; NULL: not known yet */
+    char *model;                   /* name sent with requests; NULL: not known yet */
     struct api_call *first, *last; /* all calls under way, in order */
-    struct api_call *over;         /* that ended without a request */
-    api_job *models;               /* asks which models there are; NULL: not under way */
+    struct api_call *over;         /* calls that ended without a request */
+    api_job *models;               /* asks for the list of models; NULL: not under way */
     api_counts counts;
     bool guesses; /* the API gives the tokens of its texts */
 };
 
-/* What the executor has of a state: text past its last gen's end that was generated. */
+/* What the executor keeps for a state: text that was generated past its last gen's
+ * end. */
 typedef struct api_state {
     api_text *guess;       /* NULL: none */
-    size_t at;             /* where it goes on */
-    size_t n_parts;        /* of the state when it was made, with the gen's value */
+    size_t at;             /* where the unused text begins */
+    size_t n_parts;        /* parts of the state when it was made, the gen's value included */
     int64_t prompt_tokens; /* of the call that made it */
-    char *sampling;        /* the fields that it was made with */
+    char *sampling;        /* the sampling fields with which it was generated */
 } api_state;
 
 typedef struct api_call {
@@ -36,11 +37,11 @@ typedef struct api_call {
     struct api_call *next, *previous;
     struct api_call *next_over;
     api_job *job;
-    json_value *fields; /* the program's and the gen's */
-    strbuf sampling;    /* these without those that end a gen, written */
+    json_value *fields; /* of the program and the gen */
+    strbuf sampling;    /* the fields as JSON, without those that end a gen */
     api_rule rule;
     bool goes_past; /* the job asks for more than the gen */
-    bool is_again;  /* that did not tell where the gen ends: it is asked for itself */
+    bool is_again;  /* going past did not show where the gen ends, so it is sent again alone */
     quire_error error;
     quire_err status;
 } api_call;
@@ -60,7 +61,7 @@ static void api_write_members(json_out *o, const json_value *fields, const json_
     }
 }
 
-/* Reads the fields of a gen: its own, and those of the program that it does not set. */
+/* Reads the fields of a gen: its own, and the program's as defaults. */
 static quire_err api_read_fields(api_call *k, quire_error *err) {
     const program_steps *p = &k->c->state->root->program;
     const step *st = k->c->step;
@@ -83,8 +84,8 @@ static quire_err api_read_fields(api_call *k, quire_error *err) {
     return sampling.err == QUIRE_OK ? QUIRE_OK : err_set(err, sampling.err, -1, "out of memory for fields");
 }
 
-/* Whether text past the gen's end is what a gen with the same fields would give there:
- * nothing in them counts or forbids tokens from the gen's beginning on. */
+/* Whether text past the gen's end is what another gen with these fields would generate
+ * there: none of them depends on where a gen begins. */
 static bool api_fields_allow_guess(const api_call *k) {
     static const char *const known[] = {"max_tokens", "stop",  "temperature", "top_p",
                                         "top_k",      "min_p", "seed"};
@@ -194,7 +195,7 @@ static quire_err api_write_messages(json_out *o, const quire_state *s, bool *goe
     return e;
 }
 
-/* Writes what comes before the model: the prompt, or the messages with what the template
+/* Writes the members before `model`: the prompt, or messages and what their template
  * sees. */
 static quire_err api_write_prompt(json_out *o, const quire_state *s, quire_error *err) {
     const program_steps *p = &s->root->program;
@@ -219,9 +220,8 @@ static quire_err api_write_prompt(json_out *o, const quire_state *s, quire_error
 
 /* ---- what follows a gen ---- */
 
-/* How many tokens past the gen's own are worth asking for: those of the constant texts and
- * the gens that follow in its list of steps, each text counted as its bytes; 0: none
- * follows. */
+/* Bound of the tokens to request past the gen's end: those of the constant texts (a
+ * token a byte) and gens that follow in its list; 0: nothing follows. */
 static int64_t api_count_more(const api_call *k) {
     const quire_state *s = k->c->state;
     const program_frame *f = &s->frames[s->n_frames - 1];
@@ -308,7 +308,8 @@ static quire_err api_make_outputs(program_call *c, size_t n, quire_error *err) {
     return mem_check_for(c->outputs, "outputs", err);
 }
 
-/* The gen's first output is that cut of a text, of which the rest is kept as a guess. */
+/* Sets the gen's first output to the text up to the cut, and keeps the rest as a
+ * guess. */
 static quire_err api_take_cut(api_call *k, api_text *t, size_t from, const api_cut *cut,
                               int64_t prompt_tokens, quire_error *err) {
     program_call *c = k->c;
@@ -332,7 +333,7 @@ static quire_err api_take_cut(api_call *k, api_text *t, size_t from, const api_c
     return QUIRE_OK;
 }
 
-/* Answers a gen with what came past an earlier one's end. False: it has to be asked. */
+/* Answers a gen from text generated past an earlier gen's end. False: it must be sent. */
 static bool api_take_guess(api_call *k) {
     program_call *c = k->c;
     api_state *s = c->state->of_executor;
@@ -426,7 +427,7 @@ static quire_err api_gen_begin(api_call *k, quire_error *err) {
 
 /* ---- select ---- */
 
-/* Sends every choice after the state's text and, where the method wants it, alone. */
+/* Sends every choice after the state's text and, if the method needs it, alone. */
 static quire_err api_select_begin(api_call *k, quire_error *err) {
     const program_call *c = k->c;
     const quire_state *s = c->state;
@@ -466,8 +467,8 @@ static int64_t api_count_chars(const char *p, size_t n) {
     return chars;
 }
 
-/* The log-probabilities of a choice's tokens: those that end past the first n_before
- * characters, up to n_all. *out: [*n] mem_new'd. */
+/* Reads the log-probabilities of a choice's tokens: those that end after the first
+ * n_before characters, up to n_all. *out: [*n] mem_new'd. */
 static quire_err api_read_scores(const json_value *choice, int64_t n_before, int64_t n_all, double **out,
                                  size_t *n) {
     const json_value *l = json_get(choice, "logprobs"), *offsets = json_get(l, "text_offset"),
@@ -482,7 +483,7 @@ static quire_err api_read_scores(const json_value *choice, int64_t n_before, int
         int64_t at = json_int64(json_at(offsets, i)),
                 end = i + 1 < n_tokens ? json_int64(json_at(offsets, i + 1)) : n_all;
         if (end > n_before && at < n_all) {
-            (*out)[(*n)++] = json_double(json_at(values, i)); /* the first of a text has none: 0 */
+            (*out)[(*n)++] = json_double(json_at(values, i)); /* a text's first token has none */
         }
     }
     return *n > 0 ? QUIRE_OK : QUIRE_UNSUPPORTED;
@@ -498,7 +499,8 @@ static const json_value *api_choice_at(const json_value *response, size_t index)
     return NULL;
 }
 
-/* Reads what the choices' tokens have into choices; scores: [2 * n_choices] their memory. */
+/* Reads the choices' log-probabilities into choices; scores: [2 * n_choices], their
+ * memory. */
 static quire_err api_score_choices(const api_call *k, const json_value *response, int64_t n_before,
                                    select_choice *choices, double **scores, quire_error *err) {
     const program_call *c = k->c;
@@ -557,7 +559,7 @@ static quire_finish api_finish_of(const json_value *choice) {
     return str_is(json_get_str(choice, "finish_reason"), "length") ? QUIRE_FINISH_LENGTH : QUIRE_FINISH_STOP;
 }
 
-/* The outputs as they are: the API has ended them. */
+/* Takes the outputs as the API ended them. */
 static quire_err api_take_outputs(api_call *k, const json_value *response, quire_error *err) {
     program_call *c = k->c;
     size_t n = json_length(json_get(response, "choices"));
@@ -579,8 +581,8 @@ static quire_err api_take_outputs(api_call *k, const json_value *response, quire
     return n > 0 ? QUIRE_OK : err_set(err, QUIRE_IO, -1, "the API's response has no choices");
 }
 
-/* What came for a gen that was asked to go past its end. k->is_again: that does not tell
- * where the gen ends, since the API gives no tokens, or fewer than were asked for. */
+/* Takes the response to a gen that was to go past its end. k->is_again: it does not
+ * show where the gen ends, since the API gives no tokens, or too few. */
 static quire_err api_take_past(api_call *k, const json_value *response, int64_t n_completion,
                                quire_error *err) {
     api_text *t;
@@ -598,13 +600,13 @@ static quire_err api_take_past(api_call *k, const json_value *response, int64_t 
     return e;
 }
 
-/* A count of tokens that the API gives; 0: it is none. */
+/* A count of tokens from the API; 0 if it is no valid count. */
 static int64_t api_count_of(const json_value *usage, const char *name) {
     int64_t n = json_int64(json_get(usage, name));
     return n >= 0 && n <= INT32_MAX ? n : 0;
 }
 
-/* Takes a response. k->job: the gen was sent once more. */
+/* Takes a response. k->job afterwards: the gen was sent again. */
 static quire_err api_take_response(api_call *k, const json_value *response, quire_error *err) {
     const json_value *usage = json_get(response, "usage");
     program_call *c = k->c;
@@ -654,7 +656,7 @@ static void api_take_job(api_executor *x, api_job *j) {
     program_call_end(c, e != QUIRE_OK ? &why : NULL);
 }
 
-/* Calls that waited for the model's name are sent. */
+/* Sends the calls that waited for the model's name. */
 static void api_begin_waiting(api_executor *x);
 
 static void api_take_models(api_executor *x, api_job *j) {
@@ -681,7 +683,7 @@ static void api_take_models(api_executor *x, api_job *j) {
     api_begin_waiting(x);
 }
 
-/* Begins a call that knows its model, or lets it wait. */
+/* Begins a call, or lets it wait until the model's name is known. */
 static quire_err api_call_begin(api_call *k, quire_error *err) {
     if (k->x->model == NULL && k->c->state->root->program.model == NULL) {
         return k->x->models != NULL ? QUIRE_OK : api_send_models(k->x, err);

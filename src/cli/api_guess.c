@@ -26,7 +26,7 @@ static quire_err api_text_add_end(api_text *t, size_t end) {
     return QUIRE_OK;
 }
 
-/* Where token i begins, in characters; 0: it does not say. */
+/* Where token i begins, in characters; 0 if the API does not say. */
 static int64_t api_offset_at(const json_value *offsets, size_t i) {
     int64_t at = json_int64(json_at(offsets, i));
     return at >= 0 && at <= INT32_MAX ? at : 0;
@@ -103,8 +103,8 @@ bool api_rule_read(const json_value *fields, api_rule *out) {
 
 /* ---- cuts ---- */
 
-/* The tokens that are needed for the bytes in [from, to); an upper bound where tokens are
- * not known: each has a byte at least. */
+/* The number of tokens for the bytes in [from, to); where tokens are not known an
+ * upper bound, a token a byte. */
 static size_t api_text_tokens(const api_text *t, size_t from, size_t to) {
     size_t n = 0;
     if (!t->has_tokens) {
@@ -116,7 +116,8 @@ static size_t api_text_tokens(const api_text *t, size_t from, size_t to) {
     return to > from ? n + 1 : 0;
 }
 
-/* The stop string that is complete first; of several at one byte the longest. */
+/* Finds the stop string that is complete first; of several that end together, the
+ * longest. */
 static bool api_text_find_stop(const api_text *t, size_t from, const api_rule *rule, size_t *begin,
                                size_t *end) {
     for (size_t at = from + 1; at <= t->text.n; at++) {

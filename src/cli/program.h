@@ -1,5 +1,5 @@
-/* A program as a row: its name, its commands, and the sources of its flags besides the
- * command line; and the texts made from the rows of its commands and
+/* An executable as a row: its name, its commands, and where its flags come from
+ * besides the command line; and the texts made from the rows of its commands and
  * flags. */
 #ifndef CLI_PROGRAM_H
 #define CLI_PROGRAM_H
@@ -9,11 +9,11 @@
 typedef struct program {
     const char *name, *summary;
     const command *const *commands; /* ends with NULL */
-    const command *const *others;   /* another program's, whose names and flags are known here; NULL: none */
+    const command *const *others;   /* commands of another executable that this one knows; NULL: none */
     void (*help)(bool all);         /* prints --help; all: with every command */
-    /* as environ, for flags (env_flags.h); NULL: this program does not read it */
+    /* like environ, for flags (env_flags.h); NULL: not read */
     char **variables;
-    cli_environment environment; /* what else main read */
+    cli_environment environment; /* what else main read from the environment */
 } program;
 
 /* Manual pages, `quire help --man`: appends the page of a program in the macros of

@@ -1,13 +1,13 @@
-/* `quire run --program`: runs a program of a file, on the engine or an API, and prints its
- * report. */
+/* `quire run --program`: runs a program from a file, on the engine or an API, and
+ * prints its report. */
 #include "cli/api_executor.h"
 #include "cli/commands.h"
 #include "cli/files.h"
 #include "execute/program_json.h"
 #include "json/json_out.h"
 
-/* Runs a program to its end. *json: its report, n bytes, freed with quire_free. *n_failed:
- * states that failed. */
+/* Runs a program to its end. *json: its report, *n bytes, freed with quire_free.
+ * *n_failed: states that failed. */
 static quire_err program_run_on(quire_programs *ps, str text, char **json, size_t *n, int64_t *n_failed,
                                 quire_error *err) {
     quire_state *state;
@@ -30,7 +30,7 @@ static quire_err program_run_on(quire_programs *ps, str text, char **json, size_
     return e;
 }
 
-/* Prints a program's report, with what an API's calls have cost where there are counts. */
+/* Prints a program's report, with the counts of an API's calls if there are any. */
 static quire_err program_run_print(quire_programs *ps, const strbuf *text, const api_executor *api,
                                    quire_error *err) {
     char *json = NULL;
@@ -39,7 +39,7 @@ static quire_err program_run_print(quire_programs *ps, const strbuf *text, const
     strbuf shown = {0};
     json_out o = {.to = &shown};
     TRY(program_run_on(ps, (str){text->p, text->n}, &json, &n, &n_failed, err));
-    json_raw_part(&o, (str){json, n - (api != NULL ? 1 : 0)}); /* an object, whose end follows */
+    json_raw_part(&o, (str){json, n - (api != NULL ? 1 : 0)}); /* an object; its end follows */
     quire_free(json);
     if (api != NULL) {
         const api_counts c = api_executor_count(api);

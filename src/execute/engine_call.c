@@ -220,8 +220,8 @@ quire_err exec_submit(engine_call *k, quire_request *r, int32_t index, bool is_a
     return QUIRE_OK;
 }
 
-/* Sets the fields of the program that say what a prompt's rows depend on and who waits for
- * whom: prefixes and choices have them as gens do. */
+/* Sets the program's fields that prefixes and choices have in common with gens: those
+ * on which a prompt's rows, its cache and its order of admission depend. */
 static quire_err exec_set_common(const engine_call *k, quire_request *r, quire_error *err) {
     static const char *const names[] = {"cache_salt",     "attention", "priority",
                                         "cache_priority", "cache_ttl", NULL};

@@ -7,7 +7,8 @@
 #include "base/rng.h"
 #include "execute/engine_call.h"
 
-/* What the state has is computed, for its forks or the choices of a select. */
+/* Submits a prompt that computes what the state has, for its forks or a select's
+ * choices. */
 static quire_err exec_submit_prefix(engine_call *k, quire_error *err) {
     const shared_ids *ids = k->answer != NULL ? k->answer : exec_state_of(k->c->state)->ids;
     if (exec_must_wait(k, 1)) {
@@ -20,8 +21,8 @@ static quire_err exec_submit_prefix(engine_call *k, quire_error *err) {
 
 /* ---- stages ---- */
 
-/* Goes on with what the call needs next: text that becomes tokens, what it has in common
- * with others, its requests. *is_over: it needs nothing, as a prefix that is there. */
+/* Begins the next stage of a call: tokenise, compute the prefix, or the call's own
+ * requests. *is_over: nothing is left to do, such as for a prefix that is computed. */
 static quire_err exec_go_on(engine_call *k, bool *is_over, quire_error *err) {
     const quire_state *s = k->c->state;
     const step_kind kind = k->c->step->kind;
@@ -32,7 +33,7 @@ static quire_err exec_go_on(engine_call *k, bool *is_over, quire_error *err) {
             quire_err e = exec_ids_replace(&es->ids, exec_n_ids(es), p->step->ids, p->step->n_ids);
             TRY(e == QUIRE_OK ? e : err_set(err, e, -1, "out of memory for a state"));
         } else if (p->kind == PART_END && es->n_taken == s->n_parts - 1) {
-            break; /* what ends a turn comes with the next one */
+            break; /* the text that ends a turn is tokenised with the next one */
         } else if (p->kind != PART_VALUE) {
             return p->kind == PART_TEXT ? exec_take_texts(k, err) : exec_take_turns(k, err);
         }
@@ -58,7 +59,7 @@ static quire_err exec_go_on(engine_call *k, bool *is_over, quire_error *err) {
     return *is_over ? QUIRE_OK : exec_submit_choices(k, err);
 }
 
-/* Begins a call with the request that was made ahead for it, if one was. */
+/* Begins a call, with the request that was made ahead for it if there is one. */
 static quire_err exec_begin_call(engine_call *k, bool *is_over, quire_error *err) {
     bool is_begun;
     TRY(exec_begin_ahead(k, &is_begun, err));
@@ -84,7 +85,7 @@ static quire_err exec_begin(void *executor, program_call *c, quire_error *err) {
     return exec_begin_prefix(executor, c, &is_over, err);
 }
 
-/* Ends the call, with k's error where it has one. */
+/* Ends the call, with k->error if it has one. */
 static void exec_end(engine_call *k) {
     program_call *c = k->c;
     quire_error why = k->error;
@@ -92,7 +93,7 @@ static void exec_end(engine_call *k) {
     program_call_end(c, why.code != QUIRE_OK ? &why : NULL);
 }
 
-/* All requests of a stage are over. */
+/* Ends a stage whose requests are all over. */
 static void exec_stage_over(engine_call *k, const quire_event *done) {
     engine_state *es = exec_state_of(k->c->state);
     quire_err e = k->error.code;
@@ -119,7 +120,7 @@ static void exec_stage_over(engine_call *k, const quire_event *done) {
     }
 }
 
-/* Takes the prompt of a request. False: the call is not there any more. */
+/* Handles the START event of a request. False: the call is gone. */
 static bool exec_take_start(engine_call *k, const engine_request *r, const quire_event *ev) {
     engine_state *es = exec_state_of(k->c->state);
     quire_err e = QUIRE_OK;
@@ -148,7 +149,7 @@ static bool exec_take_start(engine_call *k, const engine_request *r, const quire
     return true;
 }
 
-/* Takes new tokens of a gen. False: as above. */
+/* Handles a DELTA event of a gen. False: the call is gone. */
 static bool exec_take_delta(engine_call *k, const quire_event *ev) {
     k->c->first_us = k->c->first_us == 0 ? clock_us() : k->c->first_us;
     if (k->stage != ENGINE_GEN) {
@@ -160,7 +161,7 @@ static bool exec_take_delta(engine_call *k, const quire_event *ev) {
     return program_call_count(k->c, ev->n_tokens);
 }
 
-/* An event of what is ahead of a state: the call that waits for it may begin. */
+/* Handles an event of a request made ahead, and begins the call that waits for it. */
 static void exec_take_ahead_event(const engine_request *r, const quire_event *ev) {
     engine_call *k = exec_take_ahead(r, ev);
     bool is_over = false;
@@ -208,7 +209,7 @@ static void exec_take_event(const quire_event *ev) {
 
 /* ---- the executor ---- */
 
-/* Goes on with the calls whose turn has come, in the order in which they began to wait. */
+/* Continues the calls that wait for room, first come, first served. */
 static void exec_resume(engine_executor *x) {
     while (x->waiting != NULL && exec_has_room(x, x->waiting->n_wanted)) {
         engine_call *k = x->waiting;

@@ -1,5 +1,5 @@
-/* Executes programs on an engine, over quire.h: gens and selects are requests by ids, and
- * text becomes tokens on the engine's text threads. */
+/* Executes programs on an engine, over quire.h. Gens and selects are requests by ids;
+ * the engine's text threads tokenise. */
 #ifndef EXECUTE_ENGINE_EXECUTOR_H
 #define EXECUTE_ENGINE_EXECUTOR_H
 

@@ -1,4 +1,4 @@
-/* Executes gens: their requests, those made ahead, and what is kept of their outputs. */
+/* Executes gens: makes their requests, also ahead of time, and takes their outputs. */
 #include <stdio.h>
 
 #include "base/clock.h"
@@ -27,8 +27,8 @@ static quire_err exec_make_outputs(engine_call *k, int32_t n, quire_error *err) 
                : err_set(err, QUIRE_NO_MEMORY, -1, "out of memory for outputs");
 }
 
-/* A gen's request. In a state with turns it is a chat, so that its answer is split and obeys
- * tools. */
+/* Makes a gen's request. In a state with turns it is a chat's, so that its answer is
+ * split into parts and obeys tools. */
 static quire_err exec_new_gen(const engine_call *k, quire_request **out, quire_error *err) {
     static const char body[] = "{\"messages\": [{\"role\": \"user\", \"content\": \"\"}]}";
     const quire_state *s = k->c->state;
@@ -49,8 +49,8 @@ static quire_err exec_new_gen(const engine_call *k, quire_request **out, quire_e
 
 /* ---- the gen that follows ---- */
 
-/* Submits the text that follows a gen for its tokens: the middle of a text has the same
- * ones whatever is before it. */
+/* Submits the text after a gen to be tokenised. Its tokens, as those of the middle of
+ * a text, do not depend on the gen's output. */
 static quire_err exec_submit_ahead(engine_call *k, engine_ahead *a, const program_text *between) {
     quire_state *s = k->c->state;
     quire_request *r;
@@ -66,8 +66,8 @@ static quire_err exec_submit_ahead(engine_call *k, engine_ahead *a, const progra
     return quire_submit(k->x->q, r, a->request, &a->request->stream, NULL);
 }
 
-/* A gen runs: what follows it is made ready where it is known. Nothing is where that
- * fails. */
+/* While a gen runs, prepares the gen that follows it, if the text between is known. On
+ * failure nothing is prepared. */
 static void exec_look_ahead(engine_call *k) {
     engine_state *es = exec_state_of(k->c->state);
     program_text between = {0};
@@ -86,7 +86,7 @@ static void exec_look_ahead(engine_call *k) {
     mem_free(between.plain);
 }
 
-/* The text is tokens: the gen's request is prepared. */
+/* Prepares the gen's request once the text before it is tokens. */
 static quire_err exec_prepare_ahead(engine_ahead *a) {
     quire_request *r;
     quire_state *s = a->next.state;
@@ -108,7 +108,7 @@ engine_call *exec_take_ahead(const engine_request *r, const quire_event *ev) {
     engine_state *es = exec_state_of(r->ahead);
     engine_ahead *a = es->ahead;
     engine_call *k = a->waits;
-    if (ev->kind == QUIRE_EVENT_START && ev->n_tokens > 1) { /* the first one stands for what is before */
+    if (ev->kind == QUIRE_EVENT_START && ev->n_tokens > 1) { /* the first one stands for the prefix */
         (void)exec_ids_replace(&a->ids, 0, ev->tokens + 1, (size_t)ev->n_tokens - 1);
     }
     if (ev->kind != QUIRE_EVENT_DONE) {
@@ -121,7 +121,7 @@ engine_call *exec_take_ahead(const engine_request *r, const quire_event *ev) {
     return k;
 }
 
-/* Starts the request that is prepared, which is the call's from then on. */
+/* Starts the prepared request, which now belongs to the call. */
 static quire_err exec_start_ahead(engine_call *k, engine_ahead *a, quire_error *err) {
     engine_state *es = exec_state_of(k->c->state);
     size_t n = es->ids->n;
@@ -185,7 +185,7 @@ quire_err exec_submit_gen(engine_call *k, quire_error *err) {
     return QUIRE_OK;
 }
 
-/* Ends the JSON of the call that is being written, whose arguments are a string. */
+/* Ends the JSON of the tool call under way; its arguments are a string. */
 static quire_err exec_end_call(program_output *o) {
     json_out calls = {.to = &o->calls};
     TRY(strbuf_add_str(&o->calls, ",\"arguments\":"));
@@ -194,7 +194,7 @@ static quire_err exec_end_call(program_output *o) {
     return calls.err == QUIRE_OK ? strbuf_add_char(&o->calls, '}') : calls.err;
 }
 
-/* Adds a piece of a call to that of an output's calls. */
+/* Adds a piece of a tool call to an output's calls. */
 static quire_err exec_add_call(program_output *o, const quire_part *part) {
     json_out calls = {.to = &o->calls};
     if (part->kind == QUIRE_PART_ARGUMENTS) {
@@ -239,8 +239,8 @@ quire_err exec_add_output(engine_call *k, const quire_event *ev) {
     return QUIRE_OK;
 }
 
-/* Drops the tokens after an output's text: the one that ended it, or those of a stop
- * string. What is left of a token that goes on past the text is *rest. */
+/* Drops the ids after the end of an output's text: the end token, or those of a stop
+ * string. *rest: the part of the text that belongs to a token which ends beyond it. */
 static void exec_cut_output(program_output *o, const size_t *ends, str *rest) {
     size_t n = o->n_ids, at = n > 0 ? ends[n - 1] : 0;
     *rest = (str){"", 0};
@@ -275,8 +275,7 @@ quire_err exec_take_gen(engine_call *k, const quire_event *done) {
     size_t n_first = c->outputs[0].n_ids, n_computed = es->ids->n + n_first - (n_first > 0 ? 1 : 0);
     for (size_t i = 0; i < c->n_outputs; i++) {
         str rest;
-        const strbuf *calls =
-            &c->outputs[i].calls; /* the last one is without its end where a length cut it */
+        const strbuf *calls = &c->outputs[i].calls; /* max_tokens may have cut the last call */
         TRY(calls->n > 0 && calls->p[calls->n - 1] != '}' ? exec_end_call(&c->outputs[i]) : QUIRE_OK);
         exec_cut_output(&c->outputs[i], k->ends[i], &rest);
         if (i == 0) {
@@ -284,6 +283,6 @@ quire_err exec_take_gen(engine_call *k, const quire_event *done) {
         }
     }
     TRY(exec_ids_replace(&es->ids, es->ids->n, c->outputs[0].ids, c->outputs[0].n_ids));
-    es->n_computed = n_computed < es->ids->n ? n_computed : es->ids->n; /* all but the last that came */
+    es->n_computed = n_computed < es->ids->n ? n_computed : es->ids->n; /* all ids but the last */
     return QUIRE_OK;
 }

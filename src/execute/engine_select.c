@@ -1,4 +1,4 @@
-/* Executes selects: the choices become tokens, and are scored. */
+/* Executes selects: tokenises and scores the choices. */
 #include "base/clock.h"
 #include "base/mem.h"
 #include "base/utf8.h"
@@ -10,12 +10,12 @@ quire_err exec_submit_choices(engine_call *k, quire_error *err) {
     const engine_state *es = exec_state_of(c->state);
     char *last;
     size_t n_last;
-    TRY(program_call_reserve(c, (int64_t)(es->ids->n * c->n_choices), err)); /* each has them */
+    TRY(program_call_reserve(c, (int64_t)(es->ids->n * c->n_choices), err)); /* for each choice */
     TRY(exec_begin_stage(k, ENGINE_CHOICES, c->n_choices, err));
     k->choices = mem_new(c->n_choices, sizeof *k->choices);
     TRY(mem_check_for(k->choices, "choices", err));
     TRY(quire_token_bytes(k->x->e, es->ids->ids[es->ids->n - 1], &last, &n_last, err));
-    bool heals = utf8_is_valid((str){last, n_last}); /* no part of a character alone */
+    bool heals = utf8_is_valid((str){last, n_last}); /* not where it is part of a character */
     quire_err e = QUIRE_OK;
     k->n_kept = es->ids->n - (heals ? 1 : 0);
     for (size_t i = 0; e == QUIRE_OK && i < c->n_choices; i++) {

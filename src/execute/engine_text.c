@@ -1,11 +1,11 @@
-/* Texts and turns of states become tokens, on the engine's text threads. */
+/* Has the texts and turns of states tokenised by the engine's text threads. */
 #include "base/mem.h"
 #include "execute/engine_call.h"
 
 /* ---- text to tokens ---- */
 
-/* Makes the request of a body for ids that goes on from what is there; frees the body's
- * memory. chat: more fields of a chat, or NULL. */
+/* Makes a request from a JSON body that is tokenised as the continuation of ids; frees
+ * the body's memory. chat: further fields of a chat, or NULL. */
 static quire_err exec_new_text(const engine_executor *x, quire_endpoint kind, json_out *body,
                                const program_steps *chat, const quire_continuation *from, quire_request **out,
                                quire_error *err) {
@@ -74,7 +74,7 @@ quire_err exec_take_texts(engine_call *k, quire_error *err) {
 
 /* ---- turns ---- */
 
-/* The parts of the turn that begins at `from`: *end is after them. */
+/* Finds the parts of the turn that begins at `from`. *end: one past them. */
 static size_t exec_turn_end(const quire_state *s, size_t from) {
     size_t end = from + 1;
     while (end < s->n_parts && s->parts[end].kind != PART_TURN) {
@@ -83,7 +83,7 @@ static size_t exec_turn_end(const quire_state *s, size_t from) {
     return end;
 }
 
-/* What a message has: its turn's texts and values, the mark, or one after the other. */
+/* Writes a message's content: its turn's texts and values, the mark, or both. */
 typedef enum exec_content { CONTENT_TEXT = 1, CONTENT_MARK = 2, CONTENT_BOTH = 3 } exec_content;
 
 static quire_err exec_write_message(const engine_call *k, size_t from, exec_content has, json_out *o,
@@ -118,7 +118,7 @@ quire_err exec_take_turns(engine_call *k, quire_error *err) {
         begun = is_turn && i < es->n_taken ? i : begun;
         last = is_turn ? i : last;
     }
-    bool is_whole = s->parts[s->n_parts - 1].kind == PART_END; /* what ends it is left to the next turn */
+    bool is_whole = s->parts[s->n_parts - 1].kind == PART_END; /* its end is left to the next turn */
     bool is_asked = begun == last || (!is_whole && strcmp(s->parts[last].role, "assistant") == 0);
     strbuf body = {0};
     json_out o = {.to = &body};

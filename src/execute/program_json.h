@@ -1,26 +1,26 @@
-/* Programs in JSON (docs/programs.md): the steps that are read, and the report that is
- * written of what came of them. A program's text is hostile: its size, depth and number of
- * values are bounded, and an error names the step. */
+/* Programs in JSON (docs/programs.md): reads their steps and writes their reports. A
+ * program's text is hostile: its size, depth and number of values are bounded, and an
+ * error names the step. */
 #ifndef EXECUTE_PROGRAM_JSON_H
 #define EXECUTE_PROGRAM_JSON_H
 
 #include "program/program_state.h"
 
 #define PROGRAM_MAX_BYTES   ((size_t)4 << 20) /* of a program's JSON */
-#define PROGRAM_MAX_STEPS   ((size_t)1 << 16) /* that it has, each counted once */
+#define PROGRAM_MAX_STEPS   ((size_t)1 << 16) /* steps of a program, each counted once */
 #define PROGRAM_MAX_CHOICES 256               /* of a select */
-#define PROGRAM_MAX_TIMES   (1 << 16)         /* of a repeat, and branches of a fork */
+#define PROGRAM_MAX_TIMES   (1 << 16)         /* rounds of a repeat, branches of a fork */
 
 /* Reads a whole program. *out is empty after a failure: BAD_REQUEST; TOO_LARGE;
  * NO_MEMORY. */
 quire_err program_read(str json, program_steps *out, quire_error *err);
 /* Reads an array of steps and appends them. After a failure *to is as it was. */
 quire_err program_read_steps(str json, step_list *to, quire_error *err);
-/* Whether an object of fields has only such as a gen may have. BAD_REQUEST names one that
- * it may not, or says that it is no object. */
+/* Checks that all members of an object are fields that a gen may have. BAD_REQUEST
+ * names one that is not, or says that it is no object. */
 quire_err program_check_fields(str json, quire_error *err);
 
-/* What a program computed (quire_state_usage). */
+/* Sums up what a program computed (quire_state_usage). */
 quire_program_usage program_usage(const program_root *r);
 /* Appends the report on a root state (quire_state_report). NO_MEMORY. */
 quire_err program_report(const program_root *r, const char *id, bool explain, strbuf *to);

@@ -7,7 +7,7 @@
 #include "base/mem.h"
 #include "json/json_out.h"
 
-/* A program or list of steps that is being read. */
+/* A program or list of steps being read. */
 typedef struct step_reader {
     size_t n_steps; /* so far */
     quire_error *err;
@@ -18,8 +18,8 @@ static const char *const methods[] = {"token_length_normalized", "greedy_token_s
                                       "unconditional_likelihood_normalized", NULL};
 static const char *const tests[] = {"", "is", "contains", "like", NULL};
 
-/* Fields of requests that a gen may not have: the program makes the prompt, and says how
- * the answer comes. */
+/* Fields of requests that a gen may not have, since the program makes the prompt and
+ * decides how the answer is returned. */
 static const char *const not_fields[] = {"prompt",  "messages",         "stream",   "stream_options",
                                          "echo",    "suffix",           "logprobs", "prompt_logprobs",
                                          "model",   "return_token_ids", "tools",    "prompt_logprobs_start",
@@ -31,12 +31,12 @@ static quire_err step_reader_refuse(step_reader *r, const char *what) {
     return err_set(r->err, QUIRE_BAD_REQUEST, -1, "%s", what);
 }
 
-/* QUIRE_NO_MEMORY, if p is NULL. */
+/* QUIRE_NO_MEMORY if p is NULL. */
 static quire_err step_reader_has(step_reader *r, const void *p) {
     return mem_check_for(p, "a program", r->err);
 }
 
-/* Puts where an error is before its message. */
+/* Prefixes an error's message with its place in the program. */
 static quire_err step_reader_at(step_reader *r, quire_err e, const char *what, size_t i) {
     char where[64];
     if (e != QUIRE_OK) {
@@ -46,7 +46,7 @@ static quire_err step_reader_at(step_reader *r, quire_err e, const char *what, s
     return e;
 }
 
-/* Where a text is in a list that NULL ends; the list's length: nowhere. */
+/* Index of a text in a NULL-terminated list; the list's length if it is not there. */
 static size_t step_reader_find(const char *const *list, str text) {
     size_t i = 0;
     while (list[i] != NULL && !str_is(text, list[i])) {
@@ -72,8 +72,8 @@ static quire_err step_read_text(step_reader *r, const json_value *v, step_text *
                                       : err_set(r->err, QUIRE_BAD_REQUEST, -1, "%s must be a text", what);
 }
 
-/* Reads a text, or an array of 1 or more. *n counts those that are there, after a failure
- * too. */
+/* Reads a text, or an array of at least one. *n: how many were made, also after a
+ * failure. */
 static quire_err step_read_texts(step_reader *r, const json_value *v, step_text **to, size_t *n,
                                  const char *what) {
     bool is_array = json_is(v, JSON_KIND_ARRAY);
@@ -103,7 +103,7 @@ static quire_err step_read_count(step_reader *r, const json_value *v, int32_t *t
     return QUIRE_OK;
 }
 
-/* Copies the JSON of an object, but for the member `without`; v NULL: there is none. */
+/* Copies the JSON of an object without the member `without`; v NULL: nothing to copy. */
 static quire_err step_read_object(step_reader *r, const json_value *v, const char *without, char **to,
                                   size_t *n) {
     strbuf text = {0};
@@ -134,7 +134,7 @@ static quire_err step_check_fields(step_reader *r, const json_value *v) {
     return QUIRE_OK;
 }
 
-/* Reads the lists of steps in v[0..n), where NULL is an empty one. */
+/* Reads the lists of steps in v[0..n); NULL is an empty one. */
 static quire_err step_read_lists(step_reader *r, const json_value *const *v, size_t n, step *to) {
     to->lists = mem_new(n, sizeof *to->lists);
     TRY(step_reader_has(r, to->lists));
@@ -272,11 +272,12 @@ static quire_err step_read_set(step_reader *r, const json_value *v, step *to) {
                        : step_read_text(r, value, &to->text, "to");
 }
 
-/* Steps by the first of their members, in the order in which these are looked for. */
+/* Kinds of steps by the member that names them, in the order in which these are
+ * searched. */
 static const struct step_row {
     step_kind kind;
     quire_err (*read)(step_reader *r, const json_value *v, step *to);
-    const char *members[7]; /* of a gen: fields of requests, too */
+    const char *members[7]; /* of a gen: also fields of requests */
 } step_rows[] = {
     {STEP_GEN, step_read_gen, {"gen"}},
     {STEP_SELECT, step_read_select, {"select", "choices", "method"}},
@@ -318,7 +319,7 @@ static int step_names_compare(const void *a, const void *b) {
     return strcmp(*(const char *const *)a, *(const char *const *)b);
 }
 
-/* Two gens or selects of one list may not have one name. */
+/* Refuses two gens or selects of the same name in one list. */
 static quire_err step_check_names(step_reader *r, const step_list *l) {
     const char **names = mem_new(l->n, sizeof(char *));
     size_t n = 0;
@@ -351,7 +352,7 @@ static quire_err step_read_list(step_reader *r, const json_value *v, step_list *
 
 /* ---- whole programs ---- */
 
-/* Reads an input: a text or an array of texts, taken as they are. */
+/* Reads an input: a text or an array of texts, in which braces are literal. */
 static quire_err step_read_input(step_reader *r, const json_member *m, step *to) {
     to->is_input = true;
     to->is_list = json_is(m->value, JSON_KIND_ARRAY);

@@ -1,4 +1,4 @@
-/* Writes what came of a program: its variables, what each step computed, its critical
+/* Writes the report of a program: its variables, what each step computed, its critical
  * path. */
 #include "base/mem.h"
 #include "program/program_state.h"
@@ -10,7 +10,7 @@ static void program_report_branch(const quire_state *s, json_out *o) {
     json_ints(json_name(o, "branch"), s->branch, s->n_branch);
 }
 
-/* A text, an array, or null for a value that is an error. */
+/* Writes a text, an array, or null for a value that is an error. */
 static void program_report_value(const program_value *v, json_out *o) {
     if (v->error != NULL) {
         json_raw(o, "null");
@@ -25,7 +25,7 @@ static void program_report_value(const program_value *v, json_out *o) {
     }
 }
 
-/* The variables that steps have set, but for those that the program began with. */
+/* Writes the variables that steps have set, leaving out the program's inputs. */
 static void program_report_variables(const program_root *r, json_out *o) {
     const quire_state *s = r->top;
     json_begin(json_name(o, "variables"), '{');
@@ -37,7 +37,7 @@ static void program_report_variables(const program_root *r, json_out *o) {
     json_end(o, '}');
 }
 
-/* The errors of the states in the order in which they were made. */
+/* Writes the errors of states, in the order in which the states were made. */
 static void program_report_errors(const program_root *r, const quire_state *s, json_out *o) {
     if (s->status == STATE_FAILED) {
         json_begin(json_item(o), '{');
@@ -115,7 +115,7 @@ static void program_report_step(const program_record *c, json_out *o) {
     json_end(o, '}');
 }
 
-/* The calls that the program's end waited for, the first one first. */
+/* Writes the calls that the program's end waited for, in order. */
 static void program_report_path(const program_root *r, int32_t last, json_out *o) {
     int32_t *path = mem_new(r->n_records, sizeof *path);
     size_t n = 0;

@@ -1,4 +1,4 @@
-/* The calls of quire_program.h: each appends a step, or reads what came of them. */
+/* The calls of quire_program.h: they append steps and read results. */
 #include "base/mem.h"
 #include "execute/engine_executor.h"
 #include "execute/program_json.h"
@@ -98,8 +98,7 @@ static step *door_step(quire_state *s, step_kind kind, quire_error *err) {
     return made;
 }
 
-/* What a call returns for a step that was appended with result e: one that failed goes
- * again. */
+/* Ends the appending of a step with result e: removes it again if it failed. */
 static quire_err door_end(quire_state *s, quire_err e) {
     if (e != QUIRE_OK) {
         step_list_drop_last(&s->own);
@@ -200,7 +199,7 @@ quire_err quire_state_join(quire_state *s, quire_error *err) {
 quire_err quire_state_steps(quire_state *s, const char *json, size_t n, quire_error *err) {
     step_list read = {0};
     TRY(program_read_steps((str){json, n}, &read, err));
-    step *made = door_step(s, STEP_IF, err); /* of an empty test: its second list runs */
+    step *made = door_step(s, STEP_IF, err); /* its test is empty, so its second list runs */
     if (made == NULL) {
         step_list_deinit(&read);
         return err != NULL ? err->code : QUIRE_INVALID;

@@ -9,8 +9,8 @@
 
 /* ---- forks ---- */
 
-/* The texts of a variable over which branches are made: the items of a list, or of a text
- * that is a JSON array of texts. *out has one reference. */
+/* Gets the texts for a fork over a variable: the items of a list, or of a text that is
+ * a JSON array of texts. *out has one reference. */
 static quire_err fork_items_of(const program_value *v, const char *name, program_value **out,
                                quire_error *err) {
     if (v == NULL || v->error != NULL) {
@@ -43,7 +43,7 @@ static quire_err fork_items_of(const program_value *v, const char *name, program
     return QUIRE_OK;
 }
 
-/* A value of a text that is expanded. *out has one reference. */
+/* Makes a value from the expanded text. *out has one reference. */
 static quire_err value_expand(const quire_state *s, const step_text *t, program_value **out,
                               quire_error *err) {
     program_text *text;
@@ -57,7 +57,7 @@ static quire_err value_expand(const quire_state *s, const step_text *t, program_
     return mem_check_for(*out, "a value", err);
 }
 
-/* The same of a list of n texts. */
+/* Makes a list from n expanded texts. */
 static quire_err list_expand(const quire_state *s, const step_text *texts, size_t n, program_value **out,
                              quire_error *err) {
     program_value *list = program_value_new(), *item;
@@ -77,7 +77,7 @@ static quire_err list_expand(const quire_state *s, const step_text *texts, size_
     return QUIRE_OK;
 }
 
-/* The forks that a call has made for its step: the first n that wait. */
+/* Begins the forks that quire_state_fork made for this step: the first n that wait. */
 static quire_err fork_begin_made(quire_state *s, const step *st, quire_error *err) {
     int32_t n = st->times;
     for (quire_state *f = s->first; f != NULL && n > 0; f = f->next) {
@@ -127,8 +127,7 @@ static quire_err run_fork(quire_state *s, const step *st, quire_error *err) {
 
 /* ---- joins ---- */
 
-/* The value that fork f has for a name, itself or by an error; NULL: none. *out has one
- * reference. */
+/* The value, or error, that fork f itself set for a name; NULL if it set none. */
 static const program_value *join_own(const quire_state *f, const char *name) {
     for (size_t i = 0; i < f->n_variables; i++) {
         if (f->variables[i].is_own && strcmp(f->variables[i].name, name) == 0) {
@@ -138,7 +137,8 @@ static const program_value *join_own(const quire_state *f, const char *name) {
     return NULL;
 }
 
-/* The value of a variable after a join: of one fork, or a list of those of all. */
+/* The value of a variable after a join: that of the one fork that set it, or a list
+ * with an item for each fork. */
 static program_value *join_value(const quire_state *s, const char *name) {
     size_t n_with = 0;
     bool is_alike = false;
@@ -171,7 +171,7 @@ static program_value *join_value(const quire_state *s, const char *name) {
     return list;
 }
 
-/* The call that ended last among those that s waited for. */
+/* Notes f's last call in s if it ended later than the one noted there. */
 static void join_take_record(quire_state *s, const quire_state *f) {
     const program_record *records = s->root->records;
     bool is_later =
@@ -179,7 +179,7 @@ static void join_take_record(quire_state *s, const quire_state *f) {
     s->record = is_later ? f->record : s->record;
 }
 
-/* Takes a variable that a fork has set, unless this join has it of another fork already. */
+/* Sets a variable that a fork has set, unless this join has set it already. */
 static quire_err join_take_one(quire_state *s, const char *name, quire_error *err) {
     const program_variable *had = program_variable_find(s, name);
     if (had != NULL && had->join == s->n_joins) {
@@ -194,7 +194,7 @@ static quire_err join_take_one(quire_state *s, const char *name, quire_error *er
     return QUIRE_OK;
 }
 
-/* Takes the variables of the forks that are not joined, which are over. */
+/* Takes the variables of all forks that are not joined yet. They are over. */
 static quire_err join_take(quire_state *s, quire_error *err) {
     s->n_joins++;
     for (const quire_state *f = s->first; f != NULL; f = f->next) {
@@ -213,10 +213,10 @@ static quire_err join_take(quire_state *s, quire_error *err) {
 
 /* ---- tests ---- */
 
-#define LIKE_WORK 4096u /* bytes that are compared before they are counted */
+#define LIKE_WORK 4096u /* bytes compared between two counts of the work */
 
-/* Whether a text is like a pattern, in which * stands for any text and ? for a byte. It may
- * take as long as both are together, or as their product: what it compares is counted. */
+/* Whether a text matches a pattern, in which * stands for any text and ? for one byte.
+ * Takes up to the product of their lengths, so the comparisons are counted as work. */
 static quire_err text_is_like(program_root *r, str text, str pattern, bool *is, quire_error *err) {
     size_t i = 0, k = 0, star = SIZE_MAX, from = 0, n = 0;
     *is = false;
@@ -312,8 +312,8 @@ static quire_err run_set(quire_state *s, const step *st, quire_error *err) {
     return e == QUIRE_OK ? e : err_set(err, e, -1, "out of memory for an event");
 }
 
-/* A JOIN step, or the end of a list that no call appends to: it runs again once what it
- * waits for is over. */
+/* Runs a JOIN step, or the join that ends a list to which no call can append. It runs
+ * again once the forks that it waits for are over. */
 static quire_err run_join(quire_state *s, bool *waits, quire_error *err) {
     *waits = !program_forks_are_over(s);
     if (*waits) {
@@ -365,7 +365,7 @@ static quire_err run_step(quire_state *s, program_frame *f, quire_error *err) {
     return QUIRE_OK;
 }
 
-/* The end of a list: goes on with the one around it, or once more. */
+/* At the end of a list: repeats it, or goes on with the list around it. */
 static quire_err run_list_end(quire_state *s, program_frame *f, quire_error *err) {
     bool holds = false, waits = false;
     if (f->of == NULL) {
@@ -393,7 +393,7 @@ static bool programs_turn_is_over(const quire_programs *ps) {
     return ps->turn_ends_us > 0 && clock_us() >= ps->turn_ends_us;
 }
 
-/* Runs a state as far as it comes in this turn. An error that is a bound's fails the
+/* Runs a state as far as it gets in this turn. Exceeding a bound fails the whole
  * program. */
 static void state_run(quire_state *s) {
     quire_error why = {0};
@@ -412,7 +412,7 @@ static void state_run(quire_state *s) {
     }
 }
 
-/* Fails programs that take too long, which may be waiting. */
+/* Fails the programs whose time is up, even those that wait. */
 static void programs_check_time(quire_programs *ps) {
     int64_t now_us = ps->roots != NULL ? clock_us() : 0;
     quire_error why = {0};

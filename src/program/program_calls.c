@@ -1,20 +1,20 @@
-/* The calls of states: begun with what they read, and ended with what they gave. */
+/* Begins the calls of states, and takes what they return. */
 #include "program/program_calls.h"
 #include "base/clock.h"
 #include "base/mem.h"
 #include "base/rng.h"
 #include "json/json_scan.h"
 
-#define MAX_NEXT_BYTES  ((size_t)1 << 16) /* of the texts up to the gen that follows one */
-#define MAX_NEXT_PIECES 64                /* and the steps and pieces that these have */
+#define MAX_NEXT_BYTES  ((size_t)1 << 16) /* of the texts between two gens */
+#define MAX_NEXT_PIECES 64                /* steps and pieces of these texts */
 
 static bool fields_have_seed(const char *fields, size_t n) {
     str span;
     return fields != NULL && json_scan_member((str){fields, n}, "seed", &span) == QUIRE_OK;
 }
 
-/* A seed of its own for each call, which does not depend on the order in which they
- * run. */
+/* Gives a call a seed made from its place in the program, so that it does not depend
+ * on the order in which calls run. */
 static void call_choose_seed(program_call *c) {
     const quire_state *s = c->state;
     const program_steps *p = &s->root->program;
@@ -26,7 +26,7 @@ static void call_choose_seed(program_call *c) {
         at = rng_next(&at) ^ (uint64_t)(uint32_t)s->branch[i];
     }
     at = rng_next(&at) ^ (uint64_t)(uint32_t)c->number;
-    c->seed = rng_next(&at) >> 11; /* an integer that every JSON reader has exactly */
+    c->seed = rng_next(&at) >> 11; /* 53 bits: exact in every JSON reader */
     c->has_seed = true;
 }
 
@@ -60,11 +60,11 @@ static quire_err call_expand_choices(program_call *c, quire_error *err) {
     return QUIRE_OK;
 }
 
-/* The variable of a call that failed says so to who reads it. */
+/* Sets the variable of a failed call to the error, for the steps that read it. */
 static void call_mark_failed(quire_state *s, const char *name, const quire_error *why) {
     program_value *v = program_value_failed(why);
     if (v != NULL) {
-        (void)program_variable_set(s, name, v, NULL); /* without it, it is not set */
+        (void)program_variable_set(s, name, v, NULL); /* on failure the variable stays unset */
         program_value_drop(v);
     }
 }
@@ -107,7 +107,7 @@ bool program_call_next(const program_call *c, program_text *between, size_t *n_p
     const char *name = c->step->name;
     size_t n_pieces = 0;
     between->text.max = MAX_NEXT_BYTES;
-    *n_parts = s->n_parts + 1; /* with the gen's value */
+    *n_parts = s->n_parts + 1; /* including the gen's own value */
     for (size_t i = f->next; !s->has_turns && i < f->list->n; i++) {
         const step *st = f->list->items[i];
         size_t begin = between->text.n;
@@ -154,7 +154,7 @@ static quire_err call_record(const program_call *c) {
     return QUIRE_OK;
 }
 
-/* Makes a value of an output, whose text and ids move. */
+/* Makes a value from an output, and takes its text and ids. */
 static program_value *call_output_value(const program_call *c, program_output *o) {
     program_value *v = program_value_new();
     if (v != NULL) {
@@ -172,8 +172,8 @@ static program_value *call_output_value(const program_call *c, program_output *o
     return v;
 }
 
-/* The value of a call that has ended, and in *first its output that was appended. Each
- * has a reference. */
+/* The value of a call that has ended; *first: the output that the state appends. Each
+ * has one reference. */
 static program_value *call_value(program_call *c, program_value **first) {
     program_value *v = c->n_outputs > 1 ? program_value_new() : NULL;
     quire_err e = c->n_outputs > 1 ? mem_check(v) : QUIRE_OK;
@@ -201,8 +201,8 @@ static program_value *call_value(program_call *c, program_value **first) {
     return v;
 }
 
-/* Sets the variable of a part of an output: the gen's name and what the part is called. A
- * name that is too long has none. */
+/* Sets the variable NAME_PART to a part of an output. Does nothing if that name is too
+ * long. */
 static quire_err call_take_part(quire_state *s, const char *name, const char *part, const char *begin,
                                 const strbuf *text, const char *end, quire_error *err) {
     char to[PROGRAM_NAME_BYTES];
@@ -220,7 +220,7 @@ static quire_err call_take_part(quire_state *s, const char *name, const char *pa
     return e;
 }
 
-/* Appends what a call has given, and sets its variable. */
+/* Appends the result of a call to its state, and sets its variable. */
 static quire_err call_take(program_call *c, quire_error *err) {
     quire_state *s = c->state;
     size_t n_bytes = 0;

@@ -1,4 +1,4 @@
-/* States: made, forked, failed, closed; and the events that say what came of them. */
+/* The life of states (open, fork, fail, close), and the queue of events. */
 #include "base/clock.h"
 #include "base/mem.h"
 #include "base/rng.h"
@@ -27,8 +27,8 @@ static bool state_is_below(const quire_state *s, const quire_state *above) {
     return s != NULL;
 }
 
-/* Takes the events of s and its forks out of the queue, but for the root's end unless s is
- * being freed. */
+/* Takes the events of s and its forks out of the queue; the root's IDLE stays unless s
+ * is being freed. */
 static void events_drop(quire_programs *ps, const quire_state *s, bool is_freed) {
     program_event **at = &ps->events;
     while (*at != NULL) {
@@ -299,7 +299,7 @@ static void state_free(quire_state *s) {
     mem_free(s);
 }
 
-/* A new state of r, which waits; index: its number among the forks of its parent. */
+/* Makes a state of r, which is WAITING. index: its number among its parent's forks. */
 static quire_state *state_new(program_root *r, quire_state *parent, int32_t index) {
     quire_state *s = mem_new(1, sizeof *s);
     size_t n = parent != NULL ? parent->n_branch + 1 : 0;
@@ -343,7 +343,7 @@ quire_err program_fork(quire_state *s, int32_t n, quire_state **forks, quire_err
     return QUIRE_OK;
 }
 
-/* Gives a fork what its parent has, from where it goes on. */
+/* Copies to a fork what its parent has: parts, variables, and the executor's state. */
 static quire_err state_inherit(quire_state *s, quire_error *err) {
     const quire_state *from = s->parent;
     TRY(program_count_bytes(

@@ -12,8 +12,8 @@
 
 #include "program/program_steps.h"
 
-/* A text that states share, and where special tokens in it are ordinary text: pairs of
- * the first byte of a span and the byte after it. */
+/* A text that states share, with the spans in which special tokens are ordinary text:
+ * each is a pair of its first byte and the byte after it. */
 typedef struct program_text {
     int32_t refs;
     strbuf text;
@@ -21,7 +21,7 @@ typedef struct program_text {
     size_t n_plain, cap_plain;
 } program_text;
 
-/* What a variable is: a text, or a list. Shared. */
+/* The value of a variable, a text or a list. Shared by reference. */
 typedef struct program_value {
     int32_t refs;
     strbuf text;
@@ -29,12 +29,12 @@ typedef struct program_value {
     size_t n_items, cap_items;
     int32_t *ids; /* [n_ids] of a gen */
     size_t n_ids;
-    quire_error *error; /* there is no value, and why; else NULL */
+    quire_error *error; /* why there is no value; else NULL */
     bool is_list;
-    int32_t choice; /* of a select; else -1 */
+    int32_t choice; /* of a select, the chosen one; else -1 */
     double *scores; /* [n_scores] */
     size_t n_scores;
-    int32_t record; /* of the call that made it; -1: none */
+    int32_t record; /* of the call that made it, in root->records; -1: none */
     quire_finish finish;
     uint64_t seed;
     bool has_seed;
@@ -43,19 +43,19 @@ typedef struct program_value {
 typedef struct program_variable {
     char name[PROGRAM_NAME_BYTES];
     program_value *value;
-    bool is_own;  /* set by this state, not before its fork */
-    int32_t join; /* the number of the join that has set it last; 0: none */
+    bool is_own;  /* set by this state, not inherited from its parent */
+    int32_t join; /* number of the last join that set it; 0: none did */
 } program_variable;
 
 typedef enum program_part_kind {
     PART_TEXT,
-    PART_TOKENS, /* ids of a step, which lives as long as the root */
-    PART_TURN,   /* a turn of a role begins */
-    PART_END,    /* it ends */
+    PART_TOKENS, /* the ids of a step, which lives as long as the root */
+    PART_TURN,   /* begins a turn of a role */
+    PART_END,    /* ends it */
     PART_VALUE   /* the output of a gen or select */
 } program_part_kind;
 
-/* What was appended to a state, in order: executors read it. */
+/* A piece of what was appended to a state. Executors read them in order. */
 typedef struct program_part {
     program_part_kind kind;
     program_text *text;   /* TEXT */
@@ -67,10 +67,10 @@ typedef struct program_part {
 /* One output of a gen. */
 typedef struct program_output {
     strbuf text;
-    /* of a chat whose answers are split: what is neither reasoning nor a call; these, and
-     * the calls, objects of JSON with commas between. has_parts: it is */
+    /* The parts of a chat's answer, where has_parts: content, reasoning, and the calls
+     * as JSON objects separated by commas. */
     strbuf content, reasoning, calls;
-    strbuf arguments; /* of the call that is being written */
+    strbuf arguments; /* of the tool call under way */
     bool has_parts;
     int32_t *ids; /* [n_ids] mem_new'd, or NULL */
     size_t n_ids, cap_ids;
@@ -84,16 +84,16 @@ typedef struct program_root program_root;
 typedef struct program_call {
     quire_state *state;
     const step *step;
-    int32_t number; /* of the state's gens and selects */
-    uint64_t seed;  /* where has_seed: for the gen, which has none in its fields */
+    int32_t number; /* its index among the state's gens and selects */
+    uint64_t seed;  /* if has_seed: the seed of a gen whose fields have none */
     bool has_seed;
     program_text **choices; /* [n_choices] of a select */
     size_t n_choices;
-    int64_t ready_us; /* its inputs were there */
-    /* what the executor fills in before program_call_end */
-    int64_t submitted_us, first_us; /* to the engine; its first token came, or 0 */
+    int64_t ready_us; /* when its inputs were there */
+    /* The executor fills in the members from here on, before program_call_end. */
+    int64_t submitted_us, first_us; /* when it went to the engine; when its first token came, or 0 */
     int64_t prompt_tokens, computed_tokens, completion_tokens, queue_us;
-    int64_t first_step, last_step; /* of the engine, that gave its first and last token; -1: unknown */
+    int64_t first_step, last_step; /* engine steps of its first and last token; -1: unknown */
     bool is_ahead;                 /* its request was made while the call before it ran */
     program_output *outputs;       /* [n_outputs] of a gen; of a select: 1, without text */
     size_t n_outputs;
@@ -102,33 +102,34 @@ typedef struct program_call {
     void *of_executor;
 } program_call;
 
-/* What executes calls. All functions are called on the thread of the programs. */
+/* What executes calls. All functions are called on the thread that owns the programs. */
 typedef struct program_ops {
-    /* Begins a call, which ends with program_call_end, later: not within these. An error
-     * fails the state. */
+    /* Begin a call. It ends with program_call_end, which these must not call
+     * themselves. An error fails the state. */
     quire_err (*gen)(void *executor, program_call *c, quire_error *err);
     quire_err (*select)(void *executor, program_call *c, quire_error *err);
-    /* Makes the state's text tokens and computes them, so that its forks find them all.
-     * NULL: there is no need. *is_there: they are there, and no call has begun. */
+    /* Tokenises and computes what the state has, so that its forks find it in the
+     * cache. NULL: not needed. *is_there: it is computed already, and no call has
+     * begun. */
     quire_err (*prefix)(void *executor, program_call *c, bool *is_there, quire_error *err);
-    /* Gives up a call that began and has not ended: nothing of it comes any more. */
+    /* Cancels a call under way. The executor says nothing more of it. */
     void (*cancel)(void *executor, program_call *c);
-    /* Sets to->of_executor to what it takes to go on from `from`, whose parts `to` has;
-     * and frees that. */
+    /* Sets to->of_executor for a fork that has the parts of `from`. drop frees it. */
     quire_err (*fork)(void *executor, const quire_state *from, quire_state *to);
-    /* s runs no further: gives back what only steps to come would find again. NULL: there
-     * is nothing. */
+    /* s has no steps left: releases what only later steps would need. NULL: nothing to
+     * release. */
     void (*settle)(void *executor, quire_state *s);
     void (*drop)(void *executor, quire_state *s);
-    /* The ids of a state; NULL: it has none. */
+    /* The token ids of a state. NULL, if the executor has none. */
     const int32_t *(*tokens)(void *executor, const quire_state *s, size_t *n);
-    /* Takes what has come in: ends calls. Does not block. False: nothing had come. */
+    /* Handles what has arrived, and ends calls. Does not block. False: nothing had
+     * arrived. */
     bool (*poll)(void *executor);
     int (*fd)(void *executor);
     void (*wait)(void *executor, int64_t timeout_us);
-    /* Whether nothing is on its way, of cancelled calls too. NULL: nobody asks. */
+    /* Whether nothing is under way, not even of cancelled calls. NULL: always true. */
     bool (*idle)(const void *executor);
-    /* Waits until it has given up what was cancelled, and frees itself. */
+    /* Waits until cancelled calls are gone, and frees the executor. */
     void (*close)(void *executor);
 } program_ops;
 
@@ -145,8 +146,8 @@ typedef enum program_status {
 typedef struct program_frame {
     const step_list *list;
     size_t next;
-    const step *of; /* the step that has the list; NULL: the state's own */
-    int32_t left;   /* of a REPEAT: times, after this one */
+    const step *of; /* the step that holds the list; NULL: the state's own list */
+    int32_t left;   /* of a REPEAT: rounds left after this one */
 } program_frame;
 
 /* An event that waits to be delivered. */
@@ -155,7 +156,7 @@ typedef struct program_event {
     quire_program_event event;
     char name[PROGRAM_NAME_BYTES];
     strbuf text;
-    bool is_kept; /* a member of a state or root; else mem_new'd */
+    bool is_kept; /* it is a member of a state or root; else mem_new'd */
     bool is_queued;
 } program_event;
 
@@ -165,14 +166,14 @@ struct quire_state {
     quire_state *next_of_all;         /* in root->states */
     quire_state *first, *last, *next; /* its forks, in order; the next fork of its parent */
     quire_state *next_ready;
-    int32_t *branch; /* [n_branch] its numbers at the forks */
+    int32_t *branch; /* [n_branch] the branch number at each fork, from the root */
     size_t n_branch;
     program_status status;
     bool is_queued;  /* in the list of those that are ready */
-    bool is_of_call; /* made by a call: it has steps that are appended later */
-    bool is_joined;  /* its parent has its variables */
-    bool is_alike;   /* its siblings run the same steps */
-    bool has_prefix; /* its FORK step may run: what it has is computed */
+    bool is_of_call; /* made by quire_state_fork: its steps are appended later */
+    bool is_joined;  /* its parent has taken its variables */
+    bool is_alike;   /* all forks of its step run the same list */
+    bool has_prefix; /* its prefix is computed, so its FORK step may run */
     bool in_turn, has_turns;
     step_list own; /* appended by calls */
     program_frame *frames;
@@ -184,23 +185,23 @@ struct quire_state {
     program_call *call;   /* under way, or NULL */
     int32_t n_calls;      /* so far */
     int32_t n_joins;      /* so far */
-    int32_t depth;        /* calls and forks from the program's beginning to here */
-    int32_t record;       /* of the call that ended last before its present step; -1: none */
+    int32_t depth;        /* calls and forks from the program's start to here */
+    int32_t record;       /* of the last call that its present step waited for; -1: none */
     quire_error error;    /* of FAILED */
-    program_event failed; /* that says so */
+    program_event failed; /* the FAILED event */
     void *of_executor;
 };
 
-/* What is reported of a call. */
+/* What the report says of a call. */
 typedef struct program_record {
     const step *step; /* a GEN, SELECT or FORK */
     const quire_state *state;
-    int32_t after; /* the record of the call whose end it waited for; -1: none */
+    int32_t after; /* record of the call that it waited for; -1: none */
     int64_t ready_us, submitted_us, first_us, end_us, queue_us;
     int64_t prompt_tokens, computed_tokens, completion_tokens;
     int64_t first_step, last_step; /* as of its call */
     bool is_ahead;
-    program_value *value; /* what a gen or select gave; NULL: it failed */
+    program_value *value; /* of a gen or select; NULL: it failed */
 } program_record;
 
 struct program_root {
@@ -215,10 +216,10 @@ struct program_root {
     quire_program_limits limits;
     int32_t n_states, n_busy;
     int64_t n_steps, n_tokens, n_bytes, n_work, began_us, ended_us;
-    uint64_t seed, number; /* of no other program */
+    uint64_t seed, number; /* unique */
     program_record *records;
     size_t n_records, cap_records;
-    program_event idle; /* that says that nothing is left to run */
+    program_event idle; /* the root's IDLE event */
 };
 
 struct quire_programs {
@@ -228,19 +229,20 @@ struct quire_programs {
     quire_state *ready, **ready_last;
     program_event *events, **events_last, *delivered;
     int64_t turn_ends_us; /* on clock_us; 0: never */
-    bool is_cut;          /* the turn ended with more to do */
+    bool is_cut;          /* the turn ended before all was done */
 };
 
-/* Opens what runs programs on an executor, which it takes, also on failure. */
+/* Opens a runner of programs. Takes ownership of the executor, also on failure. */
 quire_err programs_open(const program_ops *ops, void *executor, quire_programs **out);
 void programs_close(quire_programs *ps);
 
-/* Opens a root state. Takes *program, which is empty then, also on failure; NULL: it has
- * no steps yet. */
+/* Opens a root state. Takes the steps of *program, which is left empty, also on
+ * failure; NULL: no steps yet. */
 quire_err program_open(quire_programs *ps, program_steps *program, const quire_state_options *o,
                        quire_state **out, quire_error *err);
 void program_close(program_root *r);
-/* Runs what can run in this turn, and polls the executor; false: nothing was left to do. */
+/* Runs what can run in this turn, and polls the executor. False: there was nothing to
+ * do. */
 bool programs_run(quire_programs *ps);
 void programs_begin_turn(quire_programs *ps, int64_t us);
 bool programs_next_event(quire_programs *ps, quire_program_event *out);
@@ -253,37 +255,36 @@ quire_err program_fork(quire_state *s, int32_t n, quire_state **forks, quire_err
 quire_err program_event_add(quire_state *s, quire_program_event_kind kind, const char *name, int32_t choice,
                             str text);
 void program_event_free(program_event *e);
-/* Sets a state's status. With the last one that is busy the root is idle. */
+/* Sets a state's status. When no state is busy any more, the root is idle. */
 void program_state_set(quire_state *s, program_status status);
-/* Makes it run on. */
+/* Queues the state to run. */
 void program_state_ready(quire_state *s);
-/* s is over, or may be: a state above it that waits for that runs on, its JOIN step once
- * more. */
+/* Call when s may be over: queues the states above it whose JOIN waits for that. */
 void program_state_wake_parents(quire_state *s);
-/* Whether every fork of s that is not joined is over. */
+/* Whether all forks of s that are not joined are over. */
 bool program_forks_are_over(const quire_state *s);
 void program_state_fail(quire_state *s, const quire_error *why);
-/* A bound of the whole program is exceeded. */
+/* Fails the whole program, which exceeds a bound. */
 void program_root_fail(program_root *r, const quire_error *why);
 /* Counts n steps. TOO_LARGE. */
 quire_err program_count_steps(program_root *r, size_t n, quire_error *err);
 quire_err program_state_add(quire_state *s, program_part part, quire_error *err);
-/* Ends the turn that is open, if one is; begins one; begins one of the assistant for what
- * is appended to a state with turns in none. */
+/* End the open turn, if any; begin one; begin an assistant's turn if the state has
+ * turns and none is open. */
 quire_err program_state_end_turn(quire_state *s, quire_error *err);
 quire_err program_state_begin_turn(quire_state *s, const char *role, quire_error *err);
 quire_err program_state_want_turn(quire_state *s, quire_error *err);
-/* Goes on with another list of steps, and then with the present one. */
+/* Runs another list of steps before the rest of the present one. */
 quire_err program_state_push(quire_state *s, program_frame frame, quire_error *err);
-/* Begins a fork, which goes on from what its parent has, with a list of steps. */
+/* Starts a fork on a list of steps, with a copy of what its parent has. */
 quire_err program_state_begin(quire_state *s, const step_list *list, quire_error *err);
 void program_call_free(program_call *c);
 
-/* A step was appended to s->own: s runs on, if it was at rest. */
+/* Call when a step was appended to s->own: queues s if it was at REST. */
 void program_state_continue(quire_state *s);
-/* Fails s and all of its forks that have not ended. */
+/* Fails s and all of its forks that are not over, with QUIRE_CANCELLED. */
 void program_state_cancel(quire_state *s);
-/* Drops the events that s and its forks have not delivered. */
+/* Drops the undelivered events of s and its forks. */
 void program_state_mute(quire_state *s);
 const program_value *program_state_find(const quire_state *s, const char *name);
 /* Whether s and its forks have no step left that can run. */
@@ -291,20 +292,20 @@ bool program_state_is_over(const quire_state *s);
 
 /* ---- for executors ---- */
 
-/* New text of an output of a gen: an event. NO_MEMORY. */
+/* Queues the event of new text of a gen's output. NO_MEMORY. */
 quire_err program_call_text(program_call *c, int32_t output, str text);
-/* Counts n tokens more. False: the program is over its bound, and has failed; the call was
- * cancelled and is not valid any more. */
+/* Counts n more tokens. False: that exceeded the program's bound; it failed, and c is
+ * cancelled and invalid. */
 bool program_call_count(program_call *c, int64_t n);
-/* Counts n tokens before they come, so that what is submitted at once is bounded.
- * TOO_LARGE: none is counted, and the call is to fail. */
+/* Counts n tokens before they are submitted, so that one call cannot exceed the bound
+ * by much. TOO_LARGE: none is counted, and the call must fail. */
 quire_err program_call_reserve(program_call *c, int64_t n, quire_error *err);
-/* What follows a gen's step in its list, where that is texts, which are the same whatever
- * the gen gives, and then a gen: *between, which is empty, gets the texts, *n_parts how
- * many parts the state has when that gen begins, and *next its step and seed. False: what
- * follows is something else, or the texts are too long. Counts nothing. */
+/* Looks ahead of a running gen: true if its list goes on with texts that do not depend
+ * on its output, and then a gen. *between (empty before) gets the texts, *n_parts the
+ * number of the state's parts when that gen begins, *next its step and seed. False:
+ * something else follows, or the texts are too long. Counts nothing. */
 bool program_call_next(const program_call *c, program_text *between, size_t *n_parts, program_call *next);
-/* Ends a call, with err where it failed, else NULL. The call is not valid any more. */
+/* Ends a call; err: why it failed, else NULL. The call is invalid afterwards. */
 void program_call_end(program_call *c, const quire_error *err);
 
 program_text *program_text_share(program_text *t);

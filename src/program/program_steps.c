@@ -104,11 +104,11 @@ void step_text_deinit(step_text *t) {
     *t = (step_text){0};
 }
 
-/* A text under way: *cap is the capacity of its pieces. */
+/* A text being parsed. *cap: the capacity of its pieces. */
 typedef struct step_text_writer {
     step_text *to;
     size_t cap;
-    strbuf constant; /* what goes to the next constant piece */
+    strbuf constant; /* text of the constant piece under way */
 } step_text_writer;
 
 static quire_err step_text_add(step_text_writer *w, step_piece piece) {
@@ -117,7 +117,7 @@ static quire_err step_text_add(step_text_writer *w, step_piece piece) {
     return QUIRE_OK;
 }
 
-/* Ends the constant piece under way, if there is one. */
+/* Appends the constant piece under way, if it is not empty. */
 static quire_err step_text_flush(step_text_writer *w) {
     if (w->constant.n == 0) {
         return QUIRE_OK;
@@ -132,8 +132,7 @@ static quire_err step_text_flush(step_text_writer *w) {
     return e;
 }
 
-/* Reads what is between two braces and two more: a name, or one of its items. False: it
- * is none. */
+/* Parses what stands between {{ and }}: a name, or one with an index. False: neither. */
 static bool step_reference_read(str inside, step_piece *out) {
     size_t n = 0;
     int64_t item = -1;
@@ -155,7 +154,7 @@ static bool step_reference_read(str inside, step_piece *out) {
     return step_name_set(out->name, name, NULL) == QUIRE_OK;
 }
 
-/* Reads the reference or the braces at text[*at], and moves *at after it. */
+/* Parses the reference, or the four braces, at text[*at], and moves *at past it. */
 static quire_err step_braces_read(step_text_writer *w, str text, size_t *at, quire_error *err) {
     if (text.n - *at >= 4 && memcmp(text.p + *at, "{{{{", 4) == 0) {
         *at += 4;

@@ -4,8 +4,8 @@
 
 #include "base/mem.h"
 
-#define WORK_PER_BYTE 4    /* units of work for each byte of text that a program may make */
-#define MAX_VARIABLES 1024 /* of a state: they are looked for one by one */
+#define WORK_PER_BYTE 4    /* work allowed for each byte of text allowed */
+#define MAX_VARIABLES 1024 /* of one state: they are searched linearly */
 
 /* ---- texts ---- */
 
@@ -111,7 +111,7 @@ quire_err program_value_add(program_value *list, program_value *item) {
     return QUIRE_OK;
 }
 
-/* Where the separator begins in the text from `at` on; the text's end: nowhere. */
+/* Offset of the separator in the text from `at` on; text.n if there is none. */
 static size_t value_find(str text, size_t at, str separator) {
     const char *found = memmem(text.p + at, text.n - at, separator.p, separator.n);
     return found != NULL ? (size_t)(found - text.p) : text.n;
@@ -150,7 +150,7 @@ const program_value *program_state_find(const quire_state *s, const char *name) 
     return v != NULL ? v->value : NULL;
 }
 
-/* The variable of a name, which is made where there is none. */
+/* Finds a variable, or adds it. */
 static quire_err variable_want(quire_state *s, const char *name, program_variable **out, quire_error *err) {
     *out = program_variable_find(s, name);
     if (*out != NULL) {
@@ -200,7 +200,7 @@ quire_err program_value_text(const program_value *v, const char *name, strbuf *t
     return e == QUIRE_OK ? e : err_set(err, e, -1, "out of memory for a text");
 }
 
-/* The value of a piece that names one. */
+/* The value of a piece that names a variable. */
 static quire_err piece_value(const quire_state *s, const step_piece *p, const program_value **out,
                              quire_error *err) {
     const program_value *v = program_state_find(s, p->name);

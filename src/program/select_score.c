@@ -10,13 +10,13 @@ static double score_mean(const select_choice *c, bool normalised) {
     return sum / (double)c->n;
 }
 
-/* The log-probability of a choice's token i; past its end its mean. */
+/* The log-probability of a choice's token i; past its end, the mean of its tokens. */
 static double score_token(const select_choice *c, size_t i, double mean) {
     return i < c->n ? c->logprobs[i] : mean;
 }
 
-/* Token by token the choices with the greatest log-probability remain: the first of the
- * greatest rows in lexical order. */
+/* Token by token, the choices with the greatest log-probability remain: the first of
+ * the lexically greatest rows. */
 static int32_t score_greedy(const select_choice *choices, size_t n, const double *means) {
     size_t longest = 0, best = 0;
     for (size_t i = 0; i < n; i++) {

@@ -8,17 +8,17 @@
 
 #include "quire_program.h"
 
-/* The tokens of a choice: n >= 1 log-probabilities, and those of the same tokens without
- * anything before them, the first of which is 0; NULL where the method has no use for
- * them. */
+/* The tokens of a choice: n >= 1 log-probabilities, and, or NULL where the method does
+ * not use them, those of the same tokens with nothing before them, of which the first
+ * is 0. */
 typedef struct select_choice {
     const double *logprobs, *alone;
     size_t n;
 } select_choice;
 
-/* Scores n >= 1 choices and returns the number of the one that is chosen; of equal ones
- * the first. scores: [n]. By greedy_token_selection the scores are means, which do not
- * decide. O(tokens of all). */
+/* Scores n >= 1 choices and returns the index of the best; of equal ones the first.
+ * scores: [n]. Under greedy_token_selection they are means, which do not decide. O(all
+ * tokens). */
 int32_t select_score(const select_choice *choices, size_t n, quire_select_method method, double *scores);
 
 #endif

@@ -11,17 +11,17 @@
 #include "server/conn_model.h"
 #include "server/loop_order.h"
 
-#define TURN_US 1000 /* for which programs run before the loop's other connections */
+#define TURN_US 1000 /* longest time that programs run before the loop's other connections */
 
 /* A program under way, and the connection that waits for it. */
 typedef struct program_request {
     conn *conn;
     loop_model *model;
-    quire_state *state; /* NULL: it is over, and its end is being sent */
+    quire_state *state; /* NULL: the program is over, and its end is being sent */
     char id[32];
     bool is_stream;
-    int64_t sent_us; /* of a stream: when something was last sent */
-    strbuf held;     /* of a stream: events that wait until the client has read others */
+    int64_t sent_us; /* of a stream: time of the last event sent */
+    strbuf held;     /* of a stream: events held until the client has read earlier ones */
 } program_request;
 
 /* ---- sending ---- */
@@ -35,7 +35,7 @@ static void program_request_free(program_request *r) {
     mem_free(r);
 }
 
-/* Gives the connection's request up. */
+/* Drops the connection's program. */
 static void program_api_close(conn *c) {
     program_request *r = c->pending_of;
     c->pending = NULL;
@@ -43,7 +43,7 @@ static void program_api_close(conn *c) {
     program_request_free(r);
 }
 
-/* Fails the request: by a status or, in a stream, by an event. */
+/* Fails the request, with a status or, in a stream, an event. */
 static void program_api_end(conn *c, const api_error *why) {
     program_request *r = c->pending_of;
     if (!r->is_stream) {
@@ -67,8 +67,8 @@ static void program_api_no_memory(conn *c) {
     program_api_end(c, &(api_error){.status = 500, .message = "out of memory"});
 }
 
-/* Sends what is held, if the client has read enough; ends the stream after its last
- * event. */
+/* Sends the held events if the client has read enough, and ends the stream after its
+ * last one. */
 static void program_api_drained(conn *c) {
     program_request *r = c->pending_of;
     if (!r->is_stream || conn_unsent(c) >= c->loop->server->options.max_output_bytes) {
@@ -135,7 +135,7 @@ static void program_api_write_event(const quire_program_event *ev, json_out *o) 
     json_raw(o, "\n\n");
 }
 
-/* The tokens of a program for the log and the statistics. */
+/* Notes a program's tokens for the log and the metrics. */
 static void program_api_note(conn *c, const quire_program_usage *u) {
     c->record.is_generation = true;
     c->record.finishes = 1u << (u->n_failed > 0 ? QUIRE_FINISH_ERROR : QUIRE_FINISH_STOP);
@@ -147,8 +147,9 @@ static void program_api_note(conn *c, const quire_program_usage *u) {
         (int32_t)(u->completion_tokens < INT32_MAX ? u->completion_tokens : INT32_MAX);
 }
 
-/* The program is over: its report is the response, or the stream's last event. One that
- * failed before any of its calls ended is an error. */
+/* Sends the report of a program that is over, as the response or the stream's last
+ * event. A program that failed before any of its calls ended is answered with an
+ * error. */
 static void program_api_finish(program_request *r) {
     conn *c = r->conn;
     quire_program_usage u = {.size = sizeof u};
@@ -235,7 +236,7 @@ void program_api_ping_all(const loop *l) {
 
 /* ---- POST /v1/programs ---- */
 
-/* Opens the program of c's body. */
+/* Opens the program in c's body. */
 static quire_err program_api_open(conn *c, program_request *r, quire_error *err) {
     const strbuf *body = &c->request.body;
     const server_options *from = &c->loop->server->options;
@@ -305,7 +306,7 @@ bool program_api_runs(const conn *c) {
 
 /* ---- cancelling ---- */
 
-/* The program of an id, if it is the tenant's of the order; NULL: there is none. */
+/* Finds a program by its id, if it belongs to the tenant of the request; else NULL. */
 static program_request *program_api_find(const loop *l, const loop_order *o) {
     for (const conn *c = l->conns; c != NULL; c = c->next) {
         program_request *r = c->pending == &program_pending ? c->pending_of : NULL;

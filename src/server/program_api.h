@@ -6,14 +6,14 @@
 
 #include "server/conn.h"
 
-#define PROGRAM_TEXT_BYTES ((int64_t)16 << 20) /* that it makes, on a loop's thread */
-#define PROGRAM_BODY_BYTES ((size_t)1 << 20)   /* parsed by a loop's thread */
+#define PROGRAM_TEXT_BYTES ((int64_t)16 << 20) /* text that a program makes, on a loop's thread */
+#define PROGRAM_BODY_BYTES ((size_t)1 << 20)   /* body that a loop's thread parses */
 
 void program_api_post(conn *c);
 void program_api_cancel(conn *c);
-/* Sends a ping to the streams of programs that sent nothing for server_options.ping_us. */
+/* Sends a ping to streams of programs that were silent for server_options.ping_us. */
 void program_api_ping_all(const loop *l);
-/* The events of a model's programs: arg is the loop_model. */
+/* Handles the events of a model's programs; arg is the loop_model. */
 LOOP_CALLBACK(program_api_on_events);
 
 /* Whether a connection has a program in progress. */
