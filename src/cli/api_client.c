@@ -13,6 +13,7 @@
 #define MAX_SENT     3   /* most times that a job is sent */
 #define STALL_S      600 /* a model may compute for that long before its first byte */
 #define MAX_WAIT_S   60
+#define MAX_KEY      8192 /* bytes */
 
 typedef struct api_thread {
     api_client *client;
@@ -76,8 +77,14 @@ static quire_err api_on_body(void *user, const void *p, size_t n) {
     return n > MAX_RESPONSE - j->response.n ? QUIRE_TOO_LARGE : strbuf_add(&j->response, p, n);
 }
 
-/* The message of an API's error: error.message of its body, or all of a short body. */
-static quire_err api_read_error(const api_job *j, const char *url, int32_t status, quire_error *err) {
+/* The message of an API's error: error.message of its body, or all of a short body; of a
+ * redirect, which is not followed, its address. */
+static quire_err api_read_error(const api_job *j, const char *url, const hub_reply *reply, quire_error *err) {
+    const int32_t status = reply->status;
+    if (reply->location[0] != 0) {
+        return err_set(err, QUIRE_BAD_REQUEST, -1, "%s: it redirects to %.300s; give that address as --api",
+                       url, reply->location);
+    }
     str text = {j->response.n > 0 ? j->response.p : "", j->response.n};
     json_value *body = json_document(text);
     const json_value *error = json_get(body, "error");
@@ -130,7 +137,7 @@ static void api_run_job(api_thread *t, api_job *j) {
         j->n_sent++;
         e = hub_http_run(t->http, &r, &to, &reply, &j->error);
         if (e == QUIRE_OK && reply.status != 200) {
-            e = api_read_error(j, url.p, reply.status, &j->error);
+            e = api_read_error(j, url.p, &reply, &j->error);
         } else if (e != QUIRE_OK && j->error.code == QUIRE_OK) {
             err_set(&j->error, e, -1, "%s: its response is over %zu MiB, or memory is out", url.p,
                     MAX_RESPONSE >> 20);
@@ -174,7 +181,14 @@ static void *api_thread_run(void *arg) {
 
 /* ---- the client ---- */
 
+/* An address with a name and a password is not repeated in messages. */
 static quire_err api_check_url(const char *url, quire_error *err) {
+    const char *host = strstr(url, "://");
+    if (host != NULL && memchr(host + 3, '@', strcspn(host + 3, "/")) != NULL) {
+        return err_set(err, QUIRE_INVALID, -1,
+                       "--api: the address has a name or password before its host; give a key in "
+                       "OPENAI_API_KEY");
+    }
     bool is_fine = str_begins(str_of(url), "https://") || str_begins(str_of(url), "http://");
     for (const char *p = url; *p != 0 && is_fine; p++) {
         is_fine = *p > ' ' && *p < 0x7f && *p != '?' && *p != '#';
@@ -186,6 +200,13 @@ static quire_err api_check_url(const char *url, quire_error *err) {
 
 quire_err api_client_open(const api_client_options *o, api_client **out, quire_error *err) {
     TRY(api_check_url(o->url, err));
+    if (o->key != NULL && !hub_http_is_token(o->key, MAX_KEY)) {
+        return err_set(
+            err, QUIRE_INVALID, -1,
+            "the API's key (OPENAI_API_KEY) is no key: it is empty, has blanks or line ends, or is "
+            "over %d bytes",
+            MAX_KEY);
+    }
     api_client *c = mem_new(1, sizeof *c);
     TRY(mem_check_for(c, "a client", err));
     c->o = *o;

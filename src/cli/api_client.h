@@ -36,8 +36,8 @@ typedef struct api_job {
     bool is_dropped;
 } api_job;
 
-/* Opens a client; the options' texts are borrowed until the close. INVALID: not an
- * address. */
+/* Opens a client; the options' texts are borrowed until the close. INVALID: no address, one
+ * with a password, or no key. */
 quire_err api_client_open(const api_client_options *o, api_client **out, quire_error *err);
 /* Cancels what is under way. */
 void api_client_close(api_client *c);

@@ -571,6 +571,9 @@ static quire_err api_take_outputs(api_call *k, const json_value *response, quire
     TRY(api_make_outputs(c, n > 0 ? n : 1, err));
     for (size_t i = 0; i < n; i++) {
         const json_value *choice = api_choice_at(response, i);
+        if (choice == NULL) {
+            return err_set(err, QUIRE_IO, -1, "the API's response has no choice of index %zu", i);
+        }
         const json_value *holder = c->state->has_turns ? json_get(choice, "message") : choice;
         str text = json_get_str(holder, c->state->has_turns ? "content" : "text");
         c->outputs[i].finish = api_finish_of(choice);
@@ -628,6 +631,15 @@ static quire_err api_take_response(api_call *k, const json_value *response, quir
     return k->is_again ? api_send_gen(k, err) : QUIRE_OK;
 }
 
+/* Asks for a gen itself, where the API has refused to go past its end: it knows no
+ * log-probabilities, or allows fewer tokens. */
+static quire_err api_ask_again(api_call *k, quire_error *err) {
+    k->x->guesses = false;
+    k->is_again = true;
+    *err = (quire_error){0};
+    return api_send_gen(k, err);
+}
+
 static void api_take_job(api_executor *x, api_job *j) {
     api_call *k = j->user;
     json_value *response = NULL;
@@ -635,7 +647,9 @@ static void api_take_job(api_executor *x, api_job *j) {
     k->error = j->error;
     quire_err e = j->error.code;
     x->counts.n_calls += j->n_sent;
-    if (e == QUIRE_OK) {
+    if (e == QUIRE_BAD_REQUEST && k->goes_past) {
+        e = api_ask_again(k, &k->error);
+    } else if (e == QUIRE_OK) {
         response = json_document((str){j->response.n > 0 ? j->response.p : "", j->response.n});
         e = json_is(response, JSON_KIND_OBJECT)
                 ? api_take_response(k, response, &k->error)

@@ -73,14 +73,10 @@ static quire_err check_endpoint(const char *endpoint, quire_error *err) {
 }
 
 static quire_err check_token(const char *token, quire_error *err) {
-    size_t n = token != NULL ? strlen(token) : 0;
-    bool fine = token == NULL || (n > 0 && n <= MAX_TOKEN_BYTES);
-    for (size_t i = 0; i < n && fine; i++) {
-        fine = token[i] > ' ' && token[i] < 0x7f;
-    }
-    return fine ? QUIRE_OK
-                : err_set(err, QUIRE_INVALID, -1,
-                          "the hub's token (HF_TOKEN, or its file) is no token: it has blanks or is empty");
+    return token == NULL || hub_http_is_token(token, MAX_TOKEN_BYTES)
+               ? QUIRE_OK
+               : err_set(err, QUIRE_INVALID, -1,
+                         "the hub's token (HF_TOKEN, or its file) is no token: it has blanks or is empty");
 }
 
 /* The token, where it may be shown to the endpoint. */

@@ -1,5 +1,6 @@
 #include "hub/hub_http.h"
 
+#include <assert.h>
 #define CURL_DISABLE_DEPRECATION /* of what an older libcurl takes */
 #include <curl/curl.h>
 #include <dlfcn.h>
@@ -92,6 +93,15 @@ void hub_http_close(hub_http *h) {
         curl.easy_cleanup(h->handle);
         mem_free(h);
     }
+}
+
+bool hub_http_is_token(const char *token, size_t most) {
+    size_t n = strlen(token);
+    bool is_one = n > 0 && n <= most;
+    for (size_t i = 0; i < n && is_one; i++) {
+        is_one = token[i] > ' ' && token[i] < 0x7f;
+    }
+    return is_one;
 }
 
 /* ---- the head ---- */
@@ -276,24 +286,24 @@ static void set_options(hub_http *h, const hub_http_request *r, head_reading *he
     }
 }
 
-/* Appends a header line to the list; false: out of memory, and the list is as it was. */
-static bool add_header(struct curl_slist **list, const char *name, const char *value) {
+/* Appends a header line of two parts to the list; false: out of memory, and the list is as
+ * it was. */
+static bool add_header(struct curl_slist **list, const char *begin, const char *value) {
     strbuf line = {0};
     struct curl_slist *longer =
-        strbuf_addf(&line, "%s: %s", name, value) == QUIRE_OK ? curl.slist_append(*list, line.p) : NULL;
+        strbuf_addf(&line, "%s%s", begin, value) == QUIRE_OK ? curl.slist_append(*list, line.p) : NULL;
     strbuf_deinit(&line);
     *list = longer != NULL ? longer : *list;
     return longer != NULL;
 }
 
 static bool make_headers(const hub_http_request *r, struct curl_slist **list) {
-    char range[48], bearer[1100];
+    char range[48];
     (void)snprintf(range, sizeof range, "bytes=%lld-", (long long)r->from);
-    int n = snprintf(bearer, sizeof bearer, "Bearer %s", r->token != NULL ? r->token : "");
-    return n > 0 && n < (int)sizeof bearer && add_header(list, "User-Agent", "quire") &&
-           (r->token == NULL || add_header(list, "Authorization", bearer)) &&
-           (r->json == NULL || add_header(list, "Content-Type", "application/json")) &&
-           (r->from == 0 || add_header(list, "Range", range));
+    return add_header(list, "User-Agent: ", "quire") &&
+           (r->token == NULL || add_header(list, "Authorization: Bearer ", r->token)) &&
+           (r->json == NULL || add_header(list, "Content-Type: ", "application/json")) &&
+           (r->from == 0 || add_header(list, "Range: ", range));
 }
 
 /* What the exchange's end means. */
@@ -335,6 +345,7 @@ quire_err hub_http_run(hub_http *h, const hub_http_request *r, const hub_receive
     h->result = QUIRE_OK;
     h->has_begun = false;
     h->n_unread = 0;
+    assert(r->token == NULL || hub_http_is_token(r->token, SIZE_MAX));
     quire_err e = make_headers(r, &headers)
                       ? QUIRE_OK
                       : err_set(err, QUIRE_NO_MEMORY, -1, "out of memory for a request");

@@ -24,6 +24,10 @@ typedef struct hub_http_options {
 quire_err hub_http_open(const hub_http_options *o, hub_http **out, quire_error *err);
 void hub_http_close(hub_http *h);
 
+/* Whether a text is 1 to `most` visible characters of ASCII, as a bearer token must be: another
+ * one would add headers of its own. */
+bool hub_http_is_token(const char *token, size_t most);
+
 /* What a response's head contains. Texts are cut at their buffers' ends. */
 typedef struct hub_reply {
     int32_t status;
@@ -48,7 +52,7 @@ typedef struct hub_receiver {
 
 typedef struct hub_http_request {
     const char *url;
-    const char *token; /* sent as a bearer token; NULL: none is */
+    const char *token; /* a hub_http_is_token, sent as a bearer token; NULL: none is */
     int64_t from;      /* over 0: the bytes from there on are requested */
     bool is_direct;    /* past any proxy */
     const char *json;  /* [n_json] the body of a POST; NULL: it is a GET */

@@ -42,10 +42,11 @@ def complete(text, max_tokens, stops, choose):
 
 
 class Api:
-    """choose: next_token, or another function of the text. refuse: responses to the first requests. gate: a barrier that requests wait at."""
+    """choose: next_token, or another function of the text. refuse: responses to the first requests. most: the tokens that a request may ask for. gate: a barrier
+    that requests wait at."""
 
-    def __init__(self, choose=next_token, has_tokens=True, latency=0.0, refuse=(), gate=None):
-        self.choose, self.has_tokens, self.latency, self.refuse, self.gate = choose, has_tokens, latency, list(refuse), gate
+    def __init__(self, choose=next_token, has_tokens=True, latency=0.0, refuse=(), gate=None, most=1 << 31):
+        self.choose, self.has_tokens, self.latency, self.refuse, self.gate, self.most = choose, has_tokens, latency, list(refuse), gate, most
         self.lock, self.requests = threading.Lock(), []
         self.server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), self.handler())
         threading.Thread(target=self.server.serve_forever, daemon=True).start()
@@ -106,7 +107,7 @@ class Api:
                 body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
                 with api.lock:
                     api.requests.append((self.path, body, self.headers.get("Authorization")))
-                    refusal = api.refuse.pop(0) if api.refuse else None
+                    refusal = api.refuse.pop(0) if api.refuse else (400, {"error": {"message": "too many tokens"}}) if body["max_tokens"] > api.most else None
                     answer = None if refusal else api.answer(self.path, body)
                 time.sleep(api.latency)
                 if api.gate:
@@ -225,7 +226,19 @@ def test_an_api_that_gives_no_tokens_is_asked_for_each_gen(quire, tmp_path):
     with Api(has_tokens=False) as api:
         program = {"fields": {"temperature": 0, "max_tokens": 3, "stop": "zz"}, "steps": ["x", {"gen": "a"}, ".", {"gen": "b"}]}
         out = run(tmp_path, api, program, "-m", "m")
-        assert out["variables"] == run(tmp_path, api, program, "-m", "m", "--api-speculation", 0)["variables"] and out["api"]["reused"] == 0
+        plain = run(tmp_path, api, program, "-m", "m", "--api-speculation", 0)
+        assert out["variables"] == plain["variables"] and out["api"]["reused"] == 0 and out["api"]["calls"] - plain["api"]["calls"] in (0, 1)
+
+
+def test_an_api_that_refuses_to_go_past_a_gen_is_asked_for_each_gen(quire, tmp_path):
+    """It knows no log-probabilities, or allows no more tokens: one call more, and none past a gen from then on."""
+    with Api(of_form(FORM), most=8) as api:
+        out = run(tmp_path, api, EXTRACTION, "-m", "m")
+        assert out["errors"] == [] and out["variables"] == {"name": "Ann", "age": "30", "city": "Rome"}
+        assert out["api"]["calls"] == 4 and out["api"]["reused"] == 0 and [body["max_tokens"] > 8 for _, body, _ in api.requests] == [True, False, False, False]
+    with Api(of_form(FORM), most=7) as api:  # the gen itself is refused
+        out = run(tmp_path, api, EXTRACTION, "-m", "m", status=1)
+        assert "too many tokens" in out["errors"][0]["message"] and len(api.requests) == 2
 
 
 def test_branches_are_sent_at_once(quire, tmp_path):
@@ -243,7 +256,10 @@ def test_the_key_the_model_and_errors(quire, tmp_path):
     with Api(refuse=[(503, b"later", {"Retry-After": 0}), (429, b"{}", {"Retry-After": 0})]) as api:
         assert run(tmp_path, api, program)["api"]["calls"] == 3
     for refusal, said in [((401, {"error": {"message": "no such key"}}), "no such key"), ((200, b"[not json"), "no JSON object"),
-                          ((200, {"choices": []}), "no choices"), ((400, {"error": "max_tokens is odd"}), "max_tokens is odd")]:
+                          ((200, {"choices": []}), "no choices"), ((400, {"error": "max_tokens is odd"}), "max_tokens is odd"),
+                          ((200, {"choices": [{"index": 5, "text": "a"}]}), "no choice of index 0"), ((200, b'data: {"choices": []}\n\ndata: [DONE]\n\n'), "no JSON object"),
+                          ((200, b"\x1f\x8b\x08", {"Content-Encoding": "gzip"}), "no JSON object"), ((200, b"[" * 100000), "no JSON object"),
+                          ((307, b"", {"Location": "http://127.0.0.1:1/v2/completions"}), "redirects to http://127.0.0.1:1/v2/completions")]:
         with Api(refuse=[refusal]) as api:
             out = run(tmp_path, api, program, status=1)
             assert said in out["errors"][0]["message"] and out["variables"] == {"a": None}
@@ -261,6 +277,14 @@ def test_the_key_the_model_and_errors(quire, tmp_path):
         assert out["variables"]["a"] == "ab" and 0 < out["usage"]["total_tokens"] < 100  # those of b
     assert "127.0.0.1:1" in run(tmp_path, "http://127.0.0.1:1/v1", program, status=1)["errors"][0]["message"]
     assert "must be an address" in run(tmp_path, "example", program, status=2)
+    said = run(tmp_path, "http://name:secret@127.0.0.1:1/v1", program, status=2)
+    assert "OPENAI_API_KEY" in said and "secret" not in said
+    with Api() as api:
+        for key in ("k\r\nX-Other: 1", "two words", "k" * 8193):
+            said = run(tmp_path, api, program, status=2, environment={"OPENAI_API_KEY": key})
+            assert "is no key" in said and key not in said and api.requests == []
+        run(tmp_path, api, program, environment={"OPENAI_API_KEY": "k" * 4000})
+        assert api.requests[-1][2] == "Bearer " + "k" * 4000
     with Api() as api:
         out = run(tmp_path, api, {"steps": [{"tokens": [1, 2]}, {"gen": "a"}]}, "-m", "m", status=1)
         assert "takes texts" in out["errors"][0]["message"]
