@@ -63,7 +63,7 @@ class Server:
     def url(self):
         return "http://%s:%d" % self.address
 
-    def stop(self, seconds=30):
+    def stop(self, seconds=120):
         """Ends it as an operator would; the exit status. All that it said is in `said` then."""
         if self.process.poll() is None:
             self.process.terminate()
@@ -73,7 +73,7 @@ class Server:
             self.process.kill()
             self.listener.join(seconds)
 
-    def ask(self, method, path, body=None, raw=None, headers=None, key=KEY, timeout=120):
+    def ask(self, method, path, body=None, raw=None, headers=None, key=KEY, timeout=600):
         """(status, headers in lower case, text) of one request on a connection of its own."""
         all_headers = {"content-type": "application/json", "authorization": f"Bearer {key}", **(headers or {})}
         connection = http.client.HTTPConnection(*self.address, timeout=timeout)
@@ -86,7 +86,7 @@ class Server:
         finally:
             connection.close()
 
-    def post_together(self, path, bodies, key=KEY, timeout=120):
+    def post_together(self, path, bodies, key=KEY, timeout=600):
         """(status, text) of requests that the server finds all at once: it is stopped while they are sent, so the machine's load does not matter."""
         connections = [http.client.HTTPConnection(*self.address, timeout=timeout) for _ in bodies]
         self.process.send_signal(signal.SIGSTOP)
