@@ -69,7 +69,8 @@ void quire_programs_close(quire_programs *ps);
 bool quire_programs_idle(const quire_programs *ps);
 /* A file descriptor that is readable while there may be events. */
 int quire_programs_fd(const quire_programs *ps);
-/* Blocks until the fd is readable or timeout_us have passed (-1: for ever). */
+/* Blocks until the fd is readable, timeout_us have passed (-1: for ever), or the time of a
+ * program is up. */
 void quire_programs_wait(quire_programs *ps, int64_t timeout_us);
 
 typedef enum quire_program_event_kind {

@@ -27,7 +27,9 @@ int quire_programs_fd(const quire_programs *ps) {
 
 void quire_programs_wait(quire_programs *ps, int64_t timeout_us) {
     if (ps->ready == NULL && ps->events == NULL && !ps->is_cut) {
-        ps->ops->wait(ps->executor, timeout_us);
+        int64_t left_us = programs_time_left(ps);
+        bool is_less = left_us >= 0 && (timeout_us < 0 || left_us < timeout_us);
+        ps->ops->wait(ps->executor, is_less ? left_us : timeout_us);
     }
 }
 

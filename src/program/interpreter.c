@@ -425,6 +425,17 @@ static void programs_check_time(quire_programs *ps) {
     }
 }
 
+int64_t programs_time_left(const quire_programs *ps) {
+    int64_t now_us = ps->roots != NULL ? clock_us() : 0, least = -1;
+    for (const program_root *r = ps->roots; r != NULL; r = r->next) {
+        int64_t left = r->limits.max_us - (now_us - r->began_us);
+        if (r->limits.max_us > 0 && r->n_busy > 0 && (least < 0 || left < least)) {
+            least = left > 0 ? left : 0;
+        }
+    }
+    return least;
+}
+
 bool programs_run(quire_programs *ps) {
     bool has_run = false;
     programs_check_time(ps);

@@ -244,6 +244,8 @@ void program_close(program_root *r);
 /* Runs what can run in this turn, and polls the executor. False: there was nothing to
  * do. */
 bool programs_run(quire_programs *ps);
+/* Microseconds until the time of the first running program is up; -1: none has a bound. */
+int64_t programs_time_left(const quire_programs *ps);
 void programs_begin_turn(quire_programs *ps, int64_t us);
 bool programs_next_event(quire_programs *ps, quire_program_event *out);
 

@@ -1,6 +1,7 @@
 /* The steps of programs, one by one, in JSON and by calls. */
 #include <math.h>
 
+#include "program/program_state.h"
 #include "program/select_score.h"
 #include "program_world.h"
 
@@ -503,6 +504,75 @@ TEST(a_thread_with_other_work_runs_programs_in_turns) {
     quire_state_close(p);
 }
 
+/* An executor whose calls never end, as over an API that does not answer. */
+typedef struct silent {
+    int n_calls;
+    int64_t longest_us; /* that it was to wait; INT64_MAX: for ever */
+} silent;
+
+static quire_err silent_begin(void *executor, program_call *c, quire_error *err) {
+    (void)c, (void)err;
+    ((silent *)executor)->n_calls++;
+    return QUIRE_OK;
+}
+
+static void silent_cancel(void *executor, program_call *c) {
+    (void)c;
+    ((silent *)executor)->n_calls--;
+}
+
+static void silent_drop(void *executor, quire_state *s) {
+    (void)executor, (void)s;
+}
+
+static bool silent_poll(void *executor) {
+    (void)executor;
+    return false;
+}
+
+static void silent_wait(void *executor, int64_t timeout_us) {
+    silent *x = executor;
+    int64_t us = timeout_us < 0 ? INT64_MAX : timeout_us;
+    x->longest_us = us > x->longest_us ? us : x->longest_us;
+}
+
+static void silent_close(void *executor) {
+    (void)executor;
+}
+
+TEST(a_program_whose_calls_never_end_is_awaited_as_long_as_its_time) {
+    static const program_ops ops = {.gen = silent_begin,
+                                    .cancel = silent_cancel,
+                                    .drop = silent_drop,
+                                    .poll = silent_poll,
+                                    .wait = silent_wait,
+                                    .close = silent_close};
+    static const char json[] = "{\"steps\": [\"a\", {\"gen\": \"x\"}]}";
+    silent x = {0};
+    quire_programs *own;
+    quire_state *p;
+    quire_error err = {0};
+    quire_program_limits limits;
+    quire_program_event ev = {.size = sizeof ev};
+    bool has_failed = false;
+    quire_program_limits_init(&limits);
+    limits.max_us = 20000;
+    quire_state_options o = {.size = sizeof o, .limits = &limits};
+    assert_int_equal(programs_open(&ops, &x, &own), QUIRE_OK);
+    assert_int_equal(quire_program_open(own, json, sizeof json - 1, &o, &p, &err), QUIRE_OK);
+    while (ev.kind != QUIRE_PROGRAM_IDLE) {
+        if (!quire_programs_next(own, &ev)) {
+            ev.kind = QUIRE_PROGRAM_TEXT;
+            quire_programs_wait(own, -1);
+        }
+        has_failed = has_failed || ev.kind == QUIRE_PROGRAM_FAILED;
+    }
+    assert_true(has_failed && x.longest_us <= limits.max_us);
+    assert_int_equal(x.n_calls, 0);
+    quire_state_close(p);
+    quire_programs_close(own);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_text_and_a_gen_are_a_completion),
@@ -521,6 +591,7 @@ int main(void) {
         cmocka_unit_test(work_that_makes_no_text_is_bounded_too),
         cmocka_unit_test(a_select_counts_its_tokens_once_before_they_come),
         cmocka_unit_test(a_thread_with_other_work_runs_programs_in_turns),
+        cmocka_unit_test(a_program_whose_calls_never_end_is_awaited_as_long_as_its_time),
     };
     return cmocka_run_group_tests(tests, open_world, close_world);
 }
