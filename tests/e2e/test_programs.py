@@ -1,6 +1,7 @@
 """Programs over HTTP and from a file: their values are those of plain requests, they stream, they are cancelled, and hostile ones end at their bounds."""
 import http.client
 import json
+import os
 import pathlib
 import re
 import subprocess
@@ -287,6 +288,19 @@ def test_the_programs_of_the_page_give_what_it_says(server, tmp_path, shown):
     got = json.loads(done.stdout)
     assert done.returncode == 0 and got["variables"] == json.loads(shown[1])
     assert (got["usage"]["prompt_tokens"], got["usage"]["computed_tokens"]) == (int(shown[2]), int(shown[3]))
+
+
+def test_the_page_s_commands_print_what_it_says(server, tmp_path):
+    blocks = re.findall(r"\$ cat (\S+)\n(.*?)\n\$ quire (run --program [^\n]*)\n([^\n]*)\n", PAGE, re.S)
+    assert [b[0] for b in blocks] == ["ask.json", "sentences.json"]
+    for name, program, command, shown in blocks:
+        (tmp_path / name).write_text(program)
+        address = "http://{}:{}/v1".format(*server.address)
+        done = subprocess.run([os.path.abspath(QUIRE), *command.replace("http://127.0.0.1:8000/v1", address).split()], cwd=tmp_path, capture_output=True, text=True, stdin=subprocess.DEVNULL,
+                              env={**os.environ, "OPENAI_API_KEY": KEY})
+        assert done.returncode == 0, done.stderr
+        for part in shown.split(".."):  # what it leaves out
+            assert part.strip("[],}") in done.stdout, (part, done.stdout)
 
 
 def test_a_file_is_run(server, tmp_path):
