@@ -6,18 +6,17 @@
 #include "engine/explain.h"
 #include "engine/row_pooling_block.h"
 
-#define MAX_NAMESPACES  4096 /* tenants with their salts that have sequences or cached pages at once */
+#define MAX_NAMESPACES  4096 /* most pairs of tenant and salt with sequences or cached pages at once */
 #define N_EVENTS        4096 /* capacity of the ring of KV events */
-#define AUDIT_MAX_PAGES 4096 /* larger pools are not audited: it takes time in proportion */
+#define AUDIT_MAX_PAGES 4096 /* larger pools are not audited, since it takes time in proportion */
 #define PROBED_FRAMES   16   /* copied at open, so that the first preemption has a measured cost */
 
-/* The scope of public prefixes: all whose keys and values agree, which within one engine
- * are all without a mask, change of scores or adapter of their own. Those have a scope
- * without public prefixes. */
+/* The scope of public prefixes: requests without a mask, change of scores or adapter
+ * of their own, whose keys and values agree. All others find no public prefixes. */
 static const unsigned char SCOPE[] = {0}, SCOPE_OF_OWN[] = {1};
 
-/* Between steps of e, for an engine that is below its floor: what waits for the next of a
- * conversation goes before what runs. */
+/* Releases held pages of e, between its steps, for an engine that is below its floor:
+ * parks first, then running sequences. */
 static bool cache_yield(void *context) {
     engine *e = context;
     return parks_yield_oldest(e) || scheduler_yield(&e->sched);
@@ -57,7 +56,7 @@ quire_err cache_open(engine *e, quire_error *err) {
     return QUIRE_OK;
 }
 
-/* Measures what a copy of a page costs, so that the first preemption knows it. */
+/* Measures the cost of copying a page, for the first preemption. */
 static void cache_probe_swap(engine *e) {
     int64_t out_us, in_us;
     if (e->kv.swap.n_frames == 0) {
@@ -117,8 +116,8 @@ int64_t cache_draft_bytes(const engine *e) {
 void cache_enter(engine *e, sequence *s) {
     bool has_types = s->pooling != NULL && s->pooling->types != NULL;
     if (e->desc->two_sided || has_types) {
-        /* keys and values depend on more than the tokens before them: no other prompt
-         * could use them */
+        /* keys and values depend on more than the tokens, so no other prompt can use
+         * them */
         return;
     }
     bool has_own = s->mods != NULL || (s->adapter != NULL && s->adapter_from == 0);
@@ -174,9 +173,9 @@ quire_err swap_open(engine *e, quire_error *err) {
                          (long long)e->options.swap_bytes);
 }
 
-/* Whether to swap s out, n_pages of it, from token `from` on. Not while its prompt's
- * logits are collected, since then all of it is computed again. Other holders keep what
- * precedes `from`: it costs nothing either way. */
+/* Whether to swap out s, n_pages of it, from token `from` on. Not while its prompt's
+ * logits are collected, since then all of it is computed again. What precedes `from`
+ * stays with other holders, and costs nothing either way. */
 static bool cache_swap_pays(const engine *e, const sequence *s, int32_t from, int32_t n_pages) {
     const sched_limits *l = &e->sched.limits;
     sched_cost cost = step_cost_fit(&e->sched.step_cost);
@@ -190,7 +189,7 @@ static bool cache_swap_pays(const engine *e, const sequence *s, int32_t from, in
            preempt_swaps(e->options.preempt, &c, &e->swap_out_cost, &e->swap_in_cost, &cost);
 }
 
-/* Records what was copied of s, and the cost of a page where it is known. */
+/* Records how much of s was copied, and the cost of a page if it is known. */
 static void note_copies(engine *e, sequence *s, copy_cost *learns, const kv_swapped *did) {
     if (did->us >= 0) {
         copy_cost_note(learns, did->n_pages, (double)did->us);

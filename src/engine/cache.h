@@ -12,20 +12,21 @@
 
 #include "engine/state.h"
 
-/* Opens e->kv, whose pages e->mover moves. QUIRE_INVALID, with err, where snapshot_bytes
- * is less than one snapshot; other errors leave err as it is. */
+/* Opens e->kv, whose pages e->mover moves. QUIRE_INVALID, with err: snapshot_bytes is
+ * less than one snapshot. Other errors do not set err. */
 quire_err cache_open(engine *e, quire_error *err);
 
-/* Has e's pages and its drafts' join their budget, if they have one. Then e may run. The
- * budget's owner. QUIRE_NO_ROOM: they do not fit beside others (kv/budget.h). */
+/* Makes the page pools of e and its draft model members of their budget, if they have
+ * one. Then e may run. For the budget's owner. QUIRE_NO_ROOM: they do not fit beside
+ * others (kv/budget.h). */
 quire_err cache_join(engine *e);
-/* They leave it; e runs no more. The budget's owner. */
+/* Takes these pools out of the budget; e runs no more. For the budget's owner. */
 void cache_leave(engine *e);
-/* Whether e claims its floor: while it has work. */
+/* Sets whether e claims its floor, as it does while it has work. */
 void cache_claim(engine *e, bool has_work);
-/* Whether pages of e may have gone to others, or theirs to e, since the last call. */
+/* Whether memory of pages moved between e and others since the last call. */
 bool cache_has_moved(engine *e);
-/* The memory of the draft model's pages, where they share a budget. */
+/* The memory of the draft model's pages, if it shares a budget. */
 int64_t cache_draft_bytes(const engine *e);
 
 /* Puts a new sequence into its namespace, after the public prefix that it begins with.
@@ -38,13 +39,13 @@ void cache_publish(engine *e, sequence *s);
 /* Drops the cached pages and gives the memory of free ones back to the system. Between
  * steps. */
 void cache_drop(engine *e);
-/* A tenant whose pages are to be dropped (engine_drop_tenant). */
+/* A tenant whose cached pages are to be dropped (engine_drop_tenant). */
 typedef struct tenant_drop {
     struct tenant_drop *next;
     size_t n;
     char tenant[]; /* [n] */
 } tenant_drop;
-/* Drops those of all tenants that are listed. The engine thread. */
+/* Drops the cached pages of all listed tenants. The engine thread. */
 void cache_drop_tenants(engine *e);
 void tenant_drops_free(tenant_drop *first);
 
@@ -56,7 +57,7 @@ void tenant_drops_free(tenant_drop *first);
  *
  * Pages come back byte for byte. Without swap space every function does nothing. */
 
-/* Gives e->kv, which is open and still empty, swap space. err says why there is none. */
+/* Gives e->kv, which is open and still empty, swap space. On failure err says why. */
 quire_err swap_open(engine *e, quire_error *err);
 /* Copies what s has computed, if there is room and --preemption-mode allows it. s still
  * holds its pages. */

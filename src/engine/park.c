@@ -18,7 +18,7 @@
 #include "base/str.h"
 #include "engine/state.h"
 
-#define ROW_BYTES (64 << 20) /* of the logits that parks keep */
+#define ROW_BYTES (64 << 20) /* bytes of logits that all parks may keep */
 
 /* ---- the handle ---- */
 
@@ -57,7 +57,7 @@ const engine *engine_park_engine(const engine_park *p) {
     return p->e;
 }
 
-/* The engine thread gets the owner's reference. */
+/* Closes the handle: the owner's reference goes to the engine thread. */
 void engine_park_close(engine_park *p) {
     if (p == NULL) {
         return;
@@ -80,7 +80,7 @@ engine_park_info engine_park_look(const engine_park *p) {
 
 /* ---- which pages are held ---- */
 
-/* Counts entry i of group g's table of p as held by one more park, or one fewer. */
+/* Counts one park more, or one fewer, for the page in entry i of p's table of group g. */
 static void park_count_page(engine_parks *all, const engine_park *p, int32_t g, int32_t i, int32_t by) {
     int32_t page = p->kv.tables[g].pages[i].v;
     if (page == PAGE_NONE.v) {
@@ -100,7 +100,7 @@ static void park_count(engine *e, const engine_park *p, int32_t by) {
     }
 }
 
-/* The tenant's entry, or a free one that it gets. There is one more than parks. */
+/* Finds or takes the tenant's entry. There is one entry more than parks. */
 static int32_t find_tenant(engine_parks *all, uint64_t id) {
     int32_t found = -1;
     for (int32_t i = 0; i <= all->max; i++) {
@@ -123,7 +123,7 @@ static void park_unlink(engine_parks *all, engine_park *p) {
     all->tenants[p->tenant].n_parks--;
 }
 
-/* Forgets the logits that p keeps. */
+/* Frees the logits that p keeps. */
 static void park_drop_row(engine_parks *all, engine_park *p) {
     all->n_rows -= p->row != NULL;
     mem_free(p->row);
@@ -137,21 +137,21 @@ static void park_empty(engine *e, engine_park *p) {
     park_drop_row(&e->parks, p);
     park_count(e, p, -1);
     park_unlink(&e->parks, p);
-    kv_seq_release(&e->kv, &p->kv, NULL, KV_DROP); /* its pages are published already */
+    kv_seq_release(&e->kv, &p->kv, NULL, KV_DROP); /* the pages are published already */
     kv_seq_close(&e->kv, &p->kv);
     kv_seq_deinit(&p->kv);
     atomic_store(&p->n_tokens, 0);
     atomic_store(&p->n_pages, 0);
 }
 
-/* A bound has emptied p, or kept a sequence out of it. */
+/* Notes that a bound emptied p, or kept a sequence out of it. */
 static void park_bounded(engine *e, engine_park *p) {
     park_empty(e, p);
     atomic_fetch_add(&p->n_bounded, 1);
     e->parks.n_bounded++;
 }
 
-/* The oldest park of that tenant, of whom there is one; -1: of any. */
+/* The oldest park of a tenant, which has one; tenant -1: of all. */
 static engine_park *oldest_of(const engine_parks *all, int32_t tenant) {
     engine_park *p = all->oldest;
     while (tenant >= 0 && p->tenant != tenant) {
@@ -160,7 +160,7 @@ static engine_park *oldest_of(const engine_parks *all, int32_t tenant) {
     return p;
 }
 
-/* The tenant whose parks hold most pages. */
+/* The tenant whose parks hold the most pages. */
 static int32_t largest_tenant(const engine_parks *all) {
     int32_t largest = oldest_of(all, -1)->tenant;
     for (int32_t i = 0; i <= all->max; i++) {
@@ -184,7 +184,7 @@ void parks_yield(engine *e, int64_t n_pages) {
     }
 }
 
-/* Empties parks until all bounds hold, that of p's tenant first. */
+/* Empties parks until all bounds hold: first the tenant's, then that of all. */
 static void keep_bounds(engine *e, int32_t tenant) {
     engine_parks *all = &e->parks;
     while (all->tenants[tenant].n_pages > all->max_tenant_pages && all->tenants[tenant].n_parks > 0) {
@@ -207,8 +207,8 @@ void parks_collect_closed(engine *e) {
 
 /* ---- taking ---- */
 
-/* Keeps the logits after s's last token, where p holds all of its tokens; of the oldest
- * park they are forgotten where there are too many. */
+/* Keeps the logits after s's last token, if p holds all of its tokens. If all parks
+ * keep too many, the oldest loses its. */
 static void park_keep_row(engine_parks *all, engine_park *p, sequence *s) {
     if (!s->has_last_row || p->kv.n_computed != s->task.n_known || all->max_rows == 0) {
         return;
@@ -221,7 +221,7 @@ static void park_keep_row(engine_parks *all, engine_park *p, sequence *s) {
     all->n_rows++;
 }
 
-/* Fits p, which has s's pages from now on, among the others. */
+/* Counts p, which has taken s's pages, among the other parks. */
 static void park_enter(engine *e, engine_park *p, sequence *s) {
     engine_parks *all = &e->parks;
     const uint8_t *end = s->n_namespace > 0 ? memchr(s->namespace, 0, s->n_namespace) : NULL;
@@ -290,7 +290,7 @@ const float *parks_find_row(const engine *e, const sequence *s) {
     int32_t n = s->task.n_known, n_tail = n % e->layout.page_tokens;
     const kv_path *path = &s->task.kv.path;
     const engine_park *p = s->task.kv.n_computed == n ? e->parks.oldest : NULL;
-    /* paths that stand at one entry have the same tokens up to there */
+    /* paths at the same entry have the same tokens up to it */
     while (p != NULL &&
            (p->row == NULL || p->kv.n_computed != n || p->kv.path.namespace != path->namespace ||
             p->kv.path.n_public != path->n_public || p->kv.path.entry != path->entry ||
@@ -311,7 +311,7 @@ quire_err parks_open(engine *e) {
     all->max_tenant_pages = e->options.parked_tenant_bytes > 0 && n < all->max_pages ? n : all->max_pages;
     all->max = e->options.max_requests;
     if (e->kv.n_state_pages > 0 && all->max > max_snapshots / 2) {
-        all->max = max_snapshots / 2; /* the others are for those that run */
+        all->max = max_snapshots / 2; /* the others are the running sequences' */
     }
     all->max_rows = ROW_BYTES / (e->desc->n_vocab * (int32_t)sizeof(float));
     all->counts = mem_new((size_t)e->options.n_pages, sizeof *all->counts);

@@ -19,45 +19,45 @@
 #include "spec/verify.h"
 
 /* An entry in the table of requests. generation grows with each use; cancel is the
- * generation that is to end. */
+ * generation to be cancelled. */
 typedef struct engine_entry {
     uint32_t generation;
     atomic_uint cancel;
     sequence *sequence; /* NULL: the entry is free. Guarded by the engine's lock */
 } engine_entry;
 
-/* What an item's row of its last known token is for, as the batch is filled. */
+/* What the row of an item's last known token is for; set as the batch is filled. */
 typedef enum row_use {
-    ROW_NONE,   /* nothing: more known tokens follow in later steps, or none is wanted after them */
+    ROW_NONE,   /* nothing: known tokens follow in later steps, or no token is wanted */
     ROW_POOLED, /* every row of the item is part of the pooled row (row_pooling.h) */
-    ROW_BEAM,   /* a beam search chooses from it */
-    ROW_LINE,   /* sampling on any thread, by rows of logits that nothing else uses (collect.h) */
-    /* sampling on the engine's thread: the logits are kept, shared with forks, or judge
-     * drafts by rejection */
+    ROW_BEAM,   /* a beam search chooses from its logits */
+    ROW_LINE,   /* sampling on any thread: nothing else uses its logits (collect.h) */
+    /* sampling on the engine's thread: its logits are kept, shared with forks, or used
+     * for rejection sampling */
     ROW_ALONE
 } row_use;
 
-/* What an item samples (collect.h). */
+/* What is sampled for an item (collect.h). */
 typedef struct draft_line {
     sequence *s;
     int32_t row0, n_rows; /* its rows of the batch, drafts included */
     int32_t n_drafts;
-    sample_row *rows;       /* [n_drafts + 1]; of jump-forward tokens one or none */
+    sample_row *rows;       /* [n_drafts + 1]; for jump-forward tokens one or none */
     sample_result *results; /* [n_drafts + 1] */
 } draft_line;
 
 /* Arrays of one step's batch, sized at open. */
 typedef struct step_arrays {
-    int64_t collected_us; /* when the forward pass was over: the time of its tokens */
+    int64_t collected_us; /* end of the forward pass: the time of its tokens */
     draft_line *lines;    /* [max_seqs] the items of step_lines_sample */
-    /* [max_out + 1]: one more is filled before it is known that the argmax is all */
+    /* [max_out + 1]: one more is filled before it is known that the argmax suffices */
     sample_row *line_rows;
     sample_result *line_results; /* [max_rows] */
-    int32_t *out0;               /* [plan.n_items] first wanted row of an item, in out_rows */
+    int32_t *out0;               /* [plan.n_items] index in out_rows of an item's first wanted row */
     row_use *uses;               /* [plan.n_items] */
     int32_t *tokens, *positions, *types, *out_rows;
-    int32_t *parents;                /* of drafts only: see batch_seq */
-    atomic_uint *faults;             /* [max_rows] of rows with programs that can fault */
+    int32_t *parents;                /* of drafts only (batch_seq) */
+    atomic_uint *faults;             /* [max_rows] for rows whose attention programs can fault */
     const struct adapter **adapters; /* [max_adapters] */
     int16_t *row_adapters;           /* [max_rows] */
     kv_slot *slots[KV_MAX_GROUPS];
@@ -78,23 +78,24 @@ struct engine_park {
     engine *e;
     atomic_int holders;
     atomic_bool is_closed;
-    engine_park *next_closed; /* in the engine's stack of those that were closed */
-    /* what the handle reads */
+    engine_park *next_closed; /* link in the engine's stack of closed parks */
+    /* read by the handle, from any thread */
     atomic_int n_tokens, n_pages;
     atomic_llong n_parked, n_bounded;
 
-    /* The engine thread's, as long as it holds something (kv.n_computed > 0). */
+    /* The engine thread's; meaningful while the park holds something (kv.n_computed >
+     * 0). */
     kv_seq kv;
     int32_t *tail, n_tail; /* [page_tokens] the tokens in its part-filled page */
     float *row;            /* [n_vocab] the logits after its last token; NULL: not kept */
     engine_park *older, *younger;
-    int32_t tenant;                        /* its entry in the table of tenants */
-    uint64_t number;                       /* of its sequence, in order of arrival */
+    int32_t tenant;                        /* index in the table of tenants */
+    uint64_t number;                       /* order of arrival of its sequence */
     uint8_t owner[ENGINE_NAMESPACE_BYTES]; /* the tenant's name */
     size_t n_owner;
 };
 
-/* A tenant of whom some park holds something. */
+/* A tenant of whom a park holds something. */
 typedef struct park_tenant {
     uint64_t id;              /* a hash of its name */
     int32_t n_parks, n_pages; /* n_parks 0: the entry is free */
@@ -102,12 +103,12 @@ typedef struct park_tenant {
 
 /* All parks of an engine. */
 typedef struct engine_parks {
-    engine_park *oldest, *youngest; /* of those that hold something */
+    engine_park *oldest, *youngest; /* parks that hold something */
     int32_t n, max;
     int32_t *counts;      /* [n_pages] parks that hold each page */
     park_tenant *tenants; /* [max + 1] */
     int64_t n_pages, max_pages, max_tenant_pages;
-    int32_t n_rows, max_rows;    /* parks that keep logits */
+    int32_t n_rows, max_rows;    /* number of parks that keep logits */
     int64_t n_parked, n_bounded; /* totals */
     int64_t tails_seen;          /* kv_index_counts.tails_replaced when parks_follow was last called */
     _Atomic(engine_park *) closed;
@@ -117,7 +118,7 @@ typedef struct engine_parks {
 typedef struct team_place {
     bool is_member, leaves, is_arriving;
     quire_err refused; /* why it got no seat */
-    engine *next;      /* of those that are arriving */
+    engine *next;      /* link in the list of joining engines */
 } team_place;
 
 struct engine {
@@ -129,16 +130,16 @@ struct engine {
 
     /* any thread: */
     ring *in;            /* of sequence*: submitted, not yet seen by the engine thread */
-    engine_team *team;   /* whose thread runs the steps; a reference */
+    engine_team *team;   /* its thread runs the steps; holds a reference */
     const wake *in_wake; /* the team's */
     team_place place;
     atomic_bool paused;
-    atomic_bool drops_cache;             /* before the next step: engine_drop_cache */
-    _Atomic(struct tenant_drop *) drops; /* likewise, of tenants: a stack */
+    atomic_bool drops_cache;             /* requests engine_drop_cache before the next step */
+    _Atomic(struct tenant_drop *) drops; /* likewise for tenants: a stack */
     atomic_uint n_cancels;               /* calls of engine_cancel */
     engine_entry *entries;               /* [max_requests] */
     _Atomic(struct engine_view *) views; /* snapshots that are requested (engine_view.h): a stack */
-    pthread_mutex_t lock;                /* guards the eight below */
+    pthread_mutex_t lock;                /* guards the next eight members */
     int32_t *free_entries, n_free_entries;
     uint64_t n_arrivals;
     quire_stats published;
@@ -152,38 +153,38 @@ struct engine {
     bool locks_ready;
 
     /* engine thread only: */
-    turn_claim turn; /* the team's account of its steps */
+    turn_claim turn; /* the team's account of this engine's steps */
     kv_cache kv;
     audit_file *audit_file;                /* NULL: none */
     kv_tiering *tiering;                   /* NULL: no tiers */
-    kv_mover mover;                        /* of the backend's pages */
-    engine_parks parks;                    /* but for `closed`, which is any thread's */
+    kv_mover mover;                        /* moves the backend's pages */
+    engine_parks parks;                    /* the engine thread's, but for `closed` */
     copy_cost swap_out_cost, swap_in_cost; /* of a page */
-    sample_pool samples;                   /* a sampler for each thread of the backend */
+    sample_pool samples;                   /* one sampler per thread of the backend */
     drafter *drafter;                      /* NULL: none */
     /* [max_seqs] the sequences that are drafted for in a step: from the start by the
      * drafter, from the end by their predictions */
     draft_seq **drafted;
     draft_options predicting; /* of predictions */
-    work_room rule_room;      /* of the present step (rule_step.h) */
-    int32_t n_drafted;        /* of `drafted`, those of the drafter */
-    int32_t n_rules_outside;  /* sequences whose rules are outside, or back and not yet taken */
-    bool some_rule_failed;    /* of a waiting sequence */
-    /* tokens that constraints have guessed of late, and those of them that were right */
+    work_room rule_room;      /* the present step's (rule_step.h) */
+    int32_t n_drafted;        /* how many of `drafted` are the drafter's */
+    int32_t n_rules_outside;  /* sequences whose rules a text thread has, or has given back unnoticed */
+    bool some_rule_failed;    /* estimate for a waiting sequence */
+    /* tokens that constraints guessed recently, and how many were right */
     float guessed, guessed_right;
-    double sample_row_us;         /* what sampling takes of a step for a row, of late */
+    double sample_row_us;         /* recent time of sampling for a row */
     scheduler sched;              /* the queues of sequences, and the step's plan */
-    uint64_t n_moves_seen;        /* of the budget, when statistics were published */
+    uint64_t n_moves_seen;        /* the budget's number of moves when statistics were last published */
     unsigned n_cancels_seen;      /* n_cancels when the lists were last searched for cancelled requests */
-    uint64_t n_ended;             /* requests whose end was published */
-    int32_t n_explained;          /* of all sequences, those with a report (explain.h) */
-    atomic_llong step_started_us; /* 0 between steps; any thread may read */
+    uint64_t n_ended;             /* number of requests whose end was published */
+    int32_t n_explained;          /* number of sequences with a report (explain.h) */
+    atomic_llong step_started_us; /* 0 between steps; any thread may read it */
     step_arrays step;
     quire_stats stats;
-    engine_profile profile; /* without `steps`, which stats has */
+    engine_profile profile; /* except `steps`, which stats has */
 };
 
-/* The pages that e can always have, whatever other engines do. */
+/* The number of pages that e can always have, whatever other engines do. */
 static inline int32_t engine_sure_pages(const engine *e) {
     return e->options.floor_pages > 0 ? e->options.floor_pages : e->options.n_pages;
 }
@@ -211,9 +212,9 @@ bool step_submit(engine *e);
  * out_wake_readers then shows readers the result. */
 void step_collect(engine *e);
 
-/* Takes in submitted sequences; true when some of them are cancelled already. */
+/* Takes in submitted sequences. True: some of them are cancelled already. */
 bool intake_new(engine *e);
-/* Ends cancelled sequences. There are none unless engine_cancel was called since the last
+/* Ends cancelled sequences. Searches only if engine_cancel was called since the last
  * time, or a sequence was cancelled before it was taken in (some_came_so). */
 void intake_drop_cancelled(engine *e, bool some_came_so);
 /* Removes every sequence in state TASK_DONE from a queue, and drops it. */
@@ -237,13 +238,13 @@ void batch_fill(engine *e);
 int32_t batch_first_wanted(const sequence *s);
 
 /* ---- collect.c ---- */
-/* Takes in every planned item of the step, whose forward pass is over. */
+/* Collects every planned item of a step whose forward pass is over. */
 void collect_items(engine *e);
 /* Ends s: releases its pages and publishes its end. s is in neither queue, or the caller
  * removes it. */
 void step_finish(engine *e, sequence *s, finish_reason reason, quire_err error);
-/* Appends `token` to s, which is of that kind for s: it is known, published for its
- * reader, and may end s. */
+/* Appends `token`, of that kind, to s: publishes it to the reader, and ends s if it is
+ * its last. */
 void step_commit(engine *e, sequence *s, int32_t token, end_kind end);
 /* Stores what the request needs of the prompt's row p. */
 void step_keep_row(const engine *e, sequence *s, int32_t p, const float *logits);
@@ -259,37 +260,37 @@ void engine_audit(const engine *e);
 /* ---- stats.c ---- */
 void stats_computed(engine *e, sequence *s, int32_t n);
 void stats_token(engine *e, sequence *s, int64_t now_us);
-/* Counts the prompt of s, which gets no token. */
+/* Counts the prompt of s, which generates no token. */
 void stats_pooled(engine *e, const sequence *s);
-/* Counts a step that took us. */
+/* Counts a step that took `us` microseconds. */
 void stats_step(engine *e, int64_t us);
-/* Counts the pages of a step that has reserved them. */
+/* Counts the pages that a step has reserved. */
 void stats_pages(engine *e);
-/* Copies the engine thread's numbers to where engine_stats_read finds them. */
+/* Publishes the engine thread's numbers for engine_stats_read. */
 void stats_publish(engine *e);
 
 /* ---- park.c ---- */
-/* Opens e's table, empty. NO_MEMORY: parks_close does the rest. */
+/* Opens e's empty table of parks. NO_MEMORY: call parks_close. */
 quire_err parks_open(engine *e);
 /* Empties all parks and frees the table. No sequence runs any more. */
 void parks_close(engine *e);
 
 /* Between steps: empties the parks that were closed. */
 void parks_collect_closed(engine *e);
-/* s, which holds pages, ends: true where these are its park's from now on, and s has
- * none. */
+/* Call when s, which holds pages, ends. True: its park has taken them, and s has none. */
 bool parks_take(engine *e, sequence *s);
-/* After a step: parks keep what holds their last tokens now (kv_index_follow_tail). */
+/* After a step: parks follow their tails to the pages that now hold their last tokens
+ * (kv_index_follow_tail). */
 void parks_follow(engine *e);
-/* Empties the oldest one; false: none holds anything. */
+/* Empties the oldest park. False: none holds anything. */
 bool parks_yield_oldest(engine *e);
-/* The logits after exactly the known tokens of s, which has their pages, as a park keeps
- * them; NULL: none does. */
+/* The logits that a park keeps after exactly the known tokens of s, which has their
+ * pages; NULL: none does. */
 const float *parks_find_row(const engine *e, const sequence *s);
-/* Empties the oldest ones until n_pages more can be allocated, as far as possible. */
+/* Empties the oldest parks until n_pages more can be allocated, as far as possible. */
 void parks_yield(engine *e, int64_t n_pages);
 
-/* Whether the counts are right: QUIRE_INTERNAL and what is wrong otherwise. */
+/* Checks the counts of all parks. QUIRE_INTERNAL, with what is wrong. */
 quire_err parks_check(const engine *e, quire_error *err);
 
 #endif

@@ -9,13 +9,13 @@
 #include "engine/output.h"
 #include "engine/state.h"
 
-#define SHORT_WAIT_US 1000 /* pause when there are sequences but none could be planned */
+#define SHORT_WAIT_US 1000 /* pause when no waiting sequence could be planned */
 
 /* An engine in the team. */
 typedef struct team_seat {
-    engine *e;     /* NULL: the seat is free */
-    bool has_work; /* in this round: it has sequences, or some that come or are to end */
-    bool had_work; /* in the round before */
+    engine *e;     /* NULL: a free seat */
+    bool has_work; /* in this round: has sequences, or some to take in or to end */
+    bool had_work; /* in the previous round */
     bool is_tried; /* in this round */
 } team_seat;
 
@@ -24,22 +24,22 @@ struct engine_team {
     atomic_int n_holders;
     atomic_bool stop;
     pthread_t thread;
-    pthread_mutex_t lock;   /* guards the five below, and each engine's `place` */
-    pthread_cond_t changed; /* an engine has got a seat, or was refused, or has left */
-    engine *arrivals;       /* a list by team.next: those that have no seat yet */
+    pthread_mutex_t lock;   /* guards the next five members, and each engine's `place` */
+    pthread_cond_t changed; /* signalled when an engine got a seat, was refused, or left */
+    engine *arrivals;       /* a list by team.next: engines without a seat yet */
     int32_t n_members;      /* engines that have joined and not left */
     bool has_thread;
 
     /* the thread's: */
     team_seat seats[ENGINE_TEAM_SEATS];
     int32_t n_seated;
-    double most_us;   /* the most that an engine was served: turn.served_us */
-    backend *entered; /* it is a compute thread of this engine's backend; NULL: of none */
+    double most_us;   /* the largest turn.served_us of any engine so far */
+    backend *entered; /* the engine for whose backend this thread is a compute thread; NULL: none */
 };
 
 /* ---- one engine's turn ---- */
 
-/* One step of e, if one can be planned, which is noted as its own. */
+/* Runs one step of e, if one can be planned, and accounts it to e. */
 static bool team_run_step(engine_team *t, engine *e) {
     const int64_t began_ns = clock_ns();
     mem_guard_enter();
@@ -59,8 +59,7 @@ static bool team_run_step(engine_team *t, engine *e) {
     return started;
 }
 
-/* Before the readers wake up, so that statistics that they read then include what they
- * get. */
+/* Before readers wake up, so that the statistics include what they read. */
 static void team_publish(engine *e) {
     mem_guard_enter();
     stats_publish(e);
@@ -71,13 +70,13 @@ static void team_publish(engine *e) {
 
 /* ---- the thread ---- */
 
-/* Whether e has sequences, or some that come or are to end. */
+/* Whether e has sequences, or some to take in or to end. */
 static bool team_has_work(const engine *e) {
     return e->sched.n_running + e->sched.n_waiting > 0 || !ring_is_empty(e->in) ||
            atomic_load(&e->n_cancels) != e->n_cancels_seen;
 }
 
-/* The earliest deadline of a first token that is not there yet; 0: none. */
+/* The earliest deadline of a first token that has not come; 0: none. */
 static int64_t team_first_deadline(const engine *e) {
     const scheduler *s = &e->sched;
     int64_t first = 0;
@@ -90,7 +89,7 @@ static int64_t team_first_deadline(const engine *e) {
     return first;
 }
 
-/* The backend of an engine other than e, whose compute threads are the same; NULL: there is
+/* The backend of another engine than e, to share compute threads with; NULL: there is
  * none. */
 static backend *team_other_backend(const engine_team *t, const engine *e) {
     backend *b = NULL;
@@ -100,7 +99,7 @@ static backend *team_other_backend(const engine_team *t, const engine *e) {
     return b;
 }
 
-/* Seats engines that have joined, if their pages fit. The lock is held. */
+/* Seats the engines that are joining, if their pages fit. The lock is held. */
 static void team_seat_arrivals(engine_team *t) {
     while (t->arrivals != NULL) {
         engine *e = t->arrivals;
@@ -123,7 +122,7 @@ static void team_seat_arrivals(engine_team *t) {
     }
 }
 
-/* Lets engines go that are to leave. The lock is held. */
+/* Unseats the engines that are leaving. The lock is held. */
 static void team_let_go(engine_team *t) {
     for (int32_t i = 0; i < ENGINE_TEAM_SEATS; i++) {
         engine *e = t->seats[i].e;
@@ -146,7 +145,7 @@ static void team_let_go(engine_team *t) {
     }
 }
 
-/* The thread is a compute thread as long as it has an engine. */
+/* Makes the thread a compute thread as long as the team has an engine. */
 static void team_enter(engine_team *t) {
     for (int32_t i = 0; i < ENGINE_TEAM_SEATS && t->entered == NULL; i++) {
         const engine *e = t->seats[i].e;
@@ -157,7 +156,7 @@ static void team_enter(engine_team *t) {
     }
 }
 
-/* Updates which engines have work in this round, and their claims. */
+/* Updates which engines have work in this round, and which claim their floors. */
 static void team_look(engine_team *t) {
     turn_claim busy[ENGINE_TEAM_SEATS];
     int32_t n_busy = 0;
@@ -183,7 +182,7 @@ static void team_look(engine_team *t) {
     }
 }
 
-/* The seat of the engine whose step is tried next in this round; NULL: there is none. */
+/* The seat whose engine is tried next in this round; NULL: all were tried. */
 static team_seat *team_next(engine_team *t) {
     turn_claim claims[ENGINE_TEAM_SEATS];
     team_seat *of[ENGINE_TEAM_SEATS];
@@ -198,8 +197,8 @@ static team_seat *team_next(engine_team *t) {
     return n == 0 ? NULL : of[n == 1 ? 0 : turn_choose(claims, n, clock_us())];
 }
 
-/* An engine that was served served_us runs in place of those that were tried before it in
- * this round and could plan no step. */
+/* An engine with this served_us runs, since those tried before it could plan no step:
+ * moves their accounts up to it. */
 static void team_pass_over(engine_team *t, double served_us) {
     for (int32_t i = 0; i < ENGINE_TEAM_SEATS; i++) {
         team_seat *s = &t->seats[i];
@@ -209,7 +208,8 @@ static void team_pass_over(engine_team *t, double served_us) {
     }
 }
 
-/* Runs a step of the first engine in turn that can plan one. False: none can. */
+/* Runs a step of the first engine in the order of turns that can plan one. False: none
+ * can. */
 static bool team_step(engine_team *t) {
     bool started = false;
     for (team_seat *s = team_next(t); s != NULL && !started; s = started ? s : team_next(t)) {
@@ -223,9 +223,9 @@ static bool team_step(engine_team *t) {
     return started;
 }
 
-/* What engines without work do when the wake was rung, and once when their work has ended:
- * they poll what runs outside of steps, such as pages on their way to tiers. Work that has
- * come meanwhile waits for its engine's turn. */
+/* Lets engines without work poll what runs outside of steps, such as transfers to
+ * tiers: when the wake was rung, and once when their work has ended. New work waits
+ * for its engine's turn. */
 static void team_poll_idle(engine_team *t, bool is_woken) {
     for (int32_t i = 0; i < ENGINE_TEAM_SEATS; i++) {
         team_seat *s = &t->seats[i];
@@ -236,8 +236,8 @@ static void team_poll_idle(engine_team *t, bool is_woken) {
     }
 }
 
-/* One round: one step, or none. Returns how long the thread may wait for the wake then, in
- * microseconds; -1: until it rings. */
+/* Runs one round: one step, or none. Returns for how many microseconds the thread may
+ * then wait for the wake; -1: until it rings. */
 static int64_t team_round(engine_team *t, bool is_woken) {
     bool some_work = false;
     for (int32_t i = 0; i < ENGINE_TEAM_SEATS; i++) {
@@ -274,7 +274,7 @@ static void *team_main(void *arg) {
         pthread_mutex_unlock(&t->lock);
         team_enter(t);
         const int64_t wait_us = team_round(t, is_woken);
-        /* an engine that is alone takes in what is new with each step */
+        /* an engine that is alone takes in new requests with each step */
         is_woken = (wait_us != 0 || t->n_seated > 1) && wake_wait(&t->wake, wait_us);
     }
     return NULL;
@@ -326,7 +326,7 @@ const wake *engine_team_wake(const engine_team *t) {
     return &t->wake;
 }
 
-/* The lock is held, and given up while e waits for its seat. */
+/* Waits until e has a seat. The lock is held, and released while it waits. */
 static quire_err team_add(engine_team *t, engine *e) {
     if (t->n_members == ENGINE_TEAM_SEATS) {
         return QUIRE_TOO_LARGE;
