@@ -108,7 +108,7 @@ static adapter_entry *make_blend(adapter_store *s, adapter_want *w) {
     blend_digest(w, e->ref.digest);
     e->ref.weights = made;
     e->ref.rank = rank;
-    e->ref.invocation = w->entries[0]->loaded.invocation; /* which stays as long as the blend */
+    e->ref.invocation = w->entries[0]->loaded.invocation; /* stays as long as the blend does */
     e->ref.n_invocation = w->entries[0]->loaded.n_invocation;
     atomic_store(&e->ref.holders, 1);
     for (int32_t i = 0; i < w->n_entries; i++) {
@@ -188,7 +188,7 @@ static bool adapters_make_room(adapter_store *s, const adapter_want *w) {
     if (s->n_resident < s->options.max_resident) {
         return true;
     }
-    atomic_store(&s->is_short, true); /* before the counts are read: who drops one later rings */
+    atomic_store(&s->is_short, true); /* before the counts are read, so that a later drop rings */
     adapters_sweep(s);
     adapter_entry *idle = NULL, *used = NULL;
     bool drains = false;
@@ -225,7 +225,7 @@ static adapter_entry *next_to_load(adapter_store *s) {
     }
     bool has_room = cold != NULL && adapters_make_room(s, w);
     for (size_t i = 0; i < s->n_entries && (cold == NULL || has_room); i++) {
-        s->entries[i]->is_draining = false; /* its room is not needed any more */
+        s->entries[i]->is_draining = false; /* its place is no longer needed */
     }
     return has_room ? cold : NULL;
 }

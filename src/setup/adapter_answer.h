@@ -8,7 +8,8 @@
 /* Answers w, whose entries are set, if all of them are resident and take holders. Under
  * the lock. */
 bool adapters_answer(adapter_store *s, adapter_want *w);
-/* Appends w to those that wait, or answers it where nobody needs it. Under the lock. */
+/* Appends w to the waiting, or answers it at once if nothing has to be loaded. Under
+ * the lock. */
 bool adapters_queue(adapter_store *s, adapter_want *w);
 /* Gives up w's hold on its entries. Under the lock. */
 void adapters_release_want(adapter_want *w);

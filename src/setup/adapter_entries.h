@@ -1,5 +1,5 @@
-/* The entries of an adapter_store: the adapters that there are, and what is loaded. Under
- * the store's lock, but for what is atomic. */
+/* The entries of an adapter_store: all known adapters, and which are loaded. Under the
+ * store's lock, except atomic members. */
 #ifndef SETUP_ADAPTER_ENTRIES_H
 #define SETUP_ADAPTER_ENTRIES_H
 
@@ -19,32 +19,32 @@ typedef struct adapter_entry {
     int64_t n_bytes; /* likewise */
     int64_t load_us; /* likewise */
     uint64_t last_used;
-    int32_t n_wants; /* wants that name it, and blends that are made of it */
+    int32_t n_wants; /* wants that name it, and blends that contain it */
     bool is_resident;
     bool is_loading;
     bool is_listed;
     bool is_hidden;   /* it gets its name once it is loaded; others of this name are then gone */
-    bool is_gone;     /* it is unknown, and freed once nobody has it */
-    bool is_found;    /* of the directory: it is forgotten where it can't be loaded */
+    bool is_gone;     /* removed: it is freed once nothing refers to it */
+    bool is_found;    /* from the directory: forgotten if it cannot be loaded */
     bool is_draining; /* it gets no further holders: its room is needed */
-    /* of a blend: what it is made of, with a reference to each; n_parts 0: it is none */
+    /* parts of a blend, each with a reference; n_parts 0: not a blend */
     struct adapter_entry *parts[ADAPTER_MAX_PARTS];
     float scales[ADAPTER_MAX_PARTS];
     int32_t n_parts;
-    float usual; /* the scale for requests that name no adapter, where it is not listed */
+    float usual; /* if not listed: its scale for requests that name no adapter */
 } adapter_entry;
 
 typedef struct adapter_store {
     adapter_store_options options;
     adapter_loader loader;
-    char *dir; /* its real path, mem_new'd; NULL: none */
+    char *dir; /* real path of the directory, mem_new'd; NULL: none */
     wake bell; /* the thread's */
     pthread_t thread;
     bool has_thread;
     atomic_bool stop;
     /* somebody waits for a reference to be dropped: the bell is rung then */
     atomic_bool is_short;
-    pthread_mutex_t lock; /* guards what follows, and entries but for what is atomic */
+    pthread_mutex_t lock; /* guards the following members, and entries except their atomic members */
     adapter_entry **entries;
     size_t n_entries, cap_entries;
     adapter_want *first, **last; /* wants that wait, oldest first */
@@ -60,7 +60,7 @@ adapter_entry *adapters_find(const adapter_store *s, const char *name);
 /* Frees entries that are gone and that nobody has, as well as idle blends. Under the
  * lock. */
 void adapters_sweep(adapter_store *s);
-/* Drops the weights of a resident entry that nobody has. */
+/* Frees the weights of a resident entry that nobody uses. */
 void adapters_unload(adapter_store *s, adapter_entry *e);
 
 #endif

@@ -8,7 +8,7 @@
 
 struct adapter; /* of a backend */
 
-/* What a loader made of a file. */
+/* What a loader read from a file. */
 typedef struct loaded_adapter {
     struct adapter *weights;
     int32_t rank;
@@ -31,8 +31,8 @@ typedef struct adapter_loader {
 
 typedef struct adapter_store_options {
     int32_t max_resident; /* 1 at least */
-    int32_t max_rank;     /* of all parts of a blend together */
-    const char *dir;      /* whose entries are adapters by their names; copied; NULL: none */
+    int32_t max_rank;     /* for all parts of a blend together */
+    const char *dir;      /* directory whose entries are adapters by name; copied; NULL: none */
 } adapter_store_options;
 
 #endif

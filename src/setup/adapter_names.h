@@ -25,8 +25,8 @@ typedef struct adapter_listed {
     float scale;
 } adapter_listed;
 
-/* Reads the next line of *lines, which moves behind it: NAME=PATH, or a JSON object with
- * name and path, whose texts are kept in *own. False: there is none, or *err is set. */
+/* Reads the next line, and moves *lines past it: NAME=PATH, or a JSON object with name
+ * and path, whose texts are kept in *own. False: no line is left, or *err is set. */
 bool adapter_names_next(const char **lines, strbuf *own, adapter_listed *out, quire_error *err);
 /* The same of lines, or parts between commas, PATH or PATH:SCALE. */
 bool adapter_paths_next(const char **lines, adapter_listed *out);

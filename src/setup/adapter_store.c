@@ -324,7 +324,7 @@ static void adapters_cancel(void *context, adapter_want *w) {
     }
     pthread_mutex_unlock(&s->lock);
     if (waits) {
-        wake_ring(&s->bell); /* what drained for it is given again */
+        wake_ring(&s->bell); /* entries that were draining for it are available again */
         w->ready(w);
     }
 }

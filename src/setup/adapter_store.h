@@ -39,10 +39,10 @@ quire_err adapter_store_add(adapter_store *s, const char *name, const char *path
  * none; 0 until then. At most ADAPTER_MAX_PARTS have another one than 0. BAD_REQUEST: no
  * such number, or too many. */
 quire_err adapter_store_scale(adapter_store *s, int32_t number, float scale, quire_error *err);
-/* Loads an adapter under a name; w, whose parts are not read, is answered as by want():
- * with a reference, once it is known by that name. in_place: one that has the name
- * already is replaced, and its requests keep it until their ends; else it is INVALID.
- * After a failure all is as it was. True: the answer is there. */
+/* Loads an adapter under a name. w, whose parts are not read, is answered as by
+ * want(), with a reference once the adapter is known by the name. in_place: replaces
+ * the adapter of that name, whose requests keep it until they end; else such a name is
+ * INVALID. On failure nothing changes. True: w is answered already. */
 bool adapter_store_load(adapter_store *s, const char *name, const char *path, bool in_place, adapter_want *w);
 /* Makes an adapter unknown; requests that have it keep it until their ends, and it is
  * freed then. NOT_FOUND. */
@@ -65,7 +65,7 @@ typedef struct adapter_about {
  * store's lock: visit does not block. */
 void adapter_store_visit(adapter_store *s, void (*visit)(void *context, const adapter_about *a),
                          void *context);
-/* What is resident, those that are unknown by now included. */
+/* What is resident, removed adapters included. */
 typedef struct adapter_bounds {
     int32_t max_resident, n_resident, most_resident; /* the bound, now, at most so far */
     int64_t n_bytes;

@@ -10,7 +10,7 @@
 typedef struct answer_end {
     int32_t id;
     const char *reason; /* a phrase, static: "by its text" */
-    char text[48];      /* safe to show, perhaps cut; empty: the vocabulary has none */
+    char text[48];      /* safe to show, perhaps cut; empty: not in the vocabulary */
 } answer_end;
 
 typedef struct answer_ends {
@@ -21,7 +21,7 @@ typedef struct answer_ends {
 /* The end tokens of a model whose files give the description d, with the vocabulary v and
  * its tokenizer t (NULL: there is none). */
 answer_ends answer_ends_find(const vocab *v, const tokenizer *t, const model_desc *d);
-/* Makes them those of a description. */
+/* Sets a description's end tokens to these. */
 void answer_ends_apply(const answer_ends *ends, model_desc *d);
 /* Appends them in one line, `<|im_end|> (338, by its text), ..`; "none" for none.
  * QUIRE_NO_MEMORY. */

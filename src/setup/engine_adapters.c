@@ -7,7 +7,7 @@
 #include "setup/adapter_names.h"
 #include "setup/adapter_options.h"
 
-#define MOST_FILE_BYTES ((int64_t)16 << 30) /* of an adapter's tensors */
+#define MOST_FILE_BYTES ((int64_t)16 << 30) /* most bytes of an adapter's tensors */
 
 /* ---- loading ---- */
 
@@ -84,7 +84,7 @@ static quire_err engine_adapters_text(str text, strbuf *out, quire_error *err) {
     return e == QUIRE_OK ? e : err_set(err, e, -1, "out of memory for adapters");
 }
 
-/* The file, or the directory, is there. */
+/* Checks that a file or directory exists. */
 static quire_err check_path(const char *flag, const char *path, quire_error *err) {
     struct stat about;
     return stat(path, &about) == 0

@@ -9,7 +9,7 @@
 #include "setup/adapter_store.h"
 #include "text/tokenizer.h"
 
-/* All zero: none is open. It stays where it was opened. */
+/* All zero: not open. It must not be moved once it is open. */
 typedef struct engine_adapters {
     adapter_store *store; /* NULL: the engine has no adapters */
     const model *m;

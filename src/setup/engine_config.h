@@ -21,8 +21,8 @@ quire_err options_read(const quire_options *given, quire_options *out, quire_err
 const void *options_builtin_model(const char *name, size_t *n_bytes);
 /* Opens the file that o->model names: a path, or a built-in model, with o's overrides. */
 quire_err options_open_file(const quire_options *o, model_file **out, quire_error *err);
-/* The formats of responses: *out has those of the chat template, which names replace.
- * INVALID: there is none of that name; err has all. */
+/* The formats of responses: *out has those that the chat template shows, and options
+ * by name replace them. INVALID: an unknown name; err lists all. */
 quire_err options_formats(const quire_options *o, output_formats *out, quire_error *err);
 /* The compute mode. "auto" depends on the weights: F32: f32, 16-bit: bf16, quantised:
  * int8. A packed model has one mode only. */

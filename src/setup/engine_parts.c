@@ -191,7 +191,7 @@ static void name_left_out(const model_desc *d) {
     }
 }
 
-/* Completes the model's end tokens by those that the vocabulary suggests. */
+/* Adds the end tokens that the vocabulary suggests to the model's own. */
 static quire_err complete_ends(engine_parts *p, model_desc *d, quire_error *err) {
     const model_file *f = p->text_file != NULL ? p->text_file : p->pack.file;
     answer_ends ends = answer_ends_find(model_file_vocab(f), p->tokenizer, d);
@@ -248,7 +248,7 @@ static quire_err engine_parts_open_model(engine_parts *p, const quire_options *o
     TRY(loaded_model_load(&p->model, o, p->pack.file, p->pack.image, *max_len, err));
     pack_start_loaded(&p->pack, clock_us() - began_us, o->pack_cache_least_us);
     TRY(complete_ends(p, &d, err));
-    if (options_tiers_last(o)) { /* of the model's own files: their packed form is the same model */
+    if (options_tiers_last(o)) { /* of the source files, since the packed form is the same model */
         tier_version(f, model_description(p->model.m), d.quantise_to, p->model.b, &p->model.layout, *max_len,
                      p->tier_version);
     }
@@ -555,7 +555,7 @@ static void load_in_background(void *context) {
     l->result = engine_parts_open_model(l->p, l->o, l->check, l->f, l->max_len, l->err);
 }
 
-/* Loads the model, beside one that runs, or alone. */
+/* Loads the model, alone or beside a running one. */
 static quire_err load_beside(engine_parts *p, const quire_options *o, const engine_parts_check *check,
                              const engine_parts *beside, model_file *f, int32_t *max_len, quire_error *err) {
     if (beside == NULL) {

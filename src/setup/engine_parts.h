@@ -26,8 +26,8 @@ typedef struct engine_parts {
     quire_info info;            /* without the defaults of requests */
     sampling_defaults defaults; /* as o->generation_config names them; their ranges are not checked */
     quire_row_info row_info;
-    row_facts rows;         /* what the model's files say of its rows */
-    quire_error text_error; /* why there is no tokenizer, when there is none */
+    row_facts rows;         /* what the model's files say of pooled rows */
+    quire_error text_error; /* if there is no tokenizer: why */
     char *model_path;
     strbuf pool_plan; /* pool_plan_explain */
     /* for people: "with BOS, <s>: the template writes it"; answer_ends_print */
@@ -35,15 +35,15 @@ typedef struct engine_parts {
     int64_t rule_bytes;                      /* pool_plan_rules */
     char tier_version[KV_VERSION_BYTES + 1]; /* empty: no tier uses it */
     loaded_model model;
-    pack_start pack; /* which keeps the model's packed form */
-    /* of its pages, the draft model's and, with several models at most, those of others;
-     * NULL: its pages have their own */
+    pack_start pack; /* keeps the model's packed form */
+    /* memory of its pages, shared with a draft model and, on a server of several
+     * models, with these; NULL: its pages have memory of their own */
     struct model_memory *memory;
-    int32_t sure_pages;  /* in a memory of several models, what it can always have; else 0 */
-    int64_t fixed_bytes; /* of it, what the model's weights and buffers take */
+    int32_t sure_pages;  /* in a shared memory, pages that it can always have; else 0 */
+    int64_t fixed_bytes; /* part of that memory that its weights and buffers take */
     speculation speculation;
-    /* which o->tokenizer names, and whose tables the tokenizer may use in place; NULL: it
-     * is the model's own */
+    /* file named by o->tokenizer, whose tables the tokenizer may use in place; NULL:
+     * the model's own */
     model_file *text_file;
     tokenizer *tokenizer;   /* NULL: prompts of ids only */
     bool parses_messages;   /* special tokens in a client's messages are tokens */

@@ -33,7 +33,8 @@ static bool are_caches_alike(const cache_desc *a, const cache_desc *b) {
            a->n_units == b->n_units && a->unit_bytes == b->unit_bytes;
 }
 
-/* How many caches of its own a layer has: the next layer's numbers are so much higher. */
+/* How many caches a layer has of its own, by which the next layer's cache numbers are
+ * higher. */
 static int32_t count_own(const model_desc *d, const layer_desc *l) {
     int32_t n = 0;
     for (int k = 0; k < LAYER_CACHES; k++) {

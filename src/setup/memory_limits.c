@@ -8,7 +8,7 @@
 #include <sys/resource.h>
 
 #define PATH_BYTES 4096
-/* of threads that start later: the engine's, text, server, log, tiers */
+/* threads that start later: the engine's, text, server, log, tiers */
 #define N_STACKS  6
 #define UNLIMITED ((int64_t)1 << 60) /* a limit from here on is none */
 

@@ -27,12 +27,12 @@ typedef struct summary {
     compute_mode compute;
     int32_t max_len, page_tokens;
     pool_plan plan;
-    kv_types kv_types; /* that an engine takes by these options */
+    kv_types kv_types; /* as an engine with these options uses */
     bool kv_is_asked;
     int64_t snapshot_bytes; /* as --state-snapshot-bytes has it */
     struct {
         kv_layout layout;
-        int64_t n_pages; /* 0 also where it is unknown */
+        int64_t n_pages; /* 0: unknown, too */
         kv_most most;
     } kv[N_KV_TYPES];
     int n_kv; /* without the types that the model's layers do not support */
@@ -87,7 +87,7 @@ static quire_err model_inspect_fill_ends(const model_file *f, summary *s, quire_
     return QUIRE_OK;
 }
 
-/* The plan of an engine that is to load this model. */
+/* Makes the page plan of an engine that would load this model. */
 static quire_err fill_plan(const quire_options *o, summary *s, quire_error *err) {
     int64_t weights = s->d.weight_bytes;
     memory_room room;
@@ -264,9 +264,9 @@ static quire_err write_memory(strbuf *b, const summary *s) {
     return QUIRE_OK;
 }
 
-/* What the snapshots of a model with recurrent states take in its pool. A chat that goes
- * on continues from the one at its last answer's end, and where it is changed there from
- * the one at its last prompt's end. */
+/* What the snapshots of a model with recurrent states take in its pool. A chat that
+ * continues needs the one at the end of its last answer, or, if that was edited, the
+ * one at the end of its last prompt. */
 enum { SNAPSHOTS_A_CHAT = 2 };
 
 static quire_err write_snapshots(strbuf *b, const summary *s) {
@@ -306,7 +306,7 @@ static quire_err write_pooling(strbuf *b, const model_desc *d) {
     return strbuf_addf(b, "%s\n", p->normalise ? ", normalised" : "");
 }
 
-/* The layers in a line: heads are those of the first that attends. */
+/* Writes the layers in one line; heads are those of the first layer with attention. */
 static quire_err write_shape(strbuf *b, const model_desc *d) {
     const layer_desc *l = desc_attention_layer(d);
     TRY(strbuf_addf(b, "shape           %d layers, width %d, ", (int)d->n_layers, (int)d->d_model));

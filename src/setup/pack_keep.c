@@ -15,7 +15,7 @@
 #include "base/mem.h"
 #include "setup/loaded_model.h"
 
-#define WAIT_S 1 /* before it begins: the first request mostly comes at once */
+#define WAIT_S 1 /* delay before it begins, since the first request mostly comes at once */
 
 typedef enum keep_phase { KEEP_METADATA, KEEP_CHECKSUMS, KEEP_PLACE, KEEP_BYTES, KEEP_ENDED } keep_phase;
 

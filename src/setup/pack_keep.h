@@ -14,8 +14,8 @@ typedef struct pack_keep {
     const pack_cache *cache;
     const char *key;
     packed_image *image;      /* with the tensors, without metadata */
-    const model_file *source; /* whose metadata it gets */
-    const tokenizer *t;       /* of the source; NULL: the vocabulary is kept as it is */
+    const model_file *source; /* source of the metadata */
+    const tokenizer *t;       /* the source's tokenizer; NULL: the vocabulary is kept as it is */
 } pack_keep;
 
 /* Starts the thread. NULL: there is no memory or no thread for it, and nothing will be

@@ -37,7 +37,7 @@ static bool pack_start_is_whole(const model_file *f, backend *b) {
 
 /* ---- the start ---- */
 
-/* Loads the entry, if there is one that is whole. */
+/* Loads the entry, if there is a complete one. */
 static bool find_entry(pack_start *s, backend *b) {
     model_file *f;
     quire_error err = {0};

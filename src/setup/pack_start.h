@@ -9,8 +9,8 @@
 
 /* All zero: closed. */
 typedef struct pack_start {
-    model_file *source, *file; /* shared: the model's own files, and what is to be loaded */
-    packed_image *image;       /* not NULL: what is loaded is to be kept, and loading adds its tensors here */
+    model_file *source, *file; /* shared: the model's own files, and the file to load */
+    packed_image *image;       /* if not NULL, loading adds the tensors to be kept here */
     pack_cache cache;
     char key[PACK_KEY_BYTES];
     bool is_quick; /* it loads so fast that a packed form would gain nothing */
@@ -26,8 +26,8 @@ void pack_start_find(const quire_options *o, model_file *source, const model_des
 /* Says how long loading took, text and weights. What loads in less than least_us is not
  * kept. */
 void pack_start_loaded(pack_start *s, int64_t load_us, int64_t least_us);
-/* Starts to keep what was loaded, if it is to be kept. t: the source's tokenizer, or
- * NULL; it and b stay until the close. */
+/* Begins to write the packed form of what was loaded, if it is to be kept. t: the
+ * source's tokenizer, or NULL; it and b must stay until the close. */
 void pack_start_keep(pack_start *s, const tokenizer *t);
 /* Ends the keeping and closes the files. Before t, and before b. */
 void pack_start_close(pack_start *s);

@@ -13,18 +13,18 @@
 #define POOL_MAX_PAGES ((int64_t)1 << 30)
 
 typedef struct pool_plan {
-    memory_room room; /* of it, what weights and buffers take already */
+    memory_room room; /* available memory, and the weights and buffers that it holds already */
     int64_t weight_bytes;
-    /* of the weights, what has no place in memory: of a mapped model that is larger than
-     * it; else 0 */
+    /* part of the weights for which memory has no room, if a mapped model is larger
+     * than it; else 0 */
     int64_t dropped_bytes;
     int64_t buffer_bytes;  /* 0: not known, since the model is not loaded */
-    int64_t aside_bytes;   /* of the room: swap space and host tier */
-    int64_t adapter_bytes; /* what adapters may take (adapter_options.h) */
+    int64_t aside_bytes;   /* part of the room for swap space and host tier */
+    int64_t adapter_bytes; /* bytes that adapters may take (adapter_options.h) */
     int64_t rule_bytes;  /* --rule-memory-bytes; pool_plan_rules computes what is subtracted from the room */
     int64_t given_pages; /* --kv-pages; 0: as many as fit */
-    /* of an encoder, which computes each input in one step and keeps nothing: what a step
-     * has at most. 0 rows: another model */
+    /* most rows and sequences in a step of an encoder, which keeps nothing between
+     * steps. 0 rows: no encoder */
     int32_t step_rows, step_seqs;
     bool is_shared;    /* with the pages of a draft model (kv/budget.h) */
     int64_t cap_bytes; /* most of weights, buffers and pages: --models-memory-bytes; 0: any */
@@ -41,8 +41,8 @@ void pool_plan_encoder(pool_plan *p, const quire_options *o, const model_desc *d
  * weights taken off; unknown, or a limit of the process, in which mapped files have their
  * place already: all. */
 int64_t pool_plan_kept(const memory_room *room, int64_t weight_bytes);
-/* Memory for the states of requests' rules: what is given, but at most a sixteenth of the
- * room, or 1 MB where that is less. None for an encoder. */
+/* Memory for the states of requests' rules: what the option gives, but at most a
+ * sixteenth of the room, or 1 MB if that is less. 0 for an encoder. */
 int64_t pool_plan_rules(const pool_plan *p);
 /* The number of pages: the given one, or what fits into the plan's part of the room, for
  * an encoder only what one step needs. -1: the room is unknown and none is given. */
@@ -66,8 +66,8 @@ quire_err pool_plan_explain(const pool_plan *p, strbuf *out);
 typedef struct model_memory {
     kv_budget *budget; /* owned by the engine thread of the models (engine/team.h) */
     int32_t n_models;  /* the most at once; 1: a model and its draft model */
-    /* of the weights and buffers of a model beside the first, what is taken off the pages:
-     * as much as the plan of the first would have left less */
+    /* part of the weights and buffers of further models that is taken off the pages:
+     * as the first model's plan would have done */
     double part;
     atomic_int n_holders;
 } model_memory;
@@ -79,7 +79,7 @@ quire_err model_memory_open(const pool_plan *p, int64_t bytes, int32_t n_models,
 model_memory *model_memory_hold(model_memory *m);
 /* NULL is allowed. */
 void model_memory_drop(model_memory *m);
-/* What so many bytes of weights and buffers take off the pages. */
+/* What `bytes` of weights and buffers take off the pages. */
 int64_t model_memory_fixed(const model_memory *m, int64_t bytes);
 /* The pages of a model in m: how many addresses there are, and how many pages it can always
  * have: its part of a half of m, or what a sequence of least_tokens takes, if that is more.

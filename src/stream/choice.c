@@ -206,7 +206,7 @@ quire_err choice_take_token(choice *c, const engine_event *event, event_memory *
     }
     e = e == QUIRE_OK && m->found.n > 0 ? call_limit_pass(&c->calls, &m->found) : e;
     if (c->calls.is_over && c->finish == QUIRE_FINISH_NONE) {
-        output_parser_close(c->text.parser); /* what comes after is no part of the response */
+        output_parser_close(c->text.parser); /* text after this is not part of the response */
         c->text.parser = NULL;
         end_here(c);
     }
@@ -435,7 +435,7 @@ static bool choice_is_left_out(const generation *g, const output_event *e) {
            (is_further && (!g->parallel_calls || g->info.old_calls));
 }
 
-/* Copies what was found, with inputs in place of custom tools' arguments. */
+/* Copies the parts found, and turns the arguments of custom tools into their inputs. */
 static quire_err make_plain(choice *c, event_memory *m) {
     quire_err e = QUIRE_OK;
     strbuf input = {0};

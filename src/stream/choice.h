@@ -33,7 +33,7 @@ typedef struct choice_text {
 
 /* What the response obeys, made on the text thread. */
 typedef struct stream_rule {
-    constraint *constraint; /* of the rule and of the budget of reasoning, with one reference; NULL: none */
+    constraint *constraint; /* the rule and the reasoning budget, with one reference; NULL: none */
     strbuf keywords;        /* with explain: how each keyword of the rule is enforced, as JSON */
     int64_t compile_us;     /* of the rule */
 } stream_rule;
@@ -46,12 +46,12 @@ typedef struct choice {
     int32_t index;
     /* set by the text thread before the choice is submitted to the engine */
     token_list prompt;
-    token_list types; /* of the prompt's tokens, where it is a pair; else empty */
+    token_list types; /* token types of a prompt that is a pair; else empty */
     strbuf shown;     /* START's text of a request that ends with its prompts, or the template's */
     bool is_cut;      /* its prompt had more tokens */
     choice_text text;
-    output_start start; /* how the text after the prompt begins, where it has parts */
-    turn_place place;   /* after the prompt, where that is a conversation's text */
+    output_start start; /* how the text after the prompt begins, if it has parts */
+    turn_place place;   /* the answer's place in a conversation's text */
     sampling_params sampling;
     /* max_tokens 0 with echo: the engine generates a token, which is no part of the
      * response */
@@ -70,10 +70,10 @@ typedef struct choice {
     struct stream_command *command; /* the rollback or steer that is under way, or NULL */
     int32_t n_replaced, n_forks;    /* sequences that replaced it so far; forks taken */
     int32_t n_completion;
-    prediction_counts predicted; /* of its prediction, as of its tokens so far */
-    double sum_logprob;          /* of its tokens' log-probabilities, where the engine reports them */
+    prediction_counts predicted; /* of its prediction, up to the tokens so far */
+    double sum_logprob;          /* of its tokens, if the engine reports log-probabilities */
     double beam_score;
-    int32_t n_cached; /* of the prompt, from the engine */
+    int32_t n_cached; /* cached tokens of the prompt, from the engine */
     /* of the prompt, from the engine, where the request wants to know it; 0: not yet */
     int32_t n_processed;
     int64_t processed_us; /* from its admission until then */
@@ -83,11 +83,11 @@ typedef struct choice {
     int64_t over_us;                  /* when its finish was known */
     int32_t n_prefilled, n_preempted; /* from the engine's end event */
     bool counted;                     /* in the statistics */
-    turn_counts turns;                /* what became of those that its conversation names */
+    turn_counts turns;                /* of the earlier answers that its conversation names */
     quire_explain_more explain_more;  /* filled with explain */
-    const adapter_want *want;         /* of its adapter, the stream's */
-    explain *explain;                 /* from the engine's end event, where it was requested */
-    float *row;                       /* likewise; NULL: none came */
+    const adapter_want *want;         /* the stream's adapter */
+    explain *explain;                 /* from the engine's end event, if requested */
+    float *row;                       /* likewise; NULL: none */
     int32_t n_row;
     call_limit calls; /* where the response has parts */
     bool is_custom;   /* the present call is of a custom tool */
@@ -102,7 +102,7 @@ typedef struct choice {
 
 /* Memory of the events that a queue delivers, valid until the next one. */
 typedef struct event_memory {
-    strbuf text;         /* of a DELTA or ROLLBACK */
+    strbuf text;         /* text of a DELTA or ROLLBACK */
     strbuf echo;         /* of a START */
     output_events found; /* of a DELTA */
     output_events plain; /* the same, with inputs in place of custom tools' arguments */
@@ -110,7 +110,7 @@ typedef struct event_memory {
     size_t cap_parts;
     quire_logprob *logprobs;
     size_t cap_logprobs;
-    size_t *ends; /* of the prompt's tokens in the echo */
+    size_t *ends; /* where each prompt token ends in the echo */
     size_t cap_ends;
 } event_memory;
 
@@ -155,7 +155,7 @@ quire_err choice_start(choice *c, event_memory *m, quire_event *out);
 quire_err choice_delta(choice *c, bool with_token, event_memory *m, quire_event *out);
 /* A ROLLBACK to m->text. */
 void choice_rollback(const choice *c, const event_memory *m, quire_event *out);
-/* The response has ended: m->text and m->found get what was withheld. */
+/* Call when the response has ended: appends withheld text to m->text and m->found. */
 quire_err choice_flush(choice *c, event_memory *m);
 /* An EMBEDDING. */
 void choice_row(const choice *c, quire_event *out);

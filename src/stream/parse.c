@@ -23,7 +23,7 @@ struct quire_parse {
     void *user;
     quire_request *request;
     strbuf report;     /* of a check */
-    adapter_want want; /* of an adapter that is loaded, which has no body */
+    adapter_want want; /* for a load of an adapter, which has no body */
     quire_error error;
     atomic_bool cancelled; /* set by the queue's thread */
 };

@@ -23,7 +23,7 @@ static bool gives_rows(const generation *g) {
     return dialect_of(g)->gives_rows;
 }
 
-/* A request's own mask and change of scores, else those of all. */
+/* The request's own mask and change of scores, else the engine's. */
 static attn_mods *mods_of(const stream_engine *e, const generation *g) {
     return g->has_attention ? g->mods : e->context.mods;
 }
@@ -70,13 +70,13 @@ static quire_err prepare_copy_ids(token_list *to, const int32_t *ids, size_t n, 
     return e == QUIRE_OK ? e : err_set(err, e, -1, "out of memory for a prompt");
 }
 
-/* Tokenises a conversation's text. Of one that continues an earlier one only what is new
- * is encoded. */
+/* Tokenises a conversation's text. Only the new part of one that continues an earlier
+ * one is encoded. */
 static quire_err encode_chat(const stream_engine *e, const generation *g, str text, const text_marks *marks,
                              token_list *out, quire_error *err) {
     prompt_start start = {0};
     uint64_t tenant = text_tenant(g->tenant);
-    const text_marks *counts = e->parses_messages ? NULL : marks; /* of one engine always or never */
+    const text_marks *counts = e->parses_messages ? NULL : marks; /* the same for all requests of an engine */
     if (e->prompts == NULL) {
         return prepare_encode(e, g, text, (encode_options){.marks = counts}, out, err);
     }
@@ -159,7 +159,7 @@ static quire_err prepare_find_part(const request_continuation *c, str *text, siz
     return QUIRE_OK;
 }
 
-/* Tokenises a text on from byte `from`, behind the ids that the request goes on from. */
+/* Tokenises a text from byte `from` on, as a continuation of the request's ids. */
 static quire_err encode_continued(const stream_engine *e, const quire_request *r, str text, size_t from,
                                   const text_marks *marks, token_list *out, quire_error *err) {
     const request_continuation *c = &r->continuation;
@@ -168,7 +168,7 @@ static quire_err encode_continued(const stream_engine *e, const quire_request *r
     const size_t lead = is_after ? 1 : 0;
     strbuf after = {0};
     text_marks moved = {0};
-    quire_err er = is_after ? strbuf_add_char(&after, '\n') : QUIRE_OK; /* stands for what is before */
+    quire_err er = is_after ? strbuf_add_char(&after, '\n') : QUIRE_OK; /* stands for the preceding text */
     er = er == QUIRE_OK ? strbuf_add(&after, text.p + from, text.n - from) : er;
     for (size_t i = 0; er == QUIRE_OK && marks != NULL && i < marks->n; i++) {
         const mark_run *m = &marks->runs[i];
@@ -397,10 +397,10 @@ static quire_err open_choice(const stream_engine *e, const quire_request *r, cho
 _Static_assert(QUIRE_TENANT_BYTES + 1 + 3 * SHA256_BYTES <= ENGINE_NAMESPACE_BYTES,
                "a namespace's name fits");
 
-/* Writes the name of r's namespace: its tenant and, after a zero byte, which no tenant's
- * name has, a digest of its salt (zeros for none) and, where there is some, a digest of
- * its mask and change of scores, with the b that they read; then, behind zeros in its
- * place where there is none, the digest of the adapter of all its rows. */
+/* Writes the name of r's namespace: its tenant; a zero byte, which no tenant's name
+ * has; a digest of its salt (zeros for none); if it has a mask or change of scores,
+ * their digest, with the b that they read; and if all its rows have an adapter, the
+ * adapter's digest after that place (zeros if unused). */
 static size_t write_namespace(const stream_engine *e, const generation *g, int32_t b, const adapter_ref *own,
                               uint8_t out[ENGINE_NAMESPACE_BYTES]) {
     const attn_mods *mods = mods_of(e, g);

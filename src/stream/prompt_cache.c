@@ -14,9 +14,9 @@
  * which the cache's lock guards. So it is read without the lock, by whoever has a
  * reference. */
 typedef struct entry {
-    atomic_int n_refs; /* the cache's and those of readers; the last one frees it */
+    atomic_int n_refs; /* the cache's and the readers'; the last one frees it */
     atomic_ullong last_used;
-    int32_t place; /* in the cache's lists; -1: not there any more */
+    int32_t place; /* index in the cache's lists; -1: dropped */
     uint64_t tenant;
     size_t n_bytes; /* of the block */
     str text;
@@ -81,8 +81,7 @@ void prompt_cache_close(prompt_cache *c) {
 
 /* ---- references ---- */
 
-/* The number of a tenant's place among the holders; free: of one that is free where it
- * has none. -1: none. */
+/* Index of a tenant among the holders; or_free: else that of a free place. -1: none. */
 static int32_t find_holder(const prompt_cache *c, uint64_t tenant, bool or_free) {
     int32_t found = -1;
     for (int32_t i = 0; i < PROMPT_CACHE_ENTRIES; i++) {
@@ -306,7 +305,7 @@ static int32_t prompt_cache_least_wanted(const prompt_cache *c) {
     return worst;
 }
 
-/* Whether e's text continues that of `old`, of the same tenant. */
+/* Whether e's text continues that of `old`, and is the same tenant's. */
 static bool continues(const entry *e, const entry *old) {
     if (old->text.n > e->text.n || n_equal_blocks(old, e->hashes, e->n_hashes) + 1 < old->n_hashes) {
         return false;
@@ -320,7 +319,7 @@ static bool continues(const entry *e, const entry *old) {
 static void replace(prompt_cache *c, entry *e, const entry_list *earlier, entry_list *gone) {
     pthread_mutex_lock(&c->lock);
     for (int32_t i = 0; i < earlier->n; i++) {
-        if (earlier->at[i]->place >= 0) { /* nobody else has dropped it meanwhile */
+        if (earlier->at[i]->place >= 0) { /* not dropped meanwhile */
             prompt_cache_drop(c, earlier->at[i]->place, gone);
         }
     }

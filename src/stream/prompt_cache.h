@@ -32,7 +32,7 @@ typedef struct prompt_cache prompt_cache;
 
 /* What is known of a text's beginning. Zero-initialised: nothing. */
 typedef struct prompt_start {
-    size_t at;          /* the seam: text before it has */
+    size_t at;          /* the seam: the text before it is encoded */
     token_list ids;     /* these ids, */
     encode_seams seams; /* and these seams, `at` among them */
 } prompt_start;

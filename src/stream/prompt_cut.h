@@ -6,10 +6,9 @@
 #include "request/request.h"
 #include "text/tokenizer.h"
 
-/* Cuts ids, and the types beside them where there are some, if g asks for it and there
- * are more than it allows; *is_cut: whether it did. is_text: the ids are those of a text,
- * whose special tokens, which the tokenizer puts around every text, remain as long as
- * there is room for them. t may be NULL for ids. */
+/* Cuts ids, and their types if any, to what g allows; *is_cut: whether it did.
+ * is_text: the ids are a text's, and the special tokens that the tokenizer puts around
+ * every text are kept as long as there is room for them. t may be NULL for ids. */
 quire_err prompt_cut(const generation *g, int32_t max_model_len, const tokenizer *t, bool is_text,
                      token_list *ids, token_list *types, bool *is_cut, quire_error *err);
 

@@ -1,9 +1,9 @@
-/* Marks of a prompt: after how many of its tokens others that begin like it may go on
- * differently. A model with recurrent states keeps these there (engine_request.marks).
+/* Marks of a prompt: positions at which later prompts with the same beginning may part
+ * from it. A model with recurrent states takes snapshots there (engine_request.marks).
  *
- * Control tokens stand where a template ends a message and begins the next one, also the
- * one that is to be generated. There a conversation's next turn leaves this one, if it
- * edits a message, drops the reasoning of one or renders it otherwise. Pure. */
+ * They are where control tokens of the template end a message and begin the next one,
+ * the answer included: there a conversation's next turn departs if it edits a message,
+ * drops the reasoning of one, or renders it differently. Pure. */
 #ifndef STREAM_PROMPT_MARKS_H
 #define STREAM_PROMPT_MARKS_H
 

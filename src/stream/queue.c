@@ -46,7 +46,7 @@ void quire_queue_close(quire_queue *q) {
         if (quire_queue_next(q, &event)) {
             quire_request_free(event.request);
             mem_free(event.kind == QUIRE_EVENT_LOOKED ? (char *)event.text : NULL);
-        } else if (!quire_queue_idle(q)) { /* that call may have freed the last one */
+        } else if (!quire_queue_idle(q)) { /* that call may have freed the last response */
             quire_queue_wait(q, -1);
         }
     }

@@ -53,8 +53,8 @@ static void stream_has_adapter(adapter_want *w) {
     text_pool_add(s->q->e->text, &s->job);
 }
 
-/* Looks for the adapter that s is to have. False: its file is being read, and run_prepare
- * is called again once it is there. */
+/* Requests the adapter of s. False: its file is being read, and run_prepare is called
+ * again once it is loaded. */
 static bool stream_want_adapter(quire_stream *s) {
     const adapter_source *from = &s->q->e->adapters;
     const generation *g = &s->request->g;
@@ -327,7 +327,7 @@ quire_err quire_stream_recall(quire_stream *s, int32_t i, const char *id) {
     if (e->turns == NULL || c->place.n == 0 || c->n_replaced > 0 || c->history.n == 0) {
         return QUIRE_OK;
     }
-    /* what ends the turn is the template's to write */
+    /* the template writes the end of the turn */
     size_t n_ids = c->history.n;
     n_ids -= end_token_kind(&c->sampling, e->model, c->history.ids[n_ids - 1]) != END_NONE;
     quire_err er = tokenizer_decode(e->tokenizer, c->history.ids, n_ids, false, &text);

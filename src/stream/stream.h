@@ -18,7 +18,7 @@ struct quire_stream {
     quire_queue *q;
     quire_request *request;
     stream_rule rule;
-    prediction *prediction; /* the answer that the request expects, a reference; NULL: none */
+    prediction *prediction; /* the expected answer, with a reference; NULL: none */
     void *user;
     int64_t submitted_us;
     quire_stream *next, *prev; /* the queue's list */
@@ -28,11 +28,11 @@ struct quire_stream {
     int32_t n_commands; /* under way */
     /* beam search with stop strings: the engine uses it until the last end event */
     struct beam_stop_matcher *watch;
-    adapter_want want;   /* of its adapter, whose reference it has until it is freed */
+    adapter_want want;   /* its adapter, referenced until the stream is freed */
     bool has_wanted;     /* the text thread's */
     quire_error verdict; /* the text thread's result, written until it is done with the stream */
     quire_error error;   /* QUIRE_OK, or why it failed */
-    /* of quire_prepare: the first tokens of its prompt come with quire_stream_start */
+    /* made by quire_prepare: quire_stream_start brings the first tokens of its prompt */
     bool is_held;
     bool is_ready, is_started; /* held: the text thread's work is done; the tokens came */
     token_list first;          /* held: those */
@@ -42,7 +42,7 @@ struct quire_stream {
     choice choices[];     /* [n_choices] */
 };
 
-/* What quire_queue_next delivers before it looks for new events. */
+/* What quire_queue_next delivers before new events. */
 typedef enum queue_stage {
     STAGE_NONE,
     STAGE_PROGRESS,
@@ -62,12 +62,12 @@ struct quire_queue {
     pthread_mutex_t lock;      /* guards ran */
     text_job *ran, **ran_last; /* jobs that text threads have run, first in, first out */
     int32_t n_parses;          /* under way, or parsed and not delivered */
-    quire_error parse_error;   /* of the PARSED or CHECKED */
+    quire_error parse_error;   /* error of the PARSED or CHECKED event */
     strbuf report;             /* of the CHECKED */
     quire_error refusal;       /* of the REFUSED */
     choice *current;           /* the choice whose stages are being delivered */
     queue_stage stage;
-    event_memory memory; /* of the event that is delivered */
+    event_memory memory; /* memory of the event being delivered */
 };
 
 /* ---- prepare.c: on a text thread ---- */
@@ -101,13 +101,13 @@ typedef struct stream_command {
     text_job job; /* first member: a job* is a stream_command* */
     choice *c;
     engine_fork *fork_from; /* the choice's sequence when the command was given */
-    quire_request *fields;  /* the choice's fields from then on; NULL: as they are */
+    quire_request *fields;  /* new fields of the choice; NULL: unchanged */
     bool has_text;
     strbuf tail_text;
     token_list kept, tail;  /* tokens of the response that are kept; tokens appended to them */
     choice_text shows;      /* has seen the kept tokens */
-    strbuf text;            /* of the kept tokens */
-    void *constraint_state; /* of the request's constraint after all tokens, mem_new'd; or NULL */
+    strbuf text;            /* text of the kept tokens */
+    void *constraint_state; /* the constraint's state after all tokens, mem_new'd; or NULL */
     quire_error verdict;
 } stream_command;
 

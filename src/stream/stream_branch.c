@@ -81,7 +81,7 @@ static int32_t *stream_branch_copy_tokens(const choice *c, int32_t n_kept, int32
     return ids;
 }
 
-/* A seed of its own for the n-th fork. */
+/* Derives the seed of the n-th fork. */
 static uint64_t forked_seed(uint64_t seed, int32_t n) {
     uint64_t state = seed + (uint64_t)n * 0x9E3779B97F4A7C15u;
     return rng_next(&state);
@@ -94,7 +94,7 @@ static void count_from(quire_request *r, const choice *c, int32_t n_kept) {
     r->g.sampling.min_tokens = c->sampling.min_tokens > n_kept ? c->sampling.min_tokens - n_kept : 0;
 }
 
-/* Makes r a fork of c where it stands. */
+/* Makes r a fork of c at its present position. */
 static quire_err hold_fork(const choice *c, quire_request *r, quire_error *err) {
     stream_fork *f = mem_new(1, sizeof *f);
     TRY(mem_check_for(f, "a request", err));
@@ -214,7 +214,7 @@ static quire_err append_tokens(stream_command *m, quire_error *err) {
     return e;
 }
 
-/* Tokenises the tail, and detokenises again what is kept. */
+/* Tokenises the tail, and detokenises the kept tokens again. */
 static quire_err make_ready(stream_command *m, quire_error *err) {
     const choice *c = m->c;
     const stream_engine *e = c->stream->q->e;

@@ -26,7 +26,7 @@ quire_err stream_engine_open(stream_engine *e, const stream_engine_sizes *sizes,
 }
 
 void stream_engine_stop(stream_engine *e) {
-    engine_stop(e->core); /* which gives work to text threads */
+    engine_stop(e->core); /* before the text threads, to which it gives work */
     text_pool_close(e->text);
 }
 
@@ -90,7 +90,7 @@ void quire_request_step(quire_request *r, uint64_t program, int32_t depth) {
 
 /* ---- parks: engine.h's under the public names ---- */
 
-#define MOST_PARKS 1024 /* of a request's choices */
+#define MOST_PARKS 1024 /* most choices of a request with parks */
 
 static engine_park *core_park(const quire_park *p) {
     return (engine_park *)(uintptr_t)p;

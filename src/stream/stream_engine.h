@@ -26,7 +26,7 @@ typedef struct stream_engine {
     turn_store *turns;       /* NULL: none */
     adapter_source adapters; /* want NULL: requests have none */
     grammar_cache *grammars;
-    grammar_memory *rule_memory;           /* of the states of all rules */
+    grammar_memory *rule_memory;           /* memory of the states of all rules */
     request_stats *requests;               /* shared by its threads */
     _Atomic(struct token_texts *) texts;   /* made at first use (beam_stop_matcher.h) */
     _Atomic(struct grammar_vocab *) vocab; /* made at first use (stream_engine_vocab) */
@@ -36,7 +36,7 @@ typedef struct stream_engine {
 /* What a forked request goes on from: its one prompt is the parent's tokens. */
 typedef struct stream_fork {
     engine_fork *held;
-    const engine *core; /* whose it is: to compare, since that engine may be closed */
+    const engine *core; /* the engine it belongs to; only compared, since that may be closed */
     int32_t n_prompt;   /* how many of the tokens were a prompt; the others were generated */
     output_start start; /* how the text after the prompt begins */
 } stream_fork;

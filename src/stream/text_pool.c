@@ -58,7 +58,7 @@ static bool let_look(text_pool *p, bool slow) {
     if (w == NULL || (w->is_low && !slow)) {
         w = text_pool_make_worker(p);
         if (w != NULL && idle != NULL) {
-            pthread_cond_signal(&idle->go); /* it is not the last one any more */
+            pthread_cond_signal(&idle->go); /* so that it leaves the last place */
         }
         w = w == NULL ? idle : w;
     }
@@ -80,7 +80,7 @@ static void text_pool_dispatch(text_pool *p) {
             if (c.worker != NULL) {
                 let_run(c.worker, WORKER_RUNS);
             } else {
-                (void)let_look(p, slow); /* where no thread is to be had, text_next knows it from then on */
+                (void)let_look(p, slow); /* if no thread can be had, text_next learns of it */
             }
         }
     }
@@ -120,8 +120,8 @@ void text_begin(worker *w, const candidate *c) {
     p->text_bytes += w->text_bytes;
 }
 
-/* Gives w the first job of those that it looks for, if there is one and nobody who waits
- * in the middle of one is before it. */
+/* Gives w the first job of the kind that it looks for, unless a worker that is paused
+ * in one comes before it. */
 static bool take_job(worker *w) {
     text_pool *p = w->pool;
     candidate c = text_first_job(p, w->is_slow), waiting = text_first_waiting(p, w->is_slow);
@@ -130,7 +130,7 @@ static bool take_job(worker *w) {
     }
     text_begin(w, &c);
     if (p->closing && p->first == NULL) {
-        wake_all(p); /* those that have nothing to do end */
+        wake_all(p); /* idle threads end */
     }
     return true;
 }
@@ -158,7 +158,7 @@ static void charge(worker *w) {
     text_charge(w, us);
 }
 
-/* Waits in the middle until w may go on. */
+/* Pauses w within its job until it may continue. */
 static void wait_for_turn(worker *w) {
     text_pool *p = w->pool;
     w->state = WORKER_WAITS;
@@ -180,7 +180,7 @@ static void slow_down(worker *w) {
     text_pool_lower(w);
 }
 
-/* turn.over: somebody else goes on, if his turn is before w's. */
+/* turn.over: lets another worker continue, if its turn is before w's. */
 static quire_err give_way(turn *t) {
     worker *w = (worker *)t;
     text_pool *p = w->pool;
@@ -209,8 +209,8 @@ static bool is_large_taken(const text_pool *p) {
     return taken;
 }
 
-/* turn.more: w's job is to hold much. It waits until no other does; who is to end gets
- * nothing. */
+/* turn.more: w's job needs to hold much memory, and waits until no other does. Refused
+ * if the job is cancelled. */
 static quire_err hold_more(turn *t) {
     worker *w = (worker *)t;
     text_pool *p = w->pool;
@@ -252,7 +252,7 @@ static void text_pool_run_job(worker *w) {
     charge(w);
     end_holding(w);
     text_leave(w);
-    text_pool_dispatch(w->pool); /* others may have waited for what it held */
+    text_pool_dispatch(w->pool); /* others may have waited for its memory */
 }
 
 /* Runs jobs, until somebody else's turn is before them. */
@@ -388,7 +388,7 @@ static bool has_jobs(const text_pool *p, uint64_t tenant, int64_t *used) {
 
 void text_enter(text_pool *p, text_job *job) {
     int64_t used;
-    /* who comes back has no credit, and goes before nobody for ever */
+    /* a tenant that returns has no credit */
     if (!has_jobs(p, job->tenant, &used)) {
         used = used == INT64_MAX || used < p->virtual_us ? p->virtual_us : used;
         p->n_tenants++;

@@ -37,17 +37,17 @@
 
 #include "base/err.h"
 
-#define TEXT_SLICE_US   1000 /* of a job, before others go on */
-#define TEXT_BYTES_A_US 10   /* of text, that a job is expected to take */
-#define TEXT_QUICK_US   5000 /* of processor time; a job that takes longer is a slow one */
+#define TEXT_SLICE_US   1000 /* of a job before others continue */
+#define TEXT_BYTES_A_US 10   /* bytes of text per microsecond, to estimate a job */
+#define TEXT_QUICK_US   5000 /* processor time beyond which a job is slow */
 /* added to the nice value of its thread: a tenth of the weight */
 #define TEXT_SLOW_NICE    10
-#define TEXT_POOL_THREADS 64 /* at most; those of jobs in the middle count */
+#define TEXT_POOL_THREADS 64 /* most threads, those of paused jobs included */
 /* a tenant's jobs in the middle are at most this part of the threads */
 #define TEXT_TENANT_PART 4
 #define TEXT_HELD_A_BYTE 32                /* bytes that a job is expected to hold for each of its text */
-#define TEXT_SMALL_BYTES ((size_t)8 << 20) /* that a job may hold without being counted */
-/* that all jobs with long texts hold together; one that exceeds it runs by itself */
+#define TEXT_SMALL_BYTES ((size_t)8 << 20) /* memory that a job may hold uncounted */
+/* memory of all jobs with long texts together; a job that exceeds it alone runs alone */
 #define TEXT_LONG_BYTES ((size_t)256 << 20)
 
 typedef struct text_pool text_pool;
@@ -58,12 +58,13 @@ struct quire_event;
  * while it waits there (stream_deliver). */
 typedef struct text_job {
     void (*run)(struct text_job *job); /* on a text thread; the pool does not touch the job afterwards */
-    /* on the thread of the queue that the job was delivered to, which owns it from then
-     * on; true where it filled *out with an event */
+    /* Takes over the finished job, on the thread of the queue to which it was
+     * delivered. True: *out is an event. */
     bool (*take)(struct text_job *job, struct quire_event *out);
-    uint64_t tenant; /* whose turn it takes: text_tenant() */
-    size_t n_bytes;  /* of the text that it works on, about */
-    /* set: nobody wants the result, turn_poll gives QUIRE_CANCELLED; NULL: never */
+    uint64_t tenant; /* tenant on whose turn it runs: text_tenant() */
+    size_t n_bytes;  /* approximate size of its text */
+    /* true once the result is not needed, so that turn_poll gives QUIRE_CANCELLED;
+     * NULL: never */
     const atomic_bool *is_off;
     /* the pool's: what its tenant has used; the pool's work when it was added */
     int64_t tenant_used_us, added_us;

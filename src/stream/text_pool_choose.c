@@ -1,4 +1,4 @@
-/* Which of the text pool's jobs goes on. */
+/* Chooses which job of the text pool runs next. */
 #include <string.h>
 
 #include "kv/hash.h"
@@ -97,8 +97,8 @@ candidate text_first_job(text_pool *p, bool slow) {
     return best;
 }
 
-/* Whether a worker in the middle may go on: what waits to hold much, when nobody else
- * does or its job is to end. */
+/* Whether a paused worker may resume. One waiting for a large allocation resumes only
+ * if no other holds one, or if its job was cancelled. */
 static bool may_go_on(const text_pool *p, const worker *w) {
     return w->state == WORKER_WAITS && (!w->is_to_be || !p->has_large || text_is_off(w->job));
 }

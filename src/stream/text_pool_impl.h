@@ -25,31 +25,31 @@ typedef struct worker {
     text_job *job; /* NULL: none */
     uint64_t tenant;
     int64_t tenant_used_us, added_us, expected_us;
-    size_t text_bytes;       /* that its job holds, of those that are counted */
+    size_t text_bytes;       /* counted memory that its job holds */
     bool is_large, is_to_be; /* its job holds more than TEXT_SMALL_BYTES; waits until it may */
     int64_t slice_began_us;  /* on clock_thread_us */
 } worker;
 
-/* Counts of two are those of quick and of slow jobs. */
+/* Arrays of two are for quick and for slow jobs. */
 struct text_pool {
     pthread_mutex_t lock;
     text_job *first, **last; /* jobs that have not begun */
     int32_t n_jobs[2];       /* of them */
     bool closing;
-    int32_t nice; /* of the thread that opened it */
+    int32_t nice; /* nice value of the thread that opened it */
     /* of workers that were used, threads that there are, and that there may be */
     int32_t n_places, n_workers, max_workers;
     int32_t most_workers;              /* max_workers where the system refuses no thread */
-    int32_t n_running[2], max_running; /* those that look count */
+    int32_t n_running[2], max_running; /* running threads, those looking for work included */
     int32_t n_looking[2];
     /* processor time of all jobs; the same divided by the tenants there were at each
      * moment */
     int64_t worked_us, virtual_us;
-    int64_t rest_us;   /* of the latter: less than a microsecond for each tenant */
-    int32_t n_tenants; /* that have jobs */
-    size_t text_bytes; /* that jobs with long texts hold */
+    int64_t rest_us;   /* remainder of the division: under a microsecond for each tenant */
+    int32_t n_tenants; /* tenants that have jobs */
+    size_t text_bytes; /* memory that jobs with long texts hold */
     bool has_large;    /* a job holds more than TEXT_SMALL_BYTES beside its text */
-    bool has_ended;    /* the thread that ended last is to be joined */
+    bool has_ended;    /* the thread that ended last is not joined yet */
     pthread_t ended;
     pthread_cond_t all_ended;
     worker workers[TEXT_POOL_THREADS];
@@ -81,8 +81,8 @@ bool text_is_off(const text_job *job);
 candidate text_of_worker(worker *w);
 bool text_is_nobody(const candidate *c);
 bool text_is_before(const candidate *a, const candidate *b);
-/* The first of the jobs that may begin; of the workers that may go on; of both, where
- * there is a thread and none is looking. */
+/* The first job that may begin; the first worker that may resume; the first of both,
+ * if there is a thread and none is looking for work. */
 candidate text_first_job(text_pool *p, bool slow);
 candidate text_first_waiting(text_pool *p, bool slow);
 candidate text_next(text_pool *p, bool slow);

@@ -22,7 +22,7 @@ struct turn_store {
     size_t max_bytes, n_bytes;
     int32_t n;
     turn *turns[TURN_STORE_TURNS];   /* the oldest first */
-    uint64_t keys[TURN_STORE_TURNS]; /* of each: the hash of its tenant and id */
+    uint64_t keys[TURN_STORE_TURNS]; /* hash of tenant and id of each turn */
     turn_counts counts;
 };
 

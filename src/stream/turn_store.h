@@ -20,7 +20,7 @@
 #include "text/token_list.h"
 
 #define TURN_STORE_TURNS  4096                   /* at most */
-#define TURN_STORE_OF_ONE (TURN_STORE_TURNS / 2) /* of a tenant; so many ids of a request are looked for */
+#define TURN_STORE_OF_ONE (TURN_STORE_TURNS / 2) /* most of one tenant, and looked up for a request */
 /* places at which the turns of one id are looked for: a client may give one id to all its
  * answers, and the text before each place is hashed */
 #define TURN_STORE_PLACES 8
