@@ -164,7 +164,7 @@ static quire_err write_forced_schema(const quire_request *r, strbuf *out) {
         if (!is_named || str_eq(r->offered[i].name, r->named_tool)) {
             write_call_schema(&r->offered[i], i, &o);
         } else {
-            json_bool(json_item(&o), false); /* so that places in the list are those of the tools */
+            json_bool(json_item(&o), false); /* keeps places in the list equal to those of the tools */
         }
     }
     json_end(&o, ']');
@@ -217,7 +217,7 @@ static call_grammar calls_of(const quire_request *r) {
 quire_err bind_calls(quire_request *r, quire_error *err) {
     const field_desc *f = request_field("tool_choice", FIELD_CHAT),
                      *tools = request_field("tools", FIELD_CHAT);
-    if (r->rule.field == f || r->rule.field == tools) { /* of an earlier check */
+    if (r->rule.field == f || r->rule.field == tools) { /* set by an earlier check */
         r->rule = (request_rule){0};
     }
     if (is_forced(r) && r->rule.field != NULL) {
@@ -240,7 +240,7 @@ quire_err bind_calls(quire_request *r, quire_error *err) {
     return QUIRE_OK;
 }
 
-/* Writes all that the grammar of calls is made of. */
+/* Writes all that determines the grammar of calls. */
 static quire_err write_key(const call_grammar *c, strbuf *out) {
     json_out o = {.to = out};
     json_begin(&o, '[');
@@ -298,7 +298,7 @@ quire_err bind_calls_compile(const quire_request *r, const rule_context *context
 
 /* ---- custom tools ---- */
 
-/* Compiles a grammar by itself, unless the tenant's cache has it. */
+/* Compiles a grammar alone, unless the tenant's cache has it. */
 static quire_err compile_custom(const json_value *custom, int64_t max_us, grammar_cache *cache,
                                 uint64_t tenant, quire_error *why) {
     grammar_key key = {.tenant = tenant,

@@ -274,7 +274,7 @@ const answer_format *reasoning_format_named(const char *name) {
 
 /* ---- by a template ---- */
 
-/* Whether a text has all of what EDGE_WITH separates. */
+/* Whether a text contains all parts that EDGE_WITH separates. */
 static bool template_has(str text, const char *seen_by) {
     for (str all = str_of(seen_by), one; all.n > 0;) {
         const char *with = memchr(all.p, EDGE_WITH, all.n);
@@ -356,7 +356,7 @@ output_start output_start_behind(const char *reasoning_format, str tail, output_
 int output_formats_marks(const output_formats *f, str marks[OUTPUT_FORMAT_MARKS]) {
     const answer_format *r = f->reasoning != NULL ? reasoning_format_named(f->reasoning) : NULL;
     const answer_format *c = f->tools != NULL ? call_format_named(f->tools) : NULL;
-    bool is_harmony = r != NULL && r->syntax == REASONING_HARMONY; /* whose marks are those of its calls */
+    bool is_harmony = r != NULL && r->syntax == REASONING_HARMONY; /* its marks are those of its calls */
     format_shape shape = {0};
     reasoning_marks m = {0};
     int n = 0;

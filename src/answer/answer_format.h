@@ -18,15 +18,15 @@ enum {
     HOLE_VALUE = 4,
     HOLE_ID = 5,      /* nine letters and digits */
     HOLE_NUMBER = 6,  /* of the call */
-    HOLE_WORD = 7,    /* of letters, digits, _ . and - */
+    HOLE_WORD = 7,    /* a word of letters, digits, _ . and - */
     HOLE_IS_TEXT = 8, /* whether the argument is a string: true or false */
     HOLE_TEXT = 11,   /* the reasoning */
     HOLE_ANSWER = 12,
     HOLE_SPACE = 14, /* a space that may be missing */
     HOLE_LINE = 15,  /* a newline that may be missing */
-    EDGE_CALLS = 16, /* what stands before begins calls in free text */
+    EDGE_CALLS = 16, /* what precedes begins calls in free text */
     EDGE_PART = 17,  /* two marks meet here */
-    EDGE_EACH = 18,  /* what follows, up to EDGE_BETWEEN, is repeated; then what stands between */
+    EDGE_EACH = 18,  /* what follows, up to EDGE_BETWEEN, is repeated; then the separator */
     EDGE_BETWEEN = 19,
     EDGE_END = 20,
     EDGE_READS = 21, /* at the beginning: a parser takes it, and no grammar writes it */
@@ -50,13 +50,13 @@ typedef enum answer_syntax {
 enum {
     FORMAT_IN_SECTION = 1 << 0,   /* calls count only in a section */
     FORMAT_TYPED_QUOTES = 1 << 1, /* gemma: a quoted text is what the schema says */
-    FORMAT_HEAD_FIRST = 1 << 2,   /* json: the answer begins in a head; "all" is that of content */
+    FORMAT_HEAD_FIRST = 1 << 2,   /* json: the answer begins inside a head; the head "all" means content */
     FORMAT_FORCED_JSON = 1 << 3,  /* with a forced choice the answer may be plain JSON */
     FORMAT_HEAD = 1 << 4,         /* json: the name stands before the arguments */
     FORMAT_LISTED = 1 << 5,       /* json: it stands in an object beside them */
     FORMAT_KEYED = 1 << 6,        /* json: {name: arguments} */
     FORMAT_BARE = 1 << 7,         /* json: a bracket anywhere, or in a section, may begin a call */
-    FORMAT_BARE_FIRST = 1 << 8,   /* python: so may one that the answer begins with */
+    FORMAT_BARE_FIRST = 1 << 8,   /* python: so may one at the beginning of the answer */
     FORMAT_SEMICOLON = 1 << 9,    /* may stand between calls */
     FORMAT_LINES = 1 << 10,       /* python: calls without brackets around them */
     FORMAT_VALUE_LINES = 1 << 11, /* tags: a newline on each side of a value is not part of it */
@@ -69,19 +69,19 @@ enum {
 #define FORMAT_MARKS    16
 
 typedef struct answer_format {
-    const char *names[FORMAT_NAMES]; /* of vLLM's --tool-call-parser or --reasoning-parser */
+    const char *names[FORMAT_NAMES]; /* names for vLLM's --tool-call-parser or --reasoning-parser */
     answer_syntax syntax;
     unsigned flags;
     const char *writings[FORMAT_WRITINGS];
     const char *seen_by[3]; /* texts in a template that show it; none: its first opening mark */
 } answer_format;
 
-/* NULL: no such format. .._at: row i; NULL past the last. */
+/* Finds a format by name; NULL: unknown. .._at: row i; NULL past the last. */
 const answer_format *call_format_named(const char *name);
 const answer_format *reasoning_format_named(const char *name);
 const answer_format *call_format_at(size_t i);
 const answer_format *reasoning_format_at(size_t i);
-/* The row's own copy of a name that it has; NULL: it has no such name. */
+/* The row's own copy of one of its names; NULL: not one of them. */
 const char *answer_format_name(const answer_format *f, const char *name);
 
 /* ---- what follows from the writings ---- */
@@ -98,7 +98,7 @@ typedef enum mark_role {
     ROLE_PARAMETER, /* tags: before a parameter's name */
     ROLE_VALUE,     /* tags: between a parameter's name and its value */
     ROLE_VALUE_END,
-    ROLE_NEXT,    /* tags: the next parameter, where a value has no end of its own */
+    ROLE_NEXT,    /* tags: the next parameter, if values have no end mark */
     ROLE_QUOTE,   /* gemma: both ends of a string */
     ROLE_TAG,     /* elements: stands before every tag */
     ROLE_MESSAGE, /* harmony: ends a message's header */
@@ -133,14 +133,14 @@ str format_shape_mark(const format_shape *s, mark_role role);
 typedef struct call_writing {
     const answer_format *format;
     str open, before, name_end, end, separator, again, close;
-    str head;       /* of is_head: from the opening mark of a call to its arguments */
+    str head;       /* if is_head: from the opening mark of a call to its arguments */
     bool only_read; /* no grammar writes it */
     bool repeats;   /* false: one call */
     bool is_first;  /* it begins with a bracket: a call only where the answer begins with it */
     bool is_head;   /* json: the name stands before the arguments */
     /* arguments as tags: [tag_before KEY tag_middle VALUE tag_behind tag_between]* */
     str tag_before, tag_middle, tag_behind, tag_between;
-    bool has_elements; /* tag_behind goes on with the key and > */
+    bool has_elements; /* tag_behind continues with the key and > */
 } call_writing;
 /* Writing i of a format of calls; false: it has no more. */
 bool call_writing_at(const answer_format *calls, size_t i, call_writing *out);
@@ -152,7 +152,7 @@ bool writing_next(str *text, str *literal, char *hole);
 /* The first literal; empty: none. */
 str writing_first(str text);
 
-/* Whether such a writing writes and reads a function of that name. */
+/* Whether a function of that name can be written in this form. */
 bool call_writing_takes(const call_writing *w, str name);
 
 /* The texts around reasoning and answer. In harmony's `before` begins the answer, and
@@ -202,9 +202,8 @@ typedef struct output_options {
     output_choice choice;
     str named;
     output_start start;
-    /* Whether a text is a token that the vocabulary adds to its ordinary ones (control or
-     * user-defined): such a mark counts only where it is fed as a special token. NULL:
-     * none is. */
+    /* Whether a text is an added token of the vocabulary (control or user-defined).
+     * Such a mark counts only as that token. NULL: no text is. */
     bool (*is_special)(const void *context, str text);
     const void *special_context;
     bool drops_specials; /* special tokens that are no marks are left out of content and reasoning */

@@ -35,8 +35,8 @@ static quire_err write_tag(part_arena *a, const json_value *v, json_value **pars
     return structural_tag_read(a, v, out, why);
 }
 
-/* The rule's text: what is given, or the value written out, as far as a grammar's text
- * may reach. */
+/* The rule's text: as given, or its value written as JSON, up to the size limit of
+ * grammars. */
 static quire_err answer_rule_take_text(part_arena *a, const request_rule *rule, str *out, quire_error *why) {
     strbuf text = {0};
     json_out o = {.to = &text, .max = GRAMMAR_MAX_TEXT};
@@ -61,7 +61,7 @@ static grammar_options options_of(const request_rule *rule, const rule_context *
                              .whitespace_pattern = rule->whitespace_pattern};
 }
 
-/* Compiles a rule, which is `answer` where it is marked, inside its frame. */
+/* Compiles a rule, which is `answer` if it has marks, inside its frame. */
 static quire_err answer_rule_build(part_arena *a, const request_rule *rule, str text,
                                    const grammar_part *answer, const rule_context *c,
                                    const grammar_options *options, grammar **out, quire_error *why) {
@@ -193,7 +193,7 @@ typedef struct noted {
 } noted;
 
 #define SCHEMA_CHECK_KEYWORDS 10000             /* most that a report lists */
-#define SCHEMA_CHECK_BYTES    ((size_t)4 << 20) /* of their texts, about */
+#define SCHEMA_CHECK_BYTES    ((size_t)4 << 20) /* approximate bytes of their texts */
 
 enum { SLOTS = 4 * SCHEMA_CHECK_KEYWORDS };
 
@@ -254,7 +254,7 @@ static void note_keyword(void *user, const grammar_keyword *k) {
     f->status = (int)k->status;
 }
 
-/* Writes the list; n counts those of each status. */
+/* Writes the list of keywords; n: the count of each status. */
 static void write_list(const report *x, int64_t n[3], json_out *o) {
     json_begin(o, '[');
     for (int32_t i = 0; i < x->n; i++) {
@@ -291,7 +291,7 @@ static const char *kind_name(grammar_kind kind) {
 typedef struct outcome {
     bool is_accepted;
     const char *reason;
-    const char *additional; /* what objects may hold besides: a word; NULL: of no schema */
+    const char *additional; /* "closed" or "schema"; NULL: the rule is no schema */
     int64_t us;
     size_t bytes;
 } outcome;

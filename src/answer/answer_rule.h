@@ -11,12 +11,12 @@
 /* What a rule is compiled for. */
 typedef struct rule_context {
     const reasoning_frame *frame; /* the rule binds what stands inside it */
-    const grammar_marks *marks;   /* of the vocabulary, where it is marked */
+    const grammar_marks *marks;   /* marks of the vocabulary, if the rule has marks */
     grammar_space space;
     grammar_order order;
     grammar_numbers numbers;
     grammar_additional additional;
-    grammar_cache *cache; /* cache of compiled rules, by tenant; NULL: none */
+    grammar_cache *cache; /* cache of compiled rules, by tenant; NULL: not cached */
     uint64_t tenant;
     const model_desc *model; /* NULL: not known */
     /* [n_ends] tokens that end the answer; a structural tag may name them last only */
@@ -40,7 +40,7 @@ grammar_key answer_rule_key(request_rule_form form, const rule_context *c, const
  * QUIRE_TOO_LARGE, or QUIRE_NO_MEMORY for the memory that all rules share. why:
  * constraint_why. */
 quire_err answer_rule_outgrown(const request_rule *rule, quire_err e, const char *why, quire_error *err);
-/* What such a call returns where compiling returned e and said why. */
+/* Turns the result e of compiling, and its reason, into a request's error. */
 quire_err answer_rule_error(const request_rule *rule, quire_err e, const quire_error *why, quire_error *err);
 
 /* ---- checks without generating ---- */

@@ -116,7 +116,7 @@ static void writing_read(const char *text, call_writing *w) {
         w->separator = writing_upto(&s, (char[]){EDGE_END, 0});
     }
     w->close = s;
-    if (w->is_head && writing_is_section(w)) { /* each call has an opening mark of its own */
+    if (w->is_head && writing_is_section(w)) { /* each call has its own opening mark */
         str first = writing_first(w->again);
         head = first.p + first.n;
     }

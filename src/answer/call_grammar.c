@@ -237,7 +237,7 @@ static const grammar_mark *mark_here(const grammar_marks *marks, str text) {
 bool mark_scan_next(mark_scan *s, const grammar_marks *marks) {
     s->found = NULL;
     while (s->at < s->text.n && s->found == NULL) {
-        (void)turn_poll((uint32_t)marks->n); /* others go on meanwhile */
+        (void)turn_poll((uint32_t)marks->n); /* lets other work run */
         s->found = mark_here(marks, (str){s->text.p + s->at, s->text.n - s->at});
         s->at += s->found != NULL ? s->found->text.n : 1;
     }

@@ -41,17 +41,17 @@ quire_err call_grammar_compile(const call_grammar *c, const reasoning_frame *fra
 typedef struct call_parts {
     const call_grammar *c;
     const grammar_marks *marks;
-    const json_value **schemas; /* of the tools' arguments: their own, or what is enforced in its place */
-    /* of each tool: those that were made last, for one compilation; NULL: none yet */
+    const json_value **schemas; /* schemas of the tools' arguments: as given, or as relaxed */
+    /* each tool's arguments as last made, for one compilation; NULL: not made yet */
     const grammar_arguments **made;
     part_arena arena;
-    bool is_own_fault; /* what is too large is one tool's schema alone */
+    bool is_own_fault; /* one tool's schema alone is too large */
 } call_parts;
 
 /* The next parts are of another compilation. */
 void call_parts_forget(call_parts *m);
 
-/* call_answer.c: the answer, after what may stand around it. */
+/* call_answer.c: the answer, inside its frame. */
 grammar_part call_parts_answer(call_parts *m, const reasoning_frame *frame);
 /* One call, from the name to what stands after the arguments. */
 grammar_part call_parts_call(call_parts *m, const call_writing *w);

@@ -26,7 +26,7 @@ typedef struct call_refusals {
     } list[CALL_REFUSALS];
     size_t n;
     bool is_new; /* one was added */
-    bool whole;  /* of what is met from now on the property's types stay, not the keyword alone is left out */
+    bool whole;  /* from now on reduce a property to its types, instead of leaving out the keyword alone */
 } call_refusals;
 
 /* grammar_options.keyword; user: call_refusals *. A keyword that is refused is added, or
@@ -51,7 +51,7 @@ static bool is_refusal(quire_err e) {
     return e != QUIRE_OK && e != QUIRE_NO_MEMORY && e != QUIRE_CANCELLED;
 }
 
-/* Of what is too large time may have been short. */
+/* Notes that a schema that is too large may only have lacked time. */
 static void note_haste(const call_parts *m, quire_err e) {
     if (e == QUIRE_TOO_LARGE && m->c->in_haste != NULL) {
         *m->c->in_haste = true;
@@ -70,8 +70,8 @@ static quire_err try_alone(call_parts *m, const call_writing *w, size_t i, const
     return e;
 }
 
-/* Replaces the schema of tool i, as far as `without` says; NULL: of all its properties
- * the types stay. *owned has the new one. */
+/* Relaxes the schema of tool i where `without` says so; NULL: reduces all its
+ * properties to their types. *owned: the new schema. */
 static quire_err loosen(call_parts *m, size_t i, const call_refusals *without, json_value **owned,
                         quire_error *err) {
     json_value *made = NULL;
@@ -364,8 +364,8 @@ static void write_outline(const output_tool *tool, json_out *o) {
     json_end(o, '}');
 }
 
-/* A copy under way: path is that of the value, at its end `n` bytes long; one that is too
- * long is no refused one's. */
+/* A copy under way. path: the place of the value, `n` bytes long; one that is too long
+ * cannot be a refused one. */
 typedef struct copy {
     const call_refusals *without;
     json_out *o;

@@ -11,7 +11,7 @@ quire_err call_reader_init(call_reader *r, const answer_format *format, const ou
     *r = (call_reader){.format = format, .options = options};
     size_t max = options->max_held > 0 ? options->max_held : OUTPUT_MAX_HELD;
     r->held.max = r->value.text.max = r->max_text = max > HELD_LEAST ? max : HELD_LEAST;
-    /* what is added before the next character begins */
+    /* with what is added before the next character */
     r->text.max = r->max_text + MARK_BYTES + CHARACTER_BYTES;
     if (format == NULL) {
         return QUIRE_OK;
@@ -171,7 +171,7 @@ void call_leave(call_reader *r) {
     strbuf_clear(&r->held);
 }
 
-/* Leaves the attempt: what is held, but for its last n bytes, is content. */
+/* Ends a failed attempt: the held text, except its last n bytes, is content. */
 static quire_err give_up(call_reader *r, size_t n) {
     size_t n_held = r->held.n > n ? r->held.n - n : 0;
     leave(r);
@@ -206,7 +206,7 @@ static quire_err begin_attempt(call_reader *r, str held) {
     return r->machine->begin(r);
 }
 
-/* Whether this byte may begin a call by itself. */
+/* Whether this byte alone may begin a call. */
 static bool is_bare(const call_reader *r, char c) {
     unsigned flags = r->flags;
     bool is_first = !r->has_content && r->n_calls == 0;
@@ -328,7 +328,7 @@ static quire_err call_reader_inside(call_reader *r, char c) {
     if (e != QUIRE_TOO_LARGE || !r->inside) {
         return e;
     }
-    if (r->in_call) { /* more than may be held, before it is known what it is */
+    if (r->in_call) { /* more than may be held before its kind is known */
         TRY(r->machine->end(r, false));
     }
     return call_reject(r, &c, 1);

@@ -34,9 +34,9 @@ typedef struct json_calls {
     bool in_list, in_function; /* inside [ ], inside the member "function" */
     bool is_bare;              /* the arguments are the whole body */
     bool has_name, has_arguments;
-    bool text_is_whole;  /* of arguments inside a string: only white space may follow */
+    bool text_is_whole;  /* arguments inside a string are complete: only white space may follow */
     bool is_name_key;    /* the member that is read is the name */
-    bool is_escaped;     /* what is read of a member's name, or of a value, has escapes */
+    bool is_escaped;     /* the member's name or value being read has escapes */
     json_stream skipped; /* members' names, the name, and members that do not matter */
 } json_calls;
 
@@ -44,10 +44,10 @@ typedef struct tag_calls {
     uint8_t state;
     bool has_members;                /* of the arguments */
     bool has_text;                   /* of the value */
-    bool has_newline, waits_newline; /* before it; one that may be after it */
+    bool has_newline, waits_newline; /* a line end before it; one that may follow it */
 } tag_calls;
 
-#define ELEMENT_DEPTH (JSON_STREAM_DEPTH + 1) /* of objects and lists, and a value inside */
+#define ELEMENT_DEPTH (JSON_STREAM_DEPTH + 1) /* objects, lists, and a value inside */
 
 typedef struct element_calls {
     uint8_t state;
@@ -71,7 +71,7 @@ typedef struct python_calls {
 } python_calls;
 
 typedef struct harmony_messages {
-    uint8_t state, kind, last_kind; /* of this message's text; of the last text that was handed out */
+    uint8_t state, kind, last_kind; /* kind of this message's text; of the last text handed out */
     bool is_first;                  /* nothing came yet */
     bool waits_newline;             /* before this message's text */
 } harmony_messages;
@@ -88,12 +88,12 @@ struct call_reader {
     bool in_call;    /* a call has begun */
     bool has_called; /* a call of this attempt has begun, and perhaps ended */
     bool after_call; /* a call has ended, and only white space and closing marks came since */
-    /* that call, or one before it, was opened by a mark whose closing one has not come */
+    /* this call or an earlier one was opened by a mark that is not closed yet */
     bool may_close;
     bool in_section;     /* after ROLE_SECTION */
     bool section_is_new; /* and nothing came since */
     bool section_has_calls;
-    bool has_content;     /* that is not white space */
+    bool has_content;     /* content other than white space came */
     bool has_mark;        /* a mark began an attempt */
     bool in_special;      /* text: between MARK_BEGIN and MARK_END */
     bool special_is_open; /* inside an attempt: the same */
@@ -102,12 +102,12 @@ struct call_reader {
     strbuf pending; /* white space, and marks that are dropped when a call follows */
     strbuf special; /* a special token inside a call; gemma's scratch */
     strbuf name, id;
-    strbuf text;      /* what a machine collects: a head, a key, a value */
+    strbuf text;      /* the head, key or value being collected */
     size_t max_text;  /* bytes of text beyond which an open call ends */
     strbuf arguments; /* JSON that waits to be handed out */
     json_stream json; /* of the arguments */
     typed_value value;
-    const json_value *schema; /* of the open call's parameters */
+    const json_value *schema; /* schema of the open call's parameters */
     union {
         json_calls j;
         tag_calls t;
@@ -153,12 +153,12 @@ bool call_is_empty_list(const call_reader *r);
 /* Whether an object that is a call must name an offered function first thing: in formats
  * in which a bracket anywhere may begin one, where the answer did not begin with it. */
 bool call_names_first(const call_reader *r);
-/* Begins the call r->name with the id r->id: what was held is dropped. */
+/* Begins the call r->name with the id r->id, and drops the held text. */
 quire_err call_begin(call_reader *r);
 /* Hands out what r->arguments holds, and empties it. */
 quire_err call_flush_arguments(call_reader *r);
 quire_err call_end(call_reader *r);
-/* Leaves the attempt: its syntax is complete, and what is held is dropped. */
+/* Ends a complete attempt, and drops the held text. */
 void call_leave(call_reader *r);
 /* Leaves the attempt where the last n bytes, p[0..n), do not fit: what is held before
  * them is content, and they are read outside. An open call must have ended. */

@@ -46,7 +46,7 @@ static quire_err end_key(call_reader *r, bool *fits) {
     return QUIRE_OK;
 }
 
-/* A value without quotes, or one that the schema types, is in r->text. */
+/* Ends the value in r->text, which has no quotes or whose type the schema gives. */
 static quire_err end_typed(call_reader *r, unsigned types, bool *fits) {
     strbuf_clear(&r->special);
     typed_begin(&r->value, types);

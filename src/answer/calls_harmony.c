@@ -7,7 +7,7 @@
 #include "answer/call_reader.h"
 
 enum { HEADER, TEXT, CALL, AFTER };
-enum { PLAIN, REASONING, CONTENT }; /* what a message's text is */
+enum { PLAIN, REASONING, CONTENT }; /* kinds of a message's text */
 enum { HEADER_BYTES = 1024 };
 
 static const uint32_t header_roles = ROLE(MESSAGE) | ROLE(CHANNEL) | ROLE(CONSTRAIN) | ROLE(START),
@@ -16,7 +16,7 @@ static const uint32_t header_roles = ROLE(MESSAGE) | ROLE(CHANNEL) | ROLE(CONSTR
 
 static quire_err calls_harmony_begin(call_reader *r) {
     r->u.h = (harmony_messages){.state = HEADER, .is_first = true};
-    r->held.max = 0; /* what a header collects is bounded by HEADER_BYTES */
+    r->held.max = 0; /* a header is bounded by HEADER_BYTES */
     return QUIRE_OK;
 }
 

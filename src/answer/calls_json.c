@@ -34,7 +34,7 @@ static bool is_forced_by_name(const call_reader *r) {
 
 /* ---- arguments ---- */
 
-/* The call's name and the beginning of its arguments are there. */
+/* Begins a call, whose name and beginning of arguments were read. */
 static quire_err calls_json_start_call(call_reader *r) {
     return r->in_call ? QUIRE_OK : call_begin(r);
 }

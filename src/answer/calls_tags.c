@@ -34,7 +34,7 @@ static quire_err calls_tags_break_off(call_reader *r, const char *text, size_t n
 
 /* ---- names ---- */
 
-/* A name with or without quotes. *rest: what is after the quotes. */
+/* Removes a name's quotes, if it has any. *rest: the text after it. */
 static str unquoted(str s, str *rest) {
     s = call_trim(s);
     *rest = (str){s.p + s.n, 0};

@@ -82,7 +82,7 @@ quire_err grammar_constraint_open(grammar *g, grammar_vocab *v, grammar_memory *
     return QUIRE_OK;
 }
 
-/* Appends the bytes of all tokens; ends[id] is where those of id end. */
+/* Appends the bytes of all tokens; ends[id]: where the bytes of id end. */
 static quire_err list_bytes(const tokenizer *t, int32_t n_vocab, strbuf *bytes, size_t *ends) {
     token_texts *texts;
     TRY(token_texts_open(t, &texts));

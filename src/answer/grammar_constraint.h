@@ -59,7 +59,7 @@ void marked_vocab_close(marked_vocab *v);
  * recently used entry of the tenant that holds most goes. An entry counts as the limit's
  * 512th part at least. Threads: any; a lock is held while texts are compared. */
 
-#define GRAMMAR_CACHE_BYTES   ((size_t)16 << 20) /* of an engine's grammars and their texts */
+#define GRAMMAR_CACHE_BYTES   ((size_t)16 << 20) /* for an engine's grammars and their texts */
 #define GRAMMAR_CACHE_ENTRIES 512                /* at most; each counts as its share of the bytes at least */
 
 typedef struct grammar_cache grammar_cache;
@@ -67,7 +67,7 @@ typedef struct grammar_cache grammar_cache;
 typedef struct grammar_key {
     uint64_t tenant;
     request_rule_form form;
-    grammar_kind kind; /* of a rule of some kind */
+    grammar_kind kind; /* kind of a rule */
     grammar_space space;
     grammar_order order;
     reasoning_frame frame; /* around it; zero: none */

@@ -24,14 +24,14 @@ typedef enum json_stream_result {
 /* Zero-initialised: before a value. */
 typedef struct json_stream {
     uint8_t state, n_word, n_space;
-    bool in_name, has_comma; /* the comma is not written before the next item is there */
+    bool in_name, has_comma; /* a comma is written only once the next item comes */
     uint16_t depth;
     char word[8], space[JSON_STREAM_SPACE];
     uint8_t is_object[(JSON_STREAM_DEPTH + 7) / 8]; /* a bit for each open bracket */
     unescape escape;
 } json_stream;
 
-/* Reads c and appends to *out. Errors are those of strbuf. */
+/* Reads c and appends to *out. Errors of strbuf. */
 quire_err json_stream_push(json_stream *s, char c, strbuf *out, json_stream_result *result);
 /* The same for each of p[0..n), up to the first that does not give MORE; *n_read: how
  * many were read. */

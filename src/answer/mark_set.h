@@ -49,7 +49,7 @@ quire_err mark_set_add(mark_set *set, uint8_t role, str text, mark_test test);
 /* Reads one byte. Returns the index of the mark that it completes, or -1. text[0..*n):
  * bytes that belong to no mark any more, in order. */
 int mark_push(mark_match *m, const mark_set *set, mark_roles roles, char c, char text[MARK_BYTES], size_t *n);
-/* Takes what is held: it will become no mark. */
+/* Takes the held text, which will not become a mark. */
 size_t mark_take(mark_match *m, char text[MARK_BYTES]);
 /* The mark that a special token is, in its plain letters; -1: none of these roles. */
 int mark_find_special(const mark_set *set, uint32_t roles, str letters);

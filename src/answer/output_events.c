@@ -99,7 +99,7 @@ static quire_err keep_call(call_limit *l) {
     return QUIRE_OK;
 }
 
-/* Hands out an event, after what is held, or holds it. */
+/* Hands out an event after the held ones, or holds it. */
 static quire_err hand_out(call_limit *l, const output_event *e, str text, str id) {
     if (l->is_held) {
         return output_events_add(&l->held, e->kind, e->call, text, id);

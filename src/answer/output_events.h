@@ -14,7 +14,7 @@ typedef enum output_kind {
 
 typedef struct output_event {
     output_kind kind;
-    int32_t call;   /* of a call's events: its index, 0, 1, 2 .. */
+    int32_t call;   /* index of the call: 0, 1, 2 .. */
     size_t text, n; /* in output_events.text */
     size_t id, n_id;
 } output_event;
@@ -48,7 +48,7 @@ quire_err output_events_add(output_events *e, output_kind kind, int32_t call, st
  * answer's text, so it is the same however the text came about. Owner: its choice; one
  * thread. */
 
-/* Zero-initialised but for the first two: no call yet. */
+/* Zero-initialised, except the first two members: no call yet. */
 typedef struct call_limit {
     int32_t most;     /* calls of an answer; 0: any number */
     bool is_distinct; /* calls with the same name and arguments, white space aside, are the same */
@@ -58,7 +58,7 @@ typedef struct call_limit {
      * space between tokens */
     strbuf *earlier;
     size_t n_earlier, cap_earlier;
-    strbuf now;                 /* the same of the call that is read */
+    strbuf now;                 /* the same of the call being read */
     bool in_string, is_escaped; /* at its end */
     bool is_held;
     output_events held, passed;

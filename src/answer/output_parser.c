@@ -211,7 +211,7 @@ static quire_err push(output_parser *p, char c) {
     for (size_t i = 0; i < n; i++) {
         TRY(output_parser_text_byte(p, text[i]));
     }
-    if (p->state == ANSWER) { /* what may have become a mark is the answer's */
+    if (p->state == ANSWER) { /* text that might have become a mark belongs to the answer */
         n = mark_take(&p->match, text);
         TRY(push_all(p, text, n));
         return found >= 0 ? push_all(p, p->marks.marks[found].text, p->marks.marks[found].n) : QUIRE_OK;

@@ -17,7 +17,7 @@ typedef struct part_arena {
     quire_err failed; /* QUIRE_NO_MEMORY; QUIRE_TOO_LARGE: over PART_ARENA_BYTES */
 } part_arena;
 
-/* n zeroed elements; NULL: it has failed, or n is 0. */
+/* Returns n zeroed elements; NULL: the arena has failed, or n is 0. */
 void *part_arena_new(part_arena *a, size_t n, size_t size);
 /* Takes the memory of a text; *s is empty afterwards. */
 str part_arena_take(part_arena *a, strbuf *s);

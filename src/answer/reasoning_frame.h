@@ -8,7 +8,7 @@
 
 typedef struct reasoning_frame {
     const answer_format *format; /* NULL: the answer is all */
-    /* whose opening marks end the reasoning, so that it holds none; NULL: none */
+    /* formats whose opening marks end the reasoning; NULL: none */
     const answer_format *calls;
     output_start start;
 } reasoning_frame;

@@ -13,7 +13,7 @@
 typedef struct reader {
     part_arena *a;
     quire_error *err;
-    char path[PATH_BYTES]; /* of the format at hand */
+    char path[PATH_BYTES]; /* path of the format being read */
     int depth;
     /* The ends of the tag whose content is read: free text stops before them. */
     const str *ends;
@@ -228,7 +228,7 @@ static quire_err read_tag(reader *r, const json_value *tag, str *begin, grammar_
     }
     const json_value *end = json_get(tag, "end");
     TRY(take_texts(r, end, "end", &ends, &n_ends));
-    n_ends = n_ends == 1 && ends[0].n == 0 ? 0 : n_ends; /* it has no end of its own */
+    n_ends = n_ends == 1 && ends[0].n == 0 ? 0 : n_ends; /* the tag has no end text */
     *begin = n == 1 ? begins[0] : (str){"", 0};
     return read_inside(r, json_get(tag, "content"), ends, n_ends, rest);
 }

@@ -14,7 +14,7 @@ typedef struct walker {
     const grammar_marks *marks;
     const int32_t *ends;
     int32_t n_ends;
-    char path[PATH_BYTES]; /* of the format at hand */
+    char path[PATH_BYTES]; /* path of the format being read */
     quire_error *err;
 } walker;
 
@@ -42,7 +42,7 @@ static bool any_may(const json_value *list) {
     return may;
 }
 
-/* A tag's end of its own: a text, or one of an array. */
+/* Whether a tag has an end: a text that is not empty, or an array. */
 static bool structural_tag_ends_has_end(const json_value *tag) {
     const json_value *end = json_get(tag, "end");
     return !json_is(end, JSON_KIND_TEXT) || json_str(end).n > 0;
@@ -134,7 +134,7 @@ static quire_err check_tag(walker *w, const json_value *v, bool last) {
 
 static quire_err check_list(walker *w, const json_value *list, const char *name, bool is_sequence,
                             bool last) {
-    /* from the last on, to know whether what is after may be empty */
+    /* from last to first, to know whether the rest may be empty */
     for (size_t i = json_length(list); i-- > 0;) {
         TRY(check_member(w, json_at(list, i), name, (int64_t)i, last));
         last = last && (!is_sequence || may_be_empty(json_at(list, i)));
@@ -174,7 +174,7 @@ static quire_err structural_tag_ends_check(walker *w, const json_value *v, bool 
         TRY(structural_tag_ends_check_text(w, json_get_str(v, "separator"), false, "separator"));
         return check_list(w, json_get(v, "tags"), "tags", false, last);
     }
-    const json_value *content = json_get(v, "content"); /* of a repeat of any kind */
+    const json_value *content = json_get(v, "content"); /* content of a repeat of any kind */
     bool more = json_get_int32(v, "min", 0) > 1 && !may_be_empty(content);
     return content != NULL ? check_member(w, content, "content", -1, last && !more) : QUIRE_OK;
 }

@@ -19,7 +19,7 @@ typedef enum phase { BEFORE, INSIDE, CLOSING, DONE } phase;
 typedef struct budget_state {
     int32_t count; /* tokens inside */
     uint8_t phase;
-    uint8_t n_forced;       /* of the closing mark's tokens */
+    uint8_t n_forced;       /* number of the closing mark's tokens */
     uint8_t waited;         /* tokens in CLOSING before its first */
     uint8_t missing;        /* bytes of the character that the output ends in */
     uint16_t at[MAX_MARKS]; /* bytes of the marks that the output ends in */
@@ -27,7 +27,7 @@ typedef struct budget_state {
 
 typedef struct thinking_budget {
     constraint head;
-    constraint *inner; /* whose state stands after a budget_state, or NULL */
+    constraint *inner; /* constraint whose state follows a budget_state, or NULL */
     grammar_vocab *vocab;
     int32_t budget;
     bool begins_inside;
@@ -307,8 +307,8 @@ static quire_err spell(const tokenizer *t, const grammar_vocab *v, str text, str
 }
 
 /* Fills the patterns of a mark's spellings; one that the vocabulary cannot write stays
- * empty. White space at the ends is the tokenizer's, or no part of what the model must
- * write. */
+ * empty. White space at the ends is ignored: the tokenizer may add it, and the model
+ * need not write it. */
 static quire_err thinking_budget_fill(text_pattern *to, const str *texts, int n, const tokenizer *t,
                                       const grammar_vocab *v, quire_error *err) {
     quire_err e = QUIRE_OK;
@@ -326,7 +326,7 @@ static quire_err thinking_budget_fill(text_pattern *to, const str *texts, int n,
     return e;
 }
 
-/* Tokenises the closing mark; checks that its tokens are found as such. */
+/* Tokenises the closing mark, and checks that its tokens are recognised as the mark. */
 static quire_err fill_forced(thinking_budget *b, str text, const tokenizer *t, quire_error *err) {
     token_list ids = {0};
     quire_err e = tokenizer_encode(t, text, (encode_options){.special = ENCODE_PARSE}, &ids, err);

@@ -165,7 +165,7 @@ void typed_begin(typed_value *v, unsigned types) {
     strbuf_clear(&v->text);
 }
 
-/* Writes what came so far as the beginning of a string. */
+/* Writes the text so far as the beginning of a string. */
 static quire_err typed_value_stream(typed_value *v, strbuf *out) {
     v->is_streaming = true;
     TRY(strbuf_add_char(out, '"'));

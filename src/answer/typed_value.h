@@ -24,14 +24,14 @@ enum {
 unsigned schema_types(const json_value *schema, const json_value *root);
 /* The schema of a member, or of an array's items; NULL: unknown. name is any text. */
 const json_value *schema_member(const json_value *schema, const json_value *root, str name);
-/* The members that have schemas of their own: an object; NULL: none. */
+/* The object of members with their own schemas; NULL: none. */
 const json_value *schema_properties(const json_value *schema, const json_value *root);
 const json_value *schema_items(const json_value *schema, const json_value *root);
 
 typedef struct typed_value {
     unsigned types;
     bool is_streaming; /* a string that is written while it comes */
-    strbuf text;       /* else: what came so far */
+    strbuf text;       /* else: the text so far */
 } typed_value;
 
 /* A value begins; text keeps its memory and its max. */

@@ -12,7 +12,7 @@ typedef enum escape_kind { ESCAPE_JSON, ESCAPE_PYTHON } escape_kind;
 
 /* Zero-initialised: outside an escape. */
 typedef struct unescape {
-    uint8_t n;     /* of the escape that is being read */
+    uint8_t n;     /* bytes of the escape being read */
     char seen[11]; /* its bytes: \UXXXXXXXX is the longest */
     int32_t high;  /* a high surrogate that waits for its low one; 0: none */
 } unescape;

@@ -1,6 +1,6 @@
-/* Ablations: mechanisms that are switched off to measure what they bring. Only lab and
- * tests set them. No token depends on them, but for fixed_draft_length under rejection
- * sampling. */
+/* Ablations: switches that turn mechanisms off, to measure what they are worth. Only
+ * lab and tests set them. They change no token, except fixed_draft_length under
+ * rejection sampling. */
 #ifndef ENGINE_ABLATIONS_H
 #define ENGINE_ABLATIONS_H
 

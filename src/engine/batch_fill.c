@@ -34,8 +34,7 @@ quire_err batch_open(engine *e) {
     a->lines = mem_new(n_seqs, sizeof *a->lines);
     a->line_rows = mem_new((size_t)e->sched.limits.max_out + 1, sizeof *a->line_rows);
     a->line_results = mem_new(n_rows, sizeof *a->line_results);
-    a->tables =
-        mem_new((n_seqs + (size_t)e->parks.max) * (size_t)e->layout.n_groups, sizeof(kv_table *));
+    a->tables = mem_new((n_seqs + (size_t)e->parks.max) * (size_t)e->layout.n_groups, sizeof(kv_table *));
     bool whole = a->out0 && a->uses && a->tokens && a->positions && a->types && a->parents && a->faults &&
                  a->out_rows && a->batch_seqs && a->tables && a->hidden && a->raw && a->forked && a->states &&
                  a->lines && a->line_rows && a->line_results && a->adapters && a->row_adapters;
@@ -80,7 +79,7 @@ int32_t batch_first_wanted(const sequence *s) {
     if (s->task.no_logits) {
         return s->task.n_known;
     }
-    /* positions before it are followed by a jump-forward token */
+    /* earlier positions precede a jump-forward token */
     int32_t sampled = s->task.n_known - 1 + s->draft.n_jump_forward;
     return task_wants_logits(&s->task) && s->task.logits_first < sampled ? s->task.logits_first : sampled;
 }
@@ -172,7 +171,7 @@ static void fill_types(engine *e) {
     }
 }
 
-/* The adapter's number among those of the batch, to which it is added. */
+/* The adapter's number in the batch; adds it if it is not there. */
 static int16_t number_of_adapter(const engine *e, step_arrays *a, const struct adapter *weights) {
     int32_t i = 0;
     while (i < a->rows.n_adapters && a->adapters[i] != weights) {
@@ -196,7 +195,7 @@ static void fill_adapters(engine *e) {
     for (int32_t i = 0; i < a->rows.n_seqs && e->options.max_adapters > 0; i++) {
         const sequence *s = planned_at(e, i);
         const batch_seq *q = &a->batch_seqs[i];
-        /* positions ascend, but for branches of drafts, which follow all known tokens */
+        /* positions ascend, except in branches of drafts, after all known tokens */
         int32_t row = q->row0, end = q->row0 + q->n_rows;
         while (s->adapter != NULL && row < end && a->positions[row] < s->adapter_from) {
             row++;

@@ -91,7 +91,7 @@ static const beam_result *next_best(const beams *g, int32_t *at) {
 static finish_reason deliver(engine *e, beams *g, sequence *s, const beam_result *r) {
     const sequence *first = g->beams[0].seq;
     s->task.n_known = s->task.n_prompt;
-    if (s != first) { /* whose reader may be reading these, with its progress */
+    if (s != first) { /* its reader may be reading these members */
         s->task.n_cached = first->task.n_cached;
         s->task.n_admitted = first->task.n_admitted;
         s->task.queue_us = first->task.queue_us;
@@ -159,7 +159,7 @@ void beam_finish(engine *e, beams *g, finish_reason reason, quire_err error) {
     explain_ended(e, g->reporter);
     int32_t at[PARAMS_MAX_BEAMS] = {0};
     finish_reason reasons[PARAMS_MAX_BEAMS];
-    /* all, before the first one that others read from is dropped */
+    /* all are made before the first that others read from is dropped */
     for (int32_t i = 0; i < g->n_results; i++) {
         sequence *s = g->beams[i].seq;
         finish_reason r = deliver(e, g, s, reason == FINISH_LENGTH ? next_best(g, at) : NULL);
@@ -517,8 +517,8 @@ static bool copies_page(const engine *e, const sequence *s, int32_t t, int32_t i
     return others || kv_pool_count(e->kv.pool, page) > n_here || (!is_last && n_here > 1);
 }
 
-/* Pages that s's next row takes to copy shared ones, without those that other beams of
- * the search copy before it: part-filled last ones, and all of its states. */
+/* Pages that s's next row needs for copies of shared ones (a part-filled last page,
+ * and all pages of states), without those that other beams of the search copy first. */
 static int32_t copies(const engine *e, const sequence *s) {
     int32_t n = 0;
     for (int32_t t = 0; t < s->task.kv.n_tables && s->task.kv.n_computed < s->task.n_known; t++) {
@@ -533,8 +533,8 @@ static int32_t copies(const engine *e, const sequence *s) {
     return n;
 }
 
-/* Pages that the other live beams take besides s's, each sharing what it can with one
- * before it. */
+/* Pages that the other live beams need besides s's, each sharing what it can with an
+ * earlier one. */
 static int32_t pages_behind(const engine *e, const beams *g, const sequence *s) {
     const kv_most *whole = &e->sched.limits.most;
     int64_t n = 0;
@@ -618,7 +618,7 @@ void beam_preempt(engine *e, sequence *s) {
         return;
     }
     list_beam(e, g, s);
-    for (int32_t i = 0; i < g->n_beams; i++) { /* of all beams, at the end */
+    for (int32_t i = 0; i < g->n_beams; i++) { /* tokens of all beams, at the end */
         g->beams[i].seq->task.n_preempted++;
     }
 }

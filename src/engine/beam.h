@@ -39,7 +39,7 @@ typedef struct beam_candidate {
 typedef struct beam {
     sequence *seq;
     struct explain *spare; /* this result's own report, while seq->explain is the reporter's alone; or NULL */
-    double score, sum;     /* of its tokens: score ranks the beam; sum has no diversity penalties */
+    double score, sum;     /* score ranks the beam; sum lacks diversity penalties */
     bool is_live, is_taken;
     int32_t n_list;
     beam_candidate *list; /* [n_list] likely continuations, valid while n_computed == n_known */
@@ -72,10 +72,10 @@ typedef struct beams {
     beam *beams;
     beam_set *sets, *choosing; /* choosing: the set whose beams are being chosen */
     sequence *listed;          /* the one in the in-ring or the waiting list, while none of its beams run */
-    sequence *reporter;        /* the one that collects the report of the search (explain.h) */
+    sequence *reporter;        /* collects the report of the search (explain.h) */
     bool is_short;             /* a beam has lost its pages since the last choice */
     bool is_over;
-    int32_t n_behind; /* pages that the other beams take besides those of `listed` */
+    int32_t n_behind; /* pages that the other beams need besides those of `listed` */
     /* Scratch and storage that the pointers above and the choice use. */
     beam_candidate *lists;
     token_logprob *tops, *best, *result_logprobs;

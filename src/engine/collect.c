@@ -130,7 +130,7 @@ static bool step_lines_is_known(const draft_line *line) {
 
 #define SAMPLING_PACE (1.0 / 64) /* part of engine.sample_row_us that a step changes */
 
-/* Samples n lines with so many rows of logits together. */
+/* Samples n lines, which have n_rows rows of logits together. */
 static void sample_lines(engine *e, int32_t n, int32_t n_rows) {
     int64_t start_ns = clock_ns();
     sample_tasks(&e->samples, sample_line, e, n);

@@ -8,7 +8,7 @@
 #include "spec/draft.h"
 #include "spec/jump_forward.h"
 
-#define GUESSES_KEPT 0.98f /* of engine.guessed, when there is one more */
+#define GUESSES_KEPT 0.98f /* decay of engine.guessed with each new guess */
 #define MOST_DOUBT   2.5f
 
 _Static_assert(DRAFT_MAX <= sizeof((quire_stats *)0)->draft_accepted_at / sizeof(int64_t),
@@ -143,7 +143,7 @@ void draft_step_propose(engine *e) {
 static void draft_step_take_place(engine *e, const sequence *s, int32_t place) {
     kv_move_pair pairs[KV_MAX_GROUPS];
     if (place == s->task.kv.n_computed) {
-        return; /* always where there are states */
+        return; /* always so with recurrent states */
     }
     for (int32_t g = 0; g < s->task.kv.n_tables; g++) {
         pairs[g] = (kv_move_pair){.src = {kv_seq_slot(&e->kv, &s->task.kv, g, place)},
@@ -243,7 +243,7 @@ void draft_step_verify(engine *e, int32_t item, int32_t out) {
         count_predicted(s, first, &w.outcome);
     }
     if (n == 0) {
-        return; /* the tables hold no more than what was computed */
+        return; /* the tables hold exactly what was computed */
     }
     draft_step_report(e, s, &w.outcome);
     if (s->task.state != TASK_DONE) {

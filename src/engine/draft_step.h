@@ -24,12 +24,13 @@ guess_worth step_guess_worth(const engine *e);
  * what the constraint allows is kept. Once a step, before planning. O(running), and the
  * drafter's own work. */
 void draft_step_propose(engine *e);
-/* Samples for item `item`, whose known tokens are all computed and committed, as far as
- * its drafts are accepted, and counts these. `out` is its first sampled row of logits, in
- * out_rows. Afterwards its tables hold exactly what is computed. */
+/* Samples along the drafts of item `item`, whose known tokens are all computed and
+ * committed, as long as they are accepted, and counts the accepted ones. `out`: its
+ * first sampled row of logits, in out_rows. Afterwards its tables hold exactly what is
+ * computed. */
 void draft_step_verify(engine *e, int32_t item, int32_t out);
-/* The drafter forgets what it keeps about s, which is about to release its pages; one
- * that ends may leave its output to be guessed from. */
+/* Tells the drafter to drop what it keeps for s, which is about to release its pages.
+ * A sequence that ends may leave its output to guess from. */
 void draft_step_preempted(engine *e, sequence *s);
 void draft_step_ended(engine *e, sequence *s);
 

@@ -64,7 +64,7 @@ typedef struct engine_tiers {
     const char *redis_url; /* or NULL */
     int64_t redis_bytes;
     tier_write write;
-    int64_t wait_us; /* how long a request waits for its pages before it computes them */
+    int64_t wait_us; /* how long a request waits for pages from tiers before it computes them */
 } engine_tiers;
 
 typedef struct engine_options {
@@ -72,20 +72,20 @@ typedef struct engine_options {
     /* while a sequence decodes, prefills take only so many rows that a step stays within
      * this time; 0: no limit */
     int64_t step_target_us;
-    admission_policy schedule; /* who is admitted first */
+    admission_policy schedule; /* order of admission */
     double schedule_lambda;    /* ADMISSION_PREFIX: cached tokens that a second of waiting is worth */
-    kv_policy eviction;        /* which cached page goes first */
-    /* of recurrent states: a snapshot every so many tokens, 0: none in between; most
-     * bytes of all, 0: half of the pool, or all of it without groups of tokens */
+    kv_policy eviction;        /* order of eviction */
+    /* snapshots of recurrent states: one every so many tokens (0: none in between);
+     * their most bytes (0: half of the pool, or all of it without groups of tokens) */
     int32_t snapshot_tokens;
     int64_t snapshot_bytes;
     const engine_prefix *prefixes; /* [n_prefixes], copied */
     int32_t n_prefixes;
-    /* the file that records each allocation of pages (audit_file.h); NULL: none */
+    /* file that records each allocation of pages (audit_file.h); NULL: none */
     const char *audit_path;
     int32_t page_tokens, n_pages, max_model_len; /* a sequence ends earlier if the pool holds less */
-    /* what the pages take memory from, with the draft model's and those of the engines of
-     * one team (kv/budget.h); outlives the engine. NULL: they have their own */
+    /* memory of the pages, shared with the draft model's and those of the team's other
+     * engines (kv/budget.h); outlives the engine. NULL: memory of their own */
     kv_budget *budget;
     /* beside other engines: how many pages it can always have, enough for its longest
      * sequence, and what its weights and buffers take of the budget. 0: alone in it */
@@ -95,8 +95,7 @@ typedef struct engine_options {
     int32_t max_adapters; /* different ones that run at once (adapter_slots.h); 0: requests have none */
     /* no step runs before engine_release: requests submitted until then start together */
     bool starts_paused;
-    /* whose thread runs the steps, beside those of its other engines; a reference is
-     * taken. NULL: one of its own */
+    /* team whose thread runs the steps; a reference is taken. NULL: a team of its own */
     engine_team *team;
     /* the caller runs the steps, with what state.h has: for measurements on a clock of
      * their own */
@@ -140,7 +139,7 @@ typedef struct engine_event {
     void *user; /* as given at submit */
     request_id id;
     int32_t token;
-    int32_t position;      /* of the token in the sequence; at the end: tokens in the sequence */
+    int32_t position;      /* of the token; at the end: number of tokens in the sequence */
     finish_reason finish;  /* FINISH_NONE for a token */
     quire_err error;       /* at FINISH_ERROR */
     int32_t retry_after_s; /* at QUIRE_BUSY: when the same request might be served */
@@ -170,12 +169,12 @@ typedef struct engine_event {
     int64_t admitted_us;    /* when that was (clock_us); 0: it never was */
     int64_t first_token_us; /* 0: not yet */
     int64_t ended_us;       /* with the end, as are the next two */
-    int32_t n_prefilled;    /* of the prompt, computed for it: at most all of it */
+    int32_t n_prefilled;    /* prompt tokens computed for it */
     int32_t n_preempted;    /* how often it was preempted */
     /* progress: given tokens that are computed or were cached, more each time and all of
      * them at last; else 0 */
     int32_t n_processed;
-    int64_t processed_us; /* from the admission until at least so many were */
+    int64_t processed_us; /* time from admission until at least so many were */
 } engine_event;
 
 #define ENGINE_NAMESPACE_BYTES 240
@@ -203,7 +202,7 @@ typedef struct engine_outside {
      * stays until then. NULL: there are none, and a step does all of its work */
     void (*add)(void *context, engine_work *w);
     void *context;   /* outlives the engine thread */
-    uint64_t tenant; /* whose work it is */
+    uint64_t tenant; /* the tenant whose work it is */
 } engine_outside;
 
 #define ENGINE_MARKS 8
@@ -215,8 +214,8 @@ typedef struct engine_request {
     /* log-probabilities to report with each token: its own, those of the likeliest, and
      * those of `sampling`'s scored ids, width in all; 0: none */
     int32_t logprobs_width, prompt_logprobs_width;
-    /* the first prompt token that has them; the tokens before the one before it may come
-     * from the cache. 0 is 1: the prompt's first token has none */
+    /* first prompt token with log-probabilities; tokens up to two before it may come
+     * from the cache. 0 means 1, since the prompt's first token has none */
     int32_t prompt_logprobs_start;
     int32_t priority; /* ADMISSION_PRIORITY: the lower number is admitted first */
     /* a first token must come within this time of submit; 0: any. Else the request ends
@@ -229,8 +228,8 @@ typedef struct engine_request {
      * 0 */
     const int32_t *types;
     beam_params beams;     /* width 0: tokens are sampled */
-    engine_ending ending;  /* of beams, from min_tokens on */
-    uint32_t sample_index; /* which sample of the request this is: part of the noise's key */
+    engine_ending ending;  /* how beams end, from min_tokens on */
+    uint32_t sample_index; /* index of the sample in the request: part of the noise's key */
     /* which tokens may come next, from n_prompt on, or NULL: held as long as it runs.
      * Tokens that a branch is given must obey it */
     constraint *constraint;
@@ -250,7 +249,7 @@ typedef struct engine_request {
     /* its own mask and change of scores, or NULL: held as long as it runs; its namespace
      * must tell them apart */
     attn_mods *mods;
-    int32_t mods_b; /* what they call b */
+    int32_t mods_b; /* the value of b in them */
     /* other requests have others or none: their cost is measured apart from that of
      * steps */
     bool mods_are_own;
@@ -273,7 +272,7 @@ typedef struct engine_request {
      * model with recurrent states keeps those after them too */
     int32_t marks[ENGINE_MARKS], n_marks;
     bool explain;        /* its end event carries a report */
-    bool shows_progress; /* of samples the first does; a branch that replaces its parent never does */
+    bool shows_progress; /* of samples only the first; of no branch that replaces its parent */
     /* A branch (branch.h). Its first fork_position tokens are those of the fork parent,
      * whose pages it shares. The first n_prompt of n_tokens are a prompt; the others
      * count as generated before, for max_tokens, min_tokens and penalties. A branch that
@@ -332,7 +331,7 @@ quire_err engine_out_open(engine *e, wake *reader, engine_out **out);
 /* Closes an output table. Every request that names it must have ended, and its end been
  * popped. */
 void engine_out_close(engine_out *o);
-/* Pops the next event; false when there is none. The reader's thread. */
+/* Pops the next event. False: there is none. The reader's thread. */
 bool engine_out_pop(engine_out *o, engine_event *event);
 
 /* Submits a request. QUIRE_TOO_LARGE when it can never fit (prompt plus one token exceed
@@ -391,7 +390,7 @@ engine_park_info engine_park_look(const engine_park *p);
 /* What measurements read besides quire_stats. */
 typedef struct engine_profile {
     int64_t steps, n_pages_held_most; /* the most pages of any step so far */
-    /* tokens in them, each running sequence's separately; of such steps the most */
+    /* tokens in them, counted for each running sequence; the maximum over such steps */
     int64_t n_tokens_held_most;
     /* times of steps: before the forward pass; sampling; the rest after it */
     int64_t plan_ns, sample_ns, commit_ns;

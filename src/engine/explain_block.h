@@ -26,9 +26,9 @@ typedef struct explain {
     int64_t preempted_us; /* when it was preempted; 0: it was not, or has been computed again */
     int32_t was_computed; /* tokens that were computed when it was preempted */
     bool is_counted;      /* in n_explained */
-    int32_t n_prefix;     /* report.matched, had each token a snapshot of the states behind it */
+    int32_t n_prefix;     /* report.matched if there were a snapshot after each token */
     int64_t first_token_step, last_token_step; /* -1: no token came yet */
-    int32_t n_ahead;      /* waiting sequences that were before it when it began to wait */
+    int32_t n_ahead;                           /* waiting sequences that preceded it when it began to wait */
     admission_policy order;
 } explain;
 

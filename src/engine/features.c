@@ -75,7 +75,7 @@ static void adapters_planned(engine *e) {
     }
 }
 
-/* No batch will have a row of s any more. */
+/* Call when no batch will have a row of s any more. */
 static void adapters_ended(engine *e, sequence *s) {
     (void)e;
     adapter_ref_drop(s->adapter);

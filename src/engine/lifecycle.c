@@ -65,7 +65,7 @@ static void on_promoted(void *context, kv_seq *kv, int32_t n_tokens) {
     explain_promoted(sequence_of((sched_task *)(void *)((char *)kv - offsetof(sched_task, kv))), n_tokens);
 }
 
-/* Opens the tiers of e->kv, if there are to be some. */
+/* Opens the tiers of e->kv, if options name any. */
 static quire_err open_tiers(engine *e, quire_error *err) {
     const engine_tiers *o = &e->options.tiers;
     if (o->host_bytes == 0 && o->file_path == NULL && o->redis_url == NULL) {
@@ -262,7 +262,7 @@ void engine_close(engine *e) {
     }
     engine_stop(e);
     if (e->locks_ready) {
-        intake_cancel_all(e); /* those that were submitted since */
+        intake_cancel_all(e); /* sequences submitted since */
     }
     if (e->locks_ready) {
         pthread_mutex_destroy(&e->lock);

@@ -203,7 +203,7 @@ static bool output_take_progress(sequence *s, engine_event *event) {
     return true;
 }
 
-/* The next event of s; false when it has none. */
+/* Gets the next event of s. False: it has none. */
 static bool output_next_of(sequence *s, engine_event *event) {
     uint64_t word = atomic_load_explicit(&s->out->words[s->id.index], memory_order_acquire);
     int32_t n = word_tokens(word);
@@ -267,7 +267,7 @@ bool engine_out_pop(engine_out *o, engine_event *event) {
             }
             return true;
         }
-        o->current = NULL; /* what grows after this read sets a dirty bit of its own */
+        o->current = NULL; /* growth after this read sets the dirty bit again */
     }
     return false;
 }

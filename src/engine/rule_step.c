@@ -61,13 +61,13 @@ static bool rule_step_make_ready(engine *e, sequence *s) {
         give_outside(e, s);
         return false;
     }
-    work_room *room = work_room_enter(NULL); /* there is nobody else */
+    work_room *room = work_room_enter(NULL); /* there is no other thread */
     bool made = rule_step_prepare(s);
     (void)work_room_enter(room);
     return made;
 }
 
-/* Whether s cannot go on; not known while its rule is outside. */
+/* Whether s cannot continue; unknown while a text thread has its rule. */
 static bool has_failed(const sequence *s) {
     return atomic_load(&s->rule_place) == RULE_HERE && s->rule_error != QUIRE_OK;
 }
@@ -78,7 +78,7 @@ bool rule_step_may_run(engine *e, sequence *s) {
     return may;
 }
 
-/* Ends those of a queue whose rules failed. */
+/* Ends the sequences of a queue whose rules failed. */
 static void drop_failed(engine *e, sched_task **queue, int32_t *n) {
     bool some = false;
     for (int32_t i = 0; i < *n; i++) {

@@ -24,14 +24,14 @@ void rule_step_begin(engine *e);
 /* Before a step is planned: takes back what was made outside, makes what is missing or
  * hands it out, and finds which sequences sit out. */
 void rule_step_planning(engine *e);
-/* Whether a waiting sequence may be admitted, as far as its rule is concerned; hands out
- * what is missing. */
+/* Whether the rule of a waiting sequence allows its admission; gives a missing mask to
+ * a text thread. */
 bool rule_step_may_run(engine *e, sequence *s);
 /* Makes ready what may come after s's last token, if that fits. False: it did not, or
  * failed, which shows in the next step. Within a step, any thread that has s and the
  * step's room. */
 bool rule_step_prepare(sequence *s);
-/* s ends: what is made outside for it is not needed any more. */
+/* Call when s ends: what a text thread makes for it is no longer needed. */
 void rule_step_ended(engine *e, sequence *s);
 
 #endif

@@ -72,8 +72,8 @@ static int32_t sequence_least(int32_t a, int32_t b) {
     return a < b ? a : b;
 }
 
-/* The first position whose logits r wants beside those that are sampled from; a token's
- * log-probability is of the row before it. */
+/* The first position whose logits r wants besides those to sample from. A token's
+ * log-probability comes from the row before it. */
 static int32_t sequence_first_wanted(const sequence *s, const engine_request *r) {
     int32_t of_logprobs = s->prompt_logprobs_start - 1;
     return r->prompt_logprobs_width == 0 ? r->logits_first

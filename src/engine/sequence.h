@@ -26,7 +26,7 @@ typedef struct sequence {
     /* the next child in the chain of its fork parent (fork.h), or NULL */
     _Alignas(MEM_ALIGN) struct sequence *next_child;
     struct beams *beams; /* the beam search of which it is beam number `beam` (beam.h), or NULL */
-    void (*drop_beams)(struct beams *); /* drops its reference to `beams`, where that is set */
+    void (*drop_beams)(struct beams *); /* drops its reference to `beams`, if that is set */
     int64_t last_token_us, ended_us;
     const sample_result *line; /* its next n_line tokens, from step_lines_sample until they are committed */
     int32_t n_line;
@@ -39,12 +39,12 @@ typedef struct sequence {
     struct explain *explain;
     float *logits_out;
     uint8_t *constraint_states; /* its state, and after it the drafter's; or NULL */
-    constraint *constraint;     /* what its tokens obey, a reference; or NULL. `context` has its state */
+    constraint *constraint;     /* rule for its tokens, a reference; or NULL. `context` has its state */
     /* the thread that may touch the state and `rule`: the engine thread, or one outside
      * (rule_step.h); set by its holder */
     _Atomic(rule_place) rule_place;
-    quire_err rule_error; /* what it cannot go on for */
-    sample_rule rule;     /* what may come after its last token */
+    quire_err rule_error; /* why it cannot continue */
+    sample_rule rule;     /* which tokens may follow its last one */
     attn_mods *mods;      /* its own mask and change of scores, a reference; or NULL */
     int32_t mods_b;
     int32_t adapter_from;        /* the first position whose row has the adapter */
@@ -81,10 +81,10 @@ typedef struct sequence {
     double beam_score, beam_sum;
     /* the engine's, for its progress: n_given at most, stored after processed_us */
     atomic_int n_processed;
-    int32_t n_processed_read; /* of which the reader knows */
+    int32_t n_processed_read; /* as far as the reader knows */
     atomic_llong processed_us;
 
-    /* The engine thread's again: what is seldom read, then what is large. */
+    /* The engine thread's again: members that are seldom read, then large ones. */
     _Alignas(MEM_ALIGN) int32_t beam;
     /* its tenant's service counter has the given tokens up to here, as far as they were
      * computed */
@@ -100,7 +100,7 @@ typedef struct sequence {
     bool fork_replaces;
     bool retains;
     kv_retention retention;
-    engine_park *park; /* where it parks, a reference; NULL: nowhere */
+    engine_park *park; /* the park it ends in, a reference; NULL: none */
     bool no_tokens;    /* it ends when its given tokens are computed */
     /* [n_vocab] with no_tokens and a park: the logits after its last token, for the park;
      * else NULL */
@@ -111,7 +111,7 @@ typedef struct sequence {
     const wake *rule_wake; /* the engine's, to be rung where the rule is back */
     atomic_bool rule_is_off;
     draft_seq draft;
-    sample_context context; /* of its samples; n_tokens and the noise are each sample's own */
+    sample_context context; /* context of its samples; n_tokens and the noise are set for each sample */
     sampling_params sampling;
     uint8_t namespace[ENGINE_NAMESPACE_BYTES];
     size_t n_namespace;

@@ -192,8 +192,8 @@ static quire_err check_branch(const engine_request *r, int32_t n, int32_t n_prom
     return QUIRE_OK;
 }
 
-/* A request that parks has one sequence for each sample, with tokens; one without tokens of
- * its own is one sequence, whose rows nobody wants. */
+/* Checks a request that parks: one sequence for each sample with tokens; without
+ * tokens to generate it is a single sequence without wanted rows. */
 static quire_err submit_check_park(const engine *e, const engine_request *r, int32_t n, quire_error *err) {
     bool is_plain = r->beams.width == 0 && !submit_is_pooled(r);
     for (int32_t i = 0; r->parks != NULL && i < n; i++) {

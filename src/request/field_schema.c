@@ -5,7 +5,7 @@
 
 #include "request/request_read.h"
 
-/* null stands for the default, but for what must be given. */
+/* Whether null stands for the default, as it does unless the field is required. */
 static bool schema_takes_null(const field_desc *f) {
     return f->type != FIELD_PROMPT && f->type != FIELD_MESSAGES && (f->flags & FIELD_REQUIRED) == 0;
 }

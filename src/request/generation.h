@@ -16,8 +16,8 @@
 /* One prompt: a text, or ids where ids is not NULL. */
 typedef struct request_prompt {
     str text;
-    const json_value *conversation; /* of several chats: the messages of this one; else NULL */
-    str pair;                       /* of a text that is scored: the one that goes with it; p NULL: none */
+    const json_value *conversation; /* messages of this chat, if there are several; else NULL */
+    str pair;                       /* second text of a scored pair; p NULL: none */
     str shown;                      /* START's text; p NULL: none */
     int32_t *ids;                   /* mem_new'd */
     int32_t n_ids;
@@ -46,12 +46,12 @@ typedef struct generation {
     int32_t truncate_prompt_tokens;
     /* the first prompt token whose log-probability is wanted, from 1 on */
     int32_t prompt_logprobs_start;
-    int32_t max_prompt_tokens; /* a longer prompt is refused; -1: no bound of its own */
+    int32_t max_prompt_tokens; /* longer prompts are refused; -1: the model's bound alone */
     int32_t keeps_end;         /* of a prompt that is cut: 1: its end, 0: its beginning; -1: not given */
 
     sampling_params sampling;
-    /* [n_prompts] mem_new'd, those of each prompt, each with a reference to its lists, and
-     * `sampling` has the most tokens of any; NULL: `sampling` is that of all */
+    /* [n_prompts] mem_new'd: each prompt's own, with references to their lists; then
+     * `sampling` has the largest max_tokens. NULL: `sampling` applies to all */
     sampling_params *each;
     beam_params beams;      /* width 0: no beam search */
     pooling_params pooling; /* of embeddings */
@@ -60,7 +60,7 @@ typedef struct generation {
     attn_mods *mods;
     bool has_own_adapters; /* `adapter` or the field `lora` is given: they go before the engine's */
     str adapter;           /* by name; empty: none. 0-terminated */
-    /* [n_loras] else those of the field `lora`, by number */
+    /* [n_loras] else the adapters of the field `lora`, by number */
     adapter_part loras[ADAPTER_MAX_PARTS];
     int32_t n_loras;
     bool has_attention; /* the field is given: mods go before the engine's */
@@ -71,13 +71,13 @@ typedef struct generation {
     bool include_reasoning, parallel_calls;
     int32_t max_tool_calls;   /* calls of an answer; -1: as the server has it */
     int32_t thinking_budget;  /* tokens of reasoning; -1: no bound */
-    grammar_space json_space; /* of the JSON that a rule describes */
+    grammar_space json_space; /* white space in the JSON of a rule */
     grammar_order json_order;
     grammar_numbers json_numbers;
     grammar_additional json_additional;
 
     float ttft_deadline_ms;              /* 0: none */
-    int64_t waited_us;                   /* of that, before it was submitted */
+    int64_t waited_us;                   /* part of that time that passed before it was submitted */
     int32_t priority;                    /* the lower is admitted first, under that policy */
     char tenant[QUIRE_TENANT_BYTES + 1]; /* 0-terminated; see quire_request_tenant */
     str cache_salt;                      /* empty: none */

@@ -56,7 +56,7 @@ static bool samplers_is_infill(const json_value *v, str name) {
     return json_is(v, JSON_KIND_TEXT) ? name.p[0] == INFILL_LETTER : str_is(name, INFILL_SAMPLER);
 }
 
-/* The sampler of a name or letter; N_LLAMA_SAMPLERS: there is none. */
+/* The sampler of a name or letter; N_LLAMA_SAMPLERS: unknown. */
 static llama_sampler samplers_find(const json_value *v, str name) {
     llama_sampler s = LLAMA_PENALTIES;
     bool is_letter = json_is(v, JSON_KIND_TEXT);
@@ -191,7 +191,7 @@ static bool samplers_is_on(const sampling_params *p, llama_sampler s) {
 
 /* Penalties and DRY run before all others here, in this order. */
 static quire_err samplers_check_order(const sampling_params *p, const sampler_list *l, quire_error *err) {
-    const char *before = NULL; /* one that is on, and may not come before the next */
+    const char *before = NULL; /* an active sampler that may not precede the next */
     for (size_t i = 0; i < l->n; i++) {
         llama_sampler s = l->list[i];
         bool is_on = samplers_is_on(p, s), is_change = llama_samplers[s].stage == SAMPLING_END;
@@ -232,7 +232,7 @@ quire_err request_settle_samplers(quire_request *r, quire_error *err) {
     sampler_list l;
     TRY(samplers_read(request_field("samplers", FIELD_LLAMA), r->samplers, &l, err));
     memset(p->order, SAMPLING_END, sizeof p->order);
-    if (p->mirostat != MIROSTAT_OFF) { /* which takes the place of all cuts */
+    if (p->mirostat != MIROSTAT_OFF) { /* it replaces all cuts */
         return QUIRE_OK;
     }
     for (llama_sampler s = LLAMA_PENALTIES; s < N_LLAMA_SAMPLERS; s++) {

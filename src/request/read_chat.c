@@ -32,7 +32,7 @@ quire_err request_read_messages(quire_request *r, const field_desc *f, const jso
     return QUIRE_OK;
 }
 
-/* Checks conversation i, which is read again where it is rendered. */
+/* Checks conversation i; rendering reads it again. */
 static quire_err check_conversation(const quire_request *r, size_t i, const json_value *v, quire_error *err) {
     char where[48];
     chat_messages read;

@@ -358,7 +358,7 @@ void request_store_defaults(quire_request *r) {
     for (int32_t i = 0; own != NULL && i < own->n; i++) {
         const field_desc *f = request_field(own->values[i].field, d->base != 0 ? d->base : d->fields);
         if (f != NULL) {
-            (void)store(r, f, NULL, NULL); /* of numbers, and of the seed: neither fails */
+            (void)store(r, f, NULL, NULL); /* numbers and the seed: cannot fail */
         }
     }
 }

@@ -11,7 +11,7 @@ enum {
     MAX_BIASES = 4096,
     MAX_WORDS = 1024,
     MAX_BREAKERS = 64,
-    MAX_SPELT_TOKENS = 512, /* of all breakers together */
+    MAX_SPELT_TOKENS = 512, /* tokens of all breakers together */
     MAX_WORD_TOKENS = 16384,
     MAX_TEXT_BYTES = 256 << 10
 };
@@ -284,8 +284,8 @@ static quire_err encode_word(const tokenizer *t, str word, size_t max_tokens, to
     return read_lists_encode(t, (str){text->p, text->n}, max_tokens, spaced, err);
 }
 
-/* Bans a word as it is, and also with a space before it where that gives as many tokens
- * with another first one (vLLM's rule). */
+/* Bans a word as it is, and with a space before it if that gives as many tokens and
+ * another first one (vLLM's rule). */
 static quire_err add_bad_word(quire_request *r, const tokenizer *t, str word, quire_error *err) {
     token_seqs *words = &r->g.sampling.lists->bad_words;
     token_list plain = {0}, spaced = {0};

@@ -48,7 +48,7 @@ static quire_err read_llama_add_id(const quire_request *r, const field_desc *f, 
     return e == QUIRE_OK ? e : err_set(err, e, -1, "out of memory for a prompt");
 }
 
-/* Reads one prompt as ids, whatever it is made of. */
+/* Reads one prompt, of texts and ids, as ids. */
 static quire_err read_llama_one(const quire_request *r, const field_desc *f, const json_value *v,
                                 int64_t index, token_list *out, quire_error *err) {
     if (json_is(v, JSON_KIND_TEXT) && json_str(v).n > 0) {

@@ -1,4 +1,4 @@
-/* The dialect of Anthropic's Messages API: its fields, made those of a chat. */
+/* The dialect of Anthropic's Messages API: turns its fields into those of a chat. */
 #include <stdio.h>
 
 #include "request/read_turns.h"
@@ -155,7 +155,7 @@ static quire_err messages_take_budget(quire_request *r, const json_value *thinki
     json_add(&o, json_get(thinking, "budget_tokens"));
     TRY(messages_set(r, FIELD_MESSAGES_API, "thinking.budget_tokens", &o, err));
     budget = r->g.thinking_budget;
-    /* with tools it is that of all answers of a turn */
+    /* with tools the budget is for all answers of a turn */
     if (json_length(r->tools) == 0 && r->g.sampling.max_tokens > 0 && budget >= r->g.sampling.max_tokens) {
         return err_set_param(err, QUIRE_BAD_REQUEST, "thinking.budget_tokens",
                              "thinking.budget_tokens is %lld; it must be less than max_tokens, which is %d",

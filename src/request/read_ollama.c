@@ -83,10 +83,10 @@ quire_err request_read_keep_alive(quire_request *r, const field_desc *f, const j
 /* What is being written of the messages. */
 typedef struct ollama_messages {
     json_out o;
-    size_t n_calls;          /* of all messages so far */
-    const json_value *calls; /* of the latest assistant's message; NULL: none */
+    size_t n_calls;          /* calls in all messages so far */
+    const json_value *calls; /* calls of the latest assistant's message; NULL: none */
     size_t first_call;       /* the number of the first of them */
-    size_t n_answered;       /* of them, by messages of tools without a name */
+    size_t n_answered;       /* how many of them were answered by tool messages without a name */
 } ollama_messages;
 
 static void read_ollama_write_id(json_out *o, const char *name, size_t number) {

@@ -60,7 +60,8 @@ static void write_stops(const quire_request *r, json_out *o) {
     json_end(o, ']');
 }
 
-/* vLLM's SamplingParams: what differs from its defaults, and those that it always has. */
+/* Writes vLLM's SamplingParams: members that differ from its defaults, and those that
+ * it always has. */
 static void write_sampling(const quire_request *r, json_out *o) {
     const sampling_params *s = &r->g.sampling;
     json_begin(json_name(o, "sampling_params"), '{');

@@ -135,7 +135,7 @@ static quire_err responses_check_tool(const field_desc *f, size_t i, const char 
         where, (int)(type.n < 40 ? type.n : 40), type.n > 0 ? type.p : "");
 }
 
-/* Writes a tool that was checked, and adds it to those of r. */
+/* Writes a checked tool, and adds it to r's. */
 static quire_err responses_add_tool(quire_request *r, const json_value *tool, str space, json_out *o,
                                     quire_error *err) {
     quire_err e = tool_spaces_add(&r->tool_spaces, space, json_get_str(tool, "name"));
@@ -236,7 +236,7 @@ static quire_err responses_set_format(quire_request *r, const json_value *format
     strbuf text = {0};
     json_out o = {.to = &text};
     json_begin(&o, '[');
-    responses_write_tool(format, (str){0}, &o); /* of the same form */
+    responses_write_tool(format, (str){0}, &o); /* the format has the same form */
     quire_err e = o.err == QUIRE_OK ? QUIRE_OK : err_set(err, o.err, -1, "out of memory for text");
     if (e == QUIRE_OK) {
         strbuf inner = {.p = text.p + 1, .n = text.n - 1};

@@ -101,7 +101,7 @@ static void make_texts(quire_request *r, size_t n_queries, size_t n_documents) {
 
 /* Bounds the text of pairs, each of which repeats its query. */
 static quire_err check_pairs(const quire_request *r, size_t n_queries, size_t n_documents, quire_error *err) {
-    size_t n_bytes = 0; /* of at most 1,024 pairs of bodies' texts: no overflow */
+    size_t n_bytes = 0; /* cannot overflow: at most 1,024 pairs of texts from a body */
     for (size_t i = 0; i < n_documents; i++) {
         n_bytes += text_at_index(r->queries, n_queries > 1 ? i : 0).n + text_at_index(r->candidates, i).n;
     }

@@ -160,7 +160,7 @@ static quire_err write_plain(const quire_request *r, strbuf *out) {
 }
 
 bool request_is_custom(const quire_request *r, str name) {
-    /* of several tools of one name the first counts */
+    /* the first of several tools of one name counts */
     for (size_t i = 0; i < json_length(r->tools_field); i++) {
         const json_value *tool = json_at(r->tools_field, i);
         if (str_eq(tool_name(tool), name)) {

@@ -64,12 +64,12 @@ typedef struct turns {
     /* where a block is: a message (-1: the field system), a block of it and one inside
      * that; -1: none */
     int64_t i, j, k;
-    int role;              /* of the turn that is read; 0: none */
-    strbuf text;           /* of the turn, or of the result that is read */
+    int role;              /* role of the turn being read; 0: none */
+    strbuf text;           /* text of the turn or result being read */
     bool has_text;         /* a block of text came */
-    strbuf thought, calls; /* of an assistant's turn; calls: items of an array */
-    str signature;         /* of its first thought, which names the answer that it was */
-    turns_call *open;      /* of the last assistant's turn, until the turn after it has ended */
+    strbuf thought, calls; /* parts of an assistant's turn; calls: items of an array */
+    str signature;         /* signature of its first thought, which names the answer it was */
+    turns_call *open;      /* calls of the last assistant's turn, until the next turn has ended */
     size_t n_open, cap_open, n_answered;
 } turns;
 
@@ -142,7 +142,7 @@ static quire_err turns_read_text(turns *t, const json_value *block) {
 
 static quire_err turns_read_content(turns *t, const json_value *content, int where);
 
-/* A document's text, after its title and what it is for. */
+/* Reads a document: its title, its context, and its text. */
 static quire_err turns_read_document(turns *t, const json_value *block) {
     const json_value *source = json_get(block, "source");
     str type = json_get_str(source, "type"), data;
@@ -444,7 +444,7 @@ static quire_err turns_read_message(turns *t, const json_value *message) {
     return turns_read_content(t, json_get(message, "content"), is);
 }
 
-/* The answer goes on where an assistant's text ends. */
+/* Ends the last turn. If it is the assistant's, the answer continues it. */
 static quire_err turns_end_last(turns *t, turns_written *out) {
     out->is_continued = t->role == IN_ASSISTANT;
     if (out->is_continued && t->n_open > 0) {

@@ -28,13 +28,13 @@
 
 #define REQUEST_MAX_BYTES      ((size_t)16 << 20) /* a body; QUIRE_TOO_LARGE beyond that */
 #define REQUEST_MAX_DEPTH      64                 /* nesting of its JSON */
-#define REQUEST_MAX_VALUES     ((size_t)1 << 21)  /* of every kind: as many ids as a long context has */
-#define REQUEST_MAX_CONTAINERS ((size_t)1 << 17)  /* arrays and objects among them */
-#define REQUEST_MAX_NAMES      ((size_t)1 << 18)  /* members of all objects */
+#define REQUEST_MAX_VALUES     ((size_t)1 << 21) /* values of every kind; as many ids as a long context has */
+#define REQUEST_MAX_CONTAINERS ((size_t)1 << 17) /* arrays and objects among them */
+#define REQUEST_MAX_NAMES      ((size_t)1 << 18) /* members of all objects */
 #define REQUEST_MAX_PROMPTS    1024
 #define REQUEST_MAX_TOOLS      1024
 #define REQUEST_MAX_ID_BYTES   64
-#define REQUEST_DEFAULT_FIELDS 9 /* that can have a default of this engine's own */
+#define REQUEST_DEFAULT_FIELDS 9 /* fields whose default an engine can set */
 
 /* The defaults of fields that an option gives, and of sampling fields that the model's
  * makers recommend, or those of another generation_config.json. */
@@ -58,7 +58,7 @@ typedef struct request_context {
     int32_t max_logprobs;
     bool has_vocabulary;               /* else only prompts of ids are accepted */
     const tokenizer *tokenizer;        /* gives the least number of tokens of a text; NULL: unknown */
-    const chat_form *form;             /* of chats; NULL: chat is refused */
+    const chat_form *form;             /* form of chats; NULL: chats are refused */
     output_formats formats;            /* of their responses */
     bool names_tools, names_reasoning; /* an option names the format: no template of a request changes it */
     /* Called once a request's own fields are right: checks them against the formats and
@@ -75,9 +75,9 @@ typedef struct request_context {
     bool trusts_attention;    /* requests may have their own */
     int32_t n_loras;          /* adapters that the field `lora` may number */
     bool no_tokens;           /* the model gives rows only */
-    pooling_desc pooling;     /* what it says of them */
+    pooling_desc pooling;     /* pooling that the model's files name */
     int32_t n_row;            /* elements of a pooled row; 0: not known */
-    int32_t n_token_types;    /* 0: it has none */
+    int32_t n_token_types;    /* 0: the model has none */
     grammar_space json_space; /* json_whitespace of requests that leave it out */
     /* json_additional_properties of requests that leave it out is "schema", else
      * "closed" */
@@ -96,14 +96,14 @@ typedef struct request_value {
 
 /* A gap that the answer fills, after the prompt. */
 typedef struct request_fill {
-    const char *field;       /* that asks for it; NULL: none does */
-    str before;              /* what stands before the prompt, in values */
+    const char *field;       /* field that requests it; NULL: none does */
+    str before;              /* the text before the prompt, in values */
     str after;               /* the text after the gap, in values */
     bool is_in_repository;   /* the file with the gap is one of a repository */
     const json_value *files; /* its other files, objects with a text and a filename; in values, or NULL */
 } request_fill;
 
-/* The tokens that a request for a prompt's ids goes on from (quire_continuation). */
+/* The tokens that a request for a prompt's ids continues (quire_continuation). */
 typedef struct request_continuation {
     int32_t *ids; /* [n_ids] mem_new'd; NULL: there are none */
     size_t n_ids;
@@ -125,13 +125,13 @@ struct quire_request {
     int32_t n_logprobs, n_top_logprobs, n_prompt_logprobs;
     int32_t max_completion_tokens;
     int32_t pooling_kind, dimensions, normalize; /* of embeddings */
-    bool truncates;                              /* of Ollama's: texts that are too long are cut */
+    bool truncates;                              /* Ollama's: long texts are cut */
     int32_t n_given_stops;                       /* the request's own stops are the first */
     bool has_stream_options;
     bool echoes_message;           /* of a chat */
     bool is_cut_later;             /* the body has truncate_prompt_tokens: a prompt may be of any length */
     const json_value *token_types; /* in values, or NULL */
-    const json_value *queries, *candidates; /* of scores; in values, or NULL */
+    const json_value *queries, *candidates; /* for scores; in values, or NULL */
     request_fill fill;
     request_continuation continuation;
 
@@ -143,46 +143,46 @@ struct quire_request {
 
     /* Tools: what a client gives, and what request_check_tools makes of it. */
     const json_value *tools_field, *functions; /* in values; tools has them all as functions */
-    const json_value *allowed_tools;           /* of tool_choice, in values; NULL: all */
+    const json_value *allowed_tools;           /* tools that tool_choice allows, in values; NULL: all */
     /* the value of tools where the fields have another form: owned */
     json_value *plain_tools;
-    /* of quire_request_tools: owned; NULL: tools_field is in values */
+    /* given by quire_request_tools, owned; NULL: tools_field is in values */
     json_value *given_tools;
     bool has_custom; /* some are custom tools */
-    /* that sets the next: tool_choice or function_call; NULL: none does */
+    /* field that sets the next: tool_choice or function_call; NULL: none does */
     const field_desc *choice_field;
     output_choice tool_choice;
-    str named_tool;            /* of OUTPUT_CHOICE_NAMED; in values */
+    str named_tool;            /* for OUTPUT_CHOICE_NAMED; in values */
     output_formats formats;    /* in which the response is split; NULLs: it is not */
-    json_value *forced_schema; /* of the calls that tool_choice forces: the value of rule; owned */
+    json_value *forced_schema; /* schema of the calls that tool_choice forces: the rule's value; owned */
     output_tool *offered;      /* [n_offered] the functions among tools, mem_new'd */
     size_t n_offered;
-    request_rule rule; /* that the response must obey */
+    request_rule rule; /* rule that the response must obey */
 
     /* in values, or NULL: request_tokenize_lists makes tokens of them */
     const json_value *bad_words, *dry_breakers;
-    /* of the prompts, mem_new'd, where the request was made without JSON; else NULL */
+    /* texts of the prompts, mem_new'd, if the request was made without JSON; else NULL */
     char *texts;
     strbuf ignored;    /* names of unknown members, as in g.info */
-    strbuf prediction; /* in one piece, where it was given in parts */
-    strbuf model;      /* its name in the server's form, where it was given in another */
-    strbuf rendered;   /* of render, as in g.more */
-    /* of QUIRE_RESPONSES: what quire_request_responses gives, once assembled, and its
-     * texts */
+    strbuf prediction; /* joined, if it was given in parts */
+    strbuf model;      /* the model's name in the server's form, if given in another */
+    strbuf rendered;   /* the rendered form, as in g.more */
+    /* for QUIRE_RESPONSES: what quire_request_responses returns, once assembled, and
+     * its texts */
     const quire_responses_info *responses;
     quire_responses_info response_info;
     strbuf response_members, response_input, response_previous;
     tool_spaces tool_spaces; /* of its tools */
-    /* the stream room's, which its one prompt continues; NULL: it is no fork */
+    /* the stream room's: the stream that its one prompt continues; NULL: not a fork */
     struct stream_fork *fork_from;
-    /* of llama.cpp's completions: fields, in values, or NULL; and the texts of g.more */
+    /* llama.cpp's completions: fields, in values, or NULL; and the texts of g.more */
     const json_value *samplers, *response_fields;
     bool has_input_prefix, has_input_suffix;
     strbuf settings, response_paths;
-    bool reuses_prefix; /* else it has a salt of its own, which no other request has */
+    bool reuses_prefix; /* false: it gets a salt that no other request has */
     strbuf own_salt;
     strbuf adapter;    /* the text of g.adapter */
-    strbuf names;      /* of SGLang's forms: those of g.more.request_id */
+    strbuf names;      /* SGLang's forms: names for g.more.request_id */
     int32_t n_each;    /* elements of g.each */
     float *logits_out; /* the caller's; see quire_request_logits */
     /* [n_parks] where choices park, NULL: nowhere: references of the stream room's */
@@ -204,12 +204,12 @@ typedef struct dialect {
     bool adds_special, adds_bos; /* where add_special_tokens is not given */
     bool takes_no_tokens;        /* a request may ask for none: its prompt is computed */
     bool streams_prompt;         /* a stream may have log-probabilities of its prompt */
-    const char *prompt;          /* what errors call it */
-    int32_t listed_bytes;        /* of a response: a token and its log-probability in a list */
+    const char *prompt;          /* name of the prompt's field in errors */
+    int32_t listed_bytes;        /* bytes in a response of a token and its log-probability */
     quire_err (*check)(quire_request *r, quire_error *err); /* the checks between fields */
-    /* Before the checks: sets the chat's or completions' fields, by request_set_as, from
-     * those with FIELD_PART, which request_part finds and which are dropped afterwards.
-     * Called where there are any. NULL: the dialect has none. */
+    /* Called before the checks if there are fields with FIELD_PART: makes of them,
+     * which request_part finds, fields of chats or completions, by request_set_as.
+     * They are dropped afterwards. NULL: the dialect has none. */
     quire_err (*assemble)(quire_request *r, quire_error *err);
     /* the first of them: what must be given; NULL: among the others */
     quire_err (*required)(const quire_request *r, quire_error *err);
@@ -224,7 +224,7 @@ static inline const dialect *dialect_of(const generation *g) {
     return &request_dialects[g->info.endpoint];
 }
 
-/* Whether the prompt's ids go on from others, or are those of a part of its text. */
+/* Whether the prompt continues given ids, or is only a part of its text. */
 static inline bool request_continues(const quire_request *r) {
     const request_continuation *c = &r->continuation;
     return c->n_ids > 0 || c->after.n > 0 || c->before.n > 0 || c->plain.n > 0;
@@ -237,7 +237,7 @@ quire_err request_defaults_read(request_defaults *d, const char *json, quire_err
 quire_err request_defaults_add(request_defaults *d, const request_default *from, int32_t n,
                                const char *source, quire_error *err);
 void request_defaults_deinit(request_defaults *d);
-/* A field's default; NULL: d (which may be NULL) has none. */
+/* The default of a field in d, which may be NULL; NULL: not set there. */
 const double *request_defaults_find(const request_defaults *d, const char *field);
 
 /* Whether a tool is a custom one (read_tool_forms.c). */
@@ -259,9 +259,8 @@ quire_err request_parse_for(const request_context *ctx, const char *tenant, quir
 /* Writes the JSON Schema of an endpoint's bodies (quire_request_schema). Any thread. */
 void request_schema(const request_context *ctx, quire_endpoint endpoint, json_out *o);
 
-/* Checks what a longer body of hostile origin begins with as far as the sizes of fields
- * go: fails as request_parse fails on the whole body where a field is too large already,
- * and with nothing else. O(begin.n). */
+/* Checks the beginning of a hostile body for fields that are too large: fails as
+ * request_parse would fail on the whole body, and for no other reason. O(begin.n). */
 quire_err request_look(quire_endpoint endpoint, str begin, quire_error *err);
 
 /* Gives a request without a prompt one of ids, mem_new'd, which r takes, also on failure.

@@ -42,7 +42,7 @@ enum {
     FIELD_EMBEDDINGS = 128,
     FIELD_ALL = FIELD_BOTH | FIELD_EMBEDDINGS,
     FIELD_CUT = 256,  /* FIELD_INT: a value over the maximum counts as the maximum */
-    FIELD_PART = 512, /* of a dialect's conversation: kept as given for dialect.assemble */
+    FIELD_PART = 512, /* part of a dialect's conversation: kept as given for dialect.assemble */
     FIELD_RESPONSES = 1 << 10,
     FIELD_MESSAGES_API = 1 << 11,
     FIELD_OLLAMA_CHAT = 1 << 12,
@@ -88,7 +88,7 @@ typedef struct field_desc {
     double minimum, maximum;
     size_t place;         /* in the request: a bool, int32_t or float, by type; where there is no reader */
     field_reader read;    /* stores the value, or the default for NULL; NULL: by place */
-    double number;        /* the default of what is stored by place; -1 where null means that there is none */
+    double number;        /* default of a value stored by place; -1: null means none */
     const char *fallback; /* the default of a field without effect, as JSON text */
     const char *choices;  /* the values that it may have, a JSON array; NULL: any of its type and range */
     const char *meaning;  /* one line, for documents */
@@ -99,7 +99,7 @@ const field_desc *request_fields(int32_t *n);
 /* The field of that name on an endpoint, which has one or more of the flags of
  * FIELD_ENDPOINTS, or NULL. */
 const field_desc *request_field(const char *name, uint32_t endpoint);
-/* The most bytes of a field's JSON; 0: no bound of its own. */
+/* The most bytes of a field's JSON; 0: only the body's bound. */
 size_t request_field_max_bytes(const field_desc *f);
 
 /* The param of errors about a rule that field f names; "" where the object has members

@@ -6,8 +6,8 @@ enum { LONGEST = 64 }; /* bytes of a name that are compared; no field has as man
 
 typedef struct foreign {
     const char *name; /* lower case, words without anything between */
-    /* the field to use, where the endpoint has it; NULL: there is none. A name may occur
-     * twice, for endpoints that differ */
+    /* the field to use instead, if the endpoint has it; NULL: none. A name may occur
+     * twice, for different endpoints */
     const char *instead;
 } foreign;
 
@@ -146,7 +146,8 @@ static const field_desc *respelt(const char *reduced, uint32_t endpoint) {
     return NULL;
 }
 
-/* Dialects of others than OpenAI refuse what they lack of a chat's fields. */
+/* Whether it is a field of chats that a dialect of others than OpenAI lacks, and
+ * therefore refuses. */
 static bool request_foreign_is_chats(const char *reduced, uint32_t endpoint, const char **instead) {
     static const foreign same[] = {{"maxcompletiontokens", "max_tokens"},
                                    {"reasoningeffort", "output_config"},

@@ -15,7 +15,7 @@
 /* ---- dialects ---- */
 
 enum {
-    LISTED_BYTES = 32,     /* of a response: a token and its log-probability in a completion's lists */
+    LISTED_BYTES = 32,     /* bytes of a token and its log-probability in a completion's lists */
     CHAT_LISTED_BYTES = 96 /* the same in a chat's, with its bytes */
 };
 
@@ -606,7 +606,7 @@ static quire_err check_logprobs(quire_request *r, quire_error *err) {
     i->logprobs = r->n_logprobs == 0 ? r->n_top_logprobs : r->n_logprobs;
     i->prompt_logprobs = i->echo && i->logprobs > r->n_prompt_logprobs ? i->logprobs : r->n_prompt_logprobs;
     if (r->echoes_message && !i->stream && i->prompt_logprobs < 0) {
-        i->prompt_logprobs = r->n_top_logprobs; /* a chat's echo has those of its prompt */
+        i->prompt_logprobs = r->n_top_logprobs; /* a chat's echo has its prompt's */
     }
     r->g.prompt_logprobs_start = r->g.prompt_logprobs_start > 1 ? r->g.prompt_logprobs_start : 1;
     i->logprobs = i->logprobs < r->context.n_vocab ? i->logprobs : r->context.n_vocab;
@@ -645,7 +645,7 @@ quire_err request_check_lengths(quire_request *r, quire_error *err) {
                              "min_tokens is %d; a sequence has at most %d tokens here", (int)s->min_tokens,
                              (int)r->context.max_model_len);
     }
-    if (s->max_tokens > r->context.max_model_len) { /* as the engine cuts what is over the rest */
+    if (s->max_tokens > r->context.max_model_len) { /* the engine cuts it to what fits */
         s->max_tokens = r->context.max_model_len;
     }
     return QUIRE_OK;

@@ -9,7 +9,7 @@
 
 /* The rows of the table by which a body's members are validated. */
 typedef struct body_rows {
-    const field_desc *(*of)(str name, uint32_t endpoint); /* the row of a member; NULL: none */
+    const field_desc *(*of)(str name, uint32_t endpoint); /* finds the row of a member; NULL: none */
     uint32_t endpoint;
     /* set where a check fails because the value of this field has more bytes than it may
      * have; else NULL */
@@ -61,7 +61,7 @@ void request_store_defaults(quire_request *r);
  * long. */
 quire_err request_check_generation(quire_request *r, quire_error *err);
 quire_err request_require_prompt(const quire_request *r, quire_error *err);
-/* Sets what a chat with echo begins its response with. */
+/* Sets the text with which the response of a chat with echo begins. */
 void request_settle_echo(quire_request *r);
 quire_err request_require_chat(const quire_request *r, quire_error *err);
 quire_err request_long_prompt(int32_t limit, size_t n, const char *least, quire_error *err);
@@ -104,7 +104,7 @@ quire_err request_read_truncation_side(quire_request *r, const field_desc *f, co
                                        quire_error *err);
 quire_err request_read_request_id(quire_request *r, const field_desc *f, const json_value *v,
                                   quire_error *err);
-/* Of a field without effect, which is named among those that are ignored. */
+/* Reader of fields without effect: names them among the ignored. */
 quire_err request_read_named_only(quire_request *r, const field_desc *f, const json_value *v,
                                   quire_error *err);
 quire_err request_read_template_kwargs(quire_request *r, const field_desc *f, const json_value *v,
@@ -161,7 +161,7 @@ void request_write_settings(const quire_request *r, json_out *o);
  * for (llama_samplers.c). */
 quire_err request_read_samplers(quire_request *r, const field_desc *f, const json_value *v, quire_error *err);
 quire_err request_settle_samplers(quire_request *r, quire_error *err);
-/* Writes "samplers":[..]: those that are used, in their order. After they are settled. */
+/* Writes "samplers":[..], the samplers in use in their order, once they are settled. */
 void request_write_samplers(const quire_request *r, json_out *o);
 /* FIELD_PROMPT and FIELD_MESSAGES (read_completions.c). */
 /* Refuses a prompt, given as its part of the body, if a text in it cannot fit by its
@@ -225,22 +225,22 @@ quire_err request_check_n_tools(const field_desc *f, const char *where, const js
 quire_err request_check_tool(const field_desc *f, size_t i, const json_value *tool, quire_error *err);
 /* Sets r->tools: what the fields have, as functions. */
 quire_err request_settle_tools(quire_request *r, quire_error *err);
-/* A tool's custom part; NULL: it is no custom tool (custom_tools.c). */
+/* The custom part of a tool; NULL: not a custom tool (custom_tools.c). */
 const json_value *request_custom_of(const json_value *tool);
-/* The grammar that its text obeys, an object with syntax and definition; NULL: it has
+/* The grammar of a custom tool's text, an object with syntax and definition; NULL:
  * none. */
 const json_value *request_custom_rule(const json_value *custom);
-/* Whether that is one of Lark's, and then its text; empty: it is not. */
+/* The text of that grammar, if it is in Lark's notation; else empty. */
 bool request_custom_is_lark(const json_value *custom);
 str request_custom_lark(const json_value *custom);
-/* The names that tool_choice allows; none where it names no tools. */
+/* Lists the names that tool_choice allows; none if it names no tools. */
 void request_list_allowed(const quire_request *r, tool_names *out);
-/* Checks a tool's name. where: what has it, for the message. */
+/* Checks a tool's name. where: its place, for the message. */
 quire_err request_check_tool_name(const field_desc *f, const char *where, str name, quire_error *err);
 /* Checks the custom part of tool i, all but what its grammar says
  * (answer/answer_bind.h). */
 quire_err request_check_custom(const field_desc *f, size_t i, const json_value *custom, quire_error *err);
-/* Writes the function that stands for it. */
+/* Writes the function that stands for a custom tool. */
 quire_err request_write_custom(const json_value *custom, json_out *o);
 /* attention (read_attention.c). */
 quire_err request_read_attention(quire_request *r, const field_desc *f, const json_value *v,
@@ -263,8 +263,7 @@ quire_err request_read_candidates(quire_request *r, const field_desc *f, const j
                                   quire_error *err);
 quire_err request_check_scores(quire_request *r, quire_error *err);
 void request_prompts_free(request_prompt *prompts, int32_t n);
-/* Makes prompts[0..n), mem_new'd, those of r, which takes them, in place of what it
- * has. */
+/* Replaces r's prompts with prompts[0..n), mem_new'd, which r takes. */
 void request_set_prompts(quire_request *r, request_prompt *prompts, size_t n);
 /* Fields and checks of requests that end with their prompts (read_tokenize.c). */
 quire_err request_read_text(quire_request *r, const field_desc *f, const json_value *v, quire_error *err);
@@ -281,7 +280,7 @@ quire_err request_check_render(quire_request *r, quire_error *err);
  * prompt array. */
 quire_err request_read_ids(const quire_request *r, const field_desc *f, const json_value *v, int64_t index,
                            request_prompt *out, quire_error *err);
-/* suffix (read_completions.c), and what it does not go with. */
+/* suffix (read_completions.c), and the fields that exclude it. */
 quire_err request_read_suffix(quire_request *r, const field_desc *f, const json_value *v, quire_error *err);
 quire_err request_check_fill(const quire_request *r, quire_error *err);
 

@@ -11,11 +11,11 @@
 typedef enum request_rule_form {
     RULE_OF_KIND,        /* a rule of some kind */
     RULE_STRUCTURAL_TAG, /* a structural tag (answer/structural_tag.h) */
-    RULE_CALLS           /* of a request's tools (answer/answer_bind.h) */
+    RULE_CALLS           /* rule of a request's tools (answer/answer_bind.h) */
 } request_rule_form;
 
 typedef struct request_rule {
-    const field_desc *field; /* that names it; NULL: there is none */
+    const field_desc *field; /* field that gives it; NULL: no rule */
     grammar_kind kind;
     /* in the request's values: a text, a schema, a list of choices; NULL where the kind
      * needs none */

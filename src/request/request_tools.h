@@ -13,8 +13,7 @@ typedef struct output_tool {
     str name;
     const json_value *parameters; /* its JSON Schema, or NULL */
     bool is_strict;               /* its schema is enforced or the request refused */
-    /* of a custom tool: the grammar of its one argument, OUTPUT_TOOL_INPUT; empty: there
-     * is none */
+    /* custom tool: grammar of its argument OUTPUT_TOOL_INPUT; empty: none */
     str lark;
 } output_tool;
 

@@ -33,7 +33,7 @@ struct item_reader {
     str *calls; /* [n_calls] the ids of all calls so far, in call_index by their hash */
     size_t n_calls, cap_calls;
     hash_index call_index;
-    uint64_t seed; /* of the ids of items without one */
+    uint64_t seed; /* for the ids of items without one */
 };
 
 /* ---- errors ---- */

@@ -1,8 +1,8 @@
-/* The adapters whose sequences may run at once: at most so many different ones.
+/* Slots of adapters: how many different adapters may run at once.
  *
- * A sequence whose adapter finds no slot waits, and delays nobody behind it. Once the
- * oldest of these has waited for ADAPTER_PATIENCE_US, younger ones get no place under any
- * adapter, so the adapters that run come to their end and it gets a slot. */
+ * A sequence whose adapter has no slot waits, without delaying those after it. Once
+ * the oldest of these has waited for ADAPTER_PATIENCE_US, younger ones are not
+ * admitted under any adapter, so that running adapters end and it gets a slot. */
 #ifndef SCHED_ADAPTER_SLOTS_H
 #define SCHED_ADAPTER_SLOTS_H
 

@@ -109,8 +109,8 @@ void candidates_order_served(scheduler *s, int32_t n, const sched_task *t) {
     }
 }
 
-/* Adds to each key what the tenant's tasks before it will be served. A tenant's tasks go
- * in order of their queue, but for those that go before all others. */
+/* Adds to each key the service that the tenant's earlier tasks will get. A tenant's
+ * tasks are in the order of their queue, except those that precede all others. */
 static void admission_candidates_add_service(scheduler *s, int32_t n) {
     for (int32_t i = 0; i < n; i++) {
         s->service.slots[s->ordered[i]->tenant_slot].queued = 0.0;

@@ -21,7 +21,7 @@ void service_counters_close(service_counters *s) {
     *s = (service_counters){0};
 }
 
-/* The least service counter of the active tenants; false when there is none. */
+/* Finds the least service counter of the active tenants. False: no tenant is active. */
 static bool least_served(const service_counters *s, double *least) {
     bool found = false;
     for (int32_t i = 0; i <= s->n; i++) {

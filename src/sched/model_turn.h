@@ -20,7 +20,7 @@ typedef struct turn_claim {
     /* time that its steps took, on a clock that all models share: a model that comes back
      * from a pause begins where the others are (turn_resume) */
     double served_us;
-    double step_us;      /* what its last step took; 0: not known */
+    double step_us;      /* time of its last step; 0: unknown */
     int64_t deadline_us; /* the earliest deadline of a first token that waits (clock_us); 0: none */
 } turn_claim;
 

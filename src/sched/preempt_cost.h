@@ -28,7 +28,7 @@ double copy_cost_page_us(const copy_cost *p);
 typedef struct preempt_case {
     int32_t n_pages;
     int32_t from, to, max_rows;
-    double program_pair_us; /* what its attention program adds to a pair; 0: none */
+    double program_pair_us; /* time that its attention program adds to a pair; 0: no program */
 } preempt_case;
 
 /* Microseconds that each way takes. Computing again counts as a prefill with steps of its

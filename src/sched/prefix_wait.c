@@ -25,7 +25,7 @@ bool prefix_wait_blocks(const scheduler *s, const sched_task *t) {
     return other != NULL && other->kv.n_computed < t->blocked_until;
 }
 
-/* A waiting task, and what it finds in the cache. */
+/* A waiting task, with the prefix that it finds in the cache. */
 typedef struct waiter {
     const sched_task *t;
     int32_t n_cached, n_wanted; /* tokens it finds in the cache, and the most it could take from there */
@@ -46,9 +46,9 @@ static int32_t common_ground(const scheduler *s, const sched_task *a, const sche
                : 0;
 }
 
-/* The token up to which w could take pages from `other` that are not computed yet,
- * n_computed being those that are; 0: no wait is worth it. With states that is any token
- * to come, for `other` leaves them where it is told to. */
+/* The position up to which w could reuse pages that `other` has yet to compute (it has
+ * computed n_computed); 0: not worth waiting. With recurrent states that may be any
+ * position to come, since `other` takes a snapshot where it is told to. */
 static int32_t worth_waiting(const scheduler *s, const waiter *w, const sched_task *other,
                              int32_t n_computed) {
     int32_t size = s->limits.page_tokens, unit = s->kv->n_state_pages > 0 ? 1 : size;

@@ -341,8 +341,7 @@ static bool will_run(const sched_plan *plan, int32_t k, int32_t n_running) {
     return runs;
 }
 
-/* Plans waiting[first..end). False: one found no room, and none behind it overtakes
- * it. */
+/* Plans waiting[first..end). False: one found no room, and none may overtake it. */
 static bool plan_waiting(planner *p, const sched_seq *waiting, int32_t first, int32_t end) {
     const sched_limits *l = p->l;
     sched_plan *plan = p->plan;

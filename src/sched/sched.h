@@ -40,24 +40,24 @@
 
 #include "kv/most_pages.h"
 
-#define SCHED_MAX_PREEMPTIONS 8 /* of one sequence, before it ages */
+#define SCHED_MAX_PREEMPTIONS 8 /* preemptions after which a sequence is protected */
 
 /* The planner's description of one sequence. */
 typedef struct sched_seq {
     int32_t n_known;    /* known tokens: prompt and sampled */
-    int32_t n_computed; /* of these, tokens whose keys and values are in pages; < n_known */
+    int32_t n_computed; /* known tokens whose keys and values are in pages; < n_known */
     /* pages it holds in all groups, without shared ones that it copies before its next
      * token; of a waiting one those that it will share with running ones */
     int32_t n_pages;
     int32_t n_groups; /* block tables of tokens: as many pages as one more page of tokens takes */
-    /* of n_pages, entries that hold no page of its own for good (kv_seq_passed). Set
-     * where pages are claimed */
+    /* entries of n_pages that will never hold a page again (kv_seq_passed). Set where
+     * pages are claimed */
     int32_t n_passed;
     int32_t n_most;      /* tokens at which it ends */
     int32_t n_preempted; /* how often it was preempted */
     int32_t group;       /* sequences of one group (not 0) are preempted together or not at all: beams */
-    /* of n_pages, those that preempting its group does not free: another of the group
-     * counts them, or others hold them */
+    /* pages of n_pages that preempting its group does not free: counted by another of
+     * the group, or held by others */
     int32_t n_shared;
     /* sequences that will run beside it and do not run yet: places are reserved for them
      * (beam.h) */
@@ -68,7 +68,7 @@ typedef struct sched_seq {
     /* waiting only: it is not admitted while the sequence blocked_on runs or is admitted,
      * which computes pages that it will reuse */
     bool prefix_wait;
-    int32_t blocked_on; /* an index as in sched_item.seq. Those behind it are not delayed */
+    int32_t blocked_on; /* the sequence it waits for, as in sched_item.seq. Later ones do not wait */
     /* running: its known tokens' pages are reserved for it, and its prefill comes
      * first */
     bool is_first;
@@ -76,8 +76,8 @@ typedef struct sched_seq {
     /* running and decoding only: tokens after the known ones to verify, as many as fit */
     int32_t n_drafts;
     uint64_t adapter;       /* 0: none. A waiting one whose adapter finds no slot is skipped */
-    bool has_program;       /* its attention runs a program of its own: */
-    double program_pair_us; /* what that adds to a pair, as measured; 0: not known */
+    bool has_program;       /* its attention runs the request's own program: */
+    double program_pair_us; /* measured time that this adds to a pair; 0: unknown */
     double program_pairs;   /* pairs of it that a step may have: few while its cost is not known well */
     bool is_jump_forward;   /* they are certain, so their logits are not wanted (jump_forward.h) */
 } sched_seq;
@@ -96,7 +96,7 @@ typedef struct sched_limits {
     int32_t max_chunk;    /* rows of one sequence in a step */
     int32_t page_tokens;
     int32_t state_pages; /* pages that a sequence takes besides, whatever its length: its recurrent states */
-    kv_most most;        /* of one sequence; read where groups have windows */
+    kv_most most;        /* what one sequence holds at most; read if groups have windows */
     /* a prompt is prefilled in one step or waits; not where every row's logits are
      * wanted */
     bool whole_prefills;
@@ -124,7 +124,7 @@ typedef struct sched_plan {
     sched_item *items;              /* room for max_seqs */
     int32_t n_rows, n_out, n_pages; /* totals of the items, drafts included: rows, wanted rows, new pages */
     double n_pairs;                 /* pairs of a row and a token that it attends to */
-    double program_us;              /* what programs add to the step, as far as is known */
+    double program_us;              /* time that programs add to the step, as far as known */
     int32_t n_program_decodes;      /* planned */
     /* waiting sequences that start to run: the last n_admitted items, until they are
      * admitted */

@@ -47,7 +47,7 @@ void scheduler_close(scheduler *s) {
 
 /* ---- queues ---- */
 
-/* Inserts t into a queue, which has room. O(entries behind it). */
+/* Inserts t into a queue, which has room. O(entries after it). */
 static void queue_insert(sched_task **queue, int32_t *n, sched_task *t) {
     int32_t i = (*n)++;
     for (; i > 0 && queue_goes_after(queue[i - 1], t); i--) {

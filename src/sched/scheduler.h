@@ -40,7 +40,7 @@ typedef struct sched_hooks {
 
 typedef struct scheduler_options {
     sched_limits limits; /* state_pages and most are kv's */
-    int32_t most_rows;   /* of one task in a step, drafts included; 0: max_rows */
+    int32_t most_rows;   /* most rows of one task in a step, drafts included; 0: max_rows */
     admission_policy policy;
     double lambda;       /* ADMISSION_PREFIX: cached tokens that a second of waiting is worth */
     int32_t n_groups;    /* groups of tokens */
@@ -67,7 +67,7 @@ typedef struct scheduler {
     /* the measured cost of steps without programs; the owner notes them
      * (scheduler_note_us) */
     step_cost step_cost;
-    program_costs programs; /* what programs add to it */
+    program_costs programs; /* what attention programs add to it */
     sched_counts counts;
     sched_task **running, **waiting; /* in the order of queue_goes_after */
     int32_t n_running, n_waiting;

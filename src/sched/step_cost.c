@@ -62,7 +62,7 @@ static const program_cost *program_cost_find(const program_costs *c, uint64_t pr
     return NULL;
 }
 
-/* The program's slot: its own, or the one that was used longest ago. */
+/* The slot of a program: its own, else the least recently used one. */
 static program_cost *program_cost_slot_of(program_costs *c, uint64_t program) {
     program_cost *oldest = &c->slots[0];
     for (int32_t i = 0; i < PROGRAM_COSTS; i++) {
@@ -93,7 +93,7 @@ void program_costs_note(program_costs *c, const program_work *work, int32_t n, d
         pairs += work[i].pairs;
     }
     us = fmax(us, 0.0);
-    /* what was not predicted: shared by pairs, while there is more than was predicted */
+    /* the unpredicted rest, shared among pairs */
     double rest = us - foretold;
     for (int32_t i = 0; i < n; i++) {
         double own = work[i].pairs * program_pair_us(c, work[i].program);

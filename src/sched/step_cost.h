@@ -38,13 +38,13 @@ sched_cost step_cost_fit(const step_cost *p);
  * much longer than the one before it suggests. Zeroed memory: nothing is known. The
  * engine thread. */
 
-#define PROGRAM_COSTS       32   /* programs that are remembered; the one that ran longest ago is forgotten */
+#define PROGRAM_COSTS       32   /* remembered programs; the least recently run is forgotten */
 #define PROGRAM_FIRST_PAIRS 64.0 /* pairs of a program in its first step */
 #define PROGRAM_GROWTH      4.0
 
 typedef struct program_cost {
     uint64_t program; /* identifies a program; 0: the slot is free */
-    double pairs, us; /* of its steps, in which old ones fade */
+    double pairs, us; /* sums over its steps, in which old ones fade */
     /* a pair's in the last step: what is more of both counts, as a program may cost more
      * further on */
     double last_us;

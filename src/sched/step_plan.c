@@ -78,15 +78,15 @@ static bool fair_preempt_may_go(scheduler *s, sched_task *t) {
            (hooks->is_ready == NULL || hooks->is_ready(s->options.context, t));
 }
 
-/* Whether one more task may run besides those that do. */
+/* Whether one more task may run. */
 static bool has_place(const scheduler *s) {
     return s->n_running < s->limits.max_seqs;
 }
 
 /* The waiting task that takes the next place; NULL: none may. *is_passed: the service
- * counters put others before it that may be admitted, since their tenants were served
- * less, be it that their rows are slow. It takes a place all the same where that leaves
- * its tenant running no more than the one that gives it, or than one that could. */
+ * counters favour other tenants, which were served less (perhaps because their rows
+ * are slow). The task takes the place all the same if its tenant then runs no more
+ * tasks than the one that gives it up, or than one that could. */
 static sched_task *head_of_waiting(scheduler *s, bool *is_passed) {
     int32_t n = candidates_order_begin(s);
     *is_passed = false;
@@ -150,7 +150,7 @@ static void fair_preempt(scheduler *s) {
         }
     }
     for (int32_t i = 0; i < n; i++) {
-        if (s->candidates[i]->state == TASK_PREFILL) { /* it was not preempted for one before it */
+        if (s->candidates[i]->state == TASK_PREFILL) { /* not preempted for an earlier one */
             put_first(s, s->candidates[i], false, &promised);
         }
     }
@@ -242,10 +242,11 @@ static void describe_candidate(scheduler *s, int32_t i) {
 
 /* ---- admit ---- */
 
-/* Fits the item of t, which was just admitted, to what t has. The cache may hold more of
- * it than when the step was planned: evictions for those before it uncover entries. Rows
- * that reach the last known token then take a row of logits that was not counted, or are
- * one less where all such rows are taken. False: no row is left in this step. */
+/* Adapts the item of t, just admitted, to the tokens that t has. The cache may hold
+ * more than when the step was planned, since evictions for earlier tasks uncover
+ * entries. If its rows now reach the last known token, they take a row of logits that
+ * was not counted, or are one fewer if all such rows are taken. False: no row is left
+ * in this step. */
 static bool fit_admitted(scheduler *s, const sched_task *t, sched_item *item) {
     if (t->state == TASK_DONE) {
         return false;
@@ -295,7 +296,7 @@ static void admit_planned(scheduler *s) {
  * that page cannot be allocated. True when that released something. */
 static bool drop_tail(scheduler *s, sched_task *t) {
     int32_t keep = t->kv.n_computed - t->kv.n_computed % s->limits.page_tokens;
-    bool is_reused = t->kv.n_computed == t->n_reused; /* what it computed itself is not dropped */
+    bool is_reused = t->kv.n_computed == t->n_reused; /* tokens that it computed itself are not dropped */
     if (!t->kv.has_path || keep == t->kv.n_computed || !is_reused ||
         !kv_seq_can_truncate(s->kv, &t->kv, keep)) {
         return false;

@@ -24,9 +24,9 @@ typedef struct sched_task {
     kv_seq kv;           /* its pages, and n_computed of the known tokens that they hold */
     int32_t n_preempted; /* how often it was preempted */
     int32_t group;       /* tasks of one group (not 0) are preempted together or not at all: beams */
-    uint64_t adapter;    /* whose slot it takes while it runs (adapter_slots.h); 0: none */
+    uint64_t adapter; /* its adapter, of which it takes the slot while it runs (adapter_slots.h); 0: none */
     int32_t tenant_slot; /* its tenant's slot (admission_policy.h) */
-    /* under ADMISSION_FAIR: its prompt goes before those of tenants that run more
+    /* under ADMISSION_FAIR: its prompt precedes those of tenants that run more
      * (step_plan.c) */
     bool is_first;
     /* running: it takes no part in this step, since something of its own is not ready; it
