@@ -16,7 +16,7 @@
 
 #define DEFAULT_PORT   6379
 #define CONNECT_US     500000 /* to connect, and to send or receive anything */
-#define TRANSFER_US    250000
+#define TRANSFER_US    1000000 /* more than a server that forks, or a busy machine, keeps one waiting */
 #define REPLY_US       2000000 /* for one whole reply, however slowly it comes */
 #define SMALL_REPLIES  65536   /* bytes that replies may have besides records */
 #define FIRST_PAUSE_US 100000  /* before the next try, doubled each time */
