@@ -4,6 +4,7 @@ import json
 import os
 import pathlib
 import pty
+import random
 import re
 import shutil
 import signal
@@ -29,8 +30,14 @@ def pytest_sessionfinish():
 
 
 def free_port():
-    with socket.create_server(("127.0.0.1", 0)) as s:
-        return s.getsockname()[1]
+    """A port below those that the system gives to whoever asks for any, as the servers of other tests do meanwhile."""
+    for port in random.sample(range(20000, 32000), 1000):
+        try:
+            with socket.create_server(("127.0.0.1", port)):
+                return port
+        except OSError:
+            pass
+    raise RuntimeError("1,000 ports are taken")
 
 
 class Server:
