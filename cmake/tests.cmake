@@ -52,6 +52,11 @@ if(TARGET tests_cli)
         target_sources(tests_cli PRIVATE ${CMAKE_SOURCE_DIR}/src/cli/${unit}.c)
     endforeach()
 endif()
+foreach(room sim bench) # whose texts are read by the program's own reader
+    if(TARGET tests_${room})
+        target_sources(tests_${room} PRIVATE ${CMAKE_SOURCE_DIR}/src/cli/files.c)
+    endif()
+endforeach()
 
 if(amx IN_LIST isa_native)
     set_property(SOURCE ${CMAKE_SOURCE_DIR}/tests/backend/test_amx.c APPEND PROPERTY COMPILE_DEFINITIONS QUIRE_AMX)
