@@ -29,6 +29,7 @@ typedef struct api_state {
     size_t n_parts;        /* parts of the state when it was made, the gen's value included */
     int64_t prompt_tokens; /* of the call that made it */
     char *sampling;        /* the sampling fields with which it was generated */
+    bool is_greedy;        /* whoever goes on from here gets the same text */
 } api_state;
 
 typedef struct api_call {
@@ -84,13 +85,17 @@ static quire_err api_read_fields(api_call *k, quire_error *err) {
     return sampling.err == QUIRE_OK ? QUIRE_OK : err_set(err, sampling.err, -1, "out of memory for fields");
 }
 
+static bool api_fields_are_greedy(const api_call *k) {
+    const json_value *temperature = json_get(k->fields, "temperature");
+    return json_numeric(temperature) && json_double(temperature) == 0;
+}
+
 /* Whether text past the gen's end is what another gen with these fields would generate
  * there: none of them depends on where a gen begins. */
 static bool api_fields_allow_guess(const api_call *k) {
     static const char *const known[] = {"max_tokens", "stop",  "temperature", "top_p",
                                         "top_k",      "min_p", "seed"};
     json_member m = {0};
-    const json_value *temperature = json_get(k->fields, "temperature");
     while (json_next(k->fields, &m)) {
         bool is_known = false;
         for (size_t i = 0; i < sizeof known / sizeof *known; i++) {
@@ -100,8 +105,7 @@ static bool api_fields_allow_guess(const api_call *k) {
             return false;
         }
     }
-    bool is_greedy = json_numeric(temperature) && json_double(temperature) == 0;
-    return is_greedy || (!json_has(k->fields, "seed") && !k->c->state->root->program.has_seed);
+    return api_fields_are_greedy(k) || (!json_has(k->fields, "seed") && !k->c->state->root->program.has_seed);
 }
 
 /* ---- states ---- */
@@ -123,10 +127,11 @@ static void api_exec_drop(void *executor, quire_state *s) {
     }
 }
 
+/* Branches take a guess only where they would all get that text; samples are drawn anew. */
 static quire_err api_exec_fork(void *executor, const quire_state *from, quire_state *to) {
     const api_state *was = from->of_executor;
     (void)executor;
-    if (was == NULL || was->guess == NULL) {
+    if (was == NULL || was->guess == NULL || !was->is_greedy) {
         return QUIRE_OK;
     }
     api_state *as = mem_new(1, sizeof *as);
@@ -329,7 +334,8 @@ static quire_err api_take_cut(api_call *k, api_text *t, size_t from, const api_c
                      .at = cut->end,
                      .n_parts = c->state->n_parts + 1,
                      .prompt_tokens = prompt_tokens,
-                     .sampling = sampling};
+                     .sampling = sampling,
+                     .is_greedy = api_fields_are_greedy(k)};
     return QUIRE_OK;
 }
 

@@ -241,6 +241,15 @@ def test_an_api_that_refuses_to_go_past_a_gen_is_asked_for_each_gen(quire, tmp_p
         assert "too many tokens" in out["errors"][0]["message"] and len(api.requests) == 2
 
 
+@pytest.mark.parametrize("temperature, calls", [(0, 1), (1, 4)])
+def test_branches_are_samples_of_their_own(quire, tmp_path, temperature, calls):
+    """What came past the gen before the fork is no sample for each of its branches, unless it is the only one."""
+    steps = ["\n", {"gen": "a"}, ".", {"gen": "b"}, {"fork": 3, "steps": [".", {"gen": "c"}]}]
+    with Api(of_form("aa.bb.cc.dd.ee.ff.")) as api:
+        out = run(tmp_path, api, {"fields": {"temperature": temperature, "max_tokens": 8, "stop": "."}, "steps": steps}, "-m", "m")
+        assert out["variables"] == {"a": "aa", "b": "bb", "c": ["cc", "cc", "cc"]} and len(api.requests) == calls
+
+
 def test_branches_are_sent_at_once(quire, tmp_path):
     with Api(gate=threading.Barrier(8)) as api:  # it answers none until it has all
         run(tmp_path, api, {"fields": {"max_tokens": 2}, "steps": ["x", {"fork": 8, "steps": [{"gen": "a"}]}]}, "-m", "m")
