@@ -634,7 +634,8 @@ void quire_request_logits(quire_request *r, float *out);
 /* Makes r a step of a program: one of a tree of requests that go on from each other. Of
  * the waiting steps of a program the deepest is admitted first, of equally deep ones the
  * oldest, so a branch is finished before the next one is begun. They take turns of their
- * own program only: other requests wait no longer for it. program: a number that all its
+ * own program only: other requests wait no longer for it. Where the engine is full a step
+ * waits for a place, the deepest first, and is not refused. program: a number that all its
  * steps have and no other program of the tenant; 0: r is no step, as at first. depth: its
  * distance from the root, at least 0. Under QUIRE_SCHEDULE_PREFIX cached tokens decide
  * alone. */
@@ -774,6 +775,9 @@ typedef struct quire_continuation {
      * a span and the byte after it, ascending */
     const size_t *plain;
     size_t n_plain;
+    /* of QUIRE_CHAT: of the ids, the last ones that are of the newest turn. They show whether
+     * the answer begins within its reasoning (the last 16 are read); 0: all ids do */
+    size_t n_start;
 } quire_continuation;
 
 /* Sets it; copies everything. BAD_REQUEST for an id out of the vocabulary, for spans that
@@ -930,15 +934,15 @@ void quire_queue_wait(quire_queue *q, int64_t timeout_us);
 
 /* Takes the request (also on failure, when it is freed) and starts it; events come on q.
  * Does not block: text threads tokenise. A full engine shows later, as DONE with the
- * error QUIRE_BUSY. */
+ * error QUIRE_BUSY; steps of programs wait (quire_request_step). */
 quire_err quire_submit(quire_queue *q, quire_request *r, void *user, quire_stream **out, quire_error *err);
 /* As quire_submit, for a request whose first tokens are not known yet: all work that does
  * not need them is done now (its rule is compiled, its adapter is read), and nothing runs
  * before quire_stream_start. So it is ready when the request that it goes on from ends. r
- * has one prompt, made by quire_request_ids: the last tokens of the whole one, those of
- * constant text for example. Cancelled before it is started it fails with
- * QUIRE_CANCELLED. INVALID: r has another prompt, is a fork, or has the field
- * prediction. */
+ * has one prompt, of ids (quire_request_ids, or a chat's quire_request_continue): the last
+ * tokens of the whole one, those of constant text for example. Of a chat they show how its
+ * answer begins. Cancelled before it is started it fails with QUIRE_CANCELLED. INVALID: r
+ * has another prompt, is a fork, or has the field prediction. */
 quire_err quire_prepare(quire_queue *q, quire_request *r, void *user, quire_stream **out, quire_error *err);
 /* Starts a stream of quire_prepare: its prompt is ids[0..n), copied, and then the
  * request's own. Where it is ready the engine has it when the call returns, with no other

@@ -9,7 +9,7 @@
 #include "lab/bench/program_tasks.h"
 #include "lab/bench/synthetic.h"
 #include "lab/commands/experiment.h"
-#include "program/program_values.h"
+#include "program/program_state.h"
 
 /* ---- requests without programs ---- */
 

@@ -4,8 +4,7 @@
 #include "base/mem.h"
 #include "base/utf8.h"
 #include "cli/api_guess.h"
-#include "program/program_values.h"
-#include "program/select_score.h"
+#include "program/program_state.h"
 #include "json/json_out.h"
 
 #define MAX_LINKS 16 /* gens that one call may answer */

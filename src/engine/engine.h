@@ -331,6 +331,9 @@ quire_err engine_out_open(engine *e, wake *reader, engine_out **out);
 /* Closes an output table. Every request that names it must have ended, and its end been
  * popped. */
 void engine_out_close(engine_out *o);
+/* Whether n more sequences (1 to max_requests) have places in the engine now. If not, wakes
+ * the reader once there are so many; others may take them first. The reader's thread. */
+bool engine_out_await_places(engine_out *o, int32_t n);
 /* Pops the next event. False: there is none. The reader's thread. */
 bool engine_out_pop(engine_out *o, engine_event *event);
 

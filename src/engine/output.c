@@ -1,5 +1,7 @@
 #include "engine/output.h"
 
+#include <assert.h>
+
 #include "base/mem.h"
 #include "engine/row_pooling_block.h"
 #include "engine/state.h"
@@ -58,6 +60,42 @@ quire_err engine_out_open(engine *e, wake *reader, engine_out **out) {
     return QUIRE_OK;
 }
 
+/* Lets the reader of o wait for n places; 0: for none. Under the engine's lock. */
+static void output_await(engine_out *o, int32_t n) {
+    engine_out **at = &o->e->awaiting;
+    while (*at != NULL && *at != o) {
+        at = &(*at)->next_awaiting;
+    }
+    if (n == 0 && *at == o) {
+        *at = o->next_awaiting;
+    } else if (n > 0 && *at == NULL) {
+        o->next_awaiting = NULL;
+        *at = o;
+    }
+    o->n_awaited = n;
+}
+
+/* Wakes the readers for whom there are places. Under the engine's lock. */
+static void output_wake_awaiting(engine *e) {
+    for (engine_out *o = e->awaiting, *next; o != NULL; o = next) {
+        next = o->next_awaiting;
+        if (o->n_awaited <= e->n_free_entries) {
+            output_await(o, 0);
+            wake_ring(o->reader);
+        }
+    }
+}
+
+bool engine_out_await_places(engine_out *o, int32_t n) {
+    engine *e = o->e;
+    assert(n > 0 && n <= e->options.max_requests);
+    pthread_mutex_lock(&e->lock);
+    bool has = e->n_free_entries >= n;
+    output_await(o, has ? 0 : n);
+    pthread_mutex_unlock(&e->lock);
+    return has;
+}
+
 void engine_out_close(engine_out *o) {
     if (!o) {
         return;
@@ -69,6 +107,9 @@ void engine_out_close(engine_out *o) {
     }
     *at = o->next;
     pthread_mutex_unlock(&o->e->readers_lock);
+    pthread_mutex_lock(&o->e->lock);
+    output_await(o, 0);
+    pthread_mutex_unlock(&o->e->lock);
     output_close(o);
 }
 
@@ -144,6 +185,7 @@ static void leave_table(sequence *s) {
     e->entries[s->id.index].generation++;
     e->entries[s->id.index].sequence = NULL;
     e->free_entries[e->n_free_entries++] = (int32_t)s->id.index;
+    output_wake_awaiting(e);
     pthread_mutex_unlock(&e->lock);
     sequence_drop(s);
 }

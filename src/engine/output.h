@@ -24,6 +24,10 @@ struct engine_out {
     /* [n_dirty] the dirty bitmap: set by the engine, taken by the reader */
     atomic_uint_fast64_t *dirty;
     engine_out *next; /* the engine's list of tables, under its readers_lock */
+    /* places that the reader waits for; 0: none; and the engine's list of such tables: under
+     * its lock */
+    int32_t n_awaited;
+    engine_out *next_awaiting;
 
     _Alignas(MEM_ALIGN) bool has_fresh; /* the engine's: some requests have grown in this step */
     uint64_t *fresh;                    /* [n_dirty] the engine's: bitmap of these requests */

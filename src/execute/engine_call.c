@@ -44,17 +44,20 @@ quire_err exec_want_state(quire_state *s, quire_error *err) {
 }
 
 void exec_drop_ahead(engine_state *es) {
-    engine_ahead *a = es != NULL ? es->ahead : NULL;
-    if (a == NULL) {
+    engine_call *k = es != NULL ? es->ahead : NULL;
+    if (k == NULL) {
         return;
     }
-    if (a->request != NULL && a->request->stream != NULL) {
-        quire_stream_release(a->request->stream);
-    }
-    exec_ids_drop(a->ids);
-    mem_free(a->request);
-    mem_free(a);
+    program_call *c = k->c;
+    void *x = k->x;
+    engine_state *own = exec_state_of(c->state);
     es->ahead = NULL;
+    exec_call_free(k);
+    if (own != NULL) {
+        own->park = NULL; /* it is the state's */
+    }
+    exec_drop(x, c->state);
+    program_call_forget(c);
 }
 
 void exec_settle(void *executor, quire_state *s) {
@@ -88,6 +91,7 @@ quire_err exec_fork(void *executor, const quire_state *from, quire_state *to) {
     es->n_taken = was->n_taken;
     es->n_computed = was->n_computed;
     es->n_answered = was->n_answered;
+    es->n_turn = was->n_turn;
     es->ids = was->ids;
     if (es->ids != NULL) {
         es->ids->refs++;
@@ -124,25 +128,55 @@ bool exec_has_room(const engine_executor *x, size_t n) {
     return x->n_running == 0 || x->n_running + n <= MAX_RUNNING;
 }
 
-bool exec_must_wait(engine_call *k, size_t n) {
+/* Puts a call into the list of those that wait, after another of them; NULL: first. */
+static void exec_wait_after(engine_call *k, engine_call *before) {
     engine_executor *x = k->x;
-    k->is_waiting = !exec_has_room(x, n);
+    engine_call *after = before != NULL ? before->next_waiting : x->waiting;
+    k->last_waiting = before;
+    k->next_waiting = after;
+    *(before != NULL ? &before->next_waiting : &x->waiting) = k;
+    *(after != NULL ? &after->last_waiting : &x->waiting_end) = k;
+}
+
+static void exec_stop_waiting(engine_call *k) {
+    engine_executor *x = k->x;
+    *(k->last_waiting != NULL ? &k->last_waiting->next_waiting : &x->waiting) = k->next_waiting;
+    *(k->next_waiting != NULL ? &k->next_waiting->last_waiting : &x->waiting_end) = k->last_waiting;
+}
+
+bool exec_must_wait(engine_call *k, size_t n) {
+    k->is_waiting = !exec_has_room(k->x, n);
     k->n_wanted = n;
     if (k->is_waiting) {
-        k->next_waiting = NULL;
-        *x->waiting_last = k;
-        x->waiting_last = &k->next_waiting;
+        k->arrival = k->x->n_arrivals++;
+        exec_wait_after(k, k->x->waiting_end);
     }
     return k->is_waiting;
 }
 
-static void exec_stop_waiting(engine_call *k) {
-    engine_call **at = &k->x->waiting;
-    while (*at != k) {
-        at = &(*at)->next_waiting;
+engine_call *exec_take_turn(engine_executor *x) {
+    engine_call *first = x->waiting, *deepest = first;
+    if (first == NULL || !exec_has_room(x, 1)) {
+        return NULL;
     }
-    *at = k->next_waiting;
-    k->x->waiting_last = *at == NULL ? at : k->x->waiting_last;
+    for (quire_state *s = first->c->state->root->states; s != NULL; s = s->next_of_all) {
+        engine_call *k = s->call != NULL ? s->call->of_executor : NULL;
+        bool waits = k != NULL && k->is_waiting;
+        bool is_deeper = waits && (s->depth > deepest->c->state->depth ||
+                                   (s->depth == deepest->c->state->depth && k->arrival < deepest->arrival));
+        deepest = is_deeper ? k : deepest;
+    }
+    if (!exec_has_room(x, deepest->n_wanted)) {
+        return NULL;
+    }
+    exec_stop_waiting(deepest);
+    deepest->is_waiting = false;
+    if (deepest != first) { /* which takes its turn in return */
+        engine_call *before = deepest->last_waiting != first ? deepest->last_waiting : NULL;
+        exec_stop_waiting(first);
+        exec_wait_after(first, before);
+    }
+    return deepest;
 }
 
 void exec_call_free(engine_call *k) {
@@ -150,7 +184,7 @@ void exec_call_free(engine_call *k) {
         exec_stop_waiting(k);
     }
     engine_state *es = exec_state_of(k->c->state);
-    if (es != NULL && es->ahead != NULL && es->ahead->waits == k) {
+    if (k->ahead_of == NULL && es != NULL && es->ahead != NULL && es->ahead->waits == k) {
         exec_drop_ahead(es);
     }
     exec_release(k);
@@ -183,16 +217,18 @@ quire_err exec_begin_stage(engine_call *k, engine_stage stage, size_t n, quire_e
     return mem_check_for(k->requests, "requests", err);
 }
 
-quire_err exec_address(engine_executor *x, quire_state *s, quire_request *r, bool parks, int32_t depth,
-                       quire_error *err) {
+/* Says for whom a request of the stage is. */
+static quire_err exec_address(engine_call *k, quire_request *r, quire_error *err) {
+    const quire_state *s = k->c->state;
     engine_state *es = exec_state_of(s);
-    parks = parks && quire_request_describe(r)->beam_width == 0;
-    quire_request_step(r, s->root->number, depth);
+    bool parks =
+        (k->stage == ENGINE_GEN || k->stage == ENGINE_PREFIX) && quire_request_describe(r)->beam_width == 0;
+    quire_request_step(r, s->root->number, s->depth);
     quire_err e = quire_request_tenant(r, s->root->tenant);
     const char *model = s->root->program.model;
-    bool is_adapter = model != NULL && quire_adapter_known(x->e, model);
+    bool is_adapter = model != NULL && quire_adapter_known(k->x->e, model);
     e = e == QUIRE_OK && is_adapter ? quire_request_adapter(r, model) : e;
-    e = e == QUIRE_OK && parks && es->park == NULL ? quire_park_open(x->e, &es->park) : e;
+    e = e == QUIRE_OK && parks && es->park == NULL ? quire_park_open(k->x->e, &es->park) : e;
     e = e == QUIRE_OK && parks ? quire_request_park(r, 0, es->park) : e;
     return e == QUIRE_OK ? e : err_set(err, e, -1, "out of memory for a request");
 }
@@ -205,16 +241,16 @@ void exec_count_running(engine_call *k, size_t n) {
 quire_err exec_submit(engine_call *k, quire_request *r, int32_t index, bool is_alone, quire_error *err) {
     engine_request *to = &k->requests[k->n_requests];
     *to = (engine_request){.call = k, .index = index, .is_alone = is_alone};
-    bool parks = k->stage == ENGINE_GEN || k->stage == ENGINE_PREFIX;
-    quire_err e = exec_address(k->x, k->c->state, r, parks, k->c->state->depth, err);
+    bool is_held = k->ahead_of != NULL && k->stage == ENGINE_GEN;
+    quire_err e = exec_address(k, r, err);
     if (e != QUIRE_OK) {
         quire_request_free(r);
         return e;
     }
     size_t n_sequences =
         quire_request_describe_more(r)->prompt_only ? 0 : (size_t)quire_request_describe(r)->n_choices;
-    TRY(quire_submit(k->x->q, r, to, &to->stream, err));
-    exec_count_running(k, n_sequences);
+    TRY((is_held ? quire_prepare : quire_submit)(k->x->q, r, to, &to->stream, err));
+    exec_count_running(k, is_held ? 0 : n_sequences);
     k->n_requests++;
     k->n_open++;
     return QUIRE_OK;

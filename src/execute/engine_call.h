@@ -1,5 +1,6 @@
-/* A call as the engine executes it: the requests of its stages, and the ids of its
- * state. For the .c files of engine_executor.h alone. */
+/* The engine's executor, over quire.h: gens and selects are requests by ids, and text becomes
+ * tokens on the engine's text threads. A call has the requests of its stages, a state its
+ * ids. */
 #ifndef EXECUTE_ENGINE_CALL_H
 #define EXECUTE_ENGINE_CALL_H
 
@@ -19,8 +20,9 @@ struct engine_call;
 typedef struct engine_executor {
     quire_engine *e;
     quire_queue *q;
-    size_t n_running; /* sequences */
-    struct engine_call *waiting, **waiting_last;
+    size_t n_running;                          /* sequences */
+    struct engine_call *waiting, *waiting_end; /* its first and last */
+    uint64_t n_arrivals;                       /* of calls that had to wait */
     char mark[MARK_BYTES];
 } engine_executor;
 
@@ -31,33 +33,22 @@ typedef struct shared_ids {
     int32_t ids[];
 } shared_ids;
 
-/* What is prepared for a state's next gen while one runs: the text between them
- * becomes tokens, and the request is made. The gen takes it over when it begins. */
-typedef struct engine_ahead {
-    engine_executor *x;
-    struct engine_request *request; /* tokenises the text between; then the gen's own */
-    struct engine_call *waits;      /* the gen's call, if it has begun and waits for the request; else NULL */
-    program_call next;              /* the next gen's step and seed */
-    size_t n_parts;                 /* the state's parts when it begins */
-    shared_ids *ids;                /* tokens of the text between; NULL: not there yet */
-    bool is_prepared;
-} engine_ahead;
-
 /* What the executor keeps for a state. */
 typedef struct engine_state {
     shared_ids *ids;
-    size_t n_taken;      /* parts whose tokens are in ids */
-    size_t n_computed;   /* of the ids, those that are computed */
-    size_t n_answered;   /* n_taken at the time when the beginning of an answer after it was computed */
-    quire_park *park;    /* holds the ids' pages between calls; NULL: none does */
-    strbuf rest;         /* text after ids, where a stop string cut a gen within a token */
-    engine_ahead *ahead; /* or NULL */
+    size_t n_taken;    /* parts whose tokens are in ids */
+    size_t n_computed; /* of the ids, those that are computed */
+    size_t n_answered; /* n_taken at the time when the beginning of an answer after it was computed */
+    size_t n_turn;     /* ids before the turn that began last */
+    quire_park *park;  /* holds the ids' pages between calls; NULL: none does */
+    strbuf rest;       /* text after ids, where a stop string cut a gen within a token */
+    /* while a gen runs, the next one, which is prepared; NULL: none is */
+    struct engine_call *ahead;
 } engine_state;
 
 /* One request of a call; its stream's `user`. */
 typedef struct engine_request {
-    struct engine_call *call; /* NULL: it belongs to `ahead` */
-    quire_state *ahead;       /* state for whose next gen it is */
+    struct engine_call *call;
     quire_stream *stream;
     int32_t index; /* of a select: the choice */
     bool is_alone; /* scores the choice's tokens with nothing before them */
@@ -85,18 +76,33 @@ typedef struct engine_call {
     engine_stage stage;
     engine_request *requests; /* [n_requests] those of the stage */
     size_t n_requests, n_open;
-    size_t n_running;                 /* this stage's share of the executor's n_running */
-    struct engine_call *next_waiting; /* in the executor's list, if is_waiting */
-    size_t n_wanted;                  /* sequences that it waits to begin, if is_waiting */
+    size_t n_running; /* this stage's share of the executor's n_running */
+    /* if is_waiting: in the executor's list; the sequences that it waits to begin; since when */
+    struct engine_call *next_waiting, *last_waiting;
+    size_t n_wanted;
+    uint64_t arrival;
     bool is_waiting;
-    shared_ids *answer; /* of ENGINE_ANSWER */
-    size_t n_kept;      /* ENGINE_CHOICES: ids that no choice changes */
-    size_t upto;        /* ENGINE_TEXT: n_taken after it */
-    size_t **ends;      /* [n_outputs of c] of a gen: where each token ends in the text */
+    /* The state for whose next gen the call is, if that has not begun; else NULL. The call's
+     * own state is a shadow: the text between the gens becomes tokens there, after one id
+     * that stands for all before it. Then the gen's request is prepared, which is
+     * ENGINE_GEN. */
+    quire_state *ahead_of;
+    struct engine_call *waits; /* the gen's call, if it has begun and waits for the request; else NULL */
+    shared_ids *answer;        /* of ENGINE_ANSWER */
+    size_t n_kept;             /* ENGINE_CHOICES: ids that no choice changes */
+    size_t upto;               /* ENGINE_TEXT: n_taken after it */
+    size_t **ends;             /* [n_outputs of c] of a gen: where each token ends in the text */
     size_t *caps;
     engine_choice *choices; /* [n_choices of c] */
     quire_error error;      /* the first error of a request */
 } engine_call;
+
+/* ---- engine_executor.c ---- */
+
+extern const program_ops engine_ops;
+/* Opens an executor with a queue of its own; *out is for programs_open with engine_ops.
+ * NO_MEMORY. */
+quire_err engine_executor_open(quire_engine *e, void **out);
 
 /* ---- engine_call.c ---- */
 
@@ -122,13 +128,14 @@ bool exec_has_room(const engine_executor *x, size_t n);
 /* Whether a stage of n sequences must wait for room. If so it is queued, and the
  * executor continues it later. */
 bool exec_must_wait(engine_call *k, size_t n);
-/* Sets a request's tenant, program step, depth and adapter, and, if it parks, the
- * state's park. */
-quire_err exec_address(engine_executor *x, quire_state *s, quire_request *r, bool parks, int32_t depth,
-                       quire_error *err);
+/* Takes the call whose turn it is from those that wait. Turns are by arrival, and a
+ * program's deepest call takes its turn (quire_request_step). NULL: none waits, or there is
+ * no room for it. */
+engine_call *exec_take_turn(engine_executor *x);
 /* Counts n sequences of the stage as running. */
 void exec_count_running(engine_call *k, size_t n);
-/* Submits a request of the stage. Takes ownership of r, also on failure. */
+/* Submits a request of the stage; only prepares a gen's that is ahead. Takes ownership of r,
+ * also on failure. */
 quire_err exec_submit(engine_call *k, quire_request *r, int32_t index, bool is_alone, quire_error *err);
 /* Submits a request that computes ids and generates nothing. start: the first token
  * whose log-probability is wanted (earlier ones are taken from the cache); 0: none. */
@@ -139,9 +146,6 @@ quire_err exec_submit_prompt(engine_call *k, const int32_t *ids, size_t n, size_
 
 /* Appends a text with its spans of ordinary text. */
 quire_err exec_join_text(program_text *to, const program_text *t);
-/* Makes a request that tokenises a text after n_ids ids. */
-quire_err exec_new_joined(const engine_executor *x, const program_text *t, const int32_t *ids, size_t n_ids,
-                          quire_request **out, quire_error *err);
 /* Submits a text to be tokenised after the state's first n_ids ids. */
 quire_err exec_submit_joined(engine_call *k, const program_text *t, size_t n_ids, int32_t index,
                              quire_error *err);
@@ -159,12 +163,8 @@ quire_err exec_submit_gen(engine_call *k, quire_error *err);
 quire_err exec_add_output(engine_call *k, const quire_event *ev);
 /* Ends a gen: its first output goes to the state. */
 quire_err exec_take_gen(engine_call *k, const quire_event *done);
-/* Begins a gen with the request that was made ahead, or lets it wait for that.
- * *is_begun false: nothing usable was ahead (it is dropped), so begin as usual. */
-quire_err exec_begin_ahead(engine_call *k, bool *is_begun, quire_error *err);
-/* Handles an event of a request made ahead. Returns the call that waited for it and
- * can begin now, or NULL. */
-engine_call *exec_take_ahead(const engine_request *r, const quire_event *ev);
+/* Starts the request that was prepared for k, which takes it over. */
+quire_err exec_start_ahead(engine_call *k, quire_error *err);
 
 /* ---- engine_select.c ---- */
 

@@ -1,11 +1,11 @@
-#include "execute/engine_executor.h"
+/* Executes calls on an engine: goes on from stage to stage as their requests end. */
+#include "execute/engine_call.h"
 
 #include <stdio.h>
 
 #include "base/clock.h"
 #include "base/mem.h"
 #include "base/rng.h"
-#include "execute/engine_call.h"
 
 /* Submits a prompt that computes what the state has, for its forks or a select's
  * choices. */
@@ -20,6 +20,40 @@ static quire_err exec_submit_prefix(engine_call *k, quire_error *err) {
 }
 
 /* ---- stages ---- */
+
+static quire_err exec_go_on(engine_call *k, bool *is_over, quire_error *err);
+
+/* While a gen runs, prepares the gen that follows it, if what is between is known. On
+ * failure nothing is prepared. */
+static void exec_look_ahead(engine_call *k) {
+    quire_state *s = k->c->state;
+    engine_state *es = exec_state_of(s);
+    size_t n_before;
+    bool is_over = false;
+    exec_drop_ahead(es);
+    program_call *next = program_call_foresee(k->c, &n_before);
+    engine_call *a = next != NULL ? mem_new(1, sizeof *a) : NULL;
+    if (a == NULL) {
+        if (next != NULL) {
+            program_call_forget(next);
+        }
+        return;
+    }
+    *a = (engine_call){.x = k->x, .c = next, .ahead_of = s};
+    next->of_executor = es->ahead = a;
+    quire_err e = exec_want_state(next->state, NULL);
+    e = e == QUIRE_OK && es->park == NULL ? quire_park_open(k->x->e, &es->park) : e;
+    if (e == QUIRE_OK) {
+        engine_state *own = exec_state_of(next->state);
+        own->n_taken = n_before;
+        own->park = es->park;
+        e = exec_ids_replace(&own->ids, 0, es->ids->ids, 1);
+    }
+    e = e == QUIRE_OK ? exec_go_on(a, &is_over, &a->error) : e;
+    if (e != QUIRE_OK) {
+        exec_drop_ahead(es);
+    }
+}
 
 /* Begins the next stage of a call: tokenise, compute the prefix, or the call's own
  * requests. *is_over: nothing is left to do, such as for a prefix that is computed. */
@@ -47,7 +81,11 @@ static quire_err exec_go_on(engine_call *k, bool *is_over, quire_error *err) {
                        "there is nothing that %s could go on from: append text first", k->c->step->name);
     }
     if (kind == STEP_GEN) {
-        return exec_submit_gen(k, err);
+        TRY(exec_submit_gen(k, err));
+        if (k->ahead_of == NULL && !k->is_waiting) {
+            exec_look_ahead(k);
+        }
+        return QUIRE_OK;
     }
     if (kind == STEP_FORK && es->n_taken < s->n_parts && es->n_answered != es->n_taken && k->answer == NULL) {
         return exec_take_turns(k, err);
@@ -59,11 +97,23 @@ static quire_err exec_go_on(engine_call *k, bool *is_over, quire_error *err) {
     return *is_over ? QUIRE_OK : exec_submit_choices(k, err);
 }
 
-/* Begins a call, with the request that was made ahead for it if there is one. */
+/* Begins a call with the request that was prepared for it, or once that is; or, if there is
+ * none or no room for it, as usual. */
 static quire_err exec_begin_call(engine_call *k, bool *is_over, quire_error *err) {
-    bool is_begun;
-    TRY(exec_begin_ahead(k, &is_begun, err));
-    return is_begun ? QUIRE_OK : exec_go_on(k, is_over, err);
+    engine_state *es = exec_state_of(k->c->state);
+    engine_call *a = es->ahead;
+    bool is_next = a != NULL && a->c->step == k->c->step && a->c->number == k->c->number && es->rest.n == 0;
+    if (is_next && a->stage != ENGINE_GEN) {
+        a->waits = k;
+        return QUIRE_OK;
+    }
+    if (!is_next || !exec_has_room(k->x, (size_t)quire_stream_describe(a->requests->stream)->n_choices)) {
+        exec_drop_ahead(es);
+        return exec_go_on(k, is_over, err);
+    }
+    TRY(exec_start_ahead(k, err));
+    exec_look_ahead(k);
+    return QUIRE_OK;
 }
 
 static quire_err exec_begin_prefix(void *executor, program_call *c, bool *is_there, quire_error *err) {
@@ -85,12 +135,32 @@ static quire_err exec_begin(void *executor, program_call *c, quire_error *err) {
     return exec_begin_prefix(executor, c, &is_over, err);
 }
 
-/* Ends the call, with k->error if it has one. */
+static void exec_begin_again(engine_call *k);
+
+/* Ends the call, with k->error if it has one. A call that is ahead is dropped, and the one
+ * that waits for it begins as usual. */
 static void exec_end(engine_call *k) {
     program_call *c = k->c;
     quire_error why = k->error;
+    if (k->ahead_of != NULL) {
+        engine_call *waits = k->waits;
+        k->waits = NULL;
+        exec_drop_ahead(exec_state_of(k->ahead_of));
+        if (waits != NULL) {
+            exec_begin_again(waits);
+        }
+        return;
+    }
     exec_call_free(k);
     program_call_end(c, why.code != QUIRE_OK ? &why : NULL);
+}
+
+/* Begins a call that waited for a request to be prepared. */
+static void exec_begin_again(engine_call *k) {
+    bool is_over = false;
+    if (exec_begin_call(k, &is_over, &k->error) != QUIRE_OK || is_over) {
+        exec_end(k);
+    }
 }
 
 /* Ends a stage whose requests are all over. */
@@ -117,6 +187,8 @@ static void exec_stage_over(engine_call *k, const quire_event *done) {
     }
     if (is_over) {
         exec_end(k);
+    } else if (k->waits != NULL && k->stage == ENGINE_GEN) {
+        exec_begin_again(k->waits);
     }
 }
 
@@ -161,22 +233,9 @@ static bool exec_take_delta(engine_call *k, const quire_event *ev) {
     return program_call_count(k->c, ev->n_tokens);
 }
 
-/* Handles an event of a request made ahead, and begins the call that waits for it. */
-static void exec_take_ahead_event(const engine_request *r, const quire_event *ev) {
-    engine_call *k = exec_take_ahead(r, ev);
-    bool is_over = false;
-    if (k != NULL && exec_begin_call(k, &is_over, &k->error) != QUIRE_OK) {
-        exec_end(k);
-    }
-}
-
 static void exec_take_event(const quire_event *ev) {
     engine_request *r = ev->user;
     engine_call *k = r->call;
-    if (k == NULL) {
-        exec_take_ahead_event(r, ev);
-        return;
-    }
     switch (ev->kind) {
     case QUIRE_EVENT_START:
         (void)exec_take_start(k, r, ev);
@@ -209,14 +268,10 @@ static void exec_take_event(const quire_event *ev) {
 
 /* ---- the executor ---- */
 
-/* Continues the calls that wait for room, first come, first served. */
+/* Continues the calls that wait for room, as far as there is some. */
 static void exec_resume(engine_executor *x) {
-    while (x->waiting != NULL && exec_has_room(x, x->waiting->n_wanted)) {
-        engine_call *k = x->waiting;
+    for (engine_call *k = exec_take_turn(x); k != NULL; k = exec_take_turn(x)) {
         bool is_over = false;
-        x->waiting = k->next_waiting;
-        x->waiting_last = x->waiting == NULL ? &x->waiting : x->waiting_last;
-        k->is_waiting = false;
         quire_err e = k->stage == ENGINE_CHOICES ? exec_submit_scores(k, &k->error)
                                                  : exec_go_on(k, &is_over, &k->error);
         if (e != QUIRE_OK || is_over) {
@@ -274,7 +329,6 @@ quire_err engine_executor_open(quire_engine *e, void **out) {
     *out = x;
     TRY(mem_check(x));
     x->e = e;
-    x->waiting_last = &x->waiting;
     snprintf(x->mark, sizeof x->mark, "{%016llx%016llx}", (unsigned long long)rng_os_seed(),
              (unsigned long long)rng_os_seed());
     quire_err r = quire_queue_open(e, &x->q);

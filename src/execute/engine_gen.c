@@ -32,12 +32,14 @@ static quire_err exec_make_outputs(engine_call *k, int32_t n, quire_error *err) 
 static quire_err exec_new_gen(const engine_call *k, quire_request **out, quire_error *err) {
     static const char body[] = "{\"messages\": [{\"role\": \"user\", \"content\": \"\"}]}";
     const quire_state *s = k->c->state;
-    const shared_ids *ids = exec_state_of(s)->ids;
+    const engine_state *es = exec_state_of(s);
     const program_steps *p = &s->root->program;
+    const size_t skip = k->ahead_of != NULL ? 1 : 0, n = es->ids->n - skip;
     if (!s->has_turns) {
-        return quire_request_ids(k->x->e, ids->ids, ids->n, out, err);
+        return quire_request_ids(k->x->e, es->ids->ids + skip, n, out, err);
     }
-    const quire_continuation from = {.size = sizeof from, .ids = ids->ids, .n_ids = ids->n};
+    const quire_continuation from = {
+        .size = sizeof from, .ids = es->ids->ids + skip, .n_ids = n, .n_start = es->ids->n - es->n_turn};
     TRY(quire_request_parse(k->x->e, QUIRE_CHAT, body, sizeof body - 1, out, err));
     quire_err e = quire_request_continue(*out, &from, err);
     e = e == QUIRE_OK && p->chat != NULL ? quire_request_set_all(*out, p->chat, p->n_chat, err) : e;
@@ -47,94 +49,23 @@ static quire_err exec_new_gen(const engine_call *k, quire_request **out, quire_e
     return e;
 }
 
-/* ---- the gen that follows ---- */
-
-/* Submits the text after a gen to be tokenised. Its tokens, as those of the middle of
- * a text, do not depend on the gen's output. */
-static quire_err exec_submit_ahead(engine_call *k, engine_ahead *a, const program_text *between) {
-    quire_state *s = k->c->state;
-    quire_request *r;
-    a->request = mem_new(1, sizeof *a->request);
-    TRY(mem_check(a->request));
-    *a->request = (engine_request){.ahead = s};
-    TRY(exec_new_joined(k->x, between, exec_state_of(s)->ids->ids, 1, &r, NULL));
-    quire_err e = exec_address(k->x, s, r, false, s->depth + 1, NULL);
-    if (e != QUIRE_OK) {
-        quire_request_free(r);
-        return e;
-    }
-    return quire_submit(k->x->q, r, a->request, &a->request->stream, NULL);
-}
-
-/* While a gen runs, prepares the gen that follows it, if the text between is known. On
- * failure nothing is prepared. */
-static void exec_look_ahead(engine_call *k) {
+quire_err exec_start_ahead(engine_call *k, quire_error *err) {
     engine_state *es = exec_state_of(k->c->state);
-    program_text between = {0};
-    engine_ahead found = {.x = k->x};
-    exec_drop_ahead(es);
-    if (program_call_next(k->c, &between, &found.n_parts, &found.next)) {
-        es->ahead = mem_new(1, sizeof *es->ahead);
-        if (es->ahead != NULL) {
-            *es->ahead = found;
-        }
-        if (es->ahead != NULL && exec_submit_ahead(k, es->ahead, &between) != QUIRE_OK) {
-            exec_drop_ahead(es);
-        }
-    }
-    strbuf_deinit(&between.text);
-    mem_free(between.plain);
-}
-
-/* Prepares the gen's request once the text before it is tokens. */
-static quire_err exec_prepare_ahead(engine_ahead *a) {
-    quire_request *r;
-    quire_state *s = a->next.state;
-    TRY(quire_request_ids(a->x->e, a->ids->ids, a->ids->n, &r, NULL));
-    quire_err e = exec_set_fields(&a->next, r, NULL);
-    e = e == QUIRE_OK ? exec_address(a->x, s, r, true, s->depth, NULL) : e;
-    if (e != QUIRE_OK) {
-        quire_request_free(r);
-        return e;
-    }
-    quire_stream_release(a->request->stream);
-    a->request->stream = NULL;
-    TRY(quire_prepare(a->x->q, r, a->request, &a->request->stream, NULL));
-    a->is_prepared = true;
-    return QUIRE_OK;
-}
-
-engine_call *exec_take_ahead(const engine_request *r, const quire_event *ev) {
-    engine_state *es = exec_state_of(r->ahead);
-    engine_ahead *a = es->ahead;
-    engine_call *k = a->waits;
-    if (ev->kind == QUIRE_EVENT_START && ev->n_tokens > 1) { /* the first one stands for the prefix */
-        (void)exec_ids_replace(&a->ids, 0, ev->tokens + 1, (size_t)ev->n_tokens - 1);
-    }
-    if (ev->kind != QUIRE_EVENT_DONE) {
-        return NULL;
-    }
-    a->waits = NULL;
-    if (a->is_prepared || ev->error != NULL || a->ids == NULL || exec_prepare_ahead(a) != QUIRE_OK) {
-        exec_drop_ahead(es);
-    }
-    return k;
-}
-
-/* Starts the prepared request, which now belongs to the call. */
-static quire_err exec_start_ahead(engine_call *k, engine_ahead *a, quire_error *err) {
-    engine_state *es = exec_state_of(k->c->state);
+    engine_call *a = es->ahead;
+    const engine_state *own = exec_state_of(a->c->state);
     size_t n = es->ids->n;
-    quire_err e = exec_ids_replace(&es->ids, n, a->ids->ids, a->ids->n);
+    quire_err e = exec_ids_replace(&es->ids, n, own->ids->ids + 1, own->ids->n - 1);
     TRY(e == QUIRE_OK ? e : err_set(err, e, -1, "out of memory for a state"));
-    es->n_taken = a->n_parts;
+    es->n_taken = k->c->state->n_parts;
+    es->n_turn = own->n_turn > 0 ? n + own->n_turn - 1 : es->n_turn;
     k->stage = ENGINE_GEN;
-    k->requests = a->request;
-    a->request = NULL;
+    k->requests = a->requests;
     k->requests->call = k;
     k->n_requests = k->n_open = 1;
-    const int32_t n_choices = quire_stream_describe(k->requests->stream)->n_choices;
+    a->requests = NULL;
+    a->n_requests = 0;
     exec_drop_ahead(es);
+    const int32_t n_choices = quire_stream_describe(k->requests->stream)->n_choices;
     exec_count_running(k, (size_t)n_choices);
     TRY(exec_make_outputs(k, n_choices, err));
     k->c->submitted_us = clock_us();
@@ -142,47 +73,31 @@ static quire_err exec_start_ahead(engine_call *k, engine_ahead *a, quire_error *
     return quire_stream_start(k->requests->stream, es->ids->ids, n, err);
 }
 
-quire_err exec_begin_ahead(engine_call *k, bool *is_begun, quire_error *err) {
-    const quire_state *s = k->c->state;
-    engine_state *es = exec_state_of(s);
-    engine_ahead *a = es->ahead;
-    *is_begun = a != NULL && a->next.step == k->c->step && a->n_parts == s->n_parts && es->rest.n == 0 &&
-                a->next.seed == k->c->seed;
-    if (*is_begun && !a->is_prepared) {
-        a->waits = k;
-        return QUIRE_OK;
-    }
-    *is_begun =
-        *is_begun && exec_has_room(k->x, (size_t)quire_stream_describe(a->request->stream)->n_choices);
-    if (!*is_begun) {
-        exec_drop_ahead(es);
-        return QUIRE_OK;
-    }
-    TRY(exec_start_ahead(k, a, err));
-    exec_look_ahead(k);
-    return QUIRE_OK;
-}
-
 /* ---- a gen ---- */
+
+/* Makes k ready for the outputs of r, or lets it wait for its turn. */
+static quire_err exec_ready_gen(engine_call *k, const quire_request *r, quire_error *err) {
+    int32_t n = quire_request_describe(r)->n_choices;
+    return k->ahead_of != NULL || exec_must_wait(k, (size_t)n) ? QUIRE_OK : exec_make_outputs(k, n, err);
+}
 
 quire_err exec_submit_gen(engine_call *k, quire_error *err) {
     quire_request *r;
+    const engine_state *es = exec_state_of(k->c->state);
     TRY(exec_begin_stage(k, ENGINE_GEN, 1, err));
     TRY(exec_new_gen(k, &r, err));
     quire_err e = exec_set_fields(k->c, r, err);
-    if (e == QUIRE_OK && exec_must_wait(k, (size_t)quire_request_describe(r)->n_choices)) {
-        quire_request_free(r);
-        return QUIRE_OK;
-    }
-    e = e == QUIRE_OK ? exec_make_outputs(k, quire_request_describe(r)->n_choices, err) : e;
-    if (e != QUIRE_OK) {
+    e = e == QUIRE_OK ? exec_ready_gen(k, r, err) : e;
+    if (e != QUIRE_OK || k->is_waiting) {
         quire_request_free(r);
         return e;
     }
     k->c->submitted_us = clock_us();
     TRY(exec_submit(k, r, 0, false, err));
-    exec_look_ahead(k);
-    return QUIRE_OK;
+    /* how an answer that is split begins is seen from its turn's beginning on */
+    bool is_seen =
+        k->ahead_of == NULL || es->n_turn > 0 || !quire_stream_describe(k->requests->stream)->has_parts;
+    return is_seen ? QUIRE_OK : QUIRE_UNSUPPORTED;
 }
 
 /* Ends the JSON of the tool call under way; its arguments are a string. */

@@ -3,7 +3,6 @@
 #include "base/mem.h"
 #include "base/utf8.h"
 #include "execute/engine_call.h"
-#include "program/select_score.h"
 
 quire_err exec_submit_choices(engine_call *k, quire_error *err) {
     program_call *c = k->c;

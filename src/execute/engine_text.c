@@ -32,23 +32,21 @@ quire_err exec_join_text(program_text *to, const program_text *t) {
     return strbuf_add(&to->text, t->text.p, t->text.n);
 }
 
-quire_err exec_new_joined(const engine_executor *x, const program_text *t, const int32_t *ids, size_t n_ids,
-                          quire_request **out, quire_error *err) {
+quire_err exec_submit_joined(engine_call *k, const program_text *t, size_t n_ids, int32_t index,
+                             quire_error *err) {
+    const engine_state *es = exec_state_of(k->c->state);
     strbuf body = {0};
     json_out o = {.to = &body};
     json_begin(&o, '{');
     json_text(json_name(&o, "prompt"), t->text.n > 0 ? t->text.p : "", t->text.n);
     json_end(&o, '}');
-    const quire_continuation from = {
-        .size = sizeof from, .ids = ids, .n_ids = n_ids, .plain = t->plain, .n_plain = t->n_plain};
-    return exec_new_text(x, QUIRE_TOKENIZE, &o, NULL, &from, out, err);
-}
-
-quire_err exec_submit_joined(engine_call *k, const program_text *t, size_t n_ids, int32_t index,
-                             quire_error *err) {
-    const engine_state *es = exec_state_of(k->c->state);
+    const quire_continuation from = {.size = sizeof from,
+                                     .ids = n_ids > 0 ? es->ids->ids : NULL,
+                                     .n_ids = n_ids,
+                                     .plain = t->plain,
+                                     .n_plain = t->n_plain};
     quire_request *r;
-    TRY(exec_new_joined(k->x, t, n_ids > 0 ? es->ids->ids : NULL, n_ids, &r, err));
+    TRY(exec_new_text(k->x, QUIRE_TOKENIZE, &o, NULL, &from, &r, err));
     return exec_submit(k, r, index, false, err);
 }
 
@@ -111,7 +109,7 @@ static quire_err exec_write_message(const engine_call *k, size_t from, exec_cont
 
 quire_err exec_take_turns(engine_call *k, quire_error *err) {
     const quire_state *s = k->c->state;
-    const engine_state *es = exec_state_of(s);
+    engine_state *es = exec_state_of(s);
     size_t begun = SIZE_MAX, last = SIZE_MAX;
     for (size_t i = 0; i < s->n_parts; i++) {
         bool is_turn = s->parts[i].kind == PART_TURN;
@@ -141,6 +139,7 @@ quire_err exec_take_turns(engine_call *k, quire_error *err) {
         return e;
     }
     k->upto = is_whole ? s->n_parts - 1 : last + 1;
+    es->n_turn = begun != last ? exec_n_ids(es) : es->n_turn;
     const quire_continuation from = {.size = sizeof from,
                                      .ids = es->ids != NULL ? es->ids->ids : NULL,
                                      .n_ids = exec_n_ids(es),

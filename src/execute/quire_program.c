@@ -1,8 +1,7 @@
 /* The calls of quire_program.h: they append steps and read results. */
 #include "base/mem.h"
-#include "execute/engine_executor.h"
+#include "execute/engine_call.h"
 #include "execute/program_json.h"
-#include "program/program_state.h"
 
 /* ---- what runs programs ---- */
 

@@ -1,7 +1,9 @@
 /* Runs the steps of states. */
+#include <stdio.h>
+
 #include "base/clock.h"
 #include "base/mem.h"
-#include "program/program_calls.h"
+#include "program/program_state.h"
 #include "json/json.h"
 
 #define COMPARED_AT_ONCE 64                /* bytes */
@@ -387,6 +389,76 @@ static quire_err run_list_end(quire_state *s, program_frame *f, quire_error *err
     quire_err e = f->of->kind == STEP_ROLE ? program_state_end_turn(s, err) : QUIRE_OK;
     s->n_frames--;
     return e;
+}
+
+/* ---- looking ahead of a running gen ---- */
+
+#define MAX_AHEAD_BYTES  ((size_t)1 << 16) /* of the texts between two gens */
+#define MAX_AHEAD_PIECES 64                /* steps and pieces of these texts */
+
+/* Whether a step is a text or turn that does not depend on the variables `names`, which the
+ * running gen will set. */
+static bool step_is_certain(const quire_state *s, const step *st, const char *const *names, size_t n) {
+    return st->kind == STEP_END || st->kind == STEP_TOKENS || (st->kind == STEP_ROLE && s->has_turns) ||
+           (st->kind == STEP_TEXT && program_text_is_constant(s, &st->text, names, n));
+}
+
+/* Whether the end of a list of steps does not depend on variables. */
+static bool frame_end_is_certain(const program_frame *f) {
+    return f->of != NULL && (f->of->kind != STEP_REPEAT || f->of->test.kind == TEST_NONE);
+}
+
+/* Runs a shadow from the step after the running gen of that name up to the next gen, and
+ * returns its step. NULL: another step comes first. */
+static const step *shadow_run(quire_state *s, const char *gen) {
+    char reasoning[2 * PROGRAM_NAME_BYTES], calls[2 * PROGRAM_NAME_BYTES];
+    const char *const names[] = {gen, reasoning, calls};
+    size_t n_bytes = 0, n_pieces = 0;
+    snprintf(reasoning, sizeof reasoning, "%s_reasoning", gen);
+    snprintf(calls, sizeof calls, "%s_calls", gen);
+    while (n_bytes <= MAX_AHEAD_BYTES && n_pieces <= MAX_AHEAD_PIECES) {
+        program_frame *f = &s->frames[s->n_frames - 1];
+        const step *st = f->next < f->list->n ? f->list->items[f->next] : NULL;
+        size_t n_parts = s->n_parts;
+        if (st != NULL && st->kind == STEP_GEN) {
+            return program_state_want_turn(s, NULL) == QUIRE_OK ? st : NULL;
+        }
+        if (st != NULL ? !step_is_certain(s, st, names, sizeof names / sizeof *names)
+                       : !frame_end_is_certain(f)) {
+            return NULL;
+        }
+        if ((st != NULL ? run_step(s, f, NULL) : run_list_end(s, f, NULL)) != QUIRE_OK) {
+            return NULL;
+        }
+        n_pieces += 1 + (st != NULL ? st->text.n : 0);
+        for (; n_parts < s->n_parts; n_parts++) {
+            n_bytes += s->parts[n_parts].text != NULL ? s->parts[n_parts].text->text.n : 0;
+        }
+    }
+    return NULL;
+}
+
+program_call *program_call_foresee(const program_call *c, size_t *n_before) {
+    program_root *r = c->state->root;
+    const int64_t n_steps = r->n_steps, n_bytes = r->n_bytes, n_work = r->n_work;
+    program_call *next = mem_new(1, sizeof *next);
+    quire_state *s = next != NULL ? program_shadow_new(c->state, c->state->has_turns) : NULL;
+    const step *st = NULL;
+    if (s != NULL &&
+        (!s->has_turns || program_state_add(s, (program_part){.kind = PART_VALUE}, NULL) == QUIRE_OK)) {
+        *n_before = s->n_parts;
+        st = shadow_run(s, c->step->name);
+    }
+    r->n_steps = n_steps;
+    r->n_bytes = n_bytes;
+    r->n_work = n_work;
+    if (st == NULL || s->n_parts == *n_before) {
+        program_shadow_free(s);
+        mem_free(next);
+        return NULL;
+    }
+    *next = program_call_of(s, st, c->number + 1);
+    return next;
 }
 
 static bool programs_turn_is_over(const quire_programs *ps) {

@@ -1,12 +1,10 @@
 /* Begins the calls of states, and takes what they return. */
-#include "program/program_calls.h"
+#include "program/program_state.h"
+
 #include "base/clock.h"
 #include "base/mem.h"
 #include "base/rng.h"
 #include "json/json_scan.h"
-
-#define MAX_NEXT_BYTES  ((size_t)1 << 16) /* of the texts between two gens */
-#define MAX_NEXT_PIECES 64                /* steps and pieces of these texts */
 
 static bool fields_have_seed(const char *fields, size_t n) {
     str span;
@@ -30,14 +28,18 @@ static void call_choose_seed(program_call *c) {
     c->has_seed = true;
 }
 
-static program_call call_of(quire_state *s, const step *st, int32_t number) {
-    return (program_call){.state = s,
-                          .step = st,
-                          .number = number,
-                          .ready_us = clock_us(),
-                          .first_step = -1,
-                          .last_step = -1,
-                          .chosen = -1};
+program_call program_call_of(quire_state *s, const step *st, int32_t number) {
+    program_call c = {.state = s,
+                      .step = st,
+                      .number = number,
+                      .ready_us = clock_us(),
+                      .first_step = -1,
+                      .last_step = -1,
+                      .chosen = -1};
+    if (st->kind == STEP_GEN) {
+        call_choose_seed(&c);
+    }
+    return c;
 }
 
 static quire_err call_expand_choices(program_call *c, quire_error *err) {
@@ -76,10 +78,10 @@ quire_err program_call_begin(quire_state *s, const step *st, quire_error *err) {
     TRY(st->kind != STEP_FORK ? program_state_want_turn(s, err) : QUIRE_OK);
     program_call *c = mem_new(1, sizeof *c);
     TRY(mem_check_for(c, "a call", err));
-    *c = call_of(s, st, s->n_calls);
+    *c = program_call_of(s, st, s->n_calls);
+    s->depth++;
     quire_err e = st->kind == STEP_SELECT ? call_expand_choices(c, err) : QUIRE_OK;
     if (st->kind == STEP_GEN) {
-        call_choose_seed(c);
         e = ops->gen(executor, c, err);
     } else if (st->kind == STEP_FORK) {
         e = ops->prefix(executor, c, &is_there, err);
@@ -89,42 +91,21 @@ quire_err program_call_begin(quire_state *s, const step *st, quire_error *err) {
     if (e != QUIRE_OK || is_there) {
         program_call_free(c);
         s->has_prefix = is_there;
+        s->depth--;
         if (e != QUIRE_OK && st->kind != STEP_FORK) {
             call_mark_failed(s, st->name, err);
         }
         return e;
     }
     s->n_calls += st->kind != STEP_FORK ? 1 : 0;
-    s->depth++;
     s->call = c;
     program_state_set(s, STATE_CALLING);
     return QUIRE_OK;
 }
 
-bool program_call_next(const program_call *c, program_text *between, size_t *n_parts, program_call *next) {
-    quire_state *s = c->state;
-    const program_frame *f = &s->frames[s->n_frames - 1];
-    const char *name = c->step->name;
-    size_t n_pieces = 0;
-    between->text.max = MAX_NEXT_BYTES;
-    *n_parts = s->n_parts + 1; /* including the gen's own value */
-    for (size_t i = f->next; !s->has_turns && i < f->list->n; i++) {
-        const step *st = f->list->items[i];
-        size_t begin = between->text.n;
-        if (st->kind == STEP_GEN) {
-            *next = call_of(s, st, c->number + 1);
-            call_choose_seed(next);
-            return begin > 0;
-        }
-        n_pieces += st->text.n + 1;
-        if (st->kind != STEP_TEXT || n_pieces > MAX_NEXT_PIECES ||
-            !program_text_is_constant(s, &st->text, &name, 1) ||
-            program_text_add(s, &st->text, between, NULL) != QUIRE_OK) {
-            return false;
-        }
-        *n_parts += between->text.n > begin ? 1 : 0;
-    }
-    return false;
+void program_call_forget(program_call *next) {
+    program_shadow_free(next->state);
+    program_call_free(next);
 }
 
 quire_err program_call_text(program_call *c, int32_t output, str text) {
@@ -274,4 +255,48 @@ void program_call_end(program_call *c, const quire_error *err) {
     }
     program_call_free(c);
     program_state_ready(s);
+}
+
+/* ---- the choice of a select ---- */
+
+static double score_mean(const select_choice *c, bool normalised) {
+    double sum = 0.0;
+    for (size_t i = 0; i < c->n; i++) {
+        sum += c->logprobs[i] - (normalised ? c->alone[i] : 0.0);
+    }
+    return sum / (double)c->n;
+}
+
+/* The log-probability of a choice's token i; past its end its mean. */
+static double score_token(const select_choice *c, size_t i, double mean) {
+    return i < c->n ? c->logprobs[i] : mean;
+}
+
+/* Token by token the choices with the greatest log-probability remain: the first of the
+ * greatest rows in lexical order. */
+static int32_t score_greedy(const select_choice *choices, size_t n, const double *means) {
+    size_t longest = 0, best = 0;
+    for (size_t i = 0; i < n; i++) {
+        longest = choices[i].n > longest ? choices[i].n : longest;
+    }
+    for (size_t i = 1; i < n; i++) {
+        size_t k = 0;
+        while (k < longest &&
+               score_token(&choices[i], k, means[i]) == score_token(&choices[best], k, means[best])) {
+            k++;
+        }
+        bool is_better = k < longest &&
+                         score_token(&choices[i], k, means[i]) > score_token(&choices[best], k, means[best]);
+        best = is_better ? i : best;
+    }
+    return (int32_t)best;
+}
+
+int32_t select_score(const select_choice *choices, size_t n, quire_select_method method, double *scores) {
+    size_t best = 0;
+    for (size_t i = 0; i < n; i++) {
+        scores[i] = score_mean(&choices[i], method == QUIRE_SELECT_UNCONDITIONAL_LIKELIHOOD_NORMALIZED);
+        best = scores[i] > scores[best] ? i : best;
+    }
+    return method == QUIRE_SELECT_GREEDY_TOKEN_SELECTION ? score_greedy(choices, n, scores) : (int32_t)best;
 }

@@ -2,7 +2,7 @@
 #include "base/clock.h"
 #include "base/mem.h"
 #include "base/rng.h"
-#include "program/program_values.h"
+#include "program/program_state.h"
 
 /* ---- events ---- */
 
@@ -284,19 +284,59 @@ quire_err program_state_push(quire_state *s, program_frame frame, quire_error *e
 static void state_free(quire_state *s) {
     call_cancel(s);
     s->root->all->ops->drop(s->root->all->executor, s);
-    for (size_t i = 0; i < s->n_parts; i++) {
-        program_text_drop(s->parts[i].text);
-        program_value_drop(s->parts[i].value);
-    }
     for (size_t i = 0; i < s->n_variables; i++) {
         program_value_drop(s->variables[i].value);
     }
     step_list_deinit(&s->own);
     mem_free(s->branch);
-    mem_free(s->frames);
-    mem_free(s->parts);
     mem_free(s->variables);
+    program_shadow_free(s);
+}
+
+void program_shadow_free(quire_state *s) {
+    for (size_t i = 0; s != NULL && i < s->n_parts; i++) {
+        program_text_drop(s->parts[i].text);
+        program_value_drop(s->parts[i].value);
+    }
+    if (s != NULL) {
+        mem_free(s->frames);
+        mem_free(s->parts);
+    }
     mem_free(s);
+}
+
+/* Appends the parts of `from`, for which s has room. */
+static void state_copy_parts(quire_state *s, const quire_state *from) {
+    for (size_t i = 0; i < from->n_parts; i++) {
+        program_part p = from->parts[i];
+        p.text = p.text != NULL ? program_text_share(p.text) : NULL;
+        p.value = p.value != NULL ? program_value_share(p.value) : NULL;
+        s->parts[s->n_parts++] = p;
+    }
+    s->has_turns = from->has_turns;
+    s->in_turn = from->in_turn;
+}
+
+quire_state *program_shadow_new(const quire_state *s, bool has_parts) {
+    quire_state *to = mem_new(1, sizeof *to);
+    size_t n = has_parts ? s->n_parts : 0;
+    if (to == NULL || mem_grow(&to->parts, &to->cap_parts, n, sizeof *to->parts) != QUIRE_OK ||
+        mem_grow(&to->frames, &to->cap_frames, s->n_frames, sizeof *to->frames) != QUIRE_OK) {
+        program_shadow_free(to);
+        return NULL;
+    }
+    to->root = s->root;
+    to->branch = s->branch;
+    to->n_branch = s->n_branch;
+    to->variables = s->variables;
+    to->n_variables = s->n_variables;
+    to->depth = s->depth + 1;
+    to->n_frames = s->n_frames;
+    mem_copy(to->frames, s->frames, s->n_frames * sizeof *to->frames);
+    if (has_parts) {
+        state_copy_parts(to, s);
+    }
+    return to;
 }
 
 /* Makes a state of r, which is WAITING. index: its number among its parent's forks. */
@@ -353,20 +393,13 @@ static quire_err state_inherit(quire_state *s, quire_error *err) {
                       : e;
     e = e == QUIRE_OK ? s->root->all->ops->fork(s->root->all->executor, from, s) : e;
     TRY(e == QUIRE_OK ? e : err_set(err, e, -1, "out of memory for a state"));
-    for (size_t i = 0; i < from->n_parts; i++) {
-        program_part p = from->parts[i];
-        p.text = p.text != NULL ? program_text_share(p.text) : NULL;
-        p.value = p.value != NULL ? program_value_share(p.value) : NULL;
-        s->parts[s->n_parts++] = p;
-    }
+    state_copy_parts(s, from);
     for (size_t i = 0; i < from->n_variables; i++) {
         s->variables[s->n_variables] = from->variables[i];
         program_value_share(s->variables[s->n_variables].value);
         s->variables[s->n_variables].join = 0;
         s->variables[s->n_variables++].is_own = false;
     }
-    s->has_turns = from->has_turns;
-    s->in_turn = from->in_turn;
     s->record = from->record;
     s->depth = from->depth + 1;
     return QUIRE_OK;

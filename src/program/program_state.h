@@ -1,5 +1,5 @@
 /* The interpreter of programs: runs the steps of states over an executor, which is all
- * that knows a model. Executors: the engine (execute/engine_executor.h) and a remote API.
+ * that knows a model. Executors: the engine (execute/engine_call.h) and a remote API.
  *
  *   state:  WAITING (its fork has not run) -> READY -> CALLING | JOINING -> READY .. -> REST
  *           any of them -> FAILED
@@ -278,8 +278,19 @@ quire_err program_state_begin_turn(quire_state *s, const char *role, quire_error
 quire_err program_state_want_turn(quire_state *s, quire_error *err);
 /* Runs another list of steps before the rest of the present one. */
 quire_err program_state_push(quire_state *s, program_frame frame, quire_error *err);
+/* Makes a shadow: a copy of s that runs the steps that s will, and is none of the program's
+ * states. has_parts: with a copy of s's parts. It borrows the rest from s, and must be freed
+ * before s. NULL: out of memory. */
+quire_state *program_shadow_new(const quire_state *s, bool has_parts);
+void program_shadow_free(quire_state *s);
 /* Starts a fork on a list of steps, with a copy of what its parent has. */
 quire_err program_state_begin(quire_state *s, const step_list *list, quire_error *err);
+/* Begins the call of a GEN or SELECT step, or the prefix call before a FORK step. Then
+ * s is CALLING, or its prefix is computed already. */
+quire_err program_call_begin(quire_state *s, const step *st, quire_error *err);
+/* Fills in a call of a step of s that has not begun. number: among the state's gens and
+ * selects. */
+program_call program_call_of(quire_state *s, const step *st, int32_t number);
 void program_call_free(program_call *c);
 
 /* Call when a step was appended to s->own: queues s if it was at REST. */
@@ -302,17 +313,74 @@ bool program_call_count(program_call *c, int64_t n);
 /* Counts n tokens before they are submitted, so that one call cannot exceed the bound
  * by much. TOO_LARGE: none is counted, and the call must fail. */
 quire_err program_call_reserve(program_call *c, int64_t n, quire_error *err);
-/* Looks ahead of a running gen: true if its list goes on with texts that do not depend
- * on its output, and then a gen. *between (empty before) gets the texts, *n_parts the
- * number of the state's parts when that gen begins, *next its step and seed. False:
- * something else follows, or the texts are too long. Counts nothing. */
-bool program_call_next(const program_call *c, program_text *between, size_t *n_parts, program_call *next);
+/* Looks ahead of a running gen: if its state goes on with texts and turns that do not depend
+ * on its output, and then a gen, returns that gen, as a call of a shadow of the state. The
+ * shadow's parts from *n_before on are those that follow c's output. Before them a state
+ * with turns has all its parts, and a VALUE without a value. NULL: something else follows,
+ * or nothing, or the texts are too long; or out of memory. Counts nothing. Call
+ * program_call_forget before c's state is freed. */
+program_call *program_call_foresee(const program_call *c, size_t *n_before);
+void program_call_forget(program_call *next);
 /* Ends a call; err: why it failed, else NULL. The call is invalid afterwards. */
 void program_call_end(program_call *c, const quire_error *err);
 
+/* ---- select: a pure function of its choices' log-probabilities, by the formulas of SGLang's
+ * front end ---- */
+
+/* The tokens of a choice: n >= 1 log-probabilities, and, or NULL where the method does
+ * not use them, those of the same tokens with nothing before them, of which the first
+ * is 0. */
+typedef struct select_choice {
+    const double *logprobs, *alone;
+    size_t n;
+} select_choice;
+
+/* Scores n >= 1 choices and returns the index of the best; of equal ones the first.
+ * scores: [n]. Under greedy_token_selection they are means, which do not decide. O(all
+ * tokens). */
+int32_t select_score(const select_choice *choices, size_t n, quire_select_method method, double *scores);
+
+/* ---- texts and values: reference counts, bounds, and expansion of steps' texts ---- */
+
+/* Make an empty text or value with one reference; NULL: out of memory. */
+program_text *program_text_new(void);
+program_value *program_value_new(void);
 program_text *program_text_share(program_text *t);
 void program_text_drop(program_text *t);
 program_value *program_value_share(program_value *v);
 void program_value_drop(program_value *v);
+/* Makes a value that is an error. */
+program_value *program_value_failed(const quire_error *why);
+/* Appends an item to a list. Takes the item's reference, also on failure; item NULL:
+ * NO_MEMORY. */
+quire_err program_value_add(program_value *list, program_value *item);
+/* Makes a value that is a text. */
+program_value *program_value_of(str text);
+/* Makes a list of a text's parts between separators, leaving out empty ones. */
+program_value *program_value_split(str text, const char *separator);
+
+/* Counts n bytes of text. TOO_LARGE beyond the bound: the program must fail. */
+quire_err program_count_bytes(program_root *r, size_t n, quire_error *err);
+/* Counts n units of work that makes no text, such as bytes compared and variables
+ * searched. TOO_LARGE as above. */
+quire_err program_count_work(program_root *r, size_t n, quire_error *err);
+/* Finds a variable; NULL: there is none. */
+program_variable *program_variable_find(quire_state *s, const char *name);
+/* Sets a variable of s to a value, and takes a reference to it. TOO_LARGE: s has too
+ * many variables. */
+quire_err program_variable_set(quire_state *s, const char *name, program_value *v, quire_error *err);
+/* The same for one that no step sets: an input, or the item of a fork. */
+quire_err program_variable_give(quire_state *s, const char *name, program_value *v, quire_error *err);
+/* The text of a value; for a list its items, one a line. BAD_REQUEST: the value is an
+ * error, which err repeats. */
+quire_err program_value_text(const program_value *v, const char *name, strbuf *to, quire_error *err);
+/* Whether a text has only variables that are set, and none of `names`. */
+bool program_text_is_constant(const quire_state *s, const step_text *t, const char *const *names, size_t n);
+/* Appends a text with its variables expanded; counts nothing. BAD_REQUEST: one is not
+ * set. */
+quire_err program_text_add(const quire_state *s, const step_text *t, program_text *to, quire_error *err);
+/* Expands the variables of a text; *out has one reference. BAD_REQUEST: one is not
+ * set. */
+quire_err program_text_expand(const quire_state *s, const step_text *t, program_text **out, quire_error *err);
 
 #endif

@@ -1,6 +1,7 @@
 /* memmem takes linear time whatever the texts are, and is outside POSIX. */
 #define _GNU_SOURCE
-#include "program/program_values.h"
+/* Texts and values of programs: shared, counted, and made of steps' texts. */
+#include "program/program_state.h"
 
 #include "base/mem.h"
 

@@ -110,6 +110,8 @@ static quire_err read_tokenize_copy(const quire_continuation *from, request_cont
         memcpy(to->ids, from->ids, from->n_ids * sizeof *to->ids);
         to->n_ids = from->n_ids;
     }
+    bool has_start = from->size >= sizeof *from && from->n_start > 0 && from->n_start < to->n_ids;
+    to->n_start = has_start ? from->n_start : to->n_ids;
     TRY(from->after != NULL ? strbuf_add_str(&to->after, from->after) : QUIRE_OK);
     TRY(from->before != NULL ? strbuf_add_str(&to->before, from->before) : QUIRE_OK);
     for (size_t i = 0, end = 0; i < from->n_plain; i++) {

@@ -109,6 +109,7 @@ typedef struct request_continuation {
     size_t n_ids;
     strbuf after, before; /* empty: not given */
     text_marks plain;     /* of a text */
+    size_t n_start;       /* of a chat: see quire_continuation; at most n_ids */
 } request_continuation;
 
 struct quire_request {

@@ -16,6 +16,7 @@
 
 #define REQUESTS_A_SEQ 16 /* waiting requests for each running one, before the engine is busy */
 #define MIN_REQUESTS   1024
+_Static_assert(PARAMS_MAX_CHOICES <= MIN_REQUESTS, "an engine that nothing else uses takes any request");
 
 /* Opens the tokenizer that o names instead of the model's. Its ids must be tokens of the
  * model. */

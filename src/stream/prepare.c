@@ -188,19 +188,34 @@ static quire_err encode_continued(const stream_engine *e, const quire_request *r
 /* The last tokens of a prompt, whose text shows how the answer begins. */
 #define TAIL_IDS 16
 
-/* Takes the ids of a chat that goes on from tokens: they are its prompt. */
-static quire_err take_chat_ids(const stream_engine *e, const quire_request *r, choice *c, quire_error *err) {
+/* How the answer of a chat that goes on from tokens begins. */
+static quire_err start_of_chat_ids(const stream_engine *e, const quire_request *r, output_start *out,
+                                   quire_error *err) {
     const request_continuation *from = &r->continuation;
     const text_marks none = {0};
-    size_t n = from->n_ids < TAIL_IDS ? from->n_ids : TAIL_IDS;
+    size_t n = from->n_start < TAIL_IDS ? from->n_start : TAIL_IDS;
     strbuf tail = {0};
-    TRY(prepare_copy_ids(&c->prompt, from->ids, from->n_ids, err));
-    quire_err er = tokenizer_decode(e->tokenizer, from->ids + from->n_ids - n, n, false, &tail);
-    if (er == QUIRE_OK && r->g.info.has_parts) {
-        c->start = answer_output_start(r, (str){tail.n > 0 ? tail.p : "", tail.n}, &none);
+    quire_err er = QUIRE_OK;
+    *out = OUTPUT_START_UNKNOWN;
+    if (r->g.info.has_parts) {
+        er = tokenizer_decode(e->tokenizer, from->ids + from->n_ids - n, n, false, &tail);
+        *out = er == QUIRE_OK ? answer_output_start(r, (str){tail.n > 0 ? tail.p : "", tail.n}, &none) : *out;
     }
     strbuf_deinit(&tail);
     return er == QUIRE_OK ? er : err_set(err, er, -1, "out of memory for a prompt");
+}
+
+/* Takes the tokens that come before the prompt of a stream that was held. */
+static quire_err take_first(choice *c, quire_error *err) {
+    const quire_stream *s = c->stream;
+    return s != NULL && s->is_held ? prepare_copy_ids(&c->prompt, s->first.ids, s->first.n, err) : QUIRE_OK;
+}
+
+/* Takes the ids of a chat that goes on from tokens: they are its prompt. */
+static quire_err take_chat_ids(const stream_engine *e, const quire_request *r, choice *c, quire_error *err) {
+    TRY(take_first(c, err));
+    TRY(prepare_copy_ids(&c->prompt, r->continuation.ids, r->continuation.n_ids, err));
+    return start_of_chat_ids(e, r, &c->start, err);
 }
 
 /* Tokenises the conversation. Special tokens are parsed only where the template wrote
@@ -257,9 +272,7 @@ static quire_err prepare_make_prompt(const stream_engine *e, const quire_request
                    ? encode_continued(e, r, p->text, 0, &r->continuation.plain, &c->prompt, err)
                    : prepare_encode(e, &r->g, p->text, (encode_options){0}, &c->prompt, err);
     }
-    if (c->stream != NULL && c->stream->is_held) {
-        TRY(prepare_copy_ids(&c->prompt, c->stream->first.ids, c->stream->first.n, err));
-    }
+    TRY(take_first(c, err));
     return prepare_copy_ids(&c->prompt, p->ids, (size_t)p->n_ids, err);
 }
 
@@ -603,7 +616,7 @@ static quire_err submit_samples(quire_stream *s, choice *c, int32_t n, request_i
     quire_err e = engine_submit_samples(s->q->e->core, &r, n, users, ids, err);
     if (e != QUIRE_OK) {
         mem_free(tokens);
-        if (e == QUIRE_BUSY) {
+        if (e == QUIRE_BUSY && !stream_waits_for_place(s)) {
             request_stats_refused(s->q->e->requests);
         }
         return e;
@@ -616,8 +629,8 @@ static quire_err submit_samples(quire_stream *s, choice *c, int32_t n, request_i
     return QUIRE_OK;
 }
 
-/* Submits all choices. Samples share the computation of their prompt, unless each reports
- * on the whole prompt. */
+/* Submits all choices that are not submitted yet. Samples share the computation of their
+ * prompt, unless each reports on the whole prompt. */
 static quire_err submit_all(quire_stream *s, quire_error *err) {
     const quire_request_info *info = &s->request->g.info;
     bool alone = info->beam_width == 0 &&
@@ -626,10 +639,12 @@ static quire_err submit_all(quire_stream *s, quire_error *err) {
     request_id *ids = mem_new((size_t)group, sizeof *ids);
     void **users = mem_new((size_t)group, sizeof *users);
     engine_park **parks = mem_new((size_t)group, sizeof *parks);
-    int64_t tokenise_us = clock_us() - s->submitted_us - s->want.load_us;
+    bool is_again = s->n_submitted > 0 || s->choices[0].tokenise_us > 0;
+    int64_t tokenise_us =
+        is_again ? s->choices[0].tokenise_us : clock_us() - s->submitted_us - s->want.load_us;
     quire_err e =
         ids && users && parks ? QUIRE_OK : err_set(err, QUIRE_NO_MEMORY, -1, "out of memory for a request");
-    for (int32_t i = 0; e == QUIRE_OK && i < s->n_choices; i += group) {
+    for (int32_t i = s->n_submitted; e == QUIRE_OK && i < s->n_choices; i += group) {
         choice *c = &s->choices[i], *first = c - i % info->n_samples;
         if (!first->sampling.has_seed) {
             first->sampling.seed = rng_os_seed();
@@ -787,7 +802,8 @@ static quire_err open_choices(quire_stream *s, quire_error *err) {
 }
 
 quire_err stream_submit_held(quire_stream *s, quire_error *err) {
-    TRY(open_choices(s, err));
+    TRY(s->is_open ? QUIRE_OK : open_choices(s, err));
+    s->is_open = true;
     return submit_all(s, err);
 }
 
@@ -797,9 +813,12 @@ quire_err stream_prepare(quire_stream *s, quire_error *err) {
     }
     TRY(request_tokenize_lists(s->request, s->q->e->tokenizer, &s->released, err));
     if (s->is_held) {
-        return make_constraint(s, OUTPUT_START_UNKNOWN, err);
+        output_start start = OUTPUT_START_UNKNOWN;
+        TRY(request_continues(s->request) ? start_of_chat_ids(s->q->e, s->request, &start, err) : QUIRE_OK);
+        return make_constraint(s, start, err);
     }
     TRY(open_choices(s, err));
+    s->is_open = true;
     request_drop_texts(s->request); /* before the queue's thread can fork it */
     TRY(make_constraint(s, s->choices[0].start, err));
     TRY(make_prediction(s, err));

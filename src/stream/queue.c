@@ -250,6 +250,7 @@ bool queue_take_held(text_job *job, quire_event *out) {
     s->is_ready = true;
     if (s->is_started || s->cancelled || s->released || s->verdict.code != QUIRE_OK) {
         stream_end_wait(s);
+        stream_take_places(s->q);
     }
     return false;
 }
@@ -372,6 +373,8 @@ bool quire_queue_next(quire_queue *q, quire_event *out) {
             take_event(q, &event);
         } else if (!wake_wait(&q->wake, 0)) {
             return false; /* not woken since the last call: nothing can have come */
+        } else {
+            stream_take_places(q);
         }
     }
 }

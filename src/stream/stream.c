@@ -95,10 +95,12 @@ static void run_prepare(text_job *job) {
     if (!stream_want_adapter(s)) {
         return;
     }
-    if (s->want.error.code != QUIRE_OK) {
-        s->verdict = s->want.error;
-    } else if (stream_prepare(s, &err) != QUIRE_OK) { /* err is valid only then */
-        s->verdict = err;
+    quire_err e = s->want.error.code != QUIRE_OK ? QUIRE_OK : stream_prepare(s, &err);
+    if (e == QUIRE_BUSY && stream_waits_for_place(s)) {
+        s->is_started = true;
+        job->take = queue_take_held;
+    } else {
+        s->verdict = e != QUIRE_OK ? err : s->want.error;
     }
     stream_deliver(s->q, job);
 }
@@ -125,12 +127,13 @@ static quire_err check_engine(const quire_queue *q, const quire_request *r, quir
 /* The first tokens of a held request are not known yet: only a prompt of ids can follow
  * them. */
 static quire_err check_held(const quire_request *r, quire_error *err) {
-    bool is_plain = r->g.n_prompts == 1 && r->g.prompts[0].ids != NULL && r->fork_from == NULL &&
-                    r->g.prediction.n == 0 && r->fill.field == NULL &&
-                    r->g.info.endpoint == QUIRE_COMPLETIONS;
-    return is_plain ? QUIRE_OK
-                    : err_set(err, QUIRE_INVALID, -1,
-                              "a request that is prepared has one prompt, of ids, and no prediction");
+    bool is_plain = r->g.info.endpoint == QUIRE_COMPLETIONS && r->g.n_prompts == 1 &&
+                    r->g.prompts[0].ids != NULL && r->fill.field == NULL;
+    bool is_chat = r->g.info.endpoint == QUIRE_CHAT && request_continues(r);
+    return (is_plain || is_chat) && r->fork_from == NULL && r->g.prediction.n == 0
+               ? QUIRE_OK
+               : err_set(err, QUIRE_INVALID, -1,
+                         "a request that is prepared has one prompt, of ids, and no prediction");
 }
 
 /* BUSY if a request has waited for longer than its first token may take. */
@@ -182,10 +185,47 @@ quire_err quire_prepare(quire_queue *q, quire_request *r, void *user, quire_stre
     return stream_submit(q, r, user, true, out, err);
 }
 
+static void stream_want_place(quire_stream *s, bool wants) {
+    s->turn = wants && !s->wants_place ? s->q->n_turns++ : s->turn; /* it keeps one that it has */
+    s->q->n_wanting += (wants ? 1 : 0) - (s->wants_place ? 1 : 0);
+    s->wants_place = wants;
+}
+
+/* Of the streams that want a place, q has one, the first turn's, and the deepest of its
+ * program, which takes the turn; of equally deep ones the oldest. */
+static void stream_find_turn(const quire_queue *q, quire_stream **first, quire_stream **deepest) {
+    *first = *deepest = NULL;
+    for (quire_stream *s = q->streams; s != NULL; s = s->next) {
+        *first = s->wants_place && (*first == NULL || s->turn < (*first)->turn) ? s : *first;
+    }
+    for (quire_stream *s = q->streams; s != NULL; s = s->next) { /* the newest comes first */
+        bool shares = s->wants_place && s->request->program == (*first)->request->program;
+        bool is_deeper = *deepest == NULL || s->request->depth >= (*deepest)->request->depth;
+        *deepest = shares && is_deeper ? s : *deepest;
+    }
+}
+
+void stream_take_places(quire_queue *q) {
+    quire_stream *first, *deepest;
+    while (q->n_wanting > 0) {
+        stream_find_turn(q, &first, &deepest);
+        if (!engine_out_await_places(q->out, deepest->n_choices - deepest->n_submitted)) {
+            return;
+        }
+        first->turn = deepest->turn; /* in return */
+        stream_end_wait(deepest);
+    }
+}
+
 void stream_end_wait(quire_stream *s) {
     quire_error err = {0};
     bool goes_on = !s->cancelled && !s->released && s->verdict.code == QUIRE_OK;
-    if (goes_on && stream_submit_held(s, &err) != QUIRE_OK) {
+    quire_err e = goes_on ? stream_submit_held(s, &err) : QUIRE_OK;
+    stream_want_place(s, e == QUIRE_BUSY && stream_waits_for_place(s));
+    if (s->wants_place) {
+        return;
+    }
+    if (e != QUIRE_OK) {
         s->verdict = err;
     } else if (!goes_on && s->verdict.code == QUIRE_OK) {
         err_set(&s->verdict, QUIRE_CANCELLED, -1, "cancelled");

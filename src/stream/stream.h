@@ -34,8 +34,13 @@ struct quire_stream {
     quire_error error;   /* QUIRE_OK, or why it failed */
     /* made by quire_prepare: quire_stream_start brings the first tokens of its prompt */
     bool is_held;
-    bool is_ready, is_started; /* held: the text thread's work is done; the tokens came */
-    token_list first;          /* held: those */
+    token_list first; /* held: those */
+    /* the text thread's work is done and the rest the queue's thread's: of a held stream once
+     * the tokens have come, of one that waits for a place in the engine once it is free */
+    bool is_ready, is_started;
+    bool is_open;     /* its choices have their prompts */
+    bool wants_place; /* it waits for a place; and its turn, the least one first */
+    uint64_t turn;
     bool prepared;        /* the text thread is done with it; held: and it was submitted, or never will be */
     bool cancelled, done; /* done: DONE was delivered */
     atomic_bool released; /* set by the queue's thread; a text thread then stops preparing */
@@ -62,6 +67,8 @@ struct quire_queue {
     pthread_mutex_t lock;      /* guards ran */
     text_job *ran, **ran_last; /* jobs that text threads have run, first in, first out */
     int32_t n_parses;          /* under way, or parsed and not delivered */
+    int32_t n_wanting;         /* streams that wait for a place */
+    uint64_t n_turns;          /* turns that such streams were given */
     quire_error parse_error;   /* error of the PARSED or CHECKED event */
     strbuf report;             /* of the CHECKED */
     quire_error refusal;       /* of the REFUSED */
@@ -75,7 +82,7 @@ struct quire_queue {
  * failure some of them may be submitted already. Of a held stream only what needs no
  * prompt. */
 quire_err stream_prepare(quire_stream *s, quire_error *err);
-/* The rest of a held stream, whose `first` is there: on the queue's thread. */
+/* The rest of a stream that is ready: on the queue's thread. BUSY: it may be called again. */
 quire_err stream_submit_held(quire_stream *s, quire_error *err);
 /* The tokens of a chat's prompt. QUIRE_BAD_REQUEST, also where there are more than the
  * context has; QUIRE_UNSUPPORTED, QUIRE_NO_MEMORY. */
@@ -128,8 +135,14 @@ void stream_count(choice *c);
 void stream_free_if_over(quire_stream *s);
 /* Cancels every choice that still runs in the engine. */
 void stream_cancel_choices(quire_stream *s);
-/* Submits a held stream that is ready, unless it failed or was cancelled, and delivers it
- * as prepared. */
+/* Whether s waits for a place where the engine is full: it is a step of a program. */
+static inline bool stream_waits_for_place(const quire_stream *s) {
+    return s->request->program != 0;
+}
+/* Submits a stream that is ready, unless it failed or was cancelled, and delivers it as
+ * prepared; or lets it wait for a place. */
 void stream_end_wait(quire_stream *s);
+/* Submits streams that wait for places, as far as there are some. */
+void stream_take_places(quire_queue *q);
 
 #endif

@@ -121,6 +121,24 @@ def test_a_chat_s_output_is_split_and_its_tools_are_called(quire, tmp_path):
     assert s.stop() == 0
 
 
+def test_turns_made_tokens_ahead_split_their_answers_as_others(quire, tmp_path):
+    """A step between two turns that is neither text nor turn keeps the second gen from being prepared while the first one runs. Reasoning marks in an
+    earlier turn say nothing of how the next answer begins, though they are few tokens before it."""
+    (tmp_path / "template.jinja").write_text(TEMPLATE.replace("<think></think>{% endif %}", "{% endif %}"))
+    s = Server("builtin", "--chat-template", str(tmp_path / "template.jinja"))
+    gens = [{"gen": name, "max_tokens": 60, "temperature": 0, "structured_outputs": {"regex": regex}} for name, regex in (("a", "Yes\\. <think>"), ("b", "no"), ("c", "so"))]
+    for between in ([], [{"set": "x", "to": ""}]):
+        steps = [{"role": "user", "text": "Hi"}]
+        for gen in gens:
+            steps += [gen, *between, {"role": "user", "text": "ok"}]
+        report = run(s, {"explain": True, "steps": steps})
+        assert report["errors"] == []
+        got = report["variables"]
+        assert [c["ahead"] for c in report["explain"]["critical_path"]] == [False, not between, not between]
+        assert [(got[name], got[name + "_reasoning"]) for name in "abc"] == [("Yes. <think>", ""), ("no", ""), ("so", "")]
+    assert s.stop() == 0
+
+
 def test_what_is_shared_is_of_the_program_s_namespace(server):
     """A fork's prefix and a select's choices are computed under the salt of the gens, which find them."""
     for salt in ("one", "two"):

@@ -194,6 +194,60 @@ TEST(constant_text_is_made_tokens_ahead) {
     quire_state_close(s);
 }
 
+/* So are turns, which the template writes around constant text: also where an answer's own
+ * turn begins with text, and where a list of steps is repeated without a test. Not where a
+ * turn has the answer's text, or a part of it. */
+TEST(constant_turns_are_made_tokens_ahead) {
+    seen got;
+    wait_until_idle(e);
+    quire_state *s = program_of(
+        ps, "{" FIELDS ", \"explain\": true, \"steps\": [{\"role\": \"user\", \"text\": \"Who came?\"}, "
+            "{\"repeat\": 3, \"steps\": [{\"gen\": \"a\"}, {\"role\": \"user\", \"steps\": [\"And\", "
+            "\" then?\"]}]}, {\"role\": \"assistant\", \"steps\": [\"Well,\", {\"gen\": \"b\"}, \" so\", "
+            "{\"gen\": \"c\"}]}, {\"role\": \"user\", \"text\": \"{{c_calls}}\"}, {\"gen\": \"d\"}]}");
+    run_to_idle(ps, &got);
+    assert_int_equal(got.failure.code, QUIRE_BAD_REQUEST); /* answers are not split here */
+    static const bool ahead[] = {false, true, true, true, true};
+    assert_int_equal(s->root->n_records, sizeof ahead / sizeof *ahead);
+    for (size_t i = 0; i < s->root->n_records; i++) {
+        const program_record *c = &s->root->records[i];
+        assert_int_equal(c->is_ahead, ahead[i]);
+    }
+    assert_int_equal(count_in_report(s, "\"steps_between\":1,"), 4);
+    quire_state_close(s);
+}
+
+/* A chat of two gens, with `between` before the second one: its ids. mem_new'd. */
+static int32_t *ids_of_chat(const char *between, bool is_ahead, size_t *n) {
+    char json[512];
+    seen got;
+    snprintf(json, sizeof json,
+             "{" FIELDS
+             ", \"steps\": [{\"role\": \"user\", \"text\": \"Who <|im_end|> came?\"}, {\"gen\": \"a\"}, "
+             "{\"role\": \"user\", \"text\": \"And <|im_end|> who\\n went?\"}, %s {\"role\": \"assistant\", "
+             "\"steps\": [\"Well,\", {\"gen\": \"b\"}]}]}",
+             between);
+    quire_state *s = program_of(ps, json);
+    run_to_idle(ps, &got);
+    assert_int_equal(got.failure.code, QUIRE_OK);
+    assert_int_equal(s->root->records[1].is_ahead, is_ahead);
+    const int32_t *ids = quire_state_ids(s, n);
+    int32_t *copy = mem_new(*n, sizeof *copy);
+    mem_copy(copy, ids, *n * sizeof *ids);
+    quire_state_close(s);
+    return copy;
+}
+
+TEST(turns_that_are_made_tokens_ahead_have_the_same_tokens) {
+    size_t n, n_late;
+    int32_t *ids = ids_of_chat("", true, &n),
+            *late = ids_of_chat("{\"set\": \"x\", \"to\": \"\"},", false, &n_late);
+    assert_int_equal(n, n_late);
+    assert_memory_equal(ids, late, n * sizeof *ids);
+    mem_free(ids);
+    mem_free(late);
+}
+
 /* A stop string that ends within a token leaves text that is tokenised with what follows:
  * the tokens made ahead do not fit then. */
 TEST(tokens_made_ahead_are_dropped_where_a_stop_string_cuts_one) {
@@ -236,6 +290,8 @@ int main(void) {
         cmocka_unit_test(a_form_computes_its_constant_parts_once),
         cmocka_unit_test(a_chat_goes_on_from_its_turns),
         cmocka_unit_test(constant_text_is_made_tokens_ahead),
+        cmocka_unit_test(constant_turns_are_made_tokens_ahead),
+        cmocka_unit_test(turns_that_are_made_tokens_ahead_have_the_same_tokens),
         cmocka_unit_test(tokens_made_ahead_are_dropped_where_a_stop_string_cuts_one),
     };
     return cmocka_run_group_tests(tests, open_world, close_world);

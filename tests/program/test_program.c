@@ -1,8 +1,7 @@
 /* The steps of programs, one by one, in JSON and by calls. */
 #include <math.h>
 
-#include "program/program_state.h"
-#include "program/select_score.h"
+#include "execute/engine_call.h"
 #include "program_world.h"
 
 static quire_engine *e;
@@ -573,6 +572,235 @@ TEST(a_program_whose_calls_never_end_is_awaited_as_long_as_its_time) {
     quire_programs_close(own);
 }
 
+/* ---- calls that wait for others ---- */
+
+static bool is_waiting(const quire_state *s) {
+    return s->call != NULL && ((const engine_call *)s->call->of_executor)->is_waiting;
+}
+
+/* Appends a gen of n outputs to s; events come until it waits for its turn, if it is to. */
+static void append_gen(quire_state *s, int n, bool waits) {
+    char fields[64];
+    quire_program_event ev;
+    quire_error err = {0};
+    int length = snprintf(fields, sizeof fields, "{\"n\": %d, \"max_tokens\": 1}", n);
+    assert_int_equal(quire_state_gen(s, "x", fields, (size_t)length, &err), QUIRE_OK);
+    for (int i = 0; waits && !is_waiting(s); i++) {
+        if (!quire_programs_next(ps, &ev)) {
+            quire_programs_wait(ps, 1000000);
+        }
+        assert_true(i < 1000);
+    }
+}
+
+static const program_record *last_record(const quire_state *s) {
+    return &s->root->records[s->record];
+}
+
+/* The first turn is that of the shallow gen, which the deeper one of its program takes; then
+ * comes another program's, and the one that was given in return. */
+TEST(calls_that_wait_go_depth_first) {
+    static const int32_t ids[] = {300, 301};
+    engine_executor *x = ps->executor;
+    quire_state *p, *forks[2], *q;
+    quire_error err = {0};
+    seen got;
+    x->n_running += MAX_RUNNING - 1; /* as if others ran */
+    assert_int_equal(quire_state_open(ps, NULL, &p, &err), QUIRE_OK);
+    assert_int_equal(quire_state_tokens(p, ids, 2, &err), QUIRE_OK);
+    assert_int_equal(quire_state_fork(p, 2, forks, &err), QUIRE_OK);
+    append_gen(forks[0], 200, true);
+    assert_int_equal(quire_state_open(ps, NULL, &q, &err), QUIRE_OK);
+    assert_int_equal(quire_state_tokens(q, ids, 2, &err), QUIRE_OK);
+    append_gen(q, MAX_RUNNING, true);
+    append_gen(forks[1], 1, false);
+    append_gen(forks[1], 2, true);
+    x->n_running -= MAX_RUNNING - 1;
+    run_to_idle(ps, &got);
+    run_to_idle(ps, &got);
+    assert_true(last_record(forks[1])->end_us <= last_record(q)->submitted_us);
+    assert_true(last_record(q)->end_us <= last_record(forks[0])->submitted_us);
+    quire_state_close(p);
+    quire_state_close(q);
+}
+
+/* ---- a full engine ---- */
+
+enum { N_PLACES = 1024 }; /* of an engine with few sequences */
+
+/* Takes all places: rows that nobody reads as long as q is not. */
+static quire_stream *take_all_places(quire_queue *q) {
+    static int32_t ids[N_PLACES][2];
+    static quire_input inputs[N_PLACES];
+    const quire_embed_options o = {.pooling = "mean", .normalize = 0};
+    const int64_t n_before = stats_of(e).step_rows;
+    quire_request *r;
+    quire_stream *s;
+    quire_error err = {0};
+    for (int i = 0; i < N_PLACES; i++) {
+        ids[i][0] = 5 + i % 20;
+        ids[i][1] = 30 + i / 20;
+        inputs[i] = (quire_input){.ids = ids[i], .n_ids = 2};
+    }
+    assert_int_equal(quire_request_embed(e, inputs, N_PLACES, &o, &r, &err), QUIRE_OK);
+    assert_int_equal(quire_submit(q, r, NULL, &s, &err), QUIRE_OK);
+    while (stats_of(e).step_rows < n_before + N_PLACES) {
+        sleep_ms(1);
+    }
+    wait_until_idle(e);
+    return s;
+}
+
+/* Gives n of the places back. */
+static void give_places(quire_queue *q, int n) {
+    quire_event ev;
+    while (n > 0) {
+        next_event(q, &ev);
+        n -= ev.kind == QUIRE_EVENT_END ? 1 : 0;
+    }
+}
+
+static void give_all_places(quire_queue *q, quire_stream *s) {
+    quire_event ev = {0};
+    while (ev.kind != QUIRE_EVENT_DONE) {
+        next_event(q, &ev);
+    }
+    quire_stream_release(s);
+}
+
+/* A plain request is refused: the engine is full, and what was submitted before has been
+ * refused a place too. */
+static void expect_refused(quire_queue *q) {
+    response a;
+    submit(e, q, &a, "{\"prompt\": [300], \"max_tokens\": 1}");
+    wait_done(q, &a);
+    assert_int_equal(a.error.code, QUIRE_BUSY);
+    quire_stream_release(a.stream);
+    response_clear(&a);
+}
+
+#define WAITS                                                                                                \
+    "{\"steps\": [{\"tokens\": [300, 301]}, {\"fork\": [[{\"gen\": \"a\", \"n\": 3, \"max_tokens\": 2}], "   \
+    "[{\"gen\": \"b\", "                                                                                     \
+    "\"max_tokens\": 2}, \" and\", {\"gen\": \"d\", \"max_tokens\": 2}], [{\"select\": \"c\", \"choices\": " \
+    "[\" a\", \" b\"]}]]}]}"
+
+/* Events of the programs as far as they come while plain requests are refused; none says
+ * that a step failed. */
+static void run_while_full(quire_queue *plain) {
+    quire_program_event ev;
+    for (int i = 0; i < 4; i++) {
+        while (quire_programs_next(ps, &ev)) {
+            assert_int_equal(ev.kind, QUIRE_PROGRAM_VALUE);
+        }
+        expect_refused(plain);
+    }
+}
+
+TEST(a_full_engine_lets_programs_wait_and_refuses_others) {
+    quire_queue *rows = queue_new(e), *plain = queue_new(e);
+    const int64_t n_refused = stats_of(e).requests_refused;
+    seen got;
+    quire_stream *all = take_all_places(rows);
+    quire_state *p = program_of(ps, WAITS);
+    run_while_full(plain);
+    give_places(rows, 1); /* enough for the prefix, and then for steps of one sequence */
+    for (quire_program_event ev = {.kind = QUIRE_PROGRAM_TEXT}; ev.kind != QUIRE_PROGRAM_VALUE;) {
+        if (!quire_programs_next(ps, &ev)) {
+            quire_programs_wait(ps, 1000000);
+        }
+    }
+    give_all_places(rows, all);
+    run_to_idle(ps, &got);
+    assert_int_equal(got.n[QUIRE_PROGRAM_FAILED], 0);
+    assert_int_equal(stats_of(e).requests_refused, n_refused + 4);
+    quire_state_close(p);
+    quire_queue_close(rows);
+    quire_queue_close(plain);
+}
+
+TEST(what_waits_for_a_place_is_cancelled_and_closed) {
+    quire_queue *rows = queue_new(e), *plain = queue_new(e);
+    quire_program_limits limits;
+    quire_program_limits_init(&limits);
+    limits.max_us = 1000;
+    const quire_state_options o = {.size = sizeof o, .limits = &limits};
+    quire_state *p, *late;
+    quire_error err = {0};
+    quire_program_event ev = {.kind = QUIRE_PROGRAM_TEXT};
+    seen got;
+    quire_stream *all = take_all_places(rows);
+    p = program_of(ps, WAITS);
+    run_while_full(plain);
+    quire_state_cancel(p);
+    run_to_idle(ps, &got);
+    assert_int_equal(got.failure.code, QUIRE_CANCELLED);
+    quire_state_close(p);
+    p = program_of(ps, WAITS);
+    run_while_full(plain);
+    quire_state_close(p);
+    /* it wakes by itself when its time is over */
+    assert_int_equal(quire_program_open(ps, WAITS, sizeof WAITS - 1, &o, &late, &err), QUIRE_OK);
+    while (ev.kind != QUIRE_PROGRAM_FAILED) {
+        if (!quire_programs_next(ps, &ev)) {
+            quire_programs_wait(ps, -1);
+        }
+    }
+    assert_int_equal(ev.error->code, QUIRE_TOO_LARGE);
+    quire_state_close(late);
+    while (!quire_programs_idle(ps)) {
+        assert_false(quire_programs_next(ps, &ev));
+        quire_programs_wait(ps, 1000000);
+    }
+    p = program_of(ps, WAITS); /* the programs are closed with it */
+    run_while_full(plain);
+    quire_programs_close(ps);
+    give_all_places(rows, all);
+    assert_int_equal(quire_programs_open(e, &ps), QUIRE_OK);
+    quire_queue_close(rows);
+    quire_queue_close(plain);
+}
+
+/* Turns are by arrival, and a program's is taken by its deepest step, which gives its own in
+ * return. */
+TEST(steps_wait_for_places_depth_first) {
+    static const struct {
+        uint64_t program;
+        int32_t depth, turn;
+    } steps[] = {{7, 1, 3}, {7, 1, 4}, {8, 9, 2}, {7, 2, 1}, {7, 3, 0}};
+    enum { N = sizeof steps / sizeof *steps };
+    quire_queue *rows = queue_new(e), *plain = queue_new(e), *q = queue_new(e);
+    response a[N];
+    quire_stream *all = take_all_places(rows);
+    quire_event ev;
+    for (int i = 0; i < N; i++) {
+        quire_request *r = request_of(e, "{\"prompt\": [300], \"max_tokens\": 1}");
+        quire_request_step(r, steps[i].program, steps[i].depth);
+        submit_request(q, r, &a[i]);
+    }
+    expect_refused(plain);
+    assert_false(quire_queue_next(q, &ev));
+    give_places(rows, 1);
+    for (int turn = 0; turn < N; turn++) { /* each gives its place to the next one */
+        for (ev.kind = QUIRE_EVENT_START; ev.kind != QUIRE_EVENT_DONE; take(&ev)) {
+            next_event(q, &ev);
+        }
+        int i = 0;
+        while (steps[i].turn != turn) {
+            i++;
+        }
+        assert_true(a[i].done);
+    }
+    give_all_places(rows, all);
+    for (int i = 0; i < N; i++) {
+        quire_stream_release(a[i].stream);
+        response_clear(&a[i]);
+    }
+    quire_queue_close(rows);
+    quire_queue_close(plain);
+    quire_queue_close(q);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_text_and_a_gen_are_a_completion),
@@ -592,6 +820,10 @@ int main(void) {
         cmocka_unit_test(a_select_counts_its_tokens_once_before_they_come),
         cmocka_unit_test(a_thread_with_other_work_runs_programs_in_turns),
         cmocka_unit_test(a_program_whose_calls_never_end_is_awaited_as_long_as_its_time),
+        cmocka_unit_test(calls_that_wait_go_depth_first),
+        cmocka_unit_test(a_full_engine_lets_programs_wait_and_refuses_others),
+        cmocka_unit_test(what_waits_for_a_place_is_cancelled_and_closed),
+        cmocka_unit_test(steps_wait_for_places_depth_first),
     };
     return cmocka_run_group_tests(tests, open_world, close_world);
 }
