@@ -177,7 +177,7 @@ static int32_t loads_draw(uint64_t *seed, int32_t n) {
     return i;
 }
 
-/* Wants the adapter; true: it is there. */
+/* Requests the adapter. True: it is loaded. */
 static bool loads_want(adapter_store *s, loads_request *r, int32_t number) {
     const adapter_source from = adapter_store_source(s);
     (void)snprintf(r->name, sizeof r->name, "adapter-%d", (int)number);

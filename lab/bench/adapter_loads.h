@@ -11,7 +11,7 @@
 typedef struct adapter_loads_options {
     int32_t n_known;  /* adapters, all of the same file: of random halves on all linears of the layers */
     int32_t n_in_use; /* requests that have one at any time, and adapters that are loaded at most */
-    int32_t n_draws;  /* requests, each after one of those before it has ended */
+    int32_t n_draws;  /* requests, each begun when an earlier one ends */
     int32_t rank;
 } adapter_loads_options;
 
@@ -19,7 +19,7 @@ typedef struct adapter_loads_options {
 typedef struct adapter_loads {
     /* of a request that comes alone; of all, the one whose wait is longest to its read */
     double one_wait, one_read;
-    double all_wait, all_read; /* of n_in_use that come at once, where nothing is loaded: the last one's */
+    double all_wait, all_read;             /* of the last of n_in_use that come at once, with none loaded */
     int64_t n_loads, n_evictions, n_bytes; /* bytes: of the adapters that are loaded in the end */
     int32_t most_loaded;
 } adapter_loads;

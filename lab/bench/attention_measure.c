@@ -127,10 +127,10 @@ typedef struct stage {
     cascade cascade; /* with shared pages only */
     bool cascades;   /* whether it is used */
     attn_spec spec;
-    const attn_mods *mods; /* of all sequences; NULL: none */
+    const attn_mods *mods; /* mask and change of scores of all sequences; NULL: none */
 } stage;
 
-/* A model of n_layers such layers. */
+/* Describes a model of n_layers such layers. */
 static model_desc desc_of(const attention_shape *s, int32_t n_layers) {
     model_desc d = desc_plain(n_layers, s->n_heads, s->n_kv_heads, s->d_head, 0);
     for (int32_t i = 0; i < d.n_caches && s->n_value > 0; i++) {
@@ -405,7 +405,7 @@ quire_err attention_measure_reading(const attention_shape *shape, const attentio
  * them. */
 static void lay_out(stage *s) {
     int32_t n_shared = s->shape->n_shared / s->layout.page_tokens, n_own = s->pages_each - n_shared;
-    for (int32_t i = s->shape->n_seqs - 1; i > 0; i--) { /* tables lie after what they are made from */
+    for (int32_t i = s->shape->n_seqs - 1; i > 0; i--) { /* tables follow the data they are made from */
         page_id *table = s->pages + (int64_t)i * s->pages_each;
         memmove(table + n_shared, s->pages + n_shared + (int64_t)i * n_own, sizeof *table * (size_t)n_own);
         memcpy(table, s->pages, sizeof *table * (size_t)n_shared);
@@ -503,7 +503,7 @@ int64_t attention_bytes(const attention_shape *shape) {
 }
 
 double attention_operations(const attention_shape *shape) {
-    /* the last row sees all, each before it one less */
+    /* the last row sees all, each earlier row one fewer */
     double rows = shape->n_rows, seen = rows * shape->n_tokens - rows * (rows - 1) / 2;
     return 2.0 * seen * shape->n_heads * (shape->d_head + value_of(shape)) * shape->n_seqs;
 }

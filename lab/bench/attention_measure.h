@@ -13,7 +13,7 @@
  * machine takes for pieces of such a size, which no attention over the same pages can
  * undercut as long as it takes them in this order. */
 
-struct backend; /* of the CPU, with pages open */
+struct backend; /* the CPU's, with open pages */
 
 /* What attention reads of a head in one page lies in one piece. By layer the pieces of
  * all heads, in the order in which attention takes them: chunk by chunk, in it head by
@@ -43,10 +43,10 @@ enum { ATTENTION_STEP_ROWS = 512 }; /* rows of a sequence that a step takes at m
  * rows (1: a decode). */
 typedef struct attention_shape {
     int32_t n_heads, n_kv_heads, d_head;
-    /* of a latent of d_head elements, which one kv head keeps for all, those that are its
-     * value; 0: keys and values are d_head wide */
+    /* elements that are the value in a latent of d_head elements, which one kv head
+     * keeps for all heads; 0: keys and values of d_head elements */
     int32_t n_value;
-    dtype type; /* of keys and values */
+    dtype type; /* type of keys and values */
     int32_t n_seqs, n_tokens, n_rows;
     /* of its tokens, those whose pages all sequences have in common; whole chunks of
      * attention */
@@ -57,7 +57,7 @@ typedef struct attention_machine {
     compute_mode compute;
     const char *isa; /* "auto", ... */
     int32_t n_threads, n_runs;
-    int32_t page_tokens; /* of the paged way; 0: 16 */
+    int32_t page_tokens; /* page size of the paged way; 0: 16 */
     bool in_order;       /* its pages lie in a row */
 } attention_machine;
 

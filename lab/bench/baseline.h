@@ -10,9 +10,9 @@
 typedef enum reservation {
     RESERVE_MAX,     /* the longest sequence that may come, from the start */
     RESERVE_POW2,    /* its prompt, and its answer's length rounded up to a power of two */
-    RESERVE_ORACLE,  /* what it will have in the end: nobody knows that */
-    RESERVE_GROWING, /* what it has, in one piece, copied to a larger piece for every token more */
-    RESERVE_PAGED,   /* what it has, in whole pages */
+    RESERVE_ORACLE,  /* its final length, which no real server knows */
+    RESERVE_GROWING, /* its present length, in one piece that is copied to a larger one for every token */
+    RESERVE_PAGED,   /* its present length, in whole pages */
     RESERVE_N
 } reservation;
 

@@ -38,9 +38,9 @@ quire_err baseline_kv_attach(backend *b, baseline_kv_way way, int32_t max_seqs, 
 void baseline_kv_detach(baseline_kv *k);
 /* Forgets all sequences (growing, reserved). */
 void baseline_kv_clear(baseline_kv *k);
-/* Bytes that were copied to have keys and values in one piece, since attach; bytes of the
- * pieces now; QUIRE_NO_MEMORY once a piece could not be had, QUIRE_INVALID once a
- * sequence did not go on where it was. */
+/* Bytes copied since attach to keep keys and values in one piece; bytes of the pieces
+ * now; QUIRE_NO_MEMORY after a failed allocation, QUIRE_INVALID after a sequence did
+ * not continue where it was. */
 int64_t baseline_kv_copied_bytes(const baseline_kv *k);
 int64_t baseline_kv_bytes(const baseline_kv *k);
 quire_err baseline_kv_error(const baseline_kv *k);

@@ -30,7 +30,7 @@ typedef struct baseline_result {
     int32_t most_at_once;
     double used;              /* part of the reserved slots that held a token, of all steps */
     double seconds, first_ms; /* in steps, by figures_time_us: all, and the mean to a first token */
-    uint64_t digest;          /* of the answers: equal where they are */
+    uint64_t digest;          /* digest of the answers, equal for equal answers */
 } baseline_result;
 
 /* Pages that the model below needs beside o->n_pages: keys and values of padding, which

@@ -10,8 +10,8 @@
 #include "base/rng.h"
 #include "setup/engine_config.h"
 
-/* What a speed is told by: tokens of a request that so many looks found at least, those
- * of not more than so many steps each; and how often it is tried. */
+/* A speed needs at least so many reads that found tokens, of at most so many steps
+ * each; number of tries. */
 enum { LEAST_LOOKS = 4, MOST_TOGETHER = 8, MOST_TRIES = 3 };
 
 static quire_err client_open_engine(const quire_options *o, engine_ablations off, const quire_engine *beside,

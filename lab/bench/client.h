@@ -15,14 +15,14 @@ typedef struct client {
     int32_t n_failed, n_looks; /* looks: calls of client_receive that found something */
 } client;
 
-/* A request and what came of it. */
+/* A request and its result. */
 typedef struct sent {
     quire_stream *stream;
     int32_t *ids;      /* [n_output] the tokens, or NULL: they are only counted */
     int64_t *times_us; /* [n_output] when each token came, or NULL: first and last only */
     int32_t *looks;    /* [n_output] by which look at the queue, with times_us; or NULL */
     int64_t first_us, last_us;
-    /* tokens asked for, those that came; prompt tokens found in the cache */
+    /* tokens requested and received; prompt tokens found in the cache */
     int32_t n_output, n_seen, n_cached;
     /* tokens that came first, together; looks at the queue that found tokens after those,
      * and the latest of them */

@@ -37,7 +37,7 @@ int64_t figures_time_us(int32_t n_threads);
 int64_t figures_own_time_us(int32_t n_threads);
 /* "processor time" or "wall time". */
 const char *figures_time_name(int32_t n_threads);
-/* The same of figures with n_threads[0..n) threads: both, where there are both. */
+/* The same for figures with n_threads[0..n) threads: both names, if both kinds occur. */
 const char *figures_times_name(const int32_t *n_threads, int32_t n);
 
 /* The value that part (0..1) of values[0..n) are at or under: 0.5 is the median. Sorts

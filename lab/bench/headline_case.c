@@ -95,7 +95,7 @@ double headline_idle_latency(const cost_model *c, double mean_prompt, double mea
 
 int32_t headline_median_run(const double *reached, int32_t n) {
     for (int32_t i = 0; i < n; i++) {
-        int32_t rank = 0; /* runs that come before it in ascending order */
+        int32_t rank = 0; /* number of runs with lower values */
         for (int32_t k = 0; k < n; k++) {
             rank += reached[k] < reached[i] || (reached[k] == reached[i] && k < i);
         }
@@ -119,7 +119,7 @@ enum { USUAL = 1 }; /* of these */
 typedef struct measure {
     bool decodes;
     int32_t n_seqs, first, n_rows;
-    double us; /* of all steps so far */
+    double us; /* time of all steps so far */
     int32_t n;
 } measure;
 
@@ -513,8 +513,8 @@ static double bound_of(const headline_case_options *o, const headline_case *c, c
                                                  (double)o->t->n_output_tokens / n, c->server.max_rows);
 }
 
-/* Everybody at once, so many times: the run that reaches the median of what the steps'
- * cost around it allows, of an even number the lower one. */
+/* All requests at once, repeated: takes the run with the median share of what step
+ * costs allow; of an even number, the lower median. */
 static quire_err run_bursts(const serving_way *w, headline_sweep *s, quire_error *err) {
     run runs[HEADLINE_MAX_RUNS];
     double reached[HEADLINE_MAX_RUNS]; /* part of what the cost allows */

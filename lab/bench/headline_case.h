@@ -20,11 +20,11 @@ typedef struct headline_load {
     double rate; /* requests a second that arrive; infinite: all at once */
     /* mean of a request's time from arrival to its end by the answer's tokens, seconds */
     double latency;
-    double tokens_s; /* of answers, from the first arrival to the last end */
+    double tokens_s; /* tokens of answers per second, from the first arrival to the last end */
     /* requests running; part of the reserved room that holds a token: means over steps */
     double at_once, live;
     double n_steps, n_preemptions;
-    step_work work;                /* of all steps together, padding and dead rows among it */
+    step_work work;                /* work of all steps together, including padding and dead rows */
     double steps_at[COST_N_KNOTS]; /* as serving_result's */
 } headline_load;
 
@@ -79,10 +79,10 @@ typedef enum headline_way {
     HEADLINE_MAX,     /* by iteration, one piece each: for the longest sequence */
     HEADLINE_POW2,    /* prompt, and the answer rounded up to a power of two */
     HEADLINE_ORACLE,  /* prompt and answer */
-    HEADLINE_GROWING, /* what it has; copied when it is full */
+    HEADLINE_GROWING, /* its present length; copied when full */
     HEADLINE_PAGED,   /* the engine */
     HEADLINE_CACHED,  /* the engine with its prefix cache */
-    HEADLINE_SWAPPED, /* the engine with host memory for what it preempts */
+    HEADLINE_SWAPPED, /* the engine with swap space */
     /* the engine's planner and pages without the engine: only all at once, to see what
      * the engine adds */
     HEADLINE_PLANNER,
@@ -96,12 +96,12 @@ typedef struct headline_run {
     const trace *t;
     trace *drawn; /* t, if its arrivals are drawn anew; NULL if they stay */
     int32_t n_draws;
-    uint64_t seed;                 /* of the first draw */
+    uint64_t seed;                 /* seed of the first draw */
     const serving_options *server; /* memory and limits */
     headline_way way;
     bool really;
-    const cost_model *cost; /* of a simulation's steps */
-    uint64_t *digest;       /* of the answers so far; 0: none yet */
+    const cost_model *cost; /* step costs of a simulation */
+    uint64_t *digest;       /* digest of the answers so far; 0: none yet */
 } headline_run;
 
 /* *out: the load at so many requests a second, INFINITY for all at once; the mean over
@@ -124,13 +124,13 @@ typedef struct headline_sweep {
 
 typedef struct headline_case {
     const char *lengths;    /* name of the kind of requests */
-    double share;           /* memory, of what all requests take at the longest sequence's length */
+    double share;           /* memory as a part of what all requests take at the maximum length */
     serving_options server; /* memory and limits; its clock is that of the loads */
     cost_model cost;        /* this machine's, the mean of all that was measured */
     double cost_off;        /* the root of the mean square of the fits' relative errors, mean */
     int32_t n_costs;
     int32_t n_loads, n_again;   /* really run; of those, runs that replaced another */
-    double bound, device_bound; /* of latency, seconds a token: here, on the device */
+    double bound, device_bound; /* bounds of latency in seconds a token: here, on the device */
     headline_sweep real[HEADLINE_N_WAYS], simulated[HEADLINE_N_WAYS], device[HEADLINE_N_WAYS];
 } headline_case;
 
@@ -139,10 +139,10 @@ typedef struct headline_case_options {
     trace *t;                 /* arrivals of about one a second; drawn anew where there are several draws */
     const trace *many;        /* the same kind, so many that a queue can grow: for the device's rates */
     const cost_model *device; /* the described one's */
-    double times_idle;        /* the bound: so many times the latency of an idle server */
+    double times_idle;        /* bound, as a multiple of an idle server's latency */
     const int32_t *rates;     /* in percent of the requests a second that all at once give, simulated */
     int32_t n_rates;
-    int32_t n_draws; /* of arrivals, at each rate */
+    int32_t n_draws; /* draws of arrivals at each rate */
     uint64_t seed;   /* of the first */
     /* of all at once, really, 1 to HEADLINE_MAX_RUNS: the one that reaches the median of
      * what steps allow counts */

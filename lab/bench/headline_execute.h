@@ -19,10 +19,10 @@
 #include "lab/sim/serving.h"
 
 typedef struct headline_execution {
-    serving_execution hooks; /* whose context this is */
+    serving_execution hooks; /* its context is this struct */
     model_runner *b;
     const trace *t;
-    int32_t *tokens;          /* of all requests: prompt and answer, and room for a dead row's */
+    int32_t *tokens;          /* prompts and answers of all requests, with room for a dead row's */
     int64_t *offsets;         /* [n_requests] where a request's begin */
     int32_t n_pages;          /* memory for keys and values; those of padding lie after it */
     int32_t max_len, per_seq; /* tokens, pages of the longest sequence */

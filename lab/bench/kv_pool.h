@@ -8,9 +8,8 @@
 #include "base/err.h"
 #include "kv/table.h"
 
-/* Two pools with the same operations, to be measured side by side: that of src/kv, and a
- * plain stack of pages behind one mutex. Any thread may use either; a table belongs to
- * one thread. */
+/* Two pools with the same operations, to compare: that of src/kv, and a plain stack of
+ * pages under one mutex. Any thread may use either; a table belongs to one thread. */
 
 typedef enum page_store_kind { PAGE_STORE_POOL, PAGE_STORE_MUTEX, PAGE_STORE_N_KINDS } page_store_kind;
 

@@ -135,7 +135,7 @@ void lab_close(lab *l) {
     *l = (lab){0};
 }
 
-/* One run: who is on the way. */
+/* One run: the requests under way. */
 typedef struct lab_job {
     lab *l;
     lab_request *requests;

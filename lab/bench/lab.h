@@ -11,7 +11,7 @@
 #include "lab/bench/result_table.h"
 #include "quire.h"
 
-/* An engine and who reads its events. */
+/* An engine and the reader of its events. */
 typedef struct lab_engine {
     engine *e;
     engine_out *out;
@@ -35,7 +35,7 @@ typedef struct lab {
     int32_t max_len, n_threads; /* as asked for */
 } lab;
 
-/* One request, and what came of it. */
+/* One request and its result. */
 typedef struct lab_request {
     const int32_t *tokens; /* [n_tokens] its prompt, or, after another's answer, what is added */
     int32_t n_tokens;
@@ -47,7 +47,7 @@ typedef struct lab_request {
     const char *tenant; /* NULL: everybody's */
     int32_t beam_width; /* 0: none; else the best of so many beams is the answer, and n_samples is 1 */
     float temperature;
-    constraint *rule; /* that answers obey, the caller's; NULL: none */
+    constraint *rule; /* constraint of the answers, owned by the caller; NULL: none */
     /* found */
     int32_t n_prompt, n_cached; /* of the first sample */
     /* clock_us; when the engine committed the first and the last token, of all samples */
@@ -81,13 +81,13 @@ typedef struct lab_result {
      * last end; where all begin in one step, times token_ms / 1000 it is the number of
      * answers */
     double decode_speed;
-    uint64_t digest; /* of all answers: equal where they are */
+    uint64_t digest; /* digest of all answers, equal for equal answers */
     /* the engine's times when the last sample had LAB_GOING tokens; zeros where some had
      * fewer */
     engine_profile going;
 } lab_result;
 
-/* Whether o's model takes sequences of so many tokens. QUIRE_INVALID: it does not. */
+/* Checks that o's model takes sequences of n_tokens. QUIRE_INVALID: it does not. */
 quire_err lab_check_length(const quire_options *o, int64_t n_tokens, quire_error *err);
 
 /* Opens model and engine. Of o these count: model, compute, kv_dtype, isa, n_threads,
@@ -138,9 +138,8 @@ typedef struct variant {
     lab_result runs[FIGURES_MAX_RUNS]; /* [n_done] */
 } variant;
 
-/* n_runs runs of each of the variants, in turns. Counts must be the same in every run, or
- * the way is not what it is taken for: QUIRE_INTERNAL. Only where `counts_vary` (a pool
- * so small that who is preempted depends on time) may they differ. */
+/* Runs each variant n_runs times, in turns. Counts must be the same in every run, else
+ * QUIRE_INTERNAL, unless `counts_vary` (preemption in a small pool depends on time). */
 quire_err variants_run(variant *t, int32_t n, int32_t n_runs, bool counts_vary, quire_error *err);
 
 /* Tokens of n distinct prompts one after another, lengths[i] each; mem_new'd. Sets
@@ -163,10 +162,10 @@ double variant_speed(const lab_result *r);
 typedef struct workload {
     const char *name, *line;
     lab_request *requests;
-    int32_t n, max_seqs; /* that run at once; all that may go are sent at once */
+    int32_t n, max_seqs; /* max_seqs run at once; all that may start are sent at once */
     int32_t max_rows;    /* a step */
     int32_t max_len;     /* of the longest */
-    int32_t *tokens;     /* what requests point into */
+    int32_t *tokens;     /* tokens into which requests point */
     size_t n_tokens;
     /* tokens of all prompts, with what they follow; of these, such as no earlier prompt
      * or answer has */

@@ -164,7 +164,7 @@ quire_err logprob_scorer_end(logprob_scorer *s, const int32_t *tokens, quire_err
     return e;
 }
 
-/* Pages of its own for a sequence that shares all of them. */
+/* Gives a sequence that shares all of its pages its own copies. */
 static quire_err unshare(logprob_scorer *s, kv_seq *q) {
     for (int32_t g = 0; g < q->n_tables; g++) {
         for (int32_t i = 0; i < q->tables[g].n_pages; i++) {

@@ -46,7 +46,7 @@ typedef struct logprob_scorer_options {
     bool recomputes;
 } logprob_scorer_options;
 
-/* err says what is wrong. On failure nothing is left open. */
+/* On failure err says why, and nothing is left open. */
 quire_err logprob_scorer_open(const logprob_scorer_options *o, logprob_scorer *out, quire_error *err);
 void logprob_scorer_close(logprob_scorer *s);
 

@@ -17,8 +17,8 @@
 typedef enum memory_scenario {
     MEMORY_BATCH, /* 16 prompts of 500, 1000 .. 8000, side by side */
     MEMORY_LONG,  /* one sequence of 100,000 */
-    /* one chat from 1,000 to 32,000: each turn is a request of its own, with what was
-     * said before and 200 more */
+    /* one chat from 1,000 to 32,000 tokens: each turn is a request with all earlier
+     * tokens and 200 more */
     MEMORY_CHAT,
     MEMORY_N_SCENARIOS
 } memory_scenario;
@@ -37,7 +37,7 @@ typedef struct memory_result {
     int64_t live_tokens;    /* at the peak of those: what the least memory is counted from */
     int64_t minimum_bytes;  /* live_tokens at the model's bytes, nothing else */
     int64_t peak_bytes;     /* the most that was taken at a time; paged: held and cached pages */
-    int64_t end_bytes;      /* what is taken when the last token is there */
+    int64_t end_bytes;      /* bytes taken at the last token */
     int64_t copied_bytes;   /* over the whole scenario */
     int64_t metadata_bytes; /* paged: block tables, pool, index */
     int64_t n_pages;        /* paged: peak_bytes in pages */

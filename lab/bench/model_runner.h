@@ -40,7 +40,7 @@ typedef struct model_runner {
     attn_item *work;
     const adapter **adapters; /* [max_seqs] of a pass */
     int16_t *row_adapters;
-    batch rows; /* of the last pass */
+    batch rows; /* rows of the last pass */
 } model_runner;
 
 /* Rows of one sequence in a pass: tokens first .. first + n_rows of it. */
@@ -53,7 +53,7 @@ typedef struct runner_part {
     int32_t n_logits; /* rows whose logits are wanted: the last ones */
     /* with has_groups: its block tables, which have pages for its rows; NULL: as pages */
     const kv_seq *seq;
-    const adapter *adapter; /* of its rows; NULL: none */
+    const adapter *adapter; /* adapter of its rows; NULL: none */
 } runner_part;
 
 /* QUIRE_UNSUPPORTED for models whose layers are not all alike with full attention, unless

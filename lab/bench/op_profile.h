@@ -20,12 +20,12 @@ typedef enum stage {
     STAGE_GATE_UP,
     STAGE_DOWN_ROWS,
     STAGE_DOWN,
-    STAGE_ELEMENTS, /* what only touches activations: norms on their own, products of elements, scaling */
+    STAGE_ELEMENTS, /* ops on activations only: separate norms, products of elements, scaling */
     STAGE_HEAD_ROWS,
     STAGE_HEAD,
     STAGE_SAMPLE,
     STAGE_COMMIT,  /* the engine: tokens into sequences, pages into the index, ends */
-    STAGE_BETWEEN, /* what is left of the time from step to step: readers told, gaps between ops */
+    STAGE_BETWEEN, /* the rest of the time from step to step: waking readers, gaps between ops */
     N_STAGES
 } stage;
 

@@ -13,9 +13,9 @@
 #include "backend/backend.h"
 
 typedef struct peak_loop {
-    const char *by;          /* the instructions; NULL: this set has none of the kind */
+    const char *by;          /* names of the instructions; NULL: the set has none of the kind */
     float (*run)(int32_t n); /* n rounds; the value is worthless but keeps the work from being left out */
-    int32_t ops;             /* of a round: a multiplication and an addition are two */
+    int32_t ops;             /* operations of a round, where a multiplication and an addition are two */
 } peak_loop;
 
 /* A way to read: n_streams at once through each stretch of memory, with prefetches

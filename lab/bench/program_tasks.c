@@ -17,9 +17,9 @@ typedef struct task_list {
 } task_list;
 
 struct task_texts {
-    task_list maths;                      /* of GSM8K: a question, and its answer with the way to it */
-    task_list chats, questions, passages; /* of Spec-Bench, by category */
-    json_value *schema;                   /* of an object, that a form fills in */
+    task_list maths;                      /* GSM8K: questions, and answers with their reasoning */
+    task_list chats, questions, passages; /* Spec-Bench, by category */
+    json_value *schema;                   /* of an object that a form fills in */
 };
 
 static quire_err task_list_add(task_list *l, json_value *v) {
@@ -68,7 +68,7 @@ static quire_err task_take_schema(task_texts *d, json_value *line) {
     return QUIRE_OK;
 }
 
-/* Lets `take` have each line of a file, which is JSON. */
+/* Calls `take` with each line of a file, which is JSON. */
 static quire_err task_read_lines(task_texts *d, const char *directory, const char *name,
                                  quire_err (*take)(task_texts *d, json_value *line), quire_error *err) {
     strbuf path = {0}, text = {0};
@@ -127,7 +127,7 @@ static str task_turn(const task_list *l, int32_t i, size_t turn) {
     return json_str(json_at(json_get(task_item(l, i), "turns"), turn));
 }
 
-/* What stands after the last "#### ". */
+/* The text after the last "#### ". */
 static str task_result(const task_texts *d, int32_t i) {
     str answer = json_get_str(task_item(&d->maths, i), "answer");
     size_t at = answer.n;
@@ -137,7 +137,7 @@ static str task_result(const task_texts *d, int32_t i) {
     return (str){answer.p + at, answer.n - at};
 }
 
-/* A question in MMLU's form, with its result among those of the next ones. */
+/* Writes a question in MMLU's form, with its result among those of the next questions. */
 static quire_err text_add_choices(const task_texts *d, int32_t i, strbuf *out) {
     str question = json_get_str(task_item(&d->maths, i), "question");
     TRY(strbuf_addf(out, "%.*s", TEXT_OF(question)));
@@ -185,7 +185,7 @@ static quire_err text_of_question(const task_texts *d, const task_place *at, str
                           : strbuf_addf(out, "%.*s\nAnswer:", TEXT_OF(question));
 }
 
-/* Sentence n of a passage, which ends with ". "; the rest where it has fewer. */
+/* Sentence n of a passage, up to ". "; the rest if it has fewer. */
 static str task_sentence(str passage, int32_t n) {
     size_t begin = 0, end = 0;
     for (int32_t i = 0; i <= n && end < passage.n; i++) {
@@ -238,7 +238,7 @@ static quire_err text_of_tree(const task_texts *d, const task_place *at, strbuf 
                             : strbuf_add_str(out, "\nThe next step:");
 }
 
-/* The text, and then each property's name before its value. */
+/* Writes the text, and then each property's name before its value. */
 static quire_err text_of_form(const task_texts *d, const task_place *at, strbuf *out) {
     if (at->branch < 0) {
         json_out o = {.to = out};
@@ -318,7 +318,8 @@ static quire_err task_draw(task_writer *w, int32_t n, quire_error *err) {
     return QUIRE_OK;
 }
 
-/* The ids of the text at a place: [*n], NULL where there is none; freed with quire_free. */
+/* Tokenises the text at a place: [*n] ids, or NULL if there is none; freed with
+ * quire_free. */
 static quire_err task_tokenize(const task_writer *w, const task_place *at, int32_t **ids, size_t *n,
                                quire_error *err) {
     strbuf text = {0};
@@ -333,8 +334,8 @@ static quire_err task_tokenize(const task_writer *w, const task_place *at, int32
     return e;
 }
 
-/* Whether a branch begins like one before it; what runs at once computes such a beginning
- * more than once. */
+/* Whether a branch begins like an earlier one. Branches that run at once would compute
+ * such a beginning more than once. */
 static bool task_is_alike(const task_writer *w, int32_t first) {
     for (int32_t i = 0; i < w->n_firsts; i++) {
         if (w->firsts[i] == first) {
@@ -415,7 +416,7 @@ static quire_err task_add_branches(task_writer *w, quire_error *err) {
             TRY(task_add_round(w, i, round, err));
         }
         json_end(&w->o, ']');
-        w->item += (w->t->rounds + 1) / 2; /* as many as a chat takes */
+        w->item += (w->t->rounds + 1) / 2; /* as many as a chat needs */
     }
     return QUIRE_OK;
 }

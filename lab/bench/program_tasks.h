@@ -1,6 +1,6 @@
-/* Programs of shapes that applications have: few-shot questions, agents, samples, trees,
- * forms and chats. They are JSON of token ids: those of real texts where there is a
- * directory of data, else drawn ones, the same each time.
+/* Programs in the shapes of applications: few-shot questions, agents, samples, trees,
+ * forms and chats. They are JSON of token ids: of real texts if there is a directory of
+ * data, else drawn, the same each time.
  *
  * Owner: one thread. */
 #ifndef LAB_BENCH_PROGRAM_TASKS_H
@@ -18,26 +18,26 @@ typedef struct task_texts task_texts;
 quire_err task_texts_open(const char *directory, task_texts **out, quire_error *err);
 void task_texts_close(task_texts *d);
 
-/* Where a text of a program stands. */
+/* The place of a text in a program. */
 typedef struct task_place {
     int32_t branch; /* -1: the prompt */
-    int32_t item;   /* of the data, that the branch is about */
+    int32_t item;   /* item of the data that the branch is about */
     int32_t round;
-    int32_t inner; /* the branch of a round; -1: the round's own text */
+    int32_t inner; /* branch of a round; -1: the round's own text */
 } task_place;
 
-/* A kind of application. `outer` branches go on from a prompt; each adds tokens of its own,
- * generates, and so on for its rounds; each round then has `inner` branches, which add and
- * generate once. */
+/* A kind of application. `outer` branches continue a prompt; each adds its own tokens
+ * and generates, in every round; each round then has `inner` branches, which do so
+ * once. */
 typedef struct program_task {
     const char *name;
     double published; /* SGLang's times vLLM's throughput (docs/lab/experiments.md); 0: none */
-    int32_t n_prompt; /* tokens, where they are drawn; of a text as many as it has */
+    int32_t n_prompt; /* number of tokens, if drawn; a text has its own */
     int32_t outer;
     int32_t n_added; /* likewise */
     int32_t n_generated, rounds, inner;
     double temperature;
-    /* Appends the text at a place; nothing: there is none. NO_MEMORY. */
+    /* Appends the text at a place, if there is one. NO_MEMORY. */
     quire_err (*text)(const task_texts *d, const task_place *at, strbuf *out);
 } program_task;
 

@@ -127,7 +127,7 @@ const roofline_effort roofline_usual = {.megabytes = 512, .milliseconds = 100};
 typedef struct looping {
     const peak_loop *loop;
     int32_t n_rounds;
-    volatile float kept; /* what keeps the work from being left out */
+    volatile float kept; /* keeps the compiler from dropping the work */
 } looping;
 
 static void run_loop(void *context, int32_t task, int32_t worker) {
@@ -135,7 +135,7 @@ static void run_loop(void *context, int32_t task, int32_t worker) {
     (void)worker;
     looping *l = context;
     float value = l->loop->run(l->n_rounds);
-    if (value != value) { /* never; but nobody knows it before */
+    if (value != value) { /* never true, which the compiler cannot know */
         l->kept = value;
     }
 }

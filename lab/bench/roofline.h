@@ -22,7 +22,7 @@
 
 enum { BANDWIDTH_WAYS = 10 };
 
-struct backend; /* of backend/backend.h, which the programs do not see */
+struct backend; /* backend/backend.h, which the commands do not include */
 
 /* What each way to read is called. */
 extern const char *const bandwidth_names[BANDWIDTH_WAYS];
@@ -41,7 +41,7 @@ quire_err bandwidth_by_way(struct backend *b, int64_t n_bytes, int64_t run_us,
 /* Bytes or operations a second; a multiplication and an addition are two. */
 typedef struct roofline_rate {
     double best, mean;
-    const char *by; /* what gave the best */
+    const char *by; /* name of the best loop */
 } roofline_rate;
 
 typedef struct roofline {
@@ -56,7 +56,7 @@ typedef struct roofline {
 
 /* How much is done for a rate. */
 typedef struct roofline_effort {
-    int32_t megabytes;    /* that are read; more than the caches hold */
+    int32_t megabytes;    /* megabytes read; more than the caches hold */
     int32_t milliseconds; /* at least, for each rate */
 } roofline_effort;
 

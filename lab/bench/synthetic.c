@@ -22,7 +22,7 @@ enum { ALIGNMENT = 32, GGUF_VERSION = 3, GGUF_U32 = 4, GGUF_F32 = 6, GGUF_STRING
 typedef struct tensor {
     char name[MAX_NAME];
     int32_t n_dims;
-    int64_t n, n_out, n_in; /* n, n_out: 1 where it has fewer dimensions */
+    int64_t n, n_out, n_in; /* n, n_out: 1 if it has fewer dimensions */
     dtype type;
 } tensor;
 

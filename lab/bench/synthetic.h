@@ -28,7 +28,7 @@ quire_err synthetic_open_named(const char *shape, const char *type, quire_option
 /* Where e's model is "builtin": its shape with 131,072 positions in place of it. Else
  * there is nothing to open. */
 quire_err synthetic_open_builtin(quire_options *e, synthetic *out, quire_error *err);
-/* Its memory goes back once nobody has it open. */
+/* Frees its memory once no model has it open. */
 void synthetic_close(synthetic *s);
 
 #endif

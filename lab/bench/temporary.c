@@ -9,7 +9,7 @@
 static void remove_directory(const char *path) {
     DIR *d = opendir(path);
     for (struct dirent *entry = d != NULL ? readdir(d) : NULL; entry != NULL; entry = readdir(d)) {
-        (void)unlinkat(dirfd(d), entry->d_name, 0); /* which leaves . and .. */
+        (void)unlinkat(dirfd(d), entry->d_name, 0); /* fails for . and .. */
     }
     if (d != NULL) {
         closedir(d);
@@ -17,7 +17,7 @@ static void remove_directory(const char *path) {
     (void)rmdir(path);
 }
 
-#define DONE SIGUSR2 /* what temporary_remove sends to the thread that waits */
+#define DONE SIGUSR2 /* signal that temporary_remove sends to the waiting thread */
 
 /* Waits for a signal, and then ends the process by it. */
 static void *watch(void *context) {
@@ -33,7 +33,7 @@ static void *watch(void *context) {
     return NULL;
 }
 
-/* A signal that the process ignores goes on to be ignored. */
+/* Adds a signal, unless the process ignores it. */
 static void add_stop(sigset_t *stops, int number) {
     struct sigaction action;
     if (sigaction(number, NULL, &action) == 0 && action.sa_handler != SIG_IGN) {

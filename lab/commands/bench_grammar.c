@@ -15,13 +15,12 @@
 typedef struct bench_grammar_options {
     cli_options cli;
     const char *tokenizer; /* a model or tokenizer file; NULL: a made-up vocabulary of n_tokens */
-    const char *
-        /* files of MaskBench (a record with `schema` and `tests` a line), commas between;
-         * NULL: a few schemas of its own */
-        schemas;
+    /* files of MaskBench (a record with `schema` and `tests` a line), separated by commas;
+     * NULL: a few schemas of its own */
+    const char *schemas;
     int32_t n_tokens;
-    int32_t every;  /* each so-and-so-many-th schema */
-    int32_t n_keep; /* so many different schemas are kept compiled at a time (grammar_keep.h); 0: none */
+    int32_t every;  /* measures every n-th schema */
+    int32_t n_keep; /* keeps so many different schemas compiled at a time (grammar_keep.h); 0: none */
 } bench_grammar_options;
 
 /* Costs of grammars over files of schemas. */
@@ -40,7 +39,7 @@ typedef struct bench {
     grammar_vocab *v;
     str *texts;         /* [n_tokens] */
     hash_index by_text; /* ids by the hash of their texts */
-    strbuf bytes;       /* of a made-up vocabulary */
+    strbuf bytes;       /* bytes of a made-up vocabulary */
     uint64_t *bits;
     times compile, first, masks;
     int64_t n_schemas, n_refused;
@@ -151,8 +150,8 @@ static quire_err walk(bench *b, grammar_run *r, str text, int64_t from_ns, bool 
     return QUIRE_OK;
 }
 
-/* Writes the next valid instance of tests, from *at on, in the place of what out has;
- * false: there is none. */
+/* Writes the next valid instance of tests, from *at on, over the content of out.
+ * False: there is none. */
 static bool write_instance(json_out *out, const json_value *tests, size_t *at) {
     while (*at < json_length(tests) && !json_get_bool(json_at(tests, *at), "valid", false)) {
         (*at)++;

@@ -198,7 +198,7 @@ typedef struct bench_headline_options {
     int32_t n_draws;   /* of arrivals, at each rate: means over them */
     double times_idle; /* bound of latency: so many times that of an idle server */
     int32_t n_runs;
-    bool quick;      /* what was not given is small */
+    bool quick;      /* options that are not given become small */
     const char *svg; /* file for the curves; NULL: none */
 } bench_headline_options;
 
@@ -212,7 +212,7 @@ static void bench_headline_defaults(cli_options *cli) {
     o->cli.engine.n_threads = 1;
 }
 
-/* What was not given, by how much is to be run. */
+/* Fills in options that were not given. */
 static bench_headline_options filled(const bench_headline_options *given) {
     bench_headline_options o = *given;
     bool small = o.quick || o.shape != NULL;

@@ -1,5 +1,5 @@
-/* `quire bench kv`: what the page pool's and the index's operations cost, alone and from
- * many threads at once, beside the same pool behind a lock. */
+/* `quire bench kv`: what the page pool's and the index's operations cost, alone and
+ * from many threads at once, beside the same pool under a lock. */
 
 #include "core/kv_layout.h"
 #include "lab/bench/kv_pool.h"
@@ -30,15 +30,15 @@ LAB_DEFAULTS(bench_kv, .threads = "1,2,4,8", .pages = "256,4096,65536,1000000", 
 
 /* ---- the pool ---- */
 
-/* A thread that had a core for less than this part of its time was not alone: how times
- * grow with threads says nothing then. A run is tried again before it counts as such.
- * Threads that wait for a mutex have no core either: cores are taken for free there where
- * they were for the same run of the others. */
+/* A thread that had a core for less than this part of its time was not alone, so that
+ * times by number of threads mean nothing; the run is tried again first. Threads that
+ * wait for a mutex have no core either: there cores count as free if they were for the
+ * other ways in the same run. */
 #define FREE_CORE 0.95
 #define MAX_TRIES 20
 
-/* One pool for all threads; one for each, of its share of the pages, so that what the
- * machine loses with several threads is seen by itself; one behind a mutex for all. */
+/* One pool for all threads; one for each with its share of the pages, which shows what
+ * the machine itself loses with several threads; one for all under a mutex. */
 typedef enum way { WAY_POOL, WAY_APART, WAY_MUTEX, N_WAYS } way;
 
 static const char *const way_names[N_WAYS] = {"pool", "apart", "mutex"};

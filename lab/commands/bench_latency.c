@@ -30,7 +30,7 @@ typedef struct latency {
     model_runner b;
     int32_t n_steps, n_runs;
     int32_t *tokens, *pages; /* [longest + n_steps]; the pages of a long used pool: in no order */
-    uint64_t digest[N_KEPT]; /* of the tokens that the last run's logits chose */
+    uint64_t digest[N_KEPT]; /* digest of the tokens that the last run's logits chose */
 } latency;
 
 /* One length: milliseconds of each run. */

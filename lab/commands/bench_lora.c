@@ -13,7 +13,7 @@
 
 typedef struct bench_lora_options {
     cli_options cli;
-    const char *shape, *type; /* of a model of random weights, where no other is named */
+    const char *shape, *type; /* of a model of random weights, if no model is named */
     int32_t rank, n_adapters, n_prompt, n_runs;
     int32_t n_known, n_in_use, n_draws;
 } bench_lora_options;

@@ -10,7 +10,7 @@ typedef struct bench_memory_options {
     const char *pages;       /* tokens a page, "1,16,256" */
     quire_kv_dtype kv_dtype; /* f16, bf16, int8 or f32; any other is f16 */
     double weight_bytes;     /* of the model */
-    int32_t max_model_len;   /* what static preallocation gives where nobody knows better */
+    int32_t max_model_len;   /* length that static preallocation reserves */
 } bench_memory_options;
 
 #define MODEL_LLAMA_1B_WEIGHTS 2471628800.0 /* 1,235,814,400 parameters of 2 bytes */

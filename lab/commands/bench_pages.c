@@ -141,9 +141,9 @@ static void share_report(const sharing *sh, const share_kind *k, bool beams, int
               NUM(there), NUM(shared / apart), NUM(apart / there), NUM(shared / there));
 }
 
-/* One kind and number of answers, samples or beams, in all ways. Rows of beams that were
- * given up count as nobody's, so no prompt tokens are told; beams that share nothing are
- * not admitted where they might not all find room. */
+/* Measures one kind and number of answers, samples or beams, in all ways. Rows of
+ * dropped beams belong to no answer, so prompt tokens are not shown; beams without
+ * sharing are not admitted if they might not all fit. */
 static quire_err share_row(const sharing *sh, const share_kind *k, bool beams, int32_t n_samples,
                            quire_error *err) {
     lab_request requests[MAX_PROMPTS];

@@ -34,7 +34,7 @@ static quire_err run_tasks(lab *l, measured *m, quire_error *err) {
     }
     TRY(lab_run(l, m->requests + m->n_first, m->n - m->n_first, m->at_once, &rest, err));
     m->n_prompt = first.n_prompt + rest.n_prompt;
-    /* of all: the lab's counters go on, */
+    /* of all runs, since the lab's counters continue, */
     m->n_cached = rest.n_cached;
     /* and count the first ones' answers as well */
     m->n_computed = rest.n_prompt_computed - (first.n_output - m->n_first);
@@ -67,7 +67,7 @@ static quire_err experiment_prefix_compare(const bench_table *s, measured *ways,
     return QUIRE_OK;
 }
 
-/* Prompts that share nothing, in a pool that holds half of what they leave behind: the
+/* Prompts that share nothing, in a pool that holds half of the pages they leave: the
  * index looks up, publishes and evicts, and finds nothing. */
 static quire_err strangers(const experiment_options *o, const bench_table *s, int32_t n_runs,
                            quire_error *err) {

@@ -18,7 +18,7 @@ typedef struct bench_profile_options {
     const char *shape; /* of a random model: a name of model_shape.h */
     int32_t batch;     /* sequences that decode together */
     int32_t n_prompt;  /* tokens of each prompt */
-    int32_t n_shared;  /* of them the first, which are the same in all prompts */
+    int32_t n_shared;  /* leading tokens that are the same in all prompts */
     int32_t n_steps;   /* decodes that are looked at */
     bool per_layer;
 } bench_profile_options;
@@ -50,7 +50,7 @@ static quire_err open_lab(profile *p, const quire_options *given, quire_error *e
     quire_options e = *given;
     int32_t max_len = o->n_prompt + o->n_steps + 2;
     e.max_seqs = o->batch;
-    e.prefix_cache = QUIRE_PREFIX_CACHE_TOKEN; /* the prompts of the decodes are there already */
+    e.prefix_cache = QUIRE_PREFIX_CACHE_TOKEN; /* the prompts of decodes are cached already */
     e.n_pages = o->batch * (max_len / e.page_tokens + 1) + SPARE_PAGES;
     return lab_open(&e, (engine_ablations){0}, max_len, &p->l, err);
 }

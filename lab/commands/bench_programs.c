@@ -13,13 +13,14 @@
 
 /* ---- requests without programs ---- */
 
-/* What a request has computed: its prompt, and of its output all but the last token. */
+/* The tokens that a request computed: its prompt, and its output but for the last
+ * token. */
 typedef struct request_ids {
     int32_t *ids; /* [n] */
     size_t n, n_prompt;
 } request_ids;
 
-/* Executes gens as plain requests of all of a state's ids, at most so many at a time. */
+/* Executes gens as plain requests with all of a state's ids, a few at a time. */
 typedef struct request_executor {
     quire_engine *e;
     quire_queue *q;
@@ -61,7 +62,7 @@ static quire_err request_keep_prompt(request_executor *x, const quire_state *s) 
     return QUIRE_OK;
 }
 
-/* Adds what a request has computed of its output. */
+/* Adds the computed tokens of a request's output. */
 static quire_err request_keep_output(request_ids *r, const program_output *o) {
     size_t cap = r->n;
     if (o->n_ids > 1) {
@@ -86,8 +87,7 @@ static int request_compare_ids(const void *a, const void *b) {
     return i == p->n || i == q->n ? (p->n > q->n) - (p->n < q->n) : p->ids[i] < q->ids[i] ? -1 : 1;
 }
 
-/* Whether request i or one that has the same first n ids has generated the last of
- * these. */
+/* Whether request i, or one with the same first n ids, generated the last of these. */
 static bool request_has_generated(const request_executor *x, size_t i, size_t n) {
     for (size_t k = i; k < x->n_kept && request_count_common(&x->kept[i], &x->kept[k]) >= n; k++) {
         if (x->kept[k].n_prompt < n) {
@@ -97,9 +97,9 @@ static bool request_has_generated(const request_executor *x, size_t i, size_t n)
     return false;
 }
 
-/* How many distinct pairs of a prefix and a token after it the prompts have, without those
- * of which a request has generated and computed the token: in order, what each has not in
- * common with the one before it. */
+/* Counts the distinct pairs of a prefix and its next token in the prompts, except
+ * those whose token a request generated and computed: in sorted order, the tokens that
+ * each does not share with the previous one. */
 static int64_t request_count_distinct(request_executor *x) {
     int64_t distinct = 0;
     if (x->n_kept > 0) {
@@ -156,7 +156,7 @@ static quire_err request_select(void *executor, program_call *c, quire_error *er
     return err_set(err, QUIRE_UNSUPPORTED, -1, "these programs have no select");
 }
 
-/* Submits what may run. */
+/* Submits the requests that may run. */
 static void request_submit_some(request_executor *x) {
     while (x->first != NULL && x->n_running < x->most) {
         request_call *k = x->first;
@@ -216,7 +216,7 @@ static void request_drop(void *executor, quire_state *s) {
     (void)executor, (void)s;
 }
 
-/* Programs are run to their ends here. */
+/* Runs programs to their ends. */
 static void request_cancel(void *executor, program_call *c) {
     (void)executor, (void)c;
 }
@@ -286,7 +286,7 @@ static const char *const way_names[N_PROGRAM_WAYS] = {"program", "at-once", "req
 typedef struct programs_result {
     int64_t n_prompt, n_computed, n_calls;
     int64_t n_distinct; /* request_count_distinct; 0 as a program */
-    double seconds;     /* the least of the runs; 0: none yet */
+    double seconds;     /* minimum over the runs; 0: none yet */
     uint64_t digest;
 } programs_result;
 
@@ -318,14 +318,14 @@ static quire_err programs_run_to_end(quire_programs *ps, const strbuf *json, pro
     r->digest = 0;
     for (size_t i = 0; i < s->root->n_records && u.n_failed == 0; i++) {
         const program_value *v = s->root->records[i].value;
-        /* in whatever order they ended; a prefix for forks has no value */
+        /* in the order in which they ended; a fork's prefix has no value */
         r->digest += v != NULL ? lab_digest(v->ids, (int32_t)v->n_ids) : 0;
     }
     quire_state_close(s);
     return u.n_failed > 0 ? err->code : QUIRE_OK;
 }
 
-/* One run of a task in a way, on an engine of its own, whose cache is empty. */
+/* Runs a task in one way, on a new engine with an empty cache. */
 static quire_err programs_run_on(quire_engine *e, programs_way way, const strbuf *json, programs_result *r,
                                  quire_error *err) {
     quire_programs *ps;
@@ -406,7 +406,7 @@ static quire_err programs_run_task(const experiment_options *o, const program_ta
     return QUIRE_OK;
 }
 
-/* All tasks, or the one that is named. */
+/* Runs all tasks, or the named one. */
 static quire_err programs_run_tasks(const experiment_options *o, const task_texts *texts,
                                     const bool wants[N_PROGRAM_WAYS], const bench_table *s,
                                     quire_error *err) {

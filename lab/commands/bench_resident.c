@@ -14,7 +14,7 @@ typedef struct bench_resident_options {
     cli_options cli;
     const char *lengths; /* tokens of each sequence: "128,500,1000,2049,4096,8192" */
     const char *batches; /* sequences: "1,4" */
-    int32_t max_len;     /* what is reserved for each where all is reserved; 0: the longest of lengths */
+    int32_t max_len; /* length reserved for each sequence, where all is reserved; 0: the longest of lengths */
 } bench_resident_options;
 
 enum { MAX_ROWS = 512, PAGE_TOKENS = 16, MAX_BATCH = 64, SEED = 41, MIB = 1 << 20 };

@@ -50,8 +50,8 @@ static quire_err tiers_send(tiers_bench *b, const int32_t *prompt, int32_t n, do
     return QUIRE_OK;
 }
 
-/* Other prompts take the pool's pages, until nothing of what was there is left; then
- * waits for the tier to have taken that in. */
+/* Fills the pool with other prompts until nothing earlier is left, then waits until
+ * the tier has taken that in. */
 static quire_err push_out(tiers_bench *b, quire_error *err) {
     double ms;
     int32_t cached;
@@ -75,8 +75,8 @@ static quire_err push_out(tiers_bench *b, quire_error *err) {
 
 static const char *const tier_names[N_TIERS] = {"host", "file", "redis"};
 
-/* A prompt that nobody had before: what it takes is all computed. It may begin like
- * another by chance, with at most CHANCE_TOKENS. */
+/* Times a new prompt, all of which is computed, except up to CHANCE_TOKENS that it may
+ * share by chance. */
 static quire_err run_new(tiers_bench *b, int32_t n, double *ms, quire_error *err) {
     int32_t cached;
     draw_prompt(b, n, b->prompt);
@@ -108,8 +108,8 @@ static quire_err bench_tiers_measure(tiers_bench *b, int32_t n, int32_t n_runs, 
     return QUIRE_OK;
 }
 
-/* An engine whose pool holds the longest prompt and little more, over one tier: its
- * fillers push out what is there. */
+/* Opens an engine whose pool holds the longest prompt and little more, over one tier:
+ * filler prompts evict the rest. */
 static quire_err bench_tiers_open_engine(const bench_tiers_options *o, int32_t tier, const char *directory,
                                          tiers_bench *b, quire_error *err) {
     quire_options q = o->cli.engine;

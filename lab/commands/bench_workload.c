@@ -13,7 +13,7 @@ static int32_t runs_of(const experiment_options *o) {
     return o->n_runs > 0 ? o->n_runs : 1;
 }
 
-/* Pages that hold everything at once. */
+/* The number of pages that holds everything at once. */
 static int32_t plenty(const workload *w, int32_t page_tokens) {
     return w->n * (int32_t)(kv_pages_for(w->max_len, page_tokens) + 1) * 2;
 }
@@ -34,8 +34,7 @@ static double hit_rate(const lab_result *r) {
 
 /* ---- workload ---- */
 
-/* Ways of caching: what is reused, who is admitted first, who is evicted, and whether the
- * pool is short. */
+/* Ways of caching: reuse, order of admission, eviction, and whether the pool is short. */
 static const struct way {
     quire_prefix_cache cache;
     quire_schedule schedule;
@@ -51,7 +50,8 @@ static const struct way {
             {QUIRE_PREFIX_CACHE_TOKEN, QUIRE_SCHEDULE_PREFIX, QUIRE_EVICTION_LRU, true}};
 enum { N_WAYS = (int)(sizeof ways / sizeof *ways), WAY_WHOLE = 2, SHORT_RUNS = 5 };
 
-/* A pool that holds less than what could be found again, but what runs. */
+/* A pool with room for the running sequences, and less than all that could be found
+ * again. */
 static int32_t short_pool(const workload *w, const lab_result *whole, int32_t page_tokens) {
     int32_t kept = (int32_t)(whole->n_pages_kept * 6 / 10),
             least = (int32_t)kv_pages_for(w->max_len, page_tokens) + 2 * w->max_seqs;
@@ -83,7 +83,7 @@ static quire_err experiment_load_run_workload(const experiment_options *o, const
     for (int i = WAY_WHOLE + 1; i < N_WAYS; i++) {
         variants[i].options.n_pages = short_pool(w, &variants[WAY_WHOLE].best, o->cli.engine.page_tokens);
     }
-    /* whom a short pool preempts is a race */
+    /* which sequence a short pool preempts is a race */
     int32_t n_runs = runs_of(o) > SHORT_RUNS ? runs_of(o) : SHORT_RUNS;
     TRY(variants_run(variants + WAY_WHOLE + 1, N_WAYS - WAY_WHOLE - 1, n_runs, true, err));
     for (int i = 0; i < N_WAYS; i++) {
@@ -95,7 +95,7 @@ static quire_err experiment_load_run_workload(const experiment_options *o, const
     return QUIRE_OK;
 }
 
-/* A flag that would do nothing is refused. */
+/* Refuses a flag that would do nothing. */
 static quire_err workload_check_flags(const experiment_options *o, quire_error *err) {
     if (o->as == NULL) {
         return unused_flags_refuse(&o->cli, "--data --shape --type --tokenizer",
@@ -177,8 +177,8 @@ static const char GUESSES[] = "{\"method\":\"ngram\",\"num_speculative_tokens\":
 typedef struct load {
     const char *name, *workload;
     int32_t n_samples;
-    /* 0: plenty; else so few that the order of admission matters: all on has --schedule
-     * prefix */
+    /* 0: enough; else so few that the order of admission matters: all on has
+     * --schedule prefix */
     int32_t n_pages;
     bool ruled;   /* answers obey SCHEMA, whose names and choices leave one token at most positions */
     bool guesses; /* all on speculates */
@@ -190,7 +190,7 @@ static const load loads[] = {
     {"long", "long", 1, 148, false, false},  {"forced", "unique", 1, 0, true, false},
     {"guesses", "chat", 1, 0, false, true},  {"unique", "unique", 1, 0, false, false}};
 
-/* A mechanism that a load has no use for is left out. */
+/* Leaves out mechanisms that a load does not use. */
 static bool concerns(const load *l, mechanism m) {
     switch (m) {
     case BY_ARRIVAL:

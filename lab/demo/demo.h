@@ -18,7 +18,7 @@ typedef struct demo_options {
     const char *batches;  /* requests at once, "1,2,4" */
     const char *contexts; /* tokens of a sequence, "32,128" */
     const char *shape;    /* wall: "LAYERS,KV_HEADS,HEAD" in 16 bits */
-    int32_t n_runs;       /* behind each measured figure */
+    int32_t n_runs;       /* runs for each measured figure */
     int32_t n_tokens;     /* most of an answer */
     int32_t slots;        /* sequences that run at once */
     int32_t max_len;      /* room for the longest sequence */
@@ -62,11 +62,11 @@ quire_err demo_answer_prompts(const demo_options *o, int32_t cap, demo_numbers *
 quire_err demo_read_wholes(const demo_options *o, const char *own, demo_numbers *out, quire_error *err);
 quire_err demo_read_numbers(const char *name, const char *given, const char *own, demo_numbers *out,
                             quire_error *err);
-/* The same where there may be only one. */
+/* The same for a single number. */
 quire_err demo_read_one(const char *name, const char *given, const char *own, demo_numbers *out,
                         quire_error *err);
 
-/* given, or own where it is 0. */
+/* given, or `own` if that is 0. */
 static inline int32_t demo_or(int32_t given, int32_t own) {
     return given > 0 ? given : own;
 }

@@ -220,8 +220,8 @@ static void belady_tell(belady *b, kv_index *ix, const kv_pool *pool, int32_t nu
     for (int32_t i = 0; i < table->n_pages; i++) {
         bool sooner = i == tail && tail_use < next_use[i];
         replay_say(b, ix, number, table->pages[i], sooner ? tail_use : next_use[i]);
-        /* who comes then may take another page's tail, or a copy: then this one's time
-         * has passed */
+        /* a later request may take another page's tail, or a copy, before this one's
+         * next use */
         if (sooner) {
             b->tail_page[number] = table->pages[i].v;
             b->next_tail[number] = b->first_tail[tail_use];
@@ -252,7 +252,7 @@ typedef struct open_request {
     kv_seq kv;
     int32_t *tokens; /* its n tokens; [cap_tokens] */
     size_t cap_tokens;
-    int32_t n, number; /* of tokens; of the request */
+    int32_t n, number; /* number of tokens; number of the request */
 } open_request;
 
 typedef struct replay {
@@ -262,7 +262,7 @@ typedef struct replay {
     belady future;      /* known to KV_EVICT_CALLER only */
     open_request *open; /* [concurrency] */
     int32_t next;
-    kv_copies copies; /* of one request; nobody does them, there is no memory behind the pages */
+    kv_copies copies; /* of one request; not carried out, since pages have no memory here */
     replay_result result;
 } replay;
 

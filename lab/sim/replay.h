@@ -20,7 +20,7 @@ const char *replay_policy_name(kv_policy policy);
 
 typedef struct replay_options {
     kv_policy policy;
-    /* 0: so many that nothing is ever evicted */
+    /* 0: enough for nothing to be evicted */
     int32_t n_pages;
     int32_t page_tokens;        /* 1..512 */
     int32_t concurrency;        /* requests open at once, >= 1 */
@@ -39,7 +39,7 @@ typedef struct replay_result {
     int64_t evictions;  /* pages that made room for others */
     int32_t peak_pages; /* most that held something at once: of open requests and cached */
     int32_t peak_held;  /* most that open requests held */
-    double seconds;     /* of the replay alone, without reading the trace */
+    double seconds;     /* time of the replay, without reading the trace */
 } replay_result;
 
 /* QUIRE_NO_MEMORY, or QUIRE_INVALID for options out of range; with checks

@@ -121,8 +121,7 @@ static void serving_swap_in(void *context, sched_task *t) {
 
 /* ---- guesses ---- */
 
-/* As many as are wanted, and as the answer has left behind the token that the step gives
- * anyway. */
+/* As many as wanted, up to the tokens left after the one that the step gives anyway. */
 static void serving_describe(void *context, const sched_task *t, sched_seq *d) {
     const serving *s = context;
     int32_t n_left = t->n_max - t->n_known - 1, n = s->o->n_drafts;

@@ -51,7 +51,7 @@ typedef struct early_check {
     const quire_options *o;
 } early_check;
 
-/* Adds what a model's makers recommend. */
+/* Adds the defaults that a model's makers recommend. */
 static quire_err add_recommended(request_defaults *d, const sampling_defaults *from, quire_error *err) {
     request_default added[SAMPLING_DEFAULT_FIELDS];
     int32_t n = 0;

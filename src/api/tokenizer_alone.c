@@ -5,7 +5,7 @@
 #include "text/tokenizer.h"
 
 struct quire_tokenizer {
-    model_file *f; /* whose tables t may use in place */
+    model_file *f; /* t may use its tables in place */
     tokenizer *t;
 };
 

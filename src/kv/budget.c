@@ -8,7 +8,7 @@
 #define LEAST_GRANULES 64
 #define GRANULE_NONE   (-1)
 #define MEMBER_NONE    (-1)
-#define LEVEL_FREE     INT32_MIN /* of a granule without cached pages: it is worth nothing */
+#define LEVEL_FREE     INT32_MIN /* level of a granule without cached pages, which is worth nothing */
 
 typedef struct member {
     kv_budget_member m; /* m.pool NULL: the number is free */
@@ -98,12 +98,12 @@ static int64_t held_bytes(const member *m) {
     return resident_bytes(m) - kv_pool_idle_pages(m->m.pool) * m->m.page_bytes;
 }
 
-/* A draft model's: nobody waits for its pages. */
+/* Whether it is a draft model's pool, for whose pages nothing waits. */
 static bool is_spare(const member *m) {
     return m->m.yield != NULL && m->m.floor_bytes == 0;
 }
 
-/* Adds what a member has been promised, or takes it off. */
+/* Adds (sign 1) or subtracts (-1) what a member is promised. */
 static void budget_promise(kv_budget *b, const kv_budget_member *m, int sign) {
     b->used_bytes += sign * m->fixed_bytes;
     b->fixed_bytes += sign * m->fixed_bytes;

@@ -69,8 +69,8 @@ typedef struct kv_budget kv_budget;
 /* What the budget uses of a pool's owner; all of it outlives its membership. */
 typedef struct kv_budget_member {
     kv_pool *pool;         /* of kv_budget_open_pool */
-    kv_index *index;       /* of its cached pages; NULL: it has none */
-    const kv_mover *mover; /* discards granules; NULL: there is no memory to discard */
+    kv_index *index;       /* index of its cached pages; NULL: none */
+    const kv_mover *mover; /* discards granules; NULL: no memory to discard */
     int64_t page_bytes;
     /* what the pool can always have; joining rounds it up to whole granules. 0: nothing */
     int64_t floor_bytes;
@@ -89,7 +89,7 @@ typedef struct kv_budget_counts {
     int32_t n_pools;
 } kv_budget_counts;
 
-/* Opens a budget of so many bytes, at least 1. */
+/* Opens a budget of `bytes`, at least 1. */
 quire_err kv_budget_open(int64_t bytes, kv_budget **out);
 /* Closes it. No pool is left in it. */
 void kv_budget_close(kv_budget *b);
@@ -102,9 +102,9 @@ int32_t kv_budget_pages(const kv_budget *b, int64_t page_bytes, int64_t bytes);
 /* Opens a pool of n_pages absent pages in the granules of b, which the caller closes.
  * QUIRE_INVALID where so many pages exceed the budget; QUIRE_NO_MEMORY. */
 quire_err kv_budget_open_pool(kv_budget *b, int32_t n_pages, int64_t page_bytes, kv_pool **out);
-/* Makes a pool with its owner a member, of that number; it claims its floor. Others give
- * up what its fixed part takes. QUIRE_NO_ROOM: its floor and fixed part do not fit beside
- * those of others, or there are KV_BUDGET_MAX_POOLS already. */
+/* Makes a pool with its owner a member, whose number is *member; it claims its floor.
+ * Other members give up what its fixed part takes. QUIRE_NO_ROOM: its floor and fixed
+ * part do not fit beside those of others, or there are KV_BUDGET_MAX_POOLS members. */
 quire_err kv_budget_join(kv_budget *b, const kv_budget_member *m, int32_t *member);
 /* A member leaves with its memory, which is unused from then on. Its pages are out of the
  * others' reach; any thread may own the pool then, until it closes it. */
@@ -113,15 +113,16 @@ void kv_budget_leave(kv_budget *b, int32_t member);
 void kv_budget_claim(kv_budget *b, int32_t member, bool claims);
 /* The memory of a member's resident pages. */
 int64_t kv_budget_resident(const kv_budget *b, int32_t member);
-/* Counts the granules that moved, for who shows what pools have. */
+/* How many granules have moved: tells readers of statistics that pools changed. */
 uint64_t kv_budget_moves(const kv_budget *b);
 
-/* The pages that a member's pool can have free: those that are, its cached ones, and
- * absent ones as far as unused memory and that of others reach; at least those of its
- * floor that it does not hold. */
+/* How many pages a member's pool could have free: free and cached ones, and absent
+ * ones as far as unused memory and that of others reaches; at least the rest of its
+ * floor. */
 int32_t kv_budget_available(const kv_budget *b, int32_t member);
-/* Brings and evicts until n pages of the member's pool are free, as far as possible. n at
- * most what is available succeeds, unless other threads reserve pages meanwhile. */
+/* Brings granules and evicts until n pages of the member's pool are free, as far as
+ * possible. Succeeds for n up to kv_budget_available, unless other threads reserve
+ * pages meanwhile. */
 void kv_budget_make_free(kv_budget *b, int32_t member, int32_t n);
 /* Gives back all granules of the pool in which every page is free. False: some of the
  * memory did not go back to the system. */

@@ -15,14 +15,14 @@
 
 typedef enum kv_event_kind {
     KV_EVENT_STORED = 1, /* a prefix can find the page */
-    KV_EVENT_REMOVED,    /* it cannot any more */
+    KV_EVENT_REMOVED,    /* it can no longer be found */
     KV_EVENT_CLEARED     /* all pages are removed */
 } kv_event_kind;
 
 typedef struct kv_event {
     uint64_t number;
     kv_event_kind kind;
-    int32_t group; /* of layers; stored and removed */
+    int32_t group; /* group of layers; of stored and removed */
     uint64_t hash; /* the page's chained hash (kv/hash.h); stored and removed */
     /* the hash of the page before it, 0 for the first of a prefix; stored only, as all
      * below */

@@ -125,7 +125,7 @@ static bool kv_heap_has(const kv_heap *h, int32_t id) {
     return h->position[id] > 0;
 }
 
-/* The key of a number that is there. */
+/* The key of an id in the heap. */
 static kv_heap_key kv_heap_key_of(const kv_heap *h, int32_t id) {
     const kv_heap_slot *slot = &h->slots[h->position[id] - 1];
     return (kv_heap_key){slot->level, slot->score, slot->stamp};

@@ -26,7 +26,7 @@
 typedef struct kv_use {
     int64_t at, gap; /* when, and how long after the use before; gap 0: there was none */
     int64_t n_uses;  /* this one included */
-    int32_t depth;   /* pages before it in its prefix */
+    int32_t depth;   /* number of pages that precede it in its prefix */
     int32_t tenant;
 } kv_use;
 

@@ -182,7 +182,7 @@ static int32_t claim(region *r, int32_t n, bool all) {
     return got;
 }
 
-/* All returns so far. It only grows, but for its wrap. */
+/* The number of returns so far, modulo 2^64. */
 static uint64_t count_returns(const free_pages *f) {
     uint64_t n = 0;
     for (int32_t i = 0; i < f->n_regions; i++) {

@@ -8,7 +8,7 @@
 #include "kv/hash.h"
 #include "kv/index_impl.h"
 
-/* The capacity in entries of such an index over n_pages pages. */
+/* The number of entries of an index over n_pages pages. */
 static int32_t entries_for(const kv_index_options *o, int32_t n_pages) {
     if (o->max_entries > 0) {
         return o->max_entries;
@@ -273,8 +273,8 @@ bool kv_index_drop_stateless(kv_index *ix) {
     return ix->tree.n_entries < n_before;
 }
 
-/* Makes room for an entry: drops those that lead to no state, where there are none the
- * least valuable state. False: there is none. */
+/* Makes room for an entry: drops entries that lead to no state, else the least
+ * valuable state. False: neither exists. */
 static bool make_entry_room(kv_index *ix) {
     if (kv_index_drop_stateless(ix)) {
         return true;
@@ -675,8 +675,7 @@ bool kv_index_take_over_tail(kv_index *ix, const kv_table *tables, int32_t n) {
 
 void kv_index_follow_tail(kv_index *ix, const kv_path *path, const int32_t *tail, int32_t n_tail,
                           kv_table *tables) {
-    int32_t i = path->n_pages, n_shared,
-            e = kv_index_best(ix, path, i, path->entry, tail, n_tail, &n_shared);
+    int32_t i = path->n_pages, n_shared, e = kv_index_best(ix, path, i, path->entry, tail, n_tail, &n_shared);
     for (int32_t g = 0; n_shared == n_tail && g < ix->o.n_groups; g++) {
         page_id *own = &tables[g].pages[i], page = {kv_tree_pages(&ix->tree, e)[g]};
         if (page.v != TREE_NONE && own->v != PAGE_NONE.v && own->v != page.v &&

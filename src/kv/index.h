@@ -80,8 +80,8 @@ typedef struct kv_index_options {
      * that no client can unbalance it */
     uint64_t seed;
     kv_granularity granularity;
-    kv_policy policy;  /* which cached page is evicted first */
-    kv_events *events; /* receives what is stored and removed; NULL: none. Outlives the index */
+    kv_policy policy;  /* order of eviction */
+    kv_events *events; /* receives stored and removed pages; NULL: none. Outlives the index */
     int32_t hash_bits; /* width of the chained hashes, for tests; 0: 64 */
 } kv_index_options;
 
@@ -92,7 +92,7 @@ typedef struct kv_path {
     /* its first n_public pages belong to a public prefix, in another namespace; 0: none
      * do */
     int32_t public_namespace, n_public;
-    bool retains; /* `retention` applies to what it matches and publishes */
+    bool retains; /* `retention` applies to the pages that it matches and publishes */
     kv_retention retention;
 } kv_path;
 
@@ -101,7 +101,7 @@ typedef struct kv_index_counts {
     int32_t max_snapshots; /* as many as are kept at once; 0: no state groups */
     /* since the index was opened: kept, no longer kept, and continued from */
     int64_t snapshots_taken, snapshots_dropped, snapshots_restored;
-    int64_t tails_replaced; /* part-filled pages by pages that go on from them, since then */
+    int64_t tails_replaced; /* part-filled pages replaced by pages that continue them, since then */
 } kv_index_counts;
 
 /* Opens an index over pool's pages; the pool outlives it. QUIRE_INVALID for invalid
@@ -145,10 +145,10 @@ quire_err kv_index_retain(kv_index *ix, kv_path *path, const kv_retention *r);
 int32_t kv_index_peek(const kv_index *ix, const kv_path *path, const int32_t *tokens, int32_t n);
 /* How many a match would find if each of their ends had a snapshot of the states. */
 int32_t kv_index_peek_pages(const kv_index *ix, const kv_path *path, const int32_t *tokens, int32_t n);
-/* How many entries of the tables that a match would fill take no page away from others:
- * whole pages that a sequence already holds, and holes before windows. Cached pages, a
- * page that is to be copied and states do not count. n_full: those of full groups, which
- * it keeps. */
+/* How many of the table entries that a match would fill need no available page: whole
+ * pages that a sequence already holds, and holes before windows. Cached pages, a page
+ * to be copied, and states do not count. n_full: entries of full groups, which the
+ * sequence keeps. */
 typedef struct kv_held {
     int32_t n_entries, n_full;
 } kv_held;
@@ -182,10 +182,10 @@ quire_err kv_index_publish(kv_index *ix, kv_path *path, const int32_t *tokens, i
  * it, so that its sequence writes on in it without a copy. True when something
  * changed. */
 bool kv_index_take_over_tail(kv_index *ix, const kv_table *tables, int32_t n);
-/* Where the part-filled page with the last n_tail tokens of a sequence that is not
- * written any more is not in the tree, since a page that goes on from it took its place,
- * the tables get that page and release theirs: so these tokens are found as long as the
- * tables hold them. path stands before that page. O(log siblings). */
+/* For a sequence that is no longer written: if the tree has replaced its part-filled
+ * page of the last n_tail tokens by a page that continues it, its tables take that
+ * page and release their own, so that these tokens are found as long as the tables
+ * hold it. path stands before that page. O(log siblings). */
 void kv_index_follow_tail(kv_index *ix, const kv_path *path, const int32_t *tail, int32_t n_tail,
                           kv_table *tables);
 /* ---- recurrent states; states[n_state_groups] are a sequence's tables of them ---- */
@@ -251,7 +251,7 @@ typedef struct kv_index_entry {
     const unsigned char *name;
     size_t n_name;
     int32_t node, parent; /* its run of entries without a branch, and the run before that; -1: none */
-    int32_t entry, up;    /* its number, and that of the one before it on its path; -1: none */
+    int32_t entry, up;    /* its id, and that of the preceding entry on its path; -1: none */
     int32_t n_tokens;
     const int32_t *tokens;
     const int32_t *pages; /* [n_groups], -1: not cached */

@@ -44,8 +44,8 @@ static int32_t index_branch_end(const kv_index *ix, int32_t e) {
     return e;
 }
 
-/* Evicts what follows the page of entry e, as far as no sequence holds it and no path
- * stands there. With its last follower e may go too, where it lacks pages. */
+/* Evicts what follows the page of entry e, except what sequences hold and where paths
+ * stand. With its last follower e may go too, if it lacks pages. */
 static void evict_after(kv_index *ix, int32_t e, page_id page) {
     int32_t end = index_branch_end(ix, e), n_before = ix->tree.n_entries + 1;
     while (end != e && ix->tree.n_entries < n_before) {
@@ -136,9 +136,8 @@ static void index_clear_states(kv_index *ix, int32_t place) {
     }
 }
 
-/* Evicts the cached pages of a namespace, what follows a page before it. The walk is a path
- * of its own, which keeps the entry where it stands and the namespace. Returns the number of
- * entries. */
+/* Evicts the cached pages of a namespace, each after what follows it. The walk is a
+ * path, which keeps its entry and the namespace alive. Returns the number of entries. */
 static int32_t index_clear_namespace(kv_index *ix, kv_path *walk) {
     int32_t n = 0;
     kv_index_stand_at(ix, walk, kv_tree_last(&ix->tree, ix->namespaces.slots[walk->namespace].root));

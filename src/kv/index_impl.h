@@ -58,8 +58,8 @@ quire_err kv_index_check_snapshots(const kv_index *ix, int32_t *n_pages, quire_e
 
 /* Takes e's page of group g away, which becomes free unless a sequence holds it. */
 void kv_index_remove_page(kv_index *ix, int32_t e, int32_t g);
-/* Drops e and the entries before it as far as they are useless, and the namespace if none
- * is left. */
+/* Drops e and the entries that precede it as long as they are useless, and the
+ * namespace with its last entry. */
 void kv_index_prune(kv_index *ix, int32_t e);
 /* Moves a path's pin to entry e, or takes it away (TREE_NONE), and prunes where it was. */
 void kv_index_stand_at(kv_index *ix, kv_path *path, int32_t e);
@@ -69,7 +69,7 @@ bool kv_index_drop_stateless(kv_index *ix);
 /* Whether no match can end in e or pass through it: nothing follows it, no path is there,
  * its pages are held by no sequence, and some group lacks a page. */
 bool kv_index_is_useless(const kv_index *ix, int32_t e);
-/* The right value of hashes[e], given that of the entry before it. */
+/* The value that hashes[e] must have, from that of the preceding entry. */
 uint64_t kv_index_hash_of(const kv_index *ix, int32_t e);
 
 #endif

@@ -35,7 +35,7 @@ int32_t kv_most_snapshots(const kv_layout *l, int32_t n_pages, int64_t bytes) {
     return is_alone ? n_all : n_half > 0 ? n_half : 1;
 }
 
-/* The groups in the index's order: state groups follow those of tokens. */
+/* The index's options: state groups follow those of tokens. */
 static kv_index_options index_options(const kv_cache_options *o) {
     kv_index_options io = {.page_tokens = o->page_tokens,
                            .max_namespaces = o->max_namespaces,

@@ -30,7 +30,7 @@ typedef struct kv_cache_options {
      * kv_seq.h requires one */
     int32_t snapshot_tokens;
     int32_t n_events; /* events that are kept; 0: none are recorded */
-    uint64_t seed;    /* of the index's inner order; 0: from the system */
+    uint64_t seed;    /* seed of the index's inner order; 0: from the system */
     kv_granularity granularity;
     kv_policy policy;
     /* of its pages, for swap space and tiers; outlives the cache. NULL: nothing moves
@@ -62,7 +62,7 @@ typedef struct kv_cache {
     kv_events *events; /* NULL: none. Any thread may read */
     int32_t page_tokens, n_groups;
     int32_t n_token_groups; /* the first groups; the others are of states */
-    int32_t n_state_pages;  /* of one sequence, in all state groups */
+    int32_t n_state_pages;  /* pages of one sequence in all state groups */
     int32_t snapshot_tokens;
     /* snapshots are taken after multiples of so many tokens, since tiers keep no
      * part-filled pages; 0: after any */
@@ -93,8 +93,8 @@ quire_err kv_cache_open(const kv_cache_options *o, kv_cache *out);
  * QUIRE_NO_ROOM: its floor and fixed part do not fit (kv/budget.h). Without a budget:
  * nothing. */
 quire_err kv_cache_join(kv_cache *c);
-/* Leaves the budget, with the pages that it has, which nobody takes from then on. Not a
- * member: nothing. By the budget's owner. */
+/* Leaves the budget, and keeps its pages, which others can no longer take. Does
+ * nothing if it is not a member. For the budget's owner. */
 void kv_cache_leave(kv_cache *c);
 /* Gives the cache swap space, once: as many frames as fit into `bytes`. QUIRE_NO_MEMORY:
  * it has none. */
@@ -108,11 +108,10 @@ int32_t kv_cache_available(const kv_cache *c);
 /* Evicts until n pages are free, as far as possible, and with a budget gets memory for
  * them: a lack of pages shows when they are reserved. */
 void kv_cache_make_free(kv_cache *c, int32_t n);
-/* Evicts every cached page, and gives the memory of all free pages back through the
- * mover, to the budget where that has whole granules. Held pages stay, and so does what
- * is indexed of them. *n_dropped: pages that are free now and were cached. False: the
- * mover keeps the memory. No other thread may be
- * inside the pool. O(pages). */
+/* Evicts every cached page, and returns the memory of all free pages through the
+ * mover, whole granules to the budget. Held pages stay, and stay indexed. *n_dropped:
+ * cached pages that became free. False: the mover keeps the memory. No other thread
+ * may be inside the pool. O(pages). */
 bool kv_cache_drop(kv_cache *c, int32_t *n_dropped);
 /* Evicts the cached pages of one tenant (kv_index_clear_tenant). Their memory stays. */
 void kv_cache_drop_tenant(kv_cache *c, const void *tenant, size_t n, int32_t *n_dropped);

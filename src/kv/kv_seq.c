@@ -100,7 +100,7 @@ static quire_err take_pages(kv_cache *c, kv_seq *s, int32_t n, const kv_copies *
     int64_t n_pages = 0;
     for (int32_t g = 0; g < s->n_tables; g++) {
         int32_t n_group = kv_seq_group_needs(c, s, g, n), n_held = s->tables[g].n_pages;
-        /* a state's new pages take the place of those that it shares */
+        /* a state's new pages replace those that it shares */
         TRY(kv_table_reserve(&s->tables[g], g < c->n_token_groups ? n_held + n_group : c->state_pages[g]));
         n_pages += n_group;
     }
@@ -572,7 +572,7 @@ kv_swapped kv_seq_swap_in(kv_cache *c, kv_seq *s) {
             kv_seq_swap_copy_in(c, s, did.n_found / c->page_tokens, &did);
             kv_seq_advance(s, s->swap_tokens - did.n_found);
             s->snapshots.last = s->n_computed;
-        } else { /* its windows may have moved: without their holes, where it still sees back */
+        } else { /* its windows may have moved: release what they passed */
             bool is_whole = c->n_state_pages == 0 && kv_seq_sees_back(c, s, did.n_found);
             did.n_found = is_whole ? did.n_found : 0;
             kv_seq_truncate(c, s, did.n_found);

@@ -53,12 +53,11 @@ typedef struct kv_seq {
     /* only its first so many tokens are published: the others' values depend on more than
      * the tokens before them; 0: all are */
     int32_t share_limit;
-    kv_snapshot_plan snapshots; /* with state groups: where it takes them */
-    int32_t copies0, n_copies;  /* of its states, in cache.state_copies, from the reservation to settle */
+    kv_snapshot_plan snapshots; /* with state groups: where to take snapshots */
+    int32_t copies0, n_copies;  /* its copies in cache.state_copies, from reservation to settle */
     int32_t n_copied_from;      /* the tokens before the rows by which these are counted */
-    int32_t swap_frames;        /* the first of its frames in swap space; 0: it has none */
-    /* which of its tokens they keep: swap_from..swap_tokens; swap_from is a page's
-     * start */
+    int32_t swap_frames;        /* first of its frames in swap space; 0: none */
+    /* the tokens in these frames: swap_from..swap_tokens; swap_from is a page's start */
     int32_t swap_from, swap_tokens;
     kv_tier_wait tier_wait;
     int64_t tier_deadline_us; /* it waits for tiers until then; 0: the wait has not begun */
@@ -248,9 +247,9 @@ static inline int32_t kv_seq_swap_peek(const kv_cache *c, const kv_seq *s, int32
     bool is_whole = s->swap_frames > 0 && n_cached - n_cached % c->page_tokens >= s->swap_from;
     return is_whole && s->swap_tokens > n_cached ? s->swap_tokens : n_cached;
 }
-/* Directly after an admission: truncates s to its whole pages and copies those after them
- * back, where kv_seq_swap_peek says so and there is room. n_pages 0: it did not, and s is
- * empty where it cannot go on after its whole pages. Frees its frames in any case. */
+/* Directly after an admission: truncates s to whole pages and copies the swapped pages
+ * back, if kv_seq_swap_peek says so and there is room. n_pages 0: it did not, and s is
+ * empty if it cannot continue after its whole pages. Frees its frames in any case. */
 kv_swapped kv_seq_swap_in(kv_cache *c, kv_seq *s);
 /* Frees its frames. */
 static inline void kv_seq_swap_drop(kv_cache *c, kv_seq *s) {
@@ -308,7 +307,7 @@ int32_t kv_seq_holders(const kv_cache *c, const kv_seq *s, int32_t g, int32_t i)
 
 /* Appends its tables to out, which has room for n_tables more; returns how many. */
 int32_t kv_seq_list_tables(const kv_seq *s, const kv_table **out);
-/* Whether s holds the invariant above: QUIRE_INTERNAL and what is wrong otherwise. */
+/* Checks the invariant above. QUIRE_INTERNAL, with what is wrong. */
 quire_err kv_seq_check(const kv_cache *c, const kv_seq *s, quire_error *err);
 /* Proves that pool, index and tables agree, where tables[0..n) are those of every
  * sequence with pages. Errors and cost as kv_check. */

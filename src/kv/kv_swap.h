@@ -58,7 +58,7 @@ typedef struct kv_swap {
      * caller counts them */
     int32_t *next, *tags;
     int32_t n_frames, n_free, free_frame;
-    kv_fence last; /* of the last move */
+    kv_fence last; /* fence of the last move */
 } kv_swap;
 
 /* Opens as many frames as fit into `bytes`, in place. QUIRE_NO_MEMORY: *w is empty. */

@@ -43,7 +43,7 @@ typedef struct frame_move {
     kv_fence fence;
     int32_t frame;
     bool is_put;   /* the page is stored when it is done; else the frame is released */
-    kv_tier_id id; /* of a page that is put */
+    kv_tier_id id; /* id of the page being put */
     int32_t group;
 } frame_move;
 
@@ -401,7 +401,7 @@ static int state_has_come(const kv_tiering *t, const promotion *p) {
     return p->n_state_asked == t->c->n_state_pages ? 1 : 0;
 }
 
-/* Continues to fetch a snapshot. True: it has come, or there is none. */
+/* Continues to fetch a snapshot. True: done, or there is none. */
 static bool advance_state(kv_tiering *t, promotion *p) {
     while (p->n_state > p->n_least) {
         kv_fetch f = ask_for_state(t, p);
@@ -418,7 +418,7 @@ static bool advance_state(kv_tiering *t, promotion *p) {
     return true;
 }
 
-/* Begins with snapshots once the pages of tokens are there. */
+/* Begins to fetch snapshots, once the pages of tokens have come. */
 static void begin_state(const kv_tiering *t, promotion *p) {
     if (p->n_state < 0) {
         kv_held held;
@@ -607,7 +607,7 @@ void kv_tiering_published(kv_tiering *t, const kv_seq *s) {
         t->path[n++] = i;
     }
     write_queue *q = &t->to_write;
-    for (; n > 0 && q->n < q->cap; q->n++) { /* what does not fit is demoted when it is evicted */
+    for (; n > 0 && q->n < q->cap; q->n++) { /* the rest is demoted when it is evicted */
         q->entries[(q->first + q->n) % q->cap] = t->path[--n];
         t->names[t->path[n]].was_queued = true;
     }
@@ -704,7 +704,7 @@ static quire_err kv_tiering_open_parts(kv_tiering *t, const kv_tiering_options *
     }
     kv_tiers_options tiers = o->tiers;
     tiers.shape.page_tokens = t->c->page_tokens;
-    /* a snapshot's pages are records of the groups after those of tokens */
+    /* the pages of snapshots are records of further groups */
     tiers.shape.n_groups = t->c->n_token_groups + t->c->n_state_pages;
     tiers.shape.page_bytes = t->c->mover->page_bytes;
     TRY(kv_tiers_open(&tiers, &t->tiers, err));

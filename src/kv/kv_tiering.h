@@ -37,7 +37,7 @@
 typedef struct kv_tiering kv_tiering;
 
 typedef struct kv_tiering_options {
-    kv_tiers_options tiers; /* of the shape only the version is read */
+    kv_tiers_options tiers; /* of tiers.shape only the version is read */
     bool writes_through;
     int32_t max_tokens; /* of a sequence */
     /* n tokens that s waits for have come into the pool and the index; NULL: they are not

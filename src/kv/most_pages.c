@@ -58,7 +58,7 @@ int64_t kv_most_pages(const kv_most *m, int64_t n_tokens) {
 }
 
 int64_t kv_most_tokens(const kv_most *m, int64_t n_pages) {
-    int64_t low = 0, high = INT32_MAX; /* entries: so many fit, and so many and one more do not */
+    int64_t low = 0, high = INT32_MAX; /* entries: `low` fit, `high` + 1 do not */
     if (m->n_full == 0 && most_pages_of(m, high) <= n_pages) {
         return INT64_MAX;
     }

@@ -16,7 +16,7 @@ typedef struct kv_most {
     int32_t n_caps;
     struct {
         int32_t n_groups; /* with this window */
-        int32_t n_pages;  /* that one of them holds at most */
+        int32_t n_pages;  /* most pages that one of them holds */
     } caps[KV_MAX_GROUPS];
 } kv_most;
 

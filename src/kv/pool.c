@@ -450,7 +450,7 @@ static quire_err check_queue(const kv_pool *pool, int32_t n_cached, quire_error 
     return QUIRE_OK;
 }
 
-/* Checks the counts of granule g, and adds to those of all. */
+/* Checks the counts of granule g, and adds them up. */
 static quire_err check_granule(const kv_pool *pool, int32_t g, int32_t *n_idle, int32_t *n_absent,
                                quire_error *err) {
     kv_granule a = kv_pool_granule(pool, g);

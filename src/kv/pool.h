@@ -37,8 +37,7 @@ quire_err kv_pool_open(int32_t n_pages, kv_pool **out);
  * pools that share a clock, which the engine thread owns, can compare when pages were
  * released: it is one more with each page that becomes cached. It outlives them. */
 quire_err kv_pool_open_absent(int32_t n_pages, int32_t granule_pages, int64_t *clock, kv_pool **out);
-/* From now on the pool has a clock of its own: its owner is not that of the others any
- * more. */
+/* Gives the pool its own clock again, since it no longer has the others' owner. */
 void kv_pool_leave_clock(kv_pool *pool);
 void kv_pool_close(kv_pool *pool);
 

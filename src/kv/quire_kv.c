@@ -25,8 +25,8 @@ struct quire_kv {
     int32_t n_seqs;
     int64_t n_opened;
     kv_copies copies;
-    /* what quire_kv_copies returned last; grown with copies, so that returning them
-     * cannot fail */
+    /* last result of quire_kv_copies; grown with copies, so that returning them cannot
+     * fail */
     quire_kv_copy *taken;
     size_t cap_taken;
 };
@@ -151,8 +151,8 @@ static quire_err reserve_copies(quire_kv *kv) {
     return mem_grow(&kv->taken, &kv->cap_taken, n, sizeof *kv->taken);
 }
 
-/* Reserves pages for n tokens after those that have some. What may fail comes before what
- * changes, but for evictions. */
+/* Reserves pages for n more tokens. Apart from evictions, nothing changes before all
+ * that may fail. */
 static quire_err quire_kv_grow(quire_kv_seq *seq, int32_t n) {
     quire_kv *kv = seq->kv;
     TRY(reserve_copies(kv));

@@ -53,7 +53,7 @@ typedef struct kv_snapshots {
     int32_t *pages, *tails; /* [cap][n_pages], [cap][page_tokens] */
     int32_t *places;        /* [n_places] the first snapshot at each */
     int32_t n, unused;
-    int64_t clock;                          /* the value of the last one that was dropped for another */
+    int64_t clock;                          /* value of the last snapshot dropped for another */
     int64_t n_taken, n_dropped, n_restored; /* since it was opened; n_taken - n_dropped == n */
 } kv_snapshots;
 
@@ -69,16 +69,16 @@ int32_t kv_snapshots_find(const kv_snapshots *s, int32_t place, const int32_t *t
 /* The snapshot whose tail is the longest prefix of tokens[0..n), at least 1 token;
  * SNAPSHOT_NONE if there is none. */
 int32_t kv_snapshots_deepest(const kv_snapshots *s, int32_t place, const int32_t *tokens, int32_t n);
-/* Its pages, those of all groups one after the other. */
+/* The snapshot's pages, group after group. */
 const int32_t *kv_snapshots_pages(const kv_snapshots *s, int32_t snapshot);
 /* The tokens of its tail. */
 const int32_t *kv_snapshots_tail(const kv_snapshots *s, int32_t snapshot);
-/* Keeps the state that tables[n_groups] hold, which saves so many tokens, and returns its
- * number. SNAPSHOT_NONE when there is a snapshot of it already, which counts as used.
- * O(cap) where there are cap. */
+/* Keeps the state that tables[n_groups] hold, which saves so many tokens, and returns
+ * its id. SNAPSHOT_NONE: it has a snapshot already, which counts as used. O(cap) if
+ * all are in use. */
 int32_t kv_snapshots_add(kv_snapshots *s, int32_t place, const int32_t *tail, int32_t n_tail, int32_t saves,
                          const kv_table *tables);
-/* The least valuable; SNAPSHOT_NONE: there is none. O(cap). */
+/* The least valuable snapshot; SNAPSHOT_NONE: none. O(cap). */
 int32_t kv_snapshots_least(const kv_snapshots *s);
 /* Shares its pages into empty tables that have the capacity, and sets their length to
  * n_tokens. It counts as used. */
@@ -96,7 +96,7 @@ void kv_snapshots_drop_place(kv_snapshots *s, int32_t place);
  * itself), every `interval` tokens, and where others ask for one. Zeroed but for
  * interval: an empty sequence's plan. */
 typedef struct kv_snapshot_plan {
-    int32_t branch, prompt_end; /* tokens; 0: no such point */
+    int32_t branch, prompt_end; /* positions in tokens; 0: none */
     int32_t interval;           /* 0: none in between */
     int32_t last;               /* all points up to here are done */
     int32_t unit;               /* points are multiples of it, the next lower ones; 0 or 1: any */
@@ -106,7 +106,7 @@ typedef struct kv_snapshot_plan {
 /* Adds a point, in place of one that is done if need be. False: there are too many. */
 bool kv_snapshot_mark(kv_snapshot_plan *plan, int32_t n_tokens);
 
-/* The next point, over last; INT32_MAX if there is none. */
+/* The next point after `last`; INT32_MAX: none. */
 int32_t kv_snapshot_next(const kv_snapshot_plan *plan);
 
 /* Checks the invariant; adds the number of indexed pages to *n_marked. Else

@@ -18,7 +18,7 @@ quire_err kv_table_reserve(kv_table *t, int32_t n_pages) {
 
 quire_err kv_table_init(kv_table *t, int32_t cap_pages) {
     *t = (kv_table){0};
-    /* append writes a copied tail after the last entry before it moves it */
+    /* append puts a copied tail after the last entry, then moves it */
     return kv_table_reserve(t, cap_pages + 1);
 }
 

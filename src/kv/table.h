@@ -53,11 +53,10 @@ quire_err kv_table_append(kv_pool *pool, kv_table *t, int32_t n_tokens, int32_t 
  * and copies must have room. */
 void kv_table_append_reserved(kv_pool *pool, kv_table *t, int32_t n_tokens, int32_t page_tokens,
                               kv_copies *copies, const page_id *ids);
-/* Drops tokens from the end, and releases pages that hold none any more. */
+/* Drops tokens from the end, and releases pages that become empty. */
 void kv_table_truncate(kv_pool *pool, kv_table *t, int32_t n_tokens, int32_t page_tokens);
-/* The same for a recurrent state, which takes state_pages pages for any number of tokens
- * and is written as a whole: an empty table takes that many pages, one that holds a state
- * copies those of its pages that are shared. */
+/* The same for a recurrent state, which is written as a whole: an empty table needs
+ * state_pages pages, one with a state needs copies of its shared pages. */
 int32_t kv_table_state_needs(const kv_pool *pool, const kv_table *t, int32_t state_pages);
 void kv_table_state_append(kv_pool *pool, kv_table *t, int32_t n_tokens, int32_t state_pages,
                            kv_copies *copies, const page_id *ids);

@@ -10,7 +10,7 @@
 #include "kv/tier_redis.h"
 
 #define FRAME_NONE    (-1)
-#define STAGING_BYTES ((int64_t)64 << 20) /* frames for pages in transfer, besides those of the host tier */
+#define STAGING_BYTES ((int64_t)64 << 20) /* frames for pages in transfer, besides the host tier's */
 #define MIN_STAGING   16
 #define MAX_STAGING   1024
 /* pages of tokens of which every group has a staging frame, however many groups there
@@ -25,7 +25,7 @@ typedef struct frame {
     frame_state state;
     int32_t n_holders;               /* references: the host tier, transfers, the caller */
     int32_t next;                    /* the next free one */
-    bool to_host, to_file, to_redis; /* where it goes when it is filled */
+    bool to_host, to_file, to_redis; /* tiers to which it goes once filled */
 } frame;
 
 struct kv_tiers {
@@ -217,7 +217,7 @@ bool kv_tiers_has_room(const kv_tiers *t) {
 void *kv_tiers_put_begin(kv_tiers *t, const kv_tier_key *key, kv_put to, int32_t *out) {
     bool lacks = host_lacks(t, key), to_host = lacks && to == KV_PUT_ALL, to_file = file_lacks(t, key);
     bool is_new = (!t->has_host || lacks) && (t->file == NULL || to_file);
-    /* what another tier has was sent when that tier got it */
+    /* pages of another tier were sent when that tier got them */
     bool to_redis = t->redis != NULL && is_new && kv_redis_is_up(t->redis);
     if (!to_host && !to_file && !to_redis) {
         return NULL;

@@ -34,7 +34,7 @@ typedef struct kv_tiers_options {
     int64_t file_bytes;
     kv_io_way file_way;
     const kv_io_calls *file_calls; /* as kv_io_open */
-    const char *redis_url;         /* of the Redis tier (tier_redis.h); NULL: none */
+    const char *redis_url;         /* address of the Redis tier (tier_redis.h); NULL: none */
     int64_t redis_bytes;
     int32_t hash_bits;  /* bits of an id that are hashed, for tests; 0: all */
     const wake *reader; /* outlives the tiers; NULL: none */

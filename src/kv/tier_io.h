@@ -41,7 +41,7 @@ typedef struct kv_job {
 
 /* Where finished jobs go. */
 typedef struct kv_io_done {
-    ring *ring;         /* of kv_job; never full: as many cells as frames can have jobs */
+    ring *ring;         /* ring of kv_job, with a cell for each frame: never full */
     const wake *reader; /* woken after each push; NULL: none */
 } kv_io_done;
 

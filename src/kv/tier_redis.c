@@ -55,7 +55,7 @@ struct kv_redis {
     redisContext *c; /* NULL: not connected */
     bool failed;     /* the state of the connection is unknown: it is closed before the next use */
     int64_t pause_us, next_try_us;
-    unsigned char *head; /* of a reply, aligned */
+    unsigned char *head; /* head of a reply, aligned */
     put_key *puts;       /* [cap_puts] a ring, oldest first */
     int32_t cap_puts, first_put, n_puts;
 };
@@ -317,7 +317,7 @@ static void read_records(kv_redis *r, kv_job *jobs, int32_t n) {
 
 /* ---- the thread ---- */
 
-/* Does one round of work, reads first; false: there is none. */
+/* Does one round of work, reads first. False: nothing to do. */
 static bool tier_redis_work(kv_redis *r) {
     kv_job jobs[MOST_READS];
     int32_t n = 0;

@@ -13,7 +13,7 @@ quire_err kv_tree_open(kv_tree *t, int32_t page_tokens, int32_t n_groups, int32_
         cap_entries > INT32_MAX - cap_roots) {
         return QUIRE_INVALID;
     }
-    /* a node that is no root has an entry of its own */
+    /* every node but a root has its own entry */
     size_t n_nodes = (size_t)cap_entries + (size_t)cap_roots;
     *t = (kv_tree){.page_tokens = page_tokens,
                    .n_groups = n_groups,

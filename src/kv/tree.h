@@ -25,7 +25,7 @@
 #define TREE_NONE (-1)
 
 typedef struct kv_entry {
-    int32_t up;   /* the entry before it on its path, TREE_NONE for the first; never changes */
+    int32_t up;   /* the preceding entry on its path, TREE_NONE for the first; never changes */
     int32_t next; /* the one after it in its node, TREE_NONE at the end */
     int32_t node;
     int32_t n_tokens; /* 1..page_tokens; 0: the slot is free */

@@ -30,8 +30,8 @@ extern const flag_choice choices_compute[], choices_kv_dtype[], choices_prefix_c
     choices_schedule[];
 extern const flag_choice choices_preemption[], choices_eviction[];
 
-/* The row with this name, with or without leading dashes, words joined by '-' or '_';
- * NULL: there is none. */
+/* Finds a flag by name, with or without leading dashes, words joined by '-' or '_';
+ * NULL: unknown. */
 const flag *engine_flag_find(const char *name);
 
 #endif

@@ -9,7 +9,7 @@
 
 #include "base/err.h"
 
-#define MICROSECONDS(f) ((f)->type == FLAG_SECONDS ? 1e6 : 1e3) /* of the unit in which the flag is given */
+#define MICROSECONDS(f) ((f)->type == FLAG_SECONDS ? 1e6 : 1e3) /* microseconds in the flag's unit */
 
 str flag_next_name(const char **names) {
     str s = {*names, strcspn(*names, " ")};

@@ -33,14 +33,14 @@ typedef enum flag_type {
     /* the same; a number after a word is joined to it by a colon */
     FLAG_SCALED,
 
-    /* of command lines only: what is set is more than one member of a struct
-     * (cli/set_flag.c) */
+    /* For command lines only: types that set more than one member of a struct
+     * (cli/set_flag.c). */
     FLAG_KEY,           /* appended to api_keys */
     FLAG_PREFIX,        /* a file, appended to prefix_files */
     FLAG_FIELD_INTEGER, /* request field: integer */
     FLAG_FIELD_NUMBER,  /* request field: number */
     FLAG_FIELD_SWITCH,  /* request field: true */
-    FLAG_FIELD_TEXT,    /* request field: a text, or that of the file of this name */
+    FLAG_FIELD_TEXT,    /* request field: a text, or the content of the file of this name */
     FLAG_FIELD_TEXTS,   /* request field: array of strings, one more each time */
     FLAG_FIELD_IDS,     /* request field: array of token ids, given as 1,2,3 */
     /* request field: an object of numbers by token id; each occurrence adds one, given as
@@ -49,16 +49,16 @@ typedef enum flag_type {
     FLAG_FIELD_CHOICE, /* request field: one of choices, whose texts are JSON */
     FLAG_FIELD_PRESET, /* request field: the only choice's JSON; takes no value */
     FLAG_FIELDS,       /* request fields: a JSON object of them */
-    FLAG_NAMES,        /* appended to served_names: one, and those that follow it */
+    FLAG_NAMES,        /* appended to served_names, with the words that follow */
     FLAG_PINNED,       /* appended to pinned */
 
     /* flags of other servers (cli/carried_flags.c), which --help omits; `meaning` is the
      * reason */
     FLAG_TAKEN,        /* without effect here; takes no value */
-    FLAG_TAKEN_VALUE,  /* the same with a value, one of choices where it has those */
+    FLAG_TAKEN_VALUE,  /* the same with a value, one of its choices if it has any */
     FLAG_TAKEN_CHOICE, /* the same; the value may be missing */
     FLAG_LATER,        /* refused: not here yet */
-    FLAG_REFUSED       /* refused: the reason names what is used instead */
+    FLAG_REFUSED       /* refused: the reason names a replacement */
 } flag_type;
 
 /* Which struct of options a row's offset is into, where a program has several: a
@@ -83,7 +83,7 @@ typedef struct flag {
     /* the default, as the struct has it: microseconds, bytes, an enum's value; a switch's
      * is false */
     double number;
-    const char *text;           /* the default of texts; NULL: none, and the member may be NULL */
+    const char *text;           /* default of a text; NULL: none, and the member may be NULL */
     const flag_choice *choices; /* ends with a NULL spelling */
     /* what those are whose values --help does not show; NULL: all are other spellings of
      * shown ones */

@@ -32,7 +32,7 @@ static bool is_behind(const token_logprob *a, const token_logprob *b) {
     return a->logprob != b->logprob ? a->logprob < b->logprob : a->id > b->id;
 }
 
-/* Sifts entry i down a heap of n, whose top ranks behind all others. */
+/* Sifts entry i down a heap of n, whose top ranks last. */
 static void logprobs_sift(token_logprob *heap, int32_t n, int32_t i) {
     token_logprob moved = heap[i];
     for (int32_t child; (child = 2 * i + 1) < n; i = child) {

@@ -164,7 +164,7 @@ static void adapter_api_set_scales(conn *c) {
     quire_free((void *)list);
     er = er == QUIRE_OK ? adapter_api_check_scales(v, n_numbered, &err)
                         : err_set(&err, er, -1, "out of memory");
-    for (int pass = 0; pass < 2; pass++) { /* first those that end: a number of them apply at once */
+    for (int pass = 0; pass < 2; pass++) { /* first those set to 0, since only a few apply at once */
         for (int32_t k = 0; k < n_numbered && er == QUIRE_OK; k++) {
             float scale = adapter_api_scale_of(v, k);
             er = (scale == 0.0f) == (pass == 0) ? quire_adapter_scale(e, k, scale, &err) : QUIRE_OK;

@@ -66,7 +66,7 @@ static quire_err adapter_list_names(quire_adapter *const *list, size_t n, bool r
 
 typedef struct adapter_row {
     const char *name, *help;
-    size_t offset; /* of an int64_t in a quire_adapter */
+    size_t offset; /* offset of an int64_t in a quire_adapter */
 } adapter_row;
 
 static const adapter_row adapter_rows[] = {

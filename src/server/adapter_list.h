@@ -2,18 +2,18 @@
 #ifndef SERVER_ADAPTER_LIST_H
 #define SERVER_ADAPTER_LIST_H
 
-#include "json/json_out.h"
 #include "server/loop.h"
+#include "json/json_out.h"
 
 /* Whether requests may have an adapter of this name. */
 bool adapter_list_knows(const server *s, str name);
 /* Calls write for each adapter that requests may name, as an item of the array that o is
  * in. A failure is o's. */
 void adapter_list_each(const server *s, void (*write)(const server *s, const quire_adapter *a, json_out *o),
-                      json_out *o);
-/* The same for the one of this name; false: there is none. */
+                       json_out *o);
+/* The same for the adapter of this name. False: there is none. */
 bool adapter_list_one(const server *s, str name,
-                     void (*write)(const server *s, const quire_adapter *a, json_out *o), json_out *o);
+                      void (*write)(const server *s, const quire_adapter *a, json_out *o), json_out *o);
 /* Appends the metrics of adapters; nothing where the engine was opened without. */
 quire_err adapter_list_metrics(const quire_engine *e, strbuf *out);
 

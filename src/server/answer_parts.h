@@ -11,7 +11,7 @@
 typedef struct answer_call {
     int32_t index;  /* among the calls of its choice */
     bool begins;    /* with its name */
-    bool is_custom; /* of a custom tool: the arguments are its input */
+    bool is_custom; /* call of a custom tool: the arguments are its input */
     strbuf name, arguments;
 } answer_call;
 
@@ -30,7 +30,7 @@ typedef struct answer_parts {
 typedef struct answer_place {
     const char *response_id;
     size_t choice;
-    bool names_call, old_calls; /* of the request: quire_request_info */
+    bool names_call, old_calls; /* the request's, as in quire_request_info */
 } answer_place;
 
 #define ANSWER_CALL_ID_BYTES 9 /* letters and digits: the templates of some models take no other ids */

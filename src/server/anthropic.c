@@ -18,11 +18,11 @@ typedef enum open_block { NO_BLOCK, THINKING_BLOCK, TEXT_BLOCK, TOOL_BLOCK } ope
 
 typedef struct messages_state {
     open_block open;
-    int32_t index;      /* of the open block, else of the next one */
+    int32_t index;      /* index of the open block, else of the next one */
     int32_t call;       /* of TOOL_BLOCK */
-    sha256_sum thought; /* of THINKING_BLOCK's text so far */
+    sha256_sum thought; /* digest of THINKING_BLOCK's text so far */
     bool has_thought;
-    sha256_sum thoughts; /* of all reasoning so far */
+    sha256_sum thoughts; /* digest of all reasoning so far */
 } messages_state;
 
 /* ---- parts that both forms have ---- */

@@ -15,7 +15,7 @@ void body_room_close(body_room *r) {
 
 /* ---- memory: with the lock held ---- */
 
-/* The share of a tenant: its own, a free one, or the last one where there is none. */
+/* The share of a tenant: its own, else a free one, else the last. */
 static body_share *body_share_of(body_room *r, uint64_t tenant) {
     body_share *found = NULL;
     for (int32_t i = 0; i < BODY_SHARES; i++) {
@@ -90,7 +90,7 @@ static bool body_walk_line(body_room *r, const body_claim *own) {
             *at = c->next;
             body_grant(r, c);
             others = others || c != own;
-            atomic_store(&c->waits, false); /* its owner may go on from here */
+            atomic_store(&c->waits, false); /* its owner may continue from here on */
         } else {
             c->share->is_passed = true;
             at = &c->next;

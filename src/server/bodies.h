@@ -55,7 +55,7 @@
 typedef struct body_share {
     uint64_t tenant; /* a hash of its name */
     size_t held;
-    int32_t n_claims, n_waiting; /* n_claims 0: the share is nobody's */
+    int32_t n_claims, n_waiting; /* n_claims 0: a free share */
     bool is_passed;              /* within a walk along the line: one of the tenant stays in it */
 } body_share;
 
@@ -64,7 +64,7 @@ typedef struct body_claim {
     size_t held;       /* bytes that the body may have; the owner reads it while it does not wait */
     atomic_bool waits; /* in line; another thread may end the wait, and rings */
     body_share *share; /* NULL: no claim */
-    size_t in_lane;    /* of held: beyond the share */
+    size_t in_lane;    /* part of `held` beyond the share */
     size_t wanted;     /* while it waits: bytes more */
     uint64_t turn;     /* its place in line: the lowest first */
     struct body_claim *next;
@@ -86,9 +86,9 @@ typedef struct body_room {
 quire_err body_room_open(body_room *r, size_t max_bytes, void (*ring)(void *arg), void *ring_arg);
 void body_room_close(body_room *r);
 
-/* Takes n > 0 bytes more for a body of that tenant, which has `whole` bytes, about, when
- * all of it is there: true. False: the claim stands in line until it has got them (waits
- * is false then) or gives up. It takes nothing more while it waits. */
+/* Takes n > 0 more bytes for a body of a tenant, whose final size is about `whole`
+ * bytes: true. False: the claim queues until it has got them (waits is false then) or
+ * gives up; it takes nothing else while it waits. */
 bool body_room_take(body_room *r, body_claim *c, str tenant, uint64_t whole, size_t n);
 /* Gives back all that c holds, and its place in line. c is zeroed. */
 void body_room_give(body_room *r, body_claim *c);
@@ -122,7 +122,7 @@ typedef struct body_turns {
 
 /* Makes the timer; false: no memory. */
 bool body_turns_open(body_turns *t, struct event_base *base);
-/* Frees it. Nobody waits any more. */
+/* Frees it. No connection waits any more. */
 void body_turns_close(body_turns *t);
 /* Ends a connection's turn if it has received its share: bev reads on in its next one. */
 void body_turn_end_if_due(body_turns *t, body_turn *turn, struct bufferevent *bev);

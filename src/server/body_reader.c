@@ -22,7 +22,8 @@ static bool body_has_length(const body_reader *b) {
 
 /* ---- the client's time ---- */
 
-/* Whether the body has to come at the least rate: one that is large, or is to be. */
+/* Whether the minimum rate applies to the body, as it does if it is large, or
+ * announced as large. */
 static bool body_has_pace(const body_reader *b) {
     uint64_t n = body_has_length(b) ? b->request->length : b->request->n_body_bytes;
     return body_options(b)->body_least_rate > 0 && n > BODY_SMALL_BYTES;
@@ -57,7 +58,7 @@ static void body_start_clock(body_reader *b, int64_t us) {
 /* Reads nothing for a time, which is not the client's. */
 static void body_stop_clock(body_reader *b) {
     b->time_us = body_left_us(b);
-    body_turn_leave(&b->loop->turns, &b->turn); /* which would let it read */
+    body_turn_leave(&b->loop->turns, &b->turn); /* a turn would let it read */
     bufferevent_disable(b->bev, EV_READ);
 }
 
@@ -275,7 +276,7 @@ bool body_receive(body_reader *b, size_t n, http_event *e) {
     assert(n > 0 && body_has_length(b));
     char piece[PIECE_BYTES];
     uint64_t left;
-    /* TCP throws away what it would copy; UNIX sockets cannot */
+    /* TCP can discard without a copy; UNIX sockets cannot */
     bool skips = b->request->drop_body && b->loop->server->socket_file == NULL;
     char *place = http_body_place(b->request, &left);
     size_t most = skips ? SKIP_BYTES : sizeof piece;

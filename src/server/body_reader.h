@@ -23,7 +23,7 @@ typedef enum body_state {
     BODY_NONE,        /* no body is arriving */
     BODY_READING,     /* its bytes are read */
     BODY_IN_LINE,     /* it waits for room for its next piece */
-    BODY_LOOKED_OVER, /* a text thread reads what has come so far */
+    BODY_LOOKED_OVER, /* a text thread checks what has come so far */
     BODY_N_STATES
 } body_state;
 
@@ -31,7 +31,7 @@ typedef enum body_event {
     BODY_BEGINS,      /* the head was read: the body may come */
     BODY_LACKS_ROOM,  /* its next piece finds no room */
     BODY_GETS_ROOM,   /* the room that it waited for is granted */
-    BODY_LOOK_BEGINS, /* a text thread begins to read what has come */
+    BODY_LOOK_BEGINS, /* a text thread begins to check what has come */
     BODY_LOOK_ENDS,
     BODY_ENDS,       /* all of it has come; it keeps its room */
     BODY_IS_DROPPED, /* no more of it is wanted: gives up its room, its place in line and its turn */
@@ -46,10 +46,10 @@ typedef struct body_reader {
     struct event *deadline;
 
     body_state state;
-    body_claim room;               /* what it holds of server.bodies, until the first token of the response */
+    body_claim room;               /* its memory of server.bodies, until the first token of the response */
     body_turn turn;                /* the connection's at receiving, in loop.turns */
-    size_t look_bytes;             /* when so many bytes have come, it is looked over next */
-    int64_t time_us, time_from_us; /* it may take time_us from then on */
+    size_t look_bytes;             /* number of bytes at which it is checked next */
+    int64_t time_us, time_from_us; /* time_us: time allowed from time_from_us on */
     /* start of the interval over which its rate is measured, and the bytes before it */
     int64_t pace_from_us;
     uint64_t pace_from_bytes;

@@ -68,7 +68,7 @@ static quire_err completions_add_text(response_logprobs *l, str text, int32_t id
 
 /* ---- their texts: what of the response's text each token is ---- */
 
-/* Adds the first waiting token's text, the first n bytes of what is shown. */
+/* Adds the first waiting token, whose text is the first n bytes of the shown text. */
 static quire_err completions_settle_first(response_logprobs *l, size_t n) {
     assert(l->first_waiting < l->n_waiting && n <= l->shown.n);
     token_waiting *w = &l->waiting[l->first_waiting];

@@ -11,12 +11,12 @@
 #include "base/mem.h"
 #include "server/loop_models.h"
 
-#define AHEAD_BYTES    (1u << 20)  /* that a client may send ahead of its responses */
+#define AHEAD_BYTES    (1u << 20)  /* bytes that a client may send ahead of its responses */
 #define PIPELINE_BYTES (64u << 10) /* with more unsent output than this, the next request waits */
-#define PIECES         4           /* of a body, received before other connections have their turn */
-#define PROBE_US       250000      /* between checks whether a client that half-closed is still connected */
-#define LINGER_US      2000000     /* a client's time to read the last response of a closing connection */
-#define PATIENT_US     1000000     /* a client that read some output within this time is not slow */
+#define PIECES         4 /* pieces of a body that are received before other connections have their turn */
+#define PROBE_US       250000  /* between checks whether a client that half-closed is still connected */
+#define LINGER_US      2000000 /* a client's time to read the last response of a closing connection */
+#define PATIENT_US     1000000 /* a client that read some output within this time is not slow */
 
 static void conn_on(conn *c, conn_event e);
 
@@ -50,7 +50,7 @@ static void conn_end_request(conn *c) {
     bool was_read = c->request.length <= o->max_body_bytes;
     c->record.request_bytes = was_read ? (size_t)c->request.length : 0;
     http_stats_note(c->loop->http, &c->record, tenant);
-    if (!o->no_request_log && !c->is_surplus) { /* which sent no request: a flood of them writes nothing */
+    if (!o->no_request_log && !c->is_surplus) { /* these sent no request, and may be many */
         request_log(&c->record, tenant);
     }
     c->record = (request_record){0};
@@ -118,7 +118,7 @@ static void conn_send_refusal(conn *c) {
 static void conn_give_up_request(conn *c, const api_error *why) {
     c->keep_alive = false;
     body_on(&c->body, BODY_IS_DROPPED);
-    bufferevent_enable(c->bev, EV_READ); /* what it still sends would reset it */
+    bufferevent_enable(c->bev, EV_READ); /* unread data would reset the connection */
     if (c->refusal != 0) {
         conn_send_refusal(c);
     } else if (why->retry_after_s > 0) {
@@ -374,7 +374,8 @@ static void conn_cut_reader(conn *c) {
     conn_close(c);
 }
 
-/* The connection that has read nothing for longest, at least PATIENT_US; NULL: none. */
+/* The connection that has read nothing for the longest time, at least PATIENT_US;
+ * NULL: none. */
 static conn *conn_slowest(const loop *l) {
     conn *found = NULL;
     int64_t latest_us = clock_us() - PATIENT_US;

@@ -26,7 +26,7 @@ typedef enum conn_state {
 
 typedef enum conn_event {
     CONN_READABLE, /* there is input; of a request, or of those after it */
-    CONN_WRITTEN,  /* the output was sent, but for a rest that is small */
+    CONN_WRITTEN,  /* the output was sent, except for a small rest */
     CONN_TAKEN,    /* the client read some of the output, or output was added to an empty buffer */
     CONN_EOF,      /* the client has shut down its sending side, and perhaps both */
     CONN_LOST,     /* the client is gone */
@@ -44,7 +44,7 @@ typedef struct pending_kind {
     void (*close)(conn *c); /* the connection closes: gives the object up */
     /* gives it up, ends the response with an error; NULL: close, then such a response */
     void (*end)(conn *c, const api_error *why);
-    void (*drained)(conn *c); /* the client has read: sends more; NULL: there is no more */
+    void (*drained)(conn *c); /* called when the client has read, to send more; NULL: there is no more */
     /* the client reads too slowly: gives it up, and ends the response; NULL: the
      * connection closes */
     void (*cut)(conn *c);
@@ -73,7 +73,7 @@ struct conn {
     str parameter;               /* the path after the route's prefix; valid as long as the request */
     const pending_kind *pending; /* what the response, or a body that is looked over, waits for; or NULL */
     void *pending_of;            /* its object */
-    request_record record;       /* what the log says about the request in progress */
+    request_record record;       /* for the log: the request in progress */
     char headers[320];           /* for the response in progress: header lines with their ends, or "" */
     bool has_tenant;             /* the request has a key, which belongs to `tenant` */
     char tenant[QUIRE_TENANT_BYTES + 1];
@@ -86,16 +86,16 @@ struct conn {
     /* has the beginning of a long body looked over, until conn_resume_body; false: it is
      * over already. NULL: never */
     bool (*look)(conn *c);
-    size_t look_room;        /* of the body that is looked over: the size of its memory */
-    quire_endpoint endpoint; /* of the route, where it is a generation's */
-    struct loop_model *model; /* of the request in progress (loop_models.h); NULL: not yet, or not any more */
-    error_writer error;      /* of the route's dialect; NULL: error_body */
-    bool half_closed;        /* the client has shut down its sending side; it may still read */
-    bool is_shut;            /* our side is shut down, in CONN_CLOSING; the client may still read */
-    bool is_surplus;         /* over server_options.max_connections: it is answered 503 and closed */
-    bool is_slow;            /* counted among the slow readers */
-    bool processing;         /* a caller further up the stack is taking requests from the input */
-    int64_t taken_us;        /* when CONN_TAKEN was last the case */
+    size_t look_room;         /* memory of the body being checked by a text thread */
+    quire_endpoint endpoint;  /* endpoint of the route, if it is a generation's */
+    struct loop_model *model; /* model of the request in progress (loop_models.h); NULL: none at present */
+    error_writer error;       /* error writer of the route's dialect; NULL: error_body */
+    bool half_closed;         /* the client has shut down its sending side; it may still read */
+    bool is_shut;             /* our side is shut down, in CONN_CLOSING; the client may still read */
+    bool is_surplus;          /* over server_options.max_connections: it is answered 503 and closed */
+    bool is_slow;             /* counted among the slow readers */
+    bool processing;          /* a caller further up the stack is taking requests from the input */
+    int64_t taken_us;         /* when CONN_TAKEN was last the case */
     /* a status chosen at the head, or by what the body begins with, and sent after the
      * rest is skipped; or 0 */
     int refusal;
@@ -142,13 +142,13 @@ void conn_relieve(loop *l);
 
 /* The head is read, or refused: the request counts as being in progress. */
 void conn_begin_request(conn *c);
-/* Answers the request and goes on to the next one, or closes. */
+/* Answers the request, and continues with the next one or closes. */
 void conn_reply(conn *c, const reply *r);
 /* The same with an error body of the route's dialect. headers may be NULL. */
 void conn_fail(conn *c, const api_error *e, const char *headers);
 /* The same. param and headers may be NULL. */
 void conn_reply_error(conn *c, int status, const char *param, const char *message, const char *headers);
-/* The same for a failed request, with a Retry-After header where that helps. */
+/* The same for a failed request, with a Retry-After header if a retry helps. */
 void conn_reply_failure(conn *c, api_error e);
 /* Starts a JSON document in the loop's scratch buffer, whose contents are lost. */
 json_out conn_begin_json(const conn *c);

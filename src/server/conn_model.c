@@ -35,7 +35,7 @@ served_model *conn_named_model(const conn *c) {
     return m != NULL ? m : models_at(all, 0);
 }
 
-/* A connection that waits for a model, or for what its file says. */
+/* A connection that waits for a model, or for facts from its file. */
 typedef struct model_wait {
     served_model *m;
     model_ticket ticket;
@@ -129,7 +129,7 @@ void conn_await_sleep(conn *c) {
 
 /* ---- after a wake ---- */
 
-/* Goes on with c, whose model is there. */
+/* Continues with c, whose model is loaded. */
 static void conn_end_wait(conn *c, const model_wait *w) {
     request_record *r = &c->record;
     r->has_waited = true;
@@ -141,7 +141,7 @@ static void conn_end_wait(conn *c, const model_wait *w) {
     }
 }
 
-/* Goes on with c if its model is there, or cannot be loaded. */
+/* Continues with c if its model is loaded, or cannot be. */
 static void conn_look_for_model(conn *c) {
     models *all = c->loop->server->models;
     const model_wait w = *(const model_wait *)c->pending_of;

@@ -38,7 +38,7 @@ api_error error_of(const quire_error *err) {
     bool is_body = err->code == QUIRE_TOO_LARGE && strcmp(err->param, "body") == 0;
     bool is_previous = err->code == QUIRE_NOT_FOUND && strcmp(err->param, "previous_response_id") == 0;
     return (api_error){.status = is_body       ? 413
-                                 : is_previous ? 400 /* the path is there, a field is wrong: as at OpenAI */
+                                 : is_previous ? 400 /* the path exists and a field is wrong, as at OpenAI */
                                                : error_status(err->code),
                        .code = err->code == QUIRE_CONTEXT_LENGTH ? "context_length_exceeded"
                                : is_previous                     ? "previous_response_not_found"
@@ -64,7 +64,7 @@ void error_body(json_out *o, const api_error *e) {
 
 /* ---- unknown paths ---- */
 
-#define MAX_HINT_BYTES 256 /* of a path that is compared with others */
+#define MAX_HINT_BYTES 256 /* bytes of a path that are compared with others */
 #define BASE           "/v1"
 
 void path_show(str path, char out[SHOWN_PATH_BYTES]) {
@@ -168,7 +168,7 @@ static size_t path_normalise(str path, char out[MAX_HINT_BYTES]) {
     return n > 1 && out[n - 1] == '/' ? n - 1 : n;
 }
 
-/* An end of a path, also with "/v1" before it. */
+/* An ending of a path, also after "/v1". */
 typedef struct path_end {
     str text, with_base; /* with_base is in buffer */
     char buffer[MAX_HINT_BYTES + sizeof BASE];
@@ -186,7 +186,7 @@ static bool path_take_end(str path, size_t i, path_end *out) {
     return true;
 }
 
-/* A route's path inside the one that was requested. */
+/* A route's path within the requested one. */
 typedef struct meant {
     str before, path; /* the requested path is `before` and `path` */
     bool lacks_base;  /* the route's is "/v1" and `path` */

@@ -19,7 +19,7 @@ typedef struct api_error {
     const char *param; /* NULL or "": none */
     const char *message;
     int32_t retry_after_s;  /* with 429 and 503; 0: unknown */
-    const char *request_id; /* of the response, for dialects that repeat it; NULL: none */
+    const char *request_id; /* id of the response, for dialects that repeat it; NULL: none */
 } api_error;
 
 /* Writes a dialect's error object. */

@@ -191,7 +191,7 @@ static void llama_write_all(const response *a, const response_choice *c, bool sh
 
 /* ---- response_fields: paths of members, "timings/prompt_n" ---- */
 
-/* The member at a path; NULL: there is none. */
+/* The member at a path; NULL: absent. */
 static const json_value *llama_find(const json_value *v, str path) {
     while (json_is(v, JSON_KIND_OBJECT)) {
         const char *slash = memchr(path.p, '/', path.n);
@@ -227,7 +227,7 @@ static void llama_write_fields(const json_value *all, const json_value *paths, j
     json_end(o, '}');
 }
 
-/* llama_write_all, or those of its members that the request names. */
+/* Writes the members of llama_write_all, or those that the request names. */
 static void llama_write_asked(const response *a, const response_choice *c, bool shows_text, json_out *o) {
     const char *asked = a->more->response_fields;
     if (asked == NULL) {

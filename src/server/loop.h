@@ -50,9 +50,9 @@ typedef struct loop {
     struct event *on_wake, *on_deadline, *on_retry;
     struct event *on_ping; /* looks for streams that sent nothing for server_options.ping_us; or NULL */
     struct event *on_look; /* the first loop's: logs tier errors and the progress of a drain */
-    /* what an engine's events do: arg is the loop_model whose queue has some */
+    /* handles an engine's events; arg: the loop_model whose queue has some */
     event_callback_fn on_queue;
-    event_callback_fn on_programs; /* the same of its programs */
+    event_callback_fn on_programs; /* the same for its programs */
     struct loop_model *models;     /* [models_count] (loop_models.h); NULL: the engine is not there yet */
     wake bell;
     pthread_t thread;
@@ -67,7 +67,7 @@ typedef struct loop {
     uint64_t random;             /* state of the generator for ids of responses */
     /* bytes of streams and of complete responses that clients have not read */
     atomic_llong n_unread;
-    int stops_seen; /* 0: serving; 1: draining; 2: cancelling */
+    int stops_seen;        /* 0: serving; 1: draining; 2: cancelling */
     int32_t n_model_waits; /* connections that wait for a model, or for all to sleep */
     int aborts_seen;       /* of server.n_aborts */
     quire_err failure;
@@ -78,7 +78,7 @@ typedef struct loop {
 } loop;
 
 struct server {
-    quire_engine *engine;  /* of the main model */
+    quire_engine *engine;  /* the main model's */
     struct models *models; /* all of them (models.h) */
     server_options options;
     const struct conn_handler *handler; /* runs the requests (conn.h) */
@@ -87,7 +87,7 @@ struct server {
     struct response_store *responses;
     atomic_llong n_background; /* responses that are generated without a connection */
     body_room bodies;
-    strbuf home_headers, pool_headers; /* of the pages at / and /pool (web_pages.h) */
+    strbuf home_headers, pool_headers; /* headers of the pages at / and /pool (web_pages.h) */
     uint8_t pool_key[POOL_KEY_BYTES];  /* for the hashes in /debug/pool */
     bool on_loopback;                  /* only this machine can connect */
     const char *model_name;            /* the first of its served names */
@@ -96,11 +96,11 @@ struct server {
     int32_t port; /* 0 with a socket file */
     char url[300];
     bool is_waiting;           /* loops[0] runs on a thread of its own, without an engine (server_open) */
-    atomic_bool stops_waiting; /* that thread is to end */
+    atomic_bool stops_waiting; /* tells that thread to end */
     atomic_bool is_leaving;    /* a drain will begin: /ready says 503 */
     struct event *on_leave;    /* begins it */
-    const char *socket_file;   /* to be removed at the end (listen.c); NULL: none */
-    dev_t socket_device;       /* of that file, with its inode */
+    const char *socket_file;   /* socket file to remove at the end (listen.c); NULL: none */
+    dev_t socket_device;       /* device and inode of that file */
     ino_t socket_inode;
     loop *loops;
     int32_t n_loops;          /* of open loops */
@@ -130,10 +130,9 @@ bool loop_read_id(const char *id, uint64_t *number);
 /* The loop that made the number of an id; NULL: none of s did. */
 loop *loop_of_id(server *s, const char *id);
 
-/* Tells a service manager such as systemd the server's state, by sd_notify's protocol
- * without its library: sends "READY=1" or "STOPPING=1" to the socket that NOTIFY_SOCKET
- * names; does nothing where that is not set. A manager that does not take it is no
- * failure. Any thread; does not block. */
+/* Tells a service manager such as systemd the server's state, by sd_notify's protocol:
+ * sends "READY=1" or "STOPPING=1" to the socket that NOTIFY_SOCKET names, if it is
+ * set. Failures are ignored. Any thread; does not block. */
 void notify_manager(const char *state);
 
 /* ---- server_loop.c: runs a loop ---- */

@@ -5,7 +5,7 @@
 #include "base/mem.h"
 #include "quire_program.h"
 
-/* between looks at the time that programs take */
+/* between checks of the time that programs take */
 static const struct timeval program_look = {.tv_sec = 1};
 
 static void loop_model_close_programs(loop_model *p) {
@@ -30,7 +30,7 @@ quire_err loop_model_open_programs(loop_model *p) {
 }
 
 void loop_model_await_programs(loop_model *p) {
-    static const struct timeval soon = {.tv_usec = 1}; /* 0 would go before the loop's other events */
+    static const struct timeval soon = {.tv_usec = 1}; /* 0 would precede the loop's other events */
     if (p->on_programs != NULL) {
         event_add(p->on_programs, quire_programs_has_more(p->programs) ? &soon : &program_look);
     }
@@ -93,7 +93,7 @@ void loop_models_close(loop *l) {
     l->models = NULL;
 }
 
-/* Whether nothing of the streams and programs that were given up is still to come. */
+/* Whether no event of released streams and programs is still to come. */
 static bool loop_model_is_idle(const loop_model *p) {
     return (p->queue == NULL || quire_queue_idle(p->queue)) &&
            (p->programs == NULL || quire_programs_idle(p->programs));

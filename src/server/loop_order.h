@@ -28,18 +28,18 @@ struct loop_order {
     loop *from, *to;
     bool is_back; /* on the way to `from` */
     const order_kind *kind;
-    char id[40]; /* of a stream or a request; "" where it is about none */
+    char id[40]; /* id of a stream or request; "": about none */
     quire_error err;
     /* Commands to streams. */
     char tenant[QUIRE_TENANT_BYTES + 1];
     bool has_tenant;
     json_value *body; /* owns the texts below */
     int32_t index, position;
-    const char *text; /* of a steer: either */
+    const char *text; /* for a steer: one of these */
     int32_t *ids;
     size_t n_text, n_ids;
-    strbuf fields;       /* the other members, as JSON; p NULL: none */
-    quire_request *fork;            /* of a fork: the result, */
+    strbuf fields;                   /* the other members, as JSON; p NULL: none */
+    quire_request *fork;             /* for a fork: the result, */
     struct served_model *fork_model; /* and its model, which the order holds; or NULL */
     /* Lists of requests. */
     strbuf rows;

@@ -11,7 +11,7 @@
 /* Appends all metrics to out; those that name tenants where shows_tenants. NO_MEMORY: out
  * holds a part of them. Any thread. */
 quire_err metrics_write(server *s, bool shows_tenants, strbuf *out);
-/* The same of what the engine counts alone. model: its name. */
+/* The same for an engine's counts alone. model: its name. */
 quire_err metrics_write_engine(const quire_info *info, const quire_stats *st, const char *model, strbuf *out);
 
 /* ---- metrics.c: what the server counts, and the lines of one metric ---- */
@@ -20,7 +20,7 @@ quire_err metrics_write_engine(const quire_info *info, const quire_stats *st, co
 quire_err metrics_write_server(server *s, bool shows_tenants, strbuf *out);
 quire_err http_stats_write(http_stats *s, bool shows_tenants, strbuf *out);
 
-/* Appends the two lines that say what a metric is. */
+/* Appends the HELP and TYPE lines of a metric. */
 quire_err metrics_describe(strbuf *out, const char *name, const char *type, const char *help);
 /* Appends a metric with one value and no label. */
 quire_err metrics_float(strbuf *out, const char *name, const char *type, const char *help, double v);

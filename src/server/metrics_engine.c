@@ -1,5 +1,5 @@
-/* The metrics of the engine, under vLLM's names where it has them, so that dashboards
- * made for it work, and those of the server after them. */
+/* The metrics of the engine, under vLLM's names if it has them, so that its dashboards
+ * work, then those of the server. */
 #include <inttypes.h>
 #include <stddef.h>
 #include <stdio.h>
@@ -328,7 +328,7 @@ static quire_err metrics_write_model(const quire_info *info, const quire_stats *
     return e;
 }
 
-/* Of an engine alone: what has no label of its model. */
+/* Writes an engine's metrics that have no label of its model. */
 static quire_err metrics_write_own(const quire_stats *st, strbuf *out) {
     TRY(metrics_write_numbers(own_rows, sizeof own_rows / sizeof *own_rows, st, NULL, out));
     TRY(metrics_float(out, "quire_step_seconds_total", "counter", "Time in all steps of the engine.",
@@ -377,7 +377,7 @@ static quire_err metrics_merge(const strbuf *texts, size_t *at, int32_t n, strbu
     return QUIRE_OK;
 }
 
-/* Writes what has the label of its model, of all that are loaded. */
+/* Writes the metrics with the label of their model, for all loaded models. */
 static quire_err metrics_write_models(server *s, const quire_stats *main, strbuf *out) {
     int32_t n = models_count(s->models), n_texts = 1;
     if (n == 1) {

@@ -12,23 +12,23 @@
 #include "base/log.h"
 #include "base/mem.h"
 
-/* for those that waited for a model to take it, before it may leave for another */
+/* time for waiting requests to take a model before it may leave for another */
 #define FRESH_US        1000000
 #define PROGRESS_PARTS  1000000
-#define NO_ROOM_RETRY_S 10 /* for requests whose model does not fit beside those in use */
+#define NO_ROOM_RETRY_S 10 /* Retry-After for requests whose model does not fit beside those in use */
 
 struct models {
     models_options options;
     pthread_mutex_t lock;
-    pthread_cond_t work; /* there may be something for the thread to do */
+    pthread_cond_t work; /* signalled when the thread may have something to do */
     pthread_t thread;
     bool has_thread, stops;
     served_model *list; /* [n] */
     int32_t n;
     atomic_int sleep; /* a sleep_level; written under the lock */
     bool are_caches_dropped;
-    /* of the model that is being loaded: the part of its weights that is, in millionths, and
-     * whether that is to end */
+    /* of the model being loaded: the part of its weights that is loaded, in
+     * millionths, and whether to stop */
     atomic_int load_progress;
     atomic_bool load_ends;
 };
@@ -40,7 +40,7 @@ const char *model_state_name(model_state s) {
 
 /* ---- the thread ---- */
 
-/* Whether a model may leave by itself once nobody has it. */
+/* Whether a model may be unloaded without a command once no request has it. */
 static bool model_may_leave(const served_model *m) {
     return m->number > 0 && m->state == MODEL_READY && !m->is_pinned;
 }
@@ -49,7 +49,7 @@ static bool model_is_idle(const served_model *m) {
     return model_may_leave(m) && m->n_holds == 0;
 }
 
-/* How many are loaded, without pinned ones. */
+/* How many models are loaded, not counting pinned ones. */
 static int32_t models_n_loaded(const models *all) {
     int32_t n = 0;
     for (int32_t i = 1; i < all->n; i++) {
@@ -59,12 +59,12 @@ static int32_t models_n_loaded(const models *all) {
     return n;
 }
 
-/* Whether those that waited for a model have had no time to take it. */
+/* Whether requests that waited for a model have not had the time to take it. */
 static bool model_is_fresh(const served_model *m) {
     return m->is_fresh && clock_us() - m->ready_us < FRESH_US;
 }
 
-/* The idle model that was used longest ago; NULL: there is none. */
+/* The least recently used idle model; NULL: none is idle. */
 static served_model *models_least_used(models *all) {
     served_model *least = NULL;
     for (int32_t i = 1; i < all->n; i++) {
@@ -76,9 +76,9 @@ static served_model *models_least_used(models *all) {
     return least;
 }
 
-/* The model that was loaded longest ago, in use or not: it takes no new requests, which wait,
- * and leaves when those that it has are over. Otherwise one whose requests overlap without a
- * pause would keep its place for ever. NULL: there is none. */
+/* The model that was loaded longest ago, in use or not, or NULL. It takes no new
+ * requests, which wait, and leaves when its present ones are over; otherwise a model
+ * whose requests overlap without a pause would keep its place for ever. */
 static served_model *models_first_ready(models *all) {
     served_model *first = NULL;
     for (int32_t i = 1; i < all->n; i++) {
@@ -98,8 +98,8 @@ static int64_t models_turn_of(const models *all, const char *tenant) {
     return last_us;
 }
 
-/* The model that is loaded next: that of the tenant whose last turn is longest ago, and of a
- * tenant's the one that was wanted first. NULL: there is none. */
+/* The model to load next: of the tenant whose last turn is longest ago, and of its
+ * models the one wanted first. NULL: none is wanted. */
 static served_model *models_first_wanted(models *all) {
     served_model *first = NULL;
     int64_t first_us = 0;
@@ -117,7 +117,7 @@ static served_model *models_first_wanted(models *all) {
     return first;
 }
 
-/* The lock is given up during `changed`. */
+/* Calls `changed`, without the lock. */
 static void models_tell(models *all) {
     pthread_mutex_unlock(&all->lock);
     all->options.changed(all->options.context);
@@ -130,7 +130,7 @@ static void model_leave(models *all, served_model *m) {
     models_tell(all);
 }
 
-/* Closes the engine of a model that nobody has any more. */
+/* Closes the engine of a model that no request has any more. */
 static void model_unload(models *all, served_model *m) {
     quire_engine *e = m->engine;
     pthread_mutex_unlock(&all->lock);
@@ -143,8 +143,8 @@ static void model_unload(models *all, served_model *m) {
     models_tell(all);
 }
 
-/* Drops the caches of models that sleep, once no request has one. The lock is held. Returns
- * whether it has. */
+/* Drops the caches of sleeping models, once no request has one. The lock is held.
+ * Returns whether it did. */
 static bool models_settle(models *all) {
     int32_t n_holds = 0;
     for (int32_t i = 0; i < all->n; i++) {
@@ -169,7 +169,7 @@ static bool models_watch_load(void *user, double part) {
     return !atomic_load(&all->load_ends);
 }
 
-/* Opens the engine of a model, which is told how far that is. */
+/* Opens the engine of a model, and reports the progress. */
 static quire_err model_open_engine(models *all, const served_model *m, quire_engine **out, quire_error *err) {
     quire_options own = *m->options;
     own.load_progress = models_watch_load;
@@ -179,7 +179,7 @@ static quire_err model_open_engine(models *all, const served_model *m, quire_eng
     return QUIRE_OK;
 }
 
-/* Reads what lists say of a model that is not loaded. */
+/* Reads the facts of a model that is not loaded. */
 static void model_read_facts(models *all, served_model *m) {
     quire_error err = {0};
     char *text = NULL;
@@ -196,7 +196,7 @@ static void model_read_facts(models *all, served_model *m) {
     models_tell(all);
 }
 
-/* Notes what lists say of a model. */
+/* Notes the facts of a loaded model, for lists. */
 static void model_note(served_model *m) {
     const quire_info *i = quire_engine_info(m->engine);
     m->max_model_len = i->max_model_len;
@@ -208,7 +208,7 @@ static void model_note_failure(const models *all, served_model *m, quire_err r, 
     m->n_failures++;
     m->error = *why;
     m->error.code = r;
-    if (r == QUIRE_NO_MEMORY && models_n_loaded(all) > 0) { /* others are in use, and have it */
+    if (r == QUIRE_NO_MEMORY && models_n_loaded(all) > 0) { /* models in use have the memory */
         (void)err_set(&m->error, QUIRE_BUSY, -1, "model %s does not fit into memory beside models in use: %s",
                       m->name, why->message);
         m->error.retry_after_s = NO_ROOM_RETRY_S;
@@ -216,8 +216,8 @@ static void model_note_failure(const models *all, served_model *m, quire_err r, 
     log_line(LOG_WARN, "model %s: cannot be loaded: %s", m->name, m->error.message);
 }
 
-/* Loads a model. Where there is no memory for it an idle one leaves, and it is tried again
- * when that is gone. */
+/* Loads a model. If there is no memory for it, an idle one leaves, and it is tried
+ * again when that is gone. */
 static void model_load(models *all, served_model *m) {
     quire_engine *e = NULL;
     quire_error err = {0};
@@ -259,8 +259,9 @@ static void model_load(models *all, served_model *m) {
     models_tell(all);
 }
 
-/* Lets a model go where as many are loaded as may be and `loading` waits for a place. False:
- * all are in use, and it has not waited long enough, which *due_us includes. */
+/* Lets a model leave if the most are loaded and `loading` waits for a place. False:
+ * all are in use, and it has not waited long enough; *due_us includes when it will
+ * have. */
 static bool models_make_place(models *all, const served_model *loading, int64_t *due_us) {
     served_model *idle = models_least_used(all), *first = models_first_ready(all);
     const int64_t now_us = clock_us();
@@ -278,8 +279,8 @@ static bool models_make_place(models *all, const served_model *loading, int64_t 
     return leaving != NULL;
 }
 
-/* Does one thing that is due. False: there is none; *due_us is when there may be one by
- * itself (clock_us), or INT64_MAX. The lock is held, and given up meanwhile. */
+/* Does one thing that is due. False: nothing is; *due_us: when something may be due
+ * (clock_us), or INT64_MAX. The lock is held, and released meanwhile. */
 static bool models_do_one(models *all, int64_t *due_us) {
     const models_options *o = &all->options;
     bool some_leave = false;
@@ -307,8 +308,8 @@ static bool models_do_one(models *all, int64_t *due_us) {
         }
     }
     served_model *loading = models_first_wanted(all);
-    const bool is_full = loading != NULL && !loading->is_pinned && o->max_loaded > 0 &&
-                         models_n_loaded(all) >= o->max_loaded;
+    const bool is_full =
+        loading != NULL && !loading->is_pinned && o->max_loaded > 0 && models_n_loaded(all) >= o->max_loaded;
     if (loading == NULL || (some_leave && (is_full || loading->needs_room))) {
         return false;
     }
@@ -343,7 +344,8 @@ static void *models_run(void *arg) {
     return NULL;
 }
 
-/* Lets a model be loaded for a tenant, now or when it has left. The lock is held. */
+/* Requests the load of a model for a tenant, now or after it has left. The lock is
+ * held. */
 static bool model_want(models *all, served_model *m, const char *tenant) {
     const bool is_new = m->state == MODEL_UNLOADED || (m->state == MODEL_LEAVING && !m->is_wanted);
     m->wanted_us = is_new ? clock_us() : m->wanted_us;
@@ -353,7 +355,7 @@ static bool model_want(models *all, served_model *m, const char *tenant) {
         m->is_cancelled = false;
         atomic_store(&all->load_ends, all->stops);
     }
-    /* of several tenants it is loaded for the one whose turn comes first */
+    /* it is loaded for the tenant whose turn comes first */
     if (is_new || models_turn_of(all, tenant) < models_turn_of(all, m->wanted_for)) {
         (void)snprintf(m->wanted_for, sizeof m->wanted_for, "%s", tenant);
     }
@@ -361,7 +363,7 @@ static bool model_want(models *all, served_model *m, const char *tenant) {
     return is_new;
 }
 
-/* Lets the pinned ones be loaded. The lock is held, or no thread runs. */
+/* Requests the load of the pinned models. The lock is held, or no thread runs. */
 static void models_want_pinned(models *all) {
     for (int32_t i = 1; i < all->n; i++) {
         served_model *m = &all->list[i];
@@ -506,7 +508,7 @@ void models_hold(models *all, served_model *m) {
     pthread_mutex_unlock(&all->lock);
 }
 
-/* Gives a hold up; it was a use that ended at used_us, or none where that is 0. */
+/* Drops a hold. used_us: when the use ended; 0: it was no use. */
 static void model_give_up(models *all, served_model *m, int64_t used_us) {
     pthread_mutex_lock(&all->lock);
     assert(m->n_holds > 0);
@@ -585,7 +587,7 @@ void models_keep(models *all, served_model *m, int64_t keep_us) {
     pthread_mutex_unlock(&all->lock);
 }
 
-/* Lets an other leave for a sleep; one that is being loaded is not any more. */
+/* Lets a model leave for a sleep, or cancels its load. */
 static void model_put_away(models *all, served_model *m) {
     m->is_wanted = false;
     m->is_cancelled = m->is_opening;

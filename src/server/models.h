@@ -24,126 +24,124 @@ typedef enum model_state { MODEL_UNLOADED, MODEL_LOADING, MODEL_READY, MODEL_LEA
 
 typedef struct served_model {
     const char *name; /* in requests */
-    /* how it is opened; NULL: the main model, which the server's owner opens */
+    /* how to open it; NULL: the main model, which the server's owner opens */
     const quire_options *options;
-    int32_t number; /* among the models; 0: the main one */
-    /* loaded at the start; leaves neither for idleness nor for another, and takes no place
-     * of max_loaded */
+    int32_t number; /* index among the models; 0: the main one */
+    /* loaded at the start; leaves by command only, and does not count for max_loaded */
     bool is_pinned;
-    /* open from READY to UNLOADED; who holds the model may use it */
+    /* open from READY to UNLOADED; holders of the model may use it */
     quire_engine *engine;
 
     /* the rest is the models' own, under their lock */
     model_state state;
-    bool is_wanted;            /* LEAVING: it is to be loaded again */
-    bool needs_room;           /* LOADING: there was no memory, and another one leaves for it */
-    int32_t n_holds, n_queues; /* requests that have it; loops that have a queue of it */
+    bool is_wanted;            /* LEAVING: load it again */
+    bool needs_room;           /* LOADING: there was no memory, and another model leaves for it */
+    int32_t n_holds, n_queues; /* requests that hold it; loops that have its queue */
     int64_t used_us;           /* when the last hold was dropped (clock_us) */
-    int64_t wanted_us;         /* since when it is to be loaded */
-    /* for which tenant it is to be loaded, and was, the last time; "": none */
+    int64_t wanted_us;         /* when its load was requested */
+    /* tenant for whom it is, or was last, loaded; "": none */
     char wanted_for[QUIRE_TENANT_BYTES + 1], loaded_for[QUIRE_TENANT_BYTES + 1];
-    bool is_opening;   /* LOADING: the thread does it now */
-    bool is_cancelled; /* the same, and it is not wanted any more */
-    double progress;   /* of a copy (models_look), LOADING: the part of its weights that is loaded */
-    /* without use it leaves after so long; MODEL_STAYS: it does not for that */
+    bool is_opening;   /* LOADING: the thread loads it now */
+    bool is_cancelled; /* the same, but it is no longer wanted */
+    double progress;   /* in a copy (models_look), LOADING: the part of its weights that is loaded */
+    /* idle time after which it leaves; MODEL_STAYS: no limit */
     int64_t keep_us;
-    int64_t ready_us;          /* when it was loaded, the last time */
-    bool is_fresh;             /* loaded, and not yet taken by those that waited for it */
-    int64_t load_us;           /* how long it took to load, the last time; 0: never loaded */
-    int32_t max_model_len;     /* as the engine had it then; 0: never loaded */
-    bool gives_rows;           /* likewise: it gives embeddings or scores, no text */
-    uint32_t n_failures;       /* attempts to load it, or to read its facts, that failed */
-    quire_error error;         /* of the last one */
-    bool wants_facts;          /* they are to be read */
-    char *facts;               /* quire_inspect's JSON, since it was last loaded; NULL: not read */
+    int64_t ready_us;      /* when it was last loaded */
+    bool is_fresh;         /* loaded, and not yet taken by the requests that waited */
+    int64_t load_us;       /* time of its last load; 0: never loaded */
+    int32_t max_model_len; /* from the engine at that time; 0: never loaded */
+    bool gives_rows;       /* likewise: gives embeddings or scores, no text */
+    uint32_t n_failures;   /* failed attempts to load it or to read its facts */
+    quire_error error;     /* error of the last failure */
+    bool wants_facts;      /* its facts are to be read */
+    char *facts;           /* quire_inspect's JSON, since it was last loaded; NULL: not read */
 } served_model;
 
 #define MODEL_STAYS INT64_MAX
 
-/* What a request that waits for a model keeps. */
+/* What a request keeps while it waits for a model. */
 typedef struct model_ticket {
-    model_state found;   /* as the request came */
-    bool is_asleep;      /* the models sleep: it is not loaded */
-    uint32_t n_failures; /* of the model then */
+    model_state found;   /* the model's state when the request came */
+    bool is_asleep;      /* refused, since the models sleep */
+    uint32_t n_failures; /* the model's n_failures at that time */
 } model_ticket;
 
-/* How much sleeping models give back: the memory of their caches, or the others too. */
+/* Levels of sleep: drop the caches, or unload the models beside the main one too. */
 typedef enum sleep_level { SLEEP_NONE, SLEEP_CACHES, SLEEP_OTHERS } sleep_level;
 
 typedef struct models_options {
     const model_spec *others;
     int32_t n_others;
-    int32_t max_loaded; /* of others at once that are not pinned; 0: any number */
-    int64_t idle_us;    /* an other that nobody used for so long is unloaded; 0: never */
-    /* where max_loaded are in use without a pause, one that was loaded so long ago leaves
-     * for one that was wanted for so long */
+    int32_t max_loaded; /* most models at once beside the main and pinned ones; 0: any number */
+    int64_t idle_us;    /* idle time after which a model is unloaded; 0: never */
+    /* if max_loaded are in use without a pause: a model that was loaded at least so
+     * long ago leaves for one that has waited so long */
     int64_t patience_us;
-    /* called without the lock after a state has changed: wakes the loops */
+    /* called after a state has changed, without the lock: wakes the loops */
     void (*changed)(void *context);
-    /* a new engine, before it is used */
+    /* called with a new engine before it is used */
     void (*opened)(void *context, quire_engine *e);
     void *context;
 } models_options;
 
 /* Opens the models, without the main one. QUIRE_NO_MEMORY. */
 quire_err models_open(const models_options *o, models **out);
-/* The main model is there, under that name, which is borrowed. */
+/* Adds the loaded main model, under that name, which is borrowed. */
 void models_attach(models *all, const char *name, quire_engine *main);
-/* Starts the thread that loads others, if there are some, the pinned ones now: `changed` may
- * be called from now on. QUIRE_NO_MEMORY: it does not start. */
+/* Starts the thread that loads further models, if there are any, pinned ones now.
+ * `changed` may be called from now on. QUIRE_NO_MEMORY: it does not start. */
 quire_err models_start(models *all);
-/* Ends the thread: a load is cut short, and none begins any more. A second call does
- * nothing. NULL is allowed. */
+/* Ends the thread, and cuts a load short. A second call does nothing. NULL is allowed. */
 void models_stop(models *all);
-/* The same, and unloads all others. No loop has a queue, and no request a hold. NULL is
- * allowed. */
+/* The same, and unloads all models but the main one. No loop has a queue, and no
+ * request a hold. NULL is allowed. */
 void models_close(models *all);
 
 int32_t models_count(const models *all);
 served_model *models_at(models *all, int32_t number);
-/* The model beside the main one that has this name, with or without ":latest"; NULL: there
- * is none. */
+/* Finds a model beside the main one by name, with or without ":latest"; NULL: unknown. */
 served_model *models_find(models *all, str name);
 
-/* Takes a hold of a model: true. False: it is loaded first, unless the models sleep, and
- * `changed` is called when that has ended; it has failed if models_failed says so of *t then.
- * Those that are wanted are loaded in turns of tenants, and in the order of each one's
- * requests. The main model is always there. Any thread. */
+/* Takes a hold of a model: true. False: it is loaded first, unless the models sleep,
+ * and `changed` is called afterwards; models_failed of *t then says whether it failed.
+ * Wanted models are loaded in turns of tenants, each tenant's in the order of its
+ * requests. The main model is always loaded. Any thread. */
 bool models_take(models *all, served_model *m, const char *tenant, model_ticket *t);
 /* Whether loading m, or reading its facts, has failed since t was drawn; its error then. */
 bool models_failed(models *all, const served_model *m, const model_ticket *t, quire_error *err);
-/* Writes what a model's file says (quire_inspect) to *out: true. False: it is read first,
- * without loading the model, as in models_take. */
+/* Writes the facts of a model's file (quire_inspect) to *out: true. False: the file is
+ * read first, without loading the model, as in models_take. */
 bool models_facts(models *all, served_model *m, model_ticket *t, strbuf *out);
-/* One more hold, by who has one. Any thread, as models_drop. */
+/* Adds a hold; the caller has one. Any thread, as models_drop. */
 void models_hold(models *all, served_model *m);
 void models_drop(models *all, served_model *m);
-/* A loop that holds m opens its queue of m, or has closed it. */
+/* Notes that a loop that holds m opens its queue of m, or has closed it. */
 void models_count_queue(models *all, served_model *m, int32_t n);
-/* Takes a hold of a loaded model for a moment, also of one that leaves and is in use, which
- * does not count as use; false: it is not loaded. models_end_visit gives it up. Any thread. */
+/* Takes a hold of a loaded model for a moment, without counting as use, also of one
+ * that is leaving but still in use. False: it is not loaded. models_end_visit drops
+ * it. Any thread. */
 bool models_visit(models *all, served_model *m);
 void models_end_visit(models *all, served_model *m);
-/* Whether m leaves: loops without holds of it are to close their queues. */
+/* Whether m is leaving: loops without holds of it must close their queues. */
 bool models_leaves(models *all, const served_model *m);
 
-/* Loads an other, without a hold: false where it is there or on its way. */
+/* Requests a load without a hold. False: it is loaded or being loaded. */
 bool models_load(models *all, served_model *m);
-/* Lets an other leave as soon as its requests have ended. False: it is not loaded. */
+/* Lets a model leave when its requests have ended. False: it is not loaded. */
 bool models_unload(models *all, served_model *m);
-/* Lets an other, whose hold the caller has, leave once it was without use for keep_us, until
- * it is loaded again. */
+/* Sets the idle time after which a model, which the caller holds, leaves, until it is
+ * loaded again. */
 void models_keep(models *all, served_model *m, int64_t keep_us);
-/* Puts all models to sleep, or deeper: none is loaded from now on. Once no request holds any
- * the prefix caches are dropped. */
+/* Puts all models to sleep, or into a deeper sleep: none is loaded from now on, and
+ * the prefix caches are dropped once no request holds any. */
 void models_sleep(models *all, sleep_level level);
-/* Ends that; pinned ones are loaded again. */
+/* Ends the sleep; pinned models are loaded again. */
 void models_wake_up(models *all);
 /* Lock-free; any thread. */
 sleep_level models_sleeping(const models *all);
-/* Whether all that the sleep gives back is given: `changed` is called when it is. */
+/* Whether the sleep is complete. `changed` is called when it is. */
 bool models_are_at_rest(models *all);
-/* A copy of what is known of a model, without its facts: for lists. Any thread. */
+/* Copies a model's state, without its facts, for lists. Any thread. */
 served_model models_look(models *all, const served_model *m);
 const char *model_state_name(model_state s);
 

@@ -15,8 +15,8 @@
 #include "server/response.h"
 #include "json/json.h"
 
-#define OLLAMA_VERSION "0.13.4" /* whose API this is: clients compare it with what they need */
-#define NS_PER_US      1000
+#define OLLAMA_VERSION  "0.13.4" /* version whose API this is; clients compare it with what they need */
+#define NS_PER_US       1000
 #define OLLAMA_FOR_EVER INT64_C(32503680000) /* the year 3000, in unix seconds */
 
 void ollama_error(json_out *o, const api_error *e) {
@@ -233,8 +233,8 @@ static bool ollama_gives_rows(quire_endpoint e) {
     return e == QUIRE_OLLAMA_EMBED || e == QUIRE_OLLAMA_EMBEDDINGS;
 }
 
-/* Checks the other fields of a body without its subject, as those of one that has one, and
- * does what keep_alive says. *unloads: that is 0. */
+/* Checks the other fields of a body without prompt, as of any body, and applies
+ * keep_alive. *unloads: keep_alive is 0. */
 static quire_err ollama_check_load(const conn *c, const json_value *body, bool *unloads, quire_error *err) {
     strbuf text = {0};
     json_out o = {.to = &text};
@@ -268,9 +268,9 @@ static bool ollama_says_nothing(const json_value *v) {
            (json_is(v, JSON_KIND_TEXT) && json_str(v).n == 0);
 }
 
-/* Whether a body has neither prompt nor messages, nor an input; if it has, or is no object,
- * its parser answers. *unloads: as in ollama_check_load; err: what is wrong with the rest of
- * such a body. */
+/* Whether a body has no prompt, messages or input; if it has one, or is no object, its
+ * parser answers. *unloads: as in ollama_check_load; err: what is wrong with the rest
+ * of such a body. */
 static bool ollama_reads_load(const conn *c, strbuf *model, bool *unloads, quire_error *err) {
     const strbuf *body = &c->request.body;
     json_value *v =
@@ -300,7 +300,7 @@ static bool ollama_answers_to(const server *s, str name) {
     return server_answers_to(s, name) || server_answers_to(s, plain) || adapter_list_knows(s, plain);
 }
 
-/* Whether c's model is the one that it names. */
+/* Whether c's model has the name. */
 static bool ollama_has(const conn *c, str name) {
     return c->model->m->number > 0 || ollama_answers_to(c->loop->server, name);
 }
@@ -365,7 +365,7 @@ void ollama_post(conn *c) {
         conn_reply_error(c, error_status(err.code), err.param, err.message, NULL);
     } else {
         if (unloads && c->is_operator) {
-            (void)models_unload(c->loop->server->models, c->model->m); /* of the main one: nothing */
+            (void)models_unload(c->loop->server->models, c->model->m); /* does nothing for the main model */
         }
         ollama_reply_load(c, c->model->m, unloads);
     }
@@ -555,7 +555,7 @@ static void ollama_write_model(const server *s, const quire_info *i, json_out *o
     json_end(o, '}');
 }
 
-/* Answers with what is known of a model: of one that is loaded, or of its file, which is read
+/* Answers with the facts of a model: of the loaded one, or of its file, which is read
  * first. */
 static void ollama_show_model(conn *c, served_model *m) {
     const server *s = c->loop->server;

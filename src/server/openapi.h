@@ -17,7 +17,7 @@ typedef struct openapi_route {
     bool takes_json;
     bool needs_key;
     bool has_fields;         /* its body is a request of an endpoint */
-    quire_endpoint endpoint; /* where it has fields */
+    quire_endpoint endpoint; /* if it has fields */
 } openapi_route;
 
 /* Fills *out with route i; false past the last one. */

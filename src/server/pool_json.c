@@ -7,8 +7,8 @@
 
 #include "base/sha256.h"
 
-#define MAX_PAGES_BYTES (2u << 20) /* of pages in one state; further ones are not shown */
-#define MAX_NODES       1024       /* of the tree: more cannot be displayed */
+#define MAX_PAGES_BYTES (2u << 20) /* bytes of pages in one state; the rest is not shown */
+#define MAX_NODES       1024       /* nodes of the tree: more cannot be displayed */
 
 /* The keyed hash. 0, the hash of part-filled pages, stays 0. */
 static uint64_t pool_keyed_hash(const uint8_t key[POOL_KEY_BYTES], uint64_t hash) {

@@ -191,7 +191,7 @@ static int32_t http_stats_bucket_of(const double *bounds, int32_t n, double v) {
     return i;
 }
 
-/* The row of a route, method and class, added where there is none; NULL: no memory. */
+/* Finds or adds the row of a route, method and class; NULL: out of memory. */
 static http_row *http_stats_row_of(http_stats *s, const char *handler, const char *method,
                                    int32_t status_class) {
     for (size_t i = 0; i < s->n_rows; i++) {

@@ -20,7 +20,7 @@
 /* Zero-initialised: no request. */
 typedef struct request_record {
     bool is_open;
-    bool is_probe;    /* of monitoring: at level debug unless it failed */
+    bool is_probe;    /* a probe of monitoring: logged at level debug unless it failed */
     bool is_expected; /* a probe that fails for a reason that was logged before: at level debug too */
     bool is_generation;
     uint64_t number;               /* unique in this process (loop_new_id) */
@@ -29,14 +29,14 @@ typedef struct request_record {
     const char *endpoint;          /* the route's path, without parameters; NULL: none */
     char adapter[256];             /* the name of its adapter, or "" */
     int status;                    /* as sent; 0: nothing was sent */
-    int error_status;              /* of an error, also of one that ends a stream; 0: none */
+    int error_status;              /* status of an error, also of one that ends a stream; 0: none */
     char error[200];               /* why; "" without an error */
     char param[64];                /* the field that was refused, or "" */
     char path[SHOWN_PATH_BYTES];   /* as path_show writes it, of a 404; else "" */
-    /* its address and port; NULL: it has none. The connection's */
+    /* the connection's address and port; NULL: none */
     const char *client;
-    /* of a response in the background, whose request has a record of its own: its id; the
-     * response's. NULL: none */
+    /* for a response in the background: its id, and that of its request, which has its
+     * own record. NULL: none */
     const char *response;
     size_t request_bytes, response_bytes;       /* of the bodies */
     int64_t begun_us, first_token_us, queue_us; /* first_token_us 0: there was none */
@@ -65,7 +65,7 @@ void request_log(const request_record *r, const char *tenant);
 
 #define HTTP_STATUS_END 600 /* statuses are below */
 #define HTTP_N_SECONDS  21  /* bounds of the finer histogram of durations */
-#define HTTP_N_COARSE   3   /* of the coarser one */
+#define HTTP_N_COARSE   3   /* buckets of the coarser histogram */
 
 /* Requests of one route and method whose status has the same first digit. */
 typedef struct http_row {

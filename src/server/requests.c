@@ -33,8 +33,7 @@ static bool requests_in_progress(const conn *c) {
 
 /* ---- the list ---- */
 
-/* A request in progress: of a connection, or one that was answered and goes on in the
- * background. */
+/* A request in progress: of a connection, or one that continues in the background. */
 typedef struct request_row {
     const request_record *record;
     const response *response; /* NULL: it is not submitted yet */
@@ -92,7 +91,7 @@ static void requests_add_row(loop_order *o, const request_row *row, json_out *ou
     requests_write_one(row, out);
 }
 
-/* Adds this loop's requests and goes on to the next loop. */
+/* Adds this loop's requests, and passes the order to the next loop. */
 static void requests_list_loop(loop *l, loop_order *o) {
     json_out out = {.to = &o->rows};
     int32_t next = (int32_t)(l - l->server->loops) + 1;
@@ -145,7 +144,7 @@ void requests_list(conn *c) {
 
 /* ---- cancelling ---- */
 
-/* Ends a loop's request of that number; false: it has none. */
+/* Ends a loop's request of that number. False: not this loop's. */
 static bool requests_end(loop *l, uint64_t number) {
     static const api_error why = {.status = STATUS_CANCELLED,
                                   .code = "request_cancelled",

@@ -375,7 +375,7 @@ static void response_end(response *a, response_choice *c, const quire_event *ev)
     }
     response_count(a, (int64_t)(response_choice_bytes(c) - before));
     response_keep_turn(a, c);
-    if (a->info->stream && a->started) { /* else it failed before it began, and DONE has the error */
+    if (a->info->stream && a->started) { /* else it failed before it began; DONE has the error */
         (void)response_send_held(a, ev->choice);
     }
 }
@@ -389,7 +389,7 @@ static void response_done(response *a, const quire_event *ev) {
         response_fail(a, error_of(&err));
         return;
     }
-    /* not by this server, which releases what it cancels: the engine is closing */
+    /* the engine is closing; this server releases what it cancels itself */
     if (ev->finish == QUIRE_FINISH_CANCELLED) {
         response_fail_with(a, 503, CONN_SHUTTING_DOWN);
         return;

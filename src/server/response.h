@@ -20,7 +20,7 @@
 /* A completion's token whose text is not all shown yet: it may begin a stop string. */
 typedef struct token_waiting {
     size_t n_text;           /* bytes of its text */
-    int32_t id;              /* which names it in place of its text; -1: the text does */
+    int32_t id;              /* id that names it instead of its text; -1: named by its text */
     size_t n_values, n_tops; /* bytes of these lists up to its numbers */
 } token_waiting;
 
@@ -50,7 +50,7 @@ typedef struct response_prompt {
     bool taken, has_logprobs;
     response_logprobs logprobs; /* of the echo */
     strbuf text;                /* the echo, or a document */
-    strbuf rendered;            /* what the template wrote, if that was requested */
+    strbuf rendered;            /* the template's output, if requested */
     strbuf prompt_logprobs;     /* one value for each token except the first */
     int32_t *ids;               /* only if ids were requested */
     size_t n_ids;
@@ -82,7 +82,7 @@ typedef struct response_choice {
     bool has_begun;               /* a chunk with tokens was sent */
     int32_t n_withheld;           /* tokens since the last chunk */
     bool prompt_sent;             /* its prompt was sent already */
-    bool progress_held;           /* progress of its prompt is to be sent */
+    bool progress_held;           /* progress of its prompt is still to be sent */
 } response_choice;
 
 typedef struct response response;
@@ -162,7 +162,7 @@ typedef struct response_writer {
     /* What a stream sends while the prompt of a choice is processed, if the request wants
      * it (response_write_progress). NULL: nothing. */
     void (*progress)(const response *a, int32_t choice, json_out *o);
-    error_writer error_body; /* of requests that fail before; NULL: OpenAI's */
+    error_writer error_body; /* writer of errors before the response; NULL: OpenAI's */
     /* Writes header lines that say what the body does not; their length. NULL: none. */
     int (*headers)(const quire_info *engine, char *out, size_t size);
     logprob_writer logprobs;
@@ -190,7 +190,7 @@ struct response {
     loop_model *model; /* which it holds */
     quire_stream *stream;
     const quire_request_info *info;
-    const quire_responses_info *responses; /* NULL: it is of no such request */
+    const quire_responses_info *responses; /* NULL: not a request of /v1/responses */
     const quire_request_more *more;
     const response_writer *writer;
     void *state; /* the writer's */
@@ -198,9 +198,9 @@ struct response {
     response_prompt *prompts; /* [n_choices / n_samples] */
     int32_t n_samples;        /* choices of one prompt */
     int64_t created_s;
-    char adapter_name[256];                                  /* of its adapter; "": it has none */
+    char adapter_name[256];                                  /* name of its adapter; "": none */
     size_t n_bytes;                                          /* unsent bytes of its choices and prompts */
-    int32_t prompt_tokens, completion_tokens, cached_tokens; /* of all choices, at DONE */
+    int32_t prompt_tokens, completion_tokens, cached_tokens; /* sums over all choices, at DONE */
     response_prediction prediction;                          /* likewise */
     bool opened;                                             /* the stream's head is sent */
     bool started;                                            /* the first chunks are sent */
@@ -208,13 +208,13 @@ struct response {
     int32_t n_choices;
     bool is_done;       /* DONE came: the rest is sent as the client reads */
     bool is_long;       /* a whole response that is written in pieces */
-    int32_t next_shown; /* of these, the next one to write */
+    int32_t next_shown; /* the next of these to write */
     /* the choices of a whole response: the best of each prompt; NULL before DONE */
     int32_t *shown, n_shown;
     bool listed; /* in loop.unsent */
     response *next_unsent;
     response *next_background; /* in loop.background */
-    request_record record;     /* of a response in the background */
+    request_record record;     /* record of a response in the background */
     char id[40];
     char tenant[QUIRE_TENANT_BYTES + 1]; /* "": no key was needed */
 };
@@ -245,7 +245,7 @@ void response_cut(response *a, const char *reason);
 
 /* ---- response_send.c: output, and its end ---- */
 
-/* Adds what was computed to a record, and how the choices have ended. */
+/* Adds the token counts and finish reasons to a record. */
 void response_count_tokens(const response *a, request_record *r);
 /* Sends nothing more: cancels the stream if it still runs, and frees a. The connection
  * has no response then. */
@@ -313,7 +313,7 @@ void response_write_finish(const response *a, const response_choice *c, json_out
 /* The generated ids if requested, else null. */
 void response_write_token_ids(const response *a, const response_choice *c, json_out *o);
 void response_write_prompt_ids(const response *a, const response_choice *c, json_out *o);
-/* The prompt's echo where it is not sent yet, else an empty text. */
+/* The prompt's echo, if it is not sent yet; else empty. */
 str response_echo(const response *a, const response_choice *c);
 /* "prompt_text":.., what the template wrote, if requested, else null. */
 void response_write_prompt_text(const response *a, const response_choice *c, json_out *o);
@@ -336,7 +336,7 @@ quire_err chat_list_token(const response *a, response_choice *c, const quire_eve
 void chat_write_logprobs(const response_logprobs *p, const response_logprobs *l, json_out *o);
 /* Bytes that they take. */
 size_t response_logprobs_bytes(const response_logprobs *l);
-/* Clears those that were written. */
+/* Clears the written log-probabilities. */
 void response_clear_logprobs(response_choice *c);
 void response_deinit_logprobs(response_logprobs *l);
 /* "logprobs":{..} or null */

@@ -29,7 +29,7 @@ static void response_clear_tokens(response_choice *c) {
     c->n_withheld = 0;
 }
 
-/* Clears what was written of a choice, and is not written again. */
+/* Clears the written part of a choice. */
 static void response_clear_choice(response *a, response_choice *c) {
     if (a->writer->is_cumulative && a->info->stream) {
         response_count(a, -(int64_t)(c->n_tokens * sizeof *c->tokens));

@@ -6,7 +6,7 @@
 #include "base/mem.h"
 #include "quire.h"
 
-/* Holds what a tenant has, as long as it has something. */
+/* A tenant's responses; exists as long as it has any. */
 typedef struct store_tenant {
     char name[QUIRE_TENANT_BYTES + 1];
     size_t n_bytes;
@@ -33,8 +33,8 @@ typedef struct store_entry {
     int64_t kept_us;
     bool in_progress;
     struct store_entry *next_in_bucket;
-    struct store_entry *older, *newer;  /* of its tenant, by last use */
-    struct store_entry *before, *after; /* of all, by when they were kept */
+    struct store_entry *older, *newer;  /* neighbours among its tenant's, by last use */
+    struct store_entry *before, *after; /* neighbours among all, by time of storing */
 } store_entry;
 
 struct response_store {
@@ -155,7 +155,7 @@ static void store_remove(response_store *s, store_entry *e) {
     store_free_entry(e);
 }
 
-/* Removes what is too old; responses in progress stay. */
+/* Removes responses that are too old, except those in progress. */
 static void store_expire(response_store *s, int64_t now_us) {
     for (store_entry *e = s->first, *next; e != NULL && now_us - e->kept_us > s->max_age_us; e = next) {
         next = e->after;
@@ -177,7 +177,7 @@ static store_entry *store_find(response_store *s, const char *tenant, str id, in
 
 /* ---- the bound in bytes ---- */
 
-/* Of what is complete, what its tenant has not used for longest; NULL: there is none. */
+/* The tenant's least recently used complete response; NULL: none. */
 static store_entry *store_unused(const store_tenant *t) {
     store_entry *e = t->oldest;
     while (e != NULL && e->in_progress) {
@@ -216,7 +216,7 @@ static store_tenant *store_tenant_of(response_store *s, const char *name) {
     return t;
 }
 
-/* Doubles the buckets where there are more responses than buckets. */
+/* Doubles the buckets if there are more responses than buckets. */
 static void store_grow(response_store *s) {
     size_t n = 2 * s->n_buckets;
     store_entry **buckets = (size_t)s->n < s->n_buckets ? NULL : mem_new(n, sizeof(store_entry *));

@@ -29,7 +29,7 @@ typedef struct response_to_keep {
     const char *tenant, *id;
     str object;            /* JSON */
     str input, output;     /* items, a JSON object a line */
-    response_turn *parent; /* that it continues; NULL: it begins a conversation */
+    response_turn *parent; /* the response that it continues; NULL: it begins a conversation */
     bool replaces;         /* the response of that id, which is in progress: else it is not kept */
     bool in_progress;      /* it is generated in the background */
 } response_to_keep;
@@ -54,7 +54,7 @@ quire_err response_store_end(response_store *s, const char *tenant, str id, str 
 bool response_store_in_progress(response_store *s, const char *tenant, str id, int64_t now_us);
 /* How many responses of a tenant are in progress. */
 int64_t response_store_running(response_store *s, const char *tenant);
-/* Deletes a response. false: the tenant has none of that id. */
+/* Deletes a response. False: the tenant has none of that id. */
 bool response_store_delete(response_store *s, const char *tenant, str id, int64_t now_us);
 
 /* The turn of a response, for a response that continues it; NULL: the tenant has none of

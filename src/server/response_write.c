@@ -10,7 +10,7 @@
 #include "server/response.h"
 
 void response_shown_id(const response *a, char out[RESPONSE_ANSWER_ID_BYTES]) {
-    const char *own = a->more->request_id; /* of 64 bytes at most */
+    const char *own = a->more->request_id; /* at most 64 bytes */
     (void)snprintf(out, RESPONSE_ANSWER_ID_BYTES, "%s%s", own != NULL ? a->writer->id_prefix : a->id,
                    own != NULL ? own : "");
 }
@@ -345,7 +345,7 @@ void response_write_explain(const response *a, const response_choice *c, json_ou
 
 void response_write_progress(const response *a, int32_t choice, json_out *o) {
     quire_progress p = {.size = sizeof p};
-    (void)quire_stream_progress(a->stream, choice, &p); /* the choice is there */
+    (void)quire_stream_progress(a->stream, choice, &p); /* cannot fail: the choice exists */
     const json_named_int counts[] = {{"total", p.n_prompt},
                                      {"cache", p.n_cached},
                                      {"processed", p.n_processed},

@@ -16,8 +16,8 @@ typedef struct output_item {
     item_kind kind;
     int32_t call; /* among the choice's calls; -1: it is none */
     bool is_custom;
-    strbuf space, name;    /* of a call: its tool's namespace, empty where it has none, and name */
-    strbuf text, logprobs; /* of a message its log-probabilities */
+    strbuf space, name;    /* for a call: namespace (may be empty) and name of its tool */
+    strbuf text, logprobs; /* logprobs: a message's */
 } output_item;
 
 /* What is collected of a response. */
@@ -34,7 +34,7 @@ typedef struct responses_state {
     const char *status; /* NULL: from how it ended */
     const api_error *why;
     response_store *store;
-    response_turn *parent; /* of the store; NULL: none */
+    response_turn *parent; /* in the store; NULL: none */
     quire_err err;
 } responses_state;
 
@@ -226,7 +226,7 @@ static void responses_write_usage(const response *a, json_out *o) {
 
 static void responses_write_ends(const response *a, json_out *o) {
     const responses_state *st = a->state;
-    json_name(o, "completed_at"); /* null for one that ended incomplete or failed, as at OpenAI */
+    json_name(o, "completed_at"); /* null if it is incomplete or failed, as at OpenAI */
     if (st->completed_s > 0 && strcmp(responses_status(a), "completed") == 0) {
         json_int(o, st->completed_s);
     } else {
@@ -312,7 +312,7 @@ static void responses_write_event(const response *a, const char *type, json_out 
     responses_end_event(o);
 }
 
-/* An event about the last item, up to the members of its own. */
+/* Begins an event about the last item, up to the event's own members. */
 static void responses_begin_item_event(const response *a, const char *type, json_out *o) {
     const responses_state *st = a->state;
     size_t i = st->n_items - 1;

@@ -8,8 +8,8 @@
 /* /v1/responses/ID (GET, DELETE), /v1/responses/ID/cancel (POST) and
  * /v1/responses/ID/input_items (GET), with a method that the path has. */
 void responses_one(conn *c);
-/* The methods of a path, as the Allow header lists them, by what follows /v1/responses/;
- * NULL: there is no such path. */
+/* The methods of a path, for the Allow header, by what follows /v1/responses/; NULL:
+ * no such path. */
 const char *responses_allow(str parameter);
 /* quire_history; user: the server. */
 quire_err responses_find_history(void *user, const char *tenant, const char *id, char **lines, size_t *n);

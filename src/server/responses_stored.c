@@ -160,7 +160,7 @@ static quire_err responses_read_page(str query, items_page *out, quire_error *er
     return QUIRE_OK;
 }
 
-/* The next line of what is left, from its beginning or its end; false: there is none. */
+/* Takes the next line from the beginning or the end of *left. False: no line is left. */
 static bool responses_next_line(str *left, bool is_ascending, str *line) {
     if (left->n == 0) {
         return false;
@@ -258,8 +258,8 @@ static const responses_path responses_paths[] = {
     {"/input_items", "GET, HEAD", responses_list_input, NULL, NULL},
 };
 
-/* Divides what follows /v1/responses/ into the id and what is below it; NULL: there is
- * no such path. */
+/* Divides what follows /v1/responses/ into the id and the path below it; NULL: no such
+ * path. */
 static const responses_path *responses_path_of(str parameter, str *id) {
     const char *slash = memchr(parameter.p, '/', parameter.n);
     *id = (str){parameter.p, slash != NULL ? (size_t)(slash - parameter.p) : parameter.n};

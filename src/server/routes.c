@@ -34,16 +34,16 @@ typedef struct route {
     bool takes_json;
     bool takes_any_type; /* JSON, whatever the type that a client other than a browser gives it */
     bool needs_key;      /* as all paths below /v1/, /api/, /debug/ and /pool/ */
-    bool is_operators;   /* the operator's key is one of those that it needs */
+    bool is_operators;   /* needs the operator's key */
     bool is_probe;       /* for monitoring: its requests are logged at level debug */
     /* looks over the beginning of a long body (conn.look); NULL: reads only whole ones */
     bool (*look)(conn *c);
     size_t max_body_bytes;   /* 0: the server's limit */
     quire_endpoint endpoint; /* of a generation */
-    error_writer error;      /* NULL: that of the generation's dialect, or OpenAI's */
+    error_writer error;      /* NULL: the generation's dialect's, or OpenAI's */
 } route;
 
-/* Whether the engines of all models that are loaded go on. */
+/* Whether the engines of all loaded models work. */
 static bool route_is_healthy(const server *s) {
     bool is_healthy = true;
     for (int32_t i = 0; i < models_count(s->models) && is_healthy; i++) {
@@ -370,7 +370,7 @@ static void route_refuse(conn *c, int status, const char *message, const char *h
     c->refusal_headers = headers;
 }
 
-/* True for the media type of JSON; parameters such as charset are ignored. */
+/* Whether a media type is JSON's, whatever its parameters. */
 static bool route_is_json(str type) {
     static const char json[] = "application/json";
     size_t n = 0;
@@ -546,7 +546,7 @@ static void route_check(conn *c) {
     } else if (to->max_body_bytes > 0 && r->length > to->max_body_bytes) {
         route_refuse(c, 413, "the body is too large", NULL);
     } else if (to->max_body_bytes > 0 && to->max_body_bytes < r->body_limit) {
-        r->body_limit = to->max_body_bytes; /* of a body in chunks, whose length is not known yet */
+        r->body_limit = to->max_body_bytes; /* for a chunked body, whose length is not known yet */
     }
 }
 

@@ -346,7 +346,7 @@ static const struct sandbox_command {
     const char *name;
     quire_err (*run)(command *c);
     bool names_seq;     /* in "seq" */
-    const char *number; /* the name of its number, from 1 to most; NULL: it has none */
+    const char *number; /* name of its number, 1 to `most`; NULL: none */
     int64_t most;
 } commands[] = {
     {"new", sandbox_new, false, "tokens", MAX_TOKENS}, {"append", sandbox_append, true, "tokens", MAX_TOKENS},
@@ -355,7 +355,7 @@ static const struct sandbox_command {
     {"reset", sandbox_reset, false, NULL, 0},          {"state", sandbox_look, false, NULL, 0},
 };
 
-/* Reads what a command names, runs it, and writes the state after it. */
+/* Reads a command's arguments, runs it, and writes the resulting state. */
 static quire_err sandbox_run_row(command *c, const struct sandbox_command *row) {
     if (row->names_seq) {
         TRY(sandbox_find_seq(c));

@@ -72,7 +72,8 @@ static quire_err server_open_parts(server *s, quire_error *err) {
 
 static void *server_run_loop(void *arg) {
     loop *l = arg;
-    /* what a step has made is sent before the next ends, though all processors compute */
+    /* so that a step's tokens are sent before the next step ends, even if all
+     * processors compute */
     thread_set_slice(LOOP_SLICE_US);
     l->failure = loop_run(l);
     return NULL;
@@ -143,7 +144,7 @@ quire_err server_open(quire_engine *e, const server_options *o, server **out, qu
 
 static void server_close_loops(server *s) {
     server_stop_waiting(s);
-    models_stop(s->models); /* which wakes the loops */
+    models_stop(s->models); /* this wakes the loops */
     for (int32_t i = 0; i < s->n_loops; i++) {
         loop_close(&s->loops[i]);
     }

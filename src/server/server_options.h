@@ -43,9 +43,9 @@ typedef struct server_options {
     bool no_request_log;     /* no line in the log for each request */
     int32_t n_loops;         /* loop threads */
     int32_t max_connections; /* more get status 503 */
-    size_t max_header_bytes; /* of one request; more gets 431; at most 65,536 */
-    size_t max_body_bytes;   /* of one request; more gets 413 */
-    /* of all large bodies until their first token; further ones wait (bodies.h) */
+    size_t max_header_bytes; /* bytes of a request's header; more gets 431; at most 65,536 */
+    size_t max_body_bytes;   /* bytes of a request's body; more gets 413 */
+    /* bytes of all large bodies until their first token; further ones wait (bodies.h) */
     size_t max_bodies_bytes;
     /* unsent in a connection's buffer; while it is full nothing more is written */
     size_t max_output_bytes;
@@ -61,7 +61,7 @@ typedef struct server_options {
     int64_t idle_deadline_us; /* a connection between requests */
     /* how long the client may read none of the output before the response is cut */
     int64_t write_deadline_us;
-    int64_t ping_us; /* a stream that sent nothing for so long sends a ping; 0: never */
+    int64_t ping_us; /* silence after which a stream sends a ping; 0: never */
     /* of stored responses (response_store.h): bytes, 0: none is stored; and how long they
      * stay */
     size_t max_responses_bytes;
@@ -73,9 +73,9 @@ typedef struct server_options {
     /* beside the engine's model: loaded when a request names one (models.h) */
     const model_spec *other_models;
     int32_t n_other_models;
-    int32_t max_models;    /* of them loaded at once beside pinned ones; 0: any number */
-    int64_t model_idle_us; /* one that nobody used for so long is unloaded; 0: never */
-    int64_t model_patience_us; /* that one waits for a place of one in use (models.h) */
+    int32_t max_models;        /* most of them loaded at once, not counting pinned ones; 0: any number */
+    int64_t model_idle_us;     /* idle time after which one is unloaded; 0: never */
+    int64_t model_patience_us; /* how long one waits for the place of one in use (models.h) */
 } server_options;
 
 /* A user's options, in groups as commands list them; a flag without names ends each. */

@@ -11,7 +11,7 @@
 #include "server/loop_order.h"
 #include "server/response.h"
 
-#define SGLANG_VERSION "0.5.2"   /* whose API this is */
+#define SGLANG_VERSION "0.5.2"   /* version whose API this is */
 #define SGLANG_WEIGHTS "default" /* the version of weights that were never updated */
 #define US_PER_S       1e6
 
@@ -39,7 +39,7 @@ static void sglang_note(response *a, const quire_event *ev) {
 
 /* ---- log-probabilities: [value, id, text] a token ---- */
 
-/* Writes a token's; p NULL: it has none. */
+/* Writes a token's entry; p NULL: no number. */
 static void sglang_write_token(const response *a, const quire_logprob *p, int32_t id, json_out *o) {
     json_begin(o, '[');
     if (p != NULL) {
@@ -49,7 +49,7 @@ static void sglang_write_token(const response *a, const quire_logprob *p, int32_
     }
     json_int(json_item(o), id);
     if (a->more->token_texts) {
-        str text = response_token_bytes(a, id); /* what is no character is shown as U+FFFD */
+        str text = response_token_bytes(a, id); /* bytes that are no character are shown as U+FFFD */
         json_text(json_item(o), text.p, text.n);
     } else {
         json_raw(json_item(o), "null");
@@ -77,8 +77,8 @@ static quire_err sglang_list_several(const response *a, bool is_wanted, const qu
     return o.err;
 }
 
-/* Adds a position to the lists: its token, the likeliest ones, and those that the request
- * names. p NULL: it has none. */
+/* Adds a position to the lists: its token, the likeliest tokens, and those that the
+ * request names. p NULL: no numbers. */
 static quire_err sglang_list_position(const response *a, response_logprobs *l, const quire_logprob *p,
                                       int32_t id) {
     json_out tokens = {.to = &l->content};
@@ -157,7 +157,7 @@ static void sglang_write_finish(const response *a, const response_choice *c, jso
     json_end(o, '}');
 }
 
-/* What "meta_info" begins with, whatever the response is. */
+/* Writes the beginning of "meta_info", common to all responses. */
 static void sglang_begin_meta(const response *a, const response_choice *c, json_out *o) {
     json_begin(json_name(o, "meta_info"), '{');
     sglang_write_id(a, (int32_t)(c - a->choices), o);
@@ -173,7 +173,7 @@ static void sglang_end_meta(const response *a, const response_choice *c, json_ou
     json_end(o, '}');
 }
 
-/* All of it, or, in a stream, all so far, but of the ids those since the last piece. */
+/* Writes a choice: in a stream all text so far, but only the ids since the last piece. */
 static void sglang_write_choice(const response *a, const response_choice *c, json_out *o) {
     json_begin(o, '{');
     json_text(json_name(o, "text"), c->text.n > 0 ? c->text.p : "", c->text.n);
@@ -259,7 +259,7 @@ const response_writer sglang_rows_writer = {
 
 /* ---- the server ---- */
 
-/* Whether the main model generates; else it gives rows. */
+/* Whether the main model generates text; else it gives rows. */
 static bool sglang_generates(const quire_info *i) {
     return !i->has_vocabulary || i->end_tokens != NULL;
 }
@@ -321,8 +321,8 @@ void sglang_health(conn *c) {
 
 /* ---- /abort_request: visits the loops one after another ---- */
 
-/* Whether a request has the name, as a whole or for one of its prompts; or the server gave
- * it. */
+/* Whether a request, or one of its prompts, has the name, given by the client or the
+ * server. */
 static bool sglang_has_name(const response *a, str name) {
     const char *own = a->more != NULL ? a->more->request_id : NULL;
     bool found = str_is(name, a->id);
@@ -333,7 +333,8 @@ static bool sglang_has_name(const response *a, str name) {
     return found;
 }
 
-/* Ends those of this loop that the order is about, and sends it on. o->index: all. */
+/* Ends the requests of this loop that the order names (all, if o->index), and passes
+ * it on. */
 static void sglang_abort_here(loop *l, loop_order *o) {
     static const api_error why = {.status = STATUS_CANCELLED,
                                   .code = "request_cancelled",

@@ -11,8 +11,8 @@ void sglang_model_info(conn *c);
 void sglang_server_info(conn *c);
 /* GET /health_generate: generates a token, or a row where the model gives these. */
 void sglang_health(conn *c);
-/* POST /abort_request {"rid": .., "abort_all": ..}: ends the tenant's generations of that
- * name, or all of them. Answers 200 also where there is none. */
+/* POST /abort_request {"rid": .., "abort_all": ..}: ends the tenant's generations of
+ * that name, or all of them. Answers 200 even if there are none. */
 void sglang_abort(conn *c);
 
 #endif

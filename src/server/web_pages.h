@@ -25,9 +25,10 @@ const char *page_sandbox_texts(void);
 /* JSON: what /openapi.json says of paths beside the tables (openapi.h). */
 const char *page_openapi_notes(void);
 
-/* Writes {"model":..,"version":..,"uptime_s":..,"running":..,"waiting":..,"needs_key":..,
- *  "base_url":..,"links":[..],"paths":[..]}. host: the Host header, empty where there is
- *  none; known: the paths of all routes. */
+/* Writes
+ * {"model":..,"version":..,"uptime_s":..,"running":..,"waiting":..,"needs_key":..,
+ * "base_url":..,"links":[..],"paths":[..]}. host: the Host header, empty if there is
+ * none; known: the paths of all routes. */
 void home_write_json(const server *s, str host, path_at known, json_out *o);
 
 #endif
