@@ -203,8 +203,7 @@ quire_err api_client_open(const api_client_options *o, api_client **out, quire_e
     if (o->key != NULL && !hub_http_is_token(o->key, MAX_KEY)) {
         return err_set(
             err, QUIRE_INVALID, -1,
-            "the API's key (OPENAI_API_KEY) is no key: it is empty, has blanks or line ends, or is "
-            "over %d bytes",
+            "OPENAI_API_KEY is not a valid key: it is empty, has blanks or line ends, or is over %d bytes",
             MAX_KEY);
     }
     api_client *c = mem_new(1, sizeof *c);

@@ -63,7 +63,7 @@ static quire_err batch_ids_grow(seen_ids *s) {
     return QUIRE_OK;
 }
 
-/* Finds the id of a line, decoded where it is a string. Empty: it has none. */
+/* Finds the id of a line, decoded if it is a string. Empty: none. */
 static quire_err find_id(str line, strbuf *scratch, str *out) {
     json_fault fault;
     str span;
@@ -504,7 +504,7 @@ static quire_err batch_file_stopped(const batch *b, quire_error *err) {
     return QUIRE_CANCELLED;
 }
 
-/* Writes responses that wait behind missing ones: a pipe gets them all the same. */
+/* Writes responses that wait for earlier, missing ones: a pipe gets them all the same. */
 static quire_err write_rest(batch *b, quire_error *err) {
     for (size_t i = b->oldest; !b->keeps && i < b->in.n_read; i++) {
         if (batch_file_job_of(b, i)->written.n > 0) {

@@ -21,7 +21,7 @@ typedef struct batch_input {
     size_t cap;
     size_t n_lines; /* in the file */
     size_t n_read;  /* returned by batch_input_next */
-    size_t number;  /* of the line that was read last, counted from 1 with empty ones */
+    size_t number;  /* number of the last line read, from 1, empty ones included */
     size_t n_mark;  /* bytes of the byte order mark at its beginning, which is skipped */
     uint8_t digest[SHA256_BYTES];
 } batch_input;

@@ -9,7 +9,7 @@
 
 /* ---- reading ---- */
 
-/* The members of a line that say what it is, as JSON; empty: it has none, or null. */
+/* The members of a line that tell its kind, as JSON; empty: absent or null. */
 typedef struct line_parts {
     str id, custom_id, url, method, body, messages;
 } line_parts;

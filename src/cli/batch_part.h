@@ -19,12 +19,12 @@
 #define BATCH_AHEAD 4096
 
 typedef struct batch_part {
-    strbuf target, path, info; /* OUT, behind symbolic links; OUT.part; OUT.part.info */
+    strbuf target, path, info; /* OUT with symbolic links resolved; OUT.part; OUT.part.info */
     FILE *file;
     char *line; /* of getline */
     size_t cap;
     size_t n;      /* whole lines in it */
-    size_t n_read; /* of them read by batch_part_next */
+    size_t n_read; /* how many batch_part_next has read */
     bool is_ours;  /* locked */
     bool in_order; /* line i is the response to prompt i */
 } batch_part;

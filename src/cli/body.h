@@ -35,7 +35,7 @@ quire_err body_set_all(body *b, const body *from);
 /* Removes the member, if there is one. */
 void body_unset(body *b, const char *name);
 bool body_has(const body *b, const char *name);
-/* The member's JSON, valid until b changes; empty if there is none. */
+/* A member's JSON, valid until b changes; empty: absent. */
 str body_get(const body *b, const char *name);
 /* Appends the body as a JSON object. */
 quire_err body_write(const body *b, strbuf *out);

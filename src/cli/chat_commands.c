@@ -141,7 +141,7 @@ static quire_err chat_settings_add_line(const flag *f, const body *used, strbuf 
                        value.n ? value.p : "default", f->meaning);
 }
 
-/* Prints all fields, what the next answer will use, and what they mean. */
+/* Prints all fields, the values that the next answer will use, and what they mean. */
 static quire_err chat_settings_print(const chat_state *c, quire_error *err) {
     body used = {0};
     strbuf out = {0};
@@ -164,12 +164,12 @@ static quire_err chat_settings_print(const chat_state *c, quire_error *err) {
     return e;
 }
 
-/* Marks: a command that needs a conversation, and one that needs its argument. */
+/* Flags of commands: needs a conversation; needs its argument. */
 enum { TALKS = 1, NEEDS_ARGUMENT = 2 };
 
 typedef struct chat_command {
     const char *names;    /* separated by spaces, the first is shown */
-    const char *argument; /* its name in /help; NULL: none */
+    const char *argument; /* the argument's name in /help; NULL: no argument */
     const char *meaning;
     int marks;
     quire_err (*run)(chat_state *c, str argument, quire_error *err);

@@ -86,8 +86,8 @@ static quire_err run_plan(chat_state *c, const context_fit *fit, response *a, qu
     return e;
 }
 
-/* Adds the answer to the messages that the plan sent; nothing where it was stopped before
- * it began. */
+/* Adds the answer to the messages that the plan sent, unless it was stopped before it
+ * began. */
 static quire_err keep_answer(chat_state *c, const context_fit *fit, const response *a, quire_error *err) {
     const response_choice *said = &a->choices[0];
     if (said->finish == QUIRE_FINISH_CANCELLED && said->text.n == 0) {

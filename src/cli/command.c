@@ -28,7 +28,7 @@ bool command_default(cli_options *defaults, const flag *f, char *out, size_t n) 
     }
     const void *o = cli_options_of(defaults, f);
     bool is_shown = flag_show_option(f, o, out, n) && out[0] != 0;
-    /* what could not be given says that nothing was */
+    /* a value that could not be given means that none was */
     return is_shown && flag_check_option(f, o, NULL) == QUIRE_OK;
 }
 

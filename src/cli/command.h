@@ -26,10 +26,10 @@ typedef struct command {
     const char *summary, *usage, *examples;
     command_argument argument;
     const flag *const *flags; /* groups, in the order of --help; ends with NULL */
-    size_t options_size;      /* of the options: a cli_options, or a struct that begins with one */
+    size_t options_size;      /* size of the options: a cli_options, or a struct that begins with one */
     /* sets what cli_options_init does not know or sets otherwise; may be NULL */
     void (*defaults)(cli_options *o);
-    /* what comes before a model by name is fetched; may be NULL */
+    /* runs before a model by name is fetched; may be NULL */
     quire_err (*begin)(cli_options *o, quire_error *err);
     /* INVALID: the exit status of a command that was not understood */
     quire_err (*run)(const cli_options *o, quire_error *err);

@@ -185,7 +185,7 @@ void dispatch_list(const command *const *commands) {
 static const command *dispatch_find_command(const program *p, int argc, char **argv) {
     const command *found = NULL;
     for (const command *const *c = p->commands; *c; c++) {
-        /* the last: that of two words */
+        /* the last match is the command of two words */
         found = dispatch_count_words((*c)->name, argc, argv) > 0 ? *c : found;
     }
     return found;
@@ -205,7 +205,7 @@ static int unknown_command(const program *p, const char *name) {
     return 2;
 }
 
-/* Refuses arguments after those that were understood. */
+/* Refuses further arguments. */
 static int refuse_rest(const char *rest, const char *before) {
     log_line(LOG_ERROR, "%s: nothing may follow %s", rest, before);
     return 2;

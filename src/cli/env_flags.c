@@ -141,7 +141,7 @@ quire_err env_flags_read(cli_options *o, const command *c, const flag *const *gi
             bool is_read = has_variable(f) && !env_flags_is_given(f, given);
             TRY(is_read ? env_flags_read_flag(o, f, environment, err) : QUIRE_OK);
             if (f->secret) {
-                erase(f, environment); /* of a flag that was given too */
+                erase(f, environment); /* the flag was given too */
             }
         }
     }

@@ -10,7 +10,7 @@
 static const char *environment_find_place(const char *variable, const char *fallback, const char *name,
                                           char path[4096]) {
     const char *place = getenv(variable), *home = getenv("HOME");
-    bool by_place = place && place[0] == '/'; /* others are to be ignored */
+    bool by_place = place && place[0] == '/'; /* relative paths are to be ignored */
     int n = by_place ? snprintf(path, 4096, "%s/%s", place, name)
                      : snprintf(path, 4096, "%s/%s/%s", home ? home : "", fallback, name);
     return (by_place || (home && home[0] == '/')) && n > 0 && n < 4096 ? path : NULL;

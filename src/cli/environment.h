@@ -14,8 +14,7 @@ typedef struct cli_environment {
     bool plain_terminal; /* by TERM the terminal supports no control sequences */
     /* of the Hugging Face hub, by the names that huggingface_hub gives them; in paths of
      * it ~ is the home directory */
-    /* HF_HUB_CACHE, or HF_HOME/hub; HF_HOME is ~/.cache/huggingface where it is not
-     * set */
+    /* HF_HUB_CACHE, else HF_HOME/hub; HF_HOME defaults to ~/.cache/huggingface */
     const char *hub_cache;
     const char *hub_token;      /* HF_TOKEN, unparsed */
     const char *hub_token_file; /* HF_TOKEN_PATH, or HF_HOME/token; it may not be there */
@@ -28,7 +27,7 @@ typedef struct cli_environment {
 
 /* Reads all of it. */
 void environment_read(cli_environment *out);
-/* Reads what is of the hub: where models lie, not how they run. */
+/* Reads only the hub's variables, which say where models lie, not how they run. */
 void environment_read_hub(cli_environment *out);
 
 #endif

@@ -18,8 +18,8 @@ const flag flags_hub_model[] = {
      .rare = true},
     {"--hf-file -hff", "FILE", "the GGUF file of ORG/NAME to take, as ORG/NAME:FILE", FLAG_TEXT, AT(hf_file),
      .rare = true},
-    {"--revision", "REV", "the branch, tag or commit of ORG/NAME, as ORG/NAME@REV; without: main", FLAG_TEXT,
-     AT(revision), .rare = true},
+    {"--revision", "REV", "the branch, tag or commit of ORG/NAME, as ORG/NAME@REV; main unless given",
+     FLAG_TEXT, AT(revision), .rare = true},
     {0},
 };
 const flag flags_prompt[] = {

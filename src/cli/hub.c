@@ -156,7 +156,7 @@ static quire_err hub_read_token(const char *path, strbuf *out, quire_error *err)
     return QUIRE_OK;
 }
 
-/* The flag's token, else that of the variable, else the file's. Empty: there is none. */
+/* The token of the flag, else of the variable, else of the file. Empty: none. */
 static quire_err hub_find_token(const cli_options *o, strbuf *out, quire_error *err) {
     const char *given = o->hf_token ? o->hf_token : o->environment.hub_token;
     if (given && strbuf_add_str(out, given) != QUIRE_OK) {
@@ -297,8 +297,8 @@ static quire_err replace_member(const json_value *config, const char *name, cons
     return o.err;
 }
 
-/* The draft model of --speculative-config; what is wrong with that is said where it is
- * read. */
+/* Resolves the draft model's name in --speculative-config. Leaves errors to its
+ * reader. */
 static quire_err resolve_draft(cli_options *o, quire_error *err) {
     json_value *config =
         o->engine.speculative_config ? json_document(str_of(o->engine.speculative_config)) : NULL;
@@ -316,9 +316,8 @@ static quire_err resolve_draft(cli_options *o, quire_error *err) {
     return e;
 }
 
-/* Writes a line of --lora-modules, NAME=ORG/NAME or an object, with the path of what the name
- * means in place of that; what is no name stays. What is wrong with a line is said where it
- * is read. */
+/* Writes a line of --lora-modules, NAME=ORG/NAME or an object, with names of the hub
+ * replaced by paths. Leaves errors to its reader. */
 static quire_err resolve_adapter(const cli_options *o, str line, strbuf *out, quire_error *err) {
     json_value *object = line.n > 0 && line.p[0] == '{' ? json_document(line) : NULL;
     const char *equals = object == NULL && line.n > 0 ? memchr(line.p, '=', line.n) : NULL;

@@ -181,7 +181,7 @@ static bool has_gone(const quire_packed_form *f, const char *cache, const char *
     return gone;
 }
 
-/* Removes the packed forms of what was removed. */
+/* Removes the packed forms of the removed models. */
 static quire_err remove_forms(const cli_options *o, const char *cache, int64_t *bytes, quire_error *err) {
     quire_packed_form *forms;
     size_t n;

@@ -105,13 +105,14 @@ static void main_print_help(bool all) {
     if (all) {
         dispatch_list(lab_rows);
     }
-    printf("\nMODEL is a .gguf file, a Hugging Face directory, a packed model (quire pack), `builtin`, a "
-           "tiny model in it, or\n"
-           "ORG/NAME[:QUANT] of the Hugging Face hub, which is fetched if it is not there yet.\n"
+    printf("\nMODEL is a .gguf file, a Hugging Face directory, a packed model (quire pack), `builtin` (the "
+           "tiny\n"
+           "model inside the program), or ORG/NAME[:QUANT] of the Hugging Face hub, which is fetched if "
+           "needed.\n"
            "`quire help COMMAND` lists a command's flags, `quire help all` all commands; `quire --version` "
            "prints the version.\n"
            "A flag can be a variable too: QUIRE_MAX_NUM_SEQS=8 is --max-num-seqs 8 (man quire).\n\n"
-           "  quire run -p \"The prince looked at her and\"    the built-in model goes on\n"
+           "  quire run -p \"The prince looked at her and\"    continue a text with the built-in model\n"
            "  quire run model.gguf                           chat\n"
            "  quire serve model.gguf                         OpenAI's API on http://127.0.0.1:8000\n"
            "  quire inspect model.gguf                       what it holds and the memory it needs\n");
@@ -119,7 +120,7 @@ static void main_print_help(bool all) {
 
 /* Characters are UTF-8, also without a locale for them: in a container it is often C. */
 static void use_locale(void) {
-    const char *name = setlocale(LC_CTYPE, ""); /* NULL: one that is not installed */
+    const char *name = setlocale(LC_CTYPE, ""); /* NULL: not installed */
     if (!name || strcmp(name, "C") == 0 || strcmp(name, "POSIX") == 0) {
         (void)setlocale(LC_CTYPE, "C.UTF-8");
     }

@@ -62,7 +62,7 @@ static void add_upper(page *p, const char *text) {
     }
 }
 
-/* The title, and the name with what it is. */
+/* Writes the title and the NAME section. */
 static void man_page_begin(page *p, const char *name, const char *summary) {
     man_page_add(p, ".TH ");
     add_upper(p, name);
@@ -162,7 +162,7 @@ static void add_exit_status(page *p) {
                          "reason is on standard error.");
 }
 
-/* The pages of quire's commands, but for that of the name, and of the other program. */
+/* Lists the pages of quire's commands except `but`, and of the other program. */
 static void add_see_also(page *p, const char *but) {
     const command *const *commands = p->of->variables ? p->of->commands : p->of->others;
     man_page_add(p, ".SH SEE ALSO\n");

@@ -26,7 +26,7 @@ typedef struct cli_options {
     const char *api_keys[CLI_MAX_API_KEYS];
     const char *served_names[CLI_MAX_NAMES];
     strbuf override_kv;         /* owned: the text of engine.override_kv */
-    strbuf lora_modules, loras; /* owned: those of engine.lora_modules and engine.loras */
+    strbuf lora_modules, loras; /* owned: texts of engine.lora_modules and engine.loras */
     /* owned: flags that were taken without effect, "--metrics, -ngl 99" */
     strbuf without_effect;
     /* owned: variables that were read, "QUIRE_PORT, QUIRE_API_KEY" */
@@ -34,11 +34,11 @@ typedef struct cli_options {
     /* owned: values that were erased from the environment; n_secrets of them */
     char *secrets[CLI_MAX_SECRETS];
     int n_secrets;
-    /* what followed the name where that is no model; NULL: nothing */
+    /* argument after the command's name that is no model; NULL: none */
     const char *argument;
     const char *prompt, *prompt_file, *system; /* NULL: not given */
     const char *prompts, *out, *program;
-    const char *api; /* of --program: an API's address; NULL: none */
+    const char *api; /* with --program: an API's address; NULL: none */
     int32_t api_speculation;
     const char *ids, *ids_file, *batch_with;
     const char *types, *pooling, *text_pair; /* of --embed */
@@ -53,11 +53,11 @@ typedef struct cli_options {
     quire_prefix prefixes[CLI_MAX_PREFIXES];
     body fields;                              /* owned: request fields that flags set */
     int32_t n_predict;                        /* -1: until the model stops or the sequence is full */
-    const char *hf_repo, *hf_file, *revision; /* of a model by name */
+    const char *hf_repo, *hf_file, *revision; /* parts of a model's name */
     const char *hf_token, *download_dir;
     bool offline;
     char *model_path; /* owned: the text of engine.model that was found by name */
-    /* of a server: what follows the model, and a directory of models; NULL: none */
+    /* for a server: models after the first, and a directory of models; NULL: none */
     const char *more_models[CLI_MAX_MODELS];
     int32_t n_more_models;
     const char *model_dir;
@@ -69,9 +69,9 @@ typedef struct cli_options {
         quire_options *options[CLI_MAX_MODELS];              /* owned; their models are the paths */
         char *names[CLI_MAX_MODELS], *paths[CLI_MAX_MODELS]; /* owned */
         char *main_path;                                     /* owned: of model_dir; NULL: not from there */
-    } others;                                                /* made of these (other_models.h) */
-    /* owned: that of engine.speculative_config, with a draft model that was found by
-     * name */
+    } others;                                                /* made from these (other_models.h) */
+    /* owned: text of engine.speculative_config, with the path of a draft model given
+     * by name */
     strbuf draft_config;
     bool embed, normalize, no_normalize;
     bool echo, complete, no_history, json, show_ids, quiet, resume, help, help_all;

@@ -79,7 +79,7 @@ static quire_err other_models_check(const cli_options *o, const char *name, cons
     return QUIRE_OK;
 }
 
-/* Adds a model; takes name and path over, also where it fails. */
+/* Adds a model; takes name and path, also on failure. */
 static quire_err other_models_add(cli_options *o, char *name, char *path, quire_error *err) {
     quire_err e = other_models_check(o, name, path, err);
     quire_options *own = e == QUIRE_OK ? mem_new(1, sizeof *own) : NULL;
@@ -208,7 +208,7 @@ static char *other_models_name(const char *path) {
     return other_models_copy(slash != NULL && slash[1] != 0 && !hub_is_name(path) ? slash + 1 : path);
 }
 
-/* Pins those that --pin-model names. */
+/* Pins the models that --pin-model names. */
 static quire_err other_models_pin(cli_options *o, quire_error *err) {
     for (int32_t i = 0; i < o->n_pinned; i++) {
         const char *name = o->pinned[i];

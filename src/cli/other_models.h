@@ -5,10 +5,10 @@
 
 #include "cli/options.h"
 
-/* Lists them in o->server, before it is opened; their texts are o's. Where no MODEL is
- * given, the first of --model-dir, by name, becomes the main one. INVALID: two have one
- * name, there are too many, or the directory cannot be read or has none. */
+/* Lists the models in o->server, before it is opened; their texts belong to o. Without
+ * a MODEL, the first of --model-dir by name becomes the main one. INVALID: two have
+ * one name, there are too many, or the directory cannot be read or has none. */
 quire_err other_models_list(cli_options *o, quire_error *err);
-/* Fetches those that are names of the hub, after the main one. */
+/* Fetches those given by a name of the hub, after the main one. */
 quire_err other_models_fetch(cli_options *o, quire_error *err);
 #endif

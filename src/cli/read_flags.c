@@ -174,8 +174,8 @@ static quire_err second_argument(const command *c, const char *arg, const char *
 typedef struct command_line {
     const flag **given; /* as cli_options.given */
     int n_given;
-    const char *positional; /* NULL: there is none */
-    const char *file;       /* what follows that, of ARGUMENT_MODEL_FILE */
+    const char *positional; /* NULL: none */
+    const char *file;       /* the argument after it, for ARGUMENT_MODEL_FILE */
 } command_line;
 
 static quire_err read_arguments(cli_options *o, const command *c, const command *const *commands,
@@ -249,6 +249,8 @@ bool read_flags_gave(const cli_options *o, const char *name) {
     return gave;
 }
 
+enum { HELP_COLUMN = 36 }; /* width of a flag's forms */
+
 /* Prints "-n, --max-tokens N": the short form, quire's name, the value; the meaning, and
  * the default. */
 static void print_flag(const flag *f, cli_options *defaults) {
@@ -272,7 +274,7 @@ static void print_flag(const flag *f, cli_options *defaults) {
         snprintf(out + used, n - used, "%s", f->value);
     }
     command_meaning(defaults, f, meaning, sizeof meaning);
-    printf("  %-36s %s\n", out, meaning);
+    printf("  %-*s %s%s\n", HELP_COLUMN, out, strlen(out) > HELP_COLUMN ? " " : "", meaning);
 }
 
 void read_flags_help(const command *c, bool all) {
@@ -291,7 +293,7 @@ void read_flags_help(const command *c, bool all) {
         }
     }
     if (n_left_out > 1) { /* more than --help-all itself */
-        printf("  %-36s these and %d more\n", "--help-all", n_left_out - 1);
+        printf("  %-*s these and %d more\n", HELP_COLUMN, "--help-all", n_left_out - 1);
     }
     command_options_free(defaults);
 }

@@ -12,8 +12,8 @@ typedef struct read_flags_from {
     int argc; /* the arguments after the command's name */
     char **argv;
     char **variables;               /* as environ; NULL: not read */
-    const command *const *commands; /* of this program; ends with NULL */
-    const command *const *others;   /* of another; NULL: none */
+    const command *const *commands; /* this program's; ends with NULL */
+    const command *const *others;   /* another program's; NULL: none */
 } read_flags_from;
 
 /* Reads the arguments into o, which is of c->options_size, and from the environment what

@@ -14,8 +14,8 @@
 /* The inputs of `quire run --embed`: one from the command line or standard input, or a
  * file's, one a line. Zero-initialised is empty. */
 typedef struct embed_inputs {
-    quire_input *list; /* [n] mem_new'd; what they point to belongs to it */
-    strbuf *pairs;     /* [n] the second text of each; p NULL: it has none */
+    quire_input *list; /* [n] mem_new'd; owns what they point to */
+    strbuf *pairs;     /* [n] the second text of each; p NULL: none */
     size_t n, cap, cap_pairs;
 } embed_inputs;
 
@@ -367,8 +367,8 @@ static const flag_choice choices_pooling[] = {
 const flag flags_embed[] = {
     {"--embed --embedding --embeddings", NULL,
      "print a row of numbers for the prompt, or for each line of --prompts", FLAG_SWITCH, AT(embed)},
-    {"--pooling", NULL, "--embed: how rows become one; without: by the model's files", FLAG_NAME, AT(pooling),
-     .choices = choices_pooling, .rare = true},
+    {"--pooling", NULL, "--embed: how rows become one; as the model's files say unless given", FLAG_NAME,
+     AT(pooling), .choices = choices_pooling, .rare = true},
     {"--dimensions", "N", "--embed: elements of a row that are kept", FLAG_COUNT, AT(dimensions),
      .minimum = 1, .maximum = 1 << 30, .rare = true},
     {"--normalize", NULL, "--embed: divide a row by its length", FLAG_SWITCH, AT(normalize), .rare = true},

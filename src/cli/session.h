@@ -37,7 +37,7 @@ typedef struct response {
     size_t n_choices;
     bool has_parts, names_call, old_calls; /* as quire_request_info has them */
     int32_t prompt_tokens, completion_tokens;
-    int32_t cached_tokens; /* of prompt_tokens, found in the prefix cache */
+    int32_t cached_tokens; /* prompt tokens found in the prefix cache */
     /* response_run: from its start to the first token, and from there to the end;
      * first_us 0: no token came */
     int64_t first_us, tokens_us;

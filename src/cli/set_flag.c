@@ -145,14 +145,14 @@ static quire_err set_field(const flag *f, const char *name, const char *text, bo
     return e == QUIRE_OK || e == QUIRE_INVALID ? e : err_set(err, e, -1, "%s: out of memory", name);
 }
 
-/* Whether a word of --lora-scaled is the scale of the file before it. */
+/* Whether a word of --lora-scaled is the scale of the preceding file. */
 static bool is_scale(const flag *f, const char *text) {
     char *end;
     (void)strtod(text, &end);
     return f->type == FLAG_SCALED && end != text && *end == '\0';
 }
 
-/* Appends text to what was given before. */
+/* Appends text to earlier values of the flag. */
 static quire_err add_to_list(const flag *f, const char *name, const char *text, strbuf *all, const char **out,
                              quire_error *err) {
     const char *between = f->type == FLAG_LIST ? "," : is_scale(f, text) ? ":" : "\n";

@@ -26,8 +26,8 @@
 typedef enum line_end {
     LINE_READ,
     LINE_INTERRUPTED, /* Ctrl-C: the line is what had been typed */
-    LINE_CLOSED,      /* Ctrl-D at an empty line, or there is no input any more */
-    LINE_SIGNAL       /* the program is to end: SIGTERM or SIGHUP */
+    LINE_CLOSED,      /* Ctrl-D at an empty line, or the end of input */
+    LINE_SIGNAL       /* SIGTERM or SIGHUP: end the program */
 } line_end;
 
 typedef struct line_editor line_editor;
@@ -38,9 +38,9 @@ struct line_editor {
     EditLine *el;
     HistoryW *past;
     wchar_t prompt[16];
-    char bytes[4]; /* of a character that is not complete */
+    char bytes[4]; /* bytes of an incomplete character */
     size_t n_bytes;
-    line_end end;   /* of the line being read */
+    line_end end;   /* how the line being read ended */
     int n_back;     /* entries that the arrow keys have gone back; 0: the line is the person's own */
     wchar_t *draft; /* mem_new'd: the person's own line while n_back > 0 */
 };
@@ -345,9 +345,9 @@ static quire_err line_editor_remember(line_editor *e, str entry) {
 typedef struct terminal_chat {
     chat_state state;
     line_editor *editor;
-    const char *history; /* NULL: what is typed is not kept */
+    const char *history; /* NULL: keep no history */
     bool may_end;        /* the last key was Ctrl-C at an empty line */
-    strbuf typed, line;  /* what is sent, as it was typed; one line of it */
+    strbuf typed, line;  /* the text to send, as typed; one line of it */
 } terminal_chat;
 
 /* ---- reading ---- */
@@ -377,7 +377,7 @@ static size_t find_quotes(str s) {
     return str_begins((str){s.p + at, s.n - at}, QUOTES) ? at : s.n;
 }
 
-/* Whether the text, whose quotes begin at `at`, has those that end it. */
+/* Whether the text has closing quotes for those at `at`. */
 static bool is_closed(str s, size_t at) {
     s = trim_end(s);
     return s.n >= at + 2 * strlen(QUOTES) && str_ends(s, QUOTES);
@@ -435,7 +435,7 @@ static quire_err unquote(terminal_chat *t, size_t at) {
     return strbuf_add(&t->line, s.p + begin, n);
 }
 
-/* Runs what was typed: a command, or a message. */
+/* Runs the typed text: a command or a message. */
 static quire_err run_typed(terminal_chat *t, quire_error *err) {
     str s = trim_end(terminal_chat_text_of(&t->typed));
     size_t at = find_quotes(s);

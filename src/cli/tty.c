@@ -153,7 +153,7 @@ tty_event tty_wait(void) {
         struct pollfd fds[] = {{.fd = STDIN_FILENO, .events = POLLIN},
                                {.fd = tty.changed.fd, .events = POLLIN}};
         if (poll(fds, 2, -1) < 0 && errno != EINTR) {
-            return TTY_INPUT; /* reading reports what is wrong */
+            return TTY_INPUT; /* reading reports the error */
         }
         if (fds[1].revents) {
             (void)wake_wait(&tty.changed, 0);
@@ -237,7 +237,7 @@ static quire_err input_history_read_end(int fd, size_t size, size_t most, strbuf
         }
         n += (size_t)done;
     }
-    /* of a line that is not there from its beginning */
+    /* the rest of a line whose beginning is missing */
     const char *end = from > 0 ? memchr(out->p, '\n', n) : NULL;
     size_t skipped = end ? (size_t)(end + 1 - out->p) : from > 0 ? n : 0;
     memmove(out->p, out->p + skipped, n - skipped);

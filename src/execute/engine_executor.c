@@ -77,8 +77,8 @@ static quire_err exec_go_on(engine_call *k, bool *is_over, quire_error *err) {
         return exec_take_texts(k, err);
     }
     if (exec_n_ids(es) == 0 && kind != STEP_FORK) {
-        return err_set(err, QUIRE_BAD_REQUEST, -1,
-                       "there is nothing that %s could go on from: append text first", k->c->step->name);
+        return err_set(err, QUIRE_BAD_REQUEST, -1, "%s: the state is empty; append text first",
+                       k->c->step->name);
     }
     if (kind == STEP_GEN) {
         TRY(exec_submit_gen(k, err));

@@ -38,7 +38,7 @@ quire_err exec_take_choice(engine_call *k, int32_t index, const quire_event *sta
     to->from = n_state - (is_healed ? 1 : 0);
     if (n <= to->from || to->from == 0) {
         return err_set(&k->error, QUIRE_BAD_REQUEST, -1,
-                       to->from == 0 ? "select has too little before it: choice %d has no token before it"
+                       to->from == 0 ? "select: no token precedes choice %d; append text first"
                                      : "choice %d of a select has no tokens",
                        (int)index);
     }

@@ -93,10 +93,11 @@ static quire_err exec_write_message(const engine_call *k, size_t from, exec_cont
     for (size_t i = from + 1; has != CONTENT_MARK && e == QUIRE_OK && i < end; i++) {
         const program_part *p = &s->parts[i];
         const strbuf *text = p->text != NULL ? &p->text->text : p->value != NULL ? &p->value->text : NULL;
-        e = text != NULL             ? strbuf_add(&content, text->p, text->n)
-            : p->kind != PART_TOKENS ? QUIRE_OK
-                                     : err_set(err, QUIRE_UNSUPPORTED, -1,
-                                               "tokens are in a turn that the chat template is to write");
+        e = text != NULL ? strbuf_add(&content, text->p, text->n)
+            : p->kind != PART_TOKENS
+                ? QUIRE_OK
+                : err_set(err, QUIRE_UNSUPPORTED, -1,
+                          "a turn cannot have token ids, since the chat template writes it; give its text");
     }
     e = e == QUIRE_OK && has != CONTENT_TEXT ? strbuf_add_str(&content, k->x->mark) : e;
     json_begin(json_item(o), '{');

@@ -58,7 +58,7 @@ static size_t step_reader_find(const char *const *list, str text) {
 static quire_err step_check_members(step_reader *r, const json_value *v, const char *const *names) {
     for (json_member m = {0}; json_next(v, &m);) {
         if (names[step_reader_find(names, str_of(m.name))] == NULL) {
-            return err_set(r->err, QUIRE_BAD_REQUEST, -1, "\"%.60s\" is no member of this (docs/programs.md)",
+            return err_set(r->err, QUIRE_BAD_REQUEST, -1, "\"%.60s\" is not a member here (docs/programs.md)",
                            m.name);
         }
     }

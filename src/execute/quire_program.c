@@ -85,7 +85,7 @@ const int32_t *quire_state_branch(const quire_state *s, size_t *n) {
 /* A new step at the end of s; NULL: err says why. */
 static step *door_step(quire_state *s, step_kind kind, quire_error *err) {
     if (!s->is_of_call) {
-        err_set(err, QUIRE_INVALID, -1, "the state runs the steps of a program: no call appends to it");
+        err_set(err, QUIRE_INVALID, -1, "the state runs the steps of a program; calls cannot append to it");
         return NULL;
     }
     if (s->status == STATE_FAILED) {

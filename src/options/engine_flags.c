@@ -245,7 +245,7 @@ const flag flags_audit[] = {
     {0},
 };
 const flag flags_schedule[] = {
-    {"--schedule --scheduling-policy", NULL, "admission order; auto: fair if two keys or more, else fcfs",
+    {"--schedule --scheduling-policy", NULL, "admission order; auto: fair with several keys, else fcfs",
      FLAG_CHOICE, AT(schedule), .choices = choices_schedule},
     {0},
 };

@@ -38,7 +38,7 @@ static quire_err fork_items_of(const program_value *v, const char *name, program
         program_value_drop(list);
         return err_set(err, e, -1,
                        e == QUIRE_NO_MEMORY ? "out of memory for list %s"
-                                            : "fork: variable %s is no list, and no JSON array of texts",
+                                            : "fork: variable %s is neither a list nor a JSON array of texts",
                        name);
     }
     *out = list;

@@ -255,8 +255,7 @@ quire_err program_state_begin_turn(quire_state *s, const char *role, quire_error
     if (!s->has_turns && s->n_parts > 0) {
         return err_set(
             err, QUIRE_BAD_REQUEST, -1,
-            "a turn of role %s follows text that is in none; a state has turns from its beginning, "
-            "or none",
+            "a turn of role %s follows text outside of turns; a state has turns from its beginning or none",
             role);
     }
     TRY(program_state_end_turn(s, err));

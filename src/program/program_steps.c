@@ -83,11 +83,10 @@ bool step_name_is_valid(str name) {
 
 quire_err step_name_set(char to[PROGRAM_NAME_BYTES], str name, quire_error *err) {
     if (!step_name_is_valid(name)) {
-        return err_set(
-            err, QUIRE_BAD_REQUEST, -1,
-            "the name of a variable is %s; it must have a letter or _ first, then these and digits, "
-            "and at most %d of them",
-            name.n == 0 ? "empty" : "not valid", PROGRAM_NAME_BYTES - 1);
+        return err_set(err, QUIRE_BAD_REQUEST, -1,
+                       "the name of a variable is %s; it must be a letter or _, then letters, digits or _, "
+                       "%d in all at most",
+                       name.n == 0 ? "empty" : "not valid", PROGRAM_NAME_BYTES - 1);
     }
     memcpy(to, name.p, name.n);
     to[name.n] = 0;

@@ -96,12 +96,11 @@ static quire_err read_sglang_shared(const quire_request *r, const char *field, c
     }
     *out = json_at(v, 0);
     size_t i = read_sglang_differing(v);
-    return i >= json_length(v)
-               ? QUIRE_OK
-               : err_set_param(err, QUIRE_BAD_REQUEST, field,
-                               "%s[%zu] differs from %s[0]; the prompts of a request have it in common: send "
-                               "those with another as requests of their own",
-                               field, i, field);
+    return i >= json_length(v) ? QUIRE_OK
+                               : err_set_param(err, QUIRE_BAD_REQUEST, field,
+                                               "%s[%zu] differs from %s[0]; all prompts of a request must "
+                                               "have the same; send the others as separate requests",
+                                               field, i, field);
 }
 
 static quire_err read_sglang_type_error(const char *field, const json_value *v, const char *what,
@@ -154,11 +153,10 @@ static quire_err read_sglang_check_shared(const json_value *from, const json_val
                                           quire_error *err) {
     for (json_member m = {0}; json_next(from, &m);) {
         if (!read_sglang_is_same(m.value, json_get(other, m.name)) && !read_sglang_may_differ(m.name)) {
-            return err_set_param(
-                err, QUIRE_BAD_REQUEST, "sampling_params",
-                "sampling_params[%zu] has another %.40s than sampling_params[0]; the prompts of a "
-                "request have it in common",
-                i, m.name);
+            return err_set_param(err, QUIRE_BAD_REQUEST, "sampling_params",
+                                 "sampling_params[%zu] has another %.40s than sampling_params[0]; all "
+                                 "prompts of a request must have the same",
+                                 i, m.name);
         }
     }
     return QUIRE_OK;

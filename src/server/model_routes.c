@@ -8,7 +8,7 @@
 
 /* ---- lists ---- */
 
-/* parent: of an adapter, its model; NULL: it is none. */
+/* parent: the model of an adapter; NULL: not an adapter. */
 static void models_write_card(const server *s, str name, const char *root, const char *parent,
                               const served_model *m, json_out *o) {
     json_begin(o, '{');
@@ -21,7 +21,7 @@ static void models_write_card(const server *s, str name, const char *root, const
     if (m->max_model_len > 0) {
         json_int(json_name(o, "max_model_len"), m->max_model_len);
         json_int(json_name(o, "context_length"), m->max_model_len);
-    } else { /* not known before it was loaded once */
+    } else { /* unknown before its first load */
         json_raw(json_name(o, "max_model_len"), "null");
         json_raw(json_name(o, "context_length"), "null");
     }
@@ -94,8 +94,8 @@ void models_one(conn *c) {
     json_out o = conn_begin_json(c);
     if (other == NULL && !server_answers_to(s, name)) {
         if (adapter_list_one(s, name,
-                            c->request.is_anthropic ? models_write_anthropic_adapter : models_write_adapter,
-                            &o)) {
+                             c->request.is_anthropic ? models_write_anthropic_adapter : models_write_adapter,
+                             &o)) {
             conn_reply_json(c, &o, NULL);
         } else {
             models_refuse_name(c, name);
@@ -122,7 +122,7 @@ static bool models_may_command(conn *c) {
     return c->is_operator;
 }
 
-/* The other model that the body names; NULL: c was answered. */
+/* The model beside the main one that the body names; NULL: c was answered. */
 static served_model *models_of_command(conn *c) {
     const server *s = c->loop->server;
     const strbuf *body = &c->request.body;
@@ -190,8 +190,8 @@ static quire_err models_read_sleep(const conn *c, sleep_wish *out, quire_error *
         if (str_is(name, "level")) {
             if (!str_is(value, "1") && !str_is(value, "2")) {
                 return err_set_param(err, QUIRE_BAD_REQUEST, "level",
-                                     "level must be 1, which gives back the KV caches, or 2, which unloads "
-                                     "the models beside the first too");
+                                     "level must be 1, which drops the KV caches, or 2, which also unloads "
+                                     "the models beside the first");
             }
             out->level = value.p[0] == '1' ? SLEEP_CACHES : SLEEP_OTHERS;
         } else if (str_is(name, "mode")) {

@@ -19,8 +19,8 @@ const flag flags_keys[] = {
     {0},
 };
 const flag flags_origins[] = {
-    {"--allow-origin", "ORIGIN", "web pages that may use the API: * or one origin; without: none", FLAG_TEXT,
-     AT(allow_origin)},
+    {"--allow-origin", "ORIGIN", "web pages that may use the API: * or one origin; none unless given",
+     FLAG_TEXT, AT(allow_origin)},
     {"--allowed-hosts", "NAMES", "names with dots by which clients may reach a server without keys",
      FLAG_TEXT, AT(allowed_hosts), .rare = true},
     {0},

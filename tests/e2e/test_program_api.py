@@ -291,7 +291,7 @@ def test_the_key_the_model_and_errors(quire, tmp_path):
     with Api() as api:
         for key in ("k\r\nX-Other: 1", "two words", "k" * 8193):
             said = run(tmp_path, api, program, status=2, environment={"OPENAI_API_KEY": key})
-            assert "is no key" in said and key not in said and api.requests == []
+            assert "not a valid key" in said and key not in said and api.requests == []
         run(tmp_path, api, program, environment={"OPENAI_API_KEY": "k" * 4000})
         assert api.requests[-1][2] == "Bearer " + "k" * 4000
     with Api() as api:

@@ -208,7 +208,7 @@ TEST(prompts_may_differ_in_how_they_are_sampled) {
             (void)snprintf(body, sizeof body, "{\"text\":[\"x\",\"y\"],\"sampling_params\":[{%s},{%s}]}",
                            first ? "" : shared[i], first ? shared[i] : "");
             refuse_generate(body, "sampling_params",
-                            "than sampling_params[0]; the prompts of a request have it in common");
+                            "than sampling_params[0]; all prompts of a request must have the same");
         }
     }
     refuse_generate("{\"text\":[\"x\",\"y\"],\"sampling_params\":[{\"top_k\":1},{\"top_k\":-2}]}",
