@@ -6,7 +6,7 @@ include(cmake/unit_tests.cmake)
 # heavy: those that take over half a minute under a sanitizer; the quick sets there leave these out too.
 set(QUIRE_SLOW_TESTS backend_test_attention_int8 engine_test_branch engine_test_draft_model engine_test_exact_types file_test_hf
     kv_test_index_random kv_test_tier_file server_test_readers server_test_watch jinja_test_bounds jinja_test_jinja jinja_test_turns)
-set(QUIRE_HEAVY_TESTS answer_test_call_grammar request_test_request_sizes engine_test_beam engine_test_cascade engine_test_draft engine_test_draft_tree
+set(QUIRE_HEAVY_TESTS answer_test_call_budgets answer_test_call_grammar request_test_request_sizes engine_test_beam engine_test_cascade engine_test_draft engine_test_draft_tree
     engine_test_exact engine_test_exact_states engine_test_finite engine_test_fork engine_test_preempt engine_test_prefix_wait engine_test_reuse kv_test_most_pages)
 
 quire_tests(base base)
@@ -44,7 +44,7 @@ set_tests_properties(json_symbols PROPERTIES LABELS json)
 
 # The server's tests run over a stand-in for the engine; the program's files are tested one by one, without its main.
 if(TARGET tests_server)
-    target_sources(tests_server PRIVATE ${CMAKE_SOURCE_DIR}/tests/server/fake_quire.c)
+    target_sources(tests_server PRIVATE ${CMAKE_SOURCE_DIR}/tests/server/fake_quire.c ${CMAKE_SOURCE_DIR}/tests/server/fake_lacks.c)
     target_link_libraries(tests_server PRIVATE PkgConfig::EVENT http_parser PkgConfig::OPENSSL)
 endif()
 if(TARGET tests_cli)

@@ -40,6 +40,8 @@ quire_err request_set_and_keep(quire_request *r, const field_desc *f, json_value
 const json_value *request_part(const quire_request *r, const char *field);
 /* Its reader: the value is kept. */
 quire_err request_read_part(quire_request *r, const field_desc *f, const json_value *v, quire_error *err);
+/* Whether a field is the conversation, or a part of it, which a fork has already. */
+bool request_is_prompt_field(const field_desc *f);
 /* Makes r a request of another endpoint with the same fields. For dialect.assemble. */
 void request_become(quire_request *r, quire_endpoint endpoint);
 /* Sets a field of another dialect (FIELD_CHAT, FIELD_COMPLETIONS), which exists, from the
