@@ -19,7 +19,7 @@ typedef struct task_list {
 struct task_texts {
     task_list maths;                      /* GSM8K: questions, and answers with their reasoning */
     task_list chats, questions, passages; /* Spec-Bench, by category */
-    json_value *schema;                   /* of an object that a form fills in */
+    task_list forms;                      /* json-mode-eval: schemas, and objects of them */
 };
 
 static quire_err task_list_add(task_list *l, json_value *v) {
@@ -58,14 +58,22 @@ static quire_err task_take_turns(task_texts *d, json_value *line) {
                                      : QUIRE_OK;
 }
 
-enum { FORM_FIELDS = 6 };
+enum { FORM_LEAST = 4, FORM_MOST = 6 };
 
-static quire_err task_take_schema(task_texts *d, json_value *line) {
-    json_value *schema = json_get(line, "schema");
-    if (d->schema == NULL && json_length(json_get(schema, "properties")) >= FORM_FIELDS) {
-        d->schema = json_share(schema);
+/* The object of a form. */
+static const json_value *form_object(const json_value *form) {
+    return json_get(json_at(json_get(form, "tests"), 0), "data");
+}
+
+/* Takes a schema with a few properties, if the object has them all. */
+static quire_err task_take_form(task_texts *d, json_value *line) {
+    const json_value *schema = json_get(line, "schema"), *properties = json_get(schema, "properties");
+    bool fits = json_length(properties) >= FORM_LEAST && json_length(properties) <= FORM_MOST &&
+                json_get_str(schema, "title").n > 0;
+    for (json_member m = {0}; fits && json_next(properties, &m);) {
+        fits = json_has(form_object(line), m.name);
     }
-    return QUIRE_OK;
+    return fits ? task_list_add(&d->forms, line) : QUIRE_OK;
 }
 
 /* Calls `take` with each line of a file, which is JSON. */
@@ -93,12 +101,12 @@ quire_err task_texts_open(const char *directory, task_texts **out, quire_error *
     quire_err e = task_read_lines(d, directory, "evals/gsm8k_test_first200.jsonl", task_take_maths, err);
     e = e == QUIRE_OK ? task_read_lines(d, directory, "evals/spec_bench/question.jsonl", task_take_turns, err)
                       : e;
-    e = e == QUIRE_OK ? task_read_lines(d, directory, "json/maskbench/JME.jsonl", task_take_schema, err) : e;
+    e = e == QUIRE_OK ? task_read_lines(d, directory, "json/maskbench/JME.jsonl", task_take_form, err) : e;
     if (e == QUIRE_OK && (d->maths.n == 0 || d->chats.n == 0 || d->questions.n == 0 || d->passages.n == 0 ||
-                          d->schema == NULL)) {
+                          d->forms.n == 0)) {
         e = err_set(err, QUIRE_BAD_FILE, -1,
-                    "%s: it has no questions with answers, or no turns, or no schema of %d properties",
-                    directory, FORM_FIELDS);
+                    "%s: it has no questions with answers, or no turns, or no schemas with objects",
+                    directory);
     }
     if (e != QUIRE_OK) {
         task_texts_close(d);
@@ -114,7 +122,7 @@ void task_texts_close(task_texts *d) {
         task_list_deinit(&d->chats);
         task_list_deinit(&d->questions);
         task_list_deinit(&d->passages);
-        json_drop(d->schema);
+        task_list_deinit(&d->forms);
         mem_free(d);
     }
 }
@@ -220,39 +228,69 @@ static quire_err text_of_react(const task_texts *d, const task_place *at, strbuf
 }
 
 static quire_err text_of_consistency(const task_texts *d, const task_place *at, strbuf *out) {
-    if (at->branch < 0) {
-        TRY(text_add_shots(d, out));
-        return text_add_maths(d, 0, out);
+    if (at->branch >= 0) {
+        return QUIRE_OK;
     }
-    return QUIRE_OK;
+    TRY(strbuf_add_str(out, "Question: "));
+    return text_add_maths(d, 0, out);
+}
+
+static quire_err answer_of_maths(const task_texts *d, const task_place *at, strbuf *out) {
+    str answer = json_get_str(task_item(&d->maths, N_SHOTS + at->item), "answer");
+    return strbuf_add(out, answer.p, answer.n);
+}
+
+/* All branches answer the first question. */
+static quire_err answer_of_consistency(const task_texts *d, const task_place *at, strbuf *out) {
+    (void)at;
+    return answer_of_maths(d, &(task_place){0}, out);
 }
 
 static quire_err text_of_tree(const task_texts *d, const task_place *at, strbuf *out) {
-    static const char *const names[] = {"First", "Second", "Third", "Fourth"};
+    static const char *const names[] = {"Ann", "Bob", "Carl", "Dora"};
     if (at->branch < 0) {
         str question = json_get_str(task_item(&d->maths, 0), "question");
         return strbuf_addf(out, "%.*s\nPropose plans, and judge their steps.\n", TEXT_OF(question));
     }
-    return at->inner >= 0   ? strbuf_addf(out, " %s judgement:", names[at->inner])
-           : at->round == 0 ? strbuf_addf(out, "%s plan:", names[at->branch])
-                            : strbuf_add_str(out, "\nThe next step:");
+    return at->inner >= 0   ? strbuf_addf(out, "%s's judgement:", names[at->inner])
+           : at->round == 0 ? strbuf_addf(out, "%s's plan:", names[at->branch])
+                            : strbuf_add_str(out, "Next step:");
 }
 
-/* Writes the text, and then each property's name before its value. */
-static quire_err text_of_form(const task_texts *d, const task_place *at, strbuf *out) {
-    if (at->branch < 0) {
-        json_out o = {.to = out};
-        TRY(strbuf_add_str(out, "Fill in an object of this schema from the text.\n"));
-        json_add(&o, d->schema);
-        TRY(o.err);
-        return strbuf_add_str(out, "\n\nText: ");
-    }
+/* The name of property n of a form; NULL: it has fewer. */
+static const char *form_name(const json_value *form, int32_t n) {
     json_member m = {0};
-    for (int32_t i = 0; i <= at->round && json_next(json_get(d->schema, "properties"), &m); i++) {
+    for (int32_t i = 0; i <= n; i++) {
+        if (!json_next(json_get(json_get(form, "schema"), "properties"), &m)) {
+            return NULL;
+        }
     }
-    str text = task_turn(&d->chats, at->item, 0);
-    return at->round == 0 ? strbuf_addf(out, "%.*s\nObject: {\"%s\": ", TEXT_OF(text), m.name)
-                          : strbuf_addf(out, ", \"%s\": ", m.name);
+    return m.name;
+}
+
+/* Writes a schema, and for each subject its properties' names before their values. */
+static quire_err text_of_form(const task_texts *d, const task_place *at, strbuf *out) {
+    const json_value *form = task_item(&d->forms, 0);
+    const char *name = form_name(form, at->round);
+    json_out o = {.to = out};
+    if (at->branch < 0) {
+        TRY(strbuf_add_str(out, "Fill in an object of this schema for each subject.\n"));
+        json_add(&o, json_get(form, "schema"));
+        TRY(o.err);
+        return strbuf_add_str(out, "\n\nSubject: ");
+    }
+    if (at->round == 0) {
+        str title = json_get_str(json_get(task_item(&d->forms, at->item), "schema"), "title");
+        return strbuf_addf(out, "%.*s\nObject: {\"%s\": ", TEXT_OF(title), name);
+    }
+    return name != NULL ? strbuf_addf(out, ", \"%s\": ", name) : QUIRE_OK;
+}
+
+static quire_err answer_of_form(const task_texts *d, const task_place *at, strbuf *out) {
+    const json_value *form = task_item(&d->forms, 0);
+    json_out o = {.to = out};
+    json_add(&o, json_get(form_object(form), form_name(form, at->round)));
+    return o.err;
 }
 
 /* A user has the turns of one conversation after the other. */
@@ -266,23 +304,23 @@ static quire_err text_of_chat(const task_texts *d, const task_place *at, strbuf 
 
 const program_task program_tasks[N_PROGRAM_TASKS] = {
     /* questions after one question's five shots, whose answer is a letter */
-    {"mmlu5", 4.4, 600, 24, 60, 1, 1, 0, 0, text_of_mmlu},
+    {"mmlu5", 4.4, 600, 24, 60, 1, 1, 0, 0, text_of_mmlu, NULL},
     /* the same, with reasoning */
-    {"gsm8k", 4.5, 500, 16, 50, 48, 1, 0, 0, text_of_gsm8k},
+    {"gsm8k", 4.5, 500, 16, 50, 48, 1, 0, 0, text_of_gsm8k, answer_of_maths},
     /* short questions after one instruction */
-    {"questions", 0, 16, 8, 12, 4, 1, 0, 0, text_of_question},
+    {"questions", 0, 16, 8, 12, 4, 1, 0, 0, text_of_question, NULL},
     /* agents that share their instructions */
-    {"react", 5.6, 400, 6, 40, 24, 5, 0, 0, text_of_react},
+    {"react", 5.6, 400, 6, 40, 48, 5, 0, 0, text_of_react, NULL},
     /* answers to one question */
-    {"self-consistency", 0, 300, 8, 1, 64, 1, 0, 1, text_of_consistency},
+    {"self-consistency", 0, 300, 8, 1, 64, 1, 0, 1, text_of_consistency, answer_of_consistency},
     /* branches of branches */
-    {"tree-of-thought", 0, 160, 4, 8, 24, 2, 3, 1, text_of_tree},
+    {"tree-of-thought", 0, 160, 4, 8, 24, 2, 3, 1, text_of_tree, NULL},
     /* fields between constant text */
-    {"json-form", 0, 240, 8, 8, 6, FORM_FIELDS, 0, 0, text_of_form},
+    {"json-form", 0, 240, 8, 8, 6, FORM_MOST, 0, 0, text_of_form, answer_of_form},
     /* users of one system prompt */
-    {"chats", 0, 120, 4, 40, 48, 6, 0, 0, text_of_chat},
+    {"chats", 0, 120, 4, 40, 48, 6, 0, 0, text_of_chat, NULL},
     /* nothing to share, and nothing beside it */
-    {"one-chat", 0, 120, 1, 40, 48, 6, 0, 0, text_of_chat},
+    {"one-chat", 0, 120, 1, 40, 48, 6, 0, 0, text_of_chat, NULL},
 };
 
 /* ---- programs ---- */
@@ -320,10 +358,10 @@ static quire_err task_draw(task_writer *w, int32_t n, quire_error *err) {
 
 /* Tokenises the text at a place: [*n] ids, or NULL if there is none; freed with
  * quire_free. */
-static quire_err task_tokenize(const task_writer *w, const task_place *at, int32_t **ids, size_t *n,
-                               quire_error *err) {
+static quire_err task_tokenize(const task_writer *w, task_text make, const task_place *at, int32_t **ids,
+                               size_t *n, quire_error *err) {
     strbuf text = {0};
-    quire_err e = w->t->text(w->d, at, &text);
+    quire_err e = make(w->d, at, &text);
     *ids = NULL;
     *n = 0;
     e = e == QUIRE_OK ? e : err_set(err, e, -1, "out of memory for a program");
@@ -345,24 +383,27 @@ static bool task_is_alike(const task_writer *w, int32_t first) {
     return false;
 }
 
-static quire_err task_add_text(task_writer *w, task_place at, quire_error *err) {
+/* *is_there: out; whether there is a text. Sets w->item to the item that it is about. */
+static quire_err task_add_text(task_writer *w, task_place at, bool *is_there, quire_error *err) {
     bool is_first = at.branch >= 0 && at.round == 0 && at.inner < 0;
     int32_t *ids;
     size_t n;
+    *is_there = true;
     if (w->d == NULL) {
         return task_draw(w, at.branch < 0 ? w->t->n_prompt : w->t->n_added, err);
     }
     at.item = w->item;
-    TRY(task_tokenize(w, &at, &ids, &n, err));
+    TRY(task_tokenize(w, w->t->text, &at, &ids, &n, err));
     while (is_first && n > 0 && task_is_alike(w, ids[0])) {
         quire_free(ids);
         if (++at.item == MAX_ITEMS) {
             return err_set(err, QUIRE_INVALID, -1, "%s: fewer than %d items begin with different tokens",
                            w->t->name, (int)w->t->outer);
         }
-        TRY(task_tokenize(w, &at, &ids, &n, err));
+        TRY(task_tokenize(w, w->t->text, &at, &ids, &n, err));
     }
     w->item = at.item;
+    *is_there = n > 0;
     if (n > 0) {
         task_write_ids(w, ids, n);
     }
@@ -373,13 +414,22 @@ static quire_err task_add_text(task_writer *w, task_place at, quire_error *err) 
     return QUIRE_OK;
 }
 
-static void task_add_gen(task_writer *w, int32_t round) {
+/* Adds a gen of as many tokens as the data's own answer has, if it has one. */
+static quire_err task_add_gen(task_writer *w, task_place at, quire_error *err) {
     char name[16];
-    (void)snprintf(name, sizeof name, "x%d", (int)round);
+    size_t n = (size_t)w->t->n_generated;
+    if (w->d != NULL && w->t->answer != NULL) {
+        int32_t *ids;
+        at.item = w->item;
+        TRY(task_tokenize(w, w->t->answer, &at, &ids, &n, err));
+        quire_free(ids);
+    }
+    (void)snprintf(name, sizeof name, "x%d", (int)at.round);
     json_begin(json_item(&w->o), '{');
     json_cstr(json_name(&w->o, "gen"), name);
-    json_int(json_name(&w->o, "max_tokens"), w->t->n_generated);
+    json_int(json_name(&w->o, "max_tokens"), (int64_t)n);
     json_end(&w->o, '}');
+    return QUIRE_OK;
 }
 
 /* Begins a fork, whose branches follow, and ends it. */
@@ -393,15 +443,21 @@ static void task_end_fork(task_writer *w) {
     json_end(&w->o, '}');
 }
 
-static quire_err task_add_round(task_writer *w, int32_t branch, int32_t round, quire_error *err) {
-    TRY(task_add_text(w, (task_place){branch, 0, round, -1}, err));
-    task_add_gen(w, round);
+/* *goes_on: out; false: the branch has no text for this round, and none is added. */
+static quire_err task_add_round(task_writer *w, task_place at, bool *goes_on, quire_error *err) {
+    TRY(task_add_text(w, at, goes_on, err));
+    *goes_on = *goes_on || at.round == 0;
+    if (!*goes_on) {
+        return QUIRE_OK;
+    }
+    TRY(task_add_gen(w, at, err));
     if (w->t->inner > 0) {
         task_begin_fork(w);
-        for (int32_t i = 0; i < w->t->inner; i++) {
+        for (at.inner = 0; at.inner < w->t->inner; at.inner++) {
+            bool is_there;
             json_begin(json_item(&w->o), '[');
-            TRY(task_add_text(w, (task_place){branch, 0, round, i}, err));
-            task_add_gen(w, 0);
+            TRY(task_add_text(w, at, &is_there, err));
+            TRY(task_add_gen(w, at, err));
             json_end(&w->o, ']');
         }
         task_end_fork(w);
@@ -411,9 +467,10 @@ static quire_err task_add_round(task_writer *w, int32_t branch, int32_t round, q
 
 static quire_err task_add_branches(task_writer *w, quire_error *err) {
     for (int32_t i = 0; i < w->t->outer; i++) {
+        bool goes_on = true;
         json_begin(json_item(&w->o), '[');
-        for (int32_t round = 0; round < w->t->rounds; round++) {
-            TRY(task_add_round(w, i, round, err));
+        for (int32_t round = 0; round < w->t->rounds && goes_on; round++) {
+            TRY(task_add_round(w, (task_place){i, 0, round, -1}, &goes_on, err));
         }
         json_end(&w->o, ']');
         w->item += (w->t->rounds + 1) / 2; /* as many as a chat needs */
@@ -432,7 +489,8 @@ quire_err program_task_write(const program_task *t, const task_texts *d, const q
     json_bool(json_name(o, "ignore_eos"), true);
     json_end(o, '}');
     json_begin(json_name(o, "steps"), '[');
-    TRY(task_add_text(&w, (task_place){-1, 0, 0, -1}, err));
+    bool is_there;
+    TRY(task_add_text(&w, (task_place){-1, 0, 0, -1}, &is_there, err));
     task_begin_fork(&w);
     TRY(task_add_branches(&w, err));
     task_end_fork(&w);

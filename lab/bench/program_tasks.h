@@ -26,6 +26,9 @@ typedef struct task_place {
     int32_t inner; /* branch of a round; -1: the round's own text */
 } task_place;
 
+/* Appends the text at a place, if there is one. NO_MEMORY. */
+typedef quire_err (*task_text)(const task_texts *d, const task_place *at, strbuf *out);
+
 /* A kind of application. `outer` branches continue a prompt; each adds its own tokens
  * and generates, in every round; each round then has `inner` branches, which do so
  * once. */
@@ -37,8 +40,8 @@ typedef struct program_task {
     int32_t n_added; /* likewise */
     int32_t n_generated, rounds, inner;
     double temperature;
-    /* Appends the text at a place, if there is one. NO_MEMORY. */
-    quire_err (*text)(const task_texts *d, const task_place *at, strbuf *out);
+    task_text text;
+    task_text answer; /* the data's answer, of whose length the output is; NULL: n_generated */
 } program_task;
 
 enum { N_PROGRAM_TASKS = 9 };
