@@ -11,6 +11,11 @@ QWEN2 = {"architectures": ["Qwen2ForCausalLM"], "model_type": "qwen2", "use_slid
 QWEN3 = {"architectures": ["Qwen3ForCausalLM"], "model_type": "qwen3", "head_dim": WIDTH // HEADS, "use_sliding_window": False, "sliding_window": None, "attention_bias": False}
 QWEN3_MOE = {"architectures": ["Qwen3MoeForCausalLM"], "model_type": "qwen3_moe", "head_dim": WIDTH // HEADS, "num_experts": EXPERTS, "num_experts_per_tok": 2,
              "moe_intermediate_size": FF, "norm_topk_prob": True, "decoder_sparse_step": 1, "mlp_only_layers": []}
+DEEPSEEK = {"architectures": ["DeepseekV3ForCausalLM"], "attention_bias": False, "attention_dropout": 0.0, "first_k_dense_replace": 1, "hidden_act": "silu",
+            "num_hidden_layers": 2, "num_key_value_heads": HEADS, "q_lora_rank": 64, "kv_lora_rank": 64, "qk_nope_head_dim": 32, "qk_rope_head_dim": 16, "v_head_dim": 32,
+            "moe_intermediate_size": FF, "moe_layer_freq": 1, "n_routed_experts": EXPERTS, "n_shared_experts": 1, "num_experts_per_tok": 2, "n_group": 1, "topk_group": 1,
+            "norm_topk_prob": True, "routed_scaling_factor": 2.5, "scoring_func": "sigmoid", "topk_method": "noaux_tc", "ep_size": 1, "rope_theta": 10000,
+            "num_nextn_predict_layers": 0, "pretraining_tp": 1, "aux_loss_alpha": 0.001, "seq_aux": True, "use_cache": True}
 PHI3 = {"architectures": ["Phi3ForCausalLM"], "model_type": "phi3", "rope_theta": 10000.0, "pad_token_id": 0, "sliding_window": None}
 
 
@@ -67,12 +72,48 @@ def dense(make, settings, config, bias=False, fused=False, sixteen=()):
     return m
 
 
+def deepseek(make, settings, only_experts=False, **config):
+    """Latent attention, a dense layer, and one of experts beside a shared one."""
+    m = Model((make, settings), **DEEPSEEK | config)
+    m.outside(lambda name, n_out, n_in: None)
+    matrix = m.sixteen if only_experts else m.linear
+    for p in ("model.layers.0.", "model.layers.1."):
+        for norm in ("input_layernorm", "post_attention_layernorm") if p.startswith("model.layers.1") else ():
+            m.plain(f"{p}{norm}.weight", WIDTH)
+        a, heads = p + "self_attn.", HEADS
+        matrix(a + "q_a_proj", 64, WIDTH)
+        m.plain(a + "q_a_layernorm.weight", 64)
+        matrix(a + "q_b_proj", heads * 48, 64)
+        matrix(a + "kv_a_proj_with_mqa", 80, WIDTH)
+        m.plain(a + "kv_a_layernorm.weight", 64)
+        matrix(a + "kv_b_proj", heads * 64, 64)
+        matrix(a + "o_proj", WIDTH, heads * 32)
+    m.sixteen("model.layers.1.mlp.gate", EXPERTS, WIDTH)
+    m.plain("model.layers.1.mlp.gate.e_score_correction_bias", EXPERTS)
+    fed = [("model.layers.0.mlp.", matrix), ("model.layers.1.mlp.shared_experts.", matrix)]
+    for prefix, write in fed + [(f"model.layers.1.mlp.experts.{e}.", m.linear) for e in range(EXPERTS)]:
+        for name, n_out, n_in in (("gate_proj", FF, WIDTH), ("up_proj", FF, WIDTH), ("down_proj", WIDTH, FF)):
+            write(prefix + name, n_out, n_in)
+    return m
+
+
 GATES = ["lm_head"] + [f"model.layers.{i}.mlp.gate" for i in range(48)]
 FP8_INPUTS = dict(type="float", strategy="tensor", dynamic=False, observer="minmax")
 REPOSITORIES = {
     "openai/gpt-oss-20b": lambda: gpt_oss(),
     "Qwen/Qwen3-8B-FP8": lambda: dense(fp8(128, 128, "BF16", ".weight_scale_inv")[0], {"activation_scheme": "dynamic", "fmt": "e4m3", "quant_method": "fp8", "weight_block_size": [128, 128]}, QWEN3),
     "Qwen/Qwen3-8B-AWQ": lambda: dense(awq(64)[0], {"bits": 4, "group_size": 64, "modules_to_not_convert": None, "quant_method": "awq", "version": "gemm", "zero_point": True}, QWEN3),
+    "JunHowie/Qwen3-8B-GPTQ-Int4": lambda: dense(gptq(4, 64, sym=True, act_order=True)[0], {
+        "bits": 4, "checkpoint_format": "gptq", "desc_act": True, "group_size": 64, "lm_head": False, "meta": {
+            "damp_auto_increment": 0.0025, "damp_percent": 0.01, "mse": 0.0, "quantizer": ["gptqmodel:2.2.0"], "static_groups": False, "true_sequential": True,
+            "uri": "https://github.com/modelcloud/gptqmodel"}, "pack_dtype": "int32", "quant_method": "gptq", "sym": True}, QWEN3),
+    "moonshotai/Kimi-K2-Thinking": lambda: deepseek(int_packed(4, 32)[0], red_hat(
+        "pack-quantized", ["lm_head", "re:.*self_attn.*", "re:.*shared_experts.*", r"re:.*mlp\.(gate|up|gate_up|down)_proj.*"], num_bits=4, group_size=32, strategy="group"),
+        only_experts=True, model_type="kimi_k2", routed_scaling_factor=2.827, rope_theta=50000.0, rope_scaling={
+            "beta_fast": 1.0, "beta_slow": 1.0, "factor": 2.0, "mscale": 1.0, "mscale_all_dim": 1.0, "original_max_position_embeddings": 32, "type": "yarn"}),
+    "deepseek-ai/DeepSeek-R1": lambda: deepseek(fp8(128, 128, "F32", ".weight_scale_inv")[0], {
+        "activation_scheme": "dynamic", "fmt": "e4m3", "quant_method": "fp8", "weight_block_size": [128, 128]}, model_type="deepseek_v3", rope_scaling={
+            "beta_fast": 32, "beta_slow": 1, "factor": 2, "mscale": 1.0, "mscale_all_dim": 1.0, "original_max_position_embeddings": 32, "type": "yarn"}),
     "Qwen/Qwen3-30B-A3B-FP8": lambda: dense(fp8(128, 128, "BF16", ".weight_scale_inv")[0], {
         "activation_scheme": "dynamic", "modules_to_not_convert": GATES, "fmt": "e4m3", "quant_method": "fp8", "weight_block_size": [128, 128]}, QWEN3_MOE),
     "Qwen/Qwen3-30B-A3B-GPTQ-Int4": lambda: dense(gptq(4, 64, sym=True)[0], {

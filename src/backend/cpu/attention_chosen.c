@@ -191,7 +191,7 @@ static void score_keys(const choose_job *job, const chooser *c, int32_t list, in
                        attn_scratch *s, float *sums) {
     const choose_use *use = job->use;
     const attn_pages pages = attn_pages_of(&job->attn, c->seq, 0);
-    attn_pages_find(&pages, base, 0, n, false, &s->copies, &s->tile);
+    attn_pages_find(&pages, base, 0, n, 0, &s->copies, &s->tile);
     attn_pages_fetch_next(&pages, base, 0, &s->tile);
     if (use->kind == CHOOSE_BLOCKS) {
         s->tile.n_queries = 1;

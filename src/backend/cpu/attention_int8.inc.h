@@ -225,10 +225,9 @@ static void score_int8_tile(const attn_tile *t, int32_t block0, int32_t block1) 
     }
 }
 
-/* Softmax, and acc of all the tile's queries. */
-static void weigh_int8_tile(const attn_tile *t, int32_t block0, int32_t block1) {
-    const int32_t n_groups = (t->n_queries + INT8_GROUP - 1) / INT8_GROUP;
-    float top[ATTN_TILE], step[ATTN_TILE];
+/* Softmax: weights of all the tile's queries, and the value of a weight of 1. */
+static void soften_int8(const attn_tile *t, int32_t block0, int32_t block1, float *step) {
+    float top[ATTN_TILE];
     int32_t query = 0;
     soften_all(DTYPE_I8, t, block0, block1, top);
     for (; query + INT8_ROUNDED <= t->n_queries; query += INT8_ROUNDED) {
@@ -240,6 +239,13 @@ static void weigh_int8_tile(const attn_tile *t, int32_t block0, int32_t block1) 
     for (int32_t b = block0; b < block1; b++) {
         prefetch(t->fetch_v_scales[b]);
     }
+}
+
+/* Softmax, and acc of all the tile's queries. */
+static void weigh_int8_tile(const attn_tile *t, int32_t block0, int32_t block1) {
+    const int32_t n_groups = (t->n_queries + INT8_GROUP - 1) / INT8_GROUP;
+    float step[ATTN_TILE];
+    soften_int8(t, block0, block1, step);
     for (int32_t i = 0; i < n_groups; i++) {
         const attn_group g = int8_group_of(t, i, n_groups, t->d_value, t->fetch_v_bytes);
         weigh_int8_group(t, g, block0, block1, step + g.query);

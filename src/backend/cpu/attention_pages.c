@@ -53,6 +53,9 @@ void attn_copies_init(const kv_layout *l, uint8_t *memory, attn_copies *c) {
     c->values = c->keys + largest_copies(l, KV_PLANE_K);
 }
 
+/* More share fp8's codes than this: unpacking them first costs less than in every group. */
+#define UNPACKING_QUERIES 12
+
 /* One of a tile's two kinds of rows, and its copies. */
 typedef struct side {
     kv_plane_kind kind;
@@ -61,12 +64,13 @@ typedef struct side {
     const float **scales; /* the tile's */
     uint8_t *copies;
     float *copied_scales;
+    dtype read; /* the type in which the tile's kernels read blocks that lie in pages */
 } side;
 
 static side side_of(const kv_planes *l, kv_plane_kind kind, const attn_copies *c, attn_tile *tile) {
     return kind == KV_PLANE_V
-               ? (side){kind, &l->value, tile->v_blocks, tile->v_scales, c->values, c->v_scales}
-               : (side){kind, &l->key, tile->k_blocks, tile->k_scales, c->keys, c->k_scales};
+               ? (side){kind, &l->value, tile->v_blocks, tile->v_scales, c->values, c->v_scales, tile->v_type}
+               : (side){kind, &l->key, tile->k_blocks, tile->k_scales, c->keys, c->k_scales, tile->k_type};
 }
 
 /* Makes the block's rows and scales point to copies. The caller fills them. */
@@ -139,7 +143,7 @@ static void find_copies(const attn_pages *a, side s, int32_t base, int32_t first
 static void find_block(const attn_pages *a, side s, const uint8_t *rows, const float *scales, int32_t block) {
     s.blocks[block] = rows;
     s.scales[block] = scales;
-    if (s.plane->type == DTYPE_I4) {
+    if (s.plane->type == DTYPE_I4 && s.read != DTYPE_I4) {
         uint8_t *to = s.copies + block_bytes(s.plane) * (size_t)block;
         a->b->math->unpack_int4(s.kind == KV_PLANE_V, rows, s.plane->width, (int32_t)s.plane->row_bytes,
                                 (int8_t *)to);
@@ -190,21 +194,35 @@ static void find_latents(const attn_pages *a, int32_t block, int32_t block1, att
     }
 }
 
-void attn_pages_types(const kv_planes *l, bool unpacks_fp8, attn_tile *tile) {
-    const kv_plane *value = l->kind == LAYER_LATENT ? &l->key : &l->value;
-    tile->k_type = unpacks_fp8 && l->key.type == DTYPE_F8_E4M3 ? DTYPE_F16 : type_read(&l->key);
-    tile->v_type = unpacks_fp8 && value->type == DTYPE_F8_E4M3 ? DTYPE_F16 : type_read(value);
+/* The type in which n_queries read a plane of pages with whole blocks. most_int4: up to so
+ * many queries multiply codes. */
+static dtype type_shared(const kv_plane *plane, const math_kernels *math, int32_t n_queries,
+                         int32_t most_int4) {
+    if (plane->type == DTYPE_I4 && n_queries > 0 && n_queries <= most_int4) {
+        return DTYPE_I4;
+    }
+    return plane->type == DTYPE_F8_E4M3 && n_queries > UNPACKING_QUERIES && math->unpack_fp8 != NULL
+               ? DTYPE_F16
+               : type_read(plane);
+}
+
+void attn_pages_types(const kv_planes *l, const math_kernels *math, int32_t n_queries, attn_tile *tile) {
+    const bool is_latent = l->kind == LAYER_LATENT;
+    const kv_plane *value = is_latent ? &l->key : &l->value;
+    const int32_t n = l->page_tokens >= ATTN_BLOCK ? n_queries : 0;
+    tile->k_type = type_shared(&l->key, math, n, is_latent ? 0 : math->int4_key_queries);
+    tile->v_type = type_shared(value, math, n, is_latent ? 0 : math->int4_value_queries);
     tile->k_is_scaled = l->key.scale_bytes > 0;
     tile->v_is_scaled = value->scale_bytes > 0;
 }
 
-void attn_pages_find(const attn_pages *a, int32_t base, int32_t first, int32_t end, bool unpacks_fp8,
+void attn_pages_find(const attn_pages *a, int32_t base, int32_t first, int32_t end, int32_t n_queries,
                      attn_copies *c, attn_tile *tile) {
     const kv_planes *l = attn_pages_planes(a);
+    attn_pages_types(l, a->b->math, n_queries, tile);
     const side keys = side_of(l, KV_PLANE_K, c, tile), values = side_of(l, KV_PLANE_V, c, tile);
-    attn_pages_types(l, unpacks_fp8 && a->b->math->unpack_fp8 != NULL && l->page_tokens >= ATTN_BLOCK, tile);
     find_side(a, keys, base, first, end);
-    if (tile->k_type != type_read(&l->key)) {
+    if (keys.read == DTYPE_F16 && keys.plane->type == DTYPE_F8_E4M3) {
         unpack_fp8(a, keys, first, end);
     }
     if (l->kind == LAYER_LATENT) {
@@ -212,7 +230,7 @@ void attn_pages_find(const attn_pages *a, int32_t base, int32_t first, int32_t e
         return;
     }
     find_side(a, values, base, first, end);
-    if (tile->v_type != type_read(&l->value)) {
+    if (values.read == DTYPE_F16 && values.plane->type == DTYPE_F8_E4M3) {
         unpack_fp8(a, values, first, end);
     }
 }

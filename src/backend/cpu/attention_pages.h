@@ -1,7 +1,7 @@
 /* Finds a chunk's keys and values for the attention kernels, block by block: in the
  * pages, or in copies. Copies are made where the pages do not have the kernels' layout:
- * pages of fewer tokens than a block, rows of int4, which become int8, those of fp8 for many
- * queries, which become f16, and tokens of a draft tree's branch. */
+ * pages of fewer tokens than a block, rows of int4, which become int8, and those of fp8, which
+ * become f16, for many queries, and tokens of a draft tree's branch. */
 #ifndef CPU_ATTENTION_PAGES_H
 #define CPU_ATTENTION_PAGES_H
 
@@ -29,18 +29,19 @@ static inline const kv_planes *attn_pages_planes(const attn_pages *a) {
     return &a->b->layout.caches[a->cache];
 }
 
-/* Sets the types in which the tile's keys and values are read. */
-void attn_pages_types(const kv_planes *l, bool unpacks_fp8, attn_tile *tile);
+/* Sets the types in which the tile's keys and values are read. n_queries: how many share
+ * rows that lie in pages; 0: rows of int4 are int8, those of fp8 stay so. */
+void attn_pages_types(const kv_planes *l, const math_kernels *math, int32_t n_queries, attn_tile *tile);
 
 /* Sets the tile's blocks, their types and scales for positions first..end of the chunk at
  * position `base`. Values of latents are copies of the first d_value elements of the keys.
- * unpacks_fp8: rows of fp8 become f16, where pages have whole blocks. */
-void attn_pages_find(const attn_pages *a, int32_t base, int32_t first, int32_t end, bool unpacks_fp8,
+ * n_queries: as above. */
+void attn_pages_find(const attn_pages *a, int32_t base, int32_t first, int32_t end, int32_t n_queries,
                      attn_copies *c, attn_tile *tile);
 /* Sets what is prefetched while the tile's blocks, found before, are multiplied: their
  * own values, then the keys at positions base..base + n (none where they would be
- * copied). Where values are int4, which are at hand as int8: the keys there, then the
- * values there. */
+ * copied). Where values are at hand in another type: the keys there, then the values
+ * there. */
 void attn_pages_fetch_next(const attn_pages *a, int32_t base, int32_t n, attn_tile *tile);
 /* The same, of what n_heads heads from a->head on have at positions base..base + n the
  * part-th of n_heads shares, keys and values in the order in which they lie in the pages:

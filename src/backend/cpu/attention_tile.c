@@ -8,9 +8,6 @@ attn_pages attn_pages_of(const attn_job *job, const batch_seq *seq, int32_t kv_h
     return (attn_pages){job->b, seq->pages[job->planes->group], job->cache, kv_head};
 }
 
-/* So many share fp8's codes that unpacking them first costs less than in every group. */
-#define UNPACKING_QUERIES 16
-
 /* Sets the positions that a query at `position` sees: first..end. */
 static void set_range(const attn_spec *spec, int32_t position, int32_t n_tokens, int32_t *first,
                       int32_t *end) {
@@ -64,7 +61,7 @@ void attn_tile_begin(const attn_job *job, attn_tile *tile) {
     tile->d_head = planes->key.width;
     tile->d_value = job->d_value;
     tile->acc_stride = (job->d_value + ATTN_BLOCK - 1) / ATTN_BLOCK * ATTN_BLOCK;
-    attn_pages_types(planes, false, tile);
+    attn_pages_types(planes, job->b->math, 0, tile);
     tile->scale = job->spec->scale;
     tile->soft_cap = job->spec->soft_cap;
     tile->has_slopes = job->spec->alibi_slopes != NULL;
@@ -74,7 +71,7 @@ void attn_set_query(const attn_job *job, int32_t row, int32_t head, int32_t t, a
     s->row_head[t] = (int64_t)row * job->max_heads + head;
     s->out[t] = cpu_act_row(job->b, job->out, row) + (int64_t)head * s->tile.d_value;
     s->tile.q[t] = cpu_act_row(job->b, job->q, row) + (int64_t)head * s->tile.d_head;
-    if (s->tile.k_type == DTYPE_I8) {
+    if (cpu_kv_is_bytes(s->tile.k_type)) {
         set_int8_query(job->b, &s->tile, t);
     }
     s->tile.slopes[t] = job->spec->alibi_slopes != NULL ? job->spec->alibi_slopes[head] : 0.0f;
@@ -141,7 +138,7 @@ static void part_of(const attn_tile *whole, int32_t from, int32_t n, attn_tile *
         part->q_scale[t] = whole->q_scale[from + t];
         part->q_sum[t] = whole->q_sum[from + t];
     }
-    if (whole->k_type == DTYPE_I8) {
+    if (cpu_kv_is_bytes(whole->k_type)) {
         part->q_int8 += (int64_t)from * attn_int8_stride(whole->d_head);
     }
     part->seen = whole->seen != NULL ? whole->seen + (int64_t)from * ATTN_BLOCKS : NULL;
@@ -266,8 +263,7 @@ bool attn_compute_chunk(const attn_job *job, const batch_seq *seq, int32_t chunk
             return false;
         }
     }
-    attn_pages_find(&pages, base, first, end, tile->n_queries > UNPACKING_QUERIES && !has_tree(seq, base),
-                    &s->copies, tile);
+    attn_pages_find(&pages, base, first, end, has_tree(seq, base) ? 0 : tile->n_queries, &s->copies, tile);
     int32_t n_next = clamp(next.end - next_base, 0, ATTN_CHUNK);
     if (next.n_heads > 0) {
         attn_pages_fetch_part(&next_pages, next_base, n_next, next.n_heads, next.part, tile);
