@@ -2,10 +2,10 @@
  * attention_kernels.inc.h. Many queries share int8 that is unpacked block by block; few
  * multiply codes.
  *
- * Unpacking. Codes times their multiplier are at most 15 * 16, so that two bytes of a 16-bit lane
- * are multiplied by the same number at once: m (code - zero) is that product minus m
- * zero, in bytes. Keys: lanes are positions, each with its own multiplier. Values: four
- * positions a lane, whose bytes are multiplied in two turns. */
+ * Unpacking. Codes times their multiplier are at most 15 * 16, so that two bytes of a
+ * 16-bit lane are multiplied by the same number at once: m (code - zero) is that product
+ * minus m zero, in bytes. Keys: lanes are positions, each with its own multiplier. Values:
+ * four positions a lane, whose bytes are multiplied in two turns. */
 #include "backend/cpu/kv_rows.h"
 
 typedef uint16_t n_words __attribute__((vector_size(4 * N_LANES)));
@@ -59,8 +59,8 @@ INLINE ni load_forms(const uint8_t *p, int32_t step) {
 #endif
 }
 
-/* Multipliers of a block's values for four groups, by fours of positions, each the words of
- * positions 0 and 2, and of 1 and 3; and multipliers times zeros, in bytes. */
+/* Multipliers of a block's values for four groups, by fours of positions, each the words
+ * of positions 0 and 2, and of 1 and 3; and multipliers times zeros, in bytes. */
 typedef struct int4_forms {
     uint32_t even[4][4], odd[4][4], less[4][4];
 } int4_forms;

@@ -36,7 +36,8 @@ typedef struct attn_tile {
     /* d_head: of queries and keys; acc_stride: d_value rounded up to 16 */
     int32_t n_queries, d_head, d_value, acc_stride;
     /* F32, F16, BF16, F8_E4M3, I8, or I4 for at most so many queries as math_kernels has;
-     * else int4 is unpacked to I8 before. fp8 is, to F16, for many queries. is_scaled: whether positions have scales, as those of F8_E4M3 and I8 do */
+     * else int4 is unpacked to I8 before. fp8 is, to F16, for many queries. is_scaled:
+     * whether positions have scales, as those of F8_E4M3 and I8 do */
     dtype k_type, v_type;
     bool k_is_scaled, v_is_scaled;
     float scale, soft_cap;     /* soft_cap 0: none */
@@ -60,9 +61,9 @@ typedef struct attn_tile {
     const float *k_scales[ATTN_BLOCKS], *v_scales[ATTN_BLOCKS];
     /* of the blocks that are prefetched */
     const float *fetch_k_scales[ATTN_BLOCKS], *fetch_v_scales[ATTN_BLOCKS];
-    /* For types I8 and I4, whose blocks are those of pages (kv_rows.h). Of I8, blocks of keys are quads [d_head / 4][16][4]; blocks of values are
-     * quads [4][d_value][4] of four positions. Widths are rounded up to 4 in both. Queries
-     * are int8 with their scale where keys are. */
+    /* For types I8 and I4, whose blocks lie as in pages (kv_rows.h): of I8, keys are quads
+     * [d_head / 4][16][4], and values quads [4][d_value][4] of four positions; widths are
+     * rounded up to 4 in both. Queries are int8 with their scale where keys are. */
     int8_t *q_int8; /* [n_queries, attn_int8_stride], zeros after d_head */
     float q_scale[ATTN_TILE];
     int32_t q_sum[ATTN_TILE]; /* of the int8 */
@@ -152,8 +153,8 @@ typedef struct math_kernels {
      * in pages (kv_rows.h), to a block of int8 as it lies in an attn_tile. May write up
      * to 28 elements a row past the block's end. */
     void (*unpack_int4)(bool values, const uint8_t *block, int32_t width, int32_t row_bytes, int8_t *out);
-    /* The f16 that n codes of fp8 stand for, n a multiple of 32. NULL: kernels read codes as
-     * fast. */
+    /* The f16 that n codes of fp8 stand for, n a multiple of 32. NULL: kernels read codes
+     * as fast. */
     void (*unpack_fp8)(const uint8_t *codes, int32_t n, uint16_t *out);
     /* up to how many queries attention_tile reads keys, and values, of int4 */
     int32_t int4_key_queries, int4_value_queries;
