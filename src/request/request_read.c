@@ -629,20 +629,33 @@ static quire_err check_logprobs(quire_request *r, quire_error *err) {
     return QUIRE_OK;
 }
 
+/* The name that the request's endpoint has for what is stored at a place. */
+static const char *request_name_at(const quire_request *r, size_t place, const char *otherwise) {
+    int32_t n;
+    const field_desc *f = request_fields(&n);
+    for (int32_t i = 0; i < n; i++) {
+        if ((f[i].flags & dialect_of(&r->g)->fields) != 0 && f[i].read == NULL && f[i].place == place) {
+            return f[i].name;
+        }
+    }
+    return otherwise;
+}
+
 quire_err request_check_lengths(quire_request *r, quire_error *err) {
     sampling_params *s = &r->g.sampling;
     if (r->max_completion_tokens >= 0) {
         s->max_tokens = r->max_completion_tokens;
     }
-    if (s->max_tokens > 0 && s->min_tokens > s->max_tokens) {
-        return err_set_param(err, QUIRE_BAD_REQUEST, "min_tokens",
-                             "min_tokens is %d; it must be at most max_tokens, which is %d",
-                             (int)s->min_tokens, (int)s->max_tokens);
-    }
-    if (s->min_tokens > r->context.max_model_len) {
-        return err_set_param(err, QUIRE_BAD_REQUEST, "min_tokens",
-                             "min_tokens is %d; a sequence has at most %d tokens here", (int)s->min_tokens,
-                             (int)r->context.max_model_len);
+    bool is_over_most = s->max_tokens > 0 && s->min_tokens > s->max_tokens;
+    if (is_over_most || s->min_tokens > r->context.max_model_len) {
+        const char *least = request_name_at(r, offsetof(quire_request, g.sampling.min_tokens), "min_tokens"),
+                   *most = request_name_at(r, offsetof(quire_request, g.sampling.max_tokens), "max_tokens");
+        return is_over_most ? err_set_param(err, QUIRE_BAD_REQUEST, least,
+                                            "%s is %d; it must be at most %s, which is %d", least,
+                                            (int)s->min_tokens, most, (int)s->max_tokens)
+                            : err_set_param(err, QUIRE_BAD_REQUEST, least,
+                                            "%s is %d; a sequence has at most %d tokens here", least,
+                                            (int)s->min_tokens, (int)r->context.max_model_len);
     }
     if (s->max_tokens > r->context.max_model_len) { /* the engine cuts it to what fits */
         s->max_tokens = r->context.max_model_len;

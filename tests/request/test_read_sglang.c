@@ -217,7 +217,8 @@ TEST(prompts_may_differ_in_how_they_are_sampled) {
                     "an object");
     refuse_generate(
         "{\"text\":[\"x\",\"y\"],\"sampling_params\":[{},{\"max_new_tokens\":3,\"min_new_tokens\":4}]}",
-        "min_tokens", "min_tokens is 4");
+        "sampling_params.min_new_tokens",
+        "sampling_params.min_new_tokens is 4; it must be at most sampling_params.max_new_tokens, which is 3");
     refuse_generate("{\"text\":[\"x\",\"y\"],\"sampling_params\":[{\"top_k\":1},{},{}]}", "sampling_params",
                     "3 elements for 2 prompts");
 }
