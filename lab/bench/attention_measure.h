@@ -1,5 +1,5 @@
-/* What `quire bench attention` measures with: the backend's attention op over pages of
- * its own, no model around it. */
+/* Measures for `quire bench attention`: the backend's attention op over its own pages,
+ * without a model. */
 #ifndef LAB_BENCH_ATTENTION_MEASURE_H
 #define LAB_BENCH_ATTENTION_MEASURE_H
 

@@ -80,7 +80,7 @@ static int64_t kv_piece_bytes(const kv_planes *l, int32_t cap) {
     return (int64_t)(k_bytes(l, cap) + v_bytes(l, cap));
 }
 
-/* The same of n tokens alone. */
+/* The same for n tokens only. */
 static int64_t kv_piece_token_bytes(const kv_planes *l, int32_t n) {
     return (int64_t)(2 * v_bytes(l, n));
 }

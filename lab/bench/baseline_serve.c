@@ -13,7 +13,7 @@ int32_t baseline_extra_pages(const baseline_options *o) {
     return o->is_static ? headline_padding_pages(o->n_pages, o->max_len) : 0;
 }
 
-/* The requests as a trace whose members all come at once, each with a text of its own. */
+/* The requests as a trace in which all come at once, each with its own text. */
 static quire_err baseline_serve_make_trace(const int32_t *prompts, const int32_t *outputs, int32_t n,
                                            trace *t) {
     *t = (trace){.n_requests = n, .n_tenants = 1};

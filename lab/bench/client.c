@@ -165,7 +165,7 @@ static bool are_apart(int64_t n_steps, int64_t n_looks) {
 }
 
 double client_decode_speed(const sent *requests, int32_t n, int32_t from, int64_t n_steps) {
-    const sent *last = &requests[0], *first = &requests[0]; /* to have begun, and to end */
+    const sent *last = &requests[0], *first = &requests[0]; /* requests to begin, and to end */
     for (int32_t i = 0; i < n; i++) {
         const sent *s = &requests[i];
         if (s->n_seen < s->n_output || from + 1 >= s->n_output) {

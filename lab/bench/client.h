@@ -69,8 +69,7 @@ quire_err client_measure(client_run *once, void *context, int32_t n_runs, figure
 /* Takes what came, waiting for at most wait_us (-1: for ever) when nothing has; how many
  * requests ended. */
 int32_t client_receive(client *c, int64_t wait_us);
-/* Takes what comes until n more requests have ended. The first failure, whenever it was,
- * is the result. */
+/* Reads events until n more requests have ended. Returns the first failure so far. */
 quire_err client_await(client *c, int32_t n, quire_error *err);
 
 /* Pages of a pool, by the tokens of its sequences: a model's layers may be in several

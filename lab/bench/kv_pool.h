@@ -63,9 +63,9 @@ quire_err kv_bench_append_times(page_store *store, int32_t n_seqs, int32_t n_sam
 
 /* The index's operations on a full tree: CPU time a token, and the bytes it takes. */
 
-/* One run. Match: whole prompts drawn at random, sharing their pages into tables. Insert:
- * what is new of a prompt, every page of it. Nanoseconds of thread CPU time, the reading
- * of the clock taken off. */
+/* One run. Match: random whole prompts, whose pages are shared into tables. Insert:
+ * the new pages of a prompt. Nanoseconds of thread CPU time, without the reading of
+ * the clock. */
 typedef struct kv_index_times {
     double match_ns, peek_ns, insert_ns; /* a token */
     double evict_ns;                     /* a page */

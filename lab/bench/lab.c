@@ -268,7 +268,7 @@ static quire_err take_end(lab_job *c, const sample *u, const engine_event *ev, q
                                                  "a request ended early: %s", quire_err_text(ev->error));
 }
 
-/* Whether r may be sent: it stands alone, or what it follows has ended. */
+/* Whether r may be sent: it follows no request, or one that has ended. */
 static bool may_go(const lab_job *c, const lab_request *r) {
     return !r->is_sent &&
            (r->after < 0 || (c->requests[r->after].is_sent && c->requests[r->after].n_left == 0));

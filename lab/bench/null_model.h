@@ -14,7 +14,7 @@
  * thread was running. */
 typedef struct null_step {
     int64_t wall_ns, cpu_ns;
-    int64_t collect_ns;     /* of wall_ns: from waiting for the pass before to the look at its last row */
+    int64_t collect_ns;     /* part of wall_ns from waiting for the previous pass to reading its last row */
     int32_t n_seqs, n_rows; /* minimum over this pass and the previous one */
 } null_step;
 

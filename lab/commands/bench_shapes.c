@@ -39,7 +39,7 @@ typedef struct work {
     double pass_us, attention_us; /* of the pass with the least time beside attention */
     double bytes, operations;     /* of its products */
     double head_us, head_bytes;   /* of them the head's */
-    double llama_us;              /* what Llama would take for them */
+    double llama_us;              /* time that Llama's layers would take for them */
 } work;
 
 /* ---- a model that runs ---- */

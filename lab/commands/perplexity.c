@@ -24,7 +24,7 @@ typedef struct perplexity_options {
 
 enum { USUAL_CONTEXT = 1024, USUAL_STEP = 128 };
 
-/* A text on its way to its figures. */
+/* A text being scored. */
 typedef struct scoring {
     const perplexity_options *o;
     kv_way ways[N_KV_WAYS];

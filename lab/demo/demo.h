@@ -6,8 +6,8 @@
 
 #include "lab/commands/lab_commands.h"
 
-/* What is NULL or 0 is as the demonstration chooses; the command line's argument says
- * which, NULL: list them. */
+/* NULL or 0: as the demonstration chooses. The argument names the demonstration; NULL:
+ * list them. */
 typedef struct demo_options {
     cli_options cli;
     const char *prompt_lengths; /* tokens, "4,6,1,7" */

@@ -289,7 +289,7 @@ static void name_state(const planned *p, const scheduler *s, int32_t i, char *ou
                                                   : "stands");
 }
 
-/* A row: the step, and what is running and free after it. */
+/* Prints a row: the step, and the running requests and free pages after it. */
 static void show_step(const planned *p, const scheduler *s) {
     char states[MAX_REQUESTS][24];
     int32_t n_running = s->n_running, n_free = kv_pool_counts(s->kv->pool).n_free;

@@ -330,8 +330,8 @@ static void end_request(replay *r, open_request *s) {
     }
 }
 
-/* Takes pages for what s has no slots for yet; QUIRE_NO_ROOM when the open requests hold
- * too many. */
+/* Takes pages for the tokens of s without slots. QUIRE_NO_ROOM: open requests hold too
+ * many. */
 static quire_err replay_grow(replay *r, open_request *s) {
     int32_t n = s->n - s->kv.n_computed, cached = kv_pool_counts(r->cache.pool).n_cached;
     quire_err e = kv_index_evict(r->cache.index, (int32_t)kv_seq_needs(&r->cache, &s->kv, n));

@@ -13,7 +13,7 @@
  * task.tokens is NULL where there is no cache, and task.kv has no tables with pieces. */
 typedef struct served {
     sched_task task;
-    int32_t n_ended;         /* requests that had ended when it was preempted for a piece that grows */
+    int32_t n_ended;         /* number of requests that had ended when it was preempted for a growing piece */
     int64_t piece, reserved; /* its piece's first token, and how many it holds; 0 with pages */
     double arrival, first;
 } served;

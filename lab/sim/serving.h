@@ -69,8 +69,8 @@ typedef struct serving_options {
     serving_cache cache; /* with RESERVE_PAGED only */
     kv_policy eviction;
     int64_t kv_tokens; /* memory for keys and values, in tokens */
-    /* static: attention reads no padding of others; else decodes read as if prompts were
-     * as long as the longest */
+    /* static: attention reads no padding; else decodes read as if all prompts were as
+     * long as the longest */
     bool pads_unread;
     int32_t piece_tokens; /* pieces begin at, and take, multiples of so many tokens; 0: any number */
     /* max_model_len: what RESERVE_MAX gives each, and the longest that is taken */

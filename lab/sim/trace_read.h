@@ -99,8 +99,8 @@ typedef struct arrivals_options {
     uint64_t seed;
 } arrivals_options;
 
-/* The same requests for the same options, on every machine but for the last bits of the C
- * library's logarithm. QUIRE_INVALID, QUIRE_NO_MEMORY. O(n). */
+/* The same options give the same requests on every machine, except for the last bits
+ * of the C library's logarithm. QUIRE_INVALID, QUIRE_NO_MEMORY. O(n). */
 quire_err arrivals_make(const arrivals_options *o, trace *out, quire_error *err);
 
 /* The requests of t arrive in their order as a Poisson process, rate a second, whenever

@@ -31,7 +31,7 @@ static const char *environment_path_of(const char *variable, char path[4096]) {
     return n > 0 && n < 4096 ? path : value;
 }
 
-/* The words of huggingface_hub; anything else is off. */
+/* The words that huggingface_hub takes for true; anything else is false. */
 static bool is_on(const char *value) {
     static const char *const words[] = {"1", "on", "yes", "true"};
     bool on = false;

@@ -246,7 +246,7 @@ bool hub_is_name(const char *model) {
     return access(model, F_OK) != 0 && quire_hub_is_name(model);
 }
 
-/* Says of a failure that the name may have been meant as a path. */
+/* Adds to an error that the name may have been meant as a path. */
 static quire_err hub_explain(quire_err e, quire_error *err) {
     return e == QUIRE_NOT_FOUND || e == QUIRE_IO
                ? err_prefix(err, e, "there is no such file here; at the hub")

@@ -21,7 +21,8 @@ void hub_close(hub_setup *s);
 quire_err hub_fetch_model(const cli_options *o, const char *name, quire_hub_when when, char **path,
                           quire_error *err);
 
-/* Whether a model is one of the hub: no file here, and a name. */
+/* Whether a model is one of the hub: no such file exists, and it has the form of a
+ * name. */
 bool hub_is_name(const char *model);
 
 /* If o's model is no file here and has the form of a name: makes it the server's model

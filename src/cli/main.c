@@ -1,4 +1,4 @@
-/* quire COMMAND ...: --help and --version, its own commands, and those of quire-lab,
+/* quire COMMAND ..: --help and --version, its own commands, and those of quire-lab,
  * which it starts. */
 #include <errno.h>
 #include <locale.h>

@@ -160,7 +160,7 @@ static bool other_models_same(const char *a, const char *b) {
            at.st_ino == bt.st_ino;
 }
 
-/* Adds an entry of --model-dir, unless it is the main model; takes name over. */
+/* Adds an entry of --model-dir, unless it is the main model. Takes name. */
 static quire_err other_models_add_entry(cli_options *o, char *name, quire_error *err) {
     char *path = other_models_join(o->model_dir, name);
     if (!other_models_same(path, o->engine.model)) {

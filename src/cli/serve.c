@@ -35,8 +35,8 @@ static void say_formats(const quire_info *i) {
     }
 }
 
-/* Resolves --schedule auto: tenants share the engine by tokens served where keys tell two
- * of them apart. Returns why it is what it is. */
+/* Resolves --schedule auto: fair if the keys distinguish at least two tenants. Returns
+ * the reason. */
 static const char *choose_schedule(cli_options *o, int64_t n_keys) {
     if (o->engine.schedule != QUIRE_SCHEDULE_AUTO) {
         return "as --schedule says";
@@ -145,9 +145,8 @@ static const flag tenant_flags[] = {
 static const flag directory_flags[] = {
     {"--model-dir --models-dir", "DIR", "serve every model in this directory, loaded when a request names it",
      FLAG_TEXT, AT(model_dir)},
-    {"--pin-model", "NAME",
-     "model beside the first that is loaded at the start and stays (repeatable)", FLAG_PINNED,
-     AT(pinned), .rare = true},
+    {"--pin-model", "NAME", "model beside the first that is loaded at the start and stays (repeatable)",
+     FLAG_PINNED, AT(pinned), .rare = true},
     {0},
 };
 static const flag *const groups[] = {FLAGS_MODEL,

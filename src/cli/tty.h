@@ -38,12 +38,13 @@ void tty_edit(void);
 void tty_rest(void);
 /* Waits for input or a signal; signals go first. */
 tty_event tty_wait(void);
-/* Stops the program until it is continued, outside of tty_edit meanwhile. */
+/* Stops the program until it is continued, with the terminal as it was before
+ * tty_edit. */
 void tty_suspend(void);
 /* Moves to the beginning of the row, and clears the screen from there on if the terminal
  * can. */
 void tty_clear_line(void);
-/* Non-zero from a SIGINT, SIGTERM or SIGHUP on that tty_wait did not return, until
+/* Non-zero after a SIGINT, SIGTERM or SIGHUP that tty_wait did not return, until
  * tty_forget_interrupt; SIGTERM and SIGHUP stay. */
 const volatile int *tty_interrupted(void);
 void tty_forget_interrupt(void);

@@ -22,7 +22,7 @@ int64_t beam_pages_own(const engine *e, int32_t n_prompt, int32_t n_max) {
            (int64_t)beam_pages_shared(e, n_prompt) * e->kv.n_token_groups;
 }
 
-/* The most tokens with which `width` beams fit into the pages that e can always have. */
+/* The most tokens for which `width` beams fit into the pages that e can always have. */
 static int64_t beam_open_most_tokens(const engine *e, int32_t width, int32_t n_prompt) {
     int64_t shared = (int64_t)beam_pages_shared(e, n_prompt) * e->kv.n_token_groups;
     return kv_most_tokens(&e->sched.limits.most, shared + (engine_sure_pages(e) - shared) / width);

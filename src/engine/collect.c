@@ -76,8 +76,8 @@ static void step_lines_check_line(engine *e, const draft_line *line, int32_t wor
     }
 }
 
-/* Prepares what follows a token of a line. Between jump-forward tokens no mask is needed.
- * False: the line ends here. */
+/* Prepares the row after a token of a line; between jump-forward tokens it needs no
+ * mask. False: the line ends here. */
 static bool prepare_next(sequence *s, const verify_walk *w) {
     bool is_between = s->draft.n_jump_forward > 0 && w->at + 2 < s->draft.n_jump_forward;
     return s->constraint == NULL ||

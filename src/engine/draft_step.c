@@ -82,8 +82,8 @@ static bool draft_step_predict(const engine *e, draft_seq *d, int32_t n_expected
     return true;
 }
 
-/* Drops what its constraint forbids of a sequence's drafts: of those of the drafter, then
- * of those of predictions. */
+/* Drops the drafts of sequences that their constraints forbid: first the drafter's,
+ * then those of predictions. */
 static void constrain(void *context, int32_t task, int32_t worker) {
     engine *e = context;
     draft_seq *d = task < e->n_drafted ? e->drafted[task]

@@ -49,7 +49,7 @@ typedef struct engine_prefix {
     int32_t n_tokens; /* at least a page */
 } engine_prefix;
 
-/* When pages go to the tiers that outlive the process. */
+/* When pages are written to tiers that outlive the process. */
 typedef enum tier_write {
     TIER_WRITE_EVICT /* when they leave the pool */,
     TIER_WRITE_THROUGH /* soon after they were computed */
@@ -253,8 +253,8 @@ typedef struct engine_request {
     /* other requests have others or none: their cost is measured apart from that of
      * steps */
     bool mods_are_own;
-    /* what changes the weights for its rows, or NULL: held until it has ended. The draft
-     * model does without */
+    /* adapter of its rows, or NULL; held until it has ended. The draft model ignores
+     * it */
     adapter_ref *adapter;
     /* rows at positions before it are the base's (activated LoRA), and its pages are
      * shared up to there only. 0: all rows have the adapter, and its namespace must tell

@@ -118,7 +118,7 @@ void explain_shared(sequence *s, quire_wait wait) {
     }
 }
 
-/* The last preemption's entry, or NULL where the list is full. */
+/* The last preemption's entry, or NULL if the list is full. */
 static quire_explain_preemption *last_preemption(explain *x) {
     return x->report.n_preemptions <= QUIRE_EXPLAIN_PREEMPTIONS
                ? &x->report.preemptions[x->report.n_preemptions - 1]

@@ -13,7 +13,7 @@
 
 #include "engine/state.h"
 
-/* The engine thread looks for work, whether there is any or not. */
+/* Called when the engine thread looks for work, whether or not there is any. */
 void event_polled(engine *e);
 /* A step is about to be planned. */
 void event_planning(engine *e);

@@ -49,9 +49,8 @@ void out_enter(sequence *s);
 /* Publishes the tokens of s that are known, and its end unless reason is FINISH_NONE. The
  * reader sees them after the next out_wake_readers. Engine thread. */
 void out_publish(sequence *s, finish_reason reason);
-/* This step has computed n tokens of s, whose reader may want to know how many of its
- * given tokens are processed: publishes that. A reader that is late finds the newest
- * number only. Engine thread. */
+/* Publishes how many of s's given tokens are processed, if its reader wants to know:
+ * this step has computed n. A late reader finds the newest number only. Engine thread. */
 void out_progress(engine *e, sequence *s, int32_t n);
 /* Stores all that was published since the last call into the readers' tables, and wakes
  * these readers. Engine thread. */

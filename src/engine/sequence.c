@@ -45,7 +45,7 @@ static size_t state_stride(const constraint *c) {
     return (c->state_bytes + MEM_ALIGN - 1) / MEM_ALIGN * MEM_ALIGN;
 }
 
-/* Gives s the state, in memory of its own, and one to its drafter. */
+/* Gives s a state in its own memory, and one to its drafter. */
 static void take_constraint(sequence *s, constraint *c, const void *state) {
     s->constraint = constraint_hold(c);
     if (c != NULL) {

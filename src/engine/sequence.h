@@ -106,7 +106,7 @@ typedef struct sequence {
      * else NULL */
     float *last_row;
     bool has_last_row;      /* it was computed */
-    engine_outside outside; /* the work on its rule outside of steps; its add NULL: none */
+    engine_outside outside; /* work on its rule by a text thread; its `add` NULL: none */
     engine_work rule_work;
     const wake *rule_wake; /* the engine's, to be rung where the rule is back */
     atomic_bool rule_is_off;

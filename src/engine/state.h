@@ -141,7 +141,7 @@ struct engine {
     _Atomic(struct engine_view *) views; /* snapshots that are requested (engine_view.h): a stack */
     pthread_mutex_t lock;                /* guards the next nine members */
     int32_t *free_entries, n_free_entries;
-    engine_out *awaiting; /* tables whose readers wait for places */
+    engine_out *awaiting; /* tables whose readers wait for free entries */
     uint64_t n_arrivals;
     quire_stats published;
     quire_snapshot_stats published_snapshots;

@@ -46,7 +46,7 @@ void stats_step(engine *e, int64_t us) {
     stats_add(e, QUIRE_HISTOGRAM_STEP_TOKENS, e->step.rows.n_rows);
 }
 
-/* Tokens that the running sequences have slots for. */
+/* The number of tokens for which running sequences have slots. */
 static int64_t stats_count_tokens(const engine *e) {
     int64_t n = 0;
     for (int32_t i = 0; i < e->sched.n_running; i++) {

@@ -357,7 +357,7 @@ void engine_cancel(engine *e, request_id id) {
         atomic_store(&entry->cancel, id.generation);
     }
     pthread_mutex_unlock(&e->lock);
-    /* after the store to cancel: a thread that reads the number reads that too */
+    /* after the store to cancel, so that a reader of the number sees that too */
     atomic_fetch_add(&e->n_cancels, 1);
     wake_ring(e->in_wake);
 }

@@ -240,7 +240,7 @@ static bool is_candidate(const kv_evict *ev, page_id page) {
     return !ev->full[g];
 }
 
-/* A page's present level; *next_us is when it will change; 0: never. */
+/* A page's present level; *next_us: when it will change, 0: never. */
 static int32_t evict_level_of(const kv_evict *ev, page_id page, int64_t *next_us) {
     const entry_note *e = &ev->entries[kv_pool_entry(ev->pool, page)];
     int64_t cached_us = ev->pages[page.v].cached_us, age_us = ev->now_us - cached_us;

@@ -100,7 +100,7 @@ void kv_evict_used(kv_evict *ev, int32_t e);
 /* Sets a request's retention of e, which is valid. The first one that is not the default
  * makes an lru keep the heap: O(cached pages), once. */
 void kv_evict_retain(kv_evict *ev, int32_t e, const kv_retention *r);
-/* An entry after e was added or removed. */
+/* Call when an entry after e was added or removed. */
 void kv_evict_leaf_changed(kv_evict *ev, int32_t e);
 
 /* The page to evict next, or PAGE_NONE; the caller evicts it at once. */

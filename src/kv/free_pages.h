@@ -40,7 +40,7 @@ bool free_pages_take(free_pages *f, int32_t n, page_id *ids);
  * other threads take meanwhile does not fail for it. O(n / 64). */
 bool free_pages_take_run(free_pages *f, page_id first, int32_t n);
 
-/* Pages on their way back that lie in one span. Zeroed: none. */
+/* Pages being released that lie in one span. Zeroed: none. */
 typedef struct free_batch {
     int32_t span;
     uint64_t bits;

@@ -38,7 +38,7 @@ quire_err kv_seq_open(kv_cache *c, kv_seq *s, const void *scope, size_t n_scope,
         return QUIRE_OK;
     }
     quire_err e = kv_index_enter_public(c->index, scope, n_scope, name, n_name, tokens, n_tokens, &s->path);
-    if (e == QUIRE_NO_ROOM) { /* a namespace is removed with its last page: evicts the oldest cached ones */
+    if (e == QUIRE_NO_ROOM) { /* evicting a namespace's last page removes it */
         (void)kv_index_evict(c->index, kv_pool_counts(c->pool).n_free + EVICT_FOR_NAMESPACE);
         e = kv_index_enter_public(c->index, scope, n_scope, name, n_name, tokens, n_tokens, &s->path);
     }

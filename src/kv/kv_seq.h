@@ -60,7 +60,7 @@ typedef struct kv_seq {
     /* the tokens in these frames: swap_from..swap_tokens; swap_from is a page's start */
     int32_t swap_from, swap_tokens;
     kv_tier_wait tier_wait;
-    int64_t tier_deadline_us; /* it waits for tiers until then; 0: the wait has not begun */
+    int64_t tier_deadline_us; /* end of its wait for tiers; 0: the wait has not begun */
 } kv_seq;
 
 /* ---- open and close ---- */

@@ -166,7 +166,7 @@ static void promotion_close(promotion *p) {
 
 /* ---- a path in the index while pages are published ---- */
 
-/* Moves t->seq to s's first n tokens in the index, or to fewer if it ends before. s
+/* Moves t->seq to s's first n tokens in the index, or to as many as are there. s
  * itself waits at its root. t->seq has groups of tokens only. */
 static void stand(kv_tiering *t, const kv_seq *s, const int32_t *tokens, int32_t n) {
     kv_seq *at = &t->seq;
@@ -360,7 +360,7 @@ static bool has_states_alone(const kv_tiering *t) {
     return t->c->n_token_groups == 0;
 }
 
-/* Puts the fetched snapshot into the pool and the index, where there is room. */
+/* Puts the fetched snapshot into the pool and the index, if there is room. */
 static void publish_state(kv_tiering *t, promotion *p) {
     kv_cache *c = t->c;
     const int32_t n = p->n_state * c->page_tokens;

@@ -88,7 +88,8 @@ typedef struct kv_granule {
     int64_t last_use;
 } kv_granule;
 int32_t kv_pool_n_granules(const kv_pool *pool);
-/* The granule as it is. Other threads may reserve pages of a resident one at any time. */
+/* The present state of a granule. Other threads may reserve pages of a resident one at
+ * any time. */
 kv_granule kv_pool_granule(const kv_pool *pool, int32_t granule);
 /* The pages of resident granules without a held page. */
 int32_t kv_pool_idle_pages(const kv_pool *pool);

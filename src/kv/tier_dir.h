@@ -30,7 +30,7 @@ typedef struct kv_dir {
     int32_t *tokens;    /* [cap, page_tokens] */
     int32_t *buckets;
     kv_namespaces namespaces; /* n_paths: filled slots in it */
-    uint64_t hash_mask;       /* the bits of the id that decide the bucket */
+    uint64_t hash_mask;       /* the bits of the id that select the bucket */
     int32_t page_tokens, cap, n_buckets, n_filled, made, unused;
 } kv_dir;
 

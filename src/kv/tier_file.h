@@ -21,7 +21,7 @@
 typedef struct kv_file kv_file;
 
 typedef struct kv_file_options {
-    const char *path;  /* the directory; made if need be */
+    const char *path;  /* the directory; created if needed */
     int64_t bytes;     /* both files together */
     int32_t hash_bits; /* as kv_dir_open */
     kv_io_way way;

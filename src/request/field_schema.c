@@ -207,7 +207,7 @@ static void schema_write_forms(json_out *o, const request_context *ctx, uint32_t
     }
 }
 
-/* The keywords of f's type and range. */
+/* Writes the keywords of f's type and range. */
 static void schema_write_kind(json_out *o, const request_context *ctx, uint32_t endpoint,
                               const field_desc *f) {
     switch (f->type) {
@@ -262,8 +262,8 @@ static void schema_write_enum(json_out *o, const field_desc *f, str values) {
     json_end(o, ']');
 }
 
-/* The default of a row that stores a number, the server's own before the API's. Rows
- * whose null means that there is none have a number below their range. */
+/* Writes the default of a row that stores a number: the server's, else the API's. Rows
+ * whose null means none have a default below their range. */
 static void schema_write_default(json_out *o, const request_context *ctx, const field_desc *f) {
     const double *own = request_defaults_find(ctx->defaults, f->name);
     double value = own != NULL ? *own : f->number;

@@ -47,7 +47,7 @@ typedef struct generation {
     /* the first prompt token whose log-probability is wanted, from 1 on */
     int32_t prompt_logprobs_start;
     int32_t max_prompt_tokens; /* longer prompts are refused; -1: the model's bound alone */
-    int32_t keeps_end;         /* of a prompt that is cut: 1: its end, 0: its beginning; -1: not given */
+    int32_t keeps_end; /* which end of a long prompt is cut: 1, its end; 0, its beginning; -1: not given */
 
     sampling_params sampling;
     /* [n_prompts] mem_new'd: each prompt's own, with references to their lists; then

@@ -20,7 +20,7 @@ typedef enum llama_sampler {
 static const struct {
     const char *name;
     char letter;
-    sampling_stage stage; /* SAMPLING_END: it changes logits, before all of those */
+    sampling_stage stage; /* SAMPLING_END: it changes logits before all other stages */
 } llama_samplers[N_LLAMA_SAMPLERS] = {
     [LLAMA_PENALTIES] = {"penalties", 'e', SAMPLING_END},
     [LLAMA_DRY] = {"dry", 'd', SAMPLING_END},

@@ -41,8 +41,8 @@ static quire_err read_attention_measure(const field_desc *f, const json_value *v
                : request_range_error(f, err, "attention.arrays.%s must be a list of numbers", a->name);
 }
 
-/* Notes whether some number of the lists is no integer. False: they have other lengths
- * than the first ones, or other values. */
+/* Notes whether any number in the lists is no integer. False: their lengths differ
+ * from the first ones, or they hold other values. */
 static bool look_through(const json_value *v, attn_array *a, int32_t level) {
     if (level == a->n_dims) {
         a->is_float = a->is_float || json_is(v, JSON_KIND_REAL);

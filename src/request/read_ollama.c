@@ -281,8 +281,8 @@ static quire_err read_ollama_set_think(quire_request *r, const json_value *v, st
     return is_level ? read_ollama_set(r, FIELD_CHAT, "reasoning_effort", v, text, err) : QUIRE_OK;
 }
 
-/* Members of `options`, and the fields that they are here; NULL: without effect, since
- * the server's own options decide. */
+/* Members of `options`, and the fields that they set; NULL: no effect, since the
+ * server's own options decide. */
 static const struct {
     const char *name, *field;
 } ollama_options[] = {

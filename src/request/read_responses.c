@@ -314,7 +314,7 @@ static quire_err responses_check_metadata(const quire_request *r, quire_error *e
 
 /* ---- what the response repeats ---- */
 
-/* A member that repeats a field as it was given; else `otherwise`, JSON text. */
+/* Writes a member that repeats a field as given, or `otherwise`, JSON text. */
 static void responses_repeat(const quire_request *r, const char *name, const char *otherwise, json_out *o) {
     const json_value *v = request_part(r, name);
     json_name(o, name);

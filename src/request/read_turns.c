@@ -75,7 +75,7 @@ typedef struct turns {
 
 /* ---- errors ---- */
 
-/* Writes the name of the block or message that is read, or of its member. */
+/* Writes the name of the block or message being read, or of its member. */
 static void turns_name(const turns *t, const char *member, char *out, size_t size) {
     char block[32] = "", inside[48] = "";
     if (t->j >= 0 && t->i < 0) {

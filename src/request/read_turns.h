@@ -14,7 +14,7 @@
 
 typedef struct turns_written {
     strbuf json;       /* an array of chat messages: the caller's, also after a failure */
-    bool is_continued; /* the last one is the assistant's, which the answer continues */
+    bool is_continued; /* the last turn is the assistant's, which the answer continues */
 } turns_written;
 
 /* system and messages: the members as given, system NULL for none. QUIRE_BAD_REQUEST

@@ -119,8 +119,8 @@ struct quire_request {
     size_t n_values, cap_values;
     bool is_checked; /* request_check passed, and nothing was set since */
 
-    /* As given, -1 where a field was not or is null; request_check computes the
-     * generation's from them. */
+    /* As given; -1: absent or null. request_check computes the generation's values
+     * from them. */
     int32_t n, best_of, beam_width;
     bool use_beam_search;
     int32_t n_logprobs, n_top_logprobs, n_prompt_logprobs;
@@ -186,7 +186,7 @@ struct quire_request {
     strbuf names;      /* SGLang's forms: names for g.more.request_id */
     int32_t n_each;    /* elements of g.each */
     float *logits_out; /* the caller's; see quire_request_logits */
-    /* [n_parks] where choices park, NULL: nowhere: references of the stream room's */
+    /* [n_parks] parks of the choices, or NULL; references held by the stream room */
     struct quire_park **parks;
     size_t n_parks, cap_parks;
     uint64_t program; /* see quire_request_step */

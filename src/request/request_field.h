@@ -82,9 +82,10 @@ typedef struct field_desc {
     const char *name; /* "stream_options.include_usage" is a member of the object field before the dot */
     field_type type;
     uint32_t flags;
-    /* FIELD_INT, FIELD_NUMBER, and each of FIELD_INTS: the value's, inclusive unless
-     * FIELD_MIN_OPEN. Other types: of the bytes of its JSON, as json_check counts them
-     * (max_bytes); a value with more is refused before anything is built of it. */
+    /* Range: for FIELD_INT, FIELD_NUMBER and each of FIELD_INTS of the value,
+     * inclusive unless FIELD_MIN_OPEN; for other types of the bytes of its JSON, as
+     * json_check counts them (max_bytes), so that a larger value is refused before
+     * anything is built. */
     double minimum, maximum;
     size_t place;         /* in the request: a bool, int32_t or float, by type; where there is no reader */
     field_reader read;    /* stores the value, or the default for NULL; NULL: by place */

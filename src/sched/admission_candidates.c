@@ -74,8 +74,8 @@ static bool candidates_go_deeper(const sched_task *a, const sched_task *b) {
     return admission_goes_deeper(a->depth, a->arrival, b->depth, b->arrival);
 }
 
-/* Gives turn i, the first that is left to its task's program, to the deepest step of it,
- * which gives its own turn in return. */
+/* Gives turn i, the first left to its task's program, to the program's deepest step,
+ * in exchange for that one's turn. */
 static void candidates_put_deepest(scheduler *s, int32_t n, int32_t i) {
     int32_t deepest = i;
     for (int32_t k = i + 1; k < n && s->ordered[i]->tree != 0; k++) {
@@ -165,7 +165,7 @@ bool candidates_have_slot(const scheduler *s, const sched_task *t) {
     return adapter_slots_fit(&slots, t->adapter);
 }
 
-/* Takes the keys of those of the first n waiting tasks that get no slot. */
+/* Removes the keys of those of the first n waiting tasks that get no slot. */
 static void drop_slotless(scheduler *s, int32_t n, const adapter_slots *slots) {
     for (int32_t i = 0; i < n; i++) {
         s->keys[i] = adapter_slots_fit(slots, s->ordered[i]->adapter) ? s->keys[i] : NAN;

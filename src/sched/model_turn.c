@@ -19,8 +19,8 @@ static double longest_step_beside(const turn_claim *claims, int32_t n, const tur
     return longest;
 }
 
-/* Whether the deadline is kept if c goes now, but not if another does. One that is missed
- * anyway gives no turn. */
+/* Whether the deadline is met only if c goes now. One that is missed anyway does not
+ * count. */
 static bool is_urgent(const turn_claim *claims, int32_t n, const turn_claim *c, int64_t now_us) {
     const double left = (double)(c->deadline_us - now_us);
     return c->deadline_us > 0 && left >= 0.0 && left < c->step_us + longest_step_beside(claims, n, c);

@@ -26,10 +26,9 @@ typedef struct turn_claim {
 
 /* The number of the model whose step runs next, of n >= 1. Of equal ones the lowest. */
 int32_t turn_choose(const turn_claim *claims, int32_t n, int64_t now_us);
-/* served_us of a model that has work again after it had none, beside n others that do:
- * its own, but at least the least of theirs. Where n is 0: at least most_us, the most
- * that any model was served, so that a new one does not go before another for all the
- * time that the other was alone. */
+/* served_us of a model that has work again, beside n others that have work: its own,
+ * but at least the minimum of theirs. If n is 0: at least most_us, the largest of any
+ * model, so that a new one does not get back the time that another was alone. */
 double turn_resume(double served_us, const turn_claim *others, int32_t n, double most_us);
 /* served_us of a model that had the turn but no step to run, since its sequences wait for
  * something outside of steps; a model that was served taken_us ran instead. A turn that

@@ -28,7 +28,7 @@ bool prefix_wait_blocks(const scheduler *s, const sched_task *t) {
 /* A waiting task, with the prefix that it finds in the cache. */
 typedef struct waiter {
     const sched_task *t;
-    int32_t n_cached, n_wanted; /* tokens it finds in the cache, and the most it could take from there */
+    int32_t n_cached, n_wanted; /* tokens it finds in the cache, and the most that it may reuse */
 } waiter;
 
 /* How many tokens a and b may share in the cache: all in one namespace, else the pages

@@ -185,8 +185,8 @@ static int32_t sched_victim_for(const planner *p, int32_t i) {
     return victim;
 }
 
-/* Whether i is preempted itself when it finds no pages: it is the last one left, but not
- * the only one, and was promised none. */
+/* Whether i itself is preempted when it finds no pages: it is the last one left, not
+ * the only one, and was not promised any. */
 static bool gives_way(const planner *p, int32_t i) {
     for (int32_t k = i + 1; k < p->n_running; k++) {
         if (p->plan->decisions[k] != SCHED_PREEMPTED) {

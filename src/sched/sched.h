@@ -46,10 +46,10 @@
 typedef struct sched_seq {
     int32_t n_known;    /* known tokens: prompt and sampled */
     int32_t n_computed; /* known tokens whose keys and values are in pages; < n_known */
-    /* pages it holds in all groups, without shared ones that it copies before its next
-     * token; of a waiting one those that it will share with running ones */
+    /* pages it holds in all groups, except shared ones to be copied before its next
+     * token; if it waits, those it will share with running ones */
     int32_t n_pages;
-    int32_t n_groups; /* block tables of tokens: as many pages as one more page of tokens takes */
+    int32_t n_groups; /* block tables of tokens: the pages that one more page of tokens takes */
     /* entries of n_pages that will never hold a page again (kv_seq_passed). Set where
      * pages are claimed */
     int32_t n_passed;

@@ -18,9 +18,9 @@ typedef struct sched_hooks {
     bool (*is_ready)(void *context, sched_task *t);
     /* Adds to *d, which holds what t itself needs: drafts, sequences beside it. */
     void (*describe)(void *context, const sched_task *t, sched_seq *d);
-    /* t was admitted and has its cached pages. It is in neither queue yet. Where the
-     * owner gives it a token then, the row that was planned computes that; where t ends
-     * (TASK_DONE), it is among the running until the owner removes it after step_plan. */
+    /* t was admitted, with its cached pages, and is in neither queue yet. If the owner
+     * appends a token, the planned row computes that; if t ends (TASK_DONE), it stays
+     * among the running until the owner removes it after step_plan. */
     void (*admitted)(void *context, sched_task *t);
     /* t is about to release its pages, since it is preempted, and is in neither queue.
      * True: the owner has done all of it, queues included. */
@@ -109,8 +109,8 @@ void scheduler_stop(scheduler *s, const sched_task *t);
 /* ---- one task's admission and preemption, for tasks that belong together ---- */
 /* Gives t, whose tables are empty, the pages that the cache has. */
 void scheduler_admit(scheduler *s, sched_task *t);
-/* Counts n tokens that t found in the prefix cache: of its prompt at the first admission,
- * later of the tokens that it had when it was preempted. */
+/* Counts n tokens that t found in the prefix cache: of its prompt at the first
+ * admission, later of the tokens it had when preempted. */
 void scheduler_count_reuse(scheduler *s, sched_task *t, int32_t n);
 /* Releases the part-filled page of t, directly after scheduler_admit. */
 void scheduler_keep_whole_pages(scheduler *s, sched_task *t);
@@ -132,8 +132,8 @@ bool scheduler_yield(scheduler *s);
  * finds no pages after all is left out. now_us: any clock that only grows.
  * O(running + waiting), and the lookups of the candidates in the prefix cache. */
 bool step_plan(scheduler *s, int64_t now_us);
-/* Notes that the planned step took us microseconds, all its rows being computed: later
- * steps are planned by it. */
+/* Notes that the planned step, with all its rows computed, took `us` microseconds;
+ * later plans use this. */
 void scheduler_note_us(scheduler *s, double us);
 
 #endif

@@ -328,7 +328,7 @@ static void llama_write_token(const quire_engine *e, const char *name, int32_t i
     json_text(json_name(o, name), text != NULL ? text : "", n);
 }
 
-/* The settings of a request that gives none. */
+/* Writes the default settings of requests. */
 static void llama_write_defaults(const server *s, json_out *o) {
     static const char body[] = "{\"prompt\":[0]}";
     quire_request *r = NULL;

@@ -52,7 +52,7 @@ loop_order *order_new(conn *c, const order_kind *kind);
 void order_begin(loop_order *o);
 /* Gives up one of the two references; the last one frees o. Any thread. */
 void order_drop(loop_order *o);
-/* Moves o, with the reference of its way, to a loop's thread. Any thread. */
+/* Sends o, with the reference for its way, to a loop's thread. Any thread. */
 void order_send(loop_order *o, loop *to);
 /* Sends o back to the loop that it came from. */
 void order_send_back(loop_order *o);

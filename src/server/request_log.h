@@ -99,8 +99,8 @@ void http_stats_close(http_stats *s);
 /* Notes a request that is over. tenant: NULL: none. Short of memory, only the sums
  * without labels count it. */
 void http_stats_note(http_stats *s, const request_record *r, const char *tenant);
-/* Notes the tokens of a response in the background, whose request was noted when it was
- * answered. Short of memory, none. */
+/* Adds the tokens of a background response, whose request was noted when it was
+ * answered. Skips it if memory is out. */
 void http_stats_note_tokens(http_stats *s, const request_record *r, const char *tenant);
 /* Adds `from` to `to`, which no other thread uses. QUIRE_NO_MEMORY: a part of it. */
 quire_err http_stats_add(http_stats *to, http_stats *from);

@@ -32,7 +32,7 @@ typedef struct token_waiting {
  * wait at the end of `values` and `tops`. */
 typedef struct response_logprobs {
     strbuf tokens, values, tops, offsets; /* completions */
-    size_t n_values, n_tops;              /* bytes of values and tops up to the tokens that are listed */
+    size_t n_values, n_tops;              /* bytes of values and tops for the listed tokens */
     token_waiting *waiting;               /* [first_waiting, n_waiting) */
     size_t first_waiting, n_waiting, cap_waiting;
     strbuf shown; /* the shown part of the waiting tokens' text */

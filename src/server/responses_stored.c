@@ -1,4 +1,4 @@
-/* Stored responses: fetched, deleted, cancelled, and the items of their input listed. */
+/* Stored responses: fetches, deletes and cancels them, and lists their input items. */
 #include <assert.h>
 #include <stdio.h>
 

@@ -37,8 +37,9 @@ static const response_choice *scores_document(const response *a, int32_t i) {
     return &a->choices[a->more->n_queries + i];
 }
 
-/* The score of document i. A head of one score whose function the model's files do not
- * name has a sigmoid, as in sentence-transformers and vLLM; with as_logit none. */
+/* The score of document i. For a head of one score without a function in the model's
+ * files that is a sigmoid, as in sentence-transformers and vLLM; with as_logit the raw
+ * value. */
 static double scores_of(const response *a, int32_t i, bool as_logit) {
     if (a->more->n_queries > 0) {
         return scores_cosine(&a->choices[a->more->n_queries > 1 ? i : 0], scores_document(a, i));

@@ -11,7 +11,7 @@ bool adapters_answer(adapter_store *s, adapter_want *w);
 /* Appends w to the waiting, or answers it at once if nothing has to be loaded. Under
  * the lock. */
 bool adapters_queue(adapter_store *s, adapter_want *w);
-/* Gives up w's hold on its entries. Under the lock. */
+/* Releases w's entries. Under the lock. */
 void adapters_release_want(adapter_want *w);
 /* The thread. */
 void *adapters_run(void *store);

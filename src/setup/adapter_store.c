@@ -267,7 +267,8 @@ static void find_in_dir(adapter_store *s, const adapter_want *w) {
     }
 }
 
-/* Sets the entries of w's parts that do something. False: w->error. Under the lock. */
+/* Sets the entries of w's parts whose scale is not 0. False: w->error is set. Under
+ * the lock. */
 static bool set_entries(adapter_store *s, adapter_want *w) {
     for (int32_t i = 0; i < w->n_parts; i++) {
         adapter_entry *e = entry_of(s, &w->parts[i], w);

@@ -44,8 +44,8 @@ quire_err adapter_store_scale(adapter_store *s, int32_t number, float scale, qui
  * the adapter of that name, whose requests keep it until they end; else such a name is
  * INVALID. On failure nothing changes. True: w is answered already. */
 bool adapter_store_load(adapter_store *s, const char *name, const char *path, bool in_place, adapter_want *w);
-/* Makes an adapter unknown; requests that have it keep it until their ends, and it is
- * freed then. NOT_FOUND. */
+/* Removes an adapter; running requests keep it until they end, and then it is freed.
+ * NOT_FOUND. */
 quire_err adapter_store_remove(adapter_store *s, const char *name, quire_error *err);
 
 /* An adapter, for lists. */
@@ -56,7 +56,7 @@ typedef struct adapter_about {
     int32_t rank;      /* as it was loaded last; 0: it never was */
     int64_t n_bytes;   /* likewise */
     int64_t load_us;   /* likewise: what that took */
-    int32_t n_holders; /* requests and sequences that have it */
+    int32_t n_holders; /* requests and sequences that use it */
     bool is_activated; /* it has invocation tokens */
     const adapter_ref *ref;
 } adapter_about;

@@ -77,8 +77,8 @@ static quire_err engine_parts_add_templates(engine_parts *p, const model_file *f
     return QUIRE_OK;
 }
 
-/* The formats of responses by the marks in the template, and in the one for tools. The
- * forms of our own have none. */
+/* Detects the formats of responses by the marks in the template and in the one for
+ * tools. Quire's own chat forms have none. */
 static void engine_parts_find_formats(engine_parts *p, const quire_options *o, const model_file *f) {
     bool is_own = strcmp(p->chat.name, "model") == 0;
     str text = o->chat_template != NULL ? str_of(o->chat_template)

@@ -72,8 +72,7 @@ typedef struct engine_parts_check {
 quire_err engine_parts_open(const quire_options *o, const engine_ablations *ablations,
                             const engine_parts_check *check, const engine_parts *beside, engine_parts *out,
                             quire_error *err);
-/* Adds to an error for want of memory, from opening these parts or what belongs to them,
- * how much there is. */
+/* Adds the available memory to an out-of-memory error from opening these parts. */
 void engine_parts_explain_memory(const engine_parts *p, quire_error *err);
 /* Stops the engine and frees all parts. */
 void engine_parts_close(engine_parts *p);

@@ -110,7 +110,7 @@ static void feed_forward(const model_desc *d, const layer_desc *l, char out[2 * 
     }
 }
 
-/* The numbers of all caches of the layers first..last: "12-15"; of one layer "3, 17". */
+/* Writes the cache numbers of layers first..last: "12-15"; of one layer "3, 17". */
 static void caches_of_run(const model_desc *d, int32_t first, int32_t last, char out[MAX_CELL]) {
     const layer_desc *a = &d->layers[first], *b = &d->layers[last];
     int32_t low = INT32_MAX, high = -1, n_caches = 0;

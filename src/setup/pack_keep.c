@@ -19,7 +19,7 @@
 
 typedef enum keep_phase { KEEP_METADATA, KEEP_CHECKSUMS, KEEP_PLACE, KEEP_BYTES, KEEP_ENDED } keep_phase;
 
-/* Owned by the thread and, once that has ended, by the closer. */
+/* Owned by the thread and, after it has ended, by the closer. */
 struct pack_keeper {
     pack_keep what;
     keep_phase phase;

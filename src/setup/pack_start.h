@@ -13,7 +13,7 @@ typedef struct pack_start {
     packed_image *image;       /* if not NULL, loading adds the tensors to be kept here */
     pack_cache cache;
     char key[PACK_KEY_BYTES];
-    bool is_quick; /* it loads so fast that a packed form would gain nothing */
+    bool is_quick; /* the model loads so fast that a packed form would gain nothing */
     pack_keeper *keeper;
 } pack_start;
 

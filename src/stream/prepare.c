@@ -245,8 +245,8 @@ static quire_err make_chat(const stream_engine *e, const quire_request *r, choic
     return er;
 }
 
-/* The ids and token types of a pair of texts. Special tokens in them are text: a document
- * cannot end the query. */
+/* Tokenises a pair of texts, with token types. Special tokens in them are text, so a
+ * document cannot end the query. */
 static quire_err encode_pair(const stream_engine *e, const request_prompt *p, choice *c, quire_error *err) {
     bool has_types = e->context.n_token_types > 1;
     return tokenizer_encode_pair(e->tokenizer, p->text, &p->pair, ENCODE_PLAIN, &c->prompt,

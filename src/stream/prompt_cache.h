@@ -34,7 +34,7 @@ typedef struct prompt_cache prompt_cache;
 typedef struct prompt_start {
     size_t at;          /* the seam: the text before it is encoded */
     token_list ids;     /* these ids, */
-    encode_seams seams; /* and these seams, `at` among them */
+    encode_seams seams; /* and its seams up to there, `at` included */
 } prompt_start;
 
 void prompt_start_deinit(prompt_start *s);
@@ -45,9 +45,9 @@ void prompt_cache_close(prompt_cache *c);
  * known. QUIRE_NO_MEMORY. */
 quire_err prompt_cache_find(prompt_cache *c, uint64_t tenant, str text, const text_marks *marks,
                             prompt_start *out);
-/* Keeps a text's ids and seams, in place of an entry whose text it continues. Copies. A
- * text that is too short or too long for the cache, or has no seam, is not kept; nor is
- * any where memory is out. */
+/* Keeps a copy of a text's ids and seams, replacing an entry whose text it continues.
+ * Does nothing for a text that is too short or too long, or without a seam, and if
+ * memory is out. */
 void prompt_cache_keep(prompt_cache *c, uint64_t tenant, str text, const text_marks *marks,
                        const int32_t *ids, size_t n_ids, const encode_seams *seams);
 /* Bytes that the entries take. */

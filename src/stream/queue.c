@@ -222,7 +222,7 @@ bool queue_take_prepared(text_job *job, quire_event *out) {
         choice *c = &s->choices[i];
         c->current = c->n_replaced == 0 ? c->id : c->current;
     }
-    /* released before the engine had any */
+    /* released before the engine got any */
     for (int32_t i = 0; s->verdict.code == QUIRE_CANCELLED && i < s->n_choices; i++) {
         s->choices[i].finish = QUIRE_FINISH_CANCELLED;
         s->choices[i].over_us = clock_us();

@@ -126,7 +126,7 @@ void stream_command_free(stream_command *m);
 /* ---- stream.c ---- */
 /* Hands a job that was run to q's thread, and wakes it. A text thread. */
 void stream_deliver(quire_queue *q, text_job *job);
-/* Counts c as ended, once its finish is known. */
+/* Counts c as ended; its finish is known. */
 void stream_settle(choice *c);
 /* Adds c to the statistics once it has ended and the engine is done with it, so that the
  * numbers of a completion are known and count together. */

@@ -41,7 +41,7 @@ typedef struct stream_fork {
     output_start start; /* how the text after the prompt begins */
 } stream_fork;
 
-/* Where r's choice of that index parks; NULL: nowhere. */
+/* The park of r's choice of that index; NULL: none. */
 engine_park *stream_park_of(const quire_request *r, int32_t choice);
 
 typedef struct stream_engine_sizes {
@@ -52,7 +52,7 @@ typedef struct stream_engine_sizes {
 /* Opens caches and text threads of *e, whose other members are set. Stop and close it
  * also after a failure. */
 quire_err stream_engine_open(stream_engine *e, const stream_engine_sizes *sizes, quire_error *err);
-/* Ends the text threads; the engine gives them no more work. */
+/* Ends the text threads. The engine must give them no more work. */
 void stream_engine_stop(stream_engine *e);
 /* Frees what was opened and made. After the engine is closed, which may use it. */
 void stream_engine_close(stream_engine *e);

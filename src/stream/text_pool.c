@@ -24,7 +24,7 @@ static void let_run(worker *w, worker_state state) {
     pthread_cond_signal(&w->go);
 }
 
-/* A worker in a state, or NULL; one without low priority, if there is one. */
+/* Finds a worker in a state, preferably one without low priority; NULL: none. */
 static worker *find_worker(text_pool *p, worker_state state) {
     worker *found = NULL;
     for (int32_t i = 0; i < p->n_places; i++) {
@@ -92,8 +92,8 @@ static void wake_all(text_pool *p) {
     }
 }
 
-/* Lowers the calling thread's priority. The system lets no thread raise it again. Where
- * it fails, all stays as it was. */
+/* Lowers the calling thread's priority, which the system lets no thread raise again.
+ * Failure changes nothing. */
 static void text_pool_lower(worker *w) {
     if (!w->is_low) {
         (void)setpriority(PRIO_PROCESS, 0, w->pool->nice + TEXT_SLOW_NICE); /* 0 is the calling thread */
@@ -332,7 +332,7 @@ quire_err text_pool_open(int32_t n_running, int32_t n_threads, text_pool **out) 
                                                                        : n_threads;
     p->max_running = n_running < 1 ? 1 : n_running > TEXT_POOL_THREADS ? TEXT_POOL_THREADS : n_running;
     pthread_mutex_lock(&p->lock);
-    bool starts = let_look(p, false); /* the other threads are made when they are needed */
+    bool starts = let_look(p, false); /* further threads are made when needed */
     pthread_mutex_unlock(&p->lock);
     if (!starts) {
         text_pool_close(p);

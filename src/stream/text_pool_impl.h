@@ -20,7 +20,7 @@ typedef struct worker {
     pthread_t thread;
     pthread_cond_t go; /* its state or its job has changed */
     worker_state state;
-    bool is_slow;  /* its job is a slow one, or it looks for one */
+    bool is_slow;  /* its job is slow, or it looks for a slow one */
     bool is_low;   /* its thread has the low priority, for good */
     text_job *job; /* NULL: none */
     uint64_t tenant;
@@ -37,7 +37,7 @@ struct text_pool {
     int32_t n_jobs[2];       /* of them */
     bool closing;
     int32_t nice; /* nice value of the thread that opened it */
-    /* of workers that were used, threads that there are, and that there may be */
+    /* workers used so far, present threads, and most threads */
     int32_t n_places, n_workers, max_workers;
     int32_t most_workers;              /* max_workers where the system refuses no thread */
     int32_t n_running[2], max_running; /* running threads, those looking for work included */

@@ -124,8 +124,7 @@ static void many_tools_of_many_ordinary_properties_fit(void **state) {
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_thousand_tools_are_compiled_within_the_budgets),
-        cmocka_unit_test(many_tools_of_many_ordinary_properties_fit)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(a_thousand_tools_are_compiled_within_the_budgets),
+                                       cmocka_unit_test(many_tools_of_many_ordinary_properties_fit)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
