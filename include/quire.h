@@ -68,21 +68,21 @@ typedef enum quire_endpoint {
     QUIRE_TOKENIZE_CONTENT, /* a text's ids, in llama.cpp's fields */
     QUIRE_DETOKENIZE,       /* the text of ids */
     QUIRE_APPLY_TEMPLATE,   /* a conversation's text */
-    QUIRE_POOLING,          /* rows, as those of QUIRE_EMBEDDINGS, in vLLM's form */
+    QUIRE_POOLING,          /* rows as of QUIRE_EMBEDDINGS, in vLLM's form */
     QUIRE_EMBEDDING,        /* the same in llama.cpp's */
     QUIRE_SCORE,            /* how well texts fit to others, by pairs */
     QUIRE_RERANK,           /* documents in the order in which they fit to a query */
     QUIRE_RERANKING,        /* the same in llama.cpp's form */
-    /* what a completion or a chat would be generated from: ids and sampling parameters */
+    /* ids and sampling parameters of a completion or chat, without generating */
     QUIRE_COMPLETIONS_RENDER,
     QUIRE_CHAT_RENDER,
     QUIRE_CHAT_BATCH,        /* chats that share their fields */
     QUIRE_LLAMA_COMPLETION,  /* completions in llama.cpp's form */
-    QUIRE_LLAMA_INFILL,      /* the same of a gap between two texts */
-    QUIRE_OLLAMA_EMBED,      /* rows, as those of QUIRE_EMBEDDINGS, in Ollama's form */
-    QUIRE_OLLAMA_EMBEDDINGS, /* the same of one text, in its older form */
+    QUIRE_LLAMA_INFILL,      /* the same for a gap between two texts */
+    QUIRE_OLLAMA_EMBED,      /* rows as of QUIRE_EMBEDDINGS, in Ollama's form */
+    QUIRE_OLLAMA_EMBEDDINGS, /* the same for one text, in its older form */
     QUIRE_SGLANG_GENERATE,   /* completions in SGLang's form */
-    QUIRE_SGLANG_ENCODE      /* rows, as those of QUIRE_EMBEDDINGS, in SGLang's form */
+    QUIRE_SGLANG_ENCODE      /* rows as of QUIRE_EMBEDDINGS, in SGLang's form */
 } quire_endpoint;
 
 /* The choices of quire_options. The first is the default unless the comment names
@@ -189,7 +189,7 @@ typedef struct quire_options {
     quire_prefix_cache prefix_cache;
     quire_eviction eviction_policy;
     quire_schedule schedule;
-    double schedule_lambda; /* of QUIRE_SCHEDULE_PREFIX: cached tokens that a second of waiting is worth */
+    double schedule_lambda; /* QUIRE_SCHEDULE_PREFIX: cached tokens that a second of waiting is worth */
     /* while streams decode, prompts are prefilled in chunks that keep a step within this
      * or twice the streams' own time; 0: as fast as possible */
     int64_t step_target_us;
@@ -235,7 +235,7 @@ typedef struct quire_options {
     int64_t swap_bytes;
     quire_preemption preemption_mode;
     int64_t tier_host_bytes; /* host memory for cached pages that leave the pool; 0: none */
-    const char *tier_file;   /* a directory for them, which the next process start adopts; NULL: none */
+    const char *tier_file;   /* directory for evicted pages, which the next start reuses; NULL: none */
     int64_t tier_file_bytes;
     /* URL of a Redis or Valkey server for them, redis://host:port/number or unix:///path;
      * NULL: none */
@@ -252,24 +252,22 @@ typedef struct quire_options {
     /* a response's limit in JSON bytes: a request that could exceed it by n, echo,
      * logprobs and max_tokens is refused; 0: no limit */
     int64_t max_answer_bytes;
-    /* a JSON object: defaults that go before those of generation_config, of the same
-     * fields and of presence_penalty, frequency_penalty, seed and max_tokens; NULL:
-     * none */
+    /* a JSON object: defaults that override those of generation_config, for the same
+     * fields and presence_penalty, frequency_penalty, seed and max_tokens; NULL: none */
     const char *request_defaults;
     /* most likeliest tokens that a request may have reported beside a token, 1..20; 20
      * does not bound llama.cpp's n_probs */
     int32_t max_logprobs;
     int32_t max_tool_calls; /* most calls of tools in one answer, 1..1024; a request may ask for fewer */
-    /* a request's body that is checked once the model's metadata are read, before its
-     * weights are: what is wrong with it is the error of opening, QUIRE_INVALID; NULL:
-     * none */
+    /* the body of a request to check after the model's metadata are read and before
+     * its weights are; a bad one fails the opening with QUIRE_INVALID; NULL: none */
     const char *request_check;
     /* a directory where the packed form of a loaded model is kept, from which later
      * starts load in milliseconds: made if it is not there, written to after the start,
      * shared by any number of processes of one user. NULL: none */
     const char *pack_cache;
     int64_t pack_cache_bytes;          /* most that it may take: the least recently used models go first */
-    quire_endpoint request_check_kind; /* what request_check is a request for */
+    quire_endpoint request_check_kind; /* endpoint of request_check */
     /* metadata that the model's files lack or say wrongly (docs/models.md): a JSON object
      * that is merged into config.json, or, for GGUF, "KEY=TYPE:VALUE,.." A key that
      * nothing reads is an error. NULL: none */
@@ -277,7 +275,7 @@ typedef struct quire_options {
     /* expressions for the attention of all requests: which keys a query sees, beside the
      * model's own mask, and what becomes of scores (docs/attention.md); NULL: none */
     const char *mask_mod, *score_mod;
-    const char *attention_arrays; /* an .npz file with the arrays that they name; NULL: none */
+    const char *attention_arrays; /* an .npz file with the arrays of both; NULL: none */
     bool trust_request_attention; /* requests may bring their own: the field `attention` */
     /* a directory, tokenizer.json, SentencePiece .model, rank file, tekken.json or GGUF
      * file, whose tokenizer is used instead of the model's, with its chat template if it
@@ -316,7 +314,7 @@ typedef struct quire_options {
     /* adapters by name, a line each: NAME=PATH, or {"name": .., "path": ..}; NULL:
      * none */
     const char *lora_modules;
-    const char *lora_dir; /* a directory whose entries are adapters by their names; NULL: none */
+    const char *lora_dir; /* a directory whose entries are adapters by name; NULL: none */
     /* adapters by number, a line each: PATH or PATH:SCALE. With their scales they apply
      * to requests that name none; NULL: none */
     const char *loras;
@@ -328,9 +326,9 @@ typedef struct quire_options {
     /* most bytes of the pool that parks hold (quire_park), of all tenants and of one; 0:
      * half of the pool, and as much as all */
     int64_t parked_bytes, parked_tenant_bytes;
-    /* called while the weights are loaded, before each tensor, by the thread that loads:
-     * part, from 0 to 1, is loaded. Returns whether to go on; false: opening fails with
-     * QUIRE_CANCELLED. NULL: it always goes on */
+    /* called before each tensor, by the loading thread, with the part of the weights
+     * (0 to 1) that is loaded. False: stop, so that opening fails with
+     * QUIRE_CANCELLED. NULL: never stop */
     bool (*load_progress)(void *user, double part);
     void *load_progress_user;
     /* the most engines that will be open beside this one at once, 0..63: the memory of
@@ -408,7 +406,7 @@ typedef struct quire_info {
     /* sequences of max_model_len tokens that fit in the pool; tokens outside a layer's
      * window take no pages */
     int64_t n_full_requests;
-    const char *tool_format, *reasoning_format; /* of chats' responses, by name; NULL: none */
+    const char *tool_format, *reasoning_format; /* formats of chats' responses, by name; NULL: none */
     /* how chats' prompts begin: "with BOS, <s>: the template writes it"; NULL: no chat */
     const char *chat_start;
     /* the tokens that end an answer: "</s> (2, by a key of the file), .."; NULL: no
@@ -619,26 +617,25 @@ quire_err quire_request_set(quire_request *r, const char *field, const char *jso
  * the request is unchanged then. */
 quire_err quire_request_tenant(quire_request *r, const char *tenant);
 #define QUIRE_TENANT_BYTES 128
-/* Sets the LoRA adapter by name (quire_adapter_load, quire_options' lora_modules and
- * lora_dir), in place of those of quire_options' loras; NULL: none is named. Copied. One
- * that the engine does not have shows as the stream's error, QUIRE_NOT_FOUND. NO_MEMORY:
- * the request is unchanged. */
+/* Sets the LoRA adapter by name (of quire_adapter_load, or quire_options' lora_modules
+ * and lora_dir), instead of quire_options' loras; NULL: none. Copied. An unknown one
+ * fails the stream with QUIRE_NOT_FOUND. NO_MEMORY: the request is unchanged. */
 quire_err quire_request_adapter(quire_request *r, const char *name);
-/* The request has waited for so long before it is submitted, as for its model to be
- * loaded: ttft_deadline_ms counts from then on. 0 by default. */
+/* Tells how long the request waited before it was submitted, as for its model to be
+ * loaded, so that ttft_deadline_ms includes it. 0 by default. */
 void quire_request_waited(quire_request *r, int64_t us);
 /* Writes all logits of the prompt to out, f32 [n_prompt_tokens, n_vocab]. out must live
  * until the stream is done or, if it is released before, until its queue is closed.
  * Single prompt only, and not for a fork. */
 void quire_request_logits(quire_request *r, float *out);
-/* Makes r a step of a program: one of a tree of requests that go on from each other. Of
- * the waiting steps of a program the deepest is admitted first, of equally deep ones the
- * oldest, so a branch is finished before the next one is begun. They take turns of their
- * own program only: other requests wait no longer for it. Where the engine is full a step
- * waits for a place, the deepest first, and is not refused. program: a number that all its
- * steps have and no other program of the tenant; 0: r is no step, as at first. depth: its
- * distance from the root, at least 0. Under QUIRE_SCHEDULE_PREFIX cached tokens decide
- * alone. */
+/* Makes r a step of a program: one of a tree of requests that continue each other. Of
+ * a program's waiting steps the deepest is admitted first, of equally deep ones the
+ * oldest, so that a branch is finished before the next begins. Steps only take turns
+ * of their own program, so other requests wait no longer. In a full engine a step
+ * waits for a place, the deepest first, instead of being refused. program: a number
+ * that all its steps have and no other program of the tenant; 0 (initially): r is no
+ * step. depth: its distance from the root, at least 0. Under QUIRE_SCHEDULE_PREFIX
+ * cached tokens alone decide. */
 void quire_request_step(quire_request *r, uint64_t program, int32_t depth);
 
 /* What a server needs from a parsed request. The request owns the strings; after submit,
@@ -684,17 +681,16 @@ typedef struct quire_responses_info {
 /* Of a QUIRE_RESPONSES request that is no fork; else NULL. As the strings of info. */
 const quire_responses_info *quire_request_responses(const quire_request *r);
 
-/* Finds the items of a response and of those that it continues, for a request that
- * continues it (previous_response_id): a JSON object a line, as
- * quire_responses_info.input has them, in *lines, n bytes of quire_alloc, which the
- * caller frees. QUIRE_NOT_FOUND: the tenant has none of that id; QUIRE_NO_MEMORY. Any
- * thread. */
+/* Finds the items of a stored response and of all that it continues, for a request
+ * with previous_response_id: *lines has a JSON object a line, as
+ * quire_responses_info.input, n bytes of quire_alloc, which the caller frees.
+ * QUIRE_NOT_FOUND: the tenant has no such response; QUIRE_NO_MEMORY. Any thread. */
 typedef quire_err (*quire_history)(void *user, const char *tenant, const char *id, char **lines, size_t *n);
 /* Sets what finds them; NULL, as at first: no response is found. Not while requests are
  * parsed. */
 void quire_engine_history(quire_engine *e, quire_history find, void *user);
 
-/* What a server needs besides. Strings as those of quire_request_info. */
+/* Further facts for a server. Strings as in quire_request_info. */
 typedef struct quire_request_more {
     size_t size; /* of this struct in the library; later versions add members at the end */
     /* it ends with its prompts: each choice has START and END alone, and START's text is
@@ -705,15 +701,15 @@ typedef struct quire_request_more {
     const char *render;
     int32_t stream_interval; /* tokens in each piece of a stream, but for its first and its last */
     bool tokens_as_ids;      /* log-probabilities name tokens by id */
-    bool return_prompt_text; /* of a chat: START's text is what the template wrote */
+    bool return_prompt_text; /* chats: START's text is the template's output */
     const char *request_id;  /* the client's name for the request, visible ASCII; NULL: none */
-    bool rows_base64;        /* of QUIRE_EMBEDDINGS: encoding_format is "base64" */
+    bool rows_base64;        /* QUIRE_EMBEDDINGS: encoding_format is "base64" */
     int32_t dimensions;      /* the same: elements to which rows are cut; 0: they are not */
-    /* of QUIRE_SCORE and the kinds after it, from a model that embeds: the choices begin
-     * with those of so many queries, and the rest are the documents', of length 1. 0: a
-     * choice is a pair, whose row is its score */
+    /* QUIRE_SCORE and the kinds after it, with an embedding model: the first n_queries
+     * choices are the queries', the rest the documents', with rows of length 1. 0:
+     * each choice is a pair, whose row is its score */
     int32_t n_queries;
-    int32_t top_n;         /* of QUIRE_RERANK: results that are wanted; 0: all */
+    int32_t top_n;         /* QUIRE_RERANK: most results to return; 0: all */
     bool return_documents; /* the same: START's text is the document */
     /* of QUIRE_TOKENIZE and its forms: each id's spelling is wanted beside it; of
      * QUIRE_SGLANG_GENERATE: the text of each token in its lists */
@@ -729,7 +725,7 @@ typedef struct quire_request_more {
     const char *settings, *response_fields;
     bool return_tokens;     /* the response has the ids that were generated */
     bool timings_per_token; /* each piece of a stream says how long it took */
-    bool has_prediction;    /* of a chat: it has the field prediction */
+    bool has_prediction;    /* the chat has the field prediction */
     /* a chat's conversation names an earlier answer by an id (quire_stream_recall) */
     bool names_answers;
     /* of SGLang's forms: request_id has a name for each prompt, each 0-terminated, one
@@ -739,8 +735,8 @@ typedef struct quire_request_more {
     /* of QUIRE_SGLANG_GENERATE: the prompt's first token in the lists of
      * log-probabilities; -1: its last one alone, without a number */
     int32_t logprobs_start;
-    /* of Ollama's kinds, where it has keep_alive: how long its model is to stay without
-     * use after it; less than 0: for ever */
+    /* Ollama's keep_alive, if given: how long the model stays without use afterwards;
+     * below 0: for ever */
     bool has_keep_alive;
     int64_t keep_alive_us;
     /* the same: ids that the request names; their log-probabilities, of rank 0, are those
@@ -755,35 +751,35 @@ const quire_request_more *quire_request_describe_more(const quire_request *r);
  * replaces them; r is unchanged after a failure. */
 quire_err quire_request_tools(quire_request *r, const char *json, size_t n, quire_error *err);
 /* Sets every field of a JSON object, as quire_request_parse does. An unknown member is
- * refused where it would change what is generated, else recorded in info. After an error,
+ * refused if it would change what is generated, else recorded in info. After an error,
  * free r. */
 quire_err quire_request_set_all(quire_request *r, const char *json, size_t n, quire_error *err);
 
-/* What a request of QUIRE_TOKENIZE or QUIRE_TOKENIZE_CHAT goes on from: tokens that stay
- * as they are. Its text is encoded after them as the middle of a text is, without BOS.
- * A request of QUIRE_CHAT has them as its prompt, in place of what the template writes:
- * only ids are given then, at least one. */
+/* The tokens that a request of QUIRE_TOKENIZE or QUIRE_TOKENIZE_CHAT continues; they
+ * stay as they are. Its text is encoded after them as the middle of a text, without
+ * BOS. A request of QUIRE_CHAT has them as its prompt, instead of the template's
+ * output: then only ids are given, at least one. */
 typedef struct quire_continuation {
     size_t size;        /* of this struct in the caller's quire.h */
     const int32_t *ids; /* [n_ids] the tokens before; the request's ids begin with them */
     size_t n_ids;
-    /* of a chat: what is encoded of the text that the template writes. It begins at the
-     * end of the first `after` in it (NULL: at its start), and ends where the next
-     * `before` begins (NULL: at its end). Both 0-terminated */
+    /* chats: which part of the template's output is encoded: from the end of the first
+     * `after` in it (NULL: from its start) to the next `before` (NULL: to its end).
+     * Both 0-terminated */
     const char *after, *before;
-    /* of a text: [2 * n_plain] where special tokens are ordinary text: the first byte of
-     * a span and the byte after it, ascending */
+    /* texts: [2 * n_plain] spans in which special tokens are ordinary text, each the
+     * first byte and the byte after it, ascending */
     const size_t *plain;
     size_t n_plain;
-    /* of QUIRE_CHAT: of the ids, the last ones that are of the newest turn. They show whether
-     * the answer begins within its reasoning (the last 16 are read); 0: all ids do */
+    /* QUIRE_CHAT: how many of the last ids belong to the newest turn, and show whether
+     * the answer begins within its reasoning (the last 16 are read); 0: all */
     size_t n_start;
 } quire_continuation;
 
-/* Sets it; copies everything. BAD_REQUEST for an id out of the vocabulary, for spans that
- * are not in order and for what a chat does not take, UNSUPPORTED for another kind of
- * request, NO_MEMORY: r is then unchanged. A template that does not write `after` or
- * `before` fails the stream: BAD_REQUEST. */
+/* Sets it; copies everything. BAD_REQUEST: an id out of the vocabulary, spans out of
+ * order, or members that a chat does not take; UNSUPPORTED: another kind of request;
+ * NO_MEMORY. On failure r is unchanged. A template that does not write `after` or
+ * `before` fails the stream with BAD_REQUEST. */
 quire_err quire_request_continue(quire_request *r, const quire_continuation *c, quire_error *err);
 
 /* ---- streams ---- */
@@ -851,11 +847,11 @@ typedef enum quire_part_kind {
  * content, reasoning and calls; a mark is in none. */
 typedef struct quire_part {
     quire_part_kind kind;
-    int32_t call;     /* of a call's parts: its index in the response, 0, 1, 2 .. */
+    int32_t call;     /* parts of calls: the call's index in the response, 0, 1, 2 .. */
     const char *text; /* not 0-terminated; valid as long as the event's text */
     size_t n_text;
     bool is_custom; /* of a call's parts: of a custom tool, and ARGUMENTS are its input as it is */
-    const char *id; /* CALL: the id that the model wrote, empty where it wrote none */
+    const char *id; /* CALL: the id that the model wrote; empty: none */
     size_t n_id;
 } quire_part;
 
@@ -870,9 +866,9 @@ typedef struct quire_event {
      * 0-terminated */
     const char *text;
     size_t n_text;
-    /* DELTA: bytes of text that its token is. text has fewer where they may begin a stop
-     * string or ended one, and more where it brings what was withheld before. ROLLBACK:
-     * the same of all remaining tokens. */
+    /* DELTA: bytes of text of its token. `text` has fewer if they may begin a stop
+     * string or ended one, and more if it brings withheld text. ROLLBACK: the same for
+     * all remaining tokens. */
     size_t n_decoded;
     /* START with echo and logprobs: [n_tokens] where in text each token ends; a token
      * that text does not show ends where the one before it does. Valid as long as text.
@@ -896,7 +892,7 @@ typedef struct quire_event {
     const quire_explain *explain;
     double sum_logprob; /* END: of the choice's tokens, with logprobs, best_of or beam search */
     double beam_score;  /* END: the score that ranks a result of beam search */
-    /* of this choice so far; in DONE of all choices, each prompt once */
+    /* of this choice so far; in DONE sums over all choices, each prompt once */
     int32_t prompt_tokens, completion_tokens;
     /* how many of prompt_tokens were found in the prefix cache; known from the first
      * DELTA on */
@@ -920,8 +916,8 @@ typedef struct quire_event {
 quire_err quire_queue_open(quire_engine *e, quire_queue **out);
 /* Cancels the streams that still deliver to it, waits for them, and frees it. */
 void quire_queue_close(quire_queue *q);
-/* Whether no stream delivers to it any more: of those that were released too, the last
- * event was read. quire_queue_close does not wait then. The queue's thread. */
+/* Whether no stream will deliver to it: the last event was read of released ones too.
+ * Then quire_queue_close does not wait. The queue's thread. */
 bool quire_queue_idle(const quire_queue *q);
 /* A file descriptor that is readable while there may be events (poll, epoll,
  * libevent). */
@@ -974,25 +970,25 @@ quire_err quire_stream_recall(quire_stream *s, int32_t choice, const char *id);
 typedef struct quire_progress {
     size_t size;         /* of this struct in the caller's quire.h: set before the call */
     int32_t n_prompt;    /* tokens of the prompt */
-    int32_t n_cached;    /* of these, found in the prefix cache */
+    int32_t n_cached;    /* how many of these were found in the prefix cache */
     int32_t n_processed; /* found there or computed so far */
     int64_t us;          /* from the admission until then */
 } quire_progress;
 
-/* Fills *out with what the last PROGRESS of the choice, or of the first sample of its
- * prompt, announced; before it, and without return_progress, all is 0. INVALID: no such
- * choice. Called on the queue's thread. */
+/* Fills *out with the numbers of the last PROGRESS of the choice, or of the first
+ * sample of its prompt; all 0 before it, and without return_progress. INVALID: no such
+ * choice. On the queue's thread. */
 quire_err quire_stream_progress(const quire_stream *s, int32_t choice, quire_progress *out);
 /* The rest of the report on a choice (quire_event.explain). */
 typedef struct quire_explain_more {
     size_t size; /* of this struct in the library; later versions add members at the end */
-    /* how many requests of those that waited would have been admitted before it, when it
-     * joined them, and by which order (never AUTO). Those whose prompts are still being
-     * tokenised do not count */
+    /* how many of the waiting requests would have been admitted before it when it
+     * joined them, and by which order (never AUTO). Requests still being tokenised do
+     * not count */
     int32_t n_ahead;
     quire_schedule schedule;
-    /* earlier answers that its conversation names by id (quire_stream_recall): it goes on
-     * from their ids; they are not kept any more; its text is another one */
+    /* earlier answers that its conversation names by id (quire_stream_recall):
+     * continued from their ids; no longer kept; of another text */
     int32_t n_reused, n_gone, n_differ;
     /* tokens of the prompt whose pages were cached when it was first admitted. On models
      * with recurrent states more than quire_explain.matched, where the cache has no
@@ -1120,8 +1116,8 @@ quire_err quire_request_park(quire_request *r, int32_t choice, quire_park *p);
 /* What a park holds. */
 typedef struct quire_park_info {
     size_t size;      /* of this struct in the caller's quire.h: set before the call */
-    int32_t n_tokens; /* of its sequence; 0: it is empty */
-    int32_t n_pages;  /* that hold them; other parks and requests may hold some of them too */
+    int32_t n_tokens; /* tokens of its sequence; 0: empty */
+    int32_t n_pages;  /* pages that hold them; other parks and requests may hold some of these too */
     /* sequences that were parked here, and how often a bound emptied it or kept one
      * out */
     int64_t n_parked, n_bounded;
@@ -1144,13 +1140,13 @@ typedef struct quire_adapter {
     /* as it was loaded last; 0: it never was */
     int32_t rank;
     int64_t n_bytes, load_us;
-    /* of requests that are over */
+    /* of ended requests */
     int64_t n_requests, prompt_tokens, completion_tokens;
 } quire_adapter;
 
-/* All adapters that the engine knows, those of lora_dir that were not asked for yet
- * excepted. *list: n pointers and what they point to, freed with quire_free; NULL: there
- * are none. Any thread. NO_MEMORY. */
+/* Lists the adapters that the engine knows, without those of lora_dir that were not
+ * requested yet. *list: n pointers and what they point to, freed with quire_free;
+ * NULL: none. Any thread. NO_MEMORY. */
 quire_err quire_adapters(const quire_engine *e, quire_adapter ***list, size_t *n);
 /* Reads an adapter, a directory as PEFT writes it or a GGUF file, and makes it known by
  * the name: requests can have it from now on (quire_request_adapter). in_place: one that
@@ -1175,14 +1171,14 @@ quire_err quire_adapter_scale(quire_engine *e, int32_t number, float scale, quir
  * into when it is wanted. Does not block. Any thread. */
 bool quire_adapter_known(const quire_engine *e, const char *name);
 
-/* Bounds of an engine's adapters, and what they take. */
+/* Bounds of an engine's adapters, and the memory they take. */
 typedef struct quire_adapter_stats {
     size_t size; /* of this struct in the caller's quire.h: set before the call */
     /* different ones that may run at once (0: the engine was opened without), largest
      * rank, most that may be loaded */
     int32_t max_running, max_rank, max_loaded;
     int32_t n_loaded, most_loaded; /* now, and at most so far */
-    int64_t n_bytes;               /* of those that are loaded */
+    int64_t n_bytes;               /* bytes of loaded adapters */
     /* so far: files that were loaded, and adapters that were unloaded because others
      * needed their room */
     int64_t n_loads, n_evictions;

@@ -60,8 +60,8 @@ typedef struct quire_explain {
     /* how each keyword of its schema is enforced: a JSON array of objects with path,
      * keyword, status and how; NULL: there is no rule */
     const char *rule;
-    int64_t compile_us; /* what its compilation took */
-    int64_t mask_us;    /* what making masks took, of all choices */
+    int64_t compile_us; /* time of its compilation */
+    int64_t mask_us;    /* time of making masks, for all choices */
     int32_t n_forced;   /* tokens that were not sampled since only one was possible */
     int32_t n_guessed;  /* tokens that it had guessed, as they were sampled */
 

@@ -37,10 +37,10 @@ extern "C" {
 typedef struct quire_hub_progress {
     /* fetched, or found in files of a pull that was interrupted; and how many in all */
     int64_t bytes, total_bytes;
-    int64_t fetched_bytes;          /* of them, those that came over the network now */
+    int64_t fetched_bytes;          /* part of them that came over the network now */
     int32_t n_files, n_total_files; /* done, and in all */
-    bool is_waiting;                /* another process fetches what is missing */
-    /* the cache's other quantisations of the model, "Q4_K_M, Q8_0"; NULL: none */
+    bool is_waiting;                /* another process fetches the missing files */
+    /* other quantisations of the model in the cache, "Q4_K_M, Q8_0"; NULL: none */
     const char *others;
 } quire_hub_progress;
 
@@ -48,7 +48,7 @@ typedef struct quire_hub_options {
     size_t size;          /* sizeof of the struct that the caller knows; quire_hub_options_init sets it */
     const char *cache;    /* the directory of the cache (HF_HUB_CACHE) */
     const char *endpoint; /* where the hub is; NULL: https://huggingface.co */
-    const char *token;    /* shown to that endpoint and to no other host; NULL: none */
+    const char *token;    /* token sent to that endpoint and no other host; NULL: none */
     const char *ca_file;  /* certificates to trust; NULL: the system's */
     bool offline;         /* nothing is fetched: what the cache lacks is NOT_FOUND */
     /* seconds with less than 1,000 bytes each after which a transfer is begun anew
@@ -95,7 +95,7 @@ quire_err quire_hub_pull(const quire_hub_options *o, const char *name, quire_hub
 /* A model in the cache: the safetensors of a revision with what belongs to them, or one
  * GGUF file of it with all its parts. */
 typedef struct quire_hub_model {
-    /* "ORG/NAME", or "ORG/NAME:QUANT" (":FILE" where that is not clear) of a GGUF file */
+    /* "ORG/NAME"; of a GGUF file "ORG/NAME:QUANT", or ":FILE" if that is ambiguous */
     char name[768];
     char revision[256];    /* a branch or tag that is at this commit, else the commit */
     char quantisation[32]; /* "Q4_K_M", "bfloat16", "fp8"; empty: unknown */

@@ -66,7 +66,7 @@ typedef struct quire_kv_options {
     int32_t max_seqs; /* sequences at once */
     /* namespaces at once, of running sequences and of cached pages */
     int32_t max_namespaces;
-    quire_kv_policy policy; /* which cached page is evicted first when room is needed */
+    quire_kv_policy policy; /* order of eviction */
     quire_kv_granularity granularity;
     uint64_t seed;    /* decides between equals; 0: from the system, so that clients cannot predict it */
     int32_t n_events; /* events that are kept for quire_kv_look; 0: none */
@@ -111,7 +111,7 @@ quire_err quire_kv_add_public(quire_kv *kv, const void *scope, size_t n_scope, c
 quire_err quire_kv_seq_open_public(quire_kv *kv, const void *scope, size_t n_scope, const void *ns,
                                    size_t n_ns, const int32_t *tokens, int32_t n, quire_kv_seq **out,
                                    int32_t *n_cached);
-/* Closes a sequence and releases its pages; those that were committed stay cached. */
+/* Closes a sequence and releases its pages; committed ones stay cached. */
 void quire_kv_seq_close(quire_kv_seq *seq);
 
 /* Appends n tokens. QUIRE_NO_ROOM when there are too few pages. */
@@ -218,7 +218,7 @@ typedef struct quire_kv_view_seq {
 
 /* A page of tokens at its position in the tree. */
 typedef struct quire_kv_view_entry {
-    int32_t entry, up;   /* its number, and that of the one before it on its path; -1: none */
+    int32_t entry, up;   /* its id, and that of the preceding entry on its path; -1: none */
     int32_t node, above; /* its run of entries without a branch, and the run before that; -1: none */
     int32_t ns, page;    /* page of the first group; -1: not cached in that one */
     int32_t n_tokens, n_pins;
@@ -245,7 +245,7 @@ typedef struct quire_kv_view_event {
  * have the first cap_ items; counts count all. */
 typedef struct quire_kv_view {
     /* set by the caller before it is filled */
-    int32_t page;   /* whose tokens are wanted; -1: no page */
+    int32_t page;   /* page whose tokens are wanted; -1: none */
     uint64_t after; /* events after this number */
     /* the state of the cache */
     int32_t page_tokens, n_groups;
@@ -261,7 +261,7 @@ typedef struct quire_kv_view {
     uint64_t last_event, n_events_lost; /* overwritten or too many since `after` */
     quire_kv_view_page *pages;
     quire_kv_view_seq *seqs;
-    quire_kv_view_entry *entries; /* an entry before those that follow it, a node's entries in a row */
+    quire_kv_view_entry *entries; /* each entry before those that follow it; a node's entries in a row */
     quire_kv_view_event *events;
     int32_t n_page_tokens, page_token[256]; /* of `page` */
     /* table entries read so far: holders are given for the first 2^20 */

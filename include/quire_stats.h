@@ -29,7 +29,7 @@ typedef struct quire_tier_stats {
 typedef struct quire_snapshot_stats {
     size_t size; /* of this struct in the caller's quire_stats.h: set before the call */
     int64_t n_snapshots, max_snapshots; /* there now; at most */
-    int64_t bytes, max_bytes;           /* of pages in them now; at most */
+    int64_t bytes, max_bytes;           /* bytes of pages in them: now, and at most */
     /* totals since start: kept, or fetched from a tier; evicted, replaced by others or
      * written on by their sequence; continued from */
     int64_t taken, dropped, restored;
@@ -39,12 +39,12 @@ typedef struct quire_snapshot_stats {
  * take it from one budget (docs/kv.md); else the pool has all of it. */
 typedef struct quire_page_memory {
     size_t size;                   /* of this struct in the caller's quire_stats.h: set before the call */
-    int64_t used_bytes, max_bytes; /* of pages that have memory; at most, in all pools */
-    int64_t draft_bytes;           /* of used_bytes, those of the draft model's pages */
-    int64_t n_pages_absent;        /* pages of the pool without memory: others have it, or nobody yet */
-    int64_t own_bytes;             /* of used_bytes, those of the engine's own pages */
-    int64_t sure_bytes;            /* of pages that the engine can always have, whatever others hold */
-    int64_t model_bytes;           /* what the models beside the first take of the memory: no pages */
+    int64_t used_bytes, max_bytes; /* bytes of pages that have memory; at most, in all pools */
+    int64_t draft_bytes;           /* part of used_bytes for the draft model's pages */
+    int64_t n_pages_absent;        /* pages of the pool without memory */
+    int64_t own_bytes;             /* part of used_bytes for the engine's own pages */
+    int64_t sure_bytes;            /* bytes of pages that the engine can always have, whatever others hold */
+    int64_t model_bytes;           /* memory that weights and buffers of the models beside the first take */
 } quire_page_memory;
 
 /* What parks hold (quire.h): pages of sequences that have ended. */
@@ -52,7 +52,7 @@ typedef struct quire_parked_stats {
     size_t size;              /* of this struct in the caller's quire_stats.h: set before the call */
     int64_t n_parks;          /* that hold something */
     int64_t n_pages;          /* held by them, each once */
-    int64_t bytes, max_bytes; /* of these pages; at most */
+    int64_t bytes, max_bytes; /* bytes of these pages; at most */
     /* totals since start: sequences parked; parks emptied, or sequences not parked, by a
      * bound */
     int64_t parked, bounded;
@@ -65,15 +65,15 @@ typedef enum quire_histogram_kind {
     /* seconds, from the times of submission, first admission, first token and end */
     QUIRE_HISTOGRAM_FIRST_TOKEN, /* submission to first token; counts at the first token */
     QUIRE_HISTOGRAM_E2E,         /* submission to end */
-    /* until its admission, or its end where it was never admitted; without tokenising */
+    /* until its admission, or its end if it was never admitted; without tokenising */
     QUIRE_HISTOGRAM_QUEUE,
     QUIRE_HISTOGRAM_PREFILL,    /* admission to first token, if there is one */
     QUIRE_HISTOGRAM_DECODE,     /* first token to end, if there is one */
-    QUIRE_HISTOGRAM_INFERENCE,  /* admission to end, where it was admitted */
-    QUIRE_HISTOGRAM_TOKEN_TIME, /* decode time by token after the first, where there are two tokens */
+    QUIRE_HISTOGRAM_INFERENCE,  /* admission to end, if it was admitted */
+    QUIRE_HISTOGRAM_TOKEN_TIME, /* decode time per token after the first, if there are two tokens */
     /* numbers */
     QUIRE_HISTOGRAM_PROMPT_TOKENS,
-    QUIRE_HISTOGRAM_COMPUTED_TOKENS, /* of the prompt: neither cached nor shared */
+    QUIRE_HISTOGRAM_COMPUTED_TOKENS, /* prompt tokens neither cached nor shared */
     QUIRE_HISTOGRAM_COMPLETION_TOKENS,
     QUIRE_HISTOGRAM_MAX_TOKENS, /* the most that it might have had */
     QUIRE_HISTOGRAM_PREEMPTIONS,
@@ -130,9 +130,9 @@ typedef struct quire_stats {
     int64_t prefix_queries, prefix_hits;
     /* the same for preempted requests that are admitted again; separate counts */
     int64_t preempted_queries, preempted_hits;
-    /* of prompt_tokens, those that were not computed: cached, or shared by samples */
+    /* part of prompt_tokens that was not computed: cached, or shared by samples */
     int64_t prompt_tokens_cached;
-    /* of those that wait: for pages that others compute, or that a tier fetches */
+    /* waiting requests that wait for pages that others compute or a tier fetches */
     int64_t n_requests_deferred;
     int64_t requests_refused; /* since as many wait or run as the engine takes */
     quire_histogram histograms[QUIRE_N_HISTOGRAMS];
