@@ -74,6 +74,12 @@ class Choice:
         return out
 
 
+def wait_for(event: threading.Event) -> None:
+    """Returns when it is set. An interrupt that comes just before a wait begins does not end it, so each is short."""
+    while not event.wait(1.0):
+        pass
+
+
 class Answer:
     """A request and its answer. listener None: nothing is taken before it is done, which is what a batch does.
 

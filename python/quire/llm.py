@@ -14,7 +14,7 @@ from types import TracebackType
 from typing import Any, Callable, Union
 
 from . import _native
-from ._answer import Answer
+from ._answer import Answer, wait_for
 from ._engine import Engine
 from ._native import CHAT, COMPLETIONS, EMBEDDINGS, Error, lib
 from ._options import Options, model_path
@@ -265,19 +265,22 @@ class LLM:
                     if answer.logits is not None:
                         lib.quire_request_logits(answer.request, answer.logits)
                 yield
-            except BaseException:
+            except QuireError:
                 for answer in answers:
                     if answer.request is not None:
                         lib.quire_request_free(answer.request)
                         answer.request = None
                 raise
+            except BaseException:  # also an interrupt, which may come when the reader has them already
+                self._engine.cancel(answers)
+                raise
 
     def _run(self, answers: list[Answer], use_tqdm: bool) -> list[Answer]:
         """Runs requests and waits until all have ended. On an error, or when it is interrupted, all are cancelled."""
         batch = _Batch(answers, use_tqdm)
-        with self._parsed(answers):
-            self._engine.submit(answers)
         try:
+            with self._parsed(answers):
+                self._engine.submit(answers)
             batch.wait()
         except BaseException:
             self._engine.cancel(answers)
@@ -331,7 +334,7 @@ class _Batch:
     def wait(self) -> None:
         """Returns when all have ended; raises the first error."""
         try:
-            self._is_over.wait()
+            wait_for(self._is_over)
         finally:
             if self._bar is not None:
                 self._bar.close()

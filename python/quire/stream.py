@@ -6,7 +6,7 @@ import threading
 from types import TracebackType
 from typing import Any
 
-from ._answer import Answer
+from ._answer import Answer, wait_for
 from ._engine import Engine
 from .outputs import RequestOutput
 
@@ -82,7 +82,7 @@ class Stream:
 
     def __next__(self) -> RequestOutput:
         while not self._is_over:
-            self._news.has_come.wait()
+            wait_for(self._news.has_come)
             out = self._take()
             if out is not None:
                 return out

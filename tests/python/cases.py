@@ -273,17 +273,20 @@ def case_cancel(record):
 
 def case_interrupt(record):
     """Ctrl-C in a call cancels its requests, and the LLM goes on."""
-    with endless() as llm:
-        def interrupt():
-            while running(llm) < 2:
-                os.sched_yield()
-            os.kill(os.getpid(), signal.SIGINT)
+    def interrupt(llm, n):
+        while running(llm) < n:
+            os.sched_yield()
+        os.kill(os.getpid(), signal.SIGINT)
 
-        thread = threading.Thread(target=interrupt)
-        thread.start()
-        fails(KeyboardInterrupt, None, lambda: llm.generate(["The prince", "The king"], LONG))
-        thread.join()
-        assert cancelled(llm, record, 2), finished(llm, record)
+    with endless() as llm:
+        for i, n in enumerate((2, 1) * 5):  # the call still submits, is about to wait, or waits
+            thread = threading.Thread(target=interrupt, args=(llm, n))
+            thread.start()
+            fails(KeyboardInterrupt, None, lambda: llm.generate(["The prince", "The king"], LONG))
+            thread.join()
+            assert i > 0 or cancelled(llm, record, 2), finished(llm, record)
+            llm.generate("x", SamplingParams(max_tokens=1))  # behind what cancels
+            assert running(llm) == 0
 
 
 def case_bad_arguments():
