@@ -68,15 +68,15 @@ typedef enum quant_scale {
     X(T4, 32, 4, 1, 0, 8, SCALE_F16, 1)                                                                      \
     X(T4_SIX, 32, 4, 1, 0, 8, SCALE_SIX, 1)                                                                  \
     X(T4_E8M0, 32, 4, 1, 16, 5, SCALE_E8M0, 1)                                                               \
-    X(T4_E4M3, 16, 4, 1, 16, 5, SCALE_E4M3, 1)                                                               \
+    X(T4_E4M3, 16, 4, 1, 32, 6, SCALE_E4M3, 1)                                                               \
     X(T4_ODD, 32, 4, 1, 16, 5, SCALE_ODD, 1)                                                                 \
-    X(T4_WIDE_ODD, 32, 4, 1, 64, 7, SCALE_ODD, 1)                                                            \
+    X(T4_WIDE_ODD, 32, 4, 1, 32, 6, SCALE_ODD, 1)                                                            \
     X(T3_ODD, 32, 3, 1, 64, 7, SCALE_ODD, 1)                                                                 \
     X(T3_SHORT_ODD, 16, 3, 1, 64, 7, SCALE_ODD, 1)                                                           \
     X(GRID8_8, 32, 8, 2, 64, 7, SCALE_ODD_SPARE, 8)                                                          \
     X(GRID8_9, 16, 9, 2, 64, 7, SCALE_ODD, 8)                                                                \
     X(GRID8_10, 16, 10, 2, 64, 7, SCALE_ODD, 8)                                                              \
-    X(GRID4_8, 32, 8, 2, 64, 7, SCALE_ODD_SPARE, 4)                                                          \
+    X(GRID4_8, 32, 8, 2, 32, 6, SCALE_ODD_SPARE, 4)                                                          \
     X(GRID4_9, 32, 9, 2, 16, 5, SCALE_ODD, 4)
 
 typedef enum quant_form {
@@ -106,7 +106,7 @@ static inline bool quant_has_even_signs(const quant_format *f) {
 quant_form quant_unpacked(quant_form form);
 
 /* Tables of a form's codes. IQ2 and IQ1 have 8 codes: a grid's number, negated where bit
- * 2 is set; IQ3 the same with bit 3. E2M1: doubled. */
+ * 2 is set; IQ3 the same with bit 3. E2M1: doubled, IQ3_XXS: halved. */
 typedef enum quant_table {
     TABLE_NONE,
     TABLE_IQ4,
@@ -150,7 +150,7 @@ typedef struct quant_rule {
     X(MXFP4, T4_E8M0, E2M1, 1.0f, 0)                                                                         \
     X(NVFP4, T4_E4M3, E2M1, 1.0f, 0)                                                                         \
     X(IQ3_S, GRID4_9, IQ3_S, 1.0f, 0)                                                                        \
-    X(IQ3_XXS, GRID4_8, IQ3_XXS, 0.25f, 0)                                                                   \
+    X(IQ3_XXS, GRID4_8, IQ3_XXS, 0.5f, 0)                                                                    \
     X(IQ2_S, GRID8_10, IQ2, 0.125f, 0)                                                                       \
     X(IQ2_XS, GRID8_9, IQ2, 0.125f, 0)                                                                       \
     X(IQ2_XXS, GRID8_8, IQ2, 0.125f, 0)                                                                      \

@@ -181,7 +181,8 @@ INLINE void dot_int4_group(int n_q, const uint8_t *codes, const int8_t *q, int32
         UNROLL
         for (int r = 0; r < n_q; r++) {
             if (i < n_quads) {
-                dots[r] = n_dot_add(dots[r], low, n_set1(quad_of(q + r * stride + 4 * i)));
+                const ni quad = n_set1(quad_of(q + r * stride + 4 * i));
+                dots[r] = i == 0 ? n_dot_first(false, dots[r], low, quad) : n_dot_add(dots[r], low, quad);
             }
             if (i + 4 < n_quads) {
                 dots[r] = n_dot_add(dots[r], high, n_set1(quad_of(q + r * stride + 4 * (i + 4))));

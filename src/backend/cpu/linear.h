@@ -49,13 +49,25 @@ typedef enum row_format { ROWS_F32, ROWS_BF16, ROWS_TOKEN, ROWS_GROUPS, N_ROW_FO
 #define ROWS_TINY 0x1p-100f
 
 /* 32 elements of a ROWS_GROUPS row and the values that kernels use with them: one cache
- * line, so that one pointer a row reaches all. */
+ * line, so that one pointer a row reaches all. Each table of kernels reads the rows that
+ * it has quantised. */
 typedef struct row_group {
     int8_t q[PACK_GROUP];
     float scale;
-    /* -8 and -128 times the sum of q: what sums over unsigned numbers start from */
-    int32_t times_8, times_128;
-    int32_t times_4[2]; /* -4 times the sums of the first 16 and of the last */
+    union { /* what sums over unsigned numbers start from */
+        struct {
+            int32_t times_8, times_128; /* -8 and -128 times the sum of q */
+            int32_t times_4[2];         /* -4 times the sums of the first 16 and of the last */
+        };
+        struct { /* AVX2 (simd_int.h): of sums in int16 */
+            /* -8 times the sums of q[0], q[1], q[4], q[5], q[8].. and of the others */
+            int16_t pairs_8[2];
+            int16_t pairs_32[2][2]; /* -32 times those of the first 16 and of the last */
+            /* 1 and 2: which halves have a sum of magnitudes, as in pairs_32, over
+             * N_LARGE */
+            int32_t large;
+        };
+    };
     /* scale times the sum of q, of its first 16 and of its last: what mins are multiplied
      * with */
     float sum, sums[2];
@@ -100,9 +112,10 @@ typedef struct linear_part {
 } linear_part;
 
 /* y[r * y_stride + c], c in 0..n_blocks * 16, = the product of n_rows rows, at most
- * LINEAR_TILE_ROWS, which are in w->format, with the part's columns, without bias. Padding
- * columns get undefined values, which must not be read. scratch: LINEAR_SCRATCH_BYTES of
- * the calling thread's own, at a multiple of 64, undefined before and after. */
+ * LINEAR_TILE_ROWS, which are in w->format, with the part's columns, without bias.
+ * Padding columns get undefined values, which must not be read. scratch:
+ * LINEAR_SCRATCH_BYTES of the calling thread's own, at a multiple of 64, undefined before
+ * and after. */
 typedef void linear_product(const linear_part *part, row_view x, int32_t n_rows, float *y, int32_t y_stride,
                             void *scratch);
 
@@ -153,7 +166,8 @@ static inline const uint8_t *linear_block(const linear *w, int32_t block) {
     return w->data + (size_t)block * w->layout.block_bytes;
 }
 
-/* Fills the fields of row_group besides q and scale. */
+/* Fills the fields of row_group besides q and scale, as they are in kernels other than
+ * AVX2's. */
 static inline void row_group_sums(row_group *g, int32_t first, int32_t last) {
     int32_t sum = first + last;
     g->times_8 = -8 * sum;

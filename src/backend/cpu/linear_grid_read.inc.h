@@ -103,6 +103,26 @@ INLINE const uint8_t *grid_order(group_format f) {
     return f.run == 8 ? of_8 : of_4;
 }
 
+#if N_WORDS
+/* Computes a row's words from its numbers. */
+INLINE void put_words(row_group *x) {
+    const n_bytes q = n_load(x->q), four[] = {q, q, q, q};
+    n_four_ints halves[2];
+    const n_row_words words = n_words_of(four, halves);
+    const n_four_ints starts = {words.pairs_8[0], words.pairs_32[0][0], words.pairs_32[1][0], words.large[0]};
+    memcpy(x->pairs_8, &starts, sizeof starts);
+}
+#endif
+
+/* A row with its numbers in the order of a group's packed quads. */
+INLINE void reorder_row(row_group *to, const row_group *from, const uint8_t order[16]) {
+    *to = *from;
+    n_reorder(to->q, from->q, order);
+#if N_WORDS
+    put_words(to);
+#endif
+}
+
 /* A group's quads in their own order. */
 INLINE void grid_quads(group_format f, const ni nibbles[4], ni quads[QUADS]) {
     UNROLL

@@ -81,39 +81,46 @@ INLINE ni bits_at(ni plane, int from, int to, int mask) {
     return n_and(moved, n_set1_bytes(mask));
 }
 
+/* Codes of 3 bits of quads t and t + 1, t even, in nibbles. */
+INLINE ni short_codes(const uint8_t *p, int t) {
+    if (t < 6) {
+        return n_and(n_load(p + t / 2 * 64), n_set1_bytes(0x77));
+    }
+    return n_or(n_or(bits_at(n_load(p), 3, 0, 0x11), bits_at(n_load(p + 64), 3, 1, 0x22)),
+                bits_at(n_load(p + 2 * 64), 3, 2, 0x44));
+}
+
 /* Quad t of a group whose planes start at p. */
 INLINE ni packed_quad(int bits, const uint8_t *p, int t) {
     ni v = n_set1(0);
     if (bits == 8) {
         return n_load(p + t * 64);
     }
+    if (bits == 3) {
+        return bits_at(short_codes(p, t / 2 * 2), t % 2 * 4, 0, 7);
+    }
     if (bits >= 4) {
         v = bits_at(n_load(p + t % 4 * 64), t / 4 * 4, 0, 15);
         p += 4 * 64;
     }
-    if (bits == 2 || bits == 3 || bits == 6) {
+    if (bits == 2 || bits == 6) {
         v = n_or(v, bits_at(n_load(p + t / 4 * 64), t % 4 * 2, bits == 6 ? 4 : 0, bits == 6 ? 0x30 : 3));
         p += 2 * 64;
     }
     if (bits % 2 == 1) {
-        v = n_or(v, bits_at(n_load(p), pack_single_at(t), pack_single_bit(bits), 1 << pack_single_bit(bits)));
+        v = n_or(v, bits_at(n_load(p), t, pack_single_bit(bits), 1 << pack_single_bit(bits)));
     }
     return v;
-}
-
-/* Codes of 3 bits of quads t and t + 2, or of t - 2 and t, in nibbles: quad t's in the
- * lower ones. */
-INLINE ni short_codes(const uint8_t *p, int t) {
-    const int odd = t % 2, first = t - t % 4 + odd;
-    const ni pairs = bits_at(n_load(p + t / 4 * 64), 2 * odd, 0, 0x33);
-    const ni codes = n_or(pairs, bits_at(n_load(p + 2 * 64), pack_single_at(first), 2, 0x44));
-    return t == first ? codes : n_shr(codes, 4);
 }
 
 /* Quad t in the form that is multiplied: unsigned numbers, or signed bytes where dot_bits
  * is 8. */
 INLINE ni group_quad(group_format f, const uint8_t *p, int t) {
-    ni v = f.has_table && f.bits == 3 ? short_codes(p, t) : packed_quad(f.bits, p, t);
+    if (f.has_table && f.bits == 3) { /* bits above a code's nibble do not matter */
+        const ni codes = short_codes(p, t / 2 * 2);
+        return n_lookup(t % 2 == 0 ? codes : n_shr(codes, 4), f.table);
+    }
+    const ni v = packed_quad(f.bits, p, t);
     return f.has_table ? n_lookup(v, f.table) : v;
 }
 
@@ -165,7 +172,7 @@ INLINE nf load_zeros(group_format f, const uint8_t *zeros, size_t row, int lane)
 
 /* 2c + 1 times d, of codes c. */
 INLINE nf odd_scale(nf d, ni codes) {
-    return nf_mul(d, nf_of(n_or(n_shl(codes, 1), n_set1(1))));
+    return nf_mul(d, nf_fma(nf_of(codes), nf_set1(2.0f), nf_set1(1.0f)));
 }
 
 /* Scales of a group for the N_LANES columns from lane on. odd: the group's number %

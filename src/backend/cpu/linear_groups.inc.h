@@ -7,15 +7,14 @@
  * them.
  *
  * A tile of rows x registers of columns keeps its float sums in registers while k runs, a
- * group at a time. Numbers of up to 6 bits are multiplied as stored, unsigned: the
- * group's int32 sums start from the correction for the format's zero. Bytes are signed.
+ * group at a time. Numbers of up to 7 bits are multiplied as stored, unsigned: the
+ * group's sums start from the correction for the format's zero. Bytes are signed.
  *
  * Few rows unpack the numbers from their planes while they multiply: they are bound by
  * memory, so one row reads several blocks side by side. For more rows, GROUP_CHUNK groups
  * of a tile's columns are unpacked into scratch first, with their scales as floats. All
  * rows are then multiplied with them while they are in cache and the next planes are
- * fetched. Between chunks the sums are stored in y. Numbers of 7 bits are signed there on
- * AVX2, and multiplied with flipped copies of the rows (simd_int.h).
+ * fetched. Between chunks the sums are stored in y.
  *
  * Products a cycle, AVX-512: of 128 at best 93, as each 8 dpbusd of a row need a
  * conversion, a multiplication and an fma on the same two pipes, 85 with mins. Where
@@ -45,12 +44,12 @@
 /* of SIDE_BLOCKS blocks: so many are prefetched whole into the L2 */
 #define LATER_BYTES 393216
 
-/* of a chunk's records: quads, as bytes and as signs, scales and mins, starts */
-#define CHUNK_BYTES (GROUP_CHUNK * TILE_REGISTERS * (2 * QUADS + 4 + QUADS) * 4 * N_LANES)
+/* of a chunk's records: quads, as bytes and as signs, scales and mins, what sums lack */
+#define CHUNK_BYTES (GROUP_CHUNK * TILE_REGISTERS * (2 * QUADS + 4 + 1) * 4 * N_LANES)
 
-_Static_assert(CHUNK_BYTES + N_FLIPPED * LINEAR_TILE_ROWS * GROUP_CHUNK / 2 * sizeof(row_group) <=
+_Static_assert(CHUNK_BYTES + N_WORDS * LINEAR_TILE_ROWS * GROUP_CHUNK / 2 * sizeof(row_group) <=
                    LINEAR_SCRATCH_BYTES,
-               "they fit scratch, and flipped rows");
+               "they fit scratch, and rows copied for a grid");
 
 #define FEW_ROWS_UNPACKED 8 /* passes of them, and of more, have N_GROUP_ROWS - 2 rows at least */
 
@@ -60,22 +59,24 @@ INLINE int unpacked_from(group_format f) {
     return !is_plain(f) ? FEW_ROWS_UNPACKED : f.bits < N_PLAIN_UNPACKED ? 64 : 32;
 }
 
-/* The largest magnitude of the numbers of a form of 7 bits, IQ2's or IQ3's. */
-INLINE int most_number(group_format f) {
-    return f.bits == 3 || f.run == 8 ? 43 : 62;
-}
 /* Quads of a part of a group, of 16 or 32 of k. */
 INLINE int part_quads(group_format f) {
     return QUADS * f.group / PACK_GROUP;
 }
-/* Whether unpacked numbers are signed, and multiplied with flipped rows. Runs of forms of
- * fewer bits are long without. */
-INLINE bool is_flipped(group_format f) {
-    return N_FLIPPED && !LINEAR_BY_TILES && f.dot_bits == 7;
+/* Whether sums in int16 can overflow where both factors are large: IQ2's, of numbers up
+ * to 43. */
+INLINE bool can_be_large(group_format f) {
+    return N_WORDS && !LINEAR_BY_TILES && f.dot_bits == 7;
+}
+/* Whether sums start from a row's words, in int16. large: they could overflow. */
+INLINE bool has_words(group_format f, bool large) {
+    return N_WORDS && f.zero > 0 && !(can_be_large(f) && large);
 }
 /* Quads whose products are summed at once. */
-INLINE int dot_run(group_format f, bool flipped) {
-    const int run = flipped ? n_flipped_run(most_number(f)) : n_run(f.dot_bits);
+INLINE int dot_run(group_format f, bool large) {
+    const int plain = n_run(f.dot_bits), run = !has_words(f, large) ? plain
+                                               : f.zero <= 16       ? QUADS
+                                                                    : QUADS / 2;
     return run < part_quads(f) ? run : part_quads(f);
 }
 
@@ -86,127 +87,19 @@ typedef struct group_columns {
     float *y; /* the first row's sums */
 } group_columns;
 
-/* ---- unpacked groups: a record a group, registers in the order in which a tile reads
- * them ---- */
-
-/* Floats of a part of a group: its scale, and its min or zero. */
-INLINE int n_factors(group_format f) {
-    return has_mins(f) || has_zeros(f) ? 2 : 1;
-}
-/* Whether quads are kept as n_quad: bytes, but for tiles, which multiply all numbers as
- * signed bytes. */
-INLINE bool has_quads(group_format f) {
-    return !LINEAR_BY_TILES && f.dot_bits == 8;
-}
-/* Registers of a quad in a record, and of what lies behind the quads: scales, mins, and
- * what sums start from, of bytes and of each run of flipped rows. */
-INLINE int quad_registers(group_format f) {
-    return has_quads(f) ? (int)(sizeof(n_quad) / sizeof(ni)) : 1;
-}
-INLINE int scale_registers(group_format f) {
-    return PACK_GROUP / f.group * n_factors(f);
-}
-INLINE bool has_lacks(group_format f) {
-    return N_QUADS_LACK && has_quads(f);
-}
-INLINE int part_runs(group_format f) {
-    return (part_quads(f) + dot_run(f, true) - 1) / dot_run(f, true);
-}
-INLINE int start_registers(group_format f) {
-    return is_flipped(f) ? PACK_GROUP / f.group * part_runs(f) : has_lacks(f);
-}
-INLINE size_t record_bytes(group_format f, int n_regs) {
-    return (size_t)(n_regs * (QUADS * quad_registers(f) + scale_registers(f) + start_registers(f))) *
-           sizeof(ni);
-}
-INLINE const uint8_t *record_quad(group_format f, int n_regs, const uint8_t *record, int t, int c) {
-    return record + (t * n_regs + c) * quad_registers(f) * (int)sizeof(ni);
-}
-INLINE const uint8_t *record_behind(group_format f, int n_regs, const uint8_t *record, int i, int c) {
-    return record + ((QUADS * quad_registers(f) + i) * n_regs + c) * (int)sizeof(ni);
-}
-/* which: 0 scale, 1 min or zero. */
-INLINE const float *record_scale(group_format f, int n_regs, const uint8_t *record, int part, int which,
-                                 int c) {
-    return (const float *)(const void *)record_behind(f, n_regs, record, part * n_factors(f) + which, c);
-}
-INLINE const uint8_t *record_start(group_format f, int n_regs, const uint8_t *record, int i, int c) {
-    return record_behind(f, n_regs, record, scale_registers(f) + i, c);
-}
-
-/* Unpacks the quads of a group of one register's columns. nibbles: of a grid's. */
-INLINE void unpack_quads(group_format f, int n_regs, const uint8_t *planes, const ni nibbles[4],
-                         uint8_t *record, int c) {
-    const bool is_signed = (LINEAR_BY_TILES && f.zero != 0) || is_flipped(f);
-    ni lack = n_set1(0), starts[QUADS], of_grid[QUADS];
-    UNROLL
-    for (int i = 0; i < start_registers(f); i++) {
-        starts[i] = n_set1(0);
-    }
-    if (has_grid(f)) {
-        grid_quads(f, nibbles, of_grid);
-    }
-    UNROLL
-    for (int t = 0; t < QUADS; t++) {
-        uint8_t *to = (uint8_t *)record_quad(f, n_regs, record, t, c);
-        ni quad = has_grid(f) ? of_grid[t] : group_quad(f, planes, t);
-        if (has_quads(f)) {
-            n_quad_keep(to, quad);
-            lack = n_quad_lack(lack, quad);
-        } else {
-            quad = is_signed ? n_sub_bytes(quad, n_set1_bytes(f.zero)) : quad;
-            n_store(to, quad);
-        }
-        if (is_flipped(f)) {
-            ni *start = &starts[t / part_quads(f) * part_runs(f) + t % part_quads(f) / dot_run(f, true)];
-            *start = n_flipped_start(*start, quad);
-        }
-    }
-    UNROLL
-    for (int i = 0; i < start_registers(f); i++) {
-        n_store((uint8_t *)record_start(f, n_regs, record, i, c), has_lacks(f) ? lack : starts[i]);
-    }
-}
-
-INLINE void unpack_groups(group_format f, int n_regs, const group_columns *columns, int32_t g0, int32_t g1,
-                          uint8_t *record) {
-    for (int32_t g = g0; g < g1; g++, record += record_bytes(f, n_regs)) {
-        const uint8_t *planes[TILE_REGISTERS];
-        int lanes[TILE_REGISTERS];
-        ni nibbles[TILE_REGISTERS][4];
-        UNROLL
-        for (int c = 0; c < n_regs; c++) {
-            planes[c] = columns[c].planes + (size_t)g * group_bytes(f);
-            lanes[c] = columns[c].lane;
-        }
-        if (has_grid(f)) {
-            /* else gcc keeps its tables in registers, and those of the tiles on the
-             * stack */
-            __asm__ volatile("" : "+r"(f.grid));
-            grid_nibbles(f, n_regs, planes, lanes, nibbles);
-        }
-        UNROLL
-        for (int c = 0; c < n_regs; c++) {
-            group_scales s;
-            unpack_quads(f, n_regs, planes[c], nibbles[c], record, c);
-            group_supers d = load_supers(f, columns[c].supers, g, columns[c].lane);
-            load_group_scales(f, planes[c], columns[c].scales, columns[c].supers, &d, g,
-                              g % sharing_groups(f), columns[c].lane, &s);
-            UNROLL
-            for (int i = 0; i < PACK_GROUP / f.group; i++) {
-                nf_store((float *)record_scale(f, n_regs, record, i, 0, c), s.scale[i]);
-                if (n_factors(f) > 1) {
-                    nf_store((float *)record_scale(f, n_regs, record, i, 1, c), s.min[i]);
-                }
-            }
-        }
-    }
-}
+#include "backend/cpu/linear_group_unpack.inc.h"
 
 /* ---- tiles ---- */
 
 /* The start value of the sums of a part (16 or 32 of k) of a group: the zero, a power of
  * two, times the sum of x, negative. */
+#if N_WORDS
+INLINE ni start_of(group_format f, const row_group *x, int part) {
+    return f.zero == 0             ? n_set1(0)
+           : f.group == PACK_GROUP ? n_word_sum(x->pairs_8, 8, f.zero)
+                                   : n_word_sum(x->pairs_32[part], 32, f.zero);
+}
+#else
 INLINE ni start_of(group_format f, const row_group *x, int part) {
     const bool is_whole = f.group == PACK_GROUP;
     const int has = is_whole ? 8 : 4, times = is_whole ? x->times_8 : x->times_4[part];
@@ -218,19 +111,35 @@ INLINE ni start_of(group_format f, const row_group *x, int part) {
     }
     return n_shl(n_set1(times), __builtin_ctz((unsigned)(f.zero / has)));
 }
+#endif
+
+/* The start value of the run of quads that begins with `first` of a group. */
+INLINE ni group_run_start(group_format f, const row_group *x, int first, int run, bool large) {
+#if N_WORDS
+    if (has_words(f, large)) {
+        return run == QUADS ? n_word_start(x->pairs_8, 8, f.zero)
+                            : n_word_start(x->pairs_32[2 * first / QUADS], 32, f.zero);
+    }
+#endif
+    (void)run, (void)large;
+    return n_dot_open(start_of(f, x, first / part_quads(f)));
+}
+
+/* -8 times the sum of x. */
+INLINE float times_minus_8(const row_group *x) {
+#if N_WORDS
+    return (float)(x->pairs_8[0] + x->pairs_8[1]);
+#else
+    return (float)x->times_8;
+#endif
+}
 
 /* The numbers and scales of one group: packed, or in a record (f.unpacked). */
 typedef struct group_view {
     const uint8_t *planes[TILE_REGISTERS], *record;
-    group_scales scales[TILE_REGISTERS];   /* of packed ones */
-    ni nibbles[TILE_REGISTERS][4];         /* of a grid's packed ones */
-    const int8_t (*reordered)[PACK_GROUP]; /* the rows' numbers as those mix them */
+    group_scales scales[TILE_REGISTERS]; /* of packed ones */
+    ni nibbles[TILE_REGISTERS][4];       /* of a grid's packed ones */
 } group_view;
-
-/* A row's numbers in the order of a group's quads. */
-INLINE const int8_t *view_row(group_format f, const group_view *v, const row_group *const *x, int r) {
-    return has_grid(f) && !f.unpacked ? v->reordered[r] : x[r]->q;
-}
 
 INLINE ni view_quad(group_format f, int n_regs, const group_view *v, int t, int c) {
     if (has_grid(f) && !f.unpacked) {
@@ -248,7 +157,7 @@ INLINE void tile_bytes(group_format f, int n_rows, int n_regs, const group_view 
         int r = i / n_regs, c = i % n_regs;
         dots[r][c] = n_quad_start(x[r]->times_128);
         if (f.unpacked && has_lacks(f)) {
-            dots[r][c] = (n_sum)n_add((ni)dots[r][c], n_load(record_start(f, n_regs, v->record, 0, c)));
+            dots[r][c] = (n_sum)n_add((ni)dots[r][c], n_load(record_end(f, n_regs, v->record, c)));
         }
     }
     UNROLL
@@ -274,34 +183,25 @@ INLINE void tile_bytes(group_format f, int n_rows, int n_regs, const group_view 
     }
 }
 
-/* sums[r][c] = the products of `part` of a group, in int32. */
+/* sums[r][c] = the products of `part` of a group, in int32. large: of some, sums in int16
+ * could overflow. */
 INLINE void tile_dots(group_format f, int n_rows, int n_regs, const group_view *v, const row_group *const *x,
-                      int part, ni sums[N_GROUP_ROWS][TILE_REGISTERS]) {
+                      int part, bool large, ni sums[N_GROUP_ROWS][TILE_REGISTERS]) {
     if (f.dot_bits == 8) {
         tile_bytes(f, n_rows, n_regs, v, x, sums);
         return;
     }
-    const bool flipped = f.unpacked && is_flipped(f);
-    const int n_quads = part_quads(f), run = dot_run(f, flipped);
+    const int n_quads = part_quads(f), run = dot_run(f, large);
     UNROLL
-    for (int first = 0; first < n_quads; first += run) {
-        ni dots[N_GROUP_ROWS][TILE_REGISTERS];
+    for (int first = part * n_quads; first < (part + 1) * n_quads; first += run) {
+        ni starts[N_GROUP_ROWS], dots[N_GROUP_ROWS][TILE_REGISTERS];
         UNROLL
-        for (int i = 0; i < n_rows * n_regs; i++) {
-            int r = i / n_regs, c = i % n_regs;
-            if (flipped) {
-                dots[r][c] = n_load(record_start(f, n_regs, v->record, part * part_runs(f) + first / run, c));
-            } else {
-                dots[r][c] = n_dot_open(start_of(f, x[r], part));
-            }
+        for (int r = 0; r < n_rows; r++) {
+            starts[r] = group_run_start(f, x[r], first, run, large);
         }
         UNROLL
-        for (int i = 0; i < run; i++) {
-            int t = part * n_quads + first + i;
+        for (int t = first; t < first + run; t++) {
             ni w[TILE_REGISTERS];
-            if (flipped && first + i >= n_quads) {
-                break; /* the last run is a shorter one */
-            }
             UNROLL
             for (int c = 0; c < n_regs; c++) {
                 w[c] = view_quad(f, n_regs, v, t, c);
@@ -309,24 +209,62 @@ INLINE void tile_dots(group_format f, int n_rows, int n_regs, const group_view *
             UNROLL
             for (int j = 0; j < n_rows * n_regs; j++) {
                 int r = j / n_regs, c = j % n_regs;
-                const ni quad = n_set1(quad_of(view_row(f, v, x, r) + 4 * t));
-                dots[r][c] =
-                    flipped ? n_flipped_add(dots[r][c], w[c], quad) : n_dot_add(dots[r][c], w[c], quad);
+                const ni quad = n_set1(quad_of(x[r]->q + 4 * t));
+                dots[r][c] = t == first ? n_dot_first(has_words(f, large), starts[r], w[c], quad)
+                                        : n_dot_add(dots[r][c], w[c], quad);
             }
         }
         UNROLL
         for (int i = 0; i < n_rows * n_regs; i++) {
             int r = i / n_regs, c = i % n_regs;
-            const ni start = flipped ? n_set1(0) : start_of(f, x[r], part);
-            sums[r][c] = n_dot_close(dots[r][c], first == 0 ? start : sums[r][c]);
+            const ni start = has_words(f, large) ? n_set1(0) : start_of(f, x[r], part);
+            sums[r][c] = n_dot_close(dots[r][c], first == part * n_quads ? start : sums[r][c]);
         }
+    }
+}
+
+/* In which halves of a group (1 and 2) rows of the tile are large, and numbers too. */
+INLINE int32_t large_halves(group_format f, int n_rows, int n_regs, const group_view *v,
+                            const row_group *const *x) {
+    int32_t rows = 0, numbers = can_be_large(f) ? 3 : 0;
+    if (can_be_large(f) && f.unpacked) {
+        numbers = *(const int32_t *)(const void *)record_end(f, n_regs, v->record, 0);
+    }
+    UNROLL
+    for (int r = 0; r < n_rows && numbers != 0; r++) {
+        rows |= x[r]->large;
+    }
+    return rows & numbers;
+}
+
+/* tile_dots, by long runs where no sum can overflow. large: large_halves. */
+INLINE void tile_group_sums(group_format f, int n_rows, int n_regs, const group_view *v,
+                            const row_group *const *x, int part, int32_t large,
+                            ni sums[N_GROUP_ROWS][TILE_REGISTERS]) {
+    if (__builtin_expect((large & (f.group == PACK_GROUP ? 3 : 1 << part)) != 0, false)) {
+        /* else gcc computes what both ways have in common before it knows which it is */
+        group_view other = *v;
+        const row_group *others[N_GROUP_ROWS];
+        UNROLL
+        for (int r = 0; r < n_rows; r++) {
+            others[r] = x[r];
+            __asm__("" : "+r"(others[r]));
+        }
+        UNROLL
+        for (int c = 0; c < n_regs; c++) {
+            __asm__("" : "+r"(other.planes[c]));
+        }
+        __asm__("" : "+r"(other.record));
+        tile_dots(f, n_rows, n_regs, &other, others, part, true, sums);
+    } else {
+        tile_dots(f, n_rows, n_regs, v, x, part, false, sums);
     }
 }
 
 /* A sum as a float; that of a form with zeros lacks zero times the sum of x, which is
  * exact in floats too. */
 INLINE nf float_sum(group_format f, ni sum, nf zero, const row_group *x) {
-    return has_zeros(f) ? nf_fma(zero, nf_set1((float)x->times_8), nf_of(sum)) : nf_of(sum);
+    return has_zeros(f) ? nf_fma(zero, nf_set1(times_minus_8(x)), nf_of(sum)) : nf_of(sum);
 }
 
 /* acc plus a part's sum, scaled, and its min. second: as in records. */
@@ -380,7 +318,8 @@ typedef struct group_range {
 } group_range;
 
 /* n_rows rows, which begin with the range's groups, over them. Sums start from 0 when the
- * range starts at 0, else from y. */
+ * range starts at 0, else from y. Where registers are few, compilers that keep some float
+ * sums in them load weights anew for every row. */
 INLINE void group_tile(group_format f, int n_rows, int n_regs, group_range range, row_view rows, int32_t row0,
                        int32_t y_stride) {
     const row_group *x[N_GROUP_ROWS];
@@ -399,9 +338,14 @@ INLINE void group_tile(group_format f, int n_rows, int n_regs, group_range range
             prefetch_planes(f, range.next->planes + next * group_bytes(f));
             __builtin_prefetch(range.next->scales + group_scales_at(f, next));
         }
+        const int32_t large = large_halves(f, n_rows, n_regs, &v, x);
         UNROLL
         for (int part = 0; part < PACK_GROUP / f.group; part++) {
-            tile_dots(f, n_rows, n_regs, &v, x, part, sums);
+            UNROLL
+            for (int i = 0; i < n_rows * n_regs * N_SUMS_STORED; i++) {
+                __asm__("" : "+m"(acc[i / n_regs][i % n_regs]));
+            }
+            tile_group_sums(f, n_rows, n_regs, &v, x, part, large, sums);
             tile_add(f, n_rows, n_regs, &v, x, part, sums, acc);
         }
         UNROLL
@@ -516,16 +460,19 @@ INLINE void direct_tile(group_format f, int n_rows, int n_side, const linear *w,
             const size_t far = ahead_bytes(f, n_side);
             const ptrdiff_t ahead =
                 at + far < end ? (ptrdiff_t)(at + far) : next + (ptrdiff_t)(at + far - end);
-            int8_t reordered[N_GROUP_ROWS][PACK_GROUP];
+            row_group reordered[N_GROUP_ROWS];
+            const row_group *rows_here[N_GROUP_ROWS];
             UNROLL
             for (int r = 0; r < n_rows; r++) {
+                rows_here[r] = x[r];
                 if (has_grid(f)) {
-                    n_reorder(reordered[r], x[r]->q, grid_order(f));
+                    reorder_row(&reordered[r], x[r], grid_order(f));
+                    rows_here[r] = &reordered[r];
                 }
             }
             UNROLL
             for (int t = 0; t < n_tiles; t++) {
-                group_view v = {.record = NULL, .reordered = (const int8_t(*)[PACK_GROUP])reordered};
+                group_view v = {.record = NULL};
                 ni sums[N_GROUP_ROWS][TILE_REGISTERS];
                 int lanes[TILE_REGISTERS];
                 UNROLL
@@ -551,10 +498,11 @@ INLINE void direct_tile(group_format f, int n_rows, int n_side, const linear *w,
                 if (has_grid(f)) {
                     grid_nibbles(f, n_regs, v.planes, lanes, v.nibbles);
                 }
+                const int32_t large = large_halves(f, n_rows, n_regs, &v, rows_here);
                 UNROLL
                 for (int part = 0; part < PACK_GROUP / f.group; part++) {
-                    tile_dots(f, n_rows, n_regs, &v, x, part, sums);
-                    tile_add(f, n_rows, n_regs, &v, x, part, sums, acc[t]);
+                    tile_group_sums(f, n_rows, n_regs, &v, rows_here, part, large, sums);
+                    tile_add(f, n_rows, n_regs, &v, rows_here, part, sums, acc[t]);
                 }
             }
             UNROLL
@@ -635,19 +583,23 @@ INLINE void unpacked_rows(group_format f, int n_regs, group_range range, row_vie
 }
 #endif
 
-/* The first n groups of the rows, flipped, in scratch. */
-INLINE row_view flip_rows(row_view x, int32_t n_rows, int32_t n, uint8_t *scratch) {
+#if N_WORDS
+/* The first n groups of the rows, with words, in scratch: AVX2's products with grids take
+ * other tables' rows too. */
+INLINE row_view word_rows(row_view x, int32_t n_rows, int32_t n, uint8_t *scratch) {
     const size_t stride = (size_t)n * sizeof(row_group);
     for (int32_t r = 0; r < n_rows; r++) {
         const row_group *from = (const row_group *)(const void *)(x.data + (size_t)r * x.stride);
         row_group *to = (row_group *)(void *)(scratch + (size_t)r * stride);
         for (int32_t g = 0; g < n; g++) {
             __builtin_prefetch((const uint8_t *)(from + g) + x.stride); /* the next row's */
-            n_flip(&to[g], &from[g]);
+            to[g] = from[g];
+            put_words(&to[g]);
         }
     }
     return (row_view){scratch, stride};
 }
+#endif
 
 /* A task's rows, FEW_ROWS_UNPACKED at least, through scratch. */
 INLINE void unpacked_part(group_format f, const linear_part *part, row_view x, int32_t n_rows, float *y,
@@ -657,18 +609,21 @@ INLINE void unpacked_part(group_format f, const linear_part *part, row_view x, i
     const int n_regs = TILE_REGISTERS;
     const int32_t n_blocks = part->n_blocks;
     const int32_t n_groups = w->layout.n_in / PACK_GROUP,
-                  most = is_flipped(f) ? GROUP_CHUNK / 2 : GROUP_CHUNK,
+                  most = N_WORDS && has_grid(f) ? GROUP_CHUNK / 2 : GROUP_CHUNK,
                   chunk = divide_up(n_groups, divide_up(n_groups, most));
     group_format unpacked = f;
     unpacked.unpacked = true;
+    unpacked.zero = LINEAR_BY_TILES ? f.zero : unpacked_zero(f);
     group_columns columns[TILE_REGISTERS], next[TILE_REGISTERS];
     find_columns(w, blocks, n_blocks, n_regs, 0, y, next);
     for (int32_t g0 = 0; g0 < n_groups; g0 += chunk) {
         const int32_t g1 = n_groups - g0 < chunk ? n_groups : g0 + chunk;
         row_view rows = {x.data + (size_t)g0 * sizeof(row_group), x.stride};
-        if (is_flipped(f)) {
-            rows = flip_rows(rows, n_rows, g1 - g0, scratch + CHUNK_BYTES);
+#if N_WORDS
+        if (has_grid(f)) {
+            rows = word_rows(rows, n_rows, g1 - g0, scratch + CHUNK_BYTES);
         }
+#endif
         for (int32_t first = 0; first < n_blocks * N_HALVES; first += n_regs) {
             const bool last = first + n_regs >= n_blocks * N_HALVES, is_end = last && g0 + chunk >= n_groups;
             const int32_t next_g = is_end ? 0 : last ? g0 + chunk : g0;
@@ -695,7 +650,7 @@ INLINE void direct_rows(group_format f, const linear *w, row_view x, const direc
         DIRECT_ROWS(2)
         DIRECT_ROWS(3)
         DIRECT_ROWS(4)
-#if N_GROUP_ROWS == 6
+#if N_DIRECT_ROWS == 6
         DIRECT_ROWS(5)
         DIRECT_ROWS(6)
 #endif
@@ -728,7 +683,7 @@ INLINE void direct_part(group_format f, const linear_part *part, row_view x, int
     }
     for (; b < part->n_blocks; b += SIDE_BLOCKS) {
         const int32_t n = part->n_blocks - b < SIDE_BLOCKS ? part->n_blocks - b : SIDE_BLOCKS;
-        direct_pass pass = {.n = divide_up(n_rows, N_GROUP_ROWS), .after = bytes_to(part, b, b + n)};
+        direct_pass pass = {.n = divide_up(n_rows, N_DIRECT_ROWS), .after = bytes_to(part, b, b + n)};
         pass.fetches = pass.n > 1 && pass.after != 0 && SIDE_BLOCKS * w->layout.block_bytes <= LATER_BYTES;
         for (; pass.index < pass.n; pass.index++) {
             const int32_t rows = divide_up(n_rows - pass.row0, pass.n - pass.index);

@@ -213,16 +213,23 @@ static int32_t code_at(int bits, const uint8_t *p, int i, int c) {
     if (bits == 8) {
         return (int8_t)p[quad * 64 + at];
     }
+    if (bits == 3 && quad < 6) {
+        return p[quad / 2 * 64 + at] >> (4 * (quad % 2)) & 7;
+    }
+    if (bits == 3) {
+        const int bit = 4 * (quad % 2) + 3;
+        return (p[at] >> bit & 1) | (p[64 + at] >> bit & 1) << 1 | (p[128 + at] >> bit & 1) << 2;
+    }
     if (bits >= 4) {
         value = p[quad % 4 * 64 + at] >> (4 * (quad / 4)) & 15;
         p += 4 * 64;
     }
-    if (bits == 2 || bits == 3 || bits == 6) {
+    if (bits == 2 || bits == 6) {
         value |= (p[quad / 4 * 64 + at] >> (2 * (quad % 4)) & 3) << (bits == 6 ? 4 : 0);
         p += 2 * 64;
     }
     if (bits % 2 == 1) {
-        value |= (p[at] >> pack_single_at(quad) & 1) << pack_single_bit(bits);
+        value |= (p[at] >> quad & 1) << pack_single_bit(bits);
     }
     return value;
 }

@@ -25,18 +25,23 @@ INLINE n_four scales_of(n_four a, n_four *inverse) {
     return (n_four)(((n_four_ints)(a / 127.0f) & some) | ((n_four_ints)nan & ~finite));
 }
 
-/* row_group_sums for 4 groups, with their scales. */
-INLINE void store_sums(row_group *to, n_four scale, n_four_ints first, n_four_ints last) {
-    n_four_ints sum = first + last;
-    n_four sums[] = {scale * n_four_of(sum), scale * n_four_of(first), scale * n_four_of(last)};
-    n_four_ints fields[] = {(n_four_ints)scale,
-                            -8 * sum,
-                            -128 * sum,
-                            -4 * first,
-                            -4 * last,
-                            (n_four_ints)sums[0],
-                            (n_four_ints)sums[1],
-                            (n_four_ints)sums[2]};
+/* The fields of 4 groups besides q. */
+INLINE void store_sums(row_group *to, n_four scale, const n_bytes q[4]) {
+    n_four_ints halves[2];
+#if N_WORDS
+    const n_row_words words = n_words_of(q, halves);
+    const n_four_ints starts[] = {words.pairs_8, words.pairs_32[0], words.pairs_32[1], words.large};
+#else
+    n_byte_sums(q, halves);
+    const n_four_ints all = halves[0] + halves[1],
+                      starts[] = {-8 * all, -128 * all, -4 * halves[0], -4 * halves[1]};
+#endif
+    const n_four_ints sum = halves[0] + halves[1];
+    const n_four sums[] = {scale * n_four_of(sum), scale * n_four_of(halves[0]),
+                           scale * n_four_of(halves[1])};
+    const n_four_ints fields[] = {
+        (n_four_ints)scale,   starts[0],           starts[1], starts[2], starts[3], (n_four_ints)sums[0],
+        (n_four_ints)sums[1], (n_four_ints)sums[2]};
     n_store_lanes(&to->scale, sizeof *to, fields);
 }
 
@@ -46,7 +51,6 @@ INLINE void quantise_four(const float *x, row_group *to) {
     ni largest[4];
     n_bytes q[4];
     n_four inverse, scale;
-    n_four_ints sums[2];
     UNROLL
     for (int i = 0; i < 4; i++) {
         largest[i] = magnitudes32(x + i * PACK_GROUP);
@@ -57,8 +61,7 @@ INLINE void quantise_four(const float *x, row_group *to) {
         q[i] = rounded32(x + i * PACK_GROUP, inverse[i]);
         n_store_bytes(to[i].q, q[i]);
     }
-    n_byte_sums(q, sums);
-    store_sums(to, scale, sums[0], sums[1]);
+    store_sums(to, scale, q);
 }
 
 static void quantise_groups(const float *x, int32_t k, void *row) {

@@ -139,22 +139,35 @@ static uint32_t word_at(const uint8_t *planes, int plane, int c) {
     return word;
 }
 
+/* Quad t of column c of codes of 3 bits. */
+static uint32_t read_three(const uint8_t *p, int c, int t) {
+    if (t < 6) {
+        return word_at(p, t / 2, c) >> (4 * (t % 2)) & 0x07070707u;
+    }
+    uint32_t word = 0;
+    for (int v = 0; v < 3; v++) {
+        word |= (word_at(p, v, c) >> (4 * (t % 2) + 3) & 0x01010101u) << v;
+    }
+    return word;
+}
+
 /* The 32 codes of column c in a group whose planes start at p, as words of four. */
 static void read_planes(int bits, const uint8_t *p, int c, uint32_t out[8]) {
     for (int t = 0; t < 8; t++) {
         out[t] = bits == 8   ? word_at(p, t, c)
+                 : bits == 3 ? read_three(p, c, t)
                  : bits >= 4 ? word_at(p, t % 4, c) >> (4 * (t / 4)) & 0x0f0f0f0fu
                              : 0;
     }
     p += bits >= 4 ? 4 * 64 : 0;
-    if (bits == 2 || bits == 3 || bits == 6) {
+    if (bits == 2 || bits == 6) {
         for (int t = 0; t < 8; t++) {
             out[t] |= (word_at(p, t / 4, c) >> (2 * (t % 4)) & 0x03030303u) << (bits == 6 ? 4 : 0);
         }
         p += 2 * 64;
     }
-    for (int t = 0; t < 8 && bits % 2 == 1; t++) {
-        out[t] |= (word_at(p, 0, c) >> pack_single_at(t) & 0x01010101u) << pack_single_bit(bits);
+    for (int t = 0; t < 8 && bits % 2 == 1 && bits != 3; t++) {
+        out[t] |= (word_at(p, 0, c) >> t & 0x01010101u) << pack_single_bit(bits);
     }
 }
 

@@ -416,9 +416,18 @@ static void join_bits(group_quads q, int at_bit, uint32_t plane[PLANE_WORDS]) {
     for (int c = 0; c < PLANE_WORDS; c++) {
         uint32_t word = 0;
         for (int t = 0; t < QUADS; t++) {
-            word |= (q[t][c] >> at_bit & 0x01010101u) << pack_single_at(t);
+            word |= (q[t][c] >> at_bit & 0x01010101u) << t;
         }
         plane[c] = word;
+    }
+}
+
+static void join_threes(group_quads q, uint32_t planes[3][PLANE_WORDS]) {
+    for (int v = 0; v < 3; v++) {
+        for (int c = 0; c < PLANE_WORDS; c++) {
+            planes[v][c] = (q[2 * v][c] & 0x07070707u) | (q[2 * v + 1][c] & 0x07070707u) << 4 |
+                           (q[6][c] >> v & 0x01010101u) << 3 | (q[7][c] >> v & 0x01010101u) << 7;
+        }
     }
 }
 
@@ -436,11 +445,14 @@ static void join_planes(int bits, const quant_codes columns[PACK_LANES], int32_t
         join_nibbles(quads, planes);
         n = 4;
     }
-    if (bits == 2 || bits == 3 || bits == 6) {
+    if (bits == 2 || bits == 6) {
         join_pairs(quads, bits == 6 ? 4 : 0, planes + n);
         n += 2;
     }
-    if (bits % 2 == 1) {
+    if (bits == 3) {
+        join_threes(quads, planes);
+        n = 3;
+    } else if (bits % 2 == 1) {
         join_bits(quads, pack_single_bit(bits), planes[n]);
         n++;
     }
@@ -564,14 +576,14 @@ static bool is_simple(dtype t) {
 }
 
 /* The fifth bits of 16 columns: bit 4t + j of a column's word is that of byte j of quad
- * t, and goes to bit pack_single_at(t) of byte j of its plane word. */
+ * t, and goes to bit t of byte j of its plane word. */
 static void spread_fifth_bits(const uint8_t *const columns[PACK_LANES], size_t at,
                               uint32_t plane[PLANE_WORDS]) {
     for (int c = 0; c < PACK_LANES; c++) {
         uint32_t bits, word = 0;
         memcpy(&bits, columns[c] + at, sizeof bits);
         for (int t = 0; t < QUADS; t++) {
-            word |= ((bits >> (4 * t) & 15u) * 0x00204081u & 0x01010101u) << pack_single_at(t);
+            word |= ((bits >> (4 * t) & 15u) * 0x00204081u & 0x01010101u) << t;
         }
         plane[c] = word;
     }

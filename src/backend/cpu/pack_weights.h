@@ -17,8 +17,10 @@
  *   nibbles (4 planes): plane v has quad v in the low bits and quad v + 4 in the high
  *   ones
  *   pairs   (2 planes): plane v has quad 4v + j at bits 2j and 2j + 1
- *   bits    (1 plane):  quad t at bit pack_single_at(t)
- * A code of b bits takes: 1 bits; 2 pairs; 3 pairs + bits; 4 nibbles; 5 nibbles + bits;
+ *   bits    (1 plane):  quad t at bit t
+ *   threes  (3 planes): plane v has quads 2v and 2v + 1 in its nibbles, below bits v of
+ *   quads 6 and 7
+ * A code of b bits takes: 1 bits; 2 pairs; 3 threes; 4 nibbles; 5 nibbles + bits;
  * 6 nibbles + pairs; 8 the 8 unchanged quads.
  *
  * value = scale * number + min (core/quant.h), one scale and min for every `group` of k
@@ -87,7 +89,7 @@
 
 /* of this layout, and of what linear_ops_load.c puts at its end; stored packed weights
  * record it */
-#define PACK_VERSION 6
+#define PACK_VERSION 7
 #define PACK_LANES   16
 #define PACK_GROUP   32 /* k of one activation scale */
 
@@ -146,13 +148,7 @@ static inline size_t pack_group_bytes(const quant_format *f) {
     return (size_t)f->bits * PACK_GROUP * PACK_LANES / 8;
 }
 
-/* Where a plane of single bits has quad t: t and t + 2 are a nibble apart, so that one
- * mask leaves a bit of each beside its pair. */
-static inline int pack_single_at(int t) {
-    return (t & 1) | (t & 2) << 1 | (t & 4) >> 1;
-}
-
-/* Which bit of a code of 1, 3 or 5 bits its plane of single bits holds. */
+/* Which bit of a code of 1 or 5 bits its plane of single bits holds. */
 static inline int pack_single_bit(int bits) {
     return bits == 1 ? 1 : bits - 1;
 }

@@ -8,17 +8,19 @@
  *   unsigned numbers of b bits (n_dot): AVX-512 and AVX-VNNI by dpbusd. AVX2 by maddubs,
  *     whose int16 pairs are added up as long as they cannot overflow: |x| <= 127, so
  *     2 * 127 * (2^b - 1) * run <= 32767
- *     for run 8 (b <= 4), 4 (b = 5), 2 (b = 6), 1 (b = 7).
+ *     for run 8 (b <= 4), 4 (b = 5), 2 (b = 6), 1 (b = 7). The sums of numbers less their
+ *     zero are smaller. They are exact though those over the unsigned numbers wrap, if
+ *     each int16 starts from -zero times its own x (N_WORDS): with |w| <= most
+ *     2 * 127 * most * run <= 32767
+ *     for run 8 (most = 16), 4 (most = 32); and most = 43, run 4, where the magnitudes of
+ *     the 8 x of an int16 add up to at most N_LARGE, or those of its 8 w to
+ *     N_LARGE_NUMBERS.
  *   signed bytes (n_quad): AVX-512 and AVX-VNNI as unsigned bytes plus 128, by dpbusd,
  *     minus 128 times the sum of x.
  *     AVX2 by maddubs of the weights' magnitudes with x under the weights' signs. Where
  *     many rows pass, x is complemented instead of negated, which runs on more execution
  *     units: |w| ~x = -|w| x - |w|. The difference, the sum of |w| over negative w, is the
- *     same for all rows (n_quad_lack).
- *   signed numbers of 7 bits where many rows pass (n_flipped): AVX2 by maddubs of x + 128,
- *     unsigned, with w. The int16 sums wrap, and start from -128 times the sum of w, which is
- *     the same for all rows. They are exact as long as the sum of w x fits: with |w| <= most
- *     2 * 127 * most * run <= 32767 for run 3 (most = 43) and 2 (most = 64). */
+ *     same for all rows (n_quad_lack). */
 #ifndef CPU_SIMD_INT_H
 #define CPU_SIMD_INT_H
 
@@ -73,6 +75,8 @@ INLINE int32_t quad_of(const int8_t *x) {
 #define INT8_KEPT_ROWS  12 /* of a tile with converted quads in scratch; 0: not used */
 
 #define N_GROUP_ROWS     6  /* x 32 columns of grouped weights: 12 float sums, 12 of integers */
+#define N_DIRECT_ROWS    6  /* the same of packed ones */
+#define N_SUMS_STORED    0  /* float sums of unpacked ones stay in registers */
 #define GROUP_CHUNK      16 /* groups of them unpacked at a time: 18 KB, and 6 of rows */
 /* plain formats of so many bits are unpacked from 32 rows on, others from 64; measured on
  * Zen 4 */
@@ -192,7 +196,9 @@ INLINE n_bytes n_bytes_of(const ni v[2]) {
 #define INT8_KEPT_ROWS 4 /* 8 sums, 4 registers of weights */
 #endif
 
-#define N_GROUP_ROWS     4
+#define N_GROUP_ROWS     5 /* x 16 columns: 10 sums of integers, 2 registers of weights, x, a product */
+#define N_DIRECT_ROWS    4
+#define N_SUMS_STORED    1
 #define GROUP_CHUNK      32
 #define N_PLAIN_UNPACKED 8
 
@@ -311,6 +317,11 @@ INLINE ni n_dot_open(ni start) {
 INLINE ni n_dot_add(ni sum, ni w, ni x) {
     return N_DPBUSD(sum, w, x);
 }
+/* Of the first quad; has_start: start is not 0. */
+INLINE ni n_dot_first(bool has_start, ni start, ni w, ni x) {
+    (void)has_start;
+    return n_dot_add(start, w, x);
+}
 /* start + the sum. */
 INLINE ni n_dot_close(ni sum, ni start) {
     (void)start;
@@ -367,10 +378,17 @@ INLINE ni n_dot_open(ni start) {
     (void)start;
     return _mm256_setzero_si256();
 }
-INLINE ni n_dot_add(ni sum, ni w, ni x) {
-    sum = _mm256_add_epi16(sum, _mm256_maddubs_epi16(w, x));
-    __asm__("" : "+x"(sum)); /* compilers that see all additions build a tree that needs too many registers */
+/* Compilers that see all additions build a tree that needs too many registers. */
+INLINE ni n_dot_added(ni sum, ni pairs) {
+    __asm__("vpaddw %1, %0, %0" : "+x"(sum) : "x"(pairs));
     return sum;
+}
+INLINE ni n_dot_add(ni sum, ni w, ni x) {
+    return n_dot_added(sum, _mm256_maddubs_epi16(w, x));
+}
+INLINE ni n_dot_first(bool has_start, ni start, ni w, ni x) {
+    const ni pairs = _mm256_maddubs_epi16(w, x);
+    return has_start ? n_dot_added(pairs, start) : pairs;
 }
 INLINE ni n_dot_close(ni sum, ni start) {
     return _mm256_add_epi32(_mm256_madd_epi16(sum, _mm256_set1_epi16(1)), start);
@@ -421,43 +439,83 @@ INLINE n_sum n_quad_start(int32_t times_128) {
     return (n_sum)_mm256_setzero_si256();
 }
 
-#define N_FLIPPED 1
-INLINE int n_flipped_run(int most) {
-    return 32767 / (2 * 127 * most);
+#define N_WORDS         1
+#define N_LARGE         762 /* 43 * 762 <= 32767 */
+#define N_LARGE_NUMBERS 258 /* 127 * 258 <= 32767 */
+
+/* Of 4 groups: the words of row_group. */
+typedef struct n_row_words {
+    n_four_ints pairs_8, pairs_32[2], large;
+} n_row_words;
+
+/* out[h]: of the halves h of 4 groups the sums of pairs 0 and 1 of their quads, as
+ * int16. */
+INLINE void n_half_pairs(const ni v[4], __m128i out[2]) {
+    const ni a = _mm256_add_epi16(_mm256_unpacklo_epi32(v[0], v[1]), _mm256_unpackhi_epi32(v[0], v[1])),
+             b = _mm256_add_epi16(_mm256_unpacklo_epi32(v[2], v[3]), _mm256_unpackhi_epi32(v[2], v[3])),
+             sums = _mm256_add_epi16(_mm256_unpacklo_epi64(a, b), _mm256_unpackhi_epi64(a, b));
+    out[0] = _mm256_castsi256_si128(sums);
+    out[1] = _mm256_extracti128_si256(sums, 1);
 }
-/* Copies 64 bytes, the first 32 of which are x: they become x + 128. */
-INLINE void n_flip(void *to, const void *from) {
-    const ni behind = n_load((const ni *)from + 1);
-    n_store(to, n_xor(n_load(from), n_set1_bytes(-128)));
-    n_store((ni *)to + 1, behind);
+INLINE __m128i n_times_minus(__m128i v, int shift) {
+    return _mm_sub_epi16(_mm_setzero_si128(), _mm_slli_epi16(v, shift));
 }
-/* start - 128 times w, as n_flipped_add adds it. */
-INLINE ni n_flipped_start(ni start, ni w) {
-    return _mm256_sub_epi16(start, _mm256_maddubs_epi16(_mm256_set1_epi8(-128), w));
+/* sums[h]: of the halves h of q. */
+INLINE n_row_words n_words_of(const n_bytes q[4], n_four_ints sums[2]) {
+    const __m256i ones = _mm256_set1_epi8(1);
+    const __m128i most = _mm_set1_epi16(N_LARGE);
+    ni pairs[4], magnitudes[4];
+    __m128i s[2], m[2];
+    UNROLL
+    for (int i = 0; i < 4; i++) {
+        pairs[i] = _mm256_maddubs_epi16(ones, q[i]);
+        magnitudes[i] = _mm256_maddubs_epi16(_mm256_abs_epi8(q[i]), ones);
+    }
+    n_half_pairs(pairs, s);
+    n_half_pairs(magnitudes, m);
+    sums[0] = (n_four_ints)_mm_madd_epi16(s[0], _mm_set1_epi16(1));
+    sums[1] = (n_four_ints)_mm_madd_epi16(s[1], _mm_set1_epi16(1));
+    return (n_row_words){
+        .pairs_8 = (n_four_ints)n_times_minus(_mm_add_epi16(s[0], s[1]), 3),
+        .pairs_32 = {(n_four_ints)n_times_minus(s[0], 5), (n_four_ints)n_times_minus(s[1], 5)},
+        .large = (((n_four_ints)_mm_cmpgt_epi16(m[0], most) != 0) & 1) |
+                 (((n_four_ints)_mm_cmpgt_epi16(m[1], most) != 0) & 2)};
 }
-/* A sum from n_flipped_start on, closed by n_dot_close. */
-INLINE ni n_flipped_add(ni sum, ni w, ni flipped) {
-    return n_dot_add(sum, flipped, w);
+/* What int16 sums of numbers raised by `zero` start from, from those raised by `has`. */
+INLINE ni n_word_start(const int16_t pairs[2], int has, int zero) {
+    int32_t word;
+    memcpy(&word, pairs, sizeof word);
+    const ni v = n_set1(word);
+    return zero < has ? _mm256_srai_epi16(v, __builtin_ctz((unsigned)(has / zero)))
+                      : _mm256_slli_epi16(v, __builtin_ctz((unsigned)(zero / has)));
+}
+/* The same for a sum in int32. zero >= has. */
+INLINE ni n_word_sum(const int16_t pairs[2], int has, int zero) {
+    return _mm256_madd_epi16(n_word_start(pairs, has, has), _mm256_set1_epi16((short)(zero / has)));
+}
+
+/* The magnitudes of what an int16 sums up of numbers w. */
+INLINE ni n_add_magnitudes(ni sum, ni w) {
+    return _mm256_add_epi16(sum, _mm256_maddubs_epi16(_mm256_abs_epi8(w), _mm256_set1_epi8(1)));
+}
+/* 1 and 2: which halves have such a sum over N_LARGE_NUMBERS. */
+INLINE int32_t n_large_numbers(const ni sums[2]) {
+    const ni most = _mm256_set1_epi16(N_LARGE_NUMBERS);
+    return (_mm256_movemask_epi8(_mm256_cmpgt_epi16(sums[0], most)) != 0) |
+           (_mm256_movemask_epi8(_mm256_cmpgt_epi16(sums[1], most)) != 0) << 1;
 }
 
 #endif
 
-#ifndef N_FLIPPED
-#define N_FLIPPED 0
-INLINE int n_flipped_run(int most) {
-    (void)most;
-    return QUADS;
-}
-INLINE void n_flip(void *to, const void *from) {
-    (void)to, (void)from;
-}
-INLINE ni n_flipped_start(ni start, ni w) {
+#ifndef N_WORDS
+#define N_WORDS 0
+INLINE ni n_add_magnitudes(ni sum, ni w) {
     (void)w;
-    return start;
-}
-INLINE ni n_flipped_add(ni sum, ni w, ni flipped) {
-    (void)w, (void)flipped;
     return sum;
+}
+INLINE int32_t n_large_numbers(const ni sums[2]) {
+    (void)sums;
+    return 0;
 }
 #endif
 

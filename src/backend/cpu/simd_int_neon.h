@@ -16,6 +16,8 @@
 #define INT8_KEPT_ROWS  0
 
 #define N_GROUP_ROWS     4
+#define N_DIRECT_ROWS    4
+#define N_SUMS_STORED    0
 #define GROUP_CHUNK      32
 #define N_PLAIN_UNPACKED 4 /* not measured */
 
@@ -120,6 +122,10 @@ INLINE ni n_dot_open(ni start) {
 }
 INLINE ni n_dot_add(ni sum, ni w, ni x) {
     return vdotq_s32(sum, vreinterpretq_s8_s32(w), vreinterpretq_s8_s32(x));
+}
+INLINE ni n_dot_first(bool has_start, ni start, ni w, ni x) {
+    (void)has_start;
+    return n_dot_add(start, w, x);
 }
 INLINE ni n_dot_close(ni sum, ni start) {
     return vaddq_s32(sum, start);

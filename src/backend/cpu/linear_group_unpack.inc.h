@@ -1,0 +1,117 @@
+/* Unpacks grouped weights once for many rows: a record a group, registers in the order in
+ * which a tile reads them. Part of linear_groups.inc.h. */
+
+/* Floats of a part of a group: its scale, and its min or zero. */
+INLINE int n_factors(group_format f) {
+    return has_mins(f) || has_zeros(f) ? 2 : 1;
+}
+/* Whether quads are kept as n_quad: bytes, but for tiles, which multiply all numbers as
+ * signed bytes. */
+INLINE bool has_quads(group_format f) {
+    return !LINEAR_BY_TILES && f.dot_bits == 8;
+}
+/* Registers of a quad in a record, and of what lies behind the quads: scales, mins, and
+ * what sums of bytes lack, or which halves of the group are large. */
+INLINE int quad_registers(group_format f) {
+    return has_quads(f) ? (int)(sizeof(n_quad) / sizeof(ni)) : 1;
+}
+INLINE int scale_registers(group_format f) {
+    return PACK_GROUP / f.group * n_factors(f);
+}
+INLINE bool has_lacks(group_format f) {
+    return N_QUADS_LACK && has_quads(f);
+}
+INLINE size_t record_bytes(group_format f, int n_regs) {
+    return (size_t)(n_regs *
+                    (QUADS * quad_registers(f) + scale_registers(f) + (has_lacks(f) || can_be_large(f)))) *
+           sizeof(ni);
+}
+INLINE const uint8_t *record_quad(group_format f, int n_regs, const uint8_t *record, int t, int c) {
+    return record + (t * n_regs + c) * quad_registers(f) * (int)sizeof(ni);
+}
+INLINE const uint8_t *record_behind(group_format f, int n_regs, const uint8_t *record, int i, int c) {
+    return record + ((QUADS * quad_registers(f) + i) * n_regs + c) * (int)sizeof(ni);
+}
+/* which: 0 scale, 1 min or zero. */
+INLINE const float *record_scale(group_format f, int n_regs, const uint8_t *record, int part, int which,
+                                 int c) {
+    return (const float *)(const void *)record_behind(f, n_regs, record, part * n_factors(f) + which, c);
+}
+INLINE const uint8_t *record_end(group_format f, int n_regs, const uint8_t *record, int c) {
+    return record_behind(f, n_regs, record, scale_registers(f), c);
+}
+
+/* The zero of unpacked numbers: those of tiles are signed, AVX2's as words have it. */
+INLINE int unpacked_zero(group_format f) {
+    const int least = f.group == PACK_GROUP ? 8 : 32;
+    return LINEAR_BY_TILES ? 0 : N_WORDS && f.zero > 0 && f.zero < least ? least : f.zero;
+}
+
+/* Unpacks the quads of a group of one register's columns. nibbles: of a grid's. Returns
+ * which halves (1 and 2) are large. */
+INLINE int32_t unpack_quads(group_format f, int n_regs, const uint8_t *planes, const ni nibbles[4],
+                            uint8_t *record, int c) {
+    const int lower = f.zero - unpacked_zero(f);
+    ni lack = n_set1(0), of_grid[QUADS], magnitudes[2] = {n_set1(0), n_set1(0)};
+    if (has_grid(f)) {
+        grid_quads(f, nibbles, of_grid);
+    }
+    UNROLL
+    for (int t = 0; t < QUADS; t++) {
+        uint8_t *to = (uint8_t *)record_quad(f, n_regs, record, t, c);
+        ni quad = has_grid(f) ? of_grid[t] : group_quad(f, planes, t);
+        if (has_quads(f)) {
+            n_quad_keep(to, quad);
+            lack = n_quad_lack(lack, quad);
+        } else {
+            n_store(to, lower != 0 ? n_sub_bytes(quad, n_set1_bytes(lower)) : quad);
+        }
+        if (can_be_large(f)) {
+            magnitudes[2 * t / QUADS] =
+                n_add_magnitudes(magnitudes[2 * t / QUADS], n_sub_bytes(quad, n_set1_bytes(f.zero)));
+        }
+    }
+    if (has_lacks(f)) {
+        n_store((uint8_t *)record_end(f, n_regs, record, c), lack);
+    }
+    return can_be_large(f) ? n_large_numbers(magnitudes) : 0;
+}
+
+INLINE void unpack_groups(group_format f, int n_regs, const group_columns *columns, int32_t g0, int32_t g1,
+                          uint8_t *record) {
+    for (int32_t g = g0; g < g1; g++, record += record_bytes(f, n_regs)) {
+        const uint8_t *planes[TILE_REGISTERS];
+        int lanes[TILE_REGISTERS];
+        ni nibbles[TILE_REGISTERS][4];
+        int32_t large = 0;
+        UNROLL
+        for (int c = 0; c < n_regs; c++) {
+            planes[c] = columns[c].planes + (size_t)g * group_bytes(f);
+            lanes[c] = columns[c].lane;
+        }
+        if (has_grid(f)) {
+            /* else gcc keeps its tables in registers, and those of the tiles on the
+             * stack */
+            __asm__ volatile("" : "+r"(f.grid));
+            grid_nibbles(f, n_regs, planes, lanes, nibbles);
+        }
+        UNROLL
+        for (int c = 0; c < n_regs; c++) {
+            group_scales s;
+            large |= unpack_quads(f, n_regs, planes[c], nibbles[c], record, c);
+            group_supers d = load_supers(f, columns[c].supers, g, columns[c].lane);
+            load_group_scales(f, planes[c], columns[c].scales, columns[c].supers, &d, g,
+                              g % sharing_groups(f), columns[c].lane, &s);
+            UNROLL
+            for (int i = 0; i < PACK_GROUP / f.group; i++) {
+                nf_store((float *)record_scale(f, n_regs, record, i, 0, c), s.scale[i]);
+                if (n_factors(f) > 1) {
+                    nf_store((float *)record_scale(f, n_regs, record, i, 1, c), s.min[i]);
+                }
+            }
+        }
+        if (can_be_large(f)) {
+            *(int32_t *)(void *)record_end(f, n_regs, record, 0) = large;
+        }
+    }
+}
