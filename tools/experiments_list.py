@@ -214,6 +214,11 @@ REUSE = [
         Held("X1", "coding agents: throughput by the cache", 3.8, quotient(("agents token", "tokens/s"), ("agents none", "tokens/s")), "there from 1.7% of hits and on 12 cards; here from none, on a processor whose prompts are all of the work"),
         Held("X1", "coding agents: time to the first token, times shorter", 46, quotient(("agents none", "first ms"), ("agents token", "first ms")), "a mean, not the median, and without the queue of a loaded server"),
     ], quick="quire bench workload chatbot -t 1"),
+    Experiment("bench-programs", "quire bench workload --as program,requests,no-cache --data ../shared/data --runs 5", [
+        Held("R7", "few-shot MMLU, times no reuse", 4.4, cell("mmlu5 program", "of no-cache"), "there against vLLM of the time; here against the same engine without its cache, calls at once"),
+        Held("R8", "ReAct agents", 5.6, cell("react program", "of no-cache"), "the same; thoughts of 48 tokens gain nothing"),
+        Held("R9", "GSM8K", 4.5, cell("gsm8k program", "of no-cache"), "the same; answers of 100 tokens and more gain nothing"),
+    ]),
     Experiment("bench-ablation", "quire bench ablation -t 1 --runs 2", [
         Held("R19", "the tree alone, off", "named, no values", lambda o: f"{o.value('gsm8k --prefix-cache none', 'of all'):.2f} (gsm8k), {o.value('unique --prefix-cache none', 'of all'):.2f} (unique)", "no values to compare; what shares nothing loses nothing by it"),
         Held("R19", "the compressed automaton alone, off", "named, no values", lambda o: f"{o.value('forced --no-jump-forward', 'steps'):.0f} steps in place of {o.value('forced all on', 'steps'):.0f}", "here a jump saves steps and logits, on a card whole reads of the weights"),
@@ -465,6 +470,7 @@ ON_PAGES = {
         ("bench-pages", "R18 L4", 0), ("bench-latency", "F24", 0), ("demo-snapshot", "B23", 0), ("bench-sharing", "R17", 0),
         ("bench-workload", "R12", 0), ("bench-ablation", "R19", 1), ("speculation-greedy", "R13", 0), ("bench-preempt", "R16", 0),
     ],
+    "programs": [("bench-programs", "R7", 0), ("bench-programs", "R8", 0), ("bench-programs", "R9", 0)],
     "headline": [
         ("headline-sharegpt-5", "R4 W2", 0), ("headline-sharegpt-5", "R3", 0), ("headline-sharegpt-5", "R5", 0), ("headline-sharegpt-5", "R6", 1),
         ("headline-sharegpt-5", "R21", 0), ("headline-1.1b", "R4 W2", 0), ("headline-1.1b", "R3", 0), ("headline-1.1b", "R5", 0), ("headline-1.1b", "R5", 1),
