@@ -136,12 +136,12 @@ static void int4_is_unpacked_alike_on_every_instruction_set(void **unused) {
     }
 }
 
-enum { FEW = 4, WIDEST = 160, FEW_ROW = WIDEST / 32 * 17 + 3 };
+enum { FEW = 12, WIDEST = 160 };
 
-/* A tile of few queries, its memory, and its keys and values as int4 and as int8. */
+/* A tile of few queries, its memory, and its keys and values as codes and, of int4, as int8. */
 typedef struct few_queries {
     attn_tile tile;
-    uint8_t codes[2][ATTN_BLOCKS][ATTN_BLOCK * FEW_ROW + 64];
+    uint8_t codes[2][ATTN_BLOCKS][ATTN_BLOCK * WIDEST + 64];
     int8_t unpacked[2][ATTN_BLOCKS][ATTN_BLOCK * (WIDEST + 32) + 1024];
     float q[FEW][WIDEST], scales[2][ATTN_CHUNK];
     int8_t q_int8[FEW * WIDEST];
@@ -157,8 +157,26 @@ static uint8_t random_form(uint64_t *seed) {
     return (uint8_t)((int32_t)(rng_next(seed) % (uint64_t)(most < 16 ? most : 16)) + 16 * zero);
 }
 
-/* Random bytes, forms of every kind, and random ranges. */
-static void few_queries_fill(few_queries *f, int32_t width, int32_t n, bool masked, uint64_t *seed) {
+static void few_queries_fill_int4(few_queries *f, int32_t width, uint64_t *seed) {
+    const int32_t n_groups = (width + 31) / 32, row = (n_groups * 17 + 3) / 4 * 4;
+    for (int32_t i = 0; i < 2 * ATTN_BLOCKS * ATTN_BLOCK * row; i++) {
+        const int32_t side = i % 2, block = i / 2 % ATTN_BLOCKS, at = i / 2 / ATTN_BLOCKS;
+        const bool is_code = side == 0 ? at < n_groups * 256 : at % (4 * row) < n_groups * 64;
+        f->codes[side][block][at] = is_code ? (uint8_t)rng_next(seed) : random_form(seed);
+    }
+}
+
+/* All codes of E4M3 but NaN. */
+static void few_queries_fill_fp8(few_queries *f, uint64_t *seed) {
+    for (size_t i = 0; i < sizeof f->codes; i++) {
+        const uint8_t code = (uint8_t)rng_next(seed);
+        (&f->codes[0][0][0])[i] = (code & 0x7f) == 0x7f ? 0 : code;
+    }
+}
+
+/* Random queries and scales, and ranges that are `alike` or not. */
+static void few_queries_fill(few_queries *f, int32_t width, int32_t n, bool masked, bool alike,
+                             uint64_t *seed) {
     attn_tile *t = &f->tile;
     *t = (attn_tile){.n_queries = n,
                      .d_head = width,
@@ -174,12 +192,6 @@ static void few_queries_fill(few_queries *f, int32_t width, int32_t n, bool mask
                      .max = f->max,
                      .sum = f->sum,
                      .acc = f->acc};
-    const int32_t n_groups = (width + 31) / 32, row = (n_groups * 17 + 3) / 4 * 4;
-    for (int32_t i = 0; i < 2 * ATTN_BLOCKS * ATTN_BLOCK * row; i++) {
-        const int32_t side = i % 2, block = i / 2 % ATTN_BLOCKS, at = i / 2 / ATTN_BLOCKS;
-        const bool is_code = side == 0 ? at < n_groups * 256 : at % (4 * row) < n_groups * 64;
-        f->codes[side][block][at] = is_code ? (uint8_t)rng_next(seed) : random_form(seed);
-    }
     for (int32_t i = 0; i < 2 * ATTN_CHUNK; i++) {
         (&f->scales[0][0])[i] = 0.001f + (float)(rng_next(seed) % 1000) * 1e-5f;
     }
@@ -188,8 +200,8 @@ static void few_queries_fill(few_queries *f, int32_t width, int32_t n, bool mask
             f->q[i][e] = random_normal(seed);
         }
         t->q[i] = f->q[i];
-        t->first[i] = (int32_t)(rng_next(seed) % 40) * (i % 2);
-        t->end[i] = ATTN_CHUNK - (int32_t)(rng_next(seed) % 200) * (i > 1 || n == 1);
+        t->first[i] = alike ? 5 : (int32_t)(rng_next(seed) % 40) * (i % 2);
+        t->end[i] = alike ? 250 : ATTN_CHUNK - (int32_t)(rng_next(seed) % 200) * (i > 1 || n == 1);
         for (int32_t p = 0; p < ATTN_CHUNK; p++) {
             const bool sees = p >= t->first[i] && p < t->end[i] && rng_next(seed) % 2 == 1;
             uint16_t *bits = &f->seen[i * ATTN_BLOCKS + p / ATTN_BLOCK];
@@ -202,25 +214,26 @@ static void few_queries_fill(few_queries *f, int32_t width, int32_t n, bool mask
     }
 }
 
-/* The tile's result by these kernels, from codes where they read them, else from int8 that
- * a call without codes has unpacked. */
-static void few_queries_run(few_queries *f, const math_kernels *math, bool codes) {
+/* The tile's result by these kernels. type: F8_E4M3, I8 unpacked from int4, or I4, after a
+ * call with I8 and only where the kernels read it. */
+static void few_queries_run(few_queries *f, const math_kernels *math, dtype type) {
     attn_tile *t = &f->tile;
     const int32_t width = t->d_head, row = ((width + 31) / 32 * 17 + 3) / 4 * 4;
+    const bool is_int4 = type == DTYPE_I4;
     memset(f->acc, 0, sizeof f->acc);
     memset(f->q_int8, 0, sizeof f->q_int8);
-    t->k_type = codes && t->n_queries <= math->int4_key_queries ? DTYPE_I4 : DTYPE_I8;
-    t->v_type = codes && t->n_queries <= math->int4_value_queries ? DTYPE_I4 : DTYPE_I8;
+    t->k_type = is_int4 && t->n_queries > math->int4_key_queries ? DTYPE_I8 : type;
+    t->v_type = is_int4 && t->n_queries > math->int4_value_queries ? DTYPE_I8 : type;
     for (int32_t i = 0; i < t->n_queries; i++) {
         t->q_scale[i] =
             math->narrow_int8(f->q[i], width, f->q_int8 + i * attn_int8_stride(width), &t->q_sum[i]);
     }
     for (int32_t b = 0; b < ATTN_BLOCKS; b++) {
-        for (int side = 0; side < 2 && !codes; side++) {
+        for (int side = 0; side < 2 && type == DTYPE_I8; side++) {
             math->unpack_int4(side == 1, f->codes[side][b], width, row, f->unpacked[side][b]);
         }
-        t->k_blocks[b] = t->k_type == DTYPE_I4 ? (void *)f->codes[0][b] : (void *)f->unpacked[0][b];
-        t->v_blocks[b] = t->v_type == DTYPE_I4 ? (void *)f->codes[1][b] : (void *)f->unpacked[1][b];
+        t->k_blocks[b] = t->k_type == DTYPE_I8 ? (void *)f->unpacked[0][b] : (void *)f->codes[0][b];
+        t->v_blocks[b] = t->v_type == DTYPE_I8 ? (void *)f->unpacked[1][b] : (void *)f->codes[1][b];
         t->fetch_k[b] = t->v_blocks[b];
         t->fetch_v[b] = t->k_blocks[b];
     }
@@ -228,41 +241,53 @@ static void few_queries_run(few_queries *f, const math_kernels *math, bool codes
     math->attention_tile(t);
 }
 
-/* Few queries multiply codes of int4, where more would unpack them. */
-static void few_queries_over_codes_of_int4_have_the_plain_twins_bits(void **unused) {
-    (void)unused;
-    static const int32_t widths[] = {2, 8, 18, 32, 36, 64, 72, 80, 128, 130, 160};
+/* n queries over random codes of a type, on one instruction set and by the plain twin. */
+static void check_few_queries(dtype type, int32_t width, int32_t n, int kind, const char *isa,
+                              uint64_t *seed) {
     static few_queries f, want;
-    uint64_t seed = rng_os_seed();
-    printf("seed %llu\n", (unsigned long long)seed);
-    backend *plain = open_isa("plain", 1);
-    for (int i = 1; i < N_MATH_ISAS; i++) {
-        backend *b = isa_is_here(ISAS[i]) ? open_isa(ISAS[i], 1) : NULL;
-        const math_kernels *math = b != NULL ? ((cpu_backend *)b)->math : NULL;
-        for (int32_t w = 0; b != NULL && w < 2 * (int32_t)(sizeof widths / sizeof *widths); w++) {
-            const int32_t width = widths[w / 2];
-            for (int32_t n = 1; n <= FEW && n <= math->int4_key_queries; n++) {
-                few_queries_fill(&f, width, n, w % 2 == 1, &seed);
-                few_queries_run(&f, ((cpu_backend *)plain)->math, false);
-                memcpy(want.max, f.max, sizeof f.max);
-                memcpy(want.sum, f.sum, sizeof f.sum);
-                memcpy(want.acc, f.acc, sizeof f.acc);
-                few_queries_run(&f, math, true);
-                for (int32_t q = 0; q < n; q++) {
-                    const int32_t at = q * f.tile.acc_stride;
-                    if (!same_floats(&f.max[q], &want.max[q], 1) ||
-                        !same_floats(&f.sum[q], &want.sum[q], 1) ||
-                        !same_floats(f.acc + at, want.acc + at, (size_t)width)) {
-                        fail_msg("%s, %d queries, width %d: query %d", ISAS[i], n, width, q);
-                    }
-                }
-            }
-        }
-        if (b != NULL) {
-            b->ops->close(b);
+    backend *plain = open_isa("plain", 1), *other = open_isa(isa, 1);
+    few_queries_fill(&f, width, n, kind == 1, kind == 2, seed);
+    if (type == DTYPE_I4) {
+        few_queries_fill_int4(&f, width, seed);
+    } else {
+        few_queries_fill_fp8(&f, seed);
+    }
+    few_queries_run(&f, ((cpu_backend *)plain)->math, type == DTYPE_I4 ? DTYPE_I8 : type);
+    memcpy(want.max, f.max, sizeof f.max);
+    memcpy(want.sum, f.sum, sizeof f.sum);
+    memcpy(want.acc, f.acc, sizeof f.acc);
+    few_queries_run(&f, ((cpu_backend *)other)->math, type);
+    for (int32_t q = 0; q < n; q++) {
+        const int32_t at = q * f.tile.acc_stride;
+        if (!same_floats(&f.max[q], &want.max[q], 1) || !same_floats(&f.sum[q], &want.sum[q], 1) ||
+            !same_floats(f.acc + at, want.acc + at, (size_t)width)) {
+            fail_msg("%s, %s, %d queries, width %d, kind %d: query %d", isa, dtype_name(type), n, width, kind,
+                     q);
         }
     }
     plain->ops->close(plain);
+    other->ops->close(other);
+}
+
+/* Few queries multiply codes of int4, where more would unpack them; two groups of queries
+ * may share fp8 that is widened once. */
+static void few_queries_over_codes_have_the_plain_twins_bits(void **unused) {
+    (void)unused;
+    static const int32_t widths[] = {2, 8, 18, 32, 36, 64, 72, 80, 128, 130, 160};
+    uint64_t seed = rng_os_seed();
+    printf("seed %llu\n", (unsigned long long)seed);
+    for (int i = 1; i < N_MATH_ISAS; i++) {
+        for (size_t w = 0; isa_is_here(ISAS[i]) && w < sizeof widths / sizeof *widths; w++) {
+            for (int32_t n = 1; n <= FEW; n++) {
+                const int kind = (int)(n + (int32_t)w) % 3;
+                if (n <= 4) {
+                    check_few_queries(DTYPE_I4, widths[w], n, kind, ISAS[i], &seed);
+                }
+                check_few_queries(DTYPE_F8_E4M3, widths[w], n, kind, ISAS[i], &seed);
+                check_few_queries(DTYPE_F8_E4M3, widths[w], n, 2, ISAS[i], &seed);
+            }
+        }
+    }
 }
 
 int main(void) {
@@ -271,7 +296,7 @@ int main(void) {
         cmocka_unit_test(the_cut_shows_in_no_bit),
         cmocka_unit_test(what_is_not_finite_is_passed_on),
         cmocka_unit_test(int4_is_unpacked_alike_on_every_instruction_set),
-        cmocka_unit_test(few_queries_over_codes_of_int4_have_the_plain_twins_bits),
+        cmocka_unit_test(few_queries_over_codes_have_the_plain_twins_bits),
     };
     note_isas();
     return cmocka_run_group_tests(tests, NULL, NULL);

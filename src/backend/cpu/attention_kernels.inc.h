@@ -370,6 +370,149 @@ INLINE void fetch_scales(dtype type, const float *const *scales, int32_t block0,
     }
 }
 
+#if N_LANES == 8
+/* Where two groups share rows of fp8, the first one widens them, which takes as long as
+ * two queries' products, and keeps them as floats for the second. */
+typedef enum kept_use { KEPT_WRITTEN, KEPT_READ } kept_use;
+
+INLINE f32x16 kept_row(kept_use use, const uint8_t *codes, float *kept) {
+    if (use == KEPT_READ) {
+        return f_load(kept);
+    }
+    const f32x16 row = f_load_e4m3(codes);
+    f_store(kept, row);
+    return row;
+}
+
+/* Raw products of n_q queries with a block of keys. kept: [d_head][16]. */
+INLINE void dot_kept(kept_use use, int n_q, const attn_tile *t, attn_group g, int32_t block, float *kept) {
+    const uint8_t *keys = t->k_blocks[block], *fetch = (const uint8_t *)t->fetch_k[block] + g.fetched;
+    const float *q[GROUP];
+    f32x16 sums[GROUP];
+    UNROLL
+    for (int r = 0; r < n_q; r++) {
+        q[r] = t->q[g.query + r];
+        sums[r] = f_zero();
+    }
+    for (int32_t e = 0; e < t->d_head; e++) {
+        const f32x16 row = kept_row(use, keys + e * ATTN_BLOCK, kept + e * ATTN_BLOCK);
+        prefetch(fetch);
+        fetch += g.step;
+        UNROLL
+        for (int r = 0; r < n_q; r++) {
+            sums[r] = f_fma(f_set1(q[r][e]), row, sums[r]);
+            KEEP(sums[r]);
+        }
+    }
+    UNROLL
+    for (int r = 0; r < n_q; r++) {
+        f_store(t->scores + (g.query + r) * ATTN_CHUNK + block * ATTN_BLOCK,
+                f_mul(sums[r], f_load(t->k_scales[block])));
+    }
+}
+
+/* acc of n_q queries = weights . values, elements d..d + 16. kept: [256][16]. */
+INLINE void weigh_kept(kept_use use, int n_q, const attn_tile *t, attn_group g, int32_t d, float *kept) {
+    const float *weights[GROUP];
+    f32x16 sums[GROUP];
+    UNROLL
+    for (int r = 0; r < n_q; r++) {
+        weights[r] = t->scores + (g.query + r) * ATTN_CHUNK;
+        sums[r] = f_zero();
+    }
+    const int32_t row_bytes = t->d_value;
+    for (int32_t p = g.first; p < g.end;) {
+        const int32_t block = p / ATTN_BLOCK, offset = p % ATTN_BLOCK, next = p - offset + ATTN_BLOCK,
+                      last = g.end < next ? g.end : next;
+        const uint8_t *values = (const uint8_t *)t->v_blocks[block] + offset * row_bytes + d;
+        const uint8_t *fetch = (const uint8_t *)t->fetch_v[block] + g.fetched + d * g.step;
+        for (; p < last; p++) {
+            const f32x16 row = kept_row(use, values, kept + p * LANES);
+            prefetch(fetch);
+            UNROLL
+            for (int r = 0; r < n_q; r++) {
+                sums[r] = f_fma(f_set1(weights[r][p]), row, sums[r]);
+                KEEP(sums[r]);
+            }
+            values += row_bytes;
+            fetch += g.step;
+        }
+    }
+    UNROLL
+    for (int r = 0; r < n_q; r++) {
+        f_store(t->acc + (g.query + r) * t->acc_stride + d, sums[r]);
+    }
+}
+
+INLINE void dot_kept_any(kept_use use, const attn_tile *t, attn_group g, int32_t block, float *kept) {
+    switch (g.n) {
+#define CASE(count)                                                                                          \
+    case count:                                                                                              \
+        dot_kept(use, count, t, g, block, kept);                                                             \
+        break;
+        EACH_GROUP(CASE)
+#undef CASE
+    }
+}
+
+INLINE void weigh_kept_any(kept_use use, const attn_tile *t, attn_group g, int32_t d, float *kept) {
+    switch (g.n) {
+#define CASE(count)                                                                                          \
+    case count:                                                                                              \
+        weigh_kept(use, count, t, g, d, kept);                                                               \
+        break;
+        EACH_GROUP(CASE)
+#undef CASE
+    }
+}
+
+/* Raw products of two groups. False: they are not two, or keys are too wide. */
+static bool score_fp8_pair(const attn_tile *t, const attn_group *groups, int32_t n_groups, int32_t block0,
+                           int32_t block1) {
+    float kept[DESC_MAX_HEAD * ATTN_BLOCK];
+    if (n_groups != 2 || t->d_head > DESC_MAX_HEAD) {
+        return false;
+    }
+    for (int32_t block = block0; block < block1; block++) {
+        dot_kept_any(KEPT_WRITTEN, t, groups[0], block, kept);
+        dot_kept_any(KEPT_READ, t, groups[1], block, kept);
+    }
+    return true;
+}
+
+/* acc of two groups, all of whose queries see the same positions. False: they are not two,
+ * or do not. */
+static bool weigh_fp8_pair(const attn_tile *t) {
+    float kept[ATTN_CHUNK * LANES];
+    const int32_t n_groups = (t->n_queries + GROUP - 1) / GROUP;
+    for (int32_t i = 1; i < t->n_queries; i++) {
+        if (t->first[i] != t->first[0] || t->end[i] != t->end[0]) {
+            return false;
+        }
+    }
+    if (n_groups != 2 || t->seen != NULL) {
+        return false;
+    }
+    const attn_group a = group_of(t, 0, 2, t->d_value, t->fetch_v_bytes),
+                     b = group_of(t, 1, 2, t->d_value, t->fetch_v_bytes);
+    for (int32_t d = 0; d < t->acc_stride; d += LANES) {
+        weigh_kept_any(KEPT_WRITTEN, t, a, d, kept);
+        weigh_kept_any(KEPT_READ, t, b, d, kept);
+    }
+    return true;
+}
+#else
+static bool score_fp8_pair(const attn_tile *t, const attn_group *groups, int32_t n_groups, int32_t block0,
+                           int32_t block1) {
+    (void)t, (void)groups, (void)n_groups, (void)block0, (void)block1;
+    return false;
+}
+static bool weigh_fp8_pair(const attn_tile *t) {
+    (void)t;
+    return false;
+}
+#endif
+
 /* Raw products of all the tile's queries with blocks block0..block1 of keys. */
 INLINE void score_floats(dtype type, const attn_tile *t, int32_t block0, int32_t block1) {
     const int32_t n_groups = (t->n_queries + GROUP - 1) / GROUP;
@@ -378,6 +521,9 @@ INLINE void score_floats(dtype type, const attn_tile *t, int32_t block0, int32_t
         groups[i] = group_of(t, i, n_groups, t->d_head, t->fetch_k_bytes);
     }
     fetch_scales(type, t->fetch_k_scales, block0, block1);
+    if (type == DTYPE_F8_E4M3 && score_fp8_pair(t, groups, n_groups, block0, block1)) {
+        return;
+    }
     for (int32_t block = block0; block < block1; block += MOST_VECTORS) {
         for (int32_t i = 0; i < n_groups; i++) {
             dot_any(type, t, groups[i], block, block1 - block < MOST_VECTORS ? block1 : block + MOST_VECTORS);
@@ -408,6 +554,9 @@ static void unpack_fp8_kernel(const uint8_t *codes, int32_t n, uint16_t *out) {
 INLINE void weigh_floats(dtype type, const attn_tile *t) {
     const int32_t n_groups = (t->n_queries + GROUP - 1) / GROUP;
     fetch_scales(type, t->fetch_v_scales, 0, ATTN_BLOCKS);
+    if (type == DTYPE_F8_E4M3 && weigh_fp8_pair(t)) {
+        return;
+    }
     for (int32_t i = 0; i < n_groups; i++) {
         attn_pv(type, t, group_of(t, i, n_groups, t->d_value, t->fetch_v_bytes));
     }
