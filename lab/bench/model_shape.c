@@ -8,8 +8,9 @@ quire_compute speed_type_compute(const speed_type *t) {
 
 const speed_type speed_types[N_SPEED_TYPES] = {
     {"q4_0", DTYPE_Q4_0, COMPUTE_INT8, DTYPE_Q4_0}, {"q8_0", DTYPE_Q8_0, COMPUTE_INT8, DTYPE_Q8_0},
-    {"q4_k", DTYPE_Q4_K, COMPUTE_INT8, DTYPE_Q4_K}, {"int8", DTYPE_BF16, COMPUTE_INT8, DTYPE_I8},
-    {"bf16", DTYPE_BF16, COMPUTE_BF16, DTYPE_BF16}, {"f32", DTYPE_F32, COMPUTE_F32, DTYPE_F32},
+    {"q4_k", DTYPE_Q4_K, COMPUTE_INT8, DTYPE_Q4_K}, {"mxfp4", DTYPE_MXFP4, COMPUTE_INT8, DTYPE_MXFP4},
+    {"int8", DTYPE_BF16, COMPUTE_INT8, DTYPE_I8},   {"bf16", DTYPE_BF16, COMPUTE_BF16, DTYPE_BF16},
+    {"f32", DTYPE_F32, COMPUTE_F32, DTYPE_F32},
 };
 
 const speed_type *speed_type_find(const char *name, size_t n) {

@@ -39,8 +39,8 @@ typedef struct speed_type {
 /* The engine's option for how its products are computed. */
 quire_compute speed_type_compute(const speed_type *t);
 
-enum { N_SPEED_TYPES = 6 };
-/* q4_0 q8_0 q4_k int8 bf16 f32; int8 is per channel, made of bf16 while loading */
+enum { N_SPEED_TYPES = 7 };
+/* q4_0 q8_0 q4_k mxfp4 int8 bf16 f32; int8 is per channel, made of bf16 while loading */
 extern const speed_type speed_types[N_SPEED_TYPES];
 /* By name[0..n); NULL: there is none. */
 const speed_type *speed_type_find(const char *name, size_t n);

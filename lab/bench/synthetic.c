@@ -214,6 +214,9 @@ static void set_scales(dtype type, uint8_t *block, float deviation) {
         }
         break;
     }
+    case DTYPE_MXFP4: /* the exponent of 2^(e - 128) */
+        block[0] = (uint8_t)(128 + (int)lroundf(log2f(deviation / 5.85f)));
+        break;
     case DTYPE_F32: { /* as BF16 */
         uint32_t v, exponent;
         float e = deviation / 1.53f;
@@ -338,8 +341,8 @@ quire_err synthetic_open_named(const char *shape, const char *type, quire_option
     const speed_type *t = speed_type_find(type, strlen(type));
     const model_shape *s;
     TRY(t != NULL ? QUIRE_OK
-                  : err_set(err, QUIRE_INVALID, -1, "--type %s: must be q4_0, q8_0, q4_k, int8, bf16 or f32",
-                            type));
+                  : err_set(err, QUIRE_INVALID, -1,
+                            "--type %s: must be q4_0, q8_0, q4_k, mxfp4, int8, bf16 or f32", type));
     TRY(model_shape_parse("--shape", shape, &s, err));
     if (s->form->no_tokens) {
         return err_set(err, QUIRE_INVALID, -1, "--shape %s: gives no tokens; take a decoder", shape);

@@ -16,7 +16,7 @@ typedef struct synthetic {
     int64_t n_bytes;
 } synthetic;
 
-/* type: of the matrices: Q4_0, Q8_0, Q4_K, BF16 or F32. UNSUPPORTED when the shape's rows
+/* type: of the matrices: Q4_0, Q8_0, Q4_K, MXFP4, BF16 or F32. UNSUPPORTED when the shape's rows
  * are no whole blocks of it.
  * NO_MEMORY when the machine could not hold it beside the copy that an engine makes of
  * it: err says how much that takes. Equal shapes and types give equal bytes. */

@@ -449,8 +449,8 @@ static quire_err bench_speed_check(const bench_speed_options *o, quire_error *er
     TRY(figures_parse_list("--batch", o->batches, batches, &n, err));
     for (const char *list = o->types; *list != '\0';) {
         if (next_type(&list) == NULL) {
-            return err_set(err, QUIRE_INVALID, -1, "--types %s: must be some of q4_0,q8_0,q4_k,int8,bf16,f32",
-                           o->types);
+            return err_set(err, QUIRE_INVALID, -1,
+                           "--types %s: must be some of q4_0,q8_0,q4_k,mxfp4,int8,bf16,f32", o->types);
         }
     }
     return QUIRE_OK;
@@ -495,7 +495,8 @@ static quire_err bench_speed_measure(const bench_speed_options *o, quire_error *
 #define AT(member) .offset = offsetof(bench_speed_options, member)
 
 static const flag bench_speed_flags[] = {
-    {"--types", "LIST", "of weights (q4_0,q8_0,q4_k,int8,bf16; with --shape q4_0)", TEXT(types)},
+    {"--types", "LIST", "of weights, also mxfp4, f32 (q4_0,q8_0,q4_k,int8,bf16; with --shape q4_0)",
+     TEXT(types)},
     {"--shape", "LIST", "all or some of the models below, beside Llama", TEXT(shapes)},
     {"--batch", "LIST", "sequences that decode together", TEXT(batches)},
     {"--context", "N", "longest of attention by itself", COUNT(context, 1, 1 << 20)},
