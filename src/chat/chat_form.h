@@ -40,9 +40,9 @@ typedef struct chat_form {
 } chat_form;
 
 /* Opens the form with the given template (NULL: none), else the model's own (empty:
- * none), else without one. *refused says why the model's own was not taken, where it has
- * one that is not understood; else its code is QUIRE_OK. Errors of a given template as
- * chat_template_open; QUIRE_NO_MEMORY. Close *out in any case. */
+ * none), else without a template. *refused: why the model's own could not be used;
+ * else code QUIRE_OK. Errors of a given template as chat_template_open;
+ * QUIRE_NO_MEMORY. Close *out in any case. */
 quire_err chat_form_open(const char *given, str own, const chat_tokens *tokens, chat_form *out,
                          quire_error *refused, quire_error *err);
 /* Adds one of the model's templates beside its default one, if there is room; its name is
@@ -52,8 +52,8 @@ quire_err chat_form_add(chat_form *f, const chat_source *s, quire_error *err);
 const chat_template *chat_form_find(const chat_form *f, str name);
 /* Appends the names of all templates, for an error. QUIRE_NO_MEMORY. */
 quire_err chat_form_names(const chat_form *f, strbuf *out);
-/* The template of a request: the one that it names (empty: none), else "tool_use" for one
- * with tools where there is one, else the first. */
+/* Chooses a request's template: the named one (empty: none named), else "tool_use" if
+ * it has tools and there is one, else the first. */
 const chat_template *chat_form_choose(const chat_form *f, str name, bool has_tools);
 void chat_form_close(chat_form *f);
 

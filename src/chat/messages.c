@@ -13,7 +13,7 @@ typedef struct conversation {
     const char *path;
     size_t i;
     quire_error *err;
-    const json_value *calls; /* of the last message that has some; NULL: none had */
+    const json_value *calls; /* calls of the last message with any; NULL: none so far */
     size_t calls_at;         /* that message */
     size_t n_results;        /* messages with results after it */
     strbuf thoughts;         /* of the parts of message i that have reasoning */
@@ -21,8 +21,8 @@ typedef struct conversation {
 
 /* What a content is written beside. */
 typedef struct content_beside {
-    const json_value *refusal; /* a text that stands for a content of NULL; NULL: none */
-    str reasoning;             /* that the template takes as the first of the parts; empty: none */
+    const json_value *refusal; /* text that replaces a content of NULL; NULL: none */
+    str reasoning;             /* reasoning that the template expects as the first part; empty: none */
     bool has_calls;
 } content_beside;
 
@@ -41,7 +41,7 @@ static quire_err message_error(const conversation *c, const char *member, const 
 /* Types of parts and the member that has their text. */
 static const struct {
     const char *type, *member;
-    bool is_answer; /* of an assistant only */
+    bool is_answer; /* only of an assistant's message */
 } part_types[] = {{"text", "text", false},
                   {"input_text", "text", false},
                   {"output_text", "text", false},
@@ -221,8 +221,8 @@ static quire_err message_write_content(conversation *c, chat_role role, const js
 
 /* ---- the calls of messages, and the results that answer them ---- */
 
-/* Bounds of arguments that are parsed: those of a request, and room in the depth of a
- * template's variables for what is around them. */
+/* Bounds for parsing arguments: a request's, with room for what surrounds them within
+ * the depth of a template's variables. */
 static const json_limits argument_limits = {.max_depth = 100,
                                             .max_values = (size_t)1 << 21,
                                             .max_containers = (size_t)1 << 17,
@@ -459,9 +459,8 @@ static quire_err write_old_call(conversation *c, const json_value *function) {
     return QUIRE_OK;
 }
 
-/* Writes the member tool_calls where the member name, with the value v, is the one that
- * has the calls, and nothing where it isn't. QUIRE_BAD_REQUEST where v is no list of
- * objects (tool_calls) or no object. */
+/* Writes the member tool_calls if the member `name`, with value v, has the calls; else
+ * nothing. QUIRE_BAD_REQUEST: v is no list of objects (tool_calls), or no object. */
 static quire_err message_write_calls(conversation *c, const json_value *calls, const char *name,
                                      const json_value *v) {
     bool is_old = strcmp(name, "function_call") == 0;

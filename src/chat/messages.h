@@ -7,8 +7,8 @@
 #include "chat/template.h"
 #include "json/json.h"
 
-/* of an id of a call, letters and digits: the templates of some models take no longer
- * ids; and of what counts of an id that names an answer */
+/* length of call ids, letters and digits, since some templates take no longer ones;
+ * also the significant length of an id that names an answer */
 #define CHAT_CALL_ID_BYTES 9
 
 /* Zero-initialised: no conversation. */

@@ -18,7 +18,7 @@ static bool same(const expr_value *x, const expr_value *y) {
            x->integer == y->integer && float_bits(x->number) == float_bits(y->number);
 }
 
-/* The value, or the equal one that there is already. */
+/* Adds a value, unless there is an equal one already. */
 static quire_err expr_values_add(lowering *l, expr_value v, int32_t *out) {
     expr_values *s = l->values;
     for (int32_t i = 0; i < s->n; i++) {
@@ -172,8 +172,8 @@ static bool fold(const lowering *l, const expr_value *v, expr_value *out) {
 
 /* ---- operations ---- */
 
-/* An operation with operands a, b, c (or EXPR_NONE). It depends on what they depend on;
- * one that depends on nothing runs with the rows. */
+/* Adds an operation with operands a, b, c (or EXPR_NONE). It depends on what they
+ * depend on; one that depends on nothing runs with the rows. */
 static quire_err operate(lowering *l, attn_op op, int32_t a, int32_t b, int32_t c, int32_t *out) {
     bool compares = op >= ATTN_EQ && op <= ATTN_LE, compares_floats = op >= ATTN_FEQ && op <= ATTN_FLE;
     expr_value v = {.op = (uint8_t)op, .a = a, .b = b, .c = c}, folded;

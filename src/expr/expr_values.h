@@ -11,7 +11,7 @@
 #define EXPR_BY_ROW 1u
 #define EXPR_BY_KEY 2u
 
-/* One operation. Operands stand before it. */
+/* One operation. Its operands precede it. */
 typedef struct expr_value {
     uint8_t op; /* attn_op, or of the inputs N_ATTN_OPS + expr_variable */
     uint8_t by;

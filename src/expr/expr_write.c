@@ -161,8 +161,8 @@ static quire_err expr_write_key(writer *w) {
     return QUIRE_OK;
 }
 
-/* Makes a vector of a value that has none: a late constant, or one that depends on the
- * query only. */
+/* Makes a vector of a scalar value: a late constant, or one that depends on the query
+ * only. */
 static quire_err spread(writer *w, int32_t value) {
     const expr_value *v = &w->values->at[value];
     if (w->vector[value] != EXPR_NONE || !(by_row_only(v) || w->is_late[value])) {

@@ -66,7 +66,7 @@ typedef struct adapter_file {
     /* of scales; of a GGUF file alpha alone, 0: not said */
     int64_t rank;
     double alpha;
-    bool ties;    /* what is changed of tied embeddings is changed of the head too */
+    bool ties;    /* changes of tied embeddings apply to the head too */
     bool by_root; /* rsLoRA: alpha / sqrt(rank) */
     adapter_patterns ranks, alphas;
     int32_t n_parameters; /* target_parameters of experts, in the config's order */

@@ -56,7 +56,7 @@ quire_err gguf_parse(gguf *g, const void *bytes, size_t n, const char *file, int
                      quire_error *err);
 void gguf_deinit(gguf *g);
 
-/* NULL when there is no such key. */
+/* Finds a key; NULL: absent. */
 const gguf_value *gguf_find(const gguf *g, const char *key);
 /* The value as metadata; META_ABSENT for NULL. */
 meta_value gguf_meta(const gguf_value *v);

@@ -47,8 +47,7 @@ void json_doc_deinit(json_doc *d) {
 
 /* ---- reading ---- */
 
-/* *has: whether the object is there that has the path's last name as a member; its value
- * is NULL too where it is null. */
+/* Finds a value by its path. *has: whether the member exists, with NULL for null. */
 static json_value *file_json_doc_find(const json_doc *d, const char *path, bool *has) {
     json_value *v = d->root;
     *has = false;

@@ -21,7 +21,7 @@ void json_doc_deinit(json_doc *d);
 /* The member at a dotted path ("rope_scaling.factor"). NULL when it is missing or
  * null. */
 json_value *json_doc_find(const json_doc *d, const char *path);
-/* Whether the path's last name is there, with null. */
+/* Whether a member exists and is null. */
 bool json_doc_is_null(const json_doc *d, const char *path);
 /* A value as metadata; NULL is META_ABSENT. {"__float__": "Infinity"} is read as that
  * number. */

@@ -47,7 +47,7 @@ str model_file_overrides(const model_file *f);
 bool model_file_is_null(const model_file *f, const char *key);
 /* Whether config.json has an object there. */
 bool model_file_is_object(const model_file *f, const char *key);
-/* The flag that overrides the key; NULL: none does. */
+/* The flag that overrides the key; NULL: none. */
 const char *model_file_set_by(const model_file *f, const char *key);
 /* To be called once all metadata were read: QUIRE_INVALID names an override that was
  * never looked up. */
@@ -65,7 +65,7 @@ void model_file_close(model_file *f);
 /* Adds a reference and returns f. */
 model_file *model_file_share(model_file *f);
 
-/* The format; of a packed model that of its source. */
+/* The format; for a packed model its source's. */
 model_format model_file_format(const model_file *f);
 /* True when the model is packed; *out is then its compute mode. */
 bool model_file_packed_for(const model_file *f, compute_mode *out);
@@ -107,7 +107,7 @@ quire_err model_file_str_at(const model_file *f, const char *key, size_t i, str 
 quire_err model_file_generation_i64s(const model_file *f, const char *key, int64_t *out, size_t max,
                                      size_t *n);
 /* ---- text ---- */
-/* The vocabulary in the file; its source is VOCAB_NONE when there is none. */
+/* The vocabulary in the file; source VOCAB_NONE: none. */
 const vocab *model_file_vocab(const model_file *f);
 /* The chat template: chat_template.jinja, tokenizer_config.json's chat_template (the one
  * named "default" of several), chat_template.json's, or tokenizer.chat_template. Empty

@@ -18,10 +18,10 @@ typedef struct npz {
     attn_array *arrays; /* [n]; their data is owned. A number without dimensions has one dimension of 1 */
 } npz;
 
-/* Reads all members: integers and bool as int32, floats of 16, 32 and 64 bits as float32.
- * QUIRE_BAD_FILE for what is no such file, with the member in the message: one that is
- * compressed, of other types, in Fortran order, of over ATTN_ARRAY_DIMS dimensions, with
- * a name that is too long, or with an integer beyond 32 bits. QUIRE_NOT_FOUND,
+/* Reads all members: integers and bool as int32, floats of 16, 32 and 64 bits as
+ * float32. QUIRE_BAD_FILE: no such file, or a member (named in the message) that is
+ * compressed, of another type, in Fortran order, of over ATTN_ARRAY_DIMS dimensions,
+ * with too long a name, or with an integer beyond 32 bits. QUIRE_NOT_FOUND,
  * QUIRE_TOO_LARGE, QUIRE_IO, QUIRE_NO_MEMORY. On an error *out is empty. */
 quire_err npz_open(const char *path, npz *out, quire_error *err);
 /* The same of bytes in memory, which `name` names in messages. */

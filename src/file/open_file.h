@@ -93,7 +93,7 @@ quire_err hf_open(model_file *f, const char *dir, quire_error *err);
 /* Reads dir's tokenizer_config.json and special_tokens_map.json for a vocabulary; both
  * may be missing. */
 quire_err hf_read_config(model_file *f, const char *dir, quire_error *err);
-/* Reads a directory without its weights. QUIRE_NOT_FOUND where it has no tokenizer. */
+/* Reads a directory without its weights. QUIRE_NOT_FOUND: it has no tokenizer. */
 quire_err hf_open_vocabulary(model_file *f, const char *dir, quire_error *err);
 quire_err packed_open(model_file *f, file_map map, quire_error *err);
 /* True when dir has config.json or tokenizer.json. */
@@ -101,7 +101,7 @@ bool hf_is_directory(const char *dir);
 
 /* True when a file begins like a packed model. */
 bool packed_is(file_map map);
-/* A section's bytes; p NULL when there is none. */
+/* A section's bytes; p NULL: absent. */
 str packed_section(const model_file *f, const char *name);
 /* Reads the small files of a Hugging Face directory, or of a packed one. */
 quire_err hf_read_texts(model_file *f, quire_error *err);

@@ -107,8 +107,8 @@ static quire_err join_quantisation(strbuf *out, str config, const char *method, 
     return strbuf_add_char(out, '}');
 }
 
-/* Reads quantization_config from a file of its own where config.json has none. A packed
- * model has it in its config.json. */
+/* Reads quantization_config from its own file if config.json has none. A packed model
+ * has it in config.json. */
 static quire_err open_hf_read_quantisation(model_file *f, quire_error *err) {
     json_member first = {0}, of_quantisation = {0};
     bool has_members = json_next(f->config.root, &first);

@@ -415,7 +415,7 @@ static int pack_cache_list_compare(const void *a, const void *b) {
     return order != 0 ? order : strcmp(x->name, y->name);
 }
 
-/* Opens a directory that is there; *c is closed where it is not. */
+/* Opens an existing directory; if there is none, *c is closed. */
 static quire_err open_there(const char *dir, pack_cache *c, quire_error *err) {
     *c = (pack_cache){0};
     return dir != NULL && access(dir, F_OK) == 0 ? pack_cache_open(dir, INT64_MAX, c, err) : QUIRE_OK;

@@ -70,7 +70,7 @@ quire_err pack_entry_write(pack_entry *e, const packed_image *image, uint64_t fr
                            quire_error *err);
 /* Puts the entry in place and frees e, also after a failure. */
 quire_err pack_entry_finish(pack_entry *e, quire_error *err);
-/* Frees e and removes what was written. NULL is allowed. */
+/* Frees e and removes its file. NULL is allowed. */
 void pack_entry_discard(pack_entry *e);
 
 #endif

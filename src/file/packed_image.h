@@ -44,8 +44,8 @@ uint64_t packed_image_bytes(const packed_image *i);
  * has the reason. Any thread. */
 quire_err packed_image_write(const packed_image *i, int fd, uint64_t from, uint64_t n);
 
-/* The file of a packed model while it is written: under a name of its own, which becomes
- * the final one when all is there. */
+/* The file of a packed model while it is written: under a temporary name, until it is
+ * complete. */
 
 /* One thread. */
 typedef struct packed_writer packed_writer;
@@ -56,7 +56,7 @@ quire_err packed_writer_open(const char *path, packed_writer **out, quire_error 
 /* Writes a finished image, renames the file to its final name and frees w. A failure
  * frees w too. */
 quire_err packed_writer_finish(packed_writer *w, const packed_image *i, quire_error *err);
-/* Frees w and deletes what it has written. NULL is allowed. */
+/* Frees w and deletes its file. NULL is allowed. */
 void packed_writer_discard(packed_writer *w);
 
 #endif

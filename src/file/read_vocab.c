@@ -12,7 +12,7 @@ static quire_err read_vocab_bad(const model_file *f, const char *key, const char
                    key, what);
 }
 
-/* Reads an optional string; *out stays empty when there is none. */
+/* Reads an optional string; *out stays empty if absent. */
 static quire_err read_vocab_read_text(const model_file *f, const char *key, str *out, quire_error *err) {
     if (model_file_str(f, key, out) == QUIRE_BAD_FILE) {
         return read_vocab_bad(f, key, "is no string", err);
@@ -20,7 +20,7 @@ static quire_err read_vocab_read_text(const model_file *f, const char *key, str 
     return QUIRE_OK;
 }
 
-/* Reads an optional array of item_type; *out is NULL when there is none. */
+/* Reads an optional array of item_type; *out: NULL if absent. */
 static quire_err read_vocab_read_array(const model_file *f, const char *key, gguf_type item_type,
                                        const gguf_value **out, quire_error *err) {
     const gguf_value *v = gguf_find(&f->gguf, key);

@@ -17,10 +17,11 @@ typedef struct sampling_defaults {
     strbuf source;                              /* the file that holds them */
 } sampling_defaults;
 
-/* Reads those of a model. All names are NULL where it recommends nothing. BAD_FILE: err
- * names the file, the field and the value. On failure *out is empty. */
+/* Reads a model's recommended defaults; all names are NULL if it has none. BAD_FILE:
+ * err names the file, the field and the value. On failure *out is empty. */
 quire_err sampling_defaults_of_model(const model_file *f, sampling_defaults *out, quire_error *err);
-/* Reads those of a generation_config.json: the file, or a directory that holds it. */
+/* Reads the defaults of a generation_config.json: the file, or a directory that holds
+ * it. */
 quire_err sampling_defaults_read(const char *path, sampling_defaults *out, quire_error *err);
 void sampling_defaults_deinit(sampling_defaults *d);
 

@@ -168,7 +168,7 @@ static void cut_dead(build *b, const uint8_t *heights) {
     }
 }
 
-/* Finds the nodes of this height; false: there is none. */
+/* Finds the nodes of this height. False: there are none. */
 static bool find_height(build *b, uint8_t *heights, uint32_t level, bool counted) {
     nfa *a = &b->a;
     bool up = false, any = false;

@@ -106,7 +106,7 @@ static int32_t list_tokens(const guess *g, size_t at, spelling *list) {
     return n;
 }
 
-/* Adds the tokens after a node to what may be added, longest first. */
+/* Adds the tokens after a node to the candidates, longest first. */
 static void add_spellings(guess *g, int32_t parent, size_t at, float probability) {
     spelling list[GRAMMAR_GUESS_WIDTH];
     int32_t n = list_tokens(g, at, list);
@@ -119,8 +119,8 @@ static void add_spellings(guess *g, int32_t parent, size_t at, float probability
     }
 }
 
-/* Takes the likeliest of what may be added, of equal ones the first. False: no guess is
- * likely enough. */
+/* Takes the likeliest candidate, of equal ones the first. False: none is likely
+ * enough. */
 static bool forced_take_likeliest(guess *g, spelling *out) {
     int32_t best = 0;
     for (int32_t i = 1; i < g->n_pool; i++) {
@@ -147,7 +147,7 @@ static int32_t count_alone(const guess *g, size_t at) {
     return n;
 }
 
-/* Whether a token saves more than it and those that come with it cost where it is
+/* Whether a token saves more than it, and those that come with it, cost if it is
  * wrong. */
 static bool is_worth(const guess *g, const spelling *x) {
     float wrong = 1.0f - x->probability;

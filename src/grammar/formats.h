@@ -14,7 +14,7 @@ typedef struct schema_format {
     bool is_loose;     /* the format has more texts, all of them with FORMAT_LEAP in them: string_part */
 } schema_format;
 
-/* NULL: the standard has no such format. */
+/* Finds a format; NULL: the standard has none of that name. */
 const schema_format *schema_format_find(const char *name);
 
 #endif

@@ -161,11 +161,11 @@ quire_err grammar_accept(grammar_run *r, grammar_state *s, int32_t token);
  * the grammar allows. */
 quire_err grammar_accept_bytes(grammar_run *r, grammar_state *s, str bytes, size_t *n_taken);
 
-/* Writes the mask after s: bit id % 64 of bits[id / 64] is set iff the token is allowed,
- * [grammar_mask_words]. A token is allowed iff what came before and its bytes begin some
- * complete answer, in which no object of a schema has a name twice (docs/grammar.md: but
- * for few exceptions); an end token iff the answer is complete. QUIRE_TOO_LARGE as above;
- * bits undefined. */
+/* Writes the mask after s: bit id % 64 of bits[id / 64] is set iff the token is
+ * allowed, [grammar_mask_words]. A token is allowed iff the text so far and its bytes
+ * begin a complete answer in which no object of a schema has a name twice
+ * (docs/grammar.md has the exceptions); an end token iff the answer is complete.
+ * QUIRE_TOO_LARGE as above; bits undefined. */
 quire_err grammar_mask(grammar_run *r, grammar_state s, uint64_t *bits);
 /* Whether the mask would allow this one token; cheap. */
 bool grammar_allows(grammar_run *r, grammar_state s, int32_t token);
@@ -192,9 +192,9 @@ typedef struct grammar_guess_bounds {
      * it is any of them */
     float first;
     float least; /* probability of a guess with all before it */
-    /* The cost of a token, as a fraction of what a correct token of several spellings
-     * saves. Those after it that have one spelling come with it: they save nothing of
-     * their own, and are lost with it. */
+    /* Cost of a token, as a fraction of what a correct guess among several spellings
+     * saves. Later tokens with one spelling come with it: they save nothing
+     * themselves, and are lost with it. */
     float row;
 } grammar_guess_bounds;
 
@@ -208,7 +208,7 @@ int32_t grammar_guess(grammar_run *r, grammar_state s, const grammar_guess_bound
 
 /* ---- figures ---- */
 
-/* Of a run and those that share with it. */
+/* Counters of a run and those that share with it. */
 typedef struct grammar_run_stats {
     int64_t n_states, n_masks;
     size_t bytes; /* of states and masks */

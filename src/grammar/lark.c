@@ -48,7 +48,7 @@ static const struct {
     {"SQL_COMMENT", "--[^\\n]*"},
 };
 
-/* The regex of a terminal, or NULL: there is none of that name. */
+/* The regex of a terminal of `common`; NULL: unknown. */
 static const char *lark_common(str name) {
     for (size_t i = 0; i < sizeof terminals / sizeof *terminals; i++) {
         if (str_is(name, terminals[i].name)) {
@@ -354,7 +354,7 @@ static uint32_t lark_parse_repeat(parser *p) {
                                    : ast_repeat(p->t, node, min, max);
 }
 
-/* Whether the next line goes on with another alternative. */
+/* Whether the next line continues with another alternative. */
 static bool lark_goes_on(parser *p) {
     size_t from = p->at;
     lark_skip(p, true);

@@ -100,7 +100,8 @@ typedef struct machine {
     size_t wanted;
 } machine;
 
-/* account: where its memory comes from; NULL: none. QUIRE_TOO_LARGE, QUIRE_NO_MEMORY. */
+/* Opens a machine. account: charged for its memory; NULL: none. QUIRE_TOO_LARGE,
+ * QUIRE_NO_MEMORY. */
 quire_err machine_init(machine *m, const nfa *a, size_t max_bytes, area_account *account);
 void machine_deinit(machine *m);
 /* Begins an operation of the calling thread. Within a step it does what fits into the
@@ -113,8 +114,8 @@ void machine_fail(machine *m, machine_why why);
 /* What the operation's failure means for its caller: QUIRE_BUSY where it may be tried
  * again (after machine_grow), QUIRE_TOO_LARGE, QUIRE_NO_MEMORY. */
 quire_err machine_error(const machine *m);
-/* Gives more addresses to what was cramped. Areas may move: nothing that points into the
- * machine is kept across the call. QUIRE_NO_MEMORY: all that is there stays. */
+/* Grows the cramped area. Areas may move, so no pointer into the machine survives the
+ * call. QUIRE_NO_MEMORY: unchanged. */
 quire_err machine_grow(machine *m);
 /* area_use by the machine's budget. False: it failed. */
 bool machine_use(machine *m, area *a, area_budget *budget, size_t bytes);

@@ -147,7 +147,7 @@ quire_err hub_repo_set_ref(const hub_repo *r, const char *revision, const char *
 
 /* ---- snapshots ---- */
 
-/* The blob that a link leads to; empty where it leads elsewhere. */
+/* The blob to which a link leads; empty: it leads elsewhere. */
 static str link_id(const char *path, char target[4096]) {
     ssize_t n = readlink(path, target, 4095);
     if (n < 0) {

@@ -39,13 +39,13 @@ quire_err hub_repo_file(const hub_repo *r, const char *commit, const char *path,
 bool hub_repo_commit(const hub_repo *r, const char *revision, char commit[41]);
 quire_err hub_repo_set_ref(const hub_repo *r, const char *revision, const char *commit, quire_error *err);
 
-/* Lists a snapshot's files whose blobs are there. NOT_FOUND, without a message: there is
- * no such snapshot. */
+/* Lists a snapshot's files whose blobs exist. NOT_FOUND, without a message: no such
+ * snapshot. */
 quire_err hub_repo_list(const hub_repo *r, const char *commit, hub_listing *out, quire_error *err);
-/* Makes the link of a file whose blob is there. */
+/* Makes the link of a file whose blob exists. */
 quire_err hub_repo_link(const hub_repo *r, const char *commit, const hub_file *f, quire_error *err);
-/* Notes that a file was used now, in the times of its link: those of the blob are part of
- * what names its packed form (pack_cache.h). */
+/* Notes that a file was used now, in the times of its link, since the blob's times are
+ * part of the key of its packed form (pack_cache.h). */
 void hub_repo_touch(const hub_repo *r, const char *commit, const char *path);
 
 typedef enum hub_lock_mode { HUB_LOCK_SHARED, HUB_LOCK_EXCLUSIVE } hub_lock_mode;

@@ -103,7 +103,7 @@ static quire_err unknown_quant(const hub_listing *l, const char *repo, const cha
     return e;
 }
 
-/* The model of this quantisation. QUIRE_NOT_FOUND, without a message, when there is
+/* Chooses the model of this quantisation. QUIRE_NOT_FOUND, without a message: there is
  * none. */
 static quire_err choose_quant(const hub_listing *l, const char *repo, str quant, hub_choice *out,
                               quire_error *err) {

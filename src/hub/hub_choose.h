@@ -56,7 +56,7 @@ typedef struct hub_choice {
     int32_t *files; /* owned; first the weights */
     size_t n, cap;
     int32_t first; /* the GGUF file to open, its first part; -1: the directory is opened */
-    int32_t index; /* HUB_INDEX, whose shards hub_choose_shards adds; -1: none is to be added */
+    int32_t index; /* index file whose shards hub_choose_shards adds; -1: nothing to add */
     bool has_weights;
 } hub_choice;
 

@@ -26,7 +26,7 @@ struct hub_client {
 
 /* ---- addresses ---- */
 
-/* The length of "scheme://host:port" in a URL; 0: it has no such beginning. */
+/* The length of a URL's "scheme://host:port"; 0: it has none. */
 static size_t origin_length(const char *url) {
     const char *host = strstr(url, "://");
     return host != NULL ? (size_t)(host + 3 - url) + strcspn(host + 3, "/?#") : 0;
@@ -79,7 +79,7 @@ static quire_err check_token(const char *token, quire_error *err) {
                          "the hub's token (HF_TOKEN, or its file) is no token: it has blanks or is empty");
 }
 
-/* The token, where it may be shown to the endpoint. */
+/* The token, if it may be sent to the endpoint; else NULL. */
 static const char *usable_token(const char *endpoint, const char *token) {
     if (token != NULL && strncmp(endpoint, "http://", 7) == 0 && !hub_is_loopback(endpoint)) {
         log_line(LOG_WARN, "%s: the hub's token is not sent over plain HTTP; give an https:// address",

@@ -20,13 +20,13 @@ quire_err hub_client_open(const quire_hub_options *o, const atomic_bool *stop, h
                           quire_error *err);
 void hub_client_close(hub_client *c);
 
-/* Where bytes go. `at` is how many are there: the next ones are requested. is_joined
- * becomes true when a response goes on after another one's bytes, or an earlier
- * process's. */
+/* Destination of bytes. `at`: how many it has, from which the next are requested.
+ * is_joined becomes true when a response continues the bytes of another, or of an
+ * earlier process. */
 typedef struct hub_sink {
     int64_t at;
     bool is_joined;
-    bool keeps; /* what came stays for a later pull, whatever fails */
+    bool keeps; /* received bytes are kept for a later pull, whatever fails */
     /* the next byte is the first: sets at to 0 */
     quire_err (*restart)(struct hub_sink *s, quire_error *err);
     quire_err (*add)(struct hub_sink *s, const void *p, size_t n, quire_error *err); /* moves at */

@@ -106,7 +106,7 @@ static quire_err take_lock(fetch *x, const hub_repo *r, quire_error *err) {
     return e == QUIRE_BUSY ? QUIRE_CANCELLED : e;
 }
 
-/* Opens the beginning, hashes what is there, and ends at its end. */
+/* Opens the part that was fetched before, hashes it, and stops at its end. */
 static quire_err open_part(fetch *x, quire_error *err) {
     struct stat st;
     x->fd = open(x->part.p, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK, 0666);

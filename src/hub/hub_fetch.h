@@ -16,7 +16,7 @@ typedef struct hub_meter {
     atomic_bool stop;        /* ends all of them */
 } hub_meter;
 
-/* Whether the blob is there: a regular file of the right size. */
+/* Whether the blob exists, as a regular file of the right size. */
 bool hub_blob_is_there(const hub_repo *r, const hub_file *f);
 /* How many bytes of it an interrupted fetch has left. */
 int64_t hub_blob_begun(const hub_repo *r, const hub_file *f);
@@ -24,7 +24,7 @@ int64_t hub_blob_begun(const hub_repo *r, const hub_file *f);
 /* Appends where the hub has a file, after the endpoint, as hub_target.path. NO_MEMORY. */
 quire_err hub_address(const char *repo, const char *commit, const hub_file *f, strbuf *out, quire_error *err);
 
-/* The errors are those of quire_hub_pull; CANCELLED: the meter said stop. */
+/* Errors of quire_hub_pull; CANCELLED: the meter requested it. */
 quire_err hub_fetch(hub_client *c, const hub_repo *r, const char *repo, const char *commit, const hub_file *f,
                     hub_meter *m, quire_error *err);
 

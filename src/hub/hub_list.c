@@ -118,7 +118,7 @@ static bool has_all_shards(const listing_of_cache *x, hub_choice *c) {
     return has;
 }
 
-/* Adds what is no GGUF, where there is a model's config or weights. */
+/* Adds a model that is not in GGUF, if there is a config or weights. */
 static quire_err hub_list_add_directory(listing_of_cache *x) {
     hub_choice c;
     hub_gguf g;

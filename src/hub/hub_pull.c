@@ -16,7 +16,7 @@
 #define MAX_ANSWER_BYTES ((size_t)64 << 20)
 #define MAX_CONFIG_BYTES (1 << 20)
 #define MAX_INDEX_BYTES  ((size_t)256 << 20)
-#define RESERVE_BYTES    ((int64_t)16 << 20) /* of the disk that stay free */
+#define RESERVE_BYTES    ((int64_t)16 << 20) /* bytes of the disk to leave free */
 
 typedef struct pull {
     quire_hub_options o;
@@ -27,7 +27,7 @@ typedef struct pull {
     hub_client *client; /* of the calling thread */
     int lock;
     hub_meter meter;
-    int32_t *todo; /* files of the listing that are to be fetched; n_todo of them */
+    int32_t *todo; /* [n_todo] files of the listing to fetch */
     int32_t n_todo;
     int64_t total_bytes;
     strbuf others;         /* quire_hub_progress.others */
@@ -55,7 +55,7 @@ static quire_err hub_pull_choose(pull *x, quire_error *err) {
                                                                &x->choice, err);
 }
 
-/* Chooses among what a snapshot has. */
+/* Chooses among a snapshot's files. */
 static quire_err choose_cached(pull *x, const char *commit, quire_error *err) {
     strbuf path = {0};
     TRY(hub_repo_list(&x->repo, commit, &x->listing, err));
@@ -68,7 +68,7 @@ static quire_err choose_cached(pull *x, const char *commit, quire_error *err) {
     return e;
 }
 
-/* The path that opens what was chosen. */
+/* The path that opens the chosen model. */
 static quire_err path_of_choice(const pull *x, char **out, quire_error *err) {
     strbuf path = {0};
     const char *first = x->choice.first >= 0 ? x->listing.files[x->choice.first].path : NULL;
@@ -332,7 +332,7 @@ static quire_err fetch_all(pull *x, quire_error *err) {
         n++;
     }
     pthread_mutex_lock(&x->mutex);
-    x->n_running -= most - n; /* those that the system refused */
+    x->n_running -= most - n; /* threads that the system refused */
     pthread_mutex_unlock(&x->mutex);
     if (n == 0 && x->n_todo > 0) {
         return err_set(err, QUIRE_NO_MEMORY, -1, "%s: no thread could be started to fetch it", x->name.repo);
@@ -349,8 +349,8 @@ static quire_err fetch_all(pull *x, quire_error *err) {
 
 /* ---- all of it ---- */
 
-/* Makes the links, last that of the file without which the cache has no such model, and
- * then the reference. */
+/* Makes the links, the one without which the cache has no such model last, and then
+ * the reference. */
 static quire_err link_all(pull *x, quire_error *err) {
     const char *config = x->o.is_adapter ? HUB_ADAPTER_CONFIG : "config.json";
     int32_t last = x->choice.first >= 0 ? x->choice.first : hub_listing_find(&x->listing, str_of(config));
@@ -364,7 +364,7 @@ static quire_err link_all(pull *x, quire_error *err) {
     return QUIRE_OK;
 }
 
-/* Holds removals off; waits for one that runs. */
+/* Locks the repository against removals; waits for a running one. */
 static quire_err lock_repo(pull *x, quire_error *err) {
     const struct timespec tick = {.tv_nsec = 50000000};
     for (;;) {

@@ -206,7 +206,7 @@ static quire_err hub_remove_visit_blob(void *user, const char *name) {
     return QUIRE_OK;
 }
 
-/* Visits what is in a directory of the repository. */
+/* Visits the entries of a directory of the repository. */
 static quire_err visit_in(removal *x, const char *directory, hub_visit visit) {
     strbuf path = {0};
     quire_err e = hub_repo_directory(&x->repo, directory, &path);
@@ -215,7 +215,7 @@ static quire_err visit_in(removal *x, const char *directory, hub_visit visit) {
     return e;
 }
 
-/* Removes what was found. Blobs stay where a link could not be removed. */
+/* Removes the found files. Blobs stay if a link could not be removed. */
 static quire_err remove_part(removal *x) {
     TRY(x->name.pick[0] == 0 ? visit_in(x, "refs", hub_remove_visit_ref) : QUIRE_OK);
     for (size_t i = 0; i < x->going.n; i++) {

@@ -85,7 +85,7 @@ str json_str(const json_value *v);
 size_t json_length(const json_value *v);
 /* Item i of an array; NULL past its end and for other kinds. */
 json_value *json_at(const json_value *v, size_t i);
-/* A member; NULL if there is none and for other kinds. */
+/* A member; NULL if absent, and for other kinds. */
 json_value *json_get(const json_value *v, const char *name);
 bool json_has(const json_value *v, const char *name);
 /* Members with defaults. A member of another kind counts as missing. The text is

@@ -16,7 +16,7 @@
 
 typedef enum json_names {
     JSON_NAMES_UNIQUE, /* a name twice in an object, or with a NUL, is refused */
-    JSON_NAMES_LAST    /* of equal names the last one counts */
+    JSON_NAMES_LAST    /* the last of equal names counts */
 } json_names;
 
 typedef struct json_limits {
@@ -29,10 +29,10 @@ typedef struct json_limits {
     /* the bare words NaN, Infinity and -Infinity, which Python's json writes:
      * json_read */
     bool takes_nonfinite;
-    /* of the value's text, but for white space, quotes, and what escapes are longer than
-     * their characters; 0: any number. A string is refused within a KB, a number at its
-     * end, so however long a text is, looking it over takes no longer than the bound and
-     * what does not count. */
+    /* bytes of the value's text, without white space, quotes, and the excess of
+     * escapes over their characters; 0: no bound. A longer string is refused within a
+     * KB, a number at its end, so a check never takes longer than the bound and the
+     * uncounted bytes. */
     size_t max_bytes;
     /* NULL, or gives that bound for each member of the outermost object by its name, in
      * place of one for the whole */
@@ -50,7 +50,7 @@ extern const json_limits json_limits_model;
 typedef struct json_fault {
     size_t at;        /* the byte */
     char what[96];    /* a phrase for a person: "a number that begins with 0" */
-    size_t max_bytes; /* the bound that was passed, where it was one of bytes; else 0 */
+    size_t max_bytes; /* the exceeded bound, if it was one of bytes; else 0 */
 } json_fault;
 
 typedef struct json_counts {

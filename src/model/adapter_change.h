@@ -5,7 +5,7 @@
 #include "file/adapter_file.h"
 #include "model/arch.h"
 
-/* What a tensor of an adapter is to its module. */
+/* The role of an adapter's tensor in its module. */
 typedef enum adapter_part {
     PART_A,
     PART_B,
@@ -17,7 +17,7 @@ typedef enum adapter_part {
     N_ADAPTER_PARTS
 } adapter_part;
 
-/* The tensors that an adapter has for a module; NULL: none. */
+/* The tensors of an adapter for one module; NULL: absent. */
 typedef struct adapter_module {
     str name; /* as the config's patterns match it, without PEFT's prefix and ".weight" */
     const tensor_view *parts[N_ADAPTER_PARTS];

@@ -62,12 +62,12 @@ quire_err qwen_experts(const config *c, model_desc *d);
 
 typedef struct refused_arch {
     const char *hf, *gguf; /* config.json's class; general.architecture, or NULL */
-    const char *reason;    /* what it needs: "hyper-connections of four streams" */
+    const char *reason;    /* the missing mechanism: "hyper-connections of four streams" */
 } refused_arch;
 
 /* The i-th, or NULL past the last. */
 const refused_arch *refused_at(size_t i);
-/* Why a file's architecture is refused by its name; NULL: it is not. */
+/* Why an architecture is refused by name; NULL: it is not refused. */
 const char *refused_reason(model_format format, str name);
 
 #endif

@@ -13,10 +13,10 @@ quire_err composite_find_text(const model_file *f, str *architecture, quire_erro
 /* The i-th class of such checkpoints, or NULL past the last: for tables. */
 const char *composite_class_at(size_t i);
 
-/* The class of config.json's model_type, for checkpoints that do not name theirs in
- * "architectures", such as Qwen2MoeForCausalLM of "qwen2_moe": of several the
- * one that writes text; of a checkpoint whose text is a part (has_text), the one that
- * holds the parts. Static; empty: this build has none. */
+/* The class for config.json's model_type, for checkpoints without "architectures",
+ * such as Qwen2MoeForCausalLM for "qwen2_moe": of several the one that writes text, or
+ * for a composite checkpoint (has_text) the one that holds the parts. Static; empty:
+ * unknown. */
 str model_type_class(str type, bool has_text);
 
 #endif

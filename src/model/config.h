@@ -64,11 +64,11 @@ quire_err config_same_i32(const config *c, const char *gguf, const char *hf, int
 quire_err config_i32s(const config *c, const char *gguf, const char *hf, int32_t *out, size_t max, size_t *n);
 /* A list of numbers of config.json; *n 0: the key is absent. */
 quire_err config_f32s(const config *c, const char *hf, float *out, size_t max, size_t *n);
-/* Element i of a list of numbers; *out stays as it is where there is none, or null. */
+/* Reads element i of a list of numbers; *out is unchanged if it is absent or null. */
 quire_err config_f32_at(const config *c, const char *gguf, const char *hf, size_t i, float *out);
 /* Whether config.json has a list of numbers there, with at least one. */
 bool config_is_list(const config *c, const char *hf);
-/* Element i of a list of strings; *out empty: there is none. */
+/* Reads element i of a list of strings; *out empty: absent. */
 quire_err config_str_at(const config *c, const char *hf, size_t i, str *out);
 /* Whether config.json names this architecture: some checkpoints say by it that they have
  * no head. */
@@ -78,11 +78,10 @@ bool config_has(const config *c, const char *gguf, const char *hf);
 bool config_is_null(const config *c, const char *hf);
 /* Refuses a key that has something else than an object, or null. */
 quire_err config_object(const config *c, const char *hf);
-/* A refusal of what this build does not compute: "FILE: WHAT". */
+/* Refuses a model that this build cannot compute: "FILE: WHAT". */
 quire_err config_unsupported(const config *c, const char *what);
 quire_err config_bad(const config *c, const char *key, const char *what);
-/* The same for the one of the keys that the file has: "FILE: KEY WHAT"; the first where
- * it has none. */
+/* The same, naming the key that the file has, else the first: "FILE: KEY WHAT". */
 quire_err config_bad_at(const config *c, const char *gguf, const char *hf, const char *what);
 /* QUIRE_UNSUPPORTED, naming that key, unless least <= n <= most. */
 quire_err config_check(const config *c, const char *gguf, const char *hf, int32_t n, int32_t least,
@@ -144,9 +143,9 @@ typedef struct state_layers {
 /* Takes attention and its caches from layers that do not attend, and gives states to
  * those that recur. Nothing else may read caches afterwards: called last. */
 quire_err config_set_states(const config *c, const state_layers *s, model_desc *d);
-/* Which layers attend, by config.json's "layer_types", which has one text for each:
- * "full_attention" and "attention" do, those that `recurrent` names recur; *found:
- * whether it is there. */
+/* Reads from config.json's "layer_types" which layers attend ("full_attention",
+ * "attention") and which recur (names in `recurrent`). *found: whether the list
+ * exists. */
 quire_err config_state_types(const config *c, const model_desc *d, const char *recurrent, state_layers *s,
                              bool *found);
 /* Reads the heads of linear attention, and the taps of its convolutions, into d->delta,
@@ -262,11 +261,11 @@ quire_err config_windows(const config *c, int32_t window, int32_t period, int32_
  * without, that has one of its own. After the windows are set. */
 quire_err config_share_caches(const config *c, int32_t n_shared, model_desc *d);
 
-/* Which layers are mixtures of experts by config.json's "mlp_layer_types" ("sparse",
- * "dense"); where it has none, is_sparse stays as it is. */
+/* Reads from config.json's "mlp_layer_types" ("sparse", "dense") which layers are
+ * mixtures of experts; without it is_sparse is unchanged. */
 quire_err config_sparse_types(const config *c, const model_desc *d, bool *is_sparse);
 
-/* Refuses a GGUF file whose rows see what is before them only. */
+/* Refuses a GGUF file whose rows see earlier ones only. */
 quire_err config_check_two_sided(const config *c);
 
 /* Reads the numbers of experts and how rows choose them into d->moe, which holds the

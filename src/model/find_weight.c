@@ -72,7 +72,7 @@ used_tensor *loader_use(loader *l, const tensor_view *t) {
     return u;
 }
 
-/* Tells who watches how much is loaded before t is, which counts from then on. */
+/* Reports the progress before t is loaded, and counts t. */
 static quire_err loader_tell(loader *l, const tensor_view *t) {
     const load_watch watch = model_file_watcher(l->file);
     const double part = l->n_all_bytes > 0.0 ? l->n_bytes / l->n_all_bytes : 0.0;

@@ -48,11 +48,11 @@ typedef struct loader {
     backend *b;
     quire_error *err;
     int32_t max_positions;
-    const arch_names *names; /* NULL: Llama's */
-    const char *root;        /* what "model." is in this file */
-    dtype quantise_to;       /* model_desc.quantise_to */
-    bool is_quantised;       /* a checkpoint of a method of quantisation (quant_method.h) */
-    used_tensor *used;       /* [tensors of the file] */
+    const arch_names *names;     /* NULL: Llama's */
+    const char *root;            /* what "model." is in this file */
+    dtype quantise_to;           /* model_desc.quantise_to */
+    bool is_quantised;           /* a checkpoint of a method of quantisation (quant_method.h) */
+    used_tensor *used;           /* [tensors of the file] */
     double n_bytes, n_all_bytes; /* of tensors that were found, and of the file's */
     loaded_linear *linears;
     size_t n_linears, cap_linears;
@@ -67,13 +67,13 @@ typedef struct loader {
 /* Where the names of a checkpoint begin that architectures call "model.". */
 const char *loader_root(const model_file *f, const arch_names *names);
 
-/* Finds the tensor name + suffix (".weight", ".bias") and marks it used. *out is NULL
- * when the file has none. QUIRE_UNSUPPORTED when the file has it in a form that cannot be
- * read: without it the result would be another model. QUIRE_CANCELLED: who watches the file
- * (model_file_watch) ends its loading. */
+/* Finds the tensor name + suffix (".weight", ".bias") and marks it used. *out: NULL if
+ * absent. QUIRE_UNSUPPORTED: the file has it in a form that cannot be read, and
+ * without it this would be another model. QUIRE_CANCELLED: model_file_watch's callback
+ * stopped the load. */
 quire_err loader_find(loader *l, weight_name name, int32_t layer, const char *suffix,
                       const tensor_view **out);
-/* The same without marking it; NULL: the file has none. */
+/* The same without marking it; NULL: absent. */
 const tensor_view *loader_look(const loader *l, weight_name name, int32_t layer, const char *suffix);
 /* Marks a tensor of the file used, by how. */
 used_tensor *loader_use(loader *l, const tensor_view *t);

@@ -17,7 +17,7 @@ typedef struct published {
     int32_t n_experts, n_used, d_expert;
 } published;
 
-/* The numbers of an architecture; one that is not in the table has none (all 0). */
+/* The published numbers of an architecture; all 0 if it is not in the table. */
 const published *published_of(const char *architecture);
 
 #endif

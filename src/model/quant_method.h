@@ -50,8 +50,8 @@ bool quant_is_integers(const model_file *f, dtype codes);
 /* Whether the checkpoint's configuration says that keys and values are kept as FP8:
  * kv_cache_scheme, or hf_quant_config.json's kv_cache_quant_algo. */
 bool quant_has_fp8_kv(const model_file *f);
-/* How many weights a tensor's elements are: those of a matrix's codes, none of what comes
- * with them, its elements of all others. */
+/* The number of weights in a tensor: of codes the matrix's, of scales and the like
+ * none, of others the elements. */
 int64_t quant_n_weights(const model_file *f, const tensor_view *t);
 /* Whether the file has the layer's weight in a quantised form. Marks nothing. */
 bool quant_linear_is(const loader *l, weight_name name, int32_t layer);
@@ -85,11 +85,11 @@ quire_err quant_factor(quant_linear *q, const char *suffix, float *out);
 int32_t quant_shared_by(int64_t n, int64_t n_scales, int64_t size);
 /* The shape of a matrix that a tensor of two integers holds. False: t is none. */
 bool quant_written_shape(const tensor_view *t, int64_t dims[2]);
-/* m.group for n_groups groups of n_in: the configuration's group size where that gives so
- * many, else all equal. */
+/* Sets m.group for n_groups groups of n_in: the configuration's group size if that
+ * gives so many, else equal groups. */
 quire_err quant_groups(quant_linear *q, const char *suffix, int64_t n_groups);
-/* m.group_of by a tensor of the layer, [n_in] I32; nothing where there is none, or where
- * it says i / group. */
+/* Sets m.group_of from a tensor of the layer, [n_in] I32, unless it is absent or says
+ * i / group. */
 quire_err quant_group_index(quant_linear *q, const char *suffix);
 /* Memory of the layer, zeroed; NULL: the error is set. */
 void *quant_memory(quant_linear *q, size_t n, size_t size);
@@ -97,8 +97,7 @@ void *quant_memory(quant_linear *q, size_t n, size_t size);
  * compressed-tensors some config group of weights with so many bits of floats, of other
  * methods always. */
 bool quant_rounds_rows(const quant_linear *q, int32_t bits);
-/* Marks a tensor used that says nothing about the weights; one that isn't there is
- * none. */
+/* Marks a tensor used that says nothing about the weights, if it exists. */
 quire_err quant_skip(quant_linear *q, const char *suffix);
 
 /* The values of the 4-bit float E2M1, by code. */

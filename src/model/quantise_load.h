@@ -10,7 +10,7 @@
 
 #include "model/find_weight.h"
 
-/* What a matrix is to the model. */
+/* The use of a matrix in the model. */
 typedef enum matrix_use {
     MATRIX_PRODUCT, /* of a linear layer */
     MATRIX_HEAD,    /* of the head: a type of more bits */
@@ -37,8 +37,9 @@ int64_t quantise_bytes(const tensor_view *t, dtype type);
 
 /* A matrix that was quantised while it was loaded. */
 typedef struct quantised {
-    dtype type; /* that it has now; its own where it stays as it is */
-    /* of its blocks, or codes and scales: freed with mem_free; NULL: it stays as it is */
+    dtype type; /* its type now; unchanged if it is not quantised */
+    /* memory of its blocks, or codes and scales, freed with mem_free; NULL: not
+     * quantised */
     void *memory;
     quant_matrix m;        /* of F8_E4M3 */
     row_rounding rounding; /* of the rows that it is multiplied with, under fp8 compute */

@@ -215,7 +215,7 @@ bool weight_name_is_list(weight_name name);
 /* Whether a tensor's name begins as a pattern, or one of its alternatives, up to its end
  * or a dot. %d is any number; root: what "model." is in the file (find_weight.h). */
 bool weight_is_named(const char *root, const char *pattern, const char *name);
-/* Whether the architecture has such a weight at all. */
+/* Whether the architecture has such a weight. */
 bool weight_role_is(const arch_names *names, weight_role role);
 
 #endif

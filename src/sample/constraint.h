@@ -37,8 +37,8 @@ typedef struct guess_bounds {
     /* probability that the likeliest of the tokens that spell the same text is meant;
      * else it is any of them */
     float first;
-    float least; /* probability of a guess with all before it */
-    /* the cost of a token, as a fraction of what a correct one of several spellings
+    float least; /* least joint probability of a guess and those before it */
+    /* cost of a token, as a fraction of what a correct guess among several spellings
      * saves */
     float row;
 } guess_bounds;

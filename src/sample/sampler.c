@@ -102,7 +102,7 @@ quire_err sampler_adjust(sampler *s, float *logits, const sample_context *c) {
     return adjust(s, logits, c, 0.0f);
 }
 
-/* Leaves what may be drawn (sampler_parts.h); n_kept 0 where the output is over. */
+/* Leaves the tokens that may be drawn (sampler_parts.h); n_kept 0: the output is over. */
 static quire_err distribute(sampler *s, float *logits, const sample_context *c) {
     const sampling_params *p = c->params;
     bool ordered = p->order[0] != SAMPLING_END;

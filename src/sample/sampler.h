@@ -54,7 +54,7 @@ float sample_uniform(sample_key key, sample_purpose purpose);
  * (sample_prepare), so that this only reads it. */
 typedef struct sample_rule {
     uint64_t *bits; /* [constraint_words] with end tokens as they may come */
-    bool is_ready;  /* of the constraint's present state; else the others say nothing */
+    bool is_ready;  /* valid for the constraint's present state; else the other members mean nothing */
     bool is_final;  /* the output may end */
     bool goes_on;   /* there is a token that is no end token */
     /* a token that was taken and is not in the constraint's state yet, or
@@ -74,7 +74,7 @@ typedef struct sample_context {
     float *mirostat_mu; /* the sequence's state, initially 2 tau; not NULL where params->mirostat is on */
     const constraint *constraint; /* NULL: none */
     void *constraint_state;       /* the sequence's, after its generated tokens; a sample appends its token */
-    sample_rule *rule;            /* of that state; NULL: masks are made where they are needed */
+    sample_rule *rule;            /* mask and guesses of that state; NULL: masks are made when needed */
 } sample_context;
 
 /* Returned in place of a token: the constraint is complete and nothing may follow, not

@@ -25,7 +25,7 @@ static bool has_bit(const uint64_t *bits, const constraint *k, int32_t token) {
     return token >= 0 && token < k->n_vocab && (bits[token / 64] >> (token % 64) & 1) != 0;
 }
 
-/* Takes a token with what was prepared. */
+/* Takes a token by the prepared rule. */
 static quire_err accept_prepared(const sample_context *c, int32_t token) {
     const constraint *k = c->constraint;
     sample_rule *r = c->rule;
@@ -97,7 +97,7 @@ static bool has_bits(const uint64_t *bits, int32_t n) {
     return last != 0;
 }
 
-/* Writes what may come after c's state. */
+/* Writes the mask after c's state. */
 static quire_err find_allowed(const sample_context *c, uint64_t *bits, bool *is_final, bool *goes_on) {
     const constraint *k = c->constraint;
     TRY(k->ops->mask(k, c->constraint_state, bits));

@@ -208,8 +208,8 @@ static bool find_bucket(const double *mass, double limit, double *above, uint32_
     return false;
 }
 
-/* Reduces n candidates with keys from `least` to `most` to those of the bucket in which
- * the sum reaches `limit`; where it does not, to those of the last bucket, and false. */
+/* Reduces n candidates with keys from `least` to `most` to the bucket in which the sum
+ * reaches `limit`. False: it does not reach it; leaves the last bucket. */
 static bool open_bucket(sampler *s, int32_t *n, uint32_t least, uint32_t most, measure by, double limit,
                         double *above) {
     double mass[ROUND_BUCKETS] = {0};

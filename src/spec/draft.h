@@ -111,8 +111,8 @@ typedef struct draft_seq {
     bool is_guess;     /* the draft is what the constraint guesses */
     bool samples_each; /* each token is sampled, for its log-probability: none is forced */
     bool is_predicted; /* the draft is of the prediction */
-    /* the request's own prediction, whose ids are its drafts as far as it follows them;
-     * NULL: none */
+    /* the request's own prediction, whose ids are drafted as long as the output
+     * follows them; NULL: none */
     prediction_walk *prediction;
     /* recent share of guesses whose likeliest next token was right; 0: no guess was
      * made yet */
@@ -143,7 +143,7 @@ typedef struct draft_ops {
     /* Forgets what is kept about s, which releases its pages (over: it ends, else it is
      * preempted). NULL: nothing is kept. */
     void (*forget)(drafter *d, draft_seq *s, bool over);
-    /* Checks its pages as kv_cache_check does. NULL: it has none. */
+    /* Checks its pages as kv_cache_check does. NULL: it has no pages. */
     quire_err (*check)(const drafter *d, quire_error *err);
     /* Its KV cache, which the engine has join and leave its budget. NULL: it has none. */
     kv_cache *(*cache)(drafter *d);

@@ -24,8 +24,8 @@ bool jump_forward_propose(const sample_context *c, const model_desc *d, int32_t 
  * proposed. */
 
 /* Finds s->outlook after its first n_known tokens, which its constraint's state has
- * taken: what the constraint forces, else what it guesses, at most `most` tokens, guesses
- * that are worth so much. One thread a sequence. What the constraint takes. */
+ * taken: what the constraint forces, else guesses that are worth their cost, at most
+ * `most` tokens. One thread a sequence. Time: the constraint's. */
 void outlook_find(draft_seq *s, const model_desc *d, int32_t n_known, int32_t most, const guess_worth *worth);
 
 /* Puts the outlook after s's tokens into its empty tree, computing it first if needed.

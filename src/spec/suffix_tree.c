@@ -125,7 +125,7 @@ static void free_node(suffix_tree *t, int32_t i) {
     t->n_free++;
 }
 
-/* Counts the child once more, and makes it if there is none. */
+/* Counts the child once more, and creates it if needed. */
 static int32_t count_child(suffix_tree *t, int32_t parent, int32_t token) {
     int32_t i = find_child(t, parent, token);
     i = i != SUFFIX_NONE ? i : new_node(t, parent, token);
@@ -312,7 +312,7 @@ static void open_children(guesser *g, int32_t i, int32_t parent, double p) {
     g->n_open += n;
 }
 
-/* Removes the likeliest guess; of equal ones the one that was added first. */
+/* Removes the likeliest guess; of equal ones the first added. */
 static guess suffix_tree_take_likeliest(guesser *g) {
     int32_t best = 0;
     for (int32_t i = 1; i < g->n_open; i++) {

@@ -64,9 +64,9 @@ void suffix_cursor_init(suffix_cursor *c, int32_t root);
  * token is counted in its shorter runs only. O(depth). */
 bool suffix_tree_add(suffix_tree *t, suffix_cursor *c, int32_t token);
 
-/* Counts the runs of a text of n tokens once more under root: those that begin at
- * tokens[from..n), as far as there are nodes. Returns the index at which it stopped; n:
- * all are in. O(n depth). */
+/* Counts the runs of a text of n tokens under root: those that begin at
+ * tokens[from..n), as long as there are free nodes. Returns the index at which it
+ * stopped; n: all are counted. O(n depth). */
 int32_t suffix_tree_put(suffix_tree *t, int32_t root, const int32_t *tokens, int32_t n, int32_t from);
 /* Uncounts the runs that begin at tokens[0..end) of a text of n tokens. O(end depth). */
 void suffix_tree_take(suffix_tree *t, int32_t root, const int32_t *tokens, int32_t n, int32_t end);

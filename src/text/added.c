@@ -69,7 +69,7 @@ typedef struct trie_range {
 
 static quire_err added_add_children(added_trie *t, const added_token **sorted, const added_token *tokens,
                                     trie_range r, trie_range **stack, size_t *n_stack, size_t *cap_stack) {
-    /* of equal patterns the first one added counts */
+    /* the first of equal patterns counts */
     while (r.low < r.high && sorted[r.low]->pattern.n == r.depth) {
         if (t->nodes[r.node].token < 0 && r.depth > 0) {
             t->nodes[r.node].token = (int32_t)(sorted[r.low] - tokens);
@@ -279,7 +279,7 @@ quire_err added_walk_next(added_walk *w, bool *more) {
         start = t->lstrip ? skip_spaces_left(w->text, start, w->done) : start;
         end = t->rstrip ? skip_spaces_right(w->text, end < w->done ? w->done : end) : end;
         if (t->lstrip && end <= w->done) {
-            continue; /* the token before has taken the space that this one is made of */
+            continue; /* the previous token has taken this one's space */
         }
         w->stretch_at = w->done;
         /* the token before may have taken the space at this one's start */

@@ -124,13 +124,13 @@ quire_err added_walk_next(added_walk *w, bool *more);
  * not name them, by the spellings that are published. */
 
 typedef struct fim_marks {
-    int32_t pre, suf;   /* tokens before the prefix and before the suffix; -1: the model has none */
+    int32_t pre, suf;   /* ids of the tokens before the prefix and before the suffix; -1: none */
     int32_t mid;        /* after both; -1: it has none, and the text before the gap comes last */
     bool suffix_first;  /* the text after the gap comes first */
     int32_t repo, file; /* before a repository's name, and a file's; -1: none */
 } fim_marks;
 
-/* Finds those of v, among its tokenizer's added tokens and pieces. O(1) look-ups. */
+/* Finds the marks of v among its tokenizer's added tokens and pieces. O(1) look-ups. */
 fim_marks fim_find(const vocab *v, const added_set *added, const piece_table *pieces);
 /* Whether an id is one of them. */
 bool fim_is_mark(const fim_marks *m, int32_t id);

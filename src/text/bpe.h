@@ -24,7 +24,7 @@
  * occur inside longer pieces. */
 typedef struct bpe {
     const piece_table *vocab;
-    const piece_trie *symbols; /* user-defined symbols, longest first, which merge with nothing; NULL: none */
+    const piece_trie *symbols; /* user-defined symbols, longest first, which never merge; NULL: none */
     pair_table pairs;
     /* those characters; id i is symbol n_tokens + i. Empty for listed merges */
     piece_table inner;

@@ -181,9 +181,9 @@ static quire_err put_strip(decode_state *s, int32_t i, str part, bool begins) {
     return decode_put(s, i + 1, (str){w->p, w->n}, begins);
 }
 
-/* A token's suffix is a space, and nothing at the end of all. So what may end in one is
- * withheld until the next token comes: the text from the suffix on, or all of the token
- * where a later step is to see it whole. */
+/* A token's suffix becomes a space, or nothing at the end of the text. So text that
+ * may end in one is withheld until the next token comes: from the suffix on, or the
+ * whole token if a later step must see it whole. */
 static quire_err put_suffix(decode_state *s, int32_t i, str token) {
     const decode_step *step = &s->decoder->steps[i];
     matcher literal = {.literal = step->content, .n_literal = step->n_content};
@@ -325,8 +325,7 @@ static quire_err pass_on(decode_state *s, int32_t i, str part) {
     return decode_put(s, i + 1, part, begins);
 }
 
-/* Replaces a literal where it is whole, and withholds what may be the beginning of
- * one. */
+/* Replaces complete literals, and withholds text that may begin one. */
 static quire_err put_literal(decode_state *s, int32_t i, str part, const matcher *m, str by) {
     strbuf *held = &s->held[i].text, *w = &s->work[i];
     TRY(strbuf_add(held, part.p, part.n));
@@ -398,7 +397,7 @@ static quire_err decode_put_late(decode_state *s, int32_t i, str part, bool begi
     return strbuf_add(&s->held[i].text, part.p, part.n);
 }
 
-/* Gives it what is withheld. */
+/* Passes on the withheld text. */
 static quire_err decode_finish_late(decode_state *s, int32_t i) {
     const decode_step *step = &s->decoder->steps[i];
     matcher m;

@@ -57,12 +57,12 @@ typedef struct decoder {
 } decoder;
 
 void decoder_deinit(decoder *d);
-/* When all steps are there: finds the late ones. */
+/* Call when all steps are added: finds the late ones. */
 void decoder_link(decoder *d);
 
-/* Why the text of tokens is not the sum of what each adds after another (decode.c),
- * as a phrase that names the step; NULL: it is that sum, but for the space with which the
- * first one may begin. */
+/* Why the text of several tokens is not the concatenation of their texts (decode.c),
+ * as a phrase that names the step; NULL: it is, except for the space with which the
+ * first may begin. */
 const char *decoder_sum_obstacle(const decoder *d);
 
 typedef struct decode_held {

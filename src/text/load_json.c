@@ -21,14 +21,14 @@
 typedef struct added_entry {
     json_value *flags; /* the object that describes it; borrowed */
     str content;
-    int32_t id;     /* -1: not known yet, or the file has none */
+    int32_t id;     /* -1: unknown so far, or not in the file */
     int64_t order;  /* the decoder's name for it; -1: of tokenizer.json */
     bool by_config; /* its flags are tokenizer_config.json's */
     bool special;
 } added_entry;
 
 typedef struct added_list {
-    added_entry *entries; /* those of tokenizer.json, then the others by order */
+    added_entry *entries; /* entries of tokenizer.json, then the others in order */
     size_t n, cap, n_file;
     size_t *by_content; /* [n - n_file] the others by their content */
 } added_list;

@@ -182,7 +182,7 @@ static quire_err load_ranks_load(tokenizer *t, const vocab *v, json_value *confi
                        m->file, m->n);
     }
     m->pattern = v->pattern.n > 0 ? v->pattern : str_of(set->pattern);
-    TRY(load_ranks_add_configured(config, m)); /* of two tokens with one id the first counts */
+    TRY(load_ranks_add_configured(config, m)); /* the first of two tokens with the same id counts */
     for (int32_t i = 0; i < v->n_specials; i++) {
         TRY(rank_model_add_special(m, v->specials[i].text, v->specials[i].id, true));
     }
@@ -236,7 +236,7 @@ static const char *const first_specials[] = {"<unk>",
 
 typedef struct tekken {
     rank_model *m;
-    int64_t n_specials, n_vocab; /* n_vocab: all ids, those of special tokens too */
+    int64_t n_specials, n_vocab; /* n_vocab: all ids, special tokens included */
     int64_t rank;
     str token;
     strbuf scratch, copy;

@@ -421,9 +421,9 @@ static quire_err replaced_front(const norm_step *step, str text, norm_scratch *s
     return QUIRE_OK;
 }
 
-/* Moves s->front from a step's text to what it made of it. A character that composes with
- * those after it keeps its place; so does what follows one that Precompiled rules delete
- * at the start. */
+/* Moves s->front from a step's input to its output. A character that composes with the
+ * following ones keeps its place; so does the one after a character that Precompiled
+ * rules delete at the start. */
 static quire_err move_front(const norm_step *step, str text, str made, norm_scratch *s, regex_scratch *rs) {
     if (s->front == 0 || made.n == 0) {
         s->front = 0;

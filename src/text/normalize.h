@@ -23,8 +23,8 @@ typedef struct charsmap {
     size_t n_texts;
 } charsmap;
 
-/* Copies the rules out of a blob; an empty one has none. QUIRE_NO_MEMORY; QUIRE_BAD_FILE
- * where it is malformed. */
+/* Copies the rules out of a blob, which may be empty. QUIRE_NO_MEMORY; QUIRE_BAD_FILE:
+ * malformed. */
 quire_err charsmap_open(str blob, charsmap *out);
 /* The same from base64, as tokenizer.json has it. */
 quire_err charsmap_open_base64(str text, charsmap *out);
@@ -45,7 +45,7 @@ typedef struct sp_rules {
     charsmap map;
     const piece_trie *symbols; /* borrowed: user-defined symbols, which no rule changes; NULL: none */
     bool dummy_prefix;         /* a space is added before the text, or after it */
-    bool suffix;               /* a space belongs to the word before it */
+    bool suffix;               /* a space belongs to the preceding word */
     bool remove_extra;         /* spaces at the ends are dropped, several become one */
     bool escape;               /* a space becomes the mark */
 } sp_rules;
@@ -99,11 +99,10 @@ typedef struct norm_scratch {
     size_t cap_chars;
     uint8_t *classes; /* their combining classes */
     size_t cap_classes;
-    /* of the text, set by the caller, and then of the result: so many of the first bytes
-     * stand for the first character of the whole input. 0: none of them, or it is not
-     * needed */
+    /* how many of the first bytes stand for the first character of the whole input: of
+     * the text, set by the caller, then of the result. 0: none, or not needed */
     size_t front;
-    bool continues; /* set by the caller: the text goes on from another, so no prefix is added before it */
+    bool continues; /* set by the caller: the text continues another, so no prefix is added */
 } norm_scratch;
 
 void norm_scratch_deinit(norm_scratch *s);

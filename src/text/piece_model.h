@@ -102,8 +102,8 @@ typedef struct piece_model_ops {
     /* Appends the ids of a piece, which is valid UTF-8 and not empty. QUIRE_NO_MEMORY;
      * QUIRE_TOO_LARGE past 2 GiB; errors of turn_poll. */
     quire_err (*encode)(const piece_model *m, str piece, model_scratch *s, token_list *out);
-    /* The tokens of byte fallback, [256] with -1 if there is none; NULL where the model
-     * has no such fallback. */
+    /* The tokens of byte fallback, [256], -1: none for the byte; NULL: the model has
+     * no such fallback. */
     const int32_t *(*bytes)(const piece_model *m);
     /* Whether a longer text always has more tokens: no word becomes one unknown token. */
     bool spells;

@@ -43,7 +43,7 @@ quire_err piece_table_add(piece_table *t, int32_t id, str piece);
 /* The same, but piece_table_find does not find it: a token that ordinary text must not
  * become. */
 quire_err piece_table_add_hidden(piece_table *t, int32_t id, str piece);
-/* Borrowed; empty when there is none. */
+/* Borrowed; empty if there is none. */
 str piece_table_get(const piece_table *t, int32_t id);
 /* The id of piece, or -1. */
 int32_t piece_table_find(const piece_table *t, str piece);

@@ -188,8 +188,8 @@ static quire_err cut_scripts(str text, size_t offset, piece_list *out) {
     return pretokenize_list_add(out, offset + start, text.n - start);
 }
 
-/* Notes that the first n_chars characters of what a step has written from start on stand
- * for the input's first one. */
+/* Notes that the first n_chars characters that a step has written from `start` on
+ * stand for the input's first one. */
 static void note_front(pre_scratch *s, const strbuf *own, size_t start, size_t n_chars) {
     size_t len;
     for (s->front = start; n_chars > 0 && s->front < own->n; n_chars--) {

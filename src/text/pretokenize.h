@@ -93,7 +93,7 @@ typedef struct pre_scratch {
     size_t max_pieces;
     size_t max_cuts; /* of the current step, where each cut becomes a piece */
     size_t front;    /* of the text that the current step writes */
-    bool continues;  /* set by the caller: the text goes on from another, so no space is added before it */
+    bool continues;  /* set by the caller: the text continues another, so no space is added */
 } pre_scratch;
 
 void pre_scratch_deinit(pre_scratch *s);

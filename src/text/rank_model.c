@@ -83,7 +83,7 @@ static quire_err add_unused_specials(const rank_model *m, tokenizer *t, bool *us
     for (size_t i = 0; i < m->n_specials; i++) {
         const rank_special *s = &m->specials[i];
         str text = special_text(m, s);
-        if (text.n == 0 || used[s->id]) { /* of two with one id the first counts */
+        if (text.n == 0 || used[s->id]) { /* the first of two with the same id counts */
             continue;
         }
         used[s->id] = true;

@@ -28,8 +28,8 @@ typedef enum regex_syntax {
     REGEX_RUST       /* of tiktoken: repetitions may be possessive, and ^ and $ are the ends of the text */
 } regex_syntax;
 
-/* Compiles. QUIRE_UNSUPPORTED names the construct that cannot be translated,
- * QUIRE_BAD_FILE what is malformed. */
+/* Compiles a pattern. QUIRE_UNSUPPORTED: err names the construct that cannot be
+ * translated; QUIRE_BAD_FILE: it is malformed. */
 quire_err regex_open(str pattern, regex **out, quire_error *err);
 quire_err regex_open_as(str pattern, regex_syntax syntax, regex **out, quire_error *err);
 void regex_close(regex *r);

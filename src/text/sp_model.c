@@ -347,8 +347,8 @@ static quire_err sp_build_bpe(const sp_model *m, tokenizer *t, bool has_tables, 
     return bpe_finish(b, true);
 }
 
-/* The score of a piece. That of a user-defined symbol is more than those of what it could
- * be split into, and grows with its bytes. */
+/* The score of a piece. A user-defined symbol scores more than any pieces into which
+ * it could be split; its score grows with its bytes. */
 static double sp_build_score_of(const sp_piece *p) {
     bool defined = p->type == VOCAB_USER_DEFINED && p->text.n > 0;
     return (double)(defined ? (float)(0.1 * (double)(p->text.n - 1)) : p->score);

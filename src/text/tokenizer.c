@@ -345,7 +345,7 @@ static size_t n_before_text(const post_template *p) {
     return n;
 }
 
-/* Whether the text's ids are in what a template gives. */
+/* Whether the output of a template includes the text's ids. */
 static bool has_text(const post_template *p) {
     bool has = !p->is_set;
     for (size_t i = 0; i < p->n; i++) {

@@ -37,9 +37,9 @@ typedef struct encode_options {
     const text_marks *marks;
     size_t max_tokens;       /* of the text without special tokens: encoding stops past it; 0: no bound */
     encode_seams *seams;     /* gets the text's seams after `from`; NULL: they are not wanted */
-    const token_list *known; /* the ids of text[0..from), as an earlier encoding of them gave; NULL: none */
-    /* where known is not NULL: a seam, or any place, where the text goes on without a
-     * space before it unless the last id is a token that cuts texts */
+    const token_list *known; /* the ids of text[0..from) from an earlier encoding; NULL: none */
+    /* if known is not NULL: a seam, or any place; the text continues there without a
+     * leading space, unless the last id is a token that cuts texts */
     size_t from;
 } encode_options;
 
@@ -68,9 +68,9 @@ size_t tokenizer_least_tokens(const tokenizer *t, size_t n_bytes);
  * byte runs, clean-up). */
 quire_err tokenizer_decode(const tokenizer *t, const int32_t *ids, size_t n, bool skip_special, strbuf *out);
 
-/* Names the part of the decoder that keeps the text of ids from being the
- * concatenation of what each id adds (token_texts.h); NULL: it is that, but for a
- * leading space of the first id. */
+/* Names the part of the decoder because of which the text of ids is not the
+ * concatenation of their texts (token_texts.h); NULL: it is, except for a leading
+ * space of the first id. */
 const char *tokenizer_sum_obstacle(const tokenizer *t);
 
 int32_t tokenizer_n_tokens(const tokenizer *t);

@@ -22,8 +22,8 @@ typedef struct turn_ends {
     int32_t goes_on[2]; /* tokens that end no answer of this vocabulary, whatever the files say; -1: none */
 } turn_ends;
 
-/* Finds the end tokens of v. t: the tokenizer of v; NULL: there is none, and only texts
- * that v itself holds are searched. O(tokens). */
+/* Finds the end tokens of v. t: its tokenizer, or NULL, so that only texts in v itself
+ * are searched. O(tokens). */
 turn_ends turn_ends_find(const vocab *v, const tokenizer *t);
 
 #endif
