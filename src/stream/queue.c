@@ -63,7 +63,9 @@ int quire_queue_fd(const quire_queue *q) {
 }
 
 void quire_queue_wait(quire_queue *q, int64_t timeout_us) {
-    wake_wait(&q->wake, timeout_us);
+    if (wake_wait(&q->wake, timeout_us)) {
+        stream_take_places(q); /* the ring may have said that there are some */
+    }
 }
 
 /* ---- jobs that text threads have run ---- */

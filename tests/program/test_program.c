@@ -801,6 +801,29 @@ TEST(steps_wait_for_places_depth_first) {
     quire_queue_close(q);
 }
 
+/* Who waits for a place learns of it where it waits: the ring is taken there. */
+TEST(a_place_that_another_gives_back_ends_a_wait) {
+    quire_queue *rows = queue_new(e), *plain = queue_new(e), *q = queue_new(e);
+    response a;
+    quire_event ev;
+    quire_stream *all = take_all_places(rows);
+    quire_request *r = request_of(e, "{\"prompt\": [300], \"max_tokens\": 1}");
+    quire_request_step(r, 7, 1);
+    submit_request(q, r, &a);
+    expect_refused(plain);
+    assert_false(quire_queue_next(q, &ev));
+    give_places(rows, 1);
+    quire_queue_wait(q, -1);
+    wait_done(q, &a);
+    assert_int_equal(a.error.code, QUIRE_OK);
+    quire_stream_release(a.stream);
+    response_clear(&a);
+    give_all_places(rows, all);
+    quire_queue_close(rows);
+    quire_queue_close(plain);
+    quire_queue_close(q);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_text_and_a_gen_are_a_completion),
@@ -824,6 +847,7 @@ int main(void) {
         cmocka_unit_test(a_full_engine_lets_programs_wait_and_refuses_others),
         cmocka_unit_test(what_waits_for_a_place_is_cancelled_and_closed),
         cmocka_unit_test(steps_wait_for_places_depth_first),
+        cmocka_unit_test(a_place_that_another_gives_back_ends_a_wait),
     };
     return cmocka_run_group_tests(tests, open_world, close_world);
 }
