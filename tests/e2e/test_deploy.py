@@ -114,5 +114,5 @@ def test_a_stream_comes_through_nginx_event_by_event(quire, tmp_path):
             assert ask("GET", path).status == 404
     finally:
         process.terminate()
-        process.wait(30)
+        process.wait(300)
         assert s.stop() == 0

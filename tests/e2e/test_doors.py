@@ -12,7 +12,7 @@ from conftest import Server, KEY
 LONG = {"model": "builtin", "prompt": "Once upon a time", "max_tokens": 400, "ignore_eos": True, "stream": True}
 
 
-def wait_for(test, seconds=60):
+def wait_for(test, seconds=300):
     end = time.monotonic() + seconds
     while not test():
         assert time.monotonic() < end

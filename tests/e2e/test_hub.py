@@ -804,7 +804,7 @@ def test_progress_is_shown_on_a_terminal(hub, machine):
         if not piece:
             break
         shown += piece
-    assert p.wait(60) == 0
+    assert p.wait(300) == 0
     os.close(master)
     text = shown.decode()
     assert re.search(r"\r[\d.]+ [KM]B of 2\.1 MB, 0 of 1 files, [\d.]+ [KM]B/s, \d+ s left", text), text

@@ -43,7 +43,7 @@ def command(server, verb, model, key="boss"):
     return status
 
 
-def wait_for(what, seconds=60):
+def wait_for(what, seconds=300):
     end = time.time() + seconds
     while not what():
         assert time.time() < end, what

@@ -38,7 +38,7 @@ class Program:
     def stop(self):
         self.process.terminate()
         try:
-            return self.process.wait(30)
+            return self.process.wait(300)
         finally:
             self.process.kill()
 
@@ -59,7 +59,7 @@ def test_drain_s_is_how_long_a_stop_waits(quire):
         stream.recv(1)
     s.process.send_signal(signal.SIGTERM)
     answers = [b"".join(iter(lambda: stream.recv(65536), b"")) for stream in streams]
-    assert s.process.wait(30) == 0
+    assert s.process.wait(300) == 0
     wait_for(lambda: "stopped" in s.said[-1])
     said = "".join(s.said)
     assert "which have 0.3 s" in said
@@ -130,7 +130,7 @@ def test_a_second_signal_or_ctrl_c_does_not_wait_for_the_delay(quire, first, sec
     if second is not None:
         wait_for(lambda: any("draining begins in" in line for line in s.said))
         s.process.send_signal(second)
-    assert s.process.wait(30) == 0
+    assert s.process.wait(300) == 0
 
 
 def test_a_socket_file_serves_its_group_and_goes_with_the_server(quire, tmp_path):

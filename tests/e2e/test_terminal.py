@@ -58,7 +58,7 @@ class Terminal:
         """What is shown, without the marks that have pasted text marked."""
         return self.text.replace(MARKED, "").replace(UNMARKED, "")
 
-    def read_until(self, words, seconds=60):
+    def read_until(self, words, seconds=300):
         """What is shown behind what was read before, up to these words."""
         end = time.monotonic() + seconds
         while words not in self.shown()[self.n_read:]:
@@ -78,7 +78,7 @@ class Terminal:
     def lines_are_edited(self):
         return not termios.tcgetattr(self.master)[3] & termios.ICANON
 
-    def type(self, text, seconds=60):
+    def type(self, text, seconds=300):
         """To the line editor: what comes while it turns the terminal round is echoed twice or lost."""
         end = time.monotonic() + seconds
         while not self.lines_are_edited():
@@ -86,7 +86,7 @@ class Terminal:
             time.sleep(0.001)
         os.write(self.master, text.encode())
 
-    def interrupt(self, seconds=60):
+    def interrupt(self, seconds=300):
         """Ctrl-C at a line, once what was typed before is read: the key discards the rest."""
         slave, end = os.open(self.name, os.O_RDWR | os.O_NOCTTY), time.monotonic() + seconds
         while struct.unpack("i", fcntl.ioctl(slave, termios.FIONREAD, b"\0\0\0\0"))[0] > 0:
@@ -116,7 +116,7 @@ class Terminal:
     def end(self):
         """Ctrl-D; the exit status."""
         self.type(CTRL_D)
-        return self.process.wait(20)
+        return self.process.wait(300)
 
 
 @pytest.fixture
@@ -173,7 +173,7 @@ def test_without_a_chat_each_line_is_completed(start):
 def test_a_chat_refuses_flags_that_it_does_not_read(start, flags, words):
     terminal = start("run", "builtin", *flags)
     assert words in terminal.read_all()
-    assert terminal.process.wait(20) == 2
+    assert terminal.process.wait(300) == 2
 
 
 def test_a_model_without_a_template_chats_in_plain_turns(start, chat, tmp_path):
@@ -212,7 +212,7 @@ def test_an_interrupt_stops_the_answer_and_keeps_what_was_said(start, tmp_path):
     kept = terminal.messages(tmp_path / "kept")
     assert [m["role"] for m in kept] == ["user", "assistant"] and kept[1]["content"].startswith(beginning)
     terminal.type("/exit\n")
-    assert terminal.process.wait(20) == 0
+    assert terminal.process.wait(300) == 0
 
 
 def test_an_interrupt_before_the_answer_begins_changes_nothing(start, tmp_path):
@@ -222,7 +222,7 @@ def test_an_interrupt_before_the_answer_begins_changes_nothing(start, tmp_path):
         if n > 0:
             terminal.ask("y " * 900)
         terminal.type(line + "\n")
-        until = time.monotonic() + 20
+        until = time.monotonic() + 300
         while terminal.lines_are_edited():  # until it computes the prompt, token by token
             assert time.monotonic() < until, "the answer came before it was seen to begin"
             time.sleep(0.001)
@@ -248,7 +248,7 @@ def test_ctrl_c_clears_the_line_and_twice_ends(chat, tmp_path):
         terminal.interrupt()
         assert "Ctrl-C again ends" in terminal.read_until("\n> ")
     terminal.interrupt()
-    assert terminal.process.wait(20) == 0
+    assert terminal.process.wait(300) == 0
 
 
 def test_a_command_between_two_interrupts_keeps_the_chat(chat):
@@ -572,7 +572,7 @@ def test_a_signal_at_the_prompt_gives_the_terminal_back(chat, number):
     terminal.type("half a line")
     terminal.read_until("line")
     terminal.process.send_signal(number)
-    assert terminal.process.wait(20) == -number
+    assert terminal.process.wait(300) == -number
     assert not terminal.lines_are_edited()
     assert termios.tcgetattr(terminal.master)[3] & termios.ECHO
     shown = terminal.read_all()
@@ -593,7 +593,7 @@ def test_a_signal_ends_an_answer_and_the_program(start):
     terminal.read_until("prince\r\n")
     terminal.read_until(" ")
     terminal.process.send_signal(signal.SIGTERM)
-    assert terminal.process.wait(20) == -signal.SIGTERM
+    assert terminal.process.wait(300) == -signal.SIGTERM
 
 
 SHELL = """
@@ -657,7 +657,7 @@ def on_terminal(*arguments, cwd=None):
             break
         shown += piece
     os.close(master)
-    return shown.replace(b"\r\n", b"\n"), process.wait(20)  # the terminal's own line ends
+    return shown.replace(b"\r\n", b"\n"), process.wait(300)  # the terminal's own line ends
 
 
 def into_pipe(*arguments):

@@ -56,7 +56,7 @@ def push_out(server):
 
 def kill(server):
     os.kill(server.process.pid, signal.SIGKILL)
-    server.process.wait(30)
+    server.process.wait(300)
 
 
 def written(server, n):
