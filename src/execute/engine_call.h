@@ -166,8 +166,6 @@ quire_err exec_take_gen(engine_call *k, const quire_event *done);
 /* Starts the request that was prepared for k, which takes it over. */
 quire_err exec_start_ahead(engine_call *k, quire_error *err);
 
-/* ---- engine_select.c ---- */
-
 /* Submits the choices to be tokenised after all of the state's ids but the last, whose
  * text is put before theirs if it is text. */
 quire_err exec_submit_choices(engine_call *k, quire_error *err);

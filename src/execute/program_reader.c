@@ -16,7 +16,7 @@ typedef struct step_reader {
 /* The names of methods, by quire_select_method; of tests, by step_test_kind. */
 static const char *const methods[] = {"token_length_normalized", "greedy_token_selection",
                                       "unconditional_likelihood_normalized", NULL};
-static const char *const tests[] = {"", "is", "contains", "like", NULL};
+static const char *const tests[] = {"", "is", "contains", "like", "matches", NULL};
 
 /* Fields of requests that a gen may not have, since the program makes the prompt and
  * decides how the answer is returned. */
@@ -155,7 +155,8 @@ static quire_err step_read_test(step_reader *r, const json_value *value, const j
         }
     }
     return n == 1 ? step_read_text(r, value, &to->value, "the value that is tested")
-                  : step_reader_refuse(r, "a test must have one of \"is\", \"contains\" and \"like\"");
+                  : step_reader_refuse(
+                        r, "a test must have one of \"is\", \"contains\", \"like\" and \"matches\"");
 }
 
 /* ---- steps ---- */
@@ -277,15 +278,15 @@ static quire_err step_read_set(step_reader *r, const json_value *v, step *to) {
 static const struct step_row {
     step_kind kind;
     quire_err (*read)(step_reader *r, const json_value *v, step *to);
-    const char *members[7]; /* of a gen: also fields of requests */
+    const char *members[8]; /* of a gen: also fields of requests */
 } step_rows[] = {
     {STEP_GEN, step_read_gen, {"gen"}},
     {STEP_SELECT, step_read_select, {"select", "choices", "method"}},
     {STEP_ROLE, step_read_role, {"role", "text", "steps"}},
     {STEP_FORK, step_read_fork, {"fork", "over", "steps"}},
     {STEP_JOIN, step_read_join, {"join"}},
-    {STEP_IF, step_read_if, {"if", "is", "contains", "like", "then", "else"}},
-    {STEP_REPEAT, step_read_repeat, {"repeat", "until", "is", "contains", "like", "steps"}},
+    {STEP_IF, step_read_if, {"if", "is", "contains", "like", "matches", "then", "else"}},
+    {STEP_REPEAT, step_read_repeat, {"repeat", "until", "is", "contains", "like", "matches", "steps"}},
     {STEP_SET, step_read_set, {"set", "to", "split"}},
     {STEP_TOKENS, step_read_tokens, {"tokens"}},
     {STEP_TEXT, step_read_text_step, {"text"}},

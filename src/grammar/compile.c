@@ -2,6 +2,7 @@
 #include "grammar/grammar.h"
 
 #include "grammar/compile.h"
+#include "grammar/dfa.h"
 #include "grammar/grammar_run.h"
 #include "grammar/regex_syntax.h"
 #include "json/json.h"
@@ -116,4 +117,28 @@ void grammar_drop(grammar *g) {
 
 size_t grammar_bytes(const grammar *g) {
     return sizeof *g + nfa_size_bytes(&g->a);
+}
+
+quire_err grammar_regex_matches(str regex, str text, int64_t *steps, bool *matches, quire_error *err) {
+    const grammar_options options = {.max_steps = *steps < GRAMMAR_MATCH_STEPS ? *steps : GRAMMAR_MATCH_STEPS,
+                                     .max_us = INT64_MAX / 2};
+    build b;
+    dfa_pool pool;
+    *matches = false;
+    if (*steps <= 0) {
+        return err_set(err, QUIRE_TOO_LARGE, -1, "no steps are left for the regex");
+    }
+    build_init(&b, &options, err);
+    dfa_pool_init(&pool, &b);
+    uint32_t x = dfa_pattern(&pool, regex);
+    *steps -= options.max_steps - (b.steps > 0 ? b.steps : 0);
+    if (b.failed == QUIRE_OK) {
+        *matches = dfa_accepts_within(&pool, x, text, steps);
+        if (*steps < 0) {
+            (void)build_fail(&b, QUIRE_TOO_LARGE, -1, "the regex takes too many steps over its text");
+        }
+    }
+    dfa_pool_deinit(&pool);
+    nfa_deinit(&b.a);
+    return b.failed;
 }

@@ -5,6 +5,9 @@
 
 #include "base/utf8.h"
 
+#define EDGES_A_STEP 8      /* that are looked at for one step of a budget */
+#define REPLACEMENT  0xFFFD /* what a text has for bytes that are no character */
+
 void dfa_pool_init(dfa_pool *p, build *b) {
     *p = (dfa_pool){.b = b};
     uint32_t any = dfa_new(p);
@@ -145,6 +148,17 @@ bool dfa_is_empty(const dfa_pool *p, uint32_t x) {
     const dfa *d = &p->all.p[x];
     return p->b->failed == QUIRE_OK && !d->states.p[0].accepts && d->states.p[0].other == NFA_NONE &&
            d->states.p[0].n == 0;
+}
+
+bool dfa_accepts_within(const dfa_pool *p, uint32_t x, str text, int64_t *steps) {
+    const dfa *d = &p->all.p[x];
+    uint32_t s = 0, until;
+    for (size_t i = 0, len; i < text.n && s != NFA_NONE && *steps >= 0; i += len) {
+        int32_t c = utf8_decode(text.p + i, text.n - i, &len);
+        *steps -= 1 + d->states.p[s].n / EDGES_A_STEP;
+        s = dfa_step(d, s, c >= 0 ? (uint32_t)c : REPLACEMENT, &until);
+    }
+    return s != NFA_NONE && d->states.p[s].accepts;
 }
 
 bool dfa_accepts(const dfa_pool *p, uint32_t x, str text) {

@@ -63,6 +63,9 @@ uint32_t dfa_combine(dfa_pool *p, uint32_t x, uint32_t y, dfa_op op);
 uint32_t dfa_quoted(dfa_pool *p, uint32_t x, char quote);
 bool dfa_is_empty(const dfa_pool *p, uint32_t x);
 bool dfa_accepts(const dfa_pool *p, uint32_t x, str text);
+/* The same of any bytes, and no further than *steps, which are counted down: below 0 it says
+ * nothing. */
+bool dfa_accepts_within(const dfa_pool *p, uint32_t x, str text, int64_t *steps);
 /* Of texts that are counted (dfa_search.c): how x's texts can be completed from its
  * states, which dfa_merge may have changed before. NULL: they have too many states for
  * that, or the build failed. It stays the pool's. */

@@ -81,6 +81,14 @@ void grammar_drop(grammar *g);
 /* What a grammar itself takes, without runs. */
 size_t grammar_bytes(const grammar *g);
 
+/* Whether a regex matches somewhere in a text, as JSON Schema's `pattern` does: ^ and $ are
+ * its ends. *steps: how many may be taken, of which compiling takes at most
+ * GRAMMAR_MATCH_STEPS, and each character of the text one or some; gets what is left of
+ * them. Any thread. Takes no vocabulary. INVALID, UNSUPPORTED: the regex, err says what and
+ * where. TOO_LARGE: too many steps. NO_MEMORY. */
+quire_err grammar_regex_matches(str regex, str text, int64_t *steps, bool *matches, quire_error *err);
+#define GRAMMAR_MATCH_STEPS 50000 /* some milliseconds */
+
 /* ---- vocabulary ---- */
 
 typedef struct grammar_vocab grammar_vocab;

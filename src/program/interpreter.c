@@ -3,6 +3,7 @@
 
 #include "base/clock.h"
 #include "base/mem.h"
+#include "grammar/grammar.h"
 #include "program/program_state.h"
 #include "json/json.h"
 
@@ -244,10 +245,25 @@ static quire_err text_is_like(program_root *r, str text, str pattern, bool *is, 
     return QUIRE_OK;
 }
 
+/* Whether a regex matches somewhere in a text: counted as above. */
+static quire_err text_matches(program_root *r, str text, str regex, bool *does, quire_error *err) {
+    const int64_t most = program_work_left(r);
+    int64_t left = most;
+    quire_error why = {0};
+    quire_err e = grammar_regex_matches(regex, text, &left, does, &why);
+    r->n_work += most - left;
+    if (e == QUIRE_TOO_LARGE) {
+        return err_set(err, e, -1, "the program compares too much text: \"matches\": \"%.*s\"",
+                       regex.n < 60 ? (int)regex.n : 60, regex.p);
+    }
+    e = e == QUIRE_INVALID || e == QUIRE_UNSUPPORTED ? QUIRE_BAD_REQUEST : e;
+    return e == QUIRE_OK ? e : err_set(err, e, -1, "matches: %s", why.message);
+}
+
 static quire_err test_one(program_root *r, step_test_kind kind, str value, str with, bool *holds,
                           quire_error *err) {
-    if (kind == TEST_LIKE) {
-        return text_is_like(r, value, with, holds, err);
+    if (kind == TEST_LIKE || kind == TEST_MATCHES) {
+        return (kind == TEST_LIKE ? text_is_like : text_matches)(r, value, with, holds, err);
     }
     *holds = kind == TEST_IS ? str_eq(value, with) : str_contains(value, with);
     return QUIRE_OK;

@@ -364,6 +364,8 @@ quire_err program_count_bytes(program_root *r, size_t n, quire_error *err);
 /* Counts n units of work that makes no text, such as bytes compared and variables
  * searched. TOO_LARGE as above. */
 quire_err program_count_work(program_root *r, size_t n, quire_error *err);
+/* Units of work that the program may do yet; below 0: it has done too many. */
+int64_t program_work_left(const program_root *r);
 /* Finds a variable; NULL: there is none. */
 program_variable *program_variable_find(quire_state *s, const char *name);
 /* Sets a variable of s to a value, and takes a reference to it. TOO_LARGE: s has too

@@ -47,7 +47,8 @@ typedef enum step_test_kind {
     TEST_NONE,
     TEST_IS,       /* the value is one of the texts */
     TEST_CONTAINS, /* the value contains one of them */
-    TEST_LIKE      /* the value matches one of them, in which * is any text and ? one byte */
+    TEST_LIKE,     /* the value matches one of them, in which * is any text and ? one byte */
+    TEST_MATCHES   /* one of them, a regex, matches somewhere in the value */
 } step_test_kind;
 
 typedef struct step_test {

@@ -18,9 +18,14 @@ quire_err program_count_bytes(program_root *r, size_t n, quire_error *err) {
                          (long long)r->limits.max_bytes);
 }
 
+int64_t program_work_left(const program_root *r) {
+    const int64_t most = INT64_MAX / (2 * WORK_PER_BYTE);
+    return WORK_PER_BYTE * (r->limits.max_bytes < most ? r->limits.max_bytes : most) - r->n_work;
+}
+
 quire_err program_count_work(program_root *r, size_t n, quire_error *err) {
     r->n_work += (int64_t)n;
-    return r->n_work / WORK_PER_BYTE <= r->limits.max_bytes
+    return program_work_left(r) >= 0
                ? QUIRE_OK
                : err_set(err, QUIRE_TOO_LARGE, -1, "the program compares too much text");
 }

@@ -20,14 +20,23 @@ typedef struct program_request {
     quire_state *state; /* NULL: the program is over, and its end is being sent */
     char id[32];
     bool is_stream;
-    int64_t sent_us; /* of a stream: time of the last event sent */
-    strbuf held;     /* of a stream: events held until the client has read earlier ones */
+    int64_t sent_us;  /* of a stream: time of the last event sent */
+    strbuf held;      /* of a stream: events held until the client has read earlier ones */
+    size_t n_counted; /* of their bytes, those in the loop's n_unread */
 } program_request;
 
 /* ---- sending ---- */
 
+/* Counts the held bytes among those that the loop's clients have not read. */
+static void program_request_count(program_request *r) {
+    r->conn->loop->n_unread += (int64_t)r->held.n - (int64_t)r->n_counted;
+    r->n_counted = r->held.n;
+}
+
 static void program_request_free(program_request *r) {
     quire_state_close(r->state);
+    strbuf_clear(&r->held);
+    program_request_count(r);
     if (r->model != NULL) {
         loop_model_drop(r->model);
     }
@@ -78,6 +87,7 @@ static void program_api_drained(conn *c) {
         conn_stream_take(c, &r->held);
         r->sent_us = clock_us();
         strbuf_clear(&r->held);
+        program_request_count(r);
     }
     if (r->state == NULL) {
         program_api_close(c);
@@ -177,6 +187,7 @@ static void program_api_finish(program_request *r) {
             program_api_no_memory(c);
             return;
         }
+        program_request_count(r);
         quire_state_close(r->state);
         r->state = NULL;
         program_api_drained(c);
@@ -202,11 +213,20 @@ static void program_api_take(const quire_program_event *ev) {
     }
     json_out o = {.to = &r->held};
     program_api_write_event(ev, &o);
-    if (o.err != QUIRE_OK || r->held.n > c->loop->server->options.max_unread_bytes) {
+    program_request_count(r);
+    if (o.err != QUIRE_OK) {
         program_api_no_memory(c);
         return;
     }
     program_api_drained(c);
+    const size_t most = quire_engine_info(r->model->m->engine)->max_answer_bytes;
+    if (most > 0 && r->held.n > most) {
+        quire_error why = {0};
+        err_set(&why, QUIRE_BUSY, -1, "the client is %zu bytes behind the stream; --max-answer-bytes is %zu",
+                r->held.n, most);
+        const api_error shown = error_of(&why);
+        program_api_end(c, &shown);
+    }
 }
 
 LOOP_CALLBACK(program_api_on_events) {
@@ -219,6 +239,7 @@ LOOP_CALLBACK(program_api_on_events) {
         program_api_take(&ev);
     }
     loop_model_await_programs(p);
+    conn_relieve(p->l);
     loop_model_look(p);
 }
 

@@ -4,6 +4,7 @@ import json
 import os
 import pathlib
 import re
+import socket
 import subprocess
 import threading
 
@@ -219,6 +220,27 @@ def test_a_program_is_cancelled_by_its_tenant(server, verb):
     assert run(server, {"fields": GREEDY, "steps": ["The prince", {"gen": "a"}]})["variables"]["a"] == complete(server, "The prince")
 
 
+def test_a_client_that_reads_late_ends_its_program(quire):
+    """16 MB of values come before anything is read, of which the sockets take a part, and --max-answer-bytes more may be held."""
+    s = Server("builtin", "--max-answer-bytes", "100000")
+    sock = socket.socket()
+    sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+    sock.connect(s.address)
+    program = json.dumps({"stream": True, "inputs": {"x": "a" * 10000}, "steps": [{"repeat": 1600, "steps": [{"set": "y", "to": "{{x}}"}]}]})
+    sock.sendall(f"POST /v1/programs HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: {len(program)}\r\n\r\n{program}".encode())
+    while 'http_requests_total{handler="/v1/programs"' not in s.ask("GET", "/metrics")[2]:
+        pass  # its response is not complete yet
+    said = b""
+    while b"program.error" not in said or not said.endswith(b"\r\n0\r\n\r\n"):
+        said += (got := sock.recv(1 << 20))
+        assert got, said[-1000:]
+    assert b"bytes behind the stream; --max-answer-bytes is 100000" in said.split(b"event: program.error\n")[1]
+    sock.close()
+    while s.metric("quire_http_unread_bytes") != 0:
+        pass
+    assert s.stop() == 0
+
+
 def test_a_client_that_leaves_ends_its_program(server):
     connection, answer, number = begin_endless(server)
     connection.close()
@@ -253,8 +275,11 @@ HOSTILE = {
     "repeats of repeats": ({"steps": [{"repeat": 65536, "steps": [{"repeat": 65536, "steps": []}]}]}, "500 steps"),
     "steps in steps": ({"steps": [NESTED]}, "deep"),
     "a repeat without an end": ({"steps": [{"repeat": 1 << 40, "steps": []}]}, "65536"),
+    "two tests of one value": ({"steps": [{"if": "b", "is": "b", "matches": "b", "then": []}]}, "matches"),
     "text that doubles": ({"steps": [{"set": "x", "to": "a" * 1000}, {"repeat": 30, "steps": [{"set": "x", "to": "{{x}}{{x}}"}]}]}, "bytes"),
     "a pattern that is tried everywhere": ({"inputs": {"x": "a" * 400000}, "steps": [{"if": "{{x}}", "like": "*" + "a" * 200000 + "b", "then": []}]}, "compares"),
+    "a regex of many states": ({"steps": [{"if": "b", "matches": "(a|b)*a(a|b){40}", "then": []}]}, "compares"),
+    "a regex that is none": ({"steps": [{"if": "b", "matches": "(?<=a)b", "then": []}]}, "matches"),
     "more choices than states": ({"steps": ["a", {"select": "x", "choices": ["a"] * 41}]}, "40 choices"),
     "choices over the tokens": ({"steps": [{"tokens": [300] * 1000}, {"gen": "x", "max_tokens": 1}, {"select": "y", "choices": ["a"] * 30}]}, None),
     "a separator that takes long": ({"steps": [{"set": "x", "to": "a" * 1000}, {"repeat": 12, "steps": [{"set": "x", "to": "{{x}}{{x}}"}]},

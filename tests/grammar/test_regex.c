@@ -108,6 +108,83 @@ TEST(a_hostile_regex_is_refused_in_its_budgets) {
                      QUIRE_TOO_LARGE);
 }
 
+static bool matches(const char *regex, str text) {
+    int64_t steps = 1000000;
+    bool does;
+    quire_error err = {0};
+    if (grammar_regex_matches(str_of(regex), text, &steps, &does, &err) != QUIRE_OK) {
+        fail_msg("%s: %s", regex, err.message);
+    }
+    assert_true(steps > 0 && steps < 1000000);
+    return does;
+}
+
+TEST(a_regex_is_looked_for_in_a_text) {
+    static const struct {
+        const char *regex, *text;
+        bool does;
+    } cases[] = {{"b+", "abbc", true},
+                 {"^b+", "abbc", false},
+                 {"b+c$", "abbc", true},
+                 {"b+$", "abbc", false},
+                 {"^(yes|no)$", "no", true},
+                 {"^(yes|no)$", "not", false},
+                 {"", "", true},
+                 {"x", "", false},
+                 {"(?i)YES", "so yes", true},
+                 {"\\d{2,3}:", "at 7:, 12:", true},
+                 {"^.$", "\xC3\xA9", true},
+                 {"^.$", "\n", false},
+                 {"[\xE6\x97\xA5-\xE6\x9C\xAC]", "\xE6\x97\xA6", true}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        if (matches(cases[i].regex, str_of(cases[i].text)) != cases[i].does) {
+            fail_msg("%s in %s", cases[i].regex, cases[i].text);
+        }
+    }
+    /* bytes that are no UTF-8 are one character each, and a text that ends within one is read to its end */
+    assert_true(matches("^a\\x{fffd}b.$", (str){"a\xFF"
+                                                "b\xE6\x97",
+                                                5}));
+    assert_false(matches("^ab", (str){"a\xFF"
+                                      "b",
+                                      3}));
+}
+
+/* Whatever the regex and the text are: steps are counted, and no more are taken. */
+TEST(looking_for_a_regex_takes_bounded_steps) {
+    static const char *const bad[] = {"[", "(", "a{2,1}", "a\\1", "(?=a)"};
+    static char text[100000];
+    quire_error err = {0};
+    bool does;
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+        int64_t steps = 1000;
+        quire_err e = grammar_regex_matches(str_of(bad[i]), str_of("aa"), &steps, &does, &err);
+        assert_true(e == QUIRE_INVALID || e == QUIRE_UNSUPPORTED);
+        assert_true(steps >= 0 && !does && err.message[0] != 0);
+    }
+    static const char *const large[] = {"(a|b)*a(a|b){30}", "((a{1,100}){1,100}){1,100}",
+                                        "(.*)*(.*)*x{4000}y", "[a-z]{0,60000}b"};
+    for (size_t i = 0; i < sizeof large / sizeof *large; i++) {
+        int64_t steps = 1 << 30;
+        assert_int_equal(grammar_regex_matches(str_of(large[i]), str_of("ab"), &steps, &does, &err),
+                         QUIRE_TOO_LARGE);
+        assert_true(steps >= (1 << 30) - GRAMMAR_MATCH_STEPS);
+    }
+    memset(text, 'a', sizeof text);
+    int64_t steps = 3 * (int64_t)sizeof text;
+    assert_int_equal(grammar_regex_matches(str_of("(a+)+b"), (str){text, sizeof text}, &steps, &does, &err),
+                     QUIRE_OK);
+    assert_true(!does && steps > 0); /* one pass, however it is written */
+    steps = sizeof text / 2;
+    assert_int_equal(grammar_regex_matches(str_of("(a+)+b"), (str){text, sizeof text}, &steps, &does, &err),
+                     QUIRE_TOO_LARGE);
+    for (steps = -1; steps <= 0; steps++) {
+        int64_t none = steps;
+        assert_int_equal(grammar_regex_matches(str_of("a"), str_of("a"), &none, &does, &err),
+                         QUIRE_TOO_LARGE);
+    }
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_regex_must_match_the_whole_text),
@@ -117,6 +194,8 @@ int main(void) {
         cmocka_unit_test(anchors_count_at_the_edges_alone),
         cmocka_unit_test(a_choice_is_one_of_its_texts),
         cmocka_unit_test(a_hostile_regex_is_refused_in_its_budgets),
+        cmocka_unit_test(a_regex_is_looked_for_in_a_text),
+        cmocka_unit_test(looking_for_a_regex_takes_bounded_steps),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -89,4 +89,19 @@ static inline void expect_report(const quire_state *s, const char *part) {
     quire_free(json);
 }
 
+/* The text that a completion of the same text gives. */
+static inline void expect_completion(quire_engine *e, const char *prompt, const char *fields,
+                                     const quire_variable *v) {
+    quire_request *r;
+    quire_error err = {0};
+    char *text;
+    size_t n;
+    assert_int_equal(quire_request_text(e, prompt, strlen(prompt), &r, &err), QUIRE_OK);
+    assert_int_equal(quire_request_set_all(r, fields, strlen(fields), &err), QUIRE_OK);
+    assert_int_equal(quire_generate(e, r, &text, &n, &err), QUIRE_OK);
+    assert_int_equal(n, v->n_text);
+    assert_memory_equal(text, v->text, n);
+    quire_free(text);
+}
+
 #endif

@@ -79,8 +79,8 @@ static void put_list(maker *m, int depth, const int *before, int n_before);
 
 static void put_test(maker *m, const int *names, int n) {
     static const char *const tests[] = {"\"contains\": \"e\"", "\"like\": \"*a*\"",
-                                        "\"is\": [\"\", \" the\"]"};
-    assert_int_equal(strbuf_addf(&m->json, "\"{{v%d}}\", %s", names[draw(m, (uint32_t)n)], tests[draw(m, 3)]),
+                                        "\"matches\": \"^ [a-f]|e$\"", "\"is\": [\"\", \" the\"]"};
+    assert_int_equal(strbuf_addf(&m->json, "\"{{v%d}}\", %s", names[draw(m, (uint32_t)n)], tests[draw(m, 4)]),
                      QUIRE_OK);
 }
 
