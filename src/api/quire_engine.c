@@ -149,7 +149,8 @@ static quire_err quire_engine_open_all(quire_engine *e, const quire_options *giv
                                        .text_cache_bytes = (size_t)o.text_cache_bytes,
                                        .rule_bytes = (size_t)p->rule_bytes};
     TRY(stream_engine_open(&e->streams, &sizes, err));
-    return o.lock_memory ? memory_lock(err) : QUIRE_OK;
+    /* pools that share memory have addresses for more than there is */
+    return o.lock_memory ? memory_lock(p->memory != NULL, err) : QUIRE_OK;
 }
 
 quire_err engine_open_ablated(const quire_options *o, const engine_ablations *ablations,

@@ -3,6 +3,7 @@
 
 #include "base/mem.h"
 
+#include <errno.h>
 #include <malloc.h>
 #include <stdint.h>
 #include <stdlib.h>
@@ -13,7 +14,8 @@
 #include "base/fault.h"
 #include "base/size.h"
 
-#define LARGE_BYTES (1 << 20)
+#define LARGE_BYTES     (1 << 20)
+#define DONTNEED_LOCKED 24 /* MADV_DONTNEED_LOCKED, of Linux 5.18 on: as MADV_DONTNEED */
 
 #ifdef QUIRE_DEBUG
 #include <stdio.h>
@@ -131,7 +133,8 @@ bool mem_give_back(void *p, size_t n_bytes) {
               to = (uintptr_t)p + n_bytes;
     from -= from % page;
     to -= to % page;
-    return from >= to || madvise((void *)from, to - from, MADV_DONTNEED) == 0;
+    return from >= to || madvise((void *)from, to - from, MADV_DONTNEED) == 0 ||
+           (errno == EINVAL && madvise((void *)from, to - from, DONTNEED_LOCKED) == 0);
 }
 
 void mem_separate_large(void) {

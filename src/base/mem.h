@@ -43,10 +43,10 @@ static inline void mem_copy(void *to, const void *from, size_t n) {
 
 /* Gives the memory of p[0..n_bytes), in a block of mem_new_huge, back to the system as
  * far as whole system pages lie in it. These read as zeroes from then on, and take memory
- * again when they are written. False: the system refused, as it does for locked memory;
- * nothing changed. No thread may use these bytes meanwhile. A GB that was in use takes
- * some
- * 5 ms at once, 0.2 s in calls of a few system pages each. */
+ * again when they are written; locked memory is locked again then. False: the system
+ * refused, as one before Linux 5.18 does for locked memory; nothing changed. No thread may
+ * use these bytes meanwhile. A GB that was in use takes some 5 ms at once, 0.2 s in calls of
+ * a few system pages each. */
 bool mem_give_back(void *p, size_t n_bytes);
 /* From now on a block of a megabyte or more has system pages of its own, which the system
  * has again when it is freed. Otherwise the allocator keeps up to 32 MiB for each thread

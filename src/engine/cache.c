@@ -142,7 +142,7 @@ void cache_drop(engine *e) {
     log_line(LOG_INFO, "prefix cache dropped: %d pages, %.1f MB; %s", (int)n,
              (double)n * (double)e->layout.page_bytes / 1e6,
              all_went ? "the memory of free pages went back to the system"
-                      : "their memory stays here (--mlock?)");
+                      : "their memory stays here");
 }
 
 void tenant_drops_free(tenant_drop *first) {

@@ -267,19 +267,32 @@ static quire_err read_defaults(engine_parts *p, const quire_options *o, const mo
                                      : sampling_defaults_read(from, &p->defaults, err);
 }
 
+/* Adds the draft model, if there is one, to a plan. Returns what its buffers and mapped
+ * weights will still take. */
+static int64_t add_draft(const speculation *s, pool_plan *plan) {
+    const backend *b = s->model.b;
+    if (b == NULL) {
+        return 0;
+    }
+    const int64_t weights = b->ops->weight_bytes(b), buffers = b->ops->step_bytes(b);
+    plan->has_draft = true;
+    plan->draft_bytes = weights + buffers;
+    return buffers + (model_description(s->model.m)->is_packed ? weights : 0);
+}
+
 /* The plan of the pages. Weights and buffers have their memory already. */
 static pool_plan engine_parts_plan(const engine_parts *p, const quire_options *o) {
     const backend *b = p->model.b;
     pool_plan plan = pool_plan_of(o);
     pool_plan_encoder(&plan, o, model_description(p->model.m), o->max_batched_tokens);
-    plan.is_shared = p->speculation.draft.method == DRAFT_METHOD_MODEL;
     plan.weight_bytes = b->ops->weight_bytes(b);
     plan.buffer_bytes = b->ops->step_bytes(b);
+    int64_t pending = plan.buffer_bytes + add_draft(&p->speculation, &plan);
     bool is_mapped = model_description(p->model.m)->is_packed;
-    memory_room_read("", plan.buffer_bytes, &plan.room);
+    memory_room_read("", pending, &plan.room);
     int64_t kept = is_mapped ? pool_plan_kept(&plan.room, plan.weight_bytes) : 0;
     plan.dropped_bytes = is_mapped ? plan.weight_bytes - kept : 0;
-    memory_room_read("", kept + plan.buffer_bytes, &plan.room);
+    memory_room_read("", kept + pending, &plan.room);
     return plan;
 }
 
@@ -312,7 +325,6 @@ static quire_err plan_share(engine_parts *p, const quire_options *o, const pool_
         strbuf_clear(&p->pool_plan); /* others have planned it */
     }
     TRY(model_memory_share(p->memory, plan, l, most, least_tokens, n_pages, &p->sure_pages, err));
-    *n_pages = o->lock_memory ? p->sure_pages : *n_pages; /* locked pages stay where they are */
     quire_err e = is_first ? strbuf_add_str(&p->pool_plan, "; ") : QUIRE_OK;
     e = e ? e : explain_share(p->memory, p->sure_pages * l->page_bytes, &p->pool_plan);
     return e == QUIRE_OK ? QUIRE_OK : err_set(err, QUIRE_NO_MEMORY, -1, "out of memory");
@@ -525,9 +537,10 @@ static void fill_info(engine_parts *p, const quire_options *o, int32_t max_len) 
     i->end_tokens = p->tokenizer != NULL && desc_gives_tokens(d) ? p->end_tokens.p : NULL;
 }
 
-/* Opens the draft model, if there is one. Its pages take of the memory that is planned
- * for the model's. */
-static quire_err open_draft(engine_parts *p, const quire_options *o, int32_t max_len, quire_error *err) {
+/* Opens the pages of the draft model, if there is one. They take of the memory that is
+ * planned for the model's. */
+static quire_err open_draft_pages(engine_parts *p, const quire_options *o, int32_t max_len,
+                                  quire_error *err) {
     const kv_layout *l = &p->model.layout;
     int64_t n_tokens = (int64_t)(p->info.n_pages / l->n_groups) * o->page_tokens;
     if (p->speculation.draft.method != DRAFT_METHOD_MODEL) {
@@ -537,7 +550,7 @@ static quire_err open_draft(engine_parts *p, const quire_options *o, int32_t max
         model_memory_open(&(pool_plan){0}, p->info.n_pages * l->page_bytes, 1, &p->memory) != QUIRE_OK) {
         return err_set(err, QUIRE_NO_MEMORY, -1, "out of memory");
     }
-    return speculation_open(&p->speculation, o, n_tokens, max_len, p->model.b, p->memory->budget, err);
+    return speculation_open_pages(&p->speculation, o, n_tokens, max_len, p->memory->budget, err);
 }
 
 /* engine_parts_open_model on a thread of low priority. */
@@ -593,8 +606,9 @@ quire_err engine_parts_open(const quire_options *options, const engine_ablations
     model_file_close(f);
     TRY(r);
     own.max_batched_tokens = options_max_rows(o, max_len);
+    TRY(speculation_load(&p->speculation, o, max_len, p->model.b, err));
     TRY(engine_parts_open_pages(p, o, &max_len, err));
-    TRY(open_draft(p, o, max_len, err));
+    TRY(open_draft_pages(p, o, max_len, err));
     TRY(engine_adapters_open(p->model.m, p->model.b, p->tokenizer, o, &p->adapters, err));
     p->max_adapters = options_have_adapters(o) ? o->max_loras : 0;
     TRY(open_core(p, o, ablations, beside, max_len, err));

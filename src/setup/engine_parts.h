@@ -19,7 +19,7 @@
 typedef struct speculation {
     draft_options draft;
     char *name;         /* mem_new'd: the draft model's name for DRAFT_METHOD_MODEL, else NULL */
-    loaded_model model; /* which speculation_open opens */
+    loaded_model model; /* which speculation_load opens */
 } speculation;
 
 typedef struct engine_parts {
@@ -82,13 +82,19 @@ void engine_parts_close(engine_parts *p);
  * QUIRE_INVALID names the wrong or unknown member. Close *out with speculation_close in
  * any case. */
 quire_err speculation_read(const quire_options *o, speculation *out, quire_error *err);
-/* Opens the draft model, if there is one, with addresses of pages for n_tokens tokens, at
- * most what all sequences can have and the budget holds; their memory is the budget's,
- * which is not NULL then. max_len: tokens of the target's sequences. The draft model has
- * its own numeric choices ("auto"): they change the guesses, not the output. It computes on
- * the target's compute threads. */
-quire_err speculation_open(speculation *s, const quire_options *o, int64_t n_tokens, int32_t max_len,
-                           const backend *target, kv_budget *budget, quire_error *err);
+/* Describes the draft model's file. s->draft.method is DRAFT_METHOD_MODEL. */
+quire_err speculation_describe(const speculation *s, const quire_options *o, model_desc *out,
+                               quire_error *err);
+/* Loads the draft model, if there is one, and opens its buffers. max_len: the most tokens
+ * of the target's sequences. The draft model has its own numeric choices ("auto"): they
+ * change the guesses, not the output. It computes on the target's compute threads. */
+quire_err speculation_load(speculation *s, const quire_options *o, int32_t max_len, const backend *target,
+                           quire_error *err);
+/* Opens the loaded draft model's pages: addresses for n_tokens tokens, at most what all
+ * sequences, of at most max_len tokens, can have and the budget holds. Their memory is the
+ * budget's. */
+quire_err speculation_open_pages(speculation *s, const quire_options *o, int64_t n_tokens, int32_t max_len,
+                                 kv_budget *budget, quire_error *err);
 /* Closes the draft model. Call it after the engine that used it was closed. */
 void speculation_close(speculation *s);
 

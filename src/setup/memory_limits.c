@@ -1,3 +1,6 @@
+/* MCL_ONFAULT is outside POSIX. */
+#define _DEFAULT_SOURCE
+
 #include "setup/memory_limits.h"
 
 #include <errno.h>
@@ -117,9 +120,9 @@ quire_err memory_print(int64_t bytes, strbuf *out) {
                         : strbuf_addf(out, "%.1f %s", v, units[u]);
 }
 
-quire_err memory_lock(quire_error *err) {
+quire_err memory_lock(bool late, quire_error *err) {
     struct rlimit limit;
-    if (mlockall(MCL_CURRENT) == 0) {
+    if (mlockall(late ? MCL_CURRENT | MCL_ONFAULT : MCL_CURRENT) == 0) {
         return QUIRE_OK;
     }
     int code = errno;

@@ -39,8 +39,9 @@ quire_err memory_room_explain(const memory_room *room, strbuf *out);
  * strbuf_add. */
 quire_err memory_print(int64_t bytes, strbuf *out);
 
-/* Locks all mapped memory: weights, pages, buffers, program. QUIRE_NO_MEMORY: the process
+/* Locks all mapped memory: weights, pages, buffers, program. late: what was not touched
+ * yet is locked once it is; else all of it takes memory now. QUIRE_NO_MEMORY: the process
  * may not lock so much; err says what allows it. */
-quire_err memory_lock(quire_error *err);
+quire_err memory_lock(bool late, quire_error *err);
 
 #endif

@@ -87,24 +87,31 @@ static quire_err model_inspect_fill_ends(const model_file *f, summary *s, quire_
     return QUIRE_OK;
 }
 
+/* Adds the draft model, if there is one, to the plan. */
+static quire_err model_inspect_add_draft(const quire_options *o, pool_plan *plan, quire_error *err) {
+    speculation s;
+    model_desc d = {0};
+    quire_err e = speculation_read(o, &s, err);
+    plan->has_draft = s.draft.method == DRAFT_METHOD_MODEL;
+    e = e == QUIRE_OK && plan->has_draft ? speculation_describe(&s, o, &d, err) : e;
+    plan->draft_bytes = d.weight_bytes;
+    speculation_close(&s);
+    return e;
+}
+
 /* Makes the page plan of an engine that would load this model. */
 static quire_err fill_plan(const quire_options *o, summary *s, quire_error *err) {
-    int64_t weights = s->d.weight_bytes;
-    memory_room room;
-    speculation draft;
-    quire_err e = speculation_read(o, &draft, err);
-    bool is_shared = draft.draft.method == DRAFT_METHOD_MODEL;
-    speculation_close(&draft);
-    TRY(e);
-    memory_room_read("", 0, &room);
-    int64_t kept = s->d.is_packed ? pool_plan_kept(&room, weights) : weights;
-    room.bytes = room.bytes < 0 ? -1 : room.bytes > kept ? room.bytes - kept : 0;
-    s->plan = pool_plan_of(o);
-    pool_plan_encoder(&s->plan, o, &s->d, options_max_rows(o, s->max_len));
-    s->plan.room = room;
-    s->plan.weight_bytes = weights;
-    s->plan.dropped_bytes = weights - kept;
-    s->plan.is_shared = is_shared;
+    pool_plan *plan = &s->plan;
+    const int64_t weights = s->d.weight_bytes;
+    *plan = pool_plan_of(o);
+    pool_plan_encoder(plan, o, &s->d, options_max_rows(o, s->max_len));
+    TRY(model_inspect_add_draft(o, plan, err));
+    memory_room_read("", 0, &plan->room);
+    const int64_t kept = s->d.is_packed ? pool_plan_kept(&plan->room, weights) : weights,
+                  left = plan->room.bytes - kept - plan->draft_bytes;
+    plan->room.bytes = plan->room.bytes < 0 ? -1 : left > 0 ? left : 0;
+    plan->weight_bytes = weights;
+    plan->dropped_bytes = weights - kept;
     return QUIRE_OK;
 }
 

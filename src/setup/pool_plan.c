@@ -47,7 +47,7 @@ static int64_t step_pages(const pool_plan *p, const kv_layout *l) {
 
 /* What the cap leaves beside the model's weights and buffers; INT64_MAX: there is none. */
 static int64_t cap_leaves(const pool_plan *p) {
-    int64_t others = p->weight_bytes - p->dropped_bytes + p->buffer_bytes;
+    int64_t others = p->weight_bytes - p->dropped_bytes + p->buffer_bytes + p->draft_bytes;
     return p->cap_bytes == 0 ? INT64_MAX : p->cap_bytes > others ? p->cap_bytes - others : 0;
 }
 
@@ -107,6 +107,11 @@ quire_err pool_plan_explain(const pool_plan *p, strbuf *out) {
         TRY(memory_print(p->buffer_bytes, out));
         TRY(strbuf_add_str(out, ")"));
     }
+    if (p->draft_bytes > 0) {
+        TRY(strbuf_add_str(out, " and a draft model ("));
+        TRY(memory_print(p->draft_bytes, out));
+        TRY(strbuf_add_str(out, ")"));
+    }
     if (p->aside_bytes > 0) {
         TRY(strbuf_add_str(out, ", less "));
         TRY(memory_print(p->aside_bytes, out));
@@ -127,7 +132,7 @@ quire_err pool_plan_explain(const pool_plan *p, strbuf *out) {
         TRY(memory_print(p->cap_bytes, out));
         TRY(strbuf_add_str(out, " (--models-memory-bytes)"));
     }
-    return p->is_shared ? strbuf_add_str(out, "; the draft model's pages take of the same memory") : QUIRE_OK;
+    return p->has_draft ? strbuf_add_str(out, "; the draft model's pages take of the same memory") : QUIRE_OK;
 }
 
 /* Whether n pages suffice for a sequence of least_tokens. */

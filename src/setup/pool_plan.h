@@ -26,8 +26,9 @@ typedef struct pool_plan {
     /* most rows and sequences in a step of an encoder, which keeps nothing between
      * steps. 0 rows: no encoder */
     int32_t step_rows, step_seqs;
-    bool is_shared;    /* with the pages of a draft model (kv/budget.h) */
-    int64_t cap_bytes; /* most of weights, buffers and pages: --models-memory-bytes; 0: any */
+    bool has_draft;      /* a draft model, whose pages are in the same memory (kv/budget.h) */
+    int64_t draft_bytes; /* its weights and, where they are known, buffers */
+    int64_t cap_bytes;   /* most of weights, buffers and pages: --models-memory-bytes; 0: any */
     double utilization;
 } pool_plan;
 

@@ -153,14 +153,51 @@ quire_err speculation_read(const quire_options *o, speculation *out, quire_error
     return e;
 }
 
+/* The draft model's own options: most of the target's are not for it. */
+static quire_options speculation_options(const speculation *s, const quire_options *target) {
+    quire_options own = *target;
+    own.model = s->name;
+    own.compute = QUIRE_COMPUTE_AUTO;
+    own.kv_dtype = own.kv_dtype_values = QUIRE_KV_AUTO;
+    own.state_dtype = QUIRE_STATE_F32;
+    own.hf_overrides = own.override_kv = own.quantization = NULL;
+    return own;
+}
+
+quire_err speculation_describe(const speculation *s, const quire_options *o, model_desc *out,
+                               quire_error *err) {
+    const quire_options own = speculation_options(s, o);
+    model_file *f;
+    TRY(options_open_file(&own, &f, err));
+    const quire_err e = model_describe(f, out, err);
+    model_file_close(f);
+    return e;
+}
+
 /* Loads the model, for sequences as long as the target's or, where it can have fewer
  * tokens, its own. */
-static quire_err speculation_open_model(speculation *s, const quire_options *o, model_file *f,
-                                        int32_t *max_len, quire_error *err) {
+static quire_err speculation_load_model(speculation *s, const quire_options *o, model_file *f,
+                                        int32_t max_len, quire_error *err) {
     model_desc d;
     TRY(model_describe(f, &d, err));
-    *max_len = d.max_positions < *max_len ? d.max_positions : *max_len;
-    return loaded_model_open(o, f, &d, *max_len, &s->model, err);
+    return loaded_model_open(o, f, &d, d.max_positions < max_len ? d.max_positions : max_len, &s->model, err);
+}
+
+quire_err speculation_load(speculation *s, const quire_options *o, int32_t max_len, const backend *target,
+                           quire_error *err) {
+    if (s->draft.method != DRAFT_METHOD_MODEL) {
+        return QUIRE_OK;
+    }
+    const quire_options own = speculation_options(s, o);
+    model_file *f;
+    TRY(options_open_file(&own, &f, err));
+    quire_err r = speculation_load_model(s, &own, f, max_len, err);
+    model_file_close(f);
+    TRY(r);
+    loaded_model *l = &s->model;
+    l->b->ops->share_threads(l->b, target);
+    step_limits limits = {.max_rows = o->max_batched_tokens, .max_seqs = o->max_seqs, .max_out = o->max_seqs};
+    return l->b->ops->step_open(l->b, &limits, &l->layout, model_description(l->m)->n_vocab, err);
 }
 
 /* What one sequence takes beside the pages of its tokens: a state, and that of its drafts
@@ -188,30 +225,15 @@ static quire_err speculation_pages(const kv_layout *l, int64_t n_tokens, int32_t
     return QUIRE_OK;
 }
 
-quire_err speculation_open(speculation *s, const quire_options *o, int64_t n_tokens, int32_t max_len,
-                           const backend *target, kv_budget *budget, quire_error *err) {
-    if (s->draft.method != DRAFT_METHOD_MODEL) {
-        return QUIRE_OK;
-    }
-    quire_options own = *o;
-    model_file *f;
-    own.model = s->name;
-    own.compute = QUIRE_COMPUTE_AUTO;
-    own.kv_dtype = own.kv_dtype_values = QUIRE_KV_AUTO;
-    own.state_dtype = QUIRE_STATE_F32;
-    own.hf_overrides = own.override_kv = own.quantization = NULL; /* they are the target's */
-    TRY(options_open_file(&own, &f, err));
-    quire_err r = speculation_open_model(s, &own, f, &max_len, err);
-    model_file_close(f);
-    TRY(r);
-    loaded_model *l = &s->model;
-    l->b->ops->share_threads(l->b, target);
+quire_err speculation_open_pages(speculation *s, const quire_options *o, int64_t n_tokens, int32_t max_len,
+                                 kv_budget *budget, quire_error *err) {
+    const loaded_model *l = &s->model;
+    const int32_t own_len = model_description(l->m)->max_positions;
+    max_len = own_len < max_len ? own_len : max_len;
     int64_t most = (int64_t)o->max_seqs * kv_pages_for(max_len, o->page_tokens) * o->page_tokens,
             all = kv_pages_for(n_tokens, o->page_tokens) * o->page_tokens;
     int32_t n_pages = 0;
     TRY(speculation_pages(&l->layout, all < most ? all : most, o->max_seqs, budget, &n_pages, err));
-    step_limits limits = {.max_rows = o->max_batched_tokens, .max_seqs = o->max_seqs, .max_out = o->max_seqs};
-    TRY(l->b->ops->step_open(l->b, &limits, &l->layout, model_description(l->m)->n_vocab, err));
     TRY(l->b->ops->kv_open(l->b, n_pages, err));
     s->draft.model = (draft_model_options){
         .m = l->m, .b = l->b, .layout = &l->layout, .n_pages = n_pages, .max_len = max_len, .budget = budget};

@@ -2,9 +2,11 @@
 #define _DEFAULT_SOURCE
 
 #include <signal.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/utsname.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -79,6 +81,25 @@ TEST(what_is_given_back_is_whole_pages_that_read_as_zeroes) {
             fail_msg("byte %zu is %d", i, p[i]);
         }
     }
+    mem_free(p);
+}
+
+TEST(locked_memory_is_given_back_too) {
+    size_t n = (size_t)2 << 20, page = (size_t)sysconf(_SC_PAGESIZE);
+    struct utsname system;
+    int major = 0, minor = 0;
+    assert_int_equal(uname(&system), 0);
+    bool can = sscanf(system.release, "%d.%d", &major, &minor) == 2 && major * 1000 + minor >= 5018;
+    unsigned char *p = mem_new_huge(n, 1);
+    assert_non_null(p);
+    if (mlock(p, n) != 0) {
+        mem_free(p);
+        skip();
+    }
+    memset(p, 0xAA, n);
+    assert_int_equal(mem_give_back(p, n), can);
+    assert_int_equal(n_resident(p, n), can ? 0 : n / page);
+    assert_int_equal(p[n / 2], can ? 0 : 0xAA);
     mem_free(p);
 }
 
@@ -212,6 +233,7 @@ int main(void) {
         cmocka_unit_test(a_product_that_overflows_gives_null),
         cmocka_unit_test(a_huge_block_is_zeroed_also_when_the_memory_was_used_before),
         cmocka_unit_test(what_is_given_back_is_whole_pages_that_read_as_zeroes),
+        cmocka_unit_test(locked_memory_is_given_back_too),
         cmocka_unit_test(growing_keeps_the_content_and_zeroes_the_rest),
         cmocka_unit_test(a_large_array_grows_with_its_content_and_zeroes),
         cmocka_unit_test(a_missing_block_is_an_error_that_names_its_purpose),

@@ -7,6 +7,7 @@ import resource
 import shutil
 import subprocess
 import sys
+import time
 
 import pytest
 import bench_lines
@@ -99,6 +100,28 @@ def test_mlock_keeps_everything_in_memory(quire, tmp_path):
     try:
         status = pathlib.Path(f"/proc/{server.process.pid}/status").read_text()
         assert int(re.search(r"VmLck:\s+(\d+) kB", status)[1]) * 1024 > (tmp_path / "m.quire").stat().st_size
+    finally:
+        assert server.stop() == 0
+
+
+def test_mlock_leaves_models_the_memory_that_they_share(quire):
+    """The pools have addresses for all of it, and lock what they use."""
+    server = Server("models/builtin-small.gguf", "models/builtin.gguf", "--mlock", "--memory-utilization", "0.05", "--operator-key", "boss")
+    try:
+        first = json.loads(server.ask("GET", "/debug/pool/state", key="boss")[2])["memory"]
+        for model in ("builtin.gguf", "builtin-small.gguf"):
+            body = {"model": model, "prompt": "a", "max_tokens": 4, "temperature": 0}
+            assert server.ask("POST", "/v1/completions", body)[0] == 200
+        memory = json.loads(server.ask("GET", "/debug/pool/state", key="boss")[2])["memory"]
+        status = pathlib.Path(f"/proc/{server.process.pid}/status").read_text()
+        locked, resident = (int(re.search(name + r":\s+(\d+) kB", status)[1]) * 1024 for name in ("VmLck", "VmRSS"))
+        assert locked > first["max_bytes"] > resident
+        for m in memory["models"]:
+            assert m["free"] + m["held"] + m["cached"] + m["absent"] > 1.5 * m["sure"] > 0
+        assert server.ask("POST", "/reset_prefix_cache", key="boss")[0] == 200
+        end = time.time() + 60
+        while json.loads(server.ask("GET", "/debug/pool/state", key="boss")[2])["memory"]["bytes"] > 0:
+            assert time.time() < end
     finally:
         assert server.stop() == 0
 

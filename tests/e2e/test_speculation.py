@@ -137,3 +137,18 @@ def test_a_draft_model_shares_the_memory_of_pages():
         p = subprocess.run([QUIRE, "inspect", "builtin", *flags], capture_output=True, text=True)
         assert p.returncode == 0, p.stderr
         assert ("the draft model's pages take of the same memory" in p.stdout) == shared
+        assert ("and a draft model (" in p.stdout) == shared
+
+
+def test_a_draft_model_s_weights_are_part_of_the_memory_of_models():
+    """Under --models-memory-bytes there are as many bytes of pages less as it takes; inspect names what is known before it is loaded."""
+    config, left = ["--speculative-config", json.dumps(CONFIGS["draft_model"])], []
+    for flags in ([], config):
+        s = Server("builtin", "--models-memory-bytes", str(1 << 27), *flags)
+        left.append(counter(s, "quire_page_bytes_max"))
+        assert s.stop() == 0
+    inspected = [json.loads(subprocess.run([QUIRE, "inspect", *args, "--json"], capture_output=True, text=True, check=True).stdout)
+                 for args in (["builtin-small"], ["builtin", *config])]
+    weights = inspected[0]["weight_bytes"]
+    assert weights <= left[0] - left[1] < 1 << 27
+    assert f"and a draft model ({weights / 1e3:.1f} kB)" in inspected[1]["pool_plan"]

@@ -322,6 +322,10 @@ TEST(a_cap_bounds_weights_buffers_and_pages_together) {
     p.given_pages = 0;
     p.room.bytes = -1;
     assert_int_equal(pool_plan_pages(&p, &l), 250);
+    p.has_draft = true;
+    p.draft_bytes = 30 * MIB;
+    assert_int_equal(pool_plan_pages(&p, &l), 220);
+    p.draft_bytes = 0;
     p.cap_bytes = 1 * GIB;
     assert_int_equal(pool_plan_pages(&p, &l), 0);
 }
