@@ -15,15 +15,23 @@
 #define SHRINK_RANKS  4
 #define SHRINK_ROWS   4
 #define SHRINK_BLOCKS 4
+#define SHRINK_AHEAD  2048 /* bytes of a stream */
 #define EXPAND_BLOCKS 4
 #define EXPAND_ROWS   4
 #else
 #define SHRINK_RANKS  2
 #define SHRINK_ROWS   3
 #define SHRINK_BLOCKS 1
+#define SHRINK_AHEAD  0
 #define EXPAND_BLOCKS 2
 #define EXPAND_ROWS   2
 #endif
+#define CACHE_LINE 64
+
+/* Bytes of a number of A or B. */
+INLINE size_t adapter_size(dtype type) {
+    return type == DTYPE_F32 ? sizeof(float) : sizeof(uint16_t);
+}
 
 /* Numbers i..i+16 of A or B. */
 INLINE f32x16 adapter_numbers(dtype type, const uint8_t *p, size_t i) {
@@ -103,8 +111,9 @@ INLINE void shrink_ranks(dtype type, const uint8_t *a, int32_t n_in, int n_kept,
 }
 
 /* The ranks of SHRINK_BLOCKS times ADAPTER_RANKS, for one row: memory is read faster in
- * several streams. */
-INLINE void shrink_row(dtype type, const uint8_t *a, size_t bytes, int32_t n_in, const float *h, float *t) {
+ * several streams. They are short, so they are prefetched, and at their ends the next ones. */
+INLINE void shrink_row(dtype type, const uint8_t *a, const uint8_t *next, size_t bytes, int32_t n_in,
+                       const float *h, float *t) {
     f32x16 sums[SHRINK_BLOCKS][ADAPTER_RANKS];
     UNROLL
     for (int b = 0; b < SHRINK_BLOCKS; b++) {
@@ -115,8 +124,14 @@ INLINE void shrink_row(dtype type, const uint8_t *a, size_t bytes, int32_t n_in,
     }
     for (int32_t k = 0; k < n_in; k += LANES) {
         const f32x16 x = k + LANES <= n_in ? f_load(h + k) : f_load_first(h + k, n_in - k);
+        const size_t at = (size_t)k * ADAPTER_RANKS * adapter_size(type) + SHRINK_AHEAD;
+        const uintptr_t ahead = at < bytes ? (uintptr_t)a + at : (uintptr_t)next + at - bytes;
         UNROLL
         for (int b = 0; b < SHRINK_BLOCKS; b++) {
+            UNROLL
+            for (size_t line = 0; line < ADAPTER_RANKS * LANES * adapter_size(type); line += CACHE_LINE) {
+                __builtin_prefetch((const void *)(ahead + (size_t)b * bytes + line));
+            }
             UNROLL
             for (int r = 0; r < ADAPTER_RANKS; r++) {
                 sums[b][r] = f_fma(adapter_numbers(type, a + (size_t)b * bytes,
@@ -134,15 +149,16 @@ INLINE void shrink_row(dtype type, const uint8_t *a, size_t bytes, int32_t n_in,
     }
 }
 
-INLINE void shrink_with(dtype type, const uint8_t *a, int32_t n_in, int32_t n_ranks, const float *const *h,
-                        int32_t n_rows, float *const *t) {
-    const size_t bytes = (size_t)((n_in + LANES - 1) / LANES * LANES) * ADAPTER_RANKS *
-                         (type == DTYPE_F32 ? sizeof(float) : sizeof(uint16_t));
+INLINE void shrink_with(dtype type, const uint8_t *a, const uint8_t *next, int32_t n_in, int32_t n_ranks,
+                        const float *const *h, int32_t n_rows, float *const *t) {
+    const size_t bytes = (size_t)((n_in + LANES - 1) / LANES * LANES) * ADAPTER_RANKS * adapter_size(type);
     float *to[ADAPTER_ROWS];
     int32_t r = 0;
     for (; n_rows == 1 && SHRINK_BLOCKS > 1 && r + SHRINK_BLOCKS * ADAPTER_RANKS <= n_ranks;
          r += SHRINK_BLOCKS * ADAPTER_RANKS, a += SHRINK_BLOCKS * bytes) {
-        shrink_row(type, a, bytes, n_in, h[0], t[0] + r);
+        const bool is_last = r + 2 * SHRINK_BLOCKS * ADAPTER_RANKS > n_ranks;
+        shrink_row(type, a, is_last && next != NULL ? next : a + SHRINK_BLOCKS * bytes, bytes, n_in, h[0],
+                   t[0] + r);
     }
     for (; r < n_ranks; r += ADAPTER_RANKS, a += bytes) {
         for (int32_t i = 0; i < n_rows; i++) {
@@ -152,17 +168,17 @@ INLINE void shrink_with(dtype type, const uint8_t *a, int32_t n_in, int32_t n_ra
     }
 }
 
-static void shrink_kernel(dtype type, const uint8_t *a, int32_t n_in, int32_t n_ranks, const float *const *h,
-                          int32_t n_rows, float *const *t) {
+static void shrink_kernel(dtype type, const uint8_t *a, const uint8_t *next, int32_t n_in, int32_t n_ranks,
+                          const float *const *h, int32_t n_rows, float *const *t) {
     switch (type) {
     case DTYPE_F16:
-        shrink_with(DTYPE_F16, a, n_in, n_ranks, h, n_rows, t);
+        shrink_with(DTYPE_F16, a, next, n_in, n_ranks, h, n_rows, t);
         break;
     case DTYPE_BF16:
-        shrink_with(DTYPE_BF16, a, n_in, n_ranks, h, n_rows, t);
+        shrink_with(DTYPE_BF16, a, next, n_in, n_ranks, h, n_rows, t);
         break;
     default:
-        shrink_with(DTYPE_F32, a, n_in, n_ranks, h, n_rows, t);
+        shrink_with(DTYPE_F32, a, next, n_in, n_ranks, h, n_rows, t);
     }
 }
 
@@ -197,15 +213,20 @@ INLINE void expand_tile(dtype type, const uint8_t *b, int32_t rank, int n_blocks
 }
 
 /* All blocks for one row: two halves side by side, as memory is read faster in several
- * streams. */
-INLINE void expand_row(dtype type, const uint8_t *b, size_t bytes, int32_t rank, int32_t n_blocks,
-                       float scale, const float *t, float *y) {
+ * streams. A row of a decode batch reads a few KB of B, less than the processor needs to
+ * find a stream: so meanwhile what comes next is prefetched, line for line, as a burst would
+ * hold up the loads. */
+INLINE void expand_row(dtype type, const uint8_t *b, const uint8_t *next, size_t bytes, int32_t rank,
+                       int32_t n_blocks, float scale, const float *t, float *y) {
     const int32_t half = n_blocks / 2;
+    uintptr_t ahead = (uintptr_t)(next != NULL ? next : b);
     for (int32_t c = 0; c < half; c++) {
         const uint8_t *low = b + (size_t)c * bytes, *high = low + (size_t)half * bytes;
         f32x16 x = f_zero(), z = f_zero();
         for (int32_t r = 0; r < rank; r++) {
             const f32x16 of_rank = f_set1(t[r]);
+            __builtin_prefetch((const void *)ahead);
+            ahead += 2 * LANES * adapter_size(type);
             x = f_fma(adapter_numbers(type, low, (size_t)r * LANES), of_rank, x);
             z = f_fma(adapter_numbers(type, high, (size_t)r * LANES), of_rank, z);
         }
@@ -233,13 +254,13 @@ INLINE void expand_blocks(dtype type, const uint8_t *b, int32_t rank, int n_bloc
     }
 }
 
-INLINE void expand_with(dtype type, const uint8_t *b, int32_t rank, int32_t n_blocks, float scale,
-                        const float *t, int32_t t_stride, int32_t n_rows, float *y, int32_t y_stride) {
-    const size_t bytes =
-        (size_t)rank * LANES * (type == DTYPE_F32 ? sizeof(float) : sizeof(uint16_t)); /* of a block */
+INLINE void expand_with(dtype type, const uint8_t *b, const uint8_t *next, int32_t rank, int32_t n_blocks,
+                        float scale, const float *t, int32_t t_stride, int32_t n_rows, float *y,
+                        int32_t y_stride) {
+    const size_t bytes = (size_t)rank * LANES * adapter_size(type); /* of a block */
     int32_t c = 0;
     if (n_rows == 1) {
-        expand_row(type, b, bytes, rank, n_blocks, scale, t, y);
+        expand_row(type, b, next, bytes, rank, n_blocks, scale, t, y);
         return;
     }
     for (; c + EXPAND_BLOCKS <= n_blocks; c += EXPAND_BLOCKS) {
@@ -252,17 +273,18 @@ INLINE void expand_with(dtype type, const uint8_t *b, int32_t rank, int32_t n_bl
     }
 }
 
-static void expand_kernel(dtype type, const uint8_t *b, int32_t rank, int32_t n_blocks, float scale,
-                          const float *t, int32_t t_stride, int32_t n_rows, float *y, int32_t y_stride) {
+static void expand_kernel(dtype type, const uint8_t *b, const uint8_t *next, int32_t rank, int32_t n_blocks,
+                          float scale, const float *t, int32_t t_stride, int32_t n_rows, float *y,
+                          int32_t y_stride) {
     switch (type) {
     case DTYPE_F16:
-        expand_with(DTYPE_F16, b, rank, n_blocks, scale, t, t_stride, n_rows, y, y_stride);
+        expand_with(DTYPE_F16, b, next, rank, n_blocks, scale, t, t_stride, n_rows, y, y_stride);
         break;
     case DTYPE_BF16:
-        expand_with(DTYPE_BF16, b, rank, n_blocks, scale, t, t_stride, n_rows, y, y_stride);
+        expand_with(DTYPE_BF16, b, next, rank, n_blocks, scale, t, t_stride, n_rows, y, y_stride);
         break;
     default:
-        expand_with(DTYPE_F32, b, rank, n_blocks, scale, t, t_stride, n_rows, y, y_stride);
+        expand_with(DTYPE_F32, b, next, rank, n_blocks, scale, t, t_stride, n_rows, y, y_stride);
     }
 }
 

@@ -35,8 +35,9 @@ static float shrink_sum(dtype type, const uint8_t *a, int32_t n_in, int32_t r, c
     return plain_tree_sum(lanes);
 }
 
-void adapter_shrink_plain(dtype type, const uint8_t *a, int32_t n_in, int32_t n_ranks, const float *const *h,
-                          int32_t n_rows, float *const *t) {
+void adapter_shrink_plain(dtype type, const uint8_t *a, const uint8_t *next, int32_t n_in, int32_t n_ranks,
+                          const float *const *h, int32_t n_rows, float *const *t) {
+    (void)next;
     for (int32_t i = 0; i < n_rows; i++) {
         for (int32_t r = 0; r < n_ranks; r++) {
             t[i][r] = shrink_sum(type, a, n_in, r, h[i]);
@@ -44,8 +45,10 @@ void adapter_shrink_plain(dtype type, const uint8_t *a, int32_t n_in, int32_t n_
     }
 }
 
-void adapter_expand_plain(dtype type, const uint8_t *b, int32_t rank, int32_t n_blocks, float scale,
-                          const float *t, int32_t t_stride, int32_t n_rows, float *y, int32_t y_stride) {
+void adapter_expand_plain(dtype type, const uint8_t *b, const uint8_t *next, int32_t rank, int32_t n_blocks,
+                          float scale, const float *t, int32_t t_stride, int32_t n_rows, float *y,
+                          int32_t y_stride) {
+    (void)next;
     for (int32_t i = 0; i < n_rows; i++) {
         for (int32_t c = 0; c < n_blocks * LANES; c++) {
             float *to = y + (int64_t)i * y_stride + c, sum = 0.0f;

@@ -138,37 +138,57 @@ static rank_stretch stretch_of(const adapter_part *part, int32_t i) {
     return (rank_stretch){s, rank0, left < SHRINK_TASK_RANKS ? left : SHRINK_TASK_RANKS, t0 + rank0};
 }
 
-/* t of a stretch for n rows, at most ADAPTER_ROWS. */
+/* Where A of a stretch begins. */
+static const uint8_t *stretch_a(const adapter_rows *r, const rank_stretch *s) {
+    const size_t n_in = (size_t)linear_pad(r->w->layout.n_in, PACK_LANES);
+    return s->segment->a + (size_t)s->rank0 * n_in * adapter_number_bytes(s->segment->a_type);
+}
+
+/* t of a stretch for n rows, at most ADAPTER_ROWS. next: the A that is read then, or NULL. */
 static void shrink_stretch(const cpu_backend *b, const adapter_rows *r, const rank_stretch *s,
-                           const int32_t *rows, int32_t n) {
+                           const uint8_t *next, const int32_t *rows, int32_t n) {
     const float *h[ADAPTER_ROWS];
     float *t[ADAPTER_ROWS];
-    const int32_t n_in = r->w->layout.n_in;
-    const size_t rank_bytes = (size_t)linear_pad(n_in, PACK_LANES) * adapter_number_bytes(s->segment->a_type);
     for (int32_t i = 0; i < n; i++) {
         h[i] = adapter_row_h(r, rows[i]);
         t[i] = r->t + (int64_t)rows[i] * b->adapter_state->t_stride + s->t0;
     }
-    b->math->shrink(s->segment->a_type, s->segment->a + (size_t)s->rank0 * rank_bytes, n_in, s->n_ranks, h, n,
-                    t);
+    b->math->shrink(s->segment->a_type, stretch_a(r, s), next, r->w->layout.n_in, s->n_ranks, h, n, t);
 }
 
 typedef struct shrink_job {
     const cpu_backend *b;
     const shrink_entry *entries;
+    int32_t n_tasks;
 } shrink_job;
 
-static void shrink_task(void *context, int32_t task, int32_t worker) {
-    const shrink_job *job = context;
+/* The entry and stretch of a task; *row0: its first row in the entry's. */
+static const shrink_entry *entry_of_task(const shrink_job *job, int32_t task, int32_t *row0,
+                                         rank_stretch *s) {
     const shrink_entry *e = job->entries;
     int32_t first = 0;
-    (void)worker;
     while (task >= e->end_task) {
         first = (e++)->end_task;
     }
-    const int32_t row0 = (task - first) % e->n_row_parts * ADAPTER_ROWS, left = e->n_rows - row0;
-    const rank_stretch s = stretch_of(e->part, (task - first) / e->n_row_parts);
-    shrink_stretch(job->b, e->rows, &s, e->order + row0, left < ADAPTER_ROWS ? left : ADAPTER_ROWS);
+    *row0 = (task - first) % e->n_row_parts * ADAPTER_ROWS;
+    *s = stretch_of(e->part, (task - first) / e->n_row_parts);
+    return e;
+}
+
+static void shrink_task(void *context, int32_t task, int32_t worker) {
+    const shrink_job *job = context;
+    const int32_t after = task + thread_pool_size(job->b->thread_pool); /* the worker's next one */
+    int32_t row0, next_row0;
+    rank_stretch s, then;
+    const uint8_t *next = NULL;
+    (void)worker;
+    const shrink_entry *e = entry_of_task(job, task, &row0, &s);
+    if (after < job->n_tasks) {
+        const shrink_entry *of_next = entry_of_task(job, after, &next_row0, &then);
+        next = stretch_a(of_next->rows, &then);
+    }
+    const int32_t left = e->n_rows - row0;
+    shrink_stretch(job->b, e->rows, &s, next, e->order + row0, left < ADAPTER_ROWS ? left : ADAPTER_ROWS);
 }
 
 /* Adds an entry for each adapter that changes a product by segments. */
@@ -188,12 +208,12 @@ static int32_t add_shrink_entries(const cpu_backend *b, const adapter_rows *r, s
 }
 
 void adapter_shrink(const cpu_backend *b, const adapter_rows *rows, int32_t n) {
-    shrink_job job = {b, b->adapter_state->entries};
-    int32_t n_entries = 0, n_tasks = 0;
+    shrink_job job = {b, b->adapter_state->entries, 0};
+    int32_t n_entries = 0;
     for (int32_t i = 0; i < n; i++) {
-        n_entries = add_shrink_entries(b, &rows[i], b->adapter_state->entries, n_entries, &n_tasks);
+        n_entries = add_shrink_entries(b, &rows[i], b->adapter_state->entries, n_entries, &job.n_tasks);
     }
-    thread_pool_run(b->thread_pool, shrink_task, &job, n_tasks);
+    thread_pool_run(b->thread_pool, shrink_task, &job, job.n_tasks);
 }
 
 void adapter_shrink_rows(const cpu_backend *b, const adapter_rows *r, int32_t from, int32_t end) {
@@ -208,7 +228,7 @@ void adapter_shrink_rows(const cpu_backend *b, const adapter_rows *r, int32_t fr
         }
         for (int32_t s = 0, n_all = part != NULL ? n_rank_stretches(part) : 0; s < n_all; s++) {
             const rank_stretch stretch = stretch_of(part, s);
-            shrink_stretch(b, r, &stretch, rows, n);
+            shrink_stretch(b, r, &stretch, NULL, rows, n);
         }
     }
 }

@@ -121,8 +121,8 @@ void cpu_embedding_row(const cpu_backend *b, const embedding *e, int64_t id, int
         const adapter_segment *seg = &part->segments[s];
         const size_t row_bytes = (size_t)seg->rank * adapter_number_bytes(seg->a_type);
         (void)quant_dequantise(seg->a_type, seg->a + (size_t)id * row_bytes, (size_t)seg->rank, t);
-        b->math->expand(seg->b_type, seg->b, seg->rank, (width + PACK_LANES - 1) / PACK_LANES, seg->scale, t,
-                        0, 1, y, 0);
+        b->math->expand(seg->b_type, seg->b, NULL, seg->rank, (width + PACK_LANES - 1) / PACK_LANES,
+                        seg->scale, t, 0, 1, y, 0);
     }
     memcpy(out, y, sizeof *y * (size_t)width);
 }

@@ -306,7 +306,11 @@ static void experts_tile(const experts_job *job, const linear_tile_use *use, row
 static void down_tile(const experts_job *job, const linear *down, const tile *t, int32_t place,
                       int32_t n_rows, float *y, int32_t worker) {
     const adapter_rows changed = job->changes_sums ? sums_changed(job, down) : (adapter_rows){.w = NULL};
-    const linear_tile_use use = {job->b, {down, t->block0, t->n_blocks, NULL}, &changed, t->stride, worker};
+    const linear_tile_use use = {.b = job->b,
+                                 .part = {down, t->block0, t->n_blocks, NULL},
+                                 .rows = &changed,
+                                 .y_stride = t->stride,
+                                 .worker = worker};
     const row_view rows = {job->s->hidden + (size_t)place * job->hidden_bytes, job->hidden_bytes};
     experts_tile(job, &use, rows, place, n_rows, y);
 }
@@ -330,8 +334,11 @@ static void hidden_task(void *context, int32_t task, int32_t worker) {
             const adapter_rows changed =
                 job->changes_hidden ? hidden_changed(job, parts[i], is_up) : (adapter_rows){.w = NULL};
             experts_tile(job,
-                         &(linear_tile_use){
-                             job->b, {parts[i], t.block0, t.n_blocks, NULL}, &changed, t.stride, worker},
+                         &(linear_tile_use){.b = job->b,
+                                            .part = {parts[i], t.block0, t.n_blocks, NULL},
+                                            .rows = &changed,
+                                            .y_stride = t.stride,
+                                            .worker = worker},
                          rows, place, n_rows, sums[i]);
         }
         uint8_t *out = s->hidden + (size_t)place * job->hidden_bytes;

@@ -88,7 +88,11 @@ static void head_task(void *context, int32_t task, int32_t worker) {
         const linear_part part = {
             .w = use->w->w[head], .block0 = c / PACK_LANES, .n_blocks = (n + PACK_LANES - 1) / PACK_LANES};
         if (changed.w != NULL) {
-            const linear_tile_use tile = {job->b, part, &changed, LINEAR_TILE_COLUMNS, worker};
+            const linear_tile_use tile = {.b = job->b,
+                                          .part = part,
+                                          .rows = &changed,
+                                          .y_stride = LINEAR_TILE_COLUMNS,
+                                          .worker = worker};
             linear_tile_changed(&tile, rows, 0, n_rows, y);
         } else {
             linear_tile(job->b, &part, rows, n_rows, y, LINEAR_TILE_COLUMNS, linear_scratch(job->b, worker));

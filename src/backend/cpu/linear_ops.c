@@ -236,16 +236,18 @@ static void set_tasks(product_job *job) {
                                 : 0;
 }
 
-/* The part's product of the rows of weights[use] from row0 on. */
-static void tile_product(const product_job *job, int32_t use, const linear_part *part, int32_t row0,
-                         int32_t n_rows, float *y, int32_t y_stride, int32_t worker) {
+/* The part's product of the rows of weights[use] from row0 on. after: what the thread will
+ * probably compute then. */
+static void tile_product(const product_job *job, int32_t use, linear_part part, const linear_part *after,
+                         int32_t row0, int32_t n_rows, float *y, int32_t y_stride, int32_t worker) {
     row_view x = job->views[use];
     x.data += (size_t)row0 * x.stride;
+    part.next = start_after(part.w, after);
     if (job->changed[use].w != NULL) {
-        const linear_tile_use changed = {job->b, *part, &job->changed[use], y_stride, worker};
+        const linear_tile_use changed = {job->b, part, *after, &job->changed[use], y_stride, worker};
         linear_tile_changed(&changed, x, row0, n_rows, y);
     } else {
-        linear_tile(job->b, part, x, n_rows, y, y_stride, linear_scratch(job->b, worker));
+        linear_tile(job->b, &part, x, n_rows, y, y_stride, linear_scratch(job->b, worker));
     }
 }
 
@@ -357,7 +359,7 @@ static void product_task(void *context, int32_t task, int32_t worker) {
     const int32_t first = task % job->n_parts * TASK_ROWS,
                   end = job->n_rows - first < TASK_ROWS ? job->n_rows : first + TASK_ROWS;
     int32_t use;
-    linear_part part = part_of_task(job, task / job->n_parts, &use);
+    const linear_part part = part_of_task(job, task / job->n_parts, &use);
     int32_t column0 = part.block0 * PACK_LANES, stride = part.n_blocks * PACK_LANES;
     int32_t n_columns = part.w->layout.n_out - column0 < stride ? part.w->layout.n_out - column0 : stride;
     float *y = job->b->linear_state->tiles + (size_t)worker * 2 * LINEAR_TILE_ROWS * LINEAR_TILE_COLUMNS;
@@ -372,12 +374,11 @@ static void product_task(void *context, int32_t task, int32_t worker) {
             linear_ops_prefetch(out, n_rows, n_columns / columns_a_float, width);
         }
         const linear_part after = row0 + n_rows < end ? part : part_after(job, task);
-        linear_part second = {.w = job->weights[1], .block0 = part.block0, .n_blocks = part.n_blocks};
-        part.next = start_after(part.w, job->end == END_GATE_UP ? &second : &after);
-        tile_product(job, use, &part, row0, n_rows, is_direct ? out : y, is_direct ? width : stride, worker);
+        const linear_part second = {.w = job->weights[1], .block0 = part.block0, .n_blocks = part.n_blocks};
+        tile_product(job, use, part, job->end == END_GATE_UP ? &second : &after, row0, n_rows,
+                     is_direct ? out : y, is_direct ? width : stride, worker);
         if (job->end == END_GATE_UP) {
-            second.next = start_after(second.w, &after);
-            tile_product(job, 1, &second, row0, n_rows, up, stride, worker);
+            tile_product(job, 1, second, &after, row0, n_rows, up, stride, worker);
         }
         if (job->to_groups) {
             linear_ops_store_groups(job, n_rows, n_columns, y, up, out);

@@ -12,7 +12,7 @@
 
 #define LINEAR_TILE_BLOCKS  4 /* column blocks of one task */
 #define LINEAR_TILE_COLUMNS (LINEAR_TILE_BLOCKS * PACK_LANES)
-#define LINEAR_MAX_USES     8  /* weights of one op */
+#define LINEAR_MAX_USES     8 /* weights of one op */
 
 /* The largest logit of a row in the column tiles that one worker computed. value
  * -INFINITY: it computed none. NaN: a logit was infinite or NaN. */
@@ -51,10 +51,11 @@ struct head_linears {
 void linear_tile(const cpu_backend *b, const linear_part *part, row_view x, int32_t n_rows, float *y,
                  int32_t y_stride, void *scratch);
 
-/* A tile of a product that has adapted rows, and where it goes. */
+/* A tile of a product that has adapted rows, and where it goes. after: the columns that the
+ * thread will probably compute next, of the same rows; n_blocks 0: not known. */
 typedef struct linear_tile_use {
     const cpu_backend *b;
-    linear_part part;
+    linear_part part, after;
     const adapter_rows *rows;
     int32_t y_stride, worker;
 } linear_tile_use;

@@ -56,9 +56,22 @@ static void instead_sums(const linear_tile_use *use, const linear *w, int32_t ro
               linear_scratch(use->b, use->worker));
 }
 
-/* Changes the sums of rows row .. row + n_rows - 1, which one part is for, and adds the bias. */
-static void change_rows(const linear_tile_use *use, const adapter_part *c, int32_t row, int32_t n_rows,
-                        float *y) {
+/* ---- what adapters change ---- */
+
+/* Where B of a segment begins for the columns from a block on. */
+static const uint8_t *segment_b(const adapter_segment *s, int32_t block0) {
+    return s->b + (size_t)block0 * (size_t)s->rank * PACK_LANES * adapter_number_bytes(s->b_type);
+}
+
+/* The same of a part's first segment; NULL: it has none. */
+static const uint8_t *part_b(const adapter_part *c, int32_t block0) {
+    return c != NULL && c->n_segments > 0 ? segment_b(c->segments, block0) : NULL;
+}
+
+/* Changes the sums of rows row .. row + n_rows - 1, which one part is for, and adds the bias.
+ * next: the B that is read after those of the part, or NULL. */
+static void change_rows(const linear_tile_use *use, const adapter_part *c, const uint8_t *next, int32_t row,
+                        int32_t n_rows, float *y) {
     const cpu_backend *b = use->b;
     const linear_part *part = &use->part;
     const int32_t n = part->n_blocks * PACK_LANES, t_stride = b->adapter_state->t_stride;
@@ -68,9 +81,9 @@ static void change_rows(const linear_tile_use *use, const adapter_part *c, int32
     }
     for (int32_t s = 0; s < c->n_segments; t += c->segments[s++].rank) {
         const adapter_segment *seg = &c->segments[s];
-        const size_t block = (size_t)seg->rank * PACK_LANES * adapter_number_bytes(seg->b_type);
-        b->math->expand(seg->b_type, seg->b + (size_t)part->block0 * block, seg->rank, part->n_blocks,
-                        seg->scale, t, t_stride, n_rows, y, use->y_stride);
+        b->math->expand(seg->b_type, segment_b(seg, part->block0),
+                        s + 1 < c->n_segments ? segment_b(seg + 1, part->block0) : next, seg->rank,
+                        part->n_blocks, seg->scale, t, t_stride, n_rows, y, use->y_stride);
     }
     for (int32_t i = 0; i < n_rows && c->factors != NULL; i++) {
         float *to = y + (int64_t)i * use->y_stride;
@@ -79,23 +92,38 @@ static void change_rows(const linear_tile_use *use, const adapter_part *c, int32
     tile_add_bias(b, part, c->bias != NULL ? c->bias : part->w->bias, n_rows, y, use->y_stride);
 }
 
+/* What the adapter of a row changes of the weights of one part or the other. */
+static const adapter_part *tile_part(const linear_tile_use *use, const linear_part *part, int32_t row) {
+    return part->n_blocks > 0 ? adapter_part_of(use->b, part->w->id, adapter_batch_row(use->rows, row))
+                              : NULL;
+}
+
+/* The rows row .. end - 1 from row on that have this part, at most as many as can be changed
+ * at once. */
+static int32_t rows_alike(const linear_tile_use *use, const adapter_part *part, int32_t row, int32_t end) {
+    const int32_t most = part != NULL && row + ADAPTER_INSTEAD_ROWS < end ? row + ADAPTER_INSTEAD_ROWS : end;
+    int32_t i = row + 1;
+    while (i < most && tile_part(use, &use->part, i) == part) {
+        i++;
+    }
+    return i - row;
+}
+
 void linear_tile_changed(const linear_tile_use *use, row_view x, int32_t row0, int32_t n_rows, float *y) {
     const cpu_backend *b = use->b;
-    const int32_t id = use->part.w->id;
-    tile_sums(b, &use->part, x, n_rows, y, use->y_stride, linear_scratch(b, use->worker));
+    const linear_part *columns = &use->part;
+    tile_sums(b, columns, x, n_rows, y, use->y_stride, linear_scratch(b, use->worker));
     for (int32_t i = 0, n; i < n_rows; i += n) {
-        const adapter_part *part = adapter_part_of(b, id, adapter_batch_row(use->rows, row0 + i));
-        const int32_t most = part != NULL ? ADAPTER_INSTEAD_ROWS : n_rows;
-        for (n = 1; n < most && i + n < n_rows; n++) {
-            if (adapter_part_of(b, id, adapter_batch_row(use->rows, row0 + i + n)) != part) {
-                break;
-            }
-        }
+        const adapter_part *part = tile_part(use, columns, row0 + i);
         float *to = y + (int64_t)i * use->y_stride;
+        n = rows_alike(use, part, row0 + i, row0 + n_rows);
         if (part != NULL) {
-            change_rows(use, part, row0 + i, n, to);
+            const uint8_t *next = i + n < n_rows
+                                      ? part_b(tile_part(use, columns, row0 + i + n), columns->block0)
+                                      : part_b(tile_part(use, &use->after, row0), use->after.block0);
+            change_rows(use, part, next, row0 + i, n, to);
         } else {
-            tile_add_bias(b, &use->part, use->part.w->bias, n, to, use->y_stride);
+            tile_add_bias(b, columns, columns->w->bias, n, to, use->y_stride);
         }
     }
 }

@@ -191,14 +191,16 @@ typedef struct math_kernels {
      *
      * t[i][r], r in 0..n_ranks, = the sum over k of A[r, k] h[i][k], for each of n_rows
      * rows: as every sum of this file, over k padded to 16 by zeros of A. a: at the first of
-     * these ranks, a multiple of ADAPTER_RANKS. */
-    void (*shrink)(dtype type, const uint8_t *a, int32_t n_in, int32_t n_ranks, const float *const *h,
-                   int32_t n_rows, float *const *t);
+     * these ranks, a multiple of ADAPTER_RANKS. next: where the caller will read as many
+     * bytes after a, for prefetching; or NULL. */
+    void (*shrink)(dtype type, const uint8_t *a, const uint8_t *next, int32_t n_in, int32_t n_ranks,
+                   const float *const *h, int32_t n_rows, float *const *t);
     /* y[i][c], c in 0..16 n_blocks, = fma(scale, s, y) with s = fma(B[c, r], t[i][r], s)
      * over r = 0 .. rank - 1, ascending, from s = 0. b: at the first of these columns. Rows of
-     * t and y are that many floats apart. */
-    void (*expand)(dtype type, const uint8_t *b, int32_t rank, int32_t n_blocks, float scale, const float *t,
-                   int32_t t_stride, int32_t n_rows, float *y, int32_t y_stride);
+     * t and y are that many floats apart. next: as above, after b. */
+    void (*expand)(dtype type, const uint8_t *b, const uint8_t *next, int32_t rank, int32_t n_blocks,
+                   float scale, const float *t, int32_t t_stride, int32_t n_rows, float *y,
+                   int32_t y_stride);
     /* Runs attention programs; their exp and tanh are those above. */
     attn_run_fn *run_program;
 } math_kernels;
@@ -215,10 +217,11 @@ extern const math_kernels math_neon;
 attn_run_fn attn_run_avx2, attn_run_avx512, attn_run_neon;
 
 /* Defined in adapter_plain.c, for math_plain.c's table. */
-void adapter_shrink_plain(dtype type, const uint8_t *a, int32_t n_in, int32_t n_ranks, const float *const *h,
-                          int32_t n_rows, float *const *t);
-void adapter_expand_plain(dtype type, const uint8_t *b, int32_t rank, int32_t n_blocks, float scale,
-                          const float *t, int32_t t_stride, int32_t n_rows, float *y, int32_t y_stride);
+void adapter_shrink_plain(dtype type, const uint8_t *a, const uint8_t *next, int32_t n_in, int32_t n_ranks,
+                          const float *const *h, int32_t n_rows, float *const *t);
+void adapter_expand_plain(dtype type, const uint8_t *b, const uint8_t *next, int32_t rank, int32_t n_blocks,
+                          float scale, const float *t, int32_t t_stride, int32_t n_rows, float *y,
+                          int32_t y_stride);
 /* Defined in attention_plain.c, for math_plain.c's table. */
 void attention_tile_plain(const attn_tile *t);
 void attention_products_plain(const attn_tile *t);
