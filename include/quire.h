@@ -619,7 +619,8 @@ quire_err quire_request_tenant(quire_request *r, const char *tenant);
 #define QUIRE_TENANT_BYTES 128
 /* Sets the LoRA adapter by name (of quire_adapter_load, or quire_options' lora_modules
  * and lora_dir), instead of quire_options' loras; NULL: none. Copied. An unknown one
- * fails the stream with QUIRE_NOT_FOUND. NO_MEMORY: the request is unchanged. */
+ * fails the stream with QUIRE_NOT_FOUND. INVALID: the request's `lora` has adapters;
+ * NO_MEMORY. The request is unchanged then. */
 quire_err quire_request_adapter(quire_request *r, const char *name);
 /* Tells how long the request waited before it was submitted, as for its model to be
  * loaded, so that ttft_deadline_ms includes it. 0 by default. */

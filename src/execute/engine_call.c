@@ -230,7 +230,10 @@ static quire_err exec_address(engine_call *k, quire_request *r, quire_error *err
     e = e == QUIRE_OK && is_adapter ? quire_request_adapter(r, model) : e;
     e = e == QUIRE_OK && parks && es->park == NULL ? quire_park_open(k->x->e, &es->park) : e;
     e = e == QUIRE_OK && parks ? quire_request_park(r, 0, es->park) : e;
-    return e == QUIRE_OK ? e : err_set(err, e, -1, "out of memory for a request");
+    return e == QUIRE_OK ? e
+           : e == QUIRE_INVALID
+               ? err_set(err, e, -1, "the field lora beside an adapter, %s, as the model", model)
+               : err_set(err, e, -1, "out of memory for a request");
 }
 
 void exec_count_running(engine_call *k, size_t n) {

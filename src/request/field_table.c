@@ -262,7 +262,7 @@ static const field_desc fields[] = {
      "number of likeliest tokens returned at each position, with log-probabilities"},
     {"logprobs", FIELD_BOOL, OLLAMA | LATER, NONE, UNREAD("false"), "log-probabilities of the answer"},
     {"logprobs", FIELD_INT, LLAMA, 0, INT32_TOP, BY(request_read_n_probs), "another name of n_probs"},
-    {"lora", FIELD_ARRAY, LLAMA, NONE, BY(request_read_loras),
+    {"lora", FIELD_ARRAY, BOTH | LLAMA, NONE, BY(request_read_loras),
      "the adapters of --lora that apply, [{\"id\": N, \"scale\": X}]; others have scale 0; null: those of "
      "POST /lora-adapters"},
     {"lora_id", FIELD_ANY, SGLANG | LATER, NONE, UNREAD("null"), "an adapter by SGLang's internal id"},

@@ -59,7 +59,7 @@ quire_err request_read_loras(quire_request *r, const field_desc *f, const json_v
         double x = json_numeric(scale) ? json_double(scale) : 0.0;
         if (!json_is(one, JSON_KIND_OBJECT) || !json_whole(json_get(one, "id"), &id) ||
             (scale != NULL && !json_numeric(scale))) {
-            return request_type_error(f, (int64_t)i, one, "an object {\"id\": N, \"scale\": X}", err);
+            return request_range_error(f, err, "lora[%zu] must be an object {\"id\": N, \"scale\": X}", i);
         }
         if (id < 0 || id >= r->context.n_loras) {
             return request_range_error(f, err, "lora[%zu] has id %lld; this server has %d adapters of --lora",

@@ -13,6 +13,9 @@ void quire_request_waited(quire_request *r, int64_t us) {
 quire_err quire_request_adapter(quire_request *r, const char *name) {
     strbuf own = {0};
     if (name != NULL && name[0] != '\0') {
+        if (r->g.n_loras > 0) {
+            return QUIRE_INVALID;
+        }
         TRY(strbuf_add_str(&own, name));
     }
     strbuf_deinit(&r->adapter);

@@ -138,6 +138,25 @@ static void response_note_headers(conn *c, const quire_request_info *info) {
     }
 }
 
+/* Gives a request the adapter that it names as its model. False, with a refusal: there is
+ * none, or it has others. */
+static bool response_take_adapter(conn *c, quire_request *r, const char *name) {
+    const server *s = c->loop->server;
+    quire_error err = {0};
+    quire_err e = adapter_list_knows(s, str_of(name)) ? quire_request_adapter(r, name) : QUIRE_NOT_FOUND;
+    if (e == QUIRE_INVALID) {
+        conn_reply_error(c, 400, "lora",
+                         "lora has adapters, and model is the name of another; leave lora out, or name the "
+                         "base as the model",
+                         NULL);
+    } else if (e != QUIRE_OK) {
+        err_set(&err, e, -1, "The model `%.200s` does not exist; this server has `%.200s`.", name,
+                s->model_name);
+        conn_reply_error(c, 404, "model", err.message, NULL);
+    }
+    return e == QUIRE_OK;
+}
+
 void response_start(conn *c, quire_request *r) {
     assert(r != NULL && c->pending == NULL && c->state == CONN_RESPONSE);
     server *s = c->loop->server;
@@ -153,12 +172,8 @@ void response_start(conn *c, quire_request *r) {
     response_note_headers(c, info);
     bool has_adapter =
         info->model != NULL && c->model->m->number == 0 && !server_answers_to(s, str_of(info->model));
-    if (has_adapter &&
-        !(adapter_list_knows(s, str_of(info->model)) && quire_request_adapter(r, info->model) == QUIRE_OK)) {
-        err_set(&err, QUIRE_NOT_FOUND, -1, "The model `%.200s` does not exist; this server has `%.200s`.",
-                info->model, s->model_name);
+    if (has_adapter && !response_take_adapter(c, r, info->model)) {
         quire_request_free(r);
-        conn_reply_error(c, 404, "model", err.message, NULL);
         return;
     }
     const response_writer *w = response_writer_of(info->endpoint);

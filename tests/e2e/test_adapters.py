@@ -405,6 +405,11 @@ def test_llama_cpps_scales_apply_to_requests_that_name_no_adapter(model, adapter
     assert complete(lora=[]) == alone["base"] and complete(lora=[{"id": 1, "scale": 1}]) == alone["law"] and complete() == alone["sql"]
     assert complete(lora=[{"id": 0, "scale": 1}, {"id": 1, "scale": 0.5}]) == both
     assert server.ask("POST", "/completion", {"prompt": "a", "lora": [{"id": 7, "scale": 1}]})[0] == 400
+    assert ids(server, "base", lora=[{"id": 1, "scale": 1}]) == alone["law"]  # as llama.cpp's paths of OpenAI have it
+    chat = {"model": "base", "messages": [{"role": "user", "content": "The quick brown fox"}], "max_tokens": 12, "temperature": 0, "return_token_ids": True}
+    chats = [json.loads(server.ask("POST", "/v1/chat/completions", {**chat, **own})[2])["choices"][0]["token_ids"]
+             for own in ({}, {"lora": [{"id": 0, "scale": 1}]}, {"lora": [{"id": 1, "scale": 1}]})]
+    assert chats[0] == chats[1] != chats[2]
     assert server.stop() == 0
 
 
@@ -473,7 +478,9 @@ def test_a_name_is_that_of_a_model_or_of_an_adapter(model, adapters):
     for flags in (["--lora-modules", f"base={adapters['sql']}"], [str(model.parent / "law"), *modules(adapters)]):
         with pytest.raises(RuntimeError, match="a model and an adapter are called (base|law); rename one of them"):
             start(model, *flags)
-    server = start(model, "builtin-small", "--enable-lora", "--operator-key", KEY)
+    server = start(model, "builtin-small", "--lora", str(adapters["sql"]), "--lora-modules", f"med={adapters['med']}", "--operator-key", KEY)
+    status, _, text = server.ask("POST", "/v1/completions", {"model": "med", "prompt": "a", "lora": [{"id": 0, "scale": 1}]})
+    assert status == 400 and "lora has adapters, and model is the name of another" in text
     for name in ("base", "builtin-small"):
         status, _, text = server.ask("POST", "/v1/load_lora_adapter", {"lora_name": name, "lora_path": str(adapters["law"])}, key=KEY)
         assert status == 400 and "a model has this name" in text

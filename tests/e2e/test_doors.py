@@ -160,7 +160,7 @@ def test_a_long_answer_is_the_same_as_a_short_ones_form(server):
 
 def test_what_is_not_understood_is_refused_or_named(server):
     ask = {"model": "builtin", "prompt": "Once upon a time", "max_tokens": 2}
-    for name, value in {"guided_json": "{", "guided_regex": "a)", "regex": "(", "json_schema": "{", "grammar": "root", "ebnf": "root", "lora": "x",
+    for name, value in {"guided_json": "{", "guided_regex": "a)", "regex": "(", "json_schema": "{", "grammar": "root", "ebnf": "root", "lora_name": "x",
                         "guidedRegex": "a", "repeat_penalty": 1.2}.items():
         status, _, text = server.ask("POST", "/v1/completions", {**ask, name: value})
         assert (status, json.loads(text)["error"]["param"]) == (400, name), text

@@ -363,7 +363,10 @@ TEST(values_that_clients_always_send_and_that_mean_nothing_are_taken) {
 TEST(unknown_members_that_would_change_what_is_generated_are_refused_by_name) {
     refuse(QUIRE_COMPLETIONS, "{\"prompt\":\"x\",\"guided_x\":{\"a\":1}}", "guided_x",
            "guided_x is not supported; leave it out");
-    refuse(QUIRE_CHAT, "{" USER ",\"lora\":\"x\"}", "lora", "lora is not supported");
+    refuse(QUIRE_CHAT, "{" USER ",\"loras\":\"x\"}", "loras", "loras is not supported");
+    refuse(QUIRE_CHAT, "{" USER ",\"lora\":\"x\"}", "body.lora", "must be an array");
+    refuse(QUIRE_CHAT, "{" USER ",\"lora\":[{\"id\":0,\"scale\":\"x\"}]}", "lora",
+           "lora[0] must be an object {\"id\": N, \"scale\": X}");
     refuse(QUIRE_CHAT, "{" USER ",\"repeat_penalty\":1.1}", "repeat_penalty", "use repetition_penalty");
 }
 
