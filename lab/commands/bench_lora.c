@@ -116,7 +116,8 @@ static quire_err open_runner(const lora_run *r, quire_options *engine, bool has_
                              quire_error *err) {
     const int32_t n = r->o->n_adapters;
     return MODEL_RUNNER_OPEN(out, err, .engine = engine, .page_tokens = PAGE_TOKENS,
-                             .n_pages = n * r->pages_a_seq, .max_rows = r->o->n_prompt > n ? r->o->n_prompt : n, .max_seqs = n,
+                             .n_pages = n * r->pages_a_seq,
+                             .max_rows = r->o->n_prompt > n ? r->o->n_prompt : n, .max_seqs = n,
                              .max_len = r->pages_a_seq * PAGE_TOKENS, .max_adapters = has_adapters ? n : 0,
                              .max_rank = has_adapters ? r->o->rank : 0);
 }
