@@ -218,8 +218,7 @@ INLINE void score_int4(int n_q, const attn_tile *t, attn_group g, int32_t block,
         } else {
             dot_int4_group(n_q, codes, q, stride, n_quads, dots);
         }
-        UNROLL
-        for (int i = 0; h == 0 && i < INT4_ROWS; i++) {
+        for (int i = h == 0 ? 0 : INT4_ROWS; i < INT4_ROWS; i++) {
             prefetch(next + i * g.step);
         }
         UNROLL
