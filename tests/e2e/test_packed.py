@@ -106,7 +106,7 @@ def test_mlock_keeps_everything_in_memory(quire, tmp_path):
 
 def test_mlock_leaves_models_the_memory_that_they_share(quire):
     """The pools have addresses for all of it, and lock what they use."""
-    server = Server("models/builtin-small.gguf", "models/builtin.gguf", "--mlock", "--memory-utilization", "0.05", "--operator-key", "boss")
+    server = Server("models/builtin-small.gguf", "models/builtin.gguf", "--mlock", "--operator-key", "boss")
     try:
         first = json.loads(server.ask("GET", "/debug/pool/state", key="boss")[2])["memory"]
         for model in ("builtin.gguf", "builtin-small.gguf"):
